@@ -1,0 +1,77 @@
+package dataset
+
+import "time"
+
+// Spec is one dataset as applied, defaults filled in.
+type Spec struct {
+	Name    string     `json:"name" yaml:"name"`
+	Files   *FilesSpec `json:"files,omitempty" yaml:"files"`
+	Decode  DecodeSpec `json:"decode" yaml:"decode"`
+	Passes  int        `json:"passes" yaml:"passes"` // default 1
+	Order   string     `json:"order" yaml:"order"`   // any (default) | strict
+	Shuffle *Shuffle   `json:"shuffle,omitempty" yaml:"shuffle"`
+	Lease   LeaseSpec  `json:"lease" yaml:"lease"`
+}
+
+// FilesSpec: Root must lie under one of the roots that master and agents allow.
+type FilesSpec struct {
+	Root      string   `json:"root" yaml:"root"`             // absolute folder, or relative to the spec file (made absolute by the CLI)
+	Paths     []string `json:"paths" yaml:"paths"`           // files, globs (** too) or folders under Root; default: everything in Root
+	Verify    string   `json:"verify" yaml:"verify"`         // fast (default) | full
+	MaxRecord Size     `json:"max_record" yaml:"max_record"` // default 16MiB
+}
+
+// DecodeSpec says how bytes become columns.
+type DecodeSpec struct {
+	Format    string   `json:"format" yaml:"format"`                 // csv | tsv | json | lines | raw
+	Header    bool     `json:"header,omitempty" yaml:"header"`       // csv, tsv: each file's first line names the fields (and is no record)
+	Fields    []string `json:"fields,omitempty" yaml:"fields"`       // csv, tsv: names without a header line
+	Delimiter string   `json:"delimiter,omitempty" yaml:"delimiter"` // one byte; default , or tab
+	Quote     string   `json:"quote,omitempty" yaml:"quote"`         // one byte or "none"; default " for csv, none for tsv
+	Columns   []Column `json:"columns" yaml:"columns"`
+	EventTime string   `json:"event_time,omitempty" yaml:"event_time"` // a path; integer ms or s, or RFC 3339
+	OnError   string   `json:"on_error" yaml:"on_error"`               // fail (default) | default
+}
+
+// Column makes one column. Exactly one of Path and Paths is set.
+type Column struct {
+	Name string `json:"name" yaml:"name"`
+	// Path: a field's number (from 0) or name for csv and tsv; a JSON Pointer
+	// ("/user/id", "/items/*/price") for json; or $key, $value, $header.x,
+	// $timestamp, for any format.
+	Path    string   `json:"path,omitempty" yaml:"path"`
+	Paths   []string `json:"paths,omitempty" yaml:"paths"`     // several into one matrix column; "1..13" is a run of numbers
+	DType   string   `json:"dtype" yaml:"dtype"`               // bool int32 int64 float32 float64 string bytes
+	Default *string  `json:"default,omitempty" yaml:"default"` // as text, parsed by dtype; used where the value is missing (and on errors with on_error: default)
+	Missing string   `json:"missing,omitempty" yaml:"missing"` // "" | mask
+	Hash    *Hash    `json:"hash,omitempty" yaml:"hash"`       // strings to int64
+	Split   string   `json:"split,omitempty" yaml:"split"`     // multi-value separator, one byte: the column is ragged
+	Weights string   `json:"weights,omitempty" yaml:"weights"` // one byte inside a value: "id:0.5"; adds the ragged float32 column <name>_weights
+	Max     int      `json:"max,omitempty" yaml:"max"`         // values kept per row of a ragged column; 0 = all
+}
+
+type Hash struct {
+	Buckets int64  `json:"buckets" yaml:"buckets"` // 0 keeps 64 bits
+	Salt    string `json:"salt" yaml:"salt"`
+}
+
+// Shuffle: a seeded permutation of blocks (docs/PROTOCOL.md).
+type Shuffle struct {
+	Seed  uint64 `json:"seed" yaml:"seed"`
+	Block Size   `json:"block" yaml:"block"` // units (bytes for files); default 256KiB
+}
+
+// LeaseSpec: how much of the input a worker holds at a time. Sizes in units.
+type LeaseSpec struct {
+	Target  Duration `json:"target" yaml:"target"`   // default 2s of the worker's own rate
+	Initial Size     `json:"initial" yaml:"initial"` // before a rate is known; default 256KiB for files
+	Min     Size     `json:"min" yaml:"min"`         // default 16KiB for files
+	Max     Size     `json:"max" yaml:"max"`         // default 1GiB for files
+	Stall   Duration `json:"stall" yaml:"stall"`     // default 10m; ten times that before a worker's first step
+}
+
+// Size is written as a number or with KiB, MiB, GiB.
+type Size int64
+
+// Duration is written as Go writes it: 2s, 10m.
+type Duration time.Duration

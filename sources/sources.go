@@ -1,0 +1,147 @@
+package sources
+
+import (
+	"context"
+	"time"
+)
+
+// PartitionID names one ordered sequence of records for good. It is the
+// identity of what is read, not of the place: a topic deleted and made again
+// has another PartitionID. It is printable and stable over restarts.
+//
+//	files    files:<dataset name>
+//	kafka    kafka:<cluster id>/<topic id>/<number>
+type PartitionID string
+
+// Position is a place in a partition: the record that begins there, or the end
+// of the range before it. Positions compare by Segment, then Offset, then Index.
+type Position struct {
+	Segment int64 // 0, a Pulsar ledger, a file; numbered once, durably
+	Offset  int64 // in the source's unit: byte, row, offset, entry
+	Index   int32 // a message inside a Pulsar entry, else 0
+}
+
+// Compare returns -1, 0 or +1.
+func (p Position) Compare(q Position) int {
+	switch {
+	case p.Segment != q.Segment:
+		return sign(p.Segment < q.Segment)
+	case p.Offset != q.Offset:
+		return sign(p.Offset < q.Offset)
+	case p.Index != q.Index:
+		return sign(p.Index < q.Index)
+	}
+	return 0
+}
+
+func sign(less bool) int {
+	if less {
+		return -1
+	}
+	return 1
+}
+
+// Range is the records that begin in [Start, End) of one segment. Every integer
+// is a legal Start or End.
+type Range struct {
+	Partition  PartitionID
+	Segment    int64
+	Start, End int64
+}
+
+// Segment is a piece of a partition with its own run of offsets.
+type Segment struct {
+	ID         int64
+	Start, End int64
+	Sealed     bool   // End is final
+	Locator    []byte // opaque: opens the segment on any node; travels in every grant
+	Name       string // for people: a file's path, a ledger's number
+}
+
+// Bounds is what a source knows of one partition now.
+type Bounds struct {
+	Partition PartitionID
+	Low, Head Position
+	Bounded   bool // no record will ever come after Head
+	Estimated bool // distances are estimates (the source has no counts)
+	Err       error
+}
+
+// Unit says what an offset counts in a source.
+type Unit string
+
+const (
+	Bytes   Unit = "bytes"
+	Records Unit = "records"
+)
+
+// Source is one place that records live in, opened for one dataset.
+// Implementations are safe for concurrent use.
+type Source interface {
+	// Partitions lists what there is; the list may grow.
+	Partitions(ctx context.Context) ([]PartitionID, error)
+
+	// Bounds answers for each asked partition, in order.
+	Bounds(ctx context.Context, parts []PartitionID) ([]Bounds, error)
+
+	// Segments lists at most max segments of p with ID > after (use -1 for the
+	// first), in order of ID. Fewer than max means: no more for now. An ID, once
+	// listed, always means the same segment; an implementation that numbers
+	// segments itself (files) is handed what was numbered before by its opener.
+	Segments(ctx context.Context, p PartitionID, after int64, max int) ([]Segment, error)
+
+	// Open reads the records that begin in r, starting at from (>= r.Start).
+	// It needs nothing but the locator to find the segment.
+	// Errors: *Truncated, *Changed, *Diverged, *Temporary, or permanent.
+	Open(ctx context.Context, r Range, from Position, locator []byte) (Cursor, error)
+
+	Close() error
+}
+
+// Cursor reads one range. It is used by one goroutine at a time.
+type Cursor interface {
+	// Next fills b with at least one record and returns nil, or returns io.EOF
+	// at the end of the range. It reuses b's memory. A record too large for the
+	// source's limit is a *TooLarge error with its position.
+	Next(ctx context.Context, b *Batch) error
+	Close() error
+}
+
+// Batch is a run of records in one arena. Record i is
+// Arena[Recs[i].Value[0]:Recs[i].Value[1]]. Valid until the next call of Next.
+type Batch struct {
+	Arena []byte
+	Recs  []Record
+	// End is the position after the last record and after any positions behind
+	// it that hold no record: what an ack of the whole batch may say.
+	End int64
+}
+
+// Reset empties the batch and keeps its memory.
+func (b *Batch) Reset() { b.Arena, b.Recs, b.End = b.Arena[:0], b.Recs[:0], 0 }
+
+// Record is one record of a Batch; Key, Value and each header are [start, end)
+// in the arena.
+type Record struct {
+	Offset     int64 // where it begins
+	Next       int64 // where the next one begins: an ack of this record says Next
+	Index      int32
+	Key, Value [2]int32
+	Time       int64 // ms since the epoch, or 0
+	Headers    []Header
+}
+
+type Header struct{ Key, Value [2]int32 }
+
+// Mark is a position of a partition to commit or to hold.
+type Mark struct {
+	Partition PartitionID
+	Position  Position
+	Time      time.Time
+}
+
+// Committer is implemented by sources whose broker keeps offsets.
+type Committer interface {
+	Commit(ctx context.Context, marks []Mark) error // tell the broker our progress
+	Hold(ctx context.Context, marks []Mark) error   // what must not be deleted
+}
