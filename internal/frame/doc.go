@@ -1,0 +1,12 @@
+// Package frame is the trainer socket's wire: the 16-byte message header, the
+// JSON payloads of its control messages, and the binary frame that carries
+// batches as columns (docs/PROTOCOL.md, "The trainer socket" and "Frames").
+//
+// It opens no socket and keeps no state of a connection: agent/feed does. What
+// comes from the other side is untrusted; every length in it is checked before
+// it is used, and the readers are fuzzed.
+//
+//	header.go    message types, header, reading and writing a message
+//	messages.go  payloads of the control messages
+//	schema.go    columns as OPENED describes them
+package frame

@@ -1,0 +1,228 @@
+package frame
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+)
+
+// Hello opens a control connection (trainer to agent).
+type Hello struct {
+	Protocol    int           `json:"protocol"`
+	Client      string        `json:"client"` // "headrace-python 0.1.0"
+	Job         string        `json:"job"`    // "": whatever the agent serves
+	Rank        uint32        `json:"rank"`
+	WorldSize   uint32        `json:"world_size"`
+	LocalRank   uint32        `json:"local_rank"`
+	Attempt     uint32        `json:"attempt"`
+	Incarnation Incarnation   `json:"incarnation"`
+	PID         int32         `json:"pid"`
+	Generation  uint32        `json:"generation"` // 0, or what it was told before
+	Resume      []ResumeEntry `json:"resume,omitempty"`
+}
+
+// Incarnation is one process of a rank: a random number, 16 hex digits on the wire.
+type Incarnation uint64
+
+func (i Incarnation) String() string               { return fmt.Sprintf("%016x", uint64(i)) }
+func (i Incarnation) MarshalText() ([]byte, error) { return []byte(i.String()), nil }
+
+func (i *Incarnation) UnmarshalText(b []byte) error {
+	v, err := strconv.ParseUint(string(b), 16, 64)
+	if err != nil || len(b) != 16 {
+		return fmt.Errorf("incarnation %.40q is not 16 hex digits", b)
+	}
+	*i = Incarnation(v)
+	return nil
+}
+
+// ResumeEntry is one stream of a trainer that comes again to an agent.
+type ResumeEntry struct {
+	Stream  uint32        `json:"stream"`
+	Open    Open          `json:"open"`
+	Through uint32        `json:"through"` // batches stepped so far
+	Acked   uint32        `json:"acked"`   // batches whose step is known to be durable
+	Batches []ResumeBatch `json:"batches"` // received and not ACKED, in order
+}
+
+// ResumeBatch is one received batch; Step is nil until it was stepped.
+type ResumeBatch struct {
+	Number uint32       `json:"number"`
+	Step   *int64       `json:"step"`
+	Rows   uint32       `json:"rows"`
+	Spans  []ResumeSpan `json:"spans"`
+}
+
+// ResumeSpan is a piece of a lease in order space; on the wire an array of nine
+// integers in the order of its fields.
+type ResumeSpan struct {
+	Epoch     uint32
+	Term      uint32
+	Sequence  uint64
+	Dataset   uint32
+	Partition uint32
+	Pass      uint32
+	Segment   int64
+	LeaseFrom int64
+	LeaseTo   int64
+}
+
+func (s ResumeSpan) MarshalJSON() ([]byte, error) {
+	return json.Marshal([]any{s.Epoch, s.Term, s.Sequence, s.Dataset, s.Partition, s.Pass, s.Segment, s.LeaseFrom, s.LeaseTo})
+}
+
+func (s *ResumeSpan) UnmarshalJSON(b []byte) error {
+	var raw []json.RawMessage
+	if err := json.Unmarshal(b, &raw); err != nil {
+		return err
+	}
+	into := []any{&s.Epoch, &s.Term, &s.Sequence, &s.Dataset, &s.Partition, &s.Pass, &s.Segment, &s.LeaseFrom, &s.LeaseTo}
+	if len(raw) != len(into) {
+		return fmt.Errorf("a span has %d integers, not %d", len(into), len(raw))
+	}
+	for i, v := range raw {
+		if err := json.Unmarshal(v, into[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Welcome answers HELLO.
+type Welcome struct {
+	Protocol     int       `json:"protocol"`
+	Version      string    `json:"version"`
+	Job          string    `json:"job"`
+	Model        string    `json:"model"` // shared | replicated | private
+	Generation   uint32    `json:"generation"`
+	Epoch        uint32    `json:"epoch"`
+	LastStep     int64     `json:"last_step"`
+	TTLMillis    uint32    `json:"ttl_ms"`
+	Agent        string    `json:"agent"`
+	PendingAgain int64     `json:"pending_again"` // units that this join made pending again
+	Resumed      []Resumed `json:"resumed,omitempty"`
+}
+
+// Resumed answers one ResumeEntry.
+type Resumed struct {
+	Stream  uint32 `json:"stream"`
+	Refused bool   `json:"refused"`
+	Reason  string `json:"reason"`
+}
+
+// Codes of ERROR.
+const (
+	CodeProtocol    = "protocol"
+	CodeJob         = "job"
+	CodeNotFound    = "not_found"
+	CodeInvalid     = "invalid"
+	CodeRefused     = "refused"
+	CodeFailed      = "failed"
+	CodeUnavailable = "unavailable"
+)
+
+// Error is a refusal with its reason and what to do.
+type Error struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+	Hint    string `json:"hint"`
+}
+
+func (e *Error) Error() string {
+	if e.Hint == "" {
+		return e.Message
+	}
+	return e.Message + ": " + e.Hint
+}
+
+// Open asks for a stream of batches.
+type Open struct {
+	Dataset   string   `json:"dataset"`
+	Rows      uint32   `json:"rows"`
+	Columns   []string `json:"columns"`     // nil: all
+	MaxWaitMS *int64   `json:"max_wait_ms"` // nil: wait for a full batch
+	Ack       string   `json:"ack"`         // AckStep | AckAuto
+	Track     bool     `json:"track"`
+}
+
+const (
+	AckStep = "step"
+	AckAuto = "auto"
+)
+
+// Opened answers OPEN.
+type Opened struct {
+	Schema    Schema `json:"schema"`
+	DatasetID uint32 `json:"dataset_id"`
+	Unit      string `json:"unit"` // bytes | records
+}
+
+// Attach opens a data connection; the header names the stream.
+type Attach struct {
+	Incarnation Incarnation `json:"incarnation"`
+}
+
+// Step says that the oldest Batches unstepped batches are in the model as of
+// Step. Step is nil for a stream that is not tracked.
+type Step struct {
+	Step    *int64 `json:"step"`
+	Batches uint32 `json:"batches"`
+	Through uint32 `json:"through"` // batches of this stream stepped so far, these included
+}
+
+// Acked: the steps of the first Through batches of the stream are durable.
+type Acked struct {
+	Through uint32 `json:"through"`
+}
+
+// Fenced: this process is not of the group any more.
+type Fenced struct {
+	Reason string `json:"reason"`
+}
+
+// Quit: end now.
+type Quit struct {
+	Reason string `json:"reason"`
+}
+
+// Pause: the stream makes no progress on purpose (or goes on).
+type Pause struct {
+	Paused bool   `json:"paused"`
+	Why    string `json:"why"`
+}
+
+// Stats are totals of a stream.
+type Stats struct {
+	WaitSeconds float64 `json:"wait_seconds"`
+	StepSeconds float64 `json:"step_seconds"`
+	Rows        uint64  `json:"rows"`
+}
+
+// Ping is echoed by the other side; T means something to its sender only.
+type Ping struct {
+	T json.Number `json:"t"`
+}
+
+// Pong echoes T. SessionMS, from an agent: how long its session with the master
+// is still good.
+type Pong struct {
+	T         json.Number `json:"t"`
+	SessionMS int64       `json:"session_ms"`
+}
+
+// States of STATE.
+const (
+	StateWait       = "wait"
+	StateDrained    = "drained"
+	StatePaused     = "paused"
+	StateFailed     = "failed"
+	StateRecovering = "recovering"
+	StateDeleted    = "deleted"
+	StateMasterLost = "master_lost"
+)
+
+// State says what a waiting stream waits for; failed and deleted end it.
+type State struct {
+	State  string `json:"state"`
+	Reason string `json:"reason"`
+}
