@@ -1,0 +1,92 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+
+	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/internal/link"
+	"github.com/headrace/headrace/sources"
+)
+
+// Defaults of Config.
+const (
+	DefaultPrefetch    = time.Second
+	DefaultLinger      = 5 * time.Millisecond
+	DefaultBufferBytes = 512 << 20
+)
+
+// Opener opens the source of a dataset for reading. The agent closes it when
+// the last stream that reads it has ended.
+type Opener func(ctx context.Context, spec *dataset.Spec) (sources.Source, error)
+
+// Config is what an agent is told. Zero values mean the defaults.
+type Config struct {
+	Name string // unique in the job, stable over restarts; default: the host's name
+	Job  string // empty: whatever the master runs
+
+	// Conn is a connection to the master that the caller owns. Without it the
+	// agent dials Master with the options Dial.
+	Conn   grpc.ClientConnInterface
+	Master string
+	Dial   []grpc.DialOption
+
+	Socket string // path of the trainers' socket, at most 107 bytes
+	Open   Opener
+
+	Prefetch    time.Duration // how far ahead of a trainer to read, in time of its own pace
+	Linger      time.Duration // how long a full batch waits for more before its frame leaves
+	BufferBytes int64         // decoded and not yet delivered, all streams together
+
+	GPUs    []string // "0: NVIDIA H200, 139 GiB"
+	Version string
+
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer // nil: metrics are kept, not exported
+}
+
+// withDefaults checks c and fills it in. Errors name the field.
+func (c Config) withDefaults() (Config, error) {
+	if c.Name == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return c, fmt.Errorf("agent: name is not set and the host has none: %w", err)
+		}
+		c.Name = host
+	}
+	if c.Conn == nil && c.Master == "" {
+		return c, errors.New("agent: neither a connection nor the address of a master is set")
+	}
+	if err := link.CheckSocketPath(c.Socket); err != nil {
+		return c, fmt.Errorf("agent: socket: %w", err)
+	}
+	if c.Open == nil {
+		return c, errors.New("agent: no Open: it can read no source")
+	}
+	if c.Prefetch < 0 || c.Linger < 0 || c.BufferBytes < 0 {
+		return c, fmt.Errorf("agent: prefetch %v, linger %v, buffer_bytes %d: none may be negative", c.Prefetch, c.Linger, c.BufferBytes)
+	}
+	if c.Prefetch == 0 {
+		c.Prefetch = DefaultPrefetch
+	}
+	if c.Linger == 0 {
+		c.Linger = DefaultLinger
+	}
+	if c.BufferBytes == 0 {
+		c.BufferBytes = DefaultBufferBytes
+	}
+	if c.Version == "" {
+		c.Version = "dev"
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c, nil
+}

@@ -1,0 +1,10 @@
+// Package supervise starts the trainers of `headrace run` and keeps them: N
+// processes with torchrun's environment, output prefixed with the rank, restarts
+// within a budget, and an end that leaves no process behind.
+//
+// It knows nothing of leases: what a dead trainer held is the agent's to find.
+//
+//	supervise.go  Config, Run: the group's life
+//	worker.go     one process: environment, process group, exit
+//	output.go     lines with their rank in front
+package supervise
