@@ -1,0 +1,142 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/headrace/headrace/internal/link"
+)
+
+// DefaultFile is read when it is there and --config says nothing.
+const DefaultFile = "headrace.yaml"
+
+// origin says where a value came from, for people; "" is the default.
+type origin string
+
+// From says where the value of a setting came from ("--master",
+// "HEADRACE_MASTER", "headrace.yaml:3"), or "" for the default.
+func (c *Config) From(key string) string { return string(c.from[key]) }
+
+// Target says where to dial the master.
+func (c *Config) Target() link.Target { return link.Target{Address: c.Master, State: c.State} }
+
+// AddFlags registers the flags of the named settings; it panics on an unknown
+// one, which is a mistake in the program.
+func AddFlags(fs *pflag.FlagSet, keys ...string) {
+	for _, key := range keys {
+		s := byKey(key)
+		if s == nil {
+			panic("config: no setting " + key)
+		}
+		usage := s.usage
+		if s.def != "" {
+			usage += " (default " + s.def + ")"
+		}
+		if s.list {
+			fs.StringArrayP(s.flag(), s.short, nil, usage)
+		} else {
+			fs.StringP(s.flag(), s.short, "", usage)
+		}
+	}
+}
+
+// Places is where values come from.
+type Places struct {
+	Flags    *pflag.FlagSet
+	Env      func(string) (string, bool) // os.LookupEnv
+	File     string                      // --config; "" means DefaultFile if it is there
+	Defaults map[string]string           // of this verb, before the table's own
+}
+
+// Load gathers and validates. It returns every mistake, joined.
+func Load(p Places) (*Config, error) {
+	file, err := readFile(p.File)
+	if err != nil {
+		return nil, err
+	}
+	c := &Config{from: map[string]origin{}}
+	var errs []error
+	for i := range settings {
+		s := &settings[i]
+		v, from := p.value(s, file)
+		c.from[s.key] = origin(from)
+		if err := s.set(c, v); err != nil {
+			if from == "" {
+				from = "default"
+			}
+			errs = append(errs, fmt.Errorf("%s: %s: %q: %w", from, s.key, strings.Join(v, ":"), err))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return c, c.complete()
+}
+
+// complete fills in what follows from other settings.
+func (c *Config) complete() error {
+	if c.State == "" {
+		base := os.Getenv("XDG_STATE_HOME")
+		if base == "" {
+			home, err := os.UserHomeDir()
+			if err != nil {
+				return fmt.Errorf("state: no folder to keep it in: %w; give --state", err)
+			}
+			base = filepath.Join(home, ".local", "state")
+		}
+		c.State = filepath.Join(base, "headrace", c.Job)
+	}
+	if c.Socket == "" {
+		c.Socket = link.SocketPath(c.Job)
+		if err := link.CheckSocketPath(c.Socket); err != nil {
+			return fmt.Errorf("default: socket: %w", err)
+		}
+	}
+	abs, err := filepath.Abs(c.Socket)
+	if err != nil {
+		return err
+	}
+	c.Socket = abs
+	return c.TLS.Check()
+}
+
+func (p *Places) value(s *setting, file map[string]fileValue) (v []string, from string) {
+	if f := p.Flags; f != nil {
+		if fl := f.Lookup(s.flag()); fl != nil && fl.Changed {
+			if s.list {
+				all, _ := f.GetStringArray(s.flag())
+				return all, "--" + s.flag()
+			}
+			return []string{fl.Value.String()}, "--" + s.flag()
+		}
+	}
+	if p.Env != nil {
+		if e, ok := p.Env(s.env()); ok && e != "" {
+			if s.list {
+				return filepath.SplitList(e), s.env()
+			}
+			return []string{e}, s.env()
+		}
+	}
+	if fv, ok := file[s.key]; ok {
+		return fv.values, fv.where
+	}
+	if d, ok := p.Defaults[s.key]; ok {
+		return []string{d}, ""
+	}
+	return []string{s.def}, ""
+}
+
+func byKey(key string) *setting {
+	for i := range settings {
+		if settings[i].key == key {
+			return &settings[i]
+		}
+	}
+	return nil
+}

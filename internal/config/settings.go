@@ -1,0 +1,221 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headrace/headrace/internal/link"
+)
+
+// Config is every setting, validated.
+type Config struct {
+	Job        string
+	Model      string // shared | replicated | private
+	State      string // folder of the master's store
+	Master     string // where tools and agents find the master; "" = the state folder says
+	Listen     string
+	HTTP       string
+	Name       string   // of the agent
+	Socket     string   // of the agent
+	AllowRoots []string // folders that files may be read from; absolute
+	SessionTTL time.Duration
+	Buffer     int64 // bytes an agent may hold decoded and not delivered
+	TLS        link.TLS
+	LogLevel   slog.Level
+	LogFormat  string // text | json
+	Output     string // table | json | yaml
+
+	from map[string]origin
+}
+
+type setting struct {
+	key, short string
+	def        string
+	list       bool // given several times, or a list in the file, or split at ':' in the environment
+	usage      string
+	set        func(c *Config, v []string) error
+}
+
+// settings in the order that help and docs/CLI.md show them.
+var settings = []setting{
+	{key: "job", def: "default", usage: "name of the job: one master, one store", set: setJob},
+	{key: "state", usage: "folder of the master's store (default $XDG_STATE_HOME/headrace/<job>, else ~/.local/state/headrace/<job>)",
+		set: func(c *Config, v []string) (err error) { c.State, err = absolute(v[0]); return err }},
+	{key: "master", usage: "address of the master (default: what <state>/master.addr says, else " + link.DefaultMaster + ")",
+		set: func(c *Config, v []string) error {
+			c.Master = v[0]
+			if v[0] == "" {
+				return nil
+			}
+			return link.CheckAddress(v[0], false)
+		}},
+	{key: "model", def: "shared", usage: "where the model lives: shared, replicated or private",
+		set: func(c *Config, v []string) error {
+			c.Model = v[0]
+			return oneOf(v[0], "shared", "replicated", "private")
+		}},
+	{key: "listen", def: link.DefaultMaster, usage: "address of the master's gRPC port; port 0: any free one",
+		set: func(c *Config, v []string) error { c.Listen = v[0]; return link.CheckAddress(v[0], true) }},
+	{key: "http", def: link.DefaultHTTP, usage: "address of /metrics, /healthz, /readyz and pprof; port 0: any free one, off: none",
+		set: func(c *Config, v []string) error {
+			if c.HTTP = v[0]; v[0] == "off" {
+				c.HTTP = ""
+				return nil
+			}
+			return link.CheckAddress(v[0], true)
+		}},
+	{key: "session_ttl", def: "5s", usage: "how long an agent that is not heard keeps its leases",
+		set: func(c *Config, v []string) (err error) {
+			c.SessionTTL, err = duration(v[0], 500*time.Millisecond, 10*time.Minute)
+			return err
+		}},
+	{key: "name", usage: "name of the agent, unique in the job and the same after a restart (default: the host's name)",
+		set: func(c *Config, v []string) error {
+			if c.Name = v[0]; v[0] == "" {
+				c.Name, _ = os.Hostname()
+			}
+			return name(c.Name)
+		}},
+	{key: "socket", usage: "the agent's Unix socket (default $XDG_RUNTIME_DIR/headrace/<job>.sock, else /tmp/headrace-<uid>/<job>.sock)",
+		set: func(c *Config, v []string) error {
+			c.Socket = v[0]
+			if v[0] == "" {
+				return nil // the job's default, checked when the job is known
+			}
+			return link.CheckSocketPath(v[0])
+		}},
+	{key: "allow_root", list: true, usage: "folder that files may be read from; repeat for more (default for up and run: the current folder)",
+		set: setRoots},
+	{key: "buffer", def: "256MiB", usage: "bytes an agent may hold decoded and not yet taken by trainers",
+		set: func(c *Config, v []string) (err error) {
+			c.Buffer, err = size(v[0], 1<<20)
+			return err
+		}},
+	{key: "tls_cert", usage: "certificate (PEM) that this process shows; needed off loopback",
+		set: func(c *Config, v []string) error { c.TLS.Cert = v[0]; return readable(v[0]) }},
+	{key: "tls_key", usage: "its private key (PEM)",
+		set: func(c *Config, v []string) error { c.TLS.Key = v[0]; return readable(v[0]) }},
+	{key: "tls_ca", usage: "authority (PEM) that has signed the other side's certificate",
+		set: func(c *Config, v []string) error { c.TLS.CA = v[0]; return readable(v[0]) }},
+	{key: "log_level", def: "info", usage: "debug, info, warn or error",
+		set: func(c *Config, v []string) error {
+			if err := oneOf(v[0], "debug", "info", "warn", "error"); err != nil {
+				return err
+			}
+			return c.LogLevel.UnmarshalText([]byte(v[0]))
+		}},
+	{key: "log_format", def: "text", usage: "text or json",
+		set: func(c *Config, v []string) error { c.LogFormat = v[0]; return oneOf(v[0], "text", "json") }},
+	{key: "output", short: "o", def: "table", usage: "table, json or yaml",
+		set: func(c *Config, v []string) error { c.Output = v[0]; return oneOf(v[0], "table", "json", "yaml") }},
+}
+
+func (s *setting) flag() string { return strings.ReplaceAll(s.key, "_", "-") }
+
+func (s *setting) env() string {
+	if s.key == "socket" {
+		return "HEADRACE_AGENT"
+	}
+	return "HEADRACE_" + strings.ToUpper(s.key)
+}
+
+var nameRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+
+func name(v string) error {
+	if !nameRule.MatchString(v) {
+		return errors.New("not a name: letters, digits, dot, dash and underscore, at most 63, a letter or digit first")
+	}
+	return nil
+}
+
+func setJob(c *Config, v []string) error { c.Job = v[0]; return name(v[0]) }
+
+func setRoots(c *Config, v []string) error {
+	c.AllowRoots = nil
+	for _, r := range v {
+		if r == "" {
+			continue
+		}
+		abs, err := absolute(r)
+		if err != nil {
+			return err
+		}
+		st, err := os.Stat(abs)
+		if err != nil {
+			return fmt.Errorf("no such folder: %w", err)
+		}
+		if !st.IsDir() {
+			return fmt.Errorf("%s is a file; a folder is needed", abs)
+		}
+		c.AllowRoots = append(c.AllowRoots, abs)
+	}
+	return nil
+}
+
+func absolute(v string) (string, error) {
+	if v == "" {
+		return "", nil
+	}
+	if rest, ok := strings.CutPrefix(v, "~/"); ok {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "", err
+		}
+		v = filepath.Join(home, rest)
+	}
+	return filepath.Abs(v)
+}
+
+func readable(v string) error {
+	if v == "" {
+		return nil
+	}
+	f, err := os.Open(v)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+func oneOf(v string, legal ...string) error {
+	if !slices.Contains(legal, v) {
+		return errors.New("not one of " + strings.Join(legal, ", "))
+	}
+	return nil
+}
+
+func duration(v string, low, high time.Duration) (time.Duration, error) {
+	d, err := time.ParseDuration(v)
+	if err != nil {
+		return 0, errors.New("not a duration, as in 500ms, 5s or 10m")
+	}
+	if d < low || d > high {
+		return 0, fmt.Errorf("must be from %v to %v", low, high)
+	}
+	return d, nil
+}
+
+func size(v string, low int64) (int64, error) {
+	number, unit := v, int64(1)
+	for suffix, u := range map[string]int64{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30} {
+		if n, ok := strings.CutSuffix(v, suffix); ok {
+			number, unit = n, u
+		}
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(number), 10, 64)
+	if err != nil || n > (1<<62)/unit {
+		return 0, errors.New("not a size, as in 1048576, 512KiB, 64MiB or 1GiB")
+	}
+	if n*unit < low {
+		return 0, fmt.Errorf("must be at least %d bytes", low)
+	}
+	return n * unit, nil
+}

@@ -1,0 +1,78 @@
+package link
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/keepalive"
+)
+
+// MaxMessage bounds one gRPC message in either direction: a batch of grants
+// with their locators, or a page of state.
+const MaxMessage = 16 << 20
+
+// KeepaliveEvery is how often a silent connection is probed. Masters allow half
+// of it, so that a client is never punished for being early.
+const KeepaliveEvery = 10 * time.Second
+
+// Target says where a master is: an address, or the state folder of a local
+// one, whose address is read again at each connect, so that a master that comes
+// back on another port is found.
+type Target struct {
+	Address string
+	State   string // used when Address is empty
+}
+
+// String names the target for people.
+func (t Target) String() string {
+	if t.Address != "" {
+		return t.Address
+	}
+	if addr, err := ReadAddress(t.State); err == nil {
+		return addr
+	}
+	return DefaultMaster
+}
+
+// Dial prepares a connection to the target; it connects on first use. Without
+// TLS only loopback can be dialed.
+func Dial(t Target, tls TLS) (*grpc.ClientConn, error) {
+	if t.Address != "" {
+		if err := CheckAddress(t.Address, false); err != nil {
+			return nil, fmt.Errorf("--master: %w", err)
+		}
+		if !Loopback(t.Address) && !tls.Enabled() {
+			return nil, fmt.Errorf("--master %s: it is on another machine, and nothing would prove who it is; "+
+				"give --tls-cert, --tls-key and --tls-ca", t.Address)
+		}
+	}
+	creds, err := tls.Client()
+	if err != nil {
+		return nil, err
+	}
+	target, opts := "passthrough:///"+t.Address, []grpc.DialOption{
+		grpc.WithTransportCredentials(creds),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxMessage), grpc.MaxCallSendMsgSize(MaxMessage)),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: KeepaliveEvery, Timeout: 5 * time.Second}),
+		// A master that was killed is back in well under a second; the session's
+		// TTL is 5 s. gRPC's own backoff (1 s, growing to 2 min) would lose sessions.
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+			MinConnectTimeout: 2 * time.Second,
+		}),
+		grpc.WithUserAgent("headrace"),
+		grpc.WithNoProxy(), // a job's own network, never the way to the internet
+	}
+	if t.Address == "" {
+		target = "passthrough:///" + DefaultMaster
+		opts = append(opts, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "tcp", t.String())
+		}))
+	}
+	return grpc.NewClient(target, opts...)
+}

@@ -1,0 +1,33 @@
+package link
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// MaxSocketPath is the longest path of a Unix socket on Linux, in bytes.
+const MaxSocketPath = 107
+
+// SocketPath is where the agent of a job listens when nothing else is said
+// (docs/PROTOCOL.md, The trainer socket). Clients compute the same.
+func SocketPath(job string) string {
+	if s := os.Getenv("HEADRACE_AGENT"); s != "" {
+		return s
+	}
+	if d := os.Getenv("XDG_RUNTIME_DIR"); d != "" {
+		return filepath.Join(d, "headrace", job+".sock")
+	}
+	return filepath.Join(fmt.Sprintf("/tmp/headrace-%d", os.Getuid()), job+".sock")
+}
+
+// CheckSocketPath says why no socket can lie at path, or nil.
+func CheckSocketPath(path string) error {
+	if path == "" {
+		return fmt.Errorf("the path of a socket is empty")
+	}
+	if n := len(path); n > MaxSocketPath {
+		return fmt.Errorf("%s has %d bytes; Linux allows %d for a socket: choose a shorter path, as in /tmp/headrace.sock", path, n, MaxSocketPath)
+	}
+	return nil
+}
