@@ -1,0 +1,67 @@
+package clicklog
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// truthEntry is one record in a .truth file: offset int64, checksum uint64,
+// label byte, little-endian.
+const truthEntry = 17
+
+// Truth is what was written: record i of the log begins at Offsets[i] of its
+// file. Records are numbered through all files in order.
+type Truth struct {
+	Manifest
+	Offsets []int64
+	Checks  []uint64
+	Labels  []byte
+	byName  map[string]File
+}
+
+// ReadTruth reads what Write left in dir.
+func ReadTruth(dir string) (*Truth, error) {
+	text, err := os.ReadFile(filepath.Join(dir, manifestName))
+	if err != nil {
+		return nil, fmt.Errorf("the truth about the click log: %w", err)
+	}
+	t := &Truth{byName: map[string]File{}}
+	if err := json.Unmarshal(text, &t.Manifest); err != nil {
+		return nil, fmt.Errorf("%s: %w", manifestName, err)
+	}
+	for _, f := range t.Files {
+		raw, err := os.ReadFile(filepath.Join(dir, truthName(f)))
+		if err != nil {
+			return nil, err
+		}
+		if len(raw) != f.Records*truthEntry || f.First != len(t.Offsets) {
+			return nil, fmt.Errorf("%s: %d bytes for %d records from number %d on", truthName(f), len(raw), f.Records, f.First)
+		}
+		for ; len(raw) > 0; raw = raw[truthEntry:] {
+			t.Offsets = append(t.Offsets, int64(binary.LittleEndian.Uint64(raw)))
+			t.Checks = append(t.Checks, binary.LittleEndian.Uint64(raw[8:]))
+			t.Labels = append(t.Labels, raw[16])
+		}
+		t.byName[f.Name] = f
+	}
+	if len(t.Offsets) != t.Records {
+		return nil, fmt.Errorf("%s says %d records, its files hold %d", manifestName, t.Records, len(t.Offsets))
+	}
+	return t, nil
+}
+
+// File finds a file of the log by its name.
+func (t *Truth) File(name string) (File, bool) {
+	f, ok := t.byName[name]
+	return f, ok
+}
+
+// Number is the number of the record that begins at offset of f.
+func (t *Truth) Number(f File, offset int64) (int, bool) {
+	i, ok := slices.BinarySearch(t.Offsets[f.First:f.First+f.Records], offset)
+	return f.First + i, ok
+}
