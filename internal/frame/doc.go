@@ -9,4 +9,9 @@
 //	header.go    message types, header, reading and writing a message
 //	messages.go  payloads of the control messages
 //	schema.go    columns as OPENED describes them
+//	layout.go    sizes and offsets inside a frame, spans
+//	write.go     Builder: rows gathered as columns in one 64-byte aligned buffer
+//	finish.go    a Builder's rows as a payload
+//	pool.go      where builders come from and return to
+//	read.go      a received frame, checked, as views
 package frame

@@ -1,0 +1,228 @@
+package frame
+
+import (
+	"fmt"
+	"slices"
+	"unsafe"
+)
+
+// Builder gathers rows as columns and finishes them into one frame payload.
+//
+// Buffers whose size follows from the number of rows lie at their final place in
+// one arena from the start, so a full builder is finished without moving them;
+// ragged values and strings grow beside it and are copied in at the end. Rows
+// are written through Columns and Offsets at index Rows() and counted with
+// SetRows; nothing else is allocated per row.
+//
+// A Builder is used by one goroutine at a time.
+type Builder struct {
+	layout *Layout
+	arena  []byte // 64-byte aligned
+	base   int    // where buffer 0 begins: room for head, spans and table before it
+	moved  bool   // finished: what the views point to is the payload's now
+	rows   int
+	limit  int // rows it has room for
+
+	// Columns are the buffers that decoders write to, in the order of the schema.
+	Columns []Buffers
+	// Offsets is $offset, limit long.
+	Offsets []int64
+	// Times is the event time of each row in ms, 0 unknown; not part of the frame.
+	Times []int64
+}
+
+// Buffers are one column's. Values and Mask of a Fixed column, RowOffsets and
+// Mask are limit rows long and written in place; the others grow by append.
+//
+//	Fixed        Values
+//	Ragged       RowOffsets (in elements), Values
+//	Bytes        RowOffsets (in bytes), Values
+//	RaggedBytes  RowOffsets (in elements), Elements (in bytes), Values
+type Buffers struct {
+	Values     []byte
+	RowOffsets []int64
+	Elements   []int64
+	Mask       []byte
+}
+
+// View is b as elements of T without a copy. b comes from a Builder, whose
+// buffers are aligned to 64 bytes; T is one of the fixed dtypes' Go types.
+func View[T int32 | int64 | float32 | float64](b []byte) []T {
+	var t T
+	n := len(b) / int(unsafe.Sizeof(t))
+	if n == 0 {
+		return nil
+	}
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), n)
+}
+
+// NewBuilder has room for rows rows.
+func NewBuilder(l *Layout, rows int) (*Builder, error) {
+	if rows < 1 || rows > maxRows || rows*l.rowSize > MaxFrame-l.headSize(spareSpans) {
+		return nil, fmt.Errorf("a frame of %d rows of at least %d bytes is over the limit of %d bytes: ask for fewer rows or columns", rows, l.rowSize, MaxFrame)
+	}
+	b := &Builder{layout: l, limit: rows, base: l.headSize(spareSpans), Columns: make([]Buffers, len(l.Columns)), Times: make([]int64, rows)}
+	b.arena = alignedBytes(b.inPlace())
+	b.attach()
+	return b, nil
+}
+
+// alignedBytes allocates n bytes that begin on a 64-byte boundary.
+func alignedBytes(n int) []byte {
+	raw := make([]byte, n+align)
+	skip := -int(uintptr(unsafe.Pointer(unsafe.SliceData(raw)))) & (align - 1)
+	return raw[skip : skip+n : skip+n]
+}
+
+// inPlace is the size of the arena up to the end of the buffers that are written
+// in place.
+func (b *Builder) inPlace() int {
+	n := b.base + aligned(8*b.limit)
+	for i := range b.layout.Columns {
+		c := &b.layout.Columns[i]
+		if c.Kind == Fixed {
+			n += aligned(b.limit * c.Elements * c.Size)
+		} else {
+			n += aligned(8 * (b.limit + 1))
+		}
+		n += aligned(b.limit * c.maskSize())
+	}
+	return n
+}
+
+// attach points Offsets and Columns into the arena.
+func (b *Builder) attach() {
+	at := b.base
+	take := func(n int) []byte {
+		v := b.arena[at : at+n : at+n]
+		at += aligned(n)
+		return v
+	}
+	b.Offsets = View[int64](take(8 * b.limit))
+	for i := range b.layout.Columns {
+		c, v := &b.layout.Columns[i], &b.Columns[i]
+		if c.Kind == Fixed {
+			v.Values = take(b.limit * c.Elements * c.Size)
+		} else {
+			v.RowOffsets = View[int64](take(8 * (b.limit + 1)))
+			v.RowOffsets[0] = 0
+		}
+		if c.Kind == RaggedBytes && len(v.Elements) == 0 {
+			v.Elements = append(v.Elements, 0)
+		}
+		if m := c.maskSize(); m > 0 {
+			v.Mask = take(b.limit * m)
+		}
+	}
+}
+
+// Layout is what the builder was made for.
+func (b *Builder) Layout() *Layout { return b.layout }
+
+// Rows is the number of rows in the builder.
+func (b *Builder) Rows() int { return b.rows }
+
+// Limit is the number of rows it has room for.
+func (b *Builder) Limit() int { return b.limit }
+
+// SetRows counts rows that were written completely. n is at least Rows().
+func (b *Builder) SetRows(n int) { b.rows = n }
+
+// Size is the payload's size in bytes if it were finished now, without names.
+func (b *Builder) Size() int {
+	n := b.base + b.rows*b.layout.rowSize
+	for i := range b.Columns {
+		if b.layout.Columns[i].Kind != Fixed {
+			n += len(b.Columns[i].Values) + 8*len(b.Columns[i].Elements)
+		}
+	}
+	return n
+}
+
+// Held is the memory that the builder keeps, in bytes.
+func (b *Builder) Held() int {
+	n := cap(b.arena) + 8*cap(b.Times)
+	for i := range b.Columns {
+		if b.layout.Columns[i].Kind != Fixed {
+			n += cap(b.Columns[i].Values)
+		}
+		n += 8 * cap(b.Columns[i].Elements)
+	}
+	return n
+}
+
+// Truncate drops rows at or beyond row, and whatever was written of an
+// unfinished row behind the last one.
+func (b *Builder) Truncate(row int) {
+	b.rows = row
+	for i := range b.Columns {
+		c, v := &b.layout.Columns[i], &b.Columns[i]
+		if c.Kind == Fixed {
+			continue
+		}
+		end := v.RowOffsets[row]
+		if c.Kind == RaggedBytes {
+			v.Elements = v.Elements[:end+1]
+			end = v.Elements[end]
+		}
+		v.Values = v.Values[:end*int64(c.Size)]
+	}
+}
+
+// Reset empties the builder and keeps its memory. A payload that Finish returned
+// is no longer valid.
+func (b *Builder) Reset() {
+	b.rows = 0
+	for i := range b.Columns {
+		v := &b.Columns[i]
+		if b.layout.Columns[i].Kind != Fixed {
+			v.Values = v.Values[:0]
+		}
+		v.Elements = v.Elements[:min(1, len(v.Elements))]
+	}
+	if b.moved {
+		b.moved = false
+		b.attach()
+	}
+}
+
+// MoveTail appends rows [from, Rows()) to dst, which has the same layout and
+// room for them, and truncates b to from.
+func (b *Builder) MoveTail(from int, dst *Builder) error {
+	n := b.rows - from
+	if dst.layout != b.layout || n < 0 || dst.rows+n > dst.limit {
+		return fmt.Errorf("move rows [%d, %d) behind row %d of %d: no room or another layout", from, b.rows, dst.rows, dst.limit)
+	}
+	copy(dst.Offsets[dst.rows:], b.Offsets[from:b.rows])
+	copy(dst.Times[dst.rows:], b.Times[from:b.rows])
+	for i := range b.Columns {
+		c, src, to := &b.layout.Columns[i], &b.Columns[i], &dst.Columns[i]
+		if c.Kind == Fixed {
+			w := c.Elements * c.Size
+			copy(to.Values[dst.rows*w:], src.Values[from*w:b.rows*w])
+		} else {
+			first, last := src.RowOffsets[from], src.RowOffsets[b.rows]
+			shift(to.RowOffsets[dst.rows+1:], src.RowOffsets[from+1:b.rows+1], to.RowOffsets[dst.rows]-first)
+			if c.Kind == RaggedBytes {
+				d := int64(len(to.Values)) - src.Elements[first]
+				had := len(to.Elements)
+				to.Elements = slices.Grow(to.Elements, int(last-first))[:had+int(last-first)]
+				shift(to.Elements[had:], src.Elements[first+1:last+1], d)
+				first, last = src.Elements[first], src.Elements[last]
+			}
+			to.Values = append(to.Values, src.Values[first*int64(c.Size):last*int64(c.Size)]...)
+		}
+		if m := c.maskSize(); m > 0 {
+			copy(to.Mask[dst.rows*m:], src.Mask[from*m:b.rows*m])
+		}
+	}
+	dst.rows += n
+	b.Truncate(from)
+	return nil
+}
+
+func shift(dst, src []int64, by int64) {
+	for i, v := range src {
+		dst[i] = v + by
+	}
+}
