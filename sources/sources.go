@@ -145,3 +145,11 @@ type Committer interface {
 	Commit(ctx context.Context, marks []Mark) error // tell the broker our progress
 	Hold(ctx context.Context, marks []Mark) error   // what must not be deleted
 }
+
+// Headed is implemented by cursors of sources whose segments begin with a line
+// that names the fields (files with decode.header).
+type Headed interface {
+	// Header is that line without its line end, valid as long as the cursor; nil
+	// when there is none. Segments of one source may have different ones.
+	Header() []byte
+}

@@ -4,7 +4,17 @@
 // the defaults, and gives the schema that decoders, frames and clients share.
 // It reads no data and knows no protocol.
 //
-//	spec.go      the shape of a spec, and its defaults
-//	parse.go     YAML with line numbers, validation
-//	schema.go    columns as decoders and clients see them
+//	spec.go      the shape of a spec
+//	defaults.go  what is filled in
+//	parse.go     YAML text to specs
+//	file.go      a spec's file on the command line: relative roots, several documents
+//	yaml.go      walking YAML nodes with their lines
+//	validate.go  what makes sense; columns.go the part about columns
+//	path.go      where a column's value is: field, JSON Pointer, $value
+//	value.go     dtypes, and values written in a spec
+//	units.go     sizes and durations
+//	schema.go    columns as decoders, frames and clients see them
+//	json.go      the normalised form that is stored and sent
+//	diff.go      what a new version of a spec changes
+//	errors.go    SpecError: file, line, field, value, reason
 package dataset

@@ -1,5 +1,7 @@
 package dataset
 
+import "fmt"
+
 // DType is the element type of a column.
 type DType uint8
 
@@ -26,4 +28,58 @@ type Field struct {
 // column right after its own.
 type Schema struct {
 	Fields []Field
+}
+
+// Names lists the columns in order.
+func (s Schema) Names() []string {
+	names := make([]string, len(s.Fields))
+	for i, f := range s.Fields {
+		names[i] = f.Name
+	}
+	return names
+}
+
+// Schema gives the columns that the spec makes of a record. It needs no data.
+func (s *Spec) Schema() (Schema, error) {
+	var out Schema
+	for i := range s.Decode.Columns {
+		fields, err := s.Decode.Columns[i].fields(s.Decode.Format)
+		if err != nil {
+			return Schema{}, fmt.Errorf("dataset %s: decode.columns[%d]: %w", s.Name, i, err)
+		}
+		out.Fields = append(out.Fields, fields...)
+	}
+	return out, nil
+}
+
+func (c *Column) fields(format string) ([]Field, error) {
+	dtype, ok := ParseDType(c.DType)
+	if !ok {
+		return nil, fmt.Errorf("no such dtype: %q", c.DType)
+	}
+	paths, err := c.ExpandPaths(format)
+	if err != nil {
+		return nil, err
+	}
+	main := Field{Name: c.Name, DType: dtype, Shape: []int{}, Mask: c.Missing == "mask"}
+	switch {
+	case c.Paths != nil:
+		main.Shape = []int{len(paths)}
+	default:
+		main.Ragged = c.Split != "" || paths[0].Ragged()
+	}
+	if c.Weights == "" {
+		return []Field{main}, nil
+	}
+	weights := Field{Name: WeightsName(c.Name), DType: Float32, Shape: []int{}, Ragged: true}
+	return []Field{main, weights}, nil
+}
+
+// ExpandPaths gives where the column's values are, one or, for a matrix column,
+// one per element.
+func (c *Column) ExpandPaths(format string) ([]Path, error) {
+	if c.Paths == nil {
+		return ExpandPaths(format, []string{c.Path})
+	}
+	return ExpandPaths(format, c.Paths)
 }

@@ -42,7 +42,7 @@ type Column struct {
 	Path    string   `json:"path,omitempty" yaml:"path"`
 	Paths   []string `json:"paths,omitempty" yaml:"paths"`     // several into one matrix column; "1..13" is a run of numbers
 	DType   string   `json:"dtype" yaml:"dtype"`               // bool int32 int64 float32 float64 string bytes
-	Default *string  `json:"default,omitempty" yaml:"default"` // as text, parsed by dtype; used where the value is missing (and on errors with on_error: default)
+	Default *string  `json:"default,omitempty" yaml:"default"` // as text, parsed by dtype (of a hashed column: the number itself, it is not hashed); used where the value is missing (and on errors with on_error: default)
 	Missing string   `json:"missing,omitempty" yaml:"missing"` // "" | mask
 	Hash    *Hash    `json:"hash,omitempty" yaml:"hash"`       // strings to int64
 	Split   string   `json:"split,omitempty" yaml:"split"`     // multi-value separator, one byte: the column is ragged
