@@ -58,7 +58,7 @@ func (c *check) column(at string, col *Column, d *DecodeSpec) {
 	}
 	dtype := dtypeByName[col.DType]
 	ragged := col.Split != "" || paths[0].Ragged()
-	c.shape(at, col, d, dtype, paths)
+	c.shape(at, col, dtype, paths)
 	c.multi(at, col, d, ragged)
 	c.hash(at, col)
 	if col.Missing != "" && col.Missing != "mask" {
@@ -152,7 +152,7 @@ func (c *check) path(field string, p Path, d *DecodeSpec) bool {
 	return true
 }
 
-func (c *check) shape(at string, col *Column, d *DecodeSpec, dtype DType, paths []Path) {
+func (c *check) shape(at string, col *Column, dtype DType, paths []Path) {
 	if col.Paths == nil {
 		return
 	}

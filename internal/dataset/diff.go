@@ -1,0 +1,89 @@
+package dataset
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Change is one field that differs between two versions of a spec. Old or New
+// is "" where the field is not set.
+type Change struct {
+	Field    string // "lease.target", "decode.columns.label.dtype"
+	Old, New string // as JSON
+	// Compatible: a dataset that is being read may take it. The records, their
+	// positions, their order and their values stay what they are.
+	Compatible bool
+}
+
+func (c Change) String() string {
+	return fmt.Sprintf("%s: %s -> %s", c.Field, orElse(c.Old, "(not set)"), orElse(c.New, "(not set)"))
+}
+
+// Diff lists what changes from old to new, in order of field. Columns are
+// compared by name. No change: nil.
+func Diff(old, new *Spec) []Change {
+	was, is := flatten(old), flatten(new)
+	var all []Change
+	for field, v := range was {
+		if is[field] != v {
+			all = append(all, Change{Field: field, Old: v, New: is[field]})
+		}
+	}
+	for field, v := range is {
+		if _, both := was[field]; !both {
+			all = append(all, Change{Field: field, New: v})
+		}
+	}
+	for i := range all {
+		all[i].Compatible = compatible(all[i].Field, old, new)
+	}
+	slices.SortFunc(all, func(a, b Change) int { return strings.Compare(a.Field, b.Field) })
+	return all
+}
+
+func compatible(field string, old, new *Spec) bool {
+	switch {
+	case strings.HasPrefix(field, "lease."):
+		return true
+	case field == "passes": // one more reading of the same; fewer may have been read already
+		return new.Passes > old.Passes
+	case field == "files.max_record", field == "decode.on_error": // what a failed dataset is set free with
+		return true
+	}
+	return false
+}
+
+func flatten(s *Spec) map[string]string {
+	all := map[string]string{}
+	rest := *s
+	rest.Decode.Columns = nil
+	put(all, "", rest)
+	names := make([]string, len(s.Decode.Columns))
+	for i, c := range s.Decode.Columns {
+		names[i] = c.Name
+		put(all, "decode.columns."+c.Name, c)
+	}
+	order, _ := json.Marshal(names)
+	all["decode.columns"] = string(order)
+	return all
+}
+
+// put marshals v and lays its leaves under a path. Lists are leaves.
+func put(all map[string]string, path string, v any) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return // nothing in a Spec fails to marshal
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(text, &members); err != nil || members == nil {
+		if string(text) != "null" {
+			all[path] = string(text)
+		}
+		return
+	}
+	for name, value := range members {
+		put(all, join(path, name), value)
+	}
+}

@@ -1,0 +1,129 @@
+package dataset
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Document is one dataset of a spec's file, and its text as a master can take
+// it: the root is absolute.
+type Document struct {
+	Spec *Spec
+	YAML []byte
+}
+
+// ReadFile reads a spec's file as a command line does: a relative files.root is
+// relative to the file's folder, and is made absolute in the text, which else
+// stays as it was written.
+func ReadFile(name string) ([]Document, error) {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("spec: %w", err)
+	}
+	folder, err := filepath.Abs(filepath.Dir(name))
+	if err != nil {
+		return nil, fmt.Errorf("spec %s: %w", name, err)
+	}
+	return Documents(text, name, folder)
+}
+
+// Documents does what ReadFile does with text that lies in a folder.
+func Documents(text []byte, filename, folder string) ([]Document, error) {
+	if len(text) > maxText {
+		return nil, SpecErrors{{File: filename, Reason: fmt.Sprintf("is %d bytes long; a spec has at most %d", len(text), maxText)}}
+	}
+	var whole []byte
+	var pieces [][]byte
+	for _, piece := range split(text) {
+		fixed, err := absoluteRoot(piece, filename, bytes.Count(whole, []byte("\n")), folder)
+		if err != nil {
+			return nil, err
+		}
+		whole, pieces = append(whole, fixed...), append(pieces, fixed)
+	}
+	// All of it first, so that errors count lines from the top of the file.
+	specs, err := ParseAll(whole, filename)
+	if err != nil {
+		return nil, err
+	}
+	docs := make([]Document, 0, len(specs))
+	for _, piece := range pieces {
+		var n yaml.Node
+		if yaml.Unmarshal(piece, &n) == nil && (len(n.Content) != 1 || isNull(n.Content[0])) {
+			continue // only comments
+		}
+		spec, err := Parse(piece, filename)
+		if err != nil {
+			return nil, err
+		}
+		docs = append(docs, Document{Spec: spec, YAML: piece})
+	}
+	return docs, nil
+}
+
+// A line of three dashes begins a document wherever it stands: no scalar, quoted
+// or not, may hold one at its margin.
+var documentStart = regexp.MustCompile(`(?m)^---(?:[ \t\r]|$)`)
+
+func split(text []byte) [][]byte {
+	var pieces [][]byte
+	from := 0
+	for _, at := range documentStart.FindAllIndex(text, -1) {
+		if len(bytes.TrimSpace(text[from:at[0]])) > 0 {
+			pieces, from = append(pieces, text[from:at[0]]), at[0]
+		}
+	}
+	return append(pieces, text[from:])
+}
+
+// absoluteRoot replaces a relative files.root in the text of one document.
+func absoluteRoot(text []byte, filename string, before int, folder string) ([]byte, error) {
+	var doc yaml.Node
+	if yaml.Unmarshal(text, &doc) != nil || len(doc.Content) != 1 {
+		return text, nil // ParseAll says why
+	}
+	root := member(member(deref(doc.Content[0]), "files"), "root")
+	if root == nil || root.Kind != yaml.ScalarNode || root.Value == "" || filepath.IsAbs(root.Value) {
+		return text, nil
+	}
+	lines := bytes.SplitAfter(text, []byte("\n"))
+	line := []rune(string(lines[root.Line-1]))
+	rest := string(line[min(root.Column-1, len(line)):])
+	anchor := ""
+	if strings.HasPrefix(rest, "&") {
+		anchor = rest[:strings.IndexAny(rest+" ", " ")+1]
+	}
+	for _, written := range []string{root.Value, `"` + root.Value + `"`, `'` + root.Value + `'`} {
+		after, ok := strings.CutPrefix(rest, anchor+written)
+		if !ok {
+			continue
+		}
+		quoted, err := json.Marshal(filepath.Join(folder, root.Value)) // JSON text is YAML too
+		if err != nil {
+			return nil, err
+		}
+		lines[root.Line-1] = []byte(string(line[:root.Column-1]) + anchor + string(quoted) + after)
+		return bytes.Join(lines, nil), nil
+	}
+	return nil, SpecErrors{{File: filename, Line: before + root.Line, Field: "files.root", Value: root.Value,
+		Reason: "is relative, and is not written plainly on one line", Allowed: "write it without escapes, or as an absolute path"}}
+}
+
+func member(n *yaml.Node, name string) *yaml.Node {
+	if n == nil || n.Kind != yaml.MappingNode {
+		return nil
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == name {
+			return deref(n.Content[i+1])
+		}
+	}
+	return nil
+}
