@@ -46,6 +46,7 @@ quickstart: build venv ## the main job on embedded defaults
 lint: need venv ## gofmt, vet, ruff, mypy
 	@out=$$(gofmt -l $$(git ls-files '*.go' | grep -v '\.pb\.go$$')); [ -z "$$out" ] || { echo "gofmt: $$out"; exit 1; }
 	$(GO) vet ./...
+	$(GO) tool staticcheck ./...
 	$(VENV)/bin/ruff check connectors/python examples bench
 	cd connectors/python && ../../$(VENV)/bin/mypy src/headrace
 
