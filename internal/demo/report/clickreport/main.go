@@ -1,0 +1,30 @@
+// Clickreport computes the quick start's report from a folder that `headrace
+// demo --keep --dir FOLDER` left behind. It holds nothing of Headrace but the
+// report: whoever doubts the demo runs this, or reads it.
+//
+//	go run ./internal/demo/report/clickreport FOLDER
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/headrace/headrace/internal/demo/report"
+)
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: clickreport FOLDER")
+		os.Exit(2)
+	}
+	r, err := report.FromFolders(filepath.Join(os.Args[1], "truth"), filepath.Join(os.Args[1], "journals"))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "clickreport:", err)
+		os.Exit(1)
+	}
+	r.Print(os.Stdout)
+	if !r.Clean {
+		os.Exit(1)
+	}
+}

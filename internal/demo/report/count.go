@@ -1,0 +1,104 @@
+package report
+
+import "time"
+
+// Counts is what became of the records of a log; see the package's text.
+type Counts struct {
+	Records     int `json:"records"`
+	Once        int `json:"applied_once"`
+	Twice       int `json:"applied_twice"` // or more often
+	Never       int `json:"never"`
+	Redelivered int `json:"redelivered"` // deliveries to a trainer's loop beyond a record's first
+	InDoubt     int `json:"in_doubt"`    // rows in a batch that was begun and not finished
+	Foreign     int `json:"foreign"`     // rows that are no record of the log, or not as written
+
+	// Why records were applied twice; they add up to Twice.
+	TwiceUnstepped   int `json:"twice_unstepped"`   // a killed trainer's yielded batch that it had not stepped
+	TwiceInFlight    int `json:"twice_in_flight"`   // a killed trainer's batch, stepped less than InFlight before the kill
+	TwiceUnexplained int `json:"twice_unexplained"` // must be 0
+}
+
+// InFlight is how long a step may be on its way from trainer to master: the
+// client sends it from a background thread, the master answers after fsync.
+const InFlight = 500 * time.Millisecond
+
+// tally is how often a record was applied.
+type tally struct {
+	sure, doubt, begun uint8
+	reason             reason // why it may be applied again
+}
+
+type reason uint8
+
+const (
+	none reason = iota
+	inFlight
+	unstepped
+)
+
+func count(records int, journals []*Journal, killed map[int]int64) Counts {
+	c := Counts{Records: records}
+	tallies := make([]tally, records)
+	for _, j := range journals {
+		c.Foreign += j.Foreign
+		for _, b := range j.Batches {
+			why := excuse(j, b, killed)
+			if b.Applied == 0 {
+				c.InDoubt += len(b.Records)
+			}
+			for _, n := range b.Records {
+				if n >= 0 {
+					tallies[n].add(b.Applied != 0, why)
+				}
+			}
+		}
+	}
+	for _, t := range tallies {
+		c.Redelivered += max(0, int(t.begun)-1)
+		switch {
+		case t.sure == 0:
+			c.Never++
+		case t.sure+t.doubt == 1:
+			c.Once++
+		default:
+			c.Twice++
+			switch {
+			case t.sure+t.doubt > 2 || t.reason == none:
+				c.TwiceUnexplained++
+			case t.reason == unstepped:
+				c.TwiceUnstepped++
+			case t.reason == inFlight:
+				c.TwiceInFlight++
+			}
+		}
+	}
+	return c
+}
+
+func (t *tally) add(sure bool, why reason) {
+	if t.begun == 255 {
+		return
+	}
+	t.begun++
+	if sure {
+		t.sure++
+	} else {
+		t.doubt++
+	}
+	t.reason = max(t.reason, why)
+}
+
+// excuse says whether the records of b may come again: only a process that was
+// killed leaves batches behind whose step nobody heard of.
+func excuse(j *Journal, b Batch, killed map[int]int64) reason {
+	at, dead := killed[j.About.PID]
+	switch {
+	case !dead:
+		return none
+	case b.Stepped == 0:
+		return unstepped
+	case at-b.Stepped < int64(InFlight):
+		return inFlight
+	}
+	return none
+}

@@ -1,0 +1,78 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Print writes the report for people.
+func (r *Report) Print(out io.Writer) {
+	line := func(name, format string, args ...any) {
+		_, _ = fmt.Fprintf(out, "  %-14s %s\n", name, fmt.Sprintf(format, args...))
+	}
+	line("records", "%s in the log", Thousands(r.Records))
+	line("applied once", "%s", Thousands(r.Once))
+	line("applied twice", "%s%s", Thousands(r.Twice), r.whyTwice())
+	line("never", "%s", Thousands(r.Never))
+	line("redelivered", "%s handed to a trainer's loop more than once", Thousands(r.Redelivered))
+	if r.Foreign > 0 {
+		line("FOREIGN", "%s rows that are no record of the log, or not as written", Thousands(r.Foreign))
+	}
+	for _, k := range r.Kills {
+		line("killed", "%s (process %d) at %.1f s: %s", k.Name, k.PID, k.AtSeconds, k.outcome())
+	}
+	line("time", "%.1f s, %.3f of the ideal (records / summed rates of the living)", r.MakespanSeconds, r.MakespanRatio)
+	var shares []string
+	for _, rank := range slices.Sorted(maps.Keys(r.WorkerShare)) {
+		shares = append(shares, fmt.Sprintf("trainer %s %.1f %% at %s/s", rank, 100*r.WorkerShare[rank], Thousands(int(r.WorkerRate[rank]))))
+	}
+	line("shares", "%s", strings.Join(shares, ", "))
+	line("AUC", "%.4f, before the drift %.4f, after it %.4f (each record predicted, then learned)", r.AUC, r.AUCBefore, r.AUCAfter)
+	line("log loss", "%.4f, before %.4f, after %.4f", r.LogLoss, r.LogLossBefore, r.LogLossAfter)
+	var curve []string
+	for _, w := range r.OverTime {
+		curve = append(curve, strings.TrimPrefix(fmt.Sprintf("%.3f", w.AUC), "0"))
+	}
+	line("by tenths", "AUC %s", strings.Join(curve, " "))
+}
+
+func (r *Report) whyTwice() string {
+	var why []string
+	if r.TwiceUnstepped > 0 {
+		why = append(why, fmt.Sprintf("%s yielded to the killed trainer and not stepped", Thousands(r.TwiceUnstepped)))
+	}
+	if r.TwiceInFlight > 0 {
+		why = append(why, fmt.Sprintf("%s stepped by it, the word still on its way", Thousands(r.TwiceInFlight)))
+	}
+	if r.TwiceUnexplained > 0 {
+		why = append(why, fmt.Sprintf("%s WITHOUT A REASON", Thousands(r.TwiceUnexplained)))
+	}
+	if len(why) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(why, "; ") + ")"
+}
+
+func (k Killed) outcome() string {
+	switch {
+	case k.ReleaseMS != nil && k.What == "master":
+		return fmt.Sprintf("first grant after it %.0f ms later", *k.ReleaseMS)
+	case k.ReleaseMS != nil:
+		return fmt.Sprintf("first grant of its rows to another %.0f ms later", *k.ReleaseMS)
+	case k.What == "agent":
+		return "no row had to go to another; its trainers kept theirs"
+	}
+	return "no row had to go to another"
+}
+
+// Thousands writes 2000000 as 2,000,000.
+func Thousands(n int) string {
+	s := fmt.Sprint(n)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
