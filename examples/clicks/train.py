@@ -125,7 +125,7 @@ class Journal:
         if os.write(self.fd, entry) != len(entry):
             raise OSError("the journal's disk is full")
 
-    def begin(self, number: int, batch: headrace.Batch) -> None:
+    def begin(self, batch: headrace.Batch) -> None:
         if self.fd < 0:
             return
         runs = []
@@ -140,7 +140,7 @@ class Journal:
             + batch["cat"].view(np.uint64) @ self.keys[1 + INTEGERS :]
         )
         head = struct.pack("<II", len(runs), 0) + np.array(runs, np.int64).tobytes()
-        self.write(self.BEGIN, number, len(batch), head + batch.offsets.tobytes() + checks.tobytes())
+        self.write(self.BEGIN, batch.number, len(batch), head + batch.offsets.tobytes() + checks.tobytes())
 
 
 def splitmix(z: int) -> int:
@@ -187,13 +187,13 @@ def main() -> int:
     with headrace.dataset(args.dataset).batches(args.rows) as stream:
         journal.write(Journal.READY)
         asked = time.monotonic()
-        for number, b in enumerate(stream, 1):
+        for b in stream:
             pace.got(len(b), time.monotonic() - asked)
-            journal.begin(number, b)
+            journal.begin(b)
             p = model.learn(b["dense"], b["cat"], b["label"])
-            journal.write(Journal.APPLIED, number, len(b), p.astype(np.float32).tobytes())
+            journal.write(Journal.APPLIED, b.number, len(b), p.astype(np.float32).tobytes())
             stream.step()
-            journal.write(Journal.STEPPED, number)
+            journal.write(Journal.STEPPED, b.number)
 
             p = np.clip(p, 1e-6, 1 - 1e-6)
             loss -= float(np.log(np.where(b["label"] > 0, p, 1 - p)).sum())

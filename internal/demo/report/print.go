@@ -30,6 +30,9 @@ func (r *Report) Print(out io.Writer) {
 		shares = append(shares, fmt.Sprintf("trainer %s %.1f %% at %s/s", rank, 100*r.WorkerShare[rank], Thousands(int(r.WorkerRate[rank]))))
 	}
 	line("shares", "%s", strings.Join(shares, ", "))
+	if r.CPU != nil {
+		line("CPU", "trainers %.0f %% of all cores, agents %.0f %%, master %.0f %%", 100*r.CPU["trainer"], 100*r.CPU["agent"], 100*r.CPU["master"])
+	}
 	line("AUC", "%.4f, before the drift %.4f, after it %.4f (each record predicted, then learned)", r.AUC, r.AUCBefore, r.AUCAfter)
 	line("log loss", "%.4f, before %.4f, after %.4f", r.LogLoss, r.LogLossBefore, r.LogLossAfter)
 	var curve []string

@@ -52,6 +52,7 @@ type Report struct {
 	BatchRows       int                 `json:"batch_rows"`
 	ShortBatches    int                 `json:"short_batches"`
 	TrainerCPU      float64             `json:"trainer_cpu_s"` // of the trainers that saw the end of data
+	CPU             map[string]float64  `json:"cpu"`           // share of all cores, by kind of process; set by the demo
 	Clean           bool                `json:"clean"`
 }
 

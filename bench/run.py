@@ -1,0 +1,144 @@
+"""Run every benchmark and rewrite docs/BENCHMARKS.md from what they printed.
+
+A benchmark is a make target that shows progress and prints its figures as one
+JSON object on its last line. Nothing in docs/BENCHMARKS.md is written by hand.
+
+    python bench/run.py [--only lease,makespan] [--repeat 1]
+
+With --only, the other sections are taken over from the last run as they are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "BENCHMARKS.md"
+
+# What each target measures, and the goals that it is held against.
+BENCHES = {
+    "lease": (
+        "Durable lease and ack",
+        "A pair is one grant and its ack, answered after fsync; the client is another process; 10,000 partitions.",
+        {
+            "batched": "pairs/s, 8 streams, batches of 100; goal 300,000",
+            "batched10": "pairs/s, 8 streams, batches of 10",
+            "single": "pairs/s, one grant and one ack per message, 8 streams, up to 4 outstanding; goal 30,000",
+            "single_1": "the same, 1 outstanding",
+            "grant_p99_ms": "ms from a lease request to its grant, 99th percentile",
+        },
+    ),
+    "makespan": (
+        "Time over ideal",
+        "Simulated workers on a virtual clock against the real core, paced 10:10:10:1, one killed; the alternative, "
+        "fixed-size shards pulled in turn, in the same run with the same seeds.",
+        {
+            "ratio": "time over ideal at 10:10:10:1, median over the seeds; goal at most 1.03",
+            "rss_growth": "resident memory with 10^9 simulated records over that with 10^7; goal at most 1.05",
+            "planner_ns": "ns per grant and its ack in the core, 10,000 partitions",
+        },
+    ),
+    "decode": (
+        "File to numpy batches",
+        "TSV and JSON lines of 13 + 26 fields, one decoding core, against pyarrow's readers and per-record Python.",
+        {},
+    ),
+    "acks": ("The cost of acking every batch", "A trainer that steps each batch against one with track=False.", {}),
+}
+
+
+def machine() -> str:
+    cpu = "unknown CPU"
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            cpu = line.split(":", 1)[1].strip()
+            break
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    go = subprocess.run(["go", "env", "GOVERSION"], capture_output=True, text=True, check=True).stdout.strip()
+    return (
+        f"{cpu}, {os.cpu_count()} cores, {memory:.0f} GiB memory; Linux {platform.release()}; "
+        f"{go}, Python {platform.python_version()}"
+    )
+
+
+def run(name: str) -> dict[str, object]:
+    """The figures of `make bench-<name>`; its progress goes to our stderr."""
+    last = ""
+    with subprocess.Popen(["make", "-s", f"bench-{name}"], cwd=ROOT, stdout=subprocess.PIPE, text=True) as bench:
+        assert bench.stdout
+        for line in bench.stdout:
+            print(line, end="", file=sys.stderr, flush=True)
+            last = line if line.strip() else last
+    if bench.returncode:
+        raise SystemExit(f"make bench-{name} ended with exit status {bench.returncode}")
+    try:
+        figures = json.loads(last)
+    except ValueError:
+        raise SystemExit(f"make bench-{name}: the last line is not a JSON object: {last!r}") from None
+    return dict(figures)
+
+
+def show(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return json.dumps(value) if isinstance(value, (dict, list)) else str(value)
+
+
+def section(name: str, runs: list[dict[str, object]]) -> str:
+    title, text, meanings = BENCHES[name]
+    first = runs[0]
+    keys = [k for k in meanings if k in first] + [k for k in first if k not in meanings]
+    lines = [f"## {title}", "", text, "", "| figure | " + " | ".join(["value"] * len(runs)) + " | meaning |",
+             "|---|" + "---|" * len(runs) + "---|"]
+    for key in keys:
+        values = " | ".join(show(r.get(key)) for r in runs)
+        lines.append(f"| `{key}` | {values} | {meanings.get(key, '')} |")
+    when = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    lines += ["", f"`make bench-{name}`, {when}, commit {commit.stdout.strip() or 'unknown'}, on {machine()}."]
+    return "\n".join(lines) + "\n"
+
+
+def kept(name: str) -> str | None:
+    """The section of a benchmark on the page as it is."""
+    if not PAGE.exists():
+        return None
+    found = re.search(rf"^## {re.escape(BENCHES[name][0])}\n.*?(?=^## |\Z)", PAGE.read_text(), re.M | re.S)
+    return found.group(0).rstrip() + "\n" if found else None
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Run the benchmarks and rewrite docs/BENCHMARKS.md.")
+    parser.add_argument("--only", default=",".join(BENCHES), help="benchmarks to run, comma-separated")
+    parser.add_argument("--repeat", type=int, default=1, help="runs of each; all are shown (default 1)")
+    args = parser.parse_args()
+    chosen = args.only.split(",")
+    if unknown := set(chosen) - set(BENCHES):
+        parser.error(f"no such benchmark: {', '.join(sorted(unknown))}; there are {', '.join(BENCHES)}")
+
+    parts = []
+    for name in BENCHES:
+        text = section(name, [run(name) for _ in range(args.repeat)]) if name in chosen else kept(name)
+        if text:
+            parts.append(text)
+    head = (
+        "# Benchmarks\n\nWritten by `make bench` from what the programs in bench/ printed; not edited by hand. "
+        "Figures are of one machine on one day, printed and not asserted; ratios are taken within one run.\n"
+    )
+    PAGE.write_text("\n".join([head, *parts]))
+    print(f"rewrote {PAGE.relative_to(ROOT)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

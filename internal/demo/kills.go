@@ -1,0 +1,203 @@
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/headrace/headrace/internal/demo/report"
+)
+
+// The plan: who is killed when this share of the records is applied, and how
+// long after it a successor is started.
+var plan = []struct {
+	share float64
+	kill  func(*killer, context.Context) error
+}{
+	{0.20, (*killer).killTrainer},
+	{0.45, (*killer).killAgent},
+	{0.70, (*killer).killMaster},
+}
+
+const (
+	victimRank   = 1
+	victimAgent  = 1 // holds trainers 2 and 3
+	trainerPause = time.Second
+	restartPause = 300 * time.Millisecond
+	patience     = 15 * time.Second // how long a release is waited for
+)
+
+// killer carries out the plan and keeps the record of it.
+type killer struct {
+	team  *team
+	tell  *story
+	books *ledger
+	kills []report.Kill
+}
+
+// next carries out what is due at this share of the records. Each kill is done,
+// with its successor at work, before the next one.
+func (k *killer) next(ctx context.Context, share float64) error {
+	if done := len(k.kills); done < len(plan) && share >= plan[done].share {
+		return plan[done].kill(k, ctx)
+	}
+	return nil
+}
+
+func (k *killer) killTrainer(ctx context.Context) error {
+	p := k.team.trainers[victimRank]
+	held, err := k.heldBy(ctx, func(l lease) bool { return l.rank == victimRank })
+	if err != nil {
+		return err
+	}
+	at, err := p.kill()
+	if err != nil {
+		return err
+	}
+	kill := report.Kill{What: "trainer", Name: p.name, PID: p.pid(), At: at}
+	k.tell.say("SIGKILL to %s (process %d, paced to %.0f rows/s), which held %d leases", p.name, p.pid(), rates[victimRank], len(held))
+	released := k.watchRelease(ctx, held, func(l lease) bool { return l.rank == victimRank })
+	if err := pause(ctx, trainerPause); err != nil {
+		return err
+	}
+	if err := k.team.startTrainer(victimRank); err != nil {
+		return err
+	}
+	kill.Back = monotonic()
+	k.tell.say("%s is started again %s after the kill, as a new process", p.name, ms(kill.Back-at))
+	kill.Released = <-released
+	if kill.Released != 0 {
+		k.tell.say("its rows went to another: first grant %s after the kill", ms(kill.Released-at))
+	} else {
+		k.tell.say("no row of it had to go to another")
+	}
+	return k.note(kill)
+}
+
+func (k *killer) killAgent(ctx context.Context) error {
+	p := k.team.agents[victimAgent]
+	mine := func(l lease) bool { return l.agent == agentName(victimAgent) }
+	held, err := k.heldBy(ctx, mine)
+	if err != nil {
+		return err
+	}
+	at, err := p.kill()
+	if err != nil {
+		return err
+	}
+	kill := report.Kill{What: "agent", Name: p.name, PID: p.pid(), At: at}
+	k.tell.say("SIGKILL to %s (process %d), which held %d leases for trainers 2 and 3", p.name, p.pid(), len(held))
+	// Its rows count as released only until it is back: later they may be stolen
+	// from it, which is another thing.
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	released := k.watchRelease(watching, held, mine)
+	if err := pause(ctx, restartPause); err != nil {
+		return err
+	}
+	if err := k.team.startAgent(victimAgent); err != nil {
+		return err
+	}
+	kill.Back = monotonic()
+	k.tell.say("%s is started again %s after the kill, on the same socket", p.name, ms(kill.Back-at))
+	if err := k.team.agentAnswers(ctx, k.books, victimAgent, k.team.agents[victimAgent]); err != nil {
+		return err
+	}
+	live := monotonic()
+	stop()
+	if kill.Released = <-released; kill.Released != 0 {
+		k.tell.say("its rows went to another: first grant %s after the kill", ms(kill.Released-at))
+	} else {
+		k.tell.say("its living trainers found it and brought their leases (%s after the kill): no row had to go to another", ms(live-at))
+	}
+	return k.note(kill)
+}
+
+func (k *killer) killMaster(ctx context.Context) error {
+	p := k.team.master
+	held, err := k.heldBy(ctx, func(lease) bool { return true })
+	if err != nil {
+		return err
+	}
+	at, err := p.kill()
+	if err != nil {
+		return err
+	}
+	kill := report.Kill{What: "master", Name: p.name, PID: p.pid(), At: at}
+	k.tell.say("SIGKILL to the master (process %d), which knew of %d leases; the trainers go on with what they have", p.pid(), len(held))
+	if err := pause(ctx, restartPause); err != nil {
+		return err
+	}
+	if err := k.team.startMaster(); err != nil {
+		return err
+	}
+	kill.Back = monotonic()
+	k.tell.say("the master is started again %s after the kill, on the same state folder", ms(kill.Back-at))
+	if err := answer(ctx, k.team.master, k.books.waitForMaster); err != nil {
+		return err
+	}
+	// A grant, and no re-assertion: nobody held these records before.
+	waiting, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	kill.Released = k.books.firstGrant(waiting, func(l lease) bool { return !overlapsAny(l, held) })
+	if kill.Released != 0 {
+		k.tell.say("holders re-asserted their leases; first grant %s after the kill", ms(kill.Released-at))
+	} else {
+		k.tell.say("no grant was needed after it")
+	}
+	return k.note(kill)
+}
+
+// heldBy asks what is leased now.
+func (k *killer) heldBy(ctx context.Context, by func(lease) bool) ([]lease, error) {
+	all, err := k.books.leases(ctx)
+	var held []lease
+	for _, l := range all {
+		if by(l) {
+			held = append(held, l)
+		}
+	}
+	return held, err
+}
+
+// watchRelease answers when a record of held was first seen in the hands of
+// anybody but its holder, 0 if that is not seen in time. The master's own State
+// is asked every 10 ms.
+func (k *killer) watchRelease(ctx context.Context, held []lease, holder func(lease) bool) <-chan int64 {
+	released := make(chan int64, 1)
+	go func() { // ends with ctx, or when patience does
+		ctx, stop := context.WithTimeout(ctx, patience)
+		defer stop()
+		if len(held) == 0 {
+			released <- 0
+			return
+		}
+		released <- k.books.firstGrant(ctx, func(l lease) bool {
+			return overlapsAny(l, held) && !holder(l)
+		})
+	}()
+	return released
+}
+
+func overlapsAny(l lease, held []lease) bool {
+	for _, h := range held {
+		if l.overlaps(h) {
+			return true
+		}
+	}
+	return false
+}
+
+// note writes the kills down beside the journals, for the report.
+func (k *killer) note(kill report.Kill) error {
+	k.kills = append(k.kills, kill)
+	text, err := json.MarshalIndent(k.kills, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(k.team.journals, report.KillsName), text, 0o600)
+}
+
+func ms(ns int64) time.Duration { return time.Duration(ns).Round(time.Millisecond) }

@@ -1,0 +1,165 @@
+package demo
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// process is one process of the job, leader of its own group. It dies with us
+// whatever happens to us (parent death signal).
+type process struct {
+	name string // "trainer 1"
+	kind string // trainer | agent | master
+	log  string // file of its output
+	cmd  *exec.Cmd
+
+	done chan struct{} // closed when it has ended and err is set
+	err  error
+}
+
+// processes keeps all that were ever started, to end and to bill them.
+type processes struct {
+	mu  sync.Mutex
+	all []*process
+	dir string // of the outputs
+}
+
+// start runs argv with env added to ours. Output is appended to <name>.log.
+func (ps *processes) start(kind, name string, env []string, argv ...string) (*process, error) {
+	p := &process{name: name, kind: kind, log: filepath.Join(ps.dir, name+".log"), done: make(chan struct{})}
+	out, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = out.Close() }()
+	p.cmd = exec.Command(argv[0], argv[1:]...)
+	p.cmd.Env = append(os.Environ(), env...)
+	p.cmd.Stdout, p.cmd.Stderr = out, out
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if err := p.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting %s: %w", name, err)
+	}
+	go func() { // ends with the process
+		p.err = p.cmd.Wait()
+		close(p.done)
+	}()
+	ps.mu.Lock()
+	ps.all = append(ps.all, p)
+	ps.mu.Unlock()
+	return p, nil
+}
+
+func (p *process) pid() int { return p.cmd.Process.Pid }
+
+// kill sends SIGKILL to the process and returns the moment.
+func (p *process) kill() (at int64, err error) {
+	at = monotonic()
+	err = p.cmd.Process.Kill()
+	<-p.done
+	return at, err
+}
+
+func (p *process) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// died is an error that shows how p ended and the end of its output.
+func (p *process) died() error {
+	text, _ := os.ReadFile(p.log)
+	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
+	if len(lines) > 12 {
+		lines = lines[len(lines)-12:]
+	}
+	how := "exit status 0"
+	if p.err != nil {
+		how = p.err.Error()
+	}
+	return fmt.Errorf("%s ended by itself (%s); the end of its output:\n    %s", p.name, how, bytes.Join(lines, []byte("\n    ")))
+}
+
+// stop asks every process of a kind that still runs to end, and kills the group
+// of what has not ended within grace.
+func (ps *processes) stop(kind string, grace time.Duration) (late []string) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	deadline := time.After(grace)
+	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		for _, p := range ps.all {
+			if p.kind == kind && !p.ended() {
+				_ = syscall.Kill(-p.pid(), signal)
+			}
+		}
+		for _, p := range ps.all {
+			if p.kind != kind {
+				continue
+			}
+			if signal == syscall.SIGKILL {
+				<-p.done
+				continue
+			}
+			select {
+			case <-p.done:
+			case <-deadline:
+				late = append(late, p.name)
+				deadline = closed
+			}
+		}
+	}
+	return late
+}
+
+var closed = func() <-chan time.Time {
+	c := make(chan time.Time)
+	close(c)
+	return c
+}()
+
+// cpu is the CPU time of the ended processes of a kind.
+func (ps *processes) cpu(kind string) (used time.Duration) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	for _, p := range ps.all {
+		if p.kind == kind && p.ended() {
+			used += p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime()
+		}
+	}
+	return used
+}
+
+// monotonic is CLOCK_MONOTONIC in ns: what Python's time.monotonic_ns() is too.
+func monotonic() int64 {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		panic(fmt.Errorf("this system has no monotonic clock: %w", err)) // not on Linux
+	}
+	return ts.Nano()
+}
+
+// checkPython says what to do when python can not run the trainers.
+func checkPython(python string) (version string, err error) {
+	out, err := exec.Command(python, "-c",
+		"import sys, numpy, headrace; print('Python %d.%d.%d, numpy %s' % (*sys.version_info[:3], numpy.__version__))").CombinedOutput()
+	if err == nil {
+		return string(bytes.TrimSpace(out)), nil
+	}
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
+		return "", fmt.Errorf("there is no %s; name an interpreter with --python or HEADRACE_PYTHON", python)
+	}
+	lines := bytes.Split(bytes.TrimSpace(out), []byte("\n"))
+	return "", fmt.Errorf("%s can not run the trainers: %s; install the package into it (pip install headrace), or name another interpreter with --python or HEADRACE_PYTHON",
+		python, lines[len(lines)-1])
+}
