@@ -1,0 +1,172 @@
+package shardsvc
+
+// Effects is what a run of Steps, closed by one Flush, asks the shell to do:
+// commit all Puts atomically, then send the Replies in their order, then log
+// the Reports. It is reused: Reset keeps the memory. The byte slices in Puts
+// live until Reset.
+type Effects struct {
+	Puts    []Put
+	Replies []Reply
+	Reports []Report
+	Pieces  []Piece // of the grants among Replies
+
+	arena []byte
+}
+
+// Reset empties fx and keeps its memory.
+func (fx *Effects) Reset() {
+	clear(fx.Replies) // they hold strings
+	clear(fx.Reports)
+	clear(fx.Pieces)
+	fx.Puts, fx.Replies, fx.Reports, fx.Pieces, fx.arena = fx.Puts[:0], fx.Replies[:0], fx.Reports[:0], fx.Pieces[:0], fx.arena[:0]
+}
+
+// Op has the numbers of internal/store.
+type Op uint8
+
+const (
+	Set         Op = iota
+	Delete         // Key is gone
+	DeleteRange    // all keys in [Key, Value) are gone
+)
+
+// Put is one change of the store. Changes of a batch take effect in order.
+type Put struct {
+	Op         Op
+	Key, Value []byte
+}
+
+// ReplyKind says which fields of a Reply mean something. The numbers follow the
+// fields of MasterMessage.
+type ReplyKind uint8
+
+const (
+	// ReplyHello: Term, Epoch. Its ReplyHeld follow directly, in the order asked.
+	ReplyHello ReplyKind = iota + 1
+	// ReplyHeld: Was, Token, Refused, Reason, Prefix, End. Without a ReplyHello
+	// before it, it answers a Held in a later message.
+	ReplyHeld
+	// ReplyJoin: Worker, Refused, Reason, Generation, Epoch, Step, Units.
+	ReplyJoin
+	// ReplyAck: Token, Prefix, Code, Reason.
+	ReplyAck
+	// ReplySteal: Token, At.
+	ReplySteal
+	// ReplyRevoke: Token, Reason.
+	ReplyRevoke
+	// ReplyEnd: Worker, Reason.
+	ReplyEnd
+	// ReplyFence: Worker, Reason.
+	ReplyFence
+	// ReplyGrant: Request, Token, Worker, Dataset, Partition, Identity, Pass,
+	// Segment, Start, End, Tries, and its pieces: Effects.Pieces[PieceLo:PieceHi].
+	ReplyGrant
+	// ReplyStanding: Request, Worker, Dataset, State, Reason.
+	ReplyStanding
+	// ReplyClose: close the stream with ALREADY_EXISTS: the agent's newer
+	// stream or process took over, or this one was superseded. Reason.
+	ReplyClose
+)
+
+// Code of a ReplyAck, with the numbers of the wire.
+type Code uint8
+
+const (
+	Durable Code = iota
+	Stale
+	Invalid
+)
+
+// State of a ReplyStanding, with the numbers of the wire.
+type State uint8
+
+const (
+	Wait State = iota
+	Drained
+	End
+	Paused
+	Failed
+	Recovering
+	Deleted
+)
+
+// Reply goes to one session. Replies of a session keep their order: a shell
+// that gathers several into one message starts a new message when a Revoke,
+// End, Fence or Join would be moved before a Grant that precedes it.
+type Reply struct {
+	To               Session
+	Kind             ReplyKind
+	Code             Code
+	State            State
+	Refused          bool
+	Worker           uint32
+	Dataset          DatasetID
+	Partition        PartitionNo
+	Pass             uint32
+	Tries            uint32
+	Term             uint32
+	Epoch            uint32
+	Generation       uint32
+	PieceLo, PieceHi int32
+	Request          uint64
+	Was, Token       Token
+	Segment          int64
+	Start, End       int64
+	Prefix           int64
+	At               int64
+	Step             int64
+	Units            int64
+	Identity         string
+	Reason           string
+}
+
+// Piece is a part of a grant in the source's own coordinates.
+type Piece struct {
+	OrderStart int64
+	Segment    int64
+	Start, End int64
+	Locator    []byte
+	Name       string
+}
+
+// ReportKind names what a Report is about.
+type ReportKind uint8
+
+const (
+	// ReportReclaimed: leased rows are pending again; Reason: ended, lost,
+	// expired, released, read_failed, fenced, not_reasserted, generation, left.
+	ReportReclaimed ReportKind = iota + 1
+	ReportStealAsked
+	ReportStolen       // Start..End is pending, taken from Rank
+	ReportStealRefused //
+	ReportAckRefused   // Reason: stale | invalid: ...
+	ReportDatasetDone  // every record is settled
+	ReportPassDone     // of one partition
+	ReportDatasetFailed
+	ReportDiverged     // head below planned: Start..End is gone
+	ReportNeedSegments // few listed segments remain; Segment: the last one known, -1 if none
+	ReportGeneration   // Units: the generation
+	ReportGenerationEnded
+	ReportPendingAgain // Units of Rank are pending again
+	ReportStalled
+	ReportExpired // an agent's session TTL passed
+	ReportRecovered
+	ReportHeldRefused
+	ReportRejected // an event made no sense; Reason says why and nothing changed
+	ReportFenced
+)
+
+// Report is for the log and metrics. Fields that do not apply are zero.
+type Report struct {
+	Kind       ReportKind
+	Dataset    DatasetID
+	Partition  PartitionNo
+	Pass       uint32
+	Rank       uint32
+	Segment    int64
+	Start, End int64
+	Units      int64
+	Token      Token
+	Agent      string
+	Reason     string
+}

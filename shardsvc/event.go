@@ -1,0 +1,247 @@
+package shardsvc
+
+import "github.com/headrace/headrace/sources"
+
+// Time is nanoseconds on the shell's monotonic clock.
+type Time int64
+
+// Durations in Time's unit.
+const (
+	Millisecond Time = 1e6
+	Second      Time = 1e9
+)
+
+// Session is the shell's handle of one agent stream: from 1, never used twice
+// in a term. 0 is no session.
+type Session uint32
+
+// DatasetID and PartitionNo are durable numbers, unique in the job; the next
+// free ones are Core.NextDataset and Core.NextPartition.
+type (
+	DatasetID   = uint32
+	PartitionNo = uint32
+)
+
+// Token is one lease's fence; compared for equality only.
+type Token struct {
+	Epoch, Term uint32
+	Sequence    uint64
+}
+
+// Event is one thing that happened. Events are pointers to the structs of this
+// file; the core keeps no reference to an event, but it does keep the strings
+// and byte slices in it (names, spec, locators): these must not be changed.
+type Event interface{ event() }
+
+// Start begins a new term, after all stored pairs were loaded. It must be the
+// first event.
+type Start struct{}
+
+// Options of a dataset that the core follows. Sizes are in units of the source.
+type Options struct {
+	Passes  int  // at least 1
+	Strict  bool // order: strict
+	Shuffle bool
+	Seed    uint64
+	Block   int64 // units, with Shuffle
+	Initial int64 // lease size before a rate is known
+	Min     int64
+	Max     int64
+	Target  Time // of a worker's own rate
+	Stall   Time // 0: never
+	// NoCheckpoints: the job binds as it acks (checkpoints: none).
+	NoCheckpoints bool
+	Unit          string // bytes | records
+}
+
+// ApplyDataset creates dataset ID (Core.NextDataset), or changes the spec,
+// passes and lease sizes of an existing one. Order and shuffle of an existing
+// one do not change: such a change is Rejected.
+type ApplyDataset struct {
+	ID      DatasetID
+	Name    string
+	Spec    []byte // opaque to the core, kept with the dataset
+	Options Options
+}
+
+// RemoveDataset forgets a dataset: its leases are revoked, waiting requests are
+// answered DELETED, its keys are deleted.
+type RemoveDataset struct{ ID DatasetID }
+
+// SetPaused stops or resumes grants. Resuming also clears FAILED and the counts
+// of failed reads.
+type SetPaused struct {
+	ID     DatasetID
+	Paused bool
+}
+
+// FailDataset stops a dataset with a reason that names the range.
+type FailDataset struct {
+	ID     DatasetID
+	Reason string
+}
+
+// AddPartition makes a partition known. Number is Core.NextPartition.
+type AddPartition struct {
+	Dataset   DatasetID
+	Number    PartitionNo
+	Identity  string // sources.PartitionID
+	Estimated bool   // the source has no counts
+}
+
+// PartitionsListed says that a dataset gets no more partitions. END needs it.
+type PartitionsListed struct{ Dataset DatasetID }
+
+// AddSegments appends segments in order of ID. Only the last one of a partition
+// may be unsealed; a segment after an unsealed one seals it. Segments known
+// already are skipped. Complete: no segment will ever follow.
+type AddSegments struct {
+	Partition PartitionNo
+	Segments  []sources.Segment
+	Complete  bool
+}
+
+// Lost says that a session's stream broke. The agent's TTL goes on counting
+// from when it was last heard.
+type Lost struct{ Session Session }
+
+// Tick tells the core that time passed and that the inbox was drained after the
+// last wake; only a Tick expires sessions. Blocked is how long the loop was
+// blocked since the last Tick: it is added to all deadlines.
+type Tick struct{ Blocked Time }
+
+// Message is one AgentMessage; its fields take effect in their order. A message
+// of a session without Hello before is ignored.
+type Message struct {
+	Session  Session
+	Hello    *Hello
+	Joins    []Join
+	Held     []Held // with Hello, or later for trainers that came back later
+	Acks     []Ack
+	Steps    []StepReport
+	Answers  []StealAnswer
+	Releases []Release
+	Failures []ReadFailure
+	Leaves   []Leave
+	Status   []WorkerStatus
+	Heads    []Head
+	Requests []LeaseRequest
+}
+
+// Hello opens a session. The same incarnation as before resumes; another one
+// supersedes the old, whose workers may be joined again until its TTL.
+type Hello struct {
+	Agent       string
+	Incarnation uint64
+}
+
+type Join struct {
+	Worker      uint32
+	Rank        uint32
+	Incarnation uint64
+	WorldSize   uint32
+	Generation  uint32
+	Pid         int32
+}
+
+type Held struct {
+	Token      Token
+	Worker     uint32
+	Dataset    DatasetID
+	Partition  PartitionNo
+	Pass       uint32
+	Segment    int64
+	Start, End int64
+	Frontier   int64
+}
+
+type Ack struct {
+	Token  Token
+	Prefix int64
+	Index  int32
+	Step   int64
+}
+
+type StepReport struct {
+	Worker uint32
+	Step   int64
+}
+
+type StealAnswer struct {
+	Token   Token
+	Refused bool
+	At      int64
+}
+
+type Release struct {
+	Token  Token
+	Prefix int64
+	Reason string
+}
+
+type ReadFailure struct {
+	Token     Token
+	At        int64
+	Permanent bool
+	Kind      string
+	Message   string
+}
+
+// LeaveReason has the numbers of the wire.
+type LeaveReason uint8
+
+const (
+	LeaveUnknown LeaveReason = iota
+	LeaveClosed
+	LeaveExited
+	LeaveKilled
+	LeaveLost
+)
+
+type Leave struct {
+	Worker uint32
+	Reason LeaveReason
+	Ended  bool
+	Detail string
+}
+
+// WorkerStatus carries what the core needs and what it shows in Workers.
+type WorkerStatus struct {
+	Worker      uint32
+	Paused      bool
+	WaitSeconds float64
+	StepSeconds float64
+	RowsYielded uint64
+}
+
+// Head is a new end of an unsealed segment.
+type Head struct {
+	Partition PartitionNo
+	Segment   int64
+	End       int64
+	Sealed    bool
+}
+
+type LeaseRequest struct {
+	ID      uint64
+	Worker  uint32
+	Dataset DatasetID
+	Rate    float64
+	Count   uint32
+}
+
+// Heads is Head from the master's own discovery.
+type Heads struct{ Heads []Head }
+
+func (*Start) event()            {}
+func (*ApplyDataset) event()     {}
+func (*RemoveDataset) event()    {}
+func (*SetPaused) event()        {}
+func (*FailDataset) event()      {}
+func (*AddPartition) event()     {}
+func (*PartitionsListed) event() {}
+func (*AddSegments) event()      {}
+func (*Heads) event()            {}
+func (*Lost) event()             {}
+func (*Tick) event()             {}
+func (*Message) event()          {}
