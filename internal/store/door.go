@@ -1,0 +1,109 @@
+package store
+
+import (
+	"errors"
+	"os"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// door stands between pebble and the file system. The first call that should
+// have changed the folder and did not makes the store fail, and neither it nor
+// any later one ever returns to pebble: it takes no further step, so what it
+// would do with a failed write (try it again, panic with its locks held, exit)
+// can not happen. The goroutines that wait here end with the process.
+//
+// Reads, removals of obsolete files and preallocation pass: losing one of those
+// loses nothing that was answered.
+type door struct {
+	vfs.FS
+	s *Pebble
+}
+
+func (d door) check(what, path string, err error) error {
+	return d.s.check(what, path, err)
+}
+
+// check returns, or not at all once the store has failed.
+func (s *Pebble) check(what, path string, err error) error {
+	if errors.Is(err, vfs.ErrUnsupported) {
+		return err
+	}
+	if err != nil {
+		s.fail(what+" "+path, err)
+	}
+	select {
+	case <-s.failed:
+		select {}
+	default:
+		return nil
+	}
+}
+
+func (d door) Unwrap() vfs.FS { return d.FS }
+
+func (d door) file(f vfs.File, what, name string, err error) (vfs.File, error) {
+	if err := d.check(what, name, err); err != nil {
+		return nil, err
+	}
+	return doorFile{File: f, s: d.s, name: name}, nil
+}
+
+func (d door) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	f, err := d.FS.Create(name, c)
+	return d.file(f, "create", name, err)
+}
+
+func (d door) OpenReadWrite(name string, c vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
+	f, err := d.FS.OpenReadWrite(name, c, opts...)
+	return d.file(f, "open", name, err)
+}
+
+func (d door) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	f, err := d.FS.ReuseForWrite(oldname, newname, c)
+	return d.file(f, "reuse", newname, err)
+}
+
+func (d door) OpenDir(name string) (vfs.File, error) {
+	f, err := d.FS.OpenDir(name)
+	return d.file(f, "open folder", name, err)
+}
+
+func (d door) Link(oldname, newname string) error {
+	return d.check("link", newname, d.FS.Link(oldname, newname))
+}
+
+func (d door) Rename(oldname, newname string) error {
+	return d.check("rename", newname, d.FS.Rename(oldname, newname))
+}
+
+func (d door) MkdirAll(name string, perm os.FileMode) error {
+	return d.check("make folder", name, d.FS.MkdirAll(name, perm))
+}
+
+type doorFile struct {
+	vfs.File
+	s    *Pebble
+	name string
+}
+
+func (f doorFile) Write(p []byte) (int, error) {
+	n, err := f.File.Write(p)
+	return n, f.s.check("write", f.name, err)
+}
+
+func (f doorFile) WriteAt(p []byte, off int64) (int, error) {
+	n, err := f.File.WriteAt(p, off)
+	return n, f.s.check("write", f.name, err)
+}
+
+func (f doorFile) Sync() error { return f.s.check("sync", f.name, f.File.Sync()) }
+
+func (f doorFile) SyncData() error { return f.s.check("sync", f.name, f.File.SyncData()) }
+
+func (f doorFile) SyncTo(length int64) (bool, error) {
+	full, err := f.File.SyncTo(length)
+	return full, f.s.check("sync", f.name, err)
+}
+
+func (f doorFile) Close() error { return f.s.check("close", f.name, f.File.Close()) }
