@@ -1,0 +1,283 @@
+package decode
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"unsafe"
+
+	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/internal/frame"
+	"github.com/headrace/headrace/sources"
+)
+
+// Builder is what rows are appended to.
+type Builder = frame.Builder
+
+// Decoder turns records into rows. It remembers the order of the keys of the
+// last JSON record and owns scratch memory: one goroutine uses it at a time;
+// Clone gives another one.
+type Decoder struct {
+	spec    *dataset.Spec
+	o       options
+	format  string
+	lenient bool // on_error: default
+
+	delimiter, quote byte // quote 0: none
+	fieldNames       []string
+	unbound          bool
+
+	columns   []*column
+	sources   []source
+	eventTime *column
+	metas     []int // sources that are no part of the value's text: $key and others
+	schema    dataset.Schema
+	layout    *frame.Layout
+	grows     []int // layout columns whose size does not follow from the rows
+
+	fieldSource []int32 // csv, tsv: the slot of each field up to the last wanted one, or -1
+	exact       int     // fields that a record must have; 0: any number from len(fieldSource)
+	ops         []op    // csv, tsv: the fast path
+	root        *node   // json: the wanted paths
+	keys        keyMemory
+	objects     uint64 // met so far; numbers them
+	wide        uint64 // json: all bytes of the record's strings, or-ed
+	jsonFault   *fault
+
+	// The record that is being decoded.
+	buf        []byte
+	base       unsafe.Pointer // of buf
+	start, end int            // of the record in buf; pad bytes more are readable
+	slots      []slot         // by source
+	lists      []list         // by source, for paths with a *
+	scratch    []byte
+	padded     []byte
+	broken     bool // lenient, and the record as a whole is at fault
+	badRecords uint64
+}
+
+// ErrUnbound: the spec names fields by each file's header line, and this Decoder
+// was given none. Bind gives one that can Append.
+var ErrUnbound = errors.New("fields are named by each file's header line: bind the decoder to it first")
+
+// Schema is the columns in their order, those that were asked for.
+func (d *Decoder) Schema() dataset.Schema { return d.schema }
+
+// Layout is what builders for this decoder are made of. Decoders that differ by
+// Clone or Bind share it.
+func (d *Decoder) Layout() *frame.Layout { return d.layout }
+
+// NewBuilder has room for rows rows.
+func (d *Decoder) NewBuilder(rows int) (*Builder, error) { return frame.NewBuilder(d.layout, rows) }
+
+// Clone is an independent Decoder of the same columns, with its own counts.
+func (d *Decoder) Clone() (*Decoder, error) { return d.compileAgain(d.o.header) }
+
+// Bind is Clone for files whose first line is header.
+func (d *Decoder) Bind(header []byte) (*Decoder, error) { return d.compileAgain(header) }
+
+func (d *Decoder) compileAgain(header []byte) (*Decoder, error) {
+	c, err := Compile(d.spec, WithColumns(d.o.columns), WithHeader(header))
+	if err != nil {
+		return nil, err
+	}
+	c.layout = d.layout
+	return c, nil
+}
+
+// FieldErrors is how many values of a column were bad and replaced by its
+// default (on_error: default).
+type FieldErrors struct {
+	Column string // "$value": the record as a whole could not be read
+	Count  uint64
+}
+
+// Errors lists the columns with replaced values, in the spec's order, since
+// Compile.
+func (d *Decoder) Errors() []FieldErrors {
+	var list []FieldErrors
+	if d.badRecords > 0 {
+		list = append(list, FieldErrors{"$value", d.badRecords})
+	}
+	for _, c := range d.columns {
+		if c.errors > 0 {
+			list = append(list, FieldErrors{c.name, c.errors})
+		}
+	}
+	if d.eventTime != nil && d.eventTime.errors > 0 {
+		list = append(list, FieldErrors{d.eventTime.name, d.eventTime.errors})
+	}
+	return list
+}
+
+// ErrFull: the builder holds so many bytes that one more record would take it
+// over the limit of a frame. The record was not consumed.
+var ErrFull = fmt.Errorf("the rows take more than a frame of %d bytes: ask for fewer rows or columns", frame.MaxFrame)
+
+// Append decodes batch.Recs[from:] into b until b has maxRows rows (or is at its
+// limit) or the batch is at its end, and returns how many records it consumed.
+// Each becomes one row, except that blank lines of csv, tsv and json become none.
+//
+// On an error (*Error; ErrFull) everything before the record is in b, and nothing of it.
+func (d *Decoder) Append(b *Builder, batch *sources.Batch, from, maxRows int) (int, error) {
+	if d.unbound {
+		return 0, ErrUnbound
+	}
+	if b.Layout() != d.layout {
+		return 0, errors.New("decode: the builder was made for another dataset or other columns")
+	}
+	row, limit := b.Rows(), min(maxRows, b.Limit())
+	d.aim(b)
+	n := from
+	for ; n < len(batch.Recs) && row < limit; n++ {
+		rec := &batch.Recs[n]
+		d.take(batch.Arena, int(rec.Value[0]), int(rec.Value[1]))
+		if d.blank() {
+			continue
+		}
+		b.Offsets[row], b.Times[row] = rec.Offset, rec.Time
+		if d.ops == nil || !d.fastRow(b, row) {
+			b.SetRows(row)
+			b.Truncate(row)
+			if f := d.slowRow(b, row, batch, rec); f != nil {
+				b.Truncate(row)
+				return n - from, d.errorOf(f, n, rec.Offset)
+			}
+		}
+		if len(d.grows) > 0 && d.tooLarge(b, row) {
+			b.SetRows(row)
+			b.Truncate(row)
+			return n - from, ErrFull
+		}
+		row++
+	}
+	b.SetRows(row)
+	return n - from, nil
+}
+
+// take makes arena[start:end] the current record, and sees to it that pad bytes
+// behind its end can be read.
+func (d *Decoder) take(arena []byte, start, end int) {
+	if end+pad > len(arena) {
+		d.padded = append(append(d.padded[:0], arena[start:end]...), make([]byte, pad)...)
+		arena, start, end = d.padded, 0, end-start
+	}
+	d.buf, d.base, d.start, d.end = arena, unsafe.Pointer(unsafe.SliceData(arena)), start, end
+}
+
+// blank also cuts the line end off: what encoding/csv drops, and white space in
+// JSON.
+func (d *Decoder) blank() bool {
+	switch {
+	case d.delimiter != 0:
+		d.end -= lineEnd(d.buf[d.start:d.end])
+		return d.start == d.end
+	case d.format == "json":
+		for i := d.start; i < d.end; i++ {
+			if !isSpace(d.buf[i]) {
+				return false
+			}
+		}
+		return true
+	}
+	return false
+}
+
+// lineEnd is how many bytes of b are a line end.
+func lineEnd(b []byte) int {
+	n := 0
+	if n < len(b) && b[len(b)-1] == '\n' {
+		n++
+	}
+	if n < len(b) && b[len(b)-1-n] == '\r' {
+		n++
+	}
+	return n
+}
+
+// tooLarge: buffers that grow are looked at after each row; those in place were
+// when the builder was made.
+func (d *Decoder) tooLarge(b *Builder, row int) bool {
+	size := 0
+	for _, i := range d.grows {
+		size += len(b.Columns[i].Values) + 8*len(b.Columns[i].Elements)
+	}
+	return size > frame.MaxFrame/2 && size > frame.MaxFrame-(1<<16)-(row+1)*d.layout.RowSize()-len(b.Columns)*256
+}
+
+// slowRow takes any record: into slots, then from slots into columns. What it
+// says of a bad record is what the user reads.
+func (d *Decoder) slowRow(b *Builder, row int, batch *sources.Batch, rec *sources.Record) *fault {
+	d.scratch = d.scratch[:0]
+	d.broken = false
+	clear(d.slots)
+	for i := range d.lists {
+		d.lists[i].slots, d.lists[i].base = d.lists[i].slots[:0], 0
+	}
+	var f *fault
+	switch d.format {
+	case "csv", "tsv":
+		f = d.split(false)
+	case "json":
+		f = d.walk()
+	}
+	if f != nil {
+		if !d.lenient {
+			return f
+		}
+		d.broken = true
+		d.badRecords++
+		clear(d.slots)
+		for i := range d.lists {
+			d.lists[i].slots = d.lists[i].slots[:0]
+		}
+	}
+	for _, i := range d.metas {
+		d.meta(i, batch, rec)
+	}
+	return d.convert(b, row)
+}
+
+// meta fills the slot of a $ path.
+func (d *Decoder) meta(i int, batch *sources.Batch, rec *sources.Record) {
+	s := &d.slots[i]
+	from := len(d.scratch)
+	switch p := &d.sources[i].path; p.Kind {
+	case dataset.Value:
+		*s = slot{start: int32(d.start), end: int32(d.end), kind: text}
+		return
+	case dataset.Key:
+		d.scratch = append(d.scratch, batch.Arena[rec.Key[0]:rec.Key[1]]...)
+	case dataset.HeaderValue:
+		h := rec.Headers
+		for len(h) > 0 && string(batch.Arena[h[0].Key[0]:h[0].Key[1]]) != p.Name {
+			h = h[1:]
+		}
+		if len(h) == 0 {
+			return
+		}
+		d.scratch = append(d.scratch, batch.Arena[h[0].Value[0]:h[0].Value[1]]...)
+	case dataset.Timestamp:
+		if rec.Time == 0 {
+			return
+		}
+		d.scratch = strconv.AppendInt(d.scratch, rec.Time, 10)
+	}
+	*s = slot{start: int32(from), end: int32(len(d.scratch)), kind: text, scratch: true}
+}
+
+// bytesOf is a slot's bytes as they are written.
+func (d *Decoder) bytesOf(s slot) []byte {
+	if s.scratch {
+		return d.scratch[s.start:s.end]
+	}
+	return d.buf[s.start:s.end]
+}
+
+// place is where a slot is in the record, for messages.
+func (d *Decoder) place(s slot) int {
+	if s.scratch || s.isMissing() {
+		return 0
+	}
+	return int(s.start) - d.start
+}

@@ -1,0 +1,26 @@
+// Package decode turns record bytes into columns: CSV, TSV, JSON lines, plain
+// lines and raw bytes, by a dataset's spec, into a frame.Builder. It is the data
+// path that the product exists for: nothing is allocated per record, fields are
+// scanned 8 bytes at a time, and strings are hashed where they lie.
+//
+// It knows schemas, not protos; it reads no files and keeps no positions. Its
+// input is untrusted: each scanner accepts and rejects what encoding/csv,
+// encoding/json and strconv do (differences are listed at the scanner), and is
+// fuzzed against them.
+//
+//	compile.go    a spec's columns as a Decoder: sources, defaults, hashes
+//	decoder.go    Append: records to rows, errors by column
+//	error.go      what is said of a record that can not be decoded
+//	slot.go       where the values of one record are
+//	delimited.go  CSV and TSV records to slots, quotes included
+//	fast.go       quote-free CSV and TSV straight into columns
+//	jsonscan.go   JSON grammar: strings, numbers, literals, skipping
+//	jsonwalk.go   a JSON record to slots, along the trie of wanted paths
+//	jsonpath.go   that trie, and the memory of the previous record's keys
+//	convert.go    slots to column elements
+//	ragged.go     slots to any number of values
+//	number.go     text to int64, float32, float64
+//	hash.go       XXH64 of salt and value, and its remainder
+//	eventtime.go  a slot as event time
+//	swar.go       8 bytes in one word
+package decode

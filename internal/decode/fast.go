@@ -1,0 +1,253 @@
+package decode
+
+import (
+	"bytes"
+	"math"
+	"unsafe"
+)
+
+// The fast path takes CSV and TSV records without quotes straight into columns,
+// in the order of their fields, in one pass. It only knows the common cases: at
+// anything else (too few fields, a number that is none, a missing value without
+// a default) it gives the record up, and slowRow does all of it again and finds
+// the words for what is wrong.
+
+// aim points the ops at a builder's columns.
+func (d *Decoder) aim(b *Builder) {
+	for i := range d.ops {
+		if o := &d.ops[i]; o.kind != opAny && o.kind != opTime {
+			o.values = b.Columns[o.column.index].Values
+		}
+	}
+}
+
+// fastRow fills row, or returns false with parts of it written.
+func (d *Decoder) fastRow(b *Builder, row int) bool {
+	if d.quote != 0 && bytes.IndexByte(d.buf[d.start:d.end], d.quote) >= 0 {
+		return false
+	}
+	d.scratch = d.scratch[:0]
+	d.broken = false
+	pattern := uint64(d.delimiter) * ones
+	p, f := d.start, 0
+	for i := range d.ops {
+		o := &d.ops[i]
+		for ; f < o.field; f++ {
+			if p > d.end {
+				return false
+			}
+			p = nextDelimiter(d.base, p, d.end, pattern) + 1
+		}
+		switch o.kind {
+		case opHash:
+			p = o.hashes(d.base, p, d.end, pattern, row)
+		case opInt32:
+			p = o.ints32(d, p, pattern, row)
+		case opInt64:
+			p = o.ints64(d, p, pattern, row)
+		case opFloat32:
+			p = o.floats32(d, p, pattern, row)
+		case opFloat64:
+			p = o.floats64(d, p, pattern, row)
+		default:
+			if p = d.viaSlot(b, o, p, pattern, row); o.again {
+				f--
+			}
+		}
+		if p < 0 {
+			return false
+		}
+		f += o.count
+	}
+	if d.exact > 0 {
+		for ; p <= d.end; f++ {
+			p = nextDelimiter(d.base, p, d.end, pattern) + 1
+		}
+		return f == d.exact
+	}
+	return true
+}
+
+// nextDelimiter is where the first one at or behind p is, end without one.
+func nextDelimiter(base unsafe.Pointer, p, end int, pattern uint64) int {
+	for ; p < end; p += 8 {
+		if m := zeros(load(base, p) ^ pattern); m != 0 {
+			return min(p+first(m), end)
+		}
+	}
+	return end
+}
+
+// The run loops below take count fields from p on and return where the next
+// field begins (beyond end when there is none), or -1 to give the record up.
+// They read at most 16 bytes behind end: p <= end holds before each field.
+
+func (o *op) hashes(base unsafe.Pointer, p, end int, pattern uint64, row int) int {
+	h, c := o.column.hash, o.column
+	dst := at[int64](o, row)
+	for e := range dst {
+		if p > end {
+			return -1
+		}
+		var n int
+		if m := zeros(load(base, p) ^ pattern); m != 0 {
+			n = first(m)
+		} else if m := zeros(load(base, p+8) ^ pattern); m != 0 {
+			n = 8 + first(m)
+		} else {
+			n = nextDelimiter(base, p+16, end, pattern) - p
+		}
+		n = min(n, end-p)
+		if n == 0 && c.hasDefault {
+			dst[e] = int64(c.defaultBits)
+		} else {
+			dst[e] = int64(h.remainder(h.sum(base, p, n)))
+		}
+		p += n + 1
+	}
+	return p
+}
+
+// at is the op's elements of row. The builder's Fixed columns have room for its
+// limit of rows, and row is below it.
+func at[T int32 | int64 | float32 | float64](o *op, row int) []T {
+	var t T
+	i := row*o.width + o.element
+	size := int(unsafe.Sizeof(t))
+	v := o.values[i*size : (i+o.count)*size]
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(v))), o.count)
+}
+
+// digits reads a field of 1 to 7 digits: its value and length.
+func digits(base unsafe.Pointer, p, end int, pattern uint64) (v uint64, n int, ok bool) {
+	w := load(base, p)
+	n = min(first(zeros(w^pattern)), end-p)
+	if n == 8 || n == 0 {
+		return 0, n, false
+	}
+	v, ok = shortDigits(w, n)
+	return v, n, ok
+}
+
+func (o *op) ints32(d *Decoder, p int, pattern uint64, row int) int {
+	dst := at[int32](o, row)
+	for e := range dst {
+		if p > d.end {
+			return -1
+		}
+		v, n, ok := digits(d.base, p, d.end, pattern)
+		if !ok {
+			if v, n, ok = o.other(d, p, n, pattern); !ok {
+				return -1
+			}
+		}
+		dst[e] = int32(v)
+		p += n + 1
+	}
+	return p
+}
+
+func (o *op) ints64(d *Decoder, p int, pattern uint64, row int) int {
+	dst := at[int64](o, row)
+	for e := range dst {
+		if p > d.end {
+			return -1
+		}
+		v, n, ok := digits(d.base, p, d.end, pattern)
+		if !ok {
+			if v, n, ok = o.other(d, p, n, pattern); !ok {
+				return -1
+			}
+		}
+		dst[e] = int64(v)
+		p += n + 1
+	}
+	return p
+}
+
+func (o *op) floats32(d *Decoder, p int, pattern uint64, row int) int {
+	dst := at[float32](o, row)
+	for e := range dst {
+		if p > d.end {
+			return -1
+		}
+		v, n, ok := digits(d.base, p, d.end, pattern)
+		if ok {
+			dst[e] = float32(v)
+		} else {
+			if v, n, ok = o.other(d, p, n, pattern); !ok {
+				return -1
+			}
+			dst[e] = math.Float32frombits(uint32(v))
+		}
+		p += n + 1
+	}
+	return p
+}
+
+func (o *op) floats64(d *Decoder, p int, pattern uint64, row int) int {
+	dst := at[float64](o, row)
+	for e := range dst {
+		if p > d.end {
+			return -1
+		}
+		v, n, ok := digits(d.base, p, d.end, pattern)
+		if ok {
+			dst[e] = float64(v)
+		} else {
+			if v, n, ok = o.other(d, p, n, pattern); !ok {
+				return -1
+			}
+			dst[e] = math.Float64frombits(v)
+		}
+		p += n + 1
+	}
+	return p
+}
+
+// other reads a field that is not 1 to 7 digits; n is its length, or 8 if it is
+// at least that long.
+func (o *op) other(d *Decoder, p, n int, pattern uint64) (bits uint64, length int, ok bool) {
+	c := o.column
+	if n == 0 {
+		return c.defaultBits, 0, c.hasDefault
+	}
+	if n == 8 {
+		n = nextDelimiter(d.base, p, d.end, pattern) - p
+	}
+	bits, reason := c.parse(d.buf[p : p+n])
+	return bits, n, reason == ""
+}
+
+// viaSlot handles one field as slowRow would.
+func (d *Decoder) viaSlot(b *Builder, o *op, p int, pattern uint64, row int) int {
+	s := &d.slots[o.source]
+	if !o.again {
+		if p > d.end {
+			return -1
+		}
+		q := nextDelimiter(d.base, p, d.end, pattern)
+		*s = slot{start: int32(p), end: int32(q), kind: text}
+		p = q + 1
+	}
+	// A value that on_error: default would replace gives the record up too: it is
+	// counted once, by slowRow.
+	lenient := d.lenient
+	d.lenient = false
+	var f *fault
+	switch c := o.column; {
+	case o.kind == opTime:
+		f = d.putTime(b, row, *s)
+	case c.ragged:
+		f = d.putRagged(b, c, row)
+	case c.text():
+		f = d.putBytes(b, c, row, *s)
+	default:
+		f = d.putElement(b, c, row, o.element, *s)
+	}
+	d.lenient = lenient
+	if f != nil {
+		return -1
+	}
+	return p
+}

@@ -1,0 +1,160 @@
+package decode
+
+import (
+	"slices"
+	"strconv"
+	"unsafe"
+)
+
+// node is a place in the documents that some column's path leads to or through.
+type node struct {
+	slot      int  // of the path that ends here, or -1
+	inStar    bool // that path has a *: its values go to a list
+	children  map[string]*node
+	star      *node // every element of an array
+	indexed   bool  // some child's name is an array index
+	lastStars []int // of a star node: slots whose innermost * is this one
+	below     []int // slots of the paths that go on from here
+
+	// A member that comes twice in one object replaces what the first one gave.
+	object uint64 // the object (numbered as they are met) this was last met in
+	marks  []int  // lengths of the lists of below before it was
+}
+
+// newTrie makes the tree of the pointers among the sources; nil without any.
+func (d *Decoder) newTrie(pointers []int) *node {
+	root := &node{slot: -1}
+	for _, i := range pointers {
+		src := &d.sources[i]
+		n, lastStar := root, (*node)(nil)
+		for j, token := range src.path.Tokens {
+			n.below = append(n.below, i)
+			if src.path.Stars[j] {
+				if n.star == nil {
+					n.star = &node{slot: -1}
+				}
+				n = n.star
+				lastStar = n
+				continue
+			}
+			if n.children == nil {
+				n.children = map[string]*node{}
+			}
+			if n.children[token] == nil {
+				n.children[token] = &node{slot: -1}
+			}
+			if v, err := strconv.Atoi(token); err == nil && strconv.Itoa(v) == token {
+				n.indexed = true
+			}
+			n = n.children[token]
+		}
+		n.slot, n.inStar = i, src.star
+		if lastStar != nil {
+			lastStar.lastStars = append(lastStar.lastStars, i)
+		}
+	}
+	return root
+}
+
+// meet is called when member n of an object is met, before its value.
+func (d *Decoder) meet(n *node, object uint64) {
+	if n.below == nil {
+		return
+	}
+	again := n.object == object
+	n.object = object
+	n.marks = slices.Grow(n.marks[:0], len(n.below))[:len(n.below)]
+	for i, s := range n.below {
+		switch {
+		case !again:
+			n.marks[i] = len(d.lists[s].slots)
+		case d.sources[s].star:
+			d.lists[s].slots = d.lists[s].slots[:n.marks[i]]
+		default:
+			d.slots[s] = slot{}
+		}
+	}
+}
+
+// keyMemory is the keys of earlier records in the order they came, each with
+// the bytes around it, from behind the value before it (or the brace) up to its
+// own value: `, "C12": `. Records of one writer differ in values, hardly in
+// these bytes; where they are equal there is nothing left to parse or to look
+// up, because equal bytes were accepted in the same place of the grammar before.
+type keyMemory struct {
+	list   []key
+	next   int // expected now
+	shifts int // keys that came between remembered ones
+	rest   int // records left without learning: the order is too wild
+}
+
+type key struct {
+	first         bool  // directly behind the brace: without a comma
+	parent, child *node // nil: not wanted
+	size          int
+	words, masks  [2]uint64
+	tail          string // beyond 16 bytes
+	wide          uint64 // its bytes beyond ASCII: still to be checked in each record
+}
+
+const (
+	maxKeys     = 4096
+	maxKeyBytes = 256
+	lookAhead   = 4 // optional members may be absent
+	maxShifts   = 256
+	restRecords = 1024
+)
+
+// at reports whether the key lies at p, and ends inside the record.
+func (k *key) at(base unsafe.Pointer, buf []byte, p int) bool {
+	if (load(base, p)^k.words[0])&k.masks[0] != 0 {
+		return false
+	}
+	if k.size <= 8 {
+		return true
+	}
+	if (load(base, p+8)^k.words[1])&k.masks[1] != 0 {
+		return false
+	}
+	return k.size <= 16 || string(buf[p+16:p+k.size]) == k.tail
+}
+
+// findKey looks for the expected key, and the few after it, at p.
+func (d *Decoder) findKey(p int, parent *node, first bool) *key {
+	m := &d.keys
+	for i := m.next; i < min(m.next+lookAhead, len(m.list)); i++ {
+		k := &m.list[i]
+		if k.parent == parent && k.first == first && p+k.size < d.end && k.at(d.base, d.buf, p) {
+			m.next = i + 1
+			d.wide |= k.wide
+			return k
+		}
+	}
+	return nil
+}
+
+// remember puts a key that findKey did not find where it was expected.
+func (m *keyMemory) remember(raw []byte, parent, child *node, first bool) {
+	if m.rest > 0 || len(raw) > maxKeyBytes || len(m.list) >= maxKeys {
+		return
+	}
+	if m.next < len(m.list) {
+		if m.shifts++; m.shifts > maxShifts {
+			m.list, m.next, m.shifts, m.rest = m.list[:0], 0, 0, restRecords
+			return
+		}
+	}
+	k := key{first: first, parent: parent, child: child, size: len(raw)}
+	for _, c := range raw {
+		k.wide |= uint64(c)
+	}
+	for i := range min(16, len(raw)) {
+		k.words[i/8] |= uint64(raw[i]) << (8 * (i % 8))
+		k.masks[i/8] |= 0xFF << (8 * (i % 8))
+	}
+	if len(raw) > 16 {
+		k.tail = string(raw[16:])
+	}
+	m.list = slices.Insert(m.list, min(m.next, len(m.list)), k)
+	m.next++
+}
