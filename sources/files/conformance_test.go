@@ -1,0 +1,128 @@
+package files
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/sourcetest"
+)
+
+// folder is a place of the conformance suite: each Produce writes one file, or
+// for raw one file a record.
+type folder struct {
+	dir       string
+	framing   Framing
+	lineEnd   string
+	preface   string
+	maxRecord dataset.Size
+	verify    string
+	files     int
+}
+
+func (f *folder) Produce(t testing.TB, records [][]byte) {
+	if f.framing.Kind == Whole {
+		for _, r := range records {
+			f.write(t, r)
+		}
+		return
+	}
+	var b bytes.Buffer
+	b.WriteString(f.preface)
+	for i, r := range records {
+		b.Write(r)
+		if i < len(records)-1 || f.files%2 == 0 { // every other file has no line end at its end
+			b.WriteString(f.lineEnd)
+		}
+		if !f.framing.EmptyLines && i%7 == 0 {
+			b.WriteString("\n\r\n\n") // positions without a record
+		}
+	}
+	f.write(t, b.Bytes())
+}
+
+func (f *folder) write(t testing.TB, content []byte) {
+	t.Helper()
+	f.files++
+	name := filepath.Join(f.dir, fmt.Sprintf("part-%06d", f.files))
+	if err := os.WriteFile(name, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (f *folder) Open(t testing.TB, known []sources.Segment) sources.Source {
+	t.Helper()
+	s, err := Open(Options{Dataset: "d", Framing: f.framing, AllowedRoots: []string{f.dir}, Known: known,
+		Spec: &dataset.FilesSpec{Root: f.dir, Paths: []string{"."}, Verify: f.verify, MaxRecord: f.maxRecord}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func harness(framing Framing, lineEnd, preface, verify string) sourcetest.Harness {
+	return sourcetest.Harness{
+		New: func(t testing.TB) sourcetest.Place {
+			return &folder{dir: t.TempDir(), framing: framing, lineEnd: lineEnd, preface: preface, maxRecord: 4096, verify: verify}
+		},
+		Contiguous: true,
+		MaxRecord:  4096,
+		Change: func(t testing.TB, p sourcetest.Place) {
+			f := p.(*folder)
+			name := filepath.Join(f.dir, "part-000001")
+			old, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			old[len(old)/2] ^= 1
+			if err := os.WriteFile(name, old, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		},
+		Remove: func(t testing.TB, p sourcetest.Place) {
+			f := p.(*folder)
+			for i := range f.files {
+				if err := os.Remove(filepath.Join(f.dir, fmt.Sprintf("part-%06d", i+1))); err != nil {
+					t.Fatal(err)
+				}
+			}
+		},
+	}
+}
+
+func TestLinesPassTheSuite(t *testing.T) {
+	sourcetest.Run(t, harness(Framing{Kind: Lines, EmptyLines: true}, "\n", "", "fast"))
+}
+
+func TestPlainCSVPassesTheSuite(t *testing.T) {
+	sourcetest.Run(t, harness(Framing{Kind: Lines, Header: true, Text: true}, "\r\n", byteOrderMark+"\na,b\r\n\r\n", "full"))
+}
+
+func TestQuotedCSVPassesTheSuite(t *testing.T) {
+	h := harness(Framing{Kind: Quoted, Quote: '"', Delimiter: ',', Header: true, Text: true}, "\r\n", "\"a\n\",b\r\n", "fast")
+	h.Encode = func(rng *rand.Rand, text []byte) []byte {
+		switch rng.IntN(5) {
+		case 0:
+			return text
+		case 1:
+			return fmt.Appendf(nil, "\"%s\",\"a \"\"b\"\"\n,\r\n\",5\" x", text)
+		case 2:
+			return fmt.Appendf(nil, ",\"\n\n\n\n\n%s\"\"\"", text)
+		case 3:
+			return fmt.Appendf(nil, "\"\",%s,\"\n\"", text)
+		}
+		return fmt.Appendf(nil, "%s,\"\"", text)
+	}
+	sourcetest.Run(t, h)
+}
+
+func TestRawFilesPassTheSuite(t *testing.T) {
+	h := harness(Framing{Kind: Whole}, "", "", "fast")
+	h.Count = 3000
+	sourcetest.Run(t, h)
+}

@@ -1,0 +1,366 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sort"
+
+	"github.com/headrace/headrace/sources"
+)
+
+const (
+	// readBlock is what one read asks for. Larger ones fall out of the
+	// processor's cache before the decoder comes to them.
+	readBlock = 1 << 20
+	// maxBatch bounds the records of a batch: of very short ones a block holds
+	// so many that their positions would be far larger than they are.
+	maxBatch = 16 << 10
+	// overrun is read behind a range's end at first: its last record ends there.
+	overrun = 16 << 10
+	// lineEndings is how many bytes more than its record a line may have.
+	lineEndings = 2
+	// maxArena keeps the arena's int32 offsets far from their end.
+	maxArena = 1 << 30
+)
+
+// cursor reads the records that begin in [from, end) of one file. The bytes go
+// from the file into the batch's arena and are not moved again.
+type cursor struct {
+	src     *Source
+	f       *os.File
+	loc     *locator
+	r       sources.Range
+	header  []byte
+	framer  framer
+	from    int64 // records that begin before it are not given
+	at      int64 // a record begins here, unless midLine
+	end     int64 // no record that begins here or later is given
+	midLine bool  // at is inside a line: the first record begins behind its end
+	block   int
+	rest    []byte // of the arena, behind its last record
+	err     error  // what Next answers from now on
+}
+
+var _ sources.Headed = (*cursor)(nil)
+
+// Open verifies that the file is the one that was planned, on every call.
+func (s *Source) Open(ctx context.Context, r sources.Range, from sources.Position, loc []byte) (sources.Cursor, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if r.Partition != s.partition {
+		return nil, s.notMine(r.Partition)
+	}
+	l, err := decodeLocator(loc)
+	if err != nil {
+		return nil, fmt.Errorf("%s: segment %d: %w", s.partition, r.Segment, err)
+	}
+	if l.Root != s.spec.Root {
+		return nil, fmt.Errorf("%s: segment %d lies in root %s, and this host's spec has root %s", s.partition, r.Segment, l.Root, s.spec.Root)
+	}
+	f, err := s.openPlanned(ctx, r, l)
+	if err != nil {
+		return nil, err
+	}
+	c := &cursor{src: s, f: f, loc: l, r: r, framer: framer{framing: s.framing}, block: readBlock,
+		from: max(r.Start, from.Offset, l.Data), end: min(r.End, l.End)}
+	if c.header, err = s.header(f, l); err != nil {
+		f.Close()
+		return nil, s.fileError(l.Path, err)
+	}
+	c.seek()
+	return c, nil
+}
+
+// seek goes to the last place at or before from where a record is known to
+// begin, or for lines to the byte before it.
+func (c *cursor) seek() {
+	c.at = c.from
+	switch {
+	case c.from >= c.end:
+	case c.framer.framing.Kind == Quoted && len(c.loc.Starts) > 0:
+		starts := c.loc.Starts
+		c.from = max(c.from, starts[0])
+		i := sort.Search(len(starts), func(i int) bool { return starts[i] > c.from })
+		c.at = starts[i-1]
+	case c.framer.framing.Kind == Lines && c.from > c.loc.Data:
+		c.at, c.midLine = c.from-1, true
+	}
+}
+
+func (c *cursor) Header() []byte { return c.header }
+
+func (c *cursor) Close() error { return c.f.Close() }
+
+func (c *cursor) Next(ctx context.Context, b *sources.Batch) error {
+	b.Reset()
+	for c.err == nil && len(b.Recs) == 0 {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if c.at >= c.end {
+			c.err = c.finish()
+			break
+		}
+		if c.framer.framing.Kind == Whole {
+			c.err = c.whole(b)
+		} else {
+			c.err = c.fill(b)
+		}
+	}
+	if len(b.Recs) > 0 { // an error behind them is told by the next call
+		c.settle(b)
+		return nil
+	}
+	return c.err
+}
+
+// finish: all is read. The file must still be what it was, or what was read may
+// be of two states of it.
+func (c *cursor) finish() error {
+	now, err := stampOf(c.f)
+	if err != nil {
+		return c.src.fileError(c.loc.Path, err)
+	}
+	now.Inode = c.loc.Identity.Inode
+	if what := c.loc.Identity.differs(now); what != "" {
+		return &sources.Changed{Range: c.r, Name: c.loc.Path, What: what}
+	}
+	return io.EOF
+}
+
+// fill reads one block and frames it; more of the file, where the first record
+// does not end in it.
+func (c *cursor) fill(b *sources.Batch) error {
+	size := c.loc.Identity.Size
+	n := min(int64(c.block), c.end-c.at+overrun, size-c.at)
+	have := int64(0)
+	for {
+		if err := c.read(b, have, n); err != nil {
+			return err
+		}
+		have = n
+		used, err := c.frame(b, c.at+n == size)
+		if err != nil {
+			return err
+		}
+		if used > 0 {
+			c.at += int64(used)
+			c.rest = b.Arena[used:]
+			return nil
+		}
+		if err := c.tooLong(n); err != nil {
+			return err
+		}
+		n = min(c.longer(n), size-c.at)
+	}
+}
+
+// read makes the arena the n bytes from c.at, of which have are there.
+func (c *cursor) read(b *sources.Batch, have, n int64) error {
+	if int64(cap(b.Arena)) < n {
+		bigger := make([]byte, n)
+		copy(bigger, b.Arena[:have])
+		b.Arena = bigger
+	}
+	b.Arena = b.Arena[:n]
+	_, err := readFull(c.f, b.Arena[have:], c.at+have)
+	return c.readError(err)
+}
+
+func (c *cursor) readError(err error) error {
+	if err == nil {
+		return nil
+	}
+	if !errors.Is(err, errShort) {
+		return c.src.fileError(c.loc.Path, err)
+	}
+	now, err := stampOf(c.f)
+	if err != nil {
+		return c.src.fileError(c.loc.Path, err)
+	}
+	lost := c.r
+	lost.Start = min(max(lost.Start, now.Size), lost.End)
+	return &sources.Truncated{Lost: lost, Name: c.loc.Path,
+		Err: fmt.Errorf("the file was cut to %d bytes while it was read, it had %d: restore it, or delete the dataset and apply it again", now.Size, c.loc.Identity.Size)}
+}
+
+// frame appends the records of the arena that begin before end, and returns how
+// many bytes it is through with. Zero: the first record goes on behind the arena.
+func (c *cursor) frame(b *sources.Batch, last bool) (used int, err error) {
+	c.framer.reset()
+	buf := b.Arena
+	if c.midLine {
+		if used = c.skipLine(buf); c.midLine {
+			return used, nil
+		}
+	}
+	stop := int(min(c.end-c.at, int64(len(buf))))
+	limit := int(c.src.spec.MaxRecord)
+	for used < stop && len(b.Recs) < maxBatch {
+		value, next, state := c.framer.record(buf, used, last)
+		if state != complete {
+			return used, nil
+		}
+		switch begins := c.at + int64(used); {
+		case begins < c.from:
+		case value-used > limit:
+			if len(b.Recs) > 0 {
+				return used, nil
+			}
+			return used, c.large(begins, int64(value-used))
+		case value == used && !c.framer.framing.EmptyLines:
+			if n := len(b.Recs); n > 0 {
+				b.Recs[n-1].Next = c.at + int64(next)
+			}
+		default:
+			b.Recs = append(b.Recs, sources.Record{Offset: begins, Next: c.at + int64(next), Value: [2]int32{int32(used), int32(value)}})
+		}
+		used = next
+	}
+	c.adapt(b, used)
+	return used, nil
+}
+
+// skipLine passes what belongs to the record before the range.
+func (c *cursor) skipLine(buf []byte) int {
+	fr := framer{framing: Framing{Kind: Lines}}
+	_, next, st := fr.record(buf, 0, false)
+	if st != complete {
+		return len(buf)
+	}
+	c.midLine = false
+	return next
+}
+
+// adapt reads less at once where a block has more records than a batch.
+func (c *cursor) adapt(b *sources.Batch, used int) {
+	switch {
+	case len(b.Recs) == maxBatch:
+		c.block = max(64<<10, used+used/4)
+	case c.block < readBlock:
+		c.block = min(readBlock, 2*c.block)
+	}
+}
+
+// longer is how much to read where n bytes hold no whole record: twice that,
+// but of what may be one record no more than shows that it is too large.
+func (c *cursor) longer(n int64) int64 {
+	if most := int64(c.src.spec.MaxRecord) + lineEndings + 1; n < most {
+		return min(2*n, most)
+	}
+	return 2 * n
+}
+
+// tooLong judges a record that does not end in the n bytes from c.at. One that
+// only leads to the range is for another reader to complain of.
+func (c *cursor) tooLong(n int64) error {
+	limit := int64(c.src.spec.MaxRecord)
+	if n > limit+lineEndings && (c.at >= c.from || n > maxArena) {
+		return c.large(c.at, n)
+	}
+	if c.at+n == c.loc.Identity.Size {
+		return &sources.Malformed{Partition: c.r.Partition, Position: c.position(c.at), Name: c.loc.Path,
+			What: fmt.Sprintf("a field of the record that begins here opens a quote (%c) that is never closed", c.framer.framing.Quote)}
+	}
+	return nil
+}
+
+func (c *cursor) large(at, size int64) error {
+	return &sources.TooLarge{Partition: c.r.Partition, Position: c.position(at), Name: c.loc.Path, Size: size, Limit: int64(c.src.spec.MaxRecord)}
+}
+
+func (c *cursor) position(at int64) sources.Position {
+	return sources.Position{Segment: c.r.Segment, Offset: at}
+}
+
+// settle says up to where the batch goes: over empty lines behind its last
+// record, wherever the block ended, but never out of the range.
+func (c *cursor) settle(b *sources.Batch) {
+	last := &b.Recs[len(b.Recs)-1]
+	if c.mayBeEmpty() {
+		c.err = c.skipEmpty()
+		last.Next = max(last.Next, c.at)
+	}
+	last.Next = min(last.Next, c.r.End)
+	if c.at >= c.end {
+		last.Next = c.r.End
+	}
+	b.End = last.Next
+}
+
+// mayBeEmpty: the line at c.at is an empty one that is no record, for all that
+// the arena shows.
+func (c *cursor) mayBeEmpty() bool {
+	if c.at >= c.end || c.framer.framing.EmptyLines || c.framer.framing.Kind == Whole {
+		return false
+	}
+	switch rest := c.rest; {
+	case len(rest) == 0:
+		return true
+	case rest[0] == '\r':
+		return len(rest) == 1 || rest[1] == '\n'
+	default:
+		return rest[0] == '\n'
+	}
+}
+
+// skipEmpty moves over empty lines.
+func (c *cursor) skipEmpty() error {
+	size := c.loc.Identity.Size
+	buf := make([]byte, 512)
+	for c.at < c.end {
+		n := min(int64(len(buf)), size-c.at)
+		if _, err := readFull(c.f, buf[:n], c.at); err != nil {
+			return c.readError(err)
+		}
+		i := emptyLines(buf[:n], c.at+n == size)
+		c.at += int64(i)
+		if int64(i) < n-1 || i == 0 { // a \r may be left, whose \n is not read yet
+			return nil
+		}
+		if len(buf) < readBlock {
+			buf = make([]byte, 8*len(buf))
+		}
+	}
+	return nil
+}
+
+// emptyLines counts the bytes of the empty lines that buf begins with.
+func emptyLines(buf []byte, last bool) int {
+	i := 0
+	for i < len(buf) {
+		switch {
+		case buf[i] == '\n':
+			i++
+		case buf[i] == '\r' && i+1 < len(buf) && buf[i+1] == '\n':
+			i += 2
+		case buf[i] == '\r' && i+1 == len(buf) && last:
+			i++
+		default:
+			return i
+		}
+	}
+	return i
+}
+
+// whole reads the file as one record.
+func (c *cursor) whole(b *sources.Batch) error {
+	size := c.loc.Identity.Size
+	if c.from > 0 || size == 0 { // the record begins in another range
+		c.at = c.end
+		return nil
+	}
+	if size > int64(c.src.spec.MaxRecord) {
+		return c.large(0, size)
+	}
+	if err := c.read(b, 0, size); err != nil {
+		return err
+	}
+	b.Recs = append(b.Recs, sources.Record{Next: size, Value: [2]int32{0, int32(size)}})
+	c.at = c.end
+	return nil
+}

@@ -1,0 +1,30 @@
+// Package files reads datasets that lie in files: lists of files, globs and
+// folders under roots that an administrator allowed. It finds them, numbers
+// them, gives each a locator that opens it on any node, and cuts byte ranges
+// into records. It never decodes a record and never writes.
+//
+// A file is one segment whose offsets are its bytes. A record belongs to the
+// range that holds its first byte, so any two integers are a range, and a range
+// in the middle of a file is opened by looking at the byte before it. Only
+// quoted CSV, where a line end may stand inside a value, needs to be read from
+// its beginning: listing cuts such a file into segments of about 64 MiB at
+// record borders and notes in each locator a record's start about every MiB.
+//
+// What is read is what was planned: every locator carries size, modification
+// time, inode and a fingerprint of the file, and every Open compares them.
+//
+// The master lists (Partitions, Bounds, Segments), agents read (Open); both call
+// Open of this package with the dataset's spec.
+//
+//	options.go   Options, and how a spec says where records end
+//	source.go    Source: the sources.Source of one dataset
+//	roots.go     every file is opened through an allowed root
+//	expand.go    paths to a sorted list of files; glob.go the patterns
+//	list.go      files to segments, one after the other
+//	index.go     segments of quoted CSV
+//	sniff.go     where the data of a file begins, and what is no text
+//	locator.go   what travels in a grant
+//	identity.go  is this the file that was planned; verify.go remembers the answer
+//	cursor.go    ranges to batches of records; frame.go where a record ends
+//	errors.go    which errors are worth another try
+package files

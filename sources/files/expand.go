@@ -1,0 +1,142 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/headrace/headrace/internal/dataset"
+)
+
+// expander turns files.paths into a sorted list of files without repeats.
+type expander struct {
+	ctx   context.Context
+	src   *Source
+	found map[string]struct{}
+	// seen are the (folder, rest of the pattern) pairs that a pattern with more
+	// than one ** would come to again.
+	seen map[string]struct{}
+}
+
+// expand lists every file of the spec, by path relative to the root, in byte
+// order. A path or pattern that names nothing is an error.
+func (s *Source) expand(ctx context.Context) ([]string, error) {
+	x := &expander{ctx: ctx, src: s, found: map[string]struct{}{}}
+	for _, p := range s.spec.Paths {
+		before := len(x.found)
+		clean := path.Clean(p)
+		matched, err := x.path(clean)
+		if err != nil {
+			return nil, err
+		}
+		if !matched && len(x.found) == before {
+			return nil, s.nothing(clean)
+		}
+	}
+	all := make([]string, 0, len(x.found))
+	for name := range x.found {
+		all = append(all, name)
+	}
+	slices.Sort(all)
+	return all, nil
+}
+
+// nothing explains a path that names no file.
+func (s *Source) nothing(p string) error {
+	if hasMeta(p) {
+		return fmt.Errorf("%s: files.paths %q matches no file in %s: %w", s.partition, p, s.spec.Root, fs.ErrNotExist)
+	}
+	hint := ""
+	if entries, err := s.readDir(path.Dir(p)); err == nil {
+		names := make([]string, len(entries))
+		for i, e := range entries {
+			names[i] = e.Name()
+		}
+		if near := dataset.Nearest(path.Base(p), names); near != "" {
+			hint = fmt.Sprintf(" (did you mean %s?)", path.Join(path.Dir(p), near))
+		}
+	}
+	return fmt.Errorf("%s: there is no file %s in %s%s: %w", s.partition, p, s.spec.Root, hint, fs.ErrNotExist)
+}
+
+// path adds what one entry of files.paths names. A name that exists is taken
+// literally, whatever characters it has.
+func (x *expander) path(p string) (matched bool, err error) {
+	info, err := x.src.root.Stat(p)
+	switch {
+	case err == nil:
+		return true, x.entry(p, info, nil)
+	case !errors.Is(err, fs.ErrNotExist):
+		return false, x.src.fileError(p, err)
+	case !hasMeta(p):
+		return false, nil
+	}
+	x.seen = map[string]struct{}{}
+	before := len(x.found)
+	err = x.glob(".", strings.Split(p, "/"))
+	return len(x.found) > before, err
+}
+
+// entry adds a file, or all that lies in a folder.
+func (x *expander) entry(p string, info fs.FileInfo, above []fs.FileInfo) error {
+	if info.IsDir() {
+		return x.folder(p, info, above)
+	}
+	if !info.Mode().IsRegular() {
+		return x.src.fileError(p, notRegular(info.Mode()))
+	}
+	x.found[p] = struct{}{}
+	return nil
+}
+
+// folder walks down. Links are followed as long as they stay in the root; above
+// are the folders on the way, so that a link back to one of them is found.
+func (x *expander) folder(p string, info fs.FileInfo, above []fs.FileInfo) error {
+	if err := x.ctx.Err(); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(above, func(a fs.FileInfo) bool { return os.SameFile(a, info) }) {
+		return x.src.fileError(p, errors.New("is a symbolic link to a folder that it lies in"))
+	}
+	entries, err := x.src.readDir(p)
+	if err != nil {
+		return x.src.fileError(p, err)
+	}
+	above = append(above[:len(above):len(above)], info)
+	for _, e := range entries {
+		if hidden(e.Name()) {
+			continue
+		}
+		name := path.Join(p, e.Name())
+		if e.Type().IsRegular() {
+			x.found[name] = struct{}{}
+			continue
+		}
+		below, err := x.src.root.Stat(name)
+		if err != nil {
+			return x.src.fileError(name, err)
+		}
+		if err := x.entry(name, below, above); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hidden names are left out of folders, as other readers do: .crc files,
+// _SUCCESS, _temporary.
+func hidden(name string) bool { return name[0] == '.' || name[0] == '_' }
+
+func (s *Source) readDir(p string) ([]fs.DirEntry, error) {
+	f, err := s.root.Open(p)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return f.ReadDir(-1)
+}

@@ -1,0 +1,112 @@
+package files
+
+import "bytes"
+
+// framer finds where records end. It is the one place that knows.
+type framer struct {
+	framing Framing
+	// quoteAt caches the first quote at or behind a place of the buffer that is
+	// being framed; -1: not looked for yet. Call reset for another buffer.
+	quoteAt int
+	known   bool
+}
+
+type state uint8
+
+const (
+	complete state = iota
+	cut            // the record goes on behind the buffer
+	inQuotes       // so it does, and a quote is open
+)
+
+func (fr *framer) reset() { fr.known = false }
+
+// record frames the record that begins at buf[s]: buf[s:value] without its line
+// end, the next one begins at next. last: nothing follows the buffer in the file.
+func (fr *framer) record(buf []byte, s int, last bool) (value, next int, st state) {
+	nl := bytes.IndexByte(buf[s:], '\n')
+	if fr.framing.Kind == Quoted && fr.quote(buf, s) < lineEnd(s, nl, len(buf)) {
+		return fr.quoted(buf, s, last)
+	}
+	if nl < 0 {
+		if !last {
+			return 0, 0, cut
+		}
+		return trimReturn(buf, s, len(buf)), len(buf), complete
+	}
+	return trimReturn(buf, s, s+nl), s + nl + 1, complete
+}
+
+func lineEnd(s, nl, size int) int {
+	if nl < 0 {
+		return size
+	}
+	return s + nl
+}
+
+// trimReturn takes the \r of a line end away.
+func trimReturn(buf []byte, s, e int) int {
+	if e > s && buf[e-1] == '\r' {
+		return e - 1
+	}
+	return e
+}
+
+// quote is where the first quote at or behind s stands; len(buf): nowhere.
+func (fr *framer) quote(buf []byte, s int) int {
+	if !fr.known || fr.quoteAt < s {
+		fr.known = true
+		if i := bytes.IndexByte(buf[s:], fr.framing.Quote); i < 0 {
+			fr.quoteAt = len(buf)
+		} else {
+			fr.quoteAt = s + i
+		}
+	}
+	return fr.quoteAt
+}
+
+// quoted frames a record that has a quote. A quote opens a field only as its
+// first byte; within, two of them are one of the value. Everything else up to
+// the next delimiter is left to the decoder to judge, so that one stray quote
+// spoils one record and not the rest of the file.
+func (fr *framer) quoted(buf []byte, s int, last bool) (value, next int, st state) {
+	quote, delimiter := fr.framing.Quote, fr.framing.Delimiter
+	for i := s; ; i++ { // i: the first byte of a field
+		if i < len(buf) && buf[i] == quote {
+			if i, st = closing(buf, i+1, quote, last); st != complete {
+				return 0, 0, st
+			}
+		}
+		for i < len(buf) && buf[i] != delimiter && buf[i] != '\n' {
+			i++
+		}
+		if i >= len(buf) {
+			if !last {
+				return 0, 0, cut
+			}
+			return trimReturn(buf, s, len(buf)), len(buf), complete
+		}
+		if buf[i] == '\n' {
+			return trimReturn(buf, s, i), i + 1, complete
+		}
+	}
+}
+
+// closing finds the byte behind the quote that closes the field whose text
+// begins at buf[i].
+func closing(buf []byte, i int, quote byte, last bool) (int, state) {
+	for {
+		n := bytes.IndexByte(buf[i:], quote)
+		if n < 0 {
+			return 0, inQuotes
+		}
+		i += n + 1
+		if i == len(buf) && !last {
+			return 0, cut // the first of two, or the end of the field
+		}
+		if i == len(buf) || buf[i] != quote {
+			return i, complete
+		}
+		i++
+	}
+}

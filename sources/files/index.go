@@ -1,0 +1,131 @@
+package files
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/headrace/headrace/sources"
+)
+
+const (
+	// A segment of quoted CSV ends at the first record border behind this.
+	chunkSize = 63 << 20
+	// Its locator has the start of a record about this often: what a reader that
+	// begins in its middle scans at most, and then some of one record.
+	indexEvery = 1 << 20
+	scanBlock  = 1 << 20
+)
+
+// index finds the segment of c that begins at c.at: its end, and starts of
+// records in it. Reading goes on from there with the next call.
+func (s *Source) index(ctx context.Context, c *openList) (starts []int64, end int64, err error) {
+	x := indexer{
+		framer: framer{framing: s.framing},
+		chunk:  c.at, starts: []int64{c.at},
+		size: c.loc.Identity.Size, limit: int64(s.spec.MaxRecord),
+	}
+	buf := make([]byte, scanBlock)
+	for at := c.at; at < x.size; { // at: a record begins here
+		if err := ctx.Err(); err != nil {
+			return nil, 0, err
+		}
+		n := min(int64(len(buf)), x.size-at)
+		if _, err := readFull(c.f, buf[:n], at); err != nil {
+			if errors.Is(err, errShort) {
+				err = &sources.Temporary{Err: err, Backoff: retryAfter}
+			}
+			return nil, 0, s.fileError(c.name, err)
+		}
+		used, state := x.scan(buf[:n], at)
+		if x.end > 0 {
+			return x.starts, x.end, nil
+		}
+		if used == 0 {
+			if err := s.tooLong(c, at, n, state, at+n == x.size); err != nil {
+				return nil, 0, err
+			}
+			buf = make([]byte, 2*len(buf))
+		}
+		at += int64(used)
+	}
+	return x.starts, x.size, nil
+}
+
+// tooLong judges a record that does not end in the n bytes from at.
+func (s *Source) tooLong(c *openList, at, n int64, st state, last bool) error {
+	limit := int64(s.spec.MaxRecord)
+	switch where := (sources.Position{Segment: s.nextID(), Offset: at}); {
+	case last && st == inQuotes && n <= limit+lineEndings:
+		return &sources.Malformed{Partition: s.partition, Position: where, Name: c.name,
+			What: fmt.Sprintf("a field of the record that begins here opens a quote (%c) that is never closed", s.framing.Quote)}
+	case n > limit+lineEndings:
+		return &sources.TooLarge{Partition: s.partition, Position: where, Name: c.name, Size: n, Limit: limit}
+	}
+	return nil
+}
+
+func (s *Source) nextID() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := len(s.segments); n > 0 {
+		return s.segments[n-1].ID + 1
+	}
+	return 0
+}
+
+type indexer struct {
+	framer
+	chunk       int64 // the segment's start
+	starts      []int64
+	size, limit int64
+	end         int64 // of the segment, when found
+}
+
+// scan walks over the records of buf, which begins at offset base with a
+// record, and returns the bytes of those that are complete.
+func (x *indexer) scan(buf []byte, base int64) (used int, st state) {
+	x.reset()
+	for used < len(buf) {
+		// Up to the next quote every line end is a border: find the first that is
+		// far enough to be noted, else pass them all at once.
+		plain := buf[:x.quote(buf, used)]
+		if far := max(int64(used), x.due()-1-base); far < int64(len(plain)) {
+			if nl := bytes.IndexByte(plain[far:], '\n'); nl >= 0 {
+				used = int(far) + nl + 1
+				if x.border(base + int64(used)) {
+					return used, complete
+				}
+				continue
+			}
+		}
+		if nl := bytes.LastIndexByte(plain[used:], '\n'); nl >= 0 {
+			used += nl + 1
+			continue
+		}
+		_, next, state := x.record(buf, used, base+int64(len(buf)) == x.size)
+		if state != complete {
+			return used, state
+		}
+		if used = next; base+int64(used) >= x.due() && x.border(base+int64(used)) {
+			return used, complete
+		}
+	}
+	return used, complete
+}
+
+// due is the offset from which on the next border is noted.
+func (x *indexer) due() int64 {
+	return min(x.starts[len(x.starts)-1]+indexEvery, x.chunk+chunkSize)
+}
+
+// border notes a record's start; true: the segment ends here.
+func (x *indexer) border(at int64) bool {
+	if at >= x.chunk+chunkSize || at == x.size {
+		x.end = at
+		return true
+	}
+	x.starts = append(x.starts, at)
+	return false
+}

@@ -1,0 +1,213 @@
+package files
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"sort"
+
+	"github.com/headrace/headrace/sources"
+)
+
+// lister turns files into segments, one step a call, so that a listing never
+// holds more than names and one open file. Whoever uses it holds Source.turn.
+type lister struct {
+	found bool
+	files []string // sorted; those from next on are not listed yet
+	next  int
+	known map[string]listedFile // listed by an earlier process, all or in part
+	// current is a quoted CSV file that is cut just now.
+	current openList
+}
+
+// listedFile says how far an earlier process came.
+type listedFile struct {
+	end int64
+	id  identity
+}
+
+type openList struct {
+	f     *os.File
+	name  string
+	stamp stamp
+	loc   locator // of its segments, without their borders
+	at    int64   // next segment's start
+}
+
+func (o *openList) close() {
+	if o.f != nil {
+		o.f.Close()
+	}
+	*o = openList{}
+}
+
+// resume takes over what was numbered before.
+func (s *Source) resume(known []sources.Segment) error {
+	s.segments = slices.Clone(known)
+	slices.SortFunc(s.segments, func(a, b sources.Segment) int {
+		return sources.Position{Segment: a.ID}.Compare(sources.Position{Segment: b.ID})
+	})
+	s.list.known = make(map[string]listedFile, len(known))
+	for i, g := range s.segments {
+		if i > 0 && s.segments[i-1].ID == g.ID {
+			return fmt.Errorf("%s: segment %d is known twice", s.partition, g.ID)
+		}
+		l, err := decodeLocator(g.Locator)
+		if err != nil {
+			return fmt.Errorf("%s: segment %d, %s: %w", s.partition, g.ID, g.Name, err)
+		}
+		if l.Root != s.spec.Root {
+			return fmt.Errorf("%s: segment %d, %s, was listed under root %s, and the dataset's root is now %s; delete the dataset and apply it again",
+				s.partition, g.ID, g.Name, l.Root, s.spec.Root)
+		}
+		s.list.known[l.Path] = listedFile{end: max(l.End, s.list.known[l.Path].end), id: l.Identity}
+	}
+	return nil
+}
+
+// search gives the index of the first segment with ID > after. s.mu is held.
+func (s *Source) search(after int64) int {
+	return sort.Search(len(s.segments), func(i int) bool { return s.segments[i].ID > after })
+}
+
+func (s *Source) findFiles(ctx context.Context) error {
+	if s.list.found {
+		return nil
+	}
+	names, err := s.expand(ctx)
+	if err != nil {
+		return err
+	}
+	s.list.files, s.list.found = names, true
+	s.log.Debug("files found", "count", len(names), "root", s.spec.Root)
+	return nil
+}
+
+// listMore lists one more segment, or passes a file that gives none, or finds
+// that all is listed. After an error the next call tries the same again.
+func (s *Source) listMore(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := s.findFiles(ctx); err != nil {
+		return err
+	}
+	if s.list.current.f != nil {
+		return s.listChunk(ctx)
+	}
+	if s.list.next == len(s.list.files) {
+		s.mu.Lock()
+		s.complete = true
+		s.mu.Unlock()
+		return nil
+	}
+	name := s.list.files[s.list.next]
+	was, known := s.list.known[name]
+	if known && (s.framing.Kind != Quoted || was.end == was.id.Size) {
+		s.list.next++ // it keeps its segments
+		return nil
+	}
+	return s.listFile(ctx, name, was, known)
+}
+
+func (s *Source) listFile(ctx context.Context, name string, was listedFile, known bool) error {
+	f, err := s.openFile(name)
+	if err != nil {
+		return err
+	}
+	keep := false
+	defer func() {
+		if !keep {
+			f.Close()
+		}
+	}()
+	l, st, err := s.identify(ctx, f, name)
+	if err != nil {
+		return err
+	}
+	if known && was.id != l.Identity {
+		return &sources.Changed{Range: sources.Range{Partition: s.partition, Start: was.end, End: was.id.Size}, Name: name,
+			What: "it is not the file that was listed in part before"}
+	}
+	start := max(l.Data, was.end)
+	switch {
+	case start >= l.Identity.Size && s.framing.Kind != Whole, l.Identity.Size == 0:
+		s.log.Debug("file has no record", "file", name)
+	case s.framing.Kind == Quoted:
+		s.list.current = openList{f: f, name: name, stamp: st, loc: l, at: start}
+		keep = true
+	default:
+		l.End = l.Identity.Size
+		s.add(name, start, l)
+	}
+	s.list.next++
+	return nil
+}
+
+// identify reads what a locator says of a file.
+func (s *Source) identify(ctx context.Context, f *os.File, name string) (locator, stamp, error) {
+	st, err := stampOf(f)
+	if err != nil {
+		return locator{}, stamp{}, s.fileError(name, err)
+	}
+	full := s.spec.Verify == "full"
+	l := locator{Root: s.spec.Root, Path: name, HasFull: full,
+		Identity: identity{Size: st.Size, Modified: st.Modified, Inode: st.Inode}}
+	if l.Identity.Print, l.Full, err = s.verified.prints(ctx, f, st, full); err != nil {
+		return l, st, s.fileError(name, err)
+	}
+	if l.Data, err = s.dataStart(ctx, f, name, st.Size); err != nil {
+		return l, st, err
+	}
+	return l, st, s.unchanged(f, name, st)
+}
+
+// unchanged: what was read belongs to one state of the file.
+func (s *Source) unchanged(f *os.File, name string, was stamp) error {
+	now, err := stampOf(f)
+	if err == nil && (now.Size != was.Size || now.Modified != was.Modified) {
+		err = &sources.Temporary{Err: fmt.Errorf("the file is being written (size %d, was %d); it is listed when it rests", now.Size, was.Size), Backoff: retryAfter}
+	}
+	if err != nil {
+		return s.fileError(name, err)
+	}
+	return nil
+}
+
+// listChunk adds the next segment of the quoted CSV file that is open.
+func (s *Source) listChunk(ctx context.Context) error {
+	c := &s.list.current
+	starts, end, err := s.index(ctx, c)
+	if err != nil {
+		return err
+	}
+	if err := s.unchanged(c.f, c.name, c.stamp); err != nil {
+		// Its borders may be wrong: begin again with the file as it is then, unless
+		// segments of it are out already.
+		if c.at == c.loc.Data {
+			c.close()
+			s.list.next--
+			return err
+		}
+		return &sources.Changed{Range: sources.Range{Partition: s.partition, Start: c.at, End: c.loc.Identity.Size}, Name: c.name,
+			What: "it was written to while it was listed"}
+	}
+	l := c.loc
+	l.Starts, l.End = starts, end
+	s.add(c.name, c.at, l)
+	if c.at = end; end == l.Identity.Size {
+		c.close()
+	}
+	return nil
+}
+
+func (s *Source) add(name string, start int64, l locator) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	id := int64(0)
+	if n := len(s.segments); n > 0 {
+		id = s.segments[n-1].ID + 1
+	}
+	s.segments = append(s.segments, sources.Segment{ID: id, Start: start, End: l.End, Sealed: true, Locator: l.encode(), Name: name})
+}

@@ -1,0 +1,152 @@
+package files
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"path/filepath"
+)
+
+// locator opens a segment on any node, and says which file it must be. Its
+// encoding is little more than the path: it travels in every grant.
+type locator struct {
+	Root     string // files.root
+	Path     string // relative to it
+	Identity identity
+	HasFull  bool
+	Full     uint64 // XXH64 of the whole file; verify: full
+	Data     int64  // where the first record may begin: behind byte order mark and header line
+	End      int64  // of the segment
+	// Starts: for quoted CSV offsets where records begin, the first is the
+	// segment's start; one at least. Else empty.
+	Starts []int64
+}
+
+const (
+	locatorVersion = 1
+	flagFull       = 1
+	maxStarts      = 1 << 16
+	maxPathBytes   = 4096 // PATH_MAX
+)
+
+var errLocator = errors.New("files: the locator of a segment is damaged")
+
+func (l *locator) encode() []byte {
+	b := make([]byte, 0, 64+len(l.Root)+len(l.Path)+4*len(l.Starts))
+	flags := byte(0)
+	if l.HasFull {
+		flags |= flagFull
+	}
+	b = append(b, locatorVersion, flags)
+	for _, s := range []string{l.Root, l.Path} {
+		b = binary.AppendUvarint(b, uint64(len(s)))
+		b = append(b, s...)
+	}
+	b = binary.AppendUvarint(b, uint64(l.Identity.Size))
+	b = binary.AppendVarint(b, l.Identity.Modified)
+	b = binary.AppendUvarint(b, l.Identity.Inode)
+	b = binary.LittleEndian.AppendUint64(b, l.Identity.Print)
+	if l.HasFull {
+		b = binary.LittleEndian.AppendUint64(b, l.Full)
+	}
+	b = binary.AppendUvarint(b, uint64(l.Data))
+	b = binary.AppendUvarint(b, uint64(l.End))
+	b = binary.AppendUvarint(b, uint64(len(l.Starts)))
+	last := int64(0)
+	for _, s := range l.Starts {
+		b = binary.AppendUvarint(b, uint64(s-last))
+		last = s
+	}
+	return b
+}
+
+func decodeLocator(b []byte) (*locator, error) {
+	d := locatorReader{b: b}
+	version, flags := d.byte(), d.byte()
+	if d.bad || version == 0 {
+		return nil, errLocator
+	}
+	if version > locatorVersion {
+		return nil, fmt.Errorf("files: the locator of a segment is of version %d, and this program reads up to %d; update it", version, locatorVersion)
+	}
+	l := &locator{Root: d.text(), Path: d.text()}
+	l.Identity = identity{Size: d.length(), Modified: d.varint(), Inode: d.uvarint(), Print: d.fixed()}
+	if l.HasFull = flags&flagFull != 0; l.HasFull {
+		l.Full = d.fixed()
+	}
+	l.Data, l.End = d.length(), d.length()
+	n := d.uvarint()
+	if n > maxStarts || n > uint64(len(d.b)) {
+		return nil, errLocator
+	}
+	at := int64(0)
+	for range n {
+		if at += d.length(); at < 0 {
+			return nil, errLocator
+		}
+		l.Starts = append(l.Starts, at)
+	}
+	if d.bad || len(d.b) > 0 || flags&^flagFull != 0 || !filepath.IsLocal(l.Path) ||
+		l.Data > l.Identity.Size || l.End > l.Identity.Size || at > l.Identity.Size {
+		return nil, errLocator
+	}
+	return l, nil
+}
+
+// locatorReader reads and remembers that something was missing.
+type locatorReader struct {
+	b   []byte
+	bad bool
+}
+
+func (d *locatorReader) take(n int) []byte {
+	if d.bad || n > len(d.b) {
+		d.bad = true
+		return make([]byte, min(n, 8))
+	}
+	v := d.b[:n]
+	d.b = d.b[n:]
+	return v
+}
+
+func (d *locatorReader) byte() byte    { return d.take(1)[0] }
+func (d *locatorReader) fixed() uint64 { return binary.LittleEndian.Uint64(d.take(8)) }
+
+func (d *locatorReader) uvarint() uint64 {
+	v, n := binary.Uvarint(d.b)
+	if n <= 0 {
+		d.bad = true
+		return 0
+	}
+	d.b = d.b[n:]
+	return v
+}
+
+func (d *locatorReader) varint() int64 {
+	v, n := binary.Varint(d.b)
+	if n <= 0 {
+		d.bad = true
+		return 0
+	}
+	d.b = d.b[n:]
+	return v
+}
+
+// length is a number that must fit in int64.
+func (d *locatorReader) length() int64 {
+	v := d.uvarint()
+	if v > 1<<62 {
+		d.bad = true
+		return 0
+	}
+	return int64(v)
+}
+
+func (d *locatorReader) text() string {
+	n := d.uvarint()
+	if n > maxPathBytes {
+		d.bad = true
+		return ""
+	}
+	return string(d.take(int(n)))
+}

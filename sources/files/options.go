@@ -1,0 +1,96 @@
+package files
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/sources"
+)
+
+// Kind says how a file is cut into records.
+type Kind uint8
+
+const (
+	Lines  Kind = iota + 1 // one record a line, ended by \n or \r\n
+	Quoted                 // CSV records; a quoted field may hold line ends
+	Whole                  // the whole file is one record that begins at offset 0
+)
+
+// Framing is what of a spec's decode part says where records end.
+type Framing struct {
+	Kind      Kind
+	Delimiter byte // Quoted only
+	Quote     byte // Quoted only
+	Header    bool // the first line that is not empty names the fields and is no record
+	// EmptyLines: an empty line is a record too. Else it is a position without a
+	// record and rides with the record before it.
+	EmptyLines bool
+	// Text: a byte order mark at the beginning is skipped.
+	Text bool
+}
+
+// FramingOf: csv, tsv and json skip empty lines, lines keeps them.
+func FramingOf(d dataset.DecodeSpec) (Framing, error) {
+	switch d.Format {
+	case "csv", "tsv":
+		f := Framing{Kind: Lines, Header: d.Header, Text: true}
+		if d.Quote == dataset.NoQuote {
+			return f, nil
+		}
+		if len(d.Delimiter) != 1 || len(d.Quote) != 1 {
+			return Framing{}, fmt.Errorf("delimiter %q and quote %q must be one byte each", d.Delimiter, d.Quote)
+		}
+		f.Kind, f.Delimiter, f.Quote = Quoted, d.Delimiter[0], d.Quote[0]
+		return f, nil
+	case "json":
+		return Framing{Kind: Lines, Text: true}, nil
+	case "lines":
+		return Framing{Kind: Lines, EmptyLines: true}, nil
+	case "raw":
+		return Framing{Kind: Whole}, nil
+	}
+	return Framing{}, fmt.Errorf("format %q says nothing about where records end", d.Format)
+}
+
+// Options opens a dataset. All but Known and Logger is required.
+type Options struct {
+	Dataset string
+	Spec    *dataset.FilesSpec
+	Framing Framing
+	// AllowedRoots: Spec.Root must be one of these folders or lie in one.
+	AllowedRoots []string
+	// Known: segments that were numbered before, which keep their numbers.
+	// Readers need none.
+	Known  []sources.Segment
+	Logger *slog.Logger
+}
+
+func (o *Options) check() error {
+	switch {
+	case o.Dataset == "":
+		return errors.New("files: no dataset's name")
+	case o.Spec == nil:
+		return fmt.Errorf("dataset %s: no files in its spec", o.Dataset)
+	case o.Framing.Kind < Lines || o.Framing.Kind > Whole:
+		return fmt.Errorf("dataset %s: no framing", o.Dataset)
+	case o.Spec.MaxRecord < 1 || o.Spec.MaxRecord > 1<<30:
+		return fmt.Errorf("dataset %s: files.max_record is %d bytes; it must be from 1 to 1 GiB", o.Dataset, o.Spec.MaxRecord)
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+	}
+	return nil
+}
+
+// ForSpec opens the files of a dataset's spec.
+func ForSpec(spec *dataset.Spec, allowedRoots []string, known []sources.Segment, log *slog.Logger) (*Source, error) {
+	framing, err := FramingOf(spec.Decode)
+	if err != nil {
+		return nil, fmt.Errorf("dataset %s: %w", spec.Name, err)
+	}
+	return Open(Options{Dataset: spec.Name, Spec: spec.Files, Framing: framing,
+		AllowedRoots: allowedRoots, Known: known, Logger: log})
+}

@@ -1,0 +1,155 @@
+package files
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+
+	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/sources"
+)
+
+// Source is the files of one dataset: one partition, one segment a file (more
+// for a large quoted CSV file). It starts no goroutine.
+type Source struct {
+	partition sources.PartitionID
+	spec      dataset.FilesSpec
+	framing   Framing
+	log       *slog.Logger
+	root      *os.Root
+	verified  verified
+
+	// turn is held by the one who lists; list is its state.
+	turn chan struct{}
+	list lister
+
+	mu       sync.Mutex // guards what follows
+	segments []sources.Segment
+	complete bool
+}
+
+var _ sources.Source = (*Source)(nil)
+
+// Open opens the root, which must be allowed, and reads nothing else: what the
+// spec names is looked for by the first call of Segments or Bounds.
+func Open(o Options) (*Source, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	s := &Source{
+		partition: sources.PartitionID("files:" + o.Dataset),
+		spec:      *o.Spec,
+		framing:   o.Framing,
+		log:       o.Logger.With("dataset", o.Dataset),
+		turn:      make(chan struct{}, 1),
+	}
+	if len(s.spec.Paths) == 0 {
+		s.spec.Paths = []string{"."}
+	}
+	if err := s.resume(o.Known); err != nil {
+		return nil, err
+	}
+	root, err := openRoot(o.AllowedRoots, s.spec.Root)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.partition, err)
+	}
+	s.root = root
+	return s, nil
+}
+
+// Partitions is one, whatever the files.
+func (s *Source) Partitions(ctx context.Context) ([]sources.PartitionID, error) {
+	return []sources.PartitionID{s.partition}, ctx.Err()
+}
+
+// Bounds: files are bounded. Head is where listing has come to, and an estimate
+// until it is complete. The first call looks for the files of the spec, so that
+// one that does not exist is told here.
+func (s *Source) Bounds(ctx context.Context, parts []sources.PartitionID) ([]sources.Bounds, error) {
+	all := make([]sources.Bounds, len(parts))
+	for i, p := range parts {
+		all[i] = sources.Bounds{Partition: p, Bounded: true}
+		if p != s.partition {
+			all[i].Err = s.notMine(p)
+			continue
+		}
+		if all[i].Err = s.find(ctx); all[i].Err != nil {
+			continue
+		}
+		s.mu.Lock()
+		all[i].Estimated = !s.complete
+		if n := len(s.segments); n > 0 {
+			first, last := s.segments[0], s.segments[n-1]
+			all[i].Low = sources.Position{Segment: first.ID, Offset: first.Start}
+			all[i].Head = sources.Position{Segment: last.ID, Offset: last.End}
+		}
+		s.mu.Unlock()
+	}
+	return all, nil
+}
+
+func (s *Source) notMine(p sources.PartitionID) error {
+	return fmt.Errorf("%s is not a partition of this dataset, which has only %s", p, s.partition)
+}
+
+// Segments lists in order of path. A file without a record has no segment. The
+// time it takes grows with max: a file's ends are read, with verify: full all of
+// it, and quoted CSV is scanned (about 64 MiB a segment).
+func (s *Source) Segments(ctx context.Context, p sources.PartitionID, after int64, max int) ([]sources.Segment, error) {
+	if p != s.partition {
+		return nil, s.notMine(p)
+	}
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	for {
+		found, complete := s.listed(after, max)
+		if complete || len(found) >= max {
+			return found, nil
+		}
+		if err := s.listMore(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// find looks for the files of the spec, once.
+func (s *Source) find(ctx context.Context) error {
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	default:
+		// Somebody lists just now, who either has found them or will tell why not.
+		return ctx.Err()
+	}
+	return s.findFiles(ctx)
+}
+
+// listed copies up to max segments with ID > after.
+func (s *Source) listed(after int64, max int) ([]sources.Segment, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	from, to := s.search(after), len(s.segments)
+	complete := s.complete
+	if max < 0 {
+		max = 0
+	}
+	if to-from > max {
+		to = from + max
+	}
+	return append([]sources.Segment(nil), s.segments[from:to]...), complete
+}
+
+// Close lets go of the root and of a file that was being listed. Cursors that
+// are open stay usable.
+func (s *Source) Close() error {
+	s.turn <- struct{}{}
+	defer func() { <-s.turn }()
+	s.list.current.close()
+	return s.root.Close()
+}

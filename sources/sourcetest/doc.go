@@ -1,0 +1,11 @@
+// Package sourcetest is the suite that every source passes: the promises of
+// package sources as tests, run against the real thing behind an adapter. An
+// adapter's test makes a Harness and calls Run.
+//
+//	harness.go   what an adapter's test brings
+//	read.go      reading ranges and whole places
+//	ranges.go    a record belongs to the range it begins in, however one splits
+//	listing.go   segments and their numbers, growth
+//	failures.go  what is gone, changed, too large, cancelled
+//	load.go      a million records, readers side by side, a slow one
+package sourcetest

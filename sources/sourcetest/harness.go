@@ -1,0 +1,156 @@
+package sourcetest
+
+import (
+	"fmt"
+	"hash/crc32"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/headrace/headrace/sources"
+)
+
+// Place is where one test's records live: a folder, a topic.
+type Place interface {
+	// Produce appends records and returns when readers can see them. Records of
+	// one call stay in order within each partition.
+	Produce(t testing.TB, records [][]byte)
+	// Open opens the place as another process would, given the segments that were
+	// numbered before. The suite closes it.
+	Open(t testing.TB, known []sources.Segment) sources.Source
+}
+
+// Harness is an adapter's side of the suite.
+type Harness struct {
+	// New makes an empty place; what it holds is removed with the test.
+	New func(t testing.TB) Place
+	// Encode makes a record that the source can hold of a text of letters, digits
+	// and :, which must be in it in one piece. nil: the text itself. What is read
+	// must be the record, byte for byte.
+	Encode func(rng *rand.Rand, text []byte) []byte
+	// Count is how many records the load test writes; 0: a million (a tenth of it
+	// with -short).
+	Count int
+	// Contiguous: a record's Next is the next record's Offset, and every position
+	// of a segment belongs to a record or rides with one.
+	Contiguous bool
+	// MaxRecord is the largest record that the places allow; 0: no such test.
+	MaxRecord int
+	// Change makes what was planned something else; readers must see *Changed or
+	// *Diverged. nil: this can not happen to the source.
+	Change func(t testing.TB, p Place)
+	// Remove deletes everything that was produced, as retention would; readers must
+	// see *Truncated. nil: this can not happen to the source.
+	Remove func(t testing.TB, p Place)
+}
+
+// Run runs the whole suite. HEADRACE_SEED repeats a run.
+func Run(t *testing.T, h Harness) {
+	seed := seed(t)
+	if h.Encode == nil {
+		h.Encode = func(_ *rand.Rand, text []byte) []byte { return text }
+	}
+	for _, one := range []struct {
+		name string
+		test func(*suite)
+	}{
+		{"WhatIsProducedIsReadOnceAndInOrder", (*suite).roundTrip},
+		{"ARangeReadTwiceIsTheSame", (*suite).sameTwice},
+		{"HoweverARangeIsSplitTheRecordsAreTheSame", (*suite).splits},
+		{"ARecordBelongsToTheRangeItBeginsIn", (*suite).borders},
+		{"ReadingCanBeginInsideARange", (*suite).from},
+		{"AnEmptyRangeHoldsNothing", (*suite).empty},
+		{"WhatABatchAcksStaysInItsRange", (*suite).acks},
+		{"SegmentsAreListedTheSameInPiecesAndByAnotherProcess", (*suite).listing},
+		{"WhatIsProducedLaterComesBehindAndMovesNoNumber", (*suite).growth},
+		{"BoundsEncloseTheSegments", (*suite).bounds},
+		{"APartitionOfAnotherSourceIsRefused", (*suite).foreign},
+		{"ADamagedLocatorIsRefused", (*suite).locator},
+		{"WhatChangedAfterItWasPlannedIsToldWithItsRange", (*suite).changed},
+		{"WhatIsGoneIsToldWithItsRange", (*suite).gone},
+		{"ARecordOverTheLimitIsToldWithItsPosition", (*suite).tooLarge},
+		{"ACancelledContextEndsReadingAndLeavesNothingBehind", (*suite).cancelled},
+		{"ABatchStaysAsItIsUntilTheNextCall", (*suite).slow},
+		{"ReadersSideBySideDoNotDisturbEachOther", (*suite).concurrent},
+		{"EachOfManyRecordsComesOnceAndUndamaged", (*suite).load},
+	} {
+		t.Run(one.name, func(t *testing.T) {
+			defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+			one.test(&suite{T: t, h: h, rng: rand.New(rand.NewPCG(seed, seed))})
+		})
+	}
+}
+
+func seed(t *testing.T) uint64 {
+	t.Helper()
+	seed := uint64(time.Now().UnixNano())
+	if text := os.Getenv("HEADRACE_SEED"); text != "" {
+		n, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			t.Fatalf("HEADRACE_SEED: %v", err)
+		}
+		seed = n
+	}
+	t.Logf("HEADRACE_SEED=%d", seed)
+	return seed
+}
+
+type suite struct {
+	*testing.T
+	h   Harness
+	rng *rand.Rand
+}
+
+// text makes the text of record i: its number, a filling, and a checksum.
+func text(i int, filling string) []byte {
+	body := fmt.Sprintf("rec:%d:%s", i, filling)
+	return fmt.Appendf(nil, "%s:%08x:cer", body, crc32.ChecksumIEEE([]byte(body)))
+}
+
+// number finds the text in a record and checks it.
+func number(record []byte) (int, error) {
+	s := string(record)
+	from, to := strings.Index(s, "rec:"), strings.LastIndex(s, ":cer")
+	if from < 0 || to < from+len("rec:")+9 {
+		return 0, fmt.Errorf("no text of ours in %q", clip(s))
+	}
+	body, sum := s[from:to-9], s[to-8:to]
+	if got := fmt.Sprintf("%08x", crc32.ChecksumIEEE([]byte(body))); got != sum {
+		return 0, fmt.Errorf("checksum %s of %q is not %s", got, clip(body), sum)
+	}
+	digits, _, _ := strings.Cut(body[len("rec:"):], ":")
+	return strconv.Atoi(digits)
+}
+
+func clip(s string) string { return s[:min(len(s), 100)] }
+
+// records makes n records whose fillings have up to most bytes.
+func (s *suite) records(from, n, most int) [][]byte {
+	all := make([][]byte, n)
+	for i := range all {
+		all[i] = s.h.Encode(s.rng, text(from+i, strings.Repeat("x", s.rng.IntN(most+1))))
+	}
+	return all
+}
+
+// place makes one that holds n records, in a few calls of Produce.
+func (s *suite) place(n int) (Place, [][]byte) {
+	p, all := s.h.New(s), s.records(0, n, 120)
+	for rest := all; len(rest) > 0; {
+		k := min(len(rest), 1+s.rng.IntN(n))
+		p.Produce(s, rest[:k])
+		rest = rest[k:]
+	}
+	return p, all
+}
+
+func (s *suite) open(p Place, known []sources.Segment) sources.Source {
+	src := p.Open(s, known)
+	s.Cleanup(func() { src.Close() })
+	return src
+}

@@ -1,0 +1,145 @@
+package sourcetest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/headrace/headrace/sources"
+)
+
+// Got is one record as it was read, on its own memory.
+type Got struct {
+	Position sources.Position
+	Next     int64
+	Key      []byte
+	Value    []byte
+	Time     int64
+}
+
+func (g Got) same(o Got) bool {
+	return g.Position == o.Position && g.Time == o.Time && bytes.Equal(g.Key, o.Key) && bytes.Equal(g.Value, o.Value)
+}
+
+// patience is how long anything in the suite may take that should be at once.
+const patience = 30 * time.Second
+
+// Read reads all of a range from a position on, or as much as comes before an error.
+func Read(ctx context.Context, src sources.Source, r sources.Range, from sources.Position, locator []byte) ([]Got, error) {
+	c, err := src.Open(ctx, r, from, locator)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	var all []Got
+	var b sources.Batch
+	for {
+		err := c.Next(ctx, &b)
+		if errors.Is(err, io.EOF) {
+			return all, nil
+		}
+		if err != nil {
+			return all, err
+		}
+		all = appendBatch(all, r.Segment, &b)
+	}
+}
+
+func appendBatch(all []Got, segment int64, b *sources.Batch) []Got {
+	for _, rec := range b.Recs {
+		all = append(all, Got{
+			Position: sources.Position{Segment: segment, Offset: rec.Offset, Index: rec.Index},
+			Next:     rec.Next, Time: rec.Time,
+			Key:   bytes.Clone(b.Arena[rec.Key[0]:rec.Key[1]]),
+			Value: bytes.Clone(b.Arena[rec.Value[0]:rec.Value[1]]),
+		})
+	}
+	return all
+}
+
+// piece is a segment with the partition it is of.
+type piece struct {
+	part sources.PartitionID
+	seg  sources.Segment
+}
+
+func (p piece) whole() sources.Range {
+	return sources.Range{Partition: p.part, Segment: p.seg.ID, Start: p.seg.Start, End: p.seg.End}
+}
+
+func (p piece) cut(start, end int64) sources.Range {
+	r := p.whole()
+	r.Start, r.End = start, end
+	return r
+}
+
+func start(r sources.Range) sources.Position {
+	return sources.Position{Segment: r.Segment, Offset: r.Start}
+}
+
+// Segments lists all that a partition has now.
+func Segments(t testing.TB, src sources.Source, p sources.PartitionID, max int) []sources.Segment {
+	t.Helper()
+	var all []sources.Segment
+	for after := int64(-1); ; {
+		some, err := src.Segments(t.Context(), p, after, max)
+		if err != nil {
+			t.Fatalf("segments of %s: %v", p, err)
+		}
+		if len(some) > max {
+			t.Fatalf("%d segments where at most %d were asked for", len(some), max)
+		}
+		all = append(all, some...)
+		if len(some) < max {
+			return all
+		}
+		after = some[len(some)-1].ID
+	}
+}
+
+// pieces lists every segment of every partition.
+func (s *suite) pieces(src sources.Source) []piece {
+	s.Helper()
+	parts, err := src.Partitions(s.Context())
+	if err != nil {
+		s.Fatalf("partitions: %v", err)
+	}
+	var all []piece
+	for _, p := range parts {
+		for _, g := range Segments(s, src, p, 16) {
+			all = append(all, piece{p, g})
+		}
+	}
+	return all
+}
+
+func (s *suite) read(src sources.Source, p piece, r sources.Range, from sources.Position) []Got {
+	s.Helper()
+	got, err := Read(s.Context(), src, r, from, p.seg.Locator)
+	if err != nil {
+		s.Fatalf("reading [%d, %d) of %s from %d: %v", r.Start, r.End, p.seg.Name, from.Offset, err)
+	}
+	return got
+}
+
+func (s *suite) readWhole(src sources.Source, p piece) []Got {
+	s.Helper()
+	return s.read(src, p, p.whole(), start(p.whole()))
+}
+
+// equal compares what was read twice; Next only where it says.
+func (s *suite) equal(got, want []Got, next bool, what string) {
+	s.Helper()
+	for i := range min(len(got), len(want)) {
+		if !got[i].same(want[i]) || next && got[i].Next != want[i].Next {
+			s.Fatalf("%s: record %d is %+v (next %d, %q), and was %+v (next %d, %q)", what, i,
+				got[i].Position, got[i].Next, clip(string(got[i].Value)), want[i].Position, want[i].Next, clip(string(want[i].Value)))
+		}
+	}
+	if len(got) != len(want) {
+		s.Fatalf("%s: %d records, want %d", what, len(got), len(want))
+	}
+}
