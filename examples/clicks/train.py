@@ -51,8 +51,9 @@ class SharedModel:
     A file of zeros is the untrained model, so whoever comes first makes it.
     """
 
-    def __init__(self, path: str, alpha: float = 0.1, beta: float = 1.0, l1: float = 0.2, l2: float = 1.0) -> None:
-        self.alpha, self.beta, self.l1, self.l2 = alpha, beta, l1, l2
+    alpha, beta, l1, l2 = 0.1, 1.0, 0.2, 1.0
+
+    def __init__(self, path: str) -> None:
         fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             os.ftruncate(fd, 2 * 4 * WEIGHTS)
@@ -99,7 +100,9 @@ class SharedModel:
         self.update(self.dense_at, dense_z, dense_n, dense_w, error @ x)
         return p
 
-    def update(self, at: np.ndarray, z: np.ndarray, n: np.ndarray, w: np.ndarray, gradient: np.ndarray) -> None:
+    def update(
+        self, at: np.ndarray, z: np.ndarray, n: np.ndarray, w: np.ndarray, gradient: np.ndarray
+    ) -> None:
         more = n + gradient * gradient
         self.z[at] = z + gradient - (np.sqrt(more) - np.sqrt(n)) / self.alpha * w
         self.n[at] = more
@@ -120,7 +123,8 @@ class Journal:
     def write(self, kind: int, number: int = 0, rows: int = 0, payload: bytes = b"") -> None:
         if self.fd < 0:
             return
-        entry = struct.pack("<4sIQqII", b"HRJ1", kind, number, time.monotonic_ns(), rows, len(payload)) + payload
+        entry = struct.pack("<4sIQqII", b"HRJ1", kind, number, time.monotonic_ns(), rows, len(payload))
+        entry += payload
         entry += struct.pack("<I", zlib.crc32(entry))
         if os.write(self.fd, entry) != len(entry):
             raise OSError("the journal's disk is full")
@@ -175,7 +179,7 @@ def main() -> int:
     parser.add_argument("--dataset", default="clicks")
     parser.add_argument("--model", required=True, help="file of the shared model; made if it is not there")
     parser.add_argument("--rows", type=int, default=512, help="rows per batch (default 512)")
-    parser.add_argument("--rate", type=float, default=0, help="at most this many rows/s (default: as fast as it goes)")
+    parser.add_argument("--rate", type=float, default=0, help="at most this many rows/s (default: no limit)")
     parser.add_argument("--journal", help="write down here what was done with each record")
     args = parser.parse_args()
 
@@ -205,7 +209,7 @@ def main() -> int:
             asked = time.monotonic()
     used = resource.getrusage(resource.RUSAGE_SELF)
     journal.write(Journal.END, payload=json.dumps({"cpu_seconds": used.ru_utime + used.ru_stime}).encode())
-    print(f"end of data: {rows:,} rows" + (f", progressive log loss {loss / rows:.4f}" if rows else ""), flush=True)
+    print(f"end of data: {rows:,} rows, progressive log loss {loss / max(rows, 1):.4f}", flush=True)
     return 0
 
 

@@ -2,15 +2,12 @@ package demo
 
 import (
 	"cmp"
-	"context"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 )
 
-// Command is `headrace demo`.
+// Command is `headrace demo`. The end of its context stops it, as Ctrl-C does.
 func Command() *cobra.Command {
 	o := Options{
 		Records: 2_000_000,
@@ -29,12 +26,9 @@ report that is computed from the trainers' own journals, without the ledger.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cmd.SilenceUsage = true
 			o.Kills = !noKills
-			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
-			defer stop()
-			return Run(ctx, o, cmd.OutOrStdout())
+			return Run(cmd.Context(), o, cmd.OutOrStdout())
 		},
 	}
-	cmd.SetContext(context.Background())
 	f := cmd.Flags()
 	f.IntVar(&o.Records, "records", o.Records, "records of the click log")
 	f.Uint64Var(&o.Seed, "seed", o.Seed, "seed of the click log")

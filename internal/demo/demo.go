@@ -46,7 +46,7 @@ func Run(ctx context.Context, o Options, out io.Writer) error {
 	if !o.Keep {
 		defer func() { _ = os.RemoveAll(root) }()
 	}
-	python, err := checkPython(o.Python)
+	python, version, err := checkPython(o.Python)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func Run(ctx context.Context, o Options, out io.Writer) error {
 		return err
 	}
 
-	t := &team{folders: dirs, processes: processes{dir: dirs.outputs}, binary: binary, python: o.Python, address: address}
+	t := &team{folders: dirs, processes: processes{dir: dirs.outputs}, binary: binary, python: python, address: address}
 	defer t.stopAll(s)
 	books, err := newLedger(address)
 	if err != nil {
@@ -77,7 +77,7 @@ func Run(ctx context.Context, o Options, out io.Writer) error {
 	if err := t.startAll(ctx, books); err != nil {
 		return interrupted(ctx, err)
 	}
-	s.say("started: master (process %d), 2 agents, 4 trainers (%s), paced to 15,000, 15,000, 15,000 and 1,500 rows/s", t.master.pid(), python)
+	s.say("started: master (process %d), 2 agents, 4 trainers (%s), paced to 15,000, 15,000, 15,000 and 1,500 rows/s", t.master.pid(), version)
 	k := &killer{team: t, tell: s, books: books}
 	started := time.Now()
 	if err := follow(ctx, o, k); err != nil {
@@ -110,7 +110,8 @@ func Run(ctx context.Context, o Options, out io.Writer) error {
 }
 
 // nextCommand is the last line: the same on the user's own files.
-const nextCommand = "Next, on your own files: headrace check -f examples/clicks/clicks.yaml   (then: examples/clicks/README.md)"
+const nextCommand = "Next, on your own files: edit examples/clicks/clicks.yaml, then\n" +
+	"  headrace run --nproc-per-node 2 -f examples/clicks/clicks.yaml -- python examples/clicks/train.py --model /dev/shm/clicks.model"
 
 func kept(o Options, root string) string {
 	if !o.Keep {
@@ -191,7 +192,7 @@ func follow(ctx context.Context, o Options, k *killer) error {
 			return err
 		}
 		if time.Since(w.changed) > stuck {
-			return fmt.Errorf("no trainer has applied a row for %v; outputs are in %s", stuck, k.team.outputs)
+			return fmt.Errorf("no trainer has applied a row for %v; with --keep the outputs of all processes stay in %s", stuck, k.team.outputs)
 		}
 		if o.Kills {
 			busy = true

@@ -2,11 +2,12 @@ package demo
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -42,7 +43,8 @@ func (ps *processes) start(kind, name string, env []string, argv ...string) (*pr
 	}
 	defer func() { _ = out.Close() }()
 	p.cmd = exec.Command(argv[0], argv[1:]...)
-	p.cmd.Env = append(os.Environ(), env...)
+	p.cmd.Dir = ps.dir // where no settings file of the user's lies
+	p.cmd.Env = append(environment(), env...)
 	p.cmd.Stdout, p.cmd.Stderr = out, out
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := p.cmd.Start(); err != nil {
@@ -56,6 +58,11 @@ func (ps *processes) start(kind, name string, env []string, argv ...string) (*pr
 	ps.all = append(ps.all, p)
 	ps.mu.Unlock()
 	return p, nil
+}
+
+// environment is ours without settings: a job of the user's is not this one's.
+func environment() []string {
+	return slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "HEADRACE_") })
 }
 
 func (p *process) pid() int { return p.cmd.Process.Pid }
@@ -149,17 +156,22 @@ func monotonic() int64 {
 	return ts.Nano()
 }
 
-// checkPython says what to do when python can not run the trainers.
-func checkPython(python string) (version string, err error) {
-	out, err := exec.Command(python, "-c",
+// checkPython finds the interpreter, and says what to do when it can not run the
+// trainers.
+func checkPython(python string) (path, version string, err error) {
+	path, err = exec.LookPath(python)
+	if err == nil {
+		path, err = filepath.Abs(path)
+	}
+	if err != nil {
+		return "", "", fmt.Errorf("there is no Python at %s (%w); name one with --python or HEADRACE_PYTHON", python, err)
+	}
+	out, err := exec.Command(path, "-c",
 		"import sys, numpy, headrace; print('Python %d.%d.%d, numpy %s' % (*sys.version_info[:3], numpy.__version__))").CombinedOutput()
 	if err == nil {
-		return string(bytes.TrimSpace(out)), nil
-	}
-	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
-		return "", fmt.Errorf("there is no %s; name an interpreter with --python or HEADRACE_PYTHON", python)
+		return path, string(bytes.TrimSpace(out)), nil
 	}
 	lines := bytes.Split(bytes.TrimSpace(out), []byte("\n"))
-	return "", fmt.Errorf("%s can not run the trainers: %s; install the package into it (pip install headrace), or name another interpreter with --python or HEADRACE_PYTHON",
-		python, lines[len(lines)-1])
+	return "", "", fmt.Errorf("%s can not run the trainers: %s; install the package into it (pip install headrace), or name another interpreter with --python or HEADRACE_PYTHON",
+		path, lines[len(lines)-1])
 }
