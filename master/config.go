@@ -1,0 +1,66 @@
+package master
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/internal/link"
+	"github.com/headrace/headrace/sources"
+)
+
+// Opener opens the source of a dataset for listing. known are the segments that
+// were numbered before. Discovery closes the source.
+type Opener func(ctx context.Context, spec *dataset.Spec, known []sources.Segment) (sources.Source, error)
+
+// Config is what a master is told. OpenSource, State and Listen are required.
+type Config struct {
+	Job     string
+	Model   string // shared | replicated | private
+	Version string // of this binary
+	State   string // folder; made when it is not there
+
+	Listen string // gRPC; port 0 is any free one
+	HTTP   string // "" serves none
+	TLS    link.TLS
+
+	SessionTTL time.Duration // 0: the default of 5 s
+
+	OpenSource Opener
+	// Check looks at a spec before it is applied; see serve.Config.
+	Check func(context.Context, *dataset.Spec) error
+
+	// How far ahead of the plan to list, whichever is reached first.
+	AheadSegments int   // listed and not settled; default 256
+	AheadUnits    int64 // listed and not planned; default 16 times the largest lease
+
+	Logger *slog.Logger
+}
+
+const (
+	defaultAheadSegments = 256
+	aheadLeases          = 16
+	listAtOnce           = 16 // segments per call of Source.Segments: each is durable soon
+	storeFolder          = "store"
+	stopGrace            = 2 * time.Second // for calls in flight at the end
+)
+
+func (c Config) withDefaults() (Config, error) {
+	switch {
+	case c.OpenSource == nil:
+		return c, errors.New("master: Config.OpenSource is missing")
+	case c.State == "":
+		return c, errors.New("master: Config.State is missing")
+	case c.Listen == "":
+		return c, errors.New("master: Config.Listen is missing")
+	}
+	if c.AheadSegments <= 0 {
+		c.AheadSegments = defaultAheadSegments
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c, nil
+}

@@ -1,0 +1,13 @@
+// Package master is the process that owns a job: it opens the store, runs the
+// shard service (shardsvc/serve) behind gRPC, lists the records of every
+// dataset ahead of the plan, and serves metrics and health over HTTP.
+//
+// It decides nothing about records itself, reads none, and knows no adapter:
+// cmd hands it a way to open a source. Only cmd and tests call it.
+//
+//	config.go    what a master is told
+//	master.go    its life: New, Run, Ready; who stops what
+//	grpc.go      the gRPC server and its limits
+//	http.go      /metrics, /healthz, /readyz, pprof
+//	discover.go  which datasets need listing; list.go one dataset
+package master

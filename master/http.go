@@ -1,0 +1,86 @@
+package master
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/headrace/headrace/internal/link"
+	"github.com/headrace/headrace/shardsvc/serve"
+)
+
+// web is the HTTP side of a master.
+type web struct {
+	server *http.Server
+	tls    *tls.Config
+}
+
+func (m *Master) httpServer(srv *serve.Server, l net.Listener) (*web, error) {
+	w := &web{}
+	if l == nil {
+		return w, nil
+	}
+	if m.cfg.TLS.Enabled() {
+		cfg, err := m.cfg.TLS.ServerConfig()
+		if err != nil {
+			return nil, err
+		}
+		w.tls = cfg
+	}
+	w.server = &http.Server{
+		Handler:           m.routes(srv, link.Loopback(l.Addr().String())),
+		ReadHeaderTimeout: 5 * time.Second,
+		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          slog.NewLogLogger(m.cfg.Logger.Handler(), slog.LevelDebug),
+	}
+	return w, nil
+}
+
+func (m *Master) routes(srv *serve.Server, loopback bool) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
+	alive := func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
+		defer cancel()
+		if _, err := srv.Datasets(ctx); err != nil {
+			http.Error(w, "the shard service does not answer: "+err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	}
+	mux.HandleFunc("GET /healthz", alive)
+	mux.HandleFunc("GET /readyz", alive)
+	index := "headrace master of job " + m.cfg.Job + "\n\n/metrics  /healthz  /readyz\n"
+	if loopback { // profiles show memory: for this machine only
+		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+		index += "/debug/pprof/\n"
+	}
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, index) })
+	return mux
+}
+
+func (w *web) serve(l net.Listener) error {
+	if w.tls != nil {
+		l = tls.NewListener(l, w.tls)
+	}
+	return served("HTTP", w.server.Serve(l), http.ErrServerClosed)
+}
+
+// stop ends it at once: a scrape or a profile that is cut off does no harm.
+func (w *web) stop() {
+	if w.server != nil {
+		_ = w.server.Close()
+	}
+}

@@ -1,0 +1,226 @@
+package master
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/shardsvc/serve"
+	"github.com/headrace/headrace/sources"
+)
+
+// listing lists one dataset: first its partitions, then their segments, a window
+// ahead of the plan, each batch durable before the next is asked for.
+type listing struct {
+	cfg    Config
+	srv    ledger
+	log    *slog.Logger
+	id     uint32
+	spec   *dataset.Spec
+	cancel context.CancelFunc
+	news   chan *serve.Dataset // newest state; an older one is dropped
+}
+
+// wake hands over the newest state. Only discovery's goroutine calls it.
+func (l *listing) wake(ds *serve.Dataset) {
+	select {
+	case <-l.news:
+	default:
+	}
+	l.news <- ds
+}
+
+// run ends when all is listed, when ctx ends, or after it failed the dataset.
+func (l *listing) run(ctx context.Context) {
+	err := l.list(ctx)
+	switch {
+	case err == nil, ctx.Err() != nil, errors.Is(err, serve.ErrStopped), errors.Is(err, serve.ErrUnknown):
+		return
+	}
+	l.log.Error("listing failed; the dataset is stopped", "error", err)
+	if err := l.srv.Fail(ctx, l.id, err.Error()); err != nil && ctx.Err() == nil {
+		l.log.Error("the failed listing could not be recorded; it is tried again", "error", err)
+		pause(ctx, time.Second)
+	}
+}
+
+func (l *listing) list(ctx context.Context) error {
+	ds, err := l.newest(ctx)
+	if err != nil {
+		return err
+	}
+	src, err := l.open(ctx, ds)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := src.Close(); err != nil {
+			l.log.Warn("closing the source", "error", err)
+		}
+	}()
+	bounded, err := l.partitions(ctx, src, ds)
+	if err != nil {
+		return err
+	}
+	l.log.Debug("listing", "partitions", len(bounded))
+	for {
+		all, err := l.segments(ctx, src, bounded)
+		if all || err != nil {
+			return err
+		}
+		if ds, err = l.newest(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+func (l *listing) newest(ctx context.Context) (*serve.Dataset, error) {
+	select {
+	case ds := <-l.news:
+		return ds, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (l *listing) open(ctx context.Context, ds *serve.Dataset) (sources.Source, error) {
+	var known []sources.Segment
+	for _, p := range ds.Partitions {
+		segs, err := l.srv.Segments(ctx, p.Number, -1, 0)
+		if err != nil {
+			return nil, err
+		}
+		known = append(known, segs...)
+	}
+	return again(ctx, l, func() (sources.Source, error) { return l.cfg.OpenSource(ctx, l.spec, known) })
+}
+
+// partitions makes the source's partitions known and says which are bounded.
+func (l *listing) partitions(ctx context.Context, src sources.Source, ds *serve.Dataset) (map[sources.PartitionID]bool, error) {
+	ids, err := again(ctx, l, func() ([]sources.PartitionID, error) { return src.Partitions(ctx) })
+	if err != nil {
+		return nil, err
+	}
+	bounds, err := again(ctx, l, func() ([]sources.Bounds, error) { return src.Bounds(ctx, ids) })
+	if err != nil {
+		return nil, err
+	}
+	bounded, all, estimated := map[sources.PartitionID]bool{}, true, false
+	for _, b := range bounds {
+		if b.Err != nil {
+			return nil, fmt.Errorf("%s: %w", b.Partition, b.Err)
+		}
+		bounded[b.Partition] = b.Bounded
+		all = all && b.Bounded
+		// A bounded source's estimate is only that it is not listed yet.
+		estimated = estimated || b.Estimated && !b.Bounded
+	}
+	if _, err := l.srv.AddPartitions(ctx, l.id, ids, estimated); err != nil {
+		return nil, err
+	}
+	if all && !ds.PartitionsKnown {
+		return bounded, l.srv.PartitionsListed(ctx, l.id)
+	}
+	return bounded, nil
+}
+
+// segments lists each partition up to its window. all: nothing is left to list.
+func (l *listing) segments(ctx context.Context, src sources.Source, bounded map[sources.PartitionID]bool) (all bool, err error) {
+	for progress := true; progress; {
+		ds, err := l.state(ctx)
+		if err != nil || ds == nil {
+			return ds == nil, err
+		}
+		all, progress = ds.PartitionsKnown, false
+		for i := range ds.Partitions {
+			p := &ds.Partitions[i]
+			if p.Complete {
+				continue
+			}
+			all = false
+			if !l.wanted(p) {
+				continue
+			}
+			more, err := l.some(ctx, src, p, bounded[p.Identity])
+			if err != nil {
+				return false, err
+			}
+			progress = progress || more
+		}
+	}
+	return all, nil
+}
+
+// state reads the dataset anew: what was waked with may be older than what was
+// added since. nil: it is gone.
+func (l *listing) state(ctx context.Context) (*serve.Dataset, error) {
+	all, err := l.srv.Datasets(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		if all[i].ID == l.id {
+			return &all[i], nil
+		}
+	}
+	return nil, nil
+}
+
+// wanted: shuffle permutes all blocks and so needs all of them; else there is a
+// window.
+func (l *listing) wanted(p *serve.Partition) bool {
+	if l.spec.Shuffle != nil || p.NeedsSegments {
+		return true
+	}
+	units := l.cfg.AheadUnits
+	if units <= 0 {
+		units = aheadLeases * int64(l.spec.Lease.Max)
+	}
+	return p.Segments < l.cfg.AheadSegments && p.Ahead < units
+}
+
+func (l *listing) some(ctx context.Context, src sources.Source, p *serve.Partition, bounded bool) (more bool, err error) {
+	segs, err := again(ctx, l, func() ([]sources.Segment, error) { return src.Segments(ctx, p.Identity, p.LastSegment, listAtOnce) })
+	if err != nil {
+		return false, err
+	}
+	last := bounded && len(segs) < listAtOnce
+	if len(segs) == 0 && !last {
+		return false, nil
+	}
+	if err := l.srv.AddSegments(ctx, p.Number, segs, last); err != nil {
+		return false, err
+	}
+	l.log.Debug("listed", "partition", p.Identity, "segments", len(segs), "complete", last)
+	return true, nil
+}
+
+// again tries until the error is not a *sources.Temporary.
+func again[T any](ctx context.Context, l *listing, do func() (T, error)) (T, error) {
+	for {
+		v, err := do()
+		var temporary *sources.Temporary
+		if !errors.As(err, &temporary) {
+			return v, err
+		}
+		l.log.Warn("the source does not answer; trying again", "error", err, "in", temporary.Backoff)
+		if !pause(ctx, max(temporary.Backoff, 100*time.Millisecond)) {
+			return v, ctx.Err()
+		}
+	}
+}
+
+// pause reports false when ctx ended first.
+func pause(ctx context.Context, d time.Duration) bool {
+	wait := time.NewTimer(d)
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,166 @@
+package master
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"google.golang.org/grpc"
+
+	"github.com/headrace/headrace/internal/link"
+	"github.com/headrace/headrace/internal/store"
+	"github.com/headrace/headrace/shardsvc/serve"
+)
+
+// Master owns one job. Make it with New, start it with Run.
+type Master struct {
+	cfg      Config
+	registry *prometheus.Registry
+	ready    chan struct{}
+	addr     string // set before ready is closed
+	http     string
+}
+
+// New checks the configuration. It opens nothing.
+func New(cfg Config) (*Master, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	m := &Master{cfg: cfg, registry: prometheus.NewRegistry(), ready: make(chan struct{})}
+	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m, nil
+}
+
+// Ready is closed when the master answers on Addr.
+func (m *Master) Ready() <-chan struct{} { return m.ready }
+
+// Addr is where gRPC listens, and HTTP where metrics are; after Ready.
+func (m *Master) Addr() string { return m.addr }
+
+// HTTP is the address of /metrics, "" without one; after Ready.
+func (m *Master) HTTP() string { return m.http }
+
+// Registry is what /metrics shows; an agent in the same process adds its own.
+func (m *Master) Registry() prometheus.Registerer { return m.registry }
+
+// Run serves until ctx ends and returns nil then, or the first failure: a state
+// folder that another master holds or a newer version wrote, a port in use, a
+// store that can not write any more. When it returns nothing is left running,
+// listening or locked. It is called once.
+func (m *Master) Run(ctx context.Context) (err error) {
+	st, err := m.openStore()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, st.Close()) }()
+
+	grpcListener, err := link.Listen(ctx, "gRPC", "--listen", m.cfg.Listen, m.cfg.TLS)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = grpcListener.Close() }()
+	var httpListener net.Listener
+	if m.cfg.HTTP != "" {
+		if httpListener, err = link.Listen(ctx, "HTTP", "--http", m.cfg.HTTP, m.cfg.TLS); err != nil {
+			return err
+		}
+		defer func() { _ = httpListener.Close() }()
+		m.http = reachable(httpListener.Addr())
+	}
+	m.addr = reachable(grpcListener.Addr())
+
+	srv, err := serve.New(serve.Config{
+		Store: st, Job: m.cfg.Job, Model: m.cfg.Model, Version: m.cfg.Version, TTL: m.cfg.SessionTTL,
+		Check: m.cfg.Check, Logger: m.cfg.Logger, Registerer: m.registry,
+	})
+	if err != nil {
+		return fmt.Errorf("state folder %s: %w", m.cfg.State, err)
+	}
+	return m.serve(ctx, srv, grpcListener, httpListener)
+}
+
+// serve starts every goroutine of the process and stops them in order: first
+// discovery and HTTP, then the shard service, which ends the agents' streams,
+// then gRPC.
+func (m *Master) serve(ctx context.Context, srv *serve.Server, grpcListener, httpListener net.Listener) error {
+	gs, err := m.grpcServer(srv)
+	if err != nil {
+		return err
+	}
+	hs, err := m.httpServer(srv, httpListener)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	fail := func(err error) {
+		if err != nil {
+			cancel(err)
+		}
+	}
+	coreCtx, stopCore := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopCore()
+
+	var outer, core, wire sync.WaitGroup
+	core.Go(func() {
+		err := srv.Run(coreCtx)
+		if err == nil && coreCtx.Err() == nil {
+			err = errors.New("the shard service ended")
+		}
+		fail(err)
+	})
+	outer.Go(func() { fail(newDiscovery(m.cfg, srv).run(ctx)) })
+	wire.Go(func() { fail(served("gRPC", gs.Serve(grpcListener), grpc.ErrServerStopped)) })
+	if httpListener != nil {
+		wire.Go(func() { fail(hs.serve(httpListener)) })
+	}
+	if err := link.WriteAddress(m.cfg.State, m.addr); err != nil {
+		fail(fmt.Errorf("state folder %s: %w", m.cfg.State, err))
+	}
+	m.cfg.Logger.Info("master is up", "job", m.cfg.Job, "model", m.cfg.Model, "address", m.addr, "http", m.http, "state", m.cfg.State)
+	close(m.ready)
+
+	<-ctx.Done()
+	m.cfg.Logger.Info("master stops", "job", m.cfg.Job)
+	link.RemoveAddress(m.cfg.State, m.addr)
+	hs.stop()
+	outer.Wait()
+	stopCore()
+	core.Wait()
+	stopGRPC(gs)
+	wire.Wait()
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) && !errors.Is(cause, context.DeadlineExceeded) {
+		return cause
+	}
+	return nil
+}
+
+func served(what string, err, stopped error) error {
+	if err == nil || errors.Is(err, stopped) {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+func (m *Master) openStore() (*store.Pebble, error) {
+	if err := os.MkdirAll(m.cfg.State, 0o700); err != nil {
+		return nil, fmt.Errorf("state folder: %w; choose another one with --state", err)
+	}
+	return store.Open(filepath.Join(m.cfg.State, storeFolder), store.Options{Logger: m.cfg.Logger})
+}
+
+// reachable turns the wildcard address into one that can be dialed from here.
+func reachable(a net.Addr) string {
+	t, ok := a.(*net.TCPAddr)
+	if !ok || !t.IP.IsUnspecified() {
+		return a.String()
+	}
+	return (&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: t.Port}).String()
+}
