@@ -111,17 +111,17 @@ func (ps *processes) stop(kind string, grace time.Duration) (late []string) {
 			}
 		}
 		for _, p := range ps.all {
-			if p.kind != kind {
+			if p.kind != kind || p.ended() {
 				continue
 			}
 			if signal == syscall.SIGKILL {
+				late = append(late, p.name)
 				<-p.done
 				continue
 			}
 			select {
 			case <-p.done:
 			case <-deadline:
-				late = append(late, p.name)
 				deadline = closed
 			}
 		}
