@@ -10,7 +10,7 @@
 //	agent.go      its life: New, Run, Ready
 //	desk.go       where feed, session and clock meet the core (hold), one lock
 //	session.go    the gRPC stream: connect, send, receive, back off
-//	catalog.go    datasets by name: spec, decoder, source
+//	catalog.go    datasets by name: spec and source
 //	metrics.go    what it exports
 //
 //	hold/         keeping leases: the pure core

@@ -1,0 +1,106 @@
+package agent
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/headrace/headrace/agent/feed"
+	pb "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/internal/frame"
+	"github.com/headrace/headrace/sources"
+)
+
+// findWait bounds how long an OPEN waits for the master's answer.
+const findWait = 10 * time.Second
+
+// catalog asks the master what a dataset is, and shares its source among the
+// streams that read it.
+type catalog struct {
+	client pb.DatasetsClient
+	open   Opener
+
+	mu      sync.Mutex
+	sources map[string]*shared // by spec
+}
+
+// shared is a source with its users.
+type shared struct {
+	users int
+	once  sync.Once
+	src   sources.Source
+	err   error
+}
+
+// Find implements feed.Catalog.
+func (c *catalog) Find(ctx context.Context, name string) (*feed.Dataset, error) {
+	ctx, cancel := context.WithTimeout(ctx, findWait)
+	defer cancel()
+	d, err := c.client.Describe(ctx, &pb.DescribeRequest{Name: name})
+	if err != nil {
+		return nil, describeError(err)
+	}
+	spec, err := dataset.FromJSON([]byte(d.SpecJson))
+	if err != nil {
+		return nil, &frame.Error{Code: frame.CodeFailed, Message: err.Error(), Hint: "master and agent are of different versions"}
+	}
+	src, release, err := c.source(ctx, d.SpecJson, spec)
+	if err != nil {
+		return nil, &frame.Error{Code: frame.CodeFailed, Message: "dataset " + name + ": " + err.Error()}
+	}
+	return &feed.Dataset{ID: d.Id, Name: d.Name, Unit: d.Unit, Spec: spec, Source: src, Close: release}, nil
+}
+
+func (c *catalog) source(ctx context.Context, key string, spec *dataset.Spec) (sources.Source, func(), error) {
+	c.mu.Lock()
+	s := c.sources[key]
+	if s == nil {
+		s = &shared{}
+		c.sources[key] = s
+	}
+	s.users++
+	c.mu.Unlock()
+	s.once.Do(func() { s.src, s.err = c.open(context.WithoutCancel(ctx), spec) })
+	release := sync.OnceFunc(func() {
+		c.mu.Lock()
+		s.users--
+		last := s.users == 0
+		if last && c.sources[key] == s {
+			delete(c.sources, key)
+		}
+		c.mu.Unlock()
+		if last && s.src != nil {
+			_ = s.src.Close() // reading only: nothing is lost
+		}
+	})
+	if s.err != nil {
+		release()
+		return nil, nil, s.err
+	}
+	return s.src, release, nil
+}
+
+// describeError gives the master's refusal the trainer's words.
+func describeError(err error) error {
+	st := status.Convert(err)
+	e := &frame.Error{Code: frame.CodeFailed, Message: st.Message()}
+	for _, d := range st.Details() {
+		if detail, ok := d.(*pb.ErrorDetail); ok {
+			e.Hint = detail.Hint
+		}
+	}
+	switch st.Code() {
+	case codes.NotFound:
+		e.Code = frame.CodeNotFound
+	case codes.InvalidArgument:
+		e.Code = frame.CodeInvalid
+	case codes.Unavailable, codes.DeadlineExceeded:
+		e.Code = frame.CodeUnavailable
+		e.Message = "the master can not be asked now: " + st.Message()
+	}
+	return e
+}

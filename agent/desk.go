@@ -1,0 +1,181 @@
+package agent
+
+import (
+	"sync"
+	"time"
+
+	"github.com/headrace/headrace/agent/feed"
+	"github.com/headrace/headrace/agent/hold"
+	pb "github.com/headrace/headrace/api/headrace/v1"
+)
+
+// desk is where trainers, the master's stream and the clock meet the core. Its
+// lock is the first of all: what the core decides is handed out before the next
+// event goes in, so that no two of its decisions can be carried out in another
+// order.
+type desk struct {
+	start time.Time
+	srv   *feed.Server
+	wake  chan struct{} // the clock must look at `due` again
+
+	mu      sync.Mutex
+	core    *hold.Core
+	fx      hold.Effects
+	due     hold.Time
+	workers uint32
+	link    *outgoing // of the open stream to the master, nil without one
+	lost    string    // why there is none
+	greeted chan struct{}
+}
+
+func newDesk(cfg hold.Config) *desk {
+	return &desk{
+		start: time.Now(), core: hold.New(cfg), due: hold.Never, wake: make(chan struct{}, 1),
+		greeted: make(chan struct{}), lost: "it was not reached yet",
+	}
+}
+
+// now is the agent's clock: monotonic, and never 0.
+func (d *desk) now() hold.Time { return int64(time.Since(d.start)) + 1 }
+
+// Do implements feed.Desk.
+func (d *desk) Do(ev hold.Event) feed.Answer {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.fx.Reset()
+	due := d.core.Step(d.now(), ev, &d.fx)
+	if due < d.due {
+		select {
+		case d.wake <- struct{}{}:
+		default:
+		}
+	}
+	d.due = due
+	if d.link != nil {
+		for _, m := range d.fx.Send {
+			d.link.add(m)
+		}
+		if d.fx.Reconnect != "" {
+			d.link.close(d.fx.Reconnect)
+		}
+	}
+	if d.fx.Greeted {
+		d.lost = ""
+		select {
+		case <-d.greeted:
+		default:
+			close(d.greeted)
+		}
+	}
+	d.srv.Apply(&d.fx)
+	return feed.Answer{Verdict: d.fx.Verdict, Pace: d.fx.Pace, Invalid: d.fx.Invalid}
+}
+
+// NextWorker implements feed.Desk.
+func (d *desk) NextWorker() uint32 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.workers++
+	return d.workers
+}
+
+// SessionLeft implements feed.Desk.
+func (d *desk) SessionLeft() time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.core.SessionLeft(d.now())
+}
+
+// Lost implements feed.Desk.
+func (d *desk) Lost() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.lost
+}
+
+// connect makes out the way to the master; Hello leaves on it.
+func (d *desk) connect(out *outgoing) {
+	d.mu.Lock()
+	d.link = out
+	d.mu.Unlock()
+	d.Do(&hold.Connected{})
+}
+
+func (d *desk) disconnect(why string) {
+	d.mu.Lock()
+	d.link, d.lost = nil, why
+	d.mu.Unlock()
+	d.Do(&hold.Disconnected{})
+	d.srv.MasterLost(why)
+}
+
+// clock gives the core its Ticks until done is closed.
+func (d *desk) clock(done <-chan struct{}) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		d.mu.Lock()
+		due := d.due
+		d.mu.Unlock()
+		wait := time.Hour
+		if due != hold.Never {
+			wait = max(0, time.Duration(due-d.now()))
+		}
+		timer.Reset(wait)
+		select {
+		case <-timer.C:
+			d.Do(&hold.Tick{})
+		case <-d.wake:
+		case <-done:
+			return
+		}
+	}
+}
+
+// outgoing is the queue of one stream to the master. Messages keep their order
+// and are never merged: fields of one message take effect in another order.
+type outgoing struct {
+	mu     sync.Mutex
+	queue  []*pb.AgentMessage
+	signal chan struct{}
+	closed chan struct{}
+	why    string
+}
+
+// outgoingLimit: a master that takes nothing for so long is as good as gone.
+const outgoingLimit = 16 << 10
+
+func newOutgoing() *outgoing {
+	return &outgoing{signal: make(chan struct{}, 1), closed: make(chan struct{})}
+}
+
+func (o *outgoing) add(m *pb.AgentMessage) {
+	o.mu.Lock()
+	o.queue = append(o.queue, m)
+	full := len(o.queue) > outgoingLimit
+	o.mu.Unlock()
+	if full {
+		o.close("the master takes no messages")
+		return
+	}
+	select {
+	case o.signal <- struct{}{}:
+	default:
+	}
+}
+
+func (o *outgoing) take(into []*pb.AgentMessage) []*pb.AgentMessage {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	into, o.queue = o.queue, into[:0]
+	return into
+}
+
+func (o *outgoing) close(why string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.why == "" {
+		o.why = why
+		close(o.closed)
+	}
+}

@@ -1,0 +1,485 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"sort"
+	"time"
+
+	"github.com/headrace/headrace/agent/hold"
+	pb "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/internal/decode"
+	"github.com/headrace/headrace/internal/frame"
+)
+
+// cutter decodes leases in order into frames of whole batches. It is one
+// goroutine of a stream; only it touches what is here.
+type cutter struct {
+	st    *stream
+	w     *work // in the making, or nil
+	rd    *reading
+	chunk chunk
+	at    int // next record of the chunk
+	decs  map[string]*decode.Decoder
+	dec   *decode.Decoder
+	errs  map[string]uint64 // decode errors said so far, by column
+	timer *time.Timer
+
+	full    time.Time // when the frame's first full batch was complete
+	partial time.Time // when the first row of its unfinished batch was decoded
+	asked   bool      // Hungry was said since the last lease
+	over    bool      // a fault has ended the stream
+}
+
+// cut runs until ctx ends.
+func (st *stream) cut(ctx context.Context) {
+	c := &cutter{st: st, decs: map[string]*decode.Decoder{}, errs: map[string]uint64{}, timer: time.NewTimer(time.Hour)}
+	defer c.timer.Stop()
+	defer c.reset()
+	for ctx.Err() == nil {
+		switch l, more := c.next(); {
+		case !more:
+			c.wait(ctx, time.Time{})
+		case l == nil:
+			c.idle(ctx)
+		default:
+			c.read(ctx, l)
+		}
+	}
+}
+
+// next gives the lease to read on, nil when all are read. more is false while
+// there is no room, or nothing may be done.
+func (c *cutter) next() (l *lease, more bool) {
+	st := c.st
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.recut {
+		if st.sending {
+			return nil, false // what it asks about may be delivered yet
+		}
+		c.startOver()
+	}
+	st.leases = slices.DeleteFunc(st.leases, func(l *lease) bool { return l.dry && l.sent >= l.cut && l != c.reading() })
+	if !st.credited1 || c.over || st.failed || st.closed || !c.room() {
+		return nil, false
+	}
+	for _, l := range st.leases {
+		if !l.dry {
+			return l, true
+		}
+	}
+	return nil, true
+}
+
+func (c *cutter) reading() *lease {
+	if c.rd == nil {
+		return nil
+	}
+	return c.rd.l
+}
+
+// room: what waits is bounded in bytes, and in time of the trainer's own pace.
+func (c *cutter) room() bool {
+	st, cfg := c.st, &c.st.t.srv.cfg
+	if len(st.queue) == 0 {
+		return true
+	}
+	if st.buffered.Load() >= min(streamBytes, cfg.BufferBytes/max(1, st.t.srv.streams.Load())) {
+		return false
+	}
+	return len(st.queue) < 2 || float64(st.queued) < st.pace*cfg.Prefetch.Seconds()
+}
+
+// startOver drops what was cut and not delivered; leases are read again from
+// where they were delivered. Steals are rare, and what they cost is what was read
+// ahead. The caller holds stream.mu.
+func (c *cutter) startOver() {
+	st := c.st
+	st.recut = false
+	st.drain()
+	for _, l := range st.leases {
+		l.read, l.cut, l.dry = l.sent, l.sent, false
+	}
+	st.mu.Unlock()
+	c.reset()
+	poke(st.wakeSend)
+	st.mu.Lock()
+}
+
+// reset forgets the frame in the making and stops reading.
+func (c *cutter) reset() {
+	if c.w != nil {
+		c.st.pool.Put(c.w.b)
+		c.w = nil
+	}
+	c.full, c.partial = time.Time{}, time.Time{}
+	c.stopReading()
+}
+
+func (c *cutter) stopReading() {
+	if c.rd != nil {
+		c.rd.stop()
+		c.rd = nil
+	}
+	c.chunk, c.at = chunk{}, 0
+}
+
+// idle: all leases are read. It asks for more, and lets go of what no longer waits.
+func (c *cutter) idle(ctx context.Context) {
+	c.stopReading()
+	if !c.asked {
+		c.asked = true
+		c.st.t.srv.cfg.Desk.Do(&hold.Hungry{Stream: c.st.id})
+	}
+	c.st.mu.Lock()
+	drained := c.st.state == pb.Standing_DRAINED || c.st.state == pb.Standing_END
+	more := slices.ContainsFunc(c.st.leases, func(l *lease) bool { return !l.dry })
+	c.st.mu.Unlock()
+	if more {
+		return
+	}
+	if drained && c.w != nil && c.w.b.Rows() > 0 {
+		c.w.last = true
+		c.seal(c.w.b.Rows())
+		return
+	}
+	c.overdue()
+	c.wait(ctx, c.deadline())
+}
+
+// read appends some records of l.
+func (c *cutter) read(ctx context.Context, l *lease) {
+	c.asked = false
+	if c.rd == nil || c.rd.l != l {
+		c.stopReading()
+		c.st.mu.Lock()
+		from, end := l.read, l.end
+		c.st.mu.Unlock()
+		c.rd = startReading(ctx, c.st.ds.Source, l, from, end)
+	}
+	if c.chunk.batch == nil && !c.take(ctx) {
+		return
+	}
+	switch {
+	case c.chunk.batch != nil:
+		c.append(l)
+	case errors.Is(c.chunk.err, io.EOF):
+		c.pieceEnd(l, c.chunk.piece)
+		c.chunk = chunk{}
+	default:
+		c.fail(l, l.read, c.chunk.piece, c.chunk.err)
+	}
+}
+
+// take gets the next chunk; false: something else happened meanwhile.
+func (c *cutter) take(ctx context.Context) bool {
+	select {
+	case ch, ok := <-c.rd.out:
+		return c.taken(ch, ok)
+	default:
+	}
+	c.timer.Reset(until(c.deadline()))
+	select {
+	case ch, ok := <-c.rd.out:
+		return c.taken(ch, ok)
+	case <-c.st.wakeCut:
+	case <-c.timer.C:
+	case <-ctx.Done():
+	}
+	c.overdue()
+	return false
+}
+
+func (c *cutter) taken(ch chunk, ok bool) bool {
+	if !ok {
+		l, complete := c.rd.l, c.rd.complete
+		c.stopReading()
+		if complete {
+			c.leaseEnd(l)
+		}
+		return false
+	}
+	c.chunk, c.at = ch, 0
+	return true
+}
+
+// append decodes up to the end of the batch in the making, or of the chunk.
+func (c *cutter) append(l *lease) {
+	if !c.bind(l) {
+		return
+	}
+	if c.w == nil {
+		c.w = &work{b: c.st.pool.Get(), rows: c.st.rows}
+	}
+	b, recs := c.w.b, c.chunk.batch.Recs
+	c.st.mu.Lock()
+	end := l.end
+	c.st.mu.Unlock()
+	stop := len(recs)
+	if rng, _, any := l.span(c.chunk.piece, l.read, end); !any {
+		stop = c.at
+	} else if recs[stop-1].Offset >= rng.End { // the tail was stolen
+		stop = sort.Search(len(recs), func(i int) bool { return recs[i].Offset >= rng.End })
+	}
+	if c.at >= stop {
+		c.skipChunk(l)
+		return
+	}
+	rows := b.Rows()
+	room := c.st.rows - rows%c.st.rows
+	whole := c.chunk.batch.Recs
+	c.chunk.batch.Recs = recs[:stop]
+	n, err := c.dec.Append(b, c.chunk.batch, c.at, rows+room)
+	c.chunk.batch.Recs = whole
+	if n > 0 {
+		c.book(l, rows, n, end)
+	}
+	c.at += n
+	if err != nil {
+		c.badRecord(l, err, n)
+		return
+	}
+	if added := b.Rows() - rows; added > 0 && rows%c.st.rows == 0 {
+		c.partial = time.Now()
+	}
+	if b.Rows() > rows && b.Rows()%c.st.rows == 0 {
+		c.batchFull()
+	}
+	if c.at >= len(recs) {
+		c.recycle()
+	}
+}
+
+// bind chooses the decoder for the file's header.
+func (c *cutter) bind(l *lease) bool {
+	if c.dec != nil && c.chunk.header == nil {
+		return true
+	}
+	key := string(c.chunk.header)
+	if d := c.decs[key]; d != nil {
+		c.dec = d
+		return true
+	}
+	d := c.st.dec
+	if c.chunk.header != nil {
+		var err error
+		if d, err = c.st.dec.Bind(c.chunk.header); err != nil {
+			c.fail(l, l.read, c.chunk.piece, err)
+			return false
+		}
+	}
+	c.decs[key], c.dec = d, d
+	return true
+}
+
+// book says whose the rows from `rows` on are, and how far n records reach.
+func (c *cutter) book(l *lease, rows, n int, end int64) {
+	b, piece, recs := c.w.b, c.chunk.piece, c.chunk.batch.Recs
+	next := recs[c.at+n-1].Next
+	if c.at+n == len(recs) {
+		next = max(next, c.chunk.batch.End)
+	}
+	to := l.after(piece, next, end)
+	var last *run
+	if k := len(c.w.runs); k > 0 {
+		last = &c.w.runs[k-1]
+	}
+	if added := b.Rows() - rows; added > 0 {
+		if last == nil || last.l != l || last.piece != piece {
+			c.w.runs = append(c.w.runs, run{l: l, piece: piece, start: b.Offsets[rows], from: l.cut})
+			last = &c.w.runs[len(c.w.runs)-1]
+		}
+		last.rows += added
+		for _, t := range b.Times[rows:b.Rows()] {
+			last.newest = max(last.newest, t)
+		}
+	}
+	c.st.mu.Lock()
+	l.read = to
+	if last != nil && last.l == l {
+		last.to, l.cut = to, to
+	}
+	c.st.recut = c.st.recut || l.cut > l.end
+	c.st.mu.Unlock()
+}
+
+func (c *cutter) recycle() {
+	c.rd.free <- c.chunk.batch
+	c.chunk, c.at = chunk{}, 0
+}
+
+// skipChunk: its records are not ours any more, nor is anything behind them.
+func (c *cutter) skipChunk(l *lease) {
+	c.stopReading()
+	c.leaseEnd(l)
+}
+
+// pieceEnd: no record begins in the rest of the piece.
+func (c *cutter) pieceEnd(l *lease, piece int) {
+	c.st.mu.Lock()
+	defer c.st.mu.Unlock()
+	p := l.grant.Pieces[piece]
+	l.read = max(l.read, l.after(piece, p.End, l.end))
+}
+
+// leaseEnd: no record begins in the rest of the lease. The positions ride with
+// the last row if it is still here, and the core is told in any case.
+func (c *cutter) leaseEnd(l *lease) {
+	c.st.mu.Lock()
+	if c.st.recut { // it ends elsewhere now; read again
+		c.st.mu.Unlock()
+		return
+	}
+	l.dry = true
+	tail := l.cut
+	l.read = l.end
+	if c.w != nil && len(c.w.runs) > 0 {
+		if last := &c.w.runs[len(c.w.runs)-1]; last.l == l {
+			last.to, l.cut = l.end, l.end
+		}
+	}
+	c.st.mu.Unlock()
+	c.st.t.srv.cfg.Desk.Do(&hold.Exhausted{Lease: l.id, Tail: tail})
+	c.tellErrors()
+}
+
+// batchFull seals the frame when it is large enough for size or pace.
+func (c *cutter) batchFull() {
+	c.partial = time.Time{}
+	rows := c.w.b.Rows()
+	if c.full.IsZero() {
+		c.full = time.Now()
+	}
+	st := c.st
+	st.mu.Lock()
+	want := max(1, min(st.pace*frameTime.Seconds(), (st.window+1)/2))
+	st.mu.Unlock()
+	if float64(rows/st.rows) >= want || rows+st.rows > c.w.b.Limit() || c.w.b.Size() >= frameBytes {
+		c.seal(rows)
+		return
+	}
+	c.overdue()
+}
+
+// seal queues the frame's first n rows; the rest begins the next one.
+func (c *cutter) seal(n int) {
+	w, partial := c.w, c.partial
+	c.w, c.full, c.partial = nil, time.Time{}, time.Time{}
+	if n < w.b.Rows() {
+		rest, err := w.split(n/w.rows, c.st.pool.Get())
+		if err != nil { // builders of one pool always fit
+			panic("feed: " + err.Error())
+		}
+		c.w, c.partial = rest, partial
+	}
+	w.bytes = int64(w.b.Size())
+	c.st.account(w.bytes)
+	c.st.mu.Lock()
+	c.st.queue = append(c.st.queue, w)
+	c.st.queued += w.batches()
+	c.st.mu.Unlock()
+	poke(c.st.wakeSend)
+}
+
+// deadline is when what is here must leave: full batches after linger, a short
+// one after max_wait. Zero: nothing waits.
+func (c *cutter) deadline() time.Time {
+	var d time.Time
+	if !c.full.IsZero() {
+		d = c.full.Add(c.st.t.srv.cfg.Linger)
+	}
+	if c.st.maxWait > 0 && !c.partial.IsZero() {
+		if p := c.partial.Add(c.st.maxWait); d.IsZero() || p.Before(d) {
+			d = p
+		}
+	}
+	return d
+}
+
+// overdue lets go of what has waited long enough.
+func (c *cutter) overdue() {
+	if c.w == nil || c.w.b.Rows() == 0 {
+		return
+	}
+	now := time.Now()
+	if c.st.maxWait > 0 && !c.partial.IsZero() && now.Sub(c.partial) >= c.st.maxWait {
+		c.seal(c.w.b.Rows())
+		return
+	}
+	if !c.full.IsZero() && now.Sub(c.full) >= c.st.t.srv.cfg.Linger {
+		c.seal(c.w.b.Rows() / c.st.rows * c.st.rows)
+	}
+}
+
+// wait until something changes or deadline.
+func (c *cutter) wait(ctx context.Context, deadline time.Time) {
+	c.timer.Reset(until(deadline))
+	select {
+	case <-c.st.wakeCut:
+	case <-c.timer.C:
+		c.overdue()
+	case <-ctx.Done():
+	}
+}
+
+func until(t time.Time) time.Duration {
+	if t.IsZero() {
+		return time.Hour
+	}
+	return max(0, time.Until(t))
+}
+
+// badRecord: the record behind the n decoded ones can not be decoded.
+func (c *cutter) badRecord(l *lease, err error, n int) {
+	if errors.Is(err, decode.ErrFull) && c.w.b.Rows() >= c.st.rows {
+		c.seal(c.w.b.Rows() / c.st.rows * c.st.rows)
+		return
+	}
+	if errors.Is(err, decode.ErrFull) { // the trainer asks for too much; the data is good
+		c.over = true
+		c.st.t.out.send(frame.TypeError, c.st.id.Number, invalid(err.Error(), ""))
+		return
+	}
+	c.tellErrors()
+	p := l.grant.Pieces[c.chunk.piece]
+	at := p.OrderStart + c.chunk.batch.Recs[c.at].Offset - p.Start
+	c.fail(l, at, c.chunk.piece, err)
+}
+
+// fail gives the lease back from at on, and ends the stream if it is for good.
+func (c *cutter) fail(l *lease, at int64, piece int, err error) {
+	st, srv := c.st, c.st.t.srv
+	f := faultOf(st.ds, l.grant.Pieces[piece].Name, err)
+	srv.cfg.Logger.Error("a lease can not be read on", "dataset", st.ds.Name, "partition", l.grant.Partition,
+		"lease", l.token.String(), "at", at, "kind", f.kind, "error", f.message)
+	if f.kind == "decode" {
+		srv.cfg.Metrics.decodeErrors(f.field, 1)
+		st.t.decodeErrors(1, f.field)
+	}
+	c.stopReading()
+	st.mu.Lock()
+	l.dry = true
+	st.mu.Unlock()
+	srv.cfg.Desk.Do(&hold.Failed{Lease: l.id, At: at, Permanent: f.permanent, Kind: f.kind, Message: f.message})
+	if f.permanent {
+		c.over = true
+		st.t.out.send(frame.TypeError, st.id.Number, &frame.Error{Code: frame.CodeFailed, Message: f.message})
+	}
+}
+
+// tellErrors counts the values that defaults have replaced since the last time.
+func (c *cutter) tellErrors() {
+	for _, d := range c.decs {
+		for _, e := range d.Errors() {
+			key := e.Column
+			if n := e.Count - c.errs[key]; e.Count > c.errs[key] {
+				c.errs[key] = e.Count
+				c.st.t.srv.cfg.Metrics.decodeErrors(e.Column, n)
+				c.st.t.decodeErrors(n, e.Column)
+			}
+		}
+	}
+}

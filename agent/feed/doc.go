@@ -1,0 +1,29 @@
+// Package feed hands batches to trainers. It owns the trainers' socket, a
+// control connection per process and a data connection per stream; it reads the
+// leases that a stream was granted, decodes them into frames of whole batches,
+// and watches the trainers' processes.
+//
+// It decides nothing about leases: each event goes to the Desk, and what the
+// Desk decides comes back through Apply. A frame leaves only after the Desk said
+// Go to exactly its records, so a steal and a delivery can not cross.
+//
+// A stream has four goroutines, started in stream.start and ended with its
+// connection: one takes credits off the socket, one reads the source, one
+// decodes and cuts, one sends. The only lock that two of them share is
+// stream.mu; the Desk is never called under it. Lock order: the Desk's, then
+// Server.mu, then stream.mu.
+//
+//	server.go     the socket's life, accepting, Apply
+//	socket.go     where to listen, who may connect
+//	control.go    HELLO and what follows on a control connection
+//	trainer.go    one trainer process: what is said to it, how it ends
+//	resume.go     what a returning trainer brings
+//	process.go    pidfds: exits noticed, processes ended
+//	data.go       ATTACH, CREDIT
+//	stream.go     one stream: its leases, queue and credit
+//	read.go       leases to runs of records
+//	cut.go        records to frames of exact batches
+//	send.go       frames to the socket, once the Desk says Go
+//	order.go      positions: pieces of a grant, order space, batch ends
+//	fault.go      errors of sources and decoders, for master and trainer
+package feed

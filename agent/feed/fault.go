@@ -1,0 +1,86 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/headrace/headrace/internal/decode"
+	"github.com/headrace/headrace/internal/frame"
+	"github.com/headrace/headrace/sources"
+)
+
+func refused(message, hint string) *frame.Error {
+	return &frame.Error{Code: frame.CodeRefused, Message: message, Hint: hint}
+}
+
+func invalid(message, hint string) *frame.Error {
+	return &frame.Error{Code: frame.CodeInvalid, Message: message, Hint: hint}
+}
+
+// wireError is err as the trainer sees it.
+func wireError(err error) *frame.Error {
+	if e, ok := errors.AsType[*frame.Error](err); ok {
+		return e
+	}
+	code := frame.CodeFailed
+	switch {
+	case errors.Is(err, frame.ErrProtocol):
+		code = frame.CodeProtocol
+	case errors.Is(err, context.DeadlineExceeded):
+		code = frame.CodeUnavailable
+	}
+	return &frame.Error{Code: code, Message: err.Error()}
+}
+
+// refuse says why and returns it.
+func refuse(c net.Conn, stream uint32, e *frame.Error) error {
+	_ = c.SetWriteDeadline(time.Now().Add(time.Second))
+	_ = frame.WriteControl(c, frame.TypeError, stream, 0, e)
+	return e
+}
+
+// fault is why a lease can not be read on.
+type fault struct {
+	kind      string // as in ReadFailure
+	permanent bool
+	field     string // with kind decode
+	message   string
+}
+
+// faultOf sorts what reading or decoding has found. name is the segment's.
+func faultOf(ds *Dataset, name string, err error) fault {
+	f := fault{kind: "io", permanent: true, message: fmt.Sprintf("dataset %s: %v", ds.Name, err)}
+	var (
+		changed   *sources.Changed
+		truncated *sources.Truncated
+		diverged  *sources.Diverged
+		tooLarge  *sources.TooLarge
+		malformed *sources.Malformed
+		temporary *sources.Temporary
+		bad       *decode.Error
+	)
+	switch {
+	case errors.As(err, &changed):
+		f.kind = "changed"
+	case errors.As(err, &truncated):
+		f.kind = "truncated"
+	case errors.As(err, &diverged):
+		f.kind = "diverged"
+	case errors.As(err, &tooLarge):
+		f.kind = "too_large"
+	case errors.As(err, &malformed):
+		f.kind = "malformed"
+	case errors.As(err, &temporary):
+		f.permanent = false
+		f.message = fmt.Sprintf("dataset %s: %s could not be read for %v: %v", ds.Name, name, retryFor, err)
+	case errors.As(err, &bad):
+		f.kind, f.field = "decode", bad.Column
+		f.message = fmt.Sprintf("dataset %s: %s: %v", ds.Name, name, err)
+	default:
+		f.message = fmt.Sprintf("dataset %s: %s: %v", ds.Name, name, err)
+	}
+	return f
+}

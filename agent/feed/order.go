@@ -1,0 +1,149 @@
+package feed
+
+import (
+	"github.com/headrace/headrace/agent/hold"
+	"github.com/headrace/headrace/internal/frame"
+	"github.com/headrace/headrace/sources"
+
+	pb "github.com/headrace/headrace/api/headrace/v1"
+)
+
+// lease is a granted lease being read. Positions are in order space; the fields
+// below grant are guarded by stream.mu.
+type lease struct {
+	id    hold.Lease
+	grant *pb.Grant
+
+	token hold.Token
+	end   int64 // falls when the tail is stolen
+	read  int64 // decoded up to here: the next row begins at or behind it
+	cut   int64 // rows that are cut or sealed take it up to here; read is at or behind it
+	sent  int64 // delivered up to here
+	dry   bool  // read to its end
+}
+
+// pieceAt is the piece that holds order position pos, or the next one behind it;
+// len(pieces) when there is none.
+func (l *lease) pieceAt(pos int64) int {
+	for i, p := range l.grant.Pieces {
+		if pos < p.OrderStart+p.End-p.Start {
+			return i
+		}
+	}
+	return len(l.grant.Pieces)
+}
+
+// span gives the part of piece i that is left to read from pos on when the lease
+// ends at end; false if there is none.
+func (l *lease) span(i int, pos, end int64) (sources.Range, sources.Position, bool) {
+	p := l.grant.Pieces[i]
+	r := sources.Range{
+		Partition: sources.PartitionID(l.grant.Identity), Segment: p.Segment,
+		Start: p.Start, End: min(p.End, p.Start+end-p.OrderStart),
+	}
+	from := sources.Position{Segment: p.Segment, Offset: p.Start + max(0, pos-p.OrderStart)}
+	return r, from, from.Offset < r.End
+}
+
+// after is the order position of offset in piece i, which is at or behind the
+// piece's start. What lies behind the piece without a record belongs to it.
+func (l *lease) after(i int, offset, end int64) int64 {
+	p := l.grant.Pieces[i]
+	if offset < p.End {
+		return min(p.OrderStart+offset-p.Start, end)
+	}
+	if i+1 < len(l.grant.Pieces) {
+		return min(l.grant.Pieces[i+1].OrderStart, end)
+	}
+	return end
+}
+
+// run is consecutive rows of one piece of one lease in a frame.
+type run struct {
+	l        *lease
+	piece    int
+	rows     int
+	start    int64 // offset of the first record
+	from, to int64 // order space; a run begins where the one before it ended
+	newest   int64 // event time, ms
+}
+
+// shift turns an offset of the run's segment into order space.
+func (r *run) shift() int64 {
+	p := r.l.grant.Pieces[r.piece]
+	return p.OrderStart - p.Start
+}
+
+// work is a frame in the making: a builder and whose rows are in it.
+type work struct {
+	b     *frame.Builder
+	runs  []run
+	rows  int // per batch
+	last  bool
+	bytes int64 // accounted for in the queue
+}
+
+func (w *work) batches() int { return (w.b.Rows() + w.rows - 1) / w.rows }
+
+// cuts lists what each batch takes of which lease, for the Desk.
+func (w *work) cuts(sizes []int32, cuts []hold.Cut) ([]int32, []hold.Cut) {
+	sizes, cuts = sizes[:0], cuts[:0]
+	row, left, n := 0, w.rows, int32(0)
+	for i := range w.runs {
+		r := &w.runs[i]
+		stop := row + r.rows
+		for row < stop {
+			take := min(left, stop-row)
+			row += take
+			left -= take
+			to := r.to
+			if row < stop {
+				to = w.b.Offsets[row] + r.shift()
+			}
+			if n > 0 && cuts[len(cuts)-1].Lease == r.l.id {
+				cuts[len(cuts)-1].To = to
+			} else {
+				cuts = append(cuts, hold.Cut{Lease: r.l.id, To: to})
+				n++
+			}
+			if left == 0 {
+				sizes = append(sizes, n)
+				left, n = w.rows, 0
+			}
+		}
+	}
+	if n > 0 {
+		sizes = append(sizes, n)
+	}
+	return sizes, cuts
+}
+
+// split moves the batches behind the first n to a new frame.
+func (w *work) split(n int, into *frame.Builder) (*work, error) {
+	row := n * w.rows
+	rest := &work{b: into, rows: w.rows, last: w.last}
+	begin := 0
+	for i := range w.runs {
+		r := &w.runs[i]
+		if begin+r.rows <= row {
+			begin += r.rows
+			continue
+		}
+		rest.runs = append(rest.runs, w.runs[i:]...)
+		if keep := row - begin; keep > 0 {
+			tail := &rest.runs[0]
+			tail.start = w.b.Offsets[row]
+			tail.from = tail.start + r.shift()
+			tail.rows -= keep
+			r.rows, r.to = keep, tail.from
+			i++
+		}
+		w.runs = w.runs[:i]
+		break
+	}
+	if err := w.b.MoveTail(row, into); err != nil {
+		return nil, err
+	}
+	w.last = false
+	return rest, nil
+}

@@ -1,0 +1,91 @@
+package feed
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// process is a trainer's process, held by a pidfd: the number can not come to
+// mean another process while we hold it.
+type process struct {
+	pid    int
+	fd     *os.File
+	exited chan struct{} // closed when it has ended
+	close  func()
+}
+
+var errNoProcess = errors.New("the process is not to be seen from here")
+
+// watch holds the process that pid means now. The caller calls close when it
+// does not care any more.
+func watch(pid int) (*process, error) {
+	if pid <= 0 {
+		return nil, fmt.Errorf("%w: its pid namespace is another one", errNoProcess)
+	}
+	p := &process{pid: pid, exited: make(chan struct{})}
+	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
+	if errors.Is(err, unix.ESRCH) {
+		close(p.exited)
+		p.close = func() {}
+		return p, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: pidfd_open(%d): %w", errNoProcess, pid, err)
+	}
+	p.fd = os.NewFile(uintptr(fd), fmt.Sprintf("pidfd:%d", pid))
+	raw, err := p.fd.SyscallConn()
+	if err != nil {
+		_ = p.fd.Close()
+		return nil, fmt.Errorf("%w: %w", errNoProcess, err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		// The runtime's poller wakes us when the pidfd is readable: it has ended.
+		err := raw.Read(func(fd uintptr) bool {
+			fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+			n, err := unix.Poll(fds, 0)
+			return n > 0 || (err != nil && !errors.Is(err, unix.EINTR))
+		})
+		if err == nil {
+			close(p.exited)
+		}
+	})
+	p.close = sync.OnceFunc(func() {
+		_ = p.fd.Close()
+		wg.Wait()
+	})
+	return p, nil
+}
+
+// gone: it has ended.
+func (p *process) gone() bool {
+	select {
+	case <-p.exited:
+		return true
+	default:
+		return false
+	}
+}
+
+// kill ends it for sure; exited tells when that has happened.
+func (p *process) kill() error {
+	if p.fd == nil || p.gone() {
+		return nil
+	}
+	raw, err := p.fd.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var killErr error
+	if err := raw.Control(func(fd uintptr) { killErr = unix.PidfdSendSignal(int(fd), unix.SIGKILL, nil, 0) }); err != nil {
+		return err
+	}
+	if errors.Is(killErr, unix.ESRCH) {
+		return nil
+	}
+	return killErr
+}

@@ -1,0 +1,40 @@
+package feed
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/headrace/headrace/agent/hold"
+	"github.com/headrace/headrace/internal/frame"
+)
+
+// resume opens again the streams that a trainer brings from the agent before
+// this one, and gives what the core has to know of them.
+func (t *trainer) resume(ctx context.Context, entries []frame.ResumeEntry) ([]hold.Resume, error) {
+	out := make([]hold.Resume, 0, len(entries))
+	for _, e := range entries {
+		st, err := t.newStream(ctx, e.Stream, e.Open)
+		if err != nil {
+			t.closeStreams()
+			return nil, fmt.Errorf("resume stream %d: %w", e.Stream, err)
+		}
+		r := hold.Resume{Stream: e.Stream, Dataset: st.ds.ID, Tracked: st.track, Stepped: e.Through, Acked: e.Acked}
+		st.delivered = e.Acked
+		for _, b := range e.Batches {
+			rb := hold.ResumedBatch{Number: b.Number, Spans: make([]hold.Span, 0, len(b.Spans))}
+			if b.Step != nil {
+				rb.Stepped, rb.Step = true, *b.Step
+			}
+			for _, sp := range b.Spans {
+				rb.Spans = append(rb.Spans, hold.Span{
+					Token:   hold.Token{Epoch: sp.Epoch, Term: sp.Term, Sequence: sp.Sequence},
+					Dataset: sp.Dataset, Partition: sp.Partition, Pass: sp.Pass, Segment: sp.Segment, From: sp.LeaseFrom, To: sp.LeaseTo,
+				})
+			}
+			r.Batches = append(r.Batches, rb)
+			st.delivered = b.Number
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}

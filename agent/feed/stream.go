@@ -1,0 +1,311 @@
+package feed
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headrace/headrace/agent/hold"
+	pb "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/internal/decode"
+	"github.com/headrace/headrace/internal/frame"
+)
+
+// Sizes and times of a stream's buffers.
+const (
+	frameBytes  = 1 << 20               // a frame leaves at about this size
+	frameTime   = 50 * time.Millisecond // of the trainer's own pace that a frame may hold
+	streamBytes = 64 << 20              // sealed frames waiting, at most
+)
+
+// stream is one OPENed stream of a trainer.
+type stream struct {
+	id      hold.Stream
+	t       *trainer
+	ds      *Dataset
+	rows    int
+	track   bool
+	maxWait time.Duration // 0: none
+	dec     *decode.Decoder
+	pool    *frame.Pool
+	wg      sync.WaitGroup // attached connections, one at most
+	last    frame.Stats    // guarded by trainer.mu
+
+	buffered atomic.Int64
+	wakeCut  chan struct{}
+	wakeSend chan struct{}
+
+	mu        sync.Mutex
+	conn      net.Conn
+	closed    bool
+	credit    uint32
+	credited1 bool // the first CREDIT has come
+	window    float64
+	leases    []*lease
+	queue     []*work
+	queued    int  // batches in queue
+	recut     bool // leases changed under what was cut: cut again from what was delivered
+	sending   bool // the sender has a frame of the queue at the Desk
+	blocked   bool // the sender waits for the session
+	state     pb.Standing_State
+	said      frame.State
+	ended     bool // END
+	failed    bool
+	pace      float64 // batches per second, 0 unknown
+	delivered uint32
+}
+
+// open answers OPEN.
+func (t *trainer) open(ctx context.Context, number uint32, o frame.Open) error {
+	st, err := t.newStream(ctx, number, o)
+	if err != nil {
+		return err
+	}
+	if a := t.srv.cfg.Desk.Do(&hold.Open{Stream: st.id, Dataset: st.ds.ID, Tracked: st.track}); a.Invalid != "" {
+		t.removeStream(number)
+		return invalid(a.Invalid, "")
+	}
+	schema := st.dec.Schema()
+	t.out.send(frame.TypeOpened, number, frame.Opened{Schema: frame.SchemaOf(&schema), DatasetID: st.ds.ID, Unit: st.ds.Unit})
+	return nil
+}
+
+func (t *trainer) newStream(ctx context.Context, number uint32, o frame.Open) (*stream, error) {
+	switch {
+	case number == 0:
+		return nil, invalid("OPEN names no stream", "streams count from 1")
+	case o.Rows == 0:
+		return nil, invalid("rows is 0", "ask for at least one row a batch")
+	case o.Ack != frame.AckStep && o.Ack != frame.AckAuto && o.Ack != "":
+		return nil, invalid(fmt.Sprintf("ack %q", o.Ack), `it is "step" or "auto"`)
+	case o.MaxWaitMS != nil && *o.MaxWaitMS < 0:
+		return nil, invalid(fmt.Sprintf("max_wait_ms %d", *o.MaxWaitMS), "")
+	}
+	ds, err := t.srv.cfg.Catalog.Find(ctx, o.Dataset)
+	if err != nil {
+		return nil, err
+	}
+	st := &stream{
+		id: hold.Stream{Worker: t.number, Number: number}, t: t, ds: ds, rows: int(o.Rows), track: o.Track,
+		wakeCut: make(chan struct{}, 1), wakeSend: make(chan struct{}, 1),
+	}
+	if o.MaxWaitMS != nil {
+		st.maxWait = max(time.Millisecond, time.Duration(*o.MaxWaitMS)*time.Millisecond)
+	}
+	if err := st.compile(o.Columns); err != nil {
+		ds.Close()
+		return nil, invalid(err.Error(), "")
+	}
+	t.mu.Lock()
+	_, taken := t.streams[number]
+	if !taken {
+		t.streams[number] = st
+	}
+	t.mu.Unlock()
+	if taken {
+		ds.Close()
+		return nil, invalid(fmt.Sprintf("stream %d is open already", number), "number streams from 1 up")
+	}
+	t.srv.streams.Add(1)
+	return st, nil
+}
+
+func (st *stream) compile(columns []string) (err error) {
+	if st.dec, err = decode.Compile(st.ds.Spec, decode.WithColumns(columns)); err != nil {
+		return err
+	}
+	batch := st.rows * st.dec.Layout().RowSize()
+	st.pool, err = frame.NewPool(st.dec.Layout(), st.rows*max(1, frameBytes/max(1, batch)))
+	return err
+}
+
+// attach takes the stream's data connection; false if it has one.
+func (st *stream) attach(c net.Conn) bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.conn != nil || st.closed {
+		return false
+	}
+	st.conn = c
+	st.wg.Add(1)
+	// What was cut for a connection before this one and not delivered is cut again.
+	st.credit, st.credited1, st.recut = 0, false, true
+	return true
+}
+
+func (st *stream) detach() {
+	defer st.wg.Done()
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.conn = nil
+	st.drain()
+}
+
+// drain empties the queue; its rows are undelivered.
+func (st *stream) drain() {
+	for i, w := range st.queue {
+		st.account(-w.bytes)
+		st.pool.Put(w.b)
+		st.queue[i] = nil
+	}
+	st.queue, st.queued = st.queue[:0], 0
+}
+
+func (st *stream) account(n int64) {
+	st.buffered.Add(n)
+	st.t.srv.buffered.Add(n)
+}
+
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// closeStream: the trainer uses none of the stream's rows any more.
+func (t *trainer) closeStream(number uint32) {
+	st := t.stream(number)
+	if st == nil {
+		return
+	}
+	t.removeStream(number)
+	t.srv.cfg.Desk.Do(&hold.Close{Stream: st.id})
+}
+
+func (t *trainer) removeStream(number uint32) {
+	t.mu.Lock()
+	st := t.streams[number]
+	delete(t.streams, number)
+	t.mu.Unlock()
+	if st != nil {
+		st.stop()
+	}
+}
+
+func (t *trainer) closeStreams() {
+	t.mu.Lock()
+	all := t.streams
+	t.streams = map[uint32]*stream{}
+	t.mu.Unlock()
+	for _, st := range all {
+		st.stop()
+	}
+}
+
+// stop ends the pipeline; the source closes when it no longer reads.
+func (st *stream) stop() {
+	st.mu.Lock()
+	st.closed = true
+	if st.conn != nil {
+		_ = st.conn.SetDeadline(time.Unix(1, 0))
+	}
+	st.mu.Unlock()
+	st.wg.Wait()
+	st.t.srv.streams.Add(-1)
+	st.ds.Close()
+}
+
+// credited adds to what may be sent. again: it is not the first.
+func (st *stream) credited(n uint32) (again bool) {
+	st.mu.Lock()
+	again = st.credited1
+	st.credited1 = true
+	st.credit += min(n, 1<<30-st.credit)
+	st.window = max(float64(st.credit), st.window*0.95)
+	st.mu.Unlock()
+	poke(st.wakeSend)
+	poke(st.wakeCut)
+	return again
+}
+
+// What the core decides comes in under the Desk's lock.
+
+func (st *stream) granted(g hold.Granted) {
+	st.mu.Lock()
+	st.leases = append(st.leases, &lease{
+		id: g.Lease, grant: g.Grant, token: g.Token, end: g.Grant.LeaseEnd,
+		read: g.Grant.LeaseStart, sent: g.Grant.LeaseStart, cut: g.Grant.LeaseStart,
+	})
+	st.state = pb.Standing_WAIT
+	st.mu.Unlock()
+	poke(st.wakeCut)
+}
+
+func (st *stream) lease(id hold.Lease) *lease {
+	for _, l := range st.leases {
+		if l.id == id {
+			return l
+		}
+	}
+	return nil
+}
+
+func (st *stream) shrunk(e hold.LeaseEnd) {
+	st.mu.Lock()
+	if l := st.lease(e.Lease); l != nil && e.End < l.end {
+		l.end = e.End
+		st.recut = st.recut || l.cut > l.end
+	}
+	st.mu.Unlock()
+	poke(st.wakeCut)
+}
+
+func (st *stream) renamed(r hold.Renamed) {
+	st.mu.Lock()
+	if l := st.lease(r.Lease); l != nil {
+		l.token = r.Token
+	}
+	st.mu.Unlock()
+}
+
+func (st *stream) stateChanged(s pb.Standing_State, reason string) {
+	st.mu.Lock()
+	st.state = s
+	switch s {
+	case pb.Standing_END:
+		st.ended = true
+	case pb.Standing_FAILED, pb.Standing_DELETED:
+		st.failed = true
+	}
+	st.mu.Unlock()
+	if word, ok := stateWords[s]; ok {
+		st.say(word, reason)
+	}
+	poke(st.wakeCut)
+	poke(st.wakeSend)
+}
+
+var stateWords = map[pb.Standing_State]string{
+	pb.Standing_WAIT: frame.StateWait, pb.Standing_DRAINED: frame.StateDrained, pb.Standing_PAUSED: frame.StatePaused,
+	pb.Standing_FAILED: frame.StateFailed, pb.Standing_RECOVERING: frame.StateRecovering, pb.Standing_DELETED: frame.StateDeleted,
+}
+
+// say tells the trainer what the stream waits for, once.
+func (st *stream) say(state, reason string) {
+	next := frame.State{State: state, Reason: reason}
+	st.mu.Lock()
+	same := st.said == next
+	st.said = next
+	st.mu.Unlock()
+	if !same {
+		st.t.out.send(frame.TypeState, st.id.Number, next)
+	}
+}
+
+// live: the session is good again.
+func (st *stream) live() {
+	st.mu.Lock()
+	blocked, lost := st.blocked, st.said.State == frame.StateMasterLost
+	st.blocked = false
+	st.mu.Unlock()
+	if blocked {
+		poke(st.wakeSend)
+	}
+	if lost {
+		st.say(frame.StateWait, "")
+	}
+}

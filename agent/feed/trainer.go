@@ -1,0 +1,230 @@
+package feed
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/headrace/headrace/agent/hold"
+	pb "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/internal/frame"
+)
+
+// trainer is one process that said HELLO.
+type trainer struct {
+	srv    *Server
+	number uint32
+	hello  frame.Hello
+	cred   *unix.Ucred
+	proc   *process // nil if it is not to be seen from here
+	conn   *net.UnixConn
+	out    *outbox
+	joined chan hold.Joined // answered once
+	ctx    context.Context  // of the control connection
+	wg     sync.WaitGroup   // OPENs under way, data connections
+
+	mu      sync.Mutex
+	streams map[uint32]*stream
+	model   string
+	killed  string // why we ended it
+	status  pb.WorkerStatus
+}
+
+// outbox sends control messages in order without making their senders wait. It
+// is bounded: a process that reads nothing is cut off.
+type outbox struct {
+	mu     sync.Mutex
+	buf    []byte
+	signal chan struct{}
+	full   bool
+}
+
+const outboxLimit = 8 << 20
+
+func newOutbox() *outbox { return &outbox{signal: make(chan struct{}, 1)} }
+
+func (o *outbox) send(t frame.Type, stream uint32, v any) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	b, err := frame.AppendControl(o.buf, t, stream, 0, v)
+	if err != nil || len(b) > outboxLimit {
+		o.full = true
+	} else {
+		o.buf = b
+	}
+	select {
+	case o.signal <- struct{}{}:
+	default:
+	}
+}
+
+// drain writes what comes until ctx ends, and what is there then.
+func (o *outbox) drain(ctx context.Context, c net.Conn) {
+	var spare []byte
+	for {
+		done := false
+		select {
+		case <-o.signal:
+		case <-ctx.Done():
+			done = true
+		}
+		o.mu.Lock()
+		b, full := o.buf, o.full
+		o.buf = spare[:0]
+		o.mu.Unlock()
+		if full {
+			_ = c.Close()
+			return
+		}
+		if len(b) > 0 {
+			_ = c.SetWriteDeadline(time.Now().Add(helloWait))
+			if _, err := c.Write(b); err != nil {
+				_ = c.Close()
+				return
+			}
+		}
+		spare = b
+		if done {
+			return
+		}
+	}
+}
+
+func (t *trainer) stream(number uint32) *stream {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.streams[number]
+}
+
+func (t *trainer) eachStream(f func(*stream)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, s := range t.streams {
+		f(s)
+	}
+}
+
+func (t *trainer) welcome(j hold.Joined) {
+	t.mu.Lock()
+	t.model = j.Model
+	t.mu.Unlock()
+	select {
+	case t.joined <- j:
+	default:
+	}
+}
+
+func (t *trainer) acked(a hold.Acked) {
+	if s := t.stream(a.Stream.Number); s == nil || s.track {
+		t.out.send(frame.TypeAcked, a.Stream.Number, frame.Acked{Through: a.Through})
+	}
+}
+
+func (t *trainer) fenced(reason string) {
+	t.srv.cfg.Logger.Warn("trainer fenced", "rank", t.hello.Rank, "pid", t.hello.PID, "reason", reason)
+	t.out.send(frame.TypeFenced, 0, frame.Fenced{Reason: reason})
+}
+
+func (t *trainer) live() { t.eachStream(func(s *stream) { s.live() }) }
+
+func (t *trainer) masterLost(reason string) {
+	t.eachStream(func(s *stream) { s.say(frame.StateMasterLost, reason) })
+}
+
+// kill ends the process: QUIT, a short grace, SIGKILL. Its connection's end
+// tells the rest.
+func (t *trainer) kill(reason string) {
+	t.mu.Lock()
+	t.killed = reason
+	t.mu.Unlock()
+	t.srv.cfg.Logger.Warn("ending a trainer", "rank", t.hello.Rank, "pid", t.hello.PID, "reason", reason)
+	t.out.send(frame.TypeQuit, 0, frame.Quit{Reason: reason})
+	grace := time.NewTimer(quitGrace)
+	defer grace.Stop()
+	if t.proc == nil {
+		<-grace.C
+		_ = t.conn.Close()
+		return
+	}
+	select {
+	case <-t.proc.exited:
+	case <-grace.C:
+	case <-t.srv.stopped.Done():
+	}
+	if err := t.proc.kill(); err != nil {
+		t.srv.cfg.Logger.Error("cannot end a trainer", "pid", t.cred.Pid, "error", err)
+	}
+}
+
+// depart tells the Desk how the process left. bye: it said so.
+func (t *trainer) depart(bye bool) {
+	number := t.number
+	gone := func(r pb.Leave_Reason, ended bool, detail string) {
+		t.srv.cfg.Desk.Do(&hold.Gone{Worker: number, Reason: r, Ended: ended, Detail: detail})
+	}
+	if bye {
+		gone(pb.Leave_CLOSED, false, "said goodbye")
+		return
+	}
+	if t.srv.stopped.Err() != nil {
+		return // we leave, not it: it looks for the next agent
+	}
+	if t.proc == nil {
+		gone(pb.Leave_LOST, false, "connection closed; its process can not be seen from the agent")
+		return
+	}
+	if t.ended(exitWait) {
+		gone(t.exitReason())
+		return
+	}
+	t.mu.Lock()
+	model := t.model
+	t.mu.Unlock()
+	if model != "shared" {
+		gone(pb.Leave_LOST, false, fmt.Sprintf("connection closed while process %d lives", t.cred.Pid))
+		if t.ended(0) {
+			gone(t.exitReason())
+		}
+		return
+	}
+	// Its rows may still reach the shared model: first it ends.
+	t.mu.Lock()
+	t.killed = "its connection broke while it lived"
+	t.mu.Unlock()
+	if err := t.proc.kill(); err != nil {
+		t.srv.cfg.Logger.Error("cannot end a trainer", "pid", t.cred.Pid, "error", err)
+	}
+	if t.ended(0) {
+		gone(t.exitReason())
+	}
+}
+
+func (t *trainer) exitReason() (pb.Leave_Reason, bool, string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.killed != "" {
+		return pb.Leave_KILLED, true, "ended by the agent: " + t.killed
+	}
+	return pb.Leave_EXITED, true, fmt.Sprintf("process %d ended", t.cred.Pid)
+}
+
+// ended waits for the process's end; limit 0: as long as the server lives.
+func (t *trainer) ended(limit time.Duration) bool {
+	var after <-chan time.Time
+	if limit > 0 {
+		timer := time.NewTimer(limit)
+		defer timer.Stop()
+		after = timer.C
+	}
+	select {
+	case <-t.proc.exited:
+		return true
+	case <-after:
+	case <-t.srv.stopped.Done():
+	}
+	return t.proc.gone()
+}

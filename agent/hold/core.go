@@ -1,0 +1,272 @@
+package hold
+
+import (
+	"math"
+	"time"
+
+	pb "github.com/headrace/headrace/api/headrace/v1"
+)
+
+// Time is the agent's monotonic clock in nanoseconds.
+type Time = int64
+
+// Never is a wake that does not come.
+const Never Time = math.MaxInt64
+
+// Config is what does not change in the life of an agent process.
+type Config struct {
+	Hello    *pb.Hello     // sent at the start of every session
+	Prefetch time.Duration // leases to hold ahead, in time of the worker's own rate
+	AckDelay time.Duration // how long an ack waits for others
+}
+
+// Core is the state. Use New.
+type Core struct {
+	cfg Config
+	now Time
+
+	// session
+	up         bool // a stream to the master is open
+	greeted    bool // and its Hello was answered
+	job, model string
+	ttl        time.Duration
+	trustUntil Time // 0: never had a session
+	expired    bool // trust ended and its consequences were drawn
+	lastSend   Time
+	ackDue     Time // when acks that wait must leave; Never: none waits
+
+	lastRequest uint64
+	lastLease   Lease
+
+	workers  []*worker // in order of number
+	byNumber map[uint32]*worker
+	byToken  map[Token]*lease
+	byLease  map[Lease]*lease
+	requests map[uint64]*stream
+	asserted []*lease  // order of Hello.held, until answered
+	dirty    []*lease  // with acks to send
+	reports  []*worker // with a step to report, after its acks
+	unsure   []unsure  // said, not yet known to be processed
+
+	out *pb.AgentMessage // of this Step, nil until needed
+	fx  *Effects
+}
+
+type worker struct {
+	join     *pb.Join
+	said     bool // the master of this session was told of it
+	answered bool // its HELLO was
+	state    workerState
+	reason   string // of fenced, ending
+	lastStep int64
+	reported int64 // last step said to the master
+	streams  []*stream
+	resumed  []ResumeReply
+	leave    *pb.Leave
+	status   *pb.WorkerStatus
+}
+
+type workerState uint8
+
+const (
+	joining workerState = iota
+	joined
+	fenced // trainer told; its rows may be with others
+	ending // being killed
+	gone
+)
+
+// deliverable: batches may leave for it.
+func (w *worker) deliverable() bool { return w.state == joined }
+
+type stream struct {
+	id      Stream
+	w       *worker
+	dataset uint32
+	tracked bool
+	closed  bool
+	over    bool // END, FAILED or DELETED was said
+
+	// Batches are numbered from 1: durable <= stepped <= delivered.
+	delivered, stepped, durable uint32
+	lastStep                    int64
+	batches                     fifo[batch] // durable+1 ... delivered
+	cuts                        fifo[cut]   // theirs
+
+	leases    []*lease // in order of grant
+	hungry    bool
+	requests  []uint64 // not answered
+	lastGrant int64
+	rate      meter
+	standing  pb.Standing_State
+}
+
+type batch struct {
+	cuts  int32
+	units int64
+}
+
+type cut struct {
+	l  *lease
+	to int64
+}
+
+type lease struct {
+	id    Lease
+	token Token
+	s     *stream
+
+	partition, pass uint32
+	segment         int64
+
+	// start <= durable <= stepped <= frontier <= end, all in order space.
+	end      int64
+	frontier int64 // delivered up to here
+	stepped  int64 // in the model up to here, as we were told
+	durable  int64 // and the master has it on disk
+	tail     int64 // no record begins in [tail, end); Never until read to the end
+
+	acks   []ack // unanswered, in order; the first `sent` were sent in this session
+	sent   int
+	dirty  bool
+	dead   bool // revoked or refused: nothing of it is sent any more
+	resume bool // brought by a trainer, not yet asserted
+}
+
+type ack struct{ prefix, step int64 }
+
+// unsure was said in a message sent at `at`, and is said again in a new session
+// unless the master has echoed that time.
+type unsure struct {
+	at    Time
+	leave *pb.Leave
+	fail  *pb.ReadFailure
+	lease *lease // of fail
+}
+
+// New makes a core.
+func New(cfg Config) *Core {
+	return &Core{
+		cfg: cfg, ackDue: Never,
+		byNumber: map[uint32]*worker{}, byToken: map[Token]*lease{}, byLease: map[Lease]*lease{}, requests: map[uint64]*stream{},
+	}
+}
+
+// Step applies ev at now, fills fx, and returns when it wants a Tick.
+func (c *Core) Step(now Time, ev Event, fx *Effects) (wake Time) {
+	c.now, c.fx = max(now, c.now), fx
+	switch ev := ev.(type) {
+	case *Connected:
+		c.connected()
+	case *Disconnected:
+		c.disconnected()
+	case *Received:
+		c.received(ev.Message)
+	case *Tick:
+	case *Join:
+		c.onJoin(ev)
+	case *Open:
+		c.onOpen(ev)
+	case *Hungry:
+		if s := c.stream(ev.Stream); s != nil {
+			s.hungry = true
+			c.want(s)
+		}
+	case *Deliver:
+		c.deliver(ev)
+	case *Consumed:
+		if s := c.stream(ev.Stream); s != nil {
+			s.rate.consumeBatches(c.now, ev.Batches)
+			c.want(s)
+		}
+	case *Exhausted:
+		if l := c.byLease[ev.Lease]; l != nil {
+			c.exhausted(l, ev.Tail)
+		}
+	case *Stepped:
+		c.step(ev)
+	case *Failed:
+		if l := c.byLease[ev.Lease]; l != nil {
+			c.failed(l, ev)
+		}
+	case *Close:
+		if s := c.stream(ev.Stream); s != nil {
+			c.closeStream(s, "closed")
+		}
+	case *Gone:
+		c.onGone(ev)
+	case *Status:
+		if w := c.byNumber[ev.Status.Worker]; w != nil {
+			w.status = ev.Status
+		}
+	}
+	c.distrust()
+	c.flush()
+	c.fx = nil
+	return c.wake()
+}
+
+// message is what leaves after this Step.
+func (c *Core) message() *pb.AgentMessage {
+	if c.out == nil {
+		c.out = &pb.AgentMessage{}
+	}
+	return c.out
+}
+
+// talking: what we say now reaches the master in order.
+func (c *Core) talking() bool { return c.up && c.greeted }
+
+// flush adds what waits and hands the message over.
+func (c *Core) flush() {
+	if c.talking() {
+		if c.now >= c.lastSend+c.beat() {
+			c.message()
+		}
+		if len(c.dirty)+len(c.reports) > 0 && (c.out != nil || c.now >= c.ackDue) {
+			c.appendAcks(c.message())
+		}
+		if c.out != nil {
+			c.appendStatus(c.out)
+		}
+	}
+	if c.out == nil {
+		return
+	}
+	c.out.SentAt = c.now
+	c.lastSend = c.now
+	c.fx.Send = append(c.fx.Send, c.out)
+	c.out = nil
+}
+
+// beat is how often the master hears from us at least.
+func (c *Core) beat() Time { return Time(c.ttl / 5) }
+
+func (c *Core) wake() Time {
+	wake := Never
+	if c.talking() {
+		wake = min(c.lastSend+c.beat(), c.ackDue)
+	}
+	if c.trustUntil > 0 && !c.expired {
+		wake = min(wake, c.trustUntil)
+	}
+	return wake
+}
+
+func (c *Core) stream(id Stream) *stream {
+	w := c.byNumber[id.Worker]
+	if w == nil {
+		return nil
+	}
+	for _, s := range w.streams {
+		if s.id == id {
+			return s
+		}
+	}
+	return nil
+}
+
+// SessionLeft is how long the session can still be trusted.
+func (c *Core) SessionLeft(now Time) time.Duration {
+	return time.Duration(max(0, c.trustUntil-now))
+}

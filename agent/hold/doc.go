@@ -1,0 +1,31 @@
+// Package hold keeps an agent's leases. It is a pure core: Step(now, event,
+// effects) changes its state and says what to do; it has no I/O, no clock and no
+// goroutine. The shell (package agent) calls it under one lock.
+//
+// It answers four questions:
+//
+//   - May these batches leave for the trainer? (Deliver) Only while the session
+//     can be trusted and the leases still cover them. What it has let go is
+//     delivered: it is never given up to a steal.
+//   - What may be acked? (Stepped) The oldest delivered batches of a stream, as
+//     prefixes of the leases that they span. An ack stays in the books until it
+//     is answered, and is said again in every new session.
+//   - Whom do we tell what? Held on every new session, with what each lease still
+//     claims; Leave and Release until the master is known to have processed them.
+//   - How much do we want? As many leases as a worker uses up in the prefetch time.
+//
+// Trust: the session is good until SEND time of the newest message that the
+// master has echoed, plus its TTL, minus a margin. The master counts from
+// receipt, so we always give up first. When trust ends, a `shared` job's workers
+// are ended; in the other kinds nothing is delivered until leases are re-asserted.
+//
+//	core.go      the state, Step, and what leaves after it
+//	events.go    what may happen
+//	effects.go   what the shell has to do
+//	session.go   hello, echo, trust
+//	workers.go   join, resume, fence, leave
+//	leases.go    grant, steal, revoke, release, failure
+//	steps.go     delivered, stepped, acked, durable
+//	wants.go     rates and lease requests
+//	fifo.go      a queue
+package hold

@@ -1,0 +1,109 @@
+package hold
+
+import pb "github.com/headrace/headrace/api/headrace/v1"
+
+// Verdict answers Deliver.
+type Verdict uint8
+
+const (
+	None      Verdict = iota
+	Go                // delivered: send it
+	Cutback           // a lease is shorter than the frame: cut it again
+	Untrusted         // the session is not good now: ask again after Live
+	Over              // the worker is fenced, ending or gone: never
+)
+
+// Effects is what the shell has to do after a Step, in the order of its fields.
+// It is reused: Reset before each Step.
+type Effects struct {
+	Verdict Verdict
+	Pace    float64 // with Verdict Go: batches per second of this trainer, 0 unknown
+	Invalid string  // why the event was refused (it came from a trainer); nothing changed
+
+	Send      []*pb.AgentMessage
+	Reconnect string // break the stream and connect again; why
+
+	Joined  []Joined
+	Grants  []Granted
+	Ends    []LeaseEnd
+	Tokens  []Renamed
+	Acked   []Acked
+	States  []StateOf
+	Fenced  []WorkerReason
+	Kill    []WorkerReason // end that process for sure, then say Gone
+	Live    bool           // the session is good again: Deliver may be asked
+	Greeted bool           // the master has answered Hello
+}
+
+// Joined answers Join.
+type Joined struct {
+	Worker            uint32
+	Refused           bool
+	Reason            string
+	Generation, Epoch uint32
+	LastStep          int64
+	PendingAgain      int64
+	Resumed           []ResumeReply
+	Model, Job        string
+	TTLMillis         uint32
+}
+
+// ResumeReply answers one Resume.
+type ResumeReply struct {
+	Stream  uint32
+	Refused bool
+	Reason  string
+}
+
+// Granted is a lease to read.
+type Granted struct {
+	Stream Stream
+	Lease  Lease
+	Token  Token
+	Grant  *pb.Grant
+}
+
+// LeaseEnd: the lease now ends at End (order space): rows from there on are
+// dropped. A revoked lease ends where it was delivered.
+type LeaseEnd struct {
+	Stream Stream
+	Lease  Lease
+	End    int64
+}
+
+// Renamed: the lease has a new token.
+type Renamed struct {
+	Stream Stream
+	Lease  Lease
+	Token  Token
+}
+
+// Acked: the first Through batches of the stream are durable.
+type Acked struct {
+	Stream  Stream
+	Through uint32
+}
+
+// StateOf says what a stream waits for; pb.Standing_END ends it.
+type StateOf struct {
+	Stream Stream
+	State  pb.Standing_State
+	Reason string
+}
+
+// WorkerReason is about one worker.
+type WorkerReason struct {
+	Worker uint32
+	Reason string
+}
+
+// Reset empties e and keeps its memory.
+func (e *Effects) Reset() {
+	clear(e.Send)
+	clear(e.Grants)
+	clear(e.Joined)
+	*e = Effects{
+		Send: e.Send[:0], Joined: e.Joined[:0], Grants: e.Grants[:0], Ends: e.Ends[:0], Tokens: e.Tokens[:0],
+		Acked: e.Acked[:0], States: e.States[:0], Fenced: e.Fenced[:0], Kill: e.Kill[:0],
+	}
+}

@@ -1,0 +1,151 @@
+package hold
+
+import pb "github.com/headrace/headrace/api/headrace/v1"
+
+// Event is something that happened. Each is one of the types below.
+type Event interface{ event() }
+
+// Stream names one stream of one worker.
+type Stream struct {
+	Worker uint32 // the agent's number for the trainer process
+	Number uint32 // the trainer's number for the stream, from 1
+}
+
+// Lease is our own name for a lease; it outlives renamed tokens.
+type Lease int64
+
+// Token is the master's name for a lease.
+type Token struct {
+	Epoch, Term uint32
+	Sequence    uint64
+}
+
+// Connected: a gRPC stream to the master is open; Hello is due.
+type Connected struct{}
+
+// Disconnected: it broke.
+type Disconnected struct{}
+
+// Received: the master has sent Message.
+type Received struct{ Message *pb.MasterMessage }
+
+// Tick: time has passed.
+type Tick struct{}
+
+// Join: a trainer process said HELLO. With Resume it comes from an agent (or a
+// connection) before this one, and brings the batches that it still has.
+type Join struct {
+	Join   *pb.Join
+	Resume []Resume
+}
+
+// Resume is one stream that a trainer brings along.
+type Resume struct {
+	Stream  uint32
+	Dataset uint32
+	Tracked bool
+	Stepped uint32 // batches stepped so far
+	Acked   uint32 // batches known to be durable
+	Batches []ResumedBatch
+}
+
+// ResumedBatch was received by the trainer and is not known to be durable.
+type ResumedBatch struct {
+	Number  uint32
+	Stepped bool
+	Step    int64
+	Spans   []Span
+}
+
+// Span is a piece of a lease in order space.
+type Span struct {
+	Token                    Token
+	Dataset, Partition, Pass uint32
+	Segment                  int64
+	From, To                 int64
+}
+
+// Open: a trainer opens a stream. Untracked streams are acked as they are delivered.
+type Open struct {
+	Stream  Stream
+	Dataset uint32
+	Tracked bool
+}
+
+// Hungry: the stream's reader has read all that its leases cover and wants more.
+type Hungry struct{ Stream Stream }
+
+// Deliver asks whether whole batches may leave for the trainer now. The answer
+// is Effects.Verdict; after Go they are delivered, whatever becomes of them.
+type Deliver struct {
+	Stream Stream
+	Sizes  []int32 // cuts of each batch
+	Cuts   []Cut   // of all batches, in order
+}
+
+// Cut says that a batch takes the records of a lease up to To (order space).
+type Cut struct {
+	Lease Lease
+	To    int64
+}
+
+// Consumed: the trainer has taken batches of an untracked stream (its credits
+// came back); only rates need it.
+type Consumed struct {
+	Stream  Stream
+	Batches uint32
+}
+
+// Exhausted: the lease was read to its end; no record begins in [Tail, end).
+type Exhausted struct {
+	Lease Lease
+	Tail  int64
+}
+
+// Stepped: the oldest Batches unstepped batches of the stream are in the model.
+type Stepped struct {
+	Stream  Stream
+	Step    int64
+	NoStep  bool   // the trainer named none: the worker's last step stands
+	Batches uint32 // 0 for an idle rank
+	Through uint32 // batches stepped so far, these included; 0: not said
+}
+
+// Failed: the lease could not be read or decoded at At (order space).
+type Failed struct {
+	Lease     Lease
+	At        int64
+	Permanent bool
+	Kind      string
+	Message   string
+}
+
+// Close: the stream is closed; the trainer uses none of its unstepped rows any more.
+type Close struct{ Stream Stream }
+
+// Gone: the worker's connection ended.
+type Gone struct {
+	Worker uint32
+	Reason pb.Leave_Reason
+	Ended  bool // its process is known to be gone
+	Detail string
+}
+
+// Status carries a worker's totals, sent with the next message.
+type Status struct{ Status *pb.WorkerStatus }
+
+func (*Connected) event()    {}
+func (*Disconnected) event() {}
+func (*Received) event()     {}
+func (*Tick) event()         {}
+func (*Join) event()         {}
+func (*Open) event()         {}
+func (*Hungry) event()       {}
+func (*Deliver) event()      {}
+func (*Consumed) event()     {}
+func (*Exhausted) event()    {}
+func (*Stepped) event()      {}
+func (*Failed) event()       {}
+func (*Close) event()        {}
+func (*Gone) event()         {}
+func (*Status) event()       {}

@@ -1,0 +1,220 @@
+package hold
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/headrace/headrace/api/headrace/v1"
+)
+
+// margin is what we give up before the master does: time to end processes.
+func margin(ttl time.Duration) time.Duration { return max(ttl/10, 20*time.Millisecond) }
+
+// connected says Hello: who we are, which workers we have, what we hold.
+func (c *Core) connected() {
+	c.up, c.greeted = true, false
+	clear(c.requests)
+	clear(c.reports)
+	c.reports = c.reports[:0]
+	m := c.message()
+	m.Hello = proto.Clone(c.cfg.Hello).(*pb.Hello)
+	c.asserted = c.asserted[:0]
+	for _, w := range c.workers {
+		claims := false
+		for _, s := range w.streams {
+			s.requests = s.requests[:0]
+			for _, l := range s.leases {
+				if l.dead {
+					continue
+				}
+				claims = true
+				l.sent = 0
+				c.asserted = append(c.asserted, l)
+				m.Held = append(m.Held, &pb.Held{
+					Token: l.token.proto(), Worker: w.join.Worker, Dataset: s.dataset, Partition: l.partition, Pass: l.pass,
+					Segment: l.segment, LeaseStart: l.durable, LeaseEnd: l.end, Frontier: l.frontier,
+				})
+			}
+		}
+		if w.said = w.state != gone || claims; w.said {
+			m.Joins = append(m.Joins, w.join)
+		}
+	}
+}
+
+func (c *Core) disconnected() {
+	c.up, c.greeted = false, false
+	c.out = nil
+}
+
+// received applies one message of the master, field by field in wire order.
+func (c *Core) received(m *pb.MasterMessage) {
+	if !c.up {
+		return
+	}
+	if m.Hello != nil {
+		c.onHello(m.Hello)
+	}
+	c.echoed(m.Echo)
+	for _, r := range m.Joins {
+		c.joinReply(r)
+	}
+	for _, r := range m.Acks {
+		c.ackResult(r)
+	}
+	for _, a := range m.StealAsks {
+		c.steal(a)
+	}
+	for _, r := range m.Revokes {
+		if l := c.byToken[tokenOf(r.Token)]; l != nil {
+			c.drop(l)
+		}
+	}
+	for _, e := range m.Ends {
+		if w := c.byNumber[e.Worker]; w != nil {
+			c.end(w, e.Reason)
+		}
+	}
+	for _, f := range m.Fences {
+		if w := c.byNumber[f.Worker]; w != nil {
+			c.fence(w, f.Reason)
+		}
+	}
+	for _, g := range m.Grants {
+		c.grant(g)
+	}
+	for _, st := range m.Standings {
+		c.onStanding(st)
+	}
+}
+
+// onHello takes the new tokens and says again what was not answered.
+func (c *Core) onHello(h *pb.HelloReply) {
+	c.greeted = true
+	c.job, c.model, c.ttl = h.Job, h.Model, time.Duration(h.SessionTtlMs)*time.Millisecond
+	asserted := c.asserted
+	c.asserted = nil
+	for i, r := range h.Held {
+		if i < len(asserted) && !asserted[i].dead {
+			c.reasserted(asserted[i], r)
+		}
+	}
+	for _, w := range c.workers {
+		if !w.said && w.state != gone { // it came while Hello was on its way
+			c.sayJoin(w)
+		}
+		if w.reported = 0; w.lastStep > 0 && w.state != gone {
+			c.report(w)
+		}
+	}
+	c.sayAgain()
+	c.fx.Greeted = true
+}
+
+// reasserted applies the master's answer about one lease.
+func (c *Core) reasserted(l *lease, r *pb.HeldReply) {
+	if r.Refused {
+		c.refuse(l, r.Reason)
+		return
+	}
+	l.resume = false
+	if t := tokenOf(r.Token); t != l.token {
+		delete(c.byToken, l.token)
+		l.token = t
+		c.byToken[t] = l
+		c.fx.Tokens = append(c.fx.Tokens, Renamed{Stream: l.s.id, Lease: l.id, Token: t})
+	}
+	if r.LeaseEnd < l.frontier {
+		// Delivered rows would be with others as well.
+		c.refuse(l, "the master has given rows that were already delivered to others")
+		return
+	}
+	c.shrink(l, r.LeaseEnd)
+	c.durableTo(l, r.Prefix)
+	if !l.dead && len(l.acks) > 0 {
+		c.markDirty(l)
+		c.ackDue = c.now
+	}
+}
+
+// sayAgain repeats leaves and failures that the last session may have lost.
+func (c *Core) sayAgain() {
+	for i := range c.unsure {
+		u := &c.unsure[i]
+		u.at = c.now
+		m := c.message()
+		switch {
+		case u.leave != nil:
+			m.Leaves = append(m.Leaves, u.leave)
+		case u.lease.dead:
+		default:
+			u.fail.Token = u.lease.token.proto()
+			m.Failures = append(m.Failures, u.fail)
+		}
+	}
+}
+
+// echoed: the master has processed what we sent at echo; trust grows from there.
+func (c *Core) echoed(echo Time) {
+	if echo <= 0 || echo > c.now {
+		return
+	}
+	if until := echo + Time(c.ttl-margin(c.ttl)); until > c.trustUntil {
+		c.trustUntil = until
+	}
+	if c.expired && c.trusted() {
+		c.expired = false
+	}
+	if c.talking() && c.trusted() {
+		c.fx.Live = true
+	}
+	kept := c.unsure[:0]
+	for _, u := range c.unsure {
+		if u.at > echo {
+			kept = append(kept, u)
+		} else if u.leave != nil {
+			c.forget(u.leave.Worker)
+		}
+	}
+	clear(c.unsure[len(kept):])
+	c.unsure = kept
+}
+
+func (c *Core) trusted() bool { return c.now < c.trustUntil }
+
+// distrust draws the consequences once when trust ends.
+func (c *Core) distrust() {
+	if c.trusted() || c.expired || c.trustUntil == 0 {
+		return
+	}
+	c.expired = true
+	if c.model != "shared" {
+		return
+	}
+	for _, w := range c.workers {
+		if w.state == joined && c.inHand(w) {
+			c.end(w, "the master was not heard for "+c.ttl.String()+", and the rows it has in hand will go to others")
+		}
+	}
+}
+
+// inHand: the worker has rows that were delivered and are not stepped.
+func (c *Core) inHand(w *worker) bool {
+	for _, s := range w.streams {
+		for _, l := range s.leases {
+			if l.frontier > l.stepped {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func tokenOf(t *pb.Token) Token {
+	return Token{Epoch: t.GetEpoch(), Term: t.GetTerm(), Sequence: t.GetSequence()}
+}
+
+func (t Token) proto() *pb.Token {
+	return &pb.Token{Epoch: t.Epoch, Term: t.Term, Sequence: t.Sequence}
+}

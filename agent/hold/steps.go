@@ -1,0 +1,262 @@
+package hold
+
+import (
+	"fmt"
+	"slices"
+
+	pb "github.com/headrace/headrace/api/headrace/v1"
+)
+
+func (c *Core) onOpen(ev *Open) {
+	w := c.byNumber[ev.Stream.Worker]
+	switch {
+	case w == nil || w.state == gone:
+		c.fx.Invalid = "this process has not said HELLO"
+	case c.stream(ev.Stream) != nil:
+		c.fx.Invalid = fmt.Sprintf("stream %d is open already", ev.Stream.Number)
+	default:
+		w.streams = append(w.streams, &stream{id: ev.Stream, w: w, dataset: ev.Dataset, tracked: ev.Tracked})
+	}
+}
+
+// deliver is the one gate that batches pass: after it says Go, their records are
+// in the trainer's hands as far as anybody is concerned.
+func (c *Core) deliver(ev *Deliver) {
+	s := c.stream(ev.Stream)
+	switch {
+	case s == nil || s.closed || !(s.w.deliverable() || s.w.state == joining):
+		c.fx.Verdict = Over
+		return
+	case s.w.state == joining || !c.trusted():
+		c.fx.Verdict = Untrusted
+		return
+	}
+	for i := range ev.Cuts {
+		l := c.byLease[ev.Cuts[i].Lease]
+		if l == nil || l.dead || l.s != s || ev.Cuts[i].To > l.end {
+			c.fx.Verdict = Cutback
+			return
+		}
+	}
+	wasIdle := s.delivered == s.stepped
+	next := 0
+	for _, n := range ev.Sizes {
+		units := int64(0)
+		for _, k := range ev.Cuts[next : next+int(n)] {
+			l := c.byLease[k.Lease]
+			units += max(0, k.To-l.frontier)
+			l.frontier = max(l.frontier, k.To)
+			s.cuts.push(cut{l: l, to: k.To})
+			c.rideTail(l)
+		}
+		next += int(n)
+		if !s.tracked {
+			s.rate.sent(c.now, units)
+		}
+		s.batches.push(batch{cuts: n, units: units})
+		s.delivered++
+	}
+	if s.tracked {
+		s.rate.delivered(c.now, wasIdle)
+	} else {
+		c.stepBatches(s, s.delivered, s.w.lastStep)
+	}
+	c.fx.Verdict, c.fx.Pace = Go, s.rate.batches
+	c.want(s)
+}
+
+// step: the oldest batches are in the model.
+func (c *Core) step(ev *Stepped) {
+	s := c.stream(ev.Stream)
+	if s == nil || s.w.state == fenced {
+		return // its trainer knows, or will
+	}
+	through := s.stepped + ev.Batches
+	if ev.Through > 0 {
+		through = ev.Through
+	}
+	if through < s.stepped || (through == s.stepped && ev.Batches > 0) {
+		return // said before, on another connection
+	}
+	step := ev.Step
+	if ev.NoStep {
+		step = max(s.lastStep, s.w.lastStep)
+	}
+	switch {
+	case through > s.delivered:
+		c.fx.Invalid = fmt.Sprintf("step: %d batches are said to be stepped, %d were delivered", through, s.delivered)
+		return
+	case step < s.lastStep:
+		c.fx.Invalid = fmt.Sprintf("step %d is below step %d that this stream reported before", step, s.lastStep)
+		return
+	}
+	units, batches := int64(0), through-s.stepped
+	for i := s.stepped - s.durable; i < through-s.durable; i++ {
+		units += s.batches.at(int(i)).units
+	}
+	s.rate.consumed(c.now, units, batches, s.delivered > through)
+	c.stepBatches(s, through, step)
+	s.w.lastStep = max(s.w.lastStep, step)
+	if s.tracked {
+		c.report(s.w)
+	}
+	c.want(s)
+}
+
+// stepBatches books acks for the batches up to through.
+func (c *Core) stepBatches(s *stream, through uint32, step int64) {
+	k := 0
+	for i := range int(s.stepped - s.durable) {
+		k += int(s.batches.at(i).cuts)
+	}
+	for ; s.stepped < through; s.stepped++ {
+		b := s.batches.at(int(s.stepped - s.durable))
+		for range b.cuts {
+			if q := s.cuts.at(k); !q.l.dead {
+				c.ack(q.l, q.to, step)
+			}
+			k++
+		}
+	}
+	s.lastStep = max(s.lastStep, step)
+	c.settle(s)
+}
+
+// ack books a prefix. In `shared` nobody asks for an older step, so acks that
+// wait together fold into one; else each step keeps its own.
+func (c *Core) ack(l *lease, prefix, step int64) {
+	prefix = min(prefix, l.end)
+	if prefix >= l.tail {
+		prefix = l.end
+	}
+	if prefix <= l.stepped {
+		return
+	}
+	l.stepped = prefix
+	if n := len(l.acks); n > l.sent && (c.model == "shared" || l.acks[n-1].step == step) {
+		l.acks[n-1] = ack{prefix: prefix, step: step}
+	} else {
+		l.acks = append(l.acks, ack{prefix: prefix, step: step})
+	}
+	c.markDirty(l)
+}
+
+func (c *Core) markDirty(l *lease) {
+	if !l.dirty {
+		l.dirty = true
+		c.dirty = append(c.dirty, l)
+	}
+	c.ackDue = min(c.ackDue, c.now+Time(c.cfg.AckDelay))
+}
+
+// exhausted: the positions behind the last record ride with it; a lease without
+// any record is acked here and now.
+func (c *Core) exhausted(l *lease, tail int64) {
+	l.tail = tail
+	c.rideTail(l)
+}
+
+func (c *Core) rideTail(l *lease) {
+	if l.dead || l.tail > l.end || l.frontier < l.tail {
+		return
+	}
+	l.frontier = l.end
+	if l.stepped >= l.tail && l.stepped < l.end {
+		c.ack(l, l.end, max(l.s.lastStep, l.s.w.lastStep))
+	}
+}
+
+// report says the worker's step: the lowest of its streams' that have stepped.
+func (c *Core) report(w *worker) {
+	step := w.lastStep
+	for _, s := range w.streams {
+		if s.tracked && !s.closed && s.lastStep > 0 {
+			step = min(step, s.lastStep)
+		}
+	}
+	if step <= w.reported || !c.talking() {
+		return
+	}
+	// It leaves with the acks that belong to it, and counts after them.
+	w.reported = step
+	c.ackDue = min(c.ackDue, c.now+Time(c.cfg.AckDelay))
+	if !slices.Contains(c.reports, w) {
+		c.reports = append(c.reports, w)
+	}
+}
+
+// appendAcks moves what waits into m.
+func (c *Core) appendAcks(m *pb.AgentMessage) {
+	for _, l := range c.dirty {
+		l.dirty = false
+		for _, a := range l.acks[l.sent:] {
+			m.Acks = append(m.Acks, &pb.Ack{Token: l.token.proto(), Prefix: a.prefix, Step: a.step, Worker: l.s.w.join.Worker})
+		}
+		l.sent = len(l.acks)
+	}
+	for _, w := range c.reports {
+		m.Steps = append(m.Steps, &pb.StepReport{Worker: w.join.Worker, Step: w.reported})
+	}
+	clear(c.dirty)
+	clear(c.reports)
+	c.dirty, c.reports = c.dirty[:0], c.reports[:0]
+	c.ackDue = Never
+}
+
+// ackResult books an answer.
+func (c *Core) ackResult(r *pb.AckResult) {
+	l := c.byToken[tokenOf(r.Token)]
+	if l == nil {
+		return
+	}
+	if r.Code != pb.AckResult_DURABLE {
+		c.fence(l.s.w, "an ack was refused: "+r.Reason)
+		if !l.dead { // its worker was gone or fenced before
+			c.drop(l)
+		}
+		return
+	}
+	c.durableTo(l, r.Prefix)
+}
+
+func (c *Core) durableTo(l *lease, prefix int64) {
+	if l.dead || prefix <= l.durable {
+		return
+	}
+	l.durable = min(prefix, l.end)
+	l.stepped = max(l.stepped, l.durable)
+	l.frontier = max(l.frontier, l.durable)
+	n := 0
+	for n < len(l.acks) && l.acks[n].prefix <= l.durable {
+		n++
+	}
+	l.acks = append(l.acks[:0], l.acks[n:]...)
+	l.sent = max(0, l.sent-n)
+	s := l.s
+	c.done(l)
+	c.settle(s)
+}
+
+// settle moves the stream's durable count over batches that nothing is open of.
+func (c *Core) settle(s *stream) {
+	n, k := 0, 0
+	for s.durable+uint32(n) < s.stepped {
+		b := s.batches.at(n)
+		for i := range int(b.cuts) {
+			q := s.cuts.at(k + i)
+			if !q.l.dead && q.l.durable < min(q.to, q.l.end) {
+				goto held
+			}
+		}
+		k += int(b.cuts)
+		n++
+	}
+held:
+	if n == 0 {
+		return
+	}
+	s.batches.pop(n)
+	s.cuts.pop(k)
+	s.durable += uint32(n)
+	c.fx.Acked = append(c.fx.Acked, Acked{Stream: s.id, Through: s.durable})
+}

@@ -1,0 +1,116 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/headrace/headrace/agent/hold"
+	pb "github.com/headrace/headrace/api/headrace/v1"
+)
+
+// Waits between attempts to reach the master: it may be starting again, and a
+// session lives for seconds only.
+const (
+	firstRetry = 20 * time.Millisecond
+	lastRetry  = 500 * time.Millisecond
+)
+
+// errTurnedAway: the master does not want this agent, and trying again would not help.
+var errTurnedAway = errors.New("the master has turned this agent away")
+
+// keepSession has a session with the master at all times, as far as it can.
+// Errors: errTurnedAway.
+func (a *Agent) keepSession(ctx context.Context) error {
+	retry := firstRetry
+	for ctx.Err() == nil {
+		began := time.Now()
+		err := a.session(ctx)
+		if ctx.Err() != nil {
+			break
+		}
+		a.cfg.Logger.Warn("session with the master ended", "master", a.cfg.Master, "error", err)
+		a.desk.disconnect(fmt.Sprintf("master %s: %v", a.cfg.Master, status.Convert(err).Message()))
+		if turned := turnedAway(err); turned != nil {
+			return turned
+		}
+		if errors.Is(err, errAgain) || time.Since(began) > time.Second {
+			retry = firstRetry
+		}
+		wait := time.NewTimer(retry/2 + rand.N(retry/2))
+		select {
+		case <-wait.C:
+		case <-ctx.Done():
+			wait.Stop()
+		}
+		retry = min(2*retry, lastRetry)
+	}
+	return nil
+}
+
+// turnedAway sorts out what another attempt can not mend.
+func turnedAway(err error) error {
+	switch status.Code(err) {
+	case codes.FailedPrecondition, codes.Unauthenticated, codes.PermissionDenied, codes.Unimplemented:
+		return fmt.Errorf("%w: %s", errTurnedAway, status.Convert(err).Message())
+	case codes.AlreadyExists:
+		return fmt.Errorf("%w: %s; give each agent of a job a name of its own", errTurnedAway, status.Convert(err).Message())
+	}
+	return nil
+}
+
+// errAgain: we broke the stream to say Hello again.
+var errAgain = errors.New("saying hello again")
+
+// session is one stream to the master, from Hello to its end.
+func (a *Agent) session(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := pb.NewShardsClient(a.conn).Session(ctx)
+	if err != nil {
+		return err
+	}
+	out := newOutgoing()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	wg.Go(func() {
+		defer cancel()
+		var batch []*pb.AgentMessage
+		for {
+			select {
+			case <-out.signal:
+			case <-out.closed:
+				return
+			case <-ctx.Done():
+				return
+			}
+			batch = out.take(batch)
+			for i, m := range batch {
+				batch[i] = nil
+				if stream.Send(m) != nil {
+					return // Recv has the reason
+				}
+			}
+		}
+	})
+	a.desk.connect(out)
+	for {
+		m, err := stream.Recv()
+		if err != nil {
+			select {
+			case <-out.closed:
+				return fmt.Errorf("%w: %s", errAgain, out.why)
+			default:
+				return err
+			}
+		}
+		a.desk.Do(&hold.Received{Message: m})
+	}
+}
