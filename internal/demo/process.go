@@ -108,6 +108,9 @@ func (ps *processes) stop(kind string, grace time.Duration) (late []string) {
 		for _, p := range ps.all {
 			if p.kind == kind && !p.ended() {
 				_ = syscall.Kill(-p.pid(), signal)
+				if signal == syscall.SIGKILL {
+					late = append(late, p.name)
+				}
 			}
 		}
 		for _, p := range ps.all {
@@ -115,7 +118,6 @@ func (ps *processes) stop(kind string, grace time.Duration) (late []string) {
 				continue
 			}
 			if signal == syscall.SIGKILL {
-				late = append(late, p.name)
 				<-p.done
 				continue
 			}
