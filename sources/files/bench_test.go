@@ -71,6 +71,16 @@ func BenchmarkIndexQuotedCSV(b *testing.B) {
 	}
 }
 
+func BenchmarkListAHundredThousandFiles(b *testing.B) {
+	dir := manyFiles(b, 100_000)
+	for b.Loop() {
+		s := benchOpen(b, dir, Framing{Kind: Lines})
+		if n := len(sourcetest.Segments(b, s, s.partition, 1000)); n != 100_000 {
+			b.Fatalf("%d segments", n)
+		}
+	}
+}
+
 // A shard in the middle of a file of 100 GB.
 func BenchmarkOpenInTheMiddle(b *testing.B) {
 	dir := b.TempDir()

@@ -22,6 +22,7 @@ type folder struct {
 	preface   string
 	maxRecord dataset.Size
 	verify    string
+	blocks    blocks
 	files     int
 }
 
@@ -62,13 +63,17 @@ func (f *folder) Open(t testing.TB, known []sources.Segment) sources.Source {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.blocks = f.blocks
 	return s
 }
 
-func harness(framing Framing, lineEnd, preface, verify string) sourcetest.Harness {
+// tinyBlocks make every border of a block fall somewhere inside small files.
+var tinyBlocks = blocks{read: 64, records: 5, overrun: 8, segment: 1000, every: 150, scan: 100}
+
+func harness(framing Framing, lineEnd, preface, verify string, b blocks) sourcetest.Harness {
 	return sourcetest.Harness{
 		New: func(t testing.TB) sourcetest.Place {
-			return &folder{dir: t.TempDir(), framing: framing, lineEnd: lineEnd, preface: preface, maxRecord: 4096, verify: verify}
+			return &folder{dir: t.TempDir(), framing: framing, lineEnd: lineEnd, preface: preface, maxRecord: 4096, verify: verify, blocks: b}
 		},
 		Contiguous: true,
 		MaxRecord:  4096,
@@ -96,15 +101,31 @@ func harness(framing Framing, lineEnd, preface, verify string) sourcetest.Harnes
 }
 
 func TestLinesPassTheSuite(t *testing.T) {
-	sourcetest.Run(t, harness(Framing{Kind: Lines, EmptyLines: true}, "\n", "", "fast"))
+	sourcetest.Run(t, harness(Framing{Kind: Lines, EmptyLines: true}, "\n", "", "fast", defaultBlocks))
 }
 
 func TestPlainCSVPassesTheSuite(t *testing.T) {
-	sourcetest.Run(t, harness(Framing{Kind: Lines, Header: true, Text: true}, "\r\n", byteOrderMark+"\na,b\r\n\r\n", "full"))
+	sourcetest.Run(t, harness(Framing{Kind: Lines, Header: true, Text: true}, "\r\n", byteOrderMark+"\na,b\r\n\r\n", "full", defaultBlocks))
+}
+
+func TestPlainCSVInTinyBlocksPassesTheSuite(t *testing.T) {
+	h := harness(Framing{Kind: Lines, Header: true, Text: true}, "\r\n", "a,b\r\n\r\n", "fast", tinyBlocks)
+	h.Count = 20_000
+	sourcetest.Run(t, h)
 }
 
 func TestQuotedCSVPassesTheSuite(t *testing.T) {
-	h := harness(Framing{Kind: Quoted, Quote: '"', Delimiter: ',', Header: true, Text: true}, "\r\n", "\"a\n\",b\r\n", "fast")
+	sourcetest.Run(t, quotedHarness(defaultBlocks))
+}
+
+func TestQuotedCSVInTinyBlocksPassesTheSuite(t *testing.T) {
+	h := quotedHarness(tinyBlocks)
+	h.Count = 20_000
+	sourcetest.Run(t, h)
+}
+
+func quotedHarness(b blocks) sourcetest.Harness {
+	h := harness(Framing{Kind: Quoted, Quote: '"', Delimiter: ',', Header: true, Text: true}, "\r\n", "\"a\n\",b\r\n", "fast", b)
 	h.Encode = func(rng *rand.Rand, text []byte) []byte {
 		switch rng.IntN(5) {
 		case 0:
@@ -118,11 +139,11 @@ func TestQuotedCSVPassesTheSuite(t *testing.T) {
 		}
 		return fmt.Appendf(nil, "%s,\"\"", text)
 	}
-	sourcetest.Run(t, h)
+	return h
 }
 
 func TestRawFilesPassTheSuite(t *testing.T) {
-	h := harness(Framing{Kind: Whole}, "", "", "fast")
+	h := harness(Framing{Kind: Whole}, "", "", "fast", defaultBlocks)
 	h.Count = 3000
 	sourcetest.Run(t, h)
 }

@@ -12,14 +12,6 @@ import (
 )
 
 const (
-	// readBlock is what one read asks for. Larger ones fall out of the
-	// processor's cache before the decoder comes to them.
-	readBlock = 1 << 20
-	// maxBatch bounds the records of a batch: of very short ones a block holds
-	// so many that their positions would be far larger than they are.
-	maxBatch = 16 << 10
-	// overrun is read behind a range's end at first: its last record ends there.
-	overrun = 16 << 10
 	// lineEndings is how many bytes more than its record a line may have.
 	lineEndings = 2
 	// maxArena keeps the arena's int32 offsets far from their end.
@@ -39,7 +31,7 @@ type cursor struct {
 	at      int64 // a record begins here, unless midLine
 	end     int64 // no record that begins here or later is given
 	midLine bool  // at is inside a line: the first record begins behind its end
-	block   int
+	block   int64
 	rest    []byte // of the arena, behind its last record
 	err     error  // what Next answers from now on
 }
@@ -65,7 +57,7 @@ func (s *Source) Open(ctx context.Context, r sources.Range, from sources.Positio
 	if err != nil {
 		return nil, err
 	}
-	c := &cursor{src: s, f: f, loc: l, r: r, framer: framer{framing: s.framing}, block: readBlock,
+	c := &cursor{src: s, f: f, loc: l, r: r, framer: framer{framing: s.framing}, block: s.blocks.read,
 		from: max(r.Start, from.Offset, l.Data), end: min(r.End, l.End)}
 	if c.header, err = s.header(f, l); err != nil {
 		f.Close()
@@ -136,7 +128,7 @@ func (c *cursor) finish() error {
 // does not end in it.
 func (c *cursor) fill(b *sources.Batch) error {
 	size := c.loc.Identity.Size
-	n := min(int64(c.block), c.end-c.at+overrun, size-c.at)
+	n := min(c.block, c.end-c.at+c.src.blocks.overrun, size-c.at)
 	have := int64(0)
 	for {
 		if err := c.read(b, have, n); err != nil {
@@ -200,7 +192,7 @@ func (c *cursor) frame(b *sources.Batch, last bool) (used int, err error) {
 	}
 	stop := int(min(c.end-c.at, int64(len(buf))))
 	limit := int(c.src.spec.MaxRecord)
-	for used < stop && len(b.Recs) < maxBatch {
+	for used < stop && len(b.Recs) < c.src.blocks.records {
 		value, next, state := c.framer.record(buf, used, last)
 		if state != complete {
 			return used, nil
@@ -239,10 +231,10 @@ func (c *cursor) skipLine(buf []byte) int {
 // adapt reads less at once where a block has more records than a batch.
 func (c *cursor) adapt(b *sources.Batch, used int) {
 	switch {
-	case len(b.Recs) == maxBatch:
-		c.block = max(64<<10, used+used/4)
-	case c.block < readBlock:
-		c.block = min(readBlock, 2*c.block)
+	case len(b.Recs) == c.src.blocks.records:
+		c.block = max(c.src.blocks.read/16, int64(used+used/4))
+	case c.block < c.src.blocks.read:
+		c.block = min(c.src.blocks.read, 2*c.block)
 	}
 }
 
@@ -311,7 +303,7 @@ func (c *cursor) mayBeEmpty() bool {
 // skipEmpty moves over empty lines.
 func (c *cursor) skipEmpty() error {
 	size := c.loc.Identity.Size
-	buf := make([]byte, 512)
+	buf := make([]byte, max(16, c.src.blocks.read/16))
 	for c.at < c.end {
 		n := min(int64(len(buf)), size-c.at)
 		if _, err := readFull(c.f, buf[:n], c.at); err != nil {
@@ -321,9 +313,6 @@ func (c *cursor) skipEmpty() error {
 		c.at += int64(i)
 		if int64(i) < n-1 || i == 0 { // a \r may be left, whose \n is not read yet
 			return nil
-		}
-		if len(buf) < readBlock {
-			buf = make([]byte, 8*len(buf))
 		}
 	}
 	return nil

@@ -25,6 +25,7 @@
 //	sniff.go     where the data of a file begins, and what is no text
 //	locator.go   what travels in a grant
 //	identity.go  is this the file that was planned; verify.go remembers the answer
+//	blocks.go    how much is read at once
 //	cursor.go    ranges to batches of records; frame.go where a record ends
 //	errors.go    which errors are worth another try
 package files

@@ -18,6 +18,7 @@ type expander struct {
 	ctx   context.Context
 	src   *Source
 	found map[string]struct{}
+	hits  int // files met, repeats counted
 	// seen are the (folder, rest of the pattern) pairs that a pattern with more
 	// than one ** would come to again.
 	seen map[string]struct{}
@@ -28,13 +29,12 @@ type expander struct {
 func (s *Source) expand(ctx context.Context) ([]string, error) {
 	x := &expander{ctx: ctx, src: s, found: map[string]struct{}{}}
 	for _, p := range s.spec.Paths {
-		before := len(x.found)
 		clean := path.Clean(p)
 		matched, err := x.path(clean)
 		if err != nil {
 			return nil, err
 		}
-		if !matched && len(x.found) == before {
+		if !matched {
 			return nil, s.nothing(clean)
 		}
 	}
@@ -48,6 +48,9 @@ func (s *Source) expand(ctx context.Context) ([]string, error) {
 
 // nothing explains a path that names no file.
 func (s *Source) nothing(p string) error {
+	if info, err := s.root.Stat(p); err == nil && info.IsDir() {
+		return fmt.Errorf("%s: folder %s holds no file: %w", s.partition, path.Join(s.spec.Root, p), fs.ErrNotExist)
+	}
 	if hasMeta(p) {
 		return fmt.Errorf("%s: files.paths %q matches no file in %s: %w", s.partition, p, s.spec.Root, fs.ErrNotExist)
 	}
@@ -70,16 +73,18 @@ func (x *expander) path(p string) (matched bool, err error) {
 	info, err := x.src.root.Stat(p)
 	switch {
 	case err == nil:
-		return true, x.entry(p, info, nil)
+		before := x.hits
+		err = x.entry(p, info, nil)
+		return x.hits > before, err
 	case !errors.Is(err, fs.ErrNotExist):
 		return false, x.src.fileError(p, err)
 	case !hasMeta(p):
 		return false, nil
 	}
 	x.seen = map[string]struct{}{}
-	before := len(x.found)
+	before := x.hits
 	err = x.glob(".", strings.Split(p, "/"))
-	return len(x.found) > before, err
+	return x.hits > before, err
 }
 
 // entry adds a file, or all that lies in a folder.
@@ -90,8 +95,13 @@ func (x *expander) entry(p string, info fs.FileInfo, above []fs.FileInfo) error 
 	if !info.Mode().IsRegular() {
 		return x.src.fileError(p, notRegular(info.Mode()))
 	}
-	x.found[p] = struct{}{}
+	x.add(p)
 	return nil
+}
+
+func (x *expander) add(p string) {
+	x.found[p] = struct{}{}
+	x.hits++
 }
 
 // folder walks down. Links are followed as long as they stay in the root; above
@@ -114,7 +124,7 @@ func (x *expander) folder(p string, info fs.FileInfo, above []fs.FileInfo) error
 		}
 		name := path.Join(p, e.Name())
 		if e.Type().IsRegular() {
-			x.found[name] = struct{}{}
+			x.add(name)
 			continue
 		}
 		below, err := x.src.root.Stat(name)

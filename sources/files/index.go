@@ -9,24 +9,15 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-const (
-	// A segment of quoted CSV ends at the first record border behind this.
-	chunkSize = 63 << 20
-	// Its locator has the start of a record about this often: what a reader that
-	// begins in its middle scans at most, and then some of one record.
-	indexEvery = 1 << 20
-	scanBlock  = 1 << 20
-)
-
 // index finds the segment of c that begins at c.at: its end, and starts of
 // records in it. Reading goes on from there with the next call.
 func (s *Source) index(ctx context.Context, c *openList) (starts []int64, end int64, err error) {
 	x := indexer{
 		framer: framer{framing: s.framing},
-		chunk:  c.at, starts: []int64{c.at},
+		blocks: s.blocks, chunk: c.at, starts: []int64{c.at},
 		size: c.loc.Identity.Size, limit: int64(s.spec.MaxRecord),
 	}
-	buf := make([]byte, scanBlock)
+	buf := make([]byte, s.blocks.scan)
 	for at := c.at; at < x.size; { // at: a record begins here
 		if err := ctx.Err(); err != nil {
 			return nil, 0, err
@@ -77,6 +68,7 @@ func (s *Source) nextID() int64 {
 
 type indexer struct {
 	framer
+	blocks
 	chunk       int64 // the segment's start
 	starts      []int64
 	size, limit int64
@@ -117,12 +109,12 @@ func (x *indexer) scan(buf []byte, base int64) (used int, st state) {
 
 // due is the offset from which on the next border is noted.
 func (x *indexer) due() int64 {
-	return min(x.starts[len(x.starts)-1]+indexEvery, x.chunk+chunkSize)
+	return min(x.starts[len(x.starts)-1]+x.every, x.chunk+x.segment)
 }
 
 // border notes a record's start; true: the segment ends here.
 func (x *indexer) border(at int64) bool {
-	if at >= x.chunk+chunkSize || at == x.size {
+	if at >= x.chunk+x.segment || at == x.size {
 		x.end = at
 		return true
 	}

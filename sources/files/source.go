@@ -17,6 +17,7 @@ type Source struct {
 	partition sources.PartitionID
 	spec      dataset.FilesSpec
 	framing   Framing
+	blocks    blocks
 	log       *slog.Logger
 	root      *os.Root
 	verified  verified
@@ -42,6 +43,7 @@ func Open(o Options) (*Source, error) {
 		partition: sources.PartitionID("files:" + o.Dataset),
 		spec:      *o.Spec,
 		framing:   o.Framing,
+		blocks:    defaultBlocks,
 		log:       o.Logger.With("dataset", o.Dataset),
 		turn:      make(chan struct{}, 1),
 	}
