@@ -1,0 +1,140 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/shardsvc"
+	"google.golang.org/grpc/codes"
+)
+
+// datasets is the Datasets service.
+type datasets struct {
+	headracev1.UnimplementedDatasetsServer
+	s *Server
+}
+
+// Apply creates or changes a dataset. The same spec again changes nothing. What
+// would make records or positions of an existing dataset mean something else is
+// refused; lease sizes and the like may change.
+func (d *datasets) Apply(ctx context.Context, req *headracev1.ApplyRequest) (*headracev1.ApplyReply, error) {
+	spec, err := dataset.Parse([]byte(req.Yaml), "")
+	if err != nil {
+		return nil, specStatus("", err)
+	}
+	next, err := newStored(req.Yaml, spec)
+	if err != nil {
+		return nil, callStatus(err)
+	}
+	if d.s.cfg.Check != nil {
+		if err := d.s.cfg.Check(ctx, spec); err != nil {
+			return nil, specStatus(spec.Name, err)
+		}
+	}
+	text, err := next.encode()
+	if err != nil {
+		return nil, callStatus(err)
+	}
+
+	reply := &headracev1.ApplyReply{}
+	err = d.s.change(ctx, func(l *loop) error {
+		ev := &shardsvc.ApplyDataset{Name: spec.Name, Spec: text, Options: options(spec)}
+		was, exists := l.dataset(spec.Name)
+		if !exists {
+			ev.ID = l.core.NextDataset()
+			reply.Outcome = headracev1.ApplyReply_CREATED
+			reply.Dataset = createdProto(ev.ID, next)
+		} else {
+			ev.ID = was.ID
+			old, err := decodeStored(was.Spec)
+			if err != nil {
+				return err
+			}
+			changes := dataset.Diff(old.spec, spec)
+			reply.Diff, reply.Dataset = diffText(changes), datasetProto(was, next)
+			if len(changes) == 0 {
+				reply.Dataset = datasetProto(was, old)
+				return nil
+			}
+			if err := incompatible(spec.Name, changes); err != nil {
+				return err
+			}
+			reply.Outcome = headracev1.ApplyReply_CHANGED
+		}
+		if req.DryRun {
+			return nil
+		}
+		l.step(ev)
+		if err := l.rejected(); err != nil {
+			return statusOf(codes.FailedPrecondition, fmt.Errorf("dataset %q: %w", spec.Name, err), detail{Dataset: spec.Name})
+		}
+		if now, ok := l.core.Dataset(ev.ID); ok {
+			reply.Dataset = datasetProto(now, next)
+		}
+		d.s.changed.fire()
+		return nil
+	})
+	if err != nil {
+		return nil, callStatus(err)
+	}
+	return reply, nil
+}
+
+func diffText(changes []dataset.Change) string {
+	lines := make([]string, len(changes))
+	for i, c := range changes {
+		lines[i] = c.String()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// incompatible refuses changes under readers, naming every field.
+func incompatible(name string, changes []dataset.Change) error {
+	var fields []string
+	for _, c := range changes {
+		if !c.Compatible {
+			fields = append(fields, c.String())
+		}
+	}
+	if len(fields) == 0 {
+		return nil
+	}
+	field, _, _ := strings.Cut(fields[0], ":")
+	return statusOf(codes.FailedPrecondition,
+		fmt.Errorf("dataset %q exists, and this would make its records mean something else: %s", name, strings.Join(fields, "; ")),
+		detail{Dataset: name, Field: field, Hint: fmt.Sprintf("delete it first (headrace delete %s), or give the new one another name", name)})
+}
+
+// dataset finds one by name.
+func (l *loop) dataset(name string) (shardsvc.DatasetInfo, bool) {
+	for _, d := range l.core.Datasets() {
+		if d.Name == name {
+			return d, true
+		}
+	}
+	return shardsvc.DatasetInfo{}, false
+}
+
+// mustDataset is dataset, or NOT_FOUND that names what exists.
+func (l *loop) mustDataset(name string) (shardsvc.DatasetInfo, error) {
+	d, ok := l.dataset(name)
+	if ok {
+		return d, nil
+	}
+	var names []string
+	for _, d := range l.core.Datasets() {
+		names = append(names, d.Name)
+	}
+	hint := "no dataset was applied yet: headrace dataset apply -f FILE"
+	if len(names) > 0 {
+		hint = "there is: " + strings.Join(names, ", ")
+		if near := dataset.Nearest(name, names); near != "" {
+			hint = fmt.Sprintf("did you mean %q? %s", near, hint)
+		}
+	}
+	return d, statusOf(codes.NotFound, errors.New(fmt.Sprintf("no dataset %q; %s", name, hint)), detail{Dataset: name, Hint: hint})
+}

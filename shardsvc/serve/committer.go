@@ -1,0 +1,86 @@
+package serve
+
+import (
+	"errors"
+	"time"
+
+	"github.com/headrace/headrace/internal/store"
+	"github.com/headrace/headrace/shardsvc"
+	"google.golang.org/grpc/codes"
+)
+
+// committer makes one batch durable at a time and then says what it says.
+type committer struct {
+	s    *Server
+	work chan *buffer   // from the loop; closed when there is no more
+	done chan committed // to the loop
+	puts []store.Put
+	enc  encoder
+}
+
+type committed struct {
+	buffer *buffer
+	err    error // the store failed: nothing of the batch was answered
+}
+
+func newCommitter(s *Server) *committer {
+	return &committer{s: s, work: make(chan *buffer, 1), done: make(chan committed, 1),
+		enc: encoder{job: s.cfg.Job, model: s.cfg.Model, version: s.cfg.Version, ttl: uint32(s.cfg.TTL.Milliseconds())}}
+}
+
+func (c *committer) run() {
+	for b := range c.work {
+		if err := c.commit(b.fx.Puts); err != nil {
+			c.done <- committed{err: err}
+			return
+		}
+		c.answer(b)
+		c.done <- committed{buffer: b}
+	}
+}
+
+func (c *committer) commit(puts []shardsvc.Put) error {
+	if len(puts) == 0 {
+		return nil
+	}
+	c.puts = c.puts[:0]
+	for _, p := range puts {
+		c.puts = append(c.puts, store.Put{Op: store.Op(p.Op), Key: p.Key, Value: p.Value})
+	}
+	began := time.Now()
+	err := c.s.cfg.Store.Commit(c.puts)
+	c.s.metrics.commits.Observe(time.Since(began).Seconds())
+	return err
+}
+
+// answer hands out what a durable batch says: replies and echoes to their
+// streams, results to waiting calls, reports to log and counters.
+func (c *committer) answer(b *buffer) {
+	var st *stream
+	for i := range b.fx.Replies {
+		r := &b.fx.Replies[i]
+		if st == nil || st.session != r.To {
+			if st = c.s.sessions.get(r.To); st == nil {
+				continue // the stream is gone; its agent asserts and asks again
+			}
+		}
+		c.reply(st, r, b)
+	}
+	for _, e := range b.echoes {
+		e.st.out.echo(e.sentAt)
+	}
+	for _, a := range b.calls {
+		a.c.done <- a.err
+	}
+	c.s.report(b.fx.Reports)
+}
+
+func (c *committer) reply(st *stream, r *shardsvc.Reply, b *buffer) {
+	if r.Kind == shardsvc.ReplyClose {
+		st.close(statusOf(codes.AlreadyExists, errors.New(r.Reason), detail{}))
+		return
+	}
+	if !st.out.add(r.Kind, c.enc.encode(r, b.fx.Pieces)) {
+		st.close(statusOf(codes.ResourceExhausted, errOutboxFull, detail{Hint: "the agent reads its session too slowly; it may connect again and assert what it holds"}))
+	}
+}

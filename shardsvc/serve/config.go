@@ -1,0 +1,88 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/internal/store"
+	"github.com/headrace/headrace/shardsvc"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Defaults.
+const (
+	defaultTTL         = 5 * time.Second
+	defaultMaxPending  = 64 << 10 // changes that wait for their commit
+	defaultOutboxBytes = 16 << 20 // replies that wait for one agent
+	maxMessageBytes    = 1 << 20  // one MasterMessage is cut here
+	protocolVersion    = 1
+)
+
+var (
+	// ErrStopped: Run has ended.
+	ErrStopped = errors.New("the master is stopping")
+	// ErrUnknown: no such dataset or partition.
+	ErrUnknown = errors.New("not known here")
+)
+
+// Config of a Server. Store is required; the rest has defaults.
+type Config struct {
+	Store   store.Store // Run does not close it
+	Job     string      // default "default"
+	Model   string      // shared (default) | replicated | private
+	Version string      // of this binary
+	TTL     time.Duration
+
+	// Check, if set, looks at a spec before it is applied: are its root allowed,
+	// its files there, its fields in their first line? Its error refuses the
+	// spec; a *dataset.SpecError names the field.
+	Check func(context.Context, *dataset.Spec) error
+
+	Logger     *slog.Logger          // default: none
+	Registerer prometheus.Registerer // default: none
+
+	// MaxPending bounds how many changes may wait for the commit before the loop
+	// stops reading; OutboxBytes how much one agent may leave unread.
+	MaxPending  int
+	OutboxBytes int
+}
+
+func (c Config) withDefaults() (Config, error) {
+	if c.Store == nil {
+		return c, errors.New("serve: Config.Store is missing")
+	}
+	if c.Job == "" {
+		c.Job = "default"
+	}
+	if c.Model == "" {
+		c.Model = "shared"
+	}
+	if models := []string{"shared", "replicated", "private"}; !slices.Contains(models, c.Model) {
+		return c, fmt.Errorf("model %q: must be one of %v", c.Model, models)
+	}
+	if c.TTL == 0 {
+		c.TTL = defaultTTL
+	}
+	if c.TTL < 50*time.Millisecond {
+		return c, fmt.Errorf("session TTL %v: must be at least 50ms", c.TTL)
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.MaxPending <= 0 {
+		c.MaxPending = defaultMaxPending
+	}
+	if c.OutboxBytes <= 0 {
+		c.OutboxBytes = defaultOutboxBytes
+	}
+	return c, nil
+}
+
+func (c Config) core() shardsvc.Config {
+	return shardsvc.Config{Job: c.Job, Model: c.Model, SessionTTL: shardsvc.Time(c.TTL)}
+}

@@ -1,0 +1,309 @@
+package serve
+
+import (
+	"errors"
+	"math"
+	"sync"
+
+	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/shardsvc"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+)
+
+// maxCount bounds the leases that one request may ask for.
+const maxCount = 4096
+
+// inbound is one AgentMessage on its way to the loop. It is reused.
+type inbound struct {
+	st     *stream
+	sentAt int64
+	msg    shardsvc.Message
+	facts  *agentFacts // with hello
+	hello  shardsvc.Hello
+}
+
+// agentFacts is what an agent says about itself; for people, and checked once.
+type agentFacts struct {
+	name, job, version, host string
+	protocol                 uint32
+	incarnation              uint64
+	pid                      int32
+	gpus                     []string
+}
+
+var inbounds = sync.Pool{New: func() any { return new(inbound) }}
+
+func newInbound(st *stream) *inbound {
+	in := inbounds.Get().(*inbound)
+	in.st = st
+	in.msg.Session = st.session
+	return in
+}
+
+// free gives the memory back. The core keeps strings, which are not reused, but
+// no slice.
+func (in *inbound) free() {
+	m := &in.msg
+	clear(m.Releases)
+	clear(m.Failures)
+	clear(m.Leaves)
+	*in = inbound{msg: shardsvc.Message{
+		Joins: m.Joins[:0], Held: m.Held[:0], Acks: m.Acks[:0], Steps: m.Steps[:0], Answers: m.Answers[:0],
+		Releases: m.Releases[:0], Failures: m.Failures[:0], Leaves: m.Leaves[:0], Status: m.Status[:0],
+		Heads: m.Heads[:0], Requests: m.Requests[:0],
+	}}
+	inbounds.Put(in)
+}
+
+// size is how many changes the message may make.
+func (in *inbound) size() int {
+	m := &in.msg
+	return len(m.Joins) + len(m.Held) + len(m.Acks) + len(m.Steps) + len(m.Answers) + len(m.Releases) +
+		len(m.Failures) + len(m.Leaves) + len(m.Status) + len(m.Heads) + len(m.Requests)
+}
+
+var errWire = errors.New("not a protocol buffer")
+
+// decode reads one AgentMessage. What comes with every batch (acks, requests,
+// steps) is read by hand; the rest by generated code, one field at a time.
+func (in *inbound) decode(b []byte) error {
+	for len(b) > 0 {
+		num, typ, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return errWire
+		}
+		b = b[n:]
+		if num == 2 && typ == protowire.VarintType {
+			v, n := protowire.ConsumeVarint(b)
+			if n < 0 {
+				return errWire
+			}
+			in.sentAt = int64(v)
+			b = b[n:]
+			continue
+		}
+		if typ != protowire.BytesType {
+			if n = protowire.ConsumeFieldValue(num, typ, b); n < 0 {
+				return errWire
+			}
+			b = b[n:]
+			continue
+		}
+		v, n := protowire.ConsumeBytes(b)
+		if n < 0 {
+			return errWire
+		}
+		if err := in.field(num, v); err != nil {
+			return err
+		}
+		b = b[n:]
+	}
+	return nil
+}
+
+func (in *inbound) field(num protowire.Number, v []byte) error {
+	m := &in.msg
+	switch num {
+	case 5:
+		m.Acks = append(m.Acks, shardsvc.Ack{})
+		return decodeAck(v, &m.Acks[len(m.Acks)-1])
+	case 6:
+		m.Steps = append(m.Steps, shardsvc.StepReport{})
+		return decodeStep(v, &m.Steps[len(m.Steps)-1])
+	case 13:
+		m.Requests = append(m.Requests, shardsvc.LeaseRequest{})
+		return decodeRequest(v, &m.Requests[len(m.Requests)-1])
+	}
+	return in.rare(num, v)
+}
+
+// fields walks over a message whose fields are varints, doubles and messages.
+func fields(b []byte, each func(num protowire.Number, typ protowire.Type, varint uint64, msg []byte) error) error {
+	for len(b) > 0 {
+		num, typ, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return errWire
+		}
+		b = b[n:]
+		var (
+			v   uint64
+			msg []byte
+		)
+		switch typ {
+		case protowire.VarintType:
+			v, n = protowire.ConsumeVarint(b)
+		case protowire.Fixed64Type:
+			v, n = protowire.ConsumeFixed64(b)
+		case protowire.BytesType:
+			msg, n = protowire.ConsumeBytes(b)
+		default:
+			n = protowire.ConsumeFieldValue(num, typ, b)
+		}
+		if n < 0 {
+			return errWire
+		}
+		if err := each(num, typ, v, msg); err != nil {
+			return err
+		}
+		b = b[n:]
+	}
+	return nil
+}
+
+func decodeAck(b []byte, a *shardsvc.Ack) error {
+	return fields(b, func(num protowire.Number, typ protowire.Type, v uint64, msg []byte) error {
+		switch {
+		case num == 1 && typ == protowire.BytesType:
+			return decodeToken(msg, &a.Token)
+		case typ != protowire.VarintType:
+		case num == 2:
+			a.Prefix = int64(v)
+		case num == 3:
+			a.Index = int32(v)
+		case num == 4:
+			a.Step = int64(v)
+		}
+		return nil
+	})
+}
+
+func decodeToken(b []byte, t *shardsvc.Token) error {
+	return fields(b, func(num protowire.Number, typ protowire.Type, v uint64, _ []byte) error {
+		if typ == protowire.VarintType {
+			switch num {
+			case 1:
+				t.Epoch = uint32(v)
+			case 2:
+				t.Term = uint32(v)
+			case 3:
+				t.Sequence = v
+			}
+		}
+		return nil
+	})
+}
+
+func decodeStep(b []byte, s *shardsvc.StepReport) error {
+	return fields(b, func(num protowire.Number, typ protowire.Type, v uint64, _ []byte) error {
+		if typ == protowire.VarintType {
+			switch num {
+			case 1:
+				s.Worker = uint32(v)
+			case 2:
+				s.Step = int64(v)
+			}
+		}
+		return nil
+	})
+}
+
+func decodeRequest(b []byte, r *shardsvc.LeaseRequest) error {
+	err := fields(b, func(num protowire.Number, typ protowire.Type, v uint64, _ []byte) error {
+		switch {
+		case num == 4 && typ == protowire.Fixed64Type:
+			r.Rate = rate(math.Float64frombits(v))
+		case typ != protowire.VarintType:
+		case num == 1:
+			r.ID = v
+		case num == 2:
+			r.Worker = uint32(v)
+		case num == 3:
+			r.Dataset = uint32(v)
+		case num == 5:
+			r.Count = uint32(v)
+		}
+		return nil
+	})
+	r.Count = min(max(r.Count, 1), maxCount)
+	return err
+}
+
+// rate of a worker: what is no rate is unknown.
+func rate(f float64) float64 {
+	if f > 0 && f <= math.MaxFloat32 {
+		return f
+	}
+	return 0
+}
+
+// rare reads the fields that come now and then.
+func (in *inbound) rare(num protowire.Number, v []byte) error {
+	m := &in.msg
+	switch num {
+	case 1:
+		return in.decodeHello(v)
+	case 3:
+		return rareField(v, &m.Joins, func(p *headracev1.Join) shardsvc.Join {
+			return shardsvc.Join{Worker: p.Worker, Rank: p.Rank, Incarnation: p.Incarnation, WorldSize: p.WorldSize, Generation: p.Generation, Pid: p.Pid}
+		})
+	case 4:
+		return rareField(v, &m.Held, func(p *headracev1.Held) shardsvc.Held {
+			return shardsvc.Held{Token: token(p.Token), Worker: p.Worker, Dataset: p.Dataset, Partition: p.Partition, Pass: p.Pass,
+				Segment: p.Segment, Start: p.LeaseStart, End: p.LeaseEnd, Frontier: p.Frontier}
+		})
+	case 7:
+		return rareField(v, &m.Answers, func(p *headracev1.StealAnswer) shardsvc.StealAnswer {
+			return shardsvc.StealAnswer{Token: token(p.Token), Refused: p.Refused, At: p.At}
+		})
+	case 8:
+		return rareField(v, &m.Releases, func(p *headracev1.Release) shardsvc.Release {
+			return shardsvc.Release{Token: token(p.Token), Prefix: p.Prefix, Reason: p.Reason}
+		})
+	case 9:
+		return rareField(v, &m.Failures, func(p *headracev1.ReadFailure) shardsvc.ReadFailure {
+			return shardsvc.ReadFailure{Token: token(p.Token), At: p.At, Permanent: p.Permanent, Kind: p.Kind, Message: p.Message}
+		})
+	case 10:
+		return rareField(v, &m.Leaves, func(p *headracev1.Leave) shardsvc.Leave {
+			return shardsvc.Leave{Worker: p.Worker, Reason: leaveReason(p.Reason), Ended: p.Ended, Detail: p.Detail}
+		})
+	case 11:
+		return rareField(v, &m.Status, func(p *headracev1.WorkerStatus) shardsvc.WorkerStatus {
+			return shardsvc.WorkerStatus{Worker: p.Worker, Paused: p.Paused, WaitSeconds: p.WaitSeconds, StepSeconds: p.StepSeconds, RowsYielded: p.RowsYielded}
+		})
+	case 12:
+		return rareField(v, &m.Heads, func(p *headracev1.Head) shardsvc.Head {
+			return shardsvc.Head{Partition: p.Partition, Segment: p.Segment, End: p.End, Sealed: p.Sealed}
+		})
+	}
+	return nil // a newer agent's field
+}
+
+// rareField decodes one message by generated code and appends what it means.
+func rareField[T any, P interface {
+	*T
+	proto.Message
+}, E any](b []byte, into *[]E, to func(P) E) error {
+	p := P(new(T))
+	if err := proto.Unmarshal(b, p); err != nil {
+		return err
+	}
+	*into = append(*into, to(p))
+	return nil
+}
+
+func token(t *headracev1.Token) shardsvc.Token {
+	return shardsvc.Token{Epoch: t.GetEpoch(), Term: t.GetTerm(), Sequence: t.GetSequence()}
+}
+
+func leaveReason(r headracev1.Leave_Reason) shardsvc.LeaveReason {
+	if r < 0 || r > headracev1.Leave_LOST {
+		return shardsvc.LeaveUnknown
+	}
+	return shardsvc.LeaveReason(r)
+}
+
+func (in *inbound) decodeHello(b []byte) error {
+	var h headracev1.Hello
+	if err := proto.Unmarshal(b, &h); err != nil {
+		return err
+	}
+	in.facts = &agentFacts{
+		name: h.Agent, job: h.Job, version: h.Version, host: h.Host,
+		protocol: h.Protocol, incarnation: h.Incarnation, pid: h.Pid, gpus: h.Gpus,
+	}
+	in.hello = shardsvc.Hello{Agent: h.Agent, Incarnation: h.Incarnation}
+	in.msg.Hello = &in.hello
+	return nil
+}

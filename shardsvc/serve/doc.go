@@ -1,0 +1,56 @@
+// Package serve is the shell around the core of shardsvc: it gives it time,
+// durability and a network. It decides nothing about records.
+//
+// # Goroutines
+//
+//	agent --gRPC--> reader --.                                  .--> outbox --> sender --gRPC--> agent
+//	agent --gRPC--> reader --+--> inbox --> loop --> committer --+--> outbox --> sender --gRPC--> agent
+//	unary calls, discovery --'     ^  (core)   two    (fsync)    '--> waiting calls
+//	                               |         buffers     |
+//	                               '------- done --------'
+//
+// ONE loop owns the core. It drains its inbox into one of two buffers (the
+// core's Effects) while ONE committer makes the other durable; when that is
+// done they swap. There is no timer: a batch is what came while the one before
+// it was synced. Nothing leaves before its batch is durable, grants included:
+// the committer hands the replies out after Commit returned.
+//
+// Each stream has a reader (wire to events), a sender (outbox to wire), and its
+// gRPC handler, which waits for the stream's end and gives the reason. The outbox
+// is bounded; a full one closes that stream (RESOURCE_EXHAUSTED) and nobody
+// else's. When MaxPending changes wait for the commit the loop stops reading its
+// inbox; the readers then stop reading, and gRPC's flow control holds the agents.
+//
+// Run starts loop and committer and ends with the first failure: a failed commit
+// ends the process, and nothing of that batch is answered. Streams are started
+// by gRPC and ended by Run.
+//
+// # Time
+//
+// The core's clock is the process's monotonic clock. Sessions expire only in a
+// Tick, and the loop gives one only when it has drained its inbox after the
+// deadline; time during which it could not read (a slow commit, a stopped
+// process) is added to all deadlines.
+//
+// # File map
+//
+//	config.go      Config and defaults; errors
+//	server.go      New, Register, Run, and how other goroutines get into the loop
+//	loop.go        the loop
+//	blocked.go     how long it could not read
+//	committer.go   the committer, and who gets what after a commit
+//	stream.go      one agent's stream: handler, reader, sender
+//	outbox.go      what waits to be sent to one agent
+//	codec.go       how messages skip generated code
+//	decode.go      AgentMessage to the core's events
+//	encode.go      the core's replies to MasterMessage
+//	discovery.go   what the master's discovery calls
+//	apply.go       Datasets service: apply and its rules
+//	datasets.go    Datasets service: everything else
+//	stored.go      how a dataset's spec is stored
+//	views.go       the core's views to protos
+//	status.go      errors with details
+//	reports.go     the core's reports to log and counters
+//	metrics.go     counters, and what is read from the core when scraped; track.go
+//	               age and drain time
+package serve

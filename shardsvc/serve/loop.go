@@ -1,0 +1,240 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/headrace/headrace/shardsvc"
+)
+
+const inboxItems = 256
+
+// loop owns the core. All of its methods run on its goroutine.
+type loop struct {
+	s    *Server
+	core *shardsvc.Core
+	c    *committer
+
+	cur   *buffer // being filled
+	spare *buffer // nil while the committer has it
+
+	began   time.Time
+	wake    shardsvc.Time // when the core wants a Tick
+	armed   shardsvc.Time // what timer is set to
+	timer   *time.Timer
+	blocked blocked
+
+	reported int // reports of cur that were looked at
+	needs    map[uint32]bool
+	agents   map[string]*agentFacts
+}
+
+// buffer is one batch: what the core wants stored and said, and who waits for it.
+type buffer struct {
+	seq    uint64
+	fx     shardsvc.Effects
+	events int // steps taken
+	echoes []echo
+	calls  []answered
+}
+
+type echo struct {
+	st     *stream
+	sentAt int64
+}
+
+type answered struct {
+	c   *call
+	err error
+}
+
+func (b *buffer) reset(seq uint64) {
+	b.fx.Reset()
+	clear(b.echoes)
+	clear(b.calls)
+	b.seq, b.events, b.echoes, b.calls = seq, 0, b.echoes[:0], b.calls[:0]
+}
+
+func newLoop(s *Server, c *committer) *loop {
+	l := &loop{
+		s: s, core: s.core, c: c,
+		cur: &buffer{seq: 1}, spare: &buffer{seq: 2},
+		began:  time.Now(),
+		wake:   shardsvc.Never,
+		armed:  shardsvc.Never,
+		timer:  time.NewTimer(time.Hour),
+		needs:  map[uint32]bool{},
+		agents: map[string]*agentFacts{},
+	}
+	l.timer.Stop()
+	return l
+}
+
+// now is the core's clock. It starts at 1 s so that 0 is never a time.
+func (l *loop) now() shardsvc.Time { return shardsvc.Second + shardsvc.Time(time.Since(l.began)) }
+
+// run ends when ctx does, with everything that was taken in made durable, or
+// when a commit fails.
+func (l *loop) run(ctx context.Context) error {
+	defer l.timer.Stop()
+	l.step(&shardsvc.Start{})
+	l.blocked.start(l.now())
+	for {
+		l.handOver()
+		l.arm()
+		var inbox <-chan item
+		if l.full() {
+			l.blocked.begin(l.now())
+		} else {
+			inbox = l.s.inbox
+		}
+		l.blocked.sleep(l.now())
+		select {
+		case it := <-inbox:
+			l.blocked.woke(l.now(), l.wake)
+			l.take(it)
+			l.drain()
+		case b := <-l.c.done:
+			l.blocked.woke(l.now(), l.wake)
+			if b.err != nil {
+				return b.err
+			}
+			l.spare = b.buffer
+			l.blocked.end(l.now())
+		case <-l.timer.C:
+			l.armed = shardsvc.Never
+			l.blocked.woke(l.now(), l.wake)
+			l.drain()
+		case <-ctx.Done():
+			return l.finish()
+		}
+	}
+}
+
+// full says that too much waits for the committer: stop reading.
+func (l *loop) full() bool {
+	return l.cur.events+len(l.cur.fx.Replies) >= l.s.cfg.MaxPending
+}
+
+// drain takes what lies in the inbox. If it came to the end of it after the
+// core's deadline, the core is given its Tick.
+func (l *loop) drain() {
+	for !l.full() {
+		select {
+		case it := <-l.s.inbox:
+			l.take(it)
+			continue
+		default:
+		}
+		if now := l.now(); now >= l.wake {
+			l.step(&shardsvc.Tick{Blocked: l.blocked.take()})
+		}
+		return
+	}
+}
+
+func (l *loop) take(it item) {
+	switch {
+	case it.in != nil:
+		l.message(it.in)
+	case it.lost != nil:
+		l.s.sessions.remove(it.lost)
+		l.step(&shardsvc.Lost{Session: it.lost.session})
+	case it.call != nil:
+		err := it.call.f(l)
+		if it.call.view {
+			it.call.done <- err
+			return
+		}
+		l.cur.calls = append(l.cur.calls, answered{it.call, err})
+	}
+}
+
+func (l *loop) message(in *inbound) {
+	st := in.st
+	if in.sentAt != 0 {
+		l.echo(st, in.sentAt)
+	}
+	if in.facts != nil {
+		l.agents[in.facts.name] = in.facts
+	}
+	n := in.size()
+	l.step(&in.msg)
+	l.cur.events += n
+	in.free()
+}
+
+// echo notes the newest sent_at of a stream in this batch.
+func (l *loop) echo(st *stream, sentAt int64) {
+	if st.echoSeq == l.cur.seq {
+		l.cur.echoes[st.echoAt].sentAt = sentAt
+		return
+	}
+	st.echoSeq, st.echoAt = l.cur.seq, len(l.cur.echoes)
+	l.cur.echoes = append(l.cur.echoes, echo{st, sentAt})
+}
+
+// step gives the core one event.
+func (l *loop) step(ev shardsvc.Event) {
+	l.reported = len(l.cur.fx.Reports)
+	l.wake = l.core.Step(l.now(), ev, &l.cur.fx)
+	l.cur.events++
+	for i := l.reported; i < len(l.cur.fx.Reports); i++ {
+		switch r := &l.cur.fx.Reports[i]; r.Kind {
+		case shardsvc.ReportNeedSegments:
+			l.needs[r.Partition] = true
+			l.s.changed.fire()
+		case shardsvc.ReportDatasetFailed, shardsvc.ReportDatasetDone:
+			l.s.changed.fire()
+		}
+	}
+}
+
+// rejected is why the last step made no sense to the core, if so.
+func (l *loop) rejected() error {
+	for _, r := range l.cur.fx.Reports[l.reported:] {
+		if r.Kind == shardsvc.ReportRejected {
+			return fmt.Errorf("refused: %s", r.Reason)
+		}
+	}
+	return nil
+}
+
+// handOver gives the batch to the committer if that is idle.
+func (l *loop) handOver() {
+	if l.spare == nil || l.cur.events+len(l.cur.calls) == 0 {
+		return
+	}
+	l.core.Flush(&l.cur.fx)
+	next := l.spare
+	next.reset(l.cur.seq + 1)
+	l.spare = nil
+	l.c.work <- l.cur // it has room for one
+	l.cur = next
+}
+
+// arm sets the timer for the core's deadline. A timer that fires early only
+// costs a look.
+func (l *loop) arm() {
+	if l.wake >= l.armed || l.full() {
+		return // when full, the committer's answer comes first
+	}
+	l.armed = l.wake
+	l.timer.Reset(time.Duration(max(0, l.wake-l.now())))
+}
+
+// finish makes durable what was taken in, and answers it.
+func (l *loop) finish() error {
+	for {
+		l.handOver()
+		if l.spare != nil {
+			return nil
+		}
+		b := <-l.c.done
+		if b.err != nil {
+			return b.err
+		}
+		l.spare = b.buffer
+	}
+}

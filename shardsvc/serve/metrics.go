@@ -1,0 +1,209 @@
+package serve
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/headrace/headrace/shardsvc"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+const (
+	allPartitions   = 500 // up to here each partition has its series
+	worstPartitions = 20  // else these, and the sum
+	sumLabel        = "_sum"
+	scrapeTimeout   = 5 * time.Second
+)
+
+// metrics counts what happens and, when it is scraped, looks at the core.
+// "records" in a name means units of the source: bytes for files.
+type metrics struct {
+	s        *Server
+	reg      prometheus.Registerer
+	commits  prometheus.Histogram
+	refused  *prometheus.CounterVec
+	reclaims *prometheus.CounterVec
+
+	mu     sync.Mutex
+	tracks map[uint32]*track
+}
+
+const unitHelp = " Unit: the source's own (label unit: bytes for files, records for brokers)."
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("headrace_"+name, help, labels, nil)
+}
+
+var (
+	descRecords  = desc("records_total", "Settled so far, by outcome: acked, excluded, dropped."+unitHelp, "dataset", "outcome", "unit")
+	descBacklog  = desc("backlog_records", "Not settled yet, by stage: unplanned, pending, leased. Above 500 partitions: the worst 20 and partition=\"_sum\"."+unitHelp, "dataset", "partition", "stage", "unit")
+	descDistance = desc("distance_records", "Distance to head of committed, bound, acked (low marks), leased, planned (high marks) and head itself. Above 500 partitions: the worst 20 and partition=\"_sum\"."+unitHelp, "dataset", "partition", "mark", "unit")
+	descAge      = desc("data_age_seconds", "How long the oldest unsettled data has been known to this master, by amounts: 0 when all is settled.", "dataset")
+	descDrain    = desc("drain_seconds", "Backlog over the rate of the last minute: +Inf when nothing is being settled.", "dataset")
+	descWait     = desc("trainer_wait_seconds_total", "Time a trainer's process waited for batches.", "rank")
+	descStep     = desc("trainer_step_seconds_total", "Time a trainer's process spent between a batch and its step.", "rank")
+)
+
+func newMetrics(s *Server) (*metrics, error) {
+	m := &metrics{
+		s: s, reg: s.cfg.Registerer, tracks: map[uint32]*track{},
+		commits: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "headrace_store_commit_seconds", Help: "Time until a batch of changes was durable.",
+			Buckets: prometheus.ExponentialBuckets(0.0001, 2, 16),
+		}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "headrace_acks_refused_total", Help: "Acks that changed nothing, by reason.",
+		}, []string{"reason"}),
+		reclaims: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "headrace_lease_reclaims_total", Help: "Leases whose rows became pending again, by reason.",
+		}, []string{"reason"}),
+	}
+	if m.reg == nil {
+		return m, nil
+	}
+	for i, c := range m.collectors() {
+		if err := m.reg.Register(c); err != nil {
+			for _, c := range m.collectors()[:i] {
+				m.reg.Unregister(c)
+			}
+			return nil, fmt.Errorf("metrics: %w", err)
+		}
+	}
+	return m, nil
+}
+
+func (m *metrics) collectors() []prometheus.Collector {
+	return []prometheus.Collector{m.commits, m.refused, m.reclaims, m}
+}
+
+func (m *metrics) unregister() {
+	if m.reg != nil {
+		for _, c := range m.collectors() {
+			m.reg.Unregister(c)
+		}
+	}
+}
+
+func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{descRecords, descBacklog, descDistance, descAge, descDrain, descWait, descStep} {
+		ch <- d
+	}
+}
+
+// Collect asks the loop for its counts, a page of partitions at a time.
+func (m *metrics) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
+	defer cancel()
+	var (
+		sets    []shardsvc.DatasetInfo
+		workers []shardsvc.WorkerInfo
+	)
+	if err := m.s.view(ctx, func(l *loop) { sets, workers = l.core.Datasets(), l.core.Workers() }); err != nil {
+		ch <- prometheus.NewInvalidMetric(descRecords, err)
+		return
+	}
+	for i := range sets {
+		m.dataset(ctx, &sets[i], ch)
+	}
+	wait, step := map[uint32]float64{}, map[uint32]float64{}
+	for _, w := range workers {
+		wait[w.Rank] += w.WaitSeconds
+		step[w.Rank] += w.StepSeconds
+	}
+	for rank := range wait {
+		label := strconv.FormatUint(uint64(rank), 10)
+		ch <- prometheus.MustNewConstMetric(descWait, prometheus.CounterValue, wait[rank], label)
+		ch <- prometheus.MustNewConstMetric(descStep, prometheus.CounterValue, step[rank], label)
+	}
+}
+
+func (m *metrics) dataset(ctx context.Context, d *shardsvc.DatasetInfo, ch chan<- prometheus.Metric) {
+	name, unit, c := d.Name, d.Options.Unit, d.Counts
+	for outcome, v := range map[string]int64{"acked": c.Acked, "excluded": c.Excluded, "dropped": c.Dropped} {
+		ch <- prometheus.MustNewConstMetric(descRecords, prometheus.CounterValue, float64(v), name, outcome, unit)
+	}
+	age, drain := m.track(d.ID).seen(time.Now(), c)
+	ch <- prometheus.MustNewConstMetric(descAge, prometheus.GaugeValue, age, name)
+	ch <- prometheus.MustNewConstMetric(descDrain, prometheus.GaugeValue, drain, name)
+
+	marks, err := m.marks(ctx, d.ID)
+	if err != nil {
+		ch <- prometheus.NewInvalidMetric(descBacklog, err)
+		return
+	}
+	for _, p := range marks {
+		for stage, v := range map[string]int64{"unplanned": p.dist.Planned, "pending": p.pending, "leased": p.leased} {
+			ch <- prometheus.MustNewConstMetric(descBacklog, prometheus.GaugeValue, float64(v), name, p.label, stage, unit)
+		}
+		for mark, v := range map[string]int64{"committed": p.dist.Committed, "bound": p.dist.Bound, "acked": p.dist.Acked,
+			"leased": p.dist.Leased, "planned": p.dist.Planned, "head": p.dist.Head} {
+			ch <- prometheus.MustNewConstMetric(descDistance, prometheus.GaugeValue, float64(v), name, p.label, mark, unit)
+		}
+	}
+}
+
+// partitionMarks is one partition, its passes added up, or the sum of all.
+type partitionMarks struct {
+	label           string
+	dist            shardsvc.Distances
+	pending, leased int64
+}
+
+func (p *partitionMarks) add(q *partitionMarks) {
+	p.dist.Committed += q.dist.Committed
+	p.dist.Bound += q.dist.Bound
+	p.dist.Acked += q.dist.Acked
+	p.dist.Leased += q.dist.Leased
+	p.dist.Planned += q.dist.Planned
+	p.dist.Head += q.dist.Head
+	p.pending += q.pending
+	p.leased += q.leased
+}
+
+func (m *metrics) marks(ctx context.Context, id uint32) ([]partitionMarks, error) {
+	var all []partitionMarks
+	for after := uint32(0); ; {
+		var page []shardsvc.PassInfo
+		if err := m.s.view(ctx, func(l *loop) { page = l.core.State(id, after, maxPage) }); err != nil {
+			return nil, err
+		}
+		if len(page) == 0 {
+			break
+		}
+		for i := range page {
+			p := &page[i]
+			one := partitionMarks{label: strconv.FormatUint(uint64(p.Number), 10), dist: p.Distances, pending: p.Counts.Pending, leased: p.Counts.Leased}
+			if n := len(all); n > 0 && all[n-1].label == one.label {
+				all[n-1].add(&one)
+				continue
+			}
+			all = append(all, one)
+		}
+		after = page[len(page)-1].Number
+	}
+	if len(all) <= allPartitions {
+		return all, nil
+	}
+	sum := partitionMarks{label: sumLabel}
+	for i := range all {
+		sum.add(&all[i])
+	}
+	slices.SortFunc(all, func(a, b partitionMarks) int { return cmp.Compare(b.dist.Acked, a.dist.Acked) })
+	return append(all[:worstPartitions:worstPartitions], sum), nil
+}
+
+func (m *metrics) track(id uint32) *track {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t := m.tracks[id]
+	if t == nil {
+		t = &track{}
+		m.tracks[id] = t
+	}
+	return t
+}

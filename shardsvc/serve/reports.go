@@ -1,0 +1,97 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/headrace/headrace/shardsvc"
+)
+
+// said is how a report reads in the log.
+type said struct {
+	level slog.Level
+	text  string
+}
+
+var sayings = map[shardsvc.ReportKind]said{
+	shardsvc.ReportReclaimed:       {slog.LevelInfo, "rows are pending again"},
+	shardsvc.ReportStealAsked:      {slog.LevelDebug, "holder is asked for its tail"},
+	shardsvc.ReportStolen:          {slog.LevelDebug, "tail taken from a slower worker"},
+	shardsvc.ReportStealRefused:    {slog.LevelDebug, "holder keeps its tail"},
+	shardsvc.ReportAckRefused:      {slog.LevelWarn, "ack refused"},
+	shardsvc.ReportDatasetDone:     {slog.LevelInfo, "every record of the dataset is settled"},
+	shardsvc.ReportPassDone:        {slog.LevelDebug, "pass of a partition is settled"},
+	shardsvc.ReportDatasetFailed:   {slog.LevelError, "dataset stopped"},
+	shardsvc.ReportDiverged:        {slog.LevelError, "head fell below what was planned"},
+	shardsvc.ReportNeedSegments:    {slog.LevelDebug, "segments run out"},
+	shardsvc.ReportGeneration:      {slog.LevelInfo, "a generation began"},
+	shardsvc.ReportGenerationEnded: {slog.LevelWarn, "the generation ended"},
+	shardsvc.ReportPendingAgain:    {slog.LevelWarn, "what a rank had acked is pending again"},
+	shardsvc.ReportStalled:         {slog.LevelWarn, "worker makes no progress; it is ended"},
+	shardsvc.ReportExpired:         {slog.LevelWarn, "agent's session expired"},
+	shardsvc.ReportRecovered:       {slog.LevelInfo, "recovered"},
+	shardsvc.ReportHeldRefused:     {slog.LevelWarn, "a lease that was asserted belongs to others now"},
+	shardsvc.ReportRejected:        {slog.LevelWarn, "refused"},
+	shardsvc.ReportFenced:          {slog.LevelWarn, "worker fenced"},
+}
+
+// report logs and counts what the core noticed in a batch, after it is durable.
+func (s *Server) report(reports []shardsvc.Report) {
+	for i := range reports {
+		r := &reports[i]
+		switch r.Kind {
+		case shardsvc.ReportReclaimed:
+			s.metrics.reclaims.WithLabelValues(class(r.Reason)).Inc()
+		case shardsvc.ReportAckRefused:
+			s.metrics.refused.WithLabelValues(class(r.Reason)).Inc()
+		}
+		how, ok := sayings[r.Kind]
+		if !ok {
+			how = said{slog.LevelInfo, fmt.Sprintf("report %d", r.Kind)}
+		}
+		if s.cfg.Logger.Enabled(context.Background(), how.level) {
+			s.cfg.Logger.LogAttrs(context.Background(), how.level, how.text, attrs(r)...)
+		}
+	}
+}
+
+// class is the reason without what is particular to one case.
+func class(reason string) string {
+	head, _, _ := strings.Cut(reason, ":")
+	if head = strings.TrimSpace(head); head == "" || len(head) > 40 {
+		return "other"
+	}
+	return head
+}
+
+func attrs(r *shardsvc.Report) []slog.Attr {
+	var a []slog.Attr
+	if r.Dataset != 0 {
+		a = append(a, slog.Uint64("dataset", uint64(r.Dataset)))
+	}
+	if r.Partition != 0 {
+		a = append(a, slog.Uint64("partition", uint64(r.Partition)), slog.Uint64("pass", uint64(r.Pass)), slog.Int64("segment", r.Segment))
+	}
+	if r.Start != 0 || r.End != 0 {
+		a = append(a, slog.Int64("start", r.Start), slog.Int64("end", r.End))
+	}
+	if r.Token != (shardsvc.Token{}) {
+		a = append(a, slog.String("lease", fmt.Sprintf("%d.%d.%d", r.Token.Epoch, r.Token.Term, r.Token.Sequence)))
+	}
+	if r.Agent != "" {
+		a = append(a, slog.String("agent", r.Agent))
+	}
+	switch r.Kind {
+	case shardsvc.ReportReclaimed, shardsvc.ReportStolen, shardsvc.ReportStalled, shardsvc.ReportPendingAgain, shardsvc.ReportFenced:
+		a = append(a, slog.Uint64("rank", uint64(r.Rank)))
+	}
+	if r.Units != 0 {
+		a = append(a, slog.Int64("units", r.Units))
+	}
+	if r.Reason != "" {
+		a = append(a, slog.String("reason", r.Reason))
+	}
+	return a
+}

@@ -1,0 +1,191 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/shardsvc"
+	"google.golang.org/grpc"
+)
+
+// Server is one job's shard service. Make it with New, Register it, then Run.
+type Server struct {
+	cfg     Config
+	core    *shardsvc.Core // the loop's, once Run has begun
+	started time.Time
+	http    atomic.Pointer[string]
+
+	inbox    chan item
+	stopping chan struct{} // closed when nothing is taken any more
+	stopped  chan struct{} // closed when Run has ended
+	stopOnce sync.Once
+	ran      atomic.Bool
+	failure  error // why Run ended; set before stopping is closed
+
+	sessions streams
+	readers  sync.WaitGroup
+	changed  signal
+	metrics  *metrics
+}
+
+// New loads the store. An error names what could not be read.
+func New(cfg Config) (*Server, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		cfg:      cfg,
+		core:     shardsvc.New(cfg.core()),
+		started:  time.Now(),
+		inbox:    make(chan item, inboxItems),
+		stopping: make(chan struct{}),
+		stopped:  make(chan struct{}),
+	}
+	s.changed.init()
+	if err := cfg.Store.Load(s.core.Load); err != nil {
+		return nil, fmt.Errorf("load state: %w", err)
+	}
+	if s.metrics, err = newMetrics(s); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Register adds the Shards and Datasets services.
+func (s *Server) Register(r grpc.ServiceRegistrar) {
+	headracev1.RegisterShardsServer(r, &shards{s: s})
+	headracev1.RegisterDatasetsServer(r, &datasets{s: s})
+}
+
+// SetHTTP says where /metrics, /healthz and pprof are, for Job.
+func (s *Server) SetHTTP(addr string) { s.http.Store(&addr) }
+
+// Ready says whether the state was recovered: a new term waits for the agents it
+// knows, at most one session TTL.
+func (s *Server) Ready(ctx context.Context) (ready bool, err error) {
+	err = s.view(ctx, func(l *loop) { ready = !l.core.Job().Recovering })
+	return ready, err
+}
+
+// Run serves until ctx ends (nil) or the store fails (its error; the process
+// must end). Streams and calls that are open then end with UNAVAILABLE. It can be
+// called once.
+func (s *Server) Run(ctx context.Context) error {
+	if !s.ran.CompareAndSwap(false, true) {
+		return fmt.Errorf("serve: Run was called before")
+	}
+	c := newCommitter(s)
+	l := newLoop(s, c)
+	var wg sync.WaitGroup
+	wg.Go(c.run)
+	err := l.run(ctx)
+	s.stop(err)
+	close(c.work) // after the loop: it is the only one that sends
+	wg.Wait()
+	s.readers.Wait()
+	s.metrics.unregister()
+	close(s.stopped)
+	return err
+}
+
+// stop ends everything that waits for the loop.
+func (s *Server) stop(err error) {
+	s.stopOnce.Do(func() {
+		s.failure = err
+		close(s.stopping)
+	})
+}
+
+// stopErr is what those who wait are told.
+func (s *Server) stopErr() error {
+	if s.failure != nil {
+		return fmt.Errorf("%w: %w", ErrStopped, s.failure)
+	}
+	return ErrStopped
+}
+
+// item is one thing in the inbox: a message, a lost stream, or a call.
+type item struct {
+	in   *inbound
+	lost *stream
+	call *call
+}
+
+// call runs f on the loop. done gets f's error: at once with view, else when the
+// batch that f was part of is durable.
+type call struct {
+	f    func(*loop) error
+	view bool
+	done chan error
+}
+
+// push hands an item to the loop; false: the server is stopping.
+func (s *Server) push(it item) bool {
+	select {
+	case s.inbox <- it:
+		return true
+	case <-s.stopping:
+		return false
+	}
+}
+
+// view reads the core. What it sees may not be durable yet.
+func (s *Server) view(ctx context.Context, f func(*loop)) error {
+	return s.do(ctx, &call{view: true, f: func(l *loop) error { f(l); return nil }})
+}
+
+// change steps the core and returns when that is durable. f's own error comes
+// back too; what it stepped before stays.
+func (s *Server) change(ctx context.Context, f func(*loop) error) error {
+	return s.do(ctx, &call{f: f})
+}
+
+func (s *Server) do(ctx context.Context, c *call) error {
+	c.done = make(chan error, 1)
+	select {
+	case s.inbox <- item{call: c}:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.stopping:
+		return s.stopErr()
+	}
+	select {
+	case err := <-c.done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.stopping:
+		select { // both may be true
+		case err := <-c.done:
+			return err
+		default:
+			return s.stopErr()
+		}
+	}
+}
+
+// signal wakes all that wait, again and again.
+type signal struct {
+	mu sync.Mutex
+	ch chan struct{}
+}
+
+func (g *signal) init() { g.ch = make(chan struct{}) }
+
+func (g *signal) wait() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.ch
+}
+
+func (g *signal) fire() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	close(g.ch)
+	g.ch = make(chan struct{})
+}

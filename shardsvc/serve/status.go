@@ -1,0 +1,56 @@
+package serve
+
+import (
+	"context"
+	"errors"
+
+	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/internal/dataset"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// detail is what an error is about: headracev1.ErrorDetail without its locks.
+type detail struct {
+	Dataset, Partition, Position, Field, Hint string
+	Line                                      int
+}
+
+// statusOf makes a gRPC error of err with its detail.
+func statusOf(code codes.Code, err error, d detail) error {
+	st := status.New(code, valid(err.Error()))
+	with, werr := st.WithDetails(&headracev1.ErrorDetail{
+		Dataset: valid(d.Dataset), Partition: valid(d.Partition), Position: valid(d.Position),
+		Field: valid(d.Field), Line: int32(d.Line), Hint: valid(d.Hint),
+	})
+	if werr != nil {
+		return st.Err() // the text alone says what happened
+	}
+	return with.Err()
+}
+
+// callStatus is what a caller is told when the loop could not do its call.
+func callStatus(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, ErrStopped):
+		return status.Error(codes.Unavailable, err.Error())
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return status.FromContextError(err).Err()
+	}
+	if _, ok := status.FromError(err); ok {
+		return err
+	}
+	return status.Error(codes.Internal, err.Error())
+}
+
+// specStatus is what a caller is told about a spec that is not accepted: the
+// first thing that is wrong in the detail, all of it in the message.
+func specStatus(name string, err error) error {
+	d := detail{Dataset: name}
+	if e, ok := errors.AsType[*dataset.SpecError](err); ok {
+		d.Field, d.Line, d.Hint = e.Field, e.Line, e.Allowed
+	}
+	return statusOf(codes.InvalidArgument, err, d)
+}

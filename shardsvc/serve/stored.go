@@ -1,0 +1,67 @@
+package serve
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/shardsvc"
+)
+
+// stored is what the core keeps for us as a dataset's spec: the text as people
+// wrote it, and what we made of it.
+type stored struct {
+	yaml string
+	json []byte
+	spec *dataset.Spec
+}
+
+// envelope is its durable form.
+type envelope struct {
+	YAML string          `json:"yaml"`
+	Spec json.RawMessage `json:"spec"`
+}
+
+func newStored(yaml string, spec *dataset.Spec) (stored, error) {
+	text, err := spec.JSON()
+	return stored{yaml: yaml, json: text, spec: spec}, err
+}
+
+func (s stored) encode() ([]byte, error) {
+	return json.Marshal(envelope{YAML: s.yaml, Spec: s.json})
+}
+
+func decodeStored(b []byte) (stored, error) {
+	var e envelope
+	if err := json.Unmarshal(b, &e); err != nil {
+		return stored{}, fmt.Errorf("stored spec: %w", err)
+	}
+	spec, err := dataset.FromJSON(e.Spec)
+	return stored{yaml: e.YAML, json: e.Spec, spec: spec}, err
+}
+
+// options is what the core follows of a spec.
+func options(spec *dataset.Spec) shardsvc.Options {
+	o := shardsvc.Options{
+		Passes:  spec.Passes,
+		Strict:  spec.Order == "strict",
+		Initial: int64(spec.Lease.Initial),
+		Min:     int64(spec.Lease.Min),
+		Max:     int64(spec.Lease.Max),
+		Target:  shardsvc.Time(spec.Lease.Target),
+		Stall:   shardsvc.Time(spec.Lease.Stall),
+		Unit:    unit(spec),
+	}
+	if sh := spec.Shuffle; sh != nil {
+		o.Shuffle, o.Seed, o.Block = true, sh.Seed, int64(sh.Block)
+	}
+	return o
+}
+
+// unit is what an offset of the spec's source counts.
+func unit(spec *dataset.Spec) string {
+	if spec.Files != nil {
+		return "bytes"
+	}
+	return "records"
+}

@@ -1,0 +1,206 @@
+package serve
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+
+	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/shardsvc"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// shards is the Shards service.
+type shards struct {
+	headracev1.UnimplementedShardsServer
+	s *Server
+}
+
+// stream is one agent's session stream.
+type stream struct {
+	s       *Server
+	session shardsvc.Session
+	grpc    grpc.ServerStream
+	out     *outbox
+
+	once sync.Once
+	end  chan struct{} // closed by close
+	err  error         // the stream's status; set before end is closed
+
+	// The loop's: where this stream's echo lies in the batch with that number.
+	echoSeq uint64
+	echoAt  int
+}
+
+// close ends the stream with err; the first reason wins.
+func (st *stream) close(err error) {
+	st.once.Do(func() {
+		st.err = err
+		close(st.end)
+	})
+}
+
+// Session is the handler: it starts reader and sender and waits for the first
+// reason to end. Its return makes both of them end.
+func (h *shards) Session(g grpc.BidiStreamingServer[headracev1.AgentMessage, headracev1.MasterMessage]) error {
+	st := &stream{s: h.s, grpc: g, out: newOutbox(h.s.cfg.OutboxBytes), end: make(chan struct{})}
+	if !h.s.begin() {
+		return status.Error(codes.Unavailable, h.s.stopErr().Error())
+	}
+	go func() {
+		defer h.s.readers.Done()
+		st.read()
+	}()
+	go st.send()
+	select {
+	case <-st.end:
+		return st.err
+	case <-g.Context().Done():
+		st.close(status.FromContextError(g.Context().Err()).Err())
+	case <-h.s.stopping:
+		st.close(status.Error(codes.Unavailable, h.s.stopErr().Error()))
+	}
+	<-st.end
+	return st.err
+}
+
+// begin counts a reader, unless the server is stopping.
+func (s *Server) begin() bool {
+	s.sessions.mu.Lock()
+	defer s.sessions.mu.Unlock()
+	select {
+	case <-s.stopping:
+		return false
+	default:
+		s.readers.Add(1)
+		return true
+	}
+}
+
+// read turns messages into events until the stream breaks, and then says so to
+// the core.
+func (st *stream) read() {
+	greeted := false
+	for {
+		in := newInbound(st)
+		err := st.grpc.RecvMsg(in)
+		if err == nil && !greeted {
+			if err = st.hello(in); err == nil {
+				greeted = true
+				in.msg.Session = st.session
+			}
+		} else if err == nil && in.msg.Hello != nil {
+			err = status.Error(codes.InvalidArgument, "hello may only be in the first message of a stream")
+		}
+		if err != nil {
+			in.free()
+			st.broke(err)
+			break
+		}
+		if !st.s.push(item{in: in}) {
+			break
+		}
+	}
+	if greeted {
+		st.s.push(item{lost: st})
+	}
+}
+
+func (st *stream) broke(err error) {
+	if errors.Is(err, io.EOF) {
+		st.close(nil)
+		return
+	}
+	st.close(err)
+}
+
+// hello checks an agent's first message and gives the stream its session.
+func (st *stream) hello(in *inbound) error {
+	f := in.facts
+	switch {
+	case f == nil:
+		return statusOf(codes.InvalidArgument, errors.New("the first message of a session has no hello"), detail{Field: "hello"})
+	case f.protocol != protocolVersion:
+		return statusOf(codes.FailedPrecondition, fmt.Errorf("agent %q speaks session protocol %d, this master speaks %d", f.name, f.protocol, protocolVersion),
+			detail{Field: "hello.protocol", Hint: fmt.Sprintf("run the same version on both sides: agent %s, master %s", orUnknown(f.version), orUnknown(st.s.cfg.Version))})
+	case f.job != "" && f.job != st.s.cfg.Job:
+		return statusOf(codes.FailedPrecondition, fmt.Errorf("agent %q belongs to job %q, this master runs job %q", f.name, f.job, st.s.cfg.Job),
+			detail{Field: "hello.job", Hint: "give the agent this master's job, or the address of its own master"})
+	case f.name == "":
+		return statusOf(codes.InvalidArgument, errors.New("an agent needs a name"), detail{Field: "hello.agent"})
+	}
+	st.session = st.s.sessions.add(st)
+	return nil
+}
+
+func orUnknown(version string) string {
+	if version == "" {
+		return "unknown"
+	}
+	return version
+}
+
+// send writes what is in the outbox until the stream ends.
+func (st *stream) send() {
+	for {
+		select {
+		case <-st.out.ready:
+		case <-st.end:
+			return
+		}
+		for {
+			buf := st.out.take()
+			if buf == nil {
+				break
+			}
+			if err := st.grpc.SendMsg(&rawMessage{buf}); err != nil {
+				st.close(err)
+				return
+			}
+		}
+	}
+}
+
+// streams finds the stream of a session. It is read for every reply and changed
+// when an agent connects, so changes copy.
+type streams struct {
+	mu   sync.Mutex
+	last shardsvc.Session
+	all  atomic.Pointer[map[shardsvc.Session]*stream]
+}
+
+func (s *streams) get(n shardsvc.Session) *stream {
+	if all := s.all.Load(); all != nil {
+		return (*all)[n]
+	}
+	return nil
+}
+
+func (s *streams) add(st *stream) shardsvc.Session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last++
+	s.change(func(m map[shardsvc.Session]*stream) { m[s.last] = st })
+	return s.last
+}
+
+func (s *streams) remove(st *stream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.change(func(m map[shardsvc.Session]*stream) { delete(m, st.session) })
+}
+
+func (s *streams) change(f func(map[shardsvc.Session]*stream)) {
+	next := map[shardsvc.Session]*stream{}
+	if all := s.all.Load(); all != nil {
+		for k, v := range *all {
+			next[k] = v
+		}
+	}
+	f(next)
+	s.all.Store(&next)
+}

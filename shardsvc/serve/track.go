@@ -1,0 +1,67 @@
+package serve
+
+import (
+	"math"
+	"sync"
+	"time"
+
+	"github.com/headrace/headrace/shardsvc"
+)
+
+const (
+	rateWindow   = time.Minute
+	trackSamples = 512
+)
+
+// track remembers when how much of a dataset was listed and settled, as far as
+// somebody looked: age and drain time follow from two lines over time.
+type track struct {
+	mu      sync.Mutex
+	listed  []sample // one per change, the newest last
+	settled []sample // of the last minute
+}
+
+type sample struct {
+	at    time.Time
+	units int64
+}
+
+// seen adds a look at the counts and returns age and drain time in seconds.
+func (t *track) seen(now time.Time, c shardsvc.Counts) (age, drain float64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if n := len(t.listed); n == 0 || t.listed[n-1].units < c.Listed {
+		t.listed = append(t.listed, sample{now, c.Listed})
+	}
+	// What was all settled has no age; keep the samples above it.
+	for len(t.listed) > 1 && t.listed[0].units <= c.Settled {
+		t.listed = t.listed[1:]
+	}
+	if len(t.listed) > trackSamples { // every other one: ages get coarser, not wrong by more than a sample
+		kept := t.listed[:0:0]
+		for i, s := range t.listed {
+			if i%2 == 0 || i == len(t.listed)-1 {
+				kept = append(kept, s)
+			}
+		}
+		t.listed = kept
+	}
+	backlog := c.Listed - c.Settled
+	if backlog > 0 && len(t.listed) > 0 {
+		age = now.Sub(t.listed[0].at).Seconds()
+	}
+
+	t.settled = append(t.settled, sample{now, c.Settled})
+	for len(t.settled) > 2 && (now.Sub(t.settled[1].at) > rateWindow || len(t.settled) > trackSamples) {
+		t.settled = t.settled[1:]
+	}
+	switch first := t.settled[0]; {
+	case backlog <= 0:
+		drain = 0
+	case c.Settled > first.units:
+		drain = float64(backlog) / (float64(c.Settled-first.units) / now.Sub(first.at).Seconds())
+	default:
+		drain = math.Inf(1)
+	}
+	return age, drain
+}

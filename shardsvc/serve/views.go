@@ -1,0 +1,88 @@
+package serve
+
+import (
+	"fmt"
+
+	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/shardsvc"
+)
+
+func storedProto(d shardsvc.DatasetInfo) (*headracev1.Dataset, error) {
+	st, err := decodeStored(d.Spec)
+	if err != nil {
+		return nil, callStatus(fmt.Errorf("dataset %q: %w", d.Name, err))
+	}
+	return datasetProto(d, st), nil
+}
+
+func datasetProto(d shardsvc.DatasetInfo, st stored) *headracev1.Dataset {
+	return &headracev1.Dataset{
+		Id: d.ID, Name: d.Name, Yaml: valid(st.yaml), SpecJson: string(st.json), State: d.State, Reason: valid(d.Reason),
+		Counts: countsProto(d.Counts), Partitions: uint32(d.Partitions), ListingComplete: d.ListingComplete,
+		Unit: d.Options.Unit, Passes: uint32(d.Options.Passes), Pass: d.Pass,
+	}
+}
+
+// createdProto is a dataset that is not there yet (or, dry, never).
+func createdProto(id uint32, st stored) *headracev1.Dataset {
+	o := options(st.spec)
+	return datasetProto(shardsvc.DatasetInfo{ID: id, Name: st.spec.Name, Options: o, State: "listing"}, st)
+}
+
+func countsProto(c shardsvc.Counts) *headracev1.Counts {
+	return &headracev1.Counts{
+		Listed: c.Listed, Planned: c.Planned, Pending: c.Pending, Leased: c.Leased, Settled: c.Settled,
+		Acked: c.Acked, Excluded: c.Excluded, Dropped: c.Dropped, Committed: c.Committed, Bound: c.Bound,
+	}
+}
+
+func passProto(p *shardsvc.PassInfo) *headracev1.PartitionState {
+	d := p.Distances
+	out := &headracev1.PartitionState{
+		Number: p.Number, Identity: valid(p.Identity), Pass: p.Pass, Counts: countsProto(p.Counts), Leases: uint32(p.Leases),
+		Distances: &headracev1.Distances{Committed: d.Committed, Bound: d.Bound, Acked: d.Acked, Leased: d.Leased,
+			Planned: d.Planned, Head: d.Head, Estimated: d.Estimated},
+	}
+	for _, l := range p.Lease {
+		out.Lease = append(out.Lease, &headracev1.LeaseState{
+			Token: wireToken(l.Token), Agent: valid(l.Agent), Rank: l.Rank, Segment: l.Segment,
+			Start: l.Start, Prefix: l.Prefix, End: l.End, AgeSeconds: seconds(l.Age),
+		})
+	}
+	return out
+}
+
+func jobProto(j shardsvc.JobInfo, out *headracev1.JobReply) {
+	out.Job, out.Model, out.Term, out.Epoch, out.Generation = j.Job, j.Model, j.Term, j.Epoch, j.Generation
+	out.GrantsTotal, out.AcksTotal, out.AcksRefusedTotal = j.Grants, j.Acks, j.Refused
+	out.ReclaimsTotal, out.StealsTotal = j.Reclaims, j.Steals
+	out.State = "running"
+	if j.Recovering {
+		out.State = "recovering"
+	}
+}
+
+func agentProto(a shardsvc.AgentInfo, facts *agentFacts, now shardsvc.Time) *headracev1.AgentState {
+	out := &headracev1.AgentState{Name: valid(a.Name), Session: "live", Workers: uint32(a.Workers)}
+	if a.Session == 0 {
+		out.Session = "lost"
+	}
+	if a.LastHeard != 0 {
+		out.LastHeardSeconds = seconds(now - a.LastHeard)
+	}
+	if facts != nil { // else it was known to the term before, and did not come yet
+		out.Host, out.Pid, out.Version = facts.host, facts.pid, facts.version
+		out.Gpus = append(out.Gpus, facts.gpus...)
+	}
+	return out
+}
+
+func workerProto(w shardsvc.WorkerInfo) *headracev1.WorkerState {
+	return &headracev1.WorkerState{
+		Rank: w.Rank, Incarnation: w.Incarnation, Agent: valid(w.Agent), Pid: w.Pid, State: w.State, Rate: w.Rate,
+		UnitsAcked: w.UnitsAcked, Step: w.Step, Leases: uint32(w.Leases), WaitSeconds: w.WaitSeconds,
+		StepSeconds: w.StepSeconds, RowsYielded: w.RowsYielded,
+	}
+}
+
+func seconds(t shardsvc.Time) float64 { return float64(t) / float64(shardsvc.Second) }
