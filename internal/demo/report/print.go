@@ -33,8 +33,8 @@ func (r *Report) Print(out io.Writer) {
 	if r.CPU != nil {
 		line("CPU", "trainers %.0f %% of all cores, agents %.0f %%, master %.0f %%", 100*r.CPU["trainer"], 100*r.CPU["agent"], 100*r.CPU["master"])
 	}
-	line("AUC", "%.4f, before the drift %.4f, after it %.4f (each record predicted, then learned)", r.AUC, r.AUCBefore, r.AUCAfter)
-	line("log loss", "%.4f, before %.4f, after %.4f", r.LogLoss, r.LogLossBefore, r.LogLossAfter)
+	line("AUC", "%.4f; in the last tenth before the drift %.4f, in the first after it %.4f (each record predicted, then learned)", r.AUC, r.AUCBefore, r.AUCAfter)
+	line("log loss", "%.4f; before the drift %.4f, after it %.4f", r.LogLoss, r.LogLossBefore, r.LogLossAfter)
 	var curve []string
 	for _, w := range r.OverTime {
 		curve = append(curve, strings.TrimPrefix(fmt.Sprintf("%.3f", w.AUC), "0"))

@@ -43,8 +43,8 @@ type Report struct {
 	WorkerShare     map[string]float64  `json:"worker_share"` // by rank: share of all applications
 	WorkerRate      map[string]float64  `json:"worker_rate"`  // by rank: rows/s that it is paced to
 	AUC             float64             `json:"auc"`
-	AUCBefore       float64             `json:"auc_before_drift"`
-	AUCAfter        float64             `json:"auc_after_drift"`
+	AUCBefore       float64             `json:"auc_before_drift"` // over the last tenth of the log before it
+	AUCAfter        float64             `json:"auc_after_drift"`  // over the first tenth after it
 	LogLoss         float64             `json:"log_loss"`
 	LogLossBefore   float64             `json:"log_loss_before_drift"`
 	LogLossAfter    float64             `json:"log_loss_after_drift"`
@@ -109,7 +109,8 @@ func Compute(truth *clicklog.Truth, journals []*Journal, kills []Kill) (*Report,
 
 	p := predictions(truth.Records, journals)
 	all := measure(truth, p, 0, truth.Records)
-	before, after := measure(truth, p, 0, truth.Drift), measure(truth, p, truth.Drift, truth.Records)
+	tenth := truth.Records / 10
+	before, after := measure(truth, p, truth.Drift-tenth, truth.Drift), measure(truth, p, truth.Drift, truth.Drift+tenth)
 	r.AUC, r.AUCBefore, r.AUCAfter = all.AUC, before.AUC, after.AUC
 	r.LogLoss, r.LogLossBefore, r.LogLossAfter = all.LogLoss, before.LogLoss, after.LogLoss
 	for k := range 10 {
