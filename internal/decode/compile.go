@@ -25,6 +25,7 @@ type column struct {
 	weights int // index of its weights column, or -1
 	sources []int
 	run     bool // sources follow each other: sources[i] = sources[0] + i
+	fast    opKind
 	ragged  bool
 	hash    *hasher
 	mask    bool
@@ -201,7 +202,7 @@ func (d *Decoder) compileColumn(spec *dataset.Spec, c *dataset.Column, f dataset
 		}
 		col.sources = append(col.sources, n)
 	}
-	col.run = true
+	col.fast, col.run = col.fastKind(), true
 	for i, n := range col.sources {
 		col.run = col.run && n == col.sources[0]+i
 	}

@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/internal/frame"
 )
 
 // convert fills row of every column from the slots.
@@ -17,6 +18,10 @@ func (d *Decoder) convert(b *Builder, row int) *fault {
 			f = d.putRagged(b, c, row)
 		case c.text():
 			f = d.putBytes(b, c, row, d.slots[c.sources[0]])
+		case c.run && c.fast == opHash:
+			f = d.putHashes(b, c, row)
+		case c.run && c.fast == opFloat32:
+			f = d.putFloats32(b, c, row)
 		default:
 			for e, src := range c.sources {
 				if f = d.putElement(b, c, row, e, d.slots[src]); f != nil {
@@ -30,6 +35,44 @@ func (d *Decoder) convert(b *Builder, row int) *fault {
 	}
 	if d.eventTime != nil {
 		return d.putTime(b, row, d.slots[d.eventTime.sources[0]])
+	}
+	return nil
+}
+
+// putHashes and putFloats32 are putElement for the two kinds of large matrix,
+// with what is usual in line.
+
+func (d *Decoder) putHashes(b *Builder, c *column, row int) *fault {
+	h, start := c.hash.tail, c.hash.start
+	slots := d.slots[c.sources[0]:][:len(c.sources)]
+	dst := frame.View[int64](b.Columns[c.index].Values)[row*len(slots):][:len(slots)]
+	for e := range slots {
+		s := &slots[e]
+		p, n := int(s.start), int(s.end-s.start)
+		if left := h.restBytes + n; s.kind == str && left-8 < 8 && left >= 8 && n < len(start) {
+			v := mixWord(start[n], h.rest|load(d.base, p)<<(h.restBits&63))
+			dst[e] = int64(h.remainder(finish(v, load(d.base, p+8-h.restBytes), left-8)))
+		} else if f := d.putElement(b, c, row, e, *s); f != nil {
+			return f
+		}
+	}
+	return nil
+}
+
+func (d *Decoder) putFloats32(b *Builder, c *column, row int) *fault {
+	slots := d.slots[c.sources[0]:][:len(c.sources)]
+	dst := frame.View[float32](b.Columns[c.index].Values)[row*len(slots):][:len(slots)]
+	for e := range slots {
+		s := &slots[e]
+		if n := int(s.end - s.start); s.kind == number && n <= 8 {
+			if v, ok := shortDigits(load(d.base, int(s.start)), n); ok {
+				dst[e] = float32(int64(v))
+				continue
+			}
+		}
+		if f := d.putElement(b, c, row, e, *s); f != nil {
+			return f
+		}
 	}
 	return nil
 }
@@ -142,7 +185,7 @@ func (c *column) wants() string {
 // shortDigits is the value of the first n bytes of w, 1 to 8, if all are digits.
 func shortDigits(w uint64, n int) (uint64, bool) {
 	t := (w ^ 0x3030303030303030) << uint(64-8*n)
-	if (t&^highs+0x7676767676767676|t)&highs != 0 {
+	if notDigits(t) {
 		return 0, false
 	}
 	return eightDigits(t), true

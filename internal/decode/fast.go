@@ -72,7 +72,7 @@ func (d *Decoder) fastRow(b *Builder, row int) bool {
 func nextDelimiter(base unsafe.Pointer, p, end int, pattern uint64) int {
 	for ; p < end; p += 8 {
 		if m := zeros(load(base, p) ^ pattern); m != 0 {
-			return min(p+first(m), end)
+			return min(p+lowest(m), end)
 		}
 	}
 	return end
@@ -80,28 +80,43 @@ func nextDelimiter(base unsafe.Pointer, p, end int, pattern uint64) int {
 
 // The run loops below take count fields from p on and return where the next
 // field begins (beyond end when there is none), or -1 to give the record up.
-// They read at most 16 bytes behind end: p <= end holds before each field.
+// They read at most 24 bytes behind end: p <= end holds before each field.
+//
+// Where a field ends decides where the next one is looked for, so that chain of
+// operations bounds their speed. A length that was guessed by a branch is not
+// part of it: the processor goes on with the guess. That is why the lengths that
+// matter are compared and not computed, and why there is an if and no min.
 
 func (o *op) hashes(base unsafe.Pointer, p, end int, pattern uint64, row int) int {
-	h, c := o.column.hash, o.column
+	h, start, missing, hasDefault := o.column.hash.tail, o.column.hash.start, int64(o.column.defaultBits), o.column.hasDefault
 	dst := at[int64](o, row)
 	for e := range dst {
 		if p > end {
 			return -1
 		}
+		w := load(base, p)
 		var n int
-		if m := zeros(load(base, p) ^ pattern); m != 0 {
-			n = first(m)
-		} else if m := zeros(load(base, p+8) ^ pattern); m != 0 {
-			n = 8 + first(m)
+		if m := zeros(w ^ pattern); m != 0 {
+			n = lowest(m)
+		} else if m := zeros(load(base, p+8) ^ pattern); m&0x80 != 0 {
+			n = 8 // the usual id of 8 hex digits
+		} else if m != 0 {
+			n = 8 + lowest(m)
 		} else {
 			n = nextDelimiter(base, p+16, end, pattern) - p
 		}
-		n = min(n, end-p)
-		if n == 0 && c.hasDefault {
-			dst[e] = int64(c.defaultBits)
+		if n >= end-p {
+			if n = end - p; e+1 < len(dst) {
+				return -1
+			}
+		}
+		if n == 0 && hasDefault {
+			dst[e] = missing
+		} else if left := h.restBytes + n; left-8 < 8 && left >= 8 && n < len(start) {
+			s := mixWord(start[n], h.rest|w<<(h.restBits&63))
+			dst[e] = int64(h.remainder(finish(s, load(base, p+8-h.restBytes), left-8)))
 		} else {
-			dst[e] = int64(h.remainder(h.sum(base, p, n)))
+			dst[e] = int64(o.column.hash.remainder(o.column.hash.sum(base, p, n)))
 		}
 		p += n + 1
 	}
@@ -118,28 +133,51 @@ func at[T int32 | int64 | float32 | float64](o *op, row int) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(v))), o.count)
 }
 
-// digits reads a field of 1 to 7 digits: its value and length.
-func digits(base unsafe.Pointer, p, end int, pattern uint64) (v uint64, n int, ok bool) {
-	w := load(base, p)
-	n = min(first(zeros(w^pattern)), end-p)
-	if n == 8 || n == 0 {
-		return 0, n, false
-	}
-	v, ok = shortDigits(w, n)
-	return v, n, ok
+// digits gives the length of the field that begins w, 8 if it is longer than 7,
+// and its bytes as digits' values, the last one highest; only of a length up to 7.
+func digits(w, pattern uint64) (n int, t uint64) {
+	n = lowest(zeros(w ^ pattern))
+	return n, (w ^ 0x3030303030303030) << 8 << (uint(56-8*n) & 63)
 }
 
+// lastDigits is digits for a field that ends with the record.
+func (o *op) lastDigits(base unsafe.Pointer, p, end int) (n int, t uint64) {
+	if n = end - p; n > 7 {
+		return n, 0
+	}
+	return n, (load(base, p) ^ 0x3030303030303030) << 8 << (uint(56-8*n) & 63)
+}
+
+func notDigits(t uint64) bool { return (t&^highs+0x7676767676767676|t)&highs != 0 }
+
 func (o *op) ints32(d *Decoder, p int, pattern uint64, row int) int {
+	base, end, missing, least := d.base, d.end, uint32(o.column.defaultBits), o.least
 	dst := at[int32](o, row)
 	for e := range dst {
-		if p > d.end {
+		if p > end {
 			return -1
 		}
-		v, n, ok := digits(d.base, p, d.end, pattern)
-		if !ok {
-			if v, n, ok = o.other(d, p, n, pattern); !ok {
+		n, t := digits(load(base, p), pattern)
+		if n >= end-p {
+			if n, t = o.lastDigits(base, p, end); e+1 < len(dst) {
 				return -1
 			}
+		}
+		if n < least {
+			return -1
+		}
+		if n > 7 || notDigits(t) {
+			bits, n, ok := o.other(d, p, n, pattern)
+			if !ok {
+				return -1
+			}
+			dst[e] = int32(bits)
+			p += n + 1
+			continue
+		}
+		v := uint32(eightDigits(t))
+		if n == 0 {
+			v = missing
 		}
 		dst[e] = int32(v)
 		p += n + 1
@@ -148,16 +186,33 @@ func (o *op) ints32(d *Decoder, p int, pattern uint64, row int) int {
 }
 
 func (o *op) ints64(d *Decoder, p int, pattern uint64, row int) int {
+	base, end, missing, least := d.base, d.end, o.column.defaultBits, o.least
 	dst := at[int64](o, row)
 	for e := range dst {
-		if p > d.end {
+		if p > end {
 			return -1
 		}
-		v, n, ok := digits(d.base, p, d.end, pattern)
-		if !ok {
-			if v, n, ok = o.other(d, p, n, pattern); !ok {
+		n, t := digits(load(base, p), pattern)
+		if n >= end-p {
+			if n, t = o.lastDigits(base, p, end); e+1 < len(dst) {
 				return -1
 			}
+		}
+		if n < least {
+			return -1
+		}
+		if n > 7 || notDigits(t) {
+			bits, n, ok := o.other(d, p, n, pattern)
+			if !ok {
+				return -1
+			}
+			dst[e] = int64(bits)
+			p += n + 1
+			continue
+		}
+		v := eightDigits(t)
+		if n == 0 {
+			v = missing
 		}
 		dst[e] = int64(v)
 		p += n + 1
@@ -166,53 +221,79 @@ func (o *op) ints64(d *Decoder, p int, pattern uint64, row int) int {
 }
 
 func (o *op) floats32(d *Decoder, p int, pattern uint64, row int) int {
+	base, end, missing, least := d.base, d.end, uint32(o.column.defaultBits), o.least
 	dst := at[float32](o, row)
 	for e := range dst {
-		if p > d.end {
+		if p > end {
 			return -1
 		}
-		v, n, ok := digits(d.base, p, d.end, pattern)
-		if ok {
-			dst[e] = float32(v)
-		} else {
-			if v, n, ok = o.other(d, p, n, pattern); !ok {
+		n, t := digits(load(base, p), pattern)
+		if n >= end-p {
+			if n, t = o.lastDigits(base, p, end); e+1 < len(dst) {
 				return -1
 			}
-			dst[e] = math.Float32frombits(uint32(v))
 		}
+		if n < least {
+			return -1
+		}
+		if n > 7 || notDigits(t) {
+			bits, n, ok := o.other(d, p, n, pattern)
+			if !ok {
+				return -1
+			}
+			dst[e] = math.Float32frombits(uint32(bits))
+			p += n + 1
+			continue
+		}
+		v := math.Float32bits(float32(int64(eightDigits(t))))
+		if n == 0 {
+			v = missing
+		}
+		dst[e] = math.Float32frombits(v)
 		p += n + 1
 	}
 	return p
 }
 
 func (o *op) floats64(d *Decoder, p int, pattern uint64, row int) int {
+	base, end, missing, least := d.base, d.end, o.column.defaultBits, o.least
 	dst := at[float64](o, row)
 	for e := range dst {
-		if p > d.end {
+		if p > end {
 			return -1
 		}
-		v, n, ok := digits(d.base, p, d.end, pattern)
-		if ok {
-			dst[e] = float64(v)
-		} else {
-			if v, n, ok = o.other(d, p, n, pattern); !ok {
+		n, t := digits(load(base, p), pattern)
+		if n >= end-p {
+			if n, t = o.lastDigits(base, p, end); e+1 < len(dst) {
 				return -1
 			}
-			dst[e] = math.Float64frombits(v)
 		}
+		if n < least {
+			return -1
+		}
+		if n > 7 || notDigits(t) {
+			bits, n, ok := o.other(d, p, n, pattern)
+			if !ok {
+				return -1
+			}
+			dst[e] = math.Float64frombits(bits)
+			p += n + 1
+			continue
+		}
+		v := math.Float64bits(float64(int64(eightDigits(t))))
+		if n == 0 {
+			v = missing
+		}
+		dst[e] = math.Float64frombits(v)
 		p += n + 1
 	}
 	return p
 }
 
-// other reads a field that is not 1 to 7 digits; n is its length, or 8 if it is
-// at least that long.
+// other reads a field that is not up to 7 digits; n is its length, if below 8.
 func (o *op) other(d *Decoder, p, n int, pattern uint64) (bits uint64, length int, ok bool) {
 	c := o.column
-	if n == 0 {
-		return c.defaultBits, 0, c.hasDefault
-	}
-	if n == 8 {
+	if n > 7 {
 		n = nextDelimiter(d.base, p, d.end, pattern) - p
 	}
 	bits, reason := c.parse(d.buf[p : p+n])

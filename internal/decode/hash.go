@@ -23,17 +23,23 @@ const (
 )
 
 type hasher struct {
-	start      [32]uint64 // state after the whole words of the prefix, by total length (< 32)
-	rest       uint64     // the prefix's bytes after its whole words
+	prefix []byte     // salt + 0x1F
+	table  [32]uint64 // state after the whole words of the prefix, by total length (< 32)
+	start  []uint64   // table from len(prefix) on: by length of the value
+	tail
+}
+
+// tail is what the loops keep in registers.
+type tail struct {
+	rest       uint64 // the prefix's bytes after its whole words
 	restBytes  int
 	restBits   uint
-	prefix     []byte // salt + 0x1F
 	buckets    uint64
 	reciprocal uint64 // floor(2^64 / buckets); see remainder
 }
 
 func newHasher(buckets int64, salt string) *hasher {
-	h := &hasher{prefix: append([]byte(salt), 0x1F), buckets: uint64(buckets)}
+	h := &hasher{prefix: append([]byte(salt), 0x1F), tail: tail{buckets: uint64(buckets)}}
 	if buckets > 1 {
 		h.reciprocal, _ = bits.Div64(1, 0, h.buckets)
 	}
@@ -43,12 +49,13 @@ func newHasher(buckets int64, salt string) *hasher {
 	}
 	h.restBytes = len(h.prefix) - words*8
 	h.restBits = uint(8 * h.restBytes)
-	for n := len(h.prefix); n < len(h.start); n++ {
+	h.start = h.table[min(len(h.prefix), len(h.table)):]
+	for n := len(h.prefix); n < len(h.table); n++ {
 		s := uint64(prime5) + uint64(n)
 		for w := range words {
 			s = mixWord(s, load(unsafe.Pointer(unsafe.SliceData(h.prefix)), 8*w))
 		}
-		h.start[n] = s
+		h.table[n] = s
 	}
 	return h
 }
@@ -60,7 +67,7 @@ func mixWord(s, w uint64) uint64 {
 
 // remainder is v mod buckets. With m = floor(2^64/buckets), floor(v*m / 2^64) is
 // the quotient or one less, so one correction is enough and no division needed.
-func (h *hasher) remainder(v uint64) uint64 {
+func (h *tail) remainder(v uint64) uint64 {
 	if h.buckets < 2 {
 		if h.buckets == 0 {
 			return v
@@ -81,7 +88,7 @@ func (h *hasher) sum(base unsafe.Pointer, at, n int) uint64 {
 	if total >= 32 {
 		return h.long(unsafe.Slice((*byte)(unsafe.Add(base, at)), n))
 	}
-	s := h.start[total]
+	s := h.table[total]
 	left := h.restBytes + n
 	if left < 8 {
 		return finish(s, h.rest|load(base, at)&(1<<(8*uint(n))-1)<<h.restBits, left)

@@ -8,8 +8,10 @@ import (
 
 // node is a place in the documents that some column's path leads to or through.
 type node struct {
-	slot      int  // of the path that ends here, or -1
-	inStar    bool // that path has a *: its values go to a list
+	id        uint32 // from 1
+	slot      int    // of the path that ends here, or -1
+	inStar    bool   // that path has a *: its values go to a list
+	simple    bool   // a path without a * ends here, and none goes on
 	children  map[string]*node
 	star      *node // every element of an array
 	indexed   bool  // some child's name is an array index
@@ -53,7 +55,21 @@ func (d *Decoder) newTrie(pointers []int) *node {
 			lastStar.lastStars = append(lastStar.lastStars, i)
 		}
 	}
+	count := uint32(0)
+	root.finish(&count)
 	return root
+}
+
+func (n *node) finish(count *uint32) {
+	*count++
+	n.id = *count
+	n.simple = n.slot >= 0 && !n.inStar && n.below == nil
+	for _, c := range n.children {
+		c.finish(count)
+	}
+	if n.star != nil {
+		n.star.finish(count)
+	}
 }
 
 // meet is called when member n of an object is met, before its value.
@@ -89,12 +105,14 @@ type keyMemory struct {
 }
 
 type key struct {
-	first         bool  // directly behind the brace: without a comma
-	parent, child *node // nil: not wanted
-	size          int
-	words, masks  [2]uint64
-	tail          string // beyond 16 bytes
-	wide          uint64 // its bytes beyond ASCII: still to be checked in each record
+	context      uint32 // the object's node, and whether this is its first member
+	after        uint32 // context of the next member
+	slot         int32  // of the child, if it is simple; else -1
+	child        *node  // nil: not wanted
+	size         int
+	words, masks [2]uint64
+	tail         string // beyond 16 bytes
+	wide         uint64 // its bytes beyond ASCII: still to be checked in each record
 }
 
 const (
@@ -105,32 +123,39 @@ const (
 	restRecords = 1024
 )
 
-// at reports whether the key lies at p, and ends inside the record.
-func (k *key) at(base unsafe.Pointer, buf []byte, p int) bool {
-	if (load(base, p)^k.words[0])&k.masks[0] != 0 {
-		return false
-	}
-	if k.size <= 8 {
-		return true
-	}
-	if (load(base, p+8)^k.words[1])&k.masks[1] != 0 {
-		return false
-	}
-	return k.size <= 16 || string(buf[p+16:p+k.size]) == k.tail
-}
-
 // findKey looks for the expected key, and the few after it, at p.
 func (d *Decoder) findKey(p int, parent *node, first bool) *key {
-	m := &d.keys
+	m, context := &d.keys, contextOf(parent, first)
 	for i := m.next; i < min(m.next+lookAhead, len(m.list)); i++ {
 		k := &m.list[i]
-		if k.parent == parent && k.first == first && p+k.size < d.end && k.at(d.base, d.buf, p) {
-			m.next = i + 1
-			d.wide |= k.wide
-			return k
+		if (load(d.base, p)^k.words[0])&k.masks[0] != 0 || k.context != context || p+k.size >= d.end {
+			continue
 		}
+		if k.size > 8 && ((load(d.base, p+8)^k.words[1])&k.masks[1] != 0 || k.size > 16 && !k.longAt(d.base, p, d.end)) {
+			continue
+		}
+		m.next = i + 1
+		d.wide |= k.wide
+		return k
 	}
 	return nil
+}
+
+// longAt compares what is beyond 16 bytes of a key.
+func (k *key) longAt(base unsafe.Pointer, p, end int) bool {
+	return p+k.size <= end && string(unsafe.Slice((*byte)(unsafe.Add(base, p+16)), k.size-16)) == k.tail
+}
+
+// contextOf numbers the places in the grammar that a key can be in.
+func contextOf(n *node, first bool) uint32 {
+	var c uint32
+	if n != nil {
+		c = n.id << 1
+	}
+	if first {
+		c |= 1
+	}
+	return c
 }
 
 // remember puts a key that findKey did not find where it was expected.
@@ -144,7 +169,10 @@ func (m *keyMemory) remember(raw []byte, parent, child *node, first bool) {
 			return
 		}
 	}
-	k := key{first: first, parent: parent, child: child, size: len(raw)}
+	k := key{context: contextOf(parent, first), after: contextOf(parent, false), slot: -1, child: child, size: len(raw)}
+	if child != nil && child.simple {
+		k.slot = int32(child.slot)
+	}
 	for _, c := range raw {
 		k.wide |= uint64(c)
 	}

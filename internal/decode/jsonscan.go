@@ -26,6 +26,13 @@ func (d *Decoder) syntax(p int, reason string) int {
 	return -1
 }
 
+// stringMarks marks quotes, backslashes and control characters; the lowest mark
+// is true.
+func stringMarks(w uint64) uint64 {
+	quote, back := w^'"'*ones, w^'\\'*ones
+	return ((quote-ones)&^quote | (back-ones)&^back | (w-' '*ones)&^w) & highs
+}
+
 // stringEnd is the closing quote of the string whose first byte is at p, and
 // whether it has escapes; -1 on an error. Bytes beyond ASCII are noted in
 // d.wide, and looked at once per record.
@@ -34,12 +41,12 @@ func (d *Decoder) stringEnd(p int) (end int, esc bool) {
 	for p < d.end {
 		w := load(d.base, p)
 		wide |= w
-		m := zeros(w^'"'*ones) | zeros(w^'\\'*ones) | (w-' '*ones)&^w&highs
+		m := stringMarks(w)
 		if m == 0 {
 			p += 8
 			continue
 		}
-		p += first(m)
+		p += lowest(m)
 		if p >= d.end {
 			break
 		}
@@ -125,7 +132,7 @@ func (d *Decoder) numberEnd(p int) int {
 func (d *Decoder) digitsEnd(p int) int {
 	for p < d.end {
 		if m := nonDigits(load(d.base, p)); m != 0 {
-			return min(p+first(m), d.end)
+			return min(p+lowest(m), d.end)
 		}
 		p += 8
 	}

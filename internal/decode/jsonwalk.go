@@ -101,6 +101,9 @@ func (d *Decoder) object(p int, n *node, depth int) int {
 	d.objects++
 	number := d.objects
 	for first := true; ; first = false {
+		if q := d.usual(p, n, first); q != p {
+			p, first = q, false
+		}
 		if p < d.end && d.buf[p] == '}' {
 			return p + 1
 		}
@@ -121,6 +124,65 @@ func (d *Decoder) object(p int, n *node, depth int) int {
 			return -1
 		}
 	}
+}
+
+// usual takes members from p on as long as each has the remembered key and a
+// value of the kind that most have: a string of up to 15 bytes without escapes,
+// null, or an integer of up to 7 digits that a comma or a brace follows. It returns the
+// place behind the last of them; whatever comes there is for others to judge.
+func (d *Decoder) usual(p int, n *node, first bool) int {
+	base, end, slots, keys := d.base, d.end, d.slots, d.keys.list
+	i, context, wide := d.keys.next, contextOf(n, first), uint64(0)
+	for ; i < len(keys); i++ {
+		k := &keys[i]
+		if (load(base, p)^k.words[0])&k.masks[0] != 0 || k.context != context || uint(k.slot) >= uint(len(slots)) {
+			break
+		}
+		if k.size > 8 && ((load(base, p+8)^k.words[1])&k.masks[1] != 0 || k.size > 16 && !k.longAt(base, p, end)) {
+			break
+		}
+		v := p + k.size
+		if v >= end {
+			break
+		}
+		s, w := &slots[k.slot], load(base, v)
+		if byte(w) == '"' {
+			v++
+			w = load(base, v)
+			q := v
+			if m := stringMarks(w); m != 0 {
+				q += lowest(m)
+			} else if last := load(base, v+8); byte(last) == '"' {
+				q += 8 // a branch, not a sum: see fast.go
+			} else {
+				q += 8 + lowest(stringMarks(last))
+				w |= last
+			}
+			if q >= end || byte(load(base, q)) != '"' {
+				break
+			}
+			wide |= w | k.wide
+			*s = slot{start: int32(v), end: int32(q), kind: str}
+			p = q + 1
+		} else if uint32(w) == 'n'|'u'<<8|'l'<<16|'l'<<24 && v+4 < end {
+			wide |= k.wide
+			*s = slot{}
+			p = v + 4
+		} else {
+			digits := lowest(nonDigits(w))
+			q := v + digits
+			if c := byte(w >> (uint(8*digits) & 63)); digits < 1 || digits > 7 || q >= end || (c != ',' && c != '}') || (digits > 1 && byte(w) == '0') {
+				break
+			}
+			wide |= k.wide
+			*s = slot{start: int32(v), end: int32(q), kind: number}
+			p = q
+		}
+		context = k.after
+	}
+	d.wide |= wide
+	d.keys.next = i
+	return p
 }
 
 // member reads what is between two values in an object: a comma, a key and a

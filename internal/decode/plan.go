@@ -58,6 +58,7 @@ type op struct {
 	column  *column
 	element int // of the row, in the column
 	width   int // elements of a row
+	least   int // bytes of a field: 1 where a missing value has no default
 	source  int
 	values  []byte // of the builder's column: aim
 }
@@ -79,7 +80,10 @@ func (d *Decoder) planOps() []op {
 	var ops []op
 	for _, c := range d.columns {
 		for e, src := range c.sources {
-			ops = append(ops, op{kind: c.fastKind(), field: d.sources[src].path.Number, count: 1, column: c, element: e, width: len(c.sources), source: src})
+			ops = append(ops, op{kind: c.fast, field: d.sources[src].path.Number, count: 1, column: c, element: e, width: len(c.sources), least: 1, source: src})
+			if c.hasDefault {
+				ops[len(ops)-1].least = 0
+			}
 		}
 	}
 	if t := d.eventTime; t != nil {

@@ -37,8 +37,8 @@ func nonDigits(w uint64) uint64 {
 	return (t&^highs + 0x7676767676767676 | t) & highs
 }
 
-// first is the index, 0 to 7, of the lowest marked byte; 8 if there is none.
-func first(marks uint64) int { return bits.TrailingZeros64(marks) >> 3 }
+// lowest is the index, 0 to 7, of the lowest marked byte; 8 if there is none.
+func lowest(marks uint64) int { return bits.TrailingZeros64(marks) >> 3 }
 
 // eightDigits is the number that the digits of w are, the first byte being the
 // highest digit. The bytes are already digits' values, 0 to 9. (D. Lemire,
