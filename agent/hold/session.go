@@ -38,7 +38,7 @@ func (c *Core) connected() {
 			}
 		}
 		if w.said = w.state != gone || claims; w.said {
-			m.Joins = append(m.Joins, w.join)
+			m.Joins = append(m.Joins, w.joinNow())
 		}
 	}
 }
@@ -149,8 +149,9 @@ func (c *Core) sayAgain() {
 			m.Leaves = append(m.Leaves, u.leave)
 		case u.lease.dead:
 		default:
-			u.fail.Token = u.lease.token.proto()
-			m.Failures = append(m.Failures, u.fail)
+			again := proto.Clone(u.fail).(*pb.ReadFailure)
+			again.Token = u.lease.token.proto()
+			m.Failures = append(m.Failures, again)
 		}
 	}
 }

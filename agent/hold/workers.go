@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	"google.golang.org/protobuf/proto"
+
 	pb "github.com/headrace/headrace/api/headrace/v1"
 )
 
@@ -30,8 +32,11 @@ func (c *Core) onJoin(ev *Join) {
 func (c *Core) sayJoin(w *worker) {
 	w.said = true
 	m := c.message()
-	m.Joins = append(m.Joins, w.join)
+	m.Joins = append(m.Joins, w.joinNow())
 }
+
+// joinNow is a copy: the sender reads it while the core goes on.
+func (w *worker) joinNow() *pb.Join { return proto.Clone(w.join).(*pb.Join) }
 
 // resume rebuilds streams and leases from what a trainer brought. The trainer is
 // not trusted to be right: a claim that contradicts itself is refused.
