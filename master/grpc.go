@@ -1,13 +1,11 @@
 package master
 
 import (
-	"context"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
 
-	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/internal/link"
 	"github.com/headrace/headrace/shardsvc/serve"
 )
@@ -27,19 +25,9 @@ func (m *Master) grpcServer(srv *serve.Server) (*grpc.Server, error) {
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: link.KeepaliveEvery / 2, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: link.KeepaliveEvery, Timeout: 5 * time.Second}),
-		grpc.UnaryInterceptor(m.withHTTP),
 	)
 	srv.Register(gs)
 	return gs, nil
-}
-
-// withHTTP adds what only the process knows to the answer of Job.
-func (m *Master) withHTTP(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	reply, err := next(ctx, req)
-	if job, ok := reply.(*headracev1.JobReply); ok && err == nil {
-		job.Http = m.http
-	}
-	return reply, err
 }
 
 // stopGRPC lets calls in flight end, for a while.

@@ -47,17 +47,25 @@ func (m *Master) httpServer(srv *serve.Server, l net.Listener) (*web, error) {
 func (m *Master) routes(srv *serve.Server, loopback bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
-	alive := func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
-		defer cancel()
-		if _, err := srv.Datasets(ctx); err != nil {
-			http.Error(w, "the shard service does not answer: "+err.Error(), http.StatusServiceUnavailable)
-			return
+	// Healthy: the one loop that everything goes through turns. Ready: it also
+	// grants, because a new term has heard of all that was held.
+	health := func(asked bool) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
+			defer cancel()
+			ready, err := srv.Ready(ctx)
+			switch {
+			case err != nil:
+				http.Error(w, "the shard service does not answer: "+err.Error(), http.StatusServiceUnavailable)
+			case asked && !ready:
+				http.Error(w, "recovering: waiting for the agents of the last term", http.StatusServiceUnavailable)
+			default:
+				fmt.Fprintln(w, "ok")
+			}
 		}
-		fmt.Fprintln(w, "ok")
 	}
-	mux.HandleFunc("GET /healthz", alive)
-	mux.HandleFunc("GET /readyz", alive)
+	mux.HandleFunc("GET /healthz", health(false))
+	mux.HandleFunc("GET /readyz", health(true))
 	index := "headrace master of job " + m.cfg.Job + "\n\n/metrics  /healthz  /readyz\n"
 	if loopback { // profiles show memory: for this machine only
 		mux.HandleFunc("GET /debug/pprof/", pprof.Index)

@@ -83,6 +83,7 @@ func (m *Master) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("state folder %s: %w", m.cfg.State, err)
 	}
+	srv.SetHTTP(m.http)
 	return m.serve(ctx, srv, grpcListener, httpListener)
 }
 

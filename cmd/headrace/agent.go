@@ -1,0 +1,62 @@
+package main
+
+import (
+	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+
+	"github.com/headrace/headrace/agent"
+	"github.com/headrace/headrace/internal/config"
+	"github.com/headrace/headrace/internal/link"
+)
+
+func (a *app) agentCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "agent",
+		Short: "Reads, decodes and hands batches to the trainers of one node",
+		Long: `Keeps one session with the master, holds leases for this node's trainers, reads
+and decodes what they cover, and hands out batches on a Unix socket. Trainers
+find it by HEADRACE_AGENT, or at its default place.`,
+		Example: `  headrace agent --name node-1 --master 10.0.0.1:7070 --allow-root /data`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := a.load(cmd, nil); err != nil {
+				return err
+			}
+			log := a.logger()
+			conn, err := link.Dial(a.cfg.Target(), a.cfg.TLS)
+			if err != nil {
+				return usage(err, "")
+			}
+			defer func() { _ = conn.Close() }()
+			if len(a.cfg.AllowRoots) == 0 {
+				log.Warn("no folder is allowed: no file can be read; name one with --allow-root")
+			}
+			g, err := a.newAgent(conn, log, nil)
+			if err != nil {
+				return err
+			}
+			return g.Run(cmd.Context())
+		},
+	}
+	config.AddFlags(cmd.Flags(), append(ofAgent, "allow_root")...)
+	completeFolders(cmd)
+	return cmd
+}
+
+func (a *app) newAgent(conn grpc.ClientConnInterface, log *slog.Logger, metrics prometheus.Registerer) (*agent.Agent, error) {
+	return agent.New(agent.Config{
+		Name: a.cfg.Name, Job: a.agentJob(), Conn: conn, Socket: a.cfg.Socket, Open: readSource(a.cfg.AllowRoots, log),
+		BufferBytes: a.cfg.Buffer, GPUs: listGPUs(log), Version: version, Logger: log, Registerer: metrics,
+	})
+}
+
+// agentJob is the job that the agent insists on: none when nobody named one.
+func (a *app) agentJob() string {
+	if a.cfg.From("job") == "" {
+		return ""
+	}
+	return a.cfg.Job
+}

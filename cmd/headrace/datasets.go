@@ -1,0 +1,351 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/internal/dataset"
+)
+
+func (a *app) datasetCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "dataset",
+		Short:   "Datasets: apply, list, describe, peek, check, pause, resume, delete, status",
+		Aliases: []string{"datasets", "ds"},
+		Args:    noSuchVerb,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(a.datasetVerbs()...)
+	return cmd
+}
+
+func (a *app) datasetVerbs() []*cobra.Command {
+	return []*cobra.Command{
+		a.applyCommand(), a.listCommand(), a.describeCommand(), a.peekCommand(), a.checkCommand(),
+		a.pauseCommand(), a.resumeCommand(), a.deleteCommand(), a.statusCommand(),
+	}
+}
+
+// callTimeout bounds one question to a master that is there but does not answer.
+const callTimeout = 15 * time.Second
+
+func (a *app) applyCommand() *cobra.Command {
+	var file string
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use:   "apply -f FILE",
+		Short: "Create datasets from a YAML file, or change what may change",
+		Example: `  headrace dataset apply -f clicks.yaml
+  headrace dataset apply -f clicks.yaml --dry-run    what would change`,
+		Args: cobra.NoArgs,
+		RunE: a.withMaster(func(cmd *cobra.Command, c *client, _ []string) error {
+			docs, err := a.readSpecs(file)
+			if err != nil {
+				return err
+			}
+			results, err := applyAll(cmd.Context(), c, docs, dryRun)
+			if err != nil {
+				return err
+			}
+			return a.show(results, func(w io.Writer) {
+				for _, r := range results {
+					fmt.Fprintf(w, "dataset %s %s\n", r.Name, r.text())
+					for line := range strings.Lines(r.Diff) {
+						fmt.Fprint(w, "  ", strings.TrimRight(line, "\n"), "\n")
+					}
+				}
+			})
+		}),
+	}
+	specFlag(cmd, &file)
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say what would change, and change nothing")
+	return cmd
+}
+
+func specFlag(cmd *cobra.Command, file *string) {
+	cmd.Flags().StringVarP(file, "file", "f", "", "YAML file of one or more datasets; - is standard input")
+	if err := cmd.MarkFlagFilename("file", "yaml", "yml"); err != nil {
+		panic(err)
+	}
+}
+
+type applied struct {
+	Name    string `json:"name"`
+	Outcome string `json:"outcome"` // created | changed | unchanged
+	DryRun  bool   `json:"dry_run"`
+	Diff    string `json:"diff"`
+}
+
+func (r *applied) text() string {
+	switch {
+	case r.Outcome == "unchanged":
+		return "is as it was"
+	case r.DryRun:
+		return "would be " + r.Outcome
+	}
+	return r.Outcome
+}
+
+func (a *app) readSpecs(file string) ([]dataset.Document, error) {
+	switch file {
+	case "":
+		return nil, usagef("as in `headrace dataset apply -f clicks.yaml`", "-f names no file")
+	case "-":
+		text, err := io.ReadAll(io.LimitReader(a.in, 2<<20))
+		if err != nil {
+			return nil, err
+		}
+		folder, err := os.Getwd()
+		if err != nil {
+			return nil, err
+		}
+		return dataset.Documents(text, "standard input", folder)
+	}
+	return dataset.ReadFile(file)
+}
+
+func applyAll(ctx context.Context, c *client, docs []dataset.Document, dryRun bool) ([]applied, error) {
+	results := []applied{}
+	for _, d := range docs {
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		r, err := c.Apply(ctx, &headracev1.ApplyRequest{Yaml: string(d.YAML), DryRun: dryRun})
+		cancel()
+		if err != nil {
+			return nil, fromMaster(err, c.target)
+		}
+		results = append(results, applied{d.Spec.Name, strings.ToLower(r.Outcome.String()), dryRun, r.Diff})
+	}
+	return results, nil
+}
+
+func (a *app) listCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "The job's datasets",
+		Args:    cobra.NoArgs,
+		RunE: a.withMaster(func(cmd *cobra.Command, c *client, _ []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), callTimeout)
+			defer cancel()
+			reply, err := c.List(ctx, &headracev1.ListRequest{})
+			if err != nil {
+				return err
+			}
+			views := []datasetView{}
+			for _, d := range reply.Datasets {
+				views = append(views, datasetOf(d))
+			}
+			return a.show(views, func(w io.Writer) {
+				if len(views) == 0 {
+					fmt.Fprintln(w, "no datasets; make one with `headrace dataset apply -f FILE`")
+					return
+				}
+				datasetTable(views).write(w)
+			})
+		}),
+	}
+}
+
+func datasetTable(views []datasetView) *table {
+	t := newTable("NAME", "STATE", "PASS", "LISTED>", "LEASED>", "SETTLED>", "PROGRESS", "REASON")
+	for _, d := range views {
+		t.row(d.Name, d.State, d.passText(), amount(d.Counts.Listed, d.Unit), amount(d.Counts.Leased, d.Unit),
+			amount(d.Counts.Settled, d.Unit), d.progress(), clip(d.Reason, 60))
+	}
+	return t
+}
+
+func (a *app) describeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:               "describe NAME",
+		Short:             "One dataset: its state and its spec",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.completeDatasets,
+		RunE: a.withMaster(func(cmd *cobra.Command, c *client, args []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), callTimeout)
+			defer cancel()
+			d, err := c.Describe(ctx, &headracev1.DescribeRequest{Name: args[0]})
+			if err != nil {
+				return err
+			}
+			v := describeOf(d)
+			return a.show(v, func(w io.Writer) {
+				describeTable(w, &v.datasetView)
+				fmt.Fprintf(w, "\n%s\n", strings.TrimRight(v.YAML, "\n"))
+			})
+		}),
+	}
+}
+
+func describeTable(w io.Writer, d *datasetView) {
+	line := func(name, value string) { fmt.Fprintf(w, "%-11s %s\n", name, value) }
+	line("dataset", d.Name)
+	line("state", d.State)
+	if d.Reason != "" {
+		line("reason", d.Reason)
+	}
+	line("pass", fmt.Sprintf("%s, %d partitions", d.passText(), d.Partitions))
+	listed := amount(d.Counts.Listed, d.Unit)
+	if !d.ListingComplete {
+		listed += ", and going on"
+	}
+	line("listed", listed)
+	line("settled", fmt.Sprintf("%s (%s): acked %s, excluded %s, dropped %s", amount(d.Counts.Settled, d.Unit), d.progress(),
+		amount(d.Counts.Acked, d.Unit), amount(d.Counts.Excluded, d.Unit), amount(d.Counts.Dropped, d.Unit)))
+	line("leased", amount(d.Counts.Leased, d.Unit))
+	line("pending", amount(d.Counts.Pending, d.Unit))
+}
+
+func (a *app) pauseCommand() *cobra.Command {
+	return a.change("pause", "Grant no more of a dataset; what is leased is finished", "paused",
+		func(ctx context.Context, c *client, name string) error {
+			_, err := c.Pause(ctx, &headracev1.PauseRequest{Name: name})
+			return err
+		})
+}
+
+func (a *app) resumeCommand() *cobra.Command {
+	return a.change("resume", "Go on with a paused or failed dataset", "resumed",
+		func(ctx context.Context, c *client, name string) error {
+			_, err := c.Resume(ctx, &headracev1.ResumeRequest{Name: name})
+			return err
+		})
+}
+
+type changed struct {
+	Name    string `json:"name"`
+	Outcome string `json:"outcome"`
+}
+
+func (a *app) change(verb, short, outcome string, do func(context.Context, *client, string) error) *cobra.Command {
+	return &cobra.Command{
+		Use:               verb + " NAME",
+		Short:             short,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.completeDatasets,
+		RunE: a.withMaster(func(cmd *cobra.Command, c *client, args []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), callTimeout)
+			defer cancel()
+			if err := do(ctx, c, args[0]); err != nil {
+				return err
+			}
+			return a.show(changed{args[0], outcome}, func(w io.Writer) { fmt.Fprintf(w, "dataset %s %s\n", args[0], outcome) })
+		}),
+	}
+}
+
+func (a *app) deleteCommand() *cobra.Command {
+	var dryRun, yes bool
+	cmd := &cobra.Command{
+		Use:   "delete NAME",
+		Short: "Forget a dataset and everything known of its records",
+		Long: `Forgets a dataset: its progress, its leases, its settled records. The files
+themselves are never touched. Applied again, it begins anew.`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.completeDatasets,
+		RunE: a.withMaster(func(cmd *cobra.Command, c *client, args []string) error {
+			return a.delete(cmd.Context(), c, args[0], dryRun, yes)
+		}),
+	}
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be forgotten, and forget nothing")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	return cmd
+}
+
+type deleted struct {
+	Name    string     `json:"name"`
+	DryRun  bool       `json:"dry_run"`
+	Deleted bool       `json:"deleted"`
+	Leases  uint32     `json:"leases"`
+	Counts  countsView `json:"counts"`
+}
+
+func (a *app) delete(ctx context.Context, c *client, name string, dryRun, yes bool) error {
+	ask := func(dry bool) (*headracev1.DeleteReply, error) {
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		return c.Delete(ctx, &headracev1.DeleteRequest{Name: name, DryRun: dry})
+	}
+	reply, err := ask(true)
+	if err != nil {
+		return err
+	}
+	v := deleted{Name: name, DryRun: dryRun, Leases: reply.Leases, Counts: countsOf(reply.Counts)}
+	if !dryRun {
+		what := fmt.Sprintf("delete dataset %s: %s settled units and %d leases are forgotten", name, grouped(v.Counts.Settled), v.Leases)
+		if err := a.confirm(ctx, what, yes); err != nil {
+			return err
+		}
+		if _, err := ask(false); err != nil {
+			return err
+		}
+		v.Deleted = true
+	}
+	return a.show(v, func(w io.Writer) {
+		verb := "deleted"
+		if dryRun {
+			verb = "would be deleted"
+		}
+		fmt.Fprintf(w, "dataset %s %s: %s settled units and %d leases forgotten\n", name, verb, grouped(v.Counts.Settled), v.Leases)
+	})
+}
+
+// confirm asks on a terminal; elsewhere --yes is needed.
+func (a *app) confirm(ctx context.Context, what string, yes bool) error {
+	if yes {
+		return nil
+	}
+	in, ok := a.in.(*os.File)
+	if !ok || !term.IsTerminal(int(in.Fd())) {
+		return usagef("--dry-run only shows what would happen", "%s; say --yes, because there is no terminal to ask on", what)
+	}
+	fmt.Fprintf(a.err, "%s. Go on? [y/N] ", what)
+	answer := make(chan string, 1)
+	go func() { // left behind by an interrupt: the process ends then
+		line, _ := bufio.NewReader(in).ReadString('\n')
+		answer <- line
+	}()
+	select {
+	case line := <-answer:
+		if l := strings.ToLower(strings.TrimSpace(line)); l == "y" || l == "yes" {
+			return nil
+		}
+		return errors.New("nothing was changed")
+	case <-ctx.Done():
+		fmt.Fprintln(a.err)
+		return ctx.Err()
+	}
+}
+
+// completeDatasets asks the master for names, and gives up soon: a shell waits.
+func (a *app) completeDatasets(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 || a.load(cmd, nil) != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	c, err := a.dial()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	defer c.close()
+	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+	defer cancel()
+	reply, err := c.List(ctx, &headracev1.ListRequest{})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var names []string
+	for _, d := range reply.Datasets {
+		names = append(names, d.Name+"\t"+d.State)
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}

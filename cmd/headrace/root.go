@@ -1,0 +1,188 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"sync/atomic"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"google.golang.org/grpc"
+
+	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/internal/config"
+	"github.com/headrace/headrace/internal/demo"
+	"github.com/headrace/headrace/internal/link"
+	"github.com/headrace/headrace/internal/suggest"
+)
+
+// app is what all verbs share.
+type app struct {
+	in       io.Reader
+	out, err io.Writer
+	patience *atomic.Int32 // signals until the process ends where it stands
+
+	file string // --config
+	cfg  *config.Config
+}
+
+var (
+	everywhere = []string{"job", "state", "master", "output", "log_level", "log_format", "tls_cert", "tls_key", "tls_ca"}
+	ofMaster   = []string{"listen", "http", "model", "session_ttl", "allow_root"}
+	ofAgent    = []string{"name", "socket", "buffer"}
+)
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "headrace",
+		Short: "Records to trainers in small leased shards, every one accounted for",
+		Long: `Headrace gives training workers their records in small leased shards, takes
+shards back from workers that die, and knows of every record in whose hands it is.
+
+  headrace demo                                  see it work, and survive kills
+  headrace run -f clicks.yaml -- python train.py read your own files
+  headrace top                                   watch it
+
+Settings come from flags, else HEADRACE_* variables, else one YAML file.
+The verbs of ` + "`headrace dataset`" + ` work without that word too: headrace list.`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          noSuchVerb,
+		Version:       version,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	root.SetIn(a.in)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		hint := "see `" + cmd.CommandPath() + " --help`"
+		if name, unknown := strings.CutPrefix(err.Error(), "unknown flag: --"); unknown {
+			var flags []string
+			cmd.Flags().VisitAll(func(f *pflag.Flag) { flags = append(flags, f.Name) })
+			if near := suggest.Closest(name, flags); near != "" {
+				hint = "did you mean --" + near + "?"
+			}
+		}
+		return usage(err, hint)
+	})
+	pf := root.PersistentFlags()
+	pf.SortFlags = false
+	pf.StringVar(&a.file, "config", "", "settings file (default ./"+config.DefaultFile+", if it is there)")
+	config.AddFlags(pf, everywhere...)
+	complete(root, "output", "table", "json", "yaml")
+	complete(root, "log-level", "debug", "info", "warn", "error")
+	complete(root, "log-format", "text", "json")
+
+	root.AddGroup(&cobra.Group{ID: "run", Title: "Run:"}, &cobra.Group{ID: "look", Title: "Look and change:"})
+	for _, cmd := range []*cobra.Command{a.upCommand(), a.runCommand(), a.masterCommand(), a.agentCommand(), demo.Command()} {
+		cmd.GroupID = "run"
+		root.AddCommand(cmd)
+	}
+	for _, cmd := range []*cobra.Command{a.datasetCommand(), a.statusCommand(), a.topCommand()} {
+		cmd.GroupID = "look"
+		root.AddCommand(cmd)
+	}
+	for _, cmd := range a.datasetVerbs() { // short forms
+		if cmd.Name() != "status" {
+			cmd.Hidden = true
+			root.AddCommand(cmd)
+		}
+	}
+	root.AddCommand(a.versionCommand())
+	root.SetHelpCommand(&cobra.Command{Use: "no-help", Hidden: true})
+	asUsage(root)
+	return root
+}
+
+// noSuchVerb refuses what is no verb, with the one that was probably meant.
+func noSuchVerb(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var verbs []string
+	for _, c := range cmd.Commands() {
+		if c.Name() != "no-help" {
+			verbs = append(verbs, c.Name())
+		}
+	}
+	return usagef(suggest.Hint(args[0], verbs, "verbs"), "%s has no verb %s", cmd.CommandPath(), args[0])
+}
+
+// asUsage makes wrong arguments of every verb exit with 2 and a hint.
+func asUsage(cmd *cobra.Command) {
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			if err := check(cmd, args); err != nil {
+				if _, done := errors.AsType[*failure](err); done {
+					return err
+				}
+				return usage(err, "see `"+cmd.CommandPath()+" --help`")
+			}
+			return nil
+		}
+	}
+	for _, c := range cmd.Commands() {
+		asUsage(c)
+	}
+}
+
+// load reads the settings for cmd.
+func (a *app) load(cmd *cobra.Command, defaults map[string]string) error {
+	cfg, err := config.Load(config.Places{Flags: cmd.Flags(), Env: os.LookupEnv, File: a.file, Defaults: defaults})
+	if err != nil {
+		return usage(err, "")
+	}
+	a.cfg = cfg
+	return nil
+}
+
+// logger writes to stderr.
+func (a *app) logger() *slog.Logger {
+	opts := &slog.HandlerOptions{Level: a.cfg.LogLevel}
+	if a.cfg.LogFormat == "json" {
+		return slog.New(slog.NewJSONHandler(a.err, opts))
+	}
+	return slog.New(slog.NewTextHandler(a.err, opts))
+}
+
+// client is a connection to the master for one verb.
+type client struct {
+	headracev1.DatasetsClient
+	conn   *grpc.ClientConn
+	target link.Target
+}
+
+func (c *client) close() { _ = c.conn.Close() }
+
+func (a *app) dial() (*client, error) {
+	t := a.cfg.Target()
+	conn, err := link.Dial(t, a.cfg.TLS)
+	if err != nil {
+		return nil, usage(err, "")
+	}
+	return &client{headracev1.NewDatasetsClient(conn), conn, t}, nil
+}
+
+// withMaster loads the settings, dials, and turns errors into words.
+func (a *app) withMaster(do func(cmd *cobra.Command, c *client, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := a.load(cmd, nil); err != nil {
+			return err
+		}
+		c, err := a.dial()
+		if err != nil {
+			return err
+		}
+		defer c.close()
+		return fromMaster(do(cmd, c, args), c.target)
+	}
+}
+
+func complete(cmd *cobra.Command, flag string, values ...string) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // a flag that is not there: a mistake in the program
+	}
+}

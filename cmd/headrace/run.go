@@ -1,0 +1,202 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+
+	"github.com/headrace/headrace/agent/supervise"
+	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/internal/config"
+	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/internal/link"
+	"github.com/headrace/headrace/master"
+)
+
+// runFlags are run's own.
+type runFlags struct {
+	file        string
+	perNode     int
+	nodes       int
+	nodeRank    int
+	maxRestarts int
+	masterAddr  string
+	masterPort  int
+}
+
+func (a *app) runCommand() *cobra.Command {
+	var f runFlags
+	cmd := &cobra.Command{
+		Use:   "run [-f FILE] [--nproc-per-node N] [--max-restarts K] -- CMD [ARG...]",
+		Short: "Start trainers, as torchrun does, with their data",
+		Long: `Starts N processes of CMD with RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and
+MASTER_PORT, restarts what fails (one worker; with --model replicated the whole
+group) at most K times in all, prefixes their output, and stops cleanly.
+
+Without a master (none named, none alive in the state folder) it starts one and
+an agent in this process, and ends them with the trainers; the state stays, so
+the same command goes on where it stopped.`,
+		Example: `  headrace run -f clicks.yaml --nproc-per-node 4 -- python train.py
+  headrace run --max-restarts 3 -- python train.py`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("no command: write it behind --, as in `headrace run -- python train.py`")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return a.run(cmd, &f, args) },
+	}
+	fs := cmd.Flags()
+	specFlag(cmd, &f.file)
+	fs.IntVar(&f.perNode, "nproc-per-node", 1, "trainers on this machine")
+	fs.IntVar(&f.nodes, "nnodes", 1, "machines that run this command")
+	fs.IntVar(&f.nodeRank, "node-rank", 0, "number of this machine, from 0")
+	fs.IntVar(&f.maxRestarts, "max-restarts", 0, "restarts in all before giving up")
+	fs.StringVar(&f.masterAddr, "master-addr", "", "MASTER_ADDR of the trainers (default 127.0.0.1)")
+	fs.IntVar(&f.masterPort, "master-port", 0, "MASTER_PORT of the trainers (default: a free one)")
+	config.AddFlags(fs, slices.Concat(ofMaster, ofAgent)...)
+	completeFolders(cmd)
+	return cmd
+}
+
+func (f *runFlags) check() error {
+	for _, n := range []struct {
+		flag      string
+		value     int
+		low, high int
+	}{
+		{"--nproc-per-node", f.perNode, 1, 10_000}, {"--nnodes", f.nodes, 1, 10_000}, {"--node-rank", f.nodeRank, 0, f.nodes - 1},
+		{"--max-restarts", f.maxRestarts, 0, 1 << 30}, {"--master-port", f.masterPort, 0, 65535},
+	} {
+		if n.value < n.low || n.value > n.high {
+			return usagef("", "%s: %d: must be from %d to %d", n.flag, n.value, n.low, n.high)
+		}
+	}
+	return nil
+}
+
+func (a *app) run(cmd *cobra.Command, f *runFlags, args []string) error {
+	// The first signal goes to the trainers, the second kills them, the third
+	// ends us where we stand.
+	a.patience.Store(3)
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+
+	docs, err := a.loadUp(cmd, f.file, map[string]string{"log_level": "warn"})
+	if err != nil {
+		return err
+	}
+	if err := f.check(); err != nil {
+		return err
+	}
+	log := a.logger()
+	if a.cfg.From("master") != "" || a.masterAlive() {
+		return a.runBesides(cmd.Context(), f, args, docs, log, signals)
+	}
+	if f.nodes > 1 {
+		return usagef("start `headrace master` on one of them and give --master to all", "--nnodes %d: several machines need one master", f.nodes)
+	}
+	return a.up(cmd.Context(), log, docs, func(ctx context.Context, m *master.Master) error {
+		a.say("%s is up in this process, state in %s; watch it with `headrace top`", a.cfg.Job, a.cfg.State)
+		return a.supervise(ctx, f, args, a.cfg.Model, m.Addr(), log, signals)
+	})
+}
+
+// say writes one line among the trainers' output.
+func (a *app) say(format string, args ...any) {
+	fmt.Fprintf(a.err, "[headrace] "+format+"\n", args...)
+}
+
+// runBesides runs trainers with a master and an agent that live elsewhere.
+func (a *app) runBesides(ctx context.Context, f *runFlags, args []string, docs []dataset.Document, log *slog.Logger, signals <-chan os.Signal) error {
+	c, err := a.dial()
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	if err := a.applyAtStart(ctx, c.conn, c.target, docs); err != nil {
+		return err
+	}
+	v, err := a.job(ctx, c)
+	if err != nil {
+		return fromMaster(err, c.target)
+	}
+	conn, err := net.DialTimeout("unix", a.cfg.Socket, 2*time.Second)
+	if err != nil {
+		return &failure{exitUnreachable, "start one with `headrace agent`, or name its socket with --socket or HEADRACE_AGENT",
+			fmt.Errorf("no agent of this machine answers at %s: %w", a.cfg.Socket, err)}
+	}
+	_ = conn.Close()
+	return a.supervise(ctx, f, args, v.Model, c.target.String(), log, signals)
+}
+
+// masterAlive: a master has left its address in the state folder, and listens.
+func (a *app) masterAlive() bool {
+	addr, err := link.ReadAddress(a.cfg.State)
+	if err != nil {
+		return false
+	}
+	conn, err := net.DialTimeout("tcp", addr, time.Second)
+	if err != nil {
+		return false
+	}
+	_ = conn.Close()
+	return true
+}
+
+// applyAtStart applies -f, and says what a user of a second run wants to know.
+func (a *app) applyAtStart(ctx context.Context, conn *grpc.ClientConn, target link.Target, docs []dataset.Document) error {
+	c := &client{headracev1.NewDatasetsClient(conn), conn, target}
+	results, err := applyAll(ctx, c, docs, false)
+	if err != nil {
+		return err
+	}
+	for _, r := range results {
+		d, err := c.Describe(ctx, &headracev1.DescribeRequest{Name: r.Name})
+		if err != nil {
+			return fromMaster(err, target)
+		}
+		switch v := datasetOf(d); {
+		case v.State == "done":
+			a.say("dataset %s was read to its end before; `headrace dataset delete %s --yes` while the master runs, or another --state, begins anew", r.Name, r.Name)
+		case v.State == "failed":
+			a.say("dataset %s has failed: %s; `headrace dataset resume %s` when that is mended", r.Name, v.Reason, r.Name)
+		case v.Counts.Settled > 0:
+			a.say("dataset %s goes on at %s", r.Name, v.progress())
+		}
+	}
+	return nil
+}
+
+func (a *app) supervise(ctx context.Context, f *runFlags, args []string, model, masterAt string, log *slog.Logger, signals <-chan os.Signal) error {
+	env := append(os.Environ(), "HEADRACE_MASTER="+masterAt)
+	// The signal reaches the trainers through signals, once: a context that ends
+	// with the same signal would say it a second time. A failure of master or
+	// agent does end it.
+	own, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	stop := context.AfterFunc(ctx, func() {
+		if context.Cause(ctx) != context.Canceled {
+			end()
+		}
+	})
+	defer stop()
+	log.Debug("trainers start", "command", args, "count", strconv.Itoa(f.perNode))
+	return supervise.Run(own, supervise.Config{
+		Cmd: args, Env: env, NProcPerNode: f.perNode, NNodes: f.nodes, NodeRank: f.nodeRank, MaxRestarts: f.maxRestarts, Model: model,
+		Job: a.cfg.Job, Socket: a.cfg.Socket, MasterAddr: f.masterAddr, MasterPort: f.masterPort,
+		Out: a.out, Err: a.err, Logger: log, Signals: signals,
+	})
+}

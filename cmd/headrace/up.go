@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headrace/headrace/internal/config"
+	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/internal/link"
+	"github.com/headrace/headrace/master"
+)
+
+func (a *app) upCommand() *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   "up [-f FILE]",
+		Short: "Master and agent in one process: the default on one machine",
+		Long: `Starts a master with its store in the state folder, and an agent for this
+machine's trainers. Tools find it by the state folder. Files are read from the
+current folder and from the roots of -f, or from --allow-root if that is given.`,
+		Example: `  headrace up -f clicks.yaml`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			docs, err := a.loadUp(cmd, file, nil)
+			if err != nil {
+				return err
+			}
+			log := a.logger()
+			return a.up(cmd.Context(), log, docs, func(ctx context.Context, m *master.Master) error {
+				log.Info("trainers can come", "socket", a.cfg.Socket, "metrics", m.HTTP())
+				<-ctx.Done()
+				return nil
+			})
+		},
+	}
+	specFlag(cmd, &file)
+	config.AddFlags(cmd.Flags(), slices.Concat(ofMaster, ofAgent)...)
+	completeFolders(cmd)
+	return cmd
+}
+
+// loadUp loads the settings of up and run. Ports are any free ones, because
+// tools find the master by its state folder; roots are what the user is in, and
+// what the user named with -f.
+func (a *app) loadUp(cmd *cobra.Command, file string, defaults map[string]string) ([]dataset.Document, error) {
+	merged := map[string]string{"listen": "127.0.0.1:0", "http": "127.0.0.1:0", "allow_root": "."}
+	for k, v := range defaults {
+		merged[k] = v
+	}
+	if err := a.load(cmd, merged); err != nil {
+		return nil, err
+	}
+	if file == "" {
+		return nil, nil
+	}
+	docs, err := a.readSpecs(file)
+	if err != nil {
+		return nil, err
+	}
+	if a.cfg.From("allow_root") == "" {
+		for _, d := range docs {
+			if d.Spec.Files != nil {
+				a.cfg.AllowRoots = append(a.cfg.AllowRoots, d.Spec.Files.Root)
+			}
+		}
+	}
+	return docs, nil
+}
+
+// up runs master and agent, and body once trainers can come. It returns when
+// body does, when ctx ends (body's context ends with it), or when one of the two
+// fails; then the agent is stopped, and after it the master.
+func (a *app) up(ctx context.Context, log *slog.Logger, docs []dataset.Document, body func(context.Context, *master.Master) error) error {
+	m, err := a.newMaster(log)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stopMaster := a.background(ctx, m.Run, cancel)
+	return errors.Join(a.withAgent(ctx, cancel, log, docs, m, body), stopMaster())
+}
+
+func (a *app) withAgent(ctx context.Context, cancel context.CancelCauseFunc, log *slog.Logger, docs []dataset.Document, m *master.Master,
+	body func(context.Context, *master.Master) error) error {
+	if !waitFor(ctx, m.Ready()) {
+		return nil // the cause is the master's own error
+	}
+	target := link.Target{Address: m.Addr()}
+	conn, err := link.Dial(target, a.cfg.TLS)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	if err := a.applyAtStart(ctx, conn, target, docs); err != nil {
+		return err
+	}
+	g, err := a.newAgent(conn, log, m.Registry())
+	if err != nil {
+		return err
+	}
+	stopAgent := a.background(ctx, g.Run, cancel)
+	if waitFor(ctx, g.Ready()) {
+		err = body(ctx, m)
+	}
+	return errors.Join(err, stopAgent())
+}
+
+// background runs one process-like thing that outlives ctx until it is stopped,
+// so that the order of stopping is ours. Its failure ends ctx.
+func (a *app) background(ctx context.Context, run func(context.Context) error, cancel context.CancelCauseFunc) (stop func() error) {
+	own, end := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan error, 1)
+	go func() {
+		err := run(own)
+		if err == nil && own.Err() == nil {
+			err = errors.New("it ended by itself")
+		}
+		if err != nil {
+			cancel(err)
+		}
+		done <- err
+	}()
+	return func() error {
+		end()
+		return <-done
+	}
+}
+
+func waitFor(ctx context.Context, ready <-chan struct{}) bool {
+	select {
+	case <-ready:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}

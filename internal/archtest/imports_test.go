@@ -1,0 +1,147 @@
+package archtest
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/headrace/headrace/"
+
+// rules say what a package (or a tree, with /...) may import of ours; the first
+// that matches counts. Tests may import anything that does not make a cycle.
+// A package without a rule fails: a new room needs a decision.
+var rules = []struct {
+	pkg    string
+	mayUse []string
+}{
+	{"sources", nil},
+	{"sources/sourcetest", []string{"sources"}},
+	{"sources/...", []string{"sources", "internal/dataset"}}, // adapters
+
+	{"shardsvc", []string{"sources"}},
+	{"shardsvc/oracle", []string{"sources", "shardsvc"}},
+	{"shardsvc/serve", []string{"sources", "shardsvc", "api/headrace/v1", "internal/dataset", "internal/store", "internal/link"}},
+	{"shardsvc/...", []string{"sources", "shardsvc/..."}},
+
+	{"internal/dataset", nil},
+	{"internal/frame", []string{"internal/dataset"}},
+	{"internal/decode/...", []string{"sources", "internal/dataset", "internal/frame", "internal/decode/..."}}, // schemas, not protos
+	{"internal/store/...", []string{"internal/store/..."}},
+	{"internal/link", nil},
+	{"internal/suggest", nil},
+	{"internal/config", []string{"internal/link", "internal/suggest"}},
+	// The demo shows from outside what the product does: no ledger in its report.
+	{"internal/demo/clicklog/...", []string{"internal/demo/..."}},
+	{"internal/demo/report/...", []string{"internal/demo/..."}},
+	{"internal/demo/...", []string{"internal/demo/...", "examples/...", "api/headrace/v1", "internal/link"}},
+
+	{"master", []string{"sources", "shardsvc/serve", "api/headrace/v1", "internal/dataset", "internal/store", "internal/link"}},
+	{"agent/hold", []string{"sources", "api/headrace/v1"}},
+	{"agent/supervise", nil},
+	{"agent/...", []string{"sources", "agent/...", "api/headrace/v1", "internal/dataset", "internal/decode", "internal/frame", "internal/link"}},
+
+	{"api/...", nil},
+	{"cmd/...", []string{"..."}}, // the only place that wires
+	{"bench/...", []string{"..."}},
+	{"examples/...", []string{"..."}},
+	{"internal/archtest", nil},
+}
+
+type listed struct {
+	ImportPath string
+	Imports    []string
+}
+
+func TestPackagesImportOnlyWhatTheTableAllows(t *testing.T) {
+	for _, p := range packages(t) {
+		from := strings.TrimPrefix(p.ImportPath, module)
+		i := slices.IndexFunc(rules, func(r struct {
+			pkg    string
+			mayUse []string
+		}) bool {
+			return matches(r.pkg, from)
+		})
+		if i < 0 {
+			t.Errorf("%s has no rule: say in this table what it may import", from)
+			continue
+		}
+		for _, imp := range p.Imports {
+			to, ours := strings.CutPrefix(imp, module)
+			if ours && !slices.ContainsFunc(rules[i].mayUse, func(pattern string) bool { return matches(pattern, to) }) {
+				t.Errorf("%s imports %s; it may import %v", from, to, rules[i].mayUse)
+			}
+		}
+	}
+}
+
+// What the frame states beyond the table, so that a loose rule does not hide it.
+func TestTheRulesOfTheFrame(t *testing.T) {
+	for _, p := range packages(t) {
+		from := strings.TrimPrefix(p.ImportPath, module)
+		for _, imp := range p.Imports {
+			to, ours := strings.CutPrefix(imp, module)
+			switch {
+			case from == "sources" && strings.Contains(strings.Split(imp, "/")[0], "."):
+				t.Errorf("sources imports %s; it uses the standard library only", imp)
+			case !ours:
+			case matches("master/...", from) && matches("agent/...", to), matches("agent/...", from) && matches("master/...", to):
+				t.Errorf("%s imports %s: agent and master meet in api", from, to)
+			case matches("sources/...", to) && to != "sources" && !outside(from) && !matches("sources/...", from):
+				t.Errorf("%s imports the adapter %s: only cmd and tests do", from, to)
+			case matches("internal/demo/report/...", from) && matches("shardsvc/...", to):
+				t.Errorf("%s imports %s: the proof would not be independent", from, to)
+			}
+		}
+	}
+}
+
+func outside(pkg string) bool {
+	return matches("cmd/...", pkg) || matches("bench/...", pkg) || matches("examples/...", pkg)
+}
+
+func TestNoPackageHasANameThatSaysNothing(t *testing.T) {
+	for _, p := range packages(t) {
+		if name := path.Base(p.ImportPath); slices.Contains([]string{"util", "utils", "common", "types", "helpers", "helper", "misc", "base"}, name) {
+			t.Errorf("%s: a package is named after what it is for", p.ImportPath)
+		}
+	}
+}
+
+func matches(pattern, pkg string) bool {
+	if pattern == "..." {
+		return true
+	}
+	if tree, ok := strings.CutSuffix(pattern, "/..."); ok {
+		return pkg == tree || strings.HasPrefix(pkg, tree+"/")
+	}
+	return pattern == pkg
+}
+
+// packages lists ours without their tests.
+func packages(t *testing.T) []listed {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-e", "-json=ImportPath,Imports", module+"...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []listed
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p listed
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+	if len(all) < 10 {
+		t.Fatalf("only %d packages: the list is not what it seems", len(all))
+	}
+	return all
+}
