@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/headrace/headrace/sources"
 )
 
 const threeStrings = `
@@ -116,28 +118,54 @@ func FuzzFastPathIsTheSlowPath(f *testing.F) {
 	f.Add("\t\t\t\t\t\t\t\t\t\t\t\t\t\t")
 	f.Add("a\tb\tc\td\tx\t1e3\t99999999\t2147483648\t00000001\t+5\t7\t\xff\t|\t2\tyesterday")
 	f.Add("a\tb\tc")
-	specs := []string{manyKinds, strings.Replace(manyKinds, "on_error: default", "on_error: fail", 1)}
+	same := bothPaths(f)
 	f.Fuzz(func(t *testing.T, s string) {
-		for _, spec := range specs {
-			fast, slow := compile(t, spec), compile(t, spec)
-			if fast.ops == nil {
-				t.Fatal("this spec has a fast path")
-			}
-			slow.ops = nil
-			batch := lines(s, s+s, s) // the second one with other neighbours
-			a, errA := decodeAll(t, fast, batch)
-			b, errB := decodeAll(t, slow, batch)
-			if !reflect.DeepEqual(errA, errB) {
-				t.Fatalf("%q: fast %v, slow %v", s, errA, errB)
-			}
-			if !reflect.DeepEqual(fast.Errors(), slow.Errors()) {
-				t.Fatalf("%q: fast counts %v, slow %v", s, fast.Errors(), slow.Errors())
-			}
-			if errA == nil && a != nil && !sameBits(a.Columns, b.Columns) {
-				t.Fatalf("%q:\nfast %+v\nslow %+v", s, a.Columns, b.Columns)
+		same(t, lines(s, s+s, s)) // the second one with other neighbours
+	})
+}
+
+func TestFastPathIsTheSlowPathForLikelyRecords(t *testing.T) {
+	same, r := bothPaths(t), seeded(t)
+	texts := strings.Split(" 0 1 -1 +7 12 1234567 12345678 123456789 2147483647 2147483648 9223372036854775807 9223372036854775808 1.5 -0.25 1e10 1e-50 nan inf x true false 68fd1e64 68fd1e64a 0123456789abcdef 0123456789abcdefg a|b 1:2|3 :| \xff é 2024-05-06T07:08:09Z", " ")
+	for range 4000 {
+		fields := make([]string, 14+r.IntN(3))
+		for i := range fields {
+			fields[i] = texts[r.IntN(len(texts))]
+			if r.IntN(2) == 0 {
+				fields[i] = []string{"a", "bb", "ccc", "dddddddd", "1", "2", "3", "4", "5", "6", "7", "s", "8:1", "1", "9"}[min(i, 14)]
 			}
 		}
-	})
+		same(t, lines(strings.Join(fields, "\t"), "follows"))
+	}
+}
+
+// bothPaths compares them on a batch, for on_error: default and fail.
+func bothPaths(t testing.TB) func(testing.TB, *sources.Batch) {
+	var pairs [][2]*Decoder
+	for _, spec := range []string{manyKinds, strings.Replace(manyKinds, "on_error: default", "on_error: fail", 1)} {
+		fast, slow := compile(t, spec), compile(t, spec)
+		if fast.ops == nil {
+			t.Fatal("this spec has a fast path")
+		}
+		slow.ops = nil
+		pairs = append(pairs, [2]*Decoder{fast, slow})
+	}
+	return func(t testing.TB, batch *sources.Batch) {
+		t.Helper()
+		for _, p := range pairs {
+			a, errA := decodeAll(t, p[0], batch)
+			b, errB := decodeAll(t, p[1], batch)
+			if !reflect.DeepEqual(errA, errB) {
+				t.Fatalf("%q: fast %v, slow %v", batch.Arena, errA, errB)
+			}
+			if x, y := p[0].Errors(), p[1].Errors(); !reflect.DeepEqual(x, y) {
+				t.Fatalf("%q: fast counts %v, slow %v", batch.Arena, x, y)
+			}
+			if errA == nil && a != nil && !sameBits(a.Columns, b.Columns) {
+				t.Fatalf("%q:\nfast %+v\nslow %+v", batch.Arena, a.Columns, b.Columns)
+			}
+		}
+	}
 }
 
 func TestQuotedFieldsKeepLineEndsAndDoubledQuotes(t *testing.T) {

@@ -84,6 +84,8 @@ func (d *Decoder) value(p int, n *node, depth int) int {
 		p, k = d.object(p+1, n, depth+1), object
 	case c == '[':
 		p, k = d.array(p+1, n, depth+1), array
+	case isSpace(c): // more of it than behind the remembered key
+		return d.value(d.space(p), n, depth)
 	default:
 		p, k = d.literal(p)
 	}
