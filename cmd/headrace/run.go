@@ -110,7 +110,7 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, args []string) error {
 	}
 	return a.up(cmd.Context(), log, docs, func(ctx context.Context, m *master.Master) error {
 		a.say("%s is up in this process, state in %s; watch it with `headrace top`", a.cfg.Job, a.cfg.State)
-		return a.supervise(ctx, f, args, a.cfg.Model, m.Addr(), log, signals)
+		return a.supervise(ctx, f, args, jobOfGroup{a.cfg.Job, a.cfg.Model, m.Addr()}, log, signals)
 	})
 }
 
@@ -139,7 +139,7 @@ func (a *app) runBesides(ctx context.Context, f *runFlags, args []string, docs [
 			fmt.Errorf("no agent of this machine answers at %s: %w", a.cfg.Socket, err)}
 	}
 	_ = conn.Close()
-	return a.supervise(ctx, f, args, v.Model, c.target.String(), log, signals)
+	return a.supervise(ctx, f, args, jobOfGroup{v.Job, v.Model, c.target.String()}, log, signals)
 }
 
 // masterAlive: a master has left its address in the state folder, and listens.
@@ -180,8 +180,11 @@ func (a *app) applyAtStart(ctx context.Context, conn *grpc.ClientConn, target li
 	return nil
 }
 
-func (a *app) supervise(ctx context.Context, f *runFlags, args []string, model, masterAt string, log *slog.Logger, signals <-chan os.Signal) error {
-	env := append(os.Environ(), "HEADRACE_MASTER="+masterAt)
+// jobOfGroup is what the trainers' group needs to know of the job.
+type jobOfGroup struct{ name, model, master string }
+
+func (a *app) supervise(ctx context.Context, f *runFlags, args []string, job jobOfGroup, log *slog.Logger, signals <-chan os.Signal) error {
+	env := append(os.Environ(), "HEADRACE_MASTER="+job.master)
 	// The signal reaches the trainers through signals, once: a context that ends
 	// with the same signal would say it a second time. A failure of master or
 	// agent does end it.
@@ -195,8 +198,8 @@ func (a *app) supervise(ctx context.Context, f *runFlags, args []string, model, 
 	defer stop()
 	log.Debug("trainers start", "command", args, "count", strconv.Itoa(f.perNode))
 	return supervise.Run(own, supervise.Config{
-		Cmd: args, Env: env, NProcPerNode: f.perNode, NNodes: f.nodes, NodeRank: f.nodeRank, MaxRestarts: f.maxRestarts, Model: model,
-		Job: a.cfg.Job, Socket: a.cfg.Socket, MasterAddr: f.masterAddr, MasterPort: f.masterPort,
+		Cmd: args, Env: env, NProcPerNode: f.perNode, NNodes: f.nodes, NodeRank: f.nodeRank, MaxRestarts: f.maxRestarts, Model: job.model,
+		Job: job.name, Socket: a.cfg.Socket, MasterAddr: f.masterAddr, MasterPort: f.masterPort,
 		Out: a.out, Err: a.err, Logger: log, Signals: signals,
 	})
 }

@@ -45,7 +45,7 @@ func TestDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c.Job != "default" || c.Model != "shared" || c.Listen != "127.0.0.1:7070" || c.SessionTTL != 5*time.Second ||
-		c.State != "/state/headrace/default" || c.Socket != "/run/u/headrace/default.sock" || c.Buffer != 256<<20 ||
+		c.State != "/state/headrace/default" || c.Socket != "/run/u/headrace/default.sock" || c.Buffer != 512<<20 ||
 		c.LogLevel != slog.LevelInfo || c.Output != "table" || c.From("job") != "" {
 		t.Errorf("%+v", c)
 	}

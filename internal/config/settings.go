@@ -94,7 +94,7 @@ var settings = []setting{
 		}},
 	{key: "allow_root", list: true, usage: "folder that files may be read from; repeat for more (default for up and run: the current folder)",
 		set: setRoots},
-	{key: "buffer", def: "256MiB", usage: "bytes an agent may hold decoded and not yet taken by trainers",
+	{key: "buffer", def: "512MiB", usage: "bytes an agent may hold decoded and not yet taken by trainers",
 		set: func(c *Config, v []string) (err error) {
 			c.Buffer, err = size(v[0], 1<<20)
 			return err
