@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/sources"
@@ -388,5 +389,89 @@ func TestTheHeaderLineIsNoRecordAndIsTold(t *testing.T) {
 	s := one(t, []byte(strings.Repeat("x", maxHeader+1)), Framing{Kind: Lines, Header: true}, defaultBlocks)
 	if _, err := s.Segments(t.Context(), s.partition, -1, 10); err == nil || !strings.Contains(err.Error(), "its header line does not end within 1048576 bytes") {
 		t.Errorf("got %v", err)
+	}
+}
+
+const quotedLines = 3000
+
+func quotedOptions(t *testing.T) (Options, blocks) {
+	t.Helper()
+	dir := tree(t, map[string]string{"f": strings.Repeat("1,\"two\nlines\"\n", quotedLines)})
+	return Options{Spec: spec(dir), Framing: Framing{Kind: Quoted, Quote: '"', Delimiter: ','}},
+		blocks{read: 1 << 20, records: 1000, overrun: 100, segment: 5000, every: 500, scan: 1000}
+}
+
+func TestAQuotedFileThatChangesHalfwayThroughItsListingIsTold(t *testing.T) {
+	o, b := quotedOptions(t)
+	s := lineSource(t, o)
+	s.blocks = b
+	known, err := s.Segments(t.Context(), s.partition, -1, 3)
+	if err != nil || len(known) != 3 {
+		t.Fatalf("%v, %v", known, err)
+	}
+	if err := os.Chtimes(o.Spec.Root+"/f", time.Time{}, time.Unix(1e9, 0)); err != nil {
+		t.Fatal(err)
+	}
+	var changed *sources.Changed
+	if _, err := s.Segments(t.Context(), s.partition, 2, 3); !errors.As(err, &changed) || changed.Range.Start != known[2].End || changed.Name != "f" {
+		t.Errorf("the process that lists it says %v", err)
+	}
+	o.Known = known
+	s = lineSource(t, o)
+	s.blocks = b
+	changed = nil
+	if _, err := s.Segments(t.Context(), s.partition, 2, 3); !errors.As(err, &changed) || changed.Range.Start != known[2].End {
+		t.Errorf("another process says %v", err)
+	}
+}
+
+func TestAQuotedFileIsListedOnWhereAnotherProcessCameTo(t *testing.T) {
+	o, b := quotedOptions(t)
+	s := lineSource(t, o)
+	s.blocks = b
+	all := sourcetest.Segments(t, s, s.partition, 100)
+	for n := range len(all) + 1 {
+		o.Known = all[:n]
+		s := lineSource(t, o)
+		s.blocks = b
+		again := sourcetest.Segments(t, s, s.partition, 4)
+		if !slices.EqualFunc(again, all, func(a, b sources.Segment) bool {
+			return a.ID == b.ID && a.Start == b.Start && a.End == b.End && slices.Equal(a.Locator, b.Locator)
+		}) {
+			t.Fatalf("with %d of %d known: %v", n, len(all), again)
+		}
+	}
+}
+
+func TestAFileThatIsBeingWrittenIsListedWhenItRests(t *testing.T) {
+	o, b := quotedOptions(t)
+	s := lineSource(t, o)
+	s.blocks = b
+	// Take the first step of listing, which opens the file; then it grows.
+	if err := errors.Join(s.findFiles(t.Context()), s.listMore(t.Context())); err != nil || s.list.current.f == nil {
+		t.Fatalf("%v", err)
+	}
+	f, err := os.OpenFile(o.Spec.Root+"/f", os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteString("3,\"more\"\n"); err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	var temporary *sources.Temporary
+	if _, err := s.Segments(t.Context(), s.partition, -1, 100); !errors.As(err, &temporary) || !strings.Contains(err.Error(), "is being written") {
+		t.Fatalf("got %v", err)
+	}
+	count := 0
+	for _, g := range sourcetest.Segments(t, s, s.partition, 100) {
+		got, err := readRange(t, s, g, g.Start, g.End)
+		if err != nil {
+			t.Fatal(err)
+		}
+		count += len(got)
+	}
+	if count != quotedLines+1 {
+		t.Errorf("%d records", count)
 	}
 }

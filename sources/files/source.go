@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 
 	"github.com/headrace/headrace/internal/dataset"
@@ -97,9 +98,9 @@ func (s *Source) notMine(p sources.PartitionID) error {
 }
 
 // Segments lists in order of path. A file without a record has no segment. The
-// time it takes grows with max: a file's ends are read, with verify: full all of
+// time it takes grows with most: a file's ends are read, with verify: full all of
 // it, and quoted CSV is scanned (about 64 MiB a segment).
-func (s *Source) Segments(ctx context.Context, p sources.PartitionID, after int64, max int) ([]sources.Segment, error) {
+func (s *Source) Segments(ctx context.Context, p sources.PartitionID, after int64, most int) ([]sources.Segment, error) {
 	if p != s.partition {
 		return nil, s.notMine(p)
 	}
@@ -110,9 +111,8 @@ func (s *Source) Segments(ctx context.Context, p sources.PartitionID, after int6
 		return nil, ctx.Err()
 	}
 	for {
-		found, complete := s.listed(after, max)
-		if complete || len(found) >= max {
-			return found, nil
+		if n, complete := s.count(after); complete || n >= most {
+			return s.listed(after, min(n, most)), nil
 		}
 		if err := s.listMore(ctx); err != nil {
 			return nil, err
@@ -132,19 +132,20 @@ func (s *Source) find(ctx context.Context) error {
 	return s.findFiles(ctx)
 }
 
-// listed copies up to max segments with ID > after.
-func (s *Source) listed(after int64, max int) ([]sources.Segment, bool) {
+// count is how many segments with ID > after are listed, and whether no more
+// will be.
+func (s *Source) count(after int64) (int, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	from, to := s.search(after), len(s.segments)
-	complete := s.complete
-	if max < 0 {
-		max = 0
-	}
-	if to-from > max {
-		to = from + max
-	}
-	return append([]sources.Segment(nil), s.segments[from:to]...), complete
+	return len(s.segments) - s.search(after), s.complete
+}
+
+// listed copies the first n segments with ID > after.
+func (s *Source) listed(after int64, n int) []sources.Segment {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	from := s.search(after)
+	return slices.Clone(s.segments[from : from+max(n, 0)])
 }
 
 // Close lets go of the root and of a file that was being listed. Cursors that

@@ -1,0 +1,49 @@
+package dataset
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+func TestEveryExampleOfTheDocumentationIsAccepted(t *testing.T) {
+	text, err := os.ReadFile("../../docs/DATASETS.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	examples := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllSubmatch(text, -1)
+	if len(examples) < 8 {
+		t.Fatalf("only %d examples found", len(examples))
+	}
+	for _, e := range examples {
+		all, err := ParseAll(e[1], "DATASETS.md")
+		if err != nil {
+			t.Errorf("%v\n%s", err, e[1])
+			continue
+		}
+		for _, s := range all {
+			if _, err := s.Schema(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+func TestEveryFieldIsInTheDocumentation(t *testing.T) {
+	text, err := os.ReadFile("../../docs/DATASETS.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Every optional part is set here, so that its fields are among the leaves.
+	s := mustParse(t, criteo+"shuffle: {seed: 1}\n")
+	s.Decode.Fields, s.Decode.Header, s.Decode.EventTime = []string{"a"}, true, "0"
+	for field := range flatten(s) {
+		if strings.HasPrefix(field, "decode.columns.") {
+			field = field[strings.LastIndexByte(field, '.')+1:]
+		}
+		if !strings.Contains(string(text), field) {
+			t.Errorf("%s is not explained", field)
+		}
+	}
+}
