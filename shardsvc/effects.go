@@ -41,7 +41,8 @@ type Put struct {
 type ReplyKind uint8
 
 const (
-	// ReplyHello: Term, Epoch. Its ReplyHeld follow directly, in the order asked.
+	// ReplyHello: Term, Epoch. The ReplyHeld of the same message follow, in the
+	// order asked; its ReplyJoin lie between.
 	ReplyHello ReplyKind = iota + 1
 	// ReplyHeld: Was, Token, Refused, Reason, Prefix, End. Without a ReplyHello
 	// before it, it answers a Held in a later message.

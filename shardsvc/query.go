@@ -1,5 +1,10 @@
 package shardsvc
 
+import (
+	"cmp"
+	"slices"
+)
+
 // DatasetInfo is what the core knows of one dataset.
 type DatasetInfo struct {
 	ID              DatasetID
@@ -90,4 +95,232 @@ type WorkerInfo struct {
 	WaitSeconds float64
 	StepSeconds float64
 	RowsYielded uint64
+}
+
+// Job is the state of the job and its totals in this term.
+func (c *Core) Job() JobInfo {
+	j := c.stats
+	j.Job, j.Model = c.cfg.Job, c.cfg.Model
+	j.Term, j.Epoch, j.Generation, j.WorldSize, j.Recovering = c.term, c.epoch, c.generation, c.worldSize, c.recovering
+	return j
+}
+
+// Datasets in order of number.
+func (c *Core) Datasets() []DatasetInfo {
+	var all []DatasetInfo
+	for _, d := range c.datasets {
+		if d != nil {
+			all = append(all, d.info(c))
+		}
+	}
+	return all
+}
+
+func (c *Core) Dataset(id DatasetID) (DatasetInfo, bool) {
+	if d := c.dataset(id); d != nil {
+		return d.info(c), true
+	}
+	return DatasetInfo{}, false
+}
+
+func (d *dataset) info(c *Core) DatasetInfo {
+	i := DatasetInfo{ID: d.id, Name: d.name, Spec: d.spec, Options: d.opt, Reason: d.reason, Partitions: len(d.parts),
+		PartitionsKnown: d.partsAll, ListingComplete: d.partsAll && d.incomplete == 0,
+		Pass: uint32(d.opt.Passes - 1), Leases: d.leases, Waiting: d.waiting.len()}
+	for _, p := range d.parts {
+		i.Counts.add(p.counts())
+		if !p.settled {
+			i.Pass = min(i.Pass, p.oldest())
+		}
+	}
+	switch {
+	case d.failed:
+		i.State = "failed"
+	case d.partsAll && d.unsettled == 0:
+		i.State = "done"
+	case d.paused:
+		i.State = "paused"
+	case !i.ListingComplete && d.total == 0:
+		i.State = "listing"
+	default:
+		i.State = "running"
+	}
+	return i
+}
+
+// oldest is the oldest pass that is not settled.
+func (p *partition) oldest() uint32 {
+	for _, ps := range p.passes {
+		if !ps.over() {
+			return ps.n
+		}
+	}
+	return min(p.begun(), uint32(p.ds.opt.Passes-1))
+}
+
+func (a *Counts) add(b Counts) {
+	a.Listed += b.Listed
+	a.Planned += b.Planned
+	a.Pending += b.Pending
+	a.Leased += b.Leased
+	a.Settled += b.Settled
+	a.Acked += b.Acked
+	a.Excluded += b.Excluded
+	a.Dropped += b.Dropped
+	a.Committed += b.Committed
+	a.Bound += b.Bound
+}
+
+// counts of all passes begun.
+func (p *partition) counts() Counts {
+	n := p.foldedCounts()
+	n.Listed = p.total
+	for _, ps := range p.passes {
+		n.add(ps.counts())
+	}
+	return n
+}
+
+func (p *partition) foldedCounts() (n Counts) {
+	n.Acked, n.Excluded, n.Dropped = p.units[acked], p.units[excluded], p.units[dropped]
+	n.Settled = n.Acked + n.Excluded + n.Dropped
+	n.Planned = n.Settled
+	if p.ds.opt.NoCheckpoints {
+		n.Committed, n.Bound = n.Settled, n.Settled
+	}
+	return n
+}
+
+func (ps *pass) counts() (n Counts) {
+	n.Acked, n.Excluded, n.Dropped = ps.kinds[acked], ps.kinds[excluded], ps.kinds[dropped]
+	n.Settled = n.Acked + n.Excluded + n.Dropped
+	n.Pending, n.Leased = ps.pendingUnits, ps.leasedUnits
+	n.Planned = ps.units(0, ps.frontier)
+	if ps.p.ds.opt.NoCheckpoints {
+		n.Committed, n.Bound = n.Settled, n.Settled
+	}
+	return n
+}
+
+// marks are the positions on the line that design section 1 orders.
+type marks struct{ committed, bound, acked, leased, planned, head int64 }
+
+func (ps *pass) marks() marks {
+	m := marks{acked: ps.done.low, leased: ps.frontier, planned: ps.frontier, head: ps.p.lineEnd()}
+	if len(ps.pending) > 0 {
+		m.leased = ps.pending[0].start
+	}
+	if ps.p.ds.opt.NoCheckpoints {
+		m.bound, m.committed = m.acked, m.acked
+	}
+	return m
+}
+
+func (ps *pass) distances() Distances {
+	m := ps.marks()
+	to := func(at int64) int64 { return ps.units(at, m.head) }
+	return Distances{to(m.committed), to(m.bound), to(m.acked), to(m.leased), to(m.planned), 0, ps.p.estimated}
+}
+
+// Partitions of a dataset, in order of number.
+func (c *Core) Partitions(id DatasetID) []PartitionInfo {
+	d := c.dataset(id)
+	if d == nil {
+		return nil
+	}
+	all := make([]PartitionInfo, 0, len(d.parts))
+	for _, p := range d.parts {
+		i := PartitionInfo{Number: p.no, Dataset: id, Identity: p.identity, Complete: p.complete,
+			LastSegment: p.lastSeg, Segments: len(p.segs), Ahead: p.total}
+		if ps := p.last(); ps != nil {
+			i.Ahead = p.lineEnd() - ps.frontier
+		} else if p.folded > 0 {
+			i.Ahead = 0
+		}
+		all = append(all, i)
+	}
+	return all
+}
+
+// State lists the passes of at most limit partitions with a number above
+// after: those begun and not settled, or else the last one.
+func (c *Core) State(now Time, id DatasetID, after PartitionNo, limit int) []PassInfo {
+	d := c.dataset(id)
+	if d == nil {
+		return nil
+	}
+	var all []PassInfo
+	for _, p := range d.parts {
+		if p.no <= after {
+			continue
+		}
+		if limit--; limit < 0 {
+			break
+		}
+		n := len(all)
+		for _, ps := range p.passes {
+			if !ps.over() || ps.n+1 == p.begun() {
+				all = append(all, ps.info(now-c.blocked))
+			}
+		}
+		if n == len(all) {
+			counts := p.foldedCounts()
+			counts.Listed = p.total
+			i := PassInfo{Number: p.no, Identity: p.identity, Pass: p.oldest(), Counts: counts}
+			if p.folded == 0 {
+				i.Distances = Distances{p.total, p.total, p.total, p.total, p.total, 0, p.estimated}
+			}
+			all = append(all, i)
+		}
+	}
+	return all
+}
+
+func (ps *pass) info(now Time) PassInfo {
+	i := PassInfo{Number: ps.p.no, Identity: ps.p.identity, Pass: ps.n, Distances: ps.distances(), Counts: ps.counts(), Leases: ps.leaseCount}
+	i.Counts.Listed = ps.p.total
+	for l := ps.leases; l != nil && len(i.Lease) < 100; l = l.pnext {
+		i.Lease = append(i.Lease, LeaseInfo{Token: l.token, Agent: l.w.agent.name, Rank: l.w.rank.no, Segment: l.segment,
+			Start: l.start - l.shift, Prefix: l.prefix - l.shift, End: l.end - l.shift, Age: now - l.granted})
+	}
+	return i
+}
+
+// Agents that are known, in order of arrival.
+func (c *Core) Agents() []AgentInfo {
+	all := make([]AgentInfo, 0, len(c.agents))
+	for _, a := range c.agents {
+		all = append(all, AgentInfo{a.name, a.incarnation, a.session, a.lastHeard + c.blocked, len(a.workers)})
+	}
+	return all
+}
+
+// Workers that may run, in order of rank.
+func (c *Core) Workers() []WorkerInfo {
+	all := make([]WorkerInfo, 0, len(c.workers))
+	for _, w := range c.workers {
+		i := WorkerInfo{Number: w.number, Rank: w.rank.no, Incarnation: w.incarnation, Agent: w.agent.name, Pid: w.pid,
+			UnitsAcked: w.units, Step: w.rank.step, Leases: w.leaseCount,
+			WaitSeconds: w.waitSeconds, StepSeconds: w.stepSeconds, RowsYielded: w.rows}
+		for _, r := range w.rates {
+			i.Rate = max(i.Rate, float64(r.rate))
+		}
+		switch {
+		case w.state == detached:
+			i.State = "detached"
+		case w.state == ending && len(w.why) > 5 && w.why[:5] == "stall":
+			i.State = "stalled"
+		case w.state == ending:
+			i.State = "ending"
+		case w.paused:
+			i.State = "paused"
+		case w.waiting > 0 && w.leases == nil:
+			i.State = "waiting"
+		default:
+			i.State = "running"
+		}
+		all = append(all, i)
+	}
+	slices.SortStableFunc(all, func(a, b WorkerInfo) int { return cmp.Compare(a.Rank, b.Rank) })
+	return all
 }

@@ -1,0 +1,160 @@
+package shardsvc
+
+import "sort"
+
+// ack settles the records of a lease below a prefix. It is idempotent: a prefix
+// that is durable already is answered the same again.
+func (c *Core) ack(a *agent, k *Ack) {
+	l := c.find(k.Token)
+	if l == nil || l.w.agent != a || !l.open && (l.w.fenced || l.token.Epoch != c.epoch) {
+		c.refuse(a, k, Stale, "unknown or fenced token: its rows belong to others")
+		return
+	}
+	pos := k.Prefix + l.shift
+	switch {
+	case pos < l.start || pos > l.end:
+		c.refuse(a, k, Invalid, "prefix lies outside the lease")
+		return
+	case pos <= l.prefix: // a repeat
+	case !l.open:
+		c.refuse(a, k, Stale, "the lease is closed")
+		return
+	case k.Step < l.step:
+		c.refuse(a, k, Invalid, "step is lower than that of an earlier ack of the lease")
+		return
+	case !c.folds && k.Step < l.w.rank.step:
+		c.refuse(a, k, Invalid, "step is lower than one that was reported already")
+		return
+	default:
+		c.settle(l, pos, k.Step)
+	}
+	c.stats.Acks++
+	c.reply(Reply{To: a.session, Kind: ReplyAck, Token: k.Token, Prefix: k.Prefix, Code: Durable})
+}
+
+func (c *Core) refuse(a *agent, k *Ack, code Code, reason string) {
+	c.stats.Refused++
+	c.reply(Reply{To: a.session, Kind: ReplyAck, Token: k.Token, Prefix: k.Prefix, Code: code, Reason: reason})
+	c.report(Report{Kind: ReportAckRefused, Token: k.Token, Agent: a.name, Reason: reason})
+}
+
+// settle moves the rows of l below pos from leased to settled.
+func (c *Core) settle(l *lease, pos, step int64) {
+	ps, w := l.pass, l.w
+	units := ps.units(l.prefix, pos)
+	ps.done.add(l.prefix, pos, acked)
+	ps.kinds[acked] += units
+	ps.leasedUnits -= units
+	if c.folds {
+		c.dirtyPass(ps)
+	} else {
+		c.addPiece(ps, w.rank, piece{l.prefix, pos, w.rank.no, c.generation, step})
+	}
+	if len(ps.tries) > 0 {
+		c.dropTries(ps, l.prefix, pos)
+	}
+	w.units += uint64(units)
+	w.since = c.now
+	if !w.stepped {
+		w.stepped = true
+		c.watchStall(w) // the first step shortens its patience
+	}
+	l.prefix, l.step = pos, step
+	if pos == l.end {
+		c.unlink(l)
+		c.changed(ps.p)
+	}
+}
+
+// stepReport: all acks of this worker up to and including step came before.
+func (c *Core) stepReport(a *agent, r *StepReport) {
+	w := a.byNumber[r.Worker]
+	if w == nil || w.rank.worker != w {
+		return
+	}
+	if r.Step > w.rank.step {
+		w.rank.step = r.Step
+		c.dirtyRank(w.rank)
+		if !c.folds {
+			c.foldOld(w.rank)
+		}
+	}
+}
+
+// addPiece stores one acked piece with its step.
+func (c *Core) addPiece(ps *pass, r *rank, k piece) {
+	i := sort.Search(len(ps.acks), func(i int) bool { return ps.acks[i].start >= k.start })
+	if i > 0 {
+		if q := &ps.acks[i-1]; c.sameRun(ps, q, &k) && q.step == k.step {
+			q.end = k.end
+			c.putPiece(ps, q)
+			return
+		}
+	}
+	ps.acks = append(ps.acks, piece{})
+	copy(ps.acks[i+1:], ps.acks[i:])
+	ps.acks[i] = k
+	c.putPiece(ps, &ps.acks[i])
+	r.recent.push(recentPiece{ps, k.start, k.step})
+}
+
+// sameRun: k follows q in the same segment, by the same rank and generation.
+func (c *Core) sameRun(ps *pass, q, k *piece) bool {
+	return q.end == k.start && q.rank == k.rank && q.generation == k.generation &&
+		ps.startPlace(q.start).segment == ps.startPlace(k.start).segment
+}
+
+// recentPiece waits until its step is older than the kept history.
+type recentPiece struct {
+	ps    *pass
+	start int64
+	step  int64
+}
+
+// foldOld joins neighbours of one rank whose steps are both below the history:
+// nobody can ask for a cut between them any more.
+func (c *Core) foldOld(r *rank) {
+	old := r.step - c.cfg.History
+	for r.recent.len() > 0 && r.recent.all()[0].step <= old {
+		q := r.recent.pop()
+		if q.ps.gone {
+			continue
+		}
+		i := sort.Search(len(q.ps.acks), func(i int) bool { return q.ps.acks[i].start >= q.start })
+		if i == len(q.ps.acks) || q.ps.acks[i].start != q.start || q.ps.acks[i].rank != r.no {
+			continue
+		}
+		c.foldLeft(q.ps, i+1, old)
+		c.foldLeft(q.ps, i, old)
+	}
+}
+
+// foldLeft joins acks[i] to the one before it, if both are old.
+func (c *Core) foldLeft(ps *pass, i int, old int64) {
+	if i == 0 || i >= len(ps.acks) {
+		return
+	}
+	q, k := &ps.acks[i-1], &ps.acks[i]
+	if !c.sameRun(ps, q, k) || q.step > old || k.step > old {
+		return
+	}
+	q.end, q.step = k.end, max(q.step, k.step)
+	c.deletePiece(ps, k.start)
+	c.putPiece(ps, q)
+	ps.acks = append(ps.acks[:i], ps.acks[i+1:]...)
+}
+
+func (c *Core) putPiece(ps *pass, k *piece) {
+	at := ps.startPlace(k.start)
+	v := ackValue{ps.endPlace(k.end).offset, k.rank, k.generation, k.step}
+	c.fx.put(Set, func(b []byte) []byte {
+		return appendRangeKey(b, keyAck, ps.p.ds.id, ps.p.no, ps.n, at.segment, at.offset)
+	}, v.append)
+}
+
+func (c *Core) deletePiece(ps *pass, start int64) {
+	at := ps.startPlace(start)
+	c.fx.put(Delete, func(b []byte) []byte {
+		return appendRangeKey(b, keyAck, ps.p.ds.id, ps.p.no, ps.n, at.segment, at.offset)
+	}, nil)
+}

@@ -1,0 +1,191 @@
+package shardsvc
+
+import "math"
+
+const (
+	// maxBlocks of a shuffled lease: each is a piece of its grant.
+	maxBlocks = 1024
+	maxRate   = math.MaxInt64 / (1 << 24)
+)
+
+// size of the next lease for w: its rate times the target, and toward the end
+// of a bounded input at most half of its share of what is left, so that all
+// finish together (guided self-scheduling).
+func (c *Core) size(d *dataset, w *worker) int64 {
+	rate := w.rate(d.id)
+	size := d.opt.Initial
+	if rate > 0 {
+		size = int64(min(float64(rate)*float64(d.opt.Target)/float64(Second), float64(d.opt.Max)))
+	}
+	if d.partsAll && d.incomplete == 0 {
+		left := float64(d.total)*float64(d.opt.Passes) - float64(d.planned) + float64(d.pending)
+		share := 1 / float64(max(len(c.workers), 1))
+		if rate > 0 && d.sumRate > 0 {
+			share = float64(rate) / float64(d.sumRate)
+		}
+		size = min(size, int64(left*share/2))
+	}
+	return min(max(size, d.opt.Min), d.opt.Max)
+}
+
+// carve leases the next piece of d to w, or returns nil when there is none for
+// it now. Partitions take turns.
+func (c *Core) carve(d *dataset, w *worker) *lease {
+	size := c.size(d, w)
+	for d.ready.len() > 0 {
+		p := d.ready.pop()
+		p.queued = false
+		l := c.carveFrom(p, w, size)
+		c.changed(p)
+		if l != nil {
+			return l
+		}
+	}
+	if !d.opt.Strict {
+		return nil
+	}
+	// All free partitions are busy: go on in one that w holds.
+	for held := w.leases; held != nil; held = held.wnext {
+		if p := held.pass.p; p.ds == d && p.hasWork() {
+			if l := c.carveFrom(p, w, size); l != nil {
+				c.changed(p)
+				return l
+			}
+		}
+	}
+	return nil
+}
+
+func (c *Core) carveFrom(p *partition, w *worker, size int64) *lease {
+	if p.holder != nil && p.holder != w {
+		return nil
+	}
+	for i := 0; i < len(p.passes); i++ {
+		ps := p.passes[i]
+		for len(ps.pending) > 0 {
+			first := ps.pending[0]
+			end := c.clip(ps, first.start, first.end, size)
+			if p.holder != nil && !c.inOrder(ps, first.start) {
+				return nil
+			}
+			ps.pending.clear(first.start, end)
+			units := ps.units(first.start, end)
+			ps.pendingUnits -= units
+			p.ds.pending -= units
+			if units == 0 { // only a dead tail
+				c.hole(ps, first.start, end)
+				continue
+			}
+			return c.newLease(ps, w, first.start, end, tries(first.val))
+		}
+	}
+	for {
+		ps := p.last()
+		if ps == nil || ps.frontier == p.lineEnd() {
+			if !p.mayBegin() {
+				return nil
+			}
+			ps = c.newPass(p, p.begun())
+			c.dirtyPass(ps)
+		}
+		start := ps.frontier
+		end := c.clip(ps, start, p.lineEnd(), size)
+		c.advance(ps, end)
+		if ps.units(start, end) == 0 {
+			c.hole(ps, start, end)
+			continue
+		}
+		c.needSegments(p)
+		return c.newLease(ps, w, start, end, 0)
+	}
+}
+
+// inOrder: a strict partition's next lease lies behind all outstanding ones.
+func (c *Core) inOrder(ps *pass, start int64) bool {
+	for _, q := range ps.p.passes {
+		for l := q.leases; l != nil; l = l.pnext {
+			if q.n > ps.n || q == ps && l.end > start {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// advance plans up to pos.
+func (c *Core) advance(ps *pass, pos int64) {
+	if pos > ps.frontier {
+		ps.p.ds.planned += ps.units(ps.frontier, pos)
+		ps.frontier = pos
+	}
+}
+
+// clip says where a lease from start of about size units ends: at a border of
+// segments or blocks, and not so that a crumb is left behind.
+func (c *Core) clip(ps *pass, start, limit, size int64) int64 {
+	opt := &ps.p.ds.opt
+	if ps.order != nil {
+		block := ps.order.block
+		limit = min(limit, (start/block+maxBlocks)*block)
+		if size < limit-start {
+			if end := (start + size) / block * block; end > start {
+				return end
+			}
+			return start + size
+		}
+		return limit
+	}
+	s := &ps.p.segs[ps.p.segAt(start)]
+	limit = min(limit, s.lineEnd())
+	if limit-start <= size || limit-start-size < opt.Min/2 && limit-start <= opt.Max {
+		return limit
+	}
+	return start + size
+}
+
+// hole settles a range that holds no record.
+func (c *Core) hole(ps *pass, start, end int64) {
+	ps.base.add(start, end, dropped)
+	if ps.done != &ps.base {
+		ps.done.add(start, end, dropped)
+	}
+	c.dirtyPass(ps)
+}
+
+// pieces appends what a shuffled lease reads to fx.Pieces.
+func (c *Core) pieces(l *lease) (lo, hi int32) {
+	lo = int32(len(c.fx.Pieces))
+	ps, p := l.pass, l.pass.p
+	if ps.order == nil {
+		s := &p.segs[p.segAt(l.prefix)]
+		c.fx.Pieces = append(c.fx.Pieces, Piece{OrderStart: l.prefix - l.shift, Segment: s.id,
+			Start: l.prefix - l.shift, End: l.end - l.shift, Locator: s.locator, Name: s.name})
+		return lo, lo + 1
+	}
+	block := ps.order.block
+	for pos := l.prefix; pos < l.end; pos = (pos/block + 1) * block {
+		in := int64(ps.order.perm.block(uint64(pos / block)))
+		s := &p.segs[p.segByBlock(in)]
+		first := s.start + (in-s.block)*block
+		start := first + pos%block
+		end := min(first+min(block, l.end-pos/block*block), s.end)
+		if start < end {
+			c.fx.Pieces = append(c.fx.Pieces, Piece{OrderStart: pos, Segment: s.id, Start: start, End: end, Locator: s.locator, Name: s.name})
+		}
+	}
+	return lo, int32(len(c.fx.Pieces))
+}
+
+// segByBlock returns the index of the segment that block number n lies in.
+func (p *partition) segByBlock(n int64) int {
+	lo, hi := 0, len(p.segs)
+	for hi-lo > 1 {
+		mid := int(uint(lo+hi) >> 1)
+		if p.segs[mid].block <= n {
+			lo = mid
+		} else {
+			hi = mid
+		}
+	}
+	return lo
+}

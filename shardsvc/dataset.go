@@ -1,0 +1,315 @@
+package shardsvc
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/headrace/headrace/sources"
+)
+
+// dataset is a named use of a source.
+type dataset struct {
+	id                       DatasetID
+	name, reason             string
+	spec                     []byte
+	opt                      Options
+	paused, failed, partsAll bool
+	removed                  bool
+
+	parts []*partition // by number
+	ready queue[*partition]
+
+	waiting queue[request]
+	told    State // what waiting requests were told last
+	untold  int   // requests that were told nothing yet
+	kicked  bool
+
+	// Of all partitions: units of one reading, units below frontiers of all
+	// passes begun, pending units, partitions not complete, drained, settled.
+	total, planned, pending          int64
+	incomplete, undrained, unsettled int
+	leases                           int
+	done                             bool // was reported
+	sumRate                          int64
+	rated                            int // workers with a rate
+	nextScan                         Time
+	scanAt                           Time
+	dirty                            bool
+}
+
+func (o *Options) validate() error {
+	switch {
+	case o.Passes < 1 || o.Passes > 1<<31:
+		return fmt.Errorf("passes is %d, must be 1 to 2147483648", o.Passes)
+	case o.Min < 1 || o.Max < o.Min:
+		return fmt.Errorf("lease sizes: min %d, max %d; need 1 <= min <= max", o.Min, o.Max)
+	case o.Initial < 1:
+		return fmt.Errorf("lease initial is %d, must be at least 1", o.Initial)
+	case o.Target <= 0:
+		return fmt.Errorf("lease target is %d ns, must be positive", o.Target)
+	case o.Stall < 0:
+		return fmt.Errorf("lease stall is %d ns, must not be negative", o.Stall)
+	case o.Shuffle && o.Block < 1:
+		return fmt.Errorf("shuffle block is %d, must be at least 1", o.Block)
+	case o.Shuffle && o.Strict:
+		return errors.New("order: strict and shuffle exclude each other")
+	}
+	return nil
+}
+
+func (c *Core) applyDataset(e *ApplyDataset) {
+	if err := e.Options.validate(); err != nil {
+		c.rejected("dataset %q: %v", e.Name, err)
+		return
+	}
+	d := c.dataset(e.ID)
+	if d == nil {
+		if e.ID != c.nextDS {
+			c.rejected("dataset %q: number %d is not the next, %d", e.Name, e.ID, c.nextDS)
+			return
+		}
+		c.nextDS++
+		c.dirty.job = true
+		d = c.newDataset(e.ID)
+		d.opt = e.Options
+	}
+	o, n := d.opt, e.Options
+	switch {
+	case o.Strict != n.Strict || o.Shuffle != n.Shuffle || o.Seed != n.Seed || o.Block != n.Block:
+		c.rejected("dataset %q: order and shuffle can not change once it exists: delete it and apply it again", d.name)
+		return
+	case n.Passes != o.Passes && slices.ContainsFunc(d.parts, func(p *partition) bool { return p.pruned || p.begun() > uint32(n.Passes) }):
+		c.rejected("dataset %q: passes can not change from %d to %d so late: records of the last pass are settled", d.name, o.Passes, n.Passes)
+		return
+	}
+	d.name, d.spec, d.opt = e.Name, e.Spec, n
+	c.dirtyDataset(d)
+	for _, p := range d.parts {
+		c.changed(p)
+	}
+	c.kick(d)
+}
+
+func (c *Core) newDataset(id DatasetID) *dataset {
+	d := &dataset{id: id}
+	for int64(len(c.datasets)) <= int64(id) {
+		c.datasets = append(c.datasets, nil)
+	}
+	c.datasets[id] = d
+	return d
+}
+
+func (c *Core) removeDataset(id DatasetID) {
+	d := c.dataset(id)
+	if d == nil {
+		c.rejected("remove: no dataset %d", id)
+		return
+	}
+	d.removed = true
+	for _, p := range d.parts {
+		for _, ps := range p.passes {
+			for ps.leases != nil {
+				l := ps.leases
+				c.reply(Reply{To: l.w.session(), Kind: ReplyRevoke, Token: l.token, Reason: "dataset " + d.name + " was deleted"})
+				c.forget(l)
+			}
+			ps.gone = true
+		}
+		c.parts[p.no] = nil
+	}
+	for d.waiting.len() > 0 {
+		c.stand(d, d.waiting.pop(), Deleted, "dataset "+d.name+" was deleted")
+	}
+	for _, letter := range []byte{keyDataset, keyPartition, keySegment, keySettled, keyAck, keyTries} {
+		c.fx.put(DeleteRange,
+			func(b []byte) []byte { return appendNumbers(b, letter, id) },
+			func(b []byte) []byte { return appendNumbers(b, letter, id+1) })
+	}
+	c.datasets[id] = nil
+}
+
+func (c *Core) setPaused(id DatasetID, paused bool) {
+	d := c.dataset(id)
+	if d == nil {
+		c.rejected("pause: no dataset %d", id)
+		return
+	}
+	d.paused = paused
+	if !paused {
+		d.failed, d.reason = false, ""
+		for _, p := range d.parts {
+			for _, ps := range p.passes {
+				c.forgiveFailures(ps)
+			}
+		}
+	}
+	c.dirtyDataset(d)
+	c.kick(d)
+}
+
+func (c *Core) failDataset(d *dataset, reason string) {
+	if d.failed {
+		return
+	}
+	d.failed, d.reason = true, reason
+	c.dirtyDataset(d)
+	c.report(Report{Kind: ReportDatasetFailed, Dataset: d.id, Reason: reason})
+	c.kick(d)
+}
+
+func (c *Core) addPartition(e *AddPartition) {
+	d := c.dataset(e.Dataset)
+	if d == nil || e.Number != c.nextPart || d.partsAll {
+		c.rejected("partition %d %q of dataset %d: unknown dataset, listing finished, or not the next number %d", e.Number, e.Identity, e.Dataset, c.nextPart)
+		return
+	}
+	c.nextPart++
+	c.dirty.job = true
+	p := c.newPartition(d, e.Number)
+	p.identity, p.estimated = e.Identity, e.Estimated
+	c.dirtyPartition(p)
+	c.needSegments(p)
+}
+
+func (c *Core) newPartition(d *dataset, no PartitionNo) *partition {
+	p := &partition{no: no, ds: d, lastSeg: -1}
+	d.parts = append(d.parts, p)
+	d.incomplete++
+	d.undrained++
+	d.unsettled++
+	for int64(len(c.parts)) <= int64(no) {
+		c.parts = append(c.parts, nil)
+	}
+	c.parts[no] = p
+	return p
+}
+
+func (c *Core) partitionsListed(id DatasetID) {
+	d := c.dataset(id)
+	if d == nil {
+		c.rejected("partitions listed: no dataset %d", id)
+		return
+	}
+	d.partsAll = true
+	c.dirtyDataset(d)
+	c.kick(d)
+}
+
+func (c *Core) addSegments(e *AddSegments) {
+	p := c.partition(e.Partition)
+	if p == nil {
+		c.rejected("segments: no partition %d", e.Partition)
+		return
+	}
+	for i := range e.Segments {
+		s := &e.Segments[i]
+		if s.ID <= p.lastSeg {
+			continue
+		}
+		if p.complete || s.End < s.Start || s.ID < 0 {
+			c.rejected("partition %s: segment %d [%d, %d) %s: the listing is complete or the bounds are wrong", p.identity, s.ID, s.Start, s.End, s.Name)
+			return
+		}
+		if n := len(p.segs); n > 0 && !p.segs[n-1].sealed {
+			p.segs[n-1].sealed = true
+			c.putSegment(p, &p.segs[n-1])
+		}
+		c.putSegment(p, c.appendSegment(p, s))
+	}
+	p.asked = false
+	if e.Complete && !p.complete {
+		c.complete(p)
+		c.dirtyPartition(p)
+	}
+	c.needSegments(p)
+	c.changed(p)
+}
+
+func (c *Core) appendSegment(p *partition, s *sources.Segment) *segment {
+	p.segs = append(p.segs, segment{id: s.ID, start: s.Start, end: s.End, sealed: s.Sealed,
+		base: p.total, block: p.blocks, locator: s.Locator, name: s.Name})
+	if b := p.ds.opt.Block; p.ds.opt.Shuffle {
+		p.blocks += (s.End - s.Start + b - 1) / b
+	}
+	p.lastSeg = s.ID
+	p.total += s.End - s.Start
+	p.ds.total += s.End - s.Start
+	return &p.segs[len(p.segs)-1]
+}
+
+// complete: the line is final.
+func (c *Core) complete(p *partition) {
+	if n := len(p.segs); n > 0 && !p.segs[n-1].sealed {
+		p.segs[n-1].sealed = true
+		if c.fx != nil {
+			c.putSegment(p, &p.segs[n-1])
+		}
+	}
+	p.complete = true
+	p.ds.incomplete--
+}
+
+func (c *Core) putSegment(p *partition, s *segment) {
+	v := segmentValue{s.start, s.end, s.sealed, s.locator, s.name}
+	c.fx.put(Set, func(b []byte) []byte {
+		return be.AppendUint64(appendNumbers(b, keySegment, p.ds.id, p.no), flip(s.id))
+	}, v.append)
+}
+
+// needSegments asks discovery for more when few are left to plan. A shuffled
+// pass needs all of them.
+func (c *Core) needSegments(p *partition) {
+	if p.complete || p.asked {
+		return
+	}
+	if ps := p.last(); !p.ds.opt.Shuffle && len(p.segs) > 0 {
+		at := 0
+		if ps != nil {
+			at = p.segAt(ps.frontier)
+		}
+		if len(p.segs)-at > c.cfg.Ahead {
+			return
+		}
+	}
+	p.asked = true
+	c.report(Report{Kind: ReportNeedSegments, Dataset: p.ds.id, Partition: p.no, Segment: p.lastSeg})
+}
+
+// head moves the end of the last, unsealed segment. An end below what was
+// planned is the event diverged.
+func (c *Core) head(h *Head) {
+	p := c.partition(h.Partition)
+	if p == nil {
+		return
+	}
+	i := p.segByID(h.Segment)
+	if i < 0 || i != len(p.segs)-1 {
+		return // heads come late and often: a sealed or forgotten segment has none
+	}
+	s := &p.segs[i]
+	if h.End == s.end && h.Sealed == s.sealed {
+		return
+	}
+	for _, ps := range p.passes {
+		if at := h.End - s.start + s.base; ps.order == nil && at < ps.frontier && ps.frontier > s.base {
+			c.report(Report{Kind: ReportDiverged, Dataset: p.ds.id, Partition: p.no, Pass: ps.n, Segment: s.id, Start: h.End, End: ps.frontier - s.base + s.start})
+			c.failDataset(p.ds, (&sources.Diverged{Range: sources.Range{Partition: sources.PartitionID(p.identity), Segment: s.id, Start: h.End, End: ps.frontier - s.base + s.start}, Head: h.End}).Error())
+			return
+		}
+	}
+	if s.sealed || h.End < s.start {
+		return
+	}
+	if p.ds.opt.Shuffle {
+		b := p.ds.opt.Block
+		p.blocks += (h.End-s.start+b-1)/b - (s.end-s.start+b-1)/b
+	}
+	p.total += h.End - s.end
+	p.ds.total += h.End - s.end
+	s.end, s.sealed = h.End, h.Sealed
+	if h.Sealed {
+		c.putSegment(p, s)
+	}
+	c.changed(p)
+}

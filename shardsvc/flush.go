@@ -1,0 +1,116 @@
+package shardsvc
+
+// dirty lists what the next Flush encodes. Each thing is in its list once.
+type dirty struct {
+	job      bool
+	datasets []*dataset
+	parts    []*partition
+	passes   []*pass
+	ranks    []*rank
+	agents   []*agent
+}
+
+func (c *Core) dirtyDataset(d *dataset) {
+	if !d.dirty {
+		d.dirty = true
+		c.dirty.datasets = append(c.dirty.datasets, d)
+	}
+}
+
+func (c *Core) dirtyPartition(p *partition) {
+	if !p.dirty {
+		p.dirty = true
+		c.dirty.parts = append(c.dirty.parts, p)
+	}
+}
+
+func (c *Core) dirtyPass(ps *pass) {
+	if !ps.dirty {
+		ps.dirty = true
+		c.dirty.passes = append(c.dirty.passes, ps)
+	}
+}
+
+func (c *Core) dirtyRank(r *rank) {
+	if !r.dirty {
+		r.dirty = true
+		c.dirty.ranks = append(c.dirty.ranks, r)
+	}
+}
+
+func (c *Core) dirtyAgent(a *agent) {
+	if !a.dirty {
+		a.dirty = true
+		c.dirty.agents = append(c.dirty.agents, a)
+	}
+}
+
+// Flush encodes all that changed since the last Flush into fx.Puts, once per
+// key however many Steps changed it. Call it before committing fx; fx must be
+// the Effects of those Steps.
+func (c *Core) Flush(fx *Effects) {
+	if c.dirty.job {
+		c.dirty.job = false
+		v := jobValue{c.cfg.Job, c.cfg.Model, c.epoch, c.term, c.generation, c.worldSize, c.genEnded, c.nextDS, c.nextPart}
+		fx.put(Set, func(b []byte) []byte { return append(b, keyJob) }, v.append)
+	}
+	for _, d := range c.dirty.datasets {
+		if d.dirty = false; d.removed {
+			continue
+		}
+		v := datasetValue{d.name, d.reason, d.spec, d.paused, d.failed, d.partsAll, d.opt}
+		fx.put(Set, func(b []byte) []byte { return appendNumbers(b, keyDataset, d.id) }, v.append)
+	}
+	for _, p := range c.dirty.parts {
+		if p.dirty = false; p.ds.removed {
+			continue
+		}
+		v := partitionValue{p.identity, p.estimated, p.complete, p.folded, p.units}
+		fx.put(Set, func(b []byte) []byte { return appendNumbers(b, keyPartition, p.ds.id, p.no) }, v.append)
+	}
+	for _, ps := range c.dirty.passes {
+		if ps.dirty = false; !ps.gone {
+			fx.putSettled(ps)
+		}
+	}
+	for _, r := range c.dirty.ranks {
+		r.dirty = false
+		v := rankValue{r.incarnation, r.generation, r.step, r.attached, r.fenced, r.others}
+		fx.put(Set, func(b []byte) []byte { return appendNumbers(b, keyRank, r.no) }, v.append)
+	}
+	for _, a := range c.dirty.agents {
+		if a.dirty = false; !a.gone {
+			v := agentValue{a.incarnation, c.term, a.superseded}
+			fx.put(Set, func(b []byte) []byte { return append(append(b, keyAgent), a.name...) }, v.append)
+		}
+	}
+	c.dirty.reset()
+}
+
+func (d *dirty) reset() {
+	clear(d.datasets)
+	clear(d.parts)
+	clear(d.passes)
+	clear(d.ranks)
+	clear(d.agents)
+	d.datasets, d.parts, d.passes, d.ranks, d.agents = d.datasets[:0], d.parts[:0], d.passes[:0], d.ranks[:0], d.agents[:0]
+}
+
+// putSettled is written out because it runs once per pass and batch: it is all
+// that an ack costs in the store.
+func (fx *Effects) putSettled(ps *pass) {
+	k := len(fx.arena)
+	fx.arena = appendNumbers(fx.arena, keySettled, ps.p.ds.id, ps.p.no, ps.n)
+	v := len(fx.arena)
+	units := ps.kinds
+	if ps.done != &ps.base {
+		units[acked] = ps.folded // the rest is in `a` records
+	}
+	fx.arena = appendSettledHead(fx.arena, &units, ps.startPlace(ps.base.low), len(ps.base.above))
+	for _, s := range ps.base.above {
+		fx.arena = ps.endPlace(s.end).append(ps.startPlace(s.start).append(fx.arena))
+		fx.arena = appendUint(fx.arena, s.val)
+	}
+	end := len(fx.arena)
+	fx.Puts = append(fx.Puts, Put{Op: Set, Key: fx.arena[k:v:v], Value: fx.arena[v:end:end]})
+}

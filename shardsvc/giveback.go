@@ -1,0 +1,243 @@
+package shardsvc
+
+import "fmt"
+
+// How a range comes back.
+type back uint8
+
+const (
+	untouched back = iota // never handed to a trainer, or dropped by it: tries stay
+	lost                  // handed out and lost: one more try
+	unread                // it could not be read or decoded: one more failure
+)
+
+// giveBack makes [from, l.end) pending again and closes l if nothing is left.
+func (c *Core) giveBack(l *lease, from int64, how back) {
+	ps := l.pass
+	t := l.tries
+	if how != untouched {
+		t = t.oneMore(how == unread)
+	}
+	end := l.end
+	ps.leasedUnits -= ps.units(from, end)
+	l.end = from
+	if l.asked && l.askAt >= from {
+		l.asked = false
+	}
+	if l.prefix == l.end {
+		c.unlink(l)
+	}
+	if from < end {
+		c.setTries(ps, from, end, t)
+		c.addPending(ps, from, end)
+	}
+	c.changed(ps.p)
+}
+
+// reclaim ends a lease for good: its rest is pending again, its token unknown.
+func (c *Core) reclaim(l *lease, how back, reason string) {
+	ps := l.pass
+	at, end := ps.startPlace(l.prefix), l.end-l.shift
+	c.report(Report{Kind: ReportReclaimed, Dataset: ps.p.ds.id, Partition: ps.p.no, Pass: ps.n, Rank: l.w.rank.no,
+		Segment: at.segment, Start: at.offset, End: end, Units: ps.units(l.prefix, l.end), Token: l.token, Agent: l.w.agent.name, Reason: reason})
+	c.stats.Reclaims++
+	open := l.prefix < l.end
+	c.giveBack(l, l.prefix, how)
+	if open {
+		delete(c.leases.retold, l.was)
+		l.was = Token{}
+		l.token.Term = 0
+	}
+}
+
+// addPending makes a range pending, each part with its stored tries.
+func (c *Core) addPending(ps *pass, start, end int64) {
+	units := ps.units(start, end)
+	ps.pendingUnits += units
+	ps.p.ds.pending += units
+	ps.pending.set(start, end, 0)
+	i, j := ps.tries.overlap(start, end)
+	for ; i < j; i++ {
+		s := ps.tries[i]
+		ps.pending.set(max(s.start, start), min(s.end, end), s.val)
+	}
+}
+
+// setTries stores t for a range; 0 is not stored.
+func (c *Core) setTries(ps *pass, start, end int64, t tries) {
+	if t == 0 && len(ps.tries) == 0 {
+		return
+	}
+	if i, j := ps.tries.overlap(start, end); j == i+1 && ps.tries[i].start <= start && ps.tries[i].end >= end && ps.tries[i].val == uint32(t) {
+		return
+	}
+	c.rewriteTries(ps, start, end, func() {
+		if t == 0 {
+			ps.tries.clear(start, end)
+		} else {
+			ps.tries.set(start, end, uint32(t))
+		}
+	})
+}
+
+// rewriteTries applies change, which touches [start, end) only, and mirrors it
+// in the store.
+func (c *Core) rewriteTries(ps *pass, start, end int64, change func()) {
+	i, j := ps.tries.overlap(max(start-1, 0), end+1)
+	for ; i < j; i++ {
+		c.putTries(ps, ps.tries[i], true)
+	}
+	change()
+	i, j = ps.tries.overlap(max(start-1, 0), end+1)
+	for ; i < j; i++ {
+		c.putTries(ps, ps.tries[i], false)
+	}
+}
+
+func (c *Core) putTries(ps *pass, s span, gone bool) {
+	at := ps.startPlace(s.start)
+	key := func(b []byte) []byte {
+		return appendRangeKey(b, keyTries, ps.p.ds.id, ps.p.no, ps.n, at.segment, at.offset)
+	}
+	if gone {
+		c.fx.put(Delete, key, nil)
+		return
+	}
+	v := triesValue{ps.endPlace(s.end), s.val}
+	c.fx.put(Set, key, v.append)
+}
+
+// dropTries deletes the tries of ranges that are wholly settled now.
+func (c *Core) dropTries(ps *pass, start, end int64) {
+	i, j := ps.tries.overlap(start, end)
+	n := i
+	for k := i; k < j; k++ {
+		if s := ps.tries[k]; ps.done.prefix(s.start) >= s.end {
+			c.putTries(ps, s, true)
+		} else {
+			ps.tries[n] = s
+			n++
+		}
+	}
+	ps.tries = append(ps.tries[:n], ps.tries[j:]...)
+}
+
+func (c *Core) clearTries(ps *pass, start, end int64) {
+	i, j := ps.tries.overlap(start, end)
+	for ; i < j; i++ {
+		c.putTries(ps, ps.tries[i], true)
+	}
+	ps.tries.clear(start, end)
+}
+
+// forgiveFailures forgets failed reads, and keeps how often ranges were lost.
+func (c *Core) forgiveFailures(ps *pass) {
+	old := append(rangeMap(nil), ps.tries...)
+	for _, s := range old {
+		if tries(s.val).failures() > 0 {
+			c.setTries(ps, s.start, s.end, tries(tries(s.val).lost()))
+		}
+	}
+	old = append(old[:0], ps.pending...)
+	for _, s := range old {
+		ps.pending.set(s.start, s.end, tries(s.val).lost())
+	}
+	for l := ps.leases; l != nil; l = l.pnext {
+		l.tries = tries(l.tries.lost())
+	}
+}
+
+// owned returns the open lease k names, if a's worker holds it.
+func (c *Core) owned(a *agent, k Token) *lease {
+	if l := c.find(k); l != nil && l.open && l.w.agent == a {
+		return l
+	}
+	return nil
+}
+
+func (c *Core) release(a *agent, r *Release) {
+	l := c.owned(a, r.Token)
+	if l == nil {
+		return
+	}
+	from := min(max(r.Prefix+l.shift, l.prefix), l.end)
+	c.reportBack(l, from, "released")
+	c.giveBack(l, from, untouched)
+}
+
+const maxFailures = 3
+
+func (c *Core) readFailure(a *agent, f *ReadFailure) {
+	l := c.owned(a, f.Token)
+	if l == nil {
+		return
+	}
+	from := min(max(f.At+l.shift, l.prefix), l.end)
+	p, d := l.pass.p, l.pass.p.ds
+	at, end := l.pass.startPlace(from), l.end-l.shift
+	failures := l.tries.failures() + 1
+	c.reportBack(l, from, "read_failed")
+	c.giveBack(l, from, unread)
+	if f.Permanent || failures >= maxFailures {
+		c.failDataset(d, fmt.Sprintf("partition %s pass %d: [%d, %d) of segment %d can not be read (%s, try %d): %s",
+			p.identity, l.pass.n, at.offset, end, at.segment, f.Kind, failures, f.Message))
+	}
+}
+
+func (c *Core) reportBack(l *lease, from int64, reason string) {
+	ps := l.pass
+	at := ps.startPlace(from)
+	c.stats.Reclaims++
+	c.report(Report{Kind: ReportReclaimed, Dataset: ps.p.ds.id, Partition: ps.p.no, Pass: ps.n, Rank: l.w.rank.no,
+		Segment: at.segment, Start: at.offset, End: l.end - l.shift, Units: ps.units(from, l.end), Token: l.token, Agent: l.w.agent.name, Reason: reason})
+}
+
+// pendingAgain takes what rank r acked (nil: all ranks) out of the settled set
+// and returns its units: the model that held it is gone. What is excluded or
+// dropped stays settled.
+func (c *Core) pendingAgain(r *rank) (units int64) {
+	for _, p := range c.parts {
+		if p == nil {
+			continue
+		}
+		for _, ps := range p.passes {
+			units += c.unsettle(ps, r)
+		}
+		c.changed(p)
+	}
+	return units
+}
+
+func (c *Core) unsettle(ps *pass, r *rank) (units int64) {
+	kept := ps.acks[:0]
+	var again []span
+	for _, k := range ps.acks {
+		if r != nil && k.rank != r.no {
+			kept = append(kept, k)
+			continue
+		}
+		again = append(again, span{start: k.start, end: k.end})
+		c.deletePiece(ps, k.start)
+	}
+	if len(again) == 0 {
+		return 0
+	}
+	ps.acks = kept
+	c.rebuildDone(ps)
+	for _, s := range again {
+		n := ps.units(s.start, s.end)
+		ps.kinds[acked] -= n
+		units += n
+		c.addPending(ps, s.start, s.end)
+	}
+	ps.p.ds.done = false
+	return units
+}
+
+// rebuildDone makes done of base and the acks.
+func (c *Core) rebuildDone(ps *pass) {
+	ps.done.low, ps.done.above = ps.base.low, append(ps.done.above[:0], ps.base.above...)
+	for _, k := range ps.acks {
+		ps.done.add(k.start, k.end, acked)
+	}
+}

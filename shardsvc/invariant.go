@@ -1,0 +1,162 @@
+package shardsvc
+
+import (
+	"fmt"
+	"slices"
+)
+
+// CheckInvariants checks all that must hold after every Step: of each (partition,
+// pass)
+//
+//	committed <= bound <= acked <= leased <= planned <= head
+//
+// and that every planned unit is in exactly one of pending, leased, settled; and
+// that every count kept beside agrees. It walks everything: for tests.
+func (c *Core) CheckInvariants() error {
+	for _, d := range c.datasets {
+		if d == nil {
+			continue
+		}
+		if err := c.checkDataset(d); err != nil {
+			return fmt.Errorf("dataset %d %q: %w", d.id, d.name, err)
+		}
+	}
+	for _, w := range c.workers {
+		n := 0
+		for l := w.leases; l != nil; l = l.wnext {
+			n++
+			if l.w != w || !l.open {
+				return fmt.Errorf("rank %d lists a lease that is not its own or closed", w.rank.no)
+			}
+		}
+		if n != w.leaseCount || w.gone {
+			return fmt.Errorf("rank %d: %d leases, counted %d, gone %v", w.rank.no, n, w.leaseCount, w.gone)
+		}
+	}
+	for _, l := range c.leases.slots {
+		if l.open && c.find(l.token) != l {
+			return fmt.Errorf("token %v does not find its lease", l.token)
+		}
+	}
+	return nil
+}
+
+func (c *Core) checkDataset(d *dataset) error {
+	var total, planned, pending int64
+	var incomplete, undrained, unsettled, leases int
+	for _, p := range d.parts {
+		total += p.total
+		if !p.complete {
+			incomplete++
+		}
+		if !p.drained {
+			undrained++
+		}
+		if !p.settled {
+			unsettled++
+		}
+		for _, n := range p.units {
+			planned += n
+		}
+		for _, ps := range p.passes {
+			if err := c.checkPass(ps); err != nil {
+				return fmt.Errorf("partition %d %s pass %d: %w", p.no, p.identity, ps.n, err)
+			}
+			planned += ps.units(0, ps.frontier)
+			pending += ps.pendingUnits
+			leases += ps.leaseCount
+		}
+		if p.hasWork() && !p.queued && p.holder == nil {
+			return fmt.Errorf("partition %d has work and is not in the ready queue", p.no)
+		}
+		if p.settled && (!p.drained || p.hasWork()) {
+			return fmt.Errorf("partition %d is settled but not drained", p.no)
+		}
+	}
+	got := [...]int64{total, planned, pending, int64(incomplete), int64(undrained), int64(unsettled), int64(leases)}
+	kept := [...]int64{d.total, d.planned, d.pending, int64(d.incomplete), int64(d.undrained), int64(d.unsettled), int64(d.leases)}
+	if got != kept {
+		return fmt.Errorf("total, planned, pending, incomplete, undrained, unsettled, leases are %v, kept %v", got, kept)
+	}
+	return nil
+}
+
+func (c *Core) checkPass(ps *pass) error {
+	m := ps.marks()
+	if !(0 <= m.committed && m.committed <= m.bound && m.bound <= m.acked && m.acked <= m.leased && m.leased <= m.planned && m.planned <= m.head) {
+		return fmt.Errorf("not committed <= bound <= acked <= leased <= planned <= head: %+v", m)
+	}
+	var all []span // every unit below the frontier, once
+	settled := []span{{end: ps.done.low}}
+	settled = append(settled, ps.done.above...)
+	all = append(all, settled...)
+	all = append(all, ps.pending...)
+	var pending, leased int64
+	for _, s := range ps.pending {
+		pending += ps.units(s.start, s.end)
+		if i, j := ps.tries.overlap(s.start, s.end); s.val != 0 && (j != i+1 || ps.tries[i].val != s.val) {
+			return fmt.Errorf("tries of pending [%d, %d) are %x, stored otherwise", s.start, s.end, s.val)
+		}
+	}
+	n := 0
+	for l := ps.leases; l != nil; l = l.pnext {
+		n++
+		if !l.open || l.pass != ps || l.prefix >= l.end || l.prefix < l.start || ps.startPlace(l.prefix).segment != ps.endPlace(l.end).segment {
+			return fmt.Errorf("lease %v [%d, %d, %d) is closed, empty or crosses segments", l.token, l.start, l.prefix, l.end)
+		}
+		if ps.p.ds.opt.Strict && l.w != ps.p.holder {
+			return fmt.Errorf("strict, and a lease is not the holder's")
+		}
+		all = append(all, span{start: l.prefix, end: l.end})
+		leased += ps.units(l.prefix, l.end)
+	}
+	if n != ps.leaseCount || pending != ps.pendingUnits || leased != ps.leasedUnits {
+		return fmt.Errorf("leases %d, pending %d, leased %d; kept %d, %d, %d", n, pending, leased, ps.leaseCount, ps.pendingUnits, ps.leasedUnits)
+	}
+	slices.SortFunc(all, func(a, b span) int { return cmp2(a, b) })
+	at := int64(0)
+	for _, s := range all {
+		if s.start != at {
+			return fmt.Errorf("[%d, %d) is in none or in two of pending, leased, settled: %v", min(at, s.start), max(at, s.start), all)
+		}
+		at = s.end
+	}
+	if at != ps.frontier {
+		return fmt.Errorf("accounted up to %d, planned up to %d", at, ps.frontier)
+	}
+	return c.checkSettled(ps)
+}
+
+func cmp2(a, b span) int {
+	if a.start != b.start {
+		return int(min(max(a.start-b.start, -1), 1))
+	}
+	return int(min(max(a.end-b.end, -1), 1))
+}
+
+// checkSettled: units per kind, and that done is base and the acks.
+func (c *Core) checkSettled(ps *pass) error {
+	sum := int64(0)
+	for _, n := range ps.kinds {
+		sum += n
+	}
+	if units := ps.units(0, ps.frontier) - ps.pendingUnits - ps.leasedUnits; sum != units {
+		return fmt.Errorf("settled %d units, counted %v", units, ps.kinds)
+	}
+	if ps.done == &ps.base {
+		return nil
+	}
+	again := settledSet{low: ps.base.low, above: slices.Clone(ps.base.above)}
+	end := int64(-1)
+	for _, k := range ps.acks {
+		if k.start < end || again.touches(k.start, k.end) {
+			return fmt.Errorf("ack piece [%d, %d) of rank %d is out of order or settled twice", k.start, k.end, k.rank)
+		}
+		end = k.end
+		again.add(k.start, k.end, acked)
+	}
+	if again.low != ps.done.low || !slices.Equal(again.above, ps.done.above) {
+		return fmt.Errorf("base and acks make %+v, kept %+v", again, *ps.done)
+	}
+	return nil
+}

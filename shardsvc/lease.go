@@ -1,0 +1,161 @@
+package shardsvc
+
+// lease is one worker's right to [start, end) of the line of a pass; all below
+// prefix is settled. It never crosses a border of segments.
+type lease struct {
+	token, was         Token // was: the token it had in an older term
+	open               bool
+	pass               *pass
+	w                  *worker
+	start, prefix, end int64
+	shift              int64 // line position minus offset in order space
+	segment            int64
+	step               int64
+	tries              tries
+	granted            Time
+	frontier           int64 // delivered up to here, where a Held said so
+	asserted           bool  // in the message at hand
+
+	asked      bool // a steal ask is out
+	askAt      int64
+	refusals   uint8
+	stealAfter Time
+
+	slot                       uint32
+	wprev, wnext, pprev, pnext *lease
+}
+
+// tries counts how often a range was handed out and lost (low half) and how
+// often it could not be read (high half).
+type tries uint32
+
+func (t tries) lost() uint32     { return uint32(t & 0xffff) }
+func (t tries) failures() uint32 { return uint32(t >> 16) }
+
+func (t tries) oneMore(failed bool) tries {
+	lost, failures := min(t.lost()+1, 0xffff), t.failures()
+	if failed {
+		failures = min(failures+1, 0xffff)
+	}
+	return tries(failures<<16 | lost)
+}
+
+// A token's sequence is (use of the slot) << slotBits | slot: found without a
+// map, and never used twice in a term. A closed lease stays in its slot until
+// keepClosed others were closed, so that a repeated ack is still answered.
+const (
+	slotBits   = 24
+	keepClosed = 1 << 14
+)
+
+type leaseTable struct {
+	slots  []*lease
+	free   queue[*lease]
+	retold map[Token]*lease // leases by their token of an older term
+}
+
+func (t *leaseTable) take() *lease {
+	if t.free.len() > keepClosed || len(t.slots) == 1<<slotBits-1 {
+		l := t.free.pop()
+		if l.was != (Token{}) {
+			delete(t.retold, l.was)
+		}
+		*l = lease{slot: l.slot, token: l.token}
+		return l
+	}
+	l := &lease{slot: uint32(len(t.slots))}
+	t.slots = append(t.slots, l)
+	return l
+}
+
+func (c *Core) find(k Token) *lease {
+	if k.Term != c.term {
+		return c.leases.retold[k]
+	}
+	i := k.Sequence & (1<<slotBits - 1)
+	if i >= uint64(len(c.leases.slots)) {
+		return nil
+	}
+	if l := c.leases.slots[i]; l.token == k {
+		return l
+	}
+	return nil
+}
+
+// newLease opens a lease; the units must be in no other state.
+func (c *Core) newLease(ps *pass, w *worker, start, end int64, t tries) *lease {
+	l := c.leases.take()
+	use := l.token.Sequence>>slotBits + 1
+	l.token = Token{Epoch: c.epoch, Term: c.term, Sequence: use<<slotBits | uint64(l.slot)}
+	l.open, l.pass, l.w, l.start, l.prefix, l.end, l.tries, l.granted = true, ps, w, start, start, end, t, c.now
+	l.frontier = start
+	if at := ps.startPlace(start); ps.order == nil {
+		l.segment, l.shift = at.segment, start-at.offset
+	}
+	if ps.leases != nil {
+		ps.leases.pprev = l
+	}
+	l.pnext, ps.leases = ps.leases, l
+	ps.leaseCount++
+	if w.leases == nil {
+		w.since = c.now
+	} else {
+		w.leases.wprev = l
+	}
+	l.wnext, w.leases = w.leases, l
+	w.leaseCount++
+	ps.leasedUnits += ps.units(start, end)
+	d := ps.p.ds
+	d.leases++
+	if d.opt.Strict {
+		ps.p.holder = w
+		ps.p.holderHas++
+	}
+	if w.stallAt == 0 && d.opt.Stall > 0 {
+		c.watchStall(w)
+	}
+	return l
+}
+
+// unlink closes l; its units must have been settled or given back.
+func (c *Core) unlink(l *lease) {
+	ps, w := l.pass, l.w
+	if l.pprev == nil {
+		ps.leases = l.pnext
+	} else {
+		l.pprev.pnext = l.pnext
+	}
+	if l.pnext != nil {
+		l.pnext.pprev = l.pprev
+	}
+	if l.wprev == nil {
+		w.leases = l.wnext
+	} else {
+		l.wprev.wnext = l.wnext
+	}
+	if l.wnext != nil {
+		l.wnext.wprev = l.wprev
+	}
+	l.pprev, l.pnext, l.wprev, l.wnext = nil, nil, nil, nil
+	ps.leaseCount--
+	w.leaseCount--
+	p := ps.p
+	p.ds.leases--
+	if p.ds.opt.Strict {
+		if p.holderHas--; p.holderHas == 0 {
+			p.holder = nil
+		}
+		c.kick(p.ds)
+	}
+	l.open, l.asked = false, false
+	c.leases.free.push(l)
+}
+
+// forget makes l's token unknown: what it holds must be elsewhere already, or
+// its dataset is gone.
+func (c *Core) forget(l *lease) {
+	c.unlink(l)
+	delete(c.leases.retold, l.was)
+	l.was = Token{}
+	l.token.Term = 0 // no term is 0; the use of the slot stays
+}

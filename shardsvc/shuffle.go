@@ -1,0 +1,104 @@
+package shardsvc
+
+import (
+	"math/bits"
+	"sort"
+)
+
+// permutation is the order of a shuffled pass over n blocks: cycle-walking
+// 4-round Feistel, written down in docs/PROTOCOL.md (Shuffle).
+type permutation struct {
+	n, key uint64
+	half   uint
+}
+
+func splitmix64(z uint64) uint64 {
+	z += 0x9E3779B97F4A7C15
+	z = (z ^ z>>30) * 0xBF58476D1CE4E5B9
+	z = (z ^ z>>27) * 0x94D049BB133111EB
+	return z ^ z>>31
+}
+
+func newPermutation(n, seed uint64, pass uint32) permutation {
+	w := uint(2)
+	if n > 4 {
+		w = uint(bits.Len64(n - 1))
+		w += w & 1
+	}
+	return permutation{n: n, key: splitmix64(seed + 0x9E3779B97F4A7C15*(uint64(pass)+1)), half: w / 2}
+}
+
+func (p permutation) round(r, x uint64) uint64 {
+	return splitmix64(p.key+r*0xD1B54A32D192ED03+x) & (1<<p.half - 1)
+}
+
+// block returns which block of the input is block x of the order, x < n.
+func (p permutation) block(x uint64) uint64 {
+	mask := uint64(1)<<p.half - 1
+	for {
+		l, r := x>>p.half, x&mask
+		for i := range uint64(4) {
+			l, r = r, l^p.round(i, r)
+		}
+		if x = l<<p.half | r; x < p.n {
+			return x
+		}
+	}
+}
+
+// place is the inverse of block.
+func (p permutation) place(x uint64) uint64 {
+	mask := uint64(1)<<p.half - 1
+	for {
+		l, r := x>>p.half, x&mask
+		for i := uint64(4); i > 0; i-- {
+			l, r = r^p.round(i-1, l), l
+		}
+		if x = l<<p.half | r; x < p.n {
+			return x
+		}
+	}
+}
+
+// deadTail is the part of a block of the order that holds no record, because
+// its block of the input is the short last one of a segment.
+type deadTail struct {
+	start, end int64 // on the line
+	before     int64 // dead units on the line before start
+}
+
+// order is the shuffled line of one pass.
+type order struct {
+	perm  permutation
+	block int64
+	dead  []deadTail // by start
+}
+
+func newOrder(segs []segment, blocks, block int64, seed uint64, pass uint32) *order {
+	o := &order{perm: newPermutation(uint64(blocks), seed, pass), block: block}
+	for i := range segs {
+		s := &segs[i]
+		size := s.end - s.start
+		if short := size % block; short != 0 {
+			at := int64(o.perm.place(uint64(s.block + size/block)))
+			o.dead = append(o.dead, deadTail{start: at*block + short, end: (at + 1) * block})
+		}
+	}
+	sort.Slice(o.dead, func(i, j int) bool { return o.dead[i].start < o.dead[j].start })
+	sum := int64(0)
+	for i := range o.dead {
+		o.dead[i].before = sum
+		sum += o.dead[i].end - o.dead[i].start
+	}
+	return o
+}
+
+// below counts the dead units of the line below pos.
+func (o *order) below(pos int64) int64 {
+	i := sort.Search(len(o.dead), func(i int) bool { return o.dead[i].start >= pos })
+	if i == 0 {
+		return 0
+	}
+	d := o.dead[i-1]
+	return d.before + min(pos, d.end) - d.start
+}

@@ -1,0 +1,158 @@
+package shardsvc
+
+import "slices"
+
+// Stealing costs: a scan is made at most once per period, for at most
+// maxThieves waiting workers.
+const (
+	scanPeriod  = 20 * Millisecond
+	scanIdle    = 100 * Millisecond // nothing was worth it
+	maxThieves  = 32
+	backoffBase = 100 * Millisecond
+	backoffMax  = 6 // doublings
+)
+
+// victim is a worker with something to steal.
+type victim struct {
+	w       *worker
+	l       *lease // the last of its queue that may be asked for
+	backlog int64  // units it holds in the dataset
+	rate    float64
+	slow    bool
+}
+
+// finish is how long the victim needs for all it holds.
+func (v *victim) finish() float64 { return float64(v.backlog) / v.rate }
+
+// scan asks holders for the tails that would make waiting workers and them
+// finish together. On a live input only slow holders are asked.
+func (c *Core) scan(d *dataset) {
+	d.nextScan = c.now + scanPeriod
+	state, _ := c.standing(d)
+	if d.waiting.len() == 0 || d.leases == 0 || !c.grants(d) || d.opt.Strict || state == End {
+		return
+	}
+	mean := 1.0
+	if d.rated > 0 {
+		mean = max(float64(d.sumRate)/float64(d.rated), 1)
+	}
+	c.findVictims(d, mean)
+	c.thieves = c.thieves[:0]
+	asked := false
+	for _, r := range d.waiting.all() {
+		if len(c.thieves) == maxThieves {
+			break
+		}
+		if !slices.Contains(c.thieves, r.w) {
+			c.thieves = append(c.thieves, r.w)
+			asked = c.stealFor(d, r.w, mean, state == Drained) || asked
+		}
+	}
+	if !asked {
+		d.nextScan = c.now + scanIdle
+	}
+	c.watchSteal(d, d.nextScan)
+}
+
+func (c *Core) findVictims(d *dataset, mean float64) {
+	c.victims = c.victims[:0]
+	for _, w := range c.workers {
+		v := victim{w: w}
+		for l := w.leases; l != nil; l = l.wnext { // newest first
+			if l.pass.p.ds != d {
+				continue
+			}
+			v.backlog += l.end - max(l.prefix, l.frontier)
+			if l.asked {
+				v.backlog -= l.end - max(l.askAt, l.prefix, l.frontier)
+			}
+			if v.l == nil && !l.asked && c.now >= l.stealAfter && w.session() != 0 && w.state == running {
+				v.l = l
+			}
+		}
+		if v.backlog > 0 {
+			v.rate, v.slow = c.pace(d, w, mean)
+			c.victims = append(c.victims, v)
+		}
+	}
+}
+
+// pace is the rate to expect of a holder: paused or silent ones are slow.
+func (c *Core) pace(d *dataset, w *worker, mean float64) (rate float64, slow bool) {
+	rate = mean
+	if r := w.rate(d.id); r > 0 {
+		rate = float64(r)
+	}
+	if w.paused {
+		return rate / 1000, true
+	}
+	if quiet := c.now - w.since; quiet > 4*d.opt.Target {
+		return rate * float64(d.opt.Target) / float64(quiet), true
+	}
+	return rate, false
+}
+
+// stealFor asks the holder that would finish last for what makes it and w
+// finish together, if that is worth a round trip.
+func (c *Core) stealFor(d *dataset, w *worker, mean float64, drained bool) bool {
+	own := victim{rate: mean}
+	best := -1
+	for i := range c.victims {
+		v := &c.victims[i]
+		switch {
+		case v.w == w:
+			own = *v
+		case v.l == nil || !drained && !v.slow:
+		case best < 0 || v.finish() > c.victims[best].finish():
+			best = i
+		}
+	}
+	if r := w.rate(d.id); r > 0 {
+		own.rate = float64(r)
+	}
+	if best < 0 || w.paused {
+		return false
+	}
+	v := &c.victims[best]
+	units := int64((float64(v.backlog)*own.rate - float64(own.backlog)*v.rate) / (v.rate + own.rate))
+	units = min(units, v.l.end-max(v.l.prefix, v.l.frontier))
+	gain := float64(units) / v.rate
+	if units < max(d.opt.Min/4, 1) || gain < float64(d.opt.Target)/float64(Second)/20 {
+		return false
+	}
+	c.askFor(v.l, v.l.end-units)
+	v.backlog -= units
+	v.l = nil // one ask per holder and scan
+	return true
+}
+
+func (c *Core) askFor(l *lease, at int64) {
+	l.asked, l.askAt = true, at
+	ps := l.pass
+	c.reply(Reply{To: l.w.session(), Kind: ReplySteal, Token: l.token, At: at - l.shift})
+	c.report(Report{Kind: ReportStealAsked, Dataset: ps.p.ds.id, Partition: ps.p.no, Pass: ps.n, Rank: l.w.rank.no,
+		Segment: l.segment, Start: at - l.shift, End: l.end - l.shift, Token: l.token, Agent: l.w.agent.name})
+}
+
+// stealAnswer: the holder kept what it delivered and gives up the rest.
+func (c *Core) stealAnswer(a *agent, k *StealAnswer) {
+	l := c.owned(a, k.Token)
+	if l == nil || !l.asked {
+		return
+	}
+	l.asked = false
+	ps := l.pass
+	at := k.At + l.shift
+	report := Report{Kind: ReportStealRefused, Dataset: ps.p.ds.id, Partition: ps.p.no, Pass: ps.n, Rank: l.w.rank.no,
+		Segment: l.segment, Start: k.At, End: l.end - l.shift, Token: l.token, Agent: a.name}
+	if k.Refused || at < l.prefix || at >= l.end {
+		l.stealAfter = c.now + backoffBase<<min(l.refusals, backoffMax)
+		l.refusals++
+		c.report(report)
+		return
+	}
+	c.stats.Steals++
+	report.Kind, report.Units = ReportStolen, ps.units(at, l.end)
+	c.report(report)
+	c.giveBack(l, at, untouched)
+}

@@ -1,0 +1,386 @@
+package shardsvc
+
+import (
+	"fmt"
+	"slices"
+)
+
+type workerState uint8
+
+const (
+	running  workerState = iota
+	ending               // its agent was told to end it; it gets nothing more
+	detached             // its process may run, but no agent speaks for it
+)
+
+// worker is one trainer process.
+type worker struct {
+	agent       *agent
+	number      uint32
+	rank        *rank
+	incarnation uint64
+	pid         int32
+	state       workerState
+	deadline    Time // detached: when it is given up
+	unconfirmed bool // its agent came again and did not name it yet
+	fenced      bool // late acks of closed leases are refused
+	gone        bool
+	why         string // ending: the reason
+
+	leases     *lease // newest first, through wnext
+	leaseCount int
+	waiting    int // open requests
+	rates      []rateOf
+
+	since   Time // last progress, or when it began to hold leases
+	stepped bool
+	stallAt Time
+	units   uint64
+
+	paused                   bool
+	waitSeconds, stepSeconds float64
+	rows                     uint64
+}
+
+type rateOf struct {
+	ds   DatasetID
+	rate int64 // units/s
+}
+
+func (w *worker) rate(ds DatasetID) int64 {
+	for i := range w.rates {
+		if w.rates[i].ds == ds {
+			return w.rates[i].rate
+		}
+	}
+	return 0
+}
+
+// session to reach w by; 0: none.
+func (w *worker) session() Session {
+	if w.state == detached || w.gone {
+		return 0
+	}
+	return w.agent.session
+}
+
+// rank is what is known of a rank over all its processes.
+type rank struct {
+	no          uint32
+	incarnation uint64 // newest
+	generation  uint32
+	step        int64 // last reported
+	attached    bool
+	fenced      bool
+	others      bool
+	older       int     // processes of older incarnations in this term
+	worker      *worker // of the newest incarnation
+	recent      queue[recentPiece]
+	dirty       bool
+}
+
+func (c *Core) rankOf(no uint32) *rank {
+	r := c.byRank[no]
+	if r == nil {
+		r = &rank{no: no}
+		c.byRank[no] = r
+		c.ranks = append(c.ranks, r)
+	}
+	return r
+}
+
+// join attaches a trainer process: a new one, or one that comes again.
+func (c *Core) join(a *agent, j *Join) {
+	if w := a.byNumber[j.Worker]; w != nil {
+		if w.incarnation != j.Incarnation || w.rank.no != j.Rank {
+			c.refuseJoin(a, j, "that worker number belongs to another process")
+			return
+		}
+		c.rejoin(a, w, j)
+		return
+	}
+	r := c.rankOf(j.Rank)
+	if w := c.process(r, j.Incarnation); w != nil {
+		if w.session() != 0 {
+			c.refuseJoin(a, j, fmt.Sprintf("this process is attached to agent %q", w.agent.name))
+			return
+		}
+		c.rejoin(a, w, j)
+		return
+	}
+	if r.fenced && r.incarnation == j.Incarnation {
+		c.refuseJoin(a, j, "this process was given up: its rows belong to others")
+		return
+	}
+	again := int64(0)
+	newcomer := r.incarnation != j.Incarnation
+	switch c.cfg.Model {
+	case Private:
+		again = c.replacePrivate(r, newcomer)
+	case Replicated:
+		ok := false
+		if again, ok = c.enterGeneration(a, r, j, newcomer); !ok {
+			return
+		}
+	default:
+		c.replaceShared(r, newcomer)
+	}
+	w := &worker{agent: a, number: j.Worker, rank: r, incarnation: j.Incarnation, pid: j.Pid, since: c.now}
+	c.workers = append(c.workers, w)
+	a.workers = append(a.workers, w)
+	a.byNumber[j.Worker] = w
+	if newcomer || r.generation != c.generation {
+		r.step, r.fenced = 0, false
+	}
+	r.worker, r.incarnation, r.generation, r.attached = w, j.Incarnation, c.generation, true
+	c.dirtyRank(r)
+	c.rejoined = append(c.rejoined, w)
+	c.joinReply(a, j, r, again)
+}
+
+// process finds a process of a rank that did not end.
+func (c *Core) process(r *rank, incarnation uint64) *worker {
+	if r.worker != nil && r.worker.incarnation == incarnation {
+		return r.worker
+	}
+	if r.older > 0 {
+		for _, w := range c.workers {
+			if w.rank == r && w.incarnation == incarnation {
+				return w
+			}
+		}
+	}
+	return nil
+}
+
+// rejoin: the same process, with the same or another agent.
+func (c *Core) rejoin(a *agent, w *worker, j *Join) {
+	if w.agent != a {
+		w.agent.workers = slices.DeleteFunc(w.agent.workers, func(x *worker) bool { return x == w })
+		a.workers = append(a.workers, w)
+	}
+	delete(w.agent.byNumber, w.number)
+	w.agent, w.number, w.unconfirmed, w.pid = a, j.Worker, false, j.Pid
+	a.byNumber[j.Worker] = w
+	if w.state == detached {
+		w.state, w.since = running, c.now
+		if w.why != "" {
+			w.state = ending
+		}
+	}
+	if w.leases != nil && w.stallAt == 0 {
+		c.watchStall(w)
+	}
+	c.rejoined = append(c.rejoined, w)
+	c.joinReply(a, j, w.rank, 0)
+	if w.state == ending {
+		c.reply(Reply{To: a.session, Kind: ReplyEnd, Worker: w.number, Reason: w.why})
+	}
+}
+
+func (c *Core) joinReply(a *agent, j *Join, r *rank, again int64) {
+	c.reply(Reply{To: a.session, Kind: ReplyJoin, Worker: j.Worker, Generation: c.generation, Epoch: c.epoch, Step: r.step, Units: again})
+}
+
+func (c *Core) refuseJoin(a *agent, j *Join, reason string) {
+	c.reply(Reply{To: a.session, Kind: ReplyJoin, Worker: j.Worker, Refused: true, Reason: reason, Generation: c.generation, Epoch: c.epoch})
+	c.reply(Reply{To: a.session, Kind: ReplyFence, Worker: j.Worker, Reason: reason})
+	c.report(Report{Kind: ReportFenced, Rank: j.Rank, Agent: a.name, Reason: reason})
+}
+
+// replaceShared: the older process is ended; its rows wait until that is known.
+func (c *Core) replaceShared(r *rank, newcomer bool) {
+	if !newcomer || !r.attached {
+		return
+	}
+	r.others = true
+	if old := r.worker; old != nil {
+		r.older++
+		c.endWorker(old, fmt.Sprintf("another process came for rank %d", r.no))
+	}
+}
+
+// replacePrivate: the older process and its model are out of the group, so all
+// that the rank had acked is pending again.
+func (c *Core) replacePrivate(r *rank, newcomer bool) int64 {
+	if !newcomer {
+		return 0
+	}
+	if old := r.worker; old != nil {
+		reason := fmt.Sprintf("another process came for rank %d", r.no)
+		c.fence(old, reason)
+		c.drop(old, lost, "fenced")
+	}
+	again := c.pendingAgain(r)
+	if again > 0 {
+		c.report(Report{Kind: ReportPendingAgain, Rank: r.no, Units: again, Reason: "a new process of a private rank"})
+	}
+	return again
+}
+
+// enterGeneration lets a process into the running generation, or starts one.
+func (c *Core) enterGeneration(a *agent, r *rank, j *Join, newcomer bool) (again int64, ok bool) {
+	world := max(j.WorldSize, 1)
+	switch {
+	case j.Generation != 0 && j.Generation != c.generation,
+		!newcomer && (c.genEnded || r.generation != c.generation):
+		c.refuseJoin(a, j, fmt.Sprintf("generation %d is not the running one, %d: start the whole group again", max(j.Generation, r.generation), c.generation))
+		return 0, false
+	case j.Rank >= world:
+		c.refuseJoin(a, j, fmt.Sprintf("rank %d is not below the world size %d", j.Rank, world))
+		return 0, false
+	case c.genEnded || c.generation == 0:
+		return c.startGeneration(world), true
+	case !newcomer:
+		return 0, true
+	case newcomer && r.generation == c.generation:
+		c.endGeneration(fmt.Sprintf("another process came for rank %d", r.no))
+		return c.startGeneration(world), true
+	case world != c.worldSize:
+		c.endGeneration(fmt.Sprintf("a group of %d came, this one has %d", world, c.worldSize))
+		return c.startGeneration(world), true
+	}
+	return 0, true
+}
+
+func (c *Core) startGeneration(world uint32) (again int64) {
+	c.generation++
+	c.epoch++
+	c.worldSize, c.genEnded = world, false
+	c.dirty.job = true
+	again = c.pendingAgain(nil)
+	c.report(Report{Kind: ReportGeneration, Units: int64(c.generation)})
+	if again > 0 {
+		c.report(Report{Kind: ReportPendingAgain, Units: again, Reason: "a new generation"})
+	}
+	for _, d := range c.datasets {
+		if d != nil {
+			c.kick(d)
+		}
+	}
+	return again
+}
+
+// endGeneration: a member was lost, so nothing is granted or acked until a new
+// group starts. All others are fenced; their rest is pending.
+func (c *Core) endGeneration(reason string) {
+	if c.genEnded {
+		return
+	}
+	c.genEnded = true
+	c.dirty.job = true
+	c.report(Report{Kind: ReportGenerationEnded, Units: int64(c.generation), Reason: reason})
+	for len(c.workers) > 0 {
+		w := c.workers[len(c.workers)-1]
+		c.fence(w, reason)
+		c.drop(w, lost, "generation")
+	}
+}
+
+// fence tells w's trainer that it is out of the group.
+func (c *Core) fence(w *worker, reason string) {
+	w.fenced = true
+	c.reply(Reply{To: w.session(), Kind: ReplyFence, Worker: w.number, Reason: reason})
+	c.report(Report{Kind: ReportFenced, Rank: w.rank.no, Agent: w.agent.name, Reason: reason})
+}
+
+// endWorker has w's process ended; its rows stay until it is known to be gone.
+func (c *Core) endWorker(w *worker, reason string) {
+	c.dropRequests(w)
+	if w.why == "" {
+		w.why = reason
+	}
+	if w.state == running {
+		w.state = ending
+	}
+	c.reply(Reply{To: w.session(), Kind: ReplyEnd, Worker: w.number, Reason: reason})
+}
+
+// detach: no agent speaks for w any more; it is given up at deadline.
+func (c *Core) detach(w *worker, deadline Time) {
+	if w.state == detached {
+		return
+	}
+	c.dropRequests(w)
+	delete(w.agent.byNumber, w.number)
+	w.state, w.deadline = detached, deadline
+	c.timers.push(timer{at: deadline, kind: timerDetached, w: w})
+}
+
+func (c *Core) detachedDue(w *worker) {
+	if w.gone || w.state != detached {
+		return
+	}
+	if c.now < w.deadline {
+		c.timers.push(timer{at: w.deadline, kind: timerDetached, w: w})
+		return
+	}
+	c.workerLost(w, lost, "expired")
+}
+
+func (c *Core) leave(a *agent, k *Leave) {
+	w := a.byNumber[k.Worker]
+	if w == nil {
+		return
+	}
+	switch {
+	case k.Reason == LeaveClosed:
+		c.drop(w, untouched, "left")
+	case k.Ended || c.cfg.Model == Replicated:
+		c.workerLost(w, lost, "ended")
+	default:
+		c.detach(w, c.now+c.cfg.SessionTTL)
+	}
+}
+
+// workerLost: w's process is gone or given up. For a replicated group that is
+// the end of the generation.
+func (c *Core) workerLost(w *worker, how back, reason string) {
+	c.fenceRank(w)
+	c.drop(w, how, reason)
+	if c.cfg.Model == Replicated {
+		c.endGeneration(fmt.Sprintf("rank %d is lost (%s)", w.rank.no, reason))
+	}
+}
+
+func (c *Core) fenceRank(w *worker) {
+	if w.rank.worker == w {
+		w.rank.fenced = true
+	}
+	w.fenced = true
+}
+
+// drop takes w out: its leases' rest is pending, its requests are closed.
+func (c *Core) drop(w *worker, how back, reason string) {
+	for w.leases != nil {
+		c.reclaim(w.leases, how, reason)
+	}
+	c.dropRequests(w)
+	c.dropRates(w)
+	w.gone = true
+	a, r := w.agent, w.rank
+	if a.byNumber[w.number] == w {
+		delete(a.byNumber, w.number)
+	}
+	a.workers = slices.DeleteFunc(a.workers, func(x *worker) bool { return x == w })
+	c.workers = slices.DeleteFunc(c.workers, func(x *worker) bool { return x == w })
+	if r.worker == w {
+		r.worker, r.attached = nil, false
+	} else if r.older > 0 {
+		r.older--
+		r.others = r.older > 0
+	}
+	c.dirtyRank(r)
+	c.checkRecovery()
+}
+
+func (c *Core) status(a *agent, s *WorkerStatus) {
+	w := a.byNumber[s.Worker]
+	if w == nil {
+		return
+	}
+	if w.paused && !s.Paused {
+		w.since = c.now
+	}
+	w.paused, w.waitSeconds, w.stepSeconds, w.rows = s.Paused, s.WaitSeconds, s.StepSeconds, s.RowsYielded
+}
