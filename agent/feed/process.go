@@ -26,6 +26,9 @@ func watch(pid int) (*process, error) {
 	if pid <= 0 {
 		return nil, fmt.Errorf("%w: its pid namespace is another one", errNoProcess)
 	}
+	if pid == os.Getpid() {
+		return nil, fmt.Errorf("%w: it is the agent's own", errNoProcess) // and never to be killed
+	}
 	p := &process{pid: pid, exited: make(chan struct{})}
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	if errors.Is(err, unix.ESRCH) {

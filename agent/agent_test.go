@@ -1,0 +1,195 @@
+package agent_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/headrace/headrace/agent"
+	"github.com/headrace/headrace/agent/toymaster"
+	"github.com/headrace/headrace/internal/frame"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv("HEADRACE_TEST_TRAINER") != "" {
+		os.Exit(runTrainer())
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// deadline bounds every wait of a test.
+func deadline(*testing.T) <-chan time.Time { return time.After(patience) }
+
+const lines = `
+name: lines
+files: {root: %s}
+decode:
+  format: tsv
+  columns:
+    - {name: id, path: "0", dtype: int64}
+    - {name: word, path: "1", dtype: string}
+`
+
+// input writes n records in files of at most perFile, and says where each begins.
+func input(t *testing.T, n, perFile int) (root string, begins map[[2]int64]int) {
+	t.Helper()
+	root = t.TempDir()
+	begins = map[[2]int64]int{}
+	var b strings.Builder
+	file := int64(0)
+	flush := func() {
+		name := filepath.Join(root, fmt.Sprintf("part-%03d.tsv", file))
+		if err := os.WriteFile(name, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		b.Reset()
+		file++
+	}
+	for i := range n {
+		begins[[2]int64{file, int64(b.Len())}] = i
+		fmt.Fprintf(&b, "%d\tword-%d\n", i, i*7919%1000)
+		if (i+1)%perFile == 0 {
+			flush()
+		}
+	}
+	if b.Len() > 0 {
+		flush()
+	}
+	return root, begins
+}
+
+// running is an agent that runs until the test (or stop) ends it.
+type running struct {
+	socket string
+	stop   func() error
+}
+
+func start(t *testing.T, m *master, socket string, change func(*agent.Config)) *running {
+	t.Helper()
+	conn := m.conn()
+	cfg := agent.Config{Name: "node", Conn: conn, Socket: socket, Open: m.open, Logger: logger(t), Version: "test"}
+	if change != nil {
+		change(&cfg)
+	}
+	a, err := agent.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- a.Run(ctx) }()
+	stop := sync.OnceValue(func() error {
+		cancel()
+		err := <-ended
+		_ = conn.Close()
+		return err
+	})
+	t.Cleanup(func() {
+		if err := stop(); err != nil {
+			t.Errorf("agent: %v", err)
+		}
+	})
+	select {
+	case <-a.Ready():
+	case err := <-ended:
+		ended <- err
+		t.Fatalf("the agent ended: %v", err)
+	case <-deadline(t):
+		t.Fatal("the agent is not ready")
+	}
+	return &running{socket: socket, stop: stop}
+}
+
+func socketIn(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "hr")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return filepath.Join(dir, "a.sock")
+}
+
+func must[T any](v T, err error) func(*testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// drainStream steps every batch of s to the end of data and counts its rows.
+func drainStream(t *testing.T, s *stream, rows int, begins map[[2]int64]int, seen map[int]int) (short int) {
+	t.Helper()
+	step := int64(0)
+	for {
+		b, err := s.next(0)
+		if err == errEnd {
+			return short
+		}
+		check(t, err)
+		if len(b.offsets) == 0 || len(b.offsets) > rows {
+			t.Fatalf("batch %d has %d rows", b.number, len(b.offsets))
+		}
+		if len(b.offsets) < rows {
+			short++
+		}
+		for i, at := range b.offsets {
+			id, ok := begins[[2]int64{b.segment[i], at}]
+			if !ok {
+				t.Fatalf("no record begins at %d of segment %d", at, b.segment[i])
+			}
+			seen[id]++
+		}
+		step++
+		check(t, s.step(step, 1))
+		check(t, s.credit(1))
+	}
+}
+
+func TestBatchesHaveExactlyTheAskedRowsAcrossShardsAndFiles(t *testing.T) {
+	for _, rows := range []int{1, 7, 100, 1000} {
+		t.Run(fmt.Sprint(rows), func(t *testing.T) {
+			root, begins := input(t, 5000, 777)
+			m := newMaster(t, "shared", fmt.Sprintf(lines, root), root)
+			a := start(t, m, socketIn(t), nil)
+			tr := must(hello(a.socket, frame.Hello{WorldSize: 1}))(t)
+			s := must(tr.open(1, frame.Open{Dataset: "lines", Rows: uint32(rows), Track: true}))(t)
+			check(t, s.credit(4))
+			seen := map[int]int{}
+			short := drainStream(t, s, rows, begins, seen)
+			want := 0
+			if 5000%rows != 0 {
+				want = 1
+			}
+			if short != want {
+				t.Errorf("%d short batches, not %d", short, want)
+			}
+			for i := range 5000 {
+				if seen[i] != 1 {
+					t.Fatalf("record %d came %d times", i, seen[i])
+				}
+			}
+			check(t, s.acked(s.through))
+			s.close()
+			tr.bye()
+			m.until("everything settled", func(toy *toymaster.Master) bool { return toy.Done() })
+		})
+	}
+}
