@@ -47,15 +47,15 @@ BENCHES = {
         "Time over ideal",
         "The real cores of master and agents on a virtual clock, simulated trainers, 2,000,000 records; in "
         "each of 20 seeds one worker, any, is killed and comes back seconds later. The ideal: the living, "
-        "each at its rate and never waiting. The alternative, fixed-size shards pulled in turn (no time for "
-        "a pull, deaths known at once), plays the same seeds in the same run.",
+        "each at its rate and never waiting. The alternative, fixed-size shards pulled in turn (a pull "
+        "costs the wire and nothing else, deaths are known at once), plays the same seeds in the same run.",
         {
             "ratio": "time over ideal at 10:10:10:1, median; goal at most 1.03",
             "ratio_max": "the same, worst seed",
             "ratio_10_1": "time over ideal with two workers at 10:1, median",
             "ratio_10_1_max": "the same, worst seed",
             "rss_growth": "peak resident memory with 10^9 records over that with 10^7; goal at most 1.05",
-            "rss_kib": "the two, KiB",
+            "rss_kib": "KiB, by number of records",
             "planner_ns": "ns per grant and its ack in the core, 10,000 partitions, batches of 100",
             "workers_10_10_10_1": "each way of handing out: ratio, shards handed out, records done twice",
             "workers_10_1": "the same with two workers",

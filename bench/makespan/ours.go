@@ -1,0 +1,75 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/headrace/headrace/agent/hold"
+	pb "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/shardsvc"
+)
+
+// playOurs plays a scenario with the real cores of master and agents: two
+// agents, the workers spread over them.
+func playOurs(s scenario) outcome {
+	c := newClock(s.seed)
+	m := newMaster(c, &s, s.rows)
+	o := &ours{clock: c, s: &s, m: m}
+	for k := range 2 {
+		session := shardsvc.Session(k + 1)
+		n := newNode(c, []string{"a1", "a2"}[k], uint64(k+1), func(in *pb.AgentMessage) { m.message(session, in) })
+		m.nodes[session] = n
+		o.nodes = append(o.nodes, n)
+		n.step(&hold.Connected{})
+	}
+	o.running = make([]*trainer, len(s.rates))
+	for w := range s.rates {
+		c.at(s.startAt[w], func() { o.start(w) })
+	}
+	c.at(s.dies, func() { o.running[s.victim].kill() })
+	c.at(s.back, func() { o.start(s.victim) })
+	c.run(func() bool { return o.finished() })
+	if o.stepped < s.records {
+		panic(fmt.Sprintf("seed %d: the end of data was said after %d of %d records", s.seed, o.stepped, s.records))
+	}
+	return outcome{ratio: s.ratio(o.end), grants: m.grants, repeated: o.stepped - s.records}
+}
+
+type ours struct {
+	*clock
+	s       *scenario
+	m       *master
+	nodes   []*node
+	running []*trainer
+	started uint32
+	stepped int64
+	end     int64
+}
+
+// start starts worker w as a new process.
+func (o *ours) start(w int) {
+	o.started++
+	n := o.nodes[w*len(o.nodes)/len(o.s.rates)]
+	t := &trainer{node: n, s: o.s, worker: w, stream: hold.Stream{Worker: o.started, Number: 1}, onStep: func(rows int64) {
+		o.stepped += rows
+		o.end = o.now
+	}}
+	n.trainers[t.stream] = t
+	o.running[w] = t
+	n.step(&hold.Join{Join: &pb.Join{Worker: o.started, Rank: uint32(w), Incarnation: uint64(o.started), WorldSize: uint32(len(o.s.rates))}})
+	n.step(&hold.Open{Stream: t.stream, Dataset: 1, Tracked: true})
+	t.feed()
+}
+
+// finished: every record is settled, and every living trainer was told so.
+func (o *ours) finished() bool {
+	if o.now > int64(time.Second)+4*(o.s.ideal()-int64(time.Second))+int64(time.Minute) {
+		panic("no end in sight: the job takes more than four times the ideal")
+	}
+	for _, t := range o.running {
+		if t == nil || !t.dead && !t.ended {
+			return false
+		}
+	}
+	return true
+}
