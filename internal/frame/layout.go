@@ -28,16 +28,19 @@ func aligned(n int) int { return (n + align - 1) &^ (align - 1) }
 // Start and End are offsets of the real segment; LeaseFrom and LeaseTo are in
 // order space.
 type Span struct {
-	Rows               uint32
-	Partition          uint32
-	Pass               uint32
-	Dataset            uint32
-	Segment            int64
-	Start, End         int64
-	LeaseFrom, LeaseTo int64
-	Epoch, Term        uint32
-	Sequence           uint64
-	EventTime          int64 // ms, of the newest row; 0 unknown
+	Rows      uint32 `json:"rows"`
+	Partition uint32 `json:"partition"`
+	Pass      uint32 `json:"pass"`
+	Dataset   uint32 `json:"dataset"`
+	Segment   int64  `json:"segment"`
+	Start     int64  `json:"start"`
+	End       int64  `json:"end"`
+	LeaseFrom int64  `json:"lease_from"`
+	LeaseTo   int64  `json:"lease_to"`
+	Epoch     uint32 `json:"epoch"`
+	Term      uint32 `json:"term"`
+	Sequence  uint64 `json:"sequence"`
+	EventTime int64  `json:"event_time"` // ms, of the newest row; 0 unknown
 }
 
 func (s *Span) put(b []byte) {
