@@ -2,6 +2,7 @@ package serve
 
 import (
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/headrace/headrace/internal/store"
@@ -77,10 +78,19 @@ func (c *committer) answer(b *buffer) {
 
 func (c *committer) reply(st *stream, r *shardsvc.Reply, b *buffer) {
 	if r.Kind == shardsvc.ReplyClose {
-		st.close(statusOf(codes.AlreadyExists, errors.New(r.Reason), detail{}))
+		st.close(statusOf(closeCode(r.Reason), errors.New(r.Reason), detail{}))
 		return
 	}
 	if !st.out.add(r.Kind, c.enc.encode(r, b.fx.Pieces)) {
 		st.close(statusOf(codes.ResourceExhausted, errOutboxFull, detail{Hint: "the agent reads its session too slowly; it may connect again and assert what it holds"}))
 	}
+}
+
+// closeCode: an agent that another process took over from must end; one whose
+// session expired may come again.
+func closeCode(reason string) codes.Code {
+	if strings.Contains(reason, "took over") {
+		return codes.AlreadyExists
+	}
+	return codes.Aborted
 }

@@ -123,9 +123,9 @@ func (d *datasets) State(ctx context.Context, req *headracev1.StateRequest) (*he
 		if err != nil {
 			return err
 		}
-		passes = l.core.State(info.ID, uint32(after), size)
+		passes = l.core.State(l.now(), info.ID, uint32(after), size)
 		if n := len(passes); n > 0 {
-			more = len(l.core.State(info.ID, passes[n-1].Number, 1)) > 0
+			more = len(l.core.State(l.now(), info.ID, passes[n-1].Number, 1)) > 0
 		}
 		return nil
 	})
@@ -149,7 +149,7 @@ func (d *datasets) Job(ctx context.Context, _ *headracev1.JobRequest) (*headrace
 	}
 	err := d.look(ctx, func(l *loop) error {
 		jobProto(l.core.Job(), reply)
-		now := l.now()
+		now := l.now() - l.given
 		for _, a := range l.core.Agents() {
 			reply.Agents = append(reply.Agents, agentProto(a, l.agents[a.Name], now))
 		}

@@ -24,6 +24,7 @@ type loop struct {
 	armed   shardsvc.Time // what timer is set to
 	timer   *time.Timer
 	blocked blocked
+	given   shardsvc.Time // blocked time that the core was told of: its clock is late by that
 
 	reported int // reports of cur that were looked at
 	needs    map[uint32]bool
@@ -128,7 +129,9 @@ func (l *loop) drain() {
 		default:
 		}
 		if now := l.now(); now >= l.wake {
-			l.step(&shardsvc.Tick{Blocked: l.blocked.take()})
+			blocked := l.blocked.take()
+			l.given += blocked
+			l.step(&shardsvc.Tick{Blocked: blocked})
 		}
 		return
 	}

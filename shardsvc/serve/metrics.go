@@ -169,7 +169,7 @@ func (m *metrics) marks(ctx context.Context, id uint32) ([]partitionMarks, error
 	var all []partitionMarks
 	for after := uint32(0); ; {
 		var page []shardsvc.PassInfo
-		if err := m.s.view(ctx, func(l *loop) { page = l.core.State(id, after, maxPage) }); err != nil {
+		if err := m.s.view(ctx, func(l *loop) { page = l.core.State(l.now(), id, after, maxPage) }); err != nil {
 			return nil, err
 		}
 		if len(page) == 0 {
