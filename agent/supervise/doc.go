@@ -7,4 +7,5 @@
 //	supervise.go  Config, Run: the group's life
 //	worker.go     one process: environment, process group, exit
 //	output.go     lines with their rank in front
+//	failed.go     how ranks ended, for people and exit codes
 package supervise

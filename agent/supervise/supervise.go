@@ -2,9 +2,17 @@ package supervise
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
 	"time"
 )
 
@@ -14,6 +22,9 @@ const (
 	Replicated = "replicated"
 	Private    = "private"
 )
+
+// DefaultGrace is between the forwarded signal and SIGKILL.
+const DefaultGrace = 10 * time.Second
 
 // Config says what to run. Zero values mean the defaults.
 type Config struct {
@@ -30,21 +41,278 @@ type Config struct {
 	Job        string // HEADRACE_JOB, if set
 	Socket     string // HEADRACE_AGENT
 	MasterAddr string // MASTER_ADDR; default 127.0.0.1
-	MasterPort int    // MASTER_PORT; default: a free one
+	MasterPort int    // MASTER_PORT; default: a free one, chosen anew for each generation of a group
 
 	Out, Err io.Writer     // default: os.Stdout, os.Stderr
-	Grace    time.Duration // between the forwarded signal and SIGKILL; default 10 s
+	Grace    time.Duration // default DefaultGrace
 	Logger   *slog.Logger
 
-	// Signals forwards what it yields to the workers: the first is passed on
-	// and Grace begins, the second kills. Default: SIGINT and SIGTERM of this
-	// process. The end of ctx counts as SIGTERM.
+	// Signals: the first is forwarded to the workers and Grace begins, the
+	// second kills. Default: SIGINT and SIGTERM of this process. The end of ctx
+	// counts as SIGTERM.
 	Signals <-chan os.Signal
 }
 
+func (c Config) withDefaults() (Config, error) {
+	if len(c.Cmd) == 0 || c.Cmd[0] == "" {
+		return c, errors.New("run: no command: headrace run -- python train.py")
+	}
+	c.NProcPerNode, c.NNodes = max(c.NProcPerNode, 1), max(c.NNodes, 1)
+	if c.Model == "" {
+		c.Model = Replicated
+	}
+	switch {
+	case c.Model != Shared && c.Model != Replicated && c.Model != Private:
+		return c, fmt.Errorf("run: model %q is none of %s, %s, %s", c.Model, Shared, Replicated, Private)
+	case c.MaxRestarts < 0:
+		return c, fmt.Errorf("run: --max-restarts %d is below 0", c.MaxRestarts)
+	case c.NodeRank < 0 || c.NodeRank >= c.NNodes:
+		return c, fmt.Errorf("run: --node-rank %d of %d nodes: they count from 0", c.NodeRank, c.NNodes)
+	case c.NNodes > 1 && (c.MasterAddr == "" || c.MasterPort == 0):
+		return c, fmt.Errorf("run: %d nodes need --master-addr and --master-port, the same on all of them", c.NNodes)
+	case c.MasterPort < 0 || c.MasterPort > 65535:
+		return c, fmt.Errorf("run: --master-port %d is no port", c.MasterPort)
+	}
+	if c.Env == nil {
+		c.Env = os.Environ()
+	}
+	if c.MasterAddr == "" {
+		c.MasterAddr = "127.0.0.1"
+	}
+	if c.Out == nil {
+		c.Out = os.Stdout
+	}
+	if c.Err == nil {
+		c.Err = os.Stderr
+	}
+	if c.Grace == 0 {
+		c.Grace = DefaultGrace
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c, nil
+}
+
 // Run starts the workers and returns when all have ended: nil if every rank
-// exited with 0, else a *Failed that names each rank's end.
+// exited with 0, else a *Failed that names each rank's end. No process of theirs
+// is left behind. Errors before a worker runs name what could not be started.
 func Run(ctx context.Context, cfg Config) error {
-	<-ctx.Done()
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return err
+	}
+	if cfg.Signals == nil {
+		signals := make(chan os.Signal, 2)
+		signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+		defer signal.Stop(signals)
+		cfg.Signals = signals
+	}
+	g := &group{cfg: cfg, ends: make(chan *worker, cfg.NProcPerNode), out: &output{w: cfg.Out}, err: &output{w: cfg.Err}}
+	g.spawner = newSpawner()
+	defer g.spawner.stop()
+	defer g.waits.Wait()
+	return g.run(ctx)
+}
+
+// group is the workers of this node. One goroutine, run, owns it.
+type group struct {
+	cfg      Config
+	spawner  *spawner
+	out, err *output
+	ends     chan *worker
+	waits    sync.WaitGroup
+
+	workers  []*worker // by local rank; nil: ended for good
+	running  int
+	attempt  int // of the group
+	restarts int // used of the budget
+	port     int
+	failed   []End
+	stopping bool // signals were sent; nothing is started any more
+	again    bool // replicated: the group is being stopped to start again
+	kill     *time.Timer
+}
+
+func (g *group) run(ctx context.Context) error {
+	g.kill = time.NewTimer(time.Hour)
+	defer g.kill.Stop()
+	g.workers = make([]*worker, g.cfg.NProcPerNode)
+	if err := g.startAll(); err != nil {
+		return err
+	}
+	done := ctx.Done()
+	var by os.Signal // who ended us
+	for g.running > 0 {
+		select {
+		case w := <-g.ends:
+			if err := g.ended(w); err != nil {
+				return err
+			}
+		case s := <-g.cfg.Signals:
+			if by != nil {
+				g.signal(syscall.SIGKILL)
+				continue
+			}
+			by = s
+			g.again = false
+			g.stop(s.(syscall.Signal))
+		case <-done:
+			done = nil
+			by = syscall.SIGTERM
+			g.again = false
+			g.stop(syscall.SIGTERM)
+		case <-g.kill.C:
+			g.cfg.Logger.Warn("workers did not end in time", "grace", g.cfg.Grace)
+			g.signal(syscall.SIGKILL)
+		}
+	}
+	if len(g.failed) == 0 {
+		return nil
+	}
+	return &Failed{Ends: g.failed, Signal: by, Restarts: g.restarts, Budget: g.cfg.MaxRestarts}
+}
+
+// startAll starts a generation of the group.
+func (g *group) startAll() error {
+	if g.port = g.cfg.MasterPort; g.port == 0 {
+		port, err := freePort()
+		if err != nil {
+			return fmt.Errorf("run: MASTER_PORT: %w", err)
+		}
+		g.port = port
+	}
+	for local := range g.workers {
+		if err := g.start(local, g.attempt); err != nil {
+			g.stop(syscall.SIGKILL)
+			for g.running > 0 {
+				<-g.ends
+				g.running--
+			}
+			return err
+		}
+	}
 	return nil
+}
+
+func (g *group) start(local, attempt int) error {
+	w, err := g.startWorker(local, attempt)
+	if err != nil {
+		return err
+	}
+	g.workers[local] = w
+	g.running++
+	g.cfg.Logger.Info("worker started", "rank", w.rank, "pid", w.cmd.Process.Pid, "attempt", attempt)
+	g.waits.Go(func() {
+		w.wait()
+		g.ends <- w
+	})
+	return nil
+}
+
+// ended decides what follows from the end of one worker.
+func (g *group) ended(w *worker) error {
+	g.running--
+	g.workers[w.local] = nil
+	g.cfg.Logger.Info("worker ended", "rank", w.rank, "pid", w.cmd.Process.Pid, "status", w.end.Status())
+	switch {
+	case g.again:
+		if g.running == 0 {
+			return g.startAgain()
+		}
+	case g.stopping:
+		if w.end.Bad() {
+			g.failed = append(g.failed, w.end)
+		}
+	case !w.end.Bad():
+	case g.restarts >= g.cfg.MaxRestarts:
+		g.failed = append(g.failed, w.end)
+		g.stop(syscall.SIGTERM)
+	case g.cfg.Model == Replicated:
+		g.restarts++
+		g.cfg.Logger.Warn("restarting the whole group", "because", w.end.String(), "restart", g.restarts, "of", g.cfg.MaxRestarts)
+		g.failed = append(g.failed, w.end) // until the group runs again
+		g.again = true
+		g.stop(syscall.SIGTERM)
+		if g.running == 0 {
+			return g.startAgain()
+		}
+	default:
+		g.restarts++
+		g.cfg.Logger.Warn("restarting a worker", "because", w.end.String(), "restart", g.restarts, "of", g.cfg.MaxRestarts)
+		return g.start(w.local, w.attempt+1)
+	}
+	return nil
+}
+
+// startAgain begins the next generation of a replicated group.
+func (g *group) startAgain() error {
+	g.again, g.stopping, g.failed = false, false, nil
+	g.kill.Reset(time.Hour)
+	g.attempt++
+	return g.startAll()
+}
+
+// stop asks all workers to end, and sees to it after Grace.
+func (g *group) stop(s syscall.Signal) {
+	g.stopping = true
+	g.signal(s)
+	g.kill.Reset(g.cfg.Grace)
+}
+
+func (g *group) signal(s syscall.Signal) {
+	for _, w := range g.workers {
+		if w != nil {
+			w.signal(s)
+		}
+	}
+}
+
+// environment of one worker: torchrun's names and ours over cfg.Env.
+func (g *group) environment(local, attempt int) []string {
+	c := &g.cfg
+	set := map[string]string{
+		"RANK":             strconv.Itoa(c.NodeRank*c.NProcPerNode + local),
+		"LOCAL_RANK":       strconv.Itoa(local),
+		"GROUP_RANK":       strconv.Itoa(c.NodeRank),
+		"WORLD_SIZE":       strconv.Itoa(c.NNodes * c.NProcPerNode),
+		"LOCAL_WORLD_SIZE": strconv.Itoa(c.NProcPerNode),
+		"MASTER_ADDR":      c.MasterAddr,
+		"MASTER_PORT":      strconv.Itoa(g.port),
+		"HEADRACE_ATTEMPT": strconv.Itoa(attempt),
+	}
+	if c.Socket != "" {
+		set["HEADRACE_AGENT"] = c.Socket
+	}
+	if c.Job != "" {
+		set["HEADRACE_JOB"] = c.Job
+	}
+	env := make([]string, 0, len(c.Env)+len(set)+1)
+	buffered := true
+	for _, kv := range c.Env {
+		name, _, _ := strings.Cut(kv, "=")
+		if _, ours := set[name]; !ours {
+			env = append(env, kv)
+		}
+		buffered = buffered && name != "PYTHONUNBUFFERED"
+	}
+	for _, name := range []string{"RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
+		"HEADRACE_ATTEMPT", "HEADRACE_AGENT", "HEADRACE_JOB"} {
+		if v, ok := set[name]; ok {
+			env = append(env, name+"="+v)
+		}
+	}
+	if buffered { // into a pipe Python would hold lines back for kilobytes
+		env = append(env, "PYTHONUNBUFFERED=1")
+	}
+	return env
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
 }

@@ -1,0 +1,72 @@
+package supervise
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// End is how one process ended.
+type End struct {
+	Rank, Attempt, PID int
+	Code               int            // exit status; -1 unknown
+	Signal             syscall.Signal // 0: it exited by itself
+	Stderr             []string       // last lines
+}
+
+// Bad: not an exit with 0.
+func (e End) Bad() bool { return e.Code != 0 || e.Signal != 0 }
+
+// Status is "exit status 3" or "killed by SIGKILL".
+func (e End) Status() string {
+	if e.Signal != 0 {
+		return "killed by " + unix.SignalName(e.Signal)
+	}
+	return fmt.Sprintf("exit status %d", e.Code)
+}
+
+func (e End) String() string {
+	return fmt.Sprintf("rank %d (attempt %d, pid %d): %s", e.Rank, e.Attempt, e.PID, e.Status())
+}
+
+// Failed says which ranks did not end well. The first in Ends failed first: look
+// there.
+type Failed struct {
+	Ends             []End
+	Signal           os.Signal // what we were told to end with, if we were
+	Restarts, Budget int       // used, of how many
+}
+
+func (f *Failed) Error() string {
+	var b strings.Builder
+	if f.Signal != nil {
+		fmt.Fprintf(&b, "ended by %v; ", f.Signal)
+	}
+	fmt.Fprintf(&b, "%d rank(s) failed after %d of %d restarts", len(f.Ends), f.Restarts, f.Budget)
+	for _, e := range f.Ends {
+		b.WriteString("\n  " + e.String())
+	}
+	if len(f.Ends) > 0 && len(f.Ends[0].Stderr) > 0 {
+		fmt.Fprintf(&b, "\n  last lines of rank %d on stderr:", f.Ends[0].Rank)
+		for _, l := range f.Ends[0].Stderr {
+			b.WriteString("\n    " + l)
+		}
+	}
+	return b.String()
+}
+
+// ExitCode is what a command that ran the workers exits with: 128 + the signal
+// that ended us, else the first failure's own code, 1 if it was a signal.
+func (f *Failed) ExitCode() int {
+	if s, ok := f.Signal.(syscall.Signal); ok {
+		return 128 + int(s)
+	}
+	if i := slices.IndexFunc(f.Ends, func(e End) bool { return e.Code > 0 }); i == 0 {
+		return f.Ends[0].Code
+	}
+	return 1
+}

@@ -1,0 +1,101 @@
+package supervise
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"sync"
+)
+
+// Limits of output. A longer line is cut in pieces, each with its prefix.
+const (
+	maxLine   = 16 << 10
+	keptLines = 20 // of stderr, for the summary
+)
+
+// output is where lines of all ranks go, one whole line at a time.
+type output struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (o *output) line(b []byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	_, _ = o.w.Write(b) // nobody reads us any more: workers go on
+}
+
+// prefixed puts "[rank] " in front of each line of one worker's stream.
+type prefixed struct {
+	to     *output
+	prefix string
+
+	mu   sync.Mutex
+	buf  []byte // prefix and an unfinished line
+	kept [][]byte
+	keep int
+}
+
+func newPrefixed(to *output, rank, keep int) *prefixed {
+	p := &prefixed{to: to, prefix: fmt.Sprintf("[%d] ", rank), keep: keep}
+	p.buf = append(p.buf, p.prefix...)
+	return p
+}
+
+// Write never fails: a worker must not die of our output.
+func (p *prefixed) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := len(b)
+	for len(b) > 0 {
+		room := maxLine - (len(p.buf) - len(p.prefix))
+		end := bytes.IndexByte(b, '\n')
+		switch {
+		case end >= 0 && end <= room:
+			p.buf = append(p.buf, b[:end]...)
+			b = b[end+1:]
+		case len(b) <= room:
+			p.buf = append(p.buf, b...)
+			return n, nil
+		default:
+			p.buf = append(p.buf, b[:room]...)
+			b = b[room:]
+		}
+		p.emit()
+	}
+	return n, nil
+}
+
+// emit passes the line on and begins the next.
+func (p *prefixed) emit() {
+	p.buf = append(p.buf, '\n')
+	p.to.line(p.buf)
+	if p.keep > 0 {
+		if len(p.kept) == p.keep {
+			copy(p.kept, p.kept[1:])
+			p.kept = p.kept[:p.keep-1]
+		}
+		p.kept = append(p.kept, bytes.Clone(p.buf[len(p.prefix):len(p.buf)-1]))
+	}
+	p.buf = p.buf[:len(p.prefix)]
+}
+
+// flush passes on an unfinished line.
+func (p *prefixed) flush() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.buf) > len(p.prefix) {
+		p.emit()
+	}
+}
+
+// last gives the last lines.
+func (p *prefixed) last() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	lines := make([]string, 0, len(p.kept))
+	for _, l := range p.kept {
+		lines = append(lines, string(l))
+	}
+	return lines
+}

@@ -1,0 +1,274 @@
+package supervise
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// lines collects output and lets a test wait for a line.
+type lines struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+	sig chan struct{}
+}
+
+func newLines() *lines { return &lines{sig: make(chan struct{}, 1)} }
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case l.sig <- struct{}{}:
+	default:
+	}
+	return l.buf.Write(b)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+func (l *lines) await(t *testing.T, n int, text string) {
+	t.Helper()
+	after := time.After(20 * time.Second)
+	for strings.Count(l.String(), text) < n {
+		select {
+		case <-l.sig:
+		case <-after:
+			t.Fatalf("%q did not come %d times; output:\n%s", text, n, l)
+		}
+	}
+}
+
+func sh(script string) Config {
+	out := newLines()
+	return Config{Cmd: []string{"/bin/sh", "-c", script}, Out: out, Err: out, Signals: make(chan os.Signal, 2), Grace: 5 * time.Second}
+}
+
+func TestEachRankGetsTorchrunsEnvironmentAndItsPrefix(t *testing.T) {
+	cfg := sh(`echo "$RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $MASTER_ADDR $((MASTER_PORT > 0)) $HEADRACE_AGENT $HEADRACE_ATTEMPT"`)
+	cfg.NProcPerNode, cfg.NNodes, cfg.NodeRank, cfg.Socket = 2, 2, 1, "/tmp/x.sock"
+	cfg.MasterAddr, cfg.MasterPort = "10.0.0.1", 29500
+	if err := Run(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"[2] 2 0 4 2 10.0.0.1 1 /tmp/x.sock 0\n", "[3] 3 1 4 2 10.0.0.1 1 /tmp/x.sock 0\n"} {
+		if got := cfg.Out.(*lines).String(); !strings.Contains(got, want) {
+			t.Errorf("no line %q in\n%s", want, got)
+		}
+	}
+}
+
+func TestASharedJobRestartsOnlyTheFailedWorker(t *testing.T) {
+	cfg := sh(`echo "start $RANK $HEADRACE_ATTEMPT"; if [ $RANK = 1 ] && [ $HEADRACE_ATTEMPT = 0 ]; then exit 3; fi`)
+	cfg.NProcPerNode, cfg.MaxRestarts, cfg.Model = 3, 1, Shared
+	if err := Run(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	out := cfg.Out.(*lines).String()
+	if strings.Count(out, "start") != 4 || !strings.Contains(out, "start 1 1\n") {
+		t.Errorf("output:\n%s", out)
+	}
+}
+
+func TestAReplicatedJobRestartsTheWholeGroup(t *testing.T) {
+	cfg := sh(`echo "start $RANK $HEADRACE_ATTEMPT"; if [ $HEADRACE_ATTEMPT = 0 ]; then [ $RANK = 1 ] && exit 3; exec sleep 60; fi`)
+	cfg.NProcPerNode, cfg.MaxRestarts = 3, 1
+	if err := Run(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	out := cfg.Out.(*lines).String()
+	for rank := range 3 {
+		if !strings.Contains(out, fmt.Sprintf("start %d 1\n", rank)) {
+			t.Errorf("rank %d was not started again:\n%s", rank, out)
+		}
+	}
+}
+
+func TestTheSummaryNamesRankStatusAndLastLines(t *testing.T) {
+	cfg := sh(`if [ $RANK = 1 ]; then for i in $(seq 30); do echo "line $i" >&2; done; exit 3; fi; exec sleep 60`)
+	cfg.NProcPerNode, cfg.Model = 2, Private
+	err := Run(t.Context(), cfg)
+	failed, ok := errors.AsType[*Failed](err)
+	if !ok {
+		t.Fatalf("%T: %v", err, err)
+	}
+	first := failed.Ends[0]
+	if first.Rank != 1 || first.Code != 3 || failed.ExitCode() != 3 || len(first.Stderr) != keptLines || first.Stderr[keptLines-1] != "line 30" {
+		t.Errorf("%+v", failed)
+	}
+	if text := err.Error(); !strings.Contains(text, "rank 1") || !strings.Contains(text, "exit status 3") || !strings.Contains(text, "line 30") {
+		t.Errorf("summary:\n%s", text)
+	}
+}
+
+func TestADeathBySignalIsNamed(t *testing.T) {
+	cfg := sh(`kill -9 $$`)
+	failed, ok := errors.AsType[*Failed](Run(t.Context(), cfg))
+	if !ok || failed.Ends[0].Signal != syscall.SIGKILL || !strings.Contains(failed.Error(), "killed by SIGKILL") || failed.ExitCode() != 1 {
+		t.Fatalf("%v", failed)
+	}
+}
+
+func TestTheFirstSignalIsForwardedAndTheSecondKills(t *testing.T) {
+	signals := make(chan os.Signal, 2)
+	cfg := sh(`trap 'echo got it' INT; echo ready; while :; do sleep 0.05; done`)
+	cfg.Signals, cfg.NProcPerNode, cfg.Grace = signals, 2, time.Minute
+	out := cfg.Out.(*lines)
+	done := make(chan error, 1)
+	go func() { done <- Run(context.Background(), cfg) }()
+	out.await(t, 2, "ready")
+	signals <- syscall.SIGINT
+	out.await(t, 2, "got it")
+	signals <- syscall.SIGINT
+	failed, ok := errors.AsType[*Failed](<-done)
+	if !ok || len(failed.Ends) != 2 || failed.ExitCode() != 130 {
+		t.Fatalf("%v", failed)
+	}
+}
+
+func TestAfterGraceAGroupThatDoesNotListenIsKilled(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cfg := sh(`trap '' TERM; echo ready; while :; do sleep 0.05; done`)
+	cfg.Grace = 100 * time.Millisecond
+	done := make(chan error, 1)
+	go func() { done <- Run(ctx, cfg) }()
+	cfg.Out.(*lines).await(t, 1, "ready")
+	cancel()
+	failed, ok := errors.AsType[*Failed](<-done)
+	if !ok || failed.Ends[0].Signal != syscall.SIGKILL {
+		t.Fatalf("%v", failed)
+	}
+}
+
+func TestNothingThatAWorkerHasStartedIsLeft(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pid")
+	cfg := sh(`sleep 300 & echo $! > ` + file + `; exit 0`)
+	began := time.Now()
+	if err := Run(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	awaitEnd(t, pid)
+}
+
+// awaitEnd waits until pid is no process, or only an unreaped one.
+func awaitEnd(t *testing.T, pid int) {
+	t.Helper()
+	after := time.After(20 * time.Second)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil || strings.Contains(string(stat), ") Z ") {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-after:
+			t.Fatalf("process %d lives: %s", pid, stat)
+		}
+	}
+}
+
+// The kernel ends the workers when we are killed and can do nothing ourselves.
+func TestWorkersEndWhenTheirSupervisorIsKilled(t *testing.T) {
+	if os.Getenv("HEADRACE_TEST_SUPERVISE") != "" {
+		err := Run(context.Background(), Config{Cmd: []string{"/bin/sh", "-c", `echo "pid=$$"; exec sleep 300`}})
+		t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^TestWorkersEndWhenTheirSupervisorIsKilled$")
+	cmd.Env = append(os.Environ(), "HEADRACE_TEST_SUPERVISE=1")
+	out := newLines()
+	cmd.Stdout = out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	out.await(t, 1, "pid=")
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	_, after, _ := strings.Cut(out.String(), "pid=")
+	pid, err := strconv.Atoi(strings.TrimSpace(after))
+	if err != nil {
+		t.Fatal(err)
+	}
+	awaitEnd(t, pid)
+}
+
+func TestLinesAreBoundedAndNeverMixed(t *testing.T) {
+	out := newLines()
+	to := &output{w: out}
+	var wg sync.WaitGroup
+	for rank := range 4 {
+		wg.Go(func() {
+			p := newPrefixed(to, rank, 0)
+			text := strings.Repeat(strconv.Itoa(rank), maxLine+10) + "\n" + strings.Repeat(strconv.Itoa(rank), 5)
+			for i := 0; i < len(text); i += 1000 {
+				if n, err := p.Write([]byte(text[i:min(len(text), i+1000)])); err != nil || n == 0 {
+					t.Error(n, err)
+				}
+			}
+			p.flush()
+		})
+	}
+	wg.Wait()
+	got := map[string]int{}
+	for l := range strings.Lines(out.String()) {
+		prefix, rest, ok := strings.Cut(strings.TrimSuffix(l, "\n"), "] ")
+		if !ok || strings.Trim(rest, prefix[1:]) != "" {
+			t.Fatalf("mixed line %.80q", l)
+		}
+		got[prefix] += len(rest)
+	}
+	for rank := range 4 {
+		if n := got["["+strconv.Itoa(rank)]; n != maxLine+15 {
+			t.Errorf("rank %d: %d bytes", rank, n)
+		}
+	}
+}
+
+func TestWhatCannotBeStartedIsNamed(t *testing.T) {
+	for name, c := range map[string]struct {
+		cfg  Config
+		want string
+	}{
+		"no command":  {Config{}, "no command"},
+		"no program":  {Config{Cmd: []string{"no-such-program"}}, `no program "no-such-program"`},
+		"model":       {Config{Cmd: []string{"true"}, Model: "x"}, `model "x"`},
+		"master addr": {Config{Cmd: []string{"true"}, NNodes: 2}, "--master-addr"},
+		"node rank":   {Config{Cmd: []string{"true"}, NodeRank: 1}, "--node-rank"},
+	} {
+		if err := Run(t.Context(), c.cfg); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, not %q", name, err, c.want)
+		}
+	}
+}

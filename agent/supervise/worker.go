@@ -1,0 +1,114 @@
+package supervise
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// pipeWait is how long output may still come after a worker's end, from what it
+// has left running. That is killed, so it comes to an end.
+const pipeWait = 2 * time.Second
+
+// worker is one process and its group.
+type worker struct {
+	local, rank, attempt int
+	cmd                  *exec.Cmd
+	out, err             *prefixed
+	end                  End
+
+	mu     sync.Mutex
+	reaped bool // its number may come to mean another process
+}
+
+func (g *group) startWorker(local, attempt int) (*worker, error) {
+	rank := g.cfg.NodeRank*g.cfg.NProcPerNode + local
+	w := &worker{local: local, rank: rank, attempt: attempt}
+	w.out, w.err = newPrefixed(g.out, rank, 0), newPrefixed(g.err, rank, keptLines)
+	w.cmd = exec.Command(g.cfg.Cmd[0], g.cfg.Cmd[1:]...)
+	w.cmd.Dir, w.cmd.Env = g.cfg.Dir, g.environment(local, attempt)
+	w.cmd.Stdout, w.cmd.Stderr = w.out, w.err
+	w.cmd.WaitDelay = pipeWait
+	// A group of its own, so that its children end with it; and the kernel ends
+	// it should we be killed.
+	w.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if err := g.spawner.start(w.cmd); err != nil {
+		if errors.Is(err, exec.ErrNotFound) {
+			return nil, fmt.Errorf("run: there is no program %q on PATH: %w", g.cfg.Cmd[0], err)
+		}
+		return nil, fmt.Errorf("run: start rank %d: %w", rank, err)
+	}
+	return w, nil
+}
+
+// wait returns when the process has ended and nothing of its group is left.
+func (w *worker) wait() {
+	pid := w.cmd.Process.Pid
+	// While the process is not reaped its number, and so its group's, is not
+	// given to another: now is the time to end what it has left behind.
+	for {
+		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	w.signal(unix.SIGKILL)
+	w.mu.Lock()
+	w.reaped = true
+	w.mu.Unlock()
+	_ = w.cmd.Wait() // its error is in ProcessState
+	w.out.flush()
+	w.err.flush()
+	w.end = End{Rank: w.rank, Attempt: w.attempt, PID: pid, Stderr: w.err.last()}
+	if st, ok := w.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && st.Signaled() {
+		w.end.Signal = st.Signal()
+	} else {
+		w.end.Code = w.cmd.ProcessState.ExitCode()
+	}
+}
+
+// signal goes to the process and all of its group.
+func (w *worker) signal(s syscall.Signal) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.reaped {
+		_ = unix.Kill(-w.cmd.Process.Pid, s) // ESRCH: nothing is left of it
+	}
+}
+
+// spawner starts processes on one thread that lives as long as they should:
+// Pdeathsig fires at the death of the thread that started a process, not of us.
+type spawner struct {
+	starts chan *exec.Cmd
+	errs   chan error
+	done   chan struct{}
+}
+
+func newSpawner() *spawner {
+	s := &spawner{starts: make(chan *exec.Cmd), errs: make(chan error), done: make(chan struct{})}
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		defer close(s.done)
+		for cmd := range s.starts {
+			s.errs <- cmd.Start()
+		}
+	}()
+	return s
+}
+
+func (s *spawner) start(cmd *exec.Cmd) error {
+	s.starts <- cmd
+	return <-s.errs
+}
+
+func (s *spawner) stop() {
+	close(s.starts)
+	<-s.done
+}
