@@ -30,7 +30,7 @@ type stored[V any] struct {
 
 func newLoading() *loading { return &loading{} }
 
-// Load takes one stored pair, in any order; call it for all keys, then Loaded.
+// Load takes one stored pair; call it for all keys in their order, then Loaded.
 // It keeps neither key nor value.
 func (c *Core) Load(k, value []byte) error {
 	at, err := decodeKey(k)

@@ -267,10 +267,11 @@ func (c *Core) foldPasses(p *partition) {
 	c.prune(p)
 }
 
-// prune drops the segments that the last pass has wholly settled.
+// prune drops the segments that the last pass has wholly settled, once no
+// listing needs them (Segments).
 func (c *Core) prune(p *partition) {
 	const worthIt = 64
-	if p.ds.opt.Shuffle || len(p.segs) < 2 || p.begun() < uint32(p.ds.opt.Passes) || len(p.passes) > 1 {
+	if !p.complete || p.ds.opt.Shuffle || len(p.segs) < 2 || p.begun() < uint32(p.ds.opt.Passes) || len(p.passes) > 1 {
 		return
 	}
 	low := p.total

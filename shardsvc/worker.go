@@ -114,6 +114,10 @@ func (c *Core) join(a *agent, j *Join) {
 	}
 	again := int64(0)
 	newcomer := r.incarnation != j.Incarnation
+	if newcomer && j.Generation != 0 {
+		c.refuseJoin(a, j, fmt.Sprintf("this process was a member of generation %d, and another one has its rank now", j.Generation))
+		return
+	}
 	switch c.cfg.Model {
 	case Private:
 		again = c.replacePrivate(r, newcomer)
@@ -222,9 +226,8 @@ func (c *Core) replacePrivate(r *rank, newcomer bool) int64 {
 func (c *Core) enterGeneration(a *agent, r *rank, j *Join, newcomer bool) (again int64, ok bool) {
 	world := max(j.WorldSize, 1)
 	switch {
-	case j.Generation != 0 && j.Generation != c.generation,
-		!newcomer && (c.genEnded || r.generation != c.generation):
-		c.refuseJoin(a, j, fmt.Sprintf("generation %d is not the running one, %d: start the whole group again", max(j.Generation, r.generation), c.generation))
+	case !newcomer && (c.genEnded || r.generation != c.generation):
+		c.refuseJoin(a, j, fmt.Sprintf("generation %d is not the running one, %d: start the whole group again", r.generation, c.generation))
 		return 0, false
 	case j.Rank >= world:
 		c.refuseJoin(a, j, fmt.Sprintf("rank %d is not below the world size %d", j.Rank, world))

@@ -22,7 +22,7 @@ func (codec) Name() string { return proto.Name }
 
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	if m, ok := v.(*rawMessage); ok {
-		return mem.BufferSlice{mem.SliceBuffer(m.buf)}, nil
+		return mem.BufferSlice{mem.NewBuffer(m.buf, &messages)}, nil
 	}
 	return c.CodecV2.Marshal(v)
 }
@@ -40,5 +40,6 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return nil
 }
 
-// rawMessage is an encoded MasterMessage.
-type rawMessage struct{ buf []byte }
+// rawMessage is an encoded MasterMessage in a buffer of messages. Sending it
+// gives the buffer away.
+type rawMessage struct{ buf *[]byte }

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/headrace/headrace/shardsvc"
@@ -26,7 +27,7 @@ type outbox struct {
 // outgoing is one message. Its repeated fields are simply concatenated: that is
 // what Protocol Buffers make of them.
 type outgoing struct {
-	buf               []byte
+	buf               *[]byte // of messages
 	grants, standings bool
 }
 
@@ -43,11 +44,11 @@ func (o *outbox) add(kind shardsvc.ReplyKind, field []byte) bool {
 	}
 	last := len(o.msgs) - 1
 	if last < 0 || !o.msgs[last].takes(kind, len(field)) {
-		o.msgs = append(o.msgs, outgoing{})
+		o.msgs = append(o.msgs, outgoing{buf: messages.get()})
 		last++
 	}
 	m := &o.msgs[last]
-	m.buf = append(m.buf, field...)
+	*m.buf = append(*m.buf, field...)
 	m.grants = m.grants || kind == shardsvc.ReplyGrant
 	m.standings = m.standings || kind == shardsvc.ReplyStanding
 	o.bytes += len(field)
@@ -59,7 +60,7 @@ func (o *outbox) add(kind shardsvc.ReplyKind, field []byte) bool {
 // reply that is about a lease or a worker must not get before the grant that
 // came first, nor a grant before the standing that it ends.
 func (m *outgoing) takes(kind shardsvc.ReplyKind, size int) bool {
-	if len(m.buf)+size > maxMessageBytes {
+	if len(*m.buf)+size > maxMessageBytes {
 		return false
 	}
 	switch kind {
@@ -87,24 +88,50 @@ func (o *outbox) wake() {
 	}
 }
 
-// take returns the next message, or nil.
-func (o *outbox) take() []byte {
+// take returns the next message, or nil. It goes back to messages when it was
+// written.
+func (o *outbox) take() *[]byte {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	var buf []byte
+	var buf *[]byte
 	if len(o.msgs) > 0 {
 		buf = o.msgs[0].buf
-		o.bytes -= len(buf)
+		o.bytes -= len(*buf)
 		copy(o.msgs, o.msgs[1:])
 		o.msgs[len(o.msgs)-1] = outgoing{}
 		o.msgs = o.msgs[:len(o.msgs)-1]
 	} else if o.sentAt == 0 {
 		return nil
+	} else {
+		buf = messages.get()
 	}
 	if o.sentAt != 0 {
-		buf = protowire.AppendTag(buf, 2, protowire.VarintType)
-		buf = protowire.AppendVarint(buf, uint64(o.sentAt))
+		*buf = protowire.AppendTag(*buf, 2, protowire.VarintType)
+		*buf = protowire.AppendVarint(*buf, uint64(o.sentAt))
 		o.sentAt = 0
 	}
 	return buf
 }
+
+// messages are buffers of written messages, with the room that they grew to.
+var messages messagePool
+
+type messagePool struct{ pool sync.Pool }
+
+func (p *messagePool) get() *[]byte {
+	if b, ok := p.pool.Get().(*[]byte); ok {
+		*b = (*b)[:0]
+		return b
+	}
+	b := make([]byte, 0, 4096)
+	return &b
+}
+
+// Get and Put make it a mem.BufferPool: gRPC calls Put when it wrote a message.
+func (p *messagePool) Get(n int) *[]byte {
+	b := p.get()
+	*b = slices.Grow(*b, n)[:n]
+	return b
+}
+
+func (p *messagePool) Put(b *[]byte) { p.pool.Put(b) }

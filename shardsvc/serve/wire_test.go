@@ -174,7 +174,7 @@ func decodeAll(t *testing.T, o *outbox) []*headracev1.MasterMessage {
 	var all []*headracev1.MasterMessage
 	for b := o.take(); b != nil; b = o.take() {
 		m := &headracev1.MasterMessage{}
-		if err := proto.Unmarshal(b, m); err != nil {
+		if err := proto.Unmarshal(*b, m); err != nil {
 			t.Fatal(err)
 		}
 		all = append(all, m)
@@ -288,7 +288,7 @@ func TestAFullOutboxTakesNothingMore(t *testing.T) {
 	if !o.add(shardsvc.ReplyAck, field) || o.add(shardsvc.ReplyAck, field) {
 		t.Fatal("the limit is not kept")
 	}
-	if b := o.take(); len(b) != 60 || !o.add(shardsvc.ReplyAck, field) {
+	if b := o.take(); len(*b) != 60 || !o.add(shardsvc.ReplyAck, field) {
 		t.Fatal("what was taken still counts")
 	}
 }

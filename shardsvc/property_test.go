@@ -1,0 +1,290 @@
+package shardsvc
+
+import (
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// TestNothingIsLostOrTakenTwiceWhateverBreaks runs random machines against the
+// oracle. Guarantee 1: "every record of a committed input ends acked ... END is
+// answered only then"; guarantee 3: "what was answered as acked survives".
+func TestNothingIsLostOrTakenTwiceWhateverBreaks(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		s := newSim(rt, t)
+		rt.Repeat(map[string]func(*rapid.T){
+			"start":      func(*rapid.T) { s.someStarts() },
+			"request":    func(*rapid.T) { s.someRequest() },
+			"request2":   func(*rapid.T) { s.someRequest() },
+			"deliver":    func(*rapid.T) { s.someDelivery() },
+			"deliver2":   func(*rapid.T) { s.someDelivery() },
+			"ack":        func(*rapid.T) { s.someAck() },
+			"ack2":       func(*rapid.T) { s.someAck() },
+			"release":    func(*rapid.T) { s.someRelease() },
+			"answer":     func(*rapid.T) { s.someAnswer() },
+			"kill":       func(*rapid.T) { s.someKill() },
+			"close":      func(*rapid.T) { s.someClose() },
+			"unhook":     func(*rapid.T) { s.someUnhooked() },
+			"break":      func(*rapid.T) { s.someBreak() },
+			"reconnect":  func(*rapid.T) { s.someReconnect() },
+			"agent dies": func(*rapid.T) { s.someAgentDies() },
+			"time":       func(*rapid.T) { s.pass(Time(rapid.IntRange(1, 4000).Draw(rt, "ms")) * Millisecond) },
+			"list":       func(*rapid.T) { s.list(rapid.IntRange(0, 2).Draw(rt, "complete") == 0) },
+			"pause":      func(*rapid.T) { s.step(&SetPaused{1, true}, false) },
+			"resume":     func(*rapid.T) { s.step(&SetPaused{1, false}, false) },
+			"crash":      func(*rapid.T) { s.crash() },
+			"":           func(*rapid.T) {},
+		})
+		s.finish()
+	})
+}
+
+// finish heals everything and reads the input to its end.
+func (s *sim) finish() {
+	s.calm = true
+	s.list(true)
+	s.step(&SetPaused{1, false}, false)
+	for round := 0; !s.ended; round++ {
+		if round > 3000 {
+			s.t.Fatalf("the input does not end: %+v %+v", s.w.core.Datasets(), s.w.core.Workers())
+		}
+		for _, a := range s.agents {
+			if a.session == 0 {
+				s.connect(a)
+			}
+		}
+		for rank := range uint32(3) {
+			if !slices.ContainsFunc(s.trainers, func(t *simTrainer) bool { return t.rank == rank }) {
+				s.startTrainer(rank, s.agents[int(rank)%len(s.agents)])
+			}
+		}
+		for _, t := range slices.Clone(s.trainers) {
+			s.killIfTold(t)
+			s.rehook(t)
+			for len(t.asks) > 0 {
+				s.answer(t)
+			}
+			s.ackAll(t)
+			s.request(t)
+		}
+		s.pass(500 * Millisecond)
+	}
+}
+
+func (s *sim) ackAll(t *simTrainer) {
+	if t.agent == nil || t.agent.session == 0 {
+		return
+	}
+	t.step++
+	m := &Message{}
+	for _, l := range t.leases {
+		l.frontier, l.step = l.end, t.step
+		m.Acks = append(m.Acks, Ack{Token: l.token, Prefix: l.end, Step: t.step})
+	}
+	m.Steps = []StepReport{{t.number, t.step}}
+	s.send(t.agent, m)
+}
+
+func (s *sim) some() *simTrainer {
+	if len(s.trainers) == 0 {
+		return nil
+	}
+	return s.trainers[rapid.IntRange(0, len(s.trainers)-1).Draw(s.t, "trainer")]
+}
+
+func (s *sim) someLease() (*simTrainer, *simLease) {
+	t := s.some()
+	if t == nil || len(t.leases) == 0 {
+		return nil, nil
+	}
+	return t, t.leases[rapid.IntRange(0, len(t.leases)-1).Draw(s.t, "lease")]
+}
+
+func (s *sim) someAgent() *simAgent {
+	return s.agents[rapid.IntRange(0, len(s.agents)-1).Draw(s.t, "agent")]
+}
+
+func (s *sim) someStarts() {
+	s.startTrainer(uint32(rapid.IntRange(0, 2).Draw(s.t, "rank")), s.someAgent())
+}
+
+func (s *sim) someRequest() {
+	if t := s.some(); t != nil {
+		s.request(t)
+	}
+}
+
+func (s *sim) request(t *simTrainer) {
+	if t.agent == nil || t.agent.session == 0 || !t.joined || t.ending {
+		return
+	}
+	s.nextReq++
+	s.send(t.agent, &Message{Requests: []LeaseRequest{{ID: s.nextReq, Worker: t.number, Dataset: 1,
+		Rate: float64(rapid.IntRange(0, 20).Draw(s.t, "rate")), Count: uint32(rapid.IntRange(1, 3).Draw(s.t, "count"))}}})
+}
+
+func (s *sim) someDelivery() {
+	if t, l := s.someLease(); l != nil && t.agent != nil {
+		l.frontier = rapid.Int64Range(l.frontier, l.end).Draw(s.t, "frontier")
+	}
+}
+
+func (s *sim) someAck() {
+	t, l := s.someLease()
+	if l == nil || t.agent == nil {
+		return
+	}
+	t.step++
+	a := Ack{Token: l.token, Prefix: rapid.Int64Range(l.prefix, l.frontier).Draw(s.t, "prefix"), Step: t.step}
+	m := &Message{Acks: []Ack{a}, Steps: []StepReport{{t.number, t.step}}}
+	if rapid.Bool().Draw(s.t, "twice") {
+		m.Acks = append(m.Acks, a)
+	}
+	s.send(t.agent, m)
+}
+
+func (s *sim) someRelease() {
+	t, l := s.someLease()
+	if l == nil || t.agent == nil || t.agent.session == 0 {
+		return
+	}
+	token, from := l.token, l.frontier
+	l.end = from
+	t.leases = slices.DeleteFunc(t.leases, func(l *simLease) bool { return l.prefix >= l.end })
+	if rapid.IntRange(0, 3).Draw(s.t, "fails") == 0 {
+		s.send(t.agent, &Message{Failures: []ReadFailure{{Token: token, At: from, Kind: "io", Message: "flaky"}}})
+		s.step(&SetPaused{1, false}, false)
+		return
+	}
+	s.send(t.agent, &Message{Releases: []Release{{Token: token, Prefix: from}}})
+}
+
+func (s *sim) someAnswer() {
+	if t := s.some(); t != nil && len(t.asks) > 0 {
+		s.answer(t)
+	}
+}
+
+func (s *sim) answer(t *simTrainer) {
+	ask := t.asks[0]
+	t.asks = t.asks[1:]
+	i := slices.IndexFunc(t.leases, func(l *simLease) bool { return l.token == ask.Token })
+	if i < 0 || t.agent == nil || t.agent.session == 0 {
+		return
+	}
+	l := t.leases[i]
+	at := max(ask.At, l.frontier)
+	m := &Message{Answers: []StealAnswer{{Token: l.token, At: at, Refused: at >= l.end}}}
+	l.end = min(l.end, at)
+	if l.prefix >= l.end {
+		t.leases = slices.Delete(t.leases, i, i+1)
+	}
+	s.send(t.agent, m)
+}
+
+func (s *sim) someKill() {
+	if t := s.some(); t != nil {
+		s.kill(t)
+	}
+}
+
+// kill ends a process; its agent, if it has one with a session, says so.
+func (s *sim) kill(t *simTrainer) {
+	a := t.agent
+	n := t.number
+	s.remove(t)
+	if a != nil {
+		s.send(a, &Message{Leaves: []Leave{{Worker: n, Reason: LeaveKilled, Ended: true}}})
+	}
+}
+
+func (s *sim) killIfTold(t *simTrainer) {
+	if t.ending {
+		s.kill(t)
+	}
+}
+
+func (s *sim) someClose() {
+	t := s.some()
+	if t == nil || t.agent == nil || t.agent.session == 0 {
+		return
+	}
+	a, n := t.agent, t.number
+	s.remove(t)
+	s.send(a, &Message{Leaves: []Leave{{Worker: n, Reason: LeaveClosed}}})
+}
+
+// someUnhooked: a trainer's connection breaks; it may come back within its TTL.
+func (s *sim) someUnhooked() {
+	t := s.some()
+	if t == nil {
+		return
+	}
+	if t.agent == nil {
+		s.rehook(t)
+		return
+	}
+	if t.agent.session == 0 {
+		return
+	}
+	a, n := t.agent, t.number
+	s.orphan(t, s.w.now+simTTL)
+	s.send(a, &Message{Leaves: []Leave{{Worker: n, Reason: LeaveLost}}})
+}
+
+// orphan leaves a trainer with what was delivered to it.
+func (s *sim) orphan(t *simTrainer, deadline Time) {
+	t.lastAgent, t.agent, t.deadline, t.asks = t.agent, nil, deadline, nil
+	for _, l := range t.leases {
+		l.end = l.frontier
+	}
+	t.leases = slices.DeleteFunc(t.leases, func(l *simLease) bool { return l.prefix >= l.end })
+}
+
+func (s *sim) rehook(t *simTrainer) {
+	if t.agent != nil || t.lastAgent.session == 0 {
+		return
+	}
+	t.agent = t.lastAgent
+	t.agent.nextNo++
+	t.number = t.agent.nextNo
+	m := &Message{}
+	s.attach(m, t)
+	s.send(t.agent, m)
+}
+
+func (s *sim) someBreak() {
+	if a := s.someAgent(); a.session != 0 {
+		old := a.session
+		a.session = 0
+		if rapid.Bool().Draw(s.t, "noticed") {
+			s.step(&Lost{Session: old}, false)
+		}
+	}
+}
+
+func (s *sim) someReconnect() {
+	if a := s.someAgent(); a.session == 0 {
+		s.connect(a)
+	}
+}
+
+// someAgentDies: its trainers live on with what they were given; a new process
+// takes over the socket.
+func (s *sim) someAgentDies() {
+	a := s.someAgent()
+	old := a.session
+	a.session = 0
+	for _, t := range s.trainers {
+		if t.agent == a {
+			s.orphan(t, a.lastHeard+simTTL)
+		}
+	}
+	if old != 0 && rapid.Bool().Draw(s.t, "noticed") {
+		s.step(&Lost{Session: old}, false)
+	}
+	s.nextInc++
+	a.inc = s.nextInc
+	s.connect(a)
+}

@@ -1,0 +1,276 @@
+package shardsvc
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+	"github.com/headrace/headrace/sources"
+)
+
+// TestScenarios replays testdata/*.txt: each command is one Step (or a few), its
+// transcript is what came out. `go test -run TestScenarios -rewrite` records.
+func TestScenarios(t *testing.T) {
+	datadriven.Walk(t, "testdata/scenarios", func(t *testing.T, path string) {
+		s := &script{}
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string { return s.run(t, d) })
+	})
+}
+
+type script struct{ w *world }
+
+func (s *script) run(t *testing.T, d *datadriven.TestData) string {
+	var out bytes.Buffer
+	if s.w != nil {
+		s.w.t = t
+	}
+	switch d.Cmd {
+	case "new":
+		a := args{t, d.CmdArgs}
+		s.w = newWorld(t, Config{Job: "j", Model: a.word("model", ""), SessionTTL: a.time("ttl", 0), History: a.num("history", 0), Ahead: int(a.num("ahead", 0))})
+	case "restart":
+		s.w.restart()
+		s.print(&out)
+	case "advance":
+		s.advance(&out, args{t, d.CmdArgs})
+	case "state":
+		s.state(&out)
+	case "store":
+		for _, k := range slices.Sorted(maps.Keys(s.w.store)) {
+			fmt.Fprintf(&out, "%s %x = %x\n", k[:1], k[1:], s.w.store[k])
+		}
+	case "keys":
+		for _, k := range slices.Sorted(maps.Keys(s.w.store)) {
+			at, err := decodeKey([]byte(k))
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintln(&out, at)
+		}
+	case "step":
+		for _, line := range strings.Split(d.Input, "\n") {
+			s.w.step(s.event(t, line))
+			s.print(&out)
+		}
+	case "msg":
+		s.w.step(s.message(t, d))
+		s.print(&out)
+	default:
+		d.Fatalf(t, "unknown command %s", d.Cmd)
+	}
+	if out.Len() == 0 {
+		return "ok\n"
+	}
+	return out.String()
+}
+
+func (s *script) print(out *bytes.Buffer) {
+	for _, r := range s.w.fx.Replies {
+		fmt.Fprintln(out, r.text(s.w.fx.Pieces))
+	}
+	for _, r := range s.w.fx.Reports {
+		fmt.Fprintln(out, r.text())
+	}
+}
+
+// advance ticks as a shell would: at each wake. Agents named in alive heartbeat.
+func (s *script) advance(out *bytes.Buffer, a args) {
+	w := s.w
+	end := w.now + a.time("by", 0)
+	beat := w.now
+	alive := strings.Split(a.word("alive", ""), ",")
+	for w.now < end {
+		next := min(end, max(w.wake, w.now+Millisecond))
+		if alive[0] != "" {
+			next = min(next, max(beat, w.now+Millisecond))
+		}
+		w.now = next
+		if alive[0] != "" && w.now >= beat {
+			beat = w.now + Second
+			for _, name := range alive {
+				w.step(&Message{Session: w.last[name]})
+				s.print(out)
+			}
+		}
+		w.step(&Tick{Blocked: a.time("blocked", 0)})
+		s.print(out)
+		a.args = slices.DeleteFunc(a.args, func(x datadriven.CmdArg) bool { return x.Key == "blocked" })
+	}
+}
+
+func (s *script) state(out *bytes.Buffer) {
+	c := s.w.core
+	j := c.Job()
+	fmt.Fprintf(out, "term=%d epoch=%d generation=%d recovering=%v\n", j.Term, j.Epoch, j.Generation, j.Recovering)
+	for _, d := range c.Datasets() {
+		n := d.Counts
+		fmt.Fprintf(out, "ds %d %s: listed=%d planned=%d pending=%d leased=%d acked=%d excluded=%d waiting=%d", d.ID, d.State, n.Listed, n.Planned, n.Pending, n.Leased, n.Acked, n.Excluded, d.Waiting)
+		if d.Reason != "" {
+			fmt.Fprintf(out, " (%s)", d.Reason)
+		}
+		fmt.Fprintln(out)
+		for _, p := range c.State(s.w.now, d.ID, 0, 100) {
+			m := p.Distances
+			fmt.Fprintf(out, "  part %d pass %d: to head acked=%d leased=%d planned=%d\n", p.Number, p.Pass, m.Acked, m.Leased, m.Planned)
+			for _, l := range p.Lease {
+				fmt.Fprintf(out, "    lease %s rank=%d seg=%d [%d, %d) prefix=%d\n", tok(l.Token), l.Rank, l.Segment, l.Start, l.End, l.Prefix)
+			}
+		}
+	}
+	for _, w := range c.Workers() {
+		fmt.Fprintf(out, "rank %d inc=%d agent=%s %s step=%d leases=%d\n", w.Rank, w.Incarnation, w.Agent, w.State, w.Step, w.Leases)
+	}
+}
+
+func (s *script) event(t *testing.T, line string) Event {
+	cmd, cmdArgs, err := datadriven.ParseLine(line)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := args{t, cmdArgs}
+	ds, part := uint32(a.num("ds", 1)), uint32(a.num("part", 1))
+	switch cmd {
+	case "dataset":
+		opt := Options{Passes: int(a.num("passes", 1)), Strict: a.has("strict"), Shuffle: a.has("block"), Seed: uint64(a.num("seed", 0)), Block: a.num("block", 0),
+			Initial: a.num("initial", 10), Min: a.num("min", 1), Max: a.num("max", 1000), Target: a.time("target", 2*Second), Stall: a.time("stall", 0), Unit: "records"}
+		return &ApplyDataset{ID: ds, Name: a.word("name", "clicks"), Spec: []byte("{}"), Options: opt}
+	case "partition":
+		return &AddPartition{Dataset: ds, Number: part, Identity: fmt.Sprintf("files:%d", part)}
+	case "listed":
+		return &PartitionsListed{Dataset: ds}
+	case "segments":
+		ev := &AddSegments{Partition: part, Complete: a.has("complete")}
+		for _, v := range a.list("segs") { // id:start-end, ~ behind it: not sealed
+			var g sources.Segment
+			if _, err := fmt.Sscanf(v, "%d:%d-%d", &g.ID, &g.Start, &g.End); err != nil {
+				t.Fatal(v, err)
+			}
+			g.Sealed, g.Name, g.Locator = !strings.HasSuffix(v, "~"), fmt.Sprintf("f%d", g.ID), []byte("loc")
+			ev.Segments = append(ev.Segments, g)
+		}
+		return ev
+	case "pause":
+		return &SetPaused{ID: ds, Paused: true}
+	case "resume":
+		return &SetPaused{ID: ds}
+	case "fail":
+		return &FailDataset{ID: ds, Reason: a.word("reason", "?")}
+	case "remove":
+		return &RemoveDataset{ID: ds}
+	case "lost":
+		return &Lost{Session: s.w.last[a.word("agent", "a")]}
+	case "head":
+		return &Heads{[]Head{{Partition: part, Segment: a.num("seg", 0), End: a.num("end", 0), Sealed: a.has("sealed")}}}
+	}
+	t.Fatalf("unknown event %q", cmd)
+	return nil
+}
+
+// message: `msg agent` speaks on the agent's session; each line is one part.
+func (s *script) message(t *testing.T, d *datadriven.TestData) *Message {
+	name := d.CmdArgs[0].Key
+	m := &Message{}
+	for _, line := range strings.Split(d.Input, "\n") {
+		if line == "" {
+			continue
+		}
+		cmd, cmdArgs, err := datadriven.ParseLine(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := args{t, cmdArgs}
+		w, ds := uint32(a.num("w", 1)), uint32(a.num("ds", 1))
+		token := func() Token { return parseTok(t, a.word("tok", "")) }
+		switch cmd {
+		case "hello":
+			m.Hello = &Hello{Agent: name, Incarnation: uint64(a.num("inc", 1))}
+			s.w.next++
+			s.w.last[name] = s.w.next
+		case "join":
+			m.Joins = append(m.Joins, Join{Worker: w, Rank: uint32(a.num("rank", 0)), Incarnation: uint64(a.num("inc", 1)), WorldSize: uint32(a.num("world", 1)), Generation: uint32(a.num("gen", 0))})
+		case "held":
+			m.Held = append(m.Held, Held{Token: token(), Worker: w, Dataset: ds, Partition: uint32(a.num("part", 1)), Pass: uint32(a.num("pass", 0)), Segment: a.num("seg", 0),
+				Start: a.num("start", 0), End: a.num("end", 0), Frontier: a.num("frontier", 0)})
+		case "ack":
+			m.Acks = append(m.Acks, Ack{Token: token(), Prefix: a.num("prefix", 0), Step: a.num("step", 0)})
+		case "stepped":
+			m.Steps = append(m.Steps, StepReport{Worker: w, Step: a.num("step", 0)})
+		case "answer":
+			m.Answers = append(m.Answers, StealAnswer{Token: token(), Refused: a.has("refused"), At: a.num("at", 0)})
+		case "release":
+			m.Releases = append(m.Releases, Release{Token: token(), Prefix: a.num("prefix", 0)})
+		case "failure":
+			m.Failures = append(m.Failures, ReadFailure{Token: token(), At: a.num("at", 0), Permanent: a.has("permanent"), Kind: "io", Message: "disk on fire"})
+		case "leave":
+			m.Leaves = append(m.Leaves, Leave{Worker: w, Ended: a.has("ended"), Reason: map[string]LeaveReason{"closed": LeaveClosed, "killed": LeaveKilled, "lost": LeaveLost}[a.word("why", "lost")]})
+		case "status":
+			m.Status = append(m.Status, WorkerStatus{Worker: w, Paused: a.has("paused")})
+		case "head":
+			m.Heads = append(m.Heads, Head{Partition: uint32(a.num("part", 1)), Segment: a.num("seg", 0), End: a.num("end", 0), Sealed: a.has("sealed")})
+		case "request":
+			m.Requests = append(m.Requests, LeaseRequest{ID: uint64(a.num("id", 1)), Worker: w, Dataset: ds, Rate: float64(a.num("rate", 0)), Count: uint32(a.num("count", 1))})
+		default:
+			t.Fatalf("unknown part %q", cmd)
+		}
+	}
+	m.Session = s.w.last[name]
+	return m
+}
+
+type args struct {
+	t    *testing.T
+	args []datadriven.CmdArg
+}
+
+func (a args) has(key string) bool {
+	return slices.ContainsFunc(a.args, func(x datadriven.CmdArg) bool { return x.Key == key })
+}
+
+func (a args) list(key string) []string {
+	for _, x := range a.args {
+		if x.Key == key {
+			return x.Vals
+		}
+	}
+	return nil
+}
+
+func (a args) word(key, def string) string {
+	if v := a.list(key); len(v) > 0 {
+		return strings.Join(v, ",")
+	}
+	return def
+}
+
+func (a args) num(key string, def int64) int64 {
+	v := a.word(key, "")
+	if v == "" {
+		return def
+	}
+	if v == "max" {
+		return math.MaxInt64
+	}
+	var n int64
+	if _, err := fmt.Sscan(v, &n); err != nil {
+		a.t.Fatalf("%s=%s: %v", key, v, err)
+	}
+	return n
+}
+
+func (a args) time(key string, def Time) Time {
+	v := a.word(key, "")
+	if v == "" {
+		return def
+	}
+	d, err := time.ParseDuration(v)
+	if err != nil {
+		a.t.Fatalf("%s=%s: %v", key, v, err)
+	}
+	return Time(d)
+}
