@@ -110,6 +110,7 @@ func bench(dir, profile, only string, repeats int, length time.Duration) error {
 	if acked != answered*leaseUnits {
 		return fmt.Errorf("the master settled %d units, %d were answered: the figures are worth nothing", acked, answered*leaseUnits)
 	}
+	out["master_cpu_us_per_pair"] = round3(m.cpu.Seconds() * 1e6 / float64(max(1, answered)))
 	out["pairs_per_commit"] = round3(float64(answered) / float64(max(1, commits)))
 	line, err := json.Marshal(out)
 	if err != nil {

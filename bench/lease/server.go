@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/internal/store"
@@ -130,6 +131,7 @@ type server struct {
 	out   *bufio.Reader
 	addr  string
 	ended bool
+	cpu   time.Duration // when it has ended: what it cost, start and setting up included
 }
 
 func startServer(dir, profile string) (*server, error) {
@@ -161,7 +163,10 @@ func (m *server) stop() {
 	if !m.ended {
 		m.ended = true
 		m.in.Close()
-		m.cmd.Wait()
+		if err := m.cmd.Wait(); err != nil {
+			fmt.Fprintln(os.Stderr, "master:", err)
+		}
+		m.cpu = m.cmd.ProcessState.UserTime() + m.cmd.ProcessState.SystemTime()
 	}
 }
 

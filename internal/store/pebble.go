@@ -1,10 +1,12 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -22,6 +24,8 @@ type Pebble struct {
 	db    *pebble.DB
 	batch *pebble.Batch
 	lock  *pebble.Lock
+
+	sorted []Put // scratch of Commit
 
 	calls  chan call
 	closed bool // caller's side
@@ -127,6 +131,7 @@ func (s *Pebble) Commit(puts []Put) error {
 	return s.do("commit", func() error {
 		b := s.batch
 		b.Reset()
+		puts = s.inKeyOrder(puts)
 		for i := range puts {
 			p := &puts[i]
 			var err error
@@ -146,6 +151,18 @@ func (s *Pebble) Commit(puts []Put) error {
 		}
 		return b.Commit(pebble.Sync)
 	})
+}
+
+// inKeyOrder sorts a batch by key, which pebble's memtable takes several times
+// faster. It keeps the order of equal keys, and leaves a batch with ranges as
+// it is.
+func (s *Pebble) inKeyOrder(puts []Put) []Put {
+	if slices.ContainsFunc(puts, func(p Put) bool { return p.Op == DeleteRange }) {
+		return puts
+	}
+	s.sorted = append(s.sorted[:0], puts...)
+	slices.SortStableFunc(s.sorted, func(a, b Put) int { return bytes.Compare(a.Key, b.Key) })
+	return s.sorted
 }
 
 // Close releases the folder. After a failure it leaves everything as it is: the
