@@ -33,6 +33,7 @@ type Agent struct {
 	desk  *desk
 	feed  *feed.Server
 	ready chan struct{}
+	met   bool // the master has answered this session's Hello; keepSession's own
 }
 
 // New checks the configuration and prepares the connection to the master. It

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"google.golang.org/grpc"
 
 	"github.com/headrace/headrace/agent"
 	"github.com/headrace/headrace/agent/toymaster"
@@ -78,6 +79,12 @@ func start(t *testing.T, m *master, socket string, change func(*agent.Config)) *
 	if change != nil {
 		change(&cfg)
 	}
+	return startWith(t, conn, cfg)
+}
+
+// startWith also closes conn at the end.
+func startWith(t *testing.T, conn *grpc.ClientConn, cfg agent.Config) *running {
+	t.Helper()
 	a, err := agent.New(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +111,7 @@ func start(t *testing.T, m *master, socket string, change func(*agent.Config)) *
 	case <-deadline(t):
 		t.Fatal("the agent is not ready")
 	}
-	return &running{socket: socket, stop: stop}
+	return &running{socket: cfg.Socket, stop: stop}
 }
 
 func socketIn(t *testing.T) string {

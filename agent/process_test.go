@@ -36,7 +36,7 @@ func runTrainer() int {
 		close(commands)
 	}()
 	open := frame.Open{Dataset: "lines", Rows: 50, Track: true, Ack: frame.AckStep}
-	t, err := hello(socket, frame.Hello{Rank: uint32(rank), WorldSize: 2})
+	t, err := hello(socket, frame.Hello{Rank: uint32(rank), WorldSize: 8})
 	if err != nil {
 		return report(err)
 	}

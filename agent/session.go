@@ -37,7 +37,7 @@ func (a *Agent) keepSession(ctx context.Context) error {
 		}
 		a.cfg.Logger.Warn("session with the master ended", "master", a.cfg.Master, "error", err)
 		a.desk.disconnect(fmt.Sprintf("master %s: %v", a.cfg.Master, status.Convert(err).Message()))
-		if turned := turnedAway(err); turned != nil {
+		if turned := a.turnedAway(err); turned != nil {
 			return turned
 		}
 		if errors.Is(err, errAgain) || time.Since(began) > time.Second {
@@ -54,8 +54,12 @@ func (a *Agent) keepSession(ctx context.Context) error {
 	return nil
 }
 
-// turnedAway sorts out what another attempt can not mend.
-func turnedAway(err error) error {
+// turnedAway sorts out what another attempt can not mend. A session that had
+// begun may end as any stream does; only a refused Hello is final.
+func (a *Agent) turnedAway(err error) error {
+	if a.met {
+		return nil
+	}
 	switch status.Code(err) {
 	case codes.FailedPrecondition, codes.Unauthenticated, codes.PermissionDenied, codes.Unimplemented:
 		return fmt.Errorf("%w: %s", errTurnedAway, status.Convert(err).Message())
@@ -76,6 +80,7 @@ func (a *Agent) session(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	a.met = false
 	out := newOutgoing()
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -111,6 +116,7 @@ func (a *Agent) session(ctx context.Context) error {
 				return err
 			}
 		}
+		a.met = a.met || m.Hello != nil
 		a.desk.Do(&hold.Received{Message: m})
 	}
 }

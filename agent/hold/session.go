@@ -1,6 +1,7 @@
 package hold
 
 import (
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -21,6 +22,9 @@ func (c *Core) connected() {
 	m.Hello = proto.Clone(c.cfg.Hello).(*pb.Hello)
 	c.asserted = c.asserted[:0]
 	for _, w := range c.workers {
+		if w.state == gone && c.replaced(w) {
+			c.dropAll(w, gone)
+		}
 		claims := false
 		for _, s := range w.streams {
 			s.requests = s.requests[:0]
@@ -41,6 +45,11 @@ func (c *Core) connected() {
 			m.Joins = append(m.Joins, w.joinNow())
 		}
 	}
+}
+
+// replaced: another process of w's rank is here. Naming w again would end it.
+func (c *Core) replaced(w *worker) bool {
+	return slices.ContainsFunc(c.workers, func(o *worker) bool { return o.join.Rank == w.join.Rank && o.state != gone })
 }
 
 func (c *Core) disconnected() {

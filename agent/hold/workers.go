@@ -168,7 +168,7 @@ func (c *Core) fence(w *worker, reason string) {
 
 func (c *Core) dropAll(w *worker, next workerState) {
 	w.state = next
-	for _, s := range w.streams {
+	for _, s := range slices.Clone(w.streams) {
 		for _, l := range slices.Clone(s.leases) {
 			c.drop(l)
 		}

@@ -1,0 +1,205 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/headrace/headrace/agent"
+	pb "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/internal/frame"
+	"github.com/headrace/headrace/internal/store/memstore"
+	"github.com/headrace/headrace/shardsvc/serve"
+	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/files"
+)
+
+// realMaster is the shard service as a master runs it, over a store that
+// survives its lives.
+type realMaster struct {
+	t     *testing.T
+	store *memstore.Store
+	model string
+	ttl   time.Duration
+	addr  string
+	root  string
+	srv   *serve.Server
+	grpc  *grpc.Server
+	stop  func()
+}
+
+func newRealMaster(t *testing.T, model, yaml, root string, ttl time.Duration) *realMaster {
+	t.Helper()
+	m := &realMaster{t: t, store: memstore.New(), model: model, ttl: ttl, root: root, addr: "127.0.0.1:0"}
+	m.start()
+	t.Cleanup(func() { m.stop() })
+	conn := m.conn()
+	defer conn.Close()
+	_, err := pb.NewDatasetsClient(conn).Apply(t.Context(), &pb.ApplyRequest{Yaml: yaml})
+	check(t, err)
+	spec := must(dataset.Parse([]byte(yaml), ""))(t)
+	src, err := m.open(t.Context(), spec)
+	check(t, err)
+	defer src.Close()
+	id := sources.PartitionID("files:" + spec.Name)
+	numbers, err := m.srv.AddPartitions(t.Context(), 1, []sources.PartitionID{id}, false)
+	check(t, err)
+	segments, err := src.Segments(t.Context(), id, -1, 1000)
+	check(t, err)
+	check(t, errors.Join(m.srv.PartitionsListed(t.Context(), 1), m.srv.AddSegments(t.Context(), numbers[0], segments, true)))
+	return m
+}
+
+func (m *realMaster) start() {
+	m.t.Helper()
+	srv, err := serve.New(serve.Config{Store: m.store, Job: "job", Model: m.model, TTL: m.ttl, Version: "test", Logger: logger(m.t).With("who", "master")})
+	check(m.t, err)
+	l, err := net.Listen("tcp", m.addr)
+	check(m.t, err)
+	m.addr = l.Addr().String()
+	g := grpc.NewServer()
+	srv.Register(g)
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = g.Serve(l) })
+	wg.Go(func() { _ = srv.Run(ctx) })
+	m.srv, m.grpc = srv, g
+	m.stop = sync.OnceFunc(func() {
+		g.Stop()
+		cancel()
+		wg.Wait()
+	})
+}
+
+// restart ends the master between two commits and starts it on what it stored.
+func (m *realMaster) restart() {
+	m.t.Helper()
+	m.stop()
+	m.store = m.store.Reopen()
+	m.start()
+}
+
+func (m *realMaster) conn() *grpc.ClientConn {
+	c, err := grpc.NewClient("passthrough:///"+m.addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	check(m.t, err)
+	return c
+}
+
+func (m *realMaster) open(_ context.Context, spec *dataset.Spec) (sources.Source, error) {
+	return files.ForSpec(spec, []string{m.root}, nil, slog.New(slog.DiscardHandler))
+}
+
+func (m *realMaster) agent(name, socket string) *running {
+	conn := m.conn()
+	return startWith(m.t, conn, agent.Config{Name: name, Conn: conn, Socket: socket, Open: m.open, Version: "test", Logger: logger(m.t).With("who", name)})
+}
+
+const leased = lines + `lease: {initial: 2KiB, min: 512, max: 64KiB, target: 100ms}
+`
+
+// Guarantees 1, 2, 3 and 6 together: trainers, an agent and the master are
+// killed, and every record gets into the model once, or twice if it was in the
+// hands of a killed trainer.
+func TestEveryRecordIsAppliedWhoeverIsKilled(t *testing.T) {
+	root, begins := input(t, 30000, 7000)
+	m := newRealMaster(t, "shared", fmt.Sprintf(leased, root), root, time.Second)
+	left, right := socketIn(t), socketIn(t)
+	a := m.agent("left", left)
+	m.agent("right", right)
+	env := func(rank, hold int) []string {
+		return []string{fmt.Sprintf("HEADRACE_TEST_RANK=%d", rank), fmt.Sprintf("HEADRACE_TEST_HOLD=%d", hold)}
+	}
+	stays := trainerProcess(t, left, env(0, 40)...)
+	killed := trainerProcess(t, left, env(1, 20)...)
+	other := trainerProcess(t, right, env(2, 60)...)
+	for _, c := range []*child{stays, killed, other} {
+		if !c.await("holding") {
+			t.Fatal("a trainer ended early")
+		}
+	}
+	check(t, killed.cmd.Process.Signal(syscall.SIGKILL))
+	check(t, a.stop())
+	m.agent("left", left)
+	stays.say("go")
+	if !stays.await("back") {
+		t.Fatal("the trainer did not find the new agent")
+	}
+	m.restart()
+	other.say("go")
+	again := trainerProcess(t, right, env(1, 0)...)
+	for name, c := range map[string]*child{"stays": stays, "other": other, "again": again} {
+		if !c.await("done") {
+			t.Fatalf("%s did not finish", name)
+		}
+	}
+	wantOnce(t, begins, applied(stays, killed, other, again), 0)
+}
+
+func TestAPrivateJobsTrainerGoesOnThroughARestartOfTheMaster(t *testing.T) {
+	root, begins := input(t, 3000, 1000)
+	m := newRealMaster(t, "private", fmt.Sprintf(leased, root), root, time.Second)
+	a := m.agent("node", socketIn(t))
+	tr := must(hello(a.socket, frame.Hello{WorldSize: 1}))(t)
+	s := must(tr.open(1, frame.Open{Dataset: "lines", Rows: 64, Track: true}))(t)
+	check(t, s.credit(4))
+	seen := map[int]int{}
+	note := func(b *batch) {
+		for i, at := range b.offsets {
+			seen[begins[[2]int64{b.segment[i], at}]]++
+		}
+	}
+	for n := range 10 {
+		note(must(s.next(0))(t))
+		check(t, s.step(int64(n+1), 1))
+		check(t, s.credit(1))
+		if n == 5 {
+			m.restart()
+		}
+	}
+	for {
+		b, err := s.next(0)
+		if err == errEnd {
+			break
+		}
+		check(t, err)
+		note(b)
+		check(t, s.step(int64(s.through)+1, 1))
+		check(t, s.credit(1))
+	}
+	for i := range 3000 {
+		if seen[i] != 1 {
+			t.Fatalf("record %d came %d times", i, seen[i])
+		}
+	}
+	s.close()
+	tr.bye()
+}
+
+func TestAShuffledPassGivesEachRecordOnce(t *testing.T) {
+	root, begins := input(t, 5000, 1300)
+	m := newRealMaster(t, "shared", fmt.Sprintf(leased, root)+"shuffle: {seed: 7, block: 700}\n", root, time.Second)
+	a := m.agent("node", socketIn(t))
+	tr := must(hello(a.socket, frame.Hello{WorldSize: 1}))(t)
+	s := must(tr.open(1, frame.Open{Dataset: "lines", Rows: 100, Track: true}))(t)
+	check(t, s.credit(8))
+	seen := map[int]int{}
+	drainStream(t, s, 100, begins, seen)
+	for i := range 5000 {
+		if seen[i] != 1 {
+			t.Fatalf("record %d came %d times", i, seen[i])
+		}
+	}
+	check(t, s.acked(s.through))
+	s.close()
+	tr.bye()
+}
