@@ -1,0 +1,193 @@
+"""File to numpy batches: headrace, pyarrow, per-record Python, in one run.
+
+    python bench/decode/bench.py [--records 1000000] [--rounds 5]
+
+Records have a label, 13 numbers and 26 categories; the file is in the page
+cache. contestants.py says what each contestant does and what is not counted.
+The contestants take turns within a round, each in a process of its own, and
+ratios are taken within a round: what disturbs the machine disturbs them alike.
+Prints progress, and one JSON object on the last line; median, [min, max].
+
+`headrace` is measured end to end: `headrace up`, leases, acks, socket, and
+`stream.step()` per batch in a trainer process. Records per second are also given
+per second of CPU that the `up` process took, because its master, agent and
+reading share the cores with the trainer: that is the decoding core's figure.
+`decode` is the Go decoder alone, file to frames on one core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+HERE = Path(__file__).resolve().parent
+WORK = ROOT / "build" / "bench" / "decode"
+BINARY = Path(os.environ.get("HEADRACE_BIN", ROOT / "build" / "headrace"))
+HELPER = WORK / "decode"
+PYTHON_RECORDS = 20_000  # per-record Python is too slow for the whole file
+FORMATS = ("tsv", "json")
+Figures = dict[str, float]
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def spec(form: str) -> str:
+    dense = [f"/I{i}" for i in range(1, 14)] if form == "json" else ["1..13"]
+    cat = [f"/C{i}" for i in range(1, 27)] if form == "json" else ["14..39"]
+    label = "/label" if form == "json" else "0"
+    return f"""name: clicks_{form}
+files: {{root: "{WORK}", paths: [clicks.{form}]}}
+decode:
+  format: {form}
+  columns:
+  - {{name: label, path: "{label}", dtype: float32}}
+  - {{name: dense, paths: {json.dumps(dense)}, dtype: float32, default: "0"}}
+  - {{name: cat, paths: {json.dumps(cat)}, dtype: int64, hash: {{buckets: 1048576, salt: ""}}}}
+"""
+
+
+def prepare(records: int) -> None:
+    """The tools and the input; the same records in both formats."""
+    WORK.mkdir(parents=True, exist_ok=True)
+    pip = [sys.executable, "-m", "pip", "install", "-q", "-r", str(HERE / "requirements.txt")]
+    subprocess.run(pip, check=True, env={**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"})
+    subprocess.run(["go", "build", "-o", str(HELPER), "./bench/decode"], check=True, cwd=ROOT)
+    for form in FORMATS:
+        path = WORK / f"clicks.{form}"
+        stamp = WORK / f"{form}.records"
+        if not path.exists() or not stamp.exists() or stamp.read_text() != str(records):
+            say(f"writing {records:,} records to {path.relative_to(ROOT)}")
+            args = [str(HELPER), "generate", "-format", form, "-records", str(records), str(path)]
+            subprocess.run(args, check=True)
+            stamp.write_text(str(records))
+        (WORK / f"{form}.yaml").write_text(spec(form))
+        with path.open("rb") as f:  # into the page cache
+            while f.read(1 << 24):
+                pass
+
+
+def contestant(which: str, form: str, rows: int, limit: int, **env: str) -> Figures:
+    args = [sys.executable, str(HERE / "contestants.py"), which, form, str(WORK / f"clicks.{form}")]
+    args += [str(rows), str(limit)]
+    out = subprocess.run(args, check=True, stdout=subprocess.PIPE, text=True, timeout=300, env={**os.environ, **env})
+    return json.loads(out.stdout.splitlines()[-1])
+
+
+def cpu_of(pid: int) -> float:
+    """Seconds of CPU that a process and its threads have taken."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def headrace(form: str, rows: int, records: int) -> Figures:
+    """One pass of a fresh `headrace up`."""
+    with tempfile.TemporaryDirectory(prefix="hr-") as folder:
+        socket = Path(folder) / "agent.sock"
+        args = [str(BINARY), "up", "-f", str(WORK / f"{form}.yaml")]
+        args += ["--state", f"{folder}/state", "--socket", str(socket)]
+        with (WORK / f"up-{form}.log").open("w") as log:
+            up = subprocess.Popen(args, stdout=log, stderr=log)
+            try:
+                deadline = time.monotonic() + 20
+                while not socket.exists():
+                    if up.poll() is not None or time.monotonic() > deadline:
+                        raise SystemExit(f"headrace up did not start; see {log.name}")
+                    time.sleep(0.01)
+                before = cpu_of(up.pid)
+                got = contestant("headrace", form, rows, records, HEADRACE_AGENT=str(socket))
+                got["up_cpu_seconds"] = cpu_of(up.pid) - before
+                return got
+            finally:
+                up.terminate()
+                try:
+                    up.wait(20)
+                except subprocess.TimeoutExpired:
+                    up.kill()
+                    up.wait()
+
+
+def helper(form: str, rows: int) -> Figures:
+    args = [str(HELPER), "read", "-spec", str(WORK / f"{form}.yaml"), "-rows", str(rows), str(WORK / f"clicks.{form}")]
+    out = subprocess.run(args, check=True, capture_output=True, text=True, env={**os.environ, "GOMAXPROCS": "1"})
+    return json.loads(out.stdout)
+
+
+def one_round(form: str, rows: int, records: int, product: bool) -> dict[str, Figures]:
+    got = {
+        "decode": helper(form, rows),
+        "pyarrow": contestant("pyarrow", form, rows, records),
+        "pyarrow_raw": contestant("pyarrow_raw", form, rows, records),
+        "python": contestant("python", form, rows, PYTHON_RECORDS),
+    }
+    if product:
+        got["headrace"] = headrace(form, rows, records)
+    for name, f in got.items():
+        want = PYTHON_RECORDS if name == "python" else records
+        if not want <= f["rows"] < want + rows:
+            raise SystemExit(f"{name} read {f['rows']} of {want} records")
+        if name == "headrace" and abs(f["checksum"] - got["pyarrow"]["checksum"]) > 1e-6 * f["checksum"]:
+            raise SystemExit(f"headrace read other records than pyarrow: {f['checksum']}, {got['pyarrow']['checksum']}")
+    return got
+
+
+def spread(values: list[float]) -> list[float]:
+    """Median, [min, max], to three digits."""
+    return [float(f"{v:.3g}") for v in (statistics.median(values), min(values), max(values))]
+
+
+def figures(rounds: list[dict[str, Figures]]) -> dict[str, object]:
+    def rate(name: str, by: str = "seconds") -> list[float]:
+        return [r[name]["rows"] / r[name][by] for r in rounds]
+
+    def ratio(a: list[float], b: list[float]) -> list[float]:
+        return spread([x / y for x, y in zip(a, b)])
+
+    out: dict[str, object] = {f"{n}_records_per_s": spread(rate(n)) for n in rounds[0]}
+    core = rate("decode", "cpu_seconds")
+    if "headrace" in rounds[0]:
+        core = [r["headrace"]["rows"] / r["headrace"]["up_cpu_seconds"] for r in rounds]
+        trainer = [r["headrace"]["cpu_seconds"] for r in rounds]
+        out["vs_pyarrow"] = ratio(rate("headrace"), rate("pyarrow"))
+        out["vs_pyarrow_raw"] = ratio(rate("headrace"), rate("pyarrow_raw"))
+        out["vs_python"] = ratio(rate("headrace"), rate("python"))
+        out["core_records_per_s"] = spread(core)
+        out["core_vs_pyarrow"] = ratio(core, rate("pyarrow", "cpu_seconds"))
+        out["trainer_cpu_of_pyarrow"] = ratio(trainer, [r["pyarrow"]["cpu_seconds"] for r in rounds])
+    out["decode_vs_pyarrow"] = ratio(rate("decode", "cpu_seconds"), rate("pyarrow", "cpu_seconds"))
+    out["decode_vs_pyarrow_raw"] = ratio(rate("decode", "cpu_seconds"), rate("pyarrow_raw", "cpu_seconds"))
+    return out
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rows", type=int, default=1024, help="rows of a batch")
+    parser.add_argument("--without-product", action="store_true", help="only the decoder and the alternatives")
+    args = parser.parse_args()
+    if not args.without_product and not BINARY.exists():
+        raise SystemExit(f"{BINARY} is missing: run make build")
+    prepare(args.records)
+    result: dict[str, object] = {"records": args.records, "rows_per_batch": args.rows, "rounds": args.rounds}
+    for form in FORMATS:
+        rounds = []
+        for i in range(args.rounds):
+            rounds.append(one_round(form, args.rows, args.records, not args.without_product))
+            last = ", ".join(f"{n} {f['rows'] / f['seconds'] / 1e6:.2f}" for n, f in rounds[-1].items())
+            say(f"{form} round {i + 1} of {args.rounds}, million records/s: {last}")
+        result[form] = figures(rounds)
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()
