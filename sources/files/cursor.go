@@ -277,7 +277,6 @@ func (c *cursor) settle(b *sources.Batch) {
 		c.err = c.skipEmpty()
 		last.Next = max(last.Next, c.at)
 	}
-	last.Next = min(last.Next, c.r.End)
 	if c.at >= c.end {
 		last.Next = c.r.End
 	}

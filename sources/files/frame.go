@@ -73,7 +73,7 @@ func (fr *framer) quoted(buf []byte, s int, last bool) (value, next int, st stat
 	quote, delimiter := fr.framing.Quote, fr.framing.Delimiter
 	for i := s; ; i++ { // i: the first byte of a field
 		if i < len(buf) && buf[i] == quote {
-			if i, st = closing(buf, i+1, quote, last); st != complete {
+			if i, st = closing(buf, i+1, quote); st != complete {
 				return 0, 0, st
 			}
 		}
@@ -94,16 +94,15 @@ func (fr *framer) quoted(buf []byte, s int, last bool) (value, next int, st stat
 
 // closing finds the byte behind the quote that closes the field whose text
 // begins at buf[i].
-func closing(buf []byte, i int, quote byte, last bool) (int, state) {
+func closing(buf []byte, i int, quote byte) (int, state) {
 	for {
 		n := bytes.IndexByte(buf[i:], quote)
 		if n < 0 {
 			return 0, inQuotes
 		}
 		i += n + 1
-		if i == len(buf) && !last {
-			return 0, cut // the first of two, or the end of the field
-		}
+		// At the end of buf this may be the first of two; the caller, who finds no
+		// line end behind it, will ask again with more.
 		if i == len(buf) || buf[i] != quote {
 			return i, complete
 		}

@@ -475,3 +475,21 @@ func TestAFileThatIsBeingWrittenIsListedWhenItRests(t *testing.T) {
 		t.Errorf("%d records", count)
 	}
 }
+
+func TestARangeThatReachesOutOfItsSegmentGivesOnlyTheSegmentsRecords(t *testing.T) {
+	o, b := quotedOptions(t)
+	s := lineSource(t, o)
+	s.blocks = b
+	g := sourcetest.Segments(t, s, s.partition, 100)[1]
+	want, err := readRange(t, s, g, g.Start, g.End)
+	if err != nil || len(want) == 0 {
+		t.Fatal(err)
+	}
+	got, err := readRange(t, s, g, g.Start-100, g.End+100)
+	if err != nil || len(got) != len(want) || got[0].Position != want[0].Position {
+		t.Errorf("%d records, want %d, %v", len(got), len(want), err)
+	}
+	if got, err := readRange(t, s, g, -5, 0); err != nil || len(got) > 0 {
+		t.Errorf("%d records before it, %v", len(got), err)
+	}
+}

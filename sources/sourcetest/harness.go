@@ -80,7 +80,9 @@ func Run(t *testing.T, h Harness) {
 		{"EachOfManyRecordsComesOnceAndUndamaged", (*suite).load},
 	} {
 		t.Run(one.name, func(t *testing.T) {
-			defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+			// Registered first, so that it looks when everything is closed.
+			before := goleak.IgnoreCurrent()
+			t.Cleanup(func() { goleak.VerifyNone(t, before) })
 			one.test(&suite{T: t, h: h, rng: rand.New(rand.NewPCG(seed, seed))})
 		})
 	}
