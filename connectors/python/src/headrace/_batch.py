@@ -1,0 +1,155 @@
+"""Batch: what a trainer gets."""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import _ranges
+from ._columns import Bytes, Ragged, Values
+from ._frame import Frame
+from ._ranges import Range
+
+if TYPE_CHECKING:
+    from ._stream import Stream
+
+
+class Batch(Mapping[str, Values]):
+    """Rows of a dataset as columns: name -> array, `Ragged` or `Bytes`.
+
+    Arrays are writable, 64-byte aligned at the start of their frame, and yours:
+    their memory is never used again while one of them lives. ``len(batch)`` is
+    its rows, ``len(batch.keys())`` its columns.
+    """
+
+    __slots__ = ("_cache", "_frame", "_start", "_stop", "_stream", "number")
+
+    def __init__(self, frame: Frame, start: int, stop: int, stream: Stream | None, number: int) -> None:
+        self._frame = frame
+        self._start = start
+        self._stop = stop
+        self._stream = stream
+        self._cache: dict[str, Any] | None = None
+        #: Number of the batch in its stream, from 1.
+        self.number = number
+
+    def __getitem__(self, name: str) -> Any:
+        cache = self._cache
+        if cache is None:
+            cache = self._cache = {}
+        elif name in cache:
+            return cache[name]
+        try:
+            column = self._frame.columns[name]
+        except KeyError:
+            raise KeyError(f"{name!r}; the batch has the columns {', '.join(self._frame.columns)}") from None
+        value = cache[name] = self._cut(column)
+        return value
+
+    def _cut(self, column: Values) -> Values:
+        if self._stop - self._start == self._frame.rows:
+            return column
+        return column[self._start : self._stop]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._frame.columns)
+
+    def __len__(self) -> int:
+        return self._stop - self._start
+
+    # Mapping's own views would take len(self), which counts rows, for theirs.
+    def keys(self) -> KeysView[str]:
+        return self._frame.columns.keys()
+
+    def items(self) -> ItemsView[str, Any]:
+        return {name: self[name] for name in self}.items()
+
+    def values(self) -> ValuesView[Any]:
+        return {name: self[name] for name in self}.values()
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._frame.columns
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    __hash__ = object.__hash__
+
+    @property
+    def last(self) -> bool:
+        """No batch behind this one is known: the end of the input is in sight.
+
+        A hint: rows of a worker that dies may still come.
+        """
+        return self._frame.last and self._stop == self._frame.rows
+
+    @property
+    def ranges(self) -> list[Range]:
+        """Which records these are: runs of rows, each of one segment, in order."""
+        return _ranges.ranges(self._frame, self._start, self._stop)
+
+    @property
+    def offsets(self) -> NDArray[np.int64]:
+        """int64 (rows,): where each record begins in its segment, in the source's unit."""
+        # A copy: the frame's own are what acks and ranges are computed from.
+        own: NDArray[np.int64] = self._frame.offsets[self._start : self._stop].copy()
+        return own
+
+    def positions(self) -> NDArray[Any]:
+        """Where each record begins: (rows,) with the fields partition (its
+        number), pass, segment and offset."""
+        return _ranges.positions(self._frame, self._start, self._stop)
+
+    def mask(self, name: str) -> NDArray[np.bool_]:
+        """True where a value of column name was present; the column has ``missing: mask``."""
+        try:
+            mask = self._frame.masks[name]
+        except KeyError:
+            if name not in self._frame.columns:
+                self[name]  # raises with the names there are
+            raise KeyError(f"column {name!r} has no mask: set `missing: mask` in the dataset") from None
+        return mask[self._start : self._stop]
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """One dict per row, of Python values. For looking at data, not for training."""
+        lists = {name: self[name].tolist() for name in self}
+        return [dict(zip(lists, row)) for row in zip(*lists.values())] if lists else [{} for _ in range(len(self))]
+
+    def slice(self, start: int, stop: int) -> Batch:
+        """Rows [start, stop) as a batch that shares memory with this one.
+
+        For micro-batches; only the whole batch can be stepped.
+        """
+        a, b, _ = slice(start, stop).indices(len(self))
+        part = Batch(self._frame, self._start + a, self._start + max(a, b), None, self.number)
+        # Through our own columns, so that what was changed in them shows.
+        part._cache = {name: self[name][a : max(a, b)] for name in self}
+        return part
+
+    def done(self, step: int | None = None) -> int:
+        """This batch is in the model as of step: ``stream.step(step, batches=1)``.
+
+        Batches are done in the order they were yielded; another order raises
+        ValueError.
+        """
+        if self._stream is None:
+            raise ValueError("a slice cannot be done, only the batch it was taken from")
+        return self._stream._done(self.number, step)
+
+    def __repr__(self) -> str:
+        def shape(column: Values) -> str:
+            if isinstance(column, np.ndarray):
+                return f"{column.dtype}{list(column.shape[1:]) or ''}"
+            return "string" if isinstance(column, Bytes) and column.text else type(column).__name__.lower()
+
+        columns = ", ".join(f"{name}: {shape(column)}" for name, column in self._frame.columns.items())
+        return f"Batch({self.number}, {len(self)} rows, {columns})"
+
+
+__all__ = ["Batch", "Bytes", "Ragged", "Range"]

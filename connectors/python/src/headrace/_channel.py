@@ -1,0 +1,210 @@
+"""One stream as its iterating thread and the control thread share it.
+
+Who writes what:
+
+    iterating thread   received, yielded, ledgers (append), data, waiting, totals
+    stepping thread    stepped, under the control's lock
+    control thread     reported, opened, connection, acked, ledgers (popleft), state, fault
+
+`lock` guards what both sides must see together: the data connection, the number
+of the control connection it belongs to, and what was received over it. A frame
+that was read over a connection which is not the current one any more is thrown
+away: the agent that comes back is told what we have before that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections import deque
+from typing import Any
+
+from . import _messages as wire
+from ._columns import Column, parse_schema
+from ._errors import Fenced, HeadraceError, ProtocolError
+from ._frame import Frame
+from ._ranges import Ledger
+
+
+class Signal:
+    """Wakes one waiter. A Condition would be left locked by a signal's exception
+    inside its Python code; a bare lock is acquired in C, or not at all."""
+
+    __slots__ = ("_token",)
+
+    def __init__(self) -> None:
+        self._token = threading.Lock()
+        self._token.acquire()
+
+    def set(self) -> None:
+        with contextlib.suppress(RuntimeError):  # it is set
+            self._token.release()
+
+    def wait(self, seconds: float) -> None:
+        """Returns when it was set, once for each time, or in time. The caller
+        looks at what it waits for before and after."""
+        self._token.acquire(timeout=max(0.0, seconds))
+
+
+class Channel:
+    """State of one stream. Knows nothing of threads but its lock."""
+
+    def __init__(self, number: int, open_: dict[str, Any]) -> None:
+        self.number = number
+        self.open = open_
+        self.tracked: bool = open_["track"]
+        self.columns: tuple[Column, ...] = ()
+        self.dataset_id = 0
+        self.unit = ""
+        self.opened = False
+
+        self.received = 0  # batches
+        self.yielded = 0
+        self.stepped = 0
+        self.acked = 0
+        self.rows = 0  # yielded
+        self.wait_seconds = 0.0
+        self.step_seconds = 0.0
+        self.ledgers: deque[Ledger] = deque()
+        self.reported: deque[tuple[int, int]] = deque()  # (through, step), sent and not acked yet
+
+        self.state = ""  # what the agent says a waiting stream waits for
+        self.reason = ""
+        self.waiting = False
+        self.paused: str | None = None
+        self.ended = False
+        self.closed = False
+        self.fault: HeadraceError | None = None  # next() raises it
+        self.fenced: Fenced | None = None  # and step() this
+
+        self.lock = threading.Lock()
+        self.changed = Signal()
+        self.connection = 0  # number of the control connection; 0: none is up
+        self.data: socket.socket | None = None
+
+    # What the control thread tells.
+
+    def on_opened(self, payload: dict[str, Any]) -> None:
+        columns = parse_schema(payload.get("schema"))
+        with self.lock:
+            self.columns = columns
+            self.dataset_id = wire.field(wire.OPENED, payload, "dataset_id", int)
+            self.unit = str(payload.get("unit", ""))
+            self.opened = True
+            self.changed.set()
+
+    def on_acked(self, through: int) -> None:
+        if through > self.stepped:
+            raise ProtocolError(f"ACKED through batch {through}, of which only {self.stepped} were stepped")
+        self.acked = max(self.acked, through)
+        while self.reported and self.reported[0][0] <= through:
+            self.reported.popleft()
+        with self.lock:
+            while self.ledgers and self.ledgers[0].last <= through:
+                self.ledgers.popleft()
+            self.changed.set()
+
+    def fail(self, fault: HeadraceError) -> None:
+        """From now on next() raises fault, and step() too if it is Fenced."""
+        with self.lock:
+            if isinstance(fault, Fenced):
+                self.fenced = self.fenced or fault
+            self.fault = self.fault or fault
+            self._interrupt()
+
+    def connect(self, connection: int) -> None:
+        """A control connection is up, and a data connection may be made."""
+        with self.lock:
+            self.connection = connection
+            self.changed.set()
+
+    def disconnect(self) -> None:
+        with self.lock:
+            self.connection = 0
+            self._interrupt()
+
+    def _interrupt(self) -> None:
+        """Ends a read that the iterating thread may be blocked in."""
+        if self.data is not None:
+            with contextlib.suppress(OSError):
+                self.data.shutdown(socket.SHUT_RDWR)
+        self.changed.set()
+
+    # What the iterating thread tells.
+
+    def accept(self, frame: Frame, connection: int) -> bool:
+        """Counts a frame; False if it came over a connection that is gone.
+
+        Counts it once: an interrupted next() comes again with the same frame.
+        """
+        with self.lock:
+            if self.connection != connection:
+                return False
+            if self.received and frame.end == self.received:
+                return True
+            if frame.first != self.received + 1:
+                raise ProtocolError(f"the frame begins with batch {frame.first}, after batch {self.received}")
+            if self.tracked and not (self.ledgers and self.ledgers[-1].first == frame.first):
+                self.ledgers.append(Ledger(frame))
+            self.received += frame.batches
+            return True
+
+    def use(self, data: socket.socket | None, connection: int) -> bool:
+        """Makes data the data connection; False if the agent is gone again."""
+        with self.lock:
+            if self.connection != connection:
+                return False
+            self.data = data
+            return True
+
+    def drop(self) -> None:
+        """Closes the data connection, if there is one."""
+        with self.lock:
+            data, self.data = self.data, None
+        if data is not None:
+            data.close()
+
+    # What both ask.
+
+    def unstepped_rows(self) -> int:
+        """Rows that were yielded and not stepped."""
+        with self.lock:
+            return sum(
+                ledger.rows_of(n)
+                for ledger in self.ledgers
+                for n in range(max(ledger.first, self.stepped + 1), min(ledger.last, self.yielded) + 1)
+            )
+
+    def idle_step(self) -> int | None:
+        """A reported step that no batch carries and that may not have arrived."""
+        if not self.reported:
+            return None
+        before = self.reported[-2][0] if len(self.reported) > 1 else self.acked
+        through, step = self.reported[-1]
+        return step if through == before else None
+
+    def resume(self) -> dict[str, Any]:
+        """This stream for HELLO's `resume`: what we have and what was stepped."""
+        with self.lock:
+            if not self.tracked:
+                through = acked = self.received
+            else:
+                through = self.reported[-1][0] if self.reported else self.acked
+                acked = self.acked
+            reported = iter(list(self.reported))
+            until, step = next(reported, (0, None))
+            batches: list[dict[str, Any]] = []
+            end = through if self.closed else self.received
+            for ledger in self.ledgers:
+                for n in range(max(ledger.first, acked + 1), min(ledger.last, end) + 1):
+                    while step is not None and n > until:
+                        until, step = next(reported, (0, None))
+                    batches.append({"number": n, "step": step, "rows": ledger.rows_of(n), "spans": ledger.leases_of(n)})
+            return {
+                "stream": self.number,
+                "open": self.open,
+                "through": through,
+                "acked": acked,
+                "batches": batches,
+            }

@@ -1,0 +1,36 @@
+"""The command `headrace`: the binary that the wheel carries."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+CARRIED = Path(__file__).with_name("bin") / "headrace"
+
+
+def binary() -> str:
+    """The binary's path. Raises FileNotFoundError that says what to do."""
+    named = os.environ.get("HEADRACE_BIN")
+    if named:
+        path = shutil.which(named)
+        if path is None:
+            raise FileNotFoundError(f"HEADRACE_BIN={named} is not an executable file")
+        return path
+    if os.access(CARRIED, os.X_OK):
+        return str(CARRIED)
+    raise FileNotFoundError(
+        "this installation of the headrace package carries no binary (it was not made from a wheel): "
+        "run `make build` and set HEADRACE_BIN=build/headrace, or install the wheel of `make wheel`"
+    )
+
+
+def main() -> None:
+    """Becomes the binary, with our arguments."""
+    try:
+        path = binary()
+    except FileNotFoundError as error:
+        print(f"headrace: {error}", file=sys.stderr)
+        sys.exit(1)
+    os.execv(path, ["headrace", *sys.argv[1:]])

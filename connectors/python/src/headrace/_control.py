@@ -1,0 +1,392 @@
+"""The background thread that owns the control connection.
+
+It sends what other threads leave in the outbox (steps above all), hears what
+the agent answers, keeps the watchdog, and finds an agent that was started again
+on its socket. It touches no data connection except to wake up its reader.
+
+Steps are sent at once when the thread sleeps; while they come thick it sends
+what has gathered every LINGER seconds, because each turn costs the training
+thread a hand-over of the interpreter lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import threading
+import time
+from collections import deque
+from typing import Any, Union
+
+from . import _messages as wire
+from ._channel import Channel
+from ._errors import AgentUnavailable, DatasetError, Fenced, HeadraceError, ProtocolError, from_wire
+from ._messages import Message
+from ._settings import Settings
+from ._watchdog import Watchdog, end_process
+from ._wire import Bell, ControlConnection
+
+log = logging.getLogger("headrace")
+
+LINGER = 0.005  # seconds between two sends of steps
+SEEK = 0.05  # seconds between two tries to find the agent again
+STATS = 1.0  # seconds between two STATS of a stream
+STUCK = 3.0  # seconds of waiting for the end with unstepped batches, before a word of advice
+
+Step = tuple[Channel, int, int, int]  # stream, step, batches, through
+Item = Union[Step, bytes]
+
+
+class Control:
+    """The control connection of one trainer process."""
+
+    def __init__(self, settings: Settings, hello: dict[str, Any], channels: dict[int, Channel]) -> None:
+        self.settings = settings
+        self.outbox: deque[Item] = deque()
+        self.lock = threading.Lock()  # of the outbox against resume(), and of the trainer's step
+        self.sleeping = False
+        self.welcome: dict[str, Any] = {}
+        self.fault: HeadraceError | None = None
+        self.epoch = 1  # number of the control connection
+        self.bell = Bell()
+        self._hello = hello
+        self._channels = channels
+        self._connection: ControlConnection | None = None
+        self._thread: threading.Thread | None = None
+        self._watchdog = Watchdog(1.0, 0.0)
+        self._next_ping = self._next_stats = self._linger_until = 0.0
+        self._stopping = False
+        self._stop_by = 0.0
+        self._waiting_since: dict[int, float] = {}
+
+    # Called by other threads.
+
+    def start(self, deadline: float) -> None:
+        """Says HELLO and starts the thread. Raises OSError, EOFError, HeadraceError."""
+        self._meet(deadline)
+        self._thread = threading.Thread(target=self._run, name="headrace-control", daemon=True)
+        self._thread.start()
+
+    def post(self, item: bytes) -> None:
+        """Leaves a message to send now. The caller holds `lock` while it changes
+        the stream's state and posts, so that resume() sees both or neither."""
+        self.outbox.append(item)
+        self.bell.ring()
+
+    def stop(self, patience: float) -> None:
+        """Sends what is left, waits for the answers to steps, says BYE."""
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._stop_by = time.monotonic() + patience
+            self._stopping = True
+            self.bell.ring()
+            self._thread.join(patience + 1)
+        self.bell.close()
+
+    def abandon(self) -> None:
+        """In a forked child: closes its copies of what is the parent's."""
+        if self._connection is not None:
+            self._connection.close()
+        self.bell.close()
+
+    # The thread.
+
+    def _run(self) -> None:
+        try:
+            while not self._turn():
+                pass
+        except BaseException as error:
+            self._fail(HeadraceError(f"the control thread of this process has ended: {error!r}"))
+            raise
+        finally:
+            if self._connection is not None:
+                self._connection.close()
+
+    def _turn(self) -> bool:
+        """One round; True when the thread is done."""
+        now = time.monotonic()
+        if self._watchdog.expired(now, self._connection is not None):
+            self._expire()
+            return True
+        if self._connection is None:
+            return self._seek(now)
+        try:
+            self._hear(self._connection)
+            self._send(self._connection, now)
+            self._advise(now)
+        except (OSError, EOFError) as error:
+            self._disconnected(error)
+            return False
+        except ProtocolError as error:
+            self._fail(error)
+            return True
+        if self._stopping and (self._settled() or now > self._stop_by):
+            self._goodbye(self._connection)
+            return True
+        self._sleep(self._connection)
+        return False
+
+    def _send(self, connection: ControlConnection, now: float) -> None:
+        while self.outbox:
+            item = self.outbox.popleft()
+            if isinstance(item, bytes):
+                connection.send(item)
+            else:
+                channel, step, batches, through = item
+                channel.reported.append((through, step))
+                connection.send(wire.encode_step(channel.number, step, batches, through))
+                self._linger_until = now + LINGER
+        if now >= self._next_ping:
+            self._next_ping = now + self._watchdog.interval
+            self._watchdog.sent(now)
+            connection.send(wire.encode(wire.PING, 0, {"t": int(now * 1e9)}))
+        if now >= self._next_stats:
+            self._next_stats = now + STATS
+            for channel in list(self._channels.values()):
+                if channel.closed and self._answered(channel):
+                    del self._channels[channel.number]
+                elif channel.opened and not channel.closed:
+                    connection.send(wire.encode(wire.STATS, channel.number, _totals(channel)))
+        try:
+            connection.flush()
+        except OSError:
+            self._hear(connection)  # why it was closed, if the agent said so
+            raise
+
+    def _sleep(self, connection: ControlConnection) -> None:
+        now = time.monotonic()
+        linger = self._linger_until - now
+        if linger > 0 and not self._stopping:
+            # Steps that come now wait for the next turn, and so do their answers.
+            self.bell.wait(None, False, linger)
+            return
+        self.sleeping = True
+        if self.outbox:
+            self.sleeping = False
+            return
+        patience = min(self._watchdog.patience(now), self._next_ping - now, self._next_stats - now)
+        if self._stopping:
+            patience = min(patience, self._stop_by - now)
+        self.bell.wait(connection.sock, connection.pending, patience)
+        self.sleeping = False
+
+    def _hear(self, connection: ControlConnection) -> None:
+        for message in connection.receive():
+            self._on(message, connection)
+
+    def _on(self, message: Message, connection: ControlConnection) -> None:
+        type_, number, payload = message
+        if type_ == wire.PONG:
+            sent = wire.field(type_, payload, "t", int) / 1e9
+            session = payload.get("session_ms", self._watchdog.ttl * 1e3)
+            self._watchdog.answered(sent, session / 1e3)
+        elif type_ == wire.PING:
+            connection.send(wire.encode(wire.PONG, 0, {"t": payload.get("t", 0)}))
+            connection.flush()
+        elif type_ == wire.FENCED:
+            self._fail(Fenced(f"this process is not of the group any more: {payload.get('reason', '')}"))
+        elif type_ == wire.QUIT:
+            self._quit(str(payload.get("reason", "")))
+        elif type_ == wire.ERROR and number == 0:
+            self._fail(from_wire(payload))
+        elif (channel := self._channels.get(number)) is not None:
+            self._on_stream(type_, channel, payload)
+        elif type_ not in (
+            wire.ACKED,
+            wire.STATE,
+            wire.ERROR,
+            wire.OPENED,
+        ):  # of a stream that we have closed
+            raise ProtocolError(f"the agent sent {wire.name(type_)} of stream {number}, which was never opened")
+
+    def _on_stream(self, type_: int, channel: Channel, payload: dict[str, Any]) -> None:
+        if type_ == wire.ACKED:
+            if channel.tracked:
+                channel.on_acked(wire.field(type_, payload, "through", int))
+        elif type_ == wire.OPENED:
+            channel.on_opened(payload)
+            channel.connect(self.epoch)
+        elif type_ == wire.ERROR:
+            channel.fail(from_wire(payload))
+        elif type_ == wire.STATE:
+            channel.state, channel.reason = str(payload.get("state", "")), str(payload.get("reason", ""))
+            if channel.state in ("failed", "deleted"):
+                channel.fail(
+                    DatasetError(
+                        f"dataset {channel.open['dataset']!r} {channel.state}: {channel.reason or 'no reason given'}"
+                    )
+                )
+            else:
+                log.info("%s: %s %s", channel.open["dataset"], channel.state, channel.reason)
+        else:
+            raise ProtocolError(f"the agent sent {wire.name(type_)} on the control connection")
+
+    def _quit(self, reason: str) -> None:
+        self._fail(Fenced(f"the agent ends this process: {reason}"))
+        os.write(2, f"headrace: the agent ends process {os.getpid()}: {reason}\n".encode())
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def _advise(self, now: float) -> None:
+        """Nothing ends while somebody holds unstepped batches; say so if it is us."""
+        for channel in list(self._channels.values()):
+            held = channel.yielded - channel.stepped
+            if not (channel.waiting and channel.tracked and held and channel.state == "drained"):
+                self._waiting_since.pop(channel.number, None)
+                continue
+            since = self._waiting_since.setdefault(channel.number, now)
+            if now - since > STUCK:
+                self._waiting_since[channel.number] = float("inf")
+                log.warning(
+                    "%s: all other records are out or done, and next() waits while this process holds %d unstepped "
+                    "batches, without which there is no end: stream.step(batches=%d) before asking for more",
+                    channel.open["dataset"], held, held,
+                )  # fmt: skip
+
+    # Losing the agent and finding it again.
+
+    def _disconnected(self, error: Exception) -> None:
+        assert self._connection is not None
+        self._connection.close()
+        self._connection = None
+        for channel in list(self._channels.values()):
+            channel.disconnect()
+        log.warning("the agent at %s is gone (%s); waiting for it to come back", self.settings.agent, error)
+
+    def _seek(self, now: float) -> bool:
+        if self._stopping and (now > self._stop_by or self._settled()):
+            return True
+        try:
+            self._meet(self._watchdog.deadline)
+        except (OSError, EOFError):
+            self.bell.wait(None, False, SEEK)
+        except HeadraceError as error:
+            if not isinstance(error, ConnectionError):  # AgentUnavailable: its master is not there yet
+                self._fail(error)
+                return True
+            self.bell.wait(None, False, SEEK)
+        return False
+
+    def _meet(self, deadline: float) -> None:
+        """Connects, says HELLO, and takes up every stream where it was."""
+        connection = ControlConnection(self.settings.agent)
+        try:
+            channels, resume = self._take_up()
+            hello = dict(self._hello, generation=self.welcome.get("generation", 0))
+            if resume:
+                hello["resume"] = resume
+            sent = time.monotonic()
+            connection.send(wire.encode(wire.HELLO, 0, hello))
+            self._welcomed(self._answer(connection, deadline), sent, again=bool(self.welcome))
+        except BaseException:
+            connection.close()
+            raise
+        self._connection = connection
+        for channel in channels:
+            if not channel.opened:
+                connection.send(wire.encode(wire.OPEN, channel.number, channel.open))
+            if channel.paused is not None:
+                connection.send(wire.encode(wire.PAUSE, channel.number, {"paused": True, "why": channel.paused}))
+            elif (idle := channel.idle_step()) is not None:
+                connection.send(wire.encode_step(channel.number, idle, 0, channel.reported[-1][0]))
+            if channel.closed:
+                connection.send(wire.encode(wire.CLOSE, channel.number, {}))
+            elif channel.opened:
+                channel.connect(self.epoch)
+
+    def _take_up(self) -> tuple[list[Channel], list[dict[str, Any]]]:
+        """The streams there are, and what to resume. What waits in the outbox is
+        in it, or follows from the streams' state."""
+        with self.lock:
+            self.epoch += 1
+            for item in self.outbox:
+                if not isinstance(item, bytes):
+                    item[0].reported.append((item[3], item[1]))
+            self.outbox.clear()
+            channels = list(self._channels.values())
+            return channels, [c.resume() for c in channels if c.opened]
+
+    def _answer(self, connection: ControlConnection, deadline: float) -> dict[str, Any]:
+        while (now := time.monotonic()) < deadline and not (self._stopping and now > self._stop_by):
+            with contextlib.suppress(OSError):  # receive() says why it was closed
+                connection.flush()
+            for message in connection.receive():
+                if message.type == wire.WELCOME:
+                    return message.payload
+                if message.type == wire.ERROR:
+                    raise from_wire(message.payload)
+                if message.type != wire.PING:
+                    raise ProtocolError(f"the agent answered HELLO with {wire.name(message.type)}")
+            self.bell.wait(connection.sock, connection.pending, min(deadline - now, SEEK))
+        raise TimeoutError("the agent did not answer HELLO in time")
+
+    def _welcomed(self, welcome: dict[str, Any], sent: float, again: bool) -> None:
+        protocol = wire.field(wire.WELCOME, welcome, "protocol", int)
+        if protocol != wire.PROTOCOL:
+            raise ProtocolError(
+                f"the agent speaks protocol {protocol}, this client {wire.PROTOCOL}: "
+                f"install the headrace package of version {welcome.get('version', '?')}"
+            )
+        ttl = wire.field(wire.WELCOME, welcome, "ttl_ms", int) / 1e3
+        if ttl <= 0:
+            raise ProtocolError(f"the agent's TTL is {ttl} s")
+        self.welcome = welcome
+        self._watchdog = Watchdog(ttl, sent)
+        self._next_ping = sent
+        if again:
+            log.warning("the agent at %s is back", self.settings.agent)
+        for answer in welcome.get("resumed") or ():
+            channel = self._channels.get(answer.get("stream"))
+            if channel is not None and answer.get("refused"):
+                channel.fail(Fenced(f"what this process held belongs to others now: {answer.get('reason', '')}"))
+
+    # The end.
+
+    def _settled(self) -> bool:
+        if self.outbox or (self._connection is not None and self._connection.pending):
+            return False
+        if self.fault is not None:
+            return True
+        return all(map(self._answered, list(self._channels.values())))
+
+    @staticmethod
+    def _answered(channel: Channel) -> bool:
+        return not channel.tracked or channel.fault is not None or channel.acked >= channel.stepped
+
+    @staticmethod
+    def _goodbye(connection: ControlConnection) -> None:
+        try:
+            connection.send(wire.encode(wire.BYE, 0, {}))
+            connection.flush()
+        except OSError:
+            log.debug("the agent was gone before BYE")
+
+    def _fail(self, fault: HeadraceError) -> None:
+        if self.fault is None:
+            self.fault = fault
+        for channel in list(self._channels.values()):
+            channel.fail(fault)
+
+    def _expire(self) -> None:
+        silent = time.monotonic() - self._watchdog.heard
+        why = f"the agent at {self.settings.agent} was not heard for {silent:.1f} s"
+        holding = any(
+            not c.closed and not (c.ended and c.yielded == c.stepped) and c.fault is None
+            for c in list(self._channels.values())
+        )
+        if holding and self.welcome.get("model") == "shared":
+            end_process(f"{why}, and what this process holds goes to others, who share its model")
+        if self.welcome.get("model") == "shared":
+            self._fail(AgentUnavailable(f"{why}: start it again"))
+            return
+        self._fail(
+            Fenced(f"{why}, and what this process held goes to others: start the agent and then this process again")
+        )
+
+
+def _totals(channel: Channel) -> dict[str, Any]:
+    return {
+        "wait_seconds": round(channel.wait_seconds, 6),
+        "step_seconds": round(channel.step_seconds, 6),
+        "rows": channel.rows,
+    }

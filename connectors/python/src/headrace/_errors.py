@@ -1,0 +1,52 @@
+"""What goes wrong, in the words of who must act."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class HeadraceError(Exception):
+    """Base of all errors of this package that are not a caller's TypeError or ValueError."""
+
+
+class AgentUnavailable(HeadraceError, ConnectionError):
+    """No agent answers on the socket; the message names the command that starts one."""
+
+
+class ProtocolError(HeadraceError):
+    """Agent and client do not speak the same protocol, or one of them has a bug."""
+
+
+class DatasetError(HeadraceError):
+    """The dataset is unknown, was deleted, or was stopped; the message names the range."""
+
+
+class Fenced(HeadraceError):
+    """This process is not of the group any more.
+
+    What it has in hand belongs to others now. It must not save a checkpoint and
+    can only end; a new process of the rank goes on.
+    """
+
+
+class UnsteppedWarning(UserWarning):
+    """A loop was left with batches that were yielded and not stepped."""
+
+
+_BY_CODE: dict[str, type[HeadraceError]] = {
+    "protocol": ProtocolError,
+    "job": HeadraceError,
+    "not_found": DatasetError,
+    "invalid": DatasetError,
+    "refused": Fenced,
+    "failed": DatasetError,
+    "unavailable": AgentUnavailable,
+}
+
+
+def from_wire(payload: dict[str, Any]) -> HeadraceError:
+    """The exception that an ERROR message stands for."""
+    message, hint = str(payload.get("message", "")), str(payload.get("hint", ""))
+    code = str(payload.get("code", ""))
+    text = message or f"the agent answered {code or 'an error'} without a reason"
+    return _BY_CODE.get(code, HeadraceError)(f"{text}: {hint}" if hint else text)

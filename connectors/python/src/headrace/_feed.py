@@ -1,0 +1,172 @@
+"""The data connection of a stream: credits out, frames in.
+
+Owned by the iterating thread. Everything here may be broken off by a signal's
+exception and is taken up by the next call where it was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+
+from . import _messages as wire
+from ._channel import Channel
+from ._credits import Credits
+from ._errors import AgentUnavailable, ProtocolError, from_wire
+from ._frame import Frame, Names, parse
+from ._receive import Receiver
+from ._wire import connect
+
+NOTICE_SECONDS = 10.0  # for the control thread to see that an agent is gone
+
+
+class Feed:
+    """Frames of one stream, in order, over as many connections as it takes."""
+
+    def __init__(self, path: str, incarnation: str, channel: Channel) -> None:
+        #: next() may yield up to this batch without asking us for anything.
+        self.carefree_until = 0
+        self._path = path
+        self._incarnation = incarnation
+        self._channel = channel
+        self._credits = Credits()
+        self._names = Names()
+        self._frame = Frame.empty()
+        self._sock: socket.socket | None = None
+        self._hello_sent: list[int] = []
+        self._receiver: Receiver | None = None
+        self._connection = 0  # the control connection that the data connection belongs to
+        self._granted = 0  # number of the last batch that there is credit for
+        self._since = 0.0  # when the trainer got the current frame; 0: it has none
+
+    def frame(self, yielded: int) -> Frame | None:
+        """The frame that holds the batch behind yielded; None at the end."""
+        channel = self._channel
+        if channel.fault is not None:
+            self._drop()
+            raise channel.fault
+        if yielded >= self._frame.end:
+            self._frame_used()
+            self._replenish(yielded)
+            if not self._wait(yielded):
+                return None
+        self._replenish(yielded)
+        # At what batch the next credit is due.
+        due = self._granted - self._credits.window + self._credits.per_frame
+        self.carefree_until = min(self._frame.end, max(due, yielded + 1))
+        return self._frame
+
+    def _replenish(self, yielded: int) -> None:
+        """Gives credit for another frame once there is room for one."""
+        count = self._credits.window - (self._granted - yielded)
+        if self._sock is None or count < self._credits.per_frame:
+            return
+        with contextlib.suppress(OSError):  # the next read sees it too
+            self._sock.sendall(wire.encode(wire.CREDIT, self._channel.number, number=count))
+        self._granted += count
+
+    # Frames.
+
+    def _wait(self, yielded: int) -> bool:
+        """Waits for the next frame; False at the end."""
+        channel = self._channel
+        began = time.monotonic()
+        channel.waiting = True
+        try:
+            while True:
+                if channel.fault is not None:
+                    self._drop()
+                    raise channel.fault
+                if channel.ended:
+                    self._drop()
+                    return False
+                self._next(yielded)
+                if yielded < self._frame.end:
+                    return True
+        finally:
+            channel.waiting = False
+            self._since = time.monotonic()
+            channel.wait_seconds += self._since - began
+
+    def _next(self, yielded: int) -> None:
+        """Deals with one message, or with the lack of a connection."""
+        receiver = self._receiver
+        if receiver is None:
+            self._attach(yielded)
+            return
+        try:
+            header, payload = receiver.peek()
+        except (OSError, EOFError):
+            self._drop()
+            return
+        if header.type == wire.FRAME:
+            self._accept(parse(payload, self._channel.columns, self._names), header)
+        elif header.type == wire.END:
+            self._channel.ended = True
+        elif header.type == wire.ERROR:
+            self._channel.fail(from_wire(wire.decode(header.type, payload.tobytes())))
+        else:
+            raise ProtocolError(f"the agent sent {wire.name(header.type)} on a data connection")
+        receiver.take()
+
+    def _accept(self, frame: Frame, header: wire.Header) -> None:
+        if header.number != frame.batches or header.stream != self._channel.number:
+            raise ProtocolError(
+                f"a frame of {frame.batches} batches came as {header.number} batches of stream {header.stream}"
+            )
+        if self._channel.accept(frame, self._connection):
+            self._frame = frame
+            self._credits.received(frame.batches, frame.size)
+
+    def _frame_used(self) -> None:
+        if self._since and self._frame.batches:
+            seconds = time.monotonic() - self._since
+            self._channel.step_seconds += seconds
+            self._credits.used(self._frame.batches, seconds)
+        self._since = 0.0
+
+    # Connections.
+
+    def _attach(self, yielded: int) -> None:
+        """Makes a data connection as soon as a control connection is up."""
+        channel = self._channel
+        if self._sock is None:
+            connection = self._await_control()
+            if channel.fault is not None:
+                return
+            try:
+                sock = connect(self._path)
+            except OSError:
+                self._connection = connection  # gone again: wait for the next one
+                return
+            self._hello_sent = []
+            self._sock, self._connection = sock, connection
+        sock = self._sock
+        if not channel.use(sock, self._connection):
+            self._drop()
+            return
+        if not self._hello_sent:
+            count = max(1, self._credits.window - (channel.received - yielded))
+            self._granted = channel.received + count
+            hello = wire.encode(wire.ATTACH, channel.number, {"incarnation": self._incarnation})
+            hello += wire.encode(wire.CREDIT, channel.number, number=count)
+            with contextlib.suppress(OSError):  # the first read sees it too
+                self._hello_sent.extend(map(sock.send, (hello,)))  # in C, as in _receive.py: sent once
+        self._receiver = Receiver(sock)
+
+    def _await_control(self) -> int:
+        """The number of a control connection that we have not lost yet. The
+        control thread finds the agent again or sets a fault."""
+        channel, deadline = self._channel, time.monotonic() + NOTICE_SECONDS
+        while channel.fault is None and channel.connection in (0, self._connection):
+            if channel.connection and time.monotonic() > deadline:
+                raise AgentUnavailable(
+                    f"the agent at {self._path} closed a stream's data connection and kept the process's: see its log"
+                )
+            channel.changed.wait(1.0)
+        return channel.connection
+
+    def _drop(self) -> None:
+        self._sock = self._receiver = None
+        self._channel.drop()

@@ -1,0 +1,201 @@
+"""A FRAME's payload as columns: views of the one buffer it was received into."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import _messages as wire
+from ._columns import DTYPES, Bytes, Column, Ragged, Values
+from ._errors import ProtocolError
+from ._receive import ALIGN
+
+_HEAD = struct.Struct("<4sHHIIIIIIQQQQ")
+_LAST = 1  # flag: the last batch of the frame is the last known one
+_MAX_SPANS = 1 << 20
+
+SPAN = np.dtype(
+    [
+        ("rows", "<u4"),
+        ("partition", "<u4"),
+        ("pass", "<u4"),
+        ("dataset", "<u4"),
+        ("segment", "<i8"),
+        ("start", "<i8"),
+        ("end", "<i8"),
+        ("lease_from", "<i8"),
+        ("lease_to", "<i8"),
+        ("epoch", "<u4"),
+        ("term", "<u4"),
+        ("sequence", "<u8"),
+        ("event_time", "<i8"),
+        ("spare", "V16"),
+    ]
+)
+
+
+class Names:
+    """What partitions and segments are called, as a stream has been told."""
+
+    __slots__ = ("partitions", "segments")
+
+    def __init__(self) -> None:
+        self.partitions: dict[str, str] = {}
+        self.segments: dict[str, str] = {}
+
+    def learn(self, told: dict[str, Any]) -> None:
+        for known, key in ((self.partitions, "partitions"), (self.segments, "segments")):
+            new = told.get(key) or {}
+            if not isinstance(new, dict):
+                raise ProtocolError(f"the names of {key} in a frame are not an object")
+            known.update((str(k), str(v)) for k, v in new.items())
+
+
+class Frame:
+    """Whole batches of one stream: batch k is rows [k * rows_per_batch, ...)."""
+
+    __slots__ = (
+        "batches",
+        "columns",
+        "first",
+        "last",
+        "masks",
+        "names",
+        "offsets",
+        "rows",
+        "rows_per_batch",
+        "size",
+        "spans",
+    )
+
+    rows: int
+    batches: int
+    rows_per_batch: int
+    first: int  # number of the first batch in the stream
+    last: bool  # the last batch is the last known one
+    size: int  # bytes
+    spans: NDArray[Any]
+    offsets: NDArray[np.int64]  # where each record begins in its segment
+    columns: dict[str, Values]
+    masks: Mapping[str, NDArray[np.bool_]]
+    names: Names
+
+    @classmethod
+    def empty(cls) -> Frame:
+        """Stands before the first frame of a stream."""
+        frame = cls()
+        frame.first, frame.rows_per_batch = 1, 1
+        frame.rows = frame.batches = 0
+        return frame
+
+    @property
+    def end(self) -> int:
+        """Number of its last batch: what is yielded when it is used up."""
+        return self.first + self.batches - 1
+
+
+_NO_MASKS: Mapping[str, NDArray[np.bool_]] = {}
+
+
+def parse(payload: NDArray[np.uint8], columns: tuple[Column, ...], names: Names) -> Frame:
+    """Checks the payload and lays views over it. Raises ProtocolError."""
+    try:
+        return _parse(payload, columns, names)
+    except (struct.error, TypeError, ValueError, IndexError) as error:
+        raise ProtocolError(f"a frame of {payload.size} bytes does not hold together: {error}") from None
+
+
+def _parse(payload: NDArray[np.uint8], columns: tuple[Column, ...], names: Names) -> Frame:
+    (
+        magic,
+        version,
+        flags,
+        rows,
+        batches,
+        per_batch,
+        spans,
+        buffers,
+        first,
+        size,
+        names_at,
+        names_size,
+        _,
+    ) = _HEAD.unpack_from(payload.data)
+    if magic != b"HRF1" or version != 1:
+        raise ProtocolError(f"a frame begins with {magic!r} version {version}; this client reads HRF1 version 1")
+    expected = columns[-1].first + columns[-1].buffers if columns else 1
+    if size != payload.size or buffers != expected or spans > _MAX_SPANS:
+        raise ValueError(f"it says {size} bytes, {buffers} buffers (not {expected}), {spans} spans")
+    if not rows or not per_batch or batches != -(-rows // per_batch):
+        raise ValueError(f"{rows} rows in {batches} batches of {per_batch}")
+
+    frame = Frame()
+    frame.rows, frame.batches, frame.rows_per_batch = rows, batches, per_batch
+    frame.first, frame.last, frame.size, frame.names = first, bool(flags & _LAST), size, names
+    # Copied: a ledger keeps the spans until they are acked, not the whole buffer.
+    frame.spans = np.ndarray(spans, SPAN, payload, _HEAD.size).copy()
+    if int(frame.spans["rows"].sum(dtype=np.int64)) != rows:
+        raise ValueError(f"its spans do not add up to {rows} rows")
+    table_at = _HEAD.size + SPAN.itemsize * spans
+    table = np.ndarray(2 * buffers, "<u8", payload, table_at).tolist()
+    if names_size:
+        names.learn(wire.decode(wire.FRAME, payload[names_at : names_at + names_size].tobytes()))
+
+    lay = _Layer(payload, table)
+    frame.offsets = lay.fixed(0, np.dtype("<i8"), (rows,))
+    frame.columns = {c.name: lay.column(c, rows) for c in columns}
+    masks = {c.name: lay.mask(c, rows) for c in columns if c.mask}
+    frame.masks = masks or _NO_MASKS
+    return frame
+
+
+class _Layer:
+    """Takes buffers out of a payload; numpy refuses a view beyond its end."""
+
+    __slots__ = ("_payload", "_table")
+
+    def __init__(self, payload: NDArray[np.uint8], table: list[int]) -> None:
+        self._payload = payload
+        self._table = table
+
+    def column(self, c: Column, rows: int) -> Values:
+        dtype = DTYPES[c.dtype]
+        if not c.ragged and not c.binary:
+            return self._values(c.first, dtype, (rows, *c.shape))
+        offsets = self._growing(c.first, rows)
+        if not c.binary:
+            return Ragged(self._values(c.first + 1, dtype, (int(offsets[-1]),)), offsets)
+        if not c.ragged:
+            return Bytes(self.fixed(c.first + 1, dtype, (int(offsets[-1]),)), offsets, c.dtype == "string")
+        elements = self._growing(c.first + 1, int(offsets[-1]))
+        data = self.fixed(c.first + 2, dtype, (int(elements[-1]),))
+        return Ragged(Bytes(data, elements, c.dtype == "string"), offsets)
+
+    def mask(self, c: Column, rows: int) -> NDArray[np.bool_]:
+        values: NDArray[np.bool_] = self._values(c.first + c.buffers - 1, DTYPES["bool"], (rows, *c.shape))
+        return values
+
+    def fixed(self, number: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+        at, size = self._table[2 * number], self._table[2 * number + 1]
+        if at % ALIGN:
+            raise ValueError(f"buffer {number} begins at {at}, not at a multiple of {ALIGN}")
+        view: NDArray[Any] = np.ndarray(shape, dtype, self._payload, at)
+        if view.nbytes != size:
+            raise ValueError(f"buffer {number} has {size} bytes where {view.nbytes} belong")
+        return view
+
+    def _values(self, number: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+        view = self.fixed(number, dtype, shape)
+        if dtype.kind == "b" and view.size and view.view(np.uint8).max() > 1:
+            raise ValueError(f"buffer {number} holds bytes that are neither 0 nor 1")
+        return view
+
+    def _growing(self, number: int, count: int) -> NDArray[np.int64]:
+        offsets = self.fixed(number, np.dtype("<i8"), (count + 1,))
+        if offsets[0] != 0 or offsets[-1] > wire.MAX_FRAME or (offsets[1:] < offsets[:-1]).any():
+            raise ValueError(f"the offsets in buffer {number} do not grow from 0")
+        return offsets

@@ -1,0 +1,117 @@
+"""Which records a run of rows is: spans of leases cut at rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._frame import Frame
+
+
+class Range(NamedTuple):
+    """Records of one segment that follow each other in a batch."""
+
+    partition: str  # its identity, "files:clicks"
+    pass_: int
+    segment: int
+    start: int  # offset where the first record begins
+    end: int  # offset behind the last record, and behind what holds no record there
+    rows: int
+    name: str  # of the segment, for people: "day_3.tsv"
+
+
+class _Piece(NamedTuple):
+    """Rows [start, stop) of a frame, all of one span."""
+
+    span: Any
+    start: int
+    stop: int
+    whole_start: bool  # begins where the span begins
+    whole_stop: bool
+
+
+def _pieces(spans: NDArray[Any], start: int, stop: int) -> Iterator[_Piece]:
+    begin = 0
+    for span in spans:
+        end = begin + int(span["rows"])
+        if begin < stop and end > start:
+            a, b = max(begin, start), min(end, stop)
+            yield _Piece(span, a, b, a == begin, b == end)
+        begin = end
+
+
+def ranges(frame: Frame, start: int, stop: int) -> list[Range]:
+    """The records of rows [start, stop), in the source's own coordinates."""
+    out: list[Range] = []
+    for span, a, b, whole_start, whole_stop in _pieces(frame.spans, start, stop):
+        number, segment = int(span["partition"]), int(span["segment"])
+        out.append(
+            Range(
+                partition=frame.names.partitions.get(str(number), str(number)),
+                pass_=int(span["pass"]),
+                segment=segment,
+                start=int(span["start"]) if whole_start else int(frame.offsets[a]),
+                end=int(span["end"]) if whole_stop else int(frame.offsets[b]),
+                rows=b - a,
+                name=frame.names.segments.get(f"{number}/{segment}", str(segment)),
+            )
+        )
+    return out
+
+
+class Ledger:
+    """What must be known of a frame's batches until they are acked, without the
+    frame: an agent that comes back is told which pieces of which leases we have."""
+
+    __slots__ = ("_cuts", "_spans", "batches", "first", "rows", "rows_per_batch")
+
+    def __init__(self, frame: Frame) -> None:
+        self.first = frame.first
+        self.batches = frame.batches
+        self.rows = frame.rows
+        self.rows_per_batch = frame.rows_per_batch
+        self._spans = frame.spans
+        self._cuts = frame.offsets[frame.rows_per_batch :: frame.rows_per_batch].tolist()
+
+    @property
+    def last(self) -> int:
+        """Number of its last batch."""
+        return self.first + self.batches - 1
+
+    def rows_of(self, number: int) -> int:
+        """Rows of a batch, by its number in the stream."""
+        start = (number - self.first) * self.rows_per_batch
+        return min(self.rows_per_batch, self.rows - start)
+
+    def leases_of(self, number: int) -> list[list[int]]:
+        """A batch's pieces of leases as `resume` lists them, in order space."""
+        k = number - self.first
+        start = k * self.rows_per_batch
+        out: list[list[int]] = []
+        for span, _, _, whole_start, whole_stop in _pieces(self._spans, start, start + self.rows_of(number)):
+            shift = int(span["lease_to"]) - int(span["end"])  # offset in the segment -> order space
+            head = ("epoch", "term", "sequence", "dataset", "partition", "pass", "segment")
+            out.append(
+                [
+                    *(int(span[name]) for name in head),
+                    int(span["lease_from"]) if whole_start else self._cuts[k - 1] + shift,
+                    int(span["lease_to"]) if whole_stop else self._cuts[k] + shift,
+                ]
+            )
+        return out
+
+
+POSITION = np.dtype([("partition", "<u4"), ("pass", "<u4"), ("segment", "<i8"), ("offset", "<i8")])
+
+
+def positions(frame: Frame, start: int, stop: int) -> NDArray[Any]:
+    """Where each of rows [start, stop) begins: an array of POSITION."""
+    out: NDArray[Any] = np.empty(stop - start, POSITION)
+    of = np.repeat(np.arange(len(frame.spans)), frame.spans["rows"].astype(np.int64))[start:stop]
+    for name in ("partition", "pass", "segment"):
+        out[name] = frame.spans[name][of]
+    out["offset"] = frame.offsets[start:stop]
+    return out

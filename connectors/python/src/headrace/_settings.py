@@ -1,0 +1,93 @@
+"""Who this process is: arguments, else HEADRACE_*, else the launcher's variables."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+MAX_SOCKET_PATH = 107  # bytes; the kernel's limit for a Unix socket
+MAX_RANKS = 2**31
+
+Environment = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What init() settled on."""
+
+    job: str  # "": whatever the agent serves
+    agent: str  # path of the agent's socket
+    master: str | None  # only for what an error advises
+    rank: int
+    world_size: int
+    local_rank: int
+    attempt: int
+
+
+def resolve(
+    job: str | None = None,
+    *,
+    master: str | None = None,
+    agent: str | None = None,
+    rank: int | None = None,
+    world_size: int | None = None,
+    attempt: int | None = None,
+    env: Environment | None = None,
+) -> Settings:
+    """Arguments, else HEADRACE_*, else torchrun's variables, else 0 of 1.
+
+    Raises ValueError that names the variable or the argument.
+    """
+    env = os.environ if env is None else env
+    job = job if job is not None else env.get("HEADRACE_JOB", "")
+    ranks = _number("rank", rank, env, "HEADRACE_RANK", "RANK", default=0)
+    world = _number("world_size", world_size, env, "HEADRACE_WORLD_SIZE", "WORLD_SIZE", default=1)
+    if ranks >= world:
+        raise ValueError(
+            f"rank {ranks} of world size {world}: ranks count from 0; "
+            "set both rank and world_size, or HEADRACE_RANK and HEADRACE_WORLD_SIZE"
+        )
+    path = agent if agent is not None else env.get("HEADRACE_AGENT") or default_socket(job, env)
+    if path.startswith("unix:"):
+        path = path[len("unix:") :]
+    if len(os.fsencode(path)) > MAX_SOCKET_PATH:
+        raise ValueError(
+            f"agent socket {path} has {len(os.fsencode(path))} bytes; a Unix socket may have {MAX_SOCKET_PATH}: "
+            "set HEADRACE_AGENT (and the agent's --socket) to a shorter path"
+        )
+    return Settings(
+        job=job,
+        agent=path,
+        master=master if master is not None else env.get("HEADRACE_MASTER") or None,
+        rank=ranks,
+        world_size=world,
+        local_rank=_number("local rank", None, env, "HEADRACE_LOCAL_RANK", "LOCAL_RANK", default=0),
+        attempt=_number("attempt", attempt, env, "HEADRACE_ATTEMPT", "TORCHELASTIC_RESTART_COUNT", default=0),
+    )
+
+
+def default_socket(job: str, env: Environment) -> str:
+    """Where the agent of a job listens when nobody says otherwise."""
+    name = f"{job or 'default'}.sock"
+    runtime = env.get("XDG_RUNTIME_DIR")
+    folder = os.path.join(runtime, "headrace") if runtime else f"/tmp/headrace-{os.getuid()}"
+    return os.path.join(folder, name)
+
+
+def _number(name: str, given: int | None, env: Environment, *variables: str, default: int) -> int:
+    value, origin = given, name
+    if value is None:
+        for variable in variables:
+            if env.get(variable, "") != "":
+                origin = variable
+                try:
+                    value = int(env[variable])
+                except ValueError:
+                    raise ValueError(f"{variable}={env[variable]!r} is not a whole number") from None
+                break
+        else:
+            return default
+    if not 0 <= value < MAX_RANKS:
+        raise ValueError(f"{origin} is {value}; it must lie in 0..{MAX_RANKS - 1}")
+    return value

@@ -1,0 +1,218 @@
+"""Stream: batches out, steps in."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from operator import index
+from typing import TYPE_CHECKING, Any
+
+from ._batch import Batch
+from ._channel import Channel
+from ._columns import Column
+from ._errors import HeadraceError
+from ._feed import Feed
+from ._frame import Frame
+from ._trainer import Trainer, warn_unstepped
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+_NO_FRAME = Frame.empty()
+
+
+@dataclass(frozen=True)
+class Stats:
+    """Totals of a stream."""
+
+    batches: int  # yielded
+    rows: int
+    unstepped: int  # batches yielded and not stepped
+    durable: int  # batches whose step is durable
+    wait_seconds: float  # in next(), waiting for data
+    step_seconds: float  # between batches: the trainer's own time
+
+
+class Stream:
+    """An iterator of batches, and where the trainer says what became of them.
+
+    One thread iterates; step(), done(), paused(), stats() and close() may be
+    called from any. Not usable in a forked process.
+    """
+
+    def __init__(self, trainer: Trainer, request: dict[str, Any]) -> None:
+        self._trainer = trainer
+        self._auto = request["ack"] == "auto"
+        self._opener = threading.get_ident()
+        self._channel: Channel = trainer.open(request)
+        self._feed = Feed(trainer.settings.agent, trainer.incarnation, self._channel)
+        self._frame = _NO_FRAME
+        self._fast_until = 0  # batches that next() may yield before it must look around
+
+    # Iteration.
+
+    def __iter__(self) -> Stream:
+        return self
+
+    def __next__(self) -> Batch:
+        channel = self._channel
+        yielded = channel.yielded
+        if yielded >= self._fast_until or channel.fault is not None:
+            self._advance(yielded)
+        frame = self._frame
+        per = frame.rows_per_batch
+        number = yielded + 1
+        start = (number - frame.first) * per
+        stop = start + per
+        if stop > frame.rows:
+            stop = frame.rows
+        channel.yielded = number
+        channel.rows += stop - start
+        return Batch(frame, start, stop, self, number)
+
+    def _advance(self, yielded: int) -> None:
+        """Makes sure that self._frame holds the next batch, or raises."""
+        channel = self._channel
+        if self._auto:
+            self._ack_yielded()
+        if channel.closed and channel.fault is None:
+            raise HeadraceError("the stream is closed")
+        frame = self._feed.frame(yielded)
+        if frame is None:
+            raise StopIteration
+        self._frame = frame
+        self._fast_until = 0 if self._auto else self._feed.carefree_until
+
+    def _ack_yielded(self) -> None:
+        channel = self._channel
+        if threading.get_ident() != self._opener:
+            raise HeadraceError(
+                'a stream with ack="auto" is iterated by the thread that opened it: elsewhere "the next batch was '
+                'asked for" does not mean "the last one is in the model". Use ack="step" and stream.step()'
+            )
+        batches = channel.yielded - channel.stepped
+        if batches and channel.tracked and channel.fenced is None:
+            self._trainer.report(channel, None, batches)
+
+    # Steps.
+
+    def step(self, step: int | None = None, *, batches: int | None = None) -> int:
+        """The oldest `batches` unstepped batches are in the model as of `step`.
+
+        batches: default 1; must be said when more than one is unstepped; 0 for an
+        idle rank that only reports the step. step: grows strictly over all
+        streams of this rank; default: the rank's last reported step + 1, where no
+        other rank must count alike (world size 1, ``private``, ``shared``).
+
+        Never blocks: a background thread sends it. Returns the step. Raises
+        ValueError, and Fenced if an earlier step was refused. With track=False
+        there is nothing to report, and 0 is returned.
+        """
+        channel = self._channel
+        if channel.fenced is not None:
+            raise channel.fenced
+        if batches is None:
+            batches = 1
+            if channel.yielded - channel.stepped != 1:
+                self._need_batches()
+        elif type(batches) is not int or batches < 0:
+            batches = index(batches)
+            if batches < 0:
+                raise ValueError(f"batches={batches}; it must be 0 or more")
+        if step is None:
+            if not self._trainer.may_default_step:
+                raise ValueError(
+                    f"say the step: the {self._trainer.world_size} ranks of a {self._trainer.model} model must count "
+                    "the same global step, as in stream.step(global_step)"
+                )
+        elif type(step) is not int:
+            step = index(step)
+        if self._auto or not channel.tracked:
+            return self._no_steps()
+        return self._trainer.report(channel, step, batches)
+
+    def _done(self, number: int, step: int | None) -> int:
+        channel = self._channel
+        if channel.tracked and number != channel.stepped + 1:
+            raise ValueError(
+                f"batch {number} cannot be done now: batches are done in the order they were yielded, once each, "
+                f"and the next one is {channel.stepped + 1}"
+            )
+        return self.step(step, batches=1)
+
+    def _need_batches(self) -> None:
+        channel = self._channel
+        held = channel.yielded - channel.stepped
+        if self._auto or not channel.tracked:
+            return
+        if held:
+            raise ValueError(
+                f"{held} batches are unstepped: say how many are in the model, as in stream.step(batches={held})"
+            )
+        raise ValueError("no batch is unstepped: an idle rank reports its step with batches=0")
+
+    def _no_steps(self) -> int:
+        if self._auto:
+            raise ValueError('a stream with ack="auto" steps by itself, at the next batch')
+        return 0
+
+    # The rest.
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """What a batch holds, in order."""
+        return self._channel.columns
+
+    @property
+    def unstepped(self) -> int:
+        """Batches that were yielded and not stepped."""
+        return self._channel.yielded - self._channel.stepped if self._channel.tracked else 0
+
+    @contextlib.contextmanager
+    def paused(self, reason: str = "") -> Iterator[None]:
+        """No progress is expected meanwhile: ``with stream.paused("eval"): ...``
+
+        Without it a trainer that stands still for the dataset's `lease.stall` is
+        ended and its rows go to others.
+        """
+        self._trainer.pause(self._channel, reason)
+        try:
+            yield
+        finally:
+            self._trainer.pause(self._channel, None)
+
+    def stats(self) -> Stats:
+        """Totals so far; times are in seconds, and grow with whole frames."""
+        channel = self._channel
+        return Stats(
+            batches=channel.yielded,
+            rows=channel.rows,
+            unstepped=self.unstepped,
+            durable=channel.acked,
+            wait_seconds=channel.wait_seconds,
+            step_seconds=channel.step_seconds,
+        )
+
+    def close(self) -> None:
+        """Gives the stream up. What was stepped is still sent; what was yielded
+        and not stepped comes again, and a warning says how many rows that is."""
+        if not self._channel.closed:
+            warn_unstepped(self._channel)
+        self._trainer.close_channel(self._channel)
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self._trainer.close_channel(self._channel)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_feed") and not self._channel.closed:
+            self.close()

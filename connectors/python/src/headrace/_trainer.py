@@ -1,0 +1,296 @@
+"""The trainer: this process, as the job knows it. init() makes it, once."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import itertools
+import multiprocessing
+import os
+import secrets
+import sys
+import threading
+import time
+import warnings
+from typing import Any
+
+from . import _messages as wire
+from ._channel import Channel
+from ._control import Control
+from ._errors import AgentUnavailable, Fenced, HeadraceError, UnsteppedWarning
+from ._settings import Settings, resolve
+from ._version import __version__
+
+WELCOME_SECONDS = 30.0  # an agent may wait for its master before it answers
+OPEN_SECONDS = 60.0  # and for the listing of a dataset's schema
+
+_BORN = os.getpid()  # the process that imported us; a fork has another one
+_NO_WORKERS = (
+    "use num_workers=0: the agent reads, decodes and prefetches in a process of its own already, "
+    "and batches that are yielded in a worker could not be stepped in the trainer"
+)
+
+
+class Trainer:
+    """One process of a rank, attached to its node's agent.
+
+    All methods may be called from any thread.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        #: 16 hex digits: this process, as distinct from any other of its rank.
+        self.incarnation = secrets.token_hex(8)
+        self._pid = os.getpid()
+        self._numbers = itertools.count(1)
+        self._channels: dict[int, Channel] = {}
+        hello = {
+            "protocol": wire.PROTOCOL,
+            "client": f"headrace-python {__version__}",
+            "job": settings.job,
+            "rank": settings.rank,
+            "world_size": settings.world_size,
+            "local_rank": settings.local_rank,
+            "attempt": settings.attempt,
+            "incarnation": self.incarnation,
+            "pid": self._pid,
+        }
+        self.control = Control(settings, hello, self._channels)
+        try:
+            self.control.start(time.monotonic() + WELCOME_SECONDS)
+        except BaseException as error:
+            self.control.stop(0)
+            if isinstance(error, HeadraceError) or not isinstance(error, (OSError, EOFError)):
+                raise
+            raise AgentUnavailable(_no_agent(settings, error)) from None
+        self.last_step = int(self.control.welcome.get("last_step", 0))
+
+    @property
+    def rank(self) -> int:
+        return self.settings.rank
+
+    @property
+    def world_size(self) -> int:
+        return self.settings.world_size
+
+    @property
+    def job(self) -> str:
+        """The job's name, as the agent serves it."""
+        return str(self.control.welcome.get("job", self.settings.job))
+
+    @property
+    def model(self) -> str:
+        """Where the model lives: ``shared``, ``replicated`` or ``private``."""
+        return str(self.control.welcome.get("model", ""))
+
+    @property
+    def generation(self) -> int:
+        """Which start of the whole group this is."""
+        return int(self.control.welcome.get("generation", 0))
+
+    @property
+    def epoch(self) -> int:
+        return int(self.control.welcome.get("epoch", 0))
+
+    @property
+    def agent(self) -> str:
+        """The agent's name."""
+        return str(self.control.welcome.get("agent", ""))
+
+    @property
+    def may_default_step(self) -> bool:
+        """A step need not be said, because no other rank must count alike."""
+        return self.world_size == 1 or self.model in ("private", "shared")
+
+    def check(self) -> None:
+        """Raises what is wrong with this process, if anything is."""
+        if os.getpid() != self._pid:
+            raise HeadraceError(f"this process was forked from a trainer and is none: {_NO_WORKERS}")
+        if self.control.fault is not None:
+            raise self.control.fault
+
+    def open(self, request: dict[str, Any]) -> Channel:
+        """Opens a stream. Raises DatasetError and whatever check() does."""
+        self.check()
+        channel = Channel(next(self._numbers), request)
+        with self.control.lock:
+            self._channels[channel.number] = channel
+            self.control.post(wire.encode(wire.OPEN, channel.number, request))
+        deadline = time.monotonic() + OPEN_SECONDS
+        try:
+            while not channel.opened and channel.fault is None and (left := deadline - time.monotonic()) > 0:
+                channel.changed.wait(left)
+        except BaseException:
+            self.close_channel(channel)
+            raise
+        if channel.fault is not None or not channel.opened:
+            self.close_channel(channel)
+            raise channel.fault or AgentUnavailable(
+                f"the agent did not open dataset {request['dataset']!r} within {OPEN_SECONDS:.0f} s; "
+                "see its log, and `headrace status`"
+            )
+        if self.control.fault is not None:
+            channel.fail(self.control.fault)  # it came between check() and the stream's entry
+        return channel
+
+    def close_channel(self, channel: Channel) -> None:
+        """Steps that were said are still sent; the rest is given up."""
+        if os.getpid() != self._pid:
+            return  # forked: the parent's locks may be held for ever here
+        with self.control.lock:
+            if not channel.closed:
+                channel.closed = True
+                self.control.post(wire.encode(wire.CLOSE, channel.number, {}))
+        channel.drop()
+
+    def pause(self, channel: Channel, why: str | None) -> None:
+        with self.control.lock:
+            channel.paused = why
+            payload = {"paused": why is not None, "why": why or ""}
+            self.control.post(wire.encode(wire.PAUSE, channel.number, payload))
+
+    def report(self, channel: Channel, step: int | None, batches: int) -> int:
+        """The oldest unstepped batches are in the model as of step. Never blocks."""
+        control = self.control
+        with control.lock:
+            if batches > channel.yielded - channel.stepped:
+                raise ValueError(f"batches={batches}, but only {channel.yielded - channel.stepped} are unstepped")
+            if step is None:
+                step = self.last_step + 1
+            elif step <= self.last_step:
+                raise ValueError(f"step {step} after step {self.last_step}: the steps of a rank grow")
+            # A signal's exception can only come behind the append: all or nothing.
+            self.last_step = step
+            channel.stepped = through = channel.stepped + batches
+            control.outbox.append((channel, step, batches, through))
+        if control.sleeping:
+            control.sleeping = False
+            control.bell.ring()
+        return step
+
+    def close(self) -> None:
+        """Says goodbye: what was stepped is durable first, if an agent is there."""
+        for channel in list(self._channels.values()):
+            if not channel.closed and getattr(sys, "last_value", None) is None:
+                warn_unstepped(channel)
+            self.close_channel(channel)
+        self.control.stop(patience=self.control.welcome.get("ttl_ms", 0) / 1e3)
+
+    def abandon(self) -> None:
+        """In a forked child: lets go of the parent's connections."""
+        self.control.abandon()
+        for channel in self._channels.values():
+            channel.closed = True
+            if channel.data is not None:
+                channel.data.close()
+            channel.fault = channel.fenced = Fenced(
+                f"this stream belongs to the process that was forked: {_NO_WORKERS}"
+            )
+
+
+_lock = threading.Lock()
+_current: Trainer | None = None
+
+
+def init(
+    job: str | None = None,
+    *,
+    master: str | None = None,
+    agent: str | None = None,
+    rank: int | None = None,
+    world_size: int | None = None,
+    attempt: int | None = None,
+) -> Trainer:
+    """Attaches this process to its node's agent.
+
+    Each value is the argument, else HEADRACE_JOB, HEADRACE_MASTER, HEADRACE_AGENT
+    (a socket's path), HEADRACE_RANK, HEADRACE_WORLD_SIZE, HEADRACE_ATTEMPT, else
+    torchrun's RANK, WORLD_SIZE and TORCHELASTIC_RESTART_COUNT, else 0 of 1.
+    Called by the first stream if you do not; again, it returns the same trainer.
+
+    Raises AgentUnavailable, ValueError, and HeadraceError in a forked process.
+    """
+    global _current
+    settings = resolve(job, master=master, agent=agent, rank=rank, world_size=world_size, attempt=attempt)
+    explicit = any(v is not None for v in (job, master, agent, rank, world_size, attempt))
+    with _lock:
+        _check_process(explicit)
+        if _current is not None and not _forgotten(_current):
+            if explicit and settings != _current.settings:
+                raise HeadraceError(
+                    f"this process is rank {_current.rank} of job {_current.job!r} already: "
+                    "call headrace.shutdown() before another init()"
+                )
+            return _current
+        if _current is not None:
+            _current.close()
+        _current = Trainer(settings)
+        return _current
+
+
+def shutdown() -> None:
+    """Closes all streams and says goodbye to the agent; init() may be called again.
+
+    What was stepped is made durable first, for as long as the session's TTL.
+    Runs by itself when the interpreter exits.
+    """
+    global _current
+    with _lock:
+        trainer, _current = _current, None
+    if trainer is not None and trainer._pid == os.getpid():
+        trainer.close()
+
+
+def warn_unstepped(channel: Channel) -> None:
+    """Says how many rows were yielded in vain, if any."""
+    rows = channel.unstepped_rows()
+    if rows:
+        batches = channel.yielded - channel.stepped
+        warnings.warn(
+            f"{rows} rows in {batches} batch{'es' * (batches > 1)} of {channel.open['dataset']!r} were yielded and not "
+            "stepped: they will be delivered again. Call stream.step() after a batch is in the model",
+            UnsteppedWarning,
+            stacklevel=4,
+        )
+
+
+def _forgotten(trainer: Trainer) -> bool:
+    """The agent went away while nothing was held: another one may be met."""
+    return isinstance(trainer.control.fault, AgentUnavailable)
+
+
+def _check_process(explicit: bool) -> None:
+    torch_data = sys.modules.get("torch.utils.data")
+    worker_info = getattr(torch_data, "get_worker_info", None)
+    if worker_info is not None and worker_info() is not None:
+        raise HeadraceError(f"a stream cannot be opened in a DataLoader's worker: {_NO_WORKERS}")
+    if _current is not None and _current._pid != os.getpid():
+        raise HeadraceError(f"a stream cannot be opened in a process that was forked from a trainer: {_NO_WORKERS}")
+    if _current is None and not explicit and (os.getpid() != _BORN or multiprocessing.parent_process() is not None):
+        raise HeadraceError(
+            f"a stream cannot be opened in a forked or multiprocessing worker: {_NO_WORKERS}. "
+            "If this process is a trainer of its own, call headrace.init(rank=..., world_size=...) in it first"
+        )
+
+
+def _no_agent(settings: Settings, error: Exception) -> str:
+    reason = getattr(error, "strerror", None) or str(error)
+    there = f"headrace agent --master {settings.master}" if settings.master else "headrace up"
+    program = os.path.basename(sys.argv[0]) if sys.argv and sys.argv[0] not in ("", "-c") else "train.py"
+    return (
+        f"no agent answers on {settings.agent} ({reason}): start one with `{there}`, "
+        f"or run this program as `headrace run -- python {program}`"
+    )
+
+
+def _forked() -> None:
+    """In the child: only memory is touched, and no lock that a lost thread may hold."""
+    global _lock
+    _lock = threading.Lock()
+    if _current is not None:
+        with contextlib.suppress(OSError):
+            _current.abandon()
+
+
+os.register_at_fork(after_in_child=_forked)
+atexit.register(shutdown)

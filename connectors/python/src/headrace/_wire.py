@@ -1,0 +1,119 @@
+"""One control connection that never blocks its thread."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+from typing import Any
+
+from . import _messages as wire
+from ._messages import Message
+
+_CHUNK = 1 << 16
+
+
+def connect(path: str) -> socket.socket:
+    """A connection to an agent's socket, in blocking mode. Raises OSError."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        sock.settimeout(5)  # a full backlog blocks
+        sock.connect(path)
+        sock.settimeout(None)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+class ControlConnection:
+    """Messages in, bytes out. Raises OSError or EOFError when it is broken."""
+
+    def __init__(self, path: str) -> None:
+        self.sock = connect(path)
+        self.sock.setblocking(False)
+        self._in = bytearray()
+        self._out = bytearray()
+
+    @property
+    def pending(self) -> bool:
+        """Bytes are left to send."""
+        return bool(self._out)
+
+    def send(self, data: bytes) -> None:
+        self._out += data
+
+    def flush(self) -> None:
+        while self._out:
+            try:
+                sent = self.sock.send(self._out)
+            except BlockingIOError:
+                return
+            del self._out[:sent]
+
+    def receive(self) -> list[Message]:
+        """All messages that have come. Raises ProtocolError too."""
+        closed = False
+        while True:
+            try:
+                data = self.sock.recv(_CHUNK)
+            except BlockingIOError:
+                break
+            except ConnectionError:  # what came before is still worth hearing
+                data = b""
+            if not data:
+                closed = True
+                break
+            self._in += data
+            if len(data) < _CHUNK:
+                break
+        messages = self._parse()
+        if closed and not messages:
+            raise EOFError("the agent closed the control connection")
+        return messages
+
+    def _parse(self) -> list[Message]:
+        messages: list[Message] = []
+        at, size = 0, wire.HEADER.size
+        while len(self._in) - at >= size:
+            header = wire.parse_header(self._in[at : at + size])
+            end = at + size + header.length
+            if len(self._in) < end:
+                break
+            payload: dict[str, Any] = wire.decode(header.type, self._in[at + size : end])
+            messages.append(Message(header.type, header.stream, payload))
+            at = end
+        del self._in[:at]
+        return messages
+
+    def close(self) -> None:
+        self.sock.close()
+
+
+class Bell:
+    """Wakes the control thread from another thread. Never blocks."""
+
+    def __init__(self) -> None:
+        self._read, self._write = os.pipe()
+        os.set_blocking(self._read, False)
+        os.set_blocking(self._write, False)
+
+    def ring(self) -> None:
+        with contextlib.suppress(OSError):  # full: it is ringing already; closed: nobody is there
+            os.write(self._write, b"\0")
+
+    def wait(self, sock: socket.socket | None, sending: bool, seconds: float) -> None:
+        """Returns on a ring, when sock can be read (or written, if sending), or in time."""
+        poll = select.poll()
+        poll.register(self._read, select.POLLIN)
+        if sock is not None:
+            poll.register(sock, select.POLLIN | (select.POLLOUT if sending else 0))
+        poll.poll(max(0.0, seconds) * 1000)
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._read, 4096)
+
+    def close(self) -> None:
+        for fd in (self._read, self._write):
+            with contextlib.suppress(OSError):
+                os.close(fd)

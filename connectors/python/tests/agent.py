@@ -1,0 +1,314 @@
+"""A scripted agent that speaks the trainer socket.
+
+The only fake in these tests: it stands where the real one would have to be
+killed, hung or made to lie at an exact moment. Records are numbered from 0 and
+record r begins at offset 10 * r of one lease.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from frames import frame, span
+
+HEADER = struct.Struct("<IHHII")
+(HELLO, WELCOME, ERROR, OPEN, OPENED, ATTACH, CREDIT, FRAME, END, STEP) = range(1, 11)
+(ACKED, FENCED, QUIT, PAUSE, STATS, CLOSE, BYE, PING, PONG, STATE) = range(11, 21)
+
+SCHEMA = {
+    "columns": [
+        {"name": "id", "dtype": "int64", "shape": [], "layout": "fixed", "mask": False},
+        {"name": "dense", "dtype": "float32", "shape": [3], "layout": "fixed", "mask": True},
+        {"name": "tags", "dtype": "int64", "shape": [], "layout": "ragged", "mask": False},
+        {"name": "text", "dtype": "string", "shape": [], "layout": "fixed", "mask": False},
+    ]
+}
+
+
+def records(first: int, rows: int) -> list[np.ndarray | bytes]:
+    """The buffers of SCHEMA for records [first, first + rows)."""
+    ids = np.arange(first, first + rows, dtype=np.int64)
+    counts = ids % 4
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    texts = [f"r{i}".encode() for i in ids.tolist()]
+    text_offsets = np.concatenate([[0], np.cumsum([len(t) for t in texts])]).astype(np.int64)
+    dense = (ids[:, None] + np.array([0.0, 0.25, 0.5])).astype(np.float32)
+    return [
+        ids * 10,
+        ids,
+        dense,
+        (ids[:, None] % np.array([2, 3, 5]) != 0).astype(np.uint8),
+        offsets,
+        np.repeat(ids, counts),
+        text_offsets,
+        b"".join(texts),
+    ]
+
+
+class Stream:
+    """What the agent knows of one stream."""
+
+    def __init__(self, open_: dict[str, Any]) -> None:
+        self.open = open_
+        self.credit = 0
+        self.sent = 0  # batches
+        self.rows_sent = 0
+        self.steps: list[dict[str, Any]] = []
+        self.through = 0
+        self.data: socket.socket | None = None
+        self.ended = False
+
+
+class Agent:
+    """Serves `total` records to whoever comes, in frames of at most `per_frame` batches."""
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        total: int = 100,
+        per_frame: int = 1,
+        model: str = "shared",
+        ttl_ms: int = 2000,
+        ack: bool = True,
+        pong: bool = True,
+        protocol: int = 1,
+        last_step: int = 0,
+        refuse: Callable[[dict[str, Any]], dict[str, str] | None] = lambda hello: None,
+        resumed: Callable[[dict[str, Any]], dict[str, Any]] = lambda entry: {"refused": False, "reason": ""},
+    ) -> None:
+        self.path, self.total, self.per_frame = path, total, per_frame
+        self.model, self.ttl_ms, self.ack, self.pong, self.protocol = model, ttl_ms, ack, pong, protocol
+        self.last_step, self.refuse, self.resumed = last_step, refuse, resumed
+        self.hold = False  # send no frame
+        self.hellos: list[dict[str, Any]] = []
+        self.heard: list[tuple[int, int, dict[str, Any]]] = []  # type, stream, payload
+        self.credits: list[int] = []
+        self.streams: dict[int, Stream] = {}
+        self.changed = threading.Condition()
+        self.control: socket.socket | None = None
+        self.errors: list[BaseException] = []
+        self._connections: list[socket.socket] = []
+        self._listener = socket.socket(socket.AF_UNIX)
+        if os.path.exists(path):
+            os.unlink(path)
+        self._listener.bind(path)
+        self._listener.listen(16)
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    # What a test does.
+
+    def wait(self, condition: Callable[[], Any], seconds: float = 10) -> Any:
+        """Waits for a condition over what was heard; fails the test in time."""
+        with self.changed:
+            assert self.changed.wait_for(lambda: bool(condition()) or self.errors, seconds), f"{condition} in time"
+        assert not self.errors, self.errors
+        return condition()
+
+    def of(self, type_: int) -> list[dict[str, Any]]:
+        return [payload for t, _, payload in self.heard if t == type_]
+
+    def tell(self, type_: int, stream: int = 0, payload: dict[str, Any] | None = None) -> None:
+        assert self.control is not None
+        self._send(self.control, type_, stream, payload)
+
+    def tell_data(self, stream: int, type_: int, payload: dict[str, Any] | bytes | None = None) -> None:
+        data = self.streams[stream].data
+        assert data is not None
+        self._send(data, type_, stream, payload)
+
+    def release(self) -> None:
+        """Sends what was held back."""
+        with self.changed:
+            self.hold = False
+            for number in self.streams:
+                self._push(number)
+
+    def kill(self) -> None:
+        """As kill -9 of the agent."""
+        with self.changed:
+            try:
+                self._listener.shutdown(socket.SHUT_RDWR)  # ends accept()
+            except OSError:
+                pass
+            self._listener.close()
+            for connection in self._connections:
+                try:
+                    connection.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    pass
+                connection.close()
+        if os.path.exists(self.path):
+            os.unlink(self.path)
+
+    # The other side.
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            self._connections.append(connection)
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        try:
+            while (message := self._receive(connection)) is not None:
+                with self.changed:
+                    self._on(connection, *message)
+                    self.changed.notify_all()
+        except OSError:
+            pass
+        except BaseException as error:
+            with self.changed:
+                self.errors.append(error)
+                self.changed.notify_all()
+
+    def _receive(self, connection: socket.socket) -> tuple[int, int, int, dict[str, Any]] | None:
+        head = self._exactly(connection, HEADER.size)
+        if head is None:
+            return None
+        length, type_, flags, stream, number = HEADER.unpack(head)
+        assert flags == 0
+        body = self._exactly(connection, length) if length else b""
+        assert body is not None
+        return type_, stream, number, json.loads(body) if body else {}
+
+    @staticmethod
+    def _exactly(connection: socket.socket, size: int) -> bytes | None:
+        data = b""
+        while len(data) < size:
+            more = connection.recv(size - len(data))
+            if not more:
+                return None
+            data += more
+        return data
+
+    def _send(
+        self, connection: socket.socket, type_: int, stream: int = 0, payload: Any = None, number: int = 0
+    ) -> None:
+        body = payload if isinstance(payload, bytes) else b"" if payload is None else json.dumps(payload).encode()
+        connection.sendall(HEADER.pack(len(body), type_, 0, stream, number) + body)
+
+    def _on(self, connection: socket.socket, type_: int, stream: int, number: int, payload: dict[str, Any]) -> None:
+        if type_ == PING:
+            if self.pong:
+                self._send(connection, PONG, 0, {"t": payload["t"], "session_ms": self.ttl_ms})
+            return
+        self.heard.append((type_, stream, payload))
+        if type_ == HELLO:
+            self._hello(connection, payload)
+        elif type_ == OPEN:
+            self._open(connection, stream, payload)
+        elif type_ == ATTACH:
+            self.streams[stream].data = connection
+        elif type_ == CREDIT:
+            self.credits.append(number)
+            self.streams[stream].credit += number
+            self._push(stream)
+        elif type_ == STEP:
+            self._step(stream, payload)
+
+    def _hello(self, connection: socket.socket, hello: dict[str, Any]) -> None:
+        self.hellos.append(hello)
+        refusal = self.refuse(hello)
+        if refusal is not None:
+            self._send(connection, ERROR, 0, refusal)
+            connection.shutdown(socket.SHUT_RDWR)
+            return
+        self.control = connection
+        resumed = []
+        for entry in hello.get("resume", []):
+            resumed.append(dict(self.resumed(entry), stream=entry["stream"]))
+            stream = self.streams[entry["stream"]] = Stream(entry["open"])
+            batches = entry["batches"]
+            stream.sent = batches[-1]["number"] if batches else entry["acked"]
+            last = max((s[8] for b in batches for s in b["spans"]), default=entry["acked"] * entry["open"]["rows"] * 10)
+            stream.rows_sent = last // 10
+            stream.through = entry["through"]
+        self._send(
+            connection,
+            WELCOME,
+            0,
+            {
+                "protocol": self.protocol,
+                "version": "0.1.0",
+                "job": "demo",
+                "model": self.model,
+                "generation": 4,
+                "epoch": 1,
+                "last_step": self.last_step,
+                "ttl_ms": self.ttl_ms,
+                "agent": "a1",
+                "pending_again": 0,
+                "resumed": resumed,
+            },
+        )
+        for number, stream in self.streams.items():
+            if self.ack and stream.through:
+                self._send(connection, ACKED, number, {"through": stream.through})
+
+    def _open(self, connection: socket.socket, number: int, payload: dict[str, Any]) -> None:
+        if payload["dataset"] == "nowhere":
+            error = {"code": "not_found", "message": "no dataset nowhere", "hint": "there are: clicks"}
+            self._send(connection, ERROR, number, error)
+            return
+        self.streams[number] = Stream(payload)
+        self._send(connection, OPENED, number, {"schema": SCHEMA, "dataset_id": 3, "unit": "bytes"})
+
+    def _step(self, number: int, payload: dict[str, Any]) -> None:
+        stream = self.streams[number]
+        stream.steps.append(payload)
+        assert payload["through"] >= stream.through, "steps arrive in order"
+        stream.through = payload["through"]
+        if self.ack and self.control is not None:
+            self._send(self.control, ACKED, number, {"through": stream.through})
+        self._finish(number)
+
+    def _push(self, number: int) -> None:
+        stream = self.streams[number]
+        per_batch = stream.open["rows"]
+        while stream.data is not None and stream.credit and stream.rows_sent < self.total and not self.hold:
+            batches = min(stream.credit, self.per_frame)
+            rows = min(batches * per_batch, self.total - stream.rows_sent)
+            batches = -(-rows // per_batch)
+            payload = frame(
+                records(stream.rows_sent, rows),
+                [span(rows, 10 * stream.rows_sent, 10 * (stream.rows_sent + rows))],
+                rows=rows,
+                per_batch=per_batch,
+                first=stream.sent + 1,
+                last=stream.rows_sent + rows == self.total,
+                names={"partitions": {"7": "files:demo"}, "segments": {"7/5": "day_5.tsv"}}
+                if not stream.sent
+                else None,
+            )
+            stream.credit -= batches
+            stream.sent += batches
+            stream.rows_sent += rows
+            self._send(stream.data, FRAME, number, payload, batches)
+        self._finish(number)
+
+    def _finish(self, number: int) -> None:
+        stream = self.streams[number]
+        settled = stream.through == stream.sent or not stream.open["track"]
+        if stream.data is not None and stream.rows_sent >= self.total and settled and not stream.ended:
+            stream.ended = True
+            self._send(stream.data, END, number)
+
+
+def poll(condition: Callable[[], Any], seconds: float = 10) -> None:
+    """Waits for something that gives no signal; fails the test in time."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "in time"
+        time.sleep(0.002)

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import headrace
+import pytest
+from agent import Agent
+
+
+@pytest.fixture(autouse=True)
+def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests say what the environment holds."""
+    for name in list(os.environ):
+        if name.startswith(("HEADRACE_", "TORCHELASTIC_")) and name not in ("HEADRACE_BIN", "HEADRACE_SEED"):
+            monkeypatch.delenv(name)
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "XDG_RUNTIME_DIR"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def folder() -> Iterator[str]:
+    """A folder whose path is short enough for sockets."""
+    path = tempfile.mkdtemp(prefix="hr-", dir="/tmp")
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture
+def agents(folder: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Agent]]:
+    """Starts scripted agents on one socket, which HEADRACE_AGENT names."""
+    path = os.path.join(folder, "a.sock")
+    monkeypatch.setenv("HEADRACE_AGENT", path)
+    started: list[Agent] = []
+
+    def start(**kwargs: Any) -> Agent:
+        started.append(Agent(path, **kwargs))
+        return started[-1]
+
+    yield start
+    headrace.shutdown()
+    for agent in started:
+        agent.kill()
+        assert not agent.errors, agent.errors
+
+
+@pytest.fixture
+def rng() -> random.Random:
+    """Randomness that a failing test prints the seed of; HEADRACE_SEED repeats it."""
+    seed = int(os.environ.get("HEADRACE_SEED") or random.SystemRandom().randrange(1 << 32))
+    print(f"HEADRACE_SEED={seed}")
+    return random.Random(seed)

@@ -1,0 +1,467 @@
+"""Stream: what is yielded, what is stepped, and what is refused."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import headrace
+import numpy as np
+import pytest
+from agent import ACKED, BYE, CLOSE, ERROR, OPEN, PAUSE, STATE, STATS, STEP, Agent, poll
+
+Agents = Callable[..., Agent]
+
+
+def test_every_record_is_yielded_once_in_batches_of_exactly_the_asked_rows(agents: Agents) -> None:
+    agent = agents(total=1000, per_frame=3)
+    sizes, ids = [], []
+    with headrace.dataset("clicks").batches(64) as stream:
+        for b in stream:
+            sizes.append(len(b))
+            ids.append(b["id"])
+            stream.step()
+    assert sizes == [64] * 15 + [40]
+    assert np.array_equal(np.concatenate(ids), np.arange(1000))
+    agent.wait(lambda: len(agent.of(CLOSE)) == 1)
+    assert [s["through"] for s in agent.of(STEP)] == list(range(1, 17))
+    assert [s["step"] for s in agent.of(STEP)] == list(range(1, 17))
+
+
+def test_open_says_what_was_asked_for(agents: Agents) -> None:
+    agent = agents()
+    headrace.dataset("clicks").batches(7, columns=("id", "text"), max_wait=0.25, ack="auto", track=False).close()
+    assert agent.of(OPEN) == [
+        {
+            "dataset": "clicks",
+            "rows": 7,
+            "columns": ["id", "text"],
+            "max_wait_ms": 250,
+            "ack": "auto",
+            "track": False,
+        }
+    ]
+
+
+def test_step_counts_on_from_the_last_reported_step(agents: Agents) -> None:
+    agents(last_step=41)
+    with headrace.dataset("clicks").batches(50) as stream:
+        next(stream)
+        assert stream.step() == 42
+        next(stream)
+        assert stream.step(np.int64(50)) == 50
+        assert stream.step(batches=0) == 51
+
+
+def test_step_must_say_how_many_when_more_than_one_is_unstepped(agents: Agents) -> None:
+    agents()
+    with headrace.dataset("clicks").batches(10) as stream:
+        with pytest.raises(ValueError, match="batches=0"):
+            stream.step()
+        next(stream), next(stream), next(stream)
+        with pytest.raises(ValueError, match=r"3 batches are unstepped.*batches=3"):
+            stream.step()
+        with pytest.raises(ValueError, match="only 3 are unstepped"):
+            stream.step(batches=4)
+        with pytest.raises(ValueError, match="0 or more"):
+            stream.step(batches=-1)
+        assert stream.unstepped == 3
+        assert stream.step(batches=2) == 1
+        assert stream.step() == 2
+        assert stream.unstepped == 0
+
+
+def test_steps_grow_strictly_over_all_streams_of_the_rank(agents: Agents) -> None:
+    agents()
+    a, b = headrace.dataset("a").batches(10), headrace.dataset("b").batches(10)
+    next(a), next(b)
+    assert a.step(5) == 5
+    with pytest.raises(ValueError, match="step 5 after step 5"):
+        b.step(5)
+    assert b.step() == 6
+    a.close(), b.close()
+
+
+@pytest.mark.parametrize(("model", "allowed"), [("shared", True), ("private", True), ("replicated", False)])
+def test_default_step_is_refused_where_ranks_must_count_alike(agents: Agents, model: str, allowed: bool) -> None:
+    agents(model=model)
+    headrace.init(rank=1, world_size=2)
+    with headrace.dataset("clicks").batches(10) as stream:
+        next(stream)
+        if allowed:
+            stream.step()
+        else:
+            with pytest.raises(ValueError, match="say the step"):
+                stream.step()
+            stream.step(1)
+
+
+def test_batches_are_done_in_yield_order_and_once(agents: Agents) -> None:
+    agents()
+    with headrace.dataset("clicks").batches(10) as stream:
+        first, second = next(stream), next(stream)
+        with pytest.raises(ValueError, match="batch 2 cannot be done now"):
+            second.done()
+        assert first.done(7) == 7
+        with pytest.raises(ValueError, match="once each"):
+            first.done(8)
+        with pytest.raises(ValueError, match="slice"):
+            second.slice(0, 5).done()
+        assert second.done() == 8
+
+
+def test_leaving_the_loop_with_an_unstepped_batch_warns_with_its_rows(agents: Agents) -> None:
+    agents()
+    with pytest.warns(headrace.UnsteppedWarning, match=r"20 rows in 2 batches of 'clicks'"):  # noqa: SIM117
+        with headrace.dataset("clicks").batches(10) as stream:
+            next(stream)
+            stream.step()
+            next(stream), next(stream)
+
+
+def test_an_exception_acks_nothing_unstepped_and_does_not_warn(agents: Agents) -> None:
+    agent = agents()
+    stream = headrace.dataset("clicks").batches(10)
+    with pytest.raises(ZeroDivisionError), stream:  # noqa: PT012
+        next(stream)
+        stream.step()
+        next(stream)
+        raise ZeroDivisionError
+    agent.wait(lambda: agent.of(CLOSE))
+    assert [s["through"] for s in agent.of(STEP)] == [1]
+
+
+def test_auto_acks_a_batch_when_the_next_one_is_asked_for(agents: Agents) -> None:
+    agent = agents(total=45)
+    seen = 0
+    with headrace.dataset("clicks").batches(10, ack="auto") as stream:
+        for b in stream:
+            seen += len(b)
+            agent.wait(lambda n=b.number: len(agent.of(STEP)) == n - 1)
+    assert seen == 45
+    assert [s["through"] for s in agent.of(STEP)] == [1, 2, 3, 4, 5]
+
+
+def test_auto_refuses_another_thread_and_steps_by_hand(agents: Agents) -> None:
+    agents()
+    stream = headrace.dataset("clicks").batches(10, ack="auto")
+    b = next(stream)
+    with pytest.raises(ValueError, match="steps by itself"):
+        stream.step()
+    with pytest.raises(ValueError, match="steps by itself"):
+        b.done()
+    caught: list[Exception] = []
+
+    def other() -> None:
+        try:
+            next(stream)
+        except headrace.HeadraceError as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    thread.join()
+    assert "thread that opened it" in str(caught[0])
+    with pytest.warns(headrace.UnsteppedWarning):
+        stream.close()
+
+
+def test_untracked_streams_send_no_steps_and_warn_of_nothing(agents: Agents) -> None:
+    agent = agents(total=100, per_frame=2)
+    with headrace.dataset("clicks").batches(10, track=False) as stream:
+        for _ in stream:
+            assert stream.step() == 0
+        assert stream.unstepped == 0
+    agent.wait(lambda: agent.of(CLOSE))
+    assert agent.of(STEP) == []
+
+
+def test_a_stream_that_is_dropped_is_closed_with_a_warning(agents: Agents) -> None:
+    agent = agents()
+
+    def loop() -> None:
+        for _ in headrace.dataset("clicks").batches(10):
+            break
+
+    with pytest.warns(headrace.UnsteppedWarning, match="10 rows"):
+        loop()
+    agent.wait(lambda: agent.of(CLOSE))
+
+
+def test_a_closed_stream_yields_nothing_more(agents: Agents) -> None:
+    agents()
+    stream = headrace.dataset("clicks").batches(10)
+    next(stream)
+    stream.step()
+    stream.close()
+    stream.close()
+    with pytest.raises(headrace.HeadraceError, match="closed"):
+        next(stream)
+
+
+def test_end_is_the_end_however_often_one_asks(agents: Agents) -> None:
+    agents(total=5)
+    with headrace.dataset("clicks").batches(10) as stream:
+        assert next(stream).last
+        stream.step()
+        for _ in range(2):
+            with pytest.raises(StopIteration):
+                next(stream)
+
+
+def test_hundred_held_batches_keep_their_own_bytes(agents: Agents) -> None:
+    """Frames land in fresh writable buffers that are never reused while an array refers to them."""
+    agents(total=6400, per_frame=7)
+    held: list[dict[str, Any]] = []
+    with headrace.dataset("clicks").batches(64) as stream:
+        for k, b in enumerate(stream):
+            own = {name: b[name] for name in b}
+            assert own["id"].flags.writeable
+            assert own["tags"].offsets.flags.writeable
+            # Changed at once, before the next batch of the same frame is cut out.
+            own["id"] += 1_000_000 * k
+            own["dense"] *= 2
+            own["tags"].values += 1
+            own["tags"].offsets += k
+            own["text"].data[:] = k
+            own["text"].offsets -= k
+            held.append({**own, "mask": b.mask("dense")})
+            stream.step()
+    assert len(held) == 100
+    for k, own in enumerate(held):
+        ids = np.arange(64 * k, 64 * k + 64)
+        counts = np.concatenate([[0], np.cumsum(ids % 4)])
+        text = np.concatenate([[0], np.cumsum([len(f"r{i}") for i in ids])])
+        assert np.array_equal(own["id"], ids + 1_000_000 * k)
+        assert np.array_equal(own["dense"], ((ids[:, None] + np.array([0, 0.25, 0.5])) * 2).astype(np.float32))
+        assert np.array_equal(own["tags"].values, np.repeat(ids, ids % 4) + 1)
+        assert np.array_equal(own["tags"].offsets, counts + k)
+        assert np.array_equal(own["text"].offsets, text - k)
+        assert (own["text"].data == k).all()
+        assert np.array_equal(own["mask"], ids[:, None] % np.array([2, 3, 5]) != 0)
+
+
+def test_a_slow_trainer_has_two_batches_out_and_a_fast_one_whole_frames(agents: Agents) -> None:
+    agent = agents(total=20_000, per_frame=64)
+    with headrace.dataset("clicks").batches(10) as stream:
+        for _ in range(4):
+            next(stream)
+            time.sleep(0.03)  # the trainer's own work
+            stream.step()
+        ahead = agent.streams[1].sent - stream.stats().batches
+        assert ahead <= 2
+        for _ in range(1500):
+            next(stream)
+            stream.step()
+        assert max(agent.credits) > 8
+        assert sum(agent.credits) - stream.stats().batches <= 2 * 1024
+
+
+def test_stats_tell_waiting_from_working(agents: Agents) -> None:
+    agent = agents()
+    agent.hold = True
+    with headrace.dataset("clicks").batches(10) as stream:
+        threading.Timer(0.1, agent.release).start()
+        next(stream)
+        time.sleep(0.05)
+        stream.step()
+        next(stream), next(stream)
+        stream.step(batches=2)
+        stats = stream.stats()
+        assert stats.wait_seconds >= 0.09
+        assert 0.04 <= stats.step_seconds < 2
+        assert (stats.batches, stats.rows, stats.unstepped) == (3, 30, 0)
+        agent.wait(lambda: any(s["rows"] == 30 for s in agent.of(STATS)))
+        poll(lambda: stream.stats().durable == 3)
+
+
+def test_paused_is_told_and_taken_back(agents: Agents) -> None:
+    agent = agents()
+    with headrace.dataset("clicks").batches(10) as stream:
+        with stream.paused("eval"):
+            agent.wait(lambda: agent.of(PAUSE) == [{"paused": True, "why": "eval"}])
+        agent.wait(lambda: agent.of(PAUSE)[1:] == [{"paused": False, "why": ""}])
+
+
+def test_unknown_dataset_says_which_there_are(agents: Agents) -> None:
+    agents()
+    with pytest.raises(headrace.DatasetError, match="no dataset nowhere: there are: clicks"):
+        headrace.dataset("nowhere").batches(10)
+
+
+@pytest.mark.parametrize("state", ["failed", "deleted"])
+def test_a_failed_dataset_raises_in_a_waiting_next_and_still_takes_steps(agents: Agents, state: str) -> None:
+    agent = agents()
+    with headrace.dataset("clicks").batches(10) as stream:
+        next(stream), next(stream), stream.step(batches=2)
+        agent.hold = True
+        reason = "day_3.tsv changed at [0, 100)"
+        threading.Timer(0.05, agent.tell, (STATE, 1, {"state": state, "reason": reason})).start()
+        with pytest.raises(headrace.DatasetError, match=r"'clicks' .*day_3.tsv changed"):
+            while True:
+                next(stream)
+                stream.step()
+        assert stream.step(batches=0)
+
+
+def test_an_error_on_the_data_connection_ends_the_stream(agents: Agents) -> None:
+    agent = agents()
+    agent.hold = True
+    stream = headrace.dataset("clicks").batches(10)
+    thread = threading.Timer(
+        0.05, lambda: agent.tell_data(1, ERROR, {"code": "failed", "message": "bad", "hint": "fix"})
+    )
+    thread.start()
+    with pytest.raises(headrace.DatasetError, match="bad: fix"):
+        next(stream)
+    stream.close()
+
+
+def test_keyboard_interrupt_in_next_loses_nothing(agents: Agents) -> None:
+    agent = agents(total=100, per_frame=2)
+    agent.hold = True
+    ids = []
+    with headrace.dataset("clicks").batches(10) as stream:
+        before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.1)
+            with pytest.raises(KeyboardInterrupt):
+                next(stream)
+        finally:
+            signal.signal(signal.SIGALRM, before)
+        agent.release()
+        for b in stream:
+            ids.extend(b["id"].tolist())
+            stream.step()
+    assert ids == list(range(100))
+
+
+def test_interrupts_at_any_moment_lose_and_repeat_nothing(agents: Agents) -> None:
+    agents(total=3000, per_frame=4)
+    ids: list[int] = []
+    hits = 0
+
+    class Hit(Exception):
+        pass
+
+    def handler(*_: Any) -> None:
+        raise Hit
+
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        with headrace.dataset("clicks").batches(10) as stream:
+            for n in range(100_000):
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, 1e-5 + (n % 37) * 2e-6)
+                    b = next(stream)
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+                except Hit:
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+                    hits += 1
+                    # A batch whose yield was interrupted was yielded all the same.
+                    if stream.unstepped:
+                        stream.step(batches=stream.unstepped)
+                    continue
+                except StopIteration:
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+                    break
+                ids.extend(b["id"].tolist())
+                stream.step(batches=stream.unstepped)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert len(ids) == len(set(ids))
+    assert ids == sorted(ids)
+    assert len(ids) >= 3000 - 10 * hits
+
+
+def test_waiting_for_an_end_that_only_we_hold_up_is_said(agents: Agents, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    monkeypatch.setattr("headrace._control.STUCK", 0.2)
+    agent = agents(total=10, ttl_ms=500)
+    stream = headrace.dataset("clicks").batches(10)
+    next(stream)
+    agent.tell(STATE, 1, {"state": "drained", "reason": ""})
+    thread = threading.Thread(target=lambda: next(stream, None))
+    thread.start()
+    poll(lambda: "holds 1 unstepped" in caplog.text)
+    stream.step()
+    thread.join(10)
+    stream.close()
+
+
+def test_shutdown_waits_until_steps_are_durable_and_says_bye(agents: Agents) -> None:
+    agent = agents(ack=False)
+    stream = headrace.dataset("clicks").batches(10)
+    next(stream)
+    stream.step()
+    stream.close()
+    agent.wait(lambda: agent.of(STEP))
+    threading.Timer(0.2, agent.tell, (ACKED, 1, {"through": 1})).start()
+    began = time.monotonic()
+    headrace.shutdown()
+    assert 0.1 < time.monotonic() - began < 1.9
+    agent.wait(lambda: agent.of(BYE))
+    types = [t for t, _, _ in agent.heard if t in (STEP, CLOSE, BYE)]
+    assert types == [STEP, CLOSE, BYE]
+
+
+def test_shutdown_gives_up_after_the_ttl(agents: Agents) -> None:
+    agents(ack=False, ttl_ms=300)
+    stream = headrace.dataset("clicks").batches(10)
+    next(stream)
+    stream.step()
+    stream.close()
+    began = time.monotonic()
+    headrace.shutdown()
+    assert 0.25 < time.monotonic() - began < 2
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        ({"rows": 0}, "rows=0"),
+        ({"rows": 1 << 28}, "rows="),
+        ({"rows": 1, "ack": "later"}, "ack='later'"),
+        ({"rows": 1, "max_wait": 0}, "max_wait=0"),
+        ({"rows": 1, "columns": "id"}, r"\['id'\]"),
+    ],
+)
+def test_bad_arguments_name_the_argument(kwargs: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        headrace.dataset("clicks").batches(**kwargs)
+
+
+def test_steps_from_another_thread_than_the_loop(agents: Agents) -> None:
+    agent = agents(total=2000, per_frame=8)
+    with headrace.dataset("clicks").batches(10) as stream:
+        done = threading.Event()
+
+        def stepper() -> None:
+            while not done.is_set() or stream.unstepped:
+                if stream.unstepped:
+                    stream.step(batches=stream.unstepped)
+                time.sleep(0.0005)
+
+        thread = threading.Thread(target=stepper)
+        thread.start()
+        rows = sum(len(b) for b in stream)
+        done.set()
+        thread.join()
+    assert rows == 2000
+    agent.wait(lambda: agent.of(STEP)[-1]["through"] == 200)
+    assert sum(s["batches"] for s in agent.of(STEP)) == 200
+
+
+def test_warnings_are_not_raised_by_a_normal_run(agents: Agents) -> None:
+    agents()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with headrace.dataset("clicks").batches(30) as stream:
+            for b in stream:
+                assert b["id"].size
+                stream.step()
+        headrace.shutdown()
