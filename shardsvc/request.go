@@ -4,7 +4,7 @@ import "slices"
 
 // Limits on what one worker may ask for.
 const (
-	maxOpenRequests = 64
+	maxOpenRequests = 1024
 	maxCount        = 1024
 )
 
