@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/headrace/headrace/internal/demo/report"
@@ -23,10 +24,10 @@ var plan = []struct {
 
 const (
 	victimRank   = 1
-	victimAgent  = 1 // holds trainers 2 and 3
-	trainerPause = time.Second
+	victimAgent  = 1                       // holds trainers 2 and 3
+	trainerPause = 2500 * time.Millisecond // long enough for others to want its rows
 	restartPause = 300 * time.Millisecond
-	patience     = 15 * time.Second // how long a release is waited for
+	patience     = 6 * time.Second // how long a release is waited for: session TTL and more
 )
 
 // killer carries out the plan and keeps the record of it.
@@ -58,7 +59,7 @@ func (k *killer) killTrainer(ctx context.Context) error {
 	}
 	kill := report.Kill{What: "trainer", Name: p.name, PID: p.pid(), At: at}
 	k.tell.say("SIGKILL to %s (process %d, paced to %.0f rows/s), which held %d leases", p.name, p.pid(), rates[victimRank], len(held))
-	released := k.watchRelease(ctx, held, func(l lease) bool { return l.rank == victimRank })
+	released := k.watchRelease(ctx, held, func(l lease) bool { return isOneOf(l, held) })
 	if err := pause(ctx, trainerPause); err != nil {
 		return err
 	}
@@ -162,8 +163,8 @@ func (k *killer) heldBy(ctx context.Context, by func(lease) bool) ([]lease, erro
 	return held, err
 }
 
-// watchRelease answers when a record of held was first seen in the hands of
-// anybody but its holder, 0 if that is not seen in time. The master's own State
+// watchRelease answers when a record of held was first seen in another lease
+// than its holder's, 0 if that is not seen in time. The master's own State
 // is asked every 10 ms.
 func (k *killer) watchRelease(ctx context.Context, held []lease, holder func(lease) bool) <-chan int64 {
 	released := make(chan int64, 1)
@@ -181,13 +182,13 @@ func (k *killer) watchRelease(ctx context.Context, held []lease, holder func(lea
 	return released
 }
 
+// isOneOf: the same lease, which a dead process may still be shown to hold.
+func isOneOf(l lease, held []lease) bool {
+	return slices.ContainsFunc(held, func(h lease) bool { return h.token == l.token })
+}
+
 func overlapsAny(l lease, held []lease) bool {
-	for _, h := range held {
-		if l.overlaps(h) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(held, l.overlaps)
 }
 
 // note writes the kills down beside the journals, for the report.
