@@ -43,15 +43,17 @@ func (d *Decoder) convert(b *Builder, row int) *fault {
 // with what is usual in line.
 
 func (d *Decoder) putHashes(b *Builder, c *column, row int) *fault {
-	h, start := c.hash.tail, c.hash.start
+	h := c.hash.tail
 	slots := d.slots[c.sources[0]:][:len(c.sources)]
 	dst := frame.View[int64](b.Columns[c.index].Values)[row*len(slots):][:len(slots)]
 	for e := range slots {
 		s := &slots[e]
-		p, n := int(s.start), int(s.end-s.start)
-		if left := h.restBytes + n; s.kind == str && left-8 < 8 && left >= 8 && n < len(start) {
-			v := mixWord(start[n], h.rest|load(d.base, p)<<(h.restBits&63))
-			dst[e] = int64(h.remainder(finish(v, load(d.base, p+8-h.restBytes), left-8)))
+		if s.kind == str && s.end-s.start == 8 && h.short8 {
+			w := load(d.base, int(s.start))
+			v := mixWord(h.start8, h.rest|w<<(h.restBits&63))
+			dst[e] = int64(h.remainder(finish(v, w>>(-h.restBits&63), h.restBytes)))
+		} else if s.kind == str && !s.scratch {
+			dst[e] = int64(h.remainder(c.hash.sum(d.base, int(s.start), int(s.end-s.start))))
 		} else if f := d.putElement(b, c, row, e, *s); f != nil {
 			return f
 		}

@@ -88,22 +88,24 @@ func nextDelimiter(base unsafe.Pointer, p, end int, pattern uint64) int {
 // matter are compared and not computed, and why there is an if and no min.
 
 func (o *op) hashes(base unsafe.Pointer, p, end int, pattern uint64, row int) int {
-	h, start, missing, hasDefault := o.column.hash.tail, o.column.hash.start, int64(o.column.defaultBits), o.column.hasDefault
+	h, missing, hasDefault := o.column.hash.tail, int64(o.column.defaultBits), o.column.hasDefault
 	dst := at[int64](o, row)
 	for e := range dst {
 		if p > end {
 			return -1
 		}
 		w := load(base, p)
-		var n int
-		if m := zeros(w ^ pattern); m != 0 {
-			n = lowest(m)
-		} else if m := zeros(load(base, p+8) ^ pattern); m&0x80 != 0 {
-			n = 8 // the usual id of 8 hex digits
-		} else if m != 0 {
-			n = 8 + lowest(m)
-		} else {
-			n = nextDelimiter(base, p+16, end, pattern) - p
+		m := zeros(w ^ pattern)
+		if m == 0 && h.short8 && byte(load(base, p+8)) == byte(pattern) && p+8 < end {
+			// The usual id of 8 hex digits: hasher.sum for that length.
+			s := mixWord(h.start8, h.rest|w<<(h.restBits&63))
+			dst[e] = int64(h.remainder(finish(s, w>>(-h.restBits&63), h.restBytes)))
+			p += 9
+			continue
+		}
+		n := lowest(m)
+		if n == 8 {
+			n = nextDelimiter(base, p+8, end, pattern) - p
 		}
 		if n >= end-p {
 			if n = end - p; e+1 < len(dst) {
@@ -112,11 +114,8 @@ func (o *op) hashes(base unsafe.Pointer, p, end int, pattern uint64, row int) in
 		}
 		if n == 0 && hasDefault {
 			dst[e] = missing
-		} else if left := h.restBytes + n; left-8 < 8 && left >= 8 && n < len(start) {
-			s := mixWord(start[n], h.rest|w<<(h.restBits&63))
-			dst[e] = int64(h.remainder(finish(s, load(base, p+8-h.restBytes), left-8)))
 		} else {
-			dst[e] = int64(o.column.hash.remainder(o.column.hash.sum(base, p, n)))
+			dst[e] = int64(h.remainder(o.column.hash.sum(base, p, n)))
 		}
 		p += n + 1
 	}

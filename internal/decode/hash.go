@@ -34,6 +34,9 @@ type tail struct {
 	rest       uint64 // the prefix's bytes after its whole words
 	restBytes  int
 	restBits   uint
+	start8     uint64 // hasher.start of values of 8 bytes
+	short8     bool   // and there is one
+	mask       uint64 // buckets - 1 for powers of two, all bits for 0 buckets, else 0
 	buckets    uint64
 	reciprocal uint64 // floor(2^64 / buckets); see remainder
 }
@@ -42,6 +45,9 @@ func newHasher(buckets int64, salt string) *hasher {
 	h := &hasher{prefix: append([]byte(salt), 0x1F), tail: tail{buckets: uint64(buckets)}}
 	if buckets > 1 {
 		h.reciprocal, _ = bits.Div64(1, 0, h.buckets)
+	}
+	if h.buckets&(h.buckets-1) == 0 {
+		h.mask = h.buckets - 1
 	}
 	words := len(h.prefix) / 8
 	for i, c := range h.prefix[words*8:] {
@@ -57,6 +63,9 @@ func newHasher(buckets int64, salt string) *hasher {
 		}
 		h.table[n] = s
 	}
+	if h.short8 = len(h.start) > 8; h.short8 {
+		h.start8 = h.start[8]
+	}
 	return h
 }
 
@@ -68,10 +77,10 @@ func mixWord(s, w uint64) uint64 {
 // remainder is v mod buckets. With m = floor(2^64/buckets), floor(v*m / 2^64) is
 // the quotient or one less, so one correction is enough and no division needed.
 func (h *tail) remainder(v uint64) uint64 {
-	if h.buckets < 2 {
-		if h.buckets == 0 {
-			return v
-		}
+	if h.mask != 0 {
+		return v & h.mask
+	}
+	if h.buckets == 1 {
 		return 0
 	}
 	q, _ := bits.Mul64(v, h.reciprocal)
