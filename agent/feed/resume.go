@@ -25,6 +25,9 @@ func (t *trainer) resume(ctx context.Context, entries []frame.ResumeEntry) ([]ho
 			if b.Step != nil {
 				rb.Stepped, rb.Step = true, *b.Step
 			}
+			if !st.track { // delivered is acked
+				rb.Stepped, r.Stepped = true, b.Number
+			}
 			for _, sp := range b.Spans {
 				rb.Spans = append(rb.Spans, hold.Span{
 					Token:   hold.Token{Epoch: sp.Epoch, Term: sp.Term, Sequence: sp.Sequence},

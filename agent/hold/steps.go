@@ -166,14 +166,10 @@ func (c *Core) rideTail(l *lease) {
 	}
 }
 
-// report says the worker's step: the lowest of its streams' that have stepped.
+// report says the worker's step. Steps of a rank grow over all of its streams
+// and come in order, so all acks up to this one were booked before.
 func (c *Core) report(w *worker) {
 	step := w.lastStep
-	for _, s := range w.streams {
-		if s.tracked && !s.closed && s.lastStep > 0 {
-			step = min(step, s.lastStep)
-		}
-	}
 	if step <= w.reported || !c.talking() {
 		return
 	}
