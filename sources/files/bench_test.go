@@ -123,3 +123,25 @@ func sparse(t testing.TB, dir string, size int64) int64 {
 	}
 	return middle
 }
+
+// What a shuffled pass does: pieces of 256 KiB anywhere. The first two seconds
+// of a file's life each of them hashes its ends.
+func BenchmarkShuffledPieces(b *testing.B) {
+	const piece = 256 << 10
+	s := benchSource(b, Framing{Kind: Lines}, strings.Repeat("x", 99)+"\n")
+	g := sourcetest.Segments(b, s, s.partition, 1)[0]
+	b.SetBytes(piece)
+	var batch sources.Batch
+	for i := int64(0); b.Loop(); i++ {
+		at := (i * 7919 * piece) % (g.End - piece)
+		r := sources.Range{Partition: s.partition, Segment: g.ID, Start: at, End: at + piece}
+		c, err := s.Open(b.Context(), r, sources.Position{Segment: g.ID, Offset: at}, g.Locator)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for err == nil {
+			err = c.Next(b.Context(), &batch)
+		}
+		c.Close()
+	}
+}

@@ -37,7 +37,7 @@ type Harness struct {
 	// with -short).
 	Count int
 	// Contiguous: a record's Next is the next record's Offset, and every position
-	// of a segment belongs to a record or rides with one.
+	// of a segment belongs to a record or rides with one, whatever came in one batch.
 	Contiguous bool
 	// MaxRecord is the largest record that the places allow; 0: no such test.
 	MaxRecord int
