@@ -14,16 +14,17 @@ With --journal a trainer also writes down what it did with each record, for a
 report that owes nothing to Headrace's own books. The order is what makes the
 journal worth something when a trainer is killed at any instant:
 
-    BEGIN    these records were yielded       written before the model is touched
-    (learn)                                   the model changes
-    APPLIED  they are in the model            written after the last change
+    YIELDED  these records are in its hands
+    BEGIN    written before the model is touched
+    (learn)  the model changes
+    APPLIED  written after the last change: the records are in the model
     STEPPED  stream.step() has returned
 
 Each entry is one write(2), which outlives its process. So a batch with APPLIED
 is in the model, a batch without BEGIN is not, and of at most one batch per
 killed trainer, the one with BEGIN and no APPLIED, nobody can say how much of it
 is in the model: the report counts it as applied where that would be a repeat,
-and as not applied where that would be a loss. internal/demo/report/journal.go
+and as not applied where that would be a loss. internal/demo/report/entry.go
 describes the bytes.
 """
 
@@ -111,7 +112,7 @@ class SharedModel:
 class Journal:
     """What this process did with each record; see the module's text."""
 
-    OPEN, READY, FILE, BEGIN, APPLIED, STEPPED, END = range(1, 8)
+    OPEN, READY, FILE, YIELDED, BEGIN, APPLIED, STEPPED, END = range(1, 9)
 
     def __init__(self, path: str | None) -> None:
         self.fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600) if path else -1
@@ -129,7 +130,7 @@ class Journal:
         if os.write(self.fd, entry) != len(entry):
             raise OSError("the journal's disk is full")
 
-    def begin(self, batch: headrace.Batch) -> None:
+    def yielded(self, batch: headrace.Batch) -> None:
         if self.fd < 0:
             return
         runs = []
@@ -144,7 +145,7 @@ class Journal:
             + batch["cat"].view(np.uint64) @ self.keys[1 + INTEGERS :]
         )
         head = struct.pack("<II", len(runs), 0) + np.array(runs, np.int64).tobytes()
-        self.write(self.BEGIN, batch.number, len(batch), head + batch.offsets.tobytes() + checks.tobytes())
+        self.write(self.YIELDED, batch.number, len(batch), head + batch.offsets.tobytes() + checks.tobytes())
 
 
 def splitmix(z: int) -> int:
@@ -156,9 +157,9 @@ def splitmix(z: int) -> int:
 
 
 class Pace:
-    """Holds a trainer to a rate, as a slower device would: a batch of r rows takes
-    at least r / rate seconds. Sleeping too long is made up for, waiting for data
-    is not."""
+    """Holds a trainer to a rate, as a slower device would: a batch of r rows is in
+    its hands for at least r / rate seconds. Sleeping too long is made up for,
+    waiting for data is not."""
 
     def __init__(self, rows_per_second: float) -> None:
         self.rate, self.until = rows_per_second, 0.0
@@ -193,7 +194,9 @@ def main() -> int:
         asked = time.monotonic()
         for b in stream:
             pace.got(len(b), time.monotonic() - asked)
-            journal.begin(b)
+            journal.yielded(b)
+            pace.wait()
+            journal.write(Journal.BEGIN, b.number)
             p = model.learn(b["dense"], b["cat"], b["label"])
             journal.write(Journal.APPLIED, b.number, len(b), p.astype(np.float32).tobytes())
             stream.step()
@@ -205,7 +208,6 @@ def main() -> int:
             if time.monotonic() - shown > 5:
                 print(f"{rows:,} rows, progressive log loss {loss / rows:.4f}", flush=True)
                 shown = time.monotonic()
-            pace.wait()
             asked = time.monotonic()
     used = resource.getrusage(resource.RUSAGE_SELF)
     journal.write(Journal.END, payload=json.dumps({"cpu_seconds": used.ru_utime + used.ru_stime}).encode())

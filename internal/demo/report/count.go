@@ -8,7 +8,7 @@ type Counts struct {
 	Once        int `json:"applied_once"`
 	Twice       int `json:"applied_twice"` // or more often
 	Never       int `json:"never"`
-	Redelivered int `json:"redelivered"` // deliveries to a trainer's loop beyond a record's first
+	Redelivered int `json:"redelivered"` // yields to a trainer's loop beyond a record's first
 	InDoubt     int `json:"in_doubt"`    // rows in a batch that was begun and not finished
 	Foreign     int `json:"foreign"`     // rows that are no record of the log, or not as written
 
@@ -24,8 +24,8 @@ const InFlight = 500 * time.Millisecond
 
 // tally is how often a record was applied.
 type tally struct {
-	sure, doubt, begun uint8
-	reason             reason // why it may be applied again
+	yielded, sure, doubt uint8
+	reason               reason // why it may be applied again
 }
 
 type reason uint8
@@ -43,18 +43,18 @@ func count(records int, journals []*Journal, killed map[int]int64) Counts {
 		c.Foreign += j.Foreign
 		for _, b := range j.Batches {
 			why := excuse(j, b, killed)
-			if b.Applied == 0 {
+			if b.doubtful() {
 				c.InDoubt += len(b.Records)
 			}
 			for _, n := range b.Records {
 				if n >= 0 {
-					tallies[n].add(b.Applied != 0, why)
+					tallies[n].add(b, why)
 				}
 			}
 		}
 	}
 	for _, t := range tallies {
-		c.Redelivered += max(0, int(t.begun)-1)
+		c.Redelivered += max(0, int(t.yielded)-1)
 		switch {
 		case t.sure == 0:
 			c.Never++
@@ -75,18 +75,24 @@ func count(records int, journals []*Journal, killed map[int]int64) Counts {
 	return c
 }
 
-func (t *tally) add(sure bool, why reason) {
-	if t.begun == 255 {
+func (t *tally) add(b Batch, why reason) {
+	if t.yielded == 255 {
 		return
 	}
-	t.begun++
-	if sure {
+	t.yielded++
+	switch {
+	case b.Applied != 0:
 		t.sure++
-	} else {
+	case b.doubtful():
 		t.doubt++
+	default:
+		return
 	}
 	t.reason = max(t.reason, why)
 }
+
+// doubtful: begun and not finished.
+func (b Batch) doubtful() bool { return b.Begun != 0 && b.Applied == 0 }
 
 // excuse says whether the records of b may come again: only a process that was
 // killed leaves batches behind whose step nobody heard of.

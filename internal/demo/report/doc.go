@@ -3,16 +3,17 @@
 // that the trainers kept. It imports nothing of the shard service, asks no
 // master, and trusts no ledger; a test keeps it so.
 //
-// What is counted, and when. A trainer writes BEGIN before it touches the model
-// for a batch, APPLIED after its last change, STEPPED when stream.step() has
-// returned; each entry is one write(2), so it outlives a SIGKILL of its process
-// (not the host). Hence for a record in a batch of a journal:
+// What is counted, and when. A trainer writes YIELDED when a batch is in its
+// hands, BEGIN before it touches the model for it, APPLIED after its last change,
+// STEPPED when stream.step() has returned; each entry is one write(2), so it
+// outlives a SIGKILL of its process (not the host). Hence for a record in a batch
+// of a journal:
 //
-//	BEGIN and APPLIED   it is in the model, for sure
-//	BEGIN only          in doubt: the trainer died between the two, and some, all
-//	                    or nothing of the batch is in the model. At most one
-//	                    batch of each process.
-//	neither             this process did not apply it
+//	APPLIED     it is in the model, for sure
+//	BEGIN only  in doubt: the trainer died between the two, and some, all or
+//	            nothing of the batch is in the model. At most one batch of each
+//	            process.
+//	neither     this process did not apply it
 //
 // and for a record of the log, always the worse reading of a doubt:
 //

@@ -16,7 +16,8 @@ const (
 	Open    Kind = 1 + iota // payload: About, as JSON; the process has started
 	Ready                   // its stream is open: it asks for its first batch
 	Segment                 // payload: {"segment", "name"}: a file's number in later entries
-	Begin                   // a batch was yielded; the model is not touched yet
+	Yielded                 // a batch is in the trainer's hands; payload below
+	Begin                   // from here on the batch's changes go into the model
 	Applied                 // payload: float32 prediction per row; the batch is in the model
 	Stepped                 // stream.step() has returned
 	End                     // payload: {"cpu_seconds"}; end of data
@@ -25,7 +26,7 @@ const (
 // Entry is one entry of a journal. On disk, little-endian: "HRJ1", kind u32,
 // number u64, time i64, rows u32, bytes u32, payload, CRC-32 (IEEE) of all that.
 //
-// The payload of Begin is: runs u32, 0 u32, per run (segment i64, rows i64), then
+// The payload of Yielded is: runs u32, 0 u32, per run (segment i64, rows i64), then
 // per row the offset (i64), then per row the checksum of its values (u64).
 type Entry struct {
 	Kind    Kind

@@ -37,10 +37,10 @@ type Journal struct {
 
 // Batch is one batch in the hands of a trainer.
 type Batch struct {
-	Number                  uint64
-	Begun, Applied, Stepped int64
-	Records                 []int32 // numbers in the log; -1: foreign
-	Predictions             []float32
+	Number                           uint64
+	Yielded, Begun, Applied, Stepped int64
+	Records                          []int32 // numbers in the log; -1: foreign
+	Predictions                      []float32
 }
 
 // ReadJournal reads a whole journal and finds each of its rows in the log.
@@ -91,19 +91,28 @@ func (j *Journal) add(e Entry, truth *clicklog.Truth, files map[int64]clicklog.F
 			return fmt.Errorf("segment %d is %q, which is no file of the log", s.Segment, s.Name)
 		}
 		files[s.Segment] = f
-	case Begin:
+	case Yielded:
 		if last := len(j.Batches); last > 0 && j.Batches[last-1].Applied == 0 {
-			return fmt.Errorf("batch %d begins before batch %d was applied", e.Number, j.Batches[last-1].Number)
+			return fmt.Errorf("batch %d was yielded before batch %d was applied", e.Number, j.Batches[last-1].Number)
 		}
 		records, err := j.resolve(e, truth, files)
 		if err != nil {
 			return err
 		}
-		j.Batches = append(j.Batches, Batch{Number: e.Number, Begun: e.Time, Records: records})
+		j.Batches = append(j.Batches, Batch{Number: e.Number, Yielded: e.Time, Records: records})
+	case Begin:
+		b, err := j.current(e.Number)
+		if err != nil {
+			return err
+		}
+		b.Begun = e.Time
 	case Applied:
 		b, err := j.current(e.Number)
 		if err != nil {
 			return err
+		}
+		if b.Begun == 0 {
+			return fmt.Errorf("batch %d was applied before it was begun", e.Number)
 		}
 		if len(e.Payload) != 4*len(b.Records) {
 			return fmt.Errorf("batch %d: %d bytes of predictions for %d rows", e.Number, len(e.Payload), len(b.Records))
@@ -141,10 +150,10 @@ func (j *Journal) current(number uint64) (*Batch, error) {
 	return &j.Batches[len(j.Batches)-1], nil
 }
 
-// resolve finds the records of a Begin entry in the log and compares their values.
+// resolve finds the records of a Yielded entry in the log and compares their values.
 func (j *Journal) resolve(e Entry, truth *clicklog.Truth, files map[int64]clicklog.File) ([]int32, error) {
 	p := e.Payload
-	bad := fmt.Errorf("batch %d: the lengths in its BEGIN entry do not fit", e.Number)
+	bad := fmt.Errorf("batch %d: the lengths in its YIELDED entry do not fit", e.Number)
 	if len(p) < 8 {
 		return nil, bad
 	}

@@ -68,8 +68,8 @@ func (w *writer) entry(kind Kind, number uint64, rows int, payload []byte) {
 	w.bytes = binary.LittleEndian.AppendUint32(append(w.bytes, e...), crc32.ChecksumIEEE(e))
 }
 
-// begin writes BEGIN for the batch of records [first, first+rows) of one file.
-func (w *writer) begin(first int) {
+// yield writes YIELDED for the batch of records [first, first+rows) of one file.
+func (w *writer) yield(first int) {
 	w.number++
 	p := binary.LittleEndian.AppendUint32(nil, 1)
 	p = binary.LittleEndian.AppendUint32(p, 0)
@@ -81,7 +81,12 @@ func (w *writer) begin(first int) {
 	for n := first; n < first+rows; n++ {
 		p = binary.LittleEndian.AppendUint64(p, w.truth.Checks[n])
 	}
-	w.entry(Begin, w.number, rows, p)
+	w.entry(Yielded, w.number, rows, p)
+}
+
+func (w *writer) begin(first int) {
+	w.yield(first)
+	w.entry(Begin, w.number, 0, nil)
 }
 
 func (w *writer) applied(prediction float32) {
@@ -179,6 +184,19 @@ func TestABatchInDoubtCountsAgainstUsBothWays(t *testing.T) {
 	}
 }
 
+func TestABatchThatWasOnlyYieldedIsRedeliveredAndNotInDoubt(t *testing.T) {
+	truth := newTruth(t)
+	a, b := newWriter(t, truth, 0, 100), newWriter(t, truth, 1, 101)
+	a.batches(0, 400)
+	a.yield(400) // and killed
+	kills := []Kill{{What: "trainer", Name: "trainer 0", PID: 100, At: int64(a.now)}}
+	b.batches(400, total)
+	r := compute(t, truth, kills, a, b)
+	if r.Once != total || r.Redelivered != rows || r.InDoubt != 0 || !r.Clean {
+		t.Errorf("%+v", r.Counts)
+	}
+}
+
 func TestARepeatIsExplainedOnlyByTheLastStepsOfAKilledTrainer(t *testing.T) {
 	truth := newTruth(t)
 	a, b := newWriter(t, truth, 0, 100), newWriter(t, truth, 1, 101)
@@ -272,8 +290,8 @@ func FuzzJournal(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		w := &writer{t: t}
 		if len(b) > 2 {
-			w.entry(Kind(b[0]%9), uint64(b[1]%3), int(b[2]), b[3:])
-			w.entry(Kind(b[1]%9), uint64(b[1]%3), int(b[2]), b[3:])
+			w.entry(Kind(b[0]%10), uint64(b[1]%3), int(b[2]), b[3:])
+			w.entry(Kind(b[1]%10), uint64(b[1]%3), int(b[2]), b[3:])
 		}
 		w.bytes = append(w.bytes, b...)
 		if err := os.WriteFile(path, w.bytes, 0o600); err != nil {
