@@ -26,6 +26,7 @@
 //	locator.go   what travels in a grant
 //	identity.go  is this the file that was planned; verify.go remembers the answer
 //	blocks.go    how much is read at once
-//	cursor.go    ranges to batches of records; frame.go where a record ends
+//	cursor.go    ranges to batches of records; frame.go where a record ends;
+//	             settle.go where a batch ends
 //	errors.go    which errors are worth another try
 package files
