@@ -62,17 +62,17 @@ func (d *Decoder) putHashes(b *Builder, c *column, row int) *fault {
 }
 
 func (d *Decoder) putFloats32(b *Builder, c *column, row int) *fault {
-	slots := d.slots[c.sources[0]:][:len(c.sources)]
-	dst := frame.View[float32](b.Columns[c.index].Values)[row*len(slots):][:len(slots)]
+	slots, missingBits := d.slots[c.sources[0]:][:len(c.sources)], uint32(c.defaultBits)
+	dst := frame.View[uint32](b.Columns[c.index].Values)[row*len(slots):][:len(slots)]
 	for e := range slots {
 		s := &slots[e]
-		if n := int(s.end - s.start); s.kind == number && n <= 8 {
-			if v, ok := shortDigits(load(d.base, int(s.start)), n); ok {
-				dst[e] = float32(int64(v))
-				continue
+		if s.ready && (c.hasDefault || s.kind == number) {
+			v := math.Float32bits(float32(int32(s.value)))
+			if s.kind == missing {
+				v = missingBits // a conditional move: which ones are absent can not be foreseen
 			}
-		}
-		if f := d.putElement(b, c, row, e, *s); f != nil {
+			dst[e] = v
+		} else if f := d.putElement(b, c, row, e, *s); f != nil {
 			return f
 		}
 	}
@@ -168,6 +168,9 @@ func (d *Decoder) number(c *column, s slot) (bits uint64, reason string) {
 		}
 	default:
 		return 0, "is " + kindNames[s.kind] + ", not " + c.wants()
+	}
+	if s.ready && s.kind == number {
+		return c.integer(uint64(s.value)), ""
 	}
 	if n := s.end - s.start; n <= 8 && !s.scratch && n > 0 && c.dtype != dataset.Bool {
 		if v, ok := shortDigits(load(d.base, int(s.start)), int(n)); ok {

@@ -106,8 +106,7 @@ type keyMemory struct {
 
 type key struct {
 	context      uint32 // the object's node, and whether this is its first member
-	after        uint32 // context of the next member
-	slot         int32  // of the child, if it is simple; else -1
+	slot         int32  // of the child, if it is simple and the bytes are ASCII; else -1
 	child        *node  // nil: not wanted
 	size         int
 	words, masks [2]uint64
@@ -169,12 +168,12 @@ func (m *keyMemory) remember(raw []byte, parent, child *node, first bool) {
 			return
 		}
 	}
-	k := key{context: contextOf(parent, first), after: contextOf(parent, false), slot: -1, child: child, size: len(raw)}
-	if child != nil && child.simple {
-		k.slot = int32(child.slot)
-	}
+	k := key{context: contextOf(parent, first), slot: -1, child: child, size: len(raw)}
 	for _, c := range raw {
 		k.wide |= uint64(c)
+	}
+	if child != nil && child.simple && k.wide < 0x80 {
+		k.slot = int32(child.slot)
 	}
 	for i := range min(16, len(raw)) {
 		k.words[i/8] |= uint64(raw[i]) << (8 * (i % 8))

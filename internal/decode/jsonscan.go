@@ -33,6 +33,13 @@ func stringMarks(w uint64) uint64 {
 	return ((quote-ones)&^quote | (back-ones)&^back | (w-' '*ones)&^w) & highs
 }
 
+// plain reports that w has no mark, and no space or exclamation mark either: a
+// shorter test for what most strings are.
+func plain(w uint64) bool {
+	back := w ^ '\\'*ones
+	return ((w-'#'*ones)&^w|(back-ones)&^back)&highs == 0
+}
+
 // stringEnd is the closing quote of the string whose first byte is at p, and
 // whether it has escapes; -1 on an error. Bytes beyond ASCII are noted in
 // d.wide, and looked at once per record.

@@ -144,31 +144,28 @@ func (d *Decoder) usual(p int, n *node, first bool) int {
 			break
 		}
 		v := p + k.size
-		if v >= end {
-			break
-		}
 		s, w := &slots[k.slot], load(base, v)
 		if byte(w) == '"' {
 			v++
 			w = load(base, v)
-			q := v
-			if m := stringMarks(w); m != 0 {
-				q += lowest(m)
-			} else if last := load(base, v+8); byte(last) == '"' {
-				q += 8 // a branch, not a sum: see fast.go
+			q := v + 8
+			if plain(w) && byte(load(base, q)) == '"' {
+				// A branch, not a sum: see fast.go.
+			} else if m := stringMarks(w); m != 0 {
+				q = v + lowest(m)
 			} else {
-				q += 8 + lowest(stringMarks(last))
+				last := load(base, q)
+				q += lowest(stringMarks(last))
 				w |= last
 			}
 			if q >= end || byte(load(base, q)) != '"' {
 				break
 			}
-			wide |= w | k.wide
+			wide |= w
 			*s = slot{start: int32(v), end: int32(q), kind: str}
 			p = q + 1
 		} else if uint32(w) == 'n'|'u'<<8|'l'<<16|'l'<<24 && v+4 < end {
-			wide |= k.wide
-			*s = slot{}
+			*s = slot{ready: true}
 			p = v + 4
 		} else {
 			digits := lowest(nonDigits(w))
@@ -176,11 +173,11 @@ func (d *Decoder) usual(p int, n *node, first bool) int {
 			if c := byte(w >> (uint(8*digits) & 63)); digits < 1 || digits > 7 || q >= end || (c != ',' && c != '}') || (digits > 1 && byte(w) == '0') {
 				break
 			}
-			wide |= k.wide
-			*s = slot{start: int32(v), end: int32(q), kind: number}
+			t := (w ^ 0x3030303030303030) << (uint(64-8*digits) & 63)
+			*s = slot{start: int32(v), end: int32(q), kind: number, ready: true, value: uint32(eightDigits(t))}
 			p = q
 		}
-		context = k.after
+		context &^= 1 // the first one is behind us
 	}
 	d.wide |= wide
 	d.keys.next = i

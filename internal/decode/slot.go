@@ -24,6 +24,8 @@ type slot struct {
 	start, end int32
 	kind       kind
 	scratch    bool
+	ready      bool   // a number of up to 7 digits, which value is; or null
+	value      uint32 // 0 unless ready
 }
 
 func (s slot) isMissing() bool { return s.kind == missing }

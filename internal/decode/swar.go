@@ -16,8 +16,8 @@ const (
 )
 
 // pad is how many bytes behind a record must be readable: the scanners load
-// whole words, up to three behind the last byte they look at.
-const pad = 32
+// whole words, the JSON scanner up to 16 bytes of a key and 17 behind it.
+const pad = 64
 
 // load reads 8 bytes at base+at. It is the one unsafe read of the scanners.
 // Invariant of every caller: 0 <= at <= end of the record, and at least pad bytes

@@ -47,7 +47,7 @@ type Buffers struct {
 
 // View is b as elements of T without a copy. b comes from a Builder, whose
 // buffers are aligned to 64 bytes; T is one of the fixed dtypes' Go types.
-func View[T int32 | int64 | float32 | float64](b []byte) []T {
+func View[T int32 | uint32 | int64 | float32 | float64](b []byte) []T {
 	var t T
 	n := len(b) / int(unsafe.Sizeof(t))
 	if n == 0 {
