@@ -6,6 +6,7 @@ SHELL := bash
 
 GO      ?= go
 PYTHON  ?= python3
+PYTHON_OLD ?= $(shell command -v python3.9 || command -v $(PYTHON))
 VENV    := .venv
 PY      := $(VENV)/bin/python
 BIN     := build/headrace
@@ -16,7 +17,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help
 help: ## this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: need
 need:
@@ -61,6 +62,25 @@ test-race: need ## the cores, the shell and the agent under the race detector
 .PHONY: test-python
 test-python: build venv ## the Python package against the real binary
 	cd connectors/python && HEADRACE_BIN="$(CURDIR)/$(BIN)" ../../$(PY) -m pytest -q
+
+.PHONY: test-python-numpy1
+test-python-numpy1: build ## the same with the oldest numpy line, and PYTHON_OLD
+	@test -x build/venv-numpy1/bin/pytest || { $(PYTHON_OLD) -m venv build/venv-numpy1 && \
+	  build/venv-numpy1/bin/python -m pip install -q 'numpy>=1.22,<2' pytest==8.4.2 pytest-timeout==2.4.0 && \
+	  build/venv-numpy1/bin/python -m pip install -q --no-deps -e connectors/python; }
+	cd connectors/python && HEADRACE_BIN="$(CURDIR)/$(BIN)" ../../build/venv-numpy1/bin/python -m pytest -q
+
+.PHONY: wheel
+wheel: build venv ## the Python package with the binary in it, tried in a fresh environment
+	@mkdir -p connectors/python/src/headrace/bin
+	@cp $(BIN) connectors/python/src/headrace/bin/headrace
+	@rm -rf connectors/python/dist connectors/python/build
+	@cd connectors/python && trap 'rm -rf src/headrace/bin build' EXIT && \
+	  ../../$(PY) -m build --wheel --no-isolation --outdir dist . >/dev/null
+	@rm -rf build/venv-wheel && $(PYTHON) -m venv build/venv-wheel
+	@build/venv-wheel/bin/python -m pip install -q connectors/python/dist/*.whl
+	@cd build && venv-wheel/bin/headrace version && venv-wheel/bin/python -W error -c 'import headrace; print("import headrace", headrace.__version__)'
+	@ls -sh connectors/python/dist/*.whl
 
 .PHONY: test-quickstart
 test-quickstart: build venv ## the quick start with its kills, report checked

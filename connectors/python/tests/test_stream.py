@@ -295,7 +295,7 @@ def test_unknown_dataset_says_which_there_are(agents: Agents) -> None:
 
 @pytest.mark.parametrize("state", ["failed", "deleted"])
 def test_a_failed_dataset_raises_in_a_waiting_next_and_still_takes_steps(agents: Agents, state: str) -> None:
-    agent = agents()
+    agent = agents(total=10**9)
     with headrace.dataset("clicks").batches(10) as stream:
         next(stream), next(stream), stream.step(batches=2)
         agent.hold = True
@@ -340,6 +340,8 @@ def test_keyboard_interrupt_in_next_loses_nothing(agents: Agents) -> None:
     assert ids == list(range(100))
 
 
+# A socket that connect() was just making is left to the garbage collector.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_interrupts_at_any_moment_lose_and_repeat_nothing(agents: Agents) -> None:
     agents(total=3000, per_frame=4)
     ids: list[int] = []
