@@ -5,7 +5,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/headrace/headrace/agent"
 	"github.com/headrace/headrace/agent/toymaster"
 	pb "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/internal/frame"
@@ -172,5 +171,3 @@ func TestWhenTrustEndsASharedTrainerIsEndedByItsAgent(t *testing.T) {
 		t.Error("the trainer ended well")
 	}
 }
-
-var _ = agent.DefaultLinger

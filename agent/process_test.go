@@ -27,6 +27,9 @@ func runTrainer() int {
 	rank, _ := strconv.Atoi(os.Getenv("HEADRACE_TEST_RANK"))
 	holdAfter, _ := strconv.Atoi(os.Getenv("HEADRACE_TEST_HOLD"))
 	socket := os.Getenv("HEADRACE_TEST_TRAINER")
+	if fork := os.Getenv("HEADRACE_TEST_ATTACH"); fork != "" {
+		return attachAsFork(socket, fork)
+	}
 	commands := make(chan string)
 	go func() {
 		in := bufio.NewScanner(os.Stdin)

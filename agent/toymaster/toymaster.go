@@ -119,6 +119,12 @@ func (m *Master) Restart() {
 	m.leases, m.order, m.waiting, m.sessions = map[token]*lease{}, nil, nil, nil
 }
 
+// Detach and Attach keep streams over a Restart that nobody notices.
+func (m *Master) Detach() []*Session { return m.sessions }
+
+// Attach is the other half of Detach.
+func (m *Master) Attach(s []*Session) { m.sessions = s }
+
 func (s span) from(prefix int64) span { s.start = max(s.start, prefix); return s }
 
 func (m *Master) giveBack(s span) {
