@@ -10,7 +10,7 @@ func (c *Core) ack(a *agent, k *Ack) {
 		c.refuse(a, k, Stale, "unknown or fenced token: its rows belong to others")
 		return
 	}
-	pos := k.Prefix + l.shift
+	pos := l.line(k.Prefix)
 	switch {
 	case pos < l.start || pos > l.end:
 		c.refuse(a, k, Invalid, "prefix lies outside the lease")

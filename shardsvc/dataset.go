@@ -50,8 +50,10 @@ func (o *Options) validate() error {
 		return fmt.Errorf("lease target is %d ns, must be positive", o.Target)
 	case o.Stall < 0:
 		return fmt.Errorf("lease stall is %d ns, must not be negative", o.Stall)
-	case o.Shuffle && o.Block < 1:
-		return fmt.Errorf("shuffle block is %d, must be at least 1", o.Block)
+	case o.Shuffle && (o.Block < 1 || o.Block > 1<<40):
+		return fmt.Errorf("shuffle block is %d, must be 1 to 2^40", o.Block)
+	case o.Max > maxLine || o.Initial > maxLine:
+		return fmt.Errorf("lease sizes: max %d, initial %d; at most 2^60", o.Max, o.Initial)
 	case o.Shuffle && o.Strict:
 		return errors.New("order: strict and shuffle exclude each other")
 	}
@@ -207,7 +209,7 @@ func (c *Core) addSegments(e *AddSegments) {
 		if s.ID <= p.lastSeg {
 			continue
 		}
-		if p.complete || s.End < s.Start || s.ID < 0 {
+		if p.complete || s.ID < 0 || !p.fits(s.Start, s.End) {
 			c.rejected("partition %s: segment %d [%d, %d) %s: the listing is complete or the bounds are wrong", p.identity, s.ID, s.Start, s.End, s.Name)
 			return
 		}
@@ -224,6 +226,14 @@ func (c *Core) addSegments(e *AddSegments) {
 	}
 	c.needSegments(p)
 	c.changed(p)
+}
+
+// maxLine bounds offsets and lines, so that sums of a few never overflow.
+const maxLine = 1 << 60
+
+// fits says whether a segment may be appended.
+func (p *partition) fits(start, end int64) bool {
+	return -maxLine <= start && start <= end && end <= maxLine && p.total+(end-start) <= maxLine
 }
 
 func (c *Core) appendSegment(p *partition, s *sources.Segment) *segment {
@@ -298,7 +308,7 @@ func (c *Core) head(h *Head) {
 			return
 		}
 	}
-	if s.sealed || h.End < s.start {
+	if s.sealed || h.End < s.start || h.End > maxLine || p.total+h.End-s.end > maxLine {
 		return
 	}
 	if p.ds.opt.Shuffle {

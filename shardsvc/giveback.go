@@ -160,7 +160,7 @@ func (c *Core) release(a *agent, r *Release) {
 	if l == nil {
 		return
 	}
-	from := min(max(r.Prefix+l.shift, l.prefix), l.end)
+	from := min(max(l.line(r.Prefix), l.prefix), l.end)
 	c.reportBack(l, from, "released")
 	c.giveBack(l, from, untouched)
 }
@@ -172,7 +172,7 @@ func (c *Core) readFailure(a *agent, f *ReadFailure) {
 	if l == nil {
 		return
 	}
-	from := min(max(f.At+l.shift, l.prefix), l.end)
+	from := min(max(l.line(f.At), l.prefix), l.end)
 	p, d := l.pass.p, l.pass.p.ds
 	at, end := l.pass.startPlace(from), l.end-l.shift
 	failures := l.tries.failures() + 1

@@ -18,6 +18,7 @@ type lease struct {
 
 	asked      bool // a steal ask is out
 	askAt      int64
+	thief      *worker // for whom
 	refusals   uint8
 	stealAfter Time
 
@@ -80,6 +81,12 @@ func (c *Core) find(k Token) *lease {
 		return l
 	}
 	return nil
+}
+
+// line turns an offset of order space, as somebody sent it, into a position on
+// the line: one outside of the lease stays outside, whatever its size.
+func (l *lease) line(offset int64) int64 {
+	return min(max(offset, l.start-l.shift-1), max(l.end, l.prefix)-l.shift+1) + l.shift
 }
 
 // newLease opens a lease; the units must be in no other state.

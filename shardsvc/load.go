@@ -166,7 +166,7 @@ func (c *Core) loadPartitions(l *loading) error {
 	}
 	for _, s := range l.segs {
 		p := c.partition(s.key.part)
-		if p == nil || p.ds.id != s.key.ds || s.key.segment <= p.lastSeg || p.total+s.val.end-s.val.start < p.total {
+		if p == nil || p.ds.id != s.key.ds || s.key.segment <= p.lastSeg || !p.fits(s.val.start, s.val.end) {
 			return fmt.Errorf("stored %s: no such partition, or out of order", s.key)
 		}
 		c.appendSegment(p, &sources.Segment{ID: s.key.segment, Start: s.val.start, End: s.val.end, Sealed: s.val.sealed, Locator: s.val.locator, Name: s.val.name})
@@ -209,6 +209,9 @@ func (c *Core) loadPasses(l *loading) error {
 		if !ok {
 			return fmt.Errorf("stored %s: a range lies outside the segments", s.key)
 		}
+		if sum := ps.kinds[acked] + ps.kinds[excluded] + ps.kinds[dropped]; sum != ps.settledUnits() || min(ps.kinds[acked], ps.kinds[excluded], ps.kinds[dropped]) < 0 {
+			return fmt.Errorf("stored %s: its ranges hold %d units, its counts say %d", s.key, ps.settledUnits(), sum)
+		}
 		if !c.folds {
 			c.rebuildDone(ps)
 		}
@@ -238,6 +241,15 @@ func (c *Core) loadPasses(l *loading) error {
 		}
 	}
 	return nil
+}
+
+// settledUnits counts what base holds.
+func (ps *pass) settledUnits() int64 {
+	n := ps.units(0, ps.base.low)
+	for _, s := range ps.base.above {
+		n += ps.units(s.start, s.end)
+	}
+	return n
 }
 
 func (c *Core) loadRange(k key, to place) (ps *pass, start, end int64, err error) {
@@ -332,6 +344,7 @@ func (c *Core) start() {
 	}
 	for _, d := range c.datasets {
 		if d != nil {
+			d.done = d.partsAll && d.unsettled == 0
 			c.kick(d)
 		}
 	}

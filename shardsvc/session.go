@@ -182,14 +182,14 @@ func (c *Core) heldAgain(a *agent, w *worker, l *lease, h *Held) {
 	case !l.open:
 		c.heldReply(a, h, l.token, l.prefix-l.shift, l.end-l.shift)
 		return
-	case h.Start+l.shift > l.prefix:
+	case l.line(h.Start) > l.prefix:
 		c.refuseHeld(a, h, "it claims less than the lease: rows before its start are not settled")
 		c.reclaim(l, lost, "not_reasserted")
 		return
 	}
 	l.asserted = true
-	l.frontier = min(max(h.Frontier+l.shift, l.prefix), l.end)
-	if end := max(h.End+l.shift, l.prefix); end < l.end {
+	l.frontier = min(max(l.line(h.Frontier), l.prefix), l.end)
+	if end := max(l.line(h.End), l.prefix); end < l.end {
 		c.reportBack(l, end, "not_reasserted")
 		c.giveBack(l, end, untouched)
 	}
@@ -247,7 +247,7 @@ func (c *Core) heldOver(a *agent, w *worker, h *Held) {
 	}
 	l := c.newLease(ps, w, prefix, end, t)
 	l.start, l.asserted, l.was = start, true, h.Token
-	l.frontier = min(max(h.Frontier+l.shift, prefix), end)
+	l.frontier = min(max(l.line(h.Frontier), prefix), end)
 	c.leases.retold[h.Token] = l
 	c.changed(p)
 	c.heldReply(a, h, l.token, prefix-l.shift, end-l.shift)
@@ -266,7 +266,7 @@ func (c *Core) overlapsLease(ps *pass, start, end int64) bool {
 // stored or is held beyond it proves how far it had grown.
 func (c *Core) growTo(p *partition, at place) {
 	if n := len(p.segs); n > 0 && !p.ds.opt.Shuffle {
-		if s := &p.segs[n-1]; s.id == at.segment && !s.sealed && at.offset > s.end {
+		if s := &p.segs[n-1]; s.id == at.segment && !s.sealed && at.offset > s.end && at.offset <= maxLine && p.total+at.offset-s.end <= maxLine {
 			p.total += at.offset - s.end
 			p.ds.total += at.offset - s.end
 			s.end = at.offset
@@ -319,6 +319,9 @@ func (c *Core) recoveryDue() {
 }
 
 func (c *Core) recovered() {
+	if !c.recovering {
+		return
+	}
 	c.recovering = false
 	c.report(Report{Kind: ReportRecovered})
 	for _, d := range c.datasets {

@@ -36,8 +36,8 @@ func (c *Core) scan(d *dataset) {
 	if d.rated > 0 {
 		mean = max(float64(d.sumRate)/float64(d.rated), 1)
 	}
-	c.findVictims(d, mean)
 	c.thieves = c.thieves[:0]
+	c.findVictims(d, mean)
 	asked := false
 	for _, r := range d.waiting.all() {
 		if len(c.thieves) == maxThieves {
@@ -64,6 +64,7 @@ func (c *Core) findVictims(d *dataset, mean float64) {
 			}
 			v.backlog += l.end - max(l.prefix, l.frontier)
 			if l.asked {
+				c.thieves = append(c.thieves, l.thief) // its answer is awaited
 				v.backlog -= l.end - max(l.askAt, l.prefix, l.frontier)
 			}
 			if v.l == nil && !l.asked && c.now >= l.stealAfter && w.session() != 0 && w.state == running {
@@ -120,14 +121,14 @@ func (c *Core) stealFor(d *dataset, w *worker, mean float64, drained bool) bool 
 	if units < max(d.opt.Min/4, 1) || gain < float64(d.opt.Target)/float64(Second)/20 {
 		return false
 	}
-	c.askFor(v.l, v.l.end-units)
+	c.askFor(v.l, w, v.l.end-units)
 	v.backlog -= units
 	v.l = nil // one ask per holder and scan
 	return true
 }
 
-func (c *Core) askFor(l *lease, at int64) {
-	l.asked, l.askAt = true, at
+func (c *Core) askFor(l *lease, thief *worker, at int64) {
+	l.asked, l.askAt, l.thief = true, at, thief
 	ps := l.pass
 	c.reply(Reply{To: l.w.session(), Kind: ReplySteal, Token: l.token, At: at - l.shift})
 	c.report(Report{Kind: ReportStealAsked, Dataset: ps.p.ds.id, Partition: ps.p.no, Pass: ps.n, Rank: l.w.rank.no,
@@ -142,7 +143,7 @@ func (c *Core) stealAnswer(a *agent, k *StealAnswer) {
 	}
 	l.asked = false
 	ps := l.pass
-	at := k.At + l.shift
+	at := l.line(k.At)
 	report := Report{Kind: ReportStealRefused, Dataset: ps.p.ds.id, Partition: ps.p.no, Pass: ps.n, Rank: l.w.rank.no,
 		Segment: l.segment, Start: k.At, End: l.end - l.shift, Token: l.token, Agent: a.name}
 	if k.Refused || at < l.prefix || at >= l.end {

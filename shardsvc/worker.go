@@ -93,7 +93,9 @@ func (c *Core) rankOf(no uint32) *rank {
 func (c *Core) join(a *agent, j *Join) {
 	if w := a.byNumber[j.Worker]; w != nil {
 		if w.incarnation != j.Incarnation || w.rank.no != j.Rank {
-			c.refuseJoin(a, j, "that worker number belongs to another process")
+			reason := "that worker number belongs to another process"
+			c.reply(Reply{To: a.session, Kind: ReplyJoin, Worker: j.Worker, Refused: true, Reason: reason, Generation: c.generation, Epoch: c.epoch})
+			c.rejected("agent %q: worker %d: %s", a.name, j.Worker, reason)
 			return
 		}
 		c.rejoin(a, w, j)
@@ -227,7 +229,7 @@ func (c *Core) enterGeneration(a *agent, r *rank, j *Join, newcomer bool) (again
 	world := max(j.WorldSize, 1)
 	switch {
 	case !newcomer && (c.genEnded || r.generation != c.generation):
-		c.refuseJoin(a, j, fmt.Sprintf("generation %d is not the running one, %d: start the whole group again", r.generation, c.generation))
+		c.refuseJoin(a, j, fmt.Sprintf("generation %d has ended: start the whole group again", r.generation))
 		return 0, false
 	case j.Rank >= world:
 		c.refuseJoin(a, j, fmt.Sprintf("rank %d is not below the world size %d", j.Rank, world))

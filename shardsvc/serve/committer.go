@@ -17,6 +17,8 @@ type committer struct {
 	done chan committed // to the loop
 	puts []store.Put
 	enc  encoder
+
+	touched []*stream
 }
 
 type committed struct {
@@ -65,24 +67,35 @@ func (c *committer) answer(b *buffer) {
 				continue // the stream is gone; its agent asserts and asks again
 			}
 		}
-		c.reply(st, r, b)
+		if r.Kind == shardsvc.ReplyClose {
+			st.close(statusOf(closeCode(r.Reason), errors.New(r.Reason), detail{}))
+			continue
+		}
+		c.touch(st)
+		st.out.add(r.Kind, c.enc.encode(r, b.fx.Pieces))
 	}
 	for _, e := range b.echoes {
-		e.st.out.echo(e.sentAt)
+		c.touch(e.st)
+		e.st.out.batchEcho = e.sentAt
 	}
+	for _, st := range c.touched {
+		if !st.out.publish() {
+			st.close(statusOf(codes.ResourceExhausted, errOutboxFull, detail{Hint: "the agent reads its session too slowly; it may connect again and assert what it holds"}))
+		}
+	}
+	clear(c.touched)
+	c.touched = c.touched[:0]
 	for _, a := range b.calls {
 		a.c.done <- a.err
 	}
 	c.s.report(b.fx.Reports)
 }
 
-func (c *committer) reply(st *stream, r *shardsvc.Reply, b *buffer) {
-	if r.Kind == shardsvc.ReplyClose {
-		st.close(statusOf(closeCode(r.Reason), errors.New(r.Reason), detail{}))
-		return
-	}
-	if !st.out.add(r.Kind, c.enc.encode(r, b.fx.Pieces)) {
-		st.close(statusOf(codes.ResourceExhausted, errOutboxFull, detail{Hint: "the agent reads its session too slowly; it may connect again and assert what it holds"}))
+// touch notes a stream that this batch says something to.
+func (c *committer) touch(st *stream) {
+	if !st.out.touched {
+		st.out.touched = true
+		c.touched = append(c.touched, st)
 	}
 }
 

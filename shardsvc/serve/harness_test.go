@@ -9,7 +9,6 @@ import (
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/internal/store"
-	"github.com/headrace/headrace/internal/store/memstore"
 	"github.com/headrace/headrace/shardsvc/serve"
 	"github.com/headrace/headrace/sources"
 	"go.uber.org/goleak"
@@ -249,5 +248,3 @@ func noLeaks(t *testing.T) {
 	opt := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, opt) })
 }
-
-var _ = memstore.New

@@ -11,11 +11,17 @@ import (
 
 var errOutboxFull = errors.New("too many replies wait for this agent")
 
-// outbox holds encoded MasterMessages for one agent. The committer adds replies
-// to the last one; the sender takes the first. What comes while a message is
-// being sent is gathered into the next.
+// outbox holds encoded MasterMessages for one agent. The committer gathers the
+// replies of a batch and publishes them together; the sender takes the first
+// message. What is published while a message is being sent is gathered into the
+// next, as far as the order allows.
 type outbox struct {
 	limit int
+
+	batch      []outgoing // the committer's: not published yet
+	batchBytes int
+	batchEcho  int64
+	touched    bool
 
 	mu     sync.Mutex
 	msgs   []outgoing
@@ -29,30 +35,71 @@ type outbox struct {
 type outgoing struct {
 	buf               *[]byte // of messages
 	grants, standings bool
+	early             bool // has a reply that may not follow a grant
 }
 
 func newOutbox(limit int) *outbox {
 	return &outbox{limit: limit, ready: make(chan struct{}, 1)}
 }
 
-// add appends one encoded field; false: the outbox is full and nothing was added.
-func (o *outbox) add(kind shardsvc.ReplyKind, field []byte) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.bytes+len(field) > o.limit {
-		return false
-	}
-	last := len(o.msgs) - 1
-	if last < 0 || !o.msgs[last].takes(kind, len(field)) {
-		o.msgs = append(o.msgs, outgoing{buf: messages.get()})
+// add gathers one encoded field. Only the committer calls it.
+func (o *outbox) add(kind shardsvc.ReplyKind, field []byte) {
+	last := len(o.batch) - 1
+	if last < 0 || !o.batch[last].takes(kind, len(field)) {
+		o.batch = append(o.batch, outgoing{buf: messages.get()})
 		last++
 	}
-	m := &o.msgs[last]
+	m := &o.batch[last]
 	*m.buf = append(*m.buf, field...)
-	m.grants = m.grants || kind == shardsvc.ReplyGrant
-	m.standings = m.standings || kind == shardsvc.ReplyStanding
-	o.bytes += len(field)
-	o.wake()
+	switch kind {
+	case shardsvc.ReplyAck:
+	case shardsvc.ReplyGrant:
+		m.grants = true
+	case shardsvc.ReplyStanding:
+		m.standings = true
+	default:
+		m.early = true
+	}
+	o.batchBytes += len(field)
+}
+
+// publish shows the sender the batch, all of it at once; false: the outbox is
+// full, and nothing of the batch will be sent.
+func (o *outbox) publish() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	bytes, sentAt := o.batchBytes, o.batchEcho
+	o.batchBytes, o.batchEcho, o.touched = 0, 0, false
+	if o.bytes+bytes > o.limit {
+		o.batch = o.batch[:0]
+		return false
+	}
+	batch := o.batch
+	if n := len(o.msgs); n > 0 && len(batch) > 0 && o.msgs[n-1].takesAll(&batch[0]) {
+		batch = batch[1:]
+	}
+	o.msgs = append(o.msgs, batch...)
+	o.bytes += bytes
+	clear(o.batch)
+	o.batch = o.batch[:0]
+	if sentAt != 0 {
+		o.sentAt = sentAt
+	}
+	select {
+	case o.ready <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+// takesAll appends a message of the next batch, if the order allows it.
+func (m *outgoing) takesAll(next *outgoing) bool {
+	if m.grants && next.early || m.standings && next.grants || len(*m.buf)+len(*next.buf) > maxMessageBytes {
+		return false
+	}
+	*m.buf = append(*m.buf, *next.buf...)
+	m.grants, m.standings, m.early = m.grants || next.grants, m.standings || next.standings, m.early || next.early
+	messages.Put(next.buf)
 	return true
 }
 
@@ -70,21 +117,6 @@ func (m *outgoing) takes(kind shardsvc.ReplyKind, size int) bool {
 		return !m.standings
 	default:
 		return !m.grants
-	}
-}
-
-// echo says which sent_at was processed; it rides with the next message.
-func (o *outbox) echo(sentAt int64) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.sentAt = sentAt
-	o.wake()
-}
-
-func (o *outbox) wake() {
-	select {
-	case o.ready <- struct{}{}:
-	default:
 	}
 }
 

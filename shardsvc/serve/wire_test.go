@@ -202,11 +202,15 @@ func TestEveryReplyReachesTheWireWhole(t *testing.T) {
 	}
 	o := newOutbox(1 << 20)
 	for i := range replies {
-		if !o.add(replies[i].Kind, enc.encode(&replies[i], pieces)) {
-			t.Fatal("full")
-		}
+		o.add(replies[i].Kind, enc.encode(&replies[i], pieces))
 	}
-	o.echo(77)
+	o.batchEcho = 77
+	if o.take() != nil {
+		t.Fatal("a part of a batch could be taken")
+	}
+	if !o.publish() {
+		t.Fatal("full")
+	}
 	want := &headracev1.MasterMessage{
 		Hello: &headracev1.HelloReply{Protocol: 1, Job: "j", Model: "shared", Term: 2, Epoch: 1, SessionTtlMs: 5000, Master: "v",
 			Held: []*headracev1.HeldReply{{Was: wt, Token: wt, Prefix: 7, LeaseEnd: 9}, {Was: wt, Token: &headracev1.Token{}, Refused: true, Reason: "gone"}}},
@@ -256,12 +260,17 @@ func TestNoReplyOvertakesTheGrantItIsAbout(t *testing.T) {
 		{[]shardsvc.ReplyKind{shardsvc.ReplyGrant, shardsvc.ReplyRevoke, shardsvc.ReplyGrant}, "g|rg|"},
 		{[]shardsvc.ReplyKind{shardsvc.ReplyStanding, shardsvc.ReplyGrant, shardsvc.ReplyStanding}, "s|gs|"},
 	} {
-		o := newOutbox(1 << 20)
-		for _, k := range c.order {
-			o.add(k, enc.encode(&shardsvc.Reply{Kind: k}, nil))
-		}
-		if got := kinds(decodeAll(t, o)); got != c.want {
-			t.Errorf("%v: %s, want %s", c.order, got, c.want)
+		for _, batches := range []bool{false, true} { // all in one batch, or each a batch of its own
+			o := newOutbox(1 << 20)
+			for i, k := range c.order {
+				o.add(k, enc.encode(&shardsvc.Reply{Kind: k}, nil))
+				if batches || i == len(c.order)-1 {
+					o.publish()
+				}
+			}
+			if got := kinds(decodeAll(t, o)); got != c.want {
+				t.Errorf("%v: %s, want %s", c.order, got, c.want)
+			}
 		}
 	}
 }
@@ -272,6 +281,7 @@ func TestALargeAnswerIsCutIntoMessages(t *testing.T) {
 	for range 10 {
 		o.add(shardsvc.ReplyAck, field)
 	}
+	o.publish()
 	got := decodeAll(t, o)
 	n := 0
 	for _, m := range got {
@@ -284,11 +294,14 @@ func TestALargeAnswerIsCutIntoMessages(t *testing.T) {
 
 func TestAFullOutboxTakesNothingMore(t *testing.T) {
 	o := newOutbox(100)
-	field := make([]byte, 60)
-	if !o.add(shardsvc.ReplyAck, field) || o.add(shardsvc.ReplyAck, field) {
+	put := func() bool {
+		o.add(shardsvc.ReplyAck, make([]byte, 60))
+		return o.publish()
+	}
+	if !put() || put() {
 		t.Fatal("the limit is not kept")
 	}
-	if b := o.take(); len(*b) != 60 || !o.add(shardsvc.ReplyAck, field) {
+	if b := o.take(); len(*b) != 60 || !put() {
 		t.Fatal("what was taken still counts")
 	}
 }

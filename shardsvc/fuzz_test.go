@@ -1,0 +1,229 @@
+package shardsvc
+
+import (
+	"bytes"
+	"maps"
+	"math"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/headrace/headrace/sources"
+	"pgregory.net/rapid"
+)
+
+// Every stored value, by the letter of its key: decoded, and encoded again.
+var codecs = map[byte]func([]byte) (again []byte, err error){
+	keyJob:       codec(decodeJob, (*jobValue).append),
+	keyDataset:   codec(decodeDataset, (*datasetValue).append),
+	keyPartition: codec(decodePartition, (*partitionValue).append),
+	keySegment:   codec(decodeSegment, (*segmentValue).append),
+	keySettled:   codec(decodeSettled, (*settledValue).append),
+	keyAck:       codec(decodeAck, (*ackValue).append),
+	keyTries:     codec(decodeTries, (*triesValue).append),
+	keyRank:      codec(decodeRank, (*rankValue).append),
+	keyAgent:     codec(decodeAgent, (*agentValue).append),
+}
+
+func codec[V any](decode func([]byte) (V, error), encode func(*V, []byte) []byte) func([]byte) ([]byte, error) {
+	return func(b []byte) ([]byte, error) {
+		v, err := decode(b)
+		if err != nil {
+			return nil, err
+		}
+		again := encode(&v, nil)
+		w, err := decode(again)
+		if err != nil || !reflect.DeepEqual(v, w) {
+			panic("a value does not survive its own encoding")
+		}
+		return again, nil
+	}
+}
+
+// storedPairs is a store with every kind of key in it.
+func storedPairs(t testing.TB) map[string][]byte {
+	w := newWorld(t, Config{Job: "j", Model: Private})
+	w.step(&ApplyDataset{ID: 1, Name: "d", Spec: []byte("{}"), Options: Options{Passes: 2, Initial: 10, Min: 1, Max: 40, Target: Second, Unit: "bytes"}})
+	w.step(&AddPartition{Dataset: 1, Number: 1, Identity: "p"})
+	w.step(&AddSegments{Partition: 1, Segments: []sources.Segment{{ID: 0, End: 30, Sealed: true, Locator: []byte("l"), Name: "n"}, {ID: 1, Start: -5, End: 9}}})
+	w.step(&Message{Session: 1, Hello: &Hello{Agent: "a", Incarnation: 1}, Joins: []Join{{Worker: 1, Incarnation: 5}}, Requests: []LeaseRequest{{ID: 1, Worker: 1, Dataset: 1, Count: 2}}})
+	w.step(&Message{Session: 2, Hello: &Hello{Agent: "a", Incarnation: 2}, Joins: []Join{{Worker: 1, Incarnation: 5, Generation: 1}},
+		Held: []Held{{Token: Token{1, 1, 1 << slotBits}, Worker: 1, Dataset: 1, Partition: 1, End: 10}},
+		Acks: []Ack{{Token: Token{1, 1, 1 << slotBits}, Prefix: 4, Step: 1}}, Steps: []StepReport{{1, 1}},
+		Failures: []ReadFailure{{Token: Token{1, 1, 1 << slotBits}, At: 6}}})
+	return w.store
+}
+
+// FuzzValues: bytes of the store are somebody else's: they decode to the same
+// value that encodes again, or to an error.
+func FuzzValues(f *testing.F) {
+	for k, v := range storedPairs(f) {
+		f.Add(k[0], v)
+	}
+	f.Add(byte(keySettled), (&settledValue{units: [3]int64{1, 2, 3}, low: place{1, 2}, ranges: []settledRange{{place{1, 4}, place{2, 0}, 1}}}).append(nil))
+	f.Fuzz(func(t *testing.T, letter byte, b []byte) {
+		if c := codecs[letter]; c != nil {
+			_, _ = c(b)
+		}
+	})
+}
+
+// FuzzLoad: a store of arbitrary pairs loads to a core whose invariants hold, or
+// to an error; never to a panic.
+func FuzzLoad(f *testing.F) {
+	for k, v := range storedPairs(f) {
+		f.Add([]byte(k), v)
+	}
+	f.Fuzz(func(t *testing.T, k, v []byte) {
+		store := storedPairs(t)
+		if len(k) > 0 {
+			store[string(k)] = v
+		}
+		c := New(Config{Model: Private})
+		for _, key := range sortedKeys(store) {
+			if c.Load([]byte(key), store[key]) != nil {
+				return
+			}
+		}
+		if c.Loaded() != nil {
+			return
+		}
+		var fx Effects
+		c.Step(1, &Start{}, &fx)
+		c.Flush(&fx)
+		if err := c.CheckInvariants(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func sortedKeys(store map[string][]byte) []string { return slices.Sorted(maps.Keys(store)) }
+
+func TestEveryStoredValueSurvivesItsEncoding(t *testing.T) {
+	seen := map[byte]bool{}
+	for k, v := range storedPairs(t) {
+		again, err := codecs[k[0]](v)
+		if err != nil || !bytes.Equal(again, v) {
+			t.Errorf("%c: %x became %x (%v)", k[0], v, again, err)
+		}
+		seen[k[0]] = true
+		if _, err := codecs[k[0]](append([]byte{valueVersion + 1}, v[1:]...)); err == nil {
+			t.Errorf("%c: a newer version was taken", k[0])
+		}
+		for n := range v {
+			if _, err := codecs[k[0]](v[:n]); err == nil {
+				t.Errorf("%c: %d of %d bytes were taken for the whole", k[0], n, len(v))
+			}
+		}
+	}
+	for letter := range codecs {
+		if !seen[letter] {
+			t.Errorf("no %c was written", letter)
+		}
+	}
+}
+
+// TestNoEventBreaksTheCore throws events at it that no agent would send.
+func TestNoEventBreaksTheCore(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		w := &world{t: t, cfg: Config{Job: "j", Model: rapid.SampledFrom([]string{"", Shared, Replicated, Private}).Draw(rt, "model"), History: 2}, now: Second, store: map[string][]byte{}}
+		w.restart0(rt)
+		var tokens []Token
+		small := rapid.Uint32Range(0, 3)
+		number := rapid.OneOf(rapid.Int64Range(-2, 60), rapid.SampledFrom([]int64{math.MinInt64, math.MaxInt64}))
+		token := func() Token {
+			if len(tokens) > 0 && rapid.IntRange(0, 5).Draw(rt, "known") > 0 {
+				return rapid.SampledFrom(tokens).Draw(rt, "token")
+			}
+			return Token{small.Draw(rt, "epoch"), small.Draw(rt, "term"), rapid.Uint64().Draw(rt, "sequence")}
+		}
+		event := func() Event {
+			switch rapid.IntRange(0, 13).Draw(rt, "event") {
+			case 0:
+				o := Options{Passes: int(small.Draw(rt, "passes")), Strict: rapid.Bool().Draw(rt, "strict"), Shuffle: rapid.Bool().Draw(rt, "shuffle"), Block: int64(small.Draw(rt, "block")),
+					Initial: 7, Min: 1, Max: 30, Target: Second, Stall: Time(small.Draw(rt, "stall")) * Second}
+				return &ApplyDataset{ID: small.Draw(rt, "ds"), Options: o}
+			case 1:
+				if small.Draw(rt, "really") > 0 {
+					return &Tick{}
+				}
+				return &RemoveDataset{small.Draw(rt, "ds")}
+			case 2:
+				return &SetPaused{small.Draw(rt, "ds"), rapid.Bool().Draw(rt, "paused")}
+			case 3:
+				return &AddPartition{Dataset: small.Draw(rt, "ds"), Number: w.core.NextPartition()}
+			case 4:
+				s := sources.Segment{ID: int64(small.Draw(rt, "seg")), Start: rapid.Int64Range(-5, 20).Draw(rt, "start"), Sealed: rapid.Bool().Draw(rt, "sealed")}
+				s.End = s.Start + rapid.Int64Range(-1, 30).Draw(rt, "size")
+				return &AddSegments{Partition: small.Draw(rt, "part"), Segments: []sources.Segment{s}, Complete: rapid.IntRange(0, 3).Draw(rt, "complete") == 0}
+			case 5:
+				return &PartitionsListed{small.Draw(rt, "ds")}
+			case 6:
+				return &Heads{[]Head{{small.Draw(rt, "part"), int64(small.Draw(rt, "seg")), number.Draw(rt, "end"), rapid.Bool().Draw(rt, "sealed")}}}
+			case 7:
+				w.now += Time(rapid.IntRange(0, 3000).Draw(rt, "ms")) * Millisecond
+				return &Tick{Blocked: Time(small.Draw(rt, "blocked")) * 100 * Millisecond}
+			case 8:
+				return &Lost{Session(small.Draw(rt, "session"))}
+			}
+			n := small.Draw(rt, "worker")
+			m := &Message{Session: Session(small.Draw(rt, "session"))}
+			if rapid.IntRange(0, 4).Draw(rt, "hello") == 0 {
+				m.Hello = &Hello{Agent: rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "agent"), Incarnation: uint64(small.Draw(rt, "inc"))}
+			}
+			if rapid.Bool().Draw(rt, "joins") {
+				m.Joins = []Join{{Worker: n, Rank: small.Draw(rt, "rank"), Incarnation: uint64(small.Draw(rt, "inc")), WorldSize: small.Draw(rt, "world"), Generation: small.Draw(rt, "gen")}}
+			}
+			if rapid.Bool().Draw(rt, "held") {
+				m.Held = []Held{{token(), n, small.Draw(rt, "ds"), small.Draw(rt, "part"), small.Draw(rt, "pass"), int64(small.Draw(rt, "seg")), number.Draw(rt, "start"), number.Draw(rt, "end"), number.Draw(rt, "frontier")}}
+			}
+			for range small.Draw(rt, "acks") {
+				m.Acks = append(m.Acks, Ack{token(), number.Draw(rt, "prefix"), 0, number.Draw(rt, "step")})
+			}
+			m.Steps = []StepReport{{n, number.Draw(rt, "step")}}
+			switch small.Draw(rt, "more") {
+			case 0:
+				m.Answers = []StealAnswer{{token(), rapid.Bool().Draw(rt, "refused"), number.Draw(rt, "at")}}
+			case 1:
+				m.Releases = []Release{{Token: token(), Prefix: number.Draw(rt, "prefix")}}
+			case 2:
+				m.Failures = []ReadFailure{{Token: token(), At: number.Draw(rt, "at"), Permanent: rapid.IntRange(0, 9).Draw(rt, "permanent") == 0}}
+			case 3:
+				m.Leaves = []Leave{{n, LeaveReason(small.Draw(rt, "reason")), rapid.Bool().Draw(rt, "ended"), ""}}
+			}
+			m.Status = []WorkerStatus{{Worker: n, Paused: rapid.Bool().Draw(rt, "paused")}}
+			m.Requests = []LeaseRequest{{1, small.Draw(rt, "worker"), small.Draw(rt, "ds"), rapid.Float64().Draw(rt, "rate"), small.Draw(rt, "count")}}
+			return m
+		}
+		rt.Repeat(map[string]func(*rapid.T){
+			"event": func(*rapid.T) {
+				w.fx.Reset()
+				w.wake = w.core.Step(w.now, event(), &w.fx)
+				w.core.Flush(&w.fx)
+				commit(w.store, w.fx.Puts)
+				for _, r := range w.fx.Replies {
+					if r.Kind == ReplyGrant {
+						tokens = append(tokens, r.Token)
+					}
+				}
+			},
+			"crash": func(*rapid.T) {
+				if rapid.IntRange(0, 20).Draw(rt, "crash") == 0 {
+					w.restart0(rt)
+				}
+			},
+			"": func(rt *rapid.T) {
+				if err := w.core.CheckInvariants(); err != nil {
+					rt.Fatal(err)
+				}
+				w.core.Job()
+				w.core.Agents()
+				w.core.Workers()
+				for _, d := range w.core.Datasets() {
+					w.core.State(w.now, d.ID, 0, 10)
+					w.core.Partitions(d.ID)
+				}
+			},
+		})
+	})
+}

@@ -1,0 +1,278 @@
+package serve_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/internal/store/memstore"
+	"github.com/headrace/headrace/shardsvc/serve"
+	"github.com/headrace/headrace/sources"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+func detailOf(t *testing.T, err error) *headracev1.ErrorDetail {
+	t.Helper()
+	for _, d := range status.Convert(err).Details() {
+		if d, ok := d.(*headracev1.ErrorDetail); ok {
+			return d
+		}
+	}
+	t.Fatalf("no detail in %v", err)
+	return nil
+}
+
+func TestApplyCreatesThenChangesNothingThenChangesLeases(t *testing.T) {
+	noLeaks(t)
+	m := startMaster(t, memstore.New(), nil)
+	changed := m.srv.Changed()
+	r, err := m.datasets().Apply(t.Context(), &headracev1.ApplyRequest{Yaml: clicks, DryRun: true})
+	if err != nil || r.Outcome != headracev1.ApplyReply_CREATED {
+		t.Fatalf("dry run: %v %v", r, err)
+	}
+	if l, err := m.datasets().List(t.Context(), &headracev1.ListRequest{}); err != nil || len(l.Datasets) != 0 {
+		t.Fatalf("a dry run made it: %v %v", l, err)
+	}
+	r, err = m.apply(clicks)
+	if err != nil || r.Outcome != headracev1.ApplyReply_CREATED || r.Dataset.Id != 1 || r.Dataset.State != "listing" || r.Dataset.Yaml != clicks {
+		t.Fatalf("create: %v %v", r, err)
+	}
+	<-changed // discovery was waked
+	r, err = m.apply(clicks + "# only a comment\n")
+	if err != nil || r.Outcome != headracev1.ApplyReply_UNCHANGED || r.Diff != "" {
+		t.Fatalf("the same again: %v %v", r, err)
+	}
+	longer := strings.Replace(clicks, "max: 100", "max: 400, target: 5s, stall: 1h", 1)
+	r, err = m.apply(longer)
+	if err != nil || r.Outcome != headracev1.ApplyReply_CHANGED || !strings.Contains(r.Diff, "lease.max: 100 -> 400") {
+		t.Fatalf("larger leases: %v %v", r, err)
+	}
+	d, err := m.datasets().Describe(t.Context(), &headracev1.DescribeRequest{Name: "clicks"})
+	if err != nil || !strings.Contains(d.SpecJson, `"max":400`) || d.Id != 1 {
+		t.Fatalf("describe: %v %v", d, err)
+	}
+	m.must(m.stop())
+}
+
+func TestAChangeOfWhatRecordsMeanIsRefusedByField(t *testing.T) {
+	m := startMaster(t, memstore.New(), nil)
+	defer m.stop()
+	m.setUp(100)
+	for _, c := range []struct{ field, old, new string }{
+		{"files.root", "/data", "/other"},
+		{"decode.columns.line.dtype", "dtype: bytes", "dtype: string"},
+		{"shuffle.block", "lease:", "shuffle: {seed: 1}\nlease:"},
+		{"order", "lease:", "order: strict\nlease:"},
+	} {
+		_, err := m.apply(strings.Replace(clicks, c.old, c.new, 1))
+		if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), c.field) {
+			t.Errorf("%s: %v", c.field, err)
+			continue
+		}
+		if d := detailOf(t, err); d.Dataset != "clicks" || d.Field != c.field || !strings.Contains(d.Hint, "delete it first") {
+			t.Errorf("%s: %v", c.field, d)
+		}
+	}
+}
+
+func TestABadSpecIsRefusedWithLineAndField(t *testing.T) {
+	m := startMaster(t, memstore.New(), func(c *serve.Config) {
+		c.Check = func(_ context.Context, s *dataset.Spec) error {
+			if s.Name == "nofile" {
+				return dataset.SpecErrors{{Field: "files.root", Value: s.Files.Root, Reason: "no such folder", Allowed: "allowed roots: /data"}}
+			}
+			return nil
+		}
+	})
+	defer m.stop()
+	_, err := m.apply(strings.Replace(clicks, "dtype: bytes", "dtype: int", 1))
+	d := detailOf(t, err)
+	if status.Code(err) != codes.InvalidArgument || d.Line != 6 || d.Field != "decode.columns[0].dtype" {
+		t.Errorf("bad dtype: %v (%v)", err, d)
+	}
+	_, err = m.apply(strings.Replace(clicks, "name: clicks", "name: nofile", 1))
+	d = detailOf(t, err)
+	if status.Code(err) != codes.InvalidArgument || d.Field != "files.root" || d.Dataset != "nofile" || d.Hint != "allowed roots: /data" {
+		t.Errorf("refused by the check: %v (%v)", err, d)
+	}
+}
+
+func TestAnUnknownDatasetNamesThoseThatExist(t *testing.T) {
+	m := startMaster(t, memstore.New(), nil)
+	defer m.stop()
+	ds, ctx := m.datasets(), t.Context()
+	_, err := ds.Describe(ctx, &headracev1.DescribeRequest{Name: "clicks"})
+	if status.Code(err) != codes.NotFound || !strings.Contains(err.Error(), "no dataset was applied yet") {
+		t.Errorf("empty master: %v", err)
+	}
+	m.setUp(10)
+	calls := map[string]func() error{
+		"describe": func() error {
+			_, err := ds.Describe(ctx, &headracev1.DescribeRequest{Name: "clicsk"})
+			return err
+		},
+		"pause":  func() error { _, err := ds.Pause(ctx, &headracev1.PauseRequest{Name: "clicsk"}); return err },
+		"resume": func() error { _, err := ds.Resume(ctx, &headracev1.ResumeRequest{Name: "clicsk"}); return err },
+		"delete": func() error { _, err := ds.Delete(ctx, &headracev1.DeleteRequest{Name: "clicsk"}); return err },
+		"state":  func() error { _, err := ds.State(ctx, &headracev1.StateRequest{Name: "clicsk"}); return err },
+	}
+	for what, call := range calls {
+		err := call()
+		if status.Code(err) != codes.NotFound || !strings.Contains(err.Error(), "clicks") || detailOf(t, err).Dataset != "clicsk" {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func TestPausedNothingIsGrantedAndResumedAllIs(t *testing.T) {
+	m := startMaster(t, memstore.New(), nil)
+	defer m.stop()
+	m.setUp(100)
+	a := m.joined("a", 0)
+	defer a.hangUp()
+	_, err := m.datasets().Pause(t.Context(), &headracev1.PauseRequest{Name: "clicks"})
+	m.must(err)
+	if g, s, err := a.ask(); err != nil || g != nil || s.State != headracev1.Standing_PAUSED {
+		t.Fatalf("paused: %v %v %v", g, s, err)
+	}
+	_, err = m.datasets().Resume(t.Context(), &headracev1.ResumeRequest{Name: "clicks"})
+	m.must(err)
+	m.must(a.until(func(r *headracev1.MasterMessage) bool { return len(r.Grants) == 1 }))
+}
+
+func TestDeleteRevokesLeasesAndDryRunOnlyCounts(t *testing.T) {
+	m := startMaster(t, memstore.New(), nil)
+	defer m.stop()
+	m.setUp(300)
+	a := m.joined("a", 0)
+	defer a.hangUp()
+	a.mustAck(a.grant())
+	g := a.grant()
+	r, err := m.datasets().Delete(t.Context(), &headracev1.DeleteRequest{Name: "clicks", DryRun: true})
+	if err != nil || r.Leases != 1 || r.Counts.Acked != 100 || r.Counts.Leased != 100 || r.Counts.Listed != 300 {
+		t.Fatalf("dry run: %v %v", r, err)
+	}
+	_, err = m.datasets().Describe(t.Context(), &headracev1.DescribeRequest{Name: "clicks"})
+	m.must(err)
+	if _, err := m.datasets().Delete(t.Context(), &headracev1.DeleteRequest{Name: "clicks"}); err != nil {
+		t.Fatal(err)
+	}
+	m.must(a.until(func(r *headracev1.MasterMessage) bool {
+		return len(r.Revokes) == 1 && r.Revokes[0].Token.Sequence == g.Token.Sequence
+	}))
+	if res, err := a.ack(g.Token, g.LeaseEnd); err != nil || res.Code != headracev1.AckResult_STALE {
+		t.Fatalf("ack after delete: %v %v", res, err)
+	}
+	again, err := m.apply(clicks)
+	if err != nil || again.Dataset.Id != 2 {
+		t.Fatalf("a number is never used twice: %v %v", again, err)
+	}
+}
+
+func TestStateIsPagedInOrderOfPartitions(t *testing.T) {
+	m := startMaster(t, memstore.New(), nil)
+	defer m.stop()
+	_, err := m.apply(clicks)
+	m.must(err)
+	var ids []sources.PartitionID
+	for i := range 25 {
+		ids = append(ids, sources.PartitionID(fmt.Sprintf("files:clicks/%d", i)))
+	}
+	numbers, err := m.srv.AddPartitions(t.Context(), 1, ids, false)
+	m.must(err)
+	if again, err := m.srv.AddPartitions(t.Context(), 1, ids[3:4], false); err != nil || again[0] != numbers[3] {
+		t.Fatalf("a known partition got another number: %v %v", again, err)
+	}
+	for _, no := range numbers {
+		m.must(m.srv.AddSegments(t.Context(), no, []sources.Segment{{End: 10, Sealed: true}}, true))
+	}
+	var got []uint32
+	req := &headracev1.StateRequest{Name: "clicks", PageSize: 10}
+	for pages := 0; ; pages++ {
+		r, err := m.datasets().State(t.Context(), req)
+		m.must(err)
+		for _, p := range r.Partitions {
+			got = append(got, p.Number)
+			if p.Counts.Listed != 10 || p.Distances.Planned != 10 {
+				t.Fatalf("state of %d: %v", p.Number, p)
+			}
+		}
+		if req.PageToken = r.NextPageToken; req.PageToken == "" {
+			if pages != 2 {
+				t.Errorf("%d pages", pages+1)
+			}
+			break
+		}
+	}
+	if fmt.Sprint(got) != fmt.Sprint(numbers) {
+		t.Fatalf("got %v, want %v", got, numbers)
+	}
+	for _, bad := range []*headracev1.StateRequest{{Name: "clicks", PageSize: 5000}, {Name: "clicks", PageToken: "x"}} {
+		if _, err := m.datasets().State(t.Context(), bad); status.Code(err) != codes.InvalidArgument {
+			t.Errorf("%v: %v", bad, err)
+		}
+	}
+}
+
+func TestJobShowsAgentsWorkersAndTotals(t *testing.T) {
+	m := startMaster(t, memstore.New(), nil)
+	defer m.stop()
+	m.srv.SetHTTP("127.0.0.1:9")
+	m.setUp(300)
+	msg := hello("node-1", 7)
+	msg.Hello.Host, msg.Hello.Pid, msg.Hello.Gpus, msg.Hello.Version = "h", 42, []string{"0: GPU"}, "0.1"
+	msg.Joins = []*headracev1.Join{{Worker: 1, Rank: 3, Incarnation: 5, WorldSize: 8, Pid: 43}}
+	a, _, err := m.connect(msg)
+	m.must(err)
+	defer a.hangUp()
+	a.mustAck(a.grant())
+	a.grant()
+	r, err := m.datasets().Job(t.Context(), &headracev1.JobRequest{})
+	m.must(err)
+	if r.Job != "job" || r.Model != "shared" || r.Version != "test" || r.State != "running" || r.Http != "127.0.0.1:9" || r.GrantsTotal != 2 || r.AcksTotal != 1 || len(r.Datasets) != 1 {
+		t.Errorf("job: %v", r)
+	}
+	if len(r.Agents) != 1 || r.Agents[0].Host != "h" || r.Agents[0].Pid != 42 || r.Agents[0].Session != "live" || len(r.Agents[0].Gpus) != 1 {
+		t.Errorf("agents: %v", r.Agents)
+	}
+	if len(r.Workers) != 1 || r.Workers[0].Rank != 3 || r.Workers[0].Pid != 43 || r.Workers[0].Leases != 1 || r.Workers[0].UnitsAcked != 100 {
+		t.Errorf("workers: %v", r.Workers)
+	}
+}
+
+func TestDiscoverySeesWhatIsListedAndWhatRunsDry(t *testing.T) {
+	m := startMaster(t, memstore.New(), nil)
+	defer m.stop()
+	ctx := t.Context()
+	_, err := m.apply(clicks)
+	m.must(err)
+	no, err := m.srv.AddPartitions(ctx, 1, []sources.PartitionID{"files:clicks"}, false)
+	m.must(err)
+	segs := []sources.Segment{{ID: 0, End: 100, Sealed: true, Locator: []byte("a"), Name: "a"}, {ID: 1, End: 50, Sealed: true, Locator: []byte("b"), Name: "b"}}
+	m.must(m.srv.AddSegments(ctx, no[0], segs, false), m.srv.AddSegments(ctx, no[0], segs, false)) // known ones are skipped
+	all, err := m.srv.Datasets(ctx)
+	m.must(err)
+	if len(all) != 1 || all[0].Spec.Name != "clicks" || all[0].PartitionsKnown || len(all[0].Partitions) != 1 {
+		t.Fatalf("datasets: %+v", all)
+	}
+	if p := all[0].Partitions[0]; p.LastSegment != 1 || p.Ahead != 150 || p.Complete || p.Segments != 2 {
+		t.Errorf("partition: %+v", p)
+	}
+	got, err := m.srv.Segments(ctx, no[0], 0, 0)
+	if err != nil || len(got) != 1 || got[0].Name != "b" || string(got[0].Locator) != "b" || got[0].End != 50 {
+		t.Errorf("segments after 0: %+v %v", got, err)
+	}
+	m.must(m.srv.Fail(ctx, 1, "a.txt changed"))
+	d, err := m.datasets().Describe(ctx, &headracev1.DescribeRequest{Name: "clicks"})
+	if err != nil || d.State != "failed" || d.Reason != "a.txt changed" {
+		t.Errorf("failed: %v %v", d, err)
+	}
+	if _, err := m.srv.AddPartitions(ctx, 9, nil, false); !errors.Is(err, serve.ErrUnknown) {
+		t.Errorf("unknown dataset: %v", err)
+	}
+}

@@ -1,0 +1,151 @@
+package serve_test
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/internal/store/memstore"
+	"github.com/headrace/headrace/shardsvc/serve"
+	"github.com/headrace/headrace/sources"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// scrape returns every series as name{label="value",...}.
+func scrape(t *testing.T, reg *prometheus.Registry) map[string]float64 {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.Metric {
+			var labels []string
+			for _, l := range m.Label {
+				labels = append(labels, fmt.Sprintf("%s=%q", l.GetName(), l.GetValue()))
+			}
+			key := f.GetName() + "{" + strings.Join(labels, ",") + "}"
+			switch {
+			case m.Counter != nil:
+				all[key] = m.Counter.GetValue()
+			case m.Gauge != nil:
+				all[key] = m.Gauge.GetValue()
+			case m.Histogram != nil:
+				all[key] = float64(m.Histogram.GetSampleCount())
+			}
+		}
+	}
+	return all
+}
+
+func TestMetricsSayWhereEveryUnitIs(t *testing.T) {
+	noLeaks(t)
+	reg := prometheus.NewRegistry()
+	m := startMaster(t, memstore.New(), func(c *serve.Config) { c.Registerer = reg })
+	m.setUp(1000)
+	a := m.joined("a", 3)
+	a.mustAck(a.grant())
+	g := a.grant()
+	if res, err := a.ack(&headracev1.Token{Epoch: 9, Term: 9, Sequence: 9}, 1); err != nil || res.Code != headracev1.AckResult_STALE {
+		t.Fatal(res, err)
+	}
+	a.send(&headracev1.AgentMessage{SentAt: 5, Status: []*headracev1.WorkerStatus{{Worker: 1, WaitSeconds: 1.5, StepSeconds: 2.5}}})
+	m.must(a.until(func(r *headracev1.MasterMessage) bool { return r.Echo == 5 }))
+	got := scrape(t, reg)
+	for series, want := range map[string]float64{
+		`headrace_records_total{dataset="clicks",outcome="acked",unit="bytes"}`:                   100,
+		`headrace_records_total{dataset="clicks",outcome="dropped",unit="bytes"}`:                 0,
+		`headrace_backlog_records{dataset="clicks",partition="1",stage="leased",unit="bytes"}`:    100,
+		`headrace_backlog_records{dataset="clicks",partition="1",stage="pending",unit="bytes"}`:   0,
+		`headrace_backlog_records{dataset="clicks",partition="1",stage="unplanned",unit="bytes"}`: 800,
+		`headrace_distance_records{dataset="clicks",mark="acked",partition="1",unit="bytes"}`:     900,
+		`headrace_distance_records{dataset="clicks",mark="planned",partition="1",unit="bytes"}`:   800,
+		`headrace_distance_records{dataset="clicks",mark="head",partition="1",unit="bytes"}`:      0,
+		`headrace_acks_refused_total{reason="unknown or fenced token"}`:                           1,
+		`headrace_trainer_wait_seconds_total{rank="3"}`:                                           1.5,
+		`headrace_trainer_step_seconds_total{rank="3"}`:                                           2.5,
+	} {
+		if v, ok := got[series]; !ok || v != want {
+			t.Errorf("%s = %v (there: %v), want %v", series, v, ok, want)
+		}
+	}
+	if got[`headrace_store_commit_seconds{}`] < 3 {
+		t.Errorf("commits: %v", got[`headrace_store_commit_seconds{}`])
+	}
+	if v := got[`headrace_drain_seconds{dataset="clicks"}`]; !math.IsInf(v, 1) {
+		t.Errorf("drain time before anything moved: %v", v)
+	}
+	a.mustAck(g)
+	a.send(&headracev1.AgentMessage{Leaves: []*headracev1.Leave{{Worker: 1, Reason: headracev1.Leave_KILLED, Ended: true}}})
+	a.send(&headracev1.AgentMessage{SentAt: 6})
+	m.must(a.until(func(r *headracev1.MasterMessage) bool { return r.Echo == 6 }))
+	got = scrape(t, reg)
+	if v := got[`headrace_drain_seconds{dataset="clicks"}`]; v <= 0 || math.IsInf(v, 1) {
+		t.Errorf("drain time after 100 more: %v", v)
+	}
+	if v := got[`headrace_data_age_seconds{dataset="clicks"}`]; v <= 0 {
+		t.Errorf("age: %v", v)
+	}
+	a.hangUp()
+	m.must(m.stop())
+	if n := len(scrape(t, reg)); n != 0 {
+		t.Errorf("%d series after the end", n)
+	}
+}
+
+func TestReclaimsAreCountedByReason(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	m := startMaster(t, memstore.New(), func(c *serve.Config) { c.Registerer = reg })
+	defer m.stop()
+	m.setUp(1000)
+	a := m.joined("a", 0)
+	defer a.hangUp()
+	a.grant()
+	a.send(&headracev1.AgentMessage{SentAt: 9, Leaves: []*headracev1.Leave{{Worker: 1, Reason: headracev1.Leave_KILLED, Ended: true}}})
+	m.must(a.until(func(r *headracev1.MasterMessage) bool { return r.Echo == 9 }))
+	n := 0.0
+	for series, v := range scrape(t, reg) {
+		if strings.HasPrefix(series, "headrace_lease_reclaims_total{") {
+			t.Log(series)
+			n += v
+		}
+	}
+	if n != 1 {
+		t.Errorf("%v reclaims", n)
+	}
+}
+
+func TestManyPartitionsAreShownAsTheWorstAndTheSum(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	m := startMaster(t, memstore.New(), func(c *serve.Config) { c.Registerer = reg })
+	defer m.stop()
+	_, err := m.apply(clicks)
+	m.must(err)
+	ids := make([]sources.PartitionID, 1201)
+	for i := range ids {
+		ids[i] = sources.PartitionID(fmt.Sprintf("files:clicks/%d", i))
+	}
+	numbers, err := m.srv.AddPartitions(t.Context(), 1, ids, false)
+	m.must(err)
+	sum := 0.0
+	for i, no := range numbers {
+		sum += float64(i)
+		m.must(m.srv.AddSegments(t.Context(), no, []sources.Segment{{End: int64(i), Sealed: true}}, true))
+	}
+	series := 0
+	got := scrape(t, reg)
+	for s, v := range got {
+		if strings.Contains(s, `stage="unplanned"`) {
+			series++
+			if v < 1181 {
+				t.Errorf("%s is not one of the worst: %v", s, v)
+			}
+		}
+	}
+	if series != 21 || got[`headrace_backlog_records{dataset="clicks",partition="_sum",stage="unplanned",unit="bytes"}`] != sum {
+		t.Errorf("%d series, sum %v, want %v", series, got[`headrace_backlog_records{dataset="clicks",partition="_sum",stage="unplanned",unit="bytes"}`], sum)
+	}
+}

@@ -1,0 +1,259 @@
+package serve_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/internal/store"
+	"github.com/headrace/headrace/internal/store/memstore"
+	"github.com/headrace/headrace/shardsvc/serve"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+func held(g *headracev1.Grant, from int64) *headracev1.Held {
+	return &headracev1.Held{Token: g.Token, Worker: 1, Dataset: g.Dataset, Partition: g.Partition, Pass: g.Pass, Segment: g.Segment,
+		LeaseStart: from, LeaseEnd: g.LeaseEnd, Frontier: from}
+}
+
+// "kill -9 of the master: holders re-assert and go on; nothing acked comes
+// again, nothing is lost, a deposed token is refused."
+func TestAfterAKillHoldersGoOnAndNothingAckedComesAgain(t *testing.T) {
+	noLeaks(t)
+	st := memstore.New()
+	m := startMaster(t, st, nil)
+	m.setUp(500)
+	a := m.joined("a", 0)
+	a.mustAck(a.grant()) // [0, 100)
+	g := a.grant()       // [100, 200)
+	if res, err := a.ack(g.Token, 150); err != nil || res.Code != headracev1.AckResult_DURABLE {
+		t.Fatal(res, err)
+	}
+	b := m.joined("b", 1)
+	gb := b.grant() // [200, 300)
+
+	next := st.Reopen() // the process is gone; what was committed is there
+	m.stop()
+	a.hangUp()
+	b.hangUp()
+
+	m = startMaster(t, next, nil)
+	msg := hello("a", 7)
+	msg.Joins = []*headracev1.Join{{Worker: 1, Rank: 0, Incarnation: 100, WorldSize: 8}}
+	msg.Held = []*headracev1.Held{held(g, 150)}
+	a, reply, err := m.connect(msg)
+	m.must(err)
+	if len(reply.Hello.Held) != 1 || reply.Hello.Held[0].Refused || reply.Hello.Held[0].Prefix != 150 || reply.Hello.Held[0].LeaseEnd != 200 {
+		t.Fatalf("re-asserted: %v", reply)
+	}
+	now := reply.Hello.Held[0].Token
+	if now.Term != g.Token.Term+1 || now.Epoch != g.Token.Epoch {
+		t.Fatalf("a new life is a new term, not a new epoch: %v, was %v", now, g.Token)
+	}
+	if _, s, err := a.ask(); err != nil || s.GetState() != headracev1.Standing_RECOVERING {
+		t.Fatalf("granted before all known agents came: %v %v", s, err)
+	}
+	if res, err := a.ack(now, 200); err != nil || res.Code != headracev1.AckResult_DURABLE {
+		t.Fatalf("new token: %v %v", res, err)
+	}
+
+	// The other agent's trainer comes again and holds nothing: its rows go to a.
+	msg = hello("b", 7)
+	msg.Joins = []*headracev1.Join{{Worker: 1, Rank: 1, Incarnation: 101, WorldSize: 8}}
+	b, _, err = m.connect(msg)
+	m.must(err)
+	if res, err := b.ack(gb.Token, gb.LeaseEnd); err != nil || res.Code != headracev1.AckResult_STALE {
+		t.Fatalf("a deposed token: %v %v", res, err)
+	}
+	seen := map[int64]bool{}
+	a.next++ // the request that was answered RECOVERING is granted first
+	for range 3 {
+		var got *headracev1.Grant
+		m.must(a.until(func(r *headracev1.MasterMessage) bool {
+			for _, x := range r.Grants {
+				got = x
+			}
+			return got != nil
+		}))
+		if seen[got.LeaseStart] || got.LeaseStart < 200 {
+			t.Fatalf("granted %s, which was acked or granted before", span(got))
+		}
+		seen[got.LeaseStart] = true
+		a.mustAck(got)
+		a.send(&headracev1.AgentMessage{Requests: []*headracev1.LeaseRequest{{Id: a.next + 1, Worker: 1, Dataset: 1}}})
+		a.next++
+	}
+	if !seen[gb.LeaseStart] {
+		t.Fatalf("the rows of the trainer that did not come again are lost: %v", seen)
+	}
+	d, err := m.datasets().Describe(t.Context(), &headracev1.DescribeRequest{Name: "clicks"})
+	if err != nil || d.Counts.Acked != 500 || d.State != "done" {
+		t.Fatalf("in the end: %v %v", d, err)
+	}
+	a.hangUp()
+	b.hangUp()
+	m.must(m.stop())
+}
+
+// journal is what a trainer knows for sure, outside of any master.
+type journal struct {
+	acked   [totalUnits]bool // answered DURABLE
+	applied [totalUnits]int  // handed to the model
+}
+
+const totalUnits = 1000
+
+// train runs one trainer until the data ends or the master dies. It applies a
+// lease and acks it in two halves. What it holds when the master dies it brings
+// to the next one.
+func (j *journal) train(m *master, brought *headracev1.Grant, from int64) (holds *headracev1.Grant, at int64, err error) {
+	msg := hello("a", 7)
+	msg.Joins = []*headracev1.Join{{Worker: 1, Rank: 0, Incarnation: 100, WorldSize: 1}}
+	if brought != nil {
+		msg.Held = []*headracev1.Held{held(brought, from)}
+	}
+	a, reply, err := m.connect(msg)
+	if err != nil {
+		return brought, from, err
+	}
+	defer a.hangUp()
+	if brought != nil {
+		h := reply.Hello.Held[0]
+		if h.Refused {
+			return nil, 0, fmt.Errorf("the only holder was refused: %s", h.Reason)
+		}
+		if h.Prefix < from {
+			return nil, 0, fmt.Errorf("acked up to %d, the master knows %d", from, h.Prefix)
+		}
+		for u := from; u < h.Prefix; u++ { // durable, though the answer was lost
+			j.acked[u] = true
+		}
+		brought.Token, from = h.Token, h.Prefix
+	}
+	for g := brought; ; g = nil {
+		if g == nil {
+			var s *headracev1.Standing
+			if g, s, err = a.ask(); err != nil {
+				return nil, 0, err
+			}
+			for g == nil && s.State != headracev1.Standing_END {
+				if g, s, err = a.answer(a.next); err != nil {
+					return nil, 0, err
+				}
+			}
+			if g == nil {
+				return nil, 0, nil
+			}
+			from = g.LeaseStart
+			for u := g.LeaseStart; u < g.LeaseEnd; u++ {
+				j.applied[u]++
+			}
+		}
+		for _, to := range []int64{(from + g.LeaseEnd) / 2, g.LeaseEnd} {
+			if to <= from {
+				continue
+			}
+			res, err := a.ack(g.Token, to)
+			if err != nil {
+				return g, from, err
+			}
+			if res.Code != headracev1.AckResult_DURABLE {
+				return nil, 0, fmt.Errorf("ack up to %d: %v", to, res)
+			}
+			for u := from; u < to; u++ {
+				j.acked[u] = true
+			}
+			from = to
+		}
+	}
+}
+
+func (m *master) tryApply() error {
+	_, err := m.apply(clicks)
+	if err == nil {
+		err = m.list(totalUnits)
+	}
+	return err
+}
+
+// The master is killed at every commit of a whole job, the batch lost or kept.
+// The trainer brings what it holds to the next master, and in the end every unit
+// was applied exactly once and the ledger knows it.
+func TestAKillAtEveryCommitLosesAndRepeatsNothing(t *testing.T) {
+	noLeaks(t)
+	commits := crashAt(t, 0, false)
+	if commits < 20 {
+		t.Fatalf("only %d commits", commits)
+	}
+	for n := 1; n <= commits; n++ {
+		for _, kept := range []bool{false, true} {
+			crashAt(t, n, kept)
+		}
+	}
+}
+
+func crashAt(t *testing.T, n int, kept bool) (commits int) {
+	t.Helper()
+	what := fmt.Sprintf("killed at commit %d, batch kept: %v", n, kept)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	st := memstore.New()
+	if kept {
+		st.After = func(i int) error { return crash(i == n) }
+	} else {
+		st.Before = func(i int, _ []store.Put) error { return crash(i == n) }
+	}
+	var (
+		j     journal
+		holds *headracev1.Grant
+		from  int64
+		ready bool
+	)
+	for life := 1; ; life++ {
+		if ctx.Err() != nil {
+			t.Fatalf("%s: does not end", what)
+		}
+		m := startMaster(t, st, func(c *serve.Config) { c.TTL = 100 * time.Millisecond })
+		var err error
+		if !ready {
+			err = m.tryApply()
+			ready = err == nil
+		}
+		if err == nil {
+			holds, from, err = j.train(m, holds, from)
+		}
+		if err == nil {
+			d, derr := m.datasets().Describe(t.Context(), &headracev1.DescribeRequest{Name: "clicks"})
+			if derr != nil || d.Counts.Acked != totalUnits || d.State != "done" {
+				t.Fatalf("%s: the ledger in the end: %v %v", what, d, derr)
+			}
+			if err := m.stop(); err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+			break
+		}
+		if status.Code(err) != codes.Unavailable && status.Code(err) != codes.Canceled && !errors.Is(err, serve.ErrStopped) {
+			t.Fatalf("%s: life %d: %v", what, life, err)
+		}
+		st2 := st.Reopen()
+		m.stop()
+		st = st2
+	}
+	for u := range totalUnits {
+		if j.applied[u] != 1 || !j.acked[u] {
+			t.Fatalf("%s: unit %d applied %d times, acked %v", what, u, j.applied[u], j.acked[u])
+		}
+	}
+	return st.Commits()
+}
+
+func crash(now bool) error {
+	if now {
+		return memstore.ErrCrash
+	}
+	return nil
+}
