@@ -37,10 +37,12 @@ type trainer struct {
 // outbox sends control messages in order without making their senders wait. It
 // is bounded: a process that reads nothing is cut off.
 type outbox struct {
-	mu     sync.Mutex
-	buf    []byte
-	signal chan struct{}
-	full   bool
+	mu      sync.Mutex
+	buf     []byte
+	early   []byte // said before WELCOME, which must be the first answer: sent behind it
+	greeted bool
+	signal  chan struct{}
+	full    bool
 }
 
 const outboxLimit = 8 << 20
@@ -50,11 +52,19 @@ func newOutbox() *outbox { return &outbox{signal: make(chan struct{}, 1)} }
 func (o *outbox) send(t frame.Type, stream uint32, v any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	b, err := frame.AppendControl(o.buf, t, stream, 0, v)
+	to := &o.buf
+	if !o.greeted && t != frame.TypeWelcome && t != frame.TypeError {
+		to = &o.early
+	}
+	b, err := frame.AppendControl(*to, t, stream, 0, v)
 	if err != nil || len(b) > outboxLimit {
 		o.full = true
 	} else {
-		o.buf = b
+		*to = b
+	}
+	if t == frame.TypeWelcome {
+		o.greeted = true
+		o.buf, o.early = append(o.buf, o.early...), nil
 	}
 	select {
 	case o.signal <- struct{}{}:
