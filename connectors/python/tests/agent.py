@@ -7,6 +7,7 @@ record r begins at offset 10 * r of one lease.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -95,6 +96,7 @@ class Agent:
         self.streams: dict[int, Stream] = {}
         self.changed = threading.Condition()
         self.control: socket.socket | None = None
+        self.closed = 0  # connections that were closed by the trainer
         self.errors: list[BaseException] = []
         self._connections: list[socket.socket] = []
         self._listener = socket.socket(socket.AF_UNIX)
@@ -141,10 +143,8 @@ class Agent:
                 pass
             self._listener.close()
             for connection in self._connections:
-                try:
+                with contextlib.suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)
-                except OSError:
-                    pass
                 connection.close()
         if os.path.exists(self.path):
             os.unlink(self.path)
@@ -167,11 +167,13 @@ class Agent:
                     self._on(connection, *message)
                     self.changed.notify_all()
         except OSError:
-            pass
+            pass  # killed, by a test or by itself
         except BaseException as error:
             with self.changed:
                 self.errors.append(error)
-                self.changed.notify_all()
+        with self.changed:
+            self.closed += 1
+            self.changed.notify_all()
 
     def _receive(self, connection: socket.socket) -> tuple[int, int, int, dict[str, Any]] | None:
         head = self._exactly(connection, HEADER.size)

@@ -9,10 +9,11 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import headrace
 import numpy as np
 import pytest
 from agent import ACKED, BYE, CLOSE, ERROR, OPEN, PAUSE, STATE, STATS, STEP, Agent, poll
+
+import headrace
 
 Agents = Callable[..., Agent]
 
@@ -116,7 +117,7 @@ def test_batches_are_done_in_yield_order_and_once(agents: Agents) -> None:
 
 def test_leaving_the_loop_with_an_unstepped_batch_warns_with_its_rows(agents: Agents) -> None:
     agents()
-    with pytest.warns(headrace.UnsteppedWarning, match=r"20 rows in 2 batches of 'clicks'"):  # noqa: SIM117
+    with pytest.warns(headrace.UnsteppedWarning, match=r"20 rows in 2 batches of 'clicks'"):
         with headrace.dataset("clicks").batches(10) as stream:
             next(stream)
             stream.step()
@@ -126,7 +127,7 @@ def test_leaving_the_loop_with_an_unstepped_batch_warns_with_its_rows(agents: Ag
 def test_an_exception_acks_nothing_unstepped_and_does_not_warn(agents: Agents) -> None:
     agent = agents()
     stream = headrace.dataset("clicks").batches(10)
-    with pytest.raises(ZeroDivisionError), stream:  # noqa: PT012
+    with pytest.raises(ZeroDivisionError), stream:
         next(stream)
         stream.step()
         next(stream)
@@ -381,7 +382,9 @@ def test_interrupts_at_any_moment_lose_and_repeat_nothing(agents: Agents) -> Non
     assert len(ids) >= 3000 - 10 * hits
 
 
-def test_waiting_for_an_end_that_only_we_hold_up_is_said(agents: Agents, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+def test_waiting_for_an_end_that_only_we_hold_up_is_said(
+    agents: Agents, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("headrace._control.STUCK", 0.2)
     agent = agents(total=10, ttl_ms=500)
     stream = headrace.dataset("clicks").batches(10)

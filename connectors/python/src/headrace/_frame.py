@@ -105,7 +105,7 @@ def parse(payload: NDArray[np.uint8], columns: tuple[Column, ...], names: Names)
     """Checks the payload and lays views over it. Raises ProtocolError."""
     try:
         return _parse(payload, columns, names)
-    except (struct.error, TypeError, ValueError, IndexError) as error:
+    except (struct.error, TypeError, ValueError, IndexError, OverflowError) as error:
         raise ProtocolError(f"a frame of {payload.size} bytes does not hold together: {error}") from None
 
 

@@ -1,0 +1,282 @@
+"""The process's one attachment: greeting, fences, an agent that comes back."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from agent import ACKED, BYE, ERROR, FENCED, HEADER, HELLO, PING, PONG, STEP, Agent, poll
+
+import headrace
+
+Agents = Callable[..., Agent]
+
+
+def test_hello_says_who_we_are(agents: Agents, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "2")
+    agent = agents(model="private")
+    trainer = headrace.init("demo", rank=1, world_size=3)
+    (hello,) = agent.hellos
+    assert hello == {
+        "protocol": 1, "client": f"headrace-python {headrace.__version__}", "job": "demo", "rank": 1, "world_size": 3,
+        "local_rank": 0, "attempt": 2, "incarnation": trainer.incarnation, "pid": os.getpid(), "generation": 0,
+    }  # fmt: skip
+    assert len(trainer.incarnation) == 16
+    assert (trainer.job, trainer.model, trainer.generation, trainer.agent) == ("demo", "private", 4, "a1")
+    assert headrace.init() is trainer
+    assert headrace.init("demo", rank=1, world_size=3) is trainer
+    with pytest.raises(headrace.HeadraceError, match="rank 1 of job 'demo' already"):
+        headrace.init(rank=2, world_size=3)
+
+
+def test_without_an_agent_the_error_names_the_command(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_AGENT", f"{folder}/none.sock")
+    with pytest.raises(headrace.AgentUnavailable, match=r"none.sock \(No such file.*`headrace up`.*`headrace run -- "):
+        headrace.dataset("clicks").batches(1)
+    with pytest.raises(headrace.AgentUnavailable, match="`headrace agent --master m:7070`"):
+        headrace.init(master="m:7070")
+
+
+def test_another_protocol_is_refused_by_either_side(agents: Agents) -> None:
+    agent = agents(protocol=9)
+    with pytest.raises(headrace.ProtocolError, match="speaks protocol 9, this client 1"):
+        headrace.init()
+    agent.protocol = 1
+    agent.refuse = lambda hello: {"code": "protocol", "message": "client is too old", "hint": "upgrade"}
+    with pytest.raises(headrace.ProtocolError, match="too old: upgrade"):
+        headrace.init()
+
+
+@pytest.mark.parametrize(
+    ("code", "error"), [("refused", headrace.Fenced), ("job", headrace.HeadraceError), ("unavailable", headrace.AgentUnavailable)]
+)  # fmt: skip
+def test_a_refused_hello_raises_what_it_means(agents: Agents, code: str, error: type[Exception]) -> None:
+    agents(refuse=lambda hello: {"code": code, "message": "no", "hint": "because"})
+    with pytest.raises(error, match="no: because"):
+        headrace.init()
+
+
+def test_bytes_that_are_no_message_raise_protocol_error(folder: str) -> None:
+    path = f"{folder}/odd.sock"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()
+
+        def answer() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.sendall(HEADER.pack(5, 99, 0, 0, 0) + b"hello")
+                connection.recv(1 << 16)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(headrace.ProtocolError, match="type 99"):
+            headrace.init(agent=path)
+        thread.join()
+
+
+def test_fenced_is_raised_by_the_next_call_of_any_kind(agents: Agents) -> None:
+    agent = agents()
+    stream = headrace.dataset("clicks").batches(10)
+    next(stream)
+    agent.tell(FENCED, 0, {"reason": "a newer incarnation of rank 0"})
+    poll(lambda: stream._channel.fault)
+    for call in (stream.step, lambda: next(stream), lambda: headrace.dataset("other").batches(10)):
+        with pytest.raises(headrace.Fenced, match="a newer incarnation of rank 0"):
+            call()
+    with pytest.warns(headrace.UnsteppedWarning):
+        stream.close()
+
+
+def test_fenced_wakes_a_waiting_next(agents: Agents) -> None:
+    agent = agents()
+    agent.hold = True
+    with headrace.dataset("clicks").batches(10) as stream:
+        threading.Timer(0.05, agent.tell, (FENCED, 0, {"reason": "gone"})).start()
+        with pytest.raises(headrace.Fenced, match="gone"):
+            next(stream)
+
+
+def test_a_refused_step_fences_the_stream(agents: Agents) -> None:
+    agent = agents(ack=False)
+    stream = headrace.dataset("clicks").batches(10)
+    next(stream)
+    stream.step()
+    agent.wait(lambda: agent.of(STEP))
+    agent.tell(ERROR, 1, {"code": "refused", "message": "stale token", "hint": ""})
+    poll(lambda: stream._channel.fault)
+    with pytest.raises(headrace.Fenced, match="stale token"):
+        stream.step(batches=0)
+    stream.close()
+
+
+def test_an_agents_ping_is_answered(agents: Agents) -> None:
+    agent = agents()
+    headrace.init()
+    agent.tell(PING, 0, {"t": 12345})
+    agent.wait(lambda: agent.of(PONG) == [{"t": 12345}])
+
+
+def test_an_agent_that_comes_back_is_told_what_we_hold(agents: Agents) -> None:
+    first = agents(total=100, per_frame=2, ack=False, ttl_ms=5000)
+    stream = headrace.dataset("clicks").batches(10)
+    ids = [b["id"] for b, _ in zip(stream, range(3))]
+    stream.step(5, batches=2)
+    first.wait(lambda: first.of(STEP))
+    first.tell(ACKED, 1, {"through": 1})
+    poll(lambda: stream.stats().durable == 1)
+    received = stream._channel.received
+    first.kill()
+    second = agents(total=100, per_frame=2, ttl_ms=5000)
+    second.wait(lambda: second.hellos)
+    (hello,) = second.hellos
+    assert hello["generation"] == 4
+    assert hello["incarnation"] == first.hellos[0]["incarnation"]
+    (entry,) = hello["resume"]
+    assert (entry["stream"], entry["through"], entry["acked"]) == (1, 2, 1)
+    assert entry["open"]["dataset"] == "clicks"
+    assert [(b["number"], b["step"], b["rows"]) for b in entry["batches"]] == [
+        (n, 5 if n == 2 else None, 10) for n in range(2, received + 1)
+    ]
+    for b in entry["batches"]:
+        n = b["number"]
+        assert b["spans"] == [[1, 2, 40, 3, 7, 1, 5, 100 * (n - 1), 100 * n]]
+    for b in stream:
+        ids.append(b["id"])
+        stream.step(batches=stream.unstepped)
+    assert np.array_equal(np.concatenate(ids), np.arange(100))
+    stream.close()
+
+
+def test_steps_said_while_the_agent_is_away_arrive_once(agents: Agents) -> None:
+    first = agents(total=1000, per_frame=8, ttl_ms=5000)
+    stream = headrace.dataset("clicks").batches(10)
+    for _ in range(20):
+        next(stream)
+        stream.step()
+    first.wait(lambda: first.streams[1].through == 20)
+    poll(lambda: stream.stats().durable == 20)
+    first.kill()
+    ahead = stream._channel.received - 20
+    for _ in range(min(ahead, 2)):
+        next(stream)
+        stream.step()
+    second = agents(total=1000, ttl_ms=5000)
+    rows = sum(len(b) for b in iter(lambda: _stepped(stream), None))
+    stream.close()
+    assert rows == 1000 - 200 - 10 * min(ahead, 2)
+    (entry,) = second.hellos[0]["resume"]
+    replayed = sum(b["step"] is not None for b in entry["batches"])
+    assert replayed + sum(s["batches"] for s in second.of(STEP)) == 80
+
+
+def _stepped(stream: headrace.Stream) -> Any:
+    b = next(stream, None)
+    if b is not None:
+        stream.step()
+    return b
+
+
+def test_agents_killed_again_and_again_lose_and_repeat_nothing(agents: Agents) -> None:
+    agent = agents(total=4000, per_frame=3, ttl_ms=8000)
+    done = threading.Event()
+
+    def killer() -> None:
+        nonlocal agent
+        while not done.wait(0.15):
+            agent.kill()
+            agent = agents(total=4000, per_frame=3, ttl_ms=8000)
+
+    thread = threading.Thread(target=killer)
+    thread.start()
+    ids: list[int] = []
+    try:
+        with headrace.dataset("clicks").batches(10) as stream:
+            for b in stream:
+                ids.extend(b["id"].tolist())
+                time.sleep(0.002)  # the trainer's own work
+                stream.step()
+    finally:
+        done.set()
+        thread.join()
+    assert ids == list(range(4000))
+
+
+def test_an_idle_ranks_step_is_said_again_to_a_new_agent(agents: Agents) -> None:
+    first = agents(model="replicated", ack=False, ttl_ms=5000)
+    headrace.init(rank=0, world_size=2)
+    stream = headrace.dataset("clicks").batches(10)
+    stream.step(9, batches=0)
+    first.wait(lambda: first.of(STEP))
+    first.kill()
+    second = agents(model="replicated", ttl_ms=5000)
+    second.wait(lambda: second.of(STEP) == [{"step": 9, "batches": 0, "through": 0}])
+    stream.close()
+
+
+def test_what_was_refused_on_return_is_fenced(agents: Agents) -> None:
+    first = agents(ttl_ms=5000)
+    stream = headrace.dataset("clicks").batches(10)
+    next(stream)
+    first.kill()
+    agents(ttl_ms=5000, resumed=lambda entry: {"refused": True, "reason": "its rows were given to rank 2"})
+    poll(lambda: stream._channel.fault)
+    with pytest.raises(headrace.Fenced, match="given to rank 2"):
+        stream.step()
+    with pytest.warns(headrace.UnsteppedWarning):
+        stream.close()
+
+
+@pytest.mark.parametrize("model", ["replicated", "private"])
+def test_when_no_agent_comes_back_the_next_call_raises_fenced(agents: Agents, model: str) -> None:
+    agent = agents(model=model, ttl_ms=500)
+    with pytest.raises(headrace.Fenced, match=r"was not heard for 0\.[3-9]|was not heard for 1"):
+        with headrace.dataset("clicks").batches(10) as stream:
+            next(stream)
+            agent.kill()
+            poll(lambda: stream._channel.fault)
+            stream.step(1)
+
+
+def test_an_agent_that_hangs_counts_as_gone(agents: Agents) -> None:
+    agent = agents(model="private", ttl_ms=500)
+    with headrace.dataset("clicks").batches(10) as stream:
+        next(stream)
+        stream.step()
+        agent.pong = False
+        agent.hold = True
+        with pytest.raises(headrace.Fenced, match="was not heard"):
+            while True:
+                next(stream)
+                stream.step()
+
+
+def test_a_shared_trainer_that_holds_nothing_outlives_its_agent(agents: Agents) -> None:
+    agent = agents(ttl_ms=400)
+    with headrace.dataset("clicks").batches(50) as stream:
+        for _ in stream:
+            stream.step()
+    trainer = headrace.init()
+    agent.kill()
+    poll(lambda: trainer.control.fault)
+    agents()
+    assert headrace.init() is not trainer
+    with headrace.dataset("clicks").batches(50) as stream:
+        assert len(next(stream)) == 50
+        stream.step()
+
+
+def test_shutdown_says_bye_and_init_may_come_again(agents: Agents) -> None:
+    agent = agents()
+    one = headrace.init().incarnation
+    headrace.shutdown()
+    headrace.shutdown()
+    agent.wait(lambda: agent.of(BYE))
+    assert headrace.init().incarnation != one
+    assert len(agent.of(HELLO)) == 2

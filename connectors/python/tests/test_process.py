@@ -1,0 +1,206 @@
+"""What only a process of its own can show: kills, forks, exits."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from agent import BYE, CLOSE, QUIT, STEP, Agent
+
+import headrace
+
+Agents = Callable[..., Agent]
+
+
+def trainer(code: str, *options: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", *options, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+HOLDING = """
+import headrace, sys, time
+stream = headrace.dataset("clicks").batches(10)
+next(stream)
+print("holding", flush=True)
+time.sleep(60)
+"""
+
+
+def test_the_watchdog_ends_a_shared_trainer_whose_agent_is_gone_for_the_ttl(agents: Agents) -> None:
+    agent = agents(ttl_ms=1000)
+    process = trainer(HOLDING)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "holding\n"
+    agent.kill()
+    began = time.monotonic()
+    _, err = process.communicate(timeout=20)
+    assert time.monotonic() - began < 1.0, "before the master gives its rows to others"
+    assert process.returncode == -signal.SIGKILL
+    assert err.startswith("headrace: ")
+    assert len(err.splitlines()) == 1
+    assert "was not heard for" in err
+
+
+def test_the_watchdog_waits_for_an_agent_that_comes_back(agents: Agents) -> None:
+    agent = agents(ttl_ms=1500)
+    process = trainer(HOLDING)
+    assert process.stdout is not None
+    process.stdout.readline()
+    agent.kill()
+    time.sleep(0.5)  # less than the TTL
+    again = agents(ttl_ms=1500)
+    again.wait(lambda: again.hellos)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(2)
+    process.kill()
+    process.communicate()
+
+
+def test_quit_ends_the_process(agents: Agents) -> None:
+    agent = agents()
+    process = trainer(HOLDING)
+    assert process.stdout is not None
+    process.stdout.readline()
+    agent.tell(QUIT, 0, {"reason": "no progress for 10m"})
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == -signal.SIGTERM
+    assert "no progress for 10m" in err
+
+
+def test_an_exit_sends_what_was_stepped_and_says_bye(agents: Agents) -> None:
+    agent = agents()
+    process = trainer(
+        "import headrace\nstream = headrace.dataset('clicks').batches(10)\nnext(stream)\nstream.step()\nstream.close()"
+    )
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, out, err) == (0, "", "")
+    agent.wait(lambda: agent.of(BYE))
+    assert [t for t, _, _ in agent.heard if t in (STEP, CLOSE, BYE)] == [STEP, CLOSE, BYE]
+
+
+def test_an_exit_with_unstepped_batches_warns(agents: Agents) -> None:
+    agents()
+    code = "import headrace\nstream = headrace.dataset('clicks').batches(10)\nnext(stream)"
+    process = trainer(code, "-W", "default")
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert "10 rows in 1 batch of 'clicks'" in err
+
+
+FORK = """
+import headrace, os, sys
+stream = headrace.dataset("clicks").batches(10)
+next(stream)
+pid = os.fork()
+if pid == 0:
+    for call in (lambda: next(stream), stream.step, lambda: headrace.dataset("clicks").batches(10), headrace.init):
+        try:
+            call()
+        except headrace.HeadraceError as error:
+            assert "num_workers=0" in str(error), error
+        else:
+            os._exit(1)
+    stream.close()
+    sys.exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+stream.step()
+assert len(next(stream)) == 10
+stream.step()
+stream.close()
+"""
+
+
+def test_a_trainer_that_forks_keeps_its_stream_and_the_child_gets_none(agents: Agents) -> None:
+    agent = agents()
+    process = trainer(FORK, "-W", "ignore::DeprecationWarning")
+    _, err = process.communicate(timeout=20)
+    assert (process.returncode, err) == (0, "")
+    agent.wait(lambda: agent.of(BYE))
+    assert len(agent.hellos) == 1
+    assert [s["through"] for s in agent.of(STEP)] == [1, 2]
+
+
+def test_the_end_of_a_trainer_is_seen_though_its_child_lives(agents: Agents, folder: str) -> None:
+    """A forked child lets go of the sockets: the agent must see its trainer's end at once."""
+    agent = agents()
+    code = (
+        "import headrace, os, time\n"
+        "stream = headrace.dataset('clicks').batches(10)\nnext(stream)\n"
+        "child = os.fork()\nif child == 0:\n    time.sleep(30)\n"
+        "print(child, flush=True)\nos.kill(os.getpid(), 9)\n"
+    )
+    process = trainer(code, "-W", "ignore::DeprecationWarning")
+    assert process.stdout is not None
+    child = int(process.stdout.readline())
+    process.wait(10)
+    agent.wait(lambda: agent.closed == 2, 5)
+    os.kill(child, signal.SIGKILL)
+    process.communicate()
+
+
+POOL = """
+import multiprocessing as mp, sys
+
+def work(explicit):
+    import headrace
+    if explicit:
+        headrace.init(rank=0, world_size=1)
+    try:
+        headrace.dataset("clicks").batches(10).close()
+        return "opened"
+    except headrace.HeadraceError as error:
+        return str(error)
+
+if __name__ == "__main__":
+    with mp.get_context(sys.argv[1]).Pool(1) as pool:
+        print(pool.apply(work, (False,)))
+        print(pool.apply(work, (True,)))
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_multiprocessing_worker_is_no_trainer_unless_it_says_so(agents: Agents, folder: str, method: str) -> None:
+    agents()
+    script = Path(folder) / "pool.py"
+    script.write_text(POOL)
+    out = subprocess.run([sys.executable, str(script), method], capture_output=True, text=True, timeout=30)
+    first, second = out.stdout.splitlines()
+    assert "num_workers=0" in first
+    assert "headrace.init(rank=..., world_size=...)" in first
+    assert second == "opened"
+
+
+def test_a_dataloader_worker_is_told_to_use_none(agents: Agents, monkeypatch: pytest.MonkeyPatch) -> None:
+    import types
+
+    data = types.ModuleType("torch.utils.data")
+    data.get_worker_info = lambda: object()
+    monkeypatch.setitem(sys.modules, "torch.utils.data", data)
+    agents()
+    with pytest.raises(headrace.HeadraceError, match=r"DataLoader's worker: use num_workers=0"):
+        headrace.dataset("clicks").batches(10)
+
+
+def test_ctrl_c_ends_a_waiting_trainer(agents: Agents) -> None:
+    agent = agents()
+    agent.hold = True
+    code = (
+        "import headrace\n"
+        "with headrace.dataset('clicks').batches(10) as stream:\n"
+        "    print('waiting', flush=True)\n    next(stream)\n"
+    )
+    process = trainer(code)
+    assert process.stdout is not None
+    process.stdout.readline()
+    agent.wait(lambda: agent.credits)
+    os.kill(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    assert err.rstrip().endswith("KeyboardInterrupt")
+    agent.wait(lambda: agent.of(BYE))
