@@ -3,7 +3,6 @@ package main
 import (
 	"log/slog"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
 
@@ -34,22 +33,22 @@ find it by HEADRACE_AGENT, or at its default place.`,
 			if len(a.cfg.AllowRoots) == 0 {
 				log.Warn("no folder is allowed: no file can be read; name one with --allow-root")
 			}
-			g, err := a.newAgent(conn, log, nil)
+			g, err := a.newAgent(conn, log)
 			if err != nil {
 				return err
 			}
 			return g.Run(cmd.Context())
 		},
 	}
-	config.AddFlags(cmd.Flags(), append(ofAgent, "allow_root")...)
+	config.AddFlags(cmd.Flags(), nil, append(ofAgent, "allow_root")...)
 	completeFolders(cmd)
 	return cmd
 }
 
-func (a *app) newAgent(conn grpc.ClientConnInterface, log *slog.Logger, metrics prometheus.Registerer) (*agent.Agent, error) {
+func (a *app) newAgent(conn grpc.ClientConnInterface, log *slog.Logger) (*agent.Agent, error) {
 	return agent.New(agent.Config{
 		Name: a.cfg.Name, Job: a.agentJob(), Conn: conn, Socket: a.cfg.Socket, Open: readSource(a.cfg.AllowRoots, log),
-		BufferBytes: a.cfg.Buffer, GPUs: listGPUs(log), Version: version, Logger: log, Registerer: metrics,
+		BufferBytes: a.cfg.Buffer, GPUs: listGPUs(log), Version: version, Logger: log,
 	})
 }
 

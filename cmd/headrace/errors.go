@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/headrace/headrace/agent/supervise"
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/internal/link"
@@ -64,6 +65,9 @@ func (a *app) report(err error, interrupted bool) int {
 func classify(err error) *failure {
 	if f, ok := errors.AsType[*failure](err); ok {
 		return f
+	}
+	if group, ok := errors.AsType[*supervise.Failed](err); ok {
+		return &failure{code: group.ExitCode(), err: err}
 	}
 	if spec, ok := errors.AsType[dataset.SpecErrors](err); ok {
 		return &failure{code: exitUsage, err: spec}

@@ -29,7 +29,7 @@ Off loopback it needs --tls-cert, --tls-key and --tls-ca: everybody shows a cert
 			return m.Run(cmd.Context())
 		},
 	}
-	config.AddFlags(cmd.Flags(), ofMaster...)
+	config.AddFlags(cmd.Flags(), nil, ofMaster...)
 	completeFolders(cmd)
 	return cmd
 }

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"os"
 	"strings"
-	"sync/atomic"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -23,7 +22,7 @@ import (
 type app struct {
 	in       io.Reader
 	out, err io.Writer
-	patience *atomic.Int32 // signals until the process ends where it stands
+	stops    *stops
 
 	file string // --config
 	cfg  *config.Config
@@ -71,7 +70,7 @@ The verbs of ` + "`headrace dataset`" + ` work without that word too: headrace l
 	pf := root.PersistentFlags()
 	pf.SortFlags = false
 	pf.StringVar(&a.file, "config", "", "settings file (default ./"+config.DefaultFile+", if it is there)")
-	config.AddFlags(pf, everywhere...)
+	config.AddFlags(pf, nil, everywhere...)
 	complete(root, "output", "table", "json", "yaml")
 	complete(root, "log-level", "debug", "info", "warn", "error")
 	complete(root, "log-format", "text", "json")

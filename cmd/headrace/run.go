@@ -7,10 +7,8 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"os/signal"
 	"slices"
 	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,6 +21,10 @@ import (
 	"github.com/headrace/headrace/internal/link"
 	"github.com/headrace/headrace/master"
 )
+
+// trainersFirst are the defaults of run: those of up, and logs that leave the
+// terminal to the trainers.
+var trainersFirst = map[string]string{"listen": oneMachine["listen"], "http": oneMachine["http"], "allow_root": ".", "log_level": "warn"}
 
 // runFlags are run's own.
 type runFlags struct {
@@ -65,7 +67,7 @@ the same command goes on where it stopped.`,
 	fs.IntVar(&f.maxRestarts, "max-restarts", 0, "restarts in all before giving up")
 	fs.StringVar(&f.masterAddr, "master-addr", "", "MASTER_ADDR of the trainers (default 127.0.0.1)")
 	fs.IntVar(&f.masterPort, "master-port", 0, "MASTER_PORT of the trainers (default: a free one)")
-	config.AddFlags(fs, slices.Concat(ofMaster, ofAgent)...)
+	config.AddFlags(fs, trainersFirst, slices.Concat(ofMaster, ofAgent)...)
 	completeFolders(cmd)
 	return cmd
 }
@@ -89,12 +91,8 @@ func (f *runFlags) check() error {
 func (a *app) run(cmd *cobra.Command, f *runFlags, args []string) error {
 	// The first signal goes to the trainers, the second kills them, the third
 	// ends us where we stand.
-	a.patience.Store(3)
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	defer signal.Stop(signals)
-
-	docs, err := a.loadUp(cmd, f.file, map[string]string{"log_level": "warn"})
+	a.stops.patience.Store(3)
+	docs, err := a.loadUp(cmd, f.file, trainersFirst)
 	if err != nil {
 		return err
 	}
@@ -103,14 +101,14 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, args []string) error {
 	}
 	log := a.logger()
 	if a.cfg.From("master") != "" || a.masterAlive() {
-		return a.runBesides(cmd.Context(), f, args, docs, log, signals)
+		return a.runBesides(cmd.Context(), f, args, docs, log)
 	}
 	if f.nodes > 1 {
 		return usagef("start `headrace master` on one of them and give --master to all", "--nnodes %d: several machines need one master", f.nodes)
 	}
 	return a.up(cmd.Context(), log, docs, func(ctx context.Context, m *master.Master) error {
 		a.say("%s is up in this process, state in %s; watch it with `headrace top`", a.cfg.Job, a.cfg.State)
-		return a.supervise(ctx, f, args, jobOfGroup{a.cfg.Job, a.cfg.Model, m.Addr()}, log, signals)
+		return a.supervise(ctx, f, args, jobOfGroup{a.cfg.Job, a.cfg.Model, m.Addr()}, log)
 	})
 }
 
@@ -120,7 +118,7 @@ func (a *app) say(format string, args ...any) {
 }
 
 // runBesides runs trainers with a master and an agent that live elsewhere.
-func (a *app) runBesides(ctx context.Context, f *runFlags, args []string, docs []dataset.Document, log *slog.Logger, signals <-chan os.Signal) error {
+func (a *app) runBesides(ctx context.Context, f *runFlags, args []string, docs []dataset.Document, log *slog.Logger) error {
 	c, err := a.dial()
 	if err != nil {
 		return err
@@ -139,7 +137,7 @@ func (a *app) runBesides(ctx context.Context, f *runFlags, args []string, docs [
 			fmt.Errorf("no agent of this machine answers at %s: %w", a.cfg.Socket, err)}
 	}
 	_ = conn.Close()
-	return a.supervise(ctx, f, args, jobOfGroup{v.Job, v.Model, c.target.String()}, log, signals)
+	return a.supervise(ctx, f, args, jobOfGroup{v.Job, v.Model, c.target.String()}, log)
 }
 
 // masterAlive: a master has left its address in the state folder, and listens.
@@ -183,7 +181,7 @@ func (a *app) applyAtStart(ctx context.Context, conn *grpc.ClientConn, target li
 // jobOfGroup is what the trainers' group needs to know of the job.
 type jobOfGroup struct{ name, model, master string }
 
-func (a *app) supervise(ctx context.Context, f *runFlags, args []string, job jobOfGroup, log *slog.Logger, signals <-chan os.Signal) error {
+func (a *app) supervise(ctx context.Context, f *runFlags, args []string, job jobOfGroup, log *slog.Logger) error {
 	env := append(os.Environ(), "HEADRACE_MASTER="+job.master)
 	// The signal reaches the trainers through signals, once: a context that ends
 	// with the same signal would say it a second time. A failure of master or
@@ -200,6 +198,6 @@ func (a *app) supervise(ctx context.Context, f *runFlags, args []string, job job
 	return supervise.Run(own, supervise.Config{
 		Cmd: args, Env: env, NProcPerNode: f.perNode, NNodes: f.nodes, NodeRank: f.nodeRank, MaxRestarts: f.maxRestarts, Model: job.model,
 		Job: job.name, Socket: a.cfg.Socket, MasterAddr: f.masterAddr, MasterPort: f.masterPort,
-		Out: a.out, Err: a.err, Logger: log, Signals: signals,
+		Out: a.out, Err: a.err, Logger: log, Signals: a.stops.seen,
 	})
 }

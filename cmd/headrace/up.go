@@ -25,7 +25,7 @@ current folder and from the roots of -f, or from --allow-root if that is given.`
 		Example: `  headrace up -f clicks.yaml`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			docs, err := a.loadUp(cmd, file, nil)
+			docs, err := a.loadUp(cmd, file, oneMachine)
 			if err != nil {
 				return err
 			}
@@ -38,20 +38,19 @@ current folder and from the roots of -f, or from --allow-root if that is given.`
 		},
 	}
 	specFlag(cmd, &file)
-	config.AddFlags(cmd.Flags(), slices.Concat(ofMaster, ofAgent)...)
+	config.AddFlags(cmd.Flags(), oneMachine, slices.Concat(ofMaster, ofAgent)...)
 	completeFolders(cmd)
 	return cmd
 }
 
-// loadUp loads the settings of up and run. Ports are any free ones, because
-// tools find the master by its state folder; roots are what the user is in, and
-// what the user named with -f.
+// oneMachine are the defaults of up: ports are any free ones, because tools find
+// the master by its state folder; roots are what the user is in.
+var oneMachine = map[string]string{"listen": "127.0.0.1:0", "http": "127.0.0.1:0", "allow_root": "."}
+
+// loadUp loads the settings of up and run, and reads -f, whose roots are allowed
+// too unless --allow-root says which.
 func (a *app) loadUp(cmd *cobra.Command, file string, defaults map[string]string) ([]dataset.Document, error) {
-	merged := map[string]string{"listen": "127.0.0.1:0", "http": "127.0.0.1:0", "allow_root": "."}
-	for k, v := range defaults {
-		merged[k] = v
-	}
-	if err := a.load(cmd, merged); err != nil {
+	if err := a.load(cmd, defaults); err != nil {
 		return nil, err
 	}
 	if file == "" {
@@ -99,7 +98,7 @@ func (a *app) withAgent(ctx context.Context, cancel context.CancelCauseFunc, log
 	if err := a.applyAtStart(ctx, conn, target, docs); err != nil {
 		return err
 	}
-	g, err := a.newAgent(conn, log, m.Registry())
+	g, err := a.newAgent(conn, log)
 	if err != nil {
 		return err
 	}

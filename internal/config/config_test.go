@@ -22,7 +22,7 @@ func load(t *testing.T, yaml string, env map[string]string, args ...string) (*Co
 		t.Fatal(err)
 	}
 	fs := pflag.NewFlagSet("t", pflag.ContinueOnError)
-	AddFlags(fs, keys()...)
+	AddFlags(fs, nil, keys()...)
 	if err := fs.Parse(args); err != nil {
 		t.Fatal(err)
 	}

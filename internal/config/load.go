@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -25,17 +26,18 @@ func (c *Config) From(key string) string { return string(c.from[key]) }
 // Target says where to dial the master.
 func (c *Config) Target() link.Target { return link.Target{Address: c.Master, State: c.State} }
 
-// AddFlags registers the flags of the named settings; it panics on an unknown
-// one, which is a mistake in the program.
-func AddFlags(fs *pflag.FlagSet, keys ...string) {
+// AddFlags registers the flags of the named settings; defaults, if any, are the
+// verb's own (see Places). It panics on an unknown setting, which is a mistake in
+// the program.
+func AddFlags(fs *pflag.FlagSet, defaults map[string]string, keys ...string) {
 	for _, key := range keys {
 		s := byKey(key)
 		if s == nil {
 			panic("config: no setting " + key)
 		}
 		usage := s.usage
-		if s.def != "" {
-			usage += " (default " + s.def + ")"
+		if d := cmp.Or(defaults[key], s.def); d != "" && !s.list {
+			usage += " (default " + d + ")"
 		}
 		if s.list {
 			fs.StringArrayP(s.flag(), s.short, nil, usage)

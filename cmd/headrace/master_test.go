@@ -1,0 +1,257 @@
+package main
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/headrace/headrace/internal/link"
+	"github.com/headrace/headrace/internal/store"
+)
+
+func TestTwoMastersOnOneStateFolder(t *testing.T) {
+	w := newWorld(t)
+	first := w.master()
+	r := w.run("master", "--listen", "127.0.0.1:0", "--http", "off", "--allow-root", w.dir)
+	if r.code != exitFailed || !strings.Contains(r.err, "store") || !strings.Contains(r.err, "pid") {
+		t.Errorf("the second master says %d: %s", r.code, r.err)
+	}
+	if w.ok("list") != "no datasets; make one with `headrace dataset apply -f FILE`\n" {
+		t.Error("the first master was disturbed")
+	}
+	first.stop()
+	w.nothingLeft()
+	w.master().stop() // the lock is free again
+	w.nothingLeft()
+}
+
+func TestStateOfANewerVersionIsRefused(t *testing.T) {
+	w := newWorld(t)
+	w.master().stop()
+	st, err := store.Open(filepath.Join(w.state(), "store"), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var value []byte
+	if err := st.Load(func(k, v []byte) error {
+		if string(k) == "f" {
+			value = append(value, v...)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("format %x", value)
+	if err := st.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAPortInUseNamesItsFlag(t *testing.T) {
+	w := newWorld(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for _, flag := range []string{"--listen", "--http"} {
+		other := map[string]string{"--listen": "--http", "--http": "--listen"}[flag]
+		r := w.run("master", flag, l.Addr().String(), other, "127.0.0.1:0", "--allow-root", w.dir)
+		if r.code != exitFailed || !strings.Contains(r.err, flag+" "+l.Addr().String()+": another process listens there already") {
+			t.Errorf("%s: %d %s", flag, r.code, r.err)
+		}
+	}
+	w.nothingLeft()
+}
+
+func TestAStateFolderThatCanNotBeMade(t *testing.T) {
+	w := newWorld(t)
+	w.write("file", "")
+	r := w.run("master", "--state", w.path("file"), "--allow-root", w.dir)
+	if r.code != exitFailed || !strings.Contains(r.err, w.path("file")) || !strings.Contains(r.err, "--state") {
+		t.Error(r)
+	}
+}
+
+func TestDatasetsFromApplyToDelete(t *testing.T) {
+	w := newWorld(t)
+	w.clicks(100)
+	m := w.master()
+
+	if out := w.ok("dataset", "apply", "-f", "clicks.yaml", "--dry-run"); !strings.HasPrefix(out, "dataset clicks would be created\n") {
+		t.Error(out)
+	}
+	if out := w.ok("apply", "-f", "clicks.yaml"); !strings.HasPrefix(out, "dataset clicks created\n") {
+		t.Error(out)
+	}
+	if out := w.ok("apply", "-f", "clicks.yaml"); out != "dataset clicks is as it was\n" {
+		t.Error(out)
+	}
+	w.write("more.yaml", clicksSpec+"passes: 3\n")
+	if out := w.ok("apply", "-f", "more.yaml", "-o", "json"); decoded[[]applied](t, out)[0].Outcome != "changed" || !strings.Contains(out, "passes") {
+		t.Error(out)
+	}
+	w.write("other.yaml", strings.Replace(clicksSpec, "format: tsv", "format: csv", 1))
+	if r := w.run("apply", "-f", "other.yaml"); r.code != exitFailed || !strings.Contains(r.err, "format") || !strings.Contains(r.err, "delete") {
+		t.Errorf("a change of meaning: %+v", r)
+	}
+
+	m.until("listing", func() bool { return decoded[[]datasetView](t, w.ok("list", "-o", "json"))[0].ListingComplete })
+	golden(t, "list.txt", w.ok("list"))
+	golden(t, "list.json", w.ok("list", "-o", "json"))
+	golden(t, "status.txt", w.ok("status", "clicks"))
+	golden(t, "status.json", w.ok("status", "clicks", "-o", "json"))
+	golden(t, "status.yaml", w.ok("dataset", "status", "clicks", "-o", "yaml"))
+	golden(t, "describe.txt", strings.ReplaceAll(w.ok("describe", "clicks"), w.dir, "DIR"))
+	golden(t, "peek.txt", w.ok("peek", "clicks", "-n", "3"))
+	golden(t, "peek.json", w.ok("peek", "clicks", "-n", "2", "-o", "json"))
+	if out := w.ok("peek", "clicks", "-n", "1", "--columns", "user", "-o", "json"); !strings.Contains(out, `"user": "user-0"`) || strings.Contains(out, "label") {
+		t.Error(out)
+	}
+	if r := w.run("peek", "clicks", "--columns", "lable"); r.code != exitNotFound || !strings.Contains(r.err, "did you mean label?") {
+		t.Error(r)
+	}
+	for _, verb := range []string{"describe", "status", "peek", "pause", "resume", "delete"} {
+		if r := w.run(verb, "clikcs"); r.code != exitNotFound || !strings.Contains(r.err, "clicks") {
+			t.Errorf("%s of an unknown dataset: %+v", verb, r)
+		}
+	}
+	if out := w.ok("__complete", "describe", ""); !strings.Contains(out, "clicks\trunning") {
+		t.Error(out)
+	}
+
+	if out := w.ok("pause", "clicks"); out != "dataset clicks paused\n" {
+		t.Error(out)
+	}
+	if s := decoded[describeView](t, w.ok("describe", "clicks", "-o", "json")).State; s != "paused" {
+		t.Error(s)
+	}
+	w.ok("resume", "clicks")
+
+	if r := w.run("delete", "clicks"); r.code != exitUsage || !strings.Contains(r.err, "--yes") {
+		t.Error(r)
+	}
+	if out := w.ok("delete", "clicks", "--dry-run"); !strings.Contains(out, "would be deleted") {
+		t.Error(out)
+	}
+	if d := decoded[deleted](t, w.ok("delete", "clicks", "--yes", "-o", "json")); !d.Deleted {
+		t.Error(d)
+	}
+	if r := w.run("describe", "clicks"); r.code != exitNotFound {
+		t.Error(r)
+	}
+	m.stop()
+	w.nothingLeft()
+}
+
+func TestASpecIsRefusedForWhatItReads(t *testing.T) {
+	w := newWorld(t)
+	w.clicks(10)
+	w.write("data/h.csv", "id,label\n1,2\n")
+	w.master()
+	outside, err := os.MkdirTemp("", "hr")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(outside)
+	for _, tc := range []struct{ name, spec, says string }{
+		{"root that is not allowed", strings.Replace(clicksSpec, "root: data", "root: "+outside, 1), "allow"},
+		{"file that is not there", strings.Replace(clicksSpec, "root: data", "root: data, paths: [nope.tsv]", 1), "nope.tsv"},
+		{"folder that is not there", strings.Replace(clicksSpec, "root: data", "root: nope", 1), "nope"},
+		{"field that is not in the first line", `name: h
+files: {root: data, paths: [h.csv]}
+decode:
+  format: csv
+  header: true
+  columns:
+    - {name: x, path: lable, dtype: int64}
+`, "label"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w.write("s.yaml", tc.spec)
+			r := w.run("apply", "-f", "s.yaml")
+			if r.code == exitOK || !strings.Contains(r.err, tc.says) {
+				t.Errorf("exit %d: %s", r.code, r.err)
+			}
+		})
+	}
+	if w.ok("list", "-o", "json") != "[]\n" {
+		t.Error("a refused spec was kept")
+	}
+}
+
+func TestAFileThatVanishesWhileItIsListedStopsTheDatasetByName(t *testing.T) {
+	w := newWorld(t)
+	w.clicks(10)
+	m := w.master()
+	w.ok("apply", "-f", "clicks.yaml")
+	m.until("listing", func() bool { return decoded[[]datasetView](t, w.ok("list", "-o", "json"))[0].ListingComplete })
+	m.stop()
+	// Without its listing being complete a dataset is listed on by the next
+	// master; a complete one needs its files only when they are read.
+	m = w.master()
+	if v := decoded[describeView](t, w.ok("describe", "clicks", "-o", "json")); v.State != "running" || !v.ListingComplete {
+		t.Errorf("%+v", v)
+	}
+	m.stop()
+}
+
+func TestHTTPServesMetricsHealthAndProfiles(t *testing.T) {
+	w := newWorld(t)
+	w.clicks(10)
+	m := w.master()
+	w.ok("apply", "-f", "clicks.yaml")
+	at := decoded[jobView](t, w.ok("status", "-o", "json")).HTTP
+	get := func(path string) (int, string) {
+		resp, err := http.Get("http://" + at + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		b, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(b)
+	}
+	for path, want := range map[string]string{"/healthz": "ok", "/readyz": "ok", "/metrics": "headrace_", "/debug/pprof/": "goroutine", "/": "/metrics"} {
+		if code, body := get(path); code != 200 || !strings.Contains(body, want) {
+			t.Errorf("%s: %d %.200s", path, code, body)
+		}
+	}
+	if code, _ := get("/nope"); code != 404 {
+		t.Error(code)
+	}
+	m.stop()
+}
+
+func TestAMasterThatWasKilledIsFoundAgainOnAnotherPort(t *testing.T) {
+	w := newWorld(t)
+	w.clicks(10)
+	m := w.master()
+	w.ok("apply", "-f", "clicks.yaml")
+	m.signal(syscall.SIGKILL)
+	m.wait()
+	if r := w.run("list"); r.code != exitUnreachable {
+		t.Errorf("%+v", r)
+	}
+	before, err := link.ReadAddress(w.state())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m = w.start("master", "--listen", "127.0.0.1:0", "--http", "off", "--allow-root", w.dir)
+	m.until("another address", func() bool { a, err := link.ReadAddress(w.state()); return err == nil && a != before })
+	if v := decoded[[]datasetView](t, w.ok("list", "-o", "json")); len(v) != 1 || v[0].Name != "clicks" {
+		t.Error(v)
+	}
+	if j := decoded[jobView](t, w.ok("status", "-o", "json")); j.Term != 2 {
+		t.Error(j.Term)
+	}
+	m.stop()
+	w.nothingLeft()
+}

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// self makes `run`'s command this test binary as a trainer of clicks.
+func (w *world) self(mode string) string {
+	w.t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.env = append(w.env, trainerVariable+"=clicks", modeVariable+"="+mode)
+	return exe
+}
+
+var totals = regexp.MustCompile(`rows (\d+) sum (\d+)`)
+
+// read adds up what trainers said at their end.
+func read(t *testing.T, out string) (rows, sum int64) {
+	t.Helper()
+	for _, m := range totals.FindAllStringSubmatch(out, -1) {
+		r, _ := strconv.ParseInt(m[1], 10, 64)
+		s, _ := strconv.ParseInt(m[2], 10, 64)
+		rows, sum = rows+r, sum+s
+	}
+	return rows, sum
+}
+
+func TestRunGivesTrainersEveryRecordOnce(t *testing.T) {
+	w := newWorld(t)
+	const n = 5000
+	w.clicks(n)
+	out := w.ok("run", "-f", "clicks.yaml", "--nproc-per-node", "2", "--", w.self(""))
+	if rows, sum := read(t, out); rows != n || sum != n*(n-1)/2 {
+		t.Errorf("rows %d sum %d, want %d and %d\n%s", rows, sum, n, n*(n-1)/2, out)
+	}
+	for _, rank := range []string{"0", "1"} {
+		if !regexp.MustCompile(`(?m)^\S*` + rank + `\S*.*rows \d+`).MatchString(out) {
+			t.Errorf("no line of rank %s with its prefix:\n%s", rank, out)
+		}
+	}
+	w.nothingLeft()
+
+	again := w.run("run", "-f", "clicks.yaml", "--", w.self(""))
+	if rows, _ := read(t, again.out); again.code != exitOK || rows != 0 || !strings.Contains(again.err, "was read to its end before") {
+		t.Errorf("a second run: %+v", again)
+	}
+	w.nothingLeft()
+}
+
+func TestRunBesidesAMasterAndAnAgentThatAreThere(t *testing.T) {
+	w := newWorld(t)
+	w.clicks(100)
+	m := w.master("--job", "default")
+	if r := w.run("run", "-f", "clicks.yaml", "--", w.self("")); r.code != exitUnreachable || !strings.Contains(r.err, "no agent of this machine answers") {
+		t.Errorf("without an agent: %+v", r)
+	}
+	a := w.start("agent", "--name", "one", "--allow-root", w.dir)
+	a.until("socket", func() bool { _, err := os.Stat(w.socket()); return err == nil })
+	r := w.run("run", "-f", "clicks.yaml", "--", w.self(""))
+	if rows, _ := read(t, r.out); r.code != exitOK || rows != 100 {
+		t.Errorf("%+v", r)
+	}
+	v := decoded[jobView](t, w.ok("top", "-o", "json"))
+	if len(v.Agents) != 1 || v.Agents[0].Name != "one" || v.Datasets[0].State != "done" || v.Datasets[0].Counts.Settled != v.Datasets[0].Counts.Listed {
+		t.Errorf("%+v", v)
+	}
+	a.stop()
+	m.stop()
+	w.nothingLeft()
+}
+
+func TestRunExitsAsItsTrainersDo(t *testing.T) {
+	w := newWorld(t)
+	w.clicks(10)
+	r := w.run("run", "-f", "clicks.yaml", "--max-restarts", "1", "--", w.self(modeFail))
+	if r.code != 3 || strings.Count(r.out, "failing as asked") != 2 || !strings.Contains(r.err, "exit status 3") {
+		t.Errorf("%+v", r)
+	}
+	if r := w.run("run", "-f", "clicks.yaml", "--", "/no/such/program"); r.code == exitOK || !strings.Contains(r.err, "/no/such/program") {
+		t.Errorf("%+v", r)
+	}
+	w.nothingLeft()
+}
+
+func TestATrainerThatIsKilledLosesNothing(t *testing.T) {
+	w := newWorld(t)
+	const n = 2000
+	w.clicks(n)
+	w.up("-f", "clicks.yaml")
+	hang := w.self(modeHang)
+	first := w.start("run", "--", hang)
+	first.until("a batch in its hands", func() bool { return strings.Contains(first.out.String(), "hanging with") })
+	first.signal(syscall.SIGKILL) // run and, by its parent's death, the trainer
+	first.wait()
+	w.env = append(w.env, modeVariable+"=")
+	out := w.ok("run", "--", hang)
+	if rows, sum := read(t, out); rows != n || sum != n*(n-1)/2 {
+		t.Errorf("rows %d sum %d\n%s", rows, sum, out)
+	}
+}
+
+func TestSIGINTAtEveryStageLeavesNothingBehind(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		args func(w *world) []string
+		when func(w *world, p *proc) bool // nil: at once, whatever it is doing
+		code int
+	}{
+		{"up, as it starts", upArgs, nil, 0},
+		{"up, when the master has its port", upArgs, func(w *world, _ *proc) bool { return w.masterThere() }, 0},
+		{"up, when trainers can come", upArgs, func(_ *world, p *proc) bool { return strings.Contains(p.err.String(), "trainers can come") }, 0},
+		{"master, as it starts", masterArgs, nil, 0},
+		{"master, listening", masterArgs, func(w *world, _ *proc) bool { return w.masterThere() }, 0},
+		{"agent, without a master", func(*world) []string { return []string{"agent", "--allow-root", "."} },
+			func(w *world, _ *proc) bool { _, err := os.Stat(w.socket()); return err == nil }, 0},
+		{"run, as it starts", runArgs, nil, -1},
+		{"run, with a batch in its trainer's hands", runArgs, func(_ *world, p *proc) bool { return strings.Contains(p.out.String(), "hanging with") }, 130},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.clicks(1000)
+			p := w.start(tc.args(w)...)
+			if tc.when == nil {
+				time.AfterFunc(30*time.Millisecond, func() { p.signal(os.Interrupt) }) // somewhere in its start
+			} else {
+				p.until("the moment", func() bool { return tc.when(w, p) })
+				p.signal(os.Interrupt)
+			}
+			r := p.wait()
+			if tc.code >= 0 && r.code != tc.code && tc.when != nil {
+				t.Errorf("exit %d, want %d\n%s%s", r.code, tc.code, r.out, r.err)
+			}
+			w.nothingLeft()
+		})
+	}
+}
+
+func upArgs(*world) []string { return []string{"up", "-f", "clicks.yaml"} }
+
+func masterArgs(*world) []string {
+	return []string{"master", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--allow-root", "."}
+}
+
+func runArgs(w *world) []string { return []string{"run", "-f", "clicks.yaml", "--", w.self(modeHang)} }
+
+func TestASecondSignalEndsAtOnceAndAnEchoDoesNot(t *testing.T) {
+	w := newWorld(t)
+	p := w.up()
+	p.signal(os.Interrupt)
+	p.signal(os.Interrupt) // the terminal's, passed on by a wrapper
+	if r := p.wait(); r.code != exitOK {
+		t.Errorf("%+v", r)
+	}
+	w.nothingLeft()
+}
+
+func TestTwoJobsLiveSideBySide(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.up("--job", "a"), w.up("--job", "b")
+	for _, job := range []string{"a", "b"} {
+		if v := decoded[jobView](t, w.ok("status", "--job", job, "-o", "json")); v.Job != job {
+			t.Error(v.Job)
+		}
+		if _, err := os.Stat(w.path("run", "headrace", job+".sock")); err != nil {
+			t.Error(err)
+		}
+	}
+	if r := w.run("up", "--job", "a"); r.code != exitFailed {
+		t.Error(fmt.Sprint(r))
+	}
+	a.stop()
+	b.stop()
+	w.nothingLeft()
+}

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"encoding/json"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestExitCodesAndHintsWithoutAMaster(t *testing.T) {
+	w := newWorld(t)
+	w.clicks(10)
+	w.write("bad.yaml", strings.Replace(clicksSpec, "int64", "int", 1))
+	w.write("headrace.bad", "log_level: loud\n")
+	long := "/" + strings.Repeat("x", 120)
+	for _, tc := range []struct {
+		name string
+		args string
+		code int
+		says []string
+	}{
+		{"unknown verb", "lst", exitUsage, []string{"headrace has no verb lst", "did you mean list?"}},
+		{"unknown verb of dataset", "dataset aply", exitUsage, []string{"headrace dataset has no verb aply", "did you mean apply?"}},
+		{"unknown flag", "list --jbo x", exitUsage, []string{"unknown flag: --jbo", "did you mean --job?"}},
+		{"missing argument", "describe", exitUsage, []string{"accepts 1 arg(s), received 0", "headrace describe --help"}},
+		{"bad flag value", "list -o xml", exitUsage, []string{`--output: output: "xml": not one of table, json, yaml`}},
+		{"bad settings file", "list --config headrace.bad", exitUsage, []string{`headrace.bad:1: log_level: "loud": not one of debug, info, warn, error`}},
+		{"no settings file", "list --config nope", exitUsage, []string{"--config: open nope: no such file or directory"}},
+		{"spec with a mistake", "check -f bad.yaml", exitUsage, []string{"bad.yaml:7: decode.columns[1].dtype", "int64"}},
+		{"no spec", "apply", exitUsage, []string{"-f names no file"}},
+		{"spec that is not there", "check -f nope.yaml", exitNotFound, []string{"nope.yaml: no such file or directory"}},
+		{"no master", "list", exitUnreachable, []string{"no master answers at 127.0.0.1:7070", "headrace up", "--master"}},
+		{"no master where it was named", "list --master 127.0.0.1:1", exitUnreachable, []string{"no master answers at 127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused"}},
+		{"master elsewhere without TLS", "list --master 10.0.0.1:7070", exitUsage, []string{"--master 10.0.0.1:7070", "--tls-cert"}},
+		{"open port without TLS", "master --listen 0.0.0.0:0", exitFailed, []string{"--listen 0.0.0.0:0", "--tls-cert, --tls-key and --tls-ca"}},
+		{"socket path too long", "agent --socket " + long, exitUsage, []string{"121 bytes; Linux allows 107"}},
+		{"socket path too long in up", "up --socket " + long, exitUsage, []string{"121 bytes; Linux allows 107"}},
+		{"nothing to run", "run", exitUsage, []string{"no command: write it behind --"}},
+		{"nproc of 0", "run --nproc-per-node 0 -- true", exitUsage, []string{"--nproc-per-node: 0: must be from 1 to 10000"}},
+		{"several machines without a master", "run --nnodes 2 -- true", exitUsage, []string{"--nnodes 2: several machines need one master"}},
+		{"root that is not there", "up --allow-root /no/such/folder", exitUsage, []string{`--allow-root: allow_root: "/no/such/folder": no such folder`}},
+		{"no root for up", "up -f nope.yaml", exitNotFound, []string{"nope.yaml: no such file"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := w.run(strings.Fields(tc.args)...)
+			if r.code != tc.code {
+				t.Errorf("exit %d, want %d", r.code, tc.code)
+			}
+			for _, s := range tc.says {
+				if !strings.Contains(r.err, s) {
+					t.Errorf("stderr does not say %q:\n%s", s, r.err)
+				}
+			}
+			if r.out != "" {
+				t.Errorf("an error wrote to stdout: %s", r.out)
+			}
+		})
+	}
+	w.nothingLeft()
+}
+
+func TestHelpOfEveryVerb(t *testing.T) {
+	w := newWorld(t)
+	for _, args := range []string{"", "up", "run", "master", "agent", "demo", "dataset", "dataset apply", "dataset list", "dataset describe", "dataset peek",
+		"dataset check", "dataset pause", "dataset resume", "dataset delete", "dataset status", "status", "top", "version"} {
+		name := strings.ReplaceAll(strings.TrimSpace("headrace "+args), " ", "-")
+		golden(t, filepath.Join("help", name+".txt"), w.ok(append(strings.Fields(args), "--help")...))
+	}
+	if err := filepath.WalkDir("testdata/help", func(path string, d fs.DirEntry, err error) error {
+		b, _ := os.ReadFile(path)
+		if strings.Contains(string(b), w.dir) {
+			t.Errorf("%s holds a path of the machine it was written on", path)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestVersionSaysProtocolAndBuild(t *testing.T) {
+	w := newWorld(t)
+	v := decoded[map[string]any](t, w.ok("version", "-o", "json"))
+	if v["version"] != "0.1.0-test" || v["protocol"] != 1.0 || v["nvml"] != false || v["go"] == "" {
+		t.Error(v)
+	}
+	if out := w.ok("version"); !strings.HasPrefix(out, "headrace 0.1.0-test (protocol 1, go") || !strings.Contains(out, "without the tag nvml") {
+		t.Error(out)
+	}
+	if out := w.ok("version", "-o", "yaml"); !strings.HasPrefix(out, "version: 0.1.0-test\nprotocol: 1\n") {
+		t.Error(out)
+	}
+}
+
+func TestCheckCountsErrorsByFieldWithoutAMaster(t *testing.T) {
+	w := newWorld(t)
+	w.write("data/a.tsv", "1\t2\ta\n0\tx\tb\n1\ty\tc\n\n1\t\td\nz\t4\te\n1\n")
+	w.write("clicks.yaml", clicksSpec)
+	r := w.run("check", "-f", "clicks.yaml", "-o", "json")
+	if r.code != exitFailed || !strings.Contains(r.err, "can not be decoded: 5") {
+		t.Fatal(r)
+	}
+	c := decoded[[]checked](t, r.out)[0]
+	if c.Name != "clicks" || c.Records != 6 || c.Bad != 5 || len(c.Fields) != 2 {
+		t.Fatalf("%+v", c)
+	}
+	number, label := c.Fields[0], c.Fields[1]
+	if number.Column != "number" || number.Errors+number.Missing != 4 || label.Column != "label" || label.Errors != 1 {
+		t.Errorf("%+v", c)
+	}
+	if !strings.Contains(number.Example, "a.tsv") || !strings.Contains(number.Example, `"x"`) {
+		t.Error(number.Example)
+	}
+	if r := w.run("check", "-f", "clicks.yaml", "-n", "1"); r.code != exitOK || r.out != "dataset clicks: 1 records, 0 bad (0.0%)\n" {
+		t.Error(r)
+	}
+}
+
+func TestCompletionScriptsAreMade(t *testing.T) {
+	w := newWorld(t)
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		if out := w.ok("completion", shell); !strings.Contains(out, "headrace") || len(out) < 1000 {
+			t.Error(shell, len(out))
+		}
+	}
+	if out := w.ok("__complete", "list", "-o", ""); !strings.Contains(out, "json") {
+		t.Error(out)
+	}
+}
+
+func TestJSONAndYAMLHaveTheSameFieldsInOrder(t *testing.T) {
+	v := statusView{datasetView: datasetView{Name: "a", Reason: "12:30: yes"}, Partition: []partitionView{}}
+	a := &app{out: &output{}}
+	j, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := writeYAML(a.out, v); err != nil {
+		t.Fatal(err)
+	}
+	yaml := a.out.(*output).String()
+	at := 0
+	for _, key := range []string{"name", "state", "reason", "unit", "passes", "counts", "listed", "partition", "more"} {
+		i := strings.Index(yaml[at:], key+":")
+		if i < 0 || !strings.Contains(string(j), `"`+key+`"`) {
+			t.Fatalf("%s is missing or out of order in\n%s", key, yaml)
+		}
+		at += i
+	}
+	if !strings.Contains(yaml, "reason: '12:30: yes'") || !strings.Contains(yaml, "partition: []") {
+		t.Error(yaml)
+	}
+}
