@@ -165,7 +165,9 @@ func (c *Core) rejoin(a *agent, w *worker, j *Join) {
 		w.agent.workers = slices.DeleteFunc(w.agent.workers, func(x *worker) bool { return x == w })
 		a.workers = append(a.workers, w)
 	}
-	delete(w.agent.byNumber, w.number)
+	if w.agent.byNumber[w.number] == w { // its old number may be another's by now
+		delete(w.agent.byNumber, w.number)
+	}
 	w.agent, w.number, w.unconfirmed, w.pid = a, j.Worker, false, j.Pid
 	a.byNumber[j.Worker] = w
 	if w.state == detached {
