@@ -24,6 +24,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "BENCHMARKS.md"
 
+
 class Bench(NamedTuple):
     title: str
     text: str
@@ -33,8 +34,7 @@ class Bench(NamedTuple):
 BENCHES = {
     "lease": Bench(
         "Durable lease and ack",
-        "A pair is one grant and its ack, answered after fsync; the client is another process; "
-        "10,000 partitions.",
+        "A pair is one grant and its ack, answered after fsync; the client is another process; 10,000 partitions.",
         {
             "batched": "pairs/s, 8 streams, batches of 100; goal 300,000",
             "batched10": "pairs/s, 8 streams, batches of 10",
@@ -63,9 +63,25 @@ BENCHES = {
     ),
     "decode": Bench(
         "File to numpy batches",
-        "TSV and JSON lines of 13 + 26 fields, one decoding core, against pyarrow's readers and per-record "
-        "Python.",
-        {},
+        "TSV and JSON lines of a label, 13 numbers and 26 categories, to numpy arrays of the same shape; the "
+        "contestants take turns in one run. bench/decode/contestants.py says what each does: pyarrow reads "
+        "with one thread, and its categories are hashed by numpy, cheaper than XXH64; pyarrow_raw leaves them "
+        "unhashed. Each figure is [median, min, max] over the rounds.",
+        {
+            f"{form}_{name}": meaning
+            for form in ("tsv", "json")
+            for name, meaning in {
+                "vs_pyarrow": "records/s end to end (headrace up, leases, acks, trainer) over pyarrow's; goal 2",
+                "vs_pyarrow_raw": "the same over pyarrow without hashing",
+                "vs_python": "the same over per-record Python",
+                "core_vs_pyarrow": "records per CPU second of the `up` process over pyarrow's",
+                "trainer_cpu_of_pyarrow": "CPU of the trainer's process over pyarrow's; goal at most 0.05",
+                "core_records_per_s": "records per CPU second of the `up` process",
+                "decode_vs_pyarrow": "records per CPU second of the decoder alone over pyarrow's",
+                "decode_vs_pyarrow_raw": "the same over pyarrow without hashing",
+                "decode_records_per_cpu_s": "records per CPU second of the decoder alone, file to frames",
+            }.items()
+        },
     ),
     "acks": Bench(
         "The cost of acking every batch",

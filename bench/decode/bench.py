@@ -6,7 +6,8 @@ Records have a label, 13 numbers and 26 categories; the file is in the page
 cache. contestants.py says what each contestant does and what is not counted.
 The contestants take turns within a round, each in a process of its own, and
 ratios are taken within a round: what disturbs the machine disturbs them alike.
-Prints progress, and one JSON object on the last line; median, [min, max].
+Prints progress, and one JSON object on the last line; each figure is [median,
+min, max] over the rounds.
 
 `headrace` is measured end to end: `headrace up`, leases, acks, socket, and
 `stream.step()` per batch in a trainer process. Records per second are also given
@@ -141,30 +142,32 @@ def one_round(form: str, rows: int, records: int, product: bool) -> dict[str, Fi
 
 
 def spread(values: list[float]) -> list[float]:
-    """Median, [min, max], to three digits."""
+    """Median, min and max, to three digits."""
     return [float(f"{v:.3g}") for v in (statistics.median(values), min(values), max(values))]
 
 
-def figures(rounds: list[dict[str, Figures]]) -> dict[str, object]:
+def figures(rounds: list[dict[str, Figures]]) -> dict[str, list[float]]:
     def rate(name: str, by: str = "seconds") -> list[float]:
         return [r[name]["rows"] / r[name][by] for r in rounds]
 
     def ratio(a: list[float], b: list[float]) -> list[float]:
         return spread([x / y for x, y in zip(a, b)])
 
-    out: dict[str, object] = {f"{n}_records_per_s": spread(rate(n)) for n in rounds[0]}
-    core = rate("decode", "cpu_seconds")
+    out: dict[str, list[float]] = {}
     if "headrace" in rounds[0]:
-        core = [r["headrace"]["rows"] / r["headrace"]["up_cpu_seconds"] for r in rounds]
+        core = rate("headrace", "up_cpu_seconds")
         trainer = [r["headrace"]["cpu_seconds"] for r in rounds]
         out["vs_pyarrow"] = ratio(rate("headrace"), rate("pyarrow"))
         out["vs_pyarrow_raw"] = ratio(rate("headrace"), rate("pyarrow_raw"))
         out["vs_python"] = ratio(rate("headrace"), rate("python"))
-        out["core_records_per_s"] = spread(core)
         out["core_vs_pyarrow"] = ratio(core, rate("pyarrow", "cpu_seconds"))
         out["trainer_cpu_of_pyarrow"] = ratio(trainer, [r["pyarrow"]["cpu_seconds"] for r in rounds])
+        out["core_records_per_s"] = spread(core)
     out["decode_vs_pyarrow"] = ratio(rate("decode", "cpu_seconds"), rate("pyarrow", "cpu_seconds"))
     out["decode_vs_pyarrow_raw"] = ratio(rate("decode", "cpu_seconds"), rate("pyarrow_raw", "cpu_seconds"))
+    out["decode_records_per_cpu_s"] = spread(rate("decode", "cpu_seconds"))
+    for name in rounds[0]:
+        out[f"{name}_records_per_s"] = spread(rate(name))
     return out
 
 
@@ -185,7 +188,7 @@ def main() -> None:
             rounds.append(one_round(form, args.rows, args.records, not args.without_product))
             last = ", ".join(f"{n} {f['rows'] / f['seconds'] / 1e6:.2f}" for n, f in rounds[-1].items())
             say(f"{form} round {i + 1} of {args.rounds}, million records/s: {last}")
-        result[form] = figures(rounds)
+        result.update({f"{form}_{name}": value for name, value in figures(rounds).items()})
     print(json.dumps(result))
 
 
