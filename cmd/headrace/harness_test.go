@@ -143,7 +143,12 @@ type proc struct {
 
 func (w *world) start(args ...string) *proc {
 	w.t.Helper()
-	p := &proc{t: w.t, cmd: exec.Command(binary, args...), out: &output{}, err: &output{}, done: make(chan struct{})}
+	return w.startProgram(binary, args...)
+}
+
+func (w *world) startProgram(program string, args ...string) *proc {
+	w.t.Helper()
+	p := &proc{t: w.t, cmd: exec.Command(program, args...), out: &output{}, err: &output{}, done: make(chan struct{})}
 	p.cmd.Dir, p.cmd.Env = w.dir, w.env
 	p.cmd.Stdout, p.cmd.Stderr = p.out, p.err
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}

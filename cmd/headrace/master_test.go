@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -10,8 +11,9 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/cockroachdb/pebble/v2"
+
 	"github.com/headrace/headrace/internal/link"
-	"github.com/headrace/headrace/internal/store"
 )
 
 func TestTwoMastersOnOneStateFolder(t *testing.T) {
@@ -33,23 +35,43 @@ func TestTwoMastersOnOneStateFolder(t *testing.T) {
 func TestStateOfANewerVersionIsRefused(t *testing.T) {
 	w := newWorld(t)
 	w.master().stop()
-	st, err := store.Open(filepath.Join(w.state(), "store"), store.Options{})
+	db, err := pebble.Open(filepath.Join(w.state(), "store"), &pebble.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var value []byte
-	if err := st.Load(func(k, v []byte) error {
-		if string(k) == "f" {
-			value = append(value, v...)
+	if err := errors.Join(db.Set([]byte("f"), []byte("999"), pebble.Sync), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for _, verb := range []string{"master", "up"} {
+		r := w.run(verb, "--listen", "127.0.0.1:0", "--http", "off", "--allow-root", w.dir)
+		if r.code != exitFailed || !strings.Contains(r.err, "999") || !strings.Contains(r.err, w.state()) {
+			t.Errorf("%s: %+v", verb, r)
 		}
-		return nil
-	}); err != nil {
+	}
+	w.nothingLeft()
+}
+
+// The limit on the size of a file stands for a full disk: the write fails.
+func TestAStoreThatCanNotWriteEndsTheMaster(t *testing.T) {
+	w := newWorld(t)
+	w.clicks(10)
+	w.write("big.yaml", "# "+strings.Repeat("x", 900_000)+"\n"+clicksSpec)
+	shell := w.path("limited")
+	w.write("limited", "#!/bin/sh\nulimit -f 512\nexec "+binary+" \"$@\"\n")
+	if err := os.Chmod(shell, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("format %x", value)
-	if err := st.Close(); err != nil {
-		t.Fatal(err)
+	p := w.startProgram(shell, "master", "--listen", "127.0.0.1:0", "--http", "off", "--allow-root", w.dir)
+	p.until("address", w.masterThere)
+	if r := w.run("apply", "-f", "big.yaml"); r.code == exitOK {
+		t.Errorf("answered before it was durable: %+v", r)
 	}
+	r := p.wait()
+	if r.code != exitFailed || !strings.Contains(r.err, "file too large") || !strings.Contains(r.err, w.state()) {
+		t.Errorf("exit %d: %s", r.code, r.err)
+	}
+	w.nothingLeft()
+	w.master().stop() // with room again, it goes on
 }
 
 func TestAPortInUseNamesItsFlag(t *testing.T) {
