@@ -137,10 +137,8 @@ class Agent:
     def kill(self) -> None:
         """As kill -9 of the agent."""
         with self.changed:
-            try:
+            with contextlib.suppress(OSError):
                 self._listener.shutdown(socket.SHUT_RDWR)  # ends accept()
-            except OSError:
-                pass
             self._listener.close()
             for connection in self._connections:
                 with contextlib.suppress(OSError):
@@ -171,6 +169,7 @@ class Agent:
         except BaseException as error:
             with self.changed:
                 self.errors.append(error)
+        connection.close()
         with self.changed:
             self.closed += 1
             self.changed.notify_all()

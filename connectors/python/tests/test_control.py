@@ -54,8 +54,13 @@ def test_another_protocol_is_refused_by_either_side(agents: Agents) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "error"), [("refused", headrace.Fenced), ("job", headrace.HeadraceError), ("unavailable", headrace.AgentUnavailable)]
-)  # fmt: skip
+    ("code", "error"),
+    [
+        ("refused", headrace.Fenced),
+        ("job", headrace.HeadraceError),
+        ("unavailable", headrace.AgentUnavailable),
+    ],
+)
 def test_a_refused_hello_raises_what_it_means(agents: Agents, code: str, error: type[Exception]) -> None:
     agents(refuse=lambda hello: {"code": code, "message": "no", "hint": "because"})
     with pytest.raises(error, match="no: because"):
@@ -126,7 +131,7 @@ def test_an_agents_ping_is_answered(agents: Agents) -> None:
 def test_an_agent_that_comes_back_is_told_what_we_hold(agents: Agents) -> None:
     first = agents(total=100, per_frame=2, ack=False, ttl_ms=5000)
     stream = headrace.dataset("clicks").batches(10)
-    ids = [b["id"] for b, _ in zip(stream, range(3))]
+    ids = [next(stream)["id"] for _ in range(3)]
     stream.step(5, batches=2)
     first.wait(lambda: first.of(STEP))
     first.tell(ACKED, 1, {"through": 1})

@@ -43,8 +43,7 @@ def test_the_watchdog_ends_a_shared_trainer_whose_agent_is_gone_for_the_ttl(agen
     _, err = process.communicate(timeout=20)
     assert time.monotonic() - began < 1.0, "before the master gives its rows to others"
     assert process.returncode == -signal.SIGKILL
-    assert err.startswith("headrace: ")
-    assert len(err.splitlines()) == 1
+    assert err.splitlines()[-1].startswith("headrace: ")
     assert "was not heard for" in err
 
 

@@ -33,6 +33,7 @@ log = logging.getLogger("headrace")
 LINGER = 0.005  # seconds between two sends of steps
 SEEK = 0.05  # seconds between two tries to find the agent again
 STATS = 1.0  # seconds between two STATS of a stream
+BYE_SECONDS = 1.0  # for the agent to close the connection after BYE
 STUCK = 3.0  # seconds of waiting for the end with unstepped batches, before a word of advice
 
 Step = tuple[Channel, int, int, int]  # stream, step, batches, through
@@ -355,11 +356,9 @@ class Control:
 
     @staticmethod
     def _goodbye(connection: ControlConnection) -> None:
-        try:
+        with contextlib.suppress(OSError, EOFError, ProtocolError):
             connection.send(wire.encode(wire.BYE, 0, {}))
-            connection.flush()
-        except OSError:
-            log.debug("the agent was gone before BYE")
+            connection.finish(BYE_SECONDS)
 
     def _fail(self, fault: HeadraceError) -> None:
         if self.fault is None:

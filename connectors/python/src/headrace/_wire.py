@@ -87,6 +87,17 @@ class ControlConnection:
         del self._in[:at]
         return messages
 
+    def finish(self, seconds: float) -> None:
+        """Sends the last bytes and waits until the other side has closed. To
+        close first could fail its answer to an earlier message, and so have it
+        miss the last one. Raises EOFError when all is well."""
+        self.sock.settimeout(seconds)
+        self.sock.sendall(self._out)
+        self.sock.shutdown(socket.SHUT_WR)
+        while self.sock.recv(_CHUNK):
+            pass
+        raise EOFError
+
     def close(self) -> None:
         self.sock.close()
 

@@ -1,0 +1,144 @@
+"""The real binary, in a folder of its own for each test."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[4]
+
+SPEC = """
+name: {name}
+files: {{root: {root}, paths: ["*.tsv"]}}
+decode:
+  format: tsv
+  columns:
+    - {{name: id, path: "0", dtype: int64}}
+    - {{name: dense, paths: ["1..3"], dtype: float32, default: "-1"}}
+    - {{name: cat, paths: ["4..5"], dtype: int64, hash: {{buckets: 1000, salt: s}}}}
+    - {{name: word, path: "4", dtype: string}}
+{more}
+"""
+
+
+@pytest.fixture(scope="session")
+def binary() -> str:
+    path = Path(os.environ.get("HEADRACE_BIN") or ROOT / "build" / "headrace").resolve()
+    if not os.access(path, os.X_OK):
+        pytest.fail(f"{path} is not there: run make build", pytrace=False)
+    return str(path)
+
+
+class Job:
+    """One job's processes; whatever still runs when the test ends is ended."""
+
+    def __init__(self, binary: str, folder: Path) -> None:
+        self.binary, self.folder = binary, folder
+        self.socket = str(folder / "a.sock")
+        self.data = folder / "data"
+        self.data.mkdir()
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith("HEADRACE_")}
+        self.env.update(HEADRACE_STATE=str(folder / "state"), HEADRACE_AGENT=self.socket)
+        self.env["HEADRACE_BIN"] = binary
+        self.processes: list[subprocess.Popen[Any]] = []
+
+    def write(self, rows: int, files: int = 3) -> int:
+        """rows records over some files; id counts them all from 0. Gives the number."""
+        per = -(-rows // files)
+        for f in range(files):
+            lines = [self.line(i) for i in range(f * per, min((f + 1) * per, rows))]
+            (self.data / f"day_{f}.tsv").write_text("".join(lines))
+        return rows
+
+    @staticmethod
+    def line(i: int) -> str:
+        return f"{i}\t{i % 7}\t{'' if i % 5 == 0 else i % 11}\t0.5\tw{i % 97}\tz{i}\n"
+
+    def start(self, *args: str) -> subprocess.Popen[Any]:
+        log = (self.folder / f"{args[0]}-{len(self.processes)}.log").open("wb")
+        process = subprocess.Popen([self.binary, *args], env=self.env, stdout=log, stderr=log)
+        log.close()
+        self.processes.append(process)
+        return process
+
+    def up(self, *more: str) -> subprocess.Popen[Any]:
+        process = self.start(
+            "up",
+            "--socket",
+            self.socket,
+            "--http",
+            "off",
+            "--allow-root",
+            str(self.folder),
+            "--session-ttl",
+            "2s",
+            *more,
+        )
+        self.await_socket(process)
+        return process
+
+    def await_socket(self, process: subprocess.Popen[Any]) -> None:
+        deadline = time.monotonic() + 20
+        while not os.path.exists(self.socket):
+            assert process.poll() is None, self.logs()
+            assert time.monotonic() < deadline, self.logs()
+            time.sleep(0.01)
+
+    def headrace(self, *args: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        out = subprocess.run([self.binary, *args], env=self.env, capture_output=True, text=True, timeout=30)
+        assert not check or out.returncode == 0, out.stderr + self.logs()
+        return out
+
+    def spec(self, name: str, more: str = "") -> str:
+        return SPEC.format(name=name, root=self.data, more=more)
+
+    def apply(self, name: str = "rows", more: str = "") -> None:
+        spec = self.folder / f"{name}.yaml"
+        spec.write_text(self.spec(name, more))
+        self.headrace("dataset", "apply", "-f", str(spec))
+
+    def trainer(self, code: str, **env: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-c", code],
+            env={**self.env, **env},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.processes.append(process)
+        return process
+
+    def logs(self) -> str:
+        return "".join(f"\n--- {p.name}\n{p.read_text()}" for p in sorted(self.folder.glob("*.log")))
+
+    def stop(self) -> None:
+        for process in reversed(self.processes):
+            if process.poll() is None:
+                process.terminate()
+        for process in self.processes:
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            for pipe in (process.stdout, process.stderr):
+                if pipe is not None:
+                    pipe.close()
+
+
+@pytest.fixture
+def job(binary: str, folder: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Job]:
+    import headrace
+
+    job = Job(binary, Path(folder))
+    monkeypatch.setenv("HEADRACE_AGENT", job.socket)
+    yield job
+    headrace.shutdown()
+    job.stop()

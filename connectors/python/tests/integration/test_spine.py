@@ -1,0 +1,248 @@
+"""The package against the real agent and master: every record, whatever dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import headrace
+
+
+def read_ids(dataset: str = "rows", rows: int = 100) -> list[int]:
+    ids: list[int] = []
+    with headrace.dataset(dataset).batches(rows) as stream:
+        for b in stream:
+            ids.extend(b["id"].tolist())
+            stream.step()
+    return ids
+
+
+def test_every_record_comes_once_with_the_values_of_its_line(job: Any) -> None:
+    n = job.write(10_000)
+    job.up()
+    job.apply()
+    seen: Counter[int] = Counter()
+    with headrace.dataset("rows").batches(256) as stream:
+        sizes = []
+        for b in stream:
+            ids = b["id"]
+            sizes.append(len(b))
+            seen.update(ids.tolist())
+            want = np.stack([ids % 7, np.where(ids % 5 == 0, -1, ids % 11), np.full(len(ids), 0.5)], axis=1)
+            assert np.array_equal(b["dense"], want.astype(np.float32))
+            words = [f"w{i % 97}" for i in ids.tolist()]
+            assert b["word"].tolist() == words
+            hashed = np.stack(
+                [headrace.hash64(words, "s", 1000), headrace.hash64([f"z{i}" for i in ids.tolist()], "s", 1000)], axis=1
+            )
+            assert np.array_equal(b["cat"], hashed)
+            stream.step()
+    assert seen == Counter(range(n))
+    assert sizes == [256] * (n // 256) + [n % 256]
+
+
+def test_positions_and_ranges_name_the_lines_of_the_files(job: Any) -> None:
+    job.write(3000)
+    job.up()
+    job.apply()
+    text = {path.name: path.read_bytes() for path in job.data.glob("*.tsv")}
+    with headrace.dataset("rows").batches(128) as stream:
+        for b in stream:
+            names = {r.segment: Path(r.name).name for r in b.ranges}
+            at = b.positions()
+            for i, p in zip(b["id"].tolist(), at):
+                line = job.line(i).encode()
+                begin = int(p["offset"])
+                assert text[names[int(p["segment"])]][begin : begin + len(line)] == line
+            assert sum(r.rows for r in b.ranges) == len(b)
+            assert all(r.partition == "files:rows" for r in b.ranges)
+            stream.step()
+
+
+def test_a_shuffled_pass_is_the_written_permutation_of_blocks(job: Any) -> None:
+    n = job.write(20_000, files=1)
+    job.up()
+    job.apply(more="shuffle: {seed: 7, block: 16KiB}\norder: strict")
+    with headrace.dataset("rows").batches(100) as stream:
+        ids, offsets = [], []
+        for b in stream:
+            ids.extend(b["id"].tolist())
+            offsets.extend(b.offsets.tolist())
+            stream.step()
+    assert sorted(ids) == list(range(n))
+    size = (job.data / "day_0.tsv").stat().st_size
+    blocks = -(-size // 16384)
+    order = list(dict.fromkeys(o // 16384 for o in offsets))
+    assert order == headrace.permutation(np.arange(blocks), blocks, 7).tolist()
+
+
+def test_auto_and_untracked_loops_reach_the_end(job: Any) -> None:
+    n = job.write(5000)
+    job.up()
+    job.apply("a")
+    job.apply("u")
+    for name, options in (("a", {"ack": "auto"}), ("u", {"track": False})):
+        with headrace.dataset(name).batches(64, **options) as stream:
+            assert sum(len(b) for b in stream) == n
+
+
+def test_columns_are_chosen_and_wrong_names_are_told(job: Any) -> None:
+    job.write(100)
+    job.up()
+    job.apply()
+    with headrace.dataset("rows").batches(100, columns=["word", "id"]) as stream:
+        b = next(stream)
+        assert set(b) == {"word", "id"}
+        stream.step()
+    with pytest.raises(headrace.DatasetError, match="nope"):
+        headrace.dataset("rows").batches(10, columns=["nope"])
+    with pytest.raises(headrace.DatasetError, match=r"nothing.*rows|rows.*nothing"):
+        headrace.dataset("nothing").batches(10)
+
+
+TRAINER = """
+import headrace, os, sys, time
+with headrace.dataset("rows").batches(50) as stream:
+    for b in stream:
+        print("got", *b["id"].tolist(), flush=True)
+        time.sleep(float(os.environ.get("PAUSE", "0")))
+        stream.step()
+        print("stepped", len(b), flush=True)
+print("end", flush=True)
+"""
+
+
+def applied(out: str) -> list[int]:
+    """The records that a trainer's output says are in the model."""
+    ids: list[int] = []
+    got: list[int] = []
+    for line in out.splitlines():
+        word, *rest = line.split()
+        if word == "got":
+            got = [int(v) for v in rest]
+        elif word == "stepped":
+            ids.extend(got)
+    return ids
+
+
+def test_a_killed_trainers_rows_go_to_another(job: Any) -> None:
+    n = job.write(20_000)
+    job.up()
+    job.apply()
+    victim = job.trainer(TRAINER, RANK="0", WORLD_SIZE="2", PAUSE="0.01")
+    other = job.trainer(TRAINER, RANK="1", WORLD_SIZE="2", PAUSE="0.002")
+    lines = [victim.stdout.readline() for _ in range(20)]
+    victim.kill()
+    rest, _ = victim.communicate()
+    out, err = other.communicate(timeout=50)
+    assert out.endswith("end\n"), err + job.logs()
+    first, second = applied("".join(lines) + rest), applied(out)
+    counts = Counter(first + second)
+    assert set(counts) == set(range(n))
+    # At most the yielded, unstepped batch of the killed trainer may come again
+    # (one that it had stepped, too, when its word did not leave the process).
+    assert sum(c - 1 for c in counts.values()) <= 100
+
+
+def test_trainers_go_on_with_an_agent_that_was_killed_and_started_again(job: Any) -> None:
+    n = job.write(20_000)
+    master = job.start(
+        "master", "--listen", "127.0.0.1:0", "--http", "off", "--session-ttl", "3s", "--allow-root", str(job.folder)
+    )
+    address = job.folder / "state" / "master.addr"
+    deadline = time.monotonic() + 20
+    while not address.exists():
+        assert master.poll() is None, job.logs()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    options = ("agent", "--name", "a1", "--socket", job.socket, "--allow-root", str(job.folder))
+    agent = job.start(*options)
+    job.await_socket(agent)
+    job.apply()
+    trainer = job.trainer(TRAINER, PAUSE="0.01")
+    lines = [trainer.stdout.readline() for _ in range(20)]
+    agent.send_signal(signal.SIGKILL)
+    agent.wait()
+    job.start(*options)
+    out, err = trainer.communicate(timeout=50)
+    assert out.endswith("end\n"), err + job.logs()
+    assert sorted(applied("".join(lines) + out)) == list(range(n))
+
+
+def test_a_trainer_goes_on_when_the_master_is_killed_and_started_again(job: Any) -> None:
+    n = job.write(20_000)
+    job.env["HEADRACE_LISTEN"] = "127.0.0.1:0"
+    master_options = ("master", "--http", "off", "--session-ttl", "3s", "--allow-root", str(job.folder))
+    master = job.start(*master_options)
+    address = job.folder / "state" / "master.addr"
+    deadline = time.monotonic() + 20
+    while not address.exists():
+        assert time.monotonic() < deadline, job.logs()
+        time.sleep(0.01)
+    job.env["HEADRACE_LISTEN"] = address.read_text().split()[0]
+    agent = job.start("agent", "--name", "a1", "--socket", job.socket, "--allow-root", str(job.folder))
+    job.await_socket(agent)
+    job.apply()
+    trainer = job.trainer(TRAINER, PAUSE="0.01")
+    lines = [trainer.stdout.readline() for _ in range(20)]
+    master.send_signal(signal.SIGKILL)
+    master.wait()
+    job.start(*master_options)
+    out, err = trainer.communicate(timeout=50)
+    assert out.endswith("end\n"), err + job.logs()
+    assert sorted(applied("".join(lines) + out)) == list(range(n))
+
+
+def test_run_starts_trainers_with_their_ranks(job: Any) -> None:
+    n = job.write(5000)
+    script = job.folder / "train.py"
+    script.write_text(
+        "import headrace, sys\n"
+        "trainer = headrace.init()\n"
+        "rows = 0\n"
+        "with headrace.dataset('rows').batches(50) as stream:\n"
+        "    for b in stream:\n        rows += len(b)\n        stream.step()\n"
+        "print('rank', trainer.rank, 'of', trainer.world_size, 'rows', rows)\n"
+    )
+    spec = job.folder / "rows.yaml"
+    spec.write_text(job.spec("rows"))
+    out = job.headrace("run", "-f", str(spec), "--nproc-per-node", "2", "--", sys.executable, str(script))
+    words = [line.split() for line in out.stdout.splitlines() if "rank" in line]
+    assert sorted(w[w.index("rank") + 1] for w in words) == ["0", "1"]
+    assert sum(int(w[-1]) for w in words) == n
+
+
+def test_a_failed_dataset_names_the_range_that_changed(job: Any) -> None:
+    job.write(50_000)
+    job.up()
+    job.apply()
+    stream = headrace.dataset("rows").batches(100)
+    next(stream)
+    stream.step()
+    for path in job.data.glob("*.tsv"):
+        path.write_text("rewritten\n")
+    with pytest.raises(headrace.DatasetError, match=r"day_\d.tsv"):
+        while True:
+            next(stream)
+            stream.step()
+    stream.close()
+
+
+def test_ctrl_c_leaves_no_process_and_no_socket_behind(job: Any) -> None:
+    job.write(20_000)
+    up = job.up()
+    job.apply()
+    trainer = job.trainer(TRAINER, PAUSE="0.01")
+    trainer.stdout.readline()
+    for process in (trainer, up):
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+    assert not os.path.exists(job.socket)
