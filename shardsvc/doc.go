@@ -12,22 +12,26 @@
 //	event.go       what can happen
 //	effects.go     what comes out: puts, replies, reports
 //	core.go        Core, Config, Step and its dispatch
-//	query.go       read-only views for tools and metrics
+//	query.go       read-only views for tools and metrics (query_serve.go: segments)
 //	load.go        from stored pairs back to a core; start of a term
 //	keys.go        the durable keys
 //	values.go      the durable values, each versioned by its first byte
 //	flush.go       dirty state to puts, once per batch
 //	rangemap.go    sorted disjoint ranges with a value; settled sets
+//	queue.go       a FIFO that keeps its memory
 //	shuffle.go     the permutation of blocks
-//	partition.go   segments, the line, passes
+//	dataset.go     datasets, their partitions, segments and heads
+//	partition.go   the line of a partition, its passes, folding
 //	carve.go       what to grant next, and how much
 //	lease.go       leases, their slots and tokens
 //	ack.go         acks and what they settle; steps
 //	giveback.go    rows that come back: loss, release, failure, tries
 //	request.go     lease requests, waiting, standings
 //	steal.go       whose tail to ask for
-//	session.go     agents, sessions, re-assertion
-//	worker.go      joins, leaves, generations
+//	session.go     agents and their sessions; recovery of a new term
+//	held.go        leases that are asserted again
+//	worker.go      trainer processes: joins, leaves
+//	generation.go  what a new process of a rank means, per model kind
 //	clock.go       deadlines: sessions, stalls, steal scans
 //	invariant.go   the inequality and the exactly-one-of check
 package shardsvc

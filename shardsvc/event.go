@@ -135,6 +135,9 @@ type Hello struct {
 	Incarnation uint64
 }
 
+// Join attaches a trainer process. One that comes again, with the same rank and
+// incarnation, speaks for all it holds: what its Message has no Held for is
+// pending again.
 type Join struct {
 	Worker      uint32
 	Rank        uint32

@@ -83,6 +83,9 @@ func splice(s rangeMap, i, j int, with []span) rangeMap {
 // overlap returns the indices [i, j) of the spans that share a unit with
 // [start, end).
 func (m rangeMap) overlap(start, end int64) (i, j int) {
+	if start >= end {
+		return 0, 0
+	}
 	i = m.from(start)
 	if i < len(m) && m[i].end == start {
 		i++

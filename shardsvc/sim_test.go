@@ -146,6 +146,7 @@ func (s *sim) promise(r Reply, pieces []Piece) {
 			s.fail(s.book.Grant(x))
 		}
 		s.nobodyUses(l)
+		s.inOrder(l)
 		s.granted[r.Token] = l
 	case ReplyAck:
 		l := s.granted[r.Token]
@@ -184,6 +185,23 @@ func (s *sim) nobodyUses(g *simLease) {
 			if l.part == g.part && l.pass == g.pass && l.segment == g.segment && l.prefix < g.end && g.start < l.end {
 				s.t.Fatalf("%s [%d, %d) was granted while rank %d inc %d uses [%d, %d)", tok(g.token), g.start, g.end, t.rank, t.inc, l.prefix, l.end)
 			}
+		}
+	}
+}
+
+// inOrder: "order within a partition on request": nothing before a strict lease
+// waits to be granted. (CheckInvariants knows that one worker has all leases.)
+func (s *sim) inOrder(g *simLease) {
+	if !s.opt.Strict {
+		return
+	}
+	for _, ps := range s.w.core.parts[g.part].passes {
+		end := ps.p.lineEnd()
+		if ps.n == g.pass {
+			end, _ = ps.onLine(place{g.segment, g.start})
+		}
+		if ps.n <= g.pass && (ps.frontier < end || len(ps.pending) > 0 && ps.pending[0].start < end) {
+			s.t.Fatalf("pass %d [%d, %d) was granted before what lies before it", g.pass, g.start, g.end)
 		}
 	}
 }

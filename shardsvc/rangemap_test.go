@@ -1,0 +1,114 @@
+package shardsvc
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// TestRangeMapIsAnArray compares it with one value per unit.
+func TestRangeMapIsAnArray(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const size = 40
+		var m rangeMap
+		var units [size]uint32 // 0: none
+		for range rapid.IntRange(0, 40).Draw(t, "writes") {
+			start := rapid.Int64Range(0, size-1).Draw(t, "start")
+			end := rapid.Int64Range(start, size).Draw(t, "end")
+			val := uint32(rapid.IntRange(0, 2).Draw(t, "val"))
+			if val == 0 {
+				m.clear(start, end)
+			} else {
+				m.set(start, end, val)
+			}
+			for i := start; i < end; i++ {
+				units[i] = val
+			}
+			check(t, m, units[:])
+		}
+		from := rapid.Int64Range(0, size-1).Draw(t, "from")
+		to := rapid.Int64Range(from, size).Draw(t, "to")
+		i, j := m.overlap(from, to)
+		for k, s := range m {
+			if in := s.start < to && from < s.end && from < to; in != (k >= i && k < j) {
+				t.Fatalf("overlap(%d, %d) = [%d, %d) of %v", from, to, i, j, m)
+			}
+		}
+	})
+}
+
+func check(t *rapid.T, m rangeMap, units []uint32) {
+	var got [64]uint32
+	for i, s := range m {
+		if s.start >= s.end || i > 0 && (m[i-1].end > s.start || m[i-1].end == s.start && m[i-1].val == s.val) {
+			t.Fatalf("not sorted, disjoint and merged: %v", m)
+		}
+		for u := s.start; u < s.end; u++ {
+			got[u] = s.val
+		}
+	}
+	for u, v := range units {
+		if got[u] != v {
+			t.Fatalf("unit %d is %d, want %d: %v", u, got[u], v, m)
+		}
+	}
+}
+
+// TestSettledSetIsAnArray: low mark, prefixes and gaps against one bool per unit.
+func TestSettledSetIsAnArray(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const size = 40
+		var s settledSet
+		var units [size + 1]bool
+		for range rapid.IntRange(0, 20).Draw(t, "adds") {
+			start := rapid.Int64Range(0, size-1).Draw(t, "start")
+			end := rapid.Int64Range(start+1, size).Draw(t, "end")
+			s.add(start, end, uint32(rapid.IntRange(0, kinds-1).Draw(t, "kind")))
+			for i := start; i < end; i++ {
+				units[i] = true
+			}
+			low := int64(0)
+			for units[low] {
+				low++
+			}
+			if s.low != low {
+				t.Fatalf("low is %d, want %d", s.low, low)
+			}
+		}
+		from := rapid.Int64Range(0, size-1).Draw(t, "from")
+		to := rapid.Int64Range(from, size).Draw(t, "to")
+		want := from
+		for units[want] {
+			want++
+		}
+		if got := s.prefix(from); got != max(want, s.low) {
+			t.Fatalf("prefix(%d) is %d, want %d of %+v", from, got, want, s)
+		}
+		free := int64(0)
+		for i := from; i < to; i++ {
+			if !units[i] {
+				free++
+			}
+		}
+		s.gaps(from, to, func(start, end int64) {
+			for i := start; i < end; i++ {
+				if units[i] {
+					t.Fatalf("gap holds unit %d", i)
+				}
+			}
+			free -= end - start
+		})
+		if free != 0 || s.touches(from, to) == (from < to && !anyOf(units[from:to])) && from < to {
+			t.Fatalf("gaps of [%d, %d) miss %d units, touches %v", from, to, free, s.touches(from, to))
+		}
+	})
+}
+
+func anyOf(units []bool) bool {
+	for _, u := range units {
+		if u {
+			return true
+		}
+	}
+	return false
+}
