@@ -77,8 +77,8 @@ func (c *Core) shrink(l *lease, end int64) {
 	}
 }
 
-// drop: the lease is gone (revoked, or its worker fenced). Batches that took of
-// it count as answered: nothing more will be said of them.
+// drop: the lease is gone (revoked, or its worker fenced). Nothing more is said
+// of it.
 func (c *Core) drop(l *lease) {
 	if l.dead {
 		return
@@ -88,7 +88,6 @@ func (c *Core) drop(l *lease) {
 		c.fx.Ends = append(c.fx.Ends, LeaseEnd{Stream: s.id, Lease: l.id, End: l.frontier})
 	}
 	c.remove(l)
-	c.settle(s)
 	if !s.closed {
 		c.want(s)
 	}
@@ -148,7 +147,7 @@ func (c *Core) closeStream(s *stream, reason string) {
 
 func (c *Core) dropStream(s *stream) {
 	s.w.streams = slices.DeleteFunc(s.w.streams, func(o *stream) bool { return o == s })
-	if s.w.state == gone && !slices.ContainsFunc(c.unsure, func(u unsure) bool { return u.leave == s.w.leave }) {
+	if s.w.state == gone && !c.leaving(s.w) {
 		c.forget(s.w.join.Worker)
 	}
 }

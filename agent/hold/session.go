@@ -25,7 +25,9 @@ func (c *Core) connected() {
 		if w.state == gone && c.replaced(w) {
 			c.dropAll(w, gone)
 		}
-		claims := false
+		// One that has left is named as long as its acks or its Leave are not
+		// known to be processed: a new master waits for each process it knew.
+		claims := w.state == gone && !c.replaced(w) && c.leaving(w)
 		for _, s := range w.streams {
 			s.requests = s.requests[:0]
 			for _, l := range s.leases {
@@ -50,6 +52,11 @@ func (c *Core) connected() {
 // replaced: another process of w's rank is here. Naming w again would end it.
 func (c *Core) replaced(w *worker) bool {
 	return slices.ContainsFunc(c.workers, func(o *worker) bool { return o.join.Rank == w.join.Rank && o.state != gone })
+}
+
+// leaving: w's Leave is to be said again.
+func (c *Core) leaving(w *worker) bool {
+	return slices.ContainsFunc(c.unsure, func(u unsure) bool { return u.leave == w.leave })
 }
 
 func (c *Core) disconnected() {

@@ -233,14 +233,15 @@ func (c *Core) durableTo(l *lease, prefix int64) {
 	c.settle(s)
 }
 
-// settle moves the stream's durable count over batches that nothing is open of.
+// settle moves the stream's durable count over batches that the master has on
+// disk. Batches of a lease that was lost never get there: nobody says they did.
 func (c *Core) settle(s *stream) {
 	n, k := 0, 0
 	for s.durable+uint32(n) < s.stepped {
 		b := s.batches.at(n)
 		for i := range int(b.cuts) {
 			q := s.cuts.at(k + i)
-			if !q.l.dead && q.l.durable < min(q.to, q.l.end) {
+			if q.l.durable < min(q.to, q.l.end) {
 				goto held
 			}
 		}

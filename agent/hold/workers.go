@@ -200,17 +200,18 @@ func (c *Core) onGone(ev *Gone) {
 	}
 	unknown := w.state == joining && !w.said
 	w.state, w.leave = gone, leave
+	c.unsure = append(c.unsure, unsure{at: c.unsureAt(), leave: leave})
 	for _, s := range slices.Clone(w.streams) {
 		c.closeStream(s, "")
 	}
-	if unknown && !c.claims(w) {
-		c.forget(ev.Worker) // no master has ever heard of it
+	if unknown && !c.claims(w) { // no master has ever heard of it
+		c.unsure = c.unsure[:len(c.unsure)-1]
+		c.forget(ev.Worker)
 		return
 	}
 	if c.talking() {
 		c.message().Leaves = append(c.message().Leaves, leave)
 	}
-	c.unsure = append(c.unsure, unsure{at: c.unsureAt(), leave: leave})
 }
 
 // unsureAt is the send time of what is said now; what can not be said now is
