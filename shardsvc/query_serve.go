@@ -23,3 +23,6 @@ func (c *Core) Segments(no PartitionNo, after int64, max int) []sources.Segment 
 	}
 	return out
 }
+
+// HasPartition says whether a partition is known: not removed with its dataset.
+func (c *Core) HasPartition(no PartitionNo) bool { return c.partition(no) != nil }

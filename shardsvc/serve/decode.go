@@ -2,6 +2,7 @@ package serve
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"sync"
 
@@ -11,8 +12,12 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// maxCount bounds the leases that one request may ask for.
-const maxCount = 4096
+// One request may ask for maxCount leases, one message for maxCounts in all: no
+// message makes more work than the loop does in some 100 ms.
+const (
+	maxCount  = 4096
+	maxCounts = 1 << 16
+)
 
 // inbound is one AgentMessage on its way to the loop. It is reused.
 type inbound struct {
@@ -98,6 +103,20 @@ func (in *inbound) decode(b []byte) error {
 			return err
 		}
 		b = b[n:]
+	}
+	return limit(in.msg.Requests)
+}
+
+// limit cuts requests down to maxCounts leases in all.
+func limit(requests []shardsvc.LeaseRequest) error {
+	if len(requests) > maxCounts {
+		return fmt.Errorf("%d lease requests in one message, at most %d", len(requests), maxCounts)
+	}
+	left := uint32(maxCounts - len(requests))
+	for i := range requests {
+		more := min(requests[i].Count-1, left)
+		requests[i].Count = 1 + more
+		left -= more
 	}
 	return nil
 }

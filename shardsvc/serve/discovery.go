@@ -74,8 +74,8 @@ func (s *Server) Datasets(ctx context.Context) ([]Dataset, error) {
 	return out, nil
 }
 
-// Segments lists at most max (0: all) known segments of a partition with ID > after, with
-// their locators: what an adapter that numbers segments itself is given back
+// Segments lists at most max (0: all) known segments of a partition with ID >
+// after, with their locators: what an adapter that numbers segments itself is given back
 // when it is opened again. Fewer than max means: no more.
 func (s *Server) Segments(ctx context.Context, partition uint32, after int64, max int) ([]sources.Segment, error) {
 	var out []sources.Segment
@@ -126,6 +126,9 @@ func (s *Server) PartitionsListed(ctx context.Context, dataset uint32) error {
 // skipped. complete: no segment will ever follow. Durable when it returns.
 func (s *Server) AddSegments(ctx context.Context, partition uint32, segments []sources.Segment, complete bool) error {
 	return s.change(ctx, func(l *loop) error {
+		if !l.core.HasPartition(partition) {
+			return fmt.Errorf("partition %d: %w", partition, ErrUnknown)
+		}
 		l.needs[partition] = false
 		l.step(&shardsvc.AddSegments{Partition: partition, Segments: segments, Complete: complete})
 		return l.rejected()

@@ -188,6 +188,8 @@ func (l *loop) step(ev shardsvc.Event) {
 		case shardsvc.ReportNeedSegments:
 			l.needs[r.Partition] = true
 			l.s.changed.fire()
+		case shardsvc.ReportExpired:
+			delete(l.agents, r.Agent)
 		case shardsvc.ReportDatasetFailed, shardsvc.ReportDatasetDone:
 			l.s.changed.fire()
 		}

@@ -107,6 +107,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.NewInvalidMetric(descRecords, err)
 		return
 	}
+	m.forget(sets)
 	for i := range sets {
 		m.dataset(ctx, &sets[i], ch)
 	}
@@ -206,4 +207,15 @@ func (m *metrics) track(id uint32) *track {
 		m.tracks[id] = t
 	}
 	return t
+}
+
+// forget drops what was remembered of datasets that are gone.
+func (m *metrics) forget(sets []shardsvc.DatasetInfo) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for id := range m.tracks {
+		if !slices.ContainsFunc(sets, func(d shardsvc.DatasetInfo) bool { return d.ID == id }) {
+			delete(m.tracks, id)
+		}
+	}
 }

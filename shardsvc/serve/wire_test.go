@@ -28,6 +28,9 @@ func slow(m *headracev1.AgentMessage) (in inbound) {
 		in.msg.Requests = append(in.msg.Requests, shardsvc.LeaseRequest{ID: r.Id, Worker: r.Worker, Dataset: r.Dataset,
 			Rate: rate(r.Rate), Count: min(max(r.Count, 1), maxCount)})
 	}
+	if err := limit(in.msg.Requests); err != nil {
+		panic(err)
+	}
 	for _, l := range m.Leaves {
 		in.msg.Leaves = append(in.msg.Leaves, shardsvc.Leave{Worker: l.Worker, Reason: leaveReason(l.Reason), Ended: l.Ended, Detail: l.Detail})
 	}
@@ -165,6 +168,26 @@ func TestRatesThatAreNoneAreUnknown(t *testing.T) {
 	}
 	if rate(12.5) != 12.5 {
 		t.Error("a rate is not itself")
+	}
+}
+
+func TestOneMessageMayNotAskForMoreThanTheLoopDoesAtOnce(t *testing.T) {
+	reqs := make([]shardsvc.LeaseRequest, 100)
+	for i := range reqs {
+		reqs[i].Count = maxCount
+	}
+	if err := limit(reqs); err != nil {
+		t.Fatal(err)
+	}
+	sum := uint32(0)
+	for _, r := range reqs {
+		sum += r.Count
+	}
+	if sum != maxCounts || reqs[0].Count != maxCount || reqs[99].Count != 1 {
+		t.Fatalf("%d leases, first %d, last %d", sum, reqs[0].Count, reqs[99].Count)
+	}
+	if err := limit(make([]shardsvc.LeaseRequest, maxCounts+1)); err == nil {
+		t.Fatal("too many requests were taken")
 	}
 }
 
