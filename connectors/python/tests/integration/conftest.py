@@ -36,6 +36,28 @@ def binary() -> str:
     return str(path)
 
 
+class Trainer:
+    """A training process, and the file that it prints to."""
+
+    def __init__(self, code: str, env: dict[str, str], log: Path) -> None:
+        self.log = log
+        with log.open("wb") as out:
+            self.process = subprocess.Popen([sys.executable, "-c", code], env=env, stdout=out, stderr=out)
+
+    def printed(self, lines: int) -> None:
+        """Waits until it has printed that many lines."""
+        deadline = time.monotonic() + 20
+        while self.log.read_text().count("\n") < lines:
+            assert self.process.poll() is None, self.log.read_text()
+            assert time.monotonic() < deadline, self.log.read_text()
+            time.sleep(0.005)
+
+    def ended(self) -> str:
+        """Everything that it printed, once it has ended."""
+        self.process.wait(50)
+        return self.log.read_text()
+
+
 class Job:
     """One job's processes; whatever still runs when the test ends is ended."""
 
@@ -104,16 +126,11 @@ class Job:
         spec.write_text(self.spec(name, more))
         self.headrace("dataset", "apply", "-f", str(spec))
 
-    def trainer(self, code: str, **env: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [sys.executable, "-c", code],
-            env={**self.env, **env},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self.processes.append(process)
-        return process
+    def trainer(self, code: str, **env: str) -> Trainer:
+        number = len(self.processes)
+        trainer = Trainer(code, {**self.env, **env}, self.folder / f"trainer-{number}.log")
+        self.processes.append(trainer.process)
+        return trainer
 
     def logs(self) -> str:
         return "".join(f"\n--- {p.name}\n{p.read_text()}" for p in sorted(self.folder.glob("*.log")))
@@ -128,9 +145,6 @@ class Job:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-            for pipe in (process.stdout, process.stderr):
-                if pipe is not None:
-                    pipe.close()
 
 
 @pytest.fixture

@@ -70,7 +70,7 @@ def test_positions_and_ranges_name_the_lines_of_the_files(job: Any) -> None:
 def test_a_shuffled_pass_is_the_written_permutation_of_blocks(job: Any) -> None:
     n = job.write(20_000, files=1)
     job.up()
-    job.apply(more="shuffle: {seed: 7, block: 16KiB}\norder: strict")
+    job.apply(more="shuffle: {seed: 7, block: 16KiB}")
     with headrace.dataset("rows").batches(100) as stream:
         ids, offsets = [], []
         for b in stream:
@@ -133,18 +133,28 @@ def applied(out: str) -> list[int]:
     return ids
 
 
+def whole(ids: list[int], n: int) -> bool:
+    """Every record once. Prints the runs of records that came another number of times."""
+    counts = Counter(ids)
+    odd = [i for i in range(n) if counts[i] != 1]
+    for i in odd:
+        if i - 1 not in counts or counts[i - 1] == 1:
+            print(f"record {i} and on: {counts[i]} times")
+    print(f"{len(odd)} of {n} records")
+    return not odd
+
+
 def test_a_killed_trainers_rows_go_to_another(job: Any) -> None:
     n = job.write(20_000)
     job.up()
     job.apply()
     victim = job.trainer(TRAINER, RANK="0", WORLD_SIZE="2", PAUSE="0.01")
     other = job.trainer(TRAINER, RANK="1", WORLD_SIZE="2", PAUSE="0.002")
-    lines = [victim.stdout.readline() for _ in range(20)]
-    victim.kill()
-    rest, _ = victim.communicate()
-    out, err = other.communicate(timeout=50)
-    assert out.endswith("end\n"), err + job.logs()
-    first, second = applied("".join(lines) + rest), applied(out)
+    victim.printed(20)
+    victim.process.kill()
+    first, out = applied(victim.ended()), other.ended()
+    assert out.endswith("end\n"), out[-1000:] + job.logs()
+    second = applied(out)
     counts = Counter(first + second)
     assert set(counts) == set(range(n))
     # At most the yielded, unstepped batch of the killed trainer may come again
@@ -168,13 +178,13 @@ def test_trainers_go_on_with_an_agent_that_was_killed_and_started_again(job: Any
     job.await_socket(agent)
     job.apply()
     trainer = job.trainer(TRAINER, PAUSE="0.01")
-    lines = [trainer.stdout.readline() for _ in range(20)]
+    trainer.printed(20)
     agent.send_signal(signal.SIGKILL)
     agent.wait()
     job.start(*options)
-    out, err = trainer.communicate(timeout=50)
-    assert out.endswith("end\n"), err + job.logs()
-    assert sorted(applied("".join(lines) + out)) == list(range(n))
+    out = trainer.ended()
+    assert out.endswith("end\n"), out[-1000:] + job.logs()
+    assert whole(applied(out), n), job.logs()
 
 
 def test_a_trainer_goes_on_when_the_master_is_killed_and_started_again(job: Any) -> None:
@@ -192,13 +202,13 @@ def test_a_trainer_goes_on_when_the_master_is_killed_and_started_again(job: Any)
     job.await_socket(agent)
     job.apply()
     trainer = job.trainer(TRAINER, PAUSE="0.01")
-    lines = [trainer.stdout.readline() for _ in range(20)]
+    trainer.printed(20)
     master.send_signal(signal.SIGKILL)
     master.wait()
     job.start(*master_options)
-    out, err = trainer.communicate(timeout=50)
-    assert out.endswith("end\n"), err + job.logs()
-    assert sorted(applied("".join(lines) + out)) == list(range(n))
+    out = trainer.ended()
+    assert out.endswith("end\n"), out[-1000:] + job.logs()
+    assert whole(applied(out), n), job.logs()
 
 
 def test_run_starts_trainers_with_their_ranks(job: Any) -> None:
@@ -241,8 +251,8 @@ def test_ctrl_c_leaves_no_process_and_no_socket_behind(job: Any) -> None:
     up = job.up()
     job.apply()
     trainer = job.trainer(TRAINER, PAUSE="0.01")
-    trainer.stdout.readline()
-    for process in (trainer, up):
+    trainer.printed(1)
+    for process in (trainer.process, up):
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=20)
+        process.wait(20)
     assert not os.path.exists(job.socket)
