@@ -56,7 +56,11 @@ func (m *Master) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, st.Close()) }()
+	defer func() {
+		if closeErr := st.Close(); err == nil { // after a failure it only says the same again
+			err = closeErr
+		}
+	}()
 
 	grpcListener, err := link.Listen(ctx, "gRPC", "--listen", m.cfg.Listen, m.cfg.TLS)
 	if err != nil {

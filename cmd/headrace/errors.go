@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -103,6 +104,11 @@ func fromMaster(err error, target link.Target) error {
 		f.code = exitUsage
 	case codes.Unavailable, codes.DeadlineExceeded:
 		f.code = exitUnreachable
+		if st.Code() == codes.Unavailable && !strings.HasPrefix(st.Message(), "connection error") {
+			f.err = fmt.Errorf("the master stopped while it was asked: %s", reason(st.Message()))
+			f.hint = cmp.Or(f.hint, "its own output says why; whether this took effect is not known")
+			return f
+		}
 		f.err = fmt.Errorf("no master answers at %s: %s", target, reason(st.Message()))
 		f.hint = "start one with `headrace up`, or say where it is with --master or HEADRACE_MASTER"
 	case codes.Canceled:
