@@ -19,7 +19,7 @@ import termios
 from html import escape
 from pathlib import Path
 
-COLUMNS, LINE, CHAR, MARGIN = 124, 17, 7.25, 18
+COLUMNS, LINE, CHAR, MARGIN = 120, 17, 7.25, 18
 HOME = str(Path(__file__).resolve().parent.parent)
 
 

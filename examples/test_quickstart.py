@@ -94,7 +94,7 @@ def test_the_model_has_learned_and_the_drift_shows(run: Run) -> None:
 
 
 def test_the_last_line_is_the_next_command(run: Run) -> None:
-    assert "headrace run" in run.output.strip().splitlines()[-1]
+    assert "headrace run --nproc-per-node 2 -f" in run.output.strip().splitlines()[-1]
 
 
 def entries(path: Path) -> Iterator[tuple[int, int, int, bytes]]:

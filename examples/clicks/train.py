@@ -8,7 +8,7 @@ et al., NIPS 2011), so the job is `model: shared`: the model outlives a trainer.
 Every batch is predicted first and learned from afterwards, so the figures are
 those of records that the model had never seen (progressive validation).
 
-    headrace run --nproc-per-node 2 -- python train.py --dataset clicks --model /dev/shm/clicks.model
+    headrace run --nproc-per-node 2 -f clicks.yaml -- python train.py
 
 With --journal a trainer also writes down what it did with each record, for a
 report that owes nothing to Headrace's own books. The order is what makes the
@@ -178,13 +178,15 @@ class Pace:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Learn click-through rate, many trainers on one model.")
     parser.add_argument("--dataset", default="clicks")
-    parser.add_argument("--model", required=True, help="file of the shared model; made if it is not there")
+    parser.add_argument("--model", help="file of the shared model, made if it is not there "
+                        "(default /dev/shm/<dataset>.model: gone with the next boot)")
     parser.add_argument("--rows", type=int, default=512, help="rows per batch (default 512)")
     parser.add_argument("--rate", type=float, default=0, help="at most this many rows/s (default: no limit)")
     parser.add_argument("--journal", help="write down here what was done with each record")
     args = parser.parse_args()
 
-    model, journal, pace = SharedModel(args.model), Journal(args.journal), Pace(args.rate)
+    model = SharedModel(args.model or f"/dev/shm/{args.dataset}.model")
+    journal, pace = Journal(args.journal), Pace(args.rate)
     about = {"rank": int(os.environ.get("HEADRACE_RANK", os.environ.get("RANK", "0"))), "pid": os.getpid(),
              "rate": args.rate, "batch_rows": args.rows}
     journal.write(Journal.OPEN, payload=json.dumps(about).encode())

@@ -77,7 +77,8 @@ func Run(ctx context.Context, o Options, out io.Writer) error {
 	if err := t.startAll(ctx, books); err != nil {
 		return interrupted(ctx, err)
 	}
-	s.say("started: master (process %d), 2 agents, 4 trainers (%s), paced to 15,000, 15,000, 15,000 and 1,500 rows/s", t.master.pid(), version)
+	s.say("started a master (process %d), two agents and four trainers (%s),", t.master.pid(), version)
+	s.say("two on each agent, paced to 15,000, 15,000, 15,000 and 1,500 rows/s")
 	k := &killer{team: t, tell: s, books: books}
 	started := time.Now()
 	if err := follow(ctx, o, k); err != nil {
@@ -89,8 +90,8 @@ func Run(ctx context.Context, o Options, out io.Writer) error {
 		return interrupted(ctx, err)
 	}
 	t.stopAll(s)
-	s.say("end of data; the master's books: %s of %s bytes settled. Now without them, from the trainers' journals:",
-		report.Thousands(int(settled)), report.Thousands(int(listed)))
+	s.say("end of data; in the master's books %s of %s bytes are settled", report.Thousands(int(settled)), report.Thousands(int(listed)))
+	s.say("and this is what the trainers' own journals say, without asking it:")
 
 	r, err := report.FromFolders(dirs.truth, dirs.journals)
 	if err != nil {
@@ -105,13 +106,31 @@ func Run(ctx context.Context, o Options, out io.Writer) error {
 		return fmt.Errorf("the report is not clean: see %s", o.Report)
 	}
 	s.say("report: %s%s", o.Report, kept(o, root))
-	s.plain(func(out io.Writer) { _, _ = fmt.Fprintln(out, nextCommand) })
+	s.plain(func(out io.Writer) { _, _ = fmt.Fprintln(out, nextCommand(binary, o.Python)) })
 	return nil
 }
 
 // nextCommand is the last line: the same on the user's own files.
-const nextCommand = "Next, on your own files: edit examples/clicks/clicks.yaml, then\n" +
-	"  headrace run --nproc-per-node 2 -f examples/clicks/clicks.yaml -- python examples/clicks/train.py --model /dev/shm/clicks.model"
+func nextCommand(binary, python string) string {
+	const example = "examples/clicks/"
+	if _, err := os.Stat(example + "clicks.yaml"); err != nil {
+		return "Next, on your own files (github.com/headrace/headrace, examples/clicks/README.md):\n" +
+			"  headrace run --nproc-per-node 2 -f clicks.yaml -- " + python + " train.py"
+	}
+	return "Next, on your own files: put their folder into " + example + "clicks.yaml, then\n  " +
+		fromHere(binary) + " run --nproc-per-node 2 -f " + example + "clicks.yaml -- " +
+		fromHere(python) + " " + example + "train.py"
+}
+
+// fromHere is a path as one would type it in this folder.
+func fromHere(path string) string {
+	if here, err := os.Getwd(); err == nil {
+		if short, err := filepath.Rel(here, path); err == nil && filepath.IsLocal(short) {
+			return short
+		}
+	}
+	return path
+}
 
 func kept(o Options, root string) string {
 	if !o.Keep {
@@ -143,14 +162,13 @@ func writeLog(ctx context.Context, s *story, o Options, dirs folders) error {
 		return fmt.Errorf("%s has %d MB free and the click log takes %d MB; name another folder with --dir, or fewer --records",
 			dirs.root, int64(fs.Bavail)*fs.Bsize>>20, need>>20)
 	}
-	s.say("writing a click log of %s records in Criteo's layout to %s (seed %d; Zipf ids; a drift half way) ...",
-		report.Thousands(o.Records), dirs.log, o.Seed)
+	s.say("writing a click log of %s records (Criteo's layout, Zipf ids, a drift half way, seed %d) ...", report.Thousands(o.Records), o.Seed)
 	start := time.Now()
 	m, err := clicklog.Write(ctx, clicklog.Options{LogDir: dirs.log, TruthDir: dirs.truth, Records: o.Records, Seed: o.Seed})
 	if err != nil {
 		return interrupted(ctx, err)
 	}
-	s.say("%d files, %d MB, in %.1f s", len(m.Files), m.Bytes>>20, time.Since(start).Seconds())
+	s.say("%d files, %d MB, in %.1f s: %s", len(m.Files), m.Bytes>>20, time.Since(start).Seconds(), dirs.log)
 	return nil
 }
 

@@ -60,21 +60,32 @@ func (k *killer) killTrainer(ctx context.Context) error {
 	kill := report.Kill{What: "trainer", Name: p.name, PID: p.pid(), At: at}
 	k.tell.say("SIGKILL to %s (process %d, paced to %.0f rows/s), which held %d leases", p.name, p.pid(), rates[victimRank], len(held))
 	released := k.watchRelease(ctx, held, func(l lease) bool { return isOneOf(l, held) })
-	if err := pause(ctx, trainerPause); err != nil {
-		return err
-	}
-	if err := k.team.startTrainer(victimRank); err != nil {
-		return err
-	}
-	kill.Back = monotonic()
-	k.tell.say("%s is started again %s after the kill, as a new process", p.name, ms(kill.Back-at))
-	kill.Released = <-released
-	if kill.Released != 0 {
-		k.tell.say("its rows went to another: first grant %s after the kill", ms(kill.Released-at))
-	} else {
-		k.tell.say("no row of it had to go to another")
+	restart := time.NewTimer(trainerPause)
+	defer restart.Stop()
+	for released != nil || kill.Back == 0 {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case kill.Released = <-released:
+			released = nil
+			k.sayReleased(kill)
+		case <-restart.C:
+			if err := k.team.startTrainer(victimRank); err != nil {
+				return err
+			}
+			kill.Back = monotonic()
+			k.tell.say("%s is started again %s after the kill, as a new process", p.name, ms(kill.Back-at))
+		}
 	}
 	return k.note(kill)
+}
+
+func (k *killer) sayReleased(kill report.Kill) {
+	if kill.Released == 0 {
+		k.tell.say("no row of %s had to go to another", kill.Name)
+		return
+	}
+	k.tell.say("its rows go to another: first grant %s after the kill", ms(kill.Released-kill.At))
 }
 
 func (k *killer) killAgent(ctx context.Context) error {
@@ -109,9 +120,9 @@ func (k *killer) killAgent(ctx context.Context) error {
 	live := monotonic()
 	stop()
 	if kill.Released = <-released; kill.Released != 0 {
-		k.tell.say("its rows went to another: first grant %s after the kill", ms(kill.Released-at))
+		k.sayReleased(kill)
 	} else {
-		k.tell.say("its living trainers found it and brought their leases (%s after the kill): no row had to go to another", ms(live-at))
+		k.tell.say("its living trainers have found it, %s after the kill: no row had to go to another", ms(live-at))
 	}
 	return k.note(kill)
 }

@@ -27,13 +27,13 @@ func (r *Report) Print(out io.Writer) {
 	line("time", "%.1f s, %.3f of the ideal (records / summed rates of the living)", r.MakespanSeconds, r.MakespanRatio)
 	var shares []string
 	for _, rank := range slices.Sorted(maps.Keys(r.WorkerShare)) {
-		shares = append(shares, fmt.Sprintf("trainer %s %.1f %% at %s/s", rank, 100*r.WorkerShare[rank], Thousands(int(r.WorkerRate[rank]))))
+		shares = append(shares, fmt.Sprintf("trainer %s %.1f %%", rank, 100*r.WorkerShare[rank]))
 	}
 	line("shares", "%s", strings.Join(shares, ", "))
 	if r.CPU != nil {
 		line("CPU", "trainers %.0f %% of all cores, agents %.0f %%, master %.0f %%", 100*r.CPU["trainer"], 100*r.CPU["agent"], 100*r.CPU["master"])
 	}
-	line("AUC", "%.4f; in the last tenth before the drift %.4f, in the first after it %.4f (each record predicted, then learned)", r.AUC, r.AUCBefore, r.AUCAfter)
+	line("AUC", "%.4f; last tenth before the drift %.4f, first after it %.4f (each record predicted, then learned)", r.AUC, r.AUCBefore, r.AUCAfter)
 	line("log loss", "%.4f; before the drift %.4f, after it %.4f", r.LogLoss, r.LogLossBefore, r.LogLossAfter)
 	var curve []string
 	for _, w := range r.OverTime {
