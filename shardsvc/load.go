@@ -19,7 +19,6 @@ type loading struct {
 	tries    []stored[triesValue]
 	ranks    []stored[rankValue]
 	agents   []stored[agentValue]
-	err      error
 	done     bool
 }
 

@@ -35,14 +35,13 @@ type partition struct {
 	units  [kinds]int64 // of those
 	passes []*pass      // begun and not folded, by number
 
-	holder     *worker // strict: who has its leases
-	holderHas  int     // leases
-	queued     bool    // in ds.ready
-	asked      bool    // ReportNeedSegments was sent for this listing
-	drained    bool    // all passes are planned, nothing is pending
-	settled    bool    // ... and nothing is leased
-	countedYet bool    // in ds.undrained and so on
-	dirty      bool
+	holder    *worker // strict: who has its leases
+	holderHas int     // leases
+	queued    bool    // in ds.ready
+	asked     bool    // ReportNeedSegments was sent for this listing
+	drained   bool    // all passes are planned, nothing is pending
+	settled   bool    // ... and nothing is leased
+	dirty     bool
 }
 
 // pass is one reading of a partition. All positions are on its line.

@@ -285,6 +285,6 @@ func (s *sim) someAgentDies() {
 		s.step(&Lost{Session: old}, false)
 	}
 	s.nextInc++
-	a.inc = s.nextInc
+	a.inc, a.nextNo = s.nextInc, 0 // a new process counts its workers from 1
 	s.connect(a)
 }

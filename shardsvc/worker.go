@@ -221,7 +221,9 @@ func (c *Core) detach(w *worker, deadline Time) {
 		return
 	}
 	c.dropRequests(w)
-	delete(w.agent.byNumber, w.number)
+	if w.agent.byNumber[w.number] == w {
+		delete(w.agent.byNumber, w.number)
+	}
 	w.state, w.deadline = detached, deadline
 	c.timers.push(timer{at: deadline, kind: timerDetached, w: w})
 }
