@@ -104,7 +104,7 @@ type exchange struct {
 
 func connect(ctx context.Context, addr string, mo mode, rank uint32) (*client, error) {
 	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(raw{})), grpc.WithSharedWriteBuffer(true))
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(raw{})))
 	if err != nil {
 		return nil, err
 	}

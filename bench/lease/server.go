@@ -79,7 +79,7 @@ func serveIn(dir string) error {
 	if err != nil {
 		return err
 	}
-	gs := grpc.NewServer(grpc.MaxRecvMsgSize(16<<20), grpc.MaxSendMsgSize(16<<20), grpc.SharedWriteBuffer(true))
+	gs := grpc.NewServer(grpc.MaxRecvMsgSize(16<<20), grpc.MaxSendMsgSize(16<<20))
 	srv.Register(gs)
 	go gs.Serve(lis)
 	ended := make(chan error, 1)

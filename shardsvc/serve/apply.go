@@ -2,7 +2,6 @@ package serve
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -136,5 +135,5 @@ func (l *loop) mustDataset(name string) (shardsvc.DatasetInfo, error) {
 			hint = fmt.Sprintf("did you mean %q? %s", near, hint)
 		}
 	}
-	return d, statusOf(codes.NotFound, errors.New(fmt.Sprintf("no dataset %q; %s", name, hint)), detail{Dataset: name, Hint: hint})
+	return d, statusOf(codes.NotFound, fmt.Errorf("no dataset %q; %s", name, hint), detail{Dataset: name, Hint: hint})
 }

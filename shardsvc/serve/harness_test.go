@@ -112,8 +112,7 @@ type agent struct {
 	t      testing.TB
 	stream grpc.BidiStreamingClient[headracev1.AgentMessage, headracev1.MasterMessage]
 	cancel context.CancelFunc
-	inbox  []*headracev1.MasterMessage // read and not yet looked at
-	next   uint64                      // request
+	next   uint64 // request
 }
 
 func (m *master) connect(hello *headracev1.AgentMessage) (*agent, *headracev1.MasterMessage, error) {
