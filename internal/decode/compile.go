@@ -65,7 +65,7 @@ func Compile(spec *dataset.Spec, opts ...Option) (*Decoder, error) {
 		f(&o)
 	}
 	ds := &spec.Decode
-	d := &Decoder{format: ds.Format, lenient: ds.OnError == "default", o: o, spec: spec}
+	d := &Decoder{format: ds.Format, lenient: ds.OnError == "default", o: o, spec: spec, maxFrame: frame.MaxFrame}
 	if err := d.separators(ds, &o); err != nil {
 		return nil, err
 	}

@@ -34,6 +34,7 @@ type Decoder struct {
 	schema    dataset.Schema
 	layout    *frame.Layout
 	grows     []int // layout columns whose size does not follow from the rows
+	maxFrame  int   // frame.MaxFrame, but for tests
 
 	fieldSource []int32 // csv, tsv: the slot of each field up to the last wanted one, or -1
 	exact       int     // fields that a record must have; 0: any number from len(fieldSource)
@@ -195,14 +196,17 @@ func lineEnd(b []byte) int {
 	return n
 }
 
+// frameReserve is kept for what is not rows: spans, names, padding.
+const frameReserve = 1 << 16
+
 // tooLarge: buffers that grow are looked at after each row; those in place were
 // when the builder was made.
 func (d *Decoder) tooLarge(b *Builder, row int) bool {
-	size := 0
+	size := (row+1)*d.layout.RowSize() + frameReserve
 	for _, i := range d.grows {
 		size += len(b.Columns[i].Values) + 8*len(b.Columns[i].Elements)
 	}
-	return size > frame.MaxFrame/2 && size > frame.MaxFrame-(1<<16)-(row+1)*d.layout.RowSize()-len(b.Columns)*256
+	return size > d.maxFrame
 }
 
 // slowRow takes any record: into slots, then from slots into columns. What it

@@ -284,6 +284,23 @@ func TestLeftoversAndTruncationLoseAndRepeatNothing(t *testing.T) {
 	}
 }
 
+func TestARecordThatWouldTakeTheFrameOverItsLimitIsLeftForTheNext(t *testing.T) {
+	d := compile(t, "format: lines\ncolumns: [{name: v, path: $value, dtype: bytes}]\n")
+	d.maxFrame = frameReserve + 100_000
+	b, _ := d.NewBuilder(10)
+	batch := lines(strings.Repeat("a", 60_000), strings.Repeat("b", 60_000), "c")
+	if n, err := d.Append(b, batch, 0, 10); n != 1 || !errors.Is(err, ErrFull) || b.Rows() != 1 {
+		t.Fatal(n, err, b.Rows())
+	}
+	if f := finish1(t, d, b); len(f.Columns[0].Values) != 60_000 {
+		t.Error("parts of the second record stayed")
+	}
+	b.Reset()
+	if n, err := d.Append(b, batch, 1, 10); n != 2 || err != nil {
+		t.Fatal(n, err)
+	}
+}
+
 func itoa(i int) []byte { return []byte{byte('0' + i/100), byte('0' + i/10%10), byte('0' + i%10)} }
 
 func TestNothingIsAllocatedPerRecord(t *testing.T) {
