@@ -33,7 +33,7 @@ type Config struct {
 	Check func(context.Context, *dataset.Spec) error
 
 	// How far ahead of the plan to list, whichever is reached first.
-	AheadSegments int   // listed and not settled; default 256
+	AheadSegments int   // listed and not settled; default 256. The core asks for 64 at least.
 	AheadUnits    int64 // listed and not planned; default 16 times the largest lease
 
 	Logger *slog.Logger

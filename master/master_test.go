@@ -180,16 +180,16 @@ func TestListingIsCompleteAndDurable(t *testing.T) {
 }
 
 func TestListingStaysAWindowAheadOfThePlan(t *testing.T) {
-	const file = 16 << 20 // more than a first lease: leases never run dry
+	const file = 16 << 20 // bytes
 	s := &shelf{n: 10_000, unit: file}
-	r := start(t, Config{State: t.TempDir(), OpenSource: s.open, AheadSegments: 50})
+	r := start(t, Config{State: t.TempDir(), OpenSource: s.open, AheadSegments: 100})
 	r.apply(spec)
-	r.until("a full window", func(d *headracev1.Dataset) bool { return d.Counts.Listed >= 50*file })
+	r.until("a full window", func(d *headracev1.Dataset) bool { return d.Counts.Listed >= 100*file })
 	// Nothing is read, so nothing moves the window; a listing that went on would
 	// be seen after the master has answered some more.
 	for range 20 {
 		d := r.until("an answer", func(*headracev1.Dataset) bool { return true })
-		if d.Counts.Listed > (50+listAtOnce)*file || d.ListingComplete {
+		if d.Counts.Listed > (100+listAtOnce)*file || d.ListingComplete {
 			t.Fatalf("listed %d units, complete %v", d.Counts.Listed, d.ListingComplete)
 		}
 	}
