@@ -3,7 +3,6 @@ package decode
 import (
 	"encoding/json"
 	"flag"
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -131,7 +130,7 @@ func TestRemainderNeedsOneCorrectionAtMost(t *testing.T) {
 		}
 		h := newHasher(buckets, "")
 		if got, want := h.remainder(v), v%uint64(buckets); got != want {
-			t.Fatal(fmt.Sprintf("%d mod %d = %d, want %d", v, buckets, got, want))
+			t.Fatalf("%d mod %d = %d, want %d", v, buckets, got, want)
 		}
 	}
 }
