@@ -107,7 +107,7 @@ func (m *outgoing) takesAll(next *outgoing) bool {
 // reply that is about a lease or a worker must not get before the grant that
 // came first, nor a grant before the standing that it ends.
 func (m *outgoing) takes(kind shardsvc.ReplyKind, size int) bool {
-	if len(*m.buf)+size > maxMessageBytes {
+	if len(*m.buf)+size > maxMessageBytes && kind != shardsvc.ReplyHeld { // a HelloReply is one piece
 		return false
 	}
 	switch kind {

@@ -315,6 +315,19 @@ func TestALargeAnswerIsCutIntoMessages(t *testing.T) {
 	}
 }
 
+func TestAHelloReplyIsNeverCut(t *testing.T) {
+	o := newOutbox(10 << 20)
+	enc := &encoder{}
+	o.add(shardsvc.ReplyHello, enc.encode(&shardsvc.Reply{Kind: shardsvc.ReplyHello, Term: 1}, nil))
+	for range 4 {
+		o.add(shardsvc.ReplyHeld, enc.encode(&shardsvc.Reply{Kind: shardsvc.ReplyHeld, Reason: string(make([]byte, 400<<10))}, nil))
+	}
+	o.publish()
+	if got := decodeAll(t, o); len(got) != 1 || len(got[0].Hello.Held) != 4 {
+		t.Fatalf("%d messages", len(got))
+	}
+}
+
 func TestAFullOutboxTakesNothingMore(t *testing.T) {
 	o := newOutbox(100)
 	put := func() bool {
