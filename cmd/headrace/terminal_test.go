@@ -1,0 +1,115 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// onTerminal starts the binary with a terminal of 80 x 24 as its input and
+// output; what it shows is in p.out, and what is written to keys it reads.
+func (w *world) onTerminal(args ...string) (p *proc, keys *os.File) {
+	w.t.Helper()
+	keys, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	fd := int(keys.Fd())
+	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 80}); err != nil {
+		w.t.Fatal(err)
+	}
+	tty, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer tty.Close()
+	p = &proc{t: w.t, cmd: exec.Command(binary, args...), out: &output{}, err: &output{}, done: make(chan struct{})}
+	p.cmd.Dir, p.cmd.Env = w.dir, w.env
+	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = tty, tty, tty
+	if err := p.cmd.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	shown := make(chan struct{})
+	go func() { // ends when the last holder of the terminal has gone
+		defer close(shown)
+		buf := make([]byte, 4096)
+		for {
+			n, err := keys.Read(buf)
+			_, _ = p.out.Write(buf[:n])
+			if err != nil {
+				return
+			}
+		}
+	}()
+	go func() {
+		_ = p.cmd.Wait()
+		<-shown
+		close(p.done)
+	}()
+	w.t.Cleanup(func() { p.kill(); keys.Close() })
+	return p, keys
+}
+
+func TestTopRepaintsATerminalAndGivesItBack(t *testing.T) {
+	w := newWorld(t)
+	w.clicks(10)
+	m := w.master()
+	w.ok("apply", "-f", "clicks.yaml")
+	top, _ := w.onTerminal("top", "--every", "100ms")
+	top.until("two paintings", func() bool { return strings.Count(top.out.String(), home+"job default") >= 2 })
+	if !strings.HasPrefix(top.out.String(), enterScreen) {
+		t.Errorf("%q", top.out.String()[:40])
+	}
+	m.signal(syscall.SIGKILL)
+	m.wait()
+	top.until("the loss of the master", func() bool { return strings.Contains(top.out.String(), "! no master answers") })
+	w.start("master", "--listen", "127.0.0.1:0", "--http", "off", "--allow-root", w.dir)
+	top.until("its return", func() bool { return strings.Contains(top.out.String(), "the master is back, term 2") })
+	top.signal(os.Interrupt)
+	if r := top.wait(); r.code != exitOK || !strings.HasSuffix(r.out, leaveScreen) {
+		t.Errorf("exit %d, the end is %q", r.code, r.out[max(0, len(r.out)-40):])
+	}
+}
+
+func TestDeleteAsksOnATerminal(t *testing.T) {
+	w := newWorld(t)
+	w.clicks(10)
+	w.master()
+	w.ok("apply", "-f", "clicks.yaml")
+	for _, tc := range []struct {
+		answer string
+		code   int
+		left   int
+	}{{"\n", exitFailed, 1}, {"n\n", exitFailed, 1}, {"y\n", exitOK, 0}} {
+		p, keys := w.onTerminal("delete", "clicks")
+		p.until("the question", func() bool { return strings.Contains(p.out.String(), "Go on? [y/N]") })
+		if _, err := keys.WriteString(tc.answer); err != nil {
+			t.Fatal(err)
+		}
+		if r := p.wait(); r.code != tc.code {
+			t.Errorf("answer %q: exit %d: %s", tc.answer, r.code, r.out)
+		}
+		if n := len(decoded[[]datasetView](t, w.ok("list", "-o", "json"))); n != tc.left {
+			t.Errorf("answer %q: %d datasets are left", tc.answer, n)
+		}
+	}
+	w.ok("apply", "-f", "clicks.yaml")
+	p, _ := w.onTerminal("delete", "clicks")
+	p.until("the question", func() bool { return strings.Contains(p.out.String(), "Go on? [y/N]") })
+	p.signal(os.Interrupt)
+	if r := p.wait(); r.code != exitForced {
+		t.Errorf("exit %d after an interrupt", r.code)
+	}
+}
