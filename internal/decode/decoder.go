@@ -30,6 +30,7 @@ type Decoder struct {
 	columns   []*column
 	sources   []source
 	eventTime *column
+	stars     []int // sources of paths with a *
 	metas     []int // sources that are no part of the value's text: $key and others
 	schema    dataset.Schema
 	layout    *frame.Layout
@@ -215,9 +216,7 @@ func (d *Decoder) slowRow(b *Builder, row int, batch *sources.Batch, rec *source
 	d.scratch = d.scratch[:0]
 	d.broken = false
 	clear(d.slots)
-	for i := range d.lists {
-		d.lists[i].slots, d.lists[i].base = d.lists[i].slots[:0], 0
-	}
+	d.clearLists()
 	var f *fault
 	switch d.format {
 	case "csv", "tsv":
@@ -232,14 +231,18 @@ func (d *Decoder) slowRow(b *Builder, row int, batch *sources.Batch, rec *source
 		d.broken = true
 		d.badRecords++
 		clear(d.slots)
-		for i := range d.lists {
-			d.lists[i].slots = d.lists[i].slots[:0]
-		}
+		d.clearLists()
 	}
 	for _, i := range d.metas {
 		d.meta(i, batch, rec)
 	}
 	return d.convert(b, row)
+}
+
+func (d *Decoder) clearLists() {
+	for _, i := range d.stars {
+		d.lists[i].slots, d.lists[i].base = d.lists[i].slots[:0], 0
+	}
 }
 
 // meta fills the slot of a $ path.

@@ -24,6 +24,9 @@ func (d *Decoder) finishPlan() {
 	d.exact = len(d.fieldNames)
 	var pointers []int
 	for i := range d.sources {
+		if d.sources[i].star {
+			d.stars = append(d.stars, i)
+		}
 		switch p := &d.sources[i].path; p.Kind {
 		case dataset.FieldNumber:
 			for len(d.fieldSource) <= p.Number {
