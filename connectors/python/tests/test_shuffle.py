@@ -10,6 +10,22 @@ import pytest
 import headrace
 
 
+VECTORS = Path(__file__).parents[3] / "api" / "vectors" / "shuffle.json"
+
+
+def test_vectors() -> None:
+    vectors = json.loads(VECTORS.read_text())
+    assert len(vectors["permutations"]) > 50
+    for v in vectors["permutations"]:
+        n = int(v["blocks"])
+        assert headrace.permutation(np.arange(n), n, int(v["seed"]), int(v["pass"])).tolist() == v["order"]
+    for v in vectors["spots"]:
+        for index, block in v["spots"]:
+            assert headrace.permutation(int(index), int(v["blocks"]), int(v["seed"]), int(v["pass"])) == int(block)
+    for v in vectors["splitmix64"]:
+        assert splitmix(int(v["in"])) == int(v["out"])
+
+
 def splitmix(z: int) -> int:
     m = (1 << 64) - 1
     z = (z + 0x9E3779B97F4A7C15) & m

@@ -162,7 +162,8 @@ def test_a_killed_trainers_rows_go_to_another(job: Any) -> None:
     assert sum(c - 1 for c in counts.values()) <= 100
 
 
-def test_trainers_go_on_with_an_agent_that_was_killed_and_started_again(job: Any) -> None:
+@pytest.mark.parametrize("more", ["", "shuffle: {seed: 7, block: 16KiB}"])
+def test_trainers_go_on_with_an_agent_that_was_killed_and_started_again(job: Any, more: str) -> None:
     n = job.write(20_000)
     master = job.start(
         "master", "--listen", "127.0.0.1:0", "--http", "off", "--session-ttl", "3s", "--allow-root", str(job.folder)
@@ -176,7 +177,7 @@ def test_trainers_go_on_with_an_agent_that_was_killed_and_started_again(job: Any
     options = ("agent", "--name", "a1", "--socket", job.socket, "--allow-root", str(job.folder))
     agent = job.start(*options)
     job.await_socket(agent)
-    job.apply()
+    job.apply(more=more)
     trainer = job.trainer(TRAINER, PAUSE="0.01")
     trainer.printed(20)
     agent.send_signal(signal.SIGKILL)
