@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"syscall"
 	"testing"
 
@@ -170,4 +171,34 @@ func TestWhenTrustEndsASharedTrainerIsEndedByItsAgent(t *testing.T) {
 	if err := victim.cmd.Wait(); err == nil {
 		t.Error("the trainer ended well")
 	}
+}
+
+// Steals cross deliveries at any moment; batches stay whole and records single.
+func TestTailsStolenAtAnyMomentCostAndRepeatNothing(t *testing.T) {
+	m, begins := killSetup(t)
+	m.do(func(toy *toymaster.Master) { toy.Units = 20000 })
+	a := start(t, m, socketIn(t), nil)
+	one := trainerProcess(t, a.socket, "HEADRACE_TEST_RANK=0")
+	two := trainerProcess(t, a.socket, "HEADRACE_TEST_RANK=1")
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	m.until("everything settled", func(toy *toymaster.Master) bool {
+		if n := toy.Leases(); n > 0 {
+			i := r.IntN(n)
+			prefix, end := toy.LeaseSpan(i)
+			toy.StealFrom(i, prefix+r.Int64N(end-prefix))
+		}
+		return toy.Done()
+	})
+	if !one.await("done") || !two.await("done") {
+		t.Fatal("a trainer did not finish")
+	}
+	wantOnce(t, begins, applied(one, two), 0)
+	m.do(func(toy *toymaster.Master) {
+		if twice := toy.Overlap(); twice != "" {
+			t.Errorf("settled twice: %s", twice)
+		}
+		t.Logf("%d steals answered", len(toy.Stolen))
+	})
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/headrace/headrace/agent/hold"
 	pb "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/internal/decode"
-	"github.com/headrace/headrace/internal/frame"
 )
 
 // cutter decodes leases in order into frames of whole batches. It is one
@@ -346,74 +345,6 @@ func (c *cutter) leaseEnd(l *lease) {
 	c.tellErrors()
 }
 
-// batchFull seals the frame when it is large enough for size or pace.
-func (c *cutter) batchFull() {
-	c.partial = time.Time{}
-	rows := c.w.b.Rows()
-	if c.full.IsZero() {
-		c.full = time.Now()
-	}
-	st := c.st
-	st.mu.Lock()
-	want := max(1, min(st.pace*frameTime.Seconds(), (st.window+1)/2))
-	st.mu.Unlock()
-	if float64(rows/st.rows) >= want || rows+st.rows > c.w.b.Limit() || c.w.b.Size() >= frameBytes {
-		c.seal(rows)
-		return
-	}
-	c.overdue()
-}
-
-// seal queues the frame's first n rows; the rest begins the next one.
-func (c *cutter) seal(n int) {
-	w, partial := c.w, c.partial
-	c.w, c.full, c.partial = nil, time.Time{}, time.Time{}
-	if n < w.b.Rows() {
-		rest, err := w.split(n/w.rows, c.st.pool.Get())
-		if err != nil { // builders of one pool always fit
-			panic("feed: " + err.Error())
-		}
-		c.w, c.partial = rest, partial
-	}
-	w.bytes = int64(w.b.Size())
-	c.st.account(w.bytes)
-	c.st.mu.Lock()
-	c.st.queue = append(c.st.queue, w)
-	c.st.queued += w.batches()
-	c.st.mu.Unlock()
-	poke(c.st.wakeSend)
-}
-
-// deadline is when what is here must leave: full batches after linger, a short
-// one after max_wait. Zero: nothing waits.
-func (c *cutter) deadline() time.Time {
-	var d time.Time
-	if !c.full.IsZero() {
-		d = c.full.Add(c.st.t.srv.cfg.Linger)
-	}
-	if c.st.maxWait > 0 && !c.partial.IsZero() {
-		if p := c.partial.Add(c.st.maxWait); d.IsZero() || p.Before(d) {
-			d = p
-		}
-	}
-	return d
-}
-
-// overdue lets go of what has waited long enough.
-func (c *cutter) overdue() {
-	if c.w == nil || c.w.b.Rows() == 0 {
-		return
-	}
-	now := time.Now()
-	if c.st.maxWait > 0 && !c.partial.IsZero() && now.Sub(c.partial) >= c.st.maxWait {
-		c.seal(c.w.b.Rows())
-		return
-	}
-	if !c.full.IsZero() && now.Sub(c.full) >= c.st.t.srv.cfg.Linger {
-		c.seal(c.w.b.Rows() / c.st.rows * c.st.rows)
-	}
-}
-
 // wait until something changes or deadline.
 func (c *cutter) wait(ctx context.Context, deadline time.Time) {
 	c.timer.Reset(until(deadline))
@@ -430,56 +361,4 @@ func until(t time.Time) time.Duration {
 		return time.Hour
 	}
 	return max(0, time.Until(t))
-}
-
-// badRecord: the record behind the n decoded ones can not be decoded.
-func (c *cutter) badRecord(l *lease, err error, n int) {
-	if errors.Is(err, decode.ErrFull) && c.w.b.Rows() >= c.st.rows {
-		c.seal(c.w.b.Rows() / c.st.rows * c.st.rows)
-		return
-	}
-	if errors.Is(err, decode.ErrFull) { // the trainer asks for too much; the data is good
-		c.over = true
-		c.st.t.out.send(frame.TypeError, c.st.id.Number, invalid(err.Error(), ""))
-		return
-	}
-	c.tellErrors()
-	p := l.grant.Pieces[c.chunk.piece]
-	at := p.OrderStart + c.chunk.batch.Recs[c.at].Offset - p.Start
-	c.fail(l, at, c.chunk.piece, err)
-}
-
-// fail gives the lease back from at on, and ends the stream if it is for good.
-func (c *cutter) fail(l *lease, at int64, piece int, err error) {
-	st, srv := c.st, c.st.t.srv
-	f := faultOf(st.ds, l.grant.Pieces[piece].Name, err)
-	srv.cfg.Logger.Error("a lease can not be read on", "dataset", st.ds.Name, "partition", l.grant.Partition,
-		"lease", l.token.String(), "at", at, "kind", f.kind, "error", f.message)
-	if f.kind == "decode" {
-		srv.cfg.Metrics.decodeErrors(f.field, 1)
-		st.t.decodeErrors(1, f.field)
-	}
-	c.stopReading()
-	st.mu.Lock()
-	l.dry = true
-	st.mu.Unlock()
-	srv.cfg.Desk.Do(&hold.Failed{Lease: l.id, At: at, Permanent: f.permanent, Kind: f.kind, Message: f.message})
-	if f.permanent {
-		c.over = true
-		st.t.out.send(frame.TypeError, st.id.Number, &frame.Error{Code: frame.CodeFailed, Message: f.message})
-	}
-}
-
-// tellErrors counts the values that defaults have replaced since the last time.
-func (c *cutter) tellErrors() {
-	for _, d := range c.decs {
-		for _, e := range d.Errors() {
-			key := e.Column
-			if n := e.Count - c.errs[key]; e.Count > c.errs[key] {
-				c.errs[key] = e.Count
-				c.st.t.srv.cfg.Metrics.decodeErrors(e.Column, n)
-				c.st.t.decodeErrors(n, e.Column)
-			}
-		}
-	}
 }

@@ -22,8 +22,11 @@
 //	data.go       ATTACH, CREDIT
 //	stream.go     one stream: its leases, queue and credit
 //	read.go       leases to runs of records
-//	cut.go        records to frames of exact batches
+//	cut.go        records to rows of frames, in the order of the leases
+//	seal.go       when a frame is large or old enough to leave
+//	cutfail.go    records and leases that can not be read on
 //	send.go       frames to the socket, once the Desk says Go
 //	order.go      positions: pieces of a grant, order space, batch ends
+//	metrics.go    what it exports
 //	fault.go      errors of sources and decoders, for master and trainer
 package feed

@@ -71,7 +71,7 @@ const (
 	helloWait = 10 * time.Second
 	joinWait  = 30 * time.Second
 	exitWait  = 500 * time.Millisecond // between a broken connection and its process's end
-	quitGrace = 200 * time.Millisecond // between QUIT and SIGKILL
+	quitGrace = 200 * time.Millisecond // between QUIT and SIGKILL, at most
 )
 
 // Server is the trainers' socket and all behind it.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -26,6 +27,8 @@ type trainer struct {
 	joined chan hold.Joined // answered once
 	ctx    context.Context  // of the control connection
 	wg     sync.WaitGroup   // OPENs under way, data connections
+
+	ttl atomic.Int64 // of the session, ns
 
 	mu      sync.Mutex
 	streams map[uint32]*stream
@@ -119,6 +122,7 @@ func (t *trainer) eachStream(f func(*stream)) {
 }
 
 func (t *trainer) welcome(j hold.Joined) {
+	t.ttl.Store(int64(j.TTLMillis) * int64(time.Millisecond))
 	t.mu.Lock()
 	t.model = j.Model
 	t.mu.Unlock()
@@ -153,7 +157,7 @@ func (t *trainer) kill(reason string) {
 	t.mu.Unlock()
 	t.srv.cfg.Logger.Warn("ending a trainer", "rank", t.hello.Rank, "pid", t.hello.PID, "reason", reason)
 	t.out.send(frame.TypeQuit, 0, frame.Quit{Reason: reason})
-	grace := time.NewTimer(quitGrace)
+	grace := time.NewTimer(min(quitGrace, time.Duration(t.ttl.Load())/20)) // well inside the session's margin
 	defer grace.Stop()
 	if t.proc == nil {
 		<-grace.C

@@ -1,0 +1,71 @@
+package feed
+
+import "time"
+
+// batchFull seals the frame when it is large enough for size or pace.
+func (c *cutter) batchFull() {
+	c.partial = time.Time{}
+	rows := c.w.b.Rows()
+	if c.full.IsZero() {
+		c.full = time.Now()
+	}
+	st := c.st
+	st.mu.Lock()
+	want := max(1, min(st.pace*frameTime.Seconds(), (st.window+1)/2))
+	st.mu.Unlock()
+	if float64(rows/st.rows) >= want || rows+st.rows > c.w.b.Limit() || c.w.b.Size() >= frameBytes {
+		c.seal(rows)
+		return
+	}
+	c.overdue()
+}
+
+// seal queues the frame's first n rows; the rest begins the next one.
+func (c *cutter) seal(n int) {
+	w, partial := c.w, c.partial
+	c.w, c.full, c.partial = nil, time.Time{}, time.Time{}
+	if n < w.b.Rows() {
+		rest, err := w.split(n/w.rows, c.st.pool.Get())
+		if err != nil { // builders of one pool always fit
+			panic("feed: " + err.Error())
+		}
+		c.w, c.partial = rest, partial
+	}
+	w.bytes = int64(w.b.Size())
+	c.st.account(w.bytes)
+	c.st.mu.Lock()
+	c.st.queue = append(c.st.queue, w)
+	c.st.queued += w.batches()
+	c.st.mu.Unlock()
+	poke(c.st.wakeSend)
+}
+
+// deadline is when what is here must leave: full batches after linger, a short
+// one after max_wait. Zero: nothing waits.
+func (c *cutter) deadline() time.Time {
+	var d time.Time
+	if !c.full.IsZero() {
+		d = c.full.Add(c.st.t.srv.cfg.Linger)
+	}
+	if c.st.maxWait > 0 && !c.partial.IsZero() {
+		if p := c.partial.Add(c.st.maxWait); d.IsZero() || p.Before(d) {
+			d = p
+		}
+	}
+	return d
+}
+
+// overdue lets go of what has waited long enough.
+func (c *cutter) overdue() {
+	if c.w == nil || c.w.b.Rows() == 0 {
+		return
+	}
+	now := time.Now()
+	if c.st.maxWait > 0 && !c.partial.IsZero() && now.Sub(c.partial) >= c.st.maxWait {
+		c.seal(c.w.b.Rows())
+		return
+	}
+	if !c.full.IsZero() && now.Sub(c.full) >= c.st.t.srv.cfg.Linger {
+		c.seal(c.w.b.Rows() / c.st.rows * c.st.rows)
+	}
+}

@@ -1,0 +1,60 @@
+package hold_test
+
+import (
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/headrace/headrace/agent/hold"
+	pb "github.com/headrace/headrace/api/headrace/v1"
+)
+
+// What a trainer claims is not trusted: whatever it says, the books add up, and
+// a refused claim leaves nothing behind.
+func TestClaimsThatMakeNoSenseLeaveNothingBehind(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		core := hold.New(hold.Config{Hello: &pb.Hello{Agent: "a"}})
+		var fx hold.Effects
+		small := rapid.Uint32Range(0, 4)
+		place := rapid.Int64Range(-1, 6)
+		for n := range uint32(3) {
+			before := core.Dump()
+			var resume []hold.Resume
+			for range rapid.IntRange(0, 2).Draw(t, "streams") {
+				r := hold.Resume{Stream: small.Draw(t, "stream"), Dataset: small.Draw(t, "dataset"), Tracked: rapid.Bool().Draw(t, "tracked"),
+					Stepped: small.Draw(t, "stepped"), Acked: small.Draw(t, "acked")}
+				for i := range rapid.IntRange(0, 3).Draw(t, "batches") {
+					b := hold.ResumedBatch{Number: r.Acked + uint32(i) + 1, Stepped: rapid.Bool().Draw(t, "is stepped"), Step: place.Draw(t, "step")}
+					for range rapid.IntRange(0, 2).Draw(t, "spans") {
+						b.Spans = append(b.Spans, hold.Span{Token: hold.Token{Sequence: uint64(small.Draw(t, "token"))}, Dataset: r.Dataset,
+							From: place.Draw(t, "from"), To: place.Draw(t, "to")})
+					}
+					r.Batches = append(r.Batches, b)
+				}
+				resume = append(resume, r)
+			}
+			fx.Reset()
+			core.Step(int64(n)+1, &hold.Join{Join: &pb.Join{Worker: n + 1, Rank: n}, Resume: resume}, &fx)
+			if fx.Invalid != "" && body(core.Dump()) != body(before) {
+				t.Fatalf("%s\nleft\n%s\nbefore\n%s", fx.Invalid, core.Dump(), before)
+			}
+			if err := core.Check(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		fx.Reset()
+		core.Step(10, &hold.Connected{}, &fx)
+		for _, h := range fx.Send[0].Held {
+			if h.LeaseStart > h.LeaseEnd || h.Frontier != h.LeaseEnd {
+				t.Fatalf("%v", h)
+			}
+		}
+	})
+}
+
+// body is a dump without its first line, which has the time.
+func body(dump string) string {
+	_, rest, _ := strings.Cut(dump, "\n")
+	return rest
+}
