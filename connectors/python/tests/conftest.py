@@ -7,10 +7,9 @@ import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import headrace
 import pytest
 from agent import Agent
-
-import headrace
 
 
 @pytest.fixture(autouse=True)

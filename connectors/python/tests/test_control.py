@@ -9,11 +9,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import headrace
 import numpy as np
 import pytest
 from agent import ACKED, BYE, ERROR, FENCED, HEADER, HELLO, PING, PONG, STEP, Agent, poll
-
-import headrace
 
 Agents = Callable[..., Agent]
 

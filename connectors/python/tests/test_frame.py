@@ -9,11 +9,10 @@ import random
 from pathlib import Path
 from typing import Any
 
+import headrace
 import numpy as np
 import pytest
 from frames import aligned, frame, span
-
-import headrace
 from headrace import _columns, _frame, _ranges
 from headrace._batch import Batch
 

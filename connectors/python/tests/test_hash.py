@@ -6,10 +6,9 @@ import json
 import random
 from pathlib import Path
 
+import headrace
 import numpy as np
 import pytest
-
-import headrace
 from headrace import _hash
 
 VECTORS = Path(__file__).parents[3] / "api" / "vectors"

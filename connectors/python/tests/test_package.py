@@ -7,9 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 import headrace
+import pytest
 from headrace import _cli
 
 ROOT = Path(__file__).parents[3]

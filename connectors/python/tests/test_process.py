@@ -10,10 +10,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import headrace
 import pytest
 from agent import BYE, CLOSE, QUIT, STEP, Agent
-
-import headrace
 
 Agents = Callable[..., Agent]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 
 import pytest
-
 from headrace._settings import resolve
 
 TORCHRUN = {"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "TORCHELASTIC_RESTART_COUNT": "2"}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import random
-
-import numpy as np
-import pytest
+from pathlib import Path
 
 import headrace
-
+import numpy as np
+import pytest
 
 VECTORS = Path(__file__).parents[3] / "api" / "vectors" / "shuffle.json"
 

@@ -9,11 +9,10 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import headrace
 import numpy as np
 import pytest
 from agent import ACKED, BYE, CLOSE, ERROR, OPEN, PAUSE, STATE, STATS, STEP, Agent, poll
-
-import headrace
 
 Agents = Callable[..., Agent]
 

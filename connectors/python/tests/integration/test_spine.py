@@ -10,10 +10,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import headrace
 import numpy as np
 import pytest
-
-import headrace
 
 
 def read_ids(dataset: str = "rows", rows: int = 100) -> list[int]:
