@@ -4,6 +4,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/headrace/headrace/agent/feed"
 	"github.com/headrace/headrace/agent/hold"
 	pb "github.com/headrace/headrace/api/headrace/v1"
@@ -14,7 +16,7 @@ import (
 // event goes in, so that no two of its decisions can be carried out in another
 // order.
 type desk struct {
-	start time.Time
+	start int64 // boottime, ns
 	srv   *feed.Server
 	wake  chan struct{} // the clock must look at `due` again
 
@@ -30,13 +32,22 @@ type desk struct {
 
 func newDesk(cfg hold.Config) *desk {
 	return &desk{
-		start: time.Now(), core: hold.New(cfg), due: hold.Never, wake: make(chan struct{}, 1),
+		start: boottime(), core: hold.New(cfg), due: hold.Never, wake: make(chan struct{}, 1),
 		greeted: make(chan struct{}), lost: "it was not reached yet",
 	}
 }
 
-// now is the agent's clock: monotonic, and never 0.
-func (d *desk) now() hold.Time { return int64(time.Since(d.start)) + 1 }
+// now is the agent's clock: monotonic, and never 0. It goes on while the machine
+// is suspended: the master's does, and a session must not outlive its TTL.
+func (d *desk) now() hold.Time { return boottime() - d.start + 1 }
+
+func boottime() int64 {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+		panic("agent: this kernel has no CLOCK_BOOTTIME: " + err.Error()) // Linux 2.6.39
+	}
+	return ts.Nano()
+}
 
 // Do implements feed.Desk.
 func (d *desk) Do(ev hold.Event) feed.Answer {

@@ -66,10 +66,11 @@ type Config struct {
 	Logger      *slog.Logger
 }
 
-// Times of the protocol. JoinWait is how long a trainer waits for a master.
+// Times of the protocol. joinWait is how long a trainer waits for a master; the
+// Python client gives up after 30 s, and is to hear why before that.
 const (
 	helloWait = 10 * time.Second
-	joinWait  = 30 * time.Second
+	joinWait  = 25 * time.Second
 	exitWait  = 500 * time.Millisecond // between a broken connection and its process's end
 	quitGrace = 200 * time.Millisecond // between QUIT and SIGKILL, at most
 )

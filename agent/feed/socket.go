@@ -56,10 +56,13 @@ func listen(ctx context.Context, path string) (l *net.UnixListener, found bool, 
 		}
 		found = true
 	}
-	old := unix.Umask(0o177)
-	l, err = net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	unix.Umask(old)
-	if err != nil {
+	// Its mode follows a moment later than the socket (the umask is the whole
+	// process's); until then peers are told by their credentials all the same.
+	if l, err = net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"}); err != nil {
+		return nil, false, fmt.Errorf("socket %s: %w", path, err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		_ = l.Close()
 		return nil, false, fmt.Errorf("socket %s: %w", path, err)
 	}
 	return l, found, nil

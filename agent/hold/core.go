@@ -92,6 +92,7 @@ type stream struct {
 	lastStep                    int64
 	batches                     fifo[batch] // durable+1 ... delivered
 	cuts                        fifo[cut]   // theirs
+	cutsStepped                 int         // those of batches up to stepped
 
 	leases    []*lease // in order of grant
 	hungry    bool

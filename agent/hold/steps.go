@@ -105,17 +105,12 @@ func (c *Core) step(ev *Stepped) {
 
 // stepBatches books acks for the batches up to through.
 func (c *Core) stepBatches(s *stream, through uint32, step int64) {
-	k := 0
-	for i := range int(s.stepped - s.durable) {
-		k += int(s.batches.at(i).cuts)
-	}
 	for ; s.stepped < through; s.stepped++ {
-		b := s.batches.at(int(s.stepped - s.durable))
-		for range b.cuts {
-			if q := s.cuts.at(k); !q.l.dead {
+		for range s.batches.at(int(s.stepped - s.durable)).cuts {
+			if q := s.cuts.at(s.cutsStepped); !q.l.dead {
 				c.ack(q.l, q.to, step)
 			}
-			k++
+			s.cutsStepped++
 		}
 	}
 	s.lastStep = max(s.lastStep, step)
@@ -254,6 +249,7 @@ held:
 	}
 	s.batches.pop(n)
 	s.cuts.pop(k)
+	s.cutsStepped -= k
 	s.durable += uint32(n)
 	c.fx.Acked = append(c.fx.Acked, Acked{Stream: s.id, Through: s.durable})
 }

@@ -95,6 +95,7 @@ func (c *Core) resumeBatch(s *stream, r Resume, i int, b ResumedBatch) error {
 	s.batches.push(batch{cuts: int32(len(b.Spans))})
 	if b.Stepped {
 		s.stepped, s.lastStep = b.Number, b.Step
+		s.cutsStepped = s.cuts.len()
 		for k := s.cuts.len() - len(b.Spans); k < s.cuts.len(); k++ {
 			c.ack(s.cuts.at(k).l, s.cuts.at(k).to, b.Step)
 		}
