@@ -71,7 +71,7 @@ func (l *listing) list(ctx context.Context) error {
 		if all || err != nil {
 			return err
 		}
-		if ds, err = l.newest(ctx); err != nil {
+		if _, err := l.newest(ctx); err != nil { // something changed
 			return err
 		}
 	}

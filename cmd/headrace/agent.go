@@ -33,7 +33,7 @@ find it by HEADRACE_AGENT, or at its default place.`,
 			if len(a.cfg.AllowRoots) == 0 {
 				log.Warn("no folder is allowed: no file can be read; name one with --allow-root")
 			}
-			g, err := a.newAgent(conn, log)
+			g, err := a.newAgent(conn, a.cfg.Target(), log)
 			if err != nil {
 				return err
 			}
@@ -45,9 +45,9 @@ find it by HEADRACE_AGENT, or at its default place.`,
 	return cmd
 }
 
-func (a *app) newAgent(conn grpc.ClientConnInterface, log *slog.Logger) (*agent.Agent, error) {
+func (a *app) newAgent(conn grpc.ClientConnInterface, target link.Target, log *slog.Logger) (*agent.Agent, error) {
 	return agent.New(agent.Config{
-		Name: a.cfg.Name, Job: a.agentJob(), Conn: conn, Socket: a.cfg.Socket, Open: readSource(a.cfg.AllowRoots, log),
+		Name: a.cfg.Name, Job: a.agentJob(), Conn: conn, Master: target.String(), Socket: a.cfg.Socket, Open: readSource(a.cfg.AllowRoots, log),
 		BufferBytes: a.cfg.Buffer, GPUs: listGPUs(log), Version: version, Logger: log,
 	})
 }

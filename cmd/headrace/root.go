@@ -91,7 +91,6 @@ The verbs of ` + "`headrace dataset`" + ` work without that word too: headrace l
 		}
 	}
 	root.AddCommand(a.versionCommand())
-	root.SetHelpCommand(&cobra.Command{Use: "no-help", Hidden: true})
 	asUsage(root)
 	return root
 }
@@ -103,9 +102,7 @@ func noSuchVerb(cmd *cobra.Command, args []string) error {
 	}
 	var verbs []string
 	for _, c := range cmd.Commands() {
-		if c.Name() != "no-help" {
-			verbs = append(verbs, c.Name())
-		}
+		verbs = append(verbs, c.Name())
 	}
 	return usagef(suggest.Hint(args[0], verbs, "verbs"), "%s has no verb %s", cmd.CommandPath(), args[0])
 }

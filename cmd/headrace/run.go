@@ -106,10 +106,16 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, args []string) error {
 	if f.nodes > 1 {
 		return usagef("start `headrace master` on one of them and give --master to all", "--nnodes %d: several machines need one master", f.nodes)
 	}
-	return a.up(cmd.Context(), log, docs, func(ctx context.Context, m *master.Master) error {
-		a.say("%s is up in this process, state in %s; watch it with `headrace top`", a.cfg.Job, a.cfg.State)
+	begun := false
+	err = a.up(cmd.Context(), log, docs, func(ctx context.Context, m *master.Master) error {
+		begun = true
+		a.say("job %s is up in this process, state in %s; watch it with `headrace top`", a.cfg.Job, a.cfg.State)
 		return a.supervise(ctx, f, args, jobOfGroup{a.cfg.Job, a.cfg.Model, m.Addr()}, log)
 	})
+	if err == nil && !begun {
+		return cmd.Context().Err() // interrupted before the first trainer
+	}
+	return err
 }
 
 // say writes one line among the trainers' output.

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// stops is what SIGINT and SIGTERM do: the first asks everything to stop, the
+// stops is what SIGINT, SIGTERM and SIGHUP (the terminal has gone; nohup is
+// honoured) do: the first asks everything to stop, the
 // one that exhausts the patience ends the process where it stands.
 type stops struct {
 	patience atomic.Int32
@@ -26,6 +27,9 @@ func watchSignals(cancel func()) *stops {
 	s.patience.Store(2)
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(signals, syscall.SIGHUP)
+	}
 	go func() {
 		var last time.Time
 		for n := int32(0); ; {

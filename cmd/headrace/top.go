@@ -124,7 +124,7 @@ func (s *screen) compare(v jobView) {
 		switch {
 		case i < 0:
 			s.event("rank %d came (pid %d on %s)", w.Rank, w.PID, w.Agent)
-		case s.now.Workers[i].State != w.State && (quiet[w.State] && quiet[s.now.Workers[i].State]) == false:
+		case s.now.Workers[i].State != w.State && !(quiet[w.State] && quiet[s.now.Workers[i].State]):
 			s.event("rank %d is %s", w.Rank, w.State)
 		}
 	}

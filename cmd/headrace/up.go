@@ -30,11 +30,15 @@ current folder and from the roots of -f, or from --allow-root if that is given.`
 				return err
 			}
 			log := a.logger()
-			return a.up(cmd.Context(), log, docs, func(ctx context.Context, m *master.Master) error {
+			err = a.up(cmd.Context(), log, docs, func(ctx context.Context, m *master.Master) error {
 				log.Info("trainers can come", "socket", a.cfg.Socket, "metrics", m.HTTP())
 				<-ctx.Done()
 				return nil
 			})
+			if cmd.Context().Err() != nil && errors.Is(err, context.Canceled) {
+				return nil // asked to stop while it was starting
+			}
+			return err
 		},
 	}
 	specFlag(cmd, &file)
@@ -98,7 +102,7 @@ func (a *app) withAgent(ctx context.Context, cancel context.CancelCauseFunc, log
 	if err := a.applyAtStart(ctx, conn, target, docs); err != nil {
 		return err
 	}
-	g, err := a.newAgent(conn, log)
+	g, err := a.newAgent(conn, target, log)
 	if err != nil {
 		return err
 	}
