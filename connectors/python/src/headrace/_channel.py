@@ -176,6 +176,14 @@ class Channel:
                 for n in range(max(ledger.first, self.stepped + 1), min(ledger.last, self.yielded) + 1)
             )
 
+    def totals(self) -> dict[str, Any]:
+        """What STATS tells."""
+        return {
+            "wait_seconds": round(self.wait_seconds, 6),
+            "step_seconds": round(self.step_seconds, 6),
+            "rows": self.rows,
+        }
+
     def idle_step(self) -> int | None:
         """A reported step that no batch carries and that may not have arrived."""
         if not self.reported:

@@ -148,7 +148,7 @@ class Control:
                 if channel.closed and self._answered(channel):
                     del self._channels[channel.number]
                 elif channel.opened and not channel.closed:
-                    connection.send(wire.encode(wire.STATS, channel.number, _totals(channel)))
+                    connection.send(wire.encode(wire.STATS, channel.number, channel.totals()))
         try:
             connection.flush()
         except OSError:
@@ -381,11 +381,3 @@ class Control:
         self._fail(
             Fenced(f"{why}, and what this process held goes to others: start the agent and then this process again")
         )
-
-
-def _totals(channel: Channel) -> dict[str, Any]:
-    return {
-        "wait_seconds": round(channel.wait_seconds, 6),
-        "step_seconds": round(channel.step_seconds, 6),
-        "rows": channel.rows,
-    }

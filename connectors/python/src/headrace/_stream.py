@@ -198,9 +198,10 @@ class Stream:
     def close(self) -> None:
         """Gives the stream up. What was stepped is still sent; what was yielded
         and not stepped comes again, and a warning says how many rows that is."""
-        if not self._channel.closed:
-            warn_unstepped(self._channel)
+        closed = self._channel.closed
         self._trainer.close_channel(self._channel)
+        if not closed:
+            warn_unstepped(self._channel)
 
     def __enter__(self) -> Stream:
         return self

@@ -140,7 +140,8 @@ class Trainer:
         with self.control.lock:
             if not channel.closed:
                 channel.closed = True
-                self.control.post(wire.encode(wire.CLOSE, channel.number, {}))
+                last = wire.encode(wire.STATS, channel.number, channel.totals())
+                self.control.post(last + wire.encode(wire.CLOSE, channel.number, {}))
         channel.drop()
 
     def pause(self, channel: Channel, why: str | None) -> None:
@@ -170,11 +171,13 @@ class Trainer:
 
     def close(self) -> None:
         """Says goodbye: what was stepped is durable first, if an agent is there."""
-        for channel in list(self._channels.values()):
-            if not channel.closed and getattr(sys, "last_value", None) is None:
-                warn_unstepped(channel)
+        left = [channel for channel in list(self._channels.values()) if not channel.closed]
+        for channel in left:
             self.close_channel(channel)
         self.control.stop(patience=self.control.welcome.get("ttl_ms", 0) / 1e3)
+        if getattr(sys, "last_value", None) is None:  # else an exception ends the process
+            for channel in left:
+                warn_unstepped(channel)
 
     def abandon(self) -> None:
         """In a forked child: lets go of the parent's connections."""
