@@ -1,7 +1,6 @@
 package hold_test
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -29,7 +28,7 @@ type world struct {
 	last    uint32
 	inHand  map[int64]uint32 // unit -> worker that has it unstepped
 	stepped map[int64]int    // how often a unit got into the model
-	model   string
+	expires bool             // sessions do: what was stepped and not answered comes again
 }
 
 type worker struct {
@@ -217,7 +216,7 @@ func (w *world) deliver(x *worker, n int64) {
 			if by, held := w.inHand[u]; held {
 				w.t.Fatalf("unit %d was delivered to worker %d while worker %d has it", u, x.number, by)
 			}
-			if w.stepped[u] > 0 {
+			if w.stepped[u] > 0 && !w.expires {
 				w.t.Fatalf("unit %d is in the model and was delivered to worker %d", u, x.number)
 			}
 			w.inHand[u] = x.number
@@ -248,7 +247,7 @@ const worldUnits = 2000
 
 func newWorld(t *rapid.T, model string) *world {
 	w := &world{
-		t: t, now: 1, model: model, workers: map[uint32]*worker{}, inHand: map[int64]uint32{}, stepped: map[int64]int{},
+		t: t, now: 1, workers: map[uint32]*worker{}, inHand: map[int64]uint32{}, stepped: map[int64]int{},
 		master: toymaster.New(model, toymaster.Segment{ID: 0, Start: 0, End: worldUnits}),
 	}
 	w.master.Units = 64
@@ -267,53 +266,78 @@ func TestWhateverBreaksEachRecordIsSteppedOnce(t *testing.T) {
 				w.join()
 				w.connect()
 				w.carry(8)
-				t.Repeat(map[string]func(*rapid.T){
-					"carry": func(t *rapid.T) { w.carry(rapid.IntRange(1, 6).Draw(t, "messages")) },
-					"time": func(t *rapid.T) {
-						// Shorter than a TTL unless the link is up: expiry is its own test.
-						w.now += int64(rapid.IntRange(1, 300).Draw(t, "ms")) * 1e6
-						w.do(&hold.Tick{})
-						if w.link != nil {
-							w.carry(20)
-							w.do(&hold.Tick{})
-							w.carry(20)
-						}
-					},
-					"join": func(t *rapid.T) {
-						if len(w.numbers) < 3 {
-							w.join()
-						}
-					},
-					"die": func(t *rapid.T) {
-						if len(w.numbers) > 1 {
-							w.leave(rapid.SampledFrom(w.numbers).Draw(t, "worker"), pb.Leave_EXITED)
-						}
-					},
-					"deliver": func(t *rapid.T) {
-						if len(w.numbers) > 0 {
-							w.deliver(w.workers[rapid.SampledFrom(w.numbers).Draw(t, "worker")], int64(rapid.IntRange(1, 100).Draw(t, "units")))
-						}
-					},
-					"step": func(t *rapid.T) {
-						if len(w.numbers) > 0 {
-							if x := w.workers[rapid.SampledFrom(w.numbers).Draw(t, "worker")]; len(x.batches) > 0 {
-								w.step(x, rapid.IntRange(1, 3).Draw(t, "batches"))
-							}
-						}
-					},
-					"steal": func(t *rapid.T) {
-						if n := w.master.Leases(); n > 0 {
-							i := rapid.IntRange(0, n-1).Draw(t, "lease")
-							from, end := w.master.LeaseSpan(i)
-							w.master.StealFrom(i, rapid.Int64Range(from, end).Draw(t, "at"))
-						}
-					},
-					"break": func(t *rapid.T) { w.disconnect() },
-					"mend":  func(t *rapid.T) { w.connect() },
-				})
+				t.Repeat(w.actions())
 				w.finish()
 			})
 		})
+	}
+}
+
+// Guarantee 6, shared: a session expires, and at no moment are rows in two hands.
+func TestWhenASessionExpiresNoRowIsInTwoHands(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(t, "shared")
+		w.expires = true
+		w.join()
+		w.connect()
+		w.carry(8)
+		actions := w.actions()
+		actions["expire"] = func(*rapid.T) {
+			w.disconnect()
+			w.now += 6e9
+			w.do(&hold.Tick{})
+			w.master.Expire()
+		}
+		t.Repeat(actions)
+		w.finish()
+	})
+}
+
+// actions are what may happen at any moment.
+func (w *world) actions() map[string]func(*rapid.T) {
+	return map[string]func(*rapid.T){
+		"carry": func(t *rapid.T) { w.carry(rapid.IntRange(1, 6).Draw(t, "messages")) },
+		"time": func(t *rapid.T) {
+			// Shorter than a TTL unless the link is up: expiry is its own test.
+			w.now += int64(rapid.IntRange(1, 300).Draw(t, "ms")) * 1e6
+			w.do(&hold.Tick{})
+			if w.link != nil {
+				w.carry(20)
+				w.do(&hold.Tick{})
+				w.carry(20)
+			}
+		},
+		"join": func(t *rapid.T) {
+			if len(w.numbers) < 3 {
+				w.join()
+			}
+		},
+		"die": func(t *rapid.T) {
+			if len(w.numbers) > 1 {
+				w.leave(rapid.SampledFrom(w.numbers).Draw(t, "worker"), pb.Leave_EXITED)
+			}
+		},
+		"deliver": func(t *rapid.T) {
+			if len(w.numbers) > 0 {
+				w.deliver(w.workers[rapid.SampledFrom(w.numbers).Draw(t, "worker")], int64(rapid.IntRange(1, 100).Draw(t, "units")))
+			}
+		},
+		"step": func(t *rapid.T) {
+			if len(w.numbers) > 0 {
+				if x := w.workers[rapid.SampledFrom(w.numbers).Draw(t, "worker")]; len(x.batches) > 0 {
+					w.step(x, rapid.IntRange(1, 3).Draw(t, "batches"))
+				}
+			}
+		},
+		"steal": func(t *rapid.T) {
+			if n := w.master.Leases(); n > 0 {
+				i := rapid.IntRange(0, n-1).Draw(t, "lease")
+				from, end := w.master.LeaseSpan(i)
+				w.master.StealFrom(i, rapid.Int64Range(from, end).Draw(t, "at"))
+			}
+		},
+		"break": func(t *rapid.T) { w.disconnect() },
+		"mend":  func(t *rapid.T) { w.connect() },
 	}
 }
 
@@ -354,7 +378,7 @@ func (w *world) finish() {
 		w.t.Fatalf("settled twice: %s", twice)
 	}
 	for u := range int64(worldUnits) {
-		if w.stepped[u] != 1 {
+		if n := w.stepped[u]; n == 0 || n > 1 && !w.expires {
 			w.t.Fatalf("unit %d is in the model %d times", u, w.stepped[u])
 		}
 	}
@@ -374,5 +398,3 @@ func (w *world) settleDown() {
 		}
 	}
 }
-
-var _ = fmt.Sprint
