@@ -1,0 +1,106 @@
+package agent_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/headrace/headrace/agent"
+	"github.com/headrace/headrace/agent/toymaster"
+	"github.com/headrace/headrace/internal/frame"
+)
+
+// value of a metric, summed over its labels.
+func value(t *testing.T, r *prometheus.Registry, name string) (sum float64) {
+	t.Helper()
+	families, err := r.Gather()
+	check(t, err)
+	for _, f := range families {
+		if f.GetName() == name {
+			for _, m := range f.GetMetric() {
+				sum += m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			}
+			return sum
+		}
+	}
+	t.Fatalf("there is no metric %s", name)
+	return 0
+}
+
+// Guarantee 9: buffers are bounded.
+func TestBuffersAreBoundedWhateverTheInputAndThePace(t *testing.T) {
+	root, begins := input(t, 5000, 5000)
+	m := newMaster(t, "private", fmt.Sprintf(lines, root), root)
+	r := prometheus.NewRegistry()
+	const limit = 20000
+	a := start(t, m, socketIn(t), func(c *agent.Config) { c.Registerer, c.BufferBytes = r, limit })
+	tr := must(hello(a.socket, frame.Hello{WorldSize: 1}))(t)
+	s := must(tr.open(1, frame.Open{Dataset: "lines", Rows: 10, Track: true}))(t)
+	check(t, s.credit(2))
+	most, rows := 0.0, 0
+	for n := int64(1); ; n++ {
+		b, err := s.next(0)
+		if err == errEnd {
+			break
+		}
+		check(t, err)
+		rows += len(b.offsets)
+		most = max(most, value(t, r, "headrace_agent_buffer_bytes"))
+		check(t, s.step(n, 1))
+		check(t, s.credit(1))
+	}
+	if rows != len(begins) {
+		t.Errorf("%d rows of %d", rows, len(begins))
+	}
+	if most > 2*limit { // the frame that goes over the limit is still made
+		t.Errorf("%v bytes were buffered, the limit is %d", most, limit)
+	}
+	check(t, frame.WriteControl(tr.control, frame.TypeStats, 1, 0, frame.Stats{WaitSeconds: 1.5, StepSeconds: 2.5, Rows: 10}))
+	check(t, frame.WriteControl(tr.control, frame.TypeStats, 1, 0, frame.Stats{WaitSeconds: 2, StepSeconds: 3, Rows: 20}))
+	s.close()
+	tr.bye()
+	if w, st := value(t, r, "headrace_trainer_wait_seconds_total"), value(t, r, "headrace_trainer_step_seconds_total"); w != 2 || st != 3 {
+		t.Errorf("wait %v s, step %v s", w, st)
+	}
+	if left := value(t, r, "headrace_agent_buffer_bytes"); left != 0 {
+		t.Errorf("%v bytes are accounted for and nobody has them", left)
+	}
+}
+
+func TestAnIdleRankReportsItsStep(t *testing.T) {
+	m, a, _ := setUp(t, 10)
+	tr := must(hello(a.socket, frame.Hello{WorldSize: 1}))(t)
+	s := must(tr.open(1, frame.Open{Dataset: "lines", Rows: 10, Track: true}))(t)
+	check(t, s.step(7, 0))
+	m.until("the step", func(toy *toymaster.Master) bool { return len(toy.Steps) == 1 && toy.Steps[0].Step == 7 })
+	check(t, s.step(6, 0))
+	_, err := tr.expect(frame.TypeFenced)
+	wantError(t, err, frame.CodeInvalid, "step 6", "step 7")
+	s.close()
+	tr.bye()
+}
+
+func TestAWaitingTrainerIsToldWhatItWaitsFor(t *testing.T) {
+	m, a, _ := setUp(t, 10)
+	tr := must(hello(a.socket, frame.Hello{WorldSize: 1}))(t)
+	s := must(tr.open(1, frame.Open{Dataset: "lines", Rows: 10, Track: true}))(t)
+	check(t, s.credit(4))
+	must(s.next(0))(t) // all records; none is stepped
+	state := func() frame.State {
+		msg := must(tr.expect(frame.TypeState))(t)
+		return must(frame.Decode[frame.State](msg.Type, msg.payload))(t)
+	}
+	if got := state(); got.State != frame.StateDrained {
+		t.Errorf("%+v", got)
+	}
+	m.stop()
+	if got := state(); got.State != frame.StateMasterLost || got.Reason == "" {
+		t.Errorf("%+v", got)
+	}
+	m.serve(m.addr)
+	for state().State != frame.StateDrained { // attempts that fail are told, too
+	}
+	s.close()
+	tr.bye()
+}
