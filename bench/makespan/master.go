@@ -30,11 +30,16 @@ type master struct {
 	steals   int
 }
 
-func newMaster(c *clock, s *scenario, min int64) *master {
+// newMaster's leases are at most largest records, unless that is 0.
+func newMaster(c *clock, s *scenario, largest int64) *master {
 	m := &master{clock: c, records: s.records, nodes: map[shardsvc.Session]*node{}, core: shardsvc.New(shardsvc.Config{Job: "bench", Model: "shared"})}
 	m.step(&shardsvc.Start{})
+	if largest == 0 {
+		largest = 1 << 30
+	}
 	m.step(&shardsvc.ApplyDataset{ID: m.core.NextDataset(), Name: "clicks", Options: shardsvc.Options{
-		Passes: 1, Target: shardsvc.Time(2 * time.Second), Initial: 8 * s.rows, Min: min, Max: 1 << 30, Unit: "records",
+		Passes: 1, Target: shardsvc.Time(2 * time.Second), Initial: min(2*s.rows, largest), Min: min(s.rows/8, largest), Max: largest,
+		Unit: "records", // as the defaults for files, with 256 bytes a record
 	}})
 	m.step(&shardsvc.AddPartition{Dataset: 1, Number: m.core.NextPartition(), Identity: "files:clicks"})
 	m.step(&shardsvc.PartitionsListed{Dataset: 1})

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/headrace/headrace/agent/hold"
@@ -11,9 +12,13 @@ import (
 
 // playOurs plays a scenario with the real cores of master and agents: two
 // agents, the workers spread over them.
-func playOurs(s scenario) outcome {
+func playOurs(s scenario) outcome { return playLeases(s, 0, func() {}) }
+
+// playLeases does that with leases of at most largest records (0: the default),
+// and calls atEnd while all state is still there.
+func playLeases(s scenario, largest int64, atEnd func()) outcome {
 	c := newClock(s.seed)
-	m := newMaster(c, &s, s.rows)
+	m := newMaster(c, &s, largest)
 	o := &ours{clock: c, s: &s, m: m}
 	for k := range 2 {
 		session := shardsvc.Session(k + 1)
@@ -29,6 +34,8 @@ func playOurs(s scenario) outcome {
 	c.at(s.dies, func() { o.running[s.victim].kill() })
 	c.at(s.back, func() { o.start(s.victim) })
 	c.run(func() bool { return o.finished() })
+	atEnd()
+	runtime.KeepAlive(m)
 	if o.stepped < s.records {
 		panic(fmt.Sprintf("seed %d: the end of data was said after %d of %d records", s.seed, o.stepped, s.records))
 	}
