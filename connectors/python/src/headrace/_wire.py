@@ -6,7 +6,6 @@ import contextlib
 import os
 import select
 import socket
-from typing import Any
 
 from . import _messages as wire
 from ._messages import Message
@@ -74,16 +73,21 @@ class ControlConnection:
         return messages
 
     def _parse(self) -> list[Message]:
-        messages: list[Message] = []
+        whole: list[tuple[wire.Header, int]] = []  # header, end of the payload
         at, size = 0, wire.HEADER.size
         while len(self._in) - at >= size:
             header = wire.parse_header(self._in[at : at + size])
             end = at + size + header.length
             if len(self._in) < end:
                 break
-            payload: dict[str, Any] = wire.decode(header.type, self._in[at + size : end])
-            messages.append(Message(header.type, header.stream, payload))
+            if header.type == wire.ACKED and whole and whole[-1][0][1:3] == header[1:3]:
+                whole.pop()  # ACKED counts through: of a run of them only the last matters
+            whole.append((header, end))
             at = end
+        messages = [
+            Message(header.type, header.stream, wire.decode(header.type, self._in[end - header.length : end]))
+            for header, end in whole
+        ]
         del self._in[:at]
         return messages
 
