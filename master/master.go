@@ -47,6 +47,9 @@ func (m *Master) Addr() string { return m.addr }
 // HTTP is the address of /metrics, "" without one; after Ready.
 func (m *Master) HTTP() string { return m.http }
 
+// Registry is what /metrics shows; an agent in the same process adds its own.
+func (m *Master) Registry() prometheus.Registerer { return m.registry }
+
 // Run serves until ctx ends and returns nil then, or the first failure: a state
 // folder that another master holds or a newer version wrote, a port in use, a
 // store that can not write any more. When it returns nothing is left running,

@@ -3,6 +3,7 @@ package main
 import (
 	"log/slog"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
 
@@ -33,22 +34,27 @@ find it by HEADRACE_AGENT, or at its default place.`,
 			if len(a.cfg.AllowRoots) == 0 {
 				log.Warn("no folder is allowed: no file can be read; name one with --allow-root")
 			}
-			g, err := a.newAgent(conn, a.cfg.Target(), log)
+			metrics, stop, err := a.serveMetrics(cmd.Context(), log)
+			if err != nil {
+				return err
+			}
+			defer stop()
+			g, err := a.newAgent(conn, a.cfg.Target(), log, metrics)
 			if err != nil {
 				return err
 			}
 			return g.Run(cmd.Context())
 		},
 	}
-	config.AddFlags(cmd.Flags(), nil, append(ofAgent, "allow_root")...)
+	config.AddFlags(cmd.Flags(), nil, append(ofAgent, "allow_root", "metrics")...)
 	completeFolders(cmd)
 	return cmd
 }
 
-func (a *app) newAgent(conn grpc.ClientConnInterface, target link.Target, log *slog.Logger) (*agent.Agent, error) {
+func (a *app) newAgent(conn grpc.ClientConnInterface, target link.Target, log *slog.Logger, metrics prometheus.Registerer) (*agent.Agent, error) {
 	return agent.New(agent.Config{
 		Name: a.cfg.Name, Job: a.agentJob(), Conn: conn, Master: target.String(), Socket: a.cfg.Socket, Open: readSource(a.cfg.AllowRoots, log),
-		BufferBytes: a.cfg.Buffer, GPUs: listGPUs(log), Version: version, Logger: log,
+		BufferBytes: a.cfg.Buffer, GPUs: listGPUs(log), Version: version, Logger: log, Registerer: metrics,
 	})
 }
 

@@ -10,7 +10,8 @@
 //	datasets.go  apply, list, describe, pause, resume, delete
 //	status.go job.go top.go            what is going on
 //	peek.go check.go rows.go           reading rows without leases
-//	version.go complete.go gpu_*.go
+//	metrics.go   an agent's own numbers
+//	version.go gpu_*.go
 package main
 
 import (

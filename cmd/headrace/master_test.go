@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -121,6 +122,12 @@ func TestDatasetsFromApplyToDelete(t *testing.T) {
 	w.write("other.yaml", strings.Replace(clicksSpec, "format: tsv", "format: csv", 1))
 	if r := w.run("apply", "-f", "other.yaml"); r.code != exitFailed || !strings.Contains(r.err, "format") || !strings.Contains(r.err, "delete") {
 		t.Errorf("a change of meaning: %+v", r)
+	}
+
+	stdin := exec.Command("sh", "-c", binary+" apply -f - <more.yaml")
+	stdin.Dir, stdin.Env = w.dir, w.env
+	if out, err := stdin.CombinedOutput(); err != nil || string(out) != "dataset clicks is as it was\n" {
+		t.Errorf("%v: %s", err, out)
 	}
 
 	m.until("listing", func() bool { return decoded[[]datasetView](t, w.ok("list", "-o", "json"))[0].ListingComplete })

@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"regexp"
 	"strconv"
@@ -9,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/headrace/headrace/internal/link"
 )
 
 // self makes `run`'s command this test binary as a trainer of clicks.
@@ -109,6 +113,31 @@ func TestATrainerThatIsKilledLosesNothing(t *testing.T) {
 	}
 }
 
+func TestAnAgentFindsItsMasterAgainOnAnotherPort(t *testing.T) {
+	w := newWorld(t)
+	const n = 3000
+	w.clicks(n)
+	m := w.master()
+	w.ok("apply", "-f", "clicks.yaml")
+	a := w.start("agent", "--name", "one", "--allow-root", w.dir)
+	a.until("session", func() bool { return len(decoded[jobView](t, w.ok("status", "-o", "json")).Agents) == 1 })
+	m.signal(syscall.SIGKILL)
+	m.wait()
+	before, err := link.ReadAddress(w.state())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m = w.start("master", "--listen", "127.0.0.1:0", "--http", "off", "--allow-root", w.dir)
+	m.until("another address", func() bool { at, err := link.ReadAddress(w.state()); return err == nil && at != before })
+	out := w.ok("run", "--", w.self(""))
+	if rows, sum := read(t, out); rows != n || sum != n*(n-1)/2 {
+		t.Errorf("rows %d sum %d\n%s", rows, sum, out)
+	}
+	a.stop()
+	m.stop()
+	w.nothingLeft()
+}
+
 func TestSIGINTAtEveryStageLeavesNothingBehind(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -163,6 +192,39 @@ func TestASecondSignalEndsAtOnceAndAnEchoDoesNot(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	w.nothingLeft()
+}
+
+func TestAnAgentShowsItsOwnNumbers(t *testing.T) {
+	w := newWorld(t)
+	up := w.up()
+	page := fetch(t, "http://"+decoded[jobView](t, w.ok("status", "-o", "json")).HTTP+"/metrics")
+	if !strings.Contains(page, "headrace_agent_buffer_bytes") || !strings.Contains(page, "headrace_store_commit_seconds") {
+		t.Error("up shows not both:", page)
+	}
+	up.stop()
+
+	a := w.start("agent", "--metrics", "127.0.0.1:0", "--allow-root", ".")
+	at := regexp.MustCompile(`msg=metrics address=(\S+)`)
+	a.until("metrics", func() bool { return at.MatchString(a.err.String()) })
+	if page := fetch(t, "http://"+at.FindStringSubmatch(a.err.String())[1]+"/metrics"); !strings.Contains(page, "headrace_agent_buffer_bytes") {
+		t.Error("agent:", page)
+	}
+	a.stop()
+	w.nothingLeft()
+}
+
+func fetch(t *testing.T, url string) string {
+	t.Helper()
+	resp, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
 }
 
 func TestTwoJobsLiveSideBySide(t *testing.T) {

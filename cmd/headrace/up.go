@@ -102,7 +102,7 @@ func (a *app) withAgent(ctx context.Context, cancel context.CancelCauseFunc, log
 	if err := a.applyAtStart(ctx, conn, target, docs); err != nil {
 		return err
 	}
-	g, err := a.newAgent(conn, target, log)
+	g, err := a.newAgent(conn, target, log, besides{m.Registry()})
 	if err != nil {
 		return err
 	}

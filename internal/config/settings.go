@@ -23,6 +23,7 @@ type Config struct {
 	Master     string // where tools and agents find the master; "" = the state folder says
 	Listen     string
 	HTTP       string
+	Metrics    string   // of the agent; "": none
 	Name       string   // of the agent
 	Socket     string   // of the agent
 	AllowRoots []string // folders that files may be read from; absolute
@@ -68,6 +69,14 @@ var settings = []setting{
 		set: func(c *Config, v []string) error {
 			if c.HTTP = v[0]; v[0] == "off" {
 				c.HTTP = ""
+				return nil
+			}
+			return link.CheckAddress(v[0], true)
+		}},
+	{key: "metrics", def: "off", usage: "address of the agent's own /metrics and /healthz; port 0: any free one, off: none",
+		set: func(c *Config, v []string) error {
+			if c.Metrics = v[0]; v[0] == "off" {
+				c.Metrics = ""
 				return nil
 			}
 			return link.CheckAddress(v[0], true)
