@@ -12,7 +12,7 @@ import (
 const (
 	prefetch = time.Second            // agent.DefaultPrefetch
 	ackDelay = 5 * time.Millisecond   // how long an agent's ack waits for others
-	window   = 2                      // batches on their way or unyielded: the client's least
+	window   = 2                      // batches at the trainer: the one in its hands and one more, as the Python client asks
 	wire     = 200 * time.Microsecond // one way between agent and master
 )
 
@@ -130,7 +130,7 @@ func (t *trainer) cut(id hold.Lease, end int64) {
 
 // feed sends whole batches while the trainer has credit, and starts it.
 func (t *trainer) feed() {
-	for !t.dead && t.joined && len(t.queue) < window && t.deliver() {
+	for !t.dead && t.joined && t.atTrainer() < window && t.deliver() {
 	}
 	if t.busy || t.dead || len(t.queue) == 0 {
 		return
@@ -140,6 +140,14 @@ func (t *trainer) feed() {
 	t.busy = true
 	t.after(t.s.batchTime(t.rand, t.worker, rows), func() { t.done(rows) })
 	t.feed()
+}
+
+func (t *trainer) atTrainer() int {
+	n := len(t.queue)
+	if t.busy {
+		n++
+	}
+	return n
 }
 
 func (t *trainer) done(rows int64) {
