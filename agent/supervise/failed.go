@@ -3,7 +3,6 @@ package supervise
 import (
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -60,13 +59,19 @@ func (f *Failed) Error() string {
 }
 
 // ExitCode is what a command that ran the workers exits with: 128 + the signal
-// that ended us, else the first failure's own code, 1 if it was a signal.
+// that ended us, else as a shell has it for the first that failed: its own code,
+// or 128 + the signal that ended it.
 func (f *Failed) ExitCode() int {
 	if s, ok := f.Signal.(syscall.Signal); ok {
 		return 128 + int(s)
 	}
-	if i := slices.IndexFunc(f.Ends, func(e End) bool { return e.Code > 0 }); i == 0 {
-		return f.Ends[0].Code
+	if len(f.Ends) == 0 {
+		return 1
+	}
+	if first := f.Ends[0]; first.Signal != 0 {
+		return 128 + int(first.Signal)
+	} else if first.Code > 0 {
+		return first.Code
 	}
 	return 1
 }

@@ -122,7 +122,7 @@ func TestTheSummaryNamesRankStatusAndLastLines(t *testing.T) {
 func TestADeathBySignalIsNamed(t *testing.T) {
 	cfg := sh(`kill -9 $$`)
 	failed, ok := errors.AsType[*Failed](Run(t.Context(), cfg))
-	if !ok || failed.Ends[0].Signal != syscall.SIGKILL || !strings.Contains(failed.Error(), "killed by SIGKILL") || failed.ExitCode() != 1 {
+	if !ok || failed.Ends[0].Signal != syscall.SIGKILL || !strings.Contains(failed.Error(), "killed by SIGKILL") || failed.ExitCode() != 128+9 {
 		t.Fatalf("%v", failed)
 	}
 }
