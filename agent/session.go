@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -28,14 +29,19 @@ var errTurnedAway = errors.New("the master has turned this agent away")
 // keepSession has a session with the master at all times, as far as it can.
 // Errors: errTurnedAway.
 func (a *Agent) keepSession(ctx context.Context) error {
-	retry := firstRetry
+	retry, told := firstRetry, ""
 	for ctx.Err() == nil {
 		began := time.Now()
 		err := a.session(ctx)
 		if ctx.Err() != nil {
 			break
 		}
-		a.cfg.Logger.Warn("session with the master ended", "master", a.cfg.Master, "error", err)
+		// An absent master refuses many times a second: what is new is told.
+		level := slog.LevelDebug
+		if why := status.Convert(err).Message(); a.met || why != told {
+			level, told = slog.LevelWarn, why
+		}
+		a.cfg.Logger.Log(ctx, level, "no session with the master; trying again", "master", a.cfg.Master, "error", err)
 		a.desk.disconnect(fmt.Sprintf("master %s: %v", a.cfg.Master, status.Convert(err).Message()))
 		if turned := a.turnedAway(err); turned != nil {
 			return turned
@@ -74,13 +80,13 @@ var errAgain = errors.New("saying hello again")
 
 // session is one stream to the master, from Hello to its end.
 func (a *Agent) session(ctx context.Context) error {
+	a.met = false
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := pb.NewShardsClient(a.conn).Session(ctx)
 	if err != nil {
 		return err
 	}
-	a.met = false
 	out := newOutgoing()
 	var wg sync.WaitGroup
 	defer wg.Wait()
