@@ -1,0 +1,141 @@
+package testbroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+)
+
+// CreateTopic returns when every partition has a leader that answers.
+func (b *Broker) CreateTopic(ctx context.Context, name string, partitions int, config map[string]string) error {
+	client, done := b.Client()
+	defer done()
+	t := kafkago.TopicConfig{Topic: name, NumPartitions: partitions, ReplicationFactor: 1}
+	for k, v := range config {
+		t.ConfigEntries = append(t.ConfigEntries, kafkago.ConfigEntry{ConfigName: k, ConfigValue: v})
+	}
+	res, err := client.CreateTopics(ctx, &kafkago.CreateTopicsRequest{Topics: []kafkago.TopicConfig{t}})
+	if err != nil {
+		return err
+	}
+	if err := res.Errors[name]; err != nil {
+		return fmt.Errorf("creating topic %s: %w", name, err)
+	}
+	return b.waitForTopic(ctx, name, partitions)
+}
+
+// AddPartitions makes a topic have that many.
+func (b *Broker) AddPartitions(ctx context.Context, name string, partitions int) error {
+	client, done := b.Client()
+	defer done()
+	res, err := client.CreatePartitions(ctx, &kafkago.CreatePartitionsRequest{
+		Topics: []kafkago.TopicPartitionsConfig{{Name: name, Count: int32(partitions)}}})
+	if err != nil {
+		return err
+	}
+	if err := res.Errors[name]; err != nil {
+		return fmt.Errorf("growing topic %s: %w", name, err)
+	}
+	return b.waitForTopic(ctx, name, partitions)
+}
+
+func (b *Broker) waitForTopic(ctx context.Context, name string, partitions int) error {
+	ask := map[string][]kafkago.OffsetRequest{}
+	for p := range partitions {
+		ask[name] = append(ask[name], kafkago.LastOffsetOf(p))
+	}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	for {
+		client, done := b.Client() // a new one has no old layout
+		err := b.leads(ctx, client, ask)
+		done()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("topic %s: %w", name, err)
+		case <-time.After(pollEvery):
+		}
+	}
+}
+
+// DeleteTopic deletes a topic.
+func (b *Broker) DeleteTopic(ctx context.Context, name string) error {
+	client, done := b.Client()
+	defer done()
+	res, err := client.DeleteTopics(ctx, &kafkago.DeleteTopicsRequest{Topics: []string{name}})
+	if err != nil {
+		return err
+	}
+	return res.Errors[name]
+}
+
+// DeleteRecords moves a partition's log start to offset; -1 is its head.
+func (b *Broker) DeleteRecords(ctx context.Context, topic string, partition int, offset int64) error {
+	tr := &kafkago.Transport{}
+	defer tr.CloseIdleConnections()
+	res, err := tr.RoundTrip(ctx, kafkago.TCP(b.Addr()), &deleteRequest{
+		Topics:  []deleteTopic{{Name: topic, Partitions: []deletePartition{{Partition: int32(partition), Offset: offset}}}},
+		Timeout: 10_000,
+	})
+	if err != nil {
+		return err
+	}
+	for _, t := range res.(*deleteResponse).Topics {
+		for _, p := range t.Partitions {
+			if p.ErrorCode != 0 {
+				return fmt.Errorf("deleting records of %s/%d below %d: %w", topic, partition, offset, kafkago.Error(p.ErrorCode))
+			}
+			return nil
+		}
+	}
+	return errors.New("deleting records: no answer for the partition")
+}
+
+// kafka-go has no messages for DeleteRecords; these are its v0.
+type (
+	deleteRequest struct {
+		Topics  []deleteTopic `kafka:"min=v0,max=v0"`
+		Timeout int32         `kafka:"min=v0,max=v0"`
+	}
+	deleteTopic struct {
+		Name       string            `kafka:"min=v0,max=v0"`
+		Partitions []deletePartition `kafka:"min=v0,max=v0"`
+	}
+	deletePartition struct {
+		Partition int32 `kafka:"min=v0,max=v0"`
+		Offset    int64 `kafka:"min=v0,max=v0"`
+	}
+	deleteResponse struct {
+		Throttle int32           `kafka:"min=v0,max=v0"`
+		Topics   []deletedTopics `kafka:"min=v0,max=v0"`
+	}
+	deletedTopics struct {
+		Name       string             `kafka:"min=v0,max=v0"`
+		Partitions []deletedPartition `kafka:"min=v0,max=v0"`
+	}
+	deletedPartition struct {
+		Partition int32 `kafka:"min=v0,max=v0"`
+		LowWater  int64 `kafka:"min=v0,max=v0"`
+		ErrorCode int16 `kafka:"min=v0,max=v0"`
+	}
+)
+
+func (*deleteRequest) ApiKey() protocol.ApiKey  { return protocol.DeleteRecords }
+func (*deleteResponse) ApiKey() protocol.ApiKey { return protocol.DeleteRecords }
+
+// Broker: there is only one.
+func (*deleteRequest) Broker(c protocol.Cluster) (protocol.Broker, error) {
+	for _, b := range c.Brokers {
+		return b, nil
+	}
+	return protocol.Broker{}, errors.New("no broker")
+}
+
+func init() { protocol.Register(&deleteRequest{}, &deleteResponse{}) }

@@ -1,0 +1,13 @@
+// Package testbroker starts a real Apache Kafka for tests and demonstrations:
+// one node, KRaft, on 127.0.0.1, in a temporary folder, ended by its process id.
+// It needs java (17 or newer), and mvn once to fetch the jars into the user's
+// cache folder. Product code never imports it.
+//
+//	install.go     jars from Maven Central, once per machine
+//	properties.go  the broker's configuration, and who may log in
+//	ports.go       ports that nobody is given by accident
+//	process.go     start, wait until it answers, stop, kill, start again
+//	certs.go       a certificate authority and the broker's certificate
+//	admin.go       topics, partitions and deleted records, for tests
+//	broker-kafka/  the same as a command: make broker-kafka
+package testbroker

@@ -1,0 +1,93 @@
+package testbroker
+
+import (
+	"fmt"
+	"path/filepath"
+	"sort"
+	"strings"
+)
+
+// User and Password log in at the listeners with SASL of a secure broker.
+const (
+	User     = "headrace"
+	Password = "correct-horse"
+)
+
+// properties are the broker's. The sizes suit a test: a few topics, one client.
+func (b *Broker) properties() string {
+	p := map[string]string{
+		"process.roles":                       "broker,controller",
+		"node.id":                             "1",
+		"controller.quorum.bootstrap.servers": fmt.Sprintf("127.0.0.1:%d", b.ports[0]),
+		"controller.listener.names":           "CONTROLLER",
+		"inter.broker.listener.name":          "PLAINTEXT",
+		"log.dirs":                            filepath.Join(b.dir, "data"),
+
+		"offsets.topic.replication.factor":         "1",
+		"transaction.state.log.replication.factor": "1",
+		"transaction.state.log.min.isr":            "1",
+		"share.coordinator.state.topic.min.isr":    "1",
+		"group.initial.rebalance.delay.ms":         "0",
+		"broker.session.timeout.ms":                "2000", // how long a start after kill -9 waits
+		"broker.heartbeat.interval.ms":             "500",
+		"auto.create.topics.enable":                "false",
+		"offsets.topic.num.partitions":             "4",
+		"transaction.state.log.num.partitions":     "4",
+		"log.cleaner.dedupe.buffer.size":           "16777216",
+		"log.cleaner.backoff.ms":                   "500",
+		"log.initial.task.delay.ms":                "0",
+		// Compaction and transactions within a test's time.
+		"log.segment.delete.delay.ms":                                 "1000",
+		"transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+
+		"share.coordinator.state.topic.replication.factor": "1",
+	}
+	listeners := []string{
+		fmt.Sprintf("CONTROLLER://127.0.0.1:%d", b.ports[0]),
+		fmt.Sprintf("PLAINTEXT://127.0.0.1:%d", b.ports[1]),
+	}
+	protocols := "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT"
+	if b.opts.Secure {
+		listeners = append(listeners,
+			fmt.Sprintf("SASL://127.0.0.1:%d", b.ports[2]),
+			fmt.Sprintf("SSL://127.0.0.1:%d", b.ports[3]),
+			fmt.Sprintf("SASLSSL://127.0.0.1:%d", b.ports[4]))
+		protocols += ",SASL:SASL_PLAINTEXT,SSL:SSL,SASLSSL:SASL_SSL"
+		p["sasl.enabled.mechanisms"] = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
+		for _, l := range []string{"sasl", "saslssl"} {
+			p["listener.name."+l+".plain.sasl.jaas.config"] = fmt.Sprintf(
+				`org.apache.kafka.common.security.plain.PlainLoginModule required user_%s="%s";`, User, Password)
+			for _, m := range []string{"scram-sha-256", "scram-sha-512"} {
+				p["listener.name."+l+"."+m+".sasl.jaas.config"] = `org.apache.kafka.common.security.scram.ScramLoginModule required;`
+			}
+		}
+		for _, l := range []string{"ssl", "saslssl"} {
+			p["listener.name."+l+".ssl.keystore.type"] = "PEM"
+			p["listener.name."+l+".ssl.keystore.location"] = filepath.Join(b.dir, "broker.pem")
+			p["listener.name."+l+".ssl.truststore.type"] = "PEM"
+			p["listener.name."+l+".ssl.truststore.location"] = b.CA()
+			p["listener.name."+l+".ssl.client.auth"] = "requested"
+		}
+	}
+	p["listeners"] = strings.Join(listeners, ",")
+	p["listener.security.protocol.map"] = protocols
+
+	var lines []string
+	for k, v := range p {
+		lines = append(lines, k+"="+v+"\n")
+	}
+	sort.Strings(lines)
+	return strings.Join(lines, "")
+}
+
+// formatArgs write the cluster's id, and the users whose passwords the broker
+// keeps as salted hashes, into the new data folder.
+func (b *Broker) formatArgs(properties string) []string {
+	args := []string{"format", "--standalone", "-t", b.clusterID, "-c", properties}
+	if b.opts.Secure {
+		for _, m := range []string{"SCRAM-SHA-256", "SCRAM-SHA-512"} {
+			args = append(args, "--add-scram", fmt.Sprintf("%s=[name=%s,password=%s]", m, User, Password))
+		}
+	}
+	return args
+}
