@@ -22,7 +22,7 @@ const (
 	exitOK          = 0
 	exitFailed      = 1
 	exitUsage       = 2 // flags, arguments, settings, a spec
-	exitNotFound    = 3 // a dataset, or the file of a spec
+	exitNotFound    = 3 // a dataset, the file of a spec, or one that it names
 	exitUnreachable = 4 // no master answers
 	exitForced      = 130
 )
@@ -50,6 +50,9 @@ func (a *app) report(err error, interrupted bool) int {
 		return exitForced
 	}
 	f := classify(err)
+	if interrupted && f.code == exitFailed {
+		f.code = exitForced // it says in its own words how far it got
+	}
 	for i, line := range strings.Split(strings.TrimSpace(f.Error()), "\n") {
 		prefix := "headrace: "
 		if i > 0 {

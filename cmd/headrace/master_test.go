@@ -188,11 +188,16 @@ func TestASpecIsRefusedForWhatItReads(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(outside)
-	for _, tc := range []struct{ name, spec, says string }{
-		{"root that is not allowed", strings.Replace(clicksSpec, "root: data", "root: "+outside, 1), "allow"},
-		{"file that is not there", strings.Replace(clicksSpec, "root: data", "root: data, paths: [nope.tsv]", 1), "nope.tsv"},
-		{"folder that is not there", strings.Replace(clicksSpec, "root: data", "root: nope", 1), "nope"},
-		{"field that is not in the first line", `name: h
+	for _, tc := range []struct {
+		name string
+		code int
+		spec string
+		says string
+	}{
+		{"root that is not allowed", exitUsage, strings.Replace(clicksSpec, "root: data", "root: "+outside, 1), "allow"},
+		{"file that is not there", exitNotFound, strings.Replace(clicksSpec, "root: data", "root: data, paths: [nope.tsv]", 1), "nope.tsv"},
+		{"folder that is not there", exitNotFound, strings.Replace(clicksSpec, "root: data", "root: nope", 1), "nope"},
+		{"field that is not in the first line", exitUsage, `name: h
 files: {root: data, paths: [h.csv]}
 decode:
   format: csv
@@ -204,8 +209,11 @@ decode:
 		t.Run(tc.name, func(t *testing.T) {
 			w.write("s.yaml", tc.spec)
 			r := w.run("apply", "-f", "s.yaml")
-			if r.code == exitOK || !strings.Contains(r.err, tc.says) {
-				t.Errorf("exit %d: %s", r.code, r.err)
+			if r.code != tc.code || !strings.Contains(r.err, tc.says) {
+				t.Errorf("exit %d, want %d: %s", r.code, tc.code, r.err)
+			}
+			if c := w.run("check", "-f", "s.yaml"); tc.code == exitNotFound && c.code != tc.code {
+				t.Errorf("check exits with %d, apply with %d: %s", c.code, tc.code, c.err)
 			}
 		})
 	}

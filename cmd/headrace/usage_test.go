@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -59,6 +60,17 @@ func TestExitCodesAndHintsWithoutAMaster(t *testing.T) {
 		})
 	}
 	w.nothingLeft()
+}
+
+func TestWhatIsInterruptedExitsWith130WhateverItSays(t *testing.T) {
+	var said strings.Builder
+	a := &app{err: &said}
+	if code := a.report(errors.New("interrupted; all processes are ended"), true); code != exitForced || !strings.Contains(said.String(), "all processes") {
+		t.Errorf("exit %d: %s", code, said.String())
+	}
+	if code := a.report(errors.New("no space left"), false); code != exitFailed {
+		t.Errorf("exit %d", code)
+	}
 }
 
 func TestHelpOfEveryVerb(t *testing.T) {

@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"errors"
+	"io/fs"
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/internal/dataset"
@@ -52,5 +53,9 @@ func specStatus(name string, err error) error {
 	if e, ok := errors.AsType[*dataset.SpecError](err); ok {
 		d.Field, d.Line, d.Hint = e.Field, e.Line, e.Allowed
 	}
-	return statusOf(codes.InvalidArgument, err, d)
+	code := codes.InvalidArgument
+	if errors.Is(err, fs.ErrNotExist) {
+		code = codes.NotFound // the spec is right; what it names is not there
+	}
+	return statusOf(code, err, d)
 }
