@@ -219,7 +219,15 @@ func (c *Core) reply(r Reply) {
 	}
 }
 
-func (c *Core) report(r Report) { c.fx.Reports = append(c.fx.Reports, r) }
+func (c *Core) report(r Report) {
+	if d := c.dataset(r.Dataset); d != nil {
+		r.Name = d.name
+	}
+	if p := c.partition(r.Partition); p != nil {
+		r.Identity = p.identity
+	}
+	c.fx.Reports = append(c.fx.Reports, r)
+}
 
 func (c *Core) rejected(format string, args ...any) {
 	c.report(Report{Kind: ReportRejected, Reason: fmt.Sprintf(format, args...)})

@@ -162,6 +162,8 @@ type Report struct {
 	Kind       ReportKind
 	Dataset    DatasetID
 	Partition  PartitionNo
+	Name       string // of the dataset, for people; empty if it is not there any more
+	Identity   string // of the partition
 	Pass       uint32
 	Rank       uint32
 	Segment    int64

@@ -178,7 +178,7 @@ func (m *metrics) marks(ctx context.Context, id uint32) ([]partitionMarks, error
 		}
 		for i := range page {
 			p := &page[i]
-			one := partitionMarks{label: strconv.FormatUint(uint64(p.Number), 10), dist: p.Distances, pending: p.Counts.Pending, leased: p.Counts.Leased}
+			one := partitionMarks{label: valid(named(p.Identity, p.Number)), dist: p.Distances, pending: p.Counts.Pending, leased: p.Counts.Leased}
 			if n := len(all); n > 0 && all[n-1].label == one.label {
 				all[n-1].add(&one)
 				continue

@@ -2,8 +2,10 @@ package serve_test
 
 import (
 	"fmt"
+	"log/slog"
 	"math"
 	"strings"
+	"sync"
 	"testing"
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
@@ -58,12 +60,12 @@ func TestMetricsSayWhereEveryUnitIs(t *testing.T) {
 	for series, want := range map[string]float64{
 		`headrace_records_total{dataset="clicks",outcome="acked",unit="bytes"}`:                   100,
 		`headrace_records_total{dataset="clicks",outcome="dropped",unit="bytes"}`:                 0,
-		`headrace_backlog_records{dataset="clicks",partition="1",stage="leased",unit="bytes"}`:    100,
-		`headrace_backlog_records{dataset="clicks",partition="1",stage="pending",unit="bytes"}`:   0,
-		`headrace_backlog_records{dataset="clicks",partition="1",stage="unplanned",unit="bytes"}`: 800,
-		`headrace_distance_records{dataset="clicks",mark="acked",partition="1",unit="bytes"}`:     900,
-		`headrace_distance_records{dataset="clicks",mark="planned",partition="1",unit="bytes"}`:   800,
-		`headrace_distance_records{dataset="clicks",mark="head",partition="1",unit="bytes"}`:      0,
+		`headrace_backlog_records{dataset="clicks",partition="files:clicks",stage="leased",unit="bytes"}`:    100,
+		`headrace_backlog_records{dataset="clicks",partition="files:clicks",stage="pending",unit="bytes"}`:   0,
+		`headrace_backlog_records{dataset="clicks",partition="files:clicks",stage="unplanned",unit="bytes"}`: 800,
+		`headrace_distance_records{dataset="clicks",mark="acked",partition="files:clicks",unit="bytes"}`:     900,
+		`headrace_distance_records{dataset="clicks",mark="planned",partition="files:clicks",unit="bytes"}`:   800,
+		`headrace_distance_records{dataset="clicks",mark="head",partition="files:clicks",unit="bytes"}`:      0,
 		`headrace_acks_refused_total{reason="unknown or fenced token"}`:                           1,
 		`headrace_trainer_wait_seconds_total{rank="3"}`:                                           1.5,
 		`headrace_trainer_step_seconds_total{rank="3"}`:                                           2.5,
@@ -96,9 +98,12 @@ func TestMetricsSayWhereEveryUnitIs(t *testing.T) {
 	}
 }
 
-func TestReclaimsAreCountedByReason(t *testing.T) {
+func TestReclaimsAreCountedByReasonAndLoggedByName(t *testing.T) {
 	reg := prometheus.NewRegistry()
-	m := startMaster(t, memstore.New(), func(c *serve.Config) { c.Registerer = reg })
+	var log lockedBuffer
+	m := startMaster(t, memstore.New(), func(c *serve.Config) {
+		c.Registerer, c.Logger = reg, slog.New(slog.NewTextHandler(&log, nil))
+	})
 	defer m.stop()
 	m.setUp(1000)
 	a := m.joined("a", 0)
@@ -116,6 +121,27 @@ func TestReclaimsAreCountedByReason(t *testing.T) {
 	if n != 1 {
 		t.Errorf("%v reclaims", n)
 	}
+	if said := log.String(); !strings.Contains(said, `msg="rows are pending again" dataset=clicks partition=files:clicks`) || !strings.Contains(said, "lease=1.1.") {
+		t.Errorf("log:\n%s", said)
+	}
+}
+
+// lockedBuffer is written by the master's goroutines.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }
 
 func TestManyPartitionsAreShownAsTheWorstAndTheSum(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 
 	"github.com/headrace/headrace/shardsvc"
@@ -66,13 +67,21 @@ func class(reason string) string {
 	return head
 }
 
+// named is the word for people, or the number of what has no name any more.
+func named(name string, number uint32) string {
+	if name != "" {
+		return name
+	}
+	return strconv.FormatUint(uint64(number), 10)
+}
+
 func attrs(r *shardsvc.Report) []slog.Attr {
 	var a []slog.Attr
 	if r.Dataset != 0 {
-		a = append(a, slog.Uint64("dataset", uint64(r.Dataset)))
+		a = append(a, slog.String("dataset", named(r.Name, r.Dataset)))
 	}
 	if r.Partition != 0 {
-		a = append(a, slog.Uint64("partition", uint64(r.Partition)), slog.Uint64("pass", uint64(r.Pass)), slog.Int64("segment", r.Segment))
+		a = append(a, slog.String("partition", named(r.Identity, r.Partition)), slog.Uint64("pass", uint64(r.Pass)), slog.Int64("segment", r.Segment))
 	}
 	if r.Start != 0 || r.End != 0 {
 		a = append(a, slog.Int64("start", r.Start), slog.Int64("end", r.End))
