@@ -58,17 +58,17 @@ func TestMetricsSayWhereEveryUnitIs(t *testing.T) {
 	m.must(a.until(func(r *headracev1.MasterMessage) bool { return r.Echo == 5 }))
 	got := scrape(t, reg)
 	for series, want := range map[string]float64{
-		`headrace_records_total{dataset="clicks",outcome="acked",unit="bytes"}`:                   100,
-		`headrace_records_total{dataset="clicks",outcome="dropped",unit="bytes"}`:                 0,
+		`headrace_records_total{dataset="clicks",outcome="acked",unit="bytes"}`:                              100,
+		`headrace_records_total{dataset="clicks",outcome="dropped",unit="bytes"}`:                            0,
 		`headrace_backlog_records{dataset="clicks",partition="files:clicks",stage="leased",unit="bytes"}`:    100,
 		`headrace_backlog_records{dataset="clicks",partition="files:clicks",stage="pending",unit="bytes"}`:   0,
 		`headrace_backlog_records{dataset="clicks",partition="files:clicks",stage="unplanned",unit="bytes"}`: 800,
 		`headrace_distance_records{dataset="clicks",mark="acked",partition="files:clicks",unit="bytes"}`:     900,
 		`headrace_distance_records{dataset="clicks",mark="planned",partition="files:clicks",unit="bytes"}`:   800,
 		`headrace_distance_records{dataset="clicks",mark="head",partition="files:clicks",unit="bytes"}`:      0,
-		`headrace_acks_refused_total{reason="unknown or fenced token"}`:                           1,
-		`headrace_trainer_wait_seconds_total{rank="3"}`:                                           1.5,
-		`headrace_trainer_step_seconds_total{rank="3"}`:                                           2.5,
+		`headrace_acks_refused_total{reason="unknown or fenced token"}`:                                      1,
+		`headrace_trainer_wait_seconds_total{rank="3"}`:                                                      1.5,
+		`headrace_trainer_step_seconds_total{rank="3"}`:                                                      2.5,
 	} {
 		if v, ok := got[series]; !ok || v != want {
 			t.Errorf("%s = %v (there: %v), want %v", series, v, ok, want)
