@@ -49,4 +49,4 @@ def from_wire(payload: dict[str, Any]) -> HeadraceError:
     message, hint = str(payload.get("message", "")), str(payload.get("hint", ""))
     code = str(payload.get("code", ""))
     text = message or f"the agent answered {code or 'an error'} without a reason"
-    return _BY_CODE.get(code, HeadraceError)(f"{text}: {hint}" if hint else text)
+    return _BY_CODE.get(code, HeadraceError)(f"{text}: {hint}" if hint and hint not in text else text)

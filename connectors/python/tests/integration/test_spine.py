@@ -103,8 +103,9 @@ def test_columns_are_chosen_and_wrong_names_are_told(job: Any) -> None:
         stream.step()
     with pytest.raises(headrace.DatasetError, match="nope"):
         headrace.dataset("rows").batches(10, columns=["nope"])
-    with pytest.raises(headrace.DatasetError, match=r"nothing.*rows|rows.*nothing"):
+    with pytest.raises(headrace.DatasetError, match=r"nothing.*rows|rows.*nothing") as told:
         headrace.dataset("nothing").batches(10)
+    assert str(told.value).count("there is") == 1  # the hint of a message that holds it already
 
 
 TRAINER = """
