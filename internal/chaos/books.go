@@ -1,0 +1,122 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+)
+
+// books asks the master what any tool may ask.
+type books struct {
+	conn *grpc.ClientConn
+	api  headracev1.DatasetsClient
+}
+
+var ready = grpc.WaitForReady(true)
+
+func openBooks(address string) (*books, error) {
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(grpc.ConnectParams{ // a master that was killed is back soon
+			Backoff:           backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.5, MaxDelay: 100 * time.Millisecond},
+			MinConnectTimeout: time.Second,
+		}))
+	if err != nil {
+		return nil, err
+	}
+	return &books{conn: conn, api: headracev1.NewDatasetsClient(conn)}, nil
+}
+
+func (b *books) answers(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	_, err := asked(ctx, b.api.Job, &headracev1.JobRequest{})
+	return err
+}
+
+// asked repeats a question that the death of a master cut off.
+func asked[Q, A any](ctx context.Context, ask func(context.Context, Q, ...grpc.CallOption) (A, error), question Q) (A, error) {
+	for {
+		answer, err := ask(ctx, question, ready)
+		if err == nil || status.Code(err) != codes.Unavailable || ctx.Err() != nil {
+			return answer, err
+		}
+	}
+}
+
+// held is who holds leases.
+type held struct {
+	ranks  map[int]bool
+	agents map[string]bool
+}
+
+// leases asks who holds some now; nobody, if the master does not answer at once.
+func (b *books) leases(ctx context.Context) held {
+	ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+	defer cancel()
+	h := held{map[int]bool{}, map[string]bool{}}
+	job, err := b.api.Job(ctx, &headracev1.JobRequest{})
+	if err != nil {
+		return h
+	}
+	for _, w := range job.Workers {
+		if w.Leases > 0 {
+			h.ranks[int(w.Rank)], h.agents[w.Agent] = true, true
+		}
+	}
+	return h
+}
+
+func (h held) of(v target) bool {
+	switch {
+	case v.life != nil:
+		return h.ranks[v.life.rank]
+	case v.agent < 0:
+		return len(h.ranks) > 0
+	}
+	return h.agents[fmt.Sprintf("agent-%d", v.agent)]
+}
+
+// balance says what of the master's own accounts does not add up at the end.
+func (b *books) balance(ctx context.Context, inputs []*input) (wrong []string) {
+	for _, in := range inputs {
+		d, err := asked(ctx, b.api.Describe, &headracev1.DescribeRequest{Name: in.name})
+		if err != nil {
+			return append(wrong, fmt.Sprintf("describe %s: %v", in.name, err))
+		}
+		if k := d.Counts; d.State != "done" || k.Settled != k.Listed || k.Acked != k.Settled || k.Pending != 0 || k.Leased != 0 || k.Listed == 0 {
+			wrong = append(wrong, fmt.Sprintf("%s is %q (%s) with %v at the end of data", in.name, d.State, d.Reason, k))
+		}
+	}
+	return wrong
+}
+
+// goroutines of the master, by its own profile; 0: it does not say.
+func (b *books) goroutines(ctx context.Context) (n int, text string) {
+	job, err := asked(ctx, b.api.Job, &headracev1.JobRequest{})
+	if err != nil {
+		return 0, ""
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+job.Http+"/debug/pprof/goroutine?debug=1", nil)
+	if err != nil {
+		return 0, ""
+	}
+	reply, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, ""
+	}
+	defer func() { _ = reply.Body.Close() }()
+	body, _ := io.ReadAll(reply.Body)
+	_, _ = fmt.Sscanf(string(body), "goroutine profile: total %d", &n)
+	return n, strings.TrimSpace(string(body))
+}

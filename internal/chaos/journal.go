@@ -1,0 +1,117 @@
+package chaos
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"os"
+)
+
+// A journal is a row of entries, little-endian:
+//
+//	"CHJ1"  u16 kind  u16 stream  u32 keys  u32 0  i64 number  i64 aux  i64 time (monotonic, ns)  keys * i64
+//
+// A key is id | pass << 40 | dataset << 56. Entries are written whole or not at
+// all, so the file of a killed process ends with a whole one.
+const (
+	kindStart   = iota + 1 // of the process: number is its pid
+	kindYielded            // batch number of the stream: its keys
+	kindApplied            // it is in the model
+	kindStepped            // and step() has returned; aux: batches known to be durable
+	kindEnded              // the stream saw the end of data
+	kindClosed             // the stream was closed before that
+	kindFenced             // the process was told that it is out
+	kindDone               // the process has shut down well: all steps are durable
+	kindBad                // a record came with values that are not its own
+)
+
+const entrySize = 40
+
+type key int64
+
+func (k key) id() int      { return int(k & (1<<40 - 1)) }
+func (k key) pass() int    { return int(k >> 40 & (1<<16 - 1)) }
+func (k key) dataset() int { return int(k >> 56) }
+
+func (k key) String() string {
+	return fmt.Sprintf("record %d of pass %d of dataset %d", k.id(), k.pass(), k.dataset())
+}
+
+// batch is what a trainer did with one batch.
+type batch struct {
+	stream, number         int
+	keys                   []key
+	yielded                int64 // when
+	applied, stepped       int64 // when; 0: not
+	durableWhenLastStepped bool  // the stream knew that the step was on disk
+}
+
+// life is the journal of one process.
+type life struct {
+	rank, no         int // of the rank's lives, from 1
+	batches          []*batch
+	done, fenced     bool
+	bad              bool
+	began, ended     int64 // ended: by the harness's clock, 0 while it runs
+	agent            int
+	status           string
+	frozen, unnerved bool // stopped for a while: it, or what it depends on
+}
+
+func (l *life) String() string { return fmt.Sprintf("rank %d life %d (%s)", l.rank, l.no, l.status) }
+
+func (l *life) read(path string) error {
+	text, err := os.ReadFile(path)
+	if os.IsNotExist(err) {
+		return nil // killed before it began
+	}
+	if err != nil {
+		return err
+	}
+	type at struct{ stream, number int }
+	byNumber := map[at]*batch{}
+	durable := map[int]int{}
+	for len(text) > 0 {
+		if len(text) < entrySize || !bytes.HasPrefix(text, []byte("CHJ1")) {
+			return fmt.Errorf("%s: not a journal, %d bytes before its end", path, len(text))
+		}
+		kind, stream := binary.LittleEndian.Uint16(text[4:]), int(binary.LittleEndian.Uint16(text[6:]))
+		n := int(binary.LittleEndian.Uint32(text[8:]))
+		number, aux := int(binary.LittleEndian.Uint64(text[16:])), int(binary.LittleEndian.Uint64(text[24:]))
+		when := int64(binary.LittleEndian.Uint64(text[32:]))
+		text = text[entrySize:]
+		if len(text) < 8*n {
+			return fmt.Errorf("%s: an entry of %d keys has %d bytes", path, n, len(text))
+		}
+		b := byNumber[at{stream, number}]
+		switch kind {
+		case kindStart:
+			if l.began == 0 {
+				l.began = when
+			}
+		case kindYielded:
+			b = &batch{stream: stream, number: number, yielded: when}
+			for i := range n {
+				b.keys = append(b.keys, key(binary.LittleEndian.Uint64(text[8*i:])))
+			}
+			byNumber[at{stream, number}] = b
+			l.batches = append(l.batches, b)
+		case kindApplied:
+			b.applied = when
+		case kindStepped:
+			b.stepped = when
+			durable[stream] = max(durable[stream], aux)
+		case kindFenced:
+			l.fenced = true
+		case kindDone:
+			l.done = true
+		case kindBad:
+			l.bad = true
+		}
+		text = text[8*n:]
+	}
+	for _, b := range l.batches {
+		b.durableWhenLastStepped = b.number <= durable[b.stream]
+	}
+	return nil
+}

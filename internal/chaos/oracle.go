@@ -1,0 +1,220 @@
+package chaos
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Verdict is what the journals say, without asking the ledger.
+type Verdict struct {
+	Lost          int      `json:"lost"`           // records that are in no model
+	Twice         int      `json:"twice"`          // records that are in it twice without a reason
+	SharedRepeats int      `json:"shared_repeats"` // records repeated because a trainer ended with them in hand
+	Wrong         []string `json:"wrong,omitempty"`
+}
+
+const maxWrong = 12
+
+func (v *Verdict) say(format string, args ...any) {
+	if len(v.Wrong) < maxWrong {
+		v.Wrong = append(v.Wrong, fmt.Sprintf(format, args...))
+	}
+}
+
+// disturbance: the master or an agent did not run, or was only just started.
+type disturbance struct {
+	from, to int64
+	agent    int // -1: the master
+}
+
+// prompt is how long a step may take to become durable when all run.
+const prompt = 1500 * time.Millisecond
+
+// judge compares lives with the truth.
+func judge(model string, inputs []*input, lives []*life, disturbed []disturbance) Verdict {
+	var v Verdict
+	for _, l := range lives {
+		if l.bad {
+			v.say("%s got records whose values are not theirs", l)
+		}
+	}
+	if model == "shared" {
+		v.judgeShared(inputs, lives, disturbed)
+	} else {
+		v.judgeLast(inputs, lives)
+	}
+	v.judgeOrder(inputs, lives)
+	return v
+}
+
+type application struct {
+	l *life
+	b *batch
+}
+
+// sure: the step is durable beyond doubt.
+func (a application) sure() bool {
+	return a.b.durableWhenLastStepped || a.l.done
+}
+
+// judgeShared: the model outlives trainers, so every application counts.
+func (v *Verdict) judgeShared(inputs []*input, lives []*life, disturbed []disturbance) {
+	all := map[key][]application{}
+	for _, l := range lives {
+		for _, b := range l.batches {
+			if b.applied == 0 {
+				continue
+			}
+			for _, k := range b.keys {
+				all[k] = append(all[k], application{l, b})
+			}
+		}
+	}
+	each(inputs, func(k key) {
+		got := all[k]
+		delete(all, k)
+		if len(got) == 0 {
+			v.Lost++
+			v.say("%v is never applied", k)
+			return
+		}
+		for i, a := range got[:len(got)-1] {
+			_ = i
+			v.SharedRepeats++
+			_ = a
+		}
+		if why := repeated(got, disturbed); why != "" {
+			v.Twice++
+			v.SharedRepeats -= len(got) - 1
+			v.say("%v is applied %d times: %s", k, len(got), why)
+		}
+	})
+	for k := range all {
+		v.say("%v was given and does not exist", k)
+	}
+}
+
+// repeated says why a record may not have been applied so often; "": it may.
+func repeated(got []application, disturbed []disturbance) string {
+	if len(got) < 2 {
+		return ""
+	}
+	slices.SortFunc(got, func(a, b application) int { return int(a.b.applied - b.b.applied) })
+	sure := 0
+	for _, a := range got {
+		if a.sure() {
+			sure++
+		}
+	}
+	last := got[len(got)-1]
+	for _, a := range got[:len(got)-1] {
+		switch {
+		case a.sure():
+			return fmt.Sprintf("batch %d/%d of %v was durable, and then batch %d/%d of %v", a.b.stream, a.b.number, a.l, last.b.stream, last.b.number, last.l)
+		case a.l.ended == 0:
+			return fmt.Sprintf("%v has not ended", a.l)
+		case a.b.stepped != 0 && a.l.ended-a.b.stepped > int64(prompt) && !a.l.frozen && !anyDuring(disturbed, a.b.stepped, a.l.ended, a.l.agent):
+			return fmt.Sprintf("batch %d/%d of %v was stepped %v before its end, and nothing was wrong", a.b.stream, a.b.number, a.l, time.Duration(a.l.ended-a.b.stepped))
+		case last.b.applied < a.l.ended && !a.l.frozen && last.l != a.l:
+			return fmt.Sprintf("it was in the hands of %v, which still ran for %v", a.l, time.Duration(a.l.ended-last.b.applied))
+		}
+	}
+	return ""
+}
+
+func anyDuring(disturbed []disturbance, from, to int64, agent int) bool {
+	return slices.ContainsFunc(disturbed, func(d disturbance) bool {
+		return (d.agent < 0 || d.agent == agent) && d.from < to && from < d.to
+	})
+}
+
+// judgeLast: without cuts a new process begins anew, so what is in the models at
+// the end is what each rank's last life has stepped.
+func (v *Verdict) judgeLast(inputs []*input, lives []*life) {
+	last := map[int]*life{}
+	for _, l := range lives {
+		if last[l.rank] == nil || last[l.rank].no < l.no {
+			last[l.rank] = l
+		}
+	}
+	all := map[key]int{}
+	for _, l := range last {
+		if !l.done {
+			v.say("%v is the last of its rank and has not ended well", l)
+		}
+		for _, b := range l.batches {
+			if b.applied == 0 {
+				continue
+			}
+			for _, k := range b.keys {
+				all[k]++
+			}
+		}
+	}
+	each(inputs, func(k key) {
+		switch n := all[k]; {
+		case n == 0:
+			v.Lost++
+			v.say("%v is in no model", k)
+		case n > 1:
+			v.Twice++
+			v.say("%v is in the models %d times", k, n)
+		}
+		delete(all, k)
+	})
+	for k := range all {
+		v.say("%v was given and does not exist", k)
+	}
+}
+
+func each(inputs []*input, f func(key)) {
+	for d, in := range inputs {
+		for pass := range in.passes {
+			for id := range in.records {
+				f(key(id) | key(pass)<<40 | key(d)<<56)
+			}
+		}
+	}
+}
+
+// judgeOrder: with `order: strict` a stream gets what follows, and nothing is
+// yielded to anybody before all that precedes it was.
+func (v *Verdict) judgeOrder(inputs []*input, lives []*life) {
+	type seen struct {
+		l *life
+		b *batch
+	}
+	for d, in := range inputs {
+		if !in.strict {
+			continue
+		}
+		var all []seen
+		for _, l := range lives {
+			lastOf := map[int]key{}
+			for _, b := range l.batches {
+				if len(b.keys) == 0 || b.keys[0].dataset() != d {
+					continue
+				}
+				all = append(all, seen{l, b})
+				for _, k := range b.keys {
+					if last, ok := lastOf[b.stream]; ok && k <= last {
+						v.say("strict: %v gets %v after %v", l, k, last)
+					}
+					lastOf[b.stream] = k
+				}
+			}
+		}
+		slices.SortFunc(all, func(a, b seen) int { return int(a.b.yielded - b.b.yielded) })
+		reached := make([]int, in.passes) // per pass: all ids below were yielded
+		for _, s := range all {
+			for _, k := range s.b.keys {
+				if k.id() > reached[k.pass()] {
+					v.say("strict: %v gets %v while %d was not given yet", s.l, k, reached[k.pass()])
+					reached[k.pass()] = k.id()
+				}
+				reached[k.pass()] = max(reached[k.pass()], k.id()+1)
+			}
+		}
+	}
+}
