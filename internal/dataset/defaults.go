@@ -16,6 +16,16 @@ const (
 	defaultMin       = Size(16 << 10)
 	defaultMax       = Size(1 << 30)
 	defaultStall     = Duration(10 * time.Minute)
+
+	// Of brokers, whose unit is records.
+	defaultStart        = "earliest"
+	defaultEnd          = "latest"
+	defaultBlockRecords = Size(4096)
+	defaultInitRecords  = Size(2000)
+	defaultLeastRecords = Size(100)
+	defaultMostRecords  = Size(10_000_000)
+
+	unset Size = -1 // what no text can say: the source's default
 )
 
 // defaultSpec is what a written spec is laid over; nothing in it depends on
@@ -25,17 +35,40 @@ func defaultSpec() *Spec {
 		Passes: defaultPasses,
 		Order:  defaultOrder,
 		Decode: DecodeSpec{OnError: defaultOnError},
-		Lease: LeaseSpec{Target: defaultTarget, Initial: defaultInitial,
-			Min: defaultMin, Max: defaultMax, Stall: defaultStall},
+		Lease:  LeaseSpec{Target: defaultTarget, Initial: unset, Min: unset, Max: unset, Stall: defaultStall},
 	}
+}
+
+func defaultKafka() KafkaSpec {
+	return KafkaSpec{Start: defaultStart, End: defaultEnd, MaxRecord: defaultMaxRecord}
 }
 
 func defaultFiles() FilesSpec {
 	return FilesSpec{Verify: defaultVerify, MaxRecord: defaultMaxRecord}
 }
 
-// fill sets the defaults that depend on the format.
+// fillSizes sets the defaults that depend on the source's unit.
+func (s *Spec) fillSizes() {
+	block, initial, least, most := defaultBlock, defaultInitial, defaultMin, defaultMax
+	if s.Kafka != nil {
+		block, initial, least, most = defaultBlockRecords, defaultInitRecords, defaultLeastRecords, defaultMostRecords
+	}
+	for _, f := range []struct {
+		field *Size
+		value Size
+	}{{&s.Lease.Initial, initial}, {&s.Lease.Min, least}, {&s.Lease.Max, most}} {
+		if *f.field == unset {
+			*f.field = f.value
+		}
+	}
+	if s.Shuffle != nil && s.Shuffle.Block == unset {
+		s.Shuffle.Block = block
+	}
+}
+
+// fill sets the defaults that depend on the source and the format.
 func (s *Spec) fill() {
+	s.fillSizes()
 	if s.Files != nil && len(s.Files.Paths) == 0 {
 		s.Files.Paths = []string{"."}
 	}

@@ -49,7 +49,10 @@ func compatible(field string, old, new *Spec) bool {
 		return true
 	case field == "passes": // one more reading of the same; fewer may have been read already
 		return new.Passes > old.Passes
-	case field == "files.max_record", field == "decode.on_error": // what a failed dataset is set free with
+	case field == "kafka.brokers", field == "kafka.group",
+		strings.HasPrefix(field, "kafka.tls"), strings.HasPrefix(field, "kafka.sasl"): // how to reach the same records
+		return true
+	case field == "files.max_record", field == "kafka.max_record", field == "decode.on_error": // what a failed dataset is set free with
 		return true
 	}
 	return false

@@ -66,7 +66,7 @@ func ParseAll(text []byte, filename string) ([]*Spec, error) {
 		return nil, errs
 	}
 	if len(specs) == 0 {
-		return nil, SpecErrors{{File: filename, Reason: "holds no dataset", Allowed: "a spec has at least name, files and decode"}}
+		return nil, SpecErrors{{File: filename, Reason: "holds no dataset", Allowed: "a spec has at least name, files or kafka, and decode"}}
 	}
 	return specs, nil
 }
@@ -100,6 +100,7 @@ func (r *reader) spec(n *yaml.Node, s *Spec) {
 	r.mapping(n, "", []field{
 		{"name", r.text(&s.Name)},
 		{"files", func(n *yaml.Node, path string) { r.files(n, path, s) }},
+		{"kafka", func(n *yaml.Node, path string) { r.kafka(n, path, s) }},
 		{"decode", func(n *yaml.Node, path string) { r.decode(n, path, &s.Decode) }},
 		{"passes", parsed(r, &s.Passes, parseCount)},
 		{"order", r.text(&s.Order)},
@@ -170,7 +171,7 @@ func (r *reader) hash(n *yaml.Node, path string, c *Column) {
 }
 
 func (r *reader) shuffle(n *yaml.Node, path string, s *Spec) {
-	s.Shuffle = &Shuffle{Block: defaultBlock}
+	s.Shuffle = &Shuffle{Block: unset}
 	r.mapping(n, path, []field{
 		{"seed", parsed(r, &s.Shuffle.Seed, parseUint64)},
 		{"block", parsed(r, &s.Shuffle.Block, ParseSize)},

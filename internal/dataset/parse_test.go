@@ -106,7 +106,7 @@ func TestMistakesAreNamedWithLineFieldValueAndWayOut(t *testing.T) {
 	const tsv = head + "decode:\n  format: tsv\n  columns:\n"
 	for name, c := range map[string]struct{ text, want string }{
 		"unknown field":             {head + "decode: raw\npases: 2\n", "clicks.yaml:4: pases: no such field; did you mean passes?"},
-		"unknown field far away":    {head + "decode: raw\nzzzzzzzz: 2\n", "fields are name, files, decode"},
+		"unknown field far away":    {head + "decode: raw\nzzzzzzzz: 2\n", "fields are name, files, kafka, decode"},
 		"unknown field inside":      {head + "decode:\n  format: raw\n  colums: []\n", "clicks.yaml:5: decode.colums: no such field in decode; did you mean columns?"},
 		"twice":                     {head + "decode: raw\npasses: 1\npasses: 2\n", "clicks.yaml:5: passes: is written twice; the first is on line 4"},
 		"merge key":                 {"<<: {name: b}\n" + head + "decode: raw\n", "merge keys are not read here"},

@@ -6,6 +6,7 @@ import "time"
 type Spec struct {
 	Name    string     `json:"name" yaml:"name"`
 	Files   *FilesSpec `json:"files,omitempty" yaml:"files"`
+	Kafka   *KafkaSpec `json:"kafka,omitempty" yaml:"kafka"` // exactly one of Files and Kafka
 	Decode  DecodeSpec `json:"decode" yaml:"decode"`
 	Passes  int        `json:"passes" yaml:"passes"` // default 1
 	Order   string     `json:"order" yaml:"order"`   // any (default) | strict
@@ -20,6 +21,41 @@ type FilesSpec struct {
 	Verify    string   `json:"verify" yaml:"verify"`         // fast (default) | full
 	MaxRecord Size     `json:"max_record" yaml:"max_record"` // default 16MiB
 }
+
+// KafkaSpec: a bounded piece of every partition of some topics. What is listed
+// first is fixed then and for good.
+type KafkaSpec struct {
+	Brokers      []string         `json:"brokers" yaml:"brokers"`                       // host:port, a few of the cluster's
+	Topics       []string         `json:"topics" yaml:"topics"`                         // topic: in a spec's text
+	Start        string           `json:"start" yaml:"start"`                           // earliest (default) | latest | RFC 3339
+	StartOffsets map[string]int64 `json:"start_offsets,omitempty" yaml:"start_offsets"` // by partition, "3" or "clicks/3"; start is for the others
+	End          string           `json:"end" yaml:"end"`                               // latest (default: the last stable offset at apply) | RFC 3339
+	EndOffsets   map[string]int64 `json:"end_offsets,omitempty" yaml:"end_offsets"`     // exclusive
+	Group        string           `json:"group,omitempty" yaml:"group"`                 // whose offsets tell our progress; "" commits none
+	MaxRecord    Size             `json:"max_record" yaml:"max_record"`                 // key and value; default 16MiB
+	TLS          *KafkaTLS        `json:"tls,omitempty" yaml:"tls"`
+	SASL         *KafkaSASL       `json:"sasl,omitempty" yaml:"sasl"`
+}
+
+// KafkaTLS: PEM files on the machines of master and agents, absolute. {} uses the
+// system's authorities.
+type KafkaTLS struct {
+	CA         string `json:"ca,omitempty" yaml:"ca"`
+	Cert       string `json:"cert,omitempty" yaml:"cert"`
+	Key        string `json:"key,omitempty" yaml:"key"`
+	ServerName string `json:"server_name,omitempty" yaml:"server_name"`
+}
+
+// KafkaSASL never holds a password: a spec travels and is shown.
+type KafkaSASL struct {
+	Mechanism    string `json:"mechanism" yaml:"mechanism"` // plain | scram-sha-256 | scram-sha-512
+	User         string `json:"user" yaml:"user"`
+	PasswordEnv  string `json:"password_env,omitempty" yaml:"password_env"`   // a variable whose name begins with SecretPrefix
+	PasswordFile string `json:"password_file,omitempty" yaml:"password_file"` // under an allowed root
+}
+
+// SecretPrefix begins the names of the variables that a spec may name.
+const SecretPrefix = "HEADRACE_"
 
 // DecodeSpec says how bytes become columns.
 type DecodeSpec struct {

@@ -26,6 +26,8 @@ type check struct {
 	file  string
 	lines map[string]int
 	errs  SpecErrors
+
+	brokers bool // records have keys, headers and times
 }
 
 func (s *Spec) validate(file string, lines map[string]int) SpecErrors {
@@ -73,10 +75,15 @@ func (c *check) spec(s *Spec) {
 	} else if !datasetName.MatchString(s.Name) {
 		c.fail("name", s.Name, "is not a name", "use letters, digits, '.', '_' and '-', a letter or digit first, 128 at most")
 	}
-	if s.Files == nil {
-		c.fail("files", "", "must be given: it says what to read", "as in files: {root: /data/clicks}")
-	} else {
+	switch {
+	case s.Files == nil && s.Kafka == nil:
+		c.fail("files", "", "must be given: it says what to read", "as in files: {root: /data/clicks}, or kafka: {brokers: [kafka-1:9092], topic: clicks}")
+	case s.Files != nil && s.Kafka != nil:
+		c.fail("kafka", "", "does not go with files: a dataset has one source", "make two datasets")
+	case s.Files != nil:
 		c.filesSpec(s.Files)
+	default:
+		c.kafkaSpec(s.Kafka)
 	}
 	if s.Passes < 1 {
 		c.fail("passes", fmt.Sprint(s.Passes), "must be 1 or more", "")
@@ -91,6 +98,7 @@ func (c *check) spec(s *Spec) {
 		}
 	}
 	c.lease(&s.Lease)
+	c.brokers = s.Kafka != nil
 	c.decode(&s.Decode)
 }
 
@@ -146,6 +154,9 @@ func (c *check) lease(l *LeaseSpec) {
 func (c *check) decode(d *DecodeSpec) {
 	if !c.among("decode.format", d.Format, "csv", "tsv", "json", "lines", "raw") {
 		return
+	}
+	if d.Header && c.brokers {
+		c.fail("decode.header", "", "is for files: a broker's records have no first line", "name the fields in decode.fields")
 	}
 	c.among("decode.on_error", d.OnError, "fail", "default")
 	if d.Format == "csv" || d.Format == "tsv" {

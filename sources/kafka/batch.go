@@ -1,0 +1,232 @@
+package kafka
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+
+	"github.com/headrace/headrace/sources"
+)
+
+// Layout of a record batch (magic 2).
+const (
+	headerSize = 61
+	crcFrom    = 21 // what the checksum is of
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+var (
+	// errPartial: the answer ends inside this batch; it comes whole with the next.
+	errPartial = errors.New("part of a batch")
+	errCRC     = errors.New("its checksum does not match its bytes")
+	errBatch   = errors.New("its bytes are no records")
+)
+
+// header is what stands before the records of a batch.
+type header struct {
+	base       int64
+	size       int // of all of it
+	attributes int16
+	lastDelta  int32
+	baseTime   int64
+	maxTime    int64
+	producer   int64
+	count      int32
+}
+
+func (h *header) last() int64         { return h.base + int64(h.lastDelta) }
+func (h *header) next() int64         { return h.last() + 1 }
+func (h *header) codec() int16        { return h.attributes & 7 }
+func (h *header) appendTime() bool    { return h.attributes&8 != 0 }
+func (h *header) transactional() bool { return h.attributes&16 != 0 }
+func (h *header) control() bool       { return h.attributes&32 != 0 }
+
+// parseHeader looks at the batch that b begins with; it does not check its sum.
+func parseHeader(b []byte) (header, error) {
+	if len(b) < 17 {
+		return header{}, errPartial
+	}
+	var h header
+	h.base = int64(binary.BigEndian.Uint64(b))
+	size := int64(int32(binary.BigEndian.Uint32(b[8:]))) + 12
+	if magic := b[16]; magic != 2 {
+		return h, fmt.Errorf("it has the message format %d, which brokers before 0.11 wrote; only 2 is read: %w", magic, errBatch)
+	}
+	if size < headerSize {
+		return h, fmt.Errorf("it says that it has %d bytes: %w", size, errBatch)
+	}
+	if size > int64(len(b)) {
+		return h, errPartial
+	}
+	h.size = int(size)
+	h.attributes = int16(binary.BigEndian.Uint16(b[21:]))
+	h.lastDelta = int32(binary.BigEndian.Uint32(b[23:]))
+	h.baseTime = int64(binary.BigEndian.Uint64(b[27:]))
+	h.maxTime = int64(binary.BigEndian.Uint64(b[35:]))
+	h.producer = int64(binary.BigEndian.Uint64(b[43:]))
+	h.count = int32(binary.BigEndian.Uint32(b[57:]))
+	const most = 1 << 62
+	if h.base < 0 || h.base > most || h.lastDelta < 0 || h.count < 0 {
+		return h, fmt.Errorf("base %d, last delta %d, count %d: %w", h.base, h.lastDelta, h.count, errBatch)
+	}
+	return h, nil
+}
+
+func checkSum(batch []byte) error {
+	if crc32.Checksum(batch[crcFrom:], castagnoli) != binary.BigEndian.Uint32(batch[17:]) {
+		return errCRC
+	}
+	return nil
+}
+
+// raw is one record; key, value and headers are places in what was read.
+type raw struct {
+	size        int // of all of it
+	timeDelta   int64
+	offsetDelta int64
+	key, value  [2]int32
+	headers     int // how many
+	headersAt   int
+}
+
+// read parses the record that b begins with.
+func (rec *raw) read(b []byte) bool {
+	length, at := varint(b, 0)
+	if at < 0 || length < 0 || length > int64(len(b)-at) {
+		return false
+	}
+	end := at + int(length)
+	b = b[:end]
+	if at++; at > end { // attributes: none are defined
+		return false
+	}
+	if rec.timeDelta, at = varint(b, at); at < 0 {
+		return false
+	}
+	if rec.offsetDelta, at = varint(b, at); at < 0 {
+		return false
+	}
+	if rec.key, at = piece(b, at); at < 0 {
+		return false
+	}
+	if rec.value, at = piece(b, at); at < 0 {
+		return false
+	}
+	n, at := varint(b, at)
+	if at < 0 || n < 0 || n > int64(end-at)/2 {
+		return false
+	}
+	rec.headers, rec.headersAt, rec.size = int(n), at, end
+	return true
+}
+
+// appendHeaders parses the record's headers, which lie in b, shifted by base.
+func (rec *raw) appendHeaders(b []byte, base int32, all []sources.Header) ([]sources.Header, bool) {
+	at := rec.headersAt
+	b = b[:rec.size]
+	for range rec.headers {
+		var h sources.Header
+		if h.Key, at = piece(b, at); at < 0 {
+			return all, false
+		}
+		if h.Value, at = piece(b, at); at < 0 {
+			return all, false
+		}
+		h.Key[0], h.Key[1] = h.Key[0]+base, h.Key[1]+base
+		h.Value[0], h.Value[1] = h.Value[0]+base, h.Value[1]+base
+		all = append(all, h)
+	}
+	return all, true
+}
+
+// piece is a length and that many bytes; null, -1, is empty.
+func piece(b []byte, at int) ([2]int32, int) {
+	n, at := varint(b, at)
+	if at < 0 || n > int64(len(b)-at) {
+		return [2]int32{}, -1
+	}
+	if n < 0 {
+		n = 0
+	}
+	return [2]int32{int32(at), int32(at + int(n))}, at + int(n)
+}
+
+// varint is zigzag; the place behind it is -1 when there is none.
+func varint(b []byte, at int) (int64, int) {
+	if at >= 0 && at < len(b) && b[at] < 0x80 {
+		u := b[at]
+		return int64(u>>1) ^ -int64(u&1), at + 1
+	}
+	if at < 0 || at > len(b) {
+		return 0, -1
+	}
+	v, n := binary.Varint(b[at:])
+	if n <= 0 {
+		return 0, -1
+	}
+	return v, at + n
+}
+
+// want is which records of a batch are asked for.
+type want struct {
+	from, end int64
+	maxRecord int64
+}
+
+// tooLarge: the record at offset has more bytes than the source takes.
+type tooLarge struct{ offset, size int64 }
+
+func (e *tooLarge) Error() string { return fmt.Sprintf("record %d has %d bytes", e.offset, e.size) }
+
+// appendRecords appends the wanted records of a batch whose decompressed records
+// are arena[from:to]. *tooLarge: those before it are appended.
+func appendRecords(h *header, arena []byte, from, to int, w want, out *sources.Batch) error {
+	previous := int64(-1)
+	for range h.count {
+		var rec raw
+		if !rec.read(arena[from:to]) {
+			return errBatch
+		}
+		if rec.offsetDelta <= previous || rec.offsetDelta > int64(h.lastDelta) {
+			return fmt.Errorf("offsets %d and %d follow each other: %w", h.base+previous, h.base+rec.offsetDelta, errBatch)
+		}
+		previous = rec.offsetDelta
+		offset := h.base + rec.offsetDelta
+		if offset >= w.end {
+			return nil
+		}
+		if offset >= w.from {
+			if err := appendRecord(h, &rec, arena, from, offset, w, out); err != nil {
+				return err
+			}
+		}
+		from += rec.size
+	}
+	return nil
+}
+
+func appendRecord(h *header, rec *raw, arena []byte, from int, offset int64, w want, out *sources.Batch) error {
+	if size := int64(rec.key[1]-rec.key[0]) + int64(rec.value[1]-rec.value[0]); size > w.maxRecord {
+		return &tooLarge{offset, size}
+	}
+	base := int32(from)
+	r := sources.Record{Offset: offset, Next: offset + 1, Time: h.baseTime + rec.timeDelta,
+		Key: [2]int32{rec.key[0] + base, rec.key[1] + base}, Value: [2]int32{rec.value[0] + base, rec.value[1] + base}}
+	if h.appendTime() {
+		r.Time = h.maxTime
+	}
+	if r.Time < 0 {
+		r.Time = 0 // Kafka's -1: none
+	}
+	if rec.headers > 0 {
+		all, ok := rec.appendHeaders(arena[from:], base, make([]sources.Header, 0, rec.headers))
+		if !ok {
+			return errBatch
+		}
+		r.Headers = all
+	}
+	out.Recs = append(out.Recs, r)
+	return nil
+}

@@ -1,0 +1,184 @@
+package kafka
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+)
+
+const (
+	clientID     = "headrace"
+	metadataTTL  = time.Second // how long a moved leader goes unnoticed
+	idleConns    = 30 * time.Second
+	dialWithin   = 5 * time.Second
+	answerWithin = 15 * time.Second // for requests that the broker answers at once
+	smallAnswer  = 64 << 20         // metadata of very many partitions
+)
+
+// Versions of the requests that we encode ourselves.
+var ourVersions = map[protocol.ApiKey]int16{protocol.Fetch: 13, protocol.ListOffsets: 7, protocol.Metadata: 12}
+
+// client sends requests to the brokers of one cluster.
+type client struct {
+	addr      net.Addr
+	transport *kafkago.Transport
+	kafka     *kafkago.Client
+	mechanism string // of SASL, for errors
+	user      string
+
+	mu      sync.Mutex
+	checked bool // the brokers know ourVersions
+}
+
+func newClient(o *Options) *client {
+	tr := &kafkago.Transport{ClientID: clientID, MetadataTTL: metadataTTL, MetadataTopics: o.topics(),
+		IdleTimeout: idleConns, DialTimeout: dialWithin, TLS: o.TLS, SASL: o.SASL}
+	addr := kafkago.TCP(o.Brokers...)
+	return &client{addr: addr, transport: tr, mechanism: o.mechanism(), user: o.User,
+		kafka: &kafkago.Client{Addr: addr, Transport: tr, Timeout: answerWithin}}
+}
+
+func (c *client) close() { c.transport.CloseIdleConnections() }
+
+// check asks once whether the brokers know our requests; before it nothing else
+// is asked, so it is also where wrong passwords and certificates show.
+func (c *client) check(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.checked {
+		return nil
+	}
+	res, err := c.kafka.ApiVersions(ctx, &kafkago.ApiVersionsRequest{})
+	if err != nil {
+		return c.explain(ctx, err)
+	}
+	if res.Error != nil {
+		return c.explain(ctx, res.Error)
+	}
+	known := map[protocol.ApiKey]int{}
+	for _, k := range res.ApiKeys {
+		known[protocol.ApiKey(k.ApiKey)] = k.MaxVersion
+	}
+	for key, version := range ourVersions {
+		if known[key] < int(version) {
+			return fmt.Errorf("the Kafka brokers at %s know %s up to v%d, and v%d is needed: use Kafka 3.1 or newer", c.addr, key, known[key], version)
+		}
+	}
+	c.checked = true
+	return nil
+}
+
+// exchange is one raw request and its answer.
+type exchange struct {
+	key     protocol.ApiKey
+	route   route
+	request []byte
+	answer  []byte // filled in; its memory is reused
+	limit   int
+}
+
+// route finds who is to be asked.
+type route func(protocol.Cluster) (protocol.Broker, error)
+
+// anyBroker: the connection for questions that every broker answers.
+func anyBroker(protocol.Cluster) (protocol.Broker, error) { return protocol.Broker{ID: -1}, nil }
+
+// leaderOf fails with kafka-go's own error when there is none for now.
+func leaderOf(topic string, number int32) route {
+	return func(c protocol.Cluster) (protocol.Broker, error) {
+		p, ok := c.Topics[topic].Partitions[number]
+		if !ok {
+			return protocol.Broker{}, kafkago.UnknownTopicOrPartition
+		}
+		b, ok := c.Brokers[p.Leader]
+		if !ok {
+			return protocol.Broker{}, kafkago.LeaderNotAvailable
+		}
+		return b, nil
+	}
+}
+
+func broker(id int32) route {
+	return func(c protocol.Cluster) (protocol.Broker, error) {
+		b, ok := c.Brokers[id]
+		if !ok {
+			return b, kafkago.BrokerNotAvailable
+		}
+		return b, nil
+	}
+}
+
+func (x *exchange) ApiKey() protocol.ApiKey                                { return x.key }
+func (x *exchange) Broker(c protocol.Cluster) (protocol.Broker, error)     { return x.route(c) }
+func (x *exchange) Required(map[protocol.ApiKey]int16) bool                { return true }
+func (x *exchange) RawExchange(rw io.ReadWriter) (protocol.Message, error) { return x, x.over(rw) }
+
+var _ protocol.RawExchanger = (*exchange)(nil)
+var _ protocol.BrokerMessage = (*exchange)(nil)
+
+// correlation is the same in every request: a connection has one at a time.
+const correlation = 0x68656164
+
+func (x *exchange) over(rw io.ReadWriter) error {
+	if _, err := rw.Write(x.request); err != nil {
+		return err
+	}
+	var size [4]byte
+	if _, err := io.ReadFull(rw, size[:]); err != nil {
+		return err
+	}
+	n := int64(binary.BigEndian.Uint32(size[:]))
+	if n < 5 || n > int64(x.limit) {
+		return fmt.Errorf("an answer of %d bytes where at most %d are taken: %w", n, x.limit, errAnswer)
+	}
+	if int64(cap(x.answer)) < n {
+		x.answer = make([]byte, n)
+	}
+	x.answer = x.answer[:n]
+	if _, err := io.ReadFull(rw, x.answer); err != nil {
+		return err
+	}
+	if got := binary.BigEndian.Uint32(x.answer); got != correlation {
+		return fmt.Errorf("the answer to another request (%x): %w", got, errAnswer)
+	}
+	return nil
+}
+
+var errAnswer = errors.New("not what Kafka answers")
+
+// request begins one of ours, all of which have the flexible header.
+func request(key protocol.ApiKey) *writer {
+	w := &writer{b: make([]byte, 4, 256)} // its size, filled in by ask
+	w.i16(int16(key))
+	w.i16(ourVersions[key])
+	w.i32(correlation)
+	w.short(clientID)
+	w.tags()
+	return w
+}
+
+// ask sends a request and returns a reader of the answer behind its header. into
+// is memory to reuse, which after an error may still be written to: drop it.
+func (c *client) ask(ctx context.Context, key protocol.ApiKey, to route, w *writer, limit int, into []byte) (*reader, error) {
+	if err := c.check(ctx); err != nil {
+		return nil, err
+	}
+	binary.BigEndian.PutUint32(w.b, uint32(len(w.b)-4))
+	x := &exchange{key: key, route: to, request: w.b, answer: into, limit: limit}
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	if _, err := c.transport.RoundTrip(ctx, c.addr, x); err != nil {
+		return nil, c.explain(ctx, err)
+	}
+	r := &reader{b: x.answer, at: 4}
+	r.tags()
+	return r, nil
+}

@@ -1,0 +1,34 @@
+// Package kafka reads ranges of Kafka partitions, exactly: the committed records
+// whose offsets are in the range, once each and in order, or an error that says
+// which range can not be had. It never joins a group and never jumps.
+//
+// segmentio/kafka-go keeps the connections: TLS, SASL, leaders, retries of its
+// own metadata. The requests that matter for exactness are ours, through its
+// hook for raw exchanges: topics by their ids (a topic deleted and made again
+// answers nothing), the list of aborted transactions, positions of batches and
+// not only of records. Bytes are walked in place and never trusted.
+//
+// A partition is listed as one segment that ends where its last stable offset
+// was; what is produced later is another segment behind it. Offsets without a
+// record (control records, aborted and compacted ones) ride with the record
+// before them.
+//
+// Needs Kafka 3.1 or newer, or what speaks Fetch v13, Metadata v12 and
+// ListOffsets v7.
+//
+//	options.go   what to read; a spec as Options
+//	secure.go    TLS and SASL, secrets from files and variables
+//	source.go    Source: partitions and bounds
+//	segments.go  from where to where a partition is read
+//	identity.go  PartitionID and locator
+//	client.go    requests through kafka-go's transport
+//	errors.go    what is worth another try, in a user's words
+//	wire.go      Kafka's encoding
+//	metadata.go  Metadata; offsets.go ListOffsets; fetch.go Fetch
+//	batch.go     record batches and records in a buffer
+//	codec.go     compressed batches
+//	aborted.go   which records a transaction took back
+//	cursor.go    ranges to batches of records, one fetch ahead
+//	lost.go      why an offset can not be read
+//	commit.go    our progress as a group's offsets
+package kafka

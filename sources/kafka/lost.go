@@ -1,0 +1,63 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/headrace/headrace/sources"
+)
+
+// outOfRange says why the broker refuses an offset: what retention has taken, or a
+// head that fell back.
+func (c *cursor) outOfRange(ctx context.Context, offset int64) error {
+	low, err := c.s.client.offsetOf(ctx, c.p, atLogStart, uncommitted)
+	if err != nil {
+		return err
+	}
+	if offset < low {
+		return c.truncated(offset, low)
+	}
+	head, err := c.s.client.offsetOf(ctx, c.p, atHead, uncommitted)
+	if err != nil {
+		return err
+	}
+	if offset > head {
+		return c.behindHead(head)
+	}
+	return temporary(fmt.Errorf("%s: the broker refused offset %d, which is in [%d, %d]", c.p, offset, low, head))
+}
+
+func (c *cursor) truncated(offset, low int64) error {
+	lost := c.r
+	lost.Start, lost.End = offset, min(low, c.r.End)
+	return &sources.Truncated{Lost: lost, Name: c.p.String(),
+		Err: fmt.Errorf("Kafka's log begins at offset %d now (retention, or deleted records)", low)}
+}
+
+// behindHead: a new leader may not know yet how far it may let us read, so it is
+// asked again for a while.
+func (c *cursor) behindHead(head int64) error {
+	if !c.waitedForHead() {
+		return errAgain
+	}
+	return &sources.Diverged{Range: c.r, Head: head}
+}
+
+// topicGone: the topic's id is unknown to the leader.
+func (c *cursor) topicGone(ctx context.Context) error {
+	_, topics, err := c.s.client.metadata(ctx, []string{c.p.name})
+	if err != nil {
+		return err
+	}
+	rest := c.r
+	rest.Start = max(c.at, c.r.Start)
+	switch {
+	case len(topics) == 1 && topics[0].code == codeNone && topics[0].id == c.p.topic:
+		return temporary(fmt.Errorf("%s: the leader does not know the topic's id %s yet", c.p, c.p.topic))
+	case len(topics) == 1 && topics[0].code == codeNone:
+		return madeAgain(c.p, rest, topics[0].id)
+	case len(topics) == 1 && topics[0].code == codeUnknownTopic:
+		return &sources.Changed{Range: rest, Name: "topic " + c.p.name, What: "it was deleted"}
+	}
+	return temporary(fmt.Errorf("%s: nobody can say what became of the topic", c.p))
+}

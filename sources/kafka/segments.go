@@ -1,0 +1,118 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/headrace/headrace/sources"
+)
+
+// Segments lists what is known and, behind it, one segment to where the partition
+// is read to now, if that is further. A partition without anything to read has no
+// segment.
+func (s *Source) Segments(ctx context.Context, id sources.PartitionID, after int64, most int) ([]sources.Segment, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	p, err := s.find(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	known := behind(s.segments[id], after)
+	s.mu.Unlock()
+	if len(known) >= most {
+		return known[:most], nil
+	}
+	if err := s.extend(ctx, p); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	some := behind(s.segments[id], after)
+	return some[:min(most, len(some))], nil
+}
+
+// behind copies the segments with ID > after, which are numbered from 0.
+func behind(all []sources.Segment, after int64) []sources.Segment {
+	var some []sources.Segment
+	for _, g := range all {
+		if g.ID > after {
+			some = append(some, g)
+		}
+	}
+	return some
+}
+
+// extend lists one more segment if there is more to read.
+func (s *Source) extend(ctx context.Context, p partition) error {
+	head, err := s.client.offsetOf(ctx, p, atHead, committed)
+	if err != nil {
+		return err
+	}
+	end, err := s.resolve(ctx, p, s.o.End, "end", head)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	listed := s.segments[p.id()]
+	s.mu.Unlock()
+	g := sources.Segment{End: end, Sealed: true, Locator: p.locator(), Name: p.String()}
+	if n := len(listed); n > 0 {
+		g.ID, g.Start = listed[n-1].ID+1, listed[n-1].End
+	} else if g.Start, err = s.resolve(ctx, p, s.o.Start, "start", head); err != nil {
+		return err
+	}
+	if g.Start >= g.End {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.segments[p.id()]) == len(listed) { // nobody else was faster
+		s.segments[p.id()] = append(s.segments[p.id()], g)
+	}
+	return nil
+}
+
+// resolve finds the offset that an end means in a partition now.
+func (s *Source) resolve(ctx context.Context, p partition, e End, name string, head int64) (int64, error) {
+	if offset, ok := e.of(p); ok {
+		return offset, s.inLog(ctx, p, offset, name, head)
+	}
+	switch e.At {
+	case Latest:
+		return head, nil
+	case Earliest:
+		return s.client.offsetOf(ctx, p, atLogStart, committed)
+	case AtTime:
+		offset, err := s.client.offsetOf(ctx, p, e.Time.UnixMilli(), committed)
+		if offset < 0 || offset > head {
+			offset = head // nothing is that new
+		}
+		return offset, err
+	}
+	return 0, errors.New("kafka: no such end")
+}
+
+func (e End) of(p partition) (int64, bool) {
+	if o, ok := e.Offsets[p.String()]; ok {
+		return o, true
+	}
+	o, ok := e.Offsets[strconv.Itoa(int(p.number))]
+	return o, ok
+}
+
+// inLog: an offset that was asked for by number must be there. Nothing jumps.
+func (s *Source) inLog(ctx context.Context, p partition, offset int64, name string, head int64) error {
+	if offset > head {
+		return fmt.Errorf("%s: %s is at offset %d, and its last stable offset is %d now: name one that is there", p, name, offset, head)
+	}
+	low, err := s.client.offsetOf(ctx, p, atLogStart, committed)
+	if err != nil || offset >= low {
+		return err
+	}
+	return &sources.Truncated{Lost: sources.Range{Partition: p.id(), Start: offset, End: low}, Name: p.String(),
+		Err: fmt.Errorf("%s names an offset that Kafka has deleted; its log begins at %d", name, low)}
+}

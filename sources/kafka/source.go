@@ -1,0 +1,281 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headrace/headrace/sources"
+)
+
+// Source is the topics of one dataset. Its goroutines are kafka-go's, which end
+// with Close.
+type Source struct {
+	o      Options
+	client *client
+
+	// perOffset guesses how many bytes an offset takes, from what was read.
+	perOffset atomic.Int64
+
+	mu       sync.Mutex // guards what follows
+	closed   bool
+	cluster  string
+	parts    map[sources.PartitionID]partition
+	segments map[sources.PartitionID][]sources.Segment
+}
+
+var (
+	_ sources.Source    = (*Source)(nil)
+	_ sources.Committer = (*Source)(nil)
+)
+
+var errClosed = errors.New("kafka: the source is closed")
+
+// Open connects to nothing yet.
+func Open(o Options) (*Source, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	s := &Source{o: o, client: newClient(&o),
+		parts: map[sources.PartitionID]partition{}, segments: map[sources.PartitionID][]sources.Segment{}}
+	for _, g := range o.Known {
+		p, err := parseLocator(g.Locator)
+		if err != nil {
+			return nil, err
+		}
+		s.segments[p.id()] = append(s.segments[p.id()], g)
+	}
+	return s, nil
+}
+
+// Close ends the connections. Cursors fail from now on.
+func (s *Source) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.client.close()
+	return nil
+}
+
+func (s *Source) usable(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errClosed
+	}
+	return nil
+}
+
+// Partitions lists topics in the order of the spec, each by number. A topic that
+// was deleted and made again is a *sources.Changed error: what was read of the old
+// one can not be gone on with.
+func (s *Source) Partitions(ctx context.Context) ([]sources.PartitionID, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	cluster, topics, err := s.topics(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var ids []sources.PartitionID
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cluster = cluster
+	for _, t := range topics {
+		slices.SortFunc(t.partitions, func(a, b partitionMeta) int { return int(a.number - b.number) })
+		for _, pm := range t.partitions {
+			p := partition{cluster: cluster, topic: t.id, name: t.name, number: pm.number}
+			s.parts[p.id()] = p
+			ids = append(ids, p.id())
+		}
+	}
+	return ids, s.sameTopics(cluster, topics)
+}
+
+// sameTopics compares with what was known before.
+func (s *Source) sameTopics(cluster string, topics []topicMeta) error {
+	for _, g := range s.o.Known {
+		p, err := parseLocator(g.Locator)
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(topics, func(t topicMeta) bool { return t.name == p.name })
+		if i < 0 {
+			continue // the spec names it no more
+		}
+		if p.cluster != cluster {
+			return s.otherCluster(p, cluster)
+		}
+		if topics[i].id != p.topic {
+			return madeAgain(p, whole(p, g), topics[i].id)
+		}
+	}
+	return nil
+}
+
+func whole(p partition, g sources.Segment) sources.Range {
+	return sources.Range{Partition: p.id(), Segment: g.ID, Start: g.Start, End: g.End}
+}
+
+func madeAgain(p partition, r sources.Range, now topicID) error {
+	return &sources.Changed{Range: r, Name: "topic " + p.name,
+		What: fmt.Sprintf("it was deleted and made again: its id is %s, was %s", now, p.topic)}
+}
+
+func (s *Source) otherCluster(p partition, now string) error {
+	return fmt.Errorf("%s: the brokers %v are of the cluster %s now, and it was planned on %s", p, s.o.Brokers, now, p.cluster)
+}
+
+// topics asks for the spec's topics. One that was just made is not known to every
+// broker yet, so a missing one is asked for again for a while.
+func (s *Source) topics(ctx context.Context) (cluster string, topics []topicMeta, err error) {
+	for began := time.Now(); ; {
+		if cluster, topics, err = s.client.metadata(ctx, s.o.Topics); err != nil {
+			return "", nil, err
+		}
+		code := func(t topicMeta) bool { return t.code != codeNone }
+		i := slices.IndexFunc(topics, code)
+		switch {
+		case i < 0 && len(topics) == len(s.o.Topics):
+			return cluster, topics, nil
+		case i < 0:
+			return "", nil, fmt.Errorf("Metadata: %d topics of %d: %w", len(topics), len(s.o.Topics), errAnswer)
+		case topics[i].code != codeUnknownTopic:
+			return "", nil, answered(topics[i].code, "topic "+topics[i].name)
+		case time.Since(began) > topicWithin:
+			return "", nil, fmt.Errorf("topic %s is not there, or not allowed to this user, on Kafka at %s", topics[i].name, s.client.addr)
+		}
+		if err := pause(ctx, retryAfter); err != nil {
+			return "", nil, err
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	wait := time.NewTimer(d)
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// find gives a partition that Partitions listed, or lists them first.
+func (s *Source) find(ctx context.Context, id sources.PartitionID) (partition, error) {
+	if p, ok := s.listed(id); ok {
+		return p, nil
+	}
+	if _, err := s.Partitions(ctx); err != nil {
+		return partition{}, err
+	}
+	if p, ok := s.listed(id); ok {
+		return p, nil
+	}
+	return partition{}, fmt.Errorf("%s is not a partition of dataset %s, which reads topics %v", id, s.o.Dataset, s.o.Topics)
+}
+
+func (s *Source) listed(id sources.PartitionID) (partition, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p, ok := s.parts[id]
+	return p, ok
+}
+
+// Bounds: Low is where the log begins, Head the last stable offset. One request a
+// leader for each of the two.
+func (s *Source) Bounds(ctx context.Context, ids []sources.PartitionID) ([]sources.Bounds, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	all := make([]sources.Bounds, len(ids))
+	var parts []partition
+	var at []int
+	for i, id := range ids {
+		all[i] = sources.Bounds{Partition: id, Bounded: true}
+		p, err := s.find(ctx, id)
+		if err != nil {
+			all[i].Err = err
+			continue
+		}
+		parts, at = append(parts, p), append(at, i)
+	}
+	for _, one := range []struct {
+		time int64
+		set  func(b *sources.Bounds, offset int64)
+	}{
+		{atLogStart, func(b *sources.Bounds, o int64) { b.Low.Offset = o }},
+		{atHead, func(b *sources.Bounds, o int64) { b.Head.Offset = o }},
+	} {
+		offsets, err := s.offsets(ctx, parts, one.time)
+		if err != nil {
+			return nil, err
+		}
+		for k, a := range offsets {
+			b := &all[at[k]]
+			if a.err != nil {
+				b.Err = a.err
+				continue
+			}
+			one.set(b, a.offset)
+		}
+	}
+	for k, p := range parts {
+		s.mu.Lock()
+		if segs := s.segments[p.id()]; len(segs) > 0 {
+			all[at[k]].Low.Segment, all[at[k]].Head.Segment = segs[0].ID, segs[len(segs)-1].ID
+		}
+		s.mu.Unlock()
+	}
+	return all, nil
+}
+
+// offsets asks each leader once for all that it leads.
+func (s *Source) offsets(ctx context.Context, parts []partition, time int64) ([]offsetAnswer, error) {
+	all := make([]offsetAnswer, len(parts))
+	if len(parts) == 0 {
+		return all, nil
+	}
+	_, topics, err := s.topics(ctx)
+	if err != nil {
+		return nil, err
+	}
+	leads := map[int32][]int{} // leader: places in parts
+	for i, p := range parts {
+		leader := int32(-1)
+		for _, t := range topics {
+			for _, pm := range t.partitions {
+				if t.id == p.topic && pm.number == p.number {
+					leader = pm.leader
+				}
+			}
+		}
+		if leader < 0 {
+			all[i].err = temporary(fmt.Errorf("%s has no leader now", p))
+			continue
+		}
+		leads[leader] = append(leads[leader], i)
+	}
+	for leader, places := range leads {
+		some := make([]partition, len(places))
+		for k, i := range places {
+			some[k] = parts[i]
+		}
+		got, err := s.client.offsetsOf(ctx, broker(leader), some, time, committed)
+		if err != nil {
+			return nil, err
+		}
+		for k, i := range places {
+			all[i] = got[k]
+		}
+	}
+	return all, nil
+}
