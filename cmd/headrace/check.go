@@ -102,10 +102,10 @@ func check(ctx context.Context, spec *dataset.Spec, n int64) (checked, error) {
 			bad, ok := errors.AsType[*decode.Error](err)
 			switch {
 			case ok:
-				c.add(name, bad)
+				c.add(spec, name, bad)
 				from, c.Records = from+1, c.Records+1
 			case err != nil:
-				return located(spec.Name, name, err)
+				return located(spec, name, err)
 			}
 		}
 		return nil
@@ -117,13 +117,13 @@ func check(ctx context.Context, spec *dataset.Spec, n int64) (checked, error) {
 	return c, err
 }
 
-func (c *checked) add(file string, e *decode.Error) {
+func (c *checked) add(spec *dataset.Spec, file string, e *decode.Error) {
 	c.Bad++
 	i := slices.IndexFunc(c.Fields, func(f checkField) bool { return f.Column == e.Column && f.Path == e.Path })
 	if i < 0 {
 		i = len(c.Fields)
 		c.Fields = append(c.Fields, checkField{Column: e.Column, Path: e.Path,
-			Example: fmt.Sprintf("%s: %v", file, e)})
+			Example: fmt.Sprintf("%s: %v", place(spec, file, e.Offset), e)})
 	}
 	if e.Missing {
 		c.Fields[i].Missing++

@@ -9,7 +9,7 @@
 //	master.go agent.go up.go run.go    processes
 //	datasets.go  apply, list, describe, pause, resume, delete
 //	status.go job.go top.go            what is going on
-//	peek.go check.go rows.go           reading rows without leases
+//	peek.go check.go rows.go line.go   reading rows without leases
 //	metrics.go   an agent's own numbers
 //	version.go gpu_*.go
 package main

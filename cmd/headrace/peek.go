@@ -126,7 +126,7 @@ func (r *reader) rows(ctx context.Context, n int) ([][]any, error) {
 		for from := 0; from < len(b.Recs); {
 			took, err := dec.Append(builder, b, from, n)
 			if err != nil {
-				return located(r.spec.Name, name, err)
+				return located(r.spec, name, err)
 			}
 			if from += took; builder.Rows() == n || took == 0 {
 				break
@@ -148,11 +148,11 @@ func (r *reader) rows(ctx context.Context, n int) ([][]any, error) {
 }
 
 // located adds what the decoder does not know.
-func located(name, file string, err error) error {
+func located(spec *dataset.Spec, file string, err error) error {
 	if e, ok := errors.AsType[*decode.Error](err); ok {
-		return fmt.Errorf("dataset %s: %s: %w", name, file, e)
+		return fmt.Errorf("dataset %s: %s: %w", spec.Name, place(spec, file, e.Offset), e)
 	}
-	return fmt.Errorf("dataset %s: %s: %w", name, file, err)
+	return fmt.Errorf("dataset %s: %s: %w", spec.Name, file, err)
 }
 
 const widest = 32 // characters of a cell

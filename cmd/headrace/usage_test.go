@@ -121,8 +121,11 @@ func TestCheckCountsErrorsByFieldWithoutAMaster(t *testing.T) {
 	if number.Column != "number" || number.Errors+number.Missing != 4 || label.Column != "label" || label.Errors != 1 {
 		t.Errorf("%+v", c)
 	}
-	if !strings.Contains(number.Example, "a.tsv") || !strings.Contains(number.Example, `"x"`) {
+	if !strings.HasPrefix(number.Example, "a.tsv:2: record at offset 6") || !strings.Contains(number.Example, `"x"`) {
 		t.Error(number.Example)
+	}
+	if !strings.HasPrefix(label.Example, "a.tsv:6: record at offset 24") { // the empty line is one, and no record
+		t.Error(label.Example)
 	}
 	if r := w.run("check", "-f", "clicks.yaml", "-n", "1"); r.code != exitOK || r.out != "dataset clicks: 1 records, 0 bad (0.0%)\n" {
 		t.Error(r)
