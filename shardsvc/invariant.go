@@ -46,6 +46,9 @@ func (c *Core) checkDataset(d *dataset) error {
 	var incomplete, undrained, unsettled, leases int
 	for _, p := range d.parts {
 		total += p.total
+		if n := p.counts(); n.Planned > n.Listed || n.Settled+n.Leased+n.Pending != n.Planned {
+			return fmt.Errorf("partition %s: its counts do not add up: %+v", p.identity, n)
+		}
 		if !p.complete {
 			incomplete++
 		}

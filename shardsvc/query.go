@@ -171,10 +171,10 @@ func (a *Counts) add(b Counts) {
 	a.Bound += b.Bound
 }
 
-// counts of all passes begun.
+// counts of all passes begun. What no pass has begun to read is listed once.
 func (p *partition) counts() Counts {
 	n := p.foldedCounts()
-	n.Listed = p.total
+	n.Listed = p.total * int64(max(p.begun(), 1))
 	for _, ps := range p.passes {
 		n.add(ps.counts())
 	}
