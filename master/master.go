@@ -122,6 +122,9 @@ func (m *Master) serve(ctx context.Context, srv *serve.Server, grpcListener, htt
 		fail(err)
 	})
 	outer.Go(func() { fail(newDiscovery(m.cfg, srv).run(ctx)) })
+	outer.Go(func() {
+		(&commits{open: m.cfg.OpenSource, srv: srv, log: m.cfg.Logger, every: commitEvery, said: map[said]told{}}).run(ctx)
+	})
 	wire.Go(func() { fail(served("gRPC", gs.Serve(grpcListener), grpc.ErrServerStopped)) })
 	if httpListener != nil {
 		wire.Go(func() { fail(hs.serve(httpListener)) })

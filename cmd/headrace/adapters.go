@@ -11,6 +11,7 @@ import (
 	"github.com/headrace/headrace/master"
 	"github.com/headrace/headrace/sources"
 	"github.com/headrace/headrace/sources/files"
+	"github.com/headrace/headrace/sources/kafka"
 )
 
 // listSource opens datasets for a master; readSource for an agent.
@@ -27,18 +28,26 @@ func readSource(roots []string, log *slog.Logger) agent.Opener {
 }
 
 func openSource(spec *dataset.Spec, roots []string, known []sources.Segment, log *slog.Logger) (sources.Source, error) {
-	if spec.Files == nil {
-		return nil, fmt.Errorf("dataset %s: it names no source that this version reads; it reads files", spec.Name)
+	log = log.With("dataset", spec.Name)
+	switch {
+	case spec.Files != nil:
+		src, err := files.ForSpec(spec, roots, known, log)
+		if err != nil {
+			return nil, err
+		}
+		return src, nil
+	case spec.Kafka != nil:
+		src, err := kafka.ForSpec(spec, roots, known, log)
+		if err != nil {
+			return nil, err
+		}
+		return src, nil
 	}
-	src, err := files.ForSpec(spec, roots, known, log.With("dataset", spec.Name))
-	if err != nil {
-		return nil, err
-	}
-	return src, nil
+	return nil, fmt.Errorf("dataset %s: it names no source that this version reads; it reads files and kafka", spec.Name)
 }
 
-// checkSpec refuses a spec at apply whose root is not allowed, whose files are
-// not there, or whose fields are not in their first line.
+// checkSpec refuses a spec at apply whose root is not allowed, whose files, topics
+// or offsets are not there, or whose fields are not in the files' first line.
 func checkSpec(roots []string, log *slog.Logger) func(context.Context, *dataset.Spec) error {
 	return func(ctx context.Context, spec *dataset.Spec) error {
 		src, err := openSource(quick(spec), roots, nil, log)
@@ -60,8 +69,14 @@ func checkSpec(roots []string, log *slog.Logger) func(context.Context, *dataset.
 			}
 		}
 		dec, err := decode.Compile(spec)
-		if err != nil || !spec.Decode.Header {
+		if err != nil {
 			return err
+		}
+		if spec.Kafka != nil {
+			return checkEnds(ctx, src, parts)
+		}
+		if !spec.Decode.Header {
+			return nil
 		}
 		for _, p := range parts {
 			segs, err := src.Segments(ctx, p, -1, 1)
@@ -76,6 +91,17 @@ func checkSpec(roots []string, log *slog.Logger) func(context.Context, *dataset.
 		}
 		return nil
 	}
+}
+
+// checkEnds asks for the first segment of each partition, which shows an offset
+// that is not there.
+func checkEnds(ctx context.Context, src sources.Source, parts []sources.PartitionID) error {
+	for _, p := range parts {
+		if _, err := src.Segments(ctx, p, -1, 1); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func checkHeader(ctx context.Context, src sources.Source, p sources.PartitionID, s sources.Segment, dec *decode.Decoder) error {

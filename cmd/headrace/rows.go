@@ -29,7 +29,7 @@ func openReader(spec *dataset.Spec) (*reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	var roots []string
+	roots := []string{"/"}
 	if spec.Files != nil {
 		roots = []string{spec.Files.Root}
 	}

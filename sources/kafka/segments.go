@@ -10,8 +10,8 @@ import (
 )
 
 // Segments lists what is known and, behind it, one segment to where the partition
-// is read to now, if that is further. A partition without anything to read has no
-// segment.
+// is read to, if that is further. Its end is found once and stays, whatever is
+// produced later. A partition without anything to read has no segment.
 func (s *Source) Segments(ctx context.Context, id sources.PartitionID, after int64, most int) ([]sources.Segment, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
@@ -21,13 +21,15 @@ func (s *Source) Segments(ctx context.Context, id sources.PartitionID, after int
 		return nil, err
 	}
 	s.mu.Lock()
-	known := behind(s.segments[id], after)
+	known, fixed := behind(s.segments[id], after), s.fixed[id]
 	s.mu.Unlock()
 	if len(known) >= most {
 		return known[:most], nil
 	}
-	if err := s.extend(ctx, p); err != nil {
-		return nil, err
+	if !fixed {
+		if err := s.extend(ctx, p); err != nil {
+			return nil, err
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,14 +67,12 @@ func (s *Source) extend(ctx context.Context, p partition) error {
 	} else if g.Start, err = s.resolve(ctx, p, s.o.Start, "start", head); err != nil {
 		return err
 	}
-	if g.Start >= g.End {
-		return nil
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.segments[p.id()]) == len(listed) { // nobody else was faster
+	if !s.fixed[p.id()] && g.Start < g.End { // nobody else was faster
 		s.segments[p.id()] = append(s.segments[p.id()], g)
 	}
+	s.fixed[p.id()] = true
 	return nil
 }
 

@@ -26,6 +26,7 @@ type Source struct {
 	cluster  string
 	parts    map[sources.PartitionID]partition
 	segments map[sources.PartitionID][]sources.Segment
+	fixed    map[sources.PartitionID]bool // its end was found
 }
 
 var (
@@ -41,7 +42,8 @@ func Open(o Options) (*Source, error) {
 		return nil, err
 	}
 	s := &Source{o: o, client: newClient(&o),
-		parts: map[sources.PartitionID]partition{}, segments: map[sources.PartitionID][]sources.Segment{}}
+		parts: map[sources.PartitionID]partition{}, segments: map[sources.PartitionID][]sources.Segment{},
+		fixed: map[sources.PartitionID]bool{}}
 	for _, g := range o.Known {
 		p, err := parseLocator(g.Locator)
 		if err != nil {
