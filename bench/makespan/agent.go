@@ -106,7 +106,6 @@ type trainer struct {
 	queue   []int64 // rows of the batches that were sent and not yielded
 	busy    bool
 	joined  bool
-	hungry  bool
 	drained bool
 	ended   bool
 	dead    bool
