@@ -66,6 +66,7 @@ func (c *Core) carveFrom(p *partition, w *worker, size int64) *lease {
 			first := ps.pending[0]
 			end := c.clip(ps, first.start, first.end, size)
 			if p.holder != nil && !c.inOrder(ps, first.start) {
+				c.recall(ps, first.start)
 				return nil
 			}
 			ps.pending.clear(first.start, end)
@@ -110,6 +111,20 @@ func (c *Core) inOrder(ps *pass, start int64) bool {
 		}
 	}
 	return true
+}
+
+// recall asks the holder of a strict partition for all that it has not delivered
+// and that lies behind start: it goes out again after what is pending there. The
+// holder may be short of a batch, and would wait for more for ever.
+func (c *Core) recall(ps *pass, start int64) {
+	for _, q := range ps.p.passes {
+		for l := q.leases; l != nil; l = l.pnext {
+			behind := q.n > ps.n || q == ps && l.end > start
+			if behind && !l.asked && c.now >= l.stealAfter && l.w.session() != 0 && l.w.state == running {
+				c.askFor(l, l.w, max(l.prefix, l.frontier))
+			}
+		}
+	}
 }
 
 // advance plans up to pos.
