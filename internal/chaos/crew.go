@@ -106,8 +106,12 @@ func (c *crew) startTrainer(s *seat) (err error) {
 			if c.o.Model == "shared" && r.IntN(5) == 0 {
 				ack = "auto"
 			}
+			rate := s.rate
+			if in.strict { // it has one holder at a time, and that may be the slow one
+				rate = c.o.Rate
+			}
 			slots = append(slots, slot{
-				Dataset: in.name, Number: d, Lines: in.format == "lines", Rows: 16 + r.IntN(48), Rate: s.rate, Ack: ack,
+				Dataset: in.name, Number: d, Lines: in.format == "lines", Rows: 16 + r.IntN(48), Rate: rate, Ack: ack,
 				MaxWait: float64(r.IntN(2)) * 0.05, Closes: ack == "step" && r.IntN(3) == 0,
 			})
 			if in.strict {
