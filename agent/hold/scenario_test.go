@@ -149,7 +149,7 @@ func message(t *testing.T, input string) *pb.MasterMessage {
 		f := strings.Fields(line)
 		switch f[0] {
 		case "hello": // hello model term ttl
-			m.Hello = &pb.HelloReply{Job: "job", Model: f[1], Epoch: 1}
+			m.Hello = &pb.HelloReply{Protocol: 1, Job: "job", Model: f[1], Epoch: 1}
 			scan(f[2]+" "+f[3], "%d %d", &m.Hello.Term, &m.Hello.SessionTtlMs)
 		case "held": // held was token prefix end | held was refused
 			h := &pb.HeldReply{Was: token(f[1]), Refused: f[2] == "refused"}
@@ -158,6 +158,9 @@ func message(t *testing.T, input string) *pb.MasterMessage {
 			} else {
 				h.Token = token(f[2])
 				scan(f[3]+" "+f[4], "%d %d", &h.Prefix, &h.LeaseEnd)
+			}
+			if m.Hello == nil { // more of an answer that has come
+				m.Hello = &pb.HelloReply{}
 			}
 			m.Hello.Held = append(m.Hello.Held, h)
 		case "echo":

@@ -70,11 +70,19 @@ func (c *Core) received(m *pb.MasterMessage) {
 		return
 	}
 	if m.Hello != nil {
+		// Who was not let in is told why: that its leases are refused follows.
+		for _, r := range m.Joins {
+			if r.Refused {
+				c.joinReply(r)
+			}
+		}
 		c.onHello(m.Hello)
 	}
 	c.echoed(m.Echo)
 	for _, r := range m.Joins {
-		c.joinReply(r)
+		if m.Hello == nil || !r.Refused {
+			c.joinReply(r)
+		}
 	}
 	for _, r := range m.Acks {
 		c.ackResult(r)
@@ -105,8 +113,17 @@ func (c *Core) received(m *pb.MasterMessage) {
 	}
 }
 
-// onHello takes the new tokens and says again what was not answered.
+// onHello takes the new tokens and says again what was not answered. An answer
+// without a protocol goes on where the last one ended: it has more about leases.
 func (c *Core) onHello(h *pb.HelloReply) {
+	if h.Protocol == 0 && c.greeted {
+		for _, r := range h.Held {
+			if l := c.byToken[tokenOf(r.Was)]; l != nil && !l.dead {
+				c.reasserted(l, r)
+			}
+		}
+		return
+	}
 	c.greeted = true
 	c.job, c.model, c.ttl = h.Job, h.Model, time.Duration(h.SessionTtlMs)*time.Millisecond
 	asserted := c.asserted
