@@ -55,6 +55,22 @@ func TestAKilledTrainersRowsGoToOthersAtOnce(t *testing.T) {
 	m.until("everything settled", (*toymaster.Master).Done)
 }
 
+// What lies in the socket when a trainer is killed was said: a stepped batch does
+// not come again.
+func TestStepsSaidBeforeAKillCount(t *testing.T) {
+	m, begins := killSetup(t)
+	a := start(t, m, socketIn(t), nil)
+	victim := trainerProcess(t, a.socket, "HEADRACE_TEST_SPURT=600")
+	m.until("a Leave of an ended process", func(toy *toymaster.Master) bool {
+		return len(toy.Leaves) == 1 && toy.Leaves[0].Ended
+	})
+	other := trainerProcess(t, a.socket, "HEADRACE_TEST_RANK=0")
+	if !other.await("done") {
+		t.Fatal("the other trainer did not finish")
+	}
+	wantOnce(t, begins, applied(victim, other), 0)
+}
+
 // Guarantee 6, shared: rows in the hands of a trainer that may still run are
 // never given to another; first its process is ended.
 func TestASharedTrainerThatLivesWithoutConnectionIsEndedFirst(t *testing.T) {

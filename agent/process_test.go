@@ -22,6 +22,7 @@ import (
 //	HEADRACE_TEST_TRAINER  socket
 //	HEADRACE_TEST_RANK     rank
 //	HEADRACE_TEST_HOLD     n: after n batches take one more and wait for stdin
+//	HEADRACE_TEST_SPURT    n: take n batches, step each of them in one write, and be killed
 //	HEADRACE_TEST_DROP     close the control connection when told to, and live on
 func runTrainer() int {
 	rank, _ := strconv.Atoi(os.Getenv("HEADRACE_TEST_RANK"))
@@ -39,6 +40,10 @@ func runTrainer() int {
 		close(commands)
 	}()
 	open := frame.Open{Dataset: "lines", Rows: 50, Track: true, Ack: frame.AckStep}
+	if n, _ := strconv.Atoi(os.Getenv("HEADRACE_TEST_SPURT")); n > 0 {
+		open.Rows = 5
+		return report(spurt(socket, open, n))
+	}
 	t, err := hello(socket, frame.Hello{Rank: uint32(rank), WorldSize: 8})
 	if err != nil {
 		return report(err)
@@ -88,6 +93,39 @@ func runTrainer() int {
 	t.bye()
 	fmt.Println("done")
 	return 0
+}
+
+// spurt ends with the process: its last words and its end come at once.
+func spurt(socket string, open frame.Open, n int) error {
+	t, err := hello(socket, frame.Hello{})
+	if err != nil {
+		return err
+	}
+	s, err := t.open(1, open)
+	if err != nil {
+		return err
+	}
+	if err := s.credit(uint32(n)); err != nil {
+		return err
+	}
+	var steps []byte
+	for i := range n {
+		b, err := s.next(i)
+		if err != nil {
+			return err
+		}
+		line, _ := json.Marshal(map[string]any{"segments": b.segment, "offsets": b.offsets})
+		fmt.Println("applied", string(line))
+		step := int64(i + 1)
+		steps, err = frame.AppendControl(steps, frame.TypeStep, 1, 0, frame.Step{Step: &step, Batches: 1, Through: uint32(step)})
+		if err != nil {
+			return err
+		}
+	}
+	if _, err := t.control.Write(steps); err != nil {
+		return err
+	}
+	return syscall.Kill(os.Getpid(), syscall.SIGKILL)
 }
 
 func first(b *batch) string { return fmt.Sprintf("%d/%d", b.segment[0], b.offsets[0]) }

@@ -79,12 +79,12 @@ func (s *Server) control(c *net.UnixConn, cred *unix.Ucred, hello frame.Hello) e
 	t.wg.Go(func() { t.out.drain(ctx, c) })
 	t.wg.Go(func() { t.greet(ctx) })
 	if proc != nil {
-		// An ended process closes its socket; one whose socket a child has
-		// inherited does not.
+		// An ended process closes its socket, behind all that it said; one whose
+		// socket a child has inherited does not.
 		t.wg.Go(func() {
 			select {
 			case <-proc.exited:
-				_ = c.SetReadDeadline(time.Unix(1, 0))
+				_ = c.SetReadDeadline(time.Now().Add(inherited))
 			case <-ctx.Done():
 			}
 		})
@@ -169,8 +169,9 @@ func (t *trainer) giveUp(e *frame.Error) {
 // listen handles messages until the connection ends; bye: the trainer said so.
 func (t *trainer) listen(ctx context.Context, c *net.UnixConn) (bye bool, err error) {
 	var buf []byte
+	in := &rest{UnixConn: c, left: -1}
 	for {
-		h, payload, err := frame.ReadControl(c, &buf)
+		h, payload, err := frame.ReadControl(in, &buf)
 		if err != nil {
 			if errors.Is(err, frame.ErrProtocol) {
 				t.out.send(frame.TypeError, 0, wireError(err))

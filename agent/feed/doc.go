@@ -16,6 +16,7 @@
 //	server.go     the socket's life, accepting, Apply
 //	socket.go     where to listen, who may connect
 //	control.go    HELLO and what follows on a control connection
+//	rest.go       what an ended process has said before it ended
 //	trainer.go    one trainer process: what is said to it, how it ends
 //	resume.go     what a returning trainer brings
 //	process.go    pidfds: exits noticed, processes ended

@@ -2,6 +2,7 @@ package feed
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -96,7 +97,10 @@ func (o *outbox) drain(ctx context.Context, c net.Conn) {
 		if len(b) > 0 {
 			_ = c.SetWriteDeadline(time.Now().Add(helloWait))
 			if _, err := c.Write(b); err != nil {
-				_ = c.Close()
+				// What an ended process has said before is still to be read.
+				if !errors.Is(err, unix.EPIPE) && !errors.Is(err, unix.ECONNRESET) {
+					_ = c.Close()
+				}
 				return
 			}
 		}
