@@ -34,15 +34,20 @@ find it by HEADRACE_AGENT, or at its default place.`,
 			if len(a.cfg.AllowRoots) == 0 {
 				log.Warn("no folder is allowed: no file can be read; name one with --allow-root")
 			}
-			metrics, stop, err := a.serveMetrics(cmd.Context(), log)
-			if err != nil {
-				return err
+			own := a.ownMetrics()
+			var metrics prometheus.Registerer // no interface around a nil registry
+			if own != nil {
+				metrics = own
 			}
-			defer stop()
 			g, err := a.newAgent(conn, a.cfg.Target(), log, metrics)
 			if err != nil {
 				return err
 			}
+			stop, err := a.serveMetrics(cmd.Context(), log, own, g.Ready())
+			if err != nil {
+				return err
+			}
+			defer stop()
 			return g.Run(cmd.Context())
 		},
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/http/pprof"
 	"strings"
 	"time"
 
@@ -17,37 +18,65 @@ import (
 	"github.com/headrace/headrace/internal/link"
 )
 
-// serveMetrics shows an agent's own numbers (buffers, decode errors by field) at
-// --metrics until stop is called. Without --metrics it registers and serves
-// nothing.
-func (a *app) serveMetrics(ctx context.Context, log *slog.Logger) (reg prometheus.Registerer, stop func(), err error) {
+// ownMetrics is where an agent registers its own numbers (buffers, decode errors
+// by field), or nil without --metrics.
+func (a *app) ownMetrics() *prometheus.Registry {
 	if a.cfg.Metrics == "" {
-		return nil, func() {}, nil
+		return nil
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return registry
+}
+
+// serveMetrics shows registry at --metrics until stop is called, and whether the
+// agent is ready. Without a registry it serves nothing.
+func (a *app) serveMetrics(ctx context.Context, log *slog.Logger, registry *prometheus.Registry, ready <-chan struct{}) (stop func(), err error) {
+	if registry == nil {
+		return func() {}, nil
 	}
 	l, err := link.Listen(ctx, "HTTP", "--metrics", a.cfg.Metrics, a.cfg.TLS)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
+	loopback := link.Loopback(l.Addr().String())
 	log.Info("metrics", "address", l.Addr().String())
 	if a.cfg.TLS.Enabled() {
 		cfg, err := a.cfg.TLS.ServerConfig()
 		if err != nil {
-			return nil, nil, errors.Join(err, l.Close())
+			return nil, errors.Join(err, l.Close())
 		}
 		l = tls.NewListener(l, cfg)
 	}
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
+	server := &http.Server{Handler: agentRoutes(registry, ready, loopback), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
 	done := make(chan struct{})
 	go func() { // ends when stop closes the server
 		defer close(done)
 		_ = server.Serve(l)
 	}()
-	return registry, func() { _ = server.Close(); <-done }, nil
+	return func() { _ = server.Close(); <-done }, nil
+}
+
+func agentRoutes(registry *prometheus.Registry, ready <-chan struct{}, loopback bool) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		select {
+		case <-ready:
+			fmt.Fprintln(w, "ok")
+		default:
+			http.Error(w, "no master has answered yet", http.StatusServiceUnavailable)
+		}
+	})
+	if loopback { // profiles show memory: for this machine only
+		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	}
+	return mux
 }
 
 // besides registers an agent's metrics with those of the master in the same

@@ -206,11 +206,27 @@ func TestAnAgentShowsItsOwnNumbers(t *testing.T) {
 	a := w.start("agent", "--metrics", "127.0.0.1:0", "--allow-root", ".")
 	at := regexp.MustCompile(`msg=metrics address=(\S+)`)
 	a.until("metrics", func() bool { return at.MatchString(a.err.String()) })
-	if page := fetch(t, "http://"+at.FindStringSubmatch(a.err.String())[1]+"/metrics"); !strings.Contains(page, "headrace_agent_buffer_bytes") {
+	base := "http://" + at.FindStringSubmatch(a.err.String())[1]
+	for path, want := range map[string]int{"/healthz": http.StatusOK, "/readyz": http.StatusServiceUnavailable, "/debug/pprof/": http.StatusOK} {
+		if got := statusOf(t, base+path); got != want {
+			t.Errorf("%s without a master: %d, want %d", path, got, want)
+		}
+	}
+	if page := fetch(t, base+"/metrics"); !strings.Contains(page, "headrace_agent_buffer_bytes") {
 		t.Error("agent:", page)
 	}
 	a.stop()
 	w.nothingLeft()
+}
+
+func statusOf(t *testing.T, url string) int {
+	t.Helper()
+	resp, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	return resp.StatusCode
 }
 
 func fetch(t *testing.T, url string) string {
