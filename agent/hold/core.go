@@ -98,6 +98,8 @@ type stream struct {
 	hungry    bool
 	requests  []uint64 // not answered
 	lastGrant int64
+	ratedFrom uint64 // the first request that carried a rate; 0: none did yet
+	sized     bool   // and a grant has answered one such
 	rate      meter
 	standing  pb.Standing_State
 }

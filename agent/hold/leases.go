@@ -44,7 +44,8 @@ func (c *Core) grant(g *pb.Grant) {
 	l := c.newLease(s, tokenOf(g.Token), g.LeaseStart, g.LeaseEnd)
 	l.partition, l.pass, l.segment = g.Partition, g.Pass, g.Segment
 	s.hungry, s.standing = false, pb.Standing_WAIT
-	s.lastGrant = g.LeaseEnd - g.LeaseStart
+	s.lastGrant = max(1, g.LeaseEnd-g.LeaseStart)
+	s.sized = s.sized || s.ratedFrom > 0 && g.Request >= s.ratedFrom
 	c.fx.Grants = append(c.fx.Grants, Granted{Stream: s.id, Lease: l.id, Token: l.token, Grant: g})
 	c.want(s)
 }

@@ -12,7 +12,9 @@ import (
 // toward the end of an input, but not so small that more would help.
 const maxOpen = 4
 
-// want asks for as many leases as the worker uses up in the prefetch time. A
+// want asks for as many leases as the worker uses up in the prefetch time, one
+// at a time until it has one that was sized by its rate: leases from before are
+// small, and as many as would be short of them were far too much. A
 // reader that has run out asks whatever the rate: it may hold less than a batch.
 func (c *Core) want(s *stream) {
 	if !c.talking() || s.closed || s.over || s.w.state != joined {
@@ -27,13 +29,16 @@ func (c *Core) want(s *stream) {
 		return
 	}
 	n := 1
-	if s.lastGrant > 0 && short > 0 {
+	if s.sized && short > 0 {
 		n = max(1, int(math.Ceil(min(maxOpen, short/float64(s.lastGrant)))))
 	}
 	for len(s.requests) < n {
 		c.lastRequest++
 		c.requests[c.lastRequest] = s
 		s.requests = append(s.requests, c.lastRequest)
+		if s.ratedFrom == 0 && s.rate.units > 0 {
+			s.ratedFrom = c.lastRequest
+		}
 		m := c.message()
 		m.Requests = append(m.Requests, &pb.LeaseRequest{
 			Id: c.lastRequest, Worker: s.id.Worker, Dataset: s.dataset, Rate: s.rate.units, Count: 1,
