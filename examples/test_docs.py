@@ -36,3 +36,12 @@ def test_each_file_that_a_page_links_to_exists() -> None:
     links = [(page, target) for page in pages for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text())]
     missing = [f"{page.relative_to(ROOT)} -> {to}" for page, to in links if not (page.parent / to).exists()]
     assert missing == []
+
+
+def test_the_file_map_names_each_folder() -> None:
+    page = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
+    folders = [name for name in HOME if name not in ("connectors", "internal", "cmd")]
+    for parent in ("connectors", "internal", "cmd"):
+        folders += [f"{parent}/{p.name}" for p in (ROOT / parent).iterdir() if p.is_dir()]
+    missing = [f for f in folders if f"| {f}/ |" not in page]
+    assert missing == []

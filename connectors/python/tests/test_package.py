@@ -46,9 +46,22 @@ def test_the_command_becomes_the_binary(tmp_path: Path) -> None:
     assert (out.returncode, out.stdout) == (7, "got status -o json\n")
 
 
+def test_in_a_checkout_the_command_is_what_was_built(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("HEADRACE_BIN", raising=False)
+    monkeypatch.setattr(_cli, "CARRIED", Path("/nowhere"))
+    assert (_cli.CHECKOUT / "go.mod").exists()
+    for name in ("build/headrace", "connectors/python/pyproject.toml"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setattr(_cli, "CHECKOUT", tmp_path)
+    assert _cli.binary() == str(tmp_path / "build" / "headrace")
+
+
 def test_without_a_binary_the_command_says_where_one_comes_from(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HEADRACE_BIN", raising=False)
     monkeypatch.setattr(_cli, "CARRIED", Path("/nowhere"))
+    monkeypatch.setattr(_cli, "CHECKOUT", Path("/nowhere"))
     with pytest.raises(FileNotFoundError, match="make build"):
         _cli.binary()
     monkeypatch.setenv("HEADRACE_BIN", "/nowhere/headrace")

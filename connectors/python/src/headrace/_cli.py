@@ -1,4 +1,4 @@
-"""The command `headrace`: the binary that the wheel carries."""
+"""The command `headrace`: the binary that the wheel carries, or the checkout's own."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 
 CARRIED = Path(__file__).with_name("bin") / "headrace"
+# What `make build` made, where this is a checkout's connectors/python/src/headrace.
+CHECKOUT = Path(__file__).resolve().parents[1] / ".." / ".." / ".."
 
 
 def binary() -> str:
@@ -20,9 +22,12 @@ def binary() -> str:
         return path
     if os.access(CARRIED, os.X_OK):
         return str(CARRIED)
+    built = CHECKOUT / "build" / "headrace"
+    if (CHECKOUT / "connectors" / "python" / "pyproject.toml").exists() and os.access(built, os.X_OK):
+        return str(built.resolve())
     raise FileNotFoundError(
         "this installation of the headrace package carries no binary (it was not made from a wheel): "
-        "run `make build` and set HEADRACE_BIN=build/headrace, or install the wheel of `make wheel`"
+        "run `make build` in a checkout, or set HEADRACE_BIN to a binary, or install the wheel of `make wheel`"
     )
 
 
