@@ -11,6 +11,8 @@ func (c *Core) replaceShared(r *rank, newcomer bool) {
 	if old := r.worker; old != nil {
 		r.older++
 		c.endWorker(old, fmt.Sprintf("another process came for rank %d", r.no))
+	} else {
+		r.unheard = true
 	}
 }
 

@@ -115,6 +115,7 @@ func (c *Core) Loaded() error {
 		r := c.rankOf(s.key.rank)
 		r.incarnation, r.generation, r.step = s.val.incarnation, s.val.generation, s.val.step
 		r.attached, r.fenced, r.others = s.val.attached, s.val.fenced, s.val.others
+		r.unheard = r.others
 	}
 	for _, s := range l.agents {
 		a := c.newAgent(s.key.name, s.val.incarnation)

@@ -184,7 +184,7 @@ func (c *Core) recoveryDue() {
 			r.attached, r.fenced = false, true
 			ended = c.cfg.Model == Replicated && r.generation == c.generation
 		}
-		r.others = r.older > 0
+		r.others, r.unheard = r.older > 0, false
 		c.dirtyRank(r)
 	}
 	if ended {

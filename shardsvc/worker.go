@@ -74,6 +74,7 @@ type rank struct {
 	fenced      bool
 	others      bool
 	older       int     // processes of older incarnations in this term
+	unheard     bool    // there may be more of them that this term has not heard yet
 	worker      *worker // of the newest incarnation
 	recent      queue[recentPiece]
 	dirty       bool
@@ -116,6 +117,10 @@ func (c *Core) join(a *agent, j *Join) {
 	}
 	again := int64(0)
 	newcomer := r.incarnation != j.Incarnation
+	if newcomer && j.Generation != 0 && c.cfg.Model == Shared && c.recovering && a.known && r.others {
+		c.joinOlder(a, r, j)
+		return
+	}
 	if newcomer && j.Generation != 0 {
 		c.refuseJoin(a, j, fmt.Sprintf("this process was a member of generation %d, and another one has its rank now", j.Generation))
 		return
@@ -142,6 +147,20 @@ func (c *Core) join(a *agent, j *Join) {
 	c.dirtyRank(r)
 	c.rejoined = append(c.rejoined, w)
 	c.joinReply(a, j, r, again)
+}
+
+// joinOlder takes in a process of an older term whose rank another one has taken
+// since, with a master that knew neither: it is ended, but what it has stepped is
+// in the model, and its agent may hold the acks.
+func (c *Core) joinOlder(a *agent, r *rank, j *Join) {
+	w := &worker{agent: a, number: j.Worker, rank: r, incarnation: j.Incarnation, pid: j.Pid, since: c.now}
+	c.workers = append(c.workers, w)
+	a.workers = append(a.workers, w)
+	a.byNumber[j.Worker] = w
+	r.older++
+	c.rejoined = append(c.rejoined, w)
+	c.joinReply(a, j, r, 0)
+	c.endWorker(w, fmt.Sprintf("another process came for rank %d", r.no))
 }
 
 // process finds a process of a rank that did not end.
@@ -289,7 +308,7 @@ func (c *Core) drop(w *worker, how back, reason string) {
 		r.worker, r.attached = nil, false
 	} else if r.older > 0 {
 		r.older--
-		r.others = r.older > 0
+		r.others = r.older > 0 || r.unheard
 	}
 	c.dirtyRank(r)
 	c.checkRecovery()

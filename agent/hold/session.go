@@ -22,7 +22,7 @@ func (c *Core) connected() {
 	m.Hello = proto.Clone(c.cfg.Hello).(*pb.Hello)
 	c.asserted = c.asserted[:0]
 	for _, w := range c.workers {
-		if w.state == gone && c.replaced(w) {
+		if w.state == gone && c.replaced(w) && c.model != "shared" {
 			c.dropAll(w, gone)
 		}
 		// One that has left is named as long as its acks or its Leave are not
@@ -49,7 +49,8 @@ func (c *Core) connected() {
 	}
 }
 
-// replaced: another process of w's rank is here. Naming w again would end it.
+// replaced: another process of w's rank is here. In `shared` what w has stepped
+// is in the model all the same, and is acked; in the other kinds its model is gone.
 func (c *Core) replaced(w *worker) bool {
 	return slices.ContainsFunc(c.workers, func(o *worker) bool { return o.join.Rank == w.join.Rank && o.state != gone })
 }
@@ -205,7 +206,7 @@ func (c *Core) echoed(echo Time) {
 	}
 	kept := c.unsure[:0]
 	for _, u := range c.unsure {
-		if u.at > echo {
+		if u.at > echo || u.leave != nil && c.owed(u.leave.Worker) {
 			kept = append(kept, u)
 		} else if u.leave != nil {
 			c.forget(u.leave.Worker)
@@ -213,6 +214,13 @@ func (c *Core) echoed(echo Time) {
 	}
 	clear(c.unsure[len(kept):])
 	c.unsure = kept
+}
+
+// owed: acks of a worker that has left are not answered. A new master would be
+// told of it again, and then that it has left.
+func (c *Core) owed(number uint32) bool {
+	w := c.byNumber[number]
+	return w != nil && c.claims(w)
 }
 
 func (c *Core) trusted() bool { return c.now < c.trustUntil }
