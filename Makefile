@@ -86,6 +86,16 @@ wheel: build venv ## the Python package with the binary in it, tried in a fresh 
 test-quickstart: build venv ## the quick start with its kills, report checked
 	$(PY) -m pytest -q examples
 
+.PHONY: broker-kafka
+broker-kafka: need ## a real Kafka on 127.0.0.1 until Ctrl-C; prints its address
+	@$(GO) run ./internal/testbroker/broker-kafka $(ARGS)
+
+KAFKA_TESTS := ./sources/kafka ./cmd/headrace
+.PHONY: test-kafka
+test-kafka: build venv ## the Kafka source on a real Kafka (needs java, and mvn once)
+	@$(PY) -m pip install -q -r sources/kafka/testdata/requirements.txt
+	HEADRACE_PYTHON="$(CURDIR)/$(PY)" $(GO) test -tags kafka -count=1 -timeout 480s -p 1 $(KAFKA_TESTS) -run 'Kafka|Suite|Committed|Deleted|Compacted|Keys|Times|Partitions|Topic|Login|Refused|Broker|Commits'
+
 .PHONY: check
 check: build lint test-go test-race ## the inner loop
 

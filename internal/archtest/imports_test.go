@@ -35,6 +35,7 @@ var rules = []struct {
 	{"internal/store/...", []string{"internal/store/..."}},
 	{"internal/link", nil},
 	{"internal/suggest", nil},
+	{"internal/testbroker/...", []string{"internal/testbroker/..."}}, // only tests and people use it
 	{"internal/config", []string{"internal/link", "internal/suggest"}},
 	// The demo shows from outside what the product does: no ledger in its report.
 	{"internal/demo/clicklog/...", []string{"internal/demo/..."}},

@@ -101,6 +101,9 @@ func (c *cursor) Next(ctx context.Context, b *sources.Batch) error {
 	memory := b.Arena
 	b.Reset()
 	err := c.next(ctx, b)
+	if err != nil && err != io.EOF {
+		err = notTheEnd(err)
+	}
 	if cap(memory) > 0 && (cap(b.Arena) == 0 || &memory[:1][0] != &b.Arena[:1][0]) {
 		c.spare = memory // b took an answer's memory, and left its own for the next
 	}

@@ -39,6 +39,8 @@ func (c *client) explain(ctx context.Context, err error) error {
 		return ctx.Err()
 	}
 	where := fmt.Sprintf("Kafka at %s", c.addr)
+	closed := endOfConnection(err)
+	err = notTheEnd(err)
 	var (
 		authority   x509.UnknownAuthorityError
 		host        x509.HostnameError
@@ -55,6 +57,8 @@ func (c *client) explain(ctx context.Context, err error) error {
 		return fmt.Errorf("%s refused user %q with %s: check sasl.user and the password it names (%w)", where, c.user, c.mechanism, err)
 	case errors.Is(err, kafkago.UnsupportedSASLMechanism):
 		return fmt.Errorf("%s does not offer %s: change sasl.mechanism (%w)", where, c.mechanism, err)
+	case errors.Is(err, kafkago.IllegalSASLState):
+		return fmt.Errorf("%s takes no login on this port: check brokers, or leave sasl out (%w)", where, err)
 	case errors.As(err, &authority), errors.As(err, &host), errors.As(err, &invalid), errors.As(err, &unverified):
 		return fmt.Errorf("%s shows a certificate that is not accepted: check tls.ca and tls.server_name (%w)", where, err)
 	case errors.As(err, &notTLS):
@@ -74,7 +78,7 @@ func (c *client) explain(ctx context.Context, err error) error {
 		return fmt.Errorf("%s: %w", where, err)
 	}
 	hint := ""
-	if endOfConnection(err) {
+	if closed {
 		hint = c.closedHint()
 	}
 	var network net.Error
@@ -82,6 +86,15 @@ func (c *client) explain(ctx context.Context, err error) error {
 		return &sources.Temporary{Err: fmt.Errorf("%s does not answer%s: %w", where, hint, err), Backoff: retryAfter}
 	}
 	return fmt.Errorf("%s: %w", where, err)
+}
+
+// notTheEnd: io.EOF from a cursor says that its range is read. The end of a
+// connection, which is io.EOF too, must never be taken for it.
+func notTheEnd(err error) error {
+	if errors.Is(err, io.EOF) {
+		return errors.New(err.Error())
+	}
+	return err
 }
 
 func endOfConnection(err error) bool {
@@ -96,7 +109,7 @@ func (c *client) closedHint() string {
 	case c.transport.TLS == nil:
 		return " (it closed the connection; if it always does, this port wants tls or another login)"
 	}
-	return " (it closed the connection)"
+	return " (it closed the connection; if it always does, this port does not speak TLS: leave tls out)"
 }
 
 // refusedLogin knows how kafka-go tells it, which differs by mechanism.

@@ -1,0 +1,294 @@
+package kafka
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/klauspost/compress/snappy"
+	kafkago "github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+
+	"github.com/headrace/headrace/sources"
+)
+
+// encoded is a batch as another library writes it.
+func encoded(t testing.TB, base int64, attributes protocol.Attributes, values ...string) []byte {
+	t.Helper()
+	records := make([]protocol.Record, len(values))
+	for i, v := range values {
+		records[i] = protocol.Record{Offset: base + int64(i), Time: time.UnixMilli(1000 + int64(i)),
+			Key: protocol.NewBytes(fmt.Appendf(nil, "k%d", i)), Value: protocol.NewBytes([]byte(v)),
+			Headers: []protocol.Header{{Key: "h", Value: []byte(v)}}}
+	}
+	set := protocol.RecordSet{Version: 2, Attributes: attributes, Records: protocol.NewRecordReader(records...)}
+	var b bytes.Buffer
+	if _, err := set.WriteTo(&b); err != nil {
+		t.Fatal(err)
+	}
+	batch := b.Bytes()[4:] // behind the size of the set
+	binary.BigEndian.PutUint64(batch, uint64(base))
+	return batch
+}
+
+// walk reads all batches in b as a cursor does.
+func walk(b []byte, w want, limit int) (*sources.Batch, error) {
+	out := &sources.Batch{}
+	for {
+		h, err := parseHeader(b)
+		if errors.Is(err, errPartial) {
+			return out, nil
+		}
+		if err != nil {
+			return out, err
+		}
+		if err := checkSum(b[:h.size]); err != nil {
+			return out, err
+		}
+		from := len(out.Arena)
+		if out.Arena, err = inflate(h.codec(), out.Arena, b[headerSize:h.size], limit); err != nil {
+			return out, err
+		}
+		if err := appendRecords(&h, out.Arena, from, len(out.Arena), w, out); err != nil {
+			return out, err
+		}
+		b = b[h.size:]
+	}
+}
+
+var anyRecord = want{end: 1 << 62, maxRecord: 1 << 20}
+
+func TestBatchesOfEveryCodecAreReadAsTheyWereWritten(t *testing.T) {
+	for codec := range protocol.Attributes(5) {
+		t.Run(kafkago.Compression(codec).String(), func(t *testing.T) {
+			long := strings.Repeat("long ", 30_000)
+			b := append(encoded(t, 7, codec, "a", "", long), encoded(t, 10, 0, "d")...)
+			b = append(b, encoded(t, 11, codec, "cut short")[:70]...)
+			got, err := walk(b, anyRecord, 1<<20)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var said []string
+			for _, r := range got.Recs {
+				v := string(got.Arena[r.Value[0]:r.Value[1]])
+				if h := r.Headers; len(h) != 1 || string(got.Arena[h[0].Value[0]:h[0].Value[1]]) != v {
+					t.Errorf("headers of %d: %v", r.Offset, h)
+				}
+				said = append(said, fmt.Sprintf("%d@%d %s=%s", r.Offset, r.Time, got.Arena[r.Key[0]:r.Key[1]], v))
+			}
+			if got, want := strings.Join(said, ", "), "7@1000 k0=a, 8@1001 k1=, 9@1002 k2="+long+", 10@1000 k0=d"; got != want {
+				t.Errorf("read %.200s\nwant %.200s", got, want)
+			}
+		})
+	}
+}
+
+func TestSnappyIsReadWithAndWithoutJavasFrames(t *testing.T) {
+	text := []byte(strings.Repeat("snappy ", 1000))
+	framed := append(bytes.Clone(xerial), 0, 0, 0, 1, 0, 0, 0, 1)
+	for rest := text; len(rest) > 0; {
+		n := min(len(rest), 3000)
+		block := snappy.Encode(nil, rest[:n])
+		framed = binary.BigEndian.AppendUint32(framed, uint32(len(block)))
+		framed = append(framed, block...)
+		rest = rest[n:]
+	}
+	for name, src := range map[string][]byte{"bare": snappy.Encode(nil, text), "framed": framed} {
+		got, err := inflate(2, []byte("before"), src, len(text))
+		if err != nil || string(got) != "before"+string(text) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := inflate(2, nil, src, len(text)-1); !errors.Is(err, errInflated) {
+			t.Errorf("%s over the limit: %v", name, err)
+		}
+		if _, err := inflate(2, nil, src[:len(src)-1], len(text)); err == nil {
+			t.Errorf("%s cut short was read", name)
+		}
+	}
+}
+
+// A few bytes that decompress to very many do not take the process's memory.
+func TestABatchThatDecompressesToTooMuchIsRefused(t *testing.T) {
+	for codec := protocol.Attributes(1); codec < 5; codec++ {
+		b := encoded(t, 0, codec, strings.Repeat("x", 4<<20))
+		if _, err := walk(b, want{end: 10, maxRecord: 8 << 20}, 1<<20); !errors.Is(err, errInflated) {
+			t.Errorf("%v: %v", kafkago.Compression(codec), err)
+		}
+	}
+}
+
+func TestADamagedBatchIsNeverReadAsRecords(t *testing.T) {
+	whole := encoded(t, 3, 0, "abc", "def")
+	for i := crcFrom; i < len(whole); i++ {
+		b := bytes.Clone(whole)
+		b[i] ^= 0x10
+		if got, err := walk(b, anyRecord, 1<<20); err == nil {
+			t.Errorf("byte %d changed, and %d records were read", i, len(got.Recs))
+		}
+	}
+	old := bytes.Clone(whole)
+	old[16] = 1
+	if _, err := walk(old, anyRecord, 1<<20); err == nil || !strings.Contains(err.Error(), "message format 1") {
+		t.Errorf("an old format: %v", err)
+	}
+}
+
+func TestARecordOverTheLimitIsNamedAndThoseBeforeItAreThere(t *testing.T) {
+	got, err := walk(encoded(t, 3, 0, "abc", strings.Repeat("y", 50), "z"), want{end: 100, maxRecord: 20}, 1<<20)
+	var large *tooLarge
+	if !errors.As(err, &large) || large.offset != 4 || large.size != 52 || len(got.Recs) != 1 {
+		t.Errorf("%d records, %v", len(got.Recs), err)
+	}
+}
+
+func TestARangeTakesOnlyItsRecords(t *testing.T) {
+	got, err := walk(encoded(t, 3, 0, "a", "b", "c", "d"), want{from: 4, end: 6, maxRecord: 100}, 1<<20)
+	if err != nil || len(got.Recs) != 2 || got.Recs[0].Offset != 4 || got.Recs[1].Offset != 5 {
+		t.Errorf("%+v, %v", got.Recs, err)
+	}
+}
+
+func TestAnswersThatAreCutShortAreErrors(t *testing.T) {
+	w := &writer{}
+	w.i32(0) // throttle
+	w.i16(0)
+	w.i32(0) // session
+	w.length(1)
+	w.id(topicID{1})
+	w.length(1)
+	w.i32(5)
+	w.i16(0)
+	w.i64(100)
+	w.i64(90)
+	w.i64(10)
+	w.length(1)
+	w.i64(7)
+	w.i64(20)
+	w.tags()
+	w.i32(-1)
+	w.text("records")
+	w.tags()
+	w.tags()
+	p := partition{topic: topicID{1}, number: 5}
+	f, err := parseFetch(&reader{b: w.b}, p)
+	if err != nil || f.stable != 90 || f.logStart != 10 || string(f.records) != "records" || len(f.aborted) != 1 || f.aborted[0].first != 20 {
+		t.Fatalf("%+v, %v", f, err)
+	}
+	if string(f.buf[f.from:f.from+7]) != "records" {
+		t.Error("records are elsewhere")
+	}
+	for n := range len(w.b) - 2 { // nothing that matters is in the last tags
+		if _, err := parseFetch(&reader{b: w.b[:n]}, p); err == nil {
+			t.Fatalf("the first %d of %d bytes are an answer", n, len(w.b))
+		}
+	}
+	if _, err := parseFetch(&reader{b: w.b}, partition{topic: topicID{2}, number: 5}); !errors.Is(err, errAnswer) {
+		t.Errorf("another topic: %v", err)
+	}
+	if _, err := parseFetch(&reader{b: w.b}, partition{topic: topicID{1}, number: 6}); !errors.Is(err, errAnswer) {
+		t.Errorf("another partition: %v", err)
+	}
+}
+
+func TestAbortedRecordsAreThoseOfOpenAbortedTransactions(t *testing.T) {
+	const p, q = 10, 20
+	data := func(producer, base int64) *header {
+		return &header{base: base, lastDelta: 0, producer: producer, attributes: 16}
+	}
+	control := func(producer, base int64) *header {
+		return &header{base: base, producer: producer, attributes: 16 | 32}
+	}
+	// A control batch holds one record: length, attributes, deltas, key, value, headers.
+	marker := func(kind byte) []byte { return []byte{2 * 10, 0, 0, 0, 2 * 4, 0, 0, 0, kind, 0, 0} }
+	a := newAborted([]abortedTxn{{q, 3}, {p, 1}, {p, 8}})
+	for i, step := range []struct {
+		h       *header
+		records []byte
+		skip    bool
+	}{
+		{data(p, 0), nil, false}, // before its transaction: an older one that was committed
+		{data(p, 1), nil, true},
+		{data(q, 2), nil, false},
+		{data(q, 3), nil, true},
+		{&header{base: 4, producer: -1}, nil, false},
+		{control(p, 5), marker(0), true},
+		{data(p, 6), nil, false},
+		{control(p, 7), marker(1), true},
+		{data(p, 8), nil, true},
+		{control(q, 9), marker(1), true}, // a commit does not end an abort that is listed
+		{data(q, 10), nil, true},
+	} {
+		if got := a.skip(step.h, step.records); got != step.skip {
+			t.Errorf("step %d, offset %d: skipped %v, want %v", i, step.h.base, got, step.skip)
+		}
+	}
+}
+
+// io.EOF is how a cursor says that a range is read. A connection that ended must
+// never say so, however deep it is wrapped.
+func TestAConnectionThatEndedIsNotTheEndOfARange(t *testing.T) {
+	c := newClient(&Options{Brokers: []string{"127.0.0.1:1"}})
+	for _, err := range []error{io.EOF, io.ErrUnexpectedEOF, fmt.Errorf("reading: %w", io.EOF),
+		fmt.Errorf("dial: %w", &net.OpError{Op: "read", Err: io.EOF})} {
+		got := c.explain(t.Context(), err)
+		var again *sources.Temporary
+		if errors.Is(got, io.EOF) || !errors.As(got, &again) {
+			t.Errorf("%v is told as %v", err, got)
+		}
+	}
+}
+
+// Whatever bytes come, the walk ends, stays in its memory and keeps offsets in order.
+func FuzzBatches(f *testing.F) {
+	for codec := range protocol.Attributes(5) {
+		f.Add(encoded(f, 7, codec, "a", "bb", "ccc"), true)
+	}
+	f.Add(append(encoded(f, 0, 0, "a"), encoded(f, 1, 0, "b")...), true)
+	f.Fuzz(func(t *testing.T, b []byte, mend bool) {
+		if h, err := parseHeader(b); err == nil && mend {
+			binary.BigEndian.PutUint32(b[17:], crc32.Checksum(b[crcFrom:h.size], castagnoli))
+		}
+		if next, _ := overview(b); next < -1 {
+			t.Fatalf("the next offset is %d", next)
+		}
+		out, _ := walk(b, anyRecord, 1<<16)
+		for _, r := range out.Recs {
+			for _, p := range [][2]int32{r.Key, r.Value} {
+				if p[0] < 0 || p[0] > p[1] || int(p[1]) > len(out.Arena) {
+					t.Fatalf("a piece [%d, %d) of %d bytes", p[0], p[1], len(out.Arena))
+				}
+			}
+			for _, h := range r.Headers {
+				if h.Key[0] > h.Key[1] || h.Value[0] > h.Value[1] || int(max(h.Key[1], h.Value[1])) > len(out.Arena) {
+					t.Fatalf("a header %v of %d bytes", h, len(out.Arena))
+				}
+			}
+			if r.Offset < 0 {
+				t.Fatalf("offset %d", r.Offset)
+			}
+		}
+	})
+}
+
+func FuzzAnswers(f *testing.F) {
+	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if got, err := parseFetch(&reader{b: b}, partition{}); err == nil && len(got.records) > len(b) {
+			t.Fatal("records that are not there")
+		}
+		_, topics := parseMetadata(&reader{b: b})
+		if len(topics) > len(b) {
+			t.Fatal("topics that are not there")
+		}
+		if p, err := parseLocator(b); err == nil && !bytes.Equal(p.locator(), b) {
+			t.Fatalf("%+v has another locator", p)
+		}
+	})
+}

@@ -1,0 +1,76 @@
+"""Writes transactions into partition 0 of a topic, as another client does.
+
+Prints what a reader of committed records sees as one JSON list, while one
+transaction is open; after a line on standard input it commits that one and
+prints the list of all.
+"""
+
+import json
+import sys
+
+from confluent_kafka import Producer
+
+bootstrap, topic, run = sys.argv[1:]
+
+
+def producer(name, codec="none"):
+    p = Producer({"bootstrap.servers": bootstrap, "transactional.id": f"{run}-{name}", "compression.type": codec})
+    p.init_transactions(30)
+    return p
+
+
+plain = Producer({"bootstrap.servers": bootstrap})
+seen, number = [], 0
+
+
+def write(p, n, keep):
+    """Writes n records in a batch of their own."""
+    global number
+    for _ in range(n):
+        value = f"{'keep' if keep else 'drop'}-{number}"
+        p.produce(topic, value.encode(), partition=0)
+        number += 1
+        if keep:
+            seen.append(value)
+    p.flush(30)
+
+
+one, two, three = producer("one"), producer("two", "zstd"), producer("three", "snappy")
+for i in range(4):
+    write(plain, 3, True)
+    one.begin_transaction()
+    write(one, 5, i % 2 == 0)
+    if i % 2 == 0:
+        one.commit_transaction(30)
+    else:
+        one.abort_transaction(30)
+# Interleaved: one is committed, two is taken back, plain records lie between.
+for i in range(5):
+    one.begin_transaction()
+    two.begin_transaction()
+    for _ in range(4):
+        write(one, 2, True)
+        write(two, 3, False)
+        write(plain, 1, True)
+    if i % 2 == 0:
+        two.abort_transaction(30)
+        one.commit_transaction(30)
+    else:
+        one.commit_transaction(30)
+        two.abort_transaction(30)
+# The same producer keeps what comes after what it took back.
+two.begin_transaction()
+write(two, 7, True)
+two.commit_transaction(30)
+two.begin_transaction()
+write(two, 1, False)
+two.abort_transaction(30)
+print(json.dumps(seen), flush=True)
+
+three.begin_transaction()
+write(three, 4, True)
+write(plain, 2, True)
+print("open", flush=True)
+sys.stdin.readline()
+three.commit_transaction(30)
+print(json.dumps(seen), flush=True)
