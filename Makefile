@@ -96,11 +96,20 @@ test-kafka: build venv ## the Kafka source on a real Kafka (needs java, and mvn 
 	@$(PY) -m pip install -q -r sources/kafka/testdata/requirements.txt
 	HEADRACE_PYTHON="$(CURDIR)/$(PY)" $(GO) test -tags kafka -count=1 -timeout 480s -p 1 $(KAFKA_TESTS) -run 'Kafka|Suite|Committed|Deleted|Compacted|Keys|Times|Partitions|Topic|Login|Refused|Broker|Commits'
 
+KILLS ?= 40
+MODEL ?= all
+SEED ?= 0
+.PHONY: chaos test-chaos
+chaos: build venv ## kills at random, KILLS of them in a run, MODEL=shared|private|replicated, SEED
+	$(GO) run ./internal/chaos/cmd --kills $(KILLS) --model $(MODEL) --seed $(SEED)
+test-chaos: build venv ## a minute of it; HEADRACE_SEED runs one again
+	$(GO) run ./internal/chaos/cmd --kills 10 --patience 60s
+
 .PHONY: check
 check: build lint test-go test-race ## the inner loop
 
 .PHONY: test
-test: check test-python test-quickstart ## everything CI runs
+test: check test-python test-quickstart test-chaos ## everything CI runs
 
 .PHONY: test-long
 test-long: test fuzz ## what takes long

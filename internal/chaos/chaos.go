@@ -201,5 +201,6 @@ func (r *Result) Add(o Result) {
 	r.Lost += o.Lost
 	r.Twice += o.Twice
 	r.SharedRepeats += o.SharedRepeats
+	r.OfThemStepped += o.OfThemStepped
 	r.Wrong = append(r.Wrong, o.Wrong...)
 }

@@ -14,6 +14,7 @@
 //	trouble.go   what happens to them, and when
 //	journal.go   what the trainers wrote down; trainer.py writes it
 //	oracle.go    what that means
+//	books.go     what the master says
 //	left.go      what may not be left behind
 //	cmd/         the program
 package chaos

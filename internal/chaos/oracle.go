@@ -8,9 +8,10 @@ import (
 
 // Verdict is what the journals say, without asking the ledger.
 type Verdict struct {
-	Lost          int      `json:"lost"`           // records that are in no model
-	Twice         int      `json:"twice"`          // records that are in it twice without a reason
-	SharedRepeats int      `json:"shared_repeats"` // records repeated because a trainer ended with them in hand
+	Lost          int      `json:"lost"`            // records that are in no model
+	Twice         int      `json:"twice"`           // records that are in it twice without a reason
+	SharedRepeats int      `json:"shared_repeats"`  // records repeated because a trainer ended with them in hand
+	OfThemStepped int      `json:"of_them_stepped"` // whose step was said, and could not become durable before the end
 	Wrong         []string `json:"wrong,omitempty"`
 }
 
@@ -79,15 +80,16 @@ func (v *Verdict) judgeShared(inputs []*input, lives []*life, disturbed []distur
 			v.say("%v is never applied", k)
 			return
 		}
-		for i, a := range got[:len(got)-1] {
-			_ = i
-			v.SharedRepeats++
-			_ = a
-		}
 		if why := repeated(got, disturbed); why != "" {
 			v.Twice++
-			v.SharedRepeats -= len(got) - 1
 			v.say("%v is applied %d times: %s", k, len(got), why)
+			return
+		}
+		v.SharedRepeats += len(got) - 1
+		for _, a := range got[:len(got)-1] {
+			if a.b.stepped != 0 {
+				v.OfThemStepped++
+			}
 		}
 	})
 	for k := range all {

@@ -33,7 +33,7 @@ func main() {
 func run(ctx context.Context) error {
 	var o chaos.Options
 	model := flag.String("model", "all", "shared, private, replicated, or all, one after the other")
-	seed := flag.Uint64("seed", seedFromEnvironment(), "of the first run; HEADRACE_SEED; 0: any")
+	seed := flag.Uint64("seed", 0, "of the first run; 0: HEADRACE_SEED, else any")
 	runs := flag.Int("runs", 1, "runs of each model, with seeds that follow")
 	flag.IntVar(&o.Kills, "kills", 20, "SIGKILLs in a run")
 	flag.DurationVar(&o.Every, "every", 500*time.Millisecond, "mean time between two troubles")
@@ -45,6 +45,9 @@ func run(ctx context.Context) error {
 	flag.StringVar(&o.Binary, "binary", "build/headrace", "the program under test")
 	flag.StringVar(&o.Python, "python", ".venv/bin/python", "with the headrace package")
 	flag.Parse()
+	if *seed == 0 {
+		*seed = seedFromEnvironment()
+	}
 	var err error
 	if o.Binary, err = filepath.Abs(o.Binary); err != nil {
 		return err

@@ -1,0 +1,92 @@
+package chaos
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// A small truth: one dataset of 6 records, in batches of two.
+func small(strict bool) []*input {
+	return []*input{{name: "small", records: 6, passes: 1, strict: strict}}
+}
+
+func two(number, first int, applied int64) *batch {
+	return &batch{stream: 1, number: number, keys: []key{key(first), key(first + 1)}, yielded: applied - 1, applied: applied, stepped: applied}
+}
+
+func well(rank int, batches ...*batch) *life {
+	return &life{rank: rank, no: 1, batches: batches, done: true, ended: int64(time.Hour), status: "exit status 0"}
+}
+
+func killed(rank int, at int64, batches ...*batch) *life {
+	return &life{rank: rank, no: 1, batches: batches, ended: at, status: "signal: killed"}
+}
+
+func TestAllOnceIsRight(t *testing.T) {
+	for _, model := range []string{"shared", "private", "replicated"} {
+		v := judge(model, small(true), []*life{well(0, two(1, 0, 10), two(2, 2, 20)), well(1, two(1, 4, 30))}, nil)
+		if v.Lost+v.Twice+v.SharedRepeats+len(v.Wrong) != 0 {
+			t.Errorf("%s: %+v", model, v)
+		}
+	}
+}
+
+func TestOneLossIsSeen(t *testing.T) {
+	for _, model := range []string{"shared", "private", "replicated"} {
+		if v := judge(model, small(false), []*life{well(0, two(1, 0, 10), two(2, 4, 20))}, nil); v.Lost != 2 {
+			t.Errorf("%s: %+v", model, v)
+		}
+	}
+}
+
+func TestARepeatNeedsAnEndWithTheBatchInHand(t *testing.T) {
+	second := int64(time.Second)
+	rest := []*batch{two(1, 0, 100*second), two(2, 2, 101*second), two(3, 4, 102*second)}
+	unstepped := two(1, 0, 50*second)
+	unstepped.stepped = 0
+	durable := two(1, 0, 50*second)
+	durable.durableWhenLastStepped = true
+	for _, c := range []struct {
+		name      string
+		first     *life
+		disturbed []disturbance
+		twice     int
+	}{
+		{"killed with it in hand", killed(1, 51*second, unstepped), nil, 0},
+		{"killed before its step could become durable", killed(1, 51*second, two(1, 0, 50*second)), nil, 0},
+		{"killed long after its step", killed(1, 60*second, two(1, 0, 50*second)), nil, 2},
+		{"killed long after its step, while the master was away", killed(1, 60*second, two(1, 0, 50*second)), []disturbance{{40 * second, 70 * second, -1}}, 0},
+		{"killed when its step was durable", killed(1, 51*second, durable), nil, 2},
+		{"ended well", well(1, two(1, 0, 50*second)), nil, 2},
+		{"still running while another had it", killed(1, 200*second, unstepped), nil, 2},
+	} {
+		v := judge("shared", small(false), []*life{c.first, well(0, rest...)}, c.disturbed)
+		if v.Lost != 0 || v.Twice != c.twice || v.SharedRepeats != 2-c.twice {
+			t.Errorf("%s: %+v", c.name, v)
+		}
+	}
+}
+
+func TestOnlyTheLastLifeOfAPrivateRankCounts(t *testing.T) {
+	first := killed(0, 50, two(1, 0, 10), two(2, 2, 20))
+	last := well(0, two(1, 0, 60), two(2, 2, 70), two(3, 4, 80))
+	last.no = 2
+	if v := judge("private", small(false), []*life{first, last}, nil); v.Lost+v.Twice+len(v.Wrong) != 0 {
+		t.Errorf("%+v", v)
+	}
+	if v := judge("private", small(false), []*life{last, well(1, two(1, 2, 90))}, nil); v.Twice != 2 {
+		t.Errorf("%+v", v)
+	}
+}
+
+func TestAnotherOrderThanStrictIsSeen(t *testing.T) {
+	for _, lives := range [][]*life{
+		{well(0, two(1, 2, 10), two(2, 0, 20), two(3, 4, 30))},
+		{well(0, two(1, 0, 10), two(2, 4, 20)), well(1, two(1, 2, 30))},
+	} {
+		if v := judge("shared", small(true), lives, nil); len(v.Wrong) == 0 || !strings.Contains(v.Wrong[0], "strict") {
+			t.Errorf("%+v", v)
+		}
+	}
+}
