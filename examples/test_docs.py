@@ -45,3 +45,11 @@ def test_the_file_map_names_each_folder() -> None:
         folders += [f"{parent}/{p.name}" for p in (ROOT / parent).iterdir() if p.is_dir()]
     missing = [f for f in folders if f"| {f}/ |" not in page]
     assert missing == []
+
+
+def test_each_metric_that_the_command_line_page_names_is_exported() -> None:
+    page = (ROOT / "docs" / "CLI.md").read_text()
+    named = set(re.findall(r"`headrace_(\w+)", page))
+    code = "".join((ROOT / p).read_text() for p in ("shardsvc/serve/metrics.go", "agent/feed/metrics.go"))
+    exported = set(re.findall(r'desc\("(\w+)"|"headrace_(\w+)"', code))
+    assert named == {a or b for a, b in exported}
