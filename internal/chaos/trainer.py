@@ -25,6 +25,7 @@ rnd = random.Random(cfg["seed"])
 journal = os.open(cfg["journal"], os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
 step_lock = threading.Lock()
 steps = streams = 0
+leaving = False  # the process goes, whatever its other threads are at
 
 
 def write(kind, stream=0, number=0, aux=0, keys=b""):
@@ -54,7 +55,7 @@ def keys_of(batch, number, lines):
 
 def read(slot):
     """One stream after the other, until one sees the end of data."""
-    global streams
+    global leaving, streams
     while True:
         with step_lock:
             streams += 1
@@ -77,6 +78,7 @@ def read(slot):
                 return
         write(CLOSED, stream)
         if cfg["leaves"] and rnd.random() < 0.2:
+            leaving = True
             finish()
             os._exit(LEFT)
 
@@ -99,7 +101,8 @@ def guarded(slot):
     except headrace.AgentUnavailable as error:
         end(NO_AGENT, error)
     except BaseException as error:
-        end(FAILED, error)
+        if not leaving:
+            end(FAILED, error)
 
 
 def end(status, error):
