@@ -16,7 +16,7 @@ import (
 
 // Sizes and times of a stream's buffers.
 const (
-	frameBytes  = 1 << 20               // a frame leaves at about this size
+	frameBytes  = 2 << 20               // a frame leaves at about this size
 	frameTime   = 50 * time.Millisecond // of the trainer's own pace that a frame may hold
 	streamBytes = 64 << 20              // sealed frames waiting, at most
 )

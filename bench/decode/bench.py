@@ -80,7 +80,9 @@ def prepare(records: int) -> None:
 def contestant(which: str, form: str, rows: int, limit: int, **env: str) -> Figures:
     args = [sys.executable, str(HERE / "contestants.py"), which, form, str(WORK / f"clicks.{form}")]
     args += [str(rows), str(limit)]
-    out = subprocess.run(args, check=True, stdout=subprocess.PIPE, text=True, timeout=300, env={**os.environ, **env})
+    # numpy's BLAS starts threads at import and has them spin for a while, in whatever is measured then.
+    env = {**os.environ, "OPENBLAS_NUM_THREADS": "1", **env}
+    out = subprocess.run(args, check=True, stdout=subprocess.PIPE, text=True, timeout=300, env=env)
     return json.loads(out.stdout.splitlines()[-1])
 
 

@@ -21,9 +21,9 @@ def test_slow_steps_keep_two_batches_however_small() -> None:
     assert window(100, 1.0) == window(100, 0.02) == window(100_000_000, 0.5) == 2
 
 
-def test_fast_steps_ask_for_two_frames_of_a_mebibyte() -> None:
-    assert window(256 << 10, 1e-4) == 8
-    assert window(64 << 10, 1e-4) == 32
+def test_fast_steps_ask_for_two_frames_of_two_mebibytes() -> None:
+    assert window(256 << 10, 1e-4) == 16
+    assert window(64 << 10, 1e-4) == 64
 
 
 def test_batches_larger_than_a_frame_go_two_at_a_time() -> None:

@@ -2,13 +2,13 @@
 
 What an agent has sent cannot be stolen and comes again if the trainer dies, so
 a slow trainer asks for little: the batch in hand and one more. A fast one with
-small batches asks for two frames of about 1 MiB, so that the cost of a frame is
+small batches asks for two frames of about 2 MiB, so that the cost of a frame is
 shared by many batches and the next frame is on its way while this one is used.
 """
 
 from __future__ import annotations
 
-FRAME_BYTES = 1 << 20  # where an agent closes a frame
+FRAME_BYTES = 2 << 20  # where an agent closes a frame
 FRAME_SECONDS = 0.02  # of the trainer's own time that a frame may hold
 MAX_BATCHES = 1024  # of a frame; two frames of them must fit into HELLO's `resume`
 

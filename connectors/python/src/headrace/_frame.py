@@ -15,6 +15,7 @@ from ._errors import ProtocolError
 from ._receive import ALIGN
 
 _HEAD = struct.Struct("<4sHHIIIIIIQQQQ")
+_ROWS = struct.Struct("<I")  # of a span, its first field
 _LAST = 1  # flag: the last batch of the frame is the last known one
 _MAX_SPANS = 1 << 20
 
@@ -98,6 +99,7 @@ class Frame:
         return self.first + self.batches - 1
 
 
+_INT64 = np.dtype("<i8")
 _NO_MASKS: Mapping[str, NDArray[np.bool_]] = {}
 
 
@@ -110,21 +112,11 @@ def parse(payload: NDArray[np.uint8], columns: tuple[Column, ...], names: Names)
 
 
 def _parse(payload: NDArray[np.uint8], columns: tuple[Column, ...], names: Names) -> Frame:
-    (
-        magic,
-        version,
-        flags,
-        rows,
-        batches,
-        per_batch,
-        spans,
-        buffers,
-        first,
-        size,
-        names_at,
-        names_size,
-        _,
-    ) = _HEAD.unpack_from(payload.data)
+    # Each line here is paid per frame, with cold caches behind the wait for it.
+    view = payload.data
+    magic, version, flags, rows, batches, per_batch, spans, buffers, first, size, names_at, names_size, _ = (
+        _HEAD.unpack_from(view)
+    )
     if magic != b"HRF1" or version != 1:
         raise ProtocolError(f"a frame begins with {magic!r} version {version}; this client reads HRF1 version 1")
     expected = columns[-1].first + columns[-1].buffers if columns else 1
@@ -137,16 +129,17 @@ def _parse(payload: NDArray[np.uint8], columns: tuple[Column, ...], names: Names
     frame.rows, frame.batches, frame.rows_per_batch = rows, batches, per_batch
     frame.first, frame.last, frame.size, frame.names = first, bool(flags & _LAST), size, names
     # Copied: a ledger keeps the spans until they are acked, not the whole buffer.
-    frame.spans = np.ndarray(spans, SPAN, payload, _HEAD.size).copy()
-    if int(frame.spans["rows"].sum(dtype=np.int64)) != rows:
-        raise ValueError(f"its spans do not add up to {rows} rows")
     table_at = _HEAD.size + SPAN.itemsize * spans
-    table = np.ndarray(2 * buffers, "<u8", payload, table_at).tolist()
+    frame.spans = np.frombuffer(bytes(view[_HEAD.size : table_at]), SPAN)
+    total = _ROWS.unpack_from(view, _HEAD.size)[0] if spans == 1 else int(frame.spans["rows"].sum(dtype=np.int64))
+    if total != rows:
+        raise ValueError(f"its spans do not add up to {rows} rows")
+    table = struct.unpack_from(f"<{2 * buffers}Q", view, table_at)
     if names_size:
         names.learn(wire.decode(wire.FRAME, payload[names_at : names_at + names_size].tobytes()))
 
     lay = _Layer(payload, table)
-    frame.offsets = lay.fixed(0, np.dtype("<i8"), (rows,))
+    frame.offsets = lay.fixed(0, _INT64, (rows,))
     frame.columns = {c.name: lay.column(c, rows) for c in columns}
     masks = {c.name: lay.mask(c, rows) for c in columns if c.mask}
     frame.masks = masks or _NO_MASKS
@@ -158,7 +151,7 @@ class _Layer:
 
     __slots__ = ("_payload", "_table")
 
-    def __init__(self, payload: NDArray[np.uint8], table: list[int]) -> None:
+    def __init__(self, payload: NDArray[np.uint8], table: tuple[int, ...]) -> None:
         self._payload = payload
         self._table = table
 
@@ -195,7 +188,7 @@ class _Layer:
         return view
 
     def _growing(self, number: int, count: int) -> NDArray[np.int64]:
-        offsets = self.fixed(number, np.dtype("<i8"), (count + 1,))
+        offsets = self.fixed(number, _INT64, (count + 1,))
         if offsets[0] != 0 or offsets[-1] > wire.MAX_FRAME or (offsets[1:] < offsets[:-1]).any():
             raise ValueError(f"the offsets in buffer {number} do not grow from 0")
         return offsets
