@@ -5,9 +5,18 @@ import "sort"
 // ack settles the records of a lease below a prefix. It is idempotent: a prefix
 // that is durable already is answered the same again.
 func (c *Core) ack(a *agent, k *Ack) {
-	l := c.find(k.Token)
-	if l == nil || l.w.agent != a || !l.open && (l.w.fenced || l.token.Epoch != c.epoch) {
+	s := c.find(k.Token)
+	if s == nil || s.holder().agent != a || s.l == nil && (s.w.fenced || s.epoch != c.epoch) {
 		c.refuse(a, k, Stale, "unknown or fenced token: its rows belong to others")
+		return
+	}
+	l := s.l
+	if l == nil {
+		if k.Prefix > s.final {
+			c.refuse(a, k, Invalid, "prefix lies outside the lease")
+		} else {
+			c.durable(a, k)
+		}
 		return
 	}
 	pos := l.line(k.Prefix)
@@ -16,9 +25,6 @@ func (c *Core) ack(a *agent, k *Ack) {
 		c.refuse(a, k, Invalid, "prefix lies outside the lease")
 		return
 	case pos <= l.prefix: // a repeat
-	case !l.open:
-		c.refuse(a, k, Stale, "the lease is closed")
-		return
 	case k.Step < l.step:
 		c.refuse(a, k, Invalid, "step is lower than that of an earlier ack of the lease")
 		return
@@ -28,6 +34,10 @@ func (c *Core) ack(a *agent, k *Ack) {
 	default:
 		c.settle(l, pos, k.Step)
 	}
+	c.durable(a, k)
+}
+
+func (c *Core) durable(a *agent, k *Ack) {
 	c.stats.Acks++
 	c.reply(Reply{To: a.session, Kind: ReplyAck, Token: k.Token, Prefix: k.Prefix, Code: Durable})
 }

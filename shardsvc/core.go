@@ -87,7 +87,7 @@ func New(cfg Config) *Core {
 		byName:   map[string]*agent{},
 		sessions: map[Session]*agent{},
 		byRank:   map[uint32]*rank{},
-		leases:   leaseTable{retold: map[Token]*lease{}},
+		leases:   newLeaseTable(),
 		nextDS:   1,
 		nextPart: 1,
 		loading:  newLoading(),

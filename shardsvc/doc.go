@@ -23,7 +23,8 @@
 //	dataset.go     datasets, their partitions, segments and heads
 //	partition.go   the line of a partition, its passes, folding
 //	carve.go       what to grant next, and how much
-//	lease.go       leases, their slots and tokens
+//	lease.go       leases
+//	token.go       their tokens; what is kept of closed ones
 //	ack.go         acks and what they settle; steps
 //	giveback.go    rows that come back: loss, release, failure, tries
 //	request.go     lease requests, waiting, standings

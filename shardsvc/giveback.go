@@ -44,9 +44,7 @@ func (c *Core) reclaim(l *lease, how back, reason string) {
 	open := l.prefix < l.end
 	c.giveBack(l, l.prefix, how)
 	if open {
-		delete(c.leases.retold, l.was)
-		l.was = Token{}
-		l.token.Term = 0
+		c.leases.erase(l.slot)
 	}
 }
 
@@ -149,8 +147,8 @@ func (c *Core) forgiveFailures(ps *pass) {
 
 // owned returns the open lease k names, if a's worker holds it.
 func (c *Core) owned(a *agent, k Token) *lease {
-	if l := c.find(k); l != nil && l.open && l.w.agent == a {
-		return l
+	if s := c.find(k); s != nil && s.l != nil && s.l.w.agent == a {
+		return s.l
 	}
 	return nil
 }

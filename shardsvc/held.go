@@ -7,8 +7,8 @@ func (c *Core) held(a *agent, h *Held) {
 		c.refuseHeld(a, h, "its worker has not joined")
 		return
 	}
-	if l := c.find(h.Token); l != nil {
-		c.heldAgain(a, w, l, h)
+	if s := c.find(h.Token); s != nil {
+		c.heldAgain(a, w, s, h)
 		return
 	}
 	if h.Token.Term >= c.term || h.Token.Epoch != c.epoch || !c.recovering || !a.known {
@@ -25,13 +25,14 @@ func (c *Core) refuseHeld(a *agent, h *Held, reason string) {
 }
 
 // heldAgain: both sides know the lease; it shrinks to what is asserted.
-func (c *Core) heldAgain(a *agent, w *worker, l *lease, h *Held) {
+func (c *Core) heldAgain(a *agent, w *worker, s *slot, h *Held) {
+	l := s.l
 	switch {
-	case l.w != w || l.w.fenced || l.token.Epoch != c.epoch:
+	case s.holder() != w || w.fenced || s.epoch != c.epoch:
 		c.refuseHeld(a, h, "another worker holds it")
 		return
-	case !l.open:
-		c.heldReply(a, h, l.token, l.prefix-l.shift, l.end-l.shift)
+	case l == nil:
+		c.heldReply(a, h, c.leases.current(h.Token), s.final, s.final)
 		return
 	case l.line(h.Start) > l.prefix:
 		c.refuseHeld(a, h, "it claims less than the lease: rows before its start are not settled")
@@ -97,9 +98,9 @@ func (c *Core) heldOver(a *agent, w *worker, h *Held) {
 		t = max(t, tries(ps.tries[i].val))
 	}
 	l := c.newLease(ps, w, prefix, end, t)
-	l.start, l.asserted, l.was = start, true, h.Token
+	l.start, l.asserted = start, true
 	l.frontier = min(max(l.line(h.Frontier), prefix), end)
-	c.leases.retold[h.Token] = l
+	c.leases.retell(h.Token, l)
 	c.changed(p)
 	c.heldReply(a, h, l.token, prefix-l.shift, end-l.shift)
 }

@@ -25,7 +25,7 @@ func (c *Core) CheckInvariants() error {
 		n := 0
 		for l := w.leases; l != nil; l = l.wnext {
 			n++
-			if l.w != w || !l.open {
+			if l.w != w || c.leases.slots[l.slot].l != l {
 				return fmt.Errorf("rank %d lists a lease that is not its own or closed", w.rank.no)
 			}
 		}
@@ -33,10 +33,13 @@ func (c *Core) CheckInvariants() error {
 			return fmt.Errorf("rank %d: %d leases, counted %d, gone %v", w.rank.no, n, w.leaseCount, w.gone)
 		}
 	}
-	for _, l := range c.leases.slots {
-		if l.open && c.find(l.token) != l {
+	for i := range c.leases.slots {
+		if l := c.leases.slots[i].l; l != nil && c.find(l.token) != &c.leases.slots[i] {
 			return fmt.Errorf("token %v does not find its lease", l.token)
 		}
+	}
+	if n := len(c.leases.retold); n != len(c.leases.was) || n > len(c.leases.slots) {
+		return fmt.Errorf("%d tokens of older terms, of %d leases", n, len(c.leases.was))
 	}
 	return nil
 }
@@ -104,7 +107,7 @@ func (c *Core) checkPass(ps *pass) error {
 	n := 0
 	for l := ps.leases; l != nil; l = l.pnext {
 		n++
-		if !l.open || l.pass != ps || l.prefix >= l.end || l.prefix < l.start || ps.startPlace(l.prefix).segment != ps.endPlace(l.end).segment {
+		if c.leases.slots[l.slot].l != l || l.pass != ps || l.prefix >= l.end || l.prefix < l.start || ps.startPlace(l.prefix).segment != ps.endPlace(l.end).segment {
 			return fmt.Errorf("lease %v [%d, %d, %d) is closed, empty or crosses segments", l.token, l.start, l.prefix, l.end)
 		}
 		if ps.p.ds.opt.Strict && l.w != ps.p.holder {

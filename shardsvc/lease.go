@@ -3,8 +3,7 @@ package shardsvc
 // lease is one worker's right to [start, end) of the line of a pass; all below
 // prefix is settled. It never crosses a border of segments.
 type lease struct {
-	token, was         Token // was: the token it had in an older term
-	open               bool
+	token              Token
 	pass               *pass
 	w                  *worker
 	start, prefix, end int64
@@ -22,7 +21,7 @@ type lease struct {
 	refusals   uint8
 	stealAfter Time
 
-	slot                       uint32
+	slot                       uint32 // of the table
 	wprev, wnext, pprev, pnext *lease
 }
 
@@ -41,48 +40,6 @@ func (t tries) oneMore(failed bool) tries {
 	return tries(failures<<16 | lost)
 }
 
-// A token's sequence is (use of the slot) << slotBits | slot: found without a
-// map, and never used twice in a term. A closed lease stays in its slot until
-// keepClosed others were closed, so that a repeated ack is still answered.
-const (
-	slotBits   = 24
-	keepClosed = 1 << 14
-)
-
-type leaseTable struct {
-	slots  []*lease
-	free   queue[*lease]
-	retold map[Token]*lease // leases by their token of an older term
-}
-
-func (t *leaseTable) take() *lease {
-	if t.free.len() > keepClosed || len(t.slots) == 1<<slotBits-1 {
-		l := t.free.pop()
-		if l.was != (Token{}) {
-			delete(t.retold, l.was)
-		}
-		*l = lease{slot: l.slot, token: l.token}
-		return l
-	}
-	l := &lease{slot: uint32(len(t.slots))}
-	t.slots = append(t.slots, l)
-	return l
-}
-
-func (c *Core) find(k Token) *lease {
-	if k.Term != c.term {
-		return c.leases.retold[k]
-	}
-	i := k.Sequence & (1<<slotBits - 1)
-	if i >= uint64(len(c.leases.slots)) {
-		return nil
-	}
-	if l := c.leases.slots[i]; l.token == k {
-		return l
-	}
-	return nil
-}
-
 // line turns an offset of order space, as somebody sent it, into a position on
 // the line: one outside of the lease stays outside, whatever its size.
 func (l *lease) line(offset int64) int64 {
@@ -91,10 +48,8 @@ func (l *lease) line(offset int64) int64 {
 
 // newLease opens a lease; the units must be in no other state.
 func (c *Core) newLease(ps *pass, w *worker, start, end int64, t tries) *lease {
-	l := c.leases.take()
-	use := l.token.Sequence>>slotBits + 1
-	l.token = Token{Epoch: c.epoch, Term: c.term, Sequence: use<<slotBits | uint64(l.slot)}
-	l.open, l.pass, l.w, l.start, l.prefix, l.end, l.tries, l.granted = true, ps, w, start, start, end, t, c.now
+	l := c.leases.take(c.epoch, c.term)
+	l.pass, l.w, l.start, l.prefix, l.end, l.tries, l.granted = ps, w, start, start, end, t, c.now
 	l.frontier = start
 	if at := ps.startPlace(start); ps.order == nil {
 		l.segment, l.shift = at.segment, start-at.offset
@@ -154,15 +109,13 @@ func (c *Core) unlink(l *lease) {
 		}
 		c.kick(p.ds)
 	}
-	l.open, l.asked = false, false
-	c.leases.free.push(l)
+	l.asked = false
+	c.leases.close(l)
 }
 
 // forget makes l's token unknown: what it holds must be elsewhere already, or
 // its dataset is gone.
 func (c *Core) forget(l *lease) {
 	c.unlink(l)
-	delete(c.leases.retold, l.was)
-	l.was = Token{}
-	l.token.Term = 0 // no term is 0; the use of the slot stays
+	c.leases.erase(l.slot)
 }

@@ -2,6 +2,7 @@ package shardsvc
 
 import (
 	"fmt"
+	"runtime"
 	"testing"
 
 	"github.com/headrace/headrace/sources"
@@ -59,6 +60,43 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	}
 	if n := testing.AllocsPerRun(1000, p.round); n != 0 {
 		t.Errorf("%v allocations for 16 pairs", n)
+	}
+}
+
+// TestClosedLeasesTakeNoMoreMemory: what is kept of them was taken at the start.
+func TestClosedLeasesTakeNoMoreMemory(t *testing.T) {
+	p := newPairs(1, Options{Passes: 1, Initial: 10, Min: 10, Max: 10, Target: Second})
+	p.step(&AddSegments{Partition: 1, Segments: []sources.Segment{{End: 1 << 50}}})
+	heap := func() int64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	for range 20 {
+		p.round()
+	}
+	early := p.due[0]
+	before := heap()
+	for range keepClosed/16 + 4 {
+		p.round()
+	}
+	if grown := heap() - before; grown > 64<<10 {
+		t.Errorf("%d bytes more after %d leases", grown, keepClosed)
+	}
+	answer := func(k Ack) Code {
+		p.fx.Reset()
+		p.step(&Message{Session: 1, Acks: []Ack{k}})
+		return p.fx.Replies[0].Code
+	}
+	late := early
+	late.Token, late.Prefix = p.fx.Replies[0].Token, p.fx.Replies[0].Prefix // acked just now
+	beyond := late
+	beyond.Prefix++
+	for k, want := range map[Ack]Code{late: Durable, beyond: Invalid, early: Stale} {
+		if got := answer(k); got != want {
+			t.Errorf("%+v is answered %v, want %v", k, got, want)
+		}
 	}
 }
 

@@ -1,0 +1,122 @@
+package shardsvc
+
+// A token's sequence is (use of the slot) << slotBits | slot: found without a
+// map, and never used twice in a term. A closed lease leaves its slot in use
+// until keepClosed others were closed, so that a repeated ack is still answered.
+const (
+	slotBits   = 24
+	keepClosed = 1 << 14
+)
+
+// slot is a lease by its token: the lease, or what is left of a closed one.
+type slot struct {
+	l     *lease  // nil: closed
+	w     *worker // whose it was when it closed; nil: its token is unknown
+	final int64   // of a closed one, in order space: all below is settled
+	use   uint32
+	epoch uint32
+}
+
+func (s *slot) holder() *worker {
+	if s.l != nil {
+		return s.l.w
+	}
+	return s.w
+}
+
+type leaseTable struct {
+	slots []slot
+	free  queue[uint32] // of closed leases, in the order of closing
+	spare []*lease
+
+	retold map[Token]Token  // by their token of an older term, leases' tokens of this one
+	was    map[uint32]Token // keys of retold by slot
+}
+
+// newLeaseTable takes the memory of keepClosed leases at once: later it grows
+// with open leases only.
+func newLeaseTable() leaseTable {
+	t := leaseTable{
+		slots:  make([]slot, keepClosed+keepClosed/16),
+		free:   queue[uint32]{items: make([]uint32, keepClosed+keepClosed/4)},
+		retold: map[Token]Token{},
+		was:    map[uint32]Token{},
+	}
+	clear(t.slots)
+	clear(t.free.items)
+	t.slots, t.free.items = t.slots[:0], t.free.items[:0]
+	return t
+}
+
+// take gives an empty lease with a new token.
+func (t *leaseTable) take(epoch, term uint32) *lease {
+	var at uint32
+	if t.free.len() > keepClosed || len(t.slots) == 1<<slotBits-1 {
+		at = t.free.pop()
+		t.erase(at)
+	} else {
+		at = uint32(len(t.slots))
+		t.slots = append(t.slots, slot{})
+	}
+	var l *lease
+	if n := len(t.spare); n > 0 {
+		l, t.spare = t.spare[n-1], t.spare[:n-1]
+	} else {
+		l = &lease{}
+	}
+	s := &t.slots[at]
+	s.l, s.epoch, s.use = l, epoch, s.use+1
+	*l = lease{slot: at, token: Token{Epoch: epoch, Term: term, Sequence: uint64(s.use)<<slotBits | uint64(at)}}
+	return l
+}
+
+// close keeps of l what a repeated ack is answered from. l stays readable until
+// the next lease is taken.
+func (t *leaseTable) close(l *lease) {
+	s := &t.slots[l.slot]
+	s.l, s.w, s.final = nil, l.w, l.prefix-l.shift
+	t.free.push(l.slot)
+	t.spare = append(t.spare, l)
+}
+
+// erase makes a closed lease's token unknown.
+func (t *leaseTable) erase(at uint32) {
+	t.slots[at].w = nil
+	if len(t.was) > 0 {
+		if old, ok := t.was[at]; ok {
+			delete(t.retold, old)
+			delete(t.was, at)
+		}
+	}
+}
+
+// retell remembers the token that l had in an older term.
+func (t *leaseTable) retell(old Token, l *lease) {
+	t.retold[old], t.was[l.slot] = l.token, old
+}
+
+// current is the token by which a lease is known in this term.
+func (t *leaseTable) current(k Token) Token {
+	if now, ok := t.retold[k]; ok {
+		return now
+	}
+	return k
+}
+
+// find gives the lease of a token, open or closed; nil: it is unknown.
+func (c *Core) find(k Token) *slot {
+	if k.Term != c.term {
+		if k = c.leases.current(k); k.Term != c.term {
+			return nil
+		}
+	}
+	at := k.Sequence & (1<<slotBits - 1)
+	if at >= uint64(len(c.leases.slots)) {
+		return nil
+	}
+	s := &c.leases.slots[at]
+	if uint64(s.use) != k.Sequence>>slotBits || s.epoch != k.Epoch || s.l == nil && s.w == nil {
+		return nil
+	}
+	return s
+}
