@@ -206,8 +206,14 @@ func follow(ctx context.Context, o Options, k *killer) error {
 		if busy {
 			continue // whoever is dead now was killed by us
 		}
-		if done, err := k.team.trained(); done || err != nil {
+		done, gaveUp, err := k.team.trained()
+		if done || err != nil {
 			return err
+		}
+		for _, rank := range gaveUp {
+			if err := k.startAgain(rank); err != nil {
+				return err
+			}
 		}
 		if time.Since(w.changed) > stuck {
 			return fmt.Errorf("no trainer has applied a row for %v; with --keep the outputs of all processes stay in %s", stuck, k.team.outputs)
@@ -220,24 +226,28 @@ func follow(ctx context.Context, o Options, k *killer) error {
 	}
 }
 
-// trained says whether all trainers have ended well; anybody else's end, or a
-// bad one, is an error.
-func (t *team) trained() (bool, error) {
+// trained says whether all trainers have ended well, and which have given up
+// (see maxGaveUp); anybody else's end, or a bad one, is an error.
+func (t *team) trained() (all bool, gaveUp []int, err error) {
 	for _, p := range append(t.agents[:], t.master) {
 		if p.ended() {
-			return false, p.died()
+			return false, nil, p.died()
 		}
 	}
-	all := true
-	for _, p := range t.trainers {
+	all = true
+	for rank, p := range t.trainers {
 		switch {
 		case !p.ended():
 			all = false
-		case p.err != nil:
-			return false, p.died()
+		case p.err == nil:
+		case p.gaveUp() != "" && t.gaveUp[rank] < maxGaveUp:
+			all = false
+			gaveUp = append(gaveUp, rank)
+		default:
+			return false, nil, p.died()
 		}
 	}
-	return all, nil
+	return all, gaveUp, nil
 }
 
 // stopAll ends whatever still runs: trainers, agents, master. Twice does no harm.

@@ -55,6 +55,49 @@ func TestTheDatasetIsValidAndTheExampleReadsTheSameWay(t *testing.T) {
 	}
 }
 
+func TestATrainerThatHadToGiveUpIsStartedAgainAndAnyOtherEndIsAnError(t *testing.T) {
+	for _, c := range []struct {
+		script string
+		why    string
+	}{
+		{`echo "headrace: the agent at a.sock was not heard for 7.1 s, and what this process holds goes to others: ending process 7"; kill -9 $$`,
+			"the agent at a.sock was not heard for 7.1 s, and what this process holds goes to others: ending process 7"},
+		{`echo "headrace: the agent ends process 7: the master was not heard for 5s"; kill -15 $$`, "the agent ends process 7: the master was not heard for 5s"},
+		{`echo Traceback; echo "headrace._errors.Fenced: this process is not of the group any more"; exit 1`, "this process is not of the group any more"},
+		{`echo "ValueError: batches=2"; exit 1`, ""},
+		{`kill -9 $$`, ""},
+		{`exit 0`, ""},
+	} {
+		ps := &processes{dir: t.TempDir()}
+		// What an earlier process of the trainer said is not this one's reason.
+		if err := os.WriteFile(filepath.Join(ps.dir, "trainer-0.log"), []byte("headrace: the agent ends process 6: old\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p, err := ps.start("trainer", "trainer-0", nil, "sh", "-c", c.script)
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-p.done
+		if why := p.gaveUp(); why != c.why {
+			t.Errorf("%s: %q", c.script, why)
+		}
+		running, err := ps.start("agent", "running", nil, "sleep", "60")
+		if err != nil {
+			t.Fatal(err)
+		}
+		tm := &team{agents: [agents]*process{running, running}, master: running, trainers: [trainers]*process{running, p, running, running}}
+		all, again, err := tm.trained()
+		if wantErr := c.why == "" && p.err != nil; all || (err != nil) != wantErr || (len(again) == 1) != (c.why != "") {
+			t.Errorf("%s: all %v, again %v, %v", c.script, all, again, err)
+		}
+		tm.gaveUp[1] = maxGaveUp
+		if _, again, err := tm.trained(); p.err != nil && (err == nil || again != nil) {
+			t.Errorf("%s: started for ever: %v, %v", c.script, again, err)
+		}
+		ps.stop("agent", time.Second)
+	}
+}
+
 func TestStopKillsWhatDoesNotEndInTime(t *testing.T) {
 	ps := &processes{dir: t.TempDir()}
 	deaf, err := ps.start("trainer", "deaf", nil, "sh", "-c", `trap "" TERM; echo ready; while :; do sleep 1; done`)

@@ -36,6 +36,28 @@ type killer struct {
 	tell  *story
 	books *ledger
 	kills []report.Kill
+	ends  []report.Kill // of trainers that gave up by themselves
+}
+
+// maxGaveUp: where a machine stands still for longer than a session lives (a
+// laptop that sleeps, a frozen container), trainers rightly end. Each is started
+// again so often.
+const maxGaveUp = 3
+
+// startAgain follows a trainer that has given up with its next process. It counts
+// as killed: what it had in hand may come again.
+func (k *killer) startAgain(rank int) error {
+	p := k.team.trainers[rank]
+	k.team.gaveUp[rank]++
+	k.tell.say("%s ended by itself, as it must: %s", p.name, p.gaveUp())
+	end := report.Kill{What: "stopped trainer", Name: p.name, PID: p.pid(), At: monotonic()}
+	if err := k.team.startTrainer(rank); err != nil {
+		return err
+	}
+	end.Back = monotonic()
+	k.tell.say("%s is started again, as a new process", p.name)
+	k.ends = append(k.ends, end)
+	return k.write()
 }
 
 // next carries out what is due at this share of the records. Each kill is done,
@@ -205,7 +227,11 @@ func overlapsAny(l lease, held []lease) bool {
 // note writes the kills down beside the journals, for the report.
 func (k *killer) note(kill report.Kill) error {
 	k.kills = append(k.kills, kill)
-	text, err := json.MarshalIndent(k.kills, "", "  ")
+	return k.write()
+}
+
+func (k *killer) write() error {
+	text, err := json.MarshalIndent(slices.Concat(k.kills, k.ends), "", "  ")
 	if err != nil {
 		return err
 	}

@@ -2,10 +2,12 @@ package demo
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -21,6 +23,7 @@ type process struct {
 	name string // "trainer 1"
 	kind string // trainer | agent | master
 	log  string // file of its output
+	from int64  // where in log its own output begins
 	cmd  *exec.Cmd
 
 	done chan struct{} // closed when it has ended and err is set
@@ -42,6 +45,9 @@ func (ps *processes) start(kind, name string, env []string, argv ...string) (*pr
 		return nil, err
 	}
 	defer func() { _ = out.Close() }()
+	if before, err := out.Stat(); err == nil {
+		p.from = before.Size()
+	}
 	p.cmd = exec.Command(argv[0], argv[1:]...)
 	p.cmd.Dir = ps.dir // where no settings file of the user's lies
 	p.cmd.Env = append(environment(), env...)
@@ -70,7 +76,9 @@ func (p *process) pid() int { return p.cmd.Process.Pid }
 // kill sends SIGKILL to the process and returns the moment.
 func (p *process) kill() (at int64, err error) {
 	at = monotonic()
-	err = p.cmd.Process.Kill()
+	if err = p.cmd.Process.Kill(); errors.Is(err, os.ErrProcessDone) {
+		err = nil // it was a moment faster
+	}
 	<-p.done
 	return at, err
 }
@@ -96,6 +104,21 @@ func (p *process) died() error {
 		how = p.err.Error()
 	}
 	return fmt.Errorf("%s ended by itself (%s); the end of its output:\n    %s", p.name, how, bytes.Join(lines, []byte("\n    ")))
+}
+
+// givenUp matches what a trainer says that was right to end: its own watchdog or
+// its agent ended it, or it was told that its rows are with others.
+var givenUp = regexp.MustCompile(`(?m)^(?:headrace: (the agent .+)|headrace\S*\.Fenced: (.+))$`)
+
+// gaveUp is why p, which has ended by itself, had to; "": it had not.
+func (p *process) gaveUp() string {
+	text, _ := os.ReadFile(p.log)
+	all := givenUp.FindAllSubmatch(text[min(p.from, int64(len(text))):], -1)
+	if p.err == nil || len(all) == 0 {
+		return ""
+	}
+	last := all[len(all)-1]
+	return string(last[1]) + string(last[2])
 }
 
 // stop asks every process of a kind that still runs to end, and kills the group

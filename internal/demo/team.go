@@ -70,6 +70,7 @@ type team struct {
 	agents         [agents]*process
 	trainers       [trainers]*process
 	lives          [trainers]int
+	gaveUp         [trainers]int // how often each has ended by itself
 }
 
 // freeAddress finds a port for the master that it can come back to.
