@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/internal/store/memstore"
@@ -100,7 +101,7 @@ func TestMetricsSayWhereEveryUnitIs(t *testing.T) {
 
 func TestReclaimsAreCountedByReasonAndLoggedByName(t *testing.T) {
 	reg := prometheus.NewRegistry()
-	var log lockedBuffer
+	log := lockedBuffer{wrote: make(chan struct{}, 1)}
 	m := startMaster(t, memstore.New(), func(c *serve.Config) {
 		c.Registerer, c.Logger = reg, slog.New(slog.NewTextHandler(&log, nil))
 	})
@@ -111,6 +112,7 @@ func TestReclaimsAreCountedByReasonAndLoggedByName(t *testing.T) {
 	a.grant()
 	a.send(&headracev1.AgentMessage{SentAt: 9, Leaves: []*headracev1.Leave{{Worker: 1, Reason: headracev1.Leave_KILLED, Ended: true}}})
 	m.must(a.until(func(r *headracev1.MasterMessage) bool { return r.Echo == 9 }))
+	log.until(t, "rows are pending again") // it is said after the answer, and counted before
 	n := 0.0
 	for series, v := range scrape(t, reg) {
 		if strings.HasPrefix(series, "headrace_lease_reclaims_total{") {
@@ -128,13 +130,30 @@ func TestReclaimsAreCountedByReasonAndLoggedByName(t *testing.T) {
 
 // lockedBuffer is written by the master's goroutines.
 type lockedBuffer struct {
-	mu sync.Mutex
-	b  strings.Builder
+	mu    sync.Mutex
+	b     strings.Builder
+	wrote chan struct{}
+}
+
+// until waits for a line that holds text.
+func (l *lockedBuffer) until(t *testing.T, text string) {
+	t.Helper()
+	for late := time.After(10 * time.Second); !strings.Contains(l.String(), text); {
+		select {
+		case <-l.wrote:
+		case <-late:
+			t.Fatalf("%q was not logged:\n%s", text, l.String())
+		}
+	}
 }
 
 func (l *lockedBuffer) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	select {
+	case l.wrote <- struct{}{}:
+	default:
+	}
 	return l.b.Write(p)
 }
 
