@@ -30,7 +30,7 @@ from ._wire import Bell, ControlConnection
 
 log = logging.getLogger("headrace")
 
-LINGER = 0.005  # seconds between two sends of steps
+LINGER = 0.01  # seconds between two sends of steps
 SEEK = 0.05  # seconds between two tries to find the agent again
 STATS = 1.0  # seconds between two STATS of a stream
 BYE_SECONDS = 1.0  # for the agent to close the connection after BYE
