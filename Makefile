@@ -6,7 +6,8 @@ SHELL := bash
 
 GO      ?= go
 PYTHON  ?= python3
-PYTHON_OLD ?= $(shell command -v python3.9 || command -v $(PYTHON))
+# One that runs: a version manager's python3.9 may be there and refuse.
+PYTHON_OLD ?= $(shell python3.9 -c 'import sys; print(sys.executable)' 2>/dev/null || command -v $(PYTHON))
 VENV    := .venv
 PY      := $(VENV)/bin/python
 BIN     := build/headrace
