@@ -2,6 +2,9 @@ package shardsvc
 
 // held re-asserts a lease.
 func (c *Core) held(a *agent, h *Held) {
+	if p := c.partition(h.Partition); p != nil && p.ds.opt.Shuffle {
+		h.Segment = 0 // a trainer that came back names the segment it read
+	}
 	w := a.byNumber[h.Worker]
 	if w == nil {
 		c.refuseHeld(a, h, "its worker has not joined")
