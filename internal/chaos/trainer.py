@@ -65,6 +65,8 @@ def read(slot):
             slot["rows"], ack=slot["ack"], max_wait=slot["max_wait"] or None
         ) as s:
             for b in s:
+                if slot["ack"] == "auto" and b.number > 1:
+                    write(STEPPED, stream, b.number - 1, s.stats().durable)
                 write(YIELDED, stream, b.number, 0, keys_of(b, slot["number"], slot["lines"]).tobytes())
                 time.sleep(len(b) / slot["rate"])
                 left -= 1
