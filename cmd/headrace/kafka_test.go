@@ -1,0 +1,209 @@
+//go:build kafka
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+
+	"github.com/headrace/headrace/internal/testbroker"
+)
+
+// events produces n records over all partitions of a topic, compressed and not.
+func events(t *testing.T, b *testbroker.Broker, topic string, partitions, from, n int) {
+	t.Helper()
+	client, done := b.Client()
+	defer done()
+	for p := range partitions {
+		for id := from + p; id < from+n; id += partitions * 500 {
+			var records []kafkago.Record
+			for i := id; i < min(from+n, id+partitions*500); i += partitions {
+				x := float64(i%1000)/500 - 1
+				records = append(records, kafkago.Record{Key: kafkago.NewBytes(fmt.Append(nil, "user-", i%7)),
+					Value: kafkago.NewBytes(fmt.Appendf(nil, `{"id": %d, "x": %g, "y": %g}`, i, x, 3*x-1)), Time: time.UnixMilli(int64(1_700_000_000_000 + i))})
+			}
+			res, err := client.Produce(t.Context(), &kafkago.ProduceRequest{Topic: topic, Partition: p, RequiredAcks: kafkago.RequireAll,
+				Compression: kafkago.Compression(id / 500 % 5), Records: kafkago.NewRecordReader(records...)})
+			if err == nil {
+				err = res.Error
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// example is examples/kafka with another broker.
+func (w *world) example(addr string) {
+	w.t.Helper()
+	text, err := os.ReadFile("../../examples/kafka/events.yaml")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.write("events.yaml", strings.Replace(string(text), "127.0.0.1:9092", addr, 1))
+}
+
+func (w *world) pythonTrainer(name string, rank int, args ...string) *proc {
+	w.t.Helper()
+	env := w.env
+	defer func() { w.env = env }()
+	w.env = append(slices.Clone(env), fmt.Sprint("RANK=", rank), "WORLD_SIZE=2")
+	python := os.Getenv("HEADRACE_PYTHON")
+	if python == "" {
+		python = "../../.venv/bin/python"
+	}
+	python, err := filepath.Abs(python)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	script, err := filepath.Abs("../../examples/kafka/train.py")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return w.startProgram(python, append([]string{script, "--seen", w.path("seen-" + name), "--model", w.path("model")}, args...)...)
+}
+
+// seen counts how often each id is in the model.
+func (w *world) seen() (ids map[int]int, total int) {
+	w.t.Helper()
+	ids = map[int]int{}
+	files, _ := filepath.Glob(w.path("seen-*"))
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			id, err := strconv.Atoi(strings.TrimSpace(line))
+			if err != nil {
+				continue // a killed trainer's last line
+			}
+			ids[id]++
+			total++
+		}
+	}
+	return ids, total
+}
+
+// The example, on a real Kafka, with a trainer and the broker killed: every record
+// is in the model, at most what the killed trainer had in hand is there twice, and
+// Kafka's own lag is zero.
+func TestTrainersOfAKafkaTopicSeeEveryRecordThroughKills(t *testing.T) {
+	b, err := testbroker.StartKafka(t.Context(), testbroker.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	const n, partitions, rows = 40_000, 4, 100
+	if err := b.CreateTopic(t.Context(), "events", partitions, nil); err != nil {
+		t.Fatal(err)
+	}
+	events(t, b, "events", partitions, 0, n)
+	w := newWorld(t)
+	w.example(b.Addr())
+	if out := w.ok("dataset", "check", "-f", "events.yaml"); !strings.Contains(out, "40,000 records, 0 bad") {
+		t.Errorf("check says %s", out)
+	}
+	up := w.up("-f", "events.yaml")
+	up.until("all is listed", func() bool { return regexp.MustCompile(`(?m)^listed +40,000$`).MatchString(w.ok("dataset", "describe", "events")) })
+	events(t, b, "events", partitions, n, 500) // behind the end that listing fixed
+	first := w.pythonTrainer("a", 0, "--seconds", "0.01")
+	second := w.pythonTrainer("b", 1, "--seconds", "0.01")
+	first.until("a fifth of the data", func() bool { _, total := w.seen(); return total > n/5 })
+	first.kill()
+	third := w.pythonTrainer("c", 0, "--seconds", "0.01")
+	second.until("half of the data", func() bool { _, total := w.seen(); return total > n/2 })
+	if err := b.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []*proc{second, third} {
+		if r := p.wait(); r.code != 0 || !strings.Contains(r.out, "end of data") {
+			t.Fatalf("a trainer: %+v\n%s", r, up.err)
+		}
+	}
+	ids, total := w.seen()
+	if len(ids) != n || ids[0] == 0 || ids[n-1] == 0 {
+		t.Errorf("%d ids of %d", len(ids), n)
+	}
+	if twice := total - len(ids); twice > 4*rows {
+		t.Errorf("%d records came twice", twice)
+	}
+	t.Logf("%d records, %d of them twice", len(ids), total-len(ids))
+	if out := w.ok("status"); !regexp.MustCompile(`events +done`).MatchString(out) {
+		t.Errorf("status says %s", out)
+	}
+	lagIsZero(t, b, up, n/partitions)
+	up.stop()
+	w.nothingLeft()
+}
+
+func lagIsZero(t *testing.T, b *testbroker.Broker, up *proc, head int) {
+	t.Helper()
+	client, done := b.Client()
+	defer done()
+	last := ""
+	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+	defer cancel()
+	up.until("commits", func() bool {
+		res, err := client.OffsetFetch(ctx, &kafkago.OffsetFetchRequest{GroupID: "headrace-events", Topics: map[string][]int{"events": {0, 1, 2, 3}}})
+		if ctx.Err() != nil {
+			t.Fatalf("the group's offsets are %s, want %d each\n%s", last, head, up.err)
+		}
+		if err != nil || res.Error != nil {
+			return false
+		}
+		last = fmt.Sprint(res.Topics["events"])
+		for _, p := range res.Topics["events"] {
+			if p.CommittedOffset != int64(head) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func TestASpecWhoseTopicOrOffsetIsNotInKafkaIsRefusedAtApply(t *testing.T) {
+	b, err := testbroker.StartKafka(t.Context(), testbroker.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if err := b.CreateTopic(t.Context(), "events", 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t)
+	w.example(b.Addr())
+	spec, err := os.ReadFile(w.path("events.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.up()
+	for name, c := range map[string]struct{ old, new, want string }{
+		"no such topic":  {"topic: events", "topic: evnets", "evnets is not there"},
+		"no such offset": {"start: earliest", "start_offsets: {0: 12}", "offset 12"},
+		"no broker":      {b.Addr(), "127.0.0.1:1", "does not answer"},
+		"no end":         {"end: latest", "end: never", "is not in this version"},
+	} {
+		w.write("wrong.yaml", strings.Replace(string(spec), c.old, c.new, 1))
+		r := w.run("dataset", "apply", "-f", "wrong.yaml")
+		if r.code == 0 || !strings.Contains(r.err, c.want) {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+	// A topic without a record is read to its end at once.
+	w.ok("dataset", "apply", "-f", "events.yaml")
+}
