@@ -87,15 +87,14 @@ func (b *Broker) DeleteRecords(ctx context.Context, topic string, partition int,
 	if err != nil {
 		return err
 	}
-	for _, t := range res.(*deleteResponse).Topics {
-		for _, p := range t.Partitions {
-			if p.ErrorCode != 0 {
-				return fmt.Errorf("deleting records of %s/%d below %d: %w", topic, partition, offset, kafkago.Error(p.ErrorCode))
-			}
-			return nil
-		}
+	topics := res.(*deleteResponse).Topics
+	if len(topics) == 0 || len(topics[0].Partitions) == 0 {
+		return errors.New("deleting records: no answer for the partition")
 	}
-	return errors.New("deleting records: no answer for the partition")
+	if code := topics[0].Partitions[0].ErrorCode; code != 0 {
+		return fmt.Errorf("deleting records of %s/%d below %d: %w", topic, partition, offset, kafkago.Error(code))
+	}
+	return nil
 }
 
 // kafka-go has no messages for DeleteRecords; these are its v0.

@@ -31,7 +31,7 @@ func (c *cursor) truncated(offset, low int64) error {
 	lost := c.r
 	lost.Start, lost.End = offset, min(low, c.r.End)
 	return &sources.Truncated{Lost: lost, Name: c.p.String(),
-		Err: fmt.Errorf("Kafka's log begins at offset %d now (retention, or deleted records)", low)}
+		Err: fmt.Errorf("the log in Kafka begins at offset %d now (retention, or deleted records)", low)}
 }
 
 // behindHead: a new leader may not know yet how far it may let us read, so it is

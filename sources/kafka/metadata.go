@@ -35,7 +35,7 @@ func (c *client) metadata(ctx context.Context, topics []string) (cluster string,
 	}
 	cluster, all = parseMetadata(r)
 	if r.err != nil {
-		return "", nil, fmt.Errorf("Metadata: %w", r.err)
+		return "", nil, fmt.Errorf("answer to Metadata: %w", r.err)
 	}
 	return cluster, all, nil
 }

@@ -148,7 +148,7 @@ func (s *Source) topics(ctx context.Context) (cluster string, topics []topicMeta
 		case i < 0 && len(topics) == len(s.o.Topics):
 			return cluster, topics, nil
 		case i < 0:
-			return "", nil, fmt.Errorf("Metadata: %d topics of %d: %w", len(topics), len(s.o.Topics), errAnswer)
+			return "", nil, fmt.Errorf("answer to Metadata: %d topics of %d: %w", len(topics), len(s.o.Topics), errAnswer)
 		case topics[i].code != codeUnknownTopic:
 			return "", nil, answered(topics[i].code, "topic "+topics[i].name)
 		case time.Since(began) > topicWithin:
