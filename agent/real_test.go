@@ -185,6 +185,68 @@ func TestAPrivateJobsTrainerGoesOnThroughARestartOfTheMaster(t *testing.T) {
 	tr.bye()
 }
 
+// A trainer's frames carry the tokens of their time. Its batches are its own under
+// any of them, however often the master and then the agent were started again.
+func TestATrainersRowsAreItsOwnUnderTokensOfTermsAgo(t *testing.T) {
+	for restarts := 1; restarts <= 2; restarts++ {
+		t.Run(fmt.Sprint(restarts), func(t *testing.T) {
+			root, begins := input(t, 3000, 3000)
+			m := newRealMaster(t, "private", fmt.Sprintf(lines, root)+"lease: {initial: 32KiB, min: 32KiB, max: 32KiB}\n", root, time.Second)
+			socket := socketIn(t)
+			a := m.agent("node", socket)
+			open := frame.Open{Dataset: "lines", Rows: 16, Track: true}
+			tr := must(hello(socket, frame.Hello{WorldSize: 1}))(t)
+			s := must(tr.open(1, open))(t)
+			seen := map[int]int{}
+			step := func() {
+				b := must(s.next(0))(t)
+				for i, at := range b.offsets {
+					seen[begins[[2]int64{b.segment[i], at}]]++
+				}
+				check(t, s.step(int64(s.through)+1, 1))
+			}
+			took := 0
+			for n := range restarts + 1 {
+				if n > 0 {
+					m.restart()
+				}
+				// The agent goes on under the old token until it is back at the master.
+				for again := time.NewTicker(20 * time.Millisecond); ; <-again.C {
+					check(t, s.credit(1))
+					b := must(s.next(took))(t)
+					took++
+					if b.spans[0].Term == uint32(n+1) {
+						again.Stop()
+						break
+					}
+				}
+			}
+			check(t, a.stop())
+			m.agent("node", socket)
+			tr, s, err := comeBack(tr, s, open)
+			check(t, err)
+			for range took {
+				step()
+			}
+			check(t, s.acked(uint32(took)))
+			check(t, s.credit(200))
+			for {
+				if _, err := s.next(0); err == errEnd {
+					break
+				}
+				step()
+			}
+			for i := range 3000 {
+				if seen[i] != 1 {
+					t.Fatalf("record %d came %d times", i, seen[i])
+				}
+			}
+			s.close()
+			tr.bye()
+		})
+	}
+}
+
 func TestAShuffledPassGivesEachRecordOnce(t *testing.T) {
 	root, begins := input(t, 5000, 1300)
 	m := newRealMaster(t, "shared", fmt.Sprintf(leased, root)+"shuffle: {seed: 7, block: 700}\n", root, time.Second)

@@ -71,10 +71,11 @@ type Core struct {
 	fx       *Effects // during a Step
 	loading  *loading // until Start
 	kicked   []*dataset
-	thieves  []*worker // scratch of steal scans
-	victims  []victim  // scratch of steal scans
-	rejoined []*worker // in the message at hand
-	stats    JobInfo   // counters
+	thieves  []*worker  // scratch of steal scans
+	victims  []victim   // scratch of steal scans
+	rejoined []*worker  // in the message at hand
+	conceded []conceded // in it as well
+	stats    JobInfo    // counters
 }
 
 // New makes an empty core. Load every stored pair, then Loaded, then Step a
@@ -161,6 +162,8 @@ func (c *Core) message(m *Message) {
 	for i := range m.Held {
 		c.held(a, &m.Held[i])
 	}
+	clear(c.conceded)
+	c.conceded = c.conceded[:0]
 	if m.Hello != nil || len(c.rejoined) > 0 {
 		c.asserted(a)
 	}

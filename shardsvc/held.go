@@ -1,5 +1,7 @@
 package shardsvc
 
+import "slices"
+
 // held re-asserts a lease.
 func (c *Core) held(a *agent, h *Held) {
 	if p := c.partition(h.Partition); p != nil && p.ds.opt.Shuffle {
@@ -10,7 +12,19 @@ func (c *Core) held(a *agent, h *Held) {
 		c.refuseHeld(a, h, "its worker has not joined")
 		return
 	}
-	if s := c.find(h.Token); s != nil {
+	s := c.find(h.Token)
+	if s == nil || s.beyond(h) {
+		if l := c.heldIn(w, h); l != nil {
+			s = &c.leases.slots[l.slot]
+		} else if c.wasConceded(w, h) {
+			c.heldOver(a, w, h)
+			return
+		} else if (s != nil || h.Token.Term < c.term) && c.settledBy(w, h) {
+			c.heldReply(a, h, h.Token, h.End, h.End)
+			return
+		}
+	}
+	if s != nil {
 		c.heldAgain(a, w, s, h)
 		return
 	}
@@ -25,6 +39,74 @@ func (c *Core) refuseHeld(a *agent, h *Held, reason string) {
 	c.reply(Reply{To: a.session, Kind: ReplyHeld, Was: h.Token, Token: h.Token, Refused: true, Reason: reason})
 	c.report(Report{Kind: ReportHeldRefused, Dataset: h.Dataset, Partition: h.Partition, Pass: h.Pass,
 		Segment: h.Segment, Start: h.Start, End: h.End, Token: h.Token, Agent: a.name, Reason: reason})
+}
+
+// A trainer that comes with another agent claims rows by the tokens that its
+// frames carried. Over restarts of the master one lease had several: each claims
+// its part. The first finds the lease and shrinks it, which concedes the rest
+// until the message ends; the others take their parts of that.
+type conceded struct {
+	ps         *pass
+	w          *worker
+	start, end int64
+}
+
+// beyond: h claims rows behind those of the lease that its token names.
+func (s *slot) beyond(h *Held) bool {
+	if s.l == nil {
+		return h.Start >= s.final && h.End > s.final
+	}
+	return s.l.line(h.Start) >= s.l.end
+}
+
+// heldIn finds the lease of w that holds what h claims by a token of it that
+// this master never heard of, as it had that two terms ago.
+func (c *Core) heldIn(w *worker, h *Held) *lease {
+	ps, from, end := c.claimed(h)
+	if ps == nil {
+		return nil
+	}
+	for l := w.leases; l != nil; l = l.wnext {
+		if l.pass == ps && !l.asserted && l.prefix <= from && from < min(l.end, end) {
+			return l
+		}
+	}
+	return nil
+}
+
+func (c *Core) wasConceded(w *worker, h *Held) bool {
+	ps, from, end := c.claimed(h)
+	for _, q := range c.conceded {
+		if q.ps == ps && q.w == w && q.start <= from && end <= q.end {
+			return true
+		}
+	}
+	return false
+}
+
+// settledBy: all that h claims is settled, and nobody else but w's rank did it.
+func (c *Core) settledBy(w *worker, h *Held) bool {
+	ps, from, end := c.claimed(h)
+	if ps == nil || from < end || w.fenced {
+		return false
+	}
+	start, _ := ps.onLine(place{h.Segment, h.Start})
+	return !slices.ContainsFunc(ps.acks, func(k piece) bool { return k.start < end && start < k.end && k.rank != w.rank.no })
+}
+
+// claimed is where on the line the unsettled part of h begins, and h ends.
+func (c *Core) claimed(h *Held) (ps *pass, from, end int64) {
+	p := c.partition(h.Partition)
+	if p == nil || p.ds.id != h.Dataset || h.Token.Epoch != c.epoch || h.Pass < p.folded || h.Pass >= p.begun() {
+		return nil, 0, 0
+	}
+	ps = p.passes[h.Pass-p.folded]
+	start, ok := ps.onLine(place{h.Segment, h.Start})
+	end, ok2 := ps.onLine(place{h.Segment, h.End})
+	if !ok || !ok2 || start > end {
+		return nil, 0, 0
+	}
+	return ps, max(start, ps.done.prefix(start)), end
 }
 
 // heldAgain: both sides know the lease; it shrinks to what is asserted.
@@ -46,6 +128,7 @@ func (c *Core) heldAgain(a *agent, w *worker, s *slot, h *Held) {
 	l.frontier = min(max(l.line(h.Frontier), l.prefix), l.end)
 	if end := max(l.line(h.End), l.prefix); end < l.end {
 		c.reportBack(l, end, "not_reasserted")
+		c.conceded = append(c.conceded, conceded{l.pass, w, end, l.end})
 		c.giveBack(l, end, untouched)
 	}
 	c.heldReply(a, h, l.token, l.prefix-l.shift, l.end-l.shift)

@@ -90,8 +90,12 @@ func (t *leaseTable) erase(at uint32) {
 	}
 }
 
-// retell remembers the token that l had in an older term.
+// retell remembers the token that l had in an older term. A token that another
+// lease had as well, of which l is a part, goes on to name that one.
 func (t *leaseTable) retell(old Token, l *lease) {
+	if _, ok := t.retold[old]; ok || old.Term == l.token.Term {
+		return
+	}
 	t.retold[old], t.was[l.slot] = l.token, old
 }
 

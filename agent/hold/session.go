@@ -20,7 +20,7 @@ func (c *Core) connected() {
 	c.reports = c.reports[:0]
 	m := c.message()
 	m.Hello = proto.Clone(c.cfg.Hello).(*pb.Hello)
-	c.asserted = c.asserted[:0]
+	c.asserted = nil
 	for _, w := range c.workers {
 		if w.state == gone && c.replaced(w) && c.model != "shared" {
 			c.dropAll(w, gone)
@@ -117,22 +117,21 @@ func (c *Core) received(m *pb.MasterMessage) {
 // onHello takes the new tokens and says again what was not answered. An answer
 // without a protocol goes on where the last one ended: it has more about leases.
 func (c *Core) onHello(h *pb.HelloReply) {
-	if h.Protocol == 0 && c.greeted {
-		for _, r := range h.Held {
-			if l := c.byToken[tokenOf(r.Was)]; l != nil && !l.dead {
-				c.reasserted(l, r)
-			}
-		}
-		return
+	more := h.Protocol == 0 && c.greeted
+	if !more {
+		c.greeted = true
+		c.job, c.model, c.ttl = h.Job, h.Model, time.Duration(h.SessionTtlMs)*time.Millisecond
 	}
-	c.greeted = true
-	c.job, c.model, c.ttl = h.Job, h.Model, time.Duration(h.SessionTtlMs)*time.Millisecond
-	asserted := c.asserted
-	c.asserted = nil
-	for i, r := range h.Held {
-		if i < len(asserted) && !asserted[i].dead {
-			c.reasserted(asserted[i], r)
+	n := min(len(h.Held), len(c.asserted))
+	asserted := c.asserted[:n]
+	c.asserted = c.asserted[n:]
+	for i, l := range asserted {
+		if !l.dead {
+			c.reasserted(l, h.Held[i])
 		}
+	}
+	if more {
+		return
 	}
 	for _, w := range c.workers {
 		if !w.said && w.state != gone { // it came while Hello was on its way
@@ -154,7 +153,7 @@ func (c *Core) reasserted(l *lease, r *pb.HeldReply) {
 	}
 	l.resume = false
 	if t := tokenOf(r.Token); t != l.token {
-		delete(c.byToken, l.token)
+		c.unname(l)
 		l.token = t
 		c.byToken[t] = l
 		c.fx.Tokens = append(c.fx.Tokens, Renamed{Stream: l.s.id, Lease: l.id, Token: t})
@@ -169,6 +168,15 @@ func (c *Core) reasserted(l *lease, r *pb.HeldReply) {
 	if !l.dead && len(l.acks) > 0 {
 		c.markDirty(l)
 		c.ackDue = c.now
+	}
+}
+
+// unname forgets l's token, unless it is another lease's by now: one lease that a
+// trainer brings by several tokens of it comes back in parts, one of which may
+// have got the token by which another part was claimed.
+func (c *Core) unname(l *lease) {
+	if c.byToken[l.token] == l {
+		delete(c.byToken, l.token)
 	}
 }
 
