@@ -21,9 +21,10 @@ type worker struct {
 	incarnation uint64
 	pid         int32
 	state       workerState
-	deadline    Time // detached: when it is given up
-	unconfirmed bool // its agent came again and did not name it yet
-	fenced      bool // late acks of closed leases are refused
+	deadline    Time   // detached: when it is given up
+	leftTo      uint64 // detached by a Leave: the incarnation of its agent, which may yet see it end
+	unconfirmed bool   // its agent came again and did not name it yet
+	fenced      bool   // late acks of closed leases are refused
 	gone        bool
 	why         string // ending: the reason
 
@@ -190,7 +191,7 @@ func (c *Core) rejoin(a *agent, w *worker, j *Join) {
 	w.agent, w.number, w.unconfirmed, w.pid = a, j.Worker, false, j.Pid
 	a.byNumber[j.Worker] = w
 	if w.state == detached {
-		w.state, w.since = running, c.now
+		w.state, w.since, w.leftTo = running, c.now, 0
 		if w.why != "" {
 			w.state = ending
 		}
@@ -261,6 +262,7 @@ func (c *Core) detachedDue(w *worker) {
 func (c *Core) leave(a *agent, k *Leave) {
 	w := a.byNumber[k.Worker]
 	if w == nil {
+		c.leftEnds(a, k)
 		return
 	}
 	switch {
@@ -270,6 +272,17 @@ func (c *Core) leave(a *agent, k *Leave) {
 		c.workerLost(w, lost, "ended")
 	default:
 		c.detach(w, c.now+c.cfg.SessionTTL)
+		w.leftTo = a.incarnation
+	}
+}
+
+// leftEnds: the process of a worker that left before is now known to be gone.
+func (c *Core) leftEnds(a *agent, k *Leave) {
+	for _, w := range a.workers {
+		if k.Ended && w.number == k.Worker && w.state == detached && w.leftTo == a.incarnation {
+			c.workerLost(w, lost, "ended")
+			return
+		}
 	}
 }
 
