@@ -116,7 +116,9 @@ func TestTrainersOfAKafkaTopicSeeEveryRecordThroughKills(t *testing.T) {
 		t.Errorf("check says %s", out)
 	}
 	up := w.up("-f", "events.yaml")
-	up.until("all is listed", func() bool { return regexp.MustCompile(`(?m)^listed +40,000$`).MatchString(w.ok("dataset", "describe", "events")) })
+	up.until("all is listed", func() bool {
+		return regexp.MustCompile(`(?m)^listed +40,000$`).MatchString(w.ok("dataset", "describe", "events"))
+	})
 	events(t, b, "events", partitions, n, 500) // behind the end that listing fixed
 	first := w.pythonTrainer("a", 0, "--seconds", "0.01")
 	second := w.pythonTrainer("b", 1, "--seconds", "0.01")
