@@ -45,7 +45,7 @@ func judge(model string, inputs []*input, lives []*life, disturbed []disturbance
 	} else {
 		v.judgeLast(inputs, lives)
 	}
-	v.judgeOrder(inputs, lives)
+	v.judgeOrder(model, inputs, lives)
 	return v
 }
 
@@ -181,8 +181,9 @@ func each(inputs []*input, f func(key)) {
 }
 
 // judgeOrder: with `order: strict` a stream gets what follows, and nothing is
-// yielded to anybody before all that precedes it was.
-func (v *Verdict) judgeOrder(inputs []*input, lives []*life) {
+// yielded to anybody before all that precedes it was. What a private rank had
+// comes again when its next process joins, and others go back for it.
+func (v *Verdict) judgeOrder(model string, inputs []*input, lives []*life) {
 	type seen struct {
 		l *life
 		b *batch
@@ -193,6 +194,7 @@ func (v *Verdict) judgeOrder(inputs []*input, lives []*life) {
 		}
 		var all []seen
 		for _, l := range lives {
+			mayGoBack := model == "private" && slices.ContainsFunc(lives, func(o *life) bool { return o.rank != l.rank && o.no > 1 && o.began > l.began })
 			lastOf := map[int]key{}
 			for _, b := range l.batches {
 				if len(b.keys) == 0 || b.keys[0].dataset() != d {
@@ -200,7 +202,7 @@ func (v *Verdict) judgeOrder(inputs []*input, lives []*life) {
 				}
 				all = append(all, seen{l, b})
 				for _, k := range b.keys {
-					if last, ok := lastOf[b.stream]; ok && k <= last {
+					if last, ok := lastOf[b.stream]; ok && k <= last && !mayGoBack {
 						v.say("strict: %v gets %v after %v", l, k, last)
 					}
 					lastOf[b.stream] = k

@@ -90,3 +90,16 @@ func TestAnotherOrderThanStrictIsSeen(t *testing.T) {
 		}
 	}
 }
+
+func TestAPrivateStreamGoesBackOnlyForALostRank(t *testing.T) {
+	back := well(0, two(1, 2, 10), two(2, 4, 20), two(3, 0, 40))
+	first := killed(1, 25, two(1, 0, 5))
+	next := well(1)
+	next.no, next.began = 2, 30
+	if v := judge("private", small(true), []*life{back, first, next}, nil); v.Lost+v.Twice+len(v.Wrong) != 0 {
+		t.Errorf("%+v", v)
+	}
+	if v := judge("private", small(true), []*life{back, first}, nil); len(v.Wrong) == 0 {
+		t.Errorf("%+v", v)
+	}
+}
