@@ -75,14 +75,6 @@ type message struct {
 	time       time.Time
 }
 
-func values(all [][]byte) []message {
-	out := make([]message, len(all))
-	for i, v := range all {
-		out[i].value = v
-	}
-	return out
-}
-
 // produce appends messages to one partition, in batches of at most a few hundred
 // KiB, and returns when they are there.
 func produce(t testing.TB, b *testbroker.Broker, topic string, partition int, codec kafkago.Compression, all []message) {
