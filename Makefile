@@ -49,7 +49,7 @@ lint: need venv ## gofmt, vet, ruff, mypy
 	@out=$$(gofmt -l $$(git ls-files '*.go' | grep -v '\.pb\.go$$')); [ -z "$$out" ] || { echo "gofmt: $$out"; exit 1; }
 	$(GO) vet ./...
 	$(GO) tool staticcheck ./...
-	$(VENV)/bin/ruff check connectors/python examples bench
+	$(VENV)/bin/ruff check connectors/python examples bench internal
 	cd connectors/python && ../../$(VENV)/bin/mypy src/headrace
 
 .PHONY: test-go

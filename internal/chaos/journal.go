@@ -48,14 +48,14 @@ type batch struct {
 
 // life is the journal of one process.
 type life struct {
-	rank, no         int // of the rank's lives, from 1
-	batches          []*batch
-	done, fenced     bool
-	bad              bool
-	began, ended     int64 // ended: by the harness's clock, 0 while it runs
-	agent            int
-	status           string
-	frozen, unnerved bool // stopped for a while: it, or what it depends on
+	rank, no     int // of the rank's lives, from 1
+	batches      []*batch
+	done, fenced bool
+	bad          bool
+	began, ended int64 // ended: by the harness's clock, 0 while it runs
+	agent        int
+	status       string
+	frozen       bool // stopped for a while
 }
 
 func (l *life) String() string { return fmt.Sprintf("rank %d life %d (%s)", l.rank, l.no, l.status) }

@@ -102,7 +102,7 @@ def guarded(slot):
         end(NO_DATASET, error)
     except headrace.AgentUnavailable as error:
         end(NO_AGENT, error)
-    except BaseException as error:
+    except Exception as error:
         if not leaving:
             end(FAILED, error)
 

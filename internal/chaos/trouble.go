@@ -40,11 +40,11 @@ func (t *trouble) run(ctx context.Context) {
 		case n < 70:
 			t.kill(ctx, t.several()...)
 		case n < 78:
-			t.freeze(ctx, t.someTrainer())
+			t.freeze(t.someTrainer())
 		case n < 85:
-			t.freeze(ctx, t.someAgent())
+			t.freeze(t.someAgent())
 		case n < 90:
-			t.freeze(ctx, t.theMaster())
+			t.freeze(t.theMaster())
 		case n < 94:
 			t.pauseDataset(ctx)
 		case n < 97:
@@ -129,7 +129,7 @@ func (t *trouble) kill(ctx context.Context, all ...target) {
 }
 
 // freeze stops a process for a while, often for longer than its session lives.
-func (t *trouble) freeze(ctx context.Context, v target) {
+func (t *trouble) freeze(v target) {
 	d := t.o.TTL/5 + time.Duration(t.rnd.Int64N(int64(2*t.o.TTL)))
 	if v.p.ended() {
 		return
@@ -155,7 +155,6 @@ func (t *trouble) freeze(ctx context.Context, v target) {
 		}
 		v.p.signal(syscall.SIGCONT)
 	})
-	_ = ctx
 }
 
 // ask has a master or an agent end in order.
