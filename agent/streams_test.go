@@ -54,7 +54,7 @@ func TestABufferedTailCanBeStolenAndADeliveredOneNot(t *testing.T) {
 
 // Guarantee 9: a slow trainer slows nobody else.
 func TestATrainerThatTakesNothingSlowsNobody(t *testing.T) {
-	root, begins := input(t, 2000, 500)
+	root, begins := input(t, 20_000, 5000) // more than its credit
 	m := newMaster(t, "private", fmt.Sprintf(lines, root), root)
 	a := start(t, m, socketIn(t), nil)
 	idle := must(hello(a.socket, frame.Hello{Rank: 0, WorldSize: 2}))(t)
