@@ -102,9 +102,12 @@ def guarded(slot):
         end(NO_DATASET, error)
     except headrace.AgentUnavailable as error:
         end(NO_AGENT, error)
-    except Exception as error:
-        if not leaving:
-            end(FAILED, error)
+
+
+def failed(args):
+    """Any other exception of a thread ends the process, unless it is leaving."""
+    if not leaving:
+        end(FAILED, args.exc_value)
 
 
 def end(status, error):
@@ -128,6 +131,7 @@ def finish():
 
 def main():
     warnings.simplefilter("ignore", headrace.UnsteppedWarning)
+    threading.excepthook = failed
     write(START, number=os.getpid())
     try:
         headrace.init()
