@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	kafkago "github.com/segmentio/kafka-go"
+
 	"github.com/headrace/headrace/sources"
 )
 
@@ -32,10 +34,10 @@ type cursor struct {
 	rest   []byte      // of now's records
 	lend   bool        // now's memory becomes the arena; else batches are copied out of it
 	txns   aborted
-	spare  []byte // memory for the next answer
-	tries  int    // of bytes that were damaged
-	behind time.Time
-	failed error // said again by every Next
+	spare  []byte    // memory for the next answer
+	tries  int       // of bytes that were damaged
+	wrong  time.Time // since when c.at can not be read though it should
+	failed error     // said again by every Next
 }
 
 type answer struct {
@@ -132,7 +134,7 @@ func (c *cursor) next(ctx context.Context, b *sources.Batch) error {
 			}
 		}
 		if c.at != before {
-			c.tries, c.behind = 0, time.Time{}
+			c.tries, c.wrong = 0, time.Time{}
 		}
 		switch {
 		case len(b.Recs) > 0: // an error behind them is met again by the next call
@@ -159,6 +161,9 @@ func (c *cursor) receive(ctx context.Context) error {
 		c.ahead = nil
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+	if errors.Is(a.err, kafkago.UnknownTopicOrPartition) {
+		return c.topicGone(ctx)
 	}
 	if a.err != nil {
 		return a.err
@@ -199,12 +204,12 @@ func (c *cursor) stuck(a answer) error {
 	return temporary(fmt.Errorf("%s: no whole batch at offset %d, below the last stable offset %d", c.p, c.at, a.stable))
 }
 
-// waitedForHead: the head was below what was planned for as long as we are patient.
-func (c *cursor) waitedForHead() bool {
-	if c.behind.IsZero() {
-		c.behind = time.Now()
+// waited: what is wrong at c.at has been so for that long.
+func (c *cursor) waited(long time.Duration) bool {
+	if c.wrong.IsZero() {
+		c.wrong = time.Now()
 	}
-	return time.Since(c.behind) > c.s.o.headWithin
+	return time.Since(c.wrong) > long
 }
 
 // fetch asks for offset in the background.

@@ -357,6 +357,22 @@ func TestATopicMadeAgainIsAnotherPartitionAndTold(t *testing.T) {
 	}
 }
 
+func TestATopicThatIsDeletedIsTold(t *testing.T) {
+	b := realBroker(t)
+	topic := newTopic(t, b, 1, nil)
+	produce(t, b, topic, 0, 0, numbered(0, 10, 0))
+	s := openFor(t, options(b, topic))
+	r, loc := one(t, s)
+	if err := b.DeleteTopic(t.Context(), topic); err != nil {
+		t.Fatal(err)
+	}
+	var changed *sources.Changed
+	got, err := sourcetest.Read(t.Context(), s, r, at(r), loc)
+	if !errors.As(err, &changed) || !strings.Contains(err.Error(), "it was deleted") || len(got) > 0 {
+		t.Errorf("%d records, %v", len(got), err)
+	}
+}
+
 func openWithCleanup(t *testing.T, o Options, known []sources.Segment) *Source {
 	t.Helper()
 	s := openWith(t, o, known)

@@ -37,13 +37,15 @@ func (c *cursor) truncated(offset, low int64) error {
 // behindHead: a new leader may not know yet how far it may let us read, so it is
 // asked again for a while.
 func (c *cursor) behindHead(head int64) error {
-	if !c.waitedForHead() {
+	if !c.waited(c.s.o.headWithin) {
 		return errAgain
 	}
 	return &sources.Diverged{Range: c.r, Head: head}
 }
 
-// topicGone: the topic's id is unknown to the leader.
+// topicGone: the topic's id is unknown to the leader, or its name to the
+// connections. A broker that has just started may know no topic for a moment, so
+// that a deleted one is believed only after a while.
 func (c *cursor) topicGone(ctx context.Context) error {
 	_, topics, err := c.s.client.metadata(ctx, []string{c.p.name})
 	if err != nil {
@@ -56,6 +58,8 @@ func (c *cursor) topicGone(ctx context.Context) error {
 		return temporary(fmt.Errorf("%s: the leader does not know the topic's id %s yet", c.p, c.p.topic))
 	case len(topics) == 1 && topics[0].code == codeNone:
 		return madeAgain(c.p, rest, topics[0].id)
+	case len(topics) == 1 && topics[0].code == codeUnknownTopic && !c.waited(topicWithin):
+		return errAgain
 	case len(topics) == 1 && topics[0].code == codeUnknownTopic:
 		return &sources.Changed{Range: rest, Name: "topic " + c.p.name, What: "it was deleted"}
 	}
