@@ -112,7 +112,7 @@ test-chaos: build venv ## a minute of it; HEADRACE_SEED runs one again
 check: build lint test-go test-race ## the inner loop
 
 .PHONY: test
-test: check test-python test-quickstart test-chaos ## everything CI runs
+test: check test-python test-quickstart test-chaos test-kafka ## everything CI runs
 
 .PHONY: test-long
 test-long: test fuzz ## what takes long
