@@ -101,7 +101,8 @@ type Source interface {
 // Cursor reads one range. It is used by one goroutine at a time.
 type Cursor interface {
 	// Next fills b with at least one record and returns nil, or returns io.EOF
-	// at the end of the range. It reuses b's memory. A record too large for the
+	// itself (never wrapped: an error that wraps it is an error) at the end of
+	// the range. It reuses b's memory. A record too large for the
 	// source's limit is a *TooLarge error with its position.
 	Next(ctx context.Context, b *Batch) error
 	Close() error

@@ -2,7 +2,6 @@ package feed
 
 import (
 	"context"
-	"errors"
 	"io"
 	"slices"
 	"sort"
@@ -165,7 +164,7 @@ func (c *cutter) read(ctx context.Context, l *lease) {
 	switch {
 	case c.chunk.batch != nil:
 		c.append(l)
-	case errors.Is(c.chunk.err, io.EOF):
+	case c.chunk.err == io.EOF: // itself: a broken connection may wrap one
 		c.pieceEnd(l, c.chunk.piece)
 		c.chunk = chunk{}
 	default:

@@ -102,7 +102,7 @@ func (r *reading) piece(ctx context.Context, src sources.Source, i int, from, en
 	case <-ctx.Done():
 		return false
 	}
-	return errors.Is(err, io.EOF)
+	return err == io.EOF
 }
 
 // attempt opens the piece at pos and reads on; pos moves with what was read.
@@ -125,7 +125,7 @@ func (r *reading) attempt(ctx context.Context, src sources.Source, i int, p *pb.
 		}
 		if err := cur.Next(ctx, b); err != nil {
 			r.free <- b
-			if errors.Is(err, io.EOF) {
+			if err == io.EOF { // itself: a broken connection may wrap one
 				return nil
 			}
 			return err

@@ -86,7 +86,7 @@ func (r *reader) segment(ctx context.Context, p sources.PartitionID, s sources.S
 	}
 	var b sources.Batch
 	for {
-		if err := cur.Next(ctx, &b); errors.Is(err, io.EOF) {
+		if err := cur.Next(ctx, &b); err == io.EOF {
 			return nil
 		} else if err != nil {
 			return err

@@ -3,7 +3,6 @@ package sourcetest
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -28,7 +27,7 @@ func (s *suite) slow() {
 		for {
 			var held sources.Batch
 			err := c.Next(s.Context(), &held)
-			if errors.Is(err, io.EOF) {
+			if err == io.EOF {
 				break
 			}
 			if err != nil {
@@ -131,7 +130,7 @@ func (s *suite) markSeen(ctx context.Context, src sources.Source, one piece, r s
 	var b sources.Batch
 	for {
 		err := c.Next(ctx, &b)
-		if errors.Is(err, io.EOF) {
+		if err == io.EOF {
 			return count, nil
 		}
 		if err != nil {
@@ -167,7 +166,7 @@ func Bench(b *testing.B, src sources.Source) {
 		for err = c.Next(b.Context(), &batch); err == nil; err = c.Next(b.Context(), &batch) {
 			records += len(batch.Recs)
 		}
-		if !errors.Is(err, io.EOF) {
+		if err != io.EOF {
 			b.Fatal(err)
 		}
 		c.Close()

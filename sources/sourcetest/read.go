@@ -3,7 +3,6 @@ package sourcetest
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"testing"
 	"time"
@@ -38,7 +37,7 @@ func Read(ctx context.Context, src sources.Source, r sources.Range, from sources
 	var b sources.Batch
 	for {
 		err := c.Next(ctx, &b)
-		if errors.Is(err, io.EOF) {
+		if err == io.EOF {
 			return all, nil
 		}
 		if err != nil {
