@@ -141,7 +141,7 @@ bench-decode: build venv ## file to numpy batches, against pyarrow
 	$(PY) bench/decode/bench.py
 bench-acks: build venv ## the cost of acking every batch
 	$(PY) bench/acks/bench.py
-bench: ## all of them; rewrites docs/BENCHMARKS.md
+bench: build venv ## all of them; rewrites docs/BENCHMARKS.md
 	$(PY) bench/run.py
 
 .PHONY: clean
