@@ -57,8 +57,7 @@ BENCHES = {
             "rss_growth": "anonymous resident memory after 10^9 records over that after 10^7, leases of one "
             "batch; goal at most 1.05",
             "rss_kib": "the same in KiB, by number of records",
-            "rss_growth_default": "with leases of two seconds"
-            "of 16,384 closed leases (4 MiB), 10^9 do",
+            "rss_growth_default": "with leases of two seconds",
             "rss_kib_default": "the same in KiB",
             "planner_ns": "ns per grant and its ack in the core, 10,000 partitions, batches of 100",
             "workers_10_10_10_1": "ratio: median (range); shards handed out; records done twice",
