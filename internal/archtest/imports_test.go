@@ -29,7 +29,7 @@ var rules = []struct {
 	{"shardsvc/serve", []string{"sources", "shardsvc", "api/headrace/v1", "internal/dataset", "internal/store", "internal/link"}},
 	{"shardsvc/...", []string{"sources", "shardsvc/..."}},
 
-	{"internal/dataset", nil},
+	{"internal/dataset", []string{"internal/suggest"}},
 	{"internal/frame", []string{"internal/dataset"}},
 	{"internal/decode/...", []string{"sources", "internal/dataset", "internal/frame", "internal/decode/..."}}, // schemas, not protos
 	{"internal/store/...", []string{"internal/store/..."}},

@@ -8,10 +8,18 @@ import (
 )
 
 // Closest returns the candidate nearest to word, or "" when none is near: at
-// most a third of its letters away, and never more than three edits.
+// most a third of its letters away, and never more than three edits. Words of
+// more than 64 bytes are not guessed at: they may come from anybody.
 func Closest(word string, candidates []string) string {
+	const longest = 64
+	if len(word) > longest {
+		return ""
+	}
 	best, bestDist := "", min(3, max(1, len(word)/3))+1
 	for _, c := range candidates {
+		if len(c) > longest {
+			continue
+		}
 		if d := distance(strings.ToLower(word), strings.ToLower(c)); d < bestDist {
 			best, bestDist = c, d
 		}
