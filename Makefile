@@ -40,37 +40,54 @@ $(VENV)/.ready: connectors/python/pyproject.toml connectors/python/requirements-
 .PHONY: venv
 venv: need $(VENV)/.ready ## the Python environment, .venv
 
-.PHONY: quickstart
-quickstart: build venv ## the main job on embedded defaults
-	@PATH="$(CURDIR)/build:$(CURDIR)/$(VENV)/bin:$$PATH" HEADRACE_PYTHON="$(CURDIR)/$(PY)" $(BIN) demo --report "$${REPORT:-build/quickstart.json}"
+SOURCE ?= files
+.PHONY: quickstart quickstart-needs-files quickstart-needs-kafka
+quickstart-needs-files:
+quickstart-needs-kafka: venv
+	@$(PY) -m pip install -q -r sources/kafka/testdata/requirements.txt
+quickstart: build venv quickstart-needs-$(SOURCE) ## the main job on embedded defaults; SOURCE=kafka: on a real Kafka
+	@PATH="$(CURDIR)/build:$(CURDIR)/$(VENV)/bin:$$PATH" HEADRACE_PYTHON="$(CURDIR)/$(PY)" $(BIN) demo --source $(SOURCE) --report "$${REPORT:-build/quickstart$(patsubst files,,$(patsubst kafka,-kafka,$(SOURCE))).json}"
 
 .PHONY: lint
 lint: need venv ## gofmt, vet, ruff, mypy
 	@out=$$(gofmt -l $$(git ls-files '*.go' | grep -v '\.pb\.go$$')); [ -z "$$out" ] || { echo "gofmt: $$out"; exit 1; }
 	$(GO) vet ./...
 	$(GO) vet -tags kafka $(KAFKA_TESTS)
+	$(GO) vet -tags planted ./shardsvc ./agent/hold ./internal/sim ./internal/planted
 	$(GO) tool staticcheck ./...
 	$(VENV)/bin/ruff check connectors/python examples bench internal
 	cd connectors/python && ../../$(VENV)/bin/mypy src/headrace
 
 .PHONY: test-go
 test-go: need ## unit and integration tests in Go
-	$(GO) test ./...
+	$(GO) test -timeout 30m ./...
 
 .PHONY: test-race
 test-race: need ## the cores, the shell and the agent under the race detector
-	CGO_ENABLED=1 $(GO) test -race -short ./shardsvc/... ./agent/... ./internal/store/... ./master/...
+	CGO_ENABLED=1 $(GO) test -race -short -timeout 30m ./shardsvc/... ./agent/... ./internal/store/... ./master/...
 
+PYTHON_KAFKA := tests/integration/test_bit_exact_kafka.py
 .PHONY: test-python
 test-python: build venv ## the Python package against the real binary
-	cd connectors/python && HEADRACE_BIN="$(CURDIR)/$(BIN)" ../../$(PY) -m pytest -q
+	cd connectors/python && HEADRACE_BIN="$(CURDIR)/$(BIN)" ../../$(PY) -m pytest -q --ignore=$(PYTHON_KAFKA)
+
+.PHONY: test-python-kafka
+test-python-kafka: build venv quickstart-needs-kafka ## the same over topics of a real Kafka
+	cd connectors/python && HEADRACE_BIN="$(CURDIR)/$(BIN)" ../../$(PY) -m pytest -q $(PYTHON_KAFKA)
 
 .PHONY: test-python-numpy1
 test-python-numpy1: build ## the same with the oldest numpy line, and PYTHON_OLD
 	@test -x build/venv-numpy1/bin/pytest || { $(PYTHON_OLD) -m venv build/venv-numpy1 && \
-	  build/venv-numpy1/bin/python -m pip install -q 'numpy>=1.22,<2' pytest==8.4.2 pytest-timeout==2.4.0 && \
+	  build/venv-numpy1/bin/python -m pip install -q 'numpy>=1.22,<2' awscrt==0.38.1 'safetensors>=0.4.3,<1' pytest==8.4.2 pytest-timeout==2.4.0 && \
 	  build/venv-numpy1/bin/python -m pip install -q --no-deps -e connectors/python; }
-	cd connectors/python && HEADRACE_BIN="$(CURDIR)/$(BIN)" ../../build/venv-numpy1/bin/python -m pytest -q
+	cd connectors/python && HEADRACE_BIN="$(CURDIR)/$(BIN)" ../../build/venv-numpy1/bin/python -m pytest -q --ignore=$(PYTHON_KAFKA)
+
+.PHONY: test-torch
+test-torch: need ## states with torch tensors; installs torch (2 GB), so not in `make test`
+	@test -x build/venv-torch/bin/pytest || { $(PYTHON) -m venv build/venv-torch && \
+	  build/venv-torch/bin/python -m pip install -q torch==2.6.0 numpy==2.2.6 awscrt==0.38.1 safetensors==0.8.0 pytest==8.4.2 pytest-timeout==2.4.0 && \
+	  build/venv-torch/bin/python -m pip install -q --no-deps -e connectors/python; }
+	cd connectors/python && ../../build/venv-torch/bin/python -m pytest -q tests_torch
 
 .PHONY: wheel
 wheel: build venv ## the Python package with the binary in it, tried in a fresh environment
@@ -86,36 +103,73 @@ wheel: build venv ## the Python package with the binary in it, tried in a fresh 
 
 .PHONY: test-quickstart
 test-quickstart: build venv ## the quick start with its kills, report checked
-	$(PY) -m pytest -q examples
+	$(PY) -m pytest -q examples --ignore=examples/test_quickstart_kafka.py
+
+.PHONY: test-quickstart-kafka
+test-quickstart-kafka: build venv quickstart-needs-kafka ## the same on a real Kafka, beside a consumer group
+	$(PY) -m pytest -q examples/test_quickstart_kafka.py
 
 .PHONY: broker-kafka
 broker-kafka: need ## a real Kafka on 127.0.0.1 until Ctrl-C; prints its address
 	@$(GO) run ./internal/testbroker/broker-kafka $(ARGS)
 
-KAFKA_TESTS := ./sources/kafka ./cmd/headrace
-.PHONY: test-kafka
-test-kafka: build venv ## the Kafka source on a real Kafka (needs java, and mvn once)
+KAFKA_TESTS := ./sources/kafka ./cmd/headrace ./internal/demo/produce
+.PHONY: test-race-kafka
+test-race-kafka: need venv ## the Kafka source under the race detector, on a real Kafka
 	@$(PY) -m pip install -q -r sources/kafka/testdata/requirements.txt
-	HEADRACE_PYTHON="$(CURDIR)/$(PY)" $(GO) test -tags kafka -count=1 -timeout 400s ./sources/kafka
-	HEADRACE_PYTHON="$(CURDIR)/$(PY)" $(GO) test -tags kafka -count=1 -timeout 200s ./cmd/headrace -run Kafka
+	CGO_ENABLED=1 HEADRACE_PYTHON="$(CURDIR)/$(PY)" $(GO) test -race -tags kafka -count=1 -timeout 1200s ./sources/kafka
 
-KILLS ?= 40
+.PHONY: test-kafka
+test-kafka: build venv test-quickstart-kafka test-python-kafka test-chaos-kafka ## the Kafka source on a real Kafka (needs java, and mvn once)
+	@$(PY) -m pip install -q -r sources/kafka/testdata/requirements.txt
+	HEADRACE_PYTHON="$(CURDIR)/$(PY)" $(GO) test -tags kafka -count=1 -timeout 600s ./sources/kafka
+	HEADRACE_PYTHON="$(CURDIR)/$(PY)" $(GO) test -tags kafka -count=1 -timeout 300s ./cmd/headrace -run Kafka
+	$(GO) test -tags kafka -count=1 -timeout 120s ./internal/demo/produce
+
+KILLS ?= 60
 MODEL ?= all
 SEED ?= 0
+PARALLEL ?= 2
+CHAOS := $(GO) run ./internal/chaos/cmd
 .PHONY: chaos test-chaos
-chaos: build venv ## kills at random, KILLS of them in a run, MODEL=shared|private|replicated, SEED
-	$(GO) run ./internal/chaos/cmd --kills $(KILLS) --model $(MODEL) --seed $(SEED)
+chaos: build venv quickstart-needs-kafka ## KILLS at random and at named points, PARALLEL rounds at once, over files, Kafka and live Kafka; or SOURCE=files|kafka, LIVE=1, MODEL=shared|private|replicated, DRAW=words, SEED, ROUNDS: docs/CHAOS.md
+	$(CHAOS) --source $(if $(filter file,$(origin SOURCE)),all,$(SOURCE)) $(if $(LIVE),--live) $(if $(JOURNAL),--journal) \
+	  --model $(MODEL) --kills $(KILLS) --seed $(SEED) --parallel $(PARALLEL) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(DRAW),--draw $(DRAW))
+.PHONY: chaos-group
+PREFETCH ?= 0
+chaos-group: build venv quickstart-needs-kafka ## the same tool on a plain consumer group: what that loses and repeats; PREFETCH batches read ahead
+	$(GO) run ./internal/chaos/cmd --group internal/chaos/group.py --prefetch $(PREFETCH) --kills $(KILLS) --seed $(SEED)
 test-chaos: build venv ## a minute of it; HEADRACE_SEED runs one again
-	$(GO) run ./internal/chaos/cmd --kills 10 --patience 60s
+	$(CHAOS) --kills 60 --round-kills 10 --parallel 2
+	$(CHAOS) --journal --kills 12 --round-kills 6 --rounds 3 --parallel 2
+.PHONY: test-chaos-kafka
+test-chaos-kafka: build venv quickstart-needs-kafka ## the same over topics, the broker among the victims
+	$(CHAOS) --source kafka --model shared --kills 12 --round-kills 10 --rounds 1
+	$(CHAOS) --source kafka --live --kills 40 --round-kills 10 --rounds 3 --parallel 2
+	$(CHAOS) --group internal/chaos/group.py --prefetch 4 --kills 2 --patience 120s
+
+SEEDS ?= 10000
+.PHONY: sim test-sim test-planted test-sim-long
+sim: need ## the simulation: SEEDS of them, or one with its trace: SEED=n
+	@$(GO) build -o build/sim ./internal/sim/cmd
+	@build/sim $(if $(filter-out 0,$(SEED)),--seed $(SEED) --shrink,--seeds $(SEEDS))
+test-sim: need ## a short run of it
+	@$(GO) build -o build/sim ./internal/sim/cmd
+	@build/sim --seeds 3000
+test-planted: need ## bugs that are planted in the cores are found by the simulation
+	$(GO) test -tags planted -count=1 -run 'Planted|Shrunk' ./internal/sim
+test-sim-long: need ## more seeds of the simulation
+	@$(GO) build -o build/sim ./internal/sim/cmd
+	@build/sim --seeds 10000
 
 .PHONY: check
 check: build lint test-go test-race ## the inner loop
 
 .PHONY: test
-test: check test-python test-quickstart test-chaos test-kafka ## everything CI runs
+test: check test-sim test-planted test-python test-quickstart test-chaos test-kafka ## everything CI runs
 
 .PHONY: test-long
-test-long: test fuzz ## what takes long
+test-long: test test-sim-long fuzz ## what takes long
 
 FUZZTIME ?= 30s
 .PHONY: fuzz
@@ -132,15 +186,21 @@ generate: venv ## api/**/*.pb.go from the proto files
 	  --go_out=. --go_opt=module=github.com/headrace/headrace \
 	  --go-grpc_out=. --go-grpc_opt=module=github.com/headrace/headrace api/headrace/v1/*.proto
 
-.PHONY: bench bench-lease bench-makespan bench-decode bench-acks
+.PHONY: bench bench-lease bench-makespan bench-decode bench-acks bench-exact bench-kafka bench-freshness
 bench-lease: build ## durable lease+ack pairs per second
 	$(GO) run ./bench/lease
 bench-makespan: build ## time over ideal, memory, planner cost
 	$(GO) run ./bench/makespan
 bench-decode: build venv ## file to numpy batches, against pyarrow
-	$(PY) bench/decode/bench.py
+	$(PY) -m bench.decode.bench
 bench-acks: build venv ## the cost of acking every batch
-	$(PY) bench/acks/bench.py
+	$(PY) -m bench.acks.bench
+bench-exact: build venv ## the cost of acks, cuts and a checkpoint every 10 s, against none
+	$(PY) -m bench.acks.bench --seconds 10 --pairs 20 --save-every 10
+bench-kafka: build venv ## Kafka to numpy batches, against confluent-kafka (needs java, and mvn once)
+	$(PY) -m bench.kafka.bench
+bench-freshness: build venv ## age of records in Python at 10,000/s, against confluent-kafka (needs java, and mvn once)
+	$(PY) -m bench.freshness.bench
 bench: build venv ## all of them; rewrites docs/BENCHMARKS.md
 	$(PY) bench/run.py
 

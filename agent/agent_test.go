@@ -75,7 +75,7 @@ type running struct {
 func start(t *testing.T, m *master, socket string, change func(*agent.Config)) *running {
 	t.Helper()
 	conn := m.conn()
-	cfg := agent.Config{Name: "node", Conn: conn, Socket: socket, Open: m.open, Logger: logger(t), Version: "test"}
+	cfg := agent.Config{Name: "node", Conn: conn, Socket: socket, Open: m.open, Logger: logger(t), Version: "test", ShareFrom: 1}
 	if change != nil {
 		change(&cfg)
 	}
@@ -144,7 +144,7 @@ func check(t *testing.T, err error) {
 // drainStream steps every batch of s to the end of data and counts its rows.
 func drainStream(t *testing.T, s *stream, rows int, begins map[[2]int64]int, seen map[int]int) (short int) {
 	t.Helper()
-	step := int64(0)
+	step := int64(s.through)
 	for {
 		b, err := s.next(0)
 		if err == errEnd {

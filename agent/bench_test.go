@@ -82,6 +82,7 @@ func benchmarkFeed(b *testing.B, size, rows int, track bool) {
 	if err != nil {
 		b.Fatal(err)
 	}
+	tr.unshared = true
 	s, err := tr.open(1, frame.Open{Dataset: "raw", Rows: uint32(rows), Ack: "step", Track: track})
 	if err != nil {
 		b.Fatal(err)

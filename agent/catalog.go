@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -15,8 +16,12 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// findWait bounds how long an OPEN waits for the master's answer.
-const findWait = 10 * time.Second
+// findWait bounds how long an OPEN waits for the master's answer, through its
+// restarts; the Python client gives up after 30 s, and is to hear why before that.
+const (
+	findWait  = 25 * time.Second
+	findAgain = 20 * time.Millisecond
+)
 
 // catalog asks the master what a dataset is, and shares its source among the
 // streams that read it.
@@ -40,7 +45,7 @@ type shared struct {
 func (c *catalog) Find(ctx context.Context, name string) (*feed.Dataset, error) {
 	ctx, cancel := context.WithTimeout(ctx, findWait)
 	defer cancel()
-	d, err := c.client.Describe(ctx, &pb.DescribeRequest{Name: name})
+	d, err := c.describe(ctx, name)
 	if err != nil {
 		return nil, describeError(err)
 	}
@@ -53,6 +58,24 @@ func (c *catalog) Find(ctx context.Context, name string) (*feed.Dataset, error) 
 		return nil, &frame.Error{Code: frame.CodeFailed, Message: "dataset " + name + ": " + err.Error()}
 	}
 	return &feed.Dataset{ID: d.Id, Name: d.Name, Unit: d.Unit, Spec: spec, Source: src, Close: release}, nil
+}
+
+// describe asks until the master answers: one that is being started again is no
+// reason to turn a trainer away.
+func (c *catalog) describe(ctx context.Context, name string) (*pb.Dataset, error) {
+	for {
+		d, err := c.client.Describe(ctx, &pb.DescribeRequest{Name: name}, grpc.WaitForReady(true))
+		if status.Code(err) != codes.Unavailable {
+			return d, err
+		}
+		again := time.NewTimer(findAgain)
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			again.Stop()
+			return nil, err
+		}
+	}
 }
 
 func (c *catalog) source(ctx context.Context, key string, spec *dataset.Spec) (sources.Source, func(), error) {
@@ -98,7 +121,7 @@ func describeError(err error) error {
 		e.Code = frame.CodeNotFound
 	case codes.InvalidArgument:
 		e.Code = frame.CodeInvalid
-	case codes.Unavailable, codes.DeadlineExceeded:
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled: // canceled: this agent stops
 		e.Code = frame.CodeUnavailable
 		e.Message = "the master can not be asked now: " + st.Message()
 	}

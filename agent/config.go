@@ -21,6 +21,7 @@ const (
 	DefaultPrefetch    = time.Second
 	DefaultLinger      = 5 * time.Millisecond
 	DefaultBufferBytes = 512 << 20
+	DefaultShareFrom   = 64 << 10
 )
 
 // Opener opens the source of a dataset for reading. The agent closes it when
@@ -44,6 +45,7 @@ type Config struct {
 	Prefetch    time.Duration // how far ahead of a trainer to read, in time of its own pace
 	Linger      time.Duration // how long a full batch waits for more before its frame leaves
 	BufferBytes int64         // decoded and not yet delivered, all streams together
+	ShareFrom   int           // bytes of a frame from which on shared memory is better than the socket
 
 	GPUs    []string // "0: NVIDIA H200, 139 GiB"
 	Version string
@@ -81,6 +83,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.BufferBytes == 0 {
 		c.BufferBytes = DefaultBufferBytes
+	}
+	if c.ShareFrom == 0 {
+		c.ShareFrom = DefaultShareFrom
 	}
 	if c.Version == "" {
 		c.Version = "dev"

@@ -17,6 +17,7 @@ import (
 	"github.com/headrace/headrace/agent/toymaster"
 	pb "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/internal/link"
 	"github.com/headrace/headrace/sources"
 	"github.com/headrace/headrace/sources/files"
 )
@@ -36,6 +37,8 @@ type master struct {
 	server  *grpc.Server
 	serving sync.WaitGroup
 	lost    []context.CancelFunc
+	asked   chan struct{} // Describe was, and does not answer
+	mute    bool
 }
 
 // newMaster plans the files of a spec's YAML and serves.
@@ -45,7 +48,7 @@ func newMaster(t *testing.T, model, yaml, root string) *master {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &master{t: t, spec: spec, root: root, changed: make(chan struct{})}
+	m := &master{t: t, spec: spec, root: root, changed: make(chan struct{}), asked: make(chan struct{}, 64)}
 	m.toy = toymaster.New(model, m.list()...)
 	m.toy.Identity, m.toy.Units = "files:"+spec.Name, 4096
 	m.serve("127.0.0.1:0")
@@ -81,7 +84,7 @@ func (m *master) serve(addr string) {
 		m.t.Fatal(err)
 	}
 	m.addr = l.Addr().String()
-	m.server = grpc.NewServer()
+	m.server = grpc.NewServer(grpc.MaxRecvMsgSize(link.MaxMessage))
 	pb.RegisterShardsServer(m.server, m)
 	pb.RegisterDatasetsServer(m.server, m)
 	m.serving.Go(func() { _ = m.server.Serve(l) })
@@ -214,7 +217,22 @@ func (m *master) cutStreams() {
 	}
 }
 
-func (m *master) Describe(_ context.Context, in *pb.DescribeRequest) (*pb.Dataset, error) {
+// silent: it does not answer Describe.
+func (m *master) silent(mute bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mute = mute
+}
+
+func (m *master) Describe(ctx context.Context, in *pb.DescribeRequest) (*pb.Dataset, error) {
+	m.mu.Lock()
+	mute := m.mute
+	m.mu.Unlock()
+	if mute {
+		m.asked <- struct{}{}
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	if in.Name != m.spec.Name {
 		st, err := status.New(codes.NotFound, "there is no dataset "+in.Name).WithDetails(&pb.ErrorDetail{Dataset: in.Name, Hint: "there is " + m.spec.Name})
 		if err != nil {
@@ -231,7 +249,8 @@ func (m *master) Describe(_ context.Context, in *pb.DescribeRequest) (*pb.Datase
 
 // conn dials the master as cmd does, in short.
 func (m *master) conn() *grpc.ClientConn {
-	c, err := grpc.NewClient("passthrough:///"+m.addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	c, err := grpc.NewClient("passthrough:///"+m.addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(link.MaxMessage)))
 	if err != nil {
 		m.t.Fatal(err)
 	}

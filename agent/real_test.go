@@ -53,7 +53,7 @@ func newRealMaster(t *testing.T, model, yaml, root string, ttl time.Duration) *r
 	check(t, err)
 	defer src.Close()
 	id := sources.PartitionID("files:" + spec.Name)
-	numbers, err := m.srv.AddPartitions(t.Context(), 1, []sources.PartitionID{id}, false)
+	numbers, err := m.srv.AddPartitions(t.Context(), 1, []serve.NewPartition{{ID: id}}, false)
 	check(t, err)
 	segments, err := src.Segments(t.Context(), id, -1, 1000)
 	check(t, err)
@@ -102,7 +102,7 @@ func (m *realMaster) open(_ context.Context, spec *dataset.Spec) (sources.Source
 
 func (m *realMaster) agent(name, socket string) *running {
 	conn := m.conn()
-	return startWith(m.t, conn, agent.Config{Name: name, Conn: conn, Socket: socket, Open: m.open, Version: "test", Logger: logger(m.t).With("who", name)})
+	return startWith(m.t, conn, agent.Config{Name: name, Conn: conn, Socket: socket, Open: m.open, Version: "test", ShareFrom: 1, Logger: logger(m.t).With("who", name)})
 }
 
 const leased = lines + `lease: {initial: 2KiB, min: 512, max: 64KiB, target: 100ms}
@@ -136,7 +136,7 @@ func (m *realMaster) untilGone(rank uint32) {
 // docs/GUARANTEES.md, 5; internal/chaos counts them.)
 func TestEveryRecordIsAppliedWhoeverIsKilled(t *testing.T) {
 	root, begins := input(t, 30000, 7000)
-	m := newRealMaster(t, "shared", fmt.Sprintf(leased, root), root, 3*time.Second)
+	m := newRealMaster(t, "shared", fmt.Sprintf(leased, root), root, 10*time.Second)
 	left, right := socketIn(t), socketIn(t)
 	a := m.agent("left", left)
 	m.agent("right", right)
@@ -172,7 +172,7 @@ func TestEveryRecordIsAppliedWhoeverIsKilled(t *testing.T) {
 
 func TestAPrivateJobsTrainerGoesOnThroughARestartOfTheMaster(t *testing.T) {
 	root, begins := input(t, 3000, 1000)
-	m := newRealMaster(t, "private", fmt.Sprintf(leased, root), root, time.Second)
+	m := newRealMaster(t, "private", fmt.Sprintf(leased, root), root, 5*time.Second)
 	a := m.agent("node", socketIn(t))
 	tr := must(hello(a.socket, frame.Hello{WorldSize: 1}))(t)
 	s := must(tr.open(1, frame.Open{Dataset: "lines", Rows: 64, Track: true}))(t)
@@ -216,7 +216,7 @@ func TestATrainersRowsAreItsOwnUnderTokensOfTermsAgo(t *testing.T) {
 	for restarts := 1; restarts <= 2; restarts++ {
 		t.Run(fmt.Sprint(restarts), func(t *testing.T) {
 			root, begins := input(t, 3000, 3000)
-			m := newRealMaster(t, "private", fmt.Sprintf(lines, root)+"lease: {initial: 32KiB, min: 32KiB, max: 32KiB}\n", root, time.Second)
+			m := newRealMaster(t, "private", fmt.Sprintf(lines, root)+"lease: {initial: 32KiB, min: 32KiB, max: 32KiB}\n", root, 5*time.Second)
 			socket := socketIn(t)
 			a := m.agent("node", socket)
 			open := frame.Open{Dataset: "lines", Rows: 16, Track: true}
@@ -274,7 +274,7 @@ func TestATrainersRowsAreItsOwnUnderTokensOfTermsAgo(t *testing.T) {
 
 func TestAShuffledPassGivesEachRecordOnce(t *testing.T) {
 	root, begins := input(t, 5000, 1300)
-	m := newRealMaster(t, "shared", fmt.Sprintf(leased, root)+"shuffle: {seed: 7, block: 700}\n", root, time.Second)
+	m := newRealMaster(t, "shared", fmt.Sprintf(leased, root)+"shuffle: {seed: 7, block: 700}\n", root, 5*time.Second)
 	a := m.agent("node", socketIn(t))
 	tr := must(hello(a.socket, frame.Hello{WorldSize: 1}))(t)
 	s := must(tr.open(1, frame.Open{Dataset: "lines", Rows: 100, Track: true}))(t)

@@ -18,12 +18,13 @@ import (
 // trainer is a client of the trainer socket in Go. It fails by error, so that it
 // runs in a test as well as in a process of its own.
 type trainer struct {
-	hello   frame.Hello
-	socket  string
-	control *net.UnixConn
-	welcome frame.Welcome
-	in      chan message // control messages other than PONG
-	reading sync.WaitGroup
+	hello    frame.Hello
+	socket   string
+	unshared bool // frames come over the socket
+	control  *net.UnixConn
+	welcome  frame.Welcome
+	in       chan message // control messages other than PONG
+	reading  sync.WaitGroup
 }
 
 type message struct {
@@ -41,6 +42,7 @@ type stream struct {
 	batches []batch // received and not stepped
 	sent    []batch // stepped and not acked
 	buf     []byte
+	shared  shared
 }
 
 // batch is what a test looks at: where each row began, and of which lease it is.
@@ -52,7 +54,7 @@ type batch struct {
 	step    *int64
 }
 
-const patience = 20 * time.Second
+const patience = 2 * time.Minute
 
 func dial(socket string) (*net.UnixConn, error) {
 	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: socket, Net: "unix"})
@@ -167,7 +169,8 @@ func (s *stream) attach() (err error) {
 	if s.data, err = dial(s.t.socket); err != nil {
 		return err
 	}
-	return frame.WriteControl(s.data, frame.TypeAttach, s.number, 0, frame.Attach{Incarnation: s.t.hello.Incarnation})
+	s.shared.drop()
+	return frame.WriteControl(s.data, frame.TypeAttach, s.number, 0, frame.Attach{Incarnation: s.t.hello.Incarnation, Regions: !s.t.unshared})
 }
 
 func (s *stream) credit(n uint32) error {
@@ -198,12 +201,17 @@ func (s *stream) receive() (*frame.Frame, error) {
 		}
 		return nil, e
 	case frame.TypeFrame:
+		if err := frame.ReadPayload(s.data, h, &s.buf); err != nil {
+			return nil, err
+		}
 	default:
-		return nil, fmt.Errorf("%s on a data connection", h.Type)
+		return s.receiveShared(h)
 	}
-	if err := frame.ReadPayload(s.data, h, &s.buf); err != nil {
-		return nil, err
-	}
+	return s.took(h)
+}
+
+// took reads the frame that is in buf.
+func (s *stream) took(h frame.Header) (*frame.Frame, error) {
 	f, err := frame.Read(s.layout, s.buf)
 	if err != nil {
 		return nil, err
@@ -301,4 +309,5 @@ func (s *stream) resume(open frame.Open) frame.ResumeEntry {
 func (s *stream) close() {
 	_ = frame.WriteControl(s.t.control, frame.TypeClose, s.number, 0, nil)
 	_ = s.data.Close()
+	s.shared.drop()
 }

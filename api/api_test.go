@@ -19,7 +19,8 @@ var update = flag.Bool("update", false, "write golden.txt from the generated cod
 const golden = "golden.txt"
 
 func files() []protoreflect.FileDescriptor {
-	return []protoreflect.FileDescriptor{headracev1.File_headrace_v1_session_proto, headracev1.File_headrace_v1_datasets_proto}
+	return []protoreflect.FileDescriptor{headracev1.File_headrace_v1_session_proto, headracev1.File_headrace_v1_datasets_proto,
+		headracev1.File_headrace_v1_checkpoints_proto}
 }
 
 func TestTheWireIsTheOneThatWasAgreedOn(t *testing.T) {

@@ -31,6 +31,18 @@ class Bench(NamedTuple):
     meanings: dict[str, str]  # of the figures, with the goals that they are held against
 
 
+COSTS = {
+    "cost_interval": "holds that median with 95 %: wider than the goal, it can not tell",
+    "cost_range": "lowest, highest pair",
+    "cpu_cost": "the same in CPU time of trainer, agent and master",
+    "cpu_cost_interval": "",
+    "cpu_cost_range": "",
+    "cpu_us_per_batch": "CPU of all three for a batch's step; over the time of your own step it is your cost",
+    "trainer_cpu_us_per_batch": "of these, in the trainer's process",
+    "exact_rows_per_second": "a batch has 1,024 rows",
+    "silent_rows_per_second": "",
+}
+
 BENCHES = {
     "lease": Bench(
         "Durable lease and ack",
@@ -88,13 +100,84 @@ BENCHES = {
             }.items()
         },
     ),
+    "kafka": Bench(
+        "Kafka to numpy batches",
+        "One real broker on the same machine; topics of 4 partitions, written once: 125 float32 (500 bytes), and "
+        "the TSV and JSON records of the section above. `ordinary` is confluent-kafka as most write it: default "
+        "settings, consume(1000), each record decoded by itself. `tuned` is the best that is known in Python: "
+        "librdkafka that never pauses, one join per batch, then np.frombuffer or pyarrow's readers. `headrace` is "
+        "end to end, with leases, acks and a step per batch. bench/kafka/readers.py says what each does. Each "
+        "figure is [median, min, max] over the rounds.",
+        {
+            f"{form}_{name}": meaning
+            for form in ("floats", "tsv", "json")
+            for name, meaning in {
+                "vs_ordinary": "records/s over ordinary's; goal 10",
+                "vs_tuned": f"records/s over tuned's; goal {2 if form == 'floats' else 2.5}",
+                "trainer_cpu_of_ordinary": "CPU per record of the trainer's process over ordinary's; goal at most 0.1",
+                "trainer_cpu_of_tuned": "the same over tuned's",
+                "all_cpu_of_ordinary": "CPU per record of trainer and `headrace up` together over ordinary's",
+                "all_cpu_of_tuned": "the same over tuned's",
+                **{
+                    f"{who}_{figure}": what.format(who=who)
+                    for who in ("headrace", "tuned", "ordinary")
+                    for figure, what in {
+                        "records_per_s": "{who}: records/s",
+                        "trainer_cpu_s_per_million": "CPU seconds of the trainer's process per million records",
+                        "all_cpu_s_per_million": "of all its processes, the broker's not counted",
+                        "cores": "cores that its processes kept busy",
+                    }.items()
+                },
+            }.items()
+        },
+    ),
+    "freshness": Bench(
+        "Produced to batch",
+        "10,000 records/s of 16 bytes into two partitions of a real broker on the same machine, by librdkafka with "
+        "default settings (linger 5 ms). Age: from the producer's clock to the batch in Python, for batches of up to "
+        "256 rows that wait for at most 10 ms; `headrace` is `batches(256, max_wait=0.01)` with a step per batch, "
+        "`confluent` is confluent-kafka's consume(256, 0.01) and np.frombuffer. They take turns in one run. Each "
+        "figure is [median, min, max] over the rounds.",
+        {
+            "headrace_p50_ms": "age in ms, half of the records are younger",
+            "headrace_p99_ms": "99 in 100 are younger; goal at most 50",
+            "confluent_p50_ms": "the same with confluent-kafka",
+            "confluent_p99_ms": "",
+            "headrace_p999_ms": "999 in 1,000",
+            "confluent_p999_ms": "",
+            "headrace_max_ms": "the oldest",
+            "confluent_max_ms": "",
+            "headrace_rows_per_batch": "",
+            "confluent_rows_per_batch": "",
+            "headrace_trainer_cores": "cores that the trainer's process kept busy",
+            "headrace_up_cores": "and `headrace up`",
+            "confluent_trainer_cores": "",
+            "idle_up_cores": "`headrace up` while nothing is produced",
+            "idle_trainer_cores": "a trainer that waits then",
+            "rate": "records/s",
+            "seconds": "of each round",
+            "rounds": "",
+        },
+    ),
     "acks": Bench(
         "The cost of acking every batch",
-        "A trainer that steps each batch against one with track=False.",
+        "Of a replicated job, a trainer that does nothing but step each batch against the same trainer that takes the "
+        "same batches and says nothing: no ack is made, sent or written in its time. They take turns in windows of "
+        "2 s; bench/acks/bench.py says how.",
         {
             "cost": "time added by acking each batch, as a share, median of the pairs; goal 0.02",
-            "cost_range": "lowest, highest pair of runs",
-            "cpu_cost": "the same in CPU time of trainer, agent and master",
+            **COSTS,
+        },
+    ),
+    "exact": Bench(
+        "The cost of exact checkpoints",
+        "The same in windows of 10 s, in each of which the one that steps also saves a checkpoint (1 MiB of weights): "
+        "acks, a cut, a manifest and a bind against none of them.",
+        {
+            "cost": "time added by acks, cuts and checkpoints, as a share, median of the pairs; goal 0.02",
+            **COSTS,
+            "checkpoints": "saved",
+            "checkpoints_unbound_at_window_end": "of these, whose work may have reached beyond their window",
         },
     ),
 }

@@ -1,4 +1,4 @@
-"""What the front pages name is there: tests, scenarios, files.
+"""What the front pages name is there: tests, scenarios, files, verbs, flags, targets.
 
     make test-quickstart
 """
@@ -6,10 +6,17 @@
 from __future__ import annotations
 
 import re
+import subprocess
+from functools import lru_cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-HOME = ("api", "agent", "bench", "cmd", "connectors", "examples", "internal", "master", "shardsvc", "sources")
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "examples").glob("*/*.md"))]
+BINARY = ROOT / "build" / "headrace"
+HOME = (
+    "api", "agent", "bench", "cmd", "connectors", "examples",
+    "flashckpt", "internal", "master", "shardsvc", "sources",
+)
 
 
 def names_of_tests() -> set[str]:
@@ -32,16 +39,15 @@ def test_each_test_that_the_guarantees_name_exists() -> None:
 
 
 def test_each_file_that_a_page_links_to_exists() -> None:
-    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), ROOT / "examples" / "clicks" / "README.md"]
-    links = [(page, target) for page in pages for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text())]
+    links = [(page, target) for page in PAGES for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text())]
     missing = [f"{page.relative_to(ROOT)} -> {to}" for page, to in links if not (page.parent / to).exists()]
     assert missing == []
 
 
 def test_the_file_map_names_each_folder() -> None:
     page = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
-    folders = [name for name in HOME if name not in ("connectors", "internal", "cmd")]
-    for parent in ("connectors", "internal", "cmd"):
+    folders = [name for name in HOME if name not in ("connectors", "flashckpt", "internal", "cmd")]
+    for parent in ("connectors", "flashckpt", "internal", "cmd"):
         folders += [f"{parent}/{p.name}" for p in (ROOT / parent).iterdir() if p.is_dir()]
     missing = [f for f in folders if f"| {f}/ |" not in page]
     assert missing == []
@@ -53,3 +59,52 @@ def test_each_metric_that_the_command_line_page_names_is_exported() -> None:
     code = "".join((ROOT / p).read_text() for p in ("shardsvc/serve/metrics.go", "agent/feed/metrics.go"))
     exported = set(re.findall(r'desc\("(\w+)"|"headrace_(\w+)"', code))
     assert named == {a or b for a, b in exported}
+
+
+def commands(program: str) -> list[tuple[Path, str]]:
+    """What pages tell people to type: lines of indented blocks, and code in the text
+    that says more than a verb."""
+    found = []
+    for page in PAGES:
+        text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+        lines = re.findall(rf"^ {{4,}}(?:\S+/)?{program} (.*)", text, re.MULTILINE)
+        inline = re.findall(rf"`{program} ([^`]* [^`]*)`", text)
+        found += [(page.relative_to(ROOT), line.split(" #")[0].strip()) for line in lines + inline]
+    return found
+
+
+@lru_cache
+def help_of(*verb: str) -> str:
+    return subprocess.run([BINARY, *verb, "--help"], capture_output=True, text=True, check=True, timeout=120).stdout
+
+
+def test_each_verb_and_flag_that_a_page_shows_is_taken() -> None:
+    verbs = set(re.findall(r"^  ([a-z]+)  ", help_of(), re.MULTILINE))
+    nested = {v: set(re.findall(r"^  ([a-z]+)  ", help_of(v), re.MULTILINE)) for v in ("dataset", "ckpt")}
+    shown, wrong = 0, []
+    for page, line in commands("headrace"):
+        words = re.split(r" -- | \| | &", line + " ")[0].split()
+        if not re.fullmatch(r"[a-z]+", words[0]):
+            continue  # VERB, or an error that is quoted
+        verb = tuple(words[:2]) if words[0] in nested and words[1:2] and words[1] in nested[words[0]] else (words[0],)
+        shown += 1
+        if verb[0] not in verbs | nested["dataset"]:
+            wrong.append(f"{page}: headrace {line}: there is no verb {verb[0]}")
+            continue
+        flags = [w.split("=")[0].strip("[]") for w in words if re.match(r"\[?--?[a-z]", w)]
+        wrong += [
+            f"{page}: headrace {line}: no flag {f}"
+            for f in flags
+            if not re.search(rf"(^|[ ,]){f}[ ,=\n]", help_of(*verb), re.MULTILINE)
+        ]
+    assert wrong == []
+    assert shown > 15
+
+
+def test_each_target_that_a_page_shows_is_made() -> None:
+    text = (ROOT / "Makefile").read_text()
+    made = set(re.findall(r"^([a-z0-9-]+)(?: [a-z0-9 -]+)?:", text, re.MULTILINE))
+    shown = {(page, line.split()[0]) for page, line in commands("make")}
+    shown |= {(page, t) for page in PAGES for t in re.findall(r"`make ([a-z-]+)`", page.read_text())}
+    assert len(shown) > 10
+    assert {(str(page), target) for page, target in shown if target not in made} == set()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/shardsvc/serve"
@@ -12,16 +13,22 @@ import (
 )
 
 // progress is a ledger of two datasets, of which one names a group.
-type progress struct{ marks []sources.Mark }
+type progress struct {
+	group string
+	marks []sources.Mark
+	moved chan struct{}
+}
 
 func (p *progress) Datasets(context.Context) ([]serve.Dataset, error) {
 	return []serve.Dataset{
 		{ID: 1, Name: "files", Spec: &dataset.Spec{Files: &dataset.FilesSpec{}}},
-		{ID: 2, Name: "events", Spec: &dataset.Spec{Kafka: &dataset.KafkaSpec{Group: "g"}}},
+		{ID: 2, Name: "events", Spec: &dataset.Spec{Kafka: &dataset.KafkaSpec{Group: p.group}}},
 	}, nil
 }
 
-func (p *progress) LowMarks(_ context.Context, id uint32) ([]sources.Mark, error) {
+func (p *progress) Moved() <-chan struct{} { return p.moved }
+
+func (p *progress) CommitMarks(_ context.Context, id uint32) ([]sources.Mark, error) {
 	if id != 2 {
 		return nil, errors.New("nobody asked for it")
 	}
@@ -32,6 +39,7 @@ func (p *progress) LowMarks(_ context.Context, id uint32) ([]sources.Mark, error
 type group struct {
 	sources.Source
 	got  []sources.Mark
+	told chan []sources.Mark
 	fail error
 }
 
@@ -40,6 +48,9 @@ func (g *group) Hold(context.Context, []sources.Mark) error { return nil }
 func (g *group) Commit(_ context.Context, m []sources.Mark) error {
 	if g.fail == nil {
 		g.got = append(g.got, m...)
+		if g.told != nil {
+			g.told <- m
+		}
 	}
 	return g.fail
 }
@@ -48,14 +59,18 @@ func TestTheBrokerIsToldWhatIsNewAndAgainAfterAFailure(t *testing.T) {
 	mark := func(p sources.PartitionID, at int64) sources.Mark {
 		return sources.Mark{Partition: p, Position: sources.Position{Offset: at}}
 	}
-	ledger, broker := &progress{marks: []sources.Mark{mark("a", 5), mark("b", 7)}}, &group{}
+	ledger, broker := &progress{group: "g", marks: []sources.Mark{mark("a", 5), mark("b", 7)}}, &group{}
 	c := &commits{srv: ledger, log: slog.New(slog.DiscardHandler), every: commitEvery, said: map[said]told{},
 		open: func(context.Context, *dataset.Spec, []sources.Segment) (sources.Source, error) { return broker, nil }}
 	round := func(want int) {
 		t.Helper()
 		broker.got = nil
-		if c.round(t.Context()); len(broker.got) != want {
+		err := c.round(t.Context())
+		if len(broker.got) != want {
 			t.Errorf("told %v, want %d marks", broker.got, want)
+		}
+		if (err != nil) != (broker.fail != nil) {
+			t.Errorf("it says %v, the broker %v", err, broker.fail)
 		}
 	}
 	round(2)
@@ -68,9 +83,13 @@ func TestTheBrokerIsToldWhatIsNewAndAgainAfterAFailure(t *testing.T) {
 	if broker.got[0] != mark("b", 9) {
 		t.Errorf("told %v", broker.got)
 	}
-	old := c.said[said{2, "a"}]
-	c.said[said{2, "a"}] = told{old.at, old.when.Add(-commitAgain)}
+	old := c.said[said{2, "g", "a"}]
+	c.said[said{2, "g", "a"}] = told{old.at, old.when.Add(-commitAgain)}
 	round(1) // so that the broker does not forget it
+
+	ledger.group = "another" // which has no offsets yet
+	round(2)
+	round(0)
 
 	stopped, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -79,4 +98,42 @@ func TestTheBrokerIsToldWhatIsNewAndAgainAfterAFailure(t *testing.T) {
 	if c.run(stopped); len(broker.got) != 1 {
 		t.Errorf("at the end it told %v", broker.got)
 	}
+}
+
+func TestTheBrokerIsToldAtOnceWhenMarksMove(t *testing.T) {
+	ledger := &progress{group: "g", marks: []sources.Mark{{Partition: "a", Position: sources.Position{Offset: 9}}}, moved: make(chan struct{}, 1)}
+	broker := &group{told: make(chan []sources.Mark, 8)}
+	c := &commits{srv: ledger, log: slog.New(slog.DiscardHandler), every: time.Hour, said: map[said]told{},
+		open: func(context.Context, *dataset.Spec, []sources.Segment) (sources.Source, error) { return broker, nil }}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.run(ctx)
+	}()
+	next := func(back bool) int64 {
+		t.Helper()
+		select {
+		case m := <-broker.told:
+			if m[0].Back != back {
+				t.Errorf("back is %v", m[0].Back)
+			}
+			return m[0].Position.Offset
+		case <-time.After(time.Minute):
+			t.Fatal("the broker was not told")
+			return 0
+		}
+	}
+	if at := next(false); at != 9 {
+		t.Errorf("at first: %d", at)
+	}
+	c.mu.Lock() // somebody rewinds: the marks go back
+	ledger.marks = []sources.Mark{{Partition: "a", Position: sources.Position{Offset: 4}}}
+	c.mu.Unlock()
+	ledger.moved <- struct{}{}
+	if at := next(true); at != 4 {
+		t.Errorf("after a rewind: %d", at)
+	}
+	cancel()
+	<-done
 }

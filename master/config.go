@@ -36,12 +36,19 @@ type Config struct {
 	AheadSegments int   // listed and not settled; default 256. The core asks for 64 at least.
 	AheadUnits    int64 // listed and not planned; default 16 times the largest lease
 
+	// Of input without an end: how often to ask where it ends, and how long an end
+	// below one that was seen before is taken for a leader that does not know yet.
+	HeadsEvery   time.Duration // 0: the default of 1 s
+	HeadPatience time.Duration // 0: the default of 20 s
+
 	Logger *slog.Logger
 }
 
 const (
 	defaultAheadSegments = 256
 	aheadLeases          = 16
+	defaultHeadsEvery    = time.Second
+	defaultHeadPatience  = 20 * time.Second
 	listAtOnce           = 16 // segments per call of Source.Segments: each is durable soon
 	storeFolder          = "store"
 	stopGrace            = 2 * time.Second // for calls in flight at the end
@@ -58,6 +65,12 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.AheadSegments <= 0 {
 		c.AheadSegments = defaultAheadSegments
+	}
+	if c.HeadsEvery <= 0 {
+		c.HeadsEvery = defaultHeadsEvery
+	}
+	if c.HeadPatience <= 0 {
+		c.HeadPatience = defaultHeadPatience
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -17,9 +17,11 @@ type ledger interface {
 	Changed() <-chan struct{}
 	Datasets(context.Context) ([]serve.Dataset, error)
 	Segments(ctx context.Context, partition uint32, after int64, max int) ([]sources.Segment, error)
-	AddPartitions(ctx context.Context, dataset uint32, ids []sources.PartitionID, estimated bool) ([]uint32, error)
+	AddPartitions(ctx context.Context, dataset uint32, parts []serve.NewPartition, estimated bool) ([]uint32, error)
 	PartitionsListed(ctx context.Context, dataset uint32) error
-	AddSegments(ctx context.Context, partition uint32, segments []sources.Segment, complete bool) error
+	AddSegmentsAfter(ctx context.Context, partition uint32, after int64, segments []sources.Segment, complete bool) error
+	Join(ctx context.Context, dataset uint32, parts []serve.NewPartition) error
+	Heads(ctx context.Context, heads []serve.Head) error
 	Fail(ctx context.Context, dataset uint32, reason string) error
 }
 

@@ -9,5 +9,8 @@
 //	master.go    its life: New, Run, Ready; who stops what
 //	grpc.go      the gRPC server and its limits
 //	http.go      /metrics, /healthz, /readyz, pprof
+//	guard.go     how far unread records are from deletion; foresee.go the arithmetic
 //	discover.go  which datasets need listing; list.go one dataset
+//	follow.go    one without an end: its partitions, where they end now
+//	commits.go   brokers are told up to the newest checkpoint; look.go is one there?
 package master

@@ -22,7 +22,12 @@ type listing struct {
 	spec   *dataset.Spec
 	cancel context.CancelFunc
 	news   chan *serve.Dataset // newest state; an older one is dropped
+	last   map[uint32]int64    // newest segment of each partition, as the source that is open knows it
 }
+
+// errMoved: a checkpoint was restored, and its numbers of segments count. The
+// source has to be opened again with them.
+var errMoved = fmt.Errorf("what is listed is that of a restored checkpoint now: %w", serve.ErrUnknown)
 
 // wake hands over the newest state. Only discovery's goroutine calls it.
 func (l *listing) wake(ds *serve.Dataset) {
@@ -61,6 +66,9 @@ func (l *listing) list(ctx context.Context) error {
 			l.log.Warn("closing the source", "error", err)
 		}
 	}()
+	if l.spec.Live() {
+		return l.follow(ctx, src)
+	}
 	bounded, err := l.partitions(ctx, src, ds)
 	if err != nil {
 		return err
@@ -88,12 +96,21 @@ func (l *listing) newest(ctx context.Context) (*serve.Dataset, error) {
 
 func (l *listing) open(ctx context.Context, ds *serve.Dataset) (sources.Source, error) {
 	var known []sources.Segment
+	l.last = map[uint32]int64{}
 	for _, p := range ds.Partitions {
 		segs, err := l.srv.Segments(ctx, p.Number, -1, 0)
 		if err != nil {
 			return nil, err
 		}
-		known = append(known, segs...)
+		l.last[p.Number] = -1
+		if n := len(segs); n > 0 {
+			l.last[p.Number] = segs[n-1].ID
+		}
+		if ds.Spec.BitExact == nil {
+			known = append(known, segs...)
+		} else if len(segs) > len(known) { // virtual ranks list the same
+			known = segs
+		}
 	}
 	return again(ctx, l, func() (sources.Source, error) { return l.cfg.OpenSource(ctx, l.spec, known) })
 }
@@ -111,20 +128,45 @@ func (l *listing) partitions(ctx context.Context, src sources.Source, ds *serve.
 	bounded, all, estimated := map[sources.PartitionID]bool{}, true, false
 	for _, b := range bounds {
 		if b.Err != nil {
-			return nil, fmt.Errorf("%s: %w", b.Partition, b.Err)
+			return nil, fmt.Errorf("partition %s: %w", called(src, b.Partition), b.Err)
 		}
 		bounded[b.Partition] = b.Bounded
 		all = all && b.Bounded
 		// A bounded source's estimate is only that it is not listed yet.
 		estimated = estimated || b.Estimated && !b.Bounded
 	}
-	if _, err := l.srv.AddPartitions(ctx, l.id, ids, estimated); err != nil {
+	numbers, err := l.srv.AddPartitions(ctx, l.id, newPartitions(src, ids), estimated)
+	if err != nil {
 		return nil, err
+	}
+	for _, no := range numbers {
+		if _, known := l.last[no]; !known {
+			l.last[no] = -1
+		}
 	}
 	if all && !ds.PartitionsKnown {
 		return bounded, l.srv.PartitionsListed(ctx, l.id)
 	}
 	return bounded, nil
+}
+
+func newPartitions(src sources.Source, ids []sources.PartitionID) []serve.NewPartition {
+	parts := make([]serve.NewPartition, len(ids))
+	for i, id := range ids {
+		parts[i].ID = id
+		if n, ok := src.(sources.Namer); ok {
+			parts[i].Name = n.PartitionName(id)
+		}
+	}
+	return parts
+}
+
+// called is what people call a partition.
+func called(src sources.Source, id sources.PartitionID) string {
+	if n, ok := src.(sources.Namer); ok {
+		return n.PartitionName(id)
+	}
+	return string(id)
 }
 
 // segments lists each partition up to its window. all: nothing is left to list.
@@ -135,16 +177,21 @@ func (l *listing) segments(ctx context.Context, src sources.Source, bounded map[
 			return ds == nil, err
 		}
 		all, progress = ds.PartitionsKnown, false
+		listed := map[sources.PartitionID]bool{}
 		for i := range ds.Partitions {
 			p := &ds.Partitions[i]
-			if p.Complete {
+			if p.Complete || listed[p.Source] {
 				continue
 			}
+			listed[p.Source] = true // of the virtual ranks of a bit_exact dataset one is listed for all
 			all = false
+			if last, known := l.last[p.Number]; !known || last != p.LastSegment {
+				return false, errMoved
+			}
 			if !l.wanted(p) {
 				continue
 			}
-			more, err := l.some(ctx, src, p, bounded[p.Identity])
+			more, err := l.some(ctx, src, ds.Partitions, p, bounded[p.Source])
 			if err != nil {
 				return false, err
 			}
@@ -169,10 +216,10 @@ func (l *listing) state(ctx context.Context) (*serve.Dataset, error) {
 	return nil, nil
 }
 
-// wanted: shuffle permutes all blocks and so needs all of them; else there is a
+// wanted: shuffle, or dealing them out, permutes all blocks and so needs all of them; else there is a
 // window.
 func (l *listing) wanted(p *serve.Partition) bool {
-	if l.spec.Shuffle != nil || p.NeedsSegments {
+	if l.spec.Shuffle != nil || l.spec.BitExact != nil || p.NeedsSegments {
 		return true
 	}
 	units := l.cfg.AheadUnits
@@ -182,8 +229,8 @@ func (l *listing) wanted(p *serve.Partition) bool {
 	return p.Segments < l.cfg.AheadSegments && p.Ahead < units
 }
 
-func (l *listing) some(ctx context.Context, src sources.Source, p *serve.Partition, bounded bool) (more bool, err error) {
-	segs, err := again(ctx, l, func() ([]sources.Segment, error) { return src.Segments(ctx, p.Identity, p.LastSegment, listAtOnce) })
+func (l *listing) some(ctx context.Context, src sources.Source, all []serve.Partition, p *serve.Partition, bounded bool) (more bool, err error) {
+	segs, err := again(ctx, l, func() ([]sources.Segment, error) { return src.Segments(ctx, p.Source, p.LastSegment, listAtOnce) })
 	if err != nil {
 		return false, err
 	}
@@ -191,10 +238,17 @@ func (l *listing) some(ctx context.Context, src sources.Source, p *serve.Partiti
 	if len(segs) == 0 && !last {
 		return false, nil
 	}
-	if err := l.srv.AddSegments(ctx, p.Number, segs, last); err != nil {
+	if err := l.srv.AddSegmentsAfter(ctx, p.Number, p.LastSegment, segs, last); err != nil {
 		return false, err
 	}
-	l.log.Debug("listed", "partition", p.Identity, "segments", len(segs), "complete", last)
+	if n := len(segs); n > 0 {
+		for i := range all {
+			if q := &all[i]; q.Source == p.Source && q.LastSegment == p.LastSegment {
+				l.last[q.Number] = segs[n-1].ID
+			}
+		}
+	}
+	l.log.Debug("listed", "partition", called(src, p.Source), "segments", len(segs), "complete", last)
 	return true, nil
 }
 

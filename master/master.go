@@ -80,21 +80,23 @@ func (m *Master) Run(ctx context.Context) (err error) {
 	}
 	m.addr = reachable(grpcListener.Addr())
 
+	brokers := &commits{open: m.cfg.OpenSource, log: m.cfg.Logger, every: commitEvery, said: map[said]told{}}
 	srv, err := serve.New(serve.Config{
 		Store: st, Job: m.cfg.Job, Model: m.cfg.Model, Version: m.cfg.Version, TTL: m.cfg.SessionTTL,
-		Check: m.cfg.Check, Logger: m.cfg.Logger, Registerer: m.registry,
+		Check: m.cfg.Check, Logger: m.cfg.Logger, Registerer: m.registry, Look: look, Moved: brokers.round,
 	})
 	if err != nil {
 		return fmt.Errorf("state folder %s: %w", m.cfg.State, err)
 	}
+	brokers.srv = srv
 	srv.SetHTTP(m.http)
-	return m.serve(ctx, srv, grpcListener, httpListener)
+	return m.serve(ctx, srv, brokers, grpcListener, httpListener)
 }
 
 // serve starts every goroutine of the process and stops them in order: first
 // discovery and HTTP, then the shard service, which ends the agents' streams,
 // then gRPC.
-func (m *Master) serve(ctx context.Context, srv *serve.Server, grpcListener, httpListener net.Listener) error {
+func (m *Master) serve(ctx context.Context, srv *serve.Server, brokers *commits, grpcListener, httpListener net.Listener) error {
 	gs, err := m.grpcServer(srv)
 	if err != nil {
 		return err
@@ -122,8 +124,9 @@ func (m *Master) serve(ctx context.Context, srv *serve.Server, grpcListener, htt
 		fail(err)
 	})
 	outer.Go(func() { fail(newDiscovery(m.cfg, srv).run(ctx)) })
+	outer.Go(func() { brokers.run(ctx) })
 	outer.Go(func() {
-		(&commits{open: m.cfg.OpenSource, srv: srv, log: m.cfg.Logger, every: commitEvery, said: map[said]told{}}).run(ctx)
+		(&guard{open: m.cfg.OpenSource, srv: srv, log: m.cfg.Logger, live: map[uint32]*watch{}}).run(ctx)
 	})
 	wire.Go(func() { fail(served("gRPC", gs.Serve(grpcListener), grpc.ErrServerStopped)) })
 	if httpListener != nil {

@@ -25,14 +25,14 @@ func (c *Core) ack(a *agent, k *Ack) {
 		c.refuse(a, k, Invalid, "prefix lies outside the lease")
 		return
 	case pos <= l.prefix: // a repeat
-	case k.Step < l.step:
+	case k.Step < l.step && k.Step != 0:
 		c.refuse(a, k, Invalid, "step is lower than that of an earlier ack of the lease")
 		return
-	case !c.folds && k.Step < l.w.rank.step:
-		c.refuse(a, k, Invalid, "step is lower than one that was reported already")
+	case !c.folds && k.Step <= l.w.rank.step && k.Step != 0:
+		c.refuse(a, k, Invalid, "the step was reported already: it is closed")
 		return
 	default:
-		c.settle(l, pos, k.Step)
+		c.settle(l, pos, k)
 	}
 	c.durable(a, k)
 }
@@ -49,19 +49,25 @@ func (c *Core) refuse(a *agent, k *Ack, code Code, reason string) {
 }
 
 // settle moves the rows of l below pos from leased to settled.
-func (c *Core) settle(l *lease, pos, step int64) {
+func (c *Core) settle(l *lease, pos int64, k *Ack) {
 	ps, w := l.pass, l.w
+	c.growTo(ps.p, place{l.segment, pos - l.shift})
 	units := ps.units(l.prefix, pos)
+	tally := k.tally(l, units)
 	ps.done.add(l.prefix, pos, acked)
 	ps.kinds[acked] += units
 	ps.leasedUnits -= units
-	if c.folds {
+	if ps.done == &ps.base {
+		ps.records.add(tally)
 		c.dirtyPass(ps)
 	} else {
-		c.addPiece(ps, w.rank, piece{l.prefix, pos, w.rank.no, c.generation, step})
+		c.addPiece(ps, w.rank, piece{l.prefix, pos, w.rank.no, c.generation, k.Step, tally})
 	}
 	if len(ps.tries) > 0 {
 		c.dropTries(ps, l.prefix, pos)
+	}
+	if c.yields != nil && k.Step > 0 { // with 0 an agent acks what holds no record
+		c.holdAcked(w)
 	}
 	w.units += uint64(units)
 	w.since = c.now
@@ -69,7 +75,7 @@ func (c *Core) settle(l *lease, pos, step int64) {
 		w.stepped = true
 		c.watchStall(w) // the first step shortens its patience
 	}
-	l.prefix, l.step = pos, step
+	l.prefix, l.step = pos, max(l.step, k.Step)
 	if pos == l.end {
 		c.unlink(l)
 		c.changed(ps.p)
@@ -79,13 +85,15 @@ func (c *Core) settle(l *lease, pos, step int64) {
 // stepReport: all acks of this worker up to and including step came before.
 func (c *Core) stepReport(a *agent, r *StepReport) {
 	w := a.byNumber[r.Worker]
-	if w == nil || w.rank.worker != w {
-		return
+	if w == nil || w.rank.worker != w || !w.rank.called && c.gated(w) {
+		return // before it restored its steps are those of no model
 	}
 	if r.Step > w.rank.step {
 		w.rank.step = r.Step
+		c.topStep = max(c.topStep, r.Step)
 		c.dirtyRank(w.rank)
 		if !c.folds {
+			c.askDue = true
 			c.foldOld(w.rank)
 		}
 	}
@@ -97,6 +105,7 @@ func (c *Core) addPiece(ps *pass, r *rank, k piece) {
 	if i > 0 {
 		if q := &ps.acks[i-1]; c.sameRun(ps, q, &k) && q.step == k.step {
 			q.end = k.end
+			q.add(k.Tally)
 			c.putPiece(ps, q)
 			return
 		}
@@ -148,7 +157,11 @@ func (c *Core) foldLeft(ps *pass, i int, old int64) {
 	if !c.sameRun(ps, q, k) || q.step > old || k.step > old {
 		return
 	}
+	if q.step != k.step && c.pinned(c.rankOf(q.rank), min(q.step, k.step), max(q.step, k.step)) {
+		return
+	}
 	q.end, q.step = k.end, max(q.step, k.step)
+	q.add(k.Tally)
 	c.deletePiece(ps, k.start)
 	c.putPiece(ps, q)
 	ps.acks = append(ps.acks[:i], ps.acks[i+1:]...)
@@ -156,7 +169,7 @@ func (c *Core) foldLeft(ps *pass, i int, old int64) {
 
 func (c *Core) putPiece(ps *pass, k *piece) {
 	at := ps.startPlace(k.start)
-	v := ackValue{ps.endPlace(k.end).offset, k.rank, k.generation, k.step}
+	v := ackValue{ps.endPlace(k.end).offset, k.rank, k.generation, k.step, k.Tally, false}
 	c.fx.put(Set, func(b []byte) []byte {
 		return appendRangeKey(b, keyAck, ps.p.ds.id, ps.p.no, ps.n, at.segment, at.offset)
 	}, v.append)

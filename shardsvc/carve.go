@@ -12,6 +12,9 @@ const (
 // of a bounded input at most half of its share of what is left, so that all
 // finish together (guided self-scheduling).
 func (c *Core) size(d *dataset, w *worker) int64 {
+	if d.opt.VirtualRanks > 0 {
+		return max(d.opt.Initial, d.opt.Block)
+	}
 	rate := w.rate(d.id)
 	size := d.opt.Initial
 	if rate > 0 {
@@ -82,15 +85,18 @@ func (c *Core) carveFrom(p *partition, w *worker, size int64) *lease {
 	}
 	for {
 		ps := p.last()
-		if ps == nil || ps.frontier == p.lineEnd() {
+		if ps == nil || ps.frontier >= p.lineEnd() && !ps.mayLead() {
 			if !p.mayBegin() {
 				return nil
 			}
 			ps = c.newPass(p, p.begun())
 			c.dirtyPass(ps)
 		}
+		if p.holder != nil && p.asks() {
+			return nil // the answer may bring back what lies before the frontier
+		}
 		start := ps.frontier
-		end := c.clip(ps, start, p.lineEnd(), size)
+		end := ps.extend(start, c.clip(ps, start, p.lineEnd(), size), size)
 		c.advance(ps, end)
 		if ps.units(start, end) == 0 {
 			c.hole(ps, start, end)
@@ -111,6 +117,18 @@ func (c *Core) inOrder(ps *pass, start int64) bool {
 		}
 	}
 	return true
+}
+
+// asks: a holder was asked for a part of p and has not answered yet.
+func (p *partition) asks() bool {
+	for _, ps := range p.passes {
+		for l := ps.leases; l != nil; l = l.pnext {
+			if l.asked {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // recall asks the holder of a strict partition for all that it has not delivered
@@ -164,6 +182,9 @@ func (c *Core) hole(ps *pass, start, end int64) {
 	if ps.done != &ps.base {
 		ps.done.add(start, end, dropped)
 	}
+	if len(ps.tries) > 0 {
+		c.dropTries(ps, start, end)
+	}
 	c.dirtyPass(ps)
 }
 
@@ -179,7 +200,7 @@ func (c *Core) pieces(l *lease) (lo, hi int32) {
 	}
 	block := ps.order.block
 	for pos := l.prefix; pos < l.end; pos = (pos/block + 1) * block {
-		in := int64(ps.order.perm.block(uint64(pos / block)))
+		in := ps.order.source(pos)
 		s := &p.segs[p.segByBlock(in)]
 		first := s.start + (in-s.block)*block
 		start := first + pos%block

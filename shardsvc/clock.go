@@ -9,6 +9,10 @@ const (
 	timerStall                     // worker
 	timerSteal                     // dataset
 	timerRecovery
+	timerAsk
+	timerSettle
+	timerRestore
+	timerYields
 )
 
 type timer struct {
@@ -17,6 +21,7 @@ type timer struct {
 	a    *agent
 	w    *worker
 	d    *dataset
+	cut  uint64
 }
 
 // timerHeap holds deadlines, the next one first. A deadline that moved is found
@@ -86,6 +91,14 @@ func (c *Core) tick() {
 			}
 		case timerRecovery:
 			c.recoveryDue()
+		case timerAsk:
+			c.askTimeout()
+		case timerSettle:
+			c.settleCut(t.cut, false, "its storage was not seen in time")
+		case timerRestore:
+			c.restoreDue()
+		case timerYields:
+			c.holdTimeout()
 		}
 	}
 }
@@ -100,11 +113,12 @@ func (c *Core) watchSteal(d *dataset, at Time) {
 	c.timers.push(timer{at: d.scanAt, kind: timerSteal, d: d})
 }
 
-// patience is how long w may hold leases without progress; 0: forever.
+// patience is how long w may hold leases without progress; 0: forever. Where
+// nothing is there to read, none is expected.
 func (c *Core) patience(w *worker) Time {
 	stall := Time(0)
 	for l := w.leases; l != nil; l = l.wnext {
-		if s := l.pass.p.ds.opt.Stall; s > 0 && (stall == 0 || s < stall) {
+		if s := l.pass.p.ds.opt.Stall; s > 0 && l.prefix < l.reach() && (stall == 0 || s < stall) {
 			stall = s
 		}
 	}
@@ -134,10 +148,10 @@ func (c *Core) stallDue(w *worker, at Time) {
 	if w.gone || w.leases == nil || w.state != running {
 		return
 	}
-	if p := c.patience(w); p == 0 || w.paused || c.now < w.since+p {
+	if p, stands := c.patience(w), w.paused || w.held != 0; p == 0 || stands || c.now < w.since+p {
 		if p > 0 {
 			w.stallAt = max(w.since+p, c.now+1)
-			if w.paused {
+			if stands {
 				w.stallAt = c.now + p
 			}
 			c.timers.push(timer{at: w.stallAt, kind: timerStall, w: w})

@@ -64,6 +64,22 @@ type Core struct {
 	ranks    []*rank // in order of arrival
 	byRank   map[uint32]*rank
 
+	cuts     []*keptCut // in order of cutOrder
+	cutOrder uint64     // of the newest
+	asks     []*ask     // that wait, in order of arrival
+	askDue   bool       // something happened that may complete one
+
+	yields    *yieldHold // nil: none is on
+	yieldsDue bool       // something happened that may complete it
+	heldLast  heldYields
+
+	topStep   int64 // the highest one reported in the generation
+	phase     restorePhase
+	choice    uint64 // of the generation: the cut that it went back to; 0: the start
+	restored  int64  // its step
+	restoreBy Time   // deadline of the phase
+	restoring uint32 // no rank below it is missing
+
 	leases leaseTable
 	timers timerHeap
 
@@ -118,6 +134,8 @@ func (c *Core) Step(now Time, ev Event, fx *Effects) (wake Time) {
 		for i := range e.Heads {
 			c.head(&e.Heads[i])
 		}
+	case *Truncated:
+		c.truncated(e)
 	case *AddSegments:
 		c.addSegments(e)
 	case *AddPartition:
@@ -134,12 +152,23 @@ func (c *Core) Step(now Time, ev Event, fx *Effects) (wake Time) {
 		if d := c.dataset(e.ID); d != nil {
 			c.failDataset(d, e.Reason)
 		}
+	case *BindCut:
+		c.bindCut(e)
+	case *DropCut:
+		c.dropCut(e)
+	case *SettleCut:
+		c.settleCut(e.Cut, e.Found, "no valid manifest of it was found")
+	case *Rewind:
+		c.rewind(e)
 	case *Start:
 		c.start()
 	default:
 		panic(fmt.Sprintf("shardsvc: unknown event %T", ev))
 	}
 	c.serve()
+	c.checkYields()
+	c.checkAsks()
+	c.serve() // a hold may have ended with the freeze
 	c.fx = nil
 	if at := c.timers.next(); at != Never {
 		return at + c.blocked
@@ -194,6 +223,12 @@ func (c *Core) message(m *Message) {
 	for i := range m.Requests {
 		c.request(a, &m.Requests[i])
 	}
+	for i := range m.Calls {
+		c.cutCall(a, &m.Calls[i])
+	}
+	for i := range m.Yields {
+		c.yieldsHeld(a, &m.Yields[i])
+	}
 }
 
 // NextDataset is the number of the next new dataset.
@@ -227,7 +262,7 @@ func (c *Core) report(r Report) {
 		r.Name = d.name
 	}
 	if p := c.partition(r.Partition); p != nil {
-		r.Identity = p.identity
+		r.Label = p.label()
 	}
 	c.fx.Reports = append(c.fx.Reports, r)
 }

@@ -16,6 +16,8 @@ type dataset struct {
 	opt                      Options
 	paused, failed, partsAll bool
 	removed                  bool
+	folds                    bool // an ack of it folds into the settled set at once
+	acksBind                 bool // what is acked counts as bound
 
 	parts []*partition // by number
 	ready queue[*partition]
@@ -54,7 +56,13 @@ func (o *Options) validate() error {
 		return fmt.Errorf("shuffle block is %d, must be 1 to 2^40", o.Block)
 	case o.Max > maxLine || o.Initial > maxLine:
 		return fmt.Errorf("lease sizes: max %d, initial %d; at most 2^60", o.Max, o.Initial)
-	case o.Shuffle && o.Strict:
+	case o.VirtualRanks > maxVirtualRanks:
+		return fmt.Errorf("%d virtual ranks, at most %d", o.VirtualRanks, maxVirtualRanks)
+	case o.VirtualRanks > 0 && !(o.Shuffle && o.Strict):
+		return errors.New("virtual ranks need blocks and a strict order")
+	case o.InOrder && o.VirtualRanks == 0:
+		return errors.New("blocks in order are for virtual ranks")
+	case o.Shuffle && o.Strict && o.VirtualRanks == 0:
 		return errors.New("order: strict and shuffle exclude each other")
 	}
 	return nil
@@ -66,6 +74,10 @@ func (c *Core) applyDataset(e *ApplyDataset) {
 		return
 	}
 	d := c.dataset(e.ID)
+	if x := c.named(e.Name); e.Name == "" || x != nil && x != d {
+		c.rejected("dataset %q: it has no name, or another one has it", e.Name)
+		return
+	}
 	if d == nil {
 		if e.ID != c.nextDS {
 			c.rejected("dataset %q: number %d is not the next, %d", e.Name, e.ID, c.nextDS)
@@ -74,23 +86,33 @@ func (c *Core) applyDataset(e *ApplyDataset) {
 		c.nextDS++
 		c.dirty.job = true
 		d = c.newDataset(e.ID)
-		d.opt = e.Options
+		c.setOptions(d, e.Options)
 	}
 	o, n := d.opt, e.Options
 	switch {
-	case o.Strict != n.Strict || o.Shuffle != n.Shuffle || o.Seed != n.Seed || o.Block != n.Block:
-		c.rejected("dataset %q: order and shuffle can not change once it exists: delete it and apply it again", d.name)
+	case o.NoCheckpoints != n.NoCheckpoints:
+		c.rejected("dataset %q: checkpoints can not change once it exists: delete it and apply it again", d.name)
+		return
+	case o.Strict != n.Strict || o.Shuffle != n.Shuffle || o.Seed != n.Seed || o.Block != n.Block || o.VirtualRanks != n.VirtualRanks || o.InOrder != n.InOrder:
+		c.rejected("dataset %q: order, shuffle and bit_exact can not change once it exists: delete it and apply it again", d.name)
 		return
 	case n.Passes != o.Passes && slices.ContainsFunc(d.parts, func(p *partition) bool { return p.pruned || p.begun() > uint32(n.Passes) }):
 		c.rejected("dataset %q: passes can not change from %d to %d so late: records of the last pass are settled", d.name, o.Passes, n.Passes)
 		return
 	}
-	d.name, d.spec, d.opt = e.Name, e.Spec, n
+	d.name, d.spec = e.Name, e.Spec
+	c.setOptions(d, n)
 	c.dirtyDataset(d)
 	for _, p := range d.parts {
 		c.changed(p)
 	}
 	c.kick(d)
+}
+
+func (c *Core) setOptions(d *dataset, o Options) {
+	d.opt = o
+	d.folds = c.folds || o.NoCheckpoints
+	d.acksBind = o.NoCheckpoints || c.folds && !c.hasBound()
 }
 
 func (c *Core) newDataset(id DatasetID) *dataset {
@@ -123,7 +145,8 @@ func (c *Core) removeDataset(id DatasetID) {
 	for d.waiting.len() > 0 {
 		c.stand(d, d.waiting.pop(), Deleted, "dataset "+d.name+" was deleted")
 	}
-	for _, letter := range []byte{keyDataset, keyPartition, keySegment, keySettled, keyAck, keyTries} {
+	c.dropParked(d, "dataset "+d.name+" was deleted")
+	for _, letter := range []byte{keyDataset, keyPartition, keySegment, keySettled, keyAck, keyTries, keyExcluded} {
 		c.fx.put(DeleteRange,
 			func(b []byte) []byte { return appendNumbers(b, letter, id) },
 			func(b []byte) []byte { return appendNumbers(b, letter, id+1) })
@@ -146,6 +169,9 @@ func (c *Core) setPaused(id DatasetID, paused bool) {
 			}
 		}
 	}
+	if paused {
+		c.recallLeads(d)
+	}
 	c.dirtyDataset(d)
 	c.kick(d)
 }
@@ -166,12 +192,27 @@ func (c *Core) addPartition(e *AddPartition) {
 		c.rejected("partition %d %q of dataset %d: unknown dataset, listing finished, or not the next number %d", e.Number, e.Identity, e.Dataset, c.nextPart)
 		return
 	}
+	if e.Identity == "" || slices.ContainsFunc(d.parts, func(p *partition) bool { return p.identity == e.Identity }) {
+		c.rejected("partition %d of dataset %d: no identity, or %q is there already", e.Number, e.Dataset, e.Identity)
+		return
+	}
+	if err := (&partition{ds: d}).named(e.Identity); err != nil {
+		c.rejected("dataset %q: %v", d.name, err)
+		return
+	}
+	c.needSegments(c.makePartition(d, e.Identity, e.Name, e.Estimated))
+}
+
+func (c *Core) makePartition(d *dataset, identity, name string, estimated bool) *partition {
+	p := c.newPartition(d, c.nextPart)
 	c.nextPart++
 	c.dirty.job = true
-	p := c.newPartition(d, e.Number)
-	p.identity, p.estimated = e.Identity, e.Estimated
+	if err := p.named(identity); err != nil {
+		panic("shardsvc: " + err.Error()) // was checked
+	}
+	p.name, p.estimated = name, estimated
 	c.dirtyPartition(p)
-	c.needSegments(p)
+	return p
 }
 
 func (c *Core) newPartition(d *dataset, no PartitionNo) *partition {
@@ -210,10 +251,11 @@ func (c *Core) addSegments(e *AddSegments) {
 			continue
 		}
 		if p.complete || s.ID < 0 || !p.fits(s.Start, s.End) {
-			c.rejected("partition %s: segment %d [%d, %d) %s: the listing is complete or the bounds are wrong", p.identity, s.ID, s.Start, s.End, s.Name)
+			c.rejected("partition %s: segment %d [%d, %d) %s: the listing is complete or the bounds are wrong", p.label(), s.ID, s.Start, s.End, s.Name)
 			return
 		}
 		if n := len(p.segs); n > 0 && !p.segs[n-1].sealed {
+			c.endLead(p)
 			p.segs[n-1].sealed = true
 			c.putSegment(p, &p.segs[n-1])
 		}
@@ -226,6 +268,7 @@ func (c *Core) addSegments(e *AddSegments) {
 	}
 	c.needSegments(p)
 	c.changed(p)
+	c.kick(p.ds) // a strict partition's holder may wait for it
 }
 
 // maxLine bounds offsets and lines, so that sums of a few never overflow.
@@ -244,13 +287,16 @@ func (c *Core) appendSegment(p *partition, s *sources.Segment) *segment {
 	}
 	p.lastSeg = s.ID
 	p.total += s.End - s.Start
-	p.ds.total += s.End - s.Start
+	if p.counts1() {
+		p.ds.total += s.End - s.Start
+	}
 	return &p.segs[len(p.segs)-1]
 }
 
 // complete: the line is final.
 func (c *Core) complete(p *partition) {
 	if n := len(p.segs); n > 0 && !p.segs[n-1].sealed {
+		c.endLead(p)
 		p.segs[n-1].sealed = true
 		if c.fx != nil {
 			c.putSegment(p, &p.segs[n-1])
@@ -270,7 +316,7 @@ func (c *Core) putSegment(p *partition, s *segment) {
 // needSegments asks discovery for more when few are left to plan. A shuffled
 // pass needs all of them.
 func (c *Core) needSegments(p *partition) {
-	if p.complete || p.asked {
+	if p.complete || p.asked || p.growing() {
 		return
 	}
 	if ps := p.last(); !p.ds.opt.Shuffle && len(p.segs) > 0 {
@@ -284,42 +330,4 @@ func (c *Core) needSegments(p *partition) {
 	}
 	p.asked = true
 	c.report(Report{Kind: ReportNeedSegments, Dataset: p.ds.id, Partition: p.no, Segment: p.lastSeg})
-}
-
-// head moves the end of the last, unsealed segment. An end below what was
-// planned is the event diverged.
-func (c *Core) head(h *Head) {
-	p := c.partition(h.Partition)
-	if p == nil {
-		return
-	}
-	i := p.segByID(h.Segment)
-	if i < 0 || i != len(p.segs)-1 {
-		return // heads come late and often: a sealed or forgotten segment has none
-	}
-	s := &p.segs[i]
-	if h.End == s.end && h.Sealed == s.sealed {
-		return
-	}
-	for _, ps := range p.passes {
-		if at := h.End - s.start + s.base; ps.order == nil && at < ps.frontier && ps.frontier > s.base {
-			c.report(Report{Kind: ReportDiverged, Dataset: p.ds.id, Partition: p.no, Pass: ps.n, Segment: s.id, Start: h.End, End: ps.frontier - s.base + s.start})
-			c.failDataset(p.ds, (&sources.Diverged{Range: sources.Range{Partition: sources.PartitionID(p.identity), Segment: s.id, Start: h.End, End: ps.frontier - s.base + s.start}, Head: h.End}).Error())
-			return
-		}
-	}
-	if s.sealed || h.End < s.start || h.End > maxLine || p.total+h.End-s.end > maxLine {
-		return
-	}
-	if p.ds.opt.Shuffle {
-		b := p.ds.opt.Block
-		p.blocks += (h.End-s.start+b-1)/b - (s.end-s.start+b-1)/b
-	}
-	p.total += h.End - s.end
-	p.ds.total += h.End - s.end
-	s.end, s.sealed = h.End, h.Sealed
-	if h.Sealed {
-		c.putSegment(p, s)
-	}
-	c.changed(p)
 }

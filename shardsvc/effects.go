@@ -47,7 +47,7 @@ const (
 	// ReplyHeld: Was, Token, Refused, Reason, Prefix, End. Without a ReplyHello
 	// before it, it answers a Held in a later message.
 	ReplyHeld
-	// ReplyJoin: Worker, Refused, Reason, Generation, Epoch, Step, Units.
+	// ReplyJoin: Worker, Refused, Reason, Generation, Epoch, Step, Units, Again.
 	ReplyJoin
 	// ReplyAck: Token, Prefix, Code, Reason.
 	ReplyAck
@@ -67,6 +67,12 @@ const (
 	// ReplyClose: close the stream with ALREADY_EXISTS: the agent's newer
 	// stream or process took over, or this one was superseded. Reason.
 	ReplyClose
+	// ReplyCut answers a CutCall: Worker, Request (the call's ID), Reason, Step,
+	// Epoch, Units (pending again), Again, and Cut.
+	ReplyCut
+	// ReplyHold: Worker, Cut.Cut, Reason: hand it no further batch; Refused: the
+	// hold has ended.
+	ReplyHold
 )
 
 // Code of a ReplyAck, with the numbers of the wire.
@@ -89,7 +95,27 @@ const (
 	Failed
 	Recovering
 	Deleted
+	Restoring // RESTORE on the wire: the job has a past; Reason says who must restore
 )
+
+// CutCode of a CutAnswer, with the numbers of the wire.
+type CutCode uint8
+
+const (
+	CutOK CutCode = iota
+	CutRefused
+	CutFenced
+	CutTry     // restore: a newer bound cut is at Path
+	CutTimeout // ask: not complete by its deadline; Reason names who did not report
+)
+
+// CutAnswer is the rest of a ReplyCut.
+type CutAnswer struct {
+	Code CutCode
+	Cut  uint64 // ask: the cut, perhaps one that another rank asked for; restore: the choice, 0 is the start
+	Path string // CutTry, and of the choice
+	Body *Cut   // ask: the cut
+}
 
 // Reply goes to one session. Replies of a session keep their order: a shell
 // that gathers several into one message starts a new message when a Revoke,
@@ -119,6 +145,8 @@ type Reply struct {
 	Units            int64
 	Identity         string
 	Reason           string
+	Cut              *CutAnswer
+	Again            *Tally // the records in Units; nil: it is 0
 }
 
 // Piece is a part of a grant in the source's own coordinates.
@@ -135,7 +163,7 @@ type ReportKind uint8
 
 const (
 	// ReportReclaimed: leased rows are pending again; Reason: ended, lost,
-	// expired, released, read_failed, fenced, not_reasserted, generation, left.
+	// expired, released, read_failed, fenced, not_reasserted, generation, left, truncated.
 	ReportReclaimed ReportKind = iota + 1
 	ReportStealAsked
 	ReportStolen       // Start..End is pending, taken from Rank
@@ -155,6 +183,16 @@ const (
 	ReportHeldRefused
 	ReportRejected // an event made no sense; Reason says why and nothing changed
 	ReportFenced
+	ReportExcluded       // Start..End of the source is settled without having been read; Reason
+	ReportCutFrozen      // Cut, Rank, Step, Path
+	ReportCutBound       // Cut, Rank, Step, Path
+	ReportCutVoided      // Cut, Rank, Step, Path, Reason
+	ReportCutDropped     // Cut, Rank, Step, Path, Reason
+	ReportSettleCut      // look at Path for a valid manifest of Cut, answer with a SettleCut
+	ReportRestored       // a generation, or Rank, went back to Cut (0: the start); Units are pending again
+	ReportRewound        // somebody went back to Cut (0: the start); Units are pending again
+	ReportRestoreMissing // not all ranks restored by the deadline; Reason names them
+	ReportHoldEnded      // Rank held all yields for Cut; Reason, if it ended before the freeze
 )
 
 // Report is for the log and metrics. Fields that do not apply are zero.
@@ -163,13 +201,17 @@ type Report struct {
 	Dataset    DatasetID
 	Partition  PartitionNo
 	Name       string // of the dataset, for people; empty if it is not there any more
-	Identity   string // of the partition
+	Label      string // of the partition, for people
 	Pass       uint32
 	Rank       uint32
 	Segment    int64
 	Start, End int64
 	Units      int64
+	Records    Tally // in Units, where these are pending again
 	Token      Token
 	Agent      string
 	Reason     string
+	Cut        uint64
+	Step       int64
+	Path       string
 }

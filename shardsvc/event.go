@@ -44,13 +44,20 @@ type Options struct {
 	Shuffle bool
 	Seed    uint64
 	Block   int64 // units, with Shuffle
-	Initial int64 // lease size before a rate is known
-	Min     int64
-	Max     int64
-	Target  Time // of a worker's own rate
-	Stall   Time // 0: never
+	// VirtualRanks, with Strict and Shuffle: each partition is one virtual rank's
+	// (virtual.go). InOrder: its blocks are those of the input's order, not permuted.
+	VirtualRanks uint32
+	InOrder      bool
+	Initial      int64 // lease size before a rate is known
+	Min          int64
+	Max          int64
+	Target       Time // of a worker's own rate
+	Stall        Time // 0: never
 	// NoCheckpoints: the job binds as it acks (checkpoints: none).
 	NoCheckpoints bool
+	// GoOnAfterLoss: what the source has lost is excluded, and the rest read on
+	// (on_loss: continue).
+	GoOnAfterLoss bool
 	Unit          string // bytes | records
 }
 
@@ -86,6 +93,7 @@ type AddPartition struct {
 	Dataset   DatasetID
 	Number    PartitionNo
 	Identity  string // sources.PartitionID
+	Name      string // what people call it; empty: by its identity
 	Estimated bool   // the source has no counts
 }
 
@@ -99,6 +107,18 @@ type AddSegments struct {
 	Partition PartitionNo
 	Segments  []sources.Segment
 	Complete  bool
+}
+
+// Truncated says that the source has no more of [Start, End) of a segment, in its
+// own coordinates. What of it is neither settled nor leased is excluded, with
+// Reason; without Options.GoOnAfterLoss the dataset stops if there is any. It is
+// to be said again and again: while a new term recovers it changes nothing.
+type Truncated struct {
+	Partition  PartitionNo
+	Segment    int64
+	Start, End int64
+	Reason     string
+	When       int64 // ms since 1970
 }
 
 // Lost says that a session's stream broke. The agent's TTL goes on counting
@@ -126,6 +146,8 @@ type Message struct {
 	Status   []WorkerStatus
 	Heads    []Head
 	Requests []LeaseRequest
+	Calls    []CutCall
+	Yields   []YieldsHeld
 }
 
 // Hello opens a session. The same incarnation as before resumes; another one
@@ -145,6 +167,7 @@ type Join struct {
 	WorldSize   uint32
 	Generation  uint32
 	Pid         int32
+	Resume      Resume
 }
 
 type Held struct {
@@ -163,6 +186,10 @@ type Ack struct {
 	Prefix int64
 	Index  int32
 	Step   int64
+
+	Told                 bool  // the records of [From, Prefix) were counted
+	From                 int64 // of no worth unless all below it, and nothing else, is acked
+	Rows, Oldest, Newest int64 // see Tally
 }
 
 type StepReport struct {
@@ -188,7 +215,12 @@ type ReadFailure struct {
 	Permanent bool
 	Kind      string
 	Message   string
+	Lost      *LostRange // with kind truncated: exactly what the source no longer has
+	When      int64      // ms since 1970
 }
+
+// LostRange is in the source's own coordinates.
+type LostRange struct{ Segment, Start, End int64 }
 
 // LeaveReason has the numbers of the wire.
 type LeaveReason uint8
@@ -217,12 +249,14 @@ type WorkerStatus struct {
 	RowsYielded uint64
 }
 
-// Head is a new end of an unsealed segment.
+// Head is a new end of an unsealed segment. It may be older than what is known,
+// and then says nothing.
 type Head struct {
 	Partition PartitionNo
 	Segment   int64
 	End       int64
 	Sealed    bool
+	Fallen    bool // lower than it was, for good: records that were there are not
 }
 
 type LeaseRequest struct {
@@ -231,6 +265,7 @@ type LeaseRequest struct {
 	Dataset DatasetID
 	Rate    float64
 	Count   uint32
+	Virtual uint32 // which virtual rank's leases, from 1; 0 where there is none
 }
 
 // Heads is Head from the master's own discovery.
@@ -245,6 +280,7 @@ func (*AddPartition) event()     {}
 func (*PartitionsListed) event() {}
 func (*AddSegments) event()      {}
 func (*Heads) event()            {}
+func (*Truncated) event()        {}
 func (*Lost) event()             {}
 func (*Tick) event()             {}
 func (*Message) event()          {}

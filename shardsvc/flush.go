@@ -1,5 +1,7 @@
 package shardsvc
 
+import "github.com/headrace/headrace/internal/planted"
+
 // dirty lists what the next Flush encodes. Each thing is in its list once.
 type dirty struct {
 	job      bool
@@ -51,7 +53,8 @@ func (c *Core) dirtyAgent(a *agent) {
 func (c *Core) Flush(fx *Effects) {
 	if c.dirty.job {
 		c.dirty.job = false
-		v := jobValue{c.cfg.Job, c.cfg.Model, c.epoch, c.term, c.generation, c.worldSize, c.genEnded, c.nextDS, c.nextPart}
+		v := jobValue{c.cfg.Job, c.cfg.Model, c.epoch, c.term, c.generation, c.worldSize, c.genEnded, c.nextDS, c.nextPart,
+			c.cutOrder, c.phase, c.choice, c.restored}
 		fx.put(Set, func(b []byte) []byte { return append(b, keyJob) }, v.append)
 	}
 	for _, d := range c.dirty.datasets {
@@ -62,20 +65,28 @@ func (c *Core) Flush(fx *Effects) {
 		fx.put(Set, func(b []byte) []byte { return appendNumbers(b, keyDataset, d.id) }, v.append)
 	}
 	for _, p := range c.dirty.parts {
-		if p.dirty = false; p.ds.removed {
+		if p.dirty = false; p.ds.removed || p.gone {
 			continue
 		}
-		v := partitionValue{p.identity, p.estimated, p.complete, p.folded, p.units}
+		v := partitionValue{p.identity, p.name, p.estimated, p.complete, p.folded, p.units, p.records}
 		fx.put(Set, func(b []byte) []byte { return appendNumbers(b, keyPartition, p.ds.id, p.no) }, v.append)
 	}
 	for _, ps := range c.dirty.passes {
-		if ps.dirty = false; !ps.gone {
+		if planted.On && planted.Is(planted.AckBeforeDurable) && !ps.late {
+			ps.late = true
+			continue
+		}
+		if ps.dirty, ps.late = false, false; !ps.gone {
 			fx.putSettled(ps)
 		}
 	}
 	for _, r := range c.dirty.ranks {
 		r.dirty = false
-		v := rankValue{r.incarnation, r.generation, r.step, r.attached, r.fenced, r.others}
+		v := rankValue{incarnation: r.incarnation, generation: r.generation, step: r.step, attached: r.attached, fenced: r.fenced, others: r.others,
+			ended: r.ended, must: r.must, called: r.called, lost: r.lost, choice: r.choice}
+		if r.base != nil {
+			v.base = r.base.id
+		}
 		fx.put(Set, func(b []byte) []byte { return appendNumbers(b, keyRank, r.no) }, v.append)
 	}
 	for _, a := range c.dirty.agents {
@@ -83,6 +94,17 @@ func (c *Core) Flush(fx *Effects) {
 			v := agentValue{a.incarnation, c.term, a.superseded}
 			fx.put(Set, func(b []byte) []byte { return append(append(b, keyAgent), a.name...) }, v.append)
 		}
+	}
+	if planted.On && planted.Is(planted.AckBeforeDurable) {
+		var late []*pass
+		for _, ps := range c.dirty.passes {
+			if ps.late {
+				late = append(late, ps)
+			}
+		}
+		c.dirty.reset()
+		c.dirty.passes = append(c.dirty.passes, late...)
+		return
 	}
 	c.dirty.reset()
 }
@@ -106,7 +128,7 @@ func (fx *Effects) putSettled(ps *pass) {
 	if ps.done != &ps.base {
 		units[acked] = ps.folded // the rest is in `a` records
 	}
-	fx.arena = appendSettledHead(fx.arena, &units, ps.startPlace(ps.base.low), len(ps.base.above))
+	fx.arena = appendSettledHead(fx.arena, &units, &ps.records, ps.startPlace(ps.base.low), len(ps.base.above))
 	for _, s := range ps.base.above {
 		fx.arena = ps.endPlace(s.end).append(ps.startPlace(s.start).append(fx.arena))
 		fx.arena = appendUint(fx.arena, s.val)

@@ -2,6 +2,7 @@ package shardsvc
 
 import (
 	"bytes"
+	"fmt"
 	"maps"
 	"math"
 	"reflect"
@@ -21,8 +22,10 @@ var codecs = map[byte]func([]byte) (again []byte, err error){
 	keySettled:   codec(decodeSettled, (*settledValue).append),
 	keyAck:       codec(decodeAck, (*ackValue).append),
 	keyTries:     codec(decodeTries, (*triesValue).append),
+	keyCut:       codec(decodeCutValue, (*cutValue).append),
 	keyRank:      codec(decodeRank, (*rankValue).append),
 	keyAgent:     codec(decodeAgent, (*agentValue).append),
+	keyExcluded:  codec(decodeExclusion, (*exclusionValue).append),
 }
 
 func codec[V any](decode func([]byte) (V, error), encode func(*V, []byte) []byte) func([]byte) ([]byte, error) {
@@ -43,7 +46,7 @@ func codec[V any](decode func([]byte) (V, error), encode func(*V, []byte) []byte
 // storedPairs is a store with every kind of key in it.
 func storedPairs(t testing.TB) map[string][]byte {
 	w := newWorld(t, Config{Job: "j", Model: Private})
-	w.step(&ApplyDataset{ID: 1, Name: "d", Spec: []byte("{}"), Options: Options{Passes: 2, Initial: 10, Min: 1, Max: 40, Target: Second, Unit: "bytes"}})
+	w.step(&ApplyDataset{ID: 1, Name: "d", Spec: []byte("{}"), Options: Options{Passes: 2, Initial: 10, Min: 1, Max: 40, Target: Second, Unit: "bytes", GoOnAfterLoss: true}})
 	w.step(&AddPartition{Dataset: 1, Number: 1, Identity: "p"})
 	w.step(&AddSegments{Partition: 1, Segments: []sources.Segment{{ID: 0, End: 30, Sealed: true, Locator: []byte("l"), Name: "n"}, {ID: 1, Start: -5, End: 9}}})
 	w.step(&Message{Session: 1, Hello: &Hello{Agent: "a", Incarnation: 1}, Joins: []Join{{Worker: 1, Incarnation: 5}}, Requests: []LeaseRequest{{ID: 1, Worker: 1, Dataset: 1, Count: 2}}})
@@ -51,6 +54,8 @@ func storedPairs(t testing.TB) map[string][]byte {
 		Held: []Held{{Token: Token{1, 1, 1 << slotBits}, Worker: 1, Dataset: 1, Partition: 1, End: 10}},
 		Acks: []Ack{{Token: Token{1, 1, 1 << slotBits}, Prefix: 4, Step: 1}}, Steps: []StepReport{{1, 1}},
 		Failures: []ReadFailure{{Token: Token{1, 1, 1 << slotBits}, At: 6}}})
+	w.step(&Truncated{Partition: 1, Start: 0, End: 9, Reason: "gone", When: 1})
+	w.step(&Message{Session: 2, Calls: []CutCall{{Worker: 1, ID: 1, Ask: &CutAsk{Cut: 7, Step: 1, Path: "/ck"}}}})
 	return w.store
 }
 
@@ -107,7 +112,7 @@ func TestEveryStoredValueSurvivesItsEncoding(t *testing.T) {
 			t.Errorf("%c: %x became %x (%v)", k[0], v, again, err)
 		}
 		seen[k[0]] = true
-		if _, err := codecs[k[0]](append([]byte{valueVersion + 1}, v[1:]...)); err == nil {
+		if _, err := codecs[k[0]](append([]byte{v[0] + 1}, v[1:]...)); err == nil {
 			t.Errorf("%c: a newer version was taken", k[0])
 		}
 		for n := range v {
@@ -128,7 +133,9 @@ func TestNoEventBreaksTheCore(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := &world{t: t, cfg: Config{Job: "j", Model: rapid.SampledFrom([]string{"", Shared, Replicated, Private}).Draw(rt, "model"), History: 2}, now: Second, store: map[string][]byte{}}
 		w.restart0(rt)
+		commit(w.store, w.fx.Puts)
 		var tokens []Token
+		bodies := map[uint64]*Cut{}
 		small := rapid.Uint32Range(0, 3)
 		number := rapid.OneOf(rapid.Int64Range(-2, 60), rapid.SampledFrom([]int64{math.MinInt64, math.MaxInt64}))
 		token := func() Token {
@@ -138,11 +145,12 @@ func TestNoEventBreaksTheCore(t *testing.T) {
 			return Token{small.Draw(rt, "epoch"), small.Draw(rt, "term"), rapid.Uint64().Draw(rt, "sequence")}
 		}
 		event := func() Event {
-			switch rapid.IntRange(0, 13).Draw(rt, "event") {
+			switch rapid.IntRange(0, 14).Draw(rt, "event") {
 			case 0:
 				o := Options{Passes: int(small.Draw(rt, "passes")), Strict: rapid.Bool().Draw(rt, "strict"), Shuffle: rapid.Bool().Draw(rt, "shuffle"), Block: int64(small.Draw(rt, "block")),
-					Initial: 7, Min: 1, Max: 30, Target: Second, Stall: Time(small.Draw(rt, "stall")) * Second}
-				return &ApplyDataset{ID: small.Draw(rt, "ds"), Options: o}
+					Initial: 7, Min: 1, Max: 30, Target: Second, Stall: Time(small.Draw(rt, "stall")) * Second, GoOnAfterLoss: rapid.Bool().Draw(rt, "continue")}
+				id := small.Draw(rt, "ds")
+				return &ApplyDataset{ID: id, Name: fmt.Sprint("d", id), Options: o}
 			case 1:
 				if small.Draw(rt, "really") > 0 {
 					return &Tick{}
@@ -151,7 +159,7 @@ func TestNoEventBreaksTheCore(t *testing.T) {
 			case 2:
 				return &SetPaused{small.Draw(rt, "ds"), rapid.Bool().Draw(rt, "paused")}
 			case 3:
-				return &AddPartition{Dataset: small.Draw(rt, "ds"), Number: w.core.NextPartition()}
+				return &AddPartition{Dataset: small.Draw(rt, "ds"), Number: w.core.NextPartition(), Identity: fmt.Sprint("p", w.core.NextPartition())}
 			case 4:
 				s := sources.Segment{ID: int64(small.Draw(rt, "seg")), Start: rapid.Int64Range(-5, 20).Draw(rt, "start"), Sealed: rapid.Bool().Draw(rt, "sealed")}
 				s.End = s.Start + rapid.Int64Range(-1, 30).Draw(rt, "size")
@@ -159,12 +167,17 @@ func TestNoEventBreaksTheCore(t *testing.T) {
 			case 5:
 				return &PartitionsListed{small.Draw(rt, "ds")}
 			case 6:
-				return &Heads{[]Head{{small.Draw(rt, "part"), int64(small.Draw(rt, "seg")), number.Draw(rt, "end"), rapid.Bool().Draw(rt, "sealed")}}}
+				return &Heads{[]Head{{small.Draw(rt, "part"), int64(small.Draw(rt, "seg")), number.Draw(rt, "end"), rapid.Bool().Draw(rt, "sealed"), rapid.Bool().Draw(rt, "fallen")}}}
 			case 7:
 				w.now += Time(rapid.IntRange(0, 3000).Draw(rt, "ms")) * Millisecond
 				return &Tick{Blocked: Time(small.Draw(rt, "blocked")) * 100 * Millisecond}
 			case 8:
 				return &Lost{Session(small.Draw(rt, "session"))}
+			case 9:
+				return &Truncated{small.Draw(rt, "part"), int64(small.Draw(rt, "seg")), number.Draw(rt, "start"), number.Draw(rt, "end"), "gone", 1}
+			}
+			if ev := anyCutEvent(rt, w, bodies); ev != nil {
+				return ev
 			}
 			n := small.Draw(rt, "worker")
 			m := &Message{Session: Session(small.Draw(rt, "session"))}
@@ -172,13 +185,15 @@ func TestNoEventBreaksTheCore(t *testing.T) {
 				m.Hello = &Hello{Agent: rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "agent"), Incarnation: uint64(small.Draw(rt, "inc"))}
 			}
 			if rapid.Bool().Draw(rt, "joins") {
-				m.Joins = []Join{{Worker: n, Rank: small.Draw(rt, "rank"), Incarnation: uint64(small.Draw(rt, "inc")), WorldSize: small.Draw(rt, "world"), Generation: small.Draw(rt, "gen")}}
+				m.Joins = []Join{{Worker: n, Rank: small.Draw(rt, "rank"), Incarnation: uint64(small.Draw(rt, "inc")), WorldSize: small.Draw(rt, "world"), Generation: small.Draw(rt, "gen"),
+					Resume: Resume(small.Draw(rt, "resume"))}}
 			}
 			if rapid.Bool().Draw(rt, "held") {
 				m.Held = []Held{{token(), n, small.Draw(rt, "ds"), small.Draw(rt, "part"), small.Draw(rt, "pass"), int64(small.Draw(rt, "seg")), number.Draw(rt, "start"), number.Draw(rt, "end"), number.Draw(rt, "frontier")}}
 			}
 			for range small.Draw(rt, "acks") {
-				m.Acks = append(m.Acks, Ack{token(), number.Draw(rt, "prefix"), 0, number.Draw(rt, "step")})
+				m.Acks = append(m.Acks, Ack{Token: token(), Prefix: number.Draw(rt, "prefix"), Step: number.Draw(rt, "step"),
+					Told: rapid.Bool().Draw(rt, "told"), From: number.Draw(rt, "from"), Rows: number.Draw(rt, "rows"), Oldest: number.Draw(rt, "oldest"), Newest: number.Draw(rt, "newest")})
 			}
 			m.Steps = []StepReport{{n, number.Draw(rt, "step")}}
 			switch small.Draw(rt, "more") {
@@ -187,12 +202,22 @@ func TestNoEventBreaksTheCore(t *testing.T) {
 			case 1:
 				m.Releases = []Release{{Token: token(), Prefix: number.Draw(rt, "prefix")}}
 			case 2:
-				m.Failures = []ReadFailure{{Token: token(), At: number.Draw(rt, "at"), Permanent: rapid.IntRange(0, 9).Draw(rt, "permanent") == 0}}
+				f := ReadFailure{Token: token(), At: number.Draw(rt, "at"), Permanent: rapid.IntRange(0, 9).Draw(rt, "permanent") == 0}
+				if rapid.Bool().Draw(rt, "lost") {
+					f.Lost = &LostRange{int64(small.Draw(rt, "seg")), number.Draw(rt, "start"), number.Draw(rt, "end")}
+				}
+				m.Failures = []ReadFailure{f}
 			case 3:
 				m.Leaves = []Leave{{n, LeaveReason(small.Draw(rt, "reason")), rapid.Bool().Draw(rt, "ended"), ""}}
 			}
+			if rapid.Bool().Draw(rt, "call") {
+				m.Calls = []CutCall{anyCall(rt, n, bodies)}
+			}
+			if rapid.IntRange(0, 3).Draw(rt, "held yields") == 0 {
+				m.Yields = []YieldsHeld{{n, uint64(small.Draw(rt, "held cut")), small.Draw(rt, "untracked") / 2}}
+			}
 			m.Status = []WorkerStatus{{Worker: n, Paused: rapid.Bool().Draw(rt, "paused")}}
-			m.Requests = []LeaseRequest{{1, small.Draw(rt, "worker"), small.Draw(rt, "ds"), rapid.Float64().Draw(rt, "rate"), small.Draw(rt, "count")}}
+			m.Requests = []LeaseRequest{{1, small.Draw(rt, "worker"), small.Draw(rt, "ds"), rapid.Float64().Draw(rt, "rate"), small.Draw(rt, "count"), small.Draw(rt, "virtual")}}
 			return m
 		}
 		rt.Repeat(map[string]func(*rapid.T){
@@ -205,11 +230,15 @@ func TestNoEventBreaksTheCore(t *testing.T) {
 					if r.Kind == ReplyGrant {
 						tokens = append(tokens, r.Token)
 					}
+					if r.Kind == ReplyCut && r.Cut.Body != nil {
+						bodies[r.Cut.Cut] = r.Cut.Body
+					}
 				}
 			},
 			"crash": func(*rapid.T) {
 				if rapid.IntRange(0, 20).Draw(rt, "crash") == 0 {
 					w.restart0(rt)
+					commit(w.store, w.fx.Puts)
 				}
 			},
 			"": func(rt *rapid.T) {
@@ -222,8 +251,47 @@ func TestNoEventBreaksTheCore(t *testing.T) {
 				for _, d := range w.core.Datasets() {
 					w.core.State(w.now, d.ID, 0, 10)
 					w.core.Partitions(d.ID)
+					w.core.Excluded(d.ID, 0, 10)
+					w.core.HoldMarks(d.ID)
 				}
 			},
 		})
 	})
+}
+
+func anyID(rt *rapid.T) uint64 { return uint64(rapid.Uint32Range(0, 4).Draw(rt, "cut")) }
+
+// anyCutEvent is one of a tool or the shell, or nil.
+func anyCutEvent(rt *rapid.T, w *world, bodies map[uint64]*Cut) Event {
+	switch rapid.IntRange(0, 30).Draw(rt, "cut event") {
+	case 0:
+		return &SettleCut{anyID(rt), rapid.Bool().Draw(rt, "found")}
+	case 1:
+		return &BindCut{anyID(rt), "/b"}
+	case 2:
+		return &DropCut{anyID(rt), "why"}
+	case 3:
+		k := bodies[anyID(rt)]
+		w.core.PlanRewind(k)
+		return &Rewind{k, "/r"}
+	}
+	return nil
+}
+
+func anyCall(rt *rapid.T, worker uint32, bodies map[uint64]*Cut) CutCall {
+	k := CutCall{Worker: worker, ID: uint64(rapid.Uint32Range(0, 9).Draw(rt, "id"))}
+	switch rapid.IntRange(0, 5).Draw(rt, "what") {
+	case 0:
+		k.Ask = &CutAsk{Cut: anyID(rt), Step: rapid.Int64Range(-1, 5).Draw(rt, "at"), Path: rapid.SampledFrom([]string{"", "/a"}).Draw(rt, "path"),
+			Carried: rapid.Bool().Draw(rt, "carried"), Deadline: Time(rapid.Int64().Draw(rt, "deadline")), Exact: rapid.Bool().Draw(rt, "exact")}
+	case 1:
+		k.Bind = &CutBind{anyID(rt), "/c"}
+	case 2:
+		k.Drop = &CutDrop{anyID(rt), ""}
+	case 4:
+		k.Hold = &CutHold{anyID(rt), Time(rapid.Int64().Draw(rt, "deadline"))}
+	case 3:
+		k.Restore = &RestoreCall{Mode: RestoreMode(rapid.IntRange(0, 3).Draw(rt, "mode")), Cut: bodies[anyID(rt)], Path: "/d", Failed: []uint64{anyID(rt)}}
+	}
+	return k
 }

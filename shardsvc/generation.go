@@ -16,58 +16,113 @@ func (c *Core) replaceShared(r *rank, newcomer bool) {
 	}
 }
 
-// replacePrivate: the older process and its model are out of the group, so all
-// that the rank had acked is pending again.
-func (c *Core) replacePrivate(r *rank, newcomer bool) int64 {
+// replacePrivate: the older process and its model are out of the group. The new one
+// goes back to a cut of the rank, or begins with nothing.
+func (c *Core) replacePrivate(r *rank, j *Join, newcomer bool) (again comesAgain) {
 	if !newcomer {
-		return 0
+		return again
 	}
+	c.worldSize = max(j.WorldSize, 1)
+	c.dirty.job = true
+	past := c.hasPast()
 	if old := r.worker; old != nil {
 		reason := fmt.Sprintf("another process came for rank %d", r.no)
 		c.fence(old, reason)
 		c.drop(old, lost, "fenced")
 	}
-	again := c.pendingAgain(r)
-	if again > 0 {
-		c.report(Report{Kind: ReportPendingAgain, Rank: r.no, Units: again, Reason: "a new process of a private rank"})
+	again = c.rankGone(r)
+	r.must, r.called, r.choice, r.step, r.ended = false, false, 0, 0, false
+	switch {
+	case j.Resume == ResumeStart || j.Resume == ResumeDefault && !c.keeps(r):
+		again.add(c.choose(r, &target{}))
+		r.called = j.Resume == ResumeStart
+	case c.keeps(r) || past:
+		r.must = true
+	}
+	return again
+}
+
+// mayResume: a process can not go on from acks that were in a model which is gone.
+func (c *Core) mayResume(a *agent, j *Join) bool {
+	if j.Resume != ResumeAcked || c.cfg.Model == Shared || c.noCuts() != "" {
+		return true
+	}
+	c.refuseJoin(a, j, fmt.Sprintf("resume=acked: the model of a %s job goes with its processes, so what they acked is in none. Say bound, or start", c.cfg.Model))
+	return false
+}
+
+// resumeShared: the first process of a group may begin anew.
+func (c *Core) resumeShared(r *rank, j *Join, newcomer bool) (again comesAgain) {
+	if !newcomer {
+		return again
+	}
+	r.must, r.called = false, false
+	if c.noCuts() != "" || len(c.workers) > 0 {
+		return again
+	}
+	switch {
+	case c.recovering:
+		r.must = j.Resume == ResumeStart || j.Resume == ResumeBound
+		return again // others may come back
+	case j.Resume == ResumeStart:
+		again = c.choose(r, &target{})
+	case j.Resume == ResumeBound:
+		r.must = c.hasPast()
 	}
 	return again
 }
 
 // enterGeneration lets a process into the running generation, or starts one.
-func (c *Core) enterGeneration(a *agent, r *rank, j *Join, newcomer bool) (again int64, ok bool) {
+func (c *Core) enterGeneration(a *agent, r *rank, j *Join, newcomer bool) (again comesAgain, ok bool) {
 	world := max(j.WorldSize, 1)
 	switch {
 	case !newcomer && (c.genEnded || r.generation != c.generation):
 		c.refuseJoin(a, j, fmt.Sprintf("generation %d has ended: start the whole group again", r.generation))
-		return 0, false
+		return again, false
 	case j.Rank >= world:
 		c.refuseJoin(a, j, fmt.Sprintf("rank %d is not below the world size %d", j.Rank, world))
-		return 0, false
+		return again, false
 	case c.genEnded || c.generation == 0:
-		return c.startGeneration(world), true
+		return c.startGeneration(world, j.Resume), true
 	case !newcomer:
-		return 0, true
-	case newcomer && r.generation == c.generation:
+		return again, true
+	case r.generation == c.generation:
 		c.endGeneration(fmt.Sprintf("another process came for rank %d", r.no))
-		return c.startGeneration(world), true
+		return c.startGeneration(world, j.Resume), true
 	case world != c.worldSize:
 		c.endGeneration(fmt.Sprintf("a group of %d came, this one has %d", world, c.worldSize))
-		return c.startGeneration(world), true
+		return c.startGeneration(world, j.Resume), true
+	case j.Resume == ResumeStart && c.choice != 0:
+		c.refuseJoin(a, j, fmt.Sprintf("resume=start, but the others went back to step %d: start the whole group alike", c.restored))
+		return again, false
+	case j.Resume == ResumeStart && c.phase == restoreFree:
+		c.phase, c.dirty.job = restoreDone, true
 	}
-	return 0, true
+	return again, true
 }
 
-func (c *Core) startGeneration(world uint32) (again int64) {
+func (c *Core) startGeneration(world uint32, resume Resume) (again comesAgain) {
 	c.generation++
 	c.epoch++
-	c.worldSize, c.genEnded = world, false
+	c.worldSize, c.genEnded, c.topStep = world, false, 0
+	c.phase, c.choice, c.restored = restoreFree, 0, 0
 	c.dirty.job = true
-	again = c.pendingAgain(nil)
-	c.report(Report{Kind: ReportGeneration, Units: int64(c.generation)})
-	if again > 0 {
-		c.report(Report{Kind: ReportPendingAgain, Units: again, Reason: "a new generation"})
+	switch keeps := c.keeps(nil); {
+	case c.noCuts() != "":
+	case !c.hasPast():
+		if resume == ResumeStart {
+			c.phase = restoreDone // who says so fixes the choice
+		}
+	case resume == ResumeStart || resume == ResumeDefault && !keeps:
+		again = c.choose(nil, &target{})
+		if !keeps {
+			c.phase = restoreDone // nobody has anything else to go back to
+		}
+	default:
+		c.phase, c.restoring = restoreOpen, 0
+		c.watchRestore()
 	}
+	c.report(Report{Kind: ReportGeneration, Units: int64(c.generation)})
 	for _, d := range c.datasets {
 		if d != nil {
 			c.kick(d)
@@ -85,6 +140,7 @@ func (c *Core) endGeneration(reason string) {
 	c.genEnded = true
 	c.dirty.job = true
 	c.report(Report{Kind: ReportGenerationEnded, Units: int64(c.generation), Reason: reason})
+	c.dropAsks(nil, reason)
 	for len(c.workers) > 0 {
 		w := c.workers[len(c.workers)-1]
 		c.fence(w, reason)

@@ -21,6 +21,7 @@ func (c *Core) giveBack(l *lease, from int64, how back) {
 	end := l.end
 	ps.leasedUnits -= ps.units(from, end)
 	l.end = from
+	end = c.comeBack(ps, from, end)
 	if l.asked && l.askAt >= from {
 		l.asked = false
 	}
@@ -37,9 +38,9 @@ func (c *Core) giveBack(l *lease, from int64, how back) {
 // reclaim ends a lease for good: its rest is pending again, its token unknown.
 func (c *Core) reclaim(l *lease, how back, reason string) {
 	ps := l.pass
-	at, end := ps.startPlace(l.prefix), l.end-l.shift
+	at, end := ps.startPlace(l.prefix), l.reach()-l.shift
 	c.report(Report{Kind: ReportReclaimed, Dataset: ps.p.ds.id, Partition: ps.p.no, Pass: ps.n, Rank: l.w.rank.no,
-		Segment: at.segment, Start: at.offset, End: end, Units: ps.units(l.prefix, l.end), Token: l.token, Agent: l.w.agent.name, Reason: reason})
+		Segment: at.segment, Start: at.offset, End: end, Units: ps.units(l.prefix, l.reach()), Token: l.token, Agent: l.w.agent.name, Reason: reason})
 	c.stats.Reclaims++
 	open := l.prefix < l.end
 	c.giveBack(l, l.prefix, how)
@@ -86,6 +87,7 @@ func (c *Core) rewriteTries(ps *pass, start, end int64, change func()) {
 		c.putTries(ps, ps.tries[i], true)
 	}
 	change()
+	c.dropTries(ps, max(start-1, 0), end+1) // a settled part that was split off
 	i, j = ps.tries.overlap(max(start-1, 0), end+1)
 	for ; i < j; i++ {
 		c.putTries(ps, ps.tries[i], false)
@@ -171,65 +173,56 @@ func (c *Core) readFailure(a *agent, f *ReadFailure) {
 		return
 	}
 	from := min(max(l.line(f.At), l.prefix), l.end)
+	if f.Lost != nil {
+		c.readLoss(l, from, f)
+		return
+	}
 	p, d := l.pass.p, l.pass.p.ds
-	at, end := l.pass.startPlace(from), l.end-l.shift
+	at, end := l.pass.startPlace(from), max(from, l.reach())-l.shift
 	failures := l.tries.failures() + 1
 	c.reportBack(l, from, "read_failed")
 	c.giveBack(l, from, unread)
-	if f.Permanent || failures >= maxFailures {
+	if f.Permanent || failures >= maxFailures && !p.growing() { // what has no end waits for its source
 		c.failDataset(d, fmt.Sprintf("partition %s pass %d: [%d, %d) of segment %d can not be read (%s, try %d): %s",
-			p.identity, l.pass.n, at.offset, end, at.segment, f.Kind, failures, f.Message))
+			p.label(), l.pass.n, at.offset, end, at.segment, f.Kind, failures, f.Message))
 	}
 }
 
 func (c *Core) reportBack(l *lease, from int64, reason string) {
 	ps := l.pass
-	at := ps.startPlace(from)
+	at, end := ps.startPlace(from), max(from, l.reach())
 	c.stats.Reclaims++
 	c.report(Report{Kind: ReportReclaimed, Dataset: ps.p.ds.id, Partition: ps.p.no, Pass: ps.n, Rank: l.w.rank.no,
-		Segment: at.segment, Start: at.offset, End: l.end - l.shift, Units: ps.units(from, l.end), Token: l.token, Agent: l.w.agent.name, Reason: reason})
+		Segment: at.segment, Start: at.offset, End: end - l.shift, Units: ps.units(from, end), Token: l.token, Agent: l.w.agent.name, Reason: reason})
 }
 
-// pendingAgain takes what rank r acked (nil: all ranks) out of the settled set
-// and returns its units: the model that held it is gone. What is excluded or
-// dropped stays settled.
-func (c *Core) pendingAgain(r *rank) (units int64) {
-	for _, p := range c.parts {
-		if p == nil {
-			continue
-		}
-		for _, ps := range p.passes {
-			units += c.unsettle(ps, r)
-		}
-		c.changed(p)
-	}
-	return units
-}
-
-func (c *Core) unsettle(ps *pass, r *rank) (units int64) {
+// unsettle takes the acks of rank r above a step out of the settled set. Its base
+// stays, and what is excluded.
+func (c *Core) unsettle(ps *pass, r *rank, above int64) (all comesAgain) {
 	kept := ps.acks[:0]
 	var again []span
 	for _, k := range ps.acks {
-		if r != nil && k.rank != r.no {
+		if k.rank != r.no || k.step <= above {
 			kept = append(kept, k)
 			continue
 		}
 		again = append(again, span{start: k.start, end: k.end})
+		all.Tally.add(Tally{Rows: k.Rows, Untold: k.Untold})
 		c.deletePiece(ps, k.start)
 	}
 	if len(again) == 0 {
-		return 0
+		return all
 	}
 	ps.acks = kept
 	c.rebuildDone(ps)
 	for _, s := range again {
 		n := ps.units(s.start, s.end)
 		ps.kinds[acked] -= n
-		units += n
+		all.units += n
 		c.addPending(ps, s.start, s.end)
 	}
 	ps.p.ds.done = false
-	return units
+	return all
 }
 
 // rebuildDone makes done of base and the acks.

@@ -7,6 +7,7 @@ func (c *Core) held(a *agent, h *Held) {
 	if p := c.partition(h.Partition); p != nil && p.ds.opt.Shuffle {
 		h.Segment = 0 // a trainer that came back names the segment it read
 	}
+	c.clipHeld(h)
 	w := a.byNumber[h.Worker]
 	if w == nil {
 		c.refuseHeld(a, h, "its worker has not joined")
@@ -33,6 +34,20 @@ func (c *Core) held(a *agent, h *Held) {
 		return
 	}
 	c.heldOver(a, w, h)
+}
+
+// clipHeld: a lease that ended ahead of head ends where its segment was sealed
+// meanwhile; its holder was not told yet.
+func (c *Core) clipHeld(h *Held) {
+	p := c.partition(h.Partition)
+	if p == nil || p.ds.opt.Shuffle || p.growing() {
+		return
+	}
+	if i := p.segByID(h.Segment); i >= 0 && i == len(p.segs)-1 {
+		if s := &p.segs[i]; s.start <= h.Start && max(h.Start, h.Frontier) <= s.end {
+			h.End = min(h.End, s.end)
+		}
+	}
 }
 
 func (c *Core) refuseHeld(a *agent, h *Held, reason string) {
@@ -126,6 +141,7 @@ func (c *Core) heldAgain(a *agent, w *worker, s *slot, h *Held) {
 	}
 	l.asserted = true
 	l.frontier = min(max(l.line(h.Frontier), l.prefix), l.end)
+	c.growTo(l.pass.p, place{l.segment, l.frontier - l.shift})
 	if end := max(l.line(h.End), l.prefix); end < l.end {
 		c.reportBack(l, end, "not_reasserted")
 		c.conceded = append(c.conceded, conceded{l.pass, w, end, l.end})
@@ -154,7 +170,10 @@ func (c *Core) heldOver(a *agent, w *worker, h *Held) {
 		return
 	}
 	ps := p.passes[h.Pass-p.folded]
-	c.growTo(p, place{h.Segment, h.End})
+	if i := p.segByID(h.Segment); i >= 0 && ps.order == nil && p.segs[i].sealed {
+		h.End = max(h.Start, min(h.End, p.segs[i].end)) // it ended ahead of head, where nothing comes any more
+	}
+	c.growTo(p, place{h.Segment, max(h.Start, min(h.Frontier, h.End))}) // what it has delivered was there
 	start, ok := ps.onLine(place{h.Segment, h.Start})
 	end, ok2 := ps.onLine(place{h.Segment, h.End})
 	if !ok || !ok2 || start > end {
@@ -170,11 +189,12 @@ func (c *Core) heldOver(a *agent, w *worker, h *Held) {
 		c.refuseHeld(a, h, "its rows belong to others")
 		return
 	}
-	if old := ps.frontier; end > old {
+	old := ps.frontier
+	if end > old {
 		c.advance(ps, end)
-		c.addPending(ps, old, end)
+		c.addPending(ps, old, max(old, start))
 	}
-	units := ps.units(prefix, end)
+	units := ps.units(prefix, min(end, max(old, prefix))) // the rest was not planned
 	ps.pending.clear(prefix, end)
 	ps.pendingUnits -= units
 	p.ds.pending -= units
@@ -184,6 +204,10 @@ func (c *Core) heldOver(a *agent, w *worker, h *Held) {
 		t = max(t, tries(ps.tries[i].val))
 	}
 	l := c.newLease(ps, w, prefix, end, t)
+	if w.rank.ended {
+		w.rank.ended = false
+		c.dirtyRank(w.rank)
+	}
 	l.start, l.asserted = start, true
 	l.frontier = min(max(l.line(h.Frontier), prefix), end)
 	c.leases.retell(h.Token, l)
@@ -201,13 +225,14 @@ func (c *Core) overlapsLease(ps *pass, start, end int64) bool {
 }
 
 // growTo: the end of an unsealed segment is not stored as it grows; what was
-// stored or is held beyond it proves how far it had grown.
+// stored, settled or delivered beyond it proves how far it had grown.
 func (c *Core) growTo(p *partition, at place) {
 	if n := len(p.segs); n > 0 && !p.ds.opt.Shuffle {
 		if s := &p.segs[n-1]; s.id == at.segment && !s.sealed && at.offset > s.end && at.offset <= maxLine && p.total+at.offset-s.end <= maxLine {
-			p.total += at.offset - s.end
-			p.ds.total += at.offset - s.end
-			s.end = at.offset
+			c.setHead(p, at.offset)
+			if c.started {
+				c.changed(p) // the next lease may begin at the new head
+			}
 		}
 	}
 }

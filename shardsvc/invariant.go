@@ -41,14 +41,16 @@ func (c *Core) CheckInvariants() error {
 	if n := len(c.leases.retold); n != len(c.leases.was) || n > len(c.leases.slots) {
 		return fmt.Errorf("%d tokens of older terms, of %d leases", n, len(c.leases.was))
 	}
-	return nil
+	return c.checkHold()
 }
 
 func (c *Core) checkDataset(d *dataset) error {
 	var total, planned, pending int64
 	var incomplete, undrained, unsettled, leases int
 	for _, p := range d.parts {
-		total += p.total
+		if p.counts1() {
+			total += p.total
+		}
 		if n := p.counts(); n.Planned > n.Listed || n.Settled+n.Leased+n.Pending != n.Planned {
 			return fmt.Errorf("partition %s: its counts do not add up: %+v", p.identity, n)
 		}
@@ -64,6 +66,12 @@ func (c *Core) checkDataset(d *dataset) error {
 		for _, n := range p.units {
 			planned += n
 		}
+		if err := p.checkExcluded(); err != nil {
+			return fmt.Errorf("partition %d %s: %w", p.no, p.identity, err)
+		}
+		if err := c.checkRecords(p); err != nil {
+			return fmt.Errorf("partition %d %s: %w", p.no, p.identity, err)
+		}
 		for _, ps := range p.passes {
 			if err := c.checkPass(ps); err != nil {
 				return fmt.Errorf("partition %d %s pass %d: %w", p.no, p.identity, ps.n, err)
@@ -72,7 +80,7 @@ func (c *Core) checkDataset(d *dataset) error {
 			pending += ps.pendingUnits
 			leases += ps.leaseCount
 		}
-		if p.hasWork() && !p.queued && p.holder == nil {
+		if p.hasWork() && p.virtual == 0 && !p.queued && p.holder == nil {
 			return fmt.Errorf("partition %d has work and is not in the ready queue", p.no)
 		}
 		if p.settled && (!p.drained || p.hasWork()) {
@@ -91,6 +99,9 @@ func (c *Core) checkPass(ps *pass) error {
 	m := ps.marks()
 	if !(0 <= m.committed && m.committed <= m.bound && m.bound <= m.acked && m.acked <= m.leased && m.leased <= m.planned && m.planned <= m.head) {
 		return fmt.Errorf("not committed <= bound <= acked <= leased <= planned <= head: %+v", m)
+	}
+	if err := ps.checkLead(); err != nil {
+		return err
 	}
 	var all []span // every unit below the frontier, once
 	settled := []span{{end: ps.done.low}}
@@ -133,11 +144,62 @@ func (c *Core) checkPass(ps *pass) error {
 	return c.checkSettled(ps)
 }
 
+// checkLead: only one lease ends ahead of head, it is the last on the line, and
+// nothing else is there.
+func (ps *pass) checkLead() error {
+	head := ps.p.lineEnd()
+	if ps.frontier <= head {
+		return nil
+	}
+	l := ps.lead()
+	if l == nil || l.prefix > head || l.start > head {
+		return fmt.Errorf("planned up to %d, ahead of head %d, and no lease from below head ends there", ps.frontier, head)
+	}
+	if n := len(ps.pending); n > 0 && ps.pending[n-1].end > head || ps.done.high() > head {
+		return fmt.Errorf("pending or settled ahead of head %d", head)
+	}
+	for k := ps.leases; k != nil; k = k.pnext {
+		if k != l && k.end > head {
+			return fmt.Errorf("two leases end ahead of head %d: %v and %v", head, l.token, k.token)
+		}
+	}
+	return nil
+}
+
 func cmp2(a, b span) int {
 	if a.start != b.start {
 		return int(min(max(a.start-b.start, -1), 1))
 	}
 	return int(min(max(a.end-b.end, -1), 1))
+}
+
+// checkRecords: none are fewer than no rows, and no more units are untold than are
+// acked, of the passes that are folded, of each base and of each ack.
+func (c *Core) checkRecords(p *partition) error {
+	base := p.units[acked]
+	for _, ps := range p.passes {
+		units := ps.folded
+		if ps.done == &ps.base {
+			units = ps.kinds[acked]
+		}
+		if c.basis(ps) == &p.records {
+			base += units
+			units = 0
+		}
+		if err := ps.records.check(units); err != nil {
+			return fmt.Errorf("pass %d: %w", ps.n, err)
+		}
+		for i := range ps.acks {
+			k := &ps.acks[i]
+			if err := k.check(ps.units(k.start, k.end)); err != nil {
+				return fmt.Errorf("pass %d, acked by rank %d at step %d: %w", ps.n, k.rank, k.step, err)
+			}
+		}
+	}
+	if err := p.records.check(base); err != nil {
+		return fmt.Errorf("all passes that are done: %w", err)
+	}
+	return nil
 }
 
 // checkSettled: units per kind, and that done is base and the acks.

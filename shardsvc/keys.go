@@ -9,6 +9,7 @@ import (
 // is durable); numbers follow big-endian so that keys sort.
 const (
 	keyAck       = 'a'
+	keyCut       = 'c'
 	keyDataset   = 'd'
 	keyFormat    = 'f' // the store's own
 	keySegment   = 'g'
@@ -18,6 +19,7 @@ const (
 	keySettled   = 's'
 	keyTries     = 't'
 	keyRank      = 'w'
+	keyExcluded  = 'x'
 )
 
 var be = binary.BigEndian
@@ -45,6 +47,7 @@ type key struct {
 	letter         byte
 	ds, part, pass uint32
 	rank           uint32
+	cut            uint64
 	segment, start int64
 	name           string
 }
@@ -65,9 +68,11 @@ func decodeKey(b []byte) (key, error) {
 		k.ds, k.part, k.segment = d.fixed32(), d.fixed32(), unflip(d.fixed64())
 	case keySettled:
 		k.ds, k.part, k.pass = d.fixed32(), d.fixed32(), d.fixed32()
-	case keyAck, keyTries:
+	case keyAck, keyTries, keyExcluded:
 		k.ds, k.part, k.pass = d.fixed32(), d.fixed32(), d.fixed32()
 		k.segment, k.start = unflip(d.fixed64()), unflip(d.fixed64())
+	case keyCut:
+		k.cut = d.fixed64()
 	case keyRank:
 		k.rank = d.fixed32()
 	case keyAgent:

@@ -59,9 +59,10 @@ func (c *Core) newLease(ps *pass, w *worker, start, end int64, t tries) *lease {
 	}
 	l.pnext, ps.leases = ps.leases, l
 	ps.leaseCount++
-	if w.leases == nil {
+	if !w.busy() {
 		w.since = c.now
-	} else {
+	}
+	if w.leases != nil {
 		w.leases.wprev = l
 	}
 	l.wnext, w.leases = w.leases, l
@@ -77,6 +78,17 @@ func (c *Core) newLease(ps *pass, w *worker, start, end int64, t tries) *lease {
 		c.watchStall(w)
 	}
 	return l
+}
+
+// busy: it holds records that are there and not settled. Who waits at heads only
+// is neither slow nor stalled, however long.
+func (w *worker) busy() bool {
+	for l := w.leases; l != nil; l = l.wnext {
+		if l.prefix < l.reach() {
+			return true
+		}
+	}
+	return false
 }
 
 // unlink closes l; its units must have been settled or given back.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/headrace/headrace/internal/planted"
 	"github.com/headrace/headrace/sources"
 )
 
@@ -19,6 +20,8 @@ type loading struct {
 	tries    []stored[triesValue]
 	ranks    []stored[rankValue]
 	agents   []stored[agentValue]
+	excluded []stored[exclusionValue]
+	cuts     []stored[cutValue]
 	done     bool
 }
 
@@ -53,6 +56,10 @@ func (c *Core) Load(k, value []byte) error {
 		err = load(&l.acks, at, value, decodeAck)
 	case keyTries:
 		err = load(&l.tries, at, value, decodeTries)
+	case keyExcluded:
+		err = load(&l.excluded, at, value, decodeExclusion)
+	case keyCut:
+		err = load(&l.cuts, at, value, decodeCutValue)
 	case keyRank:
 		err = load(&l.ranks, at, value, decodeRank)
 	case keyAgent:
@@ -78,6 +85,8 @@ func (k key) String() string {
 		return "job"
 	case keyDataset:
 		return fmt.Sprintf("dataset %d", k.ds)
+	case keyCut:
+		return fmt.Sprintf("cut %016x", k.cut)
 	case keyRank:
 		return fmt.Sprintf("rank %d", k.rank)
 	case keyAgent:
@@ -102,7 +111,8 @@ func (c *Core) Loaded() error {
 			return fmt.Errorf("stored %s: the number is taken, or not below the next one, %d", s.key, c.nextDS)
 		}
 		d := c.newDataset(s.key.ds)
-		d.name, d.reason, d.spec, d.opt = s.val.name, s.val.reason, s.val.spec, s.val.opt
+		d.name, d.reason, d.spec = s.val.name, s.val.reason, s.val.spec
+		c.setOptions(d, s.val.opt)
 		d.paused, d.failed, d.partsAll = s.val.paused, s.val.failed, s.val.partsAll
 	}
 	if err := c.loadPartitions(l); err != nil {
@@ -116,6 +126,10 @@ func (c *Core) Loaded() error {
 		r.incarnation, r.generation, r.step = s.val.incarnation, s.val.generation, s.val.step
 		r.attached, r.fenced, r.others = s.val.attached, s.val.fenced, s.val.others
 		r.unheard = r.others
+		r.ended, r.must, r.called, r.lost, r.choice = s.val.ended, s.val.must, s.val.called, s.val.lost, s.val.choice
+	}
+	if err := c.loadCuts(l); err != nil {
+		return err
 	}
 	for _, s := range l.agents {
 		a := c.newAgent(s.key.name, s.val.incarnation)
@@ -149,6 +163,7 @@ func (c *Core) loadJob(l *loading) error {
 	c.cfg.Job = v.job
 	c.epoch, c.term, c.generation, c.worldSize, c.genEnded = v.epoch, v.term, v.generation, v.worldSize, v.generationEnded
 	c.nextDS, c.nextPart = v.nextDataset, v.nextPartition
+	c.cutOrder, c.phase, c.choice, c.restored = v.cuts, v.phase, v.choice, v.restored
 	return nil
 }
 
@@ -159,7 +174,10 @@ func (c *Core) loadPartitions(l *loading) error {
 			return fmt.Errorf("stored %s: no such dataset, or the number is taken, or not below the next one, %d", s.key, c.nextPart)
 		}
 		p := c.newPartition(d, s.key.part)
-		p.identity, p.estimated, p.folded, p.units = s.val.identity, s.val.estimated, s.val.done, s.val.units
+		if err := p.named(s.val.identity); err != nil {
+			return fmt.Errorf("stored %s: %w", s.key, err)
+		}
+		p.name, p.estimated, p.folded, p.units, p.records = s.val.name, s.val.estimated, s.val.done, s.val.units, s.val.records
 		if p.folded > uint32(d.opt.Passes) {
 			return fmt.Errorf("stored %s: %d passes are done of %d", s.key, p.folded, d.opt.Passes)
 		}
@@ -181,7 +199,27 @@ func (c *Core) loadPartitions(l *loading) error {
 			p.ds.incomplete--
 		}
 	}
+	for _, s := range l.parts {
+		if p := c.partition(s.key.part); !p.foldedAddUp() {
+			return fmt.Errorf("stored %s: %d passes of %d units are done, its counts say %d", s.key, p.folded, p.total, p.units)
+		}
+	}
 	return nil
+}
+
+// foldedAddUp: each unit of each folded pass is settled once.
+func (p *partition) foldedAddUp() bool {
+	if p.folded > 0 && p.total > maxLine/int64(p.folded) {
+		return false
+	}
+	left, exact := p.listedFolded()
+	for _, n := range p.units {
+		if n < 0 || n > left {
+			return false
+		}
+		left -= n
+	}
+	return left == 0 || !exact
 }
 
 func (c *Core) loadPasses(l *loading) error {
@@ -199,6 +237,12 @@ func (c *Core) loadPasses(l *loading) error {
 		ps.base.low = low
 		ps.kinds = s.val.units
 		ps.folded = s.val.units[acked]
+		if ps.records = s.val.records; c.basis(ps) != &ps.records && ps.records != (Tally{}) { // of an older version
+			p.records.add(ps.records)
+			ps.records = Tally{}
+			c.dirtyPartition(p)
+			c.dirtyPass(ps)
+		}
 		for _, r := range s.val.ranges {
 			start, ok1 := ps.onLine(r.start)
 			end, ok2 := ps.onLine(r.end)
@@ -212,21 +256,30 @@ func (c *Core) loadPasses(l *loading) error {
 		if sum := ps.kinds[acked] + ps.kinds[excluded] + ps.kinds[dropped]; sum != ps.settledUnits() || min(ps.kinds[acked], ps.kinds[excluded], ps.kinds[dropped]) < 0 {
 			return fmt.Errorf("stored %s: its ranges hold %d units, its counts say %d", s.key, ps.settledUnits(), sum)
 		}
-		if !c.folds {
+		if ps.done != &ps.base {
 			c.rebuildDone(ps)
 		}
+	}
+	if planted.On && planted.Is(planted.HistoryLost) {
+		l.acks = nil
 	}
 	for _, s := range l.acks {
 		ps, start, end, err := c.loadRange(s.key, place{s.key.segment, s.val.end})
 		if err != nil {
 			return err
 		}
-		if c.folds || ps.done.touches(start, end) {
+		if ps.done == &ps.base || ps.done.touches(start, end) {
 			return fmt.Errorf("stored %s: settled twice, or the model kind keeps no steps", s.key)
 		}
-		ps.acks = append(ps.acks, piece{start, end, s.val.rank, s.val.generation, s.val.step})
+		units, records := ps.units(start, end), s.val.records
+		if s.val.uncounted {
+			records = untold(units)
+		} else if records.Untold > units {
+			return fmt.Errorf("stored %s: %d units are untold of %d", s.key, records.Untold, units)
+		}
+		ps.acks = append(ps.acks, piece{start, end, s.val.rank, s.val.generation, s.val.step, records})
 		ps.done.add(start, end, acked)
-		ps.kinds[acked] += ps.units(start, end)
+		ps.kinds[acked] += units
 	}
 	for _, s := range l.tries {
 		ps, start, end, err := c.loadRange(s.key, s.val.end)
@@ -240,7 +293,15 @@ func (c *Core) loadPasses(l *loading) error {
 			c.loadLine(p)
 		}
 	}
-	return nil
+	for _, p := range c.parts {
+		if p == nil {
+			continue
+		}
+		if err := c.checkRecords(p); err != nil {
+			return fmt.Errorf("stored partition %s: %w", p.identity, err)
+		}
+	}
+	return c.loadExcluded(l.excluded)
 }
 
 // settledUnits counts what base holds.
@@ -322,6 +383,9 @@ func (c *Core) start() {
 	}
 	c.loading, c.started = nil, true
 	c.term++
+	if planted.On && planted.Is(planted.TermForEpoch) {
+		c.epoch = c.term
+	}
 	c.dirty.job = true
 	for _, r := range c.ranks {
 		r.older = 0
@@ -336,6 +400,14 @@ func (c *Core) start() {
 			c.changed(p)
 			c.needSegments(p)
 		}
+	}
+	for _, r := range c.ranks {
+		if r.lost {
+			c.rankGone(r)
+		}
+	}
+	if c.phase == restoreOpen || c.phase == restoreWaits {
+		c.watchRestore()
 	}
 	if waits {
 		c.recovering = true

@@ -18,7 +18,7 @@ type pairs struct {
 }
 
 func newPairs(partitions int, opt Options) *pairs {
-	p := &pairs{c: New(Config{Job: "j", Model: Shared}), now: Second}
+	p := &pairs{c: New(Config{Job: "j"}), now: Second}
 	p.step(&Start{})
 	p.step(&ApplyDataset{ID: 1, Name: "d", Options: opt})
 	for n := range uint32(partitions) {

@@ -22,6 +22,9 @@ type partition struct {
 	no        PartitionNo
 	ds        *dataset
 	identity  string
+	source    string // its identity at the source: identity without the virtual rank
+	name      string // for people: label
+	virtual   uint32 // whose it is, from 1; 0: of no virtual rank
 	estimated bool
 	complete  bool // no segment will follow, all ends are final
 
@@ -31,17 +34,31 @@ type partition struct {
 	total   int64 // units listed
 	blocks  int64
 
-	folded uint32       // passes [0, folded) are settled and forgotten
-	units  [kinds]int64 // of those
-	passes []*pass      // begun and not folded, by number
+	folded    uint32       // passes [0, folded) are settled and forgotten
+	units     [kinds]int64 // of those
+	records   Tally        // of those; private: see basis
+	boundDone int64        // of those, where acks fold: in the newest bound cut
+	passes    []*pass      // begun and not folded, by number
+
+	excluded []exclusion // in order of pass and place
 
 	holder    *worker // strict: who has its leases
 	holderHas int     // leases
 	queued    bool    // in ds.ready
+	ended     *worker // of a virtual rank: who was told END
 	asked     bool    // ReportNeedSegments was sent for this listing
 	drained   bool    // all passes are planned, nothing is pending
 	settled   bool    // ... and nothing is leased
+	gone      bool    // another partition has its identity now
 	dirty     bool
+}
+
+// label is what people call p.
+func (p *partition) label() string {
+	if p.name != "" {
+		return p.name
+	}
+	return p.identity
 }
 
 // pass is one reading of a partition. All positions are on its line.
@@ -57,12 +74,16 @@ type pass struct {
 	acks     []piece     // by start; only where acks do not fold
 	kinds    [kinds]int64
 	folded   int64  // of kinds[acked]: units in base
+	records  Tally  // of those; private: see basis
 	order    *order // with shuffle
+
+	boundLow, boundUnits int64 // where acks fold: of the newest bound cut
 
 	pendingUnits, leasedUnits int64
 	leases                    *lease // list through pnext
 	leaseCount                int
 	dirty, gone               bool
+	late                      bool // planted: to be stored with the next batch
 }
 
 // piece is one `a` key.
@@ -70,6 +91,7 @@ type piece struct {
 	start, end       int64
 	rank, generation uint32
 	step             int64
+	Tally
 }
 
 // lineEnd is where the line ends for now.
@@ -80,7 +102,7 @@ func (p *partition) lineEnd() int64 {
 	if !p.complete {
 		return 0
 	}
-	return p.blocks * p.ds.opt.Block
+	return p.lineBlocks() * p.ds.opt.Block
 }
 
 // segAt returns the index of the segment that contains line position pos, or
@@ -124,7 +146,11 @@ func (ps *pass) onLine(at place) (pos int64, ok bool) {
 		return 0, at == place{} && len(ps.p.segs) == 0
 	}
 	s := &ps.p.segs[i]
-	if at.offset < s.start || at.offset > s.end {
+	end := s.end
+	if i == len(ps.p.segs)-1 && ps.p.growing() {
+		end = maxLine // a lease may end ahead of head
+	}
+	if at.offset < s.start || at.offset > end {
 		return 0, false
 	}
 	return at.offset - s.start + s.base, true
@@ -157,11 +183,11 @@ func (ps *pass) over() bool {
 func (c *Core) newPass(p *partition, n uint32) *pass {
 	ps := &pass{p: p, n: n}
 	ps.done = &ps.base
-	if !c.folds {
+	if !p.ds.folds {
 		ps.done = &settledSet{}
 	}
 	if p.ds.opt.Shuffle && p.complete && p.blocks > 0 {
-		ps.order = newOrder(p.segs, p.blocks, p.ds.opt.Block, p.ds.opt.Seed, n)
+		ps.order = p.newOrder(n)
 	}
 	p.passes = append(p.passes, ps)
 	return ps
@@ -180,7 +206,7 @@ func (p *partition) begun() uint32 { return p.folded + uint32(len(p.passes)) }
 
 // mayBegin says whether the next pass may begin now.
 func (p *partition) mayBegin() bool {
-	if p.begun() >= uint32(p.ds.opt.Passes) || p.lineEnd() == 0 {
+	if p.begun() >= uint32(p.ds.opt.Passes) || p.lineEnd() == 0 && !p.growing() {
 		return false
 	}
 	ps := p.last()
@@ -197,7 +223,7 @@ func (p *partition) hasWork() bool {
 			return true
 		}
 	}
-	if ps := p.last(); ps != nil && ps.frontier < p.lineEnd() {
+	if ps := p.last(); ps != nil && (ps.frontier < p.lineEnd() || ps.mayLead()) {
 		return true
 	}
 	return p.mayBegin()
@@ -208,9 +234,7 @@ func (p *partition) hasWork() bool {
 // change of pending, leases, settled, segments.
 func (c *Core) changed(p *partition) {
 	d := p.ds
-	if c.folds {
-		c.foldPasses(p)
-	}
+	c.foldPasses(p)
 	drained := p.complete && (p.lineEnd() == 0 || p.begun() >= uint32(d.opt.Passes))
 	settled := drained
 	if drained {
@@ -234,6 +258,10 @@ func (c *Core) changed(p *partition) {
 		p.settled = settled
 		c.kick(d)
 	}
+	if p.virtual > 0 {
+		c.kick(d)
+		return
+	}
 	if !p.queued && (!d.opt.Strict || p.holder == nil) && !drained && p.hasWork() {
 		p.queued = true
 		d.ready.push(p)
@@ -250,11 +278,13 @@ func sign(was bool) int {
 
 // foldPasses forgets finished passes but for their number and units.
 func (c *Core) foldPasses(p *partition) {
-	for len(p.passes) > 0 && p.passes[0].over() {
+	for len(p.passes) > 0 && p.passes[0].over() && len(p.passes[0].acks) == 0 {
 		ps := p.passes[0]
 		for i, n := range ps.kinds {
 			p.units[i] += n
 		}
+		p.records.add(ps.records)
+		p.boundDone += ps.boundUnits
 		c.clearTries(ps, 0, math.MaxInt64)
 		c.fx.put(Delete, func(b []byte) []byte { return appendNumbers(b, keySettled, p.ds.id, p.no, ps.n) }, nil)
 		ps.gone = true
@@ -266,11 +296,14 @@ func (c *Core) foldPasses(p *partition) {
 	c.prune(p)
 }
 
+// neverBack: no cut can be asked of d, so what is settled stays so.
+func (c *Core) neverBack(d *dataset) bool { return c.cfg.Model == "" || d.opt.NoCheckpoints }
+
 // prune drops the segments that the last pass has wholly settled, once no
 // listing needs them (Segments).
 func (c *Core) prune(p *partition) {
 	const worthIt = 64
-	if !p.complete || p.ds.opt.Shuffle || len(p.segs) < 2 || p.begun() < uint32(p.ds.opt.Passes) || len(p.passes) > 1 {
+	if !c.neverBack(p.ds) || !p.complete || p.ds.opt.Shuffle || len(p.segs) < 2 || p.begun() < uint32(p.ds.opt.Passes) || len(p.passes) > 1 {
 		return
 	}
 	low := p.total

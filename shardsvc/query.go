@@ -14,6 +14,7 @@ type DatasetInfo struct {
 	State           string // listing | running | paused | failed | done
 	Reason          string
 	Counts          Counts
+	Records         Tally // acked, in all passes; private: its times are bounds
 	Partitions      int
 	PartitionsKnown bool // PartitionsListed was said
 	ListingComplete bool
@@ -34,16 +35,21 @@ type PartitionInfo struct {
 	Number      PartitionNo
 	Dataset     DatasetID
 	Identity    string
+	Label       string // what people call it
+	Source      string // its identity without the virtual rank
 	Complete    bool
 	LastSegment int64 // -1: none
 	Segments    int   // kept in memory
 	Ahead       int64 // units listed beyond the frontier
+	Growing     bool  // the last segment is unsealed
+	Head        int64 // where it ends, as far as is known
 }
 
 // PassInfo is the state of one (partition, pass).
 type PassInfo struct {
 	Number    PartitionNo
 	Identity  string
+	Label     string // what people call the partition
 	Pass      uint32
 	Distances Distances
 	Counts    Counts
@@ -105,6 +111,10 @@ func (c *Core) Job() JobInfo {
 	return j
 }
 
+// HasSession says whether a session is open: it was greeted, and has neither ended
+// nor expired.
+func (c *Core) HasSession(s Session) bool { return c.sessions[s] != nil }
+
 // Datasets in order of number.
 func (c *Core) Datasets() []DatasetInfo {
 	var all []DatasetInfo
@@ -129,6 +139,7 @@ func (d *dataset) info(c *Core) DatasetInfo {
 		Pass: uint32(d.opt.Passes - 1), Leases: d.leases, Waiting: d.waiting.len()}
 	for _, p := range d.parts {
 		i.Counts.add(p.counts())
+		i.Records.add(p.tally())
 		if !p.settled {
 			i.Pass = min(i.Pass, p.oldest())
 		}
@@ -140,7 +151,7 @@ func (d *dataset) info(c *Core) DatasetInfo {
 		i.State = "done"
 	case d.paused:
 		i.State = "paused"
-	case !i.ListingComplete && d.total == 0:
+	case !i.ListingComplete && d.total == 0 && !slices.ContainsFunc(d.parts, (*partition).growing):
 		i.State = "listing"
 	default:
 		i.State = "running"
@@ -174,7 +185,7 @@ func (a *Counts) add(b Counts) {
 // counts of all passes begun. What no pass has begun to read is listed once.
 func (p *partition) counts() Counts {
 	n := p.foldedCounts()
-	n.Listed = p.total * int64(max(p.begun(), 1))
+	n.Listed = p.listedSoFar()
 	for _, ps := range p.passes {
 		n.add(ps.counts())
 	}
@@ -185,20 +196,27 @@ func (p *partition) foldedCounts() (n Counts) {
 	n.Acked, n.Excluded, n.Dropped = p.units[acked], p.units[excluded], p.units[dropped]
 	n.Settled = n.Acked + n.Excluded + n.Dropped
 	n.Planned = n.Settled
-	if p.ds.opt.NoCheckpoints {
-		n.Committed, n.Bound = n.Settled, n.Settled
+	if n.Bound = p.boundDone; p.ds.acksBind || !p.ds.folds {
+		n.Bound = n.Settled
 	}
+	n.Committed = n.Bound
 	return n
 }
 
 func (ps *pass) counts() (n Counts) {
 	n.Acked, n.Excluded, n.Dropped = ps.kinds[acked], ps.kinds[excluded], ps.kinds[dropped]
 	n.Settled = n.Acked + n.Excluded + n.Dropped
-	n.Pending, n.Leased = ps.pendingUnits, ps.leasedUnits
-	n.Planned = ps.units(0, ps.frontier)
-	if ps.p.ds.opt.NoCheckpoints {
-		n.Committed, n.Bound = n.Settled, n.Settled
+	n.Pending, n.Leased = ps.pendingUnits, ps.leasedUnits-ps.ahead()
+	n.Planned = ps.units(0, ps.frontier) - ps.ahead()
+	switch {
+	case ps.p.ds.acksBind:
+		n.Bound = n.Settled
+	case ps.done != &ps.base:
+		n.Bound = ps.folded + n.Excluded + n.Dropped
+	default:
+		n.Bound = ps.boundUnits
 	}
+	n.Committed = n.Bound
 	return n
 }
 
@@ -206,13 +224,20 @@ func (ps *pass) counts() (n Counts) {
 type marks struct{ committed, bound, acked, leased, planned, head int64 }
 
 func (ps *pass) marks() marks {
-	m := marks{acked: ps.done.low, leased: ps.frontier, planned: ps.frontier, head: ps.p.lineEnd()}
+	planned := ps.frontier - ps.ahead()
+	m := marks{acked: ps.done.low, leased: planned, planned: planned, head: ps.p.lineEnd()}
 	if len(ps.pending) > 0 {
 		m.leased = ps.pending[0].start
 	}
-	if ps.p.ds.opt.NoCheckpoints {
-		m.bound, m.committed = m.acked, m.acked
+	switch {
+	case ps.p.ds.acksBind:
+		m.bound = m.acked
+	case ps.done != &ps.base:
+		m.bound = ps.base.low
+	default:
+		m.bound = ps.boundLow
 	}
+	m.committed = m.bound
 	return m
 }
 
@@ -230,10 +255,13 @@ func (c *Core) Partitions(id DatasetID) []PartitionInfo {
 	}
 	all := make([]PartitionInfo, 0, len(d.parts))
 	for _, p := range d.parts {
-		i := PartitionInfo{Number: p.no, Dataset: id, Identity: p.identity, Complete: p.complete,
-			LastSegment: p.lastSeg, Segments: len(p.segs), Ahead: p.total}
+		i := PartitionInfo{Number: p.no, Dataset: id, Identity: p.identity, Label: p.label(), Source: p.source, Complete: p.complete,
+			LastSegment: p.lastSeg, Segments: len(p.segs), Ahead: p.total, Growing: p.growing()}
+		if n := len(p.segs); n > 0 {
+			i.Head = p.segs[n-1].end
+		}
 		if ps := p.last(); ps != nil {
-			i.Ahead = p.lineEnd() - ps.frontier
+			i.Ahead = max(0, p.lineEnd()-ps.frontier)
 		} else if p.folded > 0 {
 			i.Ahead = 0
 		}
@@ -265,10 +293,11 @@ func (c *Core) State(now Time, id DatasetID, after PartitionNo, limit int) []Pas
 		}
 		if n == len(all) {
 			counts := p.foldedCounts()
-			counts.Listed = p.total
-			i := PassInfo{Number: p.no, Identity: p.identity, Pass: p.oldest(), Counts: counts}
+			counts.Listed = p.listed(p.oldest())
+			i := PassInfo{Number: p.no, Identity: p.identity, Label: p.label(), Pass: p.oldest(), Counts: counts}
 			if p.folded == 0 {
-				i.Distances = Distances{p.total, p.total, p.total, p.total, p.total, 0, p.estimated}
+				all := p.listed(0)
+				i.Distances = Distances{all, all, all, all, all, 0, p.estimated}
 			}
 			all = append(all, i)
 		}
@@ -277,8 +306,8 @@ func (c *Core) State(now Time, id DatasetID, after PartitionNo, limit int) []Pas
 }
 
 func (ps *pass) info(now Time) PassInfo {
-	i := PassInfo{Number: ps.p.no, Identity: ps.p.identity, Pass: ps.n, Distances: ps.distances(), Counts: ps.counts(), Leases: ps.leaseCount}
-	i.Counts.Listed = ps.p.total
+	i := PassInfo{Number: ps.p.no, Identity: ps.p.identity, Label: ps.p.label(), Pass: ps.n, Distances: ps.distances(), Counts: ps.counts(), Leases: ps.leaseCount}
+	i.Counts.Listed = ps.p.listed(ps.n)
 	for l := ps.leases; l != nil && len(i.Lease) < 100; l = l.pnext {
 		i.Lease = append(i.Lease, LeaseInfo{Token: l.token, Agent: l.w.agent.name, Rank: l.w.rank.no, Segment: l.segment,
 			Start: l.start - l.shift, Prefix: l.prefix - l.shift, End: l.end - l.shift, Age: now - l.granted})

@@ -26,3 +26,26 @@ func (c *Core) Segments(no PartitionNo, after int64, max int) []sources.Segment 
 
 // HasPartition says whether a partition is known: not removed with its dataset.
 func (c *Core) HasPartition(no PartitionNo) bool { return c.partition(no) != nil }
+
+// OfSource is the partitions that list the same segments as no: those of all virtual
+// ranks of a bit_exact dataset, else itself. The caller may keep it for a Step.
+func (c *Core) OfSource(no PartitionNo) (all []PartitionNo) {
+	p := c.partition(no)
+	if p == nil {
+		return nil
+	}
+	for _, q := range p.ds.parts {
+		if q.source == p.source {
+			all = append(all, q.no)
+		}
+	}
+	return all
+}
+
+// LastSegment is the newest segment of a partition that is known, -1: none.
+func (c *Core) LastSegment(no PartitionNo) int64 {
+	if p := c.partition(no); p != nil {
+		return p.lastSeg
+	}
+	return -1
+}

@@ -1,6 +1,10 @@
 package shardsvc
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/headrace/headrace/internal/planted"
+)
 
 // Limits on what one worker may ask for.
 const (
@@ -14,6 +18,9 @@ type request struct {
 	id    uint64
 	count uint32
 	told  bool
+	// Of a dataset of virtual ranks:
+	virtual uint32
+	state   State // what it was told last
 }
 
 // request opens a lease request; serve answers it at the end of the Step.
@@ -37,7 +44,15 @@ func (c *Core) request(a *agent, r *LeaseRequest) {
 	}
 	c.setRate(w, d, r.Rate)
 	w.waiting++
-	d.waiting.push(request{w: w, id: r.ID, count: min(max(r.Count, 1), maxCount)})
+	if w.rank.ended {
+		w.rank.ended = false
+		c.dirtyRank(w.rank)
+	}
+	if c.gated(w) || w.barred {
+		c.parkRequest(d, request{w: w, id: r.ID, count: min(max(r.Count, 1), maxCount), virtual: r.Virtual})
+		return
+	}
+	d.waiting.push(request{w: w, id: r.ID, count: min(max(r.Count, 1), maxCount), virtual: r.Virtual})
 	d.untold++
 	c.kick(d)
 }
@@ -88,7 +103,7 @@ func (c *Core) dropRequests(w *worker) {
 			})
 		}
 	}
-	w.waiting = 0
+	w.waiting, w.parked = 0, nil
 }
 
 func (c *Core) kick(d *dataset) {
@@ -112,8 +127,13 @@ func (c *Core) serve() {
 }
 
 func (c *Core) serveDataset(d *dataset) {
+	if d.opt.VirtualRanks > 0 {
+		c.serveVirtual(d)
+		return
+	}
 	// Where order is free, nobody gets what the first one does not get.
 	for refused := 0; refused < d.waiting.len() && c.grants(d); {
+		c.nextInLine(d)
 		r := &d.waiting.all()[0]
 		l := c.carve(d, r.w)
 		switch {
@@ -160,7 +180,7 @@ func (c *Core) standing(d *dataset) (State, string) {
 	switch {
 	case d.failed:
 		return Failed, d.reason
-	case d.partsAll && d.unsettled == 0:
+	case d.partsAll && (d.unsettled == 0 || planted.On && planted.Is(planted.EndWithLeaseOut) && d.undrained == 0):
 		return End, ""
 	case c.recovering:
 		return Recovering, "a new master waits for its agents"
@@ -189,7 +209,11 @@ func (c *Core) tell(d *dataset, state State, reason string) {
 	d.untold = 0
 	if state == End {
 		for d.waiting.len() > 0 {
-			d.waiting.pop().w.waiting--
+			w := d.waiting.pop().w
+			if w.waiting--; w.waiting == 0 && w.leases == nil && !w.rank.ended && w.rank.worker == w {
+				w.rank.ended, c.askDue = true, true
+				c.dirtyRank(w.rank)
+			}
 		}
 	}
 }
@@ -210,7 +234,7 @@ func (c *Core) grant(l *lease, id uint64) {
 	r := &c.fx.Replies[len(c.fx.Replies)-1]
 	*r = Reply{}
 	r.To, r.Kind, r.Request, r.Token, r.Worker = l.w.session(), ReplyGrant, id, l.token, l.w.number
-	r.Dataset, r.Partition, r.Identity, r.Pass = p.ds.id, p.no, p.identity, ps.n
+	r.Dataset, r.Partition, r.Identity, r.Pass = p.ds.id, p.no, p.source, ps.n
 	r.Segment, r.Start, r.End, r.Tries = l.segment, l.start-l.shift, l.end-l.shift, l.tries.lost()
 	r.PieceLo, r.PieceHi = lo, hi
 }

@@ -32,8 +32,11 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 	}
 	switch d.Cmd {
 	case "new":
-		a := args{t, d.CmdArgs}
+		a, before := args{t, d.CmdArgs}, s.w
 		s.w = newWorld(t, Config{Job: "j", Model: a.word("model", ""), SessionTTL: a.time("ttl", 0), History: a.num("history", 0), Ahead: int(a.num("ahead", 0))})
+		if a.has("manifests") { // those of the world before
+			s.w.bodies = before.bodies
+		}
 	case "restart":
 		s.w.restart()
 		s.print(&out)
@@ -41,6 +44,26 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 		s.advance(&out, args{t, d.CmdArgs})
 	case "state":
 		s.state(&out)
+	case "excluded":
+		all, total := s.w.core.Excluded(1, 0, 100)
+		for _, e := range all {
+			fmt.Fprintf(&out, "part %d pass %d seg %d [%d, %d) %s: %s, at %d\n", e.Partition, e.Pass, e.Segment, e.Start, e.End, e.Kind, e.Reason, e.When)
+		}
+		fmt.Fprintf(&out, "%d in all\n", total)
+	case "cuts":
+		s.cuts(&out)
+	case "forget": // the master's disk is gone
+		clear(s.w.store)
+		s.w.restart()
+	case "plan":
+		plan := s.w.core.PlanRewind(s.cut(t, args{t, d.CmdArgs}))
+		for _, a := range plan.Again {
+			fmt.Fprintf(&out, "%s part %d pass %d: %d units again\n", a.Name, a.Partition, a.Pass, a.Units)
+		}
+		for _, k := range plan.Voided {
+			fmt.Fprintf(&out, "cut %d would be voided\n", k.ID)
+		}
+		fmt.Fprintf(&out, "fenced %v, refused %q\n", plan.Fenced, plan.Refused)
 	case "store":
 		for _, k := range slices.Sorted(maps.Keys(s.w.store)) {
 			fmt.Fprintf(&out, "%s %x = %x\n", k[:1], k[1:], s.w.store[k])
@@ -138,10 +161,10 @@ func (s *script) event(t *testing.T, line string) Event {
 	switch cmd {
 	case "dataset":
 		opt := Options{Passes: int(a.num("passes", 1)), Strict: a.has("strict"), Shuffle: a.has("block"), Seed: uint64(a.num("seed", 0)), Block: a.num("block", 0),
-			Initial: a.num("initial", 10), Min: a.num("min", 1), Max: a.num("max", 1000), Target: a.time("target", 2*Second), Stall: a.time("stall", 0), Unit: "records"}
+			Initial: a.num("initial", 10), Min: a.num("min", 1), Max: a.num("max", 1000), Target: a.time("target", 2*Second), Stall: a.time("stall", 0), Unit: "records", GoOnAfterLoss: a.has("continue"), VirtualRanks: uint32(a.num("virtual", 0)), InOrder: a.has("inorder")}
 		return &ApplyDataset{ID: ds, Name: a.word("name", "clicks"), Spec: []byte("{}"), Options: opt}
 	case "partition":
-		return &AddPartition{Dataset: ds, Number: part, Identity: fmt.Sprintf("files:%d", part)}
+		return &AddPartition{Dataset: ds, Number: part, Identity: a.word("identity", fmt.Sprintf("files:%d", part))}
 	case "listed":
 		return &PartitionsListed{Dataset: ds}
 	case "segments":
@@ -163,10 +186,20 @@ func (s *script) event(t *testing.T, line string) Event {
 		return &FailDataset{ID: ds, Reason: a.word("reason", "?")}
 	case "remove":
 		return &RemoveDataset{ID: ds}
+	case "truncated":
+		return &Truncated{Partition: part, Segment: a.num("seg", 0), Start: a.num("start", 0), End: a.num("end", 0), Reason: "the log begins later", When: a.num("when", 1000)}
+	case "bindcut":
+		return &BindCut{Cut: uint64(a.num("cut", 0)), Path: a.word("path", "")}
+	case "dropcut":
+		return &DropCut{Cut: uint64(a.num("cut", 0)), Reason: a.word("reason", "")}
+	case "settle":
+		return &SettleCut{Cut: uint64(a.num("cut", 0)), Found: a.has("found")}
+	case "rewind":
+		return &Rewind{Cut: s.cut(t, a), Path: a.word("path", "")}
 	case "lost":
 		return &Lost{Session: s.w.last[a.word("agent", "a")]}
 	case "head":
-		return &Heads{[]Head{{Partition: part, Segment: a.num("seg", 0), End: a.num("end", 0), Sealed: a.has("sealed")}}}
+		return &Heads{[]Head{{Partition: part, Segment: a.num("seg", 0), End: a.num("end", 0), Sealed: a.has("sealed"), Fallen: a.has("fallen")}}}
 	}
 	t.Fatalf("unknown event %q", cmd)
 	return nil
@@ -193,7 +226,8 @@ func (s *script) message(t *testing.T, d *datadriven.TestData) *Message {
 			s.w.next++
 			s.w.last[name] = s.w.next
 		case "join":
-			m.Joins = append(m.Joins, Join{Worker: w, Rank: uint32(a.num("rank", 0)), Incarnation: uint64(a.num("inc", 1)), WorldSize: uint32(a.num("world", 1)), Generation: uint32(a.num("gen", 0))})
+			m.Joins = append(m.Joins, Join{Worker: w, Rank: uint32(a.num("rank", 0)), Incarnation: uint64(a.num("inc", 1)), WorldSize: uint32(a.num("world", 1)), Generation: uint32(a.num("gen", 0)),
+				Resume: map[string]Resume{"": ResumeDefault, "bound": ResumeBound, "acked": ResumeAcked, "start": ResumeStart}[a.word("resume", "")]})
 		case "held":
 			m.Held = append(m.Held, Held{Token: token(), Worker: w, Dataset: ds, Partition: uint32(a.num("part", 1)), Pass: uint32(a.num("pass", 0)), Segment: a.num("seg", 0),
 				Start: a.num("start", 0), End: a.num("end", 0), Frontier: a.num("frontier", 0)})
@@ -206,21 +240,68 @@ func (s *script) message(t *testing.T, d *datadriven.TestData) *Message {
 		case "release":
 			m.Releases = append(m.Releases, Release{Token: token(), Prefix: a.num("prefix", 0)})
 		case "failure":
-			m.Failures = append(m.Failures, ReadFailure{Token: token(), At: a.num("at", 0), Permanent: a.has("permanent"), Kind: "io", Message: "disk on fire"})
+			f := ReadFailure{Token: token(), At: a.num("at", 0), Permanent: a.has("permanent"), Kind: "io", Message: "disk on fire"}
+			if a.has("lost") {
+				f.Kind, f.Message, f.When = "truncated", "the log begins later", 2000
+				f.Lost = &LostRange{Segment: a.num("seg", 0), Start: a.num("lost", 0), End: a.num("to", 0)}
+			}
+			m.Failures = append(m.Failures, f)
 		case "leave":
 			m.Leaves = append(m.Leaves, Leave{Worker: w, Ended: a.has("ended"), Reason: map[string]LeaveReason{"closed": LeaveClosed, "killed": LeaveKilled, "lost": LeaveLost}[a.word("why", "lost")]})
+		case "ask":
+			m.Calls = append(m.Calls, CutCall{Worker: w, ID: uint64(a.num("id", 1)), Ask: &CutAsk{Cut: uint64(a.num("cut", 0)), Step: a.num("step", 0), Carried: a.has("carried"), Path: a.word("path", ""), Deadline: a.time("deadline", 0), Exact: a.has("exact")}})
+		case "bind":
+			m.Calls = append(m.Calls, CutCall{Worker: w, ID: uint64(a.num("id", 1)), Bind: &CutBind{Cut: uint64(a.num("cut", 0)), Path: a.word("path", "")}})
+		case "drop":
+			m.Calls = append(m.Calls, CutCall{Worker: w, ID: uint64(a.num("id", 1)), Drop: &CutDrop{Cut: uint64(a.num("cut", 0)), Reason: a.word("reason", "")}})
+		case "hold":
+			m.Calls = append(m.Calls, CutCall{Worker: w, ID: uint64(a.num("id", 1)), Hold: &CutHold{Cut: uint64(a.num("cut", 0)), Deadline: a.time("deadline", 0)}})
+		case "yieldsheld":
+			m.Yields = append(m.Yields, YieldsHeld{Worker: w, Cut: uint64(a.num("cut", 0)), Untracked: uint32(a.num("untracked", 0))})
+		case "restore":
+			k := &RestoreCall{Mode: map[string]RestoreMode{"newest": RestoreNewest, "exact": RestoreExact, "start": RestoreStart}[a.word("mode", "newest")], Cut: s.cut(t, a), Path: a.word("path", "")}
+			for _, v := range a.list("failed") {
+				k.Failed = append(k.Failed, uint64(args{t, []datadriven.CmdArg{{Key: "n", Vals: []string{v}}}}.num("n", 0)))
+			}
+			m.Calls = append(m.Calls, CutCall{Worker: w, ID: uint64(a.num("id", 1)), Restore: k})
 		case "status":
 			m.Status = append(m.Status, WorkerStatus{Worker: w, Paused: a.has("paused")})
 		case "head":
 			m.Heads = append(m.Heads, Head{Partition: uint32(a.num("part", 1)), Segment: a.num("seg", 0), End: a.num("end", 0), Sealed: a.has("sealed")})
 		case "request":
-			m.Requests = append(m.Requests, LeaseRequest{ID: uint64(a.num("id", 1)), Worker: w, Dataset: ds, Rate: float64(a.num("rate", 0)), Count: uint32(a.num("count", 1))})
+			m.Requests = append(m.Requests, LeaseRequest{ID: uint64(a.num("id", 1)), Worker: w, Dataset: ds, Rate: float64(a.num("rate", 0)), Count: uint32(a.num("count", 1)), Virtual: uint32(a.num("virtual", 0))})
 		default:
 			t.Fatalf("unknown part %q", cmd)
 		}
 	}
 	m.Session = s.w.last[name]
 	return m
+}
+
+// cut is the body of `cut=id`, as the last answer had it.
+func (s *script) cut(t *testing.T, a args) *Cut {
+	id := uint64(a.num("cut", 0))
+	if id == 0 {
+		return nil
+	}
+	k := s.w.bodies[id]
+	if k == nil {
+		t.Fatalf("cut %d was never answered", id)
+	}
+	return k
+}
+
+func (s *script) cuts(out *bytes.Buffer) {
+	c := s.w.core
+	for _, k := range c.Cuts() {
+		fmt.Fprintf(out, "%d %s epoch=%d generation=%d rank=%d step=%d acked=%d path=%s\n", k.ID, k.State, k.Epoch, k.Generation, k.Rank, k.Step, k.Units.Acked, k.Path)
+	}
+	for _, d := range c.Datasets() {
+		for i, m := range c.BoundMarks(d.ID) {
+			h := c.HoldMarks(d.ID)[i]
+			fmt.Fprintf(out, "part %d: bound pass %d seg %d offset %d, hold pass %d seg %d offset %d\n", m.Partition, m.Pass, m.Segment, m.Offset, h.Pass, h.Segment, h.Offset)
+		}
+	}
 }
 
 type args struct {

@@ -1,6 +1,10 @@
 package shardsvc
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/headrace/headrace/internal/planted"
+)
 
 // maxSuperseded incarnations of an agent are remembered as ones that may not
 // come back.
@@ -95,7 +99,7 @@ func (c *Core) asserted(a *agent) {
 	for _, w := range c.rejoined {
 		for l := w.leases; l != nil; {
 			next := l.wnext
-			if !l.asserted {
+			if !l.asserted && !(planted.On && planted.Is(planted.GrantTwice)) {
 				c.reclaim(l, untouched, "not_reasserted")
 			} else {
 				l.asserted, l.asked = false, false
@@ -179,13 +183,20 @@ func (c *Core) recoveryDue() {
 		}
 	}
 	ended := false
+	var gone []*rank
 	for _, r := range c.ranks {
 		if r.attached && r.worker == nil {
 			r.attached, r.fenced = false, true
+			gone = append(gone, r)
 			ended = c.cfg.Model == Replicated && r.generation == c.generation
 		}
 		r.others, r.unheard = r.older > 0, false
 		c.dirtyRank(r)
+	}
+	for _, r := range gone {
+		if c.cfg.Model == Private {
+			c.rankGone(r)
+		}
 	}
 	if ended {
 		c.endGeneration("a member did not come back after a restart of the master")
@@ -197,8 +208,11 @@ func (c *Core) recovered() {
 	if !c.recovering {
 		return
 	}
-	c.recovering = false
+	c.recovering, c.yieldsDue = false, true
 	c.report(Report{Kind: ReportRecovered})
+	for i := 0; i < len(c.workers); i++ {
+		c.restoreWaiting(c.workers[i])
+	}
 	for _, d := range c.datasets {
 		if d != nil {
 			c.kick(d)

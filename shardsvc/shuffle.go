@@ -8,8 +8,9 @@ import (
 // permutation is the order of a shuffled pass over n blocks: cycle-walking
 // 4-round Feistel, written down in docs/PROTOCOL.md (Shuffle).
 type permutation struct {
-	n, key uint64
-	half   uint
+	n, key  uint64
+	half    uint
+	inOrder bool // block x is block x
 }
 
 func splitmix64(z uint64) uint64 {
@@ -34,6 +35,9 @@ func (p permutation) round(r, x uint64) uint64 {
 
 // block returns which block of the input is block x of the order, x < n.
 func (p permutation) block(x uint64) uint64 {
+	if p.inOrder {
+		return x
+	}
 	mask := uint64(1)<<p.half - 1
 	for {
 		l, r := x>>p.half, x&mask
@@ -48,6 +52,9 @@ func (p permutation) block(x uint64) uint64 {
 
 // place is the inverse of block.
 func (p permutation) place(x uint64) uint64 {
+	if p.inOrder {
+		return x
+	}
 	mask := uint64(1)<<p.half - 1
 	for {
 		l, r := x>>p.half, x&mask
@@ -67,20 +74,33 @@ type deadTail struct {
 	before     int64 // dead units on the line before start
 }
 
-// order is the shuffled line of one pass.
+// order is the shuffled line of one pass: of a virtual rank every every-th block
+// of it, from first on.
 type order struct {
-	perm  permutation
-	block int64
-	dead  []deadTail // by start
+	perm         permutation
+	block        int64
+	first, every int64
+	dead         []deadTail // by start
 }
 
-func newOrder(segs []segment, blocks, block int64, seed uint64, pass uint32) *order {
-	o := &order{perm: newPermutation(uint64(blocks), seed, pass), block: block}
-	for i := range segs {
-		s := &segs[i]
+// newOrder is the order of pass n of p, whose listing is complete.
+func (p *partition) newOrder(n uint32) *order {
+	opt := &p.ds.opt
+	block := opt.Block
+	o := &order{perm: newPermutation(uint64(p.blocks), opt.Seed, n), block: block, every: 1}
+	o.perm.inOrder = opt.InOrder
+	if p.virtual > 0 {
+		o.first, o.every = int64(p.virtual)-1, int64(opt.VirtualRanks)
+	}
+	for i := range p.segs {
+		s := &p.segs[i]
 		size := s.end - s.start
 		if short := size % block; short != 0 {
 			at := int64(o.perm.place(uint64(s.block + size/block)))
+			if at%o.every != o.first {
+				continue // another virtual rank's
+			}
+			at /= o.every
 			o.dead = append(o.dead, deadTail{start: at*block + short, end: (at + 1) * block})
 		}
 	}
@@ -91,6 +111,11 @@ func newOrder(segs []segment, blocks, block int64, seed uint64, pass uint32) *or
 		sum += o.dead[i].end - o.dead[i].start
 	}
 	return o
+}
+
+// source is the block of the input that position pos of the line is in.
+func (o *order) source(pos int64) int64 {
+	return int64(o.perm.block(uint64(pos/o.block*o.every + o.first)))
 }
 
 // below counts the dead units of the line below pos.

@@ -134,16 +134,16 @@ func TestPlaceIsTheInverseForLargeInputs(t *testing.T) {
 func TestDeadTailsAreCountedOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		block := rapid.Int64Range(1, 12).Draw(t, "block")
-		var segs []segment
-		blocks := int64(0)
+		p := &partition{ds: &dataset{opt: Options{Shuffle: true, Block: block, Seed: 5}}, complete: true}
 		for _, size := range rapid.SliceOfN(rapid.Int64Range(0, 50), 1, 8).Draw(t, "sizes") {
-			segs = append(segs, segment{end: size, block: blocks})
-			blocks += (size + block - 1) / block
+			p.segs = append(p.segs, segment{end: size, block: p.blocks})
+			p.blocks += (size + block - 1) / block
 		}
+		segs, blocks := p.segs, p.blocks
 		if blocks == 0 {
 			return
 		}
-		o := newOrder(segs, blocks, block, 5, 0)
+		o := p.newOrder(0)
 		dead := make([]bool, blocks*block)
 		for i := range segs {
 			for n := range (segs[i].end + block - 1) / block {

@@ -1,6 +1,10 @@
 package shardsvc
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/headrace/headrace/internal/planted"
+)
 
 // Stealing costs: a scan is made at most once per period, for at most
 // maxThieves waiting workers.
@@ -19,13 +23,15 @@ type victim struct {
 	backlog int64  // units it holds in the dataset
 	rate    float64
 	slow    bool
+	behind  bool // on a live input: what lies below head is more than a lease's worth
 }
 
 // finish is how long the victim needs for all it holds.
 func (v *victim) finish() float64 { return float64(v.backlog) / v.rate }
 
 // scan asks holders for the tails that would make waiting workers and them
-// finish together. On a live input only slow holders are asked.
+// finish together. On a live input only those are asked that are slow, fall
+// behind, or lead in more partitions than the one who waits.
 func (c *Core) scan(d *dataset) {
 	d.nextScan = c.now + scanPeriod
 	state, _ := c.standing(d)
@@ -45,7 +51,7 @@ func (c *Core) scan(d *dataset) {
 		}
 		if !slices.Contains(c.thieves, r.w) {
 			c.thieves = append(c.thieves, r.w)
-			asked = c.stealFor(d, r.w, mean, state == Drained) || asked
+			asked = c.stealFor(d, r.w, mean, state == Drained) || c.shareLeads(d, r.w) || asked
 		}
 	}
 	if !asked {
@@ -62,17 +68,19 @@ func (c *Core) findVictims(d *dataset, mean float64) {
 			if l.pass.p.ds != d {
 				continue
 			}
-			v.backlog += l.end - max(l.prefix, l.frontier)
+			there := max(0, l.reach()-max(l.prefix, l.frontier))
 			if l.asked {
 				c.thieves = append(c.thieves, l.thief) // its answer is awaited
-				v.backlog -= l.end - max(l.askAt, l.prefix, l.frontier)
+				there -= max(0, l.reach()-max(l.askAt, l.prefix, l.frontier))
 			}
-			if v.l == nil && !l.asked && c.now >= l.stealAfter && w.session() != 0 && w.state == running {
+			v.backlog += there
+			if v.l == nil && there > 0 && !l.asked && c.now >= l.stealAfter && w.session() != 0 && w.state == running {
 				v.l = l
 			}
 		}
 		if v.backlog > 0 {
 			v.rate, v.slow = c.pace(d, w, mean)
+			v.behind = v.l != nil && v.l.leads() && v.finish() > float64(d.opt.Target)/float64(Second)
 			c.victims = append(c.victims, v)
 		}
 	}
@@ -103,7 +111,7 @@ func (c *Core) stealFor(d *dataset, w *worker, mean float64, drained bool) bool 
 		switch {
 		case v.w == w:
 			own = *v
-		case v.l == nil || !drained && !v.slow:
+		case v.l == nil || !drained && !v.slow && !v.behind:
 		case best < 0 || v.finish() > c.victims[best].finish():
 			best = i
 		}
@@ -116,12 +124,12 @@ func (c *Core) stealFor(d *dataset, w *worker, mean float64, drained bool) bool 
 	}
 	v := &c.victims[best]
 	units := int64((float64(v.backlog)*own.rate - float64(own.backlog)*v.rate) / (v.rate + own.rate))
-	units = min(units, v.l.end-max(v.l.prefix, v.l.frontier))
+	units = min(units, v.l.reach()-max(v.l.prefix, v.l.frontier))
 	gain := float64(units) / v.rate
 	if units < max(d.opt.Min/4, 1) || gain < float64(d.opt.Target)/float64(Second)/20 {
 		return false
 	}
-	c.askFor(v.l, w, v.l.end-units)
+	c.askFor(v.l, w, v.l.reach()-units)
 	v.backlog -= units
 	v.l = nil // one ask per holder and scan
 	return true
@@ -132,28 +140,42 @@ func (c *Core) askFor(l *lease, thief *worker, at int64) {
 	ps := l.pass
 	c.reply(Reply{To: l.w.session(), Kind: ReplySteal, Token: l.token, At: at - l.shift})
 	c.report(Report{Kind: ReportStealAsked, Dataset: ps.p.ds.id, Partition: ps.p.no, Pass: ps.n, Rank: l.w.rank.no,
-		Segment: l.segment, Start: at - l.shift, End: l.end - l.shift, Token: l.token, Agent: l.w.agent.name})
+		Segment: l.segment, Start: at - l.shift, End: max(at, l.reach()) - l.shift, Token: l.token, Agent: l.w.agent.name})
 }
 
 // stealAnswer: the holder kept what it delivered and gives up the rest.
 func (c *Core) stealAnswer(a *agent, k *StealAnswer) {
 	l := c.owned(a, k.Token)
-	if l == nil || !l.asked {
+	if l == nil {
+		return
+	}
+	// An answer that gives up a tail counts whatever was asked: the holder has let
+	// go of it. Two may be out, one of them to tell the end of a lead.
+	ps := l.pass
+	at := l.line(k.At)
+	if refused := k.Refused || at < l.prefix || at >= l.end; refused && !l.asked {
 		return
 	}
 	l.asked = false
-	ps := l.pass
-	at := l.line(k.At)
+	if !k.Refused && at > l.askAt && at < l.end { // it has delivered so far
+		c.growTo(ps.p, place{l.segment, at - l.shift})
+	}
 	report := Report{Kind: ReportStealRefused, Dataset: ps.p.ds.id, Partition: ps.p.no, Pass: ps.n, Rank: l.w.rank.no,
-		Segment: l.segment, Start: k.At, End: l.end - l.shift, Token: l.token, Agent: a.name}
+		Segment: l.segment, Start: k.At, End: l.reach() - l.shift, Token: l.token, Agent: a.name}
 	if k.Refused || at < l.prefix || at >= l.end {
+		if ps.p.holder != nil {
+			c.kick(ps.p.ds) // nothing was granted behind it meanwhile
+		}
 		l.stealAfter = c.now + backoffBase<<min(l.refusals, backoffMax)
 		l.refusals++
 		c.report(report)
 		return
 	}
+	if planted.On && planted.Is(planted.StealOffByOne) && at > l.prefix {
+		at--
+	}
 	c.stats.Steals++
-	report.Kind, report.Units = ReportStolen, ps.units(at, l.end)
+	report.Kind, report.Units = ReportStolen, ps.units(at, max(at, l.reach()))
 	c.report(report)
 	c.giveBack(l, at, untouched)
 }

@@ -4,10 +4,15 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 )
 
 // Every stored value begins with the version of its layout.
 const valueVersion = 1
+
+// recordsVersion of `p`, `s` and `a` has the records in what is settled. Of older
+// ones they are untold.
+const recordsVersion = 2
 
 var errShort = errors.New("value is cut short")
 
@@ -113,14 +118,21 @@ func (d *decoder) done() error {
 }
 
 func open(b []byte) decoder {
-	if len(b) == 0 {
-		return decoder{err: errShort}
-	}
-	d := decoder{b: b[1:]}
-	if b[0] != valueVersion {
-		d.fail(fmt.Errorf("version %d, this binary knows %d: start the newer binary", b[0], valueVersion))
-	}
+	d, _ := openUpTo(b, valueVersion)
 	return d
+}
+
+// openUpTo opens a value whose layout has grown: what its version does not have
+// is left out.
+func openUpTo(b []byte, newest byte) (d decoder, version byte) {
+	if len(b) == 0 {
+		return decoder{err: errShort}, 0
+	}
+	d = decoder{b: b[1:]}
+	if b[0] < valueVersion || b[0] > newest {
+		d.fail(fmt.Errorf("version %d, this binary knows %d: start the newer binary", b[0], newest))
+	}
+	return d, b[0]
 }
 
 func appendBool(b []byte, x bool) []byte {
@@ -141,6 +153,9 @@ func appendUint[T ~uint32 | ~uint64 | ~int](b []byte, x T) []byte {
 
 func appendInt[T ~int64 | ~int](b []byte, x T) []byte { return binary.AppendVarint(b, int64(x)) }
 
+// jobVersion 2 has what cuts need.
+const jobVersion = 2
+
 // jobValue is `j`.
 type jobValue struct {
 	job, model                         string
@@ -148,10 +163,14 @@ type jobValue struct {
 	generationEnded                    bool
 	nextDataset                        DatasetID
 	nextPartition                      PartitionNo
+	cuts                               uint64 // order number of the newest
+	phase                              restorePhase
+	choice                             uint64
+	restored                           int64
 }
 
 func (v *jobValue) append(b []byte) []byte {
-	b = append(b, valueVersion)
+	b = append(b, jobVersion)
 	b = appendString(b, v.job)
 	b = appendString(b, v.model)
 	for _, x := range [...]uint32{v.epoch, v.term, v.generation, v.worldSize} {
@@ -159,17 +178,30 @@ func (v *jobValue) append(b []byte) []byte {
 	}
 	b = appendBool(b, v.generationEnded)
 	b = appendUint(b, v.nextDataset)
-	return appendUint(b, v.nextPartition)
+	b = appendUint(b, v.nextPartition)
+	b = appendUint(appendUint(b, v.cuts), uint32(v.phase))
+	return appendInt(appendUint(b, v.choice), v.restored)
 }
 
 func decodeJob(b []byte) (v jobValue, err error) {
-	d := open(b)
+	d, version := openUpTo(b, jobVersion)
 	v.job, v.model = d.string(), d.string()
 	v.epoch, v.term, v.generation, v.worldSize = d.u32(), d.u32(), d.u32(), d.u32()
 	v.generationEnded = d.bool()
 	v.nextDataset, v.nextPartition = d.u32(), d.u32()
+	if version >= 2 {
+		v.cuts = d.uint()
+		phase := d.uint()
+		if phase >= uint64(restorePhases) {
+			d.fail(fmt.Errorf("unknown restore phase %d", phase))
+		}
+		v.phase, v.choice, v.restored = restorePhase(phase), d.uint(), d.int()
+	}
 	return v, d.done()
 }
+
+// datasetVersion 2 has GoOnAfterLoss, 3 virtual ranks.
+const datasetVersion = 3
 
 // datasetValue is `d`.
 type datasetValue struct {
@@ -180,7 +212,7 @@ type datasetValue struct {
 }
 
 func (v *datasetValue) append(b []byte) []byte {
-	b = append(b, valueVersion)
+	b = append(b, datasetVersion)
 	b = appendString(b, v.name)
 	b = appendString(b, v.reason)
 	b = appendString(b, v.spec)
@@ -191,11 +223,12 @@ func (v *datasetValue) append(b []byte) []byte {
 	for _, x := range [...]int64{int64(v.opt.Passes), v.opt.Block, v.opt.Initial, v.opt.Min, v.opt.Max, int64(v.opt.Target), int64(v.opt.Stall)} {
 		b = appendInt(b, x)
 	}
-	return appendString(b, v.opt.Unit)
+	b = appendBool(appendString(b, v.opt.Unit), v.opt.GoOnAfterLoss)
+	return appendBool(appendUint(b, v.opt.VirtualRanks), v.opt.InOrder)
 }
 
 func decodeDataset(b []byte) (v datasetValue, err error) {
-	d := open(b)
+	d, version := openUpTo(b, datasetVersion)
 	v.name, v.reason, v.spec = d.string(), d.string(), d.bytes()
 	v.paused, v.failed, v.partsAll = d.bool(), d.bool(), d.bool()
 	v.opt.Strict, v.opt.Shuffle, v.opt.NoCheckpoints = d.bool(), d.bool(), d.bool()
@@ -204,22 +237,30 @@ func decodeDataset(b []byte) (v datasetValue, err error) {
 	v.opt.Block, v.opt.Initial, v.opt.Min, v.opt.Max = d.int(), d.int(), d.int(), d.int()
 	v.opt.Target, v.opt.Stall = Time(d.int()), Time(d.int())
 	v.opt.Unit = d.string()
+	v.opt.GoOnAfterLoss = version >= 2 && d.bool()
+	if version >= 3 {
+		v.opt.VirtualRanks, v.opt.InOrder = d.u32(), d.bool()
+	}
 	if err := d.done(); err != nil {
 		return v, err
 	}
 	return v, v.opt.validate()
 }
 
+// partitionVersion has a name, which recordsVersion has not.
+const partitionVersion = recordsVersion + 1
+
 // partitionValue is `p`.
 type partitionValue struct {
-	identity            string
+	identity, name      string
 	estimated, complete bool
 	done                uint32       // passes [0, done) are settled and folded away
 	units               [kinds]int64 // of those passes
+	records             Tally        // of those; private: of all bases
 }
 
 func (v *partitionValue) append(b []byte) []byte {
-	b = append(b, valueVersion)
+	b = append(b, partitionVersion)
 	b = appendString(b, v.identity)
 	b = appendBool(b, v.estimated)
 	b = appendBool(b, v.complete)
@@ -227,14 +268,20 @@ func (v *partitionValue) append(b []byte) []byte {
 	for _, x := range v.units {
 		b = appendInt(b, x)
 	}
-	return b
+	return appendString(v.records.append(b), v.name)
 }
 
 func decodePartition(b []byte) (v partitionValue, err error) {
-	d := open(b)
+	d, version := openUpTo(b, partitionVersion)
 	v.identity, v.estimated, v.complete, v.done = d.string(), d.bool(), d.bool(), d.u32()
 	for i := range v.units {
 		v.units[i] = d.int()
+	}
+	if v.records = untold(max(v.units[acked], 0)); version >= recordsVersion {
+		v.records = d.tally(maxLine)
+	}
+	if version >= partitionVersion {
+		v.name = d.string()
 	}
 	return v, d.done()
 }
@@ -277,9 +324,10 @@ func (d *decoder) place() place { return place{d.int(), d.int()} }
 
 // settledValue is `s`: everything below low, and ranges above it.
 type settledValue struct {
-	units  [kinds]int64
-	low    place
-	ranges []settledRange
+	units   [kinds]int64
+	records Tally
+	low     place
+	ranges  []settledRange
 }
 
 type settledRange struct {
@@ -288,9 +336,12 @@ type settledRange struct {
 }
 
 func decodeSettled(b []byte) (v settledValue, err error) {
-	d := open(b)
+	d, version := openUpTo(b, recordsVersion)
 	for i := range v.units {
 		v.units[i] = d.int()
+	}
+	if v.records = untold(max(v.units[acked], 0)); version >= recordsVersion {
+		v.records = d.tally(v.units[acked])
 	}
 	v.low = d.place()
 	for range d.count(5) {
@@ -304,18 +355,19 @@ func decodeSettled(b []byte) (v settledValue, err error) {
 }
 
 func (v *settledValue) append(b []byte) []byte {
-	b = appendSettledHead(b, &v.units, v.low, len(v.ranges))
+	b = appendSettledHead(b, &v.units, &v.records, v.low, len(v.ranges))
 	for _, r := range v.ranges {
 		b = appendUint(r.end.append(r.start.append(b)), r.kind)
 	}
 	return b
 }
 
-func appendSettledHead(b []byte, units *[kinds]int64, low place, ranges int) []byte {
-	b = append(b, valueVersion)
+func appendSettledHead(b []byte, units *[kinds]int64, records *Tally, low place, ranges int) []byte {
+	b = append(b, recordsVersion)
 	for _, x := range units {
 		b = appendInt(b, x)
 	}
+	b = records.append(b)
 	return appendUint(low.append(b), ranges)
 }
 
@@ -325,18 +377,31 @@ type ackValue struct {
 	end              int64
 	rank, generation uint32
 	step             int64
+	records          Tally
+	uncounted        bool // by a version that did not count: all of its units are untold
 }
 
 func (v *ackValue) append(b []byte) []byte {
-	b = appendInt(append(b, valueVersion), v.end)
+	version := byte(recordsVersion)
+	if v.uncounted {
+		version = valueVersion
+	}
+	b = appendInt(append(b, version), v.end)
 	b = appendUint(b, v.rank)
 	b = appendUint(b, v.generation)
-	return appendInt(b, v.step)
+	b = appendInt(b, v.step)
+	if v.uncounted {
+		return b
+	}
+	return v.records.append(b)
 }
 
 func decodeAck(b []byte) (v ackValue, err error) {
-	d := open(b)
+	d, version := openUpTo(b, recordsVersion)
 	v.end, v.rank, v.generation, v.step = d.int(), d.u32(), d.u32(), d.int()
+	if v.uncounted = version < recordsVersion; !v.uncounted {
+		v.records = d.tally(math.MaxInt64)
+	}
 	return v, d.done()
 }
 
@@ -356,6 +421,9 @@ func decodeTries(b []byte) (v triesValue, err error) {
 	return v, d.done()
 }
 
+// rankVersion 2 has what cuts need.
+const rankVersion = 2
+
 // rankValue is `w`.
 type rankValue struct {
 	incarnation uint64
@@ -364,18 +432,32 @@ type rankValue struct {
 	attached    bool  // its process may run
 	fenced      bool  // this incarnation may not come back
 	others      bool  // processes of older incarnations may run
+
+	ended  bool   // was told END, and has asked for nothing since
+	must   bool   // gets nothing before it restored
+	called bool   // did so in this generation, or incarnation
+	lost   bool   // private: its process is gone, what it had acked is still to come back
+	base   uint64 // private: the cut that it restored or bound last; 0: the start
+	choice uint64 // private: what it was answered when it restored
 }
 
 func (v *rankValue) append(b []byte) []byte {
-	b = appendUint(append(b, valueVersion), v.incarnation)
+	b = appendUint(append(b, rankVersion), v.incarnation)
 	b = appendInt(appendUint(b, v.generation), v.step)
-	return appendBool(appendBool(appendBool(b, v.attached), v.fenced), v.others)
+	for _, x := range [...]bool{v.attached, v.fenced, v.others, v.ended, v.must, v.called, v.lost} {
+		b = appendBool(b, x)
+	}
+	return appendUint(appendUint(b, v.base), v.choice)
 }
 
 func decodeRank(b []byte) (v rankValue, err error) {
-	d := open(b)
+	d, version := openUpTo(b, rankVersion)
 	v.incarnation, v.generation, v.step = d.uint(), d.u32(), d.int()
 	v.attached, v.fenced, v.others = d.bool(), d.bool(), d.bool()
+	if version >= 2 {
+		v.ended, v.must, v.called, v.lost = d.bool(), d.bool(), d.bool(), d.bool()
+		v.base, v.choice = d.uint(), d.uint()
+	}
 	return v, d.done()
 }
 
@@ -401,5 +483,23 @@ func decodeAgent(b []byte) (v agentValue, err error) {
 	for range d.count(1) {
 		v.superseded = append(v.superseded, d.uint())
 	}
+	return v, d.done()
+}
+
+// exclusionValue is `x`.
+type exclusionValue struct {
+	end, units   int64
+	kind, reason string
+	when         int64
+}
+
+func (v *exclusionValue) append(b []byte) []byte {
+	b = appendInt(appendInt(append(b, valueVersion), v.end), v.units)
+	return appendInt(appendString(appendString(b, v.kind), v.reason), v.when)
+}
+
+func decodeExclusion(b []byte) (v exclusionValue, err error) {
+	d := open(b)
+	v.end, v.units, v.kind, v.reason, v.when = d.int(), d.int(), d.string(), d.string(), d.int()
 	return v, d.done()
 }

@@ -3,6 +3,8 @@ package shardsvc
 import (
 	"fmt"
 	"slices"
+
+	"github.com/headrace/headrace/internal/planted"
 )
 
 type workerState uint8
@@ -27,10 +29,14 @@ type worker struct {
 	fenced      bool   // late acks of closed leases are refused
 	gone        bool
 	why         string // ending: the reason
+	held        uint64 // cut of the hold that is on, if it has said that it yields nothing
+	barred      bool   // it came during the hold, and gets nothing before it ends
 
 	leases     *lease // newest first, through wnext
 	leaseCount int
-	waiting    int // open requests
+	waiting    int      // open requests
+	parked     []parked // of them, those that wait until it restored
+	asking     *waitingRestore
 	rates      []rateOf
 
 	since   Time // last progress, or when it began to hold leases
@@ -79,6 +85,10 @@ type rank struct {
 	worker      *worker // of the newest incarnation
 	recent      queue[recentPiece]
 	dirty       bool
+
+	ended, must, called, lost bool // see rankValue
+	choice                    uint64
+	base                      *keptCut // private: what it restored or bound last
 }
 
 func (c *Core) rankOf(no uint32) *rank {
@@ -112,11 +122,11 @@ func (c *Core) join(a *agent, j *Join) {
 		c.rejoin(a, w, j)
 		return
 	}
-	if r.fenced && r.incarnation == j.Incarnation {
+	if r.fenced && r.incarnation == j.Incarnation && !(planted.On && planted.Is(planted.FenceDropped)) {
 		c.refuseJoin(a, j, "this process was given up: its rows belong to others")
 		return
 	}
-	again := int64(0)
+	var again comesAgain
 	newcomer := r.incarnation != j.Incarnation
 	if newcomer && j.Generation != 0 && c.cfg.Model == Shared && c.recovering && a.known && r.others {
 		c.joinOlder(a, r, j)
@@ -126,9 +136,12 @@ func (c *Core) join(a *agent, j *Join) {
 		c.refuseJoin(a, j, fmt.Sprintf("this process was a member of generation %d, and another one has its rank now", j.Generation))
 		return
 	}
+	if newcomer && !c.mayResume(a, j) {
+		return
+	}
 	switch c.cfg.Model {
 	case Private:
-		again = c.replacePrivate(r, newcomer)
+		again = c.replacePrivate(r, j, newcomer)
 	case Replicated:
 		ok := false
 		if again, ok = c.enterGeneration(a, r, j, newcomer); !ok {
@@ -136,18 +149,30 @@ func (c *Core) join(a *agent, j *Join) {
 		}
 	default:
 		c.replaceShared(r, newcomer)
+		again = c.resumeShared(r, j, newcomer)
 	}
 	w := &worker{agent: a, number: j.Worker, rank: r, incarnation: j.Incarnation, pid: j.Pid, since: c.now}
 	c.workers = append(c.workers, w)
 	a.workers = append(a.workers, w)
 	a.byNumber[j.Worker] = w
 	if newcomer || r.generation != c.generation {
-		r.step, r.fenced = 0, false
+		r.step, r.fenced, r.ended = c.restored, false, false
+		if c.cfg.Model == Replicated {
+			r.called = j.Resume == ResumeStart && (c.phase == restoreOpen || c.phase == restoreWaits)
+		}
 	}
 	r.worker, r.incarnation, r.generation, r.attached = w, j.Incarnation, c.generation, true
 	c.dirtyRank(r)
+	if c.folds && r.must && j.Resume == ResumeStart {
+		w.asking = &waitingRestore{restore: RestoreCall{Mode: RestoreStart}}
+	}
+	if r.called && c.phase == restoreOpen {
+		again.add(c.choose(r, &target{}))
+	}
+	c.checkRestored()
 	c.rejoined = append(c.rejoined, w)
 	c.joinReply(a, j, r, again)
+	c.holdJoined(w, newcomer)
 }
 
 // joinOlder takes in a process of an older term whose rank another one has taken
@@ -160,7 +185,8 @@ func (c *Core) joinOlder(a *agent, r *rank, j *Join) {
 	a.byNumber[j.Worker] = w
 	r.older++
 	c.rejoined = append(c.rejoined, w)
-	c.joinReply(a, j, r, 0)
+	c.joinReply(a, j, r, comesAgain{})
+	c.holdJoined(w, false)
 	c.endWorker(w, fmt.Sprintf("another process came for rank %d", r.no))
 }
 
@@ -200,14 +226,15 @@ func (c *Core) rejoin(a *agent, w *worker, j *Join) {
 		c.watchStall(w)
 	}
 	c.rejoined = append(c.rejoined, w)
-	c.joinReply(a, j, w.rank, 0)
+	c.joinReply(a, j, w.rank, comesAgain{})
+	c.holdJoined(w, false)
 	if w.state == ending {
 		c.reply(Reply{To: a.session, Kind: ReplyEnd, Worker: w.number, Reason: w.why})
 	}
 }
 
-func (c *Core) joinReply(a *agent, j *Join, r *rank, again int64) {
-	c.reply(Reply{To: a.session, Kind: ReplyJoin, Worker: j.Worker, Generation: c.generation, Epoch: c.epoch, Step: r.step, Units: again})
+func (c *Core) joinReply(a *agent, j *Join, r *rank, again comesAgain) {
+	c.reply(Reply{To: a.session, Kind: ReplyJoin, Worker: j.Worker, Generation: c.generation, Epoch: c.epoch, Step: r.step, Units: again.units, Again: again.reply()})
 }
 
 func (c *Core) refuseJoin(a *agent, j *Join, reason string) {
@@ -233,6 +260,9 @@ func (c *Core) endWorker(w *worker, reason string) {
 		w.state = ending
 	}
 	c.reply(Reply{To: w.session(), Kind: ReplyEnd, Worker: w.number, Reason: reason})
+	if c.yields != nil && c.yields.w == w {
+		c.endHold(CutFenced, reason)
+	}
 }
 
 // detach: no agent speaks for w any more; it is given up at deadline.
@@ -289,8 +319,12 @@ func (c *Core) leftEnds(a *agent, k *Leave) {
 // workerLost: w's process is gone or given up. For a replicated group that is
 // the end of the generation.
 func (c *Core) workerLost(w *worker, how back, reason string) {
+	newest := w.rank.worker == w
 	c.fenceRank(w)
 	c.drop(w, how, reason)
+	if c.cfg.Model == Private && newest {
+		c.rankGone(w.rank)
+	}
 	if c.cfg.Model == Replicated {
 		c.endGeneration(fmt.Sprintf("rank %d is lost (%s)", w.rank.no, reason))
 	}
@@ -324,6 +358,7 @@ func (c *Core) drop(w *worker, how back, reason string) {
 		r.others = r.older > 0 || r.unheard
 	}
 	c.dirtyRank(r)
+	c.holdDropped(w)
 	c.checkRecovery()
 }
 

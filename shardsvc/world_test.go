@@ -20,10 +20,12 @@ type world struct {
 	fx    Effects
 	next  Session
 	last  map[string]Session // by agent
+
+	bodies map[uint64]*Cut // that were answered
 }
 
 func newWorld(t testing.TB, cfg Config) *world {
-	w := &world{t: t, cfg: cfg, now: 1000 * Second, store: map[string][]byte{}, last: map[string]Session{}}
+	w := &world{t: t, cfg: cfg, now: 1000 * Second, store: map[string][]byte{}, last: map[string]Session{}, bodies: map[uint64]*Cut{}}
 	w.restart()
 	return w
 }
@@ -47,6 +49,11 @@ func (w *world) step(ev Event) {
 	w.wake = w.core.Step(w.now, ev, &w.fx)
 	w.core.Flush(&w.fx)
 	commit(w.store, w.fx.Puts)
+	for _, r := range w.fx.Replies {
+		if r.Kind == ReplyCut && r.Cut.Body != nil {
+			w.bodies[r.Cut.Cut] = r.Cut.Body
+		}
+	}
 	if err := w.core.CheckInvariants(); err != nil {
 		w.t.Fatalf("after %T: %v", ev, err)
 	}
@@ -119,12 +126,58 @@ func (r Reply) text(pieces []Piece) string {
 			}
 		}
 	case ReplyStanding:
-		fmt.Fprintf(&b, "standing #%d w=%d ds=%d %s", r.Request, r.Worker, r.Dataset, [...]string{"wait", "drained", "END", "paused", "FAILED", "recovering", "deleted"}[r.State])
+		fmt.Fprintf(&b, "standing #%d w=%d ds=%d %s", r.Request, r.Worker, r.Dataset, [...]string{"wait", "drained", "END", "paused", "FAILED", "recovering", "deleted", "RESTORE"}[r.State])
 	case ReplyClose:
 		fmt.Fprintf(&b, "close")
+	case ReplyHold:
+		fmt.Fprintf(&b, "hold w=%d cut=%d %v", r.Worker, r.Cut.Cut, map[bool]string{false: "on", true: "off"}[r.Refused])
+	case ReplyCut:
+		fmt.Fprintf(&b, "cut #%d w=%d %s cut=%d step=%d epoch=%d", r.Request, r.Worker, [...]string{"ok", "REFUSED", "FENCED", "TRY", "TIMEOUT"}[r.Cut.Code], r.Cut.Cut, r.Step, r.Epoch)
+		if r.Units != 0 {
+			fmt.Fprintf(&b, " again=%d", r.Units)
+		}
+		if r.Cut.Path != "" {
+			fmt.Fprintf(&b, " path=%s", r.Cut.Path)
+		}
+		if r.Cut.Body != nil {
+			b.WriteString(r.Cut.Body.text())
+		}
 	}
 	if r.Reason != "" {
 		fmt.Fprintf(&b, ": %s", r.Reason)
+	}
+	return b.String()
+}
+
+func (c *Cut) text() string {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "\n       of rank %d of %d at step %d, exact %v", c.Rank, c.World, c.Step, c.Exact)
+	for _, d := range c.Datasets {
+		for _, p := range d.Partitions {
+			fmt.Fprintf(&b, "\n       %s %d %s:", d.Name, p.Number, p.Identity)
+			if p.PassesDone > 0 {
+				fmt.Fprintf(&b, " %d passes, %d units;", p.PassesDone, p.Done.Acked)
+			}
+			for _, s := range p.Segments {
+				fmt.Fprintf(&b, " %d:%d-%d", s.ID, s.Start, s.End)
+				if !s.Sealed {
+					b.WriteString("~")
+				}
+			}
+			if p.Complete {
+				b.WriteString(" complete")
+			}
+			for _, q := range p.Passes {
+				fmt.Fprintf(&b, "; pass %d below %d:%d", q.Pass, q.Low.Segment, q.Low.Offset)
+				for _, r := range q.Ranges {
+					fmt.Fprintf(&b, ", %d:%d-%d:%d", r.Start.Segment, r.Start.Offset, r.End.Segment, r.End.Offset)
+					if r.Kind != Acked {
+						fmt.Fprintf(&b, " %s", r.Kind)
+					}
+				}
+				fmt.Fprintf(&b, ", %d units", q.Units.Acked)
+			}
+		}
 	}
 	return b.String()
 }
@@ -134,7 +187,9 @@ var reportNames = map[ReportKind]string{
 	ReportAckRefused: "ack_refused", ReportDatasetDone: "dataset_done", ReportPassDone: "pass_done", ReportDatasetFailed: "dataset_failed",
 	ReportDiverged: "diverged", ReportNeedSegments: "need_segments", ReportGeneration: "generation", ReportGenerationEnded: "generation_ended",
 	ReportPendingAgain: "pending_again", ReportStalled: "stalled", ReportExpired: "expired", ReportRecovered: "recovered",
-	ReportHeldRefused: "held_refused", ReportRejected: "rejected", ReportFenced: "fenced",
+	ReportHeldRefused: "held_refused", ReportRejected: "rejected", ReportFenced: "fenced", ReportExcluded: "excluded",
+	ReportCutFrozen: "cut_frozen", ReportCutBound: "cut_bound", ReportCutVoided: "cut_voided", ReportCutDropped: "cut_dropped", ReportSettleCut: "settle_cut",
+	ReportRestored: "restored", ReportRewound: "rewound", ReportRestoreMissing: "restore_missing", ReportHoldEnded: "hold_ended",
 }
 
 func (r Report) text() string {
@@ -150,6 +205,12 @@ func (r Report) text() string {
 	}
 	if r.End != 0 {
 		fmt.Fprintf(&b, " [%d, %d)", r.Start, r.End)
+	}
+	if r.Cut != 0 || r.Step != 0 {
+		fmt.Fprintf(&b, " cut=%d step=%d", r.Cut, r.Step)
+	}
+	if r.Path != "" {
+		fmt.Fprintf(&b, " path=%s", r.Path)
 	}
 	if r.Agent != "" {
 		fmt.Fprintf(&b, " agent=%s", r.Agent)

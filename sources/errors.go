@@ -1,6 +1,7 @@
 package sources
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -13,31 +14,35 @@ type Truncated struct {
 }
 
 func (e *Truncated) Error() string {
-	return fmt.Sprintf("%s: the source no longer has [%d, %d) of %s: %v", e.Lost.Partition, e.Lost.Start, e.Lost.End, e.Name, e.Err)
+	return fmt.Sprintf("the source no longer has [%d, %d) of %s: %v", e.Lost.Start, e.Lost.End, e.Name, e.Err)
 }
 func (e *Truncated) Unwrap() error { return e.Err }
 
 // Changed: what is there now is not what was planned (a file was rewritten, a
 // topic was made again).
 type Changed struct {
-	Range Range
+	Range Range // empty: all of it, as far as is known
 	Name  string
 	What  string // what differs: "size 100, was 200"
 }
 
 func (e *Changed) Error() string {
-	return fmt.Sprintf("%s: %s changed after it was planned (%s); range [%d, %d) can not be read as planned: restore the file, or delete the dataset and apply it again",
-		e.Range.Partition, e.Name, e.What, e.Range.Start, e.Range.End)
+	if e.Range.Start >= e.Range.End {
+		return fmt.Sprintf("%s changed after it was planned (%s): delete the dataset and apply it again", e.Name, e.What)
+	}
+	return fmt.Sprintf("%s changed after it was planned (%s); range [%d, %d) can not be read as planned: restore what was there, or delete the dataset and apply it again",
+		e.Name, e.What, e.Range.Start, e.Range.End)
 }
 
 // Diverged: head fell below what was planned.
 type Diverged struct {
 	Range Range
+	Name  string // of the segment, or the partition, for people; empty: its identity
 	Head  int64
 }
 
 func (e *Diverged) Error() string {
-	return fmt.Sprintf("%s: head is now %d, below the planned end %d of segment %d", e.Range.Partition, e.Head, e.Range.End, e.Range.Segment)
+	return fmt.Sprintf("%s: head is now %d, below the planned end %d of segment %d", cmp.Or(e.Name, string(e.Range.Partition)), e.Head, e.Range.End, e.Range.Segment)
 }
 
 // Temporary: worth another try after Backoff.
@@ -59,7 +64,7 @@ type TooLarge struct {
 }
 
 func (e *TooLarge) Error() string {
-	return fmt.Sprintf("%s: record at %s offset %d is longer than max_record %d bytes", e.Partition, e.Name, e.Position.Offset, e.Limit)
+	return fmt.Sprintf("the record at %s offset %d is longer than max_record %d bytes: raise max_record in the spec, apply it and resume the dataset", e.Name, e.Position.Offset, e.Limit)
 }
 
 // Malformed: the bytes at a position can not be split into records.
@@ -71,5 +76,5 @@ type Malformed struct {
 }
 
 func (e *Malformed) Error() string {
-	return fmt.Sprintf("%s: %s at offset %d: %s", e.Partition, e.Name, e.Position.Offset, e.What)
+	return fmt.Sprintf("%s at offset %d: %s", e.Name, e.Position.Offset, e.What)
 }

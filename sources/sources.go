@@ -130,6 +130,7 @@ type Record struct {
 	Key, Value [2]int32
 	Time       int64 // ms since the epoch, or 0
 	Headers    []Header
+	Tombstone  bool // the value is null, which is not the empty value: the key is deleted
 }
 
 type Header struct{ Key, Value [2]int32 }
@@ -139,12 +140,36 @@ type Mark struct {
 	Partition PartitionID
 	Position  Position
 	Time      time.Time
+	Back      bool // progress went back on purpose: a rewind
 }
 
 // Committer is implemented by sources whose broker keeps offsets.
 type Committer interface {
 	Commit(ctx context.Context, marks []Mark) error // tell the broker our progress
 	Hold(ctx context.Context, marks []Mark) error   // what must not be deleted
+}
+
+// Tailing is implemented by cursors of segments that grow. Their Next waits at
+// head for records: a range may end ahead of it.
+type Tailing interface {
+	// OnHead has f called, from within Next, with the head that each answer of the
+	// source tells. Call it before the first Next.
+	OnHead(f func(head int64))
+}
+
+// Namer is implemented by sources whose partitions are called by another name than
+// their identity: a topic's, not its id.
+type Namer interface {
+	// PartitionName is what people call a partition that Partitions has listed.
+	PartitionName(p PartitionID) string
+}
+
+// Joiner is implemented by sources whose partitions may grow in number while they
+// are read.
+type Joiner interface {
+	// Joined says of partitions that they were not there when the dataset was first
+	// listed: nothing of them was ever left out, wherever the others begin.
+	Joined(parts []PartitionID)
 }
 
 // Headed is implemented by cursors of sources whose segments begin with a line

@@ -21,7 +21,7 @@ func (s *Server) first(c *net.UnixConn, cred *unix.Ucred) error {
 	h, payload, err := frame.ReadControl(c, &buf)
 	if err != nil {
 		if errors.Is(err, frame.ErrProtocol) {
-			return refuse(c, 0, wireError(err))
+			return s.refuse(c, 0, wireError(err))
 		}
 		return err
 	}
@@ -29,30 +29,30 @@ func (s *Server) first(c *net.UnixConn, cred *unix.Ucred) error {
 	case frame.TypeHello:
 		hello, err := frame.Decode[frame.Hello](h.Type, payload)
 		if err != nil {
-			return refuse(c, 0, wireError(err))
+			return s.refuse(c, 0, wireError(err))
 		}
 		return s.control(c, cred, hello)
 	case frame.TypeAttach:
 		attach, err := frame.Decode[frame.Attach](h.Type, payload)
 		if err != nil {
-			return refuse(c, h.Stream, wireError(err))
+			return s.refuse(c, h.Stream, wireError(err))
 		}
 		return s.data(c, cred, attach, h.Stream)
 	}
-	return refuse(c, h.Stream, &frame.Error{Code: frame.CodeProtocol, Message: fmt.Sprintf("a connection begins with HELLO or ATTACH, not %s", h.Type)})
+	return s.refuse(c, h.Stream, &frame.Error{Code: frame.CodeProtocol, Message: fmt.Sprintf("a connection begins with HELLO or ATTACH, not %s", h.Type)})
 }
 
 // control owns one control connection from HELLO to its end.
 func (s *Server) control(c *net.UnixConn, cred *unix.Ucred, hello frame.Hello) error {
 	if hello.Protocol != frame.Protocol {
-		return refuse(c, 0, &frame.Error{
+		return s.refuse(c, 0, &frame.Error{
 			Code:    frame.CodeProtocol,
 			Message: fmt.Sprintf("client %s speaks protocol %d of the trainer socket, this agent (%s) speaks %d", hello.Client, hello.Protocol, s.cfg.Version, frame.Protocol),
 			Hint:    "install the headrace package of the agent's version",
 		})
 	}
 	if hello.WorldSize > 0 && hello.Rank >= hello.WorldSize {
-		return refuse(c, 0, invalid(fmt.Sprintf("rank %d of a world of %d", hello.Rank, hello.WorldSize), "ranks count from 0"))
+		return s.refuse(c, 0, invalid(fmt.Sprintf("rank %d of a world of %d", hello.Rank, hello.WorldSize), "ranks count from 0"))
 	}
 	proc, err := watch(int(cred.Pid))
 	if err != nil {
@@ -60,6 +60,9 @@ func (s *Server) control(c *net.UnixConn, cred *unix.Ucred, hello frame.Hello) e
 		proc = nil
 	} else {
 		defer proc.close()
+	}
+	if _, known := resumeWords[hello.ResumeFrom]; !known {
+		return s.refuse(c, 0, invalid(fmt.Sprintf("resume %q", hello.ResumeFrom), "it is bound, acked or start"))
 	}
 	ctx, cancel := context.WithCancel(s.stopped)
 	defer cancel()
@@ -69,11 +72,11 @@ func (s *Server) control(c *net.UnixConn, cred *unix.Ucred, hello frame.Hello) e
 	}
 	resume, err := t.resume(ctx, hello.Resume)
 	if err != nil {
-		return refuse(c, 0, wireError(err))
+		return s.refuse(c, 0, wireError(err))
 	}
 	if refusal := s.join(t, resume); refusal != nil {
 		t.closeStreams()
-		return refuse(c, 0, refusal)
+		return s.refuse(c, 0, refusal)
 	}
 	_ = c.SetReadDeadline(time.Time{})
 	t.wg.Go(func() { t.out.drain(ctx, c) })
@@ -114,7 +117,7 @@ func (s *Server) join(t *trainer, resume []hold.Resume) *frame.Error {
 	h := &t.hello
 	a := s.cfg.Desk.Do(&hold.Join{Resume: resume, Join: &pb.Join{
 		Worker: t.number, Rank: h.Rank, Incarnation: uint64(h.Incarnation), WorldSize: h.WorldSize,
-		Attempt: h.Attempt, Pid: h.PID, Generation: h.Generation,
+		Attempt: h.Attempt, Pid: h.PID, Generation: h.Generation, Resume: resumeWords[h.ResumeFrom],
 	}})
 	if a.Invalid == "" {
 		return nil
@@ -156,7 +159,7 @@ func (t *trainer) greet(ctx context.Context) {
 	}
 	t.out.send(frame.TypeWelcome, 0, frame.Welcome{
 		Protocol: frame.Protocol, Version: t.srv.cfg.Version, Job: j.Job, Model: j.Model, Generation: j.Generation, Epoch: j.Epoch,
-		LastStep: j.LastStep, TTLMillis: j.TTLMillis, Agent: t.srv.cfg.Agent, PendingAgain: j.PendingAgain, Resumed: resumed,
+		LastStep: j.LastStep, TTLMillis: j.TTLMillis, Agent: t.srv.cfg.Agent, PendingAgain: j.PendingAgain, Again: againOf(j.Again), Resumed: resumed,
 	})
 }
 
@@ -211,13 +214,17 @@ func (t *trainer) handle(ctx context.Context, h frame.Header, payload []byte) er
 		}
 		// The catalog asks the master; steps of other streams do not wait for it.
 		t.wg.Go(func() {
-			if err := t.open(ctx, h.Stream, open); err != nil {
+			if err := t.open(ctx, h.Stream, open); err != nil && ctx.Err() == nil {
 				t.out.send(frame.TypeError, h.Stream, wireError(err))
 			}
 		})
 		return nil
 	case frame.TypeStep:
 		return t.step(h.Stream, payload)
+	case frame.TypeCall:
+		return t.call(payload)
+	case frame.TypeHeld:
+		return t.held(payload)
 	case frame.TypeStats:
 		v, err := frame.Decode[frame.Stats](h.Type, payload)
 		if err == nil {
@@ -246,10 +253,10 @@ func (t *trainer) step(number uint32, payload []byte) error {
 	if st == nil || !st.track {
 		return nil // closed before, or read without steps
 	}
-	ev := &hold.Stepped{Stream: st.id, NoStep: v.Step == nil, Batches: v.Batches, Through: v.Through}
-	if v.Step != nil {
-		ev.Step = *v.Step
+	if v.Step == nil {
+		return invalid("STEP without a step", "say the step of a stream that is tracked")
 	}
+	ev := &hold.Stepped{Stream: st.id, Step: *v.Step, Batches: v.Batches, Through: v.Through, More: v.More}
 	if a := t.srv.cfg.Desk.Do(ev); a.Invalid != "" {
 		return invalid(a.Invalid, "steps grow, and only delivered batches can be stepped")
 	}

@@ -16,10 +16,16 @@ import (
 // goroutine of a stream; only it touches what is here.
 type cutter struct {
 	st    *stream
-	w     *work // in the making, or nil
-	rd    *reading
+	w     *work         // in the making, or nil
+	rds   []*reading    // one, or of input without an end one in each partition
+	turn  int           // which of them is asked first
+	came  chan struct{} // poked when one of them has something
+	rd    *reading      // which the chunk is of
+	ahead *reading      // of the lease that is read next, or nil; not in rds
+	spare spareBatches
 	chunk chunk
 	at    int // next record of the chunk
+	now   []*lease
 	decs  map[string]*decode.Decoder
 	dec   *decode.Decoder
 	errs  map[string]uint64 // decode errors said so far, by column
@@ -33,50 +39,55 @@ type cutter struct {
 
 // cut runs until ctx ends.
 func (st *stream) cut(ctx context.Context) {
-	c := &cutter{st: st, decs: map[string]*decode.Decoder{}, errs: map[string]uint64{}, timer: time.NewTimer(time.Hour)}
+	c := &cutter{st: st, decs: map[string]*decode.Decoder{}, errs: map[string]uint64{}, timer: time.NewTimer(time.Hour), came: make(chan struct{}, 1)}
 	defer c.timer.Stop()
 	defer c.reset()
 	for ctx.Err() == nil {
-		switch l, more := c.next(); {
+		switch more := c.next(); {
 		case !more:
 			c.wait(ctx, time.Time{})
-		case l == nil:
+		case len(c.now) == 0:
 			c.idle(ctx)
 		default:
-			c.read(ctx, l)
+			c.read(ctx)
 		}
 	}
 }
 
-// next gives the lease to read on, nil when all are read. more is false while
-// there is no room, or nothing may be done.
-func (c *cutter) next() (l *lease, more bool) {
+// next says which leases to read now: none when all are read. Of input without an
+// end it is one in each partition, that which comes first there: a reader may wait
+// ahead of head for long, and what others gave back, and was granted later, lies
+// before it. more is false while there is no room, or nothing may be done.
+func (c *cutter) next() (more bool) {
 	st := c.st
+	c.now = c.now[:0]
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if st.recut {
 		if st.sending {
-			return nil, false // what it asks about may be delivered yet
+			return false // what it asks about may be delivered yet
 		}
 		c.startOver()
 	}
-	st.leases = slices.DeleteFunc(st.leases, func(l *lease) bool { return l.dry && l.sent >= l.cut && l != c.reading() })
+	st.leases = slices.DeleteFunc(st.leases, func(l *lease) bool { return l.dry && l.sent >= l.cut && !c.reads(l) })
 	if !st.credited1 || c.over || st.failed || st.closed || !c.room() {
-		return nil, false
+		return false
 	}
+	live := st.ds.Spec.Live()
 	for _, l := range st.leases {
-		if !l.dry {
-			return l, true
+		if l.dry {
+			continue
+		}
+		if i := slices.IndexFunc(c.now, l.samePartition); i < 0 {
+			c.now = append(c.now, l)
+		} else if l.before(c.now[i]) {
+			c.now[i] = l
+		}
+		if !live {
+			break
 		}
 	}
-	return nil, true
-}
-
-func (c *cutter) reading() *lease {
-	if c.rd == nil {
-		return nil
-	}
-	return c.rd.l
+	return true
 }
 
 // room: what waits is bounded in bytes, and in time of the trainer's own pace.
@@ -110,19 +121,12 @@ func (c *cutter) startOver() {
 // reset forgets the frame in the making and stops reading.
 func (c *cutter) reset() {
 	if c.w != nil {
-		c.st.pool.Put(c.w.b)
+		c.st.discard(c.w)
 		c.w = nil
 	}
 	c.full, c.partial = time.Time{}, time.Time{}
 	c.stopReading()
-}
-
-func (c *cutter) stopReading() {
-	if c.rd != nil {
-		c.rd.stop()
-		c.rd = nil
-	}
-	c.chunk, c.at = chunk{}, 0
+	c.stopAhead()
 }
 
 // idle: all leases are read. It asks for more, and lets go of what no longer waits.
@@ -148,19 +152,14 @@ func (c *cutter) idle(ctx context.Context) {
 	c.wait(ctx, c.deadline())
 }
 
-// read appends some records of l.
-func (c *cutter) read(ctx context.Context, l *lease) {
+// read appends some records of one of the leases to read now.
+func (c *cutter) read(ctx context.Context) {
 	c.asked = false
-	if c.rd == nil || c.rd.l != l {
-		c.stopReading()
-		c.st.mu.Lock()
-		from, end := l.read, l.end
-		c.st.mu.Unlock()
-		c.rd = startReading(ctx, c.st.ds.Source, l, from, end)
-	}
+	c.open(ctx)
 	if c.chunk.batch == nil && !c.take(ctx) {
 		return
 	}
+	l := c.rd.l
 	switch {
 	case c.chunk.batch != nil:
 		c.append(l)
@@ -172,45 +171,13 @@ func (c *cutter) read(ctx context.Context, l *lease) {
 	}
 }
 
-// take gets the next chunk; false: something else happened meanwhile.
-func (c *cutter) take(ctx context.Context) bool {
-	select {
-	case ch, ok := <-c.rd.out:
-		return c.taken(ch, ok)
-	default:
-	}
-	c.timer.Reset(until(c.deadline()))
-	select {
-	case ch, ok := <-c.rd.out:
-		return c.taken(ch, ok)
-	case <-c.st.wakeCut:
-	case <-c.timer.C:
-	case <-ctx.Done():
-	}
-	c.overdue()
-	return false
-}
-
-func (c *cutter) taken(ch chunk, ok bool) bool {
-	if !ok {
-		l, complete := c.rd.l, c.rd.complete
-		c.stopReading()
-		if complete {
-			c.leaseEnd(l)
-		}
-		return false
-	}
-	c.chunk, c.at = ch, 0
-	return true
-}
-
 // append decodes up to the end of the batch in the making, or of the chunk.
 func (c *cutter) append(l *lease) {
 	if !c.bind(l) {
 		return
 	}
 	if c.w == nil {
-		c.w = &work{b: c.st.pool.Get(), rows: c.st.rows}
+		c.w = c.st.fresh()
 	}
 	b, recs := c.w.b, c.chunk.batch.Recs
 	c.st.mu.Lock()
@@ -291,9 +258,6 @@ func (c *cutter) book(l *lease, rows, n int, end int64) {
 			last = &c.w.runs[len(c.w.runs)-1]
 		}
 		last.rows += added
-		for _, t := range b.Times[rows:b.Rows()] {
-			last.newest = max(last.newest, t)
-		}
 	}
 	c.st.mu.Lock()
 	l.read = to
@@ -311,7 +275,7 @@ func (c *cutter) recycle() {
 
 // skipChunk: its records are not ours any more, nor is anything behind them.
 func (c *cutter) skipChunk(l *lease) {
-	c.stopReading()
+	c.drop(c.rd)
 	c.leaseEnd(l)
 }
 

@@ -25,23 +25,26 @@ func (c *cutter) badRecord(l *lease, err error, n int) {
 	c.fail(l, at, c.chunk.piece, err)
 }
 
-// fail gives the lease back from at on, and ends the stream if it is for good.
+// fail gives the lease back from at on, and ends the stream if it is for good. What
+// the source has lost is for the master to judge: it stops the dataset, of which
+// the stream then hears, or grants what lies behind the loss.
 func (c *cutter) fail(l *lease, at int64, piece int, err error) {
 	st, srv := c.st, c.st.t.srv
 	f := faultOf(st.ds, l.grant.Pieces[piece].Name, err)
-	srv.cfg.Logger.Error("a lease can not be read on", "dataset", st.ds.Name, "partition", l.grant.Identity,
+	srv.cfg.Logger.Error("a lease can not be read on", "dataset", st.ds.Name, "segment", l.grant.Pieces[piece].Name,
 		"lease", l.token.String(), "at", at, "kind", f.kind, "error", f.message)
 	if f.kind == "decode" {
 		srv.cfg.Metrics.decodeErrors(f.field, 1)
 		st.t.decodeErrors(1, f.field)
 	}
-	c.stopReading()
+	c.drop(c.rd)
 	st.mu.Lock()
 	l.dry = true
 	st.mu.Unlock()
-	srv.cfg.Desk.Do(&hold.Failed{Lease: l.id, At: at, Permanent: f.permanent, Kind: f.kind, Message: f.message})
-	if f.permanent {
+	srv.cfg.Desk.Do(&hold.Failed{Lease: l.id, At: at, Permanent: f.permanent, Kind: f.kind, Message: f.message, Lost: f.lost})
+	if f.permanent && f.lost == nil {
 		c.over = true
+		c.stopAhead()
 		st.t.out.send(frame.TypeError, st.id.Number, &frame.Error{Code: frame.CodeFailed, Message: f.message})
 	}
 }

@@ -16,28 +16,28 @@ import (
 	"github.com/headrace/headrace/internal/frame"
 )
 
-// data owns one data connection: it starts the stream's pipeline and takes
-// credits until the connection ends.
+// data owns one data connection: it starts the stream's pipeline and takes credits
+// and releases until the connection ends.
 func (s *Server) data(c *net.UnixConn, cred *unix.Ucred, attach frame.Attach, number uint32) error {
 	t := s.byIncarnation(attach.Incarnation)
 	if t == nil {
-		return refuse(c, number, refused("ATTACH before HELLO: no process here has incarnation "+attach.Incarnation.String(), "call headrace.init() in this process"))
+		return s.refuse(c, number, refused("ATTACH before HELLO: no process here has incarnation "+attach.Incarnation.String(), "call headrace.init() in this process"))
 	}
 	if t.cred.Pid != cred.Pid {
-		return refuse(c, number, refused(
+		return s.refuse(c, number, refused(
 			fmt.Sprintf("stream %d belongs to process %d, and process %d asks for it: a fork can not share it", number, t.cred.Pid, cred.Pid),
 			"open the stream in the process that trains; with a DataLoader use num_workers=0, the agent prefetches already"))
 	}
 	st := t.stream(number)
 	if st == nil {
-		return refuse(c, number, refused(fmt.Sprintf("stream %d is not open", number), "OPEN comes first"))
+		return s.refuse(c, number, refused(fmt.Sprintf("stream %d is not open", number), "OPEN comes first"))
 	}
 	_ = c.SetReadDeadline(time.Time{})
 	// A frame at once, as far as the kernel allows: else the two processes hand
 	// the processor to each other for every 200 KiB of it.
 	_ = c.SetWriteBuffer(frameBytes)
-	if !st.attach(c) {
-		return refuse(c, number, refused(fmt.Sprintf("stream %d has a data connection already", number), ""))
+	if !st.attach(c, attach.Regions) {
+		return s.refuse(c, number, refused(fmt.Sprintf("stream %d has a data connection already", number), ""))
 	}
 	ctx, cancel := context.WithCancel(t.ctx)
 	var pipeline sync.WaitGroup
@@ -80,16 +80,26 @@ func (s *Server) byIncarnation(i frame.Incarnation) *trainer {
 
 func (st *stream) takeCredits(c net.Conn) error {
 	var buf []byte
+	var uses []frame.Use
 	for {
-		h, _, err := frame.ReadControl(c, &buf)
+		h, payload, err := frame.ReadControl(c, &buf)
 		if err != nil {
 			return err
 		}
-		if h.Type != frame.TypeCredit {
+		switch {
+		case h.Type == frame.TypeCredit:
+			if again := st.credited(h.Number); again && !st.track {
+				st.t.srv.cfg.Desk.Do(&hold.Consumed{Stream: st.id, Batches: h.Number})
+			}
+		case st.regions != nil && (h.Type == frame.TypeRelease || h.Type == frame.TypeForget):
+			if uses, err = frame.Uses(h.Type, payload, uses); err == nil {
+				err = st.regions.released(uses, h.Type == frame.TypeForget)
+			}
+			if err != nil {
+				return err
+			}
+		default:
 			return fmt.Errorf("%w: %s on a data connection", frame.ErrProtocol, h.Type)
-		}
-		if again := st.credited(h.Number); again && !st.track {
-			st.t.srv.cfg.Desk.Do(&hold.Consumed{Stream: st.id, Batches: h.Number})
 		}
 	}
 }

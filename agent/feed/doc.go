@@ -18,15 +18,19 @@
 //	control.go    HELLO and what follows on a control connection
 //	rest.go       what an ended process has said before it ended
 //	trainer.go    one trainer process: what is said to it, how it ends
+//	calls.go      questions about cuts
 //	resume.go     what a returning trainer brings
 //	process.go    pidfds: exits noticed, processes ended
 //	data.go       ATTACH, CREDIT
 //	stream.go     one stream: its leases, queue and credit
 //	read.go       leases to runs of records
+//	readings.go   which leases are read side by side
 //	cut.go        records to rows of frames, in the order of the leases
 //	seal.go       when a frame is large or old enough to leave
 //	cutfail.go    records and leases that can not be read on
-//	send.go       frames to the socket, once the Desk says Go
+//	send.go       frames to the trainer, once the Desk says Go
+//	lend.go       how a frame goes: in shared memory, or over the socket
+//	regions.go    the shared memory of a data connection
 //	order.go      positions: pieces of a grant, order space, batch ends
 //	metrics.go    what it exports
 //	fault.go      errors of sources and decoders, for master and trainer

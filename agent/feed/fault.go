@@ -10,6 +10,8 @@ import (
 	"github.com/headrace/headrace/internal/decode"
 	"github.com/headrace/headrace/internal/frame"
 	"github.com/headrace/headrace/sources"
+
+	pb "github.com/headrace/headrace/api/headrace/v1"
 )
 
 func refused(message, hint string) *frame.Error {
@@ -35,8 +37,12 @@ func wireError(err error) *frame.Error {
 	return &frame.Error{Code: code, Message: err.Error()}
 }
 
-// refuse says why and returns it.
-func refuse(c net.Conn, stream uint32, e *frame.Error) error {
+// refuse says why and returns it. An agent that stops refuses nothing: it closes the
+// connection, and the trainer looks for the next one.
+func (s *Server) refuse(c net.Conn, stream uint32, e *frame.Error) error {
+	if err := s.stopped.Err(); err != nil {
+		return err
+	}
 	_ = c.SetWriteDeadline(time.Now().Add(time.Second))
 	_ = frame.WriteControl(c, frame.TypeError, stream, 0, e)
 	return e
@@ -48,6 +54,7 @@ type fault struct {
 	permanent bool
 	field     string // with kind decode
 	message   string
+	lost      *pb.LostRange // with kind truncated: the master decides how to go on
 }
 
 // faultOf sorts what reading or decoding has found. name is the segment's.
@@ -67,6 +74,7 @@ func faultOf(ds *Dataset, name string, err error) fault {
 		f.kind = "changed"
 	case errors.As(err, &truncated):
 		f.kind = "truncated"
+		f.lost = &pb.LostRange{Segment: truncated.Lost.Segment, Start: truncated.Lost.Start, End: truncated.Lost.End}
 	case errors.As(err, &diverged):
 		f.kind = "diverged"
 	case errors.As(err, &tooLarge):

@@ -9,6 +9,7 @@ type Metrics struct {
 	Wait, Step   prometheus.Counter
 	Delivered    prometheus.Counter
 	Frames       prometheus.Counter
+	Lent         prometheus.Counter
 }
 
 // NewMetrics registers them with r; buffered is read at each scrape.
@@ -26,11 +27,13 @@ func NewMetrics(r prometheus.Registerer, buffered func() int64) (*Metrics, error
 			Name: "headrace_agent_delivered_bytes_total", Help: "Bytes of frames handed to trainers."}),
 		Frames: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "headrace_agent_frames_total", Help: "Frames handed to trainers."}),
+		Lent: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "headrace_agent_shared_frames_total", Help: "Frames handed to trainers in shared memory, and not over the socket."}),
 	}
 	if r == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.Buffer, m.DecodeErrors, m.Wait, m.Step, m.Delivered, m.Frames} {
+	for _, c := range []prometheus.Collector{m.Buffer, m.DecodeErrors, m.Wait, m.Step, m.Delivered, m.Frames, m.Lent} {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}

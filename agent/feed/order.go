@@ -1,6 +1,8 @@
 package feed
 
 import (
+	"cmp"
+
 	"github.com/headrace/headrace/agent/hold"
 	"github.com/headrace/headrace/internal/frame"
 	"github.com/headrace/headrace/sources"
@@ -31,6 +33,16 @@ func (l *lease) pieceAt(pos int64) int {
 		}
 	}
 	return len(l.grant.Pieces)
+}
+
+func (l *lease) samePartition(o *lease) bool {
+	return l.grant.Partition == o.grant.Partition && l.grant.Pass == o.grant.Pass
+}
+
+// before: l's records come first in the pass that both are of. Pieces of different
+// segments follow each other as their segments do.
+func (l *lease) before(o *lease) bool {
+	return cmp.Or(cmp.Compare(l.grant.Segment, o.grant.Segment), cmp.Compare(l.grant.LeaseStart, o.grant.LeaseStart)) < 0
 }
 
 // span gives the part of piece i that is left to read from pos on when the lease
@@ -65,7 +77,7 @@ type run struct {
 	rows     int
 	start    int64 // offset of the first record
 	from, to int64 // order space; a run begins where the one before it ended
-	newest   int64 // event time, ms
+	times    frame.Times
 }
 
 // shift turns an offset of the run's segment into order space.
@@ -76,24 +88,33 @@ func (r *run) shift() int64 {
 
 // work is a frame in the making: a builder and whose rows are in it.
 type work struct {
-	b     *frame.Builder
-	runs  []run
-	rows  int // per batch
-	last  bool
-	bytes int64 // accounted for in the queue
+	b      *frame.Builder
+	region *region // that b is placed in, or nil
+	runs   []run
+	rows   int // per batch
+	last   bool
+	bytes  int64 // accounted for in the queue
+
+	times []frame.Times // of what each batch has of each run; nil: no row has a time
 }
 
 func (w *work) batches() int { return (w.b.Rows() + w.rows - 1) / w.rows }
 
-// cuts lists what each batch takes of which lease, for the Desk.
+// cuts lists what each batch takes of which lease, and its records, for the Desk.
 func (w *work) cuts(sizes []int32, cuts []hold.Cut) ([]int32, []hold.Cut) {
 	sizes, cuts = sizes[:0], cuts[:0]
+	timed := false
+	w.times = w.times[:0]
 	row, left, n := 0, w.rows, int32(0)
 	for i := range w.runs {
 		r := &w.runs[i]
 		stop := row + r.rows
+		all := hold.Tally{}
 		for row < stop {
 			take := min(left, stop-row)
+			records := tally(w.b.Times[row : row+take])
+			all.Add(records)
+			w.times = append(w.times, frame.Times{Oldest: records.Oldest, Newest: records.Newest})
 			row += take
 			left -= take
 			to := r.to
@@ -102,8 +123,9 @@ func (w *work) cuts(sizes []int32, cuts []hold.Cut) ([]int32, []hold.Cut) {
 			}
 			if n > 0 && cuts[len(cuts)-1].Lease == r.l.id {
 				cuts[len(cuts)-1].To = to
+				cuts[len(cuts)-1].Add(records)
 			} else {
-				cuts = append(cuts, hold.Cut{Lease: r.l.id, To: to})
+				cuts = append(cuts, hold.Cut{Lease: r.l.id, To: to, Tally: records})
 				n++
 			}
 			if left == 0 {
@@ -111,6 +133,11 @@ func (w *work) cuts(sizes []int32, cuts []hold.Cut) ([]int32, []hold.Cut) {
 				left, n = w.rows, 0
 			}
 		}
+		r.times = frame.Times{Oldest: all.Oldest, Newest: all.Newest}
+		timed = timed || all.Newest != 0
+	}
+	if !timed {
+		w.times = w.times[:0]
 	}
 	if n > 0 {
 		sizes = append(sizes, n)
@@ -118,10 +145,22 @@ func (w *work) cuts(sizes []int32, cuts []hold.Cut) ([]int32, []hold.Cut) {
 	return sizes, cuts
 }
 
-// split moves the batches behind the first n to a new frame.
-func (w *work) split(n int, into *frame.Builder) (*work, error) {
+// tally counts rows by their times. Most inputs have a time in each record, or in
+// none.
+func tally(times []int64) hold.Tally {
+	t := hold.Tally{Rows: int64(len(times))}
+	for _, ms := range times {
+		if ms != 0 {
+			t.Seen(ms)
+		}
+	}
+	return t
+}
+
+// split moves the batches behind the first n to rest, which is empty.
+func (w *work) split(n int, rest *work) error {
 	row := n * w.rows
-	rest := &work{b: into, rows: w.rows, last: w.last}
+	rest.last = w.last
 	begin := 0
 	for i := range w.runs {
 		r := &w.runs[i]
@@ -141,9 +180,9 @@ func (w *work) split(n int, into *frame.Builder) (*work, error) {
 		w.runs = w.runs[:i]
 		break
 	}
-	if err := w.b.MoveTail(row, into); err != nil {
-		return nil, err
+	if err := w.b.MoveTail(row, rest.b); err != nil {
+		return err
 	}
 	w.last = false
-	return rest, nil
+	return nil
 }

@@ -83,20 +83,28 @@ func TestABatchOverSeveralLeasesTakesAPrefixOfEach(t *testing.T) {
 	w := rowsOf(t, layout, 2, []run{
 		{l: a, rows: 3, start: 0, from: 0, to: 30}, {l: b, rows: 2, start: 105, from: 100, to: 120},
 	}, []int64{0, 10, 20, 105, 112})
+	copy(w.b.Times, []int64{7, 0, 5, 0, -4})
 	sizes, cuts := w.cuts(nil, nil)
-	if got := fmt.Sprint(sizes, cuts); got != "[1 2 1] [{1 20} {1 30} {2 112} {2 120}]" {
+	if got := fmt.Sprint(sizes, cuts); got != "[1 2 1] [{1 20 {2 7 7}} {1 30 {1 5 5}} {2 112 {1 0 0}} {2 120 {1 -4 -4}}]" {
 		t.Error(got)
 	}
-	rest, err := w.split(1, mustBuilder(t, layout, 8))
-	if err != nil {
+	if got := fmt.Sprint(w.times, w.runs[0].times, w.runs[1].times); got != "[{7 7} {5 5} {0 0} {-4 -4}] {5 7} {-4 -4}" {
+		t.Error(got)
+	}
+	rest := &work{b: mustBuilder(t, layout, 8), rows: w.rows}
+	if err := w.split(1, rest); err != nil {
 		t.Fatal(err)
 	}
 	sizes, cuts = w.cuts(nil, nil)
-	if got := fmt.Sprint(sizes, cuts); got != "[1] [{1 20}]" {
+	if got := fmt.Sprint(sizes, cuts); got != "[1] [{1 20 {2 7 7}}]" {
 		t.Error(got)
 	}
+	clear(w.b.Times)
+	if w.cuts(nil, nil); len(w.times) != 0 {
+		t.Errorf("no row has a time, the frame has %v", w.times)
+	}
 	sizes, cuts = rest.cuts(nil, nil)
-	if got := fmt.Sprint(sizes, cuts, rest.b.Offsets[:3]); got != "[2 1] [{1 30} {2 112} {2 120}] [20 105 112]" {
+	if got := fmt.Sprint(sizes, cuts, rest.b.Offsets[:3]); got != "[2 1] [{1 30 {1 5 5}} {2 112 {1 0 0}} {2 120 {1 -4 -4}}] [20 105 112]" {
 		t.Error(got)
 	}
 	if r := rest.runs[0]; r.from != 20 || r.start != 20 || r.to != 30 || r.rows != 1 {
@@ -141,7 +149,8 @@ func TestSplittingAFrameChangesNoBatch(t *testing.T) {
 		for w != nil {
 			next := (*work)(nil)
 			if n := w.batches(); n > 1 {
-				if next, err = w.split(rapid.IntRange(1, n-1).Draw(t, "split"), mustBuilder(t, layout, len(offsets))); err != nil {
+				next = &work{b: mustBuilder(t, layout, len(offsets)), rows: w.rows}
+				if err := w.split(rapid.IntRange(1, n-1).Draw(t, "split"), next); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/headrace/headrace/agent/hold"
 	"github.com/headrace/headrace/sources"
 
 	pb "github.com/headrace/headrace/api/headrace/v1"
@@ -24,28 +26,38 @@ type chunk struct {
 	err    error
 }
 
+// batchesAhead of the decoder are read, that in its hands included.
+const batchesAhead = 3
+
 // reading reads one lease ahead of the decoder, a few batches at a time.
 type reading struct {
 	l      *lease
+	from   int64 // order position
+	ds     *Dataset
+	desk   Desk // told where input that grows ends by now
+	came   chan<- struct{}
 	out    chan chunk
 	free   chan *sources.Batch
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
-	complete bool // every piece was read to its end; set before out is closed
+	atEnd    atomic.Bool // the source has no more for it, though much may wait in out
+	complete bool        // every piece was read to its end; set before out is closed
 }
 
-// startReading reads l from order position from.
-func startReading(ctx context.Context, src sources.Source, l *lease, from, end int64) *reading {
+// startReading reads l from order position from. came is poked with each chunk, and
+// at the end. It takes over the memory of spare, and stop gives memory back.
+func startReading(ctx context.Context, ds *Dataset, desk Desk, l *lease, from, end int64, came chan<- struct{}, spare *spareBatches) *reading {
 	ctx, cancel := context.WithCancel(ctx)
-	r := &reading{l: l, out: make(chan chunk, 1), free: make(chan *sources.Batch, 3), cancel: cancel}
-	for range cap(r.free) {
-		r.free <- &sources.Batch{}
+	r := &reading{l: l, from: from, ds: ds, desk: desk, came: came, out: make(chan chunk, 1), free: make(chan *sources.Batch, batchesAhead), cancel: cancel}
+	for range batchesAhead {
+		r.free <- spare.get()
 	}
 	r.wg.Go(func() {
+		defer r.poke()
 		defer close(r.out)
 		for i := l.pieceAt(from); i < len(l.grant.Pieces); i++ {
-			if !r.piece(ctx, src, i, from, end) {
+			if !r.piece(ctx, i, from, end) {
 				return
 			}
 		}
@@ -54,19 +66,54 @@ func startReading(ctx context.Context, src sources.Source, l *lease, from, end i
 	return r
 }
 
-func (r *reading) stop() {
+func (r *reading) poke() {
+	select {
+	case r.came <- struct{}{}:
+	default:
+	}
+}
+
+// stop ends it. held is the batch that the decoder has, or nil.
+func (r *reading) stop(held *sources.Batch, spare *spareBatches) {
 	r.cancel()
 	r.wg.Wait()
+	spare.put(held)
+	for ch := range r.out {
+		spare.put(ch.batch)
+	}
+	for len(r.free) > 0 {
+		spare.put(<-r.free)
+	}
+}
+
+// spareBatches are those of readings that ended, as many as one reading has. Their
+// memory is some MiB, which is dear to make anew for each lease.
+type spareBatches struct{ list []*sources.Batch }
+
+func (s *spareBatches) put(b *sources.Batch) {
+	if b != nil && len(s.list) < batchesAhead {
+		s.list = append(s.list, b)
+	}
+}
+
+func (s *spareBatches) get() *sources.Batch {
+	n := len(s.list)
+	if n == 0 {
+		return &sources.Batch{}
+	}
+	b := s.list[n-1]
+	s.list = s.list[:n-1]
+	return b
 }
 
 // piece reads one piece to its end; false: no more is wanted, or possible.
-func (r *reading) piece(ctx context.Context, src sources.Source, i int, from, end int64) bool {
+func (r *reading) piece(ctx context.Context, i int, from, end int64) bool {
 	rng, pos, any := r.l.span(i, from, end)
 	if !any {
 		return true
 	}
 	p := r.l.grant.Pieces[i]
-	err := r.attempt(ctx, src, i, p, rng, &pos)
+	err := r.attempt(ctx, i, p, rng, &pos)
 	var broken time.Time
 	for {
 		temporary, ok := errors.AsType[*sources.Temporary](err)
@@ -87,7 +134,7 @@ func (r *reading) piece(ctx context.Context, src sources.Source, i int, from, en
 			return false
 		}
 		before := pos
-		if err = r.attempt(ctx, src, i, p, rng, &pos); pos != before {
+		if err = r.attempt(ctx, i, p, rng, &pos); pos != before {
 			broken = time.Time{} // it went on: another trouble has its own time
 		}
 	}
@@ -96,9 +143,11 @@ func (r *reading) piece(ctx context.Context, src sources.Source, i int, from, en
 	}
 	if err == nil {
 		err = io.EOF
+		r.atEnd.Store(i == len(r.l.grant.Pieces)-1 || p.OrderStart+p.End-p.Start >= end)
 	}
 	select {
 	case r.out <- chunk{piece: i, err: err}:
+		r.poke()
 	case <-ctx.Done():
 		return false
 	}
@@ -106,8 +155,8 @@ func (r *reading) piece(ctx context.Context, src sources.Source, i int, from, en
 }
 
 // attempt opens the piece at pos and reads on; pos moves with what was read.
-func (r *reading) attempt(ctx context.Context, src sources.Source, i int, p *pb.Piece, rng sources.Range, pos *sources.Position) error {
-	cur, err := src.Open(ctx, rng, *pos, p.Locator)
+func (r *reading) attempt(ctx context.Context, i int, p *pb.Piece, rng sources.Range, pos *sources.Position) error {
+	cur, err := r.ds.Source.Open(ctx, rng, *pos, p.Locator)
 	if err != nil {
 		return err
 	}
@@ -116,6 +165,7 @@ func (r *reading) attempt(ctx context.Context, src sources.Source, i int, p *pb.
 	if h, ok := cur.(sources.Headed); ok {
 		header = h.Header()
 	}
+	r.watch(cur, p, pos)
 	for {
 		var b *sources.Batch
 		select {
@@ -133,8 +183,25 @@ func (r *reading) attempt(ctx context.Context, src sources.Source, i int, p *pb.
 		pos.Offset = max(b.End, b.Recs[len(b.Recs)-1].Next)
 		select {
 		case r.out <- chunk{piece: i, batch: b, header: header}:
+			r.poke()
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
+}
+
+// watch has the Desk told of each new head, and when the reader begins to wait there.
+func (r *reading) watch(cur sources.Cursor, p *pb.Piece, pos *sources.Position) {
+	t, ok := cur.(sources.Tailing)
+	if !ok || !r.ds.Spec.Live() {
+		return
+	}
+	last := hold.HeadSeen{Lease: r.l.id, Head: -1}
+	t.OnHead(func(head int64) {
+		now := hold.HeadSeen{Lease: r.l.id, Head: p.OrderStart + head - p.Start, Waits: head <= pos.Offset}
+		if now != last {
+			last = now
+			r.desk.Do(&now)
+		}
+	})
 }

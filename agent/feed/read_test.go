@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"runtime"
 	"testing"
 	"time"
 
 	pb "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/sources"
 )
 
@@ -47,8 +49,8 @@ func (c *brokenCursor) Close() error { return nil }
 // error wraps io.EOF.
 func TestAConnectionThatEndsIsNotTheEndOfTheRange(t *testing.T) {
 	l := &lease{grant: &pb.Grant{LeaseEnd: 2, Pieces: []*pb.Piece{{End: 2}}}}
-	r := startReading(t.Context(), &brokenOnce{}, l, 0, 2)
-	defer r.stop()
+	r := startReading(t.Context(), &Dataset{Source: &brokenOnce{}}, nil, l, 0, 2, make(chan struct{}, 1), &spareBatches{})
+	defer r.stop(nil, &spareBatches{})
 	records := 0
 	for c := range r.out {
 		if c.batch != nil {
@@ -58,5 +60,45 @@ func TestAConnectionThatEndsIsNotTheEndOfTheRange(t *testing.T) {
 	}
 	if records != 2 || !r.complete {
 		t.Fatalf("read %d records of 2, complete: %v", records, r.complete)
+	}
+}
+
+// oneRecord is a source of ranges that hold a record at their start.
+type oneRecord struct{ sources.Source }
+
+func (oneRecord) Open(_ context.Context, r sources.Range, _ sources.Position, _ []byte) (sources.Cursor, error) {
+	return &brokenCursor{at: r.Start, whole: true}, nil
+}
+
+func TestTheNextLeaseIsBegunWhileRecordsOfOneWaitAndItsMemoryIsHandedOn(t *testing.T) {
+	// brokenCursor ends at 2.
+	first := &lease{grant: &pb.Grant{LeaseEnd: 2, Pieces: []*pb.Piece{{Start: 1, OrderStart: 1, End: 2}}}, read: 1, end: 2}
+	second := &lease{grant: &pb.Grant{LeaseEnd: 2, Pieces: []*pb.Piece{{End: 2}}}, end: 2}
+	st := &stream{t: &trainer{srv: &Server{}}, ds: &Dataset{Source: oneRecord{}, Spec: &dataset.Spec{}}, leases: []*lease{first, second}}
+	c := &cutter{st: st, came: make(chan struct{}, 1), now: []*lease{first}, timer: time.NewTimer(time.Hour)}
+	defer c.reset()
+	for deadline := time.Now().Add(time.Minute); c.ahead == nil; runtime.Gosched() {
+		if c.open(t.Context()); time.Now().After(deadline) {
+			t.Fatal("the second lease was not begun")
+		}
+	}
+	if c.ahead.l != second || len(c.rds) != 1 || len(c.rds[0].out) != 1 {
+		t.Fatalf("%d readings, ahead of %v", len(c.rds), c.ahead.l)
+	}
+	ahead := c.ahead
+	c.now = []*lease{second}
+	c.open(t.Context())
+	if len(c.rds) != 1 || c.rds[0] != ahead || c.ahead != nil {
+		t.Error("what was read ahead is read again")
+	}
+	if n := len(c.spare.list); n != batchesAhead {
+		t.Errorf("%d of %d batches came back", n, batchesAhead)
+	}
+	// Its rows were given away meanwhile: it begins elsewhere.
+	c.stopReading()
+	c.ahead, second.read = startReading(t.Context(), st.ds, nil, second, 0, 2, c.came, &c.spare), 1
+	c.open(t.Context())
+	if len(c.rds) != 1 || c.rds[0].from != 1 {
+		t.Error("a reading from another position was taken over")
 	}
 }

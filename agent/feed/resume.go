@@ -18,7 +18,7 @@ func (t *trainer) resume(ctx context.Context, entries []frame.ResumeEntry) ([]ho
 			t.closeStreams()
 			return nil, fmt.Errorf("resume stream %d: %w", e.Stream, err)
 		}
-		r := hold.Resume{Stream: e.Stream, Dataset: st.ds.ID, Tracked: st.track, Stepped: e.Through, Acked: e.Acked}
+		r := hold.Resume{Stream: e.Stream, Dataset: st.ds.ID, Virtual: st.virtual, Tracked: st.track, Stepped: e.Through, Acked: e.Acked}
 		st.delivered = e.Acked
 		for _, b := range e.Batches {
 			rb := hold.ResumedBatch{Number: b.Number, Spans: make([]hold.Span, 0, len(b.Spans))}
@@ -32,6 +32,7 @@ func (t *trainer) resume(ctx context.Context, entries []frame.ResumeEntry) ([]ho
 				rb.Spans = append(rb.Spans, hold.Span{
 					Token:   hold.Token{Epoch: sp.Epoch, Term: sp.Term, Sequence: sp.Sequence},
 					Dataset: sp.Dataset, Partition: sp.Partition, Pass: sp.Pass, Segment: sp.Segment, From: sp.LeaseFrom, To: sp.LeaseTo,
+					Told: sp.Told, Tally: hold.Tally{Rows: sp.Rows, Oldest: sp.Oldest, Newest: sp.Newest},
 				})
 			}
 			r.Batches = append(r.Batches, rb)

@@ -13,11 +13,15 @@ func (c *cutter) batchFull() {
 	st.mu.Lock()
 	want := max(1, min(st.pace*frameTime.Seconds(), (st.window+1)/2))
 	st.mu.Unlock()
-	if float64(rows/st.rows) >= want || rows+st.rows > c.w.b.Limit() || c.w.b.Size() >= frameBytes {
+	switch {
+	case float64(rows/st.rows) >= want || c.w.b.Size() >= frameBytes:
 		c.seal(rows)
-		return
+	case rows+st.rows > c.w.b.Limit():
+		st.pool.Grow()
+		c.seal(rows)
+	default:
+		c.overdue()
 	}
-	c.overdue()
 }
 
 // seal queues the frame's first n rows; the rest begins the next one.
@@ -25,11 +29,7 @@ func (c *cutter) seal(n int) {
 	w, partial := c.w, c.partial
 	c.w, c.full, c.partial = nil, time.Time{}, time.Time{}
 	if n < w.b.Rows() {
-		rest, err := w.split(n/w.rows, c.st.pool.Get())
-		if err != nil { // builders of one pool always fit
-			panic("feed: " + err.Error())
-		}
-		c.w, c.partial = rest, partial
+		c.w, c.partial = c.st.split(w, n/w.rows), partial
 	}
 	w.bytes = int64(w.b.Size())
 	c.st.account(w.bytes)

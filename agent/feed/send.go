@@ -14,12 +14,14 @@ import (
 // sender takes sealed frames to the Desk and, once it says Go, to the socket.
 type sender struct {
 	st    *stream
-	conn  net.Conn
+	conn  *net.UnixConn
 	sizes []int32
 	cuts  []hold.Cut
 	spans []frame.Span
 	names names
 	head  [frame.HeaderSize]byte
+	place [frame.HeaderSize + frame.FrameAtSize]byte
+	gone  []uint32
 	split time.Time // since when a frame waits for more credit
 }
 
@@ -30,7 +32,7 @@ type names struct {
 }
 
 // send runs until ctx ends or the connection breaks.
-func (st *stream) send(ctx context.Context, c net.Conn) error {
+func (st *stream) send(ctx context.Context, c *net.UnixConn) error {
 	s := &sender{st: st, conn: c, names: names{map[uint32]bool{}, map[[2]int64]bool{}}}
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -82,10 +84,7 @@ func (s *sender) next() (w *work, again time.Time, end bool) {
 		} else if due := s.split.Add(st.t.srv.cfg.Linger); now.Before(due) {
 			return nil, due, false
 		}
-		rest, err := w.split(credit, st.pool.Get())
-		if err != nil {
-			panic("feed: " + err.Error())
-		}
+		rest := st.split(w, credit)
 		before := w.bytes
 		w.bytes, rest.bytes = int64(w.b.Size()), int64(rest.b.Size())
 		st.account(w.bytes + rest.bytes - before)
@@ -129,7 +128,7 @@ func (s *sender) deliver(w *work) error {
 	poke(st.wakeCut)
 	defer func() {
 		st.account(-w.bytes)
-		st.pool.Put(w.b)
+		st.discard(w)
 	}()
 	switch a.Verdict {
 	case hold.Go:
@@ -138,16 +137,11 @@ func (s *sender) deliver(w *work) error {
 	default:
 		return nil
 	}
-	payload, err := w.b.Finish(frame.Head{RowsPerBatch: w.rows, FirstBatch: first, Last: w.last, Names: s.names.of(w)}, s.spans)
+	payload, err := w.b.Finish(frame.Head{RowsPerBatch: w.rows, FirstBatch: first, Last: w.last, Names: s.names.of(w), Times: w.times}, s.spans)
 	if err != nil {
 		return err
 	}
-	frame.Header{Length: uint32(len(payload)), Type: frame.TypeFrame, Stream: st.id.Number, Number: batches}.Put(&s.head)
-	buffers := net.Buffers{s.head[:], payload}
-	sent, err := buffers.WriteTo(s.conn)
-	st.t.srv.cfg.Metrics.Delivered.Add(float64(sent))
-	st.t.srv.cfg.Metrics.Frames.Inc()
-	return err
+	return s.write(w, payload, batches)
 }
 
 // sent makes the spans and moves the leases' delivered positions. The caller
@@ -161,7 +155,7 @@ func (s *sender) sent(w *work) {
 		s.spans = append(s.spans, frame.Span{
 			Rows: uint32(r.rows), Partition: g.Partition, Pass: g.Pass, Dataset: g.Dataset,
 			Segment: g.Pieces[r.piece].Segment, Start: r.start, End: r.to - r.shift(), LeaseFrom: r.from, LeaseTo: r.to,
-			Epoch: r.l.token.Epoch, Term: r.l.token.Term, Sequence: r.l.token.Sequence, EventTime: r.newest,
+			Epoch: r.l.token.Epoch, Term: r.l.token.Term, Sequence: r.l.token.Sequence, EventTime: r.times.Newest,
 		})
 	}
 }

@@ -60,6 +60,7 @@ type Config struct {
 	Prefetch    time.Duration
 	Linger      time.Duration
 	BufferBytes int64
+	ShareFrom   int
 	Desk        Desk
 	Catalog     Catalog
 	Metrics     *Metrics
@@ -186,6 +187,11 @@ func (s *Server) Apply(fx *hold.Effects) {
 			t.acked(a)
 		}
 	}
+	for _, r := range fx.Answers {
+		if t := s.trainer(r.Worker); t != nil {
+			t.answered(r)
+		}
+	}
 	for _, sf := range fx.States {
 		if st := s.stream(sf.Stream); st != nil {
 			st.stateChanged(sf.State, sf.Reason)
@@ -194,6 +200,11 @@ func (s *Server) Apply(fx *hold.Effects) {
 	for _, f := range fx.Fenced {
 		if t := s.trainer(f.Worker); t != nil {
 			t.fenced(f.Reason)
+		}
+	}
+	for _, h := range fx.Holds {
+		if t := s.trainer(h.Worker); t != nil {
+			t.hold(h)
 		}
 	}
 	for _, k := range fx.Kill {
@@ -234,7 +245,7 @@ func (s *Server) dispatch(c *net.UnixConn) error {
 		return fmt.Errorf("who is it: %w", err)
 	}
 	if err := admitted(cred); err != nil {
-		return refuse(c, 0, refused(err.Error(), "run trainer and agent as the same user"))
+		return s.refuse(c, 0, refused(err.Error(), "run trainer and agent as the same user"))
 	}
 	_ = c.SetReadDeadline(time.Now().Add(helloWait))
 	return s.first(c, cred)

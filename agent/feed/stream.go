@@ -28,6 +28,7 @@ type stream struct {
 	ds      *Dataset
 	rows    int
 	track   bool
+	virtual uint32        // bit_exact: which virtual rank's it is, from 1
 	maxWait time.Duration // 0: none
 	dec     *decode.Decoder
 	pool    *frame.Pool
@@ -37,6 +38,8 @@ type stream struct {
 	buffered atomic.Int64
 	wakeCut  chan struct{}
 	wakeSend chan struct{}
+
+	regions *regions // of the connection; nil: the trainer wants none
 
 	mu        sync.Mutex
 	conn      net.Conn
@@ -64,12 +67,16 @@ func (t *trainer) open(ctx context.Context, number uint32, o frame.Open) error {
 	if err != nil {
 		return err
 	}
-	if a := t.srv.cfg.Desk.Do(&hold.Open{Stream: st.id, Dataset: st.ds.ID, Tracked: st.track}); a.Invalid != "" {
+	if a := t.srv.cfg.Desk.Do(&hold.Open{Stream: st.id, Dataset: st.ds.ID, Virtual: st.virtual, Tracked: st.track}); a.Invalid != "" {
 		t.removeStream(number)
 		return invalid(a.Invalid, "")
 	}
 	schema := st.dec.Schema()
-	t.out.send(frame.TypeOpened, number, frame.Opened{Schema: frame.SchemaOf(&schema), DatasetID: st.ds.ID, Unit: st.ds.Unit})
+	opened := frame.Opened{Schema: frame.SchemaOf(&schema), DatasetID: st.ds.ID, Unit: st.ds.Unit}
+	if x := st.ds.Spec.BitExact; x != nil {
+		opened.VirtualRanks = uint32(x.VirtualRanks)
+	}
+	t.out.send(frame.TypeOpened, number, opened)
 	return nil
 }
 
@@ -95,6 +102,10 @@ func (t *trainer) newStream(ctx context.Context, number uint32, o frame.Open) (*
 	if o.MaxWaitMS != nil {
 		st.maxWait = max(time.Millisecond, time.Duration(*o.MaxWaitMS)*time.Millisecond)
 	}
+	if err := st.exact(&o); err != nil {
+		ds.Close()
+		return nil, err
+	}
 	if err := st.compile(o.Columns); err != nil {
 		ds.Close()
 		return nil, invalid(err.Error(), "")
@@ -113,17 +124,37 @@ func (t *trainer) newStream(ctx context.Context, number uint32, o frame.Open) (*
 	return st, nil
 }
 
+// exact takes the virtual rank that an OPEN of a bit_exact dataset names. One that
+// names none learns how many there are, and gets no batch.
+func (st *stream) exact(o *frame.Open) *frame.Error {
+	x := st.ds.Spec.BitExact
+	switch {
+	case x == nil && o.Virtual == nil:
+	case x == nil:
+		return invalid(fmt.Sprintf("virtual rank %d of dataset %s, which has none", *o.Virtual, st.ds.Name), "only a dataset with bit_exact has virtual ranks")
+	case o.MaxWaitMS != nil:
+		return invalid(fmt.Sprintf("max_wait_ms %d of dataset %s, which is bit_exact", *o.MaxWaitMS, st.ds.Name), "its batches never depend on time: leave max_wait out")
+	case o.Virtual == nil:
+	case *o.Virtual >= uint32(x.VirtualRanks):
+		return invalid(fmt.Sprintf("virtual rank %d of dataset %s, which has %d", *o.Virtual, st.ds.Name, x.VirtualRanks), "virtual ranks count from 0")
+	default:
+		st.virtual = *o.Virtual + 1
+	}
+	return nil
+}
+
 func (st *stream) compile(columns []string) (err error) {
 	if st.dec, err = decode.Compile(st.ds.Spec, decode.WithColumns(columns)); err != nil {
 		return err
 	}
 	batch := st.rows * st.dec.Layout().RowSize()
-	st.pool, err = frame.NewPool(st.dec.Layout(), st.rows*max(1, frameBytes/max(1, batch)))
+	st.pool, err = frame.NewPool(st.dec.Layout(), st.rows, st.rows*max(1, frameBytes/max(1, batch)))
 	return err
 }
 
-// attach takes the stream's data connection; false if it has one.
-func (st *stream) attach(c net.Conn) bool {
+// attach takes the stream's data connection; false if it has one. shared: the trainer
+// takes frames in shared memory.
+func (st *stream) attach(c net.Conn, shared bool) bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if st.conn != nil || st.closed {
@@ -131,6 +162,9 @@ func (st *stream) attach(c net.Conn) bool {
 	}
 	st.conn = c
 	st.wg.Add(1)
+	if shared {
+		st.regions = newRegions(int(st.t.srv.cfg.BufferBytes / max(1, st.t.srv.streams.Load())))
+	}
 	// What was cut for a connection before this one and not delivered is cut again.
 	st.credit, st.credited1, st.recut = 0, false, true
 	return true
@@ -142,13 +176,48 @@ func (st *stream) detach() {
 	defer st.mu.Unlock()
 	st.conn = nil
 	st.drain()
+	if st.regions != nil {
+		st.regions.close()
+		st.regions = nil
+	}
+}
+
+// fresh is an empty frame, in shared memory if some is free.
+func (st *stream) fresh() *work {
+	w := &work{rows: st.rows}
+	if st.regions != nil {
+		w.region = st.regions.take(st.pool.ArenaSize())
+	}
+	if w.region == nil {
+		w.b = st.pool.Get()
+	} else {
+		w.b = st.pool.GetIn(w.region.memory)
+	}
+	return w
+}
+
+// split moves all but the first n batches of w to a fresh frame.
+func (st *stream) split(w *work, n int) *work {
+	rest := st.fresh()
+	if err := w.split(n, rest); err != nil { // builders of one pool always fit
+		panic("feed: " + err.Error())
+	}
+	return rest
+}
+
+// discard ends w, sent or not.
+func (st *stream) discard(w *work) {
+	st.pool.Put(w.b)
+	if w.region != nil {
+		st.regions.back(w.region)
+	}
 }
 
 // drain empties the queue; its rows are undelivered.
 func (st *stream) drain() {
 	for i, w := range st.queue {
 		st.account(-w.bytes)
-		st.pool.Put(w.b)
+		st.discard(w)
 		st.queue[i] = nil
 	}
 	st.queue, st.queued = st.queue[:0], 0
@@ -230,7 +299,7 @@ func (st *stream) granted(g hold.Granted) {
 		id: g.Lease, grant: g.Grant, token: g.Token, end: g.Grant.LeaseEnd,
 		read: g.Grant.LeaseStart, sent: g.Grant.LeaseStart, cut: g.Grant.LeaseStart,
 	})
-	st.state = pb.Standing_WAIT
+	st.state = g.Standing
 	st.mu.Unlock()
 	poke(st.wakeCut)
 }
@@ -282,6 +351,7 @@ func (st *stream) stateChanged(s pb.Standing_State, reason string) {
 var stateWords = map[pb.Standing_State]string{
 	pb.Standing_WAIT: frame.StateWait, pb.Standing_DRAINED: frame.StateDrained, pb.Standing_PAUSED: frame.StatePaused,
 	pb.Standing_FAILED: frame.StateFailed, pb.Standing_RECOVERING: frame.StateRecovering, pb.Standing_DELETED: frame.StateDeleted,
+	pb.Standing_RESTORE: frame.StateRestore,
 }
 
 // say tells the trainer what the stream waits for, once.

@@ -45,10 +45,12 @@ type outbox struct {
 	buf     []byte
 	early   []byte // said before WELCOME, which must be the first answer: sent behind it
 	greeted bool
+	answers int // bytes of ANSWERs in buf and early
 	signal  chan struct{}
 	full    bool
 }
 
+// outboxLimit is without ANSWERs: they may be larger, and are bounded by calls.
 const outboxLimit = 8 << 20
 
 func newOutbox() *outbox { return &outbox{signal: make(chan struct{}, 1)} }
@@ -61,7 +63,10 @@ func (o *outbox) send(t frame.Type, stream uint32, v any) {
 		to = &o.early
 	}
 	b, err := frame.AppendControl(*to, t, stream, 0, v)
-	if err != nil || len(b) > outboxLimit {
+	if t == frame.TypeAnswer {
+		o.answers += len(b) - len(*to)
+	}
+	if err != nil || len(b) > outboxLimit+o.answers {
 		o.full = true
 	} else {
 		*to = b
@@ -88,7 +93,7 @@ func (o *outbox) drain(ctx context.Context, c net.Conn) {
 		}
 		o.mu.Lock()
 		b, full := o.buf, o.full
-		o.buf = spare[:0]
+		o.buf, o.answers = spare[:0], 0
 		o.mu.Unlock()
 		if full {
 			_ = c.Close()

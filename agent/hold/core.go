@@ -44,8 +44,12 @@ type Core struct {
 	byLease  map[Lease]*lease
 	requests map[uint64]*stream
 	asserted []*lease  // order of Hello.held, until answered
+	whole    bool      // all of Hello was answered: steps and calls may follow the acks
 	dirty    []*lease  // with acks to send
 	reports  []*worker // with a step to report, after its acks
+	callers  []*worker // with calls to send, after its acks and steps
+	holders  []*worker // with heldDue
+	heads    []*lease  // whose head is news to the master
 	unsure   []unsure  // said, not yet known to be processed
 
 	out *pb.AgentMessage // of this Step, nil until needed
@@ -64,6 +68,12 @@ type worker struct {
 	resumed  []ResumeReply
 	leave    *pb.Leave
 	status   *pb.WorkerStatus
+	calls    []call // unanswered, in order
+	lastCall uint64
+
+	hold      uint64 // the cut that its yields are held for
+	holdStale bool   // as the session before this one said
+	heldDue   bool   // its trainer has said that it yields nothing: the master is to hear
 }
 
 type workerState uint8
@@ -83,6 +93,7 @@ type stream struct {
 	id      Stream
 	w       *worker
 	dataset uint32
+	virtual uint32 // of requests
 	tracked bool
 	closed  bool
 	over    bool // END, FAILED or DELETED was said
@@ -95,6 +106,7 @@ type stream struct {
 	cutsStepped                 int         // those of batches up to stepped
 
 	leases    []*lease // in order of grant
+	gaps      []gap
 	hungry    bool
 	requests  []uint64 // not answered
 	lastGrant int64
@@ -110,8 +122,10 @@ type batch struct {
 }
 
 type cut struct {
-	l  *lease
-	to int64
+	l        *lease
+	from, to int64
+	told     bool // its records were counted
+	Tally
 }
 
 type lease struct {
@@ -129,14 +143,17 @@ type lease struct {
 	durable  int64 // and the master has it on disk
 	tail     int64 // no record begins in [tail, end); Never until read to the end
 
+	head  int64 // where its segment ends by now; Never: it was not seen, or it is final
+	waits bool  // the reader waits there
+	news  bool  // in Core.heads
+
 	acks   []ack // unanswered, in order; the first `sent` were sent in this session
 	sent   int
+	said   int // and so many may have been in any: by us, or by an agent before us
 	dirty  bool
 	dead   bool // revoked or refused: nothing of it is sent any more
 	resume bool // brought by a trainer, not yet asserted
 }
-
-type ack struct{ prefix, step int64 }
 
 // unsure was said in a message sent at `at`, and is said again in a new session
 // unless the master has echoed that time.
@@ -186,6 +203,10 @@ func (c *Core) Step(now Time, ev Event, fx *Effects) (wake Time) {
 		if l := c.byLease[ev.Lease]; l != nil {
 			c.exhausted(l, ev.Tail)
 		}
+	case *HeadSeen:
+		if l := c.byLease[ev.Lease]; l != nil {
+			c.headSeen(l, ev)
+		}
 	case *Stepped:
 		c.step(ev)
 	case *Failed:
@@ -198,6 +219,10 @@ func (c *Core) Step(now Time, ev Event, fx *Effects) (wake Time) {
 		}
 	case *Gone:
 		c.onGone(ev)
+	case *Call:
+		c.onCall(ev.Call)
+	case *Held:
+		c.held(ev)
 	case *Status:
 		if w := c.byNumber[ev.Status.Worker]; w != nil {
 			w.status = ev.Status
@@ -222,17 +247,31 @@ func (c *Core) talking() bool { return c.up && c.greeted }
 
 // flush adds what waits and hands the message over.
 func (c *Core) flush() {
+	if len(c.dirty)+len(c.reports) == 0 {
+		c.ackDue = Never // what waited was dropped with its lease
+	}
 	if c.talking() {
 		if c.now >= c.lastSend+c.beat() {
 			c.message()
 		}
-		if len(c.dirty)+len(c.reports) > 0 && (c.out != nil || c.now >= c.ackDue) {
+		if len(c.dirty)+len(c.reports) > 0 && c.whole && (c.out != nil || c.now >= c.ackDue || len(c.callers)+len(c.holders) > 0) {
 			c.appendAcks(c.message())
+		}
+		if len(c.holders) > 0 && c.whole {
+			c.sendHeld()
 		}
 		if c.out != nil {
 			c.appendStatus(c.out)
+			c.appendHeads(c.out)
 		}
 	}
+	c.send()
+	if c.talking() && c.whole {
+		c.sendCalls()
+	}
+}
+
+func (c *Core) send() {
 	if c.out == nil {
 		return
 	}
@@ -248,7 +287,10 @@ func (c *Core) beat() Time { return Time(c.ttl / 5) }
 func (c *Core) wake() Time {
 	wake := Never
 	if c.talking() {
-		wake = min(c.lastSend+c.beat(), c.ackDue)
+		wake = c.lastSend + c.beat()
+		if c.whole {
+			wake = min(wake, c.ackDue)
+		}
 	}
 	if c.trustUntil > 0 && !c.expired {
 		wake = min(wake, c.trustUntil)

@@ -2,7 +2,7 @@
 // effects) changes its state and says what to do; it has no I/O, no clock and no
 // goroutine. The shell (package agent) calls it under one lock.
 //
-// It answers four questions:
+// It answers five questions:
 //
 //   - May these batches leave for the trainer? (Deliver) Only while the session
 //     can be trusted and the leases still cover them. What it has let go is
@@ -12,6 +12,8 @@
 //     is answered, and is said again in every new session.
 //   - Whom do we tell what? Held on every new session, with what each lease still
 //     claims; Leave and Release until the master is known to have processed them.
+//   - What does a trainer ask about cuts? Each call is passed on behind the acks
+//     and steps that were said before it, and again until it is answered.
 //   - How much do we want? As many leases as a worker uses up in the prefetch time.
 //
 // Trust: the session is good until SEND time of the newest message that the
@@ -26,6 +28,10 @@
 //	workers.go   join, resume, fence, leave
 //	leases.go    grant, steal, revoke, release, failure
 //	steps.go     delivered, stepped, acked, durable
+//	tally.go     the records in an ack; when acks fold
+//	calls.go     questions about cuts, until they are answered
+//	yields.go    yields that are held while a shared model is saved
 //	wants.go     rates and lease requests
+//	heads.go     where input that grows ends by now
 //	fifo.go      a queue
 package hold

@@ -28,8 +28,10 @@ type Effects struct {
 	Ends    []LeaseEnd
 	Tokens  []Renamed
 	Acked   []Acked
+	Answers []*pb.CutReply
 	States  []StateOf
 	Fenced  []WorkerReason
+	Holds   []Hold
 	Kill    []WorkerReason // end that process for sure, then say Gone
 	Live    bool           // the session is good again: Deliver may be asked
 	Greeted bool           // the master has answered Hello
@@ -43,6 +45,7 @@ type Joined struct {
 	Generation, Epoch uint32
 	LastStep          int64
 	PendingAgain      int64
+	Again             *pb.Tally // the records in it; nil: not counted
 	Resumed           []ResumeReply
 	Model, Job        string
 	TTLMillis         uint32
@@ -57,10 +60,11 @@ type ResumeReply struct {
 
 // Granted is a lease to read.
 type Granted struct {
-	Stream Stream
-	Lease  Lease
-	Token  Token
-	Grant  *pb.Grant
+	Stream   Stream
+	Lease    Lease
+	Token    Token
+	Grant    *pb.Grant
+	Standing pb.Standing_State // of the stream's other requests, if it has any
 }
 
 // LeaseEnd: the lease now ends at End (order space): rows from there on are
@@ -102,8 +106,9 @@ func (e *Effects) Reset() {
 	clear(e.Send)
 	clear(e.Grants)
 	clear(e.Joined)
+	clear(e.Answers)
 	*e = Effects{
 		Send: e.Send[:0], Joined: e.Joined[:0], Grants: e.Grants[:0], Ends: e.Ends[:0], Tokens: e.Tokens[:0],
-		Acked: e.Acked[:0], States: e.States[:0], Fenced: e.Fenced[:0], Kill: e.Kill[:0],
+		Acked: e.Acked[:0], Answers: e.Answers[:0], States: e.States[:0], Fenced: e.Fenced[:0], Holds: e.Holds[:0], Kill: e.Kill[:0],
 	}
 }

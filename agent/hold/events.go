@@ -43,6 +43,7 @@ type Join struct {
 type Resume struct {
 	Stream  uint32
 	Dataset uint32
+	Virtual uint32 // as in Open
 	Tracked bool
 	Stepped uint32 // batches stepped so far
 	Acked   uint32 // batches known to be durable
@@ -63,12 +64,15 @@ type Span struct {
 	Dataset, Partition, Pass uint32
 	Segment                  int64
 	From, To                 int64
+	Told                     bool // Tally counts its records
+	Tally
 }
 
 // Open: a trainer opens a stream. Untracked streams are acked as they are delivered.
 type Open struct {
 	Stream  Stream
 	Dataset uint32
+	Virtual uint32 // bit_exact: which virtual rank's leases, from 1; 0: none's
 	Tracked bool
 }
 
@@ -83,10 +87,12 @@ type Deliver struct {
 	Cuts   []Cut   // of all batches, in order
 }
 
-// Cut says that a batch takes the records of a lease up to To (order space).
+// Cut says that a batch takes the records of a lease up to To (order space), from
+// where the one before it ended; Tally counts them.
 type Cut struct {
 	Lease Lease
 	To    int64
+	Tally
 }
 
 // Consumed: the trainer has taken batches of an untracked stream (its credits
@@ -102,13 +108,22 @@ type Exhausted struct {
 	Tail  int64
 }
 
+// HeadSeen: the segment that the lease is of reaches up to Head by now (order
+// space). Waits: all below it was read, and the reader waits there.
+type HeadSeen struct {
+	Lease Lease
+	Head  int64
+	Waits bool
+}
+
 // Stepped: the oldest Batches unstepped batches of the stream are in the model.
+// Steps grow over all streams of a worker; a step that comes again brings no batch.
 type Stepped struct {
 	Stream  Stream
 	Step    int64
-	NoStep  bool   // the trainer named none: the worker's last step stands
 	Batches uint32 // 0 for an idle rank
 	Through uint32 // batches stepped so far, these included; 0: not said
+	More    bool   // batches of other streams follow that are in the same step
 }
 
 // Failed: the lease could not be read or decoded at At (order space).
@@ -118,6 +133,7 @@ type Failed struct {
 	Permanent bool
 	Kind      string
 	Message   string
+	Lost      *pb.LostRange // with kind truncated
 }
 
 // Close: the stream is closed; the trainer uses none of its unstepped rows any more.
@@ -129,6 +145,16 @@ type Gone struct {
 	Reason pb.Leave_Reason
 	Ended  bool // its process is known to be gone
 	Detail string
+}
+
+// Call: a trainer asks something about cuts (docs/CUTS.md). Ids grow per worker.
+type Call struct{ Call *pb.CutCall }
+
+// Held: the trainer yields nothing while its yields are held for Cut, and all that
+// it was given is stepped.
+type Held struct {
+	Worker uint32
+	Cut    uint64
 }
 
 // Status carries a worker's totals, sent with the next message.
@@ -144,8 +170,11 @@ func (*Hungry) event()       {}
 func (*Deliver) event()      {}
 func (*Consumed) event()     {}
 func (*Exhausted) event()    {}
+func (*HeadSeen) event()     {}
 func (*Stepped) event()      {}
 func (*Failed) event()       {}
 func (*Close) event()        {}
 func (*Gone) event()         {}
 func (*Status) event()       {}
+func (*Call) event()         {}
+func (*Held) event()         {}

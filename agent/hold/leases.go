@@ -4,11 +4,12 @@ import (
 	"slices"
 
 	pb "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/internal/planted"
 )
 
 func (c *Core) newLease(s *stream, t Token, start, end int64) *lease {
 	c.lastLease++
-	l := &lease{id: c.lastLease, token: t, s: s, end: end, frontier: start, stepped: start, durable: start, tail: Never}
+	l := &lease{id: c.lastLease, token: t, s: s, end: end, frontier: start, stepped: start, durable: start, tail: Never, head: Never}
 	c.byToken[t], c.byLease[l.id] = l, l
 	s.leases = append(s.leases, l)
 	return l
@@ -41,12 +42,20 @@ func (c *Core) grant(g *pb.Grant) {
 		m.Releases = append(m.Releases, &pb.Release{Token: g.Token, Prefix: g.LeaseStart, Reason: "nobody here asks for it any more"})
 		return
 	}
+	if s.overtakes(g) {
+		m := c.message()
+		m.Releases = append(m.Releases, &pb.Release{Token: g.Token, Prefix: g.LeaseStart, Reason: "what lies before it could not be read"})
+		c.want(s)
+		return
+	}
 	l := c.newLease(s, tokenOf(g.Token), g.LeaseStart, g.LeaseEnd)
 	l.partition, l.pass, l.segment = g.Partition, g.Pass, g.Segment
-	s.hungry, s.standing = false, pb.Standing_WAIT
+	if s.hungry = false; len(s.requests) == 0 {
+		s.standing = pb.Standing_WAIT // of the others the master tells changes only
+	}
 	s.lastGrant = max(1, g.LeaseEnd-g.LeaseStart)
 	s.sized = s.sized || s.ratedFrom > 0 && g.Request >= s.ratedFrom
-	c.fx.Grants = append(c.fx.Grants, Granted{Stream: s.id, Lease: l.id, Token: l.token, Grant: g})
+	c.fx.Grants = append(c.fx.Grants, Granted{Stream: s.id, Lease: l.id, Token: l.token, Grant: g, Standing: s.standing})
 	c.want(s)
 }
 
@@ -55,7 +64,12 @@ func (c *Core) steal(a *pb.StealAsk) {
 	l := c.byToken[tokenOf(a.Token)]
 	answer := &pb.StealAnswer{Token: a.Token, Refused: true}
 	if l != nil && !l.dead {
-		if at := max(a.At, l.frontier); at < l.end {
+		at := max(a.At, l.frontier)
+		if planted.On && planted.Is(planted.StealDelivered) {
+			at = max(a.At, l.stepped)
+			l.frontier = min(l.frontier, at)
+		}
+		if at < l.end {
 			answer.Refused, answer.At = false, at
 			c.shrink(l, at)
 		}
@@ -70,7 +84,9 @@ func (c *Core) shrink(l *lease, end int64) {
 		return
 	}
 	l.end = end
-	c.fx.Ends = append(c.fx.Ends, LeaseEnd{Stream: l.s.id, Lease: l.id, End: end})
+	if !l.s.closed {
+		c.fx.Ends = append(c.fx.Ends, LeaseEnd{Stream: l.s.id, Lease: l.id, End: end})
+	}
 	c.rideTail(l)
 	c.done(l)
 	if !l.s.closed {
@@ -112,25 +128,97 @@ func (c *Core) refuse(l *lease, reason string) {
 // failed: nothing at or beyond At can be read; what lies before it goes on.
 func (c *Core) failed(l *lease, ev *Failed) {
 	at := max(ev.At, l.frontier)
-	f := &pb.ReadFailure{Token: l.token.proto(), At: at, Permanent: ev.Permanent, Kind: ev.Kind, Message: ev.Message}
+	if n := len(l.s.requests); n > 0 {
+		l.s.gaps = append(l.s.gaps, gap{l.partition, l.pass, l.segment, at, l.s.requests[n-1]})
+	}
+	f := &pb.ReadFailure{Token: l.token.proto(), At: at, Permanent: ev.Permanent, Kind: ev.Kind, Message: ev.Message, Lost: ev.Lost}
 	if c.talking() {
 		c.message().Failures = append(c.message().Failures, f)
 	}
 	c.unsure = append(c.unsure, unsure{at: c.unsureAt(), fail: f, lease: l})
 	c.shrink(l, at)
+	c.releaseBehind(l)
+}
+
+// gap is where a partition could not be read on. Grants that were on their way when
+// that was said would overtake it: they answer a request that was open then.
+type gap struct {
+	partition, pass uint32
+	segment, at     int64
+	request         uint64 // the last one made before
+}
+
+// overtakes: what lies before g could not be read, and was not granted again. Of
+// requests that were open, it is not known what the master had heard when it
+// answered them; in doubt what it gave goes back, and is asked for again.
+func (s *stream) overtakes(g *pb.Grant) bool {
+	behind := func(k gap) bool { return g.Request <= k.request && g.Partition == k.partition && k.before(g) }
+	if slices.ContainsFunc(s.gaps, behind) {
+		return true
+	}
+	s.gaps = slices.DeleteFunc(s.gaps, func(k gap) bool {
+		filled := g.Partition == k.partition && g.Pass == k.pass && g.Segment == k.segment && g.LeaseStart <= k.at && k.at < g.LeaseEnd
+		return filled || !slices.ContainsFunc(s.requests, func(id uint64) bool { return id <= k.request })
+	})
+	return false
+}
+
+func (k *gap) before(g *pb.Grant) bool {
+	if g.Pass != k.pass {
+		return g.Pass > k.pass
+	}
+	if g.Segment != k.segment {
+		return g.Segment > k.segment
+	}
+	return g.LeaseStart > k.at
+}
+
+// releaseBehind gives back what lies behind l in its partition and was not
+// delivered: where order is strict it may not leave before the rest of l does.
+// A new session's Held says the same, should the Release be lost.
+func (c *Core) releaseBehind(l *lease) {
+	for _, o := range slices.Clone(l.s.leases) {
+		if o == l || o.partition != l.partition || o.end == o.frontier || !o.behind(l) {
+			continue
+		}
+		if c.talking() {
+			m := c.message()
+			m.Releases = append(m.Releases, &pb.Release{Token: o.token.proto(), Prefix: o.frontier, Reason: "what lies before it could not be read"})
+		}
+		c.shrink(o, o.frontier)
+	}
+}
+
+func (l *lease) behind(o *lease) bool {
+	if l.pass != o.pass {
+		return l.pass > o.pass
+	}
+	if l.segment != o.segment {
+		return l.segment > o.segment
+	}
+	return l.durable >= o.end
 }
 
 // closeStream gives back what the trainer does not use any more. What it stepped
 // stays in the books until the master has answered.
 func (c *Core) closeStream(s *stream, reason string) {
-	if s.closed {
-		return
+	if !s.closed {
+		c.stopStream(s)
+		c.giveBack(s, reason)
 	}
+}
+
+// stopStream: nothing more is delivered or asked for.
+func (c *Core) stopStream(s *stream) {
 	s.closed = true
 	for _, id := range s.requests {
 		delete(c.requests, id)
 	}
 	s.requests = nil
+}
+
+// giveBack gives up what of a closed stream's leases is not stepped.
+func (c *Core) giveBack(s *stream, reason string) {
 	for _, l := range slices.Clone(s.leases) {
 		if l.end > l.stepped {
 			if reason != "" && c.talking() {

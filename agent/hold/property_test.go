@@ -1,6 +1,7 @@
 package hold_test
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 
@@ -42,6 +43,10 @@ type worker struct {
 	through uint32
 	step    int64
 	ended   bool // END was said
+
+	taken    map[int64][]rng // by step: what got into its model
+	lastCall uint64
+	asked    map[uint64]int64 // by call: the step whose cut it asks for
 }
 
 type lease struct {
@@ -79,7 +84,11 @@ func (w *world) do(ev hold.Event) {
 		}
 	}
 	for _, r := range w.fx.Tokens {
-		for _, l := range w.workers[r.Stream.Worker].leases {
+		x := w.workers[r.Stream.Worker]
+		if x == nil {
+			continue // gone, and its acks are still on their way
+		}
+		for _, l := range x.leases {
 			if l.id == r.Lease {
 				l.token = r.Token
 			}
@@ -99,6 +108,9 @@ func (w *world) do(ev hold.Event) {
 		if x := w.workers[f.Worker]; x != nil {
 			x.fenced = true
 		}
+	}
+	for _, r := range w.fx.Answers {
+		w.answered(r)
 	}
 	for _, s := range w.fx.States {
 		if x := w.workers[s.Stream.Worker]; x != nil && s.State == pb.Standing_END {
@@ -150,7 +162,7 @@ func (w *world) carry(n int) {
 
 func (w *world) join() {
 	w.last++
-	x := &worker{number: w.last}
+	x := &worker{number: w.last, taken: map[int64][]rng{}, asked: map[uint64]int64{}}
 	w.workers[x.number] = x
 	w.numbers = append(w.numbers, x.number)
 	w.do(&hold.Join{Join: &pb.Join{Worker: x.number, Rank: x.number, Incarnation: uint64(x.number) + 100}})
@@ -190,9 +202,10 @@ func (w *world) deliver(x *worker, n int64) {
 	var moves []move
 	for _, l := range x.leases {
 		if take := min(n, l.end-l.at); take > 0 {
-			ev.Cuts = append(ev.Cuts, hold.Cut{Lease: l.id, To: l.at + take})
+			records := recordsOf(l.at, l.at+take)
+			ev.Cuts = append(ev.Cuts, hold.Cut{Lease: l.id, To: l.at + take, Tally: records})
 			took = append(took, rng{l.at, l.at + take})
-			spans = append(spans, hold.Span{Token: l.token, Dataset: 1, Partition: 1, From: l.at, To: l.at + take})
+			spans = append(spans, hold.Span{Token: l.token, Dataset: 1, Partition: 1, From: l.at, To: l.at + take, Told: true, Tally: records})
 			moves = append(moves, move{l, l.at + take})
 			n -= take
 		}
@@ -227,6 +240,7 @@ func (w *world) deliver(x *worker, n int64) {
 func (w *world) step(x *worker, n int) {
 	n = min(n, len(x.batches))
 	for range n {
+		x.taken[x.step+1] = append(x.taken[x.step+1], x.batches[0]...)
 		for _, r := range x.batches[0] {
 			for u := r.from; u < r.to; u++ {
 				w.stepped[u]++
@@ -241,6 +255,89 @@ func (w *world) step(x *worker, n int) {
 	if w.fx.Invalid != "" {
 		w.t.Fatalf("step refused: %s", w.fx.Invalid)
 	}
+}
+
+// ask asks for the cut at a step of x.
+func (w *world) ask(x *worker, step int64) {
+	if w.master.Model == "shared" {
+		step = x.step // whatever it says: the cut is what is acked by now
+	}
+	x.lastCall++
+	x.asked[x.lastCall] = step
+	w.do(&hold.Call{Call: &pb.CutCall{Worker: x.number, Id: x.lastCall, Call: &pb.CutCall_Ask{
+		Ask: &pb.CutAsk{Cut: uint64(x.number)<<32 | x.lastCall, Step: step}}}})
+	if w.fx.Invalid != "" {
+		w.t.Fatalf("ask refused: %s", w.fx.Invalid)
+	}
+}
+
+// answered: each call is, once; and a cut holds exactly what its trainer had said
+// to be in the model at that step. In `shared` it holds all that the asker had
+// stepped, and nothing that nobody has.
+func (w *world) answered(r *pb.CutReply) {
+	x := w.workers[r.Worker]
+	if x == nil {
+		w.t.Fatalf("call %d of worker %d, which is gone, was answered", r.Id, r.Worker)
+	}
+	step, open := x.asked[r.Id]
+	if !open {
+		w.t.Fatalf("call %d of worker %d was answered twice, or never asked", r.Id, r.Worker)
+	}
+	delete(x.asked, r.Id)
+	if r.Code != pb.CutReply_OK {
+		if r.Code != pb.CutReply_FENCED {
+			w.t.Fatalf("call %d of worker %d: %s %s", r.Id, r.Worker, r.Code, r.Reason)
+		}
+		return
+	}
+	var c toymaster.Cut
+	if err := json.Unmarshal(r.Body, &c); err != nil {
+		w.t.Fatal(err)
+	}
+	in := map[int64]bool{}
+	for _, p := range c.Parts {
+		for u := p.From; u < p.To; u++ {
+			in[u] = true
+		}
+	}
+	want := 0
+	for s, ranges := range x.taken {
+		if s > step {
+			continue
+		}
+		for _, r := range ranges {
+			for u := r.from; u < r.to; u++ {
+				if want++; !in[u] {
+					w.t.Fatalf("unit %d was stepped at %d by worker %d, and is not in its cut at %d; %s", u, s, x.number, step, w.core.Dump())
+				}
+			}
+		}
+	}
+	if w.master.Model == "shared" {
+		for u := range in {
+			if w.stepped[u] == 0 {
+				w.t.Fatalf("unit %d is in a cut and was never stepped", u)
+			}
+		}
+		return
+	}
+	if len(in) != want {
+		w.t.Fatalf("worker %d: the cut at %d has %d units, its model %d", x.number, step, len(in), want)
+	}
+}
+
+// recordsOf are those of some units: of each third one there is none, of each
+// seventh nobody knows the time.
+func recordsOf(from, to int64) (t hold.Tally) {
+	for u := from; u < to; u++ {
+		if u%3 != 0 {
+			t.Rows++
+		}
+		if u%3 != 0 && u%7 != 0 {
+			t.Seen(1000 + u*613%1999)
+		}
+	}
+	return t
 }
 
 const worldUnits = 2000
@@ -329,6 +426,12 @@ func (w *world) actions() map[string]func(*rapid.T) {
 				}
 			}
 		},
+		"ask": func(t *rapid.T) {
+			if len(w.numbers) > 0 {
+				x := w.workers[rapid.SampledFrom(w.numbers).Draw(t, "worker")]
+				w.ask(x, max(1, x.step+int64(rapid.IntRange(-2, 1).Draw(t, "ahead"))))
+			}
+		},
 		"steal": func(t *rapid.T) {
 			if n := w.master.Leases(); n > 0 {
 				i := rapid.IntRange(0, n-1).Draw(t, "lease")
@@ -336,8 +439,20 @@ func (w *world) actions() map[string]func(*rapid.T) {
 				w.master.StealFrom(i, rapid.Int64Range(from, end).Draw(t, "at"))
 			}
 		},
+		"head": func(t *rapid.T) {
+			if len(w.numbers) > 0 {
+				if x := w.workers[rapid.SampledFrom(w.numbers).Draw(t, "worker")]; len(x.leases) > 0 {
+					l := rapid.SampledFrom(x.leases).Draw(t, "lease")
+					w.do(&hold.HeadSeen{Lease: l.id, Head: rapid.Int64Range(l.start, l.end+50).Draw(t, "head"), Waits: rapid.Bool().Draw(t, "waits")})
+				}
+			}
+		},
 		"break": func(t *rapid.T) { w.disconnect() },
-		"mend":  func(t *rapid.T) { w.connect() },
+		"restart": func(t *rapid.T) {
+			w.disconnect()
+			w.master.Restart()
+		},
+		"mend": func(t *rapid.T) { w.connect() },
 	}
 }
 
@@ -377,6 +492,12 @@ func (w *world) finish() {
 	if twice := w.master.Overlap(); twice != "" {
 		w.t.Fatalf("settled twice: %s", twice)
 	}
+	for _, s := range w.master.Acked() { // whatever broke, each ack told its records
+		want := recordsOf(s.From, s.To)
+		if got := (hold.Tally{Rows: s.Tally.GetRows(), Oldest: s.Tally.GetOldest(), Newest: s.Tally.GetNewest()}); s.Tally == nil || got != want {
+			w.t.Fatalf("[%d, %d) was acked with %v, its records are %+v", s.From, s.To, s.Tally, want)
+		}
+	}
 	for u := range int64(worldUnits) {
 		if n := w.stepped[u]; n == 0 || n > 1 && !w.expires {
 			w.t.Fatalf("unit %d is in the model %d times", u, w.stepped[u])
@@ -393,7 +514,13 @@ func (w *world) settleDown() {
 		w.carry(50)
 	}
 	for _, n := range w.numbers {
-		if x := w.workers[n]; x.acked != x.through {
+		x := w.workers[n]
+		for call, step := range x.asked {
+			if step <= x.step {
+				w.t.Fatalf("call %d of worker %d (step %d of %d) has no answer; %s", call, n, step, x.step, w.core.Dump())
+			}
+		}
+		if x.acked != x.through {
 			w.t.Fatalf("worker %d: %d of %d stepped batches are durable; %s", n, x.acked, x.through, w.core.Dump())
 		}
 	}

@@ -17,12 +17,15 @@ import (
 // takes t=<ms>, the time from then on.
 //
 //	connect | disconnect | tick | dump
-//	join worker=1 rank=0      input: resume lines, one a batch: stream=1 number=2 step=5 lease=1.1.3 0-50
+//	join worker=1 rank=0      input: resume lines, one a batch: stream=1 number=2 step=5 lease=1.1.3 0-50 records=7/5-9
 //	open stream=1 [untracked] | hungry stream=1 | close stream=1 | gone worker=1 [lost]
-//	deliver stream=1          input: one batch a line: lease:to lease:to
+//	deliver stream=1          input: one batch a line: lease:to lease:to=rows/oldest-newest
 //	step stream=1 step=5 batches=1 [through=3]
+//	yieldsnothing cut=77      HELD, of a hold that recv has begun
+//	ask id=1 cut=77 step=5    a call about cuts; restore: another one, with id 1
+//	head lease=1 at=40 [waits]
 //	exhausted lease=1 tail=90 | failed lease=1 at=40 [permanent]
-//	recv                      input: hello, held, join, ack, steal, revoke, end, fence, grant, standing, echo lines
+//	recv                      input: hello, held, join, ack, steal, revoke, end, fence, grant, standing, cut, hold, echo lines
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata/scenarios", func(t *testing.T, path string) {
 		s := &scenario{core: hold.New(hold.Config{Hello: &pb.Hello{Agent: "a", Protocol: 1}, Prefetch: time.Second, AckDelay: 2 * time.Millisecond}), now: 1e6}
@@ -91,13 +94,28 @@ func (s *scenario) run(t *testing.T, d *datadriven.TestData) string {
 			ev.Sizes = append(ev.Sizes, int32(len(cuts)))
 			for _, c := range cuts {
 				var k hold.Cut
+				c, records, _ := strings.Cut(c, "=")
 				scan(c, "%d:%d", &k.Lease, &k.To)
+				k.Tally, _ = tally(records)
 				ev.Cuts = append(ev.Cuts, k)
 			}
 		}
 		return s.do(ev)
 	case "step":
 		return s.do(&hold.Stepped{Stream: id, Step: step, Batches: batches, Through: through})
+	case "ask":
+		var call, cut uint64
+		arg(d, t, "id", &call)
+		arg(d, t, "cut", &cut)
+		return s.do(&hold.Call{Call: &pb.CutCall{Worker: worker, Id: call, Call: &pb.CutCall_Ask{Ask: &pb.CutAsk{Cut: cut, Step: step}}}})
+	case "yieldsnothing":
+		var cut uint64
+		arg(d, t, "cut", &cut)
+		return s.do(&hold.Held{Worker: worker, Cut: cut})
+	case "restore":
+		return s.do(&hold.Call{Call: &pb.CutCall{Worker: worker, Id: 1, Call: &pb.CutCall_Restore{Restore: &pb.Restore{}}}})
+	case "head":
+		return s.do(&hold.HeadSeen{Lease: hold.Lease(lease), Head: at, Waits: d.HasArg("waits")})
 	case "exhausted":
 		return s.do(&hold.Exhausted{Lease: hold.Lease(lease), Tail: tail})
 	case "failed":
@@ -117,6 +135,7 @@ func scan(text, format string, into ...any) {
 
 func resumes(input string) (all []hold.Resume) {
 	for line := range strings.Lines(input) {
+		line, records, _ := strings.Cut(line, " records=")
 		var number uint32
 		var step int64
 		var token hold.Token
@@ -129,12 +148,26 @@ func resumes(input string) (all []hold.Resume) {
 		r := &all[len(all)-1]
 		b := hold.ResumedBatch{Number: number, Stepped: step > 0, Step: step,
 			Spans: []hold.Span{{Token: token, Dataset: 1, Partition: 1, From: from, To: to}}}
+		b.Spans[0].Tally, b.Spans[0].Told = tally(records)
 		if b.Stepped {
 			r.Stepped = number
 		}
 		r.Batches = append(r.Batches, b)
 	}
 	return all
+}
+
+// tally is rows, or rows/oldest-newest.
+func tally(text string) (t hold.Tally, told bool) {
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return t, false
+	}
+	if !strings.Contains(text, "/") {
+		text += "/0-0"
+	}
+	scan(text, "%d/%d-%d", &t.Rows, &t.Oldest, &t.Newest)
+	return t, true
 }
 
 func token(text string) *pb.Token {
@@ -166,9 +199,14 @@ func message(t *testing.T, input string) *pb.MasterMessage {
 		case "echo":
 			scan(f[1], "%d", &m.Echo)
 			m.Echo *= 1e6
-		case "join": // join worker [refused]
-			j := &pb.JoinReply{Generation: 1, Epoch: 1, Refused: len(f) > 2, Reason: strings.Join(f[2:], " ")}
+		case "join": // join worker [step=20 | refused]
+			j := &pb.JoinReply{Generation: 1, Epoch: 1}
 			scan(f[1], "%d", &j.Worker)
+			if len(f) > 2 && strings.HasPrefix(f[2], "step=") {
+				scan(f[2], "step=%d", &j.LastStep)
+			} else {
+				j.Refused, j.Reason = len(f) > 2, strings.Join(f[2:], " ")
+			}
 			m.Joins = append(m.Joins, j)
 		case "ack": // ack token prefix [stale]
 			a := &pb.AckResult{Token: token(f[1])}
@@ -199,6 +237,20 @@ func message(t *testing.T, input string) *pb.MasterMessage {
 			st := &pb.Standing{State: pb.Standing_State(pb.Standing_State_value[f[2]])}
 			scan(f[1], "%d", &st.Request)
 			m.Standings = append(m.Standings, st)
+		case "hold": // hold worker cut on | off
+			h := &pb.HoldYields{On: f[3] == "on", Reason: "rank 0 saves"}
+			scan(f[1]+" "+f[2], "%d %d", &h.Worker, &h.Cut)
+			m.HoldYields = append(m.HoldYields, h)
+		case "cut": // cut worker id code [cut [step]]
+			r := &pb.CutReply{Code: pb.CutReply_Code(pb.CutReply_Code_value[strings.ToUpper(f[3])]), Reason: "because"}
+			scan(f[1]+" "+f[2], "%d %d", &r.Worker, &r.Id)
+			if len(f) > 4 {
+				scan(f[4], "%d", &r.Cut)
+			}
+			if len(f) > 5 {
+				scan(f[5], "%d", &r.Step)
+			}
+			m.CutReplies = append(m.CutReplies, r)
 		default:
 			t.Fatalf("no line %q", line)
 		}
@@ -234,7 +286,11 @@ func (s *scenario) do(ev hold.Event) string {
 		say("joined worker %d refused=%v %s resumed=%v", j.Worker, j.Refused, j.Reason, j.Resumed)
 	}
 	for _, g := range fx.Grants {
-		say("granted lease %d [%d, %d) to %v", g.Lease, g.Grant.LeaseStart, g.Grant.LeaseEnd, g.Stream)
+		standing := ""
+		if g.Standing != pb.Standing_WAIT {
+			standing = ", others " + g.Standing.String()
+		}
+		say("granted lease %d [%d, %d) to %v%s", g.Lease, g.Grant.LeaseStart, g.Grant.LeaseEnd, g.Stream, standing)
 	}
 	for _, e := range fx.Ends {
 		say("lease %d ends at %d", e.Lease, e.End)
@@ -245,11 +301,17 @@ func (s *scenario) do(ev hold.Event) string {
 	for _, a := range fx.Acked {
 		say("stream %v durable through %d", a.Stream, a.Through)
 	}
+	for _, r := range fx.Answers {
+		say("answer worker %d call %d %s cut %d: %s", r.Worker, r.Id, r.Code, r.Cut, r.Reason)
+	}
 	for _, x := range fx.States {
 		say("stream %v %s", x.Stream, x.State)
 	}
 	for _, f := range fx.Fenced {
 		say("fenced worker %d: %s", f.Worker, f.Reason)
+	}
+	for _, h := range fx.Holds {
+		say("hold worker %d for cut %d: on=%v, %s", h.Worker, h.Cut, h.On, h.Why)
 	}
 	for _, k := range fx.Kill {
 		say("kill worker %d: %s", k.Worker, k.Reason)
@@ -280,7 +342,16 @@ func sent(m *pb.AgentMessage, say func(string, ...any)) {
 		say("  held %s worker %d [%d, %d) frontier %d", text(h.Token), h.Worker, h.LeaseStart, h.LeaseEnd, h.Frontier)
 	}
 	for _, a := range m.Acks {
-		say("  ack %s prefix %d step %d", text(a.Token), a.Prefix, a.Step)
+		records := ""
+		if n := a.Tally; n == nil {
+			records = ", untold"
+		} else if n.Rows > 0 {
+			records = fmt.Sprintf(", %d rows of %d to %d from %d on", n.Rows, n.Oldest, n.Newest, a.From)
+		}
+		say("  ack %s prefix %d step %d%s", text(a.Token), a.Prefix, a.Step, records)
+	}
+	for _, h := range m.YieldsHeld {
+		say("  worker %d yields nothing for cut %d, untracked %d", h.Worker, h.Cut, h.Untracked)
 	}
 	for _, x := range m.Steps {
 		say("  step worker %d: %d", x.Worker, x.Step)
@@ -296,6 +367,12 @@ func sent(m *pb.AgentMessage, say func(string, ...any)) {
 	}
 	for _, l := range m.Leaves {
 		say("  leave worker %d %s ended=%v", l.Worker, l.Reason, l.Ended)
+	}
+	for _, k := range m.Calls {
+		say("  call %d worker %d: ask cut %d step %d", k.Id, k.Worker, k.GetAsk().GetCut(), k.GetAsk().GetStep())
+	}
+	for _, h := range m.Heads {
+		say("  head of partition %d segment %d: %d", h.Partition, h.Segment, h.End)
 	}
 	for _, r := range m.Requests {
 		say("  request %d worker %d rate %.0f", r.Id, r.Worker, r.Rate)

@@ -14,20 +14,25 @@ func margin(ttl time.Duration) time.Duration { return max(ttl/10, 20*time.Millis
 
 // connected says Hello: who we are, which workers we have, what we hold.
 func (c *Core) connected() {
-	c.up, c.greeted = true, false
+	c.up, c.greeted, c.whole = true, false, false
 	clear(c.requests)
 	clear(c.reports)
 	c.reports = c.reports[:0]
 	m := c.message()
 	m.Hello = proto.Clone(c.cfg.Hello).(*pb.Hello)
 	c.asserted = nil
+	c.unsendCalls()
+	clear(c.holders)
+	c.holders = c.holders[:0]
 	for _, w := range c.workers {
+		w.holdStale, w.heldDue = w.hold != 0, false
 		if w.state == gone && c.replaced(w) && c.model != "shared" {
 			c.dropAll(w, gone)
 		}
 		// One that has left is named as long as its acks or its Leave are not
 		// known to be processed: a new master waits for each process it knew.
-		claims := w.state == gone && !c.replaced(w) && c.leaving(w)
+		// One that was never let in is not: it would replace whoever came since.
+		claims := w.state == gone && w.answered && !c.replaced(w) && c.leaving(w)
 		for _, s := range w.streams {
 			s.requests = s.requests[:0]
 			for _, l := range s.leases {
@@ -61,7 +66,7 @@ func (c *Core) leaving(w *worker) bool {
 }
 
 func (c *Core) disconnected() {
-	c.up, c.greeted = false, false
+	c.up, c.greeted, c.whole = false, false, false
 	c.out = nil
 }
 
@@ -112,6 +117,13 @@ func (c *Core) received(m *pb.MasterMessage) {
 	for _, st := range m.Standings {
 		c.onStanding(st)
 	}
+	for _, r := range m.CutReplies {
+		c.cutReply(r)
+	}
+	for _, h := range m.HoldYields {
+		c.holdYields(h)
+	}
+	c.dropStale()
 }
 
 // onHello takes the new tokens and says again what was not answered. An answer
@@ -129,20 +141,36 @@ func (c *Core) onHello(h *pb.HelloReply) {
 		if !l.dead {
 			c.reasserted(l, h.Held[i])
 		}
+		c.shorterSince(l, h.Held[i])
 	}
-	if more {
-		return
-	}
-	for _, w := range c.workers {
-		if !w.said && w.state != gone { // it came while Hello was on its way
-			c.sayJoin(w)
+	if !more {
+		for _, w := range c.workers {
+			if w.reported = 0; !w.said && w.state != gone { // it came while Hello was on its way
+				c.sayJoin(w)
+			}
 		}
-		if w.reported = 0; w.lastStep > 0 && w.state != gone {
+		c.sayAgain()
+		c.fx.Greeted = true
+	}
+	if len(c.asserted) == 0 && !c.whole {
+		c.wholeHello()
+	}
+}
+
+// wholeHello: each lease has its token now, so acks leave. A step closes behind
+// its acks, and what is asked about it counts behind both: neither may overtake
+// acks of leases whose answer was still to come.
+func (c *Core) wholeHello() {
+	c.whole = true
+	for _, w := range c.workers {
+		if w.state == gone {
+			continue
+		}
+		if w.lastStep > 0 {
 			c.report(w)
 		}
+		c.callSoon(w)
 	}
-	c.sayAgain()
-	c.fx.Greeted = true
 }
 
 // reasserted applies the master's answer about one lease.
@@ -169,6 +197,15 @@ func (c *Core) reasserted(l *lease, r *pb.HeldReply) {
 		c.markDirty(l)
 		c.ackDue = c.now
 	}
+}
+
+// shorterSince: while Hello was on its way, l was given up from its end of now on.
+func (c *Core) shorterSince(l *lease, r *pb.HeldReply) {
+	if r.Refused || l.end >= r.LeaseEnd || !l.dead && slices.ContainsFunc(c.unsure, func(u unsure) bool { return u.lease == l }) {
+		return // a failure says it itself
+	}
+	m := c.message()
+	m.Releases = append(m.Releases, &pb.Release{Token: r.Token, Prefix: max(l.end, r.Prefix), Reason: "given up while the session began"})
 }
 
 // unname forgets l's token, unless it is another lease's by now: one lease that a
@@ -214,6 +251,9 @@ func (c *Core) echoed(echo Time) {
 	}
 	kept := c.unsure[:0]
 	for _, u := range c.unsure {
+		if u.leave != nil && u.at <= echo {
+			c.giveBackAll(c.byNumber[u.leave.Worker])
+		}
 		if u.at > echo || u.leave != nil && c.owed(u.leave.Worker) {
 			kept = append(kept, u)
 		} else if u.leave != nil {

@@ -15,7 +15,8 @@ func (c *Core) onOpen(ev *Open) {
 	case c.stream(ev.Stream) != nil:
 		c.fx.Invalid = fmt.Sprintf("stream %d is open already", ev.Stream.Number)
 	default:
-		w.streams = append(w.streams, &stream{id: ev.Stream, w: w, dataset: ev.Dataset, tracked: ev.Tracked})
+		w.streams = append(w.streams, &stream{id: ev.Stream, w: w, dataset: ev.Dataset, virtual: ev.Virtual, tracked: ev.Tracked})
+		c.tellUntracked(w)
 	}
 }
 
@@ -45,8 +46,8 @@ func (c *Core) deliver(ev *Deliver) {
 		for _, k := range ev.Cuts[next : next+int(n)] {
 			l := c.byLease[k.Lease]
 			units += max(0, k.To-l.frontier)
+			s.cuts.push(cut{l: l, from: l.frontier, to: k.To, told: true, Tally: k.Tally})
 			l.frontier = max(l.frontier, k.To)
-			s.cuts.push(cut{l: l, to: k.To})
 			c.rideTail(l)
 		}
 		next += int(n)
@@ -59,7 +60,7 @@ func (c *Core) deliver(ev *Deliver) {
 	if s.tracked {
 		s.rate.delivered(c.now, wasIdle)
 	} else {
-		c.stepBatches(s, s.delivered, s.w.lastStep)
+		c.stepBatches(s, s.delivered, 0)
 	}
 	c.fx.Verdict, c.fx.Pace = Go, s.rate.batches
 	c.want(s)
@@ -79,15 +80,15 @@ func (c *Core) step(ev *Stepped) {
 		return // said before, on another connection
 	}
 	step := ev.Step
-	if ev.NoStep {
-		step = max(s.lastStep, s.w.lastStep)
-	}
 	switch {
 	case through > s.delivered:
 		c.fx.Invalid = fmt.Sprintf("step: %d batches are said to be stepped, %d were delivered", through, s.delivered)
 		return
 	case step < s.lastStep:
 		c.fx.Invalid = fmt.Sprintf("step %d is below step %d that this stream reported before", step, s.lastStep)
+		return
+	case through > s.stepped && step <= s.w.lastStep:
+		c.fx.Invalid = fmt.Sprintf("step %d after step %d of this worker: a reported step is closed", step, s.w.lastStep)
 		return
 	}
 	units, batches := int64(0), through-s.stepped
@@ -96,9 +97,11 @@ func (c *Core) step(ev *Stepped) {
 	}
 	s.rate.consumed(c.now, units, batches, s.delivered > through)
 	c.stepBatches(s, through, step)
-	s.w.lastStep = max(s.w.lastStep, step)
-	if s.tracked {
-		c.report(s.w)
+	if !ev.More {
+		s.w.lastStep = max(s.w.lastStep, step)
+		if s.tracked {
+			c.report(s.w)
+		}
 	}
 	c.want(s)
 }
@@ -108,7 +111,7 @@ func (c *Core) stepBatches(s *stream, through uint32, step int64) {
 	for ; s.stepped < through; s.stepped++ {
 		for range s.batches.at(int(s.stepped - s.durable)).cuts {
 			if q := s.cuts.at(s.cutsStepped); !q.l.dead {
-				c.ack(q.l, q.to, step)
+				c.ack(q, step)
 			}
 			s.cutsStepped++
 		}
@@ -118,20 +121,21 @@ func (c *Core) stepBatches(s *stream, through uint32, step int64) {
 }
 
 // ack books a prefix. In `shared` nobody asks for an older step, so acks that
-// wait together fold into one; else each step keeps its own.
-func (c *Core) ack(l *lease, prefix, step int64) {
-	prefix = min(prefix, l.end)
+// wait together fold into one; else each step keeps its own. Step 0 is in every
+// cut, and folds into no other: that one's step may be closed already, in a
+// session before this one.
+func (c *Core) ack(q *cut, step int64) {
+	l, prefix := q.l, min(q.to, q.l.end)
 	if prefix >= l.tail {
 		prefix = l.end
 	}
 	if prefix <= l.stepped {
 		return
 	}
+	a := ack{from: l.stepped, prefix: prefix, step: step, told: q.told && q.from == l.stepped && q.to <= l.end, Tally: q.Tally}
 	l.stepped = prefix
-	if n := len(l.acks); n > l.sent && (c.model == "shared" || l.acks[n-1].step == step) {
-		l.acks[n-1] = ack{prefix: prefix, step: step}
-	} else {
-		l.acks = append(l.acks, ack{prefix: prefix, step: step})
+	if n := len(l.acks); n <= l.said || !c.fold(&l.acks[n-1], a) {
+		l.acks = append(l.acks, a)
 	}
 	c.markDirty(l)
 }
@@ -149,6 +153,7 @@ func (c *Core) markDirty(l *lease) {
 func (c *Core) exhausted(l *lease, tail int64) {
 	l.tail = tail
 	c.rideTail(l)
+	c.want(l.s)
 }
 
 func (c *Core) rideTail(l *lease) {
@@ -157,7 +162,7 @@ func (c *Core) rideTail(l *lease) {
 	}
 	l.frontier = l.end
 	if l.stepped >= l.tail && l.stepped < l.end {
-		c.ack(l, l.end, max(l.s.lastStep, l.s.w.lastStep))
+		c.ack(&cut{l: l, from: l.stepped, to: l.end, told: true}, 0) // the step before may be closed
 	}
 }
 
@@ -165,7 +170,7 @@ func (c *Core) rideTail(l *lease) {
 // and come in order, so all acks up to this one were booked before.
 func (c *Core) report(w *worker) {
 	step := w.lastStep
-	if step <= w.reported || !c.talking() {
+	if step <= w.reported || !c.talking() || !c.whole {
 		return
 	}
 	// It leaves with the acks that belong to it, and counts after them.
@@ -181,9 +186,10 @@ func (c *Core) appendAcks(m *pb.AgentMessage) {
 	for _, l := range c.dirty {
 		l.dirty = false
 		for _, a := range l.acks[l.sent:] {
-			m.Acks = append(m.Acks, &pb.Ack{Token: l.token.proto(), Prefix: a.prefix, Step: a.step, Worker: l.s.w.join.Worker})
+			m.Acks = append(m.Acks, a.proto(l))
 		}
 		l.sent = len(l.acks)
+		l.said = l.sent
 	}
 	for _, w := range c.reports {
 		m.Steps = append(m.Steps, &pb.StepReport{Worker: w.join.Worker, Step: w.reported})
@@ -215,6 +221,9 @@ func (c *Core) durableTo(l *lease, prefix int64) {
 		return
 	}
 	l.durable = min(prefix, l.end)
+	if l.durable == l.end && l.frontier < l.end && !l.s.closed { // others settled the rest: nobody waits for it
+		c.fx.Ends = append(c.fx.Ends, LeaseEnd{Stream: l.s.id, Lease: l.id, End: l.frontier})
+	}
 	l.stepped = max(l.stepped, l.durable)
 	l.frontier = max(l.frontier, l.durable)
 	n := 0
@@ -222,7 +231,7 @@ func (c *Core) durableTo(l *lease, prefix int64) {
 		n++
 	}
 	l.acks = append(l.acks[:0], l.acks[n:]...)
-	l.sent = max(0, l.sent-n)
+	l.sent, l.said = max(0, l.sent-n), max(0, l.said-n)
 	s := l.s
 	c.done(l)
 	c.settle(s)

@@ -22,10 +22,10 @@ func (c *Core) want(s *stream) {
 	}
 	left := int64(0)
 	for _, l := range s.leases {
-		left += l.end - l.frontier
+		left += max(0, min(l.end, l.head)-l.frontier)
 	}
 	short := s.rate.units*c.cfg.Prefetch.Seconds() - float64(left)
-	if !s.hungry && short <= 0 {
+	if !s.hungry && short <= 0 && !s.waits() {
 		return
 	}
 	n := 1
@@ -41,7 +41,7 @@ func (c *Core) want(s *stream) {
 		}
 		m := c.message()
 		m.Requests = append(m.Requests, &pb.LeaseRequest{
-			Id: c.lastRequest, Worker: s.id.Worker, Dataset: s.dataset, Rate: s.rate.units, Count: 1,
+			Id: c.lastRequest, Worker: s.id.Worker, Dataset: s.dataset, Rate: s.rate.units, Count: 1, Virtual: s.virtual,
 		})
 	}
 }

@@ -43,7 +43,7 @@ func (w *worker) joinNow() *pb.Join { return proto.Clone(w.join).(*pb.Join) }
 func (c *Core) resume(w *worker, entries []Resume) error {
 	for _, r := range entries {
 		s := &stream{
-			id: Stream{Worker: w.join.Worker, Number: r.Stream}, w: w, dataset: r.Dataset, tracked: r.Tracked,
+			id: Stream{Worker: w.join.Worker, Number: r.Stream}, w: w, dataset: r.Dataset, virtual: r.Virtual, tracked: r.Tracked,
 			durable: r.Acked, stepped: r.Acked, delivered: r.Acked, standing: pb.Standing_WAIT,
 		}
 		for _, other := range w.streams {
@@ -80,6 +80,9 @@ func (c *Core) resumeBatch(s *stream, r Resume, i int, b ResumedBatch) error {
 		if span.From < 0 || span.To <= span.From {
 			return fmt.Errorf("span [%d, %d)", span.From, span.To)
 		}
+		if span.Rows < 0 || span.Oldest > span.Newest {
+			return fmt.Errorf("span [%d, %d) of %d rows from %d to %d", span.From, span.To, span.Rows, span.Oldest, span.Newest)
+		}
 		l := c.byToken[span.Token]
 		if l == nil {
 			l = c.newLease(s, span.Token, span.From, span.To)
@@ -89,7 +92,7 @@ func (c *Core) resumeBatch(s *stream, r Resume, i int, b ResumedBatch) error {
 			return fmt.Errorf("its lease %v is claimed by another stream, or twice", span.Token)
 		}
 		l.end, l.frontier = span.To, span.To
-		s.cuts.push(cut{l: l, to: span.To})
+		s.cuts.push(cut{l: l, from: span.From, to: span.To, told: span.Told, Tally: span.Tally})
 	}
 	s.delivered = b.Number
 	s.batches.push(batch{cuts: int32(len(b.Spans))})
@@ -97,7 +100,9 @@ func (c *Core) resumeBatch(s *stream, r Resume, i int, b ResumedBatch) error {
 		s.stepped, s.lastStep = b.Number, b.Step
 		s.cutsStepped = s.cuts.len()
 		for k := s.cuts.len() - len(b.Spans); k < s.cuts.len(); k++ {
-			c.ack(s.cuts.at(k).l, s.cuts.at(k).to, b.Step)
+			q := s.cuts.at(k)
+			c.ack(q, b.Step)
+			q.l.said = len(q.l.acks) // by whom it comes from, perhaps
 		}
 	}
 	return nil
@@ -119,7 +124,7 @@ func (c *Core) joinReply(r *pb.JoinReply) {
 		return
 	}
 	answer := Joined{
-		Worker: r.Worker, Generation: r.Generation, Epoch: r.Epoch, LastStep: r.LastStep, PendingAgain: r.PendingAgain,
+		Worker: r.Worker, Generation: r.Generation, Epoch: r.Epoch, LastStep: r.LastStep, PendingAgain: r.PendingAgain, Again: r.Again,
 		Resumed: w.resumed, Model: c.model, Job: c.job, TTLMillis: uint32(c.ttl.Milliseconds()),
 	}
 	first := !w.answered
@@ -128,6 +133,8 @@ func (c *Core) joinReply(r *pb.JoinReply) {
 	case r.Refused && first:
 		answer.Refused, answer.Reason = true, r.Reason
 		c.fx.Joined = append(c.fx.Joined, answer)
+		w.reason = r.Reason
+		c.fenceCalls(w)
 		c.dropAll(w, fenced)
 		return
 	case r.Refused:
@@ -149,6 +156,7 @@ func (c *Core) joinReply(r *pb.JoinReply) {
 	for _, s := range w.streams {
 		c.want(s)
 	}
+	c.callSoon(w)
 }
 
 // fence: the worker is not of the group any more. Its rows are not ours to speak of.
@@ -157,6 +165,7 @@ func (c *Core) fence(w *worker, reason string) {
 		return
 	}
 	w.reason = reason
+	c.fenceCalls(w)
 	if w.answered {
 		c.fx.Fenced = append(c.fx.Fenced, WorkerReason{Worker: w.join.Worker, Reason: reason})
 	}
@@ -201,9 +210,14 @@ func (c *Core) onGone(ev *Gone) {
 	}
 	unknown := w.state == joining && !w.said
 	w.state, w.leave = gone, leave
+	w.calls = nil // nobody is there to be answered
 	c.unsure = append(c.unsure, unsure{at: c.unsureAt(), leave: leave})
 	for _, s := range slices.Clone(w.streams) {
-		c.closeStream(s, "")
+		if c.model == "shared" {
+			c.closeStream(s, "")
+		} else {
+			c.stopStream(s)
+		}
 	}
 	if unknown && !c.claims(w) { // no master has ever heard of it
 		c.unsure = c.unsure[:len(c.unsure)-1]
@@ -212,6 +226,18 @@ func (c *Core) onGone(ev *Gone) {
 	}
 	if c.talking() {
 		c.message().Leaves = append(c.message().Leaves, leave)
+	}
+}
+
+// giveBackAll: the master has processed w's Leave. Until then, if the job's model is
+// not `shared`, what w had in hand is asserted as if it lived: a session that began
+// with less of it would free it to others of its generation, which w's end ends.
+func (c *Core) giveBackAll(w *worker) {
+	if w == nil || w.state != gone {
+		return
+	}
+	for _, s := range slices.Clone(w.streams) {
+		c.giveBack(s, "")
 	}
 }
 

@@ -165,7 +165,7 @@ func TestNothingThatAWorkerHasStartedIsLeft(t *testing.T) {
 	if err := Run(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
-	if took := time.Since(began); took > 10*time.Second {
+	if took := time.Since(began); took > time.Minute {
 		t.Errorf("it took %v", took)
 	}
 	text, err := os.ReadFile(file)

@@ -31,6 +31,9 @@ type Master struct {
 
 	pending  []span
 	settled  map[int64][]span // by segment
+	acked    []Settled        // the same with who and when
+	reported map[uint64]int64 // by trainer: its incarnation
+	cuts     cuts
 	total    int64
 	segments map[int64]Segment
 	leases   map[token]*lease
@@ -45,6 +48,10 @@ type Master struct {
 	Leaves []*pb.Leave
 	Stolen []*pb.StealAnswer
 	Failed string // the dataset was stopped
+
+	// Restore: nothing is granted before somebody has restored.
+	Restore bool
+	Calls   []*pb.CutCall // as they came, repeats too
 }
 
 type token struct {
@@ -82,11 +89,14 @@ type Session struct {
 	gone    bool
 }
 
+// trainer is who has the agent's number worker: its incarnation.
+func (s *Session) trainer(worker uint32) uint64 { return s.workers[worker].GetIncarnation() }
+
 // New plans the segments in order.
 func New(model string, segments ...Segment) *Master {
 	m := &Master{
 		Job: "toy", Model: model, TTLMillis: 5000, Dataset: 1, Identity: "toy", Units: 100, Term: 1, Epoch: 1,
-		settled: map[int64][]span{}, segments: map[int64]Segment{}, leases: map[token]*lease{},
+		settled: map[int64][]span{}, reported: map[uint64]int64{}, segments: map[int64]Segment{}, leases: map[token]*lease{},
 	}
 	for _, s := range segments {
 		m.segments[s.ID] = s
@@ -117,6 +127,7 @@ func (m *Master) Restart() {
 		m.giveBack(l.span.from(l.prefix))
 	}
 	m.leases, m.order, m.waiting, m.sessions = map[token]*lease{}, nil, nil, nil
+	m.cuts.asked, m.cuts.held = nil, nil
 }
 
 // Detach and Attach keep streams over a Restart that nobody notices.
@@ -156,9 +167,13 @@ func (m *Master) Handle(s *Session, in *pb.AgentMessage) {
 		m.reassert(s, in.Held, out.Hello)
 	}
 	for _, a := range in.Acks {
-		m.ack(a, out)
+		m.ack(s.trainer(a.Worker), a, out)
 	}
-	m.Steps = append(m.Steps, in.Steps...)
+	for _, r := range in.Steps {
+		m.Steps = append(m.Steps, r)
+		by := s.trainer(r.Worker)
+		m.reported[by] = max(m.reported[by], r.Step)
+	}
 	for _, a := range in.StealAnswers {
 		m.Stolen = append(m.Stolen, a)
 		if l := m.leases[key(a.Token)]; l != nil && !a.Refused {
@@ -184,7 +199,14 @@ func (m *Master) Handle(s *Session, in *pb.AgentMessage) {
 	for _, r := range in.Requests {
 		m.waiting = append(m.waiting, waiting{by: holder{s, s.agent, r.Worker}, request: r.Id})
 	}
+	for _, k := range in.Calls {
+		m.call(s, k)
+	}
+	for _, h := range in.YieldsHeld {
+		m.yieldsHeld(s, h)
+	}
 	s.Send(out)
+	m.answerAsked()
 	m.Serve()
 }
 
@@ -261,7 +283,7 @@ func (m *Master) add(s span, by holder) *pb.Token {
 
 func key(t *pb.Token) token { return token{t.GetEpoch(), t.GetTerm(), t.GetSequence()} }
 
-func (m *Master) ack(a *pb.Ack, out *pb.MasterMessage) {
+func (m *Master) ack(by uint64, a *pb.Ack, out *pb.MasterMessage) {
 	r := &pb.AckResult{Token: a.Token, Prefix: a.Prefix}
 	out.Acks = append(out.Acks, r)
 	l := m.leases[key(a.Token)]
@@ -281,8 +303,17 @@ func (m *Master) ack(a *pb.Ack, out *pb.MasterMessage) {
 		r.Code, r.Reason = pb.AckResult_INVALID, fmt.Sprintf("prefix %d outside [%d, %d)", a.Prefix, l.start, l.end)
 		return
 	}
+	if a.Prefix > l.prefix && a.Step > 0 && a.Step <= m.reported[by] {
+		r.Code, r.Reason = pb.AckResult_INVALID, fmt.Sprintf("step %d of worker %d was reported and is closed", a.Step, a.Worker)
+		return
+	}
 	m.Acks = append(m.Acks, a)
 	if a.Prefix > l.prefix {
+		told := a.Tally
+		if a.From != l.prefix {
+			told = nil
+		}
+		m.acked = append(m.acked, Settled{Segment: l.segment, From: l.prefix, To: a.Prefix, Trainer: by, Step: a.Step, Tally: told})
 		m.settled[l.segment] = append(m.settled[l.segment], span{l.segment, l.prefix, a.Prefix})
 		l.prefix = a.Prefix
 	}
@@ -322,6 +353,7 @@ func (m *Master) dropWorker(s *Session, worker uint32) {
 	delete(s.workers, worker)
 	m.drop(func(l *lease) bool { return l.by.agent == s.agent && l.by.worker == worker })
 	m.waiting = slices.DeleteFunc(m.waiting, func(w waiting) bool { return w.by.session == s && w.by.worker == worker })
+	m.cuts.asked = slices.DeleteFunc(m.cuts.asked, func(q question) bool { return q.session == s && q.call.Worker == worker })
 }
 
 func (m *Master) drop(which func(*lease) bool) {
@@ -344,7 +376,7 @@ func (m *Master) Expire() {
 func (m *Master) Serve() {
 	kept := m.waiting[:0]
 	for _, w := range m.waiting {
-		if len(m.pending) > 0 && m.Failed == "" {
+		if len(m.pending) > 0 && m.Failed == "" && !m.Restore {
 			p := &m.pending[0]
 			g := span{p.segment, p.start, min(p.end, p.start+m.Units)}
 			if p.start = g.end; p.start >= p.end {
@@ -360,16 +392,19 @@ func (m *Master) Serve() {
 			continue
 		}
 		state := pb.Standing_DRAINED
+		reason := m.Failed
 		switch {
 		case m.Failed != "":
 			state = pb.Standing_FAILED
+		case m.Restore:
+			state, reason = pb.Standing_RESTORE, "the job has a past"
 		case m.Done():
 			state = pb.Standing_END
 		}
 		if !w.told || w.state != state {
 			w.told, w.state = true, state
 			w.by.session.Send(&pb.MasterMessage{Term: m.Term, Standings: []*pb.Standing{{
-				Request: w.request, Worker: w.by.worker, Dataset: m.Dataset, State: state, Reason: m.Failed}}})
+				Request: w.request, Worker: w.by.worker, Dataset: m.Dataset, State: state, Reason: reason}}})
 		}
 		if state != pb.Standing_END {
 			kept = append(kept, w)

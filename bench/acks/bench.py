@@ -1,16 +1,24 @@
-"""The cost of acking: a trainer that steps every batch against one that reads
-with track=False, turn and turn about in one run on the same file.
+"""What acks and exact checkpoints cost: a trainer that steps every batch against one
+that says nothing, turn and turn about in one run on the same file.
 
-The loop takes 1,024-row batches of click-log columns (label, 13 floats, 26
-hashed ids) and does nothing else, so what an ack costs stands against the
-shortest step there can be. A pair of readings gives one ratio; `cost` is the
-median over all pairs; its range and the middle half are printed with it, since
-one pair alone may be off by 10 % where other work runs. `cpu_cost` is the same
-for the CPU time of trainer, agent and master together, which other work on the
-machine disturbs less. It can come out below 0: with track=False the agent itself
-acks every frame as it leaves, and steps, gathered for 10 ms, make fewer messages
-and commits than that. `trainer_cpu_us_per_batch` is what the trainer's own
-process pays for a step. The last line is one JSON object.
+    python -m bench.acks.bench [--seconds 2] [--pairs 31] [--save-every 0]
+
+Two streams of endless passes over one file lie side by side in one process: 1,024-row
+batches of click-log columns (label, 13 floats, 26 hashed ids), and a loop that does
+nothing else, so what an ack costs stands against the shortest step there can be. A
+reading begins with a second in which both step, so that both have the leases of their
+pace. Then comes the window, the same number of rows for both, about --seconds long.
+In it `exact` steps each batch, and with --save-every saves and binds checkpoints
+(1 MiB of weights, 3 are kept), evenly over the window. `silent` takes the same frames of
+the same leases and says nothing at all: not an ack is made, sent or written in its
+window. What it read is stepped behind the window, and the next reading begins when that
+is durable. (track=False is no such zero: an agent acks each frame of it by itself.)
+
+A pair of windows gives one ratio of times, and one of the CPU time of trainer, agent
+and master together, which other work on the machine disturbs less. Each is printed
+as its median over the pairs, the interval that holds the median with 95 % (bootstrap),
+and the range. An interval wider than the goal says that this run cannot tell.
+The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -22,170 +30,170 @@ import random
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import headrace
+import numpy as np
+from bench import clicks, running
+from bench.running import say
+from headrace import Checkpointer, Saved, Stream
 
-ROOT = Path(__file__).resolve().parents[2]
+WORK = running.ROOT / "build" / "bench" / "acks"
+HERE = Path(__file__).resolve().parent
 BATCH = 1024
-
-SPEC = """
-name: {name}
-files: {{root: {root}, paths: [clicks.tsv]}}
-passes: {passes}
-decode:
-  format: tsv
-  columns:
-    - {{name: label, path: "0", dtype: float32}}
-    - {{name: dense, paths: ["1..13"], dtype: float32, default: "-1"}}
-    - {{name: cat, paths: ["14..39"], dtype: int64, hash: {{buckets: 32768}}}}
-"""
+WARM_SECONDS = 1.0
+GOAL = 0.02
 
 
-def say(text: str) -> None:
-    print(text, flush=True)
+def spec(name: str) -> str:
+    head = f"name: {name}\nfiles: {{root: {json.dumps(str(WORK))}, paths: [clicks.tsv]}}\npasses: 1000000\n"
+    return head + clicks.decode("tsv", buckets=32768)
 
 
-def write(path: Path, rows: int) -> None:
-    """Lines as long as the click log's, from a fixed seed."""
-    rng = random.Random(3)
-    block = []
-    for _ in range(4096):
-        fields = [str(rng.randrange(2))]
-        fields += [str(rng.randrange(1000)) if rng.random() < 0.9 else "" for _ in range(13)]
-        fields += [f"{rng.randrange(1 << 16):08x}" for _ in range(26)]
-        block.append("\t".join(fields))
-    text = "\n".join(block) + "\n"
-    with path.open("w") as file:
-        for _ in range(-(-rows // len(block))):
-            file.write(text)
+class Window(NamedTuple):
+    seconds: float
+    cpu: float  # of trainer, agent and master
+    trainer_cpu: float
+    batches: int
+    unbound: int  # checkpoints that were not bound when it ended
 
 
-class Up:
-    """`headrace up` in a folder of its own."""
+class Bench:
+    """The two streams and what they are measured with."""
 
-    def __init__(self, folder: Path) -> None:
-        self.binary = os.environ.get("HEADRACE_BIN", str(ROOT / "build" / "headrace"))
-        self.folder = folder
-        self.socket = str(folder / "agent.sock")
-        self.env = {k: v for k, v in os.environ.items() if not k.startswith("HEADRACE_")}
-        self.env["HEADRACE_STATE"] = str(folder / "state")
-        self.log = (folder / "up.log").open("wb")
-        self.process = subprocess.Popen(
-            [
-                self.binary, "up", "--socket", self.socket, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0",
-                "--allow-root", str(folder), "--log-level", "warn",
-            ],
-            env=self.env, stdout=self.log, stderr=self.log,
-        )  # fmt: skip
-        deadline = time.monotonic() + 20
-        while not os.path.exists(self.socket):
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                raise SystemExit(f"`headrace up` did not start: {(folder / 'up.log').read_text()}")
+    def __init__(self, up: running.Up, checkpoints: Checkpointer | None) -> None:
+        self.up = up
+        self.checkpoints = checkpoints
+        self.streams = {name: headrace.dataset(name).batches(BATCH) for name in ("exact", "silent")}
+        self.weights = np.zeros(1 << 17)
+
+    def window(self, name: str, batches: int, saves: int) -> Window:
+        """Reads so many batches, after the warm-up, as the name says."""
+        stream = self.streams[name]
+        warm = time.perf_counter() + WARM_SECONDS
+        while time.perf_counter() < warm:
+            self.take(stream)
+            stream.step()
+        served, began, cpu = self.up.cpu(), time.perf_counter(), time.process_time()
+        due = [round((i + 0.5) * batches / saves) for i in range(saves)] if name == "exact" else []
+        saved: list[Saved] = []
+        for i in range(batches):
+            self.take(stream)
+            if name == "exact":
+                step = stream.step()
+                if due and i >= due[0]:
+                    del due[0]
+                    saved.append(self.save(step))
+        seconds, trainer = time.perf_counter() - began, time.process_time() - cpu
+        cpu = self.up.cpu() - served + trainer
+        unbound = sum(not s.done for s in saved)
+        self.settle(stream, saved)
+        return Window(seconds, cpu, trainer, batches, unbound)
+
+    def take(self, stream: Stream) -> None:
+        b = next(stream)
+        b["label"], b["dense"], b["cat"]
+
+    def save(self, step: int) -> Saved:
+        assert self.checkpoints is not None
+        return self.checkpoints.save(step, {"weights": self.weights})
+
+    def settle(self, stream: Stream, saved: list[Saved]) -> None:
+        """Nothing of this window is left to do in the next one."""
+        for s in saved:
+            s.wait(60)
+        if stream.unstepped:
+            stream.step(batches=stream.unstepped)
+        deadline = time.monotonic() + 60
+        while stream.stats().durable < stream.stats().batches:
+            if time.monotonic() > deadline:
+                raise SystemExit("the steps of a window are not durable after a minute")
             time.sleep(0.02)
 
-    def apply(self, name: str, passes: int) -> None:
-        spec = self.folder / f"{name}.yaml"
-        spec.write_text(SPEC.format(name=name, root=self.folder, passes=passes))
-        apply = [self.binary, "dataset", "apply", "-f", str(spec)]
-        subprocess.run(apply, env=self.env, check=True, capture_output=True)
 
-    def cpu(self) -> float:
-        """CPU seconds of master and agent so far."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-    def stop(self) -> None:
-        self.process.terminate()
-        self.process.wait(20)
-        self.log.close()
+def interval(values: list[float], draws: int = 10_000) -> list[float]:
+    """That holds the median of what these are drawn from, with 95 %."""
+    rng = random.Random(1)
+    medians = sorted(statistics.median(rng.choices(values, k=len(values))) for _ in range(draws))
+    return [round(medians[int(draws * q)], 4) for q in (0.025, 0.975)]
 
 
-def read(name: str, track: bool) -> tuple[float, float, int]:
-    """Seconds from the first batch to the end of data, this process's CPU seconds, rows."""
-    rows = 0
-    with headrace.dataset(name).batches(BATCH, track=track) as stream:
-        first = next(stream)
-        rows += len(first)
-        began, cpu = time.perf_counter(), time.process_time()
-        if track:
-            stream.step()
-        for b in stream:
-            b["label"], b["dense"], b["cat"]
-            rows += len(b)
-            if track:
-                stream.step()
-        return time.perf_counter() - began, time.process_time() - cpu, rows
+def figures(name: str, ratios: list[float]) -> dict[str, object]:
+    return {
+        name: round(statistics.median(ratios), 4),
+        f"{name}_interval": interval(ratios),
+        f"{name}_range": [round(min(ratios), 4), round(max(ratios), 4)],
+    }
 
 
-def middle_half(values: list[float]) -> list[float]:
-    """First and third quartile."""
-    if len(values) < 2:
-        return [round(v, 4) for v in values * 2]
-    quarters = statistics.quantiles(values, n=4, method="inclusive")
-    return [round(quarters[0], 4), round(quarters[2], 4)]
+def verdict(ratios: list[float]) -> str:
+    low, high = interval(ratios)
+    if high <= GOAL:
+        return "within the goal"
+    return "over the goal" if low > GOAL else "this run cannot tell whether it is within the goal"
+
+
+def measure(bench: Bench, args: argparse.Namespace) -> dict[str, object]:
+    saves = max(1, round(args.seconds / args.save_every)) if args.save_every else 0
+    # The first pair warms the page cache and says how many batches a window is.
+    batches = 2000
+    for name in ("silent", "exact"):
+        first = bench.window(name, batches, min(saves, 1))
+    batches = max(100, round(first.batches / first.seconds * args.seconds))
+    say(f"{args.pairs} pairs of windows of {batches * BATCH:,} rows")
+
+    pairs: list[dict[str, Window]] = []
+    for number in range(1, args.pairs + 1):
+        order = ("exact", "silent") if number % 2 else ("silent", "exact")
+        pair = {name: bench.window(name, batches, saves) for name in order}
+        pairs.append(pair)
+        exact, silent = pair["exact"], pair["silent"]
+        rate = batches * BATCH / 1e6
+        say(
+            f"pair {number}/{args.pairs}: exact {rate / exact.seconds:.2f} M rows/s, silent "
+            f"{rate / silent.seconds:.2f}, cost {exact.seconds / silent.seconds - 1:+.1%}, in CPU "
+            f"{exact.cpu / silent.cpu - 1:+.1%} (load {os.getloadavg()[0]:.1f})"
+        )
+    time_cost = [p["exact"].seconds / p["silent"].seconds - 1 for p in pairs]
+    cpu_cost = [p["exact"].cpu / p["silent"].cpu - 1 for p in pairs]
+    say(f"time: {verdict(time_cost)}; CPU: {verdict(cpu_cost)}")
+    all_us = [(p["exact"].cpu - p["silent"].cpu) / batches * 1e6 for p in pairs]
+    trainer_us = [(p["exact"].trainer_cpu - p["silent"].trainer_cpu) / batches * 1e6 for p in pairs]
+    result: dict[str, object] = {
+        **figures("cost", time_cost),
+        **figures("cpu_cost", cpu_cost),
+        "cpu_us_per_batch": round(statistics.median(all_us), 2),
+        "trainer_cpu_us_per_batch": round(statistics.median(trainer_us), 2),
+    }
+    for name in ("exact", "silent"):
+        rate = statistics.median(batches * BATCH / p[name].seconds for p in pairs)
+        result[f"{name}_rows_per_second"] = round(rate)
+    result.update(pairs=args.pairs, window_rows=batches * BATCH, batch_rows=BATCH)
+    if saves:
+        result["checkpoints"] = saves * args.pairs
+        result["checkpoints_unbound_at_window_end"] = sum(p["exact"].unbound for p in pairs)
+    return result
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rows", type=int, default=400_000, help="rows of the file")
-    parser.add_argument("--passes", type=int, default=5, help="passes over the file in one reading")
-    parser.add_argument("--pairs", type=int, default=31, help="pairs of readings")
+    parser.add_argument("--seconds", type=float, default=2, help="of a window")
+    parser.add_argument("--pairs", type=int, default=31, help="pairs of windows")
+    parser.add_argument("--save-every", type=float, default=0, help="seconds between two checkpoints; 0: none")
     args = parser.parse_args()
-
-    with tempfile.TemporaryDirectory(prefix="hr-acks-", dir="/tmp") as folder:
-        path = Path(folder)
-        say(f"writing {args.rows:,} rows")
-        write(path / "clicks.tsv", args.rows)
-        up = Up(path)
+    running.prepare(WORK, HERE.parent / "decode" / "requirements.txt", "./bench/decode")
+    generate = [str(WORK / "decode"), "generate", "-format", "tsv", "-records", str(args.rows)]
+    subprocess.run([*generate, str(WORK / "clicks.tsv")], check=True)
+    with running.up(WORK / "up.log", spec("exact"), spec("silent"), more=("--model", "replicated")) as up:
+        headrace.init(agent=up.socket)
         try:
-            headrace.init(agent=up.socket)
-            ratios: list[float] = []
-            cpu: list[float] = []
-            cpu_ratios: list[float] = []
-            rates: dict[bool, list[float]] = {True: [], False: []}
-            for pair in range(args.pairs + 1):
-                took: dict[bool, tuple[float, float, int]] = {}
-                served: dict[bool, float] = {}
-                for track in (True, False) if pair % 2 else (False, True):
-                    name = f"p{pair}{'t' if track else 'u'}"
-                    up.apply(name, args.passes)
-                    before = up.cpu()
-                    took[track] = read(name, track)
-                    served[track] = up.cpu() - before + took[track][1]
-                (acked, acked_cpu, rows), (plain, plain_cpu, _) = took[True], took[False]
-                if pair == 0:
-                    continue  # the first pair warms the page cache
-                ratios.append(acked / plain - 1)
-                cpu_ratios.append(served[True] / served[False] - 1)
-                cpu.append((acked_cpu - plain_cpu) / (rows / BATCH) * 1e6)
-                rates[True].append(rows / acked)
-                rates[False].append(rows / plain)
-                say(
-                    f"pair {pair}/{args.pairs}: acked {rows / acked / 1e6:.2f} M rows/s, "
-                    f"track=False {rows / plain / 1e6:.2f} M rows/s, cost {ratios[-1]:+.1%}, "
-                    f"in CPU {cpu_ratios[-1]:+.1%}"
-                )
+            folder = up.folder / "checkpoints"
+            result = measure(Bench(up, Checkpointer(folder) if args.save_every else None), args)
         finally:
             headrace.shutdown()
-            up.stop()
-    result = {
-        "bench": "acks",
-        "cost": round(statistics.median(ratios), 4),
-        "cost_range": [round(min(ratios), 4), round(max(ratios), 4)],
-        "cost_middle_half": middle_half(ratios),
-        "cost_goal": 0.02,
-        "cpu_cost": round(statistics.median(cpu_ratios), 4),
-        "cpu_cost_range": [round(min(cpu_ratios), 4), round(max(cpu_ratios), 4)],
-        "cpu_cost_middle_half": middle_half(cpu_ratios),
-        "trainer_cpu_us_per_batch": round(statistics.median(cpu), 2),
-        "rows_per_second_acked": round(statistics.median(rates[True])),
-        "rows_per_second_untracked": round(statistics.median(rates[False])),
-        "batch_rows": BATCH,
-        "pairs": args.pairs,
-    }
     say(json.dumps(result))
     return 0
 

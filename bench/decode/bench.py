@@ -1,6 +1,6 @@
 """File to numpy batches: headrace, pyarrow, per-record Python, in one run.
 
-    python bench/decode/bench.py [--records 1000000] [--rounds 5]
+    python -m bench.decode.bench [--records 1000000] [--rounds 5]
 
 Records have a label, 13 numbers and 26 categories; the file is in the page
 cache. contestants.py says what each contestant does and what is not counted.
@@ -21,53 +21,33 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
-import tempfile
-import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+from bench import clicks, running
+from bench.running import say, spread
+
 HERE = Path(__file__).resolve().parent
-WORK = ROOT / "build" / "bench" / "decode"
-BINARY = Path(os.environ.get("HEADRACE_BIN", ROOT / "build" / "headrace"))
+WORK = running.ROOT / "build" / "bench" / "decode"
 HELPER = WORK / "decode"
 PYTHON_RECORDS = 20_000  # per-record Python is too slow for the whole file
 FORMATS = ("tsv", "json")
 Figures = dict[str, float]
 
 
-def say(text: str) -> None:
-    print(text, flush=True)
-
-
 def spec(form: str) -> str:
-    dense = [f"/I{i}" for i in range(1, 14)] if form == "json" else ["1..13"]
-    cat = [f"/C{i}" for i in range(1, 27)] if form == "json" else ["14..39"]
-    label = "/label" if form == "json" else "0"
-    return f"""name: clicks_{form}
-files: {{root: "{WORK}", paths: [clicks.{form}]}}
-decode:
-  format: {form}
-  columns:
-  - {{name: label, path: "{label}", dtype: float32}}
-  - {{name: dense, paths: {json.dumps(dense)}, dtype: float32, default: "0"}}
-  - {{name: cat, paths: {json.dumps(cat)}, dtype: int64, hash: {{buckets: 1048576, salt: ""}}}}
-"""
+    return f'name: clicks_{form}\nfiles: {{root: "{WORK}", paths: [clicks.{form}]}}\n' + clicks.decode(form)
 
 
 def prepare(records: int) -> None:
     """The tools and the input; the same records in both formats."""
-    WORK.mkdir(parents=True, exist_ok=True)
-    pip = [sys.executable, "-m", "pip", "install", "-q", "-r", str(HERE / "requirements.txt")]
-    subprocess.run(pip, check=True, env={**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"})
-    subprocess.run(["go", "build", "-o", str(HELPER), "./bench/decode"], check=True, cwd=ROOT)
+    running.prepare(WORK, HERE / "requirements.txt", "./bench/decode")
     for form in FORMATS:
         path = WORK / f"clicks.{form}"
         stamp = WORK / f"{form}.records"
         if not path.exists() or not stamp.exists() or stamp.read_text() != str(records):
-            say(f"writing {records:,} records to {path.relative_to(ROOT)}")
+            say(f"writing {records:,} records to {path.relative_to(running.ROOT)}")
             args = [str(HELPER), "generate", "-format", form, "-records", str(records), str(path)]
             subprocess.run(args, check=True)
             stamp.write_text(str(records))
@@ -80,43 +60,19 @@ def prepare(records: int) -> None:
 def contestant(which: str, form: str, rows: int, limit: int, **env: str) -> Figures:
     args = [sys.executable, str(HERE / "contestants.py"), which, form, str(WORK / f"clicks.{form}")]
     args += [str(rows), str(limit)]
-    # numpy's BLAS starts threads at import and has them spin for a while, in whatever is measured then.
-    env = {**os.environ, "OPENBLAS_NUM_THREADS": "1", **env}
-    out = subprocess.run(args, check=True, stdout=subprocess.PIPE, text=True, timeout=300, env=env)
+    out = subprocess.run(
+        args, check=True, stdout=subprocess.PIPE, text=True, timeout=300, env=running.environment(**env)
+    )
     return json.loads(out.stdout.splitlines()[-1])
-
-
-def cpu_of(pid: int) -> float:
-    """Seconds of CPU that a process and its threads have taken."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def headrace(form: str, rows: int, records: int) -> Figures:
     """One pass of a fresh `headrace up`."""
-    with tempfile.TemporaryDirectory(prefix="hr-") as folder:
-        socket = Path(folder) / "agent.sock"
-        args = [str(BINARY), "up", "-f", str(WORK / f"{form}.yaml")]
-        args += ["--state", f"{folder}/state", "--socket", str(socket)]
-        with (WORK / f"up-{form}.log").open("w") as log:
-            up = subprocess.Popen(args, stdout=log, stderr=log)
-            try:
-                deadline = time.monotonic() + 20
-                while not socket.exists():
-                    if up.poll() is not None or time.monotonic() > deadline:
-                        raise SystemExit(f"headrace up did not start; see {log.name}")
-                    time.sleep(0.01)
-                before = cpu_of(up.pid)
-                got = contestant("headrace", form, rows, records, HEADRACE_AGENT=str(socket))
-                got["up_cpu_seconds"] = cpu_of(up.pid) - before
-                return got
-            finally:
-                up.terminate()
-                try:
-                    up.wait(20)
-                except subprocess.TimeoutExpired:
-                    up.kill()
-                    up.wait()
+    with running.up(WORK / f"up-{form}.log", spec(form)) as up:
+        before = up.cpu()
+        got = contestant("headrace", form, rows, records, HEADRACE_AGENT=up.socket)
+        got["up_cpu_seconds"] = up.cpu() - before
+        return got
 
 
 def helper(form: str, rows: int) -> Figures:
@@ -141,11 +97,6 @@ def one_round(form: str, rows: int, records: int, product: bool) -> dict[str, Fi
         if name == "headrace" and abs(f["checksum"] - got["pyarrow"]["checksum"]) > 1e-6 * f["checksum"]:
             raise SystemExit(f"headrace read other records than pyarrow: {f['checksum']}, {got['pyarrow']['checksum']}")
     return got
-
-
-def spread(values: list[float]) -> list[float]:
-    """Median, min and max, to three digits."""
-    return [float(f"{v:.3g}") for v in (statistics.median(values), min(values), max(values))]
 
 
 def figures(rounds: list[dict[str, Figures]]) -> dict[str, list[float]]:
@@ -180,8 +131,6 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1024, help="rows of a batch")
     parser.add_argument("--without-product", action="store_true", help="only the decoder and the alternatives")
     args = parser.parse_args()
-    if not args.without_product and not BINARY.exists():
-        raise SystemExit(f"{BINARY} is missing: run make build")
     prepare(args.records)
     result: dict[str, object] = {"records": args.records, "rows_per_batch": args.rows, "rounds": args.rounds}
     for form in FORMATS:

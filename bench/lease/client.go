@@ -90,6 +90,8 @@ type client struct {
 	open map[uint64]*exchange // requests without all of their grants
 	acks int                  // sent and not answered
 
+	tally []byte // of each ack: records, and from when to when they are
+
 	from, to          time.Time
 	answered, counted int64
 	waits             []time.Duration
@@ -113,6 +115,9 @@ func connect(ctx context.Context, addr string, mo mode, rank uint32) (*client, e
 		return nil, err
 	}
 	c := &client{mode: mo, conn: conn, stream: st, open: map[uint64]*exchange{}}
+	if c.tally, err = proto.Marshal(&headracev1.Tally{Rows: 1000, Oldest: 1_764_000_000_000, Newest: 1_764_000_060_000}); err != nil {
+		return nil, err
+	}
 	inc := rand.Uint64() | 1
 	hello, err := proto.Marshal(&headracev1.AgentMessage{
 		Hello: &headracev1.Hello{Protocol: 1, Agent: fmt.Sprintf("bench-%d-%d", rank, inc), Incarnation: inc},
@@ -230,8 +235,8 @@ func (c *client) ackResult(b []byte, now time.Time) error {
 func (c *client) grant(b []byte, now time.Time) error {
 	b, _ = protowire.ConsumeBytes(b)
 	var (
-		id, end uint64
-		token   []byte
+		id, start, end uint64
+		token          []byte
 	)
 	for len(b) > 0 {
 		num, typ, n := protowire.ConsumeTag(b)
@@ -244,6 +249,8 @@ func (c *client) grant(b []byte, now time.Time) error {
 			id, n = protowire.ConsumeVarint(b)
 		case 2:
 			token, n = protowire.ConsumeBytes(b)
+		case 9:
+			start, n = protowire.ConsumeVarint(b)
 		case 10:
 			end, n = protowire.ConsumeVarint(b)
 		default:
@@ -259,9 +266,12 @@ func (c *client) grant(b []byte, now time.Time) error {
 		return fmt.Errorf("a grant for request %d, which is not open", id)
 	}
 	x.acks = protowire.AppendTag(x.acks, 5, protowire.BytesType)
-	x.acks = protowire.AppendVarint(x.acks, uint64(1+protowire.SizeBytes(len(token))+1+protowire.SizeVarint(end)))
+	x.acks = protowire.AppendVarint(x.acks, uint64(1+protowire.SizeBytes(len(token))+1+protowire.SizeVarint(end)+
+		1+protowire.SizeVarint(start)+1+protowire.SizeBytes(len(c.tally))))
 	x.acks = protowire.AppendBytes(protowire.AppendTag(x.acks, 1, protowire.BytesType), token)
 	x.acks = protowire.AppendVarint(protowire.AppendTag(x.acks, 2, protowire.VarintType), end)
+	x.acks = protowire.AppendVarint(protowire.AppendTag(x.acks, 6, protowire.VarintType), start)
+	x.acks = protowire.AppendBytes(protowire.AppendTag(x.acks, 7, protowire.BytesType), c.tally)
 	if x.grants++; x.grants < c.mode.batch {
 		return nil
 	}

@@ -107,9 +107,9 @@ func fill(ctx context.Context, srv *serve.Server, addr string) error {
 	if _, err := headracev1.NewDatasetsClient(conn).Apply(ctx, &headracev1.ApplyRequest{Yaml: spec}); err != nil {
 		return err
 	}
-	ids := make([]sources.PartitionID, partitions)
+	ids := make([]serve.NewPartition, partitions)
 	for i := range ids {
-		ids[i] = sources.PartitionID("files:bench/" + strconv.Itoa(i))
+		ids[i].ID = sources.PartitionID("files:bench/" + strconv.Itoa(i))
 	}
 	numbers, err := srv.AddPartitions(ctx, 1, ids, false)
 	if err != nil {

@@ -172,7 +172,7 @@ func (t *trainer) deliver() bool {
 	var moves []move
 	for _, l := range t.leases {
 		if n := min(need, l.end-l.at); n > 0 {
-			ev.Cuts = append(ev.Cuts, hold.Cut{Lease: l.id, To: l.at + n})
+			ev.Cuts = append(ev.Cuts, hold.Cut{Lease: l.id, To: l.at + n, Tally: hold.Tally{Rows: n}})
 			moves = append(moves, move{l, l.at + n})
 			need -= n
 		}

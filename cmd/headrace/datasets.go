@@ -179,8 +179,12 @@ func (a *app) describeCommand() *cobra.Command {
 				return err
 			}
 			v := describeOf(d)
+			if v.Excluded, v.ExcludedRanges, err = excluded(ctx, c, args[0], false); err != nil {
+				return err
+			}
 			return a.show(v, func(w io.Writer) {
 				describeTable(w, &v.datasetView)
+				excludedTable(w, v.Excluded, v.ExcludedRanges)
 				fmt.Fprintf(w, "\n%s\n", strings.TrimRight(v.YAML, "\n"))
 			})
 		}),
@@ -202,6 +206,12 @@ func describeTable(w io.Writer, d *datasetView) {
 	line("listed", listed)
 	line("settled", fmt.Sprintf("%s (%s): acked %s, excluded %s, dropped %s", amount(d.Counts.Settled, d.Unit), d.progress(),
 		amount(d.Counts.Acked, d.Unit), amount(d.Counts.Excluded, d.Unit), amount(d.Counts.Dropped, d.Unit)))
+	if d.Counts.Acked > 0 {
+		line("records", d.Records.sentence())
+	}
+	if r := d.Retention; r != nil {
+		line("kept", r.sentence(d.Unit))
+	}
 	line("leased", amount(d.Counts.Leased, d.Unit))
 	line("pending", amount(d.Counts.Pending, d.Unit))
 }

@@ -27,14 +27,20 @@ const (
 	exitForced      = 130
 )
 
-// failure is an error with its exit code and what to do about it.
+// failure is an error with its exit code and what to do about it. One without err is
+// an answer that has been shown.
 type failure struct {
 	code int
 	hint string
 	err  error
 }
 
-func (f *failure) Error() string { return f.err.Error() }
+func (f *failure) Error() string {
+	if f.err == nil {
+		return "no"
+	}
+	return f.err.Error()
+}
 func (f *failure) Unwrap() error { return f.err }
 
 func usage(err error, hint string) error { return &failure{exitUsage, hint, err} }
@@ -50,6 +56,9 @@ func (a *app) report(err error, interrupted bool) int {
 		return exitForced
 	}
 	f := classify(err)
+	if f.err == nil {
+		return f.code
+	}
 	if interrupted && f.code == exitFailed {
 		f.code = exitForced // it says in its own words how far it got
 	}

@@ -18,6 +18,13 @@ func writeJob(w io.Writer, v *jobView, width int) {
 	line("job %s  %s  %s  up %s  term %d  epoch %d  generation %d", v.Job, v.Model, v.State, uptime(v.UptimeSeconds), v.Term, v.Epoch, v.Generation)
 	line("grants %s  acks %s (refused %s)  reclaims %s  steals %s", grouped(int64(v.GrantsTotal)), grouped(int64(v.AcksTotal)),
 		grouped(int64(v.AcksRefusedTotal)), grouped(int64(v.ReclaimsTotal)), grouped(int64(v.StealsTotal)))
+	if c := v.Checkpoint; c != nil {
+		rank := ""
+		if c.Rank != nil {
+			rank = fmt.Sprintf("  rank %d", *c.Rank)
+		}
+		line("checkpoint of step %s%s  bound %s ago  kept %d  %s", grouped(c.Step), rank, uptime(c.AgeSeconds), c.Kept, c.Path)
+	}
 	if v.HTTP != "" {
 		line("http://%s/metrics", v.HTTP)
 	}
@@ -42,14 +49,14 @@ func writeJob(w io.Writer, v *jobView, width int) {
 }
 
 func progressTable(all []datasetView) *table {
-	t := newTable("DATASET", "STATE", "PASS", "", "PROGRESS", "SETTLED>", "OF>")
+	t := newTable("DATASET", "STATE", "PASS", "", "PROGRESS", "SETTLED>", "OF>", "KEPT FOR>")
 	for _, d := range all {
 		state := d.State
 		if d.Reason != "" && d.State != "running" {
 			state += " (" + clip(d.Reason, 40) + ")"
 		}
 		t.row(d.Name, state, d.passText(), bar(d.Counts.Settled, d.Counts.Listed, 12), percent(d.Counts.Settled, d.Counts.Listed),
-			amount(d.Counts.Settled, d.Unit), amount(d.Counts.Listed, d.Unit))
+			amount(d.Counts.Settled, d.Unit), amount(d.Counts.Listed, d.Unit), d.Retention.text())
 	}
 	return t
 }

@@ -148,34 +148,56 @@ func TestTrainersOfAKafkaTopicSeeEveryRecordThroughKills(t *testing.T) {
 	if out := w.ok("status"); !regexp.MustCompile(`events +done`).MatchString(out) {
 		t.Errorf("status says %s", out)
 	}
-	lagIsZero(t, b, up, n/partitions)
+	lagIsZero(t, b, up, "headrace-events", n/partitions)
+	// People read a topic's name, not its id.
+	for what, said := range map[string]string{"its status": w.ok("dataset", "status", "events"), "status": w.ok("status"), "the log": fmt.Sprint(up.err)} {
+		if strings.Contains(said, "kafka:") || what == "its status" && !strings.Contains(said, "events/3") {
+			t.Errorf("%s says\n%s", what, said)
+		}
+	}
+	// Another group is told before the process ends, however soon that is.
+	spec, err := os.ReadFile(w.path("events.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.write("events.yaml", strings.Replace(string(spec), "headrace-events", "another", 1))
+	w.ok("dataset", "apply", "-f", "events.yaml")
 	up.stop()
+	if got := groupOffsets(t.Context(), t, b, "another"); !slices.Equal(got, slices.Repeat([]int64{n / partitions}, partitions)) {
+		t.Errorf("the new group's offsets are %v, want %d each\n%s", got, n/partitions, up.err)
+	}
 	w.nothingLeft()
 }
 
-func lagIsZero(t *testing.T, b *testbroker.Broker, up *proc, head int) {
+// lagIsZero waits until the group has the head of all four partitions, while p runs.
+func lagIsZero(t *testing.T, b *testbroker.Broker, p *proc, group string, head int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+	defer cancel()
+	var last []int64
+	p.until("commits", func() bool {
+		last = groupOffsets(ctx, t, b, group)
+		if ctx.Err() != nil {
+			t.Fatalf("the offsets of group %s are %v, want %d each\n%s", group, last, head, p.err)
+		}
+		return slices.Equal(last, slices.Repeat([]int64{int64(head)}, 4))
+	})
+}
+
+// groupOffsets are those that a group has, by partition; none while nobody can say.
+func groupOffsets(ctx context.Context, t *testing.T, b *testbroker.Broker, group string) []int64 {
 	t.Helper()
 	client, done := b.Client()
 	defer done()
-	last := ""
-	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
-	defer cancel()
-	up.until("commits", func() bool {
-		res, err := client.OffsetFetch(ctx, &kafkago.OffsetFetchRequest{GroupID: "headrace-events", Topics: map[string][]int{"events": {0, 1, 2, 3}}})
-		if ctx.Err() != nil {
-			t.Fatalf("the group's offsets are %s, want %d each\n%s", last, head, up.err)
-		}
-		if err != nil || res.Error != nil {
-			return false
-		}
-		last = fmt.Sprint(res.Topics["events"])
-		for _, p := range res.Topics["events"] {
-			if p.CommittedOffset != int64(head) {
-				return false
-			}
-		}
-		return true
-	})
+	res, err := client.OffsetFetch(ctx, &kafkago.OffsetFetchRequest{GroupID: group, Topics: map[string][]int{"events": {0, 1, 2, 3}}})
+	if err != nil || res.Error != nil {
+		return nil
+	}
+	offsets := make([]int64, 4)
+	for _, p := range res.Topics["events"] {
+		offsets[p.Partition] = p.CommittedOffset
+	}
+	return offsets
 }
 
 func TestASpecWhoseTopicOrOffsetIsNotInKafkaIsRefusedAtApply(t *testing.T) {
@@ -198,7 +220,6 @@ func TestASpecWhoseTopicOrOffsetIsNotInKafkaIsRefusedAtApply(t *testing.T) {
 		"no such topic":  {"topic: events", "topic: evnets", "evnets is not there"},
 		"no such offset": {"start: earliest", "start_offsets: {0: 12}", "offset 12"},
 		"no broker":      {b.Addr(), "127.0.0.1:1", "does not answer"},
-		"no end":         {"end: latest", "end: never", "is not in this version"},
 	} {
 		w.write("wrong.yaml", strings.Replace(string(spec), c.old, c.new, 1))
 		r := w.run("dataset", "apply", "-f", "wrong.yaml")

@@ -16,7 +16,7 @@ const lineSearch = 2 << 30
 // day_0.tsv:17. Only a reading from the beginning knows lines, so that deep in a
 // large file, and in a file that is one record, it is the file alone.
 func place(spec *dataset.Spec, file string, offset int64) string {
-	if spec.Files == nil || spec.Decode.Format == "raw" || offset > lineSearch {
+	if spec.Files == nil || spec.Decode.Format == "raw" || spec.Decode.Format == "binary" || offset > lineSearch {
 		return file
 	}
 	// Through the root, as the records were read: the name may hold links.

@@ -9,6 +9,8 @@
 //	master.go agent.go up.go run.go    processes
 //	datasets.go  apply, list, describe, pause, resume, delete
 //	status.go job.go top.go            what is going on
+//	ckpt.go ckpt_*.go  checkpoints on storage, with the ledger's view
+//	audit.go rewind.go which records are in a model; back to one
 //	peek.go check.go rows.go line.go   reading rows without leases
 //	metrics.go   an agent's own numbers
 //	version.go gpu_*.go

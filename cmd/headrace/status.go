@@ -27,7 +27,7 @@ that on the screen.`,
 			return a.datasetStatus(cmd.Context(), c, args[0], all)
 		}),
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "all partitions, not only the first 100")
+	cmd.Flags().BoolVar(&all, "all", false, "all partitions and excluded ranges, not only the first 100")
 	return cmd
 }
 
@@ -35,6 +35,9 @@ type statusView struct {
 	datasetView
 	Partition []partitionView `json:"partition"`
 	More      bool            `json:"more"` // there are partitions that are not shown
+
+	Excluded       []excludedView `json:"excluded"`
+	ExcludedRanges uint64         `json:"excluded_ranges"` // shown or not
 }
 
 func (a *app) datasetStatus(ctx context.Context, c *client, name string, all bool) error {
@@ -61,6 +64,9 @@ func (a *app) datasetStatus(ctx context.Context, c *client, name string, all boo
 			break
 		}
 	}
+	if v.Excluded, v.ExcludedRanges, err = excluded(ctx, c, name, all); err != nil {
+		return err
+	}
 	return a.show(v, func(w io.Writer) {
 		describeTable(w, &v.datasetView)
 		if len(v.Partition) > 0 {
@@ -71,18 +77,19 @@ func (a *app) datasetStatus(ctx context.Context, c *client, name string, all boo
 			fmt.Fprintln(w, "more partitions with --all")
 		}
 		leaseTable(w, v.Partition)
+		excludedTable(w, v.Excluded, v.ExcludedRanges)
 	})
 }
 
 func partitionTable(parts []partitionView, unit string) *table {
-	t := newTable("PARTITION", "PASS>", "SETTLED>", "LEASED>", "PENDING>", "LEASES>", "ACKED TO HEAD>", "LEASED TO HEAD>", "PLANNED TO HEAD>")
+	t := newTable("PARTITION", "PASS>", "SETTLED>", "LEASED>", "PENDING>", "LEASES>", "ACKED TO HEAD>", "LEASED TO HEAD>", "PLANNED TO HEAD>", "KEPT FOR>")
 	for _, p := range parts {
 		mark := ""
 		if p.Distances.Estimated {
 			mark = "~"
 		}
-		t.row(p.Identity, fmt.Sprint(p.Pass+1), amount(p.Counts.Settled, unit), amount(p.Counts.Leased, unit), amount(p.Counts.Pending, unit),
-			fmt.Sprint(p.Leases), mark+amount(p.Distances.Acked, unit), mark+amount(p.Distances.Leased, unit), mark+amount(p.Distances.Planned, unit))
+		t.row(p.Label, fmt.Sprint(p.Pass+1), amount(p.Counts.Settled, unit), amount(p.Counts.Leased, unit), amount(p.Counts.Pending, unit),
+			fmt.Sprint(p.Leases), mark+amount(p.Distances.Acked, unit), mark+amount(p.Distances.Leased, unit), mark+amount(p.Distances.Planned, unit), p.Retention.text())
 	}
 	return t
 }
@@ -91,7 +98,7 @@ func leaseTable(w io.Writer, parts []partitionView) {
 	t := newTable("LEASE", "PARTITION", "AGENT", "RANK>", "SEGMENT>", "START>", "ACKED>", "END>", "AGE>")
 	for _, p := range parts {
 		for _, l := range p.Lease {
-			t.row(l.Token, p.Identity, l.Agent, fmt.Sprint(l.Rank), fmt.Sprint(l.Segment), fmt.Sprint(l.Start), fmt.Sprint(l.Prefix),
+			t.row(l.Token, p.Label, l.Agent, fmt.Sprint(l.Rank), fmt.Sprint(l.Segment), fmt.Sprint(l.Start), fmt.Sprint(l.Prefix),
 				fmt.Sprint(l.End), ago(l.AgeSeconds))
 		}
 	}

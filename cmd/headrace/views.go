@@ -3,8 +3,10 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"time"
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/flashckpt/manifest"
 )
 
 // The views are what -o json and -o yaml promise (docs/CLI.md): names and types
@@ -28,6 +30,67 @@ func countsOf(c *headracev1.Counts) countsView {
 	}
 }
 
+// retentionView is how far the oldest record that is still needed is from where its
+// broker deletes; of a dataset, in the partition that is nearest.
+type retentionView struct {
+	Partition string  `json:"partition"` // its identity
+	Label     string  `json:"label"`     // what people call it
+	Records   int64   `json:"records"`
+	Seconds   float64 `json:"seconds"` // 0 with never
+	Never     bool    `json:"never"`
+	By        string  `json:"by"` // age | size | movement
+	Warn      bool    `json:"warn"`
+	Blind     string  `json:"blind"` // why less is known than could be
+}
+
+func retentionOf(r *headracev1.Retention) *retentionView {
+	if r == nil {
+		return nil
+	}
+	return &retentionView{Partition: r.Identity, Label: r.Label, Records: r.Records, Seconds: r.Seconds, Never: r.Never, By: r.By, Warn: r.Warn, Blind: r.Blind}
+}
+
+// text is the time, and an ! where it is too short.
+func (r *retentionView) text() string {
+	switch {
+	case r == nil:
+		return "-"
+	case r.Never && r.Blind != "":
+		return "?"
+	case r.Never:
+		return "always"
+	case r.Warn:
+		return rough(r.Seconds) + " !"
+	}
+	return rough(r.Seconds)
+}
+
+// sentence is what describe says.
+func (r *retentionView) sentence(unit string) string {
+	why := ""
+	if r.Blind != "" {
+		why = " (" + r.Blind + ")"
+	}
+	if r.Never {
+		return fmt.Sprintf("%s before the oldest needed record, and nothing is known to delete it%s", amount(r.Records, unit), why)
+	}
+	return fmt.Sprintf("the oldest needed record for %s at least, by %s; %s before it%s; nearest in %s", r.text(), r.By, amount(r.Records, unit), why, r.Label)
+}
+
+// rough is a time in two units at most.
+func rough(seconds float64) string {
+	d := time.Duration(min(seconds, 1e9) * float64(time.Second))
+	switch day := 24 * time.Hour; {
+	case d >= 2*day:
+		return fmt.Sprintf("%dd%dh", d/day, d%day/time.Hour)
+	case d >= time.Hour:
+		return fmt.Sprintf("%dh%dm", d/time.Hour, d%time.Hour/time.Minute)
+	case d >= time.Minute:
+		return fmt.Sprintf("%dm%ds", d/time.Minute, d%time.Minute/time.Second)
+	}
+	return d.Round(100 * time.Millisecond).String()
+}
+
 type datasetView struct {
 	Name            string     `json:"name"`
 	State           string     `json:"state"`
@@ -38,12 +101,16 @@ type datasetView struct {
 	Partitions      uint32     `json:"partitions"`
 	ListingComplete bool       `json:"listing_complete"`
 	Counts          countsView `json:"counts"`
+
+	Records   *recordsView   `json:"records"`   // in counts.acked
+	Retention *retentionView `json:"retention"` // null: not guarded, or nothing is needed any more
 }
 
 func datasetOf(d *headracev1.Dataset) datasetView {
 	return datasetView{
 		Name: d.Name, State: d.State, Reason: d.Reason, Unit: d.Unit, Passes: d.Passes, Pass: d.Pass,
 		Partitions: d.Partitions, ListingComplete: d.ListingComplete, Counts: countsOf(d.Counts),
+		Records: recordsOfTally(d.Records), Retention: retentionOf(d.Retention),
 	}
 }
 
@@ -67,6 +134,9 @@ type describeView struct {
 	datasetView
 	Spec json.RawMessage `json:"spec"`
 	YAML string          `json:"yaml"`
+
+	Excluded       []excludedView `json:"excluded"`        // the first 100
+	ExcludedRanges uint64         `json:"excluded_ranges"` // all
 }
 
 func describeOf(d *headracev1.Dataset) describeView {
@@ -101,22 +171,25 @@ type leaseView struct {
 type partitionView struct {
 	Number    uint32        `json:"number"`
 	Identity  string        `json:"identity"`
+	Label     string        `json:"label"` // what people call it
 	Pass      uint32        `json:"pass"`
 	Distances distancesView `json:"distances"`
 	Counts    countsView    `json:"counts"`
 	Leases    uint32        `json:"leases"`
 	Lease     []leaseView   `json:"lease"`
+
+	Retention *retentionView `json:"retention"`
 }
 
 func partitionOf(p *headracev1.PartitionState) partitionView {
 	d := p.GetDistances()
 	v := partitionView{
-		Number: p.Number, Identity: p.Identity, Pass: p.Pass, Counts: countsOf(p.Counts), Leases: p.Leases,
+		Number: p.Number, Identity: p.Identity, Label: p.Label, Pass: p.Pass, Counts: countsOf(p.Counts), Leases: p.Leases,
 		Distances: distancesView{
 			Committed: d.GetCommitted(), Bound: d.GetBound(), Acked: d.GetAcked(), Leased: d.GetLeased(),
 			Planned: d.GetPlanned(), Head: d.GetHead(), Estimated: d.GetEstimated(),
 		},
-		Lease: []leaseView{},
+		Lease: []leaseView{}, Retention: retentionOf(p.Retention),
 	}
 	for _, l := range p.Lease {
 		v.Lease = append(v.Lease, leaseView{
@@ -153,24 +226,37 @@ type workerView struct {
 	RowsYielded uint64  `json:"rows_yielded"`
 }
 
+// checkpointView is the newest bound one; for private that of the rank whose
+// newest is the oldest.
+type checkpointView struct {
+	Cut        string  `json:"cut"`
+	Step       int64   `json:"step"`
+	Rank       *uint32 `json:"rank"` // private only
+	Epoch      uint32  `json:"epoch"`
+	Path       string  `json:"path"`
+	AgeSeconds float64 `json:"age_seconds"` // since it was bound, as far as is known
+	Kept       uint32  `json:"kept"`        // bound and carried ones in all
+}
+
 type jobView struct {
-	Job              string        `json:"job"`
-	Model            string        `json:"model"`
-	State            string        `json:"state"`
-	Version          string        `json:"version"`
-	Term             uint32        `json:"term"`
-	Epoch            uint32        `json:"epoch"`
-	Generation       uint32        `json:"generation"`
-	UptimeSeconds    float64       `json:"uptime_seconds"`
-	HTTP             string        `json:"http"`
-	GrantsTotal      uint64        `json:"grants_total"`
-	AcksTotal        uint64        `json:"acks_total"`
-	AcksRefusedTotal uint64        `json:"acks_refused_total"`
-	ReclaimsTotal    uint64        `json:"reclaims_total"`
-	StealsTotal      uint64        `json:"steals_total"`
-	Agents           []agentView   `json:"agents"`
-	Workers          []workerView  `json:"workers"`
-	Datasets         []datasetView `json:"datasets"`
+	Job              string          `json:"job"`
+	Model            string          `json:"model"`
+	State            string          `json:"state"`
+	Version          string          `json:"version"`
+	Term             uint32          `json:"term"`
+	Epoch            uint32          `json:"epoch"`
+	Generation       uint32          `json:"generation"`
+	UptimeSeconds    float64         `json:"uptime_seconds"`
+	HTTP             string          `json:"http"`
+	GrantsTotal      uint64          `json:"grants_total"`
+	AcksTotal        uint64          `json:"acks_total"`
+	AcksRefusedTotal uint64          `json:"acks_refused_total"`
+	ReclaimsTotal    uint64          `json:"reclaims_total"`
+	StealsTotal      uint64          `json:"steals_total"`
+	Agents           []agentView     `json:"agents"`
+	Workers          []workerView    `json:"workers"`
+	Datasets         []datasetView   `json:"datasets"`
+	Checkpoint       *checkpointView `json:"checkpoint"` // null: none is bound
 }
 
 func jobOf(j *headracev1.JobReply) jobView {
@@ -196,6 +282,13 @@ func jobOf(j *headracev1.JobReply) jobView {
 	}
 	for _, d := range j.Datasets {
 		v.Datasets = append(v.Datasets, datasetOf(d))
+	}
+	if c := j.Checkpoint; c != nil {
+		v.Checkpoint = &checkpointView{Cut: manifest.CutID(c.Cut).String(), Step: c.Step, Epoch: c.Epoch, Path: c.Path, AgeSeconds: c.AgeSeconds, Kept: c.Kept}
+		if c.Rank >= 0 {
+			rank := uint32(c.Rank)
+			v.Checkpoint.Rank = &rank
+		}
 	}
 	return v
 }

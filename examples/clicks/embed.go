@@ -1,4 +1,4 @@
-// Package clicks carries the click-through-rate trainer inside the binary, so
+// Package clicks carries the click-through-rate trainers inside the binary, so
 // that `headrace demo` works without a checkout.
 package clicks
 
@@ -8,3 +8,8 @@ import _ "embed"
 //
 //go:embed train.py
 var Trainer []byte
+
+// GroupTrainer is train_group.py, which needs train.py beside it.
+//
+//go:embed train_group.py
+var GroupTrainer []byte

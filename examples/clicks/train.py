@@ -116,7 +116,7 @@ class Journal:
 
     def __init__(self, path: str | None) -> None:
         self.fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600) if path else -1
-        self.named: set[int] = set()
+        self.named: dict[tuple[str, int], int] = {}  # (partition, segment) -> its number here
         # The checksum of a record's values: label, integers, hashed categories.
         keys = [splitmix(j + 1) for j in range(1 + INTEGERS + CATEGORIES)]
         self.keys = np.array(keys, np.uint64)
@@ -130,22 +130,33 @@ class Journal:
         if os.write(self.fd, entry) != len(entry):
             raise OSError("the journal's disk is full")
 
+    def open(self, **about: object) -> None:
+        self.write(self.OPEN, payload=json.dumps(about).encode())
+
     def yielded(self, batch: headrace.Batch) -> None:
         if self.fd < 0:
             return
-        runs = []
-        for r in batch.ranges:
-            if r.segment not in self.named:
-                self.named.add(r.segment)
-                self.write(self.FILE, payload=json.dumps({"segment": r.segment, "name": r.name}).encode())
-            runs.append((r.segment, r.rows))
+        runs = [(self.name((r.partition, r.segment), r.name), r.rows) for r in batch.ranges]
         checks = (
             batch["label"].astype(np.uint64) * self.keys[0]
             + batch["dense"].astype(np.int64).view(np.uint64) @ self.keys[1 : 1 + INTEGERS]
             + batch["cat"].view(np.uint64) @ self.keys[1 + INTEGERS :]
         )
+        self.yielded_rows(batch.number, runs, batch.offsets, checks)
+
+    def name(self, key: tuple[str, int], name: str) -> int:
+        """The number of a file or partition in this journal."""
+        if key not in self.named:
+            self.named[key] = len(self.named)
+            self.write(self.FILE, payload=json.dumps({"segment": self.named[key], "name": name}).encode())
+        return self.named[key]
+
+    def yielded_rows(
+        self, number: int, runs: list[tuple[int, int]], offsets: np.ndarray, checks: np.ndarray
+    ) -> None:
+        """runs are (file's number, rows), one after the other; offsets int64, checks uint64 per row."""
         head = struct.pack("<II", len(runs), 0) + np.array(runs, np.int64).tobytes()
-        self.write(self.YIELDED, batch.number, len(batch), head + batch.offsets.tobytes() + checks.tobytes())
+        self.write(self.YIELDED, number, len(offsets), head + offsets.tobytes() + checks.tobytes())
 
 
 def splitmix(z: int) -> int:
@@ -182,16 +193,17 @@ def main() -> int:
                         "(default /dev/shm/<dataset>.model: gone with the next boot)")
     parser.add_argument("--rows", type=int, default=512, help="rows per batch (default 512)")
     parser.add_argument("--rate", type=float, default=0, help="at most this many rows/s (default: no limit)")
+    parser.add_argument("--max-wait", type=float, help="s after which a batch comes with fewer rows: for a topic "
+                        "that is read as it is written (default: wait until it is full)")
     parser.add_argument("--journal", help="write down here what was done with each record")
     args = parser.parse_args()
 
     model = SharedModel(args.model or f"/dev/shm/{args.dataset}.model")
     journal, pace = Journal(args.journal), Pace(args.rate)
-    about = {"rank": int(os.environ.get("HEADRACE_RANK", os.environ.get("RANK", "0"))), "pid": os.getpid(),
-             "rate": args.rate, "batch_rows": args.rows}
-    journal.write(Journal.OPEN, payload=json.dumps(about).encode())
+    rank = int(os.environ.get("HEADRACE_RANK", os.environ.get("RANK", "0")))
+    journal.open(rank=rank, pid=os.getpid(), rate=args.rate, batch_rows=args.rows)
     rows, loss, shown = 0, 0.0, time.monotonic()
-    with headrace.dataset(args.dataset).batches(args.rows) as stream:
+    with headrace.dataset(args.dataset).batches(args.rows, max_wait=args.max_wait) as stream:
         journal.write(Journal.READY)
         asked = time.monotonic()
         for b in stream:

@@ -33,13 +33,14 @@ def main() -> int:
     parser.add_argument("--dataset", default="events")
     parser.add_argument("--model", default="events.model", help="file of the shared model")
     parser.add_argument("--rows", type=int, default=100, help="rows per batch")
+    parser.add_argument("--max-wait", type=float, help="seconds that a row waits for a full batch")
     parser.add_argument("--seconds", type=float, default=0, help="what a step takes at least")
     parser.add_argument("--seen", help="append the ids of what is in the model here")
     args = parser.parse_args()
 
     model, rows = shared(args.model), 0
     seen = os.open(args.seen, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600) if args.seen else -1
-    with headrace.dataset(args.dataset).batches(args.rows) as stream:
+    with headrace.dataset(args.dataset).batches(args.rows, max_wait=args.max_wait) as stream:
         for b in stream:
             x, y = b["x"].astype(np.float64), b["y"].astype(np.float64)
             error = model[0] * x + model[1] - y

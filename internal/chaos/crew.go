@@ -2,7 +2,7 @@ package chaos
 
 import (
 	"context"
-	_ "embed"
+	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,56 +11,74 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
-	"syscall"
 	"time"
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/flashckpt/manifest"
+	"github.com/headrace/headrace/internal/child"
 )
 
-//go:embed trainer.py
-var trainerSource []byte
+//go:embed trainer/*.py
+var trainerSource embed.FS
 
-// Exit statuses of trainer.py.
+// Exit statuses of trainers: ending.py.
 const (
 	exitRefused   = 3
 	exitNoAgent   = 4
 	exitFailed    = 5
 	exitNoDataset = 6
 	exitLeft      = 7
+	exitAlone     = 8 // another rank, or the server of a shared model, has ended
 )
+
+const applyWithin = 10 * time.Second // before it is tried again
 
 // crew is who there is. Each seat is looked after by one goroutine, which starts
 // its process again whenever it ends, after a while.
 type crew struct {
 	o       Options
-	dir     string
+	choices        // what this run is about
+	dir     string // where its processes run
+	data    string // where the input is
 	sockets string
 	run     string // of mark
 	address string
 	books   *books
+	broker  *broker // nil: files are read
 	inputs  []*input
 
 	mu        sync.Mutex
 	rnd       *rand.Rand // of what happens in seats: guarded by mu
 	calm      bool       // no more waiting before a start
-	master    *process
-	agents    []*process
+	master    *child.Process
+	agents    []*child.Process
 	seats     []*seat
 	disturbed []disturbance
 	wrong     []string
-	group     int // start of the group, for `replicated`
+	group     int                     // start of the group, for `replicated`
+	port      int                     // where this group's ranks meet
+	commits   int                     // offsets of the broker that were compared with checkpoints
+	damaged   map[manifest.CutID]bool // guarded by collects
+	collects  sync.Mutex
+	server    *child.Process // of a shared model; its port is port
+	lifeOf    int            // of the server: how often it was started
+	unapplied bool           // the master has lost its state and was told no datasets yet
+	looked    time.Time      // when tellEnough has last read the journals
 	wg        sync.WaitGroup
 	quit      chan struct{} // closed: nobody is started again
+	released  sync.Once     // it is
+	stuck     bool          // the end did not come
 }
 
 // seat is a rank: its processes follow each other.
 type seat struct {
 	rank  int
-	p     *process
+	p     *child.Process
 	life  *life
 	lives []*life
 	rate  float64
-	done  bool // its last process saw the end of data
+	done  bool           // its last process saw the end of data
+	told  *child.Process // to end, since all is done
 	group int
 }
 
@@ -70,17 +88,40 @@ func (c *crew) wrongf(format string, args ...any) {
 	c.wrong = append(c.wrong, fmt.Sprintf(format, args...))
 }
 
-func (c *crew) socket(k int) string { return filepath.Join(c.sockets, fmt.Sprintf("a%d.sock", k)) }
-
-func (c *crew) startMaster() (*process, error) {
-	return start(c.dir, "master", c.run, nil, c.o.Binary, "master", "--job", "chaos", "--model", c.o.Model,
-		"--state", filepath.Join(c.dir, "state"), "--listen", c.address, "--http", "127.0.0.1:0",
-		"--session-ttl", c.o.TTL.String(), "--allow-root", c.dir, "--log-level", "debug")
+// bad: something is wrong already; more trouble only hides it.
+func (c *crew) bad() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.wrong) > 0
 }
 
-func (c *crew) startAgent(k int) (*process, error) {
-	return start(c.dir, fmt.Sprintf("agent-%d", k), c.run, nil, c.o.Binary, "agent", "--job", "chaos", "--name", fmt.Sprintf("agent-%d", k),
-		"--master", c.address, "--socket", c.socket(k), "--allow-root", c.dir, "--state", filepath.Join(c.dir, "state"), "--log-level", "debug")
+func (c *crew) socket(k int) string { return filepath.Join(c.sockets, fmt.Sprintf("a%d.sock", k)) }
+
+// mark in the environment of every process of a run tells left.go what is ours.
+const mark = "CHAOS_RUN="
+
+// start starts a process of this run, in whose output every life begins with a line.
+func (c *crew) start(name string, env []string, argv ...string) (*child.Process, error) {
+	out, err := os.OpenFile(filepath.Join(c.dir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	_, err = fmt.Fprintf(out, "--- %d\n", child.Monotonic()/1e6)
+	if err = errors.Join(err, out.Close()); err != nil {
+		return nil, err
+	}
+	return child.Start(c.dir, name, append(env, mark+c.run), argv...)
+}
+
+func (c *crew) startMaster() (*child.Process, error) {
+	return c.known(c.start("master", nil, c.o.Binary, "master", "--job", "chaos", "--model", c.o.Model,
+		"--state", filepath.Join(c.dir, "state"), "--listen", c.address, "--http", "127.0.0.1:0",
+		"--session-ttl", c.o.TTL.String(), "--allow-root", c.data, "--log-level", "debug"))
+}
+
+func (c *crew) startAgent(k int) (*child.Process, error) {
+	return c.known(c.start(fmt.Sprintf("agent-%d", k), nil, c.o.Binary, "agent", "--job", "chaos", "--name", fmt.Sprintf("agent-%d", k),
+		"--master", c.address, "--socket", c.socket(k), "--allow-root", c.data, "--state", filepath.Join(c.dir, "state"), "--log-level", "debug"))
 }
 
 type slot struct {
@@ -103,7 +144,7 @@ func (c *crew) startTrainer(s *seat) (err error) {
 	for d, in := range c.inputs {
 		for range 1 + r.IntN(3)/2 {
 			ack := "step"
-			if c.o.Model == "shared" && r.IntN(5) == 0 {
+			if c.o.Journal && c.o.Model == "shared" && r.IntN(5) == 0 {
 				ack = "auto"
 			}
 			rate := s.rate
@@ -112,25 +153,35 @@ func (c *crew) startTrainer(s *seat) (err error) {
 			}
 			slots = append(slots, slot{
 				Dataset: in.name, Number: d, Lines: in.format == "lines", Rows: 16 + r.IntN(48), Rate: rate, Ack: ack,
-				MaxWait: float64(r.IntN(2)) * 0.05, Closes: ack == "step" && r.IntN(3) == 0,
+				MaxWait: max(float64(r.IntN(2))*0.05, in.leastWait()), Closes: ack == "step" && r.IntN(3) == 0,
 			})
-			if in.strict {
+			if in.strict || c.exact {
 				break // two streams of a trainer would be two orders
 			}
 		}
 	}
-	text, err := json.Marshal(map[string]any{
-		"seed": r.Uint32(), "journal": c.journal(s.life), "model": c.o.Model, "slots": slots, "leaves": c.o.Model != "replicated" && !c.calm,
-	})
+	if c.held && s.rank == 0 { // while it saves it has no other batch in hand
+		slots = slots[r.IntN(len(slots)):][:1]
+	}
+	settings := map[string]any{
+		"role": c.o.Model, "rank": s.rank, "seed": r.Uint32(), "journal": c.journal(s.life), "model": c.o.Model, "sizes": c.sizes(),
+		"slots": slots, "leaves": c.o.Model != "replicated" && !c.calm, "trap": nil,
+	}
+	if c.o.Journal {
+		settings["role"] = "plain"
+	} else {
+		c.savesToo(s, settings)
+	}
+	text, err := json.Marshal(settings)
 	if err != nil {
 		return err
 	}
-	s.p, err = start(c.dir, fmt.Sprintf("trainer-%d", s.rank), c.run, []string{
+	s.p, err = c.start(fmt.Sprintf("trainer-%d", s.rank), []string{
 		"CHAOS_TRAINER=" + string(text), "HEADRACE_JOB=chaos", "HEADRACE_AGENT=" + c.socket(s.life.agent),
 		"HEADRACE_RANK=" + strconv.Itoa(s.rank), "HEADRACE_WORLD_SIZE=" + strconv.Itoa(len(c.seats)),
 		"HEADRACE_ATTEMPT=" + strconv.Itoa(s.life.no-1),
 		"OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1", "PYTHONUNBUFFERED=1",
-	}, c.o.Python, filepath.Join(c.dir, "trainer.py"))
+	}, c.o.Python, "-m", "trainer")
 	return err
 }
 
@@ -146,25 +197,28 @@ func (c *crew) startAll(ctx context.Context, ranks int) (err error) {
 	if err := c.books.answers(ctx); err != nil {
 		return err
 	}
-	for _, in := range c.inputs {
-		if _, err := c.books.api.Apply(ctx, &headracev1.ApplyRequest{Yaml: in.yaml()}); err != nil {
-			return fmt.Errorf("applying %s: %w", in.name, err)
-		}
+	if err := c.apply(ctx); err != nil {
+		return err
 	}
 	for k := range c.agents {
 		if c.agents[k], err = c.startAgent(k); err != nil {
 			return err
 		}
 	}
-	c.wg.Go(func() { c.keep(-1, &c.master, c.startMaster) })
+	c.wg.Go(func() { c.keep(ctx, -1, &c.master, c.startMaster) })
 	for k := range c.agents {
-		c.wg.Go(func() { c.keep(k, &c.agents[k], func() (*process, error) { return c.startAgent(k) }) })
+		c.wg.Go(func() { c.keep(ctx, k, &c.agents[k], func() (*child.Process, error) { return c.startAgent(k) }) })
+	}
+	if !c.o.Journal {
+		if err := c.startSaving(ctx); err != nil {
+			return err
+		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for rank := range ranks {
 		s := &seat{rank: rank, rate: c.o.Rate}
-		if rank == ranks-1 {
+		if rank == ranks-1 && (c.o.Journal || c.o.Model != "replicated") { // where all wait for the slowest
 			s.rate /= 10 // whom the others help out by stealing
 		}
 		c.seats = append(c.seats, s)
@@ -173,158 +227,19 @@ func (c *crew) startAll(ctx context.Context, ranks int) (err error) {
 		if err := c.startTrainer(s); err != nil {
 			return err
 		}
-		c.wg.Go(func() { c.keepTrainer(s) })
+		c.wg.Go(func() { c.keepTrainer(ctx, s) })
 	}
 	return nil
 }
 
-// keep starts a master or an agent again.
-func (c *crew) keep(agent int, at **process, again func() (*process, error)) {
-	for {
-		c.mu.Lock()
-		p := *at
-		c.mu.Unlock()
-		select {
-		case <-p.done:
-		case <-c.quit:
-			return
-		}
-		if status, how := p.status(); status > 0 {
-			c.wrongf("%s ended by itself: %s", p.name, how)
-		}
-		if !c.wait() {
-			return
-		}
-		next, err := again()
-		if err != nil {
-			c.wrongf("%v", err)
-			return
-		}
-		c.mu.Lock()
-		*at = next
-		// Until it is back at work; a margin for that.
-		c.disturbed = append(c.disturbed, disturbance{from: p.at - int64(time.Second), to: monotonic() + int64(3*time.Second), agent: agent})
-		c.mu.Unlock()
-	}
-}
-
-// wait is the time between an end and the next start: mostly short, sometimes
-// longer than a session lives. False: there is no next.
-func (c *crew) wait() bool {
-	c.mu.Lock()
-	d := time.Duration(c.rnd.Int64N(int64(400 * time.Millisecond)))
-	if !c.calm && c.rnd.IntN(4) == 0 {
-		d = c.o.TTL/2 + time.Duration(c.rnd.Int64N(int64(c.o.TTL)))
-	}
-	c.mu.Unlock()
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-c.quit:
-		return false
-	}
-}
-
-// keepTrainer starts a rank's next process until one sees the end of data; in a
-// replicated job the whole group begins again when one member does.
-func (c *crew) keepTrainer(s *seat) {
-	for {
-		c.mu.Lock()
-		p := s.p
-		c.mu.Unlock()
-		select {
-		case <-p.done:
-		case <-c.quit:
-			return
-		}
-		status, how := p.status()
-		c.mu.Lock()
-		s.life.ended, s.life.status = p.at, how
-		group := s.group
-		s.done = status == 0
-		c.mu.Unlock()
-		switch status {
-		case exitFailed, exitNoDataset, 1, 2:
-			c.wrongf("%s failed: %s; see %s.log", s.life, how, p.name)
-		case 0:
-			if !c.restarted(s, group) {
-				return
-			}
-		}
-		if status != 0 && !c.wait() {
-			return
-		}
-		c.mu.Lock()
-		if c.o.Model == "replicated" && s.group == c.group && status != 0 {
-			c.group++
-			for _, other := range c.seats {
-				if other != s && !other.p.ended() {
-					other.p.signal(syscall.SIGKILL)
-				}
-			}
-		}
-		s.group = c.group
-		err := c.startTrainer(s)
-		c.mu.Unlock()
-		if err != nil {
-			c.wrongf("%v", err)
-			return
+// apply tells the master the datasets.
+func (c *crew) apply(ctx context.Context) error {
+	for _, in := range c.inputs {
+		if _, err := asked(ctx, c.books.api.Apply, &headracev1.ApplyRequest{Yaml: in.yaml()}); err != nil {
+			return fmt.Errorf("applying %s: %w", in.name, err)
 		}
 	}
-}
-
-// restarted waits, for a member that is done, until all are (false) or the group
-// begins again.
-func (c *crew) restarted(s *seat, group int) bool {
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		c.mu.Lock()
-		again, all := c.group != group, c.allDone()
-		c.mu.Unlock()
-		if again || all {
-			return again
-		}
-		select {
-		case <-tick.C:
-		case <-c.quit:
-			return false
-		}
-	}
-}
-
-// allDone: every rank's process has seen the end of data. c.mu is held.
-func (c *crew) allDone() bool {
-	for _, s := range c.seats {
-		if !s.done || s.group != c.group {
-			return false
-		}
-	}
-	return true
-}
-
-// stopAll ends whatever still runs, trainers first, and says who did not listen.
-func (c *crew) stopAll() {
-	close(c.quit)
-	c.wg.Wait()
-	for _, s := range c.seats {
-		if s.p != nil && !s.p.stop(5*time.Second) {
-			c.wrongf("%s did not end after SIGTERM", s.p.name)
-		}
-		if s.life != nil && s.life.ended == 0 {
-			s.life.ended = s.p.at
-		}
-	}
-	for _, p := range append(c.agents, c.master) {
-		if p == nil {
-			continue
-		}
-		if !p.stop(8 * time.Second) {
-			c.wrongf("%s did not end after SIGTERM", p.name)
-		}
-	}
+	return nil
 }
 
 func (c *crew) readJournals() (lives []*life, err error) {
@@ -337,6 +252,5 @@ func (c *crew) readJournals() (lives []*life, err error) {
 	return lives, err
 }
 
-func (c *crew) writeTrainer() error {
-	return os.WriteFile(filepath.Join(c.dir, "trainer.py"), trainerSource, 0o600)
-}
+// writeTrainer puts the trainers' package where they are started.
+func (c *crew) writeTrainer() error { return os.CopyFS(c.dir, trainerSource) }

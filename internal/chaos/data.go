@@ -2,11 +2,14 @@ package chaos
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 )
 
 // input is one dataset and the truth about it: the records [0, records) in each
@@ -18,7 +21,14 @@ type input struct {
 	passes  int
 	strict  bool
 	shuffle bool
-	root    string
+	root    string             // of the files
+	virtual int                // bit_exact: virtual ranks; 0: it is not
+	mu      sync.Mutex         // guards places while records are still written
+	places  map[string][]place // where each record begins, by file or partition
+	// Of a topic, which bears the input's name.
+	broker     string
+	partitions int
+	live       bool // it is written while it is read, and has no end
 }
 
 var formats = []string{"lines", "tsv", "csv", "json"}
@@ -34,8 +44,18 @@ func newInput(r *rand.Rand, k, records int, root string) *input {
 	case 1:
 		in.shuffle = true
 	}
+	in.partitions = 1
+	if !in.strict { // the truth about order is one order
+		in.partitions += r.IntN(4)
+	}
 	return in
 }
+
+// setExact: what is read in steps has virtual ranks for its order.
+func (in *input) setExact(virtual int) { in.virtual, in.strict = virtual, false }
+
+// setLive: what has no end has one pass, in its own order.
+func (in *input) setLive() { in.live, in.passes, in.shuffle = true, 1, false }
 
 func (in *input) String() string {
 	s := fmt.Sprintf("%s: %d records of %s, %d passes", in.name, in.records, in.format, in.passes)
@@ -44,6 +64,15 @@ func (in *input) String() string {
 	}
 	if in.shuffle {
 		s += ", shuffled"
+	}
+	if in.virtual > 0 {
+		s += fmt.Sprintf(", bit_exact with %d virtual ranks", in.virtual)
+	}
+	if in.broker != "" {
+		s += fmt.Sprintf(", a topic of %d partitions", in.partitions)
+		if in.live {
+			s += " that is being written"
+		}
 	}
 	return s
 }
@@ -66,9 +95,13 @@ func (in *input) write(r *rand.Rand) error {
 		if err != nil {
 			return err
 		}
-		w := bufio.NewWriter(f)
+		w, at := bufio.NewWriter(f), int64(0)
 		for ; id < end; id++ {
-			in.record(w, r, id)
+			var text bytes.Buffer
+			in.record(&text, r, id)
+			in.put(filepath.Base(f.Name()), at, id)
+			at += int64(text.Len())
+			_, _ = w.Write(text.Bytes()) // Flush tells
 		}
 		if err := w.Flush(); err != nil {
 			return err
@@ -80,7 +113,29 @@ func (in *input) write(r *rand.Rand) error {
 	return nil
 }
 
-func (in *input) record(w *bufio.Writer, r *rand.Rand, id int) {
+// place is where a record begins.
+type place struct {
+	at int64
+	id int
+}
+
+func (in *input) put(segment string, at int64, id int) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.places == nil {
+		in.places = map[string][]place{}
+	}
+	in.places[segment] = append(in.places[segment], place{at, id})
+}
+
+// placesOf a segment: those that are known by now.
+func (in *input) placesOf(segment string) []place {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.places[segment]
+}
+
+func (in *input) record(w io.Writer, r *rand.Rand, id int) {
 	pad := strings.Repeat("x", r.IntN(40))
 	c := check(uint64(id))
 	switch in.format {
@@ -100,12 +155,29 @@ func (in *input) record(w *bufio.Writer, r *rand.Rand, id int) {
 
 func (in *input) yaml() string {
 	var b strings.Builder
-	_, _ = fmt.Fprintf(&b, "name: %s\nfiles: {root: %q}\npasses: %d\nlease: {target: 300ms, initial: 4KiB, min: 1KiB}\n", in.name, in.root, in.passes)
+	block := "8KiB"
+	_, _ = fmt.Fprintf(&b, "name: %s\npasses: %d\n", in.name, in.passes)
+	if in.broker != "" {
+		block = "150"
+		end, group := "latest", ", group: headrace-"+in.name
+		if in.virtual > 0 {
+			group = ""
+		}
+		if in.live {
+			end = "never"
+		}
+		_, _ = fmt.Fprintf(&b, "kafka: {brokers: [%q], topic: %s, start: earliest, end: %s%s}\nlease: {target: 300ms, initial: 80, min: 20}\n", in.broker, in.name, end, group)
+	} else {
+		_, _ = fmt.Fprintf(&b, "files: {root: %q}\nlease: {target: 300ms, initial: 4KiB, min: 1KiB}\n", in.root)
+	}
 	if in.strict {
 		b.WriteString("order: strict\n")
 	}
 	if in.shuffle {
-		b.WriteString("shuffle: {seed: 7, block: 8KiB}\n")
+		_, _ = fmt.Fprintf(&b, "shuffle: {seed: 7, block: %s}\n", block)
+	}
+	if in.virtual > 0 {
+		_, _ = fmt.Fprintf(&b, "bit_exact: {virtual_ranks: %d, block: %s}\n", in.virtual, block)
 	}
 	paths := map[string][2]string{"tsv": {"0", "2"}, "csv": {"0", "2"}, "json": {"/id", "/check"}}
 	if p, ok := paths[in.format]; ok {

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
+
+	"github.com/headrace/headrace/flashckpt/manifest"
 )
 
 // A journal is a row of entries, little-endian:
@@ -14,16 +16,25 @@ import (
 // A key is id | pass << 40 | dataset << 56. Entries are written whole or not at
 // all, so the file of a killed process ends with a whole one.
 const (
-	kindStart   = iota + 1 // of the process: number is its pid
-	kindYielded            // batch number of the stream: its keys
-	kindApplied            // it is in the model
-	kindStepped            // and step() has returned; aux: batches known to be durable
-	kindEnded              // the stream saw the end of data
-	kindClosed             // the stream was closed before that
-	kindFenced             // the process was told that it is out
-	kindDone               // the process has shut down well: all steps are durable
-	kindBad                // a record came with values that are not its own
+	kindStart      = iota + 1 // of the process: number is its pid
+	kindYielded               // batch number of the stream: its keys
+	kindApplied               // it is in the model; aux: life of the shared model's server
+	kindStepped               // and step() has returned; aux: batches known to be durable
+	kindEnded                 // the stream saw the end of data
+	kindClosed                // the stream was closed before that
+	kindFenced                // the process was told that it is out
+	kindDone                  // the process has shut down well: all steps are durable
+	kindBad                   // a record came with values that are not its own
+	kindTrapped               // point number is reached: aux 0: it kills itself, 1: the master, 2: its agent
+	kindSaved                 // a manifest of step number and cut aux was renamed; its key: when the state was copied. stream: life of the server
+	kindBound                 // and bound
+	kindRestored              // the process went back to step number, cut aux; 0: to the start. stream: life of the shared model's server
+	kindFailedSave            // a save of step number did not succeed
+	kindHashed                // bit_exact: the batch of step number and virtual rank stream has hash aux
 )
+
+// trapPoints are the numbers of a trap's points: traps.py's POINTS.
+var trapPoints = []string{"yield", "apply", "step", "acked", "captured", "frozen", "files", "part", "manifest", "renamed", "bound", "restored", "held"}
 
 const entrySize = 40
 
@@ -44,6 +55,7 @@ type batch struct {
 	yielded                int64 // when
 	applied, stepped       int64 // when; 0: not
 	durableWhenLastStepped bool  // the stream knew that the step was on disk
+	server                 int   // life of the shared model's server that has it
 }
 
 // life is the journal of one process.
@@ -56,6 +68,37 @@ type life struct {
 	agent        int
 	status       string
 	frozen       bool // stopped for a while
+	traps        []trapped
+	saved        []saved
+	model        manifest.CutID // what it restored, or has bound last
+	joined       bool           // its process runs
+	restores     int
+	restored     []restored
+	failedSaves  int
+	hashes       map[turn]int64
+}
+
+// saved is a checkpoint that counts.
+type saved struct {
+	cut      manifest.CutID
+	server   int   // life of the shared model's server whose model it is
+	captured int64 // when it was copied
+}
+
+// restored is what a process gave the shared model's server after its death.
+type restored struct {
+	server int
+	cut    manifest.CutID
+	at     int64
+}
+
+// turn is one batch of a bit_exact step.
+type turn struct{ step, virtual int }
+
+// trapped is a kill at a named point.
+type trapped struct {
+	point  string
+	victim int // 0: the trainer itself, 1: the master, 2: its agent
 }
 
 func (l *life) String() string { return fmt.Sprintf("rank %d life %d (%s)", l.rank, l.no, l.status) }
@@ -86,7 +129,7 @@ func (l *life) read(path string) error {
 		b := byNumber[at{stream, number}]
 		switch kind {
 		case kindStart:
-			if l.began == 0 {
+			if l.joined = true; l.began == 0 {
 				l.began = when
 			}
 		case kindYielded:
@@ -97,7 +140,7 @@ func (l *life) read(path string) error {
 			byNumber[at{stream, number}] = b
 			l.batches = append(l.batches, b)
 		case kindApplied:
-			b.applied = when
+			b.applied, b.server = when, aux
 		case kindStepped:
 			b.stepped = when
 			durable[stream] = max(durable[stream], aux)
@@ -107,6 +150,26 @@ func (l *life) read(path string) error {
 			l.done = true
 		case kindBad:
 			l.bad = true
+		case kindTrapped:
+			l.traps = append(l.traps, trapped{trapPoints[number], aux})
+		case kindSaved:
+			l.saved = append(l.saved, saved{cut: manifest.CutID(aux), server: stream})
+			if n == 1 {
+				l.saved[len(l.saved)-1].captured = int64(binary.LittleEndian.Uint64(text))
+			}
+		case kindBound:
+			l.model = manifest.CutID(aux)
+		case kindRestored:
+			l.model = manifest.CutID(aux)
+			l.restores++
+			l.restored = append(l.restored, restored{stream, manifest.CutID(aux), when})
+		case kindFailedSave:
+			l.failedSaves++
+		case kindHashed:
+			if l.hashes == nil {
+				l.hashes = map[turn]int64{}
+			}
+			l.hashes[turn{number, stream}] = int64(aux)
 		}
 		text = text[8*n:]
 	}

@@ -8,10 +8,11 @@ import (
 
 // Verdict is what the journals say, without asking the ledger.
 type Verdict struct {
-	Lost          int      `json:"lost"`            // records that are in no model
-	Twice         int      `json:"twice"`           // records that are in it twice without a reason
-	SharedRepeats int      `json:"shared_repeats"`  // records repeated because a trainer ended with them in hand
-	OfThemStepped int      `json:"of_them_stepped"` // whose step was said, and could not become durable before the end
+	Lost          int      `json:"lost"`              // records that are in no model
+	Twice         int      `json:"twice"`             // records that are in it twice without a reason
+	Repeats       int      `json:"repeats,omitempty"` // of a consumer group: applications beyond a record's first
+	SharedRepeats int      `json:"shared_repeats"`    // records repeated because a trainer ended with them in hand
+	OfThemStepped int      `json:"of_them_stepped"`   // whose step was said, and could not become durable before the end
 	Wrong         []string `json:"wrong,omitempty"`
 }
 
@@ -30,7 +31,7 @@ type disturbance struct {
 }
 
 // prompt is how long a step may take to become durable when all run.
-const prompt = 1500 * time.Millisecond
+const prompt = 5 * time.Second
 
 // judge compares lives with the truth.
 func judge(model string, inputs []*input, lives []*life, disturbed []disturbance) Verdict {
@@ -41,11 +42,42 @@ func judge(model string, inputs []*input, lives []*life, disturbed []disturbance
 		}
 	}
 	if model == "shared" {
-		v.judgeShared(inputs, lives, disturbed)
+		v.judgeShared(inputs, lives, []span{{}}, disturbed)
 	} else {
 		v.judgeLast(inputs, lives)
 	}
 	v.judgeOrder(model, inputs, lives)
+	return v
+}
+
+// judgeGroup counts what a consumer group did. It promises nothing, so nothing is
+// wrong but records that were never produced.
+func judgeGroup(in *input, lives []*life) (v Verdict) {
+	applied := make([]int, in.records)
+	for _, l := range lives {
+		if l.bad {
+			v.say("%s got records whose values are not theirs", l)
+		}
+		for _, b := range l.batches {
+			for _, k := range b.keys {
+				switch {
+				case k < 0 || int64(k) >= int64(in.records):
+					v.say("%v was given and does not exist", k)
+				case b.applied != 0:
+					applied[k]++
+				}
+			}
+		}
+	}
+	for _, n := range applied {
+		switch {
+		case n == 0:
+			v.Lost++
+		case n > 1:
+			v.Twice++
+			v.Repeats += n - 1
+		}
+	}
 	return v
 }
 
@@ -59,12 +91,27 @@ func (a application) sure() bool {
 	return a.b.durableWhenLastStepped || a.l.done
 }
 
-// judgeShared: the model outlives trainers, so every application counts.
-func (v *Verdict) judgeShared(inputs []*input, lives []*life, disturbed []disturbance) {
+// span is one life of a shared model: of its server, or of the whole run.
+type span struct {
+	server int
+	base   []uint8      // how often each record was in the model when it began; nil: not once
+	cut    map[key]bool // what the checkpoint that it began with says
+	over   bool         // its server was killed: what it had is lost
+}
+
+// judgeShared: the model outlives trainers, so every application counts that was made
+// to it.
+func (v *Verdict) judgeShared(inputs []*input, lives []*life, spans []span, disturbed []disturbance) {
+	for _, s := range spans {
+		v.judgeSpan(inputs, lives, s, disturbed)
+	}
+}
+
+func (v *Verdict) judgeSpan(inputs []*input, lives []*life, s span, disturbed []disturbance) {
 	all := map[key][]application{}
 	for _, l := range lives {
 		for _, b := range l.batches {
-			if b.applied == 0 {
+			if b.applied == 0 || b.server != s.server {
 				continue
 			}
 			for _, k := range b.keys {
@@ -72,12 +119,24 @@ func (v *Verdict) judgeShared(inputs []*input, lives []*life, disturbed []distur
 			}
 		}
 	}
+	i := -1
 	each(inputs, func(k key) {
-		got := all[k]
+		i++
+		got, before := all[k], 0
+		if s.base != nil {
+			before = int(s.base[i])
+		}
 		delete(all, k)
 		if len(got) == 0 {
-			v.Lost++
-			v.say("%v is never applied", k)
+			if before == 0 && !s.over {
+				v.Lost++
+				v.say("%v is never applied", k)
+			}
+			return
+		}
+		if s.cut[k] {
+			v.Twice++
+			v.say("%v is in the checkpoint that the model began with, and applied again", k)
 			return
 		}
 		if why := repeated(got, disturbed); why != "" {
@@ -170,6 +229,12 @@ func (v *Verdict) judgeLast(inputs []*input, lives []*life) {
 	}
 }
 
+// gaveBackDuring: what o had came again to others while l ran: when its next process
+// joined, or when it was settled what of it is in its checkpoints, at its death.
+func gaveBackDuring(o, l *life) bool {
+	return o.no > 1 && o.began > l.began || o.frozen || !o.done && o.ended > l.began
+}
+
 func each(inputs []*input, f func(key)) {
 	for d, in := range inputs {
 		for pass := range in.passes {
@@ -194,7 +259,7 @@ func (v *Verdict) judgeOrder(model string, inputs []*input, lives []*life) {
 		}
 		var all []seen
 		for _, l := range lives {
-			mayGoBack := model == "private" && slices.ContainsFunc(lives, func(o *life) bool { return o.rank != l.rank && o.no > 1 && o.began > l.began })
+			mayGoBack := model == "private" && slices.ContainsFunc(lives, func(o *life) bool { return o.rank != l.rank && gaveBackDuring(o, l) })
 			lastOf := map[int]key{}
 			for _, b := range l.batches {
 				if len(b.keys) == 0 || b.keys[0].dataset() != d {

@@ -103,3 +103,20 @@ func TestAPrivateStreamGoesBackOnlyForALostRank(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 }
+
+func TestWhatAConsumerGroupLosesAndRepeatsIsCounted(t *testing.T) {
+	inHand := two(2, 2, 20) // committed by the library, and never learned
+	inHand.applied = 0
+	lives := []*life{
+		killed(0, 25, two(1, 0, 10), inHand),
+		well(0, two(1, 0, 30), two(2, 4, 40)),
+		well(1, two(1, 0, 50)),
+	}
+	v := judgeGroup(small(false)[0], lives)
+	if v.Lost != 2 || v.Twice != 2 || v.Repeats != 4 || len(v.Wrong) != 0 {
+		t.Errorf("%+v", v)
+	}
+	if v := judgeGroup(small(false)[0], []*life{well(0, two(1, 6, 10))}); len(v.Wrong) == 0 {
+		t.Errorf("records that nobody produced are not seen: %+v", v)
+	}
+}

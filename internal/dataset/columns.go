@@ -10,7 +10,7 @@ import (
 
 func (c *check) columns(d *DecodeSpec) {
 	if len(d.Columns) == 0 {
-		c.fail("decode.columns", "", "must be given: at least one column", "as in columns: [{name: label, path: 0, dtype: float32}]")
+		c.fail("decode.columns", "", "must be given: at least one column", columnsHint(d.Format))
 	}
 	if len(d.Columns) > maxColumns {
 		c.fail("decode.columns", "", fmt.Sprintf("has %d columns; at most %d", len(d.Columns), maxColumns), "")
@@ -51,6 +51,11 @@ func (c *check) column(at string, col *Column, d *DecodeSpec) {
 	case len(col.Name) > maxName || !printable(col.Name):
 		c.fail(at+".name", col.Name, "must be printable and have at most 128 bytes", "")
 	}
+	if d.Format == "binary" && col.Path == "" {
+		c.binaryColumn(at, col, d)
+		return
+	}
+	c.notBinary(at, col)
 	dtypeOK := c.among(at+".dtype", col.DType, dtypeNames...)
 	paths, pathsOK := c.paths(at, col, d)
 	if !dtypeOK || !pathsOK {
@@ -111,6 +116,13 @@ func parseRun(text string) ([]Path, bool, error) {
 	return run, true, err
 }
 
+func columnsHint(format string) string {
+	if format == "binary" {
+		return "as in columns: [{name: x, dtype: float32, shape: [125]}]"
+	}
+	return "as in columns: [{name: label, path: 0, dtype: float32}]"
+}
+
 func pathHint(format string) string {
 	switch format {
 	case "csv", "tsv":
@@ -124,11 +136,11 @@ func pathHint(format string) string {
 // path checks what can be known of a path without reading data.
 func (c *check) path(field string, p Path, d *DecodeSpec) bool {
 	switch p.Kind {
-	case Key, HeaderValue, Timestamp:
+	case Key, HeaderValue, Timestamp, Tombstone:
 		if c.brokers {
 			return true
 		}
-		c.fail(field, p.String(), "files have no keys, headers or timestamps", "use $value or a field of the record")
+		c.fail(field, p.String(), "files have no keys, headers, timestamps or tombstones", "use $value or a field of the record")
 		return false
 	case FieldName:
 		if d.Header {

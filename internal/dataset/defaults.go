@@ -16,14 +16,24 @@ const (
 	defaultMin       = Size(16 << 10)
 	defaultMax       = Size(1 << 30)
 	defaultStall     = Duration(10 * time.Minute)
+	defaultOnLoss    = "stop"
+	defaultWarn      = Duration(time.Hour)
+	defaultEvery     = Duration(10 * time.Second)
 
 	// Of brokers, whose unit is records.
 	defaultStart        = "earliest"
 	defaultEnd          = "latest"
 	defaultBlockRecords = Size(4096)
-	defaultInitRecords  = Size(2000)
+	defaultInitRecords  = Size(10_000)
 	defaultLeastRecords = Size(100)
 	defaultMostRecords  = Size(10_000_000)
+
+	// Of input without an end. A lease that ends ahead of head holds nothing up: it
+	// may be long, but not for hours.
+	endNever        = "never"
+	defaultMostLive = Size(1_000_000)
+	defaultRefresh  = Duration(5 * time.Second)
+	leastRefresh    = Duration(100 * time.Millisecond)
 
 	unset Size = -1 // what no text can say: the source's default
 )
@@ -34,6 +44,8 @@ func defaultSpec() *Spec {
 	return &Spec{
 		Passes: defaultPasses,
 		Order:  defaultOrder,
+		OnLoss: defaultOnLoss,
+		Guard:  GuardSpec{Warn: defaultWarn, Every: defaultEvery},
 		Decode: DecodeSpec{OnError: defaultOnError},
 		Lease:  LeaseSpec{Target: defaultTarget, Initial: unset, Min: unset, Max: unset, Stall: defaultStall},
 	}
@@ -53,6 +65,12 @@ func (s *Spec) fillSizes() {
 	if s.Kafka != nil {
 		block, initial, least, most = defaultBlockRecords, defaultInitRecords, defaultLeastRecords, defaultMostRecords
 	}
+	if s.Live() {
+		most = defaultMostLive
+		if s.Kafka.Refresh == 0 {
+			s.Kafka.Refresh = defaultRefresh
+		}
+	}
 	for _, f := range []struct {
 		field *Size
 		value Size
@@ -63,6 +81,12 @@ func (s *Spec) fillSizes() {
 	}
 	if s.Shuffle != nil && s.Shuffle.Block == unset {
 		s.Shuffle.Block = block
+	}
+	if x := s.BitExact; x != nil && x.Block == unset {
+		x.Block = block
+		if s.Shuffle != nil {
+			x.Block = s.Shuffle.Block
+		}
 	}
 }
 
@@ -78,6 +102,8 @@ func (s *Spec) fill() {
 		d.Delimiter, d.Quote = orElse(d.Delimiter, ","), orElse(d.Quote, `"`)
 	case "tsv":
 		d.Delimiter, d.Quote = orElse(d.Delimiter, "\t"), orElse(d.Quote, NoQuote)
+	case "binary":
+		d.fillBinary()
 	case "lines", "raw":
 		if len(d.Columns) == 0 {
 			d.Columns = []Column{{Name: "value", Path: "$value", DType: "bytes"}}

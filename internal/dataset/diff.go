@@ -45,14 +45,14 @@ func Diff(old, new *Spec) []Change {
 
 func compatible(field string, old, new *Spec) bool {
 	switch {
-	case strings.HasPrefix(field, "lease."):
+	case strings.HasPrefix(field, "lease."), strings.HasPrefix(field, "guard."):
 		return true
 	case field == "passes": // one more reading of the same; fewer may have been read already
 		return new.Passes > old.Passes
-	case field == "kafka.brokers", field == "kafka.group",
+	case field == "kafka.brokers", field == "kafka.group", field == "kafka.refresh",
 		strings.HasPrefix(field, "kafka.tls"), strings.HasPrefix(field, "kafka.sasl"): // how to reach the same records
 		return true
-	case field == "files.max_record", field == "kafka.max_record", field == "decode.on_error": // what a failed dataset is set free with
+	case field == "files.max_record", field == "kafka.max_record", field == "decode.on_error", field == "on_loss": // what a failed dataset is set free with
 		return true
 	}
 	return false

@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"maps"
 	"os"
 	"regexp"
 	"strings"
@@ -38,7 +39,9 @@ func TestEveryFieldIsInTheDocumentation(t *testing.T) {
 	// Every optional part is set here, so that its fields are among the leaves.
 	s := mustParse(t, criteo+"shuffle: {seed: 1}\n")
 	s.Decode.Fields, s.Decode.Header, s.Decode.EventTime = []string{"a"}, true, "0"
-	for field := range flatten(s) {
+	all := flatten(s)
+	maps.Copy(all, flatten(mustParse(t, "name: a\nfiles: {root: /data}\ndecode: {format: binary, columns: [{name: x, dtype: int32, shape: [2]}]}\n")))
+	for field := range all {
 		if strings.HasPrefix(field, "decode.columns.") {
 			field = field[strings.LastIndexByte(field, '.')+1:]
 		}

@@ -31,6 +31,7 @@ func (r *reader) kafka(n *yaml.Node, path string, s *Spec) {
 		{"start_offsets", r.offsets(&k.StartOffsets)},
 		{"end", r.text(&k.End)},
 		{"end_offsets", r.offsets(&k.EndOffsets)},
+		{"refresh", parsed(r, &k.Refresh, ParseDuration)},
 		{"group", r.text(&k.Group)},
 		{"max_record", parsed(r, &k.MaxRecord, ParseSize)},
 		{"tls", func(n *yaml.Node, path string) {
@@ -64,7 +65,8 @@ func (r *reader) offsets(into *map[string]int64) func(*yaml.Node, string) {
 	}
 }
 
-func (c *check) kafkaSpec(k *KafkaSpec) {
+func (c *check) kafkaSpec(s *Spec) {
+	k := s.Kafka
 	if len(k.Brokers) == 0 {
 		c.fail("kafka.brokers", "", "must be given: where the cluster is", "as in brokers: [kafka-1:9092, kafka-2:9092]")
 	}
@@ -86,10 +88,13 @@ func (c *check) kafkaSpec(k *KafkaSpec) {
 		}
 	}
 	c.kafkaEnd("kafka.start", k.Start, k.StartOffsets, k.Topics)
-	if k.End == "never" {
-		c.fail("kafka.end", k.End, "reading on as records come is not in this version", "use latest (what is there now) or a time, and apply the next piece later")
+	if k.End == endNever {
+		c.live(s)
 	} else {
 		c.kafkaEnd("kafka.end", k.End, k.EndOffsets, k.Topics)
+		if k.Refresh != 0 {
+			c.fail("kafka.refresh", k.Refresh.String(), "is for input without an end", "remove it, or set end: never")
+		}
 	}
 	if k.MaxRecord < 1 || k.MaxRecord > maxRecord {
 		c.fail("kafka.max_record", k.MaxRecord.String(), "must be from 1 to "+maxRecord.String(), "")
@@ -102,10 +107,30 @@ func (c *check) kafkaSpec(k *KafkaSpec) {
 	}
 }
 
+// live checks what input without an end does not go with.
+func (c *check) live(s *Spec) {
+	if len(s.Kafka.EndOffsets) > 0 {
+		c.fail("kafka.end_offsets", "", "does not go with end: never", "remove one of them")
+	}
+	if s.Passes > 1 {
+		c.fail("passes", fmt.Sprint(s.Passes), "does not go with end: never: what has no end is read once", "remove one of them")
+	}
+	if s.Shuffle != nil {
+		c.fail("shuffle", "", "does not go with end: never: a permutation needs all of the input", "remove one of them")
+	}
+	if s.Kafka.Refresh < leastRefresh {
+		c.fail("kafka.refresh", s.Kafka.Refresh.String(), "is too often", "use "+leastRefresh.String()+" or more; the default is "+defaultRefresh.String())
+	}
+}
+
 func (c *check) kafkaEnd(field, text string, offsets map[string]int64, topics []string) {
+	hint := ""
+	if field == "kafka.end" {
+		hint = "; never reads on as records come"
+	}
 	if text != "earliest" && text != "latest" {
 		if _, err := time.Parse(time.RFC3339, text); err != nil {
-			c.fail(field, text, "is neither earliest, latest nor a time", "as in 2026-01-31T08:00:00Z; offsets go to "+field+"_offsets")
+			c.fail(field, text, "is neither earliest, latest nor a time", "as in 2026-01-31T08:00:00Z; offsets go to "+field+"_offsets"+hint)
 		}
 	} else if field == "kafka.end" && text == "earliest" {
 		c.fail(field, text, "leaves nothing to read", "use latest or a time")

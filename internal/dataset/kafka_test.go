@@ -3,8 +3,10 @@ package dataset
 import (
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 const eventsSpec = `name: events
@@ -20,7 +22,7 @@ func TestAKafkaSpecHasDefaultsInRecords(t *testing.T) {
 	if k.Start != "earliest" || k.End != "latest" || k.MaxRecord != 16<<20 || len(k.Topics) != 1 {
 		t.Errorf("%+v", k)
 	}
-	if l := s.Lease; l.Initial != 2000 || l.Min != 100 || l.Max != 10_000_000 || s.Shuffle.Block != 4096 {
+	if l := s.Lease; l.Initial != 10_000 || l.Min != 100 || l.Max != 10_000_000 || s.Shuffle.Block != 4096 {
 		t.Errorf("%+v, block %d", l, s.Shuffle.Block)
 	}
 	if s := mustParse(t, eventsSpec+"lease: {initial: 500, min: 1}\n"); s.Lease.Initial != 500 || s.Lease.Min != 1 || s.Lease.Max != 10_000_000 {
@@ -36,8 +38,25 @@ func TestAKafkaSpecHasDefaultsInRecords(t *testing.T) {
 	}
 }
 
+func TestALiveSpecHasDefaultsOfItsOwn(t *testing.T) {
+	s := mustParse(t, strings.Replace(eventsSpec, "topic: events", "topic: events\n  end: never", 1))
+	if l := s.Lease; !s.Live() || s.Kafka.Refresh != Duration(5*time.Second) || l.Initial != 10_000 || l.Min != 100 || l.Max != 1_000_000 {
+		t.Errorf("%+v, %+v", s.Kafka, l)
+	}
+	if !slices.ContainsFunc(Diff(mustParse(t, eventsSpec), s), func(c Change) bool { return c.Field == "kafka.end" && !c.Compatible }) {
+		t.Error("a piece may become endless")
+	}
+	text, err := s.JSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := FromJSON(text); err != nil || len(Diff(s, again)) > 0 {
+		t.Errorf("%v %v", Diff(s, again), err)
+	}
+}
+
 func TestBrokersRecordsHaveKeysHeadersAndTimes(t *testing.T) {
-	columns := "[{name: k, path: $key, dtype: string}, {name: h, path: $header.trace, dtype: string}, {name: t, path: $timestamp, dtype: int64}]"
+	columns := "[{name: k, path: $key, dtype: string}, {name: h, path: $header.trace, dtype: string}, {name: t, path: $timestamp, dtype: int64}, {name: d, path: $tombstone, dtype: bool}]"
 	mustParse(t, strings.Replace(eventsSpec, "[{name: id, path: /id, dtype: int64}]", columns+", event_time: $timestamp", 1))
 }
 
@@ -52,7 +71,12 @@ func TestMistakesInAKafkaSpecAreNamedWithTheirField(t *testing.T) {
 		"topic twice":     {"topic: events", "topics: [a, a]", "kafka.topics[1]", "is named twice"},
 		"start":           {"topic: events", "topic: events\n  start: yesterday", "kafka.start", "is neither earliest, latest nor a time"},
 		"end earliest":    {"topic: events", "topic: events\n  end: earliest", "kafka.end", "leaves nothing to read"},
-		"end never":       {"topic: events", "topic: events\n  end: never", "kafka.end", "is not in this version"},
+		"never, offsets":  {"topic: events", "topic: events\n  end: never\n  end_offsets: {0: 9}", "kafka.end_offsets", "does not go with end: never"},
+		"never, passes":   {"topic: events", "topic: events\n  end: never\npasses: 2", "passes", "does not go with end: never"},
+		"never, shuffle":  {"topic: events", "topic: events\n  end: never\nshuffle: {seed: 1}", "shuffle", "does not go with end: never"},
+		"refresh":         {"topic: events", "topic: events\n  end: never\n  refresh: 1ms", "kafka.refresh", "is too often"},
+		"refresh and end": {"topic: events", "topic: events\n  refresh: 1s", "kafka.refresh", "is for input without an end"},
+		"end":             {"topic: events", "topic: events\n  end: nevr", "kafka.end", "is neither earliest, latest nor a time"},
 		"offset's key":    {"topic: events", "topic: events\n  start_offsets: {x: 1}", "kafka.start_offsets.x", "is not a partition"},
 		"offset's topic":  {"topic: events", "topic: events\n  end_offsets: {other/1: 1}", "kafka.end_offsets.other/1", "is of no topic"},
 		"negative offset": {"topic: events", "topic: events\n  end_offsets: {1: -1}", "kafka.end_offsets.1", "is negative"},
@@ -63,6 +87,8 @@ func TestMistakesInAKafkaSpecAreNamedWithTheirField(t *testing.T) {
 		"no password":     {"topic: events", "topic: events\n  sasl: {mechanism: plain, user: u}", "kafka.sasl", "names no password, or two"},
 		"password inline": {"topic: events", "topic: events\n  sasl: {mechanism: plain, user: u, password: s}", "kafka.sasl.password", "no such field"},
 		"other variable":  {"topic: events", "topic: events\n  sasl: {mechanism: plain, user: u, password_env: AWS_SECRET_ACCESS_KEY}", "kafka.sasl.password_env", "is not a variable that a spec may name"},
+		"exact, never":    {"topic: events", "topic: events\n  end: never\nbit_exact: {virtual_ranks: 4}", "bit_exact", "does not go with kafka.end: never"},
+		"exact, group":    {"topic: events", "topic: events\n  group: g\nbit_exact: {virtual_ranks: 4}", "bit_exact", "does not go with kafka.group"},
 		"header line":     {"format: json", "format: csv, header: true", "decode.header", "is for files"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -110,6 +136,7 @@ func TestEveryExampleAndFieldOfTheKafkaPageIsTrue(t *testing.T) {
 	s := mustParse(t, eventsSpec)
 	s.Kafka.TLS = &KafkaTLS{"/a", "/b", "/c", "d"}
 	s.Kafka.SASL = &KafkaSASL{"plain", "u", "HEADRACE_P", "/f"}
+	s.Kafka.Refresh = 1
 	s.Kafka.Group, s.Kafka.StartOffsets, s.Kafka.EndOffsets = "g", map[string]int64{"0": 1}, map[string]int64{"0": 1}
 	for field := range flatten(s) {
 		if rest, ok := strings.CutPrefix(field, "kafka."); ok {

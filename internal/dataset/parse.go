@@ -104,8 +104,13 @@ func (r *reader) spec(n *yaml.Node, s *Spec) {
 		{"decode", func(n *yaml.Node, path string) { r.decode(n, path, &s.Decode) }},
 		{"passes", parsed(r, &s.Passes, parseCount)},
 		{"order", r.text(&s.Order)},
+		{"bit_exact", func(n *yaml.Node, path string) { r.bitExact(n, path, s) }},
 		{"shuffle", func(n *yaml.Node, path string) { r.shuffle(n, path, s) }},
 		{"lease", func(n *yaml.Node, path string) { r.lease(n, path, &s.Lease) }},
+		{"on_loss", r.text(&s.OnLoss)},
+		{"guard", func(n *yaml.Node, path string) {
+			r.mapping(n, path, []field{{"warn", parsed(r, &s.Guard.Warn, ParseDuration)}, {"every", parsed(r, &s.Guard.Every, ParseDuration)}})
+		}},
 	})
 }
 
@@ -131,6 +136,7 @@ func (r *reader) decode(n *yaml.Node, path string, d *DecodeSpec) {
 		{"fields", r.texts(&d.Fields)},
 		{"delimiter", r.text(&d.Delimiter)},
 		{"quote", r.text(&d.Quote)},
+		{"record_size", parsed(r, &d.RecordSize, ParseSize)},
 		{"columns", func(n *yaml.Node, path string) { r.columns(n, path, d) }},
 		{"event_time", r.text(&d.EventTime)},
 		{"on_error", r.text(&d.OnError)},
@@ -151,6 +157,11 @@ func (r *reader) columns(n *yaml.Node, path string, d *DecodeSpec) {
 			{"name", r.text(&col.Name)},
 			{"path", r.text(&col.Path)},
 			{"paths", r.texts(&col.Paths)},
+			{"offset", func(n *yaml.Node, path string) {
+				col.Offset = new(int)
+				parsed(r, col.Offset, parseCount)(n, path)
+			}},
+			{"shape", r.counts(&col.Shape)},
 			{"dtype", r.text(&col.DType)},
 			{"default", r.optionalText(&col.Default)},
 			{"missing", r.text(&col.Missing)},
@@ -175,6 +186,14 @@ func (r *reader) shuffle(n *yaml.Node, path string, s *Spec) {
 	r.mapping(n, path, []field{
 		{"seed", parsed(r, &s.Shuffle.Seed, parseUint64)},
 		{"block", parsed(r, &s.Shuffle.Block, ParseSize)},
+	})
+}
+
+func (r *reader) bitExact(n *yaml.Node, path string, s *Spec) {
+	s.BitExact = &BitExact{Block: unset}
+	r.mapping(n, path, []field{
+		{"virtual_ranks", parsed(r, &s.BitExact.VirtualRanks, parseCount)},
+		{"block", parsed(r, &s.BitExact.Block, ParseSize)},
 	})
 }
 

@@ -79,6 +79,19 @@ func TestSchemaPacksSplitsAndAddsWeights(t *testing.T) {
 	}
 }
 
+func TestBinaryColumnsWithoutAnOffsetLieBehindTheOneBefore(t *testing.T) {
+	const head = "name: a\nfiles: {root: /data}\ndecode:\n  format: binary\n"
+	short := mustParse(t, head+"  columns:\n  - {name: label, dtype: int32}\n  - {name: name, path: $value, dtype: bytes}\n  - {name: x, dtype: float32, shape: 125}\n  - {name: late, dtype: bytes, shape: [2], offset: 600}\n")
+	long := mustParse(t, head+"  record_size: 602\n  columns:\n  - {name: label, dtype: int32, offset: 0}\n  - {name: name, path: $value, dtype: bytes}\n  - {name: x, dtype: float32, offset: 4, shape: [125]}\n  - {name: late, dtype: bytes, shape: [2], offset: 600}\n")
+	if d := Diff(short, long); d != nil {
+		t.Errorf("what is written out is another spec: %v", d)
+	}
+	schema, err := short.Schema()
+	if err != nil || !reflect.DeepEqual(schema.Fields[2].Shape, []int{125}) || len(schema.Fields[3].Shape) != 0 {
+		t.Errorf("%+v, %v", schema, err)
+	}
+}
+
 func TestJSONIsStableAndReadBackTheSame(t *testing.T) {
 	s := mustParse(t, criteo)
 	text, err := s.JSON()
@@ -104,6 +117,7 @@ func TestJSONIsStableAndReadBackTheSame(t *testing.T) {
 func TestMistakesAreNamedWithLineFieldValueAndWayOut(t *testing.T) {
 	const head = "name: clicks\nfiles: {root: /data}\n"
 	const tsv = head + "decode:\n  format: tsv\n  columns:\n"
+	const bin = head + "decode:\n  format: binary\n  columns:\n"
 	for name, c := range map[string]struct{ text, want string }{
 		"unknown field":             {head + "decode: raw\npases: 2\n", "clicks.yaml:4: pases: no such field; did you mean passes?"},
 		"unknown field far away":    {head + "decode: raw\nzzzzzzzz: 2\n", "fields are name, files, kafka, decode"},
@@ -183,6 +197,22 @@ func TestMistakesAreNamedWithLineFieldValueAndWayOut(t *testing.T) {
 		"default not a bucket":      {tsv + "  - {name: a, path: 1, dtype: int64, hash: {buckets: 10}, default: 10}\n", "is not a bucket: they are 0 to 9"},
 		"on_error without default":  {head + "decode:\n  format: tsv\n  on_error: default\n  columns:\n  - {name: a, path: 1, dtype: int64}\n", "must be given, because decode.on_error is default; or write missing: mask"},
 		"event_time star":           {head + "decode: {format: json, event_time: /a/*, columns: [{name: a, path: /a, dtype: bool}]}\n", "decode.event_time: \"/a/*\": has a *"},
+		"binary without columns":    {head + "decode: binary\n", "must be given: at least one column; as in columns: [{name: x, dtype: float32, shape: [125]}]"},
+		"binary string":             {bin + "  - {name: a, dtype: string}\n", `decode.columns[0].dtype: "string": is not known here; use one of bool, int32, int64, float32, float64, bytes`},
+		"binary bytes":              {bin + "  - {name: a, dtype: bytes}\n", "decode.columns[0].shape: must be given: how many bytes"},
+		"binary shape":              {bin + "  - {name: a, dtype: bool, shape: [3, 0]}\n", `clicks.yaml:6: decode.columns[0].shape[1]: "0": must be 1 or more`},
+		"binary shape text":         {bin + "  - {name: a, dtype: bool, shape: [3, x]}\n", "decode.columns[0].shape[1]: "},
+		"binary shape huge":         {bin + "  - {name: a, dtype: int64, shape: [100000, 100000, 100000]}\n", "decode.columns[0].shape: takes more than 1GiB"},
+		"binary dimensions":         {bin + "  - {name: a, dtype: bool, shape: [1, 1, 1, 1, 1, 1, 1, 1, 1]}\n", "has 9 dimensions; at most 8"},
+		"binary offset":             {bin + "  - {name: a, dtype: bool, offset: -1}\n", `decode.columns[0].offset: "-1": must be from 0 to 1GiB`},
+		"binary record_size":        {strings.Replace(bin, "  columns", "  record_size: 7\n  columns", 1) + "  - {name: a, dtype: int32}\n  - {name: b, dtype: int32}\n", `clicks.yaml:8: decode.columns[1].offset: "4": and the 4 bytes of the column end behind decode.record_size, 7`},
+		"binary record over max":    {bin + "  - {name: a, dtype: bool, offset: 17000000}\n", `is larger than the source's max_record, 16MiB`},
+		"binary paths":              {bin + "  - {name: a, paths: [0], dtype: bool}\n", "decode.columns[0].paths: is not for binary"},
+		"binary hash":               {bin + "  - {name: a, dtype: int64, hash: {buckets: 3}}\n", "decode.columns[0].hash: is for text, and decode.format is binary"},
+		"binary path":               {bin + "  - {name: a, path: 0, dtype: bool}\n", "format binary has no fields; use $value"},
+		"binary path and offset":    {bin + "  - {name: a, path: $value, offset: 3, dtype: bytes}\n", "decode.columns[0].offset: is only for columns of decode.format binary that have no path"},
+		"shape of a field":          {tsv + "  - {name: a, path: 1, dtype: int64, shape: [3]}\n", "decode.columns[0].shape: is only for columns of decode.format binary"},
+		"record_size of tsv":        {strings.Replace(tsv, "  columns", "  record_size: 7\n  columns", 1) + "  - {name: a, path: 1, dtype: int64}\n", "decode.record_size: \"7\": is only for binary, and decode.format is tsv"},
 		"not yaml":                  {"name: [\n", "clicks.yaml:"},
 		"tab":                       {"name: a\nfiles:\n\troot: /data\n", "clicks.yaml:3: is not YAML"},
 		"empty":                     {"# nothing\n", "holds no dataset"},
@@ -247,6 +277,7 @@ func TestFromJSONRefusesWhatItDoesNotKnow(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(criteo))
 	f.Add([]byte("name: a\nfiles: {root: /data}\ndecode: raw\n---\n&a [*a]\n"))
+	f.Add([]byte("name: a\nfiles: {root: /data}\ndecode:\n  format: binary\n  record_size: 9\n  columns:\n  - {name: a, dtype: float32, shape: [2], offset: 1}\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		all, err := ParseAll(text, "f.yaml")
 		if err != nil {

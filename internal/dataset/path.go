@@ -17,6 +17,7 @@ const (
 	Value                           // $value: the whole record
 	HeaderValue                     // $header.x: Name is x
 	Timestamp                       // $timestamp: ms since the epoch
+	Tombstone                       // $tombstone: 1 if the value is null, else 0
 )
 
 // Path is one parsed path of a column.
@@ -63,11 +64,13 @@ func parseMeta(text string) (Path, error) {
 		return Path{Kind: Value}, nil
 	case "$timestamp":
 		return Path{Kind: Timestamp}, nil
+	case "$tombstone":
+		return Path{Kind: Tombstone}, nil
 	}
 	if name, ok := strings.CutPrefix(text, "$header."); ok && name != "" {
 		return Path{Kind: HeaderValue, Name: name}, nil
 	}
-	return Path{}, fmt.Errorf("is not known; use $key, $value, $header.<name> or $timestamp")
+	return Path{}, fmt.Errorf("is not known; use $key, $value, $header.<name>, $timestamp or $tombstone")
 }
 
 func parseField(text string) (Path, error) {
@@ -187,6 +190,8 @@ func (p Path) String() string {
 		return "$header." + p.Name
 	case Timestamp:
 		return "$timestamp"
+	case Tombstone:
+		return "$tombstone"
 	}
 	var b strings.Builder
 	for i, t := range p.Tokens {

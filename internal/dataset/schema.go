@@ -57,6 +57,9 @@ func (c *Column) fields(format string) ([]Field, error) {
 	if !ok {
 		return nil, fmt.Errorf("no such dtype: %q", c.DType)
 	}
+	if c.InRecord(format) {
+		return []Field{c.binaryField(dtype)}, nil
+	}
 	paths, err := c.ExpandPaths(format)
 	if err != nil {
 		return nil, err

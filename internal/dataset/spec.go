@@ -4,14 +4,23 @@ import "time"
 
 // Spec is one dataset as applied, defaults filled in.
 type Spec struct {
-	Name    string     `json:"name" yaml:"name"`
-	Files   *FilesSpec `json:"files,omitempty" yaml:"files"`
-	Kafka   *KafkaSpec `json:"kafka,omitempty" yaml:"kafka"` // exactly one of Files and Kafka
-	Decode  DecodeSpec `json:"decode" yaml:"decode"`
-	Passes  int        `json:"passes" yaml:"passes"` // default 1
-	Order   string     `json:"order" yaml:"order"`   // any (default) | strict
-	Shuffle *Shuffle   `json:"shuffle,omitempty" yaml:"shuffle"`
-	Lease   LeaseSpec  `json:"lease" yaml:"lease"`
+	Name     string     `json:"name" yaml:"name"`
+	Files    *FilesSpec `json:"files,omitempty" yaml:"files"`
+	Kafka    *KafkaSpec `json:"kafka,omitempty" yaml:"kafka"` // exactly one of Files and Kafka
+	Decode   DecodeSpec `json:"decode" yaml:"decode"`
+	Passes   int        `json:"passes" yaml:"passes"` // default 1
+	Order    string     `json:"order" yaml:"order"`   // any (default) | strict
+	Shuffle  *Shuffle   `json:"shuffle,omitempty" yaml:"shuffle"`
+	BitExact *BitExact  `json:"bit_exact,omitempty" yaml:"bit_exact"`
+	Lease    LeaseSpec  `json:"lease" yaml:"lease"`
+	OnLoss   string     `json:"on_loss" yaml:"on_loss"` // stop (default) | continue: what the source has lost is excluded
+	Guard    GuardSpec  `json:"guard" yaml:"guard"`
+}
+
+// GuardSpec: when to warn that a broker will delete what is not read yet.
+type GuardSpec struct {
+	Warn  Duration `json:"warn" yaml:"warn"`   // default 1h, or half of what the broker keeps, if that is less
+	Every Duration `json:"every" yaml:"every"` // how often it is looked at; default 10s
 }
 
 // FilesSpec: Root must lie under one of the roots that master and agents allow.
@@ -22,20 +31,25 @@ type FilesSpec struct {
 	MaxRecord Size     `json:"max_record" yaml:"max_record"` // default 16MiB
 }
 
-// KafkaSpec: a bounded piece of every partition of some topics. What is listed
-// first is fixed then and for good.
+// KafkaSpec: a piece of every partition of some topics. What is listed first is
+// fixed then and for good, unless End is never: then records are read as they come,
+// and new partitions join.
 type KafkaSpec struct {
 	Brokers      []string         `json:"brokers" yaml:"brokers"`                       // host:port, a few of the cluster's
 	Topics       []string         `json:"topics" yaml:"topics"`                         // topic: in a spec's text
 	Start        string           `json:"start" yaml:"start"`                           // earliest (default) | latest | RFC 3339
 	StartOffsets map[string]int64 `json:"start_offsets,omitempty" yaml:"start_offsets"` // by partition, "3" or "clicks/3"; start is for the others
-	End          string           `json:"end" yaml:"end"`                               // latest (default: the last stable offset at apply) | RFC 3339
+	End          string           `json:"end" yaml:"end"`                               // latest (default: the last stable offset at apply) | RFC 3339 | never
 	EndOffsets   map[string]int64 `json:"end_offsets,omitempty" yaml:"end_offsets"`     // exclusive
+	Refresh      Duration         `json:"refresh,omitempty" yaml:"refresh"`             // end: never: how often new partitions are looked for; default 5s
 	Group        string           `json:"group,omitempty" yaml:"group"`                 // whose offsets tell our progress; "" commits none
 	MaxRecord    Size             `json:"max_record" yaml:"max_record"`                 // key and value; default 16MiB
 	TLS          *KafkaTLS        `json:"tls,omitempty" yaml:"tls"`
 	SASL         *KafkaSASL       `json:"sasl,omitempty" yaml:"sasl"`
 }
+
+// Live: the input has no end.
+func (s *Spec) Live() bool { return s.Kafka != nil && s.Kafka.End == endNever }
 
 // KafkaTLS: PEM files on the machines of master and agents, absolute. {} uses the
 // system's authorities.
@@ -59,24 +73,29 @@ const SecretPrefix = "HEADRACE_"
 
 // DecodeSpec says how bytes become columns.
 type DecodeSpec struct {
-	Format    string   `json:"format" yaml:"format"`                 // csv | tsv | json | lines | raw
+	Format    string   `json:"format" yaml:"format"`                 // csv | tsv | json | lines | raw | binary
 	Header    bool     `json:"header,omitempty" yaml:"header"`       // csv, tsv: each file's first line names the fields (and is no record)
 	Fields    []string `json:"fields,omitempty" yaml:"fields"`       // csv, tsv: names without a header line
 	Delimiter string   `json:"delimiter,omitempty" yaml:"delimiter"` // one byte; default , or tab
 	Quote     string   `json:"quote,omitempty" yaml:"quote"`         // one byte or "none"; default " for csv, none for tsv
-	Columns   []Column `json:"columns" yaml:"columns"`
-	EventTime string   `json:"event_time,omitempty" yaml:"event_time"` // a path; integer ms or s, or RFC 3339
-	OnError   string   `json:"on_error" yaml:"on_error"`               // fail (default) | default
+	// RecordSize: binary: bytes of every record; default: the end of the column that ends last.
+	RecordSize Size     `json:"record_size,omitempty" yaml:"record_size"`
+	Columns    []Column `json:"columns" yaml:"columns"`
+	EventTime  string   `json:"event_time,omitempty" yaml:"event_time"` // a path; integer ms or s, or RFC 3339
+	OnError    string   `json:"on_error" yaml:"on_error"`               // fail (default) | default
 }
 
-// Column makes one column. Exactly one of Path and Paths is set.
+// Column makes one column. Exactly one of Path, Paths and, in format binary,
+// Offset is set.
 type Column struct {
 	Name string `json:"name" yaml:"name"`
 	// Path: a field's number (from 0) or name for csv and tsv; a JSON Pointer
 	// ("/user/id", "/items/*/price") for json; or $key, $value, $header.x,
-	// $timestamp, for any format.
+	// $timestamp, $tombstone, for any format.
 	Path    string   `json:"path,omitempty" yaml:"path"`
 	Paths   []string `json:"paths,omitempty" yaml:"paths"`     // several into one matrix column; "1..13" is a run of numbers
+	Offset  *int     `json:"offset,omitempty" yaml:"offset"`   // binary, where no path is set: byte in the record; default: behind the column before it
+	Shape   []int    `json:"shape,omitempty" yaml:"shape"`     // binary: elements that follow each other, row-major; of bytes, how many
 	DType   string   `json:"dtype" yaml:"dtype"`               // bool int32 int64 float32 float64 string bytes
 	Default *string  `json:"default,omitempty" yaml:"default"` // as text, parsed by dtype (of a hashed column: the number itself, it is not hashed); used where the value is missing (and on errors with on_error: default)
 	Missing string   `json:"missing,omitempty" yaml:"missing"` // "" | mask
@@ -95,6 +114,13 @@ type Hash struct {
 type Shuffle struct {
 	Seed  uint64 `json:"seed" yaml:"seed"`
 	Block Size   `json:"block" yaml:"block"` // units (bytes for files); default 256KiB
+}
+
+// BitExact: the same batches whatever the number of workers. Block i of the order
+// is virtual rank i mod VirtualRanks's, and each reads its own in order.
+type BitExact struct {
+	VirtualRanks int  `json:"virtual_ranks" yaml:"virtual_ranks"`
+	Block        Size `json:"block" yaml:"block"` // without shuffle; default 256KiB
 }
 
 // LeaseSpec: how much of the input a worker holds at a time. Sizes in units.

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 )
@@ -17,6 +18,7 @@ const (
 	maxColumns = 4096
 	maxRecord  = Size(1 << 30) // a frame's limit (docs/PROTOCOL.md)
 	maxName    = 128
+	leastEvery = Duration(100 * time.Millisecond)
 )
 
 var datasetName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
@@ -27,7 +29,8 @@ type check struct {
 	lines map[string]int
 	errs  SpecErrors
 
-	brokers bool // records have keys, headers and times
+	brokers   bool // records have keys, headers and times
+	maxRecord Size // of the source
 }
 
 func (s *Spec) validate(file string, lines map[string]int) SpecErrors {
@@ -82,13 +85,22 @@ func (c *check) spec(s *Spec) {
 		c.fail("kafka", "", "does not go with files: a dataset has one source", "make two datasets")
 	case s.Files != nil:
 		c.filesSpec(s.Files)
+		c.maxRecord = s.Files.MaxRecord
 	default:
-		c.kafkaSpec(s.Kafka)
+		c.kafkaSpec(s)
+		c.maxRecord = s.Kafka.MaxRecord
 	}
 	if s.Passes < 1 {
 		c.fail("passes", fmt.Sprint(s.Passes), "must be 1 or more", "")
 	}
 	c.among("order", s.Order, "any", "strict")
+	c.among("on_loss", s.OnLoss, "stop", "continue")
+	if s.Guard.Warn < 0 {
+		c.fail("guard.warn", s.Guard.Warn.String(), "is negative", "")
+	}
+	if s.Guard.Every < leastEvery {
+		c.fail("guard.every", s.Guard.Every.String(), "asks the broker too often", "at least "+leastEvery.String())
+	}
 	if s.Shuffle != nil {
 		if s.Order == "strict" {
 			c.fail("shuffle", "", "does not go with order: strict", "remove one of them")
@@ -97,9 +109,36 @@ func (c *check) spec(s *Spec) {
 			c.fail("shuffle.block", s.Shuffle.Block.String(), "must be 1 or more", "")
 		}
 	}
+	if s.BitExact != nil {
+		c.bitExact(s)
+	}
 	c.lease(&s.Lease)
 	c.brokers = s.Kafka != nil
 	c.decode(&s.Decode)
+}
+
+// maxVirtualRanks: each of them has a table of all segments.
+const maxVirtualRanks = 1024
+
+func (c *check) bitExact(s *Spec) {
+	x := s.BitExact
+	if x.VirtualRanks < 1 || x.VirtualRanks > maxVirtualRanks {
+		c.fail("bit_exact.virtual_ranks", fmt.Sprint(x.VirtualRanks), fmt.Sprintf("must be 1 to %d", maxVirtualRanks), "as many as the most workers that you will ever have, or a multiple of it")
+	}
+	switch {
+	case s.Live():
+		c.fail("bit_exact", "", "does not go with kafka.end: never: what has no end is not dealt out in blocks", "name an end, as in end: latest")
+	case s.Kafka != nil && s.Kafka.Group != "":
+		c.fail("bit_exact", "", "does not go with kafka.group: what is done of dealt out blocks is no offset of a partition", "remove one of them")
+	case s.Order == "strict":
+		c.fail("bit_exact", "", "does not go with order: strict: each virtual rank is read in order as it is", "remove one of them")
+	case s.OnLoss == "continue":
+		c.fail("bit_exact", "", "does not go with on_loss: continue: batches without lost records are others", "remove one of them")
+	case x.Block < 1:
+		c.fail("bit_exact.block", x.Block.String(), "must be 1 or more", "")
+	case s.Shuffle != nil && x.Block != s.Shuffle.Block:
+		c.fail("bit_exact.block", x.Block.String(), "is not shuffle.block, "+s.Shuffle.Block.String(), "remove it: shuffle says how large blocks are")
+	}
 }
 
 func (c *check) filesSpec(f *FilesSpec) {
@@ -152,7 +191,7 @@ func (c *check) lease(l *LeaseSpec) {
 }
 
 func (c *check) decode(d *DecodeSpec) {
-	if !c.among("decode.format", d.Format, "csv", "tsv", "json", "lines", "raw") {
+	if !c.among("decode.format", d.Format, "csv", "tsv", "json", "lines", "raw", "binary") {
 		return
 	}
 	if d.Header && c.brokers {
@@ -165,6 +204,7 @@ func (c *check) decode(d *DecodeSpec) {
 		c.noSeparators(d)
 	}
 	c.columns(d)
+	c.recordSize(d)
 	if d.EventTime != "" {
 		c.eventTime(d)
 	}

@@ -155,6 +155,22 @@ func parsed[T any](r *reader, into *T, parse func(string) (T, error)) func(*yaml
 	}
 }
 
+// counts reads a list of whole numbers; one alone is a list of one.
+func (r *reader) counts(into *[]int) func(*yaml.Node, string) {
+	return func(n *yaml.Node, path string) {
+		var all []string
+		r.texts(&all)(n, path)
+		for i, text := range all {
+			v, err := parseCount(text)
+			if err != nil {
+				r.fail(n, path+"["+strconv.Itoa(i)+"]", err.Error(), "")
+				return
+			}
+			*into = append(*into, v)
+		}
+	}
+}
+
 // texts reads a list of scalars; a scalar alone is a list of one.
 func (r *reader) texts(into *[]string) func(*yaml.Node, string) {
 	return func(n *yaml.Node, path string) {

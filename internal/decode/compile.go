@@ -65,7 +65,7 @@ func Compile(spec *dataset.Spec, opts ...Option) (*Decoder, error) {
 		f(&o)
 	}
 	ds := &spec.Decode
-	d := &Decoder{format: ds.Format, lenient: ds.OnError == "default", o: o, spec: spec, maxFrame: frame.MaxFrame}
+	d := &Decoder{format: ds.Format, lenient: ds.OnError == "default", o: o, spec: spec, maxFrame: frame.MaxFrame, recordSize: int(ds.RecordSize)}
 	if err := d.separators(ds, &o); err != nil {
 		return nil, err
 	}
@@ -190,6 +190,9 @@ func (d *Decoder) compileColumn(spec *dataset.Spec, c *dataset.Column, f dataset
 	}
 	if err := col.setDefault(c); err != nil {
 		return nil, err
+	}
+	if c.InRecord(spec.Decode.Format) {
+		return col, d.compilePiece(c, col)
 	}
 	paths, err := c.ExpandPaths(spec.Decode.Format)
 	if err != nil {

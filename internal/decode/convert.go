@@ -14,6 +14,7 @@ func (d *Decoder) convert(b *Builder, row int) *fault {
 	for _, c := range d.columns {
 		var f *fault
 		switch {
+		case len(c.sources) == 0: // putPieces has it
 		case c.ragged:
 			f = d.putRagged(b, c, row)
 		case c.text():

@@ -40,6 +40,8 @@ type Decoder struct {
 	fieldSource []int32 // csv, tsv: the slot of each field up to the last wanted one, or -1
 	exact       int     // fields that a record must have; 0: any number from len(fieldSource)
 	ops         []op    // csv, tsv: the fast path
+	pieces      []piece // binary: the columns that lie in the record
+	recordSize  int     // binary
 	root        *node   // json: the wanted paths
 	keys        keyMemory
 	objects     uint64 // met so far; numbers them
@@ -131,6 +133,10 @@ func (d *Decoder) Append(b *Builder, batch *sources.Batch, from, maxRows int) (i
 	row, limit := b.Rows(), min(maxRows, b.Limit())
 	d.aim(b)
 	n := from
+	if d.onlyPieces() {
+		n = d.copyRows(b, batch, n, limit)
+		row = b.Rows()
+	}
 	for ; n < len(batch.Recs) && row < limit; n++ {
 		rec := &batch.Recs[n]
 		d.take(batch.Arena, int(rec.Value[0]), int(rec.Value[1]))
@@ -223,6 +229,8 @@ func (d *Decoder) slowRow(b *Builder, row int, batch *sources.Batch, rec *source
 		f = d.split(false)
 	case "json":
 		f = d.walk()
+	case "binary":
+		f = d.putPieces(b, row)
 	}
 	if f != nil {
 		if !d.lenient {
@@ -232,6 +240,7 @@ func (d *Decoder) slowRow(b *Builder, row int, batch *sources.Batch, rec *source
 		d.badRecords++
 		clear(d.slots)
 		d.clearLists()
+		d.defaultPieces(b, row)
 	}
 	for _, i := range d.metas {
 		d.meta(i, batch, rec)
@@ -269,6 +278,12 @@ func (d *Decoder) meta(i int, batch *sources.Batch, rec *sources.Record) {
 			return
 		}
 		d.scratch = strconv.AppendInt(d.scratch, rec.Time, 10)
+	case dataset.Tombstone:
+		is := byte('0')
+		if rec.Tombstone {
+			is = '1'
+		}
+		d.scratch = append(d.scratch, is)
 	}
 	*s = slot{start: int32(from), end: int32(len(d.scratch)), kind: text, scratch: true}
 }

@@ -4,9 +4,11 @@ import (
 	"errors"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/internal/frame"
 	"github.com/headrace/headrace/sources"
 )
@@ -191,6 +193,34 @@ func TestKeysHeadersAndTimestampsBecomeColumns(t *testing.T) {
 	}
 }
 
+func TestATombstoneIsToldFromAnEmptyValueInEveryFormatThatHasARowForIt(t *testing.T) {
+	deleted := func(format, column string) []any {
+		t.Helper()
+		spec := parse(t, "format: "+format+"\ncolumns: ["+column+"]\n")
+		col := spec.Decode.Columns[0]
+		col.Name, col.Path, col.DType, col.Default, col.Shape = "deleted", "$tombstone", "bool", nil, nil
+		spec.Decode.Columns = append(spec.Decode.Columns, col)
+		d, err := Compile(spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		batch := &sources.Batch{Arena: []byte(`{"a": 1}`), Recs: []sources.Record{{Value: [2]int32{0, 8}}, {Tombstone: true}, {}}}
+		f, err := decodeAll(t, d, batch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rowsOf(t, f, "deleted")
+	}
+	for _, format := range []string{"raw", "lines"} {
+		if got := deleted(format, "{name: v, path: $value, dtype: bytes}"); !reflect.DeepEqual(got, []any{false, true, false}) {
+			t.Errorf("%s: %v", format, got)
+		}
+	}
+	if got := deleted("json", "{name: v, path: /a, dtype: int32}"); !reflect.DeepEqual(got, []any{false}) {
+		t.Errorf("json, where an empty value is a blank line: %v", got)
+	}
+}
+
 func TestHeadersNameFieldsPerFileAndRowsMeetInOneBuilder(t *testing.T) {
 	d := compile(t, "format: csv\nheader: true\ncolumns: [{name: a, path: a, dtype: int32}, {name: b, path: b, dtype: string}]\n")
 	b, _ := d.NewBuilder(4)
@@ -243,7 +273,7 @@ func TestLeftoversAndTruncationLoseAndRepeatNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pool, err := frame.NewPool(d.Layout(), 64)
+	pool, err := frame.NewPool(d.Layout(), 64, 64)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -304,9 +334,13 @@ func TestARecordThatWouldTakeTheFrameOverItsLimitIsLeftForTheNext(t *testing.T) 
 func itoa(i int) []byte { return []byte{byte('0' + i/100), byte('0' + i/10%10), byte('0' + i%10)} }
 
 func TestNothingIsAllocatedPerRecord(t *testing.T) {
-	for _, format := range []string{"tsv", "json"} {
-		batch := batchOf(clickLines(format, 200)...)
-		d, err := Compile(clickSpec(format))
+	const binary = "format: binary\ncolumns: [{name: x, dtype: float32, shape: [3], missing: mask}, {name: s, dtype: bytes, shape: [2]}]\n"
+	for format, spec := range map[string]*dataset.Spec{"tsv": clickSpec("tsv"), "json": clickSpec("json"), "binary": parse(t, binary)} {
+		batch := batchOf(slices.Repeat([][]byte{make([]byte, 14)}, 200)...)
+		if format != "binary" {
+			batch = batchOf(clickLines(format, 200)...)
+		}
+		d, err := Compile(spec)
 		if err != nil {
 			t.Fatal(err)
 		}

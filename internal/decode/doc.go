@@ -1,5 +1,5 @@
 // Package decode turns record bytes into columns: CSV, TSV, JSON lines, plain
-// lines and raw bytes, by a dataset's spec, into a frame.Builder. It is the data
+// lines, raw bytes and records of a fixed layout, by a dataset's spec, into a frame.Builder. It is the data
 // path that the product exists for: nothing is allocated per record, fields are
 // scanned 8 bytes at a time, and strings are hashed where they lie.
 //
@@ -19,6 +19,7 @@
 //	jsonpath.go   that trie, and the memory of the previous record's keys
 //	convert.go    slots to column elements
 //	ragged.go     slots to any number of values
+//	binary.go     records of a fixed layout, copied into columns
 //	number.go     text to int64, float32, float64
 //	hash.go       XXH64 of salt and value, and its remainder
 //	eventtime.go  a slot as event time

@@ -43,11 +43,7 @@ func compile(t testing.TB, decode string, opts ...Option) *Decoder {
 }
 
 func lines(records ...string) *sources.Batch {
-	all := make([][]byte, len(records))
-	for i, r := range records {
-		all[i] = []byte(r)
-	}
-	return batchOf(all...)
+	return batchOf(toBytes(records)...)
 }
 
 // decodeAll gives the rows of a batch, read back from the frame's bytes.

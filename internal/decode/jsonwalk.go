@@ -162,19 +162,21 @@ func (d *Decoder) usual(p int, n *node, first bool) int {
 				break
 			}
 			wide |= w
-			*s = slot{start: int32(v), end: int32(q), kind: str}
+			s.start, s.end, s.kind, s.scratch, s.ready, s.value = int32(v), int32(q), str, false, false, 0
 			p = q + 1
 		} else if uint32(w) == 'n'|'u'<<8|'l'<<16|'l'<<24 && v+4 < end {
-			*s = slot{ready: true}
+			s.start, s.end, s.kind, s.scratch, s.ready, s.value = 0, 0, missing, false, true, 0
 			p = v + 4
 		} else {
 			digits := lowest(nonDigits(w))
 			q := v + digits
-			if c := byte(w >> (uint(8*digits) & 63)); digits < 1 || digits > 7 || q >= end || (c != ',' && c != '}') || (digits > 1 && byte(w) == '0') {
+			// In an order that a branch predictor learns: few numbers begin with 0,
+			// and how long one is, is chance.
+			if c := byte(w >> (uint(8*digits) & 63)); uint(digits-1) > 6 || q >= end || (c != ',' && c != '}') || (byte(w) == '0' && digits > 1) {
 				break
 			}
 			t := (w ^ 0x3030303030303030) << (uint(64-8*digits) & 63)
-			*s = slot{start: int32(v), end: int32(q), kind: number, ready: true, value: uint32(eightDigits(t))}
+			s.start, s.end, s.kind, s.scratch, s.ready, s.value = int32(v), int32(q), number, false, true, uint32(eightDigits(t))
 			p = q
 		}
 		context &^= 1 // the first one is behind us

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/headrace/headrace/internal/dataset"
@@ -56,6 +57,20 @@ columns:
 - {name: numbers, path: numbers, dtype: float64, split: "|", default: "nan"}
 - {name: hashed, path: words, dtype: int64, split: " ", hash: {buckets: 10}}
 `, 3, []string{"1:0.5|2|3:0|4,alpha beta,x,1", `7,"two  words",a||b,1|-inf|`, ",,,", "9:1e-3,x,\"q\"\"\",nan"}, 1},
+	{"binary", `
+format: binary
+record_size: 40
+columns:
+- {name: id, dtype: int64}
+- {name: x, dtype: float32, shape: [2, 3]}
+- {name: ok, dtype: bool, missing: mask}
+- {name: y, dtype: int32, offset: 36}
+- {name: tag, dtype: bytes, shape: [3], offset: 33}
+`, 2, []string{
+		"\xff\xff\xff\xff\xff\xff\xff\x7f" + "\x00\x00\x80\x3f\x00\x00\x20\xc0\x00\x00\xc0\x7f\x00\x00\x80\xff\x01\x00\x00\x00\x00\x00\x00\x80" + "\x01" + "abc" + "\x00\x00\x00\x80",
+		"\x01\x00\x00\x00\x00\x00\x00\x00" + strings.Repeat("\x00", 24) + "\x00" + "\xff\x00 " + "\x2a\x00\x00\x00",
+		strings.Repeat("\x00", 40),
+	}, 1},
 	{"one_row", "format: lines\ncolumns:\n- {name: line, path: $value, dtype: string}\n", 1024, []string{"a line"}, 1},
 }
 
@@ -63,6 +78,7 @@ type vector struct {
 	Name    string           `json:"name"`
 	Spec    *json.RawMessage `json:"decode,omitempty"`
 	Records []string         `json:"records,omitempty"`
+	Bytes   [][]byte         `json:"records_base64,omitempty"`
 	Schema  *frame.Schema    `json:"schema,omitempty"`
 	Head    *vectorHead      `json:"head,omitempty"`
 	Spans   []frame.Span     `json:"spans,omitempty"`
@@ -79,6 +95,8 @@ type vectorHead struct {
 	RowsPerBatch int    `json:"rows_per_batch"`
 	FirstBatch   uint32 `json:"first_batch"`
 	Last         bool   `json:"last"`
+
+	Times []frame.Times `json:"times,omitempty"` // of each piece
 }
 
 func TestColumnAndFrameVectors(t *testing.T) {
@@ -103,6 +121,11 @@ func TestColumnAndFrameVectors(t *testing.T) {
 			spans[len(spans)-1].Rows = uint32(len(c.records) - len(spans) + 1)
 			names := json.RawMessage(`{"partitions": {"7": "files:clicks"}, "segments": {"7/3": "day_3.tsv"}}`)
 			head := frame.Head{RowsPerBatch: c.perBatch, FirstBatch: 41, Last: c.spans == 1, Names: names}
+			if c.spans > 1 {
+				for i := range int64(frame.Pieces(c.perBatch, spans)) {
+					head.Times = append(head.Times, frame.Times{Oldest: 1699999999000 - i, Newest: 1700000000123})
+				}
+			}
 			payload, err := b.Finish(head, spans)
 			if err != nil {
 				t.Fatal(err)
@@ -121,15 +144,26 @@ func TestColumnAndFrameVectors(t *testing.T) {
 				t.Fatal(err)
 			}
 			v.Spec, v.Records = (*json.RawMessage)(&text), c.records
+			if spec.Decode.Format == "binary" {
+				v.Records, v.Bytes = nil, toBytes(c.records)
+			}
 			golden(t, filepath.Join(vectors, "columns", c.name+".json"), v)
 			schema := d.Schema()
 			s := frame.SchemaOf(&schema)
 			wire.Schema, wire.Spans, wire.Names = &s, spans, &names
-			wire.Head = &vectorHead{f.Rows, f.Batches, f.RowsPerBatch, f.FirstBatch, f.Last}
+			wire.Head = &vectorHead{f.Rows, f.Batches, f.RowsPerBatch, f.FirstBatch, f.Last, f.Times}
 			wire.Payload = base64.StdEncoding.EncodeToString(payload)
 			golden(t, filepath.Join(vectors, "frames", c.name+".json"), wire)
 		})
 	}
+}
+
+func toBytes(records []string) [][]byte {
+	all := make([][]byte, len(records))
+	for i, r := range records {
+		all[i] = []byte(r)
+	}
+	return all
 }
 
 // show writes a column as JSON can: integers exactly, floats so that they read
@@ -228,7 +262,7 @@ func TestColumnVectorsDecodeFromTheirFiles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if f, err := decodeAll(t, d, lines(v.Records...)); err != nil || f.Rows != len(v.Offsets) {
+		if f, err := decodeAll(t, d, batchOf(append(v.Bytes, toBytes(v.Records)...)...)); err != nil || f.Rows != len(v.Offsets) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}

@@ -2,40 +2,57 @@ package demo
 
 import (
 	"cmp"
+	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
 )
 
+// records of a log, by source.
+var records = map[string]int{Files: 2_000_000, Kafka: 350_000}
+
 // Command is `headrace demo`. The end of its context stops it, as Ctrl-C does.
 func Command() *cobra.Command {
 	o := Options{
-		Records: 2_000_000,
-		Seed:    1,
-		Report:  cmp.Or(os.Getenv("REPORT"), "build/quickstart.json"),
-		Python:  cmp.Or(os.Getenv("HEADRACE_PYTHON"), "python3"),
+		Source: Files,
+		Seed:   1,
+		Report: cmp.Or(os.Getenv("REPORT"), "build/quickstart.json"),
+		Python: cmp.Or(os.Getenv("HEADRACE_PYTHON"), "python3"),
 	}
-	noKills := false
+	noKills, noGroup := false, false
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Four trainers share one input and one model; a trainer, an agent and the master are killed; every record is accounted for",
 		Long: `Writes a click log, starts a master, two agents and four trainers as processes
 of their own, kills one of each with SIGKILL and starts it again, and ends with a
-report that is computed from the trainers' own journals, without the ledger.`,
+report that is computed from the trainers' own journals, without the ledger.
+
+With --source kafka it starts an Apache Kafka of its own (needs java, and mvn once),
+produces the log into a topic while the trainers read it, kills the broker too, and
+runs the same trainers as a plain consumer group beside them, through the same kills
+(needs confluent-kafka in the same Python).`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cmd.SilenceUsage = true
-			o.Kills = !noKills
+			if o.Source != Files && o.Source != Kafka {
+				return fmt.Errorf("--source %q: use %s or %s", o.Source, Files, Kafka)
+			}
+			o.Kills, o.Group = !noKills, !noGroup
+			if o.Records == 0 {
+				o.Records = records[o.Source]
+			}
 			return Run(cmd.Context(), o, cmd.OutOrStdout())
 		},
 	}
 	f := cmd.Flags()
-	f.IntVar(&o.Records, "records", o.Records, "records of the click log")
+	f.StringVar(&o.Source, "source", o.Source, "files, or kafka: a topic that is written meanwhile")
+	f.IntVar(&o.Records, "records", 0, fmt.Sprintf("records of the click log (default %d, and %d of kafka)", records[Files], records[Kafka]))
 	f.Uint64Var(&o.Seed, "seed", o.Seed, "seed of the click log")
 	f.StringVar(&o.Dir, "dir", "", "work in this folder (default: a temporary one)")
 	f.BoolVar(&o.Keep, "keep", false, "keep the log, journals, state and process outputs")
 	f.StringVar(&o.Report, "report", o.Report, "file of the JSON report (default: $REPORT, else build/quickstart.json)")
 	f.BoolVar(&noKills, "no-kills", false, "kill nobody")
+	f.BoolVar(&noGroup, "no-group", false, "kafka: no consumer group beside ours")
 	f.StringVar(&o.Python, "python", o.Python, "interpreter with headrace and numpy (default: $HEADRACE_PYTHON, else python3)")
 	return cmd
 }

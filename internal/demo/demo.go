@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -25,6 +24,8 @@ type Options struct {
 	Report  string // file of the JSON report
 	Kills   bool
 	Python  string // interpreter that has headrace and numpy
+	Source  string // files | kafka
+	Group   bool   // kafka: a plain consumer group beside ours
 }
 
 const (
@@ -36,9 +37,9 @@ const (
 // Run runs the demo and writes its story to out. When it returns, no process,
 // socket or temporary folder of it is left, whatever happened. An error is also
 // what a report that is not clean ends with.
-func Run(ctx context.Context, o Options, out io.Writer) error {
+func Run(ctx context.Context, o Options, out io.Writer) (err error) {
 	s := newStory(out)
-	s.say("Headrace: four trainers, one input, one model. A trainer, an agent and the master will be killed.")
+	s.say("%s", o.firstLine())
 	root, err := o.folder()
 	if err != nil {
 		return err
@@ -47,6 +48,9 @@ func Run(ctx context.Context, o Options, out io.Writer) error {
 		defer func() { _ = os.RemoveAll(root) }()
 	}
 	python, version, err := checkPython(o.Python)
+	if err == nil && o.Source == Kafka && o.Group {
+		err = checkGroup(python)
+	}
 	if err != nil {
 		return err
 	}
@@ -63,63 +67,107 @@ func Run(ctx context.Context, o Options, out io.Writer) error {
 		return err
 	}
 	defer dirs.remove()
-	if err := writeLog(ctx, s, o, dirs); err != nil {
-		return err
-	}
-
-	t := &team{folders: dirs, processes: processes{dir: dirs.outputs}, binary: binary, python: python, address: address}
+	t := &team{folders: dirs, processes: processes{dir: dirs.outputs}, binary: binary, python: python, address: address,
+		rates: fileRates, dataset: datasetYAML(dirs.log)}
 	defer t.stopAll(s)
-	books, err := newLedger(address)
+	k := &killer{team: t, tell: s, plan: filePlan}
+	if o.Source == Kafka {
+		if k.topic, err = startTopic(ctx, s); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, k.topic.close()) }()
+		t.rates, t.maxWait, k.plan = topicRates, topicMaxWait, topicPlan
+		t.dataset = topicYAML(k.topic.broker.Addr())
+	}
+	m, err := writeLog(ctx, s, o, dirs)
 	if err != nil {
 		return err
 	}
-	defer books.close()
-	if err := t.startAll(ctx, books); err != nil {
+	if k.books, err = newLedger(address); err != nil {
+		return err
+	}
+	defer k.books.close()
+	if err := k.begin(ctx, o, m, version); err != nil {
 		return interrupted(ctx, err)
 	}
-	s.say("started a master (process %d), two agents and four trainers (%s),", t.master.pid(), version)
-	s.say("two on each agent, paced to 15,000, 15,000, 15,000 and 1,500 rows/s")
-	k := &killer{team: t, tell: s, books: books}
 	started := time.Now()
 	if err := follow(ctx, o, k); err != nil {
 		return interrupted(ctx, err)
 	}
-	took := time.Since(started)
-	settled, listed, err := books.settled(ctx)
-	if err != nil {
-		return interrupted(ctx, err)
-	}
-	t.stopAll(s)
-	s.say("end of data; in the master's books %s of %s bytes are settled", report.Thousands(int(settled)), report.Thousands(int(listed)))
-	s.say("and this is what the trainers' own journals say, without asking it:")
-
-	r, err := report.FromFolders(dirs.truth, dirs.journals)
-	if err != nil {
+	if err := k.end(ctx, o, time.Since(started)); err != nil {
 		return err
-	}
-	r.CPU = t.cpuShares(took)
-	if err := r.Write(o.Report); err != nil {
-		return err
-	}
-	s.plain(r.Print)
-	if !r.Clean {
-		return fmt.Errorf("the report is not clean: see %s", o.Report)
 	}
 	s.say("report: %s%s", o.Report, kept(o, root))
-	s.plain(func(out io.Writer) { _, _ = fmt.Fprintln(out, nextCommand(binary, o.Python)) })
+	s.plain(func(out io.Writer) { _, _ = fmt.Fprintln(out, nextCommand(o, binary)) })
 	return nil
 }
 
-// nextCommand is the last line: the same on the user's own files.
-func nextCommand(binary, python string) string {
+// begin starts everybody.
+func (k *killer) begin(ctx context.Context, o Options, m *clicklog.Manifest, python string) (err error) {
+	if k.topic != nil {
+		err = k.startLive(ctx, o, m)
+	} else {
+		err = k.team.startAll(ctx, k.books)
+	}
+	if err == nil {
+		k.tell.say("started a master (process %d), two agents and four trainers (%s),", k.team.master.Pid(), python)
+		k.tell.say("two on each agent, paced to %s rows/s", paces(k.team.rates))
+	}
+	return err
+}
+
+// end stops everybody and makes the report.
+func (k *killer) end(ctx context.Context, o Options, took time.Duration) error {
+	settled, listed, err := k.settled(ctx, int64(o.Records))
+	if err != nil {
+		return interrupted(ctx, err)
+	}
+	k.team.stopAll(k.tell)
+	how, unit := "end of data", "bytes"
+	if k.topic != nil {
+		how, unit = "every record is in the model", "records"
+	}
+	k.tell.say("%s; in the master's books %s of %s %s are settled", how, report.Thousands(int(settled)), report.Thousands(int(listed)), unit)
+	k.tell.say("and this is what the trainers' own journals say, without asking it:")
+
+	r, err := k.reportFolders().Compute()
+	if err != nil {
+		return err
+	}
+	r.CPU = k.team.cpuShares(took)
+	if r.Group != nil {
+		r.Group.About = aboutGroup
+	}
+	if err := r.Write(o.Report); err != nil {
+		return err
+	}
+	k.tell.plain(r.Print)
+	if !r.Clean {
+		return fmt.Errorf("the report is not clean: see %s", o.Report)
+	}
+	return nil
+}
+
+// nextCommand is the last line: the same on the user's own data.
+func nextCommand(o Options, binary string) string {
+	if o.Source == Kafka {
+		const example = "examples/kafka/"
+		if _, err := os.Stat(example + "events.yaml"); err != nil {
+			return "Next, on your own topic (github.com/headrace/headrace, docs/kafka.md):\n" +
+				"  headrace run --nproc-per-node 2 -f events.yaml -- " + o.Python + " train.py"
+		}
+		return "Next, on your own topic: put its brokers and name into " + example + "events.yaml, then\n  " +
+			fromHere(binary) + " run --nproc-per-node 2 -f " + example + "events.yaml -- " +
+			fromHere(o.Python) + " " + example + "train.py"
+	}
 	const example = "examples/clicks/"
 	if _, err := os.Stat(example + "clicks.yaml"); err != nil {
 		return "Next, on your own files (github.com/headrace/headrace, examples/clicks/README.md):\n" +
-			"  headrace run --nproc-per-node 2 -f clicks.yaml -- " + python + " train.py"
+			"  headrace run --nproc-per-node 2 -f clicks.yaml -- " + o.Python + " train.py"
 	}
 	return "Next, on your own files: put their folder into " + example + "clicks.yaml, then\n  " +
 		fromHere(binary) + " run --nproc-per-node 2 -f " + example + "clicks.yaml -- " +
-		fromHere(python) + " " + example + "train.py"
+		fromHere(o.Python) + " " + example + "train.py"
 }
 
 // fromHere is a path as one would type it in this folder.
@@ -155,118 +203,24 @@ func (o Options) folder() (string, error) {
 	return dir, os.MkdirAll(dir, 0o700)
 }
 
-func writeLog(ctx context.Context, s *story, o Options, dirs folders) error {
+func writeLog(ctx context.Context, s *story, o Options, dirs folders) (*clicklog.Manifest, error) {
 	var fs unix.Statfs_t
 	need := clicklog.EstimatedBytes(o.Records)
+	if o.Source == Kafka {
+		need *= 2
+	}
 	if err := unix.Statfs(dirs.root, &fs); err == nil && int64(fs.Bavail)*fs.Bsize < need {
-		return fmt.Errorf("%s has %d MB free and the click log takes %d MB; name another folder with --dir, or fewer --records",
+		return nil, fmt.Errorf("%s has %d MB free and the click log takes %d MB; name another folder with --dir, or fewer --records",
 			dirs.root, int64(fs.Bavail)*fs.Bsize>>20, need>>20)
 	}
 	s.say("writing a click log of %s records (Criteo's layout, Zipf ids, a drift half way, seed %d) ...", report.Thousands(o.Records), o.Seed)
 	start := time.Now()
 	m, err := clicklog.Write(ctx, clicklog.Options{LogDir: dirs.log, TruthDir: dirs.truth, Records: o.Records, Seed: o.Seed})
 	if err != nil {
-		return interrupted(ctx, err)
+		return nil, interrupted(ctx, err)
 	}
 	s.say("%d files, %d MB, in %.1f s: %s", len(m.Files), m.Bytes>>20, time.Since(start).Seconds(), dirs.log)
-	return nil
-}
-
-// follow shows progress and kills by plan until all trainers have seen the end
-// of data.
-func follow(ctx context.Context, o Options, k *killer) error {
-	w := newWatch(k.team.journals, o.Records)
-	defer w.close()
-	ticker := time.NewTicker(tick)
-	defer ticker.Stop()
-	ctx, cancel := context.WithCancel(ctx)
-	killing := make(chan error, 1)
-	busy := false
-	defer func() { // a killer at work may start a process: it ends before we do
-		cancel()
-		if busy {
-			<-killing
-		}
-	}()
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case err := <-killing:
-			if busy = false; err != nil {
-				return err
-			}
-		case <-ticker.C:
-		}
-		applied, err := w.look()
-		if err != nil {
-			return err
-		}
-		k.tell.progress(w.line())
-		if busy {
-			continue // whoever is dead now was killed by us
-		}
-		done, gaveUp, err := k.team.trained()
-		if done || err != nil {
-			return err
-		}
-		for _, rank := range gaveUp {
-			if err := k.startAgain(rank); err != nil {
-				return err
-			}
-		}
-		if time.Since(w.changed) > stuck {
-			return fmt.Errorf("no trainer has applied a row for %v; with --keep the outputs of all processes stay in %s", stuck, k.team.outputs)
-		}
-		if o.Kills {
-			busy = true
-			share := float64(applied) / float64(o.Records)
-			go func() { killing <- k.next(ctx, share) }() // ends with ctx
-		}
-	}
-}
-
-// trained says whether all trainers have ended well, and which have given up
-// (see maxGaveUp); anybody else's end, or a bad one, is an error.
-func (t *team) trained() (all bool, gaveUp []int, err error) {
-	for _, p := range append(t.agents[:], t.master) {
-		if p.ended() {
-			return false, nil, p.died()
-		}
-	}
-	all = true
-	for rank, p := range t.trainers {
-		switch {
-		case !p.ended():
-			all = false
-		case p.err == nil:
-		case p.gaveUp() != "" && t.gaveUp[rank] < maxGaveUp:
-			all = false
-			gaveUp = append(gaveUp, rank)
-		default:
-			return false, nil, p.died()
-		}
-	}
-	return all, gaveUp, nil
-}
-
-// stopAll ends whatever still runs: trainers, agents, master. Twice does no harm.
-func (t *team) stopAll(s *story) {
-	for _, kind := range []string{"trainer", "agent", "master"} {
-		for _, name := range t.stop(kind, grace) {
-			s.say("%s did not end in %v after SIGTERM and was killed", name, grace)
-		}
-	}
-}
-
-// cpuShares is what each kind of process used, of all cores, while trainers ran.
-func (t *team) cpuShares(took time.Duration) map[string]float64 {
-	all := took.Seconds() * float64(runtime.NumCPU())
-	shares := map[string]float64{}
-	for _, kind := range []string{"trainer", "agent", "master"} {
-		shares[kind] = t.cpu(kind).Seconds() / all
-	}
-	return shares
+	return m, nil
 }
 
 // interrupted says Ctrl-C where that is the reason.

@@ -7,14 +7,23 @@
 // report. It talks to the job as any tool does: flags, sockets, and the Datasets
 // API. cmd/headrace wires Command.
 //
+// With --source kafka the log is produced into a broker of the demo's own while it
+// is read, the broker is killed too, and the same trainers run as a plain consumer
+// group beside ours, on the same topic, through the same kills.
+//
 //	command.go   flags
 //	demo.go      the story from first to last line
+//	follow.go    progress and kills until all is read; who has ended
+//	topic.go     the broker, its producer and its death
+//	group.go     the consumer group that is compared with
+//	live.go      what is other where the input has no end
 //	team.go      which processes there are, and how each is started
 //	process.go   one process: start, kill, wait; nothing is left behind
 //	kills.go     who is killed when, and what is measured
 //	ledger.go    questions to the master: apply, leases, counts
 //	watch.go     live progress, read from the trainers' journals
 //	story.go     narration: lines, and one line that repaints on a terminal
+//	produce/     the log into a topic, each record once
 //	clicklog/    the log and the truth about it
 //	report/      the proof
 package demo

@@ -8,19 +8,29 @@ import (
 	"slices"
 	"time"
 
+	"github.com/headrace/headrace/internal/child"
 	"github.com/headrace/headrace/internal/demo/report"
 )
 
-// The plan: who is killed when this share of the records is applied, and how
-// long after it a successor is started.
-var plan = []struct {
+// step of a plan: who is killed when this share of the records is applied.
+type step struct {
 	share float64
 	kill  func(*killer, context.Context) error
-}{
-	{0.20, (*killer).killTrainer},
-	{0.45, (*killer).killAgent},
-	{0.70, (*killer).killMaster},
 }
+
+var (
+	filePlan = []step{
+		{0.20, (*killer).killTrainer},
+		{0.45, (*killer).killAgent},
+		{0.70, (*killer).killMaster},
+	}
+	topicPlan = []step{
+		{0.15, (*killer).killTrainer},
+		{0.38, (*killer).killAgent},
+		{0.60, (*killer).killMaster},
+		{0.75, (*killer).killBroker},
+	}
+)
 
 const (
 	victimRank   = 1
@@ -35,6 +45,9 @@ type killer struct {
 	team  *team
 	tell  *story
 	books *ledger
+	plan  []step
+	topic *topic // nil: files are read
+	group *group // nil: nobody to compare with
 	kills []report.Kill
 	ends  []report.Kill // of trainers that gave up by themselves
 }
@@ -49,13 +62,13 @@ const maxGaveUp = 3
 func (k *killer) startAgain(rank int) error {
 	p := k.team.trainers[rank]
 	k.team.gaveUp[rank]++
-	k.tell.say("%s ended by itself, as it must: %s", p.name, p.gaveUp())
-	end := report.Kill{What: "stopped trainer", Name: p.name, PID: p.pid(), At: monotonic()}
+	k.tell.say("%s ended by itself, as it must: %s", p.Name, p.gaveUp())
+	end := report.Kill{What: "stopped trainer", Name: p.Name, PID: p.Pid(), At: child.Monotonic()}
 	if err := k.team.startTrainer(rank); err != nil {
 		return err
 	}
-	end.Back = monotonic()
-	k.tell.say("%s is started again, as a new process", p.name)
+	end.Back = child.Monotonic()
+	k.tell.say("%s is started again, as a new process", p.Name)
 	k.ends = append(k.ends, end)
 	return k.write()
 }
@@ -63,8 +76,8 @@ func (k *killer) startAgain(rank int) error {
 // next carries out what is due at this share of the records. Each kill is done,
 // with its successor at work, before the next one.
 func (k *killer) next(ctx context.Context, share float64) error {
-	if done := len(k.kills); done < len(plan) && share >= plan[done].share {
-		return plan[done].kill(k, ctx)
+	if done := len(k.kills); done < len(k.plan) && share >= k.plan[done].share {
+		return k.plan[done].kill(k, ctx)
 	}
 	return nil
 }
@@ -75,12 +88,16 @@ func (k *killer) killTrainer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	at, err := p.kill()
+	at, err := p.Kill()
 	if err != nil {
 		return err
 	}
-	kill := report.Kill{What: "trainer", Name: p.name, PID: p.pid(), At: at}
-	k.tell.say("SIGKILL to %s (process %d, paced to %.0f rows/s), which held %d leases", p.name, p.pid(), rates[victimRank], len(held))
+	kill := report.Kill{What: "trainer", Name: p.Name, PID: p.Pid(), At: at}
+	k.tell.say("SIGKILL to %s (process %d, paced to %.0f rows/s), which held %d leases", p.Name, p.Pid(), k.team.rates[victimRank], len(held))
+	membersAgain, err := k.killMembers(victimRank)
+	if err != nil {
+		return err
+	}
 	released := k.watchRelease(ctx, held, func(l lease) bool { return isOneOf(l, held) })
 	restart := time.NewTimer(trainerPause)
 	defer restart.Stop()
@@ -95,8 +112,11 @@ func (k *killer) killTrainer(ctx context.Context) error {
 			if err := k.team.startTrainer(victimRank); err != nil {
 				return err
 			}
-			kill.Back = monotonic()
-			k.tell.say("%s is started again %s after the kill, as a new process", p.name, ms(kill.Back-at))
+			kill.Back = child.Monotonic()
+			k.tell.say("%s is started again %s after the kill, as a new process", p.Name, ms(kill.Back-at))
+			if err := membersAgain(); err != nil {
+				return err
+			}
 		}
 	}
 	return k.note(kill)
@@ -117,12 +137,17 @@ func (k *killer) killAgent(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	at, err := p.kill()
+	at, err := p.Kill()
 	if err != nil {
 		return err
 	}
-	kill := report.Kill{What: "agent", Name: p.name, PID: p.pid(), At: at}
-	k.tell.say("SIGKILL to %s (process %d), which held %d leases for trainers 2 and 3", p.name, p.pid(), len(held))
+	kill := report.Kill{What: "agent", Name: p.Name, PID: p.Pid(), At: at}
+	k.tell.say("SIGKILL to %s (process %d), which held %d leases for trainers 2 and 3", p.Name, p.Pid(), len(held))
+	// A consumer group reads in its trainers.
+	membersAgain, err := k.killMembers(2, 3)
+	if err != nil {
+		return err
+	}
 	// Its rows count as released only until it is back: later they may be stolen
 	// from it, which is another thing.
 	watching, stop := context.WithCancel(ctx)
@@ -134,12 +159,15 @@ func (k *killer) killAgent(ctx context.Context) error {
 	if err := k.team.startAgent(victimAgent); err != nil {
 		return err
 	}
-	kill.Back = monotonic()
-	k.tell.say("%s is started again %s after the kill, on the same socket", p.name, ms(kill.Back-at))
+	kill.Back = child.Monotonic()
+	k.tell.say("%s is started again %s after the kill, on the same socket", p.Name, ms(kill.Back-at))
+	if err := membersAgain(); err != nil {
+		return err
+	}
 	if err := k.team.agentAnswers(ctx, k.books, victimAgent, k.team.agents[victimAgent]); err != nil {
 		return err
 	}
-	live := monotonic()
+	live := child.Monotonic()
 	stop()
 	if kill.Released = <-released; kill.Released != 0 {
 		k.sayReleased(kill)
@@ -155,19 +183,19 @@ func (k *killer) killMaster(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	at, err := p.kill()
+	at, err := p.Kill()
 	if err != nil {
 		return err
 	}
-	kill := report.Kill{What: "master", Name: p.name, PID: p.pid(), At: at}
-	k.tell.say("SIGKILL to the master (process %d), which knew of %d leases; the trainers go on with what they have", p.pid(), len(held))
+	kill := report.Kill{What: "master", Name: p.Name, PID: p.Pid(), At: at}
+	k.tell.say("SIGKILL to the master (process %d), which knew of %d leases; the trainers go on with what they have", p.Pid(), len(held))
 	if err := pause(ctx, restartPause); err != nil {
 		return err
 	}
 	if err := k.team.startMaster(); err != nil {
 		return err
 	}
-	kill.Back = monotonic()
+	kill.Back = child.Monotonic()
 	k.tell.say("the master is started again %s after the kill, on the same state folder", ms(kill.Back-at))
 	if err := answer(ctx, k.team.master, k.books.waitForMaster); err != nil {
 		return err
@@ -231,11 +259,15 @@ func (k *killer) note(kill report.Kill) error {
 }
 
 func (k *killer) write() error {
-	text, err := json.MarshalIndent(slices.Concat(k.kills, k.ends), "", "  ")
+	return writeKills(k.team.journals, slices.Concat(k.kills, k.ends))
+}
+
+func writeKills(dir string, kills []report.Kill) error {
+	text, err := json.MarshalIndent(kills, "", "  ")
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(k.team.journals, report.KillsName), text, 0o600)
+	return os.WriteFile(filepath.Join(dir, report.KillsName), text, 0o600)
 }
 
 func ms(ns int64) time.Duration { return time.Duration(ns).Round(time.Millisecond) }

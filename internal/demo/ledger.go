@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/internal/child"
 )
 
 // poll is how often the master is asked while a release is measured: the
@@ -123,7 +124,7 @@ func (l *ledger) firstGrant(ctx context.Context, isNew func(lease) bool) int64 {
 		if err == nil {
 			for _, s := range all {
 				if isNew(s) {
-					return monotonic()
+					return child.Monotonic()
 				}
 			}
 		}

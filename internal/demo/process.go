@@ -2,32 +2,22 @@ package demo
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/headrace/headrace/internal/child"
 )
 
-// process is one process of the job, leader of its own group. It dies with us
-// whatever happens to us (parent death signal).
+// process is one process of the job.
 type process struct {
-	name string // "trainer 1"
-	kind string // trainer | agent | master
-	log  string // file of its output
-	from int64  // where in log its own output begins
-	cmd  *exec.Cmd
-
-	done chan struct{} // closed when it has ended and err is set
-	err  error
+	*child.Process        // its name as in "trainer 1"
+	kind           string // trainer | agent | master
 }
 
 // processes keeps all that were ever started, to end and to bill them.
@@ -39,71 +29,29 @@ type processes struct {
 
 // start runs argv with env added to ours. Output is appended to <name>.log.
 func (ps *processes) start(kind, name string, env []string, argv ...string) (*process, error) {
-	p := &process{name: name, kind: kind, log: filepath.Join(ps.dir, name+".log"), done: make(chan struct{})}
-	out, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	started, err := child.Start(ps.dir, name, env, argv...)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = out.Close() }()
-	if before, err := out.Stat(); err == nil {
-		p.from = before.Size()
-	}
-	p.cmd = exec.Command(argv[0], argv[1:]...)
-	p.cmd.Dir = ps.dir // where no settings file of the user's lies
-	p.cmd.Env = append(environment(), env...)
-	p.cmd.Stdout, p.cmd.Stderr = out, out
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	if err := p.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("starting %s: %w", name, err)
-	}
-	go func() { // ends with the process
-		p.err = p.cmd.Wait()
-		close(p.done)
-	}()
+	p := &process{started, kind}
 	ps.mu.Lock()
 	ps.all = append(ps.all, p)
 	ps.mu.Unlock()
 	return p, nil
 }
 
-// environment is ours without settings: a job of the user's is not this one's.
-func environment() []string {
-	return slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "HEADRACE_") })
-}
-
-func (p *process) pid() int { return p.cmd.Process.Pid }
-
-// kill sends SIGKILL to the process and returns the moment.
-func (p *process) kill() (at int64, err error) {
-	at = monotonic()
-	if err = p.cmd.Process.Kill(); errors.Is(err, os.ErrProcessDone) {
-		err = nil // it was a moment faster
-	}
-	<-p.done
-	return at, err
-}
-
-func (p *process) ended() bool {
-	select {
-	case <-p.done:
-		return true
-	default:
-		return false
-	}
-}
-
 // died is an error that shows how p ended and the end of its output.
 func (p *process) died() error {
-	text, _ := os.ReadFile(p.log)
+	text, _ := os.ReadFile(p.Log)
 	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
 	if len(lines) > 12 {
 		lines = lines[len(lines)-12:]
 	}
 	how := "exit status 0"
-	if p.err != nil {
-		how = p.err.Error()
+	if p.Err != nil {
+		how = p.Err.Error()
 	}
-	return fmt.Errorf("%s ended by itself (%s); the end of its output:\n    %s", p.name, how, bytes.Join(lines, []byte("\n    ")))
+	return fmt.Errorf("%s ended by itself (%s); the end of its output:\n    %s", p.Name, how, bytes.Join(lines, []byte("\n    ")))
 }
 
 // givenUp matches what a trainer says that was right to end: its own watchdog or
@@ -112,9 +60,9 @@ var givenUp = regexp.MustCompile(`(?m)^(?:headrace: (the agent .+)|headrace\S*\.
 
 // gaveUp is why p, which has ended by itself, had to; "": it had not.
 func (p *process) gaveUp() string {
-	text, _ := os.ReadFile(p.log)
-	all := givenUp.FindAllSubmatch(text[min(p.from, int64(len(text))):], -1)
-	if p.err == nil || len(all) == 0 {
+	text, _ := os.ReadFile(p.Log)
+	all := givenUp.FindAllSubmatch(text[min(p.From, int64(len(text))):], -1)
+	if p.Err == nil || len(all) == 0 {
 		return ""
 	}
 	last := all[len(all)-1]
@@ -129,23 +77,23 @@ func (ps *processes) stop(kind string, grace time.Duration) (late []string) {
 	deadline := time.After(grace)
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		for _, p := range ps.all {
-			if p.kind == kind && !p.ended() {
-				_ = syscall.Kill(-p.pid(), signal)
+			if p.kind == kind && !p.Ended() {
+				_ = syscall.Kill(-p.Pid(), signal)
 				if signal == syscall.SIGKILL {
-					late = append(late, p.name)
+					late = append(late, p.Name)
 				}
 			}
 		}
 		for _, p := range ps.all {
-			if p.kind != kind || p.ended() {
+			if p.kind != kind || p.Ended() {
 				continue
 			}
 			if signal == syscall.SIGKILL {
-				<-p.done
+				<-p.Done
 				continue
 			}
 			select {
-			case <-p.done:
+			case <-p.Done:
 			case <-deadline:
 				deadline = closed
 			}
@@ -165,20 +113,11 @@ func (ps *processes) cpu(kind string) (used time.Duration) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	for _, p := range ps.all {
-		if p.kind == kind && p.ended() {
-			used += p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime()
+		if p.kind == kind && p.Ended() {
+			used += p.Cmd.ProcessState.UserTime() + p.Cmd.ProcessState.SystemTime()
 		}
 	}
 	return used
-}
-
-// monotonic is CLOCK_MONOTONIC in ns: what Python's time.monotonic_ns() is too.
-func monotonic() int64 {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-		panic(fmt.Errorf("this system has no monotonic clock: %w", err)) // not on Linux
-	}
-	return ts.Nano()
 }
 
 // checkPython finds the interpreter, and says what to do when it can not run the
@@ -193,10 +132,20 @@ func checkPython(python string) (path, version string, err error) {
 	}
 	out, err := exec.Command(path, "-c",
 		"import sys, numpy, headrace; print('Python %d.%d.%d, numpy %s' % (*sys.version_info[:3], numpy.__version__))").CombinedOutput()
+	if err != nil {
+		lines := bytes.Split(bytes.TrimSpace(out), []byte("\n"))
+		return "", "", fmt.Errorf("%s can not run the trainers: %s; install the package into it (pip install headrace), or name another interpreter with --python or HEADRACE_PYTHON",
+			path, lines[len(lines)-1])
+	}
+	return path, string(bytes.TrimSpace(out)), nil
+}
+
+// checkGroup: the consumer group's trainers need one more package.
+func checkGroup(python string) error {
+	out, err := exec.Command(python, "-c", "import confluent_kafka").CombinedOutput()
 	if err == nil {
-		return path, string(bytes.TrimSpace(out)), nil
+		return nil
 	}
 	lines := bytes.Split(bytes.TrimSpace(out), []byte("\n"))
-	return "", "", fmt.Errorf("%s can not run the trainers: %s; install the package into it (pip install headrace), or name another interpreter with --python or HEADRACE_PYTHON",
-		path, lines[len(lines)-1])
+	return fmt.Errorf("%s can not run the consumer group: %s; install confluent-kafka into it (pip install confluent-kafka), or say --no-group", python, lines[len(lines)-1])
 }

@@ -22,8 +22,8 @@ const (
 	journalName = "trainer-%d-%d.journal" // rank, incarnation
 )
 
-// rates in rows/s that the trainers are paced to, 10:10:10:1.
-var rates = [trainers]float64{15_000, 15_000, 15_000, 1_500}
+// fileRates are 10:10:10:1.
+var fileRates = [trainers]float64{15_000, 15_000, 15_000, 1_500}
 
 // folders of a run; sockets lie apart, because their paths must be short.
 type folders struct {
@@ -57,6 +57,7 @@ func makeFolders(root string) (folders, error) {
 func (f folders) remove() {
 	_ = os.RemoveAll(f.sockets)
 	_ = os.Remove(f.model)
+	_ = os.Remove(f.model + groupModel)
 	_ = os.Remove(filepath.Dir(f.model))
 }
 
@@ -65,7 +66,10 @@ type team struct {
 	folders
 	processes
 	binary, python string
-	address        string // of the master
+	address        string            // of the master
+	rates          [trainers]float64 // rows/s that the trainers are paced to
+	maxWait        time.Duration     // for a full batch; 0: for ever
+	dataset        string            // its spec
 	master         *process
 	agents         [agents]*process
 	trainers       [trainers]*process
@@ -112,9 +116,13 @@ func (t *team) startTrainer(rank int) (err error) {
 		"HEADRACE_ATTEMPT=" + strconv.Itoa(t.lives[rank]-1),
 		"OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1", "PYTHONUNBUFFERED=1",
 	}
-	t.trainers[rank], err = t.start("trainer", trainerName(rank), env, t.python, filepath.Join(t.root, "train.py"),
+	argv := []string{t.python, filepath.Join(t.root, "train.py"),
 		"--dataset", datasetName, "--model", t.model, "--rows", strconv.Itoa(batchRows),
-		"--rate", strconv.FormatFloat(rates[rank], 'f', -1, 64), "--journal", journal)
+		"--rate", strconv.FormatFloat(t.rates[rank], 'f', -1, 64), "--journal", journal}
+	if t.maxWait > 0 {
+		argv = append(argv, "--max-wait", strconv.FormatFloat(t.maxWait.Seconds(), 'f', -1, 64))
+	}
+	t.trainers[rank], err = t.start("trainer", trainerName(rank), env, argv...)
 	return err
 }
 
@@ -129,7 +137,7 @@ func (t *team) startAll(ctx context.Context, l *ledger) error {
 	if err := answer(ctx, t.master, l.waitForMaster); err != nil {
 		return err
 	}
-	if err := l.apply(ctx, datasetYAML(t.log)); err != nil {
+	if err := l.apply(ctx, t.dataset); err != nil {
 		return fmt.Errorf("applying the dataset: %w", err)
 	}
 	for k := range t.agents {
@@ -151,7 +159,7 @@ func (t *team) startAll(ctx context.Context, l *ledger) error {
 }
 
 func (t *team) agentAnswers(ctx context.Context, l *ledger, k int, p *process) error {
-	return answer(ctx, p, func(ctx context.Context) error { return l.waitForAgent(ctx, agentName(k), p.pid()) })
+	return answer(ctx, p, func(ctx context.Context) error { return l.waitForAgent(ctx, agentName(k), p.Pid()) })
 }
 
 // answer waits until wait returns, p has ended, or it took too long.
@@ -163,10 +171,10 @@ func answer(ctx context.Context, p *process, wait func(context.Context) error) e
 	select {
 	case err := <-answered:
 		if err != nil {
-			err = fmt.Errorf("%s does not answer: %w", p.name, err)
+			err = fmt.Errorf("%s does not answer: %w", p.Name, err)
 		}
 		return err
-	case <-p.done:
+	case <-p.Done:
 		return p.died()
 	}
 }
@@ -175,11 +183,16 @@ func answer(ctx context.Context, p *process, wait func(context.Context) error) e
 func datasetYAML(root string) string {
 	return fmt.Sprintf(`name: %s
 files: {root: %q, paths: ["*.tsv"]}
-decode:
+`, datasetName, root) + decodeYAML()
+}
+
+// decodeYAML says how a record of the log becomes columns.
+func decodeYAML() string {
+	return fmt.Sprintf(`decode:
   format: tsv
   columns:
     - {name: label, path: "0", dtype: float32}
     - {name: dense, paths: ["1..%d"], dtype: float32, default: "%d"}
     - {name: cat, paths: ["%d..%d"], dtype: int64, default: 0, hash: {buckets: %d, salt: %s}}
-`, datasetName, root, clicklog.Ints, clicklog.Missing, clicklog.Ints+1, clicklog.Ints+clicklog.Categories, clicklog.Buckets, clicklog.Salt)
+`, clicklog.Ints, clicklog.Missing, clicklog.Ints+1, clicklog.Ints+clicklog.Categories, clicklog.Buckets, clicklog.Salt)
 }

@@ -1,21 +1,23 @@
 package demo
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"strings"
 	"time"
 
+	"github.com/headrace/headrace/internal/demo/clicklog"
 	"github.com/headrace/headrace/internal/demo/report"
 )
 
 // watch reads the journals while they are written: progress that needs no master.
 type watch struct {
-	dir     string
-	total   int
-	readers map[string]*report.Reader
+	dir      string
+	truth    *clicklog.Truth
+	journals map[string]*watched
+	in       []bool // which records are in the model
+	distinct int    // how many of them
+
 	applied [trainers]int // rows by rank, all incarnations
 	rates   [trainers]float64
 	changed time.Time // when a row was last applied
@@ -24,25 +26,31 @@ type watch struct {
 	at     time.Time
 }
 
-func newWatch(dir string, total int) *watch {
-	return &watch{dir: dir, total: total, readers: map[string]*report.Reader{}, changed: time.Now(), at: time.Now()}
+type watched struct {
+	*report.Follower
+	rank    int
+	batches int // so many are counted
+}
+
+func newWatch(dir string, truth *clicklog.Truth) *watch {
+	return &watch{dir: dir, truth: truth, journals: map[string]*watched{}, in: make([]bool, truth.Records), changed: time.Now(), at: time.Now()}
 }
 
 func (w *watch) close() {
-	for _, r := range w.readers {
-		_ = r.Close()
+	for _, j := range w.journals {
+		_ = j.Close()
 	}
 }
 
-// look reads what is new and returns the number of rows applied so far.
-func (w *watch) look() (int, error) {
+// look reads what is new.
+func (w *watch) look() error {
 	paths, err := filepath.Glob(filepath.Join(w.dir, "*.journal"))
 	if err != nil {
-		return 0, err
+		return err
 	}
 	for _, path := range paths {
 		if err := w.follow(path); err != nil {
-			return 0, err
+			return err
 		}
 	}
 	if age := time.Since(w.at); age > time.Second {
@@ -51,50 +59,57 @@ func (w *watch) look() (int, error) {
 		}
 		w.before, w.at = w.applied, time.Now()
 	}
-	sum := 0
-	for _, n := range w.applied {
-		sum += n
-	}
-	return sum, nil
+	return nil
 }
 
 func (w *watch) follow(path string) error {
-	var rank, life int
-	if _, err := fmt.Sscanf(filepath.Base(path), journalName, &rank, &life); err != nil || rank < 0 || rank >= trainers {
-		return fmt.Errorf("%s is not a journal of ours", path)
-	}
-	r, ok := w.readers[path]
+	j, ok := w.journals[path]
 	if !ok {
-		var err error
-		if r, err = report.OpenJournal(path); err != nil {
-			return err
+		var rank, life int
+		if _, err := fmt.Sscanf(filepath.Base(path), journalName, &rank, &life); err != nil || rank < 0 || rank >= trainers {
+			return fmt.Errorf("%s is not a journal of ours", path)
 		}
-		w.readers[path] = r
-	}
-	for {
-		e, err := r.Next()
-		if err == io.EOF || errors.Is(err, report.ErrTorn) {
-			return nil
-		}
+		f, err := report.Follow(path, w.truth)
 		if err != nil {
 			return err
 		}
-		if e.Kind == report.Applied {
-			w.applied[rank] += e.Rows
-			w.changed = time.Now()
+		j = &watched{Follower: f, rank: rank}
+		w.journals[path] = j
+	}
+	if err := j.More(); err != nil {
+		return err
+	}
+	for ; j.batches < len(j.Batches) && j.Batches[j.batches].Applied != 0; j.batches++ {
+		b := j.Batches[j.batches]
+		w.applied[j.rank] += len(b.Records)
+		w.changed = time.Now()
+		for _, n := range b.Records {
+			if n >= 0 && !w.in[n] {
+				w.in[n] = true
+				w.distinct++
+			}
 		}
 	}
+	return nil
 }
 
-func (w *watch) line() string {
-	sum := 0
+// share of the records that are in the model.
+func (w *watch) share() float64 { return float64(w.distinct) / float64(w.truth.Records) }
+
+// all records are in the model.
+func (w *watch) all() bool { return w.distinct == w.truth.Records }
+
+// line shows it; what comes last is cut off on a narrow terminal.
+func (w *watch) line(besides string) string {
 	var b strings.Builder
-	for k, n := range w.applied {
-		sum += n
+	for k := range w.applied {
 		fmt.Fprintf(&b, "  t%d %5.1fk/s", k, w.rates[k]/1000)
 	}
+	return fmt.Sprintf("%s %3.0f %% of %s%s%s", bar(w.share()), 100*w.share(), report.Thousands(w.truth.Records), besides, b.String())
+}
+
+func bar(share float64) string {
 	const width = 20
-	full := min(width*sum/max(w.total, 1), width)
-	return fmt.Sprintf("%s%s %3d %% of %s%s", strings.Repeat("#", full), strings.Repeat(".", width-full),
-		100*sum/max(w.total, 1), report.Thousands(w.total), b.String())
+	full := min(int(width*share), width)
+	return strings.Repeat("#", full) + strings.Repeat(".", width-full)
 }

@@ -12,6 +12,8 @@
 //	layout.go    sizes and offsets inside a frame, spans
 //	write.go     Builder: rows gathered as columns in one 64-byte aligned buffer
 //	finish.go    a Builder's rows as a payload
+//	times.go     event times of what a batch has of each span
 //	pool.go      where builders come from and return to
+//	regions.go   messages about frames that lie in shared memory
 //	read.go      a received frame, checked, as views
 package frame

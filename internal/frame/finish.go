@@ -8,10 +8,11 @@ import (
 
 // Head is what a frame says of itself besides its rows.
 type Head struct {
-	RowsPerBatch int    // as asked; the last batch may be shorter
-	FirstBatch   uint32 // number of the first batch in the stream, from 1
-	Last         bool   // the last batch is the last known one
-	Names        []byte // the names block (JSON), or nil
+	RowsPerBatch int     // as asked; the last batch may be shorter
+	FirstBatch   uint32  // number of the first batch in the stream, from 1
+	Last         bool    // the last batch is the last known one
+	Names        []byte  // the names block (JSON), or nil
+	Times        []Times // of each piece in order; nil: no row has a time
 }
 
 // Batches is the number of batches that rows make.
@@ -37,6 +38,12 @@ func (b *Builder) Finish(h Head, spans []Span) ([]byte, error) {
 		clear(b.arena[names+len(h.Names) : at])
 		copy(b.arena[names:], h.Names)
 	}
+	times := 0
+	if len(h.Times) > 0 {
+		times = at
+		at += aligned(timesSize * len(h.Times))
+		putTimes(b.arena[times:at], h.Times)
+	}
 	out := b.arena[:at]
 	le := binary.LittleEndian
 	copy(out, magic)
@@ -53,6 +60,7 @@ func (b *Builder) Finish(h Head, spans []Span) ([]byte, error) {
 	le.PutUint64(out[32:], uint64(len(out)))
 	le.PutUint64(out[40:], uint64(names))
 	le.PutUint64(out[48:], uint64(len(h.Names)))
+	le.PutUint64(out[56:], uint64(times))
 	for i := range spans {
 		spans[i].put(out[headSize+spanSize*i:])
 	}
@@ -74,7 +82,10 @@ func (b *Builder) checkFinish(h *Head, spans []Span) error {
 	if sum != b.rows {
 		return fmt.Errorf("spans of %d rows for a frame of %d", sum, b.rows)
 	}
-	size := max(b.base, b.layout.headSize(len(spans))) + aligned(8*b.rows) + aligned(len(h.Names))
+	if err := h.checkTimes(spans); err != nil {
+		return err
+	}
+	size := max(b.base, b.layout.headSize(len(spans))) + aligned(8*b.rows) + aligned(len(h.Names)) + aligned(timesSize*len(h.Times))
 	for i := range b.Columns {
 		c, v := &b.layout.Columns[i], &b.Columns[i]
 		if c.Kind == Fixed {
@@ -93,29 +104,31 @@ func (b *Builder) checkFinish(h *Head, spans []Span) error {
 	return nil
 }
 
-// grow gives the builder a larger arena with the same contents.
+// grow gives the builder a larger arena, of its own, with the same contents.
 func (b *Builder) grow(size int) {
 	old := b.arena
-	b.arena = alignedBytes(size)
+	b.own, b.placed = alignedBytes(size), false
+	b.arena = b.own
 	copy(b.arena, old)
 	b.attach()
 }
 
 // makeRoom moves the buffers up until base is base: more spans than foreseen.
 func (b *Builder) makeRoom(base int) {
-	old, from := b.arena, b.base
-	b.arena = alignedBytes(len(old) + base - from)
-	copy(b.arena[base:], old[from:])
+	if need := b.inPlace() + base - b.base; need > len(b.arena) {
+		b.grow(need)
+	}
+	end := b.inPlace()
+	copy(b.arena[base:], b.arena[b.base:end])
 	b.base = base
 	b.attach()
 }
 
 // pack brings all buffers to their final place, writes the buffer table at table
 // and returns the end. Buffers move only downwards and in their order, so none
-// is overwritten before it was moved; a full builder's in-place buffers do not
-// move at all.
+// is overwritten before it was moved; a full builder's values and masks do not
+// move at all. What lies beside the arena takes no more room than is kept for it.
 func (b *Builder) pack(table int) int {
-	b.moved = true
 	at := b.base
 	put := func(number int, src []byte) {
 		dst := b.arena[at : at+len(src)]

@@ -167,6 +167,26 @@ func TestTruncateAndMoveTailSplitRowsExactly(t *testing.T) {
 	}
 }
 
+func TestAPoolsBuildersGrowOnDemandAndSmallOnesAreDropped(t *testing.T) {
+	p, err := NewPool(layoutOf(t, someFields), 10, 35)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []int{10, 20, 35, 35} {
+		b := p.Get()
+		if b.Limit() != want {
+			t.Errorf("a builder for %d rows, want %d", b.Limit(), want)
+		}
+		p.Grow()
+		p.Put(b)
+	}
+	for _, rows := range []int{0, maxRows + 1} {
+		if _, err := NewPool(layoutOf(t, someFields), rows, 10); err == nil {
+			t.Errorf("a pool for %d rows", rows)
+		}
+	}
+}
+
 func TestWhatDoesNotFitIsAnErrorAndNotAFrame(t *testing.T) {
 	l := layoutOf(t, someFields)
 	if _, err := NewBuilder(l, 1<<26); err == nil || !strings.Contains(err.Error(), "ask for fewer rows") {

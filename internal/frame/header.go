@@ -14,8 +14,9 @@ const Protocol = 1
 // Limits of docs/PROTOCOL.md; sizes in bytes.
 const (
 	HeaderSize = 16
-	MaxControl = 1 << 20 // payload of any message but FRAME
-	MaxFrame   = 1 << 30 // payload of FRAME
+	MaxControl = 1 << 20   // payload of any message but those below
+	MaxCall    = 256 << 20 // payload of CALL and ANSWER, which carry cuts
+	MaxFrame   = 1 << 30   // payload of FRAME
 )
 
 // Type is the kind of a message.
@@ -42,6 +43,14 @@ const (
 	TypePing    Type = 18
 	TypePong    Type = 19
 	TypeState   Type = 20
+	TypeCall    Type = 21
+	TypeAnswer  Type = 22
+	TypeHold    Type = 23
+	TypeHeld    Type = 24
+	TypeRegion  Type = 25
+	TypeFrameAt Type = 26
+	TypeRelease Type = 27
+	TypeForget  Type = 28
 )
 
 var typeNames = [...]string{
@@ -49,6 +58,8 @@ var typeNames = [...]string{
 	TypeAttach: "ATTACH", TypeCredit: "CREDIT", TypeFrame: "FRAME", TypeEnd: "END", TypeStep: "STEP",
 	TypeAcked: "ACKED", TypeFenced: "FENCED", TypeQuit: "QUIT", TypePause: "PAUSE", TypeStats: "STATS",
 	TypeClose: "CLOSE", TypeBye: "BYE", TypePing: "PING", TypePong: "PONG", TypeState: "STATE",
+	TypeCall: "CALL", TypeAnswer: "ANSWER", TypeHold: "HOLD", TypeHeld: "HELD",
+	TypeRegion: "REGION", TypeFrameAt: "FRAME_AT", TypeRelease: "RELEASE", TypeForget: "FORGET",
 }
 
 func (t Type) String() string {
@@ -60,6 +71,17 @@ func (t Type) String() string {
 
 // Known reports whether this version of the protocol has t.
 func (t Type) Known() bool { return int(t) < len(typeNames) && typeNames[t] != "" }
+
+// limit is the most bytes of payload that a message of t may have.
+func (t Type) limit() int {
+	switch t {
+	case TypeFrame:
+		return MaxFrame
+	case TypeCall, TypeAnswer:
+		return MaxCall
+	}
+	return MaxControl
+}
 
 // Header precedes every message.
 type Header struct {
@@ -99,11 +121,7 @@ func ParseHeader(b *[HeaderSize]byte) (Header, error) {
 	if h.Flags != 0 {
 		return h, fmt.Errorf("%w: %s has flags %#x, this version knows none", ErrProtocol, h.Type, h.Flags)
 	}
-	limit := uint32(MaxControl)
-	if h.Type == TypeFrame {
-		limit = MaxFrame
-	}
-	if h.Length > limit {
+	if limit := h.Type.limit(); int64(h.Length) > int64(limit) {
 		return h, fmt.Errorf("%w: %s of %d bytes is longer than the limit of %d", ErrProtocol, h.Type, h.Length, limit)
 	}
 	return h, nil
@@ -164,7 +182,7 @@ func ReadPayload(r io.Reader, h Header, buf *[]byte) error {
 }
 
 // AppendControl appends one message with payload v as JSON; a nil v is no
-// payload. It fails when the payload is over MaxControl.
+// payload. It fails when the payload is over its type's limit.
 func AppendControl(dst []byte, t Type, stream, number uint32, v any) ([]byte, error) {
 	var payload []byte
 	if v != nil {
@@ -173,8 +191,8 @@ func AppendControl(dst []byte, t Type, stream, number uint32, v any) ([]byte, er
 			return dst, fmt.Errorf("encode %s: %w", t, err)
 		}
 	}
-	if len(payload) > MaxControl {
-		return dst, fmt.Errorf("%s of %d bytes is longer than the limit of %d", t, len(payload), MaxControl)
+	if limit := t.limit(); len(payload) > limit {
+		return dst, fmt.Errorf("%s of %d bytes is longer than the limit of %d", t, len(payload), limit)
 	}
 	var b [HeaderSize]byte
 	Header{Length: uint32(len(payload)), Type: t, Stream: stream, Number: number}.Put(&b)

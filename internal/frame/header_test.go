@@ -15,7 +15,9 @@ func TestAControlMessageIsReadAsItWasWritten(t *testing.T) {
 	step := int64(130)
 	hello := Hello{Protocol: Protocol, Client: "test 1", Rank: 3, WorldSize: 4, Incarnation: 0x0123456789abcdef, Generation: 2, Resume: []ResumeEntry{{
 		Stream: 1, Open: Open{Dataset: "clicks", Rows: 1024, Ack: AckStep, Track: true}, Through: 17, Acked: 12,
-		Batches: []ResumeBatch{{Number: 13, Step: &step, Rows: 1024, Spans: []ResumeSpan{{1, 2, 1<<64 - 1, 4, 5, 6, 7, 8, 1<<63 - 1}}}, {Number: 14, Rows: 3}},
+		Batches: []ResumeBatch{{Number: 13, Step: &step, Rows: 1024, Spans: []ResumeSpan{
+			{1, 2, 1<<64 - 1, 4, 5, 6, 7, 8, 1<<63 - 1, 0, 0, 0, false}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, -11, 12, true},
+		}}, {Number: 14, Rows: 3}},
 	}}}
 	var wire bytes.Buffer
 	if err := WriteControl(&wire, TypeHello, 0, 0, hello); err != nil {
@@ -34,7 +36,7 @@ func TestAControlMessageIsReadAsItWasWritten(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got.Resume[0].Batches[0], hello.Resume[0].Batches[0]) || got.Incarnation != hello.Incarnation {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	if !bytes.Contains(payload, []byte(`"incarnation":"0123456789abcdef"`)) || !bytes.Contains(payload, []byte(`"spans":[[1,2,18446744073709551615,4,5,6,7,8,9223372036854775807]]`)) {
+	if !bytes.Contains(payload, []byte(`"incarnation":"0123456789abcdef"`)) || !bytes.Contains(payload, []byte(`"spans":[[1,2,18446744073709551615,4,5,6,7,8,9223372036854775807],[1,2,3,4,5,6,7,8,9,10,-11,12]]`)) {
 		t.Errorf("%s", payload)
 	}
 	if h, payload, err = ReadControl(r, &buf); err != nil || h.Type != TypeCredit || h.Number != 2 || len(payload) != 0 {
@@ -75,6 +77,9 @@ func TestWhatIsNoMessageIsRefused(t *testing.T) {
 		if _, err := Decode[Hello](TypeHello, []byte(payload)); !errors.Is(err, ErrProtocol) {
 			t.Errorf("%s: %v", payload, err)
 		}
+	}
+	if _, err := AppendControl(nil, TypeAnswer, 0, 0, Answer{Body: []byte(`"` + strings.Repeat("x", MaxControl) + `"`)}); err != nil {
+		t.Errorf("a cut may be larger than other payloads: %v", err)
 	}
 	if _, err := AppendControl(nil, TypeError, 0, 0, Error{Message: strings.Repeat("x", MaxControl)}); err == nil {
 		t.Error("a payload over the limit was written")

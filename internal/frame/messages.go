@@ -17,7 +17,8 @@ type Hello struct {
 	Attempt     uint32        `json:"attempt"`
 	Incarnation Incarnation   `json:"incarnation"`
 	PID         int32         `json:"pid"`
-	Generation  uint32        `json:"generation"` // 0, or what it was told before
+	Generation  uint32        `json:"generation"`            // 0, or what it was told before
+	ResumeFrom  string        `json:"resume_from,omitempty"` // ResumeBound, ...; "": the job's own
 	Resume      []ResumeEntry `json:"resume,omitempty"`
 }
 
@@ -28,13 +29,25 @@ func (i Incarnation) String() string               { return fmt.Sprintf("%016x",
 func (i Incarnation) MarshalText() ([]byte, error) { return []byte(i.String()), nil }
 
 func (i *Incarnation) UnmarshalText(b []byte) error {
+	v, err := hex64("incarnation", b)
+	*i = Incarnation(v)
+	return err
+}
+
+func hex64(what string, b []byte) (uint64, error) {
 	v, err := strconv.ParseUint(string(b), 16, 64)
 	if err != nil || len(b) != 16 {
-		return fmt.Errorf("incarnation %.40q is not 16 hex digits", b)
+		return 0, fmt.Errorf("%s %.40q is not 16 hex digits", what, b)
 	}
-	*i = Incarnation(v)
-	return nil
+	return v, nil
 }
+
+// What HELLO's resume_from may say: what a process of a job with a past wants.
+const (
+	ResumeBound = "bound" // it restores first
+	ResumeAcked = "acked" // shared only
+	ResumeStart = "start" // everything is pending again
+)
 
 // ResumeEntry is one stream of a trainer that comes again to an agent.
 type ResumeEntry struct {
@@ -53,8 +66,8 @@ type ResumeBatch struct {
 	Spans  []ResumeSpan `json:"spans"`
 }
 
-// ResumeSpan is a piece of a lease in order space; on the wire an array of nine
-// integers in the order of its fields.
+// ResumeSpan is a piece of a lease in order space; on the wire an array of its
+// fields in their order: nine integers, or twelve with those of its records.
 type ResumeSpan struct {
 	Epoch     uint32
 	Term      uint32
@@ -65,10 +78,21 @@ type ResumeSpan struct {
 	Segment   int64
 	LeaseFrom int64
 	LeaseTo   int64
+	Rows      int64
+	Oldest    int64 // event times of its rows, ms; 0 and 0: none has one
+	Newest    int64
+
+	Told bool // the last three were there
 }
 
+const spanInts = 9
+
 func (s ResumeSpan) MarshalJSON() ([]byte, error) {
-	return json.Marshal([]any{s.Epoch, s.Term, s.Sequence, s.Dataset, s.Partition, s.Pass, s.Segment, s.LeaseFrom, s.LeaseTo})
+	all := []any{s.Epoch, s.Term, s.Sequence, s.Dataset, s.Partition, s.Pass, s.Segment, s.LeaseFrom, s.LeaseTo, s.Rows, s.Oldest, s.Newest}
+	if !s.Told {
+		all = all[:spanInts]
+	}
+	return json.Marshal(all)
 }
 
 func (s *ResumeSpan) UnmarshalJSON(b []byte) error {
@@ -76,9 +100,9 @@ func (s *ResumeSpan) UnmarshalJSON(b []byte) error {
 	if err := json.Unmarshal(b, &raw); err != nil {
 		return err
 	}
-	into := []any{&s.Epoch, &s.Term, &s.Sequence, &s.Dataset, &s.Partition, &s.Pass, &s.Segment, &s.LeaseFrom, &s.LeaseTo}
-	if len(raw) != len(into) {
-		return fmt.Errorf("a span has %d integers, not %d", len(into), len(raw))
+	into := []any{&s.Epoch, &s.Term, &s.Sequence, &s.Dataset, &s.Partition, &s.Pass, &s.Segment, &s.LeaseFrom, &s.LeaseTo, &s.Rows, &s.Oldest, &s.Newest}
+	if s.Told = len(raw) == len(into); !s.Told && len(raw) != spanInts {
+		return fmt.Errorf("a span has %d integers, or %d, not %d", spanInts, len(into), len(raw))
 	}
 	for i, v := range raw {
 		if err := json.Unmarshal(v, into[i]); err != nil {
@@ -100,7 +124,14 @@ type Welcome struct {
 	TTLMillis    uint32    `json:"ttl_ms"`
 	Agent        string    `json:"agent"`
 	PendingAgain int64     `json:"pending_again"` // units that this join made pending again
+	Again        *Again    `json:"again,omitempty"`
 	Resumed      []Resumed `json:"resumed,omitempty"`
+}
+
+// Again is the records in units that are pending again.
+type Again struct {
+	Rows   int64 `json:"rows"`             // with Untold: at least so many
+	Untold int64 `json:"untold,omitempty"` // units of whose records nobody told
 }
 
 // Resumed answers one ResumeEntry.
@@ -143,6 +174,7 @@ type Open struct {
 	MaxWaitMS *int64   `json:"max_wait_ms"` // nil: wait for a full batch
 	Ack       string   `json:"ack"`         // AckStep | AckAuto
 	Track     bool     `json:"track"`
+	Virtual   *uint32  `json:"virtual,omitempty"` // bit_exact: which virtual rank is read, from 0
 }
 
 const (
@@ -155,11 +187,15 @@ type Opened struct {
 	Schema    Schema `json:"schema"`
 	DatasetID uint32 `json:"dataset_id"`
 	Unit      string `json:"unit"` // bytes | records
+	// VirtualRanks of a bit_exact dataset: only streams that say which of them they
+	// read get batches.
+	VirtualRanks uint32 `json:"virtual_ranks,omitempty"`
 }
 
 // Attach opens a data connection; the header names the stream.
 type Attach struct {
 	Incarnation Incarnation `json:"incarnation"`
+	Regions     bool        `json:"regions,omitempty"` // frames may come in shared memory
 }
 
 // Step says that the oldest Batches unstepped batches are in the model as of
@@ -167,7 +203,8 @@ type Attach struct {
 type Step struct {
 	Step    *int64 `json:"step"`
 	Batches uint32 `json:"batches"`
-	Through uint32 `json:"through"` // batches of this stream stepped so far, these included
+	Through uint32 `json:"through"`        // batches of this stream stepped so far, these included
+	More    bool   `json:"more,omitempty"` // batches of other streams are in the same step; the last STEP of it says no more
 }
 
 // Acked: the steps of the first Through batches of the stream are durable.
@@ -219,10 +256,25 @@ const (
 	StateRecovering = "recovering"
 	StateDeleted    = "deleted"
 	StateMasterLost = "master_lost"
+	StateRestore    = "restore" // the job has a past: restore first
 )
 
 // State says what a waiting stream waits for; failed and deleted end it.
 type State struct {
 	State  string `json:"state"`
 	Reason string `json:"reason"`
+}
+
+// Hold: hand out no further batch (On) until the hold ends. Off as well when a
+// connection begins.
+type Hold struct {
+	Cut CutID  `json:"cut"`
+	On  bool   `json:"on"`
+	Why string `json:"why"`
+}
+
+// Held: nothing is yielded any more, and all that was is stepped. It comes behind
+// those STEPs.
+type Held struct {
+	Cut CutID `json:"cut"`
 }

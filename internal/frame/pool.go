@@ -1,41 +1,88 @@
 package frame
 
-import "sync"
+import (
+	"sync"
+	"sync/atomic"
+)
 
-// Pool keeps builders of one layout and limit for reuse. Its zero value is not
-// usable; it is safe for concurrent use.
+// Pool keeps builders of one layout for reuse. Its zero value is not usable; it is
+// safe for concurrent use.
+//
+// A builder takes the memory of all rows that it has room for, whatever is in it.
+// So a pool begins with small ones, and grows where frames are cut short by that.
 type Pool struct {
 	layout *Layout
-	rows   int
-	free   sync.Pool
+	rows   atomic.Int64 // of builders from now on; it only grows
+	most   int64
+	free   sync.Pool // that have memory of their own
+	bare   sync.Pool // that have none
 }
 
-// NewPool makes builders for rows rows. The first one is made now, so that a
-// limit that is too large is an error here and not in the middle of a stream.
-func NewPool(l *Layout, rows int) (*Pool, error) {
-	b, err := NewBuilder(l, rows)
-	if err != nil {
-		return nil, err
+// NewPool makes builders for rows rows, and after Grow for up to most. What is too
+// much for a frame is an error here and not in the middle of a stream.
+func NewPool(l *Layout, rows, most int) (*Pool, error) {
+	most = max(rows, most)
+	for _, n := range []int{rows, most} {
+		if err := l.holds(n); err != nil {
+			return nil, err
+		}
 	}
-	p := &Pool{layout: l, rows: rows}
-	p.free.Put(b)
+	p := &Pool{layout: l, most: int64(most)}
+	p.rows.Store(int64(rows))
 	return p, nil
 }
 
-// Get returns an empty builder.
+// Grow makes builders that are got from now on twice as large, as far as they may be.
+func (p *Pool) Grow() {
+	if rows := p.rows.Load(); rows < p.most {
+		p.rows.CompareAndSwap(rows, min(2*rows, p.most))
+	}
+}
+
+// ArenaSize is the memory that GetIn needs now, if rows have no ragged values and no
+// strings, which take what they take.
+func (p *Pool) ArenaSize() int {
+	return p.layout.arenaSize(p.layout.headSize(spareSpans), int(p.rows.Load()))
+}
+
+// Get returns an empty builder with memory of its own, which has room for what any
+// of the pool holds.
 func (p *Pool) Get() *Builder {
-	if b, ok := p.free.Get().(*Builder); ok {
+	b := p.take(&p.free)
+	b.Place(nil)
+	return b
+}
+
+// GetIn is Get with the memory that the payload is to lie in (Builder.Place).
+func (p *Pool) GetIn(memory []byte) *Builder {
+	b := p.take(&p.bare)
+	b.Place(memory)
+	return b
+}
+
+func (p *Pool) take(from *sync.Pool) *Builder {
+	rows := int(p.rows.Load())
+	if b, ok := from.Get().(*Builder); ok && b.limit >= rows {
 		return b
 	}
-	b, err := NewBuilder(p.layout, p.rows)
+	b, err := newBuilder(p.layout, rows)
 	if err != nil {
 		panic("frame: a builder that could be made once can not be made again: " + err.Error())
 	}
 	return b
 }
 
-// Put takes b back; its payload is no longer valid.
+// Put takes b back. Its payload is no longer valid, unless it lies in memory that
+// was given.
 func (p *Pool) Put(b *Builder) {
+	if int64(b.limit) < p.rows.Load() {
+		return
+	}
 	b.Reset()
-	p.free.Put(b)
+	b.leave()
+	if b.own == nil {
+		p.bare.Put(b)
+	} else {
+		p.free.Put(b)
+	}
 }

@@ -20,6 +20,7 @@ type Frame struct {
 	Last                        bool
 	Spans                       []Span
 	Names                       []byte
+	Times                       []Times // of each piece, nil: none has one
 	Offsets                     []int64
 	Columns                     []Received
 }
@@ -75,6 +76,7 @@ func Read(l *Layout, payload []byte) (*Frame, error) {
 	if n := le.Uint64(payload[48:]); n > 0 {
 		f.Names = r.region("names", le.Uint64(payload[40:]), n)
 	}
+	f.Times = r.times(le.Uint64(payload[56:]), Pieces(f.RowsPerBatch, f.Spans))
 	f.Offsets = r.offsets("$offset", 0, f.Rows)
 	for i := range l.Columns {
 		f.Columns[i] = r.column(&l.Columns[i], f.Rows)

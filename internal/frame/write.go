@@ -8,18 +8,23 @@ import (
 
 // Builder gathers rows as columns and finishes them into one frame payload.
 //
-// Buffers whose size follows from the number of rows lie at their final place in
-// one arena from the start, so a full builder is finished without moving them;
-// ragged values and strings grow beside it and are copied in at the end. Rows
-// are written through Columns and Offsets at index Rows() and counted with
-// SetRows; nothing else is allocated per row.
+// Values and masks of fixed columns lie at their final place in one arena from
+// the start, so a full builder is finished without moving them; offsets, ragged
+// values and strings lie beside it and are copied in at the end. Rows are written
+// through Columns and Offsets at index Rows() and counted with SetRows; nothing
+// else is allocated per row.
+//
+// The arena may be shared with the process that gets the payload (Place). No
+// number that decides anything is ever read from it: who writes to it while he
+// should not can spoil values, and nothing else.
 //
 // A Builder is used by one goroutine at a time.
 type Builder struct {
 	layout *Layout
 	arena  []byte // 64-byte aligned
+	own    []byte // an arena of its own, or nil
+	placed bool   // arena is not own
 	base   int    // where buffer 0 begins: room for head, spans and table before it
-	moved  bool   // finished: what the views point to is the payload's now
 	rows   int
 	limit  int // rows it has room for
 
@@ -31,8 +36,8 @@ type Builder struct {
 	Times []int64
 }
 
-// Buffers are one column's. Values and Mask of a Fixed column, RowOffsets and
-// Mask are limit rows long and written in place; the others grow by append.
+// Buffers are one column's. Values of a Fixed column, RowOffsets and Mask are limit
+// rows long; the others grow by append.
 //
 //	Fixed        Values
 //	Ragged       RowOffsets (in elements), Values
@@ -56,15 +61,73 @@ func View[T int32 | uint32 | int64 | float32 | float64](b []byte) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), n)
 }
 
-// NewBuilder has room for rows rows.
+// NewBuilder has room for rows rows, in memory of its own.
 func NewBuilder(l *Layout, rows int) (*Builder, error) {
-	if rows < 1 || rows > maxRows || rows*l.rowSize > MaxFrame-l.headSize(spareSpans) {
-		return nil, fmt.Errorf("a frame of %d rows of at least %d bytes is over the limit of %d bytes: ask for fewer rows or columns", rows, l.rowSize, MaxFrame)
+	b, err := newBuilder(l, rows)
+	if err == nil {
+		b.Place(nil)
 	}
-	b := &Builder{layout: l, limit: rows, base: l.headSize(spareSpans), Columns: make([]Buffers, len(l.Columns)), Times: make([]int64, rows)}
-	b.arena = alignedBytes(b.inPlace())
-	b.attach()
+	return b, err
+}
+
+// newBuilder is not placed anywhere yet.
+func newBuilder(l *Layout, rows int) (*Builder, error) {
+	if err := l.holds(rows); err != nil {
+		return nil, err
+	}
+	b := &Builder{layout: l, limit: rows, base: l.headSize(spareSpans), Columns: make([]Buffers, len(l.Columns)),
+		Offsets: make([]int64, rows), Times: make([]int64, rows)}
+	for i := range l.Columns {
+		c, v := &l.Columns[i], &b.Columns[i]
+		if c.Kind != Fixed {
+			v.RowOffsets = make([]int64, rows+1)
+		}
+		if c.Kind == RaggedBytes {
+			v.Elements = append(v.Elements, 0)
+		}
+	}
 	return b, nil
+}
+
+// holds is an error for more rows than a frame can have.
+func (l *Layout) holds(rows int) error {
+	if rows < 1 || rows > maxRows || rows*l.rowSize > MaxFrame-l.headSize(spareSpans) {
+		return fmt.Errorf("a frame of %d rows of at least %d bytes is over the limit of %d bytes: ask for fewer rows or columns", rows, l.rowSize, MaxFrame)
+	}
+	return nil
+}
+
+// Place empties the builder and has it make its next payload in memory, which begins
+// on a 64-byte boundary; nil: in memory of its own. Memory that is too small
+// (ArenaSize) is not used. See Placed.
+func (b *Builder) Place(memory []byte) {
+	b.Reset()
+	if len(memory) < b.inPlace() {
+		b.base = b.layout.headSize(spareSpans)
+	}
+	if b.placed = len(memory) >= b.inPlace(); !b.placed {
+		if len(b.own) < b.inPlace() {
+			b.own = alignedBytes(b.inPlace())
+		}
+		memory = b.own
+	}
+	b.arena = memory
+	b.attach()
+}
+
+// Placed: the payload lies in the memory that Place was given. A payload that does
+// not fit lies in the builder's own.
+func (b *Builder) Placed() bool { return b.placed }
+
+// leave lets go of memory that is not its own.
+func (b *Builder) leave() {
+	b.placed, b.arena = false, nil
+	for i := range b.Columns {
+		v := &b.Columns[i]
+		if v.Mask = nil; b.layout.Columns[i].Kind == Fixed {
+			v.Values = nil
+		}
+	}
 }
 
 // alignedBytes allocates n bytes that begin on a 64-byte boundary.
@@ -74,41 +137,40 @@ func alignedBytes(n int) []byte {
 	return raw[skip : skip+n : skip+n]
 }
 
-// inPlace is the size of the arena up to the end of the buffers that are written
-// in place.
-func (b *Builder) inPlace() int {
-	n := b.base + aligned(8*b.limit)
-	for i := range b.layout.Columns {
-		c := &b.layout.Columns[i]
+// inPlace is the size of the arena up to the end of the buffers whose size follows
+// from the rows.
+func (b *Builder) inPlace() int { return b.layout.arenaSize(b.base, b.limit) }
+
+// arenaSize is inPlace of a builder for rows rows whose buffers begin at base.
+func (l *Layout) arenaSize(base, rows int) int {
+	n := base + aligned(8*rows)
+	for i := range l.Columns {
+		c := &l.Columns[i]
 		if c.Kind == Fixed {
-			n += aligned(b.limit * c.Elements * c.Size)
+			n += aligned(rows * c.Elements * c.Size)
 		} else {
-			n += aligned(8 * (b.limit + 1))
+			n += aligned(8 * (rows + 1))
 		}
-		n += aligned(b.limit * c.maskSize())
+		n += aligned(rows * c.maskSize())
 	}
 	return n
 }
 
-// attach points Offsets and Columns into the arena.
+// attach points fixed values and masks into the arena. The other buffers have a
+// place there too, as long as they can get, so that none overruns the next one.
 func (b *Builder) attach() {
-	at := b.base
+	at := b.base + aligned(8*b.limit)
 	take := func(n int) []byte {
 		v := b.arena[at : at+n : at+n]
 		at += aligned(n)
 		return v
 	}
-	b.Offsets = View[int64](take(8 * b.limit))
 	for i := range b.layout.Columns {
 		c, v := &b.layout.Columns[i], &b.Columns[i]
 		if c.Kind == Fixed {
 			v.Values = take(b.limit * c.Elements * c.Size)
 		} else {
-			v.RowOffsets = View[int64](take(8 * (b.limit + 1)))
-			v.RowOffsets[0] = 0
-		}
-		if c.Kind == RaggedBytes && len(v.Elements) == 0 {
-			v.Elements = append(v.Elements, 0)
+			at += aligned(8 * (b.limit + 1))
 		}
 		if m := c.maskSize(); m > 0 {
 			v.Mask = take(b.limit * m)
@@ -141,12 +203,13 @@ func (b *Builder) Size() int {
 
 // Held is the memory that the builder keeps, in bytes.
 func (b *Builder) Held() int {
-	n := cap(b.arena) + 8*cap(b.Times)
+	n := cap(b.own) + 8*(cap(b.Times)+cap(b.Offsets))
 	for i := range b.Columns {
+		v := &b.Columns[i]
 		if b.layout.Columns[i].Kind != Fixed {
-			n += cap(b.Columns[i].Values)
+			n += cap(v.Values)
 		}
-		n += 8 * cap(b.Columns[i].Elements)
+		n += 8 * (cap(v.Elements) + cap(v.RowOffsets))
 	}
 	return n
 }
@@ -179,10 +242,6 @@ func (b *Builder) Reset() {
 			v.Values = v.Values[:0]
 		}
 		v.Elements = v.Elements[:min(1, len(v.Elements))]
-	}
-	if b.moved {
-		b.moved = false
-		b.attach()
 	}
 }
 

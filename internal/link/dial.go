@@ -12,8 +12,8 @@ import (
 )
 
 // MaxMessage bounds one gRPC message in either direction: a batch of grants
-// with their locators, or a page of state.
-const MaxMessage = 16 << 20
+// with their locators, a page of state, or a cut with its segment tables (256 MiB).
+const MaxMessage = 257 << 20
 
 // KeepaliveEvery is how often a silent connection is probed. Masters allow half
 // of it, so that a client is never punished for being early.

@@ -12,9 +12,22 @@ import (
 
 // CreateTopic returns when every partition has a leader that answers.
 func (b *Broker) CreateTopic(ctx context.Context, name string, partitions int, config map[string]string) error {
+	return b.createTopic(ctx, kafkago.TopicConfig{Topic: name, NumPartitions: partitions, ReplicationFactor: 1}, partitions, config)
+}
+
+// CreateTopicOn says which brokers have each partition, its leader first.
+func (b *Broker) CreateTopicOn(ctx context.Context, name string, replicas [][]int, config map[string]string) error {
+	t := kafkago.TopicConfig{Topic: name, NumPartitions: -1, ReplicationFactor: -1}
+	for i, r := range replicas {
+		t.ReplicaAssignments = append(t.ReplicaAssignments, kafkago.ReplicaAssignment{Partition: i, Replicas: r})
+	}
+	return b.createTopic(ctx, t, len(replicas), config)
+}
+
+func (b *Broker) createTopic(ctx context.Context, t kafkago.TopicConfig, partitions int, config map[string]string) error {
 	client, done := b.Client()
 	defer done()
-	t := kafkago.TopicConfig{Topic: name, NumPartitions: partitions, ReplicationFactor: 1}
+	name := t.Topic
 	for k, v := range config {
 		t.ConfigEntries = append(t.ConfigEntries, kafkago.ConfigEntry{ConfigName: k, ConfigValue: v})
 	}
@@ -138,3 +151,25 @@ func (*deleteRequest) Broker(c protocol.Cluster) (protocol.Broker, error) {
 }
 
 func init() { protocol.Register(&deleteRequest{}, &deleteResponse{}) }
+
+// Leader is the broker that leads a partition, 0 if there is none now, and the
+// replicas that are in sync.
+func (b *Broker) Leader(ctx context.Context, topic string, partition int) (leader int, inSync []int, err error) {
+	client, done := b.Client() // a new one has no old layout
+	defer done()
+	meta, err := client.Metadata(ctx, &kafkago.MetadataRequest{Topics: []string{topic}})
+	if err != nil {
+		return 0, nil, err
+	}
+	for _, t := range meta.Topics {
+		for _, p := range t.Partitions {
+			if t.Name == topic && p.ID == partition {
+				for _, o := range p.Isr {
+					inSync = append(inSync, o.ID)
+				}
+				return max(0, p.Leader.ID), inSync, nil
+			}
+		}
+	}
+	return 0, nil, fmt.Errorf("%s/%d is not known", topic, partition)
+}

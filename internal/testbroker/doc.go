@@ -1,7 +1,7 @@
 // Package testbroker starts a real Apache Kafka for tests and demonstrations:
-// one node, KRaft, on 127.0.0.1, in a temporary folder, ended by its process id.
+// one node or a few, KRaft, on 127.0.0.1, in a temporary folder, ended by its process id.
 // It needs java (17 or newer), and mvn once to fetch the jars into the user's
-// cache folder. Product code never imports it.
+// cache folder. Of the product only `headrace demo --source kafka` uses it.
 //
 //	install.go     jars from Maven Central, once per machine
 //	properties.go  the broker's configuration, and who may log in
@@ -9,5 +9,6 @@
 //	process.go     start, wait until it answers, stop, kill, start again
 //	certs.go       a certificate authority and the broker's certificate
 //	admin.go       topics, partitions and deleted records, for tests
+//	append.go      each record once, through the broker's deaths
 //	broker-kafka/  the same as a command: make broker-kafka
 package testbroker

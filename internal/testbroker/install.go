@@ -23,7 +23,7 @@ var ErrMissing = errors.New("missing")
 // jars returns the folder of the broker's jars, fetched if need be.
 func jars(ctx context.Context) (string, error) {
 	if _, err := exec.LookPath("java"); err != nil {
-		return "", fmt.Errorf("%w: java, which runs the Kafka broker of the tests; install a JDK or JRE, 17 or newer", ErrMissing)
+		return "", fmt.Errorf("%w: java, which runs the Kafka broker; install a JDK or JRE, 17 or newer", ErrMissing)
 	}
 	cache, err := os.UserCacheDir() // $XDG_CACHE_HOME or ~/.cache
 	if err != nil {

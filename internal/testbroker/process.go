@@ -11,6 +11,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"sync"
 	"syscall"
 	"time"
 
@@ -21,12 +23,23 @@ const (
 	startWithin = 120 * time.Second // on a busy machine
 	stopWithin  = 20 * time.Second  // from SIGTERM to SIGKILL
 	pollEvery   = 50 * time.Millisecond
+	portsEach   = 5
 )
 
 // Options of a broker.
 type Options struct {
-	Secure bool      // also SASL (PLAIN, SCRAM), TLS, and both together
-	Log    io.Writer // what the broker says; nil: a file in its folder
+	// DeletesEvery is how often Kafka deletes what is too old or too much; 0: every
+	// five minutes, so that tests may write old timestamps.
+	DeletesEvery time.Duration
+
+	Secure bool // also SASL (PLAIN, SCRAM), TLS, and both together
+	// Brokers is how many there are, 0 or 1: one. The first is also the only
+	// controller: who stops it stops leaders from moving. Not with Secure.
+	Brokers int
+
+	HeapMiB int // of the JVM, 0: 256; a record of 100 MB is in it several times
+
+	Log io.Writer // what the broker says; nil: a file in its folder
 }
 
 // Broker is one Kafka process and its folder. Its methods are for one goroutine.
@@ -35,7 +48,10 @@ type Broker struct {
 	dir       string
 	lib       string
 	clusterID string
-	ports     []int // controller, PLAINTEXT, SASL, SSL, SASL over SSL
+	id        int       // 1 is the controller too
+	others    []*Broker // of the first: those with id 2 and on
+	quorum    int       // the controller's port
+	ports     []int     // controller, PLAINTEXT, SASL, SSL, SASL over SSL
 
 	pid    int
 	exited chan struct{}
@@ -47,26 +63,52 @@ func StartKafka(ctx context.Context, opts Options) (*Broker, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "headrace-kafka-")
-	if err != nil {
-		return nil, err
-	}
-	b := &Broker{opts: opts, dir: dir, lib: lib}
-	if err := b.create(ctx); err != nil {
+	b := &Broker{opts: opts, lib: lib, id: 1}
+	if err := b.createAll(ctx); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
 	return b, nil
 }
 
-func (b *Broker) create(ctx context.Context) error {
-	var err error
-	if b.ports, err = freePorts(5); err != nil {
-		return err
-	}
+// createAll starts all brokers at once: those behind the first wait for it.
+func (b *Broker) createAll(ctx context.Context) error {
 	var id [16]byte
 	_, _ = rand.Read(id[:])
 	id[0] &= 0x3f // an id that begins with a dash would be taken for an option
 	b.clusterID = base64.RawURLEncoding.EncodeToString(id[:])
+	all := []*Broker{b}
+	for id := 2; id <= b.opts.Brokers; id++ {
+		b.others = append(b.others, &Broker{opts: b.opts, lib: b.lib, id: id, clusterID: b.clusterID})
+	}
+	all = append(all, b.others...)
+	ports, err := freePorts(portsEach * len(all)) // of all at once: none is given twice
+	if err != nil {
+		return err
+	}
+	for i, o := range all {
+		o.ports, o.quorum = ports[i*portsEach:(i+1)*portsEach], ports[0]
+		if o.dir, err = os.MkdirTemp("", "headrace-kafka-"); err != nil {
+			return err
+		}
+	}
+	errs := make([]error, len(all))
+	var wg sync.WaitGroup
+	for i, o := range all {
+		wg.Go(func() { errs[i] = o.create(ctx) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// Node is the broker with an id: 1 is this one.
+func (b *Broker) Node(id int) *Broker {
+	if id == b.id {
+		return b
+	}
+	return b.others[id-2]
+}
+
+func (b *Broker) create(ctx context.Context) error {
 	if b.opts.Secure {
 		if err := b.writeCerts(); err != nil {
 			return err
@@ -102,7 +144,11 @@ func (b *Broker) Start(ctx context.Context) error {
 		defer f.Close()
 		log = f
 	}
-	cmd := exec.Command("java", "-Xmx256m", "-XX:+UseSerialGC",
+	heap := b.opts.HeapMiB
+	if heap == 0 {
+		heap = 256
+	}
+	cmd := exec.Command("java", fmt.Sprintf("-Xmx%dm", heap), "-XX:+UseSerialGC",
 		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
 		"-cp", b.classpath(), "kafka.Kafka", b.propertiesFile())
 	cmd.Stdout, cmd.Stderr = log, log
@@ -162,6 +208,12 @@ func (b *Broker) answers(ctx context.Context) error {
 	}
 	if len(meta.Brokers) == 0 {
 		return errors.New("no broker is registered yet")
+	}
+	if b.opts.Brokers > 1 { // leaders may be elsewhere, or away
+		if !slices.ContainsFunc(meta.Brokers, func(o kafkago.Broker) bool { return o.ID == b.id }) {
+			return fmt.Errorf("broker %d is not registered yet", b.id)
+		}
+		return nil
 	}
 	ask := map[string][]kafkago.OffsetRequest{}
 	for _, t := range meta.Topics {
@@ -223,11 +275,24 @@ func (b *Broker) end(sig syscall.Signal, within time.Duration) error {
 	return nil
 }
 
+// PID of the running broker, else 0.
+func (b *Broker) PID() int { return b.pid }
+
 // Exited is closed when the running broker has ended.
 func (b *Broker) Exited() <-chan struct{} { return b.exited }
 
-// Close ends the broker and removes its folder.
-func (b *Broker) Close() error { return errors.Join(b.Kill(), os.RemoveAll(b.dir)) }
+// Close ends the broker, and with the first all others, and removes their folders.
+func (b *Broker) Close() error {
+	var errs []error
+	for _, o := range b.others {
+		errs = append(errs, o.Close())
+	}
+	errs = append(errs, b.Kill())
+	if b.dir != "" {
+		errs = append(errs, os.RemoveAll(b.dir))
+	}
+	return errors.Join(errs...)
+}
 
 // Addr is the plain listener, without TLS and SASL.
 func (b *Broker) Addr() string { return b.addr(1) }

@@ -16,9 +16,9 @@ const (
 // properties are the broker's. The sizes suit a test: a few topics, one client.
 func (b *Broker) properties() string {
 	p := map[string]string{
-		"process.roles":                       "broker,controller",
-		"node.id":                             "1",
-		"controller.quorum.bootstrap.servers": fmt.Sprintf("127.0.0.1:%d", b.ports[0]),
+		"process.roles":                       "broker",
+		"node.id":                             fmt.Sprint(b.id),
+		"controller.quorum.bootstrap.servers": fmt.Sprintf("127.0.0.1:%d", b.quorum),
 		"controller.listener.names":           "CONTROLLER",
 		"inter.broker.listener.name":          "PLAINTEXT",
 		"log.dirs":                            filepath.Join(b.dir, "data"),
@@ -42,9 +42,13 @@ func (b *Broker) properties() string {
 
 		"share.coordinator.state.topic.replication.factor": "1",
 	}
-	listeners := []string{
-		fmt.Sprintf("CONTROLLER://127.0.0.1:%d", b.ports[0]),
-		fmt.Sprintf("PLAINTEXT://127.0.0.1:%d", b.ports[1]),
+	if b.opts.DeletesEvery > 0 {
+		p["log.retention.check.interval.ms"] = fmt.Sprint(b.opts.DeletesEvery.Milliseconds())
+	}
+	listeners := []string{fmt.Sprintf("PLAINTEXT://127.0.0.1:%d", b.ports[1])}
+	if b.id == 1 {
+		p["process.roles"] = "broker,controller"
+		listeners = append(listeners, fmt.Sprintf("CONTROLLER://127.0.0.1:%d", b.ports[0]))
 	}
 	protocols := "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT"
 	if b.opts.Secure {
@@ -83,7 +87,10 @@ func (b *Broker) properties() string {
 // formatArgs write the cluster's id, and the users whose passwords the broker
 // keeps as salted hashes, into the new data folder.
 func (b *Broker) formatArgs(properties string) []string {
-	args := []string{"format", "--standalone", "-t", b.clusterID, "-c", properties}
+	args := []string{"format", "-t", b.clusterID, "-c", properties}
+	if b.id == 1 {
+		args = append(args, "--standalone")
+	}
 	if b.opts.Secure {
 		for _, m := range []string{"SCRAM-SHA-256", "SCRAM-SHA-512"} {
 			args = append(args, "--add-scram", fmt.Sprintf("%s=[name=%s,password=%s]", m, User, Password))

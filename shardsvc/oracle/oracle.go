@@ -24,9 +24,13 @@ type unitKey struct {
 }
 
 type unit struct {
-	settled bool
-	rank    uint32
-	times   int // settled so often, rewinds undone
+	settled  bool
+	gone     bool // the source has lost it
+	excluded bool // settled, and stays so whatever is rewound
+	rank     uint32
+	step     int64 // of its ack; -1: a cut that was bound or restored has it
+	untold   bool  // nobody said whether there is a record
+	times    int   // settled so often, rewinds undone
 }
 
 // Book keeps every unit.
@@ -40,6 +44,15 @@ func New(passes uint32) *Book { return &Book{passes: passes, units: map[unitKey]
 
 // List makes a segment known, in all passes.
 func (b *Book) List(r Range) { b.segments = append(b.segments, r) }
+
+// Grow moves the end of a listed segment.
+func (b *Book) Grow(partition uint32, segment, end int64) {
+	for i := range b.segments {
+		if s := &b.segments[i]; s.Partition == partition && s.Segment == segment {
+			s.End = max(s.End, end)
+		}
+	}
+}
 
 func (b *Book) listed(r Range) bool {
 	for _, s := range b.segments {
@@ -78,28 +91,74 @@ func (b *Book) Grant(r Range) error {
 	})
 }
 
-// Ack settles r for rank. A unit that is settled already is an error.
-func (b *Book) Ack(r Range, rank uint32) error {
+// Ack settles r for rank, at a step. A unit that is settled already is an error.
+// told: the ack said how many records there are.
+func (b *Book) Ack(r Range, rank uint32, step int64, told bool) error {
 	return b.each(r, func(u *unit) error {
 		if u.settled {
 			return fmt.Errorf("was settled by rank %d before rank %d", u.rank, rank)
 		}
-		u.settled, u.rank = true, rank
+		u.settled, u.rank, u.step, u.untold = true, rank, step, !told
 		u.times++
 		return nil
 	})
 }
 
-// Again makes what a rank settled unsettled and returns how many units that is.
-func (b *Book) Again(mine func(rank uint32) bool) (n int64) {
+// Lose says that the source no longer has r, in any pass.
+func (b *Book) Lose(r Range) error {
+	for r.Pass = range b.passes {
+		if err := b.each(r, func(u *unit) error { u.gone = true; return nil }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Lost says whether the source has lost a unit.
+func (b *Book) Lost(partition uint32, segment, offset int64) bool {
+	u := b.units[unitKey{partition, 0, segment, offset}]
+	return u != nil && u.gone
+}
+
+// Exclude settles r for good. What the source still has must not be excluded, nor
+// what is settled, unless the same event goes back to a cut that says so: then it
+// is in no model any more.
+func (b *Book) Exclude(r Range, goesBack bool) error {
+	if r.Start >= r.End || !b.listed(r) {
+		return fmt.Errorf("%v was excluded and is not in the input", r)
+	}
+	return b.each(r, func(u *unit) error {
+		switch {
+		case u.settled && (u.excluded || !goesBack):
+			return fmt.Errorf("was excluded after it was settled")
+		case !u.gone:
+			return fmt.Errorf("was excluded, and the source has it")
+		case !u.settled:
+			u.times++
+		}
+		u.settled, u.excluded = true, true
+		return nil
+	})
+}
+
+// Excluded counts the excluded units.
+func (b *Book) Excluded() (n int64) {
 	for _, u := range b.units {
-		if u.settled && mine(u.rank) {
-			u.settled = false
-			u.times--
+		if u.excluded {
 			n++
 		}
 	}
 	return n
+}
+
+// IsExcluded says whether all of r is.
+func (b *Book) IsExcluded(r Range) bool {
+	return b.each(r, func(u *unit) error {
+		if !u.excluded {
+			return fmt.Errorf("is not excluded")
+		}
+		return nil
+	}) == nil
 }
 
 // Settled counts the settled units.
@@ -114,17 +173,27 @@ func (b *Book) Settled() (n int64) {
 
 // Done says nil if every unit of every pass is settled, exactly once.
 func (b *Book) Done() error {
+	return b.DoneOf(func(uint32, int64, int64) bool { return true })
+}
+
+// DoneOf is Done of some of the units.
+func (b *Book) DoneOf(asked func(pass uint32, segment, offset int64) bool) error {
 	for pass := range b.passes {
 		for _, s := range b.segments {
-			s.Pass = pass
-			err := b.each(s, func(u *unit) error {
-				if !u.settled || u.times != 1 {
-					return fmt.Errorf("settled %v, %d times", u.settled, u.times)
+			for at := s.Start; at < s.End; at++ {
+				if !asked(pass, s.Segment, at) {
+					continue
 				}
-				return nil
-			})
-			if err != nil {
-				return err
+				one := Range{s.Partition, pass, s.Segment, at, at + 1}
+				err := b.each(one, func(u *unit) error {
+					if !u.settled || u.times != 1 {
+						return fmt.Errorf("settled %v, %d times", u.settled, u.times)
+					}
+					return nil
+				})
+				if err != nil {
+					return err
+				}
 			}
 		}
 	}

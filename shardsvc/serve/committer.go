@@ -72,6 +72,10 @@ func (c *committer) answer(b *buffer) {
 			continue
 		}
 		c.touch(st)
+		if r.Kind == shardsvc.ReplyCut && r.Cut.Body != nil {
+			st.out.addCut(&cutReply{wireReply(r), r.Cut.Body, &c.s.bodies})
+			continue
+		}
 		st.out.add(r.Kind, c.enc.encode(r, b.fx.Pieces))
 	}
 	for _, e := range b.echoes {

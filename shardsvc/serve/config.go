@@ -43,6 +43,12 @@ type Config struct {
 	// spec; a *dataset.SpecError names the field.
 	Check func(context.Context, *dataset.Spec) error
 
+	// Look, if set, settles cuts whose process is gone. Without it their manifests
+	// are never seen, and they are voided.
+	Look Look
+	// Moved, if set, tells brokers the marks of a rewind, before it is answered.
+	Moved func(context.Context) error
+
 	Logger     *slog.Logger          // default: none
 	Registerer prometheus.Registerer // default: none
 

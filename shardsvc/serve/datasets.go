@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -26,7 +27,16 @@ func (d *datasets) Describe(ctx context.Context, req *headracev1.DescribeRequest
 	if err != nil {
 		return nil, err
 	}
-	return storedProto(info)
+	return d.proto(info)
+}
+
+// proto is what Describe and List say of a dataset.
+func (d *datasets) proto(info shardsvc.DatasetInfo) (*headracev1.Dataset, error) {
+	p, err := storedProto(info)
+	if err == nil {
+		p.Retention = retentionProto(nearest(d.s.retention(info.ID)))
+	}
+	return p, err
 }
 
 func (d *datasets) List(ctx context.Context, _ *headracev1.ListRequest) (*headracev1.ListReply, error) {
@@ -41,7 +51,7 @@ func (d *datasets) all(ctx context.Context) ([]*headracev1.Dataset, error) {
 	}
 	out := make([]*headracev1.Dataset, len(infos))
 	for i, info := range infos {
-		p, err := storedProto(info)
+		p, err := d.proto(info)
 		if err != nil {
 			return nil, err
 		}
@@ -100,29 +110,21 @@ func (d *datasets) Delete(ctx context.Context, req *headracev1.DeleteRequest) (*
 // State pages through partitions in order of number; the token is the last
 // number of the page before.
 func (d *datasets) State(ctx context.Context, req *headracev1.StateRequest) (*headracev1.StateReply, error) {
-	size := int(req.PageSize)
-	if size == 0 {
-		size = defaultPage
-	}
-	if size > maxPage {
-		return nil, statusOf(codes.InvalidArgument, fmt.Errorf("page_size %d: at most %d", size, maxPage), detail{Dataset: req.Name, Field: "page_size"})
-	}
-	after := uint64(0)
-	if req.PageToken != "" {
-		var err error
-		if after, err = strconv.ParseUint(req.PageToken, 10, 32); err != nil {
-			return nil, statusOf(codes.InvalidArgument, errors.New("page_token is not one that was given out"), detail{Dataset: req.Name, Field: "page_token"})
-		}
+	size, after, err := page(req.Name, req.PageSize, req.PageToken)
+	if err != nil {
+		return nil, err
 	}
 	var (
 		passes []shardsvc.PassInfo
 		more   bool
+		kept   []Retention
 	)
-	err := d.look(ctx, func(l *loop) error {
+	err = d.look(ctx, func(l *loop) error {
 		info, err := l.mustDataset(req.Name)
 		if err != nil {
 			return err
 		}
+		kept = d.s.retention(info.ID)
 		passes = l.core.State(l.now(), info.ID, uint32(after), size)
 		if n := len(passes); n > 0 {
 			more = len(l.core.State(l.now(), info.ID, passes[n-1].Number, 1)) > 0
@@ -134,10 +136,61 @@ func (d *datasets) State(ctx context.Context, req *headracev1.StateRequest) (*he
 	}
 	reply := &headracev1.StateReply{}
 	for i := range passes {
-		reply.Partitions = append(reply.Partitions, passProto(&passes[i]))
+		p := passProto(&passes[i])
+		if at := slices.IndexFunc(kept, func(r Retention) bool { return r.Partition == p.Number }); at >= 0 {
+			p.Retention = retentionProto(&kept[at])
+		}
+		reply.Partitions = append(reply.Partitions, p)
 	}
 	if more {
 		reply.NextPageToken = strconv.FormatUint(uint64(passes[len(passes)-1].Number), 10)
+	}
+	return reply, nil
+}
+
+// page reads what a paged question asks for: how much, and behind what.
+func page(name string, size uint32, token string) (most int, after uint64, err error) {
+	if most = int(size); most == 0 {
+		most = defaultPage
+	}
+	if most > maxPage {
+		return 0, 0, statusOf(codes.InvalidArgument, fmt.Errorf("page_size %d: at most %d", most, maxPage), detail{Dataset: name, Field: "page_size"})
+	}
+	if token != "" {
+		if after, err = strconv.ParseUint(token, 10, 32); err != nil {
+			return 0, 0, statusOf(codes.InvalidArgument, errors.New("page_token is not one that was given out"), detail{Dataset: name, Field: "page_token"})
+		}
+	}
+	return most, after, nil
+}
+
+// Excluded pages through what was not read; the token is how many came before.
+func (d *datasets) Excluded(ctx context.Context, req *headracev1.ExcludedRequest) (*headracev1.ExcludedReply, error) {
+	size, after, err := page(req.Name, req.PageSize, req.PageToken)
+	if err != nil {
+		return nil, err
+	}
+	var (
+		some  []shardsvc.ExcludedInfo
+		total int
+	)
+	err = d.look(ctx, func(l *loop) error {
+		info, err := l.mustDataset(req.Name)
+		if err != nil {
+			return err
+		}
+		some, total = l.core.Excluded(info.ID, int(after), size)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	reply := &headracev1.ExcludedReply{Total: uint64(total)}
+	for i := range some {
+		reply.Ranges = append(reply.Ranges, excludedProto(&some[i]))
+	}
+	if next := int(after) + len(some); len(some) > 0 && next < total {
+		reply.NextPageToken = strconv.Itoa(next)
 	}
 	return reply, nil
 }
@@ -147,8 +200,10 @@ func (d *datasets) Job(ctx context.Context, _ *headracev1.JobRequest) (*headrace
 	if h := d.s.http.Load(); h != nil {
 		reply.Http = *h
 	}
+	var cuts []shardsvc.CutInfo
 	err := d.look(ctx, func(l *loop) error {
 		jobProto(l.core.Job(), reply)
+		cuts = l.core.Cuts()
 		now := l.now() - l.given
 		for _, a := range l.core.Agents() {
 			reply.Agents = append(reply.Agents, agentProto(a, l.agents[a.Name], now))
@@ -161,6 +216,7 @@ func (d *datasets) Job(ctx context.Context, _ *headracev1.JobRequest) (*headrace
 	if err != nil {
 		return nil, err
 	}
+	reply.Checkpoint = d.s.checkpoint(cuts)
 	reply.Datasets, err = d.all(ctx)
 	return reply, err
 }

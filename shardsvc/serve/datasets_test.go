@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
@@ -179,9 +180,9 @@ func TestStateIsPagedInOrderOfPartitions(t *testing.T) {
 	defer m.stop()
 	_, err := m.apply(clicks)
 	m.must(err)
-	var ids []sources.PartitionID
+	var ids []serve.NewPartition
 	for i := range 25 {
-		ids = append(ids, sources.PartitionID(fmt.Sprintf("files:clicks/%d", i)))
+		ids = append(ids, serve.NewPartition{ID: sources.PartitionID(fmt.Sprintf("files:clicks/%d", i))})
 	}
 	numbers, err := m.srv.AddPartitions(t.Context(), 1, ids, false)
 	m.must(err)
@@ -251,7 +252,7 @@ func TestDiscoverySeesWhatIsListedAndWhatRunsDry(t *testing.T) {
 	ctx := t.Context()
 	_, err := m.apply(clicks)
 	m.must(err)
-	no, err := m.srv.AddPartitions(ctx, 1, []sources.PartitionID{"files:clicks"}, false)
+	no, err := m.srv.AddPartitions(ctx, 1, []serve.NewPartition{{ID: "files:clicks"}}, false)
 	m.must(err)
 	segs := []sources.Segment{{ID: 0, End: 100, Sealed: true, Locator: []byte("a"), Name: "a"}, {ID: 1, End: 50, Sealed: true, Locator: []byte("b"), Name: "b"}}
 	m.must(m.srv.AddSegments(ctx, no[0], segs, false), m.srv.AddSegments(ctx, no[0], segs, false)) // known ones are skipped
@@ -274,5 +275,35 @@ func TestDiscoverySeesWhatIsListedAndWhatRunsDry(t *testing.T) {
 	}
 	if _, err := m.srv.AddPartitions(ctx, 9, nil, false); !errors.Is(err, serve.ErrUnknown) {
 		t.Errorf("unknown dataset: %v", err)
+	}
+}
+
+// All virtual ranks deal out the same segments: a master that is killed between two
+// of them would list the rest anew, from a source that may have grown.
+func TestVirtualRanksGetTheirSegmentsInOneCommit(t *testing.T) {
+	var commits atomic.Int64
+	st := memstore.New()
+	st.After = func(int) error { commits.Add(1); return nil }
+	m := startMaster(t, st, nil)
+	defer m.stop()
+	ctx := t.Context()
+	_, err := m.apply(clicks + "bit_exact: {virtual_ranks: 3}\n")
+	m.must(err)
+	no, err := m.srv.AddPartitions(ctx, 1, []serve.NewPartition{{ID: "files:clicks"}}, false)
+	m.must(err)
+	all := []sources.Segment{{End: 100, Sealed: true}, {ID: 1, End: 50, Sealed: true}, {ID: 2, End: 7, Sealed: true}}
+	before := commits.Load()
+	m.must(m.srv.AddSegmentsAfter(ctx, no[1], -1, all[:2], false), m.srv.AddSegmentsAfter(ctx, no[0], 1, all[2:], true))
+	if n := commits.Load() - before; n != 2 {
+		t.Errorf("two calls took %d commits", n)
+	}
+	for _, p := range no {
+		got, err := m.srv.Segments(ctx, p, -1, 0)
+		if err != nil || len(got) != 3 || got[1].End != 50 {
+			t.Errorf("partition %d has %v (%v)", p, got, err)
+		}
+	}
+	if err := m.srv.AddSegmentsAfter(ctx, no[2], -1, all[:1], false); !errors.Is(err, serve.ErrUnknown) {
+		t.Errorf("a listing that is behind is told %v", err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"sync"
+	"time"
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/shardsvc"
@@ -26,6 +27,9 @@ type inbound struct {
 	msg    shardsvc.Message
 	facts  *agentFacts // with hello
 	hello  shardsvc.Hello
+
+	job, model string    // this master's: cuts of others are refused
+	badCalls   []badCall // answered after all else
 }
 
 // agentFacts is what an agent says about itself; for people, and checked once.
@@ -43,6 +47,9 @@ func newInbound(st *stream) *inbound {
 	in := inbounds.Get().(*inbound)
 	in.st = st
 	in.msg.Session = st.session
+	if st.s != nil {
+		in.job, in.model = st.s.cfg.Job, st.s.cfg.Model
+	}
 	return in
 }
 
@@ -53,10 +60,11 @@ func (in *inbound) free() {
 	clear(m.Releases)
 	clear(m.Failures)
 	clear(m.Leaves)
+	clear(m.Calls)
 	*in = inbound{msg: shardsvc.Message{
 		Joins: m.Joins[:0], Held: m.Held[:0], Acks: m.Acks[:0], Steps: m.Steps[:0], Answers: m.Answers[:0],
 		Releases: m.Releases[:0], Failures: m.Failures[:0], Leaves: m.Leaves[:0], Status: m.Status[:0],
-		Heads: m.Heads[:0], Requests: m.Requests[:0],
+		Heads: m.Heads[:0], Requests: m.Requests[:0], Calls: m.Calls[:0], Yields: m.Yields[:0],
 	}}
 	inbounds.Put(in)
 }
@@ -65,7 +73,7 @@ func (in *inbound) free() {
 func (in *inbound) size() int {
 	m := &in.msg
 	return len(m.Joins) + len(m.Held) + len(m.Acks) + len(m.Steps) + len(m.Answers) + len(m.Releases) +
-		len(m.Failures) + len(m.Leaves) + len(m.Status) + len(m.Heads) + len(m.Requests)
+		len(m.Failures) + len(m.Leaves) + len(m.Status) + len(m.Heads) + len(m.Requests) + len(m.Calls) + len(m.Yields)
 }
 
 var errWire = errors.New("not a protocol buffer")
@@ -175,6 +183,8 @@ func decodeAck(b []byte, a *shardsvc.Ack) error {
 		switch {
 		case num == 1 && typ == protowire.BytesType:
 			return decodeToken(msg, &a.Token)
+		case num == 7 && typ == protowire.BytesType:
+			return decodeTally(msg, a)
 		case typ != protowire.VarintType:
 		case num == 2:
 			a.Prefix = int64(v)
@@ -182,6 +192,25 @@ func decodeAck(b []byte, a *shardsvc.Ack) error {
 			a.Index = int32(v)
 		case num == 4:
 			a.Step = int64(v)
+		case num == 6:
+			a.From = int64(v)
+		}
+		return nil
+	})
+}
+
+func decodeTally(b []byte, a *shardsvc.Ack) error {
+	a.Told = true
+	return fields(b, func(num protowire.Number, typ protowire.Type, v uint64, _ []byte) error {
+		if typ == protowire.VarintType {
+			switch num {
+			case 1:
+				a.Rows = int64(v)
+			case 2:
+				a.Oldest = int64(v)
+			case 3:
+				a.Newest = int64(v)
+			}
 		}
 		return nil
 	})
@@ -231,6 +260,8 @@ func decodeRequest(b []byte, r *shardsvc.LeaseRequest) error {
 			r.Dataset = uint32(v)
 		case num == 5:
 			r.Count = uint32(v)
+		case num == 6:
+			r.Virtual = uint32(v)
 		}
 		return nil
 	})
@@ -254,7 +285,7 @@ func (in *inbound) rare(num protowire.Number, v []byte) error {
 		return in.decodeHello(v)
 	case 3:
 		return rareField(v, &m.Joins, func(p *headracev1.Join) shardsvc.Join {
-			return shardsvc.Join{Worker: p.Worker, Rank: p.Rank, Incarnation: p.Incarnation, WorldSize: p.WorldSize, Generation: p.Generation, Pid: p.Pid}
+			return shardsvc.Join{Worker: p.Worker, Rank: p.Rank, Incarnation: p.Incarnation, WorldSize: p.WorldSize, Generation: p.Generation, Pid: p.Pid, Resume: resume(p.Resume)}
 		})
 	case 4:
 		return rareField(v, &m.Held, func(p *headracev1.Held) shardsvc.Held {
@@ -271,7 +302,11 @@ func (in *inbound) rare(num protowire.Number, v []byte) error {
 		})
 	case 9:
 		return rareField(v, &m.Failures, func(p *headracev1.ReadFailure) shardsvc.ReadFailure {
-			return shardsvc.ReadFailure{Token: token(p.Token), At: p.At, Permanent: p.Permanent, Kind: p.Kind, Message: p.Message}
+			f := shardsvc.ReadFailure{Token: token(p.Token), At: p.At, Permanent: p.Permanent, Kind: p.Kind, Message: p.Message}
+			if x := p.Lost; x != nil {
+				f.Lost, f.When = &shardsvc.LostRange{Segment: x.Segment, Start: x.Start, End: x.End}, time.Now().UnixMilli()
+			}
+			return f
 		})
 	case 10:
 		return rareField(v, &m.Leaves, func(p *headracev1.Leave) shardsvc.Leave {
@@ -285,8 +320,21 @@ func (in *inbound) rare(num protowire.Number, v []byte) error {
 		return rareField(v, &m.Heads, func(p *headracev1.Head) shardsvc.Head {
 			return shardsvc.Head{Partition: p.Partition, Segment: p.Segment, End: p.End, Sealed: p.Sealed}
 		})
+	case 14:
+		return in.cutCall(v)
+	case 15:
+		return rareField(v, &m.Yields, func(p *headracev1.YieldsHeld) shardsvc.YieldsHeld {
+			return shardsvc.YieldsHeld{Worker: p.Worker, Cut: p.Cut, Untracked: p.Untracked}
+		})
 	}
 	return nil // a newer agent's field
+}
+
+func resume(r headracev1.Join_Resume) shardsvc.Resume {
+	if r < 0 || r > headracev1.Join_START {
+		return shardsvc.ResumeDefault
+	}
+	return shardsvc.Resume(r)
 }
 
 // rareField decodes one message by generated code and appends what it means.

@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/shardsvc"
@@ -28,13 +29,17 @@ type Dataset struct {
 type Partition struct {
 	Number      uint32
 	Identity    sources.PartitionID
-	Complete    bool  // no segment will follow
-	LastSegment int64 // newest one that was added; -1: none. List on from here.
-	Segments    int   // listed and not settled yet
-	Ahead       int64 // units listed and not planned yet
+	Label       string              // what people call it
+	Source      sources.PartitionID // what the source calls it: Identity, but for virtual ranks
+	Complete    bool                // no segment will follow
+	LastSegment int64               // newest one that was added; -1: none. List on from here.
+	Segments    int                 // listed and not settled yet
+	Ahead       int64               // units listed and not planned yet
 	// NeedsSegments: the planner is close to the end of what is listed. Listing
 	// ahead of it is welcome any time; this says that leases will run dry.
 	NeedsSegments bool
+	Growing       bool  // the last segment is unsealed: heads move its end
+	Head          int64 // where the last segment ends, as far as is known
 }
 
 // Changed returns a channel that is closed at the next change that discovery may
@@ -55,8 +60,9 @@ func (s *Server) Datasets(ctx context.Context) ([]Dataset, error) {
 			out[i] = Dataset{ID: d.ID, Name: d.Name, State: d.State, Reason: d.Reason, PartitionsKnown: d.PartitionsKnown}
 			for _, p := range l.core.Partitions(d.ID) {
 				out[i].Partitions = append(out[i].Partitions, Partition{
-					Number: p.Number, Identity: sources.PartitionID(p.Identity), Complete: p.Complete,
+					Number: p.Number, Identity: sources.PartitionID(p.Identity), Label: p.Label, Source: sources.PartitionID(p.Source), Complete: p.Complete,
 					LastSegment: p.LastSegment, Segments: p.Segments, Ahead: p.Ahead, NeedsSegments: l.needs[p.Number],
+					Growing: p.Growing, Head: p.Head,
 				})
 			}
 		}
@@ -85,29 +91,92 @@ func (s *Server) Segments(ctx context.Context, partition uint32, after int64, ma
 
 // AddPartitions makes partitions of a dataset known and returns their durable
 // numbers, in the same order; one that is known already keeps its number.
-// Durable when it returns. estimated: the source has no counts.
-func (s *Server) AddPartitions(ctx context.Context, dataset uint32, ids []sources.PartitionID, estimated bool) ([]uint32, error) {
-	numbers := make([]uint32, len(ids))
+// Durable when it returns. estimated: the source has no counts. Their segments come
+// with AddSegments.
+func (s *Server) AddPartitions(ctx context.Context, dataset uint32, parts []NewPartition, estimated bool) ([]uint32, error) {
+	var numbers []uint32
 	err := s.change(ctx, func(l *loop) error {
-		if _, ok := l.core.Dataset(dataset); !ok {
+		d, ok := l.core.Dataset(dataset)
+		if !ok {
 			return fmt.Errorf("dataset %d: %w", dataset, ErrUnknown)
 		}
+		parts, err := partitionsOf(&d, parts)
+		if err != nil {
+			return err
+		}
+		numbers = make([]uint32, len(parts))
 		known := map[string]uint32{}
 		for _, p := range l.core.Partitions(dataset) {
 			known[p.Identity] = p.Number
 		}
-		for i, id := range ids {
-			no, ok := known[string(id)]
+		for i := range parts {
+			id := string(parts[i].ID)
+			no, ok := known[id]
 			if !ok {
 				no = l.core.NextPartition()
-				l.step(&shardsvc.AddPartition{Dataset: dataset, Number: no, Identity: string(id), Estimated: estimated})
-				known[string(id)] = no
+				l.step(&shardsvc.AddPartition{Dataset: dataset, Number: no, Identity: id, Name: parts[i].Name, Estimated: estimated})
+				known[id] = no
 			}
 			numbers[i] = no
 		}
 		return nil
 	})
 	return numbers, err
+}
+
+// partitionsOf are the core's partitions for those of the source: of a bit_exact
+// dataset one for each virtual rank.
+func partitionsOf(d *shardsvc.DatasetInfo, parts []NewPartition) ([]NewPartition, error) {
+	stored, err := decodeStored(d.Spec)
+	if err != nil {
+		return nil, fmt.Errorf("dataset %s: %w", d.Name, err)
+	}
+	x := stored.spec.BitExact
+	if x == nil {
+		return parts, nil
+	}
+	if len(parts) != 1 {
+		return nil, fmt.Errorf("dataset %s is bit_exact and its source has %d partitions: it deals out the blocks of one", d.Name, len(parts))
+	}
+	all := make([]NewPartition, x.VirtualRanks)
+	for v := range all {
+		all[v].ID = sources.PartitionID(shardsvc.VirtualIdentity(string(parts[0].ID), v, x.VirtualRanks))
+	}
+	return all, nil
+}
+
+// NewPartition is a partition that the source has listed.
+type NewPartition struct {
+	ID       sources.PartitionID
+	Name     string            // what people call it; empty: by its identity
+	Segments []sources.Segment // of Join: its first ones
+}
+
+// Join makes partitions known together with their segments, all in one commit: what
+// is known of a live input has a place where it begins. Known ones are skipped.
+func (s *Server) Join(ctx context.Context, dataset uint32, parts []NewPartition) error {
+	return s.change(ctx, func(l *loop) error {
+		if _, ok := l.core.Dataset(dataset); !ok {
+			return fmt.Errorf("dataset %d: %w", dataset, ErrUnknown)
+		}
+		known := map[string]bool{}
+		for _, p := range l.core.Partitions(dataset) {
+			known[p.Identity] = true
+		}
+		for _, p := range parts {
+			if known[string(p.ID)] {
+				continue
+			}
+			known[string(p.ID)] = true
+			no := l.core.NextPartition()
+			l.step(&shardsvc.AddPartition{Dataset: dataset, Number: no, Identity: string(p.ID), Name: p.Name})
+			l.step(&shardsvc.AddSegments{Partition: no, Segments: p.Segments})
+			if err := l.rejected(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // PartitionsListed says that a dataset gets no more partitions. Without it no
@@ -123,23 +192,66 @@ func (s *Server) PartitionsListed(ctx context.Context, dataset uint32) error {
 }
 
 // AddSegments appends segments to a partition in order of ID; known ones are
-// skipped. complete: no segment will ever follow. Durable when it returns.
+// skipped. complete: no segment will ever follow. Durable when it returns. All
+// virtual ranks of a bit_exact dataset get them at once: they deal out the same.
 func (s *Server) AddSegments(ctx context.Context, partition uint32, segments []sources.Segment, complete bool) error {
+	return s.addSegments(ctx, partition, nil, segments, complete)
+}
+
+// AddSegmentsAfter is AddSegments of a listing that believes that after is the last
+// segment that is known (-1: none). It is ErrUnknown when that is not so any more:
+// somebody restored a checkpoint, whose numbers count, and the listing has to begin
+// again with what is known now.
+func (s *Server) AddSegmentsAfter(ctx context.Context, partition uint32, after int64, segments []sources.Segment, complete bool) error {
+	return s.addSegments(ctx, partition, &after, segments, complete)
+}
+
+func (s *Server) addSegments(ctx context.Context, partition uint32, after *int64, segments []sources.Segment, complete bool) error {
 	return s.change(ctx, func(l *loop) error {
 		if !l.core.HasPartition(partition) {
 			return fmt.Errorf("partition %d: %w", partition, ErrUnknown)
 		}
-		l.needs[partition] = false
-		l.step(&shardsvc.AddSegments{Partition: partition, Segments: segments, Complete: complete})
+		if after != nil {
+			if last := l.core.LastSegment(partition); last != *after {
+				return fmt.Errorf("partition %d: segment %d as the last one: %w", partition, *after, ErrUnknown)
+			}
+		}
+		last := l.core.LastSegment(partition)
+		for _, no := range l.core.OfSource(partition) {
+			if l.core.LastSegment(no) != last {
+				continue // it is listed on by itself
+			}
+			l.needs[no] = false
+			l.step(&shardsvc.AddSegments{Partition: no, Segments: segments, Complete: complete})
+			if err := l.rejected(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Head is a new end of an unsealed segment.
+type Head = shardsvc.Head
+
+// Heads reports the ends of unsealed segments; one that has fallen below what was
+// planned stops the dataset. Heads are recomputed, not durable.
+func (s *Server) Heads(ctx context.Context, heads []Head) error {
+	return s.change(ctx, func(l *loop) error {
+		l.step(&shardsvc.Heads{Heads: heads})
 		return l.rejected()
 	})
 }
 
-// Heads reports new ends of unsealed segments. Heads are recomputed, not
-// durable.
-func (s *Server) Heads(ctx context.Context, heads []shardsvc.Head) error {
+// Truncated says that a source has deleted [start, end) of a segment, why and how
+// it knows. What of it nobody holds and nobody has settled is excluded, or stops the
+// dataset, as its on_loss says.
+func (s *Server) Truncated(ctx context.Context, partition uint32, segment, start, end int64, reason string) error {
 	return s.change(ctx, func(l *loop) error {
-		l.step(&shardsvc.Heads{Heads: heads})
+		if !l.core.HasPartition(partition) {
+			return fmt.Errorf("partition %d: %w", partition, ErrUnknown)
+		}
+		l.step(&shardsvc.Truncated{Partition: partition, Segment: segment, Start: start, End: end, Reason: reason, When: time.Now().UnixMilli()})
 		return l.rejected()
 	})
 }

@@ -47,6 +47,12 @@
 //	discovery.go   what the master's discovery calls
 //	apply.go       Datasets service: apply and its rules
 //	datasets.go    Datasets service: everything else
+//	cutcalls.go    calls about cuts and their answers; cutjson.go, bodies.go what is
+//	               in a cut, as JSON
+//	settle.go      looks for checkpoints whose process is gone; bindings.go since
+//	               when they are bound
+//	checkpoints.go Checkpoints service
+//	marks.go       what may be committed to brokers, and what must not be deleted
 //	stored.go      how a dataset's spec is stored
 //	views.go       the core's views to protos
 //	status.go      errors with details

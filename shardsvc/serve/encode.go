@@ -125,7 +125,7 @@ func (e *encoder) rare(r *shardsvc.Reply) []byte {
 			Refused: r.Refused, Reason: r.Reason, Prefix: r.Prefix, LeaseEnd: r.End}}}
 	case shardsvc.ReplyJoin:
 		m.Joins = []*headracev1.JoinReply{{Worker: r.Worker, Refused: r.Refused, Reason: r.Reason, Generation: r.Generation,
-			Epoch: r.Epoch, LastStep: r.Step, PendingAgain: r.Units}}
+			Epoch: r.Epoch, LastStep: r.Step, PendingAgain: r.Units, Again: wireTally(r.Again)}}
 	case shardsvc.ReplySteal:
 		m.StealAsks = []*headracev1.StealAsk{{Token: wireToken(r.Token), At: r.At}}
 	case shardsvc.ReplyRevoke:
@@ -137,6 +137,10 @@ func (e *encoder) rare(r *shardsvc.Reply) []byte {
 	case shardsvc.ReplyStanding:
 		m.Standings = []*headracev1.Standing{{Request: r.Request, Worker: r.Worker, Dataset: r.Dataset,
 			State: headracev1.Standing_State(r.State), Reason: r.Reason}}
+	case shardsvc.ReplyCut:
+		m.CutReplies = []*headracev1.CutReply{wireReply(r)}
+	case shardsvc.ReplyHold:
+		m.HoldYields = []*headracev1.HoldYields{{Worker: r.Worker, Cut: r.Cut.Cut, On: !r.Refused, Reason: r.Reason}}
 	}
 	field, err := proto.MarshalOptions{}.MarshalAppend(e.field[:0], m)
 	if err != nil {

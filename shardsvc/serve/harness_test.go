@@ -85,7 +85,7 @@ func (m *master) apply(yaml string) (*headracev1.ApplyReply, error) {
 // list makes dataset 1 one partition with one segment of units [0, end).
 func (m *master) list(end int64) error {
 	ctx := m.t.Context()
-	no, err := m.srv.AddPartitions(ctx, 1, []sources.PartitionID{"files:clicks"}, false)
+	no, err := m.srv.AddPartitions(ctx, 1, []serve.NewPartition{{ID: "files:clicks"}}, false)
 	if err != nil {
 		return err
 	}

@@ -72,3 +72,13 @@ func TestAgeAndDrainTimeFollowWhatWasListedAndSettled(t *testing.T) {
 		t.Errorf("%d and %d samples are kept", len(tr.listed), len(tr.settled))
 	}
 }
+
+func TestAnAgentThatWasJustHeardIsNotHeardInTheFuture(t *testing.T) {
+	a := shardsvc.AgentInfo{Name: "node0", Session: 1, LastHeard: 3 * shardsvc.Second}
+	if got := agentProto(a, nil, 2*shardsvc.Second).LastHeardSeconds; got != 0 {
+		t.Errorf("heard %v s ago, want 0", got)
+	}
+	if got := agentProto(a, nil, 5*shardsvc.Second).LastHeardSeconds; got != 2 {
+		t.Errorf("heard %v s ago, want 2", got)
+	}
+}

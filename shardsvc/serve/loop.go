@@ -156,15 +156,19 @@ func (l *loop) take(it item) {
 
 func (l *loop) message(in *inbound) {
 	st := in.st
-	if in.sentAt != 0 {
-		l.echo(st, in.sentAt)
-	}
 	if in.facts != nil {
 		l.agents[in.facts.name] = in.facts
 	}
 	n := in.size()
 	l.step(&in.msg)
 	l.cur.events += n
+	// An echo is what an agent trusts: none for a session that has expired.
+	if in.sentAt != 0 && l.core.HasSession(st.session) {
+		l.echo(st, in.sentAt)
+	}
+	for _, k := range in.badCalls {
+		l.cur.fx.Replies = append(l.cur.fx.Replies, k.refuse(in.msg.Session))
+	}
 	in.free()
 }
 

@@ -8,33 +8,41 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// LowMarks tells for each partition of a dataset below which position its first
-// pass is settled: what a broker may be told as our progress. A shuffled partition
-// has one only when it is settled. Partitions without segments have none.
-func (s *Server) LowMarks(ctx context.Context, dataset uint32) ([]sources.Mark, error) {
+// Moved returns a channel that is closed when marks may have moved. Take the
+// channel first, then read the marks, then wait.
+func (s *Server) Moved() <-chan struct{} { return s.moved.wait() }
+
+// CommitMarks are, for each partition of a dataset, below which position all
+// records are in the newest bound checkpoint (where nothing can be bound, or a
+// shared job never did: are acked): what a broker may be told as our progress.
+// Later passes read the same records again; a broker is told of the first. A
+// shuffled partition settles out of order, and is told when nothing of it is
+// missing. A partition without segments has no mark. What must be kept at the
+// source is another question: see Needed.
+func (s *Server) CommitMarks(ctx context.Context, dataset uint32) ([]sources.Mark, error) {
 	var marks []sources.Mark
 	known := false
 	err := s.view(ctx, func(l *loop) {
-		d, ok := l.core.Dataset(dataset)
-		if known = ok; !ok {
+		if _, known = l.core.Dataset(dataset); !known {
 			return
 		}
-		left := map[shardsvc.PartitionNo]int64{} // units to the end, of those that are not settled
-		for _, p := range l.core.State(l.now(), dataset, 0, d.Partitions) {
-			if p.Pass == 0 {
-				left[p.Number] = p.Distances.Acked
-			}
-		}
+		lasts := map[shardsvc.PartitionNo]int64{}
 		for _, p := range l.core.Partitions(dataset) {
-			segs := l.core.Segments(p.Number, p.LastSegment-1, 1)
-			if len(segs) == 0 || d.Options.Shuffle && left[p.Number] > 0 {
+			lasts[p.Number] = p.LastSegment
+		}
+		for _, m := range l.core.BoundMarks(dataset) {
+			at := sources.Position{Segment: m.Segment, Offset: m.Offset}
+			switch {
+			case m.Pass > 0, m.Units == 0:
+				segs := l.core.Segments(m.Partition, lasts[m.Partition]-1, 1)
+				if len(segs) == 0 {
+					continue
+				}
+				at = sources.Position{Segment: segs[0].ID, Offset: segs[0].End}
+			case m.Shuffled:
 				continue
 			}
-			g := segs[0]
-			if at := g.End - left[p.Number]; at >= g.Start {
-				marks = append(marks, sources.Mark{Partition: sources.PartitionID(p.Identity),
-					Position: sources.Position{Segment: g.ID, Offset: at}})
-			}
+			marks = append(marks, sources.Mark{Partition: sources.PartitionID(m.Identity), Position: at})
 		}
 	})
 	if err == nil && !known {

@@ -28,6 +28,7 @@ type metrics struct {
 	commits  prometheus.Histogram
 	refused  *prometheus.CounterVec
 	reclaims *prometheus.CounterVec
+	cuts     *prometheus.CounterVec
 
 	mu     sync.Mutex
 	tracks map[uint32]*track
@@ -40,13 +41,18 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	descRecords  = desc("records_total", "Settled so far, by outcome: acked, excluded, dropped."+unitHelp, "dataset", "outcome", "unit")
-	descBacklog  = desc("backlog_records", "Not settled yet, by stage: unplanned, pending, leased. Above 500 partitions: the worst 20 and partition=\"_sum\"."+unitHelp, "dataset", "partition", "stage", "unit")
-	descDistance = desc("distance_records", "Distance to head of committed, bound, acked (low marks), leased, planned (high marks) and head itself. Above 500 partitions: the worst 20 and partition=\"_sum\"."+unitHelp, "dataset", "partition", "mark", "unit")
-	descAge      = desc("data_age_seconds", "How long the oldest unsettled data has been known to this master, by amounts: 0 when all is settled.", "dataset")
-	descDrain    = desc("drain_seconds", "Backlog over the rate of the last minute: +Inf when nothing is being settled.", "dataset")
-	descWait     = desc("trainer_wait_seconds_total", "Time a trainer's process waited for batches.", "rank")
-	descStep     = desc("trainer_step_seconds_total", "Time a trainer's process spent between a batch and its step.", "rank")
+	descRecords     = desc("records_total", "Settled so far, by outcome: acked, excluded, dropped."+unitHelp, "dataset", "outcome", "unit")
+	descBacklog     = desc("backlog_records", "Not settled yet, by stage: unplanned, pending, leased. Above 500 partitions: the worst 20 and partition=\"_sum\"."+unitHelp, "dataset", "partition", "stage", "unit")
+	descDistance    = desc("distance_records", "Distance to head of held (what must not be deleted), committed, bound, acked (low marks), leased, planned (high marks) and head itself. Above 500 partitions: the worst 20 and partition=\"_sum\"."+unitHelp, "dataset", "partition", "mark", "unit")
+	descAge         = desc("data_age_seconds", "How long the oldest unsettled data has been known to this master, by amounts: 0 when all is settled.", "dataset")
+	descDrain       = desc("drain_seconds", "Backlog over the rate of the last minute: +Inf when nothing is being settled.", "dataset")
+	descKeptRecords = desc("retention_distance_records", "From where the source's log begins to the oldest record that is still needed. Above 500 partitions: the 20 that are nearest in time."+unitHelp, "dataset", "partition", "unit")
+	descKeptSeconds = desc("retention_distance_seconds", "Until the source may delete the oldest record that is still needed: +Inf when nothing will, as far as is known.", "dataset", "partition")
+	descKeptWarning = desc("retention_warning", "1: that is less than guard.warn, or than twice what catching up needs.", "dataset", "partition")
+	descWait        = desc("trainer_wait_seconds_total", "Time a trainer's process waited for batches.", "rank")
+	descBound       = desc("checkpoint_age_seconds", "Since when the newest checkpoint is bound, as far as this master knows. For private: that of each rank.", "rank")
+	descStepOf      = desc("checkpoint_step", "The step of the newest bound checkpoint.", "rank")
+	descStep        = desc("trainer_step_seconds_total", "Time a trainer's process spent between a batch and its step.", "rank")
 )
 
 func newMetrics(s *Server) (*metrics, error) {
@@ -62,6 +68,9 @@ func newMetrics(s *Server) (*metrics, error) {
 		reclaims: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "headrace_lease_reclaims_total", Help: "Leases whose rows became pending again, by reason.",
 		}, []string{"reason"}),
+		cuts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "headrace_cuts_total", Help: "Cuts by what happened to them: frozen, bound, voided, dropped.",
+		}, []string{"event"}),
 	}
 	if m.reg == nil {
 		return m, nil
@@ -78,7 +87,7 @@ func newMetrics(s *Server) (*metrics, error) {
 }
 
 func (m *metrics) collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.commits, m.refused, m.reclaims, m}
+	return []prometheus.Collector{m.commits, m.refused, m.reclaims, m.cuts, m}
 }
 
 func (m *metrics) unregister() {
@@ -90,7 +99,7 @@ func (m *metrics) unregister() {
 }
 
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descRecords, descBacklog, descDistance, descAge, descDrain, descWait, descStep} {
+	for _, d := range []*prometheus.Desc{descRecords, descBacklog, descDistance, descAge, descDrain, descKeptRecords, descKeptSeconds, descKeptWarning, descWait, descStep, descBound, descStepOf} {
 		ch <- d
 	}
 }
@@ -102,12 +111,14 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	var (
 		sets    []shardsvc.DatasetInfo
 		workers []shardsvc.WorkerInfo
+		cuts    []shardsvc.CutInfo
 	)
-	if err := m.s.view(ctx, func(l *loop) { sets, workers = l.core.Datasets(), l.core.Workers() }); err != nil {
+	if err := m.s.view(ctx, func(l *loop) { sets, workers, cuts = l.core.Datasets(), l.core.Workers(), l.core.Cuts() }); err != nil {
 		ch <- prometheus.NewInvalidMetric(descRecords, err)
 		return
 	}
 	m.forget(sets)
+	m.checkpoints(cuts, ch)
 	for i := range sets {
 		m.dataset(ctx, &sets[i], ch)
 	}
@@ -123,6 +134,23 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
+// checkpoints: the label rank is empty unless each rank has its own.
+func (m *metrics) checkpoints(cuts []shardsvc.CutInfo, ch chan<- prometheus.Metric) {
+	is := newest(cuts)
+	for i := range cuts {
+		k := &cuts[i]
+		if !is[k.ID] {
+			continue
+		}
+		rank := ""
+		if k.Rank != shardsvc.Group {
+			rank = strconv.FormatInt(k.Rank, 10)
+		}
+		ch <- prometheus.MustNewConstMetric(descBound, prometheus.GaugeValue, m.s.boundAge(k).Seconds(), rank)
+		ch <- prometheus.MustNewConstMetric(descStepOf, prometheus.GaugeValue, float64(k.Step), rank)
+	}
+}
+
 func (m *metrics) dataset(ctx context.Context, d *shardsvc.DatasetInfo, ch chan<- prometheus.Metric) {
 	name, unit, c := d.Name, d.Options.Unit, d.Counts
 	for outcome, v := range map[string]int64{"acked": c.Acked, "excluded": c.Excluded, "dropped": c.Dropped} {
@@ -131,6 +159,7 @@ func (m *metrics) dataset(ctx context.Context, d *shardsvc.DatasetInfo, ch chan<
 	age, drain := m.track(d.ID).seen(time.Now(), c)
 	ch <- prometheus.MustNewConstMetric(descAge, prometheus.GaugeValue, age, name)
 	ch <- prometheus.MustNewConstMetric(descDrain, prometheus.GaugeValue, drain, name)
+	m.retention(d, ch)
 
 	marks, err := m.marks(ctx, d.ID)
 	if err != nil {
@@ -142,7 +171,7 @@ func (m *metrics) dataset(ctx context.Context, d *shardsvc.DatasetInfo, ch chan<
 			ch <- prometheus.MustNewConstMetric(descBacklog, prometheus.GaugeValue, float64(v), name, p.label, stage, unit)
 		}
 		for mark, v := range map[string]int64{"committed": p.dist.Committed, "bound": p.dist.Bound, "acked": p.dist.Acked,
-			"leased": p.dist.Leased, "planned": p.dist.Planned, "head": p.dist.Head} {
+			"leased": p.dist.Leased, "planned": p.dist.Planned, "head": p.dist.Head, "held": p.held} {
 			ch <- prometheus.MustNewConstMetric(descDistance, prometheus.GaugeValue, float64(v), name, p.label, mark, unit)
 		}
 	}
@@ -152,6 +181,7 @@ func (m *metrics) dataset(ctx context.Context, d *shardsvc.DatasetInfo, ch chan<
 type partitionMarks struct {
 	label           string
 	dist            shardsvc.Distances
+	held            int64
 	pending, leased int64
 }
 
@@ -162,12 +192,21 @@ func (p *partitionMarks) add(q *partitionMarks) {
 	p.dist.Leased += q.dist.Leased
 	p.dist.Planned += q.dist.Planned
 	p.dist.Head += q.dist.Head
+	p.held += q.held
 	p.pending += q.pending
 	p.leased += q.leased
 }
 
 func (m *metrics) marks(ctx context.Context, id uint32) ([]partitionMarks, error) {
 	var all []partitionMarks
+	held := map[shardsvc.PartitionNo]int64{}
+	if err := m.s.view(ctx, func(l *loop) {
+		for _, h := range l.core.HoldMarks(id) {
+			held[h.Partition] = h.Units
+		}
+	}); err != nil {
+		return nil, err
+	}
 	for after := uint32(0); ; {
 		var page []shardsvc.PassInfo
 		if err := m.s.view(ctx, func(l *loop) { page = l.core.State(l.now(), id, after, maxPage) }); err != nil {
@@ -178,11 +217,12 @@ func (m *metrics) marks(ctx context.Context, id uint32) ([]partitionMarks, error
 		}
 		for i := range page {
 			p := &page[i]
-			one := partitionMarks{label: valid(named(p.Identity, p.Number)), dist: p.Distances, pending: p.Counts.Pending, leased: p.Counts.Leased}
+			one := partitionMarks{label: valid(named(p.Label, p.Number)), dist: p.Distances, pending: p.Counts.Pending, leased: p.Counts.Leased}
 			if n := len(all); n > 0 && all[n-1].label == one.label {
 				all[n-1].add(&one)
 				continue
 			}
+			one.held = held[p.Number]
 			all = append(all, one)
 		}
 		after = page[len(page)-1].Number

@@ -138,7 +138,7 @@ type lockedBuffer struct {
 // until waits for a line that holds text.
 func (l *lockedBuffer) until(t *testing.T, text string) {
 	t.Helper()
-	for late := time.After(10 * time.Second); !strings.Contains(l.String(), text); {
+	for late := time.After(time.Minute); !strings.Contains(l.String(), text); {
 		select {
 		case <-l.wrote:
 		case <-late:
@@ -169,9 +169,9 @@ func TestManyPartitionsAreShownAsTheWorstAndTheSum(t *testing.T) {
 	defer m.stop()
 	_, err := m.apply(clicks)
 	m.must(err)
-	ids := make([]sources.PartitionID, 1201)
+	ids := make([]serve.NewPartition, 1201)
 	for i := range ids {
-		ids[i] = sources.PartitionID(fmt.Sprintf("files:clicks/%d", i))
+		ids[i].ID = sources.PartitionID(fmt.Sprintf("files:clicks/%d", i))
 	}
 	numbers, err := m.srv.AddPartitions(t.Context(), 1, ids, false)
 	m.must(err)
@@ -193,4 +193,50 @@ func TestManyPartitionsAreShownAsTheWorstAndTheSum(t *testing.T) {
 	if series != 21 || got[`headrace_backlog_records{dataset="clicks",partition="_sum",stage="unplanned",unit="bytes"}`] != sum {
 		t.Errorf("%d series, sum %v, want %v", series, got[`headrace_backlog_records{dataset="clicks",partition="_sum",stage="unplanned",unit="bytes"}`], sum)
 	}
+}
+
+func TestMetricsAndViewsSayHowLongTheOldestNeededRecordIsKept(t *testing.T) {
+	noLeaks(t)
+	reg := prometheus.NewRegistry()
+	m := startMaster(t, memstore.New(), func(c *serve.Config) { c.Registerer = reg })
+	m.setUp(1000)
+	needs, err := m.srv.Needed(t.Context(), 1)
+	if err != nil || len(needs) != 1 || needs[0].Offset != 0 || needs[0].End != 1000 {
+		t.Fatalf("needed is %+v (%v)", needs, err)
+	}
+	no, identity := needs[0].Partition, needs[0].Identity
+	m.srv.SetRetention(1, []serve.Retention{
+		{Partition: no + 1, Identity: "id of another", Label: "another", Left: sources.Never},
+		{Partition: no, Identity: "id of it", Label: identity, Records: 7, Left: 90 * time.Second, By: "age", Warn: true},
+	})
+	got := scrape(t, reg)
+	for series, want := range map[string]float64{
+		fmt.Sprintf("headrace_retention_distance_records{dataset=%q,partition=%q,unit=%q}", "clicks", identity, "bytes"): 7,
+		fmt.Sprintf("headrace_retention_distance_seconds{dataset=%q,partition=%q}", "clicks", identity):                  90,
+		fmt.Sprintf("headrace_retention_distance_seconds{dataset=%q,partition=%q}", "clicks", "another"):                 math.Inf(1),
+		fmt.Sprintf("headrace_retention_warning{dataset=%q,partition=%q}", "clicks", identity):                           1,
+		fmt.Sprintf("headrace_retention_warning{dataset=%q,partition=%q}", "clicks", "another"):                          0,
+	} {
+		if v, ok := got[series]; !ok || v != want {
+			t.Errorf("%s is %v (there: %v), want %v", series, v, ok, want)
+		}
+	}
+	d, err := m.datasets().Describe(t.Context(), &headracev1.DescribeRequest{Name: "clicks"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := d.Retention; r.GetIdentity() != "id of it" || r.Label != identity || r.Seconds != 90 || r.Records != 7 || !r.Warn || r.Never {
+		t.Errorf("described: %v", r)
+	}
+	state, err := m.datasets().State(t.Context(), &headracev1.StateRequest{Name: "clicks"})
+	if err != nil || state.Partitions[0].Retention.GetBy() != "age" {
+		t.Errorf("%v (%v)", state, err)
+	}
+	m.srv.SetRetention(1, nil)
+	for series := range scrape(t, reg) {
+		if strings.HasPrefix(series, "headrace_retention") {
+			t.Errorf("%s is still there", series)
+		}
+	}
+	m.must(m.stop())
 }

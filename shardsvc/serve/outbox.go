@@ -35,8 +35,13 @@ type outbox struct {
 type outgoing struct {
 	buf               *[]byte // of messages
 	grants, standings bool
-	early             bool // has a reply that may not follow a grant
+	early             bool      // has a reply that may not follow a grant
+	cut               *cutReply // instead of buf: alone in its message
 }
+
+// cutReplyBytes is what an answer with a cut counts for: its size is not known
+// yet, and the limit is about an agent that does not read.
+const cutReplyBytes = 64 << 10
 
 func newOutbox(limit int) *outbox {
 	return &outbox{limit: limit, ready: make(chan struct{}, 1)}
@@ -61,6 +66,12 @@ func (o *outbox) add(kind shardsvc.ReplyKind, field []byte) {
 		m.early = true
 	}
 	o.batchBytes += len(field)
+}
+
+// addCut gathers an answer with a body. Only the committer calls it.
+func (o *outbox) addCut(c *cutReply) {
+	o.batch = append(o.batch, outgoing{cut: c})
+	o.batchBytes += cutReplyBytes
 }
 
 // publish shows the sender the batch, all of it at once; false: the outbox is
@@ -94,6 +105,9 @@ func (o *outbox) publish() bool {
 
 // takesAll appends a message of the next batch, if the order allows it.
 func (m *outgoing) takesAll(next *outgoing) bool {
+	if m.cut != nil || next.cut != nil {
+		return false
+	}
 	if m.grants && next.early || m.standings && next.grants || len(*m.buf)+len(*next.buf) > maxMessageBytes {
 		return false
 	}
@@ -107,6 +121,9 @@ func (m *outgoing) takesAll(next *outgoing) bool {
 // reply that is about a lease or a worker must not get before the grant that
 // came first, nor a grant before the standing that it ends.
 func (m *outgoing) takes(kind shardsvc.ReplyKind, size int) bool {
+	if m.cut != nil {
+		return false
+	}
 	if len(*m.buf)+size > maxMessageBytes && kind != shardsvc.ReplyHeld { // a HelloReply is one piece
 		return false
 	}
@@ -123,17 +140,28 @@ func (m *outgoing) takes(kind shardsvc.ReplyKind, size int) bool {
 // take returns the next message, or nil. It goes back to messages when it was
 // written.
 func (o *outbox) take() *[]byte {
+	buf, cut := o.next()
+	if cut != nil {
+		return cut.encode() // without the lock: it may be large
+	}
+	return buf
+}
+
+func (o *outbox) next() (buf *[]byte, cut *cutReply) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	var buf *[]byte
 	if len(o.msgs) > 0 {
-		buf = o.msgs[0].buf
-		o.bytes -= len(*buf)
+		buf, cut = o.msgs[0].buf, o.msgs[0].cut
 		copy(o.msgs, o.msgs[1:])
 		o.msgs[len(o.msgs)-1] = outgoing{}
 		o.msgs = o.msgs[:len(o.msgs)-1]
+		if cut != nil {
+			o.bytes -= cutReplyBytes
+			return nil, cut
+		}
+		o.bytes -= len(*buf)
 	} else if o.sentAt == 0 {
-		return nil
+		return nil, nil
 	} else {
 		buf = messages.get()
 	}
@@ -142,7 +170,7 @@ func (o *outbox) take() *[]byte {
 		*buf = protowire.AppendVarint(*buf, uint64(o.sentAt))
 		o.sentAt = 0
 	}
-	return buf
+	return buf, nil
 }
 
 // messages are buffers of written messages, with the room that they grew to.

@@ -6,7 +6,9 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
+	"time"
 
+	"github.com/headrace/headrace/flashckpt/manifest"
 	"github.com/headrace/headrace/shardsvc"
 )
 
@@ -36,6 +38,16 @@ var sayings = map[shardsvc.ReportKind]said{
 	shardsvc.ReportHeldRefused:     {slog.LevelWarn, "a lease that was asserted belongs to others now"},
 	shardsvc.ReportRejected:        {slog.LevelWarn, "refused"},
 	shardsvc.ReportFenced:          {slog.LevelWarn, "worker fenced"},
+	shardsvc.ReportCutFrozen:       {slog.LevelDebug, "cut frozen"},
+	shardsvc.ReportCutBound:        {slog.LevelInfo, "checkpoint bound"},
+	shardsvc.ReportCutVoided:       {slog.LevelWarn, "cut voided: its checkpoint does not count any more"},
+	shardsvc.ReportCutDropped:      {slog.LevelInfo, "cut forgotten"},
+	shardsvc.ReportSettleCut:       {slog.LevelInfo, "a process is gone: is its checkpoint there?"},
+	shardsvc.ReportRestored:        {slog.LevelWarn, "a group or rank went back to a cut"},
+	shardsvc.ReportRewound:         {slog.LevelWarn, "the job was rewound"},
+	shardsvc.ReportRestoreMissing:  {slog.LevelError, "not all ranks restored in time"},
+	shardsvc.ReportHoldEnded:       {slog.LevelDebug, "yields were held for a cut, and go on"},
+	shardsvc.ReportExcluded:        {slog.LevelWarn, "the source has lost records; they are excluded"},
 }
 
 // report logs and counts what the core noticed in a batch, after it is durable.
@@ -47,10 +59,35 @@ func (s *Server) report(reports []shardsvc.Report) {
 			s.metrics.reclaims.WithLabelValues(class(r.Reason)).Inc()
 		case shardsvc.ReportAckRefused:
 			s.metrics.refused.WithLabelValues(class(r.Reason)).Inc()
+		case shardsvc.ReportCutFrozen:
+			s.metrics.cuts.WithLabelValues("frozen").Inc()
+		case shardsvc.ReportCutBound:
+			s.metrics.cuts.WithLabelValues("bound").Inc()
+			s.bindings.seen(r.Cut, time.Now())
+			s.moved.fire()
+		case shardsvc.ReportCutVoided:
+			s.metrics.cuts.WithLabelValues("voided").Inc()
+			s.bindings.forget(r.Cut)
+			s.bodies.forget(r.Cut)
+		case shardsvc.ReportCutDropped:
+			s.metrics.cuts.WithLabelValues("dropped").Inc()
+			s.bindings.forget(r.Cut)
+			s.bodies.forget(r.Cut)
+		case shardsvc.ReportSettleCut:
+			s.settle(r.Cut, r.Path)
+		case shardsvc.ReportRestored, shardsvc.ReportRewound:
+			s.moved.fire()
+			s.changed.fire()
 		}
 		how, ok := sayings[r.Kind]
 		if !ok {
 			how = said{slog.LevelInfo, fmt.Sprintf("report %d", r.Kind)}
+		}
+		if r.Kind == shardsvc.ReportReclaimed && r.Units == 0 { // it waited where nothing had come yet
+			how = said{slog.LevelDebug, "a lease came back, and no rows with it"}
+		}
+		if r.Kind == shardsvc.ReportHoldEnded && r.Reason != "" {
+			how = said{slog.LevelWarn, "an exact save has failed: yields were held for its cut, and go on"}
 		}
 		if s.cfg.Logger.Enabled(context.Background(), how.level) {
 			s.cfg.Logger.LogAttrs(context.Background(), how.level, how.text, attrs(r)...)
@@ -81,7 +118,7 @@ func attrs(r *shardsvc.Report) []slog.Attr {
 		a = append(a, slog.String("dataset", named(r.Name, r.Dataset)))
 	}
 	if r.Partition != 0 {
-		a = append(a, slog.String("partition", named(r.Identity, r.Partition)), slog.Uint64("pass", uint64(r.Pass)), slog.Int64("segment", r.Segment))
+		a = append(a, slog.String("partition", named(r.Label, r.Partition)), slog.Uint64("pass", uint64(r.Pass)), slog.Int64("segment", r.Segment))
 	}
 	if r.Start != 0 || r.End != 0 {
 		a = append(a, slog.Int64("start", r.Start), slog.Int64("end", r.End))
@@ -93,11 +130,20 @@ func attrs(r *shardsvc.Report) []slog.Attr {
 		a = append(a, slog.String("agent", r.Agent))
 	}
 	switch r.Kind {
-	case shardsvc.ReportReclaimed, shardsvc.ReportStolen, shardsvc.ReportStalled, shardsvc.ReportPendingAgain, shardsvc.ReportFenced:
+	case shardsvc.ReportReclaimed, shardsvc.ReportStolen, shardsvc.ReportStalled, shardsvc.ReportPendingAgain, shardsvc.ReportFenced, shardsvc.ReportHoldEnded:
 		a = append(a, slog.Uint64("rank", uint64(r.Rank)))
+	}
+	if r.Cut != 0 {
+		a = append(a, slog.String("cut", manifest.CutID(r.Cut).String()), slog.Int64("step", r.Step))
+	}
+	if r.Path != "" {
+		a = append(a, slog.String("path", r.Path))
 	}
 	if r.Units != 0 {
 		a = append(a, slog.Int64("units", r.Units))
+	}
+	if r.Records.Rows != 0 {
+		a = append(a, slog.Int64("records", r.Records.Rows))
 	}
 	if r.Reason != "" {
 		a = append(a, slog.String("reason", r.Reason))

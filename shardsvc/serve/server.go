@@ -24,12 +24,19 @@ type Server struct {
 	stopped  chan struct{} // closed when Run has ended
 	stopOnce sync.Once
 	ran      atomic.Bool
-	failure  error // why Run ended; set before stopping is closed
+	failure  error           // why Run ended; set before stopping is closed
+	alive    context.Context // ends when stopping is closed
+	dead     context.CancelFunc
 
 	sessions streams
 	readers  sync.WaitGroup
 	changed  signal
+	moved    signal // marks that brokers are told
 	metrics  *metrics
+	bodies   bodies
+	bindings bindings
+
+	retentions retentions
 }
 
 // New loads the store. An error names what could not be read.
@@ -46,7 +53,10 @@ func New(cfg Config) (*Server, error) {
 		stopping: make(chan struct{}),
 		stopped:  make(chan struct{}),
 	}
+	s.alive, s.dead = context.WithCancel(context.Background())
 	s.changed.init()
+	s.moved.init()
+	s.bodies.job, s.bodies.model = cfg.Job, cfg.Model
 	if err := cfg.Store.Load(s.core.Load); err != nil {
 		return nil, fmt.Errorf("load state: %w", err)
 	}
@@ -56,10 +66,11 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// Register adds the Shards and Datasets services.
+// Register adds the Shards, Datasets and Checkpoints services.
 func (s *Server) Register(r grpc.ServiceRegistrar) {
 	headracev1.RegisterShardsServer(r, &shards{s: s})
 	headracev1.RegisterDatasetsServer(r, &datasets{s: s})
+	headracev1.RegisterCheckpointsServer(r, &checkpoints{s: s})
 }
 
 // SetHTTP says where /metrics, /healthz and pprof are, for Job.
@@ -98,6 +109,7 @@ func (s *Server) stop(err error) {
 	s.stopOnce.Do(func() {
 		s.failure = err
 		close(s.stopping)
+		s.dead()
 	})
 }
 

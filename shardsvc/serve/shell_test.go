@@ -2,6 +2,7 @@ package serve_test
 
 import (
 	"errors"
+	"io"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -180,7 +181,10 @@ func TestAnAgentThatDoesNotReadIsClosedAndNobodyElse(t *testing.T) {
 		m.setUp(1 << 40)
 		deaf, other := m.joined("deaf", 0), m.joined("other", 1)
 		for id := range uint64(5) {
-			deaf.send(&headracev1.AgentMessage{Requests: []*headracev1.LeaseRequest{{Id: id + 1, Worker: 1, Dataset: 1, Count: 4000}}})
+			msg := &headracev1.AgentMessage{Requests: []*headracev1.LeaseRequest{{Id: id + 1, Worker: 1, Dataset: 1, Count: 4000}}}
+			if err := deaf.stream.Send(msg); err != nil && err != io.EOF { // io.EOF: closed already, before it asked for all
+				t.Fatal(err)
+			}
 		}
 		synctest.Wait()
 		err := deaf.until(func(*headracev1.MasterMessage) bool { return false })

@@ -51,9 +51,17 @@ func options(spec *dataset.Spec) shardsvc.Options {
 		Target:  shardsvc.Time(spec.Lease.Target),
 		Stall:   shardsvc.Time(spec.Lease.Stall),
 		Unit:    unit(spec),
+
+		GoOnAfterLoss: spec.OnLoss == "continue",
 	}
 	if sh := spec.Shuffle; sh != nil {
 		o.Shuffle, o.Seed, o.Block = true, sh.Seed, int64(sh.Block)
+	}
+	if x := spec.BitExact; x != nil {
+		o.VirtualRanks, o.Strict = uint32(x.VirtualRanks), true
+		if !o.Shuffle {
+			o.Shuffle, o.InOrder, o.Block = true, true, int64(x.Block)
+		}
 	}
 	return o
 }

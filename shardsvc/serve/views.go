@@ -19,7 +19,7 @@ func datasetProto(d shardsvc.DatasetInfo, st stored) *headracev1.Dataset {
 	return &headracev1.Dataset{
 		Id: d.ID, Name: d.Name, Yaml: valid(st.yaml), SpecJson: string(st.json), State: d.State, Reason: valid(d.Reason),
 		Counts: countsProto(d.Counts), Partitions: uint32(d.Partitions), ListingComplete: d.ListingComplete,
-		Unit: d.Options.Unit, Passes: uint32(d.Options.Passes), Pass: d.Pass,
+		Records: wireTally(&d.Records), Unit: d.Options.Unit, Passes: uint32(d.Options.Passes), Pass: d.Pass,
 	}
 }
 
@@ -39,7 +39,7 @@ func countsProto(c shardsvc.Counts) *headracev1.Counts {
 func passProto(p *shardsvc.PassInfo) *headracev1.PartitionState {
 	d := p.Distances
 	out := &headracev1.PartitionState{
-		Number: p.Number, Identity: valid(p.Identity), Pass: p.Pass, Counts: countsProto(p.Counts), Leases: uint32(p.Leases),
+		Number: p.Number, Identity: valid(p.Identity), Label: valid(p.Label), Pass: p.Pass, Counts: countsProto(p.Counts), Leases: uint32(p.Leases),
 		Distances: &headracev1.Distances{Committed: d.Committed, Bound: d.Bound, Acked: d.Acked, Leased: d.Leased,
 			Planned: d.Planned, Head: d.Head, Estimated: d.Estimated},
 	}
@@ -50,6 +50,11 @@ func passProto(p *shardsvc.PassInfo) *headracev1.PartitionState {
 		})
 	}
 	return out
+}
+
+func excludedProto(e *shardsvc.ExcludedInfo) *headracev1.ExcludedRange {
+	return &headracev1.ExcludedRange{Partition: e.Partition, Identity: valid(e.Identity), Label: valid(e.Label), Pass: e.Pass, Segment: e.Segment,
+		Start: e.Start, End: e.End, Kind: e.Kind, Reason: valid(e.Reason), UnixMs: e.When}
 }
 
 func jobProto(j shardsvc.JobInfo, out *headracev1.JobReply) {
@@ -68,7 +73,9 @@ func agentProto(a shardsvc.AgentInfo, facts *agentFacts, now shardsvc.Time) *hea
 		out.Session = "lost"
 	}
 	if a.LastHeard != 0 {
-		out.LastHeardSeconds = seconds(now - a.LastHeard)
+		// The core's clock runs behind while the loop is blocked, and catches up:
+		// what was just heard may lie ahead of it.
+		out.LastHeardSeconds = seconds(max(now-a.LastHeard, 0))
 	}
 	if facts != nil { // else it was known to the term before, and did not come yet
 		out.Host, out.Pid, out.Version = facts.host, facts.pid, facts.version

@@ -19,7 +19,8 @@ func slow(m *headracev1.AgentMessage) (in inbound) {
 		in.hello = shardsvc.Hello{Agent: h.Agent, Incarnation: h.Incarnation}
 	}
 	for _, a := range m.Acks {
-		in.msg.Acks = append(in.msg.Acks, shardsvc.Ack{Token: token(a.Token), Prefix: a.Prefix, Index: a.PrefixIndex, Step: a.Step})
+		in.msg.Acks = append(in.msg.Acks, shardsvc.Ack{Token: token(a.Token), Prefix: a.Prefix, Index: a.PrefixIndex, Step: a.Step, From: a.From,
+			Told: a.Tally != nil, Rows: a.Tally.GetRows(), Oldest: a.Tally.GetOldest(), Newest: a.Tally.GetNewest()})
 	}
 	for _, s := range m.Steps {
 		in.msg.Steps = append(in.msg.Steps, shardsvc.StepReport{Worker: s.Worker, Step: s.Step})
@@ -33,6 +34,15 @@ func slow(m *headracev1.AgentMessage) (in inbound) {
 	}
 	for _, l := range m.Leaves {
 		in.msg.Leaves = append(in.msg.Leaves, shardsvc.Leave{Worker: l.Worker, Reason: leaveReason(l.Reason), Ended: l.Ended, Detail: l.Detail})
+	}
+	for _, k := range m.Calls {
+		b, err := proto.Marshal(k)
+		if err != nil {
+			panic(err)
+		}
+		if err := in.cutCall(b); err != nil {
+			panic(err)
+		}
 	}
 	for _, h := range m.Held {
 		in.msg.Held = append(in.msg.Held, shardsvc.Held{Token: token(h.Token), Worker: h.Worker, Dataset: h.Dataset, Partition: h.Partition,
@@ -49,7 +59,7 @@ func same(t interface{ Fatalf(string, ...any) }, got, want *inbound) {
 		{"sent_at", got.sentAt, want.sentAt}, {"hello", got.hello, want.hello},
 		{"acks", got.msg.Acks, want.msg.Acks}, {"steps", got.msg.Steps, want.msg.Steps},
 		{"requests", got.msg.Requests, want.msg.Requests}, {"leaves", got.msg.Leaves, want.msg.Leaves},
-		{"held", got.msg.Held, want.msg.Held},
+		{"held", got.msg.Held, want.msg.Held}, {"calls", got.msg.Calls, want.msg.Calls}, {"bad calls", len(got.badCalls), len(want.badCalls)},
 	} {
 		g, w := reflect.ValueOf(c.got), reflect.ValueOf(c.want)
 		if g.Kind() == reflect.Slice && g.Len() == 0 && w.Len() == 0 {
@@ -68,6 +78,13 @@ func anyToken(t *rapid.T) *headracev1.Token {
 	return &headracev1.Token{Epoch: rapid.Uint32().Draw(t, "epoch"), Term: rapid.Uint32().Draw(t, "term"), Sequence: rapid.Uint64().Draw(t, "sequence")}
 }
 
+func anyTally(t *rapid.T) *headracev1.Tally {
+	if rapid.Bool().Draw(t, "no tally") {
+		return nil
+	}
+	return &headracev1.Tally{Rows: rapid.Int64().Draw(t, "rows"), Oldest: rapid.Int64().Draw(t, "oldest"), Newest: rapid.Int64().Draw(t, "newest")}
+}
+
 func anyAgentMessage(t *rapid.T) *headracev1.AgentMessage {
 	m := &headracev1.AgentMessage{SentAt: rapid.Int64().Draw(t, "sent")}
 	if rapid.Bool().Draw(t, "hello") {
@@ -76,7 +93,8 @@ func anyAgentMessage(t *rapid.T) *headracev1.AgentMessage {
 	n := rapid.IntRange(0, 3)
 	for range n.Draw(t, "acks") {
 		m.Acks = append(m.Acks, &headracev1.Ack{Token: anyToken(t), Prefix: rapid.Int64().Draw(t, "prefix"),
-			PrefixIndex: rapid.Int32().Draw(t, "index"), Step: rapid.Int64().Draw(t, "step"), Worker: rapid.Uint32().Draw(t, "worker")})
+			PrefixIndex: rapid.Int32().Draw(t, "index"), Step: rapid.Int64().Draw(t, "step"), Worker: rapid.Uint32().Draw(t, "worker"),
+			From: rapid.Int64().Draw(t, "from"), Tally: anyTally(t)})
 	}
 	for range n.Draw(t, "steps") {
 		m.Steps = append(m.Steps, &headracev1.StepReport{Worker: rapid.Uint32().Draw(t, "worker"), Step: rapid.Int64().Draw(t, "step")})
@@ -88,6 +106,10 @@ func anyAgentMessage(t *rapid.T) *headracev1.AgentMessage {
 	for range n.Draw(t, "leaves") {
 		m.Leaves = append(m.Leaves, &headracev1.Leave{Worker: rapid.Uint32().Draw(t, "worker"),
 			Reason: headracev1.Leave_Reason(rapid.Int32Range(-1, 9).Draw(t, "reason")), Detail: rapid.String().Draw(t, "detail")})
+	}
+	for range n.Draw(t, "calls") {
+		m.Calls = append(m.Calls, &headracev1.CutCall{Worker: rapid.Uint32().Draw(t, "worker"), Id: rapid.Uint64().Draw(t, "call"),
+			Call: &headracev1.CutCall_Drop{Drop: &headracev1.CutDrop{Cut: rapid.Uint64().Draw(t, "cut"), Reason: rapid.String().Draw(t, "reason")}}})
 	}
 	for range n.Draw(t, "held") {
 		m.Held = append(m.Held, &headracev1.Held{Token: anyToken(t), Partition: rapid.Uint32().Draw(t, "part"), LeaseEnd: rapid.Int64().Draw(t, "end")})
@@ -117,9 +139,11 @@ func TestMessagesReadByHandAreThoseOfGeneratedCode(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	for _, m := range []*headracev1.AgentMessage{
 		{SentAt: 5, Hello: &headracev1.Hello{Agent: "a", Protocol: 1}},
-		{Acks: []*headracev1.Ack{{Token: &headracev1.Token{Epoch: 1, Term: 2, Sequence: 3}, Prefix: 10, Step: 4}}},
+		{Acks: []*headracev1.Ack{{Token: &headracev1.Token{Epoch: 1, Term: 2, Sequence: 3}, Prefix: 10, Step: 4, From: 2, Tally: &headracev1.Tally{Rows: 3, Oldest: 8, Newest: 9}}}},
 		{Requests: []*headracev1.LeaseRequest{{Id: 1, Worker: 2, Dataset: 3, Rate: 1e6, Count: 7}}, Steps: []*headracev1.StepReport{{Worker: 1, Step: 9}}},
 		{Leaves: []*headracev1.Leave{{Worker: 1, Reason: 3, Detail: "x"}}, Held: []*headracev1.Held{{LeaseEnd: 4}}},
+		{Calls: []*headracev1.CutCall{{Worker: 1, Id: 2, Call: &headracev1.CutCall_Ask{Ask: &headracev1.CutAsk{Cut: 3, Step: 4}}},
+			{Worker: 1, Id: 3, Call: &headracev1.CutCall_Restore{Restore: &headracev1.Restore{Body: []byte("{}")}}}}},
 	} {
 		b, err := proto.Marshal(m)
 		if err != nil {
@@ -214,7 +238,7 @@ func TestEveryReplyReachesTheWireWhole(t *testing.T) {
 		{Kind: shardsvc.ReplyHello, Term: 2, Epoch: 1},
 		{Kind: shardsvc.ReplyHeld, Was: tok, Token: tok, Prefix: 7, End: 9},
 		{Kind: shardsvc.ReplyHeld, Was: tok, Refused: true, Reason: "gone"},
-		{Kind: shardsvc.ReplyJoin, Worker: 1, Generation: 3, Epoch: 1, Step: 12, Units: 100},
+		{Kind: shardsvc.ReplyJoin, Worker: 1, Generation: 3, Epoch: 1, Step: 12, Units: 100, Again: &shardsvc.Tally{Rows: 9, Untold: 2}},
 		{Kind: shardsvc.ReplyAck, Token: tok, Prefix: -1, Code: shardsvc.Invalid, Reason: "prefix"},
 		{Kind: shardsvc.ReplySteal, Token: tok, At: 44},
 		{Kind: shardsvc.ReplyRevoke, Token: tok, Reason: "deleted"},
@@ -238,7 +262,7 @@ func TestEveryReplyReachesTheWireWhole(t *testing.T) {
 		Hello: &headracev1.HelloReply{Protocol: 1, Job: "j", Model: "shared", Term: 2, Epoch: 1, SessionTtlMs: 5000, Master: "v",
 			Held: []*headracev1.HeldReply{{Was: wt, Token: wt, Prefix: 7, LeaseEnd: 9}, {Was: wt, Token: &headracev1.Token{}, Refused: true, Reason: "gone"}}},
 		Echo: 77, Term: 2,
-		Joins:     []*headracev1.JoinReply{{Worker: 1, Generation: 3, Epoch: 1, LastStep: 12, PendingAgain: 100}},
+		Joins:     []*headracev1.JoinReply{{Worker: 1, Generation: 3, Epoch: 1, LastStep: 12, PendingAgain: 100, Again: &headracev1.Tally{Rows: 9, Untold: 2}}},
 		Acks:      []*headracev1.AckResult{{Token: wt, Prefix: -1, Code: headracev1.AckResult_INVALID, Reason: "prefix"}},
 		StealAsks: []*headracev1.StealAsk{{Token: wt, At: 44}},
 		Revokes:   []*headracev1.Revoke{{Token: wt, Reason: "deleted"}},

@@ -142,6 +142,34 @@ func quotedHarness(b blocks) sourcetest.Harness {
 	return h
 }
 
+func TestRecordsOfOneSizePassTheSuite(t *testing.T) {
+	sourcetest.Run(t, fixedHarness(defaultBlocks))
+}
+
+func TestRecordsOfOneSizeInTinyBlocksPassTheSuite(t *testing.T) {
+	h := fixedHarness(tinyBlocks)
+	h.Count = 20_000
+	sourcetest.Run(t, h)
+}
+
+func fixedHarness(b blocks) sourcetest.Harness {
+	const size = 203
+	h := harness(Framing{Kind: Fixed, Size: size, EmptyLines: true}, "", "", "fast", b)
+	h.MaxRecord = 0 // a record is as large as the others
+	h.Encode = func(rng *rand.Rand, text []byte) []byte {
+		record := make([]byte, 0, size)
+		for range rng.IntN(size - len(text) + 1) {
+			record = append(record, byte(rng.Uint32()))
+		}
+		record = append(record, text...)
+		for len(record) < size {
+			record = append(record, "\n\r\"\x00"[rng.IntN(4)])
+		}
+		return record
+	}
+	return h
+}
+
 func TestRawFilesPassTheSuite(t *testing.T) {
 	h := harness(Framing{Kind: Whole}, "", "", "fast", defaultBlocks)
 	h.Count = 3000

@@ -78,6 +78,10 @@ func (c *cursor) seek() {
 		c.from = max(c.from, starts[0])
 		i := sort.Search(len(starts), func(i int) bool { return starts[i] > c.from })
 		c.at = starts[i-1]
+	case c.framer.framing.Kind == Fixed:
+		size := int64(c.framer.framing.Size)
+		c.at = (c.from + size - 1) / size * size
+		c.from = c.at
 	case c.framer.framing.Kind == Lines && c.from > c.loc.Data:
 		c.at, c.midLine = c.from-1, true
 	}

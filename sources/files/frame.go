@@ -24,6 +24,12 @@ func (fr *framer) reset() { fr.known = false }
 // record frames the record that begins at buf[s]: buf[s:value] without its line
 // end, the next one begins at next. last: nothing follows the buffer in the file.
 func (fr *framer) record(buf []byte, s int, last bool) (value, next int, st state) {
+	if fr.framing.Kind == Fixed {
+		if next = s + fr.framing.Size; next > len(buf) {
+			return 0, 0, cut
+		}
+		return next, next, complete
+	}
 	nl := bytes.IndexByte(buf[s:], '\n')
 	if fr.framing.Kind == Quoted && fr.quote(buf, s) < lineEnd(s, nl, len(buf)) {
 		return fr.quoted(buf, s, last)

@@ -338,3 +338,16 @@ func TestTheHeaderLineIsNoRecordAndIsTold(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestAFileThatHoldsNoWholeNumberOfRecordsIsRefusedWhenItIsListed(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "rows.bin"), make([]byte, 1001), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := lineSource(t, Options{Spec: spec(dir), Framing: Framing{Kind: Fixed, Size: 500}})
+	_, err := s.Segments(t.Context(), s.partition, -1, 10)
+	want := "rows.bin: has 1001 bytes, which are 2 records of 500 bytes and 1 bytes more: is decode.record_size right?"
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -17,6 +17,7 @@ const (
 	Lines  Kind = iota + 1 // one record a line, ended by \n or \r\n
 	Quoted                 // CSV records; a quoted field may hold line ends
 	Whole                  // the whole file is one record that begins at offset 0
+	Fixed                  // records of Size bytes, one behind the other
 )
 
 // Framing is what of a spec's decode part says where records end.
@@ -24,6 +25,7 @@ type Framing struct {
 	Kind      Kind
 	Delimiter byte // Quoted only
 	Quote     byte // Quoted only
+	Size      int  // Fixed only
 	Header    bool // the first line that is not empty names the fields and is no record
 	// EmptyLines: an empty line is a record too. Else it is a position without a
 	// record and rides with the record before it.
@@ -32,7 +34,8 @@ type Framing struct {
 	Text bool
 }
 
-// FramingOf: csv, tsv and json skip empty lines, lines keeps them.
+// FramingOf: csv, tsv and json skip empty lines, lines keeps them; binary has no
+// lines.
 func FramingOf(d dataset.DecodeSpec) (Framing, error) {
 	switch d.Format {
 	case "csv", "tsv":
@@ -51,6 +54,11 @@ func FramingOf(d dataset.DecodeSpec) (Framing, error) {
 		return Framing{Kind: Lines, EmptyLines: true}, nil
 	case "raw":
 		return Framing{Kind: Whole}, nil
+	case "binary":
+		if d.RecordSize < 1 {
+			return Framing{}, fmt.Errorf("format binary has no record_size")
+		}
+		return Framing{Kind: Fixed, Size: int(d.RecordSize), EmptyLines: true}, nil
 	}
 	return Framing{}, fmt.Errorf("format %q says nothing about where records end", d.Format)
 }
@@ -74,7 +82,7 @@ func (o *Options) check() error {
 		return errors.New("files: no dataset's name")
 	case o.Spec == nil:
 		return fmt.Errorf("dataset %s: no files in its spec", o.Dataset)
-	case o.Framing.Kind < Lines || o.Framing.Kind > Whole:
+	case o.Framing.Kind < Lines || o.Framing.Kind > Fixed, o.Framing.Kind == Fixed && o.Framing.Size < 1:
 		return fmt.Errorf("dataset %s: no framing", o.Dataset)
 	case o.Spec.MaxRecord < 1 || o.Spec.MaxRecord > 1<<30:
 		return fmt.Errorf("dataset %s: files.max_record is %d bytes; it must be from 1 to 1 GiB", o.Dataset, o.Spec.MaxRecord)

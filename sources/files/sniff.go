@@ -33,6 +33,12 @@ func (s *Source) dataStart(ctx context.Context, f io.ReaderAt, name string, size
 	if s.framing.Kind == Whole || size == 0 {
 		return 0, nil
 	}
+	if s.framing.Kind == Fixed {
+		if record := int64(s.framing.Size); size%record != 0 {
+			return 0, s.fileError(name, fmt.Errorf("has %d bytes, which are %d records of %d bytes and %d bytes more: is decode.record_size right?", size, size/record, record, size%record))
+		}
+		return 0, nil
+	}
 	head := make([]byte, min(size, 8))
 	if _, err := readFull(f, head, 0); err != nil {
 		return 0, s.fileError(name, err)

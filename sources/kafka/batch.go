@@ -89,6 +89,7 @@ type raw struct {
 	key, value  [2]int32
 	headers     int // how many
 	headersAt   int
+	tombstone   bool
 }
 
 // read parses the record that b begins with.
@@ -111,8 +112,13 @@ func (rec *raw) read(b []byte) bool {
 	if rec.key, at = piece(b, at); at < 0 {
 		return false
 	}
+	valueAt := at
 	if rec.value, at = piece(b, at); at < 0 {
 		return false
+	}
+	if rec.tombstone = false; rec.value[0] == rec.value[1] {
+		length, _ = varint(b, valueAt)
+		rec.tombstone = length < 0
 	}
 	n, at := varint(b, at)
 	if at < 0 || n < 0 || n > int64(end-at)/2 {
@@ -154,19 +160,32 @@ func piece(b []byte, at int) ([2]int32, int) {
 }
 
 // varint is zigzag; the place behind it is -1 when there is none.
-func varint(b []byte, at int) (int64, int) {
-	if at >= 0 && at < len(b) && b[at] < 0x80 {
-		u := b[at]
-		return int64(u>>1) ^ -int64(u&1), at + 1
+func varint(b []byte, at int) (v int64, next int) {
+	u, next := uvarint(b, at)
+	return int64(u>>1) ^ -int64(u&1), next
+}
+
+// uvarint is small enough to be inlined for the numbers of one byte.
+func uvarint(b []byte, at int) (u uint64, next int) {
+	if uint(at) < uint(len(b)) && b[at] < 0x80 {
+		return uint64(b[at]), at + 1
 	}
+	return longUvarint(b, at)
+}
+
+// longUvarint: the lengths of records and values have two bytes, mostly.
+func longUvarint(b []byte, at int) (u uint64, next int) {
 	if at < 0 || at > len(b) {
 		return 0, -1
 	}
-	v, n := binary.Varint(b[at:])
+	if b := b[at:]; len(b) >= 2 && b[1] < 0x80 {
+		return uint64(b[0]&0x7f) | uint64(b[1])<<7, at + 2
+	}
+	u, n := binary.Uvarint(b[at:])
 	if n <= 0 {
 		return 0, -1
 	}
-	return v, at + n
+	return u, at + n
 }
 
 // want is which records of a batch are asked for.
@@ -213,7 +232,7 @@ func appendRecord(h *header, rec *raw, arena []byte, from int, offset int64, w w
 	}
 	base := int32(from)
 	r := sources.Record{Offset: offset, Next: offset + 1, Time: h.baseTime + rec.timeDelta,
-		Key: [2]int32{rec.key[0] + base, rec.key[1] + base}, Value: [2]int32{rec.value[0] + base, rec.value[1] + base}}
+		Key: [2]int32{rec.key[0] + base, rec.key[1] + base}, Value: [2]int32{rec.value[0] + base, rec.value[1] + base}, Tombstone: rec.tombstone}
 	if h.appendTime() {
 		r.Time = h.maxTime
 	}

@@ -283,12 +283,105 @@ func FuzzAnswers(f *testing.F) {
 		if got, err := parseFetch(&reader{b: b}, partition{}); err == nil && len(got.records) > len(b) {
 			t.Fatal("records that are not there")
 		}
+		_ = parseFetches(&reader{b: b}, func(_ headKey, got *fetched) {
+			if len(got.records) > len(b) {
+				t.Fatal("records that are not there")
+			}
+		})
 		_, topics := parseMetadata(&reader{b: b})
 		if len(topics) > len(b) {
 			t.Fatal("topics that are not there")
+		}
+		if sizes := map[string]int64{}; len(b) > 0 {
+			if parseLogDirs(&reader{b: b}, sizes); len(sizes) > len(b) {
+				t.Fatal("sizes of partitions that are not there")
+			}
 		}
 		if p, err := parseLocator(b); err == nil && !bytes.Equal(p.locator(), b) {
 			t.Fatalf("%+v has another locator", p)
 		}
 	})
+}
+
+// Memory goes from an answer to the batch that is made of it, and from a closed
+// cursor to the next one: never to both.
+func TestMemoryThatABatchHoldsIsNotGivenToTheNextCursor(t *testing.T) {
+	for name, c := range map[string]struct {
+		from int64 // the batch holds offsets 0 to 5, and a record at 0
+		want error
+		kept bool
+	}{
+		"a record":  {0, nil, false},
+		"no record": {3, io.EOF, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := encoded(t, 0, 0, "value")
+			binary.BigEndian.PutUint32(b[23:], 5)
+			binary.BigEndian.PutUint32(b[crcFrom-4:], crc32.Checksum(b[crcFrom:], castagnoli))
+			s := &Source{o: Options{MaxRecord: 1 << 20}, spare: make(chan []byte, sparesMost)}
+			cur := &cursor{s: s, at: c.from, r: sources.Range{End: 6}, cancel: func() {}, ahead: make(chan answer, 1)}
+			cur.ahead <- answer{offset: c.from, fetched: &fetched{stable: 6, records: b, buf: b}}
+			var into sources.Batch
+			if err := cur.Next(t.Context(), &into); err != c.want {
+				t.Fatal(err)
+			}
+			if err := cur.Close(); err != nil {
+				t.Fatal(err)
+			}
+			memory := s.kept()
+			if (memory != nil) != c.kept {
+				t.Errorf("the answer's memory is kept: %v", memory != nil)
+			}
+			if memory != nil && cap(into.Arena) > 0 && &memory[:1][0] == &into.Arena[:1][0] {
+				t.Error("the batch and the next cursor have the same memory")
+			}
+		})
+	}
+}
+
+// BenchmarkWalk is headers, checksums and records of a fetch of two batches, in place.
+func BenchmarkWalk(b *testing.B) {
+	values := make([]string, 1000)
+	for i := range values {
+		values[i] = strings.Repeat("v", 500)
+	}
+	plain := encodedPlain(b, values)
+	all := append(bytes.Clone(plain), plain...)
+	out := &sources.Batch{}
+	b.SetBytes(int64(len(all)))
+	for b.Loop() {
+		out.Reset()
+		for rest := all; len(rest) > 0; {
+			h, err := parseHeader(rest)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if err := checkSum(rest[:h.size]); err != nil {
+				b.Fatal(err)
+			}
+			from := len(all) - len(rest) + headerSize
+			if err := appendRecords(&h, all, from, from+h.size-headerSize, want{end: 1 << 40, maxRecord: 1 << 20}, out); err != nil {
+				b.Fatal(err)
+			}
+			rest = rest[h.size:]
+		}
+		if len(out.Recs) != 2000 {
+			b.Fatal(len(out.Recs))
+		}
+	}
+}
+
+// encodedPlain is a batch without keys and headers.
+func encodedPlain(t testing.TB, values []string) []byte {
+	t.Helper()
+	records := make([]protocol.Record, len(values))
+	for i, v := range values {
+		records[i] = protocol.Record{Offset: int64(i), Time: time.UnixMilli(1000 + int64(i/100)), Value: protocol.NewBytes([]byte(v))}
+	}
+	set := protocol.RecordSet{Version: 2, Records: protocol.NewRecordReader(records...)}
+	var b bytes.Buffer
+	if _, err := set.WriteTo(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()[4:]
 }

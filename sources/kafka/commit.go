@@ -15,7 +15,8 @@ const commitWithin = 20 * time.Second
 
 // Commit tells Kafka how far the group is: the next offset to read of each
 // partition. It is not a member of the group, and nobody else may be. An offset
-// below what the group has already is not written: progress only grows.
+// below what the group has already is written only where the mark says that progress
+// went back.
 func (s *Source) Commit(ctx context.Context, marks []sources.Mark) error {
 	if s.o.Group == "" {
 		return errors.New("kafka: commit without kafka.group in the spec")
@@ -51,7 +52,7 @@ func (s *Source) commitOnce(ctx context.Context, parts []partition, marks []sour
 	}
 	topics := map[string][]kafkago.OffsetCommit{}
 	for i, p := range parts {
-		if old, ok := had[p.id()]; ok && old > marks[i].Position.Offset {
+		if old, ok := had[p.id()]; ok && old > marks[i].Position.Offset && !marks[i].Back {
 			continue
 		}
 		topics[p.name] = append(topics[p.name], kafkago.OffsetCommit{Partition: int(p.number), Offset: marks[i].Position.Offset})

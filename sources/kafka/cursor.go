@@ -16,6 +16,11 @@ import (
 // errAgain: the same is asked again soon.
 var errAgain = errors.New("again")
 
+// emptyWithin is how long an answer may be empty although it tells of more.
+const emptyWithin = time.Second
+
+var _ sources.Tailing = (*cursor)(nil)
+
 // checksumTries is how often bytes that do not match their checksum are fetched.
 const checksumTries = 3
 
@@ -30,6 +35,8 @@ type cursor struct {
 	wg     sync.WaitGroup
 
 	ahead  chan answer // nil: no fetch is under way
+	waits  *waiting    // that it is not of this cursor alone
+	leader int32       // who answered last
 	now    *answer     // being handed out
 	rest   []byte      // of now's records
 	lend   bool        // now's memory becomes the arena; else batches are copied out of it
@@ -37,13 +44,17 @@ type cursor struct {
 	spare  []byte    // memory for the next answer
 	tries  int       // of bytes that were damaged
 	wrong  time.Time // since when c.at can not be read though it should
+	met    bool      // the broker has answered: where the head is has been told
+	head   int64     // where it was the last time
 	failed error     // said again by every Next
+	onHead func(head int64)
 }
 
 type answer struct {
 	offset int64 // asked for
 	*fetched
-	err error
+	leader int32
+	err    error
 }
 
 // Open connects if need be. What can not be read is told by Next.
@@ -87,11 +98,51 @@ func (s *Source) onCluster(ctx context.Context, p partition) error {
 	return nil
 }
 
-// Close ends a fetch that is under way.
+// OnHead is called with last stable offsets.
+func (c *cursor) OnHead(f func(head int64)) { c.onHead = f }
+
+// Close ends a fetch that is under way. Memory that nobody else has is kept for
+// cursors that come.
 func (c *cursor) Close() error {
 	c.cancel()
 	c.wg.Wait()
+	c.s.keep(c.spare)
+	if c.now != nil && !c.lend {
+		c.s.keep(c.now.buf)
+	}
+	if c.waits != nil {
+		c.s.tails.leave(c.waits)
+	}
+	select {
+	case a := <-c.ahead: // a fetch of its own has ended
+		if a.err == nil {
+			c.s.keep(a.buf)
+		}
+	default:
+	}
+	c.spare, c.now, c.rest, c.ahead = nil, nil, nil, nil
 	return nil
+}
+
+// keep takes an answer's memory; what was spare before is dropped with the source.
+func (s *Source) keep(memory []byte) {
+	if cap(memory) == 0 {
+		return
+	}
+	select {
+	case s.spare <- memory[:0]:
+	default:
+	}
+}
+
+// kept gives memory for an answer, or nil.
+func (s *Source) kept() []byte {
+	select {
+	case memory := <-s.spare:
+		return memory
+	default:
+		return nil
+	}
 }
 
 // Next hands out the records of one answer, or as much of its decompressed batches
@@ -103,6 +154,9 @@ func (c *cursor) Next(ctx context.Context, b *sources.Batch) error {
 	memory := b.Arena
 	b.Reset()
 	err := c.next(ctx, b)
+	if len(b.Recs) == 0 {
+		b.Arena = memory[:0] // an answer without a record for us keeps its own
+	}
 	if err != nil && err != io.EOF {
 		err = notTheEnd(err)
 	}
@@ -155,12 +209,19 @@ func (c *cursor) receive(ctx context.Context) error {
 	if c.ahead == nil {
 		c.fetch(c.at)
 	}
+	if c.waits != nil && c.onHead != nil {
+		c.onHead(c.head) // all below it was taken by now: from here on it waits
+	}
 	var a answer
 	select {
 	case a = <-c.ahead:
-		c.ahead = nil
+		c.ahead, c.waits = nil, nil
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+	if errors.Is(a.err, errDirect) {
+		c.direct(c.at)
+		return nil
 	}
 	if errors.Is(a.err, kafkago.UnknownTopicOrPartition) {
 		return c.topicGone(ctx)
@@ -181,6 +242,10 @@ func (c *cursor) receive(ctx context.Context) error {
 	default:
 		return answered(a.code, fmt.Sprintf("%s at offset %d", c.p, c.at))
 	}
+	c.met, c.head, c.leader = true, a.stable, a.leader
+	if c.onHead != nil {
+		c.onHead(a.stable)
+	}
 	next, plain := overview(a.records)
 	switch {
 	case next > c.at:
@@ -188,6 +253,13 @@ func (c *cursor) receive(ctx context.Context) error {
 		if next < c.r.End {
 			c.fetch(next)
 		}
+	case c.s.o.live() && len(a.records) == 0 && (a.stable == c.at || a.stable > c.at && !c.waited(emptyWithin)):
+		if a.stable == c.at {
+			c.wrong = time.Time{} // here more may come
+			c.spare = a.buf
+			return nil
+		}
+		return errAgain
 	case a.stable <= c.at:
 		return c.behindHead(a.stable)
 	default:
@@ -212,15 +284,44 @@ func (c *cursor) waited(long time.Duration) bool {
 	return time.Since(c.wrong) > long
 }
 
-// fetch asks for offset in the background.
+// fetch asks for offset in the background: at a head that may grow together with all
+// others who wait there.
 func (c *cursor) fetch(offset int64) {
-	into, size := c.spare, c.s.fetchSize(c.r.End-offset)
+	if !c.s.o.live() || !c.met || offset < c.head {
+		c.direct(offset)
+		return
+	}
+	out := make(chan answer, 1)
+	c.ahead, c.waits = out, &waiting{p: c.p, offset: offset, out: out, memory: c.spare}
 	c.spare = nil
+	c.s.tails.add(c.leader, c.waits)
+}
+
+// direct asks for offset by itself. Of what has no end only what is there: then
+// nothing waits, and few are asked at a time.
+func (c *cursor) direct(offset int64) {
+	into, size, wait := c.spare, c.s.fetchSize(c.r.End-offset), int32(fetchWait)
+	if c.s.o.live() {
+		wait = 0
+	}
+	c.spare = nil
+	if into == nil {
+		into = c.s.kept()
+	}
 	out := make(chan answer, 1)
 	c.ahead = out
 	c.wg.Go(func() {
-		f, err := c.s.client.fetch(c.ctx, c.p, offset, size, into)
-		out <- answer{offset, f, err}
+		if c.s.o.live() {
+			select {
+			case c.s.fetches <- struct{}{}:
+				defer func() { <-c.s.fetches }()
+			case <-c.ctx.Done():
+				out <- answer{offset: offset, err: c.ctx.Err()}
+				return
+			}
+		}
+		f, leader, err := c.s.client.fetch(c.ctx, c.p, offset, size, wait, into)
+		out <- answer{offset, f, leader, err}
 	})
 }
 

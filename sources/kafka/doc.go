@@ -20,6 +20,7 @@
 //	secure.go    TLS and SASL, secrets from files and variables
 //	source.go    Source: partitions and bounds
 //	segments.go  from where to where a partition is read
+//	whole.go     topics as one sequence, for bit_exact
 //	identity.go  PartitionID and locator
 //	client.go    requests through kafka-go's transport
 //	errors.go    what is worth another try, in a user's words
@@ -29,6 +30,8 @@
 //	codec.go     compressed batches
 //	aborted.go   which records a transaction took back
 //	cursor.go    ranges to batches of records, one fetch ahead
+//	tails.go     who waits at heads asks each leader together
 //	lost.go      why an offset can not be read
+//	retention.go when Kafka will delete what is not read yet; logdirs.go sizes
 //	commit.go    our progress as a group's offsets
 package kafka

@@ -9,6 +9,7 @@ import (
 
 const (
 	fetchWait  = 250              // ms that a broker may wait for more to come
+	tailWait   = 500              // the same at the head of what has no end
 	overhead   = 1 << 20          // of an answer beside its records: aborted transactions
 	fetchLimit = 1<<30 + overhead // of one answer: a batch comes whole, however large
 )
@@ -27,39 +28,57 @@ type fetched struct {
 type abortedTxn struct{ producer, first int64 }
 
 // fetch reads batches from the one on that holds offset. size limits the answer,
-// but a first batch comes whole.
-func (c *client) fetch(ctx context.Context, p partition, offset int64, size int, into []byte) (*fetched, error) {
+// but a first batch comes whole. leader is who was asked.
+func (c *client) fetch(ctx context.Context, p partition, offset int64, size int, wait int32, into []byte) (f *fetched, leader int32, err error) {
+	w := fetchRequest(wait, size)
+	w.length(1)
+	w.id(p.topic)
+	w.length(1)
+	w.fetchPartition(p.number, offset, size)
+	w.tags()
+	w.fetchEnd()
+	to := func(cluster protocol.Cluster) (protocol.Broker, error) {
+		b, err := leaderOf(p.name, p.number)(cluster)
+		leader = b.ID
+		return b, err
+	}
+	r, err := c.ask(ctx, protocol.Fetch, to, w, fetchLimit, into)
+	if err != nil {
+		return nil, leader, err
+	}
+	if f, err = parseFetch(r, p); err != nil {
+		return nil, leader, fmt.Errorf("%s at offset %d: Fetch: %w", p, offset, err)
+	}
+	return f, leader, nil
+}
+
+// fetchRequest begins a Fetch; topics follow, then fetchEnd.
+func fetchRequest(wait int32, size int) *writer {
 	w := request(protocol.Fetch)
 	w.i32(-1) // no replica
-	w.i32(fetchWait)
+	w.i32(wait)
 	w.i32(1) // byte at least
 	w.i32(int32(size))
 	w.i8(committed)
 	w.i32(0)  // no session
 	w.i32(-1) // and none wanted
-	w.length(1)
-	w.id(p.topic)
-	w.length(1)
-	w.i32(p.number)
+	return w
+}
+
+func (w *writer) fetchPartition(number int32, offset int64, size int) {
+	w.i32(number)
 	w.i32(-1) // leader's epoch
 	w.i64(offset)
 	w.i32(-1) // last fetched epoch
 	w.i64(-1) // a follower's log start
 	w.i32(int32(size))
 	w.tags()
-	w.tags()
+}
+
+func (w *writer) fetchEnd() {
 	w.length(0) // forgotten
 	w.text("")  // rack
 	w.tags()
-	r, err := c.ask(ctx, protocol.Fetch, leaderOf(p.name, p.number), w, fetchLimit, into)
-	if err != nil {
-		return nil, err
-	}
-	f, err := parseFetch(r, p)
-	if err != nil {
-		return nil, fmt.Errorf("%s at offset %d: Fetch: %w", p, offset, err)
-	}
-	return f, nil
 }
 
 func parseFetch(r *reader, p partition) (*fetched, error) {
@@ -76,10 +95,16 @@ func parseFetch(r *reader, p partition) (*fetched, error) {
 	if n := r.length(36); n != 1 {
 		return nil, fmt.Errorf("%d partitions: %w", n, errAnswer)
 	}
-	number := r.i32()
+	number := r.fetchedPartition(f)
 	if r.err == nil && (topic != p.topic || number != p.number) {
 		return nil, fmt.Errorf("topic %s partition %d was not asked for: %w", topic, number, errAnswer)
 	}
+	return f, r.err
+}
+
+// fetchedPartition reads one partition of an answer, but for its tags.
+func (r *reader) fetchedPartition(f *fetched) (number int32) {
+	number = r.i32()
 	f.code = r.i16()
 	r.i64() // high watermark
 	f.stable = r.i64()
@@ -93,5 +118,5 @@ func parseFetch(r *reader, p partition) (*fetched, error) {
 		f.from = r.at
 		f.records = r.take(n)
 	}
-	return f, r.err
+	return number
 }

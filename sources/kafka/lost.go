@@ -40,7 +40,7 @@ func (c *cursor) behindHead(head int64) error {
 	if !c.waited(c.s.o.headWithin) {
 		return errAgain
 	}
-	return &sources.Diverged{Range: c.r, Head: head}
+	return &sources.Diverged{Range: c.r, Name: c.p.String(), Head: head}
 }
 
 // topicGone: the topic's id is unknown to the leader, or its name to the
@@ -53,15 +53,18 @@ func (c *cursor) topicGone(ctx context.Context) error {
 	}
 	rest := c.r
 	rest.Start = max(c.at, c.r.Start)
+	if c.s.o.live() { // a lease may end ahead of head
+		rest.End = min(rest.End, max(c.head, rest.Start))
+	}
 	switch {
 	case len(topics) == 1 && topics[0].code == codeNone && topics[0].id == c.p.topic:
 		return temporary(fmt.Errorf("%s: the leader does not know the topic's id %s yet", c.p, c.p.topic))
 	case len(topics) == 1 && topics[0].code == codeNone:
-		return madeAgain(c.p, rest, topics[0].id)
+		return madeAgain(c.p, c.p.String(), rest, topics[0].id)
 	case len(topics) == 1 && topics[0].code == codeUnknownTopic && !c.waited(topicWithin):
 		return errAgain
 	case len(topics) == 1 && topics[0].code == codeUnknownTopic:
-		return &sources.Changed{Range: rest, Name: "topic " + c.p.name, What: "it was deleted"}
+		return &sources.Changed{Range: rest, Name: c.p.String(), What: "the topic was deleted"}
 	}
 	return temporary(fmt.Errorf("%s: nobody can say what became of the topic", c.p))
 }

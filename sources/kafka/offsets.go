@@ -22,7 +22,7 @@ const (
 // offsetOf asks the leader for the offset at a time, or of one end. -1: no record
 // is at or behind that time.
 func (c *client) offsetOf(ctx context.Context, p partition, at int64, isolation int8) (int64, error) {
-	all, err := c.offsetsOf(ctx, leaderOf(p.name, p.number), []partition{p}, at, isolation)
+	all, err := c.offsetsOf(ctx, leaderOf(p.name, p.number), []partition{p}, []int64{at}, isolation)
 	if err != nil {
 		return 0, err
 	}
@@ -34,19 +34,19 @@ type offsetAnswer struct {
 	err    error
 }
 
-// offsetsOf asks one broker, which leads all of them, in one request. Answers are
-// in the order of parts.
-func (c *client) offsetsOf(ctx context.Context, to route, parts []partition, at int64, isolation int8) ([]offsetAnswer, error) {
+// offsetsOf asks one broker, which leads all of them, in one request, each with its
+// time. Answers are in the order of parts.
+func (c *client) offsetsOf(ctx context.Context, to route, parts []partition, at []int64, isolation int8) ([]offsetAnswer, error) {
 	w := request(protocol.ListOffsets)
 	w.i32(-1) // no replica
 	w.i8(isolation)
 	w.length(len(parts))
-	for _, p := range parts {
+	for i, p := range parts {
 		w.text(p.name)
 		w.length(1)
 		w.i32(p.number)
 		w.i32(-1) // leader's epoch
-		w.i64(at)
+		w.i64(at[i])
 		w.tags()
 		w.tags()
 	}

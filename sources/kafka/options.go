@@ -18,6 +18,7 @@ const (
 	fetchMost    = 4 << 20   // bytes asked for at once
 	fetchLeast   = 64 << 10  // and at least, however short the range
 	arenaMost    = 8 << 20   // of decompressed batches in one Batch, about
+	sparesMost   = 2         // buffers of closed cursors that are kept: of a lease's end and the next one's begin
 	inflatedMost = 256 << 20 // of one batch, decompressed
 	headWithin   = 20 * time.Second
 	topicWithin  = 3 * time.Second // for a new topic to be known to every broker
@@ -59,6 +60,7 @@ const (
 	Earliest At = iota + 1 // where the partition's log begins
 	Latest                 // its last stable offset when it is first listed
 	AtTime
+	Never // of End: reads on as records come
 )
 
 func (o *Options) check() error {
@@ -69,7 +71,7 @@ func (o *Options) check() error {
 		return fmt.Errorf("dataset %s: kafka.topics is empty", o.Dataset)
 	case o.MaxRecord < 1 || o.MaxRecord > 1<<30:
 		return fmt.Errorf("dataset %s: kafka.max_record is %d bytes; it must be from 1 to 1 GiB", o.Dataset, o.MaxRecord)
-	case o.Start.At == 0 || o.End.At == 0:
+	case o.Start.At == 0 || o.End.At == 0 || o.Start.At == Never:
 		return errors.New("kafka: no start or no end")
 	}
 	if o.headWithin == 0 {
@@ -81,6 +83,9 @@ func (o *Options) check() error {
 	return nil
 }
 
+// live: what is read has no end.
+func (o *Options) live() bool { return o.End.At == Never }
+
 func (o *Options) topics() []string { return o.Topics }
 
 func (o *Options) mechanism() string {
@@ -90,9 +95,9 @@ func (o *Options) mechanism() string {
 	return o.SASL.Name()
 }
 
-// ForSpec opens the topics of a dataset's spec. Files that hold passwords must lie
-// in one of allowedRoots.
-func ForSpec(spec *dataset.Spec, allowedRoots []string, known []sources.Segment, log *slog.Logger) (*Source, error) {
+// ForSpec opens the topics of a dataset's spec: a *Whole of one that is bit_exact,
+// else a *Source. Files that hold passwords must lie in one of allowedRoots.
+func ForSpec(spec *dataset.Spec, allowedRoots []string, known []sources.Segment, log *slog.Logger) (sources.Source, error) {
 	k := spec.Kafka
 	if k == nil {
 		return nil, fmt.Errorf("dataset %s: no kafka in its spec", spec.Name)
@@ -109,6 +114,9 @@ func ForSpec(spec *dataset.Spec, allowedRoots []string, known []sources.Segment,
 	if err != nil {
 		return nil, fmt.Errorf("dataset %s: %w", spec.Name, err)
 	}
+	if spec.BitExact != nil {
+		return OpenWhole(o)
+	}
 	return Open(o)
 }
 
@@ -119,6 +127,8 @@ func endOf(text string, offsets map[string]int64) (End, error) {
 		e.At = Earliest
 	case "latest":
 		e.At = Latest
+	case "never":
+		e.At = Never
 	default:
 		t, err := time.Parse(time.RFC3339, text)
 		if err != nil {

@@ -49,7 +49,7 @@ func TestEveryLoginReadsTheSame(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer s.Close()
-			if got := everything(t, s); len(got) != 2000 {
+			if got := everything(t, s.(*Source)); len(got) != 2000 {
 				t.Errorf("%d records", len(got))
 			}
 		})

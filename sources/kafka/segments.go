@@ -11,7 +11,8 @@ import (
 
 // Segments lists what is known and, behind it, one segment to where the partition
 // is read to, if that is further. Its end is found once and stays, whatever is
-// produced later. A partition without anything to read has no segment.
+// produced later. A partition without anything to read has no segment. Of what has
+// no end there is one segment, not sealed.
 func (s *Source) Segments(ctx context.Context, id sources.PartitionID, after int64, most int) ([]sources.Segment, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
@@ -54,22 +55,30 @@ func (s *Source) extend(ctx context.Context, p partition) error {
 	if err != nil {
 		return err
 	}
-	end, err := s.resolve(ctx, p, s.o.End, "end", head)
-	if err != nil {
-		return err
+	end := head
+	if !s.o.live() {
+		if end, err = s.resolve(ctx, p, s.o.End, "end", head); err != nil {
+			return err
+		}
 	}
 	s.mu.Lock()
-	listed := s.segments[p.id()]
+	listed, start := s.segments[p.id()], s.o.Start
+	if s.joined[p.id()] && start.At == Latest {
+		start.At = Earliest
+	}
 	s.mu.Unlock()
-	g := sources.Segment{End: end, Sealed: true, Locator: p.locator(), Name: p.String()}
+	if s.o.live() && len(listed) > 0 {
+		return nil
+	}
+	g := sources.Segment{End: end, Sealed: !s.o.live(), Locator: p.locator(), Name: p.String()}
 	if n := len(listed); n > 0 {
 		g.ID, g.Start = listed[n-1].ID+1, listed[n-1].End
-	} else if g.Start, err = s.resolve(ctx, p, s.o.Start, "start", head); err != nil {
+	} else if g.Start, err = s.resolve(ctx, p, start, "start", head); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.fixed[p.id()] && g.Start < g.End { // nobody else was faster
+	if !s.fixed[p.id()] && (g.Start < g.End || s.o.live()) { // nobody else was faster
 		s.segments[p.id()] = append(s.segments[p.id()], g)
 	}
 	s.fixed[p.id()] = true

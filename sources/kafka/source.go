@@ -12,14 +12,18 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// Source is the topics of one dataset. Its goroutines are kafka-go's, which end
-// with Close.
+// Source is the topics of one dataset. Its goroutines are kafka-go's and those of
+// tails, which end with Close.
 type Source struct {
 	o      Options
 	client *client
 
 	// perOffset guesses how many bytes an offset takes, from what was read.
 	perOffset atomic.Int64
+	spare     chan []byte // of cursors that are closed
+	tailWait  int32       // ms that a broker may keep a question at the head of what has no end
+	tails     *tails
+	fetches   chan struct{} // one for each request of a live cursor that is under way
 
 	mu       sync.Mutex // guards what follows
 	closed   bool
@@ -27,11 +31,16 @@ type Source struct {
 	parts    map[sources.PartitionID]partition
 	segments map[sources.PartitionID][]sources.Segment
 	fixed    map[sources.PartitionID]bool // its end was found
+	joined   map[sources.PartitionID]bool // came while the others were read
+	known    map[string]topicID           // by name, as first listed
+	policy   map[string]policy            // by topic
 }
 
 var (
 	_ sources.Source    = (*Source)(nil)
 	_ sources.Committer = (*Source)(nil)
+	_ sources.Joiner    = (*Source)(nil)
+	_ sources.Namer     = (*Source)(nil)
 )
 
 var errClosed = errors.New("kafka: the source is closed")
@@ -41,15 +50,17 @@ func Open(o Options) (*Source, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	s := &Source{o: o, client: newClient(&o),
+	s := &Source{o: o, client: newClient(&o), spare: make(chan []byte, sparesMost), tailWait: tailWait,
 		parts: map[sources.PartitionID]partition{}, segments: map[sources.PartitionID][]sources.Segment{},
-		fixed: map[sources.PartitionID]bool{}}
+		fixed: map[sources.PartitionID]bool{}, joined: map[sources.PartitionID]bool{}, known: map[string]topicID{}}
+	s.tails, s.fetches = newTails(s.client, &s.tailWait), make(chan struct{}, fetchesMost)
 	for _, g := range o.Known {
 		p, err := parseLocator(g.Locator)
 		if err != nil {
 			return nil, err
 		}
 		s.segments[p.id()] = append(s.segments[p.id()], g)
+		s.known[p.name] = p.topic
 	}
 	return s, nil
 }
@@ -59,6 +70,7 @@ func (s *Source) Close() error {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
+	s.tails.close()
 	s.client.close()
 	return nil
 }
@@ -90,7 +102,11 @@ func (s *Source) Partitions(ctx context.Context) ([]sources.PartitionID, error) 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cluster = cluster
+	if err := s.sameTopics(cluster, topics); err != nil {
+		return nil, err
+	}
 	for _, t := range topics {
+		s.known[t.name] = t.id
 		slices.SortFunc(t.partitions, func(a, b partitionMeta) int { return int(a.number - b.number) })
 		for _, pm := range t.partitions {
 			p := partition{cluster: cluster, topic: t.id, name: t.name, number: pm.number}
@@ -98,7 +114,7 @@ func (s *Source) Partitions(ctx context.Context) ([]sources.PartitionID, error) 
 			ids = append(ids, p.id())
 		}
 	}
-	return ids, s.sameTopics(cluster, topics)
+	return ids, nil
 }
 
 // sameTopics compares with what was known before.
@@ -116,19 +132,34 @@ func (s *Source) sameTopics(cluster string, topics []topicMeta) error {
 			return s.otherCluster(p, cluster)
 		}
 		if topics[i].id != p.topic {
-			return madeAgain(p, whole(p, g), topics[i].id)
+			return madeAgain(p, "topic "+p.name, whole(p, g), topics[i].id)
+		}
+	}
+	for _, t := range topics {
+		if old, ok := s.known[t.name]; ok && old != t.id {
+			p := partition{cluster: cluster, topic: old, name: t.name}
+			return madeAgain(p, "topic "+p.name, sources.Range{Partition: p.id()}, t.id)
 		}
 	}
 	return nil
+}
+
+// Joined: what came later is read from its beginning, also where start is latest.
+func (s *Source) Joined(ids []sources.PartitionID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range ids {
+		s.joined[id] = true
+	}
 }
 
 func whole(p partition, g sources.Segment) sources.Range {
 	return sources.Range{Partition: p.id(), Segment: g.ID, Start: g.Start, End: g.End}
 }
 
-func madeAgain(p partition, r sources.Range, now topicID) error {
-	return &sources.Changed{Range: r, Name: "topic " + p.name,
-		What: fmt.Sprintf("it was deleted and made again: its id is %s, was %s", now, p.topic)}
+func madeAgain(p partition, name string, r sources.Range, now topicID) error {
+	return &sources.Changed{Range: r, Name: name,
+		What: fmt.Sprintf("the topic was deleted and made again: its id is %s, was %s", now, p.topic)}
 }
 
 func (s *Source) otherCluster(p partition, now string) error {
@@ -152,12 +183,23 @@ func (s *Source) topics(ctx context.Context) (cluster string, topics []topicMeta
 		case topics[i].code != codeUnknownTopic:
 			return "", nil, answered(topics[i].code, "topic "+topics[i].name)
 		case time.Since(began) > topicWithin:
-			return "", nil, fmt.Errorf("topic %s is not there, or not allowed to this user, on Kafka at %s", topics[i].name, s.client.addr)
+			if id, was := s.knownAs(topics[i].name); was {
+				p := partition{cluster: cluster, topic: id, name: topics[i].name}
+				return "", nil, &sources.Changed{Range: sources.Range{Partition: p.id()}, Name: "topic " + p.name, What: "the topic was deleted"}
+			}
+			return "", nil, fmt.Errorf("topic %s is not there, or not allowed to this user, on Kafka at %s: create it, allow it, or correct kafka.topic", topics[i].name, s.client.addr)
 		}
 		if err := pause(ctx, retryAfter); err != nil {
 			return "", nil, err
 		}
 	}
+}
+
+func (s *Source) knownAs(topic string) (topicID, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	id, was := s.known[topic]
+	return id, was
 }
 
 func pause(ctx context.Context, d time.Duration) error {
@@ -185,6 +227,14 @@ func (s *Source) find(ctx context.Context, id sources.PartitionID) (partition, e
 	return partition{}, fmt.Errorf("%s is not a partition of dataset %s, which reads topics %v", id, s.o.Dataset, s.o.Topics)
 }
 
+// PartitionName is the topic's name and the number: clicks/3.
+func (s *Source) PartitionName(id sources.PartitionID) string {
+	if p, ok := s.listed(id); ok {
+		return p.String()
+	}
+	return string(id)
+}
+
 func (s *Source) listed(id sources.PartitionID) (partition, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -192,7 +242,8 @@ func (s *Source) listed(id sources.PartitionID) (partition, bool) {
 	return p, ok
 }
 
-// Bounds: Low is where the log begins, Head the last stable offset. One request a
+// Bounds: Low is where the log begins, Head the last stable offset. What has no end
+// is not bounded. One request a
 // leader for each of the two.
 func (s *Source) Bounds(ctx context.Context, ids []sources.PartitionID) ([]sources.Bounds, error) {
 	if err := s.usable(ctx); err != nil {
@@ -202,7 +253,7 @@ func (s *Source) Bounds(ctx context.Context, ids []sources.PartitionID) ([]sourc
 	var parts []partition
 	var at []int
 	for i, id := range ids {
-		all[i] = sources.Bounds{Partition: id, Bounded: true}
+		all[i] = sources.Bounds{Partition: id, Bounded: !s.o.live()}
 		p, err := s.find(ctx, id)
 		if err != nil {
 			all[i].Err = err
@@ -242,6 +293,15 @@ func (s *Source) Bounds(ctx context.Context, ids []sources.PartitionID) ([]sourc
 
 // offsets asks each leader once for all that it leads.
 func (s *Source) offsets(ctx context.Context, parts []partition, time int64) ([]offsetAnswer, error) {
+	times := make([]int64, len(parts))
+	for i := range times {
+		times[i] = time
+	}
+	return s.offsetsAt(ctx, parts, times)
+}
+
+// offsetsAt does so with a time for each.
+func (s *Source) offsetsAt(ctx context.Context, parts []partition, times []int64) ([]offsetAnswer, error) {
 	all := make([]offsetAnswer, len(parts))
 	if len(parts) == 0 {
 		return all, nil
@@ -267,11 +327,11 @@ func (s *Source) offsets(ctx context.Context, parts []partition, time int64) ([]
 		leads[leader] = append(leads[leader], i)
 	}
 	for leader, places := range leads {
-		some := make([]partition, len(places))
+		some, when := make([]partition, len(places)), make([]int64, len(places))
 		for k, i := range places {
-			some[k] = parts[i]
+			some[k], when[k] = parts[i], times[i]
 		}
-		got, err := s.client.offsetsOf(ctx, broker(leader), some, time, committed)
+		got, err := s.client.offsetsOf(ctx, broker(leader), some, when, committed)
 		if err != nil {
 			return nil, err
 		}

@@ -7,5 +7,6 @@
 //	ranges.go    a record belongs to the range it begins in, however one splits
 //	listing.go   segments and their numbers, growth
 //	failures.go  what is gone, changed, too large, cancelled
+//	tail.go      input without an end
 //	load.go      a million records, readers side by side, a slow one
 package sourcetest

@@ -34,8 +34,8 @@ func (s *suite) changed() {
 		default:
 			continue
 		}
-		if told++; !strings.Contains(err.Error(), string(one.part)) {
-			s.Errorf("the error does not name %s: %v", one.part, err)
+		if told++; !strings.Contains(err.Error(), one.seg.Name) {
+			s.Errorf("the error does not name %s: %v", one.seg.Name, err)
 		}
 	}
 	if told == 0 {

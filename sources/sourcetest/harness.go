@@ -44,6 +44,8 @@ type Harness struct {
 	// Change makes what was planned something else; readers must see *Changed or
 	// *Diverged. nil: this can not happen to the source.
 	Change func(t testing.TB, p Place)
+	// Tail opens the place as input without an end. nil: the source has none.
+	Tail func(t testing.TB, p Place) sources.Source
 	// Remove deletes everything that was produced, as retention would; readers must
 	// see *Truncated. nil: this can not happen to the source.
 	Remove func(t testing.TB, p Place)
@@ -77,6 +79,7 @@ func Run(t *testing.T, h Harness) {
 		{"ACancelledContextEndsReadingAndLeavesNothingBehind", (*suite).cancelled},
 		{"ABatchStaysAsItIsUntilTheNextCall", (*suite).slow},
 		{"ReadersSideBySideDoNotDisturbEachOther", (*suite).concurrent},
+		{"ATailWaitsAtHeadAndEndsAtOnceWhenItIsCancelled", (*suite).tail},
 		{"EachOfManyRecordsComesOnceAndUndamaged", (*suite).load},
 	} {
 		t.Run(one.name, func(t *testing.T) {

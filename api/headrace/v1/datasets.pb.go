@@ -669,7 +669,9 @@ type Dataset struct {
 	ListingComplete bool                   `protobuf:"varint,9,opt,name=listing_complete,json=listingComplete,proto3" json:"listing_complete,omitempty"`
 	Unit            string                 `protobuf:"bytes,10,opt,name=unit,proto3" json:"unit,omitempty"` // bytes | records
 	Passes          uint32                 `protobuf:"varint,11,opt,name=passes,proto3" json:"passes,omitempty"`
-	Pass            uint32                 `protobuf:"varint,12,opt,name=pass,proto3" json:"pass,omitempty"` // oldest one that is not settled
+	Pass            uint32                 `protobuf:"varint,12,opt,name=pass,proto3" json:"pass,omitempty"`          // oldest one that is not settled
+	Records         *Tally                 `protobuf:"bytes,14,opt,name=records,proto3" json:"records,omitempty"`     // acked, in all passes begun; private: its times are bounds
+	Retention       *Retention             `protobuf:"bytes,13,opt,name=retention,proto3" json:"retention,omitempty"` // of the partition that is nearest to a loss, if it is guarded
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -786,6 +788,20 @@ func (x *Dataset) GetPass() uint32 {
 		return x.Pass
 	}
 	return 0
+}
+
+func (x *Dataset) GetRecords() *Tally {
+	if x != nil {
+		return x.Records
+	}
+	return nil
+}
+
+func (x *Dataset) GetRetention() *Retention {
+	if x != nil {
+		return x.Retention
+	}
+	return nil
 }
 
 // Counts are in units of the source, summed over partitions and passes begun.
@@ -1026,6 +1042,8 @@ type PartitionState struct {
 	Counts        *Counts                `protobuf:"bytes,5,opt,name=counts,proto3" json:"counts,omitempty"`
 	Leases        uint32                 `protobuf:"varint,6,opt,name=leases,proto3" json:"leases,omitempty"`
 	Lease         []*LeaseState          `protobuf:"bytes,7,rep,name=lease,proto3" json:"lease,omitempty"` // at most 100
+	Retention     *Retention             `protobuf:"bytes,8,opt,name=retention,proto3" json:"retention,omitempty"`
+	Label         string                 `protobuf:"bytes,9,opt,name=label,proto3" json:"label,omitempty"` // what people call the partition: clicks/3, or its identity
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1107,6 +1125,20 @@ func (x *PartitionState) GetLease() []*LeaseState {
 		return x.Lease
 	}
 	return nil
+}
+
+func (x *PartitionState) GetRetention() *Retention {
+	if x != nil {
+		return x.Retention
+	}
+	return nil
+}
+
+func (x *PartitionState) GetLabel() string {
+	if x != nil {
+		return x.Label
+	}
+	return ""
 }
 
 // Distances to head, in units. committed >= bound >= acked >= leased >= planned.
@@ -1202,6 +1234,115 @@ func (x *Distances) GetEstimated() bool {
 	return false
 }
 
+// Retention is how far the oldest record that is still needed is from deletion.
+type Retention struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Partition     uint32                 `protobuf:"varint,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	Identity      string                 `protobuf:"bytes,2,opt,name=identity,proto3" json:"identity,omitempty"`
+	Records       int64                  `protobuf:"varint,3,opt,name=records,proto3" json:"records,omitempty"`  // from where the source's log begins
+	Seconds       float64                `protobuf:"fixed64,4,opt,name=seconds,proto3" json:"seconds,omitempty"` // until it may be deleted, unless never
+	Never         bool                   `protobuf:"varint,5,opt,name=never,proto3" json:"never,omitempty"`      // nothing will delete it, as far as is known
+	By            string                 `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`             // age | size | movement
+	Warn          bool                   `protobuf:"varint,7,opt,name=warn,proto3" json:"warn,omitempty"`        // less than guard.warn, or than twice what catching up needs
+	Blind         string                 `protobuf:"bytes,8,opt,name=blind,proto3" json:"blind,omitempty"`       // why less is known than could be
+	Label         string                 `protobuf:"bytes,9,opt,name=label,proto3" json:"label,omitempty"`       // what people call the partition
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Retention) Reset() {
+	*x = Retention{}
+	mi := &file_headrace_v1_datasets_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Retention) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Retention) ProtoMessage() {}
+
+func (x *Retention) ProtoReflect() protoreflect.Message {
+	mi := &file_headrace_v1_datasets_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Retention.ProtoReflect.Descriptor instead.
+func (*Retention) Descriptor() ([]byte, []int) {
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *Retention) GetPartition() uint32 {
+	if x != nil {
+		return x.Partition
+	}
+	return 0
+}
+
+func (x *Retention) GetIdentity() string {
+	if x != nil {
+		return x.Identity
+	}
+	return ""
+}
+
+func (x *Retention) GetRecords() int64 {
+	if x != nil {
+		return x.Records
+	}
+	return 0
+}
+
+func (x *Retention) GetSeconds() float64 {
+	if x != nil {
+		return x.Seconds
+	}
+	return 0
+}
+
+func (x *Retention) GetNever() bool {
+	if x != nil {
+		return x.Never
+	}
+	return false
+}
+
+func (x *Retention) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Retention) GetWarn() bool {
+	if x != nil {
+		return x.Warn
+	}
+	return false
+}
+
+func (x *Retention) GetBlind() string {
+	if x != nil {
+		return x.Blind
+	}
+	return ""
+}
+
+func (x *Retention) GetLabel() string {
+	if x != nil {
+		return x.Label
+	}
+	return ""
+}
+
 type LeaseState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Token         *Token                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
@@ -1218,7 +1359,7 @@ type LeaseState struct {
 
 func (x *LeaseState) Reset() {
 	*x = LeaseState{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[18]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1230,7 +1371,7 @@ func (x *LeaseState) String() string {
 func (*LeaseState) ProtoMessage() {}
 
 func (x *LeaseState) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[18]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1243,7 +1384,7 @@ func (x *LeaseState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseState.ProtoReflect.Descriptor instead.
 func (*LeaseState) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{18}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *LeaseState) GetToken() *Token {
@@ -1302,6 +1443,243 @@ func (x *LeaseState) GetAgeSeconds() float64 {
 	return 0
 }
 
+type ExcludedRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	PageSize      uint32                 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"` // default 100, at most 1000
+	PageToken     string                 `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExcludedRequest) Reset() {
+	*x = ExcludedRequest{}
+	mi := &file_headrace_v1_datasets_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExcludedRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExcludedRequest) ProtoMessage() {}
+
+func (x *ExcludedRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_headrace_v1_datasets_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExcludedRequest.ProtoReflect.Descriptor instead.
+func (*ExcludedRequest) Descriptor() ([]byte, []int) {
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *ExcludedRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ExcludedRequest) GetPageSize() uint32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ExcludedRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+type ExcludedReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ranges        []*ExcludedRange       `protobuf:"bytes,1,rep,name=ranges,proto3" json:"ranges,omitempty"`
+	Total         uint64                 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"` // ranges of the dataset
+	NextPageToken string                 `protobuf:"bytes,3,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExcludedReply) Reset() {
+	*x = ExcludedReply{}
+	mi := &file_headrace_v1_datasets_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExcludedReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExcludedReply) ProtoMessage() {}
+
+func (x *ExcludedReply) ProtoReflect() protoreflect.Message {
+	mi := &file_headrace_v1_datasets_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExcludedReply.ProtoReflect.Descriptor instead.
+func (*ExcludedReply) Descriptor() ([]byte, []int) {
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *ExcludedReply) GetRanges() []*ExcludedRange {
+	if x != nil {
+		return x.Ranges
+	}
+	return nil
+}
+
+func (x *ExcludedReply) GetTotal() uint64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *ExcludedReply) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// ExcludedRange is in the source's own coordinates.
+type ExcludedRange struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Partition     uint32                 `protobuf:"varint,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	Identity      string                 `protobuf:"bytes,2,opt,name=identity,proto3" json:"identity,omitempty"`
+	Pass          uint32                 `protobuf:"varint,3,opt,name=pass,proto3" json:"pass,omitempty"`
+	Segment       int64                  `protobuf:"varint,4,opt,name=segment,proto3" json:"segment,omitempty"`
+	Start         int64                  `protobuf:"varint,5,opt,name=start,proto3" json:"start,omitempty"`
+	End           int64                  `protobuf:"varint,6,opt,name=end,proto3" json:"end,omitempty"`
+	Kind          string                 `protobuf:"bytes,7,opt,name=kind,proto3" json:"kind,omitempty"` // truncated: the source had deleted it
+	Reason        string                 `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
+	UnixMs        int64                  `protobuf:"varint,9,opt,name=unix_ms,json=unixMs,proto3" json:"unix_ms,omitempty"` // when the first of it was excluded
+	Label         string                 `protobuf:"bytes,10,opt,name=label,proto3" json:"label,omitempty"`                 // what people call the partition
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExcludedRange) Reset() {
+	*x = ExcludedRange{}
+	mi := &file_headrace_v1_datasets_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExcludedRange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExcludedRange) ProtoMessage() {}
+
+func (x *ExcludedRange) ProtoReflect() protoreflect.Message {
+	mi := &file_headrace_v1_datasets_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExcludedRange.ProtoReflect.Descriptor instead.
+func (*ExcludedRange) Descriptor() ([]byte, []int) {
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *ExcludedRange) GetPartition() uint32 {
+	if x != nil {
+		return x.Partition
+	}
+	return 0
+}
+
+func (x *ExcludedRange) GetIdentity() string {
+	if x != nil {
+		return x.Identity
+	}
+	return ""
+}
+
+func (x *ExcludedRange) GetPass() uint32 {
+	if x != nil {
+		return x.Pass
+	}
+	return 0
+}
+
+func (x *ExcludedRange) GetSegment() int64 {
+	if x != nil {
+		return x.Segment
+	}
+	return 0
+}
+
+func (x *ExcludedRange) GetStart() int64 {
+	if x != nil {
+		return x.Start
+	}
+	return 0
+}
+
+func (x *ExcludedRange) GetEnd() int64 {
+	if x != nil {
+		return x.End
+	}
+	return 0
+}
+
+func (x *ExcludedRange) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *ExcludedRange) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ExcludedRange) GetUnixMs() int64 {
+	if x != nil {
+		return x.UnixMs
+	}
+	return 0
+}
+
+func (x *ExcludedRange) GetLabel() string {
+	if x != nil {
+		return x.Label
+	}
+	return ""
+}
+
 type JobRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1310,7 +1688,7 @@ type JobRequest struct {
 
 func (x *JobRequest) Reset() {
 	*x = JobRequest{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[19]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1322,7 +1700,7 @@ func (x *JobRequest) String() string {
 func (*JobRequest) ProtoMessage() {}
 
 func (x *JobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[19]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1335,7 +1713,7 @@ func (x *JobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobRequest.ProtoReflect.Descriptor instead.
 func (*JobRequest) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{19}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{23}
 }
 
 type JobReply struct {
@@ -1355,15 +1733,16 @@ type JobReply struct {
 	AcksRefusedTotal uint64                 `protobuf:"varint,13,opt,name=acks_refused_total,json=acksRefusedTotal,proto3" json:"acks_refused_total,omitempty"`
 	ReclaimsTotal    uint64                 `protobuf:"varint,14,opt,name=reclaims_total,json=reclaimsTotal,proto3" json:"reclaims_total,omitempty"`
 	StealsTotal      uint64                 `protobuf:"varint,15,opt,name=steals_total,json=stealsTotal,proto3" json:"steals_total,omitempty"`
-	Http             string                 `protobuf:"bytes,16,opt,name=http,proto3" json:"http,omitempty"`   // address of /metrics, /healthz, pprof
-	State            string                 `protobuf:"bytes,17,opt,name=state,proto3" json:"state,omitempty"` // recovering | running
+	Http             string                 `protobuf:"bytes,16,opt,name=http,proto3" json:"http,omitempty"`             // address of /metrics, /healthz, pprof
+	State            string                 `protobuf:"bytes,17,opt,name=state,proto3" json:"state,omitempty"`           // recovering | running
+	Checkpoint       *NewestCheckpoint      `protobuf:"bytes,18,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"` // absent: nothing is bound
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
 
 func (x *JobReply) Reset() {
 	*x = JobReply{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[20]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1375,7 +1754,7 @@ func (x *JobReply) String() string {
 func (*JobReply) ProtoMessage() {}
 
 func (x *JobReply) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[20]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1388,7 +1767,7 @@ func (x *JobReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobReply.ProtoReflect.Descriptor instead.
 func (*JobReply) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{20}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *JobReply) GetJob() string {
@@ -1510,6 +1889,107 @@ func (x *JobReply) GetState() string {
 	return ""
 }
 
+func (x *JobReply) GetCheckpoint() *NewestCheckpoint {
+	if x != nil {
+		return x.Checkpoint
+	}
+	return nil
+}
+
+// NewestCheckpoint is the newest bound cut (private: of the rank whose is the
+// oldest).
+type NewestCheckpoint struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cut           uint64                 `protobuf:"fixed64,1,opt,name=cut,proto3" json:"cut,omitempty"`
+	Step          int64                  `protobuf:"varint,2,opt,name=step,proto3" json:"step,omitempty"`
+	Rank          int64                  `protobuf:"varint,3,opt,name=rank,proto3" json:"rank,omitempty"` // private; else -1
+	Epoch         uint32                 `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Path          string                 `protobuf:"bytes,5,opt,name=path,proto3" json:"path,omitempty"`
+	AgeSeconds    float64                `protobuf:"fixed64,6,opt,name=age_seconds,json=ageSeconds,proto3" json:"age_seconds,omitempty"` // since it was bound, as far as is known
+	Kept          uint32                 `protobuf:"varint,7,opt,name=kept,proto3" json:"kept,omitempty"`                                // bound and carried cuts in all
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NewestCheckpoint) Reset() {
+	*x = NewestCheckpoint{}
+	mi := &file_headrace_v1_datasets_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NewestCheckpoint) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NewestCheckpoint) ProtoMessage() {}
+
+func (x *NewestCheckpoint) ProtoReflect() protoreflect.Message {
+	mi := &file_headrace_v1_datasets_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NewestCheckpoint.ProtoReflect.Descriptor instead.
+func (*NewestCheckpoint) Descriptor() ([]byte, []int) {
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *NewestCheckpoint) GetCut() uint64 {
+	if x != nil {
+		return x.Cut
+	}
+	return 0
+}
+
+func (x *NewestCheckpoint) GetStep() int64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *NewestCheckpoint) GetRank() int64 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *NewestCheckpoint) GetEpoch() uint32 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *NewestCheckpoint) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *NewestCheckpoint) GetAgeSeconds() float64 {
+	if x != nil {
+		return x.AgeSeconds
+	}
+	return 0
+}
+
+func (x *NewestCheckpoint) GetKept() uint32 {
+	if x != nil {
+		return x.Kept
+	}
+	return 0
+}
+
 type AgentState struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	Name             string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -1526,7 +2006,7 @@ type AgentState struct {
 
 func (x *AgentState) Reset() {
 	*x = AgentState{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[21]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1538,7 +2018,7 @@ func (x *AgentState) String() string {
 func (*AgentState) ProtoMessage() {}
 
 func (x *AgentState) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[21]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1551,7 +2031,7 @@ func (x *AgentState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentState.ProtoReflect.Descriptor instead.
 func (*AgentState) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{21}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *AgentState) GetName() string {
@@ -1630,7 +2110,7 @@ type WorkerState struct {
 
 func (x *WorkerState) Reset() {
 	*x = WorkerState{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[22]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1642,7 +2122,7 @@ func (x *WorkerState) String() string {
 func (*WorkerState) ProtoMessage() {}
 
 func (x *WorkerState) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[22]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1655,7 +2135,7 @@ func (x *WorkerState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerState.ProtoReflect.Descriptor instead.
 func (*WorkerState) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{22}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *WorkerState) GetRank() uint32 {
@@ -1783,7 +2263,7 @@ const file_headrace_v1_datasets_proto_rawDesc = "" +
 	"\adry_run\x18\x02 \x01(\bR\x06dryRun\"R\n" +
 	"\vDeleteReply\x12+\n" +
 	"\x06counts\x18\x01 \x01(\v2\x13.headrace.v1.CountsR\x06counts\x12\x16\n" +
-	"\x06leases\x18\x02 \x01(\rR\x06leases\"\xc4\x02\n" +
+	"\x06leases\x18\x02 \x01(\rR\x06leases\"\xa8\x03\n" +
 	"\aDataset\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -1799,7 +2279,9 @@ const file_headrace_v1_datasets_proto_rawDesc = "" +
 	"\x04unit\x18\n" +
 	" \x01(\tR\x04unit\x12\x16\n" +
 	"\x06passes\x18\v \x01(\rR\x06passes\x12\x12\n" +
-	"\x04pass\x18\f \x01(\rR\x04pass\"\x86\x02\n" +
+	"\x04pass\x18\f \x01(\rR\x04pass\x12,\n" +
+	"\arecords\x18\x0e \x01(\v2\x12.headrace.v1.TallyR\arecords\x124\n" +
+	"\tretention\x18\r \x01(\v2\x16.headrace.v1.RetentionR\tretention\"\x86\x02\n" +
 	"\x06Counts\x12\x16\n" +
 	"\x06listed\x18\x01 \x01(\x03R\x06listed\x12\x18\n" +
 	"\aplanned\x18\x02 \x01(\x03R\aplanned\x12\x18\n" +
@@ -1822,7 +2304,7 @@ const file_headrace_v1_datasets_proto_rawDesc = "" +
 	"\n" +
 	"partitions\x18\x01 \x03(\v2\x1b.headrace.v1.PartitionStateR\n" +
 	"partitions\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x82\x02\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xce\x02\n" +
 	"\x0ePartitionState\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x12\x1a\n" +
 	"\bidentity\x18\x02 \x01(\tR\bidentity\x12\x12\n" +
@@ -1830,7 +2312,9 @@ const file_headrace_v1_datasets_proto_rawDesc = "" +
 	"\tdistances\x18\x04 \x01(\v2\x16.headrace.v1.DistancesR\tdistances\x12+\n" +
 	"\x06counts\x18\x05 \x01(\v2\x13.headrace.v1.CountsR\x06counts\x12\x16\n" +
 	"\x06leases\x18\x06 \x01(\rR\x06leases\x12-\n" +
-	"\x05lease\x18\a \x03(\v2\x17.headrace.v1.LeaseStateR\x05lease\"\xb9\x01\n" +
+	"\x05lease\x18\a \x03(\v2\x17.headrace.v1.LeaseStateR\x05lease\x124\n" +
+	"\tretention\x18\b \x01(\v2\x16.headrace.v1.RetentionR\tretention\x12\x14\n" +
+	"\x05label\x18\t \x01(\tR\x05label\"\xb9\x01\n" +
 	"\tDistances\x12\x1c\n" +
 	"\tcommitted\x18\x01 \x01(\x03R\tcommitted\x12\x14\n" +
 	"\x05bound\x18\x02 \x01(\x03R\x05bound\x12\x14\n" +
@@ -1838,7 +2322,17 @@ const file_headrace_v1_datasets_proto_rawDesc = "" +
 	"\x06leased\x18\x04 \x01(\x03R\x06leased\x12\x18\n" +
 	"\aplanned\x18\x05 \x01(\x03R\aplanned\x12\x12\n" +
 	"\x04head\x18\x06 \x01(\x03R\x04head\x12\x1c\n" +
-	"\testimated\x18\a \x01(\bR\testimated\"\xdb\x01\n" +
+	"\testimated\x18\a \x01(\bR\testimated\"\xdf\x01\n" +
+	"\tRetention\x12\x1c\n" +
+	"\tpartition\x18\x01 \x01(\rR\tpartition\x12\x1a\n" +
+	"\bidentity\x18\x02 \x01(\tR\bidentity\x12\x18\n" +
+	"\arecords\x18\x03 \x01(\x03R\arecords\x12\x18\n" +
+	"\aseconds\x18\x04 \x01(\x01R\aseconds\x12\x14\n" +
+	"\x05never\x18\x05 \x01(\bR\x05never\x12\x0e\n" +
+	"\x02by\x18\x06 \x01(\tR\x02by\x12\x12\n" +
+	"\x04warn\x18\a \x01(\bR\x04warn\x12\x14\n" +
+	"\x05blind\x18\b \x01(\tR\x05blind\x12\x14\n" +
+	"\x05label\x18\t \x01(\tR\x05label\"\xdb\x01\n" +
 	"\n" +
 	"LeaseState\x12(\n" +
 	"\x05token\x18\x01 \x01(\v2\x12.headrace.v1.TokenR\x05token\x12\x14\n" +
@@ -1849,9 +2343,30 @@ const file_headrace_v1_datasets_proto_rawDesc = "" +
 	"\x06prefix\x18\x06 \x01(\x03R\x06prefix\x12\x10\n" +
 	"\x03end\x18\a \x01(\x03R\x03end\x12\x1f\n" +
 	"\vage_seconds\x18\b \x01(\x01R\n" +
-	"ageSeconds\"\f\n" +
+	"ageSeconds\"a\n" +
+	"\x0fExcludedRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1b\n" +
+	"\tpage_size\x18\x02 \x01(\rR\bpageSize\x12\x1d\n" +
 	"\n" +
-	"JobRequest\"\xb8\x04\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"\x81\x01\n" +
+	"\rExcludedReply\x122\n" +
+	"\x06ranges\x18\x01 \x03(\v2\x1a.headrace.v1.ExcludedRangeR\x06ranges\x12\x14\n" +
+	"\x05total\x18\x02 \x01(\x04R\x05total\x12&\n" +
+	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\"\xfa\x01\n" +
+	"\rExcludedRange\x12\x1c\n" +
+	"\tpartition\x18\x01 \x01(\rR\tpartition\x12\x1a\n" +
+	"\bidentity\x18\x02 \x01(\tR\bidentity\x12\x12\n" +
+	"\x04pass\x18\x03 \x01(\rR\x04pass\x12\x18\n" +
+	"\asegment\x18\x04 \x01(\x03R\asegment\x12\x14\n" +
+	"\x05start\x18\x05 \x01(\x03R\x05start\x12\x10\n" +
+	"\x03end\x18\x06 \x01(\x03R\x03end\x12\x12\n" +
+	"\x04kind\x18\a \x01(\tR\x04kind\x12\x16\n" +
+	"\x06reason\x18\b \x01(\tR\x06reason\x12\x17\n" +
+	"\aunix_ms\x18\t \x01(\x03R\x06unixMs\x12\x14\n" +
+	"\x05label\x18\n" +
+	" \x01(\tR\x05label\"\f\n" +
+	"\n" +
+	"JobRequest\"\xf7\x04\n" +
 	"\bJobReply\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05model\x18\x02 \x01(\tR\x05model\x12\x18\n" +
@@ -1873,7 +2388,19 @@ const file_headrace_v1_datasets_proto_rawDesc = "" +
 	"\x0ereclaims_total\x18\x0e \x01(\x04R\rreclaimsTotal\x12!\n" +
 	"\fsteals_total\x18\x0f \x01(\x04R\vstealsTotal\x12\x12\n" +
 	"\x04http\x18\x10 \x01(\tR\x04http\x12\x14\n" +
-	"\x05state\x18\x11 \x01(\tR\x05state\"\xd6\x01\n" +
+	"\x05state\x18\x11 \x01(\tR\x05state\x12=\n" +
+	"\n" +
+	"checkpoint\x18\x12 \x01(\v2\x1d.headrace.v1.NewestCheckpointR\n" +
+	"checkpoint\"\xab\x01\n" +
+	"\x10NewestCheckpoint\x12\x10\n" +
+	"\x03cut\x18\x01 \x01(\x06R\x03cut\x12\x12\n" +
+	"\x04step\x18\x02 \x01(\x03R\x04step\x12\x12\n" +
+	"\x04rank\x18\x03 \x01(\x03R\x04rank\x12\x14\n" +
+	"\x05epoch\x18\x04 \x01(\rR\x05epoch\x12\x12\n" +
+	"\x04path\x18\x05 \x01(\tR\x04path\x12\x1f\n" +
+	"\vage_seconds\x18\x06 \x01(\x01R\n" +
+	"ageSeconds\x12\x12\n" +
+	"\x04kept\x18\a \x01(\rR\x04kept\"\xd6\x01\n" +
 	"\n" +
 	"AgentState\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
@@ -1898,7 +2425,7 @@ const file_headrace_v1_datasets_proto_rawDesc = "" +
 	"\fwait_seconds\x18\n" +
 	" \x01(\x01R\vwaitSeconds\x12!\n" +
 	"\fstep_seconds\x18\v \x01(\x01R\vstepSeconds\x12!\n" +
-	"\frows_yielded\x18\f \x01(\x04R\vrowsYielded2\xf2\x03\n" +
+	"\frows_yielded\x18\f \x01(\x04R\vrowsYielded2\xb8\x04\n" +
 	"\bDatasets\x12;\n" +
 	"\x05Apply\x12\x19.headrace.v1.ApplyRequest\x1a\x17.headrace.v1.ApplyReply\x12>\n" +
 	"\bDescribe\x12\x1c.headrace.v1.DescribeRequest\x1a\x14.headrace.v1.Dataset\x128\n" +
@@ -1906,7 +2433,8 @@ const file_headrace_v1_datasets_proto_rawDesc = "" +
 	"\x05Pause\x12\x19.headrace.v1.PauseRequest\x1a\x17.headrace.v1.PauseReply\x12>\n" +
 	"\x06Resume\x12\x1a.headrace.v1.ResumeRequest\x1a\x18.headrace.v1.ResumeReply\x12>\n" +
 	"\x06Delete\x12\x1a.headrace.v1.DeleteRequest\x1a\x18.headrace.v1.DeleteReply\x12;\n" +
-	"\x05State\x12\x19.headrace.v1.StateRequest\x1a\x17.headrace.v1.StateReply\x125\n" +
+	"\x05State\x12\x19.headrace.v1.StateRequest\x1a\x17.headrace.v1.StateReply\x12D\n" +
+	"\bExcluded\x12\x1c.headrace.v1.ExcludedRequest\x1a\x1a.headrace.v1.ExcludedReply\x125\n" +
 	"\x03Job\x12\x17.headrace.v1.JobRequest\x1a\x15.headrace.v1.JobReplyB9Z7github.com/headrace/headrace/api/headrace/v1;headracev1b\x06proto3"
 
 var (
@@ -1922,33 +2450,39 @@ func file_headrace_v1_datasets_proto_rawDescGZIP() []byte {
 }
 
 var file_headrace_v1_datasets_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_headrace_v1_datasets_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_headrace_v1_datasets_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_headrace_v1_datasets_proto_goTypes = []any{
-	(ApplyReply_Outcome)(0), // 0: headrace.v1.ApplyReply.Outcome
-	(*ErrorDetail)(nil),     // 1: headrace.v1.ErrorDetail
-	(*ApplyRequest)(nil),    // 2: headrace.v1.ApplyRequest
-	(*ApplyReply)(nil),      // 3: headrace.v1.ApplyReply
-	(*DescribeRequest)(nil), // 4: headrace.v1.DescribeRequest
-	(*ListRequest)(nil),     // 5: headrace.v1.ListRequest
-	(*ListReply)(nil),       // 6: headrace.v1.ListReply
-	(*PauseRequest)(nil),    // 7: headrace.v1.PauseRequest
-	(*PauseReply)(nil),      // 8: headrace.v1.PauseReply
-	(*ResumeRequest)(nil),   // 9: headrace.v1.ResumeRequest
-	(*ResumeReply)(nil),     // 10: headrace.v1.ResumeReply
-	(*DeleteRequest)(nil),   // 11: headrace.v1.DeleteRequest
-	(*DeleteReply)(nil),     // 12: headrace.v1.DeleteReply
-	(*Dataset)(nil),         // 13: headrace.v1.Dataset
-	(*Counts)(nil),          // 14: headrace.v1.Counts
-	(*StateRequest)(nil),    // 15: headrace.v1.StateRequest
-	(*StateReply)(nil),      // 16: headrace.v1.StateReply
-	(*PartitionState)(nil),  // 17: headrace.v1.PartitionState
-	(*Distances)(nil),       // 18: headrace.v1.Distances
-	(*LeaseState)(nil),      // 19: headrace.v1.LeaseState
-	(*JobRequest)(nil),      // 20: headrace.v1.JobRequest
-	(*JobReply)(nil),        // 21: headrace.v1.JobReply
-	(*AgentState)(nil),      // 22: headrace.v1.AgentState
-	(*WorkerState)(nil),     // 23: headrace.v1.WorkerState
-	(*Token)(nil),           // 24: headrace.v1.Token
+	(ApplyReply_Outcome)(0),  // 0: headrace.v1.ApplyReply.Outcome
+	(*ErrorDetail)(nil),      // 1: headrace.v1.ErrorDetail
+	(*ApplyRequest)(nil),     // 2: headrace.v1.ApplyRequest
+	(*ApplyReply)(nil),       // 3: headrace.v1.ApplyReply
+	(*DescribeRequest)(nil),  // 4: headrace.v1.DescribeRequest
+	(*ListRequest)(nil),      // 5: headrace.v1.ListRequest
+	(*ListReply)(nil),        // 6: headrace.v1.ListReply
+	(*PauseRequest)(nil),     // 7: headrace.v1.PauseRequest
+	(*PauseReply)(nil),       // 8: headrace.v1.PauseReply
+	(*ResumeRequest)(nil),    // 9: headrace.v1.ResumeRequest
+	(*ResumeReply)(nil),      // 10: headrace.v1.ResumeReply
+	(*DeleteRequest)(nil),    // 11: headrace.v1.DeleteRequest
+	(*DeleteReply)(nil),      // 12: headrace.v1.DeleteReply
+	(*Dataset)(nil),          // 13: headrace.v1.Dataset
+	(*Counts)(nil),           // 14: headrace.v1.Counts
+	(*StateRequest)(nil),     // 15: headrace.v1.StateRequest
+	(*StateReply)(nil),       // 16: headrace.v1.StateReply
+	(*PartitionState)(nil),   // 17: headrace.v1.PartitionState
+	(*Distances)(nil),        // 18: headrace.v1.Distances
+	(*Retention)(nil),        // 19: headrace.v1.Retention
+	(*LeaseState)(nil),       // 20: headrace.v1.LeaseState
+	(*ExcludedRequest)(nil),  // 21: headrace.v1.ExcludedRequest
+	(*ExcludedReply)(nil),    // 22: headrace.v1.ExcludedReply
+	(*ExcludedRange)(nil),    // 23: headrace.v1.ExcludedRange
+	(*JobRequest)(nil),       // 24: headrace.v1.JobRequest
+	(*JobReply)(nil),         // 25: headrace.v1.JobReply
+	(*NewestCheckpoint)(nil), // 26: headrace.v1.NewestCheckpoint
+	(*AgentState)(nil),       // 27: headrace.v1.AgentState
+	(*WorkerState)(nil),      // 28: headrace.v1.WorkerState
+	(*Tally)(nil),            // 29: headrace.v1.Tally
+	(*Token)(nil),            // 30: headrace.v1.Token
 }
 var file_headrace_v1_datasets_proto_depIdxs = []int32{
 	13, // 0: headrace.v1.ApplyReply.dataset:type_name -> headrace.v1.Dataset
@@ -1956,35 +2490,42 @@ var file_headrace_v1_datasets_proto_depIdxs = []int32{
 	13, // 2: headrace.v1.ListReply.datasets:type_name -> headrace.v1.Dataset
 	14, // 3: headrace.v1.DeleteReply.counts:type_name -> headrace.v1.Counts
 	14, // 4: headrace.v1.Dataset.counts:type_name -> headrace.v1.Counts
-	17, // 5: headrace.v1.StateReply.partitions:type_name -> headrace.v1.PartitionState
-	18, // 6: headrace.v1.PartitionState.distances:type_name -> headrace.v1.Distances
-	14, // 7: headrace.v1.PartitionState.counts:type_name -> headrace.v1.Counts
-	19, // 8: headrace.v1.PartitionState.lease:type_name -> headrace.v1.LeaseState
-	24, // 9: headrace.v1.LeaseState.token:type_name -> headrace.v1.Token
-	22, // 10: headrace.v1.JobReply.agents:type_name -> headrace.v1.AgentState
-	23, // 11: headrace.v1.JobReply.workers:type_name -> headrace.v1.WorkerState
-	13, // 12: headrace.v1.JobReply.datasets:type_name -> headrace.v1.Dataset
-	2,  // 13: headrace.v1.Datasets.Apply:input_type -> headrace.v1.ApplyRequest
-	4,  // 14: headrace.v1.Datasets.Describe:input_type -> headrace.v1.DescribeRequest
-	5,  // 15: headrace.v1.Datasets.List:input_type -> headrace.v1.ListRequest
-	7,  // 16: headrace.v1.Datasets.Pause:input_type -> headrace.v1.PauseRequest
-	9,  // 17: headrace.v1.Datasets.Resume:input_type -> headrace.v1.ResumeRequest
-	11, // 18: headrace.v1.Datasets.Delete:input_type -> headrace.v1.DeleteRequest
-	15, // 19: headrace.v1.Datasets.State:input_type -> headrace.v1.StateRequest
-	20, // 20: headrace.v1.Datasets.Job:input_type -> headrace.v1.JobRequest
-	3,  // 21: headrace.v1.Datasets.Apply:output_type -> headrace.v1.ApplyReply
-	13, // 22: headrace.v1.Datasets.Describe:output_type -> headrace.v1.Dataset
-	6,  // 23: headrace.v1.Datasets.List:output_type -> headrace.v1.ListReply
-	8,  // 24: headrace.v1.Datasets.Pause:output_type -> headrace.v1.PauseReply
-	10, // 25: headrace.v1.Datasets.Resume:output_type -> headrace.v1.ResumeReply
-	12, // 26: headrace.v1.Datasets.Delete:output_type -> headrace.v1.DeleteReply
-	16, // 27: headrace.v1.Datasets.State:output_type -> headrace.v1.StateReply
-	21, // 28: headrace.v1.Datasets.Job:output_type -> headrace.v1.JobReply
-	21, // [21:29] is the sub-list for method output_type
-	13, // [13:21] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	29, // 5: headrace.v1.Dataset.records:type_name -> headrace.v1.Tally
+	19, // 6: headrace.v1.Dataset.retention:type_name -> headrace.v1.Retention
+	17, // 7: headrace.v1.StateReply.partitions:type_name -> headrace.v1.PartitionState
+	18, // 8: headrace.v1.PartitionState.distances:type_name -> headrace.v1.Distances
+	14, // 9: headrace.v1.PartitionState.counts:type_name -> headrace.v1.Counts
+	20, // 10: headrace.v1.PartitionState.lease:type_name -> headrace.v1.LeaseState
+	19, // 11: headrace.v1.PartitionState.retention:type_name -> headrace.v1.Retention
+	30, // 12: headrace.v1.LeaseState.token:type_name -> headrace.v1.Token
+	23, // 13: headrace.v1.ExcludedReply.ranges:type_name -> headrace.v1.ExcludedRange
+	27, // 14: headrace.v1.JobReply.agents:type_name -> headrace.v1.AgentState
+	28, // 15: headrace.v1.JobReply.workers:type_name -> headrace.v1.WorkerState
+	13, // 16: headrace.v1.JobReply.datasets:type_name -> headrace.v1.Dataset
+	26, // 17: headrace.v1.JobReply.checkpoint:type_name -> headrace.v1.NewestCheckpoint
+	2,  // 18: headrace.v1.Datasets.Apply:input_type -> headrace.v1.ApplyRequest
+	4,  // 19: headrace.v1.Datasets.Describe:input_type -> headrace.v1.DescribeRequest
+	5,  // 20: headrace.v1.Datasets.List:input_type -> headrace.v1.ListRequest
+	7,  // 21: headrace.v1.Datasets.Pause:input_type -> headrace.v1.PauseRequest
+	9,  // 22: headrace.v1.Datasets.Resume:input_type -> headrace.v1.ResumeRequest
+	11, // 23: headrace.v1.Datasets.Delete:input_type -> headrace.v1.DeleteRequest
+	15, // 24: headrace.v1.Datasets.State:input_type -> headrace.v1.StateRequest
+	21, // 25: headrace.v1.Datasets.Excluded:input_type -> headrace.v1.ExcludedRequest
+	24, // 26: headrace.v1.Datasets.Job:input_type -> headrace.v1.JobRequest
+	3,  // 27: headrace.v1.Datasets.Apply:output_type -> headrace.v1.ApplyReply
+	13, // 28: headrace.v1.Datasets.Describe:output_type -> headrace.v1.Dataset
+	6,  // 29: headrace.v1.Datasets.List:output_type -> headrace.v1.ListReply
+	8,  // 30: headrace.v1.Datasets.Pause:output_type -> headrace.v1.PauseReply
+	10, // 31: headrace.v1.Datasets.Resume:output_type -> headrace.v1.ResumeReply
+	12, // 32: headrace.v1.Datasets.Delete:output_type -> headrace.v1.DeleteReply
+	16, // 33: headrace.v1.Datasets.State:output_type -> headrace.v1.StateReply
+	22, // 34: headrace.v1.Datasets.Excluded:output_type -> headrace.v1.ExcludedReply
+	25, // 35: headrace.v1.Datasets.Job:output_type -> headrace.v1.JobReply
+	27, // [27:36] is the sub-list for method output_type
+	18, // [18:27] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_headrace_v1_datasets_proto_init() }
@@ -1999,7 +2540,7 @@ func file_headrace_v1_datasets_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headrace_v1_datasets_proto_rawDesc), len(file_headrace_v1_datasets_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   23,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

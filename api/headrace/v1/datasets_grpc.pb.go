@@ -28,6 +28,7 @@ const (
 	Datasets_Resume_FullMethodName   = "/headrace.v1.Datasets/Resume"
 	Datasets_Delete_FullMethodName   = "/headrace.v1.Datasets/Delete"
 	Datasets_State_FullMethodName    = "/headrace.v1.Datasets/State"
+	Datasets_Excluded_FullMethodName = "/headrace.v1.Datasets/Excluded"
 	Datasets_Job_FullMethodName      = "/headrace.v1.Datasets/Job"
 )
 
@@ -47,6 +48,9 @@ type DatasetsClient interface {
 	Delete(ctx context.Context, in *DeleteRequest, opts ...grpc.CallOption) (*DeleteReply, error)
 	// State: per partition and pass, paged in order of partition number.
 	State(ctx context.Context, in *StateRequest, opts ...grpc.CallOption) (*StateReply, error)
+	// Excluded: ranges that are settled and were not read, paged in order of
+	// partition, pass and place.
+	Excluded(ctx context.Context, in *ExcludedRequest, opts ...grpc.CallOption) (*ExcludedReply, error)
 	// Job: sessions, workers and totals; what `top` and `status` show.
 	Job(ctx context.Context, in *JobRequest, opts ...grpc.CallOption) (*JobReply, error)
 }
@@ -129,6 +133,16 @@ func (c *datasetsClient) State(ctx context.Context, in *StateRequest, opts ...gr
 	return out, nil
 }
 
+func (c *datasetsClient) Excluded(ctx context.Context, in *ExcludedRequest, opts ...grpc.CallOption) (*ExcludedReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ExcludedReply)
+	err := c.cc.Invoke(ctx, Datasets_Excluded_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *datasetsClient) Job(ctx context.Context, in *JobRequest, opts ...grpc.CallOption) (*JobReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(JobReply)
@@ -155,6 +169,9 @@ type DatasetsServer interface {
 	Delete(context.Context, *DeleteRequest) (*DeleteReply, error)
 	// State: per partition and pass, paged in order of partition number.
 	State(context.Context, *StateRequest) (*StateReply, error)
+	// Excluded: ranges that are settled and were not read, paged in order of
+	// partition, pass and place.
+	Excluded(context.Context, *ExcludedRequest) (*ExcludedReply, error)
 	// Job: sessions, workers and totals; what `top` and `status` show.
 	Job(context.Context, *JobRequest) (*JobReply, error)
 	mustEmbedUnimplementedDatasetsServer()
@@ -187,6 +204,9 @@ func (UnimplementedDatasetsServer) Delete(context.Context, *DeleteRequest) (*Del
 }
 func (UnimplementedDatasetsServer) State(context.Context, *StateRequest) (*StateReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method State not implemented")
+}
+func (UnimplementedDatasetsServer) Excluded(context.Context, *ExcludedRequest) (*ExcludedReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Excluded not implemented")
 }
 func (UnimplementedDatasetsServer) Job(context.Context, *JobRequest) (*JobReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Job not implemented")
@@ -338,6 +358,24 @@ func _Datasets_State_Handler(srv interface{}, ctx context.Context, dec func(inte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Datasets_Excluded_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ExcludedRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DatasetsServer).Excluded(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Datasets_Excluded_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DatasetsServer).Excluded(ctx, req.(*ExcludedRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Datasets_Job_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(JobRequest)
 	if err := dec(in); err != nil {
@@ -390,6 +428,10 @@ var Datasets_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "State",
 			Handler:    _Datasets_State_Handler,
+		},
+		{
+			MethodName: "Excluded",
+			Handler:    _Datasets_Excluded_Handler,
 		},
 		{
 			MethodName: "Job",

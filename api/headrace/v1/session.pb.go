@@ -24,6 +24,58 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type Join_Resume int32
+
+const (
+	Join_DEFAULT Join_Resume = 0 // bound, for shared: acked
+	Join_BOUND   Join_Resume = 1 // restore first, if there is a past
+	Join_ACKED   Join_Resume = 2 // shared only
+	Join_START   Join_Resume = 3 // everything is pending again
+)
+
+// Enum value maps for Join_Resume.
+var (
+	Join_Resume_name = map[int32]string{
+		0: "DEFAULT",
+		1: "BOUND",
+		2: "ACKED",
+		3: "START",
+	}
+	Join_Resume_value = map[string]int32{
+		"DEFAULT": 0,
+		"BOUND":   1,
+		"ACKED":   2,
+		"START":   3,
+	}
+)
+
+func (x Join_Resume) Enum() *Join_Resume {
+	p := new(Join_Resume)
+	*p = x
+	return p
+}
+
+func (x Join_Resume) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Join_Resume) Descriptor() protoreflect.EnumDescriptor {
+	return file_headrace_v1_session_proto_enumTypes[0].Descriptor()
+}
+
+func (Join_Resume) Type() protoreflect.EnumType {
+	return &file_headrace_v1_session_proto_enumTypes[0]
+}
+
+func (x Join_Resume) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Join_Resume.Descriptor instead.
+func (Join_Resume) EnumDescriptor() ([]byte, []int) {
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{3, 0}
+}
+
 type Leave_Reason int32
 
 const (
@@ -63,11 +115,11 @@ func (x Leave_Reason) String() string {
 }
 
 func (Leave_Reason) Descriptor() protoreflect.EnumDescriptor {
-	return file_headrace_v1_session_proto_enumTypes[0].Descriptor()
+	return file_headrace_v1_session_proto_enumTypes[1].Descriptor()
 }
 
 func (Leave_Reason) Type() protoreflect.EnumType {
-	return &file_headrace_v1_session_proto_enumTypes[0]
+	return &file_headrace_v1_session_proto_enumTypes[1]
 }
 
 func (x Leave_Reason) Number() protoreflect.EnumNumber {
@@ -76,7 +128,7 @@ func (x Leave_Reason) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Leave_Reason.Descriptor instead.
 func (Leave_Reason) EnumDescriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{10, 0}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{12, 0}
 }
 
 type AckResult_Code int32
@@ -112,11 +164,11 @@ func (x AckResult_Code) String() string {
 }
 
 func (AckResult_Code) Descriptor() protoreflect.EnumDescriptor {
-	return file_headrace_v1_session_proto_enumTypes[1].Descriptor()
+	return file_headrace_v1_session_proto_enumTypes[2].Descriptor()
 }
 
 func (AckResult_Code) Type() protoreflect.EnumType {
-	return &file_headrace_v1_session_proto_enumTypes[1]
+	return &file_headrace_v1_session_proto_enumTypes[2]
 }
 
 func (x AckResult_Code) Number() protoreflect.EnumNumber {
@@ -125,7 +177,7 @@ func (x AckResult_Code) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use AckResult_Code.Descriptor instead.
 func (AckResult_Code) EnumDescriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{18, 0}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{20, 0}
 }
 
 type Standing_State int32
@@ -138,6 +190,7 @@ const (
 	Standing_FAILED     Standing_State = 4 // the dataset was stopped; reason names the range
 	Standing_RECOVERING Standing_State = 5 // a new term waits for known agents
 	Standing_DELETED    Standing_State = 6
+	Standing_RESTORE    Standing_State = 7 // the job has a past: restore first, or others have to; reason says who
 )
 
 // Enum value maps for Standing_State.
@@ -150,6 +203,7 @@ var (
 		4: "FAILED",
 		5: "RECOVERING",
 		6: "DELETED",
+		7: "RESTORE",
 	}
 	Standing_State_value = map[string]int32{
 		"WAIT":       0,
@@ -159,6 +213,7 @@ var (
 		"FAILED":     4,
 		"RECOVERING": 5,
 		"DELETED":    6,
+		"RESTORE":    7,
 	}
 )
 
@@ -173,11 +228,11 @@ func (x Standing_State) String() string {
 }
 
 func (Standing_State) Descriptor() protoreflect.EnumDescriptor {
-	return file_headrace_v1_session_proto_enumTypes[2].Descriptor()
+	return file_headrace_v1_session_proto_enumTypes[3].Descriptor()
 }
 
 func (Standing_State) Type() protoreflect.EnumType {
-	return &file_headrace_v1_session_proto_enumTypes[2]
+	return &file_headrace_v1_session_proto_enumTypes[3]
 }
 
 func (x Standing_State) Number() protoreflect.EnumNumber {
@@ -186,7 +241,111 @@ func (x Standing_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Standing_State.Descriptor instead.
 func (Standing_State) EnumDescriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{25, 0}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{27, 0}
+}
+
+type Restore_Mode int32
+
+const (
+	Restore_NEWEST Restore_Mode = 0 // the newest that verifies here; without a body: there is none
+	Restore_EXACT  Restore_Mode = 1 // this one, though newer ones may exist: they are voided
+	Restore_START  Restore_Mode = 2 // none: everything is pending
+)
+
+// Enum value maps for Restore_Mode.
+var (
+	Restore_Mode_name = map[int32]string{
+		0: "NEWEST",
+		1: "EXACT",
+		2: "START",
+	}
+	Restore_Mode_value = map[string]int32{
+		"NEWEST": 0,
+		"EXACT":  1,
+		"START":  2,
+	}
+)
+
+func (x Restore_Mode) Enum() *Restore_Mode {
+	p := new(Restore_Mode)
+	*p = x
+	return p
+}
+
+func (x Restore_Mode) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Restore_Mode) Descriptor() protoreflect.EnumDescriptor {
+	return file_headrace_v1_session_proto_enumTypes[4].Descriptor()
+}
+
+func (Restore_Mode) Type() protoreflect.EnumType {
+	return &file_headrace_v1_session_proto_enumTypes[4]
+}
+
+func (x Restore_Mode) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Restore_Mode.Descriptor instead.
+func (Restore_Mode) EnumDescriptor() ([]byte, []int) {
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{33, 0}
+}
+
+type CutReply_Code int32
+
+const (
+	CutReply_OK      CutReply_Code = 0
+	CutReply_REFUSED CutReply_Code = 1
+	CutReply_FENCED  CutReply_Code = 2
+	CutReply_TRY     CutReply_Code = 3 // restore: a newer bound cut is at path
+	CutReply_TIMEOUT CutReply_Code = 4 // ask: not complete by its deadline; reason names who did not report
+)
+
+// Enum value maps for CutReply_Code.
+var (
+	CutReply_Code_name = map[int32]string{
+		0: "OK",
+		1: "REFUSED",
+		2: "FENCED",
+		3: "TRY",
+		4: "TIMEOUT",
+	}
+	CutReply_Code_value = map[string]int32{
+		"OK":      0,
+		"REFUSED": 1,
+		"FENCED":  2,
+		"TRY":     3,
+		"TIMEOUT": 4,
+	}
+)
+
+func (x CutReply_Code) Enum() *CutReply_Code {
+	p := new(CutReply_Code)
+	*p = x
+	return p
+}
+
+func (x CutReply_Code) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CutReply_Code) Descriptor() protoreflect.EnumDescriptor {
+	return file_headrace_v1_session_proto_enumTypes[5].Descriptor()
+}
+
+func (CutReply_Code) Type() protoreflect.EnumType {
+	return &file_headrace_v1_session_proto_enumTypes[5]
+}
+
+func (x CutReply_Code) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CutReply_Code.Descriptor instead.
+func (CutReply_Code) EnumDescriptor() ([]byte, []int) {
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{34, 0}
 }
 
 // Token is one lease's fence. Epoch grows on rewind and on a new generation of
@@ -270,6 +429,8 @@ type AgentMessage struct {
 	Status        []*WorkerStatus `protobuf:"bytes,11,rep,name=status,proto3" json:"status,omitempty"`
 	Heads         []*Head         `protobuf:"bytes,12,rep,name=heads,proto3" json:"heads,omitempty"`
 	Requests      []*LeaseRequest `protobuf:"bytes,13,rep,name=requests,proto3" json:"requests,omitempty"`
+	Calls         []*CutCall      `protobuf:"bytes,14,rep,name=calls,proto3" json:"calls,omitempty"`
+	YieldsHeld    []*YieldsHeld   `protobuf:"bytes,15,rep,name=yields_held,json=yieldsHeld,proto3" json:"yields_held,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -395,6 +556,20 @@ func (x *AgentMessage) GetRequests() []*LeaseRequest {
 	return nil
 }
 
+func (x *AgentMessage) GetCalls() []*CutCall {
+	if x != nil {
+		return x.Calls
+	}
+	return nil
+}
+
+func (x *AgentMessage) GetYieldsHeld() []*YieldsHeld {
+	if x != nil {
+		return x.YieldsHeld
+	}
+	return nil
+}
+
 type Hello struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Protocol      uint32                 `protobuf:"varint,1,opt,name=protocol,proto3" json:"protocol,omitempty"`        // this file: 1
@@ -504,7 +679,8 @@ type Join struct {
 	WorldSize     uint32                 `protobuf:"varint,4,opt,name=world_size,json=worldSize,proto3" json:"world_size,omitempty"`
 	Attempt       uint32                 `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"` // the launcher's, informative only
 	Pid           int32                  `protobuf:"varint,6,opt,name=pid,proto3" json:"pid,omitempty"`
-	Generation    uint32                 `protobuf:"varint,7,opt,name=generation,proto3" json:"generation,omitempty"` // when it re-joins: the generation it was told; 0 at first
+	Generation    uint32                 `protobuf:"varint,7,opt,name=generation,proto3" json:"generation,omitempty"`                      // when it re-joins: the generation it was told; 0 at first
+	Resume        Join_Resume            `protobuf:"varint,8,opt,name=resume,proto3,enum=headrace.v1.Join_Resume" json:"resume,omitempty"` // what it said at init()
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -586,6 +762,13 @@ func (x *Join) GetGeneration() uint32 {
 		return x.Generation
 	}
 	return 0
+}
+
+func (x *Join) GetResume() Join_Resume {
+	if x != nil {
+		return x.Resume
+	}
+	return Join_DEFAULT
 }
 
 // Held re-asserts a lease after a broken stream, a new master, or a new agent
@@ -709,6 +892,8 @@ type Ack struct {
 	PrefixIndex   int32                  `protobuf:"varint,3,opt,name=prefix_index,json=prefixIndex,proto3" json:"prefix_index,omitempty"` // inside a Pulsar entry, else 0
 	Step          int64                  `protobuf:"varint,4,opt,name=step,proto3" json:"step,omitempty"`                                  // 0 with a dataset that is read without steps
 	Worker        uint32                 `protobuf:"varint,5,opt,name=worker,proto3" json:"worker,omitempty"`
+	From          int64                  `protobuf:"varint,6,opt,name=from,proto3" json:"from,omitempty"`  // order space: tally is of [from, prefix). Where a prefix was ever said, one begins
+	Tally         *Tally                 `protobuf:"bytes,7,opt,name=tally,proto3" json:"tally,omitempty"` // absent: not counted
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -778,6 +963,89 @@ func (x *Ack) GetWorker() uint32 {
 	return 0
 }
 
+func (x *Ack) GetFrom() int64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *Ack) GetTally() *Tally {
+	if x != nil {
+		return x.Tally
+	}
+	return nil
+}
+
+// Tally counts records, where units only say how much was read of.
+type Tally struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rows          int64                  `protobuf:"varint,1,opt,name=rows,proto3" json:"rows,omitempty"`     // records that became rows
+	Oldest        int64                  `protobuf:"varint,2,opt,name=oldest,proto3" json:"oldest,omitempty"` // event time of the oldest and the newest of them, ms since 1970;
+	Newest        int64                  `protobuf:"varint,3,opt,name=newest,proto3" json:"newest,omitempty"` // 0 and 0: none has a time
+	Untold        int64                  `protobuf:"varint,4,opt,name=untold,proto3" json:"untold,omitempty"` // from a master: units of which nobody told the records; rows is at least. 0 in acks
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Tally) Reset() {
+	*x = Tally{}
+	mi := &file_headrace_v1_session_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Tally) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Tally) ProtoMessage() {}
+
+func (x *Tally) ProtoReflect() protoreflect.Message {
+	mi := &file_headrace_v1_session_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Tally.ProtoReflect.Descriptor instead.
+func (*Tally) Descriptor() ([]byte, []int) {
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Tally) GetRows() int64 {
+	if x != nil {
+		return x.Rows
+	}
+	return 0
+}
+
+func (x *Tally) GetOldest() int64 {
+	if x != nil {
+		return x.Oldest
+	}
+	return 0
+}
+
+func (x *Tally) GetNewest() int64 {
+	if x != nil {
+		return x.Newest
+	}
+	return 0
+}
+
+func (x *Tally) GetUntold() int64 {
+	if x != nil {
+		return x.Untold
+	}
+	return 0
+}
+
 // StepReport: every ack of this worker up to and including step was sent before.
 type StepReport struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -789,7 +1057,7 @@ type StepReport struct {
 
 func (x *StepReport) Reset() {
 	*x = StepReport{}
-	mi := &file_headrace_v1_session_proto_msgTypes[6]
+	mi := &file_headrace_v1_session_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -801,7 +1069,7 @@ func (x *StepReport) String() string {
 func (*StepReport) ProtoMessage() {}
 
 func (x *StepReport) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[6]
+	mi := &file_headrace_v1_session_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -814,7 +1082,7 @@ func (x *StepReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepReport.ProtoReflect.Descriptor instead.
 func (*StepReport) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{6}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *StepReport) GetWorker() uint32 {
@@ -842,7 +1110,7 @@ type StealAnswer struct {
 
 func (x *StealAnswer) Reset() {
 	*x = StealAnswer{}
-	mi := &file_headrace_v1_session_proto_msgTypes[7]
+	mi := &file_headrace_v1_session_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -854,7 +1122,7 @@ func (x *StealAnswer) String() string {
 func (*StealAnswer) ProtoMessage() {}
 
 func (x *StealAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[7]
+	mi := &file_headrace_v1_session_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -867,7 +1135,7 @@ func (x *StealAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StealAnswer.ProtoReflect.Descriptor instead.
 func (*StealAnswer) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{7}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *StealAnswer) GetToken() *Token {
@@ -904,7 +1172,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_headrace_v1_session_proto_msgTypes[8]
+	mi := &file_headrace_v1_session_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -916,7 +1184,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[8]
+	mi := &file_headrace_v1_session_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -929,7 +1197,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{8}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Release) GetToken() *Token {
@@ -956,19 +1224,23 @@ func (x *Release) GetReason() string {
 // ReadFailure: the lease could not be read or decoded. The rest from `at` goes
 // back to pending with one more try; `permanent` stops the dataset at once.
 type ReadFailure struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Token         *Token                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
-	At            int64                  `protobuf:"varint,2,opt,name=at,proto3" json:"at,omitempty"` // order space: everything below was delivered or is held
-	Permanent     bool                   `protobuf:"varint,3,opt,name=permanent,proto3" json:"permanent,omitempty"`
-	Kind          string                 `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`       // changed | truncated | diverged | malformed | too_large | decode | io
-	Message       string                 `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"` // names file or topic, offset, field, and what to do
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Token     *Token                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
+	At        int64                  `protobuf:"varint,2,opt,name=at,proto3" json:"at,omitempty"` // order space: everything below was delivered or is held
+	Permanent bool                   `protobuf:"varint,3,opt,name=permanent,proto3" json:"permanent,omitempty"`
+	Kind      string                 `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`       // changed | truncated | diverged | malformed | too_large | decode | io
+	Message   string                 `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"` // names file or topic, offset, field, and what to do
+	// With kind truncated: exactly what the source no longer has of the lease. The
+	// dataset's on_loss decides: it stops, or the range is excluded and the rest of
+	// the lease is granted anew.
+	Lost          *LostRange `protobuf:"bytes,6,opt,name=lost,proto3" json:"lost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReadFailure) Reset() {
 	*x = ReadFailure{}
-	mi := &file_headrace_v1_session_proto_msgTypes[9]
+	mi := &file_headrace_v1_session_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -980,7 +1252,7 @@ func (x *ReadFailure) String() string {
 func (*ReadFailure) ProtoMessage() {}
 
 func (x *ReadFailure) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[9]
+	mi := &file_headrace_v1_session_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -993,7 +1265,7 @@ func (x *ReadFailure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFailure.ProtoReflect.Descriptor instead.
 func (*ReadFailure) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{9}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ReadFailure) GetToken() *Token {
@@ -1031,6 +1303,74 @@ func (x *ReadFailure) GetMessage() string {
 	return ""
 }
 
+func (x *ReadFailure) GetLost() *LostRange {
+	if x != nil {
+		return x.Lost
+	}
+	return nil
+}
+
+// LostRange is in the source's own coordinates, not in order space.
+type LostRange struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Segment       int64                  `protobuf:"varint,1,opt,name=segment,proto3" json:"segment,omitempty"`
+	Start         int64                  `protobuf:"varint,2,opt,name=start,proto3" json:"start,omitempty"`
+	End           int64                  `protobuf:"varint,3,opt,name=end,proto3" json:"end,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LostRange) Reset() {
+	*x = LostRange{}
+	mi := &file_headrace_v1_session_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LostRange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LostRange) ProtoMessage() {}
+
+func (x *LostRange) ProtoReflect() protoreflect.Message {
+	mi := &file_headrace_v1_session_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LostRange.ProtoReflect.Descriptor instead.
+func (*LostRange) Descriptor() ([]byte, []int) {
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *LostRange) GetSegment() int64 {
+	if x != nil {
+		return x.Segment
+	}
+	return 0
+}
+
+func (x *LostRange) GetStart() int64 {
+	if x != nil {
+		return x.Start
+	}
+	return 0
+}
+
+func (x *LostRange) GetEnd() int64 {
+	if x != nil {
+		return x.End
+	}
+	return 0
+}
+
 type Leave struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Worker        uint32                 `protobuf:"varint,1,opt,name=worker,proto3" json:"worker,omitempty"`
@@ -1043,7 +1383,7 @@ type Leave struct {
 
 func (x *Leave) Reset() {
 	*x = Leave{}
-	mi := &file_headrace_v1_session_proto_msgTypes[10]
+	mi := &file_headrace_v1_session_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1055,7 +1395,7 @@ func (x *Leave) String() string {
 func (*Leave) ProtoMessage() {}
 
 func (x *Leave) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[10]
+	mi := &file_headrace_v1_session_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1068,7 +1408,7 @@ func (x *Leave) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leave.ProtoReflect.Descriptor instead.
 func (*Leave) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{10}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Leave) GetWorker() uint32 {
@@ -1115,7 +1455,7 @@ type WorkerStatus struct {
 
 func (x *WorkerStatus) Reset() {
 	*x = WorkerStatus{}
-	mi := &file_headrace_v1_session_proto_msgTypes[11]
+	mi := &file_headrace_v1_session_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1127,7 +1467,7 @@ func (x *WorkerStatus) String() string {
 func (*WorkerStatus) ProtoMessage() {}
 
 func (x *WorkerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[11]
+	mi := &file_headrace_v1_session_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1140,7 +1480,7 @@ func (x *WorkerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerStatus.ProtoReflect.Descriptor instead.
 func (*WorkerStatus) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{11}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *WorkerStatus) GetWorker() uint32 {
@@ -1211,7 +1551,7 @@ type Head struct {
 
 func (x *Head) Reset() {
 	*x = Head{}
-	mi := &file_headrace_v1_session_proto_msgTypes[12]
+	mi := &file_headrace_v1_session_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1223,7 +1563,7 @@ func (x *Head) String() string {
 func (*Head) ProtoMessage() {}
 
 func (x *Head) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[12]
+	mi := &file_headrace_v1_session_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1236,7 +1576,7 @@ func (x *Head) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Head.ProtoReflect.Descriptor instead.
 func (*Head) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{12}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Head) GetPartition() uint32 {
@@ -1272,15 +1612,16 @@ type LeaseRequest struct {
 	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"` // grows in the stream
 	Worker        uint32                 `protobuf:"varint,2,opt,name=worker,proto3" json:"worker,omitempty"`
 	Dataset       uint32                 `protobuf:"varint,3,opt,name=dataset,proto3" json:"dataset,omitempty"`
-	Rate          float64                `protobuf:"fixed64,4,opt,name=rate,proto3" json:"rate,omitempty"`  // units/s of this worker as the agent measured it; 0: unknown
-	Count         uint32                 `protobuf:"varint,5,opt,name=count,proto3" json:"count,omitempty"` // leases wanted, default 1
+	Rate          float64                `protobuf:"fixed64,4,opt,name=rate,proto3" json:"rate,omitempty"`      // units/s of this worker as the agent measured it; 0: unknown
+	Count         uint32                 `protobuf:"varint,5,opt,name=count,proto3" json:"count,omitempty"`     // leases wanted, default 1
+	Virtual       uint32                 `protobuf:"varint,6,opt,name=virtual,proto3" json:"virtual,omitempty"` // bit_exact: which virtual rank's, its number + 1; 0: the dataset has none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LeaseRequest) Reset() {
 	*x = LeaseRequest{}
-	mi := &file_headrace_v1_session_proto_msgTypes[13]
+	mi := &file_headrace_v1_session_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1292,7 +1633,7 @@ func (x *LeaseRequest) String() string {
 func (*LeaseRequest) ProtoMessage() {}
 
 func (x *LeaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[13]
+	mi := &file_headrace_v1_session_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1305,7 +1646,7 @@ func (x *LeaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRequest.ProtoReflect.Descriptor instead.
 func (*LeaseRequest) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{13}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *LeaseRequest) GetId() uint64 {
@@ -1343,6 +1684,13 @@ func (x *LeaseRequest) GetCount() uint32 {
 	return 0
 }
 
+func (x *LeaseRequest) GetVirtual() uint32 {
+	if x != nil {
+		return x.Virtual
+	}
+	return 0
+}
+
 type MasterMessage struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Hello         *HelloReply            `protobuf:"bytes,1,opt,name=hello,proto3" json:"hello,omitempty"`
@@ -1356,13 +1704,15 @@ type MasterMessage struct {
 	Fences        []*Fence               `protobuf:"bytes,9,rep,name=fences,proto3" json:"fences,omitempty"`
 	Grants        []*Grant               `protobuf:"bytes,10,rep,name=grants,proto3" json:"grants,omitempty"`
 	Standings     []*Standing            `protobuf:"bytes,11,rep,name=standings,proto3" json:"standings,omitempty"`
+	CutReplies    []*CutReply            `protobuf:"bytes,12,rep,name=cut_replies,json=cutReplies,proto3" json:"cut_replies,omitempty"`
+	HoldYields    []*HoldYields          `protobuf:"bytes,13,rep,name=hold_yields,json=holdYields,proto3" json:"hold_yields,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MasterMessage) Reset() {
 	*x = MasterMessage{}
-	mi := &file_headrace_v1_session_proto_msgTypes[14]
+	mi := &file_headrace_v1_session_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1374,7 +1724,7 @@ func (x *MasterMessage) String() string {
 func (*MasterMessage) ProtoMessage() {}
 
 func (x *MasterMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[14]
+	mi := &file_headrace_v1_session_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1387,7 +1737,7 @@ func (x *MasterMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MasterMessage.ProtoReflect.Descriptor instead.
 func (*MasterMessage) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{14}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *MasterMessage) GetHello() *HelloReply {
@@ -1467,6 +1817,20 @@ func (x *MasterMessage) GetStandings() []*Standing {
 	return nil
 }
 
+func (x *MasterMessage) GetCutReplies() []*CutReply {
+	if x != nil {
+		return x.CutReplies
+	}
+	return nil
+}
+
+func (x *MasterMessage) GetHoldYields() []*HoldYields {
+	if x != nil {
+		return x.HoldYields
+	}
+	return nil
+}
+
 type HelloReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Protocol      uint32                 `protobuf:"varint,1,opt,name=protocol,proto3" json:"protocol,omitempty"`
@@ -1483,7 +1847,7 @@ type HelloReply struct {
 
 func (x *HelloReply) Reset() {
 	*x = HelloReply{}
-	mi := &file_headrace_v1_session_proto_msgTypes[15]
+	mi := &file_headrace_v1_session_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1495,7 +1859,7 @@ func (x *HelloReply) String() string {
 func (*HelloReply) ProtoMessage() {}
 
 func (x *HelloReply) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[15]
+	mi := &file_headrace_v1_session_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1508,7 +1872,7 @@ func (x *HelloReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloReply.ProtoReflect.Descriptor instead.
 func (*HelloReply) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{15}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *HelloReply) GetProtocol() uint32 {
@@ -1581,7 +1945,7 @@ type HeldReply struct {
 
 func (x *HeldReply) Reset() {
 	*x = HeldReply{}
-	mi := &file_headrace_v1_session_proto_msgTypes[16]
+	mi := &file_headrace_v1_session_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1593,7 +1957,7 @@ func (x *HeldReply) String() string {
 func (*HeldReply) ProtoMessage() {}
 
 func (x *HeldReply) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[16]
+	mi := &file_headrace_v1_session_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1606,7 +1970,7 @@ func (x *HeldReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldReply.ProtoReflect.Descriptor instead.
 func (*HeldReply) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{16}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *HeldReply) GetWas() *Token {
@@ -1660,13 +2024,14 @@ type JoinReply struct {
 	Epoch         uint32                 `protobuf:"varint,5,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	LastStep      int64                  `protobuf:"varint,6,opt,name=last_step,json=lastStep,proto3" json:"last_step,omitempty"`             // the rank's last durable step in this generation, else 0
 	PendingAgain  int64                  `protobuf:"varint,7,opt,name=pending_again,json=pendingAgain,proto3" json:"pending_again,omitempty"` // units that this join made pending again
+	Again         *Tally                 `protobuf:"bytes,8,opt,name=again,proto3" json:"again,omitempty"`                                    // and the records in them, without their times; absent: pending_again is 0
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *JoinReply) Reset() {
 	*x = JoinReply{}
-	mi := &file_headrace_v1_session_proto_msgTypes[17]
+	mi := &file_headrace_v1_session_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1678,7 +2043,7 @@ func (x *JoinReply) String() string {
 func (*JoinReply) ProtoMessage() {}
 
 func (x *JoinReply) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[17]
+	mi := &file_headrace_v1_session_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1691,7 +2056,7 @@ func (x *JoinReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinReply.ProtoReflect.Descriptor instead.
 func (*JoinReply) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{17}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *JoinReply) GetWorker() uint32 {
@@ -1743,6 +2108,13 @@ func (x *JoinReply) GetPendingAgain() int64 {
 	return 0
 }
 
+func (x *JoinReply) GetAgain() *Tally {
+	if x != nil {
+		return x.Again
+	}
+	return nil
+}
+
 type AckResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Token         *Token                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
@@ -1755,7 +2127,7 @@ type AckResult struct {
 
 func (x *AckResult) Reset() {
 	*x = AckResult{}
-	mi := &file_headrace_v1_session_proto_msgTypes[18]
+	mi := &file_headrace_v1_session_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1767,7 +2139,7 @@ func (x *AckResult) String() string {
 func (*AckResult) ProtoMessage() {}
 
 func (x *AckResult) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[18]
+	mi := &file_headrace_v1_session_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1780,7 +2152,7 @@ func (x *AckResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AckResult.ProtoReflect.Descriptor instead.
 func (*AckResult) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{18}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *AckResult) GetToken() *Token {
@@ -1823,7 +2195,7 @@ type StealAsk struct {
 
 func (x *StealAsk) Reset() {
 	*x = StealAsk{}
-	mi := &file_headrace_v1_session_proto_msgTypes[19]
+	mi := &file_headrace_v1_session_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1835,7 +2207,7 @@ func (x *StealAsk) String() string {
 func (*StealAsk) ProtoMessage() {}
 
 func (x *StealAsk) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[19]
+	mi := &file_headrace_v1_session_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1848,7 +2220,7 @@ func (x *StealAsk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StealAsk.ProtoReflect.Descriptor instead.
 func (*StealAsk) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{19}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *StealAsk) GetToken() *Token {
@@ -1876,7 +2248,7 @@ type Revoke struct {
 
 func (x *Revoke) Reset() {
 	*x = Revoke{}
-	mi := &file_headrace_v1_session_proto_msgTypes[20]
+	mi := &file_headrace_v1_session_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1888,7 +2260,7 @@ func (x *Revoke) String() string {
 func (*Revoke) ProtoMessage() {}
 
 func (x *Revoke) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[20]
+	mi := &file_headrace_v1_session_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1901,7 +2273,7 @@ func (x *Revoke) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Revoke.ProtoReflect.Descriptor instead.
 func (*Revoke) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{20}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Revoke) GetToken() *Token {
@@ -1929,7 +2301,7 @@ type EndWorker struct {
 
 func (x *EndWorker) Reset() {
 	*x = EndWorker{}
-	mi := &file_headrace_v1_session_proto_msgTypes[21]
+	mi := &file_headrace_v1_session_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1941,7 +2313,7 @@ func (x *EndWorker) String() string {
 func (*EndWorker) ProtoMessage() {}
 
 func (x *EndWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[21]
+	mi := &file_headrace_v1_session_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1954,7 +2326,7 @@ func (x *EndWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndWorker.ProtoReflect.Descriptor instead.
 func (*EndWorker) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{21}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *EndWorker) GetWorker() uint32 {
@@ -1982,7 +2354,7 @@ type Fence struct {
 
 func (x *Fence) Reset() {
 	*x = Fence{}
-	mi := &file_headrace_v1_session_proto_msgTypes[22]
+	mi := &file_headrace_v1_session_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1994,7 +2366,7 @@ func (x *Fence) String() string {
 func (*Fence) ProtoMessage() {}
 
 func (x *Fence) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[22]
+	mi := &file_headrace_v1_session_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2007,7 +2379,7 @@ func (x *Fence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fence.ProtoReflect.Descriptor instead.
 func (*Fence) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{22}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Fence) GetWorker() uint32 {
@@ -2049,7 +2421,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_headrace_v1_session_proto_msgTypes[23]
+	mi := &file_headrace_v1_session_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2061,7 +2433,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[23]
+	mi := &file_headrace_v1_session_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2074,7 +2446,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{23}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Grant) GetRequest() uint64 {
@@ -2175,7 +2547,7 @@ type Piece struct {
 
 func (x *Piece) Reset() {
 	*x = Piece{}
-	mi := &file_headrace_v1_session_proto_msgTypes[24]
+	mi := &file_headrace_v1_session_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2187,7 +2559,7 @@ func (x *Piece) String() string {
 func (*Piece) ProtoMessage() {}
 
 func (x *Piece) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[24]
+	mi := &file_headrace_v1_session_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2200,7 +2572,7 @@ func (x *Piece) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Piece.ProtoReflect.Descriptor instead.
 func (*Piece) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{24}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Piece) GetOrderStart() int64 {
@@ -2260,7 +2632,7 @@ type Standing struct {
 
 func (x *Standing) Reset() {
 	*x = Standing{}
-	mi := &file_headrace_v1_session_proto_msgTypes[25]
+	mi := &file_headrace_v1_session_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2272,7 +2644,7 @@ func (x *Standing) String() string {
 func (*Standing) ProtoMessage() {}
 
 func (x *Standing) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[25]
+	mi := &file_headrace_v1_session_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2285,7 +2657,7 @@ func (x *Standing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Standing.ProtoReflect.Descriptor instead.
 func (*Standing) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{25}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Standing) GetRequest() uint64 {
@@ -2323,6 +2695,728 @@ func (x *Standing) GetReason() string {
 	return ""
 }
 
+// CutCall is one question of a trainer about cuts (docs/CUTS.md). It takes
+// effect after the acks and steps that its trainer sent before it. Ids grow per
+// worker; a call is sent again until it is answered, and is idempotent.
+type CutCall struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Worker uint32                 `protobuf:"varint,1,opt,name=worker,proto3" json:"worker,omitempty"`
+	Id     uint64                 `protobuf:"varint,2,opt,name=id,proto3" json:"id,omitempty"`
+	// Types that are valid to be assigned to Call:
+	//
+	//	*CutCall_Ask
+	//	*CutCall_Bind
+	//	*CutCall_Drop
+	//	*CutCall_Restore
+	//	*CutCall_Hold
+	Call          isCutCall_Call `protobuf_oneof:"call"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CutCall) Reset() {
+	*x = CutCall{}
+	mi := &file_headrace_v1_session_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CutCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CutCall) ProtoMessage() {}
+
+func (x *CutCall) ProtoReflect() protoreflect.Message {
+	mi := &file_headrace_v1_session_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CutCall.ProtoReflect.Descriptor instead.
+func (*CutCall) Descriptor() ([]byte, []int) {
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *CutCall) GetWorker() uint32 {
+	if x != nil {
+		return x.Worker
+	}
+	return 0
+}
+
+func (x *CutCall) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *CutCall) GetCall() isCutCall_Call {
+	if x != nil {
+		return x.Call
+	}
+	return nil
+}
+
+func (x *CutCall) GetAsk() *CutAsk {
+	if x != nil {
+		if x, ok := x.Call.(*CutCall_Ask); ok {
+			return x.Ask
+		}
+	}
+	return nil
+}
+
+func (x *CutCall) GetBind() *CutBind {
+	if x != nil {
+		if x, ok := x.Call.(*CutCall_Bind); ok {
+			return x.Bind
+		}
+	}
+	return nil
+}
+
+func (x *CutCall) GetDrop() *CutDrop {
+	if x != nil {
+		if x, ok := x.Call.(*CutCall_Drop); ok {
+			return x.Drop
+		}
+	}
+	return nil
+}
+
+func (x *CutCall) GetRestore() *Restore {
+	if x != nil {
+		if x, ok := x.Call.(*CutCall_Restore); ok {
+			return x.Restore
+		}
+	}
+	return nil
+}
+
+func (x *CutCall) GetHold() *CutHold {
+	if x != nil {
+		if x, ok := x.Call.(*CutCall_Hold); ok {
+			return x.Hold
+		}
+	}
+	return nil
+}
+
+type isCutCall_Call interface {
+	isCutCall_Call()
+}
+
+type CutCall_Ask struct {
+	Ask *CutAsk `protobuf:"bytes,3,opt,name=ask,proto3,oneof"`
+}
+
+type CutCall_Bind struct {
+	Bind *CutBind `protobuf:"bytes,4,opt,name=bind,proto3,oneof"`
+}
+
+type CutCall_Drop struct {
+	Drop *CutDrop `protobuf:"bytes,5,opt,name=drop,proto3,oneof"`
+}
+
+type CutCall_Restore struct {
+	Restore *Restore `protobuf:"bytes,6,opt,name=restore,proto3,oneof"`
+}
+
+type CutCall_Hold struct {
+	Hold *CutHold `protobuf:"bytes,7,opt,name=hold,proto3,oneof"`
+}
+
+func (*CutCall_Ask) isCutCall_Call() {}
+
+func (*CutCall_Bind) isCutCall_Call() {}
+
+func (*CutCall_Drop) isCutCall_Call() {}
+
+func (*CutCall_Restore) isCutCall_Call() {}
+
+func (*CutCall_Hold) isCutCall_Call() {}
+
+// CutHold (shared): hold the yields of all trainers until the cut is asked for,
+// exact, or dropped. Answered OK when every living worker has acked all that was
+// yielded to it, durably; at the deadline TIMEOUT, and nothing is held any more.
+type CutHold struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cut           uint64                 `protobuf:"fixed64,1,opt,name=cut,proto3" json:"cut,omitempty"`                                // the one that will be asked for next; not 0
+	DeadlineMs    uint32                 `protobuf:"varint,2,opt,name=deadline_ms,json=deadlineMs,proto3" json:"deadline_ms,omitempty"` // until the cut is frozen; 0: 60 s
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CutHold) Reset() {
+	*x = CutHold{}
+	mi := &file_headrace_v1_session_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CutHold) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CutHold) ProtoMessage() {}
+
+func (x *CutHold) ProtoReflect() protoreflect.Message {
+	mi := &file_headrace_v1_session_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CutHold.ProtoReflect.Descriptor instead.
+func (*CutHold) Descriptor() ([]byte, []int) {
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *CutHold) GetCut() uint64 {
+	if x != nil {
+		return x.Cut
+	}
+	return 0
+}
+
+func (x *CutHold) GetDeadlineMs() uint32 {
+	if x != nil {
+		return x.DeadlineMs
+	}
+	return 0
+}
+
+// CutAsk: freeze the cut at step. Answered when it is complete and durable, with
+// its body, or at the deadline with TIMEOUT.
+type CutAsk struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cut           uint64                 `protobuf:"fixed64,1,opt,name=cut,proto3" json:"cut,omitempty"`                                // drawn by the asker; not 0
+	Step          int64                  `protobuf:"varint,2,opt,name=step,proto3" json:"step,omitempty"`                               // ignored for shared
+	Carried       bool                   `protobuf:"varint,3,opt,name=carried,proto3" json:"carried,omitempty"`                         // for a framework that owns the file: kept without a manifest
+	Path          string                 `protobuf:"bytes,4,opt,name=path,proto3" json:"path,omitempty"`                                // where the manifest will be: absolute; empty with carried
+	DeadlineMs    uint32                 `protobuf:"varint,5,opt,name=deadline_ms,json=deadlineMs,proto3" json:"deadline_ms,omitempty"` // 0: 60 s
+	Exact         bool                   `protobuf:"varint,6,opt,name=exact,proto3" json:"exact,omitempty"`                             // shared: CutHold of this cut was answered OK; REFUSED if the hold did not last
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CutAsk) Reset() {
+	*x = CutAsk{}
+	mi := &file_headrace_v1_session_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CutAsk) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CutAsk) ProtoMessage() {}
+
+func (x *CutAsk) ProtoReflect() protoreflect.Message {
+	mi := &file_headrace_v1_session_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CutAsk.ProtoReflect.Descriptor instead.
+func (*CutAsk) Descriptor() ([]byte, []int) {
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *CutAsk) GetCut() uint64 {
+	if x != nil {
+		return x.Cut
+	}
+	return 0
+}
+
+func (x *CutAsk) GetStep() int64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *CutAsk) GetCarried() bool {
+	if x != nil {
+		return x.Carried
+	}
+	return false
+}
+
+func (x *CutAsk) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *CutAsk) GetDeadlineMs() uint32 {
+	if x != nil {
+		return x.DeadlineMs
+	}
+	return 0
+}
+
+func (x *CutAsk) GetExact() bool {
+	if x != nil {
+		return x.Exact
+	}
+	return false
+}
+
+// CutBind: a valid manifest that carries the cut is at path.
+type CutBind struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cut           uint64                 `protobuf:"fixed64,1,opt,name=cut,proto3" json:"cut,omitempty"`
+	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CutBind) Reset() {
+	*x = CutBind{}
+	mi := &file_headrace_v1_session_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CutBind) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CutBind) ProtoMessage() {}
+
+func (x *CutBind) ProtoReflect() protoreflect.Message {
+	mi := &file_headrace_v1_session_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CutBind.ProtoReflect.Descriptor instead.
+func (*CutBind) Descriptor() ([]byte, []int) {
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *CutBind) GetCut() uint64 {
+	if x != nil {
+		return x.Cut
+	}
+	return 0
+}
+
+func (x *CutBind) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+// CutDrop: forget a frozen, carried or bound cut (its save attempt ended, or
+// retention removes its checkpoint next).
+type CutDrop struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cut           uint64                 `protobuf:"fixed64,1,opt,name=cut,proto3" json:"cut,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CutDrop) Reset() {
+	*x = CutDrop{}
+	mi := &file_headrace_v1_session_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CutDrop) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CutDrop) ProtoMessage() {}
+
+func (x *CutDrop) ProtoReflect() protoreflect.Message {
+	mi := &file_headrace_v1_session_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CutDrop.ProtoReflect.Descriptor instead.
+func (*CutDrop) Descriptor() ([]byte, []int) {
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *CutDrop) GetCut() uint64 {
+	if x != nil {
+		return x.Cut
+	}
+	return 0
+}
+
+func (x *CutDrop) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type Restore struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Mode          Restore_Mode           `protobuf:"varint,1,opt,name=mode,proto3,enum=headrace.v1.Restore_Mode" json:"mode,omitempty"`
+	Body          []byte                 `protobuf:"bytes,2,opt,name=body,proto3" json:"body,omitempty"`              // NEWEST, EXACT: the cut as its manifest has it (JSON); empty: none was found
+	Path          string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`              // of its manifest; empty: carried
+	Failed        []uint64               `protobuf:"fixed64,4,rep,packed,name=failed,proto3" json:"failed,omitempty"` // cuts whose files did not verify here
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Restore) Reset() {
+	*x = Restore{}
+	mi := &file_headrace_v1_session_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Restore) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Restore) ProtoMessage() {}
+
+func (x *Restore) ProtoReflect() protoreflect.Message {
+	mi := &file_headrace_v1_session_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Restore.ProtoReflect.Descriptor instead.
+func (*Restore) Descriptor() ([]byte, []int) {
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *Restore) GetMode() Restore_Mode {
+	if x != nil {
+		return x.Mode
+	}
+	return Restore_NEWEST
+}
+
+func (x *Restore) GetBody() []byte {
+	if x != nil {
+		return x.Body
+	}
+	return nil
+}
+
+func (x *Restore) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *Restore) GetFailed() []uint64 {
+	if x != nil {
+		return x.Failed
+	}
+	return nil
+}
+
+// CutReply answers one CutCall.
+type CutReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Worker        uint32                 `protobuf:"varint,1,opt,name=worker,proto3" json:"worker,omitempty"`
+	Id            uint64                 `protobuf:"varint,2,opt,name=id,proto3" json:"id,omitempty"`
+	Code          CutReply_Code          `protobuf:"varint,3,opt,name=code,proto3,enum=headrace.v1.CutReply_Code" json:"code,omitempty"`
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	Cut           uint64                 `protobuf:"fixed64,5,opt,name=cut,proto3" json:"cut,omitempty"`                                // ask: the cut (may be another rank's); restore: the choice, 0 is the start
+	Step          int64                  `protobuf:"varint,6,opt,name=step,proto3" json:"step,omitempty"`                               // of that cut; restore without one: the last step that the rank has reported, go on above it
+	Path          string                 `protobuf:"bytes,7,opt,name=path,proto3" json:"path,omitempty"`                                // restore, TRY: of its manifest
+	Body          []byte                 `protobuf:"bytes,8,opt,name=body,proto3" json:"body,omitempty"`                                // ask: the cut (JSON, flashckpt/manifest)
+	Again         int64                  `protobuf:"varint,9,opt,name=again,proto3" json:"again,omitempty"`                             // restore: units that were acked and are pending again
+	Epoch         uint32                 `protobuf:"varint,10,opt,name=epoch,proto3" json:"epoch,omitempty"`                            // restore: the epoch from now on
+	AgainTally    *Tally                 `protobuf:"bytes,11,opt,name=again_tally,json=againTally,proto3" json:"again_tally,omitempty"` // restore: the records in `again`, without their times; absent: again is 0
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CutReply) Reset() {
+	*x = CutReply{}
+	mi := &file_headrace_v1_session_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CutReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CutReply) ProtoMessage() {}
+
+func (x *CutReply) ProtoReflect() protoreflect.Message {
+	mi := &file_headrace_v1_session_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CutReply.ProtoReflect.Descriptor instead.
+func (*CutReply) Descriptor() ([]byte, []int) {
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *CutReply) GetWorker() uint32 {
+	if x != nil {
+		return x.Worker
+	}
+	return 0
+}
+
+func (x *CutReply) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *CutReply) GetCode() CutReply_Code {
+	if x != nil {
+		return x.Code
+	}
+	return CutReply_OK
+}
+
+func (x *CutReply) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *CutReply) GetCut() uint64 {
+	if x != nil {
+		return x.Cut
+	}
+	return 0
+}
+
+func (x *CutReply) GetStep() int64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *CutReply) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *CutReply) GetBody() []byte {
+	if x != nil {
+		return x.Body
+	}
+	return nil
+}
+
+func (x *CutReply) GetAgain() int64 {
+	if x != nil {
+		return x.Again
+	}
+	return 0
+}
+
+func (x *CutReply) GetEpoch() uint32 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *CutReply) GetAgainTally() *Tally {
+	if x != nil {
+		return x.AgainTally
+	}
+	return nil
+}
+
+// HoldYields: hand this worker no further batch until the hold ends (on is
+// false). A worker that joins meanwhile is told before its first grant.
+type HoldYields struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Worker        uint32                 `protobuf:"varint,1,opt,name=worker,proto3" json:"worker,omitempty"`
+	Cut           uint64                 `protobuf:"fixed64,2,opt,name=cut,proto3" json:"cut,omitempty"` // of the hold
+	On            bool                   `protobuf:"varint,3,opt,name=on,proto3" json:"on,omitempty"`
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"` // "rank 0 saves step 130"
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HoldYields) Reset() {
+	*x = HoldYields{}
+	mi := &file_headrace_v1_session_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HoldYields) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HoldYields) ProtoMessage() {}
+
+func (x *HoldYields) ProtoReflect() protoreflect.Message {
+	mi := &file_headrace_v1_session_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HoldYields.ProtoReflect.Descriptor instead.
+func (*HoldYields) Descriptor() ([]byte, []int) {
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *HoldYields) GetWorker() uint32 {
+	if x != nil {
+		return x.Worker
+	}
+	return 0
+}
+
+func (x *HoldYields) GetCut() uint64 {
+	if x != nil {
+		return x.Cut
+	}
+	return 0
+}
+
+func (x *HoldYields) GetOn() bool {
+	if x != nil {
+		return x.On
+	}
+	return false
+}
+
+func (x *HoldYields) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// YieldsHeld: the worker yields nothing, and the acks of all that it has yielded
+// were sent before.
+type YieldsHeld struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Worker        uint32                 `protobuf:"varint,1,opt,name=worker,proto3" json:"worker,omitempty"`
+	Cut           uint64                 `protobuf:"fixed64,2,opt,name=cut,proto3" json:"cut,omitempty"`
+	Untracked     uint32                 `protobuf:"varint,3,opt,name=untracked,proto3" json:"untracked,omitempty"` // or it can not be held: it reads this dataset without steps, and the hold is refused
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *YieldsHeld) Reset() {
+	*x = YieldsHeld{}
+	mi := &file_headrace_v1_session_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *YieldsHeld) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*YieldsHeld) ProtoMessage() {}
+
+func (x *YieldsHeld) ProtoReflect() protoreflect.Message {
+	mi := &file_headrace_v1_session_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use YieldsHeld.ProtoReflect.Descriptor instead.
+func (*YieldsHeld) Descriptor() ([]byte, []int) {
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *YieldsHeld) GetWorker() uint32 {
+	if x != nil {
+		return x.Worker
+	}
+	return 0
+}
+
+func (x *YieldsHeld) GetCut() uint64 {
+	if x != nil {
+		return x.Cut
+	}
+	return 0
+}
+
+func (x *YieldsHeld) GetUntracked() uint32 {
+	if x != nil {
+		return x.Untracked
+	}
+	return 0
+}
+
 var File_headrace_v1_session_proto protoreflect.FileDescriptor
 
 const file_headrace_v1_session_proto_rawDesc = "" +
@@ -2331,7 +3425,7 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\x05Token\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\rR\x05epoch\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\rR\x04term\x12\x1a\n" +
-	"\bsequence\x18\x03 \x01(\x04R\bsequence\"\xdc\x04\n" +
+	"\bsequence\x18\x03 \x01(\x04R\bsequence\"\xc2\x05\n" +
 	"\fAgentMessage\x12(\n" +
 	"\x05hello\x18\x01 \x01(\v2\x12.headrace.v1.HelloR\x05hello\x12\x17\n" +
 	"\asent_at\x18\x02 \x01(\x03R\x06sentAt\x12'\n" +
@@ -2346,7 +3440,10 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	" \x03(\v2\x12.headrace.v1.LeaveR\x06leaves\x121\n" +
 	"\x06status\x18\v \x03(\v2\x19.headrace.v1.WorkerStatusR\x06status\x12'\n" +
 	"\x05heads\x18\f \x03(\v2\x11.headrace.v1.HeadR\x05heads\x125\n" +
-	"\brequests\x18\r \x03(\v2\x19.headrace.v1.LeaseRequestR\brequests\"\xc1\x01\n" +
+	"\brequests\x18\r \x03(\v2\x19.headrace.v1.LeaseRequestR\brequests\x12*\n" +
+	"\x05calls\x18\x0e \x03(\v2\x14.headrace.v1.CutCallR\x05calls\x128\n" +
+	"\vyields_held\x18\x0f \x03(\v2\x17.headrace.v1.YieldsHeldR\n" +
+	"yieldsHeld\"\xc1\x01\n" +
 	"\x05Hello\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x14\n" +
@@ -2355,7 +3452,7 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\aversion\x18\x05 \x01(\tR\aversion\x12\x12\n" +
 	"\x04host\x18\x06 \x01(\tR\x04host\x12\x10\n" +
 	"\x03pid\x18\a \x01(\x05R\x03pid\x12\x12\n" +
-	"\x04gpus\x18\b \x03(\tR\x04gpus\"\xbf\x01\n" +
+	"\x04gpus\x18\b \x03(\tR\x04gpus\"\xa9\x02\n" +
 	"\x04Join\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\rR\x06worker\x12\x12\n" +
 	"\x04rank\x18\x02 \x01(\rR\x04rank\x12 \n" +
@@ -2366,7 +3463,13 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\x03pid\x18\x06 \x01(\x05R\x03pid\x12\x1e\n" +
 	"\n" +
 	"generation\x18\a \x01(\rR\n" +
-	"generation\"\x88\x02\n" +
+	"generation\x120\n" +
+	"\x06resume\x18\b \x01(\x0e2\x18.headrace.v1.Join.ResumeR\x06resume\"6\n" +
+	"\x06Resume\x12\v\n" +
+	"\aDEFAULT\x10\x00\x12\t\n" +
+	"\x05BOUND\x10\x01\x12\t\n" +
+	"\x05ACKED\x10\x02\x12\t\n" +
+	"\x05START\x10\x03\"\x88\x02\n" +
 	"\x04Held\x12(\n" +
 	"\x05token\x18\x01 \x01(\v2\x12.headrace.v1.TokenR\x05token\x12\x16\n" +
 	"\x06worker\x18\x02 \x01(\rR\x06worker\x12\x18\n" +
@@ -2377,13 +3480,20 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\vlease_start\x18\a \x01(\x03R\n" +
 	"leaseStart\x12\x1b\n" +
 	"\tlease_end\x18\b \x01(\x03R\bleaseEnd\x12\x1a\n" +
-	"\bfrontier\x18\t \x01(\x03R\bfrontier\"\x96\x01\n" +
+	"\bfrontier\x18\t \x01(\x03R\bfrontier\"\xd4\x01\n" +
 	"\x03Ack\x12(\n" +
 	"\x05token\x18\x01 \x01(\v2\x12.headrace.v1.TokenR\x05token\x12\x16\n" +
 	"\x06prefix\x18\x02 \x01(\x03R\x06prefix\x12!\n" +
 	"\fprefix_index\x18\x03 \x01(\x05R\vprefixIndex\x12\x12\n" +
 	"\x04step\x18\x04 \x01(\x03R\x04step\x12\x16\n" +
-	"\x06worker\x18\x05 \x01(\rR\x06worker\"8\n" +
+	"\x06worker\x18\x05 \x01(\rR\x06worker\x12\x12\n" +
+	"\x04from\x18\x06 \x01(\x03R\x04from\x12(\n" +
+	"\x05tally\x18\a \x01(\v2\x12.headrace.v1.TallyR\x05tally\"c\n" +
+	"\x05Tally\x12\x12\n" +
+	"\x04rows\x18\x01 \x01(\x03R\x04rows\x12\x16\n" +
+	"\x06oldest\x18\x02 \x01(\x03R\x06oldest\x12\x16\n" +
+	"\x06newest\x18\x03 \x01(\x03R\x06newest\x12\x16\n" +
+	"\x06untold\x18\x04 \x01(\x03R\x06untold\"8\n" +
 	"\n" +
 	"StepReport\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\rR\x06worker\x12\x12\n" +
@@ -2395,13 +3505,18 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\aRelease\x12(\n" +
 	"\x05token\x18\x01 \x01(\v2\x12.headrace.v1.TokenR\x05token\x12\x16\n" +
 	"\x06prefix\x18\x02 \x01(\x03R\x06prefix\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x93\x01\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\xbf\x01\n" +
 	"\vReadFailure\x12(\n" +
 	"\x05token\x18\x01 \x01(\v2\x12.headrace.v1.TokenR\x05token\x12\x0e\n" +
 	"\x02at\x18\x02 \x01(\x03R\x02at\x12\x1c\n" +
 	"\tpermanent\x18\x03 \x01(\bR\tpermanent\x12\x12\n" +
 	"\x04kind\x18\x04 \x01(\tR\x04kind\x12\x18\n" +
-	"\amessage\x18\x05 \x01(\tR\amessage\"\xc5\x01\n" +
+	"\amessage\x18\x05 \x01(\tR\amessage\x12*\n" +
+	"\x04lost\x18\x06 \x01(\v2\x16.headrace.v1.LostRangeR\x04lost\"M\n" +
+	"\tLostRange\x12\x18\n" +
+	"\asegment\x18\x01 \x01(\x03R\asegment\x12\x14\n" +
+	"\x05start\x18\x02 \x01(\x03R\x05start\x12\x10\n" +
+	"\x03end\x18\x03 \x01(\x03R\x03end\"\xc5\x01\n" +
 	"\x05Leave\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\rR\x06worker\x121\n" +
 	"\x06reason\x18\x02 \x01(\x0e2\x19.headrace.v1.Leave.ReasonR\x06reason\x12\x14\n" +
@@ -2429,13 +3544,14 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\tpartition\x18\x01 \x01(\rR\tpartition\x12\x18\n" +
 	"\asegment\x18\x02 \x01(\x03R\asegment\x12\x10\n" +
 	"\x03end\x18\x03 \x01(\x03R\x03end\x12\x16\n" +
-	"\x06sealed\x18\x04 \x01(\bR\x06sealed\"z\n" +
+	"\x06sealed\x18\x04 \x01(\bR\x06sealed\"\x94\x01\n" +
 	"\fLeaseRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x16\n" +
 	"\x06worker\x18\x02 \x01(\rR\x06worker\x12\x18\n" +
 	"\adataset\x18\x03 \x01(\rR\adataset\x12\x12\n" +
 	"\x04rate\x18\x04 \x01(\x01R\x04rate\x12\x14\n" +
-	"\x05count\x18\x05 \x01(\rR\x05count\"\xde\x03\n" +
+	"\x05count\x18\x05 \x01(\rR\x05count\x12\x18\n" +
+	"\avirtual\x18\x06 \x01(\rR\avirtual\"\xd0\x04\n" +
 	"\rMasterMessage\x12-\n" +
 	"\x05hello\x18\x01 \x01(\v2\x17.headrace.v1.HelloReplyR\x05hello\x12\x12\n" +
 	"\x04echo\x18\x02 \x01(\x03R\x04echo\x12\x12\n" +
@@ -2449,7 +3565,11 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\x06fences\x18\t \x03(\v2\x12.headrace.v1.FenceR\x06fences\x12*\n" +
 	"\x06grants\x18\n" +
 	" \x03(\v2\x12.headrace.v1.GrantR\x06grants\x123\n" +
-	"\tstandings\x18\v \x03(\v2\x15.headrace.v1.StandingR\tstandings\"\xe4\x01\n" +
+	"\tstandings\x18\v \x03(\v2\x15.headrace.v1.StandingR\tstandings\x126\n" +
+	"\vcut_replies\x18\f \x03(\v2\x15.headrace.v1.CutReplyR\n" +
+	"cutReplies\x128\n" +
+	"\vhold_yields\x18\r \x03(\v2\x17.headrace.v1.HoldYieldsR\n" +
+	"holdYields\"\xe4\x01\n" +
 	"\n" +
 	"HelloReply\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x10\n" +
@@ -2466,7 +3586,7 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\arefused\x18\x03 \x01(\bR\arefused\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x16\n" +
 	"\x06prefix\x18\x05 \x01(\x03R\x06prefix\x12\x1b\n" +
-	"\tlease_end\x18\x06 \x01(\x03R\bleaseEnd\"\xcd\x01\n" +
+	"\tlease_end\x18\x06 \x01(\x03R\bleaseEnd\"\xf7\x01\n" +
 	"\tJoinReply\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\rR\x06worker\x12\x18\n" +
 	"\arefused\x18\x02 \x01(\bR\arefused\x12\x16\n" +
@@ -2476,7 +3596,8 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"generation\x12\x14\n" +
 	"\x05epoch\x18\x05 \x01(\rR\x05epoch\x12\x1b\n" +
 	"\tlast_step\x18\x06 \x01(\x03R\blastStep\x12#\n" +
-	"\rpending_again\x18\a \x01(\x03R\fpendingAgain\"\xc3\x01\n" +
+	"\rpending_again\x18\a \x01(\x03R\fpendingAgain\x12(\n" +
+	"\x05again\x18\b \x01(\v2\x12.headrace.v1.TallyR\x05again\"\xc3\x01\n" +
 	"\tAckResult\x12(\n" +
 	"\x05token\x18\x01 \x01(\v2\x12.headrace.v1.TokenR\x05token\x12\x16\n" +
 	"\x06prefix\x18\x02 \x01(\x03R\x06prefix\x12/\n" +
@@ -2520,13 +3641,13 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\x05start\x18\x03 \x01(\x03R\x05start\x12\x10\n" +
 	"\x03end\x18\x04 \x01(\x03R\x03end\x12\x18\n" +
 	"\alocator\x18\x05 \x01(\fR\alocator\x12\x12\n" +
-	"\x04name\x18\x06 \x01(\tR\x04name\"\xff\x01\n" +
+	"\x04name\x18\x06 \x01(\tR\x04name\"\x8c\x02\n" +
 	"\bStanding\x12\x18\n" +
 	"\arequest\x18\x01 \x01(\x04R\arequest\x12\x16\n" +
 	"\x06worker\x18\x02 \x01(\rR\x06worker\x12\x18\n" +
 	"\adataset\x18\x03 \x01(\rR\adataset\x121\n" +
 	"\x05state\x18\x04 \x01(\x0e2\x1b.headrace.v1.Standing.StateR\x05state\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\"\\\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"i\n" +
 	"\x05State\x12\b\n" +
 	"\x04WAIT\x10\x00\x12\v\n" +
 	"\aDRAINED\x10\x01\x12\a\n" +
@@ -2537,7 +3658,77 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\x06FAILED\x10\x04\x12\x0e\n" +
 	"\n" +
 	"RECOVERING\x10\x05\x12\v\n" +
-	"\aDELETED\x10\x062N\n" +
+	"\aDELETED\x10\x06\x12\v\n" +
+	"\aRESTORE\x10\a\"\x98\x02\n" +
+	"\aCutCall\x12\x16\n" +
+	"\x06worker\x18\x01 \x01(\rR\x06worker\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\x04R\x02id\x12'\n" +
+	"\x03ask\x18\x03 \x01(\v2\x13.headrace.v1.CutAskH\x00R\x03ask\x12*\n" +
+	"\x04bind\x18\x04 \x01(\v2\x14.headrace.v1.CutBindH\x00R\x04bind\x12*\n" +
+	"\x04drop\x18\x05 \x01(\v2\x14.headrace.v1.CutDropH\x00R\x04drop\x120\n" +
+	"\arestore\x18\x06 \x01(\v2\x14.headrace.v1.RestoreH\x00R\arestore\x12*\n" +
+	"\x04hold\x18\a \x01(\v2\x14.headrace.v1.CutHoldH\x00R\x04holdB\x06\n" +
+	"\x04call\"<\n" +
+	"\aCutHold\x12\x10\n" +
+	"\x03cut\x18\x01 \x01(\x06R\x03cut\x12\x1f\n" +
+	"\vdeadline_ms\x18\x02 \x01(\rR\n" +
+	"deadlineMs\"\x93\x01\n" +
+	"\x06CutAsk\x12\x10\n" +
+	"\x03cut\x18\x01 \x01(\x06R\x03cut\x12\x12\n" +
+	"\x04step\x18\x02 \x01(\x03R\x04step\x12\x18\n" +
+	"\acarried\x18\x03 \x01(\bR\acarried\x12\x12\n" +
+	"\x04path\x18\x04 \x01(\tR\x04path\x12\x1f\n" +
+	"\vdeadline_ms\x18\x05 \x01(\rR\n" +
+	"deadlineMs\x12\x14\n" +
+	"\x05exact\x18\x06 \x01(\bR\x05exact\"/\n" +
+	"\aCutBind\x12\x10\n" +
+	"\x03cut\x18\x01 \x01(\x06R\x03cut\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\"3\n" +
+	"\aCutDrop\x12\x10\n" +
+	"\x03cut\x18\x01 \x01(\x06R\x03cut\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xa2\x01\n" +
+	"\aRestore\x12-\n" +
+	"\x04mode\x18\x01 \x01(\x0e2\x19.headrace.v1.Restore.ModeR\x04mode\x12\x12\n" +
+	"\x04body\x18\x02 \x01(\fR\x04body\x12\x12\n" +
+	"\x04path\x18\x03 \x01(\tR\x04path\x12\x16\n" +
+	"\x06failed\x18\x04 \x03(\x06R\x06failed\"(\n" +
+	"\x04Mode\x12\n" +
+	"\n" +
+	"\x06NEWEST\x10\x00\x12\t\n" +
+	"\x05EXACT\x10\x01\x12\t\n" +
+	"\x05START\x10\x02\"\xe8\x02\n" +
+	"\bCutReply\x12\x16\n" +
+	"\x06worker\x18\x01 \x01(\rR\x06worker\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\x04R\x02id\x12.\n" +
+	"\x04code\x18\x03 \x01(\x0e2\x1a.headrace.v1.CutReply.CodeR\x04code\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x10\n" +
+	"\x03cut\x18\x05 \x01(\x06R\x03cut\x12\x12\n" +
+	"\x04step\x18\x06 \x01(\x03R\x04step\x12\x12\n" +
+	"\x04path\x18\a \x01(\tR\x04path\x12\x12\n" +
+	"\x04body\x18\b \x01(\fR\x04body\x12\x14\n" +
+	"\x05again\x18\t \x01(\x03R\x05again\x12\x14\n" +
+	"\x05epoch\x18\n" +
+	" \x01(\rR\x05epoch\x123\n" +
+	"\vagain_tally\x18\v \x01(\v2\x12.headrace.v1.TallyR\n" +
+	"againTally\"=\n" +
+	"\x04Code\x12\x06\n" +
+	"\x02OK\x10\x00\x12\v\n" +
+	"\aREFUSED\x10\x01\x12\n" +
+	"\n" +
+	"\x06FENCED\x10\x02\x12\a\n" +
+	"\x03TRY\x10\x03\x12\v\n" +
+	"\aTIMEOUT\x10\x04\"^\n" +
+	"\n" +
+	"HoldYields\x12\x16\n" +
+	"\x06worker\x18\x01 \x01(\rR\x06worker\x12\x10\n" +
+	"\x03cut\x18\x02 \x01(\x06R\x03cut\x12\x0e\n" +
+	"\x02on\x18\x03 \x01(\bR\x02on\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"T\n" +
+	"\n" +
+	"YieldsHeld\x12\x16\n" +
+	"\x06worker\x18\x01 \x01(\rR\x06worker\x12\x10\n" +
+	"\x03cut\x18\x02 \x01(\x06R\x03cut\x12\x1c\n" +
+	"\tuntracked\x18\x03 \x01(\rR\tuntracked2N\n" +
 	"\x06Shards\x12D\n" +
 	"\aSession\x12\x19.headrace.v1.AgentMessage\x1a\x1a.headrace.v1.MasterMessage(\x010\x01B9Z7github.com/headrace/headrace/api/headrace/v1;headracev1b\x06proto3"
 
@@ -2553,84 +3744,114 @@ func file_headrace_v1_session_proto_rawDescGZIP() []byte {
 	return file_headrace_v1_session_proto_rawDescData
 }
 
-var file_headrace_v1_session_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_headrace_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_headrace_v1_session_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
+var file_headrace_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_headrace_v1_session_proto_goTypes = []any{
-	(Leave_Reason)(0),     // 0: headrace.v1.Leave.Reason
-	(AckResult_Code)(0),   // 1: headrace.v1.AckResult.Code
-	(Standing_State)(0),   // 2: headrace.v1.Standing.State
-	(*Token)(nil),         // 3: headrace.v1.Token
-	(*AgentMessage)(nil),  // 4: headrace.v1.AgentMessage
-	(*Hello)(nil),         // 5: headrace.v1.Hello
-	(*Join)(nil),          // 6: headrace.v1.Join
-	(*Held)(nil),          // 7: headrace.v1.Held
-	(*Ack)(nil),           // 8: headrace.v1.Ack
-	(*StepReport)(nil),    // 9: headrace.v1.StepReport
-	(*StealAnswer)(nil),   // 10: headrace.v1.StealAnswer
-	(*Release)(nil),       // 11: headrace.v1.Release
-	(*ReadFailure)(nil),   // 12: headrace.v1.ReadFailure
-	(*Leave)(nil),         // 13: headrace.v1.Leave
-	(*WorkerStatus)(nil),  // 14: headrace.v1.WorkerStatus
-	(*Head)(nil),          // 15: headrace.v1.Head
-	(*LeaseRequest)(nil),  // 16: headrace.v1.LeaseRequest
-	(*MasterMessage)(nil), // 17: headrace.v1.MasterMessage
-	(*HelloReply)(nil),    // 18: headrace.v1.HelloReply
-	(*HeldReply)(nil),     // 19: headrace.v1.HeldReply
-	(*JoinReply)(nil),     // 20: headrace.v1.JoinReply
-	(*AckResult)(nil),     // 21: headrace.v1.AckResult
-	(*StealAsk)(nil),      // 22: headrace.v1.StealAsk
-	(*Revoke)(nil),        // 23: headrace.v1.Revoke
-	(*EndWorker)(nil),     // 24: headrace.v1.EndWorker
-	(*Fence)(nil),         // 25: headrace.v1.Fence
-	(*Grant)(nil),         // 26: headrace.v1.Grant
-	(*Piece)(nil),         // 27: headrace.v1.Piece
-	(*Standing)(nil),      // 28: headrace.v1.Standing
+	(Join_Resume)(0),      // 0: headrace.v1.Join.Resume
+	(Leave_Reason)(0),     // 1: headrace.v1.Leave.Reason
+	(AckResult_Code)(0),   // 2: headrace.v1.AckResult.Code
+	(Standing_State)(0),   // 3: headrace.v1.Standing.State
+	(Restore_Mode)(0),     // 4: headrace.v1.Restore.Mode
+	(CutReply_Code)(0),    // 5: headrace.v1.CutReply.Code
+	(*Token)(nil),         // 6: headrace.v1.Token
+	(*AgentMessage)(nil),  // 7: headrace.v1.AgentMessage
+	(*Hello)(nil),         // 8: headrace.v1.Hello
+	(*Join)(nil),          // 9: headrace.v1.Join
+	(*Held)(nil),          // 10: headrace.v1.Held
+	(*Ack)(nil),           // 11: headrace.v1.Ack
+	(*Tally)(nil),         // 12: headrace.v1.Tally
+	(*StepReport)(nil),    // 13: headrace.v1.StepReport
+	(*StealAnswer)(nil),   // 14: headrace.v1.StealAnswer
+	(*Release)(nil),       // 15: headrace.v1.Release
+	(*ReadFailure)(nil),   // 16: headrace.v1.ReadFailure
+	(*LostRange)(nil),     // 17: headrace.v1.LostRange
+	(*Leave)(nil),         // 18: headrace.v1.Leave
+	(*WorkerStatus)(nil),  // 19: headrace.v1.WorkerStatus
+	(*Head)(nil),          // 20: headrace.v1.Head
+	(*LeaseRequest)(nil),  // 21: headrace.v1.LeaseRequest
+	(*MasterMessage)(nil), // 22: headrace.v1.MasterMessage
+	(*HelloReply)(nil),    // 23: headrace.v1.HelloReply
+	(*HeldReply)(nil),     // 24: headrace.v1.HeldReply
+	(*JoinReply)(nil),     // 25: headrace.v1.JoinReply
+	(*AckResult)(nil),     // 26: headrace.v1.AckResult
+	(*StealAsk)(nil),      // 27: headrace.v1.StealAsk
+	(*Revoke)(nil),        // 28: headrace.v1.Revoke
+	(*EndWorker)(nil),     // 29: headrace.v1.EndWorker
+	(*Fence)(nil),         // 30: headrace.v1.Fence
+	(*Grant)(nil),         // 31: headrace.v1.Grant
+	(*Piece)(nil),         // 32: headrace.v1.Piece
+	(*Standing)(nil),      // 33: headrace.v1.Standing
+	(*CutCall)(nil),       // 34: headrace.v1.CutCall
+	(*CutHold)(nil),       // 35: headrace.v1.CutHold
+	(*CutAsk)(nil),        // 36: headrace.v1.CutAsk
+	(*CutBind)(nil),       // 37: headrace.v1.CutBind
+	(*CutDrop)(nil),       // 38: headrace.v1.CutDrop
+	(*Restore)(nil),       // 39: headrace.v1.Restore
+	(*CutReply)(nil),      // 40: headrace.v1.CutReply
+	(*HoldYields)(nil),    // 41: headrace.v1.HoldYields
+	(*YieldsHeld)(nil),    // 42: headrace.v1.YieldsHeld
 }
 var file_headrace_v1_session_proto_depIdxs = []int32{
-	5,  // 0: headrace.v1.AgentMessage.hello:type_name -> headrace.v1.Hello
-	6,  // 1: headrace.v1.AgentMessage.joins:type_name -> headrace.v1.Join
-	7,  // 2: headrace.v1.AgentMessage.held:type_name -> headrace.v1.Held
-	8,  // 3: headrace.v1.AgentMessage.acks:type_name -> headrace.v1.Ack
-	9,  // 4: headrace.v1.AgentMessage.steps:type_name -> headrace.v1.StepReport
-	10, // 5: headrace.v1.AgentMessage.steal_answers:type_name -> headrace.v1.StealAnswer
-	11, // 6: headrace.v1.AgentMessage.releases:type_name -> headrace.v1.Release
-	12, // 7: headrace.v1.AgentMessage.failures:type_name -> headrace.v1.ReadFailure
-	13, // 8: headrace.v1.AgentMessage.leaves:type_name -> headrace.v1.Leave
-	14, // 9: headrace.v1.AgentMessage.status:type_name -> headrace.v1.WorkerStatus
-	15, // 10: headrace.v1.AgentMessage.heads:type_name -> headrace.v1.Head
-	16, // 11: headrace.v1.AgentMessage.requests:type_name -> headrace.v1.LeaseRequest
-	3,  // 12: headrace.v1.Held.token:type_name -> headrace.v1.Token
-	3,  // 13: headrace.v1.Ack.token:type_name -> headrace.v1.Token
-	3,  // 14: headrace.v1.StealAnswer.token:type_name -> headrace.v1.Token
-	3,  // 15: headrace.v1.Release.token:type_name -> headrace.v1.Token
-	3,  // 16: headrace.v1.ReadFailure.token:type_name -> headrace.v1.Token
-	0,  // 17: headrace.v1.Leave.reason:type_name -> headrace.v1.Leave.Reason
-	18, // 18: headrace.v1.MasterMessage.hello:type_name -> headrace.v1.HelloReply
-	20, // 19: headrace.v1.MasterMessage.joins:type_name -> headrace.v1.JoinReply
-	21, // 20: headrace.v1.MasterMessage.acks:type_name -> headrace.v1.AckResult
-	22, // 21: headrace.v1.MasterMessage.steal_asks:type_name -> headrace.v1.StealAsk
-	23, // 22: headrace.v1.MasterMessage.revokes:type_name -> headrace.v1.Revoke
-	24, // 23: headrace.v1.MasterMessage.ends:type_name -> headrace.v1.EndWorker
-	25, // 24: headrace.v1.MasterMessage.fences:type_name -> headrace.v1.Fence
-	26, // 25: headrace.v1.MasterMessage.grants:type_name -> headrace.v1.Grant
-	28, // 26: headrace.v1.MasterMessage.standings:type_name -> headrace.v1.Standing
-	19, // 27: headrace.v1.HelloReply.held:type_name -> headrace.v1.HeldReply
-	3,  // 28: headrace.v1.HeldReply.was:type_name -> headrace.v1.Token
-	3,  // 29: headrace.v1.HeldReply.token:type_name -> headrace.v1.Token
-	3,  // 30: headrace.v1.AckResult.token:type_name -> headrace.v1.Token
-	1,  // 31: headrace.v1.AckResult.code:type_name -> headrace.v1.AckResult.Code
-	3,  // 32: headrace.v1.StealAsk.token:type_name -> headrace.v1.Token
-	3,  // 33: headrace.v1.Revoke.token:type_name -> headrace.v1.Token
-	3,  // 34: headrace.v1.Grant.token:type_name -> headrace.v1.Token
-	27, // 35: headrace.v1.Grant.pieces:type_name -> headrace.v1.Piece
-	2,  // 36: headrace.v1.Standing.state:type_name -> headrace.v1.Standing.State
-	4,  // 37: headrace.v1.Shards.Session:input_type -> headrace.v1.AgentMessage
-	17, // 38: headrace.v1.Shards.Session:output_type -> headrace.v1.MasterMessage
-	38, // [38:39] is the sub-list for method output_type
-	37, // [37:38] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	8,  // 0: headrace.v1.AgentMessage.hello:type_name -> headrace.v1.Hello
+	9,  // 1: headrace.v1.AgentMessage.joins:type_name -> headrace.v1.Join
+	10, // 2: headrace.v1.AgentMessage.held:type_name -> headrace.v1.Held
+	11, // 3: headrace.v1.AgentMessage.acks:type_name -> headrace.v1.Ack
+	13, // 4: headrace.v1.AgentMessage.steps:type_name -> headrace.v1.StepReport
+	14, // 5: headrace.v1.AgentMessage.steal_answers:type_name -> headrace.v1.StealAnswer
+	15, // 6: headrace.v1.AgentMessage.releases:type_name -> headrace.v1.Release
+	16, // 7: headrace.v1.AgentMessage.failures:type_name -> headrace.v1.ReadFailure
+	18, // 8: headrace.v1.AgentMessage.leaves:type_name -> headrace.v1.Leave
+	19, // 9: headrace.v1.AgentMessage.status:type_name -> headrace.v1.WorkerStatus
+	20, // 10: headrace.v1.AgentMessage.heads:type_name -> headrace.v1.Head
+	21, // 11: headrace.v1.AgentMessage.requests:type_name -> headrace.v1.LeaseRequest
+	34, // 12: headrace.v1.AgentMessage.calls:type_name -> headrace.v1.CutCall
+	42, // 13: headrace.v1.AgentMessage.yields_held:type_name -> headrace.v1.YieldsHeld
+	0,  // 14: headrace.v1.Join.resume:type_name -> headrace.v1.Join.Resume
+	6,  // 15: headrace.v1.Held.token:type_name -> headrace.v1.Token
+	6,  // 16: headrace.v1.Ack.token:type_name -> headrace.v1.Token
+	12, // 17: headrace.v1.Ack.tally:type_name -> headrace.v1.Tally
+	6,  // 18: headrace.v1.StealAnswer.token:type_name -> headrace.v1.Token
+	6,  // 19: headrace.v1.Release.token:type_name -> headrace.v1.Token
+	6,  // 20: headrace.v1.ReadFailure.token:type_name -> headrace.v1.Token
+	17, // 21: headrace.v1.ReadFailure.lost:type_name -> headrace.v1.LostRange
+	1,  // 22: headrace.v1.Leave.reason:type_name -> headrace.v1.Leave.Reason
+	23, // 23: headrace.v1.MasterMessage.hello:type_name -> headrace.v1.HelloReply
+	25, // 24: headrace.v1.MasterMessage.joins:type_name -> headrace.v1.JoinReply
+	26, // 25: headrace.v1.MasterMessage.acks:type_name -> headrace.v1.AckResult
+	27, // 26: headrace.v1.MasterMessage.steal_asks:type_name -> headrace.v1.StealAsk
+	28, // 27: headrace.v1.MasterMessage.revokes:type_name -> headrace.v1.Revoke
+	29, // 28: headrace.v1.MasterMessage.ends:type_name -> headrace.v1.EndWorker
+	30, // 29: headrace.v1.MasterMessage.fences:type_name -> headrace.v1.Fence
+	31, // 30: headrace.v1.MasterMessage.grants:type_name -> headrace.v1.Grant
+	33, // 31: headrace.v1.MasterMessage.standings:type_name -> headrace.v1.Standing
+	40, // 32: headrace.v1.MasterMessage.cut_replies:type_name -> headrace.v1.CutReply
+	41, // 33: headrace.v1.MasterMessage.hold_yields:type_name -> headrace.v1.HoldYields
+	24, // 34: headrace.v1.HelloReply.held:type_name -> headrace.v1.HeldReply
+	6,  // 35: headrace.v1.HeldReply.was:type_name -> headrace.v1.Token
+	6,  // 36: headrace.v1.HeldReply.token:type_name -> headrace.v1.Token
+	12, // 37: headrace.v1.JoinReply.again:type_name -> headrace.v1.Tally
+	6,  // 38: headrace.v1.AckResult.token:type_name -> headrace.v1.Token
+	2,  // 39: headrace.v1.AckResult.code:type_name -> headrace.v1.AckResult.Code
+	6,  // 40: headrace.v1.StealAsk.token:type_name -> headrace.v1.Token
+	6,  // 41: headrace.v1.Revoke.token:type_name -> headrace.v1.Token
+	6,  // 42: headrace.v1.Grant.token:type_name -> headrace.v1.Token
+	32, // 43: headrace.v1.Grant.pieces:type_name -> headrace.v1.Piece
+	3,  // 44: headrace.v1.Standing.state:type_name -> headrace.v1.Standing.State
+	36, // 45: headrace.v1.CutCall.ask:type_name -> headrace.v1.CutAsk
+	37, // 46: headrace.v1.CutCall.bind:type_name -> headrace.v1.CutBind
+	38, // 47: headrace.v1.CutCall.drop:type_name -> headrace.v1.CutDrop
+	39, // 48: headrace.v1.CutCall.restore:type_name -> headrace.v1.Restore
+	35, // 49: headrace.v1.CutCall.hold:type_name -> headrace.v1.CutHold
+	4,  // 50: headrace.v1.Restore.mode:type_name -> headrace.v1.Restore.Mode
+	5,  // 51: headrace.v1.CutReply.code:type_name -> headrace.v1.CutReply.Code
+	12, // 52: headrace.v1.CutReply.again_tally:type_name -> headrace.v1.Tally
+	7,  // 53: headrace.v1.Shards.Session:input_type -> headrace.v1.AgentMessage
+	22, // 54: headrace.v1.Shards.Session:output_type -> headrace.v1.MasterMessage
+	54, // [54:55] is the sub-list for method output_type
+	53, // [53:54] is the sub-list for method input_type
+	53, // [53:53] is the sub-list for extension type_name
+	53, // [53:53] is the sub-list for extension extendee
+	0,  // [0:53] is the sub-list for field type_name
 }
 
 func init() { file_headrace_v1_session_proto_init() }
@@ -2638,13 +3859,20 @@ func file_headrace_v1_session_proto_init() {
 	if File_headrace_v1_session_proto != nil {
 		return
 	}
+	file_headrace_v1_session_proto_msgTypes[28].OneofWrappers = []any{
+		(*CutCall_Ask)(nil),
+		(*CutCall_Bind)(nil),
+		(*CutCall_Drop)(nil),
+		(*CutCall_Restore)(nil),
+		(*CutCall_Hold)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headrace_v1_session_proto_rawDesc), len(file_headrace_v1_session_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   26,
+			NumEnums:      6,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -19,10 +19,12 @@ from typing import Any
 
 import numpy as np
 from frames import frame, span
+from shared import FORGET, RELEASE, Lender
 
 HEADER = struct.Struct("<IHHII")
 (HELLO, WELCOME, ERROR, OPEN, OPENED, ATTACH, CREDIT, FRAME, END, STEP) = range(1, 11)
 (ACKED, FENCED, QUIT, PAUSE, STATS, CLOSE, BYE, PING, PONG, STATE) = range(11, 21)
+CALL, ANSWER = 21, 22
 
 SCHEMA = {
     "columns": [
@@ -65,6 +67,7 @@ class Stream:
         self.steps: list[dict[str, Any]] = []
         self.through = 0
         self.data: socket.socket | None = None
+        self.lender: Lender | None = None  # the trainer takes frames in shared memory
         self.ended = False
 
 
@@ -78,18 +81,25 @@ class Agent:
         total: int = 100,
         per_frame: int = 1,
         model: str = "shared",
-        ttl_ms: int = 2000,
+        ttl_ms: int = 10_000,
         ack: bool = True,
         pong: bool = True,
         protocol: int = 1,
         last_step: int = 0,
         refuse: Callable[[dict[str, Any]], dict[str, str] | None] = lambda hello: None,
+        regions: int = 0,  # of shared memory, at most
         resumed: Callable[[dict[str, Any]], dict[str, Any]] = lambda entry: {"refused": False, "reason": ""},
     ) -> None:
         self.path, self.total, self.per_frame = path, total, per_frame
         self.model, self.ttl_ms, self.ack, self.pong, self.protocol = model, ttl_ms, ack, pong, protocol
         self.last_step, self.refuse, self.resumed = last_step, refuse, resumed
+        self.regions = regions
         self.hold = False  # send no frame
+        #: What a CALL is answered, ahead of what an ordinary master says; None: that.
+        self.answer: Callable[[dict[str, Any]], dict[str, Any] | None] = lambda call: None
+        self.silent: set[str] = set()  # calls that are not answered
+        self.bound: dict[str, str] = {}  # cut -> path
+        self.epoch = 1
         self.hellos: list[dict[str, Any]] = []
         self.heard: list[tuple[int, int, dict[str, Any]]] = []  # type, stream, payload
         self.credits: list[int] = []
@@ -108,7 +118,7 @@ class Agent:
 
     # What a test does.
 
-    def wait(self, condition: Callable[[], Any], seconds: float = 10) -> Any:
+    def wait(self, condition: Callable[[], Any], seconds: float = 60) -> Any:
         """Waits for a condition over what was heard; fails the test in time."""
         with self.changed:
             assert self.changed.wait_for(lambda: bool(condition()) or self.errors, seconds), f"{condition} in time"
@@ -174,7 +184,7 @@ class Agent:
             self.closed += 1
             self.changed.notify_all()
 
-    def _receive(self, connection: socket.socket) -> tuple[int, int, int, dict[str, Any]] | None:
+    def _receive(self, connection: socket.socket) -> tuple[int, int, int, Any] | None:
         head = self._exactly(connection, HEADER.size)
         if head is None:
             return None
@@ -182,6 +192,8 @@ class Agent:
         assert flags == 0
         body = self._exactly(connection, length) if length else b""
         assert body is not None
+        if type_ in (RELEASE, FORGET):
+            return type_, stream, number, body
         return type_, stream, number, json.loads(body) if body else {}
 
     @staticmethod
@@ -200,10 +212,15 @@ class Agent:
         body = payload if isinstance(payload, bytes) else b"" if payload is None else json.dumps(payload).encode()
         connection.sendall(HEADER.pack(len(body), type_, 0, stream, number) + body)
 
-    def _on(self, connection: socket.socket, type_: int, stream: int, number: int, payload: dict[str, Any]) -> None:
+    def _on(self, connection: socket.socket, type_: int, stream: int, number: int, payload: Any) -> None:
         if type_ == PING:
             if self.pong:
                 self._send(connection, PONG, 0, {"t": payload["t"], "session_ms": self.ttl_ms})
+            return
+        if type_ in (RELEASE, FORGET):
+            lender = self.streams[stream].lender
+            assert lender is not None, "shared memory that nobody has offered is released"
+            lender.on(type_, payload)
             return
         self.heard.append((type_, stream, payload))
         if type_ == HELLO:
@@ -212,12 +229,17 @@ class Agent:
             self._open(connection, stream, payload)
         elif type_ == ATTACH:
             self.streams[stream].data = connection
+            if self.regions and payload.get("regions"):
+                self.streams[stream].lender = Lender(self.regions)
         elif type_ == CREDIT:
             self.credits.append(number)
             self.streams[stream].credit += number
             self._push(stream)
         elif type_ == STEP:
             self._step(stream, payload)
+        elif type_ == CALL and payload["call"] not in self.silent:
+            answer = {"code": "ok", "reason": "", **(self.answer(payload) or self._call(payload))}
+            self._send(connection, ANSWER, 0, {"id": payload["id"], **answer})
 
     def _hello(self, connection: socket.socket, hello: dict[str, Any]) -> None:
         self.hellos.append(hello)
@@ -275,6 +297,39 @@ class Agent:
             self._send(self.control, ACKED, number, {"through": stream.through})
         self._finish(number)
 
+    def body(self, cut: str, step: int) -> dict[str, Any]:
+        """A cut that says which step it is of, and nothing of records."""
+        hello = self.hellos[-1]
+        body = {
+            "version": 1,
+            "id": cut,
+            "job": "demo",
+            "model": self.model,
+            "epoch": self.epoch,
+            "generation": 4,
+            "world_size": hello["world_size"],
+            "step": step,
+            "exact": self.model != "shared",
+            "datasets": [{"name": "clicks", "unit": "bytes", "partitions": []}],
+        }
+        return dict(body, rank=hello["rank"]) if self.model == "private" else body
+
+    def _call(self, call: dict[str, Any]) -> dict[str, Any]:
+        if call["call"] == "ask":
+            last = max((p["step"] for s in self.streams.values() for p in s.steps), default=0)
+            assert call["step"] <= last, "a step arrives before the cut at it is asked for"
+            body = self.body(call["cut"], call["step"])
+            return {"cut": call["cut"], "step": call["step"], "path": call["path"], "body": body}
+        if call["call"] == "bind":
+            self.bound[call["cut"]] = call["path"]
+        elif call["call"] == "drop":
+            self.bound.pop(call["cut"], None)
+        elif call.get("body") is not None:
+            self.epoch += 1
+            body = call["body"]
+            return {"cut": body["id"], "step": body["step"], "path": call["path"], "epoch": self.epoch, "again": 7}
+        return {"cut": "0" * 16, "epoch": self.epoch}
+
     def _push(self, number: int) -> None:
         stream = self.streams[number]
         per_batch = stream.open["rows"]
@@ -296,7 +351,8 @@ class Agent:
             stream.credit -= batches
             stream.sent += batches
             stream.rows_sent += rows
-            self._send(stream.data, FRAME, number, payload, batches)
+            if stream.lender is None or not stream.lender.send(stream.data, number, payload, batches):
+                self._send(stream.data, FRAME, number, payload, batches)
         self._finish(number)
 
     def _finish(self, number: int) -> None:
@@ -307,7 +363,7 @@ class Agent:
             self._send(stream.data, END, number)
 
 
-def poll(condition: Callable[[], Any], seconds: float = 10) -> None:
+def poll(condition: Callable[[], Any], seconds: float = 60) -> None:
     """Waits for something that gives no signal; fails the test in time."""
     deadline = time.monotonic() + seconds
     while not condition():

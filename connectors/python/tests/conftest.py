@@ -30,6 +30,12 @@ def folder() -> Iterator[str]:
     shutil.rmtree(path)
 
 
+@pytest.fixture(params=["socket", "shared"])
+def way(request: pytest.FixtureRequest) -> dict[str, int]:
+    """How frames come: over the socket, or in shared memory of few regions."""
+    return {} if request.param == "socket" else {"regions": 3}
+
+
 @pytest.fixture
 def agents(folder: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Agent]]:
     """Starts scripted agents on one socket, which HEADRACE_AGENT names."""

@@ -42,6 +42,7 @@ def frame(
     first: int = 1,
     last: bool = False,
     names: dict[str, Any] | None = None,
+    times: list[tuple[int, int]] | None = None,
 ) -> bytes:
     """buffers[0] is $offset; each is laid at a multiple of 64."""
     table_at = 64 + len(b"".join(spans))
@@ -54,6 +55,8 @@ def frame(
         body += data + bytes(-len(data) % 64)
         at = base + len(body)
     text = json.dumps(names).encode() if names else b""
+    gap = bytes(-len(text) % 64)
+    tail = b"".join(struct.pack("<qq", *t) for t in times or [])
     head = struct.pack(
         "<4sHHIIIIIIQQQQ",
         b"HRF1",
@@ -65,13 +68,13 @@ def frame(
         len(spans),
         len(buffers),
         first,
-        at + len(text),
+        at + len(text + gap) + len(tail),
         at if text else 0,
         len(text),
-        0,
+        at + len(text + gap) if tail else 0,
     )
     front = head + b"".join(spans) + table
-    return front + bytes(base - len(front)) + body + text
+    return front + bytes(base - len(front)) + body + text + gap + tail
 
 
 def aligned(payload: bytes) -> np.ndarray:

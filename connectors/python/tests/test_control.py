@@ -25,6 +25,7 @@ def test_hello_says_who_we_are(agents: Agents, monkeypatch: pytest.MonkeyPatch) 
     assert hello == {
         "protocol": 1, "client": f"headrace-python {headrace.__version__}", "job": "demo", "rank": 1, "world_size": 3,
         "local_rank": 0, "attempt": 2, "incarnation": trainer.incarnation, "pid": os.getpid(), "generation": 0,
+        "resume_from": "",
     }  # fmt: skip
     assert len(trainer.incarnation) == 16
     assert (trainer.job, trainer.model, trainer.generation, trainer.agent) == ("demo", "private", 4, "a1")
@@ -150,7 +151,7 @@ def test_an_agent_that_comes_back_is_told_what_we_hold(agents: Agents) -> None:
     ]
     for b in entry["batches"]:
         n = b["number"]
-        assert b["spans"] == [[1, 2, 40, 3, 7, 1, 5, 100 * (n - 1), 100 * n]]
+        assert b["spans"] == [[1, 2, 40, 3, 7, 1, 5, 100 * (n - 1), 100 * n, 10, 0, 0]]
     for b in stream:
         ids.append(b["id"])
         stream.step(batches=stream.unstepped)
@@ -240,7 +241,7 @@ def test_what_was_refused_on_return_is_fenced(agents: Agents) -> None:
 @pytest.mark.parametrize("model", ["replicated", "private"])
 def test_when_no_agent_comes_back_the_next_call_raises_fenced(agents: Agents, model: str) -> None:
     agent = agents(model=model, ttl_ms=500)
-    with pytest.raises(headrace.Fenced, match=r"was not heard for 0\.[3-9]|was not heard for 1"):
+    with pytest.raises(headrace.Fenced, match=r"was not heard for \d"):
         with headrace.dataset("clicks").batches(10) as stream:
             next(stream)
             agent.kill()
@@ -249,7 +250,7 @@ def test_when_no_agent_comes_back_the_next_call_raises_fenced(agents: Agents, mo
 
 
 def test_an_agent_that_hangs_counts_as_gone(agents: Agents) -> None:
-    agent = agents(model="private", ttl_ms=500)
+    agent = agents(model="private", ttl_ms=2000)
     with headrace.dataset("clicks").batches(10) as stream:
         next(stream)
         stream.step()
@@ -262,7 +263,7 @@ def test_an_agent_that_hangs_counts_as_gone(agents: Agents) -> None:
 
 
 def test_a_shared_trainer_that_holds_nothing_outlives_its_agent(agents: Agents) -> None:
-    agent = agents(ttl_ms=400)
+    agent = agents(ttl_ms=3000)
     with headrace.dataset("clicks").batches(50) as stream:
         for _ in stream:
             stream.step()

@@ -67,6 +67,8 @@ def test_vector(name: str) -> None:
         if not c.ragged and not c.binary:
             assert column.dtype == DTYPES[c.dtype]
             assert column.shape == (f.rows, *c.shape)
+            if len(c.shape) > 1:  # rows are written flat
+                column = column.reshape(f.rows, -1)
         assert same(plain(column.tolist(), c.dtype), v["columns"][c.name], c.dtype), c.name
         if c.mask:
             assert f.masks[c.name].astype(int).ravel().tolist() == [int(m) for m in v["masks"][c.name]]
@@ -167,15 +169,21 @@ def test_spans_cut_at_batches_give_ranges_and_leases() -> None:
         span(5, 500, 550, lease_from=500, lease_to=600 - 50, sequence=9, segment=6),
     ]
     payload = frame(
-        [at], spans, rows=10, per_batch=4, first=3, names={"partitions": {"7": "files:d"}, "segments": {"7/5": "a.tsv"}}
+        [at],
+        spans,
+        rows=10,
+        per_batch=4,
+        first=3,
+        names={"partitions": {"7": "files:d"}, "segments": {"7/5": "a.tsv"}},
+        times=[(1, 4), (5, 5), (0, 0), (-9, -6)],
     )
     f = _frame.parse(aligned(payload), (), _frame.Names())
     ledger = _ranges.Ledger(f)
     assert [ledger.rows_of(n) for n in (3, 4, 5)] == [4, 4, 2]
     token8, token9 = [1, 2, 8, 3, 7, 1, 5], [1, 2, 9, 3, 7, 1, 6]
-    assert ledger.leases_of(3) == [[*token8, 998, 1040]]
-    assert ledger.leases_of(4) == [[*token8, 1040, 1055], [*token9, 500, 530]]
-    assert ledger.leases_of(5) == [[*token9, 530, 550]]
+    assert ledger.leases_of(3) == [[*token8, 998, 1040, 4, 1, 4]]
+    assert ledger.leases_of(4) == [[*token8, 1040, 1055, 1, 5, 5], [*token9, 500, 530, 3, 0, 0]]
+    assert ledger.leases_of(5) == [[*token9, 530, 550, 2, -9, -6]]
     middle = Batch(f, 4, 8, None, 4)
     assert middle.ranges == [
         headrace.Range("files:d", 1, 5, 40, 55, 1, "a.tsv"),

@@ -33,30 +33,30 @@ time.sleep(60)
 
 
 def test_the_watchdog_ends_a_shared_trainer_whose_agent_is_gone_for_the_ttl(agents: Agents) -> None:
-    agent = agents(ttl_ms=1000)
+    agent = agents(ttl_ms=5000)
     process = trainer(HOLDING)
     assert process.stdout is not None
     assert process.stdout.readline() == "holding\n"
     agent.kill()
     began = time.monotonic()
-    _, err = process.communicate(timeout=20)
-    assert time.monotonic() - began < 1.0, "before the master gives its rows to others"
+    _, err = process.communicate(timeout=120)
+    assert time.monotonic() - began < 5.0, "before the master gives its rows to others"
     assert process.returncode == -signal.SIGKILL
     assert err.splitlines()[-1].startswith("headrace: ")
     assert "was not heard for" in err
 
 
 def test_the_watchdog_waits_for_an_agent_that_comes_back(agents: Agents) -> None:
-    agent = agents(ttl_ms=1500)
+    agent = agents(ttl_ms=4000)
     process = trainer(HOLDING)
     assert process.stdout is not None
     process.stdout.readline()
     agent.kill()
     time.sleep(0.5)  # less than the TTL
-    again = agents(ttl_ms=1500)
+    again = agents(ttl_ms=4000)
     again.wait(lambda: again.hellos)
     with pytest.raises(subprocess.TimeoutExpired):
-        process.wait(2)
+        process.wait(5)
     process.kill()
     process.communicate()
 
@@ -67,7 +67,7 @@ def test_quit_ends_the_process(agents: Agents) -> None:
     assert process.stdout is not None
     process.stdout.readline()
     agent.tell(QUIT, 0, {"reason": "no progress for 10m"})
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == -signal.SIGTERM
     assert "no progress for 10m" in err
 
@@ -77,7 +77,7 @@ def test_an_exit_sends_what_was_stepped_and_says_bye(agents: Agents) -> None:
     process = trainer(
         "import headrace\nstream = headrace.dataset('clicks').batches(10)\nnext(stream)\nstream.step()\nstream.close()"
     )
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=120)
     assert (process.returncode, out, err) == (0, "", "")
     agent.wait(lambda: agent.of(BYE))
     assert [t for t, _, _ in agent.heard if t in (STEP, CLOSE, BYE)] == [STEP, CLOSE, BYE]
@@ -87,7 +87,7 @@ def test_an_exit_with_unstepped_batches_warns(agents: Agents) -> None:
     agents()
     code = "import headrace\nstream = headrace.dataset('clicks').batches(10)\nnext(stream)"
     process = trainer(code, "-W", "default")
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == 0
     assert "10 rows in 1 batch of 'clicks'" in err
 
@@ -118,7 +118,7 @@ stream.close()
 def test_a_trainer_that_forks_keeps_its_stream_and_the_child_gets_none(agents: Agents) -> None:
     agent = agents()
     process = trainer(FORK, "-W", "ignore::DeprecationWarning")
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=120)
     assert (process.returncode, err) == (0, "")
     agent.wait(lambda: agent.of(BYE))
     assert len(agent.hellos) == 1
@@ -168,7 +168,7 @@ def test_a_multiprocessing_worker_is_no_trainer_unless_it_says_so(agents: Agents
     agents()
     script = Path(folder) / "pool.py"
     script.write_text(POOL)
-    out = subprocess.run([sys.executable, str(script), method], capture_output=True, text=True, timeout=30)
+    out = subprocess.run([sys.executable, str(script), method], capture_output=True, text=True, timeout=120)
     first, second = out.stdout.splitlines()
     assert "num_workers=0" in first
     assert "headrace.init(rank=..., world_size=...)" in first
@@ -190,7 +190,8 @@ def test_ctrl_c_ends_a_waiting_trainer(agents: Agents) -> None:
     agent = agents()
     agent.hold = True
     code = (
-        "import headrace\n"
+        "import headrace, signal\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background begins with it ignored\n"
         "with headrace.dataset('clicks').batches(10) as stream:\n"
         "    print('waiting', flush=True)\n    next(stream)\n"
     )
@@ -199,6 +200,6 @@ def test_ctrl_c_ends_a_waiting_trainer(agents: Agents) -> None:
     process.stdout.readline()
     agent.wait(lambda: agent.credits)
     os.kill(process.pid, signal.SIGINT)
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=120)
     assert err.rstrip().endswith("KeyboardInterrupt")
     agent.wait(lambda: agent.of(BYE))

@@ -3,8 +3,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -19,7 +21,8 @@ import (
 	"github.com/headrace/headrace/internal/chaos"
 )
 
-var models = []string{"shared", "private", "replicated"}
+// roundKills: several rounds see more kinds of input than a long one.
+const roundKills = 40
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -31,22 +34,57 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	var o chaos.Options
-	model := flag.String("model", "all", "shared, private, replicated, or all, one after the other")
-	seed := flag.Uint64("seed", 0, "of the first run; 0: HEADRACE_SEED, else any")
-	runs := flag.Int("runs", 1, "runs of each model, with seeds that follow")
-	flag.IntVar(&o.Kills, "kills", 20, "SIGKILLs in a run")
-	flag.DurationVar(&o.Every, "every", 500*time.Millisecond, "mean time between two troubles")
+	c := &chaos.Campaign{}
+	o := &c.Options
+	model := flag.String("model", "all", "shared, private, replicated, or all")
+	source := flag.String("source", chaos.Files, "files, kafka (a broker of its own, which is killed too), or all")
+	live := flag.Bool("live", false, "kafka: only topics that are written while they are read; --source all has both")
+	draw := flag.String("draw", "", "what every round has, whatever its seed says: "+strings.Join(chaos.Choices(), ", "))
+	flag.BoolVar(&o.Journal, "journal", false, "trainers that save no checkpoints: their model is their journal")
+	flag.StringVar(&o.Group, "group", "", "a plain consumer group's script, to see what that loses and repeats: internal/chaos/group.py")
+	flag.IntVar(&o.Prefetch, "prefetch", 0, "batches that the consumer group's trainers read ahead, as data loaders do")
+	flag.Uint64Var(&o.Seed, "seed", 0, "of the first round; 0: HEADRACE_SEED, else any")
+	flag.IntVar(&c.MaxRounds, "rounds", 0, "most rounds; 0: as many as the kills take")
+	flag.IntVar(&c.Total, "kills", 60, "SIGKILLs in all rounds")
+	flag.IntVar(&o.Kills, "round-kills", roundKills, "most of them at random in one round; at named points there are more")
+	flag.IntVar(&c.Parallel, "parallel", 1, "rounds at once")
+	flag.DurationVar(&o.Every, "every", 0, fmt.Sprintf("mean time between two troubles (default 500ms, of a consumer group %v)", chaos.GroupEvery))
 	flag.DurationVar(&o.TTL, "ttl", 2*time.Second, "of sessions")
 	flag.Float64Var(&o.Rate, "rate", 2000, "rows/s of a trainer's stream")
 	flag.IntVar(&o.Records, "records", 0, "in all inputs; 0: as many as the kills take")
-	flag.DurationVar(&o.Patience, "patience", 90*time.Second, "for the end of data after the last trouble")
+	flag.DurationVar(&o.Patience, "patience", 2*time.Minute, "for the next sign of progress after the last trouble")
 	flag.BoolVar(&o.Keep, "keep", false, "keep the folder of a good run too")
+	flag.BoolVar(&o.Verbose, "verbose", false, "what happens in the rounds, too")
 	flag.StringVar(&o.Binary, "binary", "build/headrace", "the program under test")
 	flag.StringVar(&o.Python, "python", ".venv/bin/python", "with the headrace package")
 	flag.Parse()
-	if *seed == 0 {
-		*seed = seedFromEnvironment()
+	switch {
+	case *source == "all" && *live:
+		return errors.New("--live needs --source kafka; --source all has live topics in some rounds")
+	case *source == "all":
+		c.Sources, c.Lives = []string{chaos.Files, chaos.Kafka}, []bool{false, true}
+	case *source == chaos.Files && *live:
+		return errors.New("--live needs --source kafka: files are there before they are read")
+	case *source == chaos.Files || *source == chaos.Kafka:
+		c.Sources, c.Lives = []string{*source}, []bool{*live}
+	default:
+		return fmt.Errorf("--source %q: use %s, %s or all", *source, chaos.Files, chaos.Kafka)
+	}
+	c.Models = chaos.Models
+	if *model != "all" {
+		if !slices.Contains(chaos.Models, *model) {
+			return fmt.Errorf("--model %q: use one of %s, all", *model, strings.Join(chaos.Models, ", "))
+		}
+		c.Models = []string{*model}
+	}
+	for _, one := range strings.FieldsFunc(*draw, func(r rune) bool { return r == ',' }) {
+		if !slices.Contains(chaos.Choices(), one) {
+			return fmt.Errorf("--draw %q: use some of %s", one, strings.Join(chaos.Choices(), ", "))
+		}
+		o.Draw = append(o.Draw, one)
+	}
+	if c.Parallel < 1 || c.Total < 1 || o.Kills < 1 {
+		return errors.New("--parallel, --kills and --round-kills are at least 1")
 	}
 	var err error
 	if o.Binary, err = filepath.Abs(o.Binary); err != nil {
@@ -55,44 +93,49 @@ func run(ctx context.Context) error {
 	if o.Python, err = filepath.Abs(o.Python); err != nil {
 		return err
 	}
-	if *model != "all" {
-		if !slices.Contains(models, *model) {
-			return fmt.Errorf("--model %q: use one of %s, all", *model, strings.Join(models, ", "))
-		}
-		models = []string{*model}
-	}
-	if *seed == 0 {
-		*seed = uint64(time.Now().UnixNano()) % 1_000_000
-	}
+	o.Seed = cmp.Or(o.Seed, seedFromEnvironment(), uint64(time.Now().UnixNano())%1_000_000)
 	o.Out = os.Stdout
-	return all(ctx, o, *seed, *runs)
+	if o.Group != "" {
+		o.Kills = c.Total
+		return group(ctx, *o, max(1, c.MaxRounds))
+	}
+	o.Every = cmp.Or(o.Every, 500*time.Millisecond)
+	o.Kills = min(o.Kills, c.Total)
+	sum, err := c.Run(ctx)
+	if err := errors.Join(err, print(sum)); err != nil {
+		return err
+	}
+	if !sum.Good() {
+		return fmt.Errorf("something was wrong; it is above, with what runs it again:\n%s", strings.Join(sum.Again, "\n"))
+	}
+	return nil
 }
 
-func all(ctx context.Context, o chaos.Options, seed uint64, runs int) error {
-	sum := chaos.Result{Seed: seed, Model: strings.Join(models, "+")}
-	good := true
-	for k := range runs {
-		for _, o.Model = range models {
-			o.Seed = seed + uint64(k)
-			r, err := chaos.Run(ctx, o)
-			if err != nil {
-				return fmt.Errorf("model %s, seed %d: %w", o.Model, o.Seed, err)
-			}
-			if err := print(r); err != nil {
-				return err
-			}
-			good = good && r.Good()
-			sum.Add(r)
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
+// group runs the same against a consumer group. Its losses and repeats are figures
+// and no failure of the run.
+func group(ctx context.Context, o chaos.Options, rounds int) (err error) {
+	if o.Group, err = filepath.Abs(o.Group); err != nil {
+		return err
+	}
+	o.Every = cmp.Or(o.Every, chaos.GroupEvery)
+	seed := o.Seed
+	sum := chaos.Result{Seed: seed, Model: "consumer-group", Source: chaos.Kafka, Prefetch: o.Prefetch}
+	for k := range rounds {
+		o.Seed = seed + uint64(k)
+		r, err := chaos.RunGroup(ctx, o)
+		if err != nil {
+			return fmt.Errorf("seed %d: %w", o.Seed, err)
+		}
+		sum.Add(r)
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
 	}
 	if err := print(sum); err != nil {
 		return err
 	}
-	if !good {
-		return fmt.Errorf("something was wrong; HEADRACE_SEED=%d runs it again", seed)
+	if len(sum.Wrong) > 0 {
+		return fmt.Errorf("the run itself went wrong; HEADRACE_SEED=%d runs it again", seed)
 	}
 	return nil
 }

@@ -2,8 +2,11 @@ package clicklog
 
 import (
 	"bytes"
+	"hash/crc32"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -35,8 +38,9 @@ func TestEveryRecordIsWhereTheTruthSaysWithTheValuesItSays(t *testing.T) {
 			t.Fatal(err)
 		}
 		offset := int64(0)
+		numbers, _ := truth.Segment("somewhere/" + f.Name)
 		for line := range bytes.Lines(text) {
-			n, ok := truth.Number(f, offset)
+			n, ok := numbers(offset)
 			if !ok || n != seen {
 				t.Fatalf("%s offset %d: record %d, %v, want %d", f.Name, offset, n, ok, seen)
 			}
@@ -117,4 +121,56 @@ func BenchmarkRow(b *testing.B) {
 		blk.fill(w, 1, 1000, 0)
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/1000, "ns/row")
+}
+
+func TestEveryRecordHasItsPlaceInTheTopicAndItsBytes(t *testing.T) {
+	for _, records := range []int{8, 1000, 1001, 1279, 5000} {
+		log, truth := write(t, records, 7)
+		m := truth.Manifest
+		topic := Topic{Name: "clicks", Partitions: 3, Stripe: 64}
+		dir := filepath.Join(filepath.Dir(log), "truth")
+		if err := m.SetTopic(log, dir, topic); err != nil {
+			t.Fatal(err)
+		}
+		truth, err := ReadTruth(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := make([]int, records)
+		for p, head := range truth.Topic.Heads(records) {
+			numbers, ok := truth.Segment(topic.Partition(p))
+			if !ok {
+				t.Fatalf("partition %d is not known", p)
+			}
+			for offset := range head {
+				n, ok := numbers(offset)
+				if !ok || n < 0 || n >= records {
+					t.Fatalf("offset %d of partition %d is record %d, %v", offset, p, n, ok)
+				}
+				seen[n]++
+			}
+			if _, ok := numbers(head); ok {
+				t.Errorf("partition %d holds a record at its head %d", p, head)
+			}
+		}
+		if i := slices.IndexFunc(seen, func(n int) bool { return n != 1 }); i >= 0 {
+			t.Errorf("%d records: record %d has %d places", records, i, seen[i])
+		}
+		if _, ok := truth.Segment("views/0"); ok {
+			t.Error("a partition of another topic is known")
+		}
+		lines := m.OpenLines(log)
+		for n := range records {
+			line, err := lines.Next()
+			if err != nil || crc32.ChecksumIEEE(line) != truth.Lines[n] {
+				t.Fatalf("record %d is %q, %v", n, line, err)
+			}
+			if check, _ := recompute(t, string(line)); check != truth.Checks[n] {
+				t.Fatalf("line %d is not record %d", n, n)
+			}
+		}
+		if _, err := lines.Next(); err != io.EOF {
+			t.Errorf("behind the last line: %v", err)
+		}
+	}
 }

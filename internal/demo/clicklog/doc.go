@@ -20,5 +20,6 @@
 //	world.go     vocabularies, weights, tables: what is drawn once per seed
 //	rows.go      one block of records
 //	write.go     files in parallel, and the truth
+//	topic.go     where its records lie when they are produced into a topic
 //	truth.go     reading the truth back
 package clicklog

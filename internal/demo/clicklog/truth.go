@@ -20,6 +20,7 @@ type Truth struct {
 	Offsets []int64
 	Checks  []uint64
 	Labels  []byte
+	Lines   []uint32 // CRC-32 of each record's bytes; only of a log with a topic
 	byName  map[string]File
 }
 
@@ -51,17 +52,36 @@ func ReadTruth(dir string) (*Truth, error) {
 	if len(t.Offsets) != t.Records {
 		return nil, fmt.Errorf("%s says %d records, its files hold %d", manifestName, t.Records, len(t.Offsets))
 	}
+	if t.Topic != nil {
+		return t, t.readLines(dir)
+	}
 	return t, nil
 }
 
-// File finds a file of the log by its name.
-func (t *Truth) File(name string) (File, bool) {
-	f, ok := t.byName[name]
-	return f, ok
+// Numbers gives the number of the record at an offset of something that is read:
+// a file of the log, by its name without folders, or a partition of its topic.
+type Numbers func(offset int64) (number int, ok bool)
+
+// Segment finds it by its name.
+func (t *Truth) Segment(name string) (Numbers, bool) {
+	if t.Topic != nil {
+		return t.partition(name)
+	}
+	f, ok := t.byName[filepath.Base(name)]
+	return func(offset int64) (int, bool) {
+		i, ok := slices.BinarySearch(t.Offsets[f.First:f.First+f.Records], offset)
+		return f.First + i, ok
+	}, ok
 }
 
-// Number is the number of the record that begins at offset of f.
-func (t *Truth) Number(f File, offset int64) (int, bool) {
-	i, ok := slices.BinarySearch(t.Offsets[f.First:f.First+f.Records], offset)
-	return f.First + i, ok
+func (t *Truth) partition(name string) (Numbers, bool) {
+	heads := t.Topic.Heads(t.Records)
+	for p, head := range heads {
+		if name == t.Topic.Partition(p) {
+			return func(offset int64) (int, bool) {
+				return t.Topic.Number(p, offset), offset >= 0 && offset < head
+			}, true
+		}
+	}
+	return nil, false
 }

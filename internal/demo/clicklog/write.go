@@ -35,6 +35,7 @@ type Manifest struct {
 	Bytes   int64  `json:"bytes"`
 	Drift   int    `json:"drift"` // number of the first record after the drift
 	Files   []File `json:"files"`
+	Topic   *Topic `json:"topic,omitempty"` // where they are produced to
 }
 
 // File is one file of the log; its records are numbered from First on.
@@ -83,11 +84,15 @@ func Write(ctx context.Context, o Options) (*Manifest, error) {
 	for _, f := range m.Files {
 		m.Bytes += f.Bytes
 	}
+	return m, m.write(o.TruthDir)
+}
+
+func (m *Manifest) write(dir string) error {
 	text, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return m, os.WriteFile(filepath.Join(o.TruthDir, manifestName), text, 0o644)
+	return os.WriteFile(filepath.Join(dir, manifestName), text, 0o644)
 }
 
 const manifestName = "manifest.json"

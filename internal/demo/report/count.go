@@ -9,6 +9,7 @@ type Counts struct {
 	Twice       int `json:"applied_twice"` // or more often
 	Never       int `json:"never"`
 	Redelivered int `json:"redelivered"` // yields to a trainer's loop beyond a record's first
+	Repeats     int `json:"repeats"`     // applications beyond a record's first, in doubt included
 	InDoubt     int `json:"in_doubt"`    // rows in a batch that was begun and not finished
 	Foreign     int `json:"foreign"`     // rows that are no record of the log, or not as written
 
@@ -55,6 +56,7 @@ func count(records int, journals []*Journal, killed map[int]int64) Counts {
 	}
 	for _, t := range tallies {
 		c.Redelivered += max(0, int(t.yielded)-1)
+		c.Repeats += max(0, int(t.sure)+int(t.doubt)-1)
 		switch {
 		case t.sure == 0:
 			c.Never++

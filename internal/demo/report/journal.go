@@ -18,6 +18,9 @@ type About struct {
 	PID       int     `json:"pid"`
 	Rate      float64 `json:"rate"` // rows/s that it is paced to
 	BatchRows int     `json:"batch_rows"`
+	// Check is what its rows' checksums are over: "" the decoded values, "crc32"
+	// the record's bytes, as of a trainer that decodes by itself.
+	Check string `json:"check"`
 }
 
 // Journal is what one trainer process did. Times are CLOCK_MONOTONIC in ns, 0
@@ -45,32 +48,57 @@ type Batch struct {
 
 // ReadJournal reads a whole journal and finds each of its rows in the log.
 func ReadJournal(path string, truth *clicklog.Truth) (*Journal, error) {
+	f, err := Follow(path, truth)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	return f.Journal, f.More()
+}
+
+// Follower reads a journal, also while it is being written.
+type Follower struct {
+	*Journal
+	reader   *Reader
+	truth    *clicklog.Truth
+	segments map[int64]clicklog.Numbers
+}
+
+// Follow opens a journal. Nothing is read before More.
+func Follow(path string, truth *clicklog.Truth) (*Follower, error) {
 	r, err := OpenJournal(path)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = r.Close() }()
-	j := &Journal{Name: filepath.Base(path)}
-	files := map[int64]clicklog.File{}
+	return &Follower{&Journal{Name: filepath.Base(path)}, r, truth, map[int64]clicklog.Numbers{}}, nil
+}
+
+// Close closes the file.
+func (f *Follower) Close() error { return f.reader.Close() }
+
+// More reads what has come since. Torn says whether the file ends inside an entry
+// now.
+func (f *Follower) More() error {
+	f.Torn = false
 	for {
-		e, err := r.Next()
+		e, err := f.reader.Next()
 		if err == io.EOF {
-			return j, nil
+			return nil
 		}
 		if errors.Is(err, ErrTorn) {
-			j.Torn = true
-			return j, nil
+			f.Torn = true
+			return nil
 		}
 		if err == nil {
-			err = j.add(e, truth, files)
+			err = f.add(e)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("journal %s: %w", j.Name, err)
+			return fmt.Errorf("journal %s: %w", f.Name, err)
 		}
 	}
 }
 
-func (j *Journal) add(e Entry, truth *clicklog.Truth, files map[int64]clicklog.File) error {
+func (j *Follower) add(e Entry) error {
 	j.Last = e.Time
 	switch e.Kind {
 	case Open:
@@ -86,16 +114,16 @@ func (j *Journal) add(e Entry, truth *clicklog.Truth, files map[int64]clicklog.F
 		if err := json.Unmarshal(e.Payload, &s); err != nil {
 			return err
 		}
-		f, ok := truth.File(filepath.Base(s.Name))
+		numbers, ok := j.truth.Segment(s.Name)
 		if !ok {
-			return fmt.Errorf("segment %d is %q, which is no file of the log", s.Segment, s.Name)
+			return fmt.Errorf("segment %d is %q, which is no file of the log and no partition of its topic", s.Segment, s.Name)
 		}
-		files[s.Segment] = f
+		j.segments[s.Segment] = numbers
 	case Yielded:
 		if last := len(j.Batches); last > 0 && j.Batches[last-1].Applied == 0 {
 			return fmt.Errorf("batch %d was yielded before batch %d was applied", e.Number, j.Batches[last-1].Number)
 		}
-		records, err := j.resolve(e, truth, files)
+		records, err := j.resolve(e)
 		if err != nil {
 			return err
 		}
@@ -151,7 +179,7 @@ func (j *Journal) current(number uint64) (*Batch, error) {
 }
 
 // resolve finds the records of a Yielded entry in the log and compares their values.
-func (j *Journal) resolve(e Entry, truth *clicklog.Truth, files map[int64]clicklog.File) ([]int32, error) {
+func (j *Follower) resolve(e Entry) ([]int32, error) {
 	p := e.Payload
 	bad := fmt.Errorf("batch %d: the lengths in its YIELDED entry do not fit", e.Number)
 	if len(p) < 8 {
@@ -170,15 +198,15 @@ func (j *Journal) resolve(e Entry, truth *clicklog.Truth, files map[int64]clickl
 		if rows > uint64(e.Rows-len(records)) {
 			return nil, bad
 		}
-		f, ok := files[segment]
+		numbers, ok := j.segments[segment]
 		if !ok {
 			return nil, fmt.Errorf("batch %d: segment %d was never named", e.Number, segment)
 		}
 		for range rows {
 			i := len(records)
 			offset := int64(binary.LittleEndian.Uint64(offsets[8*i:]))
-			n, ok := truth.Number(f, offset)
-			if !ok || truth.Checks[n] != binary.LittleEndian.Uint64(checks[8*i:]) {
+			n, ok := numbers(offset)
+			if !ok || j.check(n) != binary.LittleEndian.Uint64(checks[8*i:]) {
 				j.Foreign++
 				n = -1
 			}
@@ -189,4 +217,12 @@ func (j *Journal) resolve(e Entry, truth *clicklog.Truth, files map[int64]clickl
 		return nil, bad
 	}
 	return records, nil
+}
+
+// check is the checksum that record n must come with.
+func (j *Follower) check(n int) uint64 {
+	if j.About.Check == "crc32" && j.truth.Lines != nil {
+		return uint64(j.truth.Lines[n])
+	}
+	return j.truth.Checks[n]
 }

@@ -24,7 +24,12 @@ func (r *Report) Print(out io.Writer) {
 	for _, k := range r.Kills {
 		line("killed", "%s (process %d) at %.1f s: %s", k.Name, k.PID, k.AtSeconds, k.outcome())
 	}
-	line("time", "%.1f s, %.3f of the ideal (records / summed rates of the living)", r.MakespanSeconds, r.MakespanRatio)
+	if r.Live == nil {
+		line("time", "%.1f s, %.3f of the ideal (records / summed rates of the living)", r.MakespanSeconds, r.MakespanRatio)
+	} else {
+		line("time", "%.1f s; the producer took %.1f s, and the last record was in the model %.1f s after it was produced",
+			r.MakespanSeconds, r.Live.ProducedSeconds, r.Live.BehindSeconds)
+	}
 	var shares []string
 	for _, rank := range slices.Sorted(maps.Keys(r.WorkerShare)) {
 		shares = append(shares, fmt.Sprintf("trainer %s %.1f %%", rank, 100*r.WorkerShare[rank]))
@@ -40,6 +45,52 @@ func (r *Report) Print(out io.Writer) {
 		curve = append(curve, strings.TrimPrefix(fmt.Sprintf("%.3f", w.AUC), "0"))
 	}
 	line("by tenths", "AUC %s", strings.Join(curve, " "))
+	if r.Group != nil {
+		r.compare(out)
+	}
+}
+
+// compare is the last table: ours, and the consumer group on the same topic.
+func (r *Report) compare(out io.Writer) {
+	g := r.Group
+	line := func(name, ours, theirs string) {
+		_, _ = fmt.Fprintf(out, "  %-34s %12s %18s\n", name, ours, theirs)
+	}
+	number := func(name string, ours, theirs int) { line(name, Thousands(ours), Thousands(theirs)) }
+	_, _ = fmt.Fprintln(out, "\n  The same records at the same time, counted in the same way from each one's own journals:")
+	line("", "Headrace", "consumer group")
+	number("in the model once", r.Once, g.Once)
+	number("twice or more", r.Twice, g.Twice)
+	number("never", r.Never, g.Never)
+	number("repeats in all", r.Repeats, g.Repeats)
+	line("from produced to learned: half", millis(r.Live.P50), millis(g.P50))
+	line("                          99 of 100", millis(r.Live.P99), millis(g.P99))
+	if r.CPU != nil {
+		share := func(of float64) string { return fmt.Sprintf("%.1f %%", 100*of) }
+		line("CPU of all its processes", share(r.CPU["trainer"]+r.CPU["agent"]+r.CPU["master"]), share(r.CPU["consumer"]))
+	}
+	_, _ = fmt.Fprintf(out, "  killed of Headrace: %s; of the group: %s\n", names(r.Kills), names(g.Kills))
+	if g.About != "" {
+		_, _ = fmt.Fprintf(out, "  the group: %s\n", g.About)
+	}
+}
+
+func millis(ms float64) string {
+	if ms < 1000 {
+		return fmt.Sprintf("%.0f ms", ms)
+	}
+	return fmt.Sprintf("%.1f s", ms/1000)
+}
+
+func names(kills []Killed) string {
+	var all []string
+	for _, k := range kills {
+		all = append(all, k.Name)
+	}
+	if len(all) == 0 {
+		return "nobody"
+	}
+	return strings.Join(all, ", ")
 }
 
 func (r *Report) whyTwice() string {
@@ -61,6 +112,10 @@ func (r *Report) whyTwice() string {
 
 func (k Killed) outcome() string {
 	switch {
+	case k.What == "broker" && k.ReleaseMS != nil:
+		return fmt.Sprintf("the first record produced after it was in the model %.0f ms later", *k.ReleaseMS)
+	case k.What == "broker":
+		return "no record was produced after it"
 	case k.ReleaseMS != nil && k.What == "master":
 		return fmt.Sprintf("first grant after it %.0f ms later", *k.ReleaseMS)
 	case k.ReleaseMS != nil:

@@ -10,15 +10,25 @@
 A batch is *yielded* when the loop gets it; step() says that it is in the model.
 What was yielded and not stepped when a trainer dies is delivered again.
 
+    ck = headrace.Checkpointer("/ckpt", stream)
+    restored = ck.restore()
+    ...
+    ck.save(step, {"model": weights})
+
+saves the weights with the exact records that are in them.
+
 File map:
 
     _settings.py  who this process is: arguments, environment
     _trainer.py   init(), the process's one attachment to its agent, forks
+    _yields.py    batches held back while a shared model is saved
     _control.py   the background thread: steps out, answers in, reconnects
+    _calls.py     questions to the master, until they are answered
     _watchdog.py  how long a process may go on without its agent
     _channel.py   a stream as its two threads share it
     _dataset.py   Dataset.batches()
     _stream.py    Stream: iteration and steps
+    _steps.py     Steps: one step of a bit_exact dataset at a time
     _feed.py      the data connection: credits out, frames in
     _credits.py   how much is asked for ahead
     _batch.py     Batch
@@ -28,6 +38,14 @@ File map:
     _messages.py  the socket's messages
     _wire.py      a control connection that never blocks
     _receive.py   reading frames; a signal never loses a byte
+    _regions.py   frames in shared memory
+    _checkpoint.py  Checkpointer: saving, cuts, binding
+    _saved.py     Saved
+    _restore.py   going back to a checkpoint
+    _retain.py    which checkpoints go
+    _cuts.py      ask, bind, drop, restore
+    _state.py     what is saved, as a tree and arrays
+    _manifest.py  a checkpoint on storage
     _hash.py      hash64
     _shuffle.py   permutation
     _cli.py       the command
@@ -40,19 +58,26 @@ batches, from any. Forked processes can use none of it.
 from __future__ import annotations
 
 from ._batch import Batch
+from ._checkpoint import Checkpointer
 from ._columns import Bytes, Column, Ragged
+from ._cuts import Cut
 from ._dataset import Dataset, dataset
 from ._errors import (
     AgentUnavailable,
+    CheckpointError,
     DatasetError,
     Fenced,
     HeadraceError,
     ProtocolError,
+    RestoreNeeded,
     UnsteppedWarning,
 )
 from ._hash import hash64
 from ._ranges import Range
+from ._restore import Restored
+from ._saved import Saved
 from ._shuffle import permutation
+from ._steps import Steps
 from ._stream import Stats, Stream
 from ._trainer import Trainer, init, shutdown
 from ._version import __version__
@@ -61,7 +86,10 @@ __all__ = [
     "AgentUnavailable",
     "Batch",
     "Bytes",
+    "CheckpointError",
+    "Checkpointer",
     "Column",
+    "Cut",
     "Dataset",
     "DatasetError",
     "Fenced",
@@ -69,7 +97,11 @@ __all__ = [
     "ProtocolError",
     "Ragged",
     "Range",
+    "RestoreNeeded",
+    "Restored",
+    "Saved",
     "Stats",
+    "Steps",
     "Stream",
     "Trainer",
     "UnsteppedWarning",

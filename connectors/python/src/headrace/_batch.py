@@ -90,6 +90,11 @@ class Batch(Mapping[str, Values]):
         return self._frame.last and self._stop == self._frame.rows
 
     @property
+    def virtual_rank(self) -> int | None:
+        """Whose batch it is, in a dataset with ``bit_exact``; else None."""
+        return None if self._stream is None else self._stream.virtual_rank
+
+    @property
     def ranges(self) -> list[Range]:
         """Which records these are: runs of rows, each of one segment, in order."""
         return _ranges.ranges(self._frame, self._start, self._stop)

@@ -18,6 +18,7 @@ import contextlib
 import socket
 import threading
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from . import _messages as wire
@@ -57,6 +58,7 @@ class Channel:
         self.columns: tuple[Column, ...] = ()
         self.dataset_id = 0
         self.unit = ""
+        self.virtual_ranks = 0  # of a bit_exact dataset
         self.opened = False
 
         self.received = 0  # batches
@@ -72,7 +74,11 @@ class Channel:
         self.state = ""  # what the agent says a waiting stream waits for
         self.reason = ""
         self.waiting = False
+        self.may_wait: Callable[[], bool] = lambda: True  # for others to restore
         self.paused: str | None = None
+        self.held = False  # no batch is yielded but through Yields.enter()
+        self.held_seconds = 0.0  # of waiting there, since the iterating thread last looked
+        self.stepper = self.iterator = 0  # the thread that stepped last, and that asks for batches
         self.ended = False
         self.closed = False
         self.fault: HeadraceError | None = None  # next() raises it
@@ -91,6 +97,7 @@ class Channel:
             self.columns = columns
             self.dataset_id = wire.field(wire.OPENED, payload, "dataset_id", int)
             self.unit = str(payload.get("unit", ""))
+            self.virtual_ranks = int(payload.get("virtual_ranks", 0))
             self.opened = True
             self.changed.set()
 

@@ -1,12 +1,14 @@
 """The background thread that owns the control connection.
 
-It sends what other threads leave in the outbox (steps above all), hears what
-the agent answers, keeps the watchdog, and finds an agent that was started again
-on its socket. It touches no data connection except to wake up its reader.
+It sends what other threads leave in the outbox, hears what the agent answers,
+keeps the watchdog, and finds an agent that was started again on its socket. It
+touches no data connection except to wake up its reader.
 
-Steps are sent at once when the thread sleeps; while they come thick it sends
-what has gathered every LINGER seconds, because each turn costs the training
-thread a hand-over of the interpreter lock.
+A step is sent by the thread that says it: what has left the process counts, even
+if it is killed the next moment. Only steps that come thick, THICK after the one
+before or faster, are left to this thread, which sends what has gathered every
+LINGER seconds: a system call each would cost such a loop several percent, and
+each turn of this thread costs it a hand-over of the interpreter lock.
 """
 
 from __future__ import annotations
@@ -21,22 +23,26 @@ from collections import deque
 from typing import Any, Union
 
 from . import _messages as wire
+from ._calls import Calls
+from ._calls import again as comes_again
 from ._channel import Channel
 from ._errors import AgentUnavailable, DatasetError, Fenced, HeadraceError, ProtocolError, from_wire
 from ._messages import Message
 from ._settings import Settings
 from ._watchdog import Watchdog, end_process
 from ._wire import Bell, ControlConnection
+from ._yields import Yields
 
 log = logging.getLogger("headrace")
 
-LINGER = 0.01  # seconds between two sends of steps
+THICK = 0.002  # seconds between two steps
+LINGER = 0.01  # seconds between two sends of steps that come thick
 SEEK = 0.05  # seconds between two tries to find the agent again
 STATS = 1.0  # seconds between two STATS of a stream
 BYE_SECONDS = 1.0  # for the agent to close the connection after BYE
 STUCK = 3.0  # seconds of waiting for the end with unstepped batches, before a word of advice
 
-Step = tuple[Channel, int, int, int]  # stream, step, batches, through
+Step = tuple[Channel, int, int, int, bool]  # stream, step, batches, through, more of the same step
 Item = Union[Step, bytes]
 
 
@@ -46,12 +52,16 @@ class Control:
     def __init__(self, settings: Settings, hello: dict[str, Any], channels: dict[int, Channel]) -> None:
         self.settings = settings
         self.outbox: deque[Item] = deque()
-        self.lock = threading.Lock()  # of the outbox against resume(), and of the trainer's step
+        # Of the outbox and of what is written to the connection: two threads do, and
+        # resume() sees what is said either in the outbox or in the streams' state.
+        self.lock = threading.Lock()
+        self.calls = Calls()
         self.sleeping = False
         self.welcome: dict[str, Any] = {}
         self.fault: HeadraceError | None = None
         self.epoch = 1  # number of the control connection
         self.bell = Bell()
+        self.yields = Yields(self.lock, lambda: list(channels.values()), self.bell.ring)
         self._hello = hello
         self._channels = channels
         self._connection: ControlConnection | None = None
@@ -59,7 +69,9 @@ class Control:
         self._watchdog = Watchdog(1.0, 0.0)
         self._next_ping = self._next_stats = self._linger_until = 0.0
         self._stopping = False
+        self._early: list[Message] = []  # came with WELCOME
         self._stop_by = 0.0
+        self._stepped = 0.0  # when the last step was said
         self._waiting_since: dict[int, float] = {}
 
     # Called by other threads.
@@ -75,6 +87,36 @@ class Control:
         the stream's state and posts, so that resume() sees both or neither."""
         self.outbox.append(item)
         self.bell.ring()
+
+    def step_sent(self) -> bool:
+        """Sends the one step in the outbox now, if it can be and does not come thick.
+        The caller holds `lock`.
+
+        A signal's exception in between has it sent twice, which is as good as once.
+        """
+        connection, now = self._connection, time.monotonic()
+        thick = now - self._stepped < THICK
+        self._stepped = now
+        if self.yields.due:
+            self.yields.stepped()
+            return False  # HELD may be due behind it
+        if thick or connection is None or len(self.outbox) != 1 or connection.pending:
+            return False
+        item = self.outbox[0]
+        if isinstance(item, bytes):
+            return False
+        channel, step, batches, through, more = item
+        channel.reported.append((through, step))  # before its answer can come
+        connection.send_now(wire.encode_step(channel.number, step, batches, through, more))
+        self.outbox.popleft()
+        return not connection.pending
+
+    def call(self, fields: dict[str, Any]) -> int:
+        """Posts a CALL, behind the steps that were said before; gives its id."""
+        with self.lock:
+            number, message = self.calls.new(fields)
+            self.post(message)
+        return number
 
     def stop(self, patience: float) -> None:
         """Sends what is left, waits for the answers to steps, says BYE."""
@@ -101,8 +143,10 @@ class Control:
             self._fail(HeadraceError(f"the control thread of this process has ended: {error!r}"))
             raise
         finally:
-            if self._connection is not None:
-                self._connection.close()
+            self.calls.fail(HeadraceError("this process has said goodbye: headrace.shutdown() was called"))
+            with self.lock:
+                if self._connection is not None:
+                    self._connection.close()
 
     def _turn(self) -> bool:
         """One round; True when the thread is done."""
@@ -114,7 +158,11 @@ class Control:
             return self._seek(now)
         try:
             self._hear(self._connection)
-            self._send(self._connection, now)
+            try:
+                self._send(self._connection, now)
+            except OSError:
+                self._hear(self._connection)  # why it was closed, if the agent said so
+                raise
             self._advise(now)
         except (OSError, EOFError) as error:
             self._disconnected(error)
@@ -129,15 +177,21 @@ class Control:
         return False
 
     def _send(self, connection: ControlConnection, now: float) -> None:
+        with self.lock:
+            self._send_all(connection, now)
+
+    def _send_all(self, connection: ControlConnection, now: float) -> None:
         while self.outbox:
             item = self.outbox.popleft()
             if isinstance(item, bytes):
                 connection.send(item)
             else:
-                channel, step, batches, through = item
+                channel, step, batches, through, more = item
                 channel.reported.append((through, step))
-                connection.send(wire.encode_step(channel.number, step, batches, through))
+                connection.send(wire.encode_step(channel.number, step, batches, through, more))
                 self._linger_until = now + LINGER
+        if self.yields.due and (cut := self.yields.reached()):
+            connection.send(wire.encode(wire.HELD, 0, {"cut": cut}))
         if now >= self._next_ping:
             self._next_ping = now + self._watchdog.interval
             self._watchdog.sent(now)
@@ -149,11 +203,7 @@ class Control:
                     del self._channels[channel.number]
                 elif channel.opened and not channel.closed:
                     connection.send(wire.encode(wire.STATS, channel.number, channel.totals()))
-        try:
-            connection.flush()
-        except OSError:
-            self._hear(connection)  # why it was closed, if the agent said so
-            raise
+        connection.flush()
 
     def _sleep(self, connection: ControlConnection) -> None:
         now = time.monotonic()
@@ -173,7 +223,8 @@ class Control:
         self.sleeping = False
 
     def _hear(self, connection: ControlConnection) -> None:
-        for message in connection.receive():
+        early, self._early = self._early, []
+        for message in early + connection.receive():
             self._on(message, connection)
 
     def _on(self, message: Message, connection: ControlConnection) -> None:
@@ -183,8 +234,13 @@ class Control:
             session = payload.get("session_ms", self._watchdog.ttl * 1e3)
             self._watchdog.answered(sent, session / 1e3)
         elif type_ == wire.PING:
-            connection.send(wire.encode(wire.PONG, 0, {"t": payload.get("t", 0)}))
-            connection.flush()
+            with self.lock:
+                connection.send(wire.encode(wire.PONG, 0, {"t": payload.get("t", 0)}))
+                connection.flush()
+        elif type_ == wire.ANSWER:
+            self._answered_call(payload)
+        elif type_ == wire.HOLD:
+            self.yields.told(payload)
         elif type_ == wire.FENCED:
             self._fail(Fenced(f"this process is not of the group any more: {payload.get('reason', '')}"))
         elif type_ == wire.QUIT:
@@ -223,6 +279,11 @@ class Control:
         else:
             raise ProtocolError(f"the agent sent {wire.name(type_)} on the control connection")
 
+    def _answered_call(self, payload: dict[str, Any]) -> None:
+        answer = self.calls.answered(payload)
+        if answer is not None and answer.code == "fenced":
+            self._fail(Fenced(f"this process is not of the group any more: {answer.reason}"))
+
     def _quit(self, reason: str) -> None:
         self._fail(Fenced(f"the agent ends this process: {reason}"))
         os.write(2, f"headrace: the agent ends process {os.getpid()}: {reason}\n".encode())
@@ -248,8 +309,9 @@ class Control:
 
     def _disconnected(self, error: Exception) -> None:
         assert self._connection is not None
-        self._connection.close()
-        self._connection = None
+        with self.lock:
+            self._connection.close()
+            self._connection = None
         for channel in list(self._channels.values()):
             channel.disconnect()
         log.warning("the agent at %s is gone (%s); waiting for it to come back", self.settings.agent, error)
@@ -272,7 +334,7 @@ class Control:
         """Connects, says HELLO, and takes up every stream where it was."""
         connection = ControlConnection(self.settings.agent)
         try:
-            channels, resume = self._take_up()
+            channels, resume, calls = self._take_up()
             hello = dict(self._hello, generation=self.welcome.get("generation", 0))
             if resume:
                 hello["resume"] = resume
@@ -282,7 +344,12 @@ class Control:
         except BaseException:
             connection.close()
             raise
-        self._connection = connection
+        with self.lock:
+            self._connection = connection
+            self.yields.connection_begins()
+            self._say_again(connection, channels, calls)
+
+    def _say_again(self, connection: ControlConnection, channels: list[Channel], calls: list[bytes]) -> None:
         for channel in channels:
             if not channel.opened:
                 connection.send(wire.encode(wire.OPEN, channel.number, channel.open))
@@ -294,10 +361,12 @@ class Control:
                 connection.send(wire.encode(wire.CLOSE, channel.number, {}))
             elif channel.opened:
                 channel.connect(self.epoch)
+        for call in calls:
+            connection.send(call)
 
-    def _take_up(self) -> tuple[list[Channel], list[dict[str, Any]]]:
-        """The streams there are, and what to resume. What waits in the outbox is
-        in it, or follows from the streams' state."""
+    def _take_up(self) -> tuple[list[Channel], list[dict[str, Any]], list[bytes]]:
+        """The streams there are, what to resume, and the calls without an answer.
+        What waits in the outbox is in it, or follows from the streams' state."""
         with self.lock:
             self.epoch += 1
             for item in self.outbox:
@@ -305,14 +374,16 @@ class Control:
                     item[0].reported.append((item[3], item[1]))
             self.outbox.clear()
             channels = list(self._channels.values())
-            return channels, [c.resume() for c in channels if c.opened]
+            return channels, [c.resume() for c in channels if c.opened], self.calls.unanswered()
 
     def _answer(self, connection: ControlConnection, deadline: float) -> dict[str, Any]:
         while (now := time.monotonic()) < deadline and not (self._stopping and now > self._stop_by):
             with contextlib.suppress(OSError):  # receive() says why it was closed
                 connection.flush()
-            for message in connection.receive():
+            messages = connection.receive()
+            for i, message in enumerate(messages):
                 if message.type == wire.WELCOME:
+                    self._early = messages[i + 1 :]
                     return message.payload
                 if message.type == wire.ERROR:
                     raise from_wire(message.payload)
@@ -336,6 +407,8 @@ class Control:
         self._next_ping = sent
         if again:
             log.warning("the agent at %s is back", self.settings.agent)
+        elif come := comes_again(welcome.get("pending_again"), welcome.get("again")):
+            log.warning("%s: %s", welcome.get("job"), come)
         for answer in welcome.get("resumed") or ():
             channel = self._channels.get(answer.get("stream"))
             if channel is not None and answer.get("refused"):
@@ -361,8 +434,10 @@ class Control:
             connection.finish(BYE_SECONDS)
 
     def _fail(self, fault: HeadraceError) -> None:
-        if self.fault is None:
-            self.fault = fault
+        with self.lock:
+            if self.fault is None:
+                self.fault = fault
+            self.calls.fail(fault)
         for channel in list(self._channels.values()):
             channel.fail(fault)
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from operator import index
 from typing import Any, Literal
 
+from ._errors import DatasetError
+from ._steps import Steps
 from ._stream import Stream
 from ._trainer import init
 
@@ -44,24 +46,66 @@ class Dataset:
         Raises DatasetError (unknown, invalid), AgentUnavailable, Fenced, and
         HeadraceError in a forked process or a DataLoader's worker.
         """
-        count = index(rows)
-        if not 1 <= count <= MAX_ROWS:
-            raise ValueError(f"rows={rows}; a batch has 1 to {MAX_ROWS} rows")
+        request = self._request(rows, columns, track)
+        count = request["rows"]
         if ack not in ("step", "auto"):
             raise ValueError(f'ack={ack!r}; it is "step" or "auto"')
         if max_wait is not None and not max_wait > 0:
             raise ValueError(f"max_wait={max_wait!r}; it is seconds, more than 0, or None")
+        request["max_wait_ms"] = None if max_wait is None else max(1, round(max_wait * 1000))
+        request["ack"] = ack
+        trainer = init()
+        channel = trainer.open(request)
+        if not channel.virtual_ranks:
+            return Stream(trainer, request, channel)
+        ranks = channel.virtual_ranks
+        trainer.close_channel(channel)
+        raise DatasetError(
+            f"dataset {self.name!r} is bit_exact, with {ranks} virtual ranks: several batches are one step of it. "
+            f"Open it with headrace.dataset({self.name!r}).steps({count})"
+        )
+
+    def steps(self, rows: int, *, columns: Iterable[str] | None = None, track: bool = True) -> Steps:
+        """Opens a dataset with ``bit_exact``: yields, for one step at a time, the list
+        of the batches of exactly `rows` rows of this rank's virtual ranks.
+
+        They are those virtual ranks v with v % world_size == rank, in their order.
+        Only the end of a virtual rank's records shortens its last batch; behind it
+        it is not in the list any more, and behind the last one's there is no list.
+
+        columns, track: as in batches(). Raises what that does, and ValueError if
+        there are more ranks than virtual ranks.
+        """
+        request = self._request(rows, columns, track)
+        trainer = init()
+        channel = trainer.open(request)
+        trainer.close_channel(channel)  # it says how many virtual ranks there are, and is none of them
+        if not channel.virtual_ranks:
+            raise DatasetError(
+                f"dataset {self.name!r} is not bit_exact: headrace.dataset({self.name!r}).batches({rows})"
+            )
+        if trainer.world_size > channel.virtual_ranks:
+            raise ValueError(
+                f"{trainer.world_size} ranks read dataset {self.name!r}, which has {channel.virtual_ranks} virtual "
+                "ranks: at most as many ranks as that"
+            )
+        mine = range(trainer.rank, channel.virtual_ranks, trainer.world_size)
+        return Steps(trainer, request, mine)
+
+    def _request(self, rows: int, columns: Iterable[str] | None, track: bool) -> dict[str, Any]:
+        count = index(rows)
+        if not 1 <= count <= MAX_ROWS:
+            raise ValueError(f"rows={rows}; a batch has 1 to {MAX_ROWS} rows")
         if isinstance(columns, str):
             raise ValueError(f"columns={columns!r}; it is a list of names, as in [{columns!r}]")
-        request: dict[str, Any] = {
+        return {
             "dataset": self.name,
             "rows": count,
             "columns": None if columns is None else [str(name) for name in columns],
-            "max_wait_ms": None if max_wait is None else max(1, round(max_wait * 1000)),
-            "ack": ack,
+            "max_wait_ms": None,
+            "ack": "step",
             "track": bool(track),
         }
-        return Stream(init(), request)
 
     def __repr__(self) -> str:
         return f"Dataset({self.name!r})"

@@ -29,6 +29,18 @@ class Fenced(HeadraceError):
     """
 
 
+class RestoreNeeded(HeadraceError):
+    """The job has a past: this process must restore first, or say that it starts over.
+
+    ``Checkpointer.restore()`` or ``Stream.load_state_dict()``; to start over,
+    ``headrace.init(resume="start")`` or HEADRACE_RESUME=start.
+    """
+
+
+class CheckpointError(HeadraceError):
+    """A checkpoint could not be saved, bound or restored; the message says which and why."""
+
+
 class UnsteppedWarning(UserWarning):
     """A loop was left with batches that were yielded and not stepped."""
 

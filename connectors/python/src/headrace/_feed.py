@@ -9,15 +9,21 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from . import _messages as wire
 from ._channel import Channel
 from ._credits import Credits
-from ._errors import AgentUnavailable, ProtocolError, from_wire
+from ._errors import AgentUnavailable, ProtocolError, RestoreNeeded, from_wire
 from ._frame import Frame, Names, parse
 from ._receive import Receiver
+from ._regions import Regions, wanted
 from ._wire import connect
 
+FIRST_SECONDS = 0.05  # between two looks around while the first frame is awaited
 NOTICE_SECONDS = 10.0  # for the control thread to see that an agent is gone
 
 
@@ -36,6 +42,7 @@ class Feed:
         self._sock: socket.socket | None = None
         self._hello_sent: list[int] = []
         self._receiver: Receiver | None = None
+        self._regions = Regions()
         self._connection = 0  # the control connection that the data connection belongs to
         self._granted = 0  # number of the last batch that there is credit for
         self._since = 0.0  # when the trainer got the current frame; 0: it has none
@@ -60,11 +67,14 @@ class Feed:
     def _replenish(self, yielded: int) -> None:
         """Gives credit for another frame once there is room for one."""
         count = self._credits.window - (self._granted - yielded)
-        if self._sock is None or count < self._credits.per_frame:
-            return
+        if self._sock is None or self._receiver is None or count < self._credits.per_frame:
+            return  # without a receiver (an interrupted attach) self._regions are the last connection's
+        free, told = self._regions.news(self._channel.number)
         with contextlib.suppress(OSError):  # the next read sees it too
-            self._sock.sendall(wire.encode(wire.CREDIT, self._channel.number, number=count))
+            self._sock.sendall(free + wire.encode(wire.CREDIT, self._channel.number, number=count))
         self._granted += count
+        if free:
+            self._regions.told(told)
 
     # Frames.
 
@@ -96,12 +106,20 @@ class Feed:
             self._attach(yielded)
             return
         try:
+            if not self._channel.received and not self._first(receiver):
+                return
             header, payload = receiver.peek()
         except (OSError, EOFError):
             self._drop()
             return
         if header.type == wire.FRAME:
-            self._accept(parse(payload, self._channel.columns, self._names), header)
+            self._accept(payload, header)
+        elif header.type == wire.FRAME_AT:
+            self._accept(self._regions.payload(payload), header)
+        elif header.type == wire.REGION:
+            self._regions.map(header.number, payload, receiver.descriptors())
+        elif header.type == wire.FORGET:
+            self._regions.forget(header.number)
         elif header.type == wire.END:
             self._channel.ended = True
         elif header.type == wire.ERROR:
@@ -109,8 +127,22 @@ class Feed:
         else:
             raise ProtocolError(f"the agent sent {wire.name(header.type)} on a data connection")
         receiver.take()
+        self._regions.done()
 
-    def _accept(self, frame: Frame, header: wire.Header) -> None:
+    def _first(self, receiver: Receiver) -> bool:
+        """Something of the first frame has come. Before it has, a job with a past may
+        want this process to restore, which next() says and does not wait for."""
+        channel = self._channel
+        if channel.state == "restore" and not channel.may_wait():
+            raise RestoreNeeded(
+                f"dataset {channel.open['dataset']!r}: {channel.reason or 'the job has a past'}: call "
+                'Checkpointer.restore() or Stream.load_state_dict() first, or say headrace.init(resume="start") to '
+                "start over"
+            )
+        return receiver.ready(FIRST_SECONDS)
+
+    def _accept(self, payload: NDArray[np.uint8], header: wire.Header) -> None:
+        frame = parse(payload, self._channel.columns, self._names)
         if header.number != frame.batches or header.stream != self._channel.number:
             raise ProtocolError(
                 f"a frame of {frame.batches} batches came as {header.number} batches of stream {header.stream}"
@@ -121,10 +153,10 @@ class Feed:
 
     def _frame_used(self) -> None:
         if self._since and self._frame.batches:
-            seconds = time.monotonic() - self._since
+            seconds = max(0.0, time.monotonic() - self._since - self._channel.held_seconds)
             self._channel.step_seconds += seconds
             self._credits.used(self._frame.batches, seconds)
-        self._since = 0.0
+        self._since = self._channel.held_seconds = 0.0
 
     # Connections.
 
@@ -149,10 +181,14 @@ class Feed:
         if not self._hello_sent:
             count = max(1, self._credits.window - (channel.received - yielded))
             self._granted = channel.received + count
-            hello = wire.encode(wire.ATTACH, channel.number, {"incarnation": self._incarnation})
+            attach: dict[str, Any] = {"incarnation": self._incarnation}
+            if wanted():
+                attach["regions"] = True
+            hello = wire.encode(wire.ATTACH, channel.number, attach)
             hello += wire.encode(wire.CREDIT, channel.number, number=count)
             with contextlib.suppress(OSError):  # the first read sees it too
                 self._hello_sent.extend(map(sock.send, (hello,)))  # in C, as in _receive.py: sent once
+        self._regions = Regions()
         self._receiver = Receiver(sock)
 
     def _await_control(self) -> int:
@@ -168,5 +204,7 @@ class Feed:
         return channel.connection
 
     def _drop(self) -> None:
+        if self._receiver is not None:
+            self._receiver.close()
         self._sock = self._receiver = None
         self._channel.drop()

@@ -1,4 +1,4 @@
-"""A FRAME's payload as columns: views of the one buffer it was received into."""
+"""A frame's payload as columns: views of the one buffer that it lies in."""
 
 from __future__ import annotations
 
@@ -71,6 +71,7 @@ class Frame:
         "rows_per_batch",
         "size",
         "spans",
+        "times",
     )
 
     rows: int
@@ -80,6 +81,7 @@ class Frame:
     last: bool  # the last batch is the last known one
     size: int  # bytes
     spans: NDArray[Any]
+    times: bytes  # event times of each piece (the rows of one span in one batch); empty: there are none
     offsets: NDArray[np.int64]  # where each record begins in its segment
     columns: dict[str, Values]
     masks: Mapping[str, NDArray[np.bool_]]
@@ -114,7 +116,7 @@ def parse(payload: NDArray[np.uint8], columns: tuple[Column, ...], names: Names)
 def _parse(payload: NDArray[np.uint8], columns: tuple[Column, ...], names: Names) -> Frame:
     # Each line here is paid per frame, with cold caches behind the wait for it.
     view = payload.data
-    magic, version, flags, rows, batches, per_batch, spans, buffers, first, size, names_at, names_size, _ = (
+    magic, version, flags, rows, batches, per_batch, spans, buffers, first, size, names_at, names_size, times_at = (
         _HEAD.unpack_from(view)
     )
     if magic != b"HRF1" or version != 1:
@@ -134,6 +136,7 @@ def _parse(payload: NDArray[np.uint8], columns: tuple[Column, ...], names: Names
     total = _ROWS.unpack_from(view, _HEAD.size)[0] if spans == 1 else int(frame.spans["rows"].sum(dtype=np.int64))
     if total != rows:
         raise ValueError(f"its spans do not add up to {rows} rows")
+    frame.times = bytes(view[times_at : times_at + 16 * (batches + spans)]) if times_at else b""
     table = struct.unpack_from(f"<{2 * buffers}Q", view, table_at)
     if names_size:
         names.learn(wire.decode(wire.FRAME, payload[names_at : names_at + names_size].tobytes()))

@@ -10,10 +10,13 @@ from ._errors import ProtocolError
 
 PROTOCOL = 1
 MAX_CONTROL = 1 << 20  # bytes of payload
+MAX_CALL = 256 << 20  # of CALL and ANSWER, which carry cuts
 MAX_FRAME = 1 << 30
 
 HELLO, WELCOME, ERROR, OPEN, OPENED, ATTACH, CREDIT, FRAME, END, STEP = range(1, 11)
 ACKED, FENCED, QUIT, PAUSE, STATS, CLOSE, BYE, PING, PONG, STATE = range(11, 21)
+CALL, ANSWER, HOLD, HELD = 21, 22, 23, 24
+REGION, FRAME_AT, RELEASE, FORGET = range(25, 29)
 NAMES = [
     "HELLO",
     "WELCOME",
@@ -35,7 +38,17 @@ NAMES = [
     "PING",
     "PONG",
     "STATE",
+    "CALL",
+    "ANSWER",
+    "HOLD",
+    "HELD",
+    "REGION",
+    "FRAME_AT",
+    "RELEASE",
+    "FORGET",
 ]
+
+_LIMITS = {FRAME: MAX_FRAME, CALL: MAX_CALL, ANSWER: MAX_CALL}
 
 HEADER = struct.Struct("<IHHII")  # length, type, flags, stream, number
 
@@ -69,7 +82,7 @@ def parse_header(data: bytes | bytearray | memoryview) -> Header:
             f"the agent sent message {name(type_)} with flags {flags:#x}, which this client does not know: "
             "install the headrace package of the agent's version"
         )
-    if length > (MAX_FRAME if type_ == FRAME else MAX_CONTROL):
+    if length > _LIMITS.get(type_, MAX_CONTROL):
         raise ProtocolError(f"the agent announced a {name(type_)} of {length} bytes, over the limit")
     return Header(length, type_, stream, number)
 
@@ -77,14 +90,21 @@ def parse_header(data: bytes | bytearray | memoryview) -> Header:
 def encode(type_: int, stream: int = 0, payload: dict[str, Any] | None = None, number: int = 0) -> bytes:
     """One message, ready to send. Raises ProtocolError if it is over the limit."""
     body = b"" if payload is None else json.dumps(payload, separators=(",", ":")).encode()
-    if len(body) > MAX_CONTROL:
-        raise ProtocolError(f"a {name(type_)} of {len(body)} bytes is over the limit of {MAX_CONTROL}")
+    limit = _LIMITS.get(type_, MAX_CONTROL)
+    if len(body) > limit:
+        raise ProtocolError(f"a {name(type_)} of {len(body)} bytes is over the limit of {limit}")
     return HEADER.pack(len(body), type_, 0, stream, number) + body
 
 
-def encode_step(stream: int, step: int, batches: int, through: int) -> bytes:
-    """STEP, the one control message that is sent often."""
-    body = b'{"step":%d,"batches":%d,"through":%d}' % (step, batches, through)
+def encode_bytes(type_: int, stream: int, body: bytes) -> bytes:
+    """A message whose payload is not JSON."""
+    return HEADER.pack(len(body), type_, 0, stream, 0) + body
+
+
+def encode_step(stream: int, step: int, batches: int, through: int, more: bool = False) -> bytes:
+    """STEP, the one control message that is sent often. more: batches of other
+    streams follow that are in the same step."""
+    body = b'{"step":%d,"batches":%d,"through":%d%s}' % (step, batches, through, b',"more":true' if more else b"")
     return HEADER.pack(len(body), STEP, 0, stream, 0) + body
 
 

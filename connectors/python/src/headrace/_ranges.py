@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -9,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._frame import Frame
+
+_TIMES = struct.Struct("<qq")
 
 
 class Range(NamedTuple):
@@ -66,7 +69,7 @@ class Ledger:
     """What must be known of a frame's batches until they are acked, without the
     frame: an agent that comes back is told which pieces of which leases we have."""
 
-    __slots__ = ("_cuts", "_spans", "batches", "first", "rows", "rows_per_batch")
+    __slots__ = ("_cuts", "_spans", "_times", "batches", "first", "rows", "rows_per_batch")
 
     def __init__(self, frame: Frame) -> None:
         self.first = frame.first
@@ -74,6 +77,7 @@ class Ledger:
         self.rows = frame.rows
         self.rows_per_batch = frame.rows_per_batch
         self._spans = frame.spans
+        self._times = frame.times
         self._cuts = frame.offsets[frame.rows_per_batch :: frame.rows_per_batch].tolist()
 
     @property
@@ -87,11 +91,13 @@ class Ledger:
         return min(self.rows_per_batch, self.rows - start)
 
     def leases_of(self, number: int) -> list[list[int]]:
-        """A batch's pieces of leases as `resume` lists them, in order space."""
+        """A batch's pieces of leases as `resume` lists them, in order space, with
+        their rows and the oldest and newest event time."""
         k = number - self.first
         start = k * self.rows_per_batch
         out: list[list[int]] = []
-        for span, _, _, whole_start, whole_stop in _pieces(self._spans, start, start + self.rows_of(number)):
+        before = self._pieces_before(start)
+        for span, a, b, whole_start, whole_stop in _pieces(self._spans, start, start + self.rows_of(number)):
             shift = int(span["lease_to"]) - int(span["end"])  # offset in the segment -> order space
             head = ("epoch", "term", "sequence", "dataset", "partition", "pass", "segment")
             out.append(
@@ -99,9 +105,27 @@ class Ledger:
                     *(int(span[name]) for name in head),
                     int(span["lease_from"]) if whole_start else self._cuts[k - 1] + shift,
                     int(span["lease_to"]) if whole_stop else self._cuts[k] + shift,
+                    b - a,
+                    *self._times_of(before + len(out)),
                 ]
             )
         return out
+
+    def _pieces_before(self, row: int) -> int:
+        """How many pieces end at or before a row where a batch begins."""
+        n = begin = 0
+        for rows in self._spans["rows"].tolist():
+            end = min(begin + rows, row)
+            if begin < end:
+                n += (end - 1) // self.rows_per_batch - begin // self.rows_per_batch + 1
+            begin += rows
+        return n
+
+    def _times_of(self, piece: int) -> tuple[int, int]:
+        if len(self._times) < (piece + 1) * _TIMES.size:
+            return 0, 0
+        oldest, newest = _TIMES.unpack_from(self._times, piece * _TIMES.size)
+        return oldest, newest
 
 
 POSITION = np.dtype([("partition", "<u4"), ("pass", "<u4"), ("segment", "<i8"), ("offset", "<i8")])

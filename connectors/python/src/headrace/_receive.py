@@ -9,7 +9,10 @@ exactly where it was.
 
 from __future__ import annotations
 
+import os
+import select
 import socket
+from array import array
 from ctypes import addressof, c_char
 from typing import Any
 
@@ -17,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _messages as wire
+from ._regions import SPACE
 
 ALIGN = 64  # bytes; frames and all buffers in them begin at a multiple of it
 
@@ -31,7 +35,7 @@ def aligned(size: int) -> NDArray[np.uint8]:
 class _Part:
     """What is being received: a header, or the payload behind one."""
 
-    __slots__ = ("buffer", "counts", "header", "view")
+    __slots__ = ("buffer", "closed", "counts", "header", "replies", "view")
 
     def __init__(self, header: wire.Header | None = None) -> None:
         self.header = header
@@ -43,16 +47,40 @@ class _Part:
             self.buffer = np.empty(header.length, np.uint8)
         self.view = self.buffer.data
         self.counts: list[int] = []
+        self.replies: list[Any] = []  # of recvmsg(), for a message with descriptors
+        self.closed: list[None] = []  # one for each descriptor
+
+    def descriptors(self) -> list[int]:
+        found = array("i")
+        for _, ancillary, _, _ in self.replies:
+            for level, kind, data in ancillary:
+                if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                    found.frombytes(data[: len(data) // found.itemsize * found.itemsize])
+        return found.tolist()
+
+    def close(self) -> None:
+        """Closes them, each once, however often it is interrupted."""
+        rest = self.descriptors()[len(self.closed) :]
+        self.closed.extend(map(os.close, rest))
 
 
 class Receiver:
     """Messages of one data connection, each in a buffer of its own."""
 
-    __slots__ = ("_part", "_recv")
+    __slots__ = ("_part", "_poll", "_recv", "_recvmsg")
 
     def __init__(self, sock: socket.socket) -> None:
+        self._poll = select.poll()
+        self._poll.register(sock, select.POLLIN)
         self._recv = sock.recv_into
+        self._recvmsg = sock.recvmsg
         self._part = _Part()
+
+    def ready(self, seconds: float) -> bool:
+        """Something was read by a call that was interrupted, or can be, or the
+        connection has ended; waits for it a while."""
+        part = self._part
+        return part.header is not None or bool(part.counts) or bool(self._poll.poll(seconds * 1000))
 
     def peek(self) -> tuple[wire.Header, NDArray[np.uint8]]:
         """The next message, the same one until take(); blocks.
@@ -66,11 +94,24 @@ class Receiver:
                 return part.header, part.buffer
             self._part = _Part(wire.parse_header(part.view))
 
+    def descriptors(self) -> list[int]:
+        """That came with the message that peek() gave; take() closes them."""
+        return self._part.descriptors()
+
     def take(self) -> None:
         """The message that peek() gave has been dealt with."""
+        self.close()
         self._part = _Part()
 
+    def close(self) -> None:
+        """Keeps nothing open that came with a message."""
+        if self._part.replies:
+            self._part.close()
+
     def _fill(self, part: _Part) -> None:
+        if part.header is not None and part.header.type == wire.REGION:
+            self._fill_with_descriptors(part)
+            return
         counts, want = part.counts, len(part.view)
         have = sum(counts)
         while have < want:
@@ -80,6 +121,17 @@ class Receiver:
                 raise EOFError("the agent closed the data connection")
             have = sum(counts)
 
+    def _fill_with_descriptors(self, part: _Part) -> None:
+        want = len(part.view)
+        have = sum(len(reply[0]) for reply in part.replies)
+        while have < want:
+            part.replies.extend(map(self._recvmsg, (want - have,), (SPACE,), (_WITH_DESCRIPTORS,)))
+            if not part.replies[-1][0]:
+                raise EOFError("the agent closed the data connection")
+            have = sum(len(reply[0]) for reply in part.replies)
+        part.view[:] = b"".join(reply[0] for reply in part.replies)
+
 
 # One system call, and one hand-over of the interpreter lock, for a whole frame.
 _WAIT_ALL: Any = socket.MSG_WAITALL
+_WITH_DESCRIPTORS: Any = getattr(socket, "MSG_CMSG_CLOEXEC", 0)

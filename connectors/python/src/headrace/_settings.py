@@ -23,6 +23,10 @@ class Settings:
     world_size: int
     local_rank: int
     attempt: int
+    resume: str = ""  # what a process of a job with a past wants: "", "bound", "acked" or "start"
+
+
+RESUME = ("", "bound", "acked", "start")
 
 
 def resolve(
@@ -33,6 +37,7 @@ def resolve(
     rank: int | None = None,
     world_size: int | None = None,
     attempt: int | None = None,
+    resume: str | None = None,
     env: Environment | None = None,
 ) -> Settings:
     """Arguments, else HEADRACE_*, else torchrun's variables, else 0 of 1.
@@ -56,6 +61,9 @@ def resolve(
             f"agent socket {path} has {len(os.fsencode(path))} bytes; a Unix socket may have {MAX_SOCKET_PATH}: "
             "set HEADRACE_AGENT (and the agent's --socket) to a shorter path"
         )
+    origin, resume = ("resume", resume) if resume is not None else ("HEADRACE_RESUME", env.get("HEADRACE_RESUME", ""))
+    if resume not in RESUME:
+        raise ValueError(f"{origin}={resume!r}; it is bound, acked or start")
     return Settings(
         job=job,
         agent=path,
@@ -63,6 +71,7 @@ def resolve(
         rank=ranks,
         world_size=world,
         local_rank=_number("local rank", None, env, "HEADRACE_LOCAL_RANK", "LOCAL_RANK", default=0),
+        resume=resume,
         attempt=_number("attempt", attempt, env, "HEADRACE_ATTEMPT", "TORCHELASTIC_RESTART_COUNT", default=0),
     )
 

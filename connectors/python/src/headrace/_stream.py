@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from operator import index
 from typing import TYPE_CHECKING, Any
 
+from . import _cuts, _restore
 from ._batch import Batch
 from ._channel import Channel
 from ._columns import Column
@@ -42,11 +44,13 @@ class Stream:
     called from any. Not usable in a forked process.
     """
 
-    def __init__(self, trainer: Trainer, request: dict[str, Any]) -> None:
+    def __init__(self, trainer: Trainer, request: dict[str, Any], channel: Channel | None = None) -> None:
         self._trainer = trainer
         self._auto = request["ack"] == "auto"
         self._opener = threading.get_ident()
-        self._channel: Channel = trainer.open(request)
+        #: Of a bit_exact dataset: whose batches these are.
+        self.virtual_rank: int | None = request.get("virtual")
+        self._channel: Channel = channel or trainer.open(request)
         self._feed = Feed(trainer.settings.agent, trainer.incarnation, self._channel)
         self._frame = _NO_FRAME
         self._fast_until = 0  # batches that next() may yield before it must look around
@@ -69,12 +73,15 @@ class Stream:
         if stop > frame.rows:
             stop = frame.rows
         channel.yielded = number
+        if channel.held:  # looked at behind the count, as the control thread looks at that behind it
+            self._trainer.control.yields.enter(channel, number)
         channel.rows += stop - start
         return Batch(frame, start, stop, self, number)
 
     def _advance(self, yielded: int) -> None:
         """Makes sure that self._frame holds the next batch, or raises."""
         channel = self._channel
+        channel.iterator = threading.get_ident()
         if self._auto:
             self._ack_yielded()
         if channel.closed and channel.fault is None:
@@ -93,7 +100,7 @@ class Stream:
                 'asked for" does not mean "the last one is in the model". Use ack="step" and stream.step()'
             )
         batches = channel.yielded - channel.stepped
-        if batches and channel.tracked and channel.fenced is None:
+        if batches and channel.tracked and channel.fenced is None and not channel.closed:
             self._trainer.report(channel, None, batches)
 
     # Steps.
@@ -107,8 +114,9 @@ class Stream:
         other rank must count alike (world size 1, ``private``, ``shared``).
 
         Never blocks: a background thread sends it. Returns the step. Raises
-        ValueError, and Fenced if an earlier step was refused. With track=False
-        there is nothing to report, and 0 is returned.
+        ValueError, Fenced if an earlier step was refused, and HeadraceError if
+        the stream was closed before. With track=False there is nothing to report,
+        and 0 is returned.
         """
         channel = self._channel
         if channel.fenced is not None:
@@ -135,6 +143,11 @@ class Stream:
 
     def _done(self, number: int, step: int | None) -> int:
         channel = self._channel
+        if self.virtual_rank is not None:
+            raise ValueError(
+                "a batch of a bit_exact dataset is done with the others of its step: "
+                "stream.step(step) after all of them"
+            )
         if channel.tracked and number != channel.stepped + 1:
             raise ValueError(
                 f"batch {number} cannot be done now: batches are done in the order they were yielded, once each, "
@@ -157,6 +170,31 @@ class Stream:
         if self._auto:
             raise ValueError('a stream with ack="auto" steps by itself, at the next batch')
         return 0
+
+    # Checkpoints that a framework writes.
+
+    def state_dict(self, step: int | None = None) -> dict[str, Any]:
+        """The records that are in the model at this rank's last stepped step, for a
+        framework that keeps the data loader's state in its own checkpoint file.
+
+        JSON-able, whole (of all datasets of the job), and never incomplete: waits
+        until every rank has reported the step and the cut is frozen. step: must be
+        the last stepped one, if it is said. The newest 3 are kept by the master.
+        With a shared model take it before the model's state.
+
+        Raises ValueError, CheckpointError after a minute, and Fenced.
+        """
+        trainer = self._trainer
+        number = _cuts.check_step(trainer, step)
+        return dict(_cuts.ask(trainer, number, time.monotonic() + _cuts.CUT_SECONDS).body)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes back to what state_dict() gave: exactly the input without it follows.
+
+        Before the first batch. In a replicated model every rank does, with the same
+        state. Raises CheckpointError if it is refused, and Fenced.
+        """
+        _restore.load_carried(self._trainer, dict(state))
 
     # The rest.
 

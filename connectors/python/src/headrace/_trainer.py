@@ -6,13 +6,15 @@ import atexit
 import contextlib
 import itertools
 import multiprocessing
+import operator
 import os
 import secrets
 import sys
 import threading
 import time
 import warnings
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
 from . import _messages as wire
 from ._channel import Channel
@@ -22,12 +24,18 @@ from ._settings import Settings, resolve
 from ._version import __version__
 
 WELCOME_SECONDS = 30.0  # an agent may wait for its master before it answers
+_SECOND = operator.itemgetter(1)
 OPEN_SECONDS = 60.0  # and for the listing of a dataset's schema
 
 _BORN = os.getpid()  # the process that imported us; a fork has another one
 _NO_WORKERS = (
     "use num_workers=0: the agent reads, decodes and prefetches in a process of its own already, "
     "and batches that are yielded in a worker could not be stepped in the trainer"
+)
+
+_CLOSED = (
+    "the stream was closed, by close(), shutdown() or the end of its `with`, while this batch was unstepped: "
+    "its rows go to others. Say step() before"
 )
 
 
@@ -54,7 +62,11 @@ class Trainer:
             "attempt": settings.attempt,
             "incarnation": self.incarnation,
             "pid": self._pid,
+            "resume_from": settings.resume,
         }
+        #: This process has restored, or was told that there is nothing to restore.
+        self.restored = False
+        self._before_close: list[Callable[[], None]] = []
         self.control = Control(settings, hello, self._channels)
         try:
             self.control.start(time.monotonic() + WELCOME_SECONDS)
@@ -102,6 +114,16 @@ class Trainer:
         """A step need not be said, because no other rank must count alike."""
         return self.world_size == 1 or self.model in ("private", "shared")
 
+    @property
+    def may_wait(self) -> bool:
+        """A job with a past grants nothing until its ranks have restored; this one
+        has done its part, or said that it starts over."""
+        return self.restored or self.settings.resume == "start"
+
+    def before_close(self, wait: Callable[[], None]) -> None:
+        """wait is called before this process says goodbye."""
+        self._before_close.append(wait)
+
     def check(self) -> None:
         """Raises what is wrong with this process, if anything is."""
         if os.getpid() != self._pid:
@@ -109,11 +131,26 @@ class Trainer:
         if self.control.fault is not None:
             raise self.control.fault
 
+    def check_stepped(self) -> None:
+        """Raises ValueError if the calling thread has batches that it did not step."""
+        me = threading.get_ident()
+        for channel in list(self._channels.values()):
+            held = channel.yielded - channel.stepped
+            if held and channel.tracked and not channel.closed and me == (channel.stepper or channel.iterator):
+                auto = channel.open["ack"] == "auto"
+                how = 'ack="auto" does that at the next batch only' if auto else "call step() first"
+                raise ValueError(
+                    f"{held} batch{'es' * (held > 1)} of {channel.open['dataset']!r} are not stepped: an exact save "
+                    f"waits until all that was yielded is in the model: {how}"
+                )
+
     def open(self, request: dict[str, Any]) -> Channel:
         """Opens a stream. Raises DatasetError and whatever check() does."""
         self.check()
         channel = Channel(next(self._numbers), request)
+        channel.may_wait = lambda: self.may_wait
         with self.control.lock:
+            channel.held = bool(self.control.yields.cut)
             self._channels[channel.number] = channel
             self.control.post(wire.encode(wire.OPEN, channel.number, request))
         deadline = time.monotonic() + OPEN_SECONDS
@@ -154,6 +191,8 @@ class Trainer:
         """The oldest unstepped batches are in the model as of step. Never blocks."""
         control = self.control
         with control.lock:
+            if channel.closed and batches:
+                raise HeadraceError(_CLOSED)
             if batches > channel.yielded - channel.stepped:
                 raise ValueError(f"batches={batches}, but only {channel.yielded - channel.stepped} are unstepped")
             if step is None:
@@ -162,8 +201,38 @@ class Trainer:
                 raise ValueError(f"step {step} after step {self.last_step}: the steps of a rank grow")
             # A signal's exception can only come behind the append: all or nothing.
             self.last_step = step
+            channel.stepper = threading.get_ident()
             channel.stepped = through = channel.stepped + batches
-            control.outbox.append((channel, step, batches, through))
+            control.outbox.append((channel, step, batches, through, False))
+            if control.step_sent():
+                return step
+        if control.sleeping:
+            control.sleeping = False
+            control.bell.ring()
+        return step
+
+    def report_all(self, channels: Sequence[Channel], step: int | None) -> int:
+        """All unstepped batches of several streams are in the model as of one step.
+        Never blocks."""
+        control = self.control
+        with control.lock:
+            if step is None:
+                step = self.last_step + 1
+            elif step <= self.last_step:
+                raise ValueError(f"step {step} after step {self.last_step}: the steps of a rank grow")
+            held = [channel for channel in channels if channel.yielded > channel.stepped] or list(channels[-1:])
+            if any(channel.closed and channel.yielded > channel.stepped for channel in held):
+                raise HeadraceError(_CLOSED)
+            last = held[-1]
+            items = [(c, step, c.yielded - c.stepped, c.yielded, c is not last) for c in held]
+            self.last_step = step
+            for channel in held:
+                channel.stepper = threading.get_ident()
+            marks = map(setattr, held, itertools.repeat("stepped"), [c.yielded for c in held])
+            # In C, so that a signal's exception comes behind all of it, or before.
+            control.outbox.extend(map(_SECOND, zip(marks, items)))
+            if control.step_sent():
+                return step
         if control.sleeping:
             control.sleeping = False
             control.bell.ring()
@@ -171,6 +240,8 @@ class Trainer:
 
     def close(self) -> None:
         """Says goodbye: what was stepped is durable first, if an agent is there."""
+        for wait in self._before_close:
+            wait()
         left = [channel for channel in list(self._channels.values()) if not channel.closed]
         for channel in left:
             self.close_channel(channel)
@@ -203,19 +274,27 @@ def init(
     rank: int | None = None,
     world_size: int | None = None,
     attempt: int | None = None,
+    resume: Literal["bound", "acked", "start"] | None = None,
 ) -> Trainer:
     """Attaches this process to its node's agent.
 
     Each value is the argument, else HEADRACE_JOB, HEADRACE_MASTER, HEADRACE_AGENT
     (a socket's path), HEADRACE_RANK, HEADRACE_WORLD_SIZE, HEADRACE_ATTEMPT, else
     torchrun's RANK, WORLD_SIZE and TORCHELASTIC_RESTART_COUNT, else 0 of 1.
+    resume, else HEADRACE_RESUME: what to do if the job has a past. ``bound`` (the
+    default for a replicated or private model): this process restores before its
+    first batch; ``acked`` (shared only, and its default): go on behind what is
+    acked; ``start``: everything again, in a model that knows nothing.
+
     Called by the first stream if you do not; again, it returns the same trainer.
 
     Raises AgentUnavailable, ValueError, and HeadraceError in a forked process.
     """
     global _current
-    settings = resolve(job, master=master, agent=agent, rank=rank, world_size=world_size, attempt=attempt)
-    explicit = any(v is not None for v in (job, master, agent, rank, world_size, attempt))
+    settings = resolve(
+        job, master=master, agent=agent, rank=rank, world_size=world_size, attempt=attempt, resume=resume
+    )
+    explicit = any(v is not None for v in (job, master, agent, rank, world_size, attempt, resume))
     with _lock:
         _check_process(explicit)
         if _current is not None and not _forgotten(_current):

@@ -34,16 +34,34 @@ class ControlConnection:
         self.sock.setblocking(False)
         self._in = bytearray()
         self._out = bytearray()
+        self._sent: list[int] = []  # of _out, by one send() each
 
     @property
     def pending(self) -> bool:
         """Bytes are left to send."""
-        return bool(self._out)
+        return len(self._out) > sum(self._sent)
 
     def send(self, data: bytes) -> None:
+        """Leaves data for the next flush()."""
         self._out += data
 
+    def send_now(self, data: bytes) -> None:
+        """Sends data if nothing waits before it; what the socket does not take is
+        left for flush(). Raises no OSError: the next receive() tells.
+
+        A signal's exception may come after any line: the count is stored by C code,
+        as in _receive.py, so that no byte is sent twice or left out.
+        """
+        now = not self.pending
+        self._out += data
+        if now:
+            with contextlib.suppress(OSError):  # BlockingIOError too
+                self._sent.extend(map(self.sock.send, (data,)))
+
     def flush(self) -> None:
+        """Only the control thread calls it, which no signal interrupts."""
+        del self._out[: sum(self._sent)]
+        self._sent.clear()
         while self._out:
             try:
                 sent = self.sock.send(self._out)
@@ -95,6 +113,7 @@ class ControlConnection:
         """Sends the last bytes and waits until the other side has closed. To
         close first could fail its answer to an earlier message, and so have it
         miss the last one. Raises EOFError when all is well."""
+        self.flush()
         self.sock.settimeout(seconds)
         self.sock.sendall(self._out)
         self.sock.shutdown(socket.SHUT_WR)

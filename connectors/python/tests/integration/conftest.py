@@ -39,22 +39,32 @@ def binary() -> str:
 class Trainer:
     """A training process, and the file that it prints to."""
 
-    def __init__(self, code: str, env: dict[str, str], log: Path) -> None:
+    def __init__(self, code: str, env: dict[str, str], log: Path, *args: str, stdin: bool = False) -> None:
         self.log = log
         with log.open("wb") as out:
-            self.process = subprocess.Popen([sys.executable, "-c", code], env=env, stdout=out, stderr=out)
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", code, *args],
+                env=env,
+                stdin=subprocess.PIPE if stdin else None,
+                stdout=out,
+                stderr=out,
+            )
 
     def printed(self, lines: int) -> None:
         """Waits until it has printed that many lines."""
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while self.log.read_text().count("\n") < lines:
             assert self.process.poll() is None, self.log.read_text()
             assert time.monotonic() < deadline, self.log.read_text()
             time.sleep(0.005)
 
-    def ended(self) -> str:
+    def ended(self, within: float = 50) -> str:
         """Everything that it printed, once it has ended."""
-        self.process.wait(50)
+        try:
+            self.process.wait(within)
+        except subprocess.TimeoutExpired:
+            logs = "".join(f"\n--- {p.name}\n{p.read_text()}" for p in sorted(self.log.parent.glob("*.log")))
+            pytest.fail(f"{self.log.name} did not end within {within:.0f} s:{logs}", pytrace=False)
         return self.log.read_text()
 
 
@@ -100,21 +110,21 @@ class Job:
             "--allow-root",
             str(self.folder),
             "--session-ttl",
-            "2s",
+            "5s",
             *more,
         )
         self.await_socket(process)
         return process
 
     def await_socket(self, process: subprocess.Popen[Any]) -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while not os.path.exists(self.socket):
             assert process.poll() is None, self.logs()
             assert time.monotonic() < deadline, self.logs()
             time.sleep(0.01)
 
     def headrace(self, *args: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        out = subprocess.run([self.binary, *args], env=self.env, capture_output=True, text=True, timeout=30)
+        out = subprocess.run([self.binary, *args], env=self.env, capture_output=True, text=True, timeout=120)
         assert not check or out.returncode == 0, out.stderr + self.logs()
         return out
 
@@ -126,9 +136,15 @@ class Job:
         spec.write_text(self.spec(name, more))
         self.headrace("dataset", "apply", "-f", str(spec))
 
-    def trainer(self, code: str, **env: str) -> Trainer:
+    def trainer(self, code: str, stdin: bool = False, **env: str) -> Trainer:
         number = len(self.processes)
-        trainer = Trainer(code, {**self.env, **env}, self.folder / f"trainer-{number}.log")
+        trainer = Trainer(code, {**self.env, **env}, self.folder / f"trainer-{number}.log", stdin=stdin)
+        self.processes.append(trainer.process)
+        return trainer
+
+    def helper(self, code: str, *args: str) -> Trainer:
+        """A helper of the training: a process of ours with arguments."""
+        trainer = Trainer(code, self.env, self.folder / f"process-{len(self.processes)}.log", *args)
         self.processes.append(trainer.process)
         return trainer
 
@@ -141,7 +157,7 @@ class Job:
                 process.terminate()
         for process in self.processes:
             try:
-                process.wait(10)
+                process.wait(30)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

@@ -18,7 +18,11 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: clickreport FOLDER")
 		os.Exit(2)
 	}
-	r, err := report.FromFolders(filepath.Join(os.Args[1], "truth"), filepath.Join(os.Args[1], "journals"))
+	folders := report.Folders{Truth: filepath.Join(os.Args[1], "truth"), Journals: filepath.Join(os.Args[1], "journals")}
+	if group := filepath.Join(os.Args[1], "group"); exists(group) {
+		folders.Group = group
+	}
+	r, err := folders.Compute()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "clickreport:", err)
 		os.Exit(1)
@@ -27,4 +31,9 @@ func main() {
 	if !r.Clean {
 		os.Exit(1)
 	}
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }

@@ -1,0 +1,229 @@
+package agent_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/headrace/headrace/agent/toymaster"
+	pb "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/internal/frame"
+)
+
+func (t *trainer) say(c frame.Call) error {
+	return frame.WriteControl(t.control, frame.TypeCall, 0, 0, c)
+}
+
+func (t *trainer) answer() (a frame.Answer, err error) {
+	m, err := t.expect(frame.TypeAnswer)
+	if err != nil {
+		return a, err
+	}
+	return frame.Decode[frame.Answer](m.Type, m.payload)
+}
+
+func TestACallCountsBehindTheStepsThatWereSaidBeforeIt(t *testing.T) {
+	m, a, _ := setUp(t, 100)
+	tr := must(hello(a.socket, frame.Hello{WorldSize: 1}))(t)
+	s := must(tr.open(1, frame.Open{Dataset: "lines", Rows: 10, Track: true}))(t)
+	check(t, s.credit(3))
+	for step := range int64(3) {
+		must(s.next(0))(t)
+		check(t, s.step(step+1, 1))
+	}
+	check(t, tr.say(frame.Call{ID: 1, Call: frame.CallAsk, Cut: 77, Step: 3, Path: "/ck/3/manifest.json"}))
+	got := must(tr.answer())(t)
+	if got.ID != 1 || got.Code != frame.AnswerOK || got.Cut != 77 || got.Step != 3 || !bytes.Contains(got.Body, []byte(`"step":3`)) {
+		t.Errorf("%+v %s", got, got.Body)
+	}
+	check(t, tr.say(frame.Call{ID: 2, Call: frame.CallBind, Cut: 77, Path: "/ck/3/manifest.json"}))
+	if got := must(tr.answer())(t); got.ID != 2 || got.Code != frame.AnswerOK {
+		t.Errorf("%+v", got)
+	}
+	m.do(func(toy *toymaster.Master) {
+		if c := toy.Cut(77); c == nil || !c.Bound || len(c.Parts) == 0 {
+			t.Errorf("%+v", c)
+		}
+		if steps := toy.Steps; len(steps) == 0 || steps[len(steps)-1].Step != 3 {
+			t.Errorf("%v", steps)
+		}
+	})
+	check(t, tr.say(frame.Call{ID: 3, Call: frame.CallDrop, Cut: 77, Reason: "retention"}))
+	must(tr.answer())(t)
+	check(t, tr.say(frame.Call{ID: 4, Call: frame.CallBind, Cut: 77, Path: "/ck/3/manifest.json"}))
+	if got := must(tr.answer())(t); got.Code != frame.AnswerRefused || !strings.Contains(got.Reason, "000000000000004d") {
+		t.Errorf("%+v", got)
+	}
+	s.close()
+	tr.bye()
+}
+
+func (t *trainer) told() (h frame.Hold, err error) {
+	m, err := t.expect(frame.TypeHold)
+	if err != nil {
+		return h, err
+	}
+	return frame.Decode[frame.Hold](m.Type, m.payload)
+}
+
+// docs/CUTS.md: "YieldsHeld, behind the acks".
+func TestHeldReachesTheMasterBehindTheAcksOfWhatWasYielded(t *testing.T) {
+	m, a, _ := setUp(t, 100)
+	m.do(func(toy *toymaster.Master) { toy.Model = "shared" })
+	saver := must(hello(a.socket, frame.Hello{WorldSize: 2}))(t)
+	other := must(hello(a.socket, frame.Hello{WorldSize: 2, Rank: 1, Incarnation: 9}))(t)
+	s := must(other.open(1, frame.Open{Dataset: "lines", Rows: 10, Track: true}))(t)
+	check(t, s.credit(3))
+	must(s.next(0))(t)
+	check(t, saver.say(frame.Call{ID: 1, Call: frame.CallHold, Cut: 77}))
+	for _, tr := range []*trainer{saver, other} {
+		if h := must(tr.told())(t); !h.On || h.Cut != 77 || h.Why == "" {
+			t.Errorf("%+v", h)
+		}
+	}
+	check(t, frame.WriteControl(saver.control, frame.TypeHeld, 0, 0, frame.Held{Cut: 77}))
+	check(t, s.step(1, 1))
+	check(t, frame.WriteControl(other.control, frame.TypeHeld, 0, 0, frame.Held{Cut: 77}))
+	if got := must(saver.answer())(t); got.ID != 1 || got.Code != frame.AnswerOK || got.Cut != 77 {
+		t.Errorf("%+v", got)
+	}
+	m.do(func(toy *toymaster.Master) {
+		if toy.Settled() == 0 {
+			t.Error("all are said to yield nothing, and the batch is not acked")
+		}
+	})
+	check(t, saver.say(frame.Call{ID: 2, Call: frame.CallAsk, Cut: 77, Carried: true, Exact: true}))
+	if got := must(saver.answer())(t); got.ID != 2 || got.Code != frame.AnswerOK {
+		t.Errorf("%+v", got)
+	}
+	for _, tr := range []*trainer{saver, other} {
+		if h := must(tr.told())(t); h.On || h.Cut != 77 {
+			t.Errorf("%+v", h)
+		}
+	}
+	must(s.next(0))(t)
+	check(t, s.step(2, 1))
+	s.close()
+	saver.bye()
+	other.bye()
+}
+
+// An ask waits at the master for other ranks; whatever happens to the master
+// meanwhile, it is answered once.
+func TestACallOutlivesItsMaster(t *testing.T) {
+	m, a, _ := setUp(t, 10)
+	tr := must(hello(a.socket, frame.Hello{WorldSize: 1}))(t)
+	s := must(tr.open(1, frame.Open{Dataset: "lines", Rows: 10, Track: true}))(t)
+	check(t, tr.say(frame.Call{ID: 1, Call: frame.CallAsk, Cut: 5, Step: 9, Carried: true}))
+	m.until("the call", func(toy *toymaster.Master) bool { return len(toy.Calls) == 1 })
+	m.restart()
+	m.until("the call again", func(toy *toymaster.Master) bool { return len(toy.Calls) == 2 })
+	check(t, s.step(9, 0))
+	if got := must(tr.answer())(t); got.ID != 1 || got.Code != frame.AnswerOK || got.Step != 9 {
+		t.Errorf("%+v", got)
+	}
+	s.close()
+	tr.bye()
+}
+
+func TestAJobWithAPastTellsItsTrainersToRestoreFirst(t *testing.T) {
+	m, a, _ := setUp(t, 10)
+	m.do(func(toy *toymaster.Master) { toy.Restore = true })
+	tr := must(hello(a.socket, frame.Hello{WorldSize: 1, ResumeFrom: frame.ResumeBound}))(t)
+	m.do(func(toy *toymaster.Master) {
+		if w := toy.Workers(); len(w) != 1 || w[0].Resume != pb.Join_BOUND {
+			t.Errorf("%v", w)
+		}
+	})
+	s := must(tr.open(1, frame.Open{Dataset: "lines", Rows: 10, Track: true}))(t)
+	check(t, s.credit(1))
+	msg := must(tr.expect(frame.TypeState))(t)
+	if got := must(frame.Decode[frame.State](msg.Type, msg.payload))(t); got.State != frame.StateRestore || got.Reason == "" {
+		t.Errorf("%+v", got)
+	}
+	check(t, tr.say(frame.Call{ID: 1, Call: frame.CallRestore, Mode: "newest", Body: []byte(`{"step":4}`), Path: "/ck/4/manifest.json", Failed: []frame.CutID{9}}))
+	if got := must(tr.answer())(t); got.Code != frame.AnswerOK || got.Step != 4 || got.Epoch != 1 || got.Path != "/ck/4/manifest.json" {
+		t.Errorf("%+v", got)
+	}
+	m.do(func(toy *toymaster.Master) {
+		if r := toy.Calls[0].GetRestore(); len(r.GetFailed()) != 1 || r.GetFailed()[0] != 9 {
+			t.Errorf("%v", r)
+		}
+	})
+	must(s.next(0))(t)
+	check(t, s.step(5, 1))
+	s.close()
+	tr.bye()
+}
+
+func TestACallThatMakesNoSenseIsAnsweredByTheAgent(t *testing.T) {
+	m, a, _ := setUp(t, 10)
+	tr := must(hello(a.socket, frame.Hello{WorldSize: 1}))(t)
+	for i, c := range []struct {
+		call frame.Call
+		why  string
+	}{
+		{frame.Call{Call: "guess", Cut: 1}, `"guess"`},
+		{frame.Call{Call: frame.CallAsk, Cut: 1, Step: 1, Path: "ck/manifest.json"}, "not absolute"},
+		{frame.Call{Call: frame.CallAsk, Step: 1, Path: "/ck"}, "names no cut"},
+		{frame.Call{Call: frame.CallAsk, Cut: 1, Step: -1, Carried: true}, "step -1"},
+		{frame.Call{Call: frame.CallAsk, Cut: 1, Step: 1}, "carried is false"},
+		{frame.Call{Call: frame.CallBind, Cut: 1}, "no manifest"},
+		{frame.Call{Call: frame.CallRestore, Mode: "some"}, `"some"`},
+		{frame.Call{Call: frame.CallRestore, Mode: "newest", Body: []byte(`[1]`)}, "not a JSON object"},
+	} {
+		c.call.ID = uint64(i + 1)
+		check(t, tr.say(c.call))
+		got := must(tr.answer())(t)
+		if got.ID != c.call.ID || got.Code != frame.AnswerRefused || !strings.Contains(got.Reason, c.why) {
+			t.Errorf("%+v: %+v", c.call, got)
+		}
+	}
+	m.do(func(toy *toymaster.Master) {
+		if len(toy.Calls) != 0 {
+			t.Errorf("the master was asked %v", toy.Calls)
+		}
+	})
+	tr.bye()
+	_, err := hello(a.socket, frame.Hello{WorldSize: 1, ResumeFrom: "sometimes"})
+	wantError(t, err, frame.CodeInvalid, `"sometimes"`, "bound, acked or start")
+}
+
+// A cut is larger than any other control message, and than what may wait for a
+// trainer that does not read.
+func TestALargeCutArrivesWhole(t *testing.T) {
+	m, a, _ := setUp(t, 10)
+	tr := must(hello(a.socket, frame.Hello{WorldSize: 1}))(t)
+	big := []byte(`{"step":1,"pad":"` + strings.Repeat("x", 20<<20) + `"}`)
+	check(t, tr.say(frame.Call{ID: 1, Call: frame.CallRestore, Mode: "exact", Body: big, Path: "/ck/1/manifest.json"}))
+	must(tr.answer())(t)
+	m.do(func(toy *toymaster.Master) {
+		if got := toy.Calls[0].GetRestore().GetBody(); !bytes.Equal(got, big) {
+			t.Errorf("%d bytes arrived of %d", len(got), len(big))
+		}
+	})
+	check(t, tr.say(frame.Call{ID: 2, Call: frame.CallAsk, Cut: 7, Step: 1, Carried: true}))
+	m.until("the call", func(toy *toymaster.Master) bool { return len(toy.Calls) == 2 })
+	m.do(func(toy *toymaster.Master) {
+		toy.Tell(&pb.MasterMessage{CutReplies: []*pb.CutReply{{Worker: toy.Workers()[0].Worker, Id: 2, Cut: 7, Body: big}}})
+	})
+	if got := must(tr.answer())(t); got.ID != 2 || !bytes.Equal(got.Body, big) {
+		t.Errorf("call %d came with %d bytes of %d", got.ID, len(got.Body), len(big))
+	}
+	tr.bye()
+}
+
+func TestAFencedTrainersCallIsAnsweredWithoutAMaster(t *testing.T) {
+	m, a, _ := setUp(t, 10)
+	tr := must(hello(a.socket, frame.Hello{WorldSize: 1}))(t)
+	m.do(func(toy *toymaster.Master) {
+		toy.Tell(&pb.MasterMessage{Fences: []*pb.Fence{{Worker: toy.Workers()[0].Worker, Reason: "a new generation"}}})
+	})
+	must(tr.expect(frame.TypeFenced))(t)
+	m.stop()
+	check(t, tr.say(frame.Call{ID: 1, Call: frame.CallAsk, Cut: 5, Step: 1, Carried: true}))
+	if got := must(tr.answer())(t); got.Code != frame.AnswerFenced || got.Reason != "a new generation" {
+		t.Errorf("%+v", got)
+	}
+	tr.bye()
+}

@@ -1,0 +1,148 @@
+package feed
+
+import (
+	"context"
+	"slices"
+
+	"github.com/headrace/headrace/sources"
+)
+
+// A stream reads one lease at a time, in the order of their grants, and begins the
+// next one while it decodes the last records of one: to open a range may take a
+// round trip. Of input without an end it reads one in each partition side by side:
+// each may wait at its head.
+
+// take gets the next chunk; false: something else happened meanwhile.
+func (c *cutter) take(ctx context.Context) bool {
+	for k := range c.rds {
+		rd := c.rds[(c.turn+k)%len(c.rds)]
+		select {
+		case ch, ok := <-rd.out:
+			c.turn = (c.turn + k + 1) % len(c.rds)
+			return c.taken(rd, ch, ok)
+		default:
+		}
+	}
+	c.timer.Reset(until(c.deadline()))
+	select {
+	case <-c.came:
+	case <-c.st.wakeCut:
+	case <-c.timer.C:
+	case <-ctx.Done():
+	}
+	c.overdue()
+	return false
+}
+
+func (c *cutter) taken(rd *reading, ch chunk, ok bool) bool {
+	if !ok {
+		c.drop(rd)
+		if rd.complete {
+			c.leaseEnd(rd.l)
+		}
+		return false
+	}
+	c.rd, c.chunk, c.at = rd, ch, 0
+	return true
+}
+
+// open has a reading for each lease that is to be read, and for no other. One that
+// waits ahead of head for records that were stolen would wait for ever.
+func (c *cutter) open(ctx context.Context) {
+	for i := len(c.rds) - 1; i >= 0; i-- {
+		if rd := c.rds[i]; !slices.Contains(c.now, rd.l) {
+			c.drop(rd)
+		} else if c.overtaken(rd) {
+			c.drop(rd)
+			c.leaseEnd(rd.l)
+		}
+	}
+	for _, l := range c.now {
+		if c.reads(l) || c.adopt(l) {
+			continue
+		}
+		c.st.mu.Lock()
+		from, end, dry := l.read, l.end, l.dry
+		c.st.mu.Unlock()
+		if !dry {
+			c.rds = append(c.rds, startReading(ctx, c.st.ds, c.st.t.srv.cfg.Desk, l, from, end, c.came, &c.spare))
+		}
+	}
+	c.readAhead(ctx)
+}
+
+// adopt goes on with what was read ahead of l.
+func (c *cutter) adopt(l *lease) bool {
+	rd := c.ahead
+	if rd == nil {
+		return false
+	}
+	c.st.mu.Lock()
+	from := l.read
+	c.st.mu.Unlock()
+	if rd.l != l || rd.from != from {
+		c.stopAhead()
+		return false
+	}
+	c.rds, c.ahead = append(c.rds, rd), nil
+	return true
+}
+
+// readAhead begins the next lease once the source has no more for the one before.
+func (c *cutter) readAhead(ctx context.Context) {
+	if c.ahead != nil || len(c.rds) != 1 || !c.rds[0].atEnd.Load() || c.st.ds.Spec.Live() {
+		return
+	}
+	var next *lease
+	c.st.mu.Lock()
+	if i := slices.Index(c.st.leases, c.rds[0].l) + 1; i > 0 && i < len(c.st.leases) && !c.st.leases[i].dry && !c.st.recut {
+		next = c.st.leases[i]
+	}
+	if next == nil {
+		c.st.mu.Unlock()
+		return
+	}
+	from, end := next.read, next.end
+	c.st.mu.Unlock()
+	c.ahead = startReading(ctx, c.st.ds, c.st.t.srv.cfg.Desk, next, from, end, c.came, &c.spare)
+}
+
+func (c *cutter) stopAhead() {
+	if c.ahead != nil {
+		c.ahead.stop(nil, &c.spare)
+		c.ahead = nil
+	}
+}
+
+// overtaken: the end of a lease of input that grows came to where it was read to.
+func (c *cutter) overtaken(rd *reading) bool {
+	if !c.st.ds.Spec.Live() {
+		return false
+	}
+	c.st.mu.Lock()
+	defer c.st.mu.Unlock()
+	return rd.l.read >= rd.l.end
+}
+
+func (c *cutter) reads(l *lease) bool {
+	return slices.ContainsFunc(c.rds, func(rd *reading) bool { return rd.l == l })
+}
+
+func (c *cutter) stopReading() {
+	for len(c.rds) > 0 {
+		c.drop(c.rds[0])
+	}
+}
+
+// drop stops one of the readings.
+func (c *cutter) drop(rd *reading) {
+	var held *sources.Batch
+	if c.rd == rd {
+		held = c.chunk.batch
+	}
+	rd.stop(held, &c.spare)
+	c.rds = slices.DeleteFunc(c.rds, func(o *reading) bool { return o == rd })
+	if c.rd == rd {
+		c.rd, c.chunk, c.at = nil, chunk{}, 0
+	}
+}

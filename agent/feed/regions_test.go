@@ -1,0 +1,194 @@
+package feed
+
+import (
+	"bytes"
+	"errors"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"pgregory.net/rapid"
+
+	"github.com/headrace/headrace/internal/frame"
+)
+
+// A region is in one hand at a time, whatever the trainer says and in what order, and
+// they never take more memory than they may.
+func TestARegionIsInOneHandAtATime(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const least = 100_000
+		need := least
+		rs := newRegions(2 << 20)
+		defer rs.close()
+		var ours []*region
+		theirs := map[uint32]frame.Use{}
+		var said []frame.Use // at any time
+		t.Repeat(map[string]func(*rapid.T){
+			"offer": func(t *rapid.T) {
+				r, fd, err := rs.offer(rapid.IntRange(0, 300_000).Draw(t, "frame"), need)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if r == nil {
+					return
+				}
+				if err := unix.Close(fd); err != nil {
+					t.Fatal(err)
+				}
+				theirs[r.use.Region] = r.use
+			},
+			"take": func(t *rapid.T) {
+				r := rs.take(need)
+				if r == nil {
+					return
+				}
+				if len(r.memory) < need {
+					t.Fatalf("a region of %d bytes where %d are needed", len(r.memory), need)
+				}
+				if _, lent := theirs[r.use.Region]; lent || slices.Contains(ours, r) {
+					t.Fatalf("region %d is in two hands", r.use.Region)
+				}
+				r.memory[0], r.memory[len(r.memory)-1] = 1, 2 // it is mapped
+				ours = append(ours, r)
+			},
+			"send or drop": func(t *rapid.T) {
+				if len(ours) == 0 {
+					t.Skip("we have none")
+				}
+				i := rapid.IntRange(0, len(ours)-1).Draw(t, "which")
+				r := ours[i]
+				ours = slices.Delete(ours, i, i+1)
+				if rapid.Bool().Draw(t, "send") {
+					theirs[r.use.Region] = rs.lend(r)
+				} else {
+					rs.back(r)
+				}
+			},
+			"release": func(t *rapid.T) {
+				var uses []frame.Use
+				for _, n := range sortedKeys(theirs) {
+					if rapid.Bool().Draw(t, "it") {
+						uses = append(uses, theirs[n])
+						delete(theirs, n)
+					}
+				}
+				if len(said) > 0 {
+					uses = append(uses, said[rapid.IntRange(0, len(said)-1).Draw(t, "again")])
+				}
+				said = append(said, uses...)
+				if err := rs.released(uses, rapid.IntRange(0, 5).Draw(t, "forget") == 0); err != nil {
+					t.Fatal(err)
+				}
+			},
+			"builders have grown": func(t *rapid.T) {
+				need = max(need, rapid.IntRange(0, 2*least).Draw(t, "need"))
+			},
+			"": func(t *rapid.T) {
+				sum := 0
+				for _, r := range rs.all {
+					sum += len(r.memory)
+				}
+				if sum != rs.bytes || sum > rs.limit || len(rs.all) > mostRegions {
+					t.Fatalf("regions of %d bytes, counted %d, limit %d", sum, rs.bytes, rs.limit)
+				}
+			},
+		})
+		if err := rs.released([]frame.Use{{Region: rs.last + 1}}, false); !errors.Is(err, frame.ErrProtocol) {
+			t.Fatalf("the release of a region that there never was: %v", err)
+		}
+	})
+}
+
+func sortedKeys(m map[uint32]frame.Use) []uint32 {
+	var all []uint32
+	for n := range m {
+		all = append(all, n)
+	}
+	slices.Sort(all)
+	return all
+}
+
+func TestATrainerThatCannotMapARegionIsOfferedNoMore(t *testing.T) {
+	rs := newRegions(1 << 20)
+	defer rs.close()
+	for n := range 3 {
+		r, fd, err := rs.offer(1<<16, 1<<16)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (r != nil) != (n < 2) {
+			t.Fatalf("offer %d gave a region: %v", n, r != nil)
+		}
+		if r == nil {
+			break
+		}
+		if err := unix.Close(fd); err != nil {
+			t.Fatal(err)
+		}
+		use := r.use
+		if n == 0 { // a frame of it may be with a child, which is no reason
+			if err := rs.released([]frame.Use{use}, false); err != nil {
+				t.Fatal(err)
+			}
+			use = rs.lend(rs.take(1 << 16))
+		}
+		if err := rs.released([]frame.Use{use}, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A signal, as the runtime sends itself, is no lack of memory. Many kernels end
+// fallocate with EINTR.
+func TestSharedMemoryIsMadeWhileSignalsCome(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	thread, stop, over := unix.Gettid(), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(over)
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Millisecond):
+				_ = unix.Tgkill(unix.Getpid(), thread, unix.SIGURG)
+			}
+		}
+	}()
+	defer func() { close(stop); <-over }()
+	for range 50 {
+		memory, fd, err := share(2 << 20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(unix.Munmap(memory), unix.Close(fd)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestSharedMemoryIsOneForBothAndKeepsItsSize(t *testing.T) {
+	memory, fd, err := share(8192)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	theirs, err := unix.Mmap(fd, 0, 8192, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	copy(memory[4000:], "headrace")
+	if !bytes.Equal(theirs[4000:4008], []byte("headrace")) {
+		t.Error("the other side does not see what was written")
+	}
+	for _, size := range []int64{0, 4096, 1 << 20} {
+		if err := unix.Ftruncate(fd, size); !errors.Is(err, unix.EPERM) {
+			t.Errorf("the size became %d: %v", size, err)
+		}
+	}
+	if err := errors.Join(unix.Munmap(memory), unix.Munmap(theirs)); err != nil {
+		t.Error(err)
+	}
+}

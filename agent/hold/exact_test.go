@@ -1,0 +1,67 @@
+package hold_test
+
+import (
+	"testing"
+
+	"github.com/headrace/headrace/agent/hold"
+	pb "github.com/headrace/headrace/api/headrace/v1"
+)
+
+// A step is closed once it is reported: one that takes batches of several streams
+// is reported behind the acks of all of them, however late the last one comes.
+func TestAStepOfSeveralStreamsIsReportedWithItsLast(t *testing.T) {
+	core := hold.New(hold.Config{Hello: &pb.Hello{Agent: "a"}})
+	now := int64(0)
+	var acks []*pb.Ack
+	var steps []*pb.StepReport
+	do := func(ev hold.Event) {
+		t.Helper()
+		var fx hold.Effects
+		now += 1e9
+		core.Step(now, ev, &fx)
+		if fx.Invalid != "" {
+			t.Fatal(fx.Invalid)
+		}
+		for _, m := range fx.Send {
+			acks, steps = append(acks, m.Acks...), append(steps, m.Steps...)
+		}
+		if err := core.Check(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var held []*pb.HeldReply
+	var resume []hold.Resume
+	for n := range uint32(3) {
+		token := hold.Token{Epoch: 1, Term: 1, Sequence: uint64(n + 1)}
+		wire := &pb.Token{Epoch: 1, Term: 1, Sequence: uint64(n + 1)}
+		held = append(held, &pb.HeldReply{Was: wire, Token: wire, LeaseEnd: 10})
+		resume = append(resume, hold.Resume{Stream: n + 1, Dataset: 1, Virtual: n + 1, Tracked: true,
+			Batches: []hold.ResumedBatch{{Number: 1, Spans: []hold.Span{{Token: token, Dataset: 1, Partition: n + 1, To: 10}}}}})
+	}
+	do(&hold.Join{Join: &pb.Join{Worker: 1}, Resume: resume})
+	do(&hold.Connected{})
+	do(&hold.Received{Message: &pb.MasterMessage{Hello: &pb.HelloReply{Model: "replicated", SessionTtlMs: 60_000, Held: held},
+		Joins: []*pb.JoinReply{{Worker: 1, Generation: 1, Epoch: 1}}, Echo: now}})
+	for n := range uint32(2) {
+		do(&hold.Stepped{Stream: hold.Stream{Worker: 1, Number: n + 1}, Step: 7, Batches: 1, More: true})
+		do(&hold.Tick{}) // acks that wait leave
+	}
+	if len(acks) != 2 || len(steps) != 0 {
+		t.Fatalf("before the last stream: %v %v", acks, steps)
+	}
+	do(&hold.Stepped{Stream: hold.Stream{Worker: 1, Number: 3}, Step: 7, Batches: 1})
+	do(&hold.Tick{})
+	if len(acks) != 3 || len(steps) != 1 || steps[0].Step != 7 {
+		t.Fatalf("with it: %v %v", acks, steps)
+	}
+	for _, a := range acks {
+		if a.Step != 7 || a.Prefix != 10 {
+			t.Errorf("%v", a)
+		}
+	}
+	var fx hold.Effects
+	core.Step(now+1, &hold.Stepped{Stream: hold.Stream{Worker: 1, Number: 1}, Step: 7}, &fx)
+	if fx.Invalid != "" {
+		t.Errorf("an idle repeat of a step: %s", fx.Invalid)
+	}
+}

@@ -1,0 +1,155 @@
+package toymaster
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	pb "github.com/headrace/headrace/api/headrace/v1"
+)
+
+// cuts is what the toy knows of them: each trainer has a model of its
+// own, and the cut at S is what it acked with a step <= S, or with step 0. In
+// `shared` the cut is what is acked when it is asked for.
+type cuts struct {
+	asked  []question // not complete yet
+	held   *question  // a hold; complete when all workers have said so
+	said   []held
+	frozen map[uint64]*Cut
+}
+
+// held is a worker that has said that it yields nothing.
+type held struct {
+	session *Session
+	worker  uint32
+}
+
+type question struct {
+	session *Session
+	call    *pb.CutCall
+}
+
+// Cut is a frozen one. Its JSON is the body that travels.
+type Cut struct {
+	Step    int64     `json:"step"`
+	Trainer uint64    `json:"trainer"` // its incarnation
+	Parts   []Settled `json:"parts"`
+
+	Path  string `json:"-"`
+	Bound bool   `json:"-"`
+}
+
+// Settled is one acked piece.
+type Settled struct {
+	Segment int64     `json:"segment"`
+	From    int64     `json:"from"`
+	To      int64     `json:"to"`
+	Trainer uint64    `json:"trainer"`
+	Step    int64     `json:"step"`
+	Tally   *pb.Tally `json:"-"` // the records in it, if they were told
+}
+
+// Acked is all that was acked, in order.
+func (m *Master) Acked() []Settled { return m.acked }
+
+// Cut gives a frozen cut, nil if there is none.
+func (m *Master) Cut(id uint64) *Cut { return m.cuts.frozen[id] }
+
+func (m *Master) call(s *Session, k *pb.CutCall) {
+	m.Calls = append(m.Calls, k)
+	r := &pb.CutReply{Worker: k.Worker, Id: k.Id}
+	refuse := func(format string, args ...any) {
+		r.Code, r.Reason = pb.CutReply_REFUSED, fmt.Sprintf(format, args...)
+	}
+	switch {
+	case k.GetHold() != nil:
+		m.cuts.held, m.cuts.said = &question{s, k}, nil
+		m.tellHold(k.GetHold().Cut, true)
+		return
+	case k.GetAsk() != nil:
+		m.cuts.asked = append(m.cuts.asked, question{s, k})
+		return
+	case k.GetBind() != nil:
+		if c := m.cuts.frozen[k.GetBind().Cut]; c == nil {
+			refuse("cut %016x was never frozen, or dropped", k.GetBind().Cut)
+		} else {
+			c.Bound, c.Path = true, k.GetBind().Path
+		}
+	case k.GetDrop() != nil:
+		delete(m.cuts.frozen, k.GetDrop().Cut)
+	case k.GetRestore() != nil:
+		var c Cut
+		if body := k.GetRestore().Body; len(body) > 0 {
+			if err := json.Unmarshal(body, &c); err != nil {
+				refuse("the cut is not JSON: %v", err)
+				break
+			}
+		}
+		m.Restore = false
+		r.Step, r.Epoch, r.Path = c.Step, m.Epoch, k.GetRestore().Path
+	default:
+		refuse("an empty call")
+	}
+	s.Send(&pb.MasterMessage{Term: m.Term, CutReplies: []*pb.CutReply{r}})
+}
+
+// answerAsked freezes what is complete.
+func (m *Master) answerAsked() {
+	m.cuts.asked = slices.DeleteFunc(m.cuts.asked, func(q question) bool {
+		ask := q.call.GetAsk()
+		if h := m.cuts.held; h != nil && h.call.GetHold().Cut == ask.Cut {
+			m.cuts.held = nil
+			defer m.tellHold(ask.Cut, false)
+		}
+		shared := m.Model == "shared"
+		if q.session.gone || !shared && m.reported[q.session.trainer(q.call.Worker)] < ask.Step {
+			return q.session.gone
+		}
+		c := m.cuts.frozen[ask.Cut]
+		if c == nil { // else it is asked again, and never changes
+			c = &Cut{Step: ask.Step, Trainer: q.session.trainer(q.call.Worker), Path: ask.Path}
+			for _, p := range m.acked {
+				if shared || p.Trainer == c.Trainer && p.Step <= c.Step {
+					c.Parts = append(c.Parts, p)
+				}
+			}
+			if m.cuts.frozen == nil {
+				m.cuts.frozen = map[uint64]*Cut{}
+			}
+			m.cuts.frozen[ask.Cut] = c
+		}
+		body, err := json.Marshal(c)
+		if err != nil {
+			panic("toymaster: " + err.Error())
+		}
+		q.session.Send(&pb.MasterMessage{Term: m.Term, CutReplies: []*pb.CutReply{{
+			Worker: q.call.Worker, Id: q.call.Id, Cut: ask.Cut, Step: c.Step, Body: body}}})
+		return true
+	})
+}
+
+// tellHold tells all workers that their yields are held, or that they may go on.
+func (m *Master) tellHold(cut uint64, on bool) {
+	for _, s := range m.sessions {
+		for worker := range s.workers {
+			s.Send(&pb.MasterMessage{Term: m.Term, HoldYields: []*pb.HoldYields{{Worker: worker, Cut: cut, On: on, Reason: "somebody saves"}}})
+		}
+	}
+}
+
+// yieldsHeld answers the saver when all workers have said that they yield nothing.
+func (m *Master) yieldsHeld(s *Session, h *pb.YieldsHeld) {
+	q := m.cuts.held
+	if q == nil || h.Cut != q.call.GetHold().Cut {
+		return
+	}
+	m.cuts.said = append(m.cuts.said, held{s, h.Worker})
+	for _, s := range m.sessions {
+		for worker := range s.workers {
+			if !slices.Contains(m.cuts.said, held{s, worker}) {
+				return
+			}
+		}
+	}
+	q.session.Send(&pb.MasterMessage{Term: m.Term, CutReplies: []*pb.CutReply{{Worker: q.call.Worker, Id: q.call.Id, Cut: h.Cut}}})
+}

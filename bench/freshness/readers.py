@@ -1,0 +1,72 @@
+"""What bench.py measures: one reader per process, from the end of a topic on.
+
+    python readers.py WHICH BROKER WARMUP SECONDS OUT
+
+Each takes batches of up to 256 records, none of which waits for more than 10 ms
+for others, and notes how old each record is when its batch is there as numpy
+arrays: the record holds the wall clock of its producer, in ns. It prints one JSON
+object with rows, batches and the CPU seconds of this process, and writes the ages
+in ms, without those of the first WARMUP seconds, to OUT (.npy).
+
+headrace    the product: a running agent, `batches(256, max_wait=0.01)`, a step per batch
+confluent   confluent-kafka with default settings, consume(256, timeout=0.01), and one
+            np.frombuffer for all of its values
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+
+import numpy as np
+
+ROWS, WAIT = 256, 0.01
+RECORD = np.dtype([("at", "<i8"), ("id", "<i8")])
+
+
+def headrace_batches(_broker: str) -> Iterator[np.ndarray]:
+    import headrace
+
+    with headrace.dataset("events").batches(ROWS, max_wait=WAIT) as stream:
+        for b in stream:
+            yield b["at"]
+            stream.step()
+
+
+def confluent_batches(broker: str) -> Iterator[np.ndarray]:
+    from confluent_kafka import OFFSET_END, Consumer, TopicPartition
+
+    group = f"bench-freshness-{time.monotonic_ns()}"
+    consumer = Consumer({"bootstrap.servers": broker, "group.id": group})
+    topic = consumer.list_topics("events", timeout=10).topics["events"]
+    consumer.assign([TopicPartition("events", p, OFFSET_END) for p in topic.partitions])
+    while True:
+        messages = consumer.consume(ROWS, timeout=WAIT)
+        if messages:
+            yield np.frombuffer(b"".join([m.value() for m in messages]), RECORD)["at"]
+
+
+def main() -> None:
+    which, broker, warmup, seconds, out = sys.argv[1:]
+    batches = {"headrace": headrace_batches, "confluent": confluent_batches}[which](broker)
+    ages: list[np.ndarray] = []
+    first, cpu = 0.0, 0.0
+    for at in batches:
+        now = time.time_ns()
+        clock = time.monotonic()
+        if not first:
+            first = clock
+        if clock - first < float(warmup):
+            cpu = time.process_time()
+            continue
+        ages.append(now - at)
+        if clock - first > float(warmup) + float(seconds):
+            break
+    np.save(out, np.concatenate(ages) / 1e6)
+    print(json.dumps({"batches": len(ages), "cpu_seconds": time.process_time() - cpu}))
+
+
+if __name__ == "__main__":
+    main()

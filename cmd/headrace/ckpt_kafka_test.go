@@ -1,0 +1,246 @@
+//go:build kafka
+
+package main
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	kafkago "github.com/segmentio/kafka-go"
+
+	"github.com/headrace/headrace/internal/testbroker"
+)
+
+// modelTrainer prints the ids that it steps and saves every five steps.
+const modelTrainer = `
+import os, signal, sys
+import headrace
+import numpy as np
+
+folder, stop = sys.argv[1], int(sys.argv[2])
+headrace.init()
+with headrace.dataset("events").batches(100) as stream, headrace.Checkpointer(folder, stream) as ck:
+    restored = ck.restore()
+    step = restored.step if restored is not None else 0
+    print("restored", step, flush=True)
+    for b in stream:
+        step = stream.step(step + 1)
+        print("step", step, *b["id"].tolist(), flush=True)
+        if step % 5 == 0:
+            ck.save(step, {"step": np.int64(step)}).wait()
+        if step == stop:
+            os.kill(os.getpid(), signal.SIGKILL)
+print("end", step, flush=True)
+`
+
+// trained runs a trainer to its end, or to the step after which it is killed, and
+// gives the ids that it stepped.
+func (w *world) trained(stop int) (restored string, ids []int) {
+	w.t.Helper()
+	python := os.Getenv("HEADRACE_PYTHON")
+	if python == "" {
+		python = "../../.venv/bin/python"
+	}
+	python, err := filepath.Abs(python)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	p := w.startProgram(python, "-c", modelTrainer, w.path("ckpt"), strconv.Itoa(stop))
+	r := p.wait()
+	if r.code == 0 == (stop > 0) {
+		w.t.Fatalf("a trainer: %+v", r)
+	}
+	for line := range strings.Lines(r.out) {
+		words := strings.Fields(line)
+		switch words[0] {
+		case "restored":
+			restored = words[1]
+		case "step":
+			for _, id := range words[2:] {
+				n, err := strconv.Atoi(id)
+				if err != nil {
+					w.t.Fatal(err)
+				}
+				ids = append(ids, n)
+			}
+		}
+	}
+	return restored, ids
+}
+
+// inModel says by audit which offsets of each partition are in a checkpoint's
+// model: how many, and up to where without a gap.
+func (w *world) inModel(ckpt string) (units int64, low map[int]int64, has func(partition int, offset int64) bool) {
+	w.t.Helper()
+	v := decoded[auditView](w.t, w.ok("audit", ckpt, "-o", "json"))
+	low = map[int]int64{}
+	ranges := map[int][][2]int64{}
+	for _, p := range v.Datasets[0].Partitions {
+		for _, ps := range p.Passes {
+			for _, r := range ps.Ranges {
+				no, err := strconv.Atoi(r.Name[strings.LastIndexByte(r.Name, '/')+1:])
+				if err != nil {
+					w.t.Fatal(err)
+				}
+				ranges[no] = append(ranges[no], [2]int64{r.Start, r.End})
+				if r.Start == low[no] {
+					low[no] = r.End
+				}
+			}
+		}
+	}
+	return v.Datasets[0].Units, low, func(partition int, offset int64) bool {
+		return slices.ContainsFunc(ranges[partition], func(r [2]int64) bool { return r[0] <= offset && offset < r[1] })
+	}
+}
+
+// counted: a checkpoint's records, by its own count, are those of the n that it has:
+// record id lies in partition id % partitions at offset id / partitions, and is of
+// the time that events gave it.
+func (w *world) counted(ckpt string, n, partitions int) {
+	w.t.Helper()
+	r := decoded[auditView](w.t, w.ok("audit", ckpt, "-o", "json")).Datasets[0].Records
+	_, _, has := w.inModel(ckpt)
+	var ids []int
+	for id := range n {
+		if has(id%partitions, int64(id/partitions)) {
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) == 0 || r.Rows != int64(len(ids)) || r.Untold != 0 || r.Oldest == nil ||
+		r.Oldest.UnixMilli() != int64(1_700_000_000_000+ids[0]) || r.Newest.UnixMilli() != int64(1_700_000_000_000+ids[len(ids)-1]) {
+		w.t.Errorf("%s says that its records are %s; they are %d, the ids from %d to %d", ckpt, r.sentence(), len(ids), ids[0], ids[len(ids)-1])
+	}
+}
+
+// committed is what the broker was told.
+func committed(t *testing.T, b *testbroker.Broker, partitions int) map[int]int64 {
+	t.Helper()
+	client, done := b.Client()
+	defer done()
+	all := make([]int, partitions)
+	for i := range all {
+		all[i] = i
+	}
+	res, err := client.OffsetFetch(t.Context(), &kafkago.OffsetFetchRequest{GroupID: "headrace-events", Topics: map[string][]int{"events": all}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[int]int64{}
+	for _, p := range res.Topics["events"] {
+		out[p.Partition] = max(p.CommittedOffset, 0)
+	}
+	return out
+}
+
+// On a real Kafka: the broker is told what is in the newest bound checkpoint, and
+// no more; a rewind moves that back before it is answered; and a checkpoint
+// restores on a master that knows nothing, though the topic has grown.
+func TestACheckpointOfAKafkaTopicItsCommitsAndItsRewind(t *testing.T) {
+	b, err := testbroker.StartKafka(t.Context(), testbroker.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	const n, more, partitions = 6000, 600, 3
+	if err := b.CreateTopic(t.Context(), "events", partitions, nil); err != nil {
+		t.Fatal(err)
+	}
+	events(t, b, "events", partitions, 0, n)
+	w := newWorld(t)
+	w.example(b.Addr())
+	up := w.up("-f", "events.yaml", "--model", "replicated")
+	// Record id lies in partition id % partitions at offset id / partitions.
+	all := func(n int, has func(int, int64) bool) (ids []int) {
+		for id := range n {
+			if !has(id%partitions, int64(id/partitions)) {
+				ids = append(ids, id)
+			}
+		}
+		return ids
+	}
+	told := func(ckpt string) (is bool, text string) {
+		_, low, _ := w.inModel(ckpt)
+		was := committed(t, b, partitions)
+		for p := range partitions {
+			if was[p] != low[p] {
+				return false, fmt.Sprintf("the broker was told %v, the low marks of %s are %v", was, ckpt, low)
+			}
+		}
+		return true, ""
+	}
+
+	if _, ids := w.trained(23); len(ids) != 2300 {
+		t.Fatalf("%d records in 23 steps", len(ids))
+	}
+	ckpts := decoded[[]ckptView](t, w.ok("ckpt", "list", "ckpt", "-o", "json"))
+	if len(ckpts) != 3 || ckpts[0].Step != 20 || ckpts[2].Step != 10 || ckpts[2].Ledger != "bound" {
+		t.Fatalf("%+v", ckpts)
+	}
+	for _, c := range ckpts {
+		w.counted(c.Path, n, partitions)
+	}
+	last := ""
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(last)
+		}
+	})
+	up.until("the newest checkpoint is told", func() (is bool) { is, last = told(ckpts[0].Path); return is })
+
+	w.ok("rewind", "default", "--to", ckpts[2].Path, "--yes")
+	if is, text := told(ckpts[2].Path); !is {
+		t.Error(text)
+	}
+	units, low, has := w.inModel(ckpts[2].Path)
+	if units != 1000 || len(low) == 0 {
+		t.Errorf("%d records in the model at step 10; low marks %v", units, low)
+	}
+	for _, p := range slices.Sorted(maps.Keys(low)) {
+		for _, offset := range []int64{low[p] - 1, low[p]} {
+			r := w.run("audit", ckpts[2].Path, "--contains", fmt.Sprintf("events/%d/%d", p, offset), "-o", "json")
+			v := decoded[containsView](t, r.out)
+			if v.In != has(p, offset) || v.In != (r.code == exitOK) || v.Found[0].Label != fmt.Sprintf("events/%d", p) {
+				t.Errorf("events/%d/%d: exit %d, %+v", p, offset, r.code, v)
+			}
+		}
+	}
+
+	up.kill() // and everything that it knew
+	if err := os.RemoveAll(w.path("state")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(w.socket()); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range ckpts[:2] { // the ledger that had voided them is gone
+		w.ok("ckpt", "rm", filepath.Dir(c.Path), "--offline", "--yes", "--keep", "1", "--dry-run")
+		if err := os.RemoveAll(filepath.Dir(c.Path)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	events(t, b, "events", partitions, n, more)
+	up = w.up("-f", "events.yaml", "--model", "replicated")
+	up.until("all is listed", func() bool {
+		return regexp.MustCompile(`(?m)^listed +6,600$`).MatchString(w.ok("dataset", "describe", "events"))
+	})
+	restored, ids := w.trained(0)
+	slices.Sort(ids)
+	if want := all(n+more, has); restored != "10" || !slices.Equal(ids, want) {
+		t.Errorf("restored step %s; %d records came, %d are not in the checkpoint\n%s", restored, len(ids), len(want), up.err)
+	}
+	newest := decoded[[]ckptView](t, w.ok("ckpt", "list", "ckpt", "-o", "json"))[0]
+	if newest.Step <= 10 {
+		t.Errorf("%+v", newest)
+	}
+	w.counted(newest.Path, n+more, partitions)
+	up.stop()
+	w.nothingLeft()
+}

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+)
+
+// excludedView is one range that is settled and was not read, where it lies in the
+// source.
+type excludedView struct {
+	Partition string `json:"partition"` // its identity
+	Label     string `json:"label"`     // what people call it
+	Pass      uint32 `json:"pass"`
+	Segment   int64  `json:"segment"`
+	Start     int64  `json:"start"`
+	End       int64  `json:"end"`
+	Kind      string `json:"kind"`
+	Reason    string `json:"reason"`
+	Since     string `json:"since"` // RFC 3339
+}
+
+// shownExcluded is how many are listed without --all.
+const shownExcluded = 100
+
+// excluded lists a dataset's excluded ranges, the first ones or all, and how many
+// there are.
+func excluded(ctx context.Context, c *client, name string, all bool) (views []excludedView, total uint64, err error) {
+	views = []excludedView{}
+	for page := ""; ; {
+		reply, err := c.Excluded(ctx, &headracev1.ExcludedRequest{Name: name, PageSize: shownExcluded, PageToken: page})
+		if err != nil {
+			return nil, 0, err
+		}
+		for _, r := range reply.Ranges {
+			views = append(views, excludedView{Partition: r.Identity, Label: r.Label, Pass: r.Pass, Segment: r.Segment, Start: r.Start, End: r.End,
+				Kind: r.Kind, Reason: r.Reason, Since: time.UnixMilli(r.UnixMs).UTC().Format(time.RFC3339)})
+		}
+		if total, page = reply.Total, reply.NextPageToken; page == "" || !all {
+			return views, total, nil
+		}
+	}
+}
+
+func excludedTable(w io.Writer, views []excludedView, total uint64) {
+	if len(views) == 0 {
+		return
+	}
+	t := newTable("EXCLUDED", "PASS>", "SEGMENT>", "START>", "END>", "SINCE", "REASON")
+	for _, e := range views {
+		t.row(e.Label, fmt.Sprint(e.Pass+1), fmt.Sprint(e.Segment), fmt.Sprint(e.Start), fmt.Sprint(e.End), e.Since, e.Kind+": "+clip(e.Reason, 80))
+	}
+	fmt.Fprintln(w)
+	t.write(w)
+	if more := total - uint64(len(views)); more > 0 {
+		fmt.Fprintf(w, "%d more excluded ranges with `headrace dataset status NAME --all`\n", more)
+	}
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// A file that is deleted after it was listed: with on_loss: continue all of it is
+// excluded and the other files are read once; without, the dataset stops.
+func TestAFileThatIsGoneStopsTheDatasetOrIsExcluded(t *testing.T) {
+	for _, onLoss := range []string{"stop", "continue"} {
+		t.Run(onLoss, func(t *testing.T) {
+			w := newWorld(t)
+			const n = 3000
+			w.clicks(n)
+			w.write("data/b.tsv", strings.Repeat("1\t1000000\tuser\n", 500))
+			gone, err := os.ReadFile(w.path("data/b.tsv"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.write("clicks.yaml", fmt.Sprintf("%son_loss: %s\n", clicksSpec, onLoss))
+			up := w.up("-f", "clicks.yaml")
+			up.until("all is listed", func() bool {
+				return decoded[statusView](t, w.ok("dataset", "status", "clicks", "-o", "json")).ListingComplete
+			})
+			if err := os.Remove(w.path("data/b.tsv")); err != nil {
+				t.Fatal(err)
+			}
+			status := func() statusView {
+				return decoded[statusView](t, w.ok("dataset", "status", "clicks", "-o", "json"))
+			}
+			if onLoss == "stop" {
+				trainer := w.start("run", "--max-restarts", "0", "--", w.self(""))
+				trainer.until("the dataset stops", func() bool { return status().State == "failed" })
+				if v := status(); !strings.Contains(v.Reason, "b.tsv") || !strings.Contains(v.Reason, "lost at the source") || len(v.Excluded) != 0 {
+					t.Errorf("%+v", v)
+				}
+				return
+			}
+			r := w.run("run", "--max-restarts", "0", "--", w.self(""))
+			v := status()
+			if rows, sum := read(t, r.out); r.code != exitOK || rows != n || sum != n*(n-1)/2 {
+				t.Errorf("rows %d sum %d: %+v", rows, sum, r)
+			}
+			if v.State != "done" || len(v.Excluded) != 1 || v.Excluded[0].Segment != 1 || v.Excluded[0].Start != 0 || v.Excluded[0].End != int64(len(gone)) || v.Counts.Excluded != int64(len(gone)) {
+				t.Errorf("%+v", v)
+			}
+			up.stop()
+			w.nothingLeft()
+		})
+	}
+}
+
+var changedRange = regexp.MustCompile(`b\.tsv changed after it was planned .* range \[\d+, \d+\)`)
+
+// Guarantee 7: "A file that changed or shrank after it was planned [...] stop the
+// dataset with an error that names the place and the exact range": whatever on_loss
+// says, for what is there now is not what was planned.
+func TestAFileThatChangedStopsTheDatasetWhateverOnLossSays(t *testing.T) {
+	for _, onLoss := range []string{"stop", "continue"} {
+		t.Run(onLoss, func(t *testing.T) {
+			w := newWorld(t)
+			w.clicks(1000)
+			text := strings.Repeat("1\t1000000\tuser\n", 500)
+			w.write("data/b.tsv", text)
+			w.write("clicks.yaml", fmt.Sprintf("%son_loss: %s\n", clicksSpec, onLoss))
+			up := w.up("-f", "clicks.yaml")
+			status := func() statusView {
+				return decoded[statusView](t, w.ok("dataset", "status", "clicks", "-o", "json"))
+			}
+			up.until("all is listed", func() bool { return status().ListingComplete })
+			w.write("data/b.tsv", strings.ReplaceAll(text, "user", "USER"))
+			trainer := w.start("run", "--max-restarts", "0", "--", w.self(""))
+			trainer.until("the dataset stops", func() bool { return status().State == "failed" })
+			v := status()
+			if !changedRange.MatchString(v.Reason) || len(v.Excluded) != 0 {
+				t.Errorf("%+v", v)
+			}
+		})
+	}
+}

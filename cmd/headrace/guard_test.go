@@ -1,0 +1,136 @@
+//go:build kafka
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+
+	"github.com/headrace/headrace/internal/testbroker"
+)
+
+// dated produces n records of about a KiB with ids from first on, all of one time.
+func dated(t *testing.T, b *testbroker.Broker, topic string, first, n int, when time.Time) {
+	t.Helper()
+	client, done := b.Client()
+	defer done()
+	for id := first; id < first+n; id += 200 {
+		var records []kafkago.Record
+		for i := id; i < min(first+n, id+200); i++ {
+			records = append(records, kafkago.Record{Time: when, Value: kafkago.NewBytes(
+				fmt.Appendf(nil, `{"id": %d, "x": 1, "y": 2, "z": %q}`, i, strings.Repeat("z", 1000)))})
+		}
+		res, err := client.Produce(t.Context(), &kafkago.ProduceRequest{Topic: topic, RequiredAcks: kafkago.RequireAll, Records: kafkago.NewRecordReader(records...)})
+		if err == nil {
+			err = res.Error
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// logBegins is where a partition's log begins.
+func logBegins(t *testing.T, b *testbroker.Broker, topic string) int64 {
+	t.Helper()
+	client, done := b.Client()
+	defer done()
+	res, err := client.ListOffsets(t.Context(), &kafkago.ListOffsetsRequest{Topics: map[string][]kafkago.OffsetRequest{topic: {kafkago.FirstOffsetOf(0)}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.Topics[topic][0].FirstOffset
+}
+
+// Nobody reads, and Kafka is about to delete: the guard says so before, in the log,
+// in status, in top and as a metric, and never that there is more time than there
+// is. What is deleted then is excluded without anybody having asked for it.
+func TestDeletionByKafkaIsForetoldAndWhatIsDeletedIsExcluded(t *testing.T) {
+	b, err := testbroker.StartKafka(t.Context(), testbroker.Options{DeletesEvery: 500 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	const (
+		n    = 3000
+		keep = 10 * time.Minute
+		in   = 30 * time.Second // the first 2000 are too old then
+	)
+	if err := b.CreateTopic(t.Context(), "events", 1, map[string]string{"retention.ms": fmt.Sprint(keep.Milliseconds()), "segment.bytes": "1048576"}); err != nil {
+		t.Fatal(err)
+	}
+	tooOld := time.Now().Add(in)
+	dated(t, b, "events", 0, 2000, tooOld.Add(-keep))
+	dated(t, b, "events", 2000, n-2000, time.Now())
+	w := newWorld(t)
+	w.example(b.Addr())
+	spec, err := os.ReadFile(w.path("events.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.write("events.yaml", string(spec)+"on_loss: continue\nguard: {every: 200ms}\n")
+	up := w.up("-f", "events.yaml")
+
+	foretold := regexp.MustCompile(`may soon delete records.*partition=events/0.*oldest_needed=0.*left=\S+ by=age on_loss=continue`)
+	up.until("the log foretells it", func() bool { return foretold.MatchString(up.err.String()) })
+	v := decoded[statusView](t, w.ok("dataset", "status", "events", "-o", "json"))
+	asked := time.Now()
+	if r := v.Retention; r == nil || !r.Warn || r.By != "age" || r.Never || r.Records != 0 {
+		t.Fatalf("status says %+v", r)
+	}
+	// It stays until tooOld at least; the finding is at most some rounds old.
+	if promised := asked.Add(time.Duration(v.Retention.Seconds * float64(time.Second))); promised.After(tooOld.Add(time.Second)) {
+		t.Errorf("it is promised until %v, and was safe until %v", promised, tooOld)
+	}
+	if p := v.Partition[0].Retention; p == nil || p.By != "age" {
+		t.Errorf("the partition's is %+v", p)
+	}
+	for _, args := range [][]string{{"top", "--once"}, {"dataset", "status", "events"}} {
+		if out := w.ok(args...); !regexp.MustCompile(`KEPT FOR[\s\S]*\ds !`).MatchString(out) {
+			t.Errorf("%v says\n%s", args, out)
+		}
+	}
+	page := fetch(t, "http://"+decoded[jobView](t, w.ok("status", "-o", "json")).HTTP+"/metrics")
+	m := regexp.MustCompile(`(?m)^headrace_retention_distance_seconds\{dataset="events",partition="events/0"\} (\S+)$`).FindStringSubmatch(page)
+	if len(m) == 0 {
+		t.Fatal(page)
+	}
+	if s, err := strconv.ParseFloat(m[1], 64); err != nil || s > in.Seconds() {
+		t.Errorf("the metric is %s", m[0])
+	}
+	if !regexp.MustCompile(`(?m)^headrace_retention_warning\{dataset="events",\S+\} 1$`).MatchString(page) || !strings.Contains(page, "headrace_retention_distance_records") {
+		t.Error("the other metrics are not there")
+	}
+
+	var begins int64
+	up.until("Kafka deletes", func() bool { begins = logBegins(t, b, "events"); return begins > 0 })
+	if time.Now().Before(tooOld) {
+		t.Fatalf("Kafka deleted before the records were too old")
+	}
+	up.until("it is excluded", func() bool {
+		v = decoded[statusView](t, w.ok("dataset", "status", "events", "-o", "json"))
+		return v.Counts.Excluded == begins
+	})
+	if len(v.Excluded) != 1 || v.Excluded[0].Start != 0 || v.Excluded[0].End != begins {
+		t.Errorf("Kafka's log begins at %d, excluded is %+v", begins, v.Excluded)
+	}
+	if r := w.pythonTrainer("a", 0).wait(); r.code != 0 || !strings.Contains(r.out, "end of data") {
+		t.Fatalf("the trainer: %+v\n%s", r, up.err)
+	}
+	ids, total := w.seen()
+	if total != len(ids) || int64(total) != n-begins || ids[int(begins)] != 1 || ids[n-1] != 1 {
+		t.Errorf("%d records in the model, %d different ones, Kafka's log began at %d", total, len(ids), begins)
+	}
+	up.until("a dataset that is done is not guarded", func() bool {
+		return decoded[statusView](t, w.ok("dataset", "status", "events", "-o", "json")).Retention == nil
+	})
+	up.stop()
+	w.nothingLeft()
+}

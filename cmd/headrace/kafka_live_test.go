@@ -1,0 +1,242 @@
+//go:build kafka
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+
+	"github.com/headrace/headrace/internal/testbroker"
+)
+
+// producer writes events with numbers from 0 up, each exactly once, over the
+// partitions that it is told of, until it is stopped.
+type producer struct {
+	t          *testing.T
+	b          *testbroker.Broker
+	partitions atomic.Int32
+	made       atomic.Int64
+	held       sync.Mutex // while the broker is away
+	stop       func()
+}
+
+func produceEvents(t *testing.T, b *testbroker.Broker, partitions int) *producer {
+	p := &producer{t: t, b: b}
+	p.partitions.Store(int32(partitions))
+	quit := make(chan struct{})
+	var wg sync.WaitGroup
+	p.stop = sync.OnceFunc(func() { close(quit); wg.Wait() })
+	t.Cleanup(p.stop)
+	wg.Go(func() {
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+			case <-quit:
+				return
+			}
+			p.held.Lock()
+			err := p.some(20)
+			p.held.Unlock()
+			if err != nil {
+				t.Errorf("producing: %v", err)
+				return
+			}
+		}
+	})
+	return p
+}
+
+func (p *producer) some(n int) error {
+	client, done := p.b.Client()
+	defer done()
+	first := int(p.made.Load())
+	var records []kafkago.Record
+	for i := first; i < first+n; i++ {
+		x := float64(i%1000)/500 - 1
+		records = append(records, kafkago.Record{Value: kafkago.NewBytes(fmt.Appendf(nil, `{"id": %d, "x": %g, "y": %g}`, i, x, 3*x-1)), Time: time.Now()})
+	}
+	res, err := client.Produce(p.t.Context(), &kafkago.ProduceRequest{Topic: "events", Partition: first / n % int(p.partitions.Load()),
+		RequiredAcks: kafkago.RequireAll, Records: kafkago.NewRecordReader(records...)})
+	if err == nil {
+		err = res.Error
+	}
+	if err == nil {
+		p.made.Add(int64(n))
+	}
+	return err
+}
+
+// journal is what one trainer has put into the model, in its order.
+func (w *world) journal(name string) (ids []int) {
+	w.t.Helper()
+	text, err := os.ReadFile(w.path("seen-" + name))
+	if err != nil && !os.IsNotExist(err) {
+		w.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if id, err := strconv.Atoi(strings.TrimSpace(line)); err == nil && strings.HasSuffix(line, "\n") {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// Records come while a trainer, an agent, the broker and the master are killed, and
+// while the topic grows from 2 partitions to 4. Each record is in the model once, but
+// for those that the killed trainer had in hand.
+func TestTrainersFollowAKafkaTopicThroughKillsAndGrowth(t *testing.T) {
+	b, err := testbroker.StartKafka(t.Context(), testbroker.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if err := b.CreateTopic(t.Context(), "events", 2, nil); err != nil {
+		t.Fatal(err)
+	}
+	const rows = 100
+	w := newWorld(t)
+	w.example(b.Addr())
+	text, err := os.ReadFile(w.path("events.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.write("events.yaml", strings.Replace(string(text), "end: latest ", "end: never\n  refresh: 500ms #", 1))
+	produced := produceEvents(t, b, 2)
+	master := w.master()
+	w.ok("dataset", "apply", "-f", "events.yaml")
+	agent := w.start("agent", "--name", "one", "--allow-root", w.dir)
+	agent.until("trainers can come", func() bool { _, err := os.Lstat(w.socket()); return err == nil })
+	trainers := map[string]*proc{}
+	start := func(name string, rank int) { trainers[name] = w.pythonTrainer(name, rank, "--max-wait", "0.02") }
+	start("a", 0)
+	start("b", 1)
+	more := func(what string, n int) {
+		t.Helper()
+		_, before := w.seen()
+		trainers["b"].until(fmt.Sprint(n, " more records after ", what), func() bool { _, total := w.seen(); return total >= before+n })
+	}
+	more("the start", 2000)
+
+	trainers["a"].kill()
+	start("c", 0)
+	more("the kill of a trainer", 2000)
+
+	if err := b.AddPartitions(t.Context(), "events", 4); err != nil {
+		t.Fatal(err)
+	}
+	produced.partitions.Store(4)
+	trainers["b"].until("4 partitions", func() bool {
+		return strings.Contains(w.ok("dataset", "describe", "events"), "events/3") || strings.Contains(master.err.String(), `partitions=2 "known before"=2`)
+	})
+	more("the growth", 2000)
+
+	agent.kill()
+	agent = w.start("agent", "--name", "one", "--allow-root", w.dir)
+	more("the kill of an agent", 2000)
+
+	produced.held.Lock() // a record whose answer was lost would be there twice
+	if err := b.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	produced.held.Unlock()
+	more("the kill of the broker", 2000)
+
+	master.kill()
+	master = w.master()
+	more("the kill of the master", 2000)
+
+	produced.stop()
+	n := int(produced.made.Load())
+	trainers["b"].until("all records", func() bool { ids, _ := w.seen(); return len(ids) == n })
+	ids, total := w.seen()
+	for id := range n {
+		if ids[id] == 0 {
+			t.Fatalf("record %d of %d never came", id, n)
+		}
+	}
+	inHand := w.journal("a")
+	inHand = inHand[max(0, len(inHand)-2*rows):]
+	for id, times := range ids {
+		if times > 1 && (times > 2 || !slices.Contains(inHand, id)) {
+			t.Errorf("record %d came %d times, and the killed trainer did not have it in hand", id, times)
+		}
+	}
+	t.Logf("%d records; %d more that the killed trainer had in hand came again", len(ids), total-n)
+	for _, name := range []string{"b", "c"} {
+		if len(w.journal(name)) < n/20 {
+			t.Errorf("trainer %s got %d records of %d", name, len(w.journal(name)), n)
+		}
+	}
+	lagIsZeroAt(t, b, master, n) // what a trainer that is killed has not stepped would wait for another
+	for _, p := range []*proc{trainers["b"], trainers["c"]} {
+		p.kill()
+	}
+	agent.stop()
+	master.stop()
+	w.nothingLeft()
+}
+
+// lagIsZeroAt: the group's offsets sum up to n, which is where the partitions end.
+func lagIsZeroAt(t *testing.T, b *testbroker.Broker, master *proc, n int) {
+	t.Helper()
+	client, done := b.Client()
+	defer done()
+	master.until("the group's offsets", func() bool {
+		res, err := client.OffsetFetch(t.Context(), &kafkago.OffsetFetchRequest{GroupID: "headrace-events", Topics: map[string][]int{"events": {0, 1, 2, 3}}})
+		if err != nil || res.Error != nil {
+			return false
+		}
+		sum := 0
+		for _, p := range res.Topics["events"] {
+			sum += int(p.CommittedOffset)
+		}
+		return sum == n
+	})
+}
+
+func TestALiveKafkaTopicThatIsDeletedStopsItsDatasetAndIsNamed(t *testing.T) {
+	b, err := testbroker.StartKafka(t.Context(), testbroker.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if err := b.CreateTopic(t.Context(), "events", 2, nil); err != nil {
+		t.Fatal(err)
+	}
+	events(t, b, "events", 2, 0, 1000)
+	w := newWorld(t)
+	w.example(b.Addr())
+	text, err := os.ReadFile(w.path("events.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.write("events.yaml", strings.Replace(string(text), "end: latest ", "end: never #", 1))
+	up := w.up("-f", "events.yaml")
+	trainer := w.pythonTrainer("a", 0, "--max-wait", "0.02")
+	trainer.until("all records", func() bool { ids, _ := w.seen(); return len(ids) == 1000 })
+	if err := b.DeleteTopic(t.Context(), "events"); err != nil {
+		t.Fatal(err)
+	}
+	if r := trainer.wait(); r.code == 0 || !strings.Contains(r.err, "events") || !strings.Contains(r.err, "the topic was deleted") {
+		t.Errorf("the trainer says %+v", r)
+	}
+	if out := w.ok("dataset", "describe", "events"); !strings.Contains(out, "failed") || !strings.Contains(out, "the topic was deleted") {
+		t.Errorf("describe says %s", out)
+	}
+	up.stop()
+	w.nothingLeft()
+}

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/flashckpt/manifest"
+)
+
+func (a *app) rewindCommand() *cobra.Command {
+	r := &rewinding{}
+	cmd := &cobra.Command{
+		Use:   "rewind NAME --to CKPT",
+		Short: "Take a job back to a checkpoint",
+		Long: `Takes the job NAME back to a checkpoint: everything that is not in its model is
+pending again, and what was excluded stays so. Later checkpoints do not count any
+more. Trainers of that model are fenced and have to start again; brokers are told
+the new progress before the verb ends.
+
+--to is a manifest, a checkpoint's folder, the 16 digits of a cut that the master
+keeps (for checkpoints that a framework carries), or ` + "`start`" + `. The files of a
+checkpoint are verified first.`,
+		Example: `  headrace rewind ctr --to ckpt/step-0000000100-9f3c00000000abcd --dry-run
+  headrace rewind ctr --to start`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if r.to == "" {
+				return usagef("as in `headrace rewind "+args[0]+" --to ckpt/step-...`", "--to names no checkpoint")
+			}
+			if err := a.load(cmd, map[string]string{"job": args[0]}); err != nil {
+				return err
+			}
+			c, err := a.dial()
+			if err != nil {
+				return err
+			}
+			defer c.close()
+			return fromMaster(a.rewind(cmd.Context(), c, args[0], r), c.target)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&r.to, "to", "", "the checkpoint")
+	f.BoolVar(&r.dryRun, "dry-run", false, "say what would be read again, and change nothing")
+	f.BoolVar(&r.unverified, "no-verify", false, "do not read the checkpoint's files first")
+	f.BoolVarP(&r.yes, "yes", "y", false, "do not ask")
+	return cmd
+}
+
+type rewinding struct {
+	to                      string
+	dryRun, unverified, yes bool
+}
+
+type rewoundView struct {
+	Job     string       `json:"job"`
+	To      string       `json:"to"` // path, cut, or start
+	Step    int64        `json:"step"`
+	DryRun  bool         `json:"dry_run"`
+	Rewound bool         `json:"rewound"`
+	Epoch   uint32       `json:"epoch"`
+	Again   []againView  `json:"again"`   // what comes again
+	Records *recordsView `json:"records"` // in all of again; null: nothing comes again
+	Voided  []cutView    `json:"voided"`  // checkpoints that do not count any more
+	Fenced  []uint32     `json:"fenced"`  // ranks that have to start again
+	Untold  string       `json:"untold"`  // why a broker was not told; it is tried again
+}
+
+type againView struct {
+	Dataset   string `json:"dataset"`
+	Partition string `json:"partition"`
+	Pass      uint32 `json:"pass"`
+	Units     int64  `json:"units"`
+	Unit      string `json:"unit"`
+}
+
+func (a *app) rewind(ctx context.Context, c *client, job string, r *rewinding) error {
+	req, step, err := a.rewindTo(ctx, c, job, r)
+	if err != nil {
+		return err
+	}
+	req.DryRun = true
+	ask := func() (rewoundView, error) {
+		ctx, cancel := context.WithTimeout(ctx, 4*callTimeout) // it waits for brokers
+		defer cancel()
+		reply, err := c.cuts().Rewind(ctx, req)
+		if err != nil {
+			return rewoundView{}, err
+		}
+		return rewoundOf(reply, job, r.to, step), nil
+	}
+	v, err := ask()
+	if err != nil {
+		return err
+	}
+	v.DryRun = r.dryRun
+	if !r.dryRun {
+		if a.cfg.Output == "table" && !r.yes {
+			v.write(a.err)
+		}
+		if err := a.confirm(ctx, fmt.Sprintf("rewind job %s to %s", job, r.to), r.yes); err != nil {
+			return err
+		}
+		req.DryRun = false
+		if v, err = ask(); err != nil {
+			return err
+		}
+		v.Rewound = true
+	}
+	return a.show(v, func(w io.Writer) { v.write(w) })
+}
+
+// rewindTo makes the call of what --to names.
+func (a *app) rewindTo(ctx context.Context, c *client, job string, r *rewinding) (req *headracev1.RewindRequest, step int64, err error) {
+	if r.to == "start" {
+		return &headracev1.RewindRequest{Job: job}, 0, nil
+	}
+	if id, err := manifest.ParseCutID(r.to); err == nil {
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		kept, err := c.cuts().Show(ctx, &headracev1.ShowCutRequest{Cut: uint64(id)})
+		if err != nil {
+			return nil, 0, err
+		}
+		if len(kept.Body) == 0 {
+			return nil, 0, fmt.Errorf("cut %v is %s: there is no going back to it", id, kept.Cut.State)
+		}
+		return &headracev1.RewindRequest{Job: job, Body: kept.Body, Path: kept.Cut.Path}, kept.Cut.Step, nil
+	}
+	ckpt, err := exactly(r.to)
+	switch {
+	case err != nil:
+		return nil, 0, err
+	case ckpt.Err != nil:
+		return nil, 0, fmt.Errorf("%s: %w", ckpt.Path, ckpt.Err)
+	case ckpt.Manifest.Job != job:
+		return nil, 0, usagef("a checkpoint takes back only its own job", "%s is of job %s, not %s", ckpt.Path, ckpt.Manifest.Job, job)
+	}
+	if !r.unverified {
+		if err := a.verifies(ctx, ckpt); err != nil {
+			return nil, 0, &failure{exitFailed, "`headrace ckpt verify` shows all; --no-verify goes back to it all the same", fmt.Errorf("%s does not verify: %w", ckpt.Path, err)}
+		}
+	}
+	body, err := ckpt.Manifest.Cut.Encode()
+	if err != nil {
+		return nil, 0, err
+	}
+	return &headracev1.RewindRequest{Job: job, Body: body, Path: ckpt.Path}, ckpt.Manifest.Step, nil
+}
+
+func rewoundOf(reply *headracev1.RewindReply, job, to string, step int64) rewoundView {
+	v := rewoundView{Job: job, To: to, Step: step, Epoch: reply.Epoch, Again: []againView{}, Voided: []cutView{}, Fenced: reply.Fenced, Untold: reply.Untold}
+	for _, g := range reply.Again {
+		v.Again = append(v.Again, againView{g.Dataset, g.Partition, g.Pass, g.Units, g.Unit})
+	}
+	if reply.Records != nil {
+		v.Records = recordsOfTally(reply.Records)
+	}
+	for _, k := range reply.Voided {
+		v.Voided = append(v.Voided, cutOf(k))
+	}
+	if v.Fenced == nil {
+		v.Fenced = []uint32{}
+	}
+	return v
+}
+
+func (v *rewoundView) write(w io.Writer) {
+	if v.Rewound {
+		fmt.Fprintf(w, "job %s is rewound to %s (step %d): epoch %d\n", v.Job, v.To, v.Step, v.Epoch)
+	} else {
+		fmt.Fprintf(w, "job %s would be rewound to %s (step %d)\n", v.Job, v.To, v.Step)
+	}
+	t := newTable("READ AGAIN", "PARTITION", "PASS>", "UNITS>")
+	for _, g := range v.Again {
+		t.row(g.Dataset, g.Partition, fmt.Sprint(g.Pass+1), amount(g.Units, g.Unit))
+	}
+	if len(t.rows) > 1 {
+		t.write(w)
+		fmt.Fprintf(w, "records read again: %s\n", v.Records.sentence())
+	} else {
+		fmt.Fprintln(w, "nothing is read again")
+	}
+	for _, k := range v.Voided {
+		fmt.Fprintf(w, "does not count any more: step %d, cut %s %s\n", k.Step, k.Cut, k.Path)
+	}
+	if len(v.Fenced) > 0 {
+		var ranks []string
+		for _, rank := range v.Fenced {
+			ranks = append(ranks, fmt.Sprint(rank))
+		}
+		fmt.Fprintf(w, "ranks that have to start again: %s\n", strings.Join(ranks, ", "))
+	}
+	if v.Untold != "" {
+		fmt.Fprintf(w, "a broker was not told yet, it is tried again: %s\n", v.Untold)
+	}
+}

@@ -1,0 +1,134 @@
+"""What a trainer asks the master about cuts (docs/CUTS.md)."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ._calls import Answer
+from ._errors import CheckpointError, Fenced
+
+if TYPE_CHECKING:
+    from ._trainer import Trainer
+
+NONE = "0" * 16  # the cut that is none: the start
+CUT_SECONDS = 60.0  # for a cut to be complete, unless somebody says otherwise
+CALL_SECONDS = 60.0  # for an answer that waits for nobody
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The records that are in the model at a step: frozen, and never to change."""
+
+    id: str  # 16 hex digits
+    step: int
+    body: dict[str, Any]  # as a manifest carries it
+
+
+def new_id() -> str:
+    """A cut's id. Its asker draws it, so that an ask may be repeated."""
+    return f"{secrets.randbelow((1 << 64) - 1) + 1:016x}"
+
+
+def check_step(trainer: Trainer, step: int | None) -> int:
+    """step, or this rank's last stepped step, which it must be. Raises ValueError."""
+    last = trainer.last_step
+    if step is None or step == last:
+        return last
+    raise ValueError(
+        f"step {step}, but the last step that this rank has said is {last}: save right after stream.step({step}), "
+        "and before the next one"
+    )
+
+
+def hold(trainer: Trainer, cut: str, deadline: float) -> None:
+    """Has the yields of all trainers of a shared model held, until the cut is asked
+    for, exact, or dropped. Raises CheckpointError, Fenced."""
+    patience = deadline - time.monotonic()
+    fields = {"call": "hold", "cut": cut, "deadline_ms": max(1, int(patience * 1000))}
+    try:
+        # The master's own deadline comes first, and names who did not stop.
+        _say(trainer, fields, deadline + CALL_SECONDS / 10, "holding the yields of all trainers")
+    except BaseException:
+        forget(trainer, cut, "its save attempt ended before the yields were held")
+        raise
+
+
+def ask(trainer: Trainer, step: int, deadline: float, *, cut: str = "", path: str = "", exact: bool = False) -> Cut:
+    """Freezes the cut at step, once all have reported it; without a path it is
+    carried by a framework. exact: hold() of it was answered. deadline:
+    time.monotonic(). Raises CheckpointError, Fenced."""
+    patience = deadline - time.monotonic()
+    if patience <= 0:
+        raise CheckpointError(f"the cut at step {step}: its deadline had passed before it was asked for")
+    fields = {
+        "call": "ask",
+        "cut": cut or new_id(),
+        "step": step,
+        "carried": not path,
+        "path": path,
+        "deadline_ms": max(1, int(patience * 1000)),
+        "exact": exact,
+    }
+    try:
+        # The master's own deadline comes first, and names who is missing.
+        answer = _say(trainer, fields, deadline + CALL_SECONDS / 10, f"the cut at step {step}")
+    except CheckpointError:
+        forget(trainer, str(fields["cut"]), "its save attempt ended before it was frozen")
+        raise
+    if answer.body is None:
+        raise CheckpointError(f"the cut at step {step} came without a body: agent and master are of other versions")
+    return Cut(answer.cut, step, answer.body)
+
+
+def bind(trainer: Trainer, cut: str, path: str, deadline: float) -> None:
+    """Tells that a valid manifest of the cut is at path. Raises CheckpointError, Fenced."""
+    _say(trainer, {"call": "bind", "cut": cut, "path": path}, deadline, f"binding {path}")
+
+
+def drop(trainer: Trainer, cut: str, reason: str) -> None:
+    """Forgets a cut. Raises CheckpointError, Fenced."""
+    fields: dict[str, Any] = {"call": "drop", "cut": cut, "reason": reason}
+    _say(trainer, fields, time.monotonic() + CALL_SECONDS, f"dropping cut {cut}")
+
+
+def restore(
+    trainer: Trainer, mode: str, body: dict[str, Any] | None, path: str, failed: list[str], what: str
+) -> Answer:
+    """Goes back to a cut, or to the start. The answer's code is ok, try or refused.
+    Raises CheckpointError if none comes, and Fenced."""
+    fields: dict[str, Any] = {"call": "restore", "mode": mode, "path": path, "failed": failed}
+    if body is not None:
+        fields["body"] = body
+    answer = _wait(trainer, fields, time.monotonic() + CALL_SECONDS, what)
+    if answer.code == "ok":
+        trainer.restored = True
+        if answer.epoch:
+            trainer.control.welcome["epoch"] = answer.epoch
+    return answer
+
+
+def forget(trainer: Trainer, cut: str, reason: str) -> None:
+    """Says that nobody waits for the cut any more; its answer is not waited for."""
+    if trainer.control.fault is None:
+        trainer.control.calls.forget(trainer.control.call({"call": "drop", "cut": cut, "reason": reason}))
+
+
+def _say(trainer: Trainer, fields: dict[str, Any], deadline: float, what: str) -> Answer:
+    answer = _wait(trainer, fields, deadline, what)
+    if answer.code != "ok":
+        raise CheckpointError(f"{what}: {answer.reason or answer.code}")
+    return answer
+
+
+def _wait(trainer: Trainer, fields: dict[str, Any], deadline: float, what: str) -> Answer:
+    trainer.check()
+    number = trainer.control.call(fields)
+    answer = trainer.control.calls.wait(number, deadline)
+    if answer is None:
+        raise CheckpointError(f"{what}: the master did not answer in time; see `headrace status` and the agent's log")
+    if answer.code == "fenced":
+        raise Fenced(f"{what}: this process is not of the group any more: {answer.reason}")
+    return answer

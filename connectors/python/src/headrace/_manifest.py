@@ -1,0 +1,428 @@
+"""A checkpoint on storage: its folder, its files and the manifest that makes it one.
+
+docs/CHECKPOINTS.md is the format; the Go package flashckpt/manifest reads and
+writes the same. What lies inside of a cut's datasets is checked by the master,
+which is the one that uses it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from ._errors import CheckpointError
+from ._version import __version__
+
+FILE_NAME = "headrace-manifest.json"
+FORMAT = "headrace-checkpoint"
+PART_FORMAT = "headrace-checkpoint-part"
+VERSION = 1
+MAX_BYTES = 256 << 20
+MAX_FILES = 1 << 20
+MODELS = ("replicated", "private", "shared")
+
+_SUM = re.compile(rb',"crc64nvme":"([0-9a-f]{16})"\}\n\Z')
+_SUM_BYTES = 34
+_HEX = re.compile(r"[0-9a-f]{16}\Z")
+_FOLDER = re.compile(r"step-[0-9]{10,19}(-rank-[0-9]{1,10})?-[0-9a-f]{16}\Z")
+_PART = re.compile(r"part-[0-9]+\.json\Z")
+_CHUNK = 4 << 20
+_crc64: Any = None
+
+
+class Damaged(CheckpointError):
+    """A manifest, a part or a file that does not count: the message names it and why."""
+
+
+class Newer(CheckpointError):
+    """A newer version wrote it: it may be perfectly good, and is not touched."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A manifest as it was read."""
+
+    path: str  # absolute
+    fields: dict[str, Any]
+
+    @property
+    def folder(self) -> str:
+        return os.path.dirname(self.path)
+
+    @property
+    def step(self) -> int:
+        return int(self.fields["step"])
+
+    @property
+    def epoch(self) -> int:
+        return int(self.cut["epoch"])
+
+    @property
+    def cut(self) -> dict[str, Any]:
+        cut: dict[str, Any] = self.fields["cut"]
+        return cut
+
+    @property
+    def cut_id(self) -> str:
+        return str(self.cut["id"])
+
+    @property
+    def rank(self) -> int | None:
+        rank: int | None = self.fields.get("rank")
+        return rank
+
+    @property
+    def needs(self) -> list[str]:
+        return list(self.fields.get("needs") or ())
+
+    @property
+    def files(self) -> list[dict[str, Any]]:
+        return list(self.fields.get("files") or ())
+
+    @property
+    def pinned(self) -> bool:
+        return os.path.lexists(self.path + ".pinned")
+
+
+def crc64(data: Any, before: int = 0) -> int:
+    """CRC-64/NVME of a buffer, behind what `before` is of."""
+    global _crc64
+    if _crc64 is None:  # only who saves or restores pays for the import
+        _crc64 = importlib.import_module("awscrt.checksums").crc64nvme
+    return int(_crc64(data, before))
+
+
+def folder_name(step: int, rank: int | None, cut: str) -> str:
+    """What a checkpoint's folder is called; readers take nothing from it."""
+    return f"step-{step:010d}{'' if rank is None else f'-rank-{rank}'}-{cut}"
+
+
+def part_name(rank: int) -> str:
+    return f"part-{rank}.json"
+
+
+# Writing.
+
+
+def sync(path: str) -> None:
+    """fsync of a file or a folder."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def begin(folder: str) -> None:
+    """Makes a checkpoint's folder, durably."""
+    os.makedirs(folder, exist_ok=True)
+    parent = os.path.dirname(folder)
+    sync(parent)
+    sync(os.path.dirname(parent))
+
+
+def describe(folder: str, path: str) -> dict[str, Any]:
+    """Syncs a file and says what its manifest must of it; path is relative."""
+    with open(os.path.join(folder, path), "rb", buffering=0) as file:
+        crc, size = _sum(file)
+        os.fsync(file.fileno())
+    return {"path": path, "size": size, "crc64nvme": f"{crc:016x}"}
+
+
+def describe_all(where: str) -> tuple[str, list[dict[str, Any]]]:
+    """Where the manifest of a framework's file or folder belongs, and its files,
+    all of them durable. Raises OSError."""
+    if not os.path.isdir(where):
+        folder, name = os.path.split(where)
+        return f"{where}.{FILE_NAME}", [describe(folder, name)]
+    files: list[dict[str, Any]] = []
+    for top, folders, names in os.walk(where):
+        folders.sort()
+        for name in sorted(names):
+            path = os.path.relpath(os.path.join(top, name), where)
+            if not is_ours(path):
+                files.append(describe(where, path.replace(os.sep, "/")))
+        if top != where:
+            sync(top)
+    sync(os.path.dirname(where))
+    return os.path.join(where, FILE_NAME), files
+
+
+def manifest_of(cut: dict[str, Any], step: int, files: list[dict[str, Any]], state: Any = None) -> dict[str, Any]:
+    """A manifest's fields, but for its checksum."""
+    fields: dict[str, Any] = {
+        "format": FORMAT,
+        "version": VERSION,
+        "job": cut["job"],
+        "model": cut["model"],
+        "step": step,
+        "world_size": cut["world_size"],
+        "created": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        "writer": f"headrace-python {__version__}",
+        "files": files,
+        "cut": cut,
+    }
+    if cut["model"] == "private":
+        fields["rank"] = cut["rank"]
+    if state is not None:
+        fields["state"] = state
+    return fields
+
+
+def seal(fields: dict[str, Any]) -> bytes:
+    """The bytes of a manifest or a part: JSON that ends in its own checksum."""
+    body = json.dumps(fields, separators=(",", ":"), allow_nan=False).encode()[:-1]
+    sealed = body + b',"crc64nvme":"%016x"}\n' % crc64(body)
+    if len(sealed) > MAX_BYTES:
+        raise CheckpointError(f"a manifest of {len(sealed)} bytes, at most {MAX_BYTES}: save large values as arrays")
+    return sealed
+
+
+def prepare(path: str, cut: str, fields: dict[str, Any]) -> str:
+    """Writes a manifest or a part beside its place, durably; gives where. The names
+    of the files in the folder are durable before it."""
+    folder, base = os.path.split(path)
+    temp = os.path.join(folder, f".{base}.{cut}.tmp")
+    sealed = seal(fields)
+    sync(folder)
+    with open(temp, "wb") as file:
+        file.write(sealed)
+        file.flush()
+        os.fsync(file.fileno())
+    return temp
+
+
+def publish(temp: str, path: str) -> None:
+    """The rename that makes the checkpoint one, made durable."""
+    os.rename(temp, path)
+    sync(os.path.dirname(path))
+
+
+# Reading.
+
+
+def load(path: str) -> Manifest:
+    """Reads a manifest. Raises Damaged, Newer and OSError."""
+    fields = _open(path, FORMAT)
+    where = f"manifest {path}"
+    _check(_text(fields.get("job")), where, "job", "it is a name")
+    _check(fields.get("model") in MODELS, where, "model", f"it is one of {', '.join(MODELS)}")
+    _check(_int(fields.get("step"), 0), where, "step", "it is a whole number from 0")
+    _check(_int(fields.get("world_size"), 1), where, "world_size", "it is a whole number from 1")
+    private = fields["model"] == "private"
+    _check(_int(fields.get("rank"), 0) if private else "rank" not in fields, where, "rank", "private has it")
+    _check(_text(fields.get("created")), where, "created", "it is a time")
+    _check_files(where, fields.get("files"))
+    cut = fields.get("cut")
+    if not isinstance(cut, dict):
+        raise Damaged(f"{where}: cut: it is missing")
+    _check_version(where, "the cut", cut.get("version"))
+    _check(_id(cut.get("id")), where, "cut.id", "it is 16 hex digits, and not 0")
+    _check(_int(cut.get("epoch"), 0), where, "cut.epoch", "it is a whole number from 0")
+    _check(_int(cut.get("world_size"), 1), where, "cut.world_size", "it is a whole number from 1")
+    _check(_int(cut.get("step"), 0), where, "cut.step", "it is a whole number from 0")
+    _check(cut.get("job") == fields["job"], where, "cut.job", "it is not the checkpoint's")
+    _check(cut.get("model") == fields["model"], where, "cut.model", "it is not the checkpoint's")
+    same = cut["step"] == fields["step"] or fields["model"] == "shared"
+    _check(same, where, "cut.step", "it is not the checkpoint's")
+    _check(cut.get("rank") == fields.get("rank"), where, "cut.rank", "it is not the checkpoint's")
+    _check(fields["model"] == "shared" or cut.get("exact") is True, where, "cut.exact", "only shared may be inexact")
+    needs = fields.get("needs") or []
+    _check(isinstance(needs, list) and all(map(_id, needs)), where, "needs", "it is a list of cuts")
+    return Manifest(path, fields)
+
+
+def load_part(path: str) -> dict[str, Any]:
+    """Reads a part of a sharded save. Raises Damaged, Newer and OSError."""
+    fields = _open(path, PART_FORMAT)
+    where = f"part {path}"
+    _check(_id(fields.get("cut")), where, "cut", "it is 16 hex digits, and not 0")
+    for name in ("step", "rank", "world_size"):
+        _check(_int(fields.get(name), 0), where, name, "it is a whole number from 0")
+    _check(fields["rank"] < fields["world_size"], where, "rank", "it is below the world size")
+    _check_files(where, fields.get("files"))
+    return fields
+
+
+def _age(m: Manifest) -> tuple[int, int, str]:
+    return (m.epoch, 0 if m.fields["model"] == "shared" else m.step, str(m.fields["created"]))
+
+
+def find(directory: str, bad: list[str] | None = None) -> list[Manifest]:
+    """The good manifests of a directory, its own and those one level below: newest
+    first, by epoch, then step, then when they were written; those of a shared model
+    by epoch and when they were written, for each process of a rank counts its own
+    steps. What is wrong with the others goes to `bad`."""
+    found: list[Manifest] = []
+    for path in _manifests(directory):
+        try:
+            found.append(load(path))
+        except FileNotFoundError:
+            continue  # somebody removes it
+        except CheckpointError as error:
+            if bad is not None:
+                bad.append(str(error))
+    found.sort(key=_age, reverse=True)
+    return found
+
+
+def _manifests(directory: str) -> Iterator[str]:
+    for entry in _entries(directory):
+        if entry.is_file() and _is_manifest(entry.name):
+            yield entry.path
+        elif entry.is_dir() and not entry.name.startswith("."):
+            yield from (e.path for e in _entries(entry.path) if e.is_file() and _is_manifest(e.name))
+
+
+def _entries(directory: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(directory) as entries:
+            return sorted(entries, key=lambda e: e.name)
+    except FileNotFoundError:
+        return []
+
+
+def _is_manifest(name: str) -> bool:
+    return name == FILE_NAME or (name.endswith("." + FILE_NAME) and not name.startswith("."))
+
+
+def is_ours(path: str) -> bool:
+    """Manifests, pins, parts and temporary files: never listed as a checkpoint's files."""
+    name = os.path.basename(path)
+    return name == FILE_NAME or f".{FILE_NAME}" in name or name.startswith(FILE_NAME + ".") or bool(_PART.match(name))
+
+
+def verify(manifest: Manifest) -> str | None:
+    """Reads all files; None if they are as the manifest says, else what is not."""
+    root = os.path.realpath(manifest.folder)
+    for file in manifest.files:
+        path = os.path.join(root, file["path"])
+        try:
+            if os.path.commonpath([os.path.realpath(path), root]) != root:
+                return f"{path}: a link leads out of the checkpoint's folder"
+            with open(path, "rb", buffering=0) as f:
+                size = os.fstat(f.fileno()).st_size
+                if size != file["size"]:
+                    return f"{path}: it has {size} bytes, its manifest says {file['size']}"
+                crc, _ = _sum(f)
+        except OSError as error:
+            return f"{path}: {error.strerror or error}"
+        if f"{crc:016x}" != file["crc64nvme"]:
+            return f"{path}: its checksum is {crc:016x}, its manifest says {file['crc64nvme']}"
+    return None
+
+
+# Removing.
+
+
+def remove(manifest: Manifest) -> None:
+    """Removes a checkpoint in a folder of its own: the manifest first, durably."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(manifest.path)
+        sync(manifest.folder)
+    remove_folder(manifest.folder)
+
+
+def own_folder(path: str) -> bool:
+    """folder_name gave the folder its name: all that is in it is the checkpoint's."""
+    return bool(_FOLDER.match(os.path.basename(path)))
+
+
+def remove_folder(folder: str) -> None:
+    """Removes a checkpoint's own folder with all that is in it. Another trainer may
+    be at the same: what is gone is gone."""
+    for top, folders, files in os.walk(folder, topdown=False):
+        for name in files:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(os.path.join(top, name))
+        for name in folders:
+            path = os.path.join(top, name)
+            with contextlib.suppress(FileNotFoundError):
+                (os.unlink if os.path.islink(path) else os.rmdir)(path)
+    with contextlib.suppress(FileNotFoundError):
+        os.rmdir(folder)
+        sync(os.path.dirname(folder))
+
+
+# What both share.
+
+
+def _sum(file: Any) -> tuple[int, int]:
+    buffer = memoryview(bytearray(_CHUNK))
+    crc = size = 0
+    while n := file.readinto(buffer):
+        crc = crc64(buffer[:n], crc)
+        size += n
+    return crc, size
+
+
+def _open(path: str, format_: str) -> dict[str, Any]:
+    data = Path(path).read_bytes()
+    if len(data) > MAX_BYTES:
+        raise Damaged(f"{path}: {len(data)} bytes, at most {MAX_BYTES}")
+    if not data.strip():
+        raise Damaged(f"{path}: it is empty")
+    try:
+        fields = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise Damaged(f"{path}: it is not JSON: {error}") from None
+    if not isinstance(fields, dict) or fields.get("format") != format_:
+        raise Damaged(f"{path}: it is no {format_}")
+    _check_version(path, "it", fields.get("version"))
+    found = _SUM.search(data, max(0, len(data) - _SUM_BYTES - 16))
+    if found is None:
+        raise Damaged(f"{path}: it does not end with its checksum")
+    if int(found.group(1), 16) != crc64(memoryview(data)[: found.start()]):
+        raise Damaged(f"{path}: its checksum does not match its text")
+    return fields
+
+
+def _check_version(where: str, what: str, version: Any) -> None:
+    if _int(version, VERSION + 1):
+        raise Newer(f"{where}: {what} has version {version}, this headrace knows {VERSION}: use a newer one")
+    _check(_int(version, 1), where, "version", "it is a whole number from 1")
+
+
+def _check_files(where: str, files: Any) -> None:
+    files = [] if files is None else files
+    if not isinstance(files, list) or len(files) > MAX_FILES:
+        raise Damaged(f"{where}: files: a list of at most {MAX_FILES}")
+    seen: set[str] = set()
+    for file in files:
+        path = str(file.get("path", "")) if isinstance(file, dict) else ""
+        _check(_within(path) and not is_ours(path), where, "files", f"path {path!r}")
+        _check(path not in seen, where, "files", f"{path!r} is there twice")
+        _check(_int(file.get("size"), 0), where, "files", f"size of {path!r}")
+        crc = file.get("crc64nvme")
+        _check(isinstance(crc, str) and bool(_HEX.match(crc)), where, "files", f"checksum of {path!r}")
+        seen.add(path)
+
+
+def _within(path: str) -> bool:
+    parts = path.split("/")
+    return "\\" not in path and path.isprintable() and not any(part in ("", ".", "..") for part in parts)
+
+
+def _check(ok: bool, where: str, field: str, why: str) -> None:
+    if not ok:
+        raise Damaged(f"{where}: {field}: {why}")
+
+
+def _int(value: Any, least: int) -> bool:
+    return type(value) is int and least <= value < 1 << 63
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= 256
+
+
+def _id(value: Any) -> bool:
+    return isinstance(value, str) and bool(_HEX.match(value)) and value != "0" * 16

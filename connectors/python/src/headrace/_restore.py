@@ -1,0 +1,261 @@
+"""Going back to a checkpoint, as each rank does it."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from . import _cuts, _manifest, _state
+from ._calls import Answer
+from ._cuts import Cut
+from ._errors import CheckpointError
+from ._manifest import Manifest
+
+if TYPE_CHECKING:
+    from ._trainer import Trainer
+
+log = logging.getLogger("headrace")
+
+
+@dataclass(frozen=True)
+class Restored:
+    """A checkpoint that this process has gone back to."""
+
+    step: int
+    state: Any  # this rank's; None if a framework wrote the checkpoint
+    path: str  # the checkpoint's folder, or the framework's file
+    cut: Cut
+    manifest: Manifest
+
+    def shard(self, rank: int) -> Any:
+        """What `rank` had saved of a sharded checkpoint; for another number of ranks."""
+        return _load(self.manifest, rank)
+
+    @property
+    def shards(self) -> int:
+        """How many ranks have saved the checkpoint; 0: it is not sharded."""
+        return len((self.manifest.fields.get("state") or {}).get("shards", ()))
+
+
+def restore(trainer: Trainer, directory: str, step: int | str) -> Restored | None:
+    """See Checkpointer.restore."""
+    if step == "start":
+        answer = _cuts.restore(trainer, "start", None, "", [], "starting over")
+        if answer.code != "ok":
+            raise CheckpointError(f"starting over was refused: {answer.reason}")
+        return _gone_back(trainer, answer, None, directory)
+    if step == "newest":
+        return _newest(trainer, directory)
+    if isinstance(step, str):
+        raise ValueError(f'step={step!r}; it is "newest", "start" or a number')
+    return _exact(trainer, directory, step)
+
+
+def load_carried(trainer: Trainer, state: dict[str, Any]) -> None:
+    """See Stream.load_state_dict."""
+    cut, step = state.get("id"), state.get("step")
+    if not isinstance(cut, str) or type(step) is not int or "datasets" not in state:
+        raise CheckpointError("this is not what Stream.state_dict() gave: it has no id, step and datasets")
+    trainer.check()
+    answer = _cuts.restore(trainer, "exact", state, "", [], f"loading the cut at step {step}")
+    if answer.code != "ok":
+        raise CheckpointError(f"loading the cut at step {step}: {answer.reason or answer.code}")
+    if answer.cut != cut:
+        raise CheckpointError(
+            f"the group goes back to cut {answer.cut} of step {answer.step}, not to {cut} of step {step}: "
+            "every rank loads the same state"
+        )
+    if answer.again:
+        log.warning("loaded the cut at step %d: %s", step, answer.again)
+    trainer.last_step = step
+
+
+def _exact(trainer: Trainer, directory: str, step: int) -> Restored | None:
+    faults: list[str] = []
+    for manifest in _candidates(trainer, directory):
+        if manifest.step != step:
+            continue
+        fault = _verified(manifest)
+        if fault is None:
+            answer = _cuts.restore(trainer, "exact", manifest.cut, manifest.path, [], f"restoring {manifest.path}")
+            if answer.code == "ok":
+                return _gone_back(trainer, answer, manifest, directory)
+            fault = f"{manifest.path}: {answer.reason}"
+        faults.append(fault)
+    why = "; ".join(faults) or f"there are steps {sorted({m.step for m in _candidates(trainer, directory)})}"
+    raise CheckpointError(f"no checkpoint of step {step} in {directory} can be restored: {why}")
+
+
+def _newest(trainer: Trainer, directory: str) -> Restored | None:
+    """Offers the newest that verifies here, until the master takes one: it may know
+    of a newer one, or that one was voided."""
+    failed: list[str] = []
+    faults: list[str] = []
+    better: str | None = None  # path of a newer one that the master knows of
+    _tell_what_does_not_count(trainer, directory)
+    while True:
+        offer = _pick(trainer, directory, better, failed, faults)
+        body, path = (offer.cut, offer.path) if offer is not None else (_others(trainer, directory), "")
+        answer = _cuts.restore(trainer, "newest", body, path, failed, f"restoring from {directory}")
+        if answer.code == "ok":
+            if faults:
+                log.warning("checkpoints that were passed over: %s", "; ".join(faults))
+            return _gone_back(trainer, answer, offer, directory)
+        if answer.code == "try" and answer.cut not in failed and answer.path != (better or ""):
+            better = answer.path
+            fault = _unreadable(better)
+            if fault is not None:
+                failed.append(answer.cut)
+                faults.append(fault)
+                better = None
+            continue
+        if answer.code == "refused" and offer is not None and "void" in answer.reason:
+            failed.append(offer.cut_id)
+            faults.append(f"{offer.path}: {answer.reason}")
+            better = None
+            continue
+        what = offer.path if offer is not None else directory
+        raise CheckpointError(f"restoring {what}: {answer.reason or answer.code}")
+
+
+def _pick(
+    trainer: Trainer, directory: str, better: str | None, failed: list[str], faults: list[str]
+) -> Manifest | None:
+    """The one at `better`, else the newest here that verifies and did not fail before."""
+    if better is not None:
+        return _manifest.load(better)
+    for manifest in _candidates(trainer, directory):
+        if manifest.cut_id in failed:
+            continue
+        fault = _verified(manifest)
+        if fault is None:
+            return manifest
+        log.warning("a checkpoint is passed over: %s", fault)
+        failed.append(manifest.cut_id)
+        faults.append(fault)
+    return None
+
+
+def _tell_what_does_not_count(trainer: Trainer, directory: str) -> None:
+    """Who starts over beside a folder full of checkpoints has to learn why."""
+    bad: list[str] = []
+    found = _manifest.find(directory, bad)
+    for fault in bad:
+        log.warning("a checkpoint is passed over: %s", fault)
+    others = {(str(m.fields["job"]), str(m.fields["model"])) for m in found} - {(trainer.job, trainer.model)}
+    if others and not _candidates(trainer, directory):
+        whose = ", ".join(f"job {job}, {model}" for job, model in sorted(others))
+        log.warning(
+            "%s: none of its checkpoints is of job %s, %s (they are of: %s); only a job of the same name and kind "
+            "goes back to them",
+            directory,
+            trainer.job,
+            trainer.model,
+            whose,
+        )
+
+
+def _candidates(trainer: Trainer, directory: str) -> list[Manifest]:
+    rank = trainer.rank if trainer.model == "private" else None
+    return [
+        m
+        for m in _manifest.find(directory)
+        if m.fields["job"] == trainer.job and m.fields["model"] == trainer.model and m.rank == rank
+    ]
+
+
+def _verified(manifest: Manifest) -> str | None:
+    """None: its files are as it says, and it stays there through a power failure. Who
+    renamed it may have died before the folder was synced, and the master tells
+    brokers of what is restored."""
+    fault = _manifest.verify(manifest)
+    if fault is None:
+        try:
+            _manifest.sync(manifest.folder)
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EROFS):  # no fsync of folders, or read-only here
+                return f"{manifest.folder}: it can not be synced: {error.strerror or error}"
+    return fault
+
+
+def _others(trainer: Trainer, directory: str) -> dict[str, Any] | None:
+    """The newest cut of another rank of a private model, for a rank that has none of
+    its own: a master that has lost its state learns of the job's past by it, and
+    grants nobody that rank's records."""
+    if trainer.model != "private":
+        return None
+    for manifest in _manifest.find(directory):
+        if manifest.fields["job"] == trainer.job and manifest.fields["model"] == trainer.model:
+            return manifest.cut if manifest.rank != trainer.rank else None
+    return None
+
+
+def _unreadable(path: str) -> str | None:
+    try:
+        return _verified(_manifest.load(path))
+    except (OSError, CheckpointError) as error:
+        return f"{path}: {error}"
+
+
+def _gone_back(trainer: Trainer, answer: Answer, offer: Manifest | None, directory: str) -> Restored | None:
+    """Loads what the group has chosen, which may be another rank's offer."""
+    if answer.cut in ("", _cuts.NONE):
+        trainer.last_step = answer.step  # 0, or what it has reported since: a reported step is closed
+        if offer is not None and answer.reason:  # who meant to go back has to know that it did not
+            log.warning("%s (step %d) is not restored: %s", offer.path, offer.step, answer.reason)
+        if answer.again:
+            log.warning("starting over: %s", answer.again)
+        return None
+    chosen = offer if offer is not None and offer.cut_id == answer.cut else _chosen(trainer, answer, directory)
+    restored = Restored(
+        step=chosen.step,
+        state=_load(chosen, trainer.rank),
+        path=chosen.folder if os.path.basename(chosen.path) == _manifest.FILE_NAME else _file_of(chosen.path),
+        cut=Cut(chosen.cut_id, chosen.step, chosen.cut),
+        manifest=chosen,
+    )
+    trainer.last_step = chosen.step
+    if answer.again:
+        log.warning("restored step %d: %s", chosen.step, answer.again)
+    return restored
+
+
+def _chosen(trainer: Trainer, answer: Answer, directory: str) -> Manifest:
+    for manifest in _candidates(trainer, directory):
+        if manifest.cut_id == answer.cut:
+            fault = _verified(manifest)
+            break
+    else:
+        fault = _unreadable(answer.path) if answer.path else "it has no manifest: a framework carries it"
+        if fault is None:
+            return _manifest.load(answer.path)
+        manifest = None
+    if fault is None and manifest is not None:
+        return manifest
+    raise CheckpointError(
+        f"the group goes back to cut {answer.cut} of step {answer.step}, which rank {trainer.rank} cannot read: {fault}"
+    )
+
+
+def _file_of(manifest: str) -> str:
+    return manifest[: -len("." + _manifest.FILE_NAME)]
+
+
+def _load(manifest: Manifest, rank: int) -> Any:
+    """A rank's state. None: a framework wrote it, or that many ranks did not save."""
+    state = manifest.fields.get("state")
+    if not isinstance(state, dict) or state.get("format") != _state.FORMAT:
+        return None
+    if state.get("version") != _state.VERSION:
+        raise CheckpointError(f"{manifest.path}: its state has version {state.get('version')}: use a newer headrace")
+    if "shards" in state:
+        state = state["shards"].get(str(rank))
+        if state is None:
+            return None
+    name = state.get("file")
+    if name is not None and name not in {f["path"] for f in manifest.files}:
+        raise CheckpointError(f"{manifest.path}: its state names {name!r}, which is none of its files")
+    return _state.read(state["tree"], os.path.join(manifest.folder, name) if name else None)

@@ -1,0 +1,55 @@
+"""What became of a save."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+
+class Saved:
+    """A save under way. It goes on behind the trainer's back."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+        self.path: str | None = None  # of the checkpoint: its folder, once it is done
+        self.cut: str | None = None  # its cut's id, once it is frozen
+        self.exact: bool | None = None  # whether the model holds no more than the cut, likewise
+        self._over = threading.Event()
+        self._error: BaseException | None = None
+        self._seen = False
+
+    @property
+    def done(self) -> bool:
+        """Nothing of the save is under way any more; `error` says whether it failed."""
+        return self._over.is_set()
+
+    @property
+    def error(self) -> BaseException | None:
+        """Why it failed; None while it goes on, and if it did not fail."""
+        self._seen = self._seen or self.done
+        return self._error
+
+    def wait(self, timeout: float | None = None) -> str:
+        """Waits for the end and gives the checkpoint's path. Raises the save's error,
+        and TimeoutError, after which it still goes on."""
+        if not self._over.wait(timeout):
+            raise TimeoutError(f"the save of step {self.step} goes on after {timeout} s")
+        self._seen = True
+        if self._error is not None:
+            raise self._error
+        assert self.path is not None
+        return self.path
+
+    def _end(self, error: BaseException | None) -> None:
+        self._error = error
+        self._over.set()
+
+    def _unseen(self) -> BaseException | None:
+        """An error that nobody has looked at; it is looked at now."""
+        error = None if self._seen else self._error
+        self._seen = self._seen or self.done
+        return error
+
+    def __repr__(self) -> str:
+        state: Any = "under way" if not self.done else f"failed: {self._error}" if self._error else self.path
+        return f"Saved(step={self.step}, {state})"

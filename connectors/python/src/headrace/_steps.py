@@ -1,0 +1,154 @@
+"""Steps: the same batches in each step, whatever the number of ranks (bit_exact)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from operator import index
+from typing import TYPE_CHECKING, Any
+
+from ._batch import Batch
+from ._columns import Column
+from ._stream import Stats, Stream
+from ._trainer import Trainer
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+
+class Steps:
+    """An iterator of lists of batches: one step of this rank's virtual ranks.
+
+    Each virtual rank is read by a stream of its own, and yields the same batches in
+    whatever rank it is: batch k of each is in the k-th list. Take a list, learn from
+    all of it, say step() once:
+
+        for batches in steps:
+            for b in batches:
+                model.accumulate(b["x"], b["y"])  # b.virtual_rank says whose it is
+            model.apply()
+            steps.step(step)
+
+    The ranks may run out of batches one step apart from each other: one that has none
+    left says step() as well, while others go on. One thread iterates.
+    """
+
+    def __init__(self, trainer: Trainer, request: Mapping[str, Any], virtual_ranks: Sequence[int]) -> None:
+        self._trainer = trainer
+        self._tracked = bool(request["track"])
+        self._batches: list[Batch] = []  # of the list in the making: an interrupted next() goes on with it
+        self._turn = 0  # whose batch is the next of it
+        self._streams: list[Stream] = []
+        self._over: set[int] = set()
+        #: The virtual ranks that this rank reads, in their order.
+        self.virtual_ranks = tuple(virtual_ranks)
+        try:
+            for v in self.virtual_ranks:
+                self._streams.append(Stream(trainer, dict(request, virtual=v)))
+        except BaseException:
+            self.close()
+            raise
+
+    # Iteration.
+
+    def __iter__(self) -> Steps:
+        return self
+
+    def __next__(self) -> list[Batch]:
+        while self._turn < len(self._streams):
+            if self._turn not in self._over:
+                batch = next(self._streams[self._turn], None)
+                if batch is None:
+                    self._over.add(self._turn)
+                else:
+                    self._batches.append(batch)
+            self._turn += 1
+        batches, self._batches, self._turn = self._batches, [], 0
+        if not batches:
+            raise StopIteration
+        return batches
+
+    # Steps.
+
+    def step(self, step: int | None = None) -> int:
+        """All batches that were yielded and not stepped are in the model as of
+        `step`; where there are none, the rank only reports it.
+
+        step: as in Stream.step(). Never blocks. Returns the step. Raises ValueError,
+        Fenced if an earlier step was refused, and HeadraceError if they were closed.
+        """
+        trainer = self._trainer
+        channels = [stream._channel for stream in self._streams]
+        for channel in channels:
+            if channel.fenced is not None:
+                raise channel.fenced
+        if self._batches:
+            raise ValueError("a list of batches was begun and not yielded: take it with next() before step()")
+        if step is None:
+            if not trainer.may_default_step:
+                raise ValueError(
+                    f"say the step: the {trainer.world_size} ranks of a {trainer.model} model must count "
+                    "the same global step, as in steps.step(global_step)"
+                )
+        elif type(step) is not int:
+            step = index(step)
+        if not self._tracked:
+            return 0
+        return trainer.report_all(channels, step)
+
+    # Checkpoints that a framework writes.
+
+    def state_dict(self, step: int | None = None) -> dict[str, Any]:
+        """As Stream.state_dict()."""
+        return self._streams[0].state_dict(step)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """As Stream.load_state_dict(). The number of ranks may be another one."""
+        self._streams[0].load_state_dict(state)
+
+    # The rest.
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """What a batch holds, in order."""
+        return self._streams[0].columns
+
+    @property
+    def unstepped(self) -> int:
+        """Batches that were yielded and not stepped."""
+        return sum(stream.unstepped for stream in self._streams)
+
+    @contextlib.contextmanager
+    def paused(self, reason: str = "") -> Iterator[None]:
+        """As Stream.paused()."""
+        with contextlib.ExitStack() as stack:
+            for stream in self._streams:
+                stack.enter_context(stream.paused(reason))
+            yield
+
+    def stats(self) -> Stats:
+        """Totals of all virtual ranks. While one is waited for, or used, so are the
+        others: times may overlap."""
+        each = [stream.stats() for stream in self._streams]
+        return Stats(
+            batches=sum(s.batches for s in each),
+            rows=sum(s.rows for s in each),
+            unstepped=sum(s.unstepped for s in each),
+            durable=sum(s.durable for s in each),
+            wait_seconds=sum(s.wait_seconds for s in each),
+            step_seconds=max((s.step_seconds for s in each), default=0.0),
+        )
+
+    def close(self) -> None:
+        """As Stream.close(), of all virtual ranks."""
+        for stream in self._streams:
+            stream.close()
+
+    def __enter__(self) -> Steps:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for stream in self._streams:
+            stream.__exit__(kind, error, trace)

@@ -1,0 +1,120 @@
+"""Yields that are held while somebody saves a shared model (docs/CUTS.md).
+
+The agent says HOLD. From then on next() hands out no batch, but for one without
+which the thread that asks for it could not finish its step; when all that was
+yielded is stepped, the control thread says HELD behind the STEPs. It ends with HOLD
+off, or when a control connection begins.
+
+Who asks for a batch while a hold is on, and this process has unstepped ones:
+
+    the thread that steps them    gets it: it gathers several for a step
+    another one                   waits, for PATIENCE or four times what a batch takes
+                                  here, whichever is longer; then it gets one: the
+                                  thread that steps may wait for it
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from threading import Lock, get_ident
+from typing import Any
+
+from ._channel import Channel
+from ._errors import HeadraceError
+
+PATIENCE = 1.0  # seconds
+
+
+class Yields:
+    """The hold that is on in this process, if one is."""
+
+    def __init__(self, lock: Lock, channels: Callable[[], Iterable[Channel]], ring: Callable[[], None]) -> None:
+        self.cut = ""  # 16 hex digits; empty: none is on
+        self.why = ""
+        #: HELD is to be said, as soon as it is true.
+        self.due = False
+        self._lock = lock  # the control's: yields that are held are counted under it
+        self._channels = channels
+        self._ring = ring
+        self._moved = 0.0  # when anything was stepped, or the hold began
+
+    # The control thread.
+
+    def told(self, payload: dict[str, Any]) -> None:
+        """HOLD came."""
+        cut = str(payload.get("cut", ""))
+        with self._lock:
+            if payload.get("on"):
+                self.cut, self.why, self.due = cut, str(payload.get("why", "")), True
+                self._moved = time.monotonic()
+                for channel in self._channels():
+                    channel.held = True
+            elif cut == self.cut:
+                self._end()
+
+    def connection_begins(self) -> None:
+        """A hold is of the agent that said it. The caller holds the lock."""
+        if self.cut:
+            self._end()
+
+    def _end(self) -> None:
+        self.cut, self.due = "", False
+        for channel in self._channels():
+            channel.held = False
+            channel.changed.set()
+
+    def reached(self) -> str:
+        """The cut to say HELD of now, once. The caller holds the lock, and has sent
+        all steps."""
+        if not self.due or any(map(_unstepped, self._channels())):
+            return ""
+        self.due = False
+        return self.cut
+
+    def stepped(self) -> None:
+        """The caller holds the lock."""
+        self._moved = time.monotonic()
+
+    # The iterating threads.
+
+    def enter(self, channel: Channel, number: int) -> None:
+        """Waits until batch `number`, which the caller has counted as yielded, may be.
+
+        It is not counted while it waits. Raises what ends the stream.
+        """
+        me, began = get_ident(), time.monotonic()
+        try:
+            while True:
+                with self._lock:
+                    channel.yielded = number - 1
+                    if not channel.held or self._needs(me):
+                        channel.yielded = number
+                        return
+                self._ring()
+                if channel.fault is not None:
+                    raise channel.fault
+                if channel.closed:
+                    raise HeadraceError("the stream is closed")
+                channel.changed.wait(0.1)
+        finally:
+            channel.held_seconds += time.monotonic() - began
+
+    def _needs(self, me: int) -> bool:
+        """Without another batch what was yielded may never be stepped."""
+        unstepped = [channel for channel in self._channels() if _unstepped(channel)]
+        if any(me == (channel.stepper or channel.iterator) for channel in unstepped):
+            return True
+        if not unstepped or time.monotonic() - self._moved < max(PATIENCE, *(4 * _pace(c) for c in unstepped)):
+            return False
+        self._moved = time.monotonic()
+        return True
+
+
+def _unstepped(channel: Channel) -> int:
+    return 0 if channel.closed or not channel.tracked else channel.yielded - channel.stepped
+
+
+def _pace(channel: Channel) -> float:
+    """Seconds that a batch takes."""
+    return (channel.step_seconds + channel.wait_seconds) / max(1, channel.yielded)

@@ -1,0 +1,310 @@
+"""Exact saves of a shared model: its parameter server holds exactly the records that
+each checkpoint's cut says, while three trainers train, and whoever is killed."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import struct
+from typing import Any
+
+import headrace
+import numpy as np
+import pytest
+from agent import poll
+from headrace import _manifest as manifest
+from test_checkpoints import ids_of
+
+# The model: how often each id was pushed. It outlives the trainers.
+SERVER = """
+import os, socketserver, struct, sys, threading
+import numpy as np
+
+seen, lock = np.zeros(int(sys.argv[2]), np.int64), threading.Lock()
+
+class Peer(socketserver.StreamRequestHandler):
+    def handle(self):
+        while len(head := self.rfile.read(4)) == 4:
+            (n,) = struct.unpack("<i", head)
+            body = self.rfile.read(8 * max(n, 0))
+            if len(body) < 8 * n:
+                return
+            with lock:
+                if n >= 0:
+                    np.add.at(seen, np.frombuffer(body, np.int64), 1)
+                answer = b"k" if n >= 0 else seen.tobytes()
+            self.wfile.write(answer)
+
+class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    daemon_threads = True
+
+with Server(sys.argv[1], Peer) as server:
+    print("serves", flush=True)
+    server.serve_forever()
+"""
+
+TRAINER = """
+import headrace, json, os, queue, signal, socket, struct, sys, threading, time
+import numpy as np
+
+cfg = json.loads(os.environ["TRAINER"])
+rank = int(os.environ["RANK"])
+peer, lock = socket.socket(socket.AF_UNIX), threading.Lock()
+peer.connect(cfg["server"])
+reads = peer.makefile("rb")
+
+def push(ids):
+    with lock:
+        peer.sendall(struct.pack("<i", len(ids)) + ids.tobytes())
+        reads.read(1)
+
+pulls = 0
+
+def pull():  # all trainers are held
+    global pulls
+    pulls += 1
+    if pulls == 3 and "kill" in cfg:
+        open(cfg["killed"], "w").close()
+        os.kill(cfg["kill"] or os.getpid(), signal.SIGKILL)
+    with lock:
+        peer.sendall(struct.pack("<i", -1))
+        return {"seen": np.frombuffer(reads.read(8 * cfg["rows"]), np.int64)}
+
+def save(ck, step):
+    try:
+        saved = ck.save(step, pull)
+        print("saved", os.path.basename(saved.wait()), saved.exact, flush=True)
+        open(cfg["go"], "w").close()
+    except headrace.CheckpointError as error:
+        print("failed", error, flush=True)
+
+def one_by_one(ack):
+    with headrace.dataset("rows").batches(50, ack=ack) as stream:
+        ck = headrace.Checkpointer(cfg["dir"], stream, keep=1000)
+        for n, b in enumerate(stream):
+            push(b["id"])
+            time.sleep(cfg.get("pause", 0))
+            if ack == "step":
+                step = stream.step()
+                if rank == 0 and n % cfg["every"] == 0:
+                    save(ck, step)
+
+def gathers():  # several batches to a step
+    with headrace.dataset("rows").batches(50) as stream:
+        held = []
+        for n, b in enumerate(stream):
+            held.append(b)
+            if len(held) == 3 or n >= 60:  # there is no end while some are unstepped
+                push(np.concatenate([b["id"] for b in held]))
+                stream.step(batches=len(held))
+                held = []
+
+def ahead():  # a thread asks for batches, another one learns from them
+    with headrace.dataset("rows").batches(50) as stream:
+        ready = queue.Queue(2)
+        thread = threading.Thread(target=lambda: ([ready.put(b) for b in stream], ready.put(None)))
+        thread.start()
+        while (b := ready.get()) is not None:
+            push(b["id"])
+            time.sleep(cfg.get("pause", 0))
+            stream.step(batches=1)
+        thread.join()
+
+def two():  # streams whose batches are stepped together
+    streams = [headrace.dataset("rows").batches(50) for _ in range(2)]
+    for _ in range(40):
+        batches = [next(s) for s in streams]
+        for b in batches:
+            push(b["id"])
+        for s in streams:
+            s.step(batches=1)
+    streams.pop().close()
+    for b in streams[0]:
+        push(b["id"])
+        streams[0].step()
+    streams[0].close()
+
+headrace.init()
+print("begins", flush=True)
+while rank != 0 and not os.path.exists(cfg["go"]):  # rank 0 has saved
+    time.sleep(0.01)
+if cfg["how"] in ("step", "auto"):
+    one_by_one(cfg["how"])
+else:
+    {"gathers": gathers, "ahead": ahead, "two": two}[cfg["how"]]()
+print("ends", flush=True)
+"""
+
+
+class World:
+    """Three trainers of one model, and its server."""
+
+    def __init__(self, job: Any, rows: int, **more: Any) -> None:
+        self.job, self.rows, self.more = job, rows, more
+        self.server = job.helper(SERVER, str(job.folder / "ps"), str(rows))
+        self.server.printed(1)
+        self.trainers: list[Any] = []
+
+    def start(self, rank: int, how: str = "step", **more: Any) -> Any:
+        cfg = {"rows": self.rows, "dir": str(self.job.folder / "ckpt"), "every": 5, "how": how,
+               "server": str(self.job.folder / "ps"), "killed": str(self.job.folder / "killed"),
+               "go": str(self.job.folder / "go"), **self.more, **more}  # fmt: skip
+        trainer = self.job.trainer(TRAINER, TRAINER=json.dumps(cfg), RANK=str(rank), WORLD_SIZE="3")
+        self.trainers.append(trainer)
+        return trainer
+
+    def checked(self, repeats: int = 0) -> int:
+        """Every checkpoint is exact: the model holds its cut, and at most `repeats`
+        records besides. How many there are."""
+        found = manifest.find(str(self.job.folder / "ckpt"))
+        for m in found:
+            assert manifest.verify(m) is None
+            assert m.cut["exact"] is True
+            counts = np.zeros(self.rows, np.int64)
+            np.add.at(counts, ids_of(self.job, m.cut), 1)
+            more = headrace._restore._load(m, 0)["seen"] - counts
+            assert more.min() >= 0, (m.path, "records of the cut are not in the model", int((more < 0).sum()))
+            assert more.sum() <= repeats, (m.path, "more than the cut is in the model", int(more.sum()))
+        return len(found)
+
+
+@pytest.mark.parametrize("others", [("auto", "gathers"), ("ahead", "two")], ids="-".join)
+def test_a_shared_model_is_saved_exactly_while_others_train(job: Any, others: tuple[str, str]) -> None:
+    n = job.write(30_000)
+    job.up("--model", "shared")
+    job.apply()
+    world = World(job, n)
+    for rank, how in enumerate(("step", *others)):
+        world.start(rank, how, pause=0.01 if rank else 0)
+    for t in world.trainers:
+        out = t.ended()
+        assert t.process.returncode == 0, out + job.logs()
+        assert out.endswith("ends\n")
+        assert "failed" not in out, out + job.logs()
+    assert world.checked() >= 3, job.logs()
+
+
+def model_of(job: Any, rows: int) -> np.ndarray:
+    with socket.socket(socket.AF_UNIX) as peer:
+        peer.connect(str(job.folder / "ps"))
+        peer.sendall(struct.pack("<i", -1))
+        with peer.makefile("rb") as answer:
+            return np.frombuffer(answer.read(8 * rows), np.int64)
+
+
+def end(world: World, *trainers: Any) -> list[str]:
+    """All of them end; the model has each record once; every checkpoint is exact."""
+    outs = []
+    for t in trainers:
+        outs.append(t.ended())
+        assert t.process.returncode == 0, outs[-1] + world.job.logs()
+    assert np.array_equal(model_of(world.job, world.rows), np.ones(world.rows, np.int64)), world.job.logs()
+    assert world.checked() >= 3
+    return outs
+
+
+def test_a_trainer_that_is_killed_while_it_is_held_costs_nothing(job: Any) -> None:
+    n = job.write(20_000)
+    job.up("--model", "shared")
+    job.apply()
+    world = World(job, n)
+    other, victim = world.start(1, pause=0.01), world.start(2, pause=0.01)
+    saver = world.start(0, kill=victim.process.pid)
+    victim.process.wait(50)
+    out, _ = end(world, saver, other)
+    assert "failed" not in out, out + job.logs()
+
+
+def test_others_go_on_when_the_saver_is_killed_while_it_holds_them(job: Any) -> None:
+    n = job.write(20_000)
+    job.up("--model", "shared")
+    job.apply()
+    world = World(job, n)
+    others = [world.start(1, pause=0.01), world.start(2, pause=0.01)]
+    saver = world.start(0, kill=0)
+    saver.process.wait(50)
+    assert saver.process.returncode == -signal.SIGKILL, saver.ended() + job.logs()
+    out, *_ = end(world, world.start(0), *others)
+    assert "failed" not in out, out + job.logs()
+
+
+@pytest.mark.parametrize("which", ["agent", "master"])
+def test_a_save_fails_and_says_so_when_its_agent_or_master_is_killed(job: Any, which: str) -> None:
+    n = job.write(20_000)
+    roots = ("--allow-root", str(job.folder))
+    options = {
+        "master": ("master", "--model", "shared", "--http", "off", "--session-ttl", "5s", *roots),
+        "agent": ("agent", "--name", "a1", "--socket", job.socket, *roots),
+    }
+    job.env["HEADRACE_LISTEN"] = "127.0.0.1:0"
+    processes = {"master": job.start(*options["master"])}
+    address = job.folder / "state" / "master.addr"
+    poll(address.exists, 20)
+    job.env["HEADRACE_LISTEN"] = address.read_text().split()[0]
+    job.apply()
+    processes["agent"] = job.start(*options["agent"])
+    job.await_socket(processes["agent"])
+    world = World(job, n)
+    others = [world.start(1, "auto", pause=0.01), world.start(2, "gathers", pause=0.01)]
+    saver = world.start(0, kill=processes[which].pid)
+    processes[which].wait(50)
+    job.start(*options[which])
+    out, *_ = end(world, saver, *others)
+    assert out.count("failed") == 1, out + job.logs()
+    assert "not exact" in out, out + job.logs()
+    assert out.count("saved") >= 3, out  # it goes on, and later ones are good
+
+
+def test_who_does_not_stop_is_named_and_the_others_go_on(job: Any) -> None:
+    job.write(5_000)
+    job.up("--model", "shared")
+    job.apply()
+    held = job.trainer(
+        """
+import headrace
+with headrace.dataset("rows").batches(50) as stream:
+    b = next(stream)
+    print("has one", flush=True)
+    input()
+    stream.step()
+    for b in stream:
+        stream.step()
+print("ends", flush=True)
+""",
+        RANK="1",
+        WORLD_SIZE="2",
+        stdin=True,
+    )
+    held.printed(1)
+    headrace.init(rank=0, world_size=2)
+    with headrace.dataset("rows").batches(50) as stream:
+        ck = headrace.Checkpointer(job.folder / "ckpt", stream, hold_timeout=1)
+        next(stream)
+        with pytest.raises(ValueError, match="not stepped"):
+            ck.save(0, dict)
+        step = stream.step()
+        with pytest.raises(headrace.CheckpointError, match="rank 1 has not stepped all"):
+            ck.save(step, dict)
+        next(stream)
+        step = stream.step()
+        held.process.stdin.write(b"\n")
+        held.process.stdin.close()
+        for _ in stream:
+            step = stream.step()
+        assert ck.save(step, lambda: {"x": 1}).wait()
+        ck.close()
+    assert held.ended().endswith("ends\n")
+
+
+def test_a_stream_without_steps_refuses_the_hold_by_name(job: Any) -> None:
+    job.write(5_000)
+    job.up("--model", "shared")
+    job.apply()
+    headrace.init()
+    with headrace.dataset("rows").batches(50, track=False) as loose, headrace.dataset("rows").batches(50) as stream:
+        next(loose)
+        next(stream)
+        step = stream.step()
+        with pytest.raises(headrace.CheckpointError, match='rank 0 reads dataset "rows" without steps'):
+            headrace.Checkpointer(job.folder / "ckpt", stream).save(step, dict)

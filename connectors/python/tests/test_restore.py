@@ -1,0 +1,187 @@
+"""Restoring, against a scripted agent: what is offered, taken and passed over."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import headrace
+import numpy as np
+import pytest
+from agent import CALL
+from headrace import _manifest as manifest
+from saving import Agents, saved_thrice, stepped
+
+
+def test_restore_passes_over_what_does_not_verify(agents: Agents, tmp_path: Path) -> None:
+    agent = agents(model="private")
+    with headrace.dataset("clicks").batches(10) as stream:
+        paths = saved_thrice(stream, tmp_path)
+        cuts = [p[-16:] for p in paths]
+        with open(os.path.join(paths[2], "state.safetensors"), "r+b") as file:
+            file.seek(-1, 2)
+            file.write(b"\xff")
+        os.unlink(os.path.join(paths[1], "state.safetensors"))
+        restored = headrace.Checkpointer(tmp_path, stream).restore()
+        assert restored is not None
+        assert restored.step == 1
+        assert restored.state["w"].tolist() == [0] * 4
+        call = agent.of(CALL)[-1]
+        assert (call["mode"], call["failed"], call["path"]) == ("newest", cuts[:0:-1], restored.manifest.path)
+
+
+def test_restore_tries_the_newer_one_that_the_master_knows_of(agents: Agents, tmp_path: Path) -> None:
+    agent = agents(model="private")
+    with headrace.dataset("clicks").batches(10) as stream:
+        here, there = tmp_path / "here", tmp_path / "there"
+        paths = saved_thrice(stream, here)
+        there.mkdir()
+        newer = there / os.path.basename(paths[2])
+        os.rename(paths[2], newer)
+        known = {"cut": paths[2][-16:], "path": str(newer / manifest.FILE_NAME)}
+
+        def answer(call: dict[str, Any]) -> dict[str, Any] | None:
+            if call["call"] != "restore" or call["body"]["id"] == known["cut"] or known["cut"] in call["failed"]:
+                return None
+            return {"code": "try", "reason": "a newer one is bound", **known}
+
+        agent.answer = answer
+        restored = headrace.Checkpointer(here, stream).restore()
+        assert restored is not None
+        assert restored.step == 3
+        assert restored.path == str(newer)
+        os.unlink(newer / "state.safetensors")
+        restored = headrace.Checkpointer(here, stream).restore()
+        assert restored is not None
+        assert restored.step == 2
+        assert agent.of(CALL)[-1]["failed"] == [known["cut"]]
+
+
+def test_restore_passes_over_a_voided_one_and_stops_at_another_refusal(agents: Agents, tmp_path: Path) -> None:
+    agent = agents(model="private")
+    with headrace.dataset("clicks").batches(10) as stream:
+        paths = saved_thrice(stream, tmp_path)
+
+        def voided(call: dict[str, Any]) -> dict[str, Any] | None:
+            newest = call.get("body") and call["body"]["step"] == 3
+            return {"code": "refused", "reason": "cut was voided: its records were given to others"} if newest else None
+
+        agent.answer = voided
+        restored = headrace.Checkpointer(tmp_path, stream).restore()
+        assert restored is not None
+        assert restored.step == 2
+        with pytest.raises(headrace.CheckpointError, match=r"step 3 .* voided"):
+            headrace.Checkpointer(tmp_path, stream).restore(3)
+        agent.answer = lambda call: {"code": "refused", "reason": "dataset clicks was shuffled then"}
+        with pytest.raises(headrace.CheckpointError, match=rf"{paths[2]}.*: dataset clicks was shuffled then"):
+            headrace.Checkpointer(tmp_path, stream).restore()
+
+
+def test_restore_takes_a_step_or_the_start(agents: Agents, tmp_path: Path) -> None:
+    agent = agents(model="private")
+    with headrace.dataset("clicks").batches(10) as stream:
+        saved_thrice(stream, tmp_path)
+        ck = headrace.Checkpointer(tmp_path, stream)
+        restored = ck.restore(2)
+        assert restored is not None
+        assert restored.step == 2
+        assert agent.of(CALL)[-1]["mode"] == "exact"
+        with pytest.raises(headrace.CheckpointError, match=r"no checkpoint of step 9 .* there are steps \[1, 2, 3\]"):
+            ck.restore(9)
+        assert ck.restore("start") is None
+        assert agent.of(CALL)[-1]["mode"] == "start"
+        assert stream.step(batches=0) == 1
+        with pytest.raises(ValueError, match="'latest'"):
+            ck.restore("latest")
+
+
+def test_nothing_to_restore_is_none(agents: Agents, tmp_path: Path) -> None:
+    agent = agents(model="replicated")
+    assert headrace.Checkpointer(tmp_path / "none").restore() is None
+    (call,) = agent.of(CALL)
+    assert (call["mode"], call.get("body"), call["failed"]) == ("newest", None, [])
+
+
+def test_a_checkpoint_that_is_not_restored_is_told_with_the_reason(
+    agents: Agents, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    agent = agents(model="private")
+    with headrace.dataset("clicks").batches(10) as stream:
+        path = saved_thrice(stream, tmp_path)[2]
+        agent.answer = lambda call: {"code": "ok", "cut": "0" * 16, "reason": "others train it"}
+        assert headrace.Checkpointer(tmp_path, stream).restore() is None
+    assert f"{path}/{manifest.FILE_NAME} (step 3) is not restored: others train it" in caplog.text
+
+
+def test_who_finds_nothing_goes_on_above_the_steps_it_has_reported(agents: Agents, tmp_path: Path) -> None:
+    agent = agents(model="replicated")
+    with headrace.dataset("clicks").batches(10) as stream:
+        assert stepped(stream, 2, np.zeros(1)) == 2
+        agent.answer = lambda call: {"code": "ok", "reason": "", "cut": "0" * 16, "step": 2}
+        assert headrace.Checkpointer(tmp_path / "none", stream).restore() is None
+        assert stepped(stream, 1, np.zeros(1)) == 3
+
+
+def test_a_job_with_a_past_is_restored_first(agents: Agents, tmp_path: Path) -> None:
+    agent = agents(model="private")
+    agent.hold = True
+    with headrace.dataset("clicks").batches(10) as stream:
+        agent.tell(20, 1, {"state": "restore", "reason": "the job has a past"})
+        with pytest.raises(headrace.RestoreNeeded, match="the job has a past: call Checkpointer"):
+            next(stream)
+        assert headrace.Checkpointer(tmp_path, stream).restore() is None
+        threading.Timer(0.1, agent.release).start()
+        assert len(next(stream)) == 10  # it waited, though the state is still what it was
+        stream.step()
+
+
+def test_who_starts_over_waits_for_others(agents: Agents) -> None:
+    agent = agents(model="replicated")
+    agent.hold = True
+    headrace.init(resume="start")
+    assert agent.hellos[0]["resume_from"] == "start"
+    with headrace.dataset("clicks").batches(10) as stream:
+        agent.tell(20, 1, {"state": "restore", "reason": "rank 2 has not restored"})
+        threading.Timer(0.1, agent.release).start()
+        assert len(next(stream)) == 10
+        stream.step()
+
+
+def test_restore_takes_the_choice_of_the_group(agents: Agents, tmp_path: Path) -> None:
+    agent = agents(model="replicated")
+    with headrace.dataset("clicks").batches(10) as stream:
+        paths = saved_thrice(stream, tmp_path)
+        chosen = {"cut": paths[1][-16:], "step": 2, "path": os.path.join(paths[1], manifest.FILE_NAME)}
+        agent.answer = lambda call: chosen
+        restored = headrace.Checkpointer(tmp_path, stream).restore()
+        assert restored is not None
+        assert restored.step == 2
+        agent.answer = lambda call: {"cut": "0" * 16, "again": 30}
+        assert headrace.Checkpointer(tmp_path, stream).restore() is None
+        os.unlink(os.path.join(paths[1], "state.safetensors"))
+        agent.answer = lambda call: chosen
+        with pytest.raises(headrace.CheckpointError, match=r"of step 2, which rank 0 cannot read: .*safetensors"):
+            headrace.Checkpointer(tmp_path, stream).restore()
+
+
+def test_restore_says_which_manifests_of_the_folder_do_not_count(
+    agents: Agents, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = agents(model="private")
+    with headrace.dataset("clicks").batches(10) as stream:
+        whole = saved_thrice(stream, tmp_path)[-1]
+        for name, content in (("cut-off", b'{"format": "headrace-ch'), ("empty", b"")):
+            (tmp_path / name).mkdir()
+            (tmp_path / name / manifest.FILE_NAME).write_bytes(content)
+        restored = headrace.Checkpointer(tmp_path, stream).restore()
+        assert restored is not None
+        assert restored.path == whole
+        for name in ("cut-off", "empty"):
+            assert f"{name}/{manifest.FILE_NAME}" in caplog.text
+        assert "none of its checkpoints" not in caplog.text
+        monkeypatch.setattr(type(stream._trainer), "job", "renamed")
+        agent.answer = lambda call: {"cut": "0" * 16}
+        assert headrace.Checkpointer(tmp_path, stream).restore() is None
+        assert "none of its checkpoints is of job renamed, private" in caplog.text

@@ -1,0 +1,92 @@
+"""Which checkpoints go, and how, against a scripted agent."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import headrace
+import numpy as np
+import pytest
+from headrace import _manifest as manifest
+from headrace._retain import removable
+from saving import Agents, stepped
+
+
+def test_old_checkpoints_go_unbound_first_and_pinned_ones_stay(agents: Agents, tmp_path: Path) -> None:
+    agent = agents(model="private", total=300)
+    with headrace.dataset("clicks").batches(10) as stream, headrace.Checkpointer(tmp_path, stream, keep=2) as ck:
+        paths = []
+        for n in range(5):
+            paths.append(ck.save(stepped(stream, 1, np.zeros(1)), {"n": np.ones(n)}).wait(10))
+            if n == 0:
+                Path(paths[0], manifest.FILE_NAME + ".pinned").touch()
+        ck.close()
+        agent.wait(lambda: len(agent.bound) == 3)
+    assert sorted(os.listdir(tmp_path)) == [os.path.basename(paths[i]) for i in (0, 3, 4)]
+    assert set(agent.bound.values()) == {os.path.join(paths[i], manifest.FILE_NAME) for i in (0, 3, 4)}
+
+
+def test_a_half_checkpoint_of_long_ago_goes_and_a_strangers_folder_stays(agents: Agents, tmp_path: Path) -> None:
+    agents(model="private")
+    half = tmp_path / "step-0000000001-rank-0-00000000000000aa"
+    other = tmp_path / "step-0000000001-rank-1-00000000000000bb"
+    for folder in (half, other, tmp_path / "notes"):
+        folder.mkdir()
+        (folder / "state.safetensors").touch()
+        for path in (folder, folder / "state.safetensors"):
+            os.utime(path, (1, 1))
+    with headrace.dataset("clicks").batches(10) as stream, headrace.Checkpointer(tmp_path, stream) as ck:
+        new = ck.save(stepped(stream, 1, np.zeros(1)), {}).wait(10)
+    assert sorted(os.listdir(tmp_path)) == sorted(["notes", other.name, os.path.basename(new)])
+
+
+def test_a_checkpoint_that_another_trainer_removes_too_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "ckpt"
+    folder.mkdir()
+    (folder / "state.safetensors").write_bytes(b"x")
+    walk = os.walk
+
+    def other_is_faster(*args: Any, **more: Any) -> Any:
+        found = list(walk(*args, **more))
+        (folder / "state.safetensors").unlink()
+        folder.rmdir()
+        return found
+
+    monkeypatch.setattr(os, "walk", other_is_faster)
+    manifest.remove_folder(str(folder))
+    assert not folder.exists()
+
+
+def made(step: int, epoch: int, minute: int, needs: tuple[str, ...] = (), model: str = "private") -> manifest.Manifest:
+    fields = {
+        "model": model,
+        "step": step,
+        "created": f"2026-01-01T00:{minute:02d}:00Z",
+        "cut": {"epoch": epoch, "id": f"{minute:016x}"},
+    }
+    return manifest.Manifest(f"/nowhere/{minute}", {**fields, "needs": list(needs)})
+
+
+def gone(found: list[manifest.Manifest], keep: int) -> list[int]:
+    return sorted(m.step for m in removable(found, keep, newest=found[-1].path))
+
+
+def test_what_went_back_behind_counts_for_nothing() -> None:
+    line = [made(100, 1, 1), made(200, 1, 2), made(300, 1, 3)]
+    assert gone(line, 3) == []
+    assert gone(line, 1) == [100, 200]
+    # Back to 100, and on from there: 200 and 300 were voided.
+    assert gone([*line, made(150, 2, 4)], 2) == [200, 300]
+    assert gone([*line, made(150, 1, 4)], 2) == [200, 300]  # private: the epoch stays
+    assert gone([*line, made(400, 1, 4, needs=(f"{1:016x}",))], 1) == [200, 300]
+
+
+def test_a_shared_models_saver_that_counts_from_the_start_again_removes_nothing_newer() -> None:
+    line = [made(30, 1, 1, model="shared"), made(40, 1, 2, model="shared"), made(50, 1, 3, model="shared")]
+    line.append(made(10, 1, 4, model="shared"))  # by a new process, of the same model
+    assert gone(line, 3) == [30]
+    assert gone([*line, made(20, 1, 5, model="shared")], 3) == [30, 40]

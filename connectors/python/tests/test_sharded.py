@@ -1,0 +1,83 @@
+"""Checkpoints of several ranks, against a scripted agent."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import headrace
+import numpy as np
+import pytest
+from agent import poll
+from headrace import _manifest as manifest
+from headrace import _state
+from saving import Agents, calls
+
+
+def part_of(rank: int, folder: str, cut: str, step: int, world: int) -> None:
+    """What another rank of a sharded save writes."""
+    name = f"state-rank-{rank}.safetensors"
+    captured = _state.capture({"w": np.full(2, rank)})
+    _state.write(captured, os.path.join(folder, name), {})
+    tree = {"format": _state.FORMAT, "version": _state.VERSION, "tree": captured.tree, "file": name}
+    path = os.path.join(folder, manifest.part_name(rank))
+    fields = {"format": manifest.PART_FORMAT, "version": 1, "cut": cut, "step": step, "rank": rank, "world_size": world}
+    fields |= {"files": [manifest.describe(folder, name)], "state": tree}
+    manifest.publish(manifest.prepare(path, cut, fields), path)
+
+
+def test_a_sharded_checkpoint_is_there_when_all_parts_are(agents: Agents, tmp_path: Path) -> None:
+    agents(model="replicated")
+    headrace.init(rank=0, world_size=3)
+    with headrace.dataset("clicks").batches(10) as stream:
+        with headrace.Checkpointer(tmp_path, stream, sharded=True) as ck:
+            next(stream)
+            saved = ck.save(stream.step(4), {"w": np.full(2, 0)})
+            poll(lambda: saved.cut and any(p.name == "part-0.json" for p in tmp_path.glob("*/*")))
+            (folder,) = tmp_path.iterdir()
+            part_of(1, str(folder), saved.cut, 4, 3)
+            part_of(2, str(folder), "00000000000000aa", 4, 3)  # of another attempt: missing
+            assert not (folder / manifest.FILE_NAME).exists()
+            part_of(2, str(folder), saved.cut, 4, 3)
+            assert saved.wait(10) == str(folder)
+        restored = headrace.Checkpointer(tmp_path, stream).restore()
+    assert restored is not None
+    assert restored.shards == 3
+    assert [restored.shard(rank)["w"].tolist() for rank in range(3)] == [[0, 0], [1, 1], [2, 2]]
+    assert restored.state["w"].tolist() == [0, 0]
+    assert [f["rank"] for f in restored.manifest.files] == [0, 1, 2]
+
+
+def test_a_missing_part_means_that_there_is_never_a_manifest(agents: Agents, tmp_path: Path) -> None:
+    agent = agents(model="replicated")
+    headrace.init(rank=0, world_size=3)
+    with headrace.dataset("clicks").batches(10) as stream:
+        ck = headrace.Checkpointer(tmp_path, stream, sharded=True, timeout=0.5)
+        next(stream)
+        saved = ck.save(stream.step(4), {"w": np.ones(2)})
+        with pytest.raises(headrace.CheckpointError, match="no part of ranks 1, 2 came within"):
+            saved.wait(20)
+    assert calls(agent) == ["ask", "drop"]
+    assert manifest.find(str(tmp_path)) == []
+
+
+def test_a_rank_that_does_not_save_follows_rank_0(agents: Agents, tmp_path: Path) -> None:
+    agent = agents(model="replicated")
+    theirs = "00000000000000aa"  # rank 0's cut, which an ask for the same step shares
+    agent.answer = lambda call: {"cut": theirs, "step": 4, "body": agent.body(theirs, 4)}
+    headrace.init(rank=1, world_size=2)
+    with headrace.dataset("clicks").batches(10) as stream:
+        ck = headrace.Checkpointer(tmp_path, stream)
+        next(stream)
+        saved = ck.save(stream.step(4), {"w": np.ones(2)})
+        poll(lambda: saved.cut == theirs)
+        assert not saved.done
+        folder = tmp_path / manifest.folder_name(4, None, theirs)
+        path = str(folder / manifest.FILE_NAME)
+        manifest.begin(str(folder))
+        manifest.publish(manifest.prepare(path, theirs, manifest.manifest_of(agent.body(theirs, 4), 4, [])), path)
+        assert saved.wait(10) == str(folder)
+        assert calls(agent) == ["ask"]
+        impatient = headrace.Checkpointer(tmp_path / "elsewhere", stream, timeout=0.3)
+        with pytest.raises(headrace.CheckpointError, match="rank 0 did not write it within"):
+            impatient.save(4, {}).wait(20)

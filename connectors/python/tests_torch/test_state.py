@@ -1,0 +1,79 @@
+"""States with torch tensors, in an environment that has torch: make test-torch."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from headrace import _state
+from safetensors.torch import load_file
+
+
+def through(state: Any, folder: Path) -> Any:
+    captured = _state.capture(state)
+    _state.write(captured, str(folder / "s"), {})
+    return _state.read(json.loads(json.dumps(captured.tree, allow_nan=False)), str(folder / "s"))
+
+
+def model() -> tuple[torch.nn.Module, torch.optim.Optimizer]:
+    net = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.BatchNorm1d(3))
+    return net, torch.optim.Adam(net.parameters())
+
+
+def test_a_model_and_its_optimizer_go_on_exactly(tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    net, adam = model()
+
+    def learn(net: torch.nn.Module, adam: torch.optim.Optimizer) -> list[torch.Tensor]:
+        for _ in range(3):
+            adam.zero_grad()
+            net(torch.randn(5, 4)).square().sum().backward()
+            adam.step()
+        return [p.detach().clone() for p in net.parameters()]
+
+    learn(net, adam)
+    saved = {"model": net.state_dict(), "adam": adam.state_dict(), "rng": torch.get_rng_state(), "np": np.arange(3)}
+    captured = _state.capture(saved)
+    want = learn(net, adam)  # changes everything that was captured
+    _state.write(captured, str(tmp_path / "s"), {})
+    assert "model.0.weight" in load_file(str(tmp_path / "s"))
+    back = _state.read(captured.tree, str(tmp_path / "s"))
+    net, adam = model()
+    net.load_state_dict(back["model"])
+    adam.load_state_dict(back["adam"])
+    torch.set_rng_state(back["rng"])
+    assert all(map(torch.equal, learn(net, adam), want))
+    assert isinstance(back["np"], np.ndarray)
+
+
+def test_tensors_of_any_shape_and_type_come_back(tmp_path: Path) -> None:
+    state = {
+        "bf16": torch.randn(3).bfloat16(),
+        "view": torch.arange(12).reshape(3, 4).t(),
+        "empty": torch.zeros(0, 2),
+        "scalar": torch.tensor(3),
+        "bool": torch.tensor([True, False]),
+        7: [torch.ones(2, requires_grad=True)],
+    }
+    back = through(state, tmp_path)
+    assert list(back) == list(state)
+    for key in ("bf16", "view", "empty", "scalar", "bool"):
+        assert back[key].dtype == state[key].dtype
+        assert torch.equal(back[key], state[key])
+    assert torch.equal(back[7][0], torch.ones(2))
+
+
+def test_tied_weights_are_stored_once_and_are_one_again(tmp_path: Path) -> None:
+    weight = torch.randn(4, 4)
+    back = through({"in": weight, "out": weight}, tmp_path)
+    assert back["in"] is back["out"]
+    assert len(load_file(str(tmp_path / "s"))) == 1
+
+
+def test_a_tensor_that_is_not_dense_is_named() -> None:
+    with pytest.raises(TypeError, match=r"'x\.0' is a torch\.sparse_coo tensor"):
+        _state.capture({"x": [torch.eye(3).to_sparse()]})

@@ -1,0 +1,154 @@
+"""What the tests of both quick starts share: a run of `headrace demo`, its journals,
+and what it must not leave behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import struct
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parent.parent
+BINARY = Path(os.environ.get("HEADRACE_BIN", ROOT / "build" / "headrace"))
+
+
+class Run(NamedTuple):
+    folder: Path
+    report: dict
+    output: str
+    first_line_seconds: float
+    seconds: float
+
+
+def demo(folder: Path, *flags: str) -> list[str]:
+    return [str(BINARY), "demo", "--dir", str(folder / "run"), "--report", str(folder / "report.json"),
+            "--python", sys.executable, *flags]
+
+
+def run_of(folder: Path, records: int, *flags: str) -> Run:
+    start = time.monotonic()
+    with subprocess.Popen(demo(folder, "--records", str(records), "--keep", *flags), stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True) as process:
+        assert process.stdout
+        first = process.stdout.readline()
+        first_line_seconds = time.monotonic() - start
+        output = first + process.stdout.read()
+    print(output)
+    assert process.returncode == 0, output
+    return Run(folder, json.loads((folder / "report.json").read_text()), output, first_line_seconds,
+               time.monotonic() - start)
+
+
+def nothing_is_lost(r: dict, records: int) -> None:
+    """And each repeat has its reason."""
+    assert r["records"] == records
+    assert r["never"] == 0
+    assert r["foreign"] == 0
+    assert r["applied_once"] + r["applied_twice"] == records
+    assert r["twice_unexplained"] == 0
+    # A trainer dies once, with one batch in hand and a step or two on their way.
+    assert r["applied_twice"] <= 4 * r["batch_rows"]
+
+
+class Recount(NamedTuple):
+    """How often each record was handed out, and applied: for sure, and in doubt."""
+
+    yielded: np.ndarray
+    sure: np.ndarray
+    doubt: np.ndarray
+
+    def agrees_with(self, report: dict) -> None:
+        assert int((self.sure == 0).sum()) == report["never"]
+        assert int(((self.sure == 1) & (self.doubt == 0)).sum()) == report["applied_once"]
+        assert int(((self.sure > 0) & (self.sure + self.doubt > 1)).sum()) == report["applied_twice"]
+
+
+def recount(
+    journals: Path, records: int, numbers: Callable[[str, np.ndarray], np.ndarray], sums_of: np.ndarray | None = None
+) -> Recount:
+    """Reads journals as the program does not: numbers(name, offsets) says which
+    records begin there; the bytes' sums are compared where sums_of are given."""
+    out = Recount(*(np.zeros(records, int) for _ in range(3)))
+    for path in journals.glob("*.journal"):
+        names: dict[int, str] = {}
+        hand, begun = np.empty(0, int), False
+        for kind, rows, payload in entries(path):
+            if kind == 3:
+                said = json.loads(payload)
+                names[said["segment"]] = said["name"]
+            elif kind == 4:
+                runs, _ = struct.unpack_from("<II", payload)
+                where = np.frombuffer(payload, "<i8", 2 * runs, 8).reshape(runs, 2)
+                at = np.frombuffer(payload, "<i8", rows, 8 + 16 * runs)
+                sums = np.frombuffer(payload, "<u8", rows, 8 + 16 * runs + 8 * rows)
+                cuts = np.split(at, np.cumsum(where[:, 1])[:-1])
+                hand = np.concatenate([numbers(names[s], part) for (s, _), part in zip(where.tolist(), cuts)])
+                assert sums_of is None or np.array_equal(sums, sums_of[hand])
+                np.add.at(out.yielded, hand, 1)
+            elif kind == 5:
+                begun = True
+            elif kind == 6:
+                np.add.at(out.sure, hand, 1)
+                begun = False
+        if begun:
+            np.add.at(out.doubt, hand, 1)
+    return out
+
+
+def entries(path: Path) -> Iterator[tuple[int, int, bytes]]:
+    """(kind, rows, payload) of each whole entry of a journal."""
+    raw = path.read_bytes()
+    at = 0
+    while len(raw) - at >= 36:
+        magic, kind, _, _, rows, size = struct.unpack_from("<4sIQqII", raw, at)
+        assert magic == b"HRJ1"
+        end = at + 32 + size
+        if end + 4 > len(raw):
+            return
+        assert zlib.crc32(raw[at:end]) == struct.unpack_from("<I", raw, end)[0]
+        yield kind, rows, raw[at + 32 : end]
+        at = end + 4
+
+
+def processes_of(folder: Path) -> list[str]:
+    """Command lines that name the folder."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = path.read_bytes().replace(b"\0", b" ").decode()
+        except OSError:
+            continue  # it has just ended
+        if str(folder) in line:
+            found.append(line)
+    return found
+
+
+def interrupted(folder: Path, stage: str, *flags: str, runs: str = "") -> None:
+    """Ctrl-C when a line says `stage` leaves no process and no file; a process with
+    `runs` in its command line is there before."""
+    scratch = folder / "tmp"
+    scratch.mkdir()
+    models = set(Path("/dev/shm").glob("headrace-demo-*"))
+    with subprocess.Popen(demo(folder, *flags), stdout=subprocess.PIPE, text=True, stderr=subprocess.STDOUT,
+                          env={**os.environ, "TMPDIR": str(scratch)}) as process:
+        assert process.stdout
+        seen = next((line for line in process.stdout if stage in line), None)
+        assert seen, f"it ended before {stage!r}"
+        assert any(runs in line for line in processes_of(folder))
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert "interrupted" in output
+    assert processes_of(folder) == []
+    assert not (folder / "run").exists(), "the run's folder"
+    assert list(scratch.iterdir()) == [], "sockets, and a broker's folder"
+    assert set(Path("/dev/shm").glob("headrace-demo-*")) == models

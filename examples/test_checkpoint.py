@@ -1,0 +1,86 @@
+"""examples/checkpoint: ranks are killed, and the model has each record once.
+
+    make test-quickstart
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+BINARY = Path(os.environ.get("HEADRACE_BIN", ROOT / "build" / "headrace"))
+HERE = ROOT / "examples" / "checkpoint"
+
+
+def mix(ids: np.ndarray) -> np.ndarray:
+    spec = importlib.util.spec_from_file_location("train", HERE / "train.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.mix(ids)
+
+
+def trainers(run: subprocess.Popen) -> list[int]:
+    """The processes that `headrace run` has started."""
+    children = Path(f"/proc/{run.pid}/task")
+    pids: list[int] = []
+    for task in children.iterdir():
+        pids += [int(p) for p in (task / "children").read_text().split()]
+    return pids
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("more", [(), ("--sharded",)], ids=["rank 0 saves", "sharded"])
+def test_ranks_that_are_killed_repeat_nothing_in_the_model(tmp_path: Path, more: tuple[str, ...]) -> None:
+    records = 40_000
+    data = tmp_path / "data"
+    data.mkdir()
+    for f in range(4):
+        rows = range(f, records, 4)
+        (data / f"{f}.tsv").write_text("".join(f"{i}\t{i % 100 / 100}\t{i % 100 / 50 + 1}\n" for i in rows))
+    (tmp_path / "numbers.yaml").write_text((HERE / "numbers.yaml").read_text())
+    env = {k: v for k, v in os.environ.items() if not k.startswith("HEADRACE_")}
+    env["HEADRACE_STATE"] = str(tmp_path / "state")
+    command = [str(BINARY), "run", "--model", "replicated", "--nproc-per-node", "3", "--max-restarts", "50",
+               "-f", "numbers.yaml", "--", sys.executable, str(HERE / "train.py"), "--every", "10", "--pause", "0.01",
+               *more]
+    seed = int(os.environ.get("HEADRACE_SEED") or random.SystemRandom().randrange(1 << 32))
+    print(f"HEADRACE_SEED={seed}")
+    rng, log, kills, end = random.Random(seed), tmp_path / "log", 0, time.monotonic() + 200
+    with log.open("wb") as out:
+        run = subprocess.Popen(command, cwd=tmp_path, env=env, stdout=out, stderr=out)
+    try:
+        while run.poll() is None:
+            assert time.monotonic() < end, log.read_text()[-4000:]
+            time.sleep(0.05)
+            # Once the group trains (its first lines are there), one of it is killed.
+            if kills < 4 and log.read_text().count("begins behind") >= 3 * (kills + 1) and (pids := trainers(run)):
+                time.sleep(rng.uniform(0.1, 1.5))
+                try:
+                    os.kill(rng.choice(pids), signal.SIGKILL)
+                except ProcessLookupError:
+                    continue
+                kills += 1
+    finally:
+        run.kill()
+        run.wait()
+    text = log.read_text()
+    assert run.returncode == 0, text[-4000:]
+    ends = re.findall(r"rank (\d) ends: step \d+ records (\d+) checksum (\w+)", text)
+    want = int(mix(np.arange(records)).sum(dtype=np.uint64))
+    assert sorted(ends[-3:]) == [(str(r), str(records), f"{want:016x}") for r in range(3)], text[-4000:]
+    behind = [int(n) for n in re.findall(r"begins behind step (\d+)", text)]
+    assert kills == 4
+    assert max(behind) > 0, "no checkpoint was restored"

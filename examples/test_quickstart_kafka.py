@@ -1,0 +1,100 @@
+"""The quick start on a real Kafka, small, and its report checked: what it claims of
+us, and a recount of the journals of both sides that shares no code with it.
+
+    make test-quickstart-kafka     # needs java, and mvn once
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from demo_run import Run, demo, interrupted, nothing_is_lost, recount, run_of
+
+RECORDS = 250_000  # 25 s at 10,000/s: time for four kills
+PARTITIONS, STRIPE = 4, 128
+
+
+KAFKA = ("--source", "kafka")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return run_of(tmp_path_factory.mktemp("quickstart"), RECORDS, *KAFKA)
+
+
+def test_no_record_is_lost_and_each_repeat_has_its_reason(run: Run) -> None:
+    nothing_is_lost(run.report, RECORDS)
+
+
+def test_the_broker_was_killed_too_and_records_came_after_it(run: Run) -> None:
+    kills = run.report["kills"]
+    assert [k["what"] for k in kills] == ["trainer", "agent", "master", "broker"]
+    assert kills[3]["back_ms"] > 0
+    assert kills[3]["release_ms"] > kills[3]["back_ms"], "the first record that was produced after it"
+
+
+def test_records_were_learned_while_others_were_produced(run: Run) -> None:
+    live = run.report["live"]
+    assert live["produced_s"] >= RECORDS / 10_000 - 1
+    assert live["behind_s"] < live["produced_s"], "a job that begins when all is there is behind for longer"
+    assert 0 < live["freshness"]["p50_ms"] <= live["freshness"]["p99_ms"] <= live["freshness"]["max_ms"]
+
+
+def test_the_consumer_group_got_the_same_records_and_the_same_kills(run: Run) -> None:
+    g = run.report["consumer_group"]
+    assert g["foreign"] == 0
+    assert g["applied_once"] + g["applied_twice"] + g["never"] == RECORDS
+    assert [k["name"] for k in g["kills"]] == ["consumer-1", "consumer-2", "consumer-3", "broker"]
+    # How much it repeats is a matter of when it has committed last: nothing to test.
+    assert set(g["worker_share"]) == {"0", "1", "2", "3"}, "each had its partition before the first kill"
+    assert "automatic commits" in g["about"]
+
+
+def test_the_last_table_says_both(run: Run) -> None:
+    table = run.output[run.output.index("The same records at the same time"):]
+    g = run.report["consumer_group"]
+    assert f"{run.report['applied_once']:,}" in table
+    assert f"{g['applied_twice']:,}" in table
+    assert "headrace run --nproc-per-node 2 -f" in run.output.strip().splitlines()[-1]
+
+
+def numbers(name: str, offsets: np.ndarray) -> np.ndarray:
+    """Records go to one partition after the other, STRIPE at a time."""
+    partition = int(name.rpartition("/")[2])
+    stripe, rest = np.divmod(offsets, STRIPE)
+    return (stripe * PARTITIONS + partition) * STRIPE + rest
+
+
+def test_a_recount_of_the_journals_of_both_agrees(run: Run) -> None:
+    folder = run.folder / "run"
+    lines = b"".join((folder / "log" / f"day_{k}.tsv").read_bytes() for k in range(8)).split(b"\n")[:-1]
+    crcs = np.array([zlib.crc32(line) for line in lines], np.uint64)
+    assert len(lines) == RECORDS
+    for report, journals, sums in ((run.report, "journals", None), (run.report["consumer_group"], "group", crcs)):
+        counted = recount(folder / journals, RECORDS, numbers, sums)
+        counted.agrees_with(report)
+        assert int(np.maximum(counted.sure + counted.doubt - 1, 0).sum()) == report["repeats"]
+
+
+def test_an_interrupt_leaves_no_broker_no_process_and_no_file(tmp_path: Path) -> None:
+    interrupted(tmp_path, "SIGKILL to consumer-1", *KAFKA, runs="java")
+
+
+@pytest.mark.parametrize("lacks", ["java", "confluent-kafka"])
+def test_what_is_missing_is_named_with_what_to_do(tmp_path: Path, lacks: str) -> None:
+    env = dict(os.environ)
+    if lacks == "java":
+        env["PATH"] = str(tmp_path)
+    else:
+        (tmp_path / "confluent_kafka.py").write_text("raise ModuleNotFoundError('confluent_kafka')\n")
+        env["PYTHONPATH"] = str(tmp_path)
+    done = subprocess.run(demo(tmp_path, *KAFKA), capture_output=True, text=True, check=False, timeout=60, env=env)
+    assert done.returncode != 0
+    said = done.stdout + done.stderr
+    assert f"install {'a JDK' if lacks == 'java' else 'confluent-kafka'}" in said, said

@@ -1,0 +1,348 @@
+package audit
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/headrace/headrace/flashckpt/manifest"
+)
+
+func TestThePermutationIsTheOneOfTheProtocol(t *testing.T) {
+	text, err := os.ReadFile("../../api/vectors/shuffle.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var v struct {
+		Permutations []struct {
+			Blocks, Seed string
+			Pass         uint32
+			Order        []uint64
+		}
+	}
+	if err := json.Unmarshal(text, &v); err != nil {
+		t.Fatal(err)
+	}
+	checked := 0
+	for _, c := range v.Permutations {
+		n, err1 := strconv.ParseUint(c.Blocks, 10, 64)
+		seed, err2 := strconv.ParseUint(c.Seed, 10, 64)
+		if err1 != nil || err2 != nil {
+			t.Fatal(err1, err2)
+		}
+		p := newPermutation(n, seed, c.Pass)
+		for i, want := range c.Order {
+			if got := p.source(uint64(i)); got != want || p.order(want) != uint64(i) {
+				t.Fatalf("%d blocks, seed %d, pass %d: block %d of the order is %d, want %d; back it is %d", n, seed, c.Pass, i, got, want, p.order(want))
+			}
+			checked++
+		}
+	}
+	if checked < 100 {
+		t.Fatalf("only %d blocks compared", checked)
+	}
+}
+
+// unit is one unit of a source: the dumb model keeps a map of them.
+type unit struct {
+	pass            uint32
+	segment, offset int64
+}
+
+// drawn is a random partition and, for each unit, how it is settled.
+func drawn(t *rapid.T, shuffled bool) (*manifest.Dataset, map[unit]string) {
+	d := &manifest.Dataset{Name: "d", Unit: "bytes"}
+	if shuffled {
+		d.Shuffle = &manifest.Shuffle{Seed: rapid.Uint64().Draw(t, "seed"), Block: rapid.Int64Range(1, 9).Draw(t, "block")}
+	}
+	identity := "files:d"
+	if shuffled && rapid.Bool().Draw(t, "bit_exact") {
+		d.Shuffle.VirtualRanks, d.Shuffle.InOrder = rapid.Uint32Range(1, 4).Draw(t, "virtual ranks"), rapid.Bool().Draw(t, "in order")
+		identity = fmt.Sprintf("files:d#%d/%d", rapid.Uint32Range(0, d.Shuffle.VirtualRanks-1).Draw(t, "virtual rank"), d.Shuffle.VirtualRanks)
+	}
+	p := manifest.Partition{Identity: identity, Complete: true, Done: uint32(rapid.IntRange(0, 2).Draw(t, "done"))}
+	id := int64(0)
+	for i := range rapid.IntRange(1, 5).Draw(t, "segments") {
+		start := rapid.Int64Range(0, 20).Draw(t, "start")
+		p.Segments = append(p.Segments, manifest.Segment{ID: id, Start: start, End: start + rapid.Int64Range(0, 40).Draw(t, "size"), Sealed: true,
+			Name: fmt.Sprintf("folder/day_%d.tsv", i), Locator: []byte{byte(i)}})
+		id += rapid.Int64Range(1, 3).Draw(t, "next id")
+	}
+	fate := map[unit]string{}
+	for n := range p.Done + 2 {
+		s := newSpace(d, &p, n)
+		// The order of the pass, unit by unit, and what becomes of each.
+		var line []manifest.Place
+		for _, r := range s.whole() {
+			for at := r.Start(); at < r.End(); at++ {
+				line = append(line, manifest.Place{r.Segment(), at})
+			}
+		}
+		ps := manifest.Pass{Pass: n}
+		low := len(line)
+		if n >= p.Done {
+			low = rapid.IntRange(0, len(line)).Draw(t, "low")
+		}
+		states := make([]string, len(line))
+		for i := 0; i < len(line); {
+			state := "in"
+			if i >= low {
+				state = rapid.SampledFrom([]string{"out", "in", "excluded", "dropped"}).Draw(t, "state")
+			} else if rapid.IntRange(0, 9).Draw(t, "hole") == 0 {
+				state = "excluded"
+			}
+			for range rapid.IntRange(1, 15).Draw(t, "run") {
+				if i == len(line) || i == low && state == "in" {
+					break
+				}
+				states[i] = state
+				i++
+			}
+			if i == low && i < len(line) && states[i] == "" {
+				states[i] = "out"
+				i++
+			}
+		}
+		for i, state := range states {
+			at := line[i]
+			r := manifest.Range{at.Segment(), at.Offset(), at.Offset() + 1}
+			if i >= low {
+				switch state {
+				case "in":
+					ps.Ranges.Acked = append(ps.Ranges.Acked, r)
+				case "excluded":
+					ps.Ranges.Excluded = append(ps.Ranges.Excluded, r)
+				case "dropped":
+					ps.Ranges.Dropped = append(ps.Ranges.Dropped, r)
+					ps.Units.Dropped++
+				}
+			}
+			if state == "excluded" {
+				p.Excluded = append(p.Excluded, manifest.Excluded{Pass: n, Range: r, Units: 1, Kind: "lost", Reason: "why"})
+			}
+			if src := s.source(set{r}); len(src) == 1 {
+				fate[unit{n, src[0].Segment(), src[0].Start()}] = state
+			}
+		}
+		if n >= p.Done {
+			switch {
+			case low < len(line):
+				ps.Low = line[low]
+			case len(line) > 0:
+				ps.Low = manifest.Place{line[low-1].Segment(), line[low-1].Offset() + 1}
+			default:
+				ps.Low = manifest.Place{p.Segments[0].ID, p.Segments[0].Start}
+				if shuffled {
+					ps.Low = manifest.Place{}
+				}
+			}
+			p.Passes = append(p.Passes, ps)
+		}
+	}
+	d.Partitions = []manifest.Partition{p}
+	c := &manifest.Cut{Version: 1, ID: 1, Job: "j", Model: "replicated", WorldSize: 1, Exact: true, Datasets: []manifest.Dataset{*d}}
+	if err := c.Validate(); err != nil {
+		t.Fatalf("the drawn cut could not be: %v", err)
+	}
+	return d, fate
+}
+
+func cutOf(d *manifest.Dataset) *manifest.Cut {
+	return &manifest.Cut{Version: 1, ID: 1, Job: "j", Model: "replicated", WorldSize: 1, Exact: true, Datasets: []manifest.Dataset{*d}}
+}
+
+func TestAnAuditSaysOfEachUnitWhatTheDumbModelSays(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d, fate := drawn(t, rapid.Bool().Draw(t, "shuffled"))
+		p := &d.Partitions[0]
+		in := map[unit]bool{}
+		for pass := range Passes(d, p) {
+			units := int64(0)
+			for _, r := range pass.Ranges {
+				for at := r.Start; at < r.End; at++ {
+					in[unit{pass.Pass, r.Segment, at}] = true
+					units++
+				}
+			}
+			if units != pass.Units || pass.Vague != 0 {
+				t.Fatalf("pass %d says %d units, has %d; vague %d", pass.Pass, pass.Units, units, pass.Vague)
+			}
+			for _, e := range pass.Excluded {
+				for _, r := range e.Ranges {
+					for at := r.Start; at < r.End; at++ {
+						if fate[unit{pass.Pass, r.Segment, at}] != "excluded" {
+							t.Fatalf("pass %d: %d of segment %d is not excluded", pass.Pass, at, r.Segment)
+						}
+					}
+				}
+			}
+			for u, state := range fate {
+				if u.pass == pass.Pass && state == "out" && pass.Whole {
+					t.Fatalf("pass %d is said to be whole, %v is out", pass.Pass, u)
+				}
+			}
+		}
+		for u, state := range fate {
+			if in[u] != (state == "in") {
+				t.Fatalf("%v: in the ranges: %v, the model says %s", u, in[u], state)
+			}
+			delete(in, u)
+		}
+		if len(in) > 0 {
+			t.Fatalf("in the ranges, and not in the source: %v", in)
+		}
+		// And asked one by one.
+		for i := range p.Segments {
+			g := &p.Segments[i]
+			for at := g.Start; at < g.End; at++ {
+				found, _ := Contains(cutOf(d), Record{g.Name, at})
+				if len(found) != 1 {
+					t.Fatalf("%s/%d: %+v", g.Name, at, found)
+				}
+				for _, v := range found[0].Passes {
+					if want := fate[unit{v.Pass, g.ID, at}]; v.State != want {
+						t.Fatalf("%s/%d pass %d: %s, want %s", g.Name, at, v.Pass, v.State, want)
+					}
+				}
+			}
+		}
+	})
+}
+
+func TestADiffIsWhatOneHasAndTheOtherNot(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		shuffled := rapid.Bool().Draw(t, "shuffled")
+		a, fateA := drawn(t, shuffled)
+		// The same input, settled in another way.
+		b, fateB := *a, map[unit]string{}
+		pb := a.Partitions[0]
+		pb.Passes, pb.Excluded = nil, nil
+		if len(a.Partitions[0].Passes) > 0 {
+			pb.Passes = a.Partitions[0].Passes[:1]
+		}
+		for _, e := range a.Partitions[0].Excluded {
+			if e.Pass <= pb.Done {
+				pb.Excluded = append(pb.Excluded, e)
+			}
+		}
+		b.Partitions = []manifest.Partition{pb}
+		for u, state := range fateA {
+			if u.pass <= pb.Done {
+				fateB[u] = state
+			}
+		}
+		diffs, err := Diff(cutOf(a), cutOf(&b))
+		if err != nil {
+			t.Fatal(err)
+		}
+		only := map[unit]bool{}
+		for _, d := range diffs {
+			if len(d.OnlyB) > 0 || d.UnitsB > 0 {
+				t.Fatalf("the second has nothing of its own, and yet: %+v", d)
+			}
+			for _, r := range d.OnlyA {
+				for at := r.Start; at < r.End; at++ {
+					only[unit{d.Pass, r.Segment, at}] = true
+				}
+			}
+		}
+		for u, state := range fateA {
+			if want := state == "in" && fateB[u] != "in"; only[u] != want {
+				t.Fatalf("%v only in the first: %v, want %v", u, only[u], want)
+			}
+		}
+		back, err := Diff(cutOf(&b), cutOf(a))
+		if err != nil || len(back) != len(diffs) {
+			t.Fatalf("the other way round: %v %v", back, err)
+		}
+	})
+}
+
+func TestCutsWhosePositionsMeanOtherRecordsAreNotCompared(t *testing.T) {
+	make := func(change func(*manifest.Dataset)) *manifest.Cut {
+		d := &manifest.Dataset{Name: "d", Unit: "bytes", Partitions: []manifest.Partition{{Identity: "files:d", Complete: true, Done: 1,
+			Segments: []manifest.Segment{{ID: 1, End: 100, Sealed: true, Name: "a.tsv", Locator: []byte("a")}}}}}
+		change(d)
+		return cutOf(d)
+	}
+	as := make(func(*manifest.Dataset) {})
+	for want, change := range map[string]func(*manifest.Dataset){
+		"segment 1 is a.tsv": func(d *manifest.Dataset) { d.Partitions[0].Segments[0].Locator = []byte("b") },
+		"shuffle":            func(d *manifest.Dataset) { d.Shuffle = &manifest.Shuffle{Seed: 1, Block: 10} },
+		"its unit is bytes":  func(d *manifest.Dataset) { d.Unit = "records" },
+	} {
+		if _, err := Diff(as, make(change)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	// One that the other does not know is only in the one.
+	d, err := Diff(as, make(func(d *manifest.Dataset) { d.Name = "e" }))
+	if err != nil || len(d) != 2 || d[0].UnitsA != 100 || d[1].UnitsB != 100 {
+		t.Errorf("%+v %v", d, err)
+	}
+}
+
+func TestARecordIsFoundByPathTopicIdentityOrTheEndOfItsPath(t *testing.T) {
+	c := cutOf(&manifest.Dataset{Name: "d", Unit: "records", Partitions: []manifest.Partition{
+		{Identity: "kafka:c/t/0", Segments: []manifest.Segment{{ID: 0, Start: 10, End: 50, Sealed: true, Name: "clicks/0"}, {ID: 1, Start: 50, End: 60, Name: "clicks/0"}},
+			Passes: []manifest.Pass{{Low: manifest.Place{1, 55}}}},
+		{Identity: "kafka:c/t/10", Segments: []manifest.Segment{{ID: 0, Start: 10, End: 60, Sealed: true, Name: "old/clicks/0"}}},
+	}})
+	for text, want := range map[string]string{
+		"clicks/0/54":     "clicks/0 in",
+		"clicks/0/49":     "clicks/0 in",
+		"clicks/0/55":     "clicks/0 out",
+		"clicks/0/1000":   "clicks/0 out", // the segment may have grown
+		"clicks/0/9":      "",
+		"kafka:c/t/0/12":  "clicks/0 in",
+		"old/clicks/0/12": "old/clicks/0",
+		"0/12":            "clicks/0 in, old/clicks/0",
+	} {
+		r, err := ParseRecord(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, names := Contains(c, r)
+		var got []string
+		for _, w := range found {
+			line := w.Name
+			for _, v := range w.Passes {
+				line += " " + v.State
+			}
+			got = append(got, line)
+			if w.In() != strings.Contains(line, " in") {
+				t.Errorf("%s: in is %v", text, w.In())
+			}
+		}
+		if strings.Join(got, ", ") != want || len(names) != 2 {
+			t.Errorf("%s: %q, want %q; names %v", text, got, want, names)
+		}
+	}
+	for _, text := range []string{"clicks", "clicks/x", "/12", "", "clicks/-1", "clicks/0/99999999999999999999"} {
+		if _, err := ParseRecord(text); err == nil {
+			t.Errorf("%q was taken", text)
+		}
+	}
+}
+
+func TestUnitsThatWereDroppedBelowTheLowMarkAreVague(t *testing.T) {
+	c := cutOf(&manifest.Dataset{Name: "d", Unit: "bytes", Partitions: []manifest.Partition{{Identity: "files:d",
+		Segments: []manifest.Segment{{ID: 0, End: 100, Sealed: true, Name: "a"}},
+		Passes: []manifest.Pass{{Low: manifest.Place{0, 50}, Units: manifest.Units{Acked: 40, Dropped: 20},
+			Ranges: manifest.Ranges{Acked: []manifest.Range{{0, 70, 80}}, Dropped: []manifest.Range{{0, 80, 90}}}}}}}})
+	for pass := range Passes(&c.Datasets[0], &c.Datasets[0].Partitions[0]) {
+		if pass.Vague != 10 {
+			t.Errorf("vague: %d of 10", pass.Vague)
+		}
+	}
+	for at, want := range map[int64]Verdict{10: {State: "in", Vague: true}, 75: {State: "in"}, 85: {State: "dropped"}, 60: {State: "out"}} {
+		if found, _ := Contains(c, Record{"a", at}); len(found) != 1 || found[0].Passes[0] != want {
+			t.Errorf("%d: %+v, want %+v", at, found, want)
+		}
+	}
+}

@@ -1,0 +1,157 @@
+package audit
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/headrace/headrace/flashckpt/manifest"
+)
+
+// Record is a place that somebody asks about: the record that begins at an
+// offset of a segment, which is called by its name (a file's path, a topic and
+// partition), by the end of its path, or by its partition's name or identity.
+type Record struct {
+	Segment string
+	Offset  int64
+}
+
+// ParseRecord reads NAME/OFFSET: clicks/3/81234, or logs/day_3.tsv/81234.
+func ParseRecord(text string) (Record, error) {
+	i := strings.LastIndexByte(text, '/')
+	if i > 0 {
+		if offset, err := strconv.ParseInt(text[i+1:], 10, 64); err == nil && offset >= 0 {
+			return Record{text[:i], offset}, nil
+		}
+	}
+	return Record{}, fmt.Errorf("%q: must be TOPIC/PARTITION/OFFSET, or PATH/OFFSET", text)
+}
+
+// Where says what a cut knows of a record in one segment that has its name.
+type Where struct {
+	Dataset   string    `json:"dataset"`
+	Partition string    `json:"partition"`
+	Label     string    `json:"label"` // what people call it
+	Segment   int64     `json:"segment"`
+	Name      string    `json:"name"`
+	Offset    int64     `json:"offset"`
+	Passes    []Verdict `json:"passes"` // of which something is settled
+}
+
+// Verdict is about one pass.
+type Verdict struct {
+	Pass   uint32 `json:"pass"`
+	State  string `json:"state"` // in | out | excluded | dropped
+	Reason string `json:"reason,omitempty"`
+	Vague  bool   `json:"vague,omitempty"` // in, if it is not one of those that were dropped
+}
+
+// In says whether the record is in the model, by any pass.
+func (w *Where) In() bool {
+	return slices.ContainsFunc(w.Passes, func(v Verdict) bool { return v.State == "in" })
+}
+
+// Contains looks a record up. Nothing comes back when no segment of that name
+// covers the offset: then it was not known when the cut was taken. Names are what
+// segments of the cut are called, for a hint.
+func Contains(c *manifest.Cut, r Record) (found []Where, names []string) {
+	seen := map[string]bool{}
+	for i := range c.Datasets {
+		d := &c.Datasets[i]
+		for j := range d.Partitions {
+			p := &d.Partitions[j]
+			if p.Name != "" && !seen[p.Name] { // of which nothing is settled it has no segment
+				seen[p.Name] = true
+				names = append(names, p.Name)
+			}
+			for k := range p.Segments {
+				g := &p.Segments[k]
+				if !seen[g.Name] {
+					seen[g.Name] = true
+					names = append(names, g.Name)
+				}
+				grows := !g.Sealed && k == len(p.Segments)-1
+				identity, _ := d.VirtualRank(p)
+				if (calls(r.Segment, g.Name, identity) || r.Segment == p.Name) && r.Offset >= g.Start && (r.Offset < g.End || grows) {
+					found = join(found, where(d, p, g, r.Offset))
+				}
+			}
+		}
+	}
+	return exactFirst(found, r.Segment), names
+}
+
+// join adds w. In each pass another virtual rank may have a record: what their
+// partitions say of it is one answer.
+func join(all []Where, w Where) []Where {
+	for i := range all {
+		if x := &all[i]; x.Dataset == w.Dataset && x.Partition == w.Partition && x.Segment == w.Segment {
+			x.Passes = append(x.Passes, w.Passes...)
+			slices.SortFunc(x.Passes, func(a, b Verdict) int { return cmp.Compare(a.Pass, b.Pass) })
+			return all
+		}
+	}
+	return append(all, w)
+}
+
+func calls(asked, name, identity string) bool {
+	return asked == name || asked == identity || strings.HasSuffix(name, "/"+asked)
+}
+
+// exactFirst drops what is only alike when something is called exactly so.
+func exactFirst(all []Where, asked string) []Where {
+	alike := func(w Where) bool { return w.Name != asked && w.Partition != asked && w.Label != asked }
+	if slices.ContainsFunc(all, func(w Where) bool { return !alike(w) }) {
+		all = slices.DeleteFunc(all, alike)
+	}
+	return all
+}
+
+func where(d *manifest.Dataset, p *manifest.Partition, g *manifest.Segment, offset int64) Where {
+	identity, _ := d.VirtualRank(p)
+	w := Where{Dataset: d.Name, Partition: identity, Label: cmp.Or(p.Name, identity), Segment: g.ID, Name: g.Name, Offset: offset, Passes: []Verdict{}}
+	for n := range p.Done {
+		w.add(d, p, g, n, offset)
+	}
+	for i := range p.Passes {
+		w.add(d, p, g, p.Passes[i].Pass, offset)
+	}
+	return w
+}
+
+func (w *Where) add(d *manifest.Dataset, p *manifest.Partition, g *manifest.Segment, pass uint32, offset int64) {
+	s := newSpace(d, p, pass)
+	if at, own := s.order(g.ID, offset); own {
+		w.Passes = append(w.Passes, verdict(p, s, pass, at))
+	}
+}
+
+func verdict(p *manifest.Partition, s *space, pass uint32, at manifest.Place) Verdict {
+	v := Verdict{Pass: pass, State: "out"}
+	for i := range p.Excluded {
+		if e := &p.Excluded[i]; e.Pass == pass && (set{e.Range}).has(at.Segment(), at.Offset()) {
+			return Verdict{Pass: pass, State: "excluded", Reason: strings.TrimPrefix(e.Kind+": "+e.Reason, ": ")}
+		}
+	}
+	for i := range p.Passes {
+		if p.Passes[i].Pass == pass && set(p.Passes[i].Ranges.Dropped).has(at.Segment(), at.Offset()) {
+			return Verdict{Pass: pass, State: "dropped"}
+		}
+	}
+	if members(p, pass, s).has(at.Segment(), at.Offset()) {
+		v.State, v.Vague = "in", vague(p, pass) > 0 && below(p, pass, at)
+	}
+	return v
+}
+
+// below: dropped units are not told apart below the low mark only.
+func below(p *manifest.Partition, pass uint32, at manifest.Place) bool {
+	for i := range p.Passes {
+		if low := p.Passes[i].Low; p.Passes[i].Pass == pass {
+			return cmp.Or(cmp.Compare(at.Segment(), low.Segment()), cmp.Compare(at.Offset(), low.Offset())) < 0
+		}
+	}
+	return true
+}

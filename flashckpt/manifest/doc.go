@@ -1,0 +1,24 @@
+// Package manifest is the format of a checkpoint on storage: which files it is
+// made of, and which records are in the model (its cut). docs/CHECKPOINTS.md
+// describes it field by field; the Python client writes the same.
+//
+// A manifest is the only thing that makes a checkpoint one: it appears by one
+// rename, after everything that it names is on the disk. What has no manifest, a
+// damaged one, or files that do not match it does not count. Manifests are read
+// by anybody and may come from anywhere: nothing in one is believed before
+// Validate has seen it.
+//
+// The package knows neither the ledger nor a network. cmd/headrace, the master
+// and shardsvc/serve (cuts on the wire are the same JSON) use it.
+//
+//	manifest.go  the types: Manifest, File, Part
+//	cut.go       Cut and what it is made of
+//	parse.go     bytes to a Manifest, with limits; the checksum at the end
+//	validate.go  what must hold in every manifest; cutvalid.go in every cut
+//	fs.go        the few calls that storage must offer, and those of this machine
+//	write.go     files and manifests onto storage, so that power may fail anywhere
+//	part.go      sharded saves: a part per rank, then the manifest
+//	list.go      the checkpoints of a folder, newest first
+//	verify.go    do the files match?
+//	pin.go       checkpoints that stay; retain.go which ones may go, and how
+package manifest

@@ -1,0 +1,107 @@
+package manifest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// FS is what a storage must offer. A rename takes the place of what was there, at
+// once and whole; what it, Create, MkdirAll and Remove did to a folder is durable
+// after SyncDir, and a file's bytes after its Sync. Errors wrap fs.ErrNotExist
+// where something is not there.
+type FS interface {
+	MkdirAll(folder string) error
+	Create(path string) (Writer, error)
+	Rename(from, to string) error
+	Remove(path string) error // a file, or an empty folder
+	// RemoveIn removes a file of a folder, or an empty folder in it; links do not
+	// lead out of the folder.
+	RemoveIn(folder, path string) error
+	SyncDir(folder string) error
+	ReadFile(path string) ([]byte, error) // may stop after MaxBytes+1
+	ReadDir(folder string) ([]Name, error)
+}
+
+// Writer is a file that is being written.
+type Writer interface {
+	io.WriteCloser
+	Sync() error
+}
+
+// Name is one entry of a folder.
+type Name struct {
+	Name   string
+	Folder bool // or a link to one
+	Link   bool
+}
+
+// OS is this machine's file system.
+type OS struct{}
+
+func (OS) MkdirAll(folder string) error { return os.MkdirAll(folder, 0o777) }
+
+func (OS) Create(path string) (Writer, error) { return os.Create(path) }
+
+func (OS) Rename(from, to string) error { return os.Rename(from, to) }
+
+func (OS) Remove(path string) error { return os.Remove(path) }
+
+func (OS) RemoveIn(folder, path string) error {
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return err
+	}
+	return errors.Join(root.Remove(filepath.FromSlash(path)), root.Close())
+}
+
+func (OS) SyncDir(folder string) error {
+	d, err := os.Open(folder)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = d.Close() }() // it was only read
+	return d.Sync()
+}
+
+func (OS) ReadFile(path string) ([]byte, error) {
+	f, err := regular(os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	return io.ReadAll(io.LimitReader(f, MaxBytes+1))
+}
+
+// regular refuses what may keep a reader waiting for good.
+func regular(f *os.File, err error) (*os.File, error) {
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s: not a file but %s", f.Name(), info.Mode().Type())
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func (OS) ReadDir(folder string) ([]Name, error) {
+	all, err := os.ReadDir(folder)
+	names := make([]Name, 0, len(all))
+	for _, e := range all {
+		n := Name{Name: e.Name(), Folder: e.IsDir(), Link: e.Type()&os.ModeSymlink != 0}
+		if n.Link {
+			info, err := os.Stat(filepath.Join(folder, n.Name))
+			n.Folder = err == nil && info.IsDir()
+		}
+		names = append(names, n)
+	}
+	return names, err
+}

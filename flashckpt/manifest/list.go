@@ -1,0 +1,143 @@
+package manifest
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Checkpoint is one of a folder: a good one, or what is left of one.
+type Checkpoint struct {
+	Path     string    // of its manifest; where it would be, for a half one
+	Manifest *Manifest // nil when Err is set
+	Pin      *Pin      // nil: not pinned
+	// Err: why it does not count. ErrHalf (no manifest was written), or wraps
+	// ErrDamaged, ErrNewer, ErrInvalid, or is what reading it gave.
+	Err error
+}
+
+// ErrHalf: a checkpoint whose save did not end, or is going on.
+var ErrHalf = errors.New("there is no manifest: the save did not end, or goes on")
+
+// Folder is where a checkpoint's files are.
+func (c *Checkpoint) Folder() string { return filepath.Dir(c.Path) }
+
+// Find lists the checkpoints that path means: a manifest's own, those in a
+// folder, and those in the folders below it, one level deep. Newest first:
+// highest epoch, then step, then rank from 0, then the newest written; what does
+// not count comes last. A path that is not there is fs.ErrNotExist.
+func Find(on FS, path string) ([]Checkpoint, error) {
+	path = filepath.Clean(path)
+	if isManifest(filepath.Base(path)) {
+		c := read(on, path)
+		if errors.Is(c.Err, fs.ErrNotExist) {
+			return nil, c.Err
+		}
+		return []Checkpoint{c}, nil
+	}
+	names, err := on.ReadDir(path)
+	if err != nil {
+		return nil, err
+	}
+	all := inFolder(on, path, names)
+	for _, n := range names {
+		if !n.Folder || strings.HasPrefix(n.Name, ".") {
+			continue
+		}
+		folder := filepath.Join(path, n.Name)
+		below, err := on.ReadDir(folder)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // it was removed just now
+		}
+		if err != nil {
+			return nil, err
+		}
+		here := inFolder(on, folder, below)
+		if len(here) == 0 && isFolder(n.Name) {
+			here = []Checkpoint{{Path: filepath.Join(folder, FileName), Err: ErrHalf}}
+		}
+		all = append(all, here...)
+	}
+	slices.SortStableFunc(all, Newer)
+	return all, nil
+}
+
+// Newer orders checkpoints, the newest first: by epoch, then by step. Of a shared
+// model the one that was written last is, whatever its step: each process of a rank
+// counts its own.
+func Newer(a, b Checkpoint) int {
+	if a.Err != nil || b.Err != nil {
+		if (a.Err == nil) != (b.Err == nil) {
+			return boolean(a.Err != nil)
+		}
+		return cmp.Compare(b.Path, a.Path)
+	}
+	x, y := a.Manifest, b.Manifest
+	return cmp.Or(cmp.Compare(y.Cut.Epoch, x.Cut.Epoch), cmp.Compare(y.order(), x.order()), cmp.Compare(x.rank(), y.rank()),
+		y.Created.Compare(x.Created), cmp.Compare(a.Path, b.Path))
+}
+
+func (m *Manifest) order() int64 {
+	if m.Model == "shared" {
+		return 0
+	}
+	return m.Step
+}
+
+func (m *Manifest) rank() uint32 {
+	if m.Rank == nil {
+		return 0
+	}
+	return *m.Rank
+}
+
+func boolean(later bool) int {
+	if later {
+		return 1
+	}
+	return -1
+}
+
+func inFolder(on FS, folder string, names []Name) (all []Checkpoint) {
+	for _, n := range names {
+		if !n.Folder && isManifest(n.Name) {
+			if c := read(on, filepath.Join(folder, n.Name)); !errors.Is(c.Err, fs.ErrNotExist) {
+				all = append(all, c)
+			}
+		}
+	}
+	return all
+}
+
+func isManifest(base string) bool {
+	return base == FileName || strings.HasSuffix(base, "."+FileName) && !strings.HasPrefix(base, ".")
+}
+
+// Load reads one manifest.
+func Load(on FS, path string) (*Manifest, error) {
+	b, err := on.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	m, err := Parse(b)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return m, nil
+}
+
+func read(on FS, path string) Checkpoint {
+	c := Checkpoint{Path: path}
+	if c.Manifest, c.Err = Load(on, path); c.Err == nil {
+		c.Pin, c.Err = readPin(on, path)
+	}
+	var own *Error
+	if errors.As(c.Err, &own) {
+		c.Err = own // Path is told beside it
+	}
+	return c
+}

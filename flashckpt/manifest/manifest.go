@@ -1,0 +1,95 @@
+package manifest
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+const (
+	// FileName of a manifest in a checkpoint's folder. A checkpoint that is one file
+	// has it as FILE + "." + FileName beside it.
+	FileName = "headrace-manifest.json"
+
+	// Format and Version begin every manifest. Version grows when an older reader
+	// would misunderstand a newer manifest; new optional fields do not.
+	Format     = "headrace-checkpoint"
+	PartFormat = "headrace-checkpoint-part"
+	Version    = 1
+
+	// MaxBytes of one manifest, part or cut.
+	MaxBytes = 256 << 20
+	// MaxFiles of one checkpoint.
+	MaxFiles = 1 << 20
+)
+
+// Manifest is one checkpoint.
+type Manifest struct {
+	Format    string    `json:"format"`
+	Version   int       `json:"version"`
+	Job       string    `json:"job"`
+	Model     string    `json:"model"`
+	Step      int64     `json:"step"`
+	Rank      *uint32   `json:"rank,omitempty"` // private only
+	WorldSize uint32    `json:"world_size"`
+	Created   time.Time `json:"created"`
+	Writer    string    `json:"writer,omitempty"`
+	// Needs are checkpoints without which this one can not be loaded.
+	Needs []CutID `json:"needs,omitempty"`
+	Files []File  `json:"files"`
+	// State is the writer's own description of what is in the files.
+	State json.RawMessage `json:"state,omitempty"`
+	Cut   Cut             `json:"cut"`
+}
+
+// File is one file of a checkpoint.
+type File struct {
+	Path string  `json:"path"` // below the manifest's folder, with slashes
+	Size int64   `json:"size"`
+	CRC  CRC64   `json:"crc64nvme"`
+	Rank *uint32 `json:"rank,omitempty"` // who wrote it, in a sharded save
+}
+
+// Part is one rank's share of a sharded save.
+type Part struct {
+	Format    string          `json:"format"`
+	Version   int             `json:"version"`
+	Cut       CutID           `json:"cut"`
+	Step      int64           `json:"step"`
+	Rank      uint32          `json:"rank"`
+	WorldSize uint32          `json:"world_size"`
+	Files     []File          `json:"files"`
+	State     json.RawMessage `json:"state,omitempty"`
+}
+
+// CutID names a cut. It is drawn at random by whoever asks for the cut; 0 is none.
+type CutID uint64
+
+// CRC64 is CRC-64/NVME of a run of bytes.
+type CRC64 uint64
+
+func (id CutID) String() string                { return hex(uint64(id)) }
+func (id CutID) MarshalText() ([]byte, error)  { return []byte(hex(uint64(id))), nil }
+func (id *CutID) UnmarshalText(b []byte) error { return unhex(b, (*uint64)(id)) }
+func (c CRC64) String() string                 { return hex(uint64(c)) }
+func (c CRC64) MarshalText() ([]byte, error)   { return []byte(hex(uint64(c))), nil }
+func (c *CRC64) UnmarshalText(b []byte) error  { return unhex(b, (*uint64)(c)) }
+
+func hex(v uint64) string { return fmt.Sprintf("%016x", v) }
+
+func unhex(b []byte, into *uint64) error {
+	v, err := strconv.ParseUint(string(b), 16, 64)
+	if err != nil || len(b) != 16 {
+		return fmt.Errorf("%.40q: not 16 hex digits", b)
+	}
+	*into = v
+	return nil
+}
+
+// ParseCutID reads the 16 hex digits of a cut.
+func ParseCutID(s string) (CutID, error) {
+	var id CutID
+	err := id.UnmarshalText([]byte(s))
+	return id, err
+}

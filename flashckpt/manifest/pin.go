@@ -1,0 +1,63 @@
+package manifest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"time"
+)
+
+// Pin says why a checkpoint stays. It is a file beside the manifest, so that
+// every tool that removes checkpoints sees it, with or without a master.
+type Pin struct {
+	Pinned time.Time `json:"pinned"`
+	Reason string    `json:"reason,omitempty"`
+}
+
+// PinPath is where the pin of a manifest is.
+func PinPath(manifest string) string { return manifest + ".pinned" }
+
+// SetPin pins a checkpoint, durably. Pinning again changes the reason.
+func SetPin(on FS, manifest string, p Pin) error {
+	b, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	path := PinPath(manifest)
+	temp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmp")
+	if _, err := put(on, temp, bytes.NewReader(append(b, '\n'))); err != nil {
+		return errors.Join(err, ignoreMissing(on.Remove(temp)))
+	}
+	if err := on.Rename(temp, path); err != nil {
+		return errors.Join(err, ignoreMissing(on.Remove(temp)))
+	}
+	return on.SyncDir(filepath.Dir(path))
+}
+
+// Unpin takes the pin away, durably.
+func Unpin(on FS, manifest string) error {
+	if err := ignoreMissing(on.Remove(PinPath(manifest))); err != nil {
+		return err
+	}
+	return on.SyncDir(filepath.Dir(manifest))
+}
+
+// readPin: a pin that can not be read pins all the same; anybody may make one
+// with `touch`.
+func readPin(on FS, manifest string) (*Pin, error) {
+	b, err := on.ReadFile(PinPath(manifest))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("its pin: %w", err)
+	}
+	p := &Pin{}
+	if json.Unmarshal(b, p) != nil {
+		p = &Pin{Reason: fmt.Sprintf("%.200q", bytes.TrimSpace(b))}
+	}
+	return p, nil
+}

@@ -1,0 +1,280 @@
+package manifest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+	"github.com/minio/crc64nvme"
+)
+
+// memory is a file system that forgets what was not synced when its power fails.
+type memory struct{ vfs.FS }
+
+func (m memory) MkdirAll(folder string) error { return m.FS.MkdirAll(folder, 0o777) }
+
+func (m memory) Create(path string) (Writer, error) {
+	return m.FS.Create(path, vfs.WriteCategoryUnspecified)
+}
+
+// Remove of a file below a checkpoint's folder reaches the disk at once: disks may,
+// and the clone of a crash never does it by itself.
+func (m memory) Remove(path string) error {
+	err := m.FS.Remove(path)
+	if folder := filepath.Dir(path); err == nil && filepath.Base(folder) == "er" {
+		return m.SyncDir(folder)
+	}
+	return err
+}
+
+func (m memory) RemoveIn(folder, path string) error { return m.FS.Remove(filepath.Join(folder, path)) }
+
+func (m memory) SyncDir(folder string) error {
+	d, err := m.OpenDir(folder)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+func (m memory) ReadFile(path string) ([]byte, error) {
+	f, err := m.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	b, err := io.ReadAll(f)
+	return b, errors.Join(err, f.Close())
+}
+
+func (m memory) ReadDir(folder string) (names []Name, err error) {
+	all, err := m.List(folder)
+	for _, n := range all {
+		info, err := m.Stat(filepath.Join(folder, n))
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, Name{Name: n, Folder: info.IsDir()})
+	}
+	return names, err
+}
+
+func seed(t *testing.T) uint64 {
+	v := uint64(time.Now().UnixNano())
+	if e := os.Getenv("HEADRACE_SEED"); e != "" {
+		var err error
+		if v, err = strconv.ParseUint(e, 10, 64); err != nil {
+			t.Fatalf("HEADRACE_SEED: %v", err)
+		}
+	}
+	t.Logf("HEADRACE_SEED=%d", v)
+	return v
+}
+
+const checkpoints = "/ckpt"
+
+// save writes the checkpoint of a step, in one piece.
+func save(on FS, step int64) error {
+	c := cut("replicated", files())
+	c.ID, c.Step = CutID(step), step
+	m := of(c)
+	folder, err := Begin(on, checkpoints, Folder(step, nil, c.ID))
+	if err != nil {
+		return err
+	}
+	for i := range uint32(6) {
+		f, err := WriteFile(on, folder, fmt.Sprintf("model-%d", i), strings.NewReader(content(step, "model", i)))
+		if err != nil {
+			return err
+		}
+		m.Files = append(m.Files, f)
+	}
+	return WriteManifest(on, filepath.Join(folder, FileName), m)
+}
+
+// saveSharded does the same as the three ranks of a sharded save.
+func saveSharded(on FS, step int64) error {
+	c := cut("replicated", files())
+	c.ID, c.Step = CutID(step), step
+	m := of(c)
+	folder, err := Begin(on, checkpoints, Folder(step, nil, c.ID))
+	if err != nil {
+		return err
+	}
+	for rank := range m.WorldSize {
+		p := &Part{Cut: c.ID, Step: step, Rank: rank, WorldSize: m.WorldSize}
+		for _, name := range []string{"model", "deep/er/optimizer"} {
+			f, err := WriteFile(on, folder, fmt.Sprintf("%s-%d", name, rank), strings.NewReader(content(step, name, rank)))
+			if err != nil {
+				return err
+			}
+			p.Files = append(p.Files, f)
+		}
+		if err := WritePart(on, folder, p); err != nil {
+			return err
+		}
+	}
+	parts, missing, err := Parts(on, folder, c.ID, m.WorldSize)
+	if err != nil || len(missing) > 0 {
+		return fmt.Errorf("parts %v are missing: %w", missing, err)
+	}
+	if err := m.Merge(parts); err != nil {
+		return err
+	}
+	return WriteManifest(on, filepath.Join(folder, FileName), m)
+}
+
+func content(step int64, name string, rank uint32) string {
+	return strings.Repeat(fmt.Sprintf("step %d %s rank %d;", step, name, rank), 50)
+}
+
+// steps says which steps the folder has checkpoints of, and fails when one of
+// them is not whole.
+func steps(t *testing.T, what string, on FS) (steps []int64) {
+	t.Helper()
+	all, err := Find(on, checkpoints)
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+	for i := range all {
+		c := &all[i]
+		if errors.Is(c.Err, ErrHalf) {
+			continue
+		}
+		if c.Err != nil {
+			t.Fatalf("%s: %s: %v", what, c.Path, c.Err)
+		}
+		if len(c.Manifest.Files) != 6 {
+			t.Fatalf("%s: %s names %d files", what, c.Path, len(c.Manifest.Files))
+		}
+		for _, f := range c.Manifest.Files {
+			b, err := on.ReadFile(filepath.Join(c.Folder(), f.Path))
+			if err != nil || int64(len(b)) != f.Size || CRC64(crc64nvme.Checksum(b)) != f.CRC {
+				t.Fatalf("%s: %s: %s is not what the manifest says: %d bytes, %v", what, c.Path, f.Path, len(b), err)
+			}
+		}
+		steps = append(steps, c.Manifest.Step)
+	}
+	return steps
+}
+
+// failing counts the writing calls and cuts the power at call number at; cut gets
+// what is left then.
+func failing(mem *vfs.MemFS, at int, cfg vfs.CrashCloneCfg, calls *int, cut **vfs.MemFS) FS {
+	return memory{errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind.ReadOrWrite() != errorfs.OpIsWrite {
+			return nil
+		}
+		if *calls++; at == 0 || *calls < at {
+			return nil
+		}
+		if *cut == nil {
+			*cut = mem.CrashClone(cfg)
+		}
+		return errorfs.ErrInjected
+	}))}
+}
+
+// eachCut runs do on a file system whose power fails at its first call, at its
+// second, and so on, once forgetting all that was not synced and a few times
+// keeping a random part of it.
+func eachCut(t *testing.T, before func(FS) error, do func(FS) error, look func(what string, on FS, done bool)) {
+	rng := rand.New(rand.NewPCG(seed(t), 1))
+	for at := 1; ; at++ {
+		for try := range 6 {
+			cfg := vfs.CrashCloneCfg{}
+			if try > 0 {
+				cfg = vfs.CrashCloneCfg{UnsyncedDataPercent: 10 + rng.IntN(90), RNG: rng}
+			}
+			mem := vfs.NewCrashableMem()
+			if err := errors.Join(mem.MkdirAll(checkpoints, 0o777), memory{mem}.SyncDir("/"), before(memory{mem})); err != nil {
+				t.Fatal(err)
+			}
+			calls, left := 0, (*vfs.MemFS)(nil)
+			err := do(failing(mem, at, cfg, &calls, &left))
+			if left == nil {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if at < 5 {
+					t.Fatalf("only %d writing calls: the test does not see them", at)
+				}
+				look("no power failure", memory{mem.CrashClone(vfs.CrashCloneCfg{})}, true)
+				return
+			}
+			look(fmt.Sprintf("power failed at writing call %d, %d%% of the unsynced kept", at, cfg.UnsyncedDataPercent), memory{left}, err == nil)
+		}
+	}
+}
+
+// Guarantee 4: "a manifest either is complete and says exactly which records are
+// in the model, or does not count."
+func TestPowerLossAtEveryCallLeavesTheOldCheckpointOrTheNewOneWhole(t *testing.T) {
+	t.Run("one writer", func(t *testing.T) { testPowerLoss(t, save) })
+	t.Run("sharded", func(t *testing.T) { testPowerLoss(t, saveSharded) })
+}
+
+func testPowerLoss(t *testing.T, how func(FS, int64) error) {
+	eachCut(t,
+		func(on FS) error { return save(on, 100) },
+		func(on FS) error { return how(on, 130) },
+		func(what string, on FS, done bool) {
+			switch got := fmt.Sprint(steps(t, what, on)); {
+			case got == "[130 100]":
+			case got == "[100]" && !done:
+			default:
+				t.Fatalf("%s: checkpoints of steps %s; the save said done: %v", what, got, done)
+			}
+		})
+}
+
+func TestPowerLossAtEveryCallOfARemovalLeavesTheCheckpointWholeOrGone(t *testing.T) {
+	eachCut(t,
+		func(on FS) error {
+			return errors.Join(saveSharded(on, 100), save(on, 130), SetPin(on, filepath.Join(checkpoints, Folder(100, nil, 100), FileName), Pin{}))
+		},
+		func(on FS) error {
+			all, err := Find(on, checkpoints)
+			if err != nil || len(all) != 2 || all[1].Manifest.Step != 100 {
+				t.Fatal(all, err)
+			}
+			return all[1].Delete(on)
+		},
+		func(what string, on FS, done bool) {
+			switch got := fmt.Sprint(steps(t, what, on)); {
+			case got == "[130]":
+			case got == "[130 100]" && !done:
+			default:
+				t.Fatalf("%s: checkpoints of steps %s; the removal said done: %v", what, got, done)
+			}
+			if _, err := on.ReadDir(filepath.Join(checkpoints, Folder(100, nil, 100))); done && err == nil {
+				t.Fatalf("%s: the folder is there", what)
+			}
+		})
+}
+
+func TestPowerLossAtEveryCallOfAPinLeavesItOrNot(t *testing.T) {
+	path := filepath.Join(checkpoints, Folder(100, nil, 100), FileName)
+	eachCut(t,
+		func(on FS) error { return save(on, 100) },
+		func(on FS) error {
+			return errors.Join(SetPin(on, path, Pin{Reason: "first"}), SetPin(on, path, Pin{Reason: "second"}))
+		},
+		func(what string, on FS, done bool) {
+			all, err := Find(on, checkpoints)
+			if err != nil || len(all) != 1 || all[0].Err != nil {
+				t.Fatal(what, all, err)
+			}
+			if pin := all[0].Pin; done && (pin == nil || pin.Reason != "second") || pin != nil && pin.Reason != "first" && pin.Reason != "second" {
+				t.Fatalf("%s: pin %+v; said done: %v", what, pin, done)
+			}
+		})
+}

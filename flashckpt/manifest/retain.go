@@ -1,0 +1,157 @@
+package manifest
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Kept says why a checkpoint may not be removed.
+type Kept struct {
+	Path   string
+	Reason string
+}
+
+// Stay says why checkpoints of a folder (from Find) must stay, by their index
+// there, whoever wants to remove which: the pinned; the newest that verifies, of
+// each rank where each has its own; those of a newer version, of which nobody
+// here can say what they need; and what any of the others that stay needs.
+// remove says which ones somebody wants to remove: what only they need may go
+// with them. verified reads files, so it is asked from the newest on and only
+// until one is found.
+func Stay(all []Checkpoint, remove func(i int) bool, verified func(*Checkpoint) bool) map[int]string {
+	stay := map[int]string{}
+	for i := range all {
+		switch c := &all[i]; {
+		case c.Pin != nil && c.Pin.Reason != "":
+			stay[i] = "it is pinned: " + c.Pin.Reason
+		case c.Pin != nil:
+			stay[i] = "it is pinned"
+		case errors.Is(c.Err, ErrNewer):
+			stay[i] = "a newer version wrote it"
+		}
+	}
+	found := map[string]bool{}
+	for i := range all {
+		c := &all[i]
+		if c.Err != nil || found[c.owner()] {
+			continue
+		}
+		if !verified(c) {
+			continue
+		}
+		found[c.owner()] = true
+		if _, already := stay[i]; !already {
+			stay[i] = "it is the newest that verifies"
+			if c.Manifest.Rank != nil {
+				stay[i] += fmt.Sprintf(" of rank %d", *c.Manifest.Rank)
+			}
+		}
+	}
+	for more := true; more; {
+		more = false
+		for i := range all {
+			c := &all[i]
+			if _, stays := stay[i]; c.Err != nil || !stays && remove(i) {
+				continue
+			}
+			for j := range all {
+				if _, already := stay[j]; !already && all[j].Err == nil && slices.Contains(c.Manifest.Needs, all[j].Manifest.Cut.ID) {
+					stay[j] = "step " + fmt.Sprint(c.Manifest.Step) + " needs it: " + c.Path
+					more = true
+				}
+			}
+		}
+	}
+	return stay
+}
+
+// owner: whose newest counts apart.
+func (c *Checkpoint) owner() string {
+	m := c.Manifest
+	if m.Rank == nil {
+		return m.Job
+	}
+	return fmt.Sprintf("%s/%d", m.Job, *m.Rank)
+}
+
+// Delete removes a checkpoint that may go (Stay): first its manifest, durably,
+// so that from then on it does not count; then its data. A folder with the name
+// that Folder gives is the checkpoint's own and goes with all that is in it. In
+// another folder only the files that the manifest names go, and the folders below
+// that are empty then; a damaged manifest there names none.
+func (c *Checkpoint) Delete(on FS) error {
+	folder := c.Folder()
+	for _, path := range []string{c.Path, PinPath(c.Path)} {
+		if err := ignoreMissing(on.Remove(path)); err != nil {
+			return err
+		}
+	}
+	if err := on.SyncDir(folder); err != nil {
+		return err
+	}
+	if c.ownFolder() {
+		if err := removeTree(on, folder); err != nil {
+			return err
+		}
+		return on.SyncDir(filepath.Dir(folder))
+	}
+	if c.Manifest == nil {
+		return nil
+	}
+	for _, f := range c.Manifest.Files {
+		if err := removeBelow(on, folder, f.Path); err != nil {
+			return err
+		}
+	}
+	return on.SyncDir(folder)
+}
+
+// ownFolder: Folder gave the folder its name, for this cut if it is known.
+func (c *Checkpoint) ownFolder() bool {
+	name := filepath.Base(c.Folder())
+	if filepath.Base(c.Path) != FileName || !isFolder(name) {
+		return false
+	}
+	return c.Manifest == nil || strings.HasSuffix(name, "-"+c.Manifest.Cut.ID.String())
+}
+
+var folderName = regexp.MustCompile(`^step-[0-9]{10,19}(-rank-[0-9]{1,10})?-[0-9a-f]{16}$`)
+
+func isFolder(name string) bool { return folderName.MatchString(name) }
+
+func removeTree(on FS, folder string) error {
+	names, err := on.ReadDir(folder)
+	if err != nil {
+		return ignoreMissing(err)
+	}
+	for _, n := range names {
+		path := filepath.Join(folder, n.Name)
+		if n.Folder && !n.Link {
+			err = removeTree(on, path)
+		} else {
+			err = ignoreMissing(on.Remove(path))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return ignoreMissing(on.Remove(folder))
+}
+
+// removeBelow removes a file, and the folders on the way to it that are empty.
+func removeBelow(on FS, folder, file string) error {
+	if err := ignoreMissing(on.RemoveIn(folder, file)); err != nil {
+		return err
+	}
+	for d := path.Dir(file); d != "."; d = path.Dir(d) {
+		if on.RemoveIn(folder, d) != nil {
+			return nil // something else is in it
+		}
+	}
+	return nil
+}

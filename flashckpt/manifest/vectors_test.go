@@ -1,0 +1,221 @@
+package manifest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/minio/crc64nvme"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write api/vectors/manifest from the code")
+
+const vectors = "../../api/vectors/manifest"
+
+// vector is one file of api/vectors/manifest and what a reader must make of it.
+type vector struct {
+	File  string           `json:"file"`
+	OK    bool             `json:"ok"`
+	Kind  string           `json:"kind,omitempty"`  // damaged | newer | invalid
+	Field string           `json:"field,omitempty"` // of what is invalid
+	Step  int64            `json:"step,omitempty"`
+	Epoch uint32           `json:"epoch,omitempty"`
+	Cut   string           `json:"cut,omitempty"`
+	Rank  *uint32          `json:"rank,omitempty"`
+	Exact bool             `json:"exact,omitempty"`
+	Bytes int64            `json:"bytes,omitempty"` // of all files
+	Units map[string]Units `json:"units,omitempty"` // by dataset, all passes
+
+	Records map[string]Records `json:"records,omitempty"` // by dataset, all passes
+}
+
+// bad are manifests that no reader may take: each is a good one with one change.
+func bad(t *testing.T) map[string]struct {
+	text  []byte
+	kind  error
+	field string
+} {
+	out := map[string]struct {
+		text  []byte
+		kind  error
+		field string
+	}{}
+	whole := encoded(t, good()["sharded"])
+	add := func(name string, kind error, field string, text []byte) {
+		out[name] = struct {
+			text  []byte
+			kind  error
+			field string
+		}{text, kind, field}
+	}
+	add("empty", ErrDamaged, "", nil)
+	add("cut_off", ErrDamaged, "", whole[:len(whole)/2])
+	add("zeros_behind", ErrDamaged, "", append(slices.Clone(whole), make([]byte, 100)...))
+	add("one_digit_changed", ErrDamaged, "", bytes.Replace(whole, []byte(`[1,300,460]`), []byte(`[1,300,461]`), 1))
+	add("no_checksum", ErrDamaged, "", append(slices.Clone(whole[:len(whole)-sumLength]), "}\n"...))
+	add("another_format", ErrDamaged, "", []byte(`{"format":"ocdbt"}`))
+	change := func(name string, kind error, field string, old, new string) {
+		text := string(whole[:len(whole)-sumLength])
+		if !strings.Contains(text, old) {
+			t.Fatalf("%s: no %s to change", name, old)
+		}
+		b := []byte(strings.Replace(text, old, new, 1))
+		b = append(b, sumKey+CRC64(crc64nvme.Checksum(b)).String()+sumEnd...)
+		add(name, kind, field, b)
+	}
+	change("newer", ErrNewer, "version", `"version":1,"job"`, `"version":2,"job"`)
+	change("newer_unlike_ours", ErrNewer, "version", `"version":1,"job":"default"`, `"version":7,"job":["default"]`)
+	change("newer_cut", ErrNewer, "version", `"cut":{"version":1`, `"cut":{"version":2`)
+	change("escapes", ErrInvalid, "files[0].path", `"model-rank-0.safetensors","size"`, `"../model.safetensors","size"`)
+	change("absolute", ErrInvalid, "files[0].path", `"model-rank-0.safetensors","size"`, `"/etc/passwd","size"`)
+	change("backslash", ErrInvalid, "files[0].path", `"model-rank-0.safetensors","size"`, `"..\\model.safetensors","size"`)
+	change("names_itself", ErrInvalid, "files[0].path", `"model-rank-0.safetensors","size"`, `"headrace-manifest.json","size"`)
+	change("twice", ErrInvalid, "files[1].path", `"model-rank-1.safetensors","size"`, `"model-rank-0.safetensors","size"`)
+	change("size_is_text", ErrInvalid, "files.size", `"size":4096`, `"size":"4096"`)
+	change("unknown_model", ErrInvalid, "model", `"model":"replicated"`, `"model":"copied"`)
+	change("other_step", ErrInvalid, "cut.step", `"step":130,"exact"`, `"step":131,"exact"`)
+	change("rank_of_a_group", ErrInvalid, "rank", `"step":130,"world_size"`, `"step":130,"rank":1,"world_size"`)
+	change("inexact", ErrInvalid, "cut.exact", `"exact":true`, `"exact":false`)
+	change("outside_its_segment", ErrInvalid, "cut.datasets[0].partitions[0].passes[0].ranges.acked[1]", `[1,1000,1200]`, `[1,1000,2001]`)
+	change("unknown_segment", ErrInvalid, "cut.datasets[0].partitions[0].passes[0].ranges.acked[1]", `[1,1000,1200]`, `[2,1000,1200]`)
+	change("unsorted", ErrInvalid, "cut.datasets[0].partitions[0].passes[0].ranges.acked[1]", `[1,300,460],[1,1000,1200]`, `[1,1000,1200],[1,300,460]`)
+	change("two_kinds_at_once", ErrInvalid, "cut.datasets[0].partitions[0].passes[0].ranges", `"excluded":[[1,460,500]]`, `"excluded":[[1,459,500]]`)
+	change("below_the_low_mark", ErrInvalid, "cut.datasets[0].partitions[0].passes[0].ranges.acked[0]", `[1,300,460]`, `[1,249,460]`)
+	change("low_outside", ErrInvalid, "cut.datasets[0].partitions[0].passes[0].low", `"low":[1,250]`, `"low":[0,1001]`)
+	change("pass_again", ErrInvalid, "cut.datasets[0].partitions[0].passes[0].pass", `"passes":[{"pass":1`, `"passes":[{"pass":0`)
+	change("past_the_last_block", ErrInvalid, "cut.datasets[2].partitions[0].passes[0].ranges.acked[0]", `[0,200,300]`, `[0,200,449]`)
+	change("segments_unsorted", ErrInvalid, "cut.datasets[0].partitions[0].segments[1].id", `{"id":1,"start":0,"end":2000`, `{"id":0,"start":0,"end":2000`)
+	change("range_of_four", ErrInvalid, "", `[1,300,460]`, `[1,300,460,4]`)
+	change("too_large_a_number", ErrInvalid, "cut.step", `"step":130,"exact"`, `"step":9223372036854775808,"exact"`)
+	change("more_untold_than_acked", ErrInvalid, "cut.datasets[0].partitions[0].passes[0].records.untold", `"untold":310`, `"untold":1611`)
+	change("fewer_than_no_rows", ErrInvalid, "cut.datasets[0].partitions[0].passes[0].records.rows", `"rows":11`, `"rows":-11`)
+	change("oldest_after_newest", ErrInvalid, "cut.datasets[0].partitions[0].done_records.oldest", `"oldest":1763990000001`, `"oldest":1763999999999999`)
+	change("times_of_no_rows", ErrInvalid, "cut.datasets[0].partitions[0].done_records.newest", `"rows":29`, `"rows":0`)
+	return out
+}
+
+func encoded(t *testing.T, m *Manifest) []byte {
+	t.Helper()
+	b, err := m.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func kindOf(err error) string {
+	for name, kind := range map[string]error{"damaged": ErrDamaged, "newer": ErrNewer, "invalid": ErrInvalid} {
+		if errors.Is(err, kind) {
+			return name
+		}
+	}
+	return ""
+}
+
+func summary(file string, m *Manifest) vector {
+	v := vector{File: file, OK: true, Step: m.Step, Epoch: m.Cut.Epoch, Cut: m.Cut.ID.String(), Rank: m.Rank, Exact: m.Cut.Exact, Units: map[string]Units{}, Records: map[string]Records{}}
+	for _, f := range m.Files {
+		v.Bytes += f.Size
+	}
+	for i := range m.Cut.Datasets {
+		v.Units[m.Cut.Datasets[i].Name] = m.Cut.Datasets[i].Units()
+		v.Records[m.Cut.Datasets[i].Name] = m.Cut.Datasets[i].Records()
+	}
+	if len(v.Units) == 0 {
+		v.Units, v.Records = nil, nil
+	}
+	return v
+}
+
+func TestTheVectorsSayWhatEveryReaderMustMakeOfAManifest(t *testing.T) {
+	write := func(name string, b []byte) {
+		if *rewrite {
+			if err := errors.Join(os.MkdirAll(vectors, 0o755), os.WriteFile(filepath.Join(vectors, name), b, 0o644)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		was, err := os.ReadFile(filepath.Join(vectors, name))
+		if err != nil || !bytes.Equal(was, b) {
+			t.Errorf("%s/%s differs from what the code writes (%v): go test ./flashckpt/manifest -rewrite, if that is meant", vectors, name, err)
+		}
+	}
+	var index []vector
+	goods := good()
+	for _, name := range slices.Sorted(maps.Keys(goods)) {
+		b, file := encoded(t, goods[name]), "good_"+name+".json"
+		write(file, b)
+		m, err := Parse(b)
+		if err != nil {
+			t.Errorf("%s: %v", file, err)
+			continue
+		}
+		if !reflect.DeepEqual(m, goods[name]) {
+			t.Errorf("%s: read back it is another:\n%+v\n%+v", file, m, goods[name])
+		}
+		index = append(index, summary(file, m))
+	}
+	bads := bad(t)
+	for _, name := range slices.Sorted(maps.Keys(bads)) {
+		c, file := bads[name], "bad_"+name+".json"
+		write(file, c.text)
+		_, err := Parse(c.text)
+		if !errors.Is(err, c.kind) {
+			t.Errorf("%s: %v, want %v", file, err, c.kind)
+			continue
+		}
+		field := ""
+		if e, ok := errors.AsType[*Error](err); ok {
+			field = e.Field
+		}
+		if field != c.field {
+			t.Errorf("%s: %v: field %q, want %q", file, err, field, c.field)
+		}
+		index = append(index, vector{File: file, Kind: kindOf(err), Field: field})
+	}
+	text, err := json.MarshalIndent(index, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	write("index.json", append(text, '\n'))
+	write("crc64nvme.json", sums(t))
+}
+
+// sums are checksums that every implementation must give. The first is the check
+// value of the CRC catalogue.
+func sums(t *testing.T) []byte {
+	type sum struct {
+		About  string `json:"about"`
+		Base64 []byte `json:"base64"`
+		CRC    CRC64  `json:"crc64nvme"`
+	}
+	long := make([]byte, 4099)
+	for i := range long {
+		long[i] = byte(i * i >> 3)
+	}
+	var out []sum
+	for _, c := range []struct {
+		about string
+		b     []byte
+	}{
+		{"123456789", []byte("123456789")}, {"nothing", []byte{}}, {"one zero byte", []byte{0}},
+		{"4096 zero bytes", make([]byte, 4096)}, {"all bytes", long[:256]}, {"byte i is i*i>>3", long},
+	} {
+		out = append(out, sum{c.about, c.b, CRC64(crc64nvme.Checksum(c.b))})
+	}
+	if out[0].CRC.String() != "ae8b14860a799888" {
+		t.Errorf("CRC-64/NVME of 123456789 is %v", out[0].CRC)
+	}
+	text, err := json.MarshalIndent(out, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(text, '\n')
+}

@@ -1,0 +1,115 @@
+package manifest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+
+	"github.com/minio/crc64nvme"
+)
+
+// Folder is what a checkpoint's folder is called: its step, so that names sort;
+// its rank, for private; and its cut, so that no attempt ever writes into the
+// folder of another. Readers take nothing from the name.
+func Folder(step int64, rank *uint32, cut CutID) string {
+	name := fmt.Sprintf("step-%010d", step)
+	if rank != nil {
+		name += "-rank-" + strconv.FormatUint(uint64(*rank), 10)
+	}
+	return name + "-" + cut.String()
+}
+
+// Begin makes a checkpoint's folder below dir. It is durable when it returns.
+func Begin(on FS, dir, name string) (folder string, err error) {
+	folder = filepath.Join(dir, name)
+	if err := on.MkdirAll(folder); err != nil {
+		return "", err
+	}
+	return folder, errors.Join(on.SyncDir(dir), on.SyncDir(filepath.Dir(dir)))
+}
+
+// WriteFile writes one file of a checkpoint and says what its manifest must. The
+// bytes are durable when it returns; the name is with WriteManifest's sync of
+// the folder.
+func WriteFile(on FS, folder, path string, from io.Reader) (File, error) {
+	if !within(path) || ours(path) {
+		return File{}, fmt.Errorf("%q is no name for a file of a checkpoint", path)
+	}
+	full := filepath.Join(folder, filepath.FromSlash(path))
+	if below := filepath.Dir(full); below != filepath.Clean(folder) {
+		if err := on.MkdirAll(below); err != nil {
+			return File{}, err
+		}
+	}
+	sum := crc64nvme.New()
+	n, err := put(on, full, io.TeeReader(from, sum))
+	if err != nil {
+		return File{}, err
+	}
+	for d := filepath.Dir(full); d != filepath.Clean(folder); d = filepath.Dir(d) {
+		if err := on.SyncDir(d); err != nil {
+			return File{}, err
+		}
+	}
+	return File{Path: path, Size: n, CRC: CRC64(sum.Sum64())}, nil
+}
+
+// put writes a file and syncs it.
+func put(on FS, path string, from io.Reader) (n int64, err error) {
+	f, err := on.Create(path)
+	if err != nil {
+		return 0, err
+	}
+	if n, err = io.Copy(f, from); err == nil {
+		err = f.Sync()
+	}
+	return n, errors.Join(err, f.Close())
+}
+
+// WriteManifest makes the checkpoint one: it syncs the folder with the files'
+// names, writes the manifest beside its place, syncs it, renames it, and syncs
+// the folder. The files must have been written by WriteFile, or be synced. After
+// an error the manifest may be there or not: look.
+func WriteManifest(on FS, path string, m *Manifest) error {
+	b, err := m.Encode()
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return commit(on, path, m.Cut.ID, b)
+}
+
+// WritePart says that a rank's files of a sharded save are on storage.
+func WritePart(on FS, folder string, p *Part) error {
+	b, err := p.Encode()
+	if err != nil {
+		return fmt.Errorf("%s: %w", filepath.Join(folder, PartName(p.Rank)), err)
+	}
+	return commit(on, filepath.Join(folder, PartName(p.Rank)), p.Cut, b)
+}
+
+// commit is temp, fsync, rename, fsync of the folder.
+func commit(on FS, path string, cut CutID, b []byte) error {
+	folder := filepath.Dir(path)
+	if err := on.SyncDir(folder); err != nil {
+		return err
+	}
+	temp := filepath.Join(folder, "."+filepath.Base(path)+"."+cut.String()+".tmp")
+	if _, err := put(on, temp, bytes.NewReader(b)); err != nil {
+		return errors.Join(err, ignoreMissing(on.Remove(temp)))
+	}
+	if err := on.Rename(temp, path); err != nil {
+		return errors.Join(err, ignoreMissing(on.Remove(temp)))
+	}
+	return on.SyncDir(folder)
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}

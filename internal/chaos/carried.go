@@ -1,0 +1,60 @@
+package chaos
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/headrace/headrace/flashckpt/manifest"
+)
+
+// Files of trainers that keep the cut in their own checkpoint (Stream.state_dict):
+// one folder for each rank, numbered, and never removed.
+
+func (c *crew) carried() string { return filepath.Join(c.dir, "carried") }
+
+// checkCarried judges them by the cuts that they carry.
+func (c *crew) checkCarried(found map[manifest.CutID]kept, v *Verdict, s *Saves) error {
+	files, err := filepath.Glob(filepath.Join(c.carried(), "rank-*", "*.model"))
+	if err != nil {
+		return err
+	}
+	for _, path := range files {
+		name := "carried " + filepath.Join(filepath.Base(filepath.Dir(path)), filepath.Base(path))
+		cut, err := carriedIn(path)
+		if err != nil {
+			v.say("%s: %v", name, err)
+			continue
+		}
+		s.CheckpointsChecked++
+		s.Carried++
+		if models := checkFiles(name, []string{path}, cut, c.inputs, v, s); len(models) > 0 {
+			found[cut.ID] = kept{models, cut}
+		}
+	}
+	return nil
+}
+
+// carriedIn is the cut in the text that a trainer has put into its file.
+func carriedIn(path string) (*manifest.Cut, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	if len(text) < 8 || binary.LittleEndian.Uint64(text) > uint64(len(text)-8) {
+		return nil, fmt.Errorf("%s: it is not a safetensors file", path)
+	}
+	var head struct {
+		Metadata struct{ Text string } `json:"__metadata__"`
+	}
+	if err := json.Unmarshal(text[8:8+binary.LittleEndian.Uint64(text)], &head); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	var cut manifest.Cut
+	if err := json.Unmarshal([]byte(head.Metadata.Text), &cut); err != nil {
+		return nil, fmt.Errorf("%s: the cut in it: %w", path, err)
+	}
+	return &cut, nil
+}

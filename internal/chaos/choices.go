@@ -1,0 +1,80 @@
+package chaos
+
+import (
+	"math/rand/v2"
+	"slices"
+)
+
+// How trainers save.
+const (
+	byCheckpointer = "save"    // Checkpointer.save
+	ownFile        = "bind"    // a file that the trainer writes itself, bound to a cut
+	carriedCut     = "carried" // Stream.state_dict in a file of the trainer's own
+)
+
+// choices are what a run is about beside its input: drawn by its seed.
+type choices struct {
+	saves   string
+	keeps   int  // checkpoints
+	sharded bool // replicated: each rank saves a part of its own
+	pins    bool // somebody pins checkpoints
+	rewinds bool // replicated: somebody goes back to an older checkpoint
+	empties bool // the master loses its state
+	servers bool // shared: the server of the model is killed, too
+	held    bool // shared, by save: all yields are held meanwhile, and the cut is exact
+	exact   bool // replicated, where the input has an end: bit_exact batches
+}
+
+// Choices are the words for Options.Draw.
+func Choices() []string {
+	return []string{byCheckpointer, ownFile, carriedCut, "sharded", "pins", "rewinds", "empty-master", "kill-server", "bit-exact", "held"}
+}
+
+// draw decides; what o.Draw names is decided.
+func draw(o Options, r *rand.Rand) (c choices) {
+	said := func(word string) bool { return slices.Contains(o.Draw, word) }
+	one := func(word string, in int) bool { n := r.IntN(in); return n == 0 || said(word) }
+	c.saves = []string{byCheckpointer, byCheckpointer, ownFile, carriedCut}[r.IntN(4)]
+	for _, way := range []string{byCheckpointer, ownFile, carriedCut} {
+		if said(way) {
+			c.saves = way
+		}
+	}
+	c.keeps = 1 + r.IntN(3)
+	c.sharded = one("sharded", 2)
+	c.pins, c.rewinds, c.empties = one("pins", 2), one("rewinds", 2), one("empty-master", 3)
+	c.servers, c.exact = one("kill-server", 2), one("bit-exact", 3)
+	c.held = r.IntN(3) > 0 || said("held")
+	switch {
+	case o.Journal:
+		return choices{}
+	case o.Model != "replicated":
+		c.sharded, c.rewinds, c.exact = false, false, false
+	}
+	if o.Model != "shared" {
+		c.servers, c.held = false, false
+	}
+	if o.Live {
+		c.exact = false
+	}
+	if c.saves != byCheckpointer {
+		c.sharded, c.held = false, false
+	}
+	if c.saves == carriedCut { // there is no manifest to pin, or to give a path to
+		c.pins, c.rewinds = false, false
+	}
+	return c
+}
+
+// words that name them.
+func (c choices) words() (all []string) {
+	if c.saves != "" {
+		all = append(all, c.saves)
+	}
+	for i, yes := range []bool{c.sharded, c.pins, c.rewinds, c.empties, c.servers, c.exact, c.held} {
+		if yes {
+			all = append(all, Choices()[3+i])
+		}
+	}
+	return all
+}

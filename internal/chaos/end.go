@@ -1,0 +1,70 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+)
+
+// patiences is how many of them the end may take in all, as long as each brings
+// some progress: how fast a machine is, and how long a broker takes to start on it,
+// says nothing about the job.
+const patiences = 4
+
+const progressEvery = time.Second // that it is asked for
+
+// ends waits for the end of data. False: something is wrong already, or nothing goes
+// on, or it goes on for ever; then the run is stuck.
+func (c *crew) ends(ctx context.Context) bool {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	began := time.Now()
+	moved, asked, last := began, began, ""
+	for {
+		select {
+		case <-ctx.Done():
+			c.wrongf("no end of data %.0f s after the last trouble: %s", time.Since(began).Seconds(), c.who())
+			c.stuck = true
+			return false
+		case <-tick.C:
+		}
+		if c.o.Live {
+			c.tellEnough(ctx)
+		}
+		switch {
+		case c.over():
+			return true
+		case c.bad():
+			return false
+		}
+		if time.Since(asked) < progressEvery {
+			continue
+		}
+		asked = time.Now()
+		if now := c.books.progress(ctx, c.inputs); now != "" && now != last || c.broker.away() {
+			moved, last = time.Now(), now
+		}
+		if time.Since(moved) > c.o.Patience {
+			c.wrongf("no end of data %.0f s after the last trouble, and nothing has moved for %v: %s", time.Since(began).Seconds(), c.o.Patience, c.who())
+			c.stuck = true
+			return false
+		}
+	}
+}
+
+// progress is what moves as long as a job goes on: what there is, and what of it is
+// settled. Nothing where the master does not answer.
+func (b *books) progress(ctx context.Context, inputs []*input) (text string) {
+	ctx, cancel := context.WithTimeout(ctx, progressEvery)
+	defer cancel()
+	for _, in := range inputs {
+		d, err := b.api.Describe(ctx, &headracev1.DescribeRequest{Name: in.name})
+		if err != nil {
+			return ""
+		}
+		text += fmt.Sprint(d.State, d.Counts.GetListed(), d.Counts.GetSettled(), " ")
+	}
+	return text
+}

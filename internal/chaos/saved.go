@@ -1,0 +1,384 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/headrace/headrace/flashckpt/audit"
+	"github.com/headrace/headrace/flashckpt/manifest"
+)
+
+// Saves is what the checkpoints say.
+type Saves struct {
+	CheckpointsChecked int `json:"checkpoints_checked"`
+	Restores           int `json:"restores"`
+	Damaged            int `json:"damaged"`                   // checkpoints whose files the harness has cut short
+	FailedSaves        int `json:"failed_saves"`              // of which a trainer was told, and went on
+	Pins               int `json:"pins"`                      // checkpoints that were pinned, and are there
+	Rewinds            int `json:"rewinds"`                   // by a person
+	EmptyMasters       int `json:"empty_masters"`             // whose state was removed, and who went on from manifests
+	Servers            int `json:"servers_killed"`            // of a shared model, which was restored
+	Carried            int `json:"carried"`                   // of those checked: files of a trainer's own with a cut in them
+	CommitsChecked     int `json:"commits_checked,omitempty"` // offsets, read from the broker
+	Inexact            int `json:"inexact"`                   // `shared`: checkpoints that say exact: false
+	Ahead              int `json:"ahead"`                     // records that those hold beyond their cut
+	Exact              int `json:"exact"`                     // `shared`: checkpoints that say exact: true
+	InHand             int `json:"in_hand"`                   // records that those hold beyond their cut: killed trainers had them in hand
+}
+
+func (s *Saves) add(o Saves) {
+	s.CheckpointsChecked += o.CheckpointsChecked
+	s.Restores += o.Restores
+	s.Damaged += o.Damaged
+	s.FailedSaves += o.FailedSaves
+	s.Carried += o.Carried
+	s.Pins += o.Pins
+	s.Rewinds += o.Rewinds
+	s.EmptyMasters += o.EmptyMasters
+	s.Servers += o.Servers
+	s.CommitsChecked += o.CommitsChecked
+	s.Inexact += o.Inexact
+	s.Ahead += o.Ahead
+	s.Exact += o.Exact
+	s.InHand += o.InHand
+}
+
+func (c *crew) checkpoints() string { return filepath.Join(c.dir, "checkpoints") }
+func (c *crew) archive() string     { return filepath.Join(c.dir, "archive") }
+
+// collect links every checkpoint that counts into the archive, where retention does
+// not find it.
+func (c *crew) collect() error {
+	c.collects.Lock()
+	defer c.collects.Unlock()
+	folders, err := os.ReadDir(c.checkpoints())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, f := range folders {
+		if name, ok := strings.CutSuffix(f.Name(), "."+manifest.FileName); ok && !strings.HasPrefix(name, ".") {
+			if err := c.collectFile(name); err != nil {
+				return err
+			}
+		}
+		from, to := filepath.Join(c.checkpoints(), f.Name()), filepath.Join(c.archive(), f.Name())
+		if _, err := os.Stat(filepath.Join(to, manifest.FileName)); err == nil || !f.IsDir() {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(from, manifest.FileName)); err != nil {
+			continue
+		}
+		if err := link(from, to); err != nil && !errors.Is(err, fs.ErrNotExist) { // retention was faster
+			return err
+		}
+	}
+	return nil
+}
+
+// collectFile does so with a file that a trainer wrote itself, and its manifest beside
+// it; in the archive they have a folder.
+func (c *crew) collectFile(name string) error {
+	from, to := filepath.Join(c.checkpoints(), name), filepath.Join(c.archive(), name)
+	if err := os.MkdirAll(to, 0o700); err != nil {
+		return err
+	}
+	err := os.Link(from, filepath.Join(to, name))
+	if err == nil || errors.Is(err, fs.ErrExist) {
+		err = os.Link(from+"."+manifest.FileName, filepath.Join(to, manifest.FileName))
+	}
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return err
+}
+
+// archivedAs is the name of its folder there.
+func archivedAs(one manifest.Checkpoint) string {
+	if name, ok := strings.CutSuffix(filepath.Base(one.Path), "."+manifest.FileName); ok {
+		return name
+	}
+	return filepath.Base(one.Folder())
+}
+
+// cutShort takes the last byte of the newest checkpoint of a rank (-1: of the group);
+// the archive keeps it whole. It gives the path of the file, "" if there is none.
+func (c *crew) cutShort(rank int) (string, error) {
+	if err := c.collect(); err != nil {
+		return "", err
+	}
+	c.collects.Lock() // what is not in the archive now is linked after this, or not at all
+	defer c.collects.Unlock()
+	all, err := manifest.Find(manifest.OS{}, c.checkpoints())
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	all = slices.DeleteFunc(all, func(one manifest.Checkpoint) bool {
+		m := one.Manifest
+		return m == nil || len(m.Files) == 0 || c.damaged[m.Cut.ID] || rank >= 0 && (m.Rank == nil || int(*m.Rank) != rank)
+	})
+	if len(all) > 1 { // with the last whole one gone nobody would go on, and rightly so
+		one, m := all[0], all[0].Manifest
+		if _, err := os.Stat(filepath.Join(c.archive(), archivedAs(one), manifest.FileName)); err != nil {
+			return "", nil // it came just now
+		}
+		path := filepath.Join(one.Folder(), filepath.FromSlash(m.Files[0].Path))
+		text, err := os.ReadFile(path)
+		if err == nil {
+			err = os.WriteFile(path+".short", text[:len(text)-1], 0o600)
+		}
+		if err == nil {
+			c.damaged[m.Cut.ID] = true
+			err = os.Rename(path+".short", path)
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return "", nil // retention was faster
+		}
+		return path, err
+	}
+	return "", nil
+}
+
+func link(from, to string) error {
+	if err := os.MkdirAll(to, 0o700); err != nil {
+		return err
+	}
+	files, err := os.ReadDir(from)
+	if err != nil {
+		return err
+	}
+	slices.SortStableFunc(files, func(a, b os.DirEntry) int { // the manifest comes last here too
+		return strings.Compare(strconv.FormatBool(a.Name() == manifest.FileName), strconv.FormatBool(b.Name() == manifest.FileName))
+	})
+	for _, f := range files {
+		err := os.Link(filepath.Join(from, f.Name()), filepath.Join(to, f.Name()))
+		if err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// members are the records that a cut names, by the generator's own list of where
+// each begins.
+func members(cut *manifest.Cut, inputs []*input) (map[key]bool, error) {
+	in := map[key]bool{}
+	for i := range cut.Datasets {
+		d := &cut.Datasets[i]
+		n := slices.IndexFunc(inputs, func(in *input) bool { return in.name == d.Name })
+		if n < 0 {
+			return nil, fmt.Errorf("it names dataset %s, which is none", d.Name)
+		}
+		for j := range d.Partitions {
+			p := &d.Partitions[j]
+			for pass := range audit.Passes(d, p) {
+				if pass.Vague != 0 || len(pass.Excluded) != 0 {
+					return nil, fmt.Errorf("%s: pass %d has %d dropped units and %v excluded, and nothing was ever wrong", p.Identity, pass.Pass, pass.Vague, pass.Excluded)
+				}
+				for _, r := range pass.Ranges {
+					if err := inputs[n].within(p, r, func(id int) { in[key(id)|key(pass.Pass)<<40|key(n)<<56] = true }); err != nil {
+						return nil, err
+					}
+				}
+			}
+		}
+	}
+	return in, nil
+}
+
+func (in *input) within(p *manifest.Partition, r audit.Range, f func(id int)) error {
+	segment := filepath.Base(r.Name)
+	if in.broker != "" && in.virtual == 0 { // of bit_exact each partition is a segment, chaos-0/3
+		segment = p.Identity[strings.LastIndexByte(p.Identity, '/')+1:]
+	}
+	places := in.placesOf(segment)
+	if len(places) == 0 {
+		return fmt.Errorf("%s: it names %s [%d, %d), where no record is", p.Identity, r.Name, r.Start, r.End)
+	}
+	first, _ := slices.BinarySearchFunc(places, r.Start, func(x place, at int64) int { return int(x.at - at) })
+	for _, x := range places[first:] {
+		if x.at >= r.End {
+			break
+		}
+		f(x.id)
+	}
+	return nil
+}
+
+// kept is a checkpoint that was checked: its models, and what it says is in them.
+type kept struct {
+	models []model
+	cut    *manifest.Cut
+}
+
+// checkAll judges every checkpoint that there ever was, and what is in the models
+// at the end: those checkpoints that each rank's last process had.
+func (c *crew) checkAll(ctx context.Context, lives []*life, v *Verdict) (s Saves, found map[manifest.CutID]kept, err error) {
+	if err := c.collect(); err != nil {
+		return s, nil, err
+	}
+	folders, err := os.ReadDir(c.archive())
+	if err != nil {
+		return s, nil, err
+	}
+	s.CommitsChecked = c.commits
+	s.Servers = max(0, c.lifeOf-1)
+	found = map[manifest.CutID]kept{}
+	for _, f := range folders {
+		folder := filepath.Join(c.archive(), f.Name())
+		m, err := manifest.Load(manifest.OS{}, filepath.Join(folder, manifest.FileName))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // retention was faster; what a trainer said to have saved is looked for below
+		}
+		if err != nil {
+			v.say("checkpoint %s: %v", f.Name(), err)
+			continue
+		}
+		s.CheckpointsChecked++
+		if models := checkOne(ctx, f.Name(), folder, m, c.inputs, v, &s); len(models) > 0 {
+			found[m.Cut.ID] = kept{models, &m.Cut}
+		}
+	}
+	if err := c.checkCarried(found, v, &s); err != nil {
+		return s, nil, err
+	}
+	last := map[int]*life{}
+	for _, l := range lives {
+		s.Restores += l.restores
+		s.FailedSaves += l.failedSaves
+		for _, one := range l.saved {
+			if _, ok := found[one.cut]; !ok {
+				v.say("%s says that it has saved cut %v, and it was not seen", l, one.cut)
+			}
+		}
+		if last[l.rank] == nil || last[l.rank].no < l.no {
+			last[l.rank] = l
+		}
+	}
+	if c.o.Model != "shared" {
+		c.checkEnd(last, found, v)
+	} else {
+		c.checkExact(lives, found, v, &s)
+	}
+	return s, found, nil
+}
+
+// checkEnd: the models of all ranks together hold everything once.
+func (c *crew) checkEnd(last map[int]*life, found map[manifest.CutID]kept, v *Verdict) {
+	sum := model{sums: make([]uint64, 2*len(c.inputs)), seen: make([]uint8, len(everything(c.inputs)))}
+	for rank, l := range last {
+		if !l.done {
+			v.say("%v is the last of its rank and has not ended well", l)
+		}
+		if c.o.Model == "replicated" && rank != 0 || l.model == 0 {
+			continue
+		}
+		m, ok := found[l.model]
+		if !ok {
+			v.say("%v ends with cut %v, of which there is no checkpoint", l, l.model)
+			continue
+		}
+		sum.add(m.models[0])
+	}
+	v.compare("the end", sum, everything(c.inputs), c.inputs, nil)
+}
+
+// checkOne judges one checkpoint, and gives the models in it: one, or one of each
+// rank of a sharded save.
+func checkOne(ctx context.Context, name, folder string, m *manifest.Manifest, inputs []*input, v *Verdict, s *Saves) (models []model) {
+	faults, err := manifest.Verify(ctx, folder, m, manifest.Verifying{Workers: 1})
+	if err != nil || len(faults) > 0 {
+		v.say("checkpoint %s does not verify: %v %v", name, faults, err)
+		return nil
+	}
+	var files []string
+	for _, f := range m.Files {
+		files = append(files, filepath.Join(folder, f.Path))
+	}
+	return checkFiles("checkpoint "+name, files, &m.Cut, inputs, v, s)
+}
+
+// checkFiles compares the models in files with a cut.
+func checkFiles(what string, files []string, cut *manifest.Cut, inputs []*input, v *Verdict, s *Saves) (models []model) {
+	in, err := members(cut, inputs)
+	if err != nil {
+		v.say("%s: %v", what, err)
+		return nil
+	}
+	var ahead *int
+	switch {
+	case cut.Model != "shared":
+	case cut.Exact: // what it holds beyond its cut has to have a reason: checkExact
+		s.Exact++
+		ahead = new(int)
+	default:
+		s.Inexact++
+		ahead = &s.Ahead
+	}
+	for _, f := range files {
+		one, err := readModel(f)
+		if err != nil {
+			v.say("%s: %v", what, err)
+			continue
+		}
+		models = append(models, one)
+		v.compare(what, one, in, inputs, ahead)
+	}
+	if len(models) == 0 {
+		v.say("%s holds no model", what)
+	}
+	return models
+}
+
+// compare says what of the records of a set a model has lost or has twice. With
+// ahead it may hold more than the set, and records of trainers that were killed
+// twice; that is judged over the whole run, by the journals.
+func (v *Verdict) compare(what string, m model, in map[key]bool, inputs []*input, ahead *int) {
+	want := trained(inputs, in)
+	if len(m.sums) != len(want.sums) || len(m.seen) != len(want.seen) {
+		v.say("%s: its model has %d and %d values, not %d and %d", what, len(m.sums), len(m.seen), len(want.sums), len(want.seen))
+		return
+	}
+	lost, twice, i := 0, 0, -1
+	var example [2]key
+	each(inputs, func(k key) {
+		i++
+		switch have, should := m.seen[i], want.seen[i]; {
+		case have < should:
+			lost++
+			example[0] = k
+		case have > should && ahead != nil:
+			*ahead += int(have - should)
+		case have > should:
+			twice++
+			example[1] = k
+		}
+	})
+	v.Lost += lost
+	v.Twice += twice
+	if lost > 0 {
+		v.say("%s has not %d records of its cut: %v is the last", what, lost, example[0])
+	}
+	if twice > 0 {
+		v.say("%s has %d records too often, or which its cut does not name: %v is the last", what, twice, example[1])
+	}
+	if ahead != nil {
+		want = weighed(inputs, m.seen)
+	}
+	if lost == 0 && twice == 0 && !slices.Equal(m.sums, want.sums) {
+		v.Lost++
+		v.say("%s: its sums are %x, by the generator %x: a payload is not the record's own", what, m.sums, want.sums)
+	}
+}

@@ -1,0 +1,193 @@
+package chaos
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headrace/headrace/flashckpt/manifest"
+)
+
+// A checkpoint of 60 records of 100: those that begin below the 50th of one file,
+// and the ten last.
+type sample struct {
+	in     *input
+	folder string
+	m      *manifest.Manifest
+}
+
+func newSample(t *testing.T) *sample {
+	t.Helper()
+	dir := t.TempDir()
+	in := &input{name: "small", format: "lines", records: 100, passes: 1, root: dir}
+	if err := in.write(rand.New(rand.NewPCG(1, 1))); err != nil {
+		t.Fatal(err)
+	}
+	last := in.places["part-3.lines"]
+	end := int64(1 << 20)
+	segment := func(id int64, name string) manifest.Segment {
+		return manifest.Segment{ID: id, End: end, Sealed: true, Name: name, Locator: []byte("here")}
+	}
+	p := manifest.Partition{
+		Identity: "files:small", Complete: true,
+		Segments: []manifest.Segment{segment(1, "part-0.lines"), segment(2, "part-2.lines"), segment(3, "part-3.lines")},
+		Passes: []manifest.Pass{{
+			Low:    manifest.Place{3, placeOf(t, last, 50)},
+			Units:  manifest.Units{Acked: 1 << 21},
+			Ranges: manifest.Ranges{Acked: []manifest.Range{{3, placeOf(t, last, 90), end}}},
+		}},
+	}
+	rank := uint32(0)
+	cut := manifest.Cut{
+		Version: manifest.Version, ID: 7, Job: "chaos", Model: "private", Epoch: 1, Generation: 1, Rank: &rank, WorldSize: 1, Step: 3, Exact: true,
+		Datasets: []manifest.Dataset{{Name: "small", Unit: "bytes", Partitions: []manifest.Partition{p}}},
+	}
+	return &sample{in: in, folder: filepath.Join(dir, "checkpoint"), m: &manifest.Manifest{
+		Format: manifest.Format, Version: manifest.Version, Job: "chaos", Model: "private", Step: 3, Rank: &rank, WorldSize: 1,
+		Created: time.Unix(1, 0).UTC(), Cut: cut,
+	}}
+}
+
+func placeOf(t *testing.T, all []place, id int) int64 {
+	t.Helper()
+	for _, p := range all {
+		if p.id == id {
+			return p.at
+		}
+	}
+	t.Fatalf("record %d is not in that file", id)
+	return 0
+}
+
+// judged writes the checkpoint with a model that has seen each record so often.
+func (s *sample) judged(t *testing.T, m model) (v Verdict, all Saves) {
+	t.Helper()
+	on := manifest.OS{}
+	folder, err := manifest.Begin(on, filepath.Dir(s.folder), filepath.Base(s.folder))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := manifest.WriteFile(on, folder, "state.safetensors", bytes.NewReader(safetensors(m)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.m.Files = []manifest.File{f}
+	path := filepath.Join(folder, manifest.FileName)
+	if err := manifest.WriteManifest(on, path, s.m); err != nil {
+		t.Fatal(err)
+	}
+	loaded, err := manifest.Load(on, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkOne(t.Context(), "sample", folder, loaded, []*input{s.in}, &v, &all)
+	return v, all
+}
+
+func safetensors(m model) []byte {
+	head := fmt.Sprintf(`{"sums":{"dtype":"U64","shape":[%d],"data_offsets":[0,%d]},"seen":{"dtype":"U8","shape":[%d],"data_offsets":[%[2]d,%[4]d]}}`,
+		len(m.sums), 8*len(m.sums), len(m.seen), 8*len(m.sums)+len(m.seen))
+	out := append(binary.LittleEndian.AppendUint64(nil, uint64(len(head))), head...)
+	for _, n := range m.sums {
+		out = binary.LittleEndian.AppendUint64(out, n)
+	}
+	return append(out, m.seen...)
+}
+
+// ofCut is how often each record is in the model that the cut names.
+func ofCut() []uint8 {
+	seen := make([]uint8, 100)
+	for id := range seen {
+		if id < 50 || id >= 90 {
+			seen[id] = 1
+		}
+	}
+	return seen
+}
+
+func TestACheckpointWithTheRecordsOfItsCutIsRight(t *testing.T) {
+	s := newSample(t)
+	if v, _ := s.judged(t, weighed([]*input{s.in}, ofCut())); v.Lost+v.Twice+len(v.Wrong) != 0 {
+		t.Error(v)
+	}
+}
+
+func TestAPlantedLossAndAPlantedRepeatInACheckpointAreSeen(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		id          int
+		seen        uint8
+		lost, twice int
+	}{
+		{"a record of the cut is missing", 49, 0, 1, 0},
+		{"the last record is missing", 99, 0, 1, 0},
+		{"a record of the cut is there twice", 0, 2, 0, 1},
+		{"a record behind the low mark is there", 50, 1, 0, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newSample(t)
+			seen := ofCut()
+			seen[c.id] = c.seen
+			if v, _ := s.judged(t, weighed([]*input{s.in}, seen)); v.Lost != c.lost || v.Twice != c.twice || len(v.Wrong) != 1 {
+				t.Errorf("%+v", v)
+			}
+		})
+	}
+}
+
+func TestAChangedPayloadIsSeenInTheSum(t *testing.T) {
+	s := newSample(t)
+	m := weighed([]*input{s.in}, ofCut())
+	m.sums[0] += recordHash(3, check(4)) - recordHash(3, check(3))
+	if v, _ := s.judged(t, m); v.Lost != 1 || !strings.Contains(strings.Join(v.Wrong, ""), "payload") {
+		t.Errorf("%+v", v)
+	}
+}
+
+func TestASharedCheckpointMayBeAheadOfItsCutAndNeverBehind(t *testing.T) {
+	s := newSample(t)
+	s.m.Model, s.m.Cut.Model, s.m.Rank, s.m.Cut.Rank, s.m.Cut.Exact = "shared", "shared", nil, nil, false
+	seen := ofCut()
+	seen[60] = 1
+	if v, all := s.judged(t, weighed([]*input{s.in}, seen)); len(v.Wrong) != 0 || all.Inexact != 1 || all.Ahead != 1 {
+		t.Errorf("%+v %+v", v, all)
+	}
+	seen[10] = 0
+	if v, _ := s.judged(t, weighed([]*input{s.in}, seen)); v.Lost != 1 {
+		t.Errorf("%+v", v)
+	}
+}
+
+func TestTheEndIsEverythingOnceOverAllRanks(t *testing.T) {
+	in := []*input{{name: "small", records: 6, passes: 1}}
+	half := func(a, b int) model {
+		seen := make([]uint8, 6)
+		for id := a; id < b; id++ {
+			seen[id] = 1
+		}
+		return weighed(in, seen)
+	}
+	for _, c := range []struct {
+		name        string
+		a, b        model
+		lost, twice int
+	}{
+		{"all once", half(0, 3), half(3, 6), 0, 0},
+		{"one in nobody's model", half(0, 3), half(4, 6), 1, 0},
+		{"one in two models", half(0, 4), half(3, 6), 0, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			crew := &crew{o: Options{Model: "private"}, inputs: in}
+			var v Verdict
+			crew.checkEnd(map[int]*life{0: {model: 1, done: true}, 1: {rank: 1, model: 2, done: true}}, map[manifest.CutID]kept{1: {models: []model{c.a}}, 2: {models: []model{c.b}}}, &v)
+			if v.Lost != c.lost || v.Twice != c.twice {
+				t.Errorf("%+v", v)
+			}
+		})
+	}
+}

@@ -1,0 +1,167 @@
+"""A replicated model: the ranks add up what each step brings (a star of sockets), and
+whoever has no batch takes part with none."""
+
+import contextlib
+import queue
+import socket
+import struct
+import threading
+import time
+
+import headrace
+import numpy as np
+
+from .ending import enough, leaving
+from .exact import ExactInput
+from .journal import APPLIED, ENDED, STEPPED, cfg, rnd, write
+from .reader import open_stream, yielded
+from .saving import Saving
+from .server import reach, take
+from .sums import Model, content
+from .traps import reached
+
+PATIENCE = 60  # seconds, for the slowest rank
+
+
+class Group:
+    def __init__(self, rank, size):
+        self.peers = []
+        if rank == 0:
+            with socket.create_server(("127.0.0.1", cfg["port"])) as server:
+                server.settimeout(PATIENCE)
+                self.peers = [server.accept()[0] for _ in range(size - 1)]
+        else:
+            self.peers = [reach(cfg["port"])]
+        for peer in self.peers:
+            peer.settimeout(PATIENCE)
+        self.root = rank == 0
+
+    def reduce(self, numbers, keys):
+        """The sums of all ranks' numbers, on all of them, and all ranks' keys."""
+        if not self.root:
+            send(self.peers[0], numbers, keys)
+            return receive(self.peers[0], numbers)
+        total, all_keys = numbers.copy(), [keys]
+        for peer in self.peers:
+            more, theirs = receive(peer, numbers)
+            total += more
+            all_keys.append(theirs)
+        joined = np.concatenate(all_keys)
+        for peer in self.peers:
+            send(peer, total, joined)
+        return total, joined
+
+
+def send(peer, numbers, keys):
+    peer.sendall(struct.pack("<I", len(keys)) + numbers.tobytes() + keys.tobytes())
+
+
+def receive(peer, like):
+    (n,) = struct.unpack("<I", take(peer, 4))
+    return np.frombuffer(take(peer, like.nbytes), like.dtype), np.frombuffer(take(peer, 8 * n), np.int64)
+
+
+class Input:
+    """Batches of all streams as they come, without waiting for any."""
+
+    def __init__(self):
+        self.ready = queue.Queue(maxsize=2)
+        self.open = len(cfg["slots"])
+        self.kept = None
+        self.streams = [open_stream(slot) for slot in cfg["slots"]]
+
+    def start(self):
+        for n, slot in enumerate(cfg["slots"]):
+            threading.Thread(target=self.read, args=(slot, self.streams[n], n + 1), daemon=True).start()
+
+    def read(self, slot, s, stream):
+        for b in s:
+            keys, checks = content(b, slot)
+            yielded(stream, b.number, keys, checks)
+            self.ready.put((s, stream, b.number, keys, checks, slot))
+        write(ENDED, stream)
+        self.ready.put(None)
+
+    @property
+    def over(self):
+        return self.open == 0 and self.kept is None or enough.is_set()
+
+    def next(self, _step):
+        """Up to three batches of one stream; none, if there are none now."""
+        found = []
+        while not self.over and len(found) < (3 if rnd.random() < 0.2 else 1):
+            try:
+                one = self.kept or (self.ready.get_nowait() if found else self.ready.get(timeout=0.01))
+            except queue.Empty:
+                break
+            self.kept = None
+            if one is None:
+                self.open -= 1
+            elif found and one[0] is not found[0][0]:
+                self.kept = one
+                break
+            else:
+                found.append(one)
+        return found
+
+    def step(self, step, found):
+        s = found[0][0] if found else self.streams[0]
+        s.step(step, batches=len(found))
+        return s.stats().durable if found else 0
+
+    def close(self):
+        leaving.set()  # whoever still reads hears that it is closed
+        for s in self.streams:
+            s.close()
+
+
+def replicated():
+    trainer = headrace.init()
+    saving, model = Saving(trainer), Model()
+    source = ExactInput() if cfg["exact_rows"] else Input()
+    found = saving.restore(lambda: contextlib.nullcontext(source.streams[0]))
+    step = 0
+    if found is not None:
+        step, state, _ = found
+        model.load(state)
+    source.start()
+    group = Group(trainer.rank, trainer.world_size)
+    new = False
+    while True:
+        found = source.next(step + 1)
+        total, keys = reduced(group, found, source.over, trainer.rank == 0 and saving.due())
+        if len(keys) == 0:
+            if total[-2] == trainer.world_size:
+                break
+            continue  # nobody has anything now: not a step
+        step += 1
+        model.sums += total[:-2]
+        model.count(keys)
+        for _, stream, number, _, _, _ in found:
+            write(APPLIED, stream, number)
+        reached("apply")
+        durable = source.step(step, found)
+        new = True
+        for _, stream, number, _, _, _ in found:
+            write(STEPPED, stream, number, durable)
+        reached("step")
+        if found and durable == found[-1][2]:
+            reached("acked")
+        if total[-1]:
+            saving.save(step, model.state, source.streams[0])
+            new = False
+    if new:
+        saving.save(step, model.state, source.streams[0], wait=True)
+    source.close()
+
+
+def reduced(group, found, over, save):
+    """What all ranks have: their sums, how many are over, whether to save; and the keys."""
+    mine, keys = np.zeros(2 * len(cfg["sizes"]) + 2, np.uint64), np.zeros(0, np.int64)
+    part = Model()
+    for _, _, _, k, checks, slot in found:
+        time.sleep(len(k) / slot["rate"])
+        part.add(k, checks)
+        keys = np.concatenate([keys, k])
+    mine[:-2], mine[-2], mine[-1] = part.sums, over, save
+    return group.reduce(mine, keys)

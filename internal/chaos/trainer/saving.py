@@ -1,0 +1,178 @@
+"""Checkpoints, by each of the ways that there are. What became of them is written
+into the journal: SAVED when a checkpoint counts, BOUND when it is this rank's model.
+
+    save      Checkpointer.save
+    bind      Checkpointer.cut, a file that we write, Checkpointer.bind
+    carried   Stream.state_dict in a file of ours; no manifest
+"""
+
+import contextlib
+import json
+import os
+import struct
+import time
+
+import headrace
+from headrace import _manifest
+
+from .journal import BOUND, FAILED_SAVE, RESTORED, SAVED, cfg, rnd, signed, write
+from .sums import from_bytes, to_bytes
+from .traps import reached
+
+
+class Checkpointer(headrace.Checkpointer):
+    binding = None  # the cut of a bind() under way
+    captured = 0  # when the state was copied that is being saved
+
+    def _reached(self, point):
+        if point == "captured":
+            self.captured = time.monotonic_ns()
+        if point in ("renamed", "bound"):
+            cut, step = (self.binding.id, self.binding.step) if self.binding else (self._last.cut, self._last.step)
+            if point == "renamed" and not self.binding:
+                self.archive(step, cut)
+            wrote(SAVED if point == "renamed" else BOUND, step, cut, self.captured)
+        reached(point)
+
+    def archive(self, step, cut):
+        """Links the checkpoint to where retention does not find it: the harness looks
+        now and then only."""
+        name = _manifest.folder_name(step, self._trainer.rank if self._trainer.model == "private" else None, cut)
+        folder = os.path.join(cfg["archive"], name)
+        os.makedirs(folder, exist_ok=True)
+        for file in sorted(os.listdir(os.path.join(self.dir, name)), key=lambda file: file == _manifest.FILE_NAME):
+            with contextlib.suppress(FileExistsError):
+                os.link(os.path.join(self.dir, name, file), os.path.join(folder, file))
+
+
+def wrote(kind, step, cut, captured=0):
+    write(kind, cfg["server_life"], step, signed(cut), struct.pack("<q", captured))
+
+
+class Saving:
+    """When to save, how, and what became of it."""
+
+    def __init__(self, trainer):
+        self.trainer = trainer
+        self.ck = Checkpointer(
+            cfg["checkpoints"], keep=cfg["keep"], sharded=cfg["sharded"], timeout=cfg["save_timeout"]
+        )
+        self.writes = trainer.model != "replicated" or trainer.rank == 0  # files of its own
+        self.ways = {"save": self._save, "bind": self._bind, "carried": self._carry}
+        self.next = time.monotonic() + cfg["save_every"] * rnd.random()
+        self.new = False  # something was stepped since the last save
+
+    def due(self):
+        return time.monotonic() >= self.next
+
+    def save(self, step, state, stream, wait=False):
+        """Saves what state() gives. The model stands still meanwhile, but for a
+        shared one."""
+        self.next = time.monotonic() + cfg["save_every"] * (0.5 + rnd.random())
+        for attempt in range(5 if wait else 1):
+            try:
+                self.ways[cfg["saves"]](step, state, stream, wait)
+                return
+            except headrace.Fenced:
+                raise
+            except (headrace.CheckpointError, OSError) as error:
+                write(FAILED_SAVE, number=step, aux=attempt)
+                os.write(2, f"chaos: the save of step {step} failed: {error}\n".encode())
+        if wait:
+            raise RuntimeError("the last save failed five times")
+
+    def _save(self, step, state, stream, wait):
+        saved = self.ck.save(step, state, exact=cfg["held"] if self.trainer.model == "shared" else None)
+        if wait:
+            saved.wait()
+
+    def _bind(self, step, state, stream, wait):
+        if not self.writes and rnd.random() < 0.5:
+            return  # on every rank, or on one
+        taken = None if self.trainer.model == "shared" else to_bytes(state())
+        reached("captured")
+        cut = self.ck.cut(step)
+        reached("frozen")
+        if not self.writes:
+            return
+        path = os.path.join(cfg["checkpoints"], f"own-rank-{self.trainer.rank}-step-{step}-{cut.id}.model")
+        os.makedirs(cfg["checkpoints"], exist_ok=True)
+        with open(path, "wb") as file:  # bind() syncs it
+            file.write(taken or to_bytes(state()))
+        reached("files")
+        self.ck.binding = cut
+        try:
+            self.ck.bind(cut, path)
+        finally:
+            self.ck.binding = None
+
+    def _carry(self, step, state, stream, wait):
+        if not self.writes and rnd.random() < 0.5:
+            return
+        taken = None if self.trainer.model == "shared" else state()
+        reached("captured")
+        cut = stream.state_dict(step)
+        reached("frozen")
+        if not self.writes:
+            return
+        number = max(self._carried(), default=0) + 1
+        path = os.path.join(self._folder(), f"{number:08d}.model")
+        with open(path + ".new", "wb") as file:
+            file.write(to_bytes(taken or state(), json.dumps(cut)))
+            file.flush()
+            os.fsync(file.fileno())
+        reached("files")
+        os.rename(path + ".new", path)
+        wrote(SAVED, step, cut["id"])
+        wrote(BOUND, step, cut["id"])
+        reached("renamed")
+
+    def _folder(self):
+        """Where this rank's model is, in files that are numbered."""
+        rank = self.trainer.rank if self.trainer.model == "private" else 0
+        folder = os.path.join(cfg["carried"], f"rank-{rank}")
+        os.makedirs(folder, exist_ok=True)
+        return folder
+
+    def _carried(self):
+        return [int(name[:8]) for name in os.listdir(self._folder()) if name.endswith(".model")]
+
+    # Restoring.
+
+    def restore(self, stream):
+        """The step and the state to go on from; None: the start."""
+        if cfg["saves"] == "carried":
+            found = self._load(stream)
+        else:
+            restored = self.ck.restore()
+            found = None
+            if restored is not None:
+                state = restored.state
+                if state is None:  # we have written it
+                    with open(restored.path, "rb") as file:
+                        state, _ = from_bytes(file.read())
+                found = restored.step, state, restored.cut.id
+        write(RESTORED, cfg["server_life"], found[0] if found else 0, signed(found[2]) if found else 0)
+        reached("restored")
+        return found
+
+    def _load(self, stream):
+        all_of_it = self._carried()
+        if not all_of_it:
+            self.ck.restore("start")  # a cut of ours may be kept whose file was never there
+            return None
+        with open(os.path.join(self._folder(), f"{max(all_of_it):08d}.model"), "rb") as file:
+            state, text = from_bytes(file.read())
+        cut = json.loads(text)
+        with stream() as s:
+            s.load_state_dict(cut)
+        return cut["step"], state, cut["id"]
+
+    def checkpoints(self):
+        """There are some to go back to."""
+        if cfg["saves"] == "carried":
+            return bool(self._carried())
+        try:
+            return any(n.endswith("headrace-manifest.json") for _, _, names in os.walk(cfg["checkpoints"]) for n in names)
+        except FileNotFoundError:  # one was removed just now
+            return True

@@ -1,0 +1,37 @@
+"""Traps: one kill, at a named point, of this process, its agent or the master."""
+
+import os
+import signal
+from pathlib import Path
+
+from .journal import TRAPPED, cfg, write
+
+POINTS = ("yield", "apply", "step", "acked", "captured", "frozen", "files", "part", "manifest", "renamed", "bound",
+          "restored", "held")  # fmt: skip
+
+
+def reached(point):
+    trap = cfg["trap"]
+    if trap is None or trap["point"] != point:
+        return
+    trap["after"] -= 1
+    if trap["after"] != 0:
+        return
+    for victim in trap["victims"]:
+        if victim == "self":
+            write(TRAPPED, number=POINTS.index(point), aux=0)
+            os.kill(os.getpid(), signal.SIGKILL)
+        elif kill(victim):
+            write(TRAPPED, number=POINTS.index(point), aux=1 if victim == "master" else 2)
+
+
+def kill(victim):
+    """Kills a process of this run by the number that the harness wrote down."""
+    try:
+        pid = int((Path(cfg["pids"]) / victim).read_text())
+        if cfg["mark"].encode() not in Path(f"/proc/{pid}/environ").read_bytes():
+            return False  # its number is somebody else's now
+        os.kill(pid, signal.SIGKILL)
+    except (OSError, ValueError):
+        return False
+    return True

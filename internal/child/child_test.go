@@ -1,0 +1,57 @@
+package child
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func run(t *testing.T, name string, script string, env ...string) *Process {
+	t.Helper()
+	p, err := Start(t.TempDir(), name, env, "/bin/sh", "-c", script)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Stop(0) })
+	return p
+}
+
+func TestItsEndAndItsOutputAreKnown(t *testing.T) {
+	before := Monotonic()
+	p := run(t, "three", `echo "$MINE"; exit 3`, "MINE=yes")
+	<-p.Done
+	status, _ := p.Status()
+	text, err := os.ReadFile(p.Log)
+	if err != nil || status != 3 || !p.Ended() || p.At < before || string(text) != "yes\n" {
+		t.Errorf("status %d at %d, output %q, %v", status, p.At, text, err)
+	}
+}
+
+func TestWhoDoesNotListenIsKilled(t *testing.T) {
+	deaf := run(t, "deaf", `trap "" TERM; echo ready; while :; do sleep 1; done`)
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+		if text, _ := os.ReadFile(deaf.Log); len(text) > 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("it says nothing")
+		}
+	}
+	if deaf.Stop(10*time.Millisecond) || deaf.Cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		t.Errorf("it ended with %v", deaf.Err)
+	}
+	if !run(t, "good", "exec sleep 60").Stop(30 * time.Second) {
+		t.Error("who listens had to be killed")
+	}
+}
+
+func TestSettingsOfTheUsersAreNotItsOwn(t *testing.T) {
+	t.Setenv("HEADRACE_JOB", "another")
+	all := Environment("HEADRACE_RANK=1")
+	if slices.ContainsFunc(all, func(v string) bool { return strings.HasPrefix(v, "HEADRACE_JOB=") }) || !slices.Contains(all, "HEADRACE_RANK=1") {
+		t.Error(all)
+	}
+}

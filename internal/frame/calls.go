@@ -1,0 +1,69 @@
+package frame
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// Kinds of CALL.
+const (
+	CallAsk     = "ask"
+	CallBind    = "bind"
+	CallDrop    = "drop"
+	CallRestore = "restore"
+	CallHold    = "hold"
+)
+
+// Call asks something about cuts. Its fields are those of CutCall in
+// session.proto; which of them count depends on Call.
+type Call struct {
+	ID         uint64          `json:"id"` // grows in the process, from 1
+	Call       string          `json:"call"`
+	Cut        CutID           `json:"cut,omitempty"`
+	Step       int64           `json:"step,omitempty"`
+	Carried    bool            `json:"carried,omitempty"`
+	Path       string          `json:"path,omitempty"`
+	DeadlineMS uint32          `json:"deadline_ms,omitempty"`
+	Exact      bool            `json:"exact,omitempty"`
+	Reason     string          `json:"reason,omitempty"`
+	Mode       string          `json:"mode,omitempty"` // newest | exact | start
+	Body       json.RawMessage `json:"body,omitempty"` // the cut, an object
+	Failed     []CutID         `json:"failed,omitempty"`
+}
+
+// Codes of ANSWER.
+const (
+	AnswerOK      = "ok"
+	AnswerRefused = "refused"
+	AnswerFenced  = "fenced"
+	AnswerTry     = "try"
+	AnswerTimeout = "timeout"
+)
+
+// Answer answers the CALL with its id.
+type Answer struct {
+	ID     uint64          `json:"id"`
+	Code   string          `json:"code"`
+	Reason string          `json:"reason"`
+	Cut    CutID           `json:"cut"`
+	Step   int64           `json:"step"`
+	Path   string          `json:"path"`
+	Body   json.RawMessage `json:"body,omitempty"`
+	Again  int64           `json:"again"` // units that were acked and are pending again
+	Epoch  uint32          `json:"epoch"`
+
+	AgainRecords *Again `json:"again_records,omitempty"`
+}
+
+// CutID names a cut: a random number that its asker has drawn, 16 hex digits on
+// the wire; 0 names none.
+type CutID uint64
+
+func (i CutID) String() string               { return fmt.Sprintf("%016x", uint64(i)) }
+func (i CutID) MarshalText() ([]byte, error) { return []byte(i.String()), nil }
+
+func (i *CutID) UnmarshalText(b []byte) error {
+	v, err := hex64("cut", b)
+	*i = CutID(v)
+	return err
+}

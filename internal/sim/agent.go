@@ -1,0 +1,257 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/headrace/headrace/agent/hold"
+	pb "github.com/headrace/headrace/api/headrace/v1"
+)
+
+const never Time = 1<<63 - 1
+
+// node is a machine: an agent, and trainers that find it on its socket.
+type node struct {
+	name  string
+	agent *agent // nil or dead: none listens
+	cut   Time   // its way to the master is cut until then
+	links []*link
+}
+
+// agent is the shell around hold.Core, with what agent/feed does beside it.
+type agent struct {
+	process
+	node    *node
+	core    *hold.Core
+	fx      hold.Effects
+	born    Time
+	ticks   Time
+	link    *link // to the master
+	met     bool
+	retry   Time
+	seats   []*seat
+	workers uint32
+	doubted Time // when trust in the session last ended
+}
+
+// seat is the agent's side of one control connection.
+type seat struct {
+	a       *agent
+	number  uint32
+	t       *trainer
+	l       *link
+	streams []*feed
+	welcome bool
+	left    bool
+	killed  bool
+}
+
+func (w *World) startAgent(n *node) {
+	if n.agent != nil && n.agent.alive {
+		return
+	}
+	w.agents++
+	a := &agent{node: n, born: w.now, ticks: never, retry: 20 * millisecond}
+	a.begin(w, fmt.Sprintf("%s/agent%d", n.name, w.agents))
+	a.core = hold.New(hold.Config{
+		Hello:    &pb.Hello{Protocol: 1, Agent: n.name, Incarnation: uint64(w.agents)},
+		Prefetch: time.Second, AckDelay: 2 * time.Millisecond,
+	})
+	found := n.agent != nil
+	n.agent = a
+	w.tracef(a.name, "starts")
+	wait := Time(0)
+	if found {
+		wait = 150 * millisecond // trainers may come back
+	}
+	a.after(wait, a.connect)
+	a.ended = append(a.ended, func() { w.agentDown(n) })
+}
+
+// now is the agent's clock: never 0.
+func (a *agent) now() Time { return a.w.now - a.born + 1 }
+
+func (a *agent) connect() {
+	w, m := a.w, a.w.master
+	if w.now < a.node.cut || m == nil || !m.alive {
+		a.again()
+		return
+	}
+	l := w.newLink(w.plan.delay/4, w.plan.delay, &a.process, &m.process)
+	a.link, a.met = l, false
+	a.node.links = append(a.node.links, l)
+	m.accept(l)
+	l.ends[0].take = func(msg any) {
+		if a.link != l {
+			return
+		}
+		switch msg := msg.(type) {
+		case turnedAway:
+			w.tracef(a.name, "turned away: %s", string(msg))
+			if !a.met && msg != "" && !w.sameAgent(a) {
+				a.kill("another process has its name")
+			}
+		case *pb.MasterMessage:
+			a.met = a.met || msg.Hello != nil
+			if a.met {
+				a.retry = 20 * millisecond
+			}
+			a.do(&hold.Received{Message: msg})
+		}
+	}
+	l.ends[0].broken = func() {
+		if a.link == l {
+			a.disconnect("the stream broke")
+		}
+	}
+	a.do(&hold.Connected{})
+}
+
+func (a *agent) again() {
+	a.after(a.w.time(a.retry/2, a.retry), func() {
+		if a.link == nil {
+			a.connect()
+		}
+	})
+	a.retry = min(2*a.retry, 500*millisecond)
+}
+
+func (a *agent) disconnect(why string) {
+	l := a.link
+	a.link = nil
+	l.hangUp(0)
+	a.w.tracef(a.name, "no session: %s", why)
+	a.do(&hold.Disconnected{})
+	a.again()
+}
+
+// do gives the core one event and carries out what it decides. It is never
+// entered while it runs.
+func (a *agent) do(ev hold.Event) hold.Verdict {
+	if !a.alive {
+		return hold.Over
+	}
+	w := a.w
+	w.events++
+	a.fx.Reset()
+	if a.core.SessionLeft(a.now()) == 0 {
+		a.doubted = w.now
+	}
+	wake := a.core.Step(a.now(), ev, &a.fx)
+	if err := a.core.Check(); err != nil {
+		w.fail("%s, after %T: %v", a.name, ev, err)
+	}
+	if w.tracing {
+		a.trace(ev)
+	}
+	verdict := a.fx.Verdict
+	if _, join := ev.(*hold.Join); a.fx.Invalid != "" && !join {
+		w.fail("%s: %T was refused: %s", a.name, ev, a.fx.Invalid)
+	}
+	if a.link != nil {
+		for _, m := range a.fx.Send {
+			a.link.send(0, m)
+		}
+	}
+	a.carryOut()
+	if why := a.fx.Reconnect; why != "" && a.link != nil {
+		l := a.link
+		a.after(0, func() {
+			if a.link == l {
+				a.disconnect(why)
+			}
+		})
+	}
+	if wake < a.ticks {
+		a.ticks = wake
+		a.after(max(0, wake-a.now()), func() {
+			if a.ticks == wake {
+				a.ticks = never
+				a.do(&hold.Tick{})
+			}
+		})
+	}
+	return verdict
+}
+
+func (a *agent) seat(worker uint32) *seat {
+	for _, s := range a.seats {
+		if s.number == worker {
+			return s
+		}
+	}
+	return nil
+}
+
+func (a *agent) feed(id hold.Stream) *feed {
+	if s := a.seat(id.Worker); s != nil {
+		for _, f := range s.streams {
+			if f.id == id {
+				return f
+			}
+		}
+	}
+	return nil
+}
+
+// carryOut does what feed.Server.Apply does.
+func (a *agent) carryOut() {
+	fx := &a.fx
+	for _, j := range fx.Joined {
+		if s := a.seat(j.Worker); s != nil {
+			s.joined(j)
+		}
+	}
+	for _, g := range fx.Grants {
+		if f := a.feed(g.Stream); f != nil {
+			f.granted(g)
+		}
+	}
+	for _, e := range fx.Ends {
+		if f := a.feed(e.Stream); f != nil {
+			f.shrunk(e)
+		}
+	}
+	for _, r := range fx.Tokens {
+		if f := a.feed(r.Stream); f != nil {
+			f.renamed(r)
+		}
+	}
+	for _, k := range fx.Acked {
+		if s := a.seat(k.Stream.Worker); s != nil {
+			s.l.send(1, acked{k.Stream.Number, k.Through})
+		}
+	}
+	for _, r := range fx.Answers {
+		if s := a.seat(r.Worker); s != nil {
+			s.l.send(1, answer{r})
+		}
+	}
+	for _, st := range fx.States {
+		if f := a.feed(st.Stream); f != nil {
+			f.standing(st.State, st.Reason)
+		}
+	}
+	for _, k := range fx.Fenced {
+		if s := a.seat(k.Worker); s != nil {
+			s.l.send(1, fenced(k.Reason))
+		}
+	}
+	for _, h := range fx.Holds {
+		if s := a.seat(h.Worker); s != nil {
+			s.l.send(1, holdOn{h})
+		}
+	}
+	for _, k := range fx.Kill {
+		if s := a.seat(k.Worker); s != nil {
+			s.quit(k.Reason)
+		}
+	}
+	if fx.Live {
+		for _, s := range a.seats {
+			for _, f := range s.streams {
+				f.live()
+			}
+		}
+	}
+}

@@ -1,0 +1,236 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+)
+
+// model is what training makes of records: a sum and a count, as in the proof
+// with real processes, and beside them how often each record is in it.
+type model struct {
+	sum   uint64
+	count int
+	times []uint8
+}
+
+func (w *World) newModel() *model { return &model{times: make([]uint8, w.records)} }
+
+func (m *model) add(recs []int32) {
+	for _, r := range recs {
+		m.sum += mix(r)
+		m.count++
+		m.times[r]++
+	}
+}
+
+func (m *model) clone() *model {
+	c := *m
+	c.times = slices.Clone(m.times)
+	return &c
+}
+
+// books are the trainers' journals, laid side by side. They know nothing of
+// leases: who received a record, who put it into a model, who was told that this
+// is durable.
+type books struct {
+	w    *World
+	recs [][]entry
+}
+
+type entry struct {
+	t  *trainer
+	at Time
+	is uint8
+}
+
+const (
+	inHand uint8 = iota
+	inModel
+	durable
+)
+
+func (b *books) entry(t *trainer, rec int32) *entry {
+	for i := range b.recs[rec] {
+		if e := &b.recs[rec][i]; e.t == t {
+			return e
+		}
+	}
+	return nil
+}
+
+// received: a batch has arrived at a trainer.
+func (b *books) received(t *trainer, recs []int32, sent Time) {
+	w := b.w
+	for _, r := range recs {
+		w.yields++
+		if t.base != nil && t.base.times[r] > 0 || w.plan.model == private && t.model.times[r] > 0 {
+			w.fail("%s is given to %s, which has it in its model", w.input.where(r), t.name)
+		}
+		for i := range b.recs[r] {
+			if why := b.clash(&b.recs[r][i], t, sent); why != "" {
+				w.fail("%s is given to %s, and %s %s", w.input.where(r), t.name, b.recs[r][i].t.name, why)
+				return
+			}
+		}
+		if w.inOrder(r) {
+			if why := b.early(t, r); why != "" {
+				w.fail("%s is given to %s before %s", w.input.where(r), t.name, why)
+				return
+			}
+		}
+		b.recs[r] = append(b.recs[r], entry{t, w.now, inHand})
+	}
+}
+
+// clash says why t may not get what e's trainer had before.
+func (b *books) clash(e *entry, t *trainer, sent Time) string {
+	w, q := b.w, e.t
+	if q == t {
+		return "had it already"
+	}
+	switch w.plan.model {
+	case replicated:
+		if q.group == t.group && q.generation == t.generation {
+			return "is of the same generation and had it already"
+		}
+		return ""
+	case private:
+		if e.is == durable && e.at < sent && t.slot.cur == t && t.born >= t.slot.rewound && q.slot.cur == q && e.at > q.slot.rewound && (q.finished || q.alive && !q.fenced && !q.stopped && q.welcomed && q.l != nil) && !b.lostTouch(e) {
+			return "has it in its model, durably"
+		}
+		return ""
+	}
+	switch {
+	case e.is == durable:
+		return "was told that it is in the model, durably"
+	case e.is == inHand && q.alive && !q.nobodyEnds():
+		return "has it in hand"
+	case e.is == inModel && q.alive && !q.stopped && !q.fenced && !b.lostTouch(e):
+		return "put it into the model and lives"
+	}
+	return ""
+}
+
+// nobodyEnds: the limit of guarantee 6. A process that is stopped as a whole, or was
+// a moment ago, ends itself not before it goes on; its agent, which would, is dead
+// or stopped, or has just been continued, too late, and is about to.
+func (q *trainer) nobodyEnds() bool {
+	if !q.stopped && q.w.now >= q.grace+20*millisecond {
+		return false
+	}
+	a := q.agent
+	return !a.alive || a.stopped || q.ending > 0 && q.ending == a.woke
+}
+
+// lostTouch: since e, its trainer's agent died, or lost its master for a TTL.
+func (b *books) lostTouch(e *entry) bool {
+	a := e.t.agent
+	return !a.alive || a.stopped || a.born > e.at || a.doubted >= e.at
+}
+
+// forget: what anybody has put into the model, or was told, is void. Who lives may
+// have something in hand: others may restore while it gets its first batch.
+func (b *books) forget() {
+	for r, all := range b.recs {
+		b.recs[r] = slices.DeleteFunc(all, func(e entry) bool { return !e.t.alive || e.is != inHand })
+	}
+}
+
+func (b *books) stepped(t *trainer, recs []int32) {
+	for _, r := range recs {
+		e := b.entry(t, r)
+		e.is, e.at = inModel, b.w.now
+	}
+}
+
+func (b *books) acked(t *trainer, recs []int32) {
+	for _, r := range recs {
+		e := b.entry(t, r)
+		e.is = durable
+	}
+}
+
+// early says which record before r waits while t gets r, of a partition that is
+// read in order.
+func (b *books) early(t *trainer, r int32) string {
+	w := b.w
+	total := int32(w.input.total)
+	p := w.partOf(int(r % total))
+	last := p.segs[len(p.segs)-1]
+	n := int32(last.first + len(last.begins) - p.first)
+	for pass := int32(0); pass <= r/total; pass++ {
+		first := pass*total + int32(p.first)
+		for q := first; q < first+n && q < r; q++ {
+			if !b.had(t, q) {
+				return fmt.Sprintf("%s, which waits", w.input.where(q))
+			}
+		}
+	}
+	return ""
+}
+
+func (b *books) had(t *trainer, r int32) bool {
+	if t.base != nil && t.base.times[r] > 0 || b.w.plan.model == shared && b.w.model.times[r] > 0 {
+		return true
+	}
+	for i := range b.recs[r] {
+		e := &b.recs[r][i]
+		if e.t == t || e.is != inHand && (e.t.group == nil || e.t.group == t.group && e.t.generation == t.generation) {
+			return true
+		}
+	}
+	return false
+}
+
+func (w *World) partOf(i int) *part {
+	for k := len(w.input.parts) - 1; k > 0; k-- {
+		if w.input.parts[k].first <= i {
+			return w.input.parts[k]
+		}
+	}
+	return w.input.parts[0]
+}
+
+// inOrder: the books can judge the order of r's partition.
+func (w *World) inOrder(r int32) bool {
+	if w.plan.model == private {
+		return false // a stream goes back for what a lost rank had acked
+	}
+	return w.input.datasets[w.partOf(int(r)%w.input.total).dataset].opt.Strict && w.plan.exact == 0 // there each batch is known
+}
+
+// close judges the end: every record is in the model, once.
+func (b *books) close() {
+	w := b.w
+	if w.plan.model == shared {
+		for r, n := range w.model.times {
+			if n == 0 {
+				w.fail("%s is not in the model", w.input.where(int32(r)))
+				return
+			}
+			w.repeats += int(n) - 1
+		}
+		return
+	}
+	models := w.models()
+	var sum, want uint64
+	count := 0
+	for _, m := range models {
+		sum += m.sum
+		count += m.count
+	}
+	for r := range w.records {
+		want += mix(int32(r))
+		n := 0
+		for _, m := range models {
+			n += int(m.times[r])
+		}
+		if n != 1 {
+			w.fail("%s is in the model %d times", w.input.where(int32(r)), n)
+			return
+		}
+	}
+	if sum != want || count != w.records {
+		w.fail("the model's sum is %x of %d records, not %x of %d", sum, count, want, w.records)
+	}
+}

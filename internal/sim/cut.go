@@ -1,0 +1,143 @@
+package sim
+
+import (
+	"github.com/headrace/headrace/shardsvc"
+)
+
+// checkCut compares a frozen cut with the model that was copied at its step. What
+// the cut means is worked out from the generator's own values, not by a reader.
+func (b *books) checkCut(t *trainer, cut *shardsvc.Cut, copied *model) {
+	w := b.w
+	in := w.members(cut)
+	b.checkRecords(t, cut, in)
+	for r := range w.records {
+		n := copied.times[r]
+		switch {
+		case w.plan.model == shared && in[r] && n == 0:
+			w.fail("%s: cut %x says that %s is in the model, and it is not", t.name, cut.ID, w.input.where(int32(r)))
+		case w.plan.model == shared: // the model may hold more
+		case in[r] != (n == 1):
+			w.fail("%s: cut %x at step %d has %s: %v, and it is in the model of that step %d times", t.name, cut.ID, cut.Step, w.input.where(int32(r)), in[r], n)
+		}
+	}
+}
+
+// members are the records of a cut.
+func (w *World) members(cut *shardsvc.Cut) []bool {
+	in := make([]bool, w.records)
+	for i := range cut.Datasets {
+		d := &cut.Datasets[i]
+		for j := range d.Partitions {
+			q := &d.Partitions[j]
+			p := w.input.part(q.Identity)
+			for pass := range q.PassesDone {
+				w.mark(in, d, p, q.Identity, pass, func(shardsvc.Place) bool { return true })
+			}
+			for k := range q.Passes {
+				x := &q.Passes[k]
+				w.mark(in, d, p, q.Identity, x.Pass, func(at shardsvc.Place) bool {
+					if before(at, x.Low) {
+						return true
+					}
+					for _, y := range x.Ranges {
+						if y.Kind == shardsvc.Acked && !before(at, y.Start) && before(at, y.End) {
+							return true
+						}
+					}
+					return false
+				})
+			}
+		}
+	}
+	return in
+}
+
+func before(a, b shardsvc.Place) bool {
+	return a.Segment < b.Segment || a.Segment == b.Segment && a.Offset < b.Offset
+}
+
+// mark sets the records of a pass whose place in order space is in.
+func (w *World) mark(to []bool, d *shardsvc.CutDataset, p *part, identity string, pass uint32, is func(shardsvc.Place) bool) {
+	base := int(pass) * w.input.total
+	if !d.Shuffle {
+		for _, s := range p.segs {
+			for i, at := range s.begins {
+				if is(shardsvc.Place{Segment: s.id, Offset: at}) {
+					to[base+s.first+i] = true
+				}
+			}
+		}
+		return
+	}
+	_, v := shardsvc.SourceIdentity(identity, d.VirtualRanks)
+	p.eachPlace(d, pass, func(i int, at int64) {
+		if n := int64(d.VirtualRanks); n > 0 {
+			block := at / d.Block
+			if block%n != int64(v) {
+				return
+			}
+			at = block/n*d.Block + at%d.Block
+		}
+		if is(shardsvc.Place{Offset: at}) {
+			to[base+i] = true
+		}
+	})
+}
+
+// eachPlace gives each record's place in the order of a shuffled pass.
+func (p *part) eachPlace(d *shardsvc.CutDataset, pass uint32, do func(rec int, at int64)) {
+	order := p.order(d, pass)
+	blocks := int64(0)
+	for _, s := range p.segs {
+		for i, at := range s.begins {
+			do(s.first+i, order[blocks+(at-s.start)/d.Block]*d.Block+(at-s.start)%d.Block)
+		}
+		blocks += (s.end - s.start + d.Block - 1) / d.Block
+	}
+}
+
+func (p *part) blocks(block int64) (n uint64) {
+	for _, s := range p.segs {
+		n += uint64((s.end - s.start + block - 1) / block)
+	}
+	return n
+}
+
+// order gives for each block of the input which one of a shuffled pass it is
+// (docs/PROTOCOL.md, Shuffle), written a second time.
+func (p *part) order(d *shardsvc.CutDataset, pass uint32) []int64 {
+	n := p.blocks(d.Block)
+	of := make([]int64, n)
+	if d.InOrder {
+		for i := range of {
+			of[i] = int64(i)
+		}
+		return of
+	}
+	bits := uint(2)
+	for uint64(1)<<bits < n {
+		bits += 2
+	}
+	h := bits / 2
+	mask := uint64(1)<<h - 1
+	key := splitmix(d.Seed + 0x9E3779B97F4A7C15*uint64(pass+1))
+	for i := range n {
+		x := i
+		for ok := true; ok; ok = x >= n {
+			left, right := x>>h, x&mask
+			for r := range uint64(4) {
+				left, right = right, left^(splitmix(key+r*0xD1B54A32D192ED03+right)&mask)
+			}
+			x = left<<h | right
+		}
+		of[x] = int64(i)
+	}
+	return of
+}
+
+func splitmix(z uint64) uint64 {
+	z += 0x9E3779B97F4A7C15
+	z = (z ^ z>>30) * 0xBF58476D1CE4E5B9
+	z = (z ^ z>>27) * 0x94D049BB133111EB
+	return z ^ z>>31
+}

@@ -1,0 +1,129 @@
+package sim
+
+import (
+	"slices"
+
+	"github.com/headrace/headrace/shardsvc"
+	"github.com/headrace/headrace/sources"
+)
+
+// discover is the master's discovery: it lists what the source has by now and
+// the core does not know.
+func (m *master) discover() {
+	w := m.w
+	m.needs = false
+	for i := range w.input.datasets {
+		d := &w.input.datasets[i]
+		id := shardsvc.DatasetID(i + 1)
+		info, ok := m.core.Dataset(id)
+		if !ok {
+			m.step(&shardsvc.ApplyDataset{ID: m.core.NextDataset(), Name: d.name, Options: d.opt})
+		}
+		for _, p := range w.input.parts {
+			if p.dataset != i {
+				continue
+			}
+			for _, identity := range w.identities(p) {
+				if m.number(id, identity) == 0 {
+					m.step(&shardsvc.AddPartition{Dataset: id, Number: m.core.NextPartition(), Identity: identity})
+				}
+			}
+		}
+		if !info.PartitionsKnown {
+			m.step(&shardsvc.PartitionsListed{Dataset: id})
+		}
+		if info.State == "failed" || info.State == "paused" && !w.pausing {
+			m.step(&shardsvc.SetPaused{ID: id})
+		}
+		for _, p := range m.core.Partitions(id) {
+			if !p.Complete {
+				m.list(w.input.part(p.Identity), p)
+			}
+		}
+	}
+}
+
+// poll looks at the source now and then.
+func (m *master) poll() {
+	m.take(func() {
+		m.discover()
+		if m.w.plan.saves > 0 {
+			m.checkMarks()
+		}
+	})
+	m.after(m.w.time(50*millisecond, 800*millisecond), m.poll)
+}
+
+func (m *master) number(id shardsvc.DatasetID, identity string) shardsvc.PartitionNo {
+	for _, p := range m.core.Partitions(id) {
+		if p.Identity == identity {
+			return p.Number
+		}
+	}
+	return 0
+}
+
+// list appends what came after the newest segment that is known.
+func (m *master) list(p *part, known shardsvc.PartitionInfo) {
+	w := m.w
+	ev := &shardsvc.AddSegments{Partition: known.Number, Complete: w.now >= p.complete && (!w.input.stands(p) || w.books.reached(p))}
+	room := w.of(1, 3)
+	for _, s := range p.segs {
+		switch {
+		case s.id <= known.LastSegment:
+			if s.grows > 0 {
+				m.step(&shardsvc.Heads{Heads: []shardsvc.Head{{Partition: known.Number, Segment: s.id, End: s.head(w.now)}}})
+			}
+		case s.listed > w.now:
+			ev.Complete = false
+		case room == 0:
+			ev.Complete = false
+			m.needs = true
+		default:
+			room--
+			ev.Segments = append(ev.Segments, sources.Segment{ID: s.id, Start: s.start, End: s.head(w.now), Sealed: s.grows == 0})
+		}
+	}
+	if len(ev.Segments) > 0 || ev.Complete {
+		m.step(ev)
+	}
+}
+
+// stands: p stands still for as long as it takes: its last segment is sealed when
+// trainers have all of it, and if they never do the job never ends. A record that
+// waits for others to fill its batch waits with right.
+func (in *input) stands(p *part) bool {
+	return in.maxWait > 0 && p.segs[len(p.segs)-1].grows > 0
+}
+
+// reached: every record of p's first pass is in a model or a living trainer's hands.
+func (b *books) reached(p *part) bool {
+	models := b.w.models()
+	last := p.segs[len(p.segs)-1]
+	for r := p.first; r < last.first+len(last.begins); r++ {
+		if !slices.ContainsFunc(models, func(m *model) bool { return m.times[r] > 0 }) &&
+			!slices.ContainsFunc(b.recs[r], func(e entry) bool { return e.t.alive && !e.t.fenced }) {
+			return false
+		}
+	}
+	return true
+}
+
+// models are those that train now.
+func (w *World) models() (models []*model) {
+	switch w.plan.model {
+	case shared:
+		return []*model{w.model}
+	case replicated:
+		if w.group != nil {
+			models = append(models, w.group.model)
+		}
+	default:
+		for _, s := range w.slots {
+			if s.cur != nil {
+				models = append(models, s.cur.model)
+			}
+		}
+	}
+	return models
+}

@@ -1,0 +1,40 @@
+// Package sim runs whole jobs on one virtual clock: a master, agents, trainers,
+// a disk and the connections between them, as one seed decides, and breaks all
+// of them. shardsvc.Core and agent/hold.Core are the real ones; what is around
+// them here does what their shells do (shardsvc/serve, agent, agent/feed, the
+// Python client), without gRPC, files, sockets and goroutines. A seed takes
+// milliseconds and always goes the same way.
+//
+// After every Step the core that took it checks itself (CheckInvariants, Check).
+// What the job as a whole promises is judged from the trainers' own journals,
+// which know nothing of leases: each record in the model once, in one trainer's
+// hands at a time, in order where that was asked for, an end in time after the
+// last trouble, nothing that was answered lost, and nothing left behind.
+// docs/SIMULATION.md says how to read a trace.
+//
+//	sim.go        World: one run from its seed to its Result
+//	plan.go       what a seed decides beforehand
+//	trouble.go    what goes wrong; shrink.go: the fewest of it with which a seed fails
+//	clock.go      the queue of all that will happen; chance
+//	process.go    kill -9, SIGSTOP
+//	link.go       connections: delay, order, breaks, partitions
+//	disk.go       the master's store
+//	input.go      what there is to read, and the truth about it
+//	master.go     the shell of shardsvc: one loop, one committer, two buffers
+//	discover.go   the master's discovery
+//	translate.go  between the cores' words and the wire's
+//	agent.go      the shell of hold; seat.go, feed.go: its side of a trainer
+//	trainer.go    a trainer: main thread, control thread, watchdog
+//	exact.go      bit_exact: the batches of each step, known beforehand
+//	launch.go     who starts processes again: ranks, or whole groups
+//	books.go      the journals and the verdict; left.go: what may not be left
+//	call.go       what trainers ask about cuts
+//	save.go       checkpoints: saved by one or all ranks, bound, removed
+//	storage.go    the folder they lie in, and power loss
+//	restore.go    who goes back to one; cut.go: a cut against its model
+//	records.go    event times; how many records a cut says it has
+//	hold.go       exact saves of a shared model, while nobody yields
+//	marks.go      what brokers are told, against the checkpoints on storage
+//	trace.go      one line for all that happens
+//	cmd/          the program
+package sim

@@ -1,0 +1,332 @@
+package sim
+
+import (
+	"slices"
+
+	"github.com/headrace/headrace/agent/hold"
+	pb "github.com/headrace/headrace/api/headrace/v1"
+)
+
+// feed is one stream's reader, cutter and sender, as agent/feed has them: it
+// reads leases in order, cuts batches of exactly the asked rows, asks hold
+// before they leave, and starts over when leases change under it.
+type feed struct {
+	id        hold.Stream
+	s         *seat
+	dataset   uint32
+	rows      int
+	credit    int
+	delivered uint32
+	leases    []*reading
+	state     pb.Standing_State
+	busy      bool // cutting
+	blocked   bool // waits for the session
+	asked     bool // Hungry was said since the last lease
+	ended     bool
+	stopped   bool
+	poked     bool
+	looks     bool // at a head, soon
+	waits     Time // since when rows are there that do not fill a batch
+}
+
+// reading is a granted lease; everything below at was delivered.
+type reading struct {
+	id      hold.Lease
+	token   hold.Token
+	grant   *pb.Grant
+	at, end int64
+	dry     bool
+	seen    hold.HeadSeen
+}
+
+// batchInHand is a batch from its cut to its end.
+type batchInHand struct {
+	number  uint32
+	recs    []int32
+	spans   []hold.Span
+	stepped bool
+	step    int64
+}
+
+func (s *seat) newFeed(number, dataset uint32, rows int) *feed {
+	f := &feed{id: hold.Stream{Worker: s.number, Number: number}, s: s, dataset: dataset, rows: rows, state: pb.Standing_WAIT}
+	s.streams = append(s.streams, f)
+	return f
+}
+
+func (f *feed) stop() bool {
+	f.stopped = true
+	return true
+}
+
+func (f *feed) poke() {
+	if f.poked || f.stopped {
+		return
+	}
+	f.poked = true
+	f.s.a.after(0, func() {
+		f.poked = false
+		f.cut()
+	})
+}
+
+func (f *feed) granted(g hold.Granted) {
+	f.leases = append(f.leases, &reading{id: g.Lease, token: g.Token, grant: g.Grant, at: g.Grant.LeaseStart, end: g.Grant.LeaseEnd})
+	f.state, f.asked = g.Standing, false
+	f.poke()
+}
+
+func (f *feed) find(id hold.Lease) *reading {
+	for _, l := range f.leases {
+		if l.id == id {
+			return l
+		}
+	}
+	return nil
+}
+
+func (f *feed) shrunk(e hold.LeaseEnd) {
+	if l := f.find(e.Lease); l != nil && e.End < l.end {
+		l.end = e.End
+		if l.end < l.at {
+			f.s.a.w.fail("%s: lease %d ends at %d, delivered up to %d", f.s.a.name, l.id, e.End, l.at)
+		}
+	}
+	f.poke()
+}
+
+func (f *feed) renamed(r hold.Renamed) {
+	if l := f.find(r.Lease); l != nil {
+		l.token = r.Token
+	}
+}
+
+func (f *feed) standing(s pb.Standing_State, reason string) {
+	f.state = s
+	switch s {
+	case pb.Standing_END:
+		if !f.ended {
+			f.ended = true
+			f.s.l.send(1, over{f.id.Number})
+		}
+	case pb.Standing_FAILED, pb.Standing_DELETED:
+		f.s.l.send(1, fenced("the dataset failed: "+reason)) // ends the stream with an error
+	}
+	f.poke()
+}
+
+func (f *feed) live() {
+	if f.blocked {
+		f.blocked = false
+		f.poke()
+	}
+}
+
+// work is a frame in the making.
+type work struct {
+	sizes   []int32
+	cuts    []hold.Cut
+	batches []*batchInHand
+}
+
+// cut reads up to a frame of whole batches, if there is credit and a lease.
+func (f *feed) cut() {
+	if f.busy || f.blocked || f.stopped || f.credit == 0 || f.ended {
+		return
+	}
+	a := f.s.a
+	var wk work
+	want := min(f.credit, a.w.of(1, 3))
+	var b *batchInHand
+	size := int32(0)
+	var heads []uint32 // partitions whose reader waits at the head
+	for _, l := range f.inOrder() {
+		if l.dry || slices.Contains(heads, l.grant.Partition) {
+			continue
+		}
+		recs, tos := a.w.recordsOf(l.grant, l.at, l.end)
+		open := a.w.mayGrow(l.grant, l.end)
+		if open {
+			heads = append(heads, l.grant.Partition)
+			f.headSeen(l)
+		}
+		if len(recs) == 0 {
+			if !open {
+				f.exhausted(l, l.at)
+			}
+			continue
+		}
+		for i := 0; i < len(recs) && len(wk.batches) < want; {
+			if b == nil {
+				b = &batchInHand{}
+			}
+			n := min(f.rows-len(b.recs), len(recs)-i)
+			b.recs = append(b.recs, recs[i:i+n]...)
+			records := a.w.input.tally(recs[i : i+n])
+			i += n
+			to := tos[i-1]
+			if i == len(recs) && !open && a.w.oneIn(2) {
+				to = l.end // the reader was at the end before the batch left
+			}
+			wk.cuts = append(wk.cuts, hold.Cut{Lease: l.id, To: to, Tally: records})
+			size++
+			if len(b.recs) == f.rows {
+				wk.batches, wk.sizes = append(wk.batches, b), append(wk.sizes, size)
+				b, size = nil, 0
+			}
+		}
+		if len(wk.batches) == want {
+			break
+		}
+	}
+	if len(wk.batches) < want && !f.asked {
+		f.asked = true
+		a.do(&hold.Hungry{Stream: f.id})
+	}
+	if b != nil && len(wk.batches) == 0 && f.mayFlush() {
+		wk.batches, wk.sizes = append(wk.batches, b), append(wk.sizes, size)
+	}
+	if len(wk.batches) == 0 {
+		return
+	}
+	f.waits = 0
+	n := 0
+	for _, k := range wk.sizes {
+		n += int(k)
+	}
+	wk.cuts = wk.cuts[:n]
+	f.busy = true
+	a.after(a.w.time(50*microsecond, a.w.plan.read), func() { f.deliver(&wk) })
+}
+
+// inOrder: what ends ahead of head comes last.
+func (f *feed) inOrder() []*reading {
+	var leases, leads []*reading
+	for _, l := range f.leases {
+		if f.s.a.w.mayGrow(l.grant, l.end) {
+			leads = append(leads, l)
+		} else {
+			leases = append(leases, l)
+		}
+	}
+	return append(leases, leads...)
+}
+
+// mayFlush: a short batch leaves at the end of the data, or after max_wait.
+func (f *feed) mayFlush() bool {
+	if f.state == pb.Standing_DRAINED || f.state == pb.Standing_END {
+		return true
+	}
+	wait := f.s.a.w.plan.maxWait
+	if wait == 0 {
+		return false
+	}
+	now := f.s.a.w.now
+	if f.waits == 0 {
+		f.waits = now
+		f.s.a.after(wait, f.poke)
+	}
+	return now >= f.waits+wait
+}
+
+func (f *feed) exhausted(l *reading, tail int64) {
+	l.dry = true
+	f.s.a.do(&hold.Exhausted{Lease: l.id, Tail: tail})
+}
+
+func (f *feed) deliver(wk *work) {
+	f.busy = false
+	if f.stopped {
+		return
+	}
+	a := f.s.a
+	switch a.do(&hold.Deliver{Stream: f.id, Sizes: wk.sizes, Cuts: wk.cuts}) {
+	case hold.Over:
+		f.stopped = true
+		return
+	case hold.Untrusted:
+		f.blocked = true
+		return
+	case hold.Go:
+		f.send(wk)
+	}
+	for _, l := range slices.Clone(f.leases) {
+		if l.dry {
+			continue
+		}
+		if recs, _ := a.w.recordsOf(l.grant, l.at, l.end); len(recs) == 0 && !a.w.mayGrow(l.grant, l.end) {
+			f.exhausted(l, l.at)
+		}
+	}
+	f.leases = slices.DeleteFunc(f.leases, func(l *reading) bool { return l.dry })
+	f.poke()
+}
+
+// send makes the spans, with the tokens of now, and lets the frame go.
+func (f *feed) send(wk *work) {
+	k := 0
+	for i, b := range wk.batches {
+		f.delivered++
+		f.credit--
+		b.number = f.delivered
+		for range wk.sizes[i] {
+			c := wk.cuts[k]
+			k++
+			l := f.find(c.Lease)
+			b.spans = append(b.spans, hold.Span{Token: l.token, Dataset: f.dataset, Partition: l.grant.Partition, Pass: l.grant.Pass,
+				Segment: l.grant.Segment, From: l.at, To: c.To, Told: true, Tally: c.Tally})
+			l.at = c.To
+		}
+	}
+	f.s.l.send(1, frame{f.id.Number, wk.batches, f.s.a.w.now})
+}
+
+// mayGrow: more may come in a lease than is there by now.
+func (w *World) mayGrow(g *pb.Grant, end int64) bool {
+	s := w.input.part(g.Identity).segment(g.Segment)
+	return s != nil && s.grows > 0 && (w.now < s.grows || end > s.end) && end > s.head(w.now)
+}
+
+// headSeen: the reader of l is at the head, or sees it, and looks again soon.
+func (f *feed) headSeen(l *reading) {
+	a := f.s.a
+	head := a.w.input.part(l.grant.Identity).segment(l.grant.Segment).head(a.w.now)
+	if seen := (hold.HeadSeen{Lease: l.id, Head: head, Waits: head <= l.at}); seen != l.seen {
+		l.seen = seen
+		a.do(&seen)
+	}
+	if !f.looks {
+		f.looks = true
+		a.after(a.w.time(5*millisecond, 100*millisecond), func() {
+			f.looks = false
+			f.poke()
+		})
+	}
+}
+
+// recordsOf are the records of a lease that begin in [at, end) of order space,
+// and up to where each reaches.
+func (w *World) recordsOf(g *pb.Grant, at, end int64) (recs []int32, tos []int64) {
+	p := w.input.part(g.Identity)
+	pass := int32(g.Pass) * int32(w.input.total)
+	for i, piece := range g.Pieces {
+		lo, hi := max(at, piece.OrderStart), min(end, piece.OrderStart+piece.End-piece.Start)
+		if lo >= hi {
+			continue
+		}
+		shift := piece.OrderStart - piece.Start
+		s := p.segment(piece.Segment)
+		head := s.head(w.now)
+		for k := s.from(lo - shift); k < len(s.begins) && s.begins[k] < min(hi-shift, head); k++ {
+			to := s.ends[k] + shift
+			if s.ends[k] >= piece.End {
+				if to = end; i+1 < len(g.Pieces) {
+					to = min(g.Pieces[i+1].OrderStart, end)
+				}
+			}
+			recs = append(recs, pass+int32(s.first+k))
+			tos = append(tos, min(to, end))
+		}
+	}
+	return recs, tos
+}

@@ -1,0 +1,116 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/headrace/headrace/agent/hold"
+	pb "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/shardsvc"
+)
+
+// Exact saves of a shared model: all trainers hold their yields while the saver
+// copies it from the parameter server, which is nobody's process here.
+
+// What agent and trainer say of it.
+type (
+	holdOn  struct{ h hold.Hold }
+	nowHeld struct{ cut uint64 }
+)
+
+// told: the trainer is to hand out no further batch, or may go on.
+func (t *trainer) told(h hold.Hold) {
+	switch {
+	case h.On:
+		t.w.tracef(t.name, "is held for cut %x: %s", h.Cut, h.Why)
+		t.held, t.saidHeld = h.Cut, false
+	case t.held == h.Cut:
+		t.w.tracef(t.name, "goes on behind cut %x: %s", h.Cut, h.Why)
+		t.held = 0
+	}
+	t.work()
+}
+
+// sayHeld: all that was yielded is stepped. It comes behind those steps.
+func (t *trainer) sayHeld() {
+	if t.saidHeld || t.l == nil || !t.welcomed {
+		return
+	}
+	t.flush()
+	t.saidHeld = true
+	t.w.tracef(t.name, "yields nothing, for cut %x", t.held)
+	t.l.send(0, nowHeld{t.held})
+}
+
+// saveExactly copies the model when nobody yields, and asks for the cut then.
+func (t *trainer) saveExactly() {
+	w := t.w
+	t.saving = true
+	id := w.r.Uint64() | 1
+	path := fmt.Sprintf("/ckpt/%d-%x", t.step, id)
+	w.tracef(t.name, "saves step %d exactly: cut %x", t.step, id)
+	failed := func(r *pb.CutReply) {
+		w.tracef(t.name, "exact cut %x: %v %s", id, r.Code, r.Reason)
+		t.saving = false
+	}
+	h := &pb.CutHold{Cut: id, DeadlineMs: uint32(w.of(200, 20000))}
+	t.call(&pb.CutCall{Call: &pb.CutCall_Hold{Hold: h}}, func(r *pb.CutReply) {
+		if r.Code != pb.CutReply_OK {
+			failed(r)
+			return
+		}
+		w.tracef(t.name, "all yields are held for cut %x", id)
+		t.after(w.time(0, 200*millisecond), func() {
+			if w.oneIn(8) { // the state can not be copied
+				t.call(&pb.CutCall{Call: &pb.CutCall_Drop{Drop: &pb.CutDrop{Cut: id, Reason: "no room"}}}, failed)
+				return
+			}
+			copied, at := w.model.clone(), w.now
+			t.after(w.time(0, 200*millisecond), func() {
+				ask := &pb.CutAsk{Cut: id, Step: t.step, Path: path, Exact: true}
+				t.call(&pb.CutCall{Call: &pb.CutCall_Ask{Ask: ask}}, func(r *pb.CutReply) {
+					if r.Code != pb.CutReply_OK {
+						failed(r)
+						return
+					}
+					cut := w.body(r.Body)
+					w.seen.exact++
+					w.books.checkExact(t, cut, copied, at)
+					s := &saving{t: t, copied: copied, writes: true, until: w.now + w.time(second, 20*second)}
+					s.m = &manifest{path: r.Path, cut: cut, model: copied, pinned: w.oneIn(20)}
+					s.write()
+				})
+			})
+		})
+	})
+}
+
+// checkExact: the model, copied at at, is the cut, but for what trainers that were killed or given
+// up have put into it without its step having arrived.
+func (b *books) checkExact(t *trainer, cut *shardsvc.Cut, copied *model, at Time) {
+	w := b.w
+	if !cut.Exact {
+		w.fail("%s: cut %x was asked for as exact, and says that it is not", t.name, cut.ID)
+	}
+	in := w.members(cut)
+	for r := range w.records {
+		switch n := copied.times[r]; {
+		case in[r] && n == 0:
+			w.fail("%s: exact cut %x says that %s is in the model, and it is not", t.name, cut.ID, w.input.where(int32(r)))
+		case in[r] || n == 0:
+		case b.excused(int32(r), at):
+			w.seen.unstepped += int(n)
+		default:
+			w.fail("%s: exact cut %x does not have %s, which a trainer that lives has put into the model", t.name, cut.ID, w.input.where(int32(r)))
+		}
+	}
+}
+
+// excused: nobody who lives, and was not given up, had put r into the model at at.
+func (b *books) excused(r int32, at Time) bool {
+	for i := range b.recs[r] {
+		if e := &b.recs[r][i]; e.is != inHand && e.at <= at && e.t.alive && !e.t.fenced && !b.lostTouch(e) {
+			return false
+		}
+	}
+	return true
+}

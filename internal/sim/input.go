@@ -1,0 +1,137 @@
+package sim
+
+import (
+	"fmt"
+	"sort"
+
+	"github.com/headrace/headrace/shardsvc"
+)
+
+// input is all there is to read, and the truth about it. Records are numbered
+// densely over all partitions of all datasets; in pass n record i is n*total+i.
+type input struct {
+	parts    []*part
+	total    int
+	datasets []datasetPlan
+	maxWait  Time
+}
+
+type part struct {
+	dataset  int // index in input.datasets
+	identity string
+	segs     []*segment
+	first    int // its first record
+	complete Time
+}
+
+type segment struct {
+	id, start, end int64
+	first          int     // number of its first record
+	begins         []int64 // of each record
+	ends           []int64
+	listed         Time // not seen before
+	grows          Time // >0: unsealed, its head moves until then
+}
+
+// newInput draws an input of about n records.
+func (w *World) newInput(n int) *input {
+	in := &input{datasets: w.plan.datasets, maxWait: w.plan.maxWait}
+	for d := range in.datasets {
+		parts := w.of(1, 3)
+		if w.plan.exact > 0 {
+			parts = 1
+		}
+		for k := range parts {
+			p := &part{dataset: d, identity: fmt.Sprintf("d%d/p%d", d+1, k), first: in.total}
+			segs := w.of(1, 4)
+			gone := Time(0)
+			for id := range segs {
+				s := &segment{id: int64(id), start: int64(w.of(0, 40)), first: in.total, listed: gone}
+				at := s.start + int64(w.of(0, 3))
+				size := w.of(1, 4)
+				for range w.of(0, 2*n/(parts*segs*len(in.datasets))) {
+					length := int64(w.of(1, size))
+					s.begins, s.ends = append(s.begins, at), append(s.ends, at+length)
+					if at += length; w.oneIn(8) {
+						at += int64(w.of(1, 6)) // positions without a record
+					}
+				}
+				s.end = at
+				in.total += len(s.begins)
+				p.segs = append(p.segs, s)
+				if w.plan.live {
+					gone += w.time(0, 2*second)
+				}
+			}
+			last := p.segs[segs-1]
+			if w.plan.live && !in.datasets[d].opt.Shuffle && w.oneIn(2) {
+				last.grows = gone + w.time(second, 6*second)
+				gone = last.grows
+			}
+			p.complete = gone
+			in.parts = append(in.parts, p)
+		}
+	}
+	return in
+}
+
+// head is where a growing segment ends at a moment: after a whole record.
+func (s *segment) head(now Time) int64 {
+	if s.grows == 0 || now >= s.grows {
+		return s.end
+	}
+	share := float64(max(now-s.listed, 0)) / float64(max(s.grows-s.listed, 1))
+	n := int(share * float64(len(s.begins)))
+	if n == 0 {
+		return s.start
+	}
+	return s.ends[n-1]
+}
+
+// part of the source that a partition of the core reads.
+func (in *input) part(identity string) *part {
+	if n := in.datasets[0].opt.VirtualRanks; n > 0 {
+		identity, _ = shardsvc.SourceIdentity(identity, n)
+	}
+	for _, p := range in.parts {
+		if p.identity == identity {
+			return p
+		}
+	}
+	return nil
+}
+
+func (p *part) segment(id int64) *segment {
+	for _, s := range p.segs {
+		if s.id == id {
+			return s
+		}
+	}
+	return nil
+}
+
+// from is the index of the first record of s that begins at or behind offset.
+func (s *segment) from(offset int64) int {
+	return sort.Search(len(s.begins), func(i int) bool { return s.begins[i] >= offset })
+}
+
+// where names a record for people.
+func (in *input) where(rec int32) string {
+	pass, i := int(rec)/in.total, int(rec)%in.total
+	for _, p := range in.parts {
+		for _, s := range p.segs {
+			if i >= s.first && i < s.first+len(s.begins) {
+				return fmt.Sprintf("%s pass %d segment %d offset %d", p.identity, pass, s.id, s.begins[i-s.first])
+			}
+		}
+	}
+	return "?"
+}
+
+// mix is the hash of a record's identity with pass; a model is a sum of them.
+func mix(rec int32) uint64 {
+	z := (uint64(uint32(rec)) + 1) * 0x9E3779B97F4A7C15
+	z = (z ^ z>>30) * 0xBF58476D1CE4E5B9
+	z = (z ^ z>>27) * 0x94D049BB133111EB
+	return z ^ z>>31
+}

@@ -1,0 +1,269 @@
+package sim
+
+import "slices"
+
+// slot is one rank of a shared or private job, and who fills it.
+type slot struct {
+	rank uint32
+	cur  *trainer
+	done bool
+
+	rewound Time // somebody took its model back: whoever ran then is out
+	starts  bool // its next process begins from the start
+}
+
+// group is one generation of a replicated job: its members step together.
+type group struct {
+	w        *World
+	size     int
+	members  []*trainer
+	model    *model
+	step     int64
+	here     []arrival
+	left     int    // members that ended with success
+	restored *model // what it has gone back to
+	choice   uint64
+	began    uint32 // in which generation
+	broken   bool
+	next     bool // the next group is planned
+	starts   bool // it begins from the start
+	allEnded bool // bit_exact: in the last step nobody had a batch any more
+}
+
+type arrival struct {
+	t *trainer
+	r *reader
+	k uint32
+}
+
+func (w *World) worldOf(t *trainer) int {
+	if t.group != nil {
+		return t.group.size
+	}
+	return len(w.slots)
+}
+
+func (w *World) modelFor(t *trainer) *model {
+	switch {
+	case w.plan.model == shared:
+		return w.model
+	case t.group != nil:
+		return t.group.model
+	}
+	return w.newModel()
+}
+
+func (w *World) launch() {
+	if w.plan.model == replicated {
+		w.startGroup()
+		return
+	}
+	for r := range w.plan.ranks {
+		s := &slot{rank: uint32(r)}
+		w.slots = append(w.slots, s)
+		s.start(w)
+	}
+}
+
+func (s *slot) start(w *World) {
+	if w.plan.model == shared && !w.served && s.rank > 0 { // rank 0 brings the model back first
+		w.at(w.now+w.time(50*millisecond, 300*millisecond), func() { s.start(w) })
+		return
+	}
+	s.cur = w.startTrainer(s, nil, s.rank, pick(w.dice, w.nodes))
+}
+
+// giveUp: what a rank has in its model and in no checkpoint is pending again. Its
+// process may have ended with success, and nobody lived to tell the master, or may
+// yet, before it hears of it: whoever looks after the job sees that it is not done,
+// and starts the rank again.
+func (w *World) giveUp(rank uint32) {
+	if w.plan.model != private {
+		return
+	}
+	s := w.slots[rank]
+	if t := s.cur; t.alive || t.finished {
+		t.givenUp = t.generation != 0 && t.ready // else it was the one before
+	}
+	w.again(s)
+}
+
+func (w *World) again(s *slot) {
+	if s.done && s.cur.givenUp {
+		s.done = false
+		w.at(w.now+w.time(20*millisecond, 2*second), func() { s.start(w) })
+	}
+}
+
+func (w *World) startGroup() {
+	g := &group{w: w, size: w.of(1, w.plan.ranks), model: w.newModel(), starts: w.groupStarts}
+	w.groupStarts = false
+	w.group = g
+	w.tracef("launcher", "starts a group of %d", g.size)
+	for r := range g.size {
+		g.members = append(g.members, w.startTrainer(nil, g, uint32(r), pick(w.dice, w.nodes)))
+	}
+}
+
+// trainerDown: the launcher sees how a process ended.
+func (w *World) trainerDown(t *trainer) {
+	if !t.finished {
+		w.crashes++
+	}
+	if t.group != nil {
+		t.group.down(t)
+		return
+	}
+	s := t.slot
+	if s.cur != t {
+		return
+	}
+	if t.finished {
+		s.done = true
+		for _, o := range w.trainers { // older ones that nobody has ended yet
+			if o.slot == s {
+				o.kill("its rank is done")
+			}
+		}
+		w.again(s)
+		return
+	}
+	w.at(w.now+w.time(20*millisecond, 2*second), func() {
+		if s.cur == t {
+			s.start(w)
+		}
+	})
+}
+
+// down: one member's failure is the end of the group.
+func (g *group) down(t *trainer) {
+	w := g.w
+	if t.finished {
+		g.left++
+		g.meet()
+	} else if !g.broken {
+		g.broken = true
+		for _, m := range g.members {
+			late := w.time(0, 300*millisecond)
+			if w.calm == 0 && w.oneIn(10) {
+				late = w.time(0, 3*second) // the launcher does not reach it
+			}
+			w.at(w.now+late, func() { m.process.kill("the group starts again") })
+		}
+	}
+	if !g.broken || g.next || w.group != g {
+		return
+	}
+	for _, m := range g.members {
+		if m.alive && w.calm > 0 || m.alive && !w.oneIn(4) {
+			return
+		}
+	}
+	g.next = true
+	w.at(w.now+w.time(20*millisecond, 2*second), w.startGroup)
+}
+
+// arrive is the all-reduce: when all members are here, the step is in every
+// member's model.
+func (g *group) arrive(t *trainer, r *reader, k uint32) {
+	g.here = append(g.here, arrival{t, r, k})
+	g.meet()
+}
+
+func (g *group) meet() {
+	w := g.w
+	if g.broken || len(g.here) == 0 || len(g.here) < g.size-g.left {
+		return
+	}
+	here := g.here
+	g.here = nil
+	w.at(w.now+w.time(100*microsecond, 5*millisecond), func() {
+		for _, a := range here {
+			if !a.t.alive {
+				return // the others hang until the launcher ends them
+			}
+		}
+		if g.step++; w.plan.exact == 0 {
+			g.step += int64(w.of(0, 1))
+		}
+		s := g.step
+		idle := true
+		for _, a := range here {
+			if idle = idle && a.k == 0; w.plan.exact > 0 {
+				a.t.intoExact(s)
+			} else {
+				a.t.into(a.r, a.k)
+			}
+		}
+		g.allEnded = w.plan.exact > 0 && idle
+		save := saving{shards: g.size}
+		if w.plan.saves > 0 && w.oneIn(w.plan.saves) {
+			save.copied, save.carried = g.model.clone(), w.carries()
+			if save.carried || !w.plan.sharded {
+				save.shards = 0
+			}
+		}
+		writer := slices.MinFunc(here, func(a, b arrival) int { return int(a.t.rank) - int(b.t.rank) }).t
+		for _, a := range here {
+			a.t.run(func() {
+				if w.plan.exact > 0 {
+					a.t.steppedExact(s)
+				} else {
+					a.t.stepped(a.r, a.k, s)
+				}
+				if save.copied != nil && !a.t.saving {
+					own := save
+					own.writes = a.t == writer
+					a.t.save(&own)
+				}
+				a.t.busy = false
+				a.t.work()
+			})
+		}
+	})
+}
+
+// over: every rank ended with success.
+func (w *World) over() bool {
+	if w.plan.model == replicated {
+		return w.group.left == w.group.size
+	}
+	for _, s := range w.slots {
+		if !s.done {
+			return false
+		}
+	}
+	return true
+}
+
+// modelLost: what serves a shared model is gone, and with it all who trained it. The
+// job starts again as a whole.
+func (w *World) modelLost() {
+	w.model, w.served = w.newModel(), false
+	for _, t := range w.trainers {
+		t.kill("the model is lost")
+	}
+	w.books.forget()
+	w.reopenAll()
+}
+
+// reopenAll: ranks that were done start again.
+func (w *World) reopenAll() {
+	for _, s := range w.slots {
+		if s.done {
+			s.done = false
+			w.at(w.now+w.time(20*millisecond, 2*second), func() { s.start(w) })
+		}
+	}
+}
+
+func (w *World) masterDown() {
+	w.at(w.now+w.time(10*millisecond, 3*second), w.startMaster)
+}
+
+func (w *World) agentDown(n *node) {
+	w.at(w.now+w.time(10*millisecond, 2*second), func() { w.startAgent(n) })
+}
+
+// sameAgent: the newest agent of its node.
+func (w *World) sameAgent(a *agent) bool { return a.node.agent == a }

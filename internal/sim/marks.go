@@ -1,0 +1,75 @@
+package sim
+
+import (
+	"github.com/headrace/headrace/shardsvc"
+)
+
+// checkMarks judges what a broker is told: everything before the commit is in the
+// newest bound checkpoints, everything before the hold in the oldest kept ones, as
+// they lie on storage. And what is bound is on storage.
+func (m *master) checkMarks() {
+	w := m.w
+	var newest, oldest []*manifest // one of each rank, or of the group
+	put := func(to *[]*manifest, x *manifest, replace bool) {
+		for i, y := range *to {
+			if y.cut.Rank == x.cut.Rank {
+				if replace {
+					(*to)[i] = x
+				}
+				return
+			}
+		}
+		*to = append(*to, x)
+	}
+	for _, k := range m.core.Cuts() { // in order
+		if k.State != shardsvc.CutBound {
+			continue
+		}
+		x := w.storage.bound(k.Path, k.ID)
+		if x == nil {
+			w.fail("cut %x of step %d is bound, and there is no manifest of it", k.ID, k.Step)
+		}
+		put(&newest, x, true)
+		put(&oldest, x, false)
+	}
+	if w.plan.model == shared && len(newest) == 0 {
+		return // what is acked is told, and nobody can go back
+	}
+	for i := range w.plan.datasets {
+		id := shardsvc.DatasetID(i + 1)
+		w.checkBefore("committed", m.core.BoundMarks(id), newest)
+		w.checkBefore("let go", m.core.HoldMarks(id), oldest)
+	}
+}
+
+// checkBefore: all records before the marks are in one of the models.
+func (w *World) checkBefore(what string, marks []shardsvc.MarkInfo, in []*manifest) {
+	for _, k := range marks {
+		if k.Shuffled {
+			continue
+		}
+		at := shardsvc.Place{Segment: k.Segment, Offset: k.Offset}
+		for pass := range int(k.Pass) + 1 {
+			for _, s := range w.input.part(k.Identity).segs {
+				for i, begins := range s.begins {
+					if pass == int(k.Pass) && !before(shardsvc.Place{Segment: s.id, Offset: begins}, at) {
+						break
+					}
+					r := pass*w.input.total + s.first + i
+					if !held(in, r) {
+						w.fail("%s is %s, and in none of the checkpoints that it should be in", w.input.where(int32(r)), what)
+					}
+				}
+			}
+		}
+	}
+}
+
+func held(in []*manifest, r int) bool {
+	for _, x := range in {
+		if x.model.times[r] > 0 {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,123 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/headrace/headrace/shardsvc"
+)
+
+// plan is what a seed decides before anything happens: what the job looks like,
+// how fast everything is, and what kinds of trouble there will be.
+type plan struct {
+	model      string
+	ranks      int
+	nodes      int
+	ttl        Time
+	history    int64
+	datasets   []datasetPlan
+	live       bool // the input grows while it is read
+	rows       int  // per batch, at most
+	accumulate int  // batches per step, at most
+	window     int  // batches on their way to a trainer
+	pace       Time // of a batch, at most
+	read       Time // of a frame, at most
+	delay      Time // between nodes, one way, at most
+	maxWait    Time // 0: a batch waits until it is full
+	maxPending int  // of the master's loop
+	commit     Time // at most, of a healthy disk
+
+	exact int // bit_exact: so many virtual ranks; 0: it is not
+
+	saves   int  // a checkpoint every so many steps; 0: none
+	carries int  // of so many saves one is ours, the others a framework's; 0: all are ours
+	sharded bool // replicated: all ranks write
+	keep    int  // checkpoints
+	write   Time // of one call of the checkpoints' file system, at most
+
+	trouble  Time // until then
+	every    Time // between two troubles, at most
+	kinds    []trouble
+	troubles []Trouble // those that come, in order
+}
+
+type datasetPlan struct {
+	name string
+	opt  shardsvc.Options
+}
+
+func (w *World) draw() {
+	p := &w.plan
+	*p = plan{
+		model:      pick(w.dice, []string{shared, replicated, private}),
+		ranks:      w.of(1, 4),
+		nodes:      w.of(1, 3),
+		ttl:        pick(w.dice, []Time{second, 2 * second, 5 * second}),
+		history:    int64(pick(w.dice, []int{1, 4, 128})),
+		live:       w.oneIn(3),
+		rows:       w.of(1, 12),
+		accumulate: w.of(1, 3),
+		window:     w.of(1, 6),
+		pace:       w.time(5*millisecond, 300*millisecond),
+		read:       w.time(millisecond, 30*millisecond),
+		delay:      w.time(millisecond, 100*millisecond),
+		maxPending: pick(w.dice, []int{4, 30, 1000, 1000}),
+		commit:     w.time(millisecond, 30*millisecond),
+		trouble:    w.time(2*second, 20*second),
+		every:      w.time(200*millisecond, 3*second),
+	}
+	if w.oneIn(3) {
+		p.saves = 0
+	} else {
+		p.saves = w.of(1, 12)
+	}
+	if w.oneIn(3) {
+		p.carries = w.of(1, 4)
+	}
+	p.sharded, p.keep, p.write = w.oneIn(2), w.of(1, 4), w.time(millisecond, 200*millisecond)
+	if w.oneIn(2) {
+		p.maxWait = w.time(5*millisecond, 500*millisecond)
+	}
+	for i := range w.of(1, 2) {
+		opt := shardsvc.Options{
+			Passes: w.of(1, 2), Initial: int64(w.of(3, 30)), Min: int64(w.of(1, 8)), Max: int64(w.of(30, 100)),
+			Target: shardsvc.Time(w.time(200*millisecond, 2*second)), Unit: "records",
+		}
+		if w.oneIn(2) {
+			opt.Stall = shardsvc.Time(w.time(4*second, 30*second))
+		}
+		switch w.of(0, 3) {
+		case 0:
+			opt.Strict = true
+		case 1:
+			opt.Shuffle, opt.Block, opt.Seed = true, int64(w.of(1, 12)), w.r.Uint64()
+		}
+		p.datasets = append(p.datasets, datasetPlan{fmt.Sprint("d", i+1), opt})
+	}
+	if p.model == replicated && w.oneIn(3) {
+		p.beExact(w)
+	}
+	// Each seed has some kinds of trouble only, so that none hides another.
+	for _, t := range troubles {
+		if w.oneIn(3) {
+			p.kinds = append(p.kinds, t)
+		}
+	}
+	p.draw(newDice(w.story.Seed, 1))
+}
+
+// commitTime is how long the disk takes for a batch.
+func (w *World) commitTime() Time {
+	if w.slow {
+		return w.time(w.plan.commit, 3*second)
+	}
+	return w.time(50*microsecond, w.plan.commit)
+}
+
+// patience is how long the job may take when nothing breaks any more.
+func (w *World) patience() Time {
+	d := 60*second + 20*w.plan.ttl + 2*Time(w.records)*w.plan.pace
+	if w.plan.model == replicated {
+		d += Time(w.records) * 300 * millisecond // every step waits for ranks that have nothing to do
+	}
+	return d
+}

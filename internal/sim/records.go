@@ -1,0 +1,49 @@
+package sim
+
+import (
+	"github.com/headrace/headrace/agent/hold"
+	"github.com/headrace/headrace/shardsvc"
+)
+
+// timeOf is the event time of a record, in any pass; of some there is none.
+func (in *input) timeOf(record int32) int64 {
+	n := int64(record) % int64(in.total)
+	if n%5 == 4 {
+		return 0
+	}
+	return 1 + n*7919%10007
+}
+
+// tally is what an agent counts of records that it hands out.
+func (in *input) tally(records []int32) hold.Tally {
+	t := hold.Tally{Rows: int64(len(records))}
+	for _, r := range records {
+		t.Seen(in.timeOf(r))
+	}
+	return t
+}
+
+// checkRecords: a cut says how many records it has of each partition, and from when
+// to when; whatever broke, none of them is untold.
+func (b *books) checkRecords(t *trainer, cut *shardsvc.Cut, in []bool) {
+	for i := range cut.Datasets {
+		for j := range cut.Datasets[i].Partitions {
+			q := &cut.Datasets[i].Partitions[j]
+			var want hold.Tally
+			for _, s := range b.w.input.part(q.Identity).segs {
+				for pass := 0; pass*b.w.input.total < len(in); pass++ {
+					for k := range s.begins {
+						if r := pass*b.w.input.total + s.first + k; in[r] && b.w.reads(q.Identity, r) {
+							want.Rows++
+							want.Seen(b.w.input.timeOf(int32(r)))
+						}
+					}
+				}
+			}
+			one := shardsvc.Cut{Datasets: []shardsvc.CutDataset{{Partitions: []shardsvc.CutPartition{*q}}}}
+			if got := one.Records(); got != (shardsvc.Tally{Rows: want.Rows, Oldest: want.Oldest, Newest: want.Newest}) {
+				b.w.fail("%s: cut %x at step %d says of %s that its records are %+v, they are %+v", t.name, cut.ID, cut.Step, q.Identity, got, want)
+			}
+		}
+	}
+}

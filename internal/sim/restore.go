@@ -1,0 +1,196 @@
+package sim
+
+import (
+	"slices"
+	"strings"
+
+	pb "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/shardsvc"
+)
+
+// going is a trainer on its way back to a checkpoint.
+type going struct {
+	t      *trainer
+	rank   int64
+	failed []uint64
+	better *manifest // that the master knows of
+	bodies bool      // a framework's files are still to be tried
+}
+
+// restore goes back to the newest checkpoint that the master agrees to: of those
+// with a manifest, or of a framework's own files.
+func (t *trainer) restore() {
+	g := &going{t: t, rank: shardsvc.Group, bodies: t.w.plan.carries > 0}
+	if t.w.plan.model == private {
+		g.rank = int64(t.rank)
+	}
+	g.offer()
+}
+
+func (g *going) offer() {
+	t, w := g.t, g.t.w
+	c := &pb.Restore{Mode: pb.Restore_NEWEST}
+	m := g.better
+	newest := w.storage.newest(g.rank, &g.failed)
+	if m == nil {
+		m = newest
+	}
+	if g.bodies && g.better == nil {
+		if x := w.storage.carried(g.rank, g.failed); x == nil || newest != nil && slices.Index(w.storage.all, newest) > slices.Index(w.storage.all, x) {
+			g.bodies = false
+		} else {
+			m, c.Mode = x, pb.Restore_EXACT
+		}
+	}
+	if w.plan.model == shared { // others may train yet, whom nobody has missed
+		if c.Mode = pb.Restore_EXACT; m == nil {
+			c.Mode = pb.Restore_START
+		}
+	}
+	if t.fromStart() {
+		m, c.Mode = nil, pb.Restore_START
+	}
+	c.Failed = slices.Clone(g.failed)
+	if m != nil {
+		if c.Body = w.bodyOf(m.cut); !m.carried {
+			c.Path = m.path
+		}
+		w.storage.sync(m.path) // it may have come a moment ago
+		w.tracef(t.name, "offers cut %x of step %d, carried %v", m.cut.ID, m.cut.Step, m.carried)
+	}
+	t.call(&pb.CutCall{Call: &pb.CutCall_Restore{Restore: c}}, func(r *pb.CutReply) { g.answered(m, r) })
+}
+
+func (g *going) answered(m *manifest, r *pb.CutReply) {
+	t, w := g.t, g.t.w
+	w.tracef(t.name, "restore: %v cut %x step %d, %d units again, %s", r.Code, r.Cut, r.Step, r.Again, r.Reason)
+	switch {
+	case r.Code == pb.CutReply_OK:
+		t.goneBack(r)
+	case r.Code == pb.CutReply_REFUSED && strings.Contains(r.Reason, "others train"):
+		t.after(w.time(100*millisecond, second), g.offer)
+	case r.Code == pb.CutReply_TRY && !slices.Contains(g.failed, r.Cut):
+		if g.better = w.storage.find(r.Path, r.Cut); g.better == nil || !g.better.verifies() {
+			g.failed = append(g.failed, r.Cut)
+			g.better = nil
+		}
+		g.offer()
+	case r.Code == pb.CutReply_REFUSED && m != nil && (m.carried || strings.Contains(r.Reason, "void")):
+		g.failed = append(g.failed, m.cut.ID)
+		g.better = nil
+		g.offer()
+	default:
+		t.startOver(r.Reason)
+	}
+}
+
+// startOver: what was saved does not verify any more. A person says resume=start.
+func (t *trainer) startOver(why string) {
+	switch {
+	case !strings.Contains(why, "do not verify") && !strings.Contains(why, "in another model") && !strings.Contains(why, "leased to"):
+		t.w.fail("%s can not restore: %s", t.name, why)
+	case t.group != nil:
+		t.w.groupStarts = true
+	default:
+		t.slot.starts = true
+	}
+	t.kill("it can not restore: " + why)
+}
+
+func (t *trainer) fromStart() bool {
+	if t.group != nil {
+		return t.group.starts
+	}
+	return t.slot.starts
+}
+
+// goneBack: what the master has chosen is the model from now on.
+func (t *trainer) goneBack(r *pb.CutReply) {
+	w := t.w
+	w.seen.restores++
+	base := w.newModel()
+	if r.Cut != 0 {
+		m := w.storage.ofCut(r.Cut)
+		if m == nil {
+			if w.storage.models[r.Cut] == nil {
+				w.fail("%s is to go back to cut %x, of which there never was a manifest", t.name, r.Cut)
+			}
+			t.kill("the files of the checkpoint are not there any more")
+			return
+		}
+		base = m.model
+		w.seen.wentBack++
+	}
+	t.step = r.Step
+	switch g := t.group; {
+	case w.plan.model == shared:
+		*w.model = *base.clone()
+		w.served = true
+		w.books.forget()
+	case g == nil:
+		t.base, t.model = base, base.clone()
+		t.slot.starts = false
+	case g.restored == nil:
+		g.restored, g.choice, g.step, g.began = base, r.Cut, r.Step, t.generation
+		*g.model = *base.clone()
+		t.base = base
+	case g.began == t.generation && g.choice != r.Cut: // else the others are fenced already
+		w.fail("%s goes back to cut %x, and another rank of its group to %x", t.name, r.Cut, g.choice)
+	default:
+		t.base = base
+	}
+	t.ready = true
+	t.openStreams()
+	t.work()
+}
+
+// settle looks for a manifest as the master does when a process is gone.
+func (m *master) settle(cut uint64, path string) {
+	if m.w.calm == 0 && m.w.oneIn(10) {
+		return // the storage can not be seen: the core gives up
+	}
+	m.after(m.w.time(millisecond, 300*millisecond), func() {
+		x := m.w.storage.find(path, cut)
+		if x != nil {
+			m.w.storage.sync(path)
+		}
+		m.take(func() { m.step(&shardsvc.SettleCut{Cut: cut, Found: x != nil && x.verifies()}) })
+	})
+}
+
+// rewind is a person who goes back to some checkpoint.
+func (w *World) rewind() {
+	m := w.master
+	if m == nil || !m.alive || len(w.storage.all) == 0 || w.plan.model == shared {
+		return
+	}
+	to := pick(w.dice, w.storage.all)
+	if to.carried || to.leaves || !to.verifies() {
+		return
+	}
+	m.run(func() {
+		m.take(func() {
+			if w.plan.model == replicated && m.over() {
+				return // ranks may be leaving, with success
+			}
+			w.tracef("somebody", "goes back to cut %x of step %d", to.cut.ID, to.cut.Step)
+			m.lenient, m.rewound = true, false
+			m.step(&shardsvc.Rewind{Cut: to.cut, Path: to.path})
+			m.lenient = false
+			if m.rewound && to.cut.Rank != shardsvc.Group {
+				w.slots[to.cut.Rank].rewound = w.now
+				w.giveUp(uint32(to.cut.Rank))
+			}
+		})
+	})
+}
+
+// over: some dataset has come to its end, so ranks may be leaving.
+func (m *master) over() bool {
+	for _, d := range m.core.Datasets() {
+		if d.State == "done" {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,83 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Shrink looks for the fewest troubles with which a seed that fails still does:
+// it leaves out halves, then smaller parts, then single ones, until each that is
+// left is needed. What else a story draws may change with what is left out, so the
+// end may be another failure; it is one all the same.
+func Shrink(s Story) (Story, Result) {
+	best := s.Run(nil)
+	if best.Failed == "" {
+		return s, best
+	}
+	all := Troubles(s.Seed)
+	left := make([]int, 0, len(all))
+	for i := range all {
+		if i < best.Reached && !s.without(i) {
+			left = append(left, i)
+		}
+	}
+	try := func(keep []int) bool {
+		t := Story{Seed: s.Seed, Without: others(len(all), keep)}
+		r := t.Run(nil)
+		if r.Failed == "" {
+			return false
+		}
+		s, best = t, r
+		return true
+	}
+	if !try(left) { // those after its end never came
+		return s, best
+	}
+	for part := max(len(left)/2, 1); len(left) > 0; {
+		fewer := false
+		for at := 0; at < len(left); {
+			keep := slices.Delete(slices.Clone(left), at, min(at+part, len(left)))
+			if try(keep) {
+				left, fewer = keep, true
+			} else {
+				at += part
+			}
+		}
+		if part == 1 && !fewer {
+			break
+		}
+		part = max(part/2, 1)
+	}
+	return s, best
+}
+
+func (s Story) without(i int) bool {
+	return slices.Contains(s.Without, i)
+}
+
+// others are the numbers below n that are not in keep.
+func others(n int, keep []int) (out []int) {
+	for i := range n {
+		if len(keep) > 0 && keep[0] == i {
+			keep = keep[1:]
+		} else {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// String lists the troubles of the story that came.
+func (s Story) String() string {
+	var b strings.Builder
+	for i, t := range Troubles(s.Seed) {
+		if !s.without(i) {
+			fmt.Fprintf(&b, "%12.6f  trouble %d: %s\n", float64(t.At)/1e9, i, t.Name)
+		}
+	}
+	if b.Len() == 0 {
+		return "  no trouble at all\n"
+	}
+	return b.String()
+}

@@ -1,0 +1,172 @@
+package sim
+
+import (
+	"fmt"
+	"io"
+	"runtime/debug"
+
+	"github.com/headrace/headrace/shardsvc"
+)
+
+// World is one run: everything there is, on one clock.
+type World struct {
+	clock
+	dice
+	plan  plan
+	story Story
+	input *input
+	lot   [][]int32 // bit_exact: the records of each virtual rank, in order
+	dealt []int     // whose each record is
+
+	disk     *disk
+	master   *master // the newest process that got through the disk's door
+	nodes    []*node
+	slots    []*slot
+	group    *group // of a replicated job, the newest
+	trainers []*trainer
+	model    *model // of a shared job
+	books    *books
+	storage  storage
+	bodies   []*shardsvc.Cut
+	records  int // of all passes
+
+	served      bool // the model of a shared job is where its trainers find it
+	groupStarts bool // the next group begins from the start
+
+	slow, failing, pausing bool
+	calm                   Time // since when nothing breaks any more; 0: it still does
+
+	masters, agents int
+	reached         int
+	incarnations    uint64
+
+	events, crashes, yields, repeats int
+	seen                             struct{ steals, expired, cuts, bound, restores, wentBack, exact, unstepped int }
+
+	tracing bool
+	out     io.Writer
+	fault   string
+}
+
+// Result of one seed.
+type Result struct {
+	Seed    uint64
+	Failed  string // empty: nothing was wrong
+	Events  int    // given to the cores
+	Crashes int
+	Yields  int // records given to trainers
+	Repeats int // of a shared model: records in it more than once, each for a reason
+	Steals  int // leases that gave up a tail
+	Expired int // sessions
+	Cuts    int // frozen, and compared with their models
+	Exact   int // of a shared model, with all yields held
+	Killed  int // records in exact checkpoints from steps of killed trainers that had not arrived
+	Bound   int
+	Back    int // restores to a cut
+	Reached int // how many of the seed's troubles came
+	End     Time
+}
+
+// Story is a seed, perhaps without some of its troubles.
+type Story struct {
+	Seed    uint64
+	Without []int // by their place in Troubles
+}
+
+// stopped is how a failed run ends.
+type stopped struct{}
+
+func (w *World) fail(format string, args ...any) {
+	w.fault = fmt.Sprintf("at %v: %s", span(w.now), fmt.Sprintf(format, args...))
+	panic(stopped{})
+}
+
+// Run plays one seed. trace, if not nil, is told all that happens.
+func Run(seed uint64, trace io.Writer) Result { return Story{Seed: seed}.Run(trace) }
+
+// Run plays the story.
+func (s Story) Run(trace io.Writer) (res Result) {
+	w := &World{dice: newDice(s.Seed, 0), story: s, out: trace, tracing: trace != nil, disk: &disk{data: map[string][]byte{}}}
+	defer func() {
+		switch r := recover().(type) {
+		case nil, stopped:
+		default:
+			w.fault = fmt.Sprintf("at %v: panic: %v\n%s", span(w.now), r, debug.Stack())
+		}
+		w.tracef("sim", "ends: %s", w.fault)
+		res = Result{Seed: s.Seed, Reached: w.reached, Failed: w.fault, Events: w.events, Crashes: w.crashes, Yields: w.yields, Repeats: w.repeats,
+			Steals: w.seen.steals, Expired: w.seen.expired, Cuts: w.seen.cuts, Exact: w.seen.exact, Killed: w.seen.unstepped, Bound: w.seen.bound, Back: w.seen.wentBack, End: w.now}
+	}()
+	w.begin()
+	w.run()
+	return
+}
+
+func (w *World) begin() {
+	w.draw()
+	w.input = w.newInput(w.of(20, 400))
+	passes := 1
+	for _, d := range w.plan.datasets {
+		passes = max(passes, d.opt.Passes)
+	}
+	for i := range w.plan.datasets { // one number for all: records count alike
+		w.plan.datasets[i].opt.Passes = passes
+	}
+	w.input.datasets = w.plan.datasets
+	w.records = w.input.total * passes
+	w.lots()
+	w.books = &books{w: w, recs: make([][]entry, w.records)}
+	w.model, w.served = w.newModel(), true
+	w.storage = storage{w: w, models: map[uint64]*model{}}
+	w.tracePlan()
+	for i := range w.plan.nodes {
+		n := &node{name: fmt.Sprint("node", i)}
+		w.nodes = append(w.nodes, n)
+	}
+	w.startMaster()
+	for _, n := range w.nodes {
+		w.startAgent(n)
+	}
+	w.launch()
+	w.at(w.plan.trouble, func() {
+		w.calm = w.now
+		w.slow, w.failing, w.pausing = false, false, false
+		w.tracef("sim", "nothing breaks any more")
+	})
+	w.planTroubles()
+}
+
+// run until every rank has ended with success, or it takes too long.
+func (w *World) run() {
+	for !w.over() {
+		do, ok := w.next()
+		if !ok {
+			w.fail("nothing will ever happen any more, and the job has not ended")
+		}
+		if w.events > 400_000 {
+			w.fail("too much happens, and none of it ends the job: %s", w.state())
+		}
+		if w.calm > 0 && w.now > w.calm+w.patience() {
+			w.fail("the job has not ended %v after the last trouble: %s", span(w.now-w.calm), w.state())
+		}
+		do()
+	}
+	w.settleDown()
+	w.books.close()
+}
+
+// settleDown: what is on its way arrives, and the master keeps nothing it does
+// not need.
+func (w *World) settleDown() {
+	if w.calm == 0 {
+		w.calm = w.now
+	}
+	for until := w.now + 20*second + 4*w.plan.ttl; w.now < until; {
+		do, ok := w.next()
+		if !ok {
+			break
+		}
+		do()
+	}
+	w.leftOver()
+}

@@ -1,0 +1,420 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/headrace/headrace/agent/hold"
+	pb "github.com/headrace/headrace/api/headrace/v1"
+)
+
+const shared, replicated, private = "shared", "replicated", "private"
+
+// trainer is one process: a main thread that takes batches and steps, and the
+// client's control thread with its watchdog.
+type trainer struct {
+	process
+	node  *node
+	slot  *slot
+	group *group // replicated
+	rank  uint32
+	inc   uint64
+	born  Time
+
+	l          *link
+	agent      *agent // at the other end of l, or last there
+	welcomed   bool
+	generation uint32
+	streams    []*reader
+	outbox     []step
+
+	heard, asked, session, grace Time // the watchdog's
+	nextPing                     Time
+	said                         Time // when HELLO was sent
+
+	step     int64
+	model    *model // in the other kinds than shared: its own, or the group's
+	base     *model // what it has gone back to
+	ready    bool   // it has gone back to where it begins
+	opened   bool   // its streams are
+	saving   bool
+	calls    uint64
+	asks     []*call // open
+	busy     bool    // computing, or in the barrier
+	fenced   bool
+	finished bool   // it ends with success
+	ending   Time   // when its agent began to end it
+	givenUp  bool   // by the master, after it was let in
+	pace     Time   // of one batch
+	held     uint64 // cut of the hold that is on
+	saidHeld bool
+	idles    bool
+}
+
+// reader is the trainer's side of one stream.
+type reader struct {
+	number, dataset       uint32
+	virtual               uint32 // bit_exact: whose batches, from 1
+	rows                  int
+	batches               []*batchInHand // received, not acked
+	received              uint32
+	yielded               uint32
+	stepped, acked, asked uint32 // asked: credits given so far
+	ended                 bool
+}
+
+func (r *reader) batch(number uint32) *batchInHand { return r.batches[number-r.acked-1] }
+
+func (w *World) startTrainer(s *slot, g *group, rank uint32, n *node) *trainer {
+	w.incarnations++
+	t := &trainer{node: n, slot: s, group: g, rank: rank, inc: w.incarnations, session: w.plan.ttl}
+	t.begin(w, fmt.Sprintf("%s/rank%d.%d", n.name, rank, t.inc))
+	t.born = w.now
+	t.model = w.modelFor(t)
+	t.ready = w.plan.saves == 0 && w.plan.model != shared || w.plan.model == shared && w.served
+	t.pace = w.time(w.plan.pace/20, w.plan.pace)
+	t.makeStreams()
+	w.trainers = append(w.trainers, t)
+	t.ended = append(t.ended, func() { w.trainerDown(t) })
+	t.woken = t.continued
+	w.tracef(t.name, "starts")
+	t.heard = w.now
+	t.after(w.time(5*millisecond, 100*millisecond), t.connect)
+	t.after(w.plan.ttl/5, t.control)
+	return t
+}
+
+// connect says HELLO to the agent on this node's socket, with all that it holds.
+func (t *trainer) connect() {
+	w, a := t.w, t.node.agent
+	if t.l != nil || t.fenced {
+		return
+	}
+	if a == nil || !a.alive {
+		t.after(50*millisecond, t.connect)
+		return
+	}
+	l := w.newLink(20*microsecond, 500*microsecond, &t.process, &a.process)
+	t.l, t.agent, t.welcomed, t.said = l, a, false, w.now
+	a.sit(l)
+	l.ends[0].take = func(msg any) {
+		if t.l == l {
+			t.take(msg)
+		}
+	}
+	l.ends[0].broken = func() {
+		if t.l == l {
+			w.tracef(t.name, "its agent is gone")
+			t.l = nil
+			t.connect()
+		}
+	}
+	h := hello{t: t, join: &pb.Join{Rank: t.rank, Incarnation: t.inc, WorldSize: uint32(w.worldOf(t)), Generation: t.generation, Resume: t.resumesFrom()}}
+	t.outbox = nil // it follows from what is resumed
+	if t.generation != 0 && t.opened {
+		for _, r := range t.streams {
+			h.resume = append(h.resume, r.resume())
+			h.rows = append(h.rows, r.rows)
+		}
+	}
+	l.send(0, h)
+}
+
+func (r *reader) resume() hold.Resume {
+	e := hold.Resume{Stream: r.number, Dataset: r.dataset, Virtual: r.virtual, Tracked: true, Stepped: r.stepped, Acked: r.acked}
+	for _, b := range r.batches {
+		e.Batches = append(e.Batches, hold.ResumedBatch{Number: b.number, Stepped: b.stepped, Step: b.step, Spans: slices.Clone(b.spans)})
+	}
+	return e
+}
+
+func (t *trainer) take(msg any) {
+	w := t.w
+	switch m := msg.(type) {
+	case welcome:
+		first := t.generation == 0
+		t.welcomed, t.generation = true, m.j.Generation
+		if first && w.plan.model == shared {
+			t.step = m.j.LastStep // of the one before it, whose model it goes on with
+		}
+		t.held = 0 // it is told anew, should it be
+		t.heard, t.asked, t.session = t.said, 0, w.plan.ttl
+		w.tracef(t.name, "is in: generation %d epoch %d, %d units pending again", m.j.Generation, m.j.Epoch, m.j.PendingAgain)
+		for _, r := range m.j.Resumed {
+			if r.Refused {
+				t.fence("what it held belongs to others: " + r.Reason)
+				return
+			}
+		}
+		switch {
+		case !t.opened && t.ready:
+			t.openStreams()
+		case t.opened:
+			for _, r := range t.streams {
+				r.asked = r.received
+				t.credits(r)
+			}
+		case first:
+			t.restore()
+		}
+		t.flush()
+		t.work()
+	case answer:
+		t.answered(m.r)
+	case holdOn:
+		t.told(m.h)
+	case refused:
+		t.fence(string(m))
+	case fenced:
+		t.fence(string(m))
+	case frame:
+		r := t.streams[m.stream-1]
+		for _, b := range m.batches {
+			if b.number != r.received+1 {
+				w.fail("%s: batch %d follows batch %d", t.name, b.number, r.received)
+				return
+			}
+			r.received++
+			r.batches = append(r.batches, b)
+			w.books.received(t, b.recs, m.sent)
+		}
+		t.work()
+	case acked:
+		r := t.streams[m.stream-1]
+		if m.through > r.stepped {
+			w.fail("%s: acked through batch %d, stepped %d", t.name, m.through, r.stepped)
+			return
+		}
+		for r.acked < m.through {
+			w.books.acked(t, r.batches[0].recs)
+			r.batches = r.batches[1:]
+			r.acked++
+		}
+		t.work()
+	case over:
+		t.streams[m.stream-1].ended = true
+		t.work()
+	case pong:
+		if m.t >= t.heard {
+			t.heard, t.session = m.t, m.session
+		}
+		t.asked = 0
+	}
+}
+
+// resumesFrom is what init() says.
+func (t *trainer) resumesFrom() pb.Join_Resume {
+	if t.ready || t.inc%4 == 0 {
+		return pb.Join_DEFAULT
+	}
+	return pb.Join_BOUND
+}
+
+func (t *trainer) openStreams() {
+	if t.l == nil || !t.welcomed {
+		return // WELCOME comes here again
+	}
+	t.opened = true
+	for _, r := range t.streams {
+		t.l.send(0, open{r.number, r.dataset, r.virtual, r.rows})
+		r.asked = r.received
+		t.credits(r)
+	}
+}
+
+// credits keeps a window of batches on its way.
+func (t *trainer) credits(r *reader) {
+	if n := int(r.yielded) + t.w.plan.window - int(r.asked); n > 0 && t.l != nil && t.welcomed {
+		r.asked += uint32(n)
+		t.l.send(0, credit{r.number, n})
+	}
+}
+
+// fence: it is not of the group any more, and its process ends.
+func (t *trainer) fence(why string) {
+	if t.fenced {
+		return
+	}
+	t.w.tracef(t.name, "FENCED: %s", why)
+	t.fenced = true
+	t.after(t.w.time(0, 50*millisecond), func() { t.kill("it was fenced") })
+}
+
+// control is the control thread's turn: PING, and the watchdog.
+func (t *trainer) control() {
+	now, ttl := t.w.now, t.w.plan.ttl
+	if t.l != nil && t.welcomed && now >= t.nextPing {
+		if t.asked == 0 {
+			t.asked = now
+		}
+		t.nextPing = now + ttl/5
+		t.l.send(0, ping{now})
+	}
+	if t.expired() {
+		t.kill("its agent was not heard for too long")
+		return
+	}
+	wait := ttl / 10
+	if t.asked != 0 {
+		wait = max(10*millisecond, min(wait, t.deadline()-now))
+	}
+	t.after(wait, t.control)
+}
+
+func (t *trainer) deadline() Time { return t.heard + min(t.w.plan.ttl, t.session) - t.w.plan.ttl/10 }
+
+func (t *trainer) expired() bool {
+	now := t.w.now
+	if t.generation == 0 {
+		return now > t.heard+30*second // nobody let it in
+	}
+	if t.l != nil && t.welcomed && (t.asked == 0 || now < t.grace || now-t.asked < t.w.plan.ttl/5) {
+		return false
+	}
+	return now > t.deadline()
+}
+
+// continued after a stop: the watchdog asks once more before it judges, unless
+// there is nobody to ask.
+func (t *trainer) continued(since Time) {
+	if t.w.now-since > t.w.plan.ttl/2 {
+		t.grace = t.w.now + 250*millisecond
+	}
+	if t.agent != nil && !t.agent.alive && t.generation != 0 && t.w.now > t.deadline() {
+		t.kill("it was stopped for too long")
+	}
+}
+
+// work is the main thread: the next batches, or the end.
+func (t *trainer) work() {
+	w := t.w
+	if t.busy || t.fenced || t.finished || t.generation == 0 || !t.opened {
+		return
+	}
+	if w.plan.exact > 0 {
+		t.workExact()
+		return
+	}
+	var ready []*reader
+	ended := true
+	for _, r := range t.streams {
+		if r.received > r.yielded {
+			ready = append(ready, r)
+		}
+		ended = ended && r.ended && r.stepped == r.received
+	}
+	if t.held != 0 {
+		ready = nil
+		t.sayHeld()
+	}
+	switch {
+	case len(ready) > 0:
+		r := pick(w.dice, ready)
+		k := min(uint32(w.of(1, w.plan.accumulate)), r.received-r.yielded)
+		r.yielded += k
+		t.credits(r)
+		t.busy = true
+		t.after(t.pace*Time(k), func() { t.computed(r, k) })
+	case ended:
+		t.finish()
+	case t.held != 0:
+	case t.group != nil:
+		t.busy = true
+		t.after(w.time(50*millisecond, 300*millisecond), func() {
+			// Nothing came: an idle rank takes part all the same.
+			for _, r := range t.streams {
+				if r.received > r.yielded {
+					t.busy = false
+					t.work()
+					return
+				}
+			}
+			t.computed(t.streams[0], 0)
+		})
+	case !t.idles && w.oneIn(4):
+		t.idles = true
+		t.after(w.time(100*millisecond, second), func() {
+			if t.idles = false; !t.busy && !t.fenced && !t.finished {
+				t.stepped(t.streams[0], 0, t.step+1)
+			}
+		})
+	}
+}
+
+// computed: k batches of r are used up.
+func (t *trainer) computed(r *reader, k uint32) {
+	if t.group != nil {
+		t.group.arrive(t, r, k)
+		return
+	}
+	t.into(r, k)
+	said := func() {
+		t.stepped(r, k, t.step+int64(t.w.of(1, 2)))
+		t.maySave(t.model)
+		t.busy = false
+		t.work()
+	}
+	if t.w.plan.model == shared { // it may die in between
+		t.after(t.w.time(0, t.pace/4), said)
+		return
+	}
+	said()
+}
+
+// into puts the oldest k unstepped batches of r into the model.
+func (t *trainer) into(r *reader, k uint32) {
+	for n := r.stepped + 1; n <= r.stepped+k; n++ {
+		recs := r.batch(n).recs
+		t.model.add(recs)
+		t.w.books.stepped(t, recs)
+	}
+}
+
+// stepped says so.
+func (t *trainer) stepped(r *reader, k uint32, s int64) {
+	t.step = s
+	for range k {
+		r.stepped++
+		b := r.batch(r.stepped)
+		b.stepped, b.step = true, s
+	}
+	if t.w.tracing {
+		t.w.tracef(t.name, "step %d: %d batches of stream %d, through %d", s, k, r.number, r.stepped)
+	}
+	t.outbox = append(t.outbox, step{hold.Stepped{Stream: hold.Stream{Number: r.number}, Step: s, Batches: k, Through: r.stepped}})
+	t.after(millisecond, t.flush) // the client lingers
+}
+
+func (t *trainer) flush() {
+	if t.l == nil || !t.welcomed || t.fenced {
+		return
+	}
+	for _, s := range t.outbox {
+		t.l.send(0, s)
+	}
+	t.outbox = t.outbox[:0]
+	for _, k := range t.asks { // behind the steps before them
+		if k.said != t.l {
+			k.said = t.l
+			t.l.send(0, k.msg)
+		}
+	}
+}
+
+// finish: all streams are at their end. The process leaves when all it stepped
+// is durable.
+func (t *trainer) finish() {
+	for _, r := range t.streams {
+		if r.acked < r.stepped || t.l == nil || !t.welcomed {
+			return // ACKED, or WELCOME, comes here again
+		}
+	}
+	t.flush()
+	t.finished = true
+	for _, r := range t.streams {
+		t.l.send(0, shut{r.number})
+	}
+	t.l.send(0, bye{})
+	t.w.tracef(t.name, "is done")
+	t.kill("done")
+}

@@ -1,0 +1,263 @@
+package sim
+
+import (
+	"github.com/headrace/headrace/agent/hold"
+	"github.com/headrace/headrace/shardsvc"
+)
+
+// trouble is one kind of thing that goes wrong.
+type trouble struct {
+	name string
+	do   func(w *World)
+}
+
+// Trouble is one that comes.
+type Trouble struct {
+	At   Time
+	Name string
+	do   func(w *World)
+}
+
+// draw plans all troubles beforehand, from dice of their own: a story without one
+// of them has the same others.
+func (p *plan) draw(d dice) {
+	if len(p.kinds) == 0 {
+		return
+	}
+	for at := d.time(0, p.every); at < p.trouble; at += d.time(0, p.every) {
+		t := pick(d, p.kinds)
+		p.troubles = append(p.troubles, Trouble{at, t.name, t.do})
+	}
+}
+
+// Troubles of a seed, in order.
+func Troubles(seed uint64) []Trouble {
+	w := &World{dice: newDice(seed, 0), story: Story{Seed: seed}}
+	w.draw()
+	return w.plan.troubles
+}
+
+func (w *World) planTroubles() {
+	for i, t := range w.plan.troubles {
+		if w.story.without(i) {
+			continue
+		}
+		w.at(t.At, func() {
+			if w.calm > 0 {
+				return
+			}
+			w.reached = max(w.reached, i+1)
+			w.tracef("TROUBLE", "%d: %s", i, t.Name)
+			old := w.dice
+			w.dice = newDice(w.story.Seed, uint64(2+i))
+			t.do(w)
+			w.dice = old
+		})
+	}
+}
+
+var troubles = []trouble{
+	{"a trainer is killed", func(w *World) {
+		if t := w.someTrainer(); t != nil {
+			t.kill("trouble")
+		}
+	}},
+	{"an agent is killed", func(w *World) { w.someNode().killAgent(w) }},
+	{"the master is killed", func(w *World) { w.killMaster() }},
+	{"a node is lost", func(w *World) { w.killNode(w.someNode()) }},
+	{"all is lost", func(w *World) {
+		w.killMaster()
+		for _, n := range w.nodes {
+			w.killNode(n)
+		}
+	}},
+	{"the master's disk is lost", func(w *World) {
+		w.killMaster()
+		for _, n := range w.nodes {
+			w.killNode(n)
+		}
+		w.tracef("disk", "is empty")
+		w.disk.data = map[string][]byte{}
+		w.books.forget()
+		if w.plan.model == shared {
+			w.modelLost()
+		}
+		w.reopenAll()
+	}},
+	{"a model is lost", func(w *World) {
+		if w.plan.model == shared {
+			w.modelLost()
+		}
+	}},
+	{"a checkpoint is damaged", func(w *World) {
+		if len(w.storage.all) > 0 {
+			m := w.storage.all[max(0, len(w.storage.all)-w.of(1, 3))]
+			w.tracef("storage", "cut %x is damaged", m.cut.ID)
+			pick(w.dice, append(m.needs, m.self)).bad = true
+		}
+	}},
+	{"a connection breaks", func(w *World) {
+		if a := w.someNode().agent; a != nil && a.link != nil {
+			w.tracef(a.name, "its connection breaks")
+			a.link.tear(w.time(0, 100*millisecond), w.time(0, 2*w.plan.ttl))
+		}
+	}},
+	{"a node is cut off", func(w *World) { w.cutOff(w.someNode(), w.time(50*millisecond, 2*w.plan.ttl)) }},
+	{"the master stands still", func(w *World) {
+		if w.master != nil {
+			w.master.stop(w.time(10*millisecond, 2*w.plan.ttl))
+		}
+	}},
+	{"an agent stands still", func(w *World) {
+		if a := w.someNode().agent; a != nil {
+			a.stop(w.time(10*millisecond, 2*w.plan.ttl))
+		}
+	}},
+	{"a trainer stands still", func(w *World) {
+		if t := w.someTrainer(); t != nil {
+			t.stop(w.time(10*millisecond, 2*w.plan.ttl))
+		}
+	}},
+	{"the disk is slow", func(w *World) {
+		w.slow = true
+		w.at(w.now+w.time(second, 5*second), func() { w.slow = false })
+	}},
+	{"the disk fails", func(w *World) {
+		w.failing = true
+		w.at(w.now+w.time(second, 5*second), func() { w.failing = false })
+	}},
+	{"a second master", func(w *World) { w.startMaster() }},
+	{"a trainer loses its agent", func(w *World) {
+		if t := w.someTrainer(); t != nil && t.l != nil {
+			w.tracef(t.name, "its socket breaks")
+			t.l.tear(0, w.time(0, 20*millisecond))
+		}
+	}},
+	{"another process for a rank", func(w *World) { w.rival() }},
+	{"somebody goes back to a checkpoint", func(w *World) { w.rewind() }},
+	{"a dataset is paused", func(w *World) {
+		m := w.master
+		if m == nil || !m.alive || w.pausing {
+			return
+		}
+		w.pausing = true
+		id := shardsvc.DatasetID(w.of(1, len(w.plan.datasets)))
+		m.run(func() {
+			m.take(func() {
+				if _, ok := m.core.Dataset(id); ok {
+					m.step(&shardsvc.SetPaused{ID: id, Paused: true})
+				}
+			})
+		})
+		w.at(w.now+w.time(100*millisecond, 3*second), func() { w.pausing = false })
+	}},
+	{"a range can not be read", func(w *World) {
+		if a := w.someNode().agent; a != nil {
+			a.run(func() { a.failRead() })
+		}
+	}},
+}
+
+func (w *World) someNode() *node { return pick(w.dice, w.nodes) }
+
+func (w *World) someTrainer() *trainer {
+	var alive []*trainer
+	for _, t := range w.trainers {
+		if t.alive {
+			alive = append(alive, t)
+		}
+	}
+	w.trainers = append(w.trainers[:0], alive...)
+	if len(alive) == 0 {
+		return nil
+	}
+	return pick(w.dice, alive)
+}
+
+func (w *World) killMaster() {
+	if w.master != nil && w.master.alive {
+		w.crashes++
+		w.master.kill("trouble")
+	}
+}
+
+func (n *node) killAgent(w *World) {
+	if n.agent != nil && n.agent.alive {
+		w.crashes++
+		n.agent.kill("trouble")
+	}
+}
+
+func (w *World) killNode(n *node) {
+	n.killAgent(w)
+	for _, t := range w.trainers {
+		if t.node == n {
+			t.kill("its node is lost")
+		}
+	}
+	w.storage.powerLoss(n)
+}
+
+// cutOff is a partition between a node and the master. Either its connection
+// outlives it, or the ends give up, each at its own time.
+func (w *World) cutOff(n *node, d Time) {
+	w.tracef(n.name, "cut off for %v", span(d))
+	n.cut = max(n.cut, w.now+d)
+	for _, l := range n.links {
+		if l.ends[0].shut && l.ends[1].shut {
+			continue
+		}
+		// A private rank's HELLO that arrives long after its process has died
+		// would undo what the next one has done.
+		if w.oneIn(2) && w.plan.model != private {
+			l.hold(w.now + d)
+		} else {
+			l.tear(w.time(0, 2*w.plan.ttl), w.time(0, 2*w.plan.ttl))
+		}
+	}
+	n.links = n.links[:0]
+	if a := n.agent; a != nil && a.link != nil {
+		n.links = append(n.links, a.link)
+	}
+}
+
+// rival starts another process for a rank, while the first may live.
+func (w *World) rival() {
+	if w.plan.model == replicated {
+		if w.oneIn(2) { // the launcher starts a group while the old one is there
+			g := w.group
+			if g.left == 0 && !g.next {
+				g.broken, g.next = true, true
+				w.startGroup()
+				for _, m := range g.members {
+					if m.generation == 0 {
+						m.kill("it was not let in yet") // or it might be let in after the next group
+						continue
+					}
+					w.at(w.now+w.time(0, 3*second), func() { m.process.kill("its group was replaced") })
+				}
+			}
+		}
+		return
+	}
+	if s := pick(w.dice, w.slots); !s.done && s.cur.alive && s.cur.generation != 0 {
+		old := s.cur // it has joined: of two that have not, nobody knows the newer
+		s.start(w)
+		w.at(w.now+w.time(0, 4*w.plan.ttl), func() { old.kill("it was replaced long ago") })
+	}
+}
+
+func (a *agent) failRead() {
+	for _, s := range a.seats {
+		for _, f := range s.streams {
+			for _, l := range f.leases {
+				if !l.dry && !f.stopped && !f.busy {
+					l.dry = true
+					a.do(&hold.Failed{Lease: l.id, At: l.at, Kind: "io", Message: "the disk hiccuped"})
+					f.poke()
+					return
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package testbroker
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+)
+
+const (
+	askAgain      = 50 * time.Millisecond
+	answersWithin = 5 * time.Second // else the broker is asked again
+)
+
+// Appender writes each record of a topic once, also when its broker is killed with
+// a request on the way. It must be the only one that writes to the partitions it
+// writes to, and is for one goroutine: so whenever it does not know what became of
+// a request, where the partition ends says it.
+type Appender struct {
+	topic     string
+	client    *kafkago.Client
+	transport *kafkago.Transport
+}
+
+// NewAppender writes to a topic of the broker at addr.
+func NewAppender(addr, topic string) *Appender {
+	t := &kafkago.Transport{MetadataTTL: time.Second, IdleTimeout: 5 * time.Second}
+	return &Appender{topic, &kafkago.Client{Addr: kafkago.TCP(addr), Transport: t, Timeout: answersWithin}, t}
+}
+
+// Close closes its connections.
+func (a *Appender) Close() { a.transport.CloseIdleConnections() }
+
+// Append puts values, in one batch, behind a partition that ends at end. It tries
+// until they are there or ctx ends, and calls sending before each try.
+func (a *Appender) Append(ctx context.Context, partition int, end int64, values [][]byte, codec kafkago.Compression, sending func()) error {
+	for {
+		sending()
+		why := a.try(ctx, partition, values, codec)
+		if why == nil {
+			return nil
+		}
+		at, err := a.end(ctx, partition, a.wait(ctx, why))
+		switch {
+		case err != nil:
+			return err
+		case at == end+int64(len(values)):
+			return nil // it was written before the answer was lost
+		case at != end:
+			return fmt.Errorf("%s/%d ends at offset %d and must end at %d: somebody else writes to it", a.topic, partition, at, end)
+		}
+	}
+}
+
+func (a *Appender) try(ctx context.Context, partition int, values [][]byte, codec kafkago.Compression) error {
+	records := make([]kafkago.Record, len(values)) // a reader of bytes is read once
+	for i, v := range values {
+		records[i].Value = kafkago.NewBytes(v)
+	}
+	res, err := a.client.Produce(ctx, &kafkago.ProduceRequest{Topic: a.topic, Partition: partition,
+		RequiredAcks: kafkago.RequireAll, Compression: codec, Records: kafkago.NewRecordReader(records...)})
+	if err == nil {
+		err = res.Error
+	}
+	return err
+}
+
+// End asks where a partition ends until the broker answers or ctx ends.
+func (a *Appender) End(ctx context.Context, partition int) (int64, error) {
+	return a.end(ctx, partition, nil)
+}
+
+// end is End; why it is asked goes into the error.
+func (a *Appender) end(ctx context.Context, partition int, why error) (int64, error) {
+	for ; ; why = a.wait(ctx, why) {
+		if ctx.Err() != nil {
+			return 0, fmt.Errorf("writing to %s/%d: %w (%v)", a.topic, partition, ctx.Err(), why)
+		}
+		res, err := a.client.ListOffsets(ctx, &kafkago.ListOffsetsRequest{Topics: map[string][]kafkago.OffsetRequest{
+			a.topic: {kafkago.LastOffsetOf(partition)}}})
+		if err != nil {
+			why = err
+			continue
+		}
+		for _, o := range res.Topics[a.topic] {
+			if o.Error == nil {
+				return o.LastOffset, nil
+			}
+			why = o.Error
+		}
+	}
+}
+
+// wait lets a moment pass, and forgets that the broker was not there.
+func (a *Appender) wait(ctx context.Context, why error) error {
+	t := time.NewTimer(askAgain)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+	a.transport.CloseIdleConnections()
+	return why
+}

@@ -1,0 +1,166 @@
+package master
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/sources"
+)
+
+const liveSpec = `name: clicks
+kafka: {brokers: ["nobody:1"], topic: clicks, start: latest, end: never, refresh: 100ms}
+decode: lines
+`
+
+// river is a source without an end, whose heads a test moves.
+type river struct {
+	sources.Source
+	mu     sync.Mutex
+	heads  map[sources.PartitionID]int64
+	parts  []sources.PartitionID
+	joined []sources.PartitionID
+	err    error // of Partitions
+	down   error // of Bounds
+}
+
+func (r *river) set(change func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	change()
+}
+
+func (r *river) add(head int64) sources.PartitionID {
+	id := sources.PartitionID(fmt.Sprintf("river:%d", len(r.parts)))
+	r.parts = append(r.parts, id)
+	r.heads[id] = head
+	return id
+}
+
+func newRiver(heads ...int64) *river {
+	r := &river{heads: map[sources.PartitionID]int64{}}
+	for _, h := range heads {
+		r.add(h)
+	}
+	return r
+}
+
+func (r *river) open(context.Context, *dataset.Spec, []sources.Segment) (sources.Source, error) {
+	return r, nil
+}
+
+func (r *river) Partitions(context.Context) ([]sources.PartitionID, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]sources.PartitionID(nil), r.parts...), r.err
+}
+
+func (r *river) Joined(parts []sources.PartitionID) {
+	r.set(func() { r.joined = append(r.joined, parts...) })
+}
+
+func (r *river) Segments(_ context.Context, p sources.PartitionID, after int64, _ int) ([]sources.Segment, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if after >= 0 {
+		return nil, errors.New("more than one segment is asked for")
+	}
+	return []sources.Segment{{Start: 0, End: r.heads[p], Locator: []byte{1}, Name: string(p)}}, nil
+}
+
+func (r *river) Bounds(_ context.Context, parts []sources.PartitionID) ([]sources.Bounds, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var all []sources.Bounds
+	for _, p := range parts {
+		all = append(all, sources.Bounds{Partition: p, Head: sources.Position{Offset: r.heads[p]}})
+	}
+	return all, r.down
+}
+
+func (r *river) Close() error { return nil }
+
+func listed(n int64) func(*headracev1.Dataset) bool {
+	return func(d *headracev1.Dataset) bool { return d.Counts.Listed == n }
+}
+
+func followed(t *testing.T, r *river, state string) *running {
+	t.Helper()
+	return start(t, Config{State: state, OpenSource: r.open, HeadsEvery: 5 * time.Millisecond, HeadPatience: 50 * time.Millisecond})
+}
+
+func TestHeadsAndNewPartitionsOfALiveInputAreFollowed(t *testing.T) {
+	r, state := newRiver(10, 20), t.TempDir()
+	m := followed(t, r, state)
+	m.apply(liveSpec)
+	m.until("what is there", listed(30))
+	r.set(func() { r.heads["river:0"] = 15 })
+	d := m.until("more in a partition", listed(35))
+	if d.State != "running" || d.ListingComplete || len(r.joined) != 0 {
+		t.Errorf("%v, joined %v", d, r.joined)
+	}
+	r.set(func() { r.add(7) })
+	if d := m.until("another partition", listed(42)); d.Partitions != 3 {
+		t.Error(d)
+	}
+	if err := m.stop(); err != nil {
+		t.Fatal(err)
+	}
+	// The next master knows where each begins, and asks how far they reach now.
+	r.set(func() { r.heads["river:2"] = 8; r.add(1) })
+	m = followed(t, r, state)
+	m.until("heads and a partition that came meanwhile", listed(44))
+	if fmt.Sprint(r.joined) != "[river:2 river:3]" {
+		t.Errorf("joined later: %v", r.joined)
+	}
+}
+
+func TestASourceThatDoesNotAnswerIsWaitedFor(t *testing.T) {
+	r := newRiver(10)
+	m := followed(t, r, t.TempDir())
+	r.set(func() { r.err = &sources.Temporary{Err: errors.New("nobody is there")} })
+	m.apply(liveSpec)
+	r.set(func() { r.err, r.down = nil, &sources.Temporary{Err: errors.New("not yet")} })
+	m.until("what is there", listed(10))
+	r.set(func() { r.heads["river:0"], r.down = 12, nil })
+	if d := m.until("more", listed(12)); d.State != "running" {
+		t.Error(d)
+	}
+}
+
+func TestATopicThatIsGoneStopsItsLiveDatasetAndIsNamed(t *testing.T) {
+	r := newRiver(10)
+	m := followed(t, r, t.TempDir())
+	m.apply(liveSpec)
+	m.until("what is there", listed(10))
+	r.set(func() { r.err = &sources.Changed{Name: "topic clicks", What: "it was deleted"} })
+	d := m.until("the end", func(d *headracev1.Dataset) bool { return d.State == "failed" })
+	if !strings.Contains(d.Reason, "topic clicks") || !strings.Contains(d.Reason, "it was deleted") {
+		t.Error(d.Reason)
+	}
+}
+
+// A new leader may know less for a moment. (What a head below something planned does
+// is the core's: scenario diverged.txt.)
+func TestAHeadThatFellIsBelievedOnlyWhenItStaysSo(t *testing.T) {
+	r := newRiver(10)
+	m := followed(t, r, t.TempDir())
+	m.apply(liveSpec)
+	m.until("what is there", listed(10))
+	began := time.Now()
+	r.set(func() { r.heads["river:0"] = 4 })
+	m.until("it is believed", listed(4)) // nothing of it was planned, so nothing is missed
+	if waited := time.Since(began); waited < 50*time.Millisecond {
+		t.Errorf("it was believed after %v", waited)
+	}
+	r.set(func() { r.heads["river:0"] = 12 })
+	if d := m.until("it goes on", listed(12)); d.State != "running" {
+		t.Error(d)
+	}
+}

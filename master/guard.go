@@ -1,0 +1,233 @@
+package master
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/shardsvc/serve"
+	"github.com/headrace/headrace/sources"
+)
+
+const (
+	guardWithin = 30 * time.Second // one look at all partitions of a dataset
+	warnAgain   = 10 * time.Minute
+	brokenAgain = 5 * time.Minute // how often it is said that the broker can not be asked
+)
+
+// kept is what the guard needs of the shard service (serve.Server).
+type kept interface {
+	Changed() <-chan struct{}
+	Datasets(context.Context) ([]serve.Dataset, error)
+	Needed(ctx context.Context, dataset uint32) ([]serve.Need, error)
+	Truncated(ctx context.Context, partition uint32, segment, start, end int64, reason string) error
+	SetRetention(dataset uint32, all []serve.Retention)
+}
+
+// guard watches how far the oldest records that are still needed are from where
+// their broker deletes: one goroutine, a watch, per dataset whose source deletes.
+type guard struct {
+	open Opener
+	srv  kept
+	log  *slog.Logger
+	live map[uint32]*watch
+	wg   sync.WaitGroup
+}
+
+// guarded: files delete nothing by themselves. What is dealt out to virtual ranks is
+// no place in a partition of the broker.
+func guarded(ds *serve.Dataset) bool {
+	return ds.Spec.Kafka != nil && ds.Spec.BitExact == nil && ds.State != "done"
+}
+
+// run returns when ctx ends, or the shard service does.
+func (g *guard) run(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer g.wg.Wait()
+	defer cancel()
+	for {
+		changed := g.srv.Changed()
+		all, err := g.srv.Datasets(ctx)
+		if err != nil {
+			return
+		}
+		g.reconcile(ctx, all)
+		next := time.NewTimer(time.Second) // that a dataset is done fires nothing
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		case <-next.C:
+		}
+		next.Stop()
+	}
+}
+
+func (g *guard) reconcile(ctx context.Context, all []serve.Dataset) {
+	wanted := map[uint32]bool{}
+	for i := range all {
+		ds := &all[i]
+		if !guarded(ds) {
+			continue
+		}
+		wanted[ds.ID] = true
+		w := g.live[ds.ID]
+		if w != nil && sameSpec(w.spec, ds.Spec) {
+			continue
+		}
+		if w != nil {
+			w.end()
+		}
+		w = &watch{open: g.open, srv: g.srv, id: ds.ID, spec: ds.Spec, log: g.log.With("dataset", ds.Name),
+			seen: map[uint32]*partitionWatch{}, ended: make(chan struct{})}
+		var own context.Context
+		own, w.cancel = context.WithCancel(ctx)
+		g.live[ds.ID] = w
+		g.wg.Go(func() {
+			defer close(w.ended)
+			w.run(own)
+		})
+	}
+	for id, w := range g.live {
+		if !wanted[id] {
+			w.end()
+			g.srv.SetRetention(id, nil)
+			delete(g.live, id)
+		}
+	}
+}
+
+// watch is the guard of one dataset.
+type watch struct {
+	open   Opener
+	srv    kept
+	log    *slog.Logger
+	id     uint32
+	spec   *dataset.Spec
+	cancel context.CancelFunc
+	ended  chan struct{}
+
+	seen   map[uint32]*partitionWatch
+	broken time.Time // when it was said last that the broker can not be asked
+}
+
+type partitionWatch struct {
+	glances glances
+	warned  time.Time // zero: all is well
+	told    time.Duration
+}
+
+// end waits for it: two watches of one dataset would contradict each other.
+func (w *watch) end() {
+	w.cancel()
+	<-w.ended
+}
+
+func (w *watch) run(ctx context.Context) {
+	var src sources.Source
+	defer func() {
+		if src != nil {
+			_ = src.Close()
+		}
+	}()
+	for {
+		var err error
+		if src == nil {
+			src, err = w.open(ctx, w.spec, nil)
+		}
+		if err == nil {
+			err = w.round(ctx, src)
+		}
+		if err != nil && ctx.Err() == nil && time.Since(w.broken) > brokenAgain {
+			if errors.Is(err, serve.ErrUnknown) || errors.Is(err, serve.ErrStopped) {
+				return
+			}
+			w.broken = time.Now()
+			w.log.Warn("it is not known how long the broker keeps what is not read yet; it is asked again", "error", err)
+		}
+		if err == nil {
+			w.broken = time.Time{}
+		}
+		if !pause(ctx, time.Duration(w.spec.Guard.Every)) {
+			return
+		}
+	}
+}
+
+// round looks once at every partition that is not settled.
+func (w *watch) round(ctx context.Context, src sources.Source) error {
+	ctx, cancel := context.WithTimeout(ctx, guardWithin)
+	defer cancel()
+	keeper, ok := src.(sources.Keeper)
+	if !ok {
+		return errors.New("the source does not say what it deletes")
+	}
+	needs, err := w.srv.Needed(ctx, w.id)
+	if err != nil || len(needs) == 0 {
+		w.srv.SetRetention(w.id, nil)
+		return err
+	}
+	marks := make([]sources.Mark, len(needs))
+	for i, n := range needs {
+		marks[i] = sources.Mark{Partition: sources.PartitionID(n.Identity), Position: sources.Position{Segment: n.Segment, Offset: n.Offset}}
+	}
+	warn := time.Duration(w.spec.Guard.Warn)
+	all, err := keeper.Keeps(ctx, marks, warn)
+	if err != nil {
+		return err
+	}
+	var out []serve.Retention
+	for i := range all {
+		k, need := &all[i], &needs[i]
+		if k.Err != nil {
+			err = errors.Join(err, k.Err)
+			continue
+		}
+		if need.Offset < k.Low {
+			why := fmt.Sprintf("the source's log of %s begins at %d now (retention, or deleted records), as the master sees it", need.Label, k.Low)
+			if err := w.srv.Truncated(ctx, need.Partition, need.Segment, need.Offset, k.Low, why); err != nil {
+				return err
+			}
+		}
+		o := w.partition(need, k, warn)
+		out = append(out, serve.Retention{Partition: need.Partition, Identity: need.Identity, Label: need.Label, Records: o.records, Left: o.left, By: o.by,
+			Warn: o.warn, Blind: k.Blind})
+	}
+	w.srv.SetRetention(w.id, out)
+	return err
+}
+
+// partition adds a look and says in the log what has changed.
+func (w *watch) partition(need *serve.Need, k *sources.Kept, warn time.Duration) outlook {
+	p := w.seen[need.Partition]
+	if p == nil {
+		p = &partitionWatch{}
+		w.seen[need.Partition] = p
+	}
+	p.glances.add(glance{time.Now(), k.Low, k.Head, need.Offset})
+	o := foresee(k, p.glances, need.End, warn)
+	switch {
+	case !o.warn && !p.warned.IsZero():
+		p.warned = time.Time{}
+		w.log.Info("what is not read yet is out of danger", "partition", need.Label, "left", o.text())
+	case o.warn && (p.warned.IsZero() || o.left < p.told/2 || time.Since(p.warned) > warnAgain):
+		p.warned, p.told = time.Now(), o.left
+		args := []any{"partition", need.Label, "oldest_needed", need.Offset, "log_begins", k.Low, "head", k.Head,
+			"records_before_it", o.records, "left", o.text(), "by", o.by, "on_loss", w.spec.OnLoss}
+		if o.catchUp > 0 {
+			args = append(args, "catching_up_takes", o.catchUp.Round(time.Second).String())
+		}
+		w.log.Warn("the source may soon delete records that are not read yet: add trainers, or let it keep them longer", args...)
+	}
+	return o
+}
+
+func (o *outlook) text() string {
+	if o.left == sources.Never {
+		return "always"
+	}
+	return o.left.Round(100 * time.Millisecond).String()
+}

@@ -1,0 +1,433 @@
+package shardsvc
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/headrace/headrace/sources"
+)
+
+// A cut that this master does not keep comes from a manifest: of another master's
+// life, or of one whose state is gone. It fits if its datasets are applied and its
+// partitions are the same ones.
+
+// fit checks a foreign cut against the job, changes nothing, and says which
+// partitions of the cut are (as they would be with the cut's segments) which of
+// the job's, and where on their lines its records are. New partitions have number 0.
+// A partition of which nothing is settled, and nothing is in the hands of others
+// than r (nil: than those who go back), gives way to the cut's: the cut knows which
+// segment had which number.
+func (c *Core) fit(body *Cut, r *rank) ([]fitted, error) {
+	if err := body.Check(); err != nil {
+		return nil, err
+	}
+	if (body.Rank != Group) != (c.cfg.Model == Private) {
+		return nil, fmt.Errorf("the cut is one of %s, the job's model is %s", kindOf(body.Rank), c.cfg.Model)
+	}
+	var all []fitted
+	for i := range body.Datasets {
+		s := &body.Datasets[i]
+		d := c.named(s.Name)
+		if d == nil {
+			return nil, fmt.Errorf("dataset %q of the cut is not applied: headrace dataset apply -f FILE first", s.Name)
+		}
+		if err := d.fits(s); err != nil {
+			return nil, fmt.Errorf("dataset %q: %w", s.Name, err)
+		}
+		for j := range s.Partitions {
+			f, err := d.fitPartition(&s.Partitions[j])
+			if err != nil && f.p != nil && c.untouched(f.p, r) {
+				old := f.p
+				f, err = d.fitNew(&s.Partitions[j])
+				f.old = old
+			}
+			if err != nil {
+				return nil, fmt.Errorf("dataset %q: %w", s.Name, err)
+			}
+			all = append(all, f)
+		}
+	}
+	return all, nil
+}
+
+func kindOf(rank int64) string {
+	if rank == Group {
+		return "a whole group"
+	}
+	return fmt.Sprintf("rank %d alone", rank)
+}
+
+func (c *Core) named(name string) *dataset {
+	for _, d := range c.datasets {
+		if d != nil && d.name == name {
+			return d
+		}
+	}
+	return nil
+}
+
+func (d *dataset) fits(s *CutDataset) error {
+	switch o := &d.opt; {
+	case o.NoCheckpoints:
+		return errors.New("it says checkpoints: none")
+	case o.Shuffle != s.Shuffle || o.Shuffle && (o.Seed != s.Seed || o.Block != s.Block || o.InOrder != s.InOrder):
+		return fmt.Errorf("it is shuffled otherwise than the cut: shuffle %v seed %d block %d, the cut has %v, %d, %d", o.Shuffle, o.Seed, o.Block, s.Shuffle, s.Seed, s.Block)
+	case o.VirtualRanks != s.VirtualRanks:
+		return fmt.Errorf("it has %d virtual ranks, the cut has %d: their batches are others", o.VirtualRanks, s.VirtualRanks)
+	case o.Unit != s.Unit:
+		return fmt.Errorf("it counts %s, the cut %s", o.Unit, s.Unit)
+	}
+	return nil
+}
+
+// fitted is one partition of a foreign cut.
+type fitted struct {
+	ds       *dataset
+	in       *CutPartition
+	p        *partition // the job's; nil: it would be new
+	old      *partition // gives way to it
+	sets     []settledSet
+	segments []sources.Segment // that the job does not have
+	complete bool              // it would be, and is not
+	begins   *sources.Segment  // where a live one begins that nobody has read from
+}
+
+func (d *dataset) fitPartition(q *CutPartition) (f fitted, err error) {
+	f = fitted{ds: d, in: q, segments: q.Segments, complete: q.Complete}
+	for _, p := range d.parts {
+		if p.identity == q.Identity {
+			f.p = p
+		}
+	}
+	if f.p == nil {
+		if len(d.parts) > 0 || d.partsAll {
+			return f, fmt.Errorf("the cut is of partition %s, which it has not: it has %s. Was the topic, or the files, deleted and made again? Then the cut's records are not those of the source any more", inFull(q.Name, q.Identity), d.identities())
+		}
+		return d.fitNew(q)
+	}
+	with := *f.p
+	with.segs, with.passes = slices.Clone(f.p.segs), nil
+	with.folded = 0
+	for len(f.segments) > 0 && f.segments[0].ID <= with.lastSeg {
+		if f.p.begun() == 0 && with.beginAt(&f.segments[0]) {
+			f.begins = &f.segments[0]
+		}
+		if err := with.agrees(&f.segments[0]); err != nil {
+			return f, err
+		}
+		f.segments = f.segments[1:]
+	}
+	switch last := len(q.Segments); {
+	case with.complete && len(f.segments) > 0:
+		return f, fmt.Errorf("partition %s ends with segment %d, the cut has segment %d (%s): the source has changed", q.label(), with.lastSeg, f.segments[0].ID, f.segments[0].Name)
+	case d.opt.Shuffle && last > 0 && with.lastSeg > q.Segments[last-1].ID:
+		return f, fmt.Errorf("partition %s: the cut is shuffled over its segments up to %d, and here are some up to %d: positions do not mean the same records", q.label(), q.Segments[last-1].ID, with.lastSeg)
+	default:
+		f.complete = q.Complete && !with.complete && last > 0 && with.lastSeg <= q.Segments[last-1].ID
+	}
+	return f, f.into(&with)
+}
+
+// fitNew fits a partition that the job does not have, or that gives way. What the
+// source has besides is listed behind the cut's segments, as if it had been listed
+// before; but not once a later pass, or a shuffled one, has begun: these are of the
+// segments that there were.
+func (d *dataset) fitNew(q *CutPartition) (f fitted, err error) {
+	n := len(q.Passes)
+	fixed := d.opt.Shuffle && (n > 0 || len(q.Excluded) > 0) || q.PassesDone > 0 || n > 0 && q.Passes[n-1].Pass > 0
+	f = fitted{ds: d, in: q, segments: q.Segments, complete: q.Complete && fixed}
+	p := &partition{ds: d, lastSeg: -1}
+	if err := p.named(q.Identity); err != nil {
+		return f, err
+	}
+	return f, f.into(p)
+}
+
+// into lays the cut on the lines of p, which nobody has, with the cut's segments.
+func (f *fitted) into(p *partition) (err error) {
+	d, q := f.ds, f.in
+	for i := range f.segments {
+		p.extend(&f.segments[i])
+	}
+	if f.complete {
+		p.complete = true
+	}
+	if int64(q.PassesDone)+int64(len(q.Passes)) > int64(d.opt.Passes) {
+		return fmt.Errorf("partition %s: the cut is in a pass beyond the last, the dataset has %d", q.label(), d.opt.Passes)
+	}
+	if q.PassesDone > 0 && !p.complete {
+		return fmt.Errorf("partition %s: the cut has done %d passes, and not all segments are known", q.label(), q.PassesDone)
+	}
+	if n := len(q.Passes); n > 0 && q.Passes[n-1].Pass >= uint32(d.opt.Passes) {
+		return fmt.Errorf("partition %s: the cut is in pass %d, the dataset has %d", q.label(), q.Passes[n-1].Pass, d.opt.Passes)
+	}
+	if f.sets, err = p.sets(q); err != nil {
+		return fmt.Errorf("partition %s: %w", q.label(), err)
+	}
+	return nil
+}
+
+// untouched: nothing of p is settled, no kept cut speaks of it, and nobody but
+// those who go back holds any of it.
+func (c *Core) untouched(p *partition, r *rank) bool {
+	if p.folded > 0 || len(p.excluded) > 0 || slices.ContainsFunc(c.cuts, func(k *keptCut) bool { return k.state != CutVoided }) {
+		return false
+	}
+	for _, ps := range p.passes {
+		if ps.done.low > 0 || len(ps.done.above) > 0 || len(ps.acks) > 0 {
+			return false
+		}
+		for l := ps.leases; l != nil; l = l.pnext {
+			if c.cfg.Model == Private && l.w.rank != r {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// inFull is a name with what it stands for: another topic may have it by now.
+func inFull(name, identity string) string {
+	if name == "" {
+		return identity
+	}
+	return name + " (" + identity + ")"
+}
+
+func (d *dataset) identities() string {
+	if len(d.parts) == 0 {
+		return "none"
+	}
+	var some []string
+	for _, p := range d.parts {
+		if len(some) == maxNamed {
+			some = append(some, "more")
+			break
+		}
+		some = append(some, inFull(p.name, p.identity))
+	}
+	return strings.Join(some, ", ")
+}
+
+// beginAt moves the start of a live partition that nobody has read from to that of
+// the cut: its own was found anew (start: latest, or what retention has left), and
+// the cut says where reading began. It says whether that is another place.
+func (p *partition) beginAt(s *sources.Segment) bool {
+	if !p.growing() || len(p.segs) != 1 || len(p.excluded) > 0 {
+		return false
+	}
+	g := &p.segs[0]
+	if g.id != s.ID || g.start == s.Start || s.Sealed || s.Start > max(g.end, s.End) || !p.fits(s.Start, max(g.end, s.Start)) {
+		return false
+	}
+	g.start, g.end = s.Start, max(g.end, s.Start)
+	p.total = g.end - g.start
+	return true
+}
+
+// agrees: a segment of a cut is the one that is known. The end of an unsealed one
+// is as far as it was known.
+func (p *partition) agrees(s *sources.Segment) error {
+	i := p.segByID(s.ID)
+	if i < 0 {
+		return fmt.Errorf("partition %s: segment %d (%s) of the cut is not known", p.label(), s.ID, s.Name)
+	}
+	g := &p.segs[i]
+	if g.name != s.Name {
+		return fmt.Errorf("partition %s: segment %d is %s, in the cut it is %s: positions do not mean the same records", p.label(), s.ID, g.name, s.Name)
+	}
+	if !bytes.Equal(g.locator, s.Locator) {
+		return fmt.Errorf("partition %s: segment %d (%s) is not what it was when the cut was taken: the source has changed", p.label(), s.ID, s.Name)
+	}
+	if g.start != s.Start || s.Sealed && g.sealed && g.end != s.End || g.sealed && s.End > g.end {
+		return fmt.Errorf("partition %s: segment %d (%s) is [%d, %d), in the cut [%d, %d): the source has changed", p.label(), s.ID, g.name, g.start, g.end, s.Start, s.End)
+	}
+	if s.End > g.end {
+		if i != len(p.segs)-1 || p.total+s.End-g.end > maxLine {
+			return fmt.Errorf("partition %s: segment %d ends at %d, in the cut at %d", p.label(), s.ID, g.end, s.End)
+		}
+		p.total += s.End - g.end
+		g.end = s.End
+	}
+	return nil
+}
+
+// extend appends a segment to a partition that nobody has.
+func (p *partition) extend(s *sources.Segment) {
+	p.segs = append(p.segs, segment{id: s.ID, start: s.Start, end: s.End, sealed: s.Sealed, base: p.total, block: p.blocks})
+	if b := p.ds.opt.Block; p.ds.opt.Shuffle {
+		p.blocks += (s.End - s.Start + b - 1) / b
+	}
+	p.lastSeg, p.total = s.ID, p.total+s.End-s.Start
+}
+
+// adopt makes the partitions and segments of a foreign cut that fits, and gives
+// the cut with the job's own numbers.
+func (c *Core) adopt(body *Cut, all []fitted) *Cut {
+	own := *body
+	own.Datasets = slices.Clone(body.Datasets)
+	at := 0
+	for i := range own.Datasets {
+		s := &own.Datasets[i]
+		s.Partitions = slices.Clone(s.Partitions)
+		for j := range s.Partitions {
+			f := &all[at]
+			at++
+			if f.old != nil {
+				c.removePartition(f.old)
+			}
+			if f.p == nil {
+				f.p = c.makePartition(f.ds, f.in.Identity, f.in.Name, f.in.Estimated)
+			}
+			if f.begins != nil {
+				old := f.p.total
+				f.p.beginAt(f.begins)
+				f.p.ds.total += f.p.total - old
+				c.putSegment(f.p, &f.p.segs[0])
+			}
+			c.growAs(f.p, f.in)
+			c.addSegments(&AddSegments{Partition: f.p.no, Segments: f.segments, Complete: f.complete})
+			c.adoptExcluded(f.p, f.in)
+			q := &s.Partitions[j]
+			q.Number, q.Segments, q.Complete = f.p.no, nil, false
+		}
+	}
+	return &own
+}
+
+// removePartition forgets a partition that is untouched. No lease of it is out.
+func (c *Core) removePartition(p *partition) {
+	d := p.ds
+	for _, ps := range p.passes {
+		d.planned -= ps.units(0, ps.frontier)
+		d.pending -= ps.pendingUnits
+		ps.gone = true
+	}
+	if p.counts1() {
+		d.total -= p.total
+	}
+	for _, n := range []struct {
+		is   bool
+		kept *int
+	}{{p.complete, &d.incomplete}, {p.drained, &d.undrained}, {p.settled, &d.unsettled}} {
+		if !n.is {
+			*n.kept--
+		}
+	}
+	p.gone = true
+	d.parts = slices.DeleteFunc(d.parts, func(x *partition) bool { return x == p })
+	d.ready.keep(func(x **partition) bool { return *x != p })
+	c.parts[p.no] = nil
+	for _, letter := range []byte{keyPartition, keySegment, keySettled, keyAck, keyTries} {
+		c.fx.put(DeleteRange,
+			func(b []byte) []byte { return appendNumbers(b, letter, d.id, p.no) },
+			func(b []byte) []byte { return appendNumbers(b, letter, d.id, p.no+1) })
+	}
+}
+
+// adoptExcluded: what the cut says is excluded stays so, unless somebody here has
+// it in his model or in his hands.
+func (c *Core) adoptExcluded(p *partition, q *CutPartition) {
+	for i := range q.Excluded {
+		e := &q.Excluded[i]
+		c.begin(p, e.Pass)
+		if e.Pass < p.folded || e.Pass >= p.begun() {
+			continue
+		}
+		ps := p.passes[e.Pass-p.folded]
+		start, ok1 := ps.onLine(place{e.Segment, e.Start})
+		end, ok2 := ps.onLine(place{e.Segment, e.End})
+		if !ok1 || !ok2 || start >= end || ps.units(start, end) < 1 || ps.inUse(start, end, c.cfg.Model == Private) {
+			continue
+		}
+		c.addExclusion(p, exclusion{e.Pass, e.Segment, e.Start, e.End, ps.units(start, end), e.Kind, e.Reason, e.When})
+		ps.eachPiece(start, end, func(_ int64, s *segment, start, end int64) {
+			c.report(Report{Kind: ReportExcluded, Dataset: p.ds.id, Partition: p.no, Pass: e.Pass, Segment: s.id,
+				Start: start, End: end, Units: end - start, Reason: e.Kind + ": " + e.Reason})
+		})
+	}
+}
+
+// inUse: [start, end) is excluded already, or, where others keep what they have,
+// settled or leased.
+func (ps *pass) inUse(start, end int64, others bool) bool {
+	known := ps.excludedOnLine()
+	if i, j := known.overlap(start, end); i < j {
+		return true
+	}
+	if !others {
+		return false
+	}
+	for l := ps.leases; l != nil; l = l.pnext {
+		if l.prefix < end && start < l.end {
+			return true
+		}
+	}
+	return ps.done.touches(start, end)
+}
+
+// growAs: the cut proves how far an unsealed segment had grown.
+func (c *Core) growAs(p *partition, q *CutPartition) {
+	for i := range q.Segments {
+		c.growTo(p, place{q.Segments[i].ID, q.Segments[i].End})
+	}
+}
+
+// linesOfFit is where a foreign cut lies, for partitions that are there.
+func (c *Core) linesOfFit(all []fitted) *lines {
+	l := c.newLines()
+	for i := range all {
+		if p := all[i].p; p != nil {
+			l.parts[p.no], l.records[p.no] = all[i].sets, p.tallies(all[i].in, all[i].sets)
+		}
+	}
+	return l
+}
+
+// taken says whether records of a foreign cut of rank r are in somebody else's
+// model or hands.
+func (c *Core) taken(r *rank, all []fitted) error {
+	own := c.linesOf(r.base)
+	for i := range all {
+		f := &all[i]
+		if f.p == nil {
+			continue
+		}
+		for n := range f.sets {
+			free := f.sets[n].spans()
+			for _, x := range own.of(f.p, uint32(n)).spans() {
+				free.clear(x.start, x.end)
+			}
+			ps := f.p.line(uint32(n))
+			for _, k := range ps.acks {
+				if k.rank == r.no {
+					free.clear(k.start, k.end)
+				}
+			}
+			for _, x := range free {
+				at := ps.startPlace(x.start)
+				where := fmt.Sprintf("partition %s pass %d: records of the cut from segment %d offset %d on", f.p.label(), n, at.segment, at.offset)
+				if ps.settles(x.start, x.end, r) {
+					return fmt.Errorf("%s are in another model, or excluded, by now", where)
+				}
+				for l := ps.leases; l != nil; l = l.pnext {
+					if l.w.rank != r && l.prefix < x.end && x.start < l.end {
+						return fmt.Errorf("%s are leased to rank %d by now", where, l.w.rank.no)
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// settles says whether any of [start, end) is settled by somebody else than r.
+func (ps *pass) settles(start, end int64, r *rank) bool {
+	if ps.base.touches(start, end) {
+		return true
+	}
+	return slices.ContainsFunc(ps.acks, func(k piece) bool { return k.rank != r.no && k.start < end && start < k.end })
+}

@@ -1,0 +1,218 @@
+package shardsvc
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/headrace/headrace/sources"
+)
+
+func file(id int64, name string, size int64) sources.Segment {
+	return sources.Segment{ID: id, End: size, Sealed: true, Name: name, Locator: []byte("at " + name)}
+}
+
+// listedWorld is a job with one dataset of files, in the order given.
+func listedWorld(t *testing.T, model string, complete bool, opt Options, files ...sources.Segment) *world {
+	w := newWorld(t, Config{Job: "j", Model: model})
+	opt.Passes, opt.Initial, opt.Min, opt.Max, opt.Target = max(opt.Passes, 1), 10, 10, 10, Second
+	w.step(&ApplyDataset{ID: 1, Name: "clicks", Options: opt})
+	w.step(&AddPartition{Dataset: 1, Number: 1, Identity: "files:clicks"})
+	w.step(&AddSegments{Partition: 1, Segments: files, Complete: complete})
+	w.step(&PartitionsListed{Dataset: 1})
+	w.step(&Message{Session: 1, Hello: &Hello{Agent: "a", Incarnation: 1}, Joins: []Join{{Worker: 1, Incarnation: 10, WorldSize: 1}}})
+	return w
+}
+
+// grants asks for n leases.
+func (w *world) grants(n int) (all []Reply) {
+	w.step(&Message{Session: 1, Requests: []LeaseRequest{{ID: uint64(w.now), Worker: 1, Dataset: 1, Count: uint32(n)}}})
+	w.now++
+	for _, r := range w.fx.Replies {
+		if r.Kind == ReplyGrant {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// cutOf lets a job take n leases into step 1 and freezes it.
+func (w *world) cutOf(n int) *Cut {
+	m := &Message{Session: 1, Steps: []StepReport{{Worker: 1, Step: 1}}, Calls: []CutCall{{Worker: 1, ID: 1, Ask: &CutAsk{Cut: 77, Step: 1, Path: "/c"}}}}
+	for _, g := range w.grants(n) {
+		m.Acks = append(m.Acks, Ack{Token: g.Token, Prefix: g.End, Step: 1})
+	}
+	w.step(m)
+	if w.bodies[77] == nil {
+		w.t.Fatalf("no cut: %v", w.fx.Replies)
+	}
+	return w.bodies[77]
+}
+
+// restored goes back to a cut of another master's life.
+func (w *world) restored(body *Cut) (CutCode, string) {
+	w.step(&Message{Session: 1, Calls: []CutCall{{Worker: 1, ID: 9, Restore: &RestoreCall{Mode: RestoreExact, Cut: body, Path: "/c"}}}})
+	i := slices.IndexFunc(w.fx.Replies, func(r Reply) bool { return r.Kind == ReplyCut })
+	if i < 0 {
+		w.t.Fatalf("no answer: %v", w.fx.Replies)
+	}
+	return w.fx.Replies[i].Cut.Code, w.fx.Replies[i].Reason
+}
+
+// rest takes everything that is granted from now on, by names of files.
+func (w *world) rest() map[string][][2]int64 {
+	out := map[string][][2]int64{}
+	for {
+		all := w.grants(1)
+		if len(all) == 0 {
+			return out
+		}
+		m := &Message{Session: 1}
+		for _, p := range w.fx.Pieces {
+			out[p.Name] = append(out[p.Name], [2]int64{p.Start, p.End})
+		}
+		for _, g := range all {
+			m.Acks = append(m.Acks, Ack{Token: g.Token, Prefix: g.End, Step: 5})
+		}
+		w.step(m)
+	}
+}
+
+// perRank are the kinds whose acks keep their step.
+var perRank = []string{"replicated", "private"}
+
+// Files of one size, and one more that sorts first: the numbers of a fresh listing
+// mean other files than those of the cut.
+func TestACutOfAnotherListingBringsItsNumbersWhereNothingIsSettled(t *testing.T) {
+	for _, model := range perRank {
+		for _, granted := range []bool{false, true} {
+			t.Run(fmt.Sprint(model, granted), func(t *testing.T) {
+				body := listedWorld(t, model, true, Options{}, file(0, "a", 20), file(1, "b", 20)).cutOf(3)
+				w := listedWorld(t, model, true, Options{}, file(0, "+", 20), file(1, "a", 20), file(2, "b", 20))
+				if granted {
+					w.grants(2) // the agent fetched ahead before its trainer restored
+				}
+				if code, reason := w.restored(body); code != CutOK {
+					t.Fatal(code, reason)
+				}
+				if w.core.HasPartition(1) || !w.core.HasPartition(2) {
+					t.Fatal("the fresh partition is still there")
+				}
+				w.restart() // what is stored is the same
+				w.step(&Message{Session: 1, Hello: &Hello{Agent: "a", Incarnation: 1}, Joins: []Join{{Worker: 1, Incarnation: 10, WorldSize: 1, Generation: w.core.Job().Generation}}})
+				segs := w.core.Segments(2, -1, 0)
+				if len(segs) != len(body.Datasets[0].Partitions[0].Segments) || segs[0].Name != "a" || string(segs[0].Locator) != "at a" {
+					t.Fatalf("segments: %+v", segs)
+				}
+				// The listing goes on with what the cut does not know.
+				w.step(&AddSegments{Partition: 2, Segments: []sources.Segment{file(2, "+", 20)}, Complete: true})
+				if got := fmt.Sprint(w.rest()); got != "map[+:[[0 10] [10 20]] b:[[10 20]]]" {
+					t.Errorf("granted after the restore: %s", got)
+				}
+			})
+		}
+	}
+}
+
+func TestACutOfOtherFilesIsRefusedWhereSomethingIsSettled(t *testing.T) {
+	for _, model := range perRank {
+		body := listedWorld(t, model, true, Options{}, file(0, "a", 20), file(1, "b", 20)).cutOf(3)
+		for want, files := range map[string][]sources.Segment{
+			"segment 0 is +, in the cut it is a":       {file(0, "+", 20), file(1, "a", 20), file(2, "b", 20)},
+			"segment 1 (b) is not what it was when":    {file(0, "a", 20), {ID: 1, End: 20, Sealed: true, Name: "b", Locator: []byte("another")}},
+			"segment 1 (b) is [0, 30), in the cut [0,": {file(0, "a", 20), file(1, "b", 30)},
+		} {
+			w := listedWorld(t, model, true, Options{}, files...)
+			other := w.cutOf(1)
+			other.ID = 0
+			if w.core.Cuts()[0].ID == body.ID { // both were drawn as 77 here
+				body.ID = 78
+			}
+			w.step(&Rewind{})
+			w.step(&Message{Session: 1, Joins: []Join{{Worker: 2, Incarnation: 11, WorldSize: 1}}})
+			w.step(&Message{Session: 1, Requests: []LeaseRequest{{ID: 1000, Worker: 2, Dataset: 1, Count: 1}}})
+			m := &Message{Session: 1}
+			for _, r := range w.fx.Replies {
+				if r.Kind == ReplyGrant {
+					m.Acks = append(m.Acks, Ack{Token: r.Token, Prefix: r.End, Step: 1})
+				}
+			}
+			if len(m.Acks) == 0 {
+				t.Fatalf("%s: nothing was granted: %v", model, w.fx.Replies)
+			}
+			w.step(m)
+			w.step(&Rewind{Cut: body, Path: "/c"})
+			i := slices.IndexFunc(w.fx.Reports, func(r Report) bool { return r.Kind == ReportRejected })
+			if i < 0 || !strings.Contains(w.fx.Reports[i].Reason, want) {
+				t.Errorf("%s: %v, want %q", model, w.fx.Reports, want)
+			}
+		}
+	}
+}
+
+// A shuffled pass is a permutation of all its blocks: with one file more positions
+// mean other records, though all files that the cut knows are the same.
+func TestAShuffledCutOfFewerFilesIsNotTakenForOneOfMore(t *testing.T) {
+	opt := Options{Shuffle: true, Seed: 3, Block: 10}
+	for _, model := range perRank {
+		body := listedWorld(t, model, true, opt, file(0, "a", 20), file(1, "b", 20)).cutOf(3)
+		w := listedWorld(t, model, true, opt, file(0, "a", 20), file(1, "b", 20), file(2, "c", 20))
+		if code, reason := w.restored(body); code != CutOK {
+			t.Fatal(code, reason)
+		}
+		units := int64(0)
+		for name, pieces := range w.rest() {
+			for _, p := range pieces {
+				units += p[1] - p[0]
+			}
+			if name == "c" {
+				t.Errorf("%s: a file that the cut's input did not have is in its order", model)
+			}
+		}
+		if units != 10 {
+			t.Errorf("%s: %d units come, 10 are missing in the cut", model, units)
+		}
+	}
+}
+
+// Guarantee 4: "After a restore to cut C exactly input - C - excluded is delivered."
+// And what was excluded is in no model of the new master's cuts either.
+func TestWhatACutSaysIsExcludedStaysSoOnAnEmptyMaster(t *testing.T) {
+	for _, model := range perRank {
+		t.Run(model, func(t *testing.T) {
+			body := listedWorld(t, model, true, Options{Passes: 2}, file(0, "a", 20), file(1, "b", 20)).cutOf(3)
+			p := &body.Datasets[0].Partitions[0]
+			p.Excluded = []CutExcluded{
+				{Pass: 0, Segment: 0, Start: 5, End: 8, Units: 3, Kind: "truncated", Reason: "cut off", When: 1},
+				{Pass: 0, Segment: 1, Start: 12, End: 20, Units: 8, Kind: "truncated", Reason: "gone", When: 2},
+			}
+			if model == "replicated" { // the group's ledger counts them as settled
+				p.Segments, p.Complete = []sources.Segment{file(0, "a", 20), file(1, "b", 20)}, true
+				p.Passes[0].Ranges = append(p.Passes[0].Ranges, CutRange{Start: Place{1, 12}, End: Place{1, 20}, Kind: Excluded})
+			}
+			w := listedWorld(t, model, true, Options{Passes: 2}, file(0, "a", 20), file(1, "b", 20))
+			if code, reason := w.restored(body); code != CutOK {
+				t.Fatal(code, reason)
+			}
+			all, total := w.core.Excluded(1, 0, 10)
+			if total != 2 || all[1].Start != 12 || all[1].End != 20 || all[1].Reason != "gone" {
+				t.Fatalf("excluded: %+v", all)
+			}
+			w.restart()
+			if _, total := w.core.Excluded(1, 0, 10); total != 2 {
+				t.Fatalf("after a restart %d ranges are excluded", total)
+			}
+			w.step(&Message{Session: 1, Hello: &Hello{Agent: "a", Incarnation: 1}, Joins: []Join{{Worker: 1, Incarnation: 10, WorldSize: 1, Generation: w.core.Job().Generation}}})
+			got := w.rest()
+			// The cut has a and the first half of b; the second pass is whole.
+			if want := "map[a:[[0 10] [10 20]] b:[[10 12] [0 10] [10 20]]]"; fmt.Sprint(got) != want {
+				t.Errorf("what comes is %v, want %s", got, want)
+			}
+			again, _ := w.core.CutBody(body.ID)
+			if n := len(again.Datasets[0].Partitions[0].Excluded); n != 2 {
+				t.Errorf("the cut has %d excluded ranges", n)
+			}
+		})
+	}
+}

@@ -1,0 +1,168 @@
+package shardsvc
+
+import (
+	"fmt"
+
+	"github.com/headrace/headrace/internal/planted"
+)
+
+// bind: a valid manifest that carries the cut is at path. What of it was kept
+// apart by step folds into the settled sets. r is nil for a tool.
+func (c *Core) bind(r *rank, id uint64, path string) (CutCode, string) {
+	k := c.kept(id)
+	switch {
+	case k == nil || k.state == cutUnbound:
+		return CutRefused, fmt.Sprintf("there is no cut %016x: it was dropped, or its ask was never answered", id)
+	case k.state == CutVoided:
+		return CutRefused, fmt.Sprintf("cut %016x was voided: its records were given to others", id)
+	case k.state == CutBound:
+		return CutOK, ""
+	case r != nil && c.foreign(k, r):
+		return CutFenced, fmt.Sprintf("cut %016x is not one of this process, or its generation has ended", id)
+	case path == "" && k.path == "":
+		return CutRefused, "a cut is bound to the path of its manifest, and there is none"
+	}
+	c.bound(k, path)
+	return CutOK, ""
+}
+
+// foreign: the cut was not asked for by this process, or its group.
+func (c *Core) foreign(k *keptCut, r *rank) bool {
+	switch c.cfg.Model {
+	case Replicated:
+		return k.generation != c.generation || c.genEnded
+	case Private:
+		return k.rank != int64(r.no) || k.incarnation != r.incarnation
+	}
+	return false
+}
+
+func (c *Core) bindCut(e *BindCut) {
+	if _, reason := c.bind(nil, e.Cut, e.Path); reason != "" {
+		c.rejected("%s", reason)
+	}
+}
+
+func (c *Core) bound(k *keptCut, path string) {
+	k.state, k.settling = CutBound, false
+	if path != "" {
+		k.path = path
+	}
+	c.putCut(k)
+	c.reportCut(ReportCutBound, k, "")
+	if c.cfg.Model == Private {
+		r := c.rankOf(uint32(k.rank))
+		if r.base != nil && c.after(r.base, k) {
+			return
+		}
+		c.setBase(r, k)
+	}
+	c.foldBound(k)
+}
+
+// setBase: what rank r began with is in k from now on; nil: it began with nothing.
+func (c *Core) setBase(r *rank, k *keptCut) {
+	old := r.base
+	if old == k {
+		return
+	}
+	r.base = k
+	c.dirtyRank(r)
+	if old != nil && old.state == cutUnbound {
+		c.deleteCut(old)
+	}
+}
+
+// foldBound: the acks that are in a bound cut need no step any more.
+func (c *Core) foldBound(k *keptCut) {
+	if c.folds {
+		c.remark()
+		return
+	}
+	for _, p := range c.parts {
+		if p == nil || p.ds.folds {
+			continue
+		}
+		was := p.records
+		for _, ps := range p.passes {
+			c.foldPieces(ps, k)
+		}
+		if p.records != was {
+			c.dirtyPartition(p)
+		}
+		c.changed(p)
+	}
+}
+
+// remark sets, where acks fold, the marks that follow the newest bound cut.
+func (c *Core) remark() {
+	var l *lines
+	k := c.newestBound(nil)
+	if k != nil {
+		l = c.linesOf(k)
+	}
+	for _, d := range c.datasets {
+		if d != nil {
+			d.acksBind = d.opt.NoCheckpoints || k == nil
+		}
+	}
+	for _, p := range c.parts {
+		if p == nil || p.ds.acksBind {
+			continue
+		}
+		p.boundDone = 0
+		for n := range p.begun() {
+			ps, set := p.line(n), l.of(p, n)
+			if ps.boundLow, ps.boundUnits = set.low, ps.unitsOf(set); n < p.folded {
+				p.boundDone += ps.boundUnits
+			}
+		}
+	}
+}
+
+func (c *Core) foldPieces(ps *pass, k *keptCut) {
+	kept := ps.acks[:0]
+	for _, x := range ps.acks {
+		last := k.step
+		if planted.On && planted.Is(planted.LateAckInCut) {
+			last++
+		}
+		in := x.step <= last && x.generation == k.generation && (k.rank == Group || x.rank == uint32(k.rank))
+		if !in {
+			kept = append(kept, x)
+			continue
+		}
+		ps.base.add(x.start, x.end, acked)
+		ps.folded += ps.units(x.start, x.end)
+		c.basis(ps).add(x.Tally)
+		c.deletePiece(ps, x.start)
+		c.dirtyPass(ps)
+	}
+	ps.acks = kept
+}
+
+// dropOf forgets a cut for rank r, or a tool.
+func (c *Core) dropOf(r *rank, id uint64, reason string) (CutCode, string) {
+	k := c.kept(id)
+	if h := c.yields; h != nil && h.cut == id && (r == nil || r == h.w.rank) {
+		c.endHold(CutRefused, "the cut was dropped: "+reason)
+	}
+	switch {
+	case k == nil || k.state == CutVoided || k.state == cutUnbound:
+		return CutOK, "" // a voided one stays known, so that its manifest never counts
+	case r != nil && k.rank != Group && k.rank != int64(r.no):
+		return CutRefused, fmt.Sprintf("cut %016x is that of rank %d", id, k.rank)
+	case id == c.choice && c.phase == restoreWaits:
+		return CutRefused, fmt.Sprintf("cut %016x is being restored", id)
+	case r != nil && k.state == CutFrozen && c.foreign(k, r):
+		return CutFenced, fmt.Sprintf("cut %016x is not one of this process, or its generation has ended", id)
+	}
+	c.forgetCut(k, reason)
+	return CutOK, ""
+}
+
+func (c *Core) dropCut(e *DropCut) {
+	if _, reason := c.dropOf(nil, e.Cut, e.Reason); reason != "" {
+		c.rejected("%s", reason)
+	}
+}

@@ -1,0 +1,116 @@
+package shardsvc
+
+// CutCall is one question of a trainer about cuts: exactly one of its pointers is
+// set. It takes effect after all else in its message. Answered by one ReplyCut;
+// asked again with the same ID it is answered again.
+type CutCall struct {
+	Worker  uint32
+	ID      uint64
+	Ask     *CutAsk
+	Bind    *CutBind
+	Drop    *CutDrop
+	Restore *RestoreCall
+	Hold    *CutHold
+}
+
+// CutAsk freezes the cut at Step. Its answer waits until the cut is complete, or
+// Deadline has passed.
+type CutAsk struct {
+	Cut      uint64 // drawn by the asker; not 0
+	Step     int64  // ignored for shared
+	Carried  bool   // a framework owns the file: kept without a manifest
+	Path     string // where the manifest will be; empty with Carried
+	Deadline Time   // from now; 0: 60 s
+	Exact    bool   // shared: a CutHold of Cut was answered OK; refused if the hold did not last
+}
+
+// CutHold (shared) holds the yields of all trainers until Cut is asked for, exact,
+// or dropped, or Deadline has passed. Answered when every living worker has said
+// that it yields nothing.
+type CutHold struct {
+	Cut      uint64
+	Deadline Time // from now; 0: 60 s
+}
+
+// YieldsHeld: the worker yields nothing, and the acks of all that it has yielded
+// came before. Untracked: it can not know, because it reads that dataset without
+// steps.
+type YieldsHeld struct {
+	Worker    uint32
+	Cut       uint64
+	Untracked DatasetID
+}
+
+// CutBind: a valid manifest that carries the cut is at Path.
+type CutBind struct {
+	Cut  uint64
+	Path string
+}
+
+// CutDrop forgets a frozen, carried or bound cut.
+type CutDrop struct {
+	Cut    uint64
+	Reason string
+}
+
+// RestoreMode has the numbers of the wire.
+type RestoreMode uint8
+
+const (
+	RestoreNewest RestoreMode = iota
+	RestoreExact
+	RestoreStart
+)
+
+// RestoreCall goes back to a cut, or to the start. Cut is as its manifest has it;
+// nil: none was found. Of a cut that this core keeps only the ID counts.
+type RestoreCall struct {
+	Mode   RestoreMode
+	Cut    *Cut
+	Path   string   // of its manifest; empty: carried
+	Failed []uint64 // cuts whose files did not verify there
+}
+
+// Resume has the numbers of the wire: what a trainer said at init().
+type Resume uint8
+
+const (
+	// ResumeDefault: BOUND if a cut is kept, else START; shared: ACKED.
+	ResumeDefault Resume = iota
+	ResumeBound          // nothing is granted before it restored, if there is a past
+	ResumeAcked          // what is acked stays: shared, or where no cut can be asked
+	ResumeStart          // all is pending again
+)
+
+// SettleCut answers ReportSettleCut: whether a valid manifest of the cut is at
+// its path. Found false means that it is surely not there; who can not see the
+// storage does not answer, and the core's deadline voids the cut.
+type SettleCut struct {
+	Cut   uint64
+	Found bool
+}
+
+// Rewind goes back to a cut without a trainer; Cut nil: to the start (private:
+// of all ranks). Live trainers of the model are fenced. Rejected with the reason,
+// or ReportRewound.
+type Rewind struct {
+	Cut  *Cut
+	Path string // of its manifest
+}
+
+// BindCut and DropCut are CutBind and CutDrop of a tool. They are Rejected with
+// the reason, or reported.
+type BindCut struct {
+	Cut  uint64
+	Path string
+}
+
+type DropCut struct {
+	Cut    uint64
+	Reason string
+}
+
+func (*SettleCut) event() {}
+func (*Rewind) event()    {}
+func (*BindCut) event()   {}
+func (*DropCut) event()   {}

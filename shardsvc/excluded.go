@@ -1,0 +1,373 @@
+package shardsvc
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sort"
+)
+
+// exclusion is one `x` key: a range of one pass that is settled as excluded, in
+// order space, so that neighbours which are excluded one by one are one. It
+// outlives its pass, and what rewinds undo.
+type exclusion struct {
+	pass                uint32
+	segment, start, end int64
+	units               int64
+	kind, reason        string // kind: truncated
+	when                int64  // of its first part, ms since 1970
+}
+
+// loss is what a source no longer has, in its own coordinates.
+type loss struct {
+	segment, start, end int64
+	kind, reason        string
+	when                int64
+}
+
+// truncated: the source has deleted [e.Start, e.End). What of it is leased stays
+// so: its holder may have read it before, and reports it if not. For the same reason
+// a new term believes it only after holders could assert what they have.
+func (c *Core) truncated(e *Truncated) {
+	p := c.partition(e.Partition)
+	if p == nil {
+		c.rejected("truncated: no partition %d", e.Partition)
+		return
+	}
+	if c.recovering {
+		return // the source will say so again
+	}
+	x := loss{e.Segment, e.Start, e.End, lossTruncated, e.Reason, e.When}
+	c.growTo(p, place{e.Segment, e.End}) // what was deleted was there
+	if len(p.passes) == 0 && p.mayBegin() && !p.ds.opt.Shuffle {
+		c.dirtyPass(c.newPass(p, p.begun()))
+	}
+	for _, ps := range p.passes {
+		if ps.order != nil {
+			continue // its leases meet the loss block by block
+		}
+		start, end, ok := ps.within(&x)
+		if !ok {
+			continue
+		}
+		if !p.ds.opt.GoOnAfterLoss {
+			if first, last, any := ps.unread(start, end); any {
+				c.stopAtLoss(ps, ps.startPlace(first).offset, ps.endPlace(last).offset, &x)
+				return
+			}
+			continue
+		}
+		if old := ps.frontier; end > old {
+			c.advance(ps, end)
+			c.addPending(ps, old, end)
+		}
+		c.exclude(ps, start, end, &x)
+	}
+	c.needSegments(p)
+	c.changed(p)
+}
+
+// lossTruncated is the one kind of loss there is.
+const lossTruncated = "truncated"
+
+// within is the part of x that lies on the line of an unshuffled pass.
+func (ps *pass) within(x *loss) (start, end int64, ok bool) {
+	i := ps.p.segByID(x.segment)
+	if i < 0 {
+		return 0, 0, false
+	}
+	s := &ps.p.segs[i]
+	lo, hi := max(x.start, s.start), min(x.end, s.end)
+	return lo - s.start + s.base, hi - s.start + s.base, lo < hi
+}
+
+// unread is the hull of what of [start, end) is pending or not planned yet.
+func (ps *pass) unread(start, end int64) (first, last int64, any bool) {
+	first, last = end, start
+	i, j := ps.pending.overlap(start, end)
+	if any = i < j; any {
+		first, last = max(start, ps.pending[i].start), min(end, ps.pending[j-1].end)
+	}
+	if end > ps.frontier {
+		first, last, any = min(first, max(start, ps.frontier)), end, true
+	}
+	return first, last, any
+}
+
+// readLoss: the holder of l met a loss; from `from` on the lease is pending again.
+func (c *Core) readLoss(l *lease, from int64, f *ReadFailure) {
+	ps, end := l.pass, l.end
+	if ps.order == nil && f.Lost.Segment == l.segment { // what was deleted was there
+		c.growTo(ps.p, place{l.segment, min(f.Lost.End, end-l.shift)})
+	}
+	if from < end {
+		c.reportBack(l, from, "truncated")
+	}
+	c.giveBack(l, from, untouched)
+	c.lostLease(ps, from, end, &loss{f.Lost.Segment, f.Lost.Start, f.Lost.End, lossTruncated, f.Message, f.When})
+}
+
+// lostLease: the holder of a lease met a loss at or behind `from`, and all from
+// there to `end` is pending again.
+func (c *Core) lostLease(ps *pass, from, end int64, x *loss) {
+	first, last := int64(-1), int64(-1)
+	ps.eachPiece(from, end, func(at int64, s *segment, start, stop int64) {
+		lo, hi := max(x.start, start), min(x.end, stop)
+		if s.id != x.segment || lo >= hi {
+			return
+		}
+		if !ps.p.ds.opt.GoOnAfterLoss {
+			if first < 0 {
+				first = lo
+			}
+			last = hi
+			return
+		}
+		c.exclude(ps, at+lo-start, at+hi-start, x)
+	})
+	if first >= 0 {
+		c.stopAtLoss(ps, first, last, x)
+	}
+	c.changed(ps.p)
+}
+
+// eachPiece walks over what [from, to) of the line is in the source.
+func (ps *pass) eachPiece(from, to int64, each func(at int64, s *segment, start, end int64)) {
+	p := ps.p
+	for pos := from; pos < to; {
+		if ps.order == nil {
+			s := &p.segs[p.segAt(pos)]
+			end := min(to, s.lineEnd())
+			if end <= pos {
+				return
+			}
+			each(pos, s, pos-s.base+s.start, end-s.base+s.start)
+			pos = end
+			continue
+		}
+		block := ps.order.block
+		in := ps.order.source(pos)
+		s := &p.segs[p.segByBlock(in)]
+		first := s.start + (in-s.block)*block
+		next := (pos/block + 1) * block
+		start, end := first+pos%block, min(first+min(block, to-pos/block*block), s.end)
+		if start < end {
+			each(pos, s, start, end)
+		}
+		pos = next
+	}
+}
+
+func (c *Core) stopAtLoss(ps *pass, start, end int64, x *loss) {
+	d := ps.p.ds
+	c.failDataset(d, fmt.Sprintf("partition %s pass %d: [%d, %d) of segment %d is lost at the source (%s): %s; "+
+		"to go on without it, set on_loss: continue in the spec, apply it and run `headrace dataset resume %s`: the range is excluded then, and listed. "+
+		"Else delete the dataset and apply it with a start that is there",
+		ps.p.label(), ps.n, start, end, x.segment, x.kind, x.reason, d.name))
+}
+
+// exclude settles what is pending of [start, end), each part with its record.
+func (c *Core) exclude(ps *pass, start, end int64, x *loss) {
+	i, j := ps.pending.overlap(start, end)
+	for _, s := range slices.Clone(ps.pending[i:j]) {
+		lo, hi := max(s.start, start), min(s.end, end)
+		units := ps.units(lo, hi)
+		ps.pending.clear(lo, hi)
+		ps.pendingUnits -= units
+		ps.p.ds.pending -= units
+		ps.base.add(lo, hi, excluded)
+		if ps.done != &ps.base {
+			ps.done.add(lo, hi, excluded)
+		}
+		ps.kinds[excluded] += units
+		c.dropTries(ps, lo, hi)
+		c.dirtyPass(ps)
+		from, to := ps.startPlace(lo), ps.endPlace(hi)
+		c.addExclusion(ps.p, exclusion{ps.n, from.segment, from.offset, to.offset, units, x.kind, x.reason, x.when})
+		ps.eachPiece(lo, hi, func(_ int64, s *segment, start, end int64) {
+			c.report(Report{Kind: ReportExcluded, Dataset: ps.p.ds.id, Partition: ps.p.no, Pass: ps.n, Segment: s.id,
+				Start: start, End: end, Units: end - start, Reason: x.kind + ": " + x.reason})
+		})
+	}
+}
+
+// addExclusion keeps e; one that goes on where another of its kind ended is made
+// part of it.
+func (c *Core) addExclusion(p *partition, e exclusion) {
+	i := sort.Search(len(p.excluded), func(i int) bool { return p.excluded[i].compare(&e) >= 0 })
+	if i > 0 {
+		if q := &p.excluded[i-1]; q.follows(&e) {
+			q.end, q.units, q.reason = e.end, q.units+e.units, e.reason
+			c.joinExclusion(p, i-1)
+			return
+		}
+	}
+	p.excluded = slices.Insert(p.excluded, i, e)
+	c.joinExclusion(p, i)
+}
+
+// joinExclusion stores p.excluded[i], with the next one if it follows.
+func (c *Core) joinExclusion(p *partition, i int) {
+	e := &p.excluded[i]
+	if i+1 < len(p.excluded) && e.follows(&p.excluded[i+1]) {
+		next := p.excluded[i+1]
+		e.end, e.units = next.end, e.units+next.units
+		c.fx.put(Delete, next.key(p), nil)
+		p.excluded = slices.Delete(p.excluded, i+1, i+2)
+		e = &p.excluded[i]
+	}
+	v := exclusionValue{e.end, e.units, e.kind, e.reason, e.when}
+	c.fx.put(Set, e.key(p), v.append)
+}
+
+func (e *exclusion) key(p *partition) func([]byte) []byte {
+	pass, segment, start := e.pass, e.segment, e.start
+	return func(b []byte) []byte { return appendRangeKey(b, keyExcluded, p.ds.id, p.no, pass, segment, start) }
+}
+
+func (e *exclusion) compare(f *exclusion) int {
+	return cmp.Or(cmp.Compare(e.pass, f.pass), cmp.Compare(e.segment, f.segment), cmp.Compare(e.start, f.start))
+}
+
+// follows: f goes on where e ends.
+func (e *exclusion) follows(f *exclusion) bool {
+	return e.pass == f.pass && e.segment == f.segment && e.end == f.start && e.kind == f.kind
+}
+
+// ofPass are the exclusions of one pass, in their order.
+func (p *partition) ofPass(n uint32) []exclusion {
+	i := sort.Search(len(p.excluded), func(i int) bool { return p.excluded[i].pass >= n })
+	j := sort.Search(len(p.excluded), func(i int) bool { return p.excluded[i].pass > n })
+	return p.excluded[i:j]
+}
+
+// forgotten: the segment was pruned, so all of it is settled.
+func (p *partition) forgotten(segment int64) bool {
+	return p.pruned && len(p.segs) > 0 && segment < p.segs[0].id
+}
+
+// excludedOnLine is what a rewind of the pass must leave settled, whatever the cut.
+func (ps *pass) excludedOnLine() rangeMap {
+	var m rangeMap
+	for _, e := range ps.p.ofPass(ps.n) {
+		if ps.p.forgotten(e.segment) {
+			continue
+		}
+		start, _ := ps.onLine(place{e.segment, e.start})
+		end, _ := ps.onLine(place{e.segment, e.end})
+		m.set(start, end, excluded)
+	}
+	return m
+}
+
+// loadExcluded takes the `x` keys, after all else of the passes.
+func (c *Core) loadExcluded(all []stored[exclusionValue]) error {
+	for _, s := range all {
+		p := c.partition(s.key.part)
+		v := &s.val
+		if p == nil || p.ds.id != s.key.ds || s.key.pass >= p.begun() || s.key.start >= v.end || v.units < 1 {
+			return fmt.Errorf("stored %s: no such partition or pass, or nothing in it", s.key)
+		}
+		e := exclusion{s.key.pass, s.key.segment, s.key.start, v.end, v.units, v.kind, v.reason, v.when}
+		if n := len(p.excluded); n > 0 {
+			if q := &p.excluded[n-1]; q.pass == e.pass && q.segment == e.segment && q.end > e.start {
+				return fmt.Errorf("stored %s: it overlaps the one before it", s.key)
+			}
+		}
+		p.excluded = append(p.excluded, e)
+	}
+	for _, p := range c.parts {
+		if p == nil {
+			continue
+		}
+		if err := p.checkExcluded(); err != nil {
+			return fmt.Errorf("stored partition %s: %w", p.identity, err)
+		}
+	}
+	return nil
+}
+
+// checkExcluded: what is settled as excluded and the records of it agree.
+func (p *partition) checkExcluded() error {
+	var folded int64
+	for i := range p.excluded {
+		e := &p.excluded[i]
+		if i > 0 && p.excluded[i-1].compare(e) >= 0 {
+			return fmt.Errorf("excluded ranges are out of order at pass %d segment %d [%d, %d)", e.pass, e.segment, e.start, e.end)
+		}
+		if e.pass < p.folded {
+			folded += e.units
+		}
+	}
+	if folded != p.units[excluded] {
+		return fmt.Errorf("%d units of finished passes are excluded, their records say %d", p.units[excluded], folded)
+	}
+	for _, ps := range p.passes {
+		var units int64
+		for _, e := range p.ofPass(ps.n) {
+			units += e.units
+			if p.forgotten(e.segment) {
+				continue
+			}
+			start, ok1 := ps.onLine(place{e.segment, e.start})
+			end, ok2 := ps.onLine(place{e.segment, e.end})
+			if !ok1 || !ok2 || start >= end || ps.units(start, end) != e.units {
+				return fmt.Errorf("pass %d: excluded segment %d [%d, %d) does not hold %d units", ps.n, e.segment, e.start, e.end, e.units)
+			}
+		}
+		for _, s := range ps.excludedOnLine() {
+			if ps.base.prefix(s.start) < s.end {
+				return fmt.Errorf("pass %d: [%d, %d) is recorded as excluded and not settled", ps.n, s.start, s.end)
+			}
+		}
+		if units != ps.kinds[excluded] {
+			return fmt.Errorf("pass %d: %d units are excluded, their records say %d", ps.n, ps.kinds[excluded], units)
+		}
+	}
+	return nil
+}
+
+// ExcludedInfo is one excluded range in the source's own coordinates.
+type ExcludedInfo struct {
+	Partition    PartitionNo
+	Identity     string
+	Label        string // what people call the partition
+	Pass         uint32
+	Segment      int64
+	Start, End   int64
+	Kind, Reason string
+	When         int64 // ms since 1970
+}
+
+// Excluded lists at most limit excluded ranges of a dataset, and how many records
+// of them there are, after skipping some: in order of partition, pass and place.
+func (c *Core) Excluded(id DatasetID, skip, limit int) (some []ExcludedInfo, total int) {
+	d := c.dataset(id)
+	if d == nil {
+		return nil, 0
+	}
+	for _, p := range d.parts {
+		for i := range p.excluded {
+			e := &p.excluded[i]
+			each := func(segment, start, end int64) {
+				if total++; total > skip && len(some) < limit {
+					some = append(some, ExcludedInfo{p.no, p.identity, p.label(), e.pass, segment, start, end, e.kind, e.reason, e.when})
+				}
+			}
+			if !d.opt.Shuffle {
+				each(e.segment, e.start, e.end)
+				continue
+			}
+			p.inOrder(e.pass).eachPiece(e.start, e.end, func(_ int64, s *segment, start, end int64) { each(s.id, start, end) })
+		}
+	}
+	return some, total
+}
+
+// inOrder is a pass of a shuffled partition with its order, if need be made anew.
+func (p *partition) inOrder(n uint32) *pass {
+	if n >= p.folded && n < p.begun() {
+		return p.passes[n-p.folded]
+	}
+	return &pass{p: p, n: n, order: p.newOrder(n)}
+}

@@ -1,0 +1,170 @@
+package shardsvc
+
+import (
+	"slices"
+
+	"github.com/headrace/headrace/internal/planted"
+	"github.com/headrace/headrace/sources"
+)
+
+// carriedKept is how many carried cuts a group or rank keeps: the newest ones.
+const carriedKept = 3
+
+// freeze makes the cut that q waits for, or shares the one that another rank of
+// the generation has made for the same step.
+func (c *Core) freeze(q *ask) {
+	if s := c.sameStep(q.w.rank, &q.cut); s != nil {
+		c.answerCut(q.w, q.call, s)
+		return
+	}
+	r := q.w.rank
+	k := &keptCut{id: q.cut.Cut, state: CutFrozen, epoch: c.epoch, generation: c.generation, incarnation: r.incarnation,
+		rank: Group, step: q.cut.Step, path: q.cut.Path}
+	if q.cut.Carried {
+		k.state = CutCarried
+	}
+	if c.cfg.Model == Private {
+		k.rank = int64(r.no)
+	}
+	c.closeStep(r, k.step)
+	body := c.members(r, k.step)
+	body.ID, body.Epoch, body.Generation, body.Rank, body.Step = k.id, k.epoch, k.generation, k.rank, k.step
+	body.World, body.Exact = max(c.worldSize, 1), c.cfg.Model != Shared || q.cut.Exact
+	c.addCut(k, body)
+	c.reportCut(ReportCutFrozen, k, "")
+	if planted.On && planted.Is(planted.BindBeforeManifest) && k.state == CutFrozen {
+		c.bound(k, k.path)
+	}
+	c.answerCut(q.w, q.call, k)
+	if h := c.yields; h != nil && h.cut == k.id {
+		c.endHold(CutOK, "")
+	}
+	if k.state == CutCarried {
+		c.dropOldCarried(k.rank)
+	}
+}
+
+// closeStep: who counted as having reported the step because it was told END can
+// not ack with it any more, should it be given rows again.
+func (c *Core) closeStep(r *rank, step int64) {
+	if c.folds {
+		return
+	}
+	for _, x := range c.ranks {
+		if (x == r || c.cfg.Model == Replicated) && x.generation == c.generation && x.ended && x.step < step {
+			x.step = step
+			c.dirtyRank(x)
+		}
+	}
+}
+
+func (c *Core) dropOldCarried(rank int64) {
+	n := 0
+	for i := len(c.cuts) - 1; i >= 0; i-- {
+		if k := c.cuts[i]; k.state == CutCarried && k.rank == rank {
+			if n++; n > carriedKept {
+				c.forgetCut(k, "newer ones are carried")
+			}
+		}
+	}
+}
+
+// members is the cut of rank r, or of the group, at a step, without segments.
+func (c *Core) members(r *rank, step int64) *Cut {
+	body := &Cut{}
+	var own *lines
+	if c.cfg.Model == Private {
+		own = c.linesOf(r.base)
+	}
+	for _, d := range c.datasets {
+		if d == nil || d.opt.NoCheckpoints {
+			continue
+		}
+		s := CutDataset{Name: d.name, Unit: d.opt.Unit, Shuffle: d.opt.Shuffle, Seed: d.opt.Seed, Block: d.opt.Block, InOrder: d.opt.InOrder, VirtualRanks: d.opt.VirtualRanks}
+		for _, p := range d.parts {
+			q := CutPartition{Number: p.no, Identity: p.identity, Estimated: p.estimated}
+			if c.cfg.Model != Private { // of a private rank nobody counts what others hold
+				q.PassesDone, q.Done = p.folded, CutUnits{p.units[acked], p.units[excluded], p.units[dropped]}
+				q.Records = p.records
+			}
+			for n := q.PassesDone; n < p.begun(); n++ {
+				ps := p.line(n)
+				if c.cfg.Model == Private {
+					set, records := ps.ofRank(r, step, own.of(p, n), own.recordsOf(p, n))
+					q.add(ps, &set, records, 0, 0)
+				} else {
+					set, records := ps.ofGroup(step)
+					q.add(ps, &set, records, ps.kinds[excluded], ps.kinds[dropped])
+				}
+			}
+			for _, e := range p.excluded {
+				q.Excluded = append(q.Excluded, CutExcluded{e.pass, e.segment, e.start, e.end, e.units, e.kind, e.reason, e.when})
+			}
+			s.Partitions = append(s.Partitions, q)
+		}
+		body.Datasets = append(body.Datasets, s)
+	}
+	return body
+}
+
+// ofGroup: all that was settled before the generation and its acks since.
+func (ps *pass) ofGroup(step int64) (set settledSet, records Tally) {
+	set, records = ps.base.clone(), ps.records
+	for i := range ps.acks {
+		if k := &ps.acks[i]; k.step <= step {
+			set.add(k.start, k.end, acked)
+			records.add(k.Tally)
+		}
+	}
+	return set, records
+}
+
+// ofRank: what it restored or bound last, and its own acks since.
+func (ps *pass) ofRank(r *rank, step int64, own *settledSet, records Tally) (settledSet, Tally) {
+	set := own.clone()
+	for i := range ps.acks {
+		if k := &ps.acks[i]; k.rank == r.no && k.step <= step {
+			set.add(k.start, k.end, acked)
+			records.add(k.Tally)
+		}
+	}
+	return set, records
+}
+
+// whole is a kept cut with the segments up to the highest position that it names.
+func (c *Core) whole(k *keptCut) *Cut {
+	body := k.decode()
+	for i := range body.Datasets {
+		for j := range body.Datasets[i].Partitions {
+			q := &body.Datasets[i].Partitions[j]
+			if p := c.partition(q.Number); p != nil && p.identity == q.Identity {
+				q.Name = p.name
+				q.Segments, q.Complete = p.segmentsOf(q)
+			}
+		}
+	}
+	return body
+}
+
+// segmentsOf lists the segments that q needs, and whether these are all for ever.
+func (p *partition) segmentsOf(q *CutPartition) (segs []sources.Segment, complete bool) {
+	high := int64(-1)
+	for i := range q.Passes {
+		high = max(high, q.Passes[i].Low.Segment)
+		if n := len(q.Passes[i].Ranges); n > 0 {
+			high = max(high, q.Passes[i].Ranges[n-1].End.Segment)
+		}
+	}
+	for _, e := range q.Excluded {
+		high = max(high, e.Segment)
+	}
+	if n := len(p.segs); n > 0 && (q.PassesDone > 0 || p.ds.opt.Shuffle && len(q.Passes) > 0) {
+		high = p.segs[n-1].id
+	}
+	for i := range p.segs {
+		if s := &p.segs[i]; s.id <= high {
+			segs = append(segs, sources.Segment{ID: s.id, Start: s.start, End: s.end, Sealed: s.sealed, Locator: slices.Clone(s.locator), Name: s.name})
+		}
+	}
+	return segs, p.complete && len(segs) == len(p.segs)
+}

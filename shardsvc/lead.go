@@ -1,0 +1,165 @@
+package shardsvc
+
+// A lead is a lease that ends ahead of head: of an unsealed segment the last
+// lease may, so that its holder waits for records where they come and nobody asks
+// the master for each few of them. There is one at a time in a pass, and it is
+// the last on the line: its end is the frontier.
+//
+// What lies ahead of head is not there yet. It is in no count, is never pending
+// and never stored; when a lead ends early, or comes back, the frontier falls
+// back to head. After a restart head is what was stored or is proven; a lead that
+// is asserted again proves where it begins and what it has delivered, and no more.
+
+// growing: more may come behind head.
+func (p *partition) growing() bool {
+	n := len(p.segs)
+	return n > 0 && !p.segs[n-1].sealed && !p.complete && !p.ds.opt.Shuffle
+}
+
+// ahead counts the units that are planned ahead of head.
+func (ps *pass) ahead() int64 {
+	if !ps.p.growing() {
+		return 0
+	}
+	return max(0, ps.frontier-ps.p.lineEnd())
+}
+
+// reach is where what is there of a lease ends: its end, or head.
+func (l *lease) reach() int64 {
+	if !l.pass.p.growing() {
+		return l.end
+	}
+	return min(l.end, max(l.pass.p.lineEnd(), l.prefix))
+}
+
+// leads says whether l ends ahead of head.
+func (l *lease) leads() bool {
+	p := l.pass.p
+	return p.growing() && l.end > p.lineEnd()
+}
+
+// lead is the lease that ends ahead of head, if there is one.
+func (ps *pass) lead() *lease {
+	if ps.ahead() > 0 {
+		for l := ps.leases; l != nil; l = l.pnext {
+			if l.end == ps.frontier {
+				return l
+			}
+		}
+	}
+	return nil
+}
+
+// mayLead: the next lease of the pass may end ahead of head.
+func (ps *pass) mayLead() bool {
+	return ps.p.growing() && ps.frontier <= ps.p.lineEnd() && ps.frontier < ps.p.farthest()
+}
+
+// farthest is the last position that a segment can grow to.
+func (p *partition) farthest() int64 {
+	s := &p.segs[len(p.segs)-1]
+	return maxLine - s.start + s.base
+}
+
+// extend lets a lease of about size units that would end at head end ahead of it.
+func (ps *pass) extend(start, end, size int64) int64 {
+	if p := ps.p; ps.mayLead() && end == p.lineEnd() && start >= p.segs[len(p.segs)-1].base {
+		return max(end, min(start+size, p.farthest()))
+	}
+	return end
+}
+
+// comeBack drops [from, end) of a pass as far as it lies ahead of head, and
+// returns where what is there ends.
+func (c *Core) comeBack(ps *pass, from, end int64) int64 {
+	if ps.ahead() == 0 || end != ps.frontier {
+		return end
+	}
+	at := max(from, ps.p.lineEnd())
+	ps.p.ds.planned -= ps.units(at, end)
+	ps.frontier = at
+	return at
+}
+
+// endLead: no record will come behind head. The holder of the lead learns it by
+// an ask whose answer changes nothing.
+func (c *Core) endLead(p *partition) {
+	if ps := p.last(); ps != nil {
+		if l := ps.lead(); l != nil {
+			head := p.lineEnd()
+			if c.fx != nil {
+				c.reply(Reply{To: l.w.session(), Kind: ReplySteal, Token: l.token, At: head - l.shift})
+			}
+			c.giveBack(l, max(l.prefix, head), untouched)
+		}
+	}
+}
+
+// recallLeads asks for what lies ahead of head: leads may be long, and pausing is to
+// be felt soon.
+func (c *Core) recallLeads(d *dataset) {
+	for _, p := range d.parts {
+		if ps := p.last(); ps != nil {
+			if l := ps.lead(); l != nil && !l.asked && l.w.session() != 0 && l.w.state == running {
+				c.askFor(l, l.w, max(l.prefix, l.frontier, p.lineEnd()))
+			}
+		}
+	}
+}
+
+// leadsOf counts w's leads in d and gives one that it may be asked for.
+func (c *Core) leadsOf(d *dataset, w *worker) (n int, ask *lease) {
+	for l := w.leases; l != nil; l = l.wnext {
+		if l.pass.p.ds == d && l.leads() {
+			n++
+			if ask == nil && !l.asked && c.now >= l.stealAfter && w.session() != 0 && w.state == running {
+				ask = l
+			}
+		}
+	}
+	return n, ask
+}
+
+// nextInLine brings the request to the front that the next piece is for: where
+// records are, the first one; where they will come, that of the worker with the
+// fewest leads.
+func (c *Core) nextInLine(d *dataset) {
+	if d.opt.Strict || d.waiting.len() < 2 || d.ready.len() == 0 {
+		return
+	}
+	p := d.ready.all()[0]
+	if ps := p.last(); !p.growing() || ps != nil && (ps.frontier < p.lineEnd() || len(ps.pending) > 0) {
+		return
+	}
+	all := d.waiting.all()
+	best, fewest := 0, -1
+	for i := range all {
+		if n, _ := c.leadsOf(d, all[i].w); fewest < 0 || n < fewest {
+			best, fewest = i, n
+		}
+	}
+	r := all[best]
+	copy(all[1:best+1], all[:best])
+	all[0] = r
+}
+
+// shareLeads asks the holder of the most leads for one of them, if w would still
+// have fewer then.
+func (c *Core) shareLeads(d *dataset, w *worker) bool {
+	own, _ := c.leadsOf(d, w)
+	var from *lease
+	most := own + 1
+	for _, v := range c.workers {
+		if v == w {
+			continue
+		}
+		if n, l := c.leadsOf(d, v); n > most && l != nil {
+			from, most = l, n
+		}
+	}
+	if from == nil {
+		return false
+	}
+	c.askFor(from, w, max(from.prefix, from.frontier, from.pass.p.lineEnd()))
+	return true
+}

@@ -1,0 +1,37 @@
+package shardsvc
+
+// NeedInfo is the oldest position of a partition that may still be read, in the
+// source's own coordinates.
+type NeedInfo struct {
+	Partition PartitionNo
+	Identity  string
+	Label     string // what people call the partition
+	Segment   int64
+	Offset    int64
+	End       int64 // where what is listed ends, in the last segment; 2^60 while that grows
+}
+
+// Needed says for each partition of a dataset from where on the source must keep
+// its records: from its HoldMark, or, where all of it will be read again or is read
+// in another order, from its beginning. What needs nothing more is left out.
+func (c *Core) Needed(id DatasetID) []NeedInfo {
+	marks := c.HoldMarks(id)
+	var all []NeedInfo
+	for i := range marks {
+		m := &marks[i]
+		p := c.partition(m.Partition)
+		lastPass := m.Pass+1 >= uint32(p.ds.opt.Passes)
+		if lastPass && m.Units == 0 && p.complete {
+			continue
+		}
+		n := NeedInfo{m.Partition, m.Identity, p.label(), m.Segment, m.Offset, p.segs[len(p.segs)-1].end}
+		if m.Shuffled || !lastPass {
+			n.Segment, n.Offset = p.segs[0].id, p.segs[0].start
+		}
+		if p.growing() {
+			n.End = maxLine
+		}
+		all = append(all, n)
+	}
+	return all
+}

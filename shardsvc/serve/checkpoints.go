@@ -1,0 +1,205 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/flashckpt/manifest"
+	"github.com/headrace/headrace/shardsvc"
+	"google.golang.org/grpc/codes"
+)
+
+// checkpoints is the Checkpoints service.
+type checkpoints struct {
+	headracev1.UnimplementedCheckpointsServer
+	s *Server
+}
+
+func (c *checkpoints) Cuts(ctx context.Context, _ *headracev1.CutsRequest) (*headracev1.CutsReply, error) {
+	var (
+		all []shardsvc.CutInfo
+		job shardsvc.JobInfo
+	)
+	if err := c.s.view(ctx, func(l *loop) { all, job = l.core.Cuts(), l.core.Job() }); err != nil {
+		return nil, callStatus(err)
+	}
+	reply := &headracev1.CutsReply{Job: job.Job, Model: c.s.cfg.Model, Epoch: job.Epoch}
+	is := newest(all)
+	for i := range all {
+		reply.Cuts = append(reply.Cuts, c.state(&all[i], is[all[i].ID]))
+	}
+	slices.Reverse(reply.Cuts)
+	return reply, nil
+}
+
+func (c *checkpoints) state(k *shardsvc.CutInfo, newest bool) *headracev1.CutState {
+	out := &headracev1.CutState{Cut: k.ID, State: k.State.String(), Epoch: k.Epoch, Generation: k.Generation, Rank: k.Rank, Step: k.Step,
+		Path: valid(k.Path), Newest: newest,
+		Units: &headracev1.CutUnits{Acked: k.Units.Acked, Excluded: k.Units.Excluded, Dropped: k.Units.Dropped}}
+	if k.State != shardsvc.CutVoided {
+		out.Records = wireTally(&k.Records)
+	}
+	if k.State == shardsvc.CutBound {
+		out.AgeSeconds = c.s.boundAge(k).Seconds()
+	}
+	return out
+}
+
+func (c *checkpoints) Show(ctx context.Context, req *headracev1.ShowCutRequest) (*headracev1.ShowCutReply, error) {
+	var (
+		info  shardsvc.CutInfo
+		is    bool
+		found bool
+		body  *shardsvc.Cut
+	)
+	err := c.s.view(ctx, func(l *loop) {
+		all := l.core.Cuts()
+		i := slices.IndexFunc(all, func(k shardsvc.CutInfo) bool { return k.ID == req.Cut })
+		if found = i >= 0; found {
+			info, is = all[i], newest(all)[req.Cut]
+			body, _ = l.core.CutBody(req.Cut)
+		}
+	})
+	switch {
+	case err != nil:
+		return nil, callStatus(err)
+	case !found:
+		return nil, statusOf(codes.NotFound, fmt.Errorf("no cut %v is kept", manifest.CutID(req.Cut)), detail{Hint: "headrace ckpt list shows those that are"})
+	}
+	reply := &headracev1.ShowCutReply{Cut: c.state(&info, is)}
+	if body != nil { // a voided one has none
+		if reply.Body, err = c.s.bodies.of(body); err != nil {
+			return nil, callStatus(err)
+		}
+	}
+	return reply, nil
+}
+
+func (c *checkpoints) Bind(ctx context.Context, req *headracev1.BindCutRequest) (*headracev1.BindCutReply, error) {
+	if err := absolute("path", req.Path); err != nil {
+		return nil, err
+	}
+	return &headracev1.BindCutReply{}, c.change(ctx, &shardsvc.BindCut{Cut: req.Cut, Path: req.Path})
+}
+
+func (c *checkpoints) Drop(ctx context.Context, req *headracev1.DropCutRequest) (*headracev1.DropCutReply, error) {
+	reply := &headracev1.DropCutReply{}
+	err := c.s.view(ctx, func(l *loop) { _, reply.Kept = l.core.CutBody(req.Cut) })
+	if err != nil {
+		return nil, callStatus(err)
+	}
+	return reply, c.change(ctx, &shardsvc.DropCut{Cut: req.Cut, Reason: req.Reason})
+}
+
+// change is one event that the core may refuse.
+func (c *checkpoints) change(ctx context.Context, ev shardsvc.Event) error {
+	return callStatus(c.s.change(ctx, func(l *loop) error {
+		l.step(ev)
+		if err := l.rejected(); err != nil {
+			return statusOf(codes.FailedPrecondition, err, detail{})
+		}
+		return nil
+	}))
+}
+
+// Rewind says what a rewind would do, and does it.
+func (c *checkpoints) Rewind(ctx context.Context, req *headracev1.RewindRequest) (*headracev1.RewindReply, error) {
+	if req.Job != c.s.cfg.Job {
+		return nil, statusOf(codes.FailedPrecondition, fmt.Errorf("this master runs job %q, not %q", c.s.cfg.Job, req.Job),
+			detail{Field: "job", Hint: "name the job that is to be rewound, and its master with --master"})
+	}
+	cut, err := c.rewindTo(req)
+	if err != nil {
+		return nil, err
+	}
+	var (
+		plan  shardsvc.RewindPlan
+		epoch uint32
+		units = map[string]string{}
+	)
+	do := func(l *loop) error {
+		if plan = l.core.PlanRewind(cut); plan.Refused != "" {
+			return statusOf(codes.FailedPrecondition, errors.New(plan.Refused), detail{})
+		}
+		if !req.DryRun {
+			l.step(&shardsvc.Rewind{Cut: cut, Path: req.Path})
+			if err := l.rejected(); err != nil {
+				return statusOf(codes.FailedPrecondition, err, detail{})
+			}
+		}
+		epoch = l.core.Job().Epoch
+		for _, d := range l.core.Datasets() {
+			units[d.Name] = d.Options.Unit
+		}
+		return nil
+	}
+	if err := c.s.do(ctx, &call{view: req.DryRun, f: do}); err != nil {
+		return nil, callStatus(err)
+	}
+	reply := &headracev1.RewindReply{Epoch: epoch, Fenced: plan.Fenced}
+	for _, a := range plan.Again {
+		reply.Again = append(reply.Again, &headracev1.AgainUnits{Dataset: a.Name, Partition: valid(a.Label), Pass: a.Pass, Units: a.Units, Unit: units[a.Name]})
+	}
+	if len(plan.Again) > 0 {
+		reply.Records = wireTally(&plan.Records)
+	}
+	for i := range plan.Voided {
+		reply.Voided = append(reply.Voided, c.state(&plan.Voided[i], false))
+	}
+	if !req.DryRun && c.s.cfg.Moved != nil {
+		if err := c.s.cfg.Moved(ctx); err != nil {
+			reply.Untold = valid(err.Error())
+		}
+	}
+	return reply, nil
+}
+
+func (c *checkpoints) rewindTo(req *headracev1.RewindRequest) (*shardsvc.Cut, error) {
+	if len(req.Body) == 0 {
+		return nil, nil // the start
+	}
+	if err := absolute("path", req.Path); err != nil {
+		return nil, err
+	}
+	parsed, err := manifest.ParseCut(req.Body)
+	if err != nil {
+		return nil, statusOf(codes.InvalidArgument, fmt.Errorf("the cut can not be read: %w", err), detail{Field: "body"})
+	}
+	cut, err := coreCut(parsed, c.s.cfg.Job, c.s.cfg.Model)
+	if err != nil {
+		return nil, statusOf(codes.FailedPrecondition, err, detail{Field: "body"})
+	}
+	return cut, nil
+}
+
+// absolute: a master and its trainers mean the same file by a path.
+func absolute(field, path string) error {
+	if filepath.IsAbs(path) {
+		return nil
+	}
+	return statusOf(codes.InvalidArgument, fmt.Errorf("%s %q: must be absolute", field, path), detail{Field: field})
+}
+
+// checkpoint is what status shows: the newest bound cut; for private that of the
+// rank whose newest is the oldest.
+func (s *Server) checkpoint(all []shardsvc.CutInfo) *headracev1.NewestCheckpoint {
+	is, kept := newest(all), uint32(0)
+	var out *headracev1.NewestCheckpoint
+	for i := range all {
+		k := &all[i]
+		if k.State == shardsvc.CutBound || k.State == shardsvc.CutCarried {
+			kept++
+		}
+		if is[k.ID] && out == nil { // in order
+			out = &headracev1.NewestCheckpoint{Cut: k.ID, Step: k.Step, Rank: k.Rank, Epoch: k.Epoch, Path: valid(k.Path), AgeSeconds: s.boundAge(k).Seconds()}
+		}
+	}
+	if out != nil {
+		out.Kept = kept
+	}
+	return out
+}

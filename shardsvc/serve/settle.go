@@ -1,0 +1,90 @@
+package serve
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/headrace/headrace/flashckpt/manifest"
+	"github.com/headrace/headrace/shardsvc"
+)
+
+// Look says whether a valid manifest of a cut is at a path, and when it was made.
+// An error means that the storage could not be seen, which settles nothing.
+type Look func(ctx context.Context, path string, cut manifest.CutID) (found bool, created time.Time, err error)
+
+const (
+	lookAgain  = time.Second
+	lookWithin = 30 * time.Second // the core voids a cut that nobody saw by then
+)
+
+// settle looks for the manifest of a cut whose process is gone, again and again
+// while its storage can not be seen, and tells the core. A look that hangs is left
+// behind: file systems may not come back.
+func (s *Server) settle(id uint64, path string) {
+	if s.cfg.Look == nil {
+		return
+	}
+	s.background(func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, lookWithin)
+		defer cancel()
+		cut := manifest.CutID(id)
+		for {
+			found, created, err := s.look(ctx, path, cut)
+			if err == nil {
+				s.bindings.seen(id, created)
+				s.settled(ctx, id, path, found)
+				return
+			}
+			s.cfg.Logger.Warn("the storage of a checkpoint can not be seen; it is tried again", "cut", cut.String(), "path", path, "error", err)
+			select {
+			case <-time.After(lookAgain):
+			case <-ctx.Done():
+				s.cfg.Logger.Error("the storage of a checkpoint was not seen in time: its cut is voided", "cut", cut.String(), "path", path)
+				return
+			}
+		}
+	})
+}
+
+func (s *Server) settled(ctx context.Context, id uint64, path string, found bool) {
+	s.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "looked for a checkpoint whose process is gone", slog.String("cut", manifest.CutID(id).String()),
+		slog.String("path", path), slog.Bool("found", found))
+	// A server that stops settles nothing: the next term asks again.
+	_ = s.change(ctx, func(l *loop) error {
+		l.step(&shardsvc.SettleCut{Cut: id, Found: found})
+		return nil
+	})
+}
+
+// look is one look, at most until ctx ends.
+func (s *Server) look(ctx context.Context, path string, cut manifest.CutID) (found bool, created time.Time, err error) {
+	type seen struct {
+		found   bool
+		created time.Time
+		err     error
+	}
+	done := make(chan seen, 1)
+	go func() { // ends with the look
+		var v seen
+		v.found, v.created, v.err = s.cfg.Look(ctx, path, cut)
+		done <- v
+	}()
+	select {
+	case v := <-done:
+		return v.found, v.created, v.err
+	case <-ctx.Done():
+		return false, time.Time{}, ctx.Err()
+	}
+}
+
+// background runs f until the server stops; Run waits for it.
+func (s *Server) background(f func(context.Context)) {
+	if !s.begin() {
+		return
+	}
+	go func() {
+		defer s.readers.Done()
+		f(s.alive)
+	}()
+}

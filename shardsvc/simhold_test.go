@@ -1,0 +1,207 @@
+package shardsvc
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// Trainers of a shared model that hold their yields while one of them saves: what
+// is in the model when the saver copies it is exactly what its cut says.
+
+type simHold struct {
+	held   uint64 // it was told to hold, for this cut
+	saving uint64 // it holds the yields of all, for this cut
+	asks2  bool   // and was answered OK
+}
+
+func (s *sim) holdTold(t *simTrainer, r Reply) {
+	switch {
+	case t == nil:
+	case !r.Refused:
+		t.held = r.Cut.Cut
+	case t.held == r.Cut.Cut:
+		t.held = 0
+	}
+}
+
+// someHold: somebody holds the yields of all, to save.
+func (s *sim) someHold() {
+	t := s.some()
+	if s.model != Shared || t == nil || t.agent == nil || t.agent.session == 0 || !t.joined || t.saving != 0 && rapid.Bool().Draw(s.t, "keep") {
+		return
+	}
+	s.nextCut++
+	t.saving, t.asks2 = s.nextCut, false
+	s.call(t, CutCall{Hold: &CutHold{s.nextCut, Time(rapid.IntRange(0, 20).Draw(s.t, "deadline")) * Second}})
+}
+
+// someHeld: a trainer steps what it has, and says that it yields nothing.
+func (s *sim) someHeld() {
+	if t := s.some(); t != nil {
+		s.sayHeld(t)
+	}
+}
+
+func (s *sim) allHeld() {
+	for _, t := range slices.Clone(s.trainers) {
+		s.sayHeld(t)
+	}
+}
+
+func (s *sim) sayHeld(t *simTrainer) {
+	if t.held == 0 || t.agent == nil || t.agent.session == 0 || !t.joined {
+		return
+	}
+	t.step++
+	m := &Message{Steps: []StepReport{{t.number, t.step}}, Yields: []YieldsHeld{{Worker: t.number, Cut: t.held}}}
+	for _, l := range t.leases {
+		l.step = t.step
+		m.Acks = append(m.Acks, s.ackOf(l, l.frontier, t.step))
+	}
+	s.send(t.agent, m)
+}
+
+// exactSave goes all the way, with something in between at times.
+func (s *sim) exactSave() {
+	s.team()
+	for _, t := range slices.Clone(s.trainers) {
+		s.request(t)
+	}
+	meanwhile := func() {
+		switch rapid.IntRange(0, 12).Draw(s.t, "meanwhile") {
+		case 0:
+			s.someDelivery()
+		case 1:
+			s.someAck()
+		case 2:
+			s.someKill()
+		case 3:
+			s.someStarts()
+		case 4:
+			s.someReconnect()
+		case 5: // one that does not obey: its acks break the hold
+			if t := s.some(); t != nil && slices.ContainsFunc(s.trainers, func(x *simTrainer) bool { return x.asks2 }) {
+				t.held = 0
+				s.ackAll(t)
+			}
+		}
+	}
+	s.someHold()
+	meanwhile()
+	s.allHeld()
+	meanwhile()
+	s.someExactAsk()
+}
+
+// holdAnswered: the saver copies the model, if all are held.
+func (s *sim) holdAnswered(t *simTrainer, r Reply) bool {
+	if t.saving == 0 || r.Cut.Cut != t.saving || r.Cut.Body != nil {
+		return false
+	}
+	if r.Cut.Code != CutOK {
+		t.saving = 0
+		return r.Cut.Code != CutFenced
+	}
+	t.asks2 = true
+	s.captured[t.saving] = s.book.Members(Group, 1<<62)
+	for _, x := range s.trainers {
+		for _, l := range x.leases {
+			if n := s.stepped(l); n < min(l.frontier, s.there(l)) {
+				s.t.Fatalf("cut %d: all yields are said to be held, and rank %d inc %d has [%d, %d) of %s in hand", t.saving, x.rank, x.inc, n, l.frontier, tok(l.token))
+			}
+		}
+	}
+	return true
+}
+
+// stepped is how far a lease is durably acked.
+func (s *sim) stepped(l *simLease) int64 {
+	if g := s.granted[l.token]; g != nil {
+		return max(l.settled, g.settled)
+	}
+	return l.settled
+}
+
+func (s *sim) someExactAsk() {
+	i := slices.IndexFunc(s.trainers, func(t *simTrainer) bool { return t.asks2 })
+	if i < 0 {
+		return
+	}
+	t := s.trainers[i]
+	if rapid.IntRange(0, 5).Draw(s.t, "give up") == 0 {
+		s.call(t, CutCall{Drop: &CutDrop{t.saving, "its state can not be copied"}})
+		t.saving, t.asks2 = 0, false
+		return
+	}
+	k := &CutAsk{Cut: t.saving, Step: t.step, Exact: true, Path: fmt.Sprint("/", t.saving)}
+	t.saving, t.asks2 = 0, false
+	s.call(t, CutCall{Ask: k})
+}
+
+// exactAsCaptured: what is in an exact cut is what was in the model when it was copied.
+func (s *sim) exactAsCaptured(k *simCut, body *Cut) {
+	if s.model != Shared || !body.Exact {
+		return
+	}
+	model, ok := s.captured[k.id]
+	if !ok {
+		s.t.Fatalf("cut %d says that it is exact, and nobody held any yields for it", k.id)
+	}
+	if err := s.book.WithoutExcluded(k.set).Same(s.book.WithoutExcluded(model)); err != nil {
+		s.t.Fatalf("cut %d is not exact: the cut's, then the model's: %v", k.id, err)
+	}
+	exactCuts++
+}
+
+// exactCuts counts them over all worlds of this process.
+var exactCuts int
+
+// TestAnExactCutIsTheModelWhateverBreaks: worlds of a shared model in which much is
+// saved exactly. docs/CUTS.md: "a cut of a shared model is exact when nothing
+// changed the model between its last ack and the capture of the state".
+func TestAnExactCutIsTheModelWhateverBreaks(t *testing.T) {
+	before := exactCuts
+	rapid.Check(t, func(rt *rapid.T) {
+		s := newSimOf(rt, t, Shared)
+		s.list(false)
+		rt.Repeat(map[string]func(*rapid.T){
+			"team":      func(*rapid.T) { s.team() },
+			"all work":  func(*rapid.T) { s.allWork() },
+			"request":   func(*rapid.T) { s.someRequest() },
+			"deliver":   func(*rapid.T) { s.someDelivery() },
+			"deliver2":  func(*rapid.T) { s.someDelivery() },
+			"ack":       func(*rapid.T) { s.someAck() },
+			"hold":      func(*rapid.T) { s.someHold() },
+			"held":      func(*rapid.T) { s.someHeld() },
+			"all held":  func(*rapid.T) { s.allHeld() },
+			"exact":     func(*rapid.T) { s.someExactAsk() },
+			"save":      func(*rapid.T) { s.exactSave() },
+			"save2":     func(*rapid.T) { s.exactSave() },
+			"start":     func(*rapid.T) { s.someStarts() },
+			"kill":      func(*rapid.T) { s.someKill() },
+			"close":     func(*rapid.T) { s.someClose() },
+			"unhook":    func(*rapid.T) { s.someUnhooked() },
+			"break":     func(*rapid.T) { s.someBreak() },
+			"reconnect": func(*rapid.T) { s.someReconnect() },
+			"agent":     func(*rapid.T) { s.someAgentDies() },
+			"time":      func(*rapid.T) { s.pass(Time(rapid.IntRange(1, 4000).Draw(rt, "ms")) * Millisecond) },
+			"list":      func(*rapid.T) { s.list(rapid.IntRange(0, 2).Draw(rt, "complete") == 0) },
+			"crash":     func(*rapid.T) { s.crash() },
+			"":          func(*rapid.T) {},
+		})
+		s.finish()
+		if s.w.core.yields != nil {
+			s.pass(holdDeadline)
+		}
+		if s.w.core.yields != nil {
+			rt.Fatalf("yields are held for ever")
+		}
+	})
+	if exactCuts == before {
+		t.Fatal("no cut was exact in all these worlds")
+	}
+	t.Logf("%d exact cuts", exactCuts-before)
+}

@@ -1,0 +1,206 @@
+package shardsvc
+
+import (
+	"slices"
+)
+
+// What the core answers is promised: the oracle keeps it, and agents and trainers get it.
+
+// acksOf are the acks in a message, by what their answers name.
+func acksOf(ev Event) map[Ack]Ack {
+	said := map[Ack]Ack{}
+	if m, ok := ev.(*Message); ok {
+		for _, k := range m.Acks {
+			said[Ack{Token: k.Token, Prefix: k.Prefix}] = k
+		}
+	}
+	return said
+}
+
+func (s *sim) promiseAck(r Reply, said map[Ack]Ack) {
+	l := s.granted[r.Token]
+	if l != nil && r.Code == Durable && r.Prefix > l.settled {
+		k := said[Ack{Token: r.Token, Prefix: r.Prefix}]
+		for _, x := range s.ranges(l, l.settled, r.Prefix) {
+			s.fail(s.book.Ack(x, l.rank, k.Step, k.Told && k.From == l.settled))
+		}
+		l.settled = r.Prefix
+	}
+}
+
+// sameUnits: the book and the core count the same.
+func (s *sim) sameUnits() {
+	for _, d := range s.w.core.Datasets() {
+		if n := s.book.Settled(); d.Counts.Settled != n {
+			s.t.Fatalf("the core has %d settled units, the oracle %d", d.Counts.Settled, n)
+		}
+		s.sameRecords(d.Records)
+	}
+}
+
+// promise tells the oracle what the core committed, delivered or not.
+func (s *sim) promise(r Reply, pieces []Piece) {
+	switch r.Kind {
+	case ReplyJoin:
+		if r.Refused {
+			break
+		}
+		t := s.byNumber(r.To, r.Worker)
+		if t != nil && !t.joined {
+			s.newest[t.rank] = t.inc
+		}
+	case ReplyGrant:
+		l := &simLease{token: r.Token, part: r.Partition, pass: r.Pass, segment: r.Segment, start: r.Start, prefix: r.Start, end: r.End,
+			frontier: r.Start, said: r.Start, settled: r.Start, pieces: slices.Clone(pieces[r.PieceLo:r.PieceHi])}
+		if t := s.byNumber(r.To, r.Worker); t != nil {
+			l.rank = t.rank
+		}
+		for _, x := range s.ranges(l, l.start, l.end) {
+			s.fail(s.book.Grant(x))
+		}
+		s.nobodyUses(l)
+		s.inOrder(l)
+		s.ofItsVirtualRank(r.Request, l)
+		s.granted[r.Token] = l
+	case ReplyHeld:
+		if l := s.granted[r.Was]; !r.Refused && r.Prefix < r.End {
+			s.granted[r.Token] = l
+			for _, x := range s.ranges(l, r.Prefix, r.End) {
+				s.fail(s.book.Grant(x))
+			}
+			if r.Prefix < l.settled {
+				s.t.Fatalf("%s was acked up to %d, held answers %d", tok(r.Was), l.settled, r.Prefix)
+			}
+		}
+	case ReplyStanding:
+		switch t := s.byNumber(r.To, r.Worker); {
+		case r.State == End:
+			s.endTold(r.Request)
+		case t != nil && r.State == Restoring && !t.restored:
+			t.gated = true
+		}
+	}
+}
+
+// nobodyUses: "rows in the hands of a trainer that may still run are never given
+// to another" (guarantee 6).
+func (s *sim) nobodyUses(g *simLease) {
+	if s.model == Replicated || s.model == Private {
+		return
+	}
+	for _, t := range s.trainers {
+		for _, l := range t.leases {
+			if l.part == g.part && l.pass == g.pass && l.segment == g.segment && l.prefix < g.end && g.start < l.end {
+				s.t.Fatalf("%s [%d, %d) was granted while rank %d inc %d uses [%d, %d)", tok(g.token), g.start, g.end, t.rank, t.inc, l.prefix, l.end)
+			}
+		}
+	}
+}
+
+// inOrder: "order within a partition on request": nothing before a strict lease
+// waits to be granted. (CheckInvariants knows that one worker has all leases.)
+func (s *sim) inOrder(g *simLease) {
+	if !s.opt.Strict {
+		return
+	}
+	for _, ps := range s.w.core.parts[g.part].passes {
+		end := ps.p.lineEnd()
+		if ps.n == g.pass {
+			end, _ = ps.onLine(place{g.segment, g.start})
+		}
+		if ps.n <= g.pass && (ps.frontier < end || len(ps.pending) > 0 && ps.pending[0].start < end) {
+			s.t.Fatalf("pass %d [%d, %d) was granted before what lies before it", g.pass, g.start, g.end)
+		}
+	}
+}
+
+func (s *sim) byNumber(to Session, number uint32) *simTrainer {
+	for _, t := range s.trainers {
+		if t.agent != nil && t.agent.session == to && t.number == number {
+			return t
+		}
+	}
+	return nil
+}
+
+func (s *sim) deliver(r Reply, pieces []Piece) {
+	i := slices.IndexFunc(s.agents, func(a *simAgent) bool { return a.session == r.To })
+	if i < 0 {
+		return
+	}
+	a := s.agents[i]
+	t := s.byNumber(r.To, r.Worker)
+	switch r.Kind {
+	case ReplyClose:
+		a.session = 0
+	case ReplyJoin:
+		if t != nil && r.Refused {
+			if t.inc == s.newest[t.rank] && s.model == Shared {
+				s.t.Fatalf("shared: a living trainer was refused: %s", r.Reason)
+			}
+			s.remove(t)
+		} else if t != nil {
+			if !t.joined {
+				t.step = r.Step
+			}
+			t.held = 0 // its agent tells it anew, should it be
+			t.joined, t.generation = true, r.Generation
+		}
+	case ReplyFence:
+		if t != nil {
+			s.remove(t)
+		}
+	case ReplyEnd:
+		if t != nil {
+			t.ending = true
+		}
+	case ReplyGrant:
+		if t != nil {
+			t.leases = append(t.leases, s.granted[r.Token])
+		}
+	case ReplyHeld, ReplyAck, ReplySteal:
+		s.deliverLease(a, r)
+	case ReplyCut:
+		s.cutAnswered(t, r)
+	case ReplyHold:
+		s.holdTold(t, r)
+	}
+}
+
+func (s *sim) deliverLease(a *simAgent, r Reply) {
+	token := r.Token
+	if r.Kind == ReplyHeld {
+		token = r.Was
+	}
+	for _, t := range s.trainers {
+		i := slices.IndexFunc(t.leases, func(l *simLease) bool { return l.token == token })
+		if i < 0 || t.agent != a {
+			continue
+		}
+		l := t.leases[i]
+		bad := r.Refused || r.Kind == ReplyAck && r.Code != Durable
+		switch {
+		case bad && (s.model != Replicated && s.model != Private || r.Code == Invalid):
+			s.t.Fatalf("a living holder was refused: %s", r.text(nil))
+		case bad:
+			s.remove(t)
+			return
+		case r.Kind == ReplySteal:
+			t.asks = append(t.asks, r)
+			return
+		case r.Kind == ReplyHeld:
+			l.token, l.end, l.said = r.Token, r.End, r.Prefix
+		}
+		l.prefix = max(l.prefix, r.Prefix)
+		l.frontier = max(l.frontier, l.prefix)
+		if l.prefix >= l.end {
+			t.leases = slices.Delete(t.leases, i, i+1)
+		}
+		return
+	}
+}
+
+func (s *sim) remove(t *simTrainer) {
+	t.leases = nil
+	s.trainers = slices.DeleteFunc(s.trainers, func(x *simTrainer) bool { return x == t })
+}

@@ -1,0 +1,93 @@
+package shardsvc
+
+import (
+	"github.com/headrace/headrace/shardsvc/oracle"
+	"pgregory.net/rapid"
+)
+
+// The records of the simulation: the oracle knows at each unit whether there is one,
+// and of when; agents tell it with most acks, and the core adds it up.
+
+// ackOf is an ack with the records that it is of. Some agents do not count, some
+// are wrong about where their last ack ended.
+func (s *sim) ackOf(l *simLease, prefix, step int64) Ack {
+	k := Ack{Token: l.token, Prefix: prefix, Step: step, From: l.said}
+	how := 0
+	if !s.calm {
+		how = rapid.IntRange(0, 15).Draw(s.t, "tells")
+	}
+	if k.Told = how != 15; how == 14 {
+		k.From--
+	}
+	n := oracle.CountOf(s.ranges(l, k.From, prefix))
+	k.Rows, k.Oldest, k.Newest = n.Rows, n.Oldest, n.Newest
+	l.said = max(l.said, prefix)
+	return k
+}
+
+// sameRecords: what the core has added up is what there is.
+func (s *sim) sameRecords(got Tally) {
+	if s.vague { // a cut has records of units that are excluded
+		return
+	}
+	var all oracle.Count
+	acked := s.book.Acked()
+	for _, n := range acked.Count(s.book.Untold(acked)) {
+		all = merge(all, n)
+	}
+	if got.Rows != all.Rows || got.Untold != all.Untold || all.Newest != 0 && (got.Oldest > all.Oldest || got.Newest < all.Newest) {
+		s.t.Fatalf("the core has acked %+v, the oracle %+v", got, all)
+	}
+	if s.model != Private && (got.Oldest != all.Oldest || got.Newest != all.Newest) {
+		s.t.Fatalf("the core has acked %+v, the oracle %+v", got, all)
+	}
+}
+
+func merge(a, b oracle.Count) oracle.Count {
+	t := Tally(a)
+	t.add(Tally(b))
+	return oracle.Count(t)
+}
+
+// counts: a cut knows its records, of each partition.
+func (s *sim) counts(k *simCut, body *Cut) {
+	if s.vague {
+		return
+	}
+	got := map[uint32]Tally{}
+	for _, d := range body.Datasets {
+		for i := range d.Partitions {
+			p := &d.Partitions[i]
+			one := Cut{Datasets: []CutDataset{{Partitions: []CutPartition{*p}}}}
+			n := got[s.src(p.Number)]
+			n.add(one.Records())
+			got[s.src(p.Number)] = n
+		}
+	}
+	for part, want := range s.book.WithoutExcluded(k.set).Count(s.untold[k.id]) {
+		if got[part] != Tally(want) {
+			s.t.Fatalf("cut %d of rank %d at step %d: partition %d: the core has %+v, the oracle %+v", k.id, k.rank, k.step, part, got[part], want)
+		}
+		delete(got, part)
+	}
+	for part, n := range got {
+		if n != (Tally{}) {
+			s.t.Fatalf("cut %d of rank %d at step %d: partition %d: the core has %+v, the oracle nothing", k.id, k.rank, k.step, part, n)
+		}
+	}
+}
+
+// sameBack: so much, and so many records, are pending again. Where a cut that is
+// restored has more than there was, nobody counts the records; nor where some are
+// untold (mixed), which others of the same units may be in another cut.
+func (s *sim) sameBack(r Report, n oracle.Back, more int64, mixed bool) {
+	if n.Units != r.Units {
+		s.t.Fatalf("%s; the oracle says %d", r.text(), n.Units)
+	}
+	if s.vague || mixed || more > 0 && r.Records.Untold > n.Untold {
+		return
+	}
+	if want := (Tally{Rows: n.Rows, Untold: n.Untold}); r.Records != want {
+		s.t.Fatalf("%s: %+v records are pending again; the oracle says %+v", r.text(), r.Records, want)
+	}
+}

@@ -1,0 +1,114 @@
+package shardsvc
+
+import (
+	"bufio"
+	"encoding/hex"
+	"os"
+	"strings"
+	"testing"
+)
+
+// TestRecordsOfAnOlderVersionAreUntold: stores that were written before acks told
+// of records load as they are; what they hold is untold, through restarts, cuts and
+// what goes back.
+func TestRecordsOfAnOlderVersionAreUntold(t *testing.T) {
+	for model, store := range olderStores(t, "testdata/older/before_records.txt") {
+		t.Run(model, func(t *testing.T) {
+			w := newWorld(t, Config{Job: "j", Model: model})
+			w.store = store
+			check := func(rows, untold int64) {
+				t.Helper()
+				if d, _ := w.core.Dataset(1); d.Records.Rows != rows || d.Records.Untold != untold || d.Counts.Acked < untold {
+					t.Errorf("%+v of %d units, want %d rows and %d untold", d.Records, d.Counts.Acked, rows, untold)
+				}
+			}
+			w.restart()
+			check(0, 46)
+			w.restart()
+			check(0, 46)
+			if k := w.core.Cuts()[0]; k.Records != untold(30) {
+				t.Errorf("the cut's records are %+v", k.Records)
+			}
+			w.step(&Message{Session: 1, Hello: &Hello{Agent: "a", Incarnation: 1}, Joins: []Join{{Worker: 1, Incarnation: 6, WorldSize: 1, Resume: ResumeBound}}})
+			w.step(&Tick{})
+			w.now += 60 * Second
+			w.step(&Tick{}) // all recovered
+			body, _ := w.core.CutBody(7)
+			if model == Shared {
+				w.step(&Message{Session: 1, Leaves: []Leave{{Worker: 1, Ended: true}}})
+			}
+			w.step(&Rewind{Cut: body, Path: "/ck"})
+			for _, r := range w.fx.Reports {
+				if r.Kind == ReportRewound && (r.Units > 16 || r.Records != untold(r.Units)) {
+					t.Errorf("%s: %+v", r.text(), r.Records)
+				}
+			}
+			check(0, 30)
+			w.restart()
+			check(0, 30)
+		})
+	}
+}
+
+// olderStores are the pairs of stores, in hex, each behind a line "model NAME".
+func olderStores(t *testing.T, path string) map[string]map[string][]byte {
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	all := map[string]map[string][]byte{}
+	var store map[string][]byte
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		a, b, _ := strings.Cut(lines.Text(), " ")
+		if a == "model" {
+			store = map[string][]byte{}
+			all[b] = store
+			continue
+		}
+		k, err := hex.DecodeString(a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if store[string(k)], err = hex.DecodeString(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(all) != 3 {
+		t.Fatalf("%d stores in %s", len(all), path)
+	}
+	return all
+}
+
+// TestAnAckTellsOfItsOwnRecordsOnly: one that begins elsewhere than the last one
+// ended, or says what can not be, leaves its units untold.
+func TestAnAckTellsOfItsOwnRecordsOnly(t *testing.T) {
+	said := Ack{Told: true, From: 0, Prefix: 10, Rows: 7, Oldest: 5, Newest: 9}
+	for name, change := range map[string]func(*Ack){
+		"tells nothing":                   func(k *Ack) { k.Told = false },
+		"begins before the prefix":        func(k *Ack) { k.From = -1 },
+		"begins behind the prefix":        func(k *Ack) { k.From = 1 },
+		"has fewer than no rows":          func(k *Ack) { k.Rows = -1 },
+		"has more rows than can be":       func(k *Ack) { k.Rows = maxRows + 1 },
+		"is older than its newest":        func(k *Ack) { k.Oldest = 10 },
+		"has one time of two":             func(k *Ack) { k.Oldest = 0 },
+		"has times of no rows":            func(k *Ack) { k.Rows = 0 },
+		"has rows, and times before 1970": nil,
+	} {
+		l := &lease{end: 10}
+		k := said
+		want := untold(10)
+		if change == nil {
+			k.Oldest, k.Newest = -9, -5
+			want = Tally{Rows: 7, Oldest: -9, Newest: -5}
+		} else {
+			change(&k)
+		}
+		if got := k.tally(l, 10); got != want {
+			t.Errorf("an ack that %s: %+v", name, got)
+		}
+	}
+	if got := said.tally(&lease{end: 10}, 10); got != (Tally{Rows: 7, Oldest: 5, Newest: 9}) {
+		t.Errorf("%+v", got)
+	}
+}

@@ -1,0 +1,226 @@
+package shardsvc
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/headrace/headrace/internal/planted"
+)
+
+// bit_exact: the blocks of the input are dealt out to a fixed number of virtual
+// ranks, block i of the order to virtual rank i mod V. Each of them is a partition
+// in strict order, which only those get leases of who ask for that virtual rank.
+// Nothing is stolen, and leases are of one size, so what a virtual rank reads, and
+// in which order, is a function of the input, the seed and V: whoever reads it.
+
+// maxVirtualRanks of a dataset: each keeps a table of its segments.
+const maxVirtualRanks = 1024
+
+// VirtualIdentity is the identity of virtual rank v (from 0) of n in a partition
+// of a source.
+func VirtualIdentity(source string, v, n int) string {
+	return fmt.Sprintf("%s#%d/%d", source, v, n)
+}
+
+// SourceIdentity is the inverse: the source's own identity, and v; -1 where
+// identity has no virtual rank of n.
+func SourceIdentity(identity string, n uint32) (source string, v int) {
+	rest, ok := strings.CutSuffix(identity, "/"+strconv.FormatUint(uint64(n), 10))
+	i := strings.LastIndexByte(rest, '#')
+	if !ok || i < 1 {
+		return identity, -1
+	}
+	number, err := strconv.ParseUint(rest[i+1:], 10, 32)
+	if err != nil || number >= uint64(n) || rest[i+1:] != strconv.FormatUint(number, 10) {
+		return identity, -1
+	}
+	return rest[:i], int(number)
+}
+
+// named gives p its identity, and with it its virtual rank.
+func (p *partition) named(identity string) error {
+	p.identity, p.source, p.virtual = identity, identity, 0
+	n := p.ds.opt.VirtualRanks
+	if n == 0 {
+		return nil
+	}
+	source, v := SourceIdentity(identity, n)
+	if v < 0 {
+		return fmt.Errorf("partition %q is of none of the %d virtual ranks of a bit_exact dataset", identity, n)
+	}
+	for _, q := range p.ds.parts {
+		if q != p && q.source != source {
+			return fmt.Errorf("partition %q beside %q: a bit_exact dataset has one partition of its source", identity, q.identity)
+		}
+	}
+	p.source, p.virtual = source, uint32(v)+1
+	return nil
+}
+
+// counts1: the listing of p counts in the dataset's total. All virtual ranks list
+// the same segments, and so one of them does.
+func (p *partition) counts1() bool { return p.virtual <= 1 }
+
+// lineBlocks counts the blocks on the line of p.
+func (p *partition) lineBlocks() int64 {
+	if p.virtual == 0 {
+		return p.blocks
+	}
+	n := int64(p.ds.opt.VirtualRanks)
+	return (p.blocks - int64(p.virtual) + n) / n
+}
+
+// listed counts the units of pass n.
+func (p *partition) listed(n uint32) int64 {
+	if p.virtual == 0 {
+		return p.total
+	}
+	return p.line(n).units(0, p.lineEnd())
+}
+
+// exactPasses bounds what is counted again at a start: what a virtual rank has of
+// a shuffled pass depends on where that has the short blocks.
+const exactPasses = 1024
+
+// listedFolded counts the units of the passes that were folded away, or, of too
+// many, not exactly, what they have at most.
+func (p *partition) listedFolded() (all int64, exact bool) {
+	if p.virtual == 0 || p.folded > exactPasses {
+		return p.total * int64(p.folded), p.virtual == 0
+	}
+	for n := range p.folded {
+		all += p.listed(n)
+	}
+	return all, true
+}
+
+// listedSoFar counts the units of all passes begun, at least of one.
+func (p *partition) listedSoFar() (all int64) {
+	if p.virtual == 0 {
+		return p.total * int64(max(p.begun(), 1))
+	}
+	if p.begun() == 0 {
+		return p.listed(0)
+	}
+	for _, n := range p.units {
+		all += n
+	}
+	for _, ps := range p.passes {
+		all += ps.units(0, p.lineEnd())
+	}
+	return all
+}
+
+// virtualRank is the partition of virtual rank v, from 1; nil: it is not known yet,
+// or there is none.
+func (d *dataset) virtualRank(v uint32) *partition {
+	for _, p := range d.parts {
+		if v > 0 && p.virtual == v {
+			return p
+		}
+	}
+	return nil
+}
+
+// serveVirtual grants each request what its virtual rank has, in order, and tells
+// the others where they stand.
+func (c *Core) serveVirtual(d *dataset) {
+	if c.grants(d) {
+		d.waiting.keep(func(r *request) bool { return c.grantVirtual(d, r) })
+	}
+	if state, _ := c.standing(d); state == End {
+		c.endVirtual(d)
+	}
+	d.waiting.keep(func(r *request) bool { return c.tellVirtual(d, r) })
+}
+
+// grantVirtual reports whether r is still open.
+func (c *Core) grantVirtual(d *dataset, r *request) (open bool) {
+	p := d.virtualRank(r.virtual)
+	if planted.On && planted.Is(planted.VirtualMixed) {
+		p = d.virtualRank(r.virtual%d.opt.VirtualRanks + 1)
+	}
+	if p == nil {
+		return true
+	}
+	for r.count > 0 {
+		l := c.carveFrom(p, r.w, c.size(d, r.w))
+		c.changed(p)
+		if l == nil {
+			return true
+		}
+		c.grant(l, r.id)
+		r.count--
+	}
+	r.w.waiting--
+	if !r.told {
+		d.untold--
+	}
+	return false
+}
+
+// tellVirtual tells a request what it was not told last; END closes it.
+func (c *Core) tellVirtual(d *dataset, r *request) (open bool) {
+	state, reason := c.standingOf(d, r.virtual)
+	if !r.told || r.state != state {
+		if !r.told {
+			d.untold--
+		}
+		r.told, r.state = true, state
+		c.reply(Reply{To: r.w.session(), Kind: ReplyStanding, Request: r.id, Worker: r.w.number, Dataset: d.id, State: state, Reason: reason})
+	}
+	if state != End {
+		return true
+	}
+	r.w.waiting--
+	if p := d.virtualRank(r.virtual); p != nil {
+		p.ended = r.w
+	}
+	if all, _ := c.standing(d); all == End {
+		c.endedAll(r.w)
+	}
+	return false
+}
+
+// standingOf is where virtual rank v stands: its end is not the dataset's.
+func (c *Core) standingOf(d *dataset, v uint32) (State, string) {
+	p := d.virtualRank(v)
+	switch {
+	case v == 0 || v > d.opt.VirtualRanks:
+		return Failed, fmt.Sprintf("dataset %s is bit_exact: a stream reads one of its %d virtual ranks, and says which", d.name, d.opt.VirtualRanks)
+	case p != nil && d.partsAll && p.settled && !d.failed:
+		return End, ""
+	}
+	state, reason := c.standing(d)
+	if state == Wait && p != nil && d.partsAll && p.drained {
+		return Drained, ""
+	}
+	if state == Drained && (p == nil || !p.drained) {
+		return Wait, ""
+	}
+	return state, reason
+}
+
+// endVirtual: all of d is settled. Who was told END of a virtual rank before had to
+// go on reporting steps, as the others did; from now on nothing is missing of it.
+func (c *Core) endVirtual(d *dataset) {
+	if !d.done {
+		d.done = true
+		c.report(Report{Kind: ReportDatasetDone, Dataset: d.id, Units: d.total * int64(d.opt.Passes)})
+	}
+	for _, p := range d.parts {
+		if w := p.ended; w != nil {
+			p.ended = nil
+			c.endedAll(w)
+		}
+	}
+}
+
+// endedAll: w was told END, and counts as having reported all, if it has nothing.
+func (c *Core) endedAll(w *worker) {
+	if w.waiting == 0 && w.leases == nil && !w.rank.ended && w.rank.worker == w {
+		w.rank.ended, c.askDue = true, true
+		c.dirtyRank(w.rank)
+	}
+}

@@ -1,0 +1,137 @@
+//go:build kafka
+
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+
+	"github.com/headrace/headrace/internal/testbroker"
+	"github.com/headrace/headrace/sources"
+)
+
+// leads waits until a broker leads the only partition with so many in sync.
+func leads(t *testing.T, b *testbroker.Broker, topic string, id, inSync int) {
+	t.Helper()
+	deadline := time.Now().Add(60 * time.Second)
+	for {
+		leader, all, err := b.Leader(t.Context(), topic, 0)
+		if err == nil && leader == id && len(all) >= inSync {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("broker %d does not lead with %d in sync: leader %d, in sync %v, %v", id, inSync, leader, all, err)
+		}
+		if err := pause(t.Context(), 100*time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestLeadersMoveAndHeadsDiverge shares one cluster of three brokers between its
+// parts, because it takes long to start. Broker 1, the controller, leads nothing.
+func TestLeadersMoveAndHeadsDiverge(t *testing.T) {
+	b, err := testbroker.StartKafka(t.Context(), testbroker.Options{Brokers: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	t.Run("a leader that moves in mid-read loses and repeats nothing", func(t *testing.T) { leadersMove(t, b) })
+	t.Run("a head that falls behind what was planned is told", func(t *testing.T) { headsDiverge(t, b) })
+}
+
+func topicOn(t *testing.T, b *testbroker.Broker, config map[string]string, replicas ...int) string {
+	t.Helper()
+	name := fmt.Sprintf("t%d-%d", os.Getpid(), topics.Add(1))
+	if err := b.CreateTopicOn(t.Context(), name, [][]int{replicas}, config); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func leadersMove(t *testing.T, b *testbroker.Broker) {
+	const n = 60_000
+	topic := topicOn(t, b, nil, 2, 3)
+	produce(t, b, topic, 0, kafkago.Lz4, numbered(0, n/2, 500))
+	produce(t, b, topic, 0, 0, numbered(n/2, n/2, 500))
+	leads(t, b, topic, 2, 2)
+	s := openFor(t, options(b, topic))
+	rng, loc := one(t, s)
+	r := &reading{t: t, s: s}
+	moves := 0
+	r.whole(rng, loc, func(records int) {
+		switch {
+		case moves == 0 && records > n/4: // an orderly stop hands leadership over
+			must(t, b.Node(2).Stop())
+			leads(t, b, topic, 3, 1)
+			must(t, b.Node(2).Start(t.Context()))
+			leads(t, b, topic, 3, 2)
+			moves++
+		case moves == 1 && records > n*3/4: // kill -9 does not
+			must(t, b.Node(3).Kill())
+			leads(t, b, topic, 2, 1)
+			moves++
+		}
+	})
+	must(t, b.Node(3).Start(t.Context()))
+	if r.records != n || moves != 2 {
+		t.Errorf("%d records of %d, %d moves", r.records, n, moves)
+	}
+	t.Logf("opened again %d times", r.again)
+}
+
+// An election of a broker that was behind takes back what was read as committed.
+func headsDiverge(t *testing.T, b *testbroker.Broker) {
+	topic := topicOn(t, b, map[string]string{"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}, 2, 3)
+	produce(t, b, topic, 0, 0, numbered(0, 1000, 100))
+	leads(t, b, topic, 2, 2)
+	must(t, b.Node(3).Kill())
+	produce(t, b, topic, 0, 0, numbered(1000, 500, 100)) // only broker 2 has them
+	s := openFor(t, options(b, topic))
+	whole, loc := one(t, s)
+	if whole.End != 1500 {
+		t.Fatalf("%+v", whole)
+	}
+	must(t, b.Node(2).Kill())
+	must(t, b.Node(3).Start(t.Context()))
+	leads(t, b, topic, 3, 1)
+
+	r := &reading{t: t, s: s}
+	var err error
+	for deadline := time.Now().Add(60 * time.Second); ; {
+		err = r.attempt(whole, loc, func(int) {})
+		var again *sources.Temporary
+		if !errors.As(err, &again) || time.Now().After(deadline) {
+			break
+		}
+		must(t, pause(t.Context(), again.Backoff))
+	}
+	var diverged *sources.Diverged
+	if !errors.As(err, &diverged) || errors.Is(err, io.EOF) || diverged.Head != 1000 || diverged.Range.End != 1500 {
+		t.Errorf("%v", err)
+	}
+	if r.records != 1000 {
+		t.Errorf("%d records before it", r.records)
+	}
+	// The master's look at the head tells it too.
+	bounds, err := s.Bounds(context.WithoutCancel(t.Context()), []sources.PartitionID{whole.Partition})
+	if err != nil || !slices.ContainsFunc(bounds, func(b sources.Bounds) bool { return b.Head.Offset == 1000 }) {
+		t.Errorf("%+v (%v)", bounds, err)
+	}
+	must(t, b.Node(2).Start(t.Context()))
+}

@@ -1,0 +1,267 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+
+	"github.com/headrace/headrace/sources"
+)
+
+// Kafka deletes whole segments from the beginning of a partition: those whose
+// newest record is older than retention.ms, and those without which the partition
+// still has retention.bytes. So a record stays at least as long as it, or any record
+// before it, is young enough, and as long as it and what is behind it are no larger
+// than retention.bytes. The first tells too early and never too late; the second
+// goes by the mean size of the records that are there.
+
+var _ sources.Keeper = (*Source)(nil)
+
+// policyFor is how long what is known of a topic's configuration is believed.
+const policyFor = time.Minute
+
+// policy is what makes Kafka delete records of one topic.
+type policy struct {
+	age      time.Duration // sources.Never
+	bytes    int64         // sources.Never
+	blind    string        // why it is not known
+	untold   bool          // nothing of it is
+	compacts bool          // records vanish while those around them stay
+	at       time.Time
+}
+
+// Keeps asks each leader once for where the log begins and ends, and a few times for
+// which records are younger than some moment, and, where a topic's size is limited, for sizes.
+func (s *Source) Keeps(ctx context.Context, marks []sources.Mark, ahead time.Duration) ([]sources.Kept, error) {
+	all := make([]sources.Kept, len(marks))
+	var k keeps
+	for i, m := range marks {
+		all[i] = sources.Kept{Partition: m.Partition, ByAge: sources.Never, Room: sources.Never, Retention: sources.Never}
+		p, err := s.find(ctx, m.Partition)
+		if err != nil {
+			all[i].Err = err
+			continue
+		}
+		k.parts, k.at, k.kept = append(k.parts, p), append(k.at, m.Position.Offset), append(k.kept, &all[i])
+	}
+	if len(k.parts) == 0 {
+		return all, nil
+	}
+	if err := k.bounds(ctx, s); err != nil {
+		return nil, err
+	}
+	policies, err := s.policies(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i, p := range k.parts {
+		q := policies[p.name]
+		k.kept[i].Retention, k.kept[i].Blind = q.age, q.blind
+	}
+	if err := k.ages(ctx, s, policies, ahead); err != nil {
+		return nil, err
+	}
+	return all, k.sizes(ctx, s, policies)
+}
+
+// keeps is one round of questions.
+type keeps struct {
+	parts []partition
+	at    []int64 // the marked offsets
+	kept  []*sources.Kept
+}
+
+func (k *keeps) bounds(ctx context.Context, s *Source) error {
+	for _, one := range []struct {
+		time int64
+		set  func(*sources.Kept, int64)
+	}{
+		{atLogStart, func(x *sources.Kept, o int64) { x.Low = o }},
+		{atHead, func(x *sources.Kept, o int64) { x.Head = o }},
+	} {
+		got, err := s.offsets(ctx, k.parts, one.time)
+		if err != nil {
+			return err
+		}
+		for i, a := range got {
+			if k.kept[i].Err = errors.Join(k.kept[i].Err, a.err); a.err == nil {
+				one.set(k.kept[i], a.offset)
+			}
+		}
+	}
+	return nil
+}
+
+// rounds bounds the search for a record's time; most take about ten.
+const rounds = 32
+
+// ages searches for how long each marked record stays because it, or one before it,
+// is young enough: all partitions at once, one request a leader and round. What is
+// found is the lower end of where it lies, within an eighth.
+func (k *keeps) ages(ctx context.Context, s *Source, policies map[string]policy, ahead time.Duration) error {
+	now := time.Now()
+	var open []*search
+	for i, p := range k.parts {
+		if age := policies[p.name].age; age != sources.Never && k.kept[i].Err == nil {
+			k.kept[i].ByAge = age // nothing that is there now is deleted later because of its age
+			open = append(open, &search{i: i, age: age, high: age, fine: max(ahead/32, 100*time.Millisecond)})
+		}
+	}
+	for round := 0; round < rounds && len(open) > 0; round++ {
+		parts, times := make([]partition, len(open)), make([]int64, len(open))
+		for n, q := range open {
+			parts[n], times[n] = k.parts[q.i], max(0, now.Add(q.next()-q.age).UnixMilli())
+		}
+		got, err := s.offsetsAt(ctx, parts, times)
+		if err != nil {
+			return err
+		}
+		rest := open[:0]
+		for n, q := range open {
+			x, young := k.kept[q.i], got[n].offset // the first one that is at least that young
+			if got[n].err != nil {
+				x.Err = errors.Join(x.Err, got[n].err)
+				continue
+			}
+			if young < 0 {
+				young = x.Head
+			}
+			if q.take(young <= k.at[q.i]); !q.done() {
+				rest = append(rest, q)
+			} else {
+				x.ByAge = q.low
+			}
+		}
+		open = rest
+	}
+	for _, q := range open {
+		k.kept[q.i].ByAge = q.low
+	}
+	return nil
+}
+
+// search is one record's: it stays for low, and not known longer than high.
+type search struct {
+	i         int
+	age, fine time.Duration
+	low, high time.Duration
+	whole     bool // age itself was looked at
+}
+
+// next is the moment to look at: first the whole time, then ever nearer.
+func (q *search) next() time.Duration {
+	switch {
+	case !q.whole:
+		return q.age
+	case q.low == 0 && q.high > 8*q.fine:
+		return q.high / 8
+	}
+	return q.low + (q.high-q.low)/2
+}
+
+func (q *search) take(stays bool) {
+	at := q.next()
+	q.whole = true
+	if stays {
+		q.low = at
+	} else {
+		q.high = at
+	}
+}
+
+func (q *search) done() bool { return q.high-q.low <= max(q.fine, q.low/8) }
+
+// sizes turns bytes into records by the mean size of those that are there.
+func (k *keeps) sizes(ctx context.Context, s *Source, policies map[string]policy) error {
+	limited := func(p partition) bool { return policies[p.name].bytes != sources.Never }
+	if !slices.ContainsFunc(k.parts, limited) {
+		return nil
+	}
+	sizes, err := s.logSizes(ctx, k.parts)
+	if err != nil {
+		return err
+	}
+	for i, p := range k.parts {
+		x := k.kept[i]
+		if !limited(p) || x.Err != nil {
+			continue
+		}
+		size, ok := sizes[p.String()]
+		if !ok {
+			x.Blind = "Kafka does not tell this user how large the partition is (DESCRIBE on the cluster), so deletion by retention.bytes is not foreseen"
+			continue
+		}
+		if n := x.Head - x.Low; n > 0 && size > 0 {
+			x.Room = int64(float64(policies[p.name].bytes)/(float64(size)/float64(n))) - (x.Head - max(k.at[i], x.Low))
+		}
+	}
+	return nil
+}
+
+// policies of all topics, asked for once a minute. What may not be asked for is
+// said, and nothing else fails.
+func (s *Source) policies(ctx context.Context) (map[string]policy, error) {
+	s.mu.Lock()
+	known := s.policy
+	s.mu.Unlock()
+	if known != nil && time.Since(known[s.o.Topics[0]].at) < policyFor {
+		return known, nil
+	}
+	req := &kafkago.DescribeConfigsRequest{}
+	for _, t := range s.o.Topics {
+		req.Resources = append(req.Resources, kafkago.DescribeConfigRequestResource{ResourceType: kafkago.ResourceTypeTopic,
+			ResourceName: t, ConfigNames: []string{"cleanup.policy", "retention.ms", "retention.bytes"}})
+	}
+	res, err := s.client.kafka.DescribeConfigs(ctx, req)
+	if err != nil {
+		return nil, s.client.explain(ctx, err)
+	}
+	all := map[string]policy{}
+	for _, t := range s.o.Topics {
+		all[t] = policy{age: sources.Never, bytes: sources.Never, at: time.Now(), untold: true, blind: "Kafka did not answer for the topic's configuration"}
+	}
+	for _, r := range res.Resources {
+		if _, ours := all[r.ResourceName]; ours {
+			all[r.ResourceName] = policyOf(&r)
+		}
+	}
+	s.mu.Lock()
+	s.policy = all
+	s.mu.Unlock()
+	return all, nil
+}
+
+func policyOf(r *kafkago.DescribeConfigResponseResource) policy {
+	q := policy{age: sources.Never, bytes: sources.Never, at: time.Now()}
+	if r.Error != nil {
+		q.untold = true
+		q.blind = fmt.Sprintf("Kafka does not tell this user the topic's retention (DESCRIBE_CONFIGS), so deletion is not foreseen: %v", r.Error)
+		return q
+	}
+	deletes := true
+	for _, e := range r.ConfigEntries {
+		switch e.ConfigName {
+		case "cleanup.policy":
+			deletes = strings.Contains(e.ConfigValue, "delete")
+			q.compacts = strings.Contains(e.ConfigValue, "compact")
+		case "retention.ms":
+			if ms, err := strconv.ParseInt(e.ConfigValue, 10, 64); err == nil && ms >= 0 && ms < sources.Never/int64(time.Millisecond) {
+				q.age = time.Duration(ms) * time.Millisecond
+			}
+		case "retention.bytes":
+			if n, err := strconv.ParseInt(e.ConfigValue, 10, 64); err == nil && n >= 0 {
+				q.bytes = n
+			}
+		}
+	}
+	if !deletes {
+		q.age, q.bytes = sources.Never, sources.Never
+	}
+	return q
+}

@@ -1,0 +1,194 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/headrace/headrace/sources"
+)
+
+// Whole is the topics of a bit_exact dataset as one sequence: one partition, whose
+// segments are the partitions of Kafka, in the order of the spec's topics and by
+// number. Its blocks are dealt out to virtual ranks, so which records a block has
+// must never change: ends are last stable offsets, below which no transaction is
+// open, and a topic that Kafka compacts is refused. Positions without a record make
+// a block shorter, whoever reads it.
+//
+// It commits nothing: what is done of it is no prefix of a partition of Kafka.
+type Whole struct {
+	s *Source
+
+	mu     sync.Mutex
+	all    []sources.Segment // what is known, and behind it what was listed
+	listed bool
+}
+
+var (
+	_ sources.Source = (*Whole)(nil)
+	_ sources.Namer  = (*Whole)(nil)
+)
+
+// OpenWhole connects to nothing yet.
+func OpenWhole(o Options) (*Whole, error) {
+	if o.live() {
+		return nil, fmt.Errorf("dataset %s: topics without an end can not be dealt out", o.Dataset)
+	}
+	known := slices.Clone(o.Known)
+	s, err := Open(o)
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(known, func(a, b sources.Segment) int { return int(a.ID - b.ID) })
+	return &Whole{s: s, all: known}, nil
+}
+
+// Close ends the connections. Cursors fail from now on.
+func (w *Whole) Close() error { return w.s.Close() }
+
+// Partitions is one: its identity are the topics', so that one made again is another.
+func (w *Whole) Partitions(ctx context.Context) ([]sources.PartitionID, error) {
+	parts, err := w.partitions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.neverCompacted(ctx); err != nil {
+		return nil, err
+	}
+	var topics []string
+	for _, p := range parts {
+		if id := p.topic.String(); !slices.Contains(topics, id) {
+			topics = append(topics, id)
+		}
+	}
+	return []sources.PartitionID{sources.PartitionID(fmt.Sprintf("kafka:%s/%s", parts[0].cluster, strings.Join(topics, "+")))}, nil
+}
+
+// PartitionName is the topics'.
+func (w *Whole) PartitionName(sources.PartitionID) string { return strings.Join(w.s.o.Topics, "+") }
+
+// partitions of Kafka, in order. A topic has at least one.
+func (w *Whole) partitions(ctx context.Context) ([]partition, error) {
+	ids, err := w.s.Partitions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	parts := make([]partition, len(ids))
+	for i, id := range ids {
+		if parts[i], err = w.s.find(ctx, id); err != nil {
+			return nil, err
+		}
+	}
+	if len(parts) == 0 {
+		return nil, temporary(fmt.Errorf("topics %v have no partition yet", w.s.o.Topics))
+	}
+	return parts, nil
+}
+
+// neverCompacted: compaction takes records away while the rest stays, so that the
+// same offsets would hold other batches when they are read again.
+func (w *Whole) neverCompacted(ctx context.Context) error {
+	policies, err := w.s.policies(ctx)
+	if err != nil {
+		return err
+	}
+	for _, t := range w.s.o.Topics {
+		switch q := policies[t]; {
+		case q.compacts:
+			return fmt.Errorf("dataset %s: topic %s is compacted (cleanup.policy): records vanish from it, so that the same offsets may hold other "+
+				"batches when they are read again: remove bit_exact, or copy the topic to one with cleanup.policy=delete", w.s.o.Dataset, t)
+		case q.untold:
+			return fmt.Errorf("dataset %s: whether topic %s is compacted must be known for bit_exact: allow this user DESCRIBE_CONFIGS on it (%s)",
+				w.s.o.Dataset, t, q.blind)
+		}
+	}
+	return nil
+}
+
+// Bounds of the one partition: its last segment's are those of all.
+func (w *Whole) Bounds(ctx context.Context, ids []sources.PartitionID) ([]sources.Bounds, error) {
+	parts, err := w.s.Partitions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	each, err := w.s.Bounds(ctx, parts)
+	if err != nil {
+		return nil, err
+	}
+	var bad []error
+	for _, b := range each {
+		bad = append(bad, b.Err)
+	}
+	all := make([]sources.Bounds, len(ids))
+	for i, id := range ids {
+		all[i] = sources.Bounds{Partition: id, Bounded: true, Err: errors.Join(bad...)}
+		if n := len(each); n > 0 {
+			all[i].Low.Offset = each[0].Low.Offset
+			all[i].Head = sources.Position{Segment: int64(n - 1), Offset: each[n-1].Head.Offset}
+		}
+	}
+	return all, nil
+}
+
+// Segments: one for each partition of Kafka that has anything to read, numbered
+// once. Ends are found once and stay, whatever is produced later.
+func (w *Whole) Segments(ctx context.Context, _ sources.PartitionID, after int64, most int) ([]sources.Segment, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.listed {
+		if err := w.list(ctx); err != nil {
+			return nil, err
+		}
+		w.listed = true
+	}
+	some := behind(w.all, after)
+	return some[:min(most, len(some))], nil
+}
+
+func (w *Whole) list(ctx context.Context) error {
+	parts, err := w.partitions(ctx)
+	if err != nil {
+		return err
+	}
+	all := slices.Clone(w.all)
+	known := map[sources.PartitionID]bool{}
+	for _, g := range all {
+		p, err := parseLocator(g.Locator)
+		if err != nil {
+			return err
+		}
+		known[p.id()] = true
+	}
+	for _, p := range parts {
+		if known[p.id()] {
+			continue
+		}
+		segs, err := w.s.Segments(ctx, p.id(), -1, 1)
+		if err != nil {
+			return err
+		}
+		for _, g := range segs {
+			g.ID = 0
+			if n := len(all); n > 0 {
+				g.ID = all[n-1].ID + 1
+			}
+			all = append(all, g)
+		}
+	}
+	w.all = all
+	return nil
+}
+
+// Open reads a range of one of Kafka's partitions, which the locator names. Its
+// errors name that, with its offsets.
+func (w *Whole) Open(ctx context.Context, r sources.Range, from sources.Position, locator []byte) (sources.Cursor, error) {
+	p, err := parseLocator(locator)
+	if err != nil {
+		return nil, err
+	}
+	r.Partition = p.id()
+	return w.s.Open(ctx, r, from, locator)
+}

@@ -1,0 +1,36 @@
+package sources
+
+import (
+	"context"
+	"time"
+)
+
+// Keeper is implemented by sources whose broker deletes records by itself, after a
+// time or above a size.
+type Keeper interface {
+	// Keeps says for each marked record, in order, how far it is from being
+	// deleted. ahead is how far into the future it is worth to look closely.
+	Keeps(ctx context.Context, marks []Mark, ahead time.Duration) ([]Kept, error)
+}
+
+// Kept is what is known about one record's way to deletion. What does not apply,
+// or is not known, is Never.
+type Kept struct {
+	Partition PartitionID
+	Low, Head int64 // offsets: the source has [Low, Head)
+
+	// ByAge: for so long at least the record stays as far as its age goes. The
+	// source may keep it longer.
+	ByAge time.Duration
+	// Room: about so many records may still be added before the record is deleted
+	// because the partition is too large; negative when it may happen any time.
+	Room int64
+	// Retention: how long the source keeps records at most.
+	Retention time.Duration
+
+	Blind string // why ByAge or Room could not be asked for, "" if they could
+	Err   error  // of this partition
+}
+
+// Never is a time, or an amount of records, that does not come.
+const Never = 1<<63 - 1
