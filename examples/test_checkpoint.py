@@ -41,6 +41,12 @@ def trainers(run: subprocess.Popen) -> list[int]:
     return pids
 
 
+def saved(folder: Path) -> int:
+    """The step of the newest checkpoint, 0 without one."""
+    manifests = folder.glob("checkpoints/step-*/headrace-manifest.json")
+    return max((int(m.parent.name.split("-")[1]) for m in manifests), default=0)
+
+
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("more", [(), ("--sharded",)], ids=["rank 0 saves", "sharded"])
 def test_ranks_that_are_killed_repeat_nothing_in_the_model(tmp_path: Path, more: tuple[str, ...]) -> None:
@@ -54,25 +60,25 @@ def test_ranks_that_are_killed_repeat_nothing_in_the_model(tmp_path: Path, more:
     env = {k: v for k, v in os.environ.items() if not k.startswith("HEADRACE_")}
     env["HEADRACE_STATE"] = str(tmp_path / "state")
     command = [str(BINARY), "run", "--model", "replicated", "--nproc-per-node", "3", "--max-restarts", "50",
-               "-f", "numbers.yaml", "--", sys.executable, str(HERE / "train.py"), "--every", "10", "--pause", "0.01",
+               "-f", "numbers.yaml", "--", sys.executable, str(HERE / "train.py"), "--every", "10", "--pause", "0.03",
                *more]
     seed = int(os.environ.get("HEADRACE_SEED") or random.SystemRandom().randrange(1 << 32))
     print(f"HEADRACE_SEED={seed}")
-    rng, log, kills, end = random.Random(seed), tmp_path / "log", 0, time.monotonic() + 200
+    rng, log, end = random.Random(seed), tmp_path / "log", time.monotonic() + 200
+    kills, before = 0, 0
     with log.open("wb") as out:
         run = subprocess.Popen(command, cwd=tmp_path, env=env, stdout=out, stderr=out)
     try:
         while run.poll() is None:
             assert time.monotonic() < end, log.read_text()[-4000:]
             time.sleep(0.05)
-            # Once the group trains (its first lines are there), one of it is killed.
-            if kills < 4 and log.read_text().count("begins behind") >= 3 * (kills + 1) and (pids := trainers(run)):
-                time.sleep(rng.uniform(0.1, 1.5))
-                try:
-                    os.kill(rng.choice(pids), signal.SIGKILL)
-                except ProcessLookupError:
-                    continue
-                kills += 1
+            # One is killed once the group has begun, and has saved more than the one before it: a few steps
+            # later, of 200, each of which has a pause. The job cannot end before.
+            begun = log.read_text().count("begins behind") >= 3 * (kills + 1)
+            if kills < 4 and begun and (newest := saved(tmp_path)) > before:
+                time.sleep(rng.uniform(0, 0.3))
+                os.kill(rng.choice(trainers(run)), signal.SIGKILL)
+                kills, before = kills + 1, newest
     finally:
         run.kill()
         run.wait()
