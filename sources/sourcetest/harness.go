@@ -117,10 +117,12 @@ func text(i int, filling string) []byte {
 	return fmt.Appendf(nil, "%s:%08x:cer", body, crc32.ChecksumIEEE([]byte(body)))
 }
 
-// number finds the text in a record and checks it.
+// number finds the text in a record and checks it: the last one, for what stands
+// before it may be any bytes.
 func number(record []byte) (int, error) {
 	s := string(record)
-	from, to := strings.Index(s, "rec:"), strings.LastIndex(s, ":cer")
+	to := strings.LastIndex(s, ":cer")
+	from := strings.LastIndex(s[:max(to, 0)], "rec:")
 	if from < 0 || to < from+len("rec:")+9 {
 		return 0, fmt.Errorf("no text of ours in %q", clip(s))
 	}

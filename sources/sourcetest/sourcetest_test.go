@@ -155,3 +155,16 @@ func TestTheSuiteCatchesASourceThatBreaksAPromise(t *testing.T) {
 		})
 	}
 }
+
+func TestATextIsFoundBehindAnyBytes(t *testing.T) {
+	for _, before := range []string{"", "rec:", "\xa9rec:7:x\x00", "rec:1:zz:00000000:cer"} {
+		if i, err := number(append([]byte(before), text(503, "zz")...)); i != 503 || err != nil {
+			t.Errorf("behind %q: %d, %v", before, i, err)
+		}
+	}
+	for _, bad := range []string{"", "rec:", ":cer", "rec:1:cer", ":12345678:cer"} {
+		if i, err := number([]byte(bad)); err == nil {
+			t.Errorf("%q was read as %d", bad, i)
+		}
+	}
+}
