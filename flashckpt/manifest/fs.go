@@ -10,11 +10,11 @@ import (
 )
 
 // FS is what a storage must offer. A rename takes the place of what was there, at
-// once and whole; what it, Create, MkdirAll and Remove did to a folder is durable
+// once and whole; what it, Create, Mkdir and Remove did to a folder is durable
 // after SyncDir, and a file's bytes after its Sync. Errors wrap fs.ErrNotExist
 // where something is not there.
 type FS interface {
-	MkdirAll(folder string) error
+	Mkdir(folder string) error // one level; fs.ErrExist where it is there
 	Create(path string) (Writer, error)
 	Rename(from, to string) error
 	Remove(path string) error // a file, or an empty folder
@@ -42,7 +42,7 @@ type Name struct {
 // OS is this machine's file system.
 type OS struct{}
 
-func (OS) MkdirAll(folder string) error { return os.MkdirAll(folder, 0o777) }
+func (OS) Mkdir(folder string) error { return os.Mkdir(folder, 0o777) }
 
 func (OS) Create(path string) (Writer, error) { return os.Create(path) }
 

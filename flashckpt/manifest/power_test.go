@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -20,7 +21,15 @@ import (
 // memory is a file system that forgets what was not synced when its power fails.
 type memory struct{ vfs.FS }
 
-func (m memory) MkdirAll(folder string) error { return m.FS.MkdirAll(folder, 0o777) }
+func (m memory) Mkdir(folder string) error {
+	if _, err := m.Stat(folder); err == nil {
+		return fs.ErrExist
+	}
+	if _, err := m.Stat(filepath.Dir(folder)); err != nil {
+		return err
+	}
+	return m.FS.MkdirAll(folder, 0o777)
+}
 
 func (m memory) Create(path string) (Writer, error) {
 	return m.FS.Create(path, vfs.WriteCategoryUnspecified)
@@ -82,11 +91,13 @@ func seed(t *testing.T) uint64 {
 const checkpoints = "/ckpt"
 
 // save writes the checkpoint of a step, in one piece.
-func save(on FS, step int64) error {
+func save(on FS, step int64) error { return saveIn(on, checkpoints, step) }
+
+func saveIn(on FS, dir string, step int64) error {
 	c := cut("replicated", files())
 	c.ID, c.Step = CutID(step), step
 	m := of(c)
-	folder, err := Begin(on, checkpoints, Folder(step, nil, c.ID))
+	folder, err := Begin(on, dir, Folder(step, nil, c.ID))
 	if err != nil {
 		return err
 	}
@@ -140,7 +151,15 @@ func content(step int64, name string, rank uint32) string {
 // them is not whole.
 func steps(t *testing.T, what string, on FS) (steps []int64) {
 	t.Helper()
-	all, err := Find(on, checkpoints)
+	return stepsIn(t, what, on, checkpoints)
+}
+
+func stepsIn(t *testing.T, what string, on FS, dir string) (steps []int64) {
+	t.Helper()
+	all, err := Find(on, dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	if err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}

@@ -23,13 +23,15 @@ func Folder(step int64, rank *uint32, cut CutID) string {
 	return name + "-" + cut.String()
 }
 
-// Begin makes a checkpoint's folder below dir. It is durable when it returns.
+// Begin makes a checkpoint's folder below dir, and what is missing above it. All of
+// them are durable when it returns.
 func Begin(on FS, dir, name string) (folder string, err error) {
 	folder = filepath.Join(dir, name)
-	if err := on.MkdirAll(folder); err != nil {
+	made, err := makeFolders(on, folder)
+	if err != nil {
 		return "", err
 	}
-	return folder, errors.Join(on.SyncDir(dir), on.SyncDir(filepath.Dir(dir)))
+	return folder, syncAbove(on, folder, max(made, 1))
 }
 
 // WriteFile writes one file of a checkpoint and says what its manifest must. The
@@ -41,7 +43,7 @@ func WriteFile(on FS, folder, path string, from io.Reader) (File, error) {
 	}
 	full := filepath.Join(folder, filepath.FromSlash(path))
 	if below := filepath.Dir(full); below != filepath.Clean(folder) {
-		if err := on.MkdirAll(below); err != nil {
+		if _, err := makeFolders(on, below); err != nil {
 			return File{}, err
 		}
 	}

@@ -11,6 +11,7 @@ import pytest
 from agent import poll
 from headrace import _manifest as manifest
 from headrace import _state
+from headrace._durable import make_folder
 from saving import Agents, calls
 
 
@@ -74,7 +75,7 @@ def test_a_rank_that_does_not_save_follows_rank_0(agents: Agents, tmp_path: Path
         assert not saved.done
         folder = tmp_path / manifest.folder_name(4, None, theirs)
         path = str(folder / manifest.FILE_NAME)
-        manifest.begin(str(folder))
+        make_folder(str(folder))
         manifest.publish(manifest.prepare(path, theirs, manifest.manifest_of(agent.body(theirs, 4), 4, [])), path)
         assert saved.wait(10) == str(folder)
         assert calls(agent) == ["ask"]

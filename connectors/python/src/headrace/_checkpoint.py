@@ -8,7 +8,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Union
 
-from . import _cuts, _manifest, _restore, _retain, _state
+from . import _cuts, _durable, _manifest, _restore, _retain, _state
 from ._cuts import Cut
 from ._errors import CheckpointError, Fenced, HeadraceError
 from ._restore import Restored
@@ -161,7 +161,7 @@ class Checkpointer:
         path = os.path.join(folder, _manifest.FILE_NAME)
         rank = self._trainer.rank
         try:
-            _manifest.begin(folder)
+            _durable.make_folder(folder)
             files, state = self._write_state(folder, saved.step, captured)
             self._reached("files")
             if self._sharded:

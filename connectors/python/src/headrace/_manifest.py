@@ -18,6 +18,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from ._durable import sync, sync_above
 from ._errors import CheckpointError
 from ._version import __version__
 
@@ -112,23 +113,6 @@ def part_name(rank: int) -> str:
 # Writing.
 
 
-def sync(path: str) -> None:
-    """fsync of a file or a folder."""
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def begin(folder: str) -> None:
-    """Makes a checkpoint's folder, durably."""
-    os.makedirs(folder, exist_ok=True)
-    parent = os.path.dirname(folder)
-    sync(parent)
-    sync(os.path.dirname(parent))
-
-
 def describe(folder: str, path: str) -> dict[str, Any]:
     """Syncs a file and says what its manifest must of it; path is relative."""
     with open(os.path.join(folder, path), "rb", buffering=0) as file:
@@ -142,6 +126,7 @@ def describe_all(where: str) -> tuple[str, list[dict[str, Any]]]:
     all of them durable. Raises OSError."""
     if not os.path.isdir(where):
         folder, name = os.path.split(where)
+        sync_above(folder, 0)
         return f"{where}.{FILE_NAME}", [describe(folder, name)]
     files: list[dict[str, Any]] = []
     for top, folders, names in os.walk(where):
@@ -152,7 +137,7 @@ def describe_all(where: str) -> tuple[str, list[dict[str, Any]]]:
                 files.append(describe(where, path.replace(os.sep, "/")))
         if top != where:
             sync(top)
-    sync(os.path.dirname(where))
+    sync_above(where)
     return os.path.join(where, FILE_NAME), files
 
 

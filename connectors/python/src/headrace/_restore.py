@@ -8,7 +8,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from . import _cuts, _manifest, _state
+from . import _cuts, _durable, _manifest, _state
 from ._calls import Answer
 from ._cuts import Cut
 from ._errors import CheckpointError
@@ -174,7 +174,7 @@ def _verified(manifest: Manifest) -> str | None:
     fault = _manifest.verify(manifest)
     if fault is None:
         try:
-            _manifest.sync(manifest.folder)
+            _durable.sync(manifest.folder)
         except OSError as error:
             if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EROFS):  # no fsync of folders, or read-only here
                 return f"{manifest.folder}: it can not be synced: {error.strerror or error}"

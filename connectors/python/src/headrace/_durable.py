@@ -1,0 +1,42 @@
+"""What is on the disk before a checkpoint counts (docs/CHECKPOINTS.md, Writing one)."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+# Of a folder that is not ours to open, or of a kind that can not be synced.
+_NOT_OURS = (errno.EACCES, errno.EPERM, errno.EINVAL, errno.ENOTSUP, errno.EROFS)
+
+
+def sync(path: str) -> None:
+    """fsync of a file or a folder."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def make_folder(folder: str) -> None:
+    """Makes a folder and what is missing above it, durably."""
+    made, above = 0, folder
+    while not os.path.isdir(above) and above != os.path.dirname(above):
+        made, above = made + 1, os.path.dirname(above)
+    os.makedirs(folder, exist_ok=True)
+    sync_above(folder, max(made, 1))
+
+
+def sync_above(path: str, must: int = 1) -> None:
+    """Makes the folders on the way to a file or folder durable, up to the root: what
+    was there before may be of another rank, or of a process that was killed before it
+    had synced it. Of those above the nearest `must` we may have no right to, or they
+    are of a kind that can not be synced; they are as durable as they were."""
+    path = os.path.realpath(path)
+    while (above := os.path.dirname(path)) != path:
+        try:
+            sync(above)
+        except OSError as error:
+            if must > 0 or error.errno not in _NOT_OURS:
+                raise
+        path, must = above, must - 1

@@ -1,0 +1,51 @@
+package manifest
+
+import (
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"syscall"
+)
+
+// makeFolders makes a folder and what is missing above it, and says how many it made.
+func makeFolders(on FS, folder string) (made int, err error) {
+	err = on.Mkdir(folder)
+	if above := filepath.Dir(folder); errors.Is(err, fs.ErrNotExist) && above != folder {
+		if made, err = makeFolders(on, above); err == nil {
+			err = on.Mkdir(folder)
+		}
+	}
+	switch {
+	case err == nil:
+		return made + 1, nil
+	case errors.Is(err, fs.ErrExist): // or somebody was faster
+		return made, nil
+	}
+	return made, err
+}
+
+// syncAbove makes the folders on the way to folder durable, up to the root: what was
+// there before may be of another rank, or of a process that was killed before it
+// had synced it. Of those above the nearest must we may have no right to, or they
+// are of a kind that can not be synced; they are as durable as they were.
+func syncAbove(on FS, folder string, must int) error {
+	for n := 1; ; n++ {
+		above := filepath.Dir(folder)
+		if above == folder {
+			return nil
+		}
+		if err := on.SyncDir(above); err != nil && (n <= must || !notOurs(err)) {
+			return err
+		}
+		folder = above
+	}
+}
+
+func notOurs(err error) bool {
+	for _, is := range []error{fs.ErrPermission, syscall.EINVAL, syscall.ENOTSUP, syscall.EROFS} {
+		if errors.Is(err, is) {
+			return true
+		}
+	}
+	return false
+}
