@@ -13,6 +13,7 @@ const (
 	timerSettle
 	timerRestore
 	timerYields
+	timerDoubt // its Step looks again
 )
 
 type timer struct {
@@ -99,6 +100,7 @@ func (c *Core) tick() {
 			c.restoreDue()
 		case timerYields:
 			c.holdTimeout()
+		case timerDoubt:
 		}
 	}
 }

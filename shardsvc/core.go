@@ -71,6 +71,7 @@ type Core struct {
 
 	yields    *yieldHold // nil: none is on
 	yieldsDue bool       // something happened that may complete it
+	doubting  bool       // a restore waits for what is known of others
 	heldLast  heldYields
 
 	topStep   int64 // the highest one reported in the generation
@@ -165,6 +166,7 @@ func (c *Core) Step(now Time, ev Event, fx *Effects) (wake Time) {
 	default:
 		panic(fmt.Sprintf("shardsvc: unknown event %T", ev))
 	}
+	c.checkDoubts()
 	c.serve()
 	c.checkYields()
 	c.checkAsks()

@@ -192,6 +192,7 @@ const (
 	ReportRestored       // a generation, or Rank, went back to Cut (0: the start); Units are pending again
 	ReportRewound        // somebody went back to Cut (0: the start); Units are pending again
 	ReportRestoreMissing // not all ranks restored by the deadline; Reason names them
+	ReportRestoreWaits   // Rank's restore waits until it is known whether others train; Reason names them
 	ReportHoldEnded      // Rank held all yields for Cut; Reason, if it ended before the freeze
 )
 

@@ -21,8 +21,8 @@ const (
 
 const restoreDeadline = 600 * Second
 
-// waitingRestore is a call that waits until a rank's frozen cuts are settled, or a
-// new term has recovered.
+// waitingRestore is a call that waits until a rank's frozen cuts are settled, a
+// new term has recovered, or it is known whether others train a shared model.
 type waitingRestore struct {
 	call    uint64
 	restore RestoreCall
@@ -44,6 +44,10 @@ func (c *Core) restore(w *worker, call uint64, k *RestoreCall) {
 		return
 	}
 	if c.recovering { // others may hold leases that they did not assert yet
+		w.asking = &waitingRestore{call, *k}
+		return
+	}
+	if c.doubtful(w) {
 		w.asking = &waitingRestore{call, *k}
 		return
 	}
@@ -202,7 +206,13 @@ func (c *Core) ackedSince(id uint64) bool {
 
 // othersTrain: another process holds leases, or has acked something.
 func (c *Core) othersTrain(w *worker) bool {
-	return slices.ContainsFunc(c.workers, func(x *worker) bool { return x != w && (x.leases != nil || x.units > 0 || x.rank.step > c.restored) })
+	return slices.ContainsFunc(c.workers, func(x *worker) bool { return x != w && c.trains(x) })
+}
+
+// trains: x has changed the model, or is about to. What it was granted ahead of its
+// own restore it has not been given.
+func (c *Core) trains(x *worker) bool {
+	return x.leases != nil && x.asking == nil || x.units > 0 || x.rank.step > c.restored
 }
 
 // pick finds what a call goes back to.

@@ -37,6 +37,7 @@ type worker struct {
 	waiting    int      // open requests
 	parked     []parked // of them, those that wait until it restored
 	asking     *waitingRestore
+	doubtedAt  Time // since when asking waits for what is known of others; 0: it does not
 	rates      []rateOf
 
 	since   Time // last progress, or when it began to hold leases

@@ -190,6 +190,7 @@ var reportNames = map[ReportKind]string{
 	ReportHeldRefused: "held_refused", ReportRejected: "rejected", ReportFenced: "fenced", ReportExcluded: "excluded",
 	ReportCutFrozen: "cut_frozen", ReportCutBound: "cut_bound", ReportCutVoided: "cut_voided", ReportCutDropped: "cut_dropped", ReportSettleCut: "settle_cut",
 	ReportRestored: "restored", ReportRewound: "rewound", ReportRestoreMissing: "restore_missing", ReportHoldEnded: "hold_ended",
+	ReportRestoreWaits: "restore_waits",
 }
 
 func (r Report) text() string {

@@ -46,6 +46,7 @@ var sayings = map[shardsvc.ReportKind]said{
 	shardsvc.ReportRestored:        {slog.LevelWarn, "a group or rank went back to a cut"},
 	shardsvc.ReportRewound:         {slog.LevelWarn, "the job was rewound"},
 	shardsvc.ReportRestoreMissing:  {slog.LevelError, "not all ranks restored in time"},
+	shardsvc.ReportRestoreWaits:    {slog.LevelWarn, "a restore waits: trainers that have not ended properly are in the way"},
 	shardsvc.ReportHoldEnded:       {slog.LevelDebug, "yields were held for a cut, and go on"},
 	shardsvc.ReportExcluded:        {slog.LevelWarn, "the source has lost records; they are excluded"},
 }

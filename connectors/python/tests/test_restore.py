@@ -10,7 +10,8 @@ from typing import Any
 import headrace
 import numpy as np
 import pytest
-from agent import CALL
+from agent import CALL, poll
+from headrace import _calls
 from headrace import _manifest as manifest
 from saving import Agents, saved_thrice, stepped
 
@@ -113,6 +114,18 @@ def test_a_checkpoint_that_is_not_restored_is_told_with_the_reason(
         agent.answer = lambda call: {"code": "ok", "cut": "0" * 16, "reason": "others train it"}
         assert headrace.Checkpointer(tmp_path, stream).restore() is None
     assert f"{path}/{manifest.FILE_NAME} (step 3) is not restored: others train it" in caplog.text
+
+
+def test_a_restore_that_waits_says_what_for(
+    agents: Agents, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = agents(model="shared", ttl_ms=7000)
+    monkeypatch.setattr(_calls, "SLOW_SECONDS", 0.0)
+    said = "waiting until it is known whether others train this shared model"
+    agent.answer = lambda call: poll(lambda: said in caplog.text)  # then what is ordinary
+    with headrace.dataset("clicks").batches(10) as stream:
+        assert headrace.Checkpointer(tmp_path, stream).restore() is None
+    assert "at most 14 s" in caplog.text
 
 
 def test_who_finds_nothing_goes_on_above_the_steps_it_has_reported(agents: Agents, tmp_path: Path) -> None:

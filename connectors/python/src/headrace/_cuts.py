@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import time
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 NONE = "0" * 16  # the cut that is none: the start
 CUT_SECONDS = 60.0  # for a cut to be complete, unless somebody says otherwise
 CALL_SECONDS = 60.0  # for an answer that waits for nobody
+
+log = logging.getLogger("headrace")
 
 
 @dataclass(frozen=True)
@@ -102,12 +105,22 @@ def restore(
     fields: dict[str, Any] = {"call": "restore", "mode": mode, "path": path, "failed": failed}
     if body is not None:
         fields["body"] = body
-    answer = _wait(trainer, fields, time.monotonic() + CALL_SECONDS, what)
+    ttl = trainer.control.welcome["ttl_ms"] / 1000
+    deadline = time.monotonic() + max(CALL_SECONDS, 3 * ttl)
+    answer = _wait(trainer, fields, deadline, what, _not_known_yet(2 * ttl) if trainer.model == "shared" else "")
     if answer.code == "ok":
         trainer.restored = True
         if answer.epoch:
             trainer.control.welcome["epoch"] = answer.epoch
     return answer
+
+
+def _not_known_yet(seconds: float) -> str:
+    """Why the master does not answer at once."""
+    return (
+        "waiting until it is known whether others train this shared model: who died with the job counts as one of them "
+        f"until it is given up, at most {seconds:.0f} s (the session's TTL, twice)"
+    )
 
 
 def forget(trainer: Trainer, cut: str, reason: str) -> None:
@@ -123,10 +136,12 @@ def _say(trainer: Trainer, fields: dict[str, Any], deadline: float, what: str) -
     return answer
 
 
-def _wait(trainer: Trainer, fields: dict[str, Any], deadline: float, what: str) -> Answer:
+def _wait(trainer: Trainer, fields: dict[str, Any], deadline: float, what: str, slow: str = "") -> Answer:
+    """slow: what to log if the answer does not come at once."""
     trainer.check()
     number = trainer.control.call(fields)
-    answer = trainer.control.calls.wait(number, deadline)
+    tell = (lambda: log.warning("%s: %s", what, slow)) if slow else None
+    answer = trainer.control.calls.wait(number, deadline, tell)
     if answer is None:
         raise CheckpointError(f"{what}: the master did not answer in time; see `headrace status` and the agent's log")
     if answer.code == "fenced":
