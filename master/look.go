@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/headrace/headrace/flashckpt/manifest"
@@ -28,10 +27,8 @@ func lookOn(on manifest.FS, path string, cut manifest.CutID) (found bool, create
 	case err == nil && m.Cut.ID != cut:
 		return false, time.Time{}, nil
 	case err == nil:
-		// Who renamed it may have died before the folder was synced: what is told to
-		// brokers next must not be gone after a power failure.
-		if err := on.SyncDir(filepath.Dir(path)); err != nil && !unsyncable(err) {
-			return false, time.Time{}, fmt.Errorf("the folder of %s can not be synced: %w", path, err)
+		if err := manifest.Stays(on, path); err != nil {
+			return false, time.Time{}, err
 		}
 		return true, m.Created, nil
 	case errors.Is(err, manifest.ErrDamaged), errors.Is(err, manifest.ErrInvalid):
@@ -44,9 +41,4 @@ func lookOn(on manifest.FS, path string, cut manifest.CutID) (found bool, create
 		return false, time.Time{}, fmt.Errorf("the folder of checkpoints: %w", err)
 	}
 	return false, time.Time{}, nil
-}
-
-// unsyncable: the file system knows no fsync of folders, or is read-only here.
-func unsyncable(err error) bool {
-	return errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTSUP) || errors.Is(err, syscall.EROFS)
 }

@@ -13,7 +13,7 @@ import (
 )
 
 func (a *app) rewindCommand() *cobra.Command {
-	r := &rewinding{}
+	r := &rewinding{on: manifest.OS{}}
 	cmd := &cobra.Command{
 		Use:   "rewind NAME --to CKPT",
 		Short: "Take a job back to a checkpoint",
@@ -23,8 +23,8 @@ more. Trainers of that model are fenced and have to start again; brokers are tol
 the new progress before the verb ends.
 
 --to is a manifest, a checkpoint's folder, the 16 digits of a cut that the master
-keeps (for checkpoints that a framework carries), or ` + "`start`" + `. The files of a
-checkpoint are verified first.`,
+keeps, or ` + "`start`" + `. The files of a checkpoint are verified first; those that a
+framework carries nobody can look at.`,
 		Example: `  headrace rewind ctr --to ckpt/step-0000000100-9f3c00000000abcd --dry-run
   headrace rewind ctr --to start`,
 		Args: cobra.ExactArgs(1),
@@ -54,6 +54,7 @@ checkpoint are verified first.`,
 type rewinding struct {
 	to                      string
 	dryRun, unverified, yes bool
+	on                      manifest.FS
 }
 
 type rewoundView struct {
@@ -105,6 +106,11 @@ func (a *app) rewind(ctx context.Context, c *client, job string, r *rewinding) e
 		if err := a.confirm(ctx, fmt.Sprintf("rewind job %s to %s", job, r.to), r.yes); err != nil {
 			return err
 		}
+		if req.Path != "" && !r.unverified { // brokers are told of it
+			if err := manifest.Stays(r.on, req.Path); err != nil {
+				return err
+			}
+		}
 		req.DryRun = false
 		if v, err = ask(); err != nil {
 			return err
@@ -119,6 +125,7 @@ func (a *app) rewindTo(ctx context.Context, c *client, job string, r *rewinding)
 	if r.to == "start" {
 		return &headracev1.RewindRequest{Job: job}, 0, nil
 	}
+	path := r.to
 	if id, err := manifest.ParseCutID(r.to); err == nil {
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
@@ -129,9 +136,12 @@ func (a *app) rewindTo(ctx context.Context, c *client, job string, r *rewinding)
 		if len(kept.Body) == 0 {
 			return nil, 0, fmt.Errorf("cut %v is %s: there is no going back to it", id, kept.Cut.State)
 		}
-		return &headracev1.RewindRequest{Job: job, Body: kept.Body, Path: kept.Cut.Path}, kept.Cut.Step, nil
+		if kept.Cut.State == "carried" || kept.Cut.State == "bound" && r.unverified {
+			return &headracev1.RewindRequest{Job: job, Body: kept.Body, Path: kept.Cut.Path}, kept.Cut.Step, nil
+		}
+		path = kept.Cut.Path // that it is frozen says nothing of its checkpoint
 	}
-	ckpt, err := exactly(r.to)
+	ckpt, err := exactly(path)
 	switch {
 	case err != nil:
 		return nil, 0, err

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"strconv"
+	"syscall"
 
 	"github.com/minio/crc64nvme"
 )
@@ -107,6 +108,21 @@ func commit(on FS, path string, cut CutID, b []byte) error {
 		return errors.Join(err, ignoreMissing(on.Remove(temp)))
 	}
 	return on.SyncDir(folder)
+}
+
+// Stays makes sure that a manifest which was found is there after a power failure:
+// who renamed it may have died before its folder was synced. It is called before
+// anybody goes back to it, or tells a broker of it.
+func Stays(on FS, path string) error {
+	err := on.SyncDir(filepath.Dir(path))
+	switch {
+	case err == nil:
+	case errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.ENOTSUP), errors.Is(err, syscall.EROFS):
+		// no fsync of folders, or read-only here
+	default:
+		return fmt.Errorf("the folder of %s can not be synced: %w", path, err)
+	}
+	return nil
 }
 
 func ignoreMissing(err error) error {

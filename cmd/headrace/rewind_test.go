@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"io"
+	"net"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/flashckpt/manifest"
+	"github.com/headrace/headrace/internal/config"
+)
+
+// keeper is a master that keeps one cut, and notes who goes back to it.
+type keeper struct {
+	headracev1.UnimplementedCheckpointsServer
+	kept    *headracev1.CutState
+	rewound []string
+}
+
+func (k *keeper) Show(context.Context, *headracev1.ShowCutRequest) (*headracev1.ShowCutReply, error) {
+	return &headracev1.ShowCutReply{Cut: k.kept, Body: []byte("{}")}, nil
+}
+
+func (k *keeper) Rewind(_ context.Context, r *headracev1.RewindRequest) (*headracev1.RewindReply, error) {
+	if !r.DryRun {
+		k.rewound = append(k.rewound, r.Path)
+	}
+	return &headracev1.RewindReply{}, nil
+}
+
+// unsynced can not sync folders.
+type unsynced struct {
+	manifest.OS
+	err error
+}
+
+func (u unsynced) SyncDir(string) error { return u.err }
+
+// rewinds goes back to something with a master that keeps a cut.
+func rewinds(t *testing.T, k *keeper, r rewinding) error {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := grpc.NewServer()
+	headracev1.RegisterCheckpointsServer(s, k)
+	go func() { _ = s.Serve(l) }() // Stop ends it
+	defer s.Stop()
+	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	a := &app{in: strings.NewReader(""), out: io.Discard, err: io.Discard, cfg: &config.Config{Output: "json"}}
+	r.yes = true
+	return a.rewind(t.Context(), &client{conn: conn}, "default", &r)
+}
+
+// Guarantee 3: what was answered survives power loss. Who renamed the manifest may
+// have died before its folder was synced.
+func TestNobodyGoesBackToACheckpointThatAPowerFailureMayTakeAway(t *testing.T) {
+	folder := newWorld(t).saved(100, 1, 300, same)
+	path := filepath.Join(folder, manifest.FileName)
+	for err, back := range map[error]bool{nil: true, syscall.EROFS: true, syscall.EIO: false} {
+		k := &keeper{}
+		got := rewinds(t, k, rewinding{to: folder, on: unsynced{err: err}})
+		if (got == nil) != back || (len(k.rewound) == 1 && k.rewound[0] == path) != back {
+			t.Errorf("sync: %v; rewind: %v, went back to %v", err, got, k.rewound)
+		}
+	}
+}
+
+// A frozen cut is one whose checkpoint was never finished, for all that the master
+// knows.
+func TestACutIsGoneBackToOnlyIfItsCheckpointIsThere(t *testing.T) {
+	folder := newWorld(t).saved(100, 1, 300, same)
+	there := filepath.Join(folder, manifest.FileName)
+	for _, c := range []struct {
+		state, path string
+		unverified  bool
+		back        bool
+	}{
+		{"frozen", there, false, true},
+		{"frozen", folder + "-that-is-not-there/" + manifest.FileName, false, false},
+		{"frozen", folder + "-that-is-not-there/" + manifest.FileName, true, false},
+		{"bound", folder + "-that-is-not-there/" + manifest.FileName, false, false},
+		{"bound", folder + "-that-is-not-there/" + manifest.FileName, true, true},
+		{"carried", "", false, true},
+	} {
+		k := &keeper{kept: &headracev1.CutState{Cut: 0x640001, State: c.state, Path: c.path, Step: 100}}
+		err := rewinds(t, k, rewinding{to: "0000000000640001", unverified: c.unverified, on: manifest.OS{}})
+		if (err == nil) != c.back || (len(k.rewound) == 1) != c.back {
+			t.Errorf("%+v: %v, went back %d times", c, err, len(k.rewound))
+		}
+	}
+}
