@@ -1,6 +1,10 @@
 package shardsvc
 
-import "sort"
+import (
+	"sort"
+
+	"github.com/headrace/headrace/internal/planted"
+)
 
 // ack settles the records of a lease below a prefix. It is idempotent: a prefix
 // that is durable already is answered the same again.
@@ -62,6 +66,9 @@ func (c *Core) settle(l *lease, pos int64, k *Ack) {
 		c.dirtyPass(ps)
 	} else {
 		c.addPiece(ps, w.rank, piece{l.prefix, pos, w.rank.no, c.generation, k.Step, tally})
+	}
+	if planted.On && planted.Is(planted.LateAckInCut) {
+		c.refreeze(w.rank, k.Step)
 	}
 	if len(ps.tries) > 0 {
 		c.dropTries(ps, l.prefix, pos)

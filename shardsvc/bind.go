@@ -1,10 +1,6 @@
 package shardsvc
 
-import (
-	"fmt"
-
-	"github.com/headrace/headrace/internal/planted"
-)
+import "fmt"
 
 // bind: a valid manifest that carries the cut is at path. What of it was kept
 // apart by step folds into the settled sets. r is nil for a tool.
@@ -123,11 +119,7 @@ func (c *Core) remark() {
 func (c *Core) foldPieces(ps *pass, k *keptCut) {
 	kept := ps.acks[:0]
 	for _, x := range ps.acks {
-		last := k.step
-		if planted.On && planted.Is(planted.LateAckInCut) {
-			last++
-		}
-		in := x.step <= last && x.generation == k.generation && (k.rank == Group || x.rank == uint32(k.rank))
+		in := x.step <= k.step && x.generation == k.generation && (k.rank == Group || x.rank == uint32(k.rank))
 		if !in {
 			kept = append(kept, x)
 			continue

@@ -44,6 +44,19 @@ func (c *Core) freeze(q *ask) {
 	}
 }
 
+// refreeze is a planted bug: an ack at a step gets into the cuts that are frozen, and
+// not bound yet.
+func (c *Core) refreeze(r *rank, step int64) {
+	for _, k := range c.cuts {
+		if k.state == CutFrozen && k.generation == c.generation && (k.rank == Group || k.rank == int64(r.no)) {
+			body := k.decode()
+			body.Datasets = c.members(r, step).Datasets
+			k.body, k.units, k.records = body.Encode(nil), body.Units(), body.Records()
+			c.putCut(k)
+		}
+	}
+}
+
 // closeStep: who counted as having reported the step because it was told END can
 // not ack with it any more, should it be given rows again.
 func (c *Core) closeStep(r *rank, step int64) {

@@ -7,9 +7,9 @@ const (
 	StealOffByOne      = "off by one in a steal"            // one unit too much is given to others
 	StealDelivered     = "steal of a delivered tail"        // the holder gives up what left for its trainer
 	BindBeforeManifest = "bind before manifest"             // a cut counts as bound when it is frozen
-	LateAckInCut       = "late ack into a frozen cut"       // the step behind it is bound with it
+	LateAckInCut       = "late ack into a frozen cut"       // what is acked before it is bound gets into it
 	TermForEpoch       = "term taken for epoch"             // a new master fences who holds leases
-	DeposedGrants      = "deposed master grants"            // the disk's door lets a second master in
+	DeposedGrants      = "deposed master grants"            // and answers, though its disk is another's
 	HoldFollowsNewest  = "hold follows the newest cut"      // what the oldest needs may be deleted
 	HistoryLost        = "unfolded history lost on restart" // acks that wait for a cut are not loaded
 	EndWithLeaseOut    = "end of data with a lease out"
@@ -22,9 +22,10 @@ const (
 	CarriedForgotten   = "a carried cut is forgotten"         // when its rank is lost
 	RemovedBound       = "a checkpoint is removed when bound" // before it is unbound
 	HoldEndsEarly      = "hold released before the freeze"    // trainers go on while the state is captured
+	AckGrows           = "an ack grows after it was sent"     // its records are counted with those of the next
 )
 
 // Names lists them all.
 var Names = []string{FenceDropped, AckBeforeDurable, StealOffByOne, StealDelivered, BindBeforeManifest, LateAckInCut,
 	TermForEpoch, DeposedGrants, HoldFollowsNewest, HistoryLost, EndWithLeaseOut, CommitBeforeBound, GrantTwice, StepsFold,
-	VirtualMixed, TakenRestored, SettleBlind, CarriedForgotten, RemovedBound, HoldEndsEarly}
+	VirtualMixed, TakenRestored, SettleBlind, CarriedForgotten, RemovedBound, HoldEndsEarly, AckGrows}

@@ -78,7 +78,7 @@ func (a *agent) connect() {
 		return
 	}
 	l := w.newLink(w.plan.delay/4, w.plan.delay, &a.process, &m.process)
-	a.link, a.met = l, false
+	l.far, a.link, a.met = true, l, false
 	a.node.links = append(a.node.links, l)
 	m.accept(l)
 	l.ends[0].take = func(msg any) {

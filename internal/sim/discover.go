@@ -47,7 +47,7 @@ func (m *master) discover() {
 func (m *master) poll() {
 	m.take(func() {
 		m.discover()
-		if m.w.plan.saves > 0 {
+		if m.w.plan.saves > 0 && m.disk.mine(m) {
 			m.checkMarks()
 		}
 	})

@@ -19,10 +19,35 @@ type disk struct {
 
 // locked: another living master has the folder.
 func (d *disk) locked(m *master) bool {
-	if planted.On && planted.Is(planted.DeposedGrants) {
-		return false
-	}
 	return d.owner != nil && d.owner != m && d.owner.alive
+}
+
+// depose takes the disk away from the master that lives, as when a volume is
+// attached to another node: the next one opens it, and the old one has not noticed.
+// What it commits fails, and it ends of that, as it does of any write that fails;
+// what needs no commit (grants, standings, echoes) leaves it as before, to the agents
+// that are with it. Whoever takes the volume away sees to it that the process ends,
+// at the latest when agents that trusted it until then have stopped to before the
+// next master gives away what they hold.
+func (w *World) depose() {
+	m := w.master
+	if m == nil || !m.alive || w.disk.owner != m {
+		return
+	}
+	w.tracef(m.name, "is deposed: its disk is another's")
+	w.disk.owner = nil
+	w.at(w.now+w.time(0, 2*second), func() {
+		w.startMaster()
+		if planted.On && planted.Is(planted.DeposedGrants) {
+			return
+		}
+		w.at(w.now+w.time(0, w.plan.ttl/25), func() { m.kill("it was deposed long ago") })
+	})
+}
+
+// mine: m may write. A master that was deposed never may again.
+func (d *disk) mine(m *master) bool {
+	return d.owner == m
 }
 
 func (d *disk) apply(puts []shardsvc.Put) {

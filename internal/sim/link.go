@@ -1,10 +1,14 @@
 package sim
 
 // link is a connection: messages arrive in order, after a while, unless it
-// breaks first. Each side learns of the break at its own time.
+// breaks first. Then each side has got as much as had arrived until some moment of
+// its own, and learns of the break at its own time: what was sent may have arrived
+// or not, and the other side can not know. Whoever says it again on the next
+// connection may say it for the second time.
 type link struct {
 	w        *World
 	min, max Time // one way
+	far      bool // between nodes: what a process that dies has sent may be lost
 	ends     [2]end
 	held     Time // a partition holds messages until then
 }
@@ -13,19 +17,30 @@ type end struct {
 	p      *process
 	last   Time // when the newest message on its way to this end arrives
 	shut   bool // this end is closed, or was told
-	lost   bool // what is on its way to this end is lost
+	until  Time // what arrives later is lost
 	take   func(msg any)
 	broken func()
 }
 
 func (w *World) newLink(least, most Time, a, b *process) *link {
 	l := &link{w: w, min: least, max: most}
+	l.ends[0].until, l.ends[1].until = never, never
 	l.ends[0].p, l.ends[1].p = a, b
 	for side := range l.ends {
 		p := l.ends[side].p
-		p.ended = append(p.ended, func() { l.hangUp(side) })
+		p.ended = append(p.ended, func() {
+			if l.far && w.oneIn(2) {
+				l.lose(1-side, w.time(0, most))
+			}
+			l.hangUp(side)
+		})
 	}
 	return l
+}
+
+// lose: what arrives at an end later than d from now is lost.
+func (l *link) lose(at int, d Time) {
+	l.ends[at].until = min(l.ends[at].until, l.w.now+d)
 }
 
 func (l *link) arrival(to int) Time {
@@ -41,13 +56,14 @@ func (l *link) send(from int, msg any) {
 	}
 	e := &l.ends[1-from]
 	l.w.at(l.arrival(1-from), func() {
-		if !e.lost {
-			e.p.run(func() {
-				if !e.shut && !e.lost {
-					e.take(msg)
-				}
-			})
+		if l.w.now > e.until {
+			return
 		}
+		e.p.run(func() {
+			if !e.shut {
+				e.take(msg)
+			}
+		})
 	})
 }
 
@@ -57,7 +73,6 @@ func (l *link) hangUp(side int) {
 		return
 	}
 	l.ends[side].shut = true
-	l.ends[side].lost = true
 	l.w.at(l.arrival(1-side), func() { l.told(1 - side) })
 }
 
@@ -74,12 +89,15 @@ func (l *link) told(side int) {
 	})
 }
 
-// tear breaks the connection: what is on its way is lost, and the ends learn of
-// it after a and b.
+// tear breaks the connection. The ends learn of it after a and b; either may go on
+// hearing the other for a part of that time.
 func (l *link) tear(a, b Time) {
-	l.ends[0].lost, l.ends[1].lost = true, true
-	l.w.at(l.w.now+a, func() { l.told(0) })
-	l.w.at(l.w.now+b, func() { l.told(1) })
+	for side, d := range []Time{a, b} {
+		if l.lose(side, 0); l.w.oneIn(2) {
+			l.ends[side].until += l.w.time(0, d)
+		}
+		l.w.at(l.w.now+d, func() { l.told(side) })
+	}
 }
 
 // hold keeps all messages for a while, as a partition does that ends in time.

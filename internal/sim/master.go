@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	pb "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/internal/planted"
 	"github.com/headrace/headrace/shardsvc"
 )
 
@@ -57,7 +58,7 @@ func (w *World) startMaster() {
 	w.master = m
 	m.woken, m.caught = m.continued, m.caughtUp
 	m.ended = append(m.ended, func() {
-		if m.syncing != nil && m.durable {
+		if m.syncing != nil && m.durable && m.disk.mine(m) {
 			w.tracef(m.name, "its last batch, %d puts, is durable", len(m.syncing.fx.Puts))
 			m.disk.apply(m.syncing.fx.Puts)
 		}
@@ -227,7 +228,15 @@ func (m *master) committed(b *batch) {
 		m.kill("a commit failed")
 		return
 	}
-	m.disk.apply(b.fx.Puts)
+	switch {
+	case m.disk.mine(m):
+		m.disk.apply(b.fx.Puts)
+	case planted.On && planted.Is(planted.DeposedGrants):
+	case len(b.fx.Puts) > 0:
+		w.crashes++
+		m.kill("its disk is another's")
+		return
+	}
 	m.syncing = nil
 	m.answer(b)
 	b.fx.Reset()

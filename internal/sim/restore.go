@@ -174,6 +174,7 @@ func (w *World) rewind() {
 				return // ranks may be leaving, with success
 			}
 			w.tracef("somebody", "goes back to cut %x of step %d", to.cut.ID, to.cut.Step)
+			w.storage.sync(to.path) // as headrace rewind does
 			m.lenient, m.rewound = true, false
 			m.step(&shardsvc.Rewind{Cut: to.cut, Path: to.path})
 			m.lenient = false

@@ -15,6 +15,7 @@ func Shrink(s Story) (Story, Result) {
 	if best.Failed == "" {
 		return s, best
 	}
+	s.Size = best.Size
 	all := Troubles(s.Seed)
 	left := make([]int, 0, len(all))
 	for i := range all {
@@ -23,7 +24,7 @@ func Shrink(s Story) (Story, Result) {
 		}
 	}
 	try := func(keep []int) bool {
-		t := Story{Seed: s.Seed, Without: others(len(all), keep)}
+		t := Story{Seed: s.Seed, Size: s.Size, Without: others(len(all), keep)}
 		r := t.Run(nil)
 		if r.Failed == "" {
 			return false

@@ -64,6 +64,7 @@ type Result struct {
 	Bound   int
 	Back    int // restores to a cut
 	Reached int // how many of the seed's troubles came
+	Size    int // how often the input that was drawn first
 	End     Time
 }
 
@@ -71,7 +72,15 @@ type Result struct {
 type Story struct {
 	Seed    uint64
 	Without []int // by their place in Troubles
+	Size    int   // of the input; 0: as the seed with all its troubles needs
 }
+
+// leastEvents is how much has to happen in a seed. One whose job is over before is
+// played again with twice the input, as often as it takes.
+const (
+	leastEvents = 500
+	largest     = 64
+)
 
 // stopped is how a failed run ends.
 type stopped struct{}
@@ -85,7 +94,24 @@ func (w *World) fail(format string, args ...any) {
 func Run(seed uint64, trace io.Writer) Result { return Story{Seed: seed}.Run(trace) }
 
 // Run plays the story.
-func (s Story) Run(trace io.Writer) (res Result) {
+func (s Story) Run(trace io.Writer) (r Result) {
+	if s.Size > 0 {
+		return s.play(trace)
+	}
+	all := Story{Seed: s.Seed, Size: 1}
+	for r = all.play(nil); r.Failed == "" && r.Events < leastEvents; r = all.play(nil) {
+		if all.Size *= 2; all.Size > largest {
+			r.Failed = fmt.Sprintf("only %d events happen", r.Events)
+			return r
+		}
+	}
+	if s.Size = all.Size; trace == nil && len(s.Without) == 0 {
+		return r
+	}
+	return s.play(trace)
+}
+
+func (s Story) play(trace io.Writer) (res Result) {
 	w := &World{dice: newDice(s.Seed, 0), story: s, out: trace, tracing: trace != nil, disk: &disk{data: map[string][]byte{}}}
 	defer func() {
 		switch r := recover().(type) {
@@ -94,7 +120,7 @@ func (s Story) Run(trace io.Writer) (res Result) {
 			w.fault = fmt.Sprintf("at %v: panic: %v\n%s", span(w.now), r, debug.Stack())
 		}
 		w.tracef("sim", "ends: %s", w.fault)
-		res = Result{Seed: s.Seed, Reached: w.reached, Failed: w.fault, Events: w.events, Crashes: w.crashes, Yields: w.yields, Repeats: w.repeats,
+		res = Result{Seed: s.Seed, Size: s.Size, Reached: w.reached, Failed: w.fault, Events: w.events, Crashes: w.crashes, Yields: w.yields, Repeats: w.repeats,
 			Steals: w.seen.steals, Expired: w.seen.expired, Cuts: w.seen.cuts, Exact: w.seen.exact, Killed: w.seen.unstepped, Bound: w.seen.bound, Back: w.seen.wentBack, End: w.now}
 	}()
 	w.begin()
@@ -104,7 +130,7 @@ func (s Story) Run(trace io.Writer) (res Result) {
 
 func (w *World) begin() {
 	w.draw()
-	w.input = w.newInput(w.of(20, 400))
+	w.input = w.newInput(w.of(20, 400) * w.story.Size)
 	passes := 1
 	for _, d := range w.plan.datasets {
 		passes = max(passes, d.opt.Passes)

@@ -23,10 +23,26 @@ func firstSeed(t *testing.T) uint64 {
 func TestWholeJobsSurviveAnything(t *testing.T) {
 	first := firstSeed(t)
 	for seed := first; seed < first+200; seed++ {
-		if r := Run(seed, nil); r.Failed != "" {
+		r := Run(seed, nil)
+		if r.Failed != "" {
 			t.Errorf("seed %d: %s\nreplay: make sim SEED=%d", seed, r.Failed, seed)
+		} else if r.Events < leastEvents {
+			t.Errorf("seed %d: only %d events", seed, r.Events)
 		}
 	}
+}
+
+// A job that is over too soon is played again with more to read, or the seed fails.
+func TestASeedInWhichTooLittleHappensIsNone(t *testing.T) {
+	for seed := uint64(1); seed <= 200; seed++ {
+		if once := (Story{Seed: seed, Size: 1}).Run(nil); once.Failed == "" && once.Events < leastEvents {
+			if r := Run(seed, nil); r.Events < leastEvents || r.Size < 2 || r.Failed != "" {
+				t.Errorf("seed %d: %+v, and then %+v", seed, once, r)
+			}
+			return
+		}
+	}
+	t.Error("no seed needed more input than it drew")
 }
 
 func TestASeedAlwaysGoesTheSameWay(t *testing.T) {

@@ -127,6 +127,7 @@ var troubles = []trouble{
 		w.at(w.now+w.time(second, 5*second), func() { w.failing = false })
 	}},
 	{"a second master", func(w *World) { w.startMaster() }},
+	{"the master is deposed", func(w *World) { w.depose() }},
 	{"a trainer loses its agent", func(w *World) {
 		if t := w.someTrainer(); t != nil && t.l != nil {
 			w.tracef(t.name, "its socket breaks")

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"runtime"
 	"strconv"
@@ -20,6 +21,7 @@ type summary struct {
 	Seeds   int     `json:"seeds"`
 	Failed  int     `json:"failed"`
 	Events  int     `json:"events"`
+	Fewest  int     `json:"fewest_events"` // in one seed
 	Crashes int     `json:"crashes"`
 	Seconds float64 `json:"seconds"`
 }
@@ -39,7 +41,7 @@ func main() {
 	began := time.Now()
 	var (
 		mu  sync.Mutex
-		sum = summary{Seeds: *seeds}
+		sum = summary{Seeds: *seeds, Fewest: math.MaxInt}
 		wg  sync.WaitGroup
 	)
 	next := make(chan uint64)
@@ -50,7 +52,9 @@ func main() {
 				mu.Lock()
 				sum.Events += r.Events
 				sum.Crashes += r.Crashes
-				if r.Failed != "" {
+				if r.Failed == "" {
+					sum.Fewest = min(sum.Fewest, r.Events)
+				} else {
 					if sum.Failed++; sum.Failed <= 20 {
 						fmt.Printf("seed %d: %.1500s\n  replay: make sim SEED=%d\n", seed, r.Failed, seed)
 					}
