@@ -56,6 +56,8 @@ func (o *Options) validate() error {
 		return fmt.Errorf("shuffle block is %d, must be 1 to 2^40", o.Block)
 	case o.Max > maxLine || o.Initial > maxLine:
 		return fmt.Errorf("lease sizes: max %d, initial %d; at most 2^60", o.Max, o.Initial)
+	case o.Resume > ResumeStart:
+		return fmt.Errorf("unknown resume %d", o.Resume)
 	case o.VirtualRanks > maxVirtualRanks:
 		return fmt.Errorf("%d virtual ranks, at most %d", o.VirtualRanks, maxVirtualRanks)
 	case o.VirtualRanks > 0 && !(o.Shuffle && o.Strict):
@@ -76,6 +78,10 @@ func (c *Core) applyDataset(e *ApplyDataset) {
 	d := c.dataset(e.ID)
 	if x := c.named(e.Name); e.Name == "" || x != nil && x != d {
 		c.rejected("dataset %q: it has no name, or another one has it", e.Name)
+		return
+	}
+	if err := c.badResume(d, e.Options.Resume); err != nil {
+		c.rejected("dataset %q: %v", e.Name, err)
 		return
 	}
 	if d == nil {

@@ -147,6 +147,7 @@ type Reply struct {
 	Reason           string
 	Cut              *CutAnswer
 	Again            *Tally // the records in Units; nil: it is 0
+	Resume           Resume // JOIN: what the process said, or else its datasets
 }
 
 // Piece is a part of a grant in the source's own coordinates.

@@ -59,6 +59,9 @@ type Options struct {
 	// (on_loss: continue).
 	GoOnAfterLoss bool
 	Unit          string // bytes | records
+	// Resume is that of processes that do not say it. One model has one past: no two
+	// datasets say different ones.
+	Resume Resume
 }
 
 // ApplyDataset creates dataset ID (Core.NextDataset), or changes the spec,

@@ -82,6 +82,8 @@ const (
 	ResumeStart          // all is pending again
 )
 
+func (r Resume) String() string { return [...]string{"default", "bound", "acked", "start"}[r] }
+
 // SettleCut answers ReportSettleCut: whether a valid manifest of the cut is at
 // its path. Found false means that it is surely not there; who can not see the
 // storage does not answer, and the core's deadline voids the cut.

@@ -51,6 +51,34 @@ func (c *Core) mayResume(a *agent, j *Join) bool {
 	return false
 }
 
+// resumeOf: a process that says nothing goes by what a dataset says.
+func (c *Core) resumeOf(j *Join) Resume {
+	r := j.Resume
+	for _, d := range c.datasets {
+		if d != nil && r == ResumeDefault {
+			r = d.opt.Resume
+		}
+	}
+	return r
+}
+
+// badResume says why dataset d can not say r. One model has one past: what one of
+// its datasets says goes for all.
+func (c *Core) badResume(d *dataset, r Resume) error {
+	if r == ResumeDefault {
+		return nil
+	}
+	if r == ResumeAcked && (c.cfg.Model == Replicated || c.cfg.Model == Private) {
+		return fmt.Errorf("resume: acked: the model of a %s job goes with its processes, so what they acked is in none. Say bound, or start", c.cfg.Model)
+	}
+	for _, x := range c.datasets {
+		if x != nil && x != d && x.opt.Resume != ResumeDefault && x.opt.Resume != r {
+			return fmt.Errorf("resume: %s, but dataset %q of the same job says %s: a model has one past, so they must agree", r, x.name, x.opt.Resume)
+		}
+	}
+	return nil
+}
+
 // resumeShared: the first process of a group may begin anew.
 func (c *Core) resumeShared(r *rank, j *Join, newcomer bool) (again comesAgain) {
 	if !newcomer {

@@ -151,6 +151,8 @@ func (s *script) state(out *bytes.Buffer) {
 	}
 }
 
+var resumeWords = map[string]Resume{"": ResumeDefault, "bound": ResumeBound, "acked": ResumeAcked, "start": ResumeStart}
+
 func (s *script) event(t *testing.T, line string) Event {
 	cmd, cmdArgs, err := datadriven.ParseLine(line)
 	if err != nil {
@@ -161,7 +163,7 @@ func (s *script) event(t *testing.T, line string) Event {
 	switch cmd {
 	case "dataset":
 		opt := Options{Passes: int(a.num("passes", 1)), Strict: a.has("strict"), Shuffle: a.has("block"), Seed: uint64(a.num("seed", 0)), Block: a.num("block", 0),
-			Initial: a.num("initial", 10), Min: a.num("min", 1), Max: a.num("max", 1000), Target: a.time("target", 2*Second), Stall: a.time("stall", 0), Unit: "records", GoOnAfterLoss: a.has("continue"), VirtualRanks: uint32(a.num("virtual", 0)), InOrder: a.has("inorder")}
+			Initial: a.num("initial", 10), Min: a.num("min", 1), Max: a.num("max", 1000), Target: a.time("target", 2*Second), Stall: a.time("stall", 0), Unit: "records", GoOnAfterLoss: a.has("continue"), VirtualRanks: uint32(a.num("virtual", 0)), InOrder: a.has("inorder"), Resume: resumeWords[a.word("resume", "")]}
 		return &ApplyDataset{ID: ds, Name: a.word("name", "clicks"), Spec: []byte("{}"), Options: opt}
 	case "partition":
 		return &AddPartition{Dataset: ds, Number: part, Identity: a.word("identity", fmt.Sprintf("files:%d", part))}
@@ -227,7 +229,7 @@ func (s *script) message(t *testing.T, d *datadriven.TestData) *Message {
 			s.w.last[name] = s.w.next
 		case "join":
 			m.Joins = append(m.Joins, Join{Worker: w, Rank: uint32(a.num("rank", 0)), Incarnation: uint64(a.num("inc", 1)), WorldSize: uint32(a.num("world", 1)), Generation: uint32(a.num("gen", 0)),
-				Resume: map[string]Resume{"": ResumeDefault, "bound": ResumeBound, "acked": ResumeAcked, "start": ResumeStart}[a.word("resume", "")]})
+				Resume: resumeWords[a.word("resume", "")]})
 		case "held":
 			m.Held = append(m.Held, Held{Token: token(), Worker: w, Dataset: ds, Partition: uint32(a.num("part", 1)), Pass: uint32(a.num("pass", 0)), Segment: a.num("seg", 0),
 				Start: a.num("start", 0), End: a.num("end", 0), Frontier: a.num("frontier", 0)})

@@ -200,8 +200,8 @@ func decodeJob(b []byte) (v jobValue, err error) {
 	return v, d.done()
 }
 
-// datasetVersion 2 has GoOnAfterLoss, 3 virtual ranks.
-const datasetVersion = 3
+// datasetVersion 2 has GoOnAfterLoss, 3 virtual ranks, 4 Resume.
+const datasetVersion = 4
 
 // datasetValue is `d`.
 type datasetValue struct {
@@ -224,7 +224,8 @@ func (v *datasetValue) append(b []byte) []byte {
 		b = appendInt(b, x)
 	}
 	b = appendBool(appendString(b, v.opt.Unit), v.opt.GoOnAfterLoss)
-	return appendBool(appendUint(b, v.opt.VirtualRanks), v.opt.InOrder)
+	b = appendBool(appendUint(b, v.opt.VirtualRanks), v.opt.InOrder)
+	return appendUint(b, uint32(v.opt.Resume))
 }
 
 func decodeDataset(b []byte) (v datasetValue, err error) {
@@ -240,6 +241,9 @@ func decodeDataset(b []byte) (v datasetValue, err error) {
 	v.opt.GoOnAfterLoss = version >= 2 && d.bool()
 	if version >= 3 {
 		v.opt.VirtualRanks, v.opt.InOrder = d.u32(), d.bool()
+	}
+	if version >= 4 {
+		v.opt.Resume = Resume(min(d.u32(), 1<<8-1)) // validated with the others
 	}
 	if err := d.done(); err != nil {
 		return v, err

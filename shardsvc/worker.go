@@ -129,6 +129,9 @@ func (c *Core) join(a *agent, j *Join) {
 	}
 	var again comesAgain
 	newcomer := r.incarnation != j.Incarnation
+	said := *j
+	said.Resume = c.resumeOf(j)
+	j = &said
 	if newcomer && j.Generation != 0 && c.cfg.Model == Shared && c.recovering && a.known && r.others {
 		c.joinOlder(a, r, j)
 		return
@@ -235,7 +238,7 @@ func (c *Core) rejoin(a *agent, w *worker, j *Join) {
 }
 
 func (c *Core) joinReply(a *agent, j *Join, r *rank, again comesAgain) {
-	c.reply(Reply{To: a.session, Kind: ReplyJoin, Worker: j.Worker, Generation: c.generation, Epoch: c.epoch, Step: r.step, Units: again.units, Again: again.reply()})
+	c.reply(Reply{To: a.session, Kind: ReplyJoin, Worker: j.Worker, Generation: c.generation, Epoch: c.epoch, Step: r.step, Units: again.units, Again: again.reply(), Resume: j.Resume})
 }
 
 func (c *Core) refuseJoin(a *agent, j *Join, reason string) {

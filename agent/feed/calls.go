@@ -17,6 +17,16 @@ var resumeWords = map[string]pb.Join_Resume{
 	"": pb.Join_DEFAULT, frame.ResumeBound: pb.Join_BOUND, frame.ResumeAcked: pb.Join_ACKED, frame.ResumeStart: pb.Join_START,
 }
 
+// resumeWord is the word for one of them.
+func resumeWord(r pb.Join_Resume) string {
+	for word, is := range resumeWords {
+		if is == r {
+			return word
+		}
+	}
+	return "" // a newer master's
+}
+
 var restoreModes = map[string]pb.Restore_Mode{"newest": pb.Restore_NEWEST, "exact": pb.Restore_EXACT, "start": pb.Restore_START}
 
 var answerCodes = map[pb.CutReply_Code]string{

@@ -47,6 +47,7 @@ type Joined struct {
 	PendingAgain      int64
 	Again             *pb.Tally // the records in it; nil: not counted
 	Resumed           []ResumeReply
+	Resume            pb.Join_Resume // as the master takes it
 	Model, Job        string
 	TTLMillis         uint32
 }

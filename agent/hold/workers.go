@@ -124,7 +124,7 @@ func (c *Core) joinReply(r *pb.JoinReply) {
 		return
 	}
 	answer := Joined{
-		Worker: r.Worker, Generation: r.Generation, Epoch: r.Epoch, LastStep: r.LastStep, PendingAgain: r.PendingAgain, Again: r.Again,
+		Worker: r.Worker, Generation: r.Generation, Epoch: r.Epoch, LastStep: r.LastStep, PendingAgain: r.PendingAgain, Again: r.Again, Resume: r.Resume,
 		Resumed: w.resumed, Model: c.model, Job: c.job, TTLMillis: uint32(c.ttl.Milliseconds()),
 	}
 	first := !w.answered

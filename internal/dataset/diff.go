@@ -54,6 +54,8 @@ func compatible(field string, old, new *Spec) bool {
 		return true
 	case field == "files.max_record", field == "kafka.max_record", field == "decode.on_error", field == "on_loss": // what a failed dataset is set free with
 		return true
+	case field == "resume": // of processes that come from now on
+		return true
 	}
 	return false
 }

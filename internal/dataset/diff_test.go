@@ -19,6 +19,7 @@ func TestDiffSaysWhatMayChangeUnderReaders(t *testing.T) {
 		{"more passes", criteo + "passes: 3\n", []string{"passes: 1 -> 3 true"}},
 		{"lease", criteo + "lease: {target: 5s, max: 1MiB}\n", []string{"lease.max: 1073741824 -> 1048576 true", `lease.target: "2s" -> "5s" true`}},
 		{"shuffle", criteo + "shuffle: {seed: 7}\n", []string{"shuffle.block: (not set) -> 262144 false", "shuffle.seed: (not set) -> 7 false"}},
+		{"resume", criteo + "resume: start\n", []string{`resume: (not set) -> "start" true`}},
 		{"root", strings.Replace(criteo, "/data/clicks", "/data/c2", 1), []string{`files.root: "/data/clicks" -> "/data/c2" false`}},
 		{"dtype", strings.Replace(criteo, "path: 0, dtype: float32", "path: 0, dtype: float64", 1), []string{`decode.columns.label.dtype: "float32" -> "float64" false`}},
 		{"salt", strings.Replace(criteo, "salt: v1", "salt: v2", 1), []string{`decode.columns.cat.hash.salt: "v1" -> "v2" false`}},

@@ -108,6 +108,7 @@ func (r *reader) spec(n *yaml.Node, s *Spec) {
 		{"shuffle", func(n *yaml.Node, path string) { r.shuffle(n, path, s) }},
 		{"lease", func(n *yaml.Node, path string) { r.lease(n, path, &s.Lease) }},
 		{"on_loss", r.text(&s.OnLoss)},
+		{"resume", r.text(&s.Resume)},
 		{"guard", func(n *yaml.Node, path string) {
 			r.mapping(n, path, []field{{"warn", parsed(r, &s.Guard.Warn, ParseDuration)}, {"every", parsed(r, &s.Guard.Every, ParseDuration)}})
 		}},

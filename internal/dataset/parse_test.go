@@ -127,6 +127,7 @@ func TestMistakesAreNamedWithLineFieldValueAndWayOut(t *testing.T) {
 		"no value":                  {head + "decode: raw\nshuffle:\n", "clicks.yaml:4: shuffle: has no value"},
 		"list for a mapping":        {head + "decode: raw\nlease: [1]\n", "lease: is a list, and must be a mapping; its fields are target"},
 		"mapping for a value":       {head + "decode: raw\norder: {a: 1}\n", "order: is a mapping, and must be a single value"},
+		"no such resume":            {head + "decode: raw\nresume: newest\n", "clicks.yaml:4: resume: \"newest\""},
 		"no name":                   {"files: {root: /data}\ndecode: raw\n", "name: must be given"},
 		"bad name":                  {"name: a b\nfiles: {root: /data}\ndecode: raw\n", `clicks.yaml:1: name: "a b": is not a name`},
 		"no files":                  {"name: a\ndecode: raw\n", "files: must be given"},

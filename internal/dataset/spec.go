@@ -15,6 +15,7 @@ type Spec struct {
 	Lease    LeaseSpec  `json:"lease" yaml:"lease"`
 	OnLoss   string     `json:"on_loss" yaml:"on_loss"` // stop (default) | continue: what the source has lost is excluded
 	Guard    GuardSpec  `json:"guard" yaml:"guard"`
+	Resume   string     `json:"resume,omitempty" yaml:"resume"` // bound | acked | start: for processes that do not say it; "": as the model kind has it
 }
 
 // GuardSpec: when to warn that a broker will delete what is not read yet.

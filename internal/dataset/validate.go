@@ -95,6 +95,9 @@ func (c *check) spec(s *Spec) {
 	}
 	c.among("order", s.Order, "any", "strict")
 	c.among("on_loss", s.OnLoss, "stop", "continue")
+	if s.Resume != "" {
+		c.among("resume", s.Resume, "bound", "acked", "start")
+	}
 	if s.Guard.Warn < 0 {
 		c.fail("guard.warn", s.Guard.Warn.String(), "is negative", "")
 	}

@@ -126,6 +126,7 @@ type Welcome struct {
 	PendingAgain int64     `json:"pending_again"` // units that this join made pending again
 	Again        *Again    `json:"again,omitempty"`
 	Resumed      []Resumed `json:"resumed,omitempty"`
+	ResumeFrom   string    `json:"resume_from,omitempty"` // as HELLO's; where that said nothing, what the job's datasets say
 }
 
 // Again is the records in units that are pending again.

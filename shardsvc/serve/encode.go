@@ -125,7 +125,7 @@ func (e *encoder) rare(r *shardsvc.Reply) []byte {
 			Refused: r.Refused, Reason: r.Reason, Prefix: r.Prefix, LeaseEnd: r.End}}}
 	case shardsvc.ReplyJoin:
 		m.Joins = []*headracev1.JoinReply{{Worker: r.Worker, Refused: r.Refused, Reason: r.Reason, Generation: r.Generation,
-			Epoch: r.Epoch, LastStep: r.Step, PendingAgain: r.Units, Again: wireTally(r.Again)}}
+			Epoch: r.Epoch, LastStep: r.Step, PendingAgain: r.Units, Again: wireTally(r.Again), Resume: headracev1.Join_Resume(r.Resume)}}
 	case shardsvc.ReplySteal:
 		m.StealAsks = []*headracev1.StealAsk{{Token: wireToken(r.Token), At: r.At}}
 	case shardsvc.ReplyRevoke:

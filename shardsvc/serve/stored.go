@@ -53,6 +53,7 @@ func options(spec *dataset.Spec) shardsvc.Options {
 		Unit:    unit(spec),
 
 		GoOnAfterLoss: spec.OnLoss == "continue",
+		Resume:        resumeWords[spec.Resume],
 	}
 	if sh := spec.Shuffle; sh != nil {
 		o.Shuffle, o.Seed, o.Block = true, sh.Seed, int64(sh.Block)
@@ -65,6 +66,8 @@ func options(spec *dataset.Spec) shardsvc.Options {
 	}
 	return o
 }
+
+var resumeWords = map[string]shardsvc.Resume{"bound": shardsvc.ResumeBound, "acked": shardsvc.ResumeAcked, "start": shardsvc.ResumeStart}
 
 // unit is what an offset of the spec's source counts.
 func unit(spec *dataset.Spec) string {

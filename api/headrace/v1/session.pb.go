@@ -2025,6 +2025,7 @@ type JoinReply struct {
 	LastStep      int64                  `protobuf:"varint,6,opt,name=last_step,json=lastStep,proto3" json:"last_step,omitempty"`             // the rank's last durable step in this generation, else 0
 	PendingAgain  int64                  `protobuf:"varint,7,opt,name=pending_again,json=pendingAgain,proto3" json:"pending_again,omitempty"` // units that this join made pending again
 	Again         *Tally                 `protobuf:"bytes,8,opt,name=again,proto3" json:"again,omitempty"`                                    // and the records in them, without their times; absent: pending_again is 0
+	Resume        Join_Resume            `protobuf:"varint,9,opt,name=resume,proto3,enum=headrace.v1.Join_Resume" json:"resume,omitempty"`    // what it said, or, where it said nothing, what the job's datasets say
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2113,6 +2114,13 @@ func (x *JoinReply) GetAgain() *Tally {
 		return x.Again
 	}
 	return nil
+}
+
+func (x *JoinReply) GetResume() Join_Resume {
+	if x != nil {
+		return x.Resume
+	}
+	return Join_DEFAULT
 }
 
 type AckResult struct {
@@ -3586,7 +3594,7 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\arefused\x18\x03 \x01(\bR\arefused\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x16\n" +
 	"\x06prefix\x18\x05 \x01(\x03R\x06prefix\x12\x1b\n" +
-	"\tlease_end\x18\x06 \x01(\x03R\bleaseEnd\"\xf7\x01\n" +
+	"\tlease_end\x18\x06 \x01(\x03R\bleaseEnd\"\xa9\x02\n" +
 	"\tJoinReply\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\rR\x06worker\x12\x18\n" +
 	"\arefused\x18\x02 \x01(\bR\arefused\x12\x16\n" +
@@ -3597,7 +3605,8 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\x05epoch\x18\x05 \x01(\rR\x05epoch\x12\x1b\n" +
 	"\tlast_step\x18\x06 \x01(\x03R\blastStep\x12#\n" +
 	"\rpending_again\x18\a \x01(\x03R\fpendingAgain\x12(\n" +
-	"\x05again\x18\b \x01(\v2\x12.headrace.v1.TallyR\x05again\"\xc3\x01\n" +
+	"\x05again\x18\b \x01(\v2\x12.headrace.v1.TallyR\x05again\x120\n" +
+	"\x06resume\x18\t \x01(\x0e2\x18.headrace.v1.Join.ResumeR\x06resume\"\xc3\x01\n" +
 	"\tAckResult\x12(\n" +
 	"\x05token\x18\x01 \x01(\v2\x12.headrace.v1.TokenR\x05token\x12\x16\n" +
 	"\x06prefix\x18\x02 \x01(\x03R\x06prefix\x12/\n" +
@@ -3830,28 +3839,29 @@ var file_headrace_v1_session_proto_depIdxs = []int32{
 	6,  // 35: headrace.v1.HeldReply.was:type_name -> headrace.v1.Token
 	6,  // 36: headrace.v1.HeldReply.token:type_name -> headrace.v1.Token
 	12, // 37: headrace.v1.JoinReply.again:type_name -> headrace.v1.Tally
-	6,  // 38: headrace.v1.AckResult.token:type_name -> headrace.v1.Token
-	2,  // 39: headrace.v1.AckResult.code:type_name -> headrace.v1.AckResult.Code
-	6,  // 40: headrace.v1.StealAsk.token:type_name -> headrace.v1.Token
-	6,  // 41: headrace.v1.Revoke.token:type_name -> headrace.v1.Token
-	6,  // 42: headrace.v1.Grant.token:type_name -> headrace.v1.Token
-	32, // 43: headrace.v1.Grant.pieces:type_name -> headrace.v1.Piece
-	3,  // 44: headrace.v1.Standing.state:type_name -> headrace.v1.Standing.State
-	36, // 45: headrace.v1.CutCall.ask:type_name -> headrace.v1.CutAsk
-	37, // 46: headrace.v1.CutCall.bind:type_name -> headrace.v1.CutBind
-	38, // 47: headrace.v1.CutCall.drop:type_name -> headrace.v1.CutDrop
-	39, // 48: headrace.v1.CutCall.restore:type_name -> headrace.v1.Restore
-	35, // 49: headrace.v1.CutCall.hold:type_name -> headrace.v1.CutHold
-	4,  // 50: headrace.v1.Restore.mode:type_name -> headrace.v1.Restore.Mode
-	5,  // 51: headrace.v1.CutReply.code:type_name -> headrace.v1.CutReply.Code
-	12, // 52: headrace.v1.CutReply.again_tally:type_name -> headrace.v1.Tally
-	7,  // 53: headrace.v1.Shards.Session:input_type -> headrace.v1.AgentMessage
-	22, // 54: headrace.v1.Shards.Session:output_type -> headrace.v1.MasterMessage
-	54, // [54:55] is the sub-list for method output_type
-	53, // [53:54] is the sub-list for method input_type
-	53, // [53:53] is the sub-list for extension type_name
-	53, // [53:53] is the sub-list for extension extendee
-	0,  // [0:53] is the sub-list for field type_name
+	0,  // 38: headrace.v1.JoinReply.resume:type_name -> headrace.v1.Join.Resume
+	6,  // 39: headrace.v1.AckResult.token:type_name -> headrace.v1.Token
+	2,  // 40: headrace.v1.AckResult.code:type_name -> headrace.v1.AckResult.Code
+	6,  // 41: headrace.v1.StealAsk.token:type_name -> headrace.v1.Token
+	6,  // 42: headrace.v1.Revoke.token:type_name -> headrace.v1.Token
+	6,  // 43: headrace.v1.Grant.token:type_name -> headrace.v1.Token
+	32, // 44: headrace.v1.Grant.pieces:type_name -> headrace.v1.Piece
+	3,  // 45: headrace.v1.Standing.state:type_name -> headrace.v1.Standing.State
+	36, // 46: headrace.v1.CutCall.ask:type_name -> headrace.v1.CutAsk
+	37, // 47: headrace.v1.CutCall.bind:type_name -> headrace.v1.CutBind
+	38, // 48: headrace.v1.CutCall.drop:type_name -> headrace.v1.CutDrop
+	39, // 49: headrace.v1.CutCall.restore:type_name -> headrace.v1.Restore
+	35, // 50: headrace.v1.CutCall.hold:type_name -> headrace.v1.CutHold
+	4,  // 51: headrace.v1.Restore.mode:type_name -> headrace.v1.Restore.Mode
+	5,  // 52: headrace.v1.CutReply.code:type_name -> headrace.v1.CutReply.Code
+	12, // 53: headrace.v1.CutReply.again_tally:type_name -> headrace.v1.Tally
+	7,  // 54: headrace.v1.Shards.Session:input_type -> headrace.v1.AgentMessage
+	22, // 55: headrace.v1.Shards.Session:output_type -> headrace.v1.MasterMessage
+	55, // [55:56] is the sub-list for method output_type
+	54, // [54:55] is the sub-list for method input_type
+	54, // [54:54] is the sub-list for extension type_name
+	54, // [54:54] is the sub-list for extension extendee
+	0,  // [0:54] is the sub-list for field type_name
 }
 
 func init() { file_headrace_v1_session_proto_init() }

@@ -88,12 +88,14 @@ class Agent:
         last_step: int = 0,
         refuse: Callable[[dict[str, Any]], dict[str, str] | None] = lambda hello: None,
         regions: int = 0,  # of shared memory, at most
+        resume_from: str = "",
         resumed: Callable[[dict[str, Any]], dict[str, Any]] = lambda entry: {"refused": False, "reason": ""},
     ) -> None:
         self.path, self.total, self.per_frame = path, total, per_frame
         self.model, self.ttl_ms, self.ack, self.pong, self.protocol = model, ttl_ms, ack, pong, protocol
         self.last_step, self.refuse, self.resumed = last_step, refuse, resumed
         self.regions = regions
+        self.resume_from = resume_from  # what the job's datasets say
         self.hold = False  # send no frame
         #: What a CALL is answered, ahead of what an ordinary master says; None: that.
         self.answer: Callable[[dict[str, Any]], dict[str, Any] | None] = lambda call: None
@@ -274,6 +276,7 @@ class Agent:
                 "agent": "a1",
                 "pending_again": 0,
                 "resumed": resumed,
+                "resume_from": hello["resume_from"] or self.resume_from,
             },
         )
         for number, stream in self.streams.items():

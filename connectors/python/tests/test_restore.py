@@ -150,11 +150,12 @@ def test_a_job_with_a_past_is_restored_first(agents: Agents, tmp_path: Path) -> 
         stream.step()
 
 
-def test_who_starts_over_waits_for_others(agents: Agents) -> None:
-    agent = agents(model="replicated")
+@pytest.mark.parametrize("who", ["process", "dataset"])
+def test_who_starts_over_waits_for_others(agents: Agents, who: str) -> None:
+    agent = agents(model="replicated", resume_from="start")
     agent.hold = True
-    headrace.init(resume="start")
-    assert agent.hellos[0]["resume_from"] == "start"
+    headrace.init(resume="start" if who == "process" else None)
+    assert agent.hellos[0]["resume_from"] == ("start" if who == "process" else "")
     with headrace.dataset("clicks").batches(10) as stream:
         agent.tell(20, 1, {"state": "restore", "reason": "rank 2 has not restored"})
         threading.Timer(0.1, agent.release).start()

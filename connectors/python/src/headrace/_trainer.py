@@ -117,8 +117,8 @@ class Trainer:
     @property
     def may_wait(self) -> bool:
         """A job with a past grants nothing until its ranks have restored; this one
-        has done its part, or said that it starts over."""
-        return self.restored or self.settings.resume == "start"
+        has done its part, or it, or its datasets, said that it starts over."""
+        return self.restored or "start" in (self.settings.resume, self.control.welcome.get("resume_from"))
 
     def before_close(self, wait: Callable[[], None]) -> None:
         """wait is called before this process says goodbye."""
@@ -281,7 +281,7 @@ def init(
     Each value is the argument, else HEADRACE_JOB, HEADRACE_MASTER, HEADRACE_AGENT
     (a socket's path), HEADRACE_RANK, HEADRACE_WORLD_SIZE, HEADRACE_ATTEMPT, else
     torchrun's RANK, WORLD_SIZE and TORCHELASTIC_RESTART_COUNT, else 0 of 1.
-    resume, else HEADRACE_RESUME: what to do if the job has a past. ``bound`` (the
+    resume, else HEADRACE_RESUME, else what the job's datasets say: what to do if the job has a past. ``bound`` (the
     default for a replicated or private model): this process restores before its
     first batch; ``acked`` (shared only, and its default): go on behind what is
     acked; ``start``: everything again, in a model that knows nothing.

@@ -268,21 +268,60 @@ def test_a_framework_binds_its_own_file(job: Any, tmp_path: Path) -> None:
     assert sorted(ids) == list(range(n))
 
 
-def test_a_process_that_starts_over_gets_everything(job: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("model", ["private", "replicated"])
+@pytest.mark.parametrize("who", ["process", "dataset"])
+def test_a_process_that_starts_over_gets_everything(
+    job: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str, who: str
+) -> None:
     n = job.write(1000)
-    job.up("--model", "private")
+    job.up("--model", model)
     job.apply()
     with headrace.dataset("rows").batches(50) as stream, headrace.Checkpointer(tmp_path, stream) as ck:
         next(stream)
         ck.save(stream.step(), {}).wait(20)
     headrace.shutdown()
-    monkeypatch.setenv("HEADRACE_RESUME", "start")
+    if who == "process":
+        monkeypatch.setenv("HEADRACE_RESUME", "start")
+    else:
+        job.apply(more="resume: start\n")
     with headrace.dataset("rows").batches(50) as stream:
         ids = []
         for b in stream:
             ids += b["id"].tolist()
             stream.step()
     assert sorted(ids) == list(range(n))
+
+
+def test_what_a_process_says_goes_before_what_its_dataset_says(
+    job: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n = job.write(1000)
+    job.up("--model", "replicated")
+    job.apply(more="resume: start\n")
+    monkeypatch.setenv("HEADRACE_RESUME", "bound")
+    for first in (True, False):
+        with headrace.dataset("rows").batches(50) as stream, headrace.Checkpointer(tmp_path, stream) as ck:
+            if not first:
+                with pytest.raises(headrace.RestoreNeeded):
+                    next(stream)
+            restored = ck.restore()
+            ids = [] if restored is None else restored.state["ids"].tolist()
+            for b in stream:
+                ids += b["id"].tolist()
+                step = stream.step()
+                if first:
+                    ck.save(step, {"ids": np.array(ids)}).wait(20)
+                    break
+        headrace.shutdown()
+    assert sorted(ids) == list(range(n))
+
+
+@pytest.mark.parametrize("resume, wrong", [("acked", "goes with its processes"), ("never", "resume")])
+def test_a_resume_that_can_not_be_is_refused_when_its_dataset_is_applied(job: Any, resume: str, wrong: str) -> None:
+    job.write(10)
+    job.up("--model", "replicated")
+    with pytest.raises(Exception, match=wrong):
+        job.apply(more=f"resume: {resume}\n")
 
 
 def test_a_shared_models_checkpoint_holds_at_least_its_cut(job: Any, tmp_path: Path) -> None:
