@@ -132,8 +132,9 @@ func (s *sim) someExactAsk() {
 	}
 	t := s.trainers[i]
 	if rapid.IntRange(0, 5).Draw(s.t, "give up") == 0 {
-		s.call(t, CutCall{Drop: &CutDrop{t.saving, "its state can not be copied"}})
-		t.saving, t.asks2 = 0, false
+		drop := &CutDrop{t.saving, "its state can not be copied"}
+		t.saving, t.asks2 = 0, false // its answer is not that of the hold
+		s.call(t, CutCall{Drop: drop})
 		return
 	}
 	k := &CutAsk{Cut: t.saving, Step: t.step, Exact: true, Path: fmt.Sprint("/", t.saving)}
