@@ -140,8 +140,8 @@ class Agent:
         self._send(data, type_, stream, payload)
 
     def release(self) -> None:
-        """Sends what was held back."""
-        with self.changed:
+        """Sends what was held back, to who still listens."""
+        with self.changed, contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self.hold = False
             for number in self.streams:
                 self._push(number)
