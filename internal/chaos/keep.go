@@ -59,7 +59,7 @@ func (c *crew) applied(ctx context.Context) bool {
 	}
 }
 
-// keep starts a master or an agent again.
+// keep starts a master or an agent again. c.mu is held when again is called.
 func (c *crew) keep(ctx context.Context, agent int, at **child.Process, again func() (*child.Process, error)) {
 	for {
 		c.mu.Lock()
@@ -76,16 +76,18 @@ func (c *crew) keep(ctx context.Context, agent int, at **child.Process, again fu
 		if !c.wait() {
 			return
 		}
+		c.mu.Lock() // who takes the master's state away first ends everybody
 		next, err := again()
+		if err == nil {
+			*at = next
+			// Until it is back at work; a margin for that.
+			c.disturbed = append(c.disturbed, disturbance{from: p.At - int64(time.Second), to: child.Monotonic() + int64(3*time.Second), agent: agent})
+		}
+		c.mu.Unlock()
 		if err != nil {
 			c.wrongf("%v", err)
 			return
 		}
-		c.mu.Lock()
-		*at = next
-		// Until it is back at work; a margin for that.
-		c.disturbed = append(c.disturbed, disturbance{from: p.At - int64(time.Second), to: child.Monotonic() + int64(3*time.Second), agent: agent})
-		c.mu.Unlock()
 		if agent < 0 {
 			c.applyAgain(ctx, next)
 		}
