@@ -18,7 +18,7 @@ def main():
         return server.serve()
     ending.listen()
     warnings.simplefilter("ignore", headrace.UnsteppedWarning)
-    threading.excepthook = lambda args: ending.failed(args.exc_value)
+    threading.excepthook = lambda args: ending.failed_beside(args.exc_value)
     sys.excepthook = lambda _, error, __: ending.failed(error)
     write(START, number=os.getpid())
     KINDS[cfg["role"]]()

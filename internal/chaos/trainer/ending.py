@@ -23,10 +23,15 @@ def listen():
     signal.signal(signal.SIGUSR1, lambda *_: enough.set())
 
 
+def failed_beside(error):
+    """An exception of a thread ends the process, unless that is leaving: then its
+    streams are closed under the threads that read them."""
+    if not leaving.is_set():
+        failed(error)
+
+
 def failed(error):
-    """An exception of any thread ends the process, unless it is leaving."""
-    if leaving.is_set():
-        return
+    """Ends the process as befits an exception."""
     if isinstance(error, headrace.Fenced):
         end(REFUSED, error)
     if isinstance(error, headrace.DatasetError):

@@ -8,7 +8,7 @@ import time
 import headrace
 import numpy as np
 
-from .ending import LEFT, enough, finish, leaving
+from .ending import LEFT, enough, failed, finish, leaving
 from .journal import BAD, CLOSED, ENDED, STEPPED, YIELDED, cfg, rnd, write
 from .sums import content, mix
 from .traps import reached
@@ -118,7 +118,10 @@ class Reader:
     def leave(self):
         with self.lock:
             leaving.set()
-            if self.saving is not None and self.saving.new and rnd.random() < 0.5:
-                self.saving.save(self.trainer.last_step, self.state, self.last, wait=True)
-            finish()
+            try:
+                if self.saving is not None and self.saving.new and rnd.random() < 0.5:
+                    self.saving.save(self.trainer.last_step, self.state, self.last, wait=True)
+                finish()
+            except (headrace.HeadraceError, OSError, EOFError, RuntimeError) as error:
+                failed(error)
             os._exit(LEFT)

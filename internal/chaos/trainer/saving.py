@@ -19,6 +19,8 @@ from .journal import BOUND, FAILED_SAVE, RESTORED, SAVED, cfg, rnd, signed, writ
 from .sums import from_bytes, to_bytes
 from .traps import reached
 
+PATIENCE = 60  # seconds, for the last save: whoever answers it may be killed again and again
+
 
 class Checkpointer(headrace.Checkpointer):
     binding = None  # the cut of a bind() under way
@@ -69,7 +71,8 @@ class Saving:
         """Saves what state() gives. The model stands still meanwhile, but for a
         shared one."""
         self.next = time.monotonic() + cfg["save_every"] * (0.5 + rnd.random())
-        for attempt in range(5 if wait else 1):
+        attempt, until = 0, time.monotonic() + PATIENCE
+        while True:
             try:
                 self.ways[cfg["saves"]](step, state, stream, wait)
                 return
@@ -78,8 +81,14 @@ class Saving:
             except (headrace.CheckpointError, OSError) as error:
                 write(FAILED_SAVE, number=step, aux=attempt)
                 os.write(2, f"chaos: the save of step {step} failed: {error}\n".encode())
-        if wait:
-            raise RuntimeError("the last save failed five times")
+            if not wait:
+                return
+            if self.trainer.control.fault is not None:
+                raise self.trainer.control.fault  # its agent is gone: its next process tries
+            if time.monotonic() > until:
+                raise RuntimeError(f"the last save has failed for {PATIENCE} s")
+            attempt += 1
+            time.sleep(0.1)
 
     def _save(self, step, state, stream, wait):
         saved = self.ck.save(step, state, exact=cfg["held"] if self.trainer.model == "shared" else None)

@@ -1,0 +1,81 @@
+"""The chaos test's own trainers end as befits what has happened to them: whoever only
+lost its agent is started again, and is no failure of the run."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agent import CALL, Agent, poll
+
+HOME = Path(__file__).parents[3] / "internal" / "chaos"
+LEFT, NO_AGENT = 7, 4
+
+
+def start(folder: str, name: str, code: str = "", **more: Any) -> subprocess.Popen[bytes]:
+    """A process of the package, or code in one."""
+    settings = {
+        "seed": 1, "journal": os.path.join(folder, name), "sizes": [[100, 1]], "trap": None, "rank": 0, "leaves": False,
+        "checkpoints": os.path.join(folder, "ck"), "archive": os.path.join(folder, "ck"), "saves": "save", "keep": 1,
+        "sharded": False, "held": False, "save_every": 1000, "save_timeout": 60, "server_life": 1, "model": "shared",
+        "slots": [{"dataset": "clicks", "number": 0, "lines": False, "rows": 10, "rate": 1e6, "ack": "step",
+                   "max_wait": 0, "closes": False}],
+        **more,
+    }  # fmt: skip
+    command = ["-c", code] if code else ["-m", "trainer"]
+    env = {**os.environ, "CHAOS_TRAINER": json.dumps(settings)}
+    return subprocess.Popen([sys.executable, *command], cwd=HOME, env=env, stderr=subprocess.PIPE)
+
+
+def ended(process: subprocess.Popen[bytes]) -> tuple[int, str]:
+    _, err = process.communicate(timeout=120)
+    return process.returncode, err.decode()
+
+
+def test_who_loses_its_agent_in_its_last_save_is_started_again(agents: Callable[..., Agent], folder: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    agent = agents(total=100, ttl_ms=1000)
+    agent.silent = {"ask"}
+    server = start(folder, "server", role="server", server=port)
+    try:
+        # The scripted agent's records have no check of the chaos test's input.
+        code = "from trainer import reader, __main__; reader.content = lambda b, _: (b['id'], b['id']); __main__.main()"
+        trainer = start(folder, "rank-0", code, role="shared", server=port)
+        poll(lambda: agent.of(CALL) or trainer.poll() is not None)
+        agent.kill()
+        status, err = ended(trainer)
+        assert (status, "Traceback" in err) == (NO_AGENT, False), err
+    finally:
+        server.kill()
+        ended(server)
+
+
+LEAVES = """
+import sys, threading
+import headrace
+from trainer import reader
+
+def finish():
+    if sys.argv[1:]:
+        raise headrace.AgentUnavailable("it was killed")
+
+reader.finish = finish
+thread = threading.Thread(target=reader.Reader(None, None).leave)
+thread.start()
+thread.join()
+"""
+
+
+@pytest.mark.parametrize(("argument", "status"), [("", LEFT), ("its agent is gone", NO_AGENT)])
+def test_who_leaves_says_how_it_ended(folder: str, argument: str, status: int) -> None:
+    code = LEAVES.replace("sys.argv[1:]", repr(argument))
+    got, err = ended(start(folder, "rank-0", code))
+    assert got == status, err
