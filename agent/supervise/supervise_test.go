@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -18,7 +19,12 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if signal.Ignored(os.Interrupt) { // as in the background of a shell: a worker's own trap would not count
+		signal.Notify(make(chan os.Signal, 1), os.Interrupt)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // lines collects output and lets a test wait for a line.
 type lines struct {
@@ -26,6 +32,9 @@ type lines struct {
 	buf bytes.Buffer
 	sig chan struct{}
 }
+
+// patience is more than anything takes on a busy machine.
+const patience = 2 * time.Minute
 
 func newLines() *lines { return &lines{sig: make(chan struct{}, 1)} }
 
@@ -47,7 +56,7 @@ func (l *lines) String() string {
 
 func (l *lines) await(t *testing.T, n int, text string) {
 	t.Helper()
-	after := time.After(20 * time.Second)
+	after := time.After(patience)
 	for strings.Count(l.String(), text) < n {
 		select {
 		case <-l.sig:
@@ -160,13 +169,9 @@ func TestAfterGraceAGroupThatDoesNotListenIsKilled(t *testing.T) {
 
 func TestNothingThatAWorkerHasStartedIsLeft(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pid")
-	cfg := sh(`sleep 300 & echo $! > ` + file + `; exit 0`)
-	began := time.Now()
+	cfg := sh(`sleep 100000 & echo $! > ` + file + `; exit 0`) // nobody waits for that
 	if err := Run(t.Context(), cfg); err != nil {
 		t.Fatal(err)
-	}
-	if took := time.Since(began); took > time.Minute {
-		t.Errorf("it took %v", took)
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -182,7 +187,7 @@ func TestNothingThatAWorkerHasStartedIsLeft(t *testing.T) {
 // awaitEnd waits until pid is no process, or only an unreaped one.
 func awaitEnd(t *testing.T, pid int) {
 	t.Helper()
-	after := time.After(20 * time.Second)
+	after := time.After(patience)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -33,6 +34,9 @@ func TestMain(m *testing.M) {
 
 func buildAndRun(m *testing.M) int {
 	flag.Parse()
+	if signal.Ignored(os.Interrupt) { // as in the background of a shell: what starts up would not hear one
+		signal.Notify(make(chan os.Signal, 1), os.Interrupt)
+	}
 	dir, err := os.MkdirTemp("", "hr")
 	if err != nil {
 		panic(err)
@@ -115,7 +119,7 @@ type result struct {
 }
 
 // long is more than anything takes on a busy machine.
-const long = 60 * time.Second
+const long = 2 * time.Minute
 
 func (w *world) run(args ...string) result {
 	w.t.Helper()
