@@ -86,9 +86,10 @@ type application struct {
 	b *batch
 }
 
-// sure: the step is durable beyond doubt.
+// sure: the step is durable beyond doubt. A stream that steps by itself has not stepped
+// its last batch when its process leaves before the next one.
 func (a application) sure() bool {
-	return a.b.durableWhenLastStepped || a.l.done
+	return a.b.durableWhenLastStepped || a.l.done && a.b.stepped != 0
 }
 
 // span is one life of a shared model: of its server, or of the whole run.

@@ -47,6 +47,8 @@ func TestARepeatNeedsAnEndWithTheBatchInHand(t *testing.T) {
 	unstepped.stepped = 0
 	durable := two(1, 0, 50*second)
 	durable.durableWhenLastStepped = true
+	left := killed(1, 51*second, unstepped)
+	left.done = true
 	for _, c := range []struct {
 		name      string
 		first     *life
@@ -58,6 +60,7 @@ func TestARepeatNeedsAnEndWithTheBatchInHand(t *testing.T) {
 		{"killed long after its step", killed(1, 60*second, two(1, 0, 50*second)), nil, 2},
 		{"killed long after its step, while the master was away", killed(1, 60*second, two(1, 0, 50*second)), []disturbance{{40 * second, 70 * second, -1}}, 0},
 		{"killed when its step was durable", killed(1, 51*second, durable), nil, 2},
+		{"left with it in hand", left, nil, 0},
 		{"ended well", well(1, two(1, 0, 50*second)), nil, 2},
 		{"still running while another had it", killed(1, 200*second, unstepped), nil, 2},
 	} {
