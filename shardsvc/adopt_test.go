@@ -216,3 +216,29 @@ func TestWhatACutSaysIsExcludedStaysSoOnAnEmptyMaster(t *testing.T) {
 		})
 	}
 }
+
+// What decides which checkpoint is the newest does not begin anew with a master that
+// knows nothing, nor with its clock.
+func TestWhatIsFrozenAfterACutWasRestoredComesAfterIt(t *testing.T) {
+	for _, model := range []string{"replicated", "private", "shared"} {
+		body := listedWorld(t, model, true, Options{}, file(0, "a", 100)).cutOf(1)
+		if body.Order != 1 {
+			t.Fatalf("%s: the first cut has order %d", model, body.Order)
+		}
+		body.ID, body.Order = 5, 40
+		w := listedWorld(t, model, true, Options{}, file(0, "a", 100))
+		if code, reason := w.restored(body); code != CutOK {
+			t.Fatal(code, reason)
+		}
+		w.restart()
+		w.step(&Message{Session: 1, Hello: &Hello{Agent: "a", Incarnation: 1}, Joins: []Join{{Worker: 1, Incarnation: 10, WorldSize: 1, Generation: w.core.Job().Generation}}})
+		m := &Message{Session: 1, Steps: []StepReport{{Worker: 1, Step: 2}}, Calls: []CutCall{{Worker: 1, ID: 2, Ask: &CutAsk{Cut: 78, Step: 2, Path: "/d"}}}}
+		for _, g := range w.grants(1) {
+			m.Acks = append(m.Acks, Ack{Token: g.Token, Prefix: g.End, Step: 2})
+		}
+		w.step(m)
+		if next := w.bodies[78]; next == nil || next.Order <= body.Order {
+			t.Errorf("%s: after order %d came %+v: %v", model, body.Order, next, w.fx.Replies)
+		}
+	}
+}

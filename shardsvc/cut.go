@@ -20,7 +20,10 @@ type Cut struct {
 	Step       int64
 	World      uint32 // ranks of the group when it was frozen
 	Exact      bool   // shared: false when the model may hold more than the cut
-	Datasets   []CutDataset
+	// Order grows with every cut of a job, whatever the clocks say; 0: not known. It is
+	// kept beside the encoded form.
+	Order    uint64
+	Datasets []CutDataset
 }
 
 // CutDataset is what of one dataset is in a cut. Order space depends on Shuffle,

@@ -152,8 +152,10 @@ func (c *Core) kept(id uint64) *keptCut {
 
 // addCut keeps a new cut, the newest of all.
 func (c *Core) addCut(k *keptCut, body *Cut) {
-	c.cutOrder++
+	// A foreign one has its own: what is frozen from now on comes after it.
+	c.cutOrder = max(c.cutOrder, body.Order) + 1
 	c.dirty.job = true
+	body.Order = c.cutOrder
 	k.order, k.body, k.units, k.records = c.cutOrder, body.Encode(nil), body.Units(), body.Records()
 	c.cuts = append(c.cuts, k)
 	c.putCut(k)
@@ -172,6 +174,7 @@ func (k *keptCut) decode() *Cut {
 	if err != nil {
 		panic("shardsvc: a kept cut can not be read: " + err.Error())
 	}
+	body.Order = k.order
 	return body
 }
 

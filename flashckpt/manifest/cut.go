@@ -12,17 +12,20 @@ import (
 // Positions are in order space (docs/ARCHITECTURE.md): without shuffle the
 // source's own segments and offsets; with shuffle the one order segment 0.
 type Cut struct {
-	Version    int       `json:"version"`
-	ID         CutID     `json:"id"`
-	Job        string    `json:"job"`
-	Model      string    `json:"model"`
-	Epoch      uint32    `json:"epoch"`
-	Generation uint32    `json:"generation"`
-	Rank       *uint32   `json:"rank,omitempty"` // private: whose cut it is
-	WorldSize  uint32    `json:"world_size"`
-	Step       int64     `json:"step"`
-	Exact      bool      `json:"exact"` // false: the model may hold more (shared)
-	Datasets   []Dataset `json:"datasets"`
+	Version    int     `json:"version"`
+	ID         CutID   `json:"id"`
+	Job        string  `json:"job"`
+	Model      string  `json:"model"`
+	Epoch      uint32  `json:"epoch"`
+	Generation uint32  `json:"generation"`
+	Rank       *uint32 `json:"rank,omitempty"` // private: whose cut it is
+	WorldSize  uint32  `json:"world_size"`
+	Step       int64   `json:"step"`
+	Exact      bool    `json:"exact"` // false: the model may hold more (shared)
+	// Order grows with every cut that the job's master freezes, whatever the clocks
+	// say; 0: an older version wrote it.
+	Order    uint64    `json:"order,omitempty"`
+	Datasets []Dataset `json:"datasets"`
 }
 
 // Dataset is what is settled of one dataset.

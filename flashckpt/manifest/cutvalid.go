@@ -10,6 +10,9 @@ import (
 // What the core adds up stays below this (shardsvc's limit for lines).
 const maxUnits = 1 << 60
 
+// Orders are counted one by one, and a master goes on above the highest it is shown.
+const maxOrder = 1<<62 - 1
+
 func (v *check) cut(field string, c *Cut) {
 	in := func(name string) string {
 		if field == "" {
@@ -21,6 +24,7 @@ func (v *check) cut(field string, c *Cut) {
 	v.that(c.ID != 0, in("id"), "missing")
 	v.text(in("job"), c.Job, 1, 256)
 	v.that(c.Step >= 0, in("step"), "%d, must not be negative", c.Step)
+	v.that(c.Order <= maxOrder, in("order"), "%d, must be below 2^62", c.Order)
 	v.that(c.WorldSize >= 1, in("world_size"), "0, must be at least 1")
 	v.that((c.Rank != nil) == (c.Model == "private"), in("rank"), "it is there for model private, and for no other")
 	v.that(c.Model == "shared" || c.Exact, in("exact"), "false, but only a shared model's cut may be inexact")

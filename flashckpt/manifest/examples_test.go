@@ -65,6 +65,7 @@ func good() map[string]*Manifest {
 		File{"model-rank-0.safetensors", 4096, 0x0011223344556677, rankOf(0)},
 		File{"model-rank-1.safetensors", 0, 0, rankOf(1)},
 		File{"deeper/model-rank-2.safetensors", 1 << 40, 0xffffffffffffffff, rankOf(2)})
+	sharded.Cut.Order, shared.Order = 12, 1<<53+1
 	sharded.State = []byte(`{"kind":"numpy","arrays":{"w":{"file":"model-rank-0.safetensors"}}}`)
 	needy := of(cut("replicated"))
 	needy.Needs = []CutID{0x1, 0xfedcba9876543210}

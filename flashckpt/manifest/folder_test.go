@@ -113,6 +113,34 @@ func TestTheNewestOfASharedModelIsTheOneThatWasWrittenLast(t *testing.T) {
 	}
 }
 
+func TestAClockThatWasSetBackMakesNoCheckpointOlder(t *testing.T) {
+	for _, model := range []string{"shared", "private"} {
+		dir := t.TempDir()
+		for n := range uint64(4) {
+			made(t, dir, func(m *Manifest) {
+				m.Model, m.Cut.Model, m.Cut.Exact, m.Cut.ID = model, model, model != "shared", CutID(n+1)
+				if model == "private" {
+					m.Rank, m.Cut.Rank = rankOf(0), rankOf(0)
+				}
+				m.Created = m.Created.Add(-time.Duration(n) * time.Hour)
+				if n > 0 { // the first is of an older version
+					m.Cut.Order = n
+				}
+			})
+		}
+		all := found(t, dir)
+		for i := range all {
+			if want := CutID(4 - i); all[i].Manifest.Cut.ID != want {
+				t.Errorf("%s: the newest but %d is cut %v, want %v", model, i, all[i].Manifest.Cut.ID, want)
+			}
+		}
+		stay := Stay(all, func(i int) bool { return true }, func(*Checkpoint) bool { return true })
+		if len(stay) != 1 || stay[0] == "" {
+			t.Errorf("%s: %v stay, want the one that was frozen last", model, stay)
+		}
+	}
+}
+
 func TestAManifestBesideAFileOfAFrameworkIsFound(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "model-130.pt"), []byte("123456789"), 0o644); err != nil {

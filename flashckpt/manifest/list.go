@@ -28,7 +28,7 @@ func (c *Checkpoint) Folder() string { return filepath.Dir(c.Path) }
 
 // Find lists the checkpoints that path means: a manifest's own, those in a
 // folder, and those in the folders below it, one level deep. Newest first:
-// highest epoch, then step, then rank from 0, then the newest written; what does
+// highest epoch, then step, then rank from 0, then the last one frozen; what does
 // not count comes last. A path that is not there is fs.ErrNotExist.
 func Find(on FS, path string) ([]Checkpoint, error) {
 	path = filepath.Clean(path)
@@ -67,8 +67,9 @@ func Find(on FS, path string) ([]Checkpoint, error) {
 }
 
 // Newer orders checkpoints, the newest first: by epoch, then by step. Of a shared
-// model the one that was written last is, whatever its step: each process of a rank
-// counts its own.
+// model the one that was frozen last is, whatever its step: each process of a rank
+// counts its own. Where an older version did not write which that is, the writers'
+// clocks say it, and what has an order is newer.
 func Newer(a, b Checkpoint) int {
 	if a.Err != nil || b.Err != nil {
 		if (a.Err == nil) != (b.Err == nil) {
@@ -77,11 +78,12 @@ func Newer(a, b Checkpoint) int {
 		return cmp.Compare(b.Path, a.Path)
 	}
 	x, y := a.Manifest, b.Manifest
-	return cmp.Or(cmp.Compare(y.Cut.Epoch, x.Cut.Epoch), cmp.Compare(y.order(), x.order()), cmp.Compare(x.rank(), y.rank()),
-		y.Created.Compare(x.Created), cmp.Compare(a.Path, b.Path))
+	return cmp.Or(cmp.Compare(y.Cut.Epoch, x.Cut.Epoch), cmp.Compare(y.steps(), x.steps()), cmp.Compare(x.rank(), y.rank()),
+		cmp.Compare(y.Cut.Order, x.Cut.Order), y.Created.Compare(x.Created), cmp.Compare(a.Path, b.Path))
 }
 
-func (m *Manifest) order() int64 {
+// steps are compared where they are the same one's.
+func (m *Manifest) steps() int64 {
 	if m.Model == "shared" {
 		return 0
 	}

@@ -31,6 +31,7 @@ type vector struct {
 	Cut   string           `json:"cut,omitempty"`
 	Rank  *uint32          `json:"rank,omitempty"`
 	Exact bool             `json:"exact,omitempty"`
+	Order uint64           `json:"order,omitempty"`
 	Bytes int64            `json:"bytes,omitempty"` // of all files
 	Units map[string]Units `json:"units,omitempty"` // by dataset, all passes
 
@@ -99,6 +100,7 @@ func bad(t *testing.T) map[string]struct {
 	change("fewer_than_no_rows", ErrInvalid, "cut.datasets[0].partitions[0].passes[0].records.rows", `"rows":11`, `"rows":-11`)
 	change("oldest_after_newest", ErrInvalid, "cut.datasets[0].partitions[0].done_records.oldest", `"oldest":1763990000001`, `"oldest":1763999999999999`)
 	change("times_of_no_rows", ErrInvalid, "cut.datasets[0].partitions[0].done_records.newest", `"rows":29`, `"rows":0`)
+	change("order_below_none", ErrInvalid, "cut.order", `"order":12`, `"order":-12`)
 	return out
 }
 
@@ -121,7 +123,7 @@ func kindOf(err error) string {
 }
 
 func summary(file string, m *Manifest) vector {
-	v := vector{File: file, OK: true, Step: m.Step, Epoch: m.Cut.Epoch, Cut: m.Cut.ID.String(), Rank: m.Rank, Exact: m.Cut.Exact, Units: map[string]Units{}, Records: map[string]Records{}}
+	v := vector{File: file, OK: true, Step: m.Step, Epoch: m.Cut.Epoch, Cut: m.Cut.ID.String(), Rank: m.Rank, Exact: m.Cut.Exact, Order: m.Cut.Order, Units: map[string]Units{}, Records: map[string]Records{}}
 	for _, f := range m.Files {
 		v.Bytes += f.Size
 	}

@@ -17,7 +17,7 @@ import (
 // into segments, or of a shuffled one.
 func anyCut(t *rapid.T, model string) *shardsvc.Cut {
 	c := &shardsvc.Cut{ID: rapid.Uint64Min(1).Draw(t, "id"), Epoch: rapid.Uint32().Draw(t, "epoch"), Generation: rapid.Uint32().Draw(t, "generation"),
-		Rank: shardsvc.Group, Step: rapid.Int64Min(0).Draw(t, "step"), World: rapid.Uint32Min(1).Draw(t, "world"), Exact: model != "shared" || rapid.Bool().Draw(t, "exact")}
+		Rank: shardsvc.Group, Step: rapid.Int64Min(0).Draw(t, "step"), Order: rapid.Uint64Max(1<<62-1).Draw(t, "order"), World: rapid.Uint32Min(1).Draw(t, "world"), Exact: model != "shared" || rapid.Bool().Draw(t, "exact")}
 	if model == "private" {
 		c.Rank = int64(rapid.Uint32().Draw(t, "rank"))
 	}

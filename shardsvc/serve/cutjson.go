@@ -14,7 +14,7 @@ import (
 // span segments; those of a manifest do not.
 func wireCut(c *shardsvc.Cut, job, model string) *manifest.Cut {
 	out := &manifest.Cut{Version: manifest.Version, ID: manifest.CutID(c.ID), Job: job, Model: model, Epoch: c.Epoch, Generation: c.Generation,
-		WorldSize: max(c.World, 1), Step: c.Step, Exact: c.Exact || model != "shared", Datasets: []manifest.Dataset{}}
+		WorldSize: max(c.World, 1), Step: c.Step, Order: c.Order, Exact: c.Exact || model != "shared", Datasets: []manifest.Dataset{}}
 	if c.Rank != shardsvc.Group {
 		rank := uint32(c.Rank)
 		out.Rank = &rank
@@ -107,7 +107,7 @@ func coreCut(c *manifest.Cut, job, model string) (*shardsvc.Cut, error) {
 	case c.Model != model:
 		return nil, fmt.Errorf("the cut is of a %s model, this job's is %s", c.Model, model)
 	}
-	out := &shardsvc.Cut{ID: uint64(c.ID), Epoch: c.Epoch, Generation: c.Generation, Rank: shardsvc.Group, Step: c.Step, World: c.WorldSize, Exact: c.Exact}
+	out := &shardsvc.Cut{ID: uint64(c.ID), Epoch: c.Epoch, Generation: c.Generation, Rank: shardsvc.Group, Step: c.Step, World: c.WorldSize, Exact: c.Exact, Order: c.Order}
 	if c.Rank != nil {
 		out.Rank = int64(*c.Rank)
 	}

@@ -24,6 +24,7 @@ def test_good_manifests_are_read_and_written_the_same(vector: dict[str, Any]) ->
     read = manifest.load(str(path))
     assert (read.step, read.epoch, read.cut_id) == (vector["step"], vector["epoch"], vector["cut"])
     assert read.rank == vector.get("rank")
+    assert read.cut.get("order", 0) == vector.get("order", 0)
     assert read.cut.get("exact", False) is vector.get("exact", False)
     assert sum(f["size"] for f in read.files) == vector.get("bytes", 0)
     fields = dict(read.fields)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -61,12 +62,14 @@ def test_a_checkpoint_that_another_trainer_removes_too_is_removed(
     assert not folder.exists()
 
 
-def made(step: int, epoch: int, minute: int, needs: tuple[str, ...] = (), model: str = "private") -> manifest.Manifest:
+def made(
+    step: int, epoch: int, minute: int, needs: tuple[str, ...] = (), model: str = "private", order: int = 0
+) -> manifest.Manifest:
     fields = {
         "model": model,
         "step": step,
         "created": f"2026-01-01T00:{minute:02d}:00Z",
-        "cut": {"epoch": epoch, "id": f"{minute:016x}"},
+        "cut": {"epoch": epoch, "id": f"{minute:016x}", **({"order": order} if order else {})},
     }
     return manifest.Manifest(f"/nowhere/{minute}", {**fields, "needs": list(needs)})
 
@@ -90,3 +93,25 @@ def test_a_shared_models_saver_that_counts_from_the_start_again_removes_nothing_
     line.append(made(10, 1, 4, model="shared"))  # by a new process, of the same model
     assert gone(line, 3) == [30]
     assert gone([*line, made(20, 1, 5, model="shared")], 3) == [30, 40]
+
+
+@pytest.mark.parametrize("model", ["private", "shared"])
+def test_a_clock_that_is_set_back_makes_no_checkpoint_older(model: str) -> None:
+    line = [made(100 + n, 1, 50 - 10 * n, model=model, order=n + 1) for n in range(4)]
+    assert gone(line, 2) == [100, 101]
+    # What an older version wrote has no order, and came before.
+    assert gone([made(99, 1, 59, model=model), *line], 3) == [99, 100]
+
+
+def test_a_clock_that_is_set_ahead_makes_no_save_half_that_goes_on(
+    agents: Agents, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of another trainer of a shared model, in the same folder."""
+    agents(model="shared")
+    with headrace.dataset("clicks").batches(10) as stream, headrace.Checkpointer(tmp_path, stream) as ck:
+        theirs = tmp_path / "step-0000000001-00000000000000aa"
+        theirs.mkdir()
+        now = time.time()
+        monkeypatch.setattr(time, "time", lambda: now + 86_400)
+        ck.save(stepped(stream, 1, np.zeros(1)), {}).wait(10)
+        assert theirs.is_dir()

@@ -67,6 +67,13 @@ class Manifest:
         return int(self.cut["epoch"])
 
     @property
+    def frozen(self) -> tuple[int, int, str]:
+        """What sorts checkpoints by when their cuts were frozen, whatever the clocks
+        say; those of older versions, which have no order, come first, by their
+        writers' clocks."""
+        return (self.epoch, int(self.cut.get("order", 0)), str(self.fields["created"]))
+
+    @property
     def cut(self) -> dict[str, Any]:
         cut: dict[str, Any] = self.fields["cut"]
         return cut
@@ -212,6 +219,7 @@ def load(path: str) -> Manifest:
     _check_version(where, "the cut", cut.get("version"))
     _check(_id(cut.get("id")), where, "cut.id", "it is 16 hex digits, and not 0")
     _check(_int(cut.get("epoch"), 0), where, "cut.epoch", "it is a whole number from 0")
+    _check(_int(cut.get("order", 0), 0), where, "cut.order", "it is a whole number from 0")
     _check(_int(cut.get("world_size"), 1), where, "cut.world_size", "it is a whole number from 1")
     _check(_int(cut.get("step"), 0), where, "cut.step", "it is a whole number from 0")
     _check(cut.get("job") == fields["job"], where, "cut.job", "it is not the checkpoint's")
@@ -237,14 +245,14 @@ def load_part(path: str) -> dict[str, Any]:
     return fields
 
 
-def _age(m: Manifest) -> tuple[int, int, str]:
-    return (m.epoch, 0 if m.fields["model"] == "shared" else m.step, str(m.fields["created"]))
+def _age(m: Manifest) -> tuple[int, int, tuple[int, int, str]]:
+    return (m.epoch, 0 if m.fields["model"] == "shared" else m.step, m.frozen)
 
 
 def find(directory: str, bad: list[str] | None = None) -> list[Manifest]:
     """The good manifests of a directory, its own and those one level below: newest
-    first, by epoch, then step, then when they were written; those of a shared model
-    by epoch and when they were written, for each process of a rank counts its own
+    first, by epoch, then step, then when they were frozen; those of a shared model
+    by epoch and when they were frozen, for each process of a rank counts its own
     steps. What is wrong with the others goes to `bad`."""
     found: list[Manifest] = []
     for path in _manifests(directory):

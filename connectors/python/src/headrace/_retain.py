@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headrace")
 
+_CLOCK = time.time() - time.monotonic()  # what the wall clock is ahead by
+
 
 def retain(trainer: Trainer, directory: str, keep: int, newest: str, patience: float) -> None:
     """Keeps the `keep` newest checkpoints that this rank saves, and removes older
@@ -37,11 +39,11 @@ def removable(found: list[Manifest], keep: int, newest: str) -> list[Manifest]:
     """What may go of one rank's checkpoints. The one that was just written stays,
     pinned ones stay, and what any that stays needs.
 
-    One that was written before another with the same or a lower step is of a past
+    One that was frozen before another with the same or a lower step is of a past
     that the job went back behind: its cut was voided then, so it counts for nothing.
     In a shared model it is no such thing: each process of a rank counts its own steps.
     """
-    found = sorted(found, key=lambda m: (m.epoch, str(m.fields["created"])), reverse=True)
+    found = sorted(found, key=lambda m: m.frozen, reverse=True)
     stay: list[Manifest] = []
     go: list[Manifest] = []
     kept, floor = 0, 1 << 63
@@ -78,7 +80,9 @@ def _own(trainer: Trainer, directory: str) -> list[Manifest]:
 
 def _remove_half(trainer: Trainer, directory: str, newest: str, patience: float) -> None:
     """Removes what saves have left that were killed: folders without a manifest in
-    which nothing has changed for longer than a save may take."""
+    which nothing has changed for longer than a save may take. A clock that was set
+    meanwhile makes nothing old."""
+    now = min(time.time(), time.monotonic() + _CLOCK)
     of_rank = f"-rank-{trainer.rank}-" if trainer.model == "private" else "-"
     for name in os.listdir(directory):
         folder = os.path.join(directory, name)
@@ -89,6 +93,6 @@ def _remove_half(trainer: Trainer, directory: str, newest: str, patience: float)
         with contextlib.suppress(FileNotFoundError):
             names = os.listdir(folder)
             changed = max(os.stat(os.path.join(folder, n)).st_mtime for n in [".", *names])
-            if _manifest.FILE_NAME not in names and changed < time.time() - 2 * patience:
+            if _manifest.FILE_NAME not in names and changed < now - 2 * patience:
                 _manifest.remove_folder(folder)
                 log.info("removed %s: its save did not end", folder)
