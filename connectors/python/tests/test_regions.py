@@ -349,6 +349,32 @@ def test_descriptors_are_closed(agents: Agents) -> None:
         assert open_files() <= before + lender.count * 3
 
 
+def test_a_descriptor_that_came_with_a_breach_is_closed(agents: Agents) -> None:
+    agent = agents(total=1000, regions=1)
+    agent.hold = True
+
+    def breach() -> None:
+        agent.wait(lambda: 1 in agent.streams and agent.streams[1].lender is not None)
+        data, lender = agent.streams[1].data, agent.streams[1].lender
+        assert data is not None
+        assert isinstance(lender, Lender)
+        lender.offer(data, 1, seals=0)
+
+    def open_regions() -> int:
+        links = [f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd")]
+        return sum("headrace-test" in os.readlink(link) for link in links if os.path.lexists(link))
+
+    stream = headrace.dataset("clicks").batches(50)
+    telling = threading.Thread(target=breach)
+    telling.start()
+    for _ in range(2):  # for good
+        with pytest.raises(headrace.ProtocolError, match="shorter"):
+            next(stream)
+    telling.join()
+    assert open_regions() == 1  # the agent's own, in this process
+    stream.close()
+
+
 @pytest.mark.parametrize(
     ("type_", "body"),
     [
