@@ -123,7 +123,7 @@ test-race-kafka: need venv ## the Kafka source under the race detector, on a rea
 test-kafka: build venv test-quickstart-kafka test-python-kafka test-chaos-kafka ## the Kafka source on a real Kafka (needs java, and mvn once)
 	@$(PY) -m pip install -q -r sources/kafka/testdata/requirements.txt
 	HEADRACE_PYTHON="$(CURDIR)/$(PY)" $(GO) test -tags kafka -count=1 -timeout 600s ./sources/kafka
-	HEADRACE_PYTHON="$(CURDIR)/$(PY)" $(GO) test -tags kafka -count=1 -timeout 300s ./cmd/headrace -run Kafka
+	HEADRACE_PYTHON="$(CURDIR)/$(PY)" $(GO) test -tags kafka -count=1 -timeout 600s ./cmd/headrace -run Kafka
 	$(GO) test -tags kafka -count=1 -timeout 120s ./internal/demo/produce
 
 KILLS ?= 60

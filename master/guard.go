@@ -24,8 +24,11 @@ type kept interface {
 	Changed() <-chan struct{}
 	Datasets(context.Context) ([]serve.Dataset, error)
 	Needed(ctx context.Context, dataset uint32) ([]serve.Need, error)
+	Segments(ctx context.Context, partition uint32, after int64, max int) ([]sources.Segment, error)
 	Truncated(ctx context.Context, partition uint32, segment, start, end int64, reason string) error
 	SetRetention(dataset uint32, all []serve.Retention)
+	NoteDeleted(dataset uint32, found []serve.Deletion)
+	ForgetDeleted(dataset uint32)
 }
 
 // guard watches how far the oldest records that are still needed are from where
@@ -38,11 +41,13 @@ type guard struct {
 	wg   sync.WaitGroup
 }
 
-// guarded: files delete nothing by themselves. What is dealt out to virtual ranks is
-// no place in a partition of the broker.
-func guarded(ds *serve.Dataset) bool {
-	return ds.Spec.Kafka != nil && ds.Spec.BitExact == nil && ds.State != "done"
-}
+// guarded: files delete nothing by themselves.
+func guarded(ds *serve.Dataset) bool { return ds.Spec.Kafka != nil }
+
+// foreseen: of a dataset that is done only who goes back needs anything, and what is
+// dealt out to virtual ranks is no place in a partition of the broker. Of these it is
+// told what is deleted, and not what will be.
+func foreseen(ds *serve.Dataset) bool { return ds.Spec.BitExact == nil && ds.State != "done" }
 
 // run returns when ctx ends, or the shard service does.
 func (g *guard) run(ctx context.Context) {
@@ -75,13 +80,14 @@ func (g *guard) reconcile(ctx context.Context, all []serve.Dataset) {
 		}
 		wanted[ds.ID] = true
 		w := g.live[ds.ID]
-		if w != nil && sameSpec(w.spec, ds.Spec) {
+		if w != nil && sameSpec(w.spec, ds.Spec) && w.foresees == foreseen(ds) {
 			continue
 		}
 		if w != nil {
 			w.end()
+			g.srv.SetRetention(ds.ID, nil)
 		}
-		w = &watch{open: g.open, srv: g.srv, id: ds.ID, spec: ds.Spec, log: g.log.With("dataset", ds.Name),
+		w = &watch{open: g.open, srv: g.srv, id: ds.ID, spec: ds.Spec, foresees: foreseen(ds), log: g.log.With("dataset", ds.Name),
 			seen: map[uint32]*partitionWatch{}, ended: make(chan struct{})}
 		var own context.Context
 		own, w.cancel = context.WithCancel(ctx)
@@ -95,6 +101,7 @@ func (g *guard) reconcile(ctx context.Context, all []serve.Dataset) {
 		if !wanted[id] {
 			w.end()
 			g.srv.SetRetention(id, nil)
+			g.srv.ForgetDeleted(id)
 			delete(g.live, id)
 		}
 	}
@@ -108,7 +115,9 @@ type watch struct {
 	id     uint32
 	spec   *dataset.Spec
 	cancel context.CancelFunc
-	ended  chan struct{}
+	// foresees: the dataset is read, and it is told how far its source is from deleting.
+	foresees bool
+	ended    chan struct{}
 
 	seen   map[uint32]*partitionWatch
 	broken time.Time // when it was said last that the broker can not be asked
@@ -128,18 +137,28 @@ func (w *watch) end() {
 
 func (w *watch) run(ctx context.Context) {
 	var src sources.Source
-	defer func() {
+	closed := func() {
 		if src != nil {
 			_ = src.Close()
 		}
-	}()
+		src = nil
+	}
+	defer func() { closed() }()
 	for {
-		var err error
-		if src == nil {
-			src, err = w.open(ctx, w.spec, nil)
-		}
-		if err == nil {
-			err = w.round(ctx, src)
+		needs, err := w.srv.Needed(ctx, w.id)
+		switch {
+		case err != nil || len(needs) == 0:
+			w.srv.SetRetention(w.id, nil)
+			closed()
+		case src == nil:
+			if src, err = w.opened(ctx, needs); err != nil {
+				break
+			}
+			fallthrough
+		default:
+			if err = w.round(ctx, src, needs); err != nil {
+				closed() // what was planned may be another one by now
+			}
 		}
 		if err != nil && ctx.Err() == nil && time.Since(w.broken) > brokenAgain {
 			if errors.Is(err, serve.ErrUnknown) || errors.Is(err, serve.ErrStopped) {
@@ -157,18 +176,16 @@ func (w *watch) run(ctx context.Context) {
 	}
 }
 
-// round looks once at every partition that is not settled.
-func (w *watch) round(ctx context.Context, src sources.Source) error {
+// round looks once at every partition of which something is needed.
+func (w *watch) round(ctx context.Context, src sources.Source, needs []serve.Need) error {
 	ctx, cancel := context.WithTimeout(ctx, guardWithin)
 	defer cancel()
 	keeper, ok := src.(sources.Keeper)
 	if !ok {
 		return errors.New("the source does not say what it deletes")
 	}
-	needs, err := w.srv.Needed(ctx, w.id)
-	if err != nil || len(needs) == 0 {
-		w.srv.SetRetention(w.id, nil)
-		return err
+	if !w.foresees {
+		return w.begins(ctx, keeper, needs)
 	}
 	marks := make([]sources.Mark, len(needs))
 	for i, n := range needs {
@@ -179,11 +196,11 @@ func (w *watch) round(ctx context.Context, src sources.Source) error {
 	if err != nil {
 		return err
 	}
+	err = w.note(marks, all)
 	var out []serve.Retention
 	for i := range all {
 		k, need := &all[i], &needs[i]
 		if k.Err != nil {
-			err = errors.Join(err, k.Err)
 			continue
 		}
 		if need.Offset < k.Low {

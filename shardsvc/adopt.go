@@ -89,6 +89,7 @@ type fitted struct {
 	in       *CutPartition
 	p        *partition // the job's; nil: it would be new
 	old      *partition // gives way to it
+	with     *partition // as it would be
 	sets     []settledSet
 	segments []sources.Segment // that the job does not have
 	complete bool              // it would be, and is not
@@ -139,7 +140,7 @@ func (d *dataset) fitNew(q *CutPartition) (f fitted, err error) {
 	n := len(q.Passes)
 	fixed := d.opt.Shuffle && (n > 0 || len(q.Excluded) > 0) || q.PassesDone > 0 || n > 0 && q.Passes[n-1].Pass > 0
 	f = fitted{ds: d, in: q, segments: q.Segments, complete: q.Complete && fixed}
-	p := &partition{ds: d, lastSeg: -1}
+	p := &partition{ds: d, name: q.Name, lastSeg: -1}
 	if err := p.named(q.Identity); err != nil {
 		return f, err
 	}
@@ -149,6 +150,7 @@ func (d *dataset) fitNew(q *CutPartition) (f fitted, err error) {
 // into lays the cut on the lines of p, which nobody has, with the cut's segments.
 func (f *fitted) into(p *partition) (err error) {
 	d, q := f.ds, f.in
+	f.with = p
 	for i := range f.segments {
 		p.extend(&f.segments[i])
 	}

@@ -160,10 +160,13 @@ func (ps *pass) eachPiece(from, to int64, each func(at int64, s *segment, start,
 
 func (c *Core) stopAtLoss(ps *pass, start, end int64, x *loss) {
 	d := ps.p.ds
-	c.failDataset(d, fmt.Sprintf("partition %s pass %d: [%d, %d) of segment %d is lost at the source (%s): %s; "+
-		"to go on without it, set on_loss: continue in the spec, apply it and run `headrace dataset resume %s`: the range is excluded then, and listed. "+
-		"Else delete the dataset and apply it with a start that is there",
-		ps.p.label(), ps.n, start, end, x.segment, x.kind, x.reason, d.name))
+	ways := fmt.Sprintf("to go on without it, set on_loss: continue in the spec, apply it and run `headrace dataset resume %s`: the range is excluded then, and listed. "+
+		"Else delete the dataset and apply it with a start that is there", d.name)
+	if d.opt.VirtualRanks > 0 {
+		ways = "the batches of a bit_exact dataset are others without it: delete the dataset and apply it with a start that is there"
+	}
+	c.failDataset(d, fmt.Sprintf("partition %s pass %d: [%d, %d) of segment %d is lost at the source (%s): %s; %s",
+		ps.p.label(), ps.n, start, end, x.segment, x.kind, x.reason, ways))
 }
 
 // exclude settles what is pending of [start, end), each part with its record.

@@ -272,7 +272,7 @@ func anyCutEvent(rt *rapid.T, w *world, bodies map[uint64]*Cut) Event {
 		return &DropCut{anyID(rt), "why"}
 	case 3:
 		k := bodies[anyID(rt)]
-		w.core.PlanRewind(k)
+		w.core.PlanRewind(k, []Deletion{{Dataset: 1, Source: "files:1", Low: 9}})
 		return &Rewind{k, "/r"}
 	}
 	return nil

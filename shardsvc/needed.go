@@ -5,6 +5,7 @@ package shardsvc
 type NeedInfo struct {
 	Partition PartitionNo
 	Identity  string
+	Source    string // its identity without the virtual rank
 	Label     string // what people call the partition
 	Segment   int64
 	Offset    int64
@@ -24,7 +25,7 @@ func (c *Core) Needed(id DatasetID) []NeedInfo {
 		if lastPass && m.Units == 0 && p.complete {
 			continue
 		}
-		n := NeedInfo{m.Partition, m.Identity, p.label(), m.Segment, m.Offset, p.segs[len(p.segs)-1].end}
+		n := NeedInfo{m.Partition, m.Identity, p.source, p.label(), m.Segment, m.Offset, p.segs[len(p.segs)-1].end}
 		if m.Shuffled || !lastPass {
 			n.Segment, n.Offset = p.segs[0].id, p.segs[0].start
 		}

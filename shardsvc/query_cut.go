@@ -177,6 +177,7 @@ type RewindPlan struct {
 	Records Tally     // in all of Again, without times
 	Voided  []CutInfo // cuts that would not count any more
 	Fenced  []uint32  // ranks whose processes would have to start again
+	Gone    Gone
 }
 
 // AgainInfo counts acked units of one (partition, pass) that would be pending
@@ -191,8 +192,8 @@ type AgainInfo struct {
 }
 
 // PlanRewind is the dry run of a Rewind to a cut as its manifest has it; nil: to
-// the start.
-func (c *Core) PlanRewind(k *Cut) (plan RewindPlan) {
+// the start. What is deleted at the source, the caller knows.
+func (c *Core) PlanRewind(k *Cut, deleted []Deletion) (plan RewindPlan) {
 	ranks, t, reason := c.rewindTarget(k, "")
 	if reason != "" {
 		return RewindPlan{Refused: reason}
@@ -224,6 +225,7 @@ func (c *Core) PlanRewind(k *Cut) (plan RewindPlan) {
 			plan.Voided = append(plan.Voided, x.info())
 		}
 	}
+	plan.Gone = c.gone(ranks, &t, deleted)
 	for _, w := range c.workers {
 		if c.cfg.Model == Replicated || k == nil || int64(w.rank.no) == k.Rank {
 			plan.Fenced = append(plan.Fenced, w.rank.no)
@@ -284,15 +286,4 @@ func (c *Core) recordsAgain(p *partition, ranks []*rank, want *lines, units, mor
 	}
 	was.without(now)
 	return Tally{Rows: was.Rows, Untold: was.Untold}.within(units)
-}
-
-// CutMarks are the low marks of one kept cut, in the datasets that are there: a cut
-// whose records from there on the source has deleted can not be gone back to.
-func (c *Core) CutMarks(cut uint64, id DatasetID) []MarkInfo {
-	k := c.kept(cut)
-	if k == nil || k.state >= CutVoided {
-		return nil
-	}
-	l := c.linesOf(k)
-	return c.lowMarks(id, func(ps *pass) int64 { return l.of(ps.p, ps.n).low })
 }

@@ -56,7 +56,12 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 		clear(s.w.store)
 		s.w.restart()
 	case "plan":
-		plan := s.w.core.PlanRewind(s.cut(t, args{t, d.CmdArgs}))
+		a := args{t, d.CmdArgs}
+		var deleted []Deletion
+		if a.has("low") {
+			deleted = append(deleted, a.deletion())
+		}
+		plan := s.w.core.PlanRewind(s.cut(t, a), deleted)
 		for _, a := range plan.Again {
 			fmt.Fprintf(&out, "%s part %d pass %d: %d units again\n", a.Name, a.Partition, a.Pass, a.Units)
 		}
@@ -64,6 +69,11 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 			fmt.Fprintf(&out, "cut %d would be voided\n", k.ID)
 		}
 		fmt.Fprintf(&out, "fenced %v, refused %q\n", plan.Fenced, plan.Refused)
+		if deleted != nil {
+			plan.Gone.tell(&out, "plan")
+		}
+	case "gone":
+		s.gone(&out, args{t, d.CmdArgs})
 	case "store":
 		for _, k := range slices.Sorted(maps.Keys(s.w.store)) {
 			fmt.Fprintf(&out, "%s %x = %x\n", k[:1], k[1:], s.w.store[k])
@@ -309,6 +319,33 @@ func (s *script) cuts(out *bytes.Buffer) {
 type args struct {
 	t    *testing.T
 	args []datadriven.CmdArg
+}
+
+// gone: what each cut needs, and the start, and is deleted.
+func (s *script) gone(out *bytes.Buffer, a args) {
+	all := []Deletion{a.deletion()}
+	for _, k := range s.w.core.Cuts() {
+		g := s.w.core.GoneOf(k.ID, all)
+		g.tell(out, fmt.Sprint("cut ", k.ID))
+	}
+	plan := s.w.core.PlanRewind(nil, all)
+	plan.Gone.tell(out, "start")
+}
+
+// deletion: the source has deleted all below `low` of a segment, or the whole.
+func (a args) deletion() Deletion {
+	return Deletion{Dataset: 1, Source: a.word("source", "files:1"), Segment: a.num("seg", 0), Low: a.num("low", 0), All: a.has("all")}
+}
+
+func (g *Gone) tell(out *bytes.Buffer, what string) {
+	for _, x := range g.Ranges {
+		fmt.Fprintf(out, "%s: %s passes %d+%d seg %d [%d, %d)", what, x.Label, x.Pass, x.Passes, x.Segment, x.Start, x.End)
+		if x.Stops {
+			fmt.Fprint(out, " stops")
+		}
+		fmt.Fprintln(out)
+	}
+	fmt.Fprintf(out, "%s: %d units, more %d, at least %v\n", what, g.Units, g.More, g.AtLeast)
 }
 
 func (a args) has(key string) bool {

@@ -373,7 +373,8 @@ func (s *sim) someRewind() {
 	} else if rapid.IntRange(0, 3).Draw(s.t, "to the start") > 0 {
 		return
 	}
-	plan := s.w.core.PlanRewind(body)
+	deleted := s.someDeletions(body)
+	plan := s.w.core.PlanRewind(body, deleted.all)
 	if plan.Refused != "" {
 		return
 	}
@@ -391,6 +392,7 @@ func (s *sim) someRewind() {
 			if got := (comesAgain{r.Units, r.Records}); got != want && !s.vague {
 				s.t.Fatalf("a rewind made %+v pending again, its dry run said %+v", got, want)
 			}
+			deleted.missed(plan.Gone)
 			return
 		}
 	}

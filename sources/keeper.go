@@ -9,7 +9,8 @@ import (
 // time or above a size.
 type Keeper interface {
 	// Keeps says for each marked record, in order, how far it is from being
-	// deleted. ahead is how far into the future it is worth to look closely.
+	// deleted. ahead is how far into the future it is worth to look closely;
+	// negative: only what there is now matters, Low and Head.
 	Keeps(ctx context.Context, marks []Mark, ahead time.Duration) ([]Kept, error)
 }
 
@@ -30,6 +31,9 @@ type Kept struct {
 
 	Blind string // why ByAge or Room could not be asked for, "" if they could
 	Err   error  // of this partition
+	// Gone: the partition is not there any more, or what has its name is another
+	// one. It comes with Err.
+	Gone bool
 }
 
 // Never is a time, or an amount of records, that does not come.

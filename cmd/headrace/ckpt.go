@@ -40,7 +40,11 @@ func (a *app) ckptListCommand() *cobra.Command {
 		Long: `Lists what is in a folder: checkpoints, the newest first (highest epoch, then
 step), and after them what does not count, with the reason: half (no manifest),
 damaged, or of a newer version. Files are not read; ` + "`headrace ckpt verify`" + ` does.
-Without a path: the cuts that the master keeps.`,
+Without a path: the cuts that the master keeps.
+
+Where the source has deleted what would be read again after going back to one,
+it says "not rewindable", or "with a loss" where on_loss: continue is set, and has
+a line for each range (docs/CUTS.md says which sources tell).`,
 		Example: `  headrace ckpt list ckpt/
   headrace ckpt list                 what the master keeps
   headrace ckpt list ckpt/ -o json`,
@@ -74,6 +78,7 @@ Without a path: the cuts that the master keeps.`,
 					if v.Reason != "" {
 						fmt.Fprintf(w, "%s: %s\n", v.Path, v.Reason)
 					}
+					v.Gone.list(w, v.Step, v.Rank)
 				}
 			})
 		},
@@ -98,7 +103,7 @@ func (a *app) listCuts(cmd *cobra.Command, c *client, _ []string) error {
 		}
 		t := newTable("STEP>", "EPOCH>", "RANK>", "STATE", "AGE>", "CUT", "PATH")
 		for _, k := range views {
-			state := k.State
+			state := standing(k.State, k.Rewindable, k.Gone)
 			if k.Newest {
 				state += " (newest)"
 			}
@@ -109,6 +114,9 @@ func (a *app) listCuts(cmd *cobra.Command, c *client, _ []string) error {
 			t.row(fmt.Sprint(k.Step), fmt.Sprint(k.Epoch), rankText(k.Rank), state, age, k.Cut, k.Path)
 		}
 		t.write(w)
+		for _, k := range views {
+			k.Gone.list(w, k.Step, k.Rank)
+		}
 	})
 }
 
@@ -223,10 +231,18 @@ func (b *book) of(m *manifest.Manifest) string {
 	case m.Job != b.job:
 		return "another job's"
 	}
-	if k, ok := b.cuts[m.Cut.ID]; ok {
+	if k, ok := b.cut(m); ok {
 		return k.State
 	}
 	return "unknown"
+}
+
+// cut is the ledger's of one checkpoint, if it has it.
+func (b *book) cut(m *manifest.Manifest) (k cutView, ok bool) {
+	if b != nil && m.Job == b.job {
+		k, ok = b.cuts[m.Cut.ID]
+	}
+	return k, ok
 }
 
 // newest: a restore would begin with it.

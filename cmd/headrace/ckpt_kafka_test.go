@@ -24,10 +24,10 @@ import os, signal, sys
 import headrace
 import numpy as np
 
-folder, stop = sys.argv[1], int(sys.argv[2])
+folder, stop, to = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 headrace.init()
 with headrace.dataset("events").batches(100) as stream, headrace.Checkpointer(folder, stream) as ck:
-    restored = ck.restore()
+    restored = ck.restore(to if to == "newest" else int(to))
     step = restored.step if restored is not None else 0
     print("restored", step, flush=True)
     for b in stream:
@@ -44,16 +44,7 @@ print("end", step, flush=True)
 // gives the ids that it stepped.
 func (w *world) trained(stop int) (restored string, ids []int) {
 	w.t.Helper()
-	python := os.Getenv("HEADRACE_PYTHON")
-	if python == "" {
-		python = "../../.venv/bin/python"
-	}
-	python, err := filepath.Abs(python)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	p := w.startProgram(python, "-c", modelTrainer, w.path("ckpt"), strconv.Itoa(stop))
-	r := p.wait()
+	r := w.modelTrainer(stop, "newest")
 	if r.code == 0 == (stop > 0) {
 		w.t.Fatalf("a trainer: %+v", r)
 	}
@@ -73,6 +64,20 @@ func (w *world) trained(stop int) (restored string, ids []int) {
 		}
 	}
 	return restored, ids
+}
+
+// modelTrainer runs one that restores a step, or the newest.
+func (w *world) modelTrainer(stop int, to string) result {
+	w.t.Helper()
+	python := os.Getenv("HEADRACE_PYTHON")
+	if python == "" {
+		python = "../../.venv/bin/python"
+	}
+	python, err := filepath.Abs(python)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return w.startProgram(python, "-c", modelTrainer, w.path("ckpt"), strconv.Itoa(stop), to).wait()
 }
 
 // inModel says by audit which offsets of each partition are in a checkpoint's

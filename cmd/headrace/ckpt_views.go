@@ -31,6 +31,9 @@ type ckptView struct {
 	Pinned    bool       `json:"pinned"`
 	PinReason string     `json:"pin_reason"`
 	Ledger    string     `json:"ledger"` // bound | frozen | carried | voided | unknown | another job's; "": no master was asked
+
+	Rewindable *bool     `json:"rewindable"` // null: the ledger does not know it
+	Gone       *goneView `json:"gone"`       // null: nothing of what comes behind it, as far as is known
 }
 
 func ckptOf(c *manifest.Checkpoint, b *book) ckptView {
@@ -46,10 +49,21 @@ func ckptOf(c *manifest.Checkpoint, b *book) ckptView {
 	v.Job, v.Model, v.Step, v.Epoch, v.Rank = m.Job, m.Model, m.Step, m.Cut.Epoch, m.Rank
 	v.Cut, v.Exact, v.WorldSize, v.Created, v.Writer = m.Cut.ID.String(), m.Cut.Exact, m.WorldSize, &m.Created, m.Writer
 	v.Files, v.Ledger = len(m.Files), b.of(m)
+	if k, ok := b.cut(m); ok {
+		v.Rewindable, v.Gone = &k.Rewindable, k.Gone
+	}
 	for i := range m.Files {
 		v.Bytes += m.Files[i].Size
 	}
 	return v
+}
+
+// ledger is what the ledger says of it, in words.
+func (v *ckptView) ledger() string {
+	if v.Rewindable == nil {
+		return v.Ledger
+	}
+	return standing(v.Ledger, *v.Rewindable, v.Gone)
 }
 
 func stateOf(err error) string {
@@ -82,7 +96,7 @@ func ckptTable(views []ckptView, ledger bool) *table {
 			row = []string{fmt.Sprint(v.Step), fmt.Sprint(v.Epoch), rankText(v.Rank), state, fmt.Sprint(v.Files), amount(v.Bytes, "bytes"), made(*v.Created), v.Path}
 		}
 		if ledger {
-			row = append(row[:4:4], append([]string{v.Ledger}, row[4:]...)...)
+			row = append(row[:4:4], append([]string{v.ledger()}, row[4:]...)...)
 		}
 		t.row(row...)
 	}
@@ -103,6 +117,9 @@ type cutView struct {
 	Units      unitsView `json:"units"`       // of all datasets
 
 	Records *recordsView `json:"records"` // in units.acked; null: voided
+
+	Rewindable bool      `json:"rewindable"`
+	Gone       *goneView `json:"gone"` // null: nothing of what comes behind it, as far as is known
 }
 
 type unitsView struct {
@@ -114,7 +131,8 @@ type unitsView struct {
 func cutOf(k *headracev1.CutState) cutView {
 	v := cutView{Cut: manifest.CutID(k.Cut).String(), State: k.State, Newest: k.Newest, Step: k.Step, Epoch: k.Epoch, Generation: k.Generation,
 		Path: k.Path, AgeSeconds: k.AgeSeconds,
-		Units: unitsView{k.GetUnits().GetAcked(), k.GetUnits().GetExcluded(), k.GetUnits().GetDropped()}}
+		Units:      unitsView{k.GetUnits().GetAcked(), k.GetUnits().GetExcluded(), k.GetUnits().GetDropped()},
+		Rewindable: rewindable(k), Gone: goneOf(k.Gone)}
 	if k.Records != nil {
 		v.Records = recordsOfTally(k.Records)
 	}
@@ -188,8 +206,9 @@ func (v *showView) write(w io.Writer) {
 	line("cut", cut)
 	line("made", made(*v.Created)+" by "+v.Writer)
 	if v.Ledger != "" {
-		line("ledger", v.Ledger)
+		line("ledger", v.ledger())
 	}
+	v.Gone.write(w, "  gone      ")
 	if v.Pinned {
 		line("pinned", v.PinReason)
 	}

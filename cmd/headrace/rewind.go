@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -21,6 +22,10 @@ func (a *app) rewindCommand() *cobra.Command {
 pending again, and what was excluded stays so. Later checkpoints do not count any
 more. Trainers of that model are fenced and have to start again; brokers are told
 the new progress before the verb ends.
+
+What the source has deleted can not be read again. With on_loss: stop going back to
+where that is needed is refused, with the ranges and what to do; with on_loss:
+continue they become excluded. --dry-run says both.
 
 --to is a manifest, a checkpoint's folder, the 16 digits of a cut that the master
 keeps, or ` + "`start`" + `. The files of a checkpoint are verified first; those that a
@@ -69,6 +74,9 @@ type rewoundView struct {
 	Voided  []cutView    `json:"voided"`  // checkpoints that do not count any more
 	Fenced  []uint32     `json:"fenced"`  // ranks that have to start again
 	Untold  string       `json:"untold"`  // why a broker was not told; it is tried again
+	Gone    *goneView    `json:"gone"`    // what of it can not be read again; null: nothing, as far as is known
+	Refused string       `json:"refused"` // dry run: why it would be refused
+	Hint    string       `json:"hint"`    // what to do then
 }
 
 type againView struct {
@@ -99,6 +107,9 @@ func (a *app) rewind(ctx context.Context, c *client, job string, r *rewinding) e
 		return err
 	}
 	v.DryRun = r.dryRun
+	if v.Refused != "" && !r.dryRun {
+		return &failure{exitFailed, v.Hint, errors.New(v.Refused)}
+	}
 	if !r.dryRun {
 		if a.cfg.Output == "table" && !r.yes {
 			v.write(a.err)
@@ -163,7 +174,8 @@ func (a *app) rewindTo(ctx context.Context, c *client, job string, r *rewinding)
 }
 
 func rewoundOf(reply *headracev1.RewindReply, job, to string, step int64) rewoundView {
-	v := rewoundView{Job: job, To: to, Step: step, Epoch: reply.Epoch, Again: []againView{}, Voided: []cutView{}, Fenced: reply.Fenced, Untold: reply.Untold}
+	v := rewoundView{Job: job, To: to, Step: step, Epoch: reply.Epoch, Again: []againView{}, Voided: []cutView{}, Fenced: reply.Fenced, Untold: reply.Untold,
+		Gone: goneOf(reply.Gone), Refused: reply.Refused, Hint: reply.Hint}
 	for _, g := range reply.Again {
 		v.Again = append(v.Again, againView{g.Dataset, g.Partition, g.Pass, g.Units, g.Unit})
 	}
@@ -180,9 +192,12 @@ func rewoundOf(reply *headracev1.RewindReply, job, to string, step int64) rewoun
 }
 
 func (v *rewoundView) write(w io.Writer) {
-	if v.Rewound {
+	switch {
+	case v.Refused != "":
+		fmt.Fprintf(w, "job %s would not be rewound to %s (step %d)\n", v.Job, v.To, v.Step)
+	case v.Rewound:
 		fmt.Fprintf(w, "job %s is rewound to %s (step %d): epoch %d\n", v.Job, v.To, v.Step, v.Epoch)
-	} else {
+	default:
 		fmt.Fprintf(w, "job %s would be rewound to %s (step %d)\n", v.Job, v.To, v.Step)
 	}
 	t := newTable("READ AGAIN", "PARTITION", "PASS>", "UNITS>")
@@ -195,6 +210,7 @@ func (v *rewoundView) write(w io.Writer) {
 	} else {
 		fmt.Fprintln(w, "nothing is read again")
 	}
+	v.Gone.write(w, "deleted at the source: ")
 	for _, k := range v.Voided {
 		fmt.Fprintf(w, "does not count any more: step %d, cut %s %s\n", k.Step, k.Cut, k.Path)
 	}
@@ -207,5 +223,8 @@ func (v *rewoundView) write(w io.Writer) {
 	}
 	if v.Untold != "" {
 		fmt.Fprintf(w, "a broker was not told yet, it is tried again: %s\n", v.Untold)
+	}
+	if v.Refused != "" {
+		fmt.Fprintf(w, "it would be refused: %s\n    hint: %s\n", v.Refused, v.Hint)
 	}
 }

@@ -127,3 +127,26 @@ func (b *Book) Forget() {
 		*u = unit{gone: u.gone}
 	}
 }
+
+// Open is what of r is not settled.
+func (b *Book) Open(r Range) Set {
+	set := Set{}
+	set.Add(r)
+	for k := range set {
+		if u := b.units[k]; u != nil && u.settled {
+			delete(set, k)
+		}
+	}
+	return set
+}
+
+// And is what is in both.
+func (s Set) And(t Set) Set {
+	both := Set{}
+	for k := range s {
+		if t[k] {
+			both[k] = true
+		}
+	}
+	return both
+}

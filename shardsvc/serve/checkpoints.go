@@ -30,7 +30,12 @@ func (c *checkpoints) Cuts(ctx context.Context, _ *headracev1.CutsRequest) (*hea
 	reply := &headracev1.CutsReply{Job: job.Job, Model: c.s.cfg.Model, Epoch: job.Epoch}
 	is := newest(all)
 	for i := range all {
-		reply.Cuts = append(reply.Cuts, c.state(&all[i], is[all[i].ID]))
+		k := c.state(&all[i], is[all[i].ID])
+		var err error
+		if k.Gone, err = c.s.goneOf(ctx, &all[i]); err != nil {
+			return nil, callStatus(err)
+		}
+		reply.Cuts = append(reply.Cuts, k)
 	}
 	slices.Reverse(reply.Cuts)
 	return reply, nil
@@ -71,6 +76,9 @@ func (c *checkpoints) Show(ctx context.Context, req *headracev1.ShowCutRequest) 
 		return nil, statusOf(codes.NotFound, fmt.Errorf("no cut %v is kept", manifest.CutID(req.Cut)), detail{Hint: "headrace ckpt list shows those that are"})
 	}
 	reply := &headracev1.ShowCutReply{Cut: c.state(&info, is)}
+	if reply.Cut.Gone, err = c.s.goneOf(ctx, &info); err != nil {
+		return nil, callStatus(err)
+	}
 	if body != nil { // a voided one has none
 		if reply.Body, err = c.s.bodies.of(body); err != nil {
 			return nil, callStatus(err)
@@ -117,13 +125,23 @@ func (c *checkpoints) Rewind(ctx context.Context, req *headracev1.RewindRequest)
 		return nil, err
 	}
 	var (
-		plan  shardsvc.RewindPlan
-		epoch uint32
-		units = map[string]string{}
+		plan    shardsvc.RewindPlan
+		epoch   uint32
+		units   = map[string]string{}
+		gone    *headracev1.Gone
+		deleted = c.s.deleted()
+		refused error
+		hint    string
 	)
 	do := func(l *loop) error {
-		if plan = l.core.PlanRewind(cut); plan.Refused != "" {
+		if plan = l.core.PlanRewind(cut, deleted); plan.Refused != "" {
 			return statusOf(codes.FailedPrecondition, errors.New(plan.Refused), detail{})
+		}
+		gone = l.goneProto(plan.Gone)
+		if plan.Gone.Stops {
+			if hint, refused = l.notRewindable(cut, &plan.Gone, deleted); !req.DryRun {
+				return statusOf(codes.FailedPrecondition, refused, detail{Hint: hint})
+			}
 		}
 		if !req.DryRun {
 			l.step(&shardsvc.Rewind{Cut: cut, Path: req.Path})
@@ -140,9 +158,12 @@ func (c *checkpoints) Rewind(ctx context.Context, req *headracev1.RewindRequest)
 	if err := c.s.do(ctx, &call{view: req.DryRun, f: do}); err != nil {
 		return nil, callStatus(err)
 	}
-	reply := &headracev1.RewindReply{Epoch: epoch, Fenced: plan.Fenced}
+	reply := &headracev1.RewindReply{Epoch: epoch, Fenced: plan.Fenced, Gone: gone}
 	for _, a := range plan.Again {
 		reply.Again = append(reply.Again, &headracev1.AgainUnits{Dataset: a.Name, Partition: valid(a.Label), Pass: a.Pass, Units: a.Units, Unit: units[a.Name]})
+	}
+	if refused != nil {
+		reply.Refused, reply.Hint = valid(refused.Error()), valid(hint)
 	}
 	if len(plan.Again) > 0 {
 		reply.Records = wireTally(&plan.Records)

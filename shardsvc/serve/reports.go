@@ -77,6 +77,9 @@ func (s *Server) report(reports []shardsvc.Report) {
 		case shardsvc.ReportSettleCut:
 			s.settle(r.Cut, r.Path)
 		case shardsvc.ReportRestored, shardsvc.ReportRewound:
+			if r.Kind == shardsvc.ReportRestored {
+				s.tellGone(r.Cut)
+			}
 			s.moved.fire()
 			s.changed.fire()
 		}

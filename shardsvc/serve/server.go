@@ -37,6 +37,7 @@ type Server struct {
 	bindings bindings
 
 	retentions retentions
+	deletions  deletions
 }
 
 // New loads the store. An error names what could not be read.

@@ -41,8 +41,19 @@ type policy struct {
 func (s *Source) Keeps(ctx context.Context, marks []sources.Mark, ahead time.Duration) ([]sources.Kept, error) {
 	all := make([]sources.Kept, len(marks))
 	var k keeps
+	lost := false
+	there, err := s.there(ctx)
+	if err != nil {
+		return nil, err
+	}
 	for i, m := range marks {
 		all[i] = sources.Kept{Partition: m.Partition, ByAge: sources.Never, Room: sources.Never, Retention: sources.Never}
+		if p, known := s.wasPlanned(m.Partition); known {
+			if all[i].Err = there.gone(p); all[i].Err != nil {
+				all[i].Gone, lost = true, true
+				continue
+			}
+		}
 		p, err := s.find(ctx, m.Partition)
 		if err != nil {
 			all[i].Err = err
@@ -53,8 +64,14 @@ func (s *Source) Keeps(ctx context.Context, marks []sources.Mark, ahead time.Dur
 	if len(k.parts) == 0 {
 		return all, nil
 	}
-	if err := k.bounds(ctx, s); err != nil {
-		return nil, err
+	switch err := k.bounds(ctx, s); {
+	case err != nil && lost: // nothing can be asked of the others while one topic is missing
+		for _, x := range k.kept {
+			x.Err = err
+		}
+		return all, nil
+	case err != nil || ahead < 0:
+		return all, err
 	}
 	policies, err := s.policies(ctx)
 	if err != nil {
@@ -68,6 +85,51 @@ func (s *Source) Keeps(ctx context.Context, marks []sources.Mark, ahead time.Dur
 		return nil, err
 	}
 	return all, k.sizes(ctx, s, policies)
+}
+
+// ids are the topics that there are, by name.
+type ids map[string]topicID
+
+// there asks which of the spec's topics there are. One that is missing was looked for
+// long enough to be known to every broker.
+func (s *Source) there(ctx context.Context) (ids, error) {
+	_, topics, err := s.topics(ctx)
+	if _, missing := errors.AsType[*sources.Changed](err); missing {
+		_, topics, err = s.client.metadata(ctx, s.o.Topics)
+	}
+	if err != nil {
+		return nil, err
+	}
+	all := ids{}
+	for _, t := range topics {
+		switch t.code {
+		case codeNone:
+			all[t.name] = t.id
+		case codeUnknownTopic:
+		default:
+			return nil, answered(t.code, "topic "+t.name)
+		}
+	}
+	return all, nil
+}
+
+// gone says why a partition that was planned is not there any more, nil: it is.
+func (all ids) gone(p partition) error {
+	switch id, is := all[p.name]; {
+	case !is:
+		return &sources.Changed{Range: sources.Range{Partition: p.id()}, Name: p.String(), What: "the topic was deleted"}
+	case id != p.topic:
+		return madeAgain(p, p.String(), sources.Range{Partition: p.id()}, id)
+	}
+	return nil
+}
+
+// wasPlanned is a partition as it was first listed, by whomever.
+func (s *Source) wasPlanned(id sources.PartitionID) (partition, bool) {
+	if p, ok := s.planned[id]; ok {
+		return p, true
+	}
+	return s.listed(id)
 }
 
 // keeps is one round of questions.

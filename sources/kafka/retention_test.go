@@ -96,3 +96,69 @@ func TestATopicThatKeepsEverythingIsToldSo(t *testing.T) {
 		}
 	}
 }
+
+// A kept checkpoint needs partitions of a topic that is not there any more, or whose
+// name another one has: each is told as gone, and where the others begin.
+func TestATopicThatIsDeletedOrMadeAgainIsGone(t *testing.T) {
+	b := realBroker(t)
+	for name, again := range map[string]bool{"deleted": false, "made again": true} {
+		t.Run(name, func(t *testing.T) {
+			topic := newTopic(t, b, 2, nil)
+			for p := range 2 {
+				produce(t, b, topic, p, 0, numbered(0, 50, 0))
+			}
+			marks := func(parts []sources.PartitionID) (all []sources.Mark) {
+				for _, p := range parts {
+					all = append(all, sources.Mark{Partition: p})
+				}
+				return all
+			}
+			o := options(b, topic)
+			s := openFor(t, o)
+			parts, err := s.Partitions(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range parts {
+				segs, err := s.Segments(t.Context(), p, -1, 1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				o.Known = append(o.Known, segs...)
+			}
+			if err := b.DeleteRecords(t.Context(), topic, 1, 20); err != nil {
+				t.Fatal(err)
+			}
+			if all, err := s.Keeps(t.Context(), marks(parts), -1); err != nil || all[0].Gone || all[0].Low != 0 || all[1].Low != 20 || all[1].Head != 50 {
+				t.Fatalf("%+v %v", all, err)
+			}
+			whole := openWhole(t, b, nil, topic)
+			id, segs := theOne(t, whole)
+			ofWhole := []sources.Mark{{Partition: id}, {Partition: id, Position: sources.Position{Segment: segs[1].ID}}}
+			if all, err := whole.Keeps(t.Context(), ofWhole, -1); err != nil || all[0].Partition != id || all[0].Low != 0 || all[1].Low != 20 {
+				t.Fatalf("%+v %v", all, err)
+			}
+			if err := b.DeleteTopic(t.Context(), topic); err != nil {
+				t.Fatal(err)
+			}
+			if again {
+				if err := b.CreateTopic(t.Context(), topic, 2, nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			later := openWith(t, o, o.Known) // of a master that was started again
+			t.Cleanup(func() { later.Close() })
+			for _, s := range []*Source{s, later} {
+				all, err := s.Keeps(t.Context(), marks(parts), -1)
+				if err != nil || len(all) != 2 {
+					t.Fatalf("%+v %v", all, err)
+				}
+				for _, k := range all {
+					if !k.Gone || k.Err == nil {
+						t.Errorf("%+v", k)
+					}
+				}
+			}
+		})
+	}
+}

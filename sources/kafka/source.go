@@ -23,7 +23,8 @@ type Source struct {
 	spare     chan []byte // of cursors that are closed
 	tailWait  int32       // ms that a broker may keep a question at the head of what has no end
 	tails     *tails
-	fetches   chan struct{} // one for each request of a live cursor that is under way
+	fetches   chan struct{}                     // one for each request of a live cursor that is under way
+	planned   map[sources.PartitionID]partition // of o.Known
 
 	mu       sync.Mutex // guards what follows
 	closed   bool
@@ -51,7 +52,7 @@ func Open(o Options) (*Source, error) {
 		return nil, err
 	}
 	s := &Source{o: o, client: newClient(&o), spare: make(chan []byte, sparesMost), tailWait: tailWait,
-		parts: map[sources.PartitionID]partition{}, segments: map[sources.PartitionID][]sources.Segment{},
+		planned: map[sources.PartitionID]partition{}, parts: map[sources.PartitionID]partition{}, segments: map[sources.PartitionID][]sources.Segment{},
 		fixed: map[sources.PartitionID]bool{}, joined: map[sources.PartitionID]bool{}, known: map[string]topicID{}}
 	s.tails, s.fetches = newTails(s.client, &s.tailWait), make(chan struct{}, fetchesMost)
 	for _, g := range o.Known {
@@ -60,7 +61,7 @@ func Open(o Options) (*Source, error) {
 			return nil, err
 		}
 		s.segments[p.id()] = append(s.segments[p.id()], g)
-		s.known[p.name] = p.topic
+		s.known[p.name], s.planned[p.id()] = p.topic, p
 	}
 	return s, nil
 }

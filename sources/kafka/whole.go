@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/headrace/headrace/sources"
 )
@@ -30,6 +31,7 @@ type Whole struct {
 var (
 	_ sources.Source = (*Whole)(nil)
 	_ sources.Namer  = (*Whole)(nil)
+	_ sources.Keeper = (*Whole)(nil)
 )
 
 // OpenWhole connects to nothing yet.
@@ -180,6 +182,28 @@ func (w *Whole) list(ctx context.Context) error {
 	}
 	w.all = all
 	return nil
+}
+
+// Keeps answers for the partitions of Kafka that the marks' segments are.
+func (w *Whole) Keeps(ctx context.Context, marks []sources.Mark, ahead time.Duration) ([]sources.Kept, error) {
+	inner := slices.Clone(marks)
+	w.mu.Lock()
+	for i := range inner {
+		m := &inner[i]
+		at := slices.IndexFunc(w.all, func(g sources.Segment) bool { return g.ID == m.Position.Segment })
+		if at < 0 {
+			continue // not a partition of the source, which says so
+		}
+		if p, err := parseLocator(w.all[at].Locator); err == nil {
+			m.Partition = p.id()
+		}
+	}
+	w.mu.Unlock()
+	all, err := w.s.Keeps(ctx, inner, ahead)
+	for i := range all {
+		all[i].Partition = marks[i].Partition
+	}
+	return all, err
 }
 
 // Open reads a range of one of Kafka's partitions, which the locator names. Its

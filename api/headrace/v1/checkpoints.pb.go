@@ -141,6 +141,7 @@ type CutState struct {
 	Units         *CutUnits              `protobuf:"bytes,9,opt,name=units,proto3" json:"units,omitempty"`                               // of all datasets; voided: nothing
 	Newest        bool                   `protobuf:"varint,10,opt,name=newest,proto3" json:"newest,omitempty"`                           // the newest bound one, of its rank
 	Records       *Tally                 `protobuf:"bytes,11,opt,name=records,proto3" json:"records,omitempty"`                          // in units.acked; voided: nothing
+	Gone          *Gone                  `protobuf:"bytes,12,opt,name=gone,proto3" json:"gone,omitempty"`                                // absent: nothing, as far as is known
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -252,6 +253,215 @@ func (x *CutState) GetRecords() *Tally {
 	return nil
 }
 
+func (x *CutState) GetGone() *Gone {
+	if x != nil {
+		return x.Gone
+	}
+	return nil
+}
+
+// Gone is what going back to a cut needs and the source has deleted, as the master
+// saw it last. Which sources tell: docs/CUTS.md.
+type Gone struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ranges        []*GoneRange           `protobuf:"bytes,1,rep,name=ranges,proto3" json:"ranges,omitempty"`                   // the first of them, in order
+	More          uint32                 `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`                      // ranges that are not among them
+	Units         int64                  `protobuf:"varint,3,opt,name=units,proto3" json:"units,omitempty"`                    // in all of them, passes added up
+	AtLeast       bool                   `protobuf:"varint,4,opt,name=at_least,json=atLeast,proto3" json:"at_least,omitempty"` // there may be more: not every place was looked at
+	Stops         bool                   `protobuf:"varint,5,opt,name=stops,proto3" json:"stops,omitempty"`                    // going back would stop a dataset: Rewind is refused
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Gone) Reset() {
+	*x = Gone{}
+	mi := &file_headrace_v1_checkpoints_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Gone) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Gone) ProtoMessage() {}
+
+func (x *Gone) ProtoReflect() protoreflect.Message {
+	mi := &file_headrace_v1_checkpoints_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Gone.ProtoReflect.Descriptor instead.
+func (*Gone) Descriptor() ([]byte, []int) {
+	return file_headrace_v1_checkpoints_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Gone) GetRanges() []*GoneRange {
+	if x != nil {
+		return x.Ranges
+	}
+	return nil
+}
+
+func (x *Gone) GetMore() uint32 {
+	if x != nil {
+		return x.More
+	}
+	return 0
+}
+
+func (x *Gone) GetUnits() int64 {
+	if x != nil {
+		return x.Units
+	}
+	return 0
+}
+
+func (x *Gone) GetAtLeast() bool {
+	if x != nil {
+		return x.AtLeast
+	}
+	return false
+}
+
+func (x *Gone) GetStops() bool {
+	if x != nil {
+		return x.Stops
+	}
+	return false
+}
+
+type GoneRange struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Dataset       string                 `protobuf:"bytes,1,opt,name=dataset,proto3" json:"dataset,omitempty"`
+	Partition     string                 `protobuf:"bytes,2,opt,name=partition,proto3" json:"partition,omitempty"` // what people call it
+	Identity      string                 `protobuf:"bytes,3,opt,name=identity,proto3" json:"identity,omitempty"`   // what the source calls it
+	Pass          uint32                 `protobuf:"varint,4,opt,name=pass,proto3" json:"pass,omitempty"`
+	Passes        uint32                 `protobuf:"varint,5,opt,name=passes,proto3" json:"passes,omitempty"` // from pass on, so many miss it
+	Segment       int64                  `protobuf:"varint,6,opt,name=segment,proto3" json:"segment,omitempty"`
+	Start         int64                  `protobuf:"varint,7,opt,name=start,proto3" json:"start,omitempty"` // [start, end) at the source
+	End           int64                  `protobuf:"varint,8,opt,name=end,proto3" json:"end,omitempty"`
+	Unit          string                 `protobuf:"bytes,9,opt,name=unit,proto3" json:"unit,omitempty"`     // bytes | records
+	Stops         bool                   `protobuf:"varint,10,opt,name=stops,proto3" json:"stops,omitempty"` // on_loss: stop; else it becomes excluded
+	Whole         bool                   `protobuf:"varint,11,opt,name=whole,proto3" json:"whole,omitempty"` // nothing of the segment is there any more: stops, whatever on_loss says
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GoneRange) Reset() {
+	*x = GoneRange{}
+	mi := &file_headrace_v1_checkpoints_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GoneRange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GoneRange) ProtoMessage() {}
+
+func (x *GoneRange) ProtoReflect() protoreflect.Message {
+	mi := &file_headrace_v1_checkpoints_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GoneRange.ProtoReflect.Descriptor instead.
+func (*GoneRange) Descriptor() ([]byte, []int) {
+	return file_headrace_v1_checkpoints_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *GoneRange) GetDataset() string {
+	if x != nil {
+		return x.Dataset
+	}
+	return ""
+}
+
+func (x *GoneRange) GetPartition() string {
+	if x != nil {
+		return x.Partition
+	}
+	return ""
+}
+
+func (x *GoneRange) GetIdentity() string {
+	if x != nil {
+		return x.Identity
+	}
+	return ""
+}
+
+func (x *GoneRange) GetPass() uint32 {
+	if x != nil {
+		return x.Pass
+	}
+	return 0
+}
+
+func (x *GoneRange) GetPasses() uint32 {
+	if x != nil {
+		return x.Passes
+	}
+	return 0
+}
+
+func (x *GoneRange) GetSegment() int64 {
+	if x != nil {
+		return x.Segment
+	}
+	return 0
+}
+
+func (x *GoneRange) GetStart() int64 {
+	if x != nil {
+		return x.Start
+	}
+	return 0
+}
+
+func (x *GoneRange) GetEnd() int64 {
+	if x != nil {
+		return x.End
+	}
+	return 0
+}
+
+func (x *GoneRange) GetUnit() string {
+	if x != nil {
+		return x.Unit
+	}
+	return ""
+}
+
+func (x *GoneRange) GetStops() bool {
+	if x != nil {
+		return x.Stops
+	}
+	return false
+}
+
+func (x *GoneRange) GetWhole() bool {
+	if x != nil {
+		return x.Whole
+	}
+	return false
+}
+
 type CutUnits struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Acked         int64                  `protobuf:"varint,1,opt,name=acked,proto3" json:"acked,omitempty"`
@@ -263,7 +473,7 @@ type CutUnits struct {
 
 func (x *CutUnits) Reset() {
 	*x = CutUnits{}
-	mi := &file_headrace_v1_checkpoints_proto_msgTypes[3]
+	mi := &file_headrace_v1_checkpoints_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -275,7 +485,7 @@ func (x *CutUnits) String() string {
 func (*CutUnits) ProtoMessage() {}
 
 func (x *CutUnits) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_checkpoints_proto_msgTypes[3]
+	mi := &file_headrace_v1_checkpoints_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -288,7 +498,7 @@ func (x *CutUnits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CutUnits.ProtoReflect.Descriptor instead.
 func (*CutUnits) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_checkpoints_proto_rawDescGZIP(), []int{3}
+	return file_headrace_v1_checkpoints_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *CutUnits) GetAcked() int64 {
@@ -321,7 +531,7 @@ type ShowCutRequest struct {
 
 func (x *ShowCutRequest) Reset() {
 	*x = ShowCutRequest{}
-	mi := &file_headrace_v1_checkpoints_proto_msgTypes[4]
+	mi := &file_headrace_v1_checkpoints_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -333,7 +543,7 @@ func (x *ShowCutRequest) String() string {
 func (*ShowCutRequest) ProtoMessage() {}
 
 func (x *ShowCutRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_checkpoints_proto_msgTypes[4]
+	mi := &file_headrace_v1_checkpoints_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -346,7 +556,7 @@ func (x *ShowCutRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShowCutRequest.ProtoReflect.Descriptor instead.
 func (*ShowCutRequest) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_checkpoints_proto_rawDescGZIP(), []int{4}
+	return file_headrace_v1_checkpoints_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ShowCutRequest) GetCut() uint64 {
@@ -366,7 +576,7 @@ type ShowCutReply struct {
 
 func (x *ShowCutReply) Reset() {
 	*x = ShowCutReply{}
-	mi := &file_headrace_v1_checkpoints_proto_msgTypes[5]
+	mi := &file_headrace_v1_checkpoints_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -378,7 +588,7 @@ func (x *ShowCutReply) String() string {
 func (*ShowCutReply) ProtoMessage() {}
 
 func (x *ShowCutReply) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_checkpoints_proto_msgTypes[5]
+	mi := &file_headrace_v1_checkpoints_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -391,7 +601,7 @@ func (x *ShowCutReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShowCutReply.ProtoReflect.Descriptor instead.
 func (*ShowCutReply) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_checkpoints_proto_rawDescGZIP(), []int{5}
+	return file_headrace_v1_checkpoints_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ShowCutReply) GetCut() *CutState {
@@ -418,7 +628,7 @@ type BindCutRequest struct {
 
 func (x *BindCutRequest) Reset() {
 	*x = BindCutRequest{}
-	mi := &file_headrace_v1_checkpoints_proto_msgTypes[6]
+	mi := &file_headrace_v1_checkpoints_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -430,7 +640,7 @@ func (x *BindCutRequest) String() string {
 func (*BindCutRequest) ProtoMessage() {}
 
 func (x *BindCutRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_checkpoints_proto_msgTypes[6]
+	mi := &file_headrace_v1_checkpoints_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -443,7 +653,7 @@ func (x *BindCutRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BindCutRequest.ProtoReflect.Descriptor instead.
 func (*BindCutRequest) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_checkpoints_proto_rawDescGZIP(), []int{6}
+	return file_headrace_v1_checkpoints_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *BindCutRequest) GetCut() uint64 {
@@ -468,7 +678,7 @@ type BindCutReply struct {
 
 func (x *BindCutReply) Reset() {
 	*x = BindCutReply{}
-	mi := &file_headrace_v1_checkpoints_proto_msgTypes[7]
+	mi := &file_headrace_v1_checkpoints_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -480,7 +690,7 @@ func (x *BindCutReply) String() string {
 func (*BindCutReply) ProtoMessage() {}
 
 func (x *BindCutReply) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_checkpoints_proto_msgTypes[7]
+	mi := &file_headrace_v1_checkpoints_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -493,7 +703,7 @@ func (x *BindCutReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BindCutReply.ProtoReflect.Descriptor instead.
 func (*BindCutReply) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_checkpoints_proto_rawDescGZIP(), []int{7}
+	return file_headrace_v1_checkpoints_proto_rawDescGZIP(), []int{9}
 }
 
 type DropCutRequest struct {
@@ -506,7 +716,7 @@ type DropCutRequest struct {
 
 func (x *DropCutRequest) Reset() {
 	*x = DropCutRequest{}
-	mi := &file_headrace_v1_checkpoints_proto_msgTypes[8]
+	mi := &file_headrace_v1_checkpoints_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -518,7 +728,7 @@ func (x *DropCutRequest) String() string {
 func (*DropCutRequest) ProtoMessage() {}
 
 func (x *DropCutRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_checkpoints_proto_msgTypes[8]
+	mi := &file_headrace_v1_checkpoints_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -531,7 +741,7 @@ func (x *DropCutRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropCutRequest.ProtoReflect.Descriptor instead.
 func (*DropCutRequest) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_checkpoints_proto_rawDescGZIP(), []int{8}
+	return file_headrace_v1_checkpoints_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *DropCutRequest) GetCut() uint64 {
@@ -557,7 +767,7 @@ type DropCutReply struct {
 
 func (x *DropCutReply) Reset() {
 	*x = DropCutReply{}
-	mi := &file_headrace_v1_checkpoints_proto_msgTypes[9]
+	mi := &file_headrace_v1_checkpoints_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -569,7 +779,7 @@ func (x *DropCutReply) String() string {
 func (*DropCutReply) ProtoMessage() {}
 
 func (x *DropCutReply) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_checkpoints_proto_msgTypes[9]
+	mi := &file_headrace_v1_checkpoints_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -582,7 +792,7 @@ func (x *DropCutReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropCutReply.ProtoReflect.Descriptor instead.
 func (*DropCutReply) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_checkpoints_proto_rawDescGZIP(), []int{9}
+	return file_headrace_v1_checkpoints_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *DropCutReply) GetKept() bool {
@@ -604,7 +814,7 @@ type RewindRequest struct {
 
 func (x *RewindRequest) Reset() {
 	*x = RewindRequest{}
-	mi := &file_headrace_v1_checkpoints_proto_msgTypes[10]
+	mi := &file_headrace_v1_checkpoints_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -616,7 +826,7 @@ func (x *RewindRequest) String() string {
 func (*RewindRequest) ProtoMessage() {}
 
 func (x *RewindRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_checkpoints_proto_msgTypes[10]
+	mi := &file_headrace_v1_checkpoints_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -629,7 +839,7 @@ func (x *RewindRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RewindRequest.ProtoReflect.Descriptor instead.
 func (*RewindRequest) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_checkpoints_proto_rawDescGZIP(), []int{10}
+	return file_headrace_v1_checkpoints_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RewindRequest) GetJob() string {
@@ -668,13 +878,16 @@ type RewindReply struct {
 	Fenced        []uint32               `protobuf:"varint,4,rep,packed,name=fenced,proto3" json:"fenced,omitempty"` // ranks whose processes have to start again
 	Records       *Tally                 `protobuf:"bytes,6,opt,name=records,proto3" json:"records,omitempty"`       // in all of again, without their times; absent: nothing is
 	Untold        string                 `protobuf:"bytes,5,opt,name=untold,proto3" json:"untold,omitempty"`         // why a broker was not told; it is tried again
+	Gone          *Gone                  `protobuf:"bytes,7,opt,name=gone,proto3" json:"gone,omitempty"`             // what of it can not be read again; absent: nothing, as far as is known
+	Refused       string                 `protobuf:"bytes,8,opt,name=refused,proto3" json:"refused,omitempty"`       // dry: it would be refused, and why
+	Hint          string                 `protobuf:"bytes,9,opt,name=hint,proto3" json:"hint,omitempty"`             // what to do then
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RewindReply) Reset() {
 	*x = RewindReply{}
-	mi := &file_headrace_v1_checkpoints_proto_msgTypes[11]
+	mi := &file_headrace_v1_checkpoints_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -686,7 +899,7 @@ func (x *RewindReply) String() string {
 func (*RewindReply) ProtoMessage() {}
 
 func (x *RewindReply) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_checkpoints_proto_msgTypes[11]
+	mi := &file_headrace_v1_checkpoints_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -699,7 +912,7 @@ func (x *RewindReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RewindReply.ProtoReflect.Descriptor instead.
 func (*RewindReply) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_checkpoints_proto_rawDescGZIP(), []int{11}
+	return file_headrace_v1_checkpoints_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RewindReply) GetEpoch() uint32 {
@@ -744,6 +957,27 @@ func (x *RewindReply) GetUntold() string {
 	return ""
 }
 
+func (x *RewindReply) GetGone() *Gone {
+	if x != nil {
+		return x.Gone
+	}
+	return nil
+}
+
+func (x *RewindReply) GetRefused() string {
+	if x != nil {
+		return x.Refused
+	}
+	return ""
+}
+
+func (x *RewindReply) GetHint() string {
+	if x != nil {
+		return x.Hint
+	}
+	return ""
+}
+
 type AgainUnits struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Dataset       string                 `protobuf:"bytes,1,opt,name=dataset,proto3" json:"dataset,omitempty"`
@@ -757,7 +991,7 @@ type AgainUnits struct {
 
 func (x *AgainUnits) Reset() {
 	*x = AgainUnits{}
-	mi := &file_headrace_v1_checkpoints_proto_msgTypes[12]
+	mi := &file_headrace_v1_checkpoints_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -769,7 +1003,7 @@ func (x *AgainUnits) String() string {
 func (*AgainUnits) ProtoMessage() {}
 
 func (x *AgainUnits) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_checkpoints_proto_msgTypes[12]
+	mi := &file_headrace_v1_checkpoints_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -782,7 +1016,7 @@ func (x *AgainUnits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgainUnits.ProtoReflect.Descriptor instead.
 func (*AgainUnits) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_checkpoints_proto_rawDescGZIP(), []int{12}
+	return file_headrace_v1_checkpoints_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *AgainUnits) GetDataset() string {
@@ -830,7 +1064,7 @@ const file_headrace_v1_checkpoints_proto_rawDesc = "" +
 	"\x04cuts\x18\x01 \x03(\v2\x15.headrace.v1.CutStateR\x04cuts\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x14\n" +
 	"\x05model\x18\x03 \x01(\tR\x05model\x12\x14\n" +
-	"\x05epoch\x18\x04 \x01(\rR\x05epoch\"\xb8\x02\n" +
+	"\x05epoch\x18\x04 \x01(\rR\x05epoch\"\xdf\x02\n" +
 	"\bCutState\x12\x10\n" +
 	"\x03cut\x18\x01 \x01(\x06R\x03cut\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x14\n" +
@@ -846,7 +1080,27 @@ const file_headrace_v1_checkpoints_proto_rawDesc = "" +
 	"\x05units\x18\t \x01(\v2\x15.headrace.v1.CutUnitsR\x05units\x12\x16\n" +
 	"\x06newest\x18\n" +
 	" \x01(\bR\x06newest\x12,\n" +
-	"\arecords\x18\v \x01(\v2\x12.headrace.v1.TallyR\arecords\"V\n" +
+	"\arecords\x18\v \x01(\v2\x12.headrace.v1.TallyR\arecords\x12%\n" +
+	"\x04gone\x18\f \x01(\v2\x11.headrace.v1.GoneR\x04gone\"\x91\x01\n" +
+	"\x04Gone\x12.\n" +
+	"\x06ranges\x18\x01 \x03(\v2\x16.headrace.v1.GoneRangeR\x06ranges\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\rR\x04more\x12\x14\n" +
+	"\x05units\x18\x03 \x01(\x03R\x05units\x12\x19\n" +
+	"\bat_least\x18\x04 \x01(\bR\aatLeast\x12\x14\n" +
+	"\x05stops\x18\x05 \x01(\bR\x05stops\"\x8d\x02\n" +
+	"\tGoneRange\x12\x18\n" +
+	"\adataset\x18\x01 \x01(\tR\adataset\x12\x1c\n" +
+	"\tpartition\x18\x02 \x01(\tR\tpartition\x12\x1a\n" +
+	"\bidentity\x18\x03 \x01(\tR\bidentity\x12\x12\n" +
+	"\x04pass\x18\x04 \x01(\rR\x04pass\x12\x16\n" +
+	"\x06passes\x18\x05 \x01(\rR\x06passes\x12\x18\n" +
+	"\asegment\x18\x06 \x01(\x03R\asegment\x12\x14\n" +
+	"\x05start\x18\a \x01(\x03R\x05start\x12\x10\n" +
+	"\x03end\x18\b \x01(\x03R\x03end\x12\x12\n" +
+	"\x04unit\x18\t \x01(\tR\x04unit\x12\x14\n" +
+	"\x05stops\x18\n" +
+	" \x01(\bR\x05stops\x12\x14\n" +
+	"\x05whole\x18\v \x01(\bR\x05whole\"V\n" +
 	"\bCutUnits\x12\x14\n" +
 	"\x05acked\x18\x01 \x01(\x03R\x05acked\x12\x1a\n" +
 	"\bexcluded\x18\x02 \x01(\x03R\bexcluded\x12\x18\n" +
@@ -869,14 +1123,17 @@ const file_headrace_v1_checkpoints_proto_rawDesc = "" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x12\n" +
 	"\x04body\x18\x02 \x01(\fR\x04body\x12\x12\n" +
 	"\x04path\x18\x03 \x01(\tR\x04path\x12\x17\n" +
-	"\adry_run\x18\x04 \x01(\bR\x06dryRun\"\xdf\x01\n" +
+	"\adry_run\x18\x04 \x01(\bR\x06dryRun\"\xb4\x02\n" +
 	"\vRewindReply\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\rR\x05epoch\x12-\n" +
 	"\x05again\x18\x02 \x03(\v2\x17.headrace.v1.AgainUnitsR\x05again\x12-\n" +
 	"\x06voided\x18\x03 \x03(\v2\x15.headrace.v1.CutStateR\x06voided\x12\x16\n" +
 	"\x06fenced\x18\x04 \x03(\rR\x06fenced\x12,\n" +
 	"\arecords\x18\x06 \x01(\v2\x12.headrace.v1.TallyR\arecords\x12\x16\n" +
-	"\x06untold\x18\x05 \x01(\tR\x06untold\"\x82\x01\n" +
+	"\x06untold\x18\x05 \x01(\tR\x06untold\x12%\n" +
+	"\x04gone\x18\a \x01(\v2\x11.headrace.v1.GoneR\x04gone\x12\x18\n" +
+	"\arefused\x18\b \x01(\tR\arefused\x12\x12\n" +
+	"\x04hint\x18\t \x01(\tR\x04hint\"\x82\x01\n" +
 	"\n" +
 	"AgainUnits\x12\x18\n" +
 	"\adataset\x18\x01 \x01(\tR\adataset\x12\x1c\n" +
@@ -903,46 +1160,51 @@ func file_headrace_v1_checkpoints_proto_rawDescGZIP() []byte {
 	return file_headrace_v1_checkpoints_proto_rawDescData
 }
 
-var file_headrace_v1_checkpoints_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_headrace_v1_checkpoints_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_headrace_v1_checkpoints_proto_goTypes = []any{
 	(*CutsRequest)(nil),    // 0: headrace.v1.CutsRequest
 	(*CutsReply)(nil),      // 1: headrace.v1.CutsReply
 	(*CutState)(nil),       // 2: headrace.v1.CutState
-	(*CutUnits)(nil),       // 3: headrace.v1.CutUnits
-	(*ShowCutRequest)(nil), // 4: headrace.v1.ShowCutRequest
-	(*ShowCutReply)(nil),   // 5: headrace.v1.ShowCutReply
-	(*BindCutRequest)(nil), // 6: headrace.v1.BindCutRequest
-	(*BindCutReply)(nil),   // 7: headrace.v1.BindCutReply
-	(*DropCutRequest)(nil), // 8: headrace.v1.DropCutRequest
-	(*DropCutReply)(nil),   // 9: headrace.v1.DropCutReply
-	(*RewindRequest)(nil),  // 10: headrace.v1.RewindRequest
-	(*RewindReply)(nil),    // 11: headrace.v1.RewindReply
-	(*AgainUnits)(nil),     // 12: headrace.v1.AgainUnits
-	(*Tally)(nil),          // 13: headrace.v1.Tally
+	(*Gone)(nil),           // 3: headrace.v1.Gone
+	(*GoneRange)(nil),      // 4: headrace.v1.GoneRange
+	(*CutUnits)(nil),       // 5: headrace.v1.CutUnits
+	(*ShowCutRequest)(nil), // 6: headrace.v1.ShowCutRequest
+	(*ShowCutReply)(nil),   // 7: headrace.v1.ShowCutReply
+	(*BindCutRequest)(nil), // 8: headrace.v1.BindCutRequest
+	(*BindCutReply)(nil),   // 9: headrace.v1.BindCutReply
+	(*DropCutRequest)(nil), // 10: headrace.v1.DropCutRequest
+	(*DropCutReply)(nil),   // 11: headrace.v1.DropCutReply
+	(*RewindRequest)(nil),  // 12: headrace.v1.RewindRequest
+	(*RewindReply)(nil),    // 13: headrace.v1.RewindReply
+	(*AgainUnits)(nil),     // 14: headrace.v1.AgainUnits
+	(*Tally)(nil),          // 15: headrace.v1.Tally
 }
 var file_headrace_v1_checkpoints_proto_depIdxs = []int32{
 	2,  // 0: headrace.v1.CutsReply.cuts:type_name -> headrace.v1.CutState
-	3,  // 1: headrace.v1.CutState.units:type_name -> headrace.v1.CutUnits
-	13, // 2: headrace.v1.CutState.records:type_name -> headrace.v1.Tally
-	2,  // 3: headrace.v1.ShowCutReply.cut:type_name -> headrace.v1.CutState
-	12, // 4: headrace.v1.RewindReply.again:type_name -> headrace.v1.AgainUnits
-	2,  // 5: headrace.v1.RewindReply.voided:type_name -> headrace.v1.CutState
-	13, // 6: headrace.v1.RewindReply.records:type_name -> headrace.v1.Tally
-	0,  // 7: headrace.v1.Checkpoints.Cuts:input_type -> headrace.v1.CutsRequest
-	4,  // 8: headrace.v1.Checkpoints.Show:input_type -> headrace.v1.ShowCutRequest
-	6,  // 9: headrace.v1.Checkpoints.Bind:input_type -> headrace.v1.BindCutRequest
-	8,  // 10: headrace.v1.Checkpoints.Drop:input_type -> headrace.v1.DropCutRequest
-	10, // 11: headrace.v1.Checkpoints.Rewind:input_type -> headrace.v1.RewindRequest
-	1,  // 12: headrace.v1.Checkpoints.Cuts:output_type -> headrace.v1.CutsReply
-	5,  // 13: headrace.v1.Checkpoints.Show:output_type -> headrace.v1.ShowCutReply
-	7,  // 14: headrace.v1.Checkpoints.Bind:output_type -> headrace.v1.BindCutReply
-	9,  // 15: headrace.v1.Checkpoints.Drop:output_type -> headrace.v1.DropCutReply
-	11, // 16: headrace.v1.Checkpoints.Rewind:output_type -> headrace.v1.RewindReply
-	12, // [12:17] is the sub-list for method output_type
-	7,  // [7:12] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	5,  // 1: headrace.v1.CutState.units:type_name -> headrace.v1.CutUnits
+	15, // 2: headrace.v1.CutState.records:type_name -> headrace.v1.Tally
+	3,  // 3: headrace.v1.CutState.gone:type_name -> headrace.v1.Gone
+	4,  // 4: headrace.v1.Gone.ranges:type_name -> headrace.v1.GoneRange
+	2,  // 5: headrace.v1.ShowCutReply.cut:type_name -> headrace.v1.CutState
+	14, // 6: headrace.v1.RewindReply.again:type_name -> headrace.v1.AgainUnits
+	2,  // 7: headrace.v1.RewindReply.voided:type_name -> headrace.v1.CutState
+	15, // 8: headrace.v1.RewindReply.records:type_name -> headrace.v1.Tally
+	3,  // 9: headrace.v1.RewindReply.gone:type_name -> headrace.v1.Gone
+	0,  // 10: headrace.v1.Checkpoints.Cuts:input_type -> headrace.v1.CutsRequest
+	6,  // 11: headrace.v1.Checkpoints.Show:input_type -> headrace.v1.ShowCutRequest
+	8,  // 12: headrace.v1.Checkpoints.Bind:input_type -> headrace.v1.BindCutRequest
+	10, // 13: headrace.v1.Checkpoints.Drop:input_type -> headrace.v1.DropCutRequest
+	12, // 14: headrace.v1.Checkpoints.Rewind:input_type -> headrace.v1.RewindRequest
+	1,  // 15: headrace.v1.Checkpoints.Cuts:output_type -> headrace.v1.CutsReply
+	7,  // 16: headrace.v1.Checkpoints.Show:output_type -> headrace.v1.ShowCutReply
+	9,  // 17: headrace.v1.Checkpoints.Bind:output_type -> headrace.v1.BindCutReply
+	11, // 18: headrace.v1.Checkpoints.Drop:output_type -> headrace.v1.DropCutReply
+	13, // 19: headrace.v1.Checkpoints.Rewind:output_type -> headrace.v1.RewindReply
+	15, // [15:20] is the sub-list for method output_type
+	10, // [10:15] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_headrace_v1_checkpoints_proto_init() }
@@ -957,7 +1219,7 @@ func file_headrace_v1_checkpoints_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headrace_v1_checkpoints_proto_rawDesc), len(file_headrace_v1_checkpoints_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   13,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

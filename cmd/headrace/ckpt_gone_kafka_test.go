@@ -1,0 +1,200 @@
+//go:build kafka
+
+package main
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/headrace/headrace/internal/testbroker"
+)
+
+// lostAt are ranges of the topic, offset by offset.
+type lostAt map[string]bool
+
+func at(partition int, offset int64) string {
+	return fmt.Sprintf("events/%d offset %d", partition, offset)
+}
+
+func (g *goneView) offsets(t *testing.T) lostAt {
+	t.Helper()
+	all := lostAt{}
+	if g == nil {
+		return all
+	}
+	for _, r := range g.Ranges {
+		no, err := strconv.Atoi(strings.TrimPrefix(r.Label, "events/"))
+		if err != nil || r.Dataset != "events" || r.Unit != "records" || r.Pass != 0 || r.Passes != 1 {
+			t.Errorf("%+v", r)
+		}
+		for o := r.Start; o < r.End; o++ {
+			all[at(no, o)] = true
+		}
+	}
+	if g.More == 0 && int64(len(all)) != g.Units {
+		t.Errorf("%d units in all, and %d in the ranges", g.Units, len(all))
+	}
+	return all
+}
+
+// On a real Kafka: docs/CUTS.md: "what it needs and the source has deleted" is told
+// of each checkpoint, range by range; going back there is refused or makes exactly
+// these excluded, as on_loss says.
+func TestACheckpointWhoseDataKafkaHasDeletedIsNotRewindable(t *testing.T) {
+	b, err := testbroker.StartKafka(t.Context(), testbroker.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	const n, partitions = 6000, 3
+	if err := b.CreateTopic(t.Context(), "events", partitions, nil); err != nil {
+		t.Fatal(err)
+	}
+	events(t, b, "events", partitions, 0, n)
+	w := newWorld(t)
+	w.example(b.Addr())
+	text, err := os.ReadFile(w.path("events.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.write("events.yaml", string(text)+"guard: {every: 200ms}\n")
+	up := w.up("-f", "events.yaml", "--model", "replicated")
+	if _, ids := w.trained(23); len(ids) != 2300 {
+		t.Fatalf("%d records in 23 steps", len(ids))
+	}
+	saved := map[int64]ckptView{}
+	list := func() []ckptView { return decoded[[]ckptView](t, w.ok("ckpt", "list", "ckpt", "-o", "json")) }
+	for _, c := range list() {
+		saved[c.Step] = c
+	}
+	_, low, _ := w.inModel(saved[20].Path)
+	for p, below := range low { // all that is in the newest, up to its first gap
+		if err := b.DeleteRecords(t.Context(), "events", p, below); err != nil {
+			t.Fatal(err)
+		}
+	}
+	missing := func(step int64) lostAt {
+		_, _, has := w.inModel(saved[step].Path)
+		all := lostAt{}
+		for p, below := range low {
+			for o := range below {
+				if !has(p, o) {
+					all[at(p, o)] = true
+				}
+			}
+		}
+		return all
+	}
+	lost := missing(10)
+	if len(lost) == 0 || len(missing(15)) == 0 {
+		t.Fatalf("nothing of what steps 10 and 15 need is below %v", low)
+	}
+
+	told := func(step int64) (c ckptView) {
+		all := list()
+		return all[slices.IndexFunc(all, func(c ckptView) bool { return c.Step == step })]
+	}
+	up.until("it is listed", func() bool { return maps.Equal(told(10).Gone.offsets(t), lost) })
+	for step, want := range map[int64]lostAt{10: lost, 15: missing(15), 20: {}} {
+		if c := told(step); !maps.Equal(c.Gone.offsets(t), want) || *c.Rewindable != (step == 20) || c.Ledger != "bound" {
+			t.Errorf("step %d: %+v", step, c)
+		}
+	}
+	for _, args := range [][]string{{"ckpt", "list"}, {"ckpt", "list", "ckpt"}, {"ckpt", "show", saved[10].Path}} {
+		if out := w.ok(args...); !strings.Contains(out, "bound, not rewindable") || !strings.Contains(out, " of dataset events, ") || !strings.Contains(out, "it stops the dataset") {
+			t.Errorf("%v says\n%s", args, out)
+		}
+	}
+	dry := func() rewoundView {
+		return decoded[rewoundView](t, w.ok("rewind", "default", "--to", saved[10].Path, "--dry-run", "-o", "json"))
+	}
+	if v := dry(); v.Rewound || !strings.Contains(v.Refused, "no going back to step 10") || !maps.Equal(v.Gone.offsets(t), lost) {
+		t.Errorf("%+v", v)
+	}
+	r := w.run("rewind", "default", "--to", saved[10].Path, "--yes")
+	if r.code != exitFailed || !strings.Contains(r.err, "the source has deleted what would be read again: [") ||
+		!strings.Contains(r.err, "go back to step 20 (cut "+saved[20].Cut) || !strings.Contains(r.err, "on_loss: continue") {
+		t.Errorf("%+v", r)
+	}
+	if r := w.run("rewind", "default", "--to", "start", "--yes"); r.code != exitFailed || !strings.Contains(r.err, "no going back to the start") {
+		t.Errorf("%+v", r)
+	}
+	if c := told(20); c.Ledger != "bound" {
+		t.Errorf("a rewind that was refused voided %+v", c)
+	}
+
+	// A trainer that restores by itself is not refused: on_loss decides when it reads.
+	if r := w.modelTrainer(0, "15"); r.code == 0 || !strings.Contains(r.err, "is lost at the source") || !strings.Contains(r.err, "on_loss: continue") {
+		t.Errorf("a trainer that restored step 15: %+v", r)
+	}
+	if !strings.Contains(up.err.String(), "the source has deleted records behind the checkpoint that was gone back to") {
+		t.Errorf("the log does not say it:\n%s", up.err)
+	}
+
+	w.write("events.yaml", string(text)+"guard: {every: 200ms}\non_loss: continue\n")
+	w.ok("dataset", "apply", "-f", "events.yaml")
+	w.ok("dataset", "resume", "events")
+	excluded := func() lostAt {
+		all := lostAt{}
+		for _, e := range decoded[statusView](t, w.ok("dataset", "status", "events", "-o", "json")).Excluded {
+			p := e.Partition[strings.LastIndexByte(e.Partition, '/')+1:]
+			for o := e.Start; o < e.End; o++ {
+				all[fmt.Sprintf("events/%s offset %d", p, o)] = true
+			}
+		}
+		return all
+	}
+	up.until("what step 15 misses is excluded", func() bool { return maps.Equal(excluded(), missing(15)) })
+	rest := missing(10)
+	for o := range missing(15) {
+		delete(rest, o)
+	}
+	if c := told(10); !*c.Rewindable || !maps.Equal(c.Gone.offsets(t), rest) {
+		t.Errorf("%+v", c)
+	}
+	if out := w.ok("ckpt", "list"); !strings.Contains(out, "bound, with a loss") || !strings.Contains(out, "it becomes excluded") {
+		t.Error(out)
+	}
+	if v := dry(); v.Refused != "" || !maps.Equal(v.Gone.offsets(t), rest) {
+		t.Errorf("%+v", v)
+	}
+	if v := decoded[rewoundView](t, w.ok("rewind", "default", "--to", saved[10].Path, "--yes", "-o", "json")); !v.Rewound || !maps.Equal(v.Gone.offsets(t), rest) {
+		t.Errorf("%+v", v)
+	}
+	up.until("all that step 10 misses is excluded", func() bool { return maps.Equal(excluded(), lost) })
+	if c := told(10); !*c.Rewindable || c.Gone != nil {
+		t.Errorf("%+v", c)
+	}
+	_, _, has := w.inModel(saved[10].Path)
+	restored, ids := w.trained(0)
+	slices.Sort(ids)
+	var want []int
+	for id := range n {
+		if p, o := id%partitions, int64(id/partitions); !has(p, o) && !lost[at(p, o)] {
+			want = append(want, id)
+		}
+	}
+	if restored != "10" || !slices.Equal(ids, want) {
+		t.Errorf("restored step %s; %d records came, %d were to come\n%s", restored, len(ids), len(want), up.err)
+	}
+
+	// All is settled, and the topic is deleted: who goes back needs it all the same.
+	if err := b.DeleteTopic(t.Context(), "events"); err != nil {
+		t.Fatal(err)
+	}
+	oldest := list()[2] // of three that are kept
+	up.until("a topic that is deleted is told", func() bool { return !*told(oldest.Step).Rewindable })
+	if c := told(oldest.Step); !c.Gone.Ranges[0].Whole {
+		t.Errorf("%+v", c)
+	}
+	if r := w.run("rewind", "default", "--to", oldest.Path, "--yes"); r.code != exitFailed || !strings.Contains(r.err, "delete dataset events") {
+		t.Errorf("%+v", r)
+	}
+	up.stop()
+	w.nothingLeft()
+}

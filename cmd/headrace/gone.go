@@ -1,0 +1,107 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+)
+
+// goneView is what going back to a checkpoint needs and the source has deleted.
+type goneView struct {
+	Ranges  []goneRangeView `json:"ranges"` // the first of them
+	More    uint32          `json:"more"`   // ranges that are not among them
+	Units   int64           `json:"units"`  // in all of them, passes added up
+	AtLeast bool            `json:"at_least"`
+}
+
+type goneRangeView struct {
+	Dataset   string `json:"dataset"`
+	Partition string `json:"partition"` // its identity
+	Label     string `json:"label"`     // what people call it
+	Pass      uint32 `json:"pass"`
+	Passes    uint32 `json:"passes"` // so many miss it, from pass on
+	Segment   int64  `json:"segment"`
+	Start     int64  `json:"start"`
+	End       int64  `json:"end"`
+	Unit      string `json:"unit"`
+	Then      string `json:"then"` // excluded | stops
+	Whole     bool   `json:"whole"`
+}
+
+// goneOf is nil where nothing is gone, as far as is known.
+func goneOf(g *headracev1.Gone) *goneView {
+	if g == nil {
+		return nil
+	}
+	v := &goneView{Ranges: []goneRangeView{}, More: g.More, Units: g.Units, AtLeast: g.AtLeast}
+	for _, r := range g.Ranges {
+		then := "excluded"
+		if r.Stops {
+			then = "stops"
+		}
+		v.Ranges = append(v.Ranges, goneRangeView{r.Dataset, r.Identity, r.Partition, r.Pass, r.Passes, r.Segment, r.Start, r.End, r.Unit, then, r.Whole})
+	}
+	return v
+}
+
+// rewindable says whether a rewind to a cut would be refused: it was voided, or a
+// dataset would stop.
+func rewindable(k *headracev1.CutState) bool { return k.State != "voided" && !k.Gone.GetStops() }
+
+// standing is the state of a cut in words.
+func standing(state string, can bool, gone *goneView) string {
+	switch {
+	case state == "voided" || gone == nil:
+		return state
+	case can:
+		return state + ", with a loss"
+	}
+	return state + ", not rewindable"
+}
+
+// write has a line for each range.
+func (v *goneView) write(w io.Writer, indent string) {
+	if v == nil {
+		return
+	}
+	for _, r := range v.Ranges {
+		passes := ""
+		switch {
+		case r.Passes > 1:
+			passes = fmt.Sprintf(" passes %d to %d", r.Pass+1, r.Pass+r.Passes)
+		case r.Pass > 0:
+			passes = fmt.Sprintf(" pass %d", r.Pass+1)
+		}
+		then := "it stops the dataset"
+		switch {
+		case r.Whole:
+			then = "there is another topic, or none: it stops the dataset, whatever on_loss says"
+		case r.Then == "excluded":
+			then = "it becomes excluded"
+		}
+		fmt.Fprintf(w, "%s%s [%d, %d)%s of dataset %s, %s: %s\n", indent, r.Label, r.Start, r.End, passes, r.Dataset, inUnits(r.End-r.Start, r.Unit), then)
+	}
+	if v.More > 0 {
+		fmt.Fprintf(w, "%s%d more ranges, %s in all\n", indent, v.More, inUnits(v.Units, v.Ranges[0].Unit))
+	}
+	if v.AtLeast {
+		fmt.Fprintf(w, "%sand perhaps more: there are too many blocks to look at all of them\n", indent)
+	}
+}
+
+// list has the lines of one of many checkpoints.
+func (v *goneView) list(w io.Writer, step int64, rank *uint32) {
+	of := fmt.Sprintf("step %d", step)
+	if rank != nil {
+		of += fmt.Sprintf(" of rank %d", *rank)
+	}
+	v.write(w, of+": deleted at the source: ")
+}
+
+func inUnits(n int64, unit string) string {
+	if unit == "bytes" {
+		return amount(n, unit)
+	}
+	return grouped(n) + " offsets"
+}

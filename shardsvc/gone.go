@@ -1,0 +1,293 @@
+package shardsvc
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// Deletion says what a source does not have any more of one segment: all below Low.
+type Deletion struct {
+	Dataset DatasetID
+	Source  string // the partition, as the source calls it
+	Segment int64
+	Low     int64
+	All     bool // nothing of the segment is there, or what is there is another one
+}
+
+// Gone is what going back to a cut needs and the source has deleted: what is then
+// pending, so neither in the cut nor excluded.
+type Gone struct {
+	Ranges  []GoneInfo // the first of them, in order of dataset, partition, pass and place
+	More    int        // ranges that are not among them
+	Units   int64      // in all of them, passes added up
+	AtLeast bool       // there were too many places to look at, and there may be more
+	Stops   bool       // at least one of the ranges stops its dataset
+}
+
+// GoneInfo is one range at the source.
+type GoneInfo struct {
+	Dataset      DatasetID
+	Name         string // of the dataset
+	Label        string // what people call the partition
+	Source       string // what the source calls it
+	Pass, Passes uint32 // in so many passes from Pass on
+	Segment      int64
+	Start, End   int64
+	Stops        bool // the dataset stops there; else the range becomes excluded
+	All          bool // of a segment of which nothing is there
+}
+
+const (
+	goneListed = 64      // ranges that are told one by one
+	goneLooks  = 1 << 18 // blocks and ranges that are looked at, by the only goroutine there is
+)
+
+// GoneOf is what of a kept cut's input is deleted. Of a private rank that is what
+// going back would take out of its model or its hands: the rest of the input is
+// other ranks' care.
+func (c *Core) GoneOf(cut uint64, deleted []Deletion) Gone {
+	k := c.kept(cut)
+	if k == nil || k.state >= CutVoided || len(deleted) == 0 {
+		return Gone{}
+	}
+	var ranks []*rank
+	if k.rank != Group {
+		ranks = append(ranks, c.rankOf(uint32(k.rank)))
+	}
+	return c.gone(ranks, &target{kept: k}, deleted)
+}
+
+// gone is what going back to t, of ranks or all, needs and is deleted.
+func (c *Core) gone(ranks []*rank, t *target, deleted []Deletion) Gone {
+	if len(deleted) == 0 {
+		return Gone{}
+	}
+	s := goneSearch{c: c, ranks: ranks, deleted: map[ofSource][]Deletion{}, looks: goneLooks}
+	for _, d := range deleted {
+		key := ofSource{d.Dataset, d.Source}
+		s.deleted[key] = append(s.deleted[key], d)
+	}
+	for _, r := range ranks {
+		s.own = append(s.own, c.linesOf(r.base))
+	}
+	var want *lines
+	if t.kept != nil {
+		want = c.linesOf(t.kept)
+	}
+	var all []aim
+	there := map[*partition]bool{nil: true} // of the cut's, where that is not the job's own
+	for i := range t.fit {
+		f := &t.fit[i]
+		there[f.p], there[f.old] = true, true
+		now := f.p
+		if f.begins != nil { // nobody has read from it
+			now = nil
+		}
+		all = append(all, aim{f.with, now, f.sets})
+	}
+	for _, p := range c.parts {
+		if there[p] || p.ds.opt.NoCheckpoints {
+			continue
+		}
+		var sets []settledSet
+		if want != nil {
+			sets = want.parts[p.no]
+		}
+		all = append(all, aim{p, p, sets})
+	}
+	begun := map[ofSource]uint32{} // virtual ranks are told together
+	for _, a := range all {
+		begun[a.key()] = max(begun[a.key()], a.begun())
+	}
+	for _, a := range all {
+		s.partition(a, begun[a.key()])
+	}
+	return s.told()
+}
+
+// aim is a partition as it will be, and the job's of now (nil: there is none, or it
+// lies otherwise); sets are what of each pass is in the cut.
+type aim struct {
+	p, now *partition
+	sets   []settledSet
+}
+
+// ofSource is all that reads one partition of a source: several virtual ranks.
+type ofSource struct {
+	dataset DatasetID
+	source  string
+}
+
+func (a *aim) key() ofSource { return ofSource{a.p.ds.id, a.p.source} }
+
+// begun counts the passes of which something was, or will be, read.
+func (a *aim) begun() uint32 {
+	n := max(a.p.begun(), uint32(len(a.sets)))
+	if a.now != nil {
+		n = max(n, a.now.begun())
+	}
+	return n
+}
+
+type goneSearch struct {
+	c       *Core
+	ranks   []*rank
+	own     []*lines // what ranks restored or bound last
+	deleted map[ofSource][]Deletion
+	looks   int
+	found   []GoneInfo
+	atLeast bool
+}
+
+func (s *goneSearch) partition(a aim, begun uint32) {
+	p := a.p
+	for _, d := range s.deleted[a.key()] {
+		at := p.segByID(d.Segment)
+		if at < 0 {
+			continue
+		}
+		g := &p.segs[at]
+		end := g.end
+		if !d.All {
+			if end = min(d.Low, g.end); p.growing() && at == len(p.segs)-1 {
+				end = d.Low
+			}
+		}
+		if end <= g.start {
+			continue
+		}
+		for n := range begun {
+			set := &settledSet{}
+			if int(n) < len(a.sets) {
+				set = &a.sets[n]
+			}
+			s.pass(p.line(n), a.now, set, g, end, d.All)
+		}
+		if rest := uint32(p.ds.opt.Passes) - begun; rest > 0 {
+			s.unread(p, g, begun, rest, end, d.All)
+		}
+	}
+}
+
+// unread: nobody has read any of some passes.
+func (s *goneSearch) unread(p *partition, g *segment, pass, passes uint32, end int64, all bool) {
+	if s.c.cfg.Model != Private && p.counts1() {
+		s.add(p, g, pass, passes, g.start, end, all)
+	}
+}
+
+// pass looks at [g.start, end) of a segment in one pass.
+func (s *goneSearch) pass(ps *pass, now *partition, set *settledSet, g *segment, end int64, all bool) {
+	need := func(from, to int64, each func(start, end int64)) { set.gaps(from, to, each) }
+	if s.c.cfg.Model == Private {
+		own := s.ofRanks(now, ps.n)
+		need = func(from, to int64, each func(start, end int64)) {
+			i, j := own.overlap(from, to)
+			for _, x := range own[i:j] {
+				set.gaps(max(from, x.start), min(to, x.end), each)
+			}
+		}
+	}
+	excluded := setOf(ps.excludedOnLine())
+	look := func(from, to, shift int64) { // of the line; shift makes it the source's
+		need(from, to, func(start, end int64) {
+			excluded.gaps(start, end, func(start, end int64) {
+				if s.looked() {
+					s.add(ps.p, g, ps.n, 1, start+shift, end+shift, all)
+				}
+			})
+		})
+	}
+	switch {
+	case ps.order != nil:
+	case ps.p.ds.opt.Shuffle: // not all of it is listed, so nobody has read any of it
+		s.unread(ps.p, g, ps.n, 1, end, all)
+		return
+	default:
+		look(g.base, g.base+end-g.start, g.start-g.base)
+		return
+	}
+	o := ps.order
+	for b := int64(0); b*o.block < end-g.start && s.looked(); b++ {
+		at := int64(o.perm.place(uint64(g.block + b)))
+		if at%o.every != o.first {
+			continue // another virtual rank's
+		}
+		at = at / o.every * o.block
+		look(at, at+min(o.block, end-g.start-b*o.block), g.start+b*o.block-at)
+	}
+}
+
+// ofRanks is what ranks have of a pass: in their models, and in their hands.
+func (s *goneSearch) ofRanks(p *partition, n uint32) (m rangeMap) {
+	if p == nil {
+		return nil
+	}
+	ps := p.line(n)
+	for i, r := range s.ranks {
+		set, _ := ps.ofRank(r, math.MaxInt64, s.own[i].of(p, n), Tally{})
+		for _, x := range set.spans() {
+			m.set(x.start, x.end, acked)
+		}
+		for l := ps.leases; l != nil; l = l.pnext {
+			if l.w.rank == r {
+				m.set(l.prefix, l.end, acked)
+			}
+		}
+	}
+	return m
+}
+
+// looked: one more look, if not too many were made.
+func (s *goneSearch) looked() bool {
+	if s.looks == 0 {
+		s.atLeast = true
+		return false
+	}
+	s.looks--
+	return true
+}
+
+func (s *goneSearch) add(p *partition, g *segment, pass, passes uint32, start, end int64, all bool) {
+	label := p.label()
+	if p.virtual > 0 { // several of them share the segment
+		label = g.name
+	}
+	x := GoneInfo{p.ds.id, p.ds.name, label, p.source, pass, passes, g.id, start, end, all || !p.ds.opt.GoOnAfterLoss, all}
+	if n := len(s.found); n > 0 && s.found[n-1].joins(&x) {
+		s.found[n-1].End = end
+		return
+	}
+	s.found = append(s.found, x)
+}
+
+// told puts what was found in order, neighbours together.
+func (s *goneSearch) told() (g Gone) {
+	slices.SortFunc(s.found, func(a, b GoneInfo) int {
+		return cmp.Or(cmp.Compare(a.Dataset, b.Dataset), cmp.Compare(a.Source, b.Source), cmp.Compare(a.Pass, b.Pass),
+			cmp.Compare(a.Segment, b.Segment), cmp.Compare(a.Start, b.Start))
+	})
+	g.AtLeast = s.atLeast
+	at := -1 // in s.found
+	for i := range s.found {
+		x := &s.found[i]
+		g.Units += (x.End - x.Start) * int64(x.Passes)
+		g.Stops = g.Stops || x.Stops
+		if at >= 0 && s.found[at].joins(x) {
+			s.found[at].End = x.End
+			continue
+		}
+		at++
+		s.found[at] = *x
+	}
+	all := s.found[:at+1]
+	g.Ranges = all[:min(len(all), goneListed)]
+	g.More = len(all) - len(g.Ranges)
+	return g
+}
+
+// joins: y goes on where x ends.
+func (x *GoneInfo) joins(y *GoneInfo) bool {
+	return x.Dataset == y.Dataset && x.Source == y.Source && x.Pass == y.Pass && x.Passes == y.Passes && x.Segment == y.Segment && x.End == y.Start
+}
