@@ -49,6 +49,13 @@ func TestARepeatNeedsAnEndWithTheBatchInHand(t *testing.T) {
 	durable.durableWhenLastStepped = true
 	left := killed(1, 51*second, unstepped)
 	left.done = true
+	behind := func(frozen bool) *life { // it applies what others have had meanwhile
+		b := two(1, 0, 150*second)
+		b.yielded = 50 * second
+		l := killed(1, 151*second, b)
+		l.frozen = frozen
+		return l
+	}
 	for _, c := range []struct {
 		name      string
 		first     *life
@@ -61,6 +68,8 @@ func TestARepeatNeedsAnEndWithTheBatchInHand(t *testing.T) {
 		{"killed long after its step, while the master was away", killed(1, 60*second, two(1, 0, 50*second)), []disturbance{{40 * second, 70 * second, -1}}, 0},
 		{"killed when its step was durable", killed(1, 51*second, durable), nil, 2},
 		{"left with it in hand", left, nil, 0},
+		{"frozen with it in hand until others had it", behind(true), nil, 0},
+		{"running with it in hand until others had it", behind(false), nil, 2},
 		{"ended well", well(1, two(1, 0, 50*second)), nil, 2},
 		{"still running while another had it", killed(1, 200*second, unstepped), nil, 2},
 	} {
