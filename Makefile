@@ -117,14 +117,14 @@ KAFKA_TESTS := ./sources/kafka ./cmd/headrace ./internal/demo/produce
 .PHONY: test-race-kafka
 test-race-kafka: need venv ## the Kafka source under the race detector, on a real Kafka
 	@$(PY) -m pip install -q -r sources/kafka/testdata/requirements.txt
-	CGO_ENABLED=1 HEADRACE_PYTHON="$(CURDIR)/$(PY)" $(GO) test -race -tags kafka -count=1 -timeout 1200s ./sources/kafka
+	CGO_ENABLED=1 HEADRACE_PYTHON="$(CURDIR)/$(PY)" $(GO) test -race -tags kafka -count=1 -timeout 20m ./sources/kafka
 
 .PHONY: test-kafka
 test-kafka: build venv test-quickstart-kafka test-python-kafka test-chaos-kafka ## the Kafka source on a real Kafka (needs java, and mvn once)
 	@$(PY) -m pip install -q -r sources/kafka/testdata/requirements.txt
-	HEADRACE_PYTHON="$(CURDIR)/$(PY)" $(GO) test -tags kafka -count=1 -timeout 600s ./sources/kafka
-	HEADRACE_PYTHON="$(CURDIR)/$(PY)" $(GO) test -tags kafka -count=1 -timeout 600s ./cmd/headrace -run Kafka
-	$(GO) test -tags kafka -count=1 -timeout 120s ./internal/demo/produce
+	HEADRACE_PYTHON="$(CURDIR)/$(PY)" $(GO) test -tags kafka -count=1 -timeout 20m ./sources/kafka
+	HEADRACE_PYTHON="$(CURDIR)/$(PY)" $(GO) test -tags kafka -count=1 -timeout 20m ./cmd/headrace -run Kafka
+	$(GO) test -tags kafka -count=1 -timeout 10m ./internal/demo/produce
 
 KILLS ?= 60
 MODEL ?= all

@@ -94,7 +94,7 @@ def test_what_is_missing_is_named_with_what_to_do(tmp_path: Path, lacks: str) ->
     else:
         (tmp_path / "confluent_kafka.py").write_text("raise ModuleNotFoundError('confluent_kafka')\n")
         env["PYTHONPATH"] = str(tmp_path)
-    done = subprocess.run(demo(tmp_path, *KAFKA), capture_output=True, text=True, check=False, timeout=60, env=env)
+    done = subprocess.run(demo(tmp_path, *KAFKA), capture_output=True, text=True, check=False, timeout=300, env=env)
     assert done.returncode != 0
     said = done.stdout + done.stderr
     assert f"install {'a JDK' if lacks == 'java' else 'confluent-kafka'}" in said, said

@@ -43,7 +43,7 @@ class Broker(NamedTuple):
 
     def topic(self, name: str, **config: str) -> None:
         topic = NewTopic(name, PARTITIONS, 1, config=config)
-        self.admin.create_topics([topic])[name].result(30)
+        self.admin.create_topics([topic])[name].result(120)
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def rows(broker: Broker) -> Input:
         return on_delivery
 
     one = Producer({"bootstrap.servers": broker.address, "transactional.id": "one", "log_level": 3})
-    one.init_transactions(30)
+    one.init_transactions(120)
     record, round_ = 0, 0
     while record < ROWS:
         keep = round_ % 3 != 1
@@ -97,10 +97,10 @@ def rows(broker: Broker) -> Input:
             text = f"{number}\t{number % 7}\t\t0.5"
             one.produce("rows", text.encode(), partition=partition, on_delivery=written(number, keep))
         if keep:
-            one.commit_transaction(30)
+            one.commit_transaction(120)
             record += 1 + round_ * 7 % 41
         else:
-            one.flush(30)
+            one.flush(120)
             one.abort_transaction(30)
         round_ += 1
     assert len(ids) == PARTITIONS - 1
@@ -139,7 +139,7 @@ def test_the_batches_of_a_topic_are_the_same_for_1_2_3_4_and_7_workers_and_throu
     assert killed == first
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_a_topic_that_may_change_is_refused(job: Any, broker: Broker, rows: Input) -> None:
     """Compaction takes records away while the rest stays."""
     job.up("--model", "replicated")
