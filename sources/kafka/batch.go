@@ -43,6 +43,14 @@ func (h *header) appendTime() bool    { return h.attributes&8 != 0 }
 func (h *header) transactional() bool { return h.attributes&16 != 0 }
 func (h *header) control() bool       { return h.attributes&32 != 0 }
 
+// timeOf a record; Kafka's -1, none, is 0 here.
+func (h *header) timeOf(delta int64) int64 {
+	if h.appendTime() {
+		return max(0, h.maxTime)
+	}
+	return max(0, h.baseTime+delta)
+}
+
 // parseHeader looks at the batch that b begins with; it does not check its sum.
 func parseHeader(b []byte) (header, error) {
 	if len(b) < 17 {
@@ -202,8 +210,13 @@ func (e *tooLarge) Error() string { return fmt.Sprintf("record %d has %d bytes",
 // appendRecords appends the wanted records of a batch whose decompressed records
 // are arena[from:to]. *tooLarge: those before it are appended.
 func appendRecords(h *header, arena []byte, from, to int, w want, out *sources.Batch) error {
-	previous := int64(-1)
-	for range h.count {
+	return appendAny(h, arena, to, appendPlain(h, arena, from, to, w, out), w, out)
+}
+
+// appendAny is of the records behind those that p is about, whatever they have.
+func appendAny(h *header, arena []byte, to int, p plainRun, w want, out *sources.Batch) error {
+	from, previous := p.from, p.previous
+	for range p.left {
 		var rec raw
 		if !rec.read(arena[from:to]) {
 			return errBatch
@@ -231,14 +244,8 @@ func appendRecord(h *header, rec *raw, arena []byte, from int, offset int64, w w
 		return &tooLarge{offset, size}
 	}
 	base := int32(from)
-	r := sources.Record{Offset: offset, Next: offset + 1, Time: h.baseTime + rec.timeDelta,
+	r := sources.Record{Offset: offset, Next: offset + 1, Time: h.timeOf(rec.timeDelta),
 		Key: [2]int32{rec.key[0] + base, rec.key[1] + base}, Value: [2]int32{rec.value[0] + base, rec.value[1] + base}, Tombstone: rec.tombstone}
-	if h.appendTime() {
-		r.Time = h.maxTime
-	}
-	if r.Time < 0 {
-		r.Time = 0 // Kafka's -1: none
-	}
 	if rec.headers > 0 {
 		all, ok := rec.appendHeaders(arena[from:], base, make([]sources.Header, 0, rec.headers))
 		if !ok {

@@ -18,7 +18,8 @@ const (
 	clientID     = "headrace"
 	metadataTTL  = time.Second // how long a moved leader goes unnoticed
 	idleConns    = 30 * time.Second
-	dialWithin   = 5 * time.Second
+	dialWithin   = 5 * time.Second // all addresses of one broker
+	dialOne      = 3 * time.Second
 	answerWithin = 15 * time.Second // for requests that the broker answers at once
 	smallAnswer  = 64 << 20         // metadata of very many partitions
 )
@@ -40,7 +41,7 @@ type client struct {
 
 func newClient(o *Options) *client {
 	tr := &kafkago.Transport{ClientID: clientID, MetadataTTL: metadataTTL, MetadataTopics: o.topics(),
-		IdleTimeout: idleConns, DialTimeout: dialWithin, TLS: o.TLS, SASL: o.SASL}
+		IdleTimeout: idleConns, Dial: dial, DialTimeout: dialWithin, TLS: o.TLS, SASL: o.SASL}
 	addr := kafkago.TCP(o.Brokers...)
 	return &client{addr: addr, transport: tr, mechanism: o.mechanism(), user: o.User,
 		kafka: &kafkago.Client{Addr: addr, Transport: tr, Timeout: answerWithin}}
@@ -83,6 +84,7 @@ type exchange struct {
 	request []byte
 	answer  []byte // filled in; its memory is reused
 	limit   int
+	came    func(answer []byte) // is called with what there is of the answer, after each piece; or nil
 }
 
 // route finds who is to be asked.
@@ -143,8 +145,17 @@ func (x *exchange) over(rw io.ReadWriter) error {
 		x.answer = make([]byte, n)
 	}
 	x.answer = x.answer[:n]
-	if _, err := io.ReadFull(rw, x.answer); err != nil {
-		return err
+	for have := 0; have < len(x.answer); {
+		next := have + readPiece
+		if next+readPiece/4 > len(x.answer) { // a short rest comes along
+			next = len(x.answer)
+		}
+		if _, err := io.ReadFull(rw, x.answer[have:next]); err != nil {
+			return err
+		}
+		if have = next; x.came != nil {
+			x.came(x.answer[:have])
+		}
 	}
 	if got := binary.BigEndian.Uint32(x.answer); got != correlation {
 		return fmt.Errorf("the answer to another request (%x): %w", got, errAnswer)
@@ -168,11 +179,15 @@ func request(key protocol.ApiKey) *writer {
 // ask sends a request and returns a reader of the answer behind its header. into
 // is memory to reuse, which after an error may still be written to: drop it.
 func (c *client) ask(ctx context.Context, key protocol.ApiKey, to route, w *writer, limit int, into []byte) (*reader, error) {
+	return c.exchange(ctx, &exchange{key: key, route: to, request: w.b, answer: into, limit: limit})
+}
+
+// exchange is ask of what is made already.
+func (c *client) exchange(ctx context.Context, x *exchange) (*reader, error) {
 	if err := c.check(ctx); err != nil {
 		return nil, err
 	}
-	binary.BigEndian.PutUint32(w.b, uint32(len(w.b)-4))
-	x := &exchange{key: key, route: to, request: w.b, answer: into, limit: limit}
+	binary.BigEndian.PutUint32(x.request, uint32(len(x.request)-4))
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
 	if _, err := c.transport.RoundTrip(ctx, c.addr, x); err != nil {

@@ -366,8 +366,10 @@ func (c *cursor) take(b *sources.Batch) error {
 			return nil
 		}
 		if h.next() > c.at {
-			if err := checkSum(c.rest[:h.size]); err != nil {
-				return err
+			if cap(c.now.buf)-cap(c.rest)+h.size > c.now.good {
+				if err := checkSum(c.rest[:h.size]); err != nil {
+					return err
+				}
 			}
 			records := c.rest[headerSize:h.size]
 			if !c.txns.skip(&h, records) {

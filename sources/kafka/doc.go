@@ -23,10 +23,13 @@
 //	whole.go     topics as one sequence, for bit_exact
 //	identity.go  PartitionID and locator
 //	client.go    requests through kafka-go's transport
+//	conn.go      connections that wake their reader for large pieces
 //	errors.go    what is worth another try, in a user's words
 //	wire.go      Kafka's encoding
 //	metadata.go  Metadata; offsets.go ListOffsets; fetch.go Fetch
+//	sums.go      checksums of batches while their answer comes
 //	batch.go     record batches and records in a buffer
+//	plain.go     the same for records without keys and headers
 //	codec.go     compressed batches
 //	aborted.go   which records a transaction took back
 //	cursor.go    ranges to batches of records, one fetch ahead

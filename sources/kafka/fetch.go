@@ -22,6 +22,7 @@ type fetched struct {
 	aborted  []abortedTxn
 	records  []byte
 	from     int // where records begin in buf
+	good     int // up to where in buf batches match their checksums; 0: nobody looked
 	buf      []byte
 }
 
@@ -42,13 +43,15 @@ func (c *client) fetch(ctx context.Context, p partition, offset int64, size int,
 		leader = b.ID
 		return b, err
 	}
-	r, err := c.ask(ctx, protocol.Fetch, to, w, fetchLimit, into)
+	var s sums
+	r, err := c.exchange(ctx, &exchange{key: protocol.Fetch, route: to, request: w.b, answer: into, limit: fetchLimit, came: s.came})
 	if err != nil {
 		return nil, leader, err
 	}
 	if f, err = parseFetch(r, p); err != nil {
 		return nil, leader, fmt.Errorf("%s at offset %d: Fetch: %w", p, offset, err)
 	}
+	f.good = s.good
 	return f, leader, nil
 }
 
@@ -104,6 +107,16 @@ func parseFetch(r *reader, p partition) (*fetched, error) {
 
 // fetchedPartition reads one partition of an answer, but for its tags.
 func (r *reader) fetchedPartition(f *fetched) (number int32) {
+	number = r.fetchedHead(f)
+	if n := r.length(1); n > 0 {
+		f.from = r.at
+		f.records = r.take(n)
+	}
+	return number
+}
+
+// fetchedHead reads what stands before the records.
+func (r *reader) fetchedHead(f *fetched) (number int32) {
 	number = r.i32()
 	f.code = r.i16()
 	r.i64() // high watermark
@@ -114,9 +127,5 @@ func (r *reader) fetchedPartition(f *fetched) (number int32) {
 		r.tags()
 	}
 	r.i32() // preferred replica
-	if n := r.length(1); n > 0 {
-		f.from = r.at
-		f.records = r.take(n)
-	}
 	return number
 }
