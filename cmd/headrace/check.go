@@ -15,7 +15,7 @@ import (
 )
 
 func (a *app) checkCommand() *cobra.Command {
-	var file string
+	var files []string
 	n := int64(100_000)
 	cmd := &cobra.Command{
 		Use:   "check -f FILE [-n ROWS]",
@@ -32,7 +32,7 @@ Exits with 1 if there was any.`,
 			if n < 0 {
 				return usagef("", "-n %d: must be 0 (all) or more", n)
 			}
-			docs, err := a.readSpecs(file)
+			docs, err := a.readSpecs(files)
 			if err != nil {
 				return err
 			}
@@ -47,7 +47,7 @@ Exits with 1 if there was any.`,
 			return a.showChecked(results)
 		},
 	}
-	specFlag(cmd, &file)
+	specFlag(cmd, &files)
 	cmd.Flags().Int64VarP(&n, "rows", "n", n, "records to read of each dataset; 0: all")
 	return cmd
 }

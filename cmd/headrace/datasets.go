@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,7 +41,7 @@ func (a *app) datasetVerbs() []*cobra.Command {
 const callTimeout = 15 * time.Second
 
 func (a *app) applyCommand() *cobra.Command {
-	var file string
+	var files []string
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use:   "apply -f FILE",
@@ -49,7 +50,7 @@ func (a *app) applyCommand() *cobra.Command {
   headrace dataset apply -f clicks.yaml --dry-run    what would change`,
 		Args: cobra.NoArgs,
 		RunE: a.withMaster(func(cmd *cobra.Command, c *client, _ []string) error {
-			docs, err := a.readSpecs(file)
+			docs, err := a.readSpecs(files)
 			if err != nil {
 				return err
 			}
@@ -67,13 +68,13 @@ func (a *app) applyCommand() *cobra.Command {
 			})
 		}),
 	}
-	specFlag(cmd, &file)
+	specFlag(cmd, &files)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say what would change, and change nothing")
 	return cmd
 }
 
-func specFlag(cmd *cobra.Command, file *string) {
-	cmd.Flags().StringVarP(file, "file", "f", "", "YAML file of one or more datasets; - is standard input")
+func specFlag(cmd *cobra.Command, files *[]string) {
+	cmd.Flags().StringArrayVarP(files, "file", "f", nil, "YAML `file` of one or more datasets, as often as there are files; - is standard input")
 	if err := cmd.MarkFlagFilename("file", "yaml", "yml"); err != nil {
 		panic(err)
 	}
@@ -96,7 +97,35 @@ func (r *applied) text() string {
 	return r.Outcome
 }
 
-func (a *app) readSpecs(file string) ([]dataset.Document, error) {
+// readSpecs reads all files, in their order, before anything is done with one.
+func (a *app) readSpecs(files []string) ([]dataset.Document, error) {
+	if len(files) == 0 {
+		return nil, usagef("as in `headrace dataset apply -f clicks.yaml`", "-f names no file")
+	}
+	if first := slices.Index(files, "-"); first >= 0 && slices.Contains(files[first+1:], "-") {
+		return nil, usagef("", "-f - is given twice, and there is one standard input")
+	}
+	var all []dataset.Document
+	in := map[string]string{} // the file of each dataset
+	for _, file := range files {
+		docs, err := a.readSpec(file)
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range docs {
+			if first, twice := in[d.Spec.Name]; twice {
+				return nil, usagef("leave one of them out, or give it another name", "dataset %s is in %s and in %s", d.Spec.Name, first, file)
+			}
+		}
+		for _, d := range docs {
+			in[d.Spec.Name] = file
+		}
+		all = append(all, docs...)
+	}
+	return all, nil
+}
+
+func (a *app) readSpec(file string) ([]dataset.Document, error) {
 	switch file {
 	case "":
 		return nil, usagef("as in `headrace dataset apply -f clicks.yaml`", "-f names no file")

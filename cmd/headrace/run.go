@@ -28,7 +28,7 @@ var trainersFirst = map[string]string{"listen": oneMachine["listen"], "http": on
 
 // runFlags are run's own.
 type runFlags struct {
-	file        string
+	files       []string
 	perNode     int
 	nodes       int
 	nodeRank    int
@@ -60,7 +60,7 @@ the same command goes on where it stopped.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.run(cmd, &f, args) },
 	}
 	fs := cmd.Flags()
-	specFlag(cmd, &f.file)
+	specFlag(cmd, &f.files)
 	fs.IntVar(&f.perNode, "nproc-per-node", 1, "trainers on this machine")
 	fs.IntVar(&f.nodes, "nnodes", 1, "machines that run this command")
 	fs.IntVar(&f.nodeRank, "node-rank", 0, "number of this machine, from 0")
@@ -92,7 +92,7 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, args []string) error {
 	// The first signal goes to the trainers, the second kills them, the third
 	// ends us where we stand.
 	a.stops.patience.Store(3)
-	docs, err := a.loadUp(cmd, f.file, trainersFirst)
+	docs, err := a.loadUp(cmd, f.files, trainersFirst)
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 func (a *app) upCommand() *cobra.Command {
-	var file string
+	var files []string
 	cmd := &cobra.Command{
 		Use:   "up [-f FILE]",
 		Short: "Master and agent in one process: the default on one machine",
@@ -25,7 +25,7 @@ current folder and from the roots of -f, or from --allow-root if that is given.`
 		Example: `  headrace up -f clicks.yaml`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			docs, err := a.loadUp(cmd, file, oneMachine)
+			docs, err := a.loadUp(cmd, files, oneMachine)
 			if err != nil {
 				return err
 			}
@@ -41,7 +41,7 @@ current folder and from the roots of -f, or from --allow-root if that is given.`
 			return err
 		},
 	}
-	specFlag(cmd, &file)
+	specFlag(cmd, &files)
 	config.AddFlags(cmd.Flags(), oneMachine, slices.Concat(ofMaster, ofAgent)...)
 	completeFolders(cmd)
 	return cmd
@@ -53,14 +53,14 @@ var oneMachine = map[string]string{"listen": "127.0.0.1:0", "http": "127.0.0.1:0
 
 // loadUp loads the settings of up and run, and reads -f, whose roots are allowed
 // too unless --allow-root says which.
-func (a *app) loadUp(cmd *cobra.Command, file string, defaults map[string]string) ([]dataset.Document, error) {
+func (a *app) loadUp(cmd *cobra.Command, files []string, defaults map[string]string) ([]dataset.Document, error) {
 	if err := a.load(cmd, defaults); err != nil {
 		return nil, err
 	}
-	if file == "" {
+	if len(files) == 0 {
 		return nil, nil
 	}
-	docs, err := a.readSpecs(file)
+	docs, err := a.readSpecs(files)
 	if err != nil {
 		return nil, err
 	}

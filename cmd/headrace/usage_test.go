@@ -10,10 +10,21 @@ import (
 	"testing"
 )
 
+func TestSpecsOfSeveralFilesAreTakenTogether(t *testing.T) {
+	w := newWorld(t)
+	w.clicks(10)
+	w.write("views.yaml", strings.Replace(clicksSpec, "clicks", "views", 1))
+	out := w.ok("check", "-f", "clicks.yaml", "-f", "views.yaml", "-o", "json")
+	if names := decoded[[]checked](t, out); len(names) != 2 || names[0].Name != "clicks" || names[1].Name != "views" {
+		t.Errorf("checked %s", out)
+	}
+}
+
 func TestExitCodesAndHintsWithoutAMaster(t *testing.T) {
 	w := newWorld(t)
 	w.clicks(10)
 	w.write("bad.yaml", strings.Replace(clicksSpec, "int64", "int", 1))
+	w.write("same.yaml", clicksSpec)
 	w.write("headrace.bad", "log_level: loud\n")
 	long := "/" + strings.Repeat("x", 120)
 	for _, tc := range []struct {
@@ -31,6 +42,9 @@ func TestExitCodesAndHintsWithoutAMaster(t *testing.T) {
 		{"no settings file", "list --config nope", exitUsage, []string{"--config: open nope: no such file or directory"}},
 		{"spec with a mistake", "check -f bad.yaml", exitUsage, []string{"bad.yaml:7: decode.columns[1].dtype", "int64"}},
 		{"no spec", "apply", exitUsage, []string{"-f names no file"}},
+		{"dataset in two files", "check -f clicks.yaml -f same.yaml", exitUsage, []string{"dataset clicks is in clicks.yaml and in same.yaml"}},
+		{"standard input twice", "check -f - -f -", exitUsage, []string{"-f - is given twice"}},
+		{"empty name beside a spec", "check -f clicks.yaml --file=", exitUsage, []string{"-f names no file"}},
 		{"spec that is not there", "check -f nope.yaml", exitNotFound, []string{"nope.yaml: no such file or directory"}},
 		{"no master", "list", exitUnreachable, []string{"no master answers at 127.0.0.1:7070", "headrace up", "--master"}},
 		{"no master where it was named", "list --master 127.0.0.1:1", exitUnreachable, []string{"no master answers at 127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused"}},
