@@ -28,10 +28,6 @@ decode:
 """
 
 
-# Whoever is started again is back before it, on a slow machine too.
-TTL = "20s"
-
-
 @pytest.fixture(scope="session")
 def binary() -> str:
     path = Path(os.environ.get("HEADRACE_BIN") or ROOT / "build" / "headrace").resolve()
@@ -62,7 +58,7 @@ class Trainer:
             assert time.monotonic() < deadline, self.log.read_text()
             time.sleep(0.005)
 
-    def ended(self, within: float = 120) -> str:
+    def ended(self, within: float = 50) -> str:
         """Everything that it printed, once it has ended."""
         try:
             self.process.wait(within)
@@ -114,7 +110,7 @@ class Job:
             "--allow-root",
             str(self.folder),
             "--session-ttl",
-            TTL,
+            "5s",
             *more,
         )
         self.await_socket(process)
