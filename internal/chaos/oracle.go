@@ -174,7 +174,7 @@ func repeated(got []application, disturbed []disturbance) string {
 			return fmt.Sprintf("%v has not ended", a.l)
 		case a.b.stepped != 0 && a.l.ended-a.b.stepped > int64(prompt) && !a.l.frozen && !anyDuring(disturbed, a.b.stepped, a.l.ended, a.l.agent):
 			return fmt.Sprintf("batch %d/%d of %v was stepped %v before its end, and nothing was wrong", a.b.stream, a.b.number, a.l, time.Duration(a.l.ended-a.b.stepped))
-		case last.b.applied < a.b.applied && !a.l.frozen && last.l != a.l:
+		case last.b.applied < a.b.applied && a.b.applied < a.l.ended && !a.l.frozen && last.l != a.l: // and not only the server was late
 			return fmt.Sprintf("%v applied it %v after another", a.l, time.Duration(a.b.applied-last.b.applied))
 		case a.b.stepped == 0 && last.b.applied < a.l.ended && !a.l.frozen && last.l != a.l:
 			return fmt.Sprintf("it was in the hands of %v, which still ran for %v", a.l, time.Duration(a.l.ended-last.b.applied))

@@ -49,13 +49,15 @@ func TestARepeatNeedsAnEndWithTheBatchInHand(t *testing.T) {
 	durable.durableWhenLastStepped = true
 	left := killed(1, 51*second, unstepped)
 	left.done = true
-	behind := func(frozen bool) *life { // it applies what others have had meanwhile
+	behind := func(frozen bool, ended int64) *life { // it applies what others have had meanwhile
 		b := two(1, 0, 150*second)
 		b.yielded = 50 * second
-		l := killed(1, 151*second, b)
+		l := killed(1, ended*second, b)
 		l.frozen = frozen
 		return l
 	}
+	sent := behind(false, 60)
+	sent.batches[0].stepped = 0
 	for _, c := range []struct {
 		name      string
 		first     *life
@@ -68,8 +70,9 @@ func TestARepeatNeedsAnEndWithTheBatchInHand(t *testing.T) {
 		{"killed long after its step, while the master was away", killed(1, 60*second, two(1, 0, 50*second)), []disturbance{{40 * second, 70 * second, -1}}, 0},
 		{"killed when its step was durable", killed(1, 51*second, durable), nil, 2},
 		{"left with it in hand", left, nil, 0},
-		{"frozen with it in hand until others had it", behind(true), nil, 0},
-		{"running with it in hand until others had it", behind(false), nil, 2},
+		{"frozen with it in hand until others had it", behind(true, 151), nil, 0},
+		{"running with it in hand until others had it", behind(false, 151), nil, 2},
+		{"killed when the server had it, and had not added it up", sent, nil, 0},
 		{"ended well", well(1, two(1, 0, 50*second)), nil, 2},
 		{"still running while another had it", killed(1, 200*second, unstepped), nil, 2},
 	} {

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -27,7 +28,9 @@ type Process struct {
 
 	Done chan struct{} // closed when it has ended and the rest is set
 	Err  error
-	At   int64 // when it ended, by Monotonic
+	At   int64 // when it ended, by Monotonic; of one that we killed, when its SIGKILL had been sent
+
+	killed atomic.Int64 // when that was; 0: we have not
 }
 
 // Start runs argv in dir, where no settings file of the user's lies. env is added to
@@ -52,6 +55,9 @@ func Start(dir, name string, env []string, argv ...string) (*Process, error) {
 	go func() { // ends with the process
 		p.Err = p.Cmd.Wait()
 		p.At = Monotonic()
+		if at := p.killed.Load(); at != 0 { // on a busy machine we hear of its end later than others do
+			p.At = min(p.At, at)
+		}
 		close(p.Done)
 	}()
 	return p, nil
@@ -67,7 +73,11 @@ func Environment(more ...string) []string {
 func (p *Process) Pid() int { return p.Cmd.Process.Pid }
 
 // Signal sends one; a process that has ended does not mind.
-func (p *Process) Signal(s syscall.Signal) { _ = p.Cmd.Process.Signal(s) }
+func (p *Process) Signal(s syscall.Signal) {
+	if err := p.Cmd.Process.Signal(s); err == nil && s == syscall.SIGKILL {
+		p.killed.CompareAndSwap(0, Monotonic())
+	}
+}
 
 // Kill sends SIGKILL, waits for the end, and returns the moment of the signal.
 func (p *Process) Kill() (at int64, err error) {

@@ -48,6 +48,19 @@ func TestWhoDoesNotListenIsKilled(t *testing.T) {
 	}
 }
 
+// Others may hear of its end, and go on, before we do.
+func TestWhomWeKillHasEndedThen(t *testing.T) {
+	for range 20 {
+		p := run(t, "killed", "exec sleep 100000")
+		p.Signal(syscall.SIGKILL)
+		then := Monotonic()
+		<-p.Done
+		if p.At > then {
+			t.Errorf("it ended %v behind its SIGKILL", time.Duration(p.At-then))
+		}
+	}
+}
+
 func TestSettingsOfTheUsersAreNotItsOwn(t *testing.T) {
 	t.Setenv("HEADRACE_JOB", "another")
 	all := Environment("HEADRACE_RANK=1")
