@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,6 +11,10 @@ from typing import Any
 import headrace
 import pytest
 from agent import Agent
+
+# In the background of a shell SIGINT is ignored from the start, by what we start too.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

@@ -35,6 +35,7 @@ class Lender:
         self.uses: dict[int, int] = {}  # of those that the trainer has
         self.count = 0
         self.lent = 0  # frames
+        self.refused = 0  # frames, since all regions were with the trainer
         self.told: list[tuple[int, int, int]] = []  # type, region, use
 
     def offer(self, connection: socket.socket, stream: int, seals: int = SEAL_SHRINK | SEAL_GROW) -> int:
@@ -53,6 +54,8 @@ class Lender:
         free = [n for n in self.regions if n not in self.uses]
         if len(self.regions) < self.most:
             self.offer(connection, stream)
+        elif not free:
+            self.refused += 1
         if not free or len(payload) > self.size:
             return False
         number = free[self.lent % len(free)]

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -28,35 +27,33 @@ import headrace, sys, time
 stream = headrace.dataset("clicks").batches(10)
 next(stream)
 print("holding", flush=True)
-time.sleep(60)
+time.sleep(100_000)
 """
 
 
 def test_the_watchdog_ends_a_shared_trainer_whose_agent_is_gone_for_the_ttl(agents: Agents) -> None:
+    """When, is said in test_watchdog.py, where no machine is slow."""
     agent = agents(ttl_ms=5000)
     process = trainer(HOLDING)
     assert process.stdout is not None
     assert process.stdout.readline() == "holding\n"
     agent.kill()
-    began = time.monotonic()
     _, err = process.communicate(timeout=120)
-    assert time.monotonic() - began < 5.0, "before the master gives its rows to others"
     assert process.returncode == -signal.SIGKILL
     assert err.splitlines()[-1].startswith("headrace: ")
     assert "was not heard for" in err
 
 
 def test_the_watchdog_waits_for_an_agent_that_comes_back(agents: Agents) -> None:
-    agent = agents(ttl_ms=4000)
+    agent = agents(ttl_ms=10_000)
     process = trainer(HOLDING)
     assert process.stdout is not None
     process.stdout.readline()
     agent.kill()
-    time.sleep(0.5)  # less than the TTL
-    again = agents(ttl_ms=4000)
+    again = agents(ttl_ms=10_000)
     again.wait(lambda: again.hellos)
     with pytest.raises(subprocess.TimeoutExpired):
-        process.wait(5)
+        process.wait(11)  # longer than the TTL
     process.kill()
     process.communicate()
 
@@ -131,16 +128,18 @@ def test_the_end_of_a_trainer_is_seen_though_its_child_lives(agents: Agents, fol
     code = (
         "import headrace, os, time\n"
         "stream = headrace.dataset('clicks').batches(10)\nnext(stream)\n"
-        "child = os.fork()\nif child == 0:\n    time.sleep(30)\n"
+        "child = os.fork()\nif child == 0:\n    time.sleep(100_000)\n"
         "print(child, flush=True)\nos.kill(os.getpid(), 9)\n"
     )
     process = trainer(code, "-W", "ignore::DeprecationWarning")
     assert process.stdout is not None
     child = int(process.stdout.readline())
-    process.wait(10)
-    agent.wait(lambda: agent.closed == 2, 5)
-    os.kill(child, signal.SIGKILL)
-    process.communicate()
+    try:
+        process.wait(60)
+        agent.wait(lambda: agent.closed == 2)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        process.communicate()
 
 
 POOL = """

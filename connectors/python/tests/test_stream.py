@@ -282,15 +282,17 @@ def test_stats_tell_waiting_from_working(agents: Agents) -> None:
     agent = agents()
     agent.hold = True
     with headrace.dataset("clicks").batches(10) as stream:
-        threading.Timer(0.1, agent.release).start()
-        next(stream)
+        release = threading.Thread(target=lambda: (agent.wait(lambda: agent.credits), time.sleep(0.1), agent.release()))
+        release.start()
+        next(stream)  # which asks, and then waits
+        release.join()
         time.sleep(0.05)
         stream.step()
         next(stream), next(stream)
         stream.step(batches=2)
         stats = stream.stats()
         assert stats.wait_seconds >= 0.09
-        assert 0.04 <= stats.step_seconds < 2
+        assert stats.step_seconds >= 0.04
         assert (stats.batches, stats.rows, stats.unstepped) == (3, 30, 0)
         agent.wait(lambda: any(s["rows"] == 30 for s in agent.of(STATS)))
         poll(lambda: stream.stats().durable == 3)
@@ -420,30 +422,30 @@ def test_waiting_for_an_end_that_only_we_hold_up_is_said(
 
 
 def test_shutdown_waits_until_steps_are_durable_and_says_bye(agents: Agents) -> None:
-    agent = agents(ack=False, ttl_ms=20_000)
+    agent = agents(ack=False, ttl_ms=600_000)  # for so long it would wait
     stream = headrace.dataset("clicks").batches(10)
     next(stream)
     stream.step()
     stream.close()
     agent.wait(lambda: agent.of(STEP))
-    threading.Timer(0.2, agent.tell, (ACKED, 1, {"through": 1})).start()
-    began = time.monotonic()
+    told = threading.Event()
+    threading.Timer(0.2, lambda: (told.set(), agent.tell(ACKED, 1, {"through": 1}))).start()
     headrace.shutdown()
-    assert 0.1 < time.monotonic() - began < 15
+    assert told.is_set()
     agent.wait(lambda: agent.of(BYE))
     types = [t for t, _, _ in agent.heard if t in (STEP, CLOSE, BYE)]
     assert types == [STEP, CLOSE, BYE]
 
 
 def test_shutdown_gives_up_after_the_ttl(agents: Agents) -> None:
-    agents(ack=False, ttl_ms=300)
+    agents(ack=False, ttl_ms=2000)
     stream = headrace.dataset("clicks").batches(10)
     next(stream)
     stream.step()
     stream.close()
     began = time.monotonic()
     headrace.shutdown()
-    assert time.monotonic() - began > 0.25
+    assert time.monotonic() - began > 1.9
 
 
 @pytest.mark.parametrize(

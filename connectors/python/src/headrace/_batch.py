@@ -23,6 +23,11 @@ class Batch(Mapping[str, Values]):
     Arrays are writable, 64-byte aligned at the start of their frame, and yours:
     their memory is never used again while one of them lives. ``len(batch)`` is
     its rows, ``len(batch.keys())`` its columns.
+
+    After ``os.fork()`` (a `multiprocessing` or PyTorch worker that is forked) parent
+    and child may have the same memory: on Linux large frames come in memory that is
+    shared with the agent, and so what one of the two writes into an array the other
+    sees. Write into a copy there, or set HEADRACE_SHARED_FRAMES=0.
     """
 
     __slots__ = ("_cache", "_frame", "_start", "_stop", "_stream", "number")

@@ -112,6 +112,15 @@ class Feed:
         except (OSError, EOFError):
             self._drop()
             return
+        except ProtocolError as breach:
+            self._channel.fail(breach)
+            return
+        try:
+            self._deal_with(header, payload, receiver)
+        except ProtocolError as breach:
+            self._channel.fail(breach)  # for good: the connection is dropped, with what has come over it
+
+    def _deal_with(self, header: wire.Header, payload: NDArray[np.uint8], receiver: Receiver) -> None:
         if header.type == wire.FRAME:
             self._accept(payload, header)
         elif header.type == wire.FRAME_AT:

@@ -51,7 +51,7 @@ _SEAL_SHRINK = 2
 _POPULATE = 0x8000
 
 
-class _Loan(weakref.ref):  # type: ignore[type-arg]
+class _Loan(weakref.ref[NDArray[np.uint8]]):
     """Of a frame's payload; says of which use of which region."""
 
     __slots__ = ("forked", "region", "use")
@@ -115,7 +115,7 @@ class Regions:
         if region is None:
             raise ProtocolError(f"a frame lies in region {number}, which the agent has not told of")
         if self._held is None or self._held[:2] != (number, use):
-            before: NDArray[np.uint8] | None = None if region.loan is None else region.loan()
+            before = None if region.loan is None else region.loan()
             if region.loan is not None and before is not None:
                 if region.loan.use != use:
                     raise ProtocolError(f"the agent has filled region {number} while its last frame is in use")

@@ -51,6 +51,8 @@ with headrace.dataset("rows").batches(50) as stream, Checkpointer(cfg["dir"], st
         time.sleep(cfg.get("pause", 0))
         if step == cfg.get("stop"):
             os.kill(os.getpid(), signal.SIGKILL)
+        while step == cfg.get("waits") and not os.path.exists(cfg["dir"] + "/go"):
+            time.sleep(0.01)
     ck.save(step, {"seen": seen, "step": step}).wait() if step != 0 else None
 print("end", step, *seen.tolist(), flush=True)
 """
@@ -144,7 +146,7 @@ def test_a_checkpoint_restores_on_an_empty_master(job: Any) -> None:
     job.apply()
     job.trainer(TRAINER, **settings(job, n, stop=33)).ended()
     up.terminate()
-    up.wait(20)
+    up.wait(60)
     job.env["HEADRACE_STATE"] = str(job.folder / "another")
     job.up("--model", "replicated")
     job.apply()
@@ -174,11 +176,13 @@ def test_private_ranks_restore_alone_and_all_records_are_in_one_model(job: Any) 
     job.up("--model", "private")
     job.apply()
     ranks = {"WORLD_SIZE": "2"}
-    other = job.trainer(TRAINER, **settings(job, n, pause=0.03), RANK="1", **ranks)
+    other = job.trainer(TRAINER, **settings(job, n, pause=0.03, waits=20), RANK="1", **ranks)
+    other.printed(1)
     for stop in (13, 28):
         victim = job.trainer(TRAINER, **settings(job, n, stop=stop, pause=0.005), RANK="0", **ranks)
         out = victim.ended()
         assert victim.process.returncode == -signal.SIGKILL, out + job.logs()
+    (job.folder / "ckpt" / "go").touch()
     out = job.trainer(TRAINER, **settings(job, n, pause=0.005), RANK="0", **ranks).ended()
     assert "restored 25 1250" in out, out + job.logs()
     both = of_end(out) + of_end(other.ended())
@@ -278,7 +282,7 @@ def test_a_process_that_starts_over_gets_everything(
     job.apply()
     with headrace.dataset("rows").batches(50) as stream, headrace.Checkpointer(tmp_path, stream) as ck:
         next(stream)
-        ck.save(stream.step(), {}).wait(20)
+        ck.save(stream.step(), {}).wait(60)
     headrace.shutdown()
     if who == "process":
         monkeypatch.setenv("HEADRACE_RESUME", "start")
@@ -334,7 +338,7 @@ def test_a_shared_models_checkpoint_holds_at_least_its_cut(job: Any, tmp_path: P
             seen += b["id"].tolist()
             step = stream.step()
             if step % 10 == 0:
-                m = manifest.load(os.path.join(ck.save(step, {"n": len(seen)}).wait(20), manifest.FILE_NAME))
+                m = manifest.load(os.path.join(ck.save(step, {"n": len(seen)}).wait(60), manifest.FILE_NAME))
                 assert m.cut["exact"] is False
                 assert set(ids_of(job, m.cut).tolist()) == set(seen)
     assert sorted(seen) == list(range(n))
@@ -361,7 +365,7 @@ def test_a_newer_process_of_the_rank_fences_the_save_of_the_older(job: Any, tmp_
 def test_saves_go_on_while_master_and_agent_are_killed(job: Any, model: str) -> None:
     n = job.write(20_000)
     job.env["HEADRACE_LISTEN"] = "127.0.0.1:0"
-    of_master = ("master", "--model", model, "--http", "off", "--session-ttl", "3s", "--allow-root", str(job.folder))
+    of_master = ("master", "--model", model, "--http", "off", "--session-ttl", "20s", "--allow-root", str(job.folder))
     of_agent = ("agent", "--name", "a1", "--socket", job.socket, "--allow-root", str(job.folder))
     master = job.start(*of_master)
     address = job.folder / "state" / "master.addr"

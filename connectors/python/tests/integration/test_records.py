@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from test_checkpoints import poll
-from test_rewind import TRAINER, kill_everything, newest, settings, stepped
+from test_rewind import TRAINER, kill_everything, killed, newest, settings, stepped
 
 MORE = """
 lease: {initial: 1KiB, min: 1KiB}
@@ -88,18 +88,18 @@ def test_a_checkpoint_counts_its_records_whatever_was_killed(job: Any, model: st
     n = 6000
     write(job, n)
     job.env["HEADRACE_LISTEN"] = "127.0.0.1:0"
-    of_master = ("master", "--model", model, "--http", "off", "--session-ttl", "3s", "--allow-root", str(job.folder))
+    of_master = ("master", "--model", model, "--http", "off", "--session-ttl", "20s", "--allow-root", str(job.folder))
     of_agent = ("agent", "--name", "a1", "--socket", job.socket, "--allow-root", str(job.folder))
     master = job.start(*of_master)
     address = job.folder / "state" / "master.addr"
-    poll(address.exists, 20)
+    poll(address.exists, 120)
     job.env["HEADRACE_LISTEN"] = address.read_text().split()[0]
     agent = job.start(*of_agent)
     job.await_socket(agent)
     apply(job)
     trainer = job.trainer(PACED, **settings(job, stop=74))
     for kill in range(4):  # the trainer lives, with batches in hand
-        poll(lambda lines=10 + 12 * kill: trainer.log.read_text().count("\n") >= lines or ended(trainer), 40)
+        poll(lambda lines=10 + 12 * kill: trainer.log.read_text().count("\n") >= lines or ended(trainer), 120)
         if ended(trainer):
             break
         if kill % 2 == 0:
@@ -129,7 +129,7 @@ def test_a_rewind_says_how_many_records_come_again(job: Any) -> None:
     write(job, 3000)
     job.up("--model", "replicated")
     apply(job)
-    job.trainer(TRAINER, **settings(job, stop=36)).ended()
+    killed(job, 36)
     found = json.loads(job.headrace("ckpt", "list", str(job.folder / "ckpt"), "-o", "json").stdout)
     to = found[-1]
     assert to["step"] == 21

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agent import poll
 
 # Prints every id that it steps. Saves every `every` steps and, with `stop`, is
 # killed after that step without another word.
@@ -46,17 +47,19 @@ def stepped(out: str) -> list[int]:
 
 
 def killed(job: Any, stop: int) -> None:
-    """A trainer that is killed after that step."""
+    """A trainer that is killed after that step. The master has heard all that it said,
+    and its end."""
     trainer = job.trainer(TRAINER, **settings(job, stop=stop))
     out = trainer.ended()
     assert trainer.process.returncode == -signal.SIGKILL, out + job.logs()
+    poll(lambda: json.loads(job.headrace("status", "-o", "json").stdout)["workers"] == [])
 
 
 def kill_everything(job: Any) -> None:
     for process in job.processes:
         if process.poll() is None:
             os.kill(process.pid, signal.SIGKILL)
-        process.wait(10)
+        process.wait(60)
     Path(job.socket).unlink(missing_ok=True)
 
 

@@ -162,6 +162,8 @@ import headrace, os, sys, time
 with headrace.dataset("rows").batches(50) as stream:
     for b in stream:
         print("got", *b["id"].tolist(), flush=True)
+        if b.number == int(os.environ.get("HOLD", "0")):
+            time.sleep(100_000)
         time.sleep(float(os.environ.get("PAUSE", "0")))
         stream.step()
         print("stepped", len(b), flush=True)
@@ -197,10 +199,11 @@ def test_a_killed_trainers_rows_go_to_another(job: Any) -> None:
     n = job.write(20_000)
     job.up()
     job.apply()
-    victim = job.trainer(TRAINER, RANK="0", WORLD_SIZE="2", PAUSE="0.01")
+    victim = job.trainer(TRAINER, RANK="0", WORLD_SIZE="2", PAUSE="0.01", HOLD="21")
     victim.printed(20)
     other = job.trainer(TRAINER, RANK="1", WORLD_SIZE="2", PAUSE="0.002")
-    victim.printed(40)
+    victim.printed(41)  # it has one in hand, without which nobody sees the end
+    other.printed(2)
     victim.process.kill()
     first, out = applied(victim.ended()), other.ended()
     assert out.endswith("end\n"), out[-1000:] + job.logs()
@@ -216,7 +219,7 @@ def test_a_killed_trainers_rows_go_to_another(job: Any) -> None:
 def test_trainers_go_on_with_an_agent_that_was_killed_and_started_again(job: Any, more: str) -> None:
     n = job.write(20_000)
     master = job.start(
-        "master", "--listen", "127.0.0.1:0", "--http", "off", "--session-ttl", "3s", "--allow-root", str(job.folder)
+        "master", "--listen", "127.0.0.1:0", "--http", "off", "--session-ttl", "20s", "--allow-root", str(job.folder)
     )
     address = job.folder / "state" / "master.addr"
     deadline = time.monotonic() + 120
@@ -241,7 +244,7 @@ def test_trainers_go_on_with_an_agent_that_was_killed_and_started_again(job: Any
 def test_a_trainer_goes_on_when_the_master_is_killed_and_started_again(job: Any) -> None:
     n = job.write(20_000)
     job.env["HEADRACE_LISTEN"] = "127.0.0.1:0"
-    master_options = ("master", "--http", "off", "--session-ttl", "3s", "--allow-root", str(job.folder))
+    master_options = ("master", "--http", "off", "--session-ttl", "20s", "--allow-root", str(job.folder))
     master = job.start(*master_options)
     address = job.folder / "state" / "master.addr"
     deadline = time.monotonic() + 120
@@ -305,5 +308,5 @@ def test_ctrl_c_leaves_no_process_and_no_socket_behind(job: Any) -> None:
     trainer.printed(1)
     for process in (trainer.process, up):
         process.send_signal(signal.SIGINT)
-        process.wait(20)
+        process.wait(60)
     assert not os.path.exists(job.socket)
