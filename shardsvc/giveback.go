@@ -183,8 +183,12 @@ func (c *Core) readFailure(a *agent, f *ReadFailure) {
 	c.reportBack(l, from, "read_failed")
 	c.giveBack(l, from, unread)
 	if f.Permanent || failures >= maxFailures && !p.growing() { // what has no end waits for its source
-		c.failDataset(d, fmt.Sprintf("partition %s pass %d: [%d, %d) of segment %d can not be read (%s, try %d): %s",
-			p.label(), l.pass.n, at.offset, end, at.segment, f.Kind, failures, f.Message))
+		then := ""
+		if !f.Permanent {
+			then = fmt.Sprintf("; when the source answers again, run `headrace dataset resume %s`: it goes on there, and nothing is lost", d.name)
+		}
+		c.failDataset(d, fmt.Sprintf("partition %s pass %d: [%d, %d) of segment %d can not be read (%s, try %d): %s%s",
+			p.label(), l.pass.n, at.offset, end, at.segment, f.Kind, failures, f.Message, then))
 	}
 }
 

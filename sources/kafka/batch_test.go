@@ -385,3 +385,21 @@ func encodedPlain(t testing.TB, values []string) []byte {
 	}
 	return b.Bytes()[4:]
 }
+
+func TestABatchThatStaysDamagedIsToldWithItsOffsetAndWaysOut(t *testing.T) {
+	c := &cursor{s: &Source{}, p: partition{name: "clicks", number: 3}, at: 7, now: &answer{fetched: &fetched{}}}
+	for range checksumTries - 1 {
+		if err := c.damaged(errCRC); !errors.Is(err, errAgain) {
+			t.Fatal(err)
+		}
+	}
+	var malformed *sources.Malformed
+	if err := c.damaged(errCRC); !errors.As(err, &malformed) || malformed.Position.Offset != 7 {
+		t.Fatal(err)
+	}
+	for _, says := range []string{"clicks/3 at offset 7", errCRC.Error(), "fetched 3 times", "another replica", "start_offsets"} {
+		if !strings.Contains(malformed.Error(), says) {
+			t.Errorf("it does not say %q: %v", says, malformed)
+		}
+	}
+}

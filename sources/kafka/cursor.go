@@ -438,5 +438,7 @@ func (c *cursor) damaged(err error) error {
 	if c.tries++; c.tries < checksumTries {
 		return errAgain
 	}
-	return &sources.Malformed{Partition: c.p.id(), Position: at, Name: c.p.String(), What: "the batch there: " + err.Error()}
+	return &sources.Malformed{Partition: c.p.id(), Position: at, Name: c.p.String(),
+		What: fmt.Sprintf("the batch there, fetched %d times: %v: the log of its leader is damaged, or what lies between: have another replica lead and resume the dataset, "+
+			"or go around it with a new dataset whose start_offsets are behind it", c.tries, err)}
 }

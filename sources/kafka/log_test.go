@@ -427,7 +427,7 @@ func TestBrokersOfAnotherClusterAreTold(t *testing.T) {
 	o := options(b, topic)
 	planned := openWithCleanup(t, o, []sources.Segment{{End: 10, Sealed: true, Locator: p.locator(), Name: p.String()}})
 	var again *sources.Temporary
-	if _, err := planned.Partitions(t.Context()); err == nil || errors.As(err, &again) || !strings.Contains(err.Error(), "another-cluster") {
+	if _, err := planned.Partitions(t.Context()); err == nil || errors.As(err, &again) || !strings.Contains(err.Error(), "another-cluster: correct kafka.brokers") {
 		t.Errorf("a dataset that was planned on another cluster: %v", err)
 	}
 }

@@ -164,7 +164,8 @@ func madeAgain(p partition, name string, r sources.Range, now topicID) error {
 }
 
 func (s *Source) otherCluster(p partition, now string) error {
-	return fmt.Errorf("%s: the brokers %v are of the cluster %s now, and it was planned on %s", p, s.o.Brokers, now, p.cluster)
+	return fmt.Errorf("%s: the brokers %v are of the cluster %s now, and it was planned on %s: correct kafka.brokers, apply the spec and resume the dataset, "+
+		"or delete the dataset and apply it again", p, s.o.Brokers, now, p.cluster)
 }
 
 // topics asks for the spec's topics. One that was just made is not known to every
