@@ -34,6 +34,9 @@ func (c *Core) OfSource(no PartitionNo) (all []PartitionNo) {
 	if p == nil {
 		return nil
 	}
+	if p.virtual == 0 { // else to list the segments of n partitions would take n*n looks
+		return []PartitionNo{no}
+	}
 	for _, q := range p.ds.parts {
 		if q.source == p.source {
 			all = append(all, q.no)
