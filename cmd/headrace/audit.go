@@ -28,7 +28,9 @@ were used by a version that did not count).
 
   --contains TOPIC/PARTITION/OFFSET, or PATH/OFFSET: is the record that begins
   there in the model, by which pass, or why not? Exits as grep does: 0 for yes,
-  1 for no, 2 when it can not be said.
+  1 for no, 2 when it can not be said. Of a file the offset is the record's first
+  byte: no file is read, so that for a byte inside of a record the answer is about
+  a record that is not there, and may be another than for the one around it.
   --diff B: what one model has and the other has not.
 
 For a folder of checkpoints it takes the newest.`,
@@ -285,7 +287,11 @@ func writeWhere(w io.Writer, f *audit.Where) {
 	if f.In() {
 		word = "yes"
 	}
-	fmt.Fprintf(w, "%s: the record at %s offset %d (dataset %s, partition %s)\n", word, f.Name, f.Offset, f.Dataset, f.Label)
+	place := fmt.Sprintf("the record at %s offset %d", f.Name, f.Offset)
+	if f.Unit == "bytes" { // only the file says whether one begins there
+		place = fmt.Sprintf("a record whose first byte is %s offset %d", f.Name, f.Offset)
+	}
+	fmt.Fprintf(w, "%s: %s (dataset %s, partition %s)\n", word, place, f.Dataset, f.Label)
 	for _, p := range f.Passes {
 		line := map[string]string{"in": "in the model", "out": "not in the model", "excluded": "excluded", "dropped": "dropped by choice"}[p.State]
 		if p.Vague {

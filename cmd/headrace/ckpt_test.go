@@ -175,9 +175,9 @@ func TestAnAuditSaysWhichRecordsAreInTheModel(t *testing.T) {
 	golden(t, "audit.txt", w.anywhere(w.ok("audit", "ckpt", "--ranges")))
 	golden(t, "audit.json", w.anywhere(w.ok("audit", "ckpt", "-o", "json")))
 	for record, want := range map[string]string{
-		"logs/day_1.tsv/699": "yes: the record at logs/day_1.tsv offset 699 (dataset clicks, partition files:clicks)\n    pass 1: in the model\n",
-		"day_1.tsv/700":      "no: the record at logs/day_1.tsv offset 700 (dataset clicks, partition files:clicks)\n    pass 1: not in the model\n",
-		"day_2.tsv/995":      "no: the record at logs/day_2.tsv offset 995 (dataset clicks, partition files:clicks)\n    pass 1: excluded: lost: the file was cut off\n",
+		"logs/day_1.tsv/699": "yes: a record whose first byte is logs/day_1.tsv offset 699 (dataset clicks, partition files:clicks)\n    pass 1: in the model\n",
+		"day_1.tsv/700":      "no: a record whose first byte is logs/day_1.tsv offset 700 (dataset clicks, partition files:clicks)\n    pass 1: not in the model\n",
+		"day_2.tsv/995":      "no: a record whose first byte is logs/day_2.tsv offset 995 (dataset clicks, partition files:clicks)\n    pass 1: excluded: lost: the file was cut off\n",
 		"day_2.tsv/2000":     "no: day_2.tsv had no offset 2000 when the checkpoint was saved\n",
 	} {
 		code := exitFailed
@@ -188,7 +188,7 @@ func TestAnAuditSaysWhichRecordsAreInTheModel(t *testing.T) {
 			t.Errorf("%s: %+v", record, r)
 		}
 	}
-	if v := decoded[containsView](t, w.ok("audit", a, "--contains", "day_2.tsv/500", "-o", "json")); !v.In || v.Found[0].Segment != 1 {
+	if v := decoded[containsView](t, w.ok("audit", a, "--contains", "day_2.tsv/500", "-o", "json")); !v.In || v.Found[0].Segment != 1 || v.Found[0].Unit != "bytes" {
 		t.Errorf("%+v", v)
 	}
 	d := decoded[diffView](t, w.ok("audit", a, "--diff", b, "-o", "json"))

@@ -11,7 +11,7 @@ import (
 )
 
 // Record is a place that somebody asks about: the record that begins at an
-// offset of a segment, which is called by its name (a file's path, a topic and
+// offset of a segment (whether one does, a cut does not know: it does not read), which is called by its name (a file's path, a topic and
 // partition), by the end of its path, or by its partition's name or identity.
 type Record struct {
 	Segment string
@@ -37,6 +37,7 @@ type Where struct {
 	Segment   int64     `json:"segment"`
 	Name      string    `json:"name"`
 	Offset    int64     `json:"offset"`
+	Unit      string    `json:"unit"`   // of the offset: bytes | records
 	Passes    []Verdict `json:"passes"` // of which something is settled
 }
 
@@ -111,7 +112,7 @@ func exactFirst(all []Where, asked string) []Where {
 
 func where(d *manifest.Dataset, p *manifest.Partition, g *manifest.Segment, offset int64) Where {
 	identity, _ := d.VirtualRank(p)
-	w := Where{Dataset: d.Name, Partition: identity, Label: cmp.Or(p.Name, identity), Segment: g.ID, Name: g.Name, Offset: offset, Passes: []Verdict{}}
+	w := Where{Dataset: d.Name, Partition: identity, Label: cmp.Or(p.Name, identity), Segment: g.ID, Name: g.Name, Offset: offset, Unit: d.Unit, Passes: []Verdict{}}
 	for n := range p.Done {
 		w.add(d, p, g, n, offset)
 	}
