@@ -41,6 +41,7 @@ func (c *Core) bindCut(e *BindCut) {
 
 func (c *Core) bound(k *keptCut, path string) {
 	k.state, k.settling = CutBound, false
+	c.isBack(k.id)
 	if path != "" {
 		k.path = path
 	}
@@ -140,14 +141,22 @@ func (c *Core) dropOf(r *rank, id uint64, reason string) (CutCode, string) {
 		c.endHold(CutRefused, "the cut was dropped: "+reason)
 	}
 	switch {
-	case k == nil || k.state == CutVoided || k.state == cutUnbound:
-		return CutOK, "" // a voided one stays known, so that its manifest never counts
+	case k == nil || k.state == cutUnbound:
+		c.remove(id) // of another master's life, or said again
+		return CutOK, ""
+	case k.state == CutVoided:
+		return CutOK, "" // it stays known, so that its manifest never counts
 	case r != nil && k.rank != Group && k.rank != int64(r.no):
 		return CutRefused, fmt.Sprintf("cut %016x is that of rank %d", id, k.rank)
 	case id == c.choice && c.phase == restoreWaits:
 		return CutRefused, fmt.Sprintf("cut %016x is being restored", id)
+	case c.goneBackTo(k):
+		return CutRefused, fmt.Sprintf("somebody went back to cut %016x (step %d), and no newer one is bound", id, k.step)
 	case r != nil && k.state == CutFrozen && c.foreign(k, r):
 		return CutFenced, fmt.Sprintf("cut %016x is not one of this process, or its generation has ended", id)
+	}
+	if k.state == CutBound {
+		c.remove(id)
 	}
 	c.forgetCut(k, reason)
 	return CutOK, ""

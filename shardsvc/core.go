@@ -66,6 +66,7 @@ type Core struct {
 
 	cuts     []*keptCut // in order of cutOrder
 	cutOrder uint64     // of the newest
+	removed  []uint64   // ids of cuts that were given up last
 	asks     []*ask     // that wait, in order of arrival
 	askDue   bool       // something happened that may complete one
 

@@ -236,6 +236,9 @@ func (c *Core) pick(r *rank, k *RestoreCall) (t target, code CutCode, reason str
 		}
 		return t, CutOK, ""
 	}
+	if reason := c.beingRemoved(k.Cut); reason != "" && k.Mode == RestoreExact {
+		return t, CutRefused, reason
+	}
 	if x := c.kept(k.Cut.ID); x != nil {
 		switch {
 		case x.rank != Group && x.rank != int64(r.no):
@@ -381,6 +384,7 @@ func (c *Core) keepForeign(t *target) *keptCut {
 		c.epoch = max(c.epoch, own.Epoch) + 1 // what is frozen from now on is newer
 	}
 	c.addCut(k, own)
+	c.isBack(k.id)
 	c.reportCut(ReportCutBound, k, "")
 	t.kept = k
 	return k
