@@ -201,10 +201,13 @@ class Checkpointer:
         try:
             if not self._sharded:
                 _manifest.remove_folder(folder)
+        except OSError as more:
+            log.warning("%s: what is left of a save that failed: %s", folder, more)
+        try:
             if not isinstance(error, Fenced) and (self._trainer.rank == 0 or not self._sharded):
                 _cuts.drop(self._trainer, cut.id, f"its save failed: {error}")
-        except (OSError, HeadraceError) as more:
-            log.warning("%s: what is left of a save that failed: %s", folder, more)
+        except HeadraceError as more:
+            log.warning("the cut of a save that failed was not dropped: %s", more)
 
     # Saves of several ranks.
 

@@ -2,11 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+from collections.abc import Iterator
+
+from ._errors import CheckpointError
 
 # Of a folder that is not ours to open, or of a kind that can not be synced.
 _NOT_OURS = (errno.EACCES, errno.EPERM, errno.EINVAL, errno.ENOTSUP, errno.EROFS)
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+@contextlib.contextmanager
+def room(path: str, need: int) -> Iterator[None]:
+    """Where there is none for `need` bytes at path, CheckpointError says so."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+        raise CheckpointError(no_room(path, need, error.strerror or str(error))) from error
+
+
+def no_room(path: str, need: int, why: str) -> str:
+    try:
+        space = os.statvfs(os.path.dirname(path))
+        free = f"{space.f_bavail * space.f_frsize} are free there"
+    except OSError as error:
+        free = f"how many are free there can not be seen: {error.strerror}"
+    return f"{path} could not be written ({need} bytes; {free}): {why}"
 
 
 def sync(path: str) -> None:
@@ -14,6 +40,9 @@ def sync(path: str) -> None:
     fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)
+    except OSError as error:
+        error.filename = path
+        raise
     finally:
         os.close(fd)
 

@@ -18,7 +18,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from ._durable import sync, sync_above
+from ._durable import room, sync, sync_above
 from ._errors import CheckpointError
 from ._version import __version__
 
@@ -122,9 +122,11 @@ def part_name(rank: int) -> str:
 
 def describe(folder: str, path: str) -> dict[str, Any]:
     """Syncs a file and says what its manifest must of it; path is relative."""
-    with open(os.path.join(folder, path), "rb", buffering=0) as file:
+    full = os.path.join(folder, path)
+    with open(full, "rb", buffering=0) as file:
         crc, size = _sum(file)
-        os.fsync(file.fileno())
+        with room(full, size):  # some file systems find out late
+            os.fsync(file.fileno())
     return {"path": path, "size": size, "crc64nvme": f"{crc:016x}"}
 
 
@@ -184,18 +186,31 @@ def prepare(path: str, cut: str, fields: dict[str, Any]) -> str:
     folder, base = os.path.split(path)
     temp = os.path.join(folder, f".{base}.{cut}.tmp")
     sealed = seal(fields)
-    sync(folder)
-    with open(temp, "wb") as file:
-        file.write(sealed)
-        file.flush()
-        os.fsync(file.fileno())
+    with room(path, len(sealed)), _or_gone(temp):
+        sync(folder)
+        with open(temp, "wb") as file:
+            file.write(sealed)
+            file.flush()
+            os.fsync(file.fileno())
     return temp
 
 
 def publish(temp: str, path: str) -> None:
     """The rename that makes the checkpoint one, made durable."""
-    os.rename(temp, path)
-    sync(os.path.dirname(path))
+    with room(path, os.path.getsize(temp)):
+        with _or_gone(temp):
+            os.rename(temp, path)
+        sync(os.path.dirname(path))
+
+
+@contextlib.contextmanager
+def _or_gone(temp: str) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temp)
+        raise
 
 
 # Reading.

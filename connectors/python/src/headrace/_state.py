@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ._durable import no_room, room
 from ._errors import CheckpointError
 
 FORMAT = "headrace-python-state"
@@ -42,6 +43,11 @@ class Captured(NamedTuple):
     tree: dict[str, Any]
     arrays: dict[str, Any]  # all numpy, or all torch
     torch: bool
+
+    @property
+    def size(self) -> int:
+        """Bytes of the arrays."""
+        return sum(int(a.nbytes) for a in self.arrays.values())
 
 
 def capture(state: Any) -> Captured:
@@ -66,9 +72,10 @@ def write(captured: Captured, path: str, metadata: dict[str, str]) -> None:
     the library's own errors (a full disk) do not say which file."""
     library = importlib.import_module("safetensors.torch" if captured.torch else "safetensors.numpy")
     try:
-        library.save_file(captured.arrays, path, metadata=metadata)
+        with room(path, captured.size):
+            library.save_file(captured.arrays, path, metadata=metadata)
     except importlib.import_module("safetensors").SafetensorError as error:
-        raise CheckpointError(f"{path} could not be written: {error}") from error
+        raise CheckpointError(no_room(path, captured.size, str(error))) from error
 
 
 def read(tree: dict[str, Any], path: str | None) -> Any:
