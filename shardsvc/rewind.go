@@ -142,10 +142,37 @@ func (c *Core) voidAfter(r *rank, k *keptCut, foreign bool) {
 		case x == k || x.rank != Group && x.rank != int64(r.no):
 		case k == nil || c.after(x, k), foreign && (x.epoch > k.epoch || x.epoch == k.epoch && x.step > k.step):
 			c.void(x, reason)
+		case foreign && c.folds && c.hasMore(x, c.linesOf(k)): // neither order nor step says which of them is newer
+			c.void(x, reason)
 		case x.rank == Group && x.state == CutFrozen && x.generation < c.generation:
 			c.void(x, "its generation has ended and nobody bound it")
 		}
 	}
+}
+
+// hasMore: something is in x that is neither in a cut that lies so nor excluded.
+func (c *Core) hasMore(x *keptCut, want *lines) bool {
+	if x.state >= CutVoided {
+		return false
+	}
+	has := c.linesOf(x)
+	for _, p := range c.parts {
+		if p == nil || p.ds.opt.NoCheckpoints {
+			continue
+		}
+		for n := range has.passes(p) {
+			excluded, more := setOf(p.line(n).excludedOnLine()), false
+			for _, s := range has.of(p, n).spans() {
+				want.of(p, n).gaps(s.start, s.end, func(start, end int64) {
+					excluded.gaps(start, end, func(int64, int64) { more = true })
+				})
+			}
+			if more {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // rewind goes back without a trainer. All who have the model start again.
