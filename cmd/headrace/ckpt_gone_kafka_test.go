@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -194,6 +195,52 @@ func TestACheckpointWhoseDataKafkaHasDeletedIsNotRewindable(t *testing.T) {
 	}
 	if r := w.run("rewind", "default", "--to", oldest.Path, "--yes"); r.code != exitFailed || !strings.Contains(r.err, "delete dataset events") {
 		t.Errorf("%+v", r)
+	}
+	up.stop()
+	w.nothingLeft()
+}
+
+// The blocks of a bit_exact dataset are dealt out, and what is gone of them is told
+// where it lies in Kafka; there is no going on without it.
+func TestWhatKafkaHasDeletedOfABitExactDatasetIsToldInKafkasOffsets(t *testing.T) {
+	b, err := testbroker.StartKafka(t.Context(), testbroker.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	const n, partitions, begins = 6000, 3, 700
+	if err := b.CreateTopic(t.Context(), "events", partitions, nil); err != nil {
+		t.Fatal(err)
+	}
+	events(t, b, "events", partitions, 0, n)
+	w := newWorld(t)
+	w.example(b.Addr())
+	text, err := os.ReadFile(w.path("events.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := regexp.MustCompile(`(?m)^ *group:.*\n`).ReplaceAllString(string(text), "") // no offset of a partition says what is done
+	w.write("events.yaml", spec+"guard: {every: 200ms}\nshuffle: {seed: 7, block: 64}\nbit_exact: {virtual_ranks: 4}\n")
+	up := w.up("-f", "events.yaml", "--model", "replicated")
+	up.until("all is listed", func() bool {
+		return decoded[statusView](t, w.ok("dataset", "status", "events", "-o", "json")).ListingComplete
+	})
+	want := lostAt{}
+	for p := 1; p < partitions; p++ {
+		if err := b.DeleteRecords(t.Context(), "events", p, begins); err != nil {
+			t.Fatal(err)
+		}
+		for o := range int64(begins) {
+			want[at(p, o)] = true
+		}
+	}
+	var v rewoundView
+	up.until("it is told", func() bool {
+		v = decoded[rewoundView](t, w.ok("rewind", "default", "--to", "start", "--dry-run", "-o", "json"))
+		return maps.Equal(v.Gone.offsets(t), want)
+	})
+	if len(v.Gone.Ranges) != 2 || !strings.Contains(v.Hint, "delete bit_exact dataset events") || strings.Contains(v.Hint, "on_loss") {
+		t.Errorf("%+v", v)
 	}
 	up.stop()
 	w.nothingLeft()
