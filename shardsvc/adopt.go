@@ -138,7 +138,7 @@ func (d *dataset) fitPartition(q *CutPartition) (f fitted, err error) {
 // segments that there were.
 func (d *dataset) fitNew(q *CutPartition) (f fitted, err error) {
 	n := len(q.Passes)
-	fixed := d.opt.Shuffle && (n > 0 || len(q.Excluded) > 0) || q.PassesDone > 0 || n > 0 && q.Passes[n-1].Pass > 0
+	fixed := d.opt.Shuffle && (n > 0 || len(q.Excluded) > 0) || q.later()
 	f = fitted{ds: d, in: q, segments: q.Segments, complete: q.Complete && fixed}
 	p := &partition{ds: d, name: q.Name, lastSeg: -1}
 	if err := p.named(q.Identity); err != nil {
@@ -160,8 +160,8 @@ func (f *fitted) into(p *partition) (err error) {
 	if int64(q.PassesDone)+int64(len(q.Passes)) > int64(d.opt.Passes) {
 		return fmt.Errorf("partition %s: the cut is in a pass beyond the last, the dataset has %d", q.label(), d.opt.Passes)
 	}
-	if q.PassesDone > 0 && !p.complete {
-		return fmt.Errorf("partition %s: the cut has done %d passes, and not all segments are known", q.label(), q.PassesDone)
+	if q.later() && !p.complete {
+		return fmt.Errorf("partition %s: the cut is beyond the first pass, and not all segments are known", q.label())
 	}
 	if n := len(q.Passes); n > 0 && q.Passes[n-1].Pass >= uint32(d.opt.Passes) {
 		return fmt.Errorf("partition %s: the cut is in pass %d, the dataset has %d", q.label(), q.Passes[n-1].Pass, d.opt.Passes)

@@ -242,3 +242,44 @@ func TestWhatIsFrozenAfterACutWasRestoredComesAfterIt(t *testing.T) {
 		}
 	}
 }
+
+// A pass behind the first begins when all segments are known, and a cut that knows of
+// one names them all, also those of which a private rank has nothing: the first pass
+// of another master's life would end without them.
+func TestACutOfALaterPassNamesAllSegments(t *testing.T) {
+	a, b := file(0, "a", 20), file(1, "b", 10)
+	w := listedWorld(t, Private, true, Options{Passes: 2}, a, b)
+	w.step(&Message{Session: 1, Joins: []Join{{Worker: 2, Rank: 1, Incarnation: 11, WorldSize: 2}}})
+	first := w.grants(1)
+	w.step(&Message{Session: 1, Requests: []LeaseRequest{{ID: 100, Worker: 2, Dataset: 1, Count: 2}}}) // the rest of the first pass
+	second := w.grants(1)
+	m := &Message{Session: 1, Steps: []StepReport{{Worker: 1, Step: 1}}, Calls: []CutCall{{Worker: 1, ID: 1, Ask: &CutAsk{Cut: 77, Step: 1, Path: "/c"}}}}
+	for _, g := range append(first, second...) {
+		m.Acks = append(m.Acks, Ack{Token: g.Token, Prefix: g.End, Step: 1})
+	}
+	w.step(m)
+	body := w.bodies[77]
+	if body == nil || len(second) != 1 || second[0].Pass != 1 {
+		t.Fatalf("%+v, granted %+v", body, second)
+	}
+
+	a.ID, b.ID = 5, 6 // listed anew, with other numbers
+	w = listedWorld(t, Private, false, Options{Passes: 2}, a, b)
+	if code, reason := w.restored(body); code != CutOK {
+		t.Fatal(reason)
+	}
+	want := map[string][][2]int64{"a": {{10, 20}, {10, 20}}, "b": {{0, 10}, {0, 10}}}
+	if rest := w.rest(); fmt.Sprint(rest) != fmt.Sprint(want) {
+		t.Errorf("of both passes %v comes, not %v", rest, want)
+	}
+
+	less := *body // of a version that named only what the rank had
+	less.Datasets = slices.Clone(body.Datasets)
+	less.Datasets[0].Partitions = slices.Clone(body.Datasets[0].Partitions)
+	q := &less.Datasets[0].Partitions[0]
+	q.Segments, q.Complete = q.Segments[:1], false
+	w = listedWorld(t, Private, false, Options{Passes: 2}, a, b)
+	if code, reason := w.restored(&less); code != CutRefused || !strings.Contains(reason, "not all segments are known") {
+		t.Error(code, reason)
+	}
+}

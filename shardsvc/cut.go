@@ -57,6 +57,13 @@ type CutPartition struct {
 	Excluded []CutExcluded // of all passes
 }
 
+// later: the cut knows of a pass behind the first, which begins when all segments
+// are known.
+func (q *CutPartition) later() bool {
+	n := len(q.Passes)
+	return q.PassesDone > 0 || n > 0 && q.Passes[n-1].Pass > 0
+}
+
 func (p *CutPartition) label() string {
 	if p.Name != "" {
 		return p.Name
