@@ -114,6 +114,7 @@ type stream struct {
 	sized     bool   // and a grant has answered one such
 	rate      meter
 	standing  pb.Standing_State
+	told      uint64 // the last of the requests that were told so
 }
 
 type batch struct {

@@ -65,3 +65,44 @@ func TestAStepOfSeveralStreamsIsReportedWithItsLast(t *testing.T) {
 		t.Errorf("an idle repeat of a step: %s", fx.Invalid)
 	}
 }
+
+// A batch is short at the end of the data only. What a virtual rank's stream could not
+// read comes to it again, whatever it was told before.
+func TestAVirtualRankWhoseRangeCouldNotBeReadIsNotDrained(t *testing.T) {
+	core := hold.New(hold.Config{Hello: &pb.Hello{Agent: "a"}})
+	now := int64(0)
+	do := func(ev hold.Event) (fx hold.Effects) {
+		t.Helper()
+		now += 1e6
+		if core.Step(now, ev, &fx); fx.Invalid != "" {
+			t.Fatal(fx.Invalid)
+		}
+		return fx
+	}
+	received := func(m *pb.MasterMessage) hold.Effects { return do(&hold.Received{Message: m}) }
+	grant := func(request, sequence uint64, start, end int64) *pb.Grant {
+		return &pb.Grant{Request: request, Token: &pb.Token{Epoch: 1, Term: 1, Sequence: sequence}, Worker: 1, Dataset: 1, Partition: 1, LeaseStart: start, LeaseEnd: end}
+	}
+	drained := func(requests ...uint64) *pb.MasterMessage {
+		m := &pb.MasterMessage{}
+		for _, id := range requests {
+			m.Standings = append(m.Standings, &pb.Standing{Request: id, Worker: 1, Dataset: 1, State: pb.Standing_DRAINED})
+		}
+		return m
+	}
+	stream := hold.Stream{Worker: 1, Number: 1}
+	do(&hold.Join{Join: &pb.Join{Worker: 1}})
+	do(&hold.Connected{})
+	received(&pb.MasterMessage{Hello: &pb.HelloReply{Model: "replicated", SessionTtlMs: 60_000}, Joins: []*pb.JoinReply{{Worker: 1, Generation: 1, Epoch: 1}}, Echo: now})
+	do(&hold.Open{Stream: stream, Dataset: 1, Virtual: 1, Tracked: true})
+	open := do(&hold.Hungry{Stream: stream}).Send[0].Requests[0].Id
+	got := received(&pb.MasterMessage{Grants: []*pb.Grant{grant(open, 1, 0, 10)}})
+	open = do(&hold.Hungry{Stream: stream}).Send[0].Requests[0].Id
+	received(drained(open))
+	if fx := do(&hold.Failed{Lease: got.Grants[0].Lease, At: 4, Kind: "io"}); len(fx.States) != 1 || fx.States[0].State != pb.Standing_WAIT {
+		t.Errorf("after the failure: %+v", fx.States)
+	}
+	if fx := received(&pb.MasterMessage{Grants: []*pb.Grant{grant(open, 2, 4, 10)}}); len(fx.Grants) != 1 || fx.Grants[0].Standing != pb.Standing_WAIT {
+		t.Errorf("after what could not be read was granted again: %+v", fx.Grants)
+	}
+}

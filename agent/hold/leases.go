@@ -50,8 +50,9 @@ func (c *Core) grant(g *pb.Grant) {
 	}
 	l := c.newLease(s, tokenOf(g.Token), g.LeaseStart, g.LeaseEnd)
 	l.partition, l.pass, l.segment = g.Partition, g.Pass, g.Segment
-	if s.hungry = false; len(s.requests) == 0 {
-		s.standing = pb.Standing_WAIT // of the others the master tells changes only
+	s.hungry = false
+	if !slices.ContainsFunc(s.requests, func(id uint64) bool { return id <= s.told }) {
+		s.standing = pb.Standing_WAIT // of those that were told something the master tells changes only
 	}
 	s.lastGrant = max(1, g.LeaseEnd-g.LeaseStart)
 	s.sized = s.sized || s.ratedFrom > 0 && g.Request >= s.ratedFrom
@@ -138,6 +139,11 @@ func (c *Core) failed(l *lease, ev *Failed) {
 	c.unsure = append(c.unsure, unsure{at: c.unsureAt(), fail: f, lease: l})
 	c.shrink(l, at)
 	c.releaseBehind(l)
+	if s := l.s; s.virtual > 0 && s.standing == pb.Standing_DRAINED {
+		// What was given up comes to this stream again, and to no other: the batch that
+		// it breaks off in is not the last one. The next grant says how it stands.
+		c.fx.States = append(c.fx.States, StateOf{Stream: s.id, State: pb.Standing_WAIT})
+	}
 }
 
 // gap is where a partition could not be read on. Grants that were on their way when

@@ -114,6 +114,11 @@ func (c *Core) received(m *pb.MasterMessage) {
 	for _, g := range m.Grants {
 		c.grant(g)
 	}
+	for i := range c.fx.Grants { // behind all of them: one may answer what another was told
+		if s := c.stream(c.fx.Grants[i].Stream); s != nil {
+			c.fx.Grants[i].Standing = s.standing
+		}
+	}
 	for _, st := range m.Standings {
 		c.onStanding(st)
 	}

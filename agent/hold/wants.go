@@ -52,7 +52,7 @@ func (c *Core) onStanding(st *pb.Standing) {
 	if s == nil {
 		return
 	}
-	s.standing = st.State
+	s.standing, s.told = st.State, max(s.told, st.Request)
 	switch st.State {
 	case pb.Standing_END:
 		delete(c.requests, st.Request)
