@@ -53,7 +53,8 @@ func (w *World) members(cut *shardsvc.Cut) []bool {
 }
 
 func before(a, b shardsvc.Place) bool {
-	return a.Segment < b.Segment || a.Segment == b.Segment && a.Offset < b.Offset
+	i, j := place(a.Segment), place(b.Segment)
+	return i < j || i == j && a.Offset < b.Offset
 }
 
 // mark sets the records of a pass whose place in order space is in.

@@ -20,7 +20,7 @@ func (m *master) discover() {
 			m.step(&shardsvc.ApplyDataset{ID: m.core.NextDataset(), Name: d.name, Options: d.opt})
 		}
 		for _, p := range w.input.parts {
-			if p.dataset != i {
+			if p.dataset != i || w.now < m.lists {
 				continue
 			}
 			for _, identity := range w.identities(p) {
@@ -29,14 +29,14 @@ func (m *master) discover() {
 				}
 			}
 		}
-		if !info.PartitionsKnown {
+		if !info.PartitionsKnown && w.now >= m.lists {
 			m.step(&shardsvc.PartitionsListed{Dataset: id})
 		}
 		if info.State == "failed" || info.State == "paused" && !w.pausing {
 			m.step(&shardsvc.SetPaused{ID: id})
 		}
 		for _, p := range m.core.Partitions(id) {
-			if !p.Complete {
+			if !p.Complete && w.now >= m.lists {
 				m.list(w.input.part(p.Identity), p)
 			}
 		}
@@ -68,11 +68,12 @@ func (m *master) list(p *part, known shardsvc.PartitionInfo) {
 	w := m.w
 	ev := &shardsvc.AddSegments{Partition: known.Number, Complete: w.now >= p.complete && (!w.input.stands(p) || w.books.reached(p))}
 	room := w.of(1, 3)
+	last := place(known.LastSegment)
 	for _, s := range p.segs {
 		switch {
-		case s.id <= known.LastSegment:
+		case s.id <= last:
 			if s.grows > 0 {
-				m.step(&shardsvc.Heads{Heads: []shardsvc.Head{{Partition: known.Number, Segment: s.id, End: s.head(w.now)}}})
+				m.step(&shardsvc.Heads{Heads: []shardsvc.Head{{Partition: known.Number, Segment: known.LastSegment, End: s.head(w.now)}}})
 			}
 		case s.listed > w.now:
 			ev.Complete = false
@@ -81,7 +82,7 @@ func (m *master) list(p *part, known shardsvc.PartitionInfo) {
 			m.needs = true
 		default:
 			room--
-			ev.Segments = append(ev.Segments, sources.Segment{ID: s.id, Start: s.start, End: s.head(w.now), Sealed: s.grows == 0})
+			ev.Segments = append(ev.Segments, sources.Segment{ID: lives*w.lives + s.id, Start: s.start, End: s.head(w.now), Sealed: s.grows == 0})
 		}
 	}
 	if len(ev.Segments) > 0 || ev.Complete {

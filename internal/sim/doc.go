@@ -28,7 +28,7 @@
 //	exact.go      bit_exact: the batches of each step, known beforehand
 //	launch.go     who starts processes again: ranks, or whole groups
 //	books.go      the journals and the verdict; left.go: what may not be left
-//	call.go       what trainers ask about cuts
+//	call.go       what trainers ask about cuts; tool.go: what tools ask, and may ask twice
 //	save.go       checkpoints: saved by one or all ranks, bound, removed
 //	storage.go    the folder they lie in, and power loss
 //	restore.go    who goes back to one; cut.go: a cut against its model

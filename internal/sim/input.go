@@ -49,7 +49,7 @@ func (w *World) newInput(n int) *input {
 				s := &segment{id: int64(id), start: int64(w.of(0, 40)), first: in.total, listed: gone}
 				at := s.start + int64(w.of(0, 3))
 				size := w.of(1, 4)
-				for range w.of(0, 2*n/(parts*segs*len(in.datasets))) {
+				for range w.of(0, 2*n/(parts*segs*len(in.datasets))) + 10*(w.story.Size-1) {
 					length := int64(w.of(1, size))
 					s.begins, s.ends = append(s.begins, at), append(s.ends, at+length)
 					if at += length; w.oneIn(8) {
@@ -101,11 +101,16 @@ func (in *input) part(identity string) *part {
 	return nil
 }
 
+// A master numbers segments as it lists them. One that begins on an empty disk may
+// give other numbers: those of its life.
+const lives = 10
+
+// place of a segment in its partition, by the number that some master gave it.
+func place(id int64) int64 { return id % lives }
+
 func (p *part) segment(id int64) *segment {
-	for _, s := range p.segs {
-		if s.id == id {
-			return s
-		}
+	if i := place(id); i >= 0 && i < int64(len(p.segs)) {
+		return p.segs[i]
 	}
 	return nil
 }

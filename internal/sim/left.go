@@ -38,6 +38,9 @@ func (w *World) state() string {
 		for i := range w.plan.datasets {
 			d, _ := m.core.Dataset(shardsvc.DatasetID(i + 1))
 			fmt.Fprintf(&b, "\n%s %s %s %+v leases %d waiting %d", d.Name, d.State, d.Reason, d.Counts, d.Leases, d.Waiting)
+			for _, p := range m.core.Partitions(d.ID) {
+				fmt.Fprintf(&b, "\n  %+v", p)
+			}
 			for _, ps := range m.core.State(m.now(), d.ID, 0, 100) {
 				for _, l := range ps.Lease {
 					fmt.Fprintf(&b, "\n  lease %s of rank %d at %s: %s pass %d segment %d [%d, %d, %d)", token(l.Token), l.Rank, l.Agent, ps.Identity, ps.Pass, l.Segment, l.Start, l.Prefix, l.End)

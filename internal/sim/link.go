@@ -93,9 +93,11 @@ func (l *link) told(side int) {
 // hearing the other for a part of that time.
 func (l *link) tear(a, b Time) {
 	for side, d := range []Time{a, b} {
-		if l.lose(side, 0); l.w.oneIn(2) {
-			l.ends[side].until += l.w.time(0, d)
+		hears := Time(0)
+		if l.w.oneIn(2) {
+			hears = l.w.time(0, d)
 		}
+		l.lose(side, hears)
 		l.w.at(l.w.now+d, func() { l.told(side) })
 	}
 }

@@ -32,12 +32,14 @@ type master struct {
 	rewound     bool // the event at hand was a rewind, and is done
 	needs       bool // segments
 	listing     bool
+	lists       Time // when its discovery has seen the source for the first time
 }
 
 type batch struct {
 	fx     shardsvc.Effects
 	events int
 	echoes []echo
+	calls  []func() // of tools
 }
 
 type echo struct {
@@ -61,6 +63,7 @@ func (w *World) startMaster() {
 		if m.syncing != nil && m.durable && m.disk.mine(m) {
 			w.tracef(m.name, "its last batch, %d puts, is durable", len(m.syncing.fx.Puts))
 			m.disk.apply(m.syncing.fx.Puts)
+			w.servedGoesBack(m.syncing.fx.Reports)
 		}
 		w.masterDown()
 	})
@@ -70,6 +73,9 @@ func (w *World) startMaster() {
 		return
 	}
 	w.tracef(m.name, "starts, %d stored keys", len(w.disk.data))
+	if len(w.disk.data) == 0 && w.oneIn(4) {
+		m.lists = w.now + w.time(0, 3*second)
+	}
 	m.step(&shardsvc.Start{})
 	m.poll()
 }
@@ -231,6 +237,7 @@ func (m *master) committed(b *batch) {
 	switch {
 	case m.disk.mine(m):
 		m.disk.apply(b.fx.Puts)
+		w.servedGoesBack(b.fx.Reports)
 	case planted.On && planted.Is(planted.DeposedGrants):
 	case len(b.fx.Puts) > 0:
 		w.crashes++
@@ -240,7 +247,7 @@ func (m *master) committed(b *batch) {
 	m.syncing = nil
 	m.answer(b)
 	b.fx.Reset()
-	b.echoes, b.events = b.echoes[:0], 0
+	b.echoes, b.calls, b.events = b.echoes[:0], nil, 0
 	m.spare = b
 	m.handOver()
 	m.drain()
@@ -276,6 +283,9 @@ func (m *master) answer(b *batch) {
 		if o := box(e.s); o != nil {
 			o.echo = e.at
 		}
+	}
+	for _, answer := range b.calls {
+		answer()
 	}
 	for _, o := range boxes {
 		if len(o.msgs) == 0 {

@@ -32,6 +32,7 @@ type plan struct {
 	carries int  // of so many saves one is ours, the others a framework's; 0: all are ours
 	sharded bool // replicated: all ranks write
 	keep    int  // checkpoints
+	apart   bool // private: each rank has a folder of its own, and sees no other's
 	write   Time // of one call of the checkpoints' file system, at most
 
 	trouble  Time // until then
@@ -98,10 +99,11 @@ func (w *World) draw() {
 	}
 	// Each seed has some kinds of trouble only, so that none hides another.
 	for _, t := range troubles {
-		if w.oneIn(3) {
+		if w.oneIn(3) && (!t.rare || w.oneIn(3)) || t.name == diskLost && p.model == private && w.oneIn(3) {
 			p.kinds = append(p.kinds, t)
 		}
 	}
+	p.apart = !w.oneIn(3)
 	p.draw(newDice(w.story.Seed, 1))
 }
 
@@ -118,6 +120,9 @@ func (w *World) patience() Time {
 	d := 60*second + 20*w.plan.ttl + 2*Time(w.records)*w.plan.pace
 	if w.plan.model == replicated {
 		d += Time(w.records) * 300 * millisecond // every step waits for ranks that have nothing to do
+	}
+	if w.dawdled {
+		d += 2 * dawdle
 	}
 	return d
 }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -20,7 +21,18 @@ type going struct {
 // restore goes back to the newest checkpoint that the master agrees to: of those
 // with a manifest, or of a framework's own files.
 func (t *trainer) restore() {
-	g := &going{t: t, rank: shardsvc.Group, bodies: t.w.plan.carries > 0}
+	w := t.w
+	if w.dawdles && w.calm == 0 { // somebody looks at it in a debugger
+		w.dawdles, w.dawdled = false, true
+		w.tracef(t.name, "does not restore")
+		t.after(dawdle, t.restore)
+		return
+	}
+	if t.late {
+		t.restoreLate()
+		return
+	}
+	g := &going{t: t, rank: shardsvc.Group, bodies: w.plan.carries > 0}
 	if t.w.plan.model == private {
 		g.rank = int64(t.rank)
 	}
@@ -51,6 +63,12 @@ func (g *going) offer() {
 		m, c.Mode = nil, pb.Restore_START
 	}
 	c.Failed = slices.Clone(g.failed)
+	if m == nil && w.plan.model == private && !w.plan.apart && c.Mode == pb.Restore_NEWEST {
+		if x := w.storage.witness(g.rank); x != nil {
+			c.Body = w.bodyOf(x.cut)
+			w.tracef(t.name, "has none, and offers cut %x of rank %d as a witness", x.cut.ID, x.cut.Rank)
+		}
+	}
 	if m != nil {
 		if c.Body = w.bodyOf(m.cut); !m.carried {
 			c.Path = m.path
@@ -86,8 +104,9 @@ func (g *going) answered(m *manifest, r *pb.CutReply) {
 
 // startOver: what was saved does not verify any more. A person says resume=start.
 func (t *trainer) startOver(why string) {
+	renumbered := t.w.lives > 0 && (strings.Contains(why, "of the cut is not known") || strings.Contains(why, "the cut has segment")) // others train with other numbers
 	switch {
-	case !strings.Contains(why, "do not verify") && !strings.Contains(why, "in another model") && !strings.Contains(why, "leased to"):
+	case !renumbered && !strings.Contains(why, "do not verify") && !strings.Contains(why, "in another model") && !strings.Contains(why, "leased to"):
 		t.w.fail("%s can not restore: %s", t.name, why)
 	case t.group != nil:
 		t.w.groupStarts = true
@@ -124,9 +143,11 @@ func (t *trainer) goneBack(r *pb.CutReply) {
 	t.step = r.Step
 	switch g := t.group; {
 	case w.plan.model == shared:
-		*w.model = *base.clone()
-		w.served = true
-		w.books.forget()
+		if !t.late { // else who serves the model has loaded it, if need be
+			*w.model = *base.clone()
+			w.books.forget()
+		}
+		w.served, w.loaded = true, w.storage.ofCut(r.Cut)
 	case g == nil:
 		t.base, t.model = base, base.clone()
 		t.slot.starts = false
@@ -142,6 +163,57 @@ func (t *trainer) goneBack(r *pb.CutReply) {
 	t.ready = true
 	t.openStreams()
 	t.work()
+}
+
+// dawdle is longer than any rank waits for another to restore.
+const dawdle = 700 * second
+
+// restoreLate is what a script does that always goes back to the checkpoint which the
+// model that is served began with: others may train it already.
+func (t *trainer) restoreLate() {
+	w := t.w
+	if x := w.loaded; x == nil || x.leaves || !x.verifies() || !w.served {
+		t.late, t.ready = false, true
+		t.openStreams()
+		t.work()
+		return
+	}
+	x := w.loaded
+	w.tracef(t.name, "goes back to cut %x too", x.cut.ID)
+	c := &pb.Restore{Mode: pb.Restore_EXACT, Body: w.bodyOf(x.cut), Path: x.path}
+	if x.carried {
+		c.Path = ""
+	}
+	t.call(&pb.CutCall{Call: &pb.CutCall_Restore{Restore: c}}, func(r *pb.CutReply) {
+		w.tracef(t.name, "restore: %v cut %x, %d units again, %s", r.Code, r.Cut, r.Again, r.Reason)
+		if r.Code == pb.CutReply_OK {
+			t.goneBack(r)
+			return
+		}
+		c := &pb.Restore{Mode: pb.Restore_NEWEST}
+		t.call(&pb.CutCall{Call: &pb.CutCall_Restore{Restore: c}}, func(r *pb.CutReply) {
+			w.tracef(t.name, "restore of the newest: %v cut %x, %s", r.Code, r.Cut, r.Reason)
+			if r.Code == pb.CutReply_OK && r.Cut == 0 {
+				w.loaded = nil
+			}
+			t.after(w.time(100*millisecond, second), t.restoreLate)
+		})
+	})
+}
+
+// servedGoesBack: a served model goes back with the job, when a restore that came late found nobody who
+// trains: who serves the model hears of it and loads the files, before anybody goes on.
+func (w *World) servedGoesBack(reports []shardsvc.Report) {
+	for i := range reports {
+		if r := &reports[i]; r.Kind == shardsvc.ReportRestored && w.plan.model == shared && w.served {
+			w.tracef("server", "loads cut %x", r.Cut)
+			*w.model = *w.newModel()
+			if r.Cut != 0 {
+				*w.model = *w.storage.models[r.Cut].clone()
+			}
+			w.books.forget()
+		}
+	}
 }
 
 // settle looks for a manifest as the master does when a process is gone.
@@ -160,30 +232,25 @@ func (m *master) settle(cut uint64, path string) {
 
 // rewind is a person who goes back to some checkpoint.
 func (w *World) rewind() {
-	m := w.master
-	if m == nil || !m.alive || len(w.storage.all) == 0 || w.plan.model == shared {
+	if len(w.storage.all) == 0 || w.plan.model == shared {
 		return
 	}
 	to := pick(w.dice, w.storage.all)
 	if to.carried || to.leaves || !to.verifies() {
 		return
 	}
-	m.run(func() {
-		m.take(func() {
-			if w.plan.model == replicated && m.over() {
-				return // ranks may be leaving, with success
-			}
-			w.tracef("somebody", "goes back to cut %x of step %d", to.cut.ID, to.cut.Step)
-			w.storage.sync(to.path) // as headrace rewind does
-			m.lenient, m.rewound = true, false
-			m.step(&shardsvc.Rewind{Cut: to.cut, Path: to.path})
-			m.lenient = false
-			if m.rewound && to.cut.Rank != shardsvc.Group {
-				w.slots[to.cut.Rank].rewound = w.now
-				w.giveUp(uint32(to.cut.Rank))
-			}
-		})
-	})
+	w.request(fmt.Sprintf("rewind to cut %x of step %d", to.cut.ID, to.cut.Step), func(m *master) {
+		if to.leaves || !to.verifies() || w.plan.model == replicated && m.over() {
+			return // ranks may be leaving, with success
+		}
+		w.storage.sync(to.path) // as headrace rewind does
+		m.rewound = false
+		m.step(&shardsvc.Rewind{Cut: to.cut, Path: to.path})
+		if m.rewound && to.cut.Rank != shardsvc.Group {
+			w.slots[to.cut.Rank].rewound = w.now
+			w.giveUp(uint32(to.cut.Rank))
+		}
+	}, nil)
 }
 
 // over: some dataset has come to its end, so ranks may be leaving.

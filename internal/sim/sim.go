@@ -30,8 +30,12 @@ type World struct {
 	bodies   []*shardsvc.Cut
 	records  int // of all passes
 
-	served      bool // the model of a shared job is where its trainers find it
-	groupStarts bool // the next group begins from the start
+	served      bool      // the model of a shared job is where its trainers find it
+	groupStarts bool      // the next group begins from the start
+	lives       int64     // of masters that began on an empty disk, and numbered segments anew
+	loaded      *manifest // shared: what the model that is served began with
+	dawdles     bool      // the next rank that is to restore does not, for long
+	dawdled     bool
 
 	slow, failing, pausing bool
 	calm                   Time // since when nothing breaks any more; 0: it still does
@@ -101,6 +105,7 @@ func (s Story) Run(trace io.Writer) (r Result) {
 	all := Story{Seed: s.Seed, Size: 1}
 	for r = all.play(nil); r.Failed == "" && r.Events < leastEvents; r = all.play(nil) {
 		if all.Size *= 2; all.Size > largest {
+			r = Story{s.Seed, s.Without, largest}.play(trace)
 			r.Failed = fmt.Sprintf("only %d events happen", r.Events)
 			return r
 		}

@@ -117,6 +117,34 @@ func (s *storage) bound(path string, cut uint64) *manifest {
 	return nil
 }
 
+// some one of those that are wanted; nil: there is none.
+func (s *storage) some(wanted func(*manifest) bool) *manifest {
+	var all []*manifest
+	for _, m := range s.all {
+		if wanted(m) {
+			all = append(all, m)
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return pick(s.w.dice, all)
+}
+
+// witness is the newest of all, which a private rank offers that has none: it tells a
+// master that has lost its disk of the job's past. nil if it is the rank's own.
+func (s *storage) witness(rank int64) (best *manifest) {
+	for _, m := range s.all {
+		if !m.carried && m.there() && (best == nil || m.cut.Epoch > best.cut.Epoch || m.cut.Epoch == best.cut.Epoch && m.cut.Step >= best.cut.Step) {
+			best = m
+		}
+	}
+	if best == nil || best.cut.Rank == rank {
+		return nil
+	}
+	return best
+}
+
 func (s *storage) ofCut(cut uint64) *manifest {
 	for _, m := range slices.Backward(s.all) {
 		if m.cut.ID == cut && m.verifies() {

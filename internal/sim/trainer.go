@@ -36,6 +36,7 @@ type trainer struct {
 	model    *model // in the other kinds than shared: its own, or the group's
 	base     *model // what it has gone back to
 	ready    bool   // it has gone back to where it begins
+	late     bool   // shared: it goes back to where the model began, that others train
 	opened   bool   // its streams are
 	saving   bool
 	calls    uint64
@@ -72,6 +73,9 @@ func (w *World) startTrainer(s *slot, g *group, rank uint32, n *node) *trainer {
 	t.born = w.now
 	t.model = w.modelFor(t)
 	t.ready = w.plan.saves == 0 && w.plan.model != shared || w.plan.model == shared && w.served
+	if w.plan.model == shared && w.served && w.loaded != nil && w.oneIn(3) {
+		t.ready, t.late = false, true
+	}
 	t.pace = w.time(w.plan.pace/20, w.plan.pace)
 	t.makeStreams()
 	w.trainers = append(w.trainers, t)
@@ -204,7 +208,7 @@ func (t *trainer) take(msg any) {
 
 // resumesFrom is what init() says.
 func (t *trainer) resumesFrom() pb.Join_Resume {
-	if t.ready || t.inc%4 == 0 {
+	if t.ready || t.late || t.inc%4 == 0 {
 		return pb.Join_DEFAULT
 	}
 	return pb.Join_BOUND

@@ -2,13 +2,13 @@ package sim
 
 import (
 	"github.com/headrace/headrace/agent/hold"
-	"github.com/headrace/headrace/shardsvc"
 )
 
 // trouble is one kind of thing that goes wrong.
 type trouble struct {
 	name string
 	do   func(w *World)
+	rare bool // in few seeds: it breaks little by itself, and would crowd out the others
 }
 
 // Trouble is one that comes.
@@ -56,22 +56,24 @@ func (w *World) planTroubles() {
 	}
 }
 
+const diskLost = "the master's disk is lost"
+
 var troubles = []trouble{
 	{"a trainer is killed", func(w *World) {
 		if t := w.someTrainer(); t != nil {
 			t.kill("trouble")
 		}
-	}},
-	{"an agent is killed", func(w *World) { w.someNode().killAgent(w) }},
-	{"the master is killed", func(w *World) { w.killMaster() }},
-	{"a node is lost", func(w *World) { w.killNode(w.someNode()) }},
+	}, false},
+	{"an agent is killed", func(w *World) { w.someNode().killAgent(w) }, false},
+	{"the master is killed", func(w *World) { w.killMaster() }, false},
+	{"a node is lost", func(w *World) { w.killNode(w.someNode()) }, false},
 	{"all is lost", func(w *World) {
 		w.killMaster()
 		for _, n := range w.nodes {
 			w.killNode(n)
 		}
-	}},
-	{"the master's disk is lost", func(w *World) {
+	}, false},
+	{diskLost, func(w *World) {
 		w.killMaster()
 		for _, n := range w.nodes {
 			w.killNode(n)
@@ -79,84 +81,77 @@ var troubles = []trouble{
 		w.tracef("disk", "is empty")
 		w.disk.data = map[string][]byte{}
 		w.books.forget()
+		if w.oneIn(4) {
+			w.lives++ // the next master numbers segments anew
+		}
 		if w.plan.model == shared {
 			w.modelLost()
 		}
 		w.reopenAll()
-	}},
+	}, false},
 	{"a model is lost", func(w *World) {
 		if w.plan.model == shared {
 			w.modelLost()
 		}
-	}},
+	}, false},
 	{"a checkpoint is damaged", func(w *World) {
 		if len(w.storage.all) > 0 {
 			m := w.storage.all[max(0, len(w.storage.all)-w.of(1, 3))]
 			w.tracef("storage", "cut %x is damaged", m.cut.ID)
 			pick(w.dice, append(m.needs, m.self)).bad = true
 		}
-	}},
+	}, false},
 	{"a connection breaks", func(w *World) {
 		if a := w.someNode().agent; a != nil && a.link != nil {
 			w.tracef(a.name, "its connection breaks")
 			a.link.tear(w.time(0, 100*millisecond), w.time(0, 2*w.plan.ttl))
 		}
-	}},
-	{"a node is cut off", func(w *World) { w.cutOff(w.someNode(), w.time(50*millisecond, 2*w.plan.ttl)) }},
+	}, false},
+	{"a node is cut off", func(w *World) { w.cutOff(w.someNode(), w.time(50*millisecond, 4*w.plan.ttl)) }, false},
 	{"the master stands still", func(w *World) {
 		if w.master != nil {
 			w.master.stop(w.time(10*millisecond, 2*w.plan.ttl))
 		}
-	}},
+	}, false},
 	{"an agent stands still", func(w *World) {
 		if a := w.someNode().agent; a != nil {
 			a.stop(w.time(10*millisecond, 2*w.plan.ttl))
 		}
-	}},
+	}, false},
 	{"a trainer stands still", func(w *World) {
 		if t := w.someTrainer(); t != nil {
 			t.stop(w.time(10*millisecond, 2*w.plan.ttl))
 		}
-	}},
+	}, false},
 	{"the disk is slow", func(w *World) {
 		w.slow = true
 		w.at(w.now+w.time(second, 5*second), func() { w.slow = false })
-	}},
+	}, false},
 	{"the disk fails", func(w *World) {
 		w.failing = true
 		w.at(w.now+w.time(second, 5*second), func() { w.failing = false })
-	}},
-	{"a second master", func(w *World) { w.startMaster() }},
-	{"the master is deposed", func(w *World) { w.depose() }},
+	}, false},
+	{"a second master", func(w *World) { w.startMaster() }, false},
+	{"the master is deposed", func(w *World) { w.depose() }, true},
 	{"a trainer loses its agent", func(w *World) {
 		if t := w.someTrainer(); t != nil && t.l != nil {
 			w.tracef(t.name, "its socket breaks")
 			t.l.tear(0, w.time(0, 20*millisecond))
 		}
-	}},
-	{"another process for a rank", func(w *World) { w.rival() }},
-	{"somebody goes back to a checkpoint", func(w *World) { w.rewind() }},
-	{"a dataset is paused", func(w *World) {
-		m := w.master
-		if m == nil || !m.alive || w.pausing {
-			return
-		}
-		w.pausing = true
-		id := shardsvc.DatasetID(w.of(1, len(w.plan.datasets)))
-		m.run(func() {
-			m.take(func() {
-				if _, ok := m.core.Dataset(id); ok {
-					m.step(&shardsvc.SetPaused{ID: id, Paused: true})
-				}
-			})
-		})
-		w.at(w.now+w.time(100*millisecond, 3*second), func() { w.pausing = false })
-	}},
+	}, false},
+	{"another process for a rank", func(w *World) { w.rival() }, false},
+	{"somebody goes back to a checkpoint", func(w *World) { w.rewind() }, false},
+	{"a dataset is paused", func(w *World) { w.pause() }, false},
+	{"specs are applied again", func(w *World) { w.apply() }, true},
+	{"a tool binds a checkpoint", func(w *World) { w.bindByTool() }, true},
+	{"a checkpoint is removed by hand", func(w *World) { w.removeByTool() }, true},
+	{"a save is given up by hand", func(w *World) { w.dropFrozen() }, true},
+	{"a rank does not restore", func(w *World) { w.dawdles = !w.dawdled && w.oneIn(4) }, true},
 	{"a range can not be read", func(w *World) {
 		if a := w.someNode().agent; a != nil {
 			a.run(func() { a.failRead() })
 		}
-	}},
+	}, false},
 }
 
 func (w *World) someNode() *node { return pick(w.dice, w.nodes) }
