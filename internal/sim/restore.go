@@ -93,7 +93,7 @@ func (g *going) answered(m *manifest, r *pb.CutReply) {
 			g.better = nil
 		}
 		g.offer()
-	case r.Code == pb.CutReply_REFUSED && m != nil && (m.carried || strings.Contains(r.Reason, "void")):
+	case r.Code == pb.CutReply_REFUSED && m != nil && (m.carried || strings.Contains(r.Reason, "void") || strings.Contains(r.Reason, "being removed")):
 		g.failed = append(g.failed, m.cut.ID)
 		g.better = nil
 		g.offer()
