@@ -34,8 +34,11 @@ func (c *Core) foreign(k *keptCut, r *rank) bool {
 }
 
 func (c *Core) bindCut(e *BindCut) {
+	k, settles := c.kept(e.Cut), c.settles(e.Cut)
 	if _, reason := c.bind(nil, e.Cut, e.Path); reason != "" {
 		c.rejected("%s", reason)
+	} else if settles {
+		c.rankSettled(c.rankOf(uint32(k.rank)))
 	}
 }
 
@@ -163,7 +166,10 @@ func (c *Core) dropOf(r *rank, id uint64, reason string) (CutCode, string) {
 }
 
 func (c *Core) dropCut(e *DropCut) {
+	k, settles := c.kept(e.Cut), c.settles(e.Cut)
 	if _, reason := c.dropOf(nil, e.Cut, e.Reason); reason != "" {
 		c.rejected("%s", reason)
+	} else if settles {
+		c.rankSettled(c.rankOf(uint32(k.rank)))
 	}
 }

@@ -181,6 +181,7 @@ func (k *keptCut) decode() *Cut {
 // forgetCut removes a cut. The body of a rank's base stays.
 func (c *Core) forgetCut(k *keptCut, reason string) {
 	was := k.state
+	k.settling = false
 	c.reportCut(ReportCutDropped, k, reason)
 	if k.rank != Group && c.rankOf(uint32(k.rank)).base == k {
 		k.state, k.path = cutUnbound, ""
