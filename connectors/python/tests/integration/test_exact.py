@@ -61,8 +61,8 @@ def push(ids):
 
 pulls, good = 0, 0
 
-def pace():  # slow until rank 0 has saved enough: the data is not at its end before
-    time.sleep(cfg.get("pause", 0) * (1 if os.path.exists(cfg["enough"]) else 10))
+def pace():  # slow until all have come to what they are here for: the data is not at its end before
+    time.sleep(cfg.get("pause", 0) * (1 if all(map(os.path.exists, cfg["enough"])) else 10))
 
 def pull():  # all trainers are held
     global pulls
@@ -81,7 +81,7 @@ def save(ck, step):
         print("saved", os.path.basename(saved.wait()), saved.exact, flush=True)
         open(cfg["go"], "w").close()
         if (good := good + 1) == 4:
-            open(cfg["enough"], "w").close()
+            open(cfg["enough"][0], "w").close()
     except headrace.CheckpointError as error:
         print("failed", error, flush=True)
 
@@ -101,8 +101,10 @@ def gathers():  # several batches to a step
         held = []
         for n, b in enumerate(stream):
             held.append(b)
-            if len(held) == 3 or n >= 60:  # there is no end while some are unstepped
-                pace()
+            if n == 60:  # there is no end while some are unstepped
+                open(cfg["enough"][1], "w").close()
+            if len(held) == 3 or n >= 60:
+                time.sleep(cfg["pause"])
                 push(np.concatenate([b["id"] for b in held]))
                 stream.step(batches=len(held))
                 held = []
@@ -122,14 +124,15 @@ def two():  # streams whose batches are stepped together
     streams = [headrace.dataset("rows").batches(50) for _ in range(2)]
     for _ in range(40):
         batches = [next(s) for s in streams]
-        pace()
+        time.sleep(cfg["pause"])
         for b in batches:
             push(b["id"])
         for s in streams:
             s.step(batches=1)
+    open(cfg["enough"][1], "w").close()  # there is no end while some are unstepped
     streams.pop().close()
     for b in streams[0]:
-        pace()
+        time.sleep(cfg["pause"])
         push(b["id"])
         streams[0].step()
     streams[0].close()
@@ -149,8 +152,10 @@ print("ends", flush=True)
 class World:
     """Three trainers of one model, and its server."""
 
-    def __init__(self, job: Any, rows: int, **more: Any) -> None:
+    def __init__(self, job: Any, rows: int, *enough: str, **more: Any) -> None:
+        """enough: what, beside the saves of rank 0, comes before the end of the data."""
         self.job, self.rows, self.more = job, rows, more
+        self.enough = [str(job.folder / name) for name in ("saved", *enough)]
         self.server = job.helper(SERVER, str(job.folder / "ps"), str(rows))
         self.server.printed(1)
         self.trainers: list[Any] = []
@@ -158,7 +163,7 @@ class World:
     def start(self, rank: int, how: str = "step", **more: Any) -> Any:
         cfg = {"rows": self.rows, "dir": str(self.job.folder / "ckpt"), "every": 5, "how": how,
                "server": str(self.job.folder / "ps"), "killed": str(self.job.folder / "killed"),
-               "go": str(self.job.folder / "go"), "enough": str(self.job.folder / "enough"),
+               "go": str(self.job.folder / "go"), "enough": self.enough,
                **self.more, **more}  # fmt: skip
         trainer = self.job.trainer(TRAINER, TRAINER=json.dumps(cfg), RANK=str(rank), WORLD_SIZE="3")
         self.trainers.append(trainer)
@@ -184,9 +189,9 @@ def test_a_shared_model_is_saved_exactly_while_others_train(job: Any, others: tu
     n = job.write(30_000)
     job.up("--model", "shared")
     job.apply()
-    world = World(job, n)
+    world = World(job, n, "through")
     for rank, how in enumerate(("step", *others)):
-        world.start(rank, how, pause=0.01 if rank else 0)
+        world.start(rank, how, pause=0.01)
     for t in world.trainers:
         out = t.ended()
         assert t.process.returncode == 0, out + job.logs()
@@ -255,9 +260,9 @@ def test_a_save_fails_and_says_so_when_its_agent_or_master_is_killed(job: Any, w
     job.apply()
     processes["agent"] = job.start(*options["agent"])
     job.await_socket(processes["agent"])
-    world = World(job, n)
+    world = World(job, n, "through")
     others = [world.start(1, "auto", pause=0.01), world.start(2, "gathers", pause=0.01)]
-    saver = world.start(0, kill=processes[which].pid)
+    saver = world.start(0, pause=0.01, kill=processes[which].pid)
     processes[which].wait(120)
     job.start(*options[which])
     out, *_ = end(world, saver, *others)
