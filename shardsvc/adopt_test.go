@@ -283,3 +283,68 @@ func TestACutOfALaterPassNamesAllSegments(t *testing.T) {
 		t.Error(code, reason)
 	}
 }
+
+// A rank goes back to a cut of another master's life. What it had bound here has
+// records that others may take from then on, whatever its step: it is voided.
+func TestAPrivateCutWithMoreThanAnAdoptedOneIsVoided(t *testing.T) {
+	w := listedWorld(t, Private, true, Options{}, file(0, "a", 40))
+	m := &Message{Session: 1, Steps: []StepReport{{Worker: 1, Step: 9}}, Calls: []CutCall{{Worker: 1, ID: 1, Ask: &CutAsk{Cut: 55, Step: 9, Path: "/old"}}}}
+	for _, g := range w.grants(1) {
+		m.Acks = append(m.Acks, Ack{Token: g.Token, Prefix: g.End, Step: 9})
+	}
+	w.step(m)
+	old := w.bodies[55]
+
+	w = listedWorld(t, Private, true, Options{}, file(0, "a", 40))
+	own := w.cutOf(2)
+	w.step(&BindCut{own.ID, "/own"})
+	w.step(&Message{Session: 1, Joins: []Join{{Worker: 2, Incarnation: 11, WorldSize: 1}}})
+	plan := w.core.PlanRewind(old, nil)
+	if len(plan.Voided) != 1 || plan.Voided[0].ID != own.ID {
+		t.Errorf("a rewind would void %+v", plan.Voided)
+	}
+	w.step(&Message{Session: 1, Calls: []CutCall{{Worker: 2, ID: 9, Restore: &RestoreCall{Mode: RestoreExact, Cut: old, Path: "/old"}}}})
+	if all := w.core.Cuts(); len(all) != 2 || all[0].ID != own.ID || all[0].State != CutVoided || all[1].State != CutBound {
+		t.Errorf("kept: %+v, answered %v", all, w.fx.Replies)
+	}
+}
+
+// A master that has lost its state counts the orders of cuts anew, and epochs and
+// steps as well. What lies in the folder from its life before is older than what it
+// binds from then on, if it is told of it.
+func TestWhatIsBoundHereIsNewerThanAnyCutThatLiesThere(t *testing.T) {
+	for _, model := range perRank {
+		lies := *listedWorld(t, model, true, Options{}, file(0, "a", 100)).cutOf(1)
+		lies.ID, lies.Order, lies.Epoch, lies.Step = 5, 40, 30, 1000
+		for _, told := range []string{"restore", "ask", "nobody"} {
+			w := listedWorld(t, model, true, Options{}, file(0, "a", 100))
+			k := &RestoreCall{Mode: RestoreStart}
+			ask := &CutAsk{Cut: 77, Step: 1, Path: "/c"}
+			switch told {
+			case "restore":
+				k.After = lies.Order
+			case "ask":
+				ask.After = lies.Order
+			}
+			w.step(&Message{Session: 1, Calls: []CutCall{{Worker: 1, ID: 1, Restore: k}}})
+			m := &Message{Session: 1, Steps: []StepReport{{Worker: 1, Step: 1}}, Calls: []CutCall{{Worker: 1, ID: 2, Ask: ask}}}
+			for _, g := range w.grants(1) {
+				m.Acks = append(m.Acks, Ack{Token: g.Token, Prefix: g.End, Step: 1})
+			}
+			w.step(m)
+			w.step(&BindCut{77, "/c"})
+			w.restart()
+			w.step(&Message{Session: 1, Hello: &Hello{Agent: "a", Incarnation: 1}})
+			w.step(&Message{Session: 1, Joins: []Join{{Worker: 2, Incarnation: 11, WorldSize: 1}}})
+			w.step(&Message{Session: 1, Calls: []CutCall{{Worker: 2, ID: 3, Restore: &RestoreCall{Cut: &lies, Path: "/lies"}}}})
+			want := CutTry
+			if told == "nobody" { // the folder was another one
+				want = CutOK
+			}
+			i := slices.IndexFunc(w.fx.Replies, func(r Reply) bool { return r.Kind == ReplyCut })
+			if i < 0 || w.fx.Replies[i].Cut.Code != want {
+				t.Errorf("%s, told by %s: %+v", model, told, w.fx.Replies)
+			}
+		}
+	}
+}

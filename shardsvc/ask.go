@@ -63,6 +63,7 @@ func (c *Core) askCut(w *worker, call uint64, k *CutAsk) {
 		refuse(reason)
 		return
 	}
+	c.comeAfter(k.After)
 	if old := c.kept(k.Cut); old != nil {
 		c.askedAgain(w, call, k, old)
 		return

@@ -22,6 +22,7 @@ type CutAsk struct {
 	Path     string // where the manifest will be; empty with Carried
 	Deadline Time   // from now; 0: 60 s
 	Exact    bool   // shared: a CutHold of Cut was answered OK; refused if the hold did not last
+	After    uint64 // as in RestoreCall
 }
 
 // CutHold (shared) holds the yields of all trainers until Cut is asked for, exact,
@@ -69,6 +70,9 @@ type RestoreCall struct {
 	Cut    *Cut
 	Path   string   // of its manifest; empty: carried
 	Failed []uint64 // cuts whose files did not verify there
+	// After is the highest Order of the checkpoints that lie there: a core that has lost
+	// its state does not know of them, and what it freezes from now on is newer.
+	After uint64
 }
 
 // Resume has the numbers of the wire: what a trainer said at init().
@@ -96,8 +100,9 @@ type SettleCut struct {
 // of all ranks). Live trainers of the model are fenced. Rejected with the reason,
 // or ReportRewound.
 type Rewind struct {
-	Cut  *Cut
-	Path string // of its manifest
+	Cut   *Cut
+	Path  string // of its manifest
+	After uint64 // as in RestoreCall
 }
 
 // BindCut and DropCut are CutBind and CutDrop of a tool. They are Rejected with

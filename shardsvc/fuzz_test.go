@@ -273,7 +273,7 @@ func anyCutEvent(rt *rapid.T, w *world, bodies map[uint64]*Cut) Event {
 	case 3:
 		k := bodies[anyID(rt)]
 		w.core.PlanRewind(k, []Deletion{{Dataset: 1, Source: "files:1", Low: 9}})
-		return &Rewind{k, "/r"}
+		return &Rewind{k, "/r", uint64(rapid.Uint32Range(0, 9).Draw(rt, "after"))}
 	}
 	return nil
 }
@@ -291,7 +291,7 @@ func anyCall(rt *rapid.T, worker uint32, bodies map[uint64]*Cut) CutCall {
 	case 4:
 		k.Hold = &CutHold{anyID(rt), Time(rapid.Int64().Draw(rt, "deadline"))}
 	case 3:
-		k.Restore = &RestoreCall{Mode: RestoreMode(rapid.IntRange(0, 3).Draw(rt, "mode")), Cut: bodies[anyID(rt)], Path: "/d", Failed: []uint64{anyID(rt)}}
+		k.Restore = &RestoreCall{Mode: RestoreMode(rapid.IntRange(0, 3).Draw(rt, "mode")), Cut: bodies[anyID(rt)], Path: "/d", Failed: []uint64{anyID(rt)}, After: uint64(rapid.Uint32Range(0, 9).Draw(rt, "after"))}
 	}
 	return k
 }

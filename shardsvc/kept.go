@@ -161,6 +161,14 @@ func (c *Core) addCut(k *keptCut, body *Cut) {
 	c.putCut(k)
 }
 
+// comeAfter: what is kept from now on is newer than a checkpoint of that order, which
+// this core need not know.
+func (c *Core) comeAfter(order uint64) {
+	if order > c.cutOrder {
+		c.cutOrder, c.dirty.job = order, true
+	}
+}
+
 func (c *Core) putCut(k *keptCut) {
 	v := cutValue{k.state, k.order, k.epoch, k.generation, k.incarnation, k.rank, k.step, k.path, k.body}
 	c.fx.put(Set, k.key, v.append)
@@ -228,6 +236,14 @@ func (c *Core) after(k, x *keptCut) bool {
 		return k.step > x.step
 	}
 	return k.order > x.order
+}
+
+// afterForeign: k is newer than a cut that this core does not keep.
+func (k *keptCut) afterForeign(x *Cut) bool {
+	if x.Order > 0 { // else an older version froze it
+		return k.order > x.Order
+	}
+	return k.epoch > x.Epoch || k.epoch == x.Epoch && k.step > x.Step
 }
 
 // newest is the newest cut of the group, or of rank r, that is one of those wanted.

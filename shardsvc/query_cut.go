@@ -220,7 +220,7 @@ func (c *Core) PlanRewind(k *Cut, deleted []Deletion) (plan RewindPlan) {
 	}
 	for _, x := range c.cuts {
 		newer := k == nil || t.kept != nil && x != t.kept && c.after(x, t.kept) ||
-			t.foreign != nil && (x.epoch > k.Epoch || x.epoch == k.Epoch && x.step > k.Step || c.folds && c.hasMore(x, want))
+			t.foreign != nil && (x.epoch > k.Epoch || x.epoch == k.Epoch && x.step > k.Step || c.cfg.Model != Replicated && c.hasMore(x, want))
 		if newer && x.state < CutVoided && (k == nil || x.rank == k.Rank) {
 			plan.Voided = append(plan.Voided, x.info())
 		}

@@ -43,6 +43,7 @@ func (c *Core) restore(w *worker, call uint64, k *RestoreCall) {
 		c.answer(w.session(), w.number, call, CutAnswer{Code: CutRefused}, 0, reason)
 		return
 	}
+	c.comeAfter(k.After)
 	if c.recovering { // others may hold leases that they did not assert yet
 		w.asking = &waitingRestore{call, *k}
 		return
@@ -250,7 +251,7 @@ func (c *Core) pick(r *rank, k *RestoreCall) (t target, code CutCode, reason str
 		}
 		return target{kept: x, path: k.Path}, CutOK, ""
 	}
-	if k.Mode == RestoreNewest && newest != nil && (newest.epoch > k.Cut.Epoch || newest.epoch == k.Cut.Epoch && newest.step > k.Cut.Step) {
+	if k.Mode == RestoreNewest && newest != nil && newest.afterForeign(k.Cut) {
 		return try()
 	}
 	return c.pickForeign(r, k.Cut, k.Path)

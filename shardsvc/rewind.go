@@ -142,7 +142,7 @@ func (c *Core) voidAfter(r *rank, k *keptCut, foreign bool) {
 		case x == k || x.rank != Group && x.rank != int64(r.no):
 		case k == nil || c.after(x, k), foreign && (x.epoch > k.epoch || x.epoch == k.epoch && x.step > k.step):
 			c.void(x, reason)
-		case foreign && c.folds && c.hasMore(x, c.linesOf(k)): // neither order nor step says which of them is newer
+		case foreign && c.cfg.Model != Replicated && c.hasMore(x, c.linesOf(k)): // what more it has is free for others from now on
 			c.void(x, reason)
 		case x.rank == Group && x.state == CutFrozen && x.generation < c.generation:
 			c.void(x, "its generation has ended and nobody bound it")
@@ -182,6 +182,7 @@ func (c *Core) rewind(e *Rewind) {
 		c.rejected("rewind: %s", reason)
 		return
 	}
+	c.comeAfter(e.After)
 	why := "somebody went back to the start"
 	if e.Cut != nil {
 		why = fmt.Sprintf("somebody went back to step %d (cut %016x)", e.Cut.Step, e.Cut.ID)

@@ -37,8 +37,8 @@ func (a *app) ckptListCommand() *cobra.Command {
 		Use:     "list [PATH]",
 		Aliases: []string{"ls"},
 		Short:   "The checkpoints of a folder, the newest first",
-		Long: `Lists what is in a folder: checkpoints, the newest first (highest epoch, then
-step), and after them what does not count, with the reason: half (no manifest),
+		Long: `Lists what is in a folder: checkpoints, the newest first (the one that was
+frozen last), and after them what does not count, with the reason: half (no manifest),
 damaged, or of a newer version. Files are not read; ` + "`headrace ckpt verify`" + ` does.
 Without a path: the cuts that the master keeps.
 

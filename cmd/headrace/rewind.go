@@ -170,7 +170,7 @@ func (a *app) rewindTo(ctx context.Context, c *client, job string, r *rewinding)
 	if err != nil {
 		return nil, 0, err
 	}
-	return &headracev1.RewindRequest{Job: job, Body: body, Path: ckpt.Path}, ckpt.Manifest.Step, nil
+	return &headracev1.RewindRequest{Job: job, Body: body, Path: ckpt.Path, After: manifest.HighestOrder(r.on, ckpt)}, ckpt.Manifest.Step, nil
 }
 
 func rewoundOf(reply *headracev1.RewindReply, job, to string, step int64) rewoundView {

@@ -90,6 +90,30 @@ func TestTheNewestIsTheHighestEpochThenTheHighestStep(t *testing.T) {
 	}
 }
 
+// A master that has lost its state begins with epoch 1 again, and who starts over with
+// step 0: the order of their cuts goes on.
+func TestTheNewestIsTheOneThatWasFrozenLastWhateverItsEpochAndStep(t *testing.T) {
+	dir := t.TempDir()
+	for i, at := range [][2]uint64{{1, 900}, {3, 1000}, {1, 10}, {1, 5}} {
+		made(t, dir, func(m *Manifest) {
+			at130(CutID(i+1), uint32(at[0]), int64(at[1]))(m)
+			m.Cut.Order = uint64(i + 1)
+		})
+	}
+	made(t, dir, at130(9, 7, 2000)) // by an older version
+	all := found(t, dir)
+	var got []int64
+	for i := range all {
+		got = append(got, all[i].Manifest.Step)
+	}
+	if want := []int64{5, 10, 1000, 900, 2000}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if order := HighestOrder(OS{}, &all[2]); order != 4 {
+		t.Errorf("the highest order around one is %d, want 4", order)
+	}
+}
+
 func TestTheNewestOfASharedModelIsTheOneThatWasWrittenLast(t *testing.T) {
 	dir := t.TempDir()
 	at := func(id CutID, step int64, minutes time.Duration) func(*Manifest) {

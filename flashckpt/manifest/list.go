@@ -28,8 +28,8 @@ func (c *Checkpoint) Folder() string { return filepath.Dir(c.Path) }
 
 // Find lists the checkpoints that path means: a manifest's own, those in a
 // folder, and those in the folders below it, one level deep. Newest first:
-// highest epoch, then step, then rank from 0, then the last one frozen; what does
-// not count comes last. A path that is not there is fs.ErrNotExist.
+// as Newer says; what does not count comes last. A path that is not there is
+// fs.ErrNotExist.
 func Find(on FS, path string) ([]Checkpoint, error) {
 	path = filepath.Clean(path)
 	if isManifest(filepath.Base(path)) {
@@ -66,10 +66,12 @@ func Find(on FS, path string) ([]Checkpoint, error) {
 	return all, nil
 }
 
-// Newer orders checkpoints, the newest first: by epoch, then by step. Of a shared
-// model the one that was frozen last is, whatever its step: each process of a rank
-// counts its own. Where an older version did not write which that is, the writers'
-// clocks say it, and what has an order is newer.
+// Newer orders checkpoints, the newest first: the one that was frozen last, by the
+// order of its cut, which grows also where epochs and steps begin again (a master that
+// has lost its state, a private rank that went back). Those of an older version have
+// none and are older; of them, the highest epoch, then the highest step, but for a
+// shared model, where each process of a rank counts its own: there the writers' clocks
+// say it.
 func Newer(a, b Checkpoint) int {
 	if a.Err != nil || b.Err != nil {
 		if (a.Err == nil) != (b.Err == nil) {
@@ -78,8 +80,26 @@ func Newer(a, b Checkpoint) int {
 		return cmp.Compare(b.Path, a.Path)
 	}
 	x, y := a.Manifest, b.Manifest
-	return cmp.Or(cmp.Compare(y.Cut.Epoch, x.Cut.Epoch), cmp.Compare(y.steps(), x.steps()), cmp.Compare(x.rank(), y.rank()),
-		cmp.Compare(y.Cut.Order, x.Cut.Order), y.Created.Compare(x.Created), cmp.Compare(a.Path, b.Path))
+	return cmp.Or(cmp.Compare(y.Cut.Order, x.Cut.Order), cmp.Compare(y.Cut.Epoch, x.Cut.Epoch), cmp.Compare(y.steps(), x.steps()),
+		cmp.Compare(x.rank(), y.rank()), y.Created.Compare(x.Created), cmp.Compare(a.Path, b.Path))
+}
+
+// HighestOrder is that of the checkpoints around one, in its folder and in the one
+// above: what is kept behind going back to it has to be newer than they are. What
+// can not be seen counts for nothing.
+func HighestOrder(on FS, c *Checkpoint) (order uint64) {
+	for _, folder := range []string{c.Folder(), filepath.Dir(c.Folder())} {
+		all, err := Find(on, folder)
+		if err != nil {
+			continue
+		}
+		for i := range all {
+			if m := all[i].Manifest; m != nil {
+				order = max(order, m.Cut.Order)
+			}
+		}
+	}
+	return order
 }
 
 // steps are compared where they are the same one's.

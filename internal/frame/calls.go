@@ -29,6 +29,7 @@ type Call struct {
 	Mode       string          `json:"mode,omitempty"` // newest | exact | start
 	Body       json.RawMessage `json:"body,omitempty"` // the cut, an object
 	Failed     []CutID         `json:"failed,omitempty"`
+	After      uint64          `json:"after,omitempty"`
 }
 
 // Codes of ANSWER.

@@ -144,7 +144,7 @@ func (c *checkpoints) Rewind(ctx context.Context, req *headracev1.RewindRequest)
 			}
 		}
 		if !req.DryRun {
-			l.step(&shardsvc.Rewind{Cut: cut, Path: req.Path})
+			l.step(&shardsvc.Rewind{Cut: cut, Path: req.Path, After: req.After})
 			if err := l.rejected(); err != nil {
 				return statusOf(codes.FailedPrecondition, err, detail{})
 			}

@@ -34,7 +34,7 @@ func (in *inbound) cutCall(b []byte) error {
 	switch k := p.Call.(type) {
 	case *headracev1.CutCall_Ask:
 		c.Ask = &shardsvc.CutAsk{Cut: k.Ask.GetCut(), Step: k.Ask.GetStep(), Carried: k.Ask.GetCarried(), Path: k.Ask.GetPath(),
-			Deadline: shardsvc.Time(k.Ask.GetDeadlineMs()) * shardsvc.Millisecond, Exact: k.Ask.GetExact()}
+			Deadline: shardsvc.Time(k.Ask.GetDeadlineMs()) * shardsvc.Millisecond, Exact: k.Ask.GetExact(), After: k.Ask.GetAfter()}
 	case *headracev1.CutCall_Bind:
 		c.Bind = &shardsvc.CutBind{Cut: k.Bind.GetCut(), Path: k.Bind.GetPath()}
 	case *headracev1.CutCall_Drop:
@@ -60,7 +60,7 @@ func (in *inbound) restore(k *headracev1.Restore) (*shardsvc.RestoreCall, error)
 	if k.GetMode() < 0 || k.GetMode() > headracev1.Restore_START {
 		return nil, fmt.Errorf("unknown mode %d", k.GetMode())
 	}
-	r := &shardsvc.RestoreCall{Mode: shardsvc.RestoreMode(k.GetMode()), Path: k.GetPath(), Failed: k.GetFailed()}
+	r := &shardsvc.RestoreCall{Mode: shardsvc.RestoreMode(k.GetMode()), Path: k.GetPath(), Failed: k.GetFailed(), After: k.GetAfter()}
 	if len(k.GetBody()) == 0 {
 		return r, nil
 	}

@@ -808,6 +808,7 @@ type RewindRequest struct {
 	Body          []byte                 `protobuf:"bytes,2,opt,name=body,proto3" json:"body,omitempty"` // the cut (JSON), as its manifest has it; empty: the start
 	Path          string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"` // of its manifest: absolute
 	DryRun        bool                   `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	After         uint64                 `protobuf:"varint,5,opt,name=after,proto3" json:"after,omitempty"` // as in Restore
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -868,6 +869,13 @@ func (x *RewindRequest) GetDryRun() bool {
 		return x.DryRun
 	}
 	return false
+}
+
+func (x *RewindRequest) GetAfter() uint64 {
+	if x != nil {
+		return x.After
+	}
+	return 0
 }
 
 type RewindReply struct {
@@ -1118,12 +1126,13 @@ const file_headrace_v1_checkpoints_proto_rawDesc = "" +
 	"\x03cut\x18\x01 \x01(\x06R\x03cut\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"\"\n" +
 	"\fDropCutReply\x12\x12\n" +
-	"\x04kept\x18\x01 \x01(\bR\x04kept\"b\n" +
+	"\x04kept\x18\x01 \x01(\bR\x04kept\"x\n" +
 	"\rRewindRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x12\n" +
 	"\x04body\x18\x02 \x01(\fR\x04body\x12\x12\n" +
 	"\x04path\x18\x03 \x01(\tR\x04path\x12\x17\n" +
-	"\adry_run\x18\x04 \x01(\bR\x06dryRun\"\xb4\x02\n" +
+	"\adry_run\x18\x04 \x01(\bR\x06dryRun\x12\x14\n" +
+	"\x05after\x18\x05 \x01(\x04R\x05after\"\xb4\x02\n" +
 	"\vRewindReply\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\rR\x05epoch\x12-\n" +
 	"\x05again\x18\x02 \x03(\v2\x17.headrace.v1.AgainUnitsR\x05again\x12-\n" +

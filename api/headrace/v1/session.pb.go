@@ -2917,6 +2917,7 @@ type CutAsk struct {
 	Path          string                 `protobuf:"bytes,4,opt,name=path,proto3" json:"path,omitempty"`                                // where the manifest will be: absolute; empty with carried
 	DeadlineMs    uint32                 `protobuf:"varint,5,opt,name=deadline_ms,json=deadlineMs,proto3" json:"deadline_ms,omitempty"` // 0: 60 s
 	Exact         bool                   `protobuf:"varint,6,opt,name=exact,proto3" json:"exact,omitempty"`                             // shared: CutHold of this cut was answered OK; REFUSED if the hold did not last
+	After         uint64                 `protobuf:"varint,7,opt,name=after,proto3" json:"after,omitempty"`                             // as in Restore
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2991,6 +2992,13 @@ func (x *CutAsk) GetExact() bool {
 		return x.Exact
 	}
 	return false
+}
+
+func (x *CutAsk) GetAfter() uint64 {
+	if x != nil {
+		return x.After
+	}
+	return 0
 }
 
 // CutBind: a valid manifest that carries the cut is at path.
@@ -3106,6 +3114,7 @@ type Restore struct {
 	Body          []byte                 `protobuf:"bytes,2,opt,name=body,proto3" json:"body,omitempty"`              // NEWEST, EXACT: the cut as its manifest has it (JSON); empty: none was found
 	Path          string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`              // of its manifest; empty: carried
 	Failed        []uint64               `protobuf:"fixed64,4,rep,packed,name=failed,proto3" json:"failed,omitempty"` // cuts whose files did not verify here
+	After         uint64                 `protobuf:"varint,5,opt,name=after,proto3" json:"after,omitempty"`           // the highest order of the checkpoints that are here: what is frozen from now on is newer
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3166,6 +3175,13 @@ func (x *Restore) GetFailed() []uint64 {
 		return x.Failed
 	}
 	return nil
+}
+
+func (x *Restore) GetAfter() uint64 {
+	if x != nil {
+		return x.After
+	}
+	return 0
 }
 
 // CutReply answers one CutCall.
@@ -3681,7 +3697,7 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\aCutHold\x12\x10\n" +
 	"\x03cut\x18\x01 \x01(\x06R\x03cut\x12\x1f\n" +
 	"\vdeadline_ms\x18\x02 \x01(\rR\n" +
-	"deadlineMs\"\x93\x01\n" +
+	"deadlineMs\"\xa9\x01\n" +
 	"\x06CutAsk\x12\x10\n" +
 	"\x03cut\x18\x01 \x01(\x06R\x03cut\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x03R\x04step\x12\x18\n" +
@@ -3689,18 +3705,20 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\x04path\x18\x04 \x01(\tR\x04path\x12\x1f\n" +
 	"\vdeadline_ms\x18\x05 \x01(\rR\n" +
 	"deadlineMs\x12\x14\n" +
-	"\x05exact\x18\x06 \x01(\bR\x05exact\"/\n" +
+	"\x05exact\x18\x06 \x01(\bR\x05exact\x12\x14\n" +
+	"\x05after\x18\a \x01(\x04R\x05after\"/\n" +
 	"\aCutBind\x12\x10\n" +
 	"\x03cut\x18\x01 \x01(\x06R\x03cut\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\"3\n" +
 	"\aCutDrop\x12\x10\n" +
 	"\x03cut\x18\x01 \x01(\x06R\x03cut\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xa2\x01\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xb8\x01\n" +
 	"\aRestore\x12-\n" +
 	"\x04mode\x18\x01 \x01(\x0e2\x19.headrace.v1.Restore.ModeR\x04mode\x12\x12\n" +
 	"\x04body\x18\x02 \x01(\fR\x04body\x12\x12\n" +
 	"\x04path\x18\x03 \x01(\tR\x04path\x12\x16\n" +
-	"\x06failed\x18\x04 \x03(\x06R\x06failed\"(\n" +
+	"\x06failed\x18\x04 \x03(\x06R\x06failed\x12\x14\n" +
+	"\x05after\x18\x05 \x01(\x04R\x05after\"(\n" +
 	"\x04Mode\x12\n" +
 	"\n" +
 	"\x06NEWEST\x10\x00\x12\t\n" +

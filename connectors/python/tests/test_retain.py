@@ -103,6 +103,14 @@ def test_a_clock_that_is_set_back_makes_no_checkpoint_older(model: str) -> None:
     assert gone([made(99, 1, 59, model=model), *line], 3) == [99, 100]
 
 
+@pytest.mark.parametrize("model", ["private", "replicated"])
+def test_what_a_master_without_its_past_saves_stays_and_its_past_goes(model: str) -> None:
+    """Its epochs begin again, and the steps of who starts over: the orders go on."""
+    past = [made(800 + n, 3, n, model=model, order=50 + n) for n in range(3)]
+    since = [made(10 * n, 1, 10 + n, model=model, order=60 + n) for n in range(1, 4)]
+    assert gone([*past, *since], 3) == [800, 801, 802]
+
+
 def test_a_clock_that_is_set_ahead_makes_no_save_half_that_goes_on(
     agents: Agents, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

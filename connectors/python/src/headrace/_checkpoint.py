@@ -69,6 +69,7 @@ class Checkpointer:
         self._hold_timeout = hold_timeout
         self._last: Saved | None = None
         self._cuts: dict[int, Cut] = {}
+        self._after: int | None = None  # the highest order in dir, once that was looked at
         self._trainer.before_close(self._finish)
 
     # Saving.
@@ -102,6 +103,7 @@ class Checkpointer:
         self._raise_unseen()
         step = _cuts.check_step(trainer, step)
         deadline = time.monotonic() + self._timeout
+        self._look()
         follows = trainer.model == "replicated" and trainer.rank != 0 and not self._sharded
         cut: Cut | None = None
         captured: _state.Captured | None = None
@@ -155,7 +157,19 @@ class Checkpointer:
         rank = self._trainer.rank if self._trainer.model == "private" else None
         folder = os.path.join(self.dir, _manifest.folder_name(step, rank, cut))
         path = os.path.join(folder, _manifest.FILE_NAME)
-        return _cuts.ask(self._trainer, step, deadline, cut=cut, path=path, exact=exact)
+        after = self._look()
+        return self._frozen(_cuts.ask(self._trainer, step, deadline, cut=cut, path=path, exact=exact, after=after))
+
+    def _look(self) -> int:
+        """The highest order of the checkpoints in dir. A master that has lost its state
+        does not know of them, and what it freezes has to be newer."""
+        if self._after is None:
+            self._after = _manifest.highest_order(self.dir)
+        return self._after
+
+    def _frozen(self, cut: Cut) -> Cut:
+        self._after = max(self._look(), int(cut.body.get("order", 0)))
+        return cut
 
     def _write(self, saved: Saved, cut: Cut, folder: str, captured: _state.Captured, deadline: float) -> None:
         path = os.path.join(folder, _manifest.FILE_NAME)
@@ -284,7 +298,8 @@ class Checkpointer:
         self._trainer.check()
         self._raise_unseen()
         number = _cuts.check_step(self._trainer, step)
-        cut = _cuts.ask(self._trainer, number, time.monotonic() + min(self._timeout, _cuts.CUT_SECONDS))
+        deadline = time.monotonic() + min(self._timeout, _cuts.CUT_SECONDS)
+        cut = self._frozen(_cuts.ask(self._trainer, number, deadline, after=self._look()))
         self._cuts[number] = cut
         while len(self._cuts) > self.keep:
             del self._cuts[min(self._cuts)]
@@ -306,7 +321,7 @@ class Checkpointer:
         elif cut_or_step in self._cuts:
             cut = self._cuts[cut_or_step]
         else:
-            cut = _cuts.ask(self._trainer, cut_or_step, deadline)
+            cut = self._frozen(_cuts.ask(self._trainer, cut_or_step, deadline, after=self._look()))
         where = os.path.abspath(os.fspath(path))
         manifest, files = _manifest.describe_all(where)
         temp = _manifest.prepare(manifest, cut.id, _manifest.manifest_of(cut.body, cut.step, files))

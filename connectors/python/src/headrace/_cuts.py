@@ -59,10 +59,19 @@ def hold(trainer: Trainer, cut: str, deadline: float) -> None:
         raise
 
 
-def ask(trainer: Trainer, step: int, deadline: float, *, cut: str = "", path: str = "", exact: bool = False) -> Cut:
+def ask(
+    trainer: Trainer,
+    step: int,
+    deadline: float,
+    *,
+    cut: str = "",
+    path: str = "",
+    exact: bool = False,
+    after: int = 0,
+) -> Cut:
     """Freezes the cut at step, once all have reported it; without a path it is
-    carried by a framework. exact: hold() of it was answered. deadline:
-    time.monotonic(). Raises CheckpointError, Fenced."""
+    carried by a framework. exact: hold() of it was answered. after: as in restore().
+    deadline: time.monotonic(). Raises CheckpointError, Fenced."""
     patience = deadline - time.monotonic()
     if patience <= 0:
         raise CheckpointError(f"the cut at step {step}: its deadline had passed before it was asked for")
@@ -74,6 +83,7 @@ def ask(trainer: Trainer, step: int, deadline: float, *, cut: str = "", path: st
         "path": path,
         "deadline_ms": max(1, int(patience * 1000)),
         "exact": exact,
+        "after": after,
     }
     try:
         # The master's own deadline comes first, and names who is missing.
@@ -98,11 +108,13 @@ def drop(trainer: Trainer, cut: str, reason: str) -> None:
 
 
 def restore(
-    trainer: Trainer, mode: str, body: dict[str, Any] | None, path: str, failed: list[str], what: str
+    trainer: Trainer, mode: str, body: dict[str, Any] | None, path: str, failed: list[str], what: str, after: int = 0
 ) -> Answer:
     """Goes back to a cut, or to the start. The answer's code is ok, try or refused.
-    Raises CheckpointError if none comes, and Fenced."""
-    fields: dict[str, Any] = {"call": "restore", "mode": mode, "path": path, "failed": failed}
+    after: the highest order of the checkpoints that lie there; what is frozen from now
+    on is newer, also at a master that has lost its state and counts anew. Raises
+    CheckpointError if none comes, and Fenced."""
+    fields: dict[str, Any] = {"call": "restore", "mode": mode, "path": path, "failed": failed, "after": after}
     if body is not None:
         fields["body"] = body
     ttl = trainer.control.welcome["ttl_ms"] / 1000

@@ -67,11 +67,16 @@ class Manifest:
         return int(self.cut["epoch"])
 
     @property
+    def order(self) -> int:
+        """Grows with each cut that is frozen; 0: an older version froze it."""
+        return int(self.cut.get("order", 0))
+
+    @property
     def frozen(self) -> tuple[int, int, str]:
         """What sorts checkpoints by when their cuts were frozen, whatever the clocks
         say; those of older versions, which have no order, come first, by their
         writers' clocks."""
-        return (self.epoch, int(self.cut.get("order", 0)), str(self.fields["created"]))
+        return (self.order, self.epoch, str(self.fields["created"]))
 
     @property
     def cut(self) -> dict[str, Any]:
@@ -260,15 +265,15 @@ def load_part(path: str) -> dict[str, Any]:
     return fields
 
 
-def _age(m: Manifest) -> tuple[int, int, tuple[int, int, str]]:
-    return (m.epoch, 0 if m.fields["model"] == "shared" else m.step, m.frozen)
+def _age(m: Manifest) -> tuple[int, int, int, str]:
+    return (m.order, m.epoch, 0 if m.fields["model"] == "shared" else m.step, str(m.fields["created"]))
 
 
 def find(directory: str, bad: list[str] | None = None) -> list[Manifest]:
     """The good manifests of a directory, its own and those one level below: newest
-    first, by epoch, then step, then when they were frozen; those of a shared model
-    by epoch and when they were frozen, for each process of a rank counts its own
-    steps. What is wrong with the others goes to `bad`."""
+    first, as they were frozen; those of older versions, which do not know it, behind
+    the others, by epoch and step (shared: by epoch and clock, for each process of a
+    rank counts its own steps). What is wrong with the others goes to `bad`."""
     found: list[Manifest] = []
     for path in _manifests(directory):
         try:
@@ -280,6 +285,11 @@ def find(directory: str, bad: list[str] | None = None) -> list[Manifest]:
                 bad.append(str(error))
     found.sort(key=_age, reverse=True)
     return found
+
+
+def highest_order(directory: str) -> int:
+    """Of all checkpoints of a directory; 0: none has one."""
+    return max((m.order for m in find(directory)), default=0)
 
 
 def _manifests(directory: str) -> Iterator[str]:

@@ -43,7 +43,7 @@ class Restored:
 def restore(trainer: Trainer, directory: str, step: int | str) -> Restored | None:
     """See Checkpointer.restore."""
     if step == "start":
-        answer = _cuts.restore(trainer, "start", None, "", [], "starting over")
+        answer = _cuts.restore(trainer, "start", None, "", [], "starting over", _manifest.highest_order(directory))
         if answer.code != "ok":
             raise CheckpointError(f"starting over was refused: {answer.reason}")
         return _gone_back(trainer, answer, None, directory)
@@ -75,12 +75,14 @@ def load_carried(trainer: Trainer, state: dict[str, Any]) -> None:
 
 def _exact(trainer: Trainer, directory: str, step: int) -> Restored | None:
     faults: list[str] = []
+    after = _manifest.highest_order(directory)
     for manifest in _candidates(trainer, directory):
         if manifest.step != step:
             continue
         fault = _verified(manifest)
         if fault is None:
-            answer = _cuts.restore(trainer, "exact", manifest.cut, manifest.path, [], f"restoring {manifest.path}")
+            what = f"restoring {manifest.path}"
+            answer = _cuts.restore(trainer, "exact", manifest.cut, manifest.path, [], what, after)
             if answer.code == "ok":
                 return _gone_back(trainer, answer, manifest, directory)
             fault = f"{manifest.path}: {answer.reason}"
@@ -91,15 +93,18 @@ def _exact(trainer: Trainer, directory: str, step: int) -> Restored | None:
 
 def _newest(trainer: Trainer, directory: str) -> Restored | None:
     """Offers the newest that verifies here, until the master takes one: it may know
-    of a newer one, or that one was voided."""
+    of a newer one, or that one was voided. Who starts a shared model over offers none;
+    in the others the master holds that against an offer."""
     failed: list[str] = []
     faults: list[str] = []
     better: str | None = None  # path of a newer one that the master knows of
     _tell_what_does_not_count(trainer, directory)
+    after = _manifest.highest_order(directory)
     while True:
-        offer = _pick(trainer, directory, better, failed, faults)
+        over = trainer.model == "shared" and trainer.starts_over and better is None
+        offer = None if over else _pick(trainer, directory, better, failed, faults)
         body, path = (offer.cut, offer.path) if offer is not None else (_others(trainer, directory), "")
-        answer = _cuts.restore(trainer, "newest", body, path, failed, f"restoring from {directory}")
+        answer = _cuts.restore(trainer, "newest", body, path, failed, f"restoring from {directory}", after)
         if answer.code == "ok":
             if faults:
                 log.warning("checkpoints that were passed over: %s", "; ".join(faults))

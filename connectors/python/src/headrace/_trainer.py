@@ -118,7 +118,12 @@ class Trainer:
     def may_wait(self) -> bool:
         """A job with a past grants nothing until its ranks have restored; this one
         has done its part, or it, or its datasets, said that it starts over."""
-        return self.restored or "start" in (self.settings.resume, self.control.welcome.get("resume_from"))
+        return self.restored or self.starts_over
+
+    @property
+    def starts_over(self) -> bool:
+        """It, or its datasets, said that it begins with nothing."""
+        return "start" in (self.settings.resume, self.control.welcome.get("resume_from"))
 
     def before_close(self, wait: Callable[[], None]) -> None:
         """wait is called before this process says goodbye."""
