@@ -79,7 +79,7 @@ func (d *desk) Do(ev hold.Event) feed.Answer {
 		}
 	}
 	d.srv.Apply(&d.fx)
-	return feed.Answer{Verdict: d.fx.Verdict, Pace: d.fx.Pace, Invalid: d.fx.Invalid}
+	return feed.Answer{Verdict: d.fx.Verdict, Pace: d.fx.Pace, Invalid: d.fx.Invalid, Session: d.fx.Session, Mute: d.fx.Mute}
 }
 
 // NextWorker implements feed.Desk.
@@ -88,13 +88,6 @@ func (d *desk) NextWorker() uint32 {
 	defer d.mu.Unlock()
 	d.workers++
 	return d.workers
-}
-
-// SessionLeft implements feed.Desk.
-func (d *desk) SessionLeft() time.Duration {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.core.SessionLeft(d.now())
 }
 
 // Lost implements feed.Desk.

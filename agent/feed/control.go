@@ -204,7 +204,10 @@ func (t *trainer) handle(ctx context.Context, h frame.Header, payload []byte) er
 		if err != nil {
 			return err
 		}
-		t.out.send(frame.TypePong, 0, frame.Pong{T: p.T, SessionMS: t.srv.cfg.Desk.SessionLeft().Milliseconds()})
+		if a := t.srv.cfg.Desk.Do(&hold.Ping{Worker: t.number}); !a.Mute {
+			ms := (a.Session + time.Millisecond - 1) / time.Millisecond // 0 says that it is over
+			t.out.send(frame.TypePong, 0, frame.Pong{T: p.T, SessionMS: int64(ms)})
+		}
 		return nil
 	case frame.TypePong:
 		return nil

@@ -22,8 +22,6 @@ type Desk interface {
 	Do(ev hold.Event) Answer
 	// NextWorker numbers a trainer process; Join takes the number.
 	NextWorker() uint32
-	// SessionLeft is how long the session with the master is still good.
-	SessionLeft() time.Duration
 	// Lost says why there is no session now, or "".
 	Lost() string
 }
@@ -33,6 +31,8 @@ type Answer struct {
 	Verdict hold.Verdict
 	Pace    float64
 	Invalid string
+	Session time.Duration
+	Mute    bool
 }
 
 // Catalog knows datasets by name. Errors are *frame.Error where the trainer is to

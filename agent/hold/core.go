@@ -74,6 +74,8 @@ type worker struct {
 	hold      uint64 // the cut that its yields are held for
 	holdStale bool   // as the session before this one said
 	heldDue   bool   // its trainer has said that it yields nothing: the master is to hear
+
+	doubts bool // shared: the last PONG told its trainer that the session is over
 }
 
 type workerState uint8
@@ -224,6 +226,8 @@ func (c *Core) Step(now Time, ev Event, fx *Effects) (wake Time) {
 		c.onCall(ev.Call)
 	case *Held:
 		c.held(ev)
+	case *Ping:
+		c.ping(ev)
 	case *Status:
 		if w := c.byNumber[ev.Status.Worker]; w != nil {
 			w.status = ev.Status

@@ -20,6 +20,7 @@
 // master has echoed, plus its TTL, minus a margin. The master counts from
 // receipt, so we always give up first. When trust ends, a `shared` job's workers
 // are ended; in the other kinds nothing is delivered until leases are re-asserted.
+// Trainers ask how long it lasts (Ping), for the time when nobody answers.
 //
 //	core.go      the state, Step, and what leaves after it
 //	events.go    what may happen

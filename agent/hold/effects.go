@@ -1,6 +1,10 @@
 package hold
 
-import pb "github.com/headrace/headrace/api/headrace/v1"
+import (
+	"time"
+
+	pb "github.com/headrace/headrace/api/headrace/v1"
+)
 
 // Verdict answers Deliver.
 type Verdict uint8
@@ -17,8 +21,10 @@ const (
 // It is reused: Reset before each Step.
 type Effects struct {
 	Verdict Verdict
-	Pace    float64 // with Verdict Go: batches per second of this trainer, 0 unknown
-	Invalid string  // why the event was refused (it came from a trainer); nothing changed
+	Pace    float64       // with Verdict Go: batches per second of this trainer, 0 unknown
+	Invalid string        // why the event was refused (it came from a trainer); nothing changed
+	Session time.Duration // answers Ping: how long the session is good; 0: it is over
+	Mute    bool          // Ping is not answered: its sender is being ended
 
 	Send      []*pb.AgentMessage
 	Reconnect string // break the stream and connect again; why

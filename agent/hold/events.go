@@ -160,6 +160,10 @@ type Held struct {
 // Status carries a worker's totals, sent with the next message.
 type Status struct{ Status *pb.WorkerStatus }
 
+// Ping: a trainer asks how long the session is good. Effects.Session answers, or
+// Effects.Mute.
+type Ping struct{ Worker uint32 }
+
 func (*Connected) event()    {}
 func (*Disconnected) event() {}
 func (*Received) event()     {}
@@ -178,3 +182,4 @@ func (*Gone) event()         {}
 func (*Status) event()       {}
 func (*Call) event()         {}
 func (*Held) event()         {}
+func (*Ping) event()         {}

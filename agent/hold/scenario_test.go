@@ -21,6 +21,7 @@ import (
 //	open stream=1 [untracked] | hungry stream=1 | close stream=1 | gone worker=1 [lost]
 //	deliver stream=1          input: one batch a line: lease:to lease:to=rows/oldest-newest
 //	step stream=1 step=5 batches=1 [through=3]
+//	ping                      how long is the session good, in ms
 //	yieldsnothing cut=77      HELD, of a hold that recv has begun
 //	ask id=1 cut=77 step=5    a call about cuts; restore: another one, with id 1
 //	head lease=1 at=40 [waits]
@@ -108,6 +109,12 @@ func (s *scenario) run(t *testing.T, d *datadriven.TestData) string {
 		arg(d, t, "id", &call)
 		arg(d, t, "cut", &cut)
 		return s.do(&hold.Call{Call: &pb.CutCall{Worker: worker, Id: call, Call: &pb.CutCall_Ask{Ask: &pb.CutAsk{Cut: cut, Step: step}}}})
+	case "ping":
+		done := s.do(&hold.Ping{Worker: worker})
+		if s.fx.Mute {
+			return "no answer\n" + done
+		}
+		return fmt.Sprintf("pong %d\n", s.fx.Session/1e6) + done
 	case "yieldsnothing":
 		var cut uint64
 		arg(d, t, "cut", &cut)

@@ -294,6 +294,23 @@ func (c *Core) distrust() {
 	}
 }
 
+// ping tells a trainer how long the session is good. Of a shared model's rows it
+// goes by what it was told last, should we stand still from then on: so who hears
+// that the session is over has none in hand, and gets none before it has heard of
+// the next one; and who is being ended hears nothing more.
+func (c *Core) ping(ev *Ping) {
+	c.distrust()
+	c.fx.Session = c.SessionLeft(c.now)
+	w := c.byNumber[ev.Worker]
+	if w == nil {
+		return
+	}
+	over := c.fx.Session == 0 && c.model == "shared"
+	c.fx.Mute = w.state == ending
+	c.fx.Live = w.doubts && !over
+	w.doubts = over
+}
+
 // inHand: the worker has rows that were delivered and are not stepped.
 func (c *Core) inHand(w *worker) bool {
 	for _, s := range w.streams {

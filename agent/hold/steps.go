@@ -29,7 +29,7 @@ func (c *Core) deliver(ev *Deliver) {
 	case s == nil || s.closed || !(s.w.deliverable() || s.w.state == joining):
 		c.fx.Verdict = Over
 		return
-	case s.w.state == joining || !c.trusted():
+	case s.w.state == joining || !c.trusted() || s.w.doubts:
 		c.fx.Verdict = Untrusted
 		return
 	}

@@ -242,7 +242,7 @@ type Ping struct {
 }
 
 // Pong echoes T. SessionMS, from an agent: how long its session with the master
-// is still good.
+// is still good, rounded up; 0: it is over.
 type Pong struct {
 	T         json.Number `json:"t"`
 	SessionMS int64       `json:"session_ms"`

@@ -132,7 +132,9 @@ func (a *agent) do(ev hold.Event) hold.Verdict {
 		return hold.Over
 	}
 	w := a.w
-	w.events++
+	if _, ping := ev.(*hold.Ping); !ping { // of which there are many, and little comes
+		w.events++
+	}
 	a.fx.Reset()
 	if a.core.SessionLeft(a.now()) == 0 {
 		a.doubted = w.now

@@ -24,7 +24,8 @@
 //	discover.go   the master's discovery
 //	translate.go  between the cores' words and the wire's
 //	agent.go      the shell of hold; seat.go, feed.go: its side of a trainer
-//	trainer.go    a trainer: main thread, control thread, watchdog
+//	trainer.go    a trainer: its main thread
+//	watchdog.go   its control thread and watchdog
 //	exact.go      bit_exact: the batches of each step, known beforehand
 //	launch.go     who starts processes again: ranks, or whole groups
 //	books.go      the journals and the verdict; left.go: what may not be left

@@ -114,7 +114,9 @@ func (s *seat) take(msg any) {
 	case nowHeld:
 		a.do(&hold.Held{Worker: s.number, Cut: m.cut})
 	case ping:
-		s.l.send(1, pong{m.t, Time(a.core.SessionLeft(a.now()))})
+		if a.do(&hold.Ping{Worker: s.number}); !a.fx.Mute {
+			s.l.send(1, pong{m.t, Time(a.fx.Session)})
+		}
 	case shut:
 		id := hold.Stream{Worker: s.number, Number: m.stream}
 		s.streams = slices.DeleteFunc(s.streams, func(f *feed) bool { return f.id == id && f.stop() })

@@ -28,9 +28,8 @@ type trainer struct {
 	streams    []*reader
 	outbox     []step
 
-	heard, asked, session, grace Time // the watchdog's
-	nextPing                     Time
-	said                         Time // when HELLO was sent
+	watchdog
+	said Time // when HELLO was sent
 
 	step     int64
 	model    *model // in the other kinds than shared: its own, or the group's
@@ -68,7 +67,7 @@ func (r *reader) batch(number uint32) *batchInHand { return r.batches[number-r.a
 
 func (w *World) startTrainer(s *slot, g *group, rank uint32, n *node) *trainer {
 	w.incarnations++
-	t := &trainer{node: n, slot: s, group: g, rank: rank, inc: w.incarnations, session: w.plan.ttl}
+	t := &trainer{node: n, slot: s, group: g, rank: rank, inc: w.incarnations}
 	t.begin(w, fmt.Sprintf("%s/rank%d.%d", n.name, rank, t.inc))
 	t.born = w.now
 	t.model = w.modelFor(t)
@@ -82,7 +81,7 @@ func (w *World) startTrainer(s *slot, g *group, rank uint32, n *node) *trainer {
 	t.ended = append(t.ended, func() { w.trainerDown(t) })
 	t.woken = t.continued
 	w.tracef(t.name, "starts")
-	t.heard = w.now
+	t.watchdog = newWatchdog(w, w.now)
 	t.after(w.time(5*millisecond, 100*millisecond), t.connect)
 	t.after(w.plan.ttl/5, t.control)
 	return t
@@ -142,7 +141,7 @@ func (t *trainer) take(msg any) {
 			t.step = m.j.LastStep // of the one before it, whose model it goes on with
 		}
 		t.held = 0 // it is told anew, should it be
-		t.heard, t.asked, t.session = t.said, 0, w.plan.ttl
+		t.watchdog = newWatchdog(w, t.said)
 		w.tracef(t.name, "is in: generation %d epoch %d, %d units pending again", m.j.Generation, m.j.Epoch, m.j.PendingAgain)
 		for _, r := range m.j.Resumed {
 			if r.Refused {
@@ -199,10 +198,7 @@ func (t *trainer) take(msg any) {
 		t.streams[m.stream-1].ended = true
 		t.work()
 	case pong:
-		if m.t >= t.heard {
-			t.heard, t.session = m.t, m.session
-		}
-		t.asked = 0
+		t.watchdog.answered(m)
 	}
 }
 
@@ -242,51 +238,6 @@ func (t *trainer) fence(why string) {
 	t.w.tracef(t.name, "FENCED: %s", why)
 	t.fenced = true
 	t.after(t.w.time(0, 50*millisecond), func() { t.kill("it was fenced") })
-}
-
-// control is the control thread's turn: PING, and the watchdog.
-func (t *trainer) control() {
-	now, ttl := t.w.now, t.w.plan.ttl
-	if t.l != nil && t.welcomed && now >= t.nextPing {
-		if t.asked == 0 {
-			t.asked = now
-		}
-		t.nextPing = now + ttl/5
-		t.l.send(0, ping{now})
-	}
-	if t.expired() {
-		t.kill("its agent was not heard for too long")
-		return
-	}
-	wait := ttl / 10
-	if t.asked != 0 {
-		wait = max(10*millisecond, min(wait, t.deadline()-now))
-	}
-	t.after(wait, t.control)
-}
-
-func (t *trainer) deadline() Time { return t.heard + min(t.w.plan.ttl, t.session) - t.w.plan.ttl/10 }
-
-func (t *trainer) expired() bool {
-	now := t.w.now
-	if t.generation == 0 {
-		return now > t.heard+30*second // nobody let it in
-	}
-	if t.l != nil && t.welcomed && (t.asked == 0 || now < t.grace || now-t.asked < t.w.plan.ttl/5) {
-		return false
-	}
-	return now > t.deadline()
-}
-
-// continued after a stop: the watchdog asks once more before it judges, unless
-// there is nobody to ask.
-func (t *trainer) continued(since Time) {
-	if t.w.now-since > t.w.plan.ttl/2 {
-		t.grace = t.w.now + 250*millisecond
-	}
-	if t.agent != nil && !t.agent.alive && t.generation != 0 && t.w.now > t.deadline() {
-		t.kill("it was stopped for too long")
-	}
 }
 
 // work is the main thread: the next batches, or the end.

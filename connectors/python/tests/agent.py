@@ -96,6 +96,8 @@ class Agent:
         self.last_step, self.refuse, self.resumed = last_step, refuse, resumed
         self.regions = regions
         self.resume_from = resume_from  # what the job's datasets say
+        #: How long its session with the master is good, in ms, in answer to a PING; None: no answer.
+        self.session: Callable[[dict[str, Any]], int | None] = lambda ping: self.ttl_ms if self.pong else None
         self.hold = False  # send no frame
         #: What a CALL is answered, ahead of what an ordinary master says; None: that.
         self.answer: Callable[[dict[str, Any]], dict[str, Any] | None] = lambda call: None
@@ -216,8 +218,8 @@ class Agent:
 
     def _on(self, connection: socket.socket, type_: int, stream: int, number: int, payload: Any) -> None:
         if type_ == PING:
-            if self.pong:
-                self._send(connection, PONG, 0, {"t": payload["t"], "session_ms": self.ttl_ms})
+            if (left := self.session(payload)) is not None:
+                self._send(connection, PONG, 0, {"t": payload["t"], "session_ms": left})
             return
         if type_ in (RELEASE, FORGET):
             lender = self.streams[stream].lender

@@ -13,6 +13,10 @@ import headrace
 import numpy as np
 import pytest
 from agent import ACKED, BYE, ERROR, FENCED, HEADER, HELLO, PING, PONG, STEP, Agent, poll
+from headrace._control import Control
+from headrace._messages import Message
+from headrace._settings import resolve
+from headrace._watchdog import Watchdog
 
 Agents = Callable[..., Agent]
 
@@ -249,6 +253,40 @@ def test_when_no_agent_comes_back_the_next_call_raises_fenced(agents: Agents, mo
             agent.kill()
             poll(lambda: stream._channel.fault)
             stream.step(1)
+
+
+class Answered:
+    """A connection in whose socket a PONG lies."""
+
+    sock, pending = None, False
+
+    def __init__(self, sent: float) -> None:
+        self.pong = [Message(PONG, 0, {"t": int(sent * 1e9), "session_ms": 4000})]
+
+    def receive(self) -> list[Message]:
+        come, self.pong = self.pong, []
+        return come
+
+    def send(self, data: bytes) -> None: ...
+
+    flush = close = lambda self: None
+
+
+def test_an_answer_that_has_come_is_heard_before_the_agent_is_judged() -> None:
+    """The interpreter was busy for two seconds: the agent is not to blame."""
+    control = Control(resolve(env={}), {}, {})
+    now = time.monotonic()
+    control.welcome = {"model": "shared"}
+    dog = control._watchdog = Watchdog(5.0, now - 4, shared=True)
+    dog.sent(now - 4)
+    dog.answered(now - 4, 3.5)
+    assert not dog.expired(now - 2, connected=True)
+    dog.sent(now - 2)
+    control._connection = Answered(now - 2)  # type: ignore[assignment]
+    control.bell.ring()
+    assert not control._turn()
+    assert control.fault is None
+    assert dog.heard == pytest.approx(now - 2)
 
 
 def test_an_agent_that_hangs_counts_as_gone(agents: Agents) -> None:

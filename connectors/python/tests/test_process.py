@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import headrace
 import pytest
@@ -56,6 +57,36 @@ def test_the_watchdog_waits_for_an_agent_that_comes_back(agents: Agents) -> None
         process.wait(11)  # longer than the TTL
     process.kill()
     process.communicate()
+
+
+def test_the_watchdog_ends_a_shared_trainer_whose_agent_is_silent_when_its_session_ends(agents: Agents) -> None:
+    """However short the time is in which it is silent: a later PING would be answered."""
+    agent = agents(ttl_ms=60_000)
+    times: list[int] = []
+
+    def session(ping: dict[str, Any]) -> int | None:
+        times.append(ping["t"])
+        if len(times) == 1:
+            return 1  # it was cut off from the master long ago
+        return agent.ttl_ms if times[-1] - times[0] > 10e9 else None
+
+    agent.session = session
+    process = trainer(HOLDING)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == -signal.SIGKILL
+    assert "was not heard for" in err
+
+
+def test_who_was_told_to_end_and_does_not_is_ended_when_its_agent_is_silent(agents: Agents) -> None:
+    agent = agents(ttl_ms=3000)
+    process = trainer("import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + HOLDING)
+    assert process.stdout is not None
+    process.stdout.readline()
+    agent.pong = False
+    agent.tell(QUIT, 0, {"reason": "the master was not heard for 3s"})
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == -signal.SIGKILL
+    assert "was not heard for" in err
 
 
 def test_quit_ends_the_process(agents: Agents) -> None:

@@ -66,8 +66,9 @@ class Control:
         self._channels = channels
         self._connection: ControlConnection | None = None
         self._thread: threading.Thread | None = None
-        self._watchdog = Watchdog(1.0, 0.0)
-        self._next_ping = self._next_stats = self._linger_until = 0.0
+        self._watchdog = Watchdog(1.0, 0.0, shared=False)
+        self._told_to_end = False
+        self._next_stats = self._linger_until = 0.0
         self._stopping = False
         self._early: list[Message] = []  # came with WELCOME
         self._stop_by = 0.0
@@ -151,13 +152,16 @@ class Control:
     def _turn(self) -> bool:
         """One round; True when the thread is done."""
         now = time.monotonic()
-        if self._watchdog.expired(now, self._connection is not None):
-            self._expire()
-            return True
         if self._connection is None:
+            if self._watchdog.expired(now, connected=False):
+                self._expire()
+                return True
             return self._seek(now)
         try:
             self._hear(self._connection)
+            if self._watchdog.expired(now, connected=True):
+                self._expire()
+                return True
             try:
                 self._send(self._connection, now)
             except OSError:
@@ -192,10 +196,10 @@ class Control:
                 self._linger_until = now + LINGER
         if self.yields.due and (cut := self.yields.reached()):
             connection.send(wire.encode(wire.HELD, 0, {"cut": cut}))
-        if now >= self._next_ping:
-            self._next_ping = now + self._watchdog.interval
-            self._watchdog.sent(now)
-            connection.send(wire.encode(wire.PING, 0, {"t": int(now * 1e9)}))
+        if now >= self._watchdog.due:
+            t = int(now * 1e9)
+            self._watchdog.sent(t / 1e9)
+            connection.send(wire.encode(wire.PING, 0, {"t": t}))
         if now >= self._next_stats:
             self._next_stats = now + STATS
             for channel in list(self._channels.values()):
@@ -216,7 +220,7 @@ class Control:
         if self.outbox:
             self.sleeping = False
             return
-        patience = min(self._watchdog.patience(now), self._next_ping - now, self._next_stats - now)
+        patience = min(self._watchdog.patience(now), self._next_stats - now)
         if self._stopping:
             patience = min(patience, self._stop_by - now)
         self.bell.wait(connection.sock, connection.pending, patience)
@@ -285,6 +289,7 @@ class Control:
             self._fail(Fenced(f"this process is not of the group any more: {answer.reason}"))
 
     def _quit(self, reason: str) -> None:
+        self._told_to_end = True
         self._fail(Fenced(f"the agent ends this process: {reason}"))
         os.write(2, f"headrace: the agent ends process {os.getpid()}: {reason}\n".encode())
         os.kill(os.getpid(), signal.SIGTERM)
@@ -403,8 +408,7 @@ class Control:
         if ttl <= 0:
             raise ProtocolError(f"the agent's TTL is {ttl} s")
         self.welcome = welcome
-        self._watchdog = Watchdog(ttl, sent)
-        self._next_ping = sent
+        self._watchdog = Watchdog(ttl, sent, shared=welcome.get("model") == "shared")
         if again:
             log.warning("the agent at %s is back", self.settings.agent)
         elif come := comes_again(welcome.get("pending_again"), welcome.get("again")):
@@ -444,7 +448,7 @@ class Control:
     def _expire(self) -> None:
         silent = time.monotonic() - self._watchdog.heard
         why = f"the agent at {self.settings.agent} was not heard for {silent:.1f} s"
-        holding = any(
+        holding = self._told_to_end or any(
             not c.closed and not (c.ended and c.yielded == c.stepped) and c.fault is None
             for c in list(self._channels.values())
         )

@@ -1,65 +1,99 @@
 """How long this process may go on without its agent.
 
 The agent's session with the master was good for `session` more seconds when it
-answered the PING that was sent at `heard`; a tenth of the TTL earlier we must
-have stopped, because the master then gives our rows to others (design,
-guarantee 6). While an agent answers, ending us is its business, not ours.
+answered the PING that was sent at `heard`; then its own margin, a tenth of the
+TTL, is left until the master gives our rows to others (design, guarantee 6).
 
-This is a Python thread: extension code that holds the interpreter lock for
-longer than the TTL holds up the watchdog too. After such a pause it first asks
-the agent once more, for `GRACE` seconds, because the agent may well be alive.
+While an agent answers, ending us is its business, not ours; it also answers when
+its session is over, if we have nothing in hand that goes to others. So of a
+`shared` model the last PING is asked when the session may be over: without an
+answer a twentieth of the TTL later we must have stopped, however short a time no
+PING was answered. In the other kinds only an agent that is silent counts as gone.
+
+This is a Python thread: extension code that holds the interpreter lock holds up
+the watchdog too. After a pause that a good session may not have outlived it asks
+once more, for `GRACE` seconds, because the agent may well be alive.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 
-GRACE = 0.25  # seconds
+GRACE = 0.25  # seconds, at most: of a short TTL the time that the last PING has
 
 
 class Watchdog:
     """Deadlines from PINGs that were answered. Times are time.monotonic()."""
 
-    def __init__(self, ttl: float, now: float) -> None:
-        self.ttl = ttl
+    def __init__(self, ttl: float, now: float, shared: bool) -> None:
+        self.ttl, self.shared = ttl, shared
         self.heard = now  # SEND time of the newest PING that was answered
         self.session = ttl
-        self._asked: float | None = None  # SEND time of the oldest PING that was not
+        self._sent = -math.inf  # SEND time of the newest PING
+        self._asked: float | None = None  # and of the oldest that was not answered
         self._turn = now
         self._grace = now
 
     @property
     def interval(self) -> float:
-        """Seconds from one PING to the next."""
+        """Seconds from one PING to the next, at most."""
         return self.ttl / 5
 
     @property
+    def last(self) -> float:
+        """Seconds that the last PING has to be answered."""
+        return self.ttl / 20
+
+    @property
+    def trust(self) -> float:
+        """Until when the agent's session is good at least, as far as we know."""
+        return self.heard + min(self.ttl - self.ttl / 10, self.session)
+
+    @property
     def deadline(self) -> float:
+        """Until when an agent that is gone, or silent, is waited for."""
         return self.heard + min(self.ttl, self.session) - self.ttl / 10
 
+    @property
+    def due(self) -> float:
+        """When to send the next PING: one of them when the session may be over."""
+        due = self._sent + self.interval
+        return min(due, self.trust) if self._sent < self.trust else due
+
     def sent(self, now: float) -> None:
+        self._sent = now
         if self._asked is None:
             self._asked = now
 
     def answered(self, sent: float, session: float) -> None:
-        if sent >= self.heard:
-            self.heard, self.session = sent, max(0.0, session)
-        self._asked = None
+        if sent < self.heard:
+            return
+        self.heard, self.session = sent, max(0.0, session)
+        self._asked = self._sent if sent < self._sent else None
+
+    def ends(self, connected: bool) -> float:
+        """When this process has to stop, should it hear nothing more."""
+        if not connected:
+            return self.deadline
+        ends = math.inf
+        if self._asked is not None:
+            ends = max(self.deadline, self._asked + self.interval)
+        if self.shared and self.session > 0:
+            ends = min(ends, self.trust + self.last)
+        return max(ends, self._grace)
 
     def expired(self, now: float, connected: bool) -> bool:
-        """Called on every turn of the control thread."""
+        """Called on every turn of the control thread, when it has heard what came."""
         if now - self._turn > self.ttl / 2:
-            self._grace = now + GRACE  # we were stopped, not the agent
+            self._grace = now + min(GRACE, self.last)  # we were stopped, not the agent
         self._turn = now
-        if connected and (self._asked is None or now < self._grace or now - self._asked < self.interval):
-            return False
-        return now > self.deadline
+        return now >= self.ends(connected)
 
     def patience(self, now: float) -> float:
         """Seconds that the control thread may sleep."""
-        seconds = self.interval / 2
-        return seconds if self._asked is None else max(0.01, min(seconds, self.deadline - now))
+        return max(0.001, min(self.interval / 2, self.due - now, self.ends(True) - now))
 
 
 def end_process(why: str) -> None:
