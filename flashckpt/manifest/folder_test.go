@@ -447,3 +447,32 @@ func TestAShardedSaveIsWholeWhenAllPartsOfTheAttemptAreThere(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// closed has folders that this user may not open.
+type closed struct {
+	OS
+	folders []string
+}
+
+func (c closed) ReadDir(folder string) ([]Name, error) {
+	if slices.Contains(c.folders, filepath.Base(folder)) {
+		return nil, &fs.PathError{Op: "open", Path: folder, Err: fs.ErrPermission}
+	}
+	return c.OS.ReadDir(folder)
+}
+
+func TestAFolderThatMayNotBeOpenedHidesNoOtherCheckpoint(t *testing.T) {
+	dir := t.TempDir()
+	made(t, dir, at130(1, 1, 900))
+	other := filepath.Base(filepath.Dir(made(t, dir, at130(2, 1, 800))))
+	if err := os.Mkdir(filepath.Join(dir, "lost+found"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	all, err := Find(closed{folders: []string{"lost+found", other}}, dir)
+	if err != nil || len(all) != 2 || all[0].Err != nil || !errors.Is(all[1].Err, fs.ErrPermission) || all[1].Folder() != filepath.Join(dir, other) {
+		t.Errorf("%+v, %v", all, err)
+	}
+	if _, err := Find(closed{folders: []string{filepath.Base(dir)}}, dir); !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("a folder that can not be read: %v", err)
+	}
+}

@@ -50,8 +50,12 @@ func Find(on FS, path string) ([]Checkpoint, error) {
 		}
 		folder := filepath.Join(path, n.Name)
 		below, err := on.ReadDir(folder)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // it was removed just now
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) && !isFolder(n.Name) {
+			continue // it was removed just now; or it is lost+found, or somebody's who has nothing to do with us
+		}
+		if errors.Is(err, fs.ErrPermission) {
+			all = append(all, Checkpoint{Path: filepath.Join(folder, FileName), Err: err})
+			continue
 		}
 		if err != nil {
 			return nil, err

@@ -199,3 +199,64 @@ def test_restore_says_which_manifests_of_the_folder_do_not_count(
         agent.answer = lambda call: {"cut": "0" * 16}
         assert headrace.Checkpointer(tmp_path, stream).restore() is None
         assert "none of its checkpoints is of job renamed, private" in caplog.text
+
+
+@pytest.fixture
+def closed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names that this user may not open, whoever runs the test."""
+    names: list[str] = []
+    scandir, read, listdir = os.scandir, Path.read_bytes, os.listdir
+
+    def refuse(path: Any) -> None:
+        if {str(path), *str(path).split(os.sep)[-2:]} & set(names):
+            raise PermissionError(13, "Permission denied", str(path))
+
+    def checked(real: Any) -> Any:
+        def call(path: Any) -> Any:
+            refuse(path)
+            return real(path)
+
+        return call
+
+    monkeypatch.setattr(os, "scandir", checked(scandir))
+    monkeypatch.setattr(os, "listdir", checked(listdir))
+    monkeypatch.setattr(Path, "read_bytes", checked(read))
+    return names
+
+
+def test_what_may_not_be_opened_hides_no_other_checkpoint(
+    agents: Agents, tmp_path: Path, closed: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    agents(model="private", total=300)
+    (tmp_path / "lost+found").mkdir()
+    with headrace.dataset("clicks").batches(10) as stream:
+        paths = saved_thrice(stream, tmp_path)
+        closed += ["lost+found", os.path.basename(paths[2])]
+        os.symlink(os.path.join(paths[2], manifest.FILE_NAME), tmp_path / f"model.{manifest.FILE_NAME}")
+        closed.append(f"model.{manifest.FILE_NAME}")
+        ck = headrace.Checkpointer(tmp_path, stream, keep=1)
+        restored = ck.restore()
+        assert restored is not None
+        assert restored.step == 2
+        assert f"{paths[2]}: Permission denied" in caplog.text
+        assert f"model.{manifest.FILE_NAME}: Permission denied" in caplog.text
+        assert "lost+found" not in caplog.text
+        caplog.clear()
+        last = ck.save(stepped(stream, 1, np.zeros(1)), {}).wait(10)
+        assert "could not be removed" not in caplog.text
+        assert [m.folder for m in manifest.find(str(tmp_path))] == [last]
+
+
+def test_a_folder_of_checkpoints_that_can_not_be_read_is_no_reason_to_start_over(
+    agents: Agents, tmp_path: Path, closed: list[str]
+) -> None:
+    agents(model="private")
+    with headrace.dataset("clicks").batches(10) as stream:
+        saved_thrice(stream, tmp_path)
+        closed.append(tmp_path.name)
+        with pytest.raises(headrace.CheckpointError, match=f"{tmp_path} can not be seen: Permission denied"):
+            headrace.Checkpointer(tmp_path, stream).restore()
+        closed.clear()
+        (file := tmp_path / "a file").touch()
+        with pytest.raises(headrace.CheckpointError, match=f"{file} can not be seen: Not a directory"):
+            headrace.Checkpointer(file, stream).restore()

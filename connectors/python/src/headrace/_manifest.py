@@ -273,16 +273,19 @@ def find(directory: str, bad: list[str] | None = None) -> list[Manifest]:
     """The good manifests of a directory, its own and those one level below: newest
     first, as they were frozen; those of older versions, which do not know it, behind
     the others, by epoch and step (shared: by epoch and clock, for each process of a
-    rank counts its own steps). What is wrong with the others goes to `bad`."""
+    rank counts its own steps). What is wrong with the others goes to `bad`. Raises
+    CheckpointError where the directory itself can not be read."""
     found: list[Manifest] = []
-    for path in _manifests(directory):
+    bad = bad if bad is not None else []
+    for path in _manifests(directory, bad):
         try:
             found.append(load(path))
         except FileNotFoundError:
             continue  # somebody removes it
         except CheckpointError as error:
-            if bad is not None:
-                bad.append(str(error))
+            bad.append(str(error))
+        except OSError as error:
+            bad.append(f"{path}: {error.strerror or error}")
     found.sort(key=_age, reverse=True)
     return found
 
@@ -292,12 +295,22 @@ def highest_order(directory: str) -> int:
     return max((m.order for m in find(directory)), default=0)
 
 
-def _manifests(directory: str) -> Iterator[str]:
-    for entry in _entries(directory):
+def _manifests(directory: str, bad: list[str]) -> Iterator[str]:
+    try:
+        entries = _entries(directory)
+    except OSError as error:  # nobody knows what is in it
+        raise CheckpointError(f"the checkpoints in {directory} can not be seen: {error.strerror or error}") from error
+    for entry in entries:
         if entry.is_file() and _is_manifest(entry.name):
             yield entry.path
         elif entry.is_dir() and not entry.name.startswith("."):
-            yield from (e.path for e in _entries(entry.path) if e.is_file() and _is_manifest(e.name))
+            try:
+                below = _entries(entry.path)
+            except OSError as error:
+                if own_folder(entry.path):  # else it is lost+found, or somebody's who has nothing to do with us
+                    bad.append(f"{entry.path}: {error.strerror or error}")
+                continue
+            yield from (e.path for e in below if e.is_file() and _is_manifest(e.name))
 
 
 def _entries(directory: str) -> list[os.DirEntry[str]]:

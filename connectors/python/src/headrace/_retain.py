@@ -90,7 +90,7 @@ def _remove_half(trainer: Trainer, directory: str, newest: str, patience: float)
             continue
         if trainer.model != "private" and re.search("-rank-", name):
             continue
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError, PermissionError):
             names = os.listdir(folder)
             changed = max(os.stat(os.path.join(folder, n)).st_mtime for n in [".", *names])
             if _manifest.FILE_NAME not in names and changed < now - 2 * patience:
