@@ -311,7 +311,9 @@ class Checkpointer:
         Syncs it, writes its manifest (in the folder, or beside the file) and has the
         master know. Gives the manifest's path. One rank calls it, when all files are
         there. A step is that of a cut() of this object, else of a cut that can still
-        be asked for. Raises OSError, CheckpointError, Fenced.
+        be asked for. Links are refused, and names that no manifest may have. Raises
+        ValueError of a step that this rank has not said, OSError, CheckpointError,
+        Fenced.
         """
         self._trainer.check()
         self._raise_unseen()
@@ -320,6 +322,9 @@ class Checkpointer:
             cut = cut_or_step
         elif cut_or_step in self._cuts:
             cut = self._cuts[cut_or_step]
+        elif cut_or_step > self._trainer.last_step:
+            last = self._trainer.last_step
+            raise ValueError(f"step {cut_or_step}, but the last step that this rank has said is {last}")
         else:
             cut = self._frozen(_cuts.ask(self._trainer, cut_or_step, deadline, after=self._look()))
         where = os.path.abspath(os.fspath(path))

@@ -41,7 +41,7 @@ def check_step(trainer: Trainer, step: int | None) -> int:
     if step is None or step == last:
         return last
     raise ValueError(
-        f"step {step}, but the last step that this rank has said is {last}: save right after stream.step({step}), "
+        f"step {step!r}, but the last step that this rank has said is {last}: save right after stream.step({step}), "
         "and before the next one"
     )
 

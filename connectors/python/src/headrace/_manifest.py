@@ -137,22 +137,42 @@ def describe(folder: str, path: str) -> dict[str, Any]:
 
 def describe_all(where: str) -> tuple[str, list[dict[str, Any]]]:
     """Where the manifest of a framework's file or folder belongs, and its files,
-    all of them durable. Raises OSError."""
+    all of them durable. Raises OSError, and CheckpointError of what a reader would
+    not take."""
     if not os.path.isdir(where):
         folder, name = os.path.split(where)
+        _bindable(where, name)
         sync_above(folder, 0)
         return f"{where}.{FILE_NAME}", [describe(folder, name)]
     files: list[dict[str, Any]] = []
     for top, folders, names in os.walk(where):
         folders.sort()
+        for name in folders:
+            _bindable(os.path.join(top, name), name)
         for name in sorted(names):
             path = os.path.relpath(os.path.join(top, name), where)
-            if not is_ours(path):
+            if not is_ours(path) or _PART.match(name):
+                _bindable(os.path.join(top, name), name)
                 files.append(describe(where, path.replace(os.sep, "/")))
         if top != where:
             sync(top)
     sync_above(where)
     return os.path.join(where, FILE_NAME), files
+
+
+def _bindable(path: str, name: str) -> None:
+    """Raises CheckpointError of a file or folder whose checkpoint would never verify."""
+    if os.path.islink(path):
+        raise CheckpointError(
+            f"{path} is a link, to {os.path.realpath(path)}: a checkpoint's files lie in its folder, so that they stay "
+            "as they are. Bind what it leads to, or put a copy there"
+        )
+    if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
+        raise CheckpointError(f"{path} is no file: a checkpoint holds files and folders")
+    if not _within(name):
+        raise CheckpointError(f"{path!r}: the names of a checkpoint's files are printable, without a backslash")
+    if is_ours(name):
+        raise CheckpointError(f"{path}: the name is one of Headrace's own; call it otherwise")
 
 
 def manifest_of(cut: dict[str, Any], step: int, files: list[dict[str, Any]], state: Any = None) -> dict[str, Any]:
@@ -201,11 +221,19 @@ def prepare(path: str, cut: str, fields: dict[str, Any]) -> str:
 
 
 def publish(temp: str, path: str) -> None:
-    """The rename that makes the checkpoint one, made durable."""
-    with room(path, os.path.getsize(temp)):
-        with _or_gone(temp):
-            os.rename(temp, path)
-        sync(os.path.dirname(path))
+    """The rename that makes the checkpoint one, made durable. Where it is not, for the
+    folder can not be synced, the checkpoint counts all the same: whoever finds it
+    tries again. Only nobody may be told that it stays."""
+    with room(path, os.path.getsize(temp)), _or_gone(temp):
+        os.rename(temp, path)
+    folder = os.path.dirname(path)
+    try:
+        sync(folder)
+    except OSError as error:
+        raise CheckpointError(
+            f"{path} is there, but {folder} could not be synced: {error.strerror or error}. A power failure may take "
+            "it away, so it is not bound: save, or bind, again"
+        ) from error
 
 
 @contextlib.contextmanager
