@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 import re
+import signal
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,26 +16,45 @@ ROOT = Path(__file__).parents[4]
 PAGE = (ROOT / "docs" / "CHECKPOINTS.md").read_text()
 PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 ALONE = [p for p in PROGRAMS if "from train import" not in p]
-SLOW = """
-import headrace, time
+# Kills its process in a step that KILLS names, counted in that process: just before
+# the step is said, or just behind it. Of a group that is started again, KILLS has one
+# for each start, and each is another rank's.
+KILLED = """
+import headrace, os, signal
 
-def slow(said):
-    def step(*args, **more):
-        time.sleep(0.01)
-        return said(*args, **more)
-    return step
+kills = [int(n) for n in os.environ.get("KILLS", "").split(",") if n]
+start = int(os.environ.get("HEADRACE_ATTEMPT") or 0)
+left = kills[start] if start < len(kills) and int(os.environ.get("RANK") or 0) == start else 0
+said = headrace.Stream.step
 
-headrace.Stream.step = slow(headrace.Stream.step)
+def step(*args, **more):
+    global left
+    left -= 1
+    if left == 0 and os.environ["KILLED"] == "behind":
+        said(*args, **more)
+    if left == 0:
+        print("killed", flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+    return said(*args, **more)
+
+headrace.Stream.step = step
 """
 
 
-def killed_and_again(start: Callable[[], Any], rng: random.Random, times: int) -> str:
+def kills(rng: random.Random, *steps: tuple[int, int]) -> dict[str, str]:
+    where = rng.choice(["before", "behind"])
+    return {"KILLS": ",".join(str(rng.randint(*s)) for s in steps), "KILLED": where}
+
+
+def killed_and_again(start: Callable[[dict[str, str]], Any], rng: random.Random, times: int) -> str:
+    """What it printed when it was left alone, behind that many kills. Of its 100 steps
+    each life does at most 30."""
     for _ in range(times):
-        trainer = start()
-        time.sleep(rng.uniform(0.3, 1.5))
-        trainer.process.kill()
-        trainer.process.wait()
-    return str(start().ended())
+        trainer = start(kills(rng, (1, 30)))
+        out = trainer.ended()
+        assert trainer.process.returncode == -signal.SIGKILL, out
+        assert "killed" in out
+    return str(start({}).ended())
 
 
 @pytest.mark.parametrize("number", range(len(ALONE)))
@@ -49,22 +68,27 @@ def test_a_program_of_the_page_ends_with_every_record_once(
     work = job.folder / "work"
     work.mkdir()
     monkeypatch.chdir(work)  # the programs name files where they run
-    out = killed_and_again(lambda: job.trainer(SLOW + ALONE[number]), rng, times=3)
+    out = killed_and_again(lambda env: job.trainer(KILLED + ALONE[number], **env), rng, times=3)
     assert f"step {n // 50}" in out, out + job.logs()
     assert "records" not in ALONE[number] or f"records {n}" in out, out + job.logs()
 
 
-def test_the_pages_group_of_ranks_counts_every_record_once(job: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_pages_group_of_ranks_counts_every_record_once(
+    job: Any, rng: random.Random, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of its 40 steps or more; it saves at 20."""
     (group,) = (p for p in PROGRAMS if "from train import" in p)
     n = job.write(6000)
     script = job.folder / "train_group.py"
-    script.write_text(SLOW + group)
+    script.write_text(KILLED + group)
     spec = job.folder / "rows.yaml"
     spec.write_text(job.spec("rows"))
     job.env["PYTHONPATH"] = str(ROOT / "examples" / "checkpoint")
+    job.env.update(kills(rng, (1, 19), (21, 30), (1, 9)))
     monkeypatch.chdir(job.folder)
     options = ("-f", str(spec), "--model", "replicated", "--nproc-per-node", "3", "--max-restarts", "20")
     out = job.headrace("run", *options, "--", sys.executable, str(script)).stdout
+    assert out.count("killed") == 3, out
     assert out.count(f"records {n}") == 3, out
 
 
@@ -113,7 +137,7 @@ def test_the_readmes_checkpoint_ends_with_every_record_once(
 ) -> None:
     n = job.write(5000)
     job.up("--model", model)
-    program = SLOW + MODEL + front(job, FRONT[1])
+    program = KILLED + MODEL + front(job, FRONT[1])
     monkeypatch.chdir(job.folder)
-    out = killed_and_again(lambda: job.trainer(program), rng, times=3)
+    out = killed_and_again(lambda env: job.trainer(program, **env), rng, times=3)
     assert f"records {n} of {n}" in out, out + job.logs()
