@@ -27,15 +27,36 @@ def names_of_tests() -> set[str]:
             names.update(re.findall(r"^func ((?:Test|Fuzz)\w+)\(", path.read_text(), re.MULTILINE))
         for path in (ROOT / folder).rglob("test_*.py"):
             names.update(re.findall(r"^def (test_\w+)\(", path.read_text(), re.MULTILINE))
-    names.update(p.name for p in (ROOT / "shardsvc" / "testdata" / "scenarios").glob("*.txt"))
+    for core in ("shardsvc", "agent/hold"):
+        names.update(p.name for p in (ROOT / core / "testdata" / "scenarios").iterdir())
     return names
 
 
-def test_each_test_that_the_guarantees_name_exists() -> None:
+def test_each_test_that_a_page_names_exists() -> None:
+    there = names_of_tests()
+    files = {p.name for folder in HOME for p in (ROOT / folder).rglob("test_*.py")}
+    for page in PAGES:
+        text = page.read_text()
+        named = set(re.findall(r"`((?:Test|Fuzz)[A-Z]\w+|test_\w+(?:\.py)?|\w+\.txt)`", text))
+        assert named - there - files == set(), page
+        assert page.name != "GUARANTEES.md" or len(named) > 30
+        scenarios = [
+            s for some in re.findall(r"scenarios? ((?:`[^`]+`(?:, )?)+)", text) for s in re.findall(r"`([^`]+)`", some)
+        ]
+        assert [s for s in scenarios if not re.match(r"(Test|test_)", s) and s not in there] == [], page
+
+
+def test_each_guarantee_and_each_death_names_its_tests() -> None:
     page = (ROOT / "docs" / "GUARANTEES.md").read_text()
-    named = set(re.findall(r"`((?:Test|Fuzz)[A-Z]\w+|test_\w+|\w+\.txt)`", page))
-    assert len(named) > 30
-    assert named - names_of_tests() == set()
+    parts = re.split(r"^## ", page, flags=re.MULTILINE)[1:]
+    assert len([p for p in parts if re.match(r"\d+\. ", p)]) == 10
+    for part in parts:
+        if part.startswith("Going on"):
+            rows = [line for line in part.splitlines() if line.startswith("| ")][1:]
+            assert [row for row in rows if not re.search(r"`(Test|test_)\w+`", row)] == []
+        else:
+            assert re.search(r"^- Limits: ", part, re.MULTILINE), part[:60]
+            assert re.search(r"^- Tests: .*`(Test|test_)\w+`", part, re.MULTILINE), part[:60]
 
 
 def test_each_file_that_a_page_links_to_exists() -> None:

@@ -83,7 +83,7 @@ def ids_of(job: Any, cut: dict[str, Any]) -> np.ndarray:
             for segment, start, end in ranges:
                 at = 0
                 for line in (job.data / Path(segments[segment]["name"]).name).read_bytes().splitlines(keepends=True):
-                    if start <= at < end:
+                    if start <= at < end and line.strip():  # a blank line is no record
                         inside.append(int(line.split(b"\t")[0]))
                     at += len(line)
     return np.array(sorted(inside), np.int64)
