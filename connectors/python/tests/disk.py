@@ -105,15 +105,15 @@ class Disk:
     def _write(self, inode: int, to: Path, now: dict[int, Inode], kept: float) -> None:
         """Puts one inode there as the disk has it."""
         current, synced = now.get(inode), self._synced.get(inode)
-        if isinstance(current if current is not None else synced, dict):
+        if isinstance(current, dict) or (current is None and isinstance(synced, dict)):
             to.mkdir(parents=True)
-            old, new = dict(synced or {}), dict(current or {})  # type: ignore[arg-type]
+            old, new = synced if isinstance(synced, dict) else {}, current or {}
             for name in sorted(old.keys() | new.keys()):
                 entry = new.get(name) if self.rng.random() < kept else old.get(name)
                 if entry is not None:
                     self._write(entry, to / name, now, kept)
             return
-        content = synced if synced is not None else b""
-        if current not in (None, content) and self.rng.random() < kept:
-            content = current[: self.rng.randint(0, len(current))] if self.rng.random() < 0.5 else current  # type: ignore[index]
-        to.write_bytes(content)  # type: ignore[arg-type]
+        content = synced if isinstance(synced, bytes) else b""
+        if current is not None and current != content and self.rng.random() < kept:
+            content = current[: self.rng.randint(0, len(current))] if self.rng.random() < 0.5 else current
+        to.write_bytes(content)
