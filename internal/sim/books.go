@@ -100,6 +100,9 @@ func (b *books) clash(e *entry, t *trainer, sent Time) string {
 		}
 		return ""
 	}
+	if t.nobodyEnds() {
+		return "" // it had lain in its socket
+	}
 	switch {
 	case e.is == durable:
 		return "was told that it is in the model, durably"

@@ -66,13 +66,14 @@ func (t *trainer) saveExactly() {
 			}
 			copied, at := w.model.clone(), w.now
 			t.after(w.time(0, 200*millisecond), func() {
-				ask := &pb.CutAsk{Cut: id, Step: t.step, Path: path, Exact: true}
+				ask := &pb.CutAsk{Cut: id, Step: t.step, Path: path, Exact: true, After: t.look()}
 				t.call(&pb.CutCall{Call: &pb.CutCall_Ask{Ask: ask}}, func(r *pb.CutReply) {
 					if r.Code != pb.CutReply_OK {
 						failed(r)
 						return
 					}
 					cut := w.body(r.Body)
+					t.order = max(t.order, cut.Order)
 					w.seen.exact++
 					w.books.checkExact(t, cut, copied, at)
 					s := &saving{t: t, copied: copied, writes: true, until: w.now + w.time(second, 20*second)}

@@ -32,11 +32,16 @@ func (t *trainer) restore() {
 		t.restoreLate()
 		return
 	}
-	g := &going{t: t, rank: shardsvc.Group, bodies: w.plan.carries > 0}
-	if t.w.plan.model == private {
-		g.rank = int64(t.rank)
-	}
+	g := &going{t: t, rank: t.folder(), bodies: w.plan.carries > 0}
 	g.offer()
+}
+
+// folder is whose checkpoints it saves and goes back to.
+func (t *trainer) folder() int64 {
+	if t.w.plan.model == private {
+		return int64(t.rank)
+	}
+	return shardsvc.Group
 }
 
 func (g *going) offer() {
@@ -62,7 +67,7 @@ func (g *going) offer() {
 	if t.fromStart() {
 		m, c.Mode = nil, pb.Restore_START
 	}
-	c.Failed = slices.Clone(g.failed)
+	c.Failed, c.After = slices.Clone(g.failed), w.storage.order(g.rank)
 	if m == nil && w.plan.model == private && !w.plan.apart && c.Mode == pb.Restore_NEWEST {
 		if x := w.storage.witness(g.rank); x != nil {
 			c.Body = w.bodyOf(x.cut)
@@ -180,7 +185,7 @@ func (t *trainer) restoreLate() {
 	}
 	x := w.loaded
 	w.tracef(t.name, "goes back to cut %x too", x.cut.ID)
-	c := &pb.Restore{Mode: pb.Restore_EXACT, Body: w.bodyOf(x.cut), Path: x.path}
+	c := &pb.Restore{Mode: pb.Restore_EXACT, Body: w.bodyOf(x.cut), Path: x.path, After: w.storage.order(t.folder())}
 	if x.carried {
 		c.Path = ""
 	}
@@ -190,7 +195,7 @@ func (t *trainer) restoreLate() {
 			t.goneBack(r)
 			return
 		}
-		c := &pb.Restore{Mode: pb.Restore_NEWEST}
+		c := &pb.Restore{Mode: pb.Restore_NEWEST, After: w.storage.order(t.folder())}
 		t.call(&pb.CutCall{Call: &pb.CutCall_Restore{Restore: c}}, func(r *pb.CutReply) {
 			w.tracef(t.name, "restore of the newest: %v cut %x, %s", r.Code, r.Cut, r.Reason)
 			if r.Code == pb.CutReply_OK && r.Cut == 0 {
@@ -245,7 +250,7 @@ func (w *World) rewind() {
 		}
 		w.storage.sync(to.path) // as headrace rewind does
 		m.rewound = false
-		m.step(&shardsvc.Rewind{Cut: to.cut, Path: to.path})
+		m.step(&shardsvc.Rewind{Cut: to.cut, Path: to.path, After: w.storage.order(to.cut.Rank)})
 		if m.rewound && to.cut.Rank != shardsvc.Group {
 			w.slots[to.cut.Rank].rewound = w.now
 			w.giveUp(uint32(to.cut.Rank))

@@ -41,7 +41,7 @@ func (t *trainer) save(s *saving) {
 	s.until = w.now + w.time(second, 20*second)
 	step := t.step
 	id := w.r.Uint64() | 1
-	ask := &pb.CutAsk{Cut: id, Step: step, Path: fmt.Sprintf("/ckpt/%d-%x", step, id), DeadlineMs: uint32(w.of(500, 20000))}
+	ask := &pb.CutAsk{Cut: id, Step: step, Path: fmt.Sprintf("/ckpt/%d-%x", step, id), DeadlineMs: uint32(w.of(500, 20000)), After: t.look()}
 	if ask.Carried = s.carried; s.carried {
 		ask.Path = ""
 	}
@@ -56,6 +56,7 @@ func (t *trainer) save(s *saving) {
 			s.copied = t.model.clone()
 		}
 		cut := w.body(r.Body)
+		t.order = max(t.order, cut.Order)
 		w.seen.cuts++
 		w.books.checkCut(t, cut, s.copied)
 		if !s.writes && s.shards == 0 {
@@ -173,11 +174,12 @@ func (s *saving) bind() bool {
 	t, w := s.t, s.t.w
 	t.call(&pb.CutCall{Call: &pb.CutCall_Bind{Bind: &pb.CutBind{Cut: s.m.cut.ID, Path: s.m.path}}}, func(r *pb.CutReply) {
 		w.tracef(t.name, "bind %x: %v %s", s.m.cut.ID, r.Code, r.Reason)
-		t.saving = false
-		if r.Code == pb.CutReply_OK {
-			w.seen.bound++
-			t.retain(s.m)
+		if r.Code != pb.CutReply_OK {
+			t.saving = false
+			return
 		}
+		w.seen.bound++
+		t.retain(s.m)
 	})
 	return true
 }
@@ -193,11 +195,12 @@ func (s *saving) drop(why string) bool {
 }
 
 // retain removes old checkpoints: unbound at the master first, then the manifest,
-// and when that is sure to be gone, the data.
+// and when that is sure to be gone, the data. The save ends behind it.
 func (t *trainer) retain(newest *manifest) {
 	disk := &t.w.storage
 	old := disk.removable(newest.cut.Rank, t.w.plan.keep, newest)
 	if len(old) == 0 {
+		t.saving = false
 		return
 	}
 	m := old[len(old)-1]
@@ -207,6 +210,7 @@ func (t *trainer) retain(newest *manifest) {
 	}
 	t.call(&pb.CutCall{Call: &pb.CutCall_Drop{Drop: &pb.CutDrop{Cut: m.cut.ID, Reason: "retention"}}}, func(r *pb.CutReply) {
 		if r.Code != pb.CutReply_OK {
+			t.saving = false
 			return
 		}
 		t.w.tracef(t.name, "removes the checkpoint of step %d: cut %x", m.cut.Step, m.cut.ID)

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/headrace/headrace/shardsvc"
@@ -135,7 +136,7 @@ func (s *storage) some(wanted func(*manifest) bool) *manifest {
 // master that has lost its disk of the job's past. nil if it is the rank's own.
 func (s *storage) witness(rank int64) (best *manifest) {
 	for _, m := range s.all {
-		if !m.carried && m.there() && (best == nil || m.cut.Epoch > best.cut.Epoch || m.cut.Epoch == best.cut.Epoch && m.cut.Step >= best.cut.Step) {
+		if !m.carried && m.there() && (best == nil || m.cut.Order >= best.cut.Order) {
 			best = m
 		}
 	}
@@ -165,7 +166,7 @@ func (s *storage) newest(rank int64, failed *[]uint64) (best *manifest) {
 			*failed = append(*failed, m.cut.ID)
 			continue
 		}
-		if best == nil || m.cut.Epoch > best.cut.Epoch || m.cut.Epoch == best.cut.Epoch && m.cut.Step >= best.cut.Step {
+		if best == nil || m.cut.Order >= best.cut.Order {
 			best = m
 		}
 	}
@@ -182,6 +183,26 @@ func (s *storage) carried(rank int64, failed []uint64) *manifest {
 	return nil
 }
 
+// order is the highest of those that a rank, or the group, finds: what a master freezes
+// that has lost its disk has to be newer.
+func (s *storage) order(rank int64) (highest uint64) {
+	for _, m := range s.all {
+		if !m.carried && m.there() && (m.cut.Rank == rank || !s.w.plan.apart) {
+			highest = max(highest, m.cut.Order)
+		}
+	}
+	return highest
+}
+
+// look finds it once, as a Checkpointer does; what it freezes itself it knows.
+func (t *trainer) look() uint64 {
+	if !t.looked {
+		t.looked = true
+		t.order = max(t.order, t.w.storage.order(t.folder()))
+	}
+	return t.order
+}
+
 // removable are the checkpoints of a rank that may go: the keep newest stay, and
 // pinned ones, and the one that was just written. One before another with the same
 // or a lower step is of a past that the job went back behind.
@@ -192,10 +213,10 @@ func (s *storage) removable(rank int64, keep int, newest *manifest) (old []*mani
 			found = append(found, m)
 		}
 	}
-	slices.SortStableFunc(found, func(a, b *manifest) int { return int(b.cut.Epoch) - int(a.cut.Epoch) })
+	slices.SortStableFunc(found, func(a, b *manifest) int { return cmp.Compare(b.cut.Order, a.cut.Order) })
 	kept, floor := 0, int64(1)<<62
 	for _, m := range found {
-		alive := m.cut.Step < floor
+		alive := m.cut.Step < floor || s.w.plan.model == shared // there each process counts its own steps
 		floor = min(floor, m.cut.Step)
 		if alive {
 			kept++

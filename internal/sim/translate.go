@@ -71,7 +71,7 @@ func (w *World) cutCall(p *pb.CutCall) shardsvc.CutCall {
 	switch k := p.Call.(type) {
 	case *pb.CutCall_Ask:
 		c.Ask = &shardsvc.CutAsk{Cut: k.Ask.Cut, Step: k.Ask.Step, Carried: k.Ask.Carried, Path: k.Ask.Path,
-			Deadline: shardsvc.Time(k.Ask.DeadlineMs) * shardsvc.Millisecond, Exact: k.Ask.Exact}
+			Deadline: shardsvc.Time(k.Ask.DeadlineMs) * shardsvc.Millisecond, Exact: k.Ask.Exact, After: k.Ask.After}
 	case *pb.CutCall_Bind:
 		c.Bind = &shardsvc.CutBind{Cut: k.Bind.Cut, Path: k.Bind.Path}
 	case *pb.CutCall_Drop:
@@ -79,7 +79,7 @@ func (w *World) cutCall(p *pb.CutCall) shardsvc.CutCall {
 	case *pb.CutCall_Hold:
 		c.Hold = &shardsvc.CutHold{Cut: k.Hold.Cut, Deadline: shardsvc.Time(k.Hold.DeadlineMs) * shardsvc.Millisecond}
 	case *pb.CutCall_Restore:
-		c.Restore = &shardsvc.RestoreCall{Mode: shardsvc.RestoreMode(k.Restore.Mode), Cut: w.body(k.Restore.Body), Path: k.Restore.Path, Failed: k.Restore.Failed}
+		c.Restore = &shardsvc.RestoreCall{Mode: shardsvc.RestoreMode(k.Restore.Mode), Cut: w.body(k.Restore.Body), Path: k.Restore.Path, Failed: k.Restore.Failed, After: k.Restore.After}
 	}
 	return c
 }
