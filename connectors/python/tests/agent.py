@@ -96,8 +96,9 @@ class Agent:
         self.last_step, self.refuse, self.resumed = last_step, refuse, resumed
         self.regions = regions
         self.resume_from = resume_from  # what the job's datasets say
-        #: How long its session with the master is good, in ms, in answer to a PING; None: no answer.
-        self.session: Callable[[dict[str, Any]], int | None] = lambda ping: self.ttl_ms if self.pong else None
+        #: How long its session with the master is good, in ms, in answer to a PING, of
+        #: which None is none; None: for the TTL, as long as `pong`.
+        self.session: Callable[[dict[str, Any]], int | None] | None = None
         self.hold = False  # send no frame
         #: What a CALL is answered, ahead of what an ordinary master says; None: that.
         self.answer: Callable[[dict[str, Any]], dict[str, Any] | None] = lambda call: None
@@ -218,7 +219,8 @@ class Agent:
 
     def _on(self, connection: socket.socket, type_: int, stream: int, number: int, payload: Any) -> None:
         if type_ == PING:
-            if (left := self.session(payload)) is not None:
+            left = self.session(payload) if self.session else self.ttl_ms if self.pong else None
+            if left is not None:
                 self._send(connection, PONG, 0, {"t": payload["t"], "session_ms": left})
             return
         if type_ in (RELEASE, FORGET):
