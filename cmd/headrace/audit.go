@@ -261,7 +261,7 @@ func (a *app) contains(c *manifest.Checkpoint, text string) error {
 			known = known || n == r.Segment || strings.HasSuffix(n, "/"+r.Segment)
 		}
 		if !known {
-			return &failure{exitNotFound, suggest.Hint(r.Segment, names, "files or partitions"), fmt.Errorf("the checkpoint knows nothing called %s", r.Segment)}
+			return &failure{exitNotFound, suggest.Hint(r.Segment, names, "files or partitions"), fmt.Errorf("the checkpoint knows nothing called %s (of a file that comes behind those it knows, nothing is in the model)", r.Segment)}
 		}
 		v.Found = []audit.Where{} // known, but not that offset: it was not listed then
 	}

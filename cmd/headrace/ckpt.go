@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -153,8 +154,12 @@ func find(path string) ([]manifest.Checkpoint, error) {
 		return nil, err
 	}
 	all, err := manifest.Find(manifest.OS{}, abs)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, &failure{exitNotFound, "a path is a manifest (" + manifest.FileName + "), a checkpoint's folder, or a folder of checkpoints", fmt.Errorf("%s: no such file or folder", path)}
+	hint := "a path is a manifest (" + manifest.FileName + "), a checkpoint's folder, or a folder of checkpoints"
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, &failure{exitNotFound, hint, fmt.Errorf("%s: no such file or folder", path)}
+	case errors.Is(err, syscall.ENOTDIR):
+		return nil, &failure{exitNotFound, hint, fmt.Errorf("%s: a file that is no manifest", path)}
 	}
 	return all, err
 }
@@ -243,6 +248,23 @@ func (b *book) cut(m *manifest.Manifest) (k cutView, ok bool) {
 		k, ok = b.cuts[m.Cut.ID]
 	}
 	return k, ok
+}
+
+// behind are the cuts that are to be forgotten before a checkpoint goes. A manifest that
+// can not be read names none: then what the ledger has bound at its path, but for the
+// newest, of which a restore has to say that it is gone before anybody starts over.
+func (b *book) behind(c *manifest.Checkpoint) (all []manifest.CutID) {
+	if c.Manifest != nil {
+		return []manifest.CutID{c.Manifest.Cut.ID}
+	}
+	if b != nil {
+		for id, k := range b.cuts {
+			if k.Path == c.Path && !k.Newest {
+				all = append(all, id)
+			}
+		}
+	}
+	return all
 }
 
 // newest: a restore would begin with it.

@@ -125,6 +125,7 @@ type removedView struct {
 // doomed is a checkpoint that somebody wants to remove, or that stays.
 type doomed struct {
 	c    *manifest.Checkpoint
+	cuts []manifest.CutID // that the ledger has to forget
 	stay string
 }
 
@@ -219,7 +220,7 @@ func (a *app) chosen(ctx context.Context, paths []string, r *removal, b *book) (
 		for i := range here {
 			if wants(i) && !done[here[i].Path] {
 				done[here[i].Path] = true
-				all = append(all, doomed{&here[i], stay[i]})
+				all = append(all, doomed{&here[i], b.behind(&here[i]), stay[i]})
 			}
 		}
 	}
@@ -285,8 +286,8 @@ func (a *app) removeAll(ctx context.Context, all []doomed, going int, r *removal
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if d.c.Manifest != nil {
-			if err := unbind(d.c.Manifest); err != nil {
+		for _, cut := range d.cuts {
+			if err := unbind(cut); err != nil {
 				return fmt.Errorf("%s was not removed: %w", d.c.Path, err)
 			}
 		}
@@ -300,9 +301,9 @@ func (a *app) removeAll(ctx context.Context, all []doomed, going int, r *removal
 // unbinder makes the ledger forget a cut before its files go. Without a master
 // that is refused, unless the user says so: a ledger that names a checkpoint which
 // is gone holds data at the source for nothing, until somebody restores.
-func (a *app) unbinder(ctx context.Context, all []doomed, r *removal) (unbind func(*manifest.Manifest) error, closing func(), err error) {
+func (a *app) unbinder(ctx context.Context, all []doomed, r *removal) (unbind func(manifest.CutID) error, closing func(), err error) {
 	if r.offline {
-		return func(*manifest.Manifest) error { return nil }, func() {}, nil
+		return func(manifest.CutID) error { return nil }, func() {}, nil
 	}
 	hint := "start it, name it with --master, or say --offline to remove the files alone"
 	if _, local := link.ReadAddress(a.cfg.State); a.cfg.From("master") == "" && local != nil {
@@ -328,10 +329,10 @@ func (a *app) unbinder(ctx context.Context, all []doomed, r *removal) (unbind fu
 			return nil, nil, usagef("name its own master with --master, or say --offline", "%s is of job %s, the master at %s runs %s", d.c.Path, m.Job, c.target, reply.Job)
 		}
 	}
-	return func(m *manifest.Manifest) error {
+	return func(cut manifest.CutID) error {
 		ask, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
-		_, err := c.cuts().Drop(ask, &headracev1.DropCutRequest{Cut: uint64(m.Cut.ID), Reason: "its checkpoint is removed by headrace ckpt rm"})
+		_, err := c.cuts().Drop(ask, &headracev1.DropCutRequest{Cut: uint64(cut), Reason: "its checkpoint is removed by headrace ckpt rm"})
 		return fromMaster(err, c.target)
 	}, c.close, nil
 }

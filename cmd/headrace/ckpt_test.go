@@ -77,7 +77,8 @@ func TestCheckpointsOfAFolderAreListedNewestFirst(t *testing.T) {
 		code int
 		says string
 	}{
-		"ckpt list nowhere":                   {exitNotFound, "nowhere: no such file or folder"},
+		"ckpt list nowhere": {exitNotFound, "nowhere: no such file or folder"},
+		"ckpt list " + filepath.Join(broken, "model.safetensors"): {exitNotFound, "a file that is no manifest"},
 		"ckpt show " + broken:                 {exitFailed, "damaged: not JSON"},
 		"ckpt show state":                     {exitNotFound, "state: no checkpoint"},
 		"ckpt list":                           {exitUnreachable, "no master answers"},

@@ -211,3 +211,21 @@ def test_a_rewind_to_the_start_delivers_everything_again(job: Any, model: str) -
     out = job.trainer(TRAINER, **settings(job)).ended()
     assert "restored 0" in out.splitlines(), out + job.logs()
     assert sorted(stepped(out)) == list(range(n)), job.logs()
+
+
+def test_the_ledger_forgets_a_damaged_checkpoint_that_is_removed(job: Any) -> None:
+    """Its manifest names no cut any more: the ledger knows its path. But the newest is
+    not given up without a word, for then a job might start over."""
+    job.write(3000)
+    job.up("--model", "replicated")
+    job.apply()
+    killed(job, 38)
+    found = json.loads(job.headrace("ckpt", "list", str(job.folder / "ckpt"), "-o", "json").stdout)
+    for c in found[:2]:
+        os.truncate(c["path"], 100)
+        job.headrace("ckpt", "rm", c["path"], "--yes")
+    kept = json.loads(job.headrace("ckpt", "list", "-o", "json").stdout)
+    assert [(c["step"], c["state"]) for c in kept] == [(35, "bound"), (21, "bound")]
+    assert sorted(os.listdir(job.folder / "ckpt")) == [Path(found[2]["path"]).parent.name]
+    out = job.trainer(TRAINER, **settings(job)).ended()
+    assert "restored 21" in out.splitlines(), out + job.logs()
