@@ -260,3 +260,22 @@ def test_a_folder_of_checkpoints_that_can_not_be_read_is_no_reason_to_start_over
         (file := tmp_path / "a file").touch()
         with pytest.raises(headrace.CheckpointError, match=f"{file} can not be seen: Not a directory"):
             headrace.Checkpointer(file, stream).restore()
+
+
+@pytest.mark.parametrize(
+    ("chosen", "says"),
+    [
+        ("0" * 16, "began with nothing already"),
+        ("00000000000000aa", "went back to cut 00000000000000aa of step 7 already"),
+    ],
+)
+def test_a_state_that_comes_too_late_is_refused_with_what_was_chosen(agents: Agents, chosen: str, says: str) -> None:
+    agent = agents(model="replicated")
+    with headrace.dataset("clicks").batches(10) as stream:
+        stepped(stream, 2, np.zeros(1))
+        state = stream.state_dict(2)
+        agent.answer = lambda call: {"code": "ok", "cut": chosen, "step": 7} if call["call"] == "restore" else None
+        with pytest.raises(
+            headrace.CheckpointError, match=f"{says}, not with cut {state['id']} of step 2: .* once, before"
+        ):
+            stream.load_state_dict(state)

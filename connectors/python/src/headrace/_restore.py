@@ -64,9 +64,11 @@ def load_carried(trainer: Trainer, state: dict[str, Any]) -> None:
     if answer.code != "ok":
         raise CheckpointError(f"loading the cut at step {step}: {answer.reason or answer.code}")
     if answer.cut != cut:
+        started = answer.cut in ("", _cuts.NONE)
+        where = "began with nothing" if started else f"went back to cut {answer.cut} of step {answer.step}"
         raise CheckpointError(
-            f"the group goes back to cut {answer.cut} of step {answer.step}, not to {cut} of step {step}: "
-            "every rank loads the same state"
+            f"this group or process {where} already, not with cut {cut} of step {step}: load_state_dict() comes once, "
+            "before the first step, and every rank loads the same state"
         )
     if answer.again:
         log.warning("loaded the cut at step %d: %s", step, answer.again)

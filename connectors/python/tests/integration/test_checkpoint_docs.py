@@ -92,6 +92,27 @@ def test_the_pages_group_of_ranks_counts_every_record_once(
     assert out.count(f"records {n}") == 3, out
 
 
+def test_the_pages_group_goes_on_with_another_number_of_ranks(
+    job: Any, rng: random.Random, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """3, 1 and 2: 120 batches, a step takes one of each rank, and every 20th is saved."""
+    (group,) = (p for p in PROGRAMS if "from train import" in p)
+    n = job.write(6000)
+    script = job.folder / "train_group.py"
+    script.write_text(KILLED + group.replace('print("step"', 'print("sum", int(total[1]), "step"'))
+    spec = job.folder / "rows.yaml"
+    spec.write_text(job.spec("rows"))
+    job.env["PYTHONPATH"] = str(ROOT / "examples" / "checkpoint")
+    monkeypatch.chdir(job.folder)
+    for ranks, steps in ((3, (25, 35)), (1, (25, 35)), (2, None)):
+        job.env.update(kills(rng, steps) if steps else {"KILLS": ""})
+        options = ("-f", str(spec), "--model", "replicated", "--nproc-per-node", str(ranks), "--max-restarts", "0")
+        ended = job.headrace("run", *options, "--", sys.executable, str(script), check=False)
+        assert ("killed" in ended.stdout) == bool(steps), ended.stdout + ended.stderr
+    assert ended.stdout.count(f"records {n}") == 2, ended.stdout + ended.stderr
+    assert ended.stdout.count(f"sum {n * (n - 1) // 2} ") == 2, ended.stdout
+
+
 FRONT = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
 MODEL = """
 import atexit

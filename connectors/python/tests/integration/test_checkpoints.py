@@ -190,6 +190,28 @@ def test_private_ranks_restore_alone_and_all_records_are_in_one_model(job: Any) 
     checked(job, n)
 
 
+def test_private_ranks_come_and_go_while_others_train(job: Any) -> None:
+    """Of one that is killed and never comes again the checkpoint stays, and the rest is
+    the others', one of which joined behind its end."""
+    n = job.write(12_000)
+    job.up("--model", "private")
+    job.apply()
+    stays = job.trainer(TRAINER, **settings(job, n, pause=0.005, waits=20), RANK="0", WORLD_SIZE="2")
+    stays.printed(1)
+    leaves = job.trainer(TRAINER, **settings(job, n, stop=13), RANK="1", WORLD_SIZE="2")
+    assert "saved 10" in leaves.ended(), job.logs()
+    joins = job.trainer(TRAINER, **settings(job, n, pause=0.005), RANK="2", WORLD_SIZE="3")
+    joins.printed(2)  # it has saved something
+    (job.folder / "ckpt" / "go").touch()
+    models = [of_end(stays.ended()), of_end(joins.ended())]
+    assert all(m.sum() > 0 for m in models)
+    (last,) = [m for m in manifest.find(str(job.folder / "ckpt")) if m.rank == 1][:1]
+    assert last.step == 10
+    models.append(headrace._restore._load(last, 1)["seen"])
+    assert np.array_equal(sum(models), np.ones(n)), Counter(sum(models).tolist())
+    checked(job, n)
+
+
 def test_a_private_rank_whose_only_checkpoint_is_damaged_starts_over_when_told(job: Any) -> None:
     n = job.write(4000)
     job.up("--model", "private")
