@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 from pathlib import Path
 from typing import Any
@@ -279,3 +280,25 @@ def test_a_state_that_comes_too_late_is_refused_with_what_was_chosen(agents: Age
             headrace.CheckpointError, match=f"{says}, not with cut {state['id']} of step 2: .* once, before"
         ):
             stream.load_state_dict(state)
+
+
+@pytest.mark.parametrize("name", ["a copy", "zz"])  # in front of the other's, and behind it
+def test_a_copy_stands_for_a_damaged_checkpoint_whatever_it_is_called(
+    agents: Agents, tmp_path: Path, name: str
+) -> None:
+    agent = agents(model="replicated")
+    with headrace.dataset("clicks").batches(10) as stream:
+        paths = saved_thrice(stream, tmp_path)
+        copy = shutil.copytree(paths[2], tmp_path / name)
+        with open(os.path.join(paths[2], "state.safetensors"), "ab") as file:
+            file.write(b"x")
+        restored = headrace.Checkpointer(tmp_path, stream).restore()
+        assert restored is not None
+        assert (restored.step, restored.path) == (3, str(copy))
+        assert agent.of(CALL)[-1]["failed"] == []
+        chosen = {"code": "ok", "cut": paths[2][-16:], "step": 3}
+        agent.answer = lambda call: chosen if call["call"] == "restore" else None
+        shutil.rmtree(paths[1])
+        restored = headrace.Checkpointer(tmp_path, stream).restore()
+        assert restored is not None
+        assert restored.path == str(copy)

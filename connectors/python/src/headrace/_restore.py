@@ -134,14 +134,18 @@ def _pick(
     """The one at `better`, else the newest here that verifies and did not fail before."""
     if better is not None:
         return _manifest.load(better)
+    before = set(failed)
     for manifest in _candidates(trainer, directory):
-        if manifest.cut_id in failed:
+        if manifest.cut_id in before:
             continue
         fault = _verified(manifest)
         if fault is None:
+            if manifest.cut_id in failed:  # it is a copy, and the other one is damaged
+                failed.remove(manifest.cut_id)
             return manifest
         log.warning("a checkpoint is passed over: %s", fault)
-        failed.append(manifest.cut_id)
+        if manifest.cut_id not in failed:
+            failed.append(manifest.cut_id)
         faults.append(fault)
     return None
 
@@ -231,19 +235,21 @@ def _gone_back(trainer: Trainer, answer: Answer, offer: Manifest | None, directo
 
 
 def _chosen(trainer: Trainer, answer: Answer, directory: str) -> Manifest:
+    faults: list[str] = []
     for manifest in _candidates(trainer, directory):
         if manifest.cut_id == answer.cut:
             fault = _verified(manifest)
-            break
-    else:
+            if fault is None:
+                return manifest
+            faults.append(fault)
+    if not faults:
         fault = _unreadable(answer.path) if answer.path else "it has no manifest: a framework carries it"
         if fault is None:
             return _manifest.load(answer.path)
-        manifest = None
-    if fault is None and manifest is not None:
-        return manifest
+        faults.append(fault)
     raise CheckpointError(
-        f"the group goes back to cut {answer.cut} of step {answer.step}, which rank {trainer.rank} cannot read: {fault}"
+        f"the group goes back to cut {answer.cut} of step {answer.step}, which rank {trainer.rank} cannot read: "
+        + "; ".join(faults)
     )
 
 
