@@ -144,7 +144,7 @@ class Agent:
 
     def release(self) -> None:
         """Sends what was held back, to who still listens."""
-        with self.changed, contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        with self.changed, contextlib.suppress(OSError):  # of a socket that is closed, here or there
             self.hold = False
             for number in self.streams:
                 self._push(number)
