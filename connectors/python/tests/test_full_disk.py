@@ -12,7 +12,7 @@ from typing import Any
 import headrace
 import numpy as np
 import pytest
-from headrace import _durable
+from headrace import _durable, _state
 from headrace import _manifest as manifest
 from saving import Agents, calls, stepped
 
@@ -94,3 +94,46 @@ def test_a_bind_without_room_leaves_the_frameworks_files_alone(
         assert not agent.bound
         disk.full = ""
         assert agent.bound == {cut.id: ck.bind(cut, file)}
+
+
+@pytest.mark.parametrize("where", ["state", "manifest", "rename"])
+def test_a_step_that_is_saved_again_without_room_leaves_the_checkpoint_as_it_was(
+    agents: Agents, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """A replicated step has one cut, and so one folder, however often it is saved."""
+    agent = agents(model="replicated", total=300)
+    disk = Disk(monkeypatch)
+    write = _state.write
+
+    def full(captured: Any, path: str, metadata: dict[str, str]) -> None:
+        if disk.full == "state":
+            Path(path).write_bytes(b"half of")
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        write(captured, path, metadata)
+
+    monkeypatch.setattr(_state, "write", full)
+    shared: list[str] = []
+
+    def one_cut(call: dict[str, Any]) -> dict[str, Any] | None:
+        if call["call"] != "ask":
+            return None
+        shared.append(call["cut"])
+        return {"cut": shared[0], "step": call["step"], "body": agent.body(shared[0], call["step"])}
+
+    agent.answer = one_cut
+    with headrace.dataset("clicks").batches(10) as stream, headrace.Checkpointer(tmp_path, stream, keep=1) as ck:
+        step = stepped(stream, 1, np.zeros(1))
+        old = ck.save(step, {"w": np.zeros(1000)}).wait(10)
+        before = {p.name: p.read_bytes() for p in Path(old).iterdir()}
+        disk.full = where
+        with pytest.raises((headrace.CheckpointError, OSError), match="No space left on device"):
+            ck.save(step, {"w": np.ones(2000)}).wait(10)
+        disk.full = ""
+        left = {p.name: p.read_bytes() for p in Path(old).iterdir() if not p.is_symlink()}
+        assert left == before
+        assert calls(agent) == ["ask", "bind", "ask"]  # and its cut is not dropped
+        assert ck.save(step, {"w": np.ones(2000)}).wait(10) == old
+        assert len(os.listdir(old)) == 2
+        restored = ck.restore()
+        assert restored is not None
+        assert np.array_equal(restored.state["w"], np.ones(2000))

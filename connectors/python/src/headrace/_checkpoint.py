@@ -174,9 +174,15 @@ class Checkpointer:
     def _write(self, saved: Saved, cut: Cut, folder: str, captured: _state.Captured, deadline: float) -> None:
         path = os.path.join(folder, _manifest.FILE_NAME)
         rank = self._trainer.rank
+        # A replicated step that is saved again has the same cut, and so the same folder.
+        again = os.path.lexists(path)
+        if again and self._sharded:
+            self._bind_again(cut, folder, path, deadline)
+            return
+        name = _manifest.free_name(folder, f"state-rank-{rank}" if self._sharded else "state", ".safetensors")
         try:
             _durable.make_folder(folder)
-            files, state = self._write_state(folder, saved.step, captured)
+            files, state = self._write_state(folder, name, saved.step, captured)
             self._reached("files")
             if self._sharded:
                 self._publish_part(folder, saved.step, cut, files, state)
@@ -191,20 +197,34 @@ class Checkpointer:
             self._trainer.check()
             _manifest.publish(temp, path)
         except BaseException as error:
-            self._give_up(cut, folder, path, error)
+            if again:
+                _manifest.remove_unlisted(path, [name])
+            else:
+                self._give_up(cut, folder, path, error)
             raise
         self._reached("renamed")
         # From here on the checkpoint counts, whatever happens to us.
+        if again:
+            _manifest.remove_unlisted(path, os.listdir(folder))
         _cuts.bind(self._trainer, cut.id, path, max(deadline, time.monotonic() + _cuts.CALL_SECONDS))
         self._reached("bound")
         _retain.retain(self._trainer, self.dir, self.keep, path, self._timeout)
 
-    def _write_state(self, folder: str, step: int, captured: _state.Captured) -> tuple[list[dict[str, Any]], Any]:
+    def _bind_again(self, cut: Cut, folder: str, path: str, deadline: float) -> None:
+        """Of a sharded checkpoint that is there: what each rank has saved at a step is
+        its state at that step. Its parts are not written over each other."""
+        log.info("%s is there already: a step is not saved twice", path)
+        _durable.sync(folder)
+        if self._trainer.rank == 0:
+            _cuts.bind(self._trainer, cut.id, path, max(deadline, time.monotonic() + _cuts.CALL_SECONDS))
+
+    def _write_state(
+        self, folder: str, name: str, step: int, captured: _state.Captured
+    ) -> tuple[list[dict[str, Any]], Any]:
         """Writes the arrays; gives the manifest's files and state."""
         state: dict[str, Any] = {"format": _state.FORMAT, "version": _state.VERSION, "tree": captured.tree}
         if not captured.arrays:
             return [], state
-        name = f"state-rank-{self._trainer.rank}.safetensors" if self._sharded else "state.safetensors"
         _state.write(captured, os.path.join(folder, name), {"step": str(step)})
         return [_manifest.describe(folder, name)], {**state, "file": name}
 

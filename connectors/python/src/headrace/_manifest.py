@@ -395,6 +395,26 @@ def own_folder(path: str) -> bool:
     return bool(_FOLDER.match(os.path.basename(path)))
 
 
+def free_name(folder: str, stem: str, end: str) -> str:
+    """A file's name that is not taken in a folder: what a manifest lists is not written over."""
+    name, n = stem + end, 1
+    while os.path.lexists(os.path.join(folder, name)):
+        name, n = f"{stem}-{n}{end}", n + 1
+    return name
+
+
+def remove_unlisted(path: str, names: list[str]) -> None:
+    """Removes those of some files beside a manifest that are none of its own."""
+    try:
+        listed = {file["path"] for file in load(path).files}
+    except (OSError, CheckpointError):
+        return  # nobody knows what is its own
+    for name in names:
+        if name not in listed and not is_ours(name):
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(os.path.dirname(path), name))
+
+
 def remove_folder(folder: str) -> None:
     """Removes a checkpoint's own folder with all that is in it. Another trainer may
     be at the same: what is gone is gone."""
