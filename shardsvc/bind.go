@@ -1,6 +1,9 @@
 package shardsvc
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // bind: a valid manifest that carries the cut is at path. What of it was kept
 // apart by step folds into the settled sets. r is nil for a tool.
@@ -50,6 +53,7 @@ func (c *Core) bound(k *keptCut, path string) {
 	}
 	c.putCut(k)
 	c.reportCut(ReportCutBound, k, "")
+	c.replaced(k)
 	if c.cfg.Model == Private {
 		r := c.rankOf(uint32(k.rank))
 		if r.base != nil && c.after(r.base, k) {
@@ -58,6 +62,16 @@ func (c *Core) bound(k *keptCut, path string) {
 		c.setBase(r, k)
 	}
 	c.foldBound(k)
+}
+
+// replaced: a framework that writes its file in one place has one manifest, which is k's
+// from now on. What was bound there is not there any more.
+func (c *Core) replaced(k *keptCut) {
+	for _, x := range slices.Clone(c.cuts) {
+		if x != k && x.state == CutBound && x.path == k.path && k.path != "" {
+			c.forgetCut(x, fmt.Sprintf("cut %016x has taken its place at %s", k.id, k.path))
+		}
+	}
 }
 
 // setBase: what rank r began with is in k from now on; nil: it began with nothing.
