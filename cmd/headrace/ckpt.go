@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"syscall"
 	"time"
@@ -265,6 +267,33 @@ func (b *book) behind(c *manifest.Checkpoint) (all []manifest.CutID) {
 		}
 	}
 	return all
+}
+
+// byCut takes the ids of cuts out of paths: of one whose checkpoint is there its path
+// stands in its place; of one whose files are gone only the ledger has to know.
+func (b *book) byCut(paths []string, r *removal) (rest []string, gone []doomed) {
+	for _, path := range paths {
+		id, err := manifest.ParseCutID(path)
+		if _, there := os.Lstat(path); err != nil || there == nil || b == nil || r.keep > 0 {
+			rest = append(rest, path)
+			continue
+		}
+		k, kept := b.cuts[id]
+		_, err = os.Lstat(k.Path)
+		switch {
+		case !kept:
+			rest = append(rest, path)
+		case k.Path != "" && !errors.Is(err, fs.ErrNotExist):
+			rest = append(rest, k.Path)
+		default:
+			d := doomed{c: &manifest.Checkpoint{Path: cmp.Or(k.Path, path)}, cuts: []manifest.CutID{id}, gone: true, step: k.Step}
+			if k.Newest {
+				d.stay = "it is the newest that is bound, and a restore has to say that it is gone"
+			}
+			gone = append(gone, d)
+		}
+	}
+	return rest, gone
 }
 
 // newest: a restore would begin with it.

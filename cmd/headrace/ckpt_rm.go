@@ -92,9 +92,11 @@ stays, with the reason, whatever is asked: the newest that verifies (of each ran
 for private), a pinned one, one that another needs, and one of a newer version.
 
 With --keep N the paths are folders of checkpoints, and all but the newest N are
-removed.`,
+removed. A cut that the ledger keeps may be named by its id: where its files are
+gone already, because a framework has removed what it wrote, the ledger forgets it.`,
 		Example: `  headrace ckpt rm ckpt/step-0000000100-9f3c00000000abcd
-  headrace ckpt rm ckpt/ --keep 3 --dry-run`,
+  headrace ckpt rm ckpt/ --keep 3 --dry-run
+  headrace ckpt rm 9f3c00000000abcd         as headrace ckpt list names it`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := a.load(cmd, nil); err != nil {
@@ -127,6 +129,8 @@ type doomed struct {
 	c    *manifest.Checkpoint
 	cuts []manifest.CutID // that the ledger has to forget
 	stay string
+	gone bool  // there are no files
+	step int64 // of what is gone
 }
 
 func (a *app) remove(ctx context.Context, paths []string, r *removal) (err error) {
@@ -136,13 +140,15 @@ func (a *app) remove(ctx context.Context, paths []string, r *removal) (err error
 			return err
 		}
 	}
+	paths, gone := b.byCut(paths, r)
 	all, err := a.chosen(ctx, paths, r, b)
 	if err != nil {
 		return err
 	}
+	all = append(all, gone...)
 	views, going, kept := []removedView{}, 0, 0
 	for _, d := range all {
-		v := removedView{Path: d.c.Path, Removed: d.stay == "", DryRun: r.dryRun, Reason: d.stay}
+		v := removedView{Path: d.c.Path, Step: d.step, Removed: d.stay == "", DryRun: r.dryRun, Reason: d.stay}
 		if d.c.Manifest != nil {
 			v.Step = d.c.Manifest.Step
 		}
@@ -220,7 +226,7 @@ func (a *app) chosen(ctx context.Context, paths []string, r *removal, b *book) (
 		for i := range here {
 			if wants(i) && !done[here[i].Path] {
 				done[here[i].Path] = true
-				all = append(all, doomed{&here[i], b.behind(&here[i]), stay[i]})
+				all = append(all, doomed{c: &here[i], cuts: b.behind(&here[i]), stay: stay[i]})
 			}
 		}
 	}
@@ -290,6 +296,9 @@ func (a *app) removeAll(ctx context.Context, all []doomed, going int, r *removal
 			if err := unbind(cut); err != nil {
 				return fmt.Errorf("%s was not removed: %w", d.c.Path, err)
 			}
+		}
+		if d.gone {
+			continue
 		}
 		if err := d.c.Delete(manifest.OS{}); err != nil {
 			return fmt.Errorf("%s: %w", d.c.Path, err)

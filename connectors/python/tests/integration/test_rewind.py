@@ -229,3 +229,26 @@ def test_the_ledger_forgets_a_damaged_checkpoint_that_is_removed(job: Any) -> No
     assert sorted(os.listdir(job.folder / "ckpt")) == [Path(found[2]["path"]).parent.name]
     out = job.trainer(TRAINER, **settings(job)).ended()
     assert "restored 21" in out.splitlines(), out + job.logs()
+
+
+def test_the_ledger_forgets_by_its_id_a_cut_whose_files_are_gone(job: Any) -> None:
+    job.write(3000)
+    job.up("--model", "replicated")
+    job.apply()
+    killed(job, 38)
+    kept = json.loads(job.headrace("ckpt", "list", "-o", "json").stdout)
+    assert [c["step"] for c in kept] == [35, 28, 21]
+    for c in kept[:2]:
+        shutil.rmtree(Path(c["path"]).parent)  # not by us
+    stays = job.headrace("ckpt", "rm", kept[0]["cut"], "--yes", check=False)
+    assert stays.returncode == 1
+    assert f"{kept[0]['path']} stays: it is the newest that is bound" in stays.stdout
+    job.headrace("ckpt", "rm", kept[1]["cut"], "--yes")
+    left = json.loads(job.headrace("ckpt", "list", "-o", "json").stdout)
+    assert [c["step"] for c in left] == [35, 21]
+    there = job.headrace("ckpt", "rm", kept[2]["cut"], "--yes", check=False)  # as by its path
+    assert f"{kept[2]['path']} stays: it is the newest that verifies" in there.stdout
+    nobody = job.headrace("ckpt", "rm", "00000000000000aa", "--yes", check=False)
+    assert "00000000000000aa: no such file or folder" in nobody.stderr
+    out = job.trainer(TRAINER, **settings(job)).ended()
+    assert "restored 21" in out.splitlines(), out + job.logs()
