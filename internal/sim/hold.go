@@ -27,6 +27,9 @@ func (t *trainer) told(h hold.Hold) {
 		t.w.tracef(t.name, "goes on behind cut %x: %s", h.Cut, h.Why)
 		t.held = 0
 	}
+	if t.held != 0 && !t.opened { // it has nothing: others are not to wait until it has restored
+		t.sayHeld()
+	}
 	t.work()
 }
 

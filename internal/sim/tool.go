@@ -1,6 +1,10 @@
 package sim
 
-import "github.com/headrace/headrace/shardsvc"
+import (
+	"slices"
+
+	"github.com/headrace/headrace/shardsvc"
+)
 
 // request is one call of a tool's, gRPC's unary kind: it may be lost on its way, or
 // its answer may, or the master ends in between. Whoever asks can not know which,
@@ -123,7 +127,8 @@ func (w *World) removeByTool() {
 }
 
 // dropFrozen forgets a cut that was frozen and that nobody has bound: its save has
-// failed, as far as somebody knows.
+// failed, as far as somebody knows. What happens between the look and the call is not
+// judged: headrace ckpt rm lets what is bound stay.
 func (w *World) dropFrozen() {
 	m := w.master
 	if m == nil || !m.alive {
@@ -132,7 +137,8 @@ func (w *World) dropFrozen() {
 	for _, k := range m.core.Cuts() {
 		if k.State == shardsvc.CutFrozen && w.storage.find(k.Path, k.ID) == nil {
 			w.request("drop a frozen cut", func(m *master) {
-				if w.storage.find(k.Path, k.ID) == nil {
+				frozen := slices.ContainsFunc(m.core.Cuts(), func(x shardsvc.CutInfo) bool { return x.ID == k.ID && x.State == shardsvc.CutFrozen })
+				if frozen && w.storage.find(k.Path, k.ID) == nil {
 					m.step(&shardsvc.DropCut{Cut: k.ID, Reason: "its save is given up"})
 				}
 			}, nil)
