@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -170,10 +171,13 @@ func (t *trainer) giveUp(e *frame.Error) {
 	_ = t.conn.CloseRead()
 }
 
+// controlBytes of a control connection are read at once.
+const controlBytes = 16 << 10
+
 // listen handles messages until the connection ends; bye: the trainer said so.
 func (t *trainer) listen(ctx context.Context, c *net.UnixConn) (bye bool, err error) {
 	var buf []byte
-	in := &rest{UnixConn: c, left: -1}
+	in := bufio.NewReaderSize(&rest{UnixConn: c, left: -1}, controlBytes) // STEPs come in bursts
 	for {
 		h, payload, err := frame.ReadControl(in, &buf)
 		if err != nil {

@@ -264,5 +264,9 @@ held:
 	s.cuts.pop(k)
 	s.cutsStepped -= k
 	s.durable += uint32(n)
+	if n := len(c.fx.Acked); n > 0 && c.fx.Acked[n-1].Stream == s.id { // one message answers many acks
+		c.fx.Acked[n-1].Through = s.durable
+		return
+	}
 	c.fx.Acked = append(c.fx.Acked, Acked{Stream: s.id, Through: s.durable})
 }
