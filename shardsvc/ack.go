@@ -41,8 +41,17 @@ func (c *Core) ack(a *agent, k *Ack) {
 	c.durable(a, k)
 }
 
+// durable answers an ack: all of its lease up to the prefix is settled. Acks of a
+// lease come in runs, and the last one's answer is that of all.
 func (c *Core) durable(a *agent, k *Ack) {
 	c.stats.Acks++
+	if n := len(c.fx.Replies); n > 0 && a.session != 0 {
+		r := &c.fx.Replies[n-1]
+		if r.Kind == ReplyAck && r.Code == Durable && r.Token == k.Token && r.To == a.session {
+			r.Prefix = max(r.Prefix, k.Prefix)
+			return
+		}
+	}
 	c.reply(Reply{To: a.session, Kind: ReplyAck, Token: k.Token, Prefix: k.Prefix, Code: Durable})
 }
 

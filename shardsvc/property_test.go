@@ -246,11 +246,15 @@ func (s *sim) someAck() {
 	if l == nil || t.agent == nil || t.gated && t.calling {
 		return
 	}
-	t.step++
-	a := s.ackOf(l, rapid.Int64Range(l.prefix, l.frontier).Draw(s.t, "prefix"), t.step)
-	m := &Message{Acks: []Ack{a}, Steps: []StepReport{{t.number, t.step}}}
+	m := &Message{}
+	for prefix := l.prefix; len(m.Acks) == 0 || prefix < l.frontier && rapid.Bool().Draw(s.t, "and another step"); {
+		t.step++
+		prefix = rapid.Int64Range(prefix, l.frontier).Draw(s.t, "prefix")
+		m.Acks = append(m.Acks, s.ackOf(l, prefix, t.step))
+	}
+	m.Steps = []StepReport{{t.number, t.step}}
 	if rapid.Bool().Draw(s.t, "twice") {
-		m.Acks = append(m.Acks, a)
+		m.Acks = append(m.Acks, m.Acks[len(m.Acks)-1])
 	}
 	s.send(t.agent, m)
 }

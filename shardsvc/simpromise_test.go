@@ -6,25 +6,28 @@ import (
 
 // What the core answers is promised: the oracle keeps it, and agents and trainers get it.
 
-// acksOf are the acks in a message, by what their answers name.
-func acksOf(ev Event) map[Ack]Ack {
-	said := map[Ack]Ack{}
+// acksOf are the acks in a message.
+func acksOf(ev Event) []Ack {
 	if m, ok := ev.(*Message); ok {
-		for _, k := range m.Acks {
-			said[Ack{Token: k.Token, Prefix: k.Prefix}] = k
-		}
+		return m.Acks
 	}
-	return said
+	return nil
 }
 
-func (s *sim) promiseAck(r Reply, said map[Ack]Ack) {
+// promiseAck: one answer is that of all acks of its lease up to the prefix.
+func (s *sim) promiseAck(r Reply, said []Ack) {
 	l := s.granted[r.Token]
-	if l != nil && r.Code == Durable && r.Prefix > l.settled {
-		k := said[Ack{Token: r.Token, Prefix: r.Prefix}]
-		for _, x := range s.ranges(l, l.settled, r.Prefix) {
+	if l == nil || r.Code != Durable {
+		return
+	}
+	for _, k := range said {
+		if k.Token != r.Token || k.Prefix > r.Prefix || k.Prefix <= l.settled {
+			continue
+		}
+		for _, x := range s.ranges(l, l.settled, k.Prefix) {
 			s.fail(s.book.Ack(x, l.rank, k.Step, k.Told && k.From == l.settled))
 		}
-		l.settled = r.Prefix
+		l.settled = k.Prefix
 	}
 }
 

@@ -2123,6 +2123,8 @@ func (x *JoinReply) GetResume() Join_Resume {
 	return Join_DEFAULT
 }
 
+// AckResult with DURABLE: the records of the lease below prefix are durable; it
+// answers all acks of the lease up to there.
 type AckResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Token         *Token                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
