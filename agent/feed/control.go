@@ -161,7 +161,7 @@ func (t *trainer) greet(ctx context.Context) {
 	t.out.send(frame.TypeWelcome, 0, frame.Welcome{
 		Protocol: frame.Protocol, Version: t.srv.cfg.Version, Job: j.Job, Model: j.Model, Generation: j.Generation, Epoch: j.Epoch,
 		LastStep: j.LastStep, TTLMillis: j.TTLMillis, Agent: t.srv.cfg.Agent, PendingAgain: j.PendingAgain, Again: againOf(j.Again), Resumed: resumed,
-		ResumeFrom: resumeWord(j.Resume),
+		ResumeFrom: resumeWord(j.Resume), StepRuns: true,
 	})
 }
 
@@ -264,7 +264,7 @@ func (t *trainer) step(number uint32, payload []byte) error {
 	if v.Step == nil {
 		return invalid("STEP without a step", "say the step of a stream that is tracked")
 	}
-	ev := &hold.Stepped{Stream: st.id, Step: *v.Step, Batches: v.Batches, Through: v.Through, More: v.More}
+	ev := &hold.Stepped{Stream: st.id, Step: *v.Step, Batches: v.Batches, Through: v.Through, More: v.More, Run: v.Run}
 	if a := t.srv.cfg.Desk.Do(ev); a.Invalid != "" {
 		return invalid(a.Invalid, "steps grow, and only delivered batches can be stepped")
 	}

@@ -124,6 +124,7 @@ type Stepped struct {
 	Batches uint32 // 0 for an idle rank
 	Through uint32 // batches stepped so far, these included; 0: not said
 	More    bool   // batches of other streams follow that are in the same step
+	Run     uint32 // so many steps, up to Step, each with Batches of them; 0 is 1
 }
 
 // Failed: the lease could not be read or decoded at At (order space).

@@ -237,10 +237,16 @@ func (w *world) deliver(x *worker, n int64) {
 	}
 }
 
-func (w *world) step(x *worker, n int) {
-	n = min(n, len(x.batches))
-	for range n {
-		x.taken[x.step+1] = append(x.taken[x.step+1], x.batches[0]...)
+// step says that the oldest n batches are in the model, run times.
+func (w *world) step(x *worker, n, run int) {
+	if n = min(n, len(x.batches)); n == 0 {
+		run = 1
+	} else {
+		run = min(run, len(x.batches)/n)
+	}
+	for i := range n * run {
+		step := x.step + 1 + int64(i/n)
+		x.taken[step] = append(x.taken[step], x.batches[0]...)
 		for _, r := range x.batches[0] {
 			for u := r.from; u < r.to; u++ {
 				w.stepped[u]++
@@ -249,9 +255,9 @@ func (w *world) step(x *worker, n int) {
 		}
 		x.batches, x.tokens = x.batches[1:], x.tokens[1:]
 	}
-	x.through += uint32(n)
-	x.step++
-	w.do(&hold.Stepped{Stream: hold.Stream{Worker: x.number, Number: 1}, Step: x.step, Batches: uint32(n), Through: x.through})
+	x.through += uint32(n * run)
+	x.step += int64(run)
+	w.do(&hold.Stepped{Stream: hold.Stream{Worker: x.number, Number: 1}, Step: x.step, Batches: uint32(n), Through: x.through, Run: uint32(run)})
 	if w.fx.Invalid != "" {
 		w.t.Fatalf("step refused: %s", w.fx.Invalid)
 	}
@@ -422,7 +428,7 @@ func (w *world) actions() map[string]func(*rapid.T) {
 		"step": func(t *rapid.T) {
 			if len(w.numbers) > 0 {
 				if x := w.workers[rapid.SampledFrom(w.numbers).Draw(t, "worker")]; len(x.batches) > 0 {
-					w.step(x, rapid.IntRange(1, 3).Draw(t, "batches"))
+					w.step(x, rapid.IntRange(1, 3).Draw(t, "batches"), rapid.IntRange(1, 3).Draw(t, "run"))
 				}
 			}
 		},
@@ -479,7 +485,7 @@ func (w *world) finish() {
 			}
 			w.deliver(x, 50)
 			if len(x.batches) > 0 {
-				w.step(x, len(x.batches))
+				w.step(x, len(x.batches), 1)
 			}
 		}
 		if w.master.Done() {

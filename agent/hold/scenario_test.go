@@ -20,7 +20,7 @@ import (
 //	join worker=1 rank=0      input: resume lines, one a batch: stream=1 number=2 step=5 lease=1.1.3 0-50 records=7/5-9
 //	open stream=1 [untracked] | hungry stream=1 | close stream=1 | gone worker=1 [lost]
 //	deliver stream=1          input: one batch a line: lease:to lease:to=rows/oldest-newest
-//	step stream=1 step=5 batches=1 [through=3]
+//	step stream=1 step=5 batches=1 [through=3] [run=2]
 //	ping                      how long is the session good, in ms
 //	yieldsnothing cut=77      HELD, of a hold that recv has begun
 //	ask id=1 cut=77 step=5    a call about cuts; restore: another one, with id 1
@@ -56,13 +56,14 @@ func (s *scenario) run(t *testing.T, d *datadriven.TestData) string {
 	id := hold.Stream{Worker: worker, Number: stream}
 	var lease int
 	var at, tail, step int64
-	var batches, through uint32
+	var batches, through, run uint32
 	arg(d, t, "lease", &lease)
 	arg(d, t, "at", &at)
 	arg(d, t, "tail", &tail)
 	arg(d, t, "step", &step)
 	arg(d, t, "batches", &batches)
 	arg(d, t, "through", &through)
+	arg(d, t, "run", &run)
 	switch d.Cmd {
 	case "connect":
 		return s.do(&hold.Connected{})
@@ -103,7 +104,7 @@ func (s *scenario) run(t *testing.T, d *datadriven.TestData) string {
 		}
 		return s.do(ev)
 	case "step":
-		return s.do(&hold.Stepped{Stream: id, Step: step, Batches: batches, Through: through})
+		return s.do(&hold.Stepped{Stream: id, Step: step, Batches: batches, Through: through, Run: run})
 	case "ask":
 		var call, cut uint64
 		arg(d, t, "id", &call)

@@ -73,15 +73,22 @@ func (c *Core) step(ev *Stepped) {
 	if s == nil || s.w.state == fenced {
 		return // its trainer knows, or will
 	}
-	through := s.stepped + ev.Batches
+	through := s.stepped + ev.Batches*max(ev.Run, 1)
 	if ev.Through > 0 {
 		through = ev.Through
 	}
 	if through < s.stepped || (through == s.stepped && ev.Batches > 0) {
 		return // said before, on another connection
 	}
-	step := ev.Step
+	run := uint32(1) // steps of ev's that were not said before
+	if ev.Run > 1 && ev.Batches > 0 {
+		run = (through - s.stepped) / ev.Batches
+	}
+	step := ev.Step - int64(run) + 1 // the first of them
 	switch {
+	case ev.Run > 1 && (ev.More || run > ev.Run || run*ev.Batches != through-s.stepped):
+		c.fx.Invalid = fmt.Sprintf("step: %d steps of %d batches each do not end with batch %d behind batch %d", ev.Run, ev.Batches, through, s.stepped)
+		return
 	case through > s.delivered:
 		c.fx.Invalid = fmt.Sprintf("step: %d batches are said to be stepped, %d were delivered", through, s.delivered)
 		return
@@ -97,6 +104,9 @@ func (c *Core) step(ev *Stepped) {
 		units += s.batches.at(int(i)).units
 	}
 	s.rate.consumed(c.now, units, batches, s.delivered > through)
+	for ; step < ev.Step; step++ {
+		c.stepBatches(s, s.stepped+ev.Batches, step)
+	}
 	c.stepBatches(s, through, step)
 	if !ev.More {
 		s.w.lastStep = max(s.w.lastStep, step)

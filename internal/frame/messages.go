@@ -127,6 +127,7 @@ type Welcome struct {
 	Again        *Again    `json:"again,omitempty"`
 	Resumed      []Resumed `json:"resumed,omitempty"`
 	ResumeFrom   string    `json:"resume_from,omitempty"` // as HELLO's; where that said nothing, what the job's datasets say
+	StepRuns     bool      `json:"step_runs,omitempty"`   // STEP may have Run
 }
 
 // Again is the records in units that are pending again.
@@ -206,6 +207,7 @@ type Step struct {
 	Batches uint32 `json:"batches"`
 	Through uint32 `json:"through"`        // batches of this stream stepped so far, these included
 	More    bool   `json:"more,omitempty"` // batches of other streams are in the same step; the last STEP of it says no more
+	Run     uint32 `json:"run,omitempty"`  // it says so many steps, up to Step, each with Batches; 0 is 1
 }
 
 // Acked: the steps of the first Through batches of the stream are durable.

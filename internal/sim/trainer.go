@@ -338,7 +338,14 @@ func (t *trainer) stepped(r *reader, k uint32, s int64) {
 	if t.w.tracing {
 		t.w.tracef(t.name, "step %d: %d batches of stream %d, through %d", s, k, r.number, r.stepped)
 	}
-	t.outbox = append(t.outbox, step{hold.Stepped{Stream: hold.Stream{Number: r.number}, Step: s, Batches: k, Through: r.stepped}})
+	say := hold.Stepped{Stream: hold.Stream{Number: r.number}, Step: s, Batches: k, Through: r.stepped, Run: 1}
+	if n := len(t.outbox); n > 0 && k > 0 && r.virtual == 0 {
+		if last := &t.outbox[n-1].ev; last.Stream == say.Stream && last.Batches == k && last.Step == s-1 {
+			say.Run += last.Run
+			t.outbox = t.outbox[:n-1]
+		}
+	}
+	t.outbox = append(t.outbox, step{say})
 	t.after(millisecond, t.flush) // the client lingers
 }
 

@@ -89,6 +89,7 @@ class Agent:
         refuse: Callable[[dict[str, Any]], dict[str, str] | None] = lambda hello: None,
         regions: int = 0,  # of shared memory, at most
         resume_from: str = "",
+        step_runs: bool = True,
         resumed: Callable[[dict[str, Any]], dict[str, Any]] = lambda entry: {"refused": False, "reason": ""},
     ) -> None:
         self.path, self.total, self.per_frame = path, total, per_frame
@@ -99,6 +100,8 @@ class Agent:
         #: How long its session with the master is good, in ms, in answer to a PING, of
         #: which None is none; None: for the TTL, as long as `pong`.
         self.session: Callable[[dict[str, Any]], int | None] | None = None
+        self.step_runs = step_runs
+        self.runs: list[int] = []  # of the STEPs
         self.hold = False  # send no frame
         #: What a CALL is answered, ahead of what an ordinary master says; None: that.
         self.answer: Callable[[dict[str, Any]], dict[str, Any] | None] = lambda call: None
@@ -228,6 +231,9 @@ class Agent:
             assert lender is not None, "shared memory that nobody has offered is released"
             lender.on(type_, payload)
             return
+        if type_ == STEP:
+            self._run(stream, payload)
+            return
         self.heard.append((type_, stream, payload))
         if type_ == HELLO:
             self._hello(connection, payload)
@@ -241,8 +247,6 @@ class Agent:
             self.credits.append(number)
             self.streams[stream].credit += number
             self._push(stream)
-        elif type_ == STEP:
-            self._step(stream, payload)
         elif type_ == CALL and payload["call"] not in self.silent:
             answer = {"code": "ok", "reason": "", **(self.answer(payload) or self._call(payload))}
             self._send(connection, ANSWER, 0, {"id": payload["id"], **answer})
@@ -281,6 +285,7 @@ class Agent:
                 "pending_again": 0,
                 "resumed": resumed,
                 "resume_from": hello["resume_from"] or self.resume_from,
+                **({"step_runs": True} if self.step_runs else {}),
             },
         )
         for number, stream in self.streams.items():
@@ -294,6 +299,17 @@ class Agent:
             return
         self.streams[number] = Stream(payload)
         self._send(connection, OPENED, number, {"schema": SCHEMA, "dataset_id": 3, "unit": "bytes"})
+
+    def _run(self, number: int, payload: dict[str, Any]) -> None:
+        """Hears each step of a STEP by itself."""
+        run = payload.pop("run", 1)
+        assert run == 1 or (run > 1 and self.step_runs and payload["batches"] > 0 and "more" not in payload), payload
+        self.runs.append(run)
+        for n in range(run - 1, -1, -1):
+            through = payload["through"] - n * payload["batches"]
+            step = dict(payload, step=payload["step"] - n, through=through)
+            self.heard.append((STEP, number, step))
+            self._step(number, step)
 
     def _step(self, number: int, payload: dict[str, Any]) -> None:
         stream = self.streams[number]

@@ -13,6 +13,7 @@ import headrace
 import numpy as np
 import pytest
 from agent import ACKED, BYE, ERROR, FENCED, HEADER, HELLO, PING, PONG, STEP, Agent, poll
+from headrace import _control
 from headrace._control import Control
 from headrace._messages import Message
 from headrace._settings import resolve
@@ -190,6 +191,63 @@ def _stepped(stream: headrace.Stream) -> Any:
     if b is not None:
         stream.step()
     return b
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["runs", "an agent that knows none"])
+def test_steps_that_come_thick_leave_together_and_each_is_said(
+    agents: Agents, monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
+    monkeypatch.setattr(_control, "THICK", float("inf"))
+    agent = agents(model="replicated", total=1000, per_frame=30, ttl_ms=60_000, step_runs=known)
+    stream = headrace.dataset("clicks").batches(10)
+    control = headrace.init().control
+    turn, busy, go_on = control._send, threading.Event(), threading.Event()
+
+    def send(*args: Any) -> None:  # the control thread, which does something else
+        busy.set()
+        assert go_on.wait(60)
+        turn(*args)
+
+    monkeypatch.setattr(control, "_send", send)
+    control.bell.ring()
+    assert busy.wait(60)
+    for _ in range(5):
+        next(stream)
+        stream.step()
+    next(stream)
+    stream.step(10)
+    next(stream), next(stream)
+    stream.step(11, batches=2)
+    for _ in range(2):
+        next(stream), next(stream)
+        stream.step(batches=2)
+    go_on.set()
+    agent.wait(lambda: agent.streams[1].through == 12)
+    said = [(s["step"], s["batches"], s["through"]) for s in agent.of(STEP)]
+    assert said == [*((n, 1, n) for n in range(1, 6)), (10, 1, 6), (11, 2, 8), (12, 2, 10), (13, 2, 12)]
+    assert agent.runs == ([5, 1, 3] if known else [1] * 9)
+    stream.close()
+
+
+def test_of_steps_that_gathered_each_batch_is_resumed_with_its_own(agents: Agents) -> None:
+    agents()
+    one, run = headrace.dataset("clicks").batches(10), headrace.dataset("clicks").batches(10)
+    for stream in (one, run):
+        for _ in range(6):
+            next(stream)
+        stream._channel.stepped = 6
+    for n in range(1, 7):
+        one._channel.said(n + 4, 1, n, 1)
+    run._channel.said(8, 1, 4, 4)
+    run._channel.said(8, 1, 4, 4)  # a signal's exception came behind it
+    run._channel.said(10, 1, 6, 2)
+    steps = [[b["step"] for b in s._channel.resume()["batches"]][:6] for s in (one, run)]
+    assert steps == [[5, 6, 7, 8, 9, 10]] * 2
+    for stream in (one, run):
+        stream._channel.reported.clear()
+        stream._channel.stepped = 0
+        with pytest.warns(headrace.UnsteppedWarning):
+            stream.close()
 
 
 def test_agents_killed_again_and_again_lose_and_repeat_nothing(agents: Agents) -> None:

@@ -101,6 +101,15 @@ class Channel:
             self.opened = True
             self.changed.set()
 
+    def said(self, step: int, batches: int, through: int, run: int) -> None:
+        """A run of steps, of so many batches each, leaves or is to be resumed. Under
+        the control's lock."""
+        if run == 1:
+            self.reported.append((through, step))
+            return
+        first = through - (run - 1) * batches
+        self.reported.extend(zip(range(first, through + 1, batches), range(step - run + 1, step + 1)))
+
     def on_acked(self, through: int) -> None:
         if through > self.stepped:
             raise ProtocolError(f"ACKED through batch {through}, of which only {self.stepped} were stepped")

@@ -42,7 +42,9 @@ STATS = 1.0  # seconds between two STATS of a stream
 BYE_SECONDS = 1.0  # for the agent to close the connection after BYE
 STUCK = 3.0  # seconds of waiting for the end with unstepped batches, before a word of advice
 
-Step = tuple[Channel, int, int, int, bool]  # stream, step, batches, through, more of the same step
+# Stream, step, batches, through, more of the same step; and a run of so many steps, up
+# to this one, of as many batches each.
+Step = tuple[Channel, int, int, int, bool, int]
 Item = Union[Step, bytes]
 
 
@@ -106,11 +108,18 @@ class Control:
         item = self.outbox[0]
         if isinstance(item, bytes):
             return False
-        channel, step, batches, through, more = item
-        channel.reported.append((through, step))  # before its answer can come
-        connection.send_now(wire.encode_step(channel.number, step, batches, through, more))
+        connection.send_now(self._leaves(item))
         self.outbox.popleft()
         return not connection.pending
+
+    def _leaves(self, item: Step) -> bytes:
+        """STEP, about to be sent: its stream knows of it before the answer can come."""
+        channel, step, batches, through, more, run = item
+        channel.said(step, batches, through, run)
+        if run == 1 or self.welcome.get("step_runs"):
+            return wire.encode_step(channel.number, step, batches, through, more, run)
+        each = [(step - n, through - n * batches) for n in range(run - 1, -1, -1)]
+        return b"".join([wire.encode_step(channel.number, s, batches, t) for s, t in each])
 
     def call(self, fields: dict[str, Any]) -> int:
         """Posts a CALL, behind the steps that were said before; gives its id."""
@@ -190,9 +199,7 @@ class Control:
             if isinstance(item, bytes):
                 connection.send(item)
             else:
-                channel, step, batches, through, more = item
-                channel.reported.append((through, step))
-                connection.send(wire.encode_step(channel.number, step, batches, through, more))
+                connection.send(self._leaves(item))
                 self._linger_until = now + LINGER
         if self.yields.due and (cut := self.yields.reached()):
             connection.send(wire.encode(wire.HELD, 0, {"cut": cut}))
@@ -376,7 +383,8 @@ class Control:
             self.epoch += 1
             for item in self.outbox:
                 if not isinstance(item, bytes):
-                    item[0].reported.append((item[3], item[1]))
+                    channel, step, batches, through, _, run = item
+                    channel.said(step, batches, through, run)
             self.outbox.clear()
             channels = list(self._channels.values())
             return channels, [c.resume() for c in channels if c.opened], self.calls.unanswered()

@@ -101,10 +101,12 @@ def encode_bytes(type_: int, stream: int, body: bytes) -> bytes:
     return HEADER.pack(len(body), type_, 0, stream, 0) + body
 
 
-def encode_step(stream: int, step: int, batches: int, through: int, more: bool = False) -> bytes:
+def encode_step(stream: int, step: int, batches: int, through: int, more: bool = False, run: int = 1) -> bytes:
     """STEP, the one control message that is sent often. more: batches of other
-    streams follow that are in the same step."""
-    body = b'{"step":%d,"batches":%d,"through":%d%s}' % (step, batches, through, b',"more":true' if more else b"")
+    streams follow that are in the same step. run: so many steps, up to this one, of
+    `batches` each."""
+    tail = b',"more":true' if more else b',"run":%d' % run if run > 1 else b""
+    body = b'{"step":%d,"batches":%d,"through":%d%s}' % (step, batches, through, tail)
     return HEADER.pack(len(body), STEP, 0, stream, 0) + body
 
 

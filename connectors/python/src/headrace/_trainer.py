@@ -200,15 +200,24 @@ class Trainer:
                 raise HeadraceError(_CLOSED)
             if batches > channel.yielded - channel.stepped:
                 raise ValueError(f"batches={batches}, but only {channel.yielded - channel.stepped} are unstepped")
+            last = self.last_step
             if step is None:
-                step = self.last_step + 1
-            elif step <= self.last_step:
-                raise ValueError(f"step {step} after step {self.last_step}: the steps of a rank grow")
+                step = last + 1
+            elif step <= last:
+                raise ValueError(f"step {step} after step {last}: the steps of a rank grow")
+            outbox, run = control.outbox, 0
+            if outbox and batches and step == last + 1:
+                item = outbox[-1]
+                if item[0] is channel and item[1] == last and item[2] == batches:
+                    run = item[5]  # the one before waits still: they leave together
             # A signal's exception can only come behind the append: all or nothing.
             self.last_step = step
             channel.stepper = threading.get_ident()
             channel.stepped = through = channel.stepped + batches
-            control.outbox.append((channel, step, batches, through, False))
+            if run:
+                outbox[-1] = (channel, step, batches, through, False, run + 1)
+            else:
+                outbox.append((channel, step, batches, through, False, 1))
             if control.step_sent():
                 return step
         if control.sleeping:
@@ -229,7 +238,7 @@ class Trainer:
             if any(channel.closed and channel.yielded > channel.stepped for channel in held):
                 raise HeadraceError(_CLOSED)
             last = held[-1]
-            items = [(c, step, c.yielded - c.stepped, c.yielded, c is not last) for c in held]
+            items = [(c, step, c.yielded - c.stepped, c.yielded, c is not last, 1) for c in held]
             self.last_step = step
             for channel in held:
                 channel.stepper = threading.get_ident()
