@@ -27,6 +27,7 @@ type trainer struct {
 	generation uint32
 	streams    []*reader
 	outbox     []step
+	lingers    bool // what is in it leaves soon
 
 	watchdog
 	said Time // when HELLO was sent
@@ -346,10 +347,19 @@ func (t *trainer) stepped(r *reader, k uint32, s int64) {
 		}
 	}
 	t.outbox = append(t.outbox, step{say})
-	t.after(millisecond, t.flush) // the client lingers
+	if t.lingers {
+		return
+	}
+	t.lingers = true
+	linger := millisecond // steps that come thick gather in the client
+	if t.w.plan.model != shared {
+		linger = t.w.time(0, 50*millisecond)
+	}
+	t.after(linger, t.flush)
 }
 
 func (t *trainer) flush() {
+	t.lingers = false
 	if t.l == nil || !t.welcomed || t.fenced {
 		return
 	}

@@ -229,6 +229,25 @@ def test_steps_that_come_thick_leave_together_and_each_is_said(
     stream.close()
 
 
+def test_who_asks_while_steps_gather_is_answered_at_once(agents: Agents, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_control, "THICK", float("inf"))
+    monkeypatch.setattr(_control, "LINGER", 3600.0)
+    agent = agents(model="replicated", ttl_ms=3_600_000)
+    stream = headrace.dataset("clicks").batches(10)
+    for n in range(1, 4):
+        next(stream)
+        stream.step()
+        assert stream.state_dict()["step"] == n, "else it raises after a minute"
+    assert [s["through"] for s in agent.of(STEP)] == [1, 2, 3]
+    stream.close()
+
+
+@pytest.mark.parametrize(("model", "seconds"), [("shared", 0.01), ("replicated", 0.05), ("private", 0.05)])
+def test_where_the_model_outlives_the_process_less_steps_gather(agents: Agents, model: str, seconds: float) -> None:
+    agents(model=model)
+    assert headrace.init().control._linger == seconds
+
+
 def test_of_steps_that_gathered_each_batch_is_resumed_with_its_own(agents: Agents) -> None:
     agents()
     one, run = headrace.dataset("clicks").batches(10), headrace.dataset("clicks").batches(10)

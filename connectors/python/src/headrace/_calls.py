@@ -66,6 +66,11 @@ class Calls:
                 call.done.set()
         return number, message
 
+    @property
+    def open(self) -> bool:
+        """Somebody waits for an answer."""
+        return bool(self._open)
+
     def unanswered(self) -> list[bytes]:
         """Their messages, in order."""
         with self._lock:

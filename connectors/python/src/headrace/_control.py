@@ -8,7 +8,11 @@ A step is sent by the thread that says it: what has left the process counts, eve
 if it is killed the next moment. Only steps that come thick, THICK after the one
 before or faster, are left to this thread, which sends what has gathered every
 LINGER seconds: a system call each would cost such a loop several percent, and
-each turn of this thread costs it a hand-over of the interpreter lock.
+each turn of this thread costs it a hand-over of the interpreter lock, for each
+system call in it. What has gathered in a process that is killed was not said. Where
+the model outlives it that is a batch that comes again, so it is not much. In the
+other kinds who comes next goes back to a checkpoint, whose steps were sent, and it
+may be more: each send wakes agent and master, and ends in an fsync.
 """
 
 from __future__ import annotations
@@ -36,7 +40,8 @@ from ._yields import Yields
 log = logging.getLogger("headrace")
 
 THICK = 0.002  # seconds between two steps
-LINGER = 0.01  # seconds between two sends of steps that come thick
+LINGER_SHARED = 0.01  # seconds between two sends of steps that come thick
+LINGER = 0.05  # where the model is not shared
 SEEK = 0.05  # seconds between two tries to find the agent again
 STATS = 1.0  # seconds between two STATS of a stream
 BYE_SECONDS = 1.0  # for the agent to close the connection after BYE
@@ -71,6 +76,7 @@ class Control:
         self._watchdog = Watchdog(1.0, 0.0, shared=False)
         self._told_to_end = False
         self._next_stats = self._linger_until = 0.0
+        self._linger = LINGER_SHARED
         self._stopping = False
         self._early: list[Message] = []  # came with WELCOME
         self._stop_by = 0.0
@@ -200,7 +206,7 @@ class Control:
                 connection.send(item)
             else:
                 connection.send(self._leaves(item))
-                self._linger_until = now + LINGER
+                self._linger_until = now + self._linger
         if self.yields.due and (cut := self.yields.reached()):
             connection.send(wire.encode(wire.HELD, 0, {"cut": cut}))
         if now >= self._watchdog.due:
@@ -218,10 +224,11 @@ class Control:
 
     def _sleep(self, connection: ControlConnection) -> None:
         now = time.monotonic()
-        linger = self._linger_until - now
+        linger = min(self._linger_until - now, self._watchdog.patience(now))
         if linger > 0 and not self._stopping:
-            # Steps that come now wait for the next turn, and so do their answers.
-            self.bell.wait(None, False, linger)
+            # Steps that come now wait for the next turn, and so do their answers: but
+            # not those that somebody waits for.
+            self.bell.wait(connection.sock if self.calls.open else None, False, linger)
             return
         self.sleeping = True
         if self.outbox:
@@ -416,6 +423,7 @@ class Control:
         if ttl <= 0:
             raise ProtocolError(f"the agent's TTL is {ttl} s")
         self.welcome = welcome
+        self._linger = LINGER_SHARED if welcome.get("model") == "shared" else LINGER
         self._watchdog = Watchdog(ttl, sent, shared=welcome.get("model") == "shared")
         if again:
             log.warning("the agent at %s is back", self.settings.agent)
