@@ -1,10 +1,6 @@
 package shardsvc
 
-import (
-	"sort"
-
-	"github.com/headrace/headrace/internal/planted"
-)
+import "github.com/headrace/headrace/internal/planted"
 
 // ack settles the records of a lease below a prefix. It is idempotent: a prefix
 // that is durable already is answered the same again.
@@ -74,7 +70,7 @@ func (c *Core) settle(l *lease, pos int64, k *Ack) {
 		ps.records.add(tally)
 		c.dirtyPass(ps)
 	} else {
-		c.addPiece(ps, w.rank, piece{l.prefix, pos, w.rank.no, c.generation, k.Step, tally})
+		c.addPiece(ps, w.rank, piece{start: l.prefix, end: pos, rank: w.rank.no, generation: c.generation, step: k.Step, Tally: tally})
 	}
 	if planted.On && planted.Is(planted.LateAckInCut) {
 		c.refreeze(w.rank, k.Step)
@@ -113,87 +109,4 @@ func (c *Core) stepReport(a *agent, r *StepReport) {
 			c.foldOld(w.rank)
 		}
 	}
-}
-
-// addPiece stores one acked piece with its step.
-func (c *Core) addPiece(ps *pass, r *rank, k piece) {
-	i := sort.Search(len(ps.acks), func(i int) bool { return ps.acks[i].start >= k.start })
-	if i > 0 {
-		if q := &ps.acks[i-1]; c.sameRun(ps, q, &k) && q.step == k.step {
-			q.end = k.end
-			q.add(k.Tally)
-			c.putPiece(ps, q)
-			return
-		}
-	}
-	ps.acks = append(ps.acks, piece{})
-	copy(ps.acks[i+1:], ps.acks[i:])
-	ps.acks[i] = k
-	c.putPiece(ps, &ps.acks[i])
-	r.recent.push(recentPiece{ps, k.start, k.step})
-}
-
-// sameRun: k follows q in the same segment, by the same rank and generation.
-func (c *Core) sameRun(ps *pass, q, k *piece) bool {
-	return q.end == k.start && q.rank == k.rank && q.generation == k.generation &&
-		ps.startPlace(q.start).segment == ps.startPlace(k.start).segment
-}
-
-// recentPiece waits until its step is older than the kept history.
-type recentPiece struct {
-	ps    *pass
-	start int64
-	step  int64
-}
-
-// foldOld joins neighbours of one rank whose steps are both below the history:
-// nobody can ask for a cut between them any more.
-func (c *Core) foldOld(r *rank) {
-	old := r.step - c.cfg.History
-	for r.recent.len() > 0 && r.recent.all()[0].step <= old {
-		q := r.recent.pop()
-		if q.ps.gone {
-			continue
-		}
-		i := sort.Search(len(q.ps.acks), func(i int) bool { return q.ps.acks[i].start >= q.start })
-		if i == len(q.ps.acks) || q.ps.acks[i].start != q.start || q.ps.acks[i].rank != r.no {
-			continue
-		}
-		c.foldLeft(q.ps, i+1, old)
-		c.foldLeft(q.ps, i, old)
-	}
-}
-
-// foldLeft joins acks[i] to the one before it, if both are old.
-func (c *Core) foldLeft(ps *pass, i int, old int64) {
-	if i == 0 || i >= len(ps.acks) {
-		return
-	}
-	q, k := &ps.acks[i-1], &ps.acks[i]
-	if !c.sameRun(ps, q, k) || q.step > old || k.step > old {
-		return
-	}
-	if q.step != k.step && c.pinned(c.rankOf(q.rank), min(q.step, k.step), max(q.step, k.step)) {
-		return
-	}
-	q.end, q.step = k.end, max(q.step, k.step)
-	q.add(k.Tally)
-	c.deletePiece(ps, k.start)
-	c.putPiece(ps, q)
-	ps.acks = append(ps.acks[:i], ps.acks[i+1:]...)
-}
-
-func (c *Core) putPiece(ps *pass, k *piece) {
-	at := ps.startPlace(k.start)
-	v := ackValue{ps.endPlace(k.end).offset, k.rank, k.generation, k.step, k.Tally, false}
-	c.fx.put(Set, func(b []byte) []byte {
-		return appendRangeKey(b, keyAck, ps.p.ds.id, ps.p.no, ps.n, at.segment, at.offset)
-	}, v.append)
-}
-
-func (c *Core) deletePiece(ps *pass, start int64) {
-	at := ps.startPlace(start)
-	c.fx.put(Delete, func(b []byte) []byte {
-		return appendRangeKey(b, keyAck, ps.p.ds.id, ps.p.no, ps.n, at.segment, at.offset)
-	}, nil)
 }

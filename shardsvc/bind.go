@@ -135,20 +135,17 @@ func (c *Core) remark() {
 }
 
 func (c *Core) foldPieces(ps *pass, k *keptCut) {
-	kept := ps.acks[:0]
-	for _, x := range ps.acks {
+	c.keepPieces(ps, func(x *piece) bool {
 		in := x.step <= k.step && x.generation == k.generation && (k.rank == Group || x.rank == uint32(k.rank))
 		if !in {
-			kept = append(kept, x)
-			continue
+			return true
 		}
 		ps.base.add(x.start, x.end, acked)
 		ps.folded += ps.units(x.start, x.end)
 		c.basis(ps).add(x.Tally)
-		c.deletePiece(ps, x.start)
 		c.dirtyPass(ps)
-	}
-	ps.acks = kept
+		return false
+	})
 }
 
 // dropOf forgets a cut for rank r, or a tool.

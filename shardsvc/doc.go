@@ -33,6 +33,7 @@
 //	lead.go        leases that end ahead of head
 //	token.go       their tokens; what is kept of closed ones
 //	ack.go         acks and what they settle; steps
+//	pieces.go      how acked pieces lie in the store, and which fold
 //	tally.go       the records in what is settled
 //	cut.go         what a cut is; cut_encode.go: its durable form, and what can not be one
 //	kept.go        the cuts that are kept, and their lives

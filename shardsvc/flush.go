@@ -8,6 +8,7 @@ type dirty struct {
 	datasets []*dataset
 	parts    []*partition
 	passes   []*pass
+	pieces   []*pass // of which acks changed
 	ranks    []*rank
 	agents   []*agent
 }
@@ -30,6 +31,13 @@ func (c *Core) dirtyPass(ps *pass) {
 	if !ps.dirty {
 		ps.dirty = true
 		c.dirty.passes = append(c.dirty.passes, ps)
+	}
+}
+
+func (c *Core) dirtyPieces(ps *pass) {
+	if !ps.dirtyAcks {
+		ps.dirtyAcks = true
+		c.dirty.pieces = append(c.dirty.pieces, ps)
 	}
 }
 
@@ -80,6 +88,11 @@ func (c *Core) Flush(fx *Effects) {
 			fx.putSettled(ps)
 		}
 	}
+	for _, ps := range c.dirty.pieces {
+		if !ps.p.gone && !ps.p.ds.removed { // else all its keys are
+			fx.putPieces(ps)
+		}
+	}
 	for _, r := range c.dirty.ranks {
 		r.dirty = false
 		v := rankValue{incarnation: r.incarnation, generation: r.generation, step: r.step, attached: r.attached, fenced: r.fenced, others: r.others,
@@ -113,9 +126,10 @@ func (d *dirty) reset() {
 	clear(d.datasets)
 	clear(d.parts)
 	clear(d.passes)
+	clear(d.pieces)
 	clear(d.ranks)
 	clear(d.agents)
-	d.datasets, d.parts, d.passes, d.ranks, d.agents = d.datasets[:0], d.parts[:0], d.passes[:0], d.ranks[:0], d.agents[:0]
+	d.datasets, d.parts, d.passes, d.pieces, d.ranks, d.agents = d.datasets[:0], d.parts[:0], d.passes[:0], d.pieces[:0], d.ranks[:0], d.agents[:0]
 }
 
 // putSettled is written out because it runs once per pass and batch: it is all

@@ -51,8 +51,9 @@ func storedPairs(t testing.TB) map[string][]byte {
 	w.step(&AddSegments{Partition: 1, Segments: []sources.Segment{{ID: 0, End: 30, Sealed: true, Locator: []byte("l"), Name: "n"}, {ID: 1, Start: -5, End: 9}}})
 	w.step(&Message{Session: 1, Hello: &Hello{Agent: "a", Incarnation: 1}, Joins: []Join{{Worker: 1, Incarnation: 5}}, Requests: []LeaseRequest{{ID: 1, Worker: 1, Dataset: 1, Count: 2}}})
 	w.step(&Message{Session: 2, Hello: &Hello{Agent: "a", Incarnation: 2}, Joins: []Join{{Worker: 1, Incarnation: 5, Generation: 1}},
-		Held: []Held{{Token: Token{1, 1, 1 << slotBits}, Worker: 1, Dataset: 1, Partition: 1, End: 10}},
-		Acks: []Ack{{Token: Token{1, 1, 1 << slotBits}, Prefix: 4, Step: 1}}, Steps: []StepReport{{1, 1}},
+		Held:     []Held{{Token: Token{1, 1, 1 << slotBits}, Worker: 1, Dataset: 1, Partition: 1, End: 10}},
+		Acks:     []Ack{{Token: Token{1, 1, 1 << slotBits}, Prefix: 2, Step: 1}, {Token: Token{1, 1, 1 << slotBits}, Prefix: 4, Step: 2}},
+		Steps:    []StepReport{{1, 2}},
 		Failures: []ReadFailure{{Token: Token{1, 1, 1 << slotBits}, At: 6}}})
 	w.step(&Truncated{Partition: 1, Start: 0, End: 9, Reason: "gone", When: 1})
 	w.step(&Message{Session: 2, Calls: []CutCall{{Worker: 1, ID: 1, Ask: &CutAsk{Cut: 7, Step: 1, Path: "/ck"}}}})

@@ -203,21 +203,18 @@ func (c *Core) reportBack(l *lease, from int64, reason string) {
 // unsettle takes the acks of rank r above a step out of the settled set. Its base
 // stays, and what is excluded.
 func (c *Core) unsettle(ps *pass, r *rank, above int64) (all comesAgain) {
-	kept := ps.acks[:0]
 	var again []span
-	for _, k := range ps.acks {
+	c.keepPieces(ps, func(k *piece) bool {
 		if k.rank != r.no || k.step <= above {
-			kept = append(kept, k)
-			continue
+			return true
 		}
 		again = append(again, span{start: k.start, end: k.end})
 		all.Tally.add(Tally{Rows: k.Rows, Untold: k.Untold})
-		c.deletePiece(ps, k.start)
-	}
+		return false
+	})
 	if len(again) == 0 {
 		return all
 	}
-	ps.acks = kept
 	c.rebuildDone(ps)
 	for _, s := range again {
 		n := ps.units(s.start, s.end)

@@ -216,9 +216,12 @@ func (c *Core) checkSettled(ps *pass) error {
 	}
 	again := settledSet{low: ps.base.low, above: slices.Clone(ps.base.above)}
 	end := int64(-1)
-	for _, k := range ps.acks {
+	for i, k := range ps.acks {
 		if k.start < end || again.touches(k.start, k.end) {
 			return fmt.Errorf("ack piece [%d, %d) of rank %d is out of order or settled twice", k.start, k.end, k.rank)
+		}
+		if !k.head && (i == 0 || k.stored || k.unsaved || !c.sameRun(ps, &ps.acks[i-1], &k)) || k.head && !k.stored && !k.unsaved {
+			return fmt.Errorf("ack piece [%d, %d) of rank %d is in no key, or in one of others (%+v)", k.start, k.end, k.rank, k.inKey)
 		}
 		end = k.end
 		again.add(k.start, k.end, acked)

@@ -264,22 +264,26 @@ func (c *Core) loadPasses(l *loading) error {
 		l.acks = nil
 	}
 	for _, s := range l.acks {
-		ps, start, end, err := c.loadRange(s.key, place{s.key.segment, s.val.end})
-		if err != nil {
-			return err
+		for i, k := range s.val.pieces {
+			ps, start, end, err := c.loadRange(s.key, place{s.key.segment, k.end})
+			if err != nil {
+				return err
+			}
+			if ps.done == &ps.base || ps.done.touches(start, end) {
+				return fmt.Errorf("stored %s: settled twice, or the model kind keeps no steps", s.key)
+			}
+			units, records := ps.units(start, end), k.records
+			if s.val.uncounted {
+				records = untold(units)
+			} else if records.Untold > units {
+				return fmt.Errorf("stored %s: %d units are untold of %d", s.key, records.Untold, units)
+			}
+			ps.acks = append(ps.acks, piece{start: start, end: end, rank: s.val.rank, generation: s.val.generation, step: k.step, Tally: records,
+				inKey: inKey{head: i == 0, stored: i == 0}})
+			ps.done.add(start, end, acked)
+			ps.kinds[acked] += units
+			s.key.start = k.end // the next one begins there
 		}
-		if ps.done == &ps.base || ps.done.touches(start, end) {
-			return fmt.Errorf("stored %s: settled twice, or the model kind keeps no steps", s.key)
-		}
-		units, records := ps.units(start, end), s.val.records
-		if s.val.uncounted {
-			records = untold(units)
-		} else if records.Untold > units {
-			return fmt.Errorf("stored %s: %d units are untold of %d", s.key, records.Untold, units)
-		}
-		ps.acks = append(ps.acks, piece{start, end, s.val.rank, s.val.generation, s.val.step, records})
-		ps.done.add(start, end, acked)
-		ps.kinds[acked] += units
 	}
 	for _, s := range l.tries {
 		ps, start, end, err := c.loadRange(s.key, s.val.end)

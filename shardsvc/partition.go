@@ -84,14 +84,19 @@ type pass struct {
 	leaseCount                int
 	dirty, gone               bool
 	late                      bool // planted: to be stored with the next batch
+
+	unsaved   []int64 // where keys of acks begin that are to be written
+	dropped   []place // keys that are to be deleted, before
+	dirtyAcks bool    // there is one or the other
 }
 
-// piece is one `a` key.
+// piece is what one rank acked at one step, or, folded, up to it.
 type piece struct {
 	start, end       int64
 	rank, generation uint32
 	step             int64
 	Tally
+	inKey
 }
 
 // lineEnd is where the line ends for now.

@@ -6,15 +6,8 @@ package shardsvc
 // The caller counts the records of base.
 func (c *Core) resettle(ps *pass, base settledSet, keep func(*piece) bool) (again, more int64) {
 	was := ps.done.spans()
-	kept := ps.acks[:0]
-	for _, k := range ps.acks {
-		if keep(&k) {
-			kept = append(kept, k)
-		} else {
-			c.deletePiece(ps, k.start)
-		}
-	}
-	ps.acks, ps.base = kept, base
+	c.keepPieces(ps, keep)
+	ps.base = base
 	if ps.done != &ps.base {
 		c.rebuildDone(ps)
 	}

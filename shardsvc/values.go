@@ -375,36 +375,61 @@ func appendSettledHead(b []byte, units *[kinds]int64, records *Tally, low place,
 	return appendUint(low.append(b), ranges)
 }
 
-// ackValue is `a`: one settled piece, bound to the step of a rank. It ends in
-// the segment it starts in.
+// runVersion of `a` has several pieces.
+const runVersion = 3
+
+// ackValue is `a`: settled pieces, one behind the other, each bound to a step of a
+// rank. They end in the segment that the first one starts in.
 type ackValue struct {
-	end              int64
 	rank, generation uint32
-	step             int64
-	records          Tally
-	uncounted        bool // by a version that did not count: all of its units are untold
+	pieces           []ackPiece
+	uncounted        bool // one, by a version that did not count: all of its units are untold
+}
+
+const ackPieceBytes = 6 // at least
+
+type ackPiece struct {
+	end, step int64
+	records   Tally
 }
 
 func (v *ackValue) append(b []byte) []byte {
-	version := byte(recordsVersion)
+	first := &v.pieces[0]
 	if v.uncounted {
-		version = valueVersion
+		b = appendUint(appendUint(appendInt(append(b, valueVersion), first.end), v.rank), v.generation)
+		return appendInt(b, first.step)
 	}
-	b = appendInt(append(b, version), v.end)
-	b = appendUint(b, v.rank)
-	b = appendUint(b, v.generation)
-	b = appendInt(b, v.step)
-	if v.uncounted {
-		return b
+	b = appendUint(appendUint(append(b, runVersion), v.rank), v.generation)
+	b = appendUint(b, len(v.pieces))
+	end, step := int64(0), int64(0)
+	for i := range v.pieces {
+		k := &v.pieces[i]
+		b = k.records.append(appendInt(appendInt(b, k.end-end), k.step-step))
+		end, step = k.end, k.step
 	}
-	return v.records.append(b)
+	return b
 }
 
 func decodeAck(b []byte) (v ackValue, err error) {
-	d, version := openUpTo(b, recordsVersion)
-	v.end, v.rank, v.generation, v.step = d.int(), d.u32(), d.u32(), d.int()
-	if v.uncounted = version < recordsVersion; !v.uncounted {
-		v.records = d.tally(math.MaxInt64)
+	d, version := openUpTo(b, runVersion)
+	if version < runVersion {
+		k := ackPiece{end: d.int()}
+		v.rank, v.generation, k.step = d.u32(), d.u32(), d.int()
+		if v.uncounted = version < recordsVersion; !v.uncounted {
+			k.records = d.tally(math.MaxInt64)
+		}
+		v.pieces = []ackPiece{k}
+		return v, d.done()
+	}
+	v.rank, v.generation = d.u32(), d.u32()
+	var k ackPiece
+	for range d.count(ackPieceBytes) {
+		k.end, k.step = k.end+d.int(), k.step+d.int()
+		k.records = d.tally(math.MaxInt64)
+		v.pieces = append(v.pieces, k)
+	}
+	if d.err == nil && len(v.pieces) == 0 {
+		d.fail(errors.New("it has no piece"))
 	}
 	return v, d.done()
 }

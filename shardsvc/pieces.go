@@ -1,0 +1,209 @@
+package shardsvc
+
+import (
+	"slices"
+	"sort"
+)
+
+// How acked pieces lie in the store: one `a` key holds a run of them, each of which
+// begins where the one before ends. A trainer that steps fast brings many steps in a
+// batch of the store: they are one key, not one each. Whatever becomes of a piece, its
+// key is written anew, once a batch, or gone.
+
+// inKey says where a piece is stored: behind the one before it, or at the head of a key.
+type inKey struct {
+	head    bool // its key begins here
+	stored  bool // and is in the store
+	unsaved bool // and is to be written: it is in pass.unsaved
+}
+
+// maxRun bounds the pieces that are written again when one of them changes.
+const maxRun = 64
+
+// addPiece stores one acked piece with its step.
+func (c *Core) addPiece(ps *pass, r *rank, k piece) {
+	i := sort.Search(len(ps.acks), func(i int) bool { return ps.acks[i].start >= k.start })
+	k.head = true
+	if i > 0 {
+		q := &ps.acks[i-1]
+		if c.sameRun(ps, q, &k) {
+			if q.step == k.step {
+				q.end = k.end
+				q.add(k.Tally)
+				c.touch(ps, i-1)
+				return
+			}
+			h := ps.headOf(i - 1)
+			k.head = !ps.acks[h].unsaved || i-h >= maxRun
+		}
+	}
+	ps.acks = slices.Insert(ps.acks, i, k)
+	c.touch(ps, i)
+	r.recent.push(recentPiece{ps, k.start, k.step})
+}
+
+// headOf is the piece at which the key of acks[i] begins.
+func (ps *pass) headOf(i int) int {
+	for !ps.acks[i].head {
+		i--
+	}
+	return i
+}
+
+// touch has the key of acks[i] written with the next Flush.
+func (c *Core) touch(ps *pass, i int) {
+	if h := &ps.acks[ps.headOf(i)]; !h.unsaved {
+		h.unsaved = true
+		ps.unsaved = append(ps.unsaved, h.start)
+		c.dirtyPieces(ps)
+	}
+}
+
+// fate of a piece: whether it stays, leaves, or has joined the one before it.
+type fate uint8
+
+const (
+	stays fate = iota
+	leaves
+	joins
+)
+
+// sweep decides over acks[lo:hi]; q is what stays before k, nil: nothing does.
+func (c *Core) sweep(ps *pass, lo, hi int, decide func(q, k *piece) fate) {
+	n := lo
+	orphan := false // a piece of the key that the next one is in has gone
+	begin := func(k *piece) {
+		if orphan && !k.head {
+			k.inKey = inKey{head: true}
+		}
+		orphan = false
+	}
+	for i := lo; i < hi; i++ {
+		k := ps.acks[i]
+		var q *piece
+		if n > 0 {
+			q = &ps.acks[n-1]
+		}
+		f := decide(q, &k)
+		if f == stays {
+			begin(&k)
+			ps.acks[n] = k
+			n++
+			if k.head && !k.stored {
+				c.touch(ps, n-1)
+			}
+			continue
+		}
+		switch {
+		case k.head && k.stored:
+			ps.dropped = append(ps.dropped, ps.startPlace(k.start))
+			c.dirtyPieces(ps)
+		case !k.head && !orphan:
+			c.touch(ps, n-1) // its key ends before it now
+		}
+		if f == joins {
+			c.touch(ps, n-1)
+		}
+		orphan = true
+	}
+	if orphan && hi < len(ps.acks) {
+		begin(&ps.acks[hi])
+	}
+	ps.acks = slices.Delete(ps.acks, n, hi)
+	if n < len(ps.acks) && ps.acks[n].head && !ps.acks[n].stored {
+		c.touch(ps, n)
+	}
+}
+
+// keepPieces drops those that keep says no to.
+func (c *Core) keepPieces(ps *pass, keep func(*piece) bool) {
+	c.sweep(ps, 0, len(ps.acks), func(_, k *piece) fate {
+		if keep(k) {
+			return stays
+		}
+		return leaves
+	})
+}
+
+// sameRun: k follows q in the same segment, by the same rank and generation.
+func (c *Core) sameRun(ps *pass, q, k *piece) bool {
+	return q.end == k.start && q.rank == k.rank && q.generation == k.generation &&
+		ps.startPlace(q.start).segment == ps.startPlace(k.start).segment
+}
+
+// recentPiece waits until its step is older than the kept history.
+type recentPiece struct {
+	ps    *pass
+	start int64
+	step  int64
+}
+
+// foldOld joins neighbours of one rank whose steps are both below the history:
+// nobody can ask for a cut between them any more.
+func (c *Core) foldOld(r *rank) {
+	old := r.step - c.cfg.History
+	var ps *pass
+	lo, hi := 0, 0 // acks[lo:hi] of ps are to be looked at, together
+	for r.recent.len() > 0 && r.recent.all()[0].step <= old {
+		q := r.recent.pop()
+		if q.ps.gone {
+			continue
+		}
+		if q.ps == ps && hi < len(ps.acks) && ps.acks[hi].start == q.start && ps.acks[hi].rank == r.no {
+			hi++
+			continue
+		}
+		c.fold(ps, lo, hi, old)
+		ps = q.ps
+		lo = sort.Search(len(ps.acks), func(i int) bool { return ps.acks[i].start >= q.start })
+		if hi = lo; lo < len(ps.acks) && ps.acks[lo].start == q.start && ps.acks[lo].rank == r.no {
+			hi++
+		}
+	}
+	c.fold(ps, lo, hi, old)
+}
+
+// fold joins the old ones among acks[lo:hi] and their neighbours.
+func (c *Core) fold(ps *pass, lo, hi int, old int64) {
+	if lo == hi {
+		return
+	}
+	c.sweep(ps, lo, min(hi+1, len(ps.acks)), func(q, k *piece) fate {
+		if q == nil || q.step > old || k.step > old || !c.sameRun(ps, q, k) {
+			return stays
+		}
+		if q.step != k.step && c.pinned(c.rankOf(q.rank), min(q.step, k.step), max(q.step, k.step)) {
+			return stays
+		}
+		q.end, q.step = k.end, max(q.step, k.step)
+		q.add(k.Tally)
+		return joins
+	})
+}
+
+// putPieces writes what has changed of ps, and deletes the keys of what is gone.
+func (fx *Effects) putPieces(ps *pass) {
+	for _, at := range ps.dropped {
+		fx.put(Delete, func(b []byte) []byte { return ps.appendAckKey(b, at) }, nil)
+	}
+	for _, start := range ps.unsaved {
+		i := sort.Search(len(ps.acks), func(i int) bool { return ps.acks[i].start >= start })
+		if i == len(ps.acks) || ps.acks[i].start != start || !ps.acks[i].unsaved {
+			continue // it left since, or joined another
+		}
+		h := &ps.acks[i]
+		h.stored, h.unsaved = true, false
+		v := ackValue{rank: h.rank, generation: h.generation}
+		for ; i < len(ps.acks) && (!ps.acks[i].head || &ps.acks[i] == h); i++ {
+			k := &ps.acks[i]
+			v.pieces = append(v.pieces, ackPiece{ps.endPlace(k.end).offset, k.step, k.Tally})
+		}
+		at := ps.startPlace(start)
+		fx.put(Set, func(b []byte) []byte { return ps.appendAckKey(b, at) }, v.append)
+	}
+	ps.dropped, ps.unsaved, ps.dirtyAcks = ps.dropped[:0], ps.unsaved[:0], false
+}
+
+func (ps *pass) appendAckKey(b []byte, at place) []byte {
+	return appendRangeKey(b, keyAck, ps.p.ds.id, ps.p.no, ps.n, at.segment, at.offset)
+}
