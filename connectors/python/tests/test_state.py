@@ -102,6 +102,7 @@ def test_an_ordered_dict_comes_back_in_its_order(tmp_path: Path) -> None:
         ({"x": np.array(["a"])}, "'x' is an array of <U1"),
         ({"x": [np.zeros(1, np.complex128)]}, r"'x\.0' is an array of complex128"),
         ({"x": np.zeros(1, object)}, "array of object"),
+        ({"x": np.ma.array([1, 2], mask=[0, 1])}, "'x' is a masked array"),
         ({1.5: 0}, "the state has the key 1.5"),
         ({True: 0}, "the key True"),
         (collections.namedtuple("Point", "x")(1), "the state is a Point"),

@@ -123,6 +123,8 @@ class _Capture:
         return {kind: [self.node(v, _join(at, i), inside) for i, v in enumerate(value)]}
 
     def _array(self, value: np.ndarray[Any, Any], at: str) -> str:
+        if isinstance(value, np.ma.MaskedArray):
+            raise TypeError(f"{_place(at)} is a masked array: save its .data and its .mask")
         if value.dtype.newbyteorder("=").name not in _DTYPES:
             raise TypeError(f"{_place(at)} is an array of {value.dtype}: save one of {', '.join(_DTYPES)}")
         key = (value.__array_interface__["data"][0], value.shape, value.strides, value.dtype.str)
