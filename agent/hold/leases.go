@@ -45,6 +45,7 @@ func (c *Core) grant(g *pb.Grant) {
 	if s.overtakes(g) {
 		m := c.message()
 		m.Releases = append(m.Releases, &pb.Release{Token: g.Token, Prefix: g.LeaseStart, Reason: "what lies before it could not be read"})
+		s.missing(gap{partition: g.Partition, pass: g.Pass, segment: g.Segment, at: g.LeaseStart})
 		c.want(s)
 		return
 	}
@@ -129,9 +130,7 @@ func (c *Core) refuse(l *lease, reason string) {
 // failed: nothing at or beyond At can be read; what lies before it goes on.
 func (c *Core) failed(l *lease, ev *Failed) {
 	at := max(ev.At, l.frontier)
-	if n := len(l.s.requests); n > 0 {
-		l.s.gaps = append(l.s.gaps, gap{l.partition, l.pass, l.segment, at, l.s.requests[n-1]})
-	}
+	l.s.missing(gap{partition: l.partition, pass: l.pass, segment: l.segment, at: at})
 	f := &pb.ReadFailure{Token: l.token.proto(), At: at, Permanent: ev.Permanent, Kind: ev.Kind, Message: ev.Message, Lost: ev.Lost}
 	if c.talking() {
 		c.message().Failures = append(c.message().Failures, f)
@@ -146,12 +145,21 @@ func (c *Core) failed(l *lease, ev *Failed) {
 	}
 }
 
-// gap is where a partition could not be read on. Grants that were on their way when
-// that was said would overtake it: they answer a request that was open then.
+// gap is where a partition could not be read on, or a grant went back for that. Grants
+// that were on their way when that was said would overtake it: they answer a request
+// that was open then.
 type gap struct {
 	partition, pass uint32
 	segment, at     int64
 	request         uint64 // the last one made before
+}
+
+// missing: k has to come again before what lies behind it.
+func (s *stream) missing(k gap) {
+	if n := len(s.requests); n > 0 {
+		k.request = s.requests[n-1]
+		s.gaps = append(s.gaps, k)
+	}
 }
 
 // overtakes: what lies before g could not be read, and was not granted again. Of
