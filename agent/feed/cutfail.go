@@ -40,8 +40,12 @@ func (c *cutter) fail(l *lease, at int64, piece int, err error) {
 	c.drop(c.rd)
 	st.mu.Lock()
 	l.dry = true
+	tail, again := l.cut, st.recut
 	st.mu.Unlock()
 	srv.cfg.Desk.Do(&hold.Failed{Lease: l.id, At: at, Permanent: f.permanent, Kind: f.kind, Message: f.message, Lost: f.lost})
+	if !again { // else it is read again, up to there
+		srv.cfg.Desk.Do(&hold.Exhausted{Lease: l.id, Tail: tail}) // what lies before it without a record is nobody else's
+	}
 	if f.permanent && f.lost == nil {
 		c.over = true
 		c.stopAhead()

@@ -54,6 +54,32 @@ func TestAFileThatIsGoneStopsTheDatasetOrIsExcluded(t *testing.T) {
 	}
 }
 
+// A block in which no record begins lies before one that is gone, in the same lease:
+// what was read before the loss is settled as a whole.
+func TestWhatIsGoneBehindABlockWithoutRecordsKeepsNothingFromItsEnd(t *testing.T) {
+	w := newWorld(t)
+	const n = 300
+	w.clicks(n)
+	gone := strings.Repeat("1\t1000000\tuser\n", 50)
+	w.write("data/b.tsv", gone)
+	w.write("clicks.yaml", clicksSpec+"on_loss: continue\nshuffle: {seed: 1, block: 8}\n") // records are longer
+	up := w.up("-f", "clicks.yaml")
+	status := func() statusView {
+		return decoded[statusView](t, w.ok("dataset", "status", "clicks", "-o", "json"))
+	}
+	up.until("all is listed", func() bool { return status().ListingComplete })
+	if err := os.Remove(w.path("data/b.tsv")); err != nil {
+		t.Fatal(err)
+	}
+	r := w.run("run", "--max-restarts", "0", "--", w.self(""))
+	if rows, sum := read(t, r.out); r.code != exitOK || rows != n || sum != n*(n-1)/2 {
+		t.Errorf("rows %d sum %d: %+v", rows, sum, r)
+	}
+	if v := status(); v.State != "done" || v.Counts.Excluded != int64(len(gone)) {
+		t.Errorf("%+v", v)
+	}
+}
+
 var changedRange = regexp.MustCompile(`b\.tsv changed after it was planned .* range \[\d+, \d+\)`)
 
 // Guarantee 7: "A file that changed or shrank after it was planned [...] stop the
