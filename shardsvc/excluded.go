@@ -27,7 +27,8 @@ type loss struct {
 
 // truncated: the source has deleted [e.Start, e.End). What of it is leased stays
 // so: its holder may have read it before, and reports it if not. For the same reason
-// a new term believes it only after holders could assert what they have.
+// a new term believes it only after holders could assert what they have, and nothing
+// is excluded of a partition that nobody has begun to read.
 func (c *Core) truncated(e *Truncated) {
 	p := c.partition(e.Partition)
 	if p == nil {
@@ -38,10 +39,10 @@ func (c *Core) truncated(e *Truncated) {
 		return // the source will say so again
 	}
 	x := loss{e.Segment, e.Start, e.End, lossTruncated, e.Reason, e.When}
-	c.growTo(p, place{e.Segment, e.End}) // what was deleted was there
-	if len(p.passes) == 0 && p.mayBegin() && !p.ds.opt.Shuffle {
-		c.dirtyPass(c.newPass(p, p.begun()))
+	if p.begun() == 0 {
+		return // nobody has read of it: a checkpoint that is brought yet may have it in its model
 	}
+	c.growTo(p, place{e.Segment, e.End}) // what was deleted was there
 	for _, ps := range p.passes {
 		if ps.order != nil {
 			continue // its leases meet the loss block by block

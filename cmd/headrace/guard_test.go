@@ -114,12 +114,9 @@ func TestDeletionByKafkaIsForetoldAndWhatIsDeletedIsExcluded(t *testing.T) {
 	if time.Now().Before(tooOld) {
 		t.Fatalf("Kafka deleted before the records were too old")
 	}
-	up.until("it is excluded", func() bool {
-		v = decoded[statusView](t, w.ok("dataset", "status", "events", "-o", "json"))
-		return v.Counts.Excluded == begins
-	})
-	if len(v.Excluded) != 1 || v.Excluded[0].Start != 0 || v.Excluded[0].End != begins {
-		t.Errorf("Kafka's log begins at %d, excluded is %+v", begins, v.Excluded)
+	// Nobody has begun to read: a checkpoint may be brought that has it.
+	if v = decoded[statusView](t, w.ok("dataset", "status", "events", "-o", "json")); v.Counts.Excluded != 0 {
+		t.Errorf("%+v", v)
 	}
 	if r := w.pythonTrainer("a", 0).wait(); r.code != 0 || !strings.Contains(r.out, "end of data") {
 		t.Fatalf("the trainer: %+v\n%s", r, up.err)
@@ -127,6 +124,10 @@ func TestDeletionByKafkaIsForetoldAndWhatIsDeletedIsExcluded(t *testing.T) {
 	ids, total := w.seen()
 	if total != len(ids) || int64(total) != n-begins || ids[int(begins)] != 1 || ids[n-1] != 1 {
 		t.Errorf("%d records in the model, %d different ones, Kafka's log began at %d", total, len(ids), begins)
+	}
+	v = decoded[statusView](t, w.ok("dataset", "status", "events", "-o", "json"))
+	if len(v.Excluded) != 1 || v.Excluded[0].Start != 0 || v.Excluded[0].End != begins || v.Counts.Excluded != begins {
+		t.Errorf("Kafka's log begins at %d, excluded is %+v", begins, v.Excluded)
 	}
 	up.until("a dataset that is done is not guarded", func() bool {
 		return decoded[statusView](t, w.ok("dataset", "status", "events", "-o", "json")).Retention == nil
