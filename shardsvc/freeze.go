@@ -171,7 +171,7 @@ func (p *partition) segmentsOf(q *CutPartition) (segs []sources.Segment, complet
 	for _, e := range q.Excluded {
 		high = max(high, e.Segment)
 	}
-	if n := len(p.segs); n > 0 && (q.later() || p.ds.opt.Shuffle && len(q.Passes) > 0) {
+	if n := len(p.segs); n > 0 && (q.later() || p.ds.opt.Shuffle && len(q.Passes)+len(q.Excluded) > 0) {
 		high = p.segs[n-1].id
 	}
 	for i := range p.segs {
