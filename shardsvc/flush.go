@@ -55,6 +55,13 @@ func (c *Core) dirtyAgent(a *agent) {
 	}
 }
 
+// Prove has fx store the job again, although nothing of it has changed: whoever can
+// not has lost his store to another master.
+func (c *Core) Prove(fx *Effects) {
+	c.dirty.job = true
+	c.Flush(fx)
+}
+
 // Flush encodes all that changed since the last Flush into fx.Puts, once per
 // key however many Steps changed it. Call it before committing fx; fx must be
 // the Effects of those Steps.

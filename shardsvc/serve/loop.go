@@ -25,6 +25,7 @@ type loop struct {
 	timer   *time.Timer
 	blocked blocked
 	given   shardsvc.Time // blocked time that the core was told of: its clock is late by that
+	proved  shardsvc.Time // when the newest batch that is durable was handed over: the store was ours then
 
 	reported int // reports of cur that were looked at
 	needs    map[uint32]bool
@@ -38,6 +39,7 @@ type buffer struct {
 	events int // steps taken
 	echoes []echo
 	calls  []answered
+	handed shardsvc.Time
 }
 
 type echo struct {
@@ -101,7 +103,7 @@ func (l *loop) run(ctx context.Context) error {
 			if b.err != nil {
 				return b.err
 			}
-			l.spare = b.buffer
+			l.free(b.buffer)
 			l.blocked.end(l.now())
 		case <-l.timer.C:
 			l.armed = shardsvc.Never
@@ -216,11 +218,36 @@ func (l *loop) handOver() {
 		return
 	}
 	l.core.Flush(&l.cur.fx)
+	l.prove()
 	next := l.spare
 	next.reset(l.cur.seq + 1)
 	l.spare = nil
 	l.c.work <- l.cur // it has room for one
 	l.cur = next
+}
+
+// trusted is how long a store is believed to be still ours, as a part of the TTL.
+// Agents trust an echo for a tenth of the TTL less than the TTL, so that a master whose
+// store was taken from it gives nobody trust that outlives what the next one waits.
+const trusted = 25
+
+// prove: what says something and stores nothing leaves only while the store was ours a
+// moment ago. A master that stood still, or had nothing to do, may have lost it to
+// another one meanwhile; then this commit fails, and it ends.
+func (l *loop) prove() {
+	b := l.cur
+	b.handed = l.now()
+	if len(b.fx.Puts) == 0 && len(b.fx.Replies)+len(b.echoes) > 0 && b.handed-l.proved > shardsvc.Time(l.s.cfg.TTL)/trusted {
+		l.core.Prove(&b.fx)
+	}
+}
+
+// free takes a buffer back whose batch is durable.
+func (l *loop) free(b *buffer) {
+	if len(b.fx.Puts) > 0 {
+		l.proved = b.handed
+	}
+	l.spare = b
 }
 
 // arm sets the timer for the core's deadline. A timer that fires early only
@@ -244,6 +271,6 @@ func (l *loop) finish() error {
 		if b.err != nil {
 			return b.err
 		}
-		l.spare = b.buffer
+		l.free(b.buffer)
 	}
 }

@@ -119,6 +119,44 @@ func TestAFailedCommitEndsTheMasterAndNothingOfItIsAnswered(t *testing.T) {
 	})
 }
 
+// Guarantee 2: a master that was idle answers nobody before it has stored something. Its
+// store may be another's by now, which fails it; an echo would have its agent trust it.
+func TestAMasterThatWasIdleProvesThatItsStoreIsItsOwnBeforeItAnswers(t *testing.T) {
+	for _, idle := range []time.Duration{201 * time.Millisecond, time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			st := newGate()
+			m := startMaster(t, st, func(c *serve.Config) { c.TTL = 5 * time.Second })
+			m.setUp(1000)
+			a := m.joined("a", 0)
+			msgs, end := a.listen()
+			for at := int64(2); idle > 0; at++ {
+				wait := min(idle, time.Second)
+				time.Sleep(wait) // of the bubble
+				if idle -= wait; idle > 0 {
+					a.send(&headracev1.AgentMessage{SentAt: at})
+				}
+			}
+			synctest.Wait()
+			for len(msgs) > 0 {
+				<-msgs
+			}
+			st.fails.Store(true)
+			a.send(&headracev1.AgentMessage{SentAt: 1 << 40})
+			synctest.Wait()
+			if len(msgs) != 0 {
+				t.Fatalf("it says %v", <-msgs)
+			}
+			if err := <-m.ended; !errors.Is(err, syscall.EIO) {
+				t.Errorf("it ended with %v", err)
+			}
+			m.ended <- nil
+			<-end
+			a.hangUp()
+			m.must(m.stop())
+		})
+	}
+}
+
 func TestALoopThatMayNotGoOnHoldsTheAgentsAndCostsNobodyItsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := newGate()
