@@ -2,6 +2,7 @@ package shardsvc
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/headrace/headrace/sources"
 )
@@ -61,7 +62,7 @@ type CutPartition struct {
 // are known.
 func (q *CutPartition) later() bool {
 	n := len(q.Passes)
-	return q.PassesDone > 0 || n > 0 && q.Passes[n-1].Pass > 0
+	return q.PassesDone > 0 || n > 0 && q.Passes[n-1].Pass > 0 || slices.ContainsFunc(q.Excluded, func(e CutExcluded) bool { return e.Pass > 0 })
 }
 
 func (p *CutPartition) label() string {
