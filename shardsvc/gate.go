@@ -26,6 +26,8 @@ func (c *Core) gate(w *worker) string {
 		return fmt.Sprintf("it waits until all %d ranks have restored", c.worldSize)
 	case c.phase == restoreWaits:
 		return "the other ranks restore: call restore or load_state_dict too, or say resume=start"
+	case w.asking != nil && w.asking.restore.Mode == RestoreStart:
+		return "whether others still train the model is not known yet: it begins when they are given up, or joins them when they are heard of"
 	}
 	return "the job has acks or checkpoints: call restore or load_state_dict, or say resume=start"
 }

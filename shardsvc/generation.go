@@ -1,6 +1,9 @@
 package shardsvc
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // replaceShared: the older process is ended; its rows wait until that is known.
 func (c *Core) replaceShared(r *rank, newcomer bool) {
@@ -85,13 +88,16 @@ func (c *Core) resumeShared(r *rank, j *Join, newcomer bool) (again comesAgain) 
 		return again
 	}
 	r.must, r.called = false, false
-	if c.noCuts() != "" || len(c.workers) > 0 {
+	if c.noCuts() != "" {
 		return again
 	}
 	switch {
-	case c.recovering:
+	case c.recovering && len(c.workers) == 0:
 		r.must = j.Resume == ResumeStart || j.Resume == ResumeBound
 		return again // others may come back
+	case slices.ContainsFunc(c.workers, c.trains): // or did, and are dead
+		r.must = j.Resume == ResumeStart
+	case len(c.workers) > 0:
 	case j.Resume == ResumeStart:
 		again = c.choose(r, &target{})
 	case j.Resume == ResumeBound:

@@ -52,7 +52,7 @@ func (c *Core) restoreWaiting(w *worker) {
 	if k := w.asking; k != nil {
 		w.asking = nil
 		c.restore(w, k.call, &k.restore)
-		if k.call == 0 && w.rank.must { // others train the model: it joins them
+		if k.call == 0 && w.rank.must && w.asking == nil { // others train the model: it joins them
 			w.rank.must = false
 			c.dirtyRank(w.rank)
 			c.unpark()

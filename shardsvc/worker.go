@@ -177,6 +177,9 @@ func (c *Core) join(a *agent, j *Join) {
 	c.rejoined = append(c.rejoined, w)
 	c.joinReply(a, j, r, again)
 	c.holdJoined(w, newcomer)
+	if !c.recovering {
+		c.restoreWaiting(w)
+	}
 }
 
 // joinOlder takes in a process of an older term whose rank another one has taken
