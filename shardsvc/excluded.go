@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+
+	"github.com/headrace/headrace/internal/planted"
 )
 
 // exclusion is one `x` key: a range of one pass that is settled as excluded, in
@@ -179,6 +181,16 @@ func (c *Core) exclude(ps *pass, start, end int64, x *loss) {
 		ps.pending.clear(lo, hi)
 		ps.pendingUnits -= units
 		ps.p.ds.pending -= units
+		if planted.On && planted.Is(planted.LossCountsAsRead) {
+			ps.base.add(lo, hi, acked)
+			if ps.done != &ps.base {
+				ps.done.add(lo, hi, acked)
+			}
+			ps.kinds[acked] += units
+			ps.folded += units
+			c.dirtyPass(ps)
+			continue
+		}
 		ps.base.add(lo, hi, excluded)
 		if ps.done != &ps.base {
 			ps.done.add(lo, hi, excluded)

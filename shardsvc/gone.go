@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"github.com/headrace/headrace/internal/planted"
 )
 
 // Deletion says what a source does not have any more of one segment: all below Low.
@@ -48,7 +50,7 @@ const (
 // other ranks' care.
 func (c *Core) GoneOf(cut uint64, deleted []Deletion) Gone {
 	k := c.kept(cut)
-	if k == nil || k.state >= CutVoided || len(deleted) == 0 {
+	if k == nil || k.state >= CutVoided || len(deleted) == 0 || planted.On && planted.Is(planted.GoneUntold) {
 		return Gone{}
 	}
 	var ranks []*rank

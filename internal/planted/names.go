@@ -23,9 +23,14 @@ const (
 	RemovedBound       = "a checkpoint is removed when bound" // before it is unbound
 	HoldEndsEarly      = "hold released before the freeze"    // trainers go on while the state is captured
 	AckGrows           = "an ack grows after it was sent"     // its records are counted with those of the next
+	DeposedIdle        = "an idle deposed master answers"     // it has not looked whether its disk is its own
+	LossCountsAsRead   = "a loss counts as read"              // what the source has lost is settled as acked
+	ManifestsLosses    = "losses of a manifest are forgotten" // who restores it is not told what it excludes
+	GoneUntold         = "what is gone is not told"           // a checkpoint is listed as one to go back to
 )
 
 // Names lists them all.
 var Names = []string{FenceDropped, AckBeforeDurable, StealOffByOne, StealDelivered, BindBeforeManifest, LateAckInCut,
 	TermForEpoch, DeposedGrants, HoldFollowsNewest, HistoryLost, EndWithLeaseOut, CommitBeforeBound, GrantTwice, StepsFold,
-	VirtualMixed, TakenRestored, SettleBlind, CarriedForgotten, RemovedBound, HoldEndsEarly, AckGrows}
+	VirtualMixed, TakenRestored, SettleBlind, CarriedForgotten, RemovedBound, HoldEndsEarly, AckGrows, DeposedIdle,
+	LossCountsAsRead, ManifestsLosses, GoneUntold}

@@ -35,6 +35,7 @@ func (m *model) clone() *model {
 type books struct {
 	w    *World
 	recs [][]entry
+	out  []Time // of each record, when its exclusion was durable; 0: it is not excluded
 }
 
 type entry struct {
@@ -65,6 +66,9 @@ func (b *books) received(t *trainer, recs []int32, sent Time) {
 		w.yields++
 		if t.base != nil && t.base.times[r] > 0 || w.plan.model == private && t.model.times[r] > 0 {
 			w.fail("%s is given to %s, which has it in its model", w.input.where(r), t.name)
+		}
+		if at := b.out[r]; w.plan.model == shared && at > 0 && sent > at && !t.nobodyEnds() {
+			w.fail("%s is given to %s, and it was excluded", w.input.where(r), t.name)
 		}
 		for i := range b.recs[r] {
 			if why := b.clash(&b.recs[r][i], t, sent); why != "" {
@@ -103,6 +107,12 @@ func (b *books) clash(e *entry, t *trainer, sent Time) string {
 	if t.nobodyEnds() {
 		return "" // it had lain in its socket
 	}
+	return b.has(e)
+}
+
+// has says why nobody but e's trainer may have what a shared model has.
+func (b *books) has(e *entry) string {
+	q := e.t
 	switch {
 	case e.is == durable:
 		return "was told that it is in the model, durably"
@@ -164,7 +174,7 @@ func (b *books) early(t *trainer, r int32) string {
 	for pass := int32(0); pass <= r/total; pass++ {
 		first := pass*total + int32(p.first)
 		for q := first; q < first+n && q < r; q++ {
-			if !b.had(t, q) {
+			if !b.had(t, q) && b.out[q] == 0 && !w.input.skipped(q) {
 				return fmt.Sprintf("%s, which waits", w.input.where(q))
 			}
 		}
@@ -205,8 +215,13 @@ func (w *World) inOrder(r int32) bool {
 // close judges the end: every record is in the model, once.
 func (b *books) close() {
 	w := b.w
+	unlisted := w.master.unlisted()
+	absent := func(r int) bool { return b.out[r] > 0 || unlisted[r] && w.input.lost(int32(r)) }
 	if w.plan.model == shared {
 		for r, n := range w.model.times {
+			if n == 0 && absent(r) {
+				continue
+			}
 			if n == 0 {
 				w.fail("%s is not in the model", w.input.where(int32(r)))
 				return
@@ -217,23 +232,30 @@ func (b *books) close() {
 	}
 	models := w.models()
 	var sum, want uint64
-	count := 0
+	count, records := 0, 0
 	for _, m := range models {
 		sum += m.sum
 		count += m.count
 	}
 	for r := range w.records {
-		want += mix(int32(r))
 		n := 0
 		for _, m := range models {
 			n += int(m.times[r])
+		}
+		if n == 0 && absent(r) {
+			continue
+		}
+		want += mix(int32(r))
+		records++
+		if n == 1 && b.out[r] > 0 {
+			w.fail("%s is in the model, and excluded", w.input.where(int32(r)))
 		}
 		if n != 1 {
 			w.fail("%s is in the model %d times", w.input.where(int32(r)), n)
 			return
 		}
 	}
-	if sum != want || count != w.records {
-		w.fail("the model's sum is %x of %d records, not %x of %d", sum, count, want, w.records)
+	if sum != want || count != records {
+		w.fail("the model's sum is %x of %d records, not %x of %d", sum, count, want, records)
 	}
 }

@@ -10,6 +10,7 @@ func (b *books) checkCut(t *trainer, cut *shardsvc.Cut, copied *model) {
 	w := b.w
 	in := w.members(cut)
 	b.checkRecords(t, cut, in)
+	b.checkList(t, cut)
 	for r := range w.records {
 		n := copied.times[r]
 		switch {
@@ -31,11 +32,11 @@ func (w *World) members(cut *shardsvc.Cut) []bool {
 			q := &d.Partitions[j]
 			p := w.input.part(q.Identity)
 			for pass := range q.PassesDone {
-				w.mark(in, d, p, q.Identity, pass, func(shardsvc.Place) bool { return true })
+				w.mark(in, true, d, p, q.Identity, pass, func(shardsvc.Place) bool { return true })
 			}
 			for k := range q.Passes {
 				x := &q.Passes[k]
-				w.mark(in, d, p, q.Identity, x.Pass, func(at shardsvc.Place) bool {
+				w.mark(in, true, d, p, q.Identity, x.Pass, func(at shardsvc.Place) bool {
 					if before(at, x.Low) {
 						return true
 					}
@@ -47,6 +48,13 @@ func (w *World) members(cut *shardsvc.Cut) []bool {
 					return false
 				})
 			}
+			w.markExcluded(in, d, q, false)
+			for k := range q.Segments {
+				g := &q.Segments[k]
+				for pass := 0; pass*w.input.total < w.records; pass++ {
+					w.eachIn(q.Identity, uint32(pass), g.ID, 0, g.Start, func(_ *segment, rec int32, _ int64) { in[rec] = false })
+				}
+			}
 		}
 	}
 	return in
@@ -57,14 +65,14 @@ func before(a, b shardsvc.Place) bool {
 	return i < j || i == j && a.Offset < b.Offset
 }
 
-// mark sets the records of a pass whose place in order space is in.
-func (w *World) mark(to []bool, d *shardsvc.CutDataset, p *part, identity string, pass uint32, is func(shardsvc.Place) bool) {
+// mark sets the records of a pass whose place in order space is in. as: to what.
+func (w *World) mark(to []bool, as bool, d *shardsvc.CutDataset, p *part, identity string, pass uint32, is func(shardsvc.Place) bool) {
 	base := int(pass) * w.input.total
 	if !d.Shuffle {
 		for _, s := range p.segs {
 			for i, at := range s.begins {
 				if is(shardsvc.Place{Segment: s.id, Offset: at}) {
-					to[base+s.first+i] = true
+					to[base+s.first+i] = as
 				}
 			}
 		}
@@ -80,7 +88,7 @@ func (w *World) mark(to []bool, d *shardsvc.CutDataset, p *part, identity string
 			at = block/n*d.Block + at%d.Block
 		}
 		if is(shardsvc.Place{Offset: at}) {
-			to[base+i] = true
+			to[base+i] = as
 		}
 	})
 }

@@ -32,6 +32,7 @@ func (m *master) discover() {
 		if !info.PartitionsKnown && w.now >= m.lists {
 			m.step(&shardsvc.PartitionsListed{Dataset: id})
 		}
+		m.consent(i, &info)
 		if info.State == "failed" || info.State == "paused" && !w.pausing {
 			m.step(&shardsvc.SetPaused{ID: id})
 		}
@@ -47,6 +48,7 @@ func (m *master) discover() {
 func (m *master) poll() {
 	m.take(func() {
 		m.discover()
+		m.guard()
 		if m.w.plan.saves > 0 && m.disk.mine(m) {
 			m.checkMarks()
 		}
@@ -82,7 +84,7 @@ func (m *master) list(p *part, known shardsvc.PartitionInfo) {
 			m.needs = true
 		default:
 			room--
-			ev.Segments = append(ev.Segments, sources.Segment{ID: lives*w.lives + s.id, Start: s.start, End: s.head(w.now), Sealed: s.grows == 0})
+			ev.Segments = append(ev.Segments, sources.Segment{ID: lives*w.lives + s.id, Start: s.opens, End: max(s.opens, s.head(w.now)), Sealed: s.grows == 0})
 		}
 	}
 	if len(ev.Segments) > 0 || ev.Complete {
@@ -102,7 +104,7 @@ func (b *books) reached(p *part) bool {
 	models := b.w.models()
 	last := p.segs[len(p.segs)-1]
 	for r := p.first; r < last.first+len(last.begins); r++ {
-		if !slices.ContainsFunc(models, func(m *model) bool { return m.times[r] > 0 }) &&
+		if !b.w.input.lost(int32(r)) && !slices.ContainsFunc(models, func(m *model) bool { return m.times[r] > 0 }) &&
 			!slices.ContainsFunc(b.recs[r], func(e entry) bool { return e.t.alive && !e.t.fenced }) {
 			return false
 		}

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/headrace/headrace/internal/planted"
 	"github.com/headrace/headrace/shardsvc"
 )
 
@@ -23,26 +22,52 @@ func (d *disk) locked(m *master) bool {
 }
 
 // depose takes the disk away from the master that lives, as when a volume is
-// attached to another node: the next one opens it, and the old one has not noticed.
-// What it commits fails, and it ends of that, as it does of any write that fails;
-// what needs no commit (grants, standings, echoes) leaves it as before, to the agents
-// that are with it. Whoever takes the volume away sees to it that the process ends,
-// at the latest when agents that trusted it until then have stopped to before the
-// next master gives away what they hold.
+// attached to another node: the next one opens it, and the old one has not noticed. It
+// may stand still meanwhile, however long, and nobody ends it. What it commits fails,
+// and it ends of that, as it does of any write that fails; what needs no commit (grants,
+// standings, echoes) leaves it for a moment yet, to the agents that are with it.
 func (w *World) depose() {
+	if w.oneIn(3) {
+		w.takeDisk(0, w.time(0, 2*second))
+		return
+	}
+	w.takeDisk(w.time(10*millisecond, 3*w.plan.ttl), w.time(0, 2*second))
+}
+
+// splitBrain deposes a master that goes on with one node alone: there all wait, so that
+// nothing they say has to be stored. The other nodes start again, with the next master.
+func (w *World) splitBrain() {
+	some, ttl := w.someTrainer(), w.plan.ttl
+	if some == nil {
+		return
+	}
+	for _, t := range w.trainers {
+		t.stop(3*ttl + w.time(0, ttl))
+	}
+	quiet := w.time(ttl/5, ttl/2)
+	w.at(w.now+quiet, func() { w.takeDisk(w.time(0, ttl/10), w.time(0, ttl/4)) })
+	w.at(w.now+quiet+w.time(ttl/2, ttl), func() {
+		for _, n := range w.nodes {
+			if n != some.node && w.calm == 0 {
+				w.killNode(n)
+			}
+		}
+	})
+}
+
+// takeDisk of the master that lives, which stands still for a while; the next one
+// starts in d.
+func (w *World) takeDisk(still, d Time) {
 	m := w.master
-	if m == nil || !m.alive || w.disk.owner != m {
+	if w.calm > 0 || m == nil || !m.alive || w.disk.owner != m {
 		return
 	}
 	w.tracef(m.name, "is deposed: its disk is another's")
 	w.disk.owner = nil
-	w.at(w.now+w.time(0, 2*second), func() {
-		w.startMaster()
-		if planted.On && planted.Is(planted.DeposedGrants) {
-			return
-		}
-		w.at(w.now+w.time(0, w.plan.ttl/25), func() { m.kill("it was deposed long ago") })
-	})
+	if still > 0 {
+		m.stop(still)
+	}
+	w.at(w.now+d, w.startMaster)
 }
 
 // mine: m may write. A master that was deposed never may again.

@@ -20,6 +20,7 @@
 //	link.go       connections: delay, order, breaks, partitions
 //	disk.go       the master's store
 //	input.go      what there is to read, and the truth about it
+//	lost.go       what sources delete: excluded, listed in cuts, told of what is gone
 //	master.go     the shell of shardsvc: one loop, one committer, two buffers
 //	discover.go   the master's discovery
 //	translate.go  between the cores' words and the wire's

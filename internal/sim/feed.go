@@ -144,11 +144,16 @@ func (f *feed) cut() {
 		if l.dry || slices.Contains(heads, l.grant.Partition) {
 			continue
 		}
-		recs, tos := a.w.recordsOf(l.grant, l.at, l.end)
-		open := a.w.mayGrow(l.grant, l.end)
+		recs, tos, met := a.w.recordsOf(l.grant, l.at, l.end)
+		open := met == nil && a.w.mayGrow(l.grant, l.end)
 		if open {
 			heads = append(heads, l.grant.Partition)
 			f.headSeen(l)
+		}
+		i := 0
+		if met != nil && len(recs) == 0 {
+			f.meets(l, l.at, met)
+			continue
 		}
 		if len(recs) == 0 {
 			if !open {
@@ -156,7 +161,7 @@ func (f *feed) cut() {
 			}
 			continue
 		}
-		for i := 0; i < len(recs) && len(wk.batches) < want; {
+		for i < len(recs) && len(wk.batches) < want {
 			if b == nil {
 				b = &batchInHand{}
 			}
@@ -165,7 +170,7 @@ func (f *feed) cut() {
 			records := a.w.input.tally(recs[i : i+n])
 			i += n
 			to := tos[i-1]
-			if i == len(recs) && !open && a.w.oneIn(2) {
+			if i == len(recs) && !open && met == nil && a.w.oneIn(2) {
 				to = l.end // the reader was at the end before the batch left
 			}
 			wk.cuts = append(wk.cuts, hold.Cut{Lease: l.id, To: to, Tally: records})
@@ -174,6 +179,9 @@ func (f *feed) cut() {
 				wk.batches, wk.sizes = append(wk.batches, b), append(wk.sizes, size)
 				b, size = nil, 0
 			}
+		}
+		if met != nil && i == len(recs) {
+			f.meets(l, tos[i-1], met)
 		}
 		if len(wk.batches) == want {
 			break
@@ -254,7 +262,7 @@ func (f *feed) deliver(wk *work) {
 		if l.dry {
 			continue
 		}
-		if recs, _ := a.w.recordsOf(l.grant, l.at, l.end); len(recs) == 0 && !a.w.mayGrow(l.grant, l.end) {
+		if recs, _, met := a.w.recordsOf(l.grant, l.at, l.end); len(recs) == 0 && met == nil && !a.w.mayGrow(l.grant, l.end) {
 			f.exhausted(l, l.at)
 		}
 	}
@@ -304,9 +312,9 @@ func (f *feed) headSeen(l *reading) {
 	}
 }
 
-// recordsOf are the records of a lease that begin in [at, end) of order space,
-// and up to where each reaches.
-func (w *World) recordsOf(g *pb.Grant, at, end int64) (recs []int32, tos []int64) {
+// recordsOf are the records of a lease that begin in [at, end) of order space, up to
+// what the source does not have, and up to where each reaches.
+func (w *World) recordsOf(g *pb.Grant, at, end int64) (recs []int32, tos []int64, lost *met) {
 	p := w.input.part(g.Identity)
 	pass := int32(g.Pass) * int32(w.input.total)
 	for i, piece := range g.Pieces {
@@ -316,6 +324,9 @@ func (w *World) recordsOf(g *pb.Grant, at, end int64) (recs []int32, tos []int64
 		}
 		shift := piece.OrderStart - piece.Start
 		s := p.segment(piece.Segment)
+		if lo-shift < s.low {
+			return recs, tos, &met{lo, &pb.LostRange{Segment: piece.Segment, Start: lo - shift, End: min(s.low, hi-shift)}}
+		}
 		head := s.head(w.now)
 		for k := s.from(lo - shift); k < len(s.begins) && s.begins[k] < min(hi-shift, head); k++ {
 			to := s.ends[k] + shift
@@ -328,5 +339,5 @@ func (w *World) recordsOf(g *pb.Grant, at, end int64) (recs []int32, tos []int64
 			tos = append(tos, min(to, end))
 		}
 	}
-	return recs, tos
+	return recs, tos, nil
 }

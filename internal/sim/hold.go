@@ -96,6 +96,7 @@ func (b *books) checkExact(t *trainer, cut *shardsvc.Cut, copied *model, at Time
 		w.fail("%s: cut %x was asked for as exact, and says that it is not", t.name, cut.ID)
 	}
 	in := w.members(cut)
+	b.checkList(t, cut)
 	for r := range w.records {
 		switch n := copied.times[r]; {
 		case in[r] && n == 0:

@@ -12,6 +12,7 @@ import (
 type input struct {
 	parts    []*part
 	total    int
+	of       []*segment // of each record
 	datasets []datasetPlan
 	maxWait  Time
 }
@@ -29,8 +30,10 @@ type segment struct {
 	first          int     // number of its first record
 	begins         []int64 // of each record
 	ends           []int64
-	listed         Time // not seen before
-	grows          Time // >0: unsealed, its head moves until then
+	listed         Time  // not seen before
+	grows          Time  // >0: unsealed, its head moves until then
+	low            int64 // below it the source has nothing any more
+	opens          int64 // where a listing begins
 }
 
 // newInput draws an input of about n records.
@@ -56,8 +59,11 @@ func (w *World) newInput(n int) *input {
 						at += int64(w.of(1, 6)) // positions without a record
 					}
 				}
-				s.end = at
+				s.end, s.low, s.opens = at, s.start, s.start
 				in.total += len(s.begins)
+				for range s.begins {
+					in.of = append(in.of, s)
+				}
 				p.segs = append(p.segs, s)
 				if w.plan.live {
 					gone += w.time(0, 2*second)

@@ -128,7 +128,11 @@ func (w *World) trainerDown(t *trainer) {
 		w.again(s)
 		return
 	}
-	w.at(w.now+w.time(20*millisecond, 2*second), func() {
+	away := w.time(20*millisecond, 2*second)
+	if w.calm == 0 && w.oneIn(6) { // there is no place for it
+		away += w.time(0, 10*second)
+	}
+	w.at(w.now+away, func() {
 		if s.cur == t {
 			s.start(w)
 		}

@@ -9,6 +9,7 @@ import (
 // they lie on storage. And what is bound is on storage.
 func (m *master) checkMarks() {
 	w := m.w
+	unlisted := m.unlisted()
 	var newest, oldest []*manifest // one of each rank, or of the group
 	put := func(to *[]*manifest, x *manifest, replace bool) {
 		for i, y := range *to {
@@ -37,13 +38,14 @@ func (m *master) checkMarks() {
 	}
 	for i := range w.plan.datasets {
 		id := shardsvc.DatasetID(i + 1)
-		w.checkBefore("committed", m.core.BoundMarks(id), newest)
-		w.checkBefore("let go", m.core.HoldMarks(id), oldest)
+		m.checkBefore("committed", unlisted, m.core.BoundMarks(id), newest)
+		m.checkBefore("let go", unlisted, m.core.HoldMarks(id), oldest)
 	}
 }
 
-// checkBefore: all records before the marks are in one of the models.
-func (w *World) checkBefore(what string, marks []shardsvc.MarkInfo, in []*manifest) {
+// checkBefore: all records before the marks are in one of the models, or excluded.
+func (m *master) checkBefore(what string, unlisted []bool, marks []shardsvc.MarkInfo, in []*manifest) {
+	w := m.w
 	for _, k := range marks {
 		if k.Shuffled {
 			continue
@@ -56,7 +58,7 @@ func (w *World) checkBefore(what string, marks []shardsvc.MarkInfo, in []*manife
 						break
 					}
 					r := pass*w.input.total + s.first + i
-					if !held(in, r) {
+					if !held(in, r) && !m.out[r] && !unlisted[r] {
 						w.fail("%s is %s, and in none of the checkpoints that it should be in", w.input.where(int32(r)), what)
 					}
 				}

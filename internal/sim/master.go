@@ -2,6 +2,8 @@ package sim
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	pb "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/internal/planted"
@@ -26,11 +28,13 @@ type master struct {
 
 	wake, ticks Time // the core's wish; the tick that is planned
 	blocked     Time
-	full        Time // since when the buffer is full
-	behind      bool // it was stopped, and its inbox is not drained yet
-	lenient     bool // the event at hand may be refused
-	rewound     bool // the event at hand was a rewind, and is done
-	needs       bool // segments
+	proved      Time   // when the newest batch that is durable was handed over
+	full        Time   // since when the buffer is full
+	behind      bool   // it was stopped, and its inbox is not drained yet
+	lenient     bool   // the event at hand may be refused
+	rewound     bool   // the event at hand was a rewind, and is done
+	needs       bool   // segments
+	out         []bool // records that are excluded, as far as it has told
 	listing     bool
 	lists       Time // when its discovery has seen the source for the first time
 }
@@ -40,6 +44,7 @@ type batch struct {
 	events int
 	echoes []echo
 	calls  []func() // of tools
+	handed Time
 }
 
 type echo struct {
@@ -63,10 +68,15 @@ func (w *World) startMaster() {
 		if m.syncing != nil && m.durable && m.disk.mine(m) {
 			w.tracef(m.name, "its last batch, %d puts, is durable", len(m.syncing.fx.Puts))
 			m.disk.apply(m.syncing.fx.Puts)
+			w.books.exclude(m.syncing.fx.Reports)
 			w.servedGoesBack(m.syncing.fx.Reports)
 		}
 		w.masterDown()
 	})
+	m.out = make([]bool, w.records)
+	for r, at := range w.books.out {
+		m.out[r] = at > 0
+	}
 	m.core = shardsvc.New(shardsvc.Config{Job: "sim", Model: w.plan.model, SessionTTL: shardsvc.Time(w.plan.ttl), History: w.plan.history, Ahead: 1})
 	if err := w.disk.load(m.core); err != nil {
 		w.fail("a master cannot load what the last one stored: %v", err)
@@ -166,7 +176,7 @@ func (m *master) step(ev shardsvc.Event) {
 	w := m.w
 	w.events++
 	fx := &m.cur.fx
-	told := len(fx.Reports)
+	told, epoch, fenced := len(fx.Reports), m.core.Job().Epoch, false
 	m.wake = Time(m.core.Step(m.now(), ev, fx))
 	if m.wake == Time(shardsvc.Never) {
 		m.wake = never
@@ -181,6 +191,10 @@ func (m *master) step(ev shardsvc.Event) {
 			w.tracef(m.name, "* %s", reportText(r))
 		}
 		switch r.Kind {
+		case shardsvc.ReportGeneration, shardsvc.ReportGenerationEnded, shardsvc.ReportRestored, shardsvc.ReportRewound:
+			fenced = true
+		}
+		switch r.Kind {
 		case shardsvc.ReportSettleCut:
 			m.settle(r.Cut, r.Path)
 		case shardsvc.ReportRejected, shardsvc.ReportDiverged:
@@ -188,6 +202,14 @@ func (m *master) step(ev shardsvc.Event) {
 				break
 			}
 			w.fail("the core reports %s: %s", reportNames[r.Kind], r.Reason)
+		case shardsvc.ReportExcluded:
+			m.excludes(r)
+		case shardsvc.ReportCutFrozen:
+			w.frozenOut[r.Cut] = slices.Clone(m.out)
+		case shardsvc.ReportDatasetFailed:
+			if d, _ := m.core.Dataset(r.Dataset); d.Options.GoOnAfterLoss && strings.Contains(r.Reason, "is lost at the source") {
+				w.fail("%s was to go on after a loss: %s", r.Name, r.Reason)
+			}
 		case shardsvc.ReportPendingAgain:
 			w.giveUp(r.Rank)
 		case shardsvc.ReportRewound:
@@ -199,6 +221,9 @@ func (m *master) step(ev shardsvc.Event) {
 		case shardsvc.ReportExpired:
 			w.seen.expired++
 		}
+	}
+	if now := m.core.Job().Epoch; now != epoch && !fenced {
+		w.fail("after %T the epoch is %d, it was %d, and nobody went back and no generation began", ev, now, epoch)
 	}
 	if m.needs && !m.listing {
 		m.listing = true
@@ -217,6 +242,11 @@ func (m *master) handOver() {
 	}
 	b := m.cur
 	m.core.Flush(&b.fx)
+	if b.handed = w.now; len(b.fx.Puts) == 0 && len(b.fx.Replies)+len(b.echoes) > 0 && w.now > m.proved+w.plan.ttl/25 {
+		if !planted.On || !planted.Is(planted.DeposedIdle) {
+			m.core.Prove(&b.fx)
+		}
+	}
 	if w.tracing {
 		for _, p := range b.fx.Puts {
 			w.tracef(m.name, "put %s", putText(p))
@@ -237,6 +267,10 @@ func (m *master) committed(b *batch) {
 	switch {
 	case m.disk.mine(m):
 		m.disk.apply(b.fx.Puts)
+		if len(b.fx.Puts) > 0 {
+			m.proved = b.handed
+		}
+		w.books.exclude(b.fx.Reports)
 		w.servedGoesBack(b.fx.Reports)
 	case planted.On && planted.Is(planted.DeposedGrants):
 	case len(b.fx.Puts) > 0:

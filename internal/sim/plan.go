@@ -92,6 +92,7 @@ func (w *World) draw() {
 		case 1:
 			opt.Shuffle, opt.Block, opt.Seed = true, int64(w.of(1, 12)), w.r.Uint64()
 		}
+		opt.GoOnAfterLoss = !w.oneIn(4)
 		p.datasets = append(p.datasets, datasetPlan{fmt.Sprint("d", i+1), opt})
 	}
 	if p.model == replicated && w.oneIn(3) {
@@ -104,6 +105,9 @@ func (w *World) draw() {
 		}
 	}
 	p.apart = !w.oneIn(3)
+	if w.oneIn(3) {
+		pick(w.dice, themes).shape(w)
+	}
 	p.draw(newDice(w.story.Seed, 1))
 }
 
@@ -120,6 +124,9 @@ func (w *World) patience() Time {
 	d := 60*second + 20*w.plan.ttl + 2*Time(w.records)*w.plan.pace
 	if w.plan.model == replicated {
 		d += Time(w.records) * 300 * millisecond // every step waits for ranks that have nothing to do
+	}
+	if w.lossy { // a lease of which nothing is there takes a way to the master and back
+		d += 4 * Time(w.records) * w.plan.delay
 	}
 	if w.dawdled {
 		d += 2 * dawdle

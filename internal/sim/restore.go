@@ -110,8 +110,9 @@ func (g *going) answered(m *manifest, r *pb.CutReply) {
 // startOver: what was saved does not verify any more. A person says resume=start.
 func (t *trainer) startOver(why string) {
 	renumbered := t.w.lives > 0 && (strings.Contains(why, "of the cut is not known") || strings.Contains(why, "the cut has segment")) // others train with other numbers
+	moved := t.w.moved && t.w.plan.model == private && strings.Contains(why, "the source has changed")                                // others train with a listing that begins later
 	switch {
-	case !renumbered && !strings.Contains(why, "do not verify") && !strings.Contains(why, "in another model") && !strings.Contains(why, "leased to"):
+	case !renumbered && !moved && !strings.Contains(why, "do not verify") && !strings.Contains(why, "in another model") && !strings.Contains(why, "leased to"):
 		t.w.fail("%s can not restore: %s", t.name, why)
 	case t.group != nil:
 		t.w.groupStarts = true
@@ -143,6 +144,7 @@ func (t *trainer) goneBack(r *pb.CutReply) {
 			return
 		}
 		base = m.model
+		w.books.checkAdopted(m.cut)
 		w.seen.wentBack++
 	}
 	t.step = r.Step

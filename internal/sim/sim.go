@@ -30,11 +30,14 @@ type World struct {
 	bodies   []*shardsvc.Cut
 	records  int // of all passes
 
-	served      bool      // the model of a shared job is where its trainers find it
-	groupStarts bool      // the next group begins from the start
-	lives       int64     // of masters that began on an empty disk, and numbered segments anew
-	loaded      *manifest // shared: what the model that is served began with
-	dawdles     bool      // the next rank that is to restore does not, for long
+	moved       bool              // a master has listed input that began later than before
+	lossy       bool              // the source has deleted something
+	frozenOut   map[uint64][]bool // what was excluded when a cut was frozen
+	served      bool              // the model of a shared job is where its trainers find it
+	groupStarts bool              // the next group begins from the start
+	lives       int64             // of masters that began on an empty disk, and numbered segments anew
+	loaded      *manifest         // shared: what the model that is served began with
+	dawdles     bool              // the next rank that is to restore does not, for long
 	dawdled     bool
 
 	slow, failing, pausing bool
@@ -45,7 +48,7 @@ type World struct {
 	incarnations    uint64
 
 	events, crashes, yields, repeats int
-	seen                             struct{ steals, expired, cuts, bound, restores, wentBack, exact, unstepped int }
+	seen                             struct{ steals, expired, cuts, bound, restores, wentBack, exact, unstepped, excluded, gone int }
 
 	tracing bool
 	out     io.Writer
@@ -67,6 +70,8 @@ type Result struct {
 	Killed  int // records in exact checkpoints from steps of killed trainers that had not arrived
 	Bound   int
 	Back    int // restores to a cut
+	Lost    int // records that were excluded
+	Gone    int // how often a cut was compared with what is deleted
 	Reached int // how many of the seed's troubles came
 	Size    int // how often the input that was drawn first
 	End     Time
@@ -126,7 +131,7 @@ func (s Story) play(trace io.Writer) (res Result) {
 		}
 		w.tracef("sim", "ends: %s", w.fault)
 		res = Result{Seed: s.Seed, Size: s.Size, Reached: w.reached, Failed: w.fault, Events: w.events, Crashes: w.crashes, Yields: w.yields, Repeats: w.repeats,
-			Steals: w.seen.steals, Expired: w.seen.expired, Cuts: w.seen.cuts, Exact: w.seen.exact, Killed: w.seen.unstepped, Bound: w.seen.bound, Back: w.seen.wentBack, End: w.now}
+			Steals: w.seen.steals, Expired: w.seen.expired, Cuts: w.seen.cuts, Exact: w.seen.exact, Killed: w.seen.unstepped, Bound: w.seen.bound, Back: w.seen.wentBack, Lost: w.seen.excluded, Gone: w.seen.gone, End: w.now}
 	}()
 	w.begin()
 	w.run()
@@ -146,8 +151,8 @@ func (w *World) begin() {
 	w.input.datasets = w.plan.datasets
 	w.records = w.input.total * passes
 	w.lots()
-	w.books = &books{w: w, recs: make([][]entry, w.records)}
-	w.model, w.served = w.newModel(), true
+	w.books = &books{w: w, recs: make([][]entry, w.records), out: make([]Time, w.records)}
+	w.model, w.served, w.frozenOut = w.newModel(), true, map[uint64][]bool{}
 	w.storage = storage{w: w, models: map[uint64]*model{}}
 	w.tracePlan()
 	for i := range w.plan.nodes {

@@ -76,9 +76,11 @@ func TestMuchHappensInASeed(t *testing.T) {
 		sum.Exact += r.Exact
 		sum.Killed += r.Killed
 		sum.Back += r.Back
+		sum.Lost += r.Lost
+		sum.Gone += r.Gone
 	}
 	if sum.Events < 500*seeds || sum.Crashes < 5*seeds || sum.Yields < 100*seeds || sum.Repeats == 0 || sum.Steals < seeds || sum.Expired == 0 ||
-		sum.Cuts < 5*seeds || sum.Bound < 2*seeds || sum.Back < seeds/5 || sum.Exact < seeds/4 {
+		sum.Cuts < 5*seeds || sum.Bound < 2*seeds || sum.Back < seeds/5 || sum.Exact < seeds/4 || sum.Lost < 2*seeds || sum.Gone < 2*seeds {
 		t.Errorf("%d seeds: %+v", seeds, sum)
 	}
 	t.Logf("%d seeds: %+v", seeds, sum)

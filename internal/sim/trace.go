@@ -100,7 +100,7 @@ var reportNames = map[shardsvc.ReportKind]string{
 	shardsvc.ReportCutFrozen: "cut frozen", shardsvc.ReportCutBound: "cut bound", shardsvc.ReportCutVoided: "cut voided", shardsvc.ReportCutDropped: "cut dropped",
 	shardsvc.ReportSettleCut: "is it on storage?", shardsvc.ReportRestored: "restored", shardsvc.ReportRewound: "rewound", shardsvc.ReportRestoreMissing: "not all restored",
 	shardsvc.ReportHeldRefused: "held refused", shardsvc.ReportRejected: "rejected", shardsvc.ReportFenced: "fenced", shardsvc.ReportHoldEnded: "hold ended",
-	shardsvc.ReportRestoreWaits: "restore waits",
+	shardsvc.ReportRestoreWaits: "restore waits", shardsvc.ReportExcluded: "excluded",
 }
 
 func reportText(r *shardsvc.Report) string {

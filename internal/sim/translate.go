@@ -43,7 +43,11 @@ func (w *World) event(s shardsvc.Session, m *pb.AgentMessage) *shardsvc.Message 
 		ev.Releases = append(ev.Releases, shardsvc.Release{Token: coreToken(p.Token), Prefix: p.Prefix, Reason: p.Reason})
 	}
 	for _, p := range m.Failures {
-		ev.Failures = append(ev.Failures, shardsvc.ReadFailure{Token: coreToken(p.Token), At: p.At, Permanent: p.Permanent, Kind: p.Kind, Message: p.Message})
+		f := shardsvc.ReadFailure{Token: coreToken(p.Token), At: p.At, Permanent: p.Permanent, Kind: p.Kind, Message: p.Message}
+		if x := p.Lost; x != nil {
+			f.Lost, f.When = &shardsvc.LostRange{Segment: x.Segment, Start: x.Start, End: x.End}, 1
+		}
+		ev.Failures = append(ev.Failures, f)
 	}
 	for _, p := range m.Leaves {
 		ev.Leaves = append(ev.Leaves, shardsvc.Leave{Worker: p.Worker, Reason: shardsvc.LeaveReason(p.Reason), Ended: p.Ended, Detail: p.Detail})

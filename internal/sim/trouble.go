@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"slices"
+
 	"github.com/headrace/headrace/agent/hold"
 )
 
@@ -56,7 +58,10 @@ func (w *World) planTroubles() {
 	}
 }
 
-const diskLost = "the master's disk is lost"
+const (
+	diskLost = "the master's disk is lost"
+	oneNode  = "the master is deposed, and goes on with one node"
+)
 
 var troubles = []trouble{
 	{"a trainer is killed", func(w *World) {
@@ -81,6 +86,8 @@ var troubles = []trouble{
 		w.tracef("disk", "is empty")
 		w.disk.data = map[string][]byte{}
 		w.books.forget()
+		clear(w.books.out)
+		w.beginsAnew()
 		if w.oneIn(4) {
 			w.lives++ // the next master numbers segments anew
 		}
@@ -133,6 +140,7 @@ var troubles = []trouble{
 	}, false},
 	{"a second master", func(w *World) { w.startMaster() }, false},
 	{"the master is deposed", func(w *World) { w.depose() }, true},
+	{oneNode, func(w *World) { w.splitBrain() }, true},
 	{"a trainer loses its agent", func(w *World) {
 		if t := w.someTrainer(); t != nil && t.l != nil {
 			w.tracef(t.name, "its socket breaks")
@@ -147,11 +155,43 @@ var troubles = []trouble{
 	{"a checkpoint is removed by hand", func(w *World) { w.removeByTool() }, true},
 	{"a save is given up by hand", func(w *World) { w.dropFrozen() }, true},
 	{"a rank does not restore", func(w *World) { w.dawdles = !w.dawdled && w.oneIn(4) }, true},
+	{"the source deletes", func(w *World) { w.delete() }, false},
 	{"a range can not be read", func(w *World) {
 		if a := w.someNode().agent; a != nil {
 			a.run(func() { a.failRead() })
 		}
 	}, false},
+}
+
+// theme is some troubles that belong together: what one begins another may break. In
+// seeds that draw from all of them three in a row of few kinds are rare.
+type theme struct {
+	kinds []string
+	saves bool // checkpoints are what it is about
+	peace Time // in TTLs, at most, between two of them; 0: as the seed says
+}
+
+var themes = []theme{
+	{kinds: []string{diskLost, "all is lost", "a checkpoint is damaged", "the source deletes", "another process for a rank"}, saves: true},
+	{kinds: []string{"a trainer stands still", "an agent stands still", "a node is cut off", "an agent is killed", "another process for a rank"}},
+	{kinds: []string{"the master is killed", "a connection breaks", "a node is cut off", "the disk is slow", "the disk fails"}},
+	{kinds: []string{"the master is deposed", oneNode, "another process for a rank"}, peace: 6},
+}
+
+func (h theme) shape(w *World) {
+	p := &w.plan
+	p.kinds = nil
+	for _, t := range troubles {
+		if slices.Contains(h.kinds, t.name) {
+			p.kinds = append(p.kinds, t)
+		}
+	}
+	if h.saves && p.saves == 0 {
+		p.saves = w.of(1, 12)
+	}
+	if h.peace > 0 {
+		p.every, p.trouble = h.peace*p.ttl, 4*h.peace*p.ttl
+	}
 }
 
 func (w *World) someNode() *node { return pick(w.dice, w.nodes) }

@@ -1,0 +1,350 @@
+package sim
+
+import (
+	"github.com/headrace/headrace/agent/hold"
+	pb "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/shardsvc"
+)
+
+// Sources delete the beginnings of segments, read or not. Of each record that is
+// deleted the books know: it is in a model, or it is excluded, durably, and in the
+// list of every cut from then on; it is not given to anybody after that.
+
+// delete has the source forget the beginning of a segment, as retention does, or a
+// file, or all that lies before as well.
+func (w *World) delete() {
+	if w.plan.exact > 0 {
+		return // its batches would be others: such a job stops there for good
+	}
+	if 2*w.input.deleted() > w.input.total {
+		return // the rest is to be trained
+	}
+	p := pick(w.dice, w.input.parts)
+	k := w.of(0, len(p.segs)-1)
+	if w.oneIn(2) {
+		for _, s := range p.segs[:k] {
+			w.deleteBelow(p, s, s.head(w.now))
+		}
+	}
+	s := p.segs[k]
+	n := s.from(s.low)
+	if there := s.from(s.head(w.now)); n < there {
+		n += w.of(1, max(1, (there-n)/2))
+	}
+	if n < len(s.begins) {
+		w.deleteBelow(p, s, min(s.begins[n], s.head(w.now)))
+	} else {
+		w.deleteBelow(p, s, s.head(w.now))
+	}
+}
+
+func (w *World) deleteBelow(p *part, s *segment, low int64) {
+	if low > s.low && s.listed <= w.now {
+		w.tracef("source", "%s segment %d begins at %d", p.identity, s.id, low)
+		s.low, w.lossy = low, true
+	}
+}
+
+// beginsAnew: on an empty disk some inputs are listed from where they begin by now.
+func (w *World) beginsAnew() {
+	for _, p := range w.input.parts {
+		if w.input.datasets[p.dataset].opt.Shuffle || w.oneIn(2) {
+			continue // the order of blocks is drawn from all of them
+		}
+		for _, s := range p.segs {
+			s.opens = s.low
+			w.moved = w.moved || s.low > s.start
+		}
+	}
+}
+
+// met is where a reader can not go on: order space, and what is lost there.
+type met struct {
+	at   int64
+	lost *pb.LostRange
+}
+
+// meets tells that l can not be read behind m, and that no record begins between tail
+// and there.
+func (f *feed) meets(l *reading, tail int64, m *met) {
+	f.s.a.do(&hold.Failed{Lease: l.id, At: m.at, Permanent: true, Kind: "truncated", Message: "it was deleted", Lost: m.lost})
+	f.s.a.do(&hold.Exhausted{Lease: l.id, Tail: tail})
+	if l.at == tail {
+		l.dry = true
+	}
+}
+
+// guard looks now and then where the source begins, and says so again and again.
+func (m *master) guard() {
+	w := m.w
+	if !w.lossy {
+		return
+	}
+	for i := range w.plan.datasets {
+		for _, p := range m.core.Partitions(shardsvc.DatasetID(i + 1)) {
+			for _, g := range m.core.Segments(p.Number, -1, 0) {
+				if low := w.input.part(p.Identity).segment(g.ID).low; low > g.Start && w.oneIn(3) {
+					m.step(&shardsvc.Truncated{Partition: p.Number, Segment: g.ID, Start: g.Start, End: low, Reason: "as the master sees it", When: 1})
+				}
+			}
+		}
+	}
+	m.checkExcluded()
+	if w.oneIn(3) {
+		m.checkGone()
+	}
+}
+
+// consent: a dataset that stopped at a loss goes on when somebody has said so.
+func (m *master) consent(i int, info *shardsvc.DatasetInfo) {
+	d := &m.w.plan.datasets[i]
+	if info.State == "failed" && m.w.lossy && !info.Options.GoOnAfterLoss {
+		m.w.tracef("somebody", "has %s go on: %s", d.name, info.Reason)
+		d.opt.GoOnAfterLoss = true
+		m.step(&shardsvc.ApplyDataset{ID: info.ID, Name: d.name, Options: d.opt})
+	}
+}
+
+// excludes is told what a Step has excluded.
+func (m *master) excludes(r *shardsvc.Report) {
+	w := m.w
+	if d, _ := m.core.Dataset(r.Dataset); !d.Options.GoOnAfterLoss {
+		w.fail("%s pass %d segment %d [%d, %d) is excluded, and %s is to stop at a loss", r.Label, r.Pass, r.Segment, r.Start, r.End, d.Name)
+	}
+	w.eachIn(r.Label, r.Pass, r.Segment, r.Start, r.End, func(s *segment, rec int32, begins int64) {
+		switch {
+		case begins >= s.low:
+			w.fail("%s is excluded, and the source has it", w.input.where(rec))
+		case m.out[rec]:
+			w.fail("%s is excluded for the second time", w.input.where(rec))
+		}
+		m.out[rec] = true
+	})
+}
+
+// eachIn gives the records of a range of the source.
+func (w *World) eachIn(identity string, pass uint32, segment, start, end int64, do func(s *segment, rec int32, begins int64)) {
+	s := w.input.part(identity).segment(segment)
+	for k := s.from(start); k < len(s.begins) && s.begins[k] < end; k++ {
+		do(s, int32(int(pass)*w.input.total+s.first+k), s.begins[k])
+	}
+}
+
+// excluded is told what a durable batch has excluded.
+func (b *books) exclude(reports []shardsvc.Report) {
+	w := b.w
+	for i := range reports {
+		r := &reports[i]
+		if r.Kind != shardsvc.ReportExcluded {
+			continue
+		}
+		w.eachIn(r.Label, r.Pass, r.Segment, r.Start, r.End, func(_ *segment, rec int32, _ int64) {
+			b.out[rec] = w.now
+			w.seen.excluded++
+			if w.plan.model != shared {
+				return
+			}
+			for k := range b.recs[rec] {
+				if why := b.has(&b.recs[rec][k]); why != "" {
+					w.fail("%s is excluded, and %s %s", w.input.where(rec), b.recs[rec][k].t.name, why)
+				}
+			}
+		})
+	}
+}
+
+// deleted counts the records that the source does not have any more.
+func (in *input) deleted() (n int) {
+	for _, p := range in.parts {
+		for _, s := range p.segs {
+			n += s.from(s.low)
+		}
+	}
+	return n
+}
+
+// lost: the source does not have a record any more.
+func (in *input) lost(rec int32) bool {
+	i := int(rec) % in.total
+	s := in.of[i]
+	return s.begins[i-s.first] < s.low
+}
+
+// checkExcluded: what the core lists is what it has told, each record once.
+func (m *master) checkExcluded() {
+	w := m.w
+	listed := make([]bool, w.records)
+	for i := range w.plan.datasets {
+		d, ok := m.core.Dataset(shardsvc.DatasetID(i + 1))
+		if !ok {
+			continue
+		}
+		units := int64(0)
+		all, _ := m.core.Excluded(d.ID, 0, 1<<30)
+		for _, e := range all {
+			units += e.End - e.Start
+			w.eachIn(e.Identity, e.Pass, e.Segment, e.Start, e.End, func(_ *segment, rec int32, _ int64) {
+				if listed[rec] {
+					w.fail("%s is listed as excluded twice", w.input.where(rec))
+				}
+				listed[rec] = true
+			})
+		}
+		if units != d.Counts.Excluded {
+			w.fail("%d units of %s are listed as excluded, %d are counted", units, d.Name, d.Counts.Excluded)
+		}
+	}
+	for r := range listed {
+		if listed[r] != m.out[r] {
+			w.fail("%s is listed as excluded: %v, it was told: %v", w.input.where(int32(r)), listed[r], m.out[r])
+		}
+	}
+}
+
+// checkList: a cut lists what was excluded when it was frozen, each record once, and
+// counts it.
+func (b *books) checkList(t *trainer, cut *shardsvc.Cut) {
+	w := b.w
+	out := w.excludedIn(cut)
+	want, ok := w.frozenOut[cut.ID]
+	for r := range out {
+		if ok && out[r] != want[r] {
+			w.fail("%s: cut %x lists %s as excluded: %v, when it was frozen it was: %v", t.name, cut.ID, w.input.where(int32(r)), out[r], want[r])
+		}
+	}
+	if w.plan.model == private {
+		return // of a rank's cut nobody counts what is in no model
+	}
+	units := int64(0)
+	for i := range cut.Datasets {
+		for j := range cut.Datasets[i].Partitions {
+			for _, e := range cut.Datasets[i].Partitions[j].Excluded {
+				units += e.Units
+			}
+		}
+	}
+	if n := cut.Units().Excluded; n != units {
+		w.fail("%s: cut %x counts %d units as excluded, and lists %d", t.name, cut.ID, n, units)
+	}
+}
+
+// excludedIn are the records that a cut lists as excluded.
+func (w *World) excludedIn(cut *shardsvc.Cut) []bool {
+	out := make([]bool, w.records)
+	for i := range cut.Datasets {
+		d := &cut.Datasets[i]
+		for j := range d.Partitions {
+			w.markExcluded(out, d, &d.Partitions[j], true)
+		}
+	}
+	return out
+}
+
+func (w *World) markExcluded(to []bool, d *shardsvc.CutDataset, q *shardsvc.CutPartition, as bool) {
+	p := w.input.part(q.Identity)
+	for k := range q.Excluded {
+		e := &q.Excluded[k]
+		start, end := shardsvc.Place{Segment: e.Segment, Offset: e.Start}, shardsvc.Place{Segment: e.Segment, Offset: e.End}
+		w.mark(to, as, d, p, q.Identity, e.Pass, func(at shardsvc.Place) bool { return !before(at, start) && before(at, end) })
+	}
+}
+
+// checkAdopted: whoever went back to a cut brought what it excludes.
+func (b *books) checkAdopted(cut *shardsvc.Cut) {
+	if b.w.plan.model == private {
+		return // others may have it in their models
+	}
+	for r, out := range b.w.excludedIn(cut) {
+		if out && b.out[r] == 0 {
+			b.w.fail("the job went back to cut %x, which excludes %s, and it is not excluded", cut.ID, b.w.input.where(int32(r)))
+		}
+	}
+}
+
+// unlisted are records before where the master's listing begins.
+func (m *master) unlisted() []bool {
+	w := m.w
+	out := make([]bool, w.records)
+	for i := range w.plan.datasets {
+		for _, p := range m.core.Partitions(shardsvc.DatasetID(i + 1)) {
+			for _, g := range m.core.Segments(p.Number, -1, 0) {
+				for pass := range w.plan.datasets[i].opt.Passes {
+					w.eachIn(p.Identity, uint32(pass), g.ID, 0, g.Start, func(_ *segment, rec int32, _ int64) { out[rec] = true })
+				}
+			}
+		}
+	}
+	return out
+}
+
+// checkGone compares what going back to each kept cut would miss, as the core tells
+// it, with what the cut's own records say.
+func (m *master) checkGone() {
+	w := m.w
+	var deleted []shardsvc.Deletion
+	listed := make([]bool, w.records) // and deleted
+	for i := range w.plan.datasets {
+		for _, p := range m.core.Partitions(shardsvc.DatasetID(i + 1)) {
+			for _, g := range m.core.Segments(p.Number, -1, 0) {
+				low := w.input.part(p.Identity).segment(g.ID).low
+				if low <= g.Start {
+					continue
+				}
+				deleted = append(deleted, shardsvc.Deletion{Dataset: p.Dataset, Source: p.Source, Segment: g.ID, Low: low})
+				for pass := range w.plan.datasets[i].opt.Passes {
+					w.eachIn(p.Identity, uint32(pass), g.ID, g.Start, low, func(_ *segment, rec int32, _ int64) { listed[rec] = true })
+				}
+			}
+		}
+	}
+	for _, k := range m.core.Cuts() {
+		body, ok := m.core.CutBody(k.ID)
+		if !ok || k.State != shardsvc.CutBound && !w.oneIn(4) {
+			continue
+		}
+		w.seen.gone++
+		m.checkGoneOf(body, m.core.GoneOf(k.ID, deleted), listed)
+	}
+}
+
+func (m *master) checkGoneOf(cut *shardsvc.Cut, g shardsvc.Gone, listed []bool) {
+	w := m.w
+	told := make([]bool, w.records)
+	for _, x := range g.Ranges {
+		if d, _ := m.core.Dataset(x.Dataset); x.Stops == d.Options.GoOnAfterLoss {
+			w.fail("cut %x: the loss of %s segment %d [%d, %d) is said to stop its dataset: %v", cut.ID, x.Label, x.Segment, x.Start, x.End, x.Stops)
+		}
+		for pass := range x.Passes {
+			w.eachIn(x.Source, x.Pass+pass, x.Segment, x.Start, x.End, func(_ *segment, rec int32, _ int64) { told[rec] = true })
+		}
+	}
+	in := w.members(cut)
+	for r := range told {
+		open := listed[r] && !in[r] && !m.out[r]
+		switch {
+		case told[r] && !open:
+			w.fail("cut %x is said to miss %s: the source has it (%v), or it is in the cut (%v), or excluded (%v)", cut.ID, w.input.where(int32(r)), !listed[r], in[r], m.out[r])
+		case g.More > 0 || told[r] || !open:
+		case w.plan.model != private:
+			w.fail("going back to cut %x would miss %s, and it is not told", cut.ID, w.input.where(int32(r)))
+		case m.ownsSurely(uint32(cut.Rank), int32(r)):
+			w.fail("going back to cut %x would miss %s, which rank %d has, and it is not told", cut.ID, w.input.where(int32(r)), cut.Rank)
+		}
+	}
+}
+
+// ownsSurely: a private rank's process that nobody has given up was told that a
+// record is in its model durably.
+func (m *master) ownsSurely(rank uint32, rec int32) bool {
+	b := m.w.books
+	t := m.w.slots[rank].cur
+	e := b.entry(t, rec)
+	return e != nil && e.is == durable && t.alive && !t.fenced && !t.givenUp && !t.stopped && t.born >= t.slot.rewound && e.at > t.slot.rewound && t.welcomed && !b.lostTouch(e)
+}
+
+// skipped: the listing of now begins behind it.
+func (in *input) skipped(rec int32) bool {
+	i := int(rec) % in.total
+	s := in.of[i]
+	return s.begins[i-s.first] < s.opens
+}
