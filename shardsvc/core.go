@@ -64,11 +64,11 @@ type Core struct {
 	ranks    []*rank // in order of arrival
 	byRank   map[uint32]*rank
 
-	cuts     []*keptCut // in order of cutOrder
-	cutOrder uint64     // of the newest
-	removed  []uint64   // ids of cuts that were given up last
-	asks     []*ask     // that wait, in order of arrival
-	askDue   bool       // something happened that may complete one
+	cuts     []*keptCut   // in order of cutOrder
+	cutOrder uint64       // of the newest
+	removed  []removedCut // that were given up last, in order
+	asks     []*ask       // that wait, in order of arrival
+	askDue   bool         // something happened that may complete one
 
 	yields    *yieldHold // nil: none is on
 	yieldsDue bool       // something happened that may complete it

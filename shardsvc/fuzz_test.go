@@ -23,6 +23,7 @@ var codecs = map[byte]func([]byte) (again []byte, err error){
 	keyAck:       codec(decodeAck, (*ackValue).append),
 	keyTries:     codec(decodeTries, (*triesValue).append),
 	keyCut:       codec(decodeCutValue, (*cutValue).append),
+	keyRemoved:   codec(decodeRemoved, (*removedValue).append),
 	keyRank:      codec(decodeRank, (*rankValue).append),
 	keyAgent:     codec(decodeAgent, (*agentValue).append),
 	keyExcluded:  codec(decodeExclusion, (*exclusionValue).append),
@@ -56,7 +57,7 @@ func storedPairs(t testing.TB) map[string][]byte {
 		Steps:    []StepReport{{1, 2}},
 		Failures: []ReadFailure{{Token: Token{1, 1, 1 << slotBits}, At: 6}}})
 	w.step(&Truncated{Partition: 1, Start: 0, End: 9, Reason: "gone", When: 1})
-	w.step(&Message{Session: 2, Calls: []CutCall{{Worker: 1, ID: 1, Ask: &CutAsk{Cut: 7, Step: 1, Path: "/ck"}}}})
+	w.step(&Message{Session: 2, Calls: []CutCall{{Worker: 1, ID: 1, Ask: &CutAsk{Cut: 7, Step: 1, Path: "/ck"}}, {Worker: 1, ID: 2, Drop: &CutDrop{Cut: 8}}}})
 	return w.store
 }
 

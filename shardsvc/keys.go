@@ -16,6 +16,7 @@ const (
 	keyJob       = 'j'
 	keyAgent     = 'n'
 	keyPartition = 'p'
+	keyRemoved   = 'r'
 	keySettled   = 's'
 	keyTries     = 't'
 	keyRank      = 'w'
@@ -71,7 +72,7 @@ func decodeKey(b []byte) (key, error) {
 	case keyAck, keyTries, keyExcluded:
 		k.ds, k.part, k.pass = d.fixed32(), d.fixed32(), d.fixed32()
 		k.segment, k.start = unflip(d.fixed64()), unflip(d.fixed64())
-	case keyCut:
+	case keyCut, keyRemoved:
 		k.cut = d.fixed64()
 	case keyRank:
 		k.rank = d.fixed32()

@@ -22,6 +22,7 @@ type loading struct {
 	agents   []stored[agentValue]
 	excluded []stored[exclusionValue]
 	cuts     []stored[cutValue]
+	removed  []stored[removedValue]
 	done     bool
 }
 
@@ -60,6 +61,8 @@ func (c *Core) Load(k, value []byte) error {
 		err = load(&l.excluded, at, value, decodeExclusion)
 	case keyCut:
 		err = load(&l.cuts, at, value, decodeCutValue)
+	case keyRemoved:
+		err = load(&l.removed, at, value, decodeRemoved)
 	case keyRank:
 		err = load(&l.ranks, at, value, decodeRank)
 	case keyAgent:
@@ -87,6 +90,8 @@ func (k key) String() string {
 		return fmt.Sprintf("dataset %d", k.ds)
 	case keyCut:
 		return fmt.Sprintf("cut %016x", k.cut)
+	case keyRemoved:
+		return fmt.Sprintf("removed cut %016x", k.cut)
 	case keyRank:
 		return fmt.Sprintf("rank %d", k.rank)
 	case keyAgent:
@@ -131,6 +136,7 @@ func (c *Core) Loaded() error {
 	if err := c.loadCuts(l); err != nil {
 		return err
 	}
+	c.loadRemoved(l.removed)
 	for _, s := range l.agents {
 		a := c.newAgent(s.key.name, s.val.incarnation)
 		a.superseded, a.known = s.val.superseded, true

@@ -1,6 +1,7 @@
 package shardsvc
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -12,24 +13,61 @@ import (
 // is there. What fell back to it because nothing newer verifies (a newest restore) may
 // have it: retention leaves those.
 
-// removedKept cuts are remembered, by this master: files go right after the drop.
+// removedKept cuts are remembered: files go right after the drop.
 const removedKept = 256
 
+// removedCut is one `r` key. number grows with each.
+type removedCut struct{ id, number uint64 }
+
+func (r removedCut) key(b []byte) []byte { return be.AppendUint64(append(b, keyRemoved), r.id) }
+
+// removedValue is `r`.
+type removedValue struct{ number uint64 }
+
+func (v *removedValue) append(b []byte) []byte {
+	return appendUint(append(b, valueVersion), v.number)
+}
+
+func decodeRemoved(b []byte) (v removedValue, err error) {
+	d := open(b)
+	v.number = d.uint()
+	return v, d.done()
+}
+
+func (c *Core) loadRemoved(all []stored[removedValue]) {
+	for _, s := range all {
+		c.removed = append(c.removed, removedCut{s.key.cut, s.val.number})
+	}
+	slices.SortFunc(c.removed, func(a, b removedCut) int { return cmp.Compare(a.number, b.number) })
+}
+
 func (c *Core) remove(id uint64) {
-	c.removed = append(c.removed, id)
-	if n := len(c.removed) - removedKept; n > 0 {
-		c.removed = slices.Delete(c.removed, 0, n)
+	c.isBack(id)
+	r := removedCut{id: id, number: 1}
+	if n := len(c.removed); n > 0 {
+		r.number = c.removed[n-1].number + 1
+	}
+	c.removed = append(c.removed, r)
+	v := removedValue{r.number}
+	c.fx.put(Set, r.key, v.append)
+	if len(c.removed) > removedKept {
+		c.isBack(c.removed[0].id)
 	}
 }
 
-// isBack: the cut counts again.
+// isBack: the cut counts again, or was removed long ago.
 func (c *Core) isBack(id uint64) {
-	c.removed = slices.DeleteFunc(c.removed, func(x uint64) bool { return x == id })
+	i := slices.IndexFunc(c.removed, func(r removedCut) bool { return r.id == id })
+	if i < 0 {
+		return
+	}
+	c.fx.put(Delete, c.removed[i].key, nil)
+	c.removed = slices.Delete(c.removed, i, i+1)
 }
 
 // beingRemoved says why nobody goes back to a cut by its name; empty: it is free.
 func (c *Core) beingRemoved(body *Cut) string {
-	if body == nil || !slices.Contains(c.removed, body.ID) {
+	if body == nil || !slices.ContainsFunc(c.removed, func(r removedCut) bool { return r.id == body.ID }) {
 		return ""
 	}
 	return fmt.Sprintf("cut %016x (step %d) was given up, and its checkpoint is being removed: choose another one", body.ID, body.Step)
