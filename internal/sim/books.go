@@ -126,13 +126,14 @@ func (b *books) has(e *entry) string {
 
 // nobodyEnds: the limit of guarantee 6. A process that is stopped as a whole, or was
 // a moment ago, ends itself not before it goes on; its agent, which would, is dead
-// or stopped, or has just been continued, too late, and is about to.
+// or stopped, or has just been continued, too late, and is about to. One that started
+// after that has not let it in yet, and ends nobody whom it does not know.
 func (q *trainer) nobodyEnds() bool {
 	if !q.stopped && q.w.now >= q.grace+20*millisecond {
 		return false
 	}
 	a := q.agent
-	return !a.alive || a.stopped || q.ending > 0 && q.ending == a.woke
+	return !a.alive || a.stopped || !q.welcomed || q.ending > 0 && q.ending == a.woke
 }
 
 // lostTouch: since e, its trainer's agent died, or lost its master for a TTL.
