@@ -259,7 +259,9 @@ func (t *trouble) pauseDataset(ctx context.Context) {
 	t.pause(ctx, 0, t.o.TTL)
 }
 
-// resumeAll: what was paused goes on. A dataset that has ended is not resumed.
+// resumeAll: what was paused goes on; what is done too, for it may be paused as
+// well, and stand still when a model goes back to a checkpoint before its end. A
+// dataset that failed is not resumed: that would hide it.
 func (t *trouble) resumeAll(ctx context.Context) error {
 	if !t.applied(ctx) {
 		return fmt.Errorf("a master without state was told no datasets: %w", ctx.Err())
@@ -269,7 +271,7 @@ func (t *trouble) resumeAll(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if d.State != "paused" {
+		if d.State != "paused" && d.State != "done" {
 			continue
 		}
 		if _, err := asked(ctx, t.books.api.Resume, &headracev1.ResumeRequest{Name: in.name}); err != nil {
