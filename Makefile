@@ -141,7 +141,7 @@ chaos-group: build venv quickstart-needs-kafka ## the same tool on a plain consu
 	$(GO) run ./internal/chaos/cmd --group internal/chaos/group.py --prefetch $(PREFETCH) --kills $(KILLS) --seed $(SEED)
 test-chaos: build venv ## a minute of it; HEADRACE_SEED runs one again
 	$(CHAOS) --kills 60 --round-kills 10 --parallel 2
-	$(CHAOS) --journal --kills 12 --round-kills 6 --rounds 3 --parallel 2
+	$(CHAOS) --journal --kills 30 --round-kills 10 --rounds 3 --parallel 2
 .PHONY: test-chaos-kafka
 test-chaos-kafka: build venv quickstart-needs-kafka ## the same over topics, the broker among the victims
 	$(CHAOS) --source kafka --model shared --kills 12 --round-kills 10 --rounds 1
