@@ -140,6 +140,7 @@ func (c *crew) startTrainer(s *seat) (err error) {
 	r := c.rnd
 	s.life = &life{rank: s.rank, no: len(s.lives) + 1, agent: r.IntN(len(c.agents)), status: "running"}
 	s.lives = append(s.lives, s.life)
+	s.done = false
 	var slots []slot
 	for d, in := range c.inputs {
 		for range 1 + r.IntN(3)/2 {

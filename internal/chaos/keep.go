@@ -172,6 +172,14 @@ func (c *crew) endTrainers() {
 	}
 }
 
+// again has also those start again that have seen the end: the shared model which they
+// were done with is gone, and rank 0, who restores it, may be one of them. c.mu is held.
+func (c *crew) again() {
+	if c.server != nil {
+		c.group++
+	}
+}
+
 // restarted waits, for a member that is done, until all are (false) or the group
 // begins again.
 func (c *crew) restarted(s *seat, group int) bool {

@@ -107,6 +107,9 @@ func (t *trouble) loseState(ctx context.Context) {
 	h := t.books.leases(ctx)
 	t.mu.Lock() // nobody is started meanwhile
 	defer t.mu.Unlock()
+	if t.allDone() { // nobody would be started again
+		return
+	}
 	t.tell("kill everything, and remove the master's state")
 	all := []target{{t.master, -1, nil}}
 	for k, p := range t.agents {
@@ -136,6 +139,7 @@ func (t *trouble) loseState(ctx context.Context) {
 	if err := os.RemoveAll(filepath.Join(t.dir, "state")); err != nil {
 		t.wrong = append(t.wrong, err.Error())
 	}
+	t.again()
 	t.unapplied = true
 	t.emptied++
 }

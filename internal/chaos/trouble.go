@@ -84,7 +84,11 @@ func (t *trouble) people(ctx context.Context) bool {
 	case t.servers && n >= 20 && n < 25:
 		t.mu.Lock()
 		defer t.mu.Unlock()
+		if t.allDone() { // nobody would be left to restore it
+			return false
+		}
 		t.tell("kill server")
+		t.again()
 		t.kills++
 		t.server.Signal(syscall.SIGKILL)
 		return true
