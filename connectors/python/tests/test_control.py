@@ -349,7 +349,7 @@ class Answered:
     flush = close = lambda self: None
 
 
-def test_an_answer_that_has_come_is_heard_before_the_agent_is_judged() -> None:
+def test_an_answer_that_has_come_is_heard_before_the_agent_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     """The interpreter was busy for two seconds: the agent is not to blame."""
     control = Control(resolve(env={}), {}, {})
     now = time.monotonic()
@@ -359,7 +359,7 @@ def test_an_answer_that_has_come_is_heard_before_the_agent_is_judged() -> None:
     dog.answered(now - 4, 3.5)
     assert not dog.expired(now - 2, connected=True)
     dog.sent(now - 2)
-    control._connection = Answered(now - 2)  # type: ignore[assignment]
+    monkeypatch.setattr(control, "_connection", Answered(now - 2))
     control.bell.ring()
     assert not control._turn()
     assert control.fault is None

@@ -73,21 +73,31 @@ def test_a_program_of_the_page_ends_with_every_record_once(
     assert "records" not in ALONE[number] or f"records {n}" in out, out + job.logs()
 
 
+def run_of_group(job: Any, program: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Runs the page's program, which kills itself, under headrace run."""
+    script = job.folder / "train_group.py"
+    script.write_text(KILLED + program)
+    spec = job.folder / "rows.yaml"
+    spec.write_text(job.spec("rows"))
+    job.env["PYTHONPATH"] = str(ROOT / "examples" / "checkpoint")
+    monkeypatch.chdir(job.folder)  # the program names files where it runs
+
+    def run(ranks: int, restarts: int, check: bool = True) -> Any:
+        options = ("-f", spec, "--model", "replicated", "--nproc-per-node", ranks, "--max-restarts", restarts)
+        return job.headrace("run", *map(str, options), "--", sys.executable, str(script), check=check)
+
+    return run
+
+
 def test_the_pages_group_of_ranks_counts_every_record_once(
     job: Any, rng: random.Random, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of its 40 steps or more; it saves at 20."""
     (group,) = (p for p in PROGRAMS if "from train import" in p)
     n = job.write(6000)
-    script = job.folder / "train_group.py"
-    script.write_text(KILLED + group)
-    spec = job.folder / "rows.yaml"
-    spec.write_text(job.spec("rows"))
-    job.env["PYTHONPATH"] = str(ROOT / "examples" / "checkpoint")
+    run = run_of_group(job, group, monkeypatch)
     job.env.update(kills(rng, (1, 19), (21, 30), (1, 9)))
-    monkeypatch.chdir(job.folder)
-    options = ("-f", str(spec), "--model", "replicated", "--nproc-per-node", "3", "--max-restarts", "20")
-    out = job.headrace("run", *options, "--", sys.executable, str(script)).stdout
+    out = run(3, restarts=20).stdout
     assert out.count("killed") == 3, out
     assert out.count(f"records {n}") == 3, out
 
@@ -98,16 +108,10 @@ def test_the_pages_group_goes_on_with_another_number_of_ranks(
     """3, 1 and 2: 120 batches, a step takes one of each rank, and every 20th is saved."""
     (group,) = (p for p in PROGRAMS if "from train import" in p)
     n = job.write(6000)
-    script = job.folder / "train_group.py"
-    script.write_text(KILLED + group.replace('print("step"', 'print("sum", int(total[1]), "step"'))
-    spec = job.folder / "rows.yaml"
-    spec.write_text(job.spec("rows"))
-    job.env["PYTHONPATH"] = str(ROOT / "examples" / "checkpoint")
-    monkeypatch.chdir(job.folder)
+    run = run_of_group(job, group.replace('print("step"', 'print("sum", int(total[1]), "step"'), monkeypatch)
     for ranks, steps in ((3, (25, 35)), (1, (25, 35)), (2, None)):
         job.env.update(kills(rng, steps) if steps else {"KILLS": ""})
-        options = ("-f", str(spec), "--model", "replicated", "--nproc-per-node", str(ranks), "--max-restarts", "0")
-        ended = job.headrace("run", *options, "--", sys.executable, str(script), check=False)
+        ended = run(ranks, restarts=0, check=False)
         assert ("killed" in ended.stdout) == bool(steps), ended.stdout + ended.stderr
     assert ended.stdout.count(f"records {n}") == 2, ended.stdout + ended.stderr
     assert ended.stdout.count(f"sum {n * (n - 1) // 2} ") == 2, ended.stdout
