@@ -53,7 +53,7 @@ lint: need venv ## gofmt, vet, ruff, mypy
 	@out=$$(gofmt -l $$(git ls-files '*.go' | grep -v '\.pb\.go$$')); [ -z "$$out" ] || { echo "gofmt: $$out"; exit 1; }
 	$(GO) vet ./...
 	$(GO) vet -tags kafka $(KAFKA_TESTS)
-	$(GO) vet -tags planted ./shardsvc ./agent/hold ./internal/sim ./internal/planted
+	$(GO) vet -tags planted ./shardsvc ./agent/hold ./internal/proof/sim ./internal/proof/planted
 	$(GO) tool staticcheck ./...
 	$(VENV)/bin/ruff check connectors/python examples bench internal
 	cd connectors/python && ../../$(VENV)/bin/mypy src/headrace
@@ -111,9 +111,9 @@ test-quickstart-kafka: build venv quickstart-needs-kafka ## the same on a real K
 
 .PHONY: broker-kafka
 broker-kafka: need ## a real Kafka on 127.0.0.1 until Ctrl-C; prints its address
-	@$(GO) run ./internal/testbroker/broker-kafka $(ARGS)
+	@$(GO) run ./internal/proof/testbroker/broker-kafka $(ARGS)
 
-KAFKA_TESTS := ./sources/kafka ./cmd/headrace ./internal/demo/produce
+KAFKA_TESTS := ./sources/kafka ./cmd/headrace ./internal/proof/demo/produce
 .PHONY: test-race-kafka
 test-race-kafka: need venv ## the Kafka source under the race detector, on a real Kafka
 	@$(PY) -m pip install -q -r sources/kafka/testdata/requirements.txt
@@ -124,13 +124,13 @@ test-kafka: build venv test-quickstart-kafka test-python-kafka test-chaos-kafka 
 	@$(PY) -m pip install -q -r sources/kafka/testdata/requirements.txt
 	HEADRACE_PYTHON="$(CURDIR)/$(PY)" $(GO) test -tags kafka -count=1 -timeout 20m ./sources/kafka
 	HEADRACE_PYTHON="$(CURDIR)/$(PY)" $(GO) test -tags kafka -count=1 -timeout 20m ./cmd/headrace -run Kafka
-	$(GO) test -tags kafka -count=1 -timeout 10m ./internal/demo/produce
+	$(GO) test -tags kafka -count=1 -timeout 10m ./internal/proof/demo/produce
 
 KILLS ?= 60
 MODEL ?= all
 SEED ?= 0
 PARALLEL ?= 2
-CHAOS := $(GO) run ./internal/chaos/cmd
+CHAOS := $(GO) run ./internal/proof/chaos/cmd
 .PHONY: chaos test-chaos
 chaos: build venv quickstart-needs-kafka ## KILLS at random and at named points, PARALLEL rounds at once, over files, Kafka and live Kafka; or SOURCE=files|kafka, LIVE=1, MODEL=shared|private|replicated, DRAW=words, SEED, ROUNDS: docs/CHAOS.md
 	$(CHAOS) --source $(if $(filter file,$(origin SOURCE)),all,$(SOURCE)) $(if $(LIVE),--live) $(if $(JOURNAL),--journal) \
@@ -138,7 +138,7 @@ chaos: build venv quickstart-needs-kafka ## KILLS at random and at named points,
 .PHONY: chaos-group
 PREFETCH ?= 0
 chaos-group: build venv quickstart-needs-kafka ## the same tool on a plain consumer group: what that loses and repeats; PREFETCH batches read ahead
-	$(GO) run ./internal/chaos/cmd --group internal/chaos/group.py --prefetch $(PREFETCH) --kills $(KILLS) --seed $(SEED)
+	$(GO) run ./internal/proof/chaos/cmd --group internal/proof/chaos/group.py --prefetch $(PREFETCH) --kills $(KILLS) --seed $(SEED)
 test-chaos: build venv ## a minute of it; HEADRACE_SEED runs one again
 	$(CHAOS) --kills 60 --round-kills 10 --parallel 2
 	$(CHAOS) --journal --kills 30 --round-kills 10 --rounds 3 --parallel 2
@@ -146,20 +146,20 @@ test-chaos: build venv ## a minute of it; HEADRACE_SEED runs one again
 test-chaos-kafka: build venv quickstart-needs-kafka ## the same over topics, the broker among the victims
 	$(CHAOS) --source kafka --model shared --kills 12 --round-kills 10 --rounds 1
 	$(CHAOS) --source kafka --live --kills 40 --round-kills 10 --rounds 3 --parallel 2
-	$(CHAOS) --group internal/chaos/group.py --prefetch 4 --kills 2 --patience 120s
+	$(CHAOS) --group internal/proof/chaos/group.py --prefetch 4 --kills 2 --patience 120s
 
 SEEDS ?= 10000
 .PHONY: sim test-sim test-planted test-sim-long
 sim: need ## the simulation: SEEDS of them, or one with its trace: SEED=n
-	@$(GO) build -o build/sim ./internal/sim/cmd
+	@$(GO) build -o build/sim ./internal/proof/sim/cmd
 	@build/sim $(if $(filter-out 0,$(SEED)),--seed $(SEED) --shrink,--seeds $(SEEDS))
 test-sim: need ## a short run of it
-	@$(GO) build -o build/sim ./internal/sim/cmd
+	@$(GO) build -o build/sim ./internal/proof/sim/cmd
 	@build/sim --seeds 3000
 test-planted: need ## bugs that are planted in the cores are found by the simulation
-	$(GO) test -tags planted -count=1 -run 'Planted|Shrunk' ./internal/sim
+	$(GO) test -tags planted -count=1 -run 'Planted|Shrunk' ./internal/proof/sim
 test-sim-long: need ## more seeds of the simulation
-	@$(GO) build -o build/sim ./internal/sim/cmd
+	@$(GO) build -o build/sim ./internal/proof/sim/cmd
 	@build/sim --seeds 10000
 
 .PHONY: check

@@ -14,8 +14,8 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/headrace/headrace/agent"
-	"github.com/headrace/headrace/agent/toymaster"
 	"github.com/headrace/headrace/internal/frame"
+	"github.com/headrace/headrace/internal/proof/toymaster"
 )
 
 func TestMain(m *testing.M) {

@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"github.com/headrace/headrace/agent"
-	"github.com/headrace/headrace/agent/toymaster"
 	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/internal/frame"
+	"github.com/headrace/headrace/internal/proof/toymaster"
 	"github.com/headrace/headrace/sources"
 )
 

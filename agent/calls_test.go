@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headrace/headrace/agent/toymaster"
 	pb "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/internal/frame"
+	"github.com/headrace/headrace/internal/proof/toymaster"
 )
 
 func (t *trainer) say(c frame.Call) error {

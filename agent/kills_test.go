@@ -6,9 +6,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/headrace/headrace/agent/toymaster"
 	pb "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/internal/frame"
+	"github.com/headrace/headrace/internal/proof/toymaster"
 )
 
 const killRecords = 4000

@@ -14,10 +14,10 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
-	"github.com/headrace/headrace/agent/toymaster"
 	pb "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/internal/link"
+	"github.com/headrace/headrace/internal/proof/toymaster"
 	"github.com/headrace/headrace/sources"
 	"github.com/headrace/headrace/sources/files"
 )

@@ -133,7 +133,7 @@ func (m *realMaster) untilGone(rank uint32) {
 // Guarantees 1, 2, 3 and 6 together: a trainer, then its agent and then the
 // master are ended, and every record gets into the model once. (A trainer that
 // ends together with its agent may have said steps that nobody can bring again:
-// docs/GUARANTEES.md, 5; internal/chaos counts them.)
+// docs/GUARANTEES.md, 5; internal/proof/chaos counts them.)
 func TestEveryRecordIsAppliedWhoeverIsKilled(t *testing.T) {
 	root, begins := input(t, 30000, 7000)
 	m := newRealMaster(t, "shared", fmt.Sprintf(leased, root), root, 10*time.Second)

@@ -14,8 +14,8 @@ import (
 
 	"github.com/headrace/headrace/agent"
 	"github.com/headrace/headrace/agent/feed"
-	"github.com/headrace/headrace/agent/toymaster"
 	"github.com/headrace/headrace/internal/frame"
+	"github.com/headrace/headrace/internal/proof/toymaster"
 )
 
 // wantError checks code and words of what the agent said.

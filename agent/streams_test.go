@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headrace/headrace/agent/toymaster"
 	pb "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/internal/frame"
+	"github.com/headrace/headrace/internal/proof/toymaster"
 )
 
 // Design, How a record flows 3: what was buffered and not delivered is given up;

@@ -7,8 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/headrace/headrace/agent"
-	"github.com/headrace/headrace/agent/toymaster"
 	"github.com/headrace/headrace/internal/frame"
+	"github.com/headrace/headrace/internal/proof/toymaster"
 )
 
 // value of a metric, summed over its labels.

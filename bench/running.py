@@ -80,7 +80,7 @@ def up(log: Path, *specs: str, more: tuple[str, ...] = ()) -> Iterator[Up]:
 
 @contextmanager
 def broker(work: Path, *more: str) -> Iterator[str]:
-    """A Kafka of our own, ./internal/testbroker/broker-kafka built into work; gives
+    """A Kafka of our own, ./internal/proof/testbroker/broker-kafka built into work; gives
     its address, and ends it."""
     with (work / "broker.log").open("w") as log:
         process = subprocess.Popen([str(work / "broker-kafka"), *more], stdout=subprocess.PIPE, stderr=log, text=True)

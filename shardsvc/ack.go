@@ -1,6 +1,6 @@
 package shardsvc
 
-import "github.com/headrace/headrace/internal/planted"
+import "github.com/headrace/headrace/internal/proof/planted"
 
 // ack settles the records of a lease below a prefix. It is idempotent: a prefix
 // that is durable already is answered the same again.

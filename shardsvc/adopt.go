@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/headrace/headrace/internal/planted"
+	"github.com/headrace/headrace/internal/proof/planted"
 	"github.com/headrace/headrace/sources"
 )
 

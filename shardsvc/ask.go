@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/headrace/headrace/internal/planted"
+	"github.com/headrace/headrace/internal/proof/planted"
 )
 
 const (

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"sort"
 
-	"github.com/headrace/headrace/internal/planted"
+	"github.com/headrace/headrace/internal/proof/planted"
 )
 
 // exclusion is one `x` key: a range of one pass that is settled as excluded, in

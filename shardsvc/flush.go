@@ -1,6 +1,6 @@
 package shardsvc
 
-import "github.com/headrace/headrace/internal/planted"
+import "github.com/headrace/headrace/internal/proof/planted"
 
 // dirty lists what the next Flush encodes. Each thing is in its list once.
 type dirty struct {

@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/headrace/headrace/internal/planted"
+	"github.com/headrace/headrace/internal/proof/planted"
 )
 
 // Deletion says what a source does not have any more of one segment: all below Low.

@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/headrace/headrace/internal/planted"
+	"github.com/headrace/headrace/internal/proof/planted"
 )
 
 // CutInfo is a kept cut without its body.

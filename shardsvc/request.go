@@ -3,7 +3,7 @@ package shardsvc
 import (
 	"slices"
 
-	"github.com/headrace/headrace/internal/planted"
+	"github.com/headrace/headrace/internal/proof/planted"
 )
 
 // Limits on what one worker may ask for.

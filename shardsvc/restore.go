@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/headrace/headrace/internal/planted"
+	"github.com/headrace/headrace/internal/proof/planted"
 )
 
 // restorePhase says how far a generation is in going back to a cut.

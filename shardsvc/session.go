@@ -3,7 +3,7 @@ package shardsvc
 import (
 	"slices"
 
-	"github.com/headrace/headrace/internal/planted"
+	"github.com/headrace/headrace/internal/proof/planted"
 )
 
 // maxSuperseded incarnations of an agent are remembered as ones that may not

@@ -3,7 +3,7 @@ package shardsvc
 import (
 	"slices"
 
-	"github.com/headrace/headrace/internal/planted"
+	"github.com/headrace/headrace/internal/proof/planted"
 )
 
 // settleDeadline is how long the shell may look for a manifest.

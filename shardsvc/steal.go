@@ -3,7 +3,7 @@ package shardsvc
 import (
 	"slices"
 
-	"github.com/headrace/headrace/internal/planted"
+	"github.com/headrace/headrace/internal/proof/planted"
 )
 
 // Stealing costs: a scan is made at most once per period, for at most

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/headrace/headrace/internal/planted"
+	"github.com/headrace/headrace/internal/proof/planted"
 )
 
 // bit_exact: the blocks of the input are dealt out to a fixed number of virtual

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	pb "github.com/headrace/headrace/api/headrace/v1"
-	"github.com/headrace/headrace/internal/planted"
+	"github.com/headrace/headrace/internal/proof/planted"
 )
 
 func (c *Core) newLease(s *stream, t Token, start, end int64) *lease {

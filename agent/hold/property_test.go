@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/headrace/headrace/agent/hold"
-	"github.com/headrace/headrace/agent/toymaster"
 	pb "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/internal/proof/toymaster"
 )
 
 // world is an agent's core between a master and trainers, with messages that

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	pb "github.com/headrace/headrace/api/headrace/v1"
-	"github.com/headrace/headrace/internal/planted"
+	"github.com/headrace/headrace/internal/proof/planted"
 )
 
 func (c *Core) onOpen(ev *Open) {

@@ -2,7 +2,7 @@
 
     python -m bench.freshness.bench [--rate 10000] [--rounds 3] [--seconds 10]
 
-One real broker, started here (internal/testbroker), a topic of two partitions, and a
+One real broker, started here (internal/proof/testbroker), a topic of two partitions, and a
 producer in a process of its own that writes at a fixed rate all the time. The two
 readers (readers.py) take turns, each in a fresh process that begins at the topic's
 end; the first seconds of each are left out. headrace is end to end: `headrace up`,
@@ -102,7 +102,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=10, help="measured of each reader and round")
     args = parser.parse_args()
-    running.prepare(WORK, HERE / "requirements.txt", "./internal/testbroker/broker-kafka")
+    running.prepare(WORK, HERE / "requirements.txt", "./internal/proof/testbroker/broker-kafka")
     rounds: dict[str, list[Figures]] = {"headrace": [], "confluent": []}
     with running.broker(WORK, "-topic", "events", "-partitions", str(PARTITIONS)) as address:
         produce = [sys.executable, str(HERE / "producer.py"), address, str(args.rate), str(PARTITIONS)]

@@ -4,7 +4,7 @@
 
 (--records is of tsv; floats have twice, json half as many.)
 
-One real broker, started here (internal/testbroker), with three topics of four
+One real broker, started here (internal/proof/testbroker), with three topics of four
 partitions that are written once, uncompressed, in batches of 1,000 records:
 `floats` (125 float32, 500 bytes), and `tsv` and `json`, the records of
 bench-decode. readers.py says what each reader does. First what headrace and the
@@ -179,7 +179,7 @@ def main() -> None:
     parser.add_argument("--only", default=",".join(FORMS), help="topics, comma-separated")
     args = parser.parse_args()
     forms = args.only.split(",")
-    running.prepare(WORK, HERE / "requirements.txt", "./bench/decode", "./internal/testbroker/broker-kafka")
+    running.prepare(WORK, HERE / "requirements.txt", "./bench/decode", "./internal/proof/testbroker/broker-kafka")
     result: dict[str, object] = {"records": args.records, "rounds": args.rounds, "partitions": PARTITIONS}
     with running.broker(WORK) as broker:
         for form in forms:

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headrace/headrace/internal/testbroker"
+	"github.com/headrace/headrace/internal/proof/testbroker"
 )
 
 // lostAt are ranges of the topic, offset by offset.

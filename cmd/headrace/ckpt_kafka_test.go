@@ -15,7 +15,7 @@ import (
 
 	kafkago "github.com/segmentio/kafka-go"
 
-	"github.com/headrace/headrace/internal/testbroker"
+	"github.com/headrace/headrace/internal/proof/testbroker"
 )
 
 // modelTrainer prints the ids that it steps and saves every five steps.

@@ -13,7 +13,7 @@ import (
 
 	kafkago "github.com/segmentio/kafka-go"
 
-	"github.com/headrace/headrace/internal/testbroker"
+	"github.com/headrace/headrace/internal/proof/testbroker"
 )
 
 // dated produces n records of about a KiB with ids from first on, all of one time.

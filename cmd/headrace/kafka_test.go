@@ -16,7 +16,7 @@ import (
 
 	kafkago "github.com/segmentio/kafka-go"
 
-	"github.com/headrace/headrace/internal/testbroker"
+	"github.com/headrace/headrace/internal/proof/testbroker"
 )
 
 // events produces n records over all partitions of a topic, compressed and not.

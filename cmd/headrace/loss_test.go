@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headrace/headrace/internal/testbroker"
+	"github.com/headrace/headrace/internal/proof/testbroker"
 )
 
 // Kafka deletes the beginning of what is being read. With on_loss: stop (the

@@ -13,8 +13,8 @@ import (
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/internal/config"
-	"github.com/headrace/headrace/internal/demo"
 	"github.com/headrace/headrace/internal/link"
+	"github.com/headrace/headrace/internal/proof/demo"
 	"github.com/headrace/headrace/internal/suggest"
 )
 

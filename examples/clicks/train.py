@@ -24,7 +24,7 @@ Each entry is one write(2), which outlives its process. So a batch with APPLIED
 is in the model, a batch without BEGIN is not, and of at most one batch per
 killed trainer, the one with BEGIN and no APPLIED, nobody can say how much of it
 is in the model: the report counts it as applied where that would be a repeat,
-and as not applied where that would be a loss. internal/demo/report/entry.go
+and as not applied where that would be a loss. internal/proof/demo/report/entry.go
 describes the bytes.
 """
 

@@ -24,8 +24,8 @@ var rules = []struct {
 	{"sources/sourcetest", []string{"sources"}},
 	{"sources/...", []string{"sources", "internal/dataset"}}, // adapters
 
-	{"internal/planted", nil},
-	{"shardsvc", []string{"sources", "internal/planted"}}, // bugs that are not there, for the simulation
+	{"internal/proof/planted", nil},
+	{"shardsvc", []string{"sources", "internal/proof/planted"}}, // bugs that are not there, for the simulation
 	{"shardsvc/oracle", []string{"sources", "shardsvc"}},
 	{"shardsvc/serve", []string{"sources", "shardsvc", "api/headrace/v1", "internal/dataset", "internal/store", "internal/link", "flashckpt/manifest"}},
 	{"shardsvc/...", []string{"sources", "shardsvc/..."}},
@@ -39,23 +39,25 @@ var rules = []struct {
 	{"internal/store/...", []string{"internal/store/..."}},
 	{"internal/link", nil},
 	{"internal/suggest", nil},
-	{"internal/child", nil},
-	{"internal/testbroker/...", []string{"internal/testbroker/..."}}, // only tests, the demo and people use it
+	{"internal/proof", nil},
+	{"internal/proof/child", nil},
+	{"internal/proof/testbroker/...", []string{"internal/proof/testbroker/..."}}, // only tests, the demo and people use it
 	{"internal/config", []string{"internal/link", "internal/suggest"}},
 	// The demo shows from outside what the product does: no ledger in its report.
-	{"internal/demo/clicklog/...", []string{"internal/demo/..."}},
-	{"internal/demo/report/...", []string{"internal/demo/..."}},
+	{"internal/proof/demo/clicklog/...", []string{"internal/proof/demo/..."}},
+	{"internal/proof/demo/report/...", []string{"internal/proof/demo/..."}},
 	// The simulation runs both cores as they are, and nothing around them.
-	{"internal/sim", []string{"sources", "shardsvc", "agent/hold", "internal/planted", "api/headrace/v1"}},
-	{"internal/sim/cmd", []string{"internal/sim"}},
+	{"internal/proof/sim", []string{"sources", "shardsvc", "agent/hold", "internal/proof/planted", "api/headrace/v1"}},
+	{"internal/proof/sim/cmd", []string{"internal/proof/sim"}},
 	// Nor in its verdict: a checkpoint is judged as any reader of the format would.
-	{"internal/chaos/...", []string{"internal/chaos/...", "api/headrace/v1", "internal/child", "internal/testbroker", "flashckpt/manifest", "flashckpt/audit"}},
-	{"internal/demo/produce", []string{"internal/demo/clicklog", "internal/demo/report", "internal/testbroker"}},
-	{"internal/demo/...", []string{"internal/demo/...", "examples/...", "api/headrace/v1", "internal/child", "internal/link", "internal/testbroker"}},
+	{"internal/proof/chaos/...", []string{"internal/proof/chaos/...", "api/headrace/v1", "internal/proof/child", "internal/proof/testbroker", "flashckpt/manifest", "flashckpt/audit"}},
+	{"internal/proof/demo/produce", []string{"internal/proof/demo/clicklog", "internal/proof/demo/report", "internal/proof/testbroker"}},
+	{"internal/proof/demo/...", []string{"internal/proof/demo/...", "examples/...", "api/headrace/v1", "internal/proof/child", "internal/link", "internal/proof/testbroker"}},
 
 	{"master", []string{"flashckpt/manifest", "sources", "shardsvc/serve", "api/headrace/v1", "internal/dataset", "internal/store", "internal/link"}},
-	{"agent/hold", []string{"sources", "internal/planted", "api/headrace/v1"}},
+	{"agent/hold", []string{"sources", "internal/proof/planted", "api/headrace/v1"}},
 	{"agent/supervise", nil},
+	{"internal/proof/toymaster", []string{"sources", "api/headrace/v1", "internal/dataset", "internal/link"}},
 	{"agent/...", []string{"sources", "agent/...", "api/headrace/v1", "internal/dataset", "internal/decode", "internal/frame", "internal/link"}},
 
 	{"api/...", nil},
@@ -106,7 +108,7 @@ func TestTheRulesOfTheFrame(t *testing.T) {
 				t.Errorf("%s imports %s: agent and master meet in api", from, to)
 			case matches("sources/...", to) && to != "sources" && !outside(from) && !matches("sources/...", from):
 				t.Errorf("%s imports the adapter %s: only cmd and tests do", from, to)
-			case matches("internal/demo/report/...", from) && matches("shardsvc/...", to):
+			case matches("internal/proof/demo/report/...", from) && matches("shardsvc/...", to):
 				t.Errorf("%s imports %s: the proof would not be independent", from, to)
 			}
 		}

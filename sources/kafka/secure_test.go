@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/headrace/headrace/internal/dataset"
-	"github.com/headrace/headrace/internal/testbroker"
+	"github.com/headrace/headrace/internal/proof/testbroker"
 	"github.com/headrace/headrace/sources"
 )
 

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headrace/headrace/internal/testbroker"
+	"github.com/headrace/headrace/internal/proof/testbroker"
 	"github.com/headrace/headrace/sources"
 	"github.com/headrace/headrace/sources/sourcetest"
 )

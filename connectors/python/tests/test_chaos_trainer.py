@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from agent import CALL, Agent, poll
 
-HOME = Path(__file__).parents[3] / "internal" / "chaos"
+HOME = Path(__file__).parents[3] / "internal" / "proof" / "chaos"
 LEFT, NO_AGENT = 7, 4
 
 

@@ -51,7 +51,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A Kafka of our own."""
     folder = tmp_path_factory.mktemp("broker")
     program = folder / "broker-kafka"
-    subprocess.run(["go", "build", "-o", program, "./internal/testbroker/broker-kafka"], check=True, cwd=ROOT)
+    subprocess.run(["go", "build", "-o", program, "./internal/proof/testbroker/broker-kafka"], check=True, cwd=ROOT)
     with (
         (folder / "broker.log").open("w") as log,
         subprocess.Popen([program], stdout=subprocess.PIPE, stderr=log, text=True) as process,

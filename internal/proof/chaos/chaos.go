@@ -1,0 +1,312 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headrace/headrace/flashckpt/manifest"
+	"github.com/headrace/headrace/internal/proof/child"
+)
+
+// Options of one run.
+type Options struct {
+	Binary, Python string
+	Model          string // shared | private | replicated
+	Source         string // files | kafka
+	Live           bool   // kafka: the topics are written while they are read
+	Journal        bool   // trainers that save nothing: their model is their journal
+	Group          string // a consumer group's script: see RunGroup
+	Prefetch       int    // batches that it reads ahead
+	Seed           uint64
+	Kills          int           // SIGKILLs to send
+	Every          time.Duration // between two troubles, on average
+	TTL            time.Duration // of sessions
+	Rate           float64       // rows/s of a trainer's stream; the last trainer has a tenth
+	Records        int           // 0: about as many as the kills take
+	Patience       time.Duration // for the next sign of progress, after the last trouble
+	Draw           []string      // choices that this run has, whatever its seed says
+	Verbose        bool          // of a campaign: what happens in its rounds, too
+	Keep           bool          // the folder of a run that went well, too
+	Out            io.Writer     // what happens, line by line; the run's folder has it too
+}
+
+// Result is the last line of a run.
+type Result struct {
+	Model             string  `json:"model"`
+	Source            string  `json:"source"`
+	Prefetch          int     `json:"prefetch,omitempty"` // of a consumer group
+	Seed              uint64  `json:"seed"`
+	Kills             int     `json:"kills"`
+	KillsOnLeasedWork int     `json:"kills_on_leased_work"`
+	KillsAtPoints     int     `json:"kills_at_points"` // of the kills: at a named one
+	Freezes           int     `json:"freezes"`
+	Lives             int     `json:"lives"` // processes of trainers
+	Records           int     `json:"records"`
+	MasterMiB         int     `json:"master_mib"`
+	AgentMiB          int     `json:"agent_mib"`
+	Seconds           float64 `json:"seconds"`
+	Saves
+	Points map[string]int `json:"points,omitempty"` // kills by point and victim
+	Folder string         `json:"folder,omitempty"` // of a run in which something was wrong
+	Drawn  []string       `json:"drawn,omitempty"`  // what it was about, see choices.go
+	// Of several rounds.
+	Rounds  int            `json:"rounds,omitempty"`
+	DrawnIn map[string]int `json:"drawn_in,omitempty"` // rounds by what was drawn in them
+	Again   []string       `json:"again,omitempty"`    // commands that run what failed again
+	Verdict
+}
+
+// Good: nothing was wrong.
+func (r Result) Good() bool { return r.Lost == 0 && r.Twice == 0 && len(r.Wrong) == 0 }
+
+// Limits of what the master may need for so small an input.
+const (
+	maxMasterMiB        = 256
+	maxAgentMiB         = 256
+	maxMasterGoroutines = 80
+)
+
+// Run runs one job through its trouble. The error is about the run itself; what
+// the job did wrong is in the Result.
+func Run(ctx context.Context, o Options) (res Result, err error) {
+	began := time.Now()
+	res.Model, res.Source, res.Seed = o.Model, o.Source, o.Seed
+	root, err := os.MkdirTemp("", "headrace-chaos-")
+	if err != nil {
+		return res, err
+	}
+	events, err := os.Create(filepath.Join(root, "events.log"))
+	if err != nil {
+		return res, err
+	}
+	defer func() { _ = events.Close() }()
+	both := io.MultiWriter(events, o.Out)
+	tell := func(format string, args ...any) { // one write, so that lines of several runs stay whole
+		_, _ = fmt.Fprintf(both, "%6.1f s  %s\n", time.Since(began).Seconds(), fmt.Sprintf(format, args...))
+	}
+	defer func() {
+		if err == nil && res.Good() && !o.Keep {
+			_ = os.RemoveAll(root)
+			return
+		}
+		res.Folder = root
+		tell("everything is kept in %s", root)
+	}()
+	r := rand.New(rand.NewPCG(o.Seed, 1))
+	c := &crew{o: o, dir: root, data: root, sockets: filepath.Join(root, "s"), run: filepath.Base(root), rnd: rand.New(rand.NewPCG(o.Seed, 2)), damaged: map[manifest.CutID]bool{}, quit: make(chan struct{})}
+	if o.Source == Kafka {
+		if c.broker, err = startBroker(ctx); err != nil {
+			return res, err
+		}
+		defer func() { err = errors.Join(err, c.broker.close()) }()
+		tell("a broker at %s", c.broker.addr)
+	}
+	if err := c.prepare(ctx, r, tell, &res); err != nil {
+		return res, err
+	}
+	defer func() { _ = c.books.conn.Close() }()
+	trouble := &trouble{crew: c, rnd: r, tell: tell}
+	err = c.live(ctx, trouble, tell, &res)
+	c.release()
+	if c.stuck {
+		c.postMortem(tell)
+	}
+	c.stopAll()
+	if err != nil {
+		return res, err
+	}
+	lives, err := c.readJournals()
+	if err != nil {
+		return res, err
+	}
+	if o.Journal {
+		res.Verdict = judge(o.Model, c.inputs, lives, c.disturbed)
+	} else if err := c.judgeSaves(ctx, lives, &res); err != nil {
+		return res, err
+	}
+	trouble.keptPins(&res.Verdict)
+	trouble.keptFew(lives, &res.Verdict)
+	if c.exact {
+		if err := c.judgeExact(ctx, lives, &res.Verdict); err != nil {
+			return res, err
+		}
+	}
+	res.Wrong = slices.Concat(c.wrong, res.Wrong)
+	if !c.stuck { // who was asked for its stacks cleans nothing up
+		res.Wrong = append(res.Wrong, append(left(c.run, c.sockets, filepath.Join(root, "state")), cries(root)...)...)
+	}
+	res.Kills, res.KillsOnLeasedWork = trouble.kills+res.KillsAtPoints, trouble.leased+res.KillsAtPoints
+	res.Damaged, res.Pins, res.Rewinds, res.EmptyMasters = trouble.damaged, len(trouble.pinned), trouble.rewound, trouble.emptied
+	res.Freezes, res.Lives = trouble.frozen, len(lives)
+	res.Seconds = float64(time.Since(began).Milliseconds()) / 1e3
+	return res, nil
+}
+
+// prepare makes data, folders and the crew.
+func (c *crew) prepare(ctx context.Context, r *rand.Rand, tell func(string, ...any), res *Result) (err error) {
+	for _, folder := range []string{c.sockets, c.archive(), c.pids()} {
+		if err := os.Mkdir(folder, 0o700); err != nil {
+			return err
+		}
+	}
+	c.choices = draw(c.o, rand.New(rand.NewPCG(c.o.Seed, 3)))
+	res.Drawn = c.words()
+	ranks := 3 + r.IntN(2)
+	if !c.o.Journal && c.o.Model == "replicated" {
+		ranks = 3
+	}
+	c.agents = make([]*child.Process, 2+r.IntN(2))
+	n := 1 + r.IntN(2)
+	if c.exact { // a step is one list of one dataset
+		n = 1
+	}
+	for k := range n {
+		in := newInput(r, k, 0, c.dir)
+		if c.exact {
+			in.setExact(ranks + r.IntN(4))
+		}
+		if c.o.Live {
+			in.setLive()
+		}
+		in.records = c.enough(in, n, ranks) / in.passes
+		if err := c.fill(ctx, r, in); err != nil {
+			return err
+		}
+		c.inputs = append(c.inputs, in)
+		res.Records += in.records * in.passes
+		tell("%v", in)
+	}
+	tell("model %s, seed %d, %d trainers on %d agents, sessions of %v, %s", c.o.Model, c.o.Seed, ranks, len(c.agents), c.o.TTL, strings.Join(c.words(), " "))
+	port, err := freePort()
+	if err != nil {
+		return err
+	}
+	c.address = local(port)
+	if c.books, err = openBooks(c.address); err != nil {
+		return err
+	}
+	c.seats = make([]*seat, 0, ranks)
+	return c.writeTrainer()
+}
+
+// enough records of one of n inputs, so that the trouble takes about as long as the
+// reading; half of the time nobody reads.
+func (c *crew) enough(in *input, n, ranks int) int {
+	if c.o.Records > 0 {
+		return c.o.Records / n
+	}
+	readers := float64(ranks-1) * 4 / 3 // the last one is slow; some have two streams
+	switch {
+	case in.strict:
+		readers = 1
+	case c.o.Model == "replicated":
+		readers = float64(ranks-1) / float64(n)
+	}
+	if c.servers {
+		readers /= 2 // everybody goes back to a checkpoint, several times
+	}
+	return int(c.o.Rate * readers * 0.4 * (float64(c.o.Kills)*c.o.Every.Seconds()*1.3 + 2))
+}
+
+// patience for the end, in which everything has its time: after the last trouble one trainer could read everything, on
+// a machine that is busy with other things.
+func (c *crew) patience() time.Duration {
+	seconds := 0.0
+	for _, in := range c.inputs {
+		seconds += float64(in.records*in.passes) / (c.o.Rate / 2)
+	}
+	return c.o.Patience + time.Duration(seconds*float64(time.Second))
+}
+
+// fill makes what is read, or begins to, if it is read while it is made.
+func (c *crew) fill(ctx context.Context, r *rand.Rand, in *input) error {
+	if c.broker == nil {
+		return in.write(r)
+	}
+	in.broker = c.broker.addr
+	if err := c.broker.b.CreateTopic(ctx, in.name, in.partitions, nil); err != nil {
+		return err
+	}
+	if !in.live {
+		_, err := in.produce(ctx, r, 0)
+		return err
+	}
+	rate := float64(in.records) / (float64(c.o.Kills)*c.o.Every.Seconds()*1.3 + 2)
+	own := rand.New(rand.NewPCG(c.o.Seed, r.Uint64()))
+	ctx, cancel := context.WithCancel(ctx)
+	c.wg.Go(func() { // ends with the last record, or with the run
+		defer cancel()
+		if _, err := in.produce(ctx, own, rate); err != nil && ctx.Err() == nil {
+			c.wrongf("%v", err)
+		}
+	})
+	c.wg.Go(func() { // ends with the producer, or with the run
+		defer cancel()
+		select {
+		case <-c.quit:
+		case <-ctx.Done():
+		}
+	})
+	return nil
+}
+
+// live is the run from the first process to the end of data.
+func (c *crew) live(ctx context.Context, t *trouble, tell func(string, ...any), res *Result) error {
+	if err := c.startAll(ctx, cap(c.seats)); err != nil {
+		return err
+	}
+	t.run(ctx)
+	c.mu.Lock()
+	c.calm = true
+	c.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, patiences*c.patience())
+	defer cancel()
+	if err := t.resumeAll(ctx); err != nil {
+		return fmt.Errorf("seed %d: %w", c.o.Seed, err)
+	}
+	tell("%d kills and %d freezes are done; waiting for the end of data", t.kills, t.frozen)
+	if !c.ends(ctx) {
+		return nil
+	}
+	for _, w := range c.books.balance(ctx, c.inputs) {
+		c.wrongf("%s", w)
+	}
+	if c.commitsBound() {
+		c.committedAll(ctx)
+	}
+	c.mu.Lock()
+	pid := c.master.Cmd.Process.Pid
+	for _, a := range c.agents {
+		res.AgentMiB = max(res.AgentMiB, resident(a.Cmd.Process.Pid))
+	}
+	c.mu.Unlock()
+	if res.AgentMiB > maxAgentMiB {
+		c.wrongf("an agent needs %d MiB", res.AgentMiB)
+	}
+	if res.MasterMiB = resident(pid); res.MasterMiB > maxMasterMiB {
+		c.wrongf("the master needs %d MiB", res.MasterMiB)
+	}
+	if n, text := c.books.goroutines(ctx); n > maxMasterGoroutines {
+		c.wrongf("the master has %d goroutines: %.2000s", n, text)
+	}
+	return nil
+}
+
+// who has not ended.
+func (c *crew) who() (text string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.seats {
+		text += " rank " + strconv.Itoa(s.rank) + " done=" + strconv.FormatBool(s.done)
+	}
+	return text
+}

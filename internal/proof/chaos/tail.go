@@ -1,0 +1,62 @@
+package chaos
+
+import (
+	"context"
+	"syscall"
+	"time"
+
+	"github.com/headrace/headrace/internal/proof/child"
+)
+
+// An input without an end is over when every record is in the models, and no process
+// has anything to go back for. Who has them is then told to end (SIGUSR1), and ends
+// as at the end of data: with a last checkpoint.
+
+const lookEvery = 300 * time.Millisecond // into the journals
+
+// leastWait: nobody says which record is the last, so no batch waits for ever.
+func (in *input) leastWait() float64 {
+	if in.live {
+		return 0.05
+	}
+	return 0
+}
+
+// tellEnough tells every trainer to end once all is in.
+func (c *crew) tellEnough(ctx context.Context) {
+	c.mu.Lock()
+	if time.Since(c.looked) < lookEvery {
+		c.mu.Unlock()
+		return
+	}
+	c.looked = time.Now()
+	now, paths := map[*seat]*child.Process{}, []string{}
+	for _, s := range c.seats {
+		if s.p.Ended() && !s.done {
+			c.mu.Unlock()
+			return // its next process may go back
+		}
+		if !s.p.Ended() {
+			now[s] = s.p
+			paths = append(paths, c.journal(s.life))
+		}
+	}
+	c.mu.Unlock()
+	for _, path := range paths {
+		var l life
+		if l.read(path) != nil || !l.joined && c.o.Model == "shared" || l.restores == 0 && c.o.Model != "shared" {
+			return // or this one may; or an entry is being written
+		}
+	}
+	if !c.books.settledAll(ctx, c.inputs) {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for s, p := range now {
+		if s.p == p && s.told != p {
+			s.told = p
+			p.Signal(syscall.SIGUSR1)
+		}
+	}
+}

@@ -1,0 +1,286 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/internal/proof/child"
+)
+
+// trouble is what a run has in store.
+type trouble struct {
+	*crew
+	rnd     *rand.Rand
+	kills   int // SIGKILLs sent
+	leased  int // of them to who held leases, or whose trainers did
+	frozen  int
+	damaged int // checkpoints
+	rewound int // by a person
+	emptied int // times that the master lost its state
+	pinned  []string
+	tell    func(string, ...any)
+}
+
+// run makes trouble until so many were killed, or all have seen the end.
+func (t *trouble) run(ctx context.Context) {
+	until := time.Now().Add(troubleWithin(t.o))
+	for t.kills < t.o.Kills && time.Now().Before(until) && t.pause(ctx, 50*time.Millisecond, t.o.Every*2) {
+		if t.over() || t.bad() {
+			return
+		}
+		if t.empties && t.emptied == 0 && t.kills > t.o.Kills/2 && t.allSaved() {
+			t.loseState(ctx)
+			continue
+		}
+		if t.people(ctx) {
+			continue
+		}
+		switch n := t.rnd.IntN(100); {
+		case t.broker != nil && n < 8 && t.killBroker(ctx):
+		case n < 16 && t.mayDamage() && t.damage(ctx):
+		case n < 32:
+			t.kill(ctx, t.someTrainer())
+		case n < 46:
+			t.kill(ctx, t.someAgent())
+		case n < 58:
+			t.kill(ctx, t.theMaster())
+		case n < 70:
+			t.kill(ctx, t.several()...)
+		case n < 78:
+			t.freeze(t.someTrainer())
+		case n < 85:
+			t.freeze(t.someAgent())
+		case n < 90:
+			t.freeze(t.theMaster())
+		case n < 94:
+			t.pauseDataset(ctx)
+		case n < 97:
+			t.ask(t.someAgent())
+		default:
+			t.ask(t.theMaster())
+		}
+	}
+}
+
+// troubleWithin is the longest that it takes.
+func troubleWithin(o Options) time.Duration {
+	return time.Minute + time.Duration(o.Kills)*(2*o.Every+2*o.TTL)
+}
+
+// people do something, in some turns of runs that are about it.
+func (t *trouble) people(ctx context.Context) bool {
+	switch n := t.rnd.IntN(100); {
+	case t.pins && n < 10:
+		return t.pin(ctx)
+	case t.rewinds && n >= 10 && n < 20:
+		return t.rewind(ctx)
+	case t.servers && n >= 20 && n < 25:
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if t.allDone() { // nobody would be left to restore it
+			return false
+		}
+		t.tell("kill server")
+		t.again()
+		t.kills++
+		t.server.Signal(syscall.SIGKILL)
+		return true
+	}
+	return false
+}
+
+func (t *trouble) pause(ctx context.Context, least, more time.Duration) bool {
+	timer := time.NewTimer(least + time.Duration(t.rnd.Int64N(int64(more))))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// target is a process as it is when it is hit.
+type target struct {
+	p     *child.Process
+	agent int // its number, or its trainer's agent; -1: the master
+	life  *life
+}
+
+func (t *trouble) someTrainer() target {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.seats[t.rnd.IntN(len(t.seats))]
+	return target{s.p, s.life.agent, s.life}
+}
+
+func (t *trouble) someAgent() target {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	k := t.rnd.IntN(len(t.agents))
+	return target{t.agents[k], k, nil}
+}
+
+func (t *trouble) theMaster() target {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return target{t.master, -1, nil}
+}
+
+func (t *trouble) several() []target {
+	all := []target{t.someTrainer()}
+	switch t.rnd.IntN(4) {
+	case 0:
+		all = append(all, t.someAgent())
+	case 1:
+		all = append(all, t.theMaster())
+	case 2:
+		all = append(all, t.someAgent(), t.theMaster())
+	case 3:
+		return []target{t.someAgent(), t.theMaster()}
+	}
+	return all
+}
+
+// kill hits all at once.
+func (t *trouble) kill(ctx context.Context, all ...target) {
+	held := t.atWork(ctx, all)
+	var names []string
+	for _, v := range all {
+		if v.p.Ended() {
+			continue
+		}
+		v.p.Signal(syscall.SIGKILL)
+		names = append(names, v.p.Name)
+		t.kills++
+		if held.of(v) {
+			t.leased++
+		}
+	}
+	if len(names) > 0 {
+		t.tell("kill %s", strings.Join(names, ", "))
+	}
+}
+
+// atWork waits, for most kills, until one of the victims holds leases: what has
+// only just started loses nothing by its death.
+func (t *trouble) atWork(ctx context.Context, all []target) held {
+	waits := t.rnd.IntN(5) > 0
+	deadline := time.Now().Add(2 * t.o.TTL)
+	for {
+		h := t.books.leases(ctx)
+		works := slices.ContainsFunc(all, func(v target) bool { return !v.p.Ended() && h.of(v) })
+		if works || !waits || time.Now().After(deadline) || !t.pause(ctx, 20*time.Millisecond, 60*time.Millisecond) {
+			return h
+		}
+	}
+}
+
+// mayDamage: somebody restores checkpoints.
+func (t *trouble) mayDamage() bool {
+	return !t.o.Journal && t.o.Model != "shared" && t.saves != carriedCut
+}
+
+// damage kills a rank, or in a replicated job the group, and cuts its newest
+// checkpoint short before anybody restores: then it goes back to the one before.
+func (t *trouble) damage(ctx context.Context) bool {
+	v := t.someTrainer()
+	t.kill(ctx, v)
+	t.mu.Lock() // nobody is started meanwhile
+	defer t.mu.Unlock()
+	rank := v.life.rank
+	if t.o.Model == "replicated" {
+		rank = -1
+	}
+	for _, s := range t.seats {
+		if rank < 0 || s.life.rank == rank {
+			s.p.Signal(syscall.SIGKILL)
+			<-s.p.Done
+		}
+	}
+	path, err := t.cutShort(rank)
+	if err != nil {
+		t.wrong = append(t.wrong, err.Error())
+	}
+	if path != "" {
+		t.damaged++
+		t.tell("damage %s", filepath.Base(filepath.Dir(path)))
+	}
+	return true
+}
+
+// freeze stops a process for a while, often for longer than its session lives.
+func (t *trouble) freeze(v target) {
+	d := t.o.TTL/5 + time.Duration(t.rnd.Int64N(int64(2*t.o.TTL)))
+	if v.p.Ended() {
+		return
+	}
+	t.frozen++
+	t.tell("freeze %s for %v", v.p.Name, d.Round(time.Millisecond))
+	from := child.Monotonic()
+	t.mu.Lock()
+	if v.life != nil {
+		v.life.frozen = true
+	} else {
+		t.disturbed = append(t.disturbed, disturbance{from: from, to: from + int64(d+3*time.Second), agent: v.agent})
+	}
+	t.mu.Unlock()
+	v.p.Signal(syscall.SIGSTOP)
+	t.wg.Go(func() { // ends with the freeze, or the run
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-t.quit:
+		case <-v.p.Done:
+		}
+		v.p.Signal(syscall.SIGCONT)
+	})
+}
+
+// ask has a master or an agent end in order.
+func (t *trouble) ask(v target) {
+	t.tell("ask %s to end", v.p.Name)
+	v.p.Signal(syscall.SIGTERM)
+}
+
+// pauseDataset pauses one, and lets it go on.
+func (t *trouble) pauseDataset(ctx context.Context) {
+	name := t.inputs[t.rnd.IntN(len(t.inputs))].name
+	call, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	t.tell("pause %s", name)
+	if _, err := t.books.api.Pause(call, &headracev1.PauseRequest{Name: name}); err != nil {
+		t.tell("pause: %v", err)
+	}
+	t.pause(ctx, 0, t.o.TTL)
+}
+
+// resumeAll: what was paused goes on; what is done too, for it may be paused as
+// well, and stand still when a model goes back to a checkpoint before its end. A
+// dataset that failed is not resumed: that would hide it.
+func (t *trouble) resumeAll(ctx context.Context) error {
+	if !t.applied(ctx) {
+		return fmt.Errorf("a master without state was told no datasets: %w", ctx.Err())
+	}
+	for _, in := range t.inputs {
+		d, err := asked(ctx, t.books.api.Describe, &headracev1.DescribeRequest{Name: in.name})
+		if err != nil {
+			return err
+		}
+		if d.State != "paused" && d.State != "done" {
+			continue
+		}
+		if _, err := asked(ctx, t.books.api.Resume, &headracev1.ResumeRequest{Name: in.name}); err != nil {
+			return fmt.Errorf("resuming %s: %w", in.name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,232 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/headrace/headrace/internal/proof/demo/clicklog"
+	"github.com/headrace/headrace/internal/proof/demo/report"
+)
+
+// Options are the flags of `headrace demo`.
+type Options struct {
+	Records int
+	Seed    uint64
+	Dir     string // "": a temporary one
+	Keep    bool
+	Report  string // file of the JSON report
+	Kills   bool
+	Python  string // interpreter that has headrace and numpy
+	Source  string // files | kafka
+	Group   bool   // kafka: a plain consumer group beside ours
+}
+
+const (
+	tick  = 250 * time.Millisecond
+	stuck = time.Minute     // without one more row applied, the demo gives up
+	grace = 5 * time.Second // between SIGTERM and SIGKILL
+)
+
+// Run runs the demo and writes its story to out. When it returns, no process,
+// socket or temporary folder of it is left, whatever happened. An error is also
+// what a report that is not clean ends with.
+func Run(ctx context.Context, o Options, out io.Writer) (err error) {
+	s := newStory(out)
+	s.say("%s", o.firstLine())
+	root, err := o.folder()
+	if err != nil {
+		return err
+	}
+	if !o.Keep {
+		defer func() { _ = os.RemoveAll(root) }()
+	}
+	python, version, err := checkPython(o.Python)
+	if err == nil && o.Source == Kafka && o.Group {
+		err = checkGroup(python)
+	}
+	if err != nil {
+		return err
+	}
+	binary, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	address, err := freeAddress()
+	if err != nil {
+		return err
+	}
+	dirs, err := makeFolders(root)
+	if err != nil {
+		return err
+	}
+	defer dirs.remove()
+	t := &team{folders: dirs, processes: processes{dir: dirs.outputs}, binary: binary, python: python, address: address,
+		rates: fileRates, dataset: datasetYAML(dirs.log)}
+	defer t.stopAll(s)
+	k := &killer{team: t, tell: s, plan: filePlan}
+	if o.Source == Kafka {
+		if k.topic, err = startTopic(ctx, s); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, k.topic.close()) }()
+		t.rates, t.maxWait, k.plan = topicRates, topicMaxWait, topicPlan
+		t.dataset = topicYAML(k.topic.broker.Addr())
+	}
+	m, err := writeLog(ctx, s, o, dirs)
+	if err != nil {
+		return err
+	}
+	if k.books, err = newLedger(address); err != nil {
+		return err
+	}
+	defer k.books.close()
+	if err := k.begin(ctx, o, m, version); err != nil {
+		return interrupted(ctx, err)
+	}
+	started := time.Now()
+	if err := follow(ctx, o, k); err != nil {
+		return interrupted(ctx, err)
+	}
+	if err := k.end(ctx, o, time.Since(started)); err != nil {
+		return err
+	}
+	s.say("report: %s%s", o.Report, kept(o, root))
+	s.plain(func(out io.Writer) { _, _ = fmt.Fprintln(out, nextCommand(o, binary)) })
+	return nil
+}
+
+// begin starts everybody.
+func (k *killer) begin(ctx context.Context, o Options, m *clicklog.Manifest, python string) (err error) {
+	if k.topic != nil {
+		err = k.startLive(ctx, o, m)
+	} else {
+		err = k.team.startAll(ctx, k.books)
+	}
+	if err == nil {
+		k.tell.say("started a master (process %d), two agents and four trainers (%s),", k.team.master.Pid(), python)
+		k.tell.say("two on each agent, paced to %s rows/s", paces(k.team.rates))
+	}
+	return err
+}
+
+// end stops everybody and makes the report.
+func (k *killer) end(ctx context.Context, o Options, took time.Duration) error {
+	settled, listed, err := k.settled(ctx, int64(o.Records))
+	if err != nil {
+		return interrupted(ctx, err)
+	}
+	k.team.stopAll(k.tell)
+	how, unit := "end of data", "bytes"
+	if k.topic != nil {
+		how, unit = "every record is in the model", "records"
+	}
+	k.tell.say("%s; in the master's books %s of %s %s are settled", how, report.Thousands(int(settled)), report.Thousands(int(listed)), unit)
+	k.tell.say("and this is what the trainers' own journals say, without asking it:")
+
+	r, err := k.reportFolders().Compute()
+	if err != nil {
+		return err
+	}
+	r.CPU = k.team.cpuShares(took)
+	if r.Group != nil {
+		r.Group.About = aboutGroup
+	}
+	if err := r.Write(o.Report); err != nil {
+		return err
+	}
+	k.tell.plain(r.Print)
+	if !r.Clean {
+		return fmt.Errorf("the report is not clean: see %s", o.Report)
+	}
+	return nil
+}
+
+// nextCommand is the last line: the same on the user's own data.
+func nextCommand(o Options, binary string) string {
+	if o.Source == Kafka {
+		const example = "examples/kafka/"
+		if _, err := os.Stat(example + "events.yaml"); err != nil {
+			return "Next, on your own topic (github.com/headrace/headrace, docs/kafka.md):\n" +
+				"  headrace run --nproc-per-node 2 -f events.yaml -- " + o.Python + " train.py"
+		}
+		return "Next, on your own topic: put its brokers and name into " + example + "events.yaml, then\n  " +
+			fromHere(binary) + " run --nproc-per-node 2 -f " + example + "events.yaml -- " +
+			fromHere(o.Python) + " " + example + "train.py"
+	}
+	const example = "examples/clicks/"
+	if _, err := os.Stat(example + "clicks.yaml"); err != nil {
+		return "Next, on your own files (github.com/headrace/headrace, examples/clicks/README.md):\n" +
+			"  headrace run --nproc-per-node 2 -f clicks.yaml -- " + o.Python + " train.py"
+	}
+	return "Next, on your own files: put their folder into " + example + "clicks.yaml, then\n  " +
+		fromHere(binary) + " run --nproc-per-node 2 -f " + example + "clicks.yaml -- " +
+		fromHere(o.Python) + " " + example + "train.py"
+}
+
+// fromHere is a path as one would type it in this folder.
+func fromHere(path string) string {
+	if here, err := os.Getwd(); err == nil {
+		if short, err := filepath.Rel(here, path); err == nil && filepath.IsLocal(short) {
+			return short
+		}
+	}
+	return path
+}
+
+func kept(o Options, root string) string {
+	if !o.Keep {
+		return ""
+	}
+	return "; everything else is kept in " + root
+}
+
+// folder makes the folder of this run: a temporary one, or o.Dir, which must not
+// hold a run already.
+func (o Options) folder() (string, error) {
+	if o.Dir == "" {
+		return os.MkdirTemp("", "headrace-demo-")
+	}
+	dir, err := filepath.Abs(o.Dir)
+	if err != nil {
+		return "", err
+	}
+	if found, err := os.ReadDir(dir); err == nil && len(found) > 0 {
+		return "", fmt.Errorf("%s is not empty; name a new folder with --dir", dir)
+	}
+	return dir, os.MkdirAll(dir, 0o700)
+}
+
+func writeLog(ctx context.Context, s *story, o Options, dirs folders) (*clicklog.Manifest, error) {
+	var fs unix.Statfs_t
+	need := clicklog.EstimatedBytes(o.Records)
+	if o.Source == Kafka {
+		need *= 2
+	}
+	if err := unix.Statfs(dirs.root, &fs); err == nil && int64(fs.Bavail)*fs.Bsize < need {
+		return nil, fmt.Errorf("%s has %d MB free and the click log takes %d MB; name another folder with --dir, or fewer --records",
+			dirs.root, int64(fs.Bavail)*fs.Bsize>>20, need>>20)
+	}
+	s.say("writing a click log of %s records (Criteo's layout, Zipf ids, a drift half way, seed %d) ...", report.Thousands(o.Records), o.Seed)
+	start := time.Now()
+	m, err := clicklog.Write(ctx, clicklog.Options{LogDir: dirs.log, TruthDir: dirs.truth, Records: o.Records, Seed: o.Seed})
+	if err != nil {
+		return nil, interrupted(ctx, err)
+	}
+	s.say("%d files, %d MB, in %.1f s: %s", len(m.Files), m.Bytes>>20, time.Since(start).Seconds(), dirs.log)
+	return m, nil
+}
+
+// interrupted says Ctrl-C where that is the reason.
+func interrupted(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return errors.New("interrupted; all processes are ended and temporary files removed")
+	}
+	return err
+}

@@ -1,0 +1,120 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/headrace/headrace/internal/proof/demo/clicklog"
+)
+
+// follow shows progress and kills by plan until all is read: every trainer has
+// seen the end of data, or, of a topic, which has none, every record is in.
+func follow(ctx context.Context, o Options, k *killer) error {
+	truth, err := clicklog.ReadTruth(k.team.truth)
+	if err != nil {
+		return err
+	}
+	w := newWatch(k.team.journals, truth)
+	defer w.close()
+	g := k.group.watch(truth)
+	defer g.close()
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	ctx, cancel := context.WithCancel(ctx)
+	killing := make(chan error, 1)
+	busy := false
+	defer func() { // a killer at work may start a process: it ends before we do
+		cancel()
+		if busy {
+			<-killing
+		}
+	}()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case err := <-killing:
+			if busy = false; err != nil {
+				return err
+			}
+		case <-ticker.C:
+		}
+		if err := errors.Join(w.look(), g.look()); err != nil {
+			return err
+		}
+		k.tell.progress(w.line(k.besides(g)))
+		if busy {
+			continue // whoever is dead now was killed by us
+		}
+		done, gaveUp, err := k.team.trained()
+		if done || err != nil {
+			return err
+		}
+		if k.topic != nil {
+			if done, err := k.live(ctx, w, g); done || err != nil {
+				return err
+			}
+		}
+		for _, rank := range gaveUp {
+			if err := k.startAgain(rank); err != nil {
+				return err
+			}
+		}
+		if time.Since(w.changed) > stuck && !w.all() {
+			return fmt.Errorf("no trainer has applied a row for %v; with --keep the outputs of all processes stay in %s", stuck, k.team.outputs)
+		}
+		if o.Kills {
+			busy = true
+			share := w.share()
+			go func() { killing <- k.next(ctx, share) }() // ends with ctx
+		}
+	}
+}
+
+// trained says whether all trainers have ended well, and which have given up
+// (see maxGaveUp); anybody else's end, or a bad one, is an error.
+func (t *team) trained() (all bool, gaveUp []int, err error) {
+	for _, p := range append(t.agents[:], t.master) {
+		if p.Ended() {
+			return false, nil, p.died()
+		}
+	}
+	all = true
+	for rank, p := range t.trainers {
+		switch {
+		case !p.Ended():
+			all = false
+		case p.Err == nil:
+		case p.gaveUp() != "" && t.gaveUp[rank] < maxGaveUp:
+			all = false
+			gaveUp = append(gaveUp, rank)
+		default:
+			return false, nil, p.died()
+		}
+	}
+	return all, gaveUp, nil
+}
+
+// stopAll ends whatever still runs: trainers, agents, master. Twice does no harm.
+func (t *team) stopAll(s *story) {
+	for _, kind := range []string{"consumer", "trainer", "agent", "master"} {
+		for _, name := range t.stop(kind, grace) {
+			s.say("%s did not end in %v after SIGTERM and was killed", name, grace)
+		}
+	}
+}
+
+// cpuShares is what each kind of process used, of all cores, while trainers ran.
+func (t *team) cpuShares(took time.Duration) map[string]float64 {
+	all := took.Seconds() * float64(runtime.NumCPU())
+	shares := map[string]float64{}
+	for _, kind := range []string{"trainer", "agent", "master", "consumer"} {
+		if used := t.cpu(kind); used > 0 {
+			shares[kind] = used.Seconds() / all
+		}
+	}
+	return shares
+}

@@ -1,0 +1,165 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/headrace/headrace/examples/clicks"
+	"github.com/headrace/headrace/internal/proof/child"
+	"github.com/headrace/headrace/internal/proof/demo/report"
+)
+
+// sessionTimeout is the one setting of the consumer group that is not the
+// library's default: with 45 s, whoever kills a consumer waits that long for its
+// partitions, and this is a demo of a minute.
+const sessionTimeout = "session.timeout.ms=6000"
+
+const formWithin = 40 * time.Second // on a busy machine
+
+// groupModel is what its model's file is called behind the name of ours.
+const groupModel = "-group"
+
+// aboutGroup is what the report says of it.
+const aboutGroup = "confluent-kafka, one consumer group, automatic commits (librdkafka's defaults, but " + sessionTimeout + ")"
+
+// group is the rival: the same trainers as a plain consumer group, on the same
+// topic at the same time, killed at the same moments. A nil group does nothing.
+type group struct {
+	*team
+	broker  string
+	model   string
+	members [trainers]*process
+	lives   [trainers]int
+	kills   []report.Kill
+}
+
+func newGroup(t *team, broker string) (*group, error) {
+	if err := os.WriteFile(filepath.Join(t.root, "train_group.py"), clicks.GroupTrainer, 0o600); err != nil {
+		return nil, err
+	}
+	return &group{team: t, broker: broker, model: t.folders.model + groupModel}, os.MkdirAll(t.groupJournals(), 0o700)
+}
+
+func (f folders) groupJournals() string { return filepath.Join(f.root, "group") }
+
+func memberName(rank int) string { return "consumer-" + strconv.Itoa(rank) }
+
+// start starts members, as their first or next processes.
+func (g *group) start(ranks ...int) (err error) {
+	if g == nil {
+		return nil
+	}
+	for _, rank := range ranks {
+		g.lives[rank]++
+		g.members[rank], err = g.processes.start("consumer", memberName(rank), []string{"OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1", "PYTHONUNBUFFERED=1"},
+			g.python, filepath.Join(g.root, "train_group.py"),
+			"--brokers", g.broker, "--topic", topicName, "--group", groupName, "--set", sessionTimeout, "--rank", strconv.Itoa(rank),
+			"--model", g.model, "--rows", strconv.Itoa(batchRows), "--rate", strconv.FormatFloat(topicRates[rank], 'f', -1, 64),
+			"--journal", g.journal(rank))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// formed waits until every member has had partitions, and so each has one: a fair
+// start.
+func (g *group) formed(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, formWithin)
+	defer cancel()
+	for rank := range g.members {
+		for {
+			ready, err := hasPartitions(g.journal(rank))
+			if ready {
+				break
+			}
+			if err := errors.Join(err, g.ended()); err != nil {
+				return err
+			}
+			if pause(ctx, poll) != nil {
+				return fmt.Errorf("%s has got no partition within %v (%w)", memberName(rank), formWithin, ctx.Err())
+			}
+		}
+	}
+	return nil
+}
+
+func hasPartitions(path string) (bool, error) {
+	r, err := report.OpenJournal(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil // it is starting
+	}
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = r.Close() }()
+	for {
+		e, err := r.Next()
+		if err != nil {
+			return false, nil // no more yet
+		}
+		if e.Kind == report.Ready {
+			return true, nil
+		}
+	}
+}
+
+func (g *group) journal(rank int) string {
+	return filepath.Join(g.groupJournals(), fmt.Sprintf(journalName, rank, g.lives[rank]))
+}
+
+// killMembers kills what stands, in the group, for what was just killed in ours,
+// and returns what starts it again.
+func (k *killer) killMembers(ranks ...int) (again func() error, err error) {
+	g := k.group
+	if g == nil {
+		return func() error { return nil }, nil
+	}
+	var kills []report.Kill
+	for _, rank := range ranks {
+		p := g.members[rank]
+		at, err := p.Kill()
+		if err != nil {
+			return nil, err
+		}
+		kills = append(kills, report.Kill{What: "consumer", Name: p.Name, PID: p.Pid(), At: at})
+		k.tell.say("and SIGKILL to %s of the consumer group (process %d)", p.Name, p.Pid())
+	}
+	return func() error {
+		if err := g.start(ranks...); err != nil {
+			return err
+		}
+		for i := range kills {
+			kills[i].Back = child.Monotonic()
+		}
+		return g.note(kills...)
+	}, nil
+}
+
+// note writes kills down beside the group's journals.
+func (g *group) note(kills ...report.Kill) error {
+	if g == nil {
+		return nil
+	}
+	g.kills = append(g.kills, kills...)
+	return writeKills(g.groupJournals(), g.kills)
+}
+
+// ended is the error of a member that has ended by itself, nil if none has.
+func (g *group) ended() error {
+	if g == nil {
+		return nil
+	}
+	for _, p := range g.members {
+		if p.Ended() {
+			return p.died()
+		}
+	}
+	return nil
+}

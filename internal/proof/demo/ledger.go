@@ -1,0 +1,146 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+
+	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/internal/proof/child"
+)
+
+// poll is how often the master is asked while a release is measured: the
+// resolution of release_ms.
+const poll = 10 * time.Millisecond
+
+// ledger asks the master what any tool may ask.
+type ledger struct {
+	conn *grpc.ClientConn
+	api  headracev1.DatasetsClient
+}
+
+func newLedger(address string) (*ledger, error) {
+	conn, err := grpc.NewClient(address,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(grpc.ConnectParams{ // a master that was killed is back soon
+			Backoff:           backoff.Config{BaseDelay: poll, Multiplier: 1.2, MaxDelay: 5 * poll},
+			MinConnectTimeout: time.Second,
+		}))
+	if err != nil {
+		return nil, err
+	}
+	return &ledger{conn: conn, api: headracev1.NewDatasetsClient(conn)}, nil
+}
+
+func (l *ledger) close() { _ = l.conn.Close() }
+
+// waitForMaster returns when the master answers.
+func (l *ledger) waitForMaster(ctx context.Context) error {
+	_, err := l.api.Job(ctx, &headracev1.JobRequest{}, grpc.WaitForReady(true))
+	return err
+}
+
+// waitForAgent returns when the master knows agent name as process pid.
+func (l *ledger) waitForAgent(ctx context.Context, name string, pid int) error {
+	for {
+		job, err := l.api.Job(ctx, &headracev1.JobRequest{}, grpc.WaitForReady(true))
+		if err != nil {
+			return err
+		}
+		for _, a := range job.Agents {
+			if a.Name == name && int(a.Pid) == pid && a.Session == "live" {
+				return nil
+			}
+		}
+		if err := pause(ctx, poll); err != nil {
+			return err
+		}
+	}
+}
+
+func (l *ledger) apply(ctx context.Context, yaml string) error {
+	_, err := l.api.Apply(ctx, &headracev1.ApplyRequest{Yaml: yaml}, grpc.WaitForReady(true))
+	return err
+}
+
+// settled returns how much of the dataset is settled, of how much, in bytes.
+func (l *ledger) settled(ctx context.Context) (settled, listed int64, err error) {
+	d, err := l.api.Describe(ctx, &headracev1.DescribeRequest{Name: datasetName})
+	if err != nil {
+		return 0, 0, err
+	}
+	return d.GetCounts().GetSettled(), d.GetCounts().GetListed(), nil
+}
+
+// lease is what the master says of one lease.
+type lease struct {
+	partition, pass uint32
+	segment         int64
+	prefix, end     int64
+	agent           string
+	rank            uint32
+	token           [3]uint64
+}
+
+func (l *ledger) leases(ctx context.Context) ([]lease, error) {
+	var all []lease
+	page := ""
+	for {
+		reply, err := l.api.State(ctx, &headracev1.StateRequest{Name: datasetName, PageToken: page})
+		if err != nil {
+			return nil, fmt.Errorf("asking for leases: %w", err)
+		}
+		for _, p := range reply.Partitions {
+			for _, s := range p.Lease {
+				all = append(all, lease{
+					partition: p.Number, pass: p.Pass, segment: s.Segment, prefix: s.Prefix, end: s.End,
+					agent: s.Agent, rank: s.Rank,
+					token: [3]uint64{uint64(s.Token.GetEpoch()), uint64(s.Token.GetTerm()), s.Token.GetSequence()},
+				})
+			}
+		}
+		if page = reply.NextPageToken; page == "" {
+			return all, nil
+		}
+	}
+}
+
+// overlaps: both hold a record of the other.
+func (a lease) overlaps(b lease) bool {
+	return a.partition == b.partition && a.pass == b.pass && a.segment == b.segment &&
+		a.prefix < b.end && b.prefix < a.end
+}
+
+// firstGrant polls until isNew says of a lease that it is the one waited for,
+// and returns when that was seen; 0 if ctx ended before. Masters that do not
+// answer are asked again.
+func (l *ledger) firstGrant(ctx context.Context, isNew func(lease) bool) int64 {
+	for {
+		all, err := l.leases(ctx)
+		if err == nil {
+			for _, s := range all {
+				if isNew(s) {
+					return child.Monotonic()
+				}
+			}
+		}
+		if pause(ctx, poll) != nil {
+			return 0
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}

@@ -1,0 +1,39 @@
+// Clickreport computes the quick start's report from a folder that `headrace
+// demo --keep --dir FOLDER` left behind. It holds nothing of Headrace but the
+// report: whoever doubts the demo runs this, or reads it.
+//
+//	go run ./internal/proof/demo/report/clickreport FOLDER
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/headrace/headrace/internal/proof/demo/report"
+)
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: clickreport FOLDER")
+		os.Exit(2)
+	}
+	folders := report.Folders{Truth: filepath.Join(os.Args[1], "truth"), Journals: filepath.Join(os.Args[1], "journals")}
+	if group := filepath.Join(os.Args[1], "group"); exists(group) {
+		folders.Group = group
+	}
+	r, err := folders.Compute()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "clickreport:", err)
+		os.Exit(1)
+	}
+	r.Print(os.Stdout)
+	if !r.Clean {
+		os.Exit(1)
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

@@ -1,0 +1,38 @@
+package report
+
+import (
+	"errors"
+
+	"github.com/headrace/headrace/internal/proof/demo/clicklog"
+)
+
+// Group is what a plain consumer group made of the same records at the same time,
+// counted from its own trainers' journals by the same rules. Nothing is explained
+// away in it: Repeated and Never are what they are.
+type Group struct {
+	About       string   `json:"about"` // what it is, with its settings
+	Once        int      `json:"applied_once"`
+	Twice       int      `json:"applied_twice"` // or more often
+	Never       int      `json:"never"`
+	Repeats     int      `json:"repeats"`  // applications beyond a record's first
+	InDoubt     int      `json:"in_doubt"` // rows in a batch that was begun and not finished
+	Foreign     int      `json:"foreign"`
+	Kills       []Killed `json:"kills"`
+	Freshness   `json:"freshness"`
+	WorkerShare map[string]float64 `json:"worker_share"`
+}
+
+func computeGroup(truth *clicklog.Truth, journals []*Journal, kills []Kill, sent []int64) (*Group, error) {
+	if len(journals) == 0 {
+		return nil, errors.New("there is no journal of the consumer group: none of its trainers has started")
+	}
+	if err := tornOnlyIfKilled(journals, kills); err != nil {
+		return nil, err
+	}
+	c := count(truth.Records, journals, nil)
+	g := &Group{Once: c.Once, Twice: c.Twice, Never: c.Never, InDoubt: c.InDoubt, Foreign: c.Foreign, Repeats: c.Repeats}
+	g.Kills, _ = times(kills, journals)
+	g.Freshness = freshness(sent, journals)
+	g.WorkerShare = shares(journals)
+	return g, nil
+}
