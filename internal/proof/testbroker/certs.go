@@ -15,12 +15,12 @@ import (
 )
 
 // CA is the file of the authority that signed the broker's certificate.
-func (b *Broker) CA() string { return filepath.Join(b.dir, "ca.pem") }
+func (p *process) CA() string { return filepath.Join(p.dir, "ca.pem") }
 
 // ClientCert is a file with a client's certificate and key, signed by the same.
-func (b *Broker) ClientCert() string { return filepath.Join(b.dir, "client.pem") }
+func (p *process) ClientCert() string { return filepath.Join(p.dir, "client.pem") }
 
-func (b *Broker) writeCerts() error {
+func (p *process) writeCerts() error {
 	ca := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "headrace test authority"},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
@@ -32,16 +32,16 @@ func (b *Broker) writeCerts() error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(b.CA(), block("CERTIFICATE", der), 0o600); err != nil {
+	if err := os.WriteFile(p.CA(), block("CERTIFICATE", der), 0o600); err != nil {
 		return err
 	}
-	if err := b.writeLeaf("broker.pem", 2, ca, key); err != nil {
+	if err := p.writeLeaf("broker.pem", 2, ca, key); err != nil {
 		return err
 	}
-	return b.writeLeaf("client.pem", 3, ca, key)
+	return p.writeLeaf("client.pem", 3, ca, key)
 }
 
-func (b *Broker) writeLeaf(name string, serial int64, ca *x509.Certificate, caKey *ecdsa.PrivateKey) error {
+func (p *process) writeLeaf(name string, serial int64, ca *x509.Certificate, caKey *ecdsa.PrivateKey) error {
 	leaf := &x509.Certificate{SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: name},
 		NotBefore: ca.NotBefore, NotAfter: ca.NotAfter, KeyUsage: x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
@@ -59,7 +59,7 @@ func (b *Broker) writeLeaf(name string, serial int64, ca *x509.Certificate, caKe
 		return err
 	}
 	text := append(block("PRIVATE KEY", secret), block("CERTIFICATE", der)...)
-	return os.WriteFile(filepath.Join(b.dir, name), text, 0o600)
+	return os.WriteFile(filepath.Join(p.dir, name), text, 0o600)
 }
 
 func block(kind string, der []byte) []byte {

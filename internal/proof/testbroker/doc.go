@@ -6,7 +6,8 @@
 //	install.go     jars from Maven Central, once per machine
 //	properties.go  the broker's configuration, and who may log in
 //	ports.go       ports that nobody is given by accident
-//	process.go     start, wait until it answers, stop, kill, start again
+//	kafka.go       Kafka: one broker or a few
+//	process.go     a broker's process: start, wait until it answers, stop, kill, start again
 //	certs.go       a certificate authority and the broker's certificate
 //	admin.go       topics, partitions and deleted records, for tests
 //	append.go      each record once, through the broker's deaths

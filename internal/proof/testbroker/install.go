@@ -8,28 +8,39 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 )
 
-// KafkaVersion is what kafka-pom.xml names.
+// Versions of the brokers, as their pom.xml files name them.
 const KafkaVersion = "4.1.1"
 
 //go:embed kafka-pom.xml
 var kafkaPOM []byte
 
+var kafka = software{name: "Kafka", version: KafkaVersion, size: "45 MB", pom: kafkaPOM}
+
+// software is a broker's: what Maven fetches, once per machine.
+type software struct {
+	name, version, size string
+	pom                 []byte
+	// settings are Maven's for this one, nil: the user's.
+	settings []byte
+}
+
 // ErrMissing: a program that the broker needs is not on this machine.
 var ErrMissing = errors.New("missing")
 
 // jars returns the folder of the broker's jars, fetched if need be.
-func jars(ctx context.Context) (string, error) {
+func (s software) jars(ctx context.Context) (string, error) {
 	if _, err := exec.LookPath("java"); err != nil {
-		return "", fmt.Errorf("%w: java, which runs the Kafka broker; install a JDK or JRE, 17 or newer", ErrMissing)
+		return "", fmt.Errorf("%w: java, which runs the %s broker; install a JDK or JRE, 17 or newer", ErrMissing, s.name)
 	}
 	cache, err := os.UserCacheDir() // $XDG_CACHE_HOME or ~/.cache
 	if err != nil {
 		return "", err
 	}
-	home := filepath.Join(cache, "headrace", "kafka-"+KafkaVersion)
+	home := filepath.Join(cache, "headrace", strings.ToLower(s.name)+"-"+s.version)
 	lib := filepath.Join(home, "lib")
 	if _, err := os.Stat(lib); err == nil {
 		return lib, nil
@@ -45,25 +56,33 @@ func jars(ctx context.Context) (string, error) {
 	if _, err := os.Stat(lib); err == nil {
 		return lib, nil
 	}
-	return lib, fetch(ctx, home, lib)
+	return lib, s.fetch(ctx, home, lib)
 }
 
 // fetch fills lib in one step, so that what is there is complete.
-func fetch(ctx context.Context, home, lib string) error {
+func (s software) fetch(ctx context.Context, home, lib string) error {
 	if _, err := exec.LookPath("mvn"); err != nil {
-		return fmt.Errorf("%w: mvn, which fetches Kafka %s from Maven Central (once, 45 MB, to %s); install Maven 3.6 or newer", ErrMissing, KafkaVersion, home)
+		return fmt.Errorf("%w: mvn, which fetches %s %s from Maven Central (once, %s, to %s); install Maven 3.6 or newer", ErrMissing, s.name, s.version, s.size, home)
 	}
 	pom := filepath.Join(home, "pom.xml")
-	if err := os.WriteFile(pom, kafkaPOM, 0o644); err != nil {
+	if err := os.WriteFile(pom, s.pom, 0o644); err != nil {
 		return err
 	}
 	part := lib + ".part"
 	if err := os.RemoveAll(part); err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, "mvn", "-q", "-B", "-f", pom, "dependency:copy-dependencies", "-DoutputDirectory="+part)
+	args := []string{"-q", "-B", "-f", pom, "dependency:copy-dependencies", "-DoutputDirectory=" + part}
+	if s.settings != nil {
+		settings := filepath.Join(home, "settings.xml")
+		if err := os.WriteFile(settings, s.settings, 0o644); err != nil {
+			return err
+		}
+		args = append(args, "-s", settings)
+	}
+	cmd := exec.CommandContext(ctx, "mvn", args...)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("fetching Kafka %s with mvn: %w\n%s", KafkaVersion, err, out)
+		return fmt.Errorf("fetching %s %s with mvn: %w\n%s", s.name, s.version, err, out)
 	}
 	return os.Rename(part, lib)
 }
