@@ -187,7 +187,6 @@ type Held struct {
 type Ack struct {
 	Token  Token
 	Prefix int64
-	Index  int32
 	Step   int64
 
 	Told                 bool  // the records of [From, Prefix) were counted

@@ -14,11 +14,14 @@ import (
 type PartitionID string
 
 // Position is a place in a partition: the record that begins there, or the end
-// of the range before it. Positions compare by Segment, then Offset, then Index.
+// of the range before it. Positions compare by Segment, then Offset.
+//
+// An offset is one integer. A source whose broker names a record by two numbers
+// inside a segment packs both into it, the higher one first: a message of a Pulsar
+// entry has entry<<20 | index. Offsets without a record are legal (see Batch.End).
 type Position struct {
 	Segment int64 // 0, a Pulsar ledger, a file; numbered once, durably
-	Offset  int64 // in the source's unit: byte, row, offset, entry
-	Index   int32 // a message inside a Pulsar entry, else 0
+	Offset  int64 // in the source's unit: byte, row, offset, packed entry and index
 }
 
 // Compare returns -1, 0 or +1.
@@ -28,8 +31,6 @@ func (p Position) Compare(q Position) int {
 		return sign(p.Segment < q.Segment)
 	case p.Offset != q.Offset:
 		return sign(p.Offset < q.Offset)
-	case p.Index != q.Index:
-		return sign(p.Index < q.Index)
 	}
 	return 0
 }
@@ -126,7 +127,6 @@ func (b *Batch) Reset() { b.Arena, b.Recs, b.End = b.Arena[:0], b.Recs[:0], 0 }
 type Record struct {
 	Offset     int64 // where it begins
 	Next       int64 // where the next one begins: an ack of this record says Next
-	Index      int32
 	Key, Value [2]int32
 	Time       int64 // ms since the epoch, or 0
 	Headers    []Header

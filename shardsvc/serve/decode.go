@@ -188,8 +188,6 @@ func decodeAck(b []byte, a *shardsvc.Ack) error {
 		case typ != protowire.VarintType:
 		case num == 2:
 			a.Prefix = int64(v)
-		case num == 3:
-			a.Index = int32(v)
 		case num == 4:
 			a.Step = int64(v)
 		case num == 6:

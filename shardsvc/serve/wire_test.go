@@ -19,7 +19,7 @@ func slow(m *headracev1.AgentMessage) (in inbound) {
 		in.hello = shardsvc.Hello{Agent: h.Agent, Incarnation: h.Incarnation}
 	}
 	for _, a := range m.Acks {
-		in.msg.Acks = append(in.msg.Acks, shardsvc.Ack{Token: token(a.Token), Prefix: a.Prefix, Index: a.PrefixIndex, Step: a.Step, From: a.From,
+		in.msg.Acks = append(in.msg.Acks, shardsvc.Ack{Token: token(a.Token), Prefix: a.Prefix, Step: a.Step, From: a.From,
 			Told: a.Tally != nil, Rows: a.Tally.GetRows(), Oldest: a.Tally.GetOldest(), Newest: a.Tally.GetNewest()})
 	}
 	for _, s := range m.Steps {
@@ -93,7 +93,7 @@ func anyAgentMessage(t *rapid.T) *headracev1.AgentMessage {
 	n := rapid.IntRange(0, 3)
 	for range n.Draw(t, "acks") {
 		m.Acks = append(m.Acks, &headracev1.Ack{Token: anyToken(t), Prefix: rapid.Int64().Draw(t, "prefix"),
-			PrefixIndex: rapid.Int32().Draw(t, "index"), Step: rapid.Int64().Draw(t, "step"), Worker: rapid.Uint32().Draw(t, "worker"),
+			Step: rapid.Int64().Draw(t, "step"), Worker: rapid.Uint32().Draw(t, "worker"),
 			From: rapid.Int64().Draw(t, "from"), Tally: anyTally(t)})
 	}
 	for range n.Draw(t, "steps") {

@@ -76,7 +76,7 @@ func appendPlain(h *header, arena []byte, from, to int, w want, out *sources.Bat
 			}
 			r := &recs[n]
 			n++
-			r.Offset, r.Next, r.Index = offset, offset+1, 0
+			r.Offset, r.Next = offset, offset+1
 			r.Key = [2]int32{int32(key), int32(key)}
 			r.Value = [2]int32{int32(at), int32(at + value)}
 			r.Time = h.timeOf(int64(timeDelta>>1) ^ -int64(timeDelta&1))

@@ -165,7 +165,7 @@ func (s *suite) acksOf(src sources.Source, one piece, r sources.Range) {
 	for c.Next(s.Context(), &b) == nil {
 		for i, rec := range b.Recs {
 			switch {
-			case rec.Offset < end && rec.Index == 0 || rec.Offset < r.Start || rec.Offset >= r.End:
+			case rec.Offset < end || rec.Offset < r.Start || rec.Offset >= r.End:
 				s.Fatalf("a record at %d of %v, where %d was acked before", rec.Offset, r, end)
 			case any && s.h.Contiguous && rec.Offset != end:
 				s.Fatalf("the record before %d says that the next begins at %d", rec.Offset, end)

@@ -50,7 +50,7 @@ func Read(ctx context.Context, src sources.Source, r sources.Range, from sources
 func appendBatch(all []Got, segment int64, b *sources.Batch) []Got {
 	for _, rec := range b.Recs {
 		all = append(all, Got{
-			Position: sources.Position{Segment: segment, Offset: rec.Offset, Index: rec.Index},
+			Position: sources.Position{Segment: segment, Offset: rec.Offset},
 			Next:     rec.Next, Time: rec.Time,
 			Key:   bytes.Clone(b.Arena[rec.Key[0]:rec.Key[1]]),
 			Value: bytes.Clone(b.Arena[rec.Value[0]:rec.Value[1]]),

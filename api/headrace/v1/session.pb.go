@@ -888,9 +888,8 @@ func (x *Held) GetFrontier() int64 {
 type Ack struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Token         *Token                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
-	Prefix        int64                  `protobuf:"varint,2,opt,name=prefix,proto3" json:"prefix,omitempty"`                              // order space, exclusive
-	PrefixIndex   int32                  `protobuf:"varint,3,opt,name=prefix_index,json=prefixIndex,proto3" json:"prefix_index,omitempty"` // inside a Pulsar entry, else 0
-	Step          int64                  `protobuf:"varint,4,opt,name=step,proto3" json:"step,omitempty"`                                  // 0 with a dataset that is read without steps
+	Prefix        int64                  `protobuf:"varint,2,opt,name=prefix,proto3" json:"prefix,omitempty"` // order space, exclusive
+	Step          int64                  `protobuf:"varint,4,opt,name=step,proto3" json:"step,omitempty"`     // 0 with a dataset that is read without steps
 	Worker        uint32                 `protobuf:"varint,5,opt,name=worker,proto3" json:"worker,omitempty"`
 	From          int64                  `protobuf:"varint,6,opt,name=from,proto3" json:"from,omitempty"`  // order space: tally is of [from, prefix). Where a prefix was ever said, one begins
 	Tally         *Tally                 `protobuf:"bytes,7,opt,name=tally,proto3" json:"tally,omitempty"` // absent: not counted
@@ -938,13 +937,6 @@ func (x *Ack) GetToken() *Token {
 func (x *Ack) GetPrefix() int64 {
 	if x != nil {
 		return x.Prefix
-	}
-	return 0
-}
-
-func (x *Ack) GetPrefixIndex() int32 {
-	if x != nil {
-		return x.PrefixIndex
 	}
 	return 0
 }
@@ -3506,15 +3498,14 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\vlease_start\x18\a \x01(\x03R\n" +
 	"leaseStart\x12\x1b\n" +
 	"\tlease_end\x18\b \x01(\x03R\bleaseEnd\x12\x1a\n" +
-	"\bfrontier\x18\t \x01(\x03R\bfrontier\"\xd4\x01\n" +
+	"\bfrontier\x18\t \x01(\x03R\bfrontier\"\xb7\x01\n" +
 	"\x03Ack\x12(\n" +
 	"\x05token\x18\x01 \x01(\v2\x12.headrace.v1.TokenR\x05token\x12\x16\n" +
-	"\x06prefix\x18\x02 \x01(\x03R\x06prefix\x12!\n" +
-	"\fprefix_index\x18\x03 \x01(\x05R\vprefixIndex\x12\x12\n" +
+	"\x06prefix\x18\x02 \x01(\x03R\x06prefix\x12\x12\n" +
 	"\x04step\x18\x04 \x01(\x03R\x04step\x12\x16\n" +
 	"\x06worker\x18\x05 \x01(\rR\x06worker\x12\x12\n" +
 	"\x04from\x18\x06 \x01(\x03R\x04from\x12(\n" +
-	"\x05tally\x18\a \x01(\v2\x12.headrace.v1.TallyR\x05tally\"c\n" +
+	"\x05tally\x18\a \x01(\v2\x12.headrace.v1.TallyR\x05tallyJ\x04\b\x03\x10\x04\"c\n" +
 	"\x05Tally\x12\x12\n" +
 	"\x04rows\x18\x01 \x01(\x03R\x04rows\x12\x16\n" +
 	"\x06oldest\x18\x02 \x01(\x03R\x06oldest\x12\x16\n" +

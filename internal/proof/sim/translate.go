@@ -30,7 +30,7 @@ func (w *World) event(s shardsvc.Session, m *pb.AgentMessage) *shardsvc.Message 
 			Segment: p.Segment, Start: p.LeaseStart, End: p.LeaseEnd, Frontier: p.Frontier})
 	}
 	for _, p := range m.Acks {
-		ev.Acks = append(ev.Acks, shardsvc.Ack{Token: coreToken(p.Token), Prefix: p.Prefix, Index: p.PrefixIndex, Step: p.Step, From: p.From,
+		ev.Acks = append(ev.Acks, shardsvc.Ack{Token: coreToken(p.Token), Prefix: p.Prefix, Step: p.Step, From: p.From,
 			Told: p.Tally != nil, Rows: p.Tally.GetRows(), Oldest: p.Tally.GetOldest(), Newest: p.Tally.GetNewest()})
 	}
 	for _, p := range m.Steps {
