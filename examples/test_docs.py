@@ -46,17 +46,23 @@ def test_each_test_that_a_page_names_exists() -> None:
         assert [s for s in scenarios if not re.match(r"(Test|test_)", s) and s not in there] == [], page
 
 
-def test_each_guarantee_and_each_death_names_its_tests() -> None:
+def test_each_guarantee_has_a_claim_limits_and_tests() -> None:
     page = (ROOT / "docs" / "GUARANTEES.md").read_text()
-    parts = re.split(r"^## ", page, flags=re.MULTILINE)[1:]
-    assert len([p for p in parts if re.match(r"\d+\. ", p)]) == 10
-    for part in parts:
-        if part.startswith("Going on"):
-            rows = [line for line in part.splitlines() if line.startswith("| ")][1:]
-            assert [row for row in rows if not re.search(r"`(Test|test_)\w+`", row)] == []
-        else:
-            assert re.search(r"^- Limits: ", part, re.MULTILINE), part[:60]
-            assert re.search(r"^- Tests: .*`(Test|test_)\w+`", part, re.MULTILINE), part[:60]
+    text, tables = page.split("\n## Tests\n")
+    claims = re.split(r"^## (?=\d+\. )", text.split("\n## Going on after a death\n")[0], flags=re.MULTILINE)[1:]
+    assert len(claims) == 10
+    rows = {line.split(" | ")[0].strip("| "): line for line in tables.splitlines() if line.startswith("| ")}
+    there = names_of_tests()
+    for claim in claims:
+        title = claim.splitlines()[0]
+        assert re.search(r"^\*\*.+\*\*", claim, re.MULTILINE), f"{title}: no claim in bold"
+        assert re.search(r"^Limits:\n\n- ", claim, re.MULTILINE), f"{title}: no list of limits"
+        assert re.search(r"`(Test|test_)\w+`", rows[title]), f"{title}: no test"
+        scenarios = re.findall(r"`([^`]+)`", rows[title].split(" | ")[2])
+        assert [s for s in scenarios if s not in there] == [], title
+    deaths = [line.split(" | ")[0].strip("| ") for line in text.split("\n## Going on after a death\n")[1].splitlines()]
+    for death in [d for d in deaths if d and not d.startswith("-") and d != "dies"]:
+        assert re.search(r"`(Test|test_)\w+`", rows[death]), death
 
 
 def test_each_file_that_a_page_links_to_exists() -> None:

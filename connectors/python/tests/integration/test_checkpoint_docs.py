@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import signal
@@ -166,3 +167,14 @@ def test_the_readmes_checkpoint_ends_with_every_record_once(
     monkeypatch.chdir(job.folder)
     out = killed_and_again(lambda env: job.trainer(program, **env), rng, times=3)
     assert f"records {n} of {n}" in out, out + job.logs()
+
+
+def test_the_readmes_checkpoint_leaves_no_row_outside_of_the_newest_checkpoint(
+    job: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n = job.write(4970)  # the last batches lie after the last tenth step
+    job.up("--model", "replicated")
+    monkeypatch.chdir(job.folder)
+    job.trainer(MODEL + front(job, FRONT[1])).ended()
+    audit = json.loads(job.headrace("audit", "checkpoints", "-o", "json").stdout)
+    assert audit["datasets"][0]["records"]["rows"] == n, audit
