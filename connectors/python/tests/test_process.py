@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,74 @@ def test_who_was_told_to_end_and_does_not_is_ended_when_its_agent_is_silent(agen
     agent.tell(QUIT, 0, {"reason": "the master was not heard for 3s"})
     _, err = process.communicate(timeout=120)
     assert process.returncode == -signal.SIGKILL
+    assert "was not heard for" in err
+
+
+STOPPING = """
+import headrace, os, signal, time
+stream = headrace.dataset("clicks").batches(10)
+next(stream)
+print("holding", flush=True)
+while WAITS and time.monotonic() < stream._channel.trust:
+    time.sleep(0.01)
+print("stops", flush=True)
+os.kill(os.getpid(), signal.SIGSTOP)
+while True:
+    next(stream)
+    print("yielded", time.monotonic(), flush=True)
+    stream.step(batches=stream.unstepped)
+"""
+
+
+# Where the next batches lie when the process stops: in its socket, or in a frame that
+# it has begun.
+@pytest.mark.parametrize("per_frame", [1, 2])
+@pytest.mark.parametrize("model", ["shared", "private"])
+def test_a_trainer_that_wakes_after_its_ttl_yields_nothing_before_its_agent_has_answered(
+    agents: Agents, per_frame: int, model: str
+) -> None:
+    agent = agents(ttl_ms=5000, per_frame=per_frame, model=model, total=20)
+    state, answers = "good", []
+
+    def session(ping: dict[str, Any]) -> int | None:
+        if state == "over":
+            return 0
+        if state == "awake":
+            answers.append(time.monotonic())
+        return agent.ttl_ms
+
+    agent.session = session
+    process = trainer(STOPPING.replace("WAITS", "True"))
+    assert process.stdout is not None
+    assert process.stdout.readline() == "holding\n"
+    state = "over"
+    assert process.stdout.readline() == "stops\n"
+    assert os.WIFSTOPPED(os.waitpid(process.pid, os.WUNTRACED)[1])
+    agent.wait(lambda: agent.streams[1].sent == 2)
+    state = "awake"
+    process.send_signal(signal.SIGCONT)
+    word, when = process.stdout.readline().split()
+    process.kill()
+    process.communicate()
+    assert word == "yielded"
+    assert answers, "a batch was yielded before an answer"
+    assert float(when) >= answers[0]
+
+
+def test_a_trainer_that_wakes_after_its_ttl_and_finds_no_agent_ends_without_another_batch(agents: Agents) -> None:
+    agent = agents(ttl_ms=3000, per_frame=2)
+    process = trainer(STOPPING.replace("WAITS", "False"))
+    assert process.stdout is not None
+    assert process.stdout.readline() == "holding\n"
+    assert process.stdout.readline() == "stops\n"
+    assert os.WIFSTOPPED(os.waitpid(process.pid, os.WUNTRACED)[1])
+    agent.wait(lambda: agent.streams[1].sent == 2)
+    agent.pong = False
+    time.sleep(3)  # the TTL
+    process.send_signal(signal.SIGCONT)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == -signal.SIGKILL
+    assert out == ""
     assert "was not heard for" in err
 
 

@@ -140,3 +140,13 @@ def test_an_older_of_two_answers_leaves_the_younger_ping_open() -> None:
     dog.answered(101.0, 2.0)
     assert not dog.expired(102.4, connected=True)
     assert dog.expired(103.1, connected=True)
+
+
+def test_while_a_batch_waits_for_an_answer_the_agent_is_asked_ten_times_as_often() -> None:
+    dog = Watchdog(5.0, 100.0, shared=False)
+    dog.sent(101.0)
+    dog.answered(101.0, 0.0)  # its session is over: nothing may be yielded
+    assert dog.trust == 101.0
+    assert dog.due == 102.0
+    dog.eager = True
+    assert dog.due == pytest.approx(101.1)

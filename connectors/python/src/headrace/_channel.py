@@ -4,7 +4,7 @@ Who writes what:
 
     iterating thread   received, yielded, ledgers (append), data, waiting, totals
     stepping thread    stepped, under the control's lock
-    control thread     reported, opened, connection, acked, ledgers (popleft), state, fault
+    control thread     reported, opened, connection, acked, ledgers (popleft), state, trust, fault
 
 `lock` guards what both sides must see together: the data connection, the number
 of the control connection it belongs to, and what was received over it. A frame
@@ -76,6 +76,7 @@ class Channel:
         self.waiting = False
         self.may_wait: Callable[[], bool] = lambda: True  # for others to restore
         self.paused: str | None = None
+        self.trust = 0.0  # until when next() may yield, by time.monotonic(); then it asks first
         self.held = False  # no batch is yielded but through Yields.enter()
         self.held_seconds = 0.0  # of waiting there, since the iterating thread last looked
         self.stepper = self.iterator = 0  # the thread that stepped last, and that asks for batches

@@ -134,6 +134,30 @@ class Control:
             self.post(message)
         return number
 
+    @property
+    def trust(self) -> float:
+        """Until when batches may be yielded, as far as we know (time.monotonic())."""
+        return self._watchdog.trust
+
+    def await_trust(self, channel: Channel) -> None:
+        """Waits until the agent has answered that its session is good.
+
+        Raises what ends the stream. The watchdog bounds the wait: it ends a process,
+        or fails its streams, when the agent stays silent.
+        """
+        began = time.monotonic()
+        try:
+            while time.monotonic() >= channel.trust:
+                if channel.fault is not None:
+                    raise channel.fault
+                if channel.closed:
+                    raise HeadraceError("the stream is closed")
+                self._watchdog.eager = True
+                self.bell.ring()
+                channel.changed.wait(0.1)
+        finally:
+            channel.held_seconds += time.monotonic() - began
+
     def stop(self, patience: float) -> None:
         """Sends what is left, waits for the answers to steps, says BYE."""
         if self._thread is not None and self._thread is not threading.current_thread():
@@ -251,6 +275,7 @@ class Control:
             sent = wire.field(type_, payload, "t", int) / 1e9
             session = payload.get("session_ms", self._watchdog.ttl * 1e3)
             self._watchdog.answered(sent, session / 1e3)
+            self._extend()
         elif type_ == wire.PING:
             with self.lock:
                 connection.send(wire.encode(wire.PONG, 0, {"t": payload.get("t", 0)}))
@@ -296,6 +321,16 @@ class Control:
                 log.info("%s: %s %s", channel.open["dataset"], channel.state, channel.reason)
         else:
             raise ProtocolError(f"the agent sent {wire.name(type_)} on the control connection")
+
+    def _extend(self) -> None:
+        """Tells every stream until when it may yield."""
+        trust = self._watchdog.trust
+        for channel in list(self._channels.values()):
+            channel.trust = trust
+        if self._watchdog.eager and time.monotonic() < trust:
+            self._watchdog.eager = False
+            for channel in list(self._channels.values()):
+                channel.changed.set()
 
     def _answered_call(self, payload: dict[str, Any]) -> None:
         answer = self.calls.answered(payload)
@@ -433,6 +468,7 @@ class Control:
             channel = self._channels.get(answer.get("stream"))
             if channel is not None and answer.get("refused"):
                 channel.fail(Fenced(f"what this process held belongs to others now: {answer.get('reason', '')}"))
+        self._extend()  # last: no batch that was refused is yielded
 
     # The end.
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from operator import index
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from . import _cuts, _restore
@@ -72,6 +73,8 @@ class Stream:
         stop = start + per
         if stop > frame.rows:
             stop = frame.rows
+        if monotonic() >= channel.trust:  # this process, or its agent, stood still
+            self._trainer.control.await_trust(channel)
         channel.yielded = number
         if channel.held:  # looked at behind the count, as the control thread looks at that behind it
             self._trainer.control.yields.enter(channel, number)

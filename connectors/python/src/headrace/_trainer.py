@@ -157,6 +157,7 @@ class Trainer:
         with self.control.lock:
             channel.held = bool(self.control.yields.cut)
             self._channels[channel.number] = channel
+            channel.trust = self.control.trust
             self.control.post(wire.encode(wire.OPEN, channel.number, request))
         deadline = time.monotonic() + OPEN_SECONDS
         try:

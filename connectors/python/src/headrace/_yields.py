@@ -88,7 +88,7 @@ class Yields:
             while True:
                 with self._lock:
                     channel.yielded = number - 1
-                    if not channel.held or self._needs(me):
+                    if time.monotonic() < channel.trust and (not channel.held or self._needs(me)):
                         channel.yielded = number
                         return
                 self._ring()
