@@ -53,7 +53,7 @@ lint: need venv ## gofmt, vet, ruff, mypy
 	@out=$$(gofmt -l $$(git ls-files '*.go' | grep -v '\.pb\.go$$')); [ -z "$$out" ] || { echo "gofmt: $$out"; exit 1; }
 	$(GO) vet ./...
 	$(GO) vet -tags kafka $(KAFKA_TESTS)
-	$(GO) vet -tags planted ./shardsvc ./agent/hold ./internal/proof/sim ./internal/proof/planted
+	$(GO) vet -tags planted ./internal/proof/sim
 	$(GO) tool staticcheck ./...
 	$(VENV)/bin/ruff check connectors/python examples bench internal
 	cd connectors/python && ../../$(VENV)/bin/mypy src/headrace
@@ -157,7 +157,8 @@ test-sim: need ## a short run of it
 	@$(GO) build -o build/sim ./internal/proof/sim/cmd
 	@build/sim --seeds 3000
 test-planted: need ## bugs that are planted in the cores are found by the simulation
-	$(GO) test -tags planted -count=1 -run 'Planted|Shrunk' ./internal/proof/sim
+	$(GO) run ./internal/proof/planted/overlay build/planted
+	$(GO) test -overlay build/planted/overlay.json -tags planted -count=1 -run 'Planted|Shrunk' ./internal/proof/sim
 test-sim-long: need ## more seeds of the simulation
 	@$(GO) build -o build/sim ./internal/proof/sim/cmd
 	@build/sim --seeds 10000

@@ -1,7 +1,5 @@
 package shardsvc
 
-import "github.com/headrace/headrace/internal/proof/planted"
-
 // ack settles the records of a lease below a prefix. It is idempotent: a prefix
 // that is durable already is answered the same again.
 func (c *Core) ack(a *agent, k *Ack) {
@@ -71,9 +69,6 @@ func (c *Core) settle(l *lease, pos int64, k *Ack) {
 		c.dirtyPass(ps)
 	} else {
 		c.addPiece(ps, w.rank, piece{start: l.prefix, end: pos, rank: w.rank.no, generation: c.generation, step: k.Step, Tally: tally})
-	}
-	if planted.On && planted.Is(planted.LateAckInCut) {
-		c.refreeze(w.rank, k.Step)
 	}
 	if len(ps.tries) > 0 {
 		c.dropTries(ps, l.prefix, pos)

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/headrace/headrace/internal/proof/planted"
 	"github.com/headrace/headrace/sources"
 )
 
@@ -335,9 +334,6 @@ func (c *Core) removePartition(p *partition) {
 // it in his model or in his hands.
 func (c *Core) adoptExcluded(p *partition, q *CutPartition) {
 	for i := range q.Excluded {
-		if planted.On && planted.Is(planted.ManifestsLosses) {
-			break
-		}
 		e := &q.Excluded[i]
 		c.begin(p, e.Pass)
 		if e.Pass < p.folded || e.Pass >= p.begun() {

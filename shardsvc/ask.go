@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/headrace/headrace/internal/proof/planted"
 )
 
 const (
@@ -155,9 +153,6 @@ func (c *Core) oldestStep(r *rank) int64 {
 // pinned: somebody waits for the cut at a step from low up to and without high, or
 // one is kept there that may yet be bound.
 func (c *Core) pinned(r *rank, low, high int64) bool {
-	if planted.On && planted.Is(planted.StepsFold) {
-		return false
-	}
 	for _, k := range c.cuts {
 		if (k.state == CutFrozen || k.state == CutCarried) && low <= k.step && k.step < high && (k.rank == Group || k.rank == int64(r.no)) {
 			return true

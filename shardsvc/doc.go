@@ -2,8 +2,7 @@
 // settles records. It does no I/O, has no clock and starts no goroutine: the
 // shell (shardsvc/serve) loads it from the store, tells it what happened and
 // when (Step), has it encode what became durable (Flush), commits that, and
-// only then sends the replies. It imports sources and the standard library (and
-// internal/proof/planted: bugs for the simulation, which no program has in it).
+// only then sends the replies. It imports sources and the standard library.
 //
 // The state of a (partition, pass) lives in order space, kept as one line of
 // int64 units: segments laid end to end, or the permuted blocks of a shuffled

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"sort"
-
-	"github.com/headrace/headrace/internal/proof/planted"
 )
 
 // exclusion is one `x` key: a range of one pass that is settled as excluded, in
@@ -181,16 +179,6 @@ func (c *Core) exclude(ps *pass, start, end int64, x *loss) {
 		ps.pending.clear(lo, hi)
 		ps.pendingUnits -= units
 		ps.p.ds.pending -= units
-		if planted.On && planted.Is(planted.LossCountsAsRead) {
-			ps.base.add(lo, hi, acked)
-			if ps.done != &ps.base {
-				ps.done.add(lo, hi, acked)
-			}
-			ps.kinds[acked] += units
-			ps.folded += units
-			c.dirtyPass(ps)
-			continue
-		}
 		ps.base.add(lo, hi, excluded)
 		if ps.done != &ps.base {
 			ps.done.add(lo, hi, excluded)

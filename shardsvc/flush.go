@@ -1,7 +1,5 @@
 package shardsvc
 
-import "github.com/headrace/headrace/internal/proof/planted"
-
 // dirty lists what the next Flush encodes. Each thing is in its list once.
 type dirty struct {
 	job      bool
@@ -87,11 +85,7 @@ func (c *Core) Flush(fx *Effects) {
 		fx.put(Set, func(b []byte) []byte { return appendNumbers(b, keyPartition, p.ds.id, p.no) }, v.append)
 	}
 	for _, ps := range c.dirty.passes {
-		if planted.On && planted.Is(planted.AckBeforeDurable) && !ps.late {
-			ps.late = true
-			continue
-		}
-		if ps.dirty, ps.late = false, false; !ps.gone {
+		if ps.dirty = false; !ps.gone {
 			fx.putSettled(ps)
 		}
 	}
@@ -114,17 +108,6 @@ func (c *Core) Flush(fx *Effects) {
 			v := agentValue{a.incarnation, c.term, a.superseded}
 			fx.put(Set, func(b []byte) []byte { return append(append(b, keyAgent), a.name...) }, v.append)
 		}
-	}
-	if planted.On && planted.Is(planted.AckBeforeDurable) {
-		var late []*pass
-		for _, ps := range c.dirty.passes {
-			if ps.late {
-				late = append(late, ps)
-			}
-		}
-		c.dirty.reset()
-		c.dirty.passes = append(c.dirty.passes, late...)
-		return
 	}
 	c.dirty.reset()
 }

@@ -3,7 +3,6 @@ package shardsvc
 import (
 	"slices"
 
-	"github.com/headrace/headrace/internal/proof/planted"
 	"github.com/headrace/headrace/sources"
 )
 
@@ -32,28 +31,12 @@ func (c *Core) freeze(q *ask) {
 	body.World, body.Exact = max(c.worldSize, 1), c.cfg.Model != Shared || q.cut.Exact
 	c.addCut(k, body)
 	c.reportCut(ReportCutFrozen, k, "")
-	if planted.On && planted.Is(planted.BindBeforeManifest) && k.state == CutFrozen {
-		c.bound(k, k.path)
-	}
 	c.answerCut(q.w, q.call, k)
 	if h := c.yields; h != nil && h.cut == k.id {
 		c.endHold(CutOK, "")
 	}
 	if k.state == CutCarried {
 		c.dropOldCarried(k.rank)
-	}
-}
-
-// refreeze is a planted bug: an ack at a step gets into the cuts that are frozen, and
-// not bound yet.
-func (c *Core) refreeze(r *rank, step int64) {
-	for _, k := range c.cuts {
-		if k.state == CutFrozen && k.generation == c.generation && (k.rank == Group || k.rank == int64(r.no)) {
-			body := k.decode()
-			body.Datasets = c.members(r, step).Datasets
-			k.body, k.units, k.records = body.Encode(nil), body.Units(), body.Records()
-			c.putCut(k)
-		}
 	}
 }
 

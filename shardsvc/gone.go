@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-
-	"github.com/headrace/headrace/internal/proof/planted"
 )
 
 // Deletion says what a source does not have any more of one segment: all below Low.
@@ -50,7 +48,7 @@ const (
 // other ranks' care.
 func (c *Core) GoneOf(cut uint64, deleted []Deletion) Gone {
 	k := c.kept(cut)
-	if k == nil || k.state >= CutVoided || len(deleted) == 0 || planted.On && planted.Is(planted.GoneUntold) {
+	if k == nil || k.state >= CutVoided || len(deleted) == 0 {
 		return Gone{}
 	}
 	var ranks []*rank

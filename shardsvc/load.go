@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/headrace/headrace/internal/proof/planted"
 	"github.com/headrace/headrace/sources"
 )
 
@@ -266,9 +265,6 @@ func (c *Core) loadPasses(l *loading) error {
 			c.rebuildDone(ps)
 		}
 	}
-	if planted.On && planted.Is(planted.HistoryLost) {
-		l.acks = nil
-	}
 	for _, s := range l.acks {
 		for i, k := range s.val.pieces {
 			ps, start, end, err := c.loadRange(s.key, place{s.key.segment, k.end})
@@ -393,9 +389,6 @@ func (c *Core) start() {
 	}
 	c.loading, c.started = nil, true
 	c.term++
-	if planted.On && planted.Is(planted.TermForEpoch) {
-		c.epoch = c.term
-	}
 	c.dirty.job = true
 	for _, r := range c.ranks {
 		r.older = 0

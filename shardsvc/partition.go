@@ -83,7 +83,6 @@ type pass struct {
 	leases                    *lease // list through pnext
 	leaseCount                int
 	dirty, gone               bool
-	late                      bool // planted: to be stored with the next batch
 
 	unsaved   []int64 // where keys of acks begin that are to be written
 	dropped   []place // keys that are to be deleted, before

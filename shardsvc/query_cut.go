@@ -3,8 +3,6 @@ package shardsvc
 import (
 	"math"
 	"slices"
-
-	"github.com/headrace/headrace/internal/proof/planted"
 )
 
 // CutInfo is a kept cut without its body.
@@ -88,9 +86,6 @@ type MarkInfo struct {
 // none. Where nothing can ever be bound, or a shared job never did, it is what is
 // acked.
 func (c *Core) BoundMarks(id DatasetID) []MarkInfo {
-	if planted.On && planted.Is(planted.CommitBeforeBound) {
-		return c.lowMarks(id, func(ps *pass) int64 { return ps.marks().acked })
-	}
 	return c.lowMarks(id, c.boundLow(id))
 }
 
@@ -114,7 +109,7 @@ func (c *Core) boundLow(id DatasetID) func(*pass) int64 {
 // BoundMarks.
 func (c *Core) HoldMarks(id DatasetID) []MarkInfo {
 	held := c.oldest()
-	if held == nil || planted.On && planted.Is(planted.HoldFollowsNewest) {
+	if held == nil {
 		return c.BoundMarks(id)
 	}
 	bound := c.boundLow(id)

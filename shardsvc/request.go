@@ -2,8 +2,6 @@ package shardsvc
 
 import (
 	"slices"
-
-	"github.com/headrace/headrace/internal/proof/planted"
 )
 
 // Limits on what one worker may ask for.
@@ -180,7 +178,7 @@ func (c *Core) standing(d *dataset) (State, string) {
 	switch {
 	case d.failed:
 		return Failed, d.reason
-	case d.partsAll && (d.unsettled == 0 || planted.On && planted.Is(planted.EndWithLeaseOut) && d.undrained == 0):
+	case d.partsAll && d.unsettled == 0:
 		return End, ""
 	case c.recovering:
 		return Recovering, "a new master waits for its agents"

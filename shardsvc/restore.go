@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/headrace/headrace/internal/proof/planted"
 )
 
 // restorePhase says how far a generation is in going back to a cut.
@@ -266,7 +264,7 @@ func (c *Core) pickForeign(r *rank, body *Cut, path string) (t target, code CutC
 		if r == nil || body.Rank != int64(r.no) {
 			return t, CutRefused, fmt.Sprintf("cut %016x is that of rank %d", body.ID, body.Rank)
 		}
-		if err := c.taken(r, all); err != nil && !(planted.On && planted.Is(planted.TakenRestored)) {
+		if err := c.taken(r, all); err != nil {
 			return t, CutRefused, err.Error()
 		}
 	}

@@ -2,8 +2,6 @@ package shardsvc
 
 import (
 	"slices"
-
-	"github.com/headrace/headrace/internal/proof/planted"
 )
 
 // maxSuperseded incarnations of an agent are remembered as ones that may not
@@ -99,7 +97,7 @@ func (c *Core) asserted(a *agent) {
 	for _, w := range c.rejoined {
 		for l := w.leases; l != nil; {
 			next := l.wnext
-			if !l.asserted && !(planted.On && planted.Is(planted.GrantTwice)) {
+			if !l.asserted {
 				c.reclaim(l, untouched, "not_reasserted")
 			} else {
 				l.asserted, l.asked = false, false

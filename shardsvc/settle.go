@@ -2,8 +2,6 @@ package shardsvc
 
 import (
 	"slices"
-
-	"github.com/headrace/headrace/internal/proof/planted"
 )
 
 // settleDeadline is how long the shell may look for a manifest.
@@ -34,7 +32,7 @@ func (c *Core) rankSettled(r *rank) (again comesAgain) {
 		c.dirtyRank(r)
 		above := int64(-1) // of the acks since its base
 		if k := c.newest(r, func(k *keptCut) bool {
-			return k.state == CutBound || k.state == CutCarried && !(planted.On && planted.Is(planted.CarriedForgotten))
+			return k.state == CutBound || k.state == CutCarried
 		}); k != nil && (r.base == nil || c.after(k, r.base)) {
 			above = k.step
 		}
@@ -70,7 +68,7 @@ func (c *Core) settleCut(id uint64, found bool, reason string) {
 	if k == nil || !k.settling {
 		return
 	}
-	if k.settling = false; found || planted.On && planted.Is(planted.SettleBlind) {
+	if k.settling = false; found {
 		c.bound(k, "")
 	} else {
 		c.void(k, reason)

@@ -2,8 +2,6 @@ package shardsvc
 
 import (
 	"slices"
-
-	"github.com/headrace/headrace/internal/proof/planted"
 )
 
 // Stealing costs: a scan is made at most once per period, for at most
@@ -170,9 +168,6 @@ func (c *Core) stealAnswer(a *agent, k *StealAnswer) {
 		l.refusals++
 		c.report(report)
 		return
-	}
-	if planted.On && planted.Is(planted.StealOffByOne) && at > l.prefix {
-		at--
 	}
 	c.stats.Steals++
 	report.Kind, report.Units = ReportStolen, ps.units(at, max(at, l.reach()))

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-
-	"github.com/headrace/headrace/internal/proof/planted"
 )
 
 // bit_exact: the blocks of the input are dealt out to a fixed number of virtual
@@ -138,9 +136,6 @@ func (c *Core) serveVirtual(d *dataset) {
 // grantVirtual reports whether r is still open.
 func (c *Core) grantVirtual(d *dataset, r *request) (open bool) {
 	p := d.virtualRank(r.virtual)
-	if planted.On && planted.Is(planted.VirtualMixed) {
-		p = d.virtualRank(r.virtual%d.opt.VirtualRanks + 1)
-	}
 	if p == nil {
 		return true
 	}

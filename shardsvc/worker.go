@@ -3,8 +3,6 @@ package shardsvc
 import (
 	"fmt"
 	"slices"
-
-	"github.com/headrace/headrace/internal/proof/planted"
 )
 
 type workerState uint8
@@ -123,7 +121,7 @@ func (c *Core) join(a *agent, j *Join) {
 		c.rejoin(a, w, j)
 		return
 	}
-	if r.fenced && r.incarnation == j.Incarnation && !(planted.On && planted.Is(planted.FenceDropped)) {
+	if r.fenced && r.incarnation == j.Incarnation {
 		c.refuseJoin(a, j, "this process was given up: its rows belong to others")
 		return
 	}

@@ -3,8 +3,6 @@ package shardsvc
 import (
 	"fmt"
 	"strings"
-
-	"github.com/headrace/headrace/internal/proof/planted"
 )
 
 // A cut of a shared model is exact when nothing changes the model between its last
@@ -25,7 +23,6 @@ type yieldHold struct {
 	call     uint64  // its call, until it is answered; else 0
 	at       Time    // its end, come what may
 	complete bool    // every living worker has said so, and none has acked since
-	let      bool    // a planted bug: trainers were let go already
 }
 
 // heldYields is the hold that ended last, and why: an ask that comes too late is
@@ -128,7 +125,7 @@ func (c *Core) holdJoined(w *worker, newcomer bool) {
 
 // holdAcked: what came after all had said that they yield nothing is in no exact cut.
 func (c *Core) holdAcked(w *worker) {
-	if h := c.yields; h.complete && !h.let {
+	if h := c.yields; h.complete {
 		c.endHold(CutRefused, fmt.Sprintf("rank %d has acked records after it had said that it yields none", w.rank.no))
 	}
 }
@@ -160,12 +157,6 @@ func (c *Core) checkYields() {
 	}
 	h.complete = true
 	c.answerHold(CutOK, "")
-	if planted.On && planted.Is(planted.HoldEndsEarly) {
-		h.let = true
-		for _, w := range c.workers {
-			c.tellHold(w, false, "")
-		}
-	}
 }
 
 // notHeld says why the cut that w asks for is not exact.

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	pb "github.com/headrace/headrace/api/headrace/v1"
-	"github.com/headrace/headrace/internal/proof/planted"
 )
 
 func (c *Core) newLease(s *stream, t Token, start, end int64) *lease {
@@ -67,10 +66,6 @@ func (c *Core) steal(a *pb.StealAsk) {
 	answer := &pb.StealAnswer{Token: a.Token, Refused: true}
 	if l != nil && !l.dead {
 		at := max(a.At, l.frontier)
-		if planted.On && planted.Is(planted.StealDelivered) {
-			at = max(a.At, l.stepped)
-			l.frontier = min(l.frontier, at)
-		}
 		if at < l.end {
 			answer.Refused, answer.At = false, at
 			c.shrink(l, at)

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	pb "github.com/headrace/headrace/api/headrace/v1"
-	"github.com/headrace/headrace/internal/proof/planted"
 )
 
 func (c *Core) onOpen(ev *Open) {
@@ -146,9 +145,7 @@ func (c *Core) ack(q *cut, step int64) {
 	a := ack{from: l.stepped, prefix: prefix, step: step, told: q.told && q.from == l.stepped && q.to <= l.end, Tally: q.Tally}
 	l.stepped = prefix
 	n := len(l.acks)
-	if planted.On && planted.Is(planted.AckGrows) && n > 0 && n == l.sent && c.fold(&l.acks[n-1], a) {
-		l.sent--
-	} else if n <= l.said || !c.fold(&l.acks[n-1], a) {
+	if n <= l.said || !c.fold(&l.acks[n-1], a) {
 		l.acks = append(l.acks, a)
 	}
 	c.markDirty(l)

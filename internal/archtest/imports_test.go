@@ -24,8 +24,7 @@ var rules = []struct {
 	{"sources/sourcetest", []string{"sources"}},
 	{"sources/...", []string{"sources", "internal/dataset"}}, // adapters
 
-	{"internal/proof/planted", nil},
-	{"shardsvc", []string{"sources", "internal/proof/planted"}}, // bugs that are not there, for the simulation
+	{"shardsvc", []string{"sources"}},
 	{"shardsvc/oracle", []string{"sources", "shardsvc"}},
 	{"shardsvc/serve", []string{"sources", "shardsvc", "api/headrace/v1", "internal/dataset", "internal/store", "internal/link", "flashckpt/manifest"}},
 	{"shardsvc/...", []string{"sources", "shardsvc/..."}},
@@ -47,15 +46,17 @@ var rules = []struct {
 	{"internal/proof/demo/clicklog/...", []string{"internal/proof/demo/..."}},
 	{"internal/proof/demo/report/...", []string{"internal/proof/demo/..."}},
 	// The simulation runs both cores as they are, and nothing around them.
-	{"internal/proof/sim", []string{"sources", "shardsvc", "agent/hold", "internal/proof/planted", "api/headrace/v1"}},
+	{"internal/proof/sim", []string{"sources", "shardsvc", "agent/hold", "api/headrace/v1"}},
 	{"internal/proof/sim/cmd", []string{"internal/proof/sim"}},
+	{"internal/proof/planted", nil}, // patches that an overlay applies: only tests import it
+	{"internal/proof/planted/overlay", []string{"internal/proof/planted"}},
 	// Nor in its verdict: a checkpoint is judged as any reader of the format would.
 	{"internal/proof/chaos/...", []string{"internal/proof/chaos/...", "api/headrace/v1", "internal/proof/child", "internal/proof/testbroker", "flashckpt/manifest", "flashckpt/audit"}},
 	{"internal/proof/demo/produce", []string{"internal/proof/demo/clicklog", "internal/proof/demo/report", "internal/proof/testbroker"}},
 	{"internal/proof/demo/...", []string{"internal/proof/demo/...", "examples/...", "api/headrace/v1", "internal/proof/child", "internal/link", "internal/proof/testbroker"}},
 
 	{"master", []string{"flashckpt/manifest", "sources", "shardsvc/serve", "api/headrace/v1", "internal/dataset", "internal/store", "internal/link"}},
-	{"agent/hold", []string{"sources", "internal/proof/planted", "api/headrace/v1"}},
+	{"agent/hold", []string{"sources", "api/headrace/v1"}},
 	{"agent/supervise", nil},
 	{"internal/proof/toymaster", []string{"sources", "api/headrace/v1", "internal/dataset", "internal/link"}},
 	{"agent/...", []string{"sources", "agent/...", "api/headrace/v1", "internal/dataset", "internal/decode", "internal/frame", "internal/link"}},

@@ -1,6 +1,14 @@
-// Package planted holds bugs that the simulation must find. With the build tag
-// `planted` one of them is chosen by name when the program runs; without it On is
-// the constant false, and nothing of any bug is in the program.
+// Package planted holds bugs that the simulation must find. A simulation that
+// finds no bug may be blind; one that finds each of these is not.
 //
-//	if planted.On && planted.Is(planted.FenceDropped) { ... }
+// No production file has a line of any bug. Each bug is a file in bugs/: its name
+// is the file's, its first line says what goes wrong, and its edits say which text
+// of which source file becomes which other text. Overlay writes patched copies of
+// those files, with all bugs in them, for the -overlay flag of go build and go
+// test. One build holds them all, and PLANTED in an edit is true for the bug that
+// Choose named.
+//
+// An edit names its place by text, not by a line number. That text must stand
+// exactly once in its file. If you change such a file and a test here fails, take
+// over the new text into the bug's file.
 package planted

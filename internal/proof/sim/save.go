@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	pb "github.com/headrace/headrace/api/headrace/v1"
-	"github.com/headrace/headrace/internal/proof/planted"
 )
 
 // saving is one checkpoint that a trainer saves.
@@ -205,9 +204,6 @@ func (t *trainer) retain(newest *manifest) {
 	}
 	m := old[len(old)-1]
 	m.leaves = true
-	if planted.On && planted.Is(planted.RemovedBound) {
-		disk.remove(m.self, t.node)
-	}
 	t.call(&pb.CutCall{Call: &pb.CutCall_Drop{Drop: &pb.CutDrop{Cut: m.cut.ID, Reason: "retention"}}}, func(r *pb.CutReply) {
 		if r.Code != pb.CutReply_OK {
 			t.saving = false

@@ -1,0 +1,75 @@
+package planted
+
+import (
+	"embed"
+	"fmt"
+	"path"
+	"strings"
+)
+
+// Bug is something wrong that can be put into the program.
+type Bug struct {
+	Name  string
+	What  string // goes wrong, in a sentence
+	Edits []Edit
+}
+
+// Edit turns one text of a source file into another.
+type Edit struct {
+	File      string // from the root of the repository
+	Old, New  string // whole lines
+	bug, from string // the bug's name and file, for messages
+}
+
+//go:embed bugs/*.txt
+var files embed.FS
+
+// Bugs are all of them, by name.
+func Bugs() ([]Bug, error) {
+	entries, err := files.ReadDir("bugs")
+	if err != nil {
+		return nil, err
+	}
+	all := make([]Bug, 0, len(entries))
+	for _, e := range entries {
+		text, err := files.ReadFile("bugs/" + e.Name())
+		if err != nil {
+			return nil, err
+		}
+		b, err := parse("bugs/"+e.Name(), string(text))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, b)
+	}
+	return all, nil
+}
+
+// parse reads a bug's file: a sentence, then its edits, each as
+//
+//	--- FILE
+//	old lines
+//	+++
+//	new lines
+//
+// with an empty line before each edit.
+func parse(from, text string) (Bug, error) {
+	b := Bug{Name: strings.ReplaceAll(strings.TrimSuffix(path.Base(from), ".txt"), "_", " ")}
+	parts := strings.Split(text, "\n--- ")
+	b.What = strings.TrimSpace(parts[0])
+	if b.What == "" || strings.Contains(b.What, "\n") {
+		return Bug{}, fmt.Errorf("%s: it begins with one line that says what goes wrong", from)
+	}
+	for i, part := range parts[1:] {
+		file, rest, _ := strings.Cut(part, "\n")
+		before, after, ok := strings.Cut(rest, "\n+++\n")
+		if !ok || file == "" || before == "" {
+			return Bug{}, fmt.Errorf("%s, edit %d: it is not of the form --- FILE, old lines, +++, new lines", from, i+1)
+		}
+		b.Edits = append(b.Edits, Edit{file, before + "\n", strings.TrimRight(after, "\n") + "\n", b.Name, from})
+	}
+	if len(b.Edits) == 0 {
+		return Bug{}, fmt.Errorf("%s: it has no edit", from)
+	}
+	return b, nil
+}

@@ -1,0 +1,65 @@
+package planted
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// A change of the source that moves what a bug changes fails here, and says which
+// bug's file to bring up to date. `make test-planted` then shows that it is found.
+func TestEachBugFitsTodaysSource(t *testing.T) {
+	bugs, err := Bugs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Patched("../../..", bugs); err != nil {
+		t.Error(err)
+	}
+	for _, b := range bugs {
+		asks := false
+		for _, e := range b.Edits {
+			asks = asks || strings.Contains(e.New, "PLANTED")
+		}
+		if !asks {
+			t.Errorf("%q is never live: none of its edits asks for PLANTED", b.Name)
+		}
+	}
+}
+
+func TestAnEditThatDoesNotFitIsNamed(t *testing.T) {
+	const source = "package x\n\nfunc f() int {\n\treturn 1\n}\n\nfunc g() int {\n\treturn 1\n}\n"
+	edit := func(before, after string) Edit { return Edit{"x.go", before, after, "wrong", "bugs/wrong.txt"} }
+	for _, c := range []struct {
+		name, err string
+		edits     []Edit
+	}{
+		{"not there", "0 times in x.go", []Edit{edit("\treturn 2\n", "")}},
+		{"twice there", "2 times in x.go", []Edit{edit("\treturn 1\n", "")}},
+		{"two of the same lines", "the same lines", []Edit{edit("func f() int {\n\treturn 1\n", "func f() int {\n"), edit("func f() int {\n", "")}},
+		{"no Go", "is not Go", []Edit{edit("func f() int {\n", "func f( int {\n")}},
+	} {
+		if _, err := patch("x.go", source, c.edits); err == nil || !strings.Contains(err.Error(), c.err) {
+			t.Errorf("%s: %v; want %q", c.name, err, c.err)
+		}
+	}
+	got, err := patch("x.go", source, []Edit{edit("func f() int {\n", "func f() int {\n\tif PLANTED {\n\t\treturn 2\n\t}\n")})
+	want := "package x" + imports + "\n\nfunc f() int {\n\tif planted.Is(\"wrong\") {\n\t\treturn 2\n\t}\n\treturn 1\n}\n\nfunc g() int {\n\treturn 1\n}\n"
+	if err != nil || got != want {
+		t.Errorf("%v\n%s\nwant\n%s", err, got, want)
+	}
+}
+
+// What users run has nothing of the bugs in it.
+func TestAReleaseHoldsNothingOfTheBugs(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", "../../../cmd/headrace").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(out), "headrace/headrace/shardsvc\n") {
+		t.Fatal("the list of packages has not even those that are surely there")
+	}
+	if strings.Contains(string(out), "internal/proof/planted") {
+		t.Error("cmd/headrace has the package internal/proof/planted in it")
+	}
+}
