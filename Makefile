@@ -113,6 +113,10 @@ test-quickstart-kafka: build venv quickstart-needs-kafka ## the same on a real K
 broker-kafka: need ## a real Kafka on 127.0.0.1 until Ctrl-C; prints its address
 	@$(GO) run ./internal/proof/testbroker/broker-kafka $(ARGS)
 
+.PHONY: broker-rocketmq
+broker-rocketmq: need ## a real RocketMQ on 127.0.0.1 until Ctrl-C; prints its name server's address
+	@$(GO) run ./internal/proof/testbroker/broker-rocketmq $(ARGS)
+
 KAFKA_TESTS := ./sources/kafka ./cmd/headrace ./internal/proof/demo/produce
 .PHONY: test-race-kafka
 test-race-kafka: need venv ## the Kafka source under the race detector, on a real Kafka

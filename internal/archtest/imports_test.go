@@ -22,7 +22,9 @@ var rules = []struct {
 }{
 	{"sources", nil},
 	{"sources/sourcetest", []string{"sources"}},
+	{"sources/rocketmq", []string{"sources", "internal/dataset", "internal/remoting"}},
 	{"sources/...", []string{"sources", "internal/dataset"}}, // adapters
+	{"internal/remoting", nil},                               // RocketMQ's protocol, for its adapter and its test broker
 
 	{"shardsvc", []string{"sources"}},
 	{"shardsvc/oracle", []string{"sources", "shardsvc"}},
@@ -40,7 +42,7 @@ var rules = []struct {
 	{"internal/suggest", nil},
 	{"internal/proof", nil},
 	{"internal/proof/child", nil},
-	{"internal/proof/testbroker/...", []string{"internal/proof/testbroker/..."}}, // only tests, the demo and people use it
+	{"internal/proof/testbroker/...", []string{"internal/proof/testbroker/...", "internal/remoting"}}, // only tests, the demo and people use it
 	{"internal/config", []string{"internal/link", "internal/suggest"}},
 	// The demo shows from outside what the product does: no ledger in its report.
 	{"internal/proof/demo/clicklog/...", []string{"internal/proof/demo/..."}},

@@ -98,6 +98,12 @@ func (p *process) Stop() error { return p.end(syscall.SIGTERM, stopWithin) }
 // Kill is kill -9; Start may follow.
 func (p *process) Kill() error { return p.end(syscall.SIGKILL, stopWithin) }
 
+// Freeze stops the process as it is; Thaw lets it go on.
+func (p *process) Freeze() error { return syscall.Kill(p.pid, syscall.SIGSTOP) }
+
+// Thaw is for a frozen process.
+func (p *process) Thaw() error { return syscall.Kill(p.pid, syscall.SIGCONT) }
+
 func (p *process) end(sig syscall.Signal, within time.Duration) error {
 	if p.exited == nil {
 		return nil

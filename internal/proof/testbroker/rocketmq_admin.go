@@ -1,0 +1,123 @@
+package testbroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/headrace/headrace/internal/remoting"
+)
+
+const (
+	codeDeleteTopic        = 215
+	codeDeleteTopicInNames = 216
+	codeDeleteExpired      = 329
+	topicReadyWithin       = 60 * time.Second
+)
+
+// CreateTopic makes a topic with that many queues on every master, or gives it more,
+// and returns when the name server tells of all of them.
+func (m *RocketMQ) CreateTopic(ctx context.Context, topic string, queues int) error {
+	var on []*RocketBroker
+	for _, b := range m.brokers {
+		if b.id == 0 {
+			on = append(on, b)
+		}
+	}
+	return m.CreateTopicOn(ctx, topic, queues, on...)
+}
+
+// CreateTopicOn is CreateTopic for some brokers.
+func (m *RocketMQ) CreateTopicOn(ctx context.Context, topic string, queues int, on ...*RocketBroker) error {
+	for _, b := range on {
+		if err := m.client.CreateTopic(ctx, b.Addr(), topic, queues); err != nil {
+			return fmt.Errorf("creating topic %s on %s: %w", topic, b.name, err)
+		}
+	}
+	return until(ctx, topicReadyWithin, func(ctx context.Context) error {
+		r, err := m.client.Route(ctx, topic)
+		if err != nil {
+			return err
+		}
+		for _, b := range on {
+			if !slices.ContainsFunc(r.Queues, func(q remoting.Queues) bool { return q.Broker == b.name && q.Read == queues }) {
+				return fmt.Errorf("topic %s: the name server does not tell of %d queues on %s yet", topic, queues, b.name)
+			}
+		}
+		return nil
+	})
+}
+
+// DeleteTopic deletes a topic from all masters and from the name server.
+func (m *RocketMQ) DeleteTopic(ctx context.Context, topic string) error {
+	ext := map[string]string{"topic": topic}
+	for _, b := range m.brokers {
+		if b.id == 0 {
+			if _, err := m.client.Call(ctx, b.Addr(), &remoting.Command{Code: codeDeleteTopic, Ext: ext}); err != nil {
+				return err
+			}
+		}
+	}
+	_, err := m.client.Call(ctx, m.NameServer(), &remoting.Command{Code: codeDeleteTopicInNames, Ext: ext})
+	return err
+}
+
+// Trim makes the broker delete all commit log files but the newest, whatever their
+// topics are, and returns when the queue begins at offset or later.
+func (b *RocketBroker) Trim(ctx context.Context, q remoting.Queue, offset int64) error {
+	if err := b.client.SetConfig(ctx, b.Addr(), map[string]string{"fileReservedTime": "0"}); err != nil {
+		return err
+	}
+	err := until(ctx, 3*time.Minute, func(ctx context.Context) error {
+		if _, err := b.client.Call(ctx, b.Addr(), &remoting.Command{Code: codeDeleteExpired}); err != nil {
+			return err
+		}
+		a, err := b.client.Call(ctx, b.Addr(), remoting.MinOffset(q))
+		if err != nil {
+			return err
+		}
+		if low, err := remoting.OffsetOf(a); err != nil || low < offset {
+			return fmt.Errorf("queue %d of %s begins at %d still, and %d was to come (%v)", q.ID, q.Topic, low, offset, err)
+		}
+		return nil
+	})
+	return errors.Join(err, b.client.SetConfig(ctx, b.Addr(), map[string]string{"fileReservedTime": "72"}))
+}
+
+// Admin runs RocketMQ's own mqadmin and returns what it prints.
+func (m *RocketMQ) Admin(ctx context.Context, args ...string) (string, error) {
+	dir := m.Names.dir
+	cmd := exec.CommandContext(ctx, "java", append([]string{"-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Duser.home=" + dir,
+		"-Drmq.logback.configurationFile=" + filepath.Join(dir, "logback.xml"), "-cp", filepath.Join(m.lib, "*"),
+		"org.apache.rocketmq.tools.command.MQAdminStartup"}, append(args, "-n", m.NameServer())...)...)
+	cmd.Env = append(os.Environ(), "ROCKETMQ_HOME="+dir, "NAMESRV_ADDR="+m.NameServer())
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("mqadmin %v: %w\n%s", args, err, out)
+	}
+	return string(out), nil
+}
+
+// Classpath is for Java programs that use the official client.
+func (m *RocketMQ) Classpath() string { return filepath.Join(m.lib, "*") }
+
+func until(ctx context.Context, within time.Duration, ok func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	for {
+		err := ok(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pollEvery):
+		}
+	}
+}

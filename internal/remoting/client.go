@@ -1,0 +1,192 @@
+package remoting
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// answerWithin is how long a request may wait for its answer.
+const answerWithin = 10 * time.Second
+
+// Options of a Client. NameServers is required.
+type Options struct {
+	NameServers []string // host:port
+	TLS         *tls.Config
+	Credentials Credentials
+	// Answer is how long a request may wait for its answer; 0: 10 s.
+	Answer time.Duration
+}
+
+// Client keeps one connection for each address. It is safe for concurrent use.
+type Client struct {
+	o    Options
+	good atomic.Int32 // the name server that answered last
+
+	mu     sync.Mutex // guards what follows
+	closed bool
+	peers  map[string]*peer
+}
+
+// peer is one address. Its token is the right to connect to it.
+type peer struct {
+	dialing chan struct{}
+	conn    *conn // guarded by Client.mu
+}
+
+// NewClient connects to nothing yet.
+func NewClient(o Options) *Client {
+	if o.Answer == 0 {
+		o.Answer = answerWithin
+	}
+	return &Client{o: o, peers: map[string]*peer{}}
+}
+
+// Close ends all connections. Requests that are under way fail.
+func (c *Client) Close() {
+	c.mu.Lock()
+	c.closed = true
+	var all []*conn
+	for _, p := range c.peers {
+		if p.conn != nil {
+			all = append(all, p.conn)
+		}
+	}
+	c.mu.Unlock()
+	for _, one := range all {
+		one.close()
+	}
+}
+
+// Start sends a request to addr and does not wait for the answer. The answer's body
+// goes to memory if it fits there.
+func (c *Client) Start(ctx context.Context, addr string, cmd *Command, memory []byte) (*Pending, error) {
+	one, err := c.connect(ctx, addr)
+	if err != nil {
+		return nil, err
+	}
+	c.o.Credentials.sign(cmd)
+	return one.start(ctx, cmd, memory)
+}
+
+// Call sends a request to addr and returns the answer. An answer with another code
+// than 0 is an *Error.
+func (c *Client) Call(ctx context.Context, addr string, cmd *Command) (Command, error) {
+	p, err := c.Start(ctx, addr, cmd, nil)
+	if err != nil {
+		return Command{}, err
+	}
+	a, err := p.Wait(ctx, c.o.Answer)
+	if err == nil && a.Code != OK {
+		err = &Error{addr, a.Code, a.Remark}
+	}
+	return a, err
+}
+
+// Answer is how long a request may wait for its answer.
+func (c *Client) Answer() time.Duration { return c.o.Answer }
+
+// ask sends a request to the name servers, one after the other, until one answers.
+func (c *Client) ask(ctx context.Context, make func() *Command) (Command, error) {
+	var last error
+	n := len(c.o.NameServers)
+	first := int(c.good.Load())
+	for i := range n {
+		at := (first + i) % n
+		a, err := c.Call(ctx, c.o.NameServers[at], make())
+		if err == nil || CodeOf(err) >= 0 {
+			c.good.Store(int32(at))
+			return a, err
+		}
+		if ctx.Err() != nil {
+			return a, ctx.Err()
+		}
+		last = err
+	}
+	return Command{}, last
+}
+
+// connect returns the connection to addr. Only one caller dials an address at a time.
+func (c *Client) connect(ctx context.Context, addr string) (*conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	p, one, err := c.peer(addr)
+	if err != nil || one != nil {
+		return one, err
+	}
+	select {
+	case <-p.dialing:
+		defer func() { p.dialing <- struct{}{} }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if _, one, err := c.peer(addr); err != nil || one != nil {
+		return one, err // somebody else connected meanwhile
+	}
+	nc, err := c.dial(ctx, addr)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, unreachable(addr, err)
+	}
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		_ = nc.Close()
+		return nil, errClosed
+	}
+	p.conn = newConn(addr, nc)
+	one = p.conn
+	c.mu.Unlock()
+	return one, nil
+}
+
+// peer finds an address, and its connection if that is usable.
+func (c *Client) peer(addr string) (*peer, *conn, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, nil, errClosed
+	}
+	p := c.peers[addr]
+	if p == nil {
+		p = &peer{dialing: make(chan struct{}, 1)}
+		p.dialing <- struct{}{}
+		c.peers[addr] = p
+	}
+	if p.conn != nil && p.conn.why() != nil {
+		p.conn = nil
+	}
+	return p, p.conn, nil
+}
+
+func (c *Client) dial(ctx context.Context, addr string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, min(dialWithin, c.o.Answer))
+	defer cancel()
+	nc, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+	if err != nil || c.o.TLS == nil {
+		return nc, err
+	}
+	config := c.o.TLS.Clone()
+	if config.ServerName == "" {
+		if config.ServerName, _, err = net.SplitHostPort(addr); err != nil {
+			_ = nc.Close()
+			return nil, err
+		}
+	}
+	secure := tls.Client(nc, config)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		_ = nc.Close()
+		return nil, err
+	}
+	return secure, nil
+}
+
+// NameServers are the addresses that routes come from.
+func (c *Client) NameServers() []string { return slices.Clone(c.o.NameServers) }
