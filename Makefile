@@ -117,6 +117,10 @@ broker-kafka: need ## a real Kafka on 127.0.0.1 until Ctrl-C; prints its address
 broker-rocketmq: need ## a real RocketMQ on 127.0.0.1 until Ctrl-C; prints its name server's address
 	@$(GO) run ./internal/proof/testbroker/broker-rocketmq $(ARGS)
 
+.PHONY: broker-pulsar
+broker-pulsar: need ## a real Pulsar on 127.0.0.1 until Ctrl-C; prints its two addresses
+	@$(GO) run ./internal/proof/testbroker/broker-pulsar $(ARGS)
+
 KAFKA_TESTS := ./sources/kafka ./cmd/headrace ./internal/proof/demo/produce
 .PHONY: test-race-kafka
 test-race-kafka: need venv ## the Kafka source under the race detector, on a real Kafka

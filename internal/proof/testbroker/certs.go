@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -58,9 +59,15 @@ func (p *process) writeLeaf(name string, serial int64, ca *x509.Certificate, caK
 	if err != nil {
 		return err
 	}
+	// Pulsar wants a file that holds certificates only.
+	if err := os.WriteFile(filepath.Join(p.dir, certOnly(name)), block("CERTIFICATE", der), 0o600); err != nil {
+		return err
+	}
 	text := append(block("PRIVATE KEY", secret), block("CERTIFICATE", der)...)
 	return os.WriteFile(filepath.Join(p.dir, name), text, 0o600)
 }
+
+func certOnly(name string) string { return strings.TrimSuffix(name, ".pem") + "-cert.pem" }
 
 func block(kind string, der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})

@@ -1,0 +1,206 @@
+package testbroker
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sort"
+	"strings"
+)
+
+// PulsarVersion is what pulsar-pom.xml names.
+const PulsarVersion = "4.0.7"
+
+var (
+	//go:embed pulsar-pom.xml
+	pulsarPOM []byte
+	//go:embed pulsar-settings.xml
+	pulsarSettings []byte
+	//go:embed pulsar-log4j2.xml
+	pulsarLog []byte
+
+	pulsar = software{name: "Pulsar", version: PulsarVersion, size: "235 MB", pom: pulsarPOM, settings: pulsarSettings}
+)
+
+// PulsarOptions of a broker.
+type PulsarOptions struct {
+	// EntriesPerLedger is after how many entries the broker begins another ledger;
+	// 0: 1000.
+	EntriesPerLedger int
+	// Secure: TLS only, for the protocol and for the admin API, and who connects
+	// needs Token or a client's certificate.
+	Secure bool
+	// Config is added to standalone.conf, or replaces what is there.
+	Config map[string]string
+	Log    io.Writer // what the broker says; nil: a file in its folder
+}
+
+// Pulsar is one standalone Pulsar: broker, bookie and metadata in one process. Its
+// methods that start and end it are for one goroutine.
+type Pulsar struct {
+	process
+	opts  PulsarOptions
+	lib   string
+	ports []int // the protocol's, the admin API's
+	token string
+}
+
+// StartPulsar returns when topics can be made, written and read.
+func StartPulsar(ctx context.Context, opts PulsarOptions) (*Pulsar, error) {
+	lib, err := pulsar.jars(ctx)
+	if err != nil {
+		return nil, err
+	}
+	b := &Pulsar{opts: opts, lib: lib}
+	if b.ports, err = freePorts(2); err != nil {
+		return nil, err
+	}
+	if b.process, err = newProcess(pulsar.name); err != nil {
+		return nil, err
+	}
+	if err := b.create(ctx); err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	return b, nil
+}
+
+func (b *Pulsar) create(ctx context.Context) error {
+	if b.opts.Secure {
+		if err := b.writeCerts(); err != nil {
+			return err
+		}
+		if err := b.writeToken(); err != nil {
+			return err
+		}
+	}
+	if err := os.WriteFile(b.logConfig(), pulsarLog, 0o600); err != nil {
+		return err
+	}
+	if err := os.WriteFile(b.configFile(), []byte(b.config()), 0o600); err != nil {
+		return err
+	}
+	return b.Start(ctx)
+}
+
+func (b *Pulsar) configFile() string { return filepath.Join(b.dir, "standalone.conf") }
+func (b *Pulsar) logConfig() string  { return filepath.Join(b.dir, "log4j2.xml") }
+
+// Start starts a broker that was stopped or killed, on the same folder and ports.
+func (b *Pulsar) Start(ctx context.Context) error {
+	cmd := exec.Command("java", "-Xms256m", "-Xmx1g", "-XX:MaxDirectMemorySize=1g", "-XX:+UseSerialGC",
+		"-Dlog4j.configurationFile="+b.logConfig(), "-cp", filepath.Join(b.lib, "*"),
+		"org.apache.pulsar.PulsarStandaloneStarter", "--config", b.configFile(), "--no-functions-worker", "--no-stream-storage",
+		"-a", "127.0.0.1", "--metadata-dir", filepath.Join(b.dir, "data", "metadata"), "--bookkeeper-dir", filepath.Join(b.dir, "data", "bookkeeper"))
+	cmd.Dir = b.dir // it writes files where it is started
+	return b.start(ctx, cmd, b.opts.Log, b.answers)
+}
+
+func (b *Pulsar) answers(ctx context.Context) error {
+	_, err := b.Admin(ctx, "GET", "namespaces/public/default", nil)
+	return err
+}
+
+// config is standalone.conf. The sizes suit a test.
+func (b *Pulsar) config() string {
+	entries := b.opts.EntriesPerLedger
+	if entries == 0 {
+		entries = 1000
+	}
+	p := map[string]string{
+		"clusterName":          "standalone",
+		"brokerServicePort":    fmt.Sprint(b.ports[0]),
+		"webServicePort":       fmt.Sprint(b.ports[1]),
+		"bindAddress":          "127.0.0.1",
+		"advertisedAddress":    "127.0.0.1",
+		"listeningInterface":   "lo", // else the bookie listens on all addresses
+		"allowLoopback":        "true",
+		"journalSyncData":      "false",
+		"diskUsageThreshold":   "0.99",
+		"numIOThreads":         "2",
+		"numHttpServerThreads": "8",
+
+		"diskUsageWarnThreshold":                    "0.98",
+		"managedLedgerDefaultEnsembleSize":          "1",
+		"managedLedgerDefaultWriteQuorum":           "1",
+		"managedLedgerDefaultAckQuorum":             "1",
+		"managedLedgerCacheSizeMB":                  "64",
+		"dbStorage_writeCacheMaxSizeMb":             "64",
+		"dbStorage_readAheadCacheMaxSizeMb":         "32",
+		"brokerDeleteInactiveTopicsEnabled":         "false",
+		"defaultRetentionTimeInMinutes":             "-1",
+		"defaultRetentionSizeInMB":                  "-1",
+		"managedLedgerMaxEntriesPerLedger":          fmt.Sprint(entries),
+		"managedLedgerMinLedgerRolloverTimeMinutes": "0",
+		"transactionCoordinatorEnabled":             "true",
+	}
+	if b.opts.Secure {
+		p["brokerServicePort"], p["webServicePort"] = "", ""
+		p["brokerServicePortTls"], p["webServicePortTls"] = fmt.Sprint(b.ports[0]), fmt.Sprint(b.ports[1])
+		p["tlsCertificateFilePath"], p["tlsKeyFilePath"] = filepath.Join(b.dir, certOnly("broker.pem")), filepath.Join(b.dir, "broker.pem")
+		p["tlsTrustCertsFilePath"] = b.CA()
+		p["authenticationEnabled"], p["authorizationEnabled"] = "true", "true"
+		p["authenticationProviders"] = "org.apache.pulsar.broker.authentication.AuthenticationProviderToken,org.apache.pulsar.broker.authentication.AuthenticationProviderTls"
+		p["tokenSecretKey"] = "file://" + b.keyFile()
+		p["superUserRoles"] = User + ",client.pem" // the common name of ClientCert
+		p["brokerClientTlsEnabled"], p["brokerClientTrustCertsFilePath"] = "true", b.CA()
+		p["brokerClientAuthenticationPlugin"] = "org.apache.pulsar.client.impl.auth.AuthenticationToken"
+		p["brokerClientAuthenticationParameters"] = "token:" + b.token
+	}
+	for k, v := range b.opts.Config {
+		p[k] = v
+	}
+	var lines []string
+	for k, v := range p {
+		lines = append(lines, k+"="+v+"\n")
+	}
+	sort.Strings(lines)
+	return strings.Join(lines, "")
+}
+
+func (b *Pulsar) keyFile() string { return filepath.Join(b.dir, "token.key") }
+
+// writeToken makes a secret, and a token for User that is signed with it.
+func (b *Pulsar) writeToken() error {
+	var key [32]byte
+	_, _ = rand.Read(key[:])
+	if err := os.WriteFile(b.keyFile(), key[:], 0o600); err != nil {
+		return err
+	}
+	enc := base64.RawURLEncoding
+	text := enc.EncodeToString([]byte(`{"alg":"HS256"}`)) + "." + enc.EncodeToString([]byte(`{"sub":"`+User+`"}`))
+	mac := hmac.New(sha256.New, key[:])
+	mac.Write([]byte(text))
+	b.token = text + "." + enc.EncodeToString(mac.Sum(nil))
+	return os.WriteFile(b.TokenFile(), []byte(b.token), 0o600)
+}
+
+// Token logs in at a secure broker; TokenFile holds it.
+func (b *Pulsar) Token() string     { return b.token }
+func (b *Pulsar) TokenFile() string { return filepath.Join(b.dir, "token.txt") }
+
+// URL is the service's, AdminURL the admin API's.
+func (b *Pulsar) URL() string {
+	if b.opts.Secure {
+		return fmt.Sprintf("pulsar+ssl://127.0.0.1:%d", b.ports[0])
+	}
+	return fmt.Sprintf("pulsar://127.0.0.1:%d", b.ports[0])
+}
+
+func (b *Pulsar) AdminURL() string {
+	if b.opts.Secure {
+		return fmt.Sprintf("https://127.0.0.1:%d", b.ports[1])
+	}
+	return fmt.Sprintf("http://127.0.0.1:%d", b.ports[1])
+}
+
+// Classpath is for Java programs that use Pulsar's client.
+func (b *Pulsar) Classpath() string { return filepath.Join(b.lib, "*") }

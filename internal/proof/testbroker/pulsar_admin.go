@@ -1,0 +1,80 @@
+package testbroker
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"time"
+)
+
+// Admin calls the admin API: path is behind /admin/v2/. An answer that is not 2xx
+// is an error.
+func (b *Pulsar) Admin(ctx context.Context, method, path string, body any) ([]byte, error) {
+	var send io.Reader
+	if body != nil {
+		data, err := json.Marshal(body)
+		if err != nil {
+			return nil, err
+		}
+		send = bytes.NewReader(data)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, b.AdminURL()+"/admin/v2/"+path, send)
+	if err != nil {
+		return nil, err
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	tr := &http.Transport{DisableKeepAlives: true}
+	if b.opts.Secure {
+		ca, err := os.ReadFile(b.CA())
+		if err != nil {
+			return nil, err
+		}
+		pool := x509.NewCertPool()
+		pool.AppendCertsFromPEM(ca)
+		tr.TLSClientConfig = &tls.Config{RootCAs: pool}
+		req.Header.Set("Authorization", "Bearer "+b.token)
+	}
+	res, err := (&http.Client{Transport: tr, Timeout: 30 * time.Second}).Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	answer, err := io.ReadAll(res.Body)
+	if err != nil {
+		return nil, err
+	}
+	if res.StatusCode/100 != 2 {
+		return answer, fmt.Errorf("pulsar: %s %s: %s: %s", method, path, res.Status, answer)
+	}
+	return answer, nil
+}
+
+// CreateTopic makes a topic in public/default: plain where partitions is 0.
+func (b *Pulsar) CreateTopic(ctx context.Context, name string, partitions int) error {
+	return b.CreateTopicIn(ctx, "public/default", name, partitions)
+}
+
+// CreateTopicIn makes it in a namespace.
+func (b *Pulsar) CreateTopicIn(ctx context.Context, namespace, name string, partitions int) error {
+	path := "persistent/" + namespace + "/" + name
+	if partitions == 0 {
+		_, err := b.Admin(ctx, "PUT", path, nil)
+		return err
+	}
+	_, err := b.Admin(ctx, "PUT", path+"/partitions", partitions)
+	return err
+}
+
+// CreateNamespace makes public/NAME with policies, as the admin API names them.
+func (b *Pulsar) CreateNamespace(ctx context.Context, name string, policies map[string]any) error {
+	_, err := b.Admin(ctx, "PUT", "namespaces/public/"+name, policies)
+	return err
+}
