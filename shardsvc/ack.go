@@ -1,5 +1,7 @@
 package shardsvc
 
+import "github.com/headrace/headrace/shardsvc/line"
+
 // ack settles the records of a lease below a prefix. It is idempotent: a prefix
 // that is durable already is answered the same again.
 func (c *Core) ack(a *agent, k *Ack) {
@@ -58,11 +60,11 @@ func (c *Core) refuse(a *agent, k *Ack, code Code, reason string) {
 // settle moves the rows of l below pos from leased to settled.
 func (c *Core) settle(l *lease, pos int64, k *Ack) {
 	ps, w := l.pass, l.w
-	c.growTo(ps.p, place{l.segment, pos - l.shift})
-	units := ps.units(l.prefix, pos)
+	c.growTo(ps.p, line.Place{Segment: l.segment, Offset: pos - l.shift})
+	units := ps.Units(l.prefix, pos)
 	tally := k.tally(l, units)
-	ps.done.add(l.prefix, pos, acked)
-	ps.kinds[acked] += units
+	ps.done.Add(l.prefix, pos, line.Acked)
+	ps.kinds[line.Acked] += units
 	ps.leasedUnits -= units
 	if ps.done == &ps.base {
 		ps.records.add(tally)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/headrace/headrace/shardsvc/line"
 	"github.com/headrace/headrace/sources"
 )
 
@@ -90,7 +91,7 @@ type fitted struct {
 	p        *partition // the job's; nil: it would be new
 	old      *partition // gives way to it
 	with     *partition // as it would be
-	sets     []settledSet
+	sets     []line.Set
 	segments []sources.Segment // that the job does not have
 	complete bool              // it would be, and is not
 	begins   *sources.Segment  // where a live one begins that nobody has read from
@@ -110,9 +111,9 @@ func (d *dataset) fitPartition(q *CutPartition) (f fitted, err error) {
 		return d.fitNew(q)
 	}
 	with := *f.p
-	with.segs, with.passes = slices.Clone(f.p.segs), nil
+	with.Segs, with.passes = slices.Clone(f.p.Segs), nil
 	with.folded = 0
-	for len(f.segments) > 0 && f.segments[0].ID <= with.lastSeg {
+	for len(f.segments) > 0 && f.segments[0].ID <= with.LastSeg {
 		if f.p.begun() == 0 && with.beginAt(&f.segments[0]) {
 			f.begins = &f.segments[0]
 		}
@@ -122,12 +123,12 @@ func (d *dataset) fitPartition(q *CutPartition) (f fitted, err error) {
 		f.segments = f.segments[1:]
 	}
 	switch last := len(q.Segments); {
-	case with.complete && len(f.segments) > 0:
-		return f, fmt.Errorf("partition %s ends with segment %d, the cut has segment %d (%s): the source has changed", q.label(), with.lastSeg, f.segments[0].ID, f.segments[0].Name)
-	case d.opt.Shuffle && last > 0 && with.lastSeg > q.Segments[last-1].ID:
-		return f, fmt.Errorf("partition %s: the cut is shuffled over its segments up to %d, and here are some up to %d: positions do not mean the same records", q.label(), q.Segments[last-1].ID, with.lastSeg)
+	case with.Complete && len(f.segments) > 0:
+		return f, fmt.Errorf("partition %s ends with segment %d, the cut has segment %d (%s): the source has changed", q.label(), with.LastSeg, f.segments[0].ID, f.segments[0].Name)
+	case d.opt.Shuffle && last > 0 && with.LastSeg > q.Segments[last-1].ID:
+		return f, fmt.Errorf("partition %s: the cut is shuffled over its segments up to %d, and here are some up to %d: positions do not mean the same records", q.label(), q.Segments[last-1].ID, with.LastSeg)
 	default:
-		f.complete = q.Complete && !with.complete && last > 0 && with.lastSeg <= q.Segments[last-1].ID
+		f.complete = q.Complete && !with.Complete && last > 0 && with.LastSeg <= q.Segments[last-1].ID
 	}
 	return f, f.into(&with)
 }
@@ -140,7 +141,7 @@ func (d *dataset) fitNew(q *CutPartition) (f fitted, err error) {
 	n := len(q.Passes)
 	fixed := d.opt.Shuffle && (n > 0 || len(q.Excluded) > 0) || q.later()
 	f = fitted{ds: d, in: q, segments: q.Segments, complete: q.Complete && fixed}
-	p := &partition{ds: d, name: q.Name, lastSeg: -1}
+	p := &partition{ds: d, name: q.Name, Table: d.noSegments()}
 	if err := p.named(q.Identity); err != nil {
 		return f, err
 	}
@@ -152,15 +153,15 @@ func (f *fitted) into(p *partition) (err error) {
 	d, q := f.ds, f.in
 	f.with = p
 	for i := range f.segments {
-		p.extend(&f.segments[i])
+		p.Extend(&f.segments[i])
 	}
 	if f.complete {
-		p.complete = true
+		p.Complete = true
 	}
 	if int64(q.PassesDone)+int64(len(q.Passes)) > int64(d.opt.Passes) {
 		return fmt.Errorf("partition %s: the cut is in a pass beyond the last, the dataset has %d", q.label(), d.opt.Passes)
 	}
-	if q.later() && !p.complete {
+	if q.later() && !p.Complete {
 		return fmt.Errorf("partition %s: the cut is beyond the first pass, and not all segments are known", q.label())
 	}
 	if n := len(q.Passes); n > 0 && q.Passes[n-1].Pass >= uint32(d.opt.Passes) {
@@ -179,7 +180,7 @@ func (c *Core) untouched(p *partition, r *rank) bool {
 		return false
 	}
 	for _, ps := range p.passes {
-		if ps.done.low > 0 || len(ps.done.above) > 0 || len(ps.acks) > 0 {
+		if ps.done.Low > 0 || len(ps.done.Above) > 0 || len(ps.acks) > 0 {
 			return false
 		}
 		for l := ps.leases; l != nil; l = l.pnext {
@@ -218,52 +219,42 @@ func (d *dataset) identities() string {
 // the cut: its own was found anew (start: latest, or what retention has left), and
 // the cut says where reading began. It says whether that is another place.
 func (p *partition) beginAt(s *sources.Segment) bool {
-	if !p.growing() || len(p.segs) != 1 || len(p.excluded) > 0 {
+	if !p.Growing() || len(p.Segs) != 1 || len(p.excluded) > 0 {
 		return false
 	}
-	g := &p.segs[0]
-	if g.id != s.ID || g.start == s.Start || s.Sealed || s.Start > max(g.end, s.End) || !p.fits(s.Start, max(g.end, s.Start)) {
+	g := &p.Segs[0]
+	if g.ID != s.ID || g.Start == s.Start || s.Sealed || s.Start > max(g.End, s.End) || !p.Fits(s.Start, max(g.End, s.Start)) {
 		return false
 	}
-	g.start, g.end = s.Start, max(g.end, s.Start)
-	p.total = g.end - g.start
+	g.Start, g.End = s.Start, max(g.End, s.Start)
+	p.Total = g.End - g.Start
 	return true
 }
 
 // agrees: a segment of a cut is the one that is known. The end of an unsealed one
 // is as far as it was known.
 func (p *partition) agrees(s *sources.Segment) error {
-	i := p.segByID(s.ID)
+	i := p.SegByID(s.ID)
 	if i < 0 {
 		return fmt.Errorf("partition %s: segment %d (%s) of the cut is not known", p.label(), s.ID, s.Name)
 	}
-	g := &p.segs[i]
-	if g.name != s.Name {
-		return fmt.Errorf("partition %s: segment %d is %s, in the cut it is %s: positions do not mean the same records", p.label(), s.ID, g.name, s.Name)
+	g := &p.Segs[i]
+	if g.Name != s.Name {
+		return fmt.Errorf("partition %s: segment %d is %s, in the cut it is %s: positions do not mean the same records", p.label(), s.ID, g.Name, s.Name)
 	}
-	if !bytes.Equal(g.locator, s.Locator) {
+	if !bytes.Equal(g.Locator, s.Locator) {
 		return fmt.Errorf("partition %s: segment %d (%s) is not what it was when the cut was taken: the source has changed", p.label(), s.ID, s.Name)
 	}
-	if g.start != s.Start || s.Sealed && g.sealed && g.end != s.End || g.sealed && s.End > g.end {
-		return fmt.Errorf("partition %s: segment %d (%s) is [%d, %d), in the cut [%d, %d): the source has changed", p.label(), s.ID, g.name, g.start, g.end, s.Start, s.End)
+	if g.Start != s.Start || s.Sealed && g.Sealed && g.End != s.End || g.Sealed && s.End > g.End {
+		return fmt.Errorf("partition %s: segment %d (%s) is [%d, %d), in the cut [%d, %d): the source has changed", p.label(), s.ID, g.Name, g.Start, g.End, s.Start, s.End)
 	}
-	if s.End > g.end {
-		if i != len(p.segs)-1 || p.total+s.End-g.end > maxLine {
-			return fmt.Errorf("partition %s: segment %d ends at %d, in the cut at %d", p.label(), s.ID, g.end, s.End)
+	if s.End > g.End {
+		if i != len(p.Segs)-1 || p.Total+s.End-g.End > line.Max {
+			return fmt.Errorf("partition %s: segment %d ends at %d, in the cut at %d", p.label(), s.ID, g.End, s.End)
 		}
-		p.total += s.End - g.end
-		g.end = s.End
+		p.SetEnd(s.End)
 	}
 	return nil
-}
-
-// extend appends a segment to a partition that nobody has.
-func (p *partition) extend(s *sources.Segment) {
-	p.segs = append(p.segs, segment{id: s.ID, start: s.Start, end: s.End, sealed: s.Sealed, base: p.total, block: p.blocks})
-	if b := p.ds.opt.Block; p.ds.opt.Shuffle {
-		p.blocks += (s.End - s.Start + b - 1) / b
-	}
-	p.lastSeg, p.total = s.ID, p.total+s.End-s.Start
 }
 
 // adopt makes the partitions and segments of a foreign cut that fits, and gives
@@ -285,10 +276,10 @@ func (c *Core) adopt(body *Cut, all []fitted) *Cut {
 				f.p = c.makePartition(f.ds, f.in.Identity, f.in.Name, f.in.Estimated)
 			}
 			if f.begins != nil {
-				old := f.p.total
+				old := f.p.Total
 				f.p.beginAt(f.begins)
-				f.p.ds.total += f.p.total - old
-				c.putSegment(f.p, &f.p.segs[0])
+				f.p.ds.total += f.p.Total - old
+				c.putSegment(f.p, &f.p.Segs[0])
 			}
 			c.growAs(f.p, f.in)
 			c.addSegments(&AddSegments{Partition: f.p.no, Segments: f.segments, Complete: f.complete})
@@ -304,24 +295,24 @@ func (c *Core) adopt(body *Cut, all []fitted) *Cut {
 func (c *Core) removePartition(p *partition) {
 	d := p.ds
 	for _, ps := range p.passes {
-		d.planned -= ps.units(0, ps.frontier)
+		d.planned -= ps.Units(0, ps.frontier)
 		d.pending -= ps.pendingUnits
 		ps.gone = true
 	}
 	if p.counts1() {
-		d.total -= p.total
+		d.total -= p.Total
 	}
 	for _, n := range []struct {
 		is   bool
 		kept *int
-	}{{p.complete, &d.incomplete}, {p.drained, &d.undrained}, {p.settled, &d.unsettled}} {
+	}{{p.Complete, &d.incomplete}, {p.drained, &d.undrained}, {p.settled, &d.unsettled}} {
 		if !n.is {
 			*n.kept--
 		}
 	}
 	p.gone = true
 	d.parts = slices.DeleteFunc(d.parts, func(x *partition) bool { return x == p })
-	d.ready.keep(func(x **partition) bool { return *x != p })
+	d.ready.Keep(func(x **partition) bool { return *x != p })
 	c.parts[p.no] = nil
 	for _, letter := range []byte{keyPartition, keySegment, keySettled, keyAck, keyTries} {
 		c.fx.put(DeleteRange,
@@ -340,14 +331,14 @@ func (c *Core) adoptExcluded(p *partition, q *CutPartition) {
 			continue
 		}
 		ps := p.passes[e.Pass-p.folded]
-		start, ok1 := ps.onLine(place{e.Segment, e.Start})
-		end, ok2 := ps.onLine(place{e.Segment, e.End})
-		if !ok1 || !ok2 || start >= end || ps.units(start, end) < 1 || ps.inUse(start, end, c.cfg.Model == Private) {
+		start, ok1 := ps.OnLine(line.Place{Segment: e.Segment, Offset: e.Start})
+		end, ok2 := ps.OnLine(line.Place{Segment: e.Segment, Offset: e.End})
+		if !ok1 || !ok2 || start >= end || ps.Units(start, end) < 1 || ps.inUse(start, end, c.cfg.Model == Private) {
 			continue
 		}
-		c.addExclusion(p, exclusion{e.Pass, e.Segment, e.Start, e.End, ps.units(start, end), e.Kind, e.Reason, e.When})
-		ps.eachPiece(start, end, func(_ int64, s *segment, start, end int64) {
-			c.report(Report{Kind: ReportExcluded, Dataset: p.ds.id, Partition: p.no, Pass: e.Pass, Segment: s.id,
+		c.addExclusion(p, exclusion{e.Pass, e.Segment, e.Start, e.End, ps.Units(start, end), e.Kind, e.Reason, e.When})
+		ps.EachPiece(start, end, func(_ int64, s *line.Segment, start, end int64) {
+			c.report(Report{Kind: ReportExcluded, Dataset: p.ds.id, Partition: p.no, Pass: e.Pass, Segment: s.ID,
 				Start: start, End: end, Units: end - start, Reason: e.Kind + ": " + e.Reason})
 		})
 	}
@@ -357,7 +348,7 @@ func (c *Core) adoptExcluded(p *partition, q *CutPartition) {
 // settled or leased.
 func (ps *pass) inUse(start, end int64, others bool) bool {
 	known := ps.excludedOnLine()
-	if i, j := known.overlap(start, end); i < j {
+	if i, j := known.Overlap(start, end); i < j {
 		return true
 	}
 	if !others {
@@ -368,13 +359,13 @@ func (ps *pass) inUse(start, end int64, others bool) bool {
 			return true
 		}
 	}
-	return ps.done.touches(start, end)
+	return ps.done.Touches(start, end)
 }
 
 // growAs: the cut proves how far an unsealed segment had grown.
 func (c *Core) growAs(p *partition, q *CutPartition) {
 	for i := range q.Segments {
-		c.growTo(p, place{q.Segments[i].ID, q.Segments[i].End})
+		c.growTo(p, line.Place{Segment: q.Segments[i].ID, Offset: q.Segments[i].End})
 	}
 }
 
@@ -399,24 +390,24 @@ func (c *Core) taken(r *rank, all []fitted) error {
 			continue
 		}
 		for n := range f.sets {
-			free := f.sets[n].spans()
-			for _, x := range own.of(f.p, uint32(n)).spans() {
-				free.clear(x.start, x.end)
+			free := f.sets[n].Spans()
+			for _, x := range own.of(f.p, uint32(n)).Spans() {
+				free.Clear(x.Start, x.End)
 			}
 			ps := f.p.line(uint32(n))
 			for _, k := range ps.acks {
 				if k.rank == r.no {
-					free.clear(k.start, k.end)
+					free.Clear(k.start, k.end)
 				}
 			}
 			for _, x := range free {
-				at := ps.startPlace(x.start)
-				where := fmt.Sprintf("partition %s pass %d: records of the cut from segment %d offset %d on", f.p.label(), n, at.segment, at.offset)
-				if ps.settles(x.start, x.end, r) {
+				at := ps.StartPlace(x.Start)
+				where := fmt.Sprintf("partition %s pass %d: records of the cut from segment %d offset %d on", f.p.label(), n, at.Segment, at.Offset)
+				if ps.settles(x.Start, x.End, r) {
 					return fmt.Errorf("%s are in another model, or excluded, by now", where)
 				}
 				for l := ps.leases; l != nil; l = l.pnext {
-					if l.w.rank != r && l.prefix < x.end && x.start < l.end {
+					if l.w.rank != r && l.prefix < x.End && x.Start < l.end {
 						return fmt.Errorf("%s are leased to rank %d by now", where, l.w.rank.no)
 					}
 				}
@@ -428,7 +419,7 @@ func (c *Core) taken(r *rank, all []fitted) error {
 
 // settles says whether any of [start, end) is settled by somebody else than r.
 func (ps *pass) settles(start, end int64, r *rank) bool {
-	if ps.base.touches(start, end) {
+	if ps.base.Touches(start, end) {
 		return true
 	}
 	return slices.ContainsFunc(ps.acks, func(k piece) bool { return k.rank != r.no && k.start < end && start < k.end })

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/headrace/headrace/shardsvc/line"
 	"github.com/headrace/headrace/sources"
 )
 
@@ -68,9 +69,9 @@ func benchmarkPairs(b *testing.B, batch int) {
 
 // BenchmarkShuffledPieces is the cost of a block of a shuffled lease.
 func BenchmarkShuffledPieces(b *testing.B) {
-	p := newPermutation(1<<22-5, 7, 0)
+	p := line.NewPermutation(1<<22-5, 7, 0)
 	x := uint64(0)
 	for b.Loop() {
-		x = p.block(x)
+		x = p.Block(x)
 	}
 }

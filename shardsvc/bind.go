@@ -3,6 +3,8 @@ package shardsvc
 import (
 	"fmt"
 	"slices"
+
+	"github.com/headrace/headrace/shardsvc/line"
 )
 
 // bind: a valid manifest that carries the cut is at path. What of it was kept
@@ -127,7 +129,7 @@ func (c *Core) remark() {
 		p.boundDone = 0
 		for n := range p.begun() {
 			ps, set := p.line(n), l.of(p, n)
-			if ps.boundLow, ps.boundUnits = set.low, ps.unitsOf(set); n < p.folded {
+			if ps.boundLow, ps.boundUnits = set.Low, ps.UnitsOf(set); n < p.folded {
 				p.boundDone += ps.boundUnits
 			}
 		}
@@ -140,8 +142,8 @@ func (c *Core) foldPieces(ps *pass, k *keptCut) {
 		if !in {
 			return true
 		}
-		ps.base.add(x.start, x.end, acked)
-		ps.folded += ps.units(x.start, x.end)
+		ps.base.Add(x.start, x.end, line.Acked)
+		ps.folded += ps.Units(x.start, x.end)
 		c.basis(ps).add(x.Tally)
 		c.dirtyPass(ps)
 		return false

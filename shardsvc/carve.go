@@ -1,6 +1,10 @@
 package shardsvc
 
-import "math"
+import (
+	"math"
+
+	"github.com/headrace/headrace/shardsvc/line"
+)
 
 const (
 	// maxBlocks of a shuffled lease: each is a piece of its grant.
@@ -35,8 +39,8 @@ func (c *Core) size(d *dataset, w *worker) int64 {
 // it now. Partitions take turns.
 func (c *Core) carve(d *dataset, w *worker) *lease {
 	size := c.size(d, w)
-	for d.ready.len() > 0 {
-		p := d.ready.pop()
+	for d.ready.Len() > 0 {
+		p := d.ready.Pop()
 		p.queued = false
 		l := c.carveFrom(p, w, size)
 		c.changed(p)
@@ -67,25 +71,25 @@ func (c *Core) carveFrom(p *partition, w *worker, size int64) *lease {
 		ps := p.passes[i]
 		for len(ps.pending) > 0 {
 			first := ps.pending[0]
-			end := c.clip(ps, first.start, first.end, size)
-			if p.holder != nil && !c.inOrder(ps, first.start) {
-				c.recall(ps, first.start)
+			end := c.clip(ps, first.Start, first.End, size)
+			if p.holder != nil && !c.inOrder(ps, first.Start) {
+				c.recall(ps, first.Start)
 				return nil
 			}
-			ps.pending.clear(first.start, end)
-			units := ps.units(first.start, end)
+			ps.pending.Clear(first.Start, end)
+			units := ps.Units(first.Start, end)
 			ps.pendingUnits -= units
 			p.ds.pending -= units
 			if units == 0 { // only a dead tail
-				c.hole(ps, first.start, end)
+				c.hole(ps, first.Start, end)
 				continue
 			}
-			return c.newLease(ps, w, first.start, end, tries(first.val))
+			return c.newLease(ps, w, first.Start, end, tries(first.Val))
 		}
 	}
 	for {
 		ps := p.last()
-		if ps == nil || ps.frontier >= p.lineEnd() && !ps.mayLead() {
+		if ps == nil || ps.frontier >= p.LineEnd() && !ps.mayLead() {
 			if !p.mayBegin() {
 				return nil
 			}
@@ -96,9 +100,9 @@ func (c *Core) carveFrom(p *partition, w *worker, size int64) *lease {
 			return nil // the answer may bring back what lies before the frontier
 		}
 		start := ps.frontier
-		end := ps.extend(start, c.clip(ps, start, p.lineEnd(), size), size)
+		end := ps.reachOut(start, c.clip(ps, start, p.LineEnd(), size), size)
 		c.advance(ps, end)
-		if ps.units(start, end) == 0 {
+		if ps.Units(start, end) == 0 {
 			c.hole(ps, start, end)
 			continue
 		}
@@ -148,7 +152,7 @@ func (c *Core) recall(ps *pass, start int64) {
 // advance plans up to pos.
 func (c *Core) advance(ps *pass, pos int64) {
 	if pos > ps.frontier {
-		ps.p.ds.planned += ps.units(ps.frontier, pos)
+		ps.p.ds.planned += ps.Units(ps.frontier, pos)
 		ps.frontier = pos
 	}
 }
@@ -157,8 +161,8 @@ func (c *Core) advance(ps *pass, pos int64) {
 // segments or blocks, and not so that a crumb is left behind.
 func (c *Core) clip(ps *pass, start, limit, size int64) int64 {
 	opt := &ps.p.ds.opt
-	if ps.order != nil {
-		block := ps.order.block
+	if ps.Order != nil {
+		block := ps.Order.Block
 		limit = min(limit, (start/block+maxBlocks)*block)
 		if size < limit-start {
 			if end := (start + size) / block * block; end > start {
@@ -168,8 +172,8 @@ func (c *Core) clip(ps *pass, start, limit, size int64) int64 {
 		}
 		return limit
 	}
-	s := &ps.p.segs[ps.p.segAt(start)]
-	limit = min(limit, s.lineEnd())
+	s := &ps.p.Segs[ps.p.SegAt(start)]
+	limit = min(limit, s.LineEnd())
 	if limit-start <= size || limit-start-size < opt.Min/2 && limit-start <= opt.Max {
 		return limit
 	}
@@ -178,9 +182,9 @@ func (c *Core) clip(ps *pass, start, limit, size int64) int64 {
 
 // hole settles a range that holds no record.
 func (c *Core) hole(ps *pass, start, end int64) {
-	ps.base.add(start, end, dropped)
+	ps.base.Add(start, end, line.Dropped)
 	if ps.done != &ps.base {
-		ps.done.add(start, end, dropped)
+		ps.done.Add(start, end, line.Dropped)
 	}
 	if len(ps.tries) > 0 {
 		c.dropTries(ps, start, end)
@@ -192,36 +196,14 @@ func (c *Core) hole(ps *pass, start, end int64) {
 func (c *Core) pieces(l *lease) (lo, hi int32) {
 	lo = int32(len(c.fx.Pieces))
 	ps, p := l.pass, l.pass.p
-	if ps.order == nil {
-		s := &p.segs[p.segAt(l.prefix)]
-		c.fx.Pieces = append(c.fx.Pieces, Piece{OrderStart: l.prefix - l.shift, Segment: s.id,
-			Start: l.prefix - l.shift, End: l.end - l.shift, Locator: s.locator, Name: s.name})
+	if ps.Order == nil {
+		s := &p.Segs[p.SegAt(l.prefix)]
+		c.fx.Pieces = append(c.fx.Pieces, Piece{OrderStart: l.prefix - l.shift, Segment: s.ID,
+			Start: l.prefix - l.shift, End: l.end - l.shift, Locator: s.Locator, Name: s.Name})
 		return lo, lo + 1
 	}
-	block := ps.order.block
-	for pos := l.prefix; pos < l.end; pos = (pos/block + 1) * block {
-		in := ps.order.source(pos)
-		s := &p.segs[p.segByBlock(in)]
-		first := s.start + (in-s.block)*block
-		start := first + pos%block
-		end := min(first+min(block, l.end-pos/block*block), s.end)
-		if start < end {
-			c.fx.Pieces = append(c.fx.Pieces, Piece{OrderStart: pos, Segment: s.id, Start: start, End: end, Locator: s.locator, Name: s.name})
-		}
-	}
+	ps.EachPiece(l.prefix, l.end, func(at int64, s *line.Segment, start, end int64) {
+		c.fx.Pieces = append(c.fx.Pieces, Piece{OrderStart: at, Segment: s.ID, Start: start, End: end, Locator: s.Locator, Name: s.Name})
+	})
 	return lo, int32(len(c.fx.Pieces))
-}
-
-// segByBlock returns the index of the segment that block number n lies in.
-func (p *partition) segByBlock(n int64) int {
-	lo, hi := 0, len(p.segs)
-	for hi-lo > 1 {
-		mid := int(uint(lo+hi) >> 1)
-		if p.segs[mid].block <= n {
-			lo = mid
-		} else {
-			hi = mid
-		}
-	}
-	return lo
 }

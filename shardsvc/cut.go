@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/headrace/headrace/shardsvc/line"
 	"github.com/headrace/headrace/sources"
 )
 
@@ -96,9 +97,9 @@ type CutRange struct {
 type Kind uint8
 
 const (
-	Acked    = Kind(acked)
-	Excluded = Kind(excluded)
-	Dropped  = Kind(dropped)
+	Acked    = Kind(line.Acked)
+	Excluded = Kind(line.Excluded)
+	Dropped  = Kind(line.Dropped)
 )
 
 func (k Kind) String() string {

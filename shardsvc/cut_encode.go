@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/headrace/headrace/shardsvc/line"
 	"github.com/headrace/headrace/sources"
 )
 
@@ -136,7 +137,7 @@ func (d *decoder) cutPass(version byte) CutPass {
 	for range d.count(5) {
 		r := CutRange{Start: d.placeAfter(&at), End: d.placeAfter(&at)}
 		kind := d.uint()
-		if kind >= kinds {
+		if kind >= line.Kinds {
 			d.fail(fmt.Errorf("unknown kind %d of a range", kind))
 		}
 		r.Kind = Kind(kind)
@@ -215,12 +216,12 @@ func (d *CutDataset) check() error {
 }
 
 func (p *CutPartition) check() error {
-	last, line := int64(-1), int64(0)
+	last, sum := int64(-1), int64(0)
 	for _, s := range p.Segments {
-		if s.ID <= last || s.Start < -maxLine || s.Start > s.End || s.End > maxLine || line+(s.End-s.Start) > maxLine {
+		if s.ID <= last || s.Start < -line.Max || s.Start > s.End || s.End > line.Max || sum+(s.End-s.Start) > line.Max {
 			return fmt.Errorf("segment %d [%d, %d) is out of order or too large", s.ID, s.Start, s.End)
 		}
-		last, line = s.ID, line+(s.End-s.Start)
+		last, sum = s.ID, sum+(s.End-s.Start)
 	}
 	next := p.PassesDone
 	for i := range p.Passes {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/headrace/headrace/shardsvc/line"
 	"github.com/headrace/headrace/sources"
 )
 
@@ -20,9 +21,9 @@ type dataset struct {
 	acksBind                 bool // what is acked counts as bound
 
 	parts []*partition // by number
-	ready queue[*partition]
+	ready line.Queue[*partition]
 
-	waiting queue[request]
+	waiting line.Queue[request]
 	told    State // what waiting requests were told last
 	untold  int   // requests that were told nothing yet
 	kicked  bool
@@ -54,7 +55,7 @@ func (o *Options) validate() error {
 		return fmt.Errorf("lease stall is %d ns, must not be negative", o.Stall)
 	case o.Shuffle && (o.Block < 1 || o.Block > 1<<40):
 		return fmt.Errorf("shuffle block is %d, must be 1 to 2^40", o.Block)
-	case o.Max > maxLine || o.Initial > maxLine:
+	case o.Max > line.Max || o.Initial > line.Max:
 		return fmt.Errorf("lease sizes: max %d, initial %d; at most 2^60", o.Max, o.Initial)
 	case o.Resume > ResumeStart:
 		return fmt.Errorf("unknown resume %d", o.Resume)
@@ -102,7 +103,7 @@ func (c *Core) applyDataset(e *ApplyDataset) {
 	case o.Strict != n.Strict || o.Shuffle != n.Shuffle || o.Seed != n.Seed || o.Block != n.Block || o.VirtualRanks != n.VirtualRanks || o.InOrder != n.InOrder:
 		c.rejected("dataset %q: order, shuffle and bit_exact can not change once it exists: delete it and apply it again", d.name)
 		return
-	case n.Passes != o.Passes && slices.ContainsFunc(d.parts, func(p *partition) bool { return p.pruned || p.begun() > uint32(n.Passes) }):
+	case n.Passes != o.Passes && slices.ContainsFunc(d.parts, func(p *partition) bool { return p.Pruned || p.begun() > uint32(n.Passes) }):
 		c.rejected("dataset %q: passes can not change from %d to %d so late: records of the last pass are settled", d.name, o.Passes, n.Passes)
 		return
 	}
@@ -148,8 +149,8 @@ func (c *Core) removeDataset(id DatasetID) {
 		}
 		c.parts[p.no] = nil
 	}
-	for d.waiting.len() > 0 {
-		c.stand(d, d.waiting.pop(), Deleted, "dataset "+d.name+" was deleted")
+	for d.waiting.Len() > 0 {
+		c.stand(d, d.waiting.Pop(), Deleted, "dataset "+d.name+" was deleted")
 	}
 	c.dropParked(d, "dataset "+d.name+" was deleted")
 	for _, letter := range []byte{keyDataset, keyPartition, keySegment, keySettled, keyAck, keyTries, keyExcluded} {
@@ -221,8 +222,17 @@ func (c *Core) makePartition(d *dataset, identity, name string, estimated bool) 
 	return p
 }
 
+// noSegments is the table of a partition of d before any segment is listed.
+func (d *dataset) noSegments() line.Table {
+	t := line.Table{LastSeg: -1}
+	if o := &d.opt; o.Shuffle {
+		t.Blocks = line.Blocks{Size: o.Block, Seed: o.Seed, InOrder: o.InOrder, Every: 1}
+	}
+	return t
+}
+
 func (c *Core) newPartition(d *dataset, no PartitionNo) *partition {
-	p := &partition{no: no, ds: d, lastSeg: -1}
+	p := &partition{no: no, ds: d, Table: d.noSegments()}
 	d.parts = append(d.parts, p)
 	d.incomplete++
 	d.undrained++
@@ -253,22 +263,22 @@ func (c *Core) addSegments(e *AddSegments) {
 	}
 	for i := range e.Segments {
 		s := &e.Segments[i]
-		if s.ID <= p.lastSeg {
+		if s.ID <= p.LastSeg {
 			continue
 		}
-		if p.complete || s.ID < 0 || !p.fits(s.Start, s.End) {
+		if p.Complete || s.ID < 0 || !p.Fits(s.Start, s.End) {
 			c.rejected("partition %s: segment %d [%d, %d) %s: the listing is complete or the bounds are wrong", p.label(), s.ID, s.Start, s.End, s.Name)
 			return
 		}
-		if n := len(p.segs); n > 0 && !p.segs[n-1].sealed {
+		if n := len(p.Segs); n > 0 && !p.Segs[n-1].Sealed {
 			c.endLead(p)
-			p.segs[n-1].sealed = true
-			c.putSegment(p, &p.segs[n-1])
+			p.Segs[n-1].Sealed = true
+			c.putSegment(p, &p.Segs[n-1])
 		}
 		c.putSegment(p, c.appendSegment(p, s))
 	}
 	p.asked = false
-	if e.Complete && !p.complete {
+	if e.Complete && !p.Complete {
 		c.complete(p)
 		c.dirtyPartition(p)
 	}
@@ -277,63 +287,48 @@ func (c *Core) addSegments(e *AddSegments) {
 	c.kick(p.ds) // a strict partition's holder may wait for it
 }
 
-// maxLine bounds offsets and lines, so that sums of a few never overflow.
-const maxLine = 1 << 60
-
-// fits says whether a segment may be appended.
-func (p *partition) fits(start, end int64) bool {
-	return -maxLine <= start && start <= end && end <= maxLine && p.total+(end-start) <= maxLine
-}
-
-func (c *Core) appendSegment(p *partition, s *sources.Segment) *segment {
-	p.segs = append(p.segs, segment{id: s.ID, start: s.Start, end: s.End, sealed: s.Sealed,
-		base: p.total, block: p.blocks, locator: s.Locator, name: s.Name})
-	if b := p.ds.opt.Block; p.ds.opt.Shuffle {
-		p.blocks += (s.End - s.Start + b - 1) / b
-	}
-	p.lastSeg = s.ID
-	p.total += s.End - s.Start
+func (c *Core) appendSegment(p *partition, s *sources.Segment) *line.Segment {
 	if p.counts1() {
 		p.ds.total += s.End - s.Start
 	}
-	return &p.segs[len(p.segs)-1]
+	return p.Extend(s)
 }
 
 // complete: the line is final.
 func (c *Core) complete(p *partition) {
-	if n := len(p.segs); n > 0 && !p.segs[n-1].sealed {
+	if n := len(p.Segs); n > 0 && !p.Segs[n-1].Sealed {
 		c.endLead(p)
-		p.segs[n-1].sealed = true
+		p.Segs[n-1].Sealed = true
 		if c.fx != nil {
-			c.putSegment(p, &p.segs[n-1])
+			c.putSegment(p, &p.Segs[n-1])
 		}
 	}
-	p.complete = true
+	p.Complete = true
 	p.ds.incomplete--
 }
 
-func (c *Core) putSegment(p *partition, s *segment) {
-	v := segmentValue{s.start, s.end, s.sealed, s.locator, s.name}
+func (c *Core) putSegment(p *partition, s *line.Segment) {
+	v := segmentValue{s.Start, s.End, s.Sealed, s.Locator, s.Name}
 	c.fx.put(Set, func(b []byte) []byte {
-		return be.AppendUint64(appendNumbers(b, keySegment, p.ds.id, p.no), flip(s.id))
+		return be.AppendUint64(appendNumbers(b, keySegment, p.ds.id, p.no), flip(s.ID))
 	}, v.append)
 }
 
 // needSegments asks discovery for more when few are left to plan. A shuffled
 // pass needs all of them.
 func (c *Core) needSegments(p *partition) {
-	if p.complete || p.asked || p.growing() {
+	if p.Complete || p.asked || p.Growing() {
 		return
 	}
-	if ps := p.last(); !p.ds.opt.Shuffle && len(p.segs) > 0 {
+	if ps := p.last(); !p.ds.opt.Shuffle && len(p.Segs) > 0 {
 		at := 0
 		if ps != nil {
-			at = p.segAt(ps.frontier)
+			at = p.SegAt(ps.frontier)
 		}
-		if len(p.segs)-at > c.cfg.Ahead {
+		if len(p.Segs)-at > c.cfg.Ahead {
 			return
 		}
 	}
 	p.asked = true
-	c.report(Report{Kind: ReportNeedSegments, Dataset: p.ds.id, Partition: p.no, Segment: p.lastSeg})
+	c.report(Report{Kind: ReportNeedSegments, Dataset: p.ds.id, Partition: p.no, Segment: p.LastSeg})
 }

@@ -2,7 +2,7 @@
 // settles records. It does no I/O, has no clock and starts no goroutine: the
 // shell (shardsvc/serve) loads it from the store, tells it what happened and
 // when (Step), has it encode what became durable (Flush), commits that, and
-// only then sends the replies. It imports sources and the standard library.
+// only then sends the replies. It imports sources, shardsvc/line (ranges, geometry, shuffle) and the standard library.
 //
 // The state of a (partition, pass) lives in order space, kept as one line of
 // int64 units: segments laid end to end, or the permuted blocks of a shuffled
@@ -20,9 +20,6 @@
 //	keys.go        the durable keys
 //	values.go      the durable values, each versioned by its first byte
 //	flush.go       dirty state to puts, once per batch
-//	rangemap.go    sorted disjoint ranges with a value; settled sets
-//	queue.go       a FIFO that keeps its memory
-//	shuffle.go     the permutation of blocks
 //	virtual.go     virtual ranks: one partition each, granted by itself (bit_exact)
 //	dataset.go     datasets, their partitions and segments
 //	head.go        ends of segments that grow; diverged

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+
+	"github.com/headrace/headrace/shardsvc/line"
 )
 
 // exclusion is one `x` key: a range of one pass that is settled as excluded, in
@@ -42,18 +44,18 @@ func (c *Core) truncated(e *Truncated) {
 	if p.begun() == 0 {
 		return // nobody has read of it: a checkpoint that is brought yet may have it in its model
 	}
-	c.growTo(p, place{e.Segment, e.End}) // what was deleted was there
+	c.growTo(p, line.Place{Segment: e.Segment, Offset: e.End}) // what was deleted was there
 	for _, ps := range p.passes {
-		if ps.order != nil {
+		if ps.Order != nil {
 			continue // its leases meet the loss block by block
 		}
-		start, end, ok := ps.within(&x)
+		start, end, ok := ps.Within(x.segment, x.start, x.end)
 		if !ok {
 			continue
 		}
 		if !p.ds.opt.GoOnAfterLoss {
 			if first, last, any := ps.unread(start, end); any {
-				c.stopAtLoss(ps, ps.startPlace(first).offset, ps.endPlace(last).offset, &x)
+				c.stopAtLoss(ps, ps.StartPlace(first).Offset, ps.EndPlace(last).Offset, &x)
 				return
 			}
 			continue
@@ -71,23 +73,12 @@ func (c *Core) truncated(e *Truncated) {
 // lossTruncated is the one kind of loss there is.
 const lossTruncated = "truncated"
 
-// within is the part of x that lies on the line of an unshuffled pass.
-func (ps *pass) within(x *loss) (start, end int64, ok bool) {
-	i := ps.p.segByID(x.segment)
-	if i < 0 {
-		return 0, 0, false
-	}
-	s := &ps.p.segs[i]
-	lo, hi := max(x.start, s.start), min(x.end, s.end)
-	return lo - s.start + s.base, hi - s.start + s.base, lo < hi
-}
-
 // unread is the hull of what of [start, end) is pending or not planned yet.
 func (ps *pass) unread(start, end int64) (first, last int64, any bool) {
 	first, last = end, start
-	i, j := ps.pending.overlap(start, end)
+	i, j := ps.pending.Overlap(start, end)
 	if any = i < j; any {
-		first, last = max(start, ps.pending[i].start), min(end, ps.pending[j-1].end)
+		first, last = max(start, ps.pending[i].Start), min(end, ps.pending[j-1].End)
 	}
 	if end > ps.frontier {
 		first, last, any = min(first, max(start, ps.frontier)), end, true
@@ -98,8 +89,8 @@ func (ps *pass) unread(start, end int64) (first, last int64, any bool) {
 // readLoss: the holder of l met a loss; from `from` on the lease is pending again.
 func (c *Core) readLoss(l *lease, from int64, f *ReadFailure) {
 	ps, end := l.pass, l.end
-	if ps.order == nil && f.Lost.Segment == l.segment { // what was deleted was there
-		c.growTo(ps.p, place{l.segment, min(f.Lost.End, end-l.shift)})
+	if ps.Order == nil && f.Lost.Segment == l.segment { // what was deleted was there
+		c.growTo(ps.p, line.Place{Segment: l.segment, Offset: min(f.Lost.End, end-l.shift)})
 	}
 	if from < end {
 		c.reportBack(l, from, "truncated")
@@ -112,9 +103,9 @@ func (c *Core) readLoss(l *lease, from int64, f *ReadFailure) {
 // there to `end` is pending again.
 func (c *Core) lostLease(ps *pass, from, end int64, x *loss) {
 	first, last := int64(-1), int64(-1)
-	ps.eachPiece(from, end, func(at int64, s *segment, start, stop int64) {
+	ps.EachPiece(from, end, func(at int64, s *line.Segment, start, stop int64) {
 		lo, hi := max(x.start, start), min(x.end, stop)
-		if s.id != x.segment || lo >= hi {
+		if s.ID != x.segment || lo >= hi {
 			return
 		}
 		if !ps.p.ds.opt.GoOnAfterLoss {
@@ -132,33 +123,6 @@ func (c *Core) lostLease(ps *pass, from, end int64, x *loss) {
 	c.changed(ps.p)
 }
 
-// eachPiece walks over what [from, to) of the line is in the source.
-func (ps *pass) eachPiece(from, to int64, each func(at int64, s *segment, start, end int64)) {
-	p := ps.p
-	for pos := from; pos < to; {
-		if ps.order == nil {
-			s := &p.segs[p.segAt(pos)]
-			end := min(to, s.lineEnd())
-			if end <= pos {
-				return
-			}
-			each(pos, s, pos-s.base+s.start, end-s.base+s.start)
-			pos = end
-			continue
-		}
-		block := ps.order.block
-		in := ps.order.source(pos)
-		s := &p.segs[p.segByBlock(in)]
-		first := s.start + (in-s.block)*block
-		next := (pos/block + 1) * block
-		start, end := first+pos%block, min(first+min(block, to-pos/block*block), s.end)
-		if start < end {
-			each(pos, s, start, end)
-		}
-		pos = next
-	}
-}
-
 func (c *Core) stopAtLoss(ps *pass, start, end int64, x *loss) {
 	d := ps.p.ds
 	ways := fmt.Sprintf("to go on without it, set on_loss: continue in the spec, apply it and run `headrace dataset resume %s`: the range is excluded then, and listed. "+
@@ -172,24 +136,24 @@ func (c *Core) stopAtLoss(ps *pass, start, end int64, x *loss) {
 
 // exclude settles what is pending of [start, end), each part with its record.
 func (c *Core) exclude(ps *pass, start, end int64, x *loss) {
-	i, j := ps.pending.overlap(start, end)
+	i, j := ps.pending.Overlap(start, end)
 	for _, s := range slices.Clone(ps.pending[i:j]) {
-		lo, hi := max(s.start, start), min(s.end, end)
-		units := ps.units(lo, hi)
-		ps.pending.clear(lo, hi)
+		lo, hi := max(s.Start, start), min(s.End, end)
+		units := ps.Units(lo, hi)
+		ps.pending.Clear(lo, hi)
 		ps.pendingUnits -= units
 		ps.p.ds.pending -= units
-		ps.base.add(lo, hi, excluded)
+		ps.base.Add(lo, hi, line.Excluded)
 		if ps.done != &ps.base {
-			ps.done.add(lo, hi, excluded)
+			ps.done.Add(lo, hi, line.Excluded)
 		}
-		ps.kinds[excluded] += units
+		ps.kinds[line.Excluded] += units
 		c.dropTries(ps, lo, hi)
 		c.dirtyPass(ps)
-		from, to := ps.startPlace(lo), ps.endPlace(hi)
-		c.addExclusion(ps.p, exclusion{ps.n, from.segment, from.offset, to.offset, units, x.kind, x.reason, x.when})
-		ps.eachPiece(lo, hi, func(_ int64, s *segment, start, end int64) {
-			c.report(Report{Kind: ReportExcluded, Dataset: ps.p.ds.id, Partition: ps.p.no, Pass: ps.n, Segment: s.id,
+		from, to := ps.StartPlace(lo), ps.EndPlace(hi)
+		c.addExclusion(ps.p, exclusion{ps.n, from.Segment, from.Offset, to.Offset, units, x.kind, x.reason, x.when})
+		ps.EachPiece(lo, hi, func(_ int64, s *line.Segment, start, end int64) {
+			c.report(Report{Kind: ReportExcluded, Dataset: ps.p.ds.id, Partition: ps.p.no, Pass: ps.n, Segment: s.ID,
 				Start: start, End: end, Units: end - start, Reason: x.kind + ": " + x.reason})
 		})
 	}
@@ -245,21 +209,16 @@ func (p *partition) ofPass(n uint32) []exclusion {
 	return p.excluded[i:j]
 }
 
-// forgotten: the segment was pruned, so all of it is settled.
-func (p *partition) forgotten(segment int64) bool {
-	return p.pruned && len(p.segs) > 0 && segment < p.segs[0].id
-}
-
 // excludedOnLine is what a rewind of the pass must leave settled, whatever the cut.
-func (ps *pass) excludedOnLine() rangeMap {
-	var m rangeMap
+func (ps *pass) excludedOnLine() line.Map {
+	var m line.Map
 	for _, e := range ps.p.ofPass(ps.n) {
-		if ps.p.forgotten(e.segment) {
+		if ps.p.Forgotten(e.segment) {
 			continue
 		}
-		start, _ := ps.onLine(place{e.segment, e.start})
-		end, _ := ps.onLine(place{e.segment, e.end})
-		m.set(start, end, excluded)
+		start, _ := ps.OnLine(line.Place{Segment: e.segment, Offset: e.start})
+		end, _ := ps.OnLine(line.Place{Segment: e.segment, Offset: e.end})
+		m.Set(start, end, line.Excluded)
 	}
 	return m
 }
@@ -303,29 +262,29 @@ func (p *partition) checkExcluded() error {
 			folded += e.units
 		}
 	}
-	if folded != p.units[excluded] {
-		return fmt.Errorf("%d units of finished passes are excluded, their records say %d", p.units[excluded], folded)
+	if folded != p.units[line.Excluded] {
+		return fmt.Errorf("%d units of finished passes are excluded, their records say %d", p.units[line.Excluded], folded)
 	}
 	for _, ps := range p.passes {
 		var units int64
 		for _, e := range p.ofPass(ps.n) {
 			units += e.units
-			if p.forgotten(e.segment) {
+			if p.Forgotten(e.segment) {
 				continue
 			}
-			start, ok1 := ps.onLine(place{e.segment, e.start})
-			end, ok2 := ps.onLine(place{e.segment, e.end})
-			if !ok1 || !ok2 || start >= end || ps.units(start, end) != e.units {
+			start, ok1 := ps.OnLine(line.Place{Segment: e.segment, Offset: e.start})
+			end, ok2 := ps.OnLine(line.Place{Segment: e.segment, Offset: e.end})
+			if !ok1 || !ok2 || start >= end || ps.Units(start, end) != e.units {
 				return fmt.Errorf("pass %d: excluded segment %d [%d, %d) does not hold %d units", ps.n, e.segment, e.start, e.end, e.units)
 			}
 		}
 		for _, s := range ps.excludedOnLine() {
-			if ps.base.prefix(s.start) < s.end {
-				return fmt.Errorf("pass %d: [%d, %d) is recorded as excluded and not settled", ps.n, s.start, s.end)
+			if ps.base.Prefix(s.Start) < s.End {
+				return fmt.Errorf("pass %d: [%d, %d) is recorded as excluded and not settled", ps.n, s.Start, s.End)
 			}
 		}
-		if units != ps.kinds[excluded] {
-			return fmt.Errorf("pass %d: %d units are excluded, their records say %d", ps.n, ps.kinds[excluded], units)
+		if units != ps.kinds[line.Excluded] {
+			return fmt.Errorf("pass %d: %d units are excluded, their records say %d", ps.n, ps.kinds[line.Excluded], units)
 		}
 	}
 	return nil
@@ -362,7 +321,7 @@ func (c *Core) Excluded(id DatasetID, skip, limit int) (some []ExcludedInfo, tot
 				each(e.segment, e.start, e.end)
 				continue
 			}
-			p.inOrder(e.pass).eachPiece(e.start, e.end, func(_ int64, s *segment, start, end int64) { each(s.id, start, end) })
+			p.inOrder(e.pass).EachPiece(e.start, e.end, func(_ int64, s *line.Segment, start, end int64) { each(s.ID, start, end) })
 		}
 	}
 	return some, total
@@ -373,5 +332,5 @@ func (p *partition) inOrder(n uint32) *pass {
 	if n >= p.folded && n < p.begun() {
 		return p.passes[n-p.folded]
 	}
-	return &pass{p: p, n: n, order: p.newOrder(n)}
+	return &pass{p: p, n: n, Line: line.Of(&p.Table, n)}
 }

@@ -1,5 +1,7 @@
 package shardsvc
 
+import "github.com/headrace/headrace/shardsvc/line"
+
 // dirty lists what the next Flush encodes. Each thing is in its list once.
 type dirty struct {
 	job      bool
@@ -81,7 +83,7 @@ func (c *Core) Flush(fx *Effects) {
 		if p.dirty = false; p.ds.removed || p.gone {
 			continue
 		}
-		v := partitionValue{p.identity, p.name, p.estimated, p.complete, p.folded, p.units, p.records}
+		v := partitionValue{p.identity, p.name, p.estimated, p.Complete, p.folded, p.units, p.records}
 		fx.put(Set, func(b []byte) []byte { return appendNumbers(b, keyPartition, p.ds.id, p.no) }, v.append)
 	}
 	for _, ps := range c.dirty.passes {
@@ -130,12 +132,12 @@ func (fx *Effects) putSettled(ps *pass) {
 	v := len(fx.arena)
 	units := ps.kinds
 	if ps.done != &ps.base {
-		units[acked] = ps.folded // the rest is in `a` records
+		units[line.Acked] = ps.folded // the rest is in `a` records
 	}
-	fx.arena = appendSettledHead(fx.arena, &units, &ps.records, ps.startPlace(ps.base.low), len(ps.base.above))
-	for _, s := range ps.base.above {
-		fx.arena = ps.endPlace(s.end).append(ps.startPlace(s.start).append(fx.arena))
-		fx.arena = appendUint(fx.arena, s.val)
+	fx.arena = appendSettledHead(fx.arena, &units, &ps.records, ps.StartPlace(ps.base.Low), len(ps.base.Above))
+	for _, s := range ps.base.Above {
+		fx.arena = appendPlace(appendPlace(fx.arena, ps.StartPlace(s.Start)), ps.EndPlace(s.End))
+		fx.arena = appendUint(fx.arena, s.Val)
 	}
 	end := len(fx.arena)
 	fx.Puts = append(fx.Puts, Put{Op: Set, Key: fx.arena[k:v:v], Value: fx.arena[v:end:end]})

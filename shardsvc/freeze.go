@@ -3,6 +3,7 @@ package shardsvc
 import (
 	"slices"
 
+	"github.com/headrace/headrace/shardsvc/line"
 	"github.com/headrace/headrace/sources"
 )
 
@@ -80,7 +81,7 @@ func (c *Core) members(r *rank, step int64) *Cut {
 		for _, p := range d.parts {
 			q := CutPartition{Number: p.no, Identity: p.identity, Estimated: p.estimated}
 			if c.cfg.Model != Private { // of a private rank nobody counts what others hold
-				q.PassesDone, q.Done = p.folded, CutUnits{p.units[acked], p.units[excluded], p.units[dropped]}
+				q.PassesDone, q.Done = p.folded, CutUnits{p.units[line.Acked], p.units[line.Excluded], p.units[line.Dropped]}
 				q.Records = p.records
 			}
 			for n := q.PassesDone; n < p.begun(); n++ {
@@ -90,7 +91,7 @@ func (c *Core) members(r *rank, step int64) *Cut {
 					q.add(ps, &set, records, 0, 0)
 				} else {
 					set, records := ps.ofGroup(step)
-					q.add(ps, &set, records, ps.kinds[excluded], ps.kinds[dropped])
+					q.add(ps, &set, records, ps.kinds[line.Excluded], ps.kinds[line.Dropped])
 				}
 			}
 			for _, e := range p.excluded {
@@ -104,11 +105,11 @@ func (c *Core) members(r *rank, step int64) *Cut {
 }
 
 // ofGroup: all that was settled before the generation and its acks since.
-func (ps *pass) ofGroup(step int64) (set settledSet, records Tally) {
-	set, records = ps.base.clone(), ps.records
+func (ps *pass) ofGroup(step int64) (set line.Set, records Tally) {
+	set, records = ps.base.Clone(), ps.records
 	for i := range ps.acks {
 		if k := &ps.acks[i]; k.step <= step {
-			set.add(k.start, k.end, acked)
+			set.Add(k.start, k.end, line.Acked)
 			records.add(k.Tally)
 		}
 	}
@@ -116,11 +117,11 @@ func (ps *pass) ofGroup(step int64) (set settledSet, records Tally) {
 }
 
 // ofRank: what it restored or bound last, and its own acks since.
-func (ps *pass) ofRank(r *rank, step int64, own *settledSet, records Tally) (settledSet, Tally) {
-	set := own.clone()
+func (ps *pass) ofRank(r *rank, step int64, own *line.Set, records Tally) (line.Set, Tally) {
+	set := own.Clone()
 	for i := range ps.acks {
 		if k := &ps.acks[i]; k.rank == r.no && k.step <= step {
-			set.add(k.start, k.end, acked)
+			set.Add(k.start, k.end, line.Acked)
 			records.add(k.Tally)
 		}
 	}
@@ -154,13 +155,13 @@ func (p *partition) segmentsOf(q *CutPartition) (segs []sources.Segment, complet
 	for _, e := range q.Excluded {
 		high = max(high, e.Segment)
 	}
-	if n := len(p.segs); n > 0 && (q.later() || p.ds.opt.Shuffle && len(q.Passes)+len(q.Excluded) > 0) {
-		high = p.segs[n-1].id
+	if n := len(p.Segs); n > 0 && (q.later() || p.ds.opt.Shuffle && len(q.Passes)+len(q.Excluded) > 0) {
+		high = p.Segs[n-1].ID
 	}
-	for i := range p.segs {
-		if s := &p.segs[i]; s.id <= high {
-			segs = append(segs, sources.Segment{ID: s.id, Start: s.start, End: s.end, Sealed: s.sealed, Locator: slices.Clone(s.locator), Name: s.name})
+	for i := range p.Segs {
+		if s := &p.Segs[i]; s.ID <= high {
+			segs = append(segs, sources.Segment{ID: s.ID, Start: s.Start, End: s.End, Sealed: s.Sealed, Locator: slices.Clone(s.Locator), Name: s.Name})
 		}
 	}
-	return segs, p.complete && len(segs) == len(p.segs)
+	return segs, p.Complete && len(segs) == len(p.Segs)
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/headrace/headrace/shardsvc/line"
 	"github.com/headrace/headrace/sources"
 	"pgregory.net/rapid"
 )
@@ -67,7 +68,7 @@ func FuzzValues(f *testing.F) {
 	for k, v := range storedPairs(f) {
 		f.Add(k[0], v)
 	}
-	f.Add(byte(keySettled), (&settledValue{units: [3]int64{1, 2, 3}, low: place{1, 2}, ranges: []settledRange{{place{1, 4}, place{2, 0}, 1}}}).append(nil))
+	f.Add(byte(keySettled), (&settledValue{units: [3]int64{1, 2, 3}, low: line.Place{Segment: 1, Offset: 2}, ranges: []settledRange{{line.Place{Segment: 1, Offset: 4}, line.Place{Segment: 2, Offset: 0}, 1}}}).append(nil))
 	f.Fuzz(func(t *testing.T, letter byte, b []byte) {
 		if c := codecs[letter]; c != nil {
 			_, _ = c(b)

@@ -3,6 +3,8 @@ package shardsvc
 import (
 	"fmt"
 	"slices"
+
+	"github.com/headrace/headrace/shardsvc/line"
 )
 
 // Who must restore, or wait for others to, gets nothing before: its requests are
@@ -53,11 +55,11 @@ type parked struct {
 // park takes the requests of workers that are gated now out of the queues.
 func (c *Core) park() {
 	for _, d := range c.datasets {
-		if d == nil || d.waiting.len() == 0 {
+		if d == nil || d.waiting.Len() == 0 {
 			continue
 		}
 		var out []request
-		d.waiting.keep(func(r *request) bool {
+		d.waiting.Keep(func(r *request) bool {
 			if !c.gated(r.w) {
 				return true
 			}
@@ -86,7 +88,7 @@ func (c *Core) unpark() {
 				continue
 			}
 			k.r.told = false
-			d.waiting.push(k.r)
+			d.waiting.Push(k.r)
 			d.untold++
 			c.kick(d)
 		}
@@ -115,7 +117,7 @@ func (c *Core) hasPast() bool {
 		if p == nil || p.ds.opt.NoCheckpoints {
 			continue
 		}
-		if p.units[acked] > 0 || slices.ContainsFunc(p.passes, func(ps *pass) bool { return ps.kinds[acked] > 0 }) {
+		if p.units[line.Acked] > 0 || slices.ContainsFunc(p.passes, func(ps *pass) bool { return ps.kinds[line.Acked] > 0 }) {
 			return true
 		}
 	}

@@ -1,6 +1,10 @@
 package shardsvc
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/headrace/headrace/shardsvc/line"
+)
 
 // How a range comes back.
 type back uint8
@@ -19,7 +23,7 @@ func (c *Core) giveBack(l *lease, from int64, how back) {
 		t = t.oneMore(how == unread)
 	}
 	end := l.end
-	ps.leasedUnits -= ps.units(from, end)
+	ps.leasedUnits -= ps.Units(from, end)
 	l.end = from
 	end = c.comeBack(ps, from, end)
 	if l.asked && l.askAt >= from {
@@ -38,9 +42,9 @@ func (c *Core) giveBack(l *lease, from int64, how back) {
 // reclaim ends a lease for good: its rest is pending again, its token unknown.
 func (c *Core) reclaim(l *lease, how back, reason string) {
 	ps := l.pass
-	at, end := ps.startPlace(l.prefix), l.reach()-l.shift
+	at, end := ps.StartPlace(l.prefix), l.reach()-l.shift
 	c.report(Report{Kind: ReportReclaimed, Dataset: ps.p.ds.id, Partition: ps.p.no, Pass: ps.n, Rank: l.w.rank.no,
-		Segment: at.segment, Start: at.offset, End: end, Units: ps.units(l.prefix, l.reach()), Token: l.token, Agent: l.w.agent.name, Reason: reason})
+		Segment: at.Segment, Start: at.Offset, End: end, Units: ps.Units(l.prefix, l.reach()), Token: l.token, Agent: l.w.agent.name, Reason: reason})
 	c.stats.Reclaims++
 	open := l.prefix < l.end
 	c.giveBack(l, l.prefix, how)
@@ -51,14 +55,14 @@ func (c *Core) reclaim(l *lease, how back, reason string) {
 
 // addPending makes a range pending, each part with its stored tries.
 func (c *Core) addPending(ps *pass, start, end int64) {
-	units := ps.units(start, end)
+	units := ps.Units(start, end)
 	ps.pendingUnits += units
 	ps.p.ds.pending += units
-	ps.pending.set(start, end, 0)
-	i, j := ps.tries.overlap(start, end)
+	ps.pending.Set(start, end, 0)
+	i, j := ps.tries.Overlap(start, end)
 	for ; i < j; i++ {
 		s := ps.tries[i]
-		ps.pending.set(max(s.start, start), min(s.end, end), s.val)
+		ps.pending.Set(max(s.Start, start), min(s.End, end), s.Val)
 	}
 }
 
@@ -67,14 +71,14 @@ func (c *Core) setTries(ps *pass, start, end int64, t tries) {
 	if t == 0 && len(ps.tries) == 0 {
 		return
 	}
-	if i, j := ps.tries.overlap(start, end); j == i+1 && ps.tries[i].start <= start && ps.tries[i].end >= end && ps.tries[i].val == uint32(t) {
+	if i, j := ps.tries.Overlap(start, end); j == i+1 && ps.tries[i].Start <= start && ps.tries[i].End >= end && ps.tries[i].Val == uint32(t) {
 		return
 	}
 	c.rewriteTries(ps, start, end, func() {
 		if t == 0 {
-			ps.tries.clear(start, end)
+			ps.tries.Clear(start, end)
 		} else {
-			ps.tries.set(start, end, uint32(t))
+			ps.tries.Set(start, end, uint32(t))
 		}
 	})
 }
@@ -82,37 +86,37 @@ func (c *Core) setTries(ps *pass, start, end int64, t tries) {
 // rewriteTries applies change, which touches [start, end) only, and mirrors it
 // in the store.
 func (c *Core) rewriteTries(ps *pass, start, end int64, change func()) {
-	i, j := ps.tries.overlap(max(start-1, 0), end+1)
+	i, j := ps.tries.Overlap(max(start-1, 0), end+1)
 	for ; i < j; i++ {
 		c.putTries(ps, ps.tries[i], true)
 	}
 	change()
 	c.dropTries(ps, max(start-1, 0), end+1) // a settled part that was split off
-	i, j = ps.tries.overlap(max(start-1, 0), end+1)
+	i, j = ps.tries.Overlap(max(start-1, 0), end+1)
 	for ; i < j; i++ {
 		c.putTries(ps, ps.tries[i], false)
 	}
 }
 
-func (c *Core) putTries(ps *pass, s span, gone bool) {
-	at := ps.startPlace(s.start)
+func (c *Core) putTries(ps *pass, s line.Span, gone bool) {
+	at := ps.StartPlace(s.Start)
 	key := func(b []byte) []byte {
-		return appendRangeKey(b, keyTries, ps.p.ds.id, ps.p.no, ps.n, at.segment, at.offset)
+		return appendRangeKey(b, keyTries, ps.p.ds.id, ps.p.no, ps.n, at.Segment, at.Offset)
 	}
 	if gone {
 		c.fx.put(Delete, key, nil)
 		return
 	}
-	v := triesValue{ps.endPlace(s.end), s.val}
+	v := triesValue{ps.EndPlace(s.End), s.Val}
 	c.fx.put(Set, key, v.append)
 }
 
 // dropTries deletes the tries of ranges that are wholly settled now.
 func (c *Core) dropTries(ps *pass, start, end int64) {
-	i, j := ps.tries.overlap(start, end)
+	i, j := ps.tries.Overlap(start, end)
 	n := i
 	for k := i; k < j; k++ {
-		if s := ps.tries[k]; ps.done.prefix(s.start) >= s.end {
+		if s := ps.tries[k]; ps.done.Prefix(s.Start) >= s.End {
 			c.putTries(ps, s, true)
 		} else {
 			ps.tries[n] = s
@@ -123,24 +127,24 @@ func (c *Core) dropTries(ps *pass, start, end int64) {
 }
 
 func (c *Core) clearTries(ps *pass, start, end int64) {
-	i, j := ps.tries.overlap(start, end)
+	i, j := ps.tries.Overlap(start, end)
 	for ; i < j; i++ {
 		c.putTries(ps, ps.tries[i], true)
 	}
-	ps.tries.clear(start, end)
+	ps.tries.Clear(start, end)
 }
 
 // forgiveFailures forgets failed reads, and keeps how often ranges were lost.
 func (c *Core) forgiveFailures(ps *pass) {
-	old := append(rangeMap(nil), ps.tries...)
+	old := append(line.Map(nil), ps.tries...)
 	for _, s := range old {
-		if tries(s.val).failures() > 0 {
-			c.setTries(ps, s.start, s.end, tries(tries(s.val).lost()))
+		if tries(s.Val).failures() > 0 {
+			c.setTries(ps, s.Start, s.End, tries(tries(s.Val).lost()))
 		}
 	}
 	old = append(old[:0], ps.pending...)
 	for _, s := range old {
-		ps.pending.set(s.start, s.end, tries(s.val).lost())
+		ps.pending.Set(s.Start, s.End, tries(s.Val).lost())
 	}
 	for l := ps.leases; l != nil; l = l.pnext {
 		l.tries = tries(l.tries.lost())
@@ -178,37 +182,37 @@ func (c *Core) readFailure(a *agent, f *ReadFailure) {
 		return
 	}
 	p, d := l.pass.p, l.pass.p.ds
-	at, end := l.pass.startPlace(from), max(from, l.reach())-l.shift
+	at, end := l.pass.StartPlace(from), max(from, l.reach())-l.shift
 	failures := l.tries.failures() + 1
 	c.reportBack(l, from, "read_failed")
 	c.giveBack(l, from, unread)
-	if f.Permanent || failures >= maxFailures && !p.growing() { // what has no end waits for its source
+	if f.Permanent || failures >= maxFailures && !p.Growing() { // what has no end waits for its source
 		then := ""
 		if !f.Permanent {
 			then = fmt.Sprintf("; when the source answers again, run `headrace dataset resume %s`: it goes on there, and nothing is lost", d.name)
 		}
 		c.failDataset(d, fmt.Sprintf("partition %s pass %d: [%d, %d) of segment %d can not be read (%s, try %d): %s%s",
-			p.label(), l.pass.n, at.offset, end, at.segment, f.Kind, failures, f.Message, then))
+			p.label(), l.pass.n, at.Offset, end, at.Segment, f.Kind, failures, f.Message, then))
 	}
 }
 
 func (c *Core) reportBack(l *lease, from int64, reason string) {
 	ps := l.pass
-	at, end := ps.startPlace(from), max(from, l.reach())
+	at, end := ps.StartPlace(from), max(from, l.reach())
 	c.stats.Reclaims++
 	c.report(Report{Kind: ReportReclaimed, Dataset: ps.p.ds.id, Partition: ps.p.no, Pass: ps.n, Rank: l.w.rank.no,
-		Segment: at.segment, Start: at.offset, End: end - l.shift, Units: ps.units(from, end), Token: l.token, Agent: l.w.agent.name, Reason: reason})
+		Segment: at.Segment, Start: at.Offset, End: end - l.shift, Units: ps.Units(from, end), Token: l.token, Agent: l.w.agent.name, Reason: reason})
 }
 
 // unsettle takes the acks of rank r above a step out of the settled set. Its base
 // stays, and what is excluded.
 func (c *Core) unsettle(ps *pass, r *rank, above int64) (all comesAgain) {
-	var again []span
+	var again []line.Span
 	c.keepPieces(ps, func(k *piece) bool {
 		if k.rank != r.no || k.step <= above {
 			return true
 		}
-		again = append(again, span{start: k.start, end: k.end})
+		again = append(again, line.Span{Start: k.start, End: k.end})
 		all.Tally.add(Tally{Rows: k.Rows, Untold: k.Untold})
 		return false
 	})
@@ -217,10 +221,10 @@ func (c *Core) unsettle(ps *pass, r *rank, above int64) (all comesAgain) {
 	}
 	c.rebuildDone(ps)
 	for _, s := range again {
-		n := ps.units(s.start, s.end)
-		ps.kinds[acked] -= n
+		n := ps.Units(s.Start, s.End)
+		ps.kinds[line.Acked] -= n
 		all.units += n
-		c.addPending(ps, s.start, s.end)
+		c.addPending(ps, s.Start, s.End)
 	}
 	ps.p.ds.done = false
 	return all
@@ -228,8 +232,8 @@ func (c *Core) unsettle(ps *pass, r *rank, above int64) (all comesAgain) {
 
 // rebuildDone makes done of base and the acks.
 func (c *Core) rebuildDone(ps *pass) {
-	ps.done.low, ps.done.above = ps.base.low, append(ps.done.above[:0], ps.base.above...)
+	ps.done.Low, ps.done.Above = ps.base.Low, append(ps.done.Above[:0], ps.base.Above...)
 	for _, k := range ps.acks {
-		ps.done.add(k.start, k.end, acked)
+		ps.done.Add(k.start, k.end, line.Acked)
 	}
 }

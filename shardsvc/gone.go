@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"github.com/headrace/headrace/shardsvc/line"
 )
 
 // Deletion says what a source does not have any more of one segment: all below Low.
@@ -90,7 +92,7 @@ func (c *Core) gone(ranks []*rank, t *target, deleted []Deletion) Gone {
 		if there[p] || p.ds.opt.NoCheckpoints {
 			continue
 		}
-		var sets []settledSet
+		var sets []line.Set
 		if want != nil {
 			sets = want.parts[p.no]
 		}
@@ -110,7 +112,7 @@ func (c *Core) gone(ranks []*rank, t *target, deleted []Deletion) Gone {
 // lies otherwise); sets are what of each pass is in the cut.
 type aim struct {
 	p, now *partition
-	sets   []settledSet
+	sets   []line.Set
 }
 
 // ofSource is all that reads one partition of a source: several virtual ranks.
@@ -143,22 +145,22 @@ type goneSearch struct {
 func (s *goneSearch) partition(a aim, begun uint32) {
 	p := a.p
 	for _, d := range s.deleted[a.key()] {
-		at := p.segByID(d.Segment)
+		at := p.SegByID(d.Segment)
 		if at < 0 {
 			continue
 		}
-		g := &p.segs[at]
-		end := g.end
+		g := &p.Segs[at]
+		end := g.End
 		if !d.All {
-			if end = min(d.Low, g.end); p.growing() && at == len(p.segs)-1 {
+			if end = min(d.Low, g.End); p.Growing() && at == len(p.Segs)-1 {
 				end = d.Low
 			}
 		}
-		if end <= g.start {
+		if end <= g.Start {
 			continue
 		}
 		for n := range begun {
-			set := &settledSet{}
+			set := &line.Set{}
 			if int(n) < len(a.sets) {
 				set = &a.sets[n]
 			}
@@ -171,68 +173,61 @@ func (s *goneSearch) partition(a aim, begun uint32) {
 }
 
 // unread: nobody has read any of some passes.
-func (s *goneSearch) unread(p *partition, g *segment, pass, passes uint32, end int64, all bool) {
+func (s *goneSearch) unread(p *partition, g *line.Segment, pass, passes uint32, end int64, all bool) {
 	if s.c.cfg.Model != Private && p.counts1() {
-		s.add(p, g, pass, passes, g.start, end, all)
+		s.add(p, g, pass, passes, g.Start, end, all)
 	}
 }
 
 // pass looks at [g.start, end) of a segment in one pass.
-func (s *goneSearch) pass(ps *pass, now *partition, set *settledSet, g *segment, end int64, all bool) {
-	need := func(from, to int64, each func(start, end int64)) { set.gaps(from, to, each) }
+func (s *goneSearch) pass(ps *pass, now *partition, set *line.Set, g *line.Segment, end int64, all bool) {
+	need := func(from, to int64, each func(start, end int64)) { set.Gaps(from, to, each) }
 	if s.c.cfg.Model == Private {
 		own := s.ofRanks(now, ps.n)
 		need = func(from, to int64, each func(start, end int64)) {
-			i, j := own.overlap(from, to)
+			i, j := own.Overlap(from, to)
 			for _, x := range own[i:j] {
-				set.gaps(max(from, x.start), min(to, x.end), each)
+				set.Gaps(max(from, x.Start), min(to, x.End), each)
 			}
 		}
 	}
-	excluded := setOf(ps.excludedOnLine())
+	excluded := line.SetOf(ps.excludedOnLine())
 	look := func(from, to, shift int64) { // of the line; shift makes it the source's
 		need(from, to, func(start, end int64) {
-			excluded.gaps(start, end, func(start, end int64) {
+			excluded.Gaps(start, end, func(start, end int64) {
 				if s.looked() {
 					s.add(ps.p, g, ps.n, 1, start+shift, end+shift, all)
 				}
 			})
 		})
 	}
-	switch {
-	case ps.order != nil:
-	case ps.p.ds.opt.Shuffle: // not all of it is listed, so nobody has read any of it
+	if ps.Order == nil && ps.p.ds.opt.Shuffle { // not all of it is listed, so nobody has read any of it
 		s.unread(ps.p, g, ps.n, 1, end, all)
 		return
-	default:
-		look(g.base, g.base+end-g.start, g.start-g.base)
-		return
 	}
-	o := ps.order
-	for b := int64(0); b*o.block < end-g.start && s.looked(); b++ {
-		at := int64(o.perm.place(uint64(g.block + b)))
-		if at%o.every != o.first {
-			continue // another virtual rank's
+	ps.EachOfSegment(g, end, func(from, to, shift int64) bool {
+		if ps.Order != nil && !s.looked() {
+			return false
 		}
-		at = at / o.every * o.block
-		look(at, at+min(o.block, end-g.start-b*o.block), g.start+b*o.block-at)
-	}
+		look(from, to, shift)
+		return true
+	})
 }
 
 // ofRanks is what ranks have of a pass: in their models, and in their hands.
-func (s *goneSearch) ofRanks(p *partition, n uint32) (m rangeMap) {
+func (s *goneSearch) ofRanks(p *partition, n uint32) (m line.Map) {
 	if p == nil {
 		return nil
 	}
 	ps := p.line(n)
 	for i, r := range s.ranks {
 		set, _ := ps.ofRank(r, math.MaxInt64, s.own[i].of(p, n), Tally{})
-		for _, x := range set.spans() {
-			m.set(x.start, x.end, acked)
+		for _, x := range set.Spans() {
+			m.Set(x.Start, x.End, line.Acked)
 		}
 		for l := ps.leases; l != nil; l = l.pnext {
 			if l.w.rank == r {
-				m.set(l.prefix, l.end, acked)
+				m.Set(l.prefix, l.end, line.Acked)
 			}
 		}
 	}
@@ -249,12 +244,12 @@ func (s *goneSearch) looked() bool {
 	return true
 }
 
-func (s *goneSearch) add(p *partition, g *segment, pass, passes uint32, start, end int64, all bool) {
+func (s *goneSearch) add(p *partition, g *line.Segment, pass, passes uint32, start, end int64, all bool) {
 	label := p.label()
 	if p.virtual > 0 { // several of them share the segment
-		label = g.name
+		label = g.Name
 	}
-	x := GoneInfo{p.ds.id, p.ds.name, label, p.source, pass, passes, g.id, start, end, all || !p.ds.opt.GoOnAfterLoss, all}
+	x := GoneInfo{p.ds.id, p.ds.name, label, p.source, pass, passes, g.ID, start, end, all || !p.ds.opt.GoOnAfterLoss, all}
 	if n := len(s.found); n > 0 && s.found[n-1].joins(&x) {
 		s.found[n-1].End = end
 		return

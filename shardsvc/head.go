@@ -1,6 +1,9 @@
 package shardsvc
 
-import "github.com/headrace/headrace/sources"
+import (
+	"github.com/headrace/headrace/shardsvc/line"
+	"github.com/headrace/headrace/sources"
+)
 
 // head moves the end of the last, unsealed segment. Who tells it may be late: a
 // lower one counts only where it is said to have fallen. Then an end below what
@@ -10,59 +13,53 @@ func (c *Core) head(h *Head) {
 	if p == nil {
 		return
 	}
-	i := p.segByID(h.Segment)
-	if i < 0 || i != len(p.segs)-1 {
+	i := p.SegByID(h.Segment)
+	if i < 0 || i != len(p.Segs)-1 {
 		return // heads come late and often: a sealed or forgotten segment has none
 	}
-	s := &p.segs[i]
-	if h.End == s.end && h.Sealed == s.sealed || h.End < s.end && !h.Fallen {
+	s := &p.Segs[i]
+	if h.End == s.End && h.Sealed == s.Sealed || h.End < s.End && !h.Fallen {
 		return
 	}
 	for _, ps := range p.passes {
-		planned := min(ps.frontier, p.total)
-		if at := h.End - s.start + s.base; ps.order == nil && at < planned && planned > s.base {
-			c.diverged(ps, s, h.End, planned-s.base+s.start)
+		planned := min(ps.frontier, p.Total)
+		if at := h.End - s.Start + s.Base; ps.Order == nil && at < planned && planned > s.Base {
+			c.diverged(ps, s, h.End, planned-s.Base+s.Start)
 			return
 		}
 	}
-	if s.sealed || h.End < s.start || h.End > maxLine || p.total+h.End-s.end > maxLine {
+	if s.Sealed || h.End < s.Start || h.End > line.Max || p.Total+h.End-s.End > line.Max {
 		return
-	}
-	if p.ds.opt.Shuffle {
-		b := p.ds.opt.Block
-		p.blocks += (h.End-s.start+b-1)/b - (s.end-s.start+b-1)/b
 	}
 	c.setHead(p, h.End)
 	if h.Sealed {
 		c.endLead(p)
-		s.sealed = true
+		s.Sealed = true
 		c.putSegment(p, s)
 	}
 	c.changed(p)
 	c.kick(p.ds) // a strict partition's holder may wait for it
 }
 
-func (c *Core) diverged(ps *pass, s *segment, head, planned int64) {
+func (c *Core) diverged(ps *pass, s *line.Segment, head, planned int64) {
 	p := ps.p
-	c.report(Report{Kind: ReportDiverged, Dataset: p.ds.id, Partition: p.no, Pass: ps.n, Segment: s.id, Start: head, End: planned})
-	lost := sources.Range{Partition: sources.PartitionID(p.identity), Segment: s.id, Start: head, End: planned}
+	c.report(Report{Kind: ReportDiverged, Dataset: p.ds.id, Partition: p.no, Pass: ps.n, Segment: s.ID, Start: head, End: planned})
+	lost := sources.Range{Partition: sources.PartitionID(p.identity), Segment: s.ID, Start: head, End: planned}
 	c.failDataset(p.ds, (&sources.Diverged{Range: lost, Name: p.name, Head: head}).Error())
 }
 
 // setHead moves the end of the last segment.
 func (c *Core) setHead(p *partition, end int64) {
-	s := &p.segs[len(p.segs)-1]
 	var idle *worker // has nothing to do until now
 	if ps := p.last(); ps != nil {
 		if l := ps.lead(); l != nil && !l.w.busy() {
 			idle = l.w
 		}
 	}
-	p.total += end - s.end
 	if p.counts1() {
-		p.ds.total += end - s.end
+		p.ds.total += end - p.Segs[len(p.Segs)-1].End
 	}
-	s.end = end
+	p.SetEnd(end)
 	if idle != nil {
 		idle.since = c.now
 		c.watchStall(idle)

@@ -1,6 +1,10 @@
 package shardsvc
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/headrace/headrace/shardsvc/line"
+)
 
 // held re-asserts a lease.
 func (c *Core) held(a *agent, h *Held) {
@@ -40,12 +44,12 @@ func (c *Core) held(a *agent, h *Held) {
 // meanwhile; its holder was not told yet.
 func (c *Core) clipHeld(h *Held) {
 	p := c.partition(h.Partition)
-	if p == nil || p.ds.opt.Shuffle || p.growing() {
+	if p == nil || p.ds.opt.Shuffle || p.Growing() {
 		return
 	}
-	if i := p.segByID(h.Segment); i >= 0 && i == len(p.segs)-1 {
-		if s := &p.segs[i]; s.start <= h.Start && max(h.Start, h.Frontier) <= s.end {
-			h.End = min(h.End, s.end)
+	if i := p.SegByID(h.Segment); i >= 0 && i == len(p.Segs)-1 {
+		if s := &p.Segs[i]; s.Start <= h.Start && max(h.Start, h.Frontier) <= s.End {
+			h.End = min(h.End, s.End)
 		}
 	}
 }
@@ -105,7 +109,7 @@ func (c *Core) settledBy(w *worker, h *Held) bool {
 	if ps == nil || from < end || w.fenced {
 		return false
 	}
-	start, _ := ps.onLine(place{h.Segment, h.Start})
+	start, _ := ps.OnLine(line.Place{Segment: h.Segment, Offset: h.Start})
 	return !slices.ContainsFunc(ps.acks, func(k piece) bool { return k.start < end && start < k.end && k.rank != w.rank.no })
 }
 
@@ -116,12 +120,12 @@ func (c *Core) claimed(h *Held) (ps *pass, from, end int64) {
 		return nil, 0, 0
 	}
 	ps = p.passes[h.Pass-p.folded]
-	start, ok := ps.onLine(place{h.Segment, h.Start})
-	end, ok2 := ps.onLine(place{h.Segment, h.End})
+	start, ok := ps.OnLine(line.Place{Segment: h.Segment, Offset: h.Start})
+	end, ok2 := ps.OnLine(line.Place{Segment: h.Segment, Offset: h.End})
 	if !ok || !ok2 || start > end {
 		return nil, 0, 0
 	}
-	return ps, max(start, ps.done.prefix(start)), end
+	return ps, max(start, ps.done.Prefix(start)), end
 }
 
 // heldAgain: both sides know the lease; it shrinks to what is asserted.
@@ -141,7 +145,7 @@ func (c *Core) heldAgain(a *agent, w *worker, s *slot, h *Held) {
 	}
 	l.asserted = true
 	l.frontier = min(max(l.line(h.Frontier), l.prefix), l.end)
-	c.growTo(l.pass.p, place{l.segment, l.frontier - l.shift})
+	c.growTo(l.pass.p, line.Place{Segment: l.segment, Offset: l.frontier - l.shift})
 	if end := max(l.line(h.End), l.prefix); end < l.end {
 		c.reportBack(l, end, "not_reasserted")
 		c.conceded = append(c.conceded, conceded{l.pass, w, end, l.end})
@@ -170,22 +174,22 @@ func (c *Core) heldOver(a *agent, w *worker, h *Held) {
 		return
 	}
 	ps := p.passes[h.Pass-p.folded]
-	if i := p.segByID(h.Segment); i >= 0 && ps.order == nil && p.segs[i].sealed {
-		h.End = max(h.Start, min(h.End, p.segs[i].end)) // it ended ahead of head, where nothing comes any more
+	if i := p.SegByID(h.Segment); i >= 0 && ps.Order == nil && p.Segs[i].Sealed {
+		h.End = max(h.Start, min(h.End, p.Segs[i].End)) // it ended ahead of head, where nothing comes any more
 	}
-	c.growTo(p, place{h.Segment, max(h.Start, min(h.Frontier, h.End))}) // what it has delivered was there
-	start, ok := ps.onLine(place{h.Segment, h.Start})
-	end, ok2 := ps.onLine(place{h.Segment, h.End})
+	c.growTo(p, line.Place{Segment: h.Segment, Offset: max(h.Start, min(h.Frontier, h.End))}) // what it has delivered was there
+	start, ok := ps.OnLine(line.Place{Segment: h.Segment, Offset: h.Start})
+	end, ok2 := ps.OnLine(line.Place{Segment: h.Segment, Offset: h.End})
 	if !ok || !ok2 || start > end {
 		c.refuseHeld(a, h, "no such range")
 		return
 	}
-	prefix := ps.done.prefix(start)
+	prefix := ps.done.Prefix(start)
 	if prefix >= end {
 		c.heldReply(a, h, h.Token, h.End, h.End)
 		return
 	}
-	if ps.done.touches(prefix, end) || c.overlapsLease(ps, prefix, end) || p.holder != nil && p.holder != w {
+	if ps.done.Touches(prefix, end) || c.overlapsLease(ps, prefix, end) || p.holder != nil && p.holder != w {
 		c.refuseHeld(a, h, "its rows belong to others")
 		return
 	}
@@ -194,14 +198,14 @@ func (c *Core) heldOver(a *agent, w *worker, h *Held) {
 		c.advance(ps, end)
 		c.addPending(ps, old, max(old, start))
 	}
-	units := ps.units(prefix, min(end, max(old, prefix))) // the rest was not planned
-	ps.pending.clear(prefix, end)
+	units := ps.Units(prefix, min(end, max(old, prefix))) // the rest was not planned
+	ps.pending.Clear(prefix, end)
 	ps.pendingUnits -= units
 	p.ds.pending -= units
 	t := tries(0)
-	i, j := ps.tries.overlap(prefix, end)
+	i, j := ps.tries.Overlap(prefix, end)
 	for ; i < j; i++ {
-		t = max(t, tries(ps.tries[i].val))
+		t = max(t, tries(ps.tries[i].Val))
 	}
 	l := c.newLease(ps, w, prefix, end, t)
 	if w.rank.ended {
@@ -226,10 +230,10 @@ func (c *Core) overlapsLease(ps *pass, start, end int64) bool {
 
 // growTo: the end of an unsealed segment is not stored as it grows; what was
 // stored, settled or delivered beyond it proves how far it had grown.
-func (c *Core) growTo(p *partition, at place) {
-	if n := len(p.segs); n > 0 && !p.ds.opt.Shuffle {
-		if s := &p.segs[n-1]; s.id == at.segment && !s.sealed && at.offset > s.end && at.offset <= maxLine && p.total+at.offset-s.end <= maxLine {
-			c.setHead(p, at.offset)
+func (c *Core) growTo(p *partition, at line.Place) {
+	if n := len(p.Segs); n > 0 && !p.ds.opt.Shuffle {
+		if s := &p.Segs[n-1]; s.ID == at.Segment && !s.Sealed && at.Offset > s.End && at.Offset <= line.Max && p.Total+at.Offset-s.End <= line.Max {
+			c.setHead(p, at.Offset)
 			if c.started {
 				c.changed(p) // the next lease may begin at the new head
 			}

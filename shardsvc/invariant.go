@@ -3,6 +3,8 @@ package shardsvc
 import (
 	"fmt"
 	"slices"
+
+	"github.com/headrace/headrace/shardsvc/line"
 )
 
 // CheckInvariants checks all that must hold after every Step: of each (partition,
@@ -49,12 +51,12 @@ func (c *Core) checkDataset(d *dataset) error {
 	var incomplete, undrained, unsettled, leases int
 	for _, p := range d.parts {
 		if p.counts1() {
-			total += p.total
+			total += p.Total
 		}
 		if n := p.counts(); n.Planned > n.Listed || n.Settled+n.Leased+n.Pending != n.Planned {
 			return fmt.Errorf("partition %s: its counts do not add up: %+v", p.identity, n)
 		}
-		if !p.complete {
+		if !p.Complete {
 			incomplete++
 		}
 		if !p.drained {
@@ -76,7 +78,7 @@ func (c *Core) checkDataset(d *dataset) error {
 			if err := c.checkPass(ps); err != nil {
 				return fmt.Errorf("partition %d %s pass %d: %w", p.no, p.identity, ps.n, err)
 			}
-			planned += ps.units(0, ps.frontier)
+			planned += ps.Units(0, ps.frontier)
 			pending += ps.pendingUnits
 			leases += ps.leaseCount
 		}
@@ -103,40 +105,40 @@ func (c *Core) checkPass(ps *pass) error {
 	if err := ps.checkLead(); err != nil {
 		return err
 	}
-	var all []span // every unit below the frontier, once
-	settled := []span{{end: ps.done.low}}
-	settled = append(settled, ps.done.above...)
+	var all []line.Span // every unit below the frontier, once
+	settled := []line.Span{{End: ps.done.Low}}
+	settled = append(settled, ps.done.Above...)
 	all = append(all, settled...)
 	all = append(all, ps.pending...)
 	var pending, leased int64
 	for _, s := range ps.pending {
-		pending += ps.units(s.start, s.end)
-		if i, j := ps.tries.overlap(s.start, s.end); s.val != 0 && (j != i+1 || ps.tries[i].val != s.val) {
-			return fmt.Errorf("tries of pending [%d, %d) are %x, stored otherwise", s.start, s.end, s.val)
+		pending += ps.Units(s.Start, s.End)
+		if i, j := ps.tries.Overlap(s.Start, s.End); s.Val != 0 && (j != i+1 || ps.tries[i].Val != s.Val) {
+			return fmt.Errorf("tries of pending [%d, %d) are %x, stored otherwise", s.Start, s.End, s.Val)
 		}
 	}
 	n := 0
 	for l := ps.leases; l != nil; l = l.pnext {
 		n++
-		if c.leases.slots[l.slot].l != l || l.pass != ps || l.prefix >= l.end || l.prefix < l.start || ps.startPlace(l.prefix).segment != ps.endPlace(l.end).segment {
+		if c.leases.slots[l.slot].l != l || l.pass != ps || l.prefix >= l.end || l.prefix < l.start || ps.StartPlace(l.prefix).Segment != ps.EndPlace(l.end).Segment {
 			return fmt.Errorf("lease %v [%d, %d, %d) is closed, empty or crosses segments", l.token, l.start, l.prefix, l.end)
 		}
 		if ps.p.ds.opt.Strict && l.w != ps.p.holder {
 			return fmt.Errorf("strict, and a lease is not the holder's")
 		}
-		all = append(all, span{start: l.prefix, end: l.end})
-		leased += ps.units(l.prefix, l.end)
+		all = append(all, line.Span{Start: l.prefix, End: l.end})
+		leased += ps.Units(l.prefix, l.end)
 	}
 	if n != ps.leaseCount || pending != ps.pendingUnits || leased != ps.leasedUnits {
 		return fmt.Errorf("leases %d, pending %d, leased %d; kept %d, %d, %d", n, pending, leased, ps.leaseCount, ps.pendingUnits, ps.leasedUnits)
 	}
-	slices.SortFunc(all, func(a, b span) int { return cmp2(a, b) })
+	slices.SortFunc(all, func(a, b line.Span) int { return cmp2(a, b) })
 	at := int64(0)
 	for _, s := range all {
-		if s.start != at {
-			return fmt.Errorf("[%d, %d) is in none or in two of pending, leased, settled: %v", min(at, s.start), max(at, s.start), all)
+		if s.Start != at {
+			return fmt.Errorf("[%d, %d) is in none or in two of pending, leased, settled: %v", min(at, s.Start), max(at, s.Start), all)
 		}
-		at = s.end
+		at = s.End
 	}
 	if at != ps.frontier {
 		return fmt.Errorf("accounted up to %d, planned up to %d", at, ps.frontier)
@@ -147,7 +149,7 @@ func (c *Core) checkPass(ps *pass) error {
 // checkLead: only one lease ends ahead of head, it is the last on the line, and
 // nothing else is there.
 func (ps *pass) checkLead() error {
-	head := ps.p.lineEnd()
+	head := ps.p.LineEnd()
 	if ps.frontier <= head {
 		return nil
 	}
@@ -155,7 +157,7 @@ func (ps *pass) checkLead() error {
 	if l == nil || l.prefix > head || l.start > head {
 		return fmt.Errorf("planned up to %d, ahead of head %d, and no lease from below head ends there", ps.frontier, head)
 	}
-	if n := len(ps.pending); n > 0 && ps.pending[n-1].end > head || ps.done.high() > head {
+	if n := len(ps.pending); n > 0 && ps.pending[n-1].End > head || ps.done.High() > head {
 		return fmt.Errorf("pending or settled ahead of head %d", head)
 	}
 	for k := ps.leases; k != nil; k = k.pnext {
@@ -166,21 +168,21 @@ func (ps *pass) checkLead() error {
 	return nil
 }
 
-func cmp2(a, b span) int {
-	if a.start != b.start {
-		return int(min(max(a.start-b.start, -1), 1))
+func cmp2(a, b line.Span) int {
+	if a.Start != b.Start {
+		return int(min(max(a.Start-b.Start, -1), 1))
 	}
-	return int(min(max(a.end-b.end, -1), 1))
+	return int(min(max(a.End-b.End, -1), 1))
 }
 
 // checkRecords: none are fewer than no rows, and no more units are untold than are
 // acked, of the passes that are folded, of each base and of each ack.
 func (c *Core) checkRecords(p *partition) error {
-	base := p.units[acked]
+	base := p.units[line.Acked]
 	for _, ps := range p.passes {
 		units := ps.folded
 		if ps.done == &ps.base {
-			units = ps.kinds[acked]
+			units = ps.kinds[line.Acked]
 		}
 		if c.basis(ps) == &p.records {
 			base += units
@@ -191,7 +193,7 @@ func (c *Core) checkRecords(p *partition) error {
 		}
 		for i := range ps.acks {
 			k := &ps.acks[i]
-			if err := k.check(ps.units(k.start, k.end)); err != nil {
+			if err := k.check(ps.Units(k.start, k.end)); err != nil {
 				return fmt.Errorf("pass %d, acked by rank %d at step %d: %w", ps.n, k.rank, k.step, err)
 			}
 		}
@@ -208,25 +210,25 @@ func (c *Core) checkSettled(ps *pass) error {
 	for _, n := range ps.kinds {
 		sum += n
 	}
-	if units := ps.units(0, ps.frontier) - ps.pendingUnits - ps.leasedUnits; sum != units {
+	if units := ps.Units(0, ps.frontier) - ps.pendingUnits - ps.leasedUnits; sum != units {
 		return fmt.Errorf("settled %d units, counted %v", units, ps.kinds)
 	}
 	if ps.done == &ps.base {
 		return nil
 	}
-	again := settledSet{low: ps.base.low, above: slices.Clone(ps.base.above)}
+	again := line.Set{Low: ps.base.Low, Above: slices.Clone(ps.base.Above)}
 	end := int64(-1)
 	for i, k := range ps.acks {
-		if k.start < end || again.touches(k.start, k.end) {
+		if k.start < end || again.Touches(k.start, k.end) {
 			return fmt.Errorf("ack piece [%d, %d) of rank %d is out of order or settled twice", k.start, k.end, k.rank)
 		}
 		if !k.head && (i == 0 || k.stored || k.unsaved || !c.sameRun(ps, &ps.acks[i-1], &k)) || k.head && !k.stored && !k.unsaved {
 			return fmt.Errorf("ack piece [%d, %d) of rank %d is in no key, or in one of others (%+v)", k.start, k.end, k.rank, k.inKey)
 		}
 		end = k.end
-		again.add(k.start, k.end, acked)
+		again.Add(k.start, k.end, line.Acked)
 	}
-	if again.low != ps.done.low || !slices.Equal(again.above, ps.done.above) {
+	if again.Low != ps.done.Low || !slices.Equal(again.Above, ps.done.Above) {
 		return fmt.Errorf("base and acks make %+v, kept %+v", again, *ps.done)
 	}
 	return nil

@@ -3,6 +3,8 @@ package shardsvc
 import (
 	"fmt"
 	"slices"
+
+	"github.com/headrace/headrace/shardsvc/line"
 )
 
 // keptCut is one `c` key.
@@ -128,9 +130,9 @@ func (c *Core) fitKept(k *keptCut) error {
 				continue
 			}
 			for n := range q.Passes {
-				c.growTo(p, q.Passes[n].Low.private())
+				c.growTo(p, line.Place(q.Passes[n].Low))
 				for _, x := range q.Passes[n].Ranges {
-					c.growTo(p, x.End.private())
+					c.growTo(p, line.Place(x.End))
 				}
 			}
 			if _, err := p.sets(q); err != nil {

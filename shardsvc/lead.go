@@ -10,32 +10,26 @@ package shardsvc
 // back to head. After a restart head is what was stored or is proven; a lead that
 // is asserted again proves where it begins and what it has delivered, and no more.
 
-// growing: more may come behind head.
-func (p *partition) growing() bool {
-	n := len(p.segs)
-	return n > 0 && !p.segs[n-1].sealed && !p.complete && !p.ds.opt.Shuffle
-}
-
 // ahead counts the units that are planned ahead of head.
 func (ps *pass) ahead() int64 {
-	if !ps.p.growing() {
+	if !ps.p.Growing() {
 		return 0
 	}
-	return max(0, ps.frontier-ps.p.lineEnd())
+	return max(0, ps.frontier-ps.p.LineEnd())
 }
 
 // reach is where what is there of a lease ends: its end, or head.
 func (l *lease) reach() int64 {
-	if !l.pass.p.growing() {
+	if !l.pass.p.Growing() {
 		return l.end
 	}
-	return min(l.end, max(l.pass.p.lineEnd(), l.prefix))
+	return min(l.end, max(l.pass.p.LineEnd(), l.prefix))
 }
 
 // leads says whether l ends ahead of head.
 func (l *lease) leads() bool {
 	p := l.pass.p
-	return p.growing() && l.end > p.lineEnd()
+	return p.Growing() && l.end > p.LineEnd()
 }
 
 // lead is the lease that ends ahead of head, if there is one.
@@ -52,19 +46,13 @@ func (ps *pass) lead() *lease {
 
 // mayLead: the next lease of the pass may end ahead of head.
 func (ps *pass) mayLead() bool {
-	return ps.p.growing() && ps.frontier <= ps.p.lineEnd() && ps.frontier < ps.p.farthest()
+	return ps.p.Growing() && ps.frontier <= ps.p.LineEnd() && ps.frontier < ps.p.Farthest()
 }
 
-// farthest is the last position that a segment can grow to.
-func (p *partition) farthest() int64 {
-	s := &p.segs[len(p.segs)-1]
-	return maxLine - s.start + s.base
-}
-
-// extend lets a lease of about size units that would end at head end ahead of it.
-func (ps *pass) extend(start, end, size int64) int64 {
-	if p := ps.p; ps.mayLead() && end == p.lineEnd() && start >= p.segs[len(p.segs)-1].base {
-		return max(end, min(start+size, p.farthest()))
+// reachOut lets a lease of about size units that would end at head end ahead of it.
+func (ps *pass) reachOut(start, end, size int64) int64 {
+	if p := ps.p; ps.mayLead() && end == p.LineEnd() && start >= p.Segs[len(p.Segs)-1].Base {
+		return max(end, min(start+size, p.Farthest()))
 	}
 	return end
 }
@@ -75,8 +63,8 @@ func (c *Core) comeBack(ps *pass, from, end int64) int64 {
 	if ps.ahead() == 0 || end != ps.frontier {
 		return end
 	}
-	at := max(from, ps.p.lineEnd())
-	ps.p.ds.planned -= ps.units(at, end)
+	at := max(from, ps.p.LineEnd())
+	ps.p.ds.planned -= ps.Units(at, end)
 	ps.frontier = at
 	return at
 }
@@ -86,7 +74,7 @@ func (c *Core) comeBack(ps *pass, from, end int64) int64 {
 func (c *Core) endLead(p *partition) {
 	if ps := p.last(); ps != nil {
 		if l := ps.lead(); l != nil {
-			head := p.lineEnd()
+			head := p.LineEnd()
 			if c.fx != nil {
 				c.reply(Reply{To: l.w.session(), Kind: ReplySteal, Token: l.token, At: head - l.shift})
 			}
@@ -101,7 +89,7 @@ func (c *Core) recallLeads(d *dataset) {
 	for _, p := range d.parts {
 		if ps := p.last(); ps != nil {
 			if l := ps.lead(); l != nil && !l.asked && l.w.session() != 0 && l.w.state == running {
-				c.askFor(l, l.w, max(l.prefix, l.frontier, p.lineEnd()))
+				c.askFor(l, l.w, max(l.prefix, l.frontier, p.LineEnd()))
 			}
 		}
 	}
@@ -124,14 +112,14 @@ func (c *Core) leadsOf(d *dataset, w *worker) (n int, ask *lease) {
 // records are, the first one; where they will come, that of the worker with the
 // fewest leads.
 func (c *Core) nextInLine(d *dataset) {
-	if d.opt.Strict || d.waiting.len() < 2 || d.ready.len() == 0 {
+	if d.opt.Strict || d.waiting.Len() < 2 || d.ready.Len() == 0 {
 		return
 	}
-	p := d.ready.all()[0]
-	if ps := p.last(); !p.growing() || ps != nil && (ps.frontier < p.lineEnd() || len(ps.pending) > 0) {
+	p := d.ready.All()[0]
+	if ps := p.last(); !p.Growing() || ps != nil && (ps.frontier < p.LineEnd() || len(ps.pending) > 0) {
 		return
 	}
-	all := d.waiting.all()
+	all := d.waiting.All()
 	best, fewest := 0, -1
 	for i := range all {
 		if n, _ := c.leadsOf(d, all[i].w); fewest < 0 || n < fewest {
@@ -160,6 +148,6 @@ func (c *Core) shareLeads(d *dataset, w *worker) bool {
 	if from == nil {
 		return false
 	}
-	c.askFor(from, w, max(from.prefix, from.frontier, from.pass.p.lineEnd()))
+	c.askFor(from, w, max(from.prefix, from.frontier, from.pass.p.LineEnd()))
 	return true
 }

@@ -51,8 +51,8 @@ func (c *Core) newLease(ps *pass, w *worker, start, end int64, t tries) *lease {
 	l := c.leases.take(c.epoch, c.term)
 	l.pass, l.w, l.start, l.prefix, l.end, l.tries, l.granted = ps, w, start, start, end, t, c.now
 	l.frontier = start
-	if at := ps.startPlace(start); ps.order == nil {
-		l.segment, l.shift = at.segment, start-at.offset
+	if at := ps.StartPlace(start); ps.Order == nil {
+		l.segment, l.shift = at.Segment, start-at.Offset
 	}
 	if ps.leases != nil {
 		ps.leases.pprev = l
@@ -67,7 +67,7 @@ func (c *Core) newLease(ps *pass, w *worker, start, end int64, t tries) *lease {
 	}
 	l.wnext, w.leases = w.leases, l
 	w.leaseCount++
-	ps.leasedUnits += ps.units(start, end)
+	ps.leasedUnits += ps.Units(start, end)
 	d := ps.p.ds
 	d.leases++
 	if d.opt.Strict {

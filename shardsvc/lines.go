@@ -2,17 +2,18 @@ package shardsvc
 
 import (
 	"fmt"
-	"slices"
+
+	"github.com/headrace/headrace/shardsvc/line"
 )
 
 // lines are a cut's records on the lines of the partitions that are there.
 type lines struct {
-	parts   [][]settledSet // by number and pass
-	records [][]Tally      // of those
+	parts   [][]line.Set // by number and pass
+	records [][]Tally    // of those
 }
 
 func (c *Core) newLines() *lines {
-	return &lines{make([][]settledSet, len(c.parts)), make([][]Tally, len(c.parts))}
+	return &lines{make([][]line.Set, len(c.parts)), make([][]Tally, len(c.parts))}
 }
 
 // recordsOf are those of a pass that are in the cut.
@@ -35,11 +36,11 @@ func (l *lines) allRecords(p *partition, n int) (t Tally) {
 }
 
 // of is what of a pass is in the cut.
-func (l *lines) of(p *partition, n uint32) *settledSet {
+func (l *lines) of(p *partition, n uint32) *line.Set {
 	if l != nil && int64(n) < int64(len(l.parts[p.no])) {
 		return &l.parts[p.no][n]
 	}
-	return &settledSet{}
+	return &line.Set{}
 }
 
 // linesOf reads a kept cut; what of it belongs to datasets that are gone is left
@@ -70,77 +71,45 @@ func (p *partition) line(n uint32) *pass {
 	if n >= p.folded && n < p.begun() {
 		return p.passes[n-p.folded]
 	}
-	ps := &pass{p: p, n: n}
+	ps := &pass{p: p, n: n, Line: line.Of(&p.Table, n)}
 	ps.done = &ps.base
 	if n < p.folded {
-		ps.base.low = p.lineEnd()
-	}
-	if p.ds.opt.Shuffle && p.complete && p.blocks > 0 {
-		ps.order = p.newOrder(n)
+		ps.base.Low = p.LineEnd()
 	}
 	return ps
 }
 
-func (s *settledSet) clone() settledSet {
-	return settledSet{low: s.low, above: slices.Clone(s.above)}
-}
-
-// spans are all ranges of the set, from 0 on.
-func (s *settledSet) spans() rangeMap {
-	var m rangeMap
-	if s.low > 0 {
-		m = append(m, span{end: s.low, val: acked})
-	}
-	return append(m, s.above...)
-}
-
-// setOf is the inverse of spans.
-func setOf(m rangeMap) settledSet {
-	s := settledSet{above: slices.Clone(m)}
-	s.absorb()
-	return s
-}
-
-// unitsOf counts what a set holds.
-func (ps *pass) unitsOf(s *settledSet) int64 {
-	n := ps.units(0, s.low)
-	for _, x := range s.above {
-		n += ps.units(x.start, x.end)
-	}
-	return n
-}
-
 // add appends a pass to q, if anything of it is in the set. Of the set's units
 // some are excluded or dropped.
-func (q *CutPartition) add(ps *pass, set *settledSet, records Tally, excluded, dropped int64) {
-	u := CutUnits{ps.unitsOf(set) - excluded - dropped, excluded, dropped}
+func (q *CutPartition) add(ps *pass, set *line.Set, records Tally, excluded, dropped int64) {
+	u := CutUnits{ps.UnitsOf(set) - excluded - dropped, excluded, dropped}
 	records = records.within(u.Acked)
 	switch {
-	case set.low == 0 && len(set.above) == 0:
+	case set.Low == 0 && len(set.Above) == 0:
 		return
-	case ps.n == q.PassesDone && ps.p.complete && set.low == ps.p.lineEnd():
+	case ps.n == q.PassesDone && ps.p.Complete && set.Low == ps.p.LineEnd():
 		q.PassesDone++
 		q.Done = CutUnits{q.Done.Acked + u.Acked, q.Done.Excluded + u.Excluded, q.Done.Dropped + u.Dropped}
 		q.Records.add(records)
 		return
 	}
-	s := CutPass{Pass: ps.n, Low: ps.startPlace(set.low).public(), Units: u, Records: records}
-	for _, x := range set.above {
-		s.Ranges = append(s.Ranges, CutRange{ps.startPlace(x.start).public(), ps.endPlace(x.end).public(), Kind(x.val)})
+	s := CutPass{Pass: ps.n, Low: Place(ps.StartPlace(set.Low)), Units: u, Records: records}
+	for _, x := range set.Above {
+		s.Ranges = append(s.Ranges, CutRange{Place(ps.StartPlace(x.Start)), Place(ps.EndPlace(x.End)), Kind(x.Val)})
 	}
 	q.Passes = append(q.Passes, s)
 }
 
 // sets is the inverse: what of each pass is in q.
-func (p *partition) sets(q *CutPartition) ([]settledSet, error) {
-	sets := make([]settledSet, q.PassesDone)
+func (p *partition) sets(q *CutPartition) ([]line.Set, error) {
+	sets := make([]line.Set, q.PassesDone)
 	for i := range sets {
-		sets[i].low = p.lineEnd()
+		sets[i].Low = p.LineEnd()
 	}
 	for i := range q.Passes {
 		s := &q.Passes[i]
 		for int64(len(sets)) < int64(s.Pass) {
-			sets = append(sets, settledSet{})
+			sets = append(sets, line.Set{})
 		}
 		set, err := p.line(s.Pass).setOf(s)
 		if err != nil {
@@ -151,21 +120,21 @@ func (p *partition) sets(q *CutPartition) ([]settledSet, error) {
 	return sets, nil
 }
 
-func (ps *pass) setOf(s *CutPass) (set settledSet, err error) {
-	low, ok := ps.onLine(s.Low.private())
+func (ps *pass) setOf(s *CutPass) (set line.Set, err error) {
+	low, ok := ps.OnLine(line.Place(s.Low))
 	if !ok {
 		return set, fmt.Errorf("pass %d: segment %d offset %d is not in it", ps.n, s.Low.Segment, s.Low.Offset)
 	}
-	set.low = low
+	set.Low = low
 	for _, x := range s.Ranges {
-		start, ok1 := ps.onLine(x.Start.private())
-		end, ok2 := ps.onLine(x.End.private())
+		start, ok1 := ps.OnLine(line.Place(x.Start))
+		end, ok2 := ps.OnLine(line.Place(x.End))
 		if !ok1 || !ok2 || start >= end {
 			return set, fmt.Errorf("pass %d: segment %d [%d, ...) is not in it", ps.n, x.Start.Segment, x.Start.Offset)
 		}
-		set.add(start, end, uint32(x.Kind))
+		set.Add(start, end, uint32(x.Kind))
 	}
-	if set.high() > ps.p.lineEnd() {
+	if set.High() > ps.p.LineEnd() {
 		return set, fmt.Errorf("pass %d: it has records beyond the end of the segments", ps.n)
 	}
 	return set, nil
@@ -179,16 +148,13 @@ func (l *lines) union(m *lines) *lines {
 		mine := l.parts[no]
 		for n := range sets {
 			if n == len(mine) {
-				mine = append(mine, settledSet{})
+				mine = append(mine, line.Set{})
 			}
-			for _, x := range sets[n].spans() {
-				mine[n].add(x.start, x.end, x.val)
+			for _, x := range sets[n].Spans() {
+				mine[n].Add(x.Start, x.End, x.Val)
 			}
 		}
 		l.parts[no] = mine
 	}
 	return l
 }
-
-func (p place) public() Place  { return Place{p.segment, p.offset} }
-func (p Place) private() place { return place{p.Segment, p.Offset} }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/headrace/headrace/shardsvc/line"
 	"github.com/headrace/headrace/sources"
 )
 
@@ -189,7 +190,7 @@ func (c *Core) loadPartitions(l *loading) error {
 	}
 	for _, s := range l.segs {
 		p := c.partition(s.key.part)
-		if p == nil || p.ds.id != s.key.ds || s.key.segment <= p.lastSeg || !p.fits(s.val.start, s.val.end) {
+		if p == nil || p.ds.id != s.key.ds || s.key.segment <= p.LastSeg || !p.Fits(s.val.start, s.val.end) {
 			return fmt.Errorf("stored %s: no such partition, or out of order", s.key)
 		}
 		c.appendSegment(p, &sources.Segment{ID: s.key.segment, Start: s.val.start, End: s.val.end, Sealed: s.val.sealed, Locator: s.val.locator, Name: s.val.name})
@@ -197,16 +198,16 @@ func (c *Core) loadPartitions(l *loading) error {
 	for _, s := range l.parts {
 		if s.val.complete {
 			p := c.partition(s.key.part)
-			if n := len(p.segs); n > 0 {
-				p.segs[n-1].sealed = true
+			if n := len(p.Segs); n > 0 {
+				p.Segs[n-1].Sealed = true
 			}
-			p.complete = true
+			p.Complete = true
 			p.ds.incomplete--
 		}
 	}
 	for _, s := range l.parts {
 		if p := c.partition(s.key.part); !p.foldedAddUp() {
-			return fmt.Errorf("stored %s: %d passes of %d units are done, its counts say %d", s.key, p.folded, p.total, p.units)
+			return fmt.Errorf("stored %s: %d passes of %d units are done, its counts say %d", s.key, p.folded, p.Total, p.units)
 		}
 	}
 	return nil
@@ -214,7 +215,7 @@ func (c *Core) loadPartitions(l *loading) error {
 
 // foldedAddUp: each unit of each folded pass is settled once.
 func (p *partition) foldedAddUp() bool {
-	if p.folded > 0 && p.total > maxLine/int64(p.folded) {
+	if p.folded > 0 && p.Total > line.Max/int64(p.folded) {
 		return false
 	}
 	left, exact := p.listedFolded()
@@ -238,10 +239,10 @@ func (c *Core) loadPasses(l *loading) error {
 			c.growTo(p, r.end)
 		}
 		ps := c.newPass(p, s.key.pass)
-		low, ok := ps.onLine(s.val.low)
-		ps.base.low = low
+		low, ok := ps.OnLine(s.val.low)
+		ps.base.Low = low
 		ps.kinds = s.val.units
-		ps.folded = s.val.units[acked]
+		ps.folded = s.val.units[line.Acked]
 		if ps.records = s.val.records; c.basis(ps) != &ps.records && ps.records != (Tally{}) { // of an older version
 			p.records.add(ps.records)
 			ps.records = Tally{}
@@ -249,17 +250,17 @@ func (c *Core) loadPasses(l *loading) error {
 			c.dirtyPass(ps)
 		}
 		for _, r := range s.val.ranges {
-			start, ok1 := ps.onLine(r.start)
-			end, ok2 := ps.onLine(r.end)
+			start, ok1 := ps.OnLine(r.start)
+			end, ok2 := ps.OnLine(r.end)
 			if ok = ok && ok1 && ok2 && start < end; ok {
-				ps.base.add(start, end, r.kind)
+				ps.base.Add(start, end, r.kind)
 			}
 		}
 		if !ok {
 			return fmt.Errorf("stored %s: a range lies outside the segments", s.key)
 		}
-		if sum := ps.kinds[acked] + ps.kinds[excluded] + ps.kinds[dropped]; sum != ps.settledUnits() || min(ps.kinds[acked], ps.kinds[excluded], ps.kinds[dropped]) < 0 {
-			return fmt.Errorf("stored %s: its ranges hold %d units, its counts say %d", s.key, ps.settledUnits(), sum)
+		if sum := ps.kinds[line.Acked] + ps.kinds[line.Excluded] + ps.kinds[line.Dropped]; sum != ps.UnitsOf(&ps.base) || min(ps.kinds[line.Acked], ps.kinds[line.Excluded], ps.kinds[line.Dropped]) < 0 {
+			return fmt.Errorf("stored %s: its ranges hold %d units, its counts say %d", s.key, ps.UnitsOf(&ps.base), sum)
 		}
 		if ps.done != &ps.base {
 			c.rebuildDone(ps)
@@ -267,14 +268,14 @@ func (c *Core) loadPasses(l *loading) error {
 	}
 	for _, s := range l.acks {
 		for i, k := range s.val.pieces {
-			ps, start, end, err := c.loadRange(s.key, place{s.key.segment, k.end})
+			ps, start, end, err := c.loadRange(s.key, line.Place{Segment: s.key.segment, Offset: k.end})
 			if err != nil {
 				return err
 			}
-			if ps.done == &ps.base || ps.done.touches(start, end) {
+			if ps.done == &ps.base || ps.done.Touches(start, end) {
 				return fmt.Errorf("stored %s: settled twice, or the model kind keeps no steps", s.key)
 			}
-			units, records := ps.units(start, end), k.records
+			units, records := ps.Units(start, end), k.records
 			if s.val.uncounted {
 				records = untold(units)
 			} else if records.Untold > units {
@@ -282,8 +283,8 @@ func (c *Core) loadPasses(l *loading) error {
 			}
 			ps.acks = append(ps.acks, piece{start: start, end: end, rank: s.val.rank, generation: s.val.generation, step: k.step, Tally: records,
 				inKey: inKey{head: i == 0, stored: i == 0}})
-			ps.done.add(start, end, acked)
-			ps.kinds[acked] += units
+			ps.done.Add(start, end, line.Acked)
+			ps.kinds[line.Acked] += units
 			s.key.start = k.end // the next one begins there
 		}
 	}
@@ -292,7 +293,7 @@ func (c *Core) loadPasses(l *loading) error {
 		if err != nil {
 			return err
 		}
-		ps.tries.set(start, end, s.val.tries)
+		ps.tries.Set(start, end, s.val.tries)
 	}
 	for _, p := range c.parts {
 		if p != nil {
@@ -310,24 +311,15 @@ func (c *Core) loadPasses(l *loading) error {
 	return c.loadExcluded(l.excluded)
 }
 
-// settledUnits counts what base holds.
-func (ps *pass) settledUnits() int64 {
-	n := ps.units(0, ps.base.low)
-	for _, s := range ps.base.above {
-		n += ps.units(s.start, s.end)
-	}
-	return n
-}
-
-func (c *Core) loadRange(k key, to place) (ps *pass, start, end int64, err error) {
+func (c *Core) loadRange(k key, to line.Place) (ps *pass, start, end int64, err error) {
 	p := c.partition(k.part)
 	if p == nil || p.ds.id != k.ds || k.pass < p.folded || k.pass >= p.begun() {
 		return nil, 0, 0, fmt.Errorf("stored %s: no such partition or pass", k)
 	}
 	ps = p.passes[k.pass-p.folded]
 	c.growTo(p, to)
-	start, ok := ps.onLine(place{k.segment, k.start})
-	end, ok2 := ps.onLine(to)
+	start, ok := ps.OnLine(line.Place{Segment: k.segment, Offset: k.start})
+	end, ok2 := ps.OnLine(to)
 	if !ok || !ok2 || start >= end {
 		return nil, 0, 0, fmt.Errorf("stored %s: the range lies outside the segments", k)
 	}
@@ -337,20 +329,19 @@ func (c *Core) loadRange(k key, to place) (ps *pass, start, end int64, err error
 // loadLine derives frontier and pending: what lies below the highest thing that
 // was ever handed out and came to something, and is not settled.
 func (c *Core) loadLine(p *partition) {
-	for i, n := range p.units {
-		_ = i
+	for _, n := range p.units {
 		p.ds.planned += n
 	}
 	for i, ps := range p.passes {
-		high := ps.done.high()
+		high := ps.done.High()
 		if n := len(ps.tries); n > 0 {
-			high = max(high, ps.tries[n-1].end)
+			high = max(high, ps.tries[n-1].End)
 		}
 		if i < len(p.passes)-1 {
-			high = p.lineEnd() // the next one began, so it was planned
+			high = p.LineEnd() // the next one began, so it was planned
 		}
 		c.advance(ps, high)
-		ps.done.gaps(0, high, func(start, end int64) { c.addPending(ps, start, end) })
+		ps.done.Gaps(0, high, func(start, end int64) { c.addPending(ps, start, end) })
 	}
 }
 
@@ -373,7 +364,7 @@ func (c *Core) loadRecent() {
 	}
 	slices.SortStableFunc(all, func(a, b mine) int { return int(min(max(a.step-b.step, -1), 1)) })
 	for _, m := range all {
-		m.r.recent.push(m.recentPiece)
+		m.r.recent.Push(m.recentPiece)
 	}
 }
 

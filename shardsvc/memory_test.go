@@ -118,14 +118,14 @@ func TestMemoryFollowsLeasesNotTheInput(t *testing.T) {
 		p.round()
 	}
 	ps := p.c.parts[1].passes[0]
-	if n := len(ps.done.above); n > 2 {
+	if n := len(ps.done.Above); n > 2 {
 		t.Errorf("%d settled ranges are kept above the low mark, want one", n)
 	}
 	p.step(&Message{Session: 2, Acks: []Ack{{Token: held, Prefix: 10}}})
 	for range 16 {
 		p.round()
 	}
-	if n := len(p.c.parts[1].segs); n > segments*6/10 {
+	if n := len(p.c.parts[1].Segs); n > segments*6/10 {
 		t.Errorf("%d of %d segments are kept at half of the way", n, segments)
 	}
 	if err := p.c.CheckInvariants(); err != nil {

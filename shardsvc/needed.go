@@ -1,5 +1,7 @@
 package shardsvc
 
+import "github.com/headrace/headrace/shardsvc/line"
+
 // NeedInfo is the oldest position of a partition that may still be read, in the
 // source's own coordinates.
 type NeedInfo struct {
@@ -22,15 +24,15 @@ func (c *Core) Needed(id DatasetID) []NeedInfo {
 		m := &marks[i]
 		p := c.partition(m.Partition)
 		lastPass := m.Pass+1 >= uint32(p.ds.opt.Passes)
-		if lastPass && m.Units == 0 && p.complete {
+		if lastPass && m.Units == 0 && p.Complete {
 			continue
 		}
-		n := NeedInfo{m.Partition, m.Identity, p.source, p.label(), m.Segment, m.Offset, p.segs[len(p.segs)-1].end}
+		n := NeedInfo{m.Partition, m.Identity, p.source, p.label(), m.Segment, m.Offset, p.Segs[len(p.Segs)-1].End}
 		if m.Shuffled || !lastPass {
-			n.Segment, n.Offset = p.segs[0].id, p.segs[0].start
+			n.Segment, n.Offset = p.Segs[0].ID, p.Segs[0].Start
 		}
-		if p.growing() {
-			n.End = maxLine
+		if p.Growing() {
+			n.End = line.Max
 		}
 		all = append(all, n)
 	}

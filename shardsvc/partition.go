@@ -3,19 +3,9 @@ package shardsvc
 import (
 	"math"
 	"sort"
+
+	"github.com/headrace/headrace/shardsvc/line"
 )
-
-// segment is a piece of the line of an unshuffled pass.
-type segment struct {
-	id, start, end int64
-	sealed         bool
-	base           int64 // where start lies on the line
-	block          int64 // number of its first block, with shuffle
-	locator        []byte
-	name           string
-}
-
-func (s *segment) lineEnd() int64 { return s.base + s.end - s.start }
 
 // partition is one ordered sequence of records of a dataset.
 type partition struct {
@@ -26,19 +16,13 @@ type partition struct {
 	name      string // for people: label
 	virtual   uint32 // whose it is, from 1; 0: of no virtual rank
 	estimated bool
-	complete  bool // no segment will follow, all ends are final
+	line.Table
 
-	segs    []segment // in order of id; those of a prefix that nothing needs any more are dropped
-	pruned  bool
-	lastSeg int64 // id of the last one listed, -1: none
-	total   int64 // units listed
-	blocks  int64
-
-	folded    uint32       // passes [0, folded) are settled and forgotten
-	units     [kinds]int64 // of those
-	records   Tally        // of those; private: see basis
-	boundDone int64        // of those, where acks fold: in the newest bound cut
-	passes    []*pass      // begun and not folded, by number
+	folded    uint32            // passes [0, folded) are settled and forgotten
+	units     [line.Kinds]int64 // of those
+	records   Tally             // of those; private: see basis
+	boundDone int64             // of those, where acks fold: in the newest bound cut
+	passes    []*pass           // begun and not folded, by number
 
 	excluded []exclusion // in order of pass and place
 
@@ -65,17 +49,17 @@ func (p *partition) label() string {
 type pass struct {
 	p *partition
 	n uint32
+	line.Line
 
 	frontier int64 // everything below was planned
-	pending  rangeMap
-	tries    rangeMap // mirrors the `t` keys
-	base     settledSet
-	done     *settledSet // base and acks together; is base where acks fold
-	acks     []piece     // by start; only where acks do not fold
-	kinds    [kinds]int64
-	folded   int64  // of kinds[acked]: units in base
-	records  Tally  // of those; private: see basis
-	order    *order // with shuffle
+	pending  line.Map
+	tries    line.Map // mirrors the `t` keys
+	base     line.Set
+	done     *line.Set // base and acks together; is base where acks fold
+	acks     []piece   // by start; only where acks do not fold
+	kinds    [line.Kinds]int64
+	folded   int64 // of kinds[acked]: units in base
+	records  Tally // of those; private: see basis
 
 	boundLow, boundUnits int64 // where acks fold: of the newest bound cut
 
@@ -84,9 +68,9 @@ type pass struct {
 	leaseCount                int
 	dirty, gone               bool
 
-	unsaved   []int64 // where keys of acks begin that are to be written
-	dropped   []place // keys that are to be deleted, before
-	dirtyAcks bool    // there is one or the other
+	unsaved   []int64      // where keys of acks begin that are to be written
+	dropped   []line.Place // keys that are to be deleted, before
+	dirtyAcks bool         // there is one or the other
 }
 
 // piece is what one rank acked at one step, or, folded, up to it.
@@ -98,86 +82,8 @@ type piece struct {
 	inKey
 }
 
-// lineEnd is where the line ends for now.
-func (p *partition) lineEnd() int64 {
-	if !p.ds.opt.Shuffle {
-		return p.total
-	}
-	if !p.complete {
-		return 0
-	}
-	return p.lineBlocks() * p.ds.opt.Block
-}
-
-// segAt returns the index of the segment that contains line position pos, or
-// of the last one when pos is the end of the line.
-func (p *partition) segAt(pos int64) int {
-	n := len(p.segs)
-	if n > 0 && p.segs[n-1].base <= pos && (p.segs[n-1].end > p.segs[n-1].start || pos >= p.total) {
-		return n - 1
-	}
-	i := sort.Search(n, func(i int) bool { return p.segs[i].lineEnd() > pos })
-	return min(i, n-1)
-}
-
-// startPlace and endPlace turn line positions into order space. The border of
-// two segments is the start of the second one, and as an end the end of the
-// first.
-func (ps *pass) startPlace(pos int64) place {
-	p := ps.p
-	if ps.order != nil || len(p.segs) == 0 {
-		return place{0, pos}
-	}
-	s := &p.segs[p.segAt(pos)]
-	return place{s.id, pos - s.base + s.start}
-}
-
-func (ps *pass) endPlace(pos int64) place {
-	if ps.order != nil || pos == 0 || len(ps.p.segs) == 0 || pos <= ps.p.segs[0].base {
-		return ps.startPlace(pos)
-	}
-	s := &ps.p.segs[ps.p.segAt(pos-1)]
-	return place{s.id, pos - s.base + s.start}
-}
-
-// onLine is the inverse of both.
-func (ps *pass) onLine(at place) (pos int64, ok bool) {
-	if ps.order != nil {
-		return at.offset, at.segment == 0 && at.offset >= 0 && at.offset <= ps.p.lineEnd()
-	}
-	i := ps.p.segByID(at.segment)
-	if i < 0 {
-		return 0, at == place{} && len(ps.p.segs) == 0
-	}
-	s := &ps.p.segs[i]
-	end := s.end
-	if i == len(ps.p.segs)-1 && ps.p.growing() {
-		end = maxLine // a lease may end ahead of head
-	}
-	if at.offset < s.start || at.offset > end {
-		return 0, false
-	}
-	return at.offset - s.start + s.base, true
-}
-
-func (p *partition) segByID(id int64) int {
-	i := sort.Search(len(p.segs), func(i int) bool { return p.segs[i].id >= id })
-	if i < len(p.segs) && p.segs[i].id == id {
-		return i
-	}
-	return -1
-}
-
-// units counts the records' units of a range of the line: dead tails hold none.
-func (ps *pass) units(start, end int64) int64 {
-	if ps.order == nil {
-		return end - start
-	}
-	return end - start - (ps.order.below(end) - ps.order.below(start))
-}
-
 // planned is fully so when the frontier can never move again.
-func (ps *pass) planned() bool { return ps.p.complete && ps.frontier == ps.p.lineEnd() }
+func (ps *pass) planned() bool { return ps.p.Complete && ps.frontier == ps.p.LineEnd() }
 
 // over: every unit is settled.
 func (ps *pass) over() bool {
@@ -185,13 +91,10 @@ func (ps *pass) over() bool {
 }
 
 func (c *Core) newPass(p *partition, n uint32) *pass {
-	ps := &pass{p: p, n: n}
+	ps := &pass{p: p, n: n, Line: line.Of(&p.Table, n)}
 	ps.done = &ps.base
 	if !p.ds.folds {
-		ps.done = &settledSet{}
-	}
-	if p.ds.opt.Shuffle && p.complete && p.blocks > 0 {
-		ps.order = p.newOrder(n)
+		ps.done = &line.Set{}
 	}
 	p.passes = append(p.passes, ps)
 	return ps
@@ -210,7 +113,7 @@ func (p *partition) begun() uint32 { return p.folded + uint32(len(p.passes)) }
 
 // mayBegin says whether the next pass may begin now.
 func (p *partition) mayBegin() bool {
-	if p.begun() >= uint32(p.ds.opt.Passes) || p.lineEnd() == 0 && !p.growing() {
+	if p.begun() >= uint32(p.ds.opt.Passes) || p.LineEnd() == 0 && !p.Growing() {
 		return false
 	}
 	ps := p.last()
@@ -227,7 +130,7 @@ func (p *partition) hasWork() bool {
 			return true
 		}
 	}
-	if ps := p.last(); ps != nil && (ps.frontier < p.lineEnd() || ps.mayLead()) {
+	if ps := p.last(); ps != nil && (ps.frontier < p.LineEnd() || ps.mayLead()) {
 		return true
 	}
 	return p.mayBegin()
@@ -239,11 +142,11 @@ func (p *partition) hasWork() bool {
 func (c *Core) changed(p *partition) {
 	d := p.ds
 	c.foldPasses(p)
-	drained := p.complete && (p.lineEnd() == 0 || p.begun() >= uint32(d.opt.Passes))
+	drained := p.Complete && (p.LineEnd() == 0 || p.begun() >= uint32(d.opt.Passes))
 	settled := drained
 	if drained {
 		for _, ps := range p.passes {
-			if len(ps.pending) > 0 || ps.frontier != p.lineEnd() {
+			if len(ps.pending) > 0 || ps.frontier != p.LineEnd() {
 				drained, settled = false, false
 				break
 			}
@@ -268,7 +171,7 @@ func (c *Core) changed(p *partition) {
 	}
 	if !p.queued && (!d.opt.Strict || p.holder == nil) && !drained && p.hasWork() {
 		p.queued = true
-		d.ready.push(p)
+		d.ready.Push(p)
 		c.kick(d)
 	}
 }
@@ -297,28 +200,27 @@ func (c *Core) foldPasses(p *partition) {
 		c.dirtyPartition(p)
 		c.report(Report{Kind: ReportPassDone, Dataset: p.ds.id, Partition: p.no, Pass: ps.n})
 	}
-	c.prune(p)
+	c.pruneSettled(p)
 }
 
 // neverBack: no cut can be asked of d, so what is settled stays so.
 func (c *Core) neverBack(d *dataset) bool { return c.cfg.Model == "" || d.opt.NoCheckpoints }
 
-// prune drops the segments that the last pass has wholly settled, once no
+// pruneSettled drops the segments that the last pass has wholly settled, once no
 // listing needs them (Segments).
-func (c *Core) prune(p *partition) {
+func (c *Core) pruneSettled(p *partition) {
 	const worthIt = 64
-	if !c.neverBack(p.ds) || !p.complete || p.ds.opt.Shuffle || len(p.segs) < 2 || p.begun() < uint32(p.ds.opt.Passes) || len(p.passes) > 1 {
+	if !c.neverBack(p.ds) || !p.Complete || p.ds.opt.Shuffle || len(p.Segs) < 2 || p.begun() < uint32(p.ds.opt.Passes) || len(p.passes) > 1 {
 		return
 	}
-	low := p.total
+	low := p.Total
 	if ps := p.last(); ps != nil {
-		low = ps.done.low
+		low = ps.done.Low
 	}
-	n := sort.Search(len(p.segs), func(i int) bool { return p.segs[i].lineEnd() > low })
-	n = min(n, len(p.segs)-1)
-	if n < worthIt || n < len(p.segs)/2 && len(p.passes) > 0 {
+	n := sort.Search(len(p.Segs), func(i int) bool { return p.Segs[i].LineEnd() > low })
+	n = min(n, len(p.Segs)-1)
+	if n < worthIt || n < len(p.Segs)/2 && len(p.passes) > 0 {
 		return
 	}
-	p.segs = append([]segment(nil), p.segs[n:]...)
-	p.pruned = true
+	p.Prune(n)
 }

@@ -3,6 +3,8 @@ package shardsvc
 import (
 	"slices"
 	"sort"
+
+	"github.com/headrace/headrace/shardsvc/line"
 )
 
 // How acked pieces lie in the store: one `a` key holds a run of them, each of which
@@ -39,7 +41,7 @@ func (c *Core) addPiece(ps *pass, r *rank, k piece) {
 	}
 	ps.acks = slices.Insert(ps.acks, i, k)
 	c.touch(ps, i)
-	r.recent.push(recentPiece{ps, k.start, k.step})
+	r.recent.Push(recentPiece{ps, k.start, k.step})
 }
 
 // headOf is the piece at which the key of acks[i] begins.
@@ -96,7 +98,7 @@ func (c *Core) sweep(ps *pass, lo, hi int, decide func(q, k *piece) fate) {
 		}
 		switch {
 		case k.head && k.stored:
-			ps.dropped = append(ps.dropped, ps.startPlace(k.start))
+			ps.dropped = append(ps.dropped, ps.StartPlace(k.start))
 			c.dirtyPieces(ps)
 		case !k.head && !orphan:
 			c.touch(ps, n-1) // its key ends before it now
@@ -128,7 +130,7 @@ func (c *Core) keepPieces(ps *pass, keep func(*piece) bool) {
 // sameRun: k follows q in the same segment, by the same rank and generation.
 func (c *Core) sameRun(ps *pass, q, k *piece) bool {
 	return q.end == k.start && q.rank == k.rank && q.generation == k.generation &&
-		ps.startPlace(q.start).segment == ps.startPlace(k.start).segment
+		ps.StartPlace(q.start).Segment == ps.StartPlace(k.start).Segment
 }
 
 // recentPiece waits until its step is older than the kept history.
@@ -144,8 +146,8 @@ func (c *Core) foldOld(r *rank) {
 	old := r.step - c.cfg.History
 	var ps *pass
 	lo, hi := 0, 0 // acks[lo:hi] of ps are to be looked at, together
-	for r.recent.len() > 0 && r.recent.all()[0].step <= old {
-		q := r.recent.pop()
+	for r.recent.Len() > 0 && r.recent.All()[0].step <= old {
+		q := r.recent.Pop()
 		if q.ps.gone {
 			continue
 		}
@@ -196,14 +198,14 @@ func (fx *Effects) putPieces(ps *pass) {
 		v := ackValue{rank: h.rank, generation: h.generation}
 		for ; i < len(ps.acks) && (!ps.acks[i].head || &ps.acks[i] == h); i++ {
 			k := &ps.acks[i]
-			v.pieces = append(v.pieces, ackPiece{ps.endPlace(k.end).offset, k.step, k.Tally})
+			v.pieces = append(v.pieces, ackPiece{ps.EndPlace(k.end).Offset, k.step, k.Tally})
 		}
-		at := ps.startPlace(start)
+		at := ps.StartPlace(start)
 		fx.put(Set, func(b []byte) []byte { return ps.appendAckKey(b, at) }, v.append)
 	}
 	ps.dropped, ps.unsaved, ps.dirtyAcks = ps.dropped[:0], ps.unsaved[:0], false
 }
 
-func (ps *pass) appendAckKey(b []byte, at place) []byte {
-	return appendRangeKey(b, keyAck, ps.p.ds.id, ps.p.no, ps.n, at.segment, at.offset)
+func (ps *pass) appendAckKey(b []byte, at line.Place) []byte {
+	return appendRangeKey(b, keyAck, ps.p.ds.id, ps.p.no, ps.n, at.Segment, at.Offset)
 }

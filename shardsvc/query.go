@@ -3,6 +3,8 @@ package shardsvc
 import (
 	"cmp"
 	"slices"
+
+	"github.com/headrace/headrace/shardsvc/line"
 )
 
 // DatasetInfo is what the core knows of one dataset.
@@ -136,7 +138,7 @@ func (c *Core) Dataset(id DatasetID) (DatasetInfo, bool) {
 func (d *dataset) info(c *Core) DatasetInfo {
 	i := DatasetInfo{ID: d.id, Name: d.name, Spec: d.spec, Options: d.opt, Reason: d.reason, Partitions: len(d.parts),
 		PartitionsKnown: d.partsAll, ListingComplete: d.partsAll && d.incomplete == 0,
-		Pass: uint32(d.opt.Passes - 1), Leases: d.leases, Waiting: d.waiting.len()}
+		Pass: uint32(d.opt.Passes - 1), Leases: d.leases, Waiting: d.waiting.Len()}
 	for _, p := range d.parts {
 		i.Counts.add(p.counts())
 		i.Records.add(p.tally())
@@ -151,7 +153,7 @@ func (d *dataset) info(c *Core) DatasetInfo {
 		i.State = "done"
 	case d.paused:
 		i.State = "paused"
-	case !i.ListingComplete && d.total == 0 && !slices.ContainsFunc(d.parts, (*partition).growing):
+	case !i.ListingComplete && d.total == 0 && !slices.ContainsFunc(d.parts, (*partition).Growing):
 		i.State = "listing"
 	default:
 		i.State = "running"
@@ -193,7 +195,7 @@ func (p *partition) counts() Counts {
 }
 
 func (p *partition) foldedCounts() (n Counts) {
-	n.Acked, n.Excluded, n.Dropped = p.units[acked], p.units[excluded], p.units[dropped]
+	n.Acked, n.Excluded, n.Dropped = p.units[line.Acked], p.units[line.Excluded], p.units[line.Dropped]
 	n.Settled = n.Acked + n.Excluded + n.Dropped
 	n.Planned = n.Settled
 	if n.Bound = p.boundDone; p.ds.acksBind || !p.ds.folds {
@@ -204,10 +206,10 @@ func (p *partition) foldedCounts() (n Counts) {
 }
 
 func (ps *pass) counts() (n Counts) {
-	n.Acked, n.Excluded, n.Dropped = ps.kinds[acked], ps.kinds[excluded], ps.kinds[dropped]
+	n.Acked, n.Excluded, n.Dropped = ps.kinds[line.Acked], ps.kinds[line.Excluded], ps.kinds[line.Dropped]
 	n.Settled = n.Acked + n.Excluded + n.Dropped
 	n.Pending, n.Leased = ps.pendingUnits, ps.leasedUnits-ps.ahead()
-	n.Planned = ps.units(0, ps.frontier) - ps.ahead()
+	n.Planned = ps.Units(0, ps.frontier) - ps.ahead()
 	switch {
 	case ps.p.ds.acksBind:
 		n.Bound = n.Settled
@@ -225,15 +227,15 @@ type marks struct{ committed, bound, acked, leased, planned, head int64 }
 
 func (ps *pass) marks() marks {
 	planned := ps.frontier - ps.ahead()
-	m := marks{acked: ps.done.low, leased: planned, planned: planned, head: ps.p.lineEnd()}
+	m := marks{acked: ps.done.Low, leased: planned, planned: planned, head: ps.p.LineEnd()}
 	if len(ps.pending) > 0 {
-		m.leased = ps.pending[0].start
+		m.leased = ps.pending[0].Start
 	}
 	switch {
 	case ps.p.ds.acksBind:
 		m.bound = m.acked
 	case ps.done != &ps.base:
-		m.bound = ps.base.low
+		m.bound = ps.base.Low
 	default:
 		m.bound = ps.boundLow
 	}
@@ -243,7 +245,7 @@ func (ps *pass) marks() marks {
 
 func (ps *pass) distances() Distances {
 	m := ps.marks()
-	to := func(at int64) int64 { return ps.units(at, m.head) }
+	to := func(at int64) int64 { return ps.Units(at, m.head) }
 	return Distances{to(m.committed), to(m.bound), to(m.acked), to(m.leased), to(m.planned), 0, ps.p.estimated}
 }
 
@@ -255,13 +257,13 @@ func (c *Core) Partitions(id DatasetID) []PartitionInfo {
 	}
 	all := make([]PartitionInfo, 0, len(d.parts))
 	for _, p := range d.parts {
-		i := PartitionInfo{Number: p.no, Dataset: id, Identity: p.identity, Label: p.label(), Source: p.source, Complete: p.complete,
-			LastSegment: p.lastSeg, Segments: len(p.segs), Ahead: p.total, Growing: p.growing()}
-		if n := len(p.segs); n > 0 {
-			i.Head = p.segs[n-1].end
+		i := PartitionInfo{Number: p.no, Dataset: id, Identity: p.identity, Label: p.label(), Source: p.source, Complete: p.Complete,
+			LastSegment: p.LastSeg, Segments: len(p.Segs), Ahead: p.Total, Growing: p.Growing()}
+		if n := len(p.Segs); n > 0 {
+			i.Head = p.Segs[n-1].End
 		}
 		if ps := p.last(); ps != nil {
-			i.Ahead = max(0, p.lineEnd()-ps.frontier)
+			i.Ahead = max(0, p.LineEnd()-ps.frontier)
 		} else if p.folded > 0 {
 			i.Ahead = 0
 		}

@@ -3,6 +3,8 @@ package shardsvc
 import (
 	"math"
 	"slices"
+
+	"github.com/headrace/headrace/shardsvc/line"
 )
 
 // CutInfo is a kept cut without its body.
@@ -95,13 +97,13 @@ func (c *Core) boundLow(id DatasetID) func(*pass) int64 {
 	if d == nil || d.acksBind || !d.folds {
 		return func(ps *pass) int64 {
 			if ps.n < ps.p.folded {
-				return ps.p.lineEnd()
+				return ps.p.LineEnd()
 			}
 			return ps.marks().bound
 		}
 	}
 	l := c.linesOf(c.newestBound(nil))
-	return func(ps *pass) int64 { return l.of(ps.p, ps.n).low }
+	return func(ps *pass) int64 { return l.of(ps.p, ps.n).Low }
 }
 
 // HoldMarks are what must not be deleted: the low mark of the oldest kept cut
@@ -113,7 +115,7 @@ func (c *Core) HoldMarks(id DatasetID) []MarkInfo {
 		return c.BoundMarks(id)
 	}
 	bound := c.boundLow(id)
-	return c.lowMarks(id, func(ps *pass) int64 { return min(held.of(ps.p, ps.n).low, bound(ps)) })
+	return c.lowMarks(id, func(ps *pass) int64 { return min(held.of(ps.p, ps.n).Low, bound(ps)) })
 }
 
 func (c *Core) lowMarks(id DatasetID, low func(*pass) int64) []MarkInfo {
@@ -123,20 +125,20 @@ func (c *Core) lowMarks(id DatasetID, low func(*pass) int64) []MarkInfo {
 	}
 	var all []MarkInfo
 	for _, p := range d.parts {
-		if len(p.segs) == 0 {
+		if len(p.Segs) == 0 {
 			continue
 		}
-		end := p.lineEnd()
+		end := p.LineEnd()
 		ps, at := p.line(0), int64(0)
 		for n := range max(p.begun(), 1) {
 			ps = p.line(n)
-			if at = low(ps); at < end || !p.complete {
+			if at = low(ps); at < end || !p.Complete {
 				break
 			}
 		}
-		m := MarkInfo{Partition: p.no, Identity: p.identity, Pass: ps.n, Units: ps.units(at, end), Shuffled: p.ds.opt.Shuffle}
-		place := ps.startPlace(at)
-		m.Segment, m.Offset = place.segment, place.offset
+		m := MarkInfo{Partition: p.no, Identity: p.identity, Pass: ps.n, Units: ps.Units(at, end), Shuffled: p.ds.opt.Shuffle}
+		place := ps.StartPlace(at)
+		m.Segment, m.Offset = place.Segment, place.Offset
 		all = append(all, m)
 	}
 	return all
@@ -231,26 +233,26 @@ func (c *Core) PlanRewind(k *Cut, deleted []Deletion) (plan RewindPlan) {
 
 // comesAgain counts what of a pass is acked, by ranks or all, and not in want; and
 // the reverse.
-func (c *Core) comesAgain(ps *pass, ranks []*rank, want *settledSet) (units, more int64) {
-	minus := func(m, n rangeMap) (units int64) {
+func (c *Core) comesAgain(ps *pass, ranks []*rank, want *line.Set) (units, more int64) {
+	minus := func(m, n line.Map) (units int64) {
 		for _, x := range n {
-			m.clear(x.start, x.end)
+			m.Clear(x.Start, x.End)
 		}
 		for _, x := range ps.excludedOnLine() {
-			m.clear(x.start, x.end)
+			m.Clear(x.Start, x.End)
 		}
 		for _, x := range m {
-			units += ps.units(x.start, x.end)
+			units += ps.Units(x.Start, x.End)
 		}
 		return units
 	}
 	if c.cfg.Model != Private {
-		return minus(ps.done.spans(), want.spans()), minus(want.spans(), ps.done.spans())
+		return minus(ps.done.Spans(), want.Spans()), minus(want.Spans(), ps.done.Spans())
 	}
 	for _, r := range ranks {
 		set, _ := ps.ofRank(r, math.MaxInt64, c.linesOf(r.base).of(ps.p, ps.n), Tally{})
-		units += minus(set.spans(), want.spans())
-		more += minus(want.spans(), set.spans())
+		units += minus(set.Spans(), want.Spans())
+		more += minus(want.Spans(), set.Spans())
 	}
 	return units, more
 }

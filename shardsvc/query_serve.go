@@ -11,15 +11,15 @@ func (c *Core) Segments(no PartitionNo, after int64, max int) []sources.Segment 
 		return nil
 	}
 	var out []sources.Segment
-	for i := range p.segs {
-		s := &p.segs[i]
-		if s.id <= after {
+	for i := range p.Segs {
+		s := &p.Segs[i]
+		if s.ID <= after {
 			continue
 		}
 		if max > 0 && len(out) == max {
 			break
 		}
-		out = append(out, sources.Segment{ID: s.id, Start: s.start, End: s.end, Sealed: s.sealed, Locator: s.locator, Name: s.name})
+		out = append(out, sources.Segment{ID: s.ID, Start: s.Start, End: s.End, Sealed: s.Sealed, Locator: s.Locator, Name: s.Name})
 	}
 	return out
 }
@@ -48,7 +48,7 @@ func (c *Core) OfSource(no PartitionNo) (all []PartitionNo) {
 // LastSegment is the newest segment of a partition that is known, -1: none.
 func (c *Core) LastSegment(no PartitionNo) int64 {
 	if p := c.partition(no); p != nil {
-		return p.lastSeg
+		return p.LastSeg
 	}
 	return -1
 }

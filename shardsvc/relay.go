@@ -1,34 +1,36 @@
 package shardsvc
 
+import "github.com/headrace/headrace/shardsvc/line"
+
 // resettle makes base, and the acks that keep says, the settled records of ps;
 // the rest below the frontier is pending, but for what is leased. It returns the
 // units that were acked and are pending now, and those of which the reverse is true.
 // The caller counts the records of base.
-func (c *Core) resettle(ps *pass, base settledSet, keep func(*piece) bool) (again, more int64) {
-	was := ps.done.spans()
+func (c *Core) resettle(ps *pass, base line.Set, keep func(*piece) bool) (again, more int64) {
+	was := ps.done.Spans()
 	c.keepPieces(ps, keep)
 	ps.base = base
 	if ps.done != &ps.base {
 		c.rebuildDone(ps)
 	}
-	now := ps.done.spans()
+	now := ps.done.Spans()
 	for _, s := range was {
-		now.clear(s.start, s.end)
+		now.Clear(s.Start, s.End)
 	}
 	for _, s := range now {
-		more += ps.units(s.start, s.end)
+		more += ps.Units(s.Start, s.End)
 	}
-	for _, s := range ps.done.spans() {
-		was.clear(s.start, s.end)
+	for _, s := range ps.done.Spans() {
+		was.Clear(s.Start, s.End)
 	}
 	for _, s := range was {
-		again += ps.units(s.start, s.end)
+		again += ps.Units(s.Start, s.End)
 	}
-	ps.kinds[excluded] = ps.excludedUnits()
-	ps.kinds[dropped] = 0 // holes have no units
-	ps.kinds[acked] = ps.unitsOf(ps.done) - ps.kinds[excluded]
-	ps.folded = ps.unitsOf(&ps.base) - ps.kinds[excluded]
-	c.advance(ps, ps.done.high())
+	ps.kinds[line.Excluded] = ps.excludedUnits()
+	ps.kinds[line.Dropped] = 0 // holes have no units
+	ps.kinds[line.Acked] = ps.UnitsOf(ps.done) - ps.kinds[line.Excluded]
+	ps.folded = ps.UnitsOf(&ps.base) - ps.kinds[line.Excluded]
+	c.advance(ps, ps.done.High())
 	c.repend(ps)
 	if len(ps.tries) > 0 {
 		c.dropTries(ps, 0, ps.frontier)
@@ -42,12 +44,12 @@ func (c *Core) resettle(ps *pass, base settledSet, keep func(*piece) bool) (agai
 func (c *Core) repend(ps *pass) {
 	ps.p.ds.pending -= ps.pendingUnits
 	ps.pending, ps.pendingUnits = ps.pending[:0], 0
-	var taken settledSet
-	taken.low, taken.above = ps.done.low, append(taken.above, ps.done.above...)
+	var taken line.Set
+	taken.Low, taken.Above = ps.done.Low, append(taken.Above, ps.done.Above...)
 	for l := ps.leases; l != nil; l = l.pnext {
-		taken.add(l.prefix, l.end, acked)
+		taken.Add(l.prefix, l.end, line.Acked)
 	}
-	taken.gaps(0, ps.frontier, func(start, end int64) { c.addPending(ps, start, end) })
+	taken.Gaps(0, ps.frontier, func(start, end int64) { c.addPending(ps, start, end) })
 }
 
 // excludedUnits counts what of the pass stays settled whatever is rewound.
@@ -68,10 +70,10 @@ func (c *Core) unfold(p *partition, n uint32) {
 	p.passes, p.folded = nil, n
 	for ; n < last; n++ {
 		ps := c.newPass(p, n)
-		ps.base.low, ps.done.low, ps.frontier = p.lineEnd(), p.lineEnd(), p.lineEnd()
-		ps.kinds[excluded] = ps.excludedUnits()
-		ps.kinds[acked] = ps.units(0, ps.frontier) - ps.kinds[excluded]
-		ps.folded = ps.kinds[acked]
+		ps.base.Low, ps.done.Low, ps.frontier = p.LineEnd(), p.LineEnd(), p.LineEnd()
+		ps.kinds[line.Excluded] = ps.excludedUnits()
+		ps.kinds[line.Acked] = ps.Units(0, ps.frontier) - ps.kinds[line.Excluded]
+		ps.folded = ps.kinds[line.Acked]
 		for i, k := range ps.kinds {
 			p.units[i] -= k
 		}
@@ -83,23 +85,23 @@ func (c *Core) unfold(p *partition, n uint32) {
 
 // begin makes passes up to n, as far as the partition has a line for them.
 func (c *Core) begin(p *partition, n uint32) {
-	if p.ds.opt.Shuffle && !p.complete {
+	if p.ds.opt.Shuffle && !p.Complete {
 		return // it has no order yet
 	}
 	for p.begun() <= n && p.begun() < uint32(p.ds.opt.Passes) {
-		if ps := p.last(); ps != nil && ps.frontier < p.lineEnd() {
+		if ps := p.last(); ps != nil && ps.frontier < p.LineEnd() {
 			old := ps.frontier // a later pass begins when all of it is planned
-			c.advance(ps, p.lineEnd())
-			c.addPending(ps, old, p.lineEnd())
+			c.advance(ps, p.LineEnd())
+			c.addPending(ps, old, p.LineEnd())
 		}
 		c.dirtyPass(c.newPass(p, p.begun()))
 	}
 }
 
 // plus adds what is settled whatever the cut says.
-func (ps *pass) plus(m rangeMap) settledSet {
+func (ps *pass) plus(m line.Map) line.Set {
 	for _, x := range ps.excludedOnLine() {
-		m.set(x.start, x.end, excluded)
+		m.Set(x.Start, x.End, line.Excluded)
 	}
-	return setOf(m)
+	return line.SetOf(m)
 }

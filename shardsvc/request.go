@@ -50,7 +50,7 @@ func (c *Core) request(a *agent, r *LeaseRequest) {
 		c.parkRequest(d, request{w: w, id: r.ID, count: min(max(r.Count, 1), maxCount), virtual: r.Virtual})
 		return
 	}
-	d.waiting.push(request{w: w, id: r.ID, count: min(max(r.Count, 1), maxCount), virtual: r.Virtual})
+	d.waiting.Push(request{w: w, id: r.ID, count: min(max(r.Count, 1), maxCount), virtual: r.Virtual})
 	d.untold++
 	c.kick(d)
 }
@@ -89,8 +89,8 @@ func (c *Core) dropRequests(w *worker) {
 		return
 	}
 	for _, d := range c.datasets {
-		if d != nil && d.waiting.len() > 0 {
-			d.waiting.keep(func(r *request) bool {
+		if d != nil && d.waiting.Len() > 0 {
+			d.waiting.Keep(func(r *request) bool {
 				if r.w != w {
 					return true
 				}
@@ -130,9 +130,9 @@ func (c *Core) serveDataset(d *dataset) {
 		return
 	}
 	// Where order is free, nobody gets what the first one does not get.
-	for refused := 0; refused < d.waiting.len() && c.grants(d); {
+	for refused := 0; refused < d.waiting.Len() && c.grants(d); {
 		c.nextInLine(d)
-		r := &d.waiting.all()[0]
+		r := &d.waiting.All()[0]
 		l := c.carve(d, r.w)
 		switch {
 		case l != nil:
@@ -143,15 +143,15 @@ func (c *Core) serveDataset(d *dataset) {
 				if !r.told {
 					d.untold--
 				}
-				d.waiting.pop()
-			} else if d.waiting.len() > 1 {
-				d.waiting.push(d.waiting.pop())
+				d.waiting.Pop()
+			} else if d.waiting.Len() > 1 {
+				d.waiting.Push(d.waiting.Pop())
 			}
 		case d.opt.Strict:
 			refused++
-			d.waiting.push(d.waiting.pop())
+			d.waiting.Push(d.waiting.Pop())
 		default:
-			refused = d.waiting.len()
+			refused = d.waiting.Len()
 		}
 	}
 	state, reason := c.standing(d)
@@ -159,11 +159,11 @@ func (c *Core) serveDataset(d *dataset) {
 		d.done = true
 		c.report(Report{Kind: ReportDatasetDone, Dataset: d.id, Units: d.total * int64(d.opt.Passes)})
 	}
-	if d.waiting.len() == 0 {
+	if d.waiting.Len() == 0 {
 		return
 	}
 	c.tell(d, state, reason)
-	if d.waiting.len() > 0 && c.grants(d) && !d.opt.Strict && d.leases > 0 {
+	if d.waiting.Len() > 0 && c.grants(d) && !d.opt.Strict && d.leases > 0 {
 		c.watchSteal(d, max(d.nextScan, c.now))
 	}
 }
@@ -197,7 +197,7 @@ func (c *Core) tell(d *dataset, state State, reason string) {
 	}
 	again := state != d.told
 	d.told = state
-	all := d.waiting.all()
+	all := d.waiting.All()
 	for i := range all {
 		if r := &all[i]; again || !r.told {
 			r.told = true
@@ -206,8 +206,8 @@ func (c *Core) tell(d *dataset, state State, reason string) {
 	}
 	d.untold = 0
 	if state == End {
-		for d.waiting.len() > 0 {
-			w := d.waiting.pop().w
+		for d.waiting.Len() > 0 {
+			w := d.waiting.Pop().w
 			if w.waiting--; w.waiting == 0 && w.leases == nil && !w.rank.ended && w.rank.worker == w {
 				w.rank.ended, c.askDue = true, true
 				c.dirtyRank(w.rank)

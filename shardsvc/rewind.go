@@ -3,6 +3,8 @@ package shardsvc
 import (
 	"fmt"
 	"math"
+
+	"github.com/headrace/headrace/shardsvc/line"
 )
 
 // goBack makes l, and what is excluded, the settled records of the whole job; nil:
@@ -12,13 +14,13 @@ func (c *Core) goBack(l *lines) (again comesAgain) {
 		if p == nil || p.ds.opt.NoCheckpoints {
 			continue
 		}
-		var want []settledSet
+		var want []line.Set
 		if l != nil {
 			want = l.parts[p.no]
 		}
 		was, units, more := p.tally(), int64(0), int64(0)
 		whole := uint32(0) // passes that stay folded
-		for whole < p.folded && int64(whole) < int64(len(want)) && want[whole].low == p.lineEnd() {
+		for whole < p.folded && int64(whole) < int64(len(want)) && want[whole].Low == p.LineEnd() {
 			whole++
 		}
 		c.unfold(p, whole)
@@ -30,7 +32,7 @@ func (c *Core) goBack(l *lines) (again comesAgain) {
 			c.dirtyPartition(p)
 		}
 		for _, ps := range p.passes {
-			n, m := c.resettle(ps, ps.plus(l.of(p, ps.n).spans()), func(*piece) bool { return false })
+			n, m := c.resettle(ps, ps.plus(l.of(p, ps.n).Spans()), func(*piece) bool { return false })
 			units, more = units+n, more+m
 			ps.records = l.recordsOf(p, ps.n).within(ps.folded)
 		}
@@ -54,12 +56,12 @@ func (c *Core) goBackRank(r *rank, l *lines) (again comesAgain) {
 		}
 		was, units, more := p.tally(), int64(0), int64(0)
 		for n := range max(p.begun(), l.passes(p)) {
-			minus, plus := own.of(p, n).spans(), l.of(p, n).spans()
-			for _, x := range l.of(p, n).spans() {
-				minus.clear(x.start, x.end)
+			minus, plus := own.of(p, n).Spans(), l.of(p, n).Spans()
+			for _, x := range l.of(p, n).Spans() {
+				minus.Clear(x.Start, x.End)
 			}
-			for _, x := range own.of(p, n).spans() {
-				plus.clear(x.start, x.end)
+			for _, x := range own.of(p, n).Spans() {
+				plus.Clear(x.Start, x.End)
 			}
 			if len(minus)+len(plus) == 0 && n < p.folded {
 				continue
@@ -67,12 +69,12 @@ func (c *Core) goBackRank(r *rank, l *lines) (again comesAgain) {
 			c.unfold(p, n)
 			c.begin(p, n)
 			ps := p.passes[n-p.folded]
-			base := ps.base.spans()
+			base := ps.base.Spans()
 			for _, x := range minus {
-				base.clear(x.start, x.end)
+				base.Clear(x.Start, x.End)
 			}
 			for _, x := range plus {
-				base.set(x.start, x.end, acked)
+				base.Set(x.Start, x.End, line.Acked)
 			}
 			back, forth := c.resettle(ps, ps.plus(base), func(k *piece) bool { return k.rank != r.no })
 			units, more = units+back, more+forth
@@ -91,7 +93,7 @@ func (c *Core) recount(p *partition, minus, plus Tally) {
 	}
 	p.records.without(minus)
 	p.records.add(plus)
-	units := p.units[acked]
+	units := p.units[line.Acked]
 	for _, ps := range p.passes {
 		units += ps.folded
 	}
@@ -161,10 +163,10 @@ func (c *Core) hasMore(x *keptCut, want *lines) bool {
 			continue
 		}
 		for n := range has.passes(p) {
-			excluded, more := setOf(p.line(n).excludedOnLine()), false
-			for _, s := range has.of(p, n).spans() {
-				want.of(p, n).gaps(s.start, s.end, func(start, end int64) {
-					excluded.gaps(start, end, func(int64, int64) { more = true })
+			excluded, more := line.SetOf(p.line(n).excludedOnLine()), false
+			for _, s := range has.of(p, n).Spans() {
+				want.of(p, n).Gaps(s.Start, s.End, func(start, end int64) {
+					excluded.Gaps(start, end, func(int64, int64) { more = true })
 				})
 			}
 			if more {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/headrace/headrace/shardsvc/line"
 	"github.com/headrace/headrace/shardsvc/oracle"
 	"pgregory.net/rapid"
 )
@@ -189,9 +190,9 @@ func (s *sim) expand(q *CutPartition, set oracle.Set) {
 	s.fail(err)
 	for n := range sets {
 		ps := p.line(uint32(n))
-		for _, x := range sets[n].spans() {
-			ps.eachPiece(x.start, x.end, func(_ int64, g *segment, start, end int64) {
-				set.Add(oracle.Range{Partition: s.src(p.no), Pass: uint32(n), Segment: g.id, Start: start, End: end})
+		for _, x := range sets[n].Spans() {
+			ps.EachPiece(x.Start, x.End, func(_ int64, g *line.Segment, start, end int64) {
+				set.Add(oracle.Range{Partition: s.src(p.no), Pass: uint32(n), Segment: g.ID, Start: start, End: end})
 			})
 		}
 	}

@@ -3,6 +3,7 @@ package shardsvc
 import (
 	"maps"
 
+	"github.com/headrace/headrace/shardsvc/line"
 	"github.com/headrace/headrace/shardsvc/oracle"
 	"pgregory.net/rapid"
 )
@@ -58,13 +59,13 @@ func (d *simDeletions) hold(body *Cut) {
 				if !goes(l.w.rank.no) {
 					continue
 				}
-				if p.growing() { // it may end ahead of head
-					at := ps.startPlace(l.prefix)
-					d.had.Add(oracle.Range{Partition: s.src(p.no), Pass: ps.n, Segment: at.segment, Start: at.offset, End: at.offset + l.end - l.prefix})
+				if p.Growing() { // it may end ahead of head
+					at := ps.StartPlace(l.prefix)
+					d.had.Add(oracle.Range{Partition: s.src(p.no), Pass: ps.n, Segment: at.Segment, Start: at.Offset, End: at.Offset + l.end - l.prefix})
 					continue
 				}
-				ps.eachPiece(l.prefix, l.end, func(_ int64, g *segment, start, end int64) {
-					d.had.Add(oracle.Range{Partition: s.src(p.no), Pass: ps.n, Segment: g.id, Start: start, End: end})
+				ps.EachPiece(l.prefix, l.end, func(_ int64, g *line.Segment, start, end int64) {
+					d.had.Add(oracle.Range{Partition: s.src(p.no), Pass: ps.n, Segment: g.ID, Start: start, End: end})
 				})
 			}
 		}

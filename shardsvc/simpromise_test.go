@@ -2,6 +2,8 @@ package shardsvc
 
 import (
 	"slices"
+
+	"github.com/headrace/headrace/shardsvc/line"
 )
 
 // What the core answers is promised: the oracle keeps it, and agents and trainers get it.
@@ -107,11 +109,11 @@ func (s *sim) inOrder(g *simLease) {
 		return
 	}
 	for _, ps := range s.w.core.parts[g.part].passes {
-		end := ps.p.lineEnd()
+		end := ps.p.LineEnd()
 		if ps.n == g.pass {
-			end, _ = ps.onLine(place{g.segment, g.start})
+			end, _ = ps.OnLine(line.Place{Segment: g.segment, Offset: g.start})
 		}
-		if ps.n <= g.pass && (ps.frontier < end || len(ps.pending) > 0 && ps.pending[0].start < end) {
+		if ps.n <= g.pass && (ps.frontier < end || len(ps.pending) > 0 && ps.pending[0].Start < end) {
 			s.t.Fatalf("pass %d [%d, %d) was granted before what lies before it", g.pass, g.start, g.end)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/headrace/headrace/shardsvc/line"
+	"github.com/headrace/headrace/sources"
 	"pgregory.net/rapid"
 )
 
@@ -56,7 +58,7 @@ func (s *sim) reader(pass uint32, segment, offset int64) uint32 {
 	}
 	at := uint64(block)
 	if !s.opt.InOrder {
-		at = newPermutation(uint64(blocks), s.opt.Seed, pass).place(uint64(block))
+		at = line.NewPermutation(uint64(blocks), s.opt.Seed, pass).Place(uint64(block))
 	}
 	return uint32(at%uint64(s.opt.VirtualRanks)) + 1
 }
@@ -103,7 +105,9 @@ func TestEveryBlockIsOneVirtualRanks(t *testing.T) {
 		pass := rapid.Uint32Range(0, 3).Draw(t, "pass")
 		seen, blocks, units, all := map[int64]bool{}, int64(0), int64(0), int64(0)
 		for v := range n {
-			p := &partition{ds: &dataset{opt: opt}, complete: true}
+			ds := &dataset{opt: opt}
+			p := &partition{ds: ds, Table: ds.noSegments()}
+			p.Complete = true
 			if err := p.named(VirtualIdentity("files:a#b", int(v), int(n))); err != nil {
 				t.Fatal(err)
 			}
@@ -112,20 +116,19 @@ func TestEveryBlockIsOneVirtualRanks(t *testing.T) {
 			}
 			all = 0
 			for _, size := range sizes {
-				p.segs = append(p.segs, segment{end: size, block: p.blocks})
-				p.blocks += (size + opt.Block - 1) / opt.Block
+				p.Extend(&sources.Segment{ID: int64(len(p.Segs)), End: size})
 				all += size
 			}
 			ps := p.line(pass)
-			for i := range p.lineBlocks() {
-				in := ps.order.source(i * opt.Block)
-				if want := int64(ps.order.perm.block(uint64(i)*uint64(n) + uint64(v))); in != want || seen[in] {
+			for i := range p.LineBlocks() {
+				in := ps.Order.Source(i * opt.Block)
+				if want := int64(ps.Order.Perm.Block(uint64(i)*uint64(n) + uint64(v))); in != want || seen[in] {
 					t.Fatalf("block %d of virtual rank %d is block %d, seen %v, want %d", i, v, in, seen[in], want)
 				}
 				seen[in] = true
 			}
 			units += p.listed(pass)
-			blocks = p.blocks
+			blocks = p.Count
 		}
 		if int64(len(seen)) != blocks || units != all {
 			t.Fatalf("%d of %d blocks, %d of %d units", len(seen), blocks, units, all)

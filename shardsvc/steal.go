@@ -2,6 +2,8 @@ package shardsvc
 
 import (
 	"slices"
+
+	"github.com/headrace/headrace/shardsvc/line"
 )
 
 // Stealing costs: a scan is made at most once per period, for at most
@@ -33,7 +35,7 @@ func (v *victim) finish() float64 { return float64(v.backlog) / v.rate }
 func (c *Core) scan(d *dataset) {
 	d.nextScan = c.now + scanPeriod
 	state, _ := c.standing(d)
-	if d.waiting.len() == 0 || d.leases == 0 || !c.grants(d) || d.opt.Strict || state == End {
+	if d.waiting.Len() == 0 || d.leases == 0 || !c.grants(d) || d.opt.Strict || state == End {
 		return
 	}
 	mean := 1.0
@@ -43,7 +45,7 @@ func (c *Core) scan(d *dataset) {
 	c.thieves = c.thieves[:0]
 	c.findVictims(d, mean)
 	asked := false
-	for _, r := range d.waiting.all() {
+	for _, r := range d.waiting.All() {
 		if len(c.thieves) == maxThieves {
 			break
 		}
@@ -156,7 +158,7 @@ func (c *Core) stealAnswer(a *agent, k *StealAnswer) {
 	}
 	l.asked = false
 	if !k.Refused && at > l.askAt && at < l.end { // it has delivered so far
-		c.growTo(ps.p, place{l.segment, at - l.shift})
+		c.growTo(ps.p, line.Place{Segment: l.segment, Offset: at - l.shift})
 	}
 	report := Report{Kind: ReportStealRefused, Dataset: ps.p.ds.id, Partition: ps.p.no, Pass: ps.n, Rank: l.w.rank.no,
 		Segment: l.segment, Start: k.At, End: l.reach() - l.shift, Token: l.token, Agent: a.name}
@@ -170,7 +172,7 @@ func (c *Core) stealAnswer(a *agent, k *StealAnswer) {
 		return
 	}
 	c.stats.Steals++
-	report.Kind, report.Units = ReportStolen, ps.units(at, max(at, l.reach()))
+	report.Kind, report.Units = ReportStolen, ps.Units(at, max(at, l.reach()))
 	c.report(report)
 	c.giveBack(l, at, untouched)
 }

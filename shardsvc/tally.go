@@ -3,6 +3,8 @@ package shardsvc
 import (
 	"errors"
 	"fmt"
+
+	"github.com/headrace/headrace/shardsvc/line"
 )
 
 // Tally counts the records of settled units. Units say how much of the input is
@@ -32,7 +34,7 @@ func (k *Ack) tally(l *lease, units int64) Tally {
 }
 
 func (t *Tally) add(o Tally) {
-	t.Rows = min(t.Rows+o.Rows, maxLine)
+	t.Rows = min(t.Rows+o.Rows, line.Max)
 	t.Untold += o.Untold
 	switch {
 	case o.Oldest == 0 && o.Newest == 0:
@@ -62,7 +64,7 @@ func (t Tally) within(units int64) Tally {
 // check says what can not be of the records of so many units.
 func (t *Tally) check(units int64) error {
 	switch {
-	case t.Rows < 0 || t.Rows > maxLine:
+	case t.Rows < 0 || t.Rows > line.Max:
 		return fmt.Errorf("%d rows", t.Rows)
 	case t.Untold < 0 || t.Untold > units:
 		return fmt.Errorf("%d untold units of %d", t.Untold, units)
@@ -134,13 +136,13 @@ func (a comesAgain) reply() *Tally {
 // tallies of a cut's passes, by number; one that is not there has none. That of all
 // passes that are done stands with the first of them: they come and go together, but
 // for what is untold, which is never more than a pass has.
-func (p *partition) tallies(q *CutPartition, sets []settledSet) []Tally {
+func (p *partition) tallies(q *CutPartition, sets []line.Set) []Tally {
 	all := make([]Tally, len(sets))
 	if q.PassesDone > 0 {
 		all[0] = q.Records
 		left := q.Records.Untold
 		for n := range q.PassesDone {
-			all[n].Untold = min(left, p.line(n).unitsOf(&sets[n]))
+			all[n].Untold = min(left, p.line(n).UnitsOf(&sets[n]))
 			left -= all[n].Untold
 		}
 	}

@@ -1,5 +1,7 @@
 package shardsvc
 
+import "github.com/headrace/headrace/shardsvc/line"
+
 // A token's sequence is (use of the slot) << slotBits | slot: found without a
 // map, and never used twice in a term. A closed lease leaves its slot in use
 // until keepClosed others were closed, so that a repeated ack is still answered.
@@ -26,7 +28,7 @@ func (s *slot) holder() *worker {
 
 type leaseTable struct {
 	slots []slot
-	free  queue[uint32] // of closed leases, in the order of closing
+	free  line.Queue[uint32] // of closed leases, in the order of closing
 	spare []*lease
 
 	retold map[Token]Token  // by their token of an older term, leases' tokens of this one
@@ -38,21 +40,20 @@ type leaseTable struct {
 func newLeaseTable() leaseTable {
 	t := leaseTable{
 		slots:  make([]slot, keepClosed+keepClosed/16),
-		free:   queue[uint32]{items: make([]uint32, keepClosed+keepClosed/4)},
+		free:   line.NewQueue[uint32](keepClosed + keepClosed/4),
 		retold: map[Token]Token{},
 		was:    map[uint32]Token{},
 	}
 	clear(t.slots)
-	clear(t.free.items)
-	t.slots, t.free.items = t.slots[:0], t.free.items[:0]
+	t.slots = t.slots[:0]
 	return t
 }
 
 // take gives an empty lease with a new token.
 func (t *leaseTable) take(epoch, term uint32) *lease {
 	var at uint32
-	if t.free.len() > keepClosed || len(t.slots) == 1<<slotBits-1 {
-		at = t.free.pop()
+	if t.free.Len() > keepClosed || len(t.slots) == 1<<slotBits-1 {
+		at = t.free.Pop()
 		t.erase(at)
 	} else {
 		at = uint32(len(t.slots))
@@ -75,7 +76,7 @@ func (t *leaseTable) take(epoch, term uint32) *lease {
 func (t *leaseTable) close(l *lease) {
 	s := &t.slots[l.slot]
 	s.l, s.w, s.final = nil, l.w, l.prefix-l.shift
-	t.free.push(l.slot)
+	t.free.Push(l.slot)
 	t.spare = append(t.spare, l)
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
+	"github.com/headrace/headrace/shardsvc/line"
 )
 
 // Every stored value begins with the version of its layout.
@@ -258,9 +260,9 @@ const partitionVersion = recordsVersion + 1
 type partitionValue struct {
 	identity, name      string
 	estimated, complete bool
-	done                uint32       // passes [0, done) are settled and folded away
-	units               [kinds]int64 // of those passes
-	records             Tally        // of those; private: of all bases
+	done                uint32            // passes [0, done) are settled and folded away
+	units               [line.Kinds]int64 // of those passes
+	records             Tally             // of those; private: of all bases
 }
 
 func (v *partitionValue) append(b []byte) []byte {
@@ -281,8 +283,8 @@ func decodePartition(b []byte) (v partitionValue, err error) {
 	for i := range v.units {
 		v.units[i] = d.int()
 	}
-	if v.records = untold(max(v.units[acked], 0)); version >= recordsVersion {
-		v.records = d.tally(maxLine)
+	if v.records = untold(max(v.units[line.Acked], 0)); version >= recordsVersion {
+		v.records = d.tally(line.Max)
 	}
 	if version >= partitionVersion {
 		v.name = d.string()
@@ -319,23 +321,20 @@ func decodeSegment(b []byte) (v segmentValue, err error) {
 	return v, nil
 }
 
-// place is a position in order space.
-type place struct{ segment, offset int64 }
+func appendPlace(b []byte, p line.Place) []byte { return appendInt(appendInt(b, p.Segment), p.Offset) }
 
-func (p place) append(b []byte) []byte { return appendInt(appendInt(b, p.segment), p.offset) }
-
-func (d *decoder) place() place { return place{d.int(), d.int()} }
+func (d *decoder) place() line.Place { return line.Place{Segment: d.int(), Offset: d.int()} }
 
 // settledValue is `s`: everything below low, and ranges above it.
 type settledValue struct {
-	units   [kinds]int64
+	units   [line.Kinds]int64
 	records Tally
-	low     place
+	low     line.Place
 	ranges  []settledRange
 }
 
 type settledRange struct {
-	start, end place
+	start, end line.Place
 	kind       uint32
 }
 
@@ -344,13 +343,13 @@ func decodeSettled(b []byte) (v settledValue, err error) {
 	for i := range v.units {
 		v.units[i] = d.int()
 	}
-	if v.records = untold(max(v.units[acked], 0)); version >= recordsVersion {
-		v.records = d.tally(v.units[acked])
+	if v.records = untold(max(v.units[line.Acked], 0)); version >= recordsVersion {
+		v.records = d.tally(v.units[line.Acked])
 	}
 	v.low = d.place()
 	for range d.count(5) {
 		r := settledRange{d.place(), d.place(), d.u32()}
-		if r.kind >= kinds {
+		if r.kind >= line.Kinds {
 			d.fail(fmt.Errorf("unknown kind %d of a settled range", r.kind))
 		}
 		v.ranges = append(v.ranges, r)
@@ -361,18 +360,18 @@ func decodeSettled(b []byte) (v settledValue, err error) {
 func (v *settledValue) append(b []byte) []byte {
 	b = appendSettledHead(b, &v.units, &v.records, v.low, len(v.ranges))
 	for _, r := range v.ranges {
-		b = appendUint(r.end.append(r.start.append(b)), r.kind)
+		b = appendUint(appendPlace(appendPlace(b, r.start), r.end), r.kind)
 	}
 	return b
 }
 
-func appendSettledHead(b []byte, units *[kinds]int64, records *Tally, low place, ranges int) []byte {
+func appendSettledHead(b []byte, units *[line.Kinds]int64, records *Tally, low line.Place, ranges int) []byte {
 	b = append(b, recordsVersion)
 	for _, x := range units {
 		b = appendInt(b, x)
 	}
 	b = records.append(b)
-	return appendUint(low.append(b), ranges)
+	return appendUint(appendPlace(b, low), ranges)
 }
 
 // runVersion of `a` has several pieces.
@@ -436,12 +435,12 @@ func decodeAck(b []byte) (v ackValue, err error) {
 
 // triesValue is `t`.
 type triesValue struct {
-	end   place
+	end   line.Place
 	tries uint32 // see tries
 }
 
 func (v *triesValue) append(b []byte) []byte {
-	return appendUint(v.end.append(append(b, valueVersion)), v.tries)
+	return appendUint(appendPlace(append(b, valueVersion), v.end), v.tries)
 }
 
 func decodeTries(b []byte) (v triesValue, err error) {

@@ -53,6 +53,7 @@ func (p *partition) named(identity string) error {
 		}
 	}
 	p.source, p.virtual = source, uint32(v)+1
+	p.First, p.Every = int64(v), int64(n)
 	return nil
 }
 
@@ -60,21 +61,12 @@ func (p *partition) named(identity string) error {
 // the same segments, and so one of them does.
 func (p *partition) counts1() bool { return p.virtual <= 1 }
 
-// lineBlocks counts the blocks on the line of p.
-func (p *partition) lineBlocks() int64 {
-	if p.virtual == 0 {
-		return p.blocks
-	}
-	n := int64(p.ds.opt.VirtualRanks)
-	return (p.blocks - int64(p.virtual) + n) / n
-}
-
 // listed counts the units of pass n.
 func (p *partition) listed(n uint32) int64 {
 	if p.virtual == 0 {
-		return p.total
+		return p.Total
 	}
-	return p.line(n).units(0, p.lineEnd())
+	return p.line(n).Units(0, p.LineEnd())
 }
 
 // exactPasses bounds what is counted again at a start: what a virtual rank has of
@@ -85,7 +77,7 @@ const exactPasses = 1024
 // many, not exactly, what they have at most.
 func (p *partition) listedFolded() (all int64, exact bool) {
 	if p.virtual == 0 || p.folded > exactPasses {
-		return p.total * int64(p.folded), p.virtual == 0
+		return p.Total * int64(p.folded), p.virtual == 0
 	}
 	for n := range p.folded {
 		all += p.listed(n)
@@ -96,7 +88,7 @@ func (p *partition) listedFolded() (all int64, exact bool) {
 // listedSoFar counts the units of all passes begun, at least of one.
 func (p *partition) listedSoFar() (all int64) {
 	if p.virtual == 0 {
-		return p.total * int64(max(p.begun(), 1))
+		return p.Total * int64(max(p.begun(), 1))
 	}
 	if p.begun() == 0 {
 		return p.listed(0)
@@ -105,7 +97,7 @@ func (p *partition) listedSoFar() (all int64) {
 		all += n
 	}
 	for _, ps := range p.passes {
-		all += ps.units(0, p.lineEnd())
+		all += ps.Units(0, p.LineEnd())
 	}
 	return all
 }
@@ -125,12 +117,12 @@ func (d *dataset) virtualRank(v uint32) *partition {
 // the others where they stand.
 func (c *Core) serveVirtual(d *dataset) {
 	if c.grants(d) {
-		d.waiting.keep(func(r *request) bool { return c.grantVirtual(d, r) })
+		d.waiting.Keep(func(r *request) bool { return c.grantVirtual(d, r) })
 	}
 	if state, _ := c.standing(d); state == End {
 		c.endVirtual(d)
 	}
-	d.waiting.keep(func(r *request) bool { return c.tellVirtual(d, r) })
+	d.waiting.Keep(func(r *request) bool { return c.tellVirtual(d, r) })
 }
 
 // grantVirtual reports whether r is still open.

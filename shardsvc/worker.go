@@ -3,6 +3,8 @@ package shardsvc
 import (
 	"fmt"
 	"slices"
+
+	"github.com/headrace/headrace/shardsvc/line"
 )
 
 type workerState uint8
@@ -82,7 +84,7 @@ type rank struct {
 	older       int     // processes of older incarnations in this term
 	unheard     bool    // there may be more of them that this term has not heard yet
 	worker      *worker // of the newest incarnation
-	recent      queue[recentPiece]
+	recent      line.Queue[recentPiece]
 	dirty       bool
 
 	ended, must, called, lost bool // see rankValue

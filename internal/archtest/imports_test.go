@@ -26,7 +26,8 @@ var rules = []struct {
 	{"sources/...", []string{"sources", "internal/dataset"}}, // adapters
 	{"internal/remoting", nil},                               // RocketMQ's protocol, for its adapter and its test broker
 
-	{"shardsvc", []string{"sources"}},
+	{"shardsvc/line", []string{"sources"}}, // pure values
+	{"shardsvc", []string{"shardsvc/line", "sources"}},
 	{"shardsvc/oracle", []string{"sources", "shardsvc"}},
 	{"shardsvc/serve", []string{"sources", "shardsvc", "api/headrace/v1", "internal/dataset", "internal/store", "internal/link", "flashckpt/manifest"}},
 	{"shardsvc/...", []string{"sources", "shardsvc/..."}},

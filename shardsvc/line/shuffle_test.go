@@ -1,4 +1,4 @@
-package shardsvc
+package line
 
 import (
 	"encoding/json"
@@ -8,12 +8,13 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/headrace/headrace/sources"
 	"pgregory.net/rapid"
 )
 
 var writeVectors = flag.Bool("write-vectors", false, "write api/vectors/shuffle.json")
 
-const vectorsPath = "../api/vectors/shuffle.json"
+const vectorsPath = "../../api/vectors/shuffle.json"
 
 // shuffleVectors is the file that every language's implementation must pass. All
 // 64-bit numbers are decimal strings: JSON readers lose them otherwise.
@@ -54,10 +55,10 @@ func makeVectors() shuffleVectors {
 	for _, n := range []uint64{1, 2, 3, 4, 5, 16, 17, 64, 100} {
 		for _, seed := range []uint64{0, 1, 1<<64 - 1} {
 			for _, pass := range []uint32{0, 1, 7} {
-				p := newPermutation(n, seed, pass)
+				p := NewPermutation(n, seed, pass)
 				f := fullPermutation{permutationOf: permutationOf{u(n), u(seed), pass}}
 				for i := range n {
-					f.Order = append(f.Order, p.block(i))
+					f.Order = append(f.Order, p.Block(i))
 				}
 				v.Permutations = append(v.Permutations, f)
 			}
@@ -65,10 +66,10 @@ func makeVectors() shuffleVectors {
 	}
 	for _, n := range []uint64{1000, 65536, 65537, 1_000_003, 1 << 32, 1<<40 + 1, 4_000_000_000_000} {
 		for _, seed := range []uint64{7, 0xDEADBEEFCAFEF00D} {
-			p := newPermutation(n, seed, 3)
+			p := NewPermutation(n, seed, 3)
 			s := spotsPermutation{permutationOf: permutationOf{u(n), u(seed), 3}}
 			for _, i := range []uint64{0, 1, 2, 3, n / 3, n / 2, n - 2, n - 1} {
-				s.Spots = append(s.Spots, [2]string{u(i), u(p.block(i))})
+				s.Spots = append(s.Spots, [2]string{u(i), u(p.Block(i))})
 			}
 			v.Spots = append(v.Spots, s)
 		}
@@ -108,12 +109,12 @@ func TestShuffleVectorsHold(t *testing.T) {
 func TestPermutationIsOneAndPlaceIsItsInverse(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.Uint64Range(1, 700).Draw(t, "n")
-		p := newPermutation(n, rapid.Uint64().Draw(t, "seed"), rapid.Uint32().Draw(t, "pass"))
+		p := NewPermutation(n, rapid.Uint64().Draw(t, "seed"), rapid.Uint32().Draw(t, "pass"))
 		seen := make([]bool, n)
 		for i := range n {
-			b := p.block(i)
-			if b >= n || seen[b] || p.place(b) != i {
-				t.Fatalf("block(%d) = %d, place back %d", i, b, p.place(b))
+			b := p.Block(i)
+			if b >= n || seen[b] || p.Place(b) != i {
+				t.Fatalf("block(%d) = %d, place back %d", i, b, p.Place(b))
 			}
 			seen[b] = true
 		}
@@ -124,8 +125,8 @@ func TestPlaceIsTheInverseForLargeInputs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.Uint64Range(1, 1<<62).Draw(t, "n")
 		x := rapid.Uint64Range(0, n-1).Draw(t, "x")
-		p := newPermutation(n, rapid.Uint64().Draw(t, "seed"), 0)
-		if p.place(p.block(x)) != x {
+		p := NewPermutation(n, rapid.Uint64().Draw(t, "seed"), 0)
+		if p.Place(p.Block(x)) != x {
 			t.Fatal("not inverse")
 		}
 	})
@@ -134,21 +135,20 @@ func TestPlaceIsTheInverseForLargeInputs(t *testing.T) {
 func TestDeadTailsAreCountedOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		block := rapid.Int64Range(1, 12).Draw(t, "block")
-		p := &partition{ds: &dataset{opt: Options{Shuffle: true, Block: block, Seed: 5}}, complete: true}
+		p := &Table{Complete: true, Blocks: Blocks{Size: block, Seed: 5, Every: 1}}
 		for _, size := range rapid.SliceOfN(rapid.Int64Range(0, 50), 1, 8).Draw(t, "sizes") {
-			p.segs = append(p.segs, segment{end: size, block: p.blocks})
-			p.blocks += (size + block - 1) / block
+			p.Extend(&sources.Segment{ID: int64(len(p.Segs)), End: size})
 		}
-		segs, blocks := p.segs, p.blocks
+		segs, blocks := p.Segs, p.Count
 		if blocks == 0 {
 			return
 		}
 		o := p.newOrder(0)
 		dead := make([]bool, blocks*block)
 		for i := range segs {
-			for n := range (segs[i].end + block - 1) / block {
-				at := int64(o.perm.place(uint64(segs[i].block + n)))
-				for k := segs[i].end - n*block; k < block; k++ {
+			for n := range (segs[i].End + block - 1) / block {
+				at := int64(o.Perm.Place(uint64(segs[i].block + n)))
+				for k := segs[i].End - n*block; k < block; k++ {
 					dead[at*block+k] = true
 				}
 			}

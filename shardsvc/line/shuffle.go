@@ -1,4 +1,4 @@
-package shardsvc
+package line
 
 import (
 	"math/bits"
@@ -20,7 +20,7 @@ func splitmix64(z uint64) uint64 {
 	return z ^ z>>31
 }
 
-func newPermutation(n, seed uint64, pass uint32) permutation {
+func NewPermutation(n, seed uint64, pass uint32) permutation {
 	w := uint(2)
 	if n > 4 {
 		w = uint(bits.Len64(n - 1))
@@ -33,8 +33,8 @@ func (p permutation) round(r, x uint64) uint64 {
 	return splitmix64(p.key+r*0xD1B54A32D192ED03+x) & (1<<p.half - 1)
 }
 
-// block returns which block of the input is block x of the order, x < n.
-func (p permutation) block(x uint64) uint64 {
+// Block returns which block of the input is block x of the order, x < n.
+func (p permutation) Block(x uint64) uint64 {
 	if p.inOrder {
 		return x
 	}
@@ -50,8 +50,8 @@ func (p permutation) block(x uint64) uint64 {
 	}
 }
 
-// place is the inverse of block.
-func (p permutation) place(x uint64) uint64 {
+// Place is the inverse of block.
+func (p permutation) Place(x uint64) uint64 {
 	if p.inOrder {
 		return x
 	}
@@ -77,26 +77,22 @@ type deadTail struct {
 // order is the shuffled line of one pass: of a virtual rank every every-th block
 // of it, from first on.
 type order struct {
-	perm         permutation
-	block        int64
+	Perm         permutation
+	Block        int64
 	first, every int64
 	dead         []deadTail // by start
 }
 
-// newOrder is the order of pass n of p, whose listing is complete.
-func (p *partition) newOrder(n uint32) *order {
-	opt := &p.ds.opt
-	block := opt.Block
-	o := &order{perm: newPermutation(uint64(p.blocks), opt.Seed, n), block: block, every: 1}
-	o.perm.inOrder = opt.InOrder
-	if p.virtual > 0 {
-		o.first, o.every = int64(p.virtual)-1, int64(opt.VirtualRanks)
-	}
-	for i := range p.segs {
-		s := &p.segs[i]
-		size := s.end - s.start
+// newOrder is the order of pass n of a table that is complete.
+func (t *Table) newOrder(n uint32) *order {
+	block := t.Size
+	o := &order{Perm: NewPermutation(uint64(t.Count), t.Seed, n), Block: block, first: t.First, every: t.Every}
+	o.Perm.inOrder = t.InOrder
+	for i := range t.Segs {
+		s := &t.Segs[i]
+		size := s.End - s.Start
 		if short := size % block; short != 0 {
-			at := int64(o.perm.place(uint64(s.block + size/block)))
+			at := int64(o.Perm.Place(uint64(s.block + size/block)))
 			if at%o.every != o.first {
 				continue // another virtual rank's
 			}
@@ -113,9 +109,9 @@ func (p *partition) newOrder(n uint32) *order {
 	return o
 }
 
-// source is the block of the input that position pos of the line is in.
-func (o *order) source(pos int64) int64 {
-	return int64(o.perm.block(uint64(pos/o.block*o.every + o.first)))
+// Source is the block of the input that position pos of the line is in.
+func (o *order) Source(pos int64) int64 {
+	return int64(o.Perm.Block(uint64(pos/o.Block*o.every + o.first)))
 }
 
 // below counts the dead units of the line below pos.

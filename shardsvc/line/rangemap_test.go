@@ -1,4 +1,4 @@
-package shardsvc
+package line
 
 import (
 	"testing"
@@ -10,16 +10,16 @@ import (
 func TestRangeMapIsAnArray(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const size = 40
-		var m rangeMap
+		var m Map
 		var units [size]uint32 // 0: none
 		for range rapid.IntRange(0, 40).Draw(t, "writes") {
 			start := rapid.Int64Range(0, size-1).Draw(t, "start")
 			end := rapid.Int64Range(start, size).Draw(t, "end")
 			val := uint32(rapid.IntRange(0, 2).Draw(t, "val"))
 			if val == 0 {
-				m.clear(start, end)
+				m.Clear(start, end)
 			} else {
-				m.set(start, end, val)
+				m.Set(start, end, val)
 			}
 			for i := start; i < end; i++ {
 				units[i] = val
@@ -28,23 +28,23 @@ func TestRangeMapIsAnArray(t *testing.T) {
 		}
 		from := rapid.Int64Range(0, size-1).Draw(t, "from")
 		to := rapid.Int64Range(from, size).Draw(t, "to")
-		i, j := m.overlap(from, to)
+		i, j := m.Overlap(from, to)
 		for k, s := range m {
-			if in := s.start < to && from < s.end && from < to; in != (k >= i && k < j) {
+			if in := s.Start < to && from < s.End && from < to; in != (k >= i && k < j) {
 				t.Fatalf("overlap(%d, %d) = [%d, %d) of %v", from, to, i, j, m)
 			}
 		}
 	})
 }
 
-func check(t *rapid.T, m rangeMap, units []uint32) {
+func check(t *rapid.T, m Map, units []uint32) {
 	var got [64]uint32
 	for i, s := range m {
-		if s.start >= s.end || i > 0 && (m[i-1].end > s.start || m[i-1].end == s.start && m[i-1].val == s.val) {
+		if s.Start >= s.End || i > 0 && (m[i-1].End > s.Start || m[i-1].End == s.Start && m[i-1].Val == s.Val) {
 			t.Fatalf("not sorted, disjoint and merged: %v", m)
 		}
-		for u := s.start; u < s.end; u++ {
-			got[u] = s.val
+		for u := s.Start; u < s.End; u++ {
+			got[u] = s.Val
 		}
 	}
 	for u, v := range units {
@@ -58,12 +58,12 @@ func check(t *rapid.T, m rangeMap, units []uint32) {
 func TestSettledSetIsAnArray(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const size = 40
-		var s settledSet
+		var s Set
 		var units [size + 1]bool
 		for range rapid.IntRange(0, 20).Draw(t, "adds") {
 			start := rapid.Int64Range(0, size-1).Draw(t, "start")
 			end := rapid.Int64Range(start+1, size).Draw(t, "end")
-			s.add(start, end, uint32(rapid.IntRange(0, kinds-1).Draw(t, "kind")))
+			s.Add(start, end, uint32(rapid.IntRange(0, Kinds-1).Draw(t, "kind")))
 			for i := start; i < end; i++ {
 				units[i] = true
 			}
@@ -71,8 +71,8 @@ func TestSettledSetIsAnArray(t *testing.T) {
 			for units[low] {
 				low++
 			}
-			if s.low != low {
-				t.Fatalf("low is %d, want %d", s.low, low)
+			if s.Low != low {
+				t.Fatalf("low is %d, want %d", s.Low, low)
 			}
 		}
 		from := rapid.Int64Range(0, size-1).Draw(t, "from")
@@ -81,7 +81,7 @@ func TestSettledSetIsAnArray(t *testing.T) {
 		for units[want] {
 			want++
 		}
-		if got := s.prefix(from); got != max(want, s.low) {
+		if got := s.Prefix(from); got != max(want, s.Low) {
 			t.Fatalf("prefix(%d) is %d, want %d of %+v", from, got, want, s)
 		}
 		free := int64(0)
@@ -90,7 +90,7 @@ func TestSettledSetIsAnArray(t *testing.T) {
 				free++
 			}
 		}
-		s.gaps(from, to, func(start, end int64) {
+		s.Gaps(from, to, func(start, end int64) {
 			for i := start; i < end; i++ {
 				if units[i] {
 					t.Fatalf("gap holds unit %d", i)
@@ -98,8 +98,8 @@ func TestSettledSetIsAnArray(t *testing.T) {
 			}
 			free -= end - start
 		})
-		if free != 0 || s.touches(from, to) == (from < to && !anyOf(units[from:to])) && from < to {
-			t.Fatalf("gaps of [%d, %d) miss %d units, touches %v", from, to, free, s.touches(from, to))
+		if free != 0 || s.Touches(from, to) == (from < to && !anyOf(units[from:to])) && from < to {
+			t.Fatalf("gaps of [%d, %d) miss %d units, touches %v", from, to, free, s.Touches(from, to))
 		}
 	})
 }
