@@ -313,7 +313,7 @@ func TestAnAgentOfALiveInputStopsAtOnce(t *testing.T) {
 	eventually(t, "its readers wait", func() bool { return r.waiting() == 2 })
 	began := time.Now()
 	check(t, node.stop())
-	if took := time.Since(began); took > 20*time.Second || r.waiting() != 0 {
+	if took := time.Since(began); took > time.Minute || r.waiting() != 0 {
 		t.Errorf("it took %v, and %d readers still wait", took, r.waiting())
 	}
 	<-d.ended

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import random
@@ -47,38 +48,54 @@ def saved(folder: Path) -> int:
     return max((int(m.parent.name.split("-")[1]) for m in manifests), default=0)
 
 
-@pytest.mark.timeout(240)
+KILLS = 4
+
+
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("more", [(), ("--sharded",)], ids=["rank 0 saves", "sharded"])
 def test_ranks_that_are_killed_repeat_nothing_in_the_model(tmp_path: Path, more: tuple[str, ...]) -> None:
+    seed = int(os.environ.get("HEADRACE_SEED") or random.SystemRandom().randrange(1 << 32))
+    print(f"HEADRACE_SEED={seed}")
+    rng = random.Random(seed)
+    for attempt in range(5):  # a job that was too fast for its killer is right too, and another one begins
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        if trained(folder, more, rng) == KILLS:
+            return
+    pytest.fail("no job lived for long enough to be killed four times")
+
+
+def trained(folder: Path, more: tuple[str, ...], rng: random.Random) -> int:
+    """Runs a job whose ranks are killed, up to KILLS times, and checks its end. How many were."""
     records = 40_000
-    data = tmp_path / "data"
+    data = folder / "data"
     data.mkdir()
     for f in range(4):
         rows = range(f, records, 4)
         (data / f"{f}.tsv").write_text("".join(f"{i}\t{i % 100 / 100}\t{i % 100 / 50 + 1}\n" for i in rows))
-    (tmp_path / "numbers.yaml").write_text((HERE / "numbers.yaml").read_text())
+    (folder / "numbers.yaml").write_text((HERE / "numbers.yaml").read_text())
     env = {k: v for k, v in os.environ.items() if not k.startswith("HEADRACE_")}
-    env["HEADRACE_STATE"] = str(tmp_path / "state")
+    env["HEADRACE_STATE"] = str(folder / "state")
     command = [str(BINARY), "run", "--model", "replicated", "--nproc-per-node", "3", "--max-restarts", "50",
                "-f", "numbers.yaml", "--", sys.executable, str(HERE / "train.py"), "--every", "10", "--pause", "0.03",
                *more]
-    seed = int(os.environ.get("HEADRACE_SEED") or random.SystemRandom().randrange(1 << 32))
-    print(f"HEADRACE_SEED={seed}")
-    rng, log, end = random.Random(seed), tmp_path / "log", time.monotonic() + 200
+    log, end = folder / "log", time.monotonic() + 200
     kills, before = 0, 0
     with log.open("wb") as out:
-        run = subprocess.Popen(command, cwd=tmp_path, env=env, stdout=out, stderr=out)
+        run = subprocess.Popen(command, cwd=folder, env=env, stdout=out, stderr=out)
     try:
         while run.poll() is None:
             assert time.monotonic() < end, log.read_text()[-4000:]
             time.sleep(0.05)
             # One is killed once the group has begun, and has saved more than the one before it: a few steps
-            # later, of 200, each of which has a pause. The job cannot end before.
+            # later, of 200, each of which has a pause.
             begun = log.read_text().count("begins behind") >= 3 * (kills + 1)
-            if kills < 4 and begun and (newest := saved(tmp_path)) > before:
+            if kills < KILLS and begun and (newest := saved(folder)) > before:
                 time.sleep(rng.uniform(0, 0.3))
-                os.kill(rng.choice(trainers(run)), signal.SIGKILL)
-                kills, before = kills + 1, newest
+                with contextlib.suppress(ProcessLookupError):
+                    for victim in (alive := trainers(run)) and rng.sample(alive, 1):
+                        os.kill(victim, signal.SIGKILL)
+                        kills, before = kills + 1, newest
     finally:
         run.kill()
         run.wait()
@@ -88,5 +105,5 @@ def test_ranks_that_are_killed_repeat_nothing_in_the_model(tmp_path: Path, more:
     want = int(mix(np.arange(records)).sum(dtype=np.uint64))
     assert sorted(ends[-3:]) == [(str(r), str(records), f"{want:016x}") for r in range(3)], text[-4000:]
     behind = [int(n) for n in re.findall(r"begins behind step (\d+)", text)]
-    assert kills == 4
-    assert max(behind) > 0, "no checkpoint was restored"
+    assert kills == 0 or max(behind) > 0, "no checkpoint was restored"
+    return kills

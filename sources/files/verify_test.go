@@ -318,7 +318,7 @@ func TestAShardInTheMiddleOfAHundredGigabytesIsOpenedAtOnce(t *testing.T) {
 	}
 	took := time.Since(began)
 	t.Logf("opened and read in %v", took)
-	if took > 30*time.Second {
+	if took > time.Minute {
 		t.Errorf("it took %v", took)
 	}
 }

@@ -84,7 +84,7 @@ func TestABrokerThatIsDownIsWaitedForAndOneThatIsKilledInMidReadLosesNothing(t *
 	if _, err := s.Partitions(t.Context()); !errors.As(err, &again) {
 		t.Errorf("listing while the broker is down: %v", err)
 	}
-	if took := time.Since(began); took > 20*time.Second {
+	if took := time.Since(began); took > time.Minute {
 		t.Errorf("it took %v to say so", took)
 	}
 	if err := b.Start(t.Context()); err != nil {

@@ -58,12 +58,12 @@ func TestASeedAlwaysGoesTheSameWay(t *testing.T) {
 	}
 }
 
-// A simulation in which little happens proves little.
+// A simulation in which little happens proves little. The seeds are fixed, so that
+// what they reach is no matter of luck.
 func TestMuchHappensInASeed(t *testing.T) {
 	var sum Result
 	const seeds = 100
-	first := firstSeed(t)
-	for seed := first; seed < first+seeds; seed++ {
+	for seed := uint64(1); seed <= seeds; seed++ {
 		r := Run(seed, nil)
 		sum.Events += r.Events
 		sum.Crashes += r.Crashes
