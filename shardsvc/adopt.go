@@ -2,7 +2,6 @@ package shardsvc
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -72,8 +71,6 @@ func (c *Core) named(name string) *dataset {
 
 func (d *dataset) fits(s *CutDataset) error {
 	switch o := &d.opt; {
-	case o.NoCheckpoints:
-		return errors.New("it says checkpoints: none")
 	case o.Shuffle != s.Shuffle || o.Shuffle && (o.Seed != s.Seed || o.Block != s.Block || o.InOrder != s.InOrder):
 		return fmt.Errorf("it is shuffled otherwise than the cut: shuffle %v seed %d block %d, the cut has %v, %d, %d", o.Shuffle, o.Seed, o.Block, s.Shuffle, s.Seed, s.Block)
 	case o.VirtualRanks != s.VirtualRanks:

@@ -105,13 +105,6 @@ func (c *Core) noCuts() string {
 	if c.cfg.Model == "" {
 		return "the job declares no model kind, so nobody knows which records are in a model: start the master with --model replicated, private or shared"
 	}
-	some := false
-	for _, d := range c.datasets {
-		some = some || d != nil && !d.opt.NoCheckpoints
-	}
-	if !some && slices.ContainsFunc(c.datasets, func(d *dataset) bool { return d != nil }) {
-		return "every dataset says checkpoints: none: its records count as saved when they are acked"
-	}
 	return ""
 }
 

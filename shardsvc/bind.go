@@ -119,7 +119,7 @@ func (c *Core) remark() {
 	}
 	for _, d := range c.datasets {
 		if d != nil {
-			d.acksBind = d.opt.NoCheckpoints || k == nil
+			d.acksBind = k == nil
 		}
 	}
 	for _, p := range c.parts {

@@ -17,7 +17,7 @@ type dataset struct {
 	opt                      Options
 	paused, failed, partsAll bool
 	removed                  bool
-	folds                    bool // an ack of it folds into the settled set at once
+	folds                    bool // as of the core, for methods that have no core at hand
 	acksBind                 bool // what is acked counts as bound
 
 	parts []*partition // by number
@@ -97,9 +97,6 @@ func (c *Core) applyDataset(e *ApplyDataset) {
 	}
 	o, n := d.opt, e.Options
 	switch {
-	case o.NoCheckpoints != n.NoCheckpoints:
-		c.rejected("dataset %q: checkpoints can not change once it exists: delete it and apply it again", d.name)
-		return
 	case o.Strict != n.Strict || o.Shuffle != n.Shuffle || o.Seed != n.Seed || o.Block != n.Block || o.VirtualRanks != n.VirtualRanks || o.InOrder != n.InOrder:
 		c.rejected("dataset %q: order, shuffle and bit_exact can not change once it exists: delete it and apply it again", d.name)
 		return
@@ -118,8 +115,8 @@ func (c *Core) applyDataset(e *ApplyDataset) {
 
 func (c *Core) setOptions(d *dataset, o Options) {
 	d.opt = o
-	d.folds = c.folds || o.NoCheckpoints
-	d.acksBind = o.NoCheckpoints || c.folds && !c.hasBound()
+	d.folds = c.folds
+	d.acksBind = c.folds && !c.hasBound()
 }
 
 func (c *Core) newDataset(id DatasetID) *dataset {

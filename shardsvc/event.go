@@ -53,8 +53,6 @@ type Options struct {
 	Max          int64
 	Target       Time // of a worker's own rate
 	Stall        Time // 0: never
-	// NoCheckpoints: the job binds as it acks (checkpoints: none).
-	NoCheckpoints bool
 	// GoOnAfterLoss: what the source has lost is excluded, and the rest read on
 	// (on_loss: continue).
 	GoOnAfterLoss bool

@@ -74,7 +74,7 @@ func (c *Core) members(r *rank, step int64) *Cut {
 		own = c.linesOf(r.base)
 	}
 	for _, d := range c.datasets {
-		if d == nil || d.opt.NoCheckpoints {
+		if d == nil {
 			continue
 		}
 		s := CutDataset{Name: d.name, Unit: d.opt.Unit, Shuffle: d.opt.Shuffle, Seed: d.opt.Seed, Block: d.opt.Block, InOrder: d.opt.InOrder, VirtualRanks: d.opt.VirtualRanks}

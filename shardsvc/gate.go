@@ -114,7 +114,7 @@ func (c *Core) hasPast() bool {
 		return true
 	}
 	for _, p := range c.parts {
-		if p == nil || p.ds.opt.NoCheckpoints {
+		if p == nil {
 			continue
 		}
 		if p.units[line.Acked] > 0 || slices.ContainsFunc(p.passes, func(ps *pass) bool { return ps.kinds[line.Acked] > 0 }) {

@@ -89,7 +89,7 @@ func (c *Core) gone(ranks []*rank, t *target, deleted []Deletion) Gone {
 		all = append(all, aim{f.with, now, f.sets})
 	}
 	for _, p := range c.parts {
-		if there[p] || p.ds.opt.NoCheckpoints {
+		if there[p] {
 			continue
 		}
 		var sets []line.Set

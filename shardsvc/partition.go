@@ -203,14 +203,14 @@ func (c *Core) foldPasses(p *partition) {
 	c.pruneSettled(p)
 }
 
-// neverBack: no cut can be asked of d, so what is settled stays so.
-func (c *Core) neverBack(d *dataset) bool { return c.cfg.Model == "" || d.opt.NoCheckpoints }
+// neverBack: no cut can be asked, so settled records stay settled.
+func (c *Core) neverBack() bool { return c.cfg.Model == "" }
 
 // pruneSettled drops the segments that the last pass has wholly settled, once no
 // listing needs them (Segments).
 func (c *Core) pruneSettled(p *partition) {
 	const worthIt = 64
-	if !c.neverBack(p.ds) || !p.Complete || p.ds.opt.Shuffle || len(p.Segs) < 2 || p.begun() < uint32(p.ds.opt.Passes) || len(p.passes) > 1 {
+	if !c.neverBack() || !p.Complete || p.ds.opt.Shuffle || len(p.Segs) < 2 || p.begun() < uint32(p.ds.opt.Passes) || len(p.passes) > 1 {
 		return
 	}
 	low := p.Total

@@ -203,7 +203,7 @@ func (c *Core) PlanRewind(k *Cut, deleted []Deletion) (plan RewindPlan) {
 		want = c.linesOfFit(t.fit)
 	}
 	for _, p := range c.parts {
-		if p == nil || p.ds.opt.NoCheckpoints {
+		if p == nil {
 			continue
 		}
 		all, more := int64(0), int64(0)

@@ -191,7 +191,7 @@ func (c *Core) ackedSince(id uint64) bool {
 	}
 	l := c.linesOf(k)
 	for _, p := range c.parts {
-		if p == nil || p.ds.opt.NoCheckpoints {
+		if p == nil {
 			continue
 		}
 		for n := range p.begun() {

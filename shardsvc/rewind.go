@@ -11,7 +11,7 @@ import (
 // nothing. No lease may be out.
 func (c *Core) goBack(l *lines) (again comesAgain) {
 	for _, p := range c.parts {
-		if p == nil || p.ds.opt.NoCheckpoints {
+		if p == nil {
 			continue
 		}
 		var want []line.Set
@@ -159,7 +159,7 @@ func (c *Core) hasMore(x *keptCut, want *lines) bool {
 	}
 	has := c.linesOf(x)
 	for _, p := range c.parts {
-		if p == nil || p.ds.opt.NoCheckpoints {
+		if p == nil {
 			continue
 		}
 		for n := range has.passes(p) {

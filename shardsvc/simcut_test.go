@@ -253,7 +253,7 @@ func (s *sim) call(t *simTrainer, k CutCall) {
 
 func (s *sim) someAsk() {
 	t := s.some()
-	if t == nil || s.opt.NoCheckpoints {
+	if t == nil {
 		return
 	}
 	s.nextCut++

@@ -68,14 +68,6 @@ type Bounds struct {
 	Err       error
 }
 
-// Unit says what an offset counts in a source.
-type Unit string
-
-const (
-	Bytes   Unit = "bytes"
-	Records Unit = "records"
-)
-
 // Source is one place that records live in, opened for one dataset.
 // Implementations are safe for concurrent use.
 type Source interface {

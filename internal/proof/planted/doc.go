@@ -9,6 +9,6 @@
 // Choose named.
 //
 // An edit names its place by text, not by a line number. That text must stand
-// exactly once in its file. If you change such a file and a test here fails, take
-// over the new text into the bug's file.
+// exactly once in its file. If you change such a file, internal/archtest fails and
+// names the bug: take over the new text into the bug's file.
 package planted

@@ -1,0 +1,30 @@
+package archtest
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/headrace/headrace/internal/proof/planted"
+)
+
+// A change of the source that moves what a planted bug changes fails here, and says
+// which bug's file to bring up to date. `make test-planted` then shows that the bug
+// is still found.
+func TestEachPlantedBugFitsTodaysSource(t *testing.T) {
+	bugs, err := planted.Bugs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := planted.Patched("../..", bugs); err != nil {
+		t.Error(err)
+	}
+	for _, b := range bugs {
+		asks := false
+		for _, e := range b.Edits {
+			asks = asks || strings.Contains(e.New, "PLANTED")
+		}
+		if !asks {
+			t.Errorf("%q is never live: none of its edits asks for PLANTED", b.Name)
+		}
+	}
+}
