@@ -19,7 +19,6 @@ import (
 	"github.com/headrace/headrace/internal/link"
 	"github.com/headrace/headrace/internal/proof/toymaster"
 	"github.com/headrace/headrace/sources"
-	"github.com/headrace/headrace/sources/files"
 )
 
 // master is a toymaster behind gRPC, with one dataset of real files.
@@ -57,7 +56,7 @@ func newMaster(t *testing.T, model, yaml, root string) *master {
 }
 
 func (m *master) list() (all []toymaster.Segment) {
-	src, err := files.ForSpec(m.spec, []string{m.root}, nil, slog.New(slog.DiscardHandler))
+	src, err := m.spec.Open(dataset.Opening{AllowedRoots: []string{m.root}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -258,7 +257,7 @@ func (m *master) conn() *grpc.ClientConn {
 }
 
 func (m *master) open(_ context.Context, spec *dataset.Spec) (sources.Source, error) {
-	return files.ForSpec(spec, []string{m.root}, nil, slog.New(slog.DiscardHandler))
+	return spec.Open(dataset.Opening{AllowedRoots: []string{m.root}, Logger: slog.New(slog.DiscardHandler)})
 }
 
 func logger(t *testing.T) *slog.Logger {

@@ -22,7 +22,6 @@ import (
 	"github.com/headrace/headrace/internal/store/memstore"
 	"github.com/headrace/headrace/shardsvc/serve"
 	"github.com/headrace/headrace/sources"
-	"github.com/headrace/headrace/sources/files"
 )
 
 // realMaster is the shard service as a master runs it, over a store that
@@ -97,7 +96,7 @@ func (m *realMaster) conn() *grpc.ClientConn {
 }
 
 func (m *realMaster) open(_ context.Context, spec *dataset.Spec) (sources.Source, error) {
-	return files.ForSpec(spec, []string{m.root}, nil, slog.New(slog.DiscardHandler))
+	return spec.Open(dataset.Opening{AllowedRoots: []string{m.root}, Logger: slog.New(slog.DiscardHandler)})
 }
 
 func (m *realMaster) agent(name, socket string) *running {

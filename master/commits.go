@@ -95,7 +95,10 @@ func (c *commits) round(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-func committed(spec *dataset.Spec) bool { return spec.Kafka != nil && spec.Kafka.Group != "" }
+func committed(spec *dataset.Spec) bool { return spec.Kind().Commits && progressOf(spec) != "" }
+
+// progressOf names whose progress the broker is told.
+func progressOf(spec *dataset.Spec) string { return spec.Source.Traits().Progress }
 
 func (c *commits) commit(ctx context.Context, d *serve.Dataset) error {
 	marks, err := c.srv.CommitMarks(ctx, d.ID)
@@ -105,7 +108,7 @@ func (c *commits) commit(ctx context.Context, d *serve.Dataset) error {
 	now := time.Now()
 	var news []sources.Mark
 	for _, m := range marks {
-		old, any := c.said[said{d.ID, d.Spec.Kafka.Group, m.Partition}]
+		old, any := c.said[said{d.ID, progressOf(d.Spec), m.Partition}]
 		if !any || old.at != m.Position || now.Sub(old.when) > commitAgain {
 			m.Back = any && m.Position.Compare(old.at) < 0
 			news = append(news, m)
@@ -129,7 +132,7 @@ func (c *commits) commit(ctx context.Context, d *serve.Dataset) error {
 		return err
 	}
 	for _, m := range news {
-		c.said[said{d.ID, d.Spec.Kafka.Group, m.Partition}] = told{m.Position, now}
+		c.said[said{d.ID, progressOf(d.Spec), m.Partition}] = told{m.Position, now}
 	}
 	return nil
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/shardsvc/serve"
 	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/files"
+	"github.com/headrace/headrace/sources/kafka"
 )
 
 // progress is a ledger of two datasets, of which one names a group.
@@ -21,8 +23,8 @@ type progress struct {
 
 func (p *progress) Datasets(context.Context) ([]serve.Dataset, error) {
 	return []serve.Dataset{
-		{ID: 1, Name: "files", Spec: &dataset.Spec{Files: &dataset.FilesSpec{}}},
-		{ID: 2, Name: "events", Spec: &dataset.Spec{Kafka: &dataset.KafkaSpec{Group: p.group}}},
+		{ID: 1, Name: "files", Spec: &dataset.Spec{Source: &files.Spec{}}},
+		{ID: 2, Name: "events", Spec: &dataset.Spec{Source: &kafka.Spec{Group: p.group}}},
 	}, nil
 }
 
@@ -43,8 +45,7 @@ type group struct {
 	fail error
 }
 
-func (g *group) Close() error                               { return nil }
-func (g *group) Hold(context.Context, []sources.Mark) error { return nil }
+func (g *group) Close() error { return nil }
 func (g *group) Commit(_ context.Context, m []sources.Mark) error {
 	if g.fail == nil {
 		g.got = append(g.got, m...)

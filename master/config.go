@@ -38,7 +38,7 @@ type Config struct {
 
 	// Of input without an end: how often to ask where it ends, and how long an end
 	// below one that was seen before is taken for a leader that does not know yet.
-	HeadsEvery   time.Duration // 0: the default of 1 s
+	HeadsEvery   time.Duration // 0: as the kind of source has it, else 1 s
 	HeadPatience time.Duration // 0: the default of 20 s
 
 	Logger *slog.Logger
@@ -65,9 +65,6 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.AheadSegments <= 0 {
 		c.AheadSegments = defaultAheadSegments
-	}
-	if c.HeadsEvery <= 0 {
-		c.HeadsEvery = defaultHeadsEvery
 	}
 	if c.HeadPatience <= 0 {
 		c.HeadPatience = defaultHeadPatience

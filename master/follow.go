@@ -1,6 +1,7 @@
 package master
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +25,7 @@ type following struct {
 // they reach. Agents tell it too, as they read; what nobody reads is seen here.
 func (l *listing) follow(ctx context.Context, src sources.Source) error {
 	f := &following{listing: l, src: src, lower: map[sources.PartitionID]time.Time{}}
-	heads, parts := time.NewTicker(l.cfg.HeadsEvery), time.NewTicker(time.Duration(l.spec.Kafka.Refresh))
+	heads, parts := time.NewTicker(l.headsEvery()), time.NewTicker(l.spec.Source.Traits().Refresh)
 	defer heads.Stop()
 	defer parts.Stop()
 	err := f.patient(f.join(ctx))
@@ -44,6 +45,14 @@ func (l *listing) follow(ctx context.Context, src sources.Source) error {
 		}
 	}
 	return err
+}
+
+// headsEvery is how often heads are looked for.
+func (l *listing) headsEvery() time.Duration {
+	if l.cfg.HeadsEvery > 0 {
+		return l.cfg.HeadsEvery
+	}
+	return cmp.Or(l.spec.Kind().HeadsEvery, defaultHeadsEvery)
 }
 
 // patient forgives what another try may mend, and says so once.

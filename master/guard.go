@@ -41,8 +41,8 @@ type guard struct {
 	wg   sync.WaitGroup
 }
 
-// guarded: files delete nothing by themselves.
-func guarded(ds *serve.Dataset) bool { return ds.Spec.Kafka != nil }
+// guarded: its source deletes records by itself, and can say when.
+func guarded(ds *serve.Dataset) bool { return ds.Spec.Kind().Foretells }
 
 // foreseen: of a dataset that is done only who goes back needs anything, and what is
 // dealt out to virtual ranks is no place in a partition of the broker. Of these it is

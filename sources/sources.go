@@ -127,7 +127,7 @@ type Record struct {
 
 type Header struct{ Key, Value [2]int32 }
 
-// Mark is a position of a partition to commit or to hold.
+// Mark is a position of a partition to commit, or to retain from.
 type Mark struct {
 	Partition PartitionID
 	Position  Position
@@ -135,10 +135,29 @@ type Mark struct {
 	Back      bool // progress went back on purpose: a rewind
 }
 
-// Committer is implemented by sources whose broker keeps offsets.
+// Committer is implemented by sources whose broker keeps its readers' progress.
 type Committer interface {
-	Commit(ctx context.Context, marks []Mark) error // tell the broker our progress
-	Hold(ctx context.Context, marks []Mark) error   // what must not be deleted
+	// Commit tells the broker our progress: all records below each mark are in a bound
+	// checkpoint. It reads back what the broker keeps, and returns nil only if that is
+	// the mark. What the broker has already does not go back, unless Mark.Back says so.
+	Commit(ctx context.Context, marks []Mark) error
+}
+
+// Retainer is implemented by sources whose broker deletes what no reader needs, and
+// keeps what a reader has asked it to keep.
+type Retainer interface {
+	// Begin makes the broker keep these partitions from where the dataset begins to
+	// read them. It is called before their segments are listed for the first time, and
+	// again after each start of a master: what is kept already stays as it is.
+	Begin(ctx context.Context, parts []PartitionID) error
+	// Retain says that nothing below each mark is needed any more: the mark is that of
+	// the oldest kept checkpoint. It reads back what the broker keeps, and returns nil
+	// only if all from the mark on is kept. A mark may go back, where Mark.Back says so;
+	// what was deleted meanwhile stays deleted.
+	Retain(ctx context.Context, marks []Mark) error
+	// Release ends what Begin and Commit made at the broker: the dataset is deleted.
+	// Nothing there to end is no error.
+	Release(ctx context.Context) error
 }
 
 // Tailing is implemented by cursors of segments that grow. Their Next waits at

@@ -15,9 +15,11 @@ import (
 	"github.com/headrace/headrace/internal/decode"
 	"github.com/headrace/headrace/internal/frame"
 	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/files"
 )
 
 func main() {
+	dataset.Register(files.Kind)
 	if err := run(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "decode:", err)
 		os.Exit(1)

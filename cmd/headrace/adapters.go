@@ -10,8 +10,6 @@ import (
 	"github.com/headrace/headrace/internal/decode"
 	"github.com/headrace/headrace/master"
 	"github.com/headrace/headrace/sources"
-	"github.com/headrace/headrace/sources/files"
-	"github.com/headrace/headrace/sources/kafka"
 )
 
 // listSource opens datasets for a master; readSource for an agent.
@@ -28,29 +26,14 @@ func readSource(roots []string, log *slog.Logger) agent.Opener {
 }
 
 func openSource(spec *dataset.Spec, roots []string, known []sources.Segment, log *slog.Logger) (sources.Source, error) {
-	log = log.With("dataset", spec.Name)
-	switch {
-	case spec.Files != nil:
-		src, err := files.ForSpec(spec, roots, known, log)
-		if err != nil {
-			return nil, err
-		}
-		return src, nil
-	case spec.Kafka != nil:
-		src, err := kafka.ForSpec(spec, roots, known, log)
-		if err != nil {
-			return nil, err
-		}
-		return src, nil
-	}
-	return nil, fmt.Errorf("dataset %s: it names no source that this version reads; it reads files and kafka", spec.Name)
+	return spec.Open(dataset.Opening{AllowedRoots: roots, Known: known, Logger: log.With("dataset", spec.Name)})
 }
 
 // checkSpec refuses a spec at apply whose root is not allowed, whose files, topics
 // or offsets are not there, or whose fields are not in the files' first line.
 func checkSpec(roots []string, log *slog.Logger) func(context.Context, *dataset.Spec) error {
 	return func(ctx context.Context, spec *dataset.Spec) error {
-		src, err := openSource(quick(spec), roots, nil, log)
+		src, err := openSource(spec.ForALook(), roots, nil, log)
 		if err != nil {
 			return err
 		}
@@ -72,33 +55,25 @@ func checkSpec(roots []string, log *slog.Logger) func(context.Context, *dataset.
 		if err != nil {
 			return err
 		}
-		if spec.Kafka != nil {
-			return checkEnds(ctx, src, parts)
-		}
-		if !spec.Decode.Header {
-			return nil
-		}
-		for _, p := range parts {
-			segs, err := src.Segments(ctx, p, -1, 1)
-			if err != nil {
-				return err
-			}
-			for _, s := range segs {
-				if err := checkHeader(ctx, src, p, s, dec); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
+		return checkFirst(ctx, src, parts, spec, dec)
 	}
 }
 
-// checkEnds asks for the first segment of each partition, which shows an offset
-// that is not there.
-func checkEnds(ctx context.Context, src sources.Source, parts []sources.PartitionID) error {
+// checkFirst looks at the first segment of each partition. That shows an offset that
+// is not there, and a first line without the fields that the spec names.
+func checkFirst(ctx context.Context, src sources.Source, parts []sources.PartitionID, spec *dataset.Spec, dec *decode.Decoder) error {
 	for _, p := range parts {
-		if _, err := src.Segments(ctx, p, -1, 1); err != nil {
+		segs, err := src.Segments(ctx, p, -1, 1)
+		if err != nil {
 			return err
+		}
+		for _, s := range segs {
+			if !spec.Decode.Header {
+				continue
+			}
+			if err := checkHeader(ctx, src, p, s, dec); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -123,15 +98,4 @@ func bind(dec *decode.Decoder, cur sources.Cursor) (*decode.Decoder, error) {
 		return dec.Bind(h.Header())
 	}
 	return dec, nil
-}
-
-// quick is the spec without hashing whole files: to look, not to plan.
-func quick(spec *dataset.Spec) *dataset.Spec {
-	s := *spec
-	if s.Files != nil {
-		f := *s.Files
-		f.Verify = "fast"
-		s.Files = &f
-	}
-	return &s
 }

@@ -123,7 +123,7 @@ func (c *checked) add(spec *dataset.Spec, file string, e *decode.Error) {
 	if i < 0 {
 		i = len(c.Fields)
 		c.Fields = append(c.Fields, checkField{Column: e.Column, Path: e.Path,
-			Example: fmt.Sprintf("%s: %v", place(spec, file, e.Offset), e)})
+			Example: fmt.Sprintf("%s: %v", spec.Place(file, e.Offset), e)})
 	}
 	if e.Missing {
 		c.Fields[i].Missing++

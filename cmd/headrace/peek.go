@@ -150,7 +150,7 @@ func (r *reader) rows(ctx context.Context, n int) ([][]any, error) {
 // located adds what the decoder does not know.
 func located(spec *dataset.Spec, file string, err error) error {
 	if e, ok := errors.AsType[*decode.Error](err); ok {
-		return fmt.Errorf("dataset %s: %s: %w", spec.Name, place(spec, file, e.Offset), e)
+		return fmt.Errorf("dataset %s: %s: %w", spec.Name, spec.Place(file, e.Offset), e)
 	}
 	return fmt.Errorf("dataset %s: %s: %w", spec.Name, file, err)
 }

@@ -24,14 +24,14 @@ type reader struct {
 }
 
 func openReader(spec *dataset.Spec) (*reader, error) {
-	spec = quick(spec)
+	spec = spec.ForALook()
 	dec, err := decode.Compile(spec)
 	if err != nil {
 		return nil, err
 	}
-	roots := []string{"/"}
-	if spec.Files != nil {
-		roots = []string{spec.Files.Root}
+	roots := spec.Folders()
+	if len(roots) == 0 {
+		roots = []string{"/"}
 	}
 	src, err := openSource(spec, roots, nil, slog.New(slog.DiscardHandler))
 	if err != nil {

@@ -66,9 +66,7 @@ func (a *app) loadUp(cmd *cobra.Command, files []string, defaults map[string]str
 	}
 	if a.cfg.From("allow_root") == "" {
 		for _, d := range docs {
-			if d.Spec.Files != nil {
-				a.cfg.AllowRoots = append(a.cfg.AllowRoots, d.Spec.Files.Root)
-			}
+			a.cfg.AllowRoots = append(a.cfg.AllowRoots, d.Spec.Folders()...)
 		}
 	}
 	return docs, nil

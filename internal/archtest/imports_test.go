@@ -22,9 +22,9 @@ var rules = []struct {
 }{
 	{"sources", nil},
 	{"sources/sourcetest", []string{"sources"}},
-	{"sources/rocketmq", []string{"sources", "internal/dataset", "internal/remoting"}},
-	{"sources/...", []string{"sources", "internal/dataset"}}, // adapters
-	{"internal/remoting", nil},                               // RocketMQ's protocol, for its adapter and its test broker
+	{"sources/rocketmq", []string{"sources", "internal/dataset", "internal/secret", "internal/remoting"}},
+	{"sources/...", []string{"sources", "internal/dataset", "internal/secret"}}, // adapters
+	{"internal/remoting", nil}, // RocketMQ's protocol, for its adapter and its test broker
 
 	{"shardsvc/line", []string{"sources"}}, // pure values
 	{"shardsvc", []string{"shardsvc/line", "sources"}},
@@ -35,7 +35,8 @@ var rules = []struct {
 	{"flashckpt/manifest", nil}, // a format: anybody may read one
 	{"flashckpt/audit", []string{"flashckpt/manifest"}},
 
-	{"internal/dataset", []string{"internal/suggest"}},
+	{"internal/dataset", []string{"sources", "internal/suggest"}}, // what a kind of source can do
+	{"internal/secret", []string{"internal/dataset"}},
 	{"internal/frame", []string{"internal/dataset"}},
 	{"internal/decode/...", []string{"sources", "internal/dataset", "internal/frame", "internal/decode/..."}}, // schemas, not protos
 	{"internal/store/...", []string{"internal/store/..."}},

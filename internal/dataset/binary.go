@@ -23,7 +23,7 @@ func (c *Column) Bytes() int {
 		n = 1
 	}
 	for _, d := range c.Shape {
-		if d < 1 || d > int(maxRecord) || n*d > int(maxRecord) {
+		if d < 1 || d > int(MaxRecord) || n*d > int(MaxRecord) {
 			return 0
 		}
 		n *= d
@@ -59,69 +59,69 @@ func (d *DecodeSpec) fillBinary() {
 	}
 }
 
-func (c *check) binaryColumn(at string, col *Column, d *DecodeSpec) {
-	if !c.among(at+".dtype", col.DType, slices.DeleteFunc(slices.Clone(dtypeNames), func(n string) bool { return n == "string" })...) {
+func (c *Check) binaryColumn(at string, col *Column, d *DecodeSpec) {
+	if !c.Among(at+".dtype", col.DType, slices.DeleteFunc(slices.Clone(dtypeNames), func(n string) bool { return n == "string" })...) {
 		return
 	}
 	if col.Paths != nil {
-		c.fail(at+".paths", "", "is not for binary, whose columns have an offset", "write shape for elements that follow each other")
+		c.Fail(at+".paths", "", "is not for binary, whose columns have an offset", "write shape for elements that follow each other")
 	}
 	for _, f := range []struct {
 		name string
 		set  bool
 	}{{"hash", col.Hash != nil}, {"split", col.Split != ""}, {"weights", col.Weights != ""}, {"max", col.Max != 0}} {
 		if f.set {
-			c.fail(at+"."+f.name, "", "is for text, and decode.format is binary", "remove it")
+			c.Fail(at+"."+f.name, "", "is for text, and decode.format is binary", "remove it")
 		}
 	}
 	if len(col.Shape) > maxDimensions {
-		c.fail(at+".shape", "", fmt.Sprintf("has %d dimensions; at most %d", len(col.Shape), maxDimensions), "")
+		c.Fail(at+".shape", "", fmt.Sprintf("has %d dimensions; at most %d", len(col.Shape), maxDimensions), "")
 		return
 	}
 	for i, n := range col.Shape {
 		if n < 1 {
-			c.fail(fmt.Sprintf("%s.shape[%d]", at, i), strconv.Itoa(n), "must be 1 or more", "")
+			c.Fail(fmt.Sprintf("%s.shape[%d]", at, i), strconv.Itoa(n), "must be 1 or more", "")
 			return
 		}
 	}
 	size := col.Bytes()
 	switch {
 	case size == 0:
-		c.fail(at+".shape", "", "takes more than "+maxRecord.String(), "")
+		c.Fail(at+".shape", "", "takes more than "+MaxRecord.String(), "")
 	case col.DType == "bytes" && len(col.Shape) == 0:
-		c.fail(at+".shape", "", "must be given: how many bytes", "as in shape: [16], or path: $value for the whole record")
-	case *col.Offset < 0 || *col.Offset > int(maxRecord):
-		c.fail(at+".offset", strconv.Itoa(*col.Offset), "must be from 0 to "+maxRecord.String(), "")
+		c.Fail(at+".shape", "", "must be given: how many bytes", "as in shape: [16], or path: $value for the whole record")
+	case *col.Offset < 0 || *col.Offset > int(MaxRecord):
+		c.Fail(at+".offset", strconv.Itoa(*col.Offset), "must be from 0 to "+MaxRecord.String(), "")
 	case Size(*col.Offset+size) > d.RecordSize:
-		c.fail(at+".offset", strconv.Itoa(*col.Offset), fmt.Sprintf("and the %d bytes of the column end behind decode.record_size, %d", size, d.RecordSize), "")
+		c.Fail(at+".offset", strconv.Itoa(*col.Offset), fmt.Sprintf("and the %d bytes of the column end behind decode.record_size, %d", size, d.RecordSize), "")
 	}
 	if col.Missing != "" {
-		c.among(at+".missing", col.Missing, "mask")
+		c.Among(at+".missing", col.Missing, "mask")
 	}
 	c.defaultValue(at, col, d, dtypeByName[col.DType], false)
 }
 
 // notBinary: what only the columns of binary records have.
-func (c *check) notBinary(at string, col *Column) {
+func (c *Check) notBinary(at string, col *Column) {
 	for _, f := range []struct {
 		name string
 		set  bool
 	}{{"offset", col.Offset != nil}, {"shape", len(col.Shape) > 0}} {
 		if f.set {
-			c.fail(at+"."+f.name, "", "is only for columns of decode.format binary that have no path", "remove it")
+			c.Fail(at+"."+f.name, "", "is only for columns of decode.format binary that have no path", "remove it")
 		}
 	}
 }
 
-func (c *check) recordSize(d *DecodeSpec) {
+func (c *Check) recordSize(d *DecodeSpec) {
 	switch {
 	case d.Format != "binary":
 		if d.RecordSize != 0 {
-			c.fail("decode.record_size", d.RecordSize.String(), "is only for binary, and decode.format is "+d.Format, "remove it")
+			c.Fail("decode.record_size", d.RecordSize.String(), "is only for binary, and decode.format is "+d.Format, "remove it")
 		}
 	case d.RecordSize < 1:
-		c.fail("decode.record_size", d.RecordSize.String(), "must be 1 or more", "leave it out where columns fill the record")
+		c.Fail("decode.record_size", d.RecordSize.String(), "must be 1 or more", "leave it out where columns fill the record")
 	case d.RecordSize > c.maxRecord:
-		c.fail("decode.record_size", d.RecordSize.String(), "is larger than the source's max_record, "+c.maxRecord.String(), "")
+		c.Fail("decode.record_size", d.RecordSize.String(), "is larger than the source's max_record, "+c.maxRecord.String(), "")
 	}
 }

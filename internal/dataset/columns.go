@@ -8,12 +8,12 @@ import (
 	"unicode/utf8"
 )
 
-func (c *check) columns(d *DecodeSpec) {
+func (c *Check) columns(d *DecodeSpec) {
 	if len(d.Columns) == 0 {
-		c.fail("decode.columns", "", "must be given: at least one column", columnsHint(d.Format))
+		c.Fail("decode.columns", "", "must be given: at least one column", columnsHint(d.Format))
 	}
 	if len(d.Columns) > maxColumns {
-		c.fail("decode.columns", "", fmt.Sprintf("has %d columns; at most %d", len(d.Columns), maxColumns), "")
+		c.Fail("decode.columns", "", fmt.Sprintf("has %d columns; at most %d", len(d.Columns), maxColumns), "")
 		return
 	}
 	seen := map[string]string{}
@@ -31,32 +31,32 @@ func (c *check) columns(d *DecodeSpec) {
 // WeightsName is the column that weights: adds to a ragged column.
 func WeightsName(column string) string { return column + "_weights" }
 
-func (c *check) unique(seen map[string]string, at, name string) {
+func (c *Check) unique(seen map[string]string, at, name string) {
 	if name == "" {
 		return
 	}
 	if other, twice := seen[name]; twice {
-		c.fail(at, name, "is the name of "+strings.TrimSuffix(strings.TrimSuffix(other, ".name"), ".weights")+" too", "")
+		c.Fail(at, name, "is the name of "+strings.TrimSuffix(strings.TrimSuffix(other, ".name"), ".weights")+" too", "")
 		return
 	}
 	seen[name] = at
 }
 
-func (c *check) column(at string, col *Column, d *DecodeSpec) {
+func (c *Check) column(at string, col *Column, d *DecodeSpec) {
 	switch {
 	case col.Name == "":
-		c.fail(at+".name", "", "must be given", "")
+		c.Fail(at+".name", "", "must be given", "")
 	case col.Name[0] == '$':
-		c.fail(at+".name", col.Name, "begins with $, which is kept for our own columns", "")
+		c.Fail(at+".name", col.Name, "begins with $, which is kept for our own columns", "")
 	case len(col.Name) > maxName || !printable(col.Name):
-		c.fail(at+".name", col.Name, "must be printable and have at most 128 bytes", "")
+		c.Fail(at+".name", col.Name, "must be printable and have at most 128 bytes", "")
 	}
 	if d.Format == "binary" && col.Path == "" {
 		c.binaryColumn(at, col, d)
 		return
 	}
 	c.notBinary(at, col)
-	dtypeOK := c.among(at+".dtype", col.DType, dtypeNames...)
+	dtypeOK := c.Among(at+".dtype", col.DType, dtypeNames...)
 	paths, pathsOK := c.paths(at, col, d)
 	if !dtypeOK || !pathsOK {
 		return
@@ -67,36 +67,36 @@ func (c *check) column(at string, col *Column, d *DecodeSpec) {
 	c.multi(at, col, d, ragged)
 	c.hash(at, col)
 	if col.Missing != "" && col.Missing != "mask" {
-		c.among(at+".missing", col.Missing, "mask")
+		c.Among(at+".missing", col.Missing, "mask")
 	}
 	c.defaultValue(at, col, d, dtype, ragged)
 }
 
-func (c *check) paths(at string, col *Column, d *DecodeSpec) ([]Path, bool) {
+func (c *Check) paths(at string, col *Column, d *DecodeSpec) ([]Path, bool) {
 	field, list := at+".path", []string{col.Path}
 	switch {
 	case col.Path != "" && col.Paths != nil:
-		c.fail(at+".paths", "", "does not go with path", "use path for one value, paths for a matrix column")
+		c.Fail(at+".paths", "", "does not go with path", "use path for one value, paths for a matrix column")
 		return nil, false
 	case col.Paths != nil:
 		field, list = at+".paths", col.Paths
 	case strings.Contains(col.Path, "..") && slices.Contains([]string{"csv", "tsv"}, d.Format):
 		if _, isRun, err := parseRun(col.Path); isRun && err == nil {
-			c.fail(field, col.Path, "is a run of fields", `write paths: ["`+col.Path+`"] for a matrix column`)
+			c.Fail(field, col.Path, "is a run of fields", `write paths: ["`+col.Path+`"] for a matrix column`)
 			return nil, false
 		}
 	}
 	if col.Path == "" && col.Paths == nil {
-		c.fail(field, "", "must be given: where the value is", pathHint(d.Format))
+		c.Fail(field, "", "must be given: where the value is", pathHint(d.Format))
 		return nil, false
 	}
 	if len(list) == 0 {
-		c.fail(field, "", "is empty", pathHint(d.Format))
+		c.Fail(field, "", "is empty", pathHint(d.Format))
 		return nil, false
 	}
 	all, err := ExpandPaths(d.Format, list)
 	if err != nil {
-		c.fail(field, "", err.Error(), "")
+		c.Fail(field, "", err.Error(), "")
 		return nil, false
 	}
 	for _, p := range all {
@@ -134,20 +134,20 @@ func pathHint(format string) string {
 }
 
 // path checks what can be known of a path without reading data.
-func (c *check) path(field string, p Path, d *DecodeSpec) bool {
+func (c *Check) path(field string, p Path, d *DecodeSpec) bool {
 	switch p.Kind {
 	case Key, HeaderValue, Timestamp, Tombstone:
-		if c.brokers {
+		if c.source.Keyed {
 			return true
 		}
-		c.fail(field, p.String(), "files have no keys, headers, timestamps or tombstones", "use $value or a field of the record")
+		c.Fail(field, p.String(), c.source.Name+" have no keys, headers, timestamps or tombstones", "use $value or a field of the record")
 		return false
 	case FieldName:
 		if d.Header {
 			return true // known when a file is opened
 		}
 		if len(d.Fields) == 0 {
-			c.fail(field, p.Name, "is a name, and fields have none here", "set decode.header: true or decode.fields, or write the field's number")
+			c.Fail(field, p.Name, "is a name, and fields have none here", "set decode.header: true or decode.fields, or write the field's number")
 			return false
 		}
 		if !slices.Contains(d.Fields, p.Name) {
@@ -155,98 +155,98 @@ func (c *check) path(field string, p Path, d *DecodeSpec) bool {
 			if near := Nearest(p.Name, d.Fields); near != "" {
 				hint = "did you mean " + near + "?"
 			}
-			c.fail(field, p.Name, "is not in decode.fields", hint)
+			c.Fail(field, p.Name, "is not in decode.fields", hint)
 			return false
 		}
 	case FieldNumber:
 		if n := len(d.Fields); n > 0 && p.Number >= n {
-			c.fail(field, strconv.Itoa(p.Number), fmt.Sprintf("decode.fields names only %d fields, 0 to %d", n, n-1), "")
+			c.Fail(field, strconv.Itoa(p.Number), fmt.Sprintf("decode.fields names only %d fields, 0 to %d", n, n-1), "")
 			return false
 		}
 	}
 	return true
 }
 
-func (c *check) shape(at string, col *Column, dtype DType, paths []Path) {
+func (c *Check) shape(at string, col *Column, dtype DType, paths []Path) {
 	if col.Paths == nil {
 		return
 	}
 	if dtype == String || dtype == Bytes {
-		c.fail(at+".dtype", col.DType, "can not be packed into a matrix column", "use a column each, or hash with dtype int64")
+		c.Fail(at+".dtype", col.DType, "can not be packed into a matrix column", "use a column each, or hash with dtype int64")
 	}
 	if col.Split != "" || slices.ContainsFunc(paths, Path.Ragged) {
-		c.fail(at+".paths", "", "a matrix column has one value per field; split and * give any number", "use a column each")
+		c.Fail(at+".paths", "", "a matrix column has one value per field; split and * give any number", "use a column each")
 	}
 }
 
-func (c *check) multi(at string, col *Column, d *DecodeSpec, ragged bool) {
+func (c *Check) multi(at string, col *Column, d *DecodeSpec, ragged bool) {
 	if col.Split != "" && c.oneByte(at+".split", col.Split) {
 		if col.Split == d.Delimiter {
-			c.fail(at+".split", col.Split, "is the delimiter of the format too", "")
+			c.Fail(at+".split", col.Split, "is the delimiter of the format too", "")
 		} else if col.Split == d.Quote {
-			c.fail(at+".split", col.Split, "is the quote of the format too", "")
+			c.Fail(at+".split", col.Split, "is the quote of the format too", "")
 		}
 	}
 	if col.Weights != "" {
 		switch {
 		case !ragged:
-			c.fail(at+".weights", col.Weights, "needs split (or a * in the path): it separates a value from its weight", "")
+			c.Fail(at+".weights", col.Weights, "needs split (or a * in the path): it separates a value from its weight", "")
 		case !c.oneByte(at+".weights", col.Weights):
 		case col.Weights == col.Split:
-			c.fail(at+".weights", col.Weights, "is the split too", "")
+			c.Fail(at+".weights", col.Weights, "is the split too", "")
 		case col.Weights == d.Delimiter || col.Weights == d.Quote:
-			c.fail(at+".weights", col.Weights, "is the delimiter or quote of the format too", "")
+			c.Fail(at+".weights", col.Weights, "is the delimiter or quote of the format too", "")
 		}
 	}
 	if col.Max < 0 {
-		c.fail(at+".max", strconv.Itoa(col.Max), "is negative", "0 keeps all")
+		c.Fail(at+".max", strconv.Itoa(col.Max), "is negative", "0 keeps all")
 	} else if col.Max > 0 && !ragged {
-		c.fail(at+".max", strconv.Itoa(col.Max), "needs split (or a * in the path): it limits the values of a row", "")
+		c.Fail(at+".max", strconv.Itoa(col.Max), "needs split (or a * in the path): it limits the values of a row", "")
 	}
 }
 
-func (c *check) hash(at string, col *Column) {
+func (c *Check) hash(at string, col *Column) {
 	if col.Hash == nil {
 		return
 	}
 	if col.DType != "int64" {
-		c.fail(at+".dtype", col.DType, "does not go with hash, which gives int64", "write dtype: int64")
+		c.Fail(at+".dtype", col.DType, "does not go with hash, which gives int64", "write dtype: int64")
 	}
 	if col.Hash.Buckets < 0 {
-		c.fail(at+".hash.buckets", strconv.FormatInt(col.Hash.Buckets, 10), "is negative", "0 keeps all 64 bits")
+		c.Fail(at+".hash.buckets", strconv.FormatInt(col.Hash.Buckets, 10), "is negative", "0 keeps all 64 bits")
 	}
 	if !utf8.ValidString(col.Hash.Salt) {
-		c.fail(at+".hash.salt", col.Hash.Salt, "is not UTF-8", "")
+		c.Fail(at+".hash.salt", col.Hash.Salt, "is not UTF-8", "")
 	}
 }
 
 // defaultValue: the default of a hashed column is the number itself, so that
 // "missing" can have an id of its own.
-func (c *check) defaultValue(at string, col *Column, d *DecodeSpec, dtype DType, ragged bool) {
+func (c *Check) defaultValue(at string, col *Column, d *DecodeSpec, dtype DType, ragged bool) {
 	if col.Default == nil {
 		if d.OnError == "default" && !ragged && col.Missing != "mask" {
-			c.fail(at+".default", "", "must be given, because decode.on_error is default", "or write missing: mask")
+			c.Fail(at+".default", "", "must be given, because decode.on_error is default", "or write missing: mask")
 		}
 		return
 	}
 	v, err := ParseValue(dtype, *col.Default)
 	if err != nil {
-		c.fail(at+".default", *col.Default, err.Error(), "")
+		c.Fail(at+".default", *col.Default, err.Error(), "")
 		return
 	}
 	if n, ok := v.(int64); ok && col.Hash != nil && col.Hash.Buckets > 0 && (n < 0 || n >= col.Hash.Buckets) {
-		c.fail(at+".default", *col.Default, fmt.Sprintf("is not a bucket: they are 0 to %d", col.Hash.Buckets-1), "")
+		c.Fail(at+".default", *col.Default, fmt.Sprintf("is not a bucket: they are 0 to %d", col.Hash.Buckets-1), "")
 	}
 }
 
-func (c *check) eventTime(d *DecodeSpec) {
+func (c *Check) eventTime(d *DecodeSpec) {
 	p, err := ParsePath(d.Format, d.EventTime)
 	if err != nil {
-		c.fail("decode.event_time", d.EventTime, err.Error(), "")
+		c.Fail("decode.event_time", d.EventTime, err.Error(), "")
 		return
 	}
 	if p.Ragged() {
-		c.fail("decode.event_time", d.EventTime, "has a *, and a record has one time", "")
+		c.Fail("decode.event_time", d.EventTime, "has a *, and a record has one time", "")
 		return
 	}
 	c.path("decode.event_time", p, d)

@@ -2,38 +2,17 @@ package dataset
 
 import "time"
 
-// Defaults of everything a spec may leave out. Sizes are bytes, which is the
-// unit of files.
+// Defaults of everything that a spec may leave out and that is not the source's:
+// sizes of leases and blocks are its kind's (sources.Sizes).
 const (
-	defaultPasses    = 1
-	defaultOrder     = "any"
-	defaultVerify    = "fast"
-	defaultMaxRecord = Size(16 << 20)
-	defaultOnError   = "fail"
-	defaultBlock     = Size(256 << 10)
-	defaultTarget    = Duration(2 * time.Second)
-	defaultInitial   = Size(256 << 10)
-	defaultMin       = Size(16 << 10)
-	defaultMax       = Size(1 << 30)
-	defaultStall     = Duration(10 * time.Minute)
-	defaultOnLoss    = "stop"
-	defaultWarn      = Duration(time.Hour)
-	defaultEvery     = Duration(10 * time.Second)
-
-	// Of brokers, whose unit is records.
-	defaultStart        = "earliest"
-	defaultEnd          = "latest"
-	defaultBlockRecords = Size(4096)
-	defaultInitRecords  = Size(10_000)
-	defaultLeastRecords = Size(100)
-	defaultMostRecords  = Size(10_000_000)
-
-	// Of input without an end. A lease that ends ahead of head holds nothing up: it
-	// may be long, but not for hours.
-	endNever        = "never"
-	defaultMostLive = Size(1_000_000)
-	defaultRefresh  = Duration(5 * time.Second)
-	leastRefresh    = Duration(100 * time.Millisecond)
+	defaultPasses  = 1
+	defaultOrder   = "any"
+	defaultOnError = "fail"
+	defaultTarget  = Duration(2 * time.Second)
+	defaultStall   = Duration(10 * time.Minute)
+	defaultOnLoss  = "stop"
+	defaultWarn    = Duration(time.Hour)
+	defaultEvery   = Duration(10 * time.Second)
 
 	unset Size = -1 // what no text can say: the source's default
 )
@@ -51,25 +30,15 @@ func defaultSpec() *Spec {
 	}
 }
 
-func defaultKafka() KafkaSpec {
-	return KafkaSpec{Start: defaultStart, End: defaultEnd, MaxRecord: defaultMaxRecord}
-}
-
-func defaultFiles() FilesSpec {
-	return FilesSpec{Verify: defaultVerify, MaxRecord: defaultMaxRecord}
-}
-
 // fillSizes sets the defaults that depend on the source's unit.
 func (s *Spec) fillSizes() {
-	block, initial, least, most := defaultBlock, defaultInitial, defaultMin, defaultMax
-	if s.Kafka != nil {
-		block, initial, least, most = defaultBlockRecords, defaultInitRecords, defaultLeastRecords, defaultMostRecords
+	if s.Source == nil {
+		return // nothing is checked but that
 	}
-	if s.Live() {
-		most = defaultMostLive
-		if s.Kafka.Refresh == 0 {
-			s.Kafka.Refresh = defaultRefresh
-		}
+	d := s.Source.Kind().Sizes
+	block, initial, least, most := Size(d.Block), Size(d.Initial), Size(d.Min), Size(d.Max)
+	if s.Live() && d.MaxWhileLive > 0 {
+		most = Size(d.MaxWhileLive)
 	}
 	for _, f := range []struct {
 		field *Size
@@ -93,8 +62,8 @@ func (s *Spec) fillSizes() {
 // fill sets the defaults that depend on the source and the format.
 func (s *Spec) fill() {
 	s.fillSizes()
-	if s.Files != nil && len(s.Files.Paths) == 0 {
-		s.Files.Paths = []string{"."}
+	if s.Source != nil {
+		s.Source.Fill()
 	}
 	d := &s.Decode
 	switch d.Format {

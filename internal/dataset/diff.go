@@ -24,7 +24,7 @@ func (c Change) String() string {
 // Diff lists what changes from old to new, in order of field. Columns are
 // compared by name. No change: nil.
 func Diff(old, new *Spec) []Change {
-	was, is := flatten(old), flatten(new)
+	was, is := Leaves(old), Leaves(new)
 	var all []Change
 	for field, v := range was {
 		if is[field] != v {
@@ -49,18 +49,20 @@ func compatible(field string, old, new *Spec) bool {
 		return true
 	case field == "passes": // one more reading of the same; fewer may have been read already
 		return new.Passes > old.Passes
-	case field == "kafka.brokers", field == "kafka.group", field == "kafka.refresh",
-		strings.HasPrefix(field, "kafka.tls"), strings.HasPrefix(field, "kafka.sasl"): // how to reach the same records
-		return true
-	case field == "files.max_record", field == "kafka.max_record", field == "decode.on_error", field == "on_loss": // what a failed dataset is set free with
+	case field == "decode.on_error", field == "on_loss": // what a failed dataset is set free with
 		return true
 	case field == "resume": // of processes that come from now on
 		return true
 	}
-	return false
+	if new.Source == nil || old.Source == nil || old.Source.Kind().Name != new.Source.Kind().Name {
+		return false
+	}
+	own, ok := strings.CutPrefix(field, new.Source.Kind().Name+".")
+	return ok && (own == "max_record" || new.Source.Compatible(own))
 }
 
-func flatten(s *Spec) map[string]string {
+// Leaves gives the leaves of a spec: "kafka.topics" and its value as JSON.
+func Leaves(s *Spec) map[string]string {
 	all := map[string]string{}
 	rest := *s
 	rest.Decode.Columns = nil

@@ -1,10 +1,12 @@
-package dataset
+package dataset_test
 
 import (
 	"fmt"
 	"reflect"
 	"strings"
 	"testing"
+
+	. "github.com/headrace/headrace/internal/dataset"
 )
 
 func TestDiffSaysWhatMayChangeUnderReaders(t *testing.T) {

@@ -2,9 +2,11 @@
 // into records, and which columns to make of a record. It parses and validates
 // the YAML a user writes (errors name line, field, value and reason), fills in
 // the defaults, and gives the schema that decoders, frames and clients share.
-// It reads no data and knows no protocol.
+// It reads no data and knows no source: the adapters register theirs (Kind, Part).
 //
-//	spec.go      the shape of a spec
+//	kind.go      kinds of sources: what an adapter declares, and the registered ones
+//	spec.go      the shape of a spec without its source's part
+//	broker.go    what the parts of several brokers have in common
 //	defaults.go  what is filled in
 //	parse.go     YAML text to specs
 //	file.go      a spec's file on the command line: relative roots, several documents

@@ -1,4 +1,4 @@
-package dataset
+package dataset_test
 
 import (
 	"maps"
@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	. "github.com/headrace/headrace/internal/dataset"
 )
 
 func TestEveryExampleOfTheDocumentationIsAccepted(t *testing.T) {
@@ -39,8 +41,8 @@ func TestEveryFieldIsInTheDocumentation(t *testing.T) {
 	// Every optional part is set here, so that its fields are among the leaves.
 	s := mustParse(t, criteo+"shuffle: {seed: 1}\n")
 	s.Decode.Fields, s.Decode.Header, s.Decode.EventTime = []string{"a"}, true, "0"
-	all := flatten(s)
-	maps.Copy(all, flatten(mustParse(t, "name: a\nfiles: {root: /data}\ndecode: {format: binary, columns: [{name: x, dtype: int32, shape: [2]}]}\n")))
+	all := Leaves(s)
+	maps.Copy(all, Leaves(mustParse(t, "name: a\nfiles: {root: /data}\ndecode: {format: binary, columns: [{name: x, dtype: int32, shape: [2]}]}\n")))
 	for field := range all {
 		if strings.HasPrefix(field, "decode.columns.") {
 			field = field[strings.LastIndexByte(field, '.')+1:]

@@ -68,5 +68,5 @@ func clip(s string) string {
 	return strings.ToValidUTF8(s[:most], "") + "..."
 }
 
-// oneOf is the usual text of Allowed.
-func oneOf(names ...string) string { return "use one of " + strings.Join(names, ", ") }
+// OneOf is the usual text of Allowed.
+func OneOf(names ...string) string { return "use one of " + strings.Join(names, ", ") }

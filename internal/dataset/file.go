@@ -19,9 +19,9 @@ type Document struct {
 	YAML []byte
 }
 
-// ReadFile reads a spec's file as a command line does: a relative files.root is
-// relative to the file's folder, and is made absolute in the text, which else
-// stays as it was written.
+// ReadFile reads a spec's file as a command line does. A relative folder in it
+// (files.root) is relative to the file's folder. It is made absolute in the text, which
+// otherwise stays as it was written.
 func ReadFile(name string) ([]Document, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -42,9 +42,14 @@ func Documents(text []byte, filename, folder string) ([]Document, error) {
 	var whole []byte
 	var pieces [][]byte
 	for _, piece := range split(text) {
-		fixed, err := absoluteRoot(piece, filename, bytes.Count(whole, []byte("\n")), folder)
-		if err != nil {
-			return nil, err
+		fixed, before := piece, bytes.Count(whole, []byte("\n"))
+		for _, k := range kinds {
+			for _, field := range k.Folders {
+				var err error
+				if fixed, err = absolute(fixed, filename, before, folder, k.Name, field); err != nil {
+					return nil, err
+				}
+			}
 		}
 		whole, pieces = append(whole, fixed...), append(pieces, fixed)
 	}
@@ -83,13 +88,13 @@ func split(text []byte) [][]byte {
 	return append(pieces, text[from:])
 }
 
-// absoluteRoot replaces a relative files.root in the text of one document.
-func absoluteRoot(text []byte, filename string, before int, folder string) ([]byte, error) {
+// absolute replaces a relative folder, such as files.root, in the text of one document.
+func absolute(text []byte, filename string, before int, folder, kind, field string) ([]byte, error) {
 	var doc yaml.Node
 	if yaml.Unmarshal(text, &doc) != nil || len(doc.Content) != 1 {
 		return text, nil // ParseAll says why
 	}
-	root := member(member(deref(doc.Content[0]), "files"), "root")
+	root := member(member(deref(doc.Content[0]), kind), field)
 	if root == nil || root.Kind != yaml.ScalarNode || root.Value == "" || filepath.IsAbs(root.Value) {
 		return text, nil
 	}
@@ -112,7 +117,7 @@ func absoluteRoot(text []byte, filename string, before int, folder string) ([]by
 		lines[root.Line-1] = []byte(string(line[:root.Column-1]) + anchor + string(quoted) + after)
 		return bytes.Join(lines, nil), nil
 	}
-	return nil, SpecErrors{{File: filename, Line: before + root.Line, Field: "files.root", Value: root.Value,
+	return nil, SpecErrors{{File: filename, Line: before + root.Line, Field: kind + "." + field, Value: root.Value,
 		Reason: "is relative, and is not written plainly on one line", Allowed: "write it without escapes, or as an absolute path"}}
 }
 

@@ -1,10 +1,12 @@
-package dataset
+package dataset_test
 
 import (
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	. "github.com/headrace/headrace/internal/dataset"
 )
 
 const relative = `# one
@@ -33,10 +35,10 @@ func TestReadFileTakesARelativeRootFromItsOwnFolder(t *testing.T) {
 	if len(docs) != 2 {
 		t.Fatalf("%d documents", len(docs))
 	}
-	if got, want := docs[0].Spec.Files.Root, filepath.Join(folder, "data/clicks"); got != want {
+	if got, want := filesOf(docs[0].Spec).Root, filepath.Join(folder, "data/clicks"); got != want {
 		t.Errorf("root %s, want %s", got, want)
 	}
-	if got, want := docs[1].Spec.Files.Root, filepath.Join(filepath.Dir(folder), "other"); got != want {
+	if got, want := filesOf(docs[1].Spec).Root, filepath.Join(filepath.Dir(folder), "other"); got != want {
 		t.Errorf("root %s, want %s", got, want)
 	}
 	for _, d := range docs {
@@ -76,8 +78,8 @@ func FuzzDocuments(f *testing.F) {
 			return
 		}
 		for _, d := range docs {
-			if !filepath.IsAbs(d.Spec.Files.Root) {
-				t.Fatalf("root %q", d.Spec.Files.Root)
+			if !filepath.IsAbs(filesOf(d.Spec).Root) {
+				t.Fatalf("root %q", filesOf(d.Spec).Root)
 			}
 		}
 	})

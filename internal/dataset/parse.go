@@ -66,13 +66,13 @@ func ParseAll(text []byte, filename string) ([]*Spec, error) {
 		return nil, errs
 	}
 	if len(specs) == 0 {
-		return nil, SpecErrors{{File: filename, Reason: "holds no dataset", Allowed: "a spec has at least name, files or kafka, and decode"}}
+		return nil, SpecErrors{{File: filename, Reason: "holds no dataset", Allowed: "a spec has at least name, " + kindNames(" or ") + ", and decode"}}
 	}
 	return specs, nil
 }
 
 func parseDocument(n *yaml.Node, filename string) (*Spec, int, SpecErrors) {
-	r := &reader{file: filename, lines: map[string]int{}}
+	r := &Reader{file: filename, lines: map[string]int{}}
 	spec := defaultSpec()
 	r.spec(deref(n), spec)
 	// A field that could not be read has its default or nothing now; judging
@@ -80,7 +80,7 @@ func parseDocument(n *yaml.Node, filename string) (*Spec, int, SpecErrors) {
 	if len(r.errs) == 0 {
 		r.lines[""] = n.Line
 		spec.fill()
-		r.errs = spec.validate(r.file, r.lines)
+		r.errs = spec.validate(r.file, r.lines, r.other)
 	}
 	slices.SortStableFunc(r.errs, func(a, b *SpecError) int { return cmp.Compare(a.Line, b.Line) })
 	return spec, r.lines["name"], r.errs
@@ -96,57 +96,57 @@ func syntaxError(err error, filename string) *SpecError {
 	return e
 }
 
-func (r *reader) spec(n *yaml.Node, s *Spec) {
-	r.mapping(n, "", []field{
-		{"name", r.text(&s.Name)},
-		{"files", func(n *yaml.Node, path string) { r.files(n, path, s) }},
-		{"kafka", func(n *yaml.Node, path string) { r.kafka(n, path, s) }},
+func (r *Reader) spec(n *yaml.Node, s *Spec) {
+	members := []Member{{"name", r.Text(&s.Name)}}
+	for _, k := range kinds {
+		members = append(members, Member{k.Name, func(n *yaml.Node, path string) { r.part(n, path, k, s) }})
+	}
+	r.Mapping(n, "", append(members, []Member{
 		{"decode", func(n *yaml.Node, path string) { r.decode(n, path, &s.Decode) }},
-		{"passes", parsed(r, &s.Passes, parseCount)},
-		{"order", r.text(&s.Order)},
+		{"passes", Parsed(r, &s.Passes, ParseCount)},
+		{"order", r.Text(&s.Order)},
 		{"bit_exact", func(n *yaml.Node, path string) { r.bitExact(n, path, s) }},
 		{"shuffle", func(n *yaml.Node, path string) { r.shuffle(n, path, s) }},
 		{"lease", func(n *yaml.Node, path string) { r.lease(n, path, &s.Lease) }},
-		{"on_loss", r.text(&s.OnLoss)},
-		{"resume", r.text(&s.Resume)},
+		{"on_loss", r.Text(&s.OnLoss)},
+		{"resume", r.Text(&s.Resume)},
 		{"guard", func(n *yaml.Node, path string) {
-			r.mapping(n, path, []field{{"warn", parsed(r, &s.Guard.Warn, ParseDuration)}, {"every", parsed(r, &s.Guard.Every, ParseDuration)}})
+			r.Mapping(n, path, []Member{{"warn", Parsed(r, &s.Guard.Warn, ParseDuration)}, {"every", Parsed(r, &s.Guard.Every, ParseDuration)}})
 		}},
-	})
+	}...))
 }
 
-func (r *reader) files(n *yaml.Node, path string, s *Spec) {
-	f := defaultFiles()
-	s.Files = &f
-	r.mapping(n, path, []field{
-		{"root", r.text(&f.Root)},
-		{"paths", r.texts(&f.Paths)},
-		{"verify", r.text(&f.Verify)},
-		{"max_record", parsed(r, &f.MaxRecord, ParseSize)},
-	})
-}
-
-func (r *reader) decode(n *yaml.Node, path string, d *DecodeSpec) {
-	if n.Kind == yaml.ScalarNode && !isNull(n) { // decode: raw
-		r.text(&d.Format)(n, path)
+// part reads a source's part of a spec. Its members' names are the adapter's.
+func (r *Reader) part(n *yaml.Node, path string, k Kind, s *Spec) {
+	if s.Source != nil {
+		r.other = k.Name
 		return
 	}
-	r.mapping(n, path, []field{
-		{"format", r.text(&d.Format)},
-		{"header", parsed(r, &d.Header, parseBool)},
-		{"fields", r.texts(&d.Fields)},
-		{"delimiter", r.text(&d.Delimiter)},
-		{"quote", r.text(&d.Quote)},
-		{"record_size", parsed(r, &d.RecordSize, ParseSize)},
+	s.Source = k.New()
+	r.Mapping(n, path, s.Source.Members(r))
+}
+
+func (r *Reader) decode(n *yaml.Node, path string, d *DecodeSpec) {
+	if n.Kind == yaml.ScalarNode && !isNull(n) { // decode: raw
+		r.Text(&d.Format)(n, path)
+		return
+	}
+	r.Mapping(n, path, []Member{
+		{"format", r.Text(&d.Format)},
+		{"header", Parsed(r, &d.Header, ParseBool)},
+		{"fields", r.Texts(&d.Fields)},
+		{"delimiter", r.Text(&d.Delimiter)},
+		{"quote", r.Text(&d.Quote)},
+		{"record_size", Parsed(r, &d.RecordSize, ParseSize)},
 		{"columns", func(n *yaml.Node, path string) { r.columns(n, path, d) }},
-		{"event_time", r.text(&d.EventTime)},
-		{"on_error", r.text(&d.OnError)},
+		{"event_time", r.Text(&d.EventTime)},
+		{"on_error", r.Text(&d.OnError)},
 	})
 }
 
-func (r *reader) columns(n *yaml.Node, path string, d *DecodeSpec) {
+func (r *Reader) columns(n *yaml.Node, path string, d *DecodeSpec) {
 	if n.Kind != yaml.SequenceNode {
-		r.fail(n, path, "is "+kindName(n)+", and must be a list of columns", "")
+		r.Fail(n, path, "is "+kindName(n)+", and must be a list of columns", "")
 		return
 	}
 	d.Columns = make([]Column, len(n.Content))
@@ -154,61 +154,61 @@ func (r *reader) columns(n *yaml.Node, path string, d *DecodeSpec) {
 		at := path + "[" + strconv.Itoa(i) + "]"
 		c, col := deref(c), &d.Columns[i]
 		r.lines[at] = c.Line
-		r.mapping(c, at, []field{
-			{"name", r.text(&col.Name)},
-			{"path", r.text(&col.Path)},
-			{"paths", r.texts(&col.Paths)},
+		r.Mapping(c, at, []Member{
+			{"name", r.Text(&col.Name)},
+			{"path", r.Text(&col.Path)},
+			{"paths", r.Texts(&col.Paths)},
 			{"offset", func(n *yaml.Node, path string) {
 				col.Offset = new(int)
-				parsed(r, col.Offset, parseCount)(n, path)
+				Parsed(r, col.Offset, ParseCount)(n, path)
 			}},
 			{"shape", r.counts(&col.Shape)},
-			{"dtype", r.text(&col.DType)},
+			{"dtype", r.Text(&col.DType)},
 			{"default", r.optionalText(&col.Default)},
-			{"missing", r.text(&col.Missing)},
+			{"missing", r.Text(&col.Missing)},
 			{"hash", func(n *yaml.Node, path string) { r.hash(n, path, col) }},
-			{"split", r.text(&col.Split)},
-			{"weights", r.text(&col.Weights)},
-			{"max", parsed(r, &col.Max, parseCount)},
+			{"split", r.Text(&col.Split)},
+			{"weights", r.Text(&col.Weights)},
+			{"max", Parsed(r, &col.Max, ParseCount)},
 		})
 	}
 }
 
-func (r *reader) hash(n *yaml.Node, path string, c *Column) {
+func (r *Reader) hash(n *yaml.Node, path string, c *Column) {
 	c.Hash = &Hash{}
-	r.mapping(n, path, []field{
-		{"buckets", parsed(r, &c.Hash.Buckets, parseInt64)},
-		{"salt", r.text(&c.Hash.Salt)},
+	r.Mapping(n, path, []Member{
+		{"buckets", Parsed(r, &c.Hash.Buckets, parseInt64)},
+		{"salt", r.Text(&c.Hash.Salt)},
 	})
 }
 
-func (r *reader) shuffle(n *yaml.Node, path string, s *Spec) {
+func (r *Reader) shuffle(n *yaml.Node, path string, s *Spec) {
 	s.Shuffle = &Shuffle{Block: unset}
-	r.mapping(n, path, []field{
-		{"seed", parsed(r, &s.Shuffle.Seed, parseUint64)},
-		{"block", parsed(r, &s.Shuffle.Block, ParseSize)},
+	r.Mapping(n, path, []Member{
+		{"seed", Parsed(r, &s.Shuffle.Seed, parseUint64)},
+		{"block", Parsed(r, &s.Shuffle.Block, ParseSize)},
 	})
 }
 
-func (r *reader) bitExact(n *yaml.Node, path string, s *Spec) {
+func (r *Reader) bitExact(n *yaml.Node, path string, s *Spec) {
 	s.BitExact = &BitExact{Block: unset}
-	r.mapping(n, path, []field{
-		{"virtual_ranks", parsed(r, &s.BitExact.VirtualRanks, parseCount)},
-		{"block", parsed(r, &s.BitExact.Block, ParseSize)},
+	r.Mapping(n, path, []Member{
+		{"virtual_ranks", Parsed(r, &s.BitExact.VirtualRanks, ParseCount)},
+		{"block", Parsed(r, &s.BitExact.Block, ParseSize)},
 	})
 }
 
-func (r *reader) lease(n *yaml.Node, path string, l *LeaseSpec) {
-	r.mapping(n, path, []field{
-		{"target", parsed(r, &l.Target, ParseDuration)},
-		{"initial", parsed(r, &l.Initial, ParseSize)},
-		{"min", parsed(r, &l.Min, ParseSize)},
-		{"max", parsed(r, &l.Max, ParseSize)},
-		{"stall", parsed(r, &l.Stall, ParseDuration)},
+func (r *Reader) lease(n *yaml.Node, path string, l *LeaseSpec) {
+	r.Mapping(n, path, []Member{
+		{"target", Parsed(r, &l.Target, ParseDuration)},
+		{"initial", Parsed(r, &l.Initial, ParseSize)},
+		{"min", Parsed(r, &l.Min, ParseSize)},
+		{"max", Parsed(r, &l.Max, ParseSize)},
+		{"stall", Parsed(r, &l.Stall, ParseDuration)},
 	})
 }
 
-func parseCount(s string) (int, error) {
+func ParseCount(s string) (int, error) {
 	n, err := strconv.ParseInt(s, 10, 32)
 	if err != nil {
 		return 0, errors.New("is not a whole number of at most 31 bits")
@@ -232,7 +232,7 @@ func parseUint64(s string) (uint64, error) {
 	return n, nil
 }
 
-func parseBool(s string) (bool, error) {
+func ParseBool(s string) (bool, error) {
 	switch s {
 	case "true":
 		return true, nil

@@ -1,4 +1,4 @@
-package dataset
+package dataset_test
 
 import (
 	"bytes"
@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	. "github.com/headrace/headrace/internal/dataset"
 )
 
 const criteo = `# the click log
@@ -40,8 +42,8 @@ func mustParse(t *testing.T, text string) *Spec {
 
 func TestParseFillsInTheDefaults(t *testing.T) {
 	s := mustParse(t, criteo)
-	if s.Passes != 1 || s.Order != "any" || s.Shuffle != nil || s.Files.Verify != "fast" || s.Files.MaxRecord != 16<<20 {
-		t.Errorf("defaults: %+v %+v", s, s.Files)
+	if s.Passes != 1 || s.Order != "any" || s.Shuffle != nil || filesOf(s).Verify != "fast" || filesOf(s).MaxRecord != 16<<20 {
+		t.Errorf("defaults: %+v %+v", s, filesOf(s))
 	}
 	if s.Decode.Delimiter != "\t" || s.Decode.Quote != NoQuote || s.Decode.OnError != "fail" {
 		t.Errorf("defaults of decode: %+v", s.Decode)
@@ -53,8 +55,8 @@ func TestParseFillsInTheDefaults(t *testing.T) {
 
 func TestParseTakesAWholeFolderAndOneByteColumnsWithoutBeingTold(t *testing.T) {
 	s := mustParse(t, "name: a\nfiles: {root: /data}\ndecode: raw\n")
-	if !reflect.DeepEqual(s.Files.Paths, []string{"."}) {
-		t.Errorf("paths %q", s.Files.Paths)
+	if !reflect.DeepEqual(filesOf(s).Paths, []string{"."}) {
+		t.Errorf("paths %q", filesOf(s).Paths)
 	}
 	schema, err := s.Schema()
 	if err != nil || len(schema.Fields) != 1 || schema.Fields[0].Name != "value" || schema.Fields[0].DType != Bytes {

@@ -5,8 +5,7 @@ import "time"
 // Spec is one dataset as applied, defaults filled in.
 type Spec struct {
 	Name     string     `json:"name" yaml:"name"`
-	Files    *FilesSpec `json:"files,omitempty" yaml:"files"`
-	Kafka    *KafkaSpec `json:"kafka,omitempty" yaml:"kafka"` // exactly one of Files and Kafka
+	Source   Part       `json:"-"` // written and stored behind the name, under the name of its kind
 	Decode   DecodeSpec `json:"decode" yaml:"decode"`
 	Passes   int        `json:"passes" yaml:"passes"` // default 1
 	Order    string     `json:"order" yaml:"order"`   // any (default) | strict
@@ -24,53 +23,8 @@ type GuardSpec struct {
 	Every Duration `json:"every" yaml:"every"` // how often it is looked at; default 10s
 }
 
-// FilesSpec: Root must lie under one of the roots that master and agents allow.
-type FilesSpec struct {
-	Root      string   `json:"root" yaml:"root"`             // absolute folder, or relative to the spec file (made absolute by the CLI)
-	Paths     []string `json:"paths" yaml:"paths"`           // files, globs (** too) or folders under Root; default: everything in Root
-	Verify    string   `json:"verify" yaml:"verify"`         // fast (default) | full
-	MaxRecord Size     `json:"max_record" yaml:"max_record"` // default 16MiB
-}
-
-// KafkaSpec: a piece of every partition of some topics. What is listed first is
-// fixed then and for good, unless End is never: then records are read as they come,
-// and new partitions join.
-type KafkaSpec struct {
-	Brokers      []string         `json:"brokers" yaml:"brokers"`                       // host:port, a few of the cluster's
-	Topics       []string         `json:"topics" yaml:"topics"`                         // topic: in a spec's text
-	Start        string           `json:"start" yaml:"start"`                           // earliest (default) | latest | RFC 3339
-	StartOffsets map[string]int64 `json:"start_offsets,omitempty" yaml:"start_offsets"` // by partition, "3" or "clicks/3"; start is for the others
-	End          string           `json:"end" yaml:"end"`                               // latest (default: the last stable offset at apply) | RFC 3339 | never
-	EndOffsets   map[string]int64 `json:"end_offsets,omitempty" yaml:"end_offsets"`     // exclusive
-	Refresh      Duration         `json:"refresh,omitempty" yaml:"refresh"`             // end: never: how often new partitions are looked for; default 5s
-	Group        string           `json:"group,omitempty" yaml:"group"`                 // whose offsets tell our progress; "" commits none
-	MaxRecord    Size             `json:"max_record" yaml:"max_record"`                 // key and value; default 16MiB
-	TLS          *KafkaTLS        `json:"tls,omitempty" yaml:"tls"`
-	SASL         *KafkaSASL       `json:"sasl,omitempty" yaml:"sasl"`
-}
-
 // Live: the input has no end.
-func (s *Spec) Live() bool { return s.Kafka != nil && s.Kafka.End == endNever }
-
-// KafkaTLS: PEM files on the machines of master and agents, absolute. {} uses the
-// system's authorities.
-type KafkaTLS struct {
-	CA         string `json:"ca,omitempty" yaml:"ca"`
-	Cert       string `json:"cert,omitempty" yaml:"cert"`
-	Key        string `json:"key,omitempty" yaml:"key"`
-	ServerName string `json:"server_name,omitempty" yaml:"server_name"`
-}
-
-// KafkaSASL never holds a password: a spec travels and is shown.
-type KafkaSASL struct {
-	Mechanism    string `json:"mechanism" yaml:"mechanism"` // plain | scram-sha-256 | scram-sha-512
-	User         string `json:"user" yaml:"user"`
-	PasswordEnv  string `json:"password_env,omitempty" yaml:"password_env"`   // a variable whose name begins with SecretPrefix
-	PasswordFile string `json:"password_file,omitempty" yaml:"password_file"` // under an allowed root
-}
-
-// SecretPrefix begins the names of the variables that a spec may name.
-const SecretPrefix = "HEADRACE_"
+func (s *Spec) Live() bool { return s.Source != nil && s.Source.Traits().Live }
 
 // DecodeSpec says how bytes become columns.
 type DecodeSpec struct {

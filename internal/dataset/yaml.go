@@ -8,21 +8,24 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// reader walks a YAML document along the shape of a spec. It notes the line of
+// Reader walks a YAML document along the shape of a spec. It notes the line of
 // every field, so that validation can name it, and collects what is wrong.
-type reader struct {
+// A source's part reads its own fields with it (Part.Members).
+type Reader struct {
 	file  string
 	lines map[string]int
 	errs  SpecErrors
+	other string // the name of a second source
 }
 
-// field is one name a mapping may hold, and what reads its value.
-type field struct {
-	name string
-	read func(n *yaml.Node, path string)
+// Member is one name that a mapping may hold, and what reads its value.
+type Member struct {
+	Name string
+	Read func(n *yaml.Node, path string)
 }
 
-func (r *reader) fail(n *yaml.Node, path, reason, allowed string) {
+// Fail says what is wrong with the field at path.
+func (r *Reader) Fail(n *yaml.Node, path, reason, allowed string) {
 	value := ""
 	if n.Kind == yaml.ScalarNode {
 		value = n.Value
@@ -46,21 +49,22 @@ func deref(n *yaml.Node) *yaml.Node {
 
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!!null" }
 
-func (r *reader) mapping(n *yaml.Node, path string, fields []field) {
+// Mapping reads a mapping whose members have these names.
+func (r *Reader) Mapping(n *yaml.Node, path string, fields []Member) {
 	if n.Kind != yaml.MappingNode {
-		r.fail(n, path, "is "+kindName(n)+", and must be a mapping", "its fields are "+strings.Join(fieldNames(fields), ", "))
+		r.Fail(n, path, "is "+kindName(n)+", and must be a mapping", "its fields are "+strings.Join(fieldNames(fields), ", "))
 		return
 	}
 	seen := map[string]int{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := deref(n.Content[i]), deref(n.Content[i+1])
 		if key.Kind != yaml.ScalarNode {
-			r.fail(key, path, "a field's name must be plain text", "")
+			r.Fail(key, path, "a field's name must be plain text", "")
 			continue
 		}
 		at := join(path, key.Value)
 		if line, twice := seen[key.Value]; twice {
-			r.fail(&yaml.Node{Line: key.Line}, at, "is written twice; the first is on line "+strconv.Itoa(line), "")
+			r.Fail(&yaml.Node{Line: key.Line}, at, "is written twice; the first is on line "+strconv.Itoa(line), "")
 			continue
 		}
 		seen[key.Value] = key.Line
@@ -69,8 +73,8 @@ func (r *reader) mapping(n *yaml.Node, path string, fields []field) {
 	}
 }
 
-func (r *reader) member(key, value *yaml.Node, at, path string, fields []field) {
-	i := slices.IndexFunc(fields, func(f field) bool { return f.name == key.Value })
+func (r *Reader) member(key, value *yaml.Node, at, path string, fields []Member) {
+	i := slices.IndexFunc(fields, func(f Member) bool { return f.Name == key.Value })
 	if i < 0 {
 		reason := "no such field"
 		if path != "" {
@@ -83,20 +87,20 @@ func (r *reader) member(key, value *yaml.Node, at, path string, fields []field) 
 		if near := Nearest(key.Value, fieldNames(fields)); near != "" {
 			allowed = "did you mean " + near + "?"
 		}
-		r.fail(&yaml.Node{Line: key.Line}, at, reason, allowed)
+		r.Fail(&yaml.Node{Line: key.Line}, at, reason, allowed)
 		return
 	}
 	if isNull(value) {
-		r.fail(&yaml.Node{Line: key.Line}, at, "has no value", "give one, or leave the field out")
+		r.Fail(&yaml.Node{Line: key.Line}, at, "has no value", "give one, or leave the field out")
 		return
 	}
-	fields[i].read(value, at)
+	fields[i].Read(value, at)
 }
 
-func fieldNames(fields []field) []string {
+func fieldNames(fields []Member) []string {
 	names := make([]string, len(fields))
 	for i, f := range fields {
-		names[i] = f.name
+		names[i] = f.Name
 	}
 	return names
 }
@@ -114,16 +118,17 @@ func kindName(n *yaml.Node) string {
 	return "a single value"
 }
 
-func (r *reader) scalar(n *yaml.Node, path string) (string, bool) {
+func (r *Reader) scalar(n *yaml.Node, path string) (string, bool) {
 	if n.Kind != yaml.ScalarNode || isNull(n) {
-		r.fail(n, path, "is "+kindName(n)+", and must be a single value", "")
+		r.Fail(n, path, "is "+kindName(n)+", and must be a single value", "")
 		return "", false
 	}
 	r.lines[path] = n.Line
 	return n.Value, true
 }
 
-func (r *reader) text(into *string) func(*yaml.Node, string) {
+// Text reads a scalar.
+func (r *Reader) Text(into *string) func(*yaml.Node, string) {
 	return func(n *yaml.Node, path string) {
 		if s, ok := r.scalar(n, path); ok {
 			*into = s
@@ -131,7 +136,7 @@ func (r *reader) text(into *string) func(*yaml.Node, string) {
 	}
 }
 
-func (r *reader) optionalText(into **string) func(*yaml.Node, string) {
+func (r *Reader) optionalText(into **string) func(*yaml.Node, string) {
 	return func(n *yaml.Node, path string) {
 		if s, ok := r.scalar(n, path); ok {
 			*into = &s
@@ -139,8 +144,8 @@ func (r *reader) optionalText(into **string) func(*yaml.Node, string) {
 	}
 }
 
-// parsed reads a scalar through a parser whose error completes "<field>: <value>: ".
-func parsed[T any](r *reader, into *T, parse func(string) (T, error)) func(*yaml.Node, string) {
+// Parsed reads a scalar through a parser whose error completes "<field>: <value>: ".
+func Parsed[T any](r *Reader, into *T, parse func(string) (T, error)) func(*yaml.Node, string) {
 	return func(n *yaml.Node, path string) {
 		s, ok := r.scalar(n, path)
 		if !ok {
@@ -148,7 +153,7 @@ func parsed[T any](r *reader, into *T, parse func(string) (T, error)) func(*yaml
 		}
 		v, err := parse(s)
 		if err != nil {
-			r.fail(n, path, err.Error(), "")
+			r.Fail(n, path, err.Error(), "")
 			return
 		}
 		*into = v
@@ -156,14 +161,14 @@ func parsed[T any](r *reader, into *T, parse func(string) (T, error)) func(*yaml
 }
 
 // counts reads a list of whole numbers; one alone is a list of one.
-func (r *reader) counts(into *[]int) func(*yaml.Node, string) {
+func (r *Reader) counts(into *[]int) func(*yaml.Node, string) {
 	return func(n *yaml.Node, path string) {
 		var all []string
-		r.texts(&all)(n, path)
+		r.Texts(&all)(n, path)
 		for i, text := range all {
-			v, err := parseCount(text)
+			v, err := ParseCount(text)
 			if err != nil {
-				r.fail(n, path+"["+strconv.Itoa(i)+"]", err.Error(), "")
+				r.Fail(n, path+"["+strconv.Itoa(i)+"]", err.Error(), "")
 				return
 			}
 			*into = append(*into, v)
@@ -171,15 +176,15 @@ func (r *reader) counts(into *[]int) func(*yaml.Node, string) {
 	}
 }
 
-// texts reads a list of scalars; a scalar alone is a list of one.
-func (r *reader) texts(into *[]string) func(*yaml.Node, string) {
+// Texts reads a list of scalars; a scalar alone is a list of one.
+func (r *Reader) Texts(into *[]string) func(*yaml.Node, string) {
 	return func(n *yaml.Node, path string) {
 		if n.Kind == yaml.ScalarNode && !isNull(n) {
 			*into = []string{n.Value}
 			return
 		}
 		if n.Kind != yaml.SequenceNode {
-			r.fail(n, path, "is "+kindName(n)+", and must be a list", "")
+			r.Fail(n, path, "is "+kindName(n)+", and must be a list", "")
 			return
 		}
 		*into = make([]string, 0, len(n.Content))

@@ -85,7 +85,7 @@ func TestABadSpecIsRefusedWithLineAndField(t *testing.T) {
 	m := startMaster(t, memstore.New(), func(c *serve.Config) {
 		c.Check = func(_ context.Context, s *dataset.Spec) error {
 			if s.Name == "nofile" {
-				return dataset.SpecErrors{{Field: "files.root", Value: s.Files.Root, Reason: "no such folder", Allowed: "allowed roots: /data"}}
+				return dataset.SpecErrors{{Field: "files.root", Value: s.Folders()[0], Reason: "no such folder", Allowed: "allowed roots: /data"}}
 			}
 			return nil
 		}

@@ -50,7 +50,7 @@ func options(spec *dataset.Spec) shardsvc.Options {
 		Max:     int64(spec.Lease.Max),
 		Target:  shardsvc.Time(spec.Lease.Target),
 		Stall:   shardsvc.Time(spec.Lease.Stall),
-		Unit:    unit(spec),
+		Unit:    spec.Kind().Unit,
 
 		GoOnAfterLoss: spec.OnLoss == "continue",
 		Resume:        resumeWords[spec.Resume],
@@ -68,11 +68,3 @@ func options(spec *dataset.Spec) shardsvc.Options {
 }
 
 var resumeWords = map[string]shardsvc.Resume{"bound": shardsvc.ResumeBound, "acked": shardsvc.ResumeAcked, "start": shardsvc.ResumeStart}
-
-// unit is what an offset of the spec's source counts.
-func unit(spec *dataset.Spec) string {
-	if spec.Files != nil {
-		return "bytes"
-	}
-	return "records"
-}

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/sources"
 	"github.com/headrace/headrace/sources/sourcetest"
 )
@@ -26,7 +25,7 @@ func benchSource(b *testing.B, framing Framing, line string) *Source {
 func benchOpen(b *testing.B, dir string, framing Framing) *Source {
 	b.Helper()
 	s, err := Open(Options{Dataset: "d", Framing: framing, AllowedRoots: []string{dir},
-		Spec: &dataset.FilesSpec{Root: dir, MaxRecord: 16 << 20}})
+		Spec: &Spec{Root: dir, MaxRecord: 16 << 20}})
 	if err != nil {
 		b.Fatal(err)
 	}

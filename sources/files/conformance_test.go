@@ -59,7 +59,7 @@ func (f *folder) write(t testing.TB, content []byte) {
 func (f *folder) Open(t testing.TB, known []sources.Segment) sources.Source {
 	t.Helper()
 	s, err := Open(Options{Dataset: "d", Framing: f.framing, AllowedRoots: []string{f.dir}, Known: known,
-		Spec: &dataset.FilesSpec{Root: f.dir, Paths: []string{"."}, Verify: f.verify, MaxRecord: f.maxRecord}})
+		Spec: &Spec{Root: f.dir, Paths: []string{"."}, Verify: f.verify, MaxRecord: f.maxRecord}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@
 // The master lists (Partitions, Bounds, Segments), agents read (Open); both call
 // Open of this package with the dataset's spec.
 //
+//	spec.go      Kind: what files can do, and their part of a spec; line.go the line of an offset
 //	options.go   Options, and how a spec says where records end
 //	source.go    Source: the sources.Source of one dataset
 //	roots.go     every file is opened through an allowed root

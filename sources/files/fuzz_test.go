@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/sources"
 	"github.com/headrace/headrace/sources/sourcetest"
 )
@@ -26,7 +25,7 @@ func one(t testing.TB, content []byte, framing Framing, b blocks) *Source {
 		t.Fatal(err)
 	}
 	s, err := Open(Options{Dataset: "d", Framing: framing, AllowedRoots: []string{dir},
-		Spec: &dataset.FilesSpec{Root: dir, MaxRecord: 1 << 20}})
+		Spec: &Spec{Root: dir, MaxRecord: 1 << 20}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/sources"
 	"github.com/headrace/headrace/sources/sourcetest"
 )
@@ -30,8 +29,8 @@ func tree(t testing.TB, content map[string]string) string {
 	return dir
 }
 
-func spec(dir string, paths ...string) *dataset.FilesSpec {
-	return &dataset.FilesSpec{Root: dir, Paths: paths, Verify: "fast", MaxRecord: 1 << 20}
+func spec(dir string, paths ...string) *Spec {
+	return &Spec{Root: dir, Paths: paths, Verify: "fast", MaxRecord: 1 << 20}
 }
 
 func lineSource(t testing.TB, o Options) *Source {

@@ -10,19 +10,19 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// Kind says how a file is cut into records.
-type Kind uint8
+// FramingKind says how a file is cut into records.
+type FramingKind uint8
 
 const (
-	Lines  Kind = iota + 1 // one record a line, ended by \n or \r\n
-	Quoted                 // CSV records; a quoted field may hold line ends
-	Whole                  // the whole file is one record that begins at offset 0
-	Fixed                  // records of Size bytes, one behind the other
+	Lines  FramingKind = iota + 1 // one record a line, ended by \n or \r\n
+	Quoted                        // CSV records; a quoted field may hold line ends
+	Whole                         // the whole file is one record that begins at offset 0
+	Fixed                         // records of Size bytes, one behind the other
 )
 
 // Framing is what of a spec's decode part says where records end.
 type Framing struct {
-	Kind      Kind
+	Kind      FramingKind
 	Delimiter byte // Quoted only
 	Quote     byte // Quoted only
 	Size      int  // Fixed only
@@ -66,7 +66,7 @@ func FramingOf(d dataset.DecodeSpec) (Framing, error) {
 // Options opens a dataset. All but Known and Logger is required.
 type Options struct {
 	Dataset string
-	Spec    *dataset.FilesSpec
+	Spec    *Spec
 	Framing Framing
 	// AllowedRoots: Spec.Root must be one of these folders or lie in one.
 	AllowedRoots []string
@@ -93,12 +93,20 @@ func (o *Options) check() error {
 	return nil
 }
 
-// ForSpec opens the files of a dataset's spec.
-func ForSpec(spec *dataset.Spec, allowedRoots []string, known []sources.Segment, log *slog.Logger) (*Source, error) {
+// openSpec opens the files of a dataset's spec.
+func openSpec(spec *dataset.Spec, in dataset.Opening) (sources.Source, error) {
+	f, ok := spec.Source.(*Spec)
+	if !ok {
+		return nil, fmt.Errorf("dataset %s: no files in its spec", spec.Name)
+	}
 	framing, err := FramingOf(spec.Decode)
 	if err != nil {
 		return nil, fmt.Errorf("dataset %s: %w", spec.Name, err)
 	}
-	return Open(Options{Dataset: spec.Name, Spec: spec.Files, Framing: framing,
-		AllowedRoots: allowedRoots, Known: known, Logger: log})
+	src, err := Open(Options{Dataset: spec.Name, Spec: f, Framing: framing,
+		AllowedRoots: in.AllowedRoots, Known: in.Known, Logger: in.Logger})
+	if err != nil {
+		return nil, err // not a nil *Source that looks like a source
+	}
+	return src, nil
 }

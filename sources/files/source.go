@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/sources"
 )
 
@@ -16,7 +15,7 @@ import (
 // for a large quoted CSV file). It starts no goroutine.
 type Source struct {
 	partition sources.PartitionID
-	spec      dataset.FilesSpec
+	spec      Spec
 	framing   Framing
 	blocks    blocks
 	log       *slog.Logger

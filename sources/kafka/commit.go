@@ -119,6 +119,3 @@ func (s *Source) commitError(where string, err error) error {
 	}
 	return err
 }
-
-// Hold: Kafka deletes by its own retention, whatever a group has read.
-func (s *Source) Hold(ctx context.Context, _ []sources.Mark) error { return ctx.Err() }

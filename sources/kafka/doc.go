@@ -16,8 +16,9 @@
 // Needs Kafka 3.1 or newer, or what speaks Fetch v13, Metadata v12 and
 // ListOffsets v7.
 //
+//	spec.go      Kind: what Kafka can do, and its part of a spec
 //	options.go   what to read; a spec as Options
-//	secure.go    TLS and SASL, secrets from files and variables
+//	secure.go    TLS and SASL
 //	source.go    Source: partitions and bounds
 //	segments.go  from where to where a partition is read
 //	whole.go     topics as one sequence, for bit_exact

@@ -95,29 +95,37 @@ func (o *Options) mechanism() string {
 	return o.SASL.Name()
 }
 
-// ForSpec opens the topics of a dataset's spec: a *Whole of one that is bit_exact,
-// else a *Source. Files that hold passwords must lie in one of allowedRoots.
-func ForSpec(spec *dataset.Spec, allowedRoots []string, known []sources.Segment, log *slog.Logger) (sources.Source, error) {
-	k := spec.Kafka
-	if k == nil {
+// openSpec opens the topics of a dataset's spec: a *Whole of one that is bit_exact,
+// else a *Source. Files that hold passwords must lie in one of the allowed roots.
+func openSpec(spec *dataset.Spec, in dataset.Opening) (sources.Source, error) {
+	k, ok := spec.Source.(*Spec)
+	if !ok {
 		return nil, fmt.Errorf("dataset %s: no kafka in its spec", spec.Name)
 	}
 	o := Options{Dataset: spec.Name, Brokers: k.Brokers, Topics: k.Topics, MaxRecord: int64(k.MaxRecord),
-		Group: k.Group, Known: known, Logger: log}
+		Group: k.Group, Known: in.Known, Logger: in.Logger}
 	var err error
 	if o.Start, err = endOf(k.Start, k.StartOffsets); err == nil {
 		o.End, err = endOf(k.End, k.EndOffsets)
 	}
 	if err == nil {
-		err = o.secure(k, allowedRoots)
+		err = o.secure(k, in.AllowedRoots)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("dataset %s: %w", spec.Name, err)
 	}
 	if spec.BitExact != nil {
-		return OpenWhole(o)
+		return opened(OpenWhole(o))
 	}
-	return Open(o)
+	return opened(Open(o))
+}
+
+// opened is not a nil pointer that looks like a source.
+func opened[S sources.Source](s S, err error) (sources.Source, error) {
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 func endOf(text string, offsets map[string]int64) (End, error) {

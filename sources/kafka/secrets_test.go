@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/internal/secret"
 )
 
 // A spec comes over the network: it can not name any secret of this machine.
@@ -22,18 +23,18 @@ func TestASpecReadsNoSecretThatIsNotMeantForIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {
-		sasl dataset.KafkaSASL
+		word dataset.Password
 		want string // "": allowed
 	}{
-		"allowed file":      {dataset.KafkaSASL{PasswordFile: filepath.Join(root, "in")}, ""},
-		"file elsewhere":    {dataset.KafkaSASL{PasswordFile: filepath.Join(outside, "out")}, "in no folder that is allowed"},
-		"link to elsewhere": {dataset.KafkaSASL{PasswordFile: filepath.Join(root, "link")}, "escapes"},
-		"dots":              {dataset.KafkaSASL{PasswordFile: root + "/../" + filepath.Base(outside) + "/out"}, "in no folder that is allowed"},
-		"other variable":    {dataset.KafkaSASL{PasswordEnv: "OTHER_SECRET"}, "does not begin with HEADRACE_"},
-		"unset variable":    {dataset.KafkaSASL{PasswordEnv: "HEADRACE_NOT_SET"}, "is not set here"},
+		"allowed file":      {dataset.Password{File: filepath.Join(root, "in")}, ""},
+		"file elsewhere":    {dataset.Password{File: filepath.Join(outside, "out")}, "in no folder that is allowed"},
+		"link to elsewhere": {dataset.Password{File: filepath.Join(root, "link")}, "escapes"},
+		"dots":              {dataset.Password{File: root + "/../" + filepath.Base(outside) + "/out"}, "in no folder that is allowed"},
+		"other variable":    {dataset.Password{Env: "OTHER_SECRET"}, "does not begin with HEADRACE_"},
+		"unset variable":    {dataset.Password{Env: "HEADRACE_NOT_SET"}, "is not set here"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := password(&c.sasl, []string{root})
+			got, err := secret.Read("kafka.sasl.password", c.word, []string{root})
 			if c.want == "" {
 				if err != nil || got != "s" {
 					t.Errorf("%q, %v", got, err)

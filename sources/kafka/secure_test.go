@@ -17,14 +17,14 @@ import (
 const secretVariable = "HEADRACE_TEST_KAFKA_PASSWORD"
 
 func secured(addr, topic string, ca, mechanism string) *dataset.Spec {
-	k := &dataset.KafkaSpec{Brokers: []string{addr}, Topics: []string{topic}, Start: "earliest", End: "latest", MaxRecord: 1 << 20}
+	k := &Spec{Brokers: []string{addr}, Topics: []string{topic}, Start: "earliest", End: "latest", MaxRecord: 1 << 20}
 	if ca != "" {
-		k.TLS = &dataset.KafkaTLS{CA: ca}
+		k.TLS = &dataset.TLS{CA: ca}
 	}
 	if mechanism != "" {
-		k.SASL = &dataset.KafkaSASL{Mechanism: mechanism, User: testbroker.User, PasswordEnv: secretVariable}
+		k.SASL = &SASL{Mechanism: mechanism, User: testbroker.User, Password: dataset.Password{Env: secretVariable}}
 	}
-	return &dataset.Spec{Name: "d", Kafka: k}
+	return &dataset.Spec{Name: "d", Source: k}
 }
 
 func TestEveryLoginReadsTheSame(t *testing.T) {
@@ -44,7 +44,7 @@ func TestEveryLoginReadsTheSame(t *testing.T) {
 		"password in a file": inFile(t, secured(b.SASLAddr(), topic, "", "scram-sha-256")),
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, err := ForSpec(spec, []string{os.TempDir()}, nil, nil)
+			s, err := openSpec(spec, dataset.Opening{AllowedRoots: []string{os.TempDir()}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -57,7 +57,7 @@ func TestEveryLoginReadsTheSame(t *testing.T) {
 }
 
 func withCert(spec *dataset.Spec, pem string) *dataset.Spec {
-	spec.Kafka.TLS.Cert, spec.Kafka.TLS.Key = pem, pem
+	spec.Source.(*Spec).TLS.Cert, spec.Source.(*Spec).TLS.Key = pem, pem
 	return spec
 }
 
@@ -67,7 +67,7 @@ func inFile(t *testing.T, spec *dataset.Spec) *dataset.Spec {
 	if err := os.WriteFile(name, []byte(testbroker.Password+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	spec.Kafka.SASL.PasswordEnv, spec.Kafka.SASL.PasswordFile = "", name
+	spec.Source.(*Spec).SASL.Password = dataset.Password{File: name}
 	return spec
 }
 
@@ -89,7 +89,7 @@ func TestARefusedConnectionSaysWhy(t *testing.T) {
 		"login to a plain port":     {secured(b.Addr(), topic, "", "plain"), "leave sasl out"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, err := ForSpec(c.spec, nil, nil, nil)
+			s, err := openSpec(c.spec, dataset.Opening{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -110,6 +110,6 @@ func TestARefusedConnectionSaysWhy(t *testing.T) {
 }
 
 func withoutCA(spec *dataset.Spec) *dataset.Spec {
-	spec.Kafka.TLS.CA = ""
+	spec.Source.(*Spec).TLS.CA = ""
 	return spec
 }

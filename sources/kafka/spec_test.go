@@ -1,4 +1,4 @@
-package dataset
+package kafka
 
 import (
 	"os"
@@ -7,7 +7,21 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/sources/files"
 )
+
+func init() { dataset.Register(files.Kind, Kind) }
+
+func mustParse(t *testing.T, text string) *dataset.Spec {
+	t.Helper()
+	s, err := dataset.Parse([]byte(text), "events.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
 
 const eventsSpec = `name: events
 kafka:
@@ -18,7 +32,7 @@ decode: {format: json, columns: [{name: id, path: /id, dtype: int64}]}
 
 func TestAKafkaSpecHasDefaultsInRecords(t *testing.T) {
 	s := mustParse(t, eventsSpec+"shuffle: {seed: 1}\n")
-	k := s.Kafka
+	k := s.Source.(*Spec)
 	if k.Start != "earliest" || k.End != "latest" || k.MaxRecord != 16<<20 || len(k.Topics) != 1 {
 		t.Errorf("%+v", k)
 	}
@@ -32,26 +46,26 @@ func TestAKafkaSpecHasDefaultsInRecords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := FromJSON(text)
-	if err != nil || len(Diff(s, again)) > 0 {
-		t.Errorf("%v %v", Diff(s, again), err)
+	again, err := dataset.FromJSON(text)
+	if err != nil || len(dataset.Diff(s, again)) > 0 {
+		t.Errorf("%v %v", dataset.Diff(s, again), err)
 	}
 }
 
 func TestALiveSpecHasDefaultsOfItsOwn(t *testing.T) {
 	s := mustParse(t, strings.Replace(eventsSpec, "topic: events", "topic: events\n  end: never", 1))
-	if l := s.Lease; !s.Live() || s.Kafka.Refresh != Duration(5*time.Second) || l.Initial != 10_000 || l.Min != 100 || l.Max != 1_000_000 {
-		t.Errorf("%+v, %+v", s.Kafka, l)
+	if l := s.Lease; !s.Live() || s.Source.(*Spec).Refresh != dataset.Duration(5*time.Second) || l.Initial != 10_000 || l.Min != 100 || l.Max != 1_000_000 {
+		t.Errorf("%+v, %+v", s.Source, l)
 	}
-	if !slices.ContainsFunc(Diff(mustParse(t, eventsSpec), s), func(c Change) bool { return c.Field == "kafka.end" && !c.Compatible }) {
+	if !slices.ContainsFunc(dataset.Diff(mustParse(t, eventsSpec), s), func(c dataset.Change) bool { return c.Field == "kafka.end" && !c.Compatible }) {
 		t.Error("a piece may become endless")
 	}
 	text, err := s.JSON()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := FromJSON(text); err != nil || len(Diff(s, again)) > 0 {
-		t.Errorf("%v %v", Diff(s, again), err)
+	if again, err := dataset.FromJSON(text); err != nil || len(dataset.Diff(s, again)) > 0 {
+		t.Errorf("%v %v", dataset.Diff(s, again), err)
 	}
 }
 
@@ -96,8 +110,8 @@ func TestMistakesInAKafkaSpecAreNamedWithTheirField(t *testing.T) {
 			if name == "header line" {
 				text = strings.Replace(text, "/id", "id", 1)
 			}
-			_, err := Parse([]byte(text), "")
-			errs, ok := err.(SpecErrors)
+			_, err := dataset.Parse([]byte(text), "")
+			errs, ok := err.(dataset.SpecErrors)
 			if !ok || errs[0].Field != c.field || !strings.Contains(errs[0].Reason, c.reason) {
 				t.Errorf("it says %v", err)
 			}
@@ -111,7 +125,7 @@ func TestHowToReachTheSameRecordsMayChange(t *testing.T) {
 		"brokers: [kafka-2:9092]": true, "brokers: [kafka-1:9092]\n  group: g": true, "brokers: [kafka-1:9092]\n  tls: {}": true,
 		"brokers: [kafka-1:9092]\n  start: latest": false, "brokers: [kafka-1:9092]\n  end_offsets: {0: 5}": false,
 	} {
-		for _, c := range Diff(old, mustParse(t, strings.Replace(eventsSpec, "brokers: [kafka-1:9092]", text, 1))) {
+		for _, c := range dataset.Diff(old, mustParse(t, strings.Replace(eventsSpec, "brokers: [kafka-1:9092]", text, 1))) {
 			if c.Compatible != compatible {
 				t.Errorf("%s: %v", text, c)
 			}
@@ -129,16 +143,17 @@ func TestEveryExampleAndFieldOfTheKafkaPageIsTrue(t *testing.T) {
 		t.Fatalf("only %d examples", len(examples))
 	}
 	for _, e := range examples {
-		if _, err := Parse(e[1], "kafka.md"); err != nil {
+		if _, err := dataset.Parse(e[1], "kafka.md"); err != nil {
 			t.Errorf("%v\n%s", err, e[1])
 		}
 	}
 	s := mustParse(t, eventsSpec)
-	s.Kafka.TLS = &KafkaTLS{"/a", "/b", "/c", "d"}
-	s.Kafka.SASL = &KafkaSASL{"plain", "u", "HEADRACE_P", "/f"}
-	s.Kafka.Refresh = 1
-	s.Kafka.Group, s.Kafka.StartOffsets, s.Kafka.EndOffsets = "g", map[string]int64{"0": 1}, map[string]int64{"0": 1}
-	for field := range flatten(s) {
+	k := s.Source.(*Spec)
+	k.TLS = &dataset.TLS{CA: "/a", Cert: "/b", Key: "/c", ServerName: "d"}
+	k.SASL = &SASL{"plain", "u", dataset.Password{Env: "HEADRACE_P", File: "/f"}}
+	k.Refresh = 1
+	k.Group, k.StartOffsets, k.EndOffsets = "g", map[string]int64{"0": 1}, map[string]int64{"0": 1}
+	for field := range dataset.Leaves(s) {
 		if rest, ok := strings.CutPrefix(field, "kafka."); ok {
 			name := rest[strings.LastIndexByte(rest, '.')+1:]
 			if name == "0" {

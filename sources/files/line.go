@@ -1,4 +1,4 @@
-package main
+package files
 
 import (
 	"bytes"
@@ -12,27 +12,27 @@ import (
 // lineSearch is how far into a file lines are counted: about a second.
 const lineSearch = 2 << 30
 
-// place is the file with the line of offset, as compilers and editors have it:
+// Place is the file with the line of offset, as compilers and editors have it:
 // day_0.tsv:17. Only a reading from the beginning knows lines, so that deep in a
 // large file, and in a file that is one record, it is the file alone.
-func place(spec *dataset.Spec, file string, offset int64) string {
-	if spec.Files == nil || spec.Decode.Format == "raw" || spec.Decode.Format == "binary" || offset > lineSearch {
+func (f *Spec) Place(spec *dataset.Spec, file string, offset int64) string {
+	if spec.Decode.Format == "raw" || spec.Decode.Format == "binary" || offset > lineSearch {
 		return file
 	}
 	// Through the root, as the records were read: the name may hold links.
-	root, err := os.OpenRoot(spec.Files.Root)
+	root, err := os.OpenRoot(f.Root)
 	if err != nil {
 		return file
 	}
 	defer func() { _ = root.Close() }()
-	f, err := root.Open(file)
+	opened, err := root.Open(file)
 	if err != nil {
 		return file
 	}
-	defer func() { _ = f.Close() }()
+	defer func() { _ = opened.Close() }()
 	line, buf := 1, make([]byte, 256<<10)
 	for left := offset; left > 0; {
-		n, err := f.Read(buf[:min(left, int64(len(buf)))])
+		n, err := opened.Read(buf[:min(left, int64(len(buf)))])
 		line += bytes.Count(buf[:n], []byte{'\n'})
 		left -= int64(n)
 		if left > 0 && err == io.EOF || err != nil && err != io.EOF {

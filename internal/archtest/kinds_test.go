@@ -1,0 +1,94 @@
+package archtest
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// mayNameKinds are the folders of code that may hold the name of a kind of source:
+// adapters, what proves and measures the product, and examples.
+var mayNameKinds = []string{"sources", "internal/proof", "internal/archtest", "bench", "examples", "build", ".git", ".venv", ".tools"}
+
+// notKinds are texts that look like the name of a kind and are something else.
+var notKinds = map[string][]string{
+	"flashckpt/manifest/validate.go": {"files"}, // a member of a manifest
+}
+
+// A branch on the name of a kind would have to be found and repeated for the next
+// kind. Whatever others need to know of a kind, the kind says (sources.Kind).
+func TestOnlyAdaptersNameKindsOfSources(t *testing.T) {
+	const root = "../.."
+	folders, err := os.ReadDir(root + "/sources")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kinds []string
+	for _, f := range folders {
+		if f.IsDir() && f.Name() != "sourcetest" {
+			kinds = append(kinds, f.Name())
+		}
+	}
+	if !slices.Contains(kinds, "files") || !slices.Contains(kinds, "kafka") {
+		t.Fatalf("the kinds are %v", kinds)
+	}
+	seen := 0
+	err = filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, _ := filepath.Rel(root, name)
+		if d.IsDir() {
+			if slices.Contains(mayNameKinds, rel) {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") || strings.HasSuffix(name, ".pb.go") {
+			return nil
+		}
+		seen++
+		for _, text := range literals(t, name) {
+			for _, kind := range kinds {
+				if (text == kind || strings.HasPrefix(text, kind+".") || strings.HasPrefix(text, kind+":")) && !slices.Contains(notKinds[rel], text) {
+					t.Errorf("%s holds %q: ask the kind what it can do instead (docs/WRITE-A-SOURCE.md)", rel, text)
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if seen < 100 {
+		t.Fatalf("only %d files were looked at", seen)
+	}
+}
+
+// literals are the strings of a file that are no import.
+func literals(t *testing.T, name string) (all []string) {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		if _, is := n.(*ast.ImportSpec); is {
+			return false
+		}
+		if l, is := n.(*ast.BasicLit); is && l.Kind == token.STRING {
+			if text, err := strconv.Unquote(l.Value); err == nil {
+				all = append(all, text)
+			}
+		}
+		return true
+	})
+	return all
+}

@@ -1,0 +1,11 @@
+package dataset_test
+
+import (
+	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/sources/files"
+	"github.com/headrace/headrace/sources/kafka"
+)
+
+func init() { dataset.Register(files.Kind, kafka.Kind) }
+
+func filesOf(s *dataset.Spec) *files.Spec { return s.Source.(*files.Spec) }
