@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/headrace/headrace/agent"
+	"github.com/headrace/headrace/internal/advice"
 	"github.com/headrace/headrace/internal/config"
 	"github.com/headrace/headrace/internal/link"
 )
@@ -28,7 +29,7 @@ find it by HEADRACE_AGENT, or at its default place.`,
 			log := a.logger()
 			conn, err := link.Dial(a.cfg.Target(), a.cfg.TLS)
 			if err != nil {
-				return usage(err, "")
+				return advice.Usage.Wrap("", err)
 			}
 			defer func() { _ = conn.Close() }()
 			if len(a.cfg.AllowRoots) == 0 {

@@ -9,7 +9,9 @@ import (
 
 	"github.com/headrace/headrace/flashckpt/audit"
 	"github.com/headrace/headrace/flashckpt/manifest"
+	"github.com/headrace/headrace/internal/advice"
 	"github.com/headrace/headrace/internal/suggest"
+	"github.com/headrace/headrace/internal/terminal"
 )
 
 func (a *app) auditCommand() *cobra.Command {
@@ -44,7 +46,7 @@ For a folder of checkpoints it takes the newest.`,
 				return err
 			}
 			if diff != "" && contains != "" {
-				return usagef("ask twice", "--diff and --contains exclude each other")
+				return advice.Usage.Errorf("ask twice", "--diff and --contains exclude each other")
 			}
 			c, err := one(args[0])
 			if contains != "" {
@@ -170,9 +172,9 @@ func (v *auditView) write(w io.Writer, ranges bool) {
 		if d.Shuffled {
 			shuffled = ", shuffled"
 		}
-		fmt.Fprintf(w, "\ndataset %s: %s %s in the model%s\n", d.Name, grouped(d.Units), d.Unit, shuffled)
+		fmt.Fprintf(w, "\ndataset %s: %s %s in the model%s\n", d.Name, terminal.Grouped(d.Units), d.Unit, shuffled)
 		fmt.Fprintf(w, "records: %s\n", d.Records.sentence())
-		t := newTable("PARTITION", "PASS>", "IN THE MODEL>", "RECORDS>", "RANGES>", "ALL SETTLED", "EXCLUDED>", "OLDEST", "NEWEST")
+		t := terminal.NewTable("PARTITION", "PASS>", "IN THE MODEL>", "RECORDS>", "RANGES>", "ALL SETTLED", "EXCLUDED>", "OLDEST", "NEWEST")
 		for _, p := range d.Partitions {
 			for _, ps := range p.Passes {
 				out := int64(0)
@@ -183,16 +185,16 @@ func (v *auditView) write(w io.Writer, ranges bool) {
 				if ps.Whole {
 					whole = "yes"
 				}
-				t.row(p.Label, fmt.Sprint(ps.Pass+1), grouped(ps.Units), ps.Records.text(), fmt.Sprint(len(ps.Ranges)), whole, grouped(out), ps.Records.oldest(), ps.Records.newest())
+				t.Row(p.Label, fmt.Sprint(ps.Pass+1), terminal.Grouped(ps.Units), ps.Records.text(), fmt.Sprint(len(ps.Ranges)), whole, terminal.Grouped(out), ps.Records.oldest(), ps.Records.newest())
 			}
 			if len(p.Passes) == 0 {
-				t.row(p.Label, "-", "0", "0", "0", "no", "0", "-", "-")
+				t.Row(p.Label, "-", "0", "0", "0", "no", "0", "-", "-")
 			}
 			if len(p.Passes) > 1 {
-				t.row(p.Label, "all", grouped(p.Units), p.Records.text(), "", "", "", p.Records.oldest(), p.Records.newest())
+				t.Row(p.Label, "all", terminal.Grouped(p.Units), p.Records.text(), "", "", "", p.Records.oldest(), p.Records.newest())
 			}
 		}
-		t.write(w)
+		t.Write(w)
 		writeVague(w, &d)
 		if ranges {
 			auditRanges(w, &d)
@@ -205,39 +207,39 @@ func writeVague(w io.Writer, d *auditDataset) {
 	for _, p := range d.Partitions {
 		for _, ps := range p.Passes {
 			if ps.Vague > 0 {
-				fmt.Fprintf(w, "%s pass %d: %s %s of this were dropped by choice; the cut does not say which\n", p.Label, ps.Pass+1, grouped(ps.Vague), d.Unit)
+				fmt.Fprintf(w, "%s pass %d: %s %s of this were dropped by choice; the cut does not say which\n", p.Label, ps.Pass+1, terminal.Grouped(ps.Vague), d.Unit)
 			}
 		}
 	}
 }
 
 func auditRanges(w io.Writer, d *auditDataset) {
-	t := newTable("SEGMENT", "PASS>", "START>", "END>")
+	t := terminal.NewTable("SEGMENT", "PASS>", "START>", "END>")
 	for _, p := range d.Partitions {
 		for _, ps := range p.Passes {
 			for _, r := range ps.Ranges {
-				t.row(r.Name, fmt.Sprint(ps.Pass+1), fmt.Sprint(r.Start), fmt.Sprint(r.End))
+				t.Row(r.Name, fmt.Sprint(ps.Pass+1), fmt.Sprint(r.Start), fmt.Sprint(r.End))
 			}
 		}
 	}
 	fmt.Fprintln(w)
-	t.write(w)
+	t.Write(w)
 }
 
 func auditExcluded(w io.Writer, d *auditDataset) {
-	t := newTable("EXCLUDED", "PASS>", "START>", "END>", "WHY")
+	t := terminal.NewTable("EXCLUDED", "PASS>", "START>", "END>", "WHY")
 	for _, p := range d.Partitions {
 		for _, ps := range p.Passes {
 			for _, e := range ps.Excluded {
 				for _, r := range e.Ranges {
-					t.row(r.Name, fmt.Sprint(ps.Pass+1), fmt.Sprint(r.Start), fmt.Sprint(r.End), clip(e.Kind+": "+e.Reason, 80))
+					t.Row(r.Name, fmt.Sprint(ps.Pass+1), fmt.Sprint(r.Start), fmt.Sprint(r.End), terminal.Clip(e.Kind+": "+e.Reason, 80))
 				}
 			}
 		}
 	}
-	if len(t.rows) > 1 {
+	if !t.Empty() {
 		fmt.Fprintln(w)
-		t.write(w)
+		t.Write(w)
 	}
 }
 
@@ -251,7 +253,7 @@ type containsView struct {
 func (a *app) contains(c *manifest.Checkpoint, text string) error {
 	r, err := audit.ParseRecord(text)
 	if err != nil {
-		return usage(err, "as in --contains clicks/3/81234, or --contains logs/day_3.tsv/1048576")
+		return advice.Usage.Wrap("as in --contains clicks/3/81234, or --contains logs/day_3.tsv/1048576", err)
 	}
 	found, names := audit.Contains(&c.Manifest.Cut, r)
 	v := containsView{aboutView: aboutOf(c), Record: text, Found: found}
@@ -261,7 +263,7 @@ func (a *app) contains(c *manifest.Checkpoint, text string) error {
 			known = known || n == r.Segment || strings.HasSuffix(n, "/"+r.Segment)
 		}
 		if !known {
-			return &failure{exitNotFound, suggest.Hint(r.Segment, names, "files or partitions"), fmt.Errorf("the checkpoint knows nothing called %s (of a file that comes behind those it knows, nothing is in the model)", r.Segment)}
+			return advice.NotFound.Errorf(suggest.Hint(r.Segment, names, "files or partitions"), "the checkpoint knows nothing called %s (of a file that comes behind those it knows, nothing is in the model)", r.Segment)
 		}
 		v.Found = []audit.Where{} // known, but not that offset: it was not listed then
 	}
@@ -337,10 +339,10 @@ func (a *app) diff(c *manifest.Checkpoint, with string) error {
 			fmt.Fprintln(w, "the same records are in both models")
 			return
 		}
-		t := newTable("DATASET", "PARTITION", "PASS>", "ONLY IN A>", "RECORDS>", "RANGES>", "ONLY IN B>", "RECORDS>", "RANGES>", "UNIT")
+		t := terminal.NewTable("DATASET", "PARTITION", "PASS>", "ONLY IN A>", "RECORDS>", "RANGES>", "ONLY IN B>", "RECORDS>", "RANGES>", "UNIT")
 		for _, d := range diffs {
-			t.row(d.Dataset, d.Label, fmt.Sprint(d.Pass+1), grouped(d.UnitsA), rows(d.RowsA), fmt.Sprint(len(d.OnlyA)), grouped(d.UnitsB), rows(d.RowsB), fmt.Sprint(len(d.OnlyB)), d.Unit)
+			t.Row(d.Dataset, d.Label, fmt.Sprint(d.Pass+1), terminal.Grouped(d.UnitsA), rows(d.RowsA), fmt.Sprint(len(d.OnlyA)), terminal.Grouped(d.UnitsB), rows(d.RowsB), fmt.Sprint(len(d.OnlyB)), d.Unit)
 		}
-		t.write(w)
+		t.Write(w)
 	})
 }

@@ -9,8 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/headrace/headrace/internal/advice"
 	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/internal/decode"
+	"github.com/headrace/headrace/internal/terminal"
 	"github.com/headrace/headrace/sources"
 )
 
@@ -30,7 +32,7 @@ Exits with 1 if there was any.`,
 				return err
 			}
 			if n < 0 {
-				return usagef("", "-n %d: must be 0 (all) or more", n)
+				return advice.Usage.Errorf("", "-n %d: must be 0 (all) or more", n)
 			}
 			docs, err := a.readSpecs(files)
 			if err != nil {
@@ -139,24 +141,24 @@ func (a *app) showChecked(results []checked) error {
 	}
 	err := a.show(results, func(w io.Writer) {
 		for _, r := range results {
-			fmt.Fprintf(w, "dataset %s: %s records, %s bad (%s)\n", r.Name, grouped(r.Records), grouped(r.Bad), percent(r.Bad, r.Records))
+			fmt.Fprintf(w, "dataset %s: %s records, %s bad (%s)\n", r.Name, terminal.Grouped(r.Records), terminal.Grouped(r.Bad), terminal.Percent(r.Bad, r.Records))
 			if len(r.Fields) == 0 {
 				continue
 			}
-			t := newTable("COLUMN", "PATH", "ERRORS>", "MISSING>", "RATE>", "FIRST")
+			t := terminal.NewTable("COLUMN", "PATH", "ERRORS>", "MISSING>", "RATE>", "FIRST")
 			for _, f := range r.Fields {
 				column := f.Column
 				if column == "" {
 					column = "(record)"
 				}
-				t.row(column, f.Path, grouped(f.Errors), grouped(f.Missing), fmt.Sprintf("%.4f%%", 100*f.Rate), clip(cellText(f.Example), 100))
+				t.Row(column, f.Path, terminal.Grouped(f.Errors), terminal.Grouped(f.Missing), fmt.Sprintf("%.4f%%", 100*f.Rate), terminal.Clip(terminal.Cell(f.Example), 100))
 			}
-			t.write(w)
+			t.Write(w)
 		}
 	})
 	if err == nil && bad > 0 {
-		return &failure{exitFailed, "a default on a column mends missing values; on_error: default mends bad ones too",
-			fmt.Errorf("records that can not be decoded: %s", grouped(bad))}
+		return advice.Failed.Errorf("a default on a column mends missing values; on_error: default mends bad ones too",
+			"records that can not be decoded: %s", terminal.Grouped(bad))
 	}
 	return err
 }

@@ -16,7 +16,9 @@ import (
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/flashckpt/manifest"
+	"github.com/headrace/headrace/internal/advice"
 	"github.com/headrace/headrace/internal/link"
+	"github.com/headrace/headrace/internal/terminal"
 )
 
 func (a *app) ckptCommand() *cobra.Command {
@@ -76,7 +78,7 @@ a line for each range (docs/CUTS.md says which sources tell).`,
 					fmt.Fprintf(w, "no checkpoints in %s\n", args[0])
 					return
 				}
-				ckptTable(views, book != nil).write(w)
+				ckptTable(views, book != nil).Write(w)
 				for _, v := range views {
 					if v.Reason != "" {
 						fmt.Fprintf(w, "%s: %s\n", v.Path, v.Reason)
@@ -104,7 +106,7 @@ func (a *app) listCuts(cmd *cobra.Command, c *client, _ []string) error {
 			fmt.Fprintf(w, "job %s keeps no cuts: no checkpoint was saved\n", reply.Job)
 			return
 		}
-		t := newTable("STEP>", "EPOCH>", "RANK>", "STATE", "AGE>", "CUT", "PATH")
+		t := terminal.NewTable("STEP>", "EPOCH>", "RANK>", "STATE", "AGE>", "CUT", "PATH")
 		for _, k := range views {
 			state := standing(k.State, k.Rewindable, k.Gone)
 			if k.Newest {
@@ -112,11 +114,11 @@ func (a *app) listCuts(cmd *cobra.Command, c *client, _ []string) error {
 			}
 			age := "-"
 			if k.AgeSeconds > 0 {
-				age = ago(k.AgeSeconds)
+				age = terminal.Ago(k.AgeSeconds)
 			}
-			t.row(fmt.Sprint(k.Step), fmt.Sprint(k.Epoch), rankText(k.Rank), state, age, k.Cut, k.Path)
+			t.Row(fmt.Sprint(k.Step), fmt.Sprint(k.Epoch), rankText(k.Rank), state, age, k.Cut, k.Path)
 		}
-		t.write(w)
+		t.Write(w)
 		for _, k := range views {
 			k.Gone.list(w, k.Step, k.Rank)
 		}
@@ -159,9 +161,9 @@ func find(path string) ([]manifest.Checkpoint, error) {
 	hint := "a path is a manifest (" + manifest.FileName + "), a checkpoint's folder, or a folder of checkpoints"
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, &failure{exitNotFound, hint, fmt.Errorf("%s: no such file or folder", path)}
+		return nil, advice.NotFound.Errorf(hint, "%s: no such file or folder", path)
 	case errors.Is(err, syscall.ENOTDIR):
-		return nil, &failure{exitNotFound, hint, fmt.Errorf("%s: a file that is no manifest", path)}
+		return nil, advice.NotFound.Errorf(hint, "%s: a file that is no manifest", path)
 	}
 	return all, err
 }
@@ -173,7 +175,7 @@ func one(path string) (*manifest.Checkpoint, error) {
 		return nil, err
 	}
 	if len(all) == 0 {
-		return nil, &failure{exitNotFound, "`headrace ckpt list` shows what is in a folder", fmt.Errorf("%s: no checkpoint", path)}
+		return nil, advice.NotFound.Errorf("`headrace ckpt list` shows what is in a folder", "%s: no checkpoint", path)
 	}
 	if c := &all[0]; c.Err != nil {
 		return nil, fmt.Errorf("%s: %w", c.Path, c.Err)
@@ -188,9 +190,9 @@ func exactly(path string) (*manifest.Checkpoint, error) {
 	case err != nil:
 		return nil, err
 	case len(all) == 0:
-		return nil, &failure{exitNotFound, "", fmt.Errorf("%s: no checkpoint", path)}
+		return nil, advice.NotFound.Errorf("", "%s: no checkpoint", path)
 	case len(all) > 1:
-		return nil, usagef("name one of them, like "+all[0].Folder(), "%s holds %d checkpoints", path, len(all))
+		return nil, advice.Usage.Errorf("name one of them, like "+all[0].Folder(), "%s holds %d checkpoints", path, len(all))
 	}
 	return &all[0], nil
 }
@@ -221,7 +223,7 @@ func (a *app) ledger(ctx context.Context) (*book, error) {
 		if !named {
 			return nil, nil
 		}
-		return nil, fromMaster(err, c.target)
+		return nil, advice.FromMaster(err, c.target)
 	}
 	b := &book{job: reply.Job, cuts: map[manifest.CutID]cutView{}, where: c.target}
 	for _, k := range reply.Cuts {

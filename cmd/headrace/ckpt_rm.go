@@ -12,6 +12,7 @@ import (
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/flashckpt/manifest"
+	"github.com/headrace/headrace/internal/advice"
 	"github.com/headrace/headrace/internal/link"
 )
 
@@ -103,7 +104,7 @@ gone already, because a framework has removed what it wrote, the ledger forgets 
 				return err
 			}
 			if cmd.Flags().Changed("keep") && r.keep < 1 {
-				return usagef("the newest that verifies always stays", "--keep %d: must be at least 1", r.keep)
+				return advice.Usage.Errorf("the newest that verifies always stays", "--keep %d: must be at least 1", r.keep)
 			}
 			return a.remove(cmd.Context(), args, r)
 		},
@@ -316,7 +317,7 @@ func (a *app) unbinder(ctx context.Context, all []doomed, r *removal) (unbind fu
 	}
 	hint := "start it, name it with --master, or say --offline to remove the files alone"
 	if _, local := link.ReadAddress(a.cfg.State); a.cfg.From("master") == "" && local != nil {
-		return nil, nil, &failure{exitUnreachable, hint, errors.New("no master runs here that could forget the checkpoints first")}
+		return nil, nil, advice.Unreachable.Wrap(hint, errors.New("no master runs here that could forget the checkpoints first"))
 	}
 	c, err := a.dial()
 	if err != nil {
@@ -327,21 +328,21 @@ func (a *app) unbinder(ctx context.Context, all []doomed, r *removal) (unbind fu
 	reply, err := c.cuts().Cuts(ask, &headracev1.CutsRequest{})
 	if err != nil {
 		c.close()
-		if f := classify(fromMaster(err, c.target)); f.code == exitUnreachable {
-			return nil, nil, &failure{f.code, hint, f.err}
+		if e, ok := errors.AsType[*advice.Error](advice.FromMaster(err, c.target)); ok && e.Kind == advice.Unreachable {
+			return nil, nil, advice.Unreachable.Wrap(hint, e.Err)
 		}
-		return nil, nil, fromMaster(err, c.target)
+		return nil, nil, advice.FromMaster(err, c.target)
 	}
 	for _, d := range all {
 		if m := d.c.Manifest; m != nil && d.stay == "" && m.Job != reply.Job {
 			c.close()
-			return nil, nil, usagef("name its own master with --master, or say --offline", "%s is of job %s, the master at %s runs %s", d.c.Path, m.Job, c.target, reply.Job)
+			return nil, nil, advice.Usage.Errorf("name its own master with --master, or say --offline", "%s is of job %s, the master at %s runs %s", d.c.Path, m.Job, c.target, reply.Job)
 		}
 	}
 	return func(cut manifest.CutID) error {
 		ask, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
 		_, err := c.cuts().Drop(ask, &headracev1.DropCutRequest{Cut: uint64(cut), Reason: "its checkpoint is removed by headrace ckpt rm"})
-		return fromMaster(err, c.target)
+		return advice.FromMaster(err, c.target)
 	}, c.close, nil
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/headrace/headrace/flashckpt/manifest"
+	"github.com/headrace/headrace/internal/terminal"
 )
 
 func (a *app) ckptVerifyCommand() *cobra.Command {
@@ -77,7 +78,7 @@ func (a *app) verify(ctx context.Context, paths []string, how manifest.Verifying
 		for _, v := range views {
 			switch {
 			case v.Verifies:
-				fmt.Fprintf(w, "%s: verifies: step %d, %d files, %s\n", v.Path, v.Step, v.Files, amount(v.Bytes, "bytes"))
+				fmt.Fprintf(w, "%s: verifies: step %d, %d files, %s\n", v.Path, v.Step, v.Files, terminal.Amount(v.Bytes, "bytes"))
 			case v.State != "whole":
 				fmt.Fprintf(w, "%s: %s\n", v.Path, v.Reason)
 			default:
@@ -148,11 +149,11 @@ func (a *app) progress(how *manifest.Verifying, path string) (done func()) {
 			return
 		}
 		last, shown = time.Now(), true
-		fmt.Fprintf(out, "\r%s %s %s of %s", clip(path, 40), bar(p.Bytes, p.Of, 20), amount(p.Bytes, "bytes"), amount(p.Of, "bytes"))
+		fmt.Fprintf(out, "\r%s %s %s of %s", terminal.Clip(path, 40), terminal.Bar(p.Bytes, p.Of, 20), terminal.Amount(p.Bytes, "bytes"), terminal.Amount(p.Of, "bytes"))
 	}
 	return func() {
 		if shown {
-			fmt.Fprint(out, "\r"+clearLine)
+			fmt.Fprint(out, "\r"+terminal.ClearLine)
 		}
 	}
 }

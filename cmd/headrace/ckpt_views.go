@@ -9,6 +9,7 @@ import (
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/flashckpt/audit"
 	"github.com/headrace/headrace/flashckpt/manifest"
+	"github.com/headrace/headrace/internal/terminal"
 )
 
 // ckptView is one checkpoint of a folder.
@@ -80,12 +81,12 @@ func stateOf(err error) string {
 	return "unreadable"
 }
 
-func ckptTable(views []ckptView, ledger bool) *table {
+func ckptTable(views []ckptView, ledger bool) *terminal.Table {
 	header := []string{"STEP>", "EPOCH>", "RANK>", "STATE", "FILES>", "SIZE>", "MADE", "PATH"}
 	if ledger {
 		header = append(header[:4:4], append([]string{"LEDGER"}, header[4:]...)...)
 	}
-	t := newTable(header...)
+	t := terminal.NewTable(header...)
 	for _, v := range views {
 		state := v.State
 		if v.Pinned {
@@ -93,12 +94,12 @@ func ckptTable(views []ckptView, ledger bool) *table {
 		}
 		row := []string{"-", "-", "-", state, "-", "-", "-", v.Path}
 		if v.Created != nil {
-			row = []string{fmt.Sprint(v.Step), fmt.Sprint(v.Epoch), rankText(v.Rank), state, fmt.Sprint(v.Files), amount(v.Bytes, "bytes"), made(*v.Created), v.Path}
+			row = []string{fmt.Sprint(v.Step), fmt.Sprint(v.Epoch), rankText(v.Rank), state, fmt.Sprint(v.Files), terminal.Amount(v.Bytes, "bytes"), made(*v.Created), v.Path}
 		}
 		if ledger {
 			row = append(row[:4:4], append([]string{v.ledger()}, row[4:]...)...)
 		}
-		t.row(row...)
+		t.Row(row...)
 	}
 	return t
 }
@@ -216,15 +217,15 @@ func (v *showView) write(w io.Writer) {
 		line("needs", id)
 	}
 	fmt.Fprintln(w)
-	t := newTable("DATASET", "IN THE MODEL>", "RECORDS>", "EXCLUDED>", "DROPPED>", "PARTITIONS>", "OLDEST", "NEWEST")
+	t := terminal.NewTable("DATASET", "IN THE MODEL>", "RECORDS>", "EXCLUDED>", "DROPPED>", "PARTITIONS>", "OLDEST", "NEWEST")
 	for _, d := range v.Datasets {
-		t.row(d.Name, amount(d.InModel, d.Unit), d.Records.text(), amount(d.Settled.Excluded, d.Unit), amount(d.Settled.Dropped, d.Unit), fmt.Sprint(d.Partitions), d.Records.oldest(), d.Records.newest())
+		t.Row(d.Name, terminal.Amount(d.InModel, d.Unit), d.Records.text(), terminal.Amount(d.Settled.Excluded, d.Unit), terminal.Amount(d.Settled.Dropped, d.Unit), fmt.Sprint(d.Partitions), d.Records.oldest(), d.Records.newest())
 	}
-	t.write(w)
+	t.Write(w)
 	fmt.Fprintln(w)
-	t = newTable("FILE", "SIZE>", "CRC64-NVME", "RANK>")
+	t = terminal.NewTable("FILE", "SIZE>", "CRC64-NVME", "RANK>")
 	for _, f := range v.File {
-		t.row(f.Path, amount(f.Size, "bytes"), f.CRC, rankText(f.Rank))
+		t.Row(f.Path, terminal.Amount(f.Size, "bytes"), f.CRC, rankText(f.Rank))
 	}
-	t.write(w)
+	t.Write(w)
 }

@@ -15,7 +15,9 @@ import (
 	"golang.org/x/term"
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/internal/advice"
 	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/internal/terminal"
 )
 
 func (a *app) datasetCommand() *cobra.Command {
@@ -100,10 +102,10 @@ func (r *applied) text() string {
 // readSpecs reads all files, in their order, before anything is done with one.
 func (a *app) readSpecs(files []string) ([]dataset.Document, error) {
 	if len(files) == 0 {
-		return nil, usagef("as in `headrace dataset apply -f clicks.yaml`", "-f names no file")
+		return nil, advice.Usage.Errorf("as in `headrace dataset apply -f clicks.yaml`", "-f names no file")
 	}
 	if first := slices.Index(files, "-"); first >= 0 && slices.Contains(files[first+1:], "-") {
-		return nil, usagef("", "-f - is given twice, and there is one standard input")
+		return nil, advice.Usage.Errorf("", "-f - is given twice, and there is one standard input")
 	}
 	var all []dataset.Document
 	in := map[string]string{} // the file of each dataset
@@ -114,7 +116,7 @@ func (a *app) readSpecs(files []string) ([]dataset.Document, error) {
 		}
 		for _, d := range docs {
 			if first, twice := in[d.Spec.Name]; twice {
-				return nil, usagef("leave one of them out, or give it another name", "dataset %s is in %s and in %s", d.Spec.Name, first, file)
+				return nil, advice.Usage.Errorf("leave one of them out, or give it another name", "dataset %s is in %s and in %s", d.Spec.Name, first, file)
 			}
 		}
 		for _, d := range docs {
@@ -128,7 +130,7 @@ func (a *app) readSpecs(files []string) ([]dataset.Document, error) {
 func (a *app) readSpec(file string) ([]dataset.Document, error) {
 	switch file {
 	case "":
-		return nil, usagef("as in `headrace dataset apply -f clicks.yaml`", "-f names no file")
+		return nil, advice.Usage.Errorf("as in `headrace dataset apply -f clicks.yaml`", "-f names no file")
 	case "-":
 		text, err := io.ReadAll(io.LimitReader(a.in, 2<<20))
 		if err != nil {
@@ -150,7 +152,7 @@ func applyAll(ctx context.Context, c *client, docs []dataset.Document, dryRun bo
 		r, err := c.Apply(ctx, &headracev1.ApplyRequest{Yaml: string(d.YAML), DryRun: dryRun})
 		cancel()
 		if err != nil {
-			return nil, fromMaster(err, c.target)
+			return nil, advice.FromMaster(err, c.target)
 		}
 		results = append(results, applied{d.Spec.Name, strings.ToLower(r.Outcome.String()), dryRun, r.Diff})
 	}
@@ -179,17 +181,17 @@ func (a *app) listCommand() *cobra.Command {
 					fmt.Fprintln(w, "no datasets; make one with `headrace dataset apply -f FILE`")
 					return
 				}
-				datasetTable(views).write(w)
+				datasetTable(views).Write(w)
 			})
 		}),
 	}
 }
 
-func datasetTable(views []datasetView) *table {
-	t := newTable("NAME", "STATE", "PASS", "LISTED>", "LEASED>", "SETTLED>", "PROGRESS", "REASON")
+func datasetTable(views []datasetView) *terminal.Table {
+	t := terminal.NewTable("NAME", "STATE", "PASS", "LISTED>", "LEASED>", "SETTLED>", "PROGRESS", "REASON")
 	for _, d := range views {
-		t.row(d.Name, d.State, d.passText(), amount(d.Counts.Listed, d.Unit), amount(d.Counts.Leased, d.Unit),
-			amount(d.Counts.Settled, d.Unit), d.progress(), clip(d.Reason, 60))
+		t.Row(d.Name, d.State, d.passText(), terminal.Amount(d.Counts.Listed, d.Unit), terminal.Amount(d.Counts.Leased, d.Unit),
+			terminal.Amount(d.Counts.Settled, d.Unit), d.progress(), terminal.Clip(d.Reason, 60))
 	}
 	return t
 }
@@ -228,21 +230,21 @@ func describeTable(w io.Writer, d *datasetView) {
 		line("reason", d.Reason)
 	}
 	line("pass", fmt.Sprintf("%s, %d partitions", d.passText(), d.Partitions))
-	listed := amount(d.Counts.Listed, d.Unit)
+	listed := terminal.Amount(d.Counts.Listed, d.Unit)
 	if !d.ListingComplete {
 		listed += ", and going on"
 	}
 	line("listed", listed)
-	line("settled", fmt.Sprintf("%s (%s): acked %s, excluded %s, dropped %s", amount(d.Counts.Settled, d.Unit), d.progress(),
-		amount(d.Counts.Acked, d.Unit), amount(d.Counts.Excluded, d.Unit), amount(d.Counts.Dropped, d.Unit)))
+	line("settled", fmt.Sprintf("%s (%s): acked %s, excluded %s, dropped %s", terminal.Amount(d.Counts.Settled, d.Unit), d.progress(),
+		terminal.Amount(d.Counts.Acked, d.Unit), terminal.Amount(d.Counts.Excluded, d.Unit), terminal.Amount(d.Counts.Dropped, d.Unit)))
 	if d.Counts.Acked > 0 {
 		line("records", d.Records.sentence())
 	}
 	if r := d.Retention; r != nil {
 		line("kept", r.sentence(d.Unit))
 	}
-	line("leased", amount(d.Counts.Leased, d.Unit))
-	line("pending", amount(d.Counts.Pending, d.Unit))
+	line("leased", terminal.Amount(d.Counts.Leased, d.Unit))
+	line("pending", terminal.Amount(d.Counts.Pending, d.Unit))
 }
 
 func (a *app) pauseCommand() *cobra.Command {
@@ -321,7 +323,7 @@ func (a *app) delete(ctx context.Context, c *client, name string, dryRun, yes bo
 	}
 	v := deleted{Name: name, DryRun: dryRun, Leases: reply.Leases, Counts: countsOf(reply.Counts)}
 	if !dryRun {
-		what := fmt.Sprintf("delete dataset %s: %s settled units and %d leases are forgotten", name, grouped(v.Counts.Settled), v.Leases)
+		what := fmt.Sprintf("delete dataset %s: %s settled units and %d leases are forgotten", name, terminal.Grouped(v.Counts.Settled), v.Leases)
 		if err := a.confirm(ctx, what, yes); err != nil {
 			return err
 		}
@@ -335,7 +337,7 @@ func (a *app) delete(ctx context.Context, c *client, name string, dryRun, yes bo
 		if dryRun {
 			verb = "would be deleted"
 		}
-		fmt.Fprintf(w, "dataset %s %s: %s settled units and %d leases forgotten\n", name, verb, grouped(v.Counts.Settled), v.Leases)
+		fmt.Fprintf(w, "dataset %s %s: %s settled units and %d leases forgotten\n", name, verb, terminal.Grouped(v.Counts.Settled), v.Leases)
 	})
 }
 
@@ -346,7 +348,7 @@ func (a *app) confirm(ctx context.Context, what string, yes bool) error {
 	}
 	in, ok := a.in.(*os.File)
 	if !ok || !term.IsTerminal(int(in.Fd())) {
-		return usagef("--dry-run only shows what would happen", "%s; say --yes, because there is no terminal to ask on", what)
+		return advice.Usage.Errorf("--dry-run only shows what would happen", "%s; say --yes, because there is no terminal to ask on", what)
 	}
 	fmt.Fprintf(a.err, "%s. Go on? [y/N] ", what)
 	answer := make(chan string, 1)

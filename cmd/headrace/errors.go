@@ -1,20 +1,15 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"strings"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
 	"github.com/headrace/headrace/agent/supervise"
-	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/internal/advice"
 	"github.com/headrace/headrace/internal/dataset"
-	"github.com/headrace/headrace/internal/link"
 )
 
 // Exit codes; docs/CLI.md promises them.
@@ -22,17 +17,21 @@ const (
 	exitOK          = 0
 	exitFailed      = 1
 	exitUsage       = 2 // flags, arguments, settings, a spec
-	exitNotFound    = 3 // a dataset, the file of a spec, or one that it names
-	exitUnreachable = 4 // no master answers
+	exitNotFound    = 3 // a dataset, a checkpoint, the file of a spec, or one that it names
+	exitUnreachable = 4 // no master or agent answers
 	exitForced      = 130
 )
 
-// failure is an error with its exit code and what to do about it. One without err is
-// an answer that has been shown.
+// exitCodes are those of errors with advice.
+var exitCodes = map[advice.Kind]int{
+	advice.Failed: exitFailed, advice.Usage: exitUsage, advice.NotFound: exitNotFound, advice.Unreachable: exitUnreachable,
+}
+
+// failure is how a verb that did not succeed ends.
 type failure struct {
 	code int
 	hint string
-	err  error
+	err  error // nil: the answer is "no", and it has been shown
 }
 
 func (f *failure) Error() string {
@@ -42,10 +41,6 @@ func (f *failure) Error() string {
 	return f.err.Error()
 }
 func (f *failure) Unwrap() error { return f.err }
-
-func usage(err error, hint string) error { return &failure{exitUsage, hint, err} }
-
-func usagef(hint, format string, args ...any) error { return usage(fmt.Errorf(format, args...), hint) }
 
 // report prints err with its hint and returns the exit code.
 func (a *app) report(err error, interrupted bool) int {
@@ -75,9 +70,13 @@ func (a *app) report(err error, interrupted bool) int {
 	return f.code
 }
 
+// classify gives an error its exit code.
 func classify(err error) *failure {
 	if f, ok := errors.AsType[*failure](err); ok {
 		return f
+	}
+	if told, ok := errors.AsType[*advice.Error](err); ok {
+		return &failure{exitCodes[told.Kind], told.Hint, err}
 	}
 	if group, ok := errors.AsType[*supervise.Failed](err); ok {
 		return &failure{code: group.ExitCode(), err: err}
@@ -89,55 +88,4 @@ func classify(err error) *failure {
 		return &failure{code: exitNotFound, err: err}
 	}
 	return &failure{code: exitFailed, err: err}
-}
-
-// fromMaster turns a gRPC error into what a person is told.
-func fromMaster(err error, target link.Target) error {
-	if err == nil {
-		return nil
-	}
-	st, ok := status.FromError(err)
-	if !ok {
-		return err
-	}
-	f := &failure{code: exitFailed, err: errors.New(st.Message())}
-	for _, d := range st.Details() {
-		if e, ok := d.(*headracev1.ErrorDetail); ok {
-			f.hint = e.Hint
-		}
-	}
-	if strings.Contains(st.Message(), f.hint) {
-		f.hint = "" // said already
-	}
-	switch st.Code() {
-	case codes.NotFound:
-		f.code = exitNotFound
-	case codes.InvalidArgument:
-		f.code = exitUsage
-	case codes.Unavailable, codes.DeadlineExceeded:
-		f.code = exitUnreachable
-		if st.Code() == codes.Unavailable && !strings.HasPrefix(st.Message(), "connection error") {
-			f.err = fmt.Errorf("the master stopped while it was asked: %s", reason(st.Message()))
-			f.hint = cmp.Or(f.hint, "its own output says why; whether this took effect is not known")
-			return f
-		}
-		f.err = fmt.Errorf("no master answers at %s: %s", target, reason(st.Message()))
-		f.hint = "start one with `headrace up`, or say where it is with --master or HEADRACE_MASTER"
-	case codes.Canceled:
-		f.err = context.Canceled
-	case codes.Unimplemented:
-		f.err = fmt.Errorf("the master at %s does not know this call: %s", target, st.Message())
-		f.hint = "compare `headrace version` with the master's; one of them is of another version"
-	}
-	return f
-}
-
-// reason takes gRPC's own words off a connection error.
-func reason(msg string) string {
-	for _, cut := range []string{"transport: Error while dialing: ", "error reading server preface: "} {
-		if i := strings.LastIndex(msg, cut); i >= 0 {
-			msg = msg[i+len(cut):]
-		}
-	}
-	return strings.TrimSuffix(msg, `"`)
 }

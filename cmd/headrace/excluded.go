@@ -7,6 +7,7 @@ import (
 	"time"
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/internal/terminal"
 )
 
 // excludedView is one range that is settled and was not read, where it lies in the
@@ -49,12 +50,12 @@ func excludedTable(w io.Writer, views []excludedView, total uint64) {
 	if len(views) == 0 {
 		return
 	}
-	t := newTable("EXCLUDED", "PASS>", "SEGMENT>", "START>", "END>", "SINCE", "REASON")
+	t := terminal.NewTable("EXCLUDED", "PASS>", "SEGMENT>", "START>", "END>", "SINCE", "REASON")
 	for _, e := range views {
-		t.row(e.Label, fmt.Sprint(e.Pass+1), fmt.Sprint(e.Segment), fmt.Sprint(e.Start), fmt.Sprint(e.End), e.Since, e.Kind+": "+clip(e.Reason, 80))
+		t.Row(e.Label, fmt.Sprint(e.Pass+1), fmt.Sprint(e.Segment), fmt.Sprint(e.Start), fmt.Sprint(e.End), e.Since, e.Kind+": "+terminal.Clip(e.Reason, 80))
 	}
 	fmt.Fprintln(w)
-	t.write(w)
+	t.Write(w)
 	if more := total - uint64(len(views)); more > 0 {
 		fmt.Fprintf(w, "%d more excluded ranges with `headrace dataset status NAME --all`\n", more)
 	}

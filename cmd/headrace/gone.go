@@ -5,6 +5,7 @@ import (
 	"io"
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/internal/terminal"
 )
 
 // goneView is what going back to a checkpoint needs and the source has deleted.
@@ -101,7 +102,7 @@ func (v *goneView) list(w io.Writer, step int64, rank *uint32) {
 
 func inUnits(n int64, unit string) string {
 	if unit == "bytes" {
-		return amount(n, unit)
+		return terminal.Amount(n, unit)
 	}
-	return grouped(n) + " offsets"
+	return terminal.Grouped(n) + " offsets"
 }

@@ -2,7 +2,9 @@
 
 package main
 
-import "log/slog"
+import (
+	"log/slog"
+)
 
 const hasNVML = false
 

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/headrace/headrace/internal/terminal"
 )
 
 // writeJob draws one snapshot; width 0 is a file or a pipe and clips nothing.
@@ -11,30 +13,30 @@ func writeJob(w io.Writer, v *jobView, width int) {
 	line := func(format string, args ...any) {
 		s := fmt.Sprintf(format, args...)
 		if width > 0 {
-			s = clip(s, width)
+			s = terminal.Clip(s, width)
 		}
 		fmt.Fprintln(w, s)
 	}
-	line("job %s  %s  %s  up %s  term %d  epoch %d  generation %d", v.Job, v.Model, v.State, uptime(v.UptimeSeconds), v.Term, v.Epoch, v.Generation)
-	line("grants %s  acks %s (refused %s)  reclaims %s  steals %s", grouped(int64(v.GrantsTotal)), grouped(int64(v.AcksTotal)),
-		grouped(int64(v.AcksRefusedTotal)), grouped(int64(v.ReclaimsTotal)), grouped(int64(v.StealsTotal)))
+	line("job %s  %s  %s  up %s  term %d  epoch %d  generation %d", v.Job, v.Model, v.State, terminal.Uptime(v.UptimeSeconds), v.Term, v.Epoch, v.Generation)
+	line("grants %s  acks %s (refused %s)  reclaims %s  steals %s", terminal.Grouped(int64(v.GrantsTotal)), terminal.Grouped(int64(v.AcksTotal)),
+		terminal.Grouped(int64(v.AcksRefusedTotal)), terminal.Grouped(int64(v.ReclaimsTotal)), terminal.Grouped(int64(v.StealsTotal)))
 	if c := v.Checkpoint; c != nil {
 		rank := ""
 		if c.Rank != nil {
 			rank = fmt.Sprintf("  rank %d", *c.Rank)
 		}
-		line("checkpoint of step %s%s  bound %s ago  kept %d  %s", grouped(c.Step), rank, uptime(c.AgeSeconds), c.Kept, c.Path)
+		line("checkpoint of step %s%s  bound %s ago  kept %d  %s", terminal.Grouped(c.Step), rank, terminal.Uptime(c.AgeSeconds), c.Kept, c.Path)
 	}
 	if v.HTTP != "" {
 		line("http://%s/metrics", v.HTTP)
 	}
-	section := func(t *table) {
-		if len(t.rows) == 1 {
+	section := func(t *terminal.Table) {
+		if t.Empty() {
 			return
 		}
 		fmt.Fprintln(w)
 		var b strings.Builder
-		t.write(&b)
+		t.Write(&b)
 		for s := range strings.Lines(b.String()) {
 			line("%s", strings.TrimRight(s, "\n"))
 		}
@@ -48,38 +50,38 @@ func writeJob(w io.Writer, v *jobView, width int) {
 	}
 }
 
-func progressTable(all []datasetView) *table {
-	t := newTable("DATASET", "STATE", "PASS", "", "PROGRESS", "SETTLED>", "OF>", "KEPT FOR>")
+func progressTable(all []datasetView) *terminal.Table {
+	t := terminal.NewTable("DATASET", "STATE", "PASS", "", "PROGRESS", "SETTLED>", "OF>", "KEPT FOR>")
 	for _, d := range all {
 		state := d.State
 		if d.Reason != "" && d.State != "running" {
-			state += " (" + clip(d.Reason, 40) + ")"
+			state += " (" + terminal.Clip(d.Reason, 40) + ")"
 		}
-		t.row(d.Name, state, d.passText(), bar(d.Counts.Settled, d.Counts.Listed, 12), percent(d.Counts.Settled, d.Counts.Listed),
-			amount(d.Counts.Settled, d.Unit), amount(d.Counts.Listed, d.Unit), d.Retention.text())
+		t.Row(d.Name, state, d.passText(), terminal.Bar(d.Counts.Settled, d.Counts.Listed, 12), terminal.Percent(d.Counts.Settled, d.Counts.Listed),
+			terminal.Amount(d.Counts.Settled, d.Unit), terminal.Amount(d.Counts.Listed, d.Unit), d.Retention.text())
 	}
 	return t
 }
 
 // distanceTable: how far behind the end of what is listed each stage is.
-func distanceTable(all []datasetView) *table {
-	t := newTable("TO HEAD", "ACKED>", "LEASED>", "PLANNED>", "EXCLUDED>")
+func distanceTable(all []datasetView) *terminal.Table {
+	t := terminal.NewTable("TO HEAD", "ACKED>", "LEASED>", "PLANNED>", "EXCLUDED>")
 	for _, d := range all {
 		c := d.Counts
-		t.row(d.Name, amount(c.Listed-c.Settled, d.Unit), amount(c.Listed-c.Settled-c.Leased, d.Unit), amount(c.Listed-c.Planned, d.Unit), amount(c.Excluded, d.Unit))
+		t.Row(d.Name, terminal.Amount(c.Listed-c.Settled, d.Unit), terminal.Amount(c.Listed-c.Settled-c.Leased, d.Unit), terminal.Amount(c.Listed-c.Planned, d.Unit), terminal.Amount(c.Excluded, d.Unit))
 	}
 	return t
 }
 
-func agentTable(all []agentView) *table {
-	t := newTable("AGENT", "SESSION", "HEARD>", "WORKERS>", "HOST", "PID>", "GPUS")
+func agentTable(all []agentView) *terminal.Table {
+	t := terminal.NewTable("AGENT", "SESSION", "HEARD>", "WORKERS>", "HOST", "PID>", "GPUS")
 	for _, g := range all {
-		t.row(g.Name, g.Session, ago(g.LastHeardSeconds), fmt.Sprint(g.Workers), g.Host, fmt.Sprint(g.PID), fmt.Sprint(len(g.GPUs)))
+		t.Row(g.Name, g.Session, terminal.Ago(g.LastHeardSeconds), fmt.Sprint(g.Workers), g.Host, fmt.Sprint(g.PID), fmt.Sprint(len(g.GPUs)))
 	}
 	return t
 }
 
-func workerTable(v *jobView) *table {
+func workerTable(v *jobView) *terminal.Table {
 	var total uint64
 	for _, w := range v.Workers {
 		total += w.UnitsAcked
@@ -88,9 +90,9 @@ func workerTable(v *jobView) *table {
 	if len(v.Datasets) > 0 {
 		unit = v.Datasets[0].Unit
 	}
-	t := newTable("RANK>", "STATE", "RATE>", "SHARE>", "STEP>", "WAIT/STEP>", "LEASES>", "AGENT", "PID>")
+	t := terminal.NewTable("RANK>", "STATE", "RATE>", "SHARE>", "STEP>", "WAIT/STEP>", "LEASES>", "AGENT", "PID>")
 	for _, w := range v.Workers {
-		t.row(fmt.Sprint(w.Rank), w.State, amount(int64(w.Rate), unit)+"/s", percent(int64(w.UnitsAcked), int64(total)), grouped(w.Step),
+		t.Row(fmt.Sprint(w.Rank), w.State, terminal.Amount(int64(w.Rate), unit)+"/s", terminal.Percent(int64(w.UnitsAcked), int64(total)), terminal.Grouped(w.Step),
 			fmt.Sprintf("%.1f/%.1fs", w.WaitSeconds, w.StepSeconds), fmt.Sprint(w.Leases), w.Agent, fmt.Sprint(w.PID))
 	}
 	return t

@@ -3,37 +3,9 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/headrace/headrace/internal/terminal"
 )
-
-func TestTablesAlignAndClip(t *testing.T) {
-	tb := newTable("NAME", "SIZE>", "WHY")
-	tb.row("a", "1", "x")
-	tb.row("größer", "1,000", "")
-	var b strings.Builder
-	tb.write(&b)
-	want := "NAME     SIZE  WHY\na           1  x\ngrößer  1,000\n"
-	if b.String() != want {
-		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
-	}
-	if clip("größer", 5) != "gr..." {
-		t.Error(clip("größer", 5))
-	}
-}
-
-func TestAmountsReadWell(t *testing.T) {
-	for _, tc := range []struct {
-		n    int64
-		unit string
-		want string
-	}{{0, "bytes", "0 B"}, {1023, "bytes", "1023 B"}, {1536, "bytes", "1.5 KiB"}, {5 << 40, "bytes", "5.0 TiB"}, {1234567, "records", "1,234,567"}, {-1000, "records", "-1,000"}} {
-		if got := amount(tc.n, tc.unit); got != tc.want {
-			t.Errorf("amount(%d, %s) = %s, want %s", tc.n, tc.unit, got, tc.want)
-		}
-	}
-	if bar(1, 2, 4) != "[##..]" || bar(0, 0, 4) != "[....]" || bar(9, 2, 4) != "[####]" {
-		t.Error(bar(1, 2, 4), bar(0, 0, 4), bar(9, 2, 4))
-	}
-}
 
 // sample is a job of four workers, as `top` may show it.
 func sample() jobView {
@@ -70,7 +42,7 @@ func TestTopFitsAnyTerminal(t *testing.T) {
 		s.lost("no master answers at 127.0.0.1:7070")
 		var b strings.Builder
 		s.paint(&b, size[0], size[1])
-		text := strings.NewReplacer(home, "", clearLine, "", clearBelow, "").Replace(b.String())
+		text := strings.NewReplacer(terminal.Home, "", terminal.ClearLine, "", terminal.ClearBelow, "").Replace(b.String())
 		lines := strings.Split(text, "\r\n")
 		if len(lines) > size[1] {
 			t.Errorf("%v: %d lines", size, len(lines))
@@ -103,11 +75,5 @@ func TestTopTellsWhatChanged(t *testing.T) {
 	s.update(next)
 	if n := strings.Count(strings.Join(s.events, "\n"), "gone"); n != 1 || !strings.Contains(strings.Join(s.events, "\n"), "the master is back") {
 		t.Error(s.events)
-	}
-}
-
-func TestNoControlByteOfARecordReachesTheTerminal(t *testing.T) {
-	if got := cellText([]any{"a\x1b[2J", nil, 1.5, int64(3)}); got != "[a?[2J - 1.5 3]" {
-		t.Error(got)
 	}
 }

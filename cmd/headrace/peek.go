@@ -11,9 +11,11 @@ import (
 	"github.com/spf13/cobra"
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/internal/advice"
 	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/internal/decode"
 	"github.com/headrace/headrace/internal/suggest"
+	"github.com/headrace/headrace/internal/terminal"
 	"github.com/headrace/headrace/sources"
 )
 
@@ -29,7 +31,7 @@ what a trainer would get. Nothing is leased and nothing changes.`,
 		ValidArgsFunction: a.completeDatasets,
 		RunE: a.withMaster(func(cmd *cobra.Command, c *client, args []string) error {
 			if n < 1 || n > 10_000 {
-				return usagef("", "-n %d: must be from 1 to 10000", n)
+				return advice.Usage.Errorf("", "-n %d: must be from 1 to 10000", n)
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), callTimeout)
 			d, err := c.Describe(ctx, &headracev1.DescribeRequest{Name: args[0]})
@@ -87,7 +89,7 @@ func (a *app) peek(ctx context.Context, spec *dataset.Spec, n int, columns []str
 	names := r.dec.Schema().Names()
 	for _, want := range columns {
 		if !contains(names, want) {
-			return &failure{exitNotFound, suggest.Hint(want, names, "columns"), fmt.Errorf("dataset %s has no column %s", spec.Name, want)}
+			return advice.NotFound.Errorf(suggest.Hint(want, names, "columns"), "dataset %s has no column %s", spec.Name, want)
 		}
 	}
 	if len(columns) > 0 {
@@ -104,7 +106,7 @@ func (a *app) peek(ctx context.Context, spec *dataset.Spec, n int, columns []str
 	for i := range rows {
 		out[i] = ordered{names, rows[i]}
 	}
-	return a.show(out, func(w io.Writer) { peekTable(names, rows).write(w) })
+	return a.show(out, func(w io.Writer) { peekTable(names, rows).Write(w) })
 }
 
 func contains(names []string, name string) bool {
@@ -157,35 +159,14 @@ func located(spec *dataset.Spec, file string, err error) error {
 
 const widest = 32 // characters of a cell
 
-func peekTable(names []string, rows [][]any) *table {
-	t := newTable(names...)
+func peekTable(names []string, rows [][]any) *terminal.Table {
+	t := terminal.NewTable(names...)
 	for _, r := range rows {
 		cells := make([]string, len(r))
 		for i, v := range r {
-			cells[i] = clip(cellText(v), widest)
+			cells[i] = terminal.Clip(terminal.Cell(v), widest)
 		}
-		t.row(cells...)
+		t.Row(cells...)
 	}
 	return t
-}
-
-func cellText(v any) string {
-	switch v := v.(type) {
-	case nil:
-		return "-"
-	case []any:
-		parts := make([]string, len(v))
-		for i := range v {
-			parts[i] = cellText(v[i])
-		}
-		return "[" + strings.Join(parts, " ") + "]"
-	case string:
-		return strings.Map(func(r rune) rune {
-			if r < ' ' || r == 0x7f {
-				return '?' // no control byte of a record reaches the terminal
-			}
-			return r
-		}, v)
-	}
-	return fmt.Sprint(v)
 }

@@ -5,6 +5,7 @@ import (
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/flashckpt/manifest"
+	"github.com/headrace/headrace/internal/terminal"
 )
 
 // recordsView counts records, where units only say how much of an input it is.
@@ -34,9 +35,9 @@ func (v *recordsView) text() string {
 	case v == nil || v.Untold > 0 && v.Rows == 0:
 		return "?"
 	case v.Untold > 0:
-		return "at least " + grouped(v.Rows)
+		return "at least " + terminal.Grouped(v.Rows)
 	}
-	return grouped(v.Rows)
+	return terminal.Grouped(v.Rows)
 }
 
 // sentence says it all.
@@ -72,5 +73,5 @@ func rows(n *int64) string {
 	if n == nil {
 		return "?"
 	}
-	return grouped(*n)
+	return terminal.Grouped(*n)
 }

@@ -11,6 +11,8 @@ import (
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/flashckpt/manifest"
+	"github.com/headrace/headrace/internal/advice"
+	"github.com/headrace/headrace/internal/terminal"
 )
 
 func (a *app) rewindCommand() *cobra.Command {
@@ -35,7 +37,7 @@ framework carries nobody can look at.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if r.to == "" {
-				return usagef("as in `headrace rewind "+args[0]+" --to ckpt/step-...`", "--to names no checkpoint")
+				return advice.Usage.Errorf("as in `headrace rewind "+args[0]+" --to ckpt/step-...`", "--to names no checkpoint")
 			}
 			if err := a.load(cmd, map[string]string{"job": args[0]}); err != nil {
 				return err
@@ -45,7 +47,7 @@ framework carries nobody can look at.`,
 				return err
 			}
 			defer c.close()
-			return fromMaster(a.rewind(cmd.Context(), c, args[0], r), c.target)
+			return advice.FromMaster(a.rewind(cmd.Context(), c, args[0], r), c.target)
 		},
 	}
 	f := cmd.Flags()
@@ -108,7 +110,7 @@ func (a *app) rewind(ctx context.Context, c *client, job string, r *rewinding) e
 	}
 	v.DryRun = r.dryRun
 	if v.Refused != "" && !r.dryRun {
-		return &failure{exitFailed, v.Hint, errors.New(v.Refused)}
+		return advice.Failed.Wrap(v.Hint, errors.New(v.Refused))
 	}
 	if !r.dryRun {
 		if a.cfg.Output == "table" && !r.yes {
@@ -159,11 +161,11 @@ func (a *app) rewindTo(ctx context.Context, c *client, job string, r *rewinding)
 	case ckpt.Err != nil:
 		return nil, 0, fmt.Errorf("%s: %w", ckpt.Path, ckpt.Err)
 	case ckpt.Manifest.Job != job:
-		return nil, 0, usagef("a checkpoint takes back only its own job", "%s is of job %s, not %s", ckpt.Path, ckpt.Manifest.Job, job)
+		return nil, 0, advice.Usage.Errorf("a checkpoint takes back only its own job", "%s is of job %s, not %s", ckpt.Path, ckpt.Manifest.Job, job)
 	}
 	if !r.unverified {
 		if err := a.verifies(ctx, ckpt); err != nil {
-			return nil, 0, &failure{exitFailed, "`headrace ckpt verify` shows all; --no-verify goes back to it all the same", fmt.Errorf("%s does not verify: %w", ckpt.Path, err)}
+			return nil, 0, advice.Failed.Errorf("`headrace ckpt verify` shows all; --no-verify goes back to it all the same", "%s does not verify: %w", ckpt.Path, err)
 		}
 	}
 	body, err := ckpt.Manifest.Cut.Encode()
@@ -200,12 +202,12 @@ func (v *rewoundView) write(w io.Writer) {
 	default:
 		fmt.Fprintf(w, "job %s would be rewound to %s (step %d)\n", v.Job, v.To, v.Step)
 	}
-	t := newTable("READ AGAIN", "PARTITION", "PASS>", "UNITS>")
+	t := terminal.NewTable("READ AGAIN", "PARTITION", "PASS>", "UNITS>")
 	for _, g := range v.Again {
-		t.row(g.Dataset, g.Partition, fmt.Sprint(g.Pass+1), amount(g.Units, g.Unit))
+		t.Row(g.Dataset, g.Partition, fmt.Sprint(g.Pass+1), terminal.Amount(g.Units, g.Unit))
 	}
-	if len(t.rows) > 1 {
-		t.write(w)
+	if !t.Empty() {
+		t.Write(w)
 		fmt.Fprintf(w, "records read again: %s\n", v.Records.sentence())
 	} else {
 		fmt.Fprintln(w, "nothing is read again")

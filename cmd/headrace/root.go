@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc"
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/internal/advice"
 	"github.com/headrace/headrace/internal/config"
 	"github.com/headrace/headrace/internal/link"
 	"github.com/headrace/headrace/internal/proof/demo"
@@ -65,7 +66,7 @@ The verbs of ` + "`headrace dataset`" + ` work without that word too: headrace l
 				hint = "did you mean --" + near + "?"
 			}
 		}
-		return usage(err, hint)
+		return advice.Usage.Wrap(hint, err)
 	})
 	pf := root.PersistentFlags()
 	pf.SortFlags = false
@@ -104,7 +105,7 @@ func noSuchVerb(cmd *cobra.Command, args []string) error {
 	for _, c := range cmd.Commands() {
 		verbs = append(verbs, c.Name())
 	}
-	return usagef(suggest.Hint(args[0], verbs, "verbs"), "%s has no verb %s", cmd.CommandPath(), args[0])
+	return advice.Usage.Errorf(suggest.Hint(args[0], verbs, "verbs"), "%s has no verb %s", cmd.CommandPath(), args[0])
 }
 
 // asUsage makes wrong arguments of every verb exit with 2 and a hint.
@@ -112,10 +113,10 @@ func asUsage(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
 			if err := check(cmd, args); err != nil {
-				if _, done := errors.AsType[*failure](err); done {
+				if _, done := errors.AsType[*advice.Error](err); done {
 					return err
 				}
-				return usage(err, "see `"+cmd.CommandPath()+" --help`")
+				return advice.Usage.Wrap("see `"+cmd.CommandPath()+" --help`", err)
 			}
 			return nil
 		}
@@ -129,7 +130,7 @@ func asUsage(cmd *cobra.Command) {
 func (a *app) load(cmd *cobra.Command, defaults map[string]string) error {
 	cfg, err := config.Load(config.Places{Flags: cmd.Flags(), Env: os.LookupEnv, File: a.file, Defaults: defaults})
 	if err != nil {
-		return usage(err, "")
+		return advice.Usage.Wrap("", err)
 	}
 	a.cfg = cfg
 	return nil
@@ -157,7 +158,7 @@ func (a *app) dial() (*client, error) {
 	t := a.cfg.Target()
 	conn, err := link.Dial(t, a.cfg.TLS)
 	if err != nil {
-		return nil, usage(err, "")
+		return nil, advice.Usage.Wrap("", err)
 	}
 	return &client{headracev1.NewDatasetsClient(conn), conn, t}, nil
 }
@@ -173,7 +174,7 @@ func (a *app) withMaster(do func(cmd *cobra.Command, c *client, args []string) e
 			return err
 		}
 		defer c.close()
-		return fromMaster(do(cmd, c, args), c.target)
+		return advice.FromMaster(do(cmd, c, args), c.target)
 	}
 }
 

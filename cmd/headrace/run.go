@@ -16,6 +16,7 @@ import (
 
 	"github.com/headrace/headrace/agent/supervise"
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/internal/advice"
 	"github.com/headrace/headrace/internal/config"
 	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/internal/link"
@@ -82,7 +83,7 @@ func (f *runFlags) check() error {
 		{"--max-restarts", f.maxRestarts, 0, 1 << 30}, {"--master-port", f.masterPort, 0, 65535},
 	} {
 		if n.value < n.low || n.value > n.high {
-			return usagef("", "%s: %d: must be from %d to %d", n.flag, n.value, n.low, n.high)
+			return advice.Usage.Errorf("", "%s: %d: must be from %d to %d", n.flag, n.value, n.low, n.high)
 		}
 	}
 	return nil
@@ -104,7 +105,7 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, args []string) error {
 		return a.runBesides(cmd.Context(), f, args, docs, log)
 	}
 	if f.nodes > 1 {
-		return usagef("start `headrace master` on one of them and give --master to all", "--nnodes %d: several machines need one master", f.nodes)
+		return advice.Usage.Errorf("start `headrace master` on one of them and give --master to all", "--nnodes %d: several machines need one master", f.nodes)
 	}
 	begun := false
 	err = a.up(cmd.Context(), log, docs, func(ctx context.Context, m *master.Master) error {
@@ -135,12 +136,12 @@ func (a *app) runBesides(ctx context.Context, f *runFlags, args []string, docs [
 	}
 	v, err := a.job(ctx, c)
 	if err != nil {
-		return fromMaster(err, c.target)
+		return advice.FromMaster(err, c.target)
 	}
 	conn, err := net.DialTimeout("unix", a.cfg.Socket, 2*time.Second)
 	if err != nil {
-		return &failure{exitUnreachable, "start one with `headrace agent`, or name its socket with --socket or HEADRACE_AGENT",
-			fmt.Errorf("no agent of this machine answers at %s: %w", a.cfg.Socket, err)}
+		return advice.Unreachable.Errorf("start one with `headrace agent`, or name its socket with --socket or HEADRACE_AGENT",
+			"no agent of this machine answers at %s: %w", a.cfg.Socket, err)
 	}
 	_ = conn.Close()
 	return a.supervise(ctx, f, args, jobOfGroup{v.Job, v.Model, c.target.String()}, log)
@@ -170,7 +171,7 @@ func (a *app) applyAtStart(ctx context.Context, conn *grpc.ClientConn, target li
 	for _, r := range results {
 		d, err := c.Describe(ctx, &headracev1.DescribeRequest{Name: r.Name})
 		if err != nil {
-			return fromMaster(err, target)
+			return advice.FromMaster(err, target)
 		}
 		switch v := datasetOf(d); {
 		case v.State == "done":

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/internal/terminal"
 )
 
 func (a *app) statusCommand() *cobra.Command {
@@ -71,7 +72,7 @@ func (a *app) datasetStatus(ctx context.Context, c *client, name string, all boo
 		describeTable(w, &v.datasetView)
 		if len(v.Partition) > 0 {
 			fmt.Fprintln(w)
-			partitionTable(v.Partition, v.Unit).write(w)
+			partitionTable(v.Partition, v.Unit).Write(w)
 		}
 		if v.More {
 			fmt.Fprintln(w, "more partitions with --all")
@@ -81,30 +82,30 @@ func (a *app) datasetStatus(ctx context.Context, c *client, name string, all boo
 	})
 }
 
-func partitionTable(parts []partitionView, unit string) *table {
-	t := newTable("PARTITION", "PASS>", "SETTLED>", "LEASED>", "PENDING>", "LEASES>", "ACKED TO HEAD>", "LEASED TO HEAD>", "PLANNED TO HEAD>", "KEPT FOR>")
+func partitionTable(parts []partitionView, unit string) *terminal.Table {
+	t := terminal.NewTable("PARTITION", "PASS>", "SETTLED>", "LEASED>", "PENDING>", "LEASES>", "ACKED TO HEAD>", "LEASED TO HEAD>", "PLANNED TO HEAD>", "KEPT FOR>")
 	for _, p := range parts {
 		mark := ""
 		if p.Distances.Estimated {
 			mark = "~"
 		}
-		t.row(p.Label, fmt.Sprint(p.Pass+1), amount(p.Counts.Settled, unit), amount(p.Counts.Leased, unit), amount(p.Counts.Pending, unit),
-			fmt.Sprint(p.Leases), mark+amount(p.Distances.Acked, unit), mark+amount(p.Distances.Leased, unit), mark+amount(p.Distances.Planned, unit), p.Retention.text())
+		t.Row(p.Label, fmt.Sprint(p.Pass+1), terminal.Amount(p.Counts.Settled, unit), terminal.Amount(p.Counts.Leased, unit), terminal.Amount(p.Counts.Pending, unit),
+			fmt.Sprint(p.Leases), mark+terminal.Amount(p.Distances.Acked, unit), mark+terminal.Amount(p.Distances.Leased, unit), mark+terminal.Amount(p.Distances.Planned, unit), p.Retention.text())
 	}
 	return t
 }
 
 func leaseTable(w io.Writer, parts []partitionView) {
-	t := newTable("LEASE", "PARTITION", "AGENT", "RANK>", "SEGMENT>", "START>", "ACKED>", "END>", "AGE>")
+	t := terminal.NewTable("LEASE", "PARTITION", "AGENT", "RANK>", "SEGMENT>", "START>", "ACKED>", "END>", "AGE>")
 	for _, p := range parts {
 		for _, l := range p.Lease {
-			t.row(l.Token, p.Label, l.Agent, fmt.Sprint(l.Rank), fmt.Sprint(l.Segment), fmt.Sprint(l.Start), fmt.Sprint(l.Prefix),
-				fmt.Sprint(l.End), ago(l.AgeSeconds))
+			t.Row(l.Token, p.Label, l.Agent, fmt.Sprint(l.Rank), fmt.Sprint(l.Segment), fmt.Sprint(l.Start), fmt.Sprint(l.Prefix),
+				fmt.Sprint(l.End), terminal.Ago(l.AgeSeconds))
 		}
 	}
-	if len(t.rows) > 1 {
+	if !t.Empty() {
 		fmt.Fprintln(w)
-		t.write(w)
+		t.Write(w)
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/headrace/headrace/internal/terminal"
 )
 
 // onTerminal starts the binary with a terminal of 80 x 24 as its input and
@@ -68,8 +70,8 @@ func TestTopRepaintsATerminalAndGivesItBack(t *testing.T) {
 	m := w.master()
 	w.ok("apply", "-f", "clicks.yaml")
 	top, _ := w.onTerminal("top", "--every", "100ms")
-	top.until("two paintings", func() bool { return strings.Count(top.out.String(), home+"job default") >= 2 })
-	if !strings.HasPrefix(top.out.String(), enterScreen) {
+	top.until("two paintings", func() bool { return strings.Count(top.out.String(), terminal.Home+"job default") >= 2 })
+	if !strings.HasPrefix(top.out.String(), terminal.EnterScreen) {
 		t.Errorf("%q", top.out.String()[:40])
 	}
 	m.signal(syscall.SIGKILL)
@@ -78,7 +80,7 @@ func TestTopRepaintsATerminalAndGivesItBack(t *testing.T) {
 	w.start("master", "--listen", "127.0.0.1:0", "--http", "off", "--allow-root", w.dir)
 	top.until("its return", func() bool { return strings.Contains(top.out.String(), "the master is back, term 2") })
 	top.signal(os.Interrupt)
-	if r := top.wait(); r.code != exitOK || !strings.HasSuffix(r.out, leaveScreen) {
+	if r := top.wait(); r.code != exitOK || !strings.HasSuffix(r.out, terminal.LeaveScreen) {
 		t.Errorf("exit %d, the end is %q", r.code, r.out[max(0, len(r.out)-40):])
 	}
 }

@@ -11,6 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+
+	"github.com/headrace/headrace/internal/advice"
+	"github.com/headrace/headrace/internal/terminal"
 )
 
 func (a *app) topCommand() *cobra.Command {
@@ -36,19 +39,11 @@ Without a terminal, or with -o json, it prints one snapshot.`,
 	return cmd
 }
 
-const (
-	enterScreen = "\x1b[?1049h\x1b[?25l" // the alternate screen, no cursor
-	leaveScreen = "\x1b[?25h\x1b[?1049l"
-	home        = "\x1b[H"
-	clearLine   = "\x1b[K"
-	clearBelow  = "\x1b[J"
-)
-
 // live repaints until ctx ends. A master that goes away is shown as such, and
 // found again when it is back.
 func (a *app) live(ctx context.Context, c *client, out *os.File, every time.Duration) error {
-	fmt.Fprint(out, enterScreen)
-	defer fmt.Fprint(out, leaveScreen)
+	fmt.Fprint(out, terminal.EnterScreen)
+	defer fmt.Fprint(out, terminal.LeaveScreen)
 	tick := time.NewTicker(max(every, 100*time.Millisecond))
 	defer tick.Stop()
 	s := &screen{}
@@ -60,7 +55,7 @@ func (a *app) live(ctx context.Context, c *client, out *os.File, every time.Dura
 			return nil
 		}
 		if err != nil {
-			s.lost(fromMaster(err, c.target).Error())
+			s.lost(advice.FromMaster(err, c.target).Error())
 		} else {
 			s.update(v)
 		}
@@ -160,7 +155,7 @@ func (s *screen) paint(w io.Writer, width, height int) {
 	}
 	tail = append(tail, s.events...)
 	for i := range tail {
-		tail[i] = clip(tail[i], width)
+		tail[i] = terminal.Clip(tail[i], width)
 	}
 	if len(tail) > 0 {
 		tail = append([]string{""}, tail...)
@@ -168,9 +163,9 @@ func (s *screen) paint(w io.Writer, width, height int) {
 	room := max(0, height-len(tail))
 	if len(lines) > room {
 		hidden := len(lines) - room + 1
-		lines = append(lines[:max(0, room-1)], clip(fmt.Sprintf("... %d more lines: `headrace status`", hidden), width))
+		lines = append(lines[:max(0, room-1)], terminal.Clip(fmt.Sprintf("... %d more lines: `headrace status`", hidden), width))
 	}
 	all := append(lines, tail...)
 	all = all[:min(len(all), height)]
-	fmt.Fprint(w, home+strings.Join(all, clearLine+"\r\n")+clearLine+clearBelow)
+	fmt.Fprint(w, terminal.Home+strings.Join(all, terminal.ClearLine+"\r\n")+terminal.ClearLine+terminal.ClearBelow)
 }

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/headrace/headrace/internal/terminal"
 )
 
 func TestSpecsOfSeveralFilesAreTakenTogether(t *testing.T) {
@@ -165,7 +167,7 @@ func TestJSONAndYAMLHaveTheSameFieldsInOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := writeYAML(a.out, v); err != nil {
+	if err := terminal.WriteYAML(a.out, v); err != nil {
 		t.Fatal(err)
 	}
 	yaml := a.out.(*output).String()

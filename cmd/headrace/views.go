@@ -7,6 +7,7 @@ import (
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/flashckpt/manifest"
+	"github.com/headrace/headrace/internal/terminal"
 )
 
 // The views are what -o json and -o yaml promise (docs/CLI.md): names and types
@@ -72,9 +73,9 @@ func (r *retentionView) sentence(unit string) string {
 		why = " (" + r.Blind + ")"
 	}
 	if r.Never {
-		return fmt.Sprintf("%s before the oldest needed record, and nothing is known to delete it%s", amount(r.Records, unit), why)
+		return fmt.Sprintf("%s before the oldest needed record, and nothing is known to delete it%s", terminal.Amount(r.Records, unit), why)
 	}
-	return fmt.Sprintf("the oldest needed record for %s at least, by %s; %s before it%s; nearest in %s", r.text(), r.By, amount(r.Records, unit), why, r.Label)
+	return fmt.Sprintf("the oldest needed record for %s at least, by %s; %s before it%s; nearest in %s", r.text(), r.By, terminal.Amount(r.Records, unit), why, r.Label)
 }
 
 // rough is a time in two units at most.
@@ -119,7 +120,7 @@ func (d *datasetView) progress() string {
 	if d.State == "done" {
 		return "100.0%"
 	}
-	p := percent(d.Counts.Settled, d.Counts.Listed)
+	p := terminal.Percent(d.Counts.Settled, d.Counts.Listed)
 	if !d.ListingComplete && p != "-" {
 		p += " of what is listed so far"
 	}

@@ -42,6 +42,8 @@ var rules = []struct {
 	{"internal/store/...", []string{"internal/store/..."}},
 	{"internal/link", nil},
 	{"internal/suggest", nil},
+	{"internal/terminal", nil},
+	{"internal/advice", []string{"api/headrace/v1", "internal/link"}},
 	{"internal/proof", nil},
 	{"internal/proof/child", nil},
 	{"internal/proof/testbroker/...", []string{"internal/proof/testbroker/...", "internal/remoting"}}, // only tests, the demo and people use it

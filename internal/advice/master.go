@@ -1,0 +1,67 @@
+package advice
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/internal/link"
+)
+
+// FromMaster turns the gRPC error of a call to the master at target into an Error. It
+// keeps the master's own hint. An error that is not of gRPC is returned as it is.
+func FromMaster(err error, target link.Target) error {
+	if err == nil {
+		return nil
+	}
+	st, ok := status.FromError(err)
+	if !ok {
+		return err
+	}
+	e := &Error{Kind: Failed, Err: errors.New(st.Message())}
+	for _, d := range st.Details() {
+		if detail, ok := d.(*headracev1.ErrorDetail); ok {
+			e.Hint = detail.Hint
+		}
+	}
+	if strings.Contains(st.Message(), e.Hint) {
+		e.Hint = "" // said already
+	}
+	switch st.Code() {
+	case codes.NotFound:
+		e.Kind = NotFound
+	case codes.InvalidArgument:
+		e.Kind = Usage
+	case codes.Unavailable, codes.DeadlineExceeded:
+		e.Kind = Unreachable
+		if st.Code() == codes.Unavailable && !strings.HasPrefix(st.Message(), "connection error") {
+			e.Err = fmt.Errorf("the master stopped while it was asked: %s", reason(st.Message()))
+			e.Hint = cmp.Or(e.Hint, "the master's own output says why; it is not known whether this call took effect")
+			return e
+		}
+		e.Err = fmt.Errorf("no master answers at %s: %s", target, reason(st.Message()))
+		e.Hint = "start one with `headrace up`, or say where it is with --master or HEADRACE_MASTER"
+	case codes.Canceled:
+		e.Err = context.Canceled
+	case codes.Unimplemented:
+		e.Err = fmt.Errorf("the master at %s does not know this call: %s", target, st.Message())
+		e.Hint = "compare `headrace version` with the master's; one of them is of another version"
+	}
+	return e
+}
+
+// reason takes gRPC's own words off a connection error.
+func reason(msg string) string {
+	for _, cut := range []string{"transport: Error while dialing: ", "error reading server preface: "} {
+		if i := strings.LastIndex(msg, cut); i >= 0 {
+			msg = msg[i+len(cut):]
+		}
+	}
+	return strings.TrimSuffix(msg, `"`)
+}

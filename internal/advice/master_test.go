@@ -1,0 +1,50 @@
+package advice
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/internal/link"
+)
+
+func TestAMastersErrorSaysWhatToDo(t *testing.T) {
+	hinted := func(code codes.Code, text, hint string) error {
+		st, err := status.New(code, text).WithDetails(&headracev1.ErrorDetail{Hint: hint})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st.Err()
+	}
+	for _, tc := range []struct {
+		name string
+		err  error
+		kind Kind
+		says string
+		hint string
+	}{
+		{"not found", hinted(codes.NotFound, "no dataset clcks", "did you mean clicks?"), NotFound, "no dataset clcks", "did you mean clicks?"},
+		{"hint said already", hinted(codes.InvalidArgument, "no: say a", "say a"), Usage, "no: say a", ""},
+		{"no connection", status.Error(codes.Unavailable, `connection error: desc = "transport: Error while dialing: dial tcp 127.0.0.1:1: connect: connection refused"`),
+			Unreachable, "no master answers at 127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused", "headrace up"},
+		{"stopped meanwhile", status.Error(codes.Unavailable, "the master is stopping"), Unreachable, "the master stopped while it was asked: the master is stopping", "not known whether"},
+		{"older master", status.Error(codes.Unimplemented, "unknown method Cuts"), Failed, "does not know this call", "headrace version"},
+	} {
+		e, ok := errors.AsType[*Error](FromMaster(tc.err, link.Target{Address: "127.0.0.1:1"}))
+		if !ok || e.Kind != tc.kind || e.Error() != tc.says && !strings.Contains(e.Error(), tc.says) || !strings.Contains(e.Hint, tc.hint) || tc.hint == "" && e.Hint != "" {
+			t.Errorf("%s: %+v", tc.name, e)
+		}
+	}
+	if err := FromMaster(status.Error(codes.Canceled, "context canceled"), link.Target{}); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	own := errors.New("of this process")
+	if FromMaster(own, link.Target{}) != own || FromMaster(nil, link.Target{}) != nil {
+		t.Error("an error that no master made was changed")
+	}
+}

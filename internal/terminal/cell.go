@@ -1,0 +1,39 @@
+package terminal
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// Clip shortens s to width characters and ends it with "..." where something is missing.
+func Clip(s string, width int) string {
+	if utf8.RuneCountInString(s) <= width {
+		return s
+	}
+	r := []rune(s)
+	return string(r[:max(0, width-3)]) + "..."
+}
+
+// Cell is a decoded value in a cell. Control bytes become "?": no byte of a
+// record controls the terminal.
+func Cell(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "-"
+	case []any:
+		parts := make([]string, len(v))
+		for i := range v {
+			parts[i] = Cell(v[i])
+		}
+		return "[" + strings.Join(parts, " ") + "]"
+	case string:
+		return strings.Map(func(r rune) rune {
+			if r < ' ' || r == 0x7f {
+				return '?'
+			}
+			return r
+		}, v)
+	}
+	return fmt.Sprint(v)
+}

@@ -1,0 +1,42 @@
+package terminal
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestTablesAlignAndClip(t *testing.T) {
+	tb := NewTable("NAME", "SIZE>", "WHY")
+	tb.Row("a", "1", "x")
+	tb.Row("größer", "1,000", "")
+	var b strings.Builder
+	tb.Write(&b)
+	want := "NAME     SIZE  WHY\na           1  x\ngrößer  1,000\n"
+	if b.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
+	}
+	if Clip("größer", 5) != "gr..." {
+		t.Error(Clip("größer", 5))
+	}
+}
+
+func TestAmountsReadWell(t *testing.T) {
+	for _, tc := range []struct {
+		n    int64
+		unit string
+		want string
+	}{{0, "bytes", "0 B"}, {1023, "bytes", "1023 B"}, {1536, "bytes", "1.5 KiB"}, {5 << 40, "bytes", "5.0 TiB"}, {1234567, "records", "1,234,567"}, {-1000, "records", "-1,000"}} {
+		if got := Amount(tc.n, tc.unit); got != tc.want {
+			t.Errorf("amount(%d, %s) = %s, want %s", tc.n, tc.unit, got, tc.want)
+		}
+	}
+	if Bar(1, 2, 4) != "[##..]" || Bar(0, 0, 4) != "[....]" || Bar(9, 2, 4) != "[####]" {
+		t.Error(Bar(1, 2, 4), Bar(0, 0, 4), Bar(9, 2, 4))
+	}
+}
+
+func TestNoControlByteOfARecordReachesTheTerminal(t *testing.T) {
+	if got := Cell([]any{"a\x1b[2J", nil, 1.5, int64(3)}); got != "[a?[2J - 1.5 3]" {
+		t.Error(got)
+	}
+}
