@@ -12,6 +12,7 @@ import (
 	"github.com/headrace/headrace/internal/advice"
 	"github.com/headrace/headrace/internal/suggest"
 	"github.com/headrace/headrace/internal/terminal"
+	"github.com/headrace/headrace/internal/view"
 )
 
 func (a *app) auditCommand() *cobra.Command {
@@ -122,7 +123,7 @@ type passOf = audit.Pass
 // known together.
 type auditPass struct {
 	passOf
-	Records *recordsView `json:"records"`
+	Records *view.Records `json:"records"`
 }
 
 type auditDataset struct {
@@ -130,29 +131,29 @@ type auditDataset struct {
 	Unit       string           `json:"unit"` // bytes | records: what offsets count
 	Shuffled   bool             `json:"shuffled"`
 	Units      int64            `json:"units"` // in the model, all passes
-	Records    *recordsView     `json:"records"`
+	Records    *view.Records    `json:"records"`
 	Partitions []auditPartition `json:"partitions"`
 }
 
 type auditPartition struct {
-	Identity string       `json:"identity"`
-	Label    string       `json:"label"` // what people call it
-	Units    int64        `json:"units"`
-	Records  *recordsView `json:"records"`
-	Passes   []auditPass  `json:"passes"`
+	Identity string        `json:"identity"`
+	Label    string        `json:"label"` // what people call it
+	Units    int64         `json:"units"`
+	Records  *view.Records `json:"records"`
+	Passes   []auditPass   `json:"passes"`
 }
 
 func auditOf(c *manifest.Checkpoint) auditView {
 	v := auditView{aboutView: aboutOf(c), Datasets: []auditDataset{}}
 	for i := range c.Manifest.Cut.Datasets {
 		d := &c.Manifest.Cut.Datasets[i]
-		out := auditDataset{Name: d.Name, Unit: d.Unit, Shuffled: d.Shuffle != nil, Records: recordsOf(d.Records()), Partitions: []auditPartition{}}
+		out := auditDataset{Name: d.Name, Unit: d.Unit, Shuffled: d.Shuffle != nil, Records: view.RecordsOf(d.Records()), Partitions: []auditPartition{}}
 		for j := range d.Partitions {
-			p := auditPartition{Identity: d.Partitions[j].Identity, Label: d.Partitions[j].Label(), Records: recordsOf(d.Partitions[j].Records()), Passes: []auditPass{}}
+			p := auditPartition{Identity: d.Partitions[j].Identity, Label: d.Partitions[j].Label(), Records: view.RecordsOf(d.Partitions[j].Records()), Passes: []auditPass{}}
 			for pass := range audit.Passes(d, &d.Partitions[j]) {
 				one := auditPass{passOf: pass}
 				if pass.Records != nil {
-					one.Records = recordsOf(*pass.Records)
+					one.Records = view.RecordsOf(*pass.Records)
 				}
 				p.Passes = append(p.Passes, one)
 				p.Units += pass.Units
@@ -173,7 +174,7 @@ func (v *auditView) write(w io.Writer, ranges bool) {
 			shuffled = ", shuffled"
 		}
 		fmt.Fprintf(w, "\ndataset %s: %s %s in the model%s\n", d.Name, terminal.Grouped(d.Units), d.Unit, shuffled)
-		fmt.Fprintf(w, "records: %s\n", d.Records.sentence())
+		fmt.Fprintf(w, "records: %s\n", d.Records.Sentence())
 		t := terminal.NewTable("PARTITION", "PASS>", "IN THE MODEL>", "RECORDS>", "RANGES>", "ALL SETTLED", "EXCLUDED>", "OLDEST", "NEWEST")
 		for _, p := range d.Partitions {
 			for _, ps := range p.Passes {
@@ -185,13 +186,13 @@ func (v *auditView) write(w io.Writer, ranges bool) {
 				if ps.Whole {
 					whole = "yes"
 				}
-				t.Row(p.Label, fmt.Sprint(ps.Pass+1), terminal.Grouped(ps.Units), ps.Records.text(), fmt.Sprint(len(ps.Ranges)), whole, terminal.Grouped(out), ps.Records.oldest(), ps.Records.newest())
+				t.Row(p.Label, fmt.Sprint(ps.Pass+1), terminal.Grouped(ps.Units), ps.Records.Text(), fmt.Sprint(len(ps.Ranges)), whole, terminal.Grouped(out), ps.Records.OldestText(), ps.Records.NewestText())
 			}
 			if len(p.Passes) == 0 {
 				t.Row(p.Label, "-", "0", "0", "0", "no", "0", "-", "-")
 			}
 			if len(p.Passes) > 1 {
-				t.Row(p.Label, "all", terminal.Grouped(p.Units), p.Records.text(), "", "", "", p.Records.oldest(), p.Records.newest())
+				t.Row(p.Label, "all", terminal.Grouped(p.Units), p.Records.Text(), "", "", "", p.Records.OldestText(), p.Records.NewestText())
 			}
 		}
 		t.Write(w)
@@ -345,4 +346,12 @@ func (a *app) diff(c *manifest.Checkpoint, with string) error {
 		}
 		t.Write(w)
 	})
+}
+
+// rows of a difference; ? where neither model holds all that the other does.
+func rows(n *int64) string {
+	if n == nil {
+		return "?"
+	}
+	return terminal.Grouped(*n)
 }

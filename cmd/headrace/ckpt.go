@@ -18,7 +18,7 @@ import (
 	"github.com/headrace/headrace/flashckpt/manifest"
 	"github.com/headrace/headrace/internal/advice"
 	"github.com/headrace/headrace/internal/link"
-	"github.com/headrace/headrace/internal/terminal"
+	"github.com/headrace/headrace/internal/view"
 )
 
 func (a *app) ckptCommand() *cobra.Command {
@@ -83,7 +83,7 @@ a line for each range (docs/CUTS.md says which sources tell).`,
 					if v.Reason != "" {
 						fmt.Fprintf(w, "%s: %s\n", v.Path, v.Reason)
 					}
-					v.Gone.list(w, v.Step, v.Rank)
+					v.Gone.List(w, v.Step, v.Rank)
 				}
 			})
 		},
@@ -97,31 +97,16 @@ func (a *app) listCuts(cmd *cobra.Command, c *client, _ []string) error {
 	if err != nil {
 		return err
 	}
-	views := []cutView{}
+	views := []view.Cut{}
 	for _, k := range reply.Cuts {
-		views = append(views, cutOf(k))
+		views = append(views, view.CutOf(k))
 	}
 	return a.show(views, func(w io.Writer) {
 		if len(views) == 0 {
 			fmt.Fprintf(w, "job %s keeps no cuts: no checkpoint was saved\n", reply.Job)
 			return
 		}
-		t := terminal.NewTable("STEP>", "EPOCH>", "RANK>", "STATE", "AGE>", "CUT", "PATH")
-		for _, k := range views {
-			state := standing(k.State, k.Rewindable, k.Gone)
-			if k.Newest {
-				state += " (newest)"
-			}
-			age := "-"
-			if k.AgeSeconds > 0 {
-				age = terminal.Ago(k.AgeSeconds)
-			}
-			t.Row(fmt.Sprint(k.Step), fmt.Sprint(k.Epoch), rankText(k.Rank), state, age, k.Cut, k.Path)
-		}
-		t.Write(w)
-		for _, k := range views {
-			k.Gone.list(w, k.Step, k.Rank)
-		}
+		view.WriteCuts(w, views)
 	})
 }
 
@@ -200,7 +185,7 @@ func exactly(path string) (*manifest.Checkpoint, error) {
 // book is what the ledger says of cuts; nil: nobody was asked.
 type book struct {
 	job   string
-	cuts  map[manifest.CutID]cutView
+	cuts  map[manifest.CutID]view.Cut
 	where link.Target
 }
 
@@ -225,9 +210,9 @@ func (a *app) ledger(ctx context.Context) (*book, error) {
 		}
 		return nil, advice.FromMaster(err, c.target)
 	}
-	b := &book{job: reply.Job, cuts: map[manifest.CutID]cutView{}, where: c.target}
+	b := &book{job: reply.Job, cuts: map[manifest.CutID]view.Cut{}, where: c.target}
 	for _, k := range reply.Cuts {
-		b.cuts[manifest.CutID(k.Cut)] = cutOf(k)
+		b.cuts[manifest.CutID(k.Cut)] = view.CutOf(k)
 	}
 	return b, nil
 }
@@ -247,7 +232,7 @@ func (b *book) of(m *manifest.Manifest) string {
 }
 
 // cut is the ledger's of one checkpoint, if it has it.
-func (b *book) cut(m *manifest.Manifest) (k cutView, ok bool) {
+func (b *book) cut(m *manifest.Manifest) (k view.Cut, ok bool) {
 	if b != nil && m.Job == b.job {
 		k, ok = b.cuts[m.Cut.ID]
 	}
@@ -304,12 +289,5 @@ func (b *book) newest(c *manifest.Checkpoint) bool {
 }
 
 func (c *client) cuts() headracev1.CheckpointsClient { return headracev1.NewCheckpointsClient(c.conn) }
-
-func rankText(rank *uint32) string {
-	if rank == nil {
-		return "-"
-	}
-	return fmt.Sprint(*rank)
-}
 
 func made(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/headrace/headrace/internal/proof/testbroker"
+	"github.com/headrace/headrace/internal/view"
 )
 
 // lostAt are ranges of the topic, offset by offset.
@@ -22,7 +23,7 @@ func at(partition int, offset int64) string {
 	return fmt.Sprintf("events/%d offset %d", partition, offset)
 }
 
-func (g *goneView) offsets(t *testing.T) lostAt {
+func (g *view.Gone) offsets(t *testing.T) lostAt {
 	t.Helper()
 	all := lostAt{}
 	if g == nil {
@@ -142,7 +143,7 @@ func TestACheckpointWhoseDataKafkaHasDeletedIsNotRewindable(t *testing.T) {
 	w.ok("dataset", "resume", "events")
 	excluded := func() lostAt {
 		all := lostAt{}
-		for _, e := range decoded[statusView](t, w.ok("dataset", "status", "events", "-o", "json")).Excluded {
+		for _, e := range decoded[view.Status](t, w.ok("dataset", "status", "events", "-o", "json")).Excluded {
 			p := e.Partition[strings.LastIndexByte(e.Partition, '/')+1:]
 			for o := e.Start; o < e.End; o++ {
 				all[fmt.Sprintf("events/%s offset %d", p, o)] = true
@@ -223,7 +224,7 @@ func TestWhatKafkaHasDeletedOfABitExactDatasetIsToldInKafkasOffsets(t *testing.T
 	w.write("events.yaml", spec+"guard: {every: 200ms}\nshuffle: {seed: 7, block: 64}\nbit_exact: {virtual_ranks: 4}\n")
 	up := w.up("-f", "events.yaml", "--model", "replicated")
 	up.until("all is listed", func() bool {
-		return decoded[statusView](t, w.ok("dataset", "status", "events", "-o", "json")).ListingComplete
+		return decoded[view.Status](t, w.ok("dataset", "status", "events", "-o", "json")).ListingComplete
 	})
 	want := lostAt{}
 	for p := 1; p < partitions; p++ {

@@ -121,7 +121,7 @@ func (w *world) counted(ckpt string, n, partitions int) {
 	}
 	if len(ids) == 0 || r.Rows != int64(len(ids)) || r.Untold != 0 || r.Oldest == nil ||
 		r.Oldest.UnixMilli() != int64(1_700_000_000_000+ids[0]) || r.Newest.UnixMilli() != int64(1_700_000_000_000+ids[len(ids)-1]) {
-		w.t.Errorf("%s says that its records are %s; they are %d, the ids from %d to %d", ckpt, r.sentence(), len(ids), ids[0], ids[len(ids)-1])
+		w.t.Errorf("%s says that its records are %s; they are %d, the ids from %d to %d", ckpt, r.Sentence(), len(ids), ids[0], ids[len(ids)-1])
 	}
 }
 

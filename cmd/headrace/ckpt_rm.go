@@ -14,6 +14,7 @@ import (
 	"github.com/headrace/headrace/flashckpt/manifest"
 	"github.com/headrace/headrace/internal/advice"
 	"github.com/headrace/headrace/internal/link"
+	"github.com/headrace/headrace/internal/view"
 )
 
 type pinnedView struct {
@@ -261,7 +262,7 @@ func (a *app) want(path string, r *removal, b *book, wanted map[string]bool) (di
 			wanted[c.Path] = true
 			continue
 		}
-		owner := c.Manifest.Job + "/" + rankText(c.Manifest.Rank)
+		owner := c.Manifest.Job + "/" + view.RankText(c.Manifest.Rank)
 		if newer[owner]++; newer[owner] > r.keep {
 			wanted[c.Path] = true
 		}

@@ -6,10 +6,10 @@ import (
 	"io"
 	"time"
 
-	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/flashckpt/audit"
 	"github.com/headrace/headrace/flashckpt/manifest"
 	"github.com/headrace/headrace/internal/terminal"
+	"github.com/headrace/headrace/internal/view"
 )
 
 // ckptView is one checkpoint of a folder.
@@ -33,8 +33,8 @@ type ckptView struct {
 	PinReason string     `json:"pin_reason"`
 	Ledger    string     `json:"ledger"` // bound | frozen | carried | voided | unknown | another job's; "": no master was asked
 
-	Rewindable *bool     `json:"rewindable"` // null: the ledger does not know it
-	Gone       *goneView `json:"gone"`       // null: nothing of what comes behind it, as far as is known
+	Rewindable *bool      `json:"rewindable"` // null: the ledger does not know it
+	Gone       *view.Gone `json:"gone"`       // null: nothing of what comes behind it, as far as is known
 }
 
 func ckptOf(c *manifest.Checkpoint, b *book) ckptView {
@@ -64,7 +64,7 @@ func (v *ckptView) ledger() string {
 	if v.Rewindable == nil {
 		return v.Ledger
 	}
-	return standing(v.Ledger, *v.Rewindable, v.Gone)
+	return view.Standing(v.Ledger, *v.Rewindable, v.Gone)
 }
 
 func stateOf(err error) string {
@@ -94,7 +94,7 @@ func ckptTable(views []ckptView, ledger bool) *terminal.Table {
 		}
 		row := []string{"-", "-", "-", state, "-", "-", "-", v.Path}
 		if v.Created != nil {
-			row = []string{fmt.Sprint(v.Step), fmt.Sprint(v.Epoch), rankText(v.Rank), state, fmt.Sprint(v.Files), terminal.Amount(v.Bytes, "bytes"), made(*v.Created), v.Path}
+			row = []string{fmt.Sprint(v.Step), fmt.Sprint(v.Epoch), view.RankText(v.Rank), state, fmt.Sprint(v.Files), terminal.Amount(v.Bytes, "bytes"), made(*v.Created), v.Path}
 		}
 		if ledger {
 			row = append(row[:4:4], append([]string{v.ledger()}, row[4:]...)...)
@@ -102,46 +102,6 @@ func ckptTable(views []ckptView, ledger bool) *terminal.Table {
 		t.Row(row...)
 	}
 	return t
-}
-
-// cutView is one cut of the ledger.
-type cutView struct {
-	Cut        string    `json:"cut"`
-	State      string    `json:"state"` // frozen | bound | carried | voided
-	Newest     bool      `json:"newest"`
-	Step       int64     `json:"step"`
-	Epoch      uint32    `json:"epoch"`
-	Generation uint32    `json:"generation"`
-	Rank       *uint32   `json:"rank"` // private only
-	Path       string    `json:"path"`
-	AgeSeconds float64   `json:"age_seconds"` // since it was bound, as far as is known
-	Units      unitsView `json:"units"`       // of all datasets
-
-	Records *recordsView `json:"records"` // in units.acked; null: voided
-
-	Rewindable bool      `json:"rewindable"`
-	Gone       *goneView `json:"gone"` // null: nothing of what comes behind it, as far as is known
-}
-
-type unitsView struct {
-	Acked    int64 `json:"acked"`
-	Excluded int64 `json:"excluded"`
-	Dropped  int64 `json:"dropped"`
-}
-
-func cutOf(k *headracev1.CutState) cutView {
-	v := cutView{Cut: manifest.CutID(k.Cut).String(), State: k.State, Newest: k.Newest, Step: k.Step, Epoch: k.Epoch, Generation: k.Generation,
-		Path: k.Path, AgeSeconds: k.AgeSeconds,
-		Units:      unitsView{k.GetUnits().GetAcked(), k.GetUnits().GetExcluded(), k.GetUnits().GetDropped()},
-		Rewindable: rewindable(k), Gone: goneOf(k.Gone)}
-	if k.Records != nil {
-		v.Records = recordsOfTally(k.Records)
-	}
-	if k.Rank >= 0 {
-		rank := uint32(k.Rank)
-		v.Rank = &rank
-	}
-	return v
 }
 
 type showView struct {
@@ -160,13 +120,13 @@ type fileView struct {
 
 // inModelView is a dataset in a model, passes added up.
 type inModelView struct {
-	Name       string       `json:"name"`
-	Unit       string       `json:"unit"`
-	Shuffled   bool         `json:"shuffled"`
-	Partitions int          `json:"partitions"`
-	InModel    int64        `json:"in_model"` // units
-	Records    *recordsView `json:"records"`
-	Settled    unitsView    `json:"settled"`
+	Name       string        `json:"name"`
+	Unit       string        `json:"unit"`
+	Shuffled   bool          `json:"shuffled"`
+	Partitions int           `json:"partitions"`
+	InModel    int64         `json:"in_model"` // units
+	Records    *view.Records `json:"records"`
+	Settled    view.Units    `json:"settled"`
 }
 
 func showOf(c *manifest.Checkpoint, b *book) showView {
@@ -180,7 +140,7 @@ func showOf(c *manifest.Checkpoint, b *book) showView {
 	}
 	for i := range m.Cut.Datasets {
 		d := &m.Cut.Datasets[i]
-		in := inModelView{Name: d.Name, Unit: d.Unit, Shuffled: d.Shuffle != nil, Partitions: len(d.Partitions), Settled: unitsView(d.Units()), Records: recordsOf(d.Records())}
+		in := inModelView{Name: d.Name, Unit: d.Unit, Shuffled: d.Shuffle != nil, Partitions: len(d.Partitions), Settled: view.Units(d.Units()), Records: view.RecordsOf(d.Records())}
 		for j := range d.Partitions {
 			for pass := range audit.Passes(d, &d.Partitions[j]) {
 				in.InModel += pass.Units
@@ -209,7 +169,7 @@ func (v *showView) write(w io.Writer) {
 	if v.Ledger != "" {
 		line("ledger", v.ledger())
 	}
-	v.Gone.write(w, "  gone      ")
+	v.Gone.Write(w, "  gone      ")
 	if v.Pinned {
 		line("pinned", v.PinReason)
 	}
@@ -219,13 +179,13 @@ func (v *showView) write(w io.Writer) {
 	fmt.Fprintln(w)
 	t := terminal.NewTable("DATASET", "IN THE MODEL>", "RECORDS>", "EXCLUDED>", "DROPPED>", "PARTITIONS>", "OLDEST", "NEWEST")
 	for _, d := range v.Datasets {
-		t.Row(d.Name, terminal.Amount(d.InModel, d.Unit), d.Records.text(), terminal.Amount(d.Settled.Excluded, d.Unit), terminal.Amount(d.Settled.Dropped, d.Unit), fmt.Sprint(d.Partitions), d.Records.oldest(), d.Records.newest())
+		t.Row(d.Name, terminal.Amount(d.InModel, d.Unit), d.Records.Text(), terminal.Amount(d.Settled.Excluded, d.Unit), terminal.Amount(d.Settled.Dropped, d.Unit), fmt.Sprint(d.Partitions), d.Records.OldestText(), d.Records.NewestText())
 	}
 	t.Write(w)
 	fmt.Fprintln(w)
 	t = terminal.NewTable("FILE", "SIZE>", "CRC64-NVME", "RANK>")
 	for _, f := range v.File {
-		t.Row(f.Path, terminal.Amount(f.Size, "bytes"), f.CRC, rankText(f.Rank))
+		t.Row(f.Path, terminal.Amount(f.Size, "bytes"), f.CRC, view.RankText(f.Rank))
 	}
 	t.Write(w)
 }

@@ -17,7 +17,7 @@ import (
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/internal/advice"
 	"github.com/headrace/headrace/internal/dataset"
-	"github.com/headrace/headrace/internal/terminal"
+	"github.com/headrace/headrace/internal/view"
 )
 
 func (a *app) datasetCommand() *cobra.Command {
@@ -62,10 +62,7 @@ func (a *app) applyCommand() *cobra.Command {
 			}
 			return a.show(results, func(w io.Writer) {
 				for _, r := range results {
-					fmt.Fprintf(w, "dataset %s %s\n", r.Name, r.text())
-					for line := range strings.Lines(r.Diff) {
-						fmt.Fprint(w, "  ", strings.TrimRight(line, "\n"), "\n")
-					}
+					r.Write(w)
 				}
 			})
 		}),
@@ -80,23 +77,6 @@ func specFlag(cmd *cobra.Command, files *[]string) {
 	if err := cmd.MarkFlagFilename("file", "yaml", "yml"); err != nil {
 		panic(err)
 	}
-}
-
-type applied struct {
-	Name    string `json:"name"`
-	Outcome string `json:"outcome"` // created | changed | unchanged
-	DryRun  bool   `json:"dry_run"`
-	Diff    string `json:"diff"`
-}
-
-func (r *applied) text() string {
-	switch {
-	case r.Outcome == "unchanged":
-		return "is as it was"
-	case r.DryRun:
-		return "would be " + r.Outcome
-	}
-	return r.Outcome
 }
 
 // readSpecs reads all files, in their order, before anything is done with one.
@@ -145,8 +125,8 @@ func (a *app) readSpec(file string) ([]dataset.Document, error) {
 	return dataset.ReadFile(file)
 }
 
-func applyAll(ctx context.Context, c *client, docs []dataset.Document, dryRun bool) ([]applied, error) {
-	results := []applied{}
+func applyAll(ctx context.Context, c *client, docs []dataset.Document, dryRun bool) ([]view.Applied, error) {
+	results := []view.Applied{}
 	for _, d := range docs {
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		r, err := c.Apply(ctx, &headracev1.ApplyRequest{Yaml: string(d.YAML), DryRun: dryRun})
@@ -154,7 +134,7 @@ func applyAll(ctx context.Context, c *client, docs []dataset.Document, dryRun bo
 		if err != nil {
 			return nil, advice.FromMaster(err, c.target)
 		}
-		results = append(results, applied{d.Spec.Name, strings.ToLower(r.Outcome.String()), dryRun, r.Diff})
+		results = append(results, view.Applied{Name: d.Spec.Name, Outcome: strings.ToLower(r.Outcome.String()), DryRun: dryRun, Diff: r.Diff})
 	}
 	return results, nil
 }
@@ -172,28 +152,19 @@ func (a *app) listCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			views := []datasetView{}
+			views := []view.Dataset{}
 			for _, d := range reply.Datasets {
-				views = append(views, datasetOf(d))
+				views = append(views, view.DatasetOf(d))
 			}
 			return a.show(views, func(w io.Writer) {
 				if len(views) == 0 {
 					fmt.Fprintln(w, "no datasets; make one with `headrace dataset apply -f FILE`")
 					return
 				}
-				datasetTable(views).Write(w)
+				view.DatasetTable(views).Write(w)
 			})
 		}),
 	}
-}
-
-func datasetTable(views []datasetView) *terminal.Table {
-	t := terminal.NewTable("NAME", "STATE", "PASS", "LISTED>", "LEASED>", "SETTLED>", "PROGRESS", "REASON")
-	for _, d := range views {
-		t.Row(d.Name, d.State, d.passText(), terminal.Amount(d.Counts.Listed, d.Unit), terminal.Amount(d.Counts.Leased, d.Unit),
-			terminal.Amount(d.Counts.Settled, d.Unit), d.progress(), terminal.Clip(d.Reason, 60))
-	}
-	return t
 }
 
 func (a *app) describeCommand() *cobra.Command {
@@ -205,46 +176,13 @@ func (a *app) describeCommand() *cobra.Command {
 		RunE: a.withMaster(func(cmd *cobra.Command, c *client, args []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), callTimeout)
 			defer cancel()
-			d, err := c.Describe(ctx, &headracev1.DescribeRequest{Name: args[0]})
+			v, err := view.AskDescription(ctx, c, args[0])
 			if err != nil {
 				return err
 			}
-			v := describeOf(d)
-			if v.Excluded, v.ExcludedRanges, err = excluded(ctx, c, args[0], false); err != nil {
-				return err
-			}
-			return a.show(v, func(w io.Writer) {
-				describeTable(w, &v.datasetView)
-				excludedTable(w, v.Excluded, v.ExcludedRanges)
-				fmt.Fprintf(w, "\n%s\n", strings.TrimRight(v.YAML, "\n"))
-			})
+			return a.show(v, v.Write)
 		}),
 	}
-}
-
-func describeTable(w io.Writer, d *datasetView) {
-	line := func(name, value string) { fmt.Fprintf(w, "%-11s %s\n", name, value) }
-	line("dataset", d.Name)
-	line("state", d.State)
-	if d.Reason != "" {
-		line("reason", d.Reason)
-	}
-	line("pass", fmt.Sprintf("%s, %d partitions", d.passText(), d.Partitions))
-	listed := terminal.Amount(d.Counts.Listed, d.Unit)
-	if !d.ListingComplete {
-		listed += ", and going on"
-	}
-	line("listed", listed)
-	line("settled", fmt.Sprintf("%s (%s): acked %s, excluded %s, dropped %s", terminal.Amount(d.Counts.Settled, d.Unit), d.progress(),
-		terminal.Amount(d.Counts.Acked, d.Unit), terminal.Amount(d.Counts.Excluded, d.Unit), terminal.Amount(d.Counts.Dropped, d.Unit)))
-	if d.Counts.Acked > 0 {
-		line("records", d.Records.sentence())
-	}
-	if r := d.Retention; r != nil {
-		line("kept", r.sentence(d.Unit))
-	}
-	line("leased", terminal.Amount(d.Counts.Leased, d.Unit))
-	line("pending", terminal.Amount(d.Counts.Pending, d.Unit))
 }
 
 func (a *app) pauseCommand() *cobra.Command {
@@ -263,11 +201,6 @@ func (a *app) resumeCommand() *cobra.Command {
 		})
 }
 
-type changed struct {
-	Name    string `json:"name"`
-	Outcome string `json:"outcome"`
-}
-
 func (a *app) change(verb, short, outcome string, do func(context.Context, *client, string) error) *cobra.Command {
 	return &cobra.Command{
 		Use:               verb + " NAME",
@@ -280,7 +213,7 @@ func (a *app) change(verb, short, outcome string, do func(context.Context, *clie
 			if err := do(ctx, c, args[0]); err != nil {
 				return err
 			}
-			return a.show(changed{args[0], outcome}, func(w io.Writer) { fmt.Fprintf(w, "dataset %s %s\n", args[0], outcome) })
+			return a.show(view.Changed{Name: args[0], Outcome: outcome}, func(w io.Writer) { fmt.Fprintf(w, "dataset %s %s\n", args[0], outcome) })
 		}),
 	}
 }
@@ -303,14 +236,6 @@ themselves are never touched. Applied again, it begins anew.`,
 	return cmd
 }
 
-type deleted struct {
-	Name    string     `json:"name"`
-	DryRun  bool       `json:"dry_run"`
-	Deleted bool       `json:"deleted"`
-	Leases  uint32     `json:"leases"`
-	Counts  countsView `json:"counts"`
-}
-
 func (a *app) delete(ctx context.Context, c *client, name string, dryRun, yes bool) error {
 	ask := func(dry bool) (*headracev1.DeleteReply, error) {
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -321,10 +246,9 @@ func (a *app) delete(ctx context.Context, c *client, name string, dryRun, yes bo
 	if err != nil {
 		return err
 	}
-	v := deleted{Name: name, DryRun: dryRun, Leases: reply.Leases, Counts: countsOf(reply.Counts)}
+	v := view.Deleted{Name: name, DryRun: dryRun, Leases: reply.Leases, Counts: view.CountsOf(reply.Counts)}
 	if !dryRun {
-		what := fmt.Sprintf("delete dataset %s: %s settled units and %d leases are forgotten", name, terminal.Grouped(v.Counts.Settled), v.Leases)
-		if err := a.confirm(ctx, what, yes); err != nil {
+		if err := a.confirm(ctx, v.Question(), yes); err != nil {
 			return err
 		}
 		if _, err := ask(false); err != nil {
@@ -332,13 +256,7 @@ func (a *app) delete(ctx context.Context, c *client, name string, dryRun, yes bo
 		}
 		v.Deleted = true
 	}
-	return a.show(v, func(w io.Writer) {
-		verb := "deleted"
-		if dryRun {
-			verb = "would be deleted"
-		}
-		fmt.Fprintf(w, "dataset %s %s: %s settled units and %d leases forgotten\n", name, verb, terminal.Grouped(v.Counts.Settled), v.Leases)
-	})
+	return a.show(v, v.Write)
 }
 
 // confirm asks on a terminal; elsewhere --yes is needed.

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/headrace/headrace/internal/view"
 )
 
 // A file that is deleted after it was listed: with on_loss: continue all of it is
@@ -24,13 +26,13 @@ func TestAFileThatIsGoneStopsTheDatasetOrIsExcluded(t *testing.T) {
 			w.write("clicks.yaml", fmt.Sprintf("%son_loss: %s\n", clicksSpec, onLoss))
 			up := w.up("-f", "clicks.yaml")
 			up.until("all is listed", func() bool {
-				return decoded[statusView](t, w.ok("dataset", "status", "clicks", "-o", "json")).ListingComplete
+				return decoded[view.Status](t, w.ok("dataset", "status", "clicks", "-o", "json")).ListingComplete
 			})
 			if err := os.Remove(w.path("data/b.tsv")); err != nil {
 				t.Fatal(err)
 			}
-			status := func() statusView {
-				return decoded[statusView](t, w.ok("dataset", "status", "clicks", "-o", "json"))
+			status := func() view.Status {
+				return decoded[view.Status](t, w.ok("dataset", "status", "clicks", "-o", "json"))
 			}
 			if onLoss == "stop" {
 				trainer := w.start("run", "--max-restarts", "0", "--", w.self(""))
@@ -64,8 +66,8 @@ func TestWhatIsGoneBehindABlockWithoutRecordsKeepsNothingFromItsEnd(t *testing.T
 	w.write("data/b.tsv", gone)
 	w.write("clicks.yaml", clicksSpec+"on_loss: continue\nshuffle: {seed: 1, block: 8}\n") // records are longer
 	up := w.up("-f", "clicks.yaml")
-	status := func() statusView {
-		return decoded[statusView](t, w.ok("dataset", "status", "clicks", "-o", "json"))
+	status := func() view.Status {
+		return decoded[view.Status](t, w.ok("dataset", "status", "clicks", "-o", "json"))
 	}
 	up.until("all is listed", func() bool { return status().ListingComplete })
 	if err := os.Remove(w.path("data/b.tsv")); err != nil {
@@ -94,8 +96,8 @@ func TestAFileThatChangedStopsTheDatasetWhateverOnLossSays(t *testing.T) {
 			w.write("data/b.tsv", text)
 			w.write("clicks.yaml", fmt.Sprintf("%son_loss: %s\n", clicksSpec, onLoss))
 			up := w.up("-f", "clicks.yaml")
-			status := func() statusView {
-				return decoded[statusView](t, w.ok("dataset", "status", "clicks", "-o", "json"))
+			status := func() view.Status {
+				return decoded[view.Status](t, w.ok("dataset", "status", "clicks", "-o", "json"))
 			}
 			up.until("all is listed", func() bool { return status().ListingComplete })
 			w.write("data/b.tsv", strings.ReplaceAll(text, "user", "USER"))

@@ -14,6 +14,7 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 
 	"github.com/headrace/headrace/internal/proof/testbroker"
+	"github.com/headrace/headrace/internal/view"
 )
 
 // dated produces n records of about a KiB with ids from first on, all of one time.
@@ -80,7 +81,7 @@ func TestDeletionByKafkaIsForetoldAndWhatIsDeletedIsExcluded(t *testing.T) {
 
 	foretold := regexp.MustCompile(`may soon delete records.*partition=events/0.*oldest_needed=0.*left=\S+ by=age on_loss=continue`)
 	up.until("the log foretells it", func() bool { return foretold.MatchString(up.err.String()) })
-	v := decoded[statusView](t, w.ok("dataset", "status", "events", "-o", "json"))
+	v := decoded[view.Status](t, w.ok("dataset", "status", "events", "-o", "json"))
 	asked := time.Now()
 	if r := v.Retention; r == nil || !r.Warn || r.By != "age" || r.Never || r.Records != 0 {
 		t.Fatalf("status says %+v", r)
@@ -97,7 +98,7 @@ func TestDeletionByKafkaIsForetoldAndWhatIsDeletedIsExcluded(t *testing.T) {
 			t.Errorf("%v says\n%s", args, out)
 		}
 	}
-	page := fetch(t, "http://"+decoded[jobView](t, w.ok("status", "-o", "json")).HTTP+"/metrics")
+	page := fetch(t, "http://"+decoded[view.Job](t, w.ok("status", "-o", "json")).HTTP+"/metrics")
 	m := regexp.MustCompile(`(?m)^headrace_retention_distance_seconds\{dataset="events",partition="events/0"\} (\S+)$`).FindStringSubmatch(page)
 	if len(m) == 0 {
 		t.Fatal(page)
@@ -115,7 +116,7 @@ func TestDeletionByKafkaIsForetoldAndWhatIsDeletedIsExcluded(t *testing.T) {
 		t.Fatalf("Kafka deleted before the records were too old")
 	}
 	// Nobody has begun to read: a checkpoint may be brought that has it.
-	if v = decoded[statusView](t, w.ok("dataset", "status", "events", "-o", "json")); v.Counts.Excluded != 0 {
+	if v = decoded[view.Status](t, w.ok("dataset", "status", "events", "-o", "json")); v.Counts.Excluded != 0 {
 		t.Errorf("%+v", v)
 	}
 	if r := w.pythonTrainer("a", 0).wait(); r.code != 0 || !strings.Contains(r.out, "end of data") {
@@ -125,12 +126,12 @@ func TestDeletionByKafkaIsForetoldAndWhatIsDeletedIsExcluded(t *testing.T) {
 	if total != len(ids) || int64(total) != n-begins || ids[int(begins)] != 1 || ids[n-1] != 1 {
 		t.Errorf("%d records in the model, %d different ones, Kafka's log began at %d", total, len(ids), begins)
 	}
-	v = decoded[statusView](t, w.ok("dataset", "status", "events", "-o", "json"))
+	v = decoded[view.Status](t, w.ok("dataset", "status", "events", "-o", "json"))
 	if len(v.Excluded) != 1 || v.Excluded[0].Start != 0 || v.Excluded[0].End != begins || v.Counts.Excluded != begins {
 		t.Errorf("Kafka's log begins at %d, excluded is %+v", begins, v.Excluded)
 	}
 	up.until("a dataset that is done is not guarded", func() bool {
-		return decoded[statusView](t, w.ok("dataset", "status", "events", "-o", "json")).Retention == nil
+		return decoded[view.Status](t, w.ok("dataset", "status", "events", "-o", "json")).Retention == nil
 	})
 	up.stop()
 	w.nothingLeft()

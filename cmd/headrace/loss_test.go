@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/headrace/headrace/internal/proof/testbroker"
+	"github.com/headrace/headrace/internal/view"
 )
 
 // Kafka deletes the beginning of what is being read. With on_loss: stop (the
@@ -61,10 +62,10 @@ func TestWhatKafkaLosesStopsTheDatasetOrIsExcludedExactly(t *testing.T) {
 	if total != len(ids) {
 		t.Errorf("%d of %d records came more than once", total-len(ids), total)
 	}
-	v := decoded[statusView](t, w.ok("dataset", "status", "events", "-o", "json"))
+	v := decoded[view.Status](t, w.ok("dataset", "status", "events", "-o", "json"))
 	lost := map[int]bool{}
 	for _, e := range v.Excluded {
-		p := slices.IndexFunc(v.Partition, func(p partitionView) bool { return p.Identity == e.Partition })
+		p := slices.IndexFunc(v.Partition, func(p view.Partition) bool { return p.Identity == e.Partition })
 		for offset := e.Start; offset < e.End; offset++ {
 			lost[int(offset)*partitions+p] = true
 		}

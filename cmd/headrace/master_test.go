@@ -15,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/headrace/headrace/internal/link"
+	"github.com/headrace/headrace/internal/view"
 )
 
 func TestTwoMastersOnOneStateFolder(t *testing.T) {
@@ -116,7 +117,7 @@ func TestDatasetsFromApplyToDelete(t *testing.T) {
 		t.Error(out)
 	}
 	w.write("more.yaml", clicksSpec+"passes: 3\n")
-	if out := w.ok("apply", "-f", "more.yaml", "-o", "json"); decoded[[]applied](t, out)[0].Outcome != "changed" || !strings.Contains(out, "passes") {
+	if out := w.ok("apply", "-f", "more.yaml", "-o", "json"); decoded[[]view.Applied](t, out)[0].Outcome != "changed" || !strings.Contains(out, "passes") {
 		t.Error(out)
 	}
 	w.write("other.yaml", strings.Replace(clicksSpec, "format: tsv", "format: csv", 1))
@@ -130,7 +131,7 @@ func TestDatasetsFromApplyToDelete(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 
-	m.until("listing", func() bool { return decoded[[]datasetView](t, w.ok("list", "-o", "json"))[0].ListingComplete })
+	m.until("listing", func() bool { return decoded[[]view.Dataset](t, w.ok("list", "-o", "json"))[0].ListingComplete })
 	golden(t, "list.txt", w.ok("list"))
 	golden(t, "list.json", w.ok("list", "-o", "json"))
 	golden(t, "status.txt", w.ok("status", "clicks"))
@@ -157,7 +158,7 @@ func TestDatasetsFromApplyToDelete(t *testing.T) {
 	if out := w.ok("pause", "clicks"); out != "dataset clicks paused\n" {
 		t.Error(out)
 	}
-	if s := decoded[describeView](t, w.ok("describe", "clicks", "-o", "json")).State; s != "paused" {
+	if s := decoded[view.Description](t, w.ok("describe", "clicks", "-o", "json")).State; s != "paused" {
 		t.Error(s)
 	}
 	w.ok("resume", "clicks")
@@ -168,7 +169,7 @@ func TestDatasetsFromApplyToDelete(t *testing.T) {
 	if out := w.ok("delete", "clicks", "--dry-run"); !strings.Contains(out, "would be deleted") {
 		t.Error(out)
 	}
-	if d := decoded[deleted](t, w.ok("delete", "clicks", "--yes", "-o", "json")); !d.Deleted {
+	if d := decoded[view.Deleted](t, w.ok("delete", "clicks", "--yes", "-o", "json")); !d.Deleted {
 		t.Error(d)
 	}
 	if r := w.run("describe", "clicks"); r.code != exitNotFound {
@@ -227,13 +228,13 @@ func TestTheNextMasterKnowsWhatWasListed(t *testing.T) {
 	w.clicks(10)
 	m := w.master()
 	w.ok("apply", "-f", "clicks.yaml")
-	m.until("listing", func() bool { return decoded[[]datasetView](t, w.ok("list", "-o", "json"))[0].ListingComplete })
+	m.until("listing", func() bool { return decoded[[]view.Dataset](t, w.ok("list", "-o", "json"))[0].ListingComplete })
 	m.stop()
 	if err := os.RemoveAll(w.path("data")); err != nil { // needed again only to be read
 		t.Fatal(err)
 	}
 	m = w.master()
-	if v := decoded[describeView](t, w.ok("describe", "clicks", "-o", "json")); v.State != "running" || !v.ListingComplete {
+	if v := decoded[view.Description](t, w.ok("describe", "clicks", "-o", "json")); v.State != "running" || !v.ListingComplete {
 		t.Errorf("%+v", v)
 	}
 	m.stop()
@@ -244,7 +245,7 @@ func TestHTTPServesMetricsHealthAndProfiles(t *testing.T) {
 	w.clicks(10)
 	m := w.master()
 	w.ok("apply", "-f", "clicks.yaml")
-	at := decoded[jobView](t, w.ok("status", "-o", "json")).HTTP
+	at := decoded[view.Job](t, w.ok("status", "-o", "json")).HTTP
 	get := func(path string) (int, string) {
 		resp, err := http.Get("http://" + at + path)
 		if err != nil {
@@ -284,10 +285,10 @@ func TestAMasterThatWasKilledIsFoundAgainOnAnotherPort(t *testing.T) {
 	}
 	m = w.start("master", "--listen", "127.0.0.1:0", "--http", "off", "--allow-root", w.dir)
 	m.until("another address", func() bool { a, err := link.ReadAddress(w.state()); return err == nil && a != before })
-	if v := decoded[[]datasetView](t, w.ok("list", "-o", "json")); len(v) != 1 || v[0].Name != "clicks" {
+	if v := decoded[[]view.Dataset](t, w.ok("list", "-o", "json")); len(v) != 1 || v[0].Name != "clicks" {
 		t.Error(v)
 	}
-	if j := decoded[jobView](t, w.ok("status", "-o", "json")); j.Term != 2 {
+	if j := decoded[view.Job](t, w.ok("status", "-o", "json")); j.Term != 2 {
 		t.Error(j.Term)
 	}
 	m.stop()

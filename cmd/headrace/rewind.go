@@ -13,6 +13,7 @@ import (
 	"github.com/headrace/headrace/flashckpt/manifest"
 	"github.com/headrace/headrace/internal/advice"
 	"github.com/headrace/headrace/internal/terminal"
+	"github.com/headrace/headrace/internal/view"
 )
 
 func (a *app) rewindCommand() *cobra.Command {
@@ -65,20 +66,20 @@ type rewinding struct {
 }
 
 type rewoundView struct {
-	Job     string       `json:"job"`
-	To      string       `json:"to"` // path, cut, or start
-	Step    int64        `json:"step"`
-	DryRun  bool         `json:"dry_run"`
-	Rewound bool         `json:"rewound"`
-	Epoch   uint32       `json:"epoch"`
-	Again   []againView  `json:"again"`   // what comes again
-	Records *recordsView `json:"records"` // in all of again; null: nothing comes again
-	Voided  []cutView    `json:"voided"`  // checkpoints that do not count any more
-	Fenced  []uint32     `json:"fenced"`  // ranks that have to start again
-	Untold  string       `json:"untold"`  // why a broker was not told; it is tried again
-	Gone    *goneView    `json:"gone"`    // what of it can not be read again; null: nothing, as far as is known
-	Refused string       `json:"refused"` // dry run: why it would be refused
-	Hint    string       `json:"hint"`    // what to do then
+	Job     string        `json:"job"`
+	To      string        `json:"to"` // path, cut, or start
+	Step    int64         `json:"step"`
+	DryRun  bool          `json:"dry_run"`
+	Rewound bool          `json:"rewound"`
+	Epoch   uint32        `json:"epoch"`
+	Again   []againView   `json:"again"`   // what comes again
+	Records *view.Records `json:"records"` // in all of again; null: nothing comes again
+	Voided  []view.Cut    `json:"voided"`  // checkpoints that do not count any more
+	Fenced  []uint32      `json:"fenced"`  // ranks that have to start again
+	Untold  string        `json:"untold"`  // why a broker was not told; it is tried again
+	Gone    *view.Gone    `json:"gone"`    // what of it can not be read again; null: nothing, as far as is known
+	Refused string        `json:"refused"` // dry run: why it would be refused
+	Hint    string        `json:"hint"`    // what to do then
 }
 
 type againView struct {
@@ -176,16 +177,16 @@ func (a *app) rewindTo(ctx context.Context, c *client, job string, r *rewinding)
 }
 
 func rewoundOf(reply *headracev1.RewindReply, job, to string, step int64) rewoundView {
-	v := rewoundView{Job: job, To: to, Step: step, Epoch: reply.Epoch, Again: []againView{}, Voided: []cutView{}, Fenced: reply.Fenced, Untold: reply.Untold,
-		Gone: goneOf(reply.Gone), Refused: reply.Refused, Hint: reply.Hint}
+	v := rewoundView{Job: job, To: to, Step: step, Epoch: reply.Epoch, Again: []againView{}, Voided: []view.Cut{}, Fenced: reply.Fenced, Untold: reply.Untold,
+		Gone: view.GoneOf(reply.Gone), Refused: reply.Refused, Hint: reply.Hint}
 	for _, g := range reply.Again {
 		v.Again = append(v.Again, againView{g.Dataset, g.Partition, g.Pass, g.Units, g.Unit})
 	}
 	if reply.Records != nil {
-		v.Records = recordsOfTally(reply.Records)
+		v.Records = view.RecordsOfTally(reply.Records)
 	}
 	for _, k := range reply.Voided {
-		v.Voided = append(v.Voided, cutOf(k))
+		v.Voided = append(v.Voided, view.CutOf(k))
 	}
 	if v.Fenced == nil {
 		v.Fenced = []uint32{}
@@ -208,11 +209,11 @@ func (v *rewoundView) write(w io.Writer) {
 	}
 	if !t.Empty() {
 		t.Write(w)
-		fmt.Fprintf(w, "records read again: %s\n", v.Records.sentence())
+		fmt.Fprintf(w, "records read again: %s\n", v.Records.Sentence())
 	} else {
 		fmt.Fprintln(w, "nothing is read again")
 	}
-	v.Gone.write(w, "deleted at the source: ")
+	v.Gone.Write(w, "deleted at the source: ")
 	for _, k := range v.Voided {
 		fmt.Fprintf(w, "does not count any more: step %d, cut %s %s\n", k.Step, k.Cut, k.Path)
 	}

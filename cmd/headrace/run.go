@@ -20,6 +20,7 @@ import (
 	"github.com/headrace/headrace/internal/config"
 	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/internal/link"
+	"github.com/headrace/headrace/internal/view"
 	"github.com/headrace/headrace/master"
 )
 
@@ -173,13 +174,9 @@ func (a *app) applyAtStart(ctx context.Context, conn *grpc.ClientConn, target li
 		if err != nil {
 			return advice.FromMaster(err, target)
 		}
-		switch v := datasetOf(d); {
-		case v.State == "done":
-			a.say("dataset %s was read to its end before; `headrace dataset delete %s --yes` while the master runs, or another --state, begins anew", r.Name, r.Name)
-		case v.State == "failed":
-			a.say("dataset %s has failed: %s; `headrace dataset resume %s` when that is mended", r.Name, v.Reason, r.Name)
-		case v.Counts.Settled > 0:
-			a.say("dataset %s goes on at %s", r.Name, v.progress())
+		v := view.DatasetOf(d)
+		if line := v.AtStart(); line != "" {
+			a.say("%s", line)
 		}
 	}
 	return nil

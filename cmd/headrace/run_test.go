@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/internal/link"
+	"github.com/headrace/headrace/internal/view"
 )
 
 // self makes `run`'s command this test binary as a trainer of clicks.
@@ -74,7 +75,7 @@ func TestRunBesidesAMasterAndAnAgentThatAreThere(t *testing.T) {
 	if rows, _ := read(t, r.out); r.code != exitOK || rows != 100 {
 		t.Errorf("%+v", r)
 	}
-	v := decoded[jobView](t, w.ok("top", "-o", "json"))
+	v := decoded[view.Job](t, w.ok("top", "-o", "json"))
 	if len(v.Agents) != 1 || v.Agents[0].Name != "one" || v.Datasets[0].State != "done" || v.Datasets[0].Counts.Settled != v.Datasets[0].Counts.Listed {
 		t.Errorf("%+v", v)
 	}
@@ -120,7 +121,7 @@ func TestAnAgentFindsItsMasterAgainOnAnotherPort(t *testing.T) {
 	m := w.master()
 	w.ok("apply", "-f", "clicks.yaml")
 	a := w.start("agent", "--name", "one", "--allow-root", w.dir)
-	a.until("session", func() bool { return len(decoded[jobView](t, w.ok("status", "-o", "json")).Agents) == 1 })
+	a.until("session", func() bool { return len(decoded[view.Job](t, w.ok("status", "-o", "json")).Agents) == 1 })
 	m.signal(syscall.SIGKILL)
 	m.wait()
 	before, err := link.ReadAddress(w.state())
@@ -197,7 +198,7 @@ func TestASecondSignalEndsAtOnceAndAnEchoDoesNot(t *testing.T) {
 func TestAnAgentShowsItsOwnNumbers(t *testing.T) {
 	w := newWorld(t)
 	up := w.up()
-	page := fetch(t, "http://"+decoded[jobView](t, w.ok("status", "-o", "json")).HTTP+"/metrics")
+	page := fetch(t, "http://"+decoded[view.Job](t, w.ok("status", "-o", "json")).HTTP+"/metrics")
 	if !strings.Contains(page, "headrace_agent_buffer_bytes") || !strings.Contains(page, "headrace_store_commit_seconds") {
 		t.Error("up shows not both:", page)
 	}
@@ -247,7 +248,7 @@ func TestTwoJobsLiveSideBySide(t *testing.T) {
 	w := newWorld(t)
 	a, b := w.up("--job", "a"), w.up("--job", "b")
 	for _, job := range []string{"a", "b"} {
-		if v := decoded[jobView](t, w.ok("status", "--job", job, "-o", "json")); v.Job != job {
+		if v := decoded[view.Job](t, w.ok("status", "--job", job, "-o", "json")); v.Job != job {
 			t.Error(v.Job)
 		}
 		if _, err := os.Stat(w.path("run", "headrace", job+".sock")); err != nil {

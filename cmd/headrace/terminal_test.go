@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/headrace/headrace/internal/terminal"
+	"github.com/headrace/headrace/internal/view"
 )
 
 // onTerminal starts the binary with a terminal of 80 x 24 as its input and
@@ -103,7 +104,7 @@ func TestDeleteAsksOnATerminal(t *testing.T) {
 		if r := p.wait(); r.code != tc.code {
 			t.Errorf("answer %q: exit %d: %s", tc.answer, r.code, r.out)
 		}
-		if n := len(decoded[[]datasetView](t, w.ok("list", "-o", "json"))); n != tc.left {
+		if n := len(decoded[[]view.Dataset](t, w.ok("list", "-o", "json"))); n != tc.left {
 			t.Errorf("answer %q: %d datasets are left", tc.answer, n)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/headrace/headrace/internal/terminal"
+	"github.com/headrace/headrace/internal/view"
 )
 
 func TestSpecsOfSeveralFilesAreTakenTogether(t *testing.T) {
@@ -161,7 +162,7 @@ func TestCompletionScriptsAreMade(t *testing.T) {
 }
 
 func TestJSONAndYAMLHaveTheSameFieldsInOrder(t *testing.T) {
-	v := statusView{datasetView: datasetView{Name: "a", Reason: "12:30: yes"}, Partition: []partitionView{}}
+	v := view.Status{Dataset: view.Dataset{Name: "a", Reason: "12:30: yes"}, Partition: []view.Partition{}}
 	a := &app{out: &output{}}
 	j, err := json.Marshal(v)
 	if err != nil {

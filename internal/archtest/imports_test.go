@@ -43,6 +43,7 @@ var rules = []struct {
 	{"internal/link", nil},
 	{"internal/suggest", nil},
 	{"internal/terminal", nil},
+	{"internal/view", []string{"api/headrace/v1", "internal/terminal", "flashckpt/manifest"}},
 	{"internal/advice", []string{"api/headrace/v1", "internal/link"}},
 	{"internal/proof", nil},
 	{"internal/proof/child", nil},

@@ -1,4 +1,4 @@
-package main
+package view
 
 import (
 	"fmt"
@@ -8,15 +8,15 @@ import (
 	"github.com/headrace/headrace/internal/terminal"
 )
 
-// goneView is what going back to a checkpoint needs and the source has deleted.
-type goneView struct {
-	Ranges  []goneRangeView `json:"ranges"` // the first of them
-	More    uint32          `json:"more"`   // ranges that are not among them
-	Units   int64           `json:"units"`  // in all of them, passes added up
-	AtLeast bool            `json:"at_least"`
+// Gone is what going back to a checkpoint needs and the source has deleted.
+type Gone struct {
+	Ranges  []GoneRange `json:"ranges"` // the first of them
+	More    uint32      `json:"more"`   // ranges that are not among them
+	Units   int64       `json:"units"`  // in all of them, passes added up
+	AtLeast bool        `json:"at_least"`
 }
 
-type goneRangeView struct {
+type GoneRange struct {
 	Dataset   string `json:"dataset"`
 	Partition string `json:"partition"` // its identity
 	Label     string `json:"label"`     // what people call it
@@ -30,18 +30,18 @@ type goneRangeView struct {
 	Whole     bool   `json:"whole"`
 }
 
-// goneOf is nil where nothing is gone, as far as is known.
-func goneOf(g *headracev1.Gone) *goneView {
+// GoneOf is nil where nothing is gone, as far as is known.
+func GoneOf(g *headracev1.Gone) *Gone {
 	if g == nil {
 		return nil
 	}
-	v := &goneView{Ranges: []goneRangeView{}, More: g.More, Units: g.Units, AtLeast: g.AtLeast}
+	v := &Gone{Ranges: []GoneRange{}, More: g.More, Units: g.Units, AtLeast: g.AtLeast}
 	for _, r := range g.Ranges {
 		then := "excluded"
 		if r.Stops {
 			then = "stops"
 		}
-		v.Ranges = append(v.Ranges, goneRangeView{r.Dataset, r.Identity, r.Partition, r.Pass, r.Passes, r.Segment, r.Start, r.End, r.Unit, then, r.Whole})
+		v.Ranges = append(v.Ranges, GoneRange{r.Dataset, r.Identity, r.Partition, r.Pass, r.Passes, r.Segment, r.Start, r.End, r.Unit, then, r.Whole})
 	}
 	return v
 }
@@ -50,8 +50,8 @@ func goneOf(g *headracev1.Gone) *goneView {
 // dataset would stop.
 func rewindable(k *headracev1.CutState) bool { return k.State != "voided" && !k.Gone.GetStops() }
 
-// standing is the state of a cut in words.
-func standing(state string, can bool, gone *goneView) string {
+// Standing is the state of a cut in words.
+func Standing(state string, can bool, gone *Gone) string {
 	switch {
 	case state == "voided" || gone == nil:
 		return state
@@ -61,8 +61,8 @@ func standing(state string, can bool, gone *goneView) string {
 	return state + ", not rewindable"
 }
 
-// write has a line for each range.
-func (v *goneView) write(w io.Writer, indent string) {
+// Write has a line for each range.
+func (v *Gone) Write(w io.Writer, indent string) {
 	if v == nil {
 		return
 	}
@@ -91,13 +91,13 @@ func (v *goneView) write(w io.Writer, indent string) {
 	}
 }
 
-// list has the lines of one of many checkpoints.
-func (v *goneView) list(w io.Writer, step int64, rank *uint32) {
+// List has the lines of one of many checkpoints.
+func (v *Gone) List(w io.Writer, step int64, rank *uint32) {
 	of := fmt.Sprintf("step %d", step)
 	if rank != nil {
 		of += fmt.Sprintf(" of rank %d", *rank)
 	}
-	v.write(w, of+": deleted at the source: ")
+	v.Write(w, of+": deleted at the source: ")
 }
 
 func inUnits(n int64, unit string) string {

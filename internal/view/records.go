@@ -1,4 +1,4 @@
-package main
+package view
 
 import (
 	"time"
@@ -8,16 +8,16 @@ import (
 	"github.com/headrace/headrace/internal/terminal"
 )
 
-// recordsView counts records, where units only say how much of an input it is.
-type recordsView struct {
+// Records counts records, where units only say how much of an input it is.
+type Records struct {
 	Rows   int64      `json:"rows"`   // with untold: at least so many
 	Untold int64      `json:"untold"` // units of whose records nobody told how many they are
 	Oldest *time.Time `json:"oldest"` // event times; null: no record has one
 	Newest *time.Time `json:"newest"`
 }
 
-func recordsOf(r manifest.Records) *recordsView {
-	v := &recordsView{Rows: r.Rows, Untold: r.Untold}
+func RecordsOf(r manifest.Records) *Records {
+	v := &Records{Rows: r.Rows, Untold: r.Untold}
 	if r.Newest != 0 {
 		oldest, newest := time.UnixMilli(r.Oldest).UTC(), time.UnixMilli(r.Newest).UTC()
 		v.Oldest, v.Newest = &oldest, &newest
@@ -25,12 +25,12 @@ func recordsOf(r manifest.Records) *recordsView {
 	return v
 }
 
-func recordsOfTally(t *headracev1.Tally) *recordsView {
-	return recordsOf(manifest.Records{Rows: t.GetRows(), Untold: t.GetUntold(), Oldest: t.GetOldest(), Newest: t.GetNewest()})
+func RecordsOfTally(t *headracev1.Tally) *Records {
+	return RecordsOf(manifest.Records{Rows: t.GetRows(), Untold: t.GetUntold(), Oldest: t.GetOldest(), Newest: t.GetNewest()})
 }
 
-// text is how many: a number, as far as it is known.
-func (v *recordsView) text() string {
+// Text is how many: a number, as far as it is known.
+func (v *Records) Text() string {
 	switch {
 	case v == nil || v.Untold > 0 && v.Rows == 0:
 		return "?"
@@ -40,25 +40,25 @@ func (v *recordsView) text() string {
 	return terminal.Grouped(v.Rows)
 }
 
-// sentence says it all.
-func (v *recordsView) sentence() string {
+// Sentence says it all.
+func (v *Records) Sentence() string {
 	switch {
 	case v == nil || v.Untold > 0 && v.Rows == 0:
 		return "not counted"
 	case v.Newest == nil:
-		return v.text()
+		return v.Text()
 	}
-	return v.text() + ", of " + v.oldest() + " to " + v.newest()
+	return v.Text() + ", of " + v.OldestText() + " to " + v.NewestText()
 }
 
-func (v *recordsView) oldest() string {
+func (v *Records) OldestText() string {
 	if v == nil || v.Oldest == nil {
 		return "-"
 	}
 	return moment(*v.Oldest)
 }
 
-func (v *recordsView) newest() string {
+func (v *Records) NewestText() string {
 	if v == nil || v.Newest == nil {
 		return "-"
 	}
@@ -67,11 +67,3 @@ func (v *recordsView) newest() string {
 
 // moment is an event time as its source has it: in UTC, to the millisecond.
 func moment(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
-
-// rows of a difference; ? where neither model holds all that the other does.
-func rows(n *int64) string {
-	if n == nil {
-		return "?"
-	}
-	return terminal.Grouped(*n)
-}

@@ -1,4 +1,4 @@
-package main
+package view
 
 import (
 	"context"
@@ -10,9 +10,9 @@ import (
 	"github.com/headrace/headrace/internal/terminal"
 )
 
-// excludedView is one range that is settled and was not read, where it lies in the
+// Excluded is one range that is settled and was not read, where it lies in the
 // source.
-type excludedView struct {
+type Excluded struct {
 	Partition string `json:"partition"` // its identity
 	Label     string `json:"label"`     // what people call it
 	Pass      uint32 `json:"pass"`
@@ -24,20 +24,20 @@ type excludedView struct {
 	Since     string `json:"since"` // RFC 3339
 }
 
-// shownExcluded is how many are listed without --all.
-const shownExcluded = 100
+// pageSize is how many ranges or partitions are shown without --all.
+const pageSize = 100
 
-// excluded lists a dataset's excluded ranges, the first ones or all, and how many
-// there are.
-func excluded(ctx context.Context, c *client, name string, all bool) (views []excludedView, total uint64, err error) {
-	views = []excludedView{}
+// askExcluded asks for a dataset's excluded ranges, all or the first pageSize, and for
+// how many there are.
+func askExcluded(ctx context.Context, c headracev1.DatasetsClient, name string, all bool) (views []Excluded, total uint64, err error) {
+	views = []Excluded{}
 	for page := ""; ; {
-		reply, err := c.Excluded(ctx, &headracev1.ExcludedRequest{Name: name, PageSize: shownExcluded, PageToken: page})
+		reply, err := c.Excluded(ctx, &headracev1.ExcludedRequest{Name: name, PageSize: pageSize, PageToken: page})
 		if err != nil {
 			return nil, 0, err
 		}
 		for _, r := range reply.Ranges {
-			views = append(views, excludedView{Partition: r.Identity, Label: r.Label, Pass: r.Pass, Segment: r.Segment, Start: r.Start, End: r.End,
+			views = append(views, Excluded{Partition: r.Identity, Label: r.Label, Pass: r.Pass, Segment: r.Segment, Start: r.Start, End: r.End,
 				Kind: r.Kind, Reason: r.Reason, Since: time.UnixMilli(r.UnixMs).UTC().Format(time.RFC3339)})
 		}
 		if total, page = reply.Total, reply.NextPageToken; page == "" || !all {
@@ -46,7 +46,8 @@ func excluded(ctx context.Context, c *client, name string, all bool) (views []ex
 	}
 }
 
-func excludedTable(w io.Writer, views []excludedView, total uint64) {
+// writeExcluded prints excluded ranges, and how many more there are.
+func writeExcluded(w io.Writer, views []Excluded, total uint64) {
 	if len(views) == 0 {
 		return
 	}

@@ -1,4 +1,4 @@
-package main
+package view
 
 import (
 	"fmt"
@@ -8,8 +8,8 @@ import (
 	"github.com/headrace/headrace/internal/terminal"
 )
 
-// writeJob draws one snapshot; width 0 is a file or a pipe and clips nothing.
-func writeJob(w io.Writer, v *jobView, width int) {
+// Write draws one snapshot; width 0 is a file or a pipe and clips nothing.
+func (v *Job) Write(w io.Writer, width int) {
 	line := func(format string, args ...any) {
 		s := fmt.Sprintf(format, args...)
 		if width > 0 {
@@ -50,7 +50,7 @@ func writeJob(w io.Writer, v *jobView, width int) {
 	}
 }
 
-func progressTable(all []datasetView) *terminal.Table {
+func progressTable(all []Dataset) *terminal.Table {
 	t := terminal.NewTable("DATASET", "STATE", "PASS", "", "PROGRESS", "SETTLED>", "OF>", "KEPT FOR>")
 	for _, d := range all {
 		state := d.State
@@ -64,7 +64,7 @@ func progressTable(all []datasetView) *terminal.Table {
 }
 
 // distanceTable: how far behind the end of what is listed each stage is.
-func distanceTable(all []datasetView) *terminal.Table {
+func distanceTable(all []Dataset) *terminal.Table {
 	t := terminal.NewTable("TO HEAD", "ACKED>", "LEASED>", "PLANNED>", "EXCLUDED>")
 	for _, d := range all {
 		c := d.Counts
@@ -73,7 +73,7 @@ func distanceTable(all []datasetView) *terminal.Table {
 	return t
 }
 
-func agentTable(all []agentView) *terminal.Table {
+func agentTable(all []Agent) *terminal.Table {
 	t := terminal.NewTable("AGENT", "SESSION", "HEARD>", "WORKERS>", "HOST", "PID>", "GPUS")
 	for _, g := range all {
 		t.Row(g.Name, g.Session, terminal.Ago(g.LastHeardSeconds), fmt.Sprint(g.Workers), g.Host, fmt.Sprint(g.PID), fmt.Sprint(len(g.GPUs)))
@@ -81,7 +81,7 @@ func agentTable(all []agentView) *terminal.Table {
 	return t
 }
 
-func workerTable(v *jobView) *terminal.Table {
+func workerTable(v *Job) *terminal.Table {
 	var total uint64
 	for _, w := range v.Workers {
 		total += w.UnitsAcked

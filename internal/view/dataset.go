@@ -1,0 +1,150 @@
+package view
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/internal/terminal"
+)
+
+type Counts struct {
+	Listed   int64 `json:"listed"`
+	Planned  int64 `json:"planned"`
+	Pending  int64 `json:"pending"`
+	Leased   int64 `json:"leased"`
+	Settled  int64 `json:"settled"`
+	Acked    int64 `json:"acked"`
+	Excluded int64 `json:"excluded"`
+	Dropped  int64 `json:"dropped"`
+}
+
+func CountsOf(c *headracev1.Counts) Counts {
+	return Counts{
+		Listed: c.GetListed(), Planned: c.GetPlanned(), Pending: c.GetPending(), Leased: c.GetLeased(),
+		Settled: c.GetSettled(), Acked: c.GetAcked(), Excluded: c.GetExcluded(), Dropped: c.GetDropped(),
+	}
+}
+
+type Dataset struct {
+	Name            string `json:"name"`
+	State           string `json:"state"`
+	Reason          string `json:"reason"`
+	Unit            string `json:"unit"`
+	Passes          uint32 `json:"passes"`
+	Pass            uint32 `json:"pass"`
+	Partitions      uint32 `json:"partitions"`
+	ListingComplete bool   `json:"listing_complete"`
+	Counts          Counts `json:"counts"`
+
+	Records   *Records   `json:"records"`   // in counts.acked
+	Retention *Retention `json:"retention"` // null: not guarded, or nothing is needed any more
+}
+
+func DatasetOf(d *headracev1.Dataset) Dataset {
+	return Dataset{
+		Name: d.Name, State: d.State, Reason: d.Reason, Unit: d.Unit, Passes: d.Passes, Pass: d.Pass,
+		Partitions: d.Partitions, ListingComplete: d.ListingComplete, Counts: CountsOf(d.Counts),
+		Records: RecordsOfTally(d.Records), Retention: retentionOf(d.Retention),
+	}
+}
+
+// progress is the settled part of all passes, when the whole is known.
+func (d *Dataset) progress() string {
+	if d.State == "done" {
+		return "100.0%"
+	}
+	p := terminal.Percent(d.Counts.Settled, d.Counts.Listed)
+	if !d.ListingComplete && p != "-" {
+		p += " of what is listed so far"
+	}
+	return p
+}
+
+// AtStart tells the user of a second run what was there before: the dataset is done,
+// has failed, or goes on. It is "" for a dataset that begins.
+func (d *Dataset) AtStart() string {
+	switch {
+	case d.State == "done":
+		return fmt.Sprintf("dataset %s was read to its end before; `headrace dataset delete %s --yes` while the master runs, or another --state, begins anew", d.Name, d.Name)
+	case d.State == "failed":
+		return fmt.Sprintf("dataset %s has failed: %s; `headrace dataset resume %s` when that is mended", d.Name, d.Reason, d.Name)
+	case d.Counts.Settled > 0:
+		return fmt.Sprintf("dataset %s goes on at %s", d.Name, d.progress())
+	}
+	return ""
+}
+
+// passText is the current pass of all passes, counted from 1: "2/3".
+func (d *Dataset) passText() string {
+	return fmt.Sprintf("%d/%d", min(d.Pass+1, max(d.Passes, 1)), max(d.Passes, 1))
+}
+
+type Description struct {
+	Dataset
+	Spec json.RawMessage `json:"spec"`
+	YAML string          `json:"yaml"`
+
+	Excluded       []Excluded `json:"excluded"`        // the first 100
+	ExcludedRanges uint64     `json:"excluded_ranges"` // all
+}
+
+// AskDescription asks for a dataset with its spec and its first excluded ranges.
+func AskDescription(ctx context.Context, c headracev1.DatasetsClient, name string) (Description, error) {
+	d, err := c.Describe(ctx, &headracev1.DescribeRequest{Name: name})
+	if err != nil {
+		return Description{}, err
+	}
+	v := Description{Dataset: DatasetOf(d), Spec: json.RawMessage(d.SpecJson), YAML: d.Yaml}
+	if !json.Valid(v.Spec) {
+		v.Spec = json.RawMessage("null")
+	}
+	v.Excluded, v.ExcludedRanges, err = askExcluded(ctx, c, name, false)
+	return v, err
+}
+
+// Write prints the dataset, its excluded ranges and its spec.
+func (v *Description) Write(w io.Writer) {
+	v.Dataset.write(w)
+	writeExcluded(w, v.Excluded, v.ExcludedRanges)
+	fmt.Fprintf(w, "\n%s\n", strings.TrimRight(v.YAML, "\n"))
+}
+
+// DatasetTable has a row for each dataset.
+func DatasetTable(views []Dataset) *terminal.Table {
+	t := terminal.NewTable("NAME", "STATE", "PASS", "LISTED>", "LEASED>", "SETTLED>", "PROGRESS", "REASON")
+	for _, d := range views {
+		t.Row(d.Name, d.State, d.passText(), terminal.Amount(d.Counts.Listed, d.Unit), terminal.Amount(d.Counts.Leased, d.Unit),
+			terminal.Amount(d.Counts.Settled, d.Unit), d.progress(), terminal.Clip(d.Reason, 60))
+	}
+	return t
+}
+
+// write prints the dataset, one line for each of its properties.
+func (d *Dataset) write(w io.Writer) {
+	line := func(name, value string) { fmt.Fprintf(w, "%-11s %s\n", name, value) }
+	line("dataset", d.Name)
+	line("state", d.State)
+	if d.Reason != "" {
+		line("reason", d.Reason)
+	}
+	line("pass", fmt.Sprintf("%s, %d partitions", d.passText(), d.Partitions))
+	listed := terminal.Amount(d.Counts.Listed, d.Unit)
+	if !d.ListingComplete {
+		listed += ", and going on"
+	}
+	line("listed", listed)
+	line("settled", fmt.Sprintf("%s (%s): acked %s, excluded %s, dropped %s", terminal.Amount(d.Counts.Settled, d.Unit), d.progress(),
+		terminal.Amount(d.Counts.Acked, d.Unit), terminal.Amount(d.Counts.Excluded, d.Unit), terminal.Amount(d.Counts.Dropped, d.Unit)))
+	if d.Counts.Acked > 0 {
+		line("records", d.Records.Sentence())
+	}
+	if r := d.Retention; r != nil {
+		line("kept", r.sentence(d.Unit))
+	}
+	line("leased", terminal.Amount(d.Counts.Leased, d.Unit))
+	line("pending", terminal.Amount(d.Counts.Pending, d.Unit))
+}
