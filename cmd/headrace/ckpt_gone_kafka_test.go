@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headrace/headrace/internal/ckpt"
 	"github.com/headrace/headrace/internal/proof/testbroker"
 	"github.com/headrace/headrace/internal/view"
 )
@@ -23,7 +24,7 @@ func at(partition int, offset int64) string {
 	return fmt.Sprintf("events/%d offset %d", partition, offset)
 }
 
-func (g *view.Gone) offsets(t *testing.T) lostAt {
+func offsets(t *testing.T, g *view.Gone) lostAt {
 	t.Helper()
 	all := lostAt{}
 	if g == nil {
@@ -69,8 +70,8 @@ func TestACheckpointWhoseDataKafkaHasDeletedIsNotRewindable(t *testing.T) {
 	if _, ids := w.trained(23); len(ids) != 2300 {
 		t.Fatalf("%d records in 23 steps", len(ids))
 	}
-	saved := map[int64]ckptView{}
-	list := func() []ckptView { return decoded[[]ckptView](t, w.ok("ckpt", "list", "ckpt", "-o", "json")) }
+	saved := map[int64]ckpt.View{}
+	list := func() []ckpt.View { return decoded[[]ckpt.View](t, w.ok("ckpt", "list", "ckpt", "-o", "json")) }
 	for _, c := range list() {
 		saved[c.Step] = c
 	}
@@ -97,13 +98,13 @@ func TestACheckpointWhoseDataKafkaHasDeletedIsNotRewindable(t *testing.T) {
 		t.Fatalf("nothing of what steps 10 and 15 need is below %v", low)
 	}
 
-	told := func(step int64) (c ckptView) {
+	told := func(step int64) (c ckpt.View) {
 		all := list()
-		return all[slices.IndexFunc(all, func(c ckptView) bool { return c.Step == step })]
+		return all[slices.IndexFunc(all, func(c ckpt.View) bool { return c.Step == step })]
 	}
-	up.until("it is listed", func() bool { return maps.Equal(told(10).Gone.offsets(t), lost) })
+	up.until("it is listed", func() bool { return maps.Equal(offsets(t, told(10).Gone), lost) })
 	for step, want := range map[int64]lostAt{10: lost, 15: missing(15), 20: {}} {
-		if c := told(step); !maps.Equal(c.Gone.offsets(t), want) || *c.Rewindable != (step == 20) || c.Ledger != "bound" {
+		if c := told(step); !maps.Equal(offsets(t, c.Gone), want) || *c.Rewindable != (step == 20) || c.Ledger != "bound" {
 			t.Errorf("step %d: %+v", step, c)
 		}
 	}
@@ -112,10 +113,10 @@ func TestACheckpointWhoseDataKafkaHasDeletedIsNotRewindable(t *testing.T) {
 			t.Errorf("%v says\n%s", args, out)
 		}
 	}
-	dry := func() rewoundView {
-		return decoded[rewoundView](t, w.ok("rewind", "default", "--to", saved[10].Path, "--dry-run", "-o", "json"))
+	dry := func() ckpt.Rewound {
+		return decoded[ckpt.Rewound](t, w.ok("rewind", "default", "--to", saved[10].Path, "--dry-run", "-o", "json"))
 	}
-	if v := dry(); v.Rewound || !strings.Contains(v.Refused, "no going back to step 10") || !maps.Equal(v.Gone.offsets(t), lost) {
+	if v := dry(); v.Rewound || !strings.Contains(v.Refused, "no going back to step 10") || !maps.Equal(offsets(t, v.Gone), lost) {
 		t.Errorf("%+v", v)
 	}
 	r := w.run("rewind", "default", "--to", saved[10].Path, "--yes")
@@ -156,16 +157,16 @@ func TestACheckpointWhoseDataKafkaHasDeletedIsNotRewindable(t *testing.T) {
 	for o := range missing(15) {
 		delete(rest, o)
 	}
-	if c := told(10); !*c.Rewindable || !maps.Equal(c.Gone.offsets(t), rest) {
+	if c := told(10); !*c.Rewindable || !maps.Equal(offsets(t, c.Gone), rest) {
 		t.Errorf("%+v", c)
 	}
 	if out := w.ok("ckpt", "list"); !strings.Contains(out, "bound, with a loss") || !strings.Contains(out, "it becomes excluded") {
 		t.Error(out)
 	}
-	if v := dry(); v.Refused != "" || !maps.Equal(v.Gone.offsets(t), rest) {
+	if v := dry(); v.Refused != "" || !maps.Equal(offsets(t, v.Gone), rest) {
 		t.Errorf("%+v", v)
 	}
-	if v := decoded[rewoundView](t, w.ok("rewind", "default", "--to", saved[10].Path, "--yes", "-o", "json")); !v.Rewound || !maps.Equal(v.Gone.offsets(t), rest) {
+	if v := decoded[ckpt.Rewound](t, w.ok("rewind", "default", "--to", saved[10].Path, "--yes", "-o", "json")); !v.Rewound || !maps.Equal(offsets(t, v.Gone), rest) {
 		t.Errorf("%+v", v)
 	}
 	up.until("all that step 10 misses is excluded", func() bool { return maps.Equal(excluded(), lost) })
@@ -235,10 +236,10 @@ func TestWhatKafkaHasDeletedOfABitExactDatasetIsToldInKafkasOffsets(t *testing.T
 			want[at(p, o)] = true
 		}
 	}
-	var v rewoundView
+	var v ckpt.Rewound
 	up.until("it is told", func() bool {
-		v = decoded[rewoundView](t, w.ok("rewind", "default", "--to", "start", "--dry-run", "-o", "json"))
-		return maps.Equal(v.Gone.offsets(t), want)
+		v = decoded[ckpt.Rewound](t, w.ok("rewind", "default", "--to", "start", "--dry-run", "-o", "json"))
+		return maps.Equal(offsets(t, v.Gone), want)
 	})
 	if len(v.Gone.Ranges) != 2 || !strings.Contains(v.Hint, "delete bit_exact dataset events") || strings.Contains(v.Hint, "on_loss") {
 		t.Errorf("%+v", v)

@@ -15,6 +15,7 @@ import (
 
 	kafkago "github.com/segmentio/kafka-go"
 
+	"github.com/headrace/headrace/internal/ckpt"
 	"github.com/headrace/headrace/internal/proof/testbroker"
 )
 
@@ -82,9 +83,9 @@ func (w *world) modelTrainer(stop int, to string) result {
 
 // inModel says by audit which offsets of each partition are in a checkpoint's
 // model: how many, and up to where without a gap.
-func (w *world) inModel(ckpt string) (units int64, low map[int]int64, has func(partition int, offset int64) bool) {
+func (w *world) inModel(path string) (units int64, low map[int]int64, has func(partition int, offset int64) bool) {
 	w.t.Helper()
-	v := decoded[auditView](w.t, w.ok("audit", ckpt, "-o", "json"))
+	v := decoded[ckpt.Audit](w.t, w.ok("audit", path, "-o", "json"))
 	low = map[int]int64{}
 	ranges := map[int][][2]int64{}
 	for _, p := range v.Datasets[0].Partitions {
@@ -109,10 +110,10 @@ func (w *world) inModel(ckpt string) (units int64, low map[int]int64, has func(p
 // counted: a checkpoint's records, by its own count, are those of the n that it has:
 // record id lies in partition id % partitions at offset id / partitions, and is of
 // the time that events gave it.
-func (w *world) counted(ckpt string, n, partitions int) {
+func (w *world) counted(path string, n, partitions int) {
 	w.t.Helper()
-	r := decoded[auditView](w.t, w.ok("audit", ckpt, "-o", "json")).Datasets[0].Records
-	_, _, has := w.inModel(ckpt)
+	r := decoded[ckpt.Audit](w.t, w.ok("audit", path, "-o", "json")).Datasets[0].Records
+	_, _, has := w.inModel(path)
 	var ids []int
 	for id := range n {
 		if has(id%partitions, int64(id/partitions)) {
@@ -121,7 +122,7 @@ func (w *world) counted(ckpt string, n, partitions int) {
 	}
 	if len(ids) == 0 || r.Rows != int64(len(ids)) || r.Untold != 0 || r.Oldest == nil ||
 		r.Oldest.UnixMilli() != int64(1_700_000_000_000+ids[0]) || r.Newest.UnixMilli() != int64(1_700_000_000_000+ids[len(ids)-1]) {
-		w.t.Errorf("%s says that its records are %s; they are %d, the ids from %d to %d", ckpt, r.Sentence(), len(ids), ids[0], ids[len(ids)-1])
+		w.t.Errorf("%s says that its records are %s; they are %d, the ids from %d to %d", path, r.Sentence(), len(ids), ids[0], ids[len(ids)-1])
 	}
 }
 
@@ -171,12 +172,12 @@ func TestACheckpointOfAKafkaTopicItsCommitsAndItsRewind(t *testing.T) {
 		}
 		return ids
 	}
-	told := func(ckpt string) (is bool, text string) {
-		_, low, _ := w.inModel(ckpt)
+	told := func(path string) (is bool, text string) {
+		_, low, _ := w.inModel(path)
 		was := committed(t, b, partitions)
 		for p := range partitions {
 			if was[p] != low[p] {
-				return false, fmt.Sprintf("the broker was told %v, the low marks of %s are %v", was, ckpt, low)
+				return false, fmt.Sprintf("the broker was told %v, the low marks of %s are %v", was, path, low)
 			}
 		}
 		return true, ""
@@ -185,7 +186,7 @@ func TestACheckpointOfAKafkaTopicItsCommitsAndItsRewind(t *testing.T) {
 	if _, ids := w.trained(23); len(ids) != 2300 {
 		t.Fatalf("%d records in 23 steps", len(ids))
 	}
-	ckpts := decoded[[]ckptView](t, w.ok("ckpt", "list", "ckpt", "-o", "json"))
+	ckpts := decoded[[]ckpt.View](t, w.ok("ckpt", "list", "ckpt", "-o", "json"))
 	if len(ckpts) != 3 || ckpts[0].Step != 20 || ckpts[2].Step != 10 || ckpts[2].Ledger != "bound" {
 		t.Fatalf("%+v", ckpts)
 	}
@@ -211,7 +212,7 @@ func TestACheckpointOfAKafkaTopicItsCommitsAndItsRewind(t *testing.T) {
 	for _, p := range slices.Sorted(maps.Keys(low)) {
 		for _, offset := range []int64{low[p] - 1, low[p]} {
 			r := w.run("audit", ckpts[2].Path, "--contains", fmt.Sprintf("events/%d/%d", p, offset), "-o", "json")
-			v := decoded[containsView](t, r.out)
+			v := decoded[ckpt.Containing](t, r.out)
 			if v.In != has(p, offset) || v.In != (r.code == exitOK) || v.Found[0].Label != fmt.Sprintf("events/%d", p) {
 				t.Errorf("events/%d/%d: exit %d, %+v", p, offset, r.code, v)
 			}
@@ -241,7 +242,7 @@ func TestACheckpointOfAKafkaTopicItsCommitsAndItsRewind(t *testing.T) {
 	if want := all(n+more, has); restored != "10" || !slices.Equal(ids, want) {
 		t.Errorf("restored step %s; %d records came, %d are not in the checkpoint\n%s", restored, len(ids), len(want), up.err)
 	}
-	newest := decoded[[]ckptView](t, w.ok("ckpt", "list", "ckpt", "-o", "json"))[0]
+	newest := decoded[[]ckpt.View](t, w.ok("ckpt", "list", "ckpt", "-o", "json"))[0]
 	if newest.Step <= 10 {
 		t.Errorf("%+v", newest)
 	}

@@ -6,48 +6,19 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/headrace/headrace/flashckpt/manifest"
+	"github.com/headrace/headrace/internal/ckpt"
+	"github.com/headrace/headrace/internal/ckpt/ckpttest"
 )
 
-// saved writes a checkpoint of clicks below ckpt: settled up to low, and its folder
-// comes back.
+// saved writes a checkpoint of clicks below ckpt, settled up to low, and returns its folder.
 func (w *world) saved(step int64, epoch uint32, low int64, change func(*manifest.Manifest)) string {
 	w.t.Helper()
-	id := manifest.CutID(step)<<16 | manifest.CutID(epoch)
-	m := &manifest.Manifest{Job: "default", Model: "replicated", Step: step, WorldSize: 2, Created: time.Date(2026, 11, 21, 10, 0, int(step%60), 0, time.UTC), Writer: "a test",
-		Cut: manifest.Cut{Version: manifest.Version, ID: id, Job: "default", Model: "replicated", Epoch: epoch, Generation: 1, WorldSize: 2, Step: step, Exact: true,
-			Datasets: []manifest.Dataset{{Name: "clicks", Unit: "bytes", Partitions: []manifest.Partition{{
-				Identity: "files:clicks", Number: 1, Complete: true,
-				Segments: []manifest.Segment{{ID: 0, End: 1000, Sealed: true, Name: "logs/day_1.tsv", Locator: []byte("1")}, {ID: 1, End: 2000, Sealed: true, Name: "logs/day_2.tsv", Locator: []byte("2")}},
-				Passes: []manifest.Pass{{Low: manifest.Place{0, low}, Units: manifest.Units{Acked: low + 490, Excluded: 10},
-					Records: &manifest.Records{Rows: low/10 + 49, Oldest: 1764000000001, Newest: 1764000000001 + 1000*low},
-					Ranges:  manifest.Ranges{Acked: []manifest.Range{{1, 500, 990}}, Excluded: []manifest.Range{{1, 990, 1000}}}}},
-				Excluded: []manifest.Excluded{{Range: manifest.Range{1, 990, 1000}, Units: 10, Kind: "lost", Reason: "the file was cut off", When: 1764000000000}},
-			}}}}}}
-	change(m)
-	m.Cut.Rank = m.Rank
-	if m.Rank != nil {
-		m.Model, m.Cut.Model = "private", "private"
-	}
-	m.Cut.Job = m.Job
-	folder, err := manifest.Begin(manifest.OS{}, w.path("ckpt"), manifest.Folder(step, m.Rank, id))
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	f, err := manifest.WriteFile(manifest.OS{}, folder, "model.safetensors", strings.NewReader(fmt.Sprintf("model of step %d", step)))
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	m.Files = append(m.Files, f)
-	if err := manifest.WriteManifest(manifest.OS{}, filepath.Join(folder, manifest.FileName), m); err != nil {
-		w.t.Fatal(err)
-	}
-	return folder
+	return ckpttest.Save(w.t, w.dir, step, epoch, low, change)
 }
 
-func same(*manifest.Manifest) {}
+func same(m *manifest.Manifest) { ckpttest.Unchanged(m) }
 
 // anywhere takes what is particular to a machine or a moment out of a text.
 func (w *world) anywhere(text string) string { return strings.ReplaceAll(text, w.dir, "DIR") }
@@ -69,7 +40,7 @@ func TestCheckpointsOfAFolderAreListedNewestFirst(t *testing.T) {
 	golden(t, "ckpt-list.txt", w.anywhere(w.ok("ckpt", "list", "ckpt")))
 	golden(t, "ckpt-list.json", w.anywhere(w.ok("ckpt", "list", "ckpt", "-o", "json")))
 	golden(t, "ckpt-show.txt", w.anywhere(w.ok("ckpt", "show", "ckpt")))
-	v := decoded[showView](t, w.ok("ckpt", "show", filepath.Join(pinned, manifest.FileName), "-o", "json"))
+	v := decoded[ckpt.Description](t, w.ok("ckpt", "show", filepath.Join(pinned, manifest.FileName), "-o", "json"))
 	if v.Step != 300 || v.Datasets[0].InModel != 790 || v.Datasets[0].Settled.Excluded != 10 || v.File[0].Path != "model.safetensors" || v.Ledger != "" {
 		t.Errorf("%+v", v)
 	}
@@ -110,7 +81,7 @@ func TestVerifyReadsEveryFile(t *testing.T) {
 	if r.code != exitFailed || !strings.Contains(r.err, "1 of 3 checkpoints do not verify") {
 		t.Error(r)
 	}
-	v := decoded[[]verifiedView](t, r.out)
+	v := decoded[[]ckpt.Verified](t, r.out)
 	if len(v) != 3 || v[0].Verifies || v[0].Faults[0].Path != "model.safetensors" || !strings.Contains(v[0].Faults[0].Reason, "its checksum is") || !v[1].Verifies || v[2].State != "half" {
 		t.Errorf("%+v", v)
 	}
@@ -154,7 +125,7 @@ func TestRemovingKeepsWhatARestoreMayNeed(t *testing.T) {
 		t.Error(r)
 	}
 	there(0, 1, 2, 3, 4)
-	dry := decoded[[]removedView](t, w.ok("ckpt", "rm", "ckpt", "--keep", "1", "--dry-run", "-o", "json"))
+	dry := decoded[[]ckpt.Removed](t, w.ok("ckpt", "rm", "ckpt", "--keep", "1", "--dry-run", "-o", "json"))
 	if len(dry) != 4 || dry[0].Step != 400 || dry[0].Removed || !dry[1].Removed || !dry[2].Removed || dry[3].Reason != "it is pinned" {
 		t.Errorf("%+v", dry)
 	}
@@ -189,10 +160,10 @@ func TestAnAuditSaysWhichRecordsAreInTheModel(t *testing.T) {
 			t.Errorf("%s: %+v", record, r)
 		}
 	}
-	if v := decoded[containsView](t, w.ok("audit", a, "--contains", "day_2.tsv/500", "-o", "json")); !v.In || v.Found[0].Segment != 1 || v.Found[0].Unit != "bytes" {
+	if v := decoded[ckpt.Containing](t, w.ok("audit", a, "--contains", "day_2.tsv/500", "-o", "json")); !v.In || v.Found[0].Segment != 1 || v.Found[0].Unit != "bytes" {
 		t.Errorf("%+v", v)
 	}
-	d := decoded[diffView](t, w.ok("audit", a, "--diff", b, "-o", "json"))
+	d := decoded[ckpt.Difference](t, w.ok("audit", a, "--diff", b, "-o", "json"))
 	if d.Same || len(d.Differences) != 1 || d.Differences[0].UnitsA != 400 || d.Differences[0].UnitsB != 0 || d.Differences[0].OnlyA[0].Name != "logs/day_1.tsv" {
 		t.Errorf("%+v", d)
 	}
@@ -245,7 +216,7 @@ func TestARewindChecksWhatItIsTold(t *testing.T) {
 	if out := w.ok("ckpt", "list"); out != "job default keeps no cuts: no checkpoint was saved\n" {
 		t.Error(out)
 	}
-	if v := decoded[[]ckptView](t, w.ok("ckpt", "list", "ckpt", "-o", "json")); v[0].Ledger != "another job's" || v[1].Ledger != "unknown" {
+	if v := decoded[[]ckpt.View](t, w.ok("ckpt", "list", "ckpt", "-o", "json")); v[0].Ledger != "another job's" || v[1].Ledger != "unknown" {
 		t.Errorf("%+v", v)
 	}
 	if r := w.run("ckpt", "rm", other, "--yes"); r.code != exitFailed && r.code != exitUsage || !strings.Contains(r.err+r.out, "newest that verifies") {

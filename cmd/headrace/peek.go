@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -88,7 +89,7 @@ func (a *app) peek(ctx context.Context, spec *dataset.Spec, n int, columns []str
 	defer r.close()
 	names := r.dec.Schema().Names()
 	for _, want := range columns {
-		if !contains(names, want) {
+		if !slices.Contains(names, want) {
 			return advice.NotFound.Errorf(suggest.Hint(want, names, "columns"), "dataset %s has no column %s", spec.Name, want)
 		}
 	}
@@ -107,15 +108,6 @@ func (a *app) peek(ctx context.Context, spec *dataset.Spec, n int, columns []str
 		out[i] = ordered{names, rows[i]}
 	}
 	return a.show(out, func(w io.Writer) { peekTable(names, rows).Write(w) })
-}
-
-func contains(names []string, name string) bool {
-	for _, n := range names {
-		if n == name {
-			return true
-		}
-	}
-	return false
 }
 
 // rows decodes the first n rows.

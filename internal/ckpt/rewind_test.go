@@ -1,20 +1,19 @@
-package main
+package ckpt
 
 import (
 	"context"
-	"io"
 	"net"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/flashckpt/manifest"
-	"github.com/headrace/headrace/internal/config"
+	"github.com/headrace/headrace/internal/ckpt/ckpttest"
 )
 
 // keeper is a master that keeps one cut, and notes who goes back to it.
@@ -44,7 +43,7 @@ type unsynced struct {
 func (u unsynced) SyncDir(string) error { return u.err }
 
 // rewinds goes back to something with a master that keeps a cut.
-func rewinds(t *testing.T, k *keeper, r rewinding) error {
+func rewinds(t *testing.T, k *keeper, r Rewinding) error {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -59,19 +58,20 @@ func rewinds(t *testing.T, k *keeper, r rewinding) error {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	a := &app{in: strings.NewReader(""), out: io.Discard, err: io.Discard, cfg: &config.Config{Output: "json"}}
-	r.yes = true
-	return a.rewind(t.Context(), &client{conn: conn}, "default", &r)
+	r.Ask, r.Confirm = time.Minute, func(*Rewound) error { return nil }
+	r.Verify = func(ctx context.Context, c *manifest.Checkpoint) error { return Verifies(ctx, c, nil) }
+	_, err = r.Run(t.Context(), headracev1.NewCheckpointsClient(conn), "default")
+	return err
 }
 
 // Guarantee 3: what was answered survives power loss. Who renamed the manifest may
 // have died before its folder was synced.
 func TestNobodyGoesBackToACheckpointThatAPowerFailureMayTakeAway(t *testing.T) {
-	folder := newWorld(t).saved(100, 1, 300, same)
+	folder := ckpttest.Save(t, t.TempDir(), 100, 1, 300, ckpttest.Unchanged)
 	path := filepath.Join(folder, manifest.FileName)
 	for err, back := range map[error]bool{nil: true, syscall.EROFS: true, syscall.EIO: false} {
 		k := &keeper{}
-		got := rewinds(t, k, rewinding{to: folder, on: unsynced{err: err}})
+		got := rewinds(t, k, Rewinding{To: folder, On: unsynced{err: err}})
 		if (got == nil) != back || (len(k.rewound) == 1 && k.rewound[0] == path) != back {
 			t.Errorf("sync: %v; rewind: %v, went back to %v", err, got, k.rewound)
 		}
@@ -81,7 +81,7 @@ func TestNobodyGoesBackToACheckpointThatAPowerFailureMayTakeAway(t *testing.T) {
 // A frozen cut is one whose checkpoint was never finished, for all that the master
 // knows.
 func TestACutIsGoneBackToOnlyIfItsCheckpointIsThere(t *testing.T) {
-	folder := newWorld(t).saved(100, 1, 300, same)
+	folder := ckpttest.Save(t, t.TempDir(), 100, 1, 300, ckpttest.Unchanged)
 	there := filepath.Join(folder, manifest.FileName)
 	for _, c := range []struct {
 		state, path string
@@ -96,7 +96,7 @@ func TestACutIsGoneBackToOnlyIfItsCheckpointIsThere(t *testing.T) {
 		{"carried", "", false, true},
 	} {
 		k := &keeper{kept: &headracev1.CutState{Cut: 0x640001, State: c.state, Path: c.path, Step: 100}}
-		err := rewinds(t, k, rewinding{to: "0000000000640001", unverified: c.unverified, on: manifest.OS{}})
+		err := rewinds(t, k, Rewinding{To: "0000000000640001", Unverified: c.unverified, On: manifest.OS{}})
 		if (err == nil) != c.back || (len(k.rewound) == 1) != c.back {
 			t.Errorf("%+v: %v, went back %d times", c, err, len(k.rewound))
 		}

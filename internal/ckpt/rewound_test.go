@@ -1,4 +1,4 @@
-package main
+package ckpt
 
 import (
 	"strings"
@@ -23,6 +23,6 @@ func TestWhatIsGoneOfACheckpointIsSaidRangeByRange(t *testing.T) {
 	}
 	var b strings.Builder
 	v := rewoundOf(reply, "ctr", "ckpt/step-10", 10)
-	v.write(&b)
-	golden(t, "rewind-refused.txt", b.String())
+	v.Write(&b)
+	sameAsFile(t, "rewind-refused.txt", b.String())
 }

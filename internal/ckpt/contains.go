@@ -1,0 +1,81 @@
+package ckpt
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/headrace/headrace/flashckpt/audit"
+	"github.com/headrace/headrace/flashckpt/manifest"
+	"github.com/headrace/headrace/internal/advice"
+	"github.com/headrace/headrace/internal/suggest"
+)
+
+// Containing says whether a record is in a model.
+type Containing struct {
+	About
+	Record string        `json:"record"`
+	In     bool          `json:"in"` // by any pass
+	Found  []audit.Where `json:"found"`
+}
+
+// Contains looks for the record that text names, as TOPIC/PARTITION/OFFSET or
+// PATH/OFFSET.
+func Contains(c *manifest.Checkpoint, text string) (Containing, error) {
+	r, err := audit.ParseRecord(text)
+	if err != nil {
+		return Containing{}, advice.Usage.Wrap("as in --contains clicks/3/81234, or --contains logs/day_3.tsv/1048576", err)
+	}
+	found, names := audit.Contains(&c.Manifest.Cut, r)
+	v := Containing{About: aboutOf(c), Record: text, Found: found}
+	if len(found) == 0 {
+		known := false
+		for _, n := range names {
+			known = known || n == r.Segment || strings.HasSuffix(n, "/"+r.Segment)
+		}
+		if !known {
+			return v, advice.NotFound.Errorf(suggest.Hint(r.Segment, names, "files or partitions"), "the checkpoint knows nothing called %s (of a file that was listed after it was saved, nothing is in the model)", r.Segment)
+		}
+		v.Found = []audit.Where{} // the file is known, the offset is not: it was not listed then
+	}
+	for i := range found {
+		v.In = v.In || found[i].In()
+	}
+	return v, nil
+}
+
+// Write prints the answer, and the state of the record in each pass.
+func (v *Containing) Write(w io.Writer) {
+	if len(v.Found) == 0 {
+		i := strings.LastIndexByte(v.Record, '/')
+		fmt.Fprintf(w, "no: %s had no offset %s when the checkpoint was saved\n", v.Record[:i], v.Record[i+1:])
+	}
+	for i := range v.Found {
+		writeWhere(w, &v.Found[i])
+	}
+}
+
+func writeWhere(w io.Writer, f *audit.Where) {
+	word := "no"
+	if f.In() {
+		word = "yes"
+	}
+	place := fmt.Sprintf("the record at %s offset %d", f.Name, f.Offset)
+	if f.Unit == "bytes" { // only the file says whether one begins there
+		place = fmt.Sprintf("a record whose first byte is %s offset %d", f.Name, f.Offset)
+	}
+	fmt.Fprintf(w, "%s: %s (dataset %s, partition %s)\n", word, place, f.Dataset, f.Label)
+	for _, p := range f.Passes {
+		line := map[string]string{"in": "in the model", "out": "not in the model", "excluded": "excluded", "dropped": "dropped by choice"}[p.State]
+		if p.Vague {
+			line += ", if it is not one of those that were dropped by choice"
+		}
+		if p.Reason != "" {
+			line += ": " + p.Reason
+		}
+		fmt.Fprintf(w, "    pass %d: %s\n", p.Pass+1, line)
+	}
+	if len(f.Passes) == 0 {
+		fmt.Fprintln(w, "    nothing of its partition is in the model")
+	}
+}

@@ -1,0 +1,69 @@
+package ckpt
+
+import (
+	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/flashckpt/manifest"
+	"github.com/headrace/headrace/internal/view"
+)
+
+// Ledger is what a master's ledger says of cuts. A nil book says nothing: no master was
+// asked.
+type Ledger struct {
+	job  string
+	cuts map[manifest.CutID]view.Cut
+}
+
+// NewLedger is the ledger of a master's reply.
+func NewLedger(reply *headracev1.CutsReply) *Ledger {
+	b := &Ledger{job: reply.Job, cuts: map[manifest.CutID]view.Cut{}}
+	for _, k := range reply.Cuts {
+		b.cuts[manifest.CutID(k.Cut)] = view.CutOf(k)
+	}
+	return b
+}
+
+// of is what the ledger says of the checkpoint with manifest m: the state of its cut,
+// "unknown", or "another job's".
+func (b *Ledger) of(m *manifest.Manifest) string {
+	switch {
+	case b == nil:
+		return ""
+	case m.Job != b.job:
+		return "another job's"
+	}
+	if k, ok := b.cut(m); ok {
+		return k.State
+	}
+	return "unknown"
+}
+
+// cut is the ledger's cut of the checkpoint with manifest m, if it keeps it.
+func (b *Ledger) cut(m *manifest.Manifest) (k view.Cut, ok bool) {
+	if b != nil && m.Job == b.job {
+		k, ok = b.cuts[m.Cut.ID]
+	}
+	return k, ok
+}
+
+// newest says that c is the newest bound checkpoint: the one that a restore begins with.
+func (b *Ledger) newest(c *manifest.Checkpoint) bool {
+	return b != nil && c.Err == nil && c.Manifest.Job == b.job && b.cuts[c.Manifest.Cut.ID].Newest
+}
+
+// behind lists the cuts that the ledger forgets before the checkpoint c is removed. A
+// manifest that cannot be read names none. Then they are the cuts that the ledger has
+// bound at c's path, without the newest: a restore must find the newest in the ledger
+// and say that its files are gone, so that nobody starts over by mistake.
+func (b *Ledger) behind(c *manifest.Checkpoint) (all []manifest.CutID) {
+	if c.Manifest != nil {
+		return []manifest.CutID{c.Manifest.Cut.ID}
+	}
+	if b != nil {
+		for id, k := range b.cuts {
+			if k.Path == c.Path && !k.Newest {
+				all = append(all, id)
+			}
+		}
+	}
+	return all
+}

@@ -1,0 +1,96 @@
+package ckpt
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/headrace/headrace/flashckpt/manifest"
+	"github.com/headrace/headrace/internal/advice"
+)
+
+// Removed is one checkpoint that was named for removal.
+type Removed struct {
+	Path    string `json:"path"`
+	Step    int64  `json:"step"`
+	Removed bool   `json:"removed"` // in a dry run: it would be
+	DryRun  bool   `json:"dry_run"`
+	Reason  string `json:"reason"` // why it stays
+}
+
+// Views says which checkpoints go and which stay.
+func (all Chosen) Views(dryRun bool) []Removed {
+	views := []Removed{}
+	for _, d := range all {
+		v := Removed{Path: d.c.Path, Step: d.step, Removed: d.stay == "", DryRun: dryRun, Reason: d.stay}
+		if d.c.Manifest != nil {
+			v.Step = d.c.Manifest.Step
+		}
+		views = append(views, v)
+	}
+	return views
+}
+
+// Going is how many do not stay.
+func (all Chosen) Going() (n int) {
+	for _, d := range all {
+		if d.stay == "" {
+			n++
+		}
+	}
+	return n
+}
+
+// OwnedBy refuses checkpoints of another job than the one of the master at target: that
+// master cannot forget them.
+func (all Chosen) OwnedBy(job, target string) error {
+	for _, d := range all {
+		if m := d.c.Manifest; m != nil && d.stay == "" && m.Job != job {
+			return advice.Usage.Errorf("name its own master with --master, or say --offline", "%s is of job %s, the master at %s runs %s", d.c.Path, m.Job, target, job)
+		}
+	}
+	return nil
+}
+
+// Remove removes what does not stay: forget makes the ledger forget a cut, then the
+// manifest goes, durably, and then the data. A checkpoint whose cut was not forgotten
+// keeps its files.
+func (all Chosen) Remove(ctx context.Context, forget func(manifest.CutID) error) error {
+	for _, d := range all {
+		if d.stay != "" {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		for _, cut := range d.cuts {
+			if err := forget(cut); err != nil {
+				return fmt.Errorf("%s was not removed: %w", d.c.Path, err)
+			}
+		}
+		if d.gone {
+			continue
+		}
+		if err := d.c.Delete(manifest.OS{}); err != nil {
+			return fmt.Errorf("%s: %w", d.c.Path, err)
+		}
+	}
+	return nil
+}
+
+// WriteRemoved prints what was removed, would be removed, or stays.
+func WriteRemoved(w io.Writer, views []Removed) {
+	for _, v := range views {
+		switch {
+		case !v.Removed:
+			fmt.Fprintf(w, "%s stays: %s\n", v.Path, v.Reason)
+		case v.DryRun:
+			fmt.Fprintf(w, "%s would be removed\n", v.Path)
+		default:
+			fmt.Fprintf(w, "%s removed\n", v.Path)
+		}
+	}
+	if len(views) == 0 {
+		fmt.Fprintln(w, "nothing to remove")
+	}
+}
