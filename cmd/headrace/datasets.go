@@ -1,18 +1,13 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"os"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/internal/advice"
@@ -70,59 +65,6 @@ func (a *app) applyCommand() *cobra.Command {
 	specFlag(cmd, &files)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say what would change, and change nothing")
 	return cmd
-}
-
-func specFlag(cmd *cobra.Command, files *[]string) {
-	cmd.Flags().StringArrayVarP(files, "file", "f", nil, "YAML `file` of one or more datasets, as often as there are files; - is standard input")
-	if err := cmd.MarkFlagFilename("file", "yaml", "yml"); err != nil {
-		panic(err)
-	}
-}
-
-// readSpecs reads all files, in their order, before anything is done with one.
-func (a *app) readSpecs(files []string) ([]dataset.Document, error) {
-	if len(files) == 0 {
-		return nil, advice.Usage.Errorf("as in `headrace dataset apply -f clicks.yaml`", "-f names no file")
-	}
-	if first := slices.Index(files, "-"); first >= 0 && slices.Contains(files[first+1:], "-") {
-		return nil, advice.Usage.Errorf("", "-f - is given twice, and there is one standard input")
-	}
-	var all []dataset.Document
-	in := map[string]string{} // the file of each dataset
-	for _, file := range files {
-		docs, err := a.readSpec(file)
-		if err != nil {
-			return nil, err
-		}
-		for _, d := range docs {
-			if first, twice := in[d.Spec.Name]; twice {
-				return nil, advice.Usage.Errorf("leave one of them out, or give it another name", "dataset %s is in %s and in %s", d.Spec.Name, first, file)
-			}
-		}
-		for _, d := range docs {
-			in[d.Spec.Name] = file
-		}
-		all = append(all, docs...)
-	}
-	return all, nil
-}
-
-func (a *app) readSpec(file string) ([]dataset.Document, error) {
-	switch file {
-	case "":
-		return nil, advice.Usage.Errorf("as in `headrace dataset apply -f clicks.yaml`", "-f names no file")
-	case "-":
-		text, err := io.ReadAll(io.LimitReader(a.in, 2<<20))
-		if err != nil {
-			return nil, err
-		}
-		folder, err := os.Getwd()
-		if err != nil {
-			return nil, err
-		}
-		return dataset.Documents(text, "standard input", folder)
-	}
-	return dataset.ReadFile(file)
 }
 
 func applyAll(ctx context.Context, c *client, docs []dataset.Document, dryRun bool) ([]view.Applied, error) {
@@ -257,54 +199,4 @@ func (a *app) delete(ctx context.Context, c *client, name string, dryRun, yes bo
 		v.Deleted = true
 	}
 	return a.show(v, v.Write)
-}
-
-// confirm asks on a terminal; elsewhere --yes is needed.
-func (a *app) confirm(ctx context.Context, what string, yes bool) error {
-	if yes {
-		return nil
-	}
-	in, ok := a.in.(*os.File)
-	if !ok || !term.IsTerminal(int(in.Fd())) {
-		return advice.Usage.Errorf("--dry-run only shows what would happen", "%s; say --yes, because there is no terminal to ask on", what)
-	}
-	fmt.Fprintf(a.err, "%s. Go on? [y/N] ", what)
-	answer := make(chan string, 1)
-	go func() { // left behind by an interrupt: the process ends then
-		line, _ := bufio.NewReader(in).ReadString('\n')
-		answer <- line
-	}()
-	select {
-	case line := <-answer:
-		if l := strings.ToLower(strings.TrimSpace(line)); l == "y" || l == "yes" {
-			return nil
-		}
-		return errors.New("nothing was changed")
-	case <-ctx.Done():
-		fmt.Fprintln(a.err)
-		return ctx.Err()
-	}
-}
-
-// completeDatasets asks the master for names, and gives up soon: a shell waits.
-func (a *app) completeDatasets(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 || a.load(cmd, nil) != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	c, err := a.dial()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	defer c.close()
-	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
-	defer cancel()
-	reply, err := c.List(ctx, &headracev1.ListRequest{})
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	var names []string
-	for _, d := range reply.Datasets {
-		names = append(names, d.Name+"\t"+d.State)
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
 }

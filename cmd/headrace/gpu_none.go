@@ -2,9 +2,7 @@
 
 package main
 
-import (
-	"log/slog"
-)
+import "log/slog"
 
 const hasNVML = false
 

@@ -1,19 +1,22 @@
-// Command headrace is the one binary: master, agent, both in one, and the tools
-// to look at them. It is the only place that wires adapters (sources/files) into
-// master and agent.
+// Command headrace is the one binary: master, agent, both in one process, and the tools
+// to look at them. It is the only place that wires adapters (sources/...) into master and
+// agent. It holds flags, wiring and exit codes. What a verb decides lies in packages that
+// a test can call: internal/view, internal/ckpt, internal/sample.
 //
 //	main.go      starts; root.go the tree of verbs; signals.go SIGINT and SIGTERM
 //	errors.go    errors to exit codes and hints
-//	output.go    table, json, yaml; views.go what is shown
-//	adapters.go  specs to sources
+//	output.go    table, json, yaml
+//	kinds.go     the sources that this program reads; adapters.go opens them
+//	specs.go     the files of -f
 //	master.go agent.go up.go run.go    processes
 //	datasets.go  apply, list, describe, pause, resume, delete
-//	status.go job.go top.go            what is going on
-//	ckpt.go ckpt_*.go  checkpoints on storage, with the ledger's view
-//	audit.go rewind.go which records are in a model; back to one
-//	peek.go check.go rows.go line.go   reading rows without leases
+//	peek.go check.go                   rows without leases
+//	status.go top.go                   what is going on
+//	ckpt.go ckpt_pin.go ckpt_rm.go ckpt_verify.go  checkpoints on storage
+//	audit.go rewind.go                 which records are in a model; back to one
+//	ask.go       questions: confirm on a terminal, completion of names
 //	metrics.go   an agent's own numbers
-//	version.go gpu_*.go
+//	version.go gpu_none.go gpu_nvml.go
 package main
 
 import (

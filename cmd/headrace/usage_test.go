@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headrace/headrace/internal/sample"
 	"github.com/headrace/headrace/internal/terminal"
 	"github.com/headrace/headrace/internal/view"
 )
@@ -18,7 +19,7 @@ func TestSpecsOfSeveralFilesAreTakenTogether(t *testing.T) {
 	w.clicks(10)
 	w.write("views.yaml", strings.Replace(clicksSpec, "clicks", "views", 1))
 	out := w.ok("check", "-f", "clicks.yaml", "-f", "views.yaml", "-o", "json")
-	if names := decoded[[]checked](t, out); len(names) != 2 || names[0].Name != "clicks" || names[1].Name != "views" {
+	if names := decoded[[]sample.Checked](t, out); len(names) != 2 || names[0].Name != "clicks" || names[1].Name != "views" {
 		t.Errorf("checked %s", out)
 	}
 }
@@ -130,7 +131,7 @@ func TestCheckCountsErrorsByFieldWithoutAMaster(t *testing.T) {
 	if r.code != exitFailed || !strings.Contains(r.err, "can not be decoded: 5") {
 		t.Fatal(r)
 	}
-	c := decoded[[]checked](t, r.out)[0]
+	c := decoded[[]sample.Checked](t, r.out)[0]
 	if c.Name != "clicks" || c.Records != 6 || c.Bad != 5 || len(c.Fields) != 2 {
 		t.Fatalf("%+v", c)
 	}

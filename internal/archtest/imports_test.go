@@ -44,6 +44,7 @@ var rules = []struct {
 	{"internal/suggest", nil},
 	{"internal/terminal", nil},
 	{"internal/view", []string{"api/headrace/v1", "internal/terminal", "flashckpt/manifest"}},
+	{"internal/sample", []string{"sources", "internal/advice", "internal/dataset", "internal/decode", "internal/frame", "internal/suggest", "internal/terminal"}},
 	{"internal/ckpt", []string{"api/headrace/v1", "flashckpt/audit", "flashckpt/manifest", "internal/advice", "internal/suggest", "internal/terminal", "internal/view"}},
 	{"internal/ckpt/ckpttest", []string{"flashckpt/manifest"}},
 	{"internal/advice", []string{"api/headrace/v1", "internal/link"}},

@@ -1,0 +1,114 @@
+package sample
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/internal/decode"
+	"github.com/headrace/headrace/internal/terminal"
+	"github.com/headrace/headrace/sources"
+)
+
+// Checked is what a dataset's records were found to be.
+type Checked struct {
+	Name    string  `json:"name"`
+	Records int64   `json:"records"`
+	Bad     int64   `json:"bad_records"`
+	Fields  []Field `json:"fields"`
+}
+
+// Field counts the errors of one column or path.
+type Field struct {
+	Column  string  `json:"column"` // "" when the record as a whole is at fault
+	Path    string  `json:"path"`
+	Errors  int64   `json:"errors"`
+	Missing int64   `json:"missing"`
+	Rate    float64 `json:"rate"` // errors and missing per record
+	Example string  `json:"example"`
+}
+
+// checkRows is how many rows are decoded before they are thrown away.
+const checkRows = 4096
+
+// Check decodes until n records (0: all) were read. Every bad record is counted
+// by the field that it failed on; on_error: default is taken as fail, so that
+// nothing is hidden.
+func Check(ctx context.Context, spec *dataset.Spec, open Opener, n int64) (Checked, error) {
+	strict := *spec
+	strict.Decode.OnError = "fail"
+	c := Checked{Name: spec.Name, Fields: []Field{}}
+	r, err := openReader(&strict, open)
+	if err != nil {
+		return c, err
+	}
+	defer r.close()
+	builder, err := r.dec.NewBuilder(checkRows)
+	if err != nil {
+		return c, err
+	}
+	err = r.walk(ctx, func(name string, dec *decode.Decoder, b *sources.Batch) error {
+		for from := 0; from < len(b.Recs); {
+			if n > 0 && c.Records >= n {
+				return errEnough
+			}
+			builder.Reset()
+			limit := checkRows
+			if n > 0 {
+				limit = int(min(checkRows, n-c.Records))
+			}
+			took, err := dec.Append(builder, b, from, limit)
+			from, c.Records = from+took, c.Records+int64(took)
+			bad, ok := errors.AsType[*decode.Error](err)
+			switch {
+			case ok:
+				c.add(spec, name, bad)
+				from, c.Records = from+1, c.Records+1
+			case err != nil:
+				return located(spec, name, err)
+			}
+		}
+		return nil
+	})
+	for i := range c.Fields {
+		c.Fields[i].Rate = float64(c.Fields[i].Errors+c.Fields[i].Missing) / float64(c.Records)
+	}
+	slices.SortStableFunc(c.Fields, func(a, b Field) int { return int(b.Errors + b.Missing - a.Errors - a.Missing) })
+	return c, err
+}
+
+// add counts one bad record.
+func (c *Checked) add(spec *dataset.Spec, file string, e *decode.Error) {
+	c.Bad++
+	i := slices.IndexFunc(c.Fields, func(f Field) bool { return f.Column == e.Column && f.Path == e.Path })
+	if i < 0 {
+		i = len(c.Fields)
+		c.Fields = append(c.Fields, Field{Column: e.Column, Path: e.Path,
+			Example: fmt.Sprintf("%s: %v", spec.Place(file, e.Offset), e)})
+	}
+	if e.Missing {
+		c.Fields[i].Missing++
+	} else {
+		c.Fields[i].Errors++
+	}
+}
+
+// Write prints the numbers, and the first error of each field.
+func (c *Checked) Write(w io.Writer) {
+	fmt.Fprintf(w, "dataset %s: %s records, %s bad (%s)\n", c.Name, terminal.Grouped(c.Records), terminal.Grouped(c.Bad), terminal.Percent(c.Bad, c.Records))
+	if len(c.Fields) == 0 {
+		return
+	}
+	t := terminal.NewTable("COLUMN", "PATH", "ERRORS>", "MISSING>", "RATE>", "FIRST")
+	for _, f := range c.Fields {
+		column := f.Column
+		if column == "" {
+			column = "(record)"
+		}
+		t.Row(column, f.Path, terminal.Grouped(f.Errors), terminal.Grouped(f.Missing), fmt.Sprintf("%.4f%%", 100*f.Rate), terminal.Clip(terminal.Cell(f.Example), 100))
+	}
+	t.Write(w)
+}

@@ -1,0 +1,10 @@
+// Package sample reads records of a dataset in this process, to look at them: it takes no
+// lease and asks no master. `headrace peek` shows the first rows; `headrace check` counts
+// what cannot be decoded. cmd/headrace says how a source is opened.
+//
+//	reader.go  all records of a dataset, in order
+//	rows.go    the first rows, decoded
+//	value.go   one decoded value, for a cell or for JSON
+//	check.go   numbers of errors by field
+//	try.go     whether a source has what its spec says, without reading it
+package sample

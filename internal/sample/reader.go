@@ -1,0 +1,99 @@
+package sample
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/internal/decode"
+	"github.com/headrace/headrace/sources"
+)
+
+// reader walks a dataset's records in this process. It takes no lease and asks no master.
+type reader struct {
+	spec *dataset.Spec
+	src  sources.Source
+	dec  *decode.Decoder
+}
+
+// Opener opens a dataset's source with the user's own rights.
+type Opener func(spec *dataset.Spec) (sources.Source, error)
+
+func openReader(spec *dataset.Spec, open Opener) (*reader, error) {
+	dec, err := decode.Compile(spec)
+	if err != nil {
+		return nil, err
+	}
+	src, err := open(spec)
+	if err != nil {
+		return nil, err
+	}
+	return &reader{spec, src, dec}, nil
+}
+
+func (r *reader) close() { _ = r.src.Close() }
+
+// errEnough stops walk without an error.
+var errEnough = errors.New("enough")
+
+// walk calls each with every run of records, in order, with the decoder of their
+// file, until each returns errEnough.
+func (r *reader) walk(ctx context.Context, each func(name string, dec *decode.Decoder, b *sources.Batch) error) error {
+	parts, err := r.src.Partitions(ctx)
+	if err != nil {
+		return err
+	}
+	for _, p := range parts {
+		for after := int64(-1); ; {
+			segs, err := r.src.Segments(ctx, p, after, 1)
+			if err != nil {
+				return err
+			}
+			if len(segs) == 0 {
+				break
+			}
+			after = segs[0].ID
+			if err := r.segment(ctx, p, segs[0], each); errors.Is(err, errEnough) {
+				return nil
+			} else if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (r *reader) segment(ctx context.Context, p sources.PartitionID, s sources.Segment,
+	each func(string, *decode.Decoder, *sources.Batch) error) error {
+	cur, err := r.src.Open(ctx, sources.Range{Partition: p, Segment: s.ID, Start: s.Start, End: s.End},
+		sources.Position{Segment: s.ID, Offset: s.Start}, s.Locator)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = cur.Close() }()
+	dec, err := bindHeader(r.dec, cur)
+	if err != nil {
+		return fmt.Errorf("%s: %w", s.Name, err)
+	}
+	var b sources.Batch
+	for {
+		if err := cur.Next(ctx, &b); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		if err := each(s.Name, dec, &b); err != nil {
+			return err
+		}
+	}
+}
+
+// bindHeader gives the decoder of the cursor's file: its first line may name fields.
+func bindHeader(dec *decode.Decoder, cur sources.Cursor) (*decode.Decoder, error) {
+	if h, ok := cur.(sources.Headed); ok && h.Header() != nil {
+		return dec.Bind(h.Header())
+	}
+	return dec, nil
+}

@@ -1,0 +1,69 @@
+package sample
+
+import (
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/headrace/headrace/internal/advice"
+	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/files"
+)
+
+func init() { dataset.Register(files.Kind) }
+
+// clicks is a dataset of one file with the given lines.
+func clicks(t *testing.T, lines string) (*dataset.Spec, Opener) {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "a.tsv"), []byte(lines), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	docs, err := dataset.Documents([]byte("name: clicks\nfiles: {root: .}\ndecode:\n  format: tsv\n  columns:\n"+
+		"    - {name: label, path: 0, dtype: float32}\n    - {name: number, path: 1, dtype: int64}\n    - {name: user, path: 2, dtype: string}\n"), "a test", dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return docs[0].Spec, func(spec *dataset.Spec) (sources.Source, error) {
+		return spec.ForALook().Open(dataset.Opening{AllowedRoots: []string{dir}, Logger: slog.New(slog.DiscardHandler)})
+	}
+}
+
+func TestTheFirstRowsHaveTheAskedColumnsInTheSpecsOrder(t *testing.T) {
+	spec, open := clicks(t, "1\t7\ta\n0\t8\tb\n1\t9\tc\n")
+	rows, err := First(t.Context(), spec, open, 2, []string{"user", "number"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := json.Marshal(rows.Objects())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `[{"number":7,"user":"a"},{"number":8,"user":"b"}]`; string(b) != want {
+		t.Errorf("%s, want %s", b, want)
+	}
+	_, err = First(t.Context(), spec, open, 2, []string{"usr"})
+	if e, ok := errors.AsType[*advice.Error](err); !ok || e.Kind != advice.NotFound || !strings.Contains(e.Hint, "user") {
+		t.Error(err)
+	}
+}
+
+func TestErrorsAreCountedByFieldWithTheirLine(t *testing.T) {
+	spec, open := clicks(t, "1\t2\ta\n0\tx\tb\n1\ty\tc\nz\t4\te\n")
+	c, err := Check(t.Context(), spec, open, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Records != 4 || c.Bad != 3 || len(c.Fields) != 2 || c.Fields[0].Column != "number" || c.Fields[0].Errors != 2 || c.Fields[0].Rate != 0.5 ||
+		!strings.HasPrefix(c.Fields[0].Example, "a.tsv:2: record at offset 6") || c.Fields[1].Column != "label" {
+		t.Errorf("%+v", c)
+	}
+	if c, err = Check(t.Context(), spec, open, 1); err != nil || c.Records != 1 || c.Bad != 0 {
+		t.Errorf("the first record alone: %+v, %v", c, err)
+	}
+}
