@@ -14,8 +14,8 @@ import (
 )
 
 // mayNameKinds are the folders of code that may hold the name of a kind of source:
-// adapters, what proves and measures the product, and examples.
-var mayNameKinds = []string{"sources", "internal/proof", "internal/archtest", "bench", "examples", "build", ".git", ".venv", ".tools"}
+// adapters, what proves and measures the product, test fixtures, and examples.
+var mayNameKinds = []string{"sources", "internal/proof", "internal/archtest", "internal/ckpt/ckpttest", "bench", "examples", "build", ".git", ".venv", ".tools"}
 
 // notKinds are texts that look like the name of a kind and are something else.
 var notKinds = map[string][]string{
