@@ -14,8 +14,11 @@ import (
 
 // verified remembers files whose content was compared, so that leases that
 // follow each other in one file do not hash it again. The answer holds as long
-// as the inode was not touched; a clock tick in which a file was touched is not
-// trusted to show a second change.
+// as the inode was not touched. Two changes in one clock tick leave the same
+// stamp, so the content of a file counts only once the file has settled: its stamp
+// is settledFor old by the wall clock, or was first seen that long ago by the
+// monotonic one. The second is for a wall clock that was set back: by that clock a
+// file stays young for hours, and each lease would hash all of it again.
 type verified struct {
 	mu    sync.Mutex
 	files map[fileKey]*verdict
@@ -26,6 +29,7 @@ type fileKey struct{ device, inode uint64 }
 type verdict struct {
 	turn  chan struct{} // held by the one who hashes
 	stamp stamp
+	seen  time.Time // when stamp was seen first
 	print uint64
 	full  uint64
 	// Which of the two was computed for stamp.
@@ -62,9 +66,9 @@ func (v *verified) prints(ctx context.Context, f *os.File, s stamp, full bool) (
 		return 0, 0, ctx.Err()
 	}
 	if d.stamp != s {
-		d.stamp, d.hasPrint, d.hasFull = s, false, false
+		d.stamp, d.seen, d.hasPrint, d.hasFull = s, time.Now(), false, false
 	}
-	settled := time.Since(time.Unix(0, max(s.Touched, s.Modified))) > settledFor
+	settled := time.Since(time.Unix(0, max(s.Touched, s.Modified))) > settledFor || time.Since(d.seen) > settledFor
 	if !d.hasPrint {
 		if d.print, err = fingerprint(f, s.Size); err != nil {
 			return 0, 0, err

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/headrace/headrace/sources"
@@ -224,6 +225,38 @@ func TestAFileIsHashedOnceUntilItIsTouched(t *testing.T) {
 	if _, _, err := s.verified.prints(t.Context(), brokenFile(t, f), st, false); err == nil {
 		t.Error("a touched file was not hashed")
 	}
+}
+
+// The clock of the bubble shows the year 2000, so the file is of the far future.
+func TestAFileIsHashedOnceAlsoWhenTheClockWasSetBack(t *testing.T) {
+	dir := tree(t, map[string]string{"f": strings.Repeat("0123456\n", 1000)})
+	s := lineSource(t, Options{Spec: spec(dir)})
+	f, err := s.openFile("f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	st, err := stampOf(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		if time.Until(time.Unix(0, st.Modified)) < 24*time.Hour {
+			t.Fatalf("the bubble's clock shows %v", time.Now())
+		}
+		for look := range 2 {
+			if _, _, err := s.verified.prints(t.Context(), f, st, true); err != nil {
+				t.Fatal(err)
+			}
+			if d := s.verified.of(st); d.hasPrint != (look == 1) || d.hasFull != (look == 1) {
+				t.Errorf("look %d: %+v", look, d)
+			}
+			time.Sleep(settledFor + time.Millisecond)
+		}
+		if _, _, err := s.verified.prints(t.Context(), brokenFile(t, f), st, true); err != nil {
+			t.Errorf("a file that rests is hashed again: %v", err)
+		}
+	})
 }
 
 // brokenFile is a closed file: reading it fails.

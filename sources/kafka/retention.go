@@ -167,7 +167,7 @@ const rounds = 32
 // is young enough: all partitions at once, one request a leader and round. What is
 // found is the lower end of where it lies, within an eighth.
 func (k *keeps) ages(ctx context.Context, s *Source, policies map[string]policy, ahead time.Duration) error {
-	now := time.Now()
+	now := s.clock.now()
 	var open []*search
 	for i, p := range k.parts {
 		if age := policies[p.name].age; age != sources.Never && k.kept[i].Err == nil {

@@ -57,6 +57,34 @@ func TestHowLongARecordStaysByItsAgeIsToldWithinAnEighthAndNeverTooLong(t *testi
 	}
 }
 
+func TestAClockThatIsSetForetellsDeletionTooEarlyAndNeverTooLate(t *testing.T) {
+	b := realBroker(t)
+	const age = 6 * time.Hour
+	topic := newTopic(t, b, 1, map[string]string{"retention.ms": fmt.Sprint(age.Milliseconds())})
+	const n = 60
+	produce(t, b, topic, 0, 0, aged(n))
+	s := openFor(t, options(b, topic))
+	set := setClock(s)
+	before := kept(t, s, n/2, time.Hour).ByAge
+	if stays := age - (n-1-n/2)*time.Minute; before > stays || before < stays*7/8-3*time.Minute {
+		t.Fatalf("told %v of %v", before, stays)
+	}
+	for _, back := range []time.Duration{-time.Hour, -3 * time.Hour, -100 * time.Hour} {
+		set(back, 0)
+		if got := kept(t, s, n/2, time.Hour).ByAge; got != before {
+			t.Errorf("set by %v: the record is told to stay %v, before it was %v", back, got, before)
+		}
+	}
+	set(3*time.Hour, 0)
+	if got := kept(t, s, n/2, time.Hour).ByAge; got > before-2*time.Hour {
+		t.Errorf("set forward by 3h: the record is told to stay %v, before it was %v", got, before)
+	}
+	set(100*time.Hour, 0)
+	if got := kept(t, s, n/2, time.Hour).ByAge; got != 0 {
+		t.Errorf("set forward by 100h: the record is told to stay %v", got)
+	}
+}
+
 // An old record behind a young one stays as long as that.
 func TestARecordStaysAsLongAsAYoungerOneBeforeIt(t *testing.T) {
 	b := realBroker(t)

@@ -17,6 +17,7 @@ import (
 type Source struct {
 	o      Options
 	client *client
+	clock  clock
 
 	// perOffset guesses how many bytes an offset takes, from what was read.
 	perOffset atomic.Int64
@@ -51,7 +52,7 @@ func Open(o Options) (*Source, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	s := &Source{o: o, client: newClient(&o), spare: make(chan []byte, sparesMost), tailWait: tailWait,
+	s := &Source{o: o, client: newClient(&o), clock: newClock(), spare: make(chan []byte, sparesMost), tailWait: tailWait,
 		planned: map[sources.PartitionID]partition{}, parts: map[sources.PartitionID]partition{}, segments: map[sources.PartitionID][]sources.Segment{},
 		fixed: map[sources.PartitionID]bool{}, joined: map[sources.PartitionID]bool{}, known: map[string]topicID{}}
 	s.tails, s.fetches = newTails(s.client, &s.tailWait), make(chan struct{}, fetchesMost)

@@ -11,6 +11,7 @@ import headrace
 import numpy as np
 import pytest
 from headrace import _manifest as manifest
+from headrace import _retain
 from headrace._retain import removable
 from saving import Agents, stepped
 
@@ -121,5 +122,20 @@ def test_a_clock_that_is_set_ahead_makes_no_save_half_that_goes_on(
         theirs.mkdir()
         now = time.time()
         monkeypatch.setattr(time, "time", lambda: now + 86_400)
+        ck.save(stepped(stream, 1, np.zeros(1)), {}).wait(10)
+        assert theirs.is_dir()
+
+
+def test_a_clock_that_was_ahead_from_the_start_makes_no_save_half_that_goes_on(
+    agents: Agents, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file system's clock, a server's perhaps, is right."""
+    agents(model="shared")
+    with headrace.dataset("clicks").batches(10) as stream, headrace.Checkpointer(tmp_path, stream) as ck:
+        theirs = tmp_path / "step-0000000001-00000000000000aa"
+        theirs.mkdir()
+        now = time.time()
+        monkeypatch.setattr(time, "time", lambda: now + 86_400)
+        monkeypatch.setattr(_retain, "_CLOCK", _retain._CLOCK + 86_400)
         ck.save(stepped(stream, 1, np.zeros(1)), {}).wait(10)
         assert theirs.is_dir()

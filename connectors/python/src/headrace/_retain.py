@@ -81,8 +81,9 @@ def _own(trainer: Trainer, directory: str) -> list[Manifest]:
 def _remove_half(trainer: Trainer, directory: str, newest: str, patience: float) -> None:
     """Removes what saves have left that were killed: folders without a manifest in
     which nothing has changed for longer than a save may take. A clock that was set
-    meanwhile makes nothing old."""
-    now = min(time.time(), time.monotonic() + _CLOCK)
+    meanwhile makes nothing old, nor one that is ahead of the file system's: that
+    showed the time of `newest` a moment ago."""
+    now = min(time.time(), time.monotonic() + _CLOCK, os.stat(newest).st_mtime)
     of_rank = f"-rank-{trainer.rank}-" if trainer.model == "private" else "-"
     for name in os.listdir(directory):
         folder = os.path.join(directory, name)
