@@ -67,7 +67,7 @@ func (c *Core) settle(l *lease, pos int64, k *Ack) {
 	ps.kinds[line.Acked] += units
 	ps.leasedUnits -= units
 	if ps.done == &ps.base {
-		ps.records.add(tally)
+		ps.records.Add(tally)
 		c.dirtyPass(ps)
 	} else {
 		c.addPiece(ps, w.rank, piece{start: l.prefix, end: pos, rank: w.rank.no, generation: c.generation, step: k.Step, Tally: tally})

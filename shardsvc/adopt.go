@@ -2,10 +2,12 @@ package shardsvc
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/headrace/headrace/shardsvc/cut"
 	"github.com/headrace/headrace/shardsvc/line"
 	"github.com/headrace/headrace/sources"
 )
@@ -20,12 +22,12 @@ import (
 // A partition of which nothing is settled, and nothing is in the hands of others
 // than r (nil: than those who go back), gives way to the cut's: the cut knows which
 // segment had which number.
-func (c *Core) fit(body *Cut, r *rank) ([]fitted, error) {
-	if err := body.Check(); err != nil {
+func (c *Core) fit(body *cut.Cut, r *rank) ([]fitted, error) {
+	if err := body.Validate(); err != nil {
 		return nil, err
 	}
-	if (body.Rank != Group) != (c.cfg.Model == Private) {
-		return nil, fmt.Errorf("the cut is one of %s, the job's model is %s", kindOf(body.Rank), c.cfg.Model)
+	if (body.Rank != cut.Group) != (c.cfg.Model == Private) {
+		return nil, fmt.Errorf("the cut is one of %s, the job's model is %s", kindOf(int64(body.Rank)), c.cfg.Model)
 	}
 	var all []fitted
 	for i := range body.Datasets {
@@ -54,7 +56,7 @@ func (c *Core) fit(body *Cut, r *rank) ([]fitted, error) {
 }
 
 func kindOf(rank int64) string {
-	if rank == Group {
+	if rank == cut.Group {
 		return "a whole group"
 	}
 	return fmt.Sprintf("rank %d alone", rank)
@@ -69,12 +71,13 @@ func (c *Core) named(name string) *dataset {
 	return nil
 }
 
-func (d *dataset) fits(s *CutDataset) error {
+func (d *dataset) fits(s *cut.Dataset) error {
+	has := cmp.Or(s.Shuffle, &cut.Shuffle{})
 	switch o := &d.opt; {
-	case o.Shuffle != s.Shuffle || o.Shuffle && (o.Seed != s.Seed || o.Block != s.Block || o.InOrder != s.InOrder):
-		return fmt.Errorf("it is shuffled otherwise than the cut: shuffle %v seed %d block %d, the cut has %v, %d, %d", o.Shuffle, o.Seed, o.Block, s.Shuffle, s.Seed, s.Block)
-	case o.VirtualRanks != s.VirtualRanks:
-		return fmt.Errorf("it has %d virtual ranks, the cut has %d: their batches are others", o.VirtualRanks, s.VirtualRanks)
+	case o.Shuffle != (s.Shuffle != nil) || o.Shuffle && (o.Seed != has.Seed || o.Block != has.Block || o.InOrder != has.InOrder):
+		return fmt.Errorf("it is shuffled otherwise than the cut: shuffle %v seed %d block %d, the cut has %v, %d, %d", o.Shuffle, o.Seed, o.Block, s.Shuffle != nil, has.Seed, has.Block)
+	case o.VirtualRanks != has.VirtualRanks:
+		return fmt.Errorf("it has %d virtual ranks, the cut has %d: their batches are others", o.VirtualRanks, has.VirtualRanks)
 	case o.Unit != s.Unit:
 		return fmt.Errorf("it counts %s, the cut %s", o.Unit, s.Unit)
 	}
@@ -84,7 +87,7 @@ func (d *dataset) fits(s *CutDataset) error {
 // fitted is one partition of a foreign cut.
 type fitted struct {
 	ds       *dataset
-	in       *CutPartition
+	in       *cut.Partition
 	p        *partition // the job's; nil: it would be new
 	old      *partition // gives way to it
 	with     *partition // as it would be
@@ -94,7 +97,7 @@ type fitted struct {
 	begins   *sources.Segment  // where a live one begins that nobody has read from
 }
 
-func (d *dataset) fitPartition(q *CutPartition) (f fitted, err error) {
+func (d *dataset) fitPartition(q *cut.Partition) (f fitted, err error) {
 	f = fitted{ds: d, in: q, segments: q.Segments, complete: q.Complete}
 	for _, p := range d.parts {
 		if p.identity == q.Identity {
@@ -121,9 +124,9 @@ func (d *dataset) fitPartition(q *CutPartition) (f fitted, err error) {
 	}
 	switch last := len(q.Segments); {
 	case with.Complete && len(f.segments) > 0:
-		return f, fmt.Errorf("partition %s ends with segment %d, the cut has segment %d (%s): the source has changed", q.label(), with.LastSeg, f.segments[0].ID, f.segments[0].Name)
+		return f, fmt.Errorf("partition %s ends with segment %d, the cut has segment %d (%s): the source has changed", q.Label(), with.LastSeg, f.segments[0].ID, f.segments[0].Name)
 	case d.opt.Shuffle && last > 0 && with.LastSeg > q.Segments[last-1].ID:
-		return f, fmt.Errorf("partition %s: the cut is shuffled over its segments up to %d, and here are some up to %d: positions do not mean the same records", q.label(), q.Segments[last-1].ID, with.LastSeg)
+		return f, fmt.Errorf("partition %s: the cut is shuffled over its segments up to %d, and here are some up to %d: positions do not mean the same records", q.Label(), q.Segments[last-1].ID, with.LastSeg)
 	default:
 		f.complete = q.Complete && !with.Complete && last > 0 && with.LastSeg <= q.Segments[last-1].ID
 	}
@@ -134,9 +137,9 @@ func (d *dataset) fitPartition(q *CutPartition) (f fitted, err error) {
 // source has besides is listed behind the cut's segments, as if it had been listed
 // before; but not once a later pass, or a shuffled one, has begun: these are of the
 // segments that there were.
-func (d *dataset) fitNew(q *CutPartition) (f fitted, err error) {
+func (d *dataset) fitNew(q *cut.Partition) (f fitted, err error) {
 	n := len(q.Passes)
-	fixed := d.opt.Shuffle && (n > 0 || len(q.Excluded) > 0) || q.later()
+	fixed := d.opt.Shuffle && (n > 0 || len(q.Excluded) > 0) || q.Later()
 	f = fitted{ds: d, in: q, segments: q.Segments, complete: q.Complete && fixed}
 	p := &partition{ds: d, name: q.Name, Table: d.noSegments()}
 	if err := p.named(q.Identity); err != nil {
@@ -155,17 +158,17 @@ func (f *fitted) into(p *partition) (err error) {
 	if f.complete {
 		p.Complete = true
 	}
-	if int64(q.PassesDone)+int64(len(q.Passes)) > int64(d.opt.Passes) {
-		return fmt.Errorf("partition %s: the cut is in a pass beyond the last, the dataset has %d", q.label(), d.opt.Passes)
+	if int64(q.Done)+int64(len(q.Passes)) > int64(d.opt.Passes) {
+		return fmt.Errorf("partition %s: the cut is in a pass beyond the last, the dataset has %d", q.Label(), d.opt.Passes)
 	}
-	if q.later() && !p.Complete {
-		return fmt.Errorf("partition %s: the cut is beyond the first pass, and not all segments are known", q.label())
+	if q.Later() && !p.Complete {
+		return fmt.Errorf("partition %s: the cut is beyond the first pass, and not all segments are known", q.Label())
 	}
 	if n := len(q.Passes); n > 0 && q.Passes[n-1].Pass >= uint32(d.opt.Passes) {
-		return fmt.Errorf("partition %s: the cut is in pass %d, the dataset has %d", q.label(), q.Passes[n-1].Pass, d.opt.Passes)
+		return fmt.Errorf("partition %s: the cut is in pass %d, the dataset has %d", q.Label(), q.Passes[n-1].Pass, d.opt.Passes)
 	}
 	if f.sets, err = p.sets(q); err != nil {
-		return fmt.Errorf("partition %s: %w", q.label(), err)
+		return fmt.Errorf("partition %s: %w", q.Label(), err)
 	}
 	return nil
 }
@@ -256,7 +259,7 @@ func (p *partition) agrees(s *sources.Segment) error {
 
 // adopt makes the partitions and segments of a foreign cut that fits, and gives
 // the cut with the job's own numbers.
-func (c *Core) adopt(body *Cut, all []fitted) *Cut {
+func (c *Core) adopt(body *cut.Cut, all []fitted) *cut.Cut {
 	own := *body
 	own.Datasets = slices.Clone(body.Datasets)
 	at := 0
@@ -320,7 +323,7 @@ func (c *Core) removePartition(p *partition) {
 
 // adoptExcluded: what the cut says is excluded stays so, unless somebody here has
 // it in his model or in his hands.
-func (c *Core) adoptExcluded(p *partition, q *CutPartition) {
+func (c *Core) adoptExcluded(p *partition, q *cut.Partition) {
 	for i := range q.Excluded {
 		e := &q.Excluded[i]
 		c.begin(p, e.Pass)
@@ -328,12 +331,12 @@ func (c *Core) adoptExcluded(p *partition, q *CutPartition) {
 			continue
 		}
 		ps := p.passes[e.Pass-p.folded]
-		start, ok1 := ps.OnLine(line.Place{Segment: e.Segment, Offset: e.Start})
-		end, ok2 := ps.OnLine(line.Place{Segment: e.Segment, Offset: e.End})
+		start, ok1 := ps.OnLine(line.Place{Segment: e.Piece.Segment, Offset: e.Piece.Start})
+		end, ok2 := ps.OnLine(line.Place{Segment: e.Piece.Segment, Offset: e.Piece.End})
 		if !ok1 || !ok2 || start >= end || ps.Units(start, end) < 1 || ps.inUse(start, end, c.cfg.Model == Private) {
 			continue
 		}
-		c.addExclusion(p, exclusion{e.Pass, e.Segment, e.Start, e.End, ps.Units(start, end), e.Kind, e.Reason, e.When})
+		c.addExclusion(p, exclusion{e.Pass, e.Piece.Segment, e.Piece.Start, e.Piece.End, ps.Units(start, end), e.Kind, e.Reason, e.When})
 		ps.EachPiece(start, end, func(_ int64, s *line.Segment, start, end int64) {
 			c.report(Report{Kind: ReportExcluded, Dataset: p.ds.id, Partition: p.no, Pass: e.Pass, Segment: s.ID,
 				Start: start, End: end, Units: end - start, Reason: e.Kind + ": " + e.Reason})
@@ -360,7 +363,7 @@ func (ps *pass) inUse(start, end int64, others bool) bool {
 }
 
 // growAs: the cut proves how far an unsealed segment had grown.
-func (c *Core) growAs(p *partition, q *CutPartition) {
+func (c *Core) growAs(p *partition, q *cut.Partition) {
 	for i := range q.Segments {
 		c.growTo(p, line.Place{Segment: q.Segments[i].ID, Offset: q.Segments[i].End})
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headrace/headrace/shardsvc/cut"
 	"github.com/headrace/headrace/sources"
 )
 
@@ -16,7 +17,7 @@ func file(id int64, name string, size int64) sources.Segment {
 // listedWorld is a job with one dataset of files, in the order given.
 func listedWorld(t *testing.T, model string, complete bool, opt Options, files ...sources.Segment) *world {
 	w := newWorld(t, Config{Job: "j", Model: model})
-	opt.Passes, opt.Initial, opt.Min, opt.Max, opt.Target = max(opt.Passes, 1), 10, 10, 10, Second
+	opt.Passes, opt.Initial, opt.Min, opt.Max, opt.Target, opt.Unit = max(opt.Passes, 1), 10, 10, 10, Second, "bytes"
 	w.step(&ApplyDataset{ID: 1, Name: "clicks", Options: opt})
 	w.step(&AddPartition{Dataset: 1, Number: 1, Identity: "files:clicks"})
 	w.step(&AddSegments{Partition: 1, Segments: files, Complete: complete})
@@ -38,7 +39,7 @@ func (w *world) grants(n int) (all []Reply) {
 }
 
 // cutOf lets a job take n leases into step 1 and freezes it.
-func (w *world) cutOf(n int) *Cut {
+func (w *world) cutOf(n int) *cut.Cut {
 	m := &Message{Session: 1, Steps: []StepReport{{Worker: 1, Step: 1}}, Calls: []CutCall{{Worker: 1, ID: 1, Ask: &CutAsk{Cut: 77, Step: 1, Path: "/c"}}}}
 	for _, g := range w.grants(n) {
 		m.Acks = append(m.Acks, Ack{Token: g.Token, Prefix: g.End, Step: 1})
@@ -51,7 +52,7 @@ func (w *world) cutOf(n int) *Cut {
 }
 
 // restored goes back to a cut of another master's life.
-func (w *world) restored(body *Cut) (CutCode, string) {
+func (w *world) restored(body *cut.Cut) (CutCode, string) {
 	w.step(&Message{Session: 1, Calls: []CutCall{{Worker: 1, ID: 9, Restore: &RestoreCall{Mode: RestoreExact, Cut: body, Path: "/c"}}}})
 	i := slices.IndexFunc(w.fx.Replies, func(r Reply) bool { return r.Kind == ReplyCut })
 	if i < 0 {
@@ -126,7 +127,7 @@ func TestACutOfOtherFilesIsRefusedWhereSomethingIsSettled(t *testing.T) {
 			w := listedWorld(t, model, true, Options{}, files...)
 			other := w.cutOf(1)
 			other.ID = 0
-			if w.core.Cuts()[0].ID == body.ID { // both were drawn as 77 here
+			if w.core.Cuts()[0].ID == uint64(body.ID) { // both were drawn as 77 here
 				body.ID = 78
 			}
 			w.step(&Rewind{})
@@ -183,13 +184,13 @@ func TestWhatACutSaysIsExcludedStaysSoOnAnEmptyMaster(t *testing.T) {
 		t.Run(model, func(t *testing.T) {
 			body := listedWorld(t, model, true, Options{Passes: 2}, file(0, "a", 20), file(1, "b", 20)).cutOf(3)
 			p := &body.Datasets[0].Partitions[0]
-			p.Excluded = []CutExcluded{
-				{Pass: 0, Segment: 0, Start: 5, End: 8, Units: 3, Kind: "truncated", Reason: "cut off", When: 1},
-				{Pass: 0, Segment: 1, Start: 12, End: 20, Units: 8, Kind: "truncated", Reason: "gone", When: 2},
+			p.Excluded = []cut.Exclusion{
+				{Pass: 0, Piece: cut.Piece{Segment: 0, Start: 5, End: 8}, Units: 3, Kind: "truncated", Reason: "cut off", When: 1},
+				{Pass: 0, Piece: cut.Piece{Segment: 1, Start: 12, End: 20}, Units: 8, Kind: "truncated", Reason: "gone", When: 2},
 			}
 			if model == "replicated" { // the group's ledger counts them as settled
 				p.Segments, p.Complete = []sources.Segment{file(0, "a", 20), file(1, "b", 20)}, true
-				p.Passes[0].Ranges = append(p.Passes[0].Ranges, CutRange{Start: Place{1, 12}, End: Place{1, 20}, Kind: Excluded})
+				p.Passes[0].Ranges = append(p.Passes[0].Ranges, cut.Range{Start: cut.Place{Segment: 1, Offset: 12}, End: cut.Place{Segment: 1, Offset: 20}, Kind: cut.Excluded})
 			}
 			w := listedWorld(t, model, true, Options{Passes: 2}, file(0, "a", 20), file(1, "b", 20))
 			if code, reason := w.restored(body); code != CutOK {
@@ -209,7 +210,7 @@ func TestWhatACutSaysIsExcludedStaysSoOnAnEmptyMaster(t *testing.T) {
 			if want := "map[a:[[0 10] [10 20]] b:[[10 12] [0 10] [10 20]]]"; fmt.Sprint(got) != want {
 				t.Errorf("what comes is %v, want %s", got, want)
 			}
-			again, _ := w.core.CutBody(body.ID)
+			again, _ := w.core.CutBody(uint64(body.ID))
 			if n := len(again.Datasets[0].Partitions[0].Excluded); n != 2 {
 				t.Errorf("the cut has %d excluded ranges", n)
 			}
@@ -297,14 +298,14 @@ func TestAPrivateCutWithMoreThanAnAdoptedOneIsVoided(t *testing.T) {
 
 	w = listedWorld(t, Private, true, Options{}, file(0, "a", 40))
 	own := w.cutOf(2)
-	w.step(&BindCut{own.ID, "/own"})
+	w.step(&BindCut{uint64(own.ID), "/own"})
 	w.step(&Message{Session: 1, Joins: []Join{{Worker: 2, Incarnation: 11, WorldSize: 1}}})
 	plan := w.core.PlanRewind(old, nil)
-	if len(plan.Voided) != 1 || plan.Voided[0].ID != own.ID {
+	if len(plan.Voided) != 1 || plan.Voided[0].ID != uint64(own.ID) {
 		t.Errorf("a rewind would void %+v", plan.Voided)
 	}
 	w.step(&Message{Session: 1, Calls: []CutCall{{Worker: 2, ID: 9, Restore: &RestoreCall{Mode: RestoreExact, Cut: old, Path: "/old"}}}})
-	if all := w.core.Cuts(); len(all) != 2 || all[0].ID != own.ID || all[0].State != CutVoided || all[1].State != CutBound {
+	if all := w.core.Cuts(); len(all) != 2 || all[0].ID != uint64(own.ID) || all[0].State != CutVoided || all[1].State != CutBound {
 		t.Errorf("kept: %+v, answered %v", all, w.fx.Replies)
 	}
 }

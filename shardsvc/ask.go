@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/headrace/headrace/shardsvc/cut"
 )
 
 const (
@@ -147,7 +149,7 @@ func (c *Core) oldestStep(r *rank) int64 {
 // one is kept there that may yet be bound.
 func (c *Core) pinned(r *rank, low, high int64) bool {
 	for _, k := range c.cuts {
-		if (k.state == CutFrozen || k.state == CutCarried) && low <= k.step && k.step < high && (k.rank == Group || k.rank == int64(r.no)) {
+		if (k.state == CutFrozen || k.state == CutCarried) && low <= k.step && k.step < high && (k.rank == cut.Group || k.rank == int64(r.no)) {
 			return true
 		}
 	}
@@ -177,7 +179,7 @@ func (c *Core) askedAgain(w *worker, call uint64, k *CutAsk, old *keptCut) {
 	switch {
 	case old.state == CutVoided || old.state == cutUnbound:
 		c.answer(w.session(), w.number, call, CutAnswer{Code: CutRefused, Cut: k.Cut}, old.step, "the cut was given up: "+old.state.String())
-	case old.rank != Group && old.rank != int64(w.rank.no) || c.cfg.Model != Shared && old.step != k.Step:
+	case old.rank != cut.Group && old.rank != int64(w.rank.no) || c.cfg.Model != Shared && old.step != k.Step:
 		c.answer(w.session(), w.number, call, CutAnswer{Code: CutRefused, Cut: k.Cut}, old.step, "the id is that of another cut")
 	default:
 		c.answerCut(w, call, old)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/headrace/headrace/shardsvc/cut"
 	"github.com/headrace/headrace/shardsvc/line"
 )
 
@@ -138,13 +139,13 @@ func (c *Core) remark() {
 
 func (c *Core) foldPieces(ps *pass, k *keptCut) {
 	c.keepPieces(ps, func(x *piece) bool {
-		in := x.step <= k.step && x.generation == k.generation && (k.rank == Group || x.rank == uint32(k.rank))
+		in := x.step <= k.step && x.generation == k.generation && (k.rank == cut.Group || x.rank == uint32(k.rank))
 		if !in {
 			return true
 		}
 		ps.base.Add(x.start, x.end, line.Acked)
 		ps.folded += ps.Units(x.start, x.end)
-		c.basis(ps).add(x.Tally)
+		c.basis(ps).Add(x.Tally)
 		c.dirtyPass(ps)
 		return false
 	})
@@ -162,7 +163,7 @@ func (c *Core) dropOf(r *rank, id uint64, reason string) (CutCode, string) {
 		return CutOK, ""
 	case k.state == CutVoided:
 		return CutOK, "" // it stays known, so that its manifest never counts
-	case r != nil && k.rank != Group && k.rank != int64(r.no):
+	case r != nil && k.rank != cut.Group && k.rank != int64(r.no):
 		return CutRefused, fmt.Sprintf("cut %016x is that of rank %d", id, k.rank)
 	case id == c.choice && c.phase == restoreWaits:
 		return CutRefused, fmt.Sprintf("cut %016x is being restored", id)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/headrace/headrace/shardsvc/cut"
 	"github.com/headrace/headrace/shardsvc/line"
 	"github.com/headrace/headrace/sources"
 )
@@ -59,8 +60,8 @@ func (o *Options) validate() error {
 		return fmt.Errorf("lease sizes: max %d, initial %d; at most 2^60", o.Max, o.Initial)
 	case o.Resume > ResumeStart:
 		return fmt.Errorf("unknown resume %d", o.Resume)
-	case o.VirtualRanks > maxVirtualRanks:
-		return fmt.Errorf("%d virtual ranks, at most %d", o.VirtualRanks, maxVirtualRanks)
+	case o.VirtualRanks > cut.MaxVirtualRanks:
+		return fmt.Errorf("%d virtual ranks, at most %d", o.VirtualRanks, cut.MaxVirtualRanks)
 	case o.VirtualRanks > 0 && !(o.Shuffle && o.Strict):
 		return errors.New("virtual ranks need blocks and a strict order")
 	case o.InOrder && o.VirtualRanks == 0:

@@ -31,7 +31,7 @@
 //	ack.go         acks and what they settle; steps
 //	pieces.go      how acked pieces lie in the store, and which fold
 //	tally.go       the records in what is settled
-//	cut.go         what a cut is; cut_encode.go: its durable form, and what can not be one
+//	cut_state.go   where in its life a kept cut is; what a cut is, package cut says
 //	kept.go        the cuts that are kept, and their lives
 //	ask.go         who asks for a cut, and what it waits for
 //	freeze.go      from settled sets and acks to a cut

@@ -1,5 +1,7 @@
 package shardsvc
 
+import "github.com/headrace/headrace/shardsvc/cut"
+
 // Effects is what a run of Steps, closed by one Flush, asks the shell to do:
 // commit all Puts atomically, then send the Replies in their order, then log
 // the Reports. It is reused: Reset keeps the memory. The byte slices in Puts
@@ -112,9 +114,9 @@ const (
 // CutAnswer is the rest of a ReplyCut.
 type CutAnswer struct {
 	Code CutCode
-	Cut  uint64 // ask: the cut, perhaps one that another rank asked for; restore: the choice, 0 is the start
-	Path string // CutTry, and of the choice
-	Body *Cut   // ask: the cut
+	Cut  uint64   // ask: the cut, perhaps one that another rank asked for; restore: the choice, 0 is the start
+	Path string   // CutTry, and of the choice
+	Body *cut.Cut // ask: the cut
 }
 
 // Reply goes to one session. Replies of a session keep their order: a shell
@@ -146,8 +148,8 @@ type Reply struct {
 	Identity         string
 	Reason           string
 	Cut              *CutAnswer
-	Again            *Tally // the records in Units; nil: it is 0
-	Resume           Resume // JOIN: what the process said, or else its datasets
+	Again            *cut.Tally // the records in Units; nil: it is 0
+	Resume           Resume     // JOIN: what the process said, or else its datasets
 }
 
 // Piece is a part of a grant in the source's own coordinates.
@@ -209,7 +211,7 @@ type Report struct {
 	Segment    int64
 	Start, End int64
 	Units      int64
-	Records    Tally // in Units, where these are pending again
+	Records    cut.Tally // in Units, where these are pending again
 	Token      Token
 	Agent      string
 	Reason     string

@@ -189,7 +189,7 @@ type Ack struct {
 
 	Told                 bool  // the records of [From, Prefix) were counted
 	From                 int64 // of no worth unless all below it, and nothing else, is acked
-	Rows, Oldest, Newest int64 // see Tally
+	Rows, Oldest, Newest int64 // see cut.Tally
 }
 
 type StepReport struct {

@@ -1,5 +1,7 @@
 package shardsvc
 
+import "github.com/headrace/headrace/shardsvc/cut"
+
 // CutCall is one question of a trainer about cuts: exactly one of its pointers is
 // set. It takes effect after all else in its message. Answered by one ReplyCut;
 // asked again with the same ID it is answered again.
@@ -67,7 +69,7 @@ const (
 // nil: none was found. Of a cut that this core keeps only the ID counts.
 type RestoreCall struct {
 	Mode   RestoreMode
-	Cut    *Cut
+	Cut    *cut.Cut
 	Path   string   // of its manifest; empty: carried
 	Failed []uint64 // cuts whose files did not verify there
 	// After is the highest Order of the checkpoints that lie there: a core that has lost
@@ -100,7 +102,7 @@ type SettleCut struct {
 // of all ranks). Live trainers of the model are fenced. Rejected with the reason,
 // or ReportRewound.
 type Rewind struct {
-	Cut   *Cut
+	Cut   *cut.Cut
 	Path  string // of its manifest
 	After uint64 // as in RestoreCall
 }

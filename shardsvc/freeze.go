@@ -3,6 +3,7 @@ package shardsvc
 import (
 	"slices"
 
+	"github.com/headrace/headrace/shardsvc/cut"
 	"github.com/headrace/headrace/shardsvc/line"
 	"github.com/headrace/headrace/sources"
 )
@@ -19,7 +20,7 @@ func (c *Core) freeze(q *ask) {
 	}
 	r := q.w.rank
 	k := &keptCut{id: q.cut.Cut, state: CutFrozen, epoch: c.epoch, generation: c.generation, incarnation: r.incarnation,
-		rank: Group, step: q.cut.Step, path: q.cut.Path}
+		rank: cut.Group, step: q.cut.Step, path: q.cut.Path}
 	if q.cut.Carried {
 		k.state = CutCarried
 	}
@@ -28,8 +29,8 @@ func (c *Core) freeze(q *ask) {
 	}
 	c.closeStep(r, k.step)
 	body := c.members(r, k.step)
-	body.ID, body.Epoch, body.Generation, body.Rank, body.Step = k.id, k.epoch, k.generation, k.rank, k.step
-	body.World, body.Exact = max(c.worldSize, 1), c.cfg.Model != Shared || q.cut.Exact
+	body.ID, body.Epoch, body.Generation, body.Rank, body.Step = cut.ID(k.id), k.epoch, k.generation, cut.Rank(k.rank), k.step
+	body.WorldSize, body.Exact = max(c.worldSize, 1), c.cfg.Model != Shared || q.cut.Exact
 	c.addCut(k, body)
 	c.reportCut(ReportCutFrozen, k, "")
 	c.answerCut(q.w, q.call, k)
@@ -67,8 +68,8 @@ func (c *Core) dropOldCarried(rank int64) {
 }
 
 // members is the cut of rank r, or of the group, at a step, without segments.
-func (c *Core) members(r *rank, step int64) *Cut {
-	body := &Cut{}
+func (c *Core) members(r *rank, step int64) *cut.Cut {
+	body := &cut.Cut{}
 	var own *lines
 	if c.cfg.Model == Private {
 		own = c.linesOf(r.base)
@@ -77,25 +78,33 @@ func (c *Core) members(r *rank, step int64) *Cut {
 		if d == nil {
 			continue
 		}
-		s := CutDataset{Name: d.name, Unit: d.opt.Unit, Shuffle: d.opt.Shuffle, Seed: d.opt.Seed, Block: d.opt.Block, InOrder: d.opt.InOrder, VirtualRanks: d.opt.VirtualRanks}
+		s := cut.Dataset{Name: d.name, Unit: d.opt.Unit}
+		if o := &d.opt; o.Shuffle {
+			s.Shuffle = &cut.Shuffle{Seed: o.Seed, Block: o.Block, InOrder: o.InOrder, VirtualRanks: o.VirtualRanks}
+		}
 		for _, p := range d.parts {
-			q := CutPartition{Number: p.no, Identity: p.identity, Estimated: p.estimated}
+			q := cut.Partition{Number: p.no, Identity: p.identity, Estimated: p.estimated}
+			done := cut.Tally{}
 			if c.cfg.Model != Private { // of a private rank nobody counts what others hold
-				q.PassesDone, q.Done = p.folded, CutUnits{p.units[line.Acked], p.units[line.Excluded], p.units[line.Dropped]}
-				q.Records = p.records
+				q.Done, q.DoneUnits = p.folded, cut.Units{Acked: p.units[line.Acked], Excluded: p.units[line.Excluded], Dropped: p.units[line.Dropped]}
+				done = p.records
 			}
-			for n := q.PassesDone; n < p.begun(); n++ {
+			for n := q.Done; n < p.begun(); n++ {
 				ps := p.line(n)
 				if c.cfg.Model == Private {
 					set, records := ps.ofRank(r, step, own.of(p, n), own.recordsOf(p, n))
-					q.add(ps, &set, records, 0, 0)
+					addPass(&q, &done, ps, &set, records, 0, 0)
 				} else {
 					set, records := ps.ofGroup(step)
-					q.add(ps, &set, records, ps.kinds[line.Excluded], ps.kinds[line.Dropped])
+					addPass(&q, &done, ps, &set, records, ps.kinds[line.Excluded], ps.kinds[line.Dropped])
 				}
 			}
+			if q.Done > 0 {
+				q.DoneRecords = &done
+			}
 			for _, e := range p.excluded {
-				q.Excluded = append(q.Excluded, CutExcluded{e.pass, e.segment, e.start, e.end, e.units, e.kind, e.reason, e.when})
+				q.Excluded = append(q.Excluded, cut.Exclusion{Pass: e.pass, Piece: cut.Piece{Segment: e.segment, Start: e.start, End: e.end},
+					Units: e.units, Kind: e.kind, Reason: e.reason, When: e.when})
 			}
 			s.Partitions = append(s.Partitions, q)
 		}
@@ -105,32 +114,33 @@ func (c *Core) members(r *rank, step int64) *Cut {
 }
 
 // ofGroup: all that was settled before the generation and its acks since.
-func (ps *pass) ofGroup(step int64) (set line.Set, records Tally) {
+func (ps *pass) ofGroup(step int64) (set line.Set, records cut.Tally) {
 	set, records = ps.base.Clone(), ps.records
 	for i := range ps.acks {
 		if k := &ps.acks[i]; k.step <= step {
 			set.Add(k.start, k.end, line.Acked)
-			records.add(k.Tally)
+			records.Add(k.Tally)
 		}
 	}
 	return set, records
 }
 
 // ofRank: what it restored or bound last, and its own acks since.
-func (ps *pass) ofRank(r *rank, step int64, own *line.Set, records Tally) (line.Set, Tally) {
+func (ps *pass) ofRank(r *rank, step int64, own *line.Set, records cut.Tally) (line.Set, cut.Tally) {
 	set := own.Clone()
 	for i := range ps.acks {
 		if k := &ps.acks[i]; k.rank == r.no && k.step <= step {
 			set.Add(k.start, k.end, line.Acked)
-			records.add(k.Tally)
+			records.Add(k.Tally)
 		}
 	}
 	return set, records
 }
 
 // whole is a kept cut with the segments up to the highest position that it names.
-func (c *Core) whole(k *keptCut) *Cut {
+func (c *Core) whole(k *keptCut) *cut.Cut {
 	body := k.decode()
+	body.Version, body.Job, body.Model = cut.Version, c.cfg.Job, c.cfg.Model
 	for i := range body.Datasets {
 		for j := range body.Datasets[i].Partitions {
 			q := &body.Datasets[i].Partitions[j]
@@ -144,7 +154,7 @@ func (c *Core) whole(k *keptCut) *Cut {
 }
 
 // segmentsOf lists the segments that q needs, and whether these are all for ever.
-func (p *partition) segmentsOf(q *CutPartition) (segs []sources.Segment, complete bool) {
+func (p *partition) segmentsOf(q *cut.Partition) (segs []sources.Segment, complete bool) {
 	high := int64(-1)
 	for i := range q.Passes {
 		high = max(high, q.Passes[i].Low.Segment)
@@ -153,9 +163,9 @@ func (p *partition) segmentsOf(q *CutPartition) (segs []sources.Segment, complet
 		}
 	}
 	for _, e := range q.Excluded {
-		high = max(high, e.Segment)
+		high = max(high, e.Piece.Segment)
 	}
-	if n := len(p.Segs); n > 0 && (q.later() || p.ds.opt.Shuffle && len(q.Passes)+len(q.Excluded) > 0) {
+	if n := len(p.Segs); n > 0 && (q.Later() || p.ds.opt.Shuffle && len(q.Passes)+len(q.Excluded) > 0) {
 		high = p.Segs[n-1].ID
 	}
 	for i := range p.Segs {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/headrace/headrace/shardsvc/cut"
 	"github.com/headrace/headrace/shardsvc/line"
 	"github.com/headrace/headrace/sources"
 	"pgregory.net/rapid"
@@ -138,7 +139,7 @@ func TestNoEventBreaksTheCore(t *testing.T) {
 		w.restart0(rt)
 		commit(w.store, w.fx.Puts)
 		var tokens []Token
-		bodies := map[uint64]*Cut{}
+		bodies := map[uint64]*cut.Cut{}
 		small := rapid.Uint32Range(0, 3)
 		number := rapid.OneOf(rapid.Int64Range(-2, 60), rapid.SampledFrom([]int64{math.MinInt64, math.MaxInt64}))
 		token := func() Token {
@@ -265,7 +266,7 @@ func TestNoEventBreaksTheCore(t *testing.T) {
 func anyID(rt *rapid.T) uint64 { return uint64(rapid.Uint32Range(0, 4).Draw(rt, "cut")) }
 
 // anyCutEvent is one of a tool or the shell, or nil.
-func anyCutEvent(rt *rapid.T, w *world, bodies map[uint64]*Cut) Event {
+func anyCutEvent(rt *rapid.T, w *world, bodies map[uint64]*cut.Cut) Event {
 	switch rapid.IntRange(0, 30).Draw(rt, "cut event") {
 	case 0:
 		return &SettleCut{anyID(rt), rapid.Bool().Draw(rt, "found")}
@@ -281,7 +282,7 @@ func anyCutEvent(rt *rapid.T, w *world, bodies map[uint64]*Cut) Event {
 	return nil
 }
 
-func anyCall(rt *rapid.T, worker uint32, bodies map[uint64]*Cut) CutCall {
+func anyCall(rt *rapid.T, worker uint32, bodies map[uint64]*cut.Cut) CutCall {
 	k := CutCall{Worker: worker, ID: uint64(rapid.Uint32Range(0, 9).Draw(rt, "id"))}
 	switch rapid.IntRange(0, 5).Draw(rt, "what") {
 	case 0:

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/headrace/headrace/shardsvc/cut"
 	"github.com/headrace/headrace/shardsvc/line"
 )
 
@@ -127,6 +128,6 @@ func (c *Core) hasPast() bool {
 // keeps: a cut is kept that the group, or rank r, may go back to.
 func (c *Core) keeps(r *rank) bool {
 	return slices.ContainsFunc(c.cuts, func(k *keptCut) bool {
-		return k.state < CutVoided && (k.rank == Group || k.rank == int64(r.no))
+		return k.state < CutVoided && (k.rank == cut.Group || k.rank == int64(r.no))
 	})
 }

@@ -3,6 +3,7 @@ package shardsvc
 import (
 	"fmt"
 
+	"github.com/headrace/headrace/shardsvc/cut"
 	"github.com/headrace/headrace/shardsvc/line"
 )
 
@@ -213,7 +214,7 @@ func (c *Core) unsettle(ps *pass, r *rank, above int64) (all comesAgain) {
 			return true
 		}
 		again = append(again, line.Span{Start: k.start, End: k.end})
-		all.Tally.add(Tally{Rows: k.Rows, Untold: k.Untold})
+		all.Tally.Add(cut.Tally{Rows: k.Rows, Untold: k.Untold})
 		return false
 	})
 	if len(again) == 0 {

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/headrace/headrace/shardsvc/cut"
 	"github.com/headrace/headrace/shardsvc/line"
 )
 
@@ -48,13 +49,13 @@ const (
 // GoneOf is what of a kept cut's input is deleted. Of a private rank that is what
 // going back would take out of its model or its hands: the rest of the input is
 // other ranks' care.
-func (c *Core) GoneOf(cut uint64, deleted []Deletion) Gone {
-	k := c.kept(cut)
+func (c *Core) GoneOf(id uint64, deleted []Deletion) Gone {
+	k := c.kept(id)
 	if k == nil || k.state >= CutVoided || len(deleted) == 0 {
 		return Gone{}
 	}
 	var ranks []*rank
-	if k.rank != Group {
+	if k.rank != cut.Group {
 		ranks = append(ranks, c.rankOf(uint32(k.rank)))
 	}
 	return c.gone(ranks, &target{kept: k}, deleted)
@@ -221,7 +222,7 @@ func (s *goneSearch) ofRanks(p *partition, n uint32) (m line.Map) {
 	}
 	ps := p.line(n)
 	for i, r := range s.ranks {
-		set, _ := ps.ofRank(r, math.MaxInt64, s.own[i].of(p, n), Tally{})
+		set, _ := ps.ofRank(r, math.MaxInt64, s.own[i].of(p, n), cut.Tally{})
 		for _, x := range set.Spans() {
 			m.Set(x.Start, x.End, line.Acked)
 		}

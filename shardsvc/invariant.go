@@ -188,17 +188,17 @@ func (c *Core) checkRecords(p *partition) error {
 			base += units
 			units = 0
 		}
-		if err := ps.records.check(units); err != nil {
+		if err := ps.records.Check(units); err != nil {
 			return fmt.Errorf("pass %d: %w", ps.n, err)
 		}
 		for i := range ps.acks {
 			k := &ps.acks[i]
-			if err := k.check(ps.Units(k.start, k.end)); err != nil {
+			if err := k.Check(ps.Units(k.start, k.end)); err != nil {
 				return fmt.Errorf("pass %d, acked by rank %d at step %d: %w", ps.n, k.rank, k.step, err)
 			}
 		}
 	}
-	if err := p.records.check(base); err != nil {
+	if err := p.records.Check(base); err != nil {
 		return fmt.Errorf("all passes that are done: %w", err)
 	}
 	return nil

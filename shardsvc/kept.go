@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/headrace/headrace/shardsvc/cut"
 	"github.com/headrace/headrace/shardsvc/line"
 )
 
@@ -18,9 +19,9 @@ type keptCut struct {
 	rank        int64
 	step        int64
 	path        string
-	body        []byte   // Cut without segments, encoded; empty when voided
-	units       CutUnits // of body
-	records     Tally    // of body
+	body        []byte    // Cut without segments, encoded; empty when voided
+	units       cut.Units // of body
+	records     cut.Tally // of body
 
 	settling bool // private: the shell was asked to look at path
 }
@@ -63,7 +64,7 @@ func decodeCutValue(b []byte) (v cutValue, err error) {
 	if v.state == CutVoided {
 		return v, nil
 	}
-	_, err = DecodeCut(v.body)
+	_, err = cut.Decode(v.body)
 	return v, err
 }
 
@@ -72,13 +73,13 @@ func (c *Core) loadCuts(l *loading) error {
 		v := &s.val
 		k := &keptCut{id: s.key.cut, order: v.order, state: v.state, epoch: v.epoch, generation: v.generation,
 			incarnation: v.incarnation, rank: v.rank, step: v.step, path: v.path, body: v.body}
-		if k.order > c.cutOrder || (k.rank != Group) != (c.cfg.Model == Private) {
+		if k.order > c.cutOrder || (k.rank != cut.Group) != (c.cfg.Model == Private) {
 			return fmt.Errorf("stored %s: its number %d is not one of %d, or it is of another model kind", s.key, k.order, c.cutOrder)
 		}
 		if k.state != CutVoided {
 			body := k.decode()
-			if body.ID != k.id || body.Rank != k.rank {
-				return fmt.Errorf("stored %s: its body is that of %016x", s.key, body.ID)
+			if uint64(body.ID) != k.id || int64(body.Rank) != k.rank {
+				return fmt.Errorf("stored %s: its body is that of %v", s.key, body.ID)
 			}
 			k.units, k.records = body.Units(), body.Records()
 		}
@@ -153,12 +154,12 @@ func (c *Core) kept(id uint64) *keptCut {
 }
 
 // addCut keeps a new cut, the newest of all.
-func (c *Core) addCut(k *keptCut, body *Cut) {
+func (c *Core) addCut(k *keptCut, body *cut.Cut) {
 	// A foreign one has its own: what is frozen from now on comes after it.
 	c.cutOrder = max(c.cutOrder, body.Order) + 1
 	c.dirty.job = true
 	body.Order = c.cutOrder
-	k.order, k.body, k.units, k.records = c.cutOrder, body.Encode(nil), body.Units(), body.Records()
+	k.order, k.body, k.units, k.records = c.cutOrder, body.Append(nil), body.Units(), body.Records()
 	c.cuts = append(c.cuts, k)
 	c.putCut(k)
 }
@@ -179,8 +180,8 @@ func (c *Core) putCut(k *keptCut) {
 func (k *keptCut) key(b []byte) []byte { return be.AppendUint64(append(b, keyCut), k.id) }
 
 // decode gives the body of a cut that has one, without segments.
-func (k *keptCut) decode() *Cut {
-	body, err := DecodeCut(k.body)
+func (k *keptCut) decode() *cut.Cut {
+	body, err := cut.Decode(k.body)
 	if err != nil {
 		panic("shardsvc: a kept cut can not be read: " + err.Error())
 	}
@@ -193,7 +194,7 @@ func (c *Core) forgetCut(k *keptCut, reason string) {
 	was := k.state
 	k.settling = false
 	c.reportCut(ReportCutDropped, k, reason)
-	if k.rank != Group && c.rankOf(uint32(k.rank)).base == k {
+	if k.rank != cut.Group && c.rankOf(uint32(k.rank)).base == k {
 		k.state, k.path = cutUnbound, ""
 		c.putCut(k)
 		return
@@ -221,7 +222,7 @@ func (c *Core) void(k *keptCut, reason string) {
 
 func (c *Core) reportCut(kind ReportKind, k *keptCut, reason string) {
 	r := Report{Kind: kind, Cut: k.id, Step: k.step, Path: k.path, Reason: reason}
-	if k.rank != Group {
+	if k.rank != cut.Group {
 		r.Rank = uint32(k.rank)
 	}
 	c.report(r)
@@ -241,7 +242,7 @@ func (c *Core) after(k, x *keptCut) bool {
 }
 
 // afterForeign: k is newer than a cut that this core does not keep.
-func (k *keptCut) afterForeign(x *Cut) bool {
+func (k *keptCut) afterForeign(x *cut.Cut) bool {
 	if x.Order > 0 { // else an older version froze it
 		return k.order > x.Order
 	}
@@ -251,7 +252,7 @@ func (k *keptCut) afterForeign(x *Cut) bool {
 // newest is the newest cut of the group, or of rank r, that is one of those wanted.
 func (c *Core) newest(r *rank, wanted func(*keptCut) bool) (k *keptCut) {
 	for _, x := range c.cuts {
-		if (x.rank == Group || r != nil && x.rank == int64(r.no)) && wanted(x) && (k == nil || c.after(x, k)) {
+		if (x.rank == cut.Group || r != nil && x.rank == int64(r.no)) && wanted(x) && (k == nil || c.after(x, k)) {
 			k = x
 		}
 	}

@@ -3,33 +3,34 @@ package shardsvc
 import (
 	"fmt"
 
+	"github.com/headrace/headrace/shardsvc/cut"
 	"github.com/headrace/headrace/shardsvc/line"
 )
 
 // lines are a cut's records on the lines of the partitions that are there.
 type lines struct {
-	parts   [][]line.Set // by number and pass
-	records [][]Tally    // of those
+	parts   [][]line.Set  // by number and pass
+	records [][]cut.Tally // of those
 }
 
 func (c *Core) newLines() *lines {
-	return &lines{make([][]line.Set, len(c.parts)), make([][]Tally, len(c.parts))}
+	return &lines{make([][]line.Set, len(c.parts)), make([][]cut.Tally, len(c.parts))}
 }
 
 // recordsOf are those of a pass that are in the cut.
-func (l *lines) recordsOf(p *partition, n uint32) Tally {
+func (l *lines) recordsOf(p *partition, n uint32) cut.Tally {
 	if l != nil && int64(n) < int64(len(l.records[p.no])) {
 		return l.records[p.no][n]
 	}
-	return Tally{}
+	return cut.Tally{}
 }
 
 // allRecords are those of passes [0, n) of a partition that are in the cut.
-func (l *lines) allRecords(p *partition, n int) (t Tally) {
+func (l *lines) allRecords(p *partition, n int) (t cut.Tally) {
 	if l != nil {
 		all := l.records[p.no]
 		for _, x := range all[:min(n, len(all))] {
-			t.add(x)
+			t.Add(x)
 		}
 	}
 	return t
@@ -79,30 +80,31 @@ func (p *partition) line(n uint32) *pass {
 	return ps
 }
 
-// add appends a pass to q, if anything of it is in the set. Of the set's units
-// some are excluded or dropped.
-func (q *CutPartition) add(ps *pass, set *line.Set, records Tally, excluded, dropped int64) {
-	u := CutUnits{ps.UnitsOf(set) - excluded - dropped, excluded, dropped}
-	records = records.within(u.Acked)
+// addPass appends a pass to q, if anything of it is in the set. Some of the set's
+// units are excluded or dropped. A whole pass counts in q.Done, and its records in
+// done.
+func addPass(q *cut.Partition, done *cut.Tally, ps *pass, set *line.Set, records cut.Tally, excluded, dropped int64) {
+	u := cut.Units{Acked: ps.UnitsOf(set) - excluded - dropped, Excluded: excluded, Dropped: dropped}
+	records = records.Within(u.Acked)
 	switch {
 	case set.Low == 0 && len(set.Above) == 0:
 		return
-	case ps.n == q.PassesDone && ps.p.Complete && set.Low == ps.p.LineEnd():
-		q.PassesDone++
-		q.Done = CutUnits{q.Done.Acked + u.Acked, q.Done.Excluded + u.Excluded, q.Done.Dropped + u.Dropped}
-		q.Records.add(records)
+	case ps.n == q.Done && ps.p.Complete && set.Low == ps.p.LineEnd():
+		q.Done++
+		q.DoneUnits.Add(u)
+		done.Add(records)
 		return
 	}
-	s := CutPass{Pass: ps.n, Low: Place(ps.StartPlace(set.Low)), Units: u, Records: records}
+	s := cut.Pass{Pass: ps.n, Low: cut.Place(ps.StartPlace(set.Low)), Units: u, Records: &records}
 	for _, x := range set.Above {
-		s.Ranges = append(s.Ranges, CutRange{Place(ps.StartPlace(x.Start)), Place(ps.EndPlace(x.End)), Kind(x.Val)})
+		s.Ranges = append(s.Ranges, cut.Range{Start: cut.Place(ps.StartPlace(x.Start)), End: cut.Place(ps.EndPlace(x.End)), Kind: cut.Kind(x.Val)})
 	}
 	q.Passes = append(q.Passes, s)
 }
 
 // sets is the inverse: what of each pass is in q.
-func (p *partition) sets(q *CutPartition) ([]line.Set, error) {
-	sets := make([]line.Set, q.PassesDone)
+func (p *partition) sets(q *cut.Partition) ([]line.Set, error) {
+	sets := make([]line.Set, q.Done)
 	for i := range sets {
 		sets[i].Low = p.LineEnd()
 	}
@@ -120,7 +122,7 @@ func (p *partition) sets(q *CutPartition) ([]line.Set, error) {
 	return sets, nil
 }
 
-func (ps *pass) setOf(s *CutPass) (set line.Set, err error) {
+func (ps *pass) setOf(s *cut.Pass) (set line.Set, err error) {
 	low, ok := ps.OnLine(line.Place(s.Low))
 	if !ok {
 		return set, fmt.Errorf("pass %d: segment %d offset %d is not in it", ps.n, s.Low.Segment, s.Low.Offset)

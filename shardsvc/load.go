@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/headrace/headrace/shardsvc/cut"
 	"github.com/headrace/headrace/shardsvc/line"
 	"github.com/headrace/headrace/sources"
 )
@@ -243,9 +244,9 @@ func (c *Core) loadPasses(l *loading) error {
 		ps.base.Low = low
 		ps.kinds = s.val.units
 		ps.folded = s.val.units[line.Acked]
-		if ps.records = s.val.records; c.basis(ps) != &ps.records && ps.records != (Tally{}) { // of an older version
-			p.records.add(ps.records)
-			ps.records = Tally{}
+		if ps.records = s.val.records; c.basis(ps) != &ps.records && ps.records != (cut.Tally{}) { // of an older version
+			p.records.Add(ps.records)
+			ps.records = cut.Tally{}
 			c.dirtyPartition(p)
 			c.dirtyPass(ps)
 		}
@@ -277,7 +278,7 @@ func (c *Core) loadPasses(l *loading) error {
 			}
 			units, records := ps.Units(start, end), k.records
 			if s.val.uncounted {
-				records = untold(units)
+				records = cut.Untold(units)
 			} else if records.Untold > units {
 				return fmt.Errorf("stored %s: %d units are untold of %d", s.key, records.Untold, units)
 			}

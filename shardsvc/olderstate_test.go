@@ -98,7 +98,7 @@ func (w *world) meaning() string {
 	for _, k := range c.Cuts() {
 		fmt.Fprintf(&b, "cut %x %s order %d epoch %d generation %d rank %d step %d at %q: %+v rows %d\n", k.ID, k.State, k.Order, k.Epoch, k.Generation, k.Rank, k.Step, k.Path, k.Units, k.Records.Rows)
 		if body, ok := c.CutBody(k.ID); ok {
-			fmt.Fprintf(&b, "%s\n", body.text())
+			fmt.Fprintf(&b, "%s\n", textOf(body))
 		}
 	}
 	for _, k := range slices.Sorted(maps.Keys(w.store)) {

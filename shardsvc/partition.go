@@ -4,6 +4,7 @@ import (
 	"math"
 	"sort"
 
+	"github.com/headrace/headrace/shardsvc/cut"
 	"github.com/headrace/headrace/shardsvc/line"
 )
 
@@ -20,7 +21,7 @@ type partition struct {
 
 	folded    uint32            // passes [0, folded) are settled and forgotten
 	units     [line.Kinds]int64 // of those
-	records   Tally             // of those; private: see basis
+	records   cut.Tally         // of those; private: see basis
 	boundDone int64             // of those, where acks fold: in the newest bound cut
 	passes    []*pass           // begun and not folded, by number
 
@@ -58,8 +59,8 @@ type pass struct {
 	done     *line.Set // base and acks together; is base where acks fold
 	acks     []piece   // by start; only where acks do not fold
 	kinds    [line.Kinds]int64
-	folded   int64 // of kinds[acked]: units in base
-	records  Tally // of those; private: see basis
+	folded   int64     // of kinds[acked]: units in base
+	records  cut.Tally // of those; private: see basis
 
 	boundLow, boundUnits int64 // where acks fold: of the newest bound cut
 
@@ -78,7 +79,7 @@ type piece struct {
 	start, end       int64
 	rank, generation uint32
 	step             int64
-	Tally
+	cut.Tally
 	inKey
 }
 
@@ -190,7 +191,7 @@ func (c *Core) foldPasses(p *partition) {
 		for i, n := range ps.kinds {
 			p.units[i] += n
 		}
-		p.records.add(ps.records)
+		p.records.Add(ps.records)
 		p.boundDone += ps.boundUnits
 		c.clearTries(ps, 0, math.MaxInt64)
 		c.fx.put(Delete, func(b []byte) []byte { return appendNumbers(b, keySettled, p.ds.id, p.no, ps.n) }, nil)

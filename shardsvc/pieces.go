@@ -31,7 +31,7 @@ func (c *Core) addPiece(ps *pass, r *rank, k piece) {
 		if c.sameRun(ps, q, &k) {
 			if q.step == k.step {
 				q.end = k.end
-				q.add(k.Tally)
+				q.Add(k.Tally)
 				c.touch(ps, i-1)
 				return
 			}
@@ -178,7 +178,7 @@ func (c *Core) fold(ps *pass, lo, hi int, old int64) {
 			return stays
 		}
 		q.end, q.step = k.end, max(q.step, k.step)
-		q.add(k.Tally)
+		q.Add(k.Tally)
 		return joins
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/headrace/headrace/shardsvc/cut"
 	"github.com/headrace/headrace/sources"
 )
 
@@ -62,14 +63,14 @@ func allPieces(c *Core) (all []piece) {
 // Stores of before runs have one piece in each key, with its records or without.
 func TestAnAckOfAnOlderVersionIsRead(t *testing.T) {
 	old := appendInt(appendUint(appendUint(appendInt([]byte{recordsVersion}, 40), 3), 2), 7)
-	records := Tally{Rows: 4, Oldest: 100, Newest: 130}
-	v, err := decodeAck(records.append(old))
+	records := cut.Tally{Rows: 4, Oldest: 100, Newest: 130}
+	v, err := decodeAck(records.Append(old))
 	if want := (ackValue{rank: 3, generation: 2, pieces: []ackPiece{{40, 7, records}}}); err != nil || !reflect.DeepEqual(v, want) {
 		t.Errorf("%+v %v, want %+v", v, err, want)
 	}
 	old[0] = valueVersion
 	v, err = decodeAck(old)
-	if want := (ackValue{rank: 3, generation: 2, pieces: []ackPiece{{40, 7, Tally{}}}, uncounted: true}); err != nil || !reflect.DeepEqual(v, want) {
+	if want := (ackValue{rank: 3, generation: 2, pieces: []ackPiece{{40, 7, cut.Tally{}}}, uncounted: true}); err != nil || !reflect.DeepEqual(v, want) {
 		t.Errorf("%+v %v, want %+v", v, err, want)
 	}
 }

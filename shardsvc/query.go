@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/headrace/headrace/shardsvc/cut"
 	"github.com/headrace/headrace/shardsvc/line"
 )
 
@@ -16,7 +17,7 @@ type DatasetInfo struct {
 	State           string // listing | running | paused | failed | done
 	Reason          string
 	Counts          Counts
-	Records         Tally // acked, in all passes; private: its times are bounds
+	Records         cut.Tally // acked, in all passes; private: its times are bounds
 	Partitions      int
 	PartitionsKnown bool // PartitionsListed was said
 	ListingComplete bool
@@ -141,7 +142,7 @@ func (d *dataset) info(c *Core) DatasetInfo {
 		Pass: uint32(d.opt.Passes - 1), Leases: d.leases, Waiting: d.waiting.Len()}
 	for _, p := range d.parts {
 		i.Counts.add(p.counts())
-		i.Records.add(p.tally())
+		i.Records.Add(p.tally())
 		if !p.settled {
 			i.Pass = min(i.Pass, p.oldest())
 		}

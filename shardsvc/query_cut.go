@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/headrace/headrace/shardsvc/cut"
 	"github.com/headrace/headrace/shardsvc/line"
 )
 
@@ -14,11 +15,11 @@ type CutInfo struct {
 	Order      uint64 // grows
 	Epoch      uint32
 	Generation uint32
-	Rank       int64 // Group, or whose
+	Rank       int64 // cut.Group, or whose
 	Step       int64
 	Path       string
-	Units      CutUnits // of all datasets
-	Records    Tally    // in Units.Acked
+	Units      cut.Units // of all datasets
+	Records    cut.Tally // in Units.Acked
 }
 
 // Cuts lists what is kept, voided ones too, in order.
@@ -41,28 +42,8 @@ func (k *keptCut) info() CutInfo {
 	return i
 }
 
-// Units counts all that is in the cut.
-func (c *Cut) Units() (u CutUnits) {
-	for i := range c.Datasets {
-		for j := range c.Datasets[i].Partitions {
-			p := &c.Datasets[i].Partitions[j]
-			u.add(p.Done)
-			for k := range p.Passes {
-				u.add(p.Passes[k].Units)
-			}
-		}
-	}
-	return u
-}
-
-func (u *CutUnits) add(v CutUnits) {
-	u.Acked += v.Acked
-	u.Excluded += v.Excluded
-	u.Dropped += v.Dropped
-}
-
 // CutBody is a kept cut, as its manifest has it.
-func (c *Core) CutBody(id uint64) (*Cut, bool) {
+func (c *Core) CutBody(id uint64) (*cut.Cut, bool) {
 	k := c.kept(id)
 	if k == nil || k.state == CutVoided || k.state == cutUnbound {
 		return nil, false
@@ -171,7 +152,7 @@ func (c *Core) oldest() *lines {
 type RewindPlan struct {
 	Refused string // why it can not be done; empty: it can
 	Again   []AgainInfo
-	Records Tally     // in all of Again, without times
+	Records cut.Tally // in all of Again, without times
 	Voided  []CutInfo // cuts that would not count any more
 	Fenced  []uint32  // ranks whose processes would have to start again
 	Gone    Gone
@@ -190,7 +171,7 @@ type AgainInfo struct {
 
 // PlanRewind is the dry run of a Rewind to a cut as its manifest has it; nil: to
 // the start. What is deleted at the source, the caller knows.
-func (c *Core) PlanRewind(k *Cut, deleted []Deletion) (plan RewindPlan) {
+func (c *Core) PlanRewind(k *cut.Cut, deleted []Deletion) (plan RewindPlan) {
 	ranks, t, reason := c.rewindTarget(k, "")
 	if reason != "" {
 		return RewindPlan{Refused: reason}
@@ -213,18 +194,18 @@ func (c *Core) PlanRewind(k *Cut, deleted []Deletion) (plan RewindPlan) {
 				plan.Again = append(plan.Again, AgainInfo{p.ds.id, p.ds.name, p.no, p.label(), n, units})
 			}
 		}
-		plan.Records.add(c.recordsAgain(p, ranks, want, all, more))
+		plan.Records.Add(c.recordsAgain(p, ranks, want, all, more))
 	}
 	for _, x := range c.cuts {
 		newer := k == nil || t.kept != nil && x != t.kept && c.after(x, t.kept) ||
 			t.foreign != nil && (x.epoch > k.Epoch || x.epoch == k.Epoch && x.step > k.Step || c.cfg.Model != Replicated && c.hasMore(x, want))
-		if newer && x.state < CutVoided && (k == nil || x.rank == k.Rank) {
+		if newer && x.state < CutVoided && (k == nil || x.rank == int64(k.Rank)) {
 			plan.Voided = append(plan.Voided, x.info())
 		}
 	}
 	plan.Gone = c.gone(ranks, &t, deleted)
 	for _, w := range c.workers {
-		if c.cfg.Model == Replicated || k == nil || int64(w.rank.no) == k.Rank {
+		if c.cfg.Model == Replicated || k == nil || int64(w.rank.no) == int64(k.Rank) {
 			plan.Fenced = append(plan.Fenced, w.rank.no)
 		}
 	}
@@ -250,7 +231,7 @@ func (c *Core) comesAgain(ps *pass, ranks []*rank, want *line.Set) (units, more 
 		return minus(ps.done.Spans(), want.Spans()), minus(want.Spans(), ps.done.Spans())
 	}
 	for _, r := range ranks {
-		set, _ := ps.ofRank(r, math.MaxInt64, c.linesOf(r.base).of(ps.p, ps.n), Tally{})
+		set, _ := ps.ofRank(r, math.MaxInt64, c.linesOf(r.base).of(ps.p, ps.n), cut.Tally{})
 		units += minus(set.Spans(), want.Spans())
 		more += minus(want.Spans(), set.Spans())
 	}
@@ -259,19 +240,19 @@ func (c *Core) comesAgain(ps *pass, ranks []*rank, want *line.Set) (units, more 
 
 // recordsAgain are those in units that are acked, by ranks or all, and not in want,
 // if not so many more are in want only.
-func (c *Core) recordsAgain(p *partition, ranks []*rank, want *lines, units, more int64) Tally {
+func (c *Core) recordsAgain(p *partition, ranks []*rank, want *lines, units, more int64) cut.Tally {
 	if more > 0 {
-		return untold(units)
+		return cut.Untold(units)
 	}
 	was := p.tally()
 	if c.cfg.Model == Private {
-		was = Tally{}
+		was = cut.Tally{}
 		for _, r := range ranks {
-			was.add(c.linesOf(r.base).allRecords(p, math.MaxInt))
+			was.Add(c.linesOf(r.base).allRecords(p, math.MaxInt))
 			for _, ps := range p.passes {
 				for i := range ps.acks {
 					if k := &ps.acks[i]; k.rank == r.no {
-						was.add(k.Tally)
+						was.Add(k.Tally)
 					}
 				}
 			}
@@ -279,8 +260,8 @@ func (c *Core) recordsAgain(p *partition, ranks []*rank, want *lines, units, mor
 	}
 	now := want.allRecords(p, math.MaxInt)
 	if now.Untold > was.Untold { // units that were told later are untold in want: whose rows they are is not known
-		return untold(units)
+		return cut.Untold(units)
 	}
-	was.without(now)
-	return Tally{Rows: was.Rows, Untold: was.Untold}.within(units)
+	was.Without(now)
+	return cut.Tally{Rows: was.Rows, Untold: was.Untold}.Within(units)
 }

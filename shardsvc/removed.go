@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+
+	"github.com/headrace/headrace/shardsvc/cut"
 )
 
 // Who removes a checkpoint has its cut dropped first, and its files go after that.
@@ -66,18 +68,18 @@ func (c *Core) isBack(id uint64) {
 }
 
 // beingRemoved says why nobody goes back to a cut by its name; empty: it is free.
-func (c *Core) beingRemoved(body *Cut) string {
-	if body == nil || !slices.ContainsFunc(c.removed, func(r removedCut) bool { return r.id == body.ID }) {
+func (c *Core) beingRemoved(body *cut.Cut) string {
+	if body == nil || !slices.ContainsFunc(c.removed, func(r removedCut) bool { return r.id == uint64(body.ID) }) {
 		return ""
 	}
-	return fmt.Sprintf("cut %016x (step %d) was given up, and its checkpoint is being removed: choose another one", body.ID, body.Step)
+	return fmt.Sprintf("cut %v (step %d) was given up, and its checkpoint is being removed: choose another one", body.ID, body.Step)
 }
 
 // goneBackTo: somebody went back to k, and there is nothing newer to go back to.
 func (c *Core) goneBackTo(k *keptCut) bool {
 	var r *rank
 	choice := c.choice
-	if k.rank != Group {
+	if k.rank != cut.Group {
 		r = c.rankOf(uint32(k.rank))
 		choice = r.choice
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/headrace/headrace/shardsvc/cut"
 )
 
 // restorePhase says how far a generation is in going back to a cut.
@@ -29,7 +31,7 @@ type waitingRestore struct {
 // target is what a call goes back to: a kept cut, a foreign one, or the start.
 type target struct {
 	kept    *keptCut
-	foreign *Cut
+	foreign *cut.Cut
 	fit     []fitted
 	path    string
 }
@@ -53,7 +55,7 @@ func (c *Core) restore(w *worker, call uint64, k *RestoreCall) {
 	if c.answered(w, call, k) {
 		return
 	}
-	if c.cfg.Model == Private && k.Mode == RestoreNewest && c.settling(r) && (k.Cut == nil || !c.settles(k.Cut.ID)) {
+	if c.cfg.Model == Private && k.Mode == RestoreNewest && c.settling(r) && (k.Cut == nil || !c.settles(uint64(k.Cut.ID))) {
 		w.asking = &waitingRestore{call, *k}
 		return
 	}
@@ -74,7 +76,7 @@ func (c *Core) restore(w *worker, call uint64, k *RestoreCall) {
 		return
 	}
 	again := c.choose(r, &t)
-	if witness != nil && c.kept(witness.ID) == nil && c.phase == restoreFree && !c.anyTrained(r) {
+	if witness != nil && c.kept(uint64(witness.ID)) == nil && c.phase == restoreFree && !c.anyTrained(r) {
 		c.phase, c.restoring = restoreWaits, 0
 		c.dirty.job = true
 		c.watchRestore()
@@ -89,8 +91,8 @@ func (c *Core) restore(w *worker, call uint64, k *RestoreCall) {
 // witness is the cut of another private rank, which a rank offers that has none of its
 // own: on an empty master nobody may be granted what is in it before its rank has
 // come.
-func (c *Core) witness(r *rank, k *RestoreCall) *Cut {
-	if c.cfg.Model != Private || k.Mode != RestoreNewest || k.Cut == nil || k.Cut.Rank == int64(r.no) || k.Cut.Rank == Group {
+func (c *Core) witness(r *rank, k *RestoreCall) *cut.Cut {
+	if c.cfg.Model != Private || k.Mode != RestoreNewest || k.Cut == nil || k.Cut.Rank == cut.Rank(r.no) || k.Cut.Rank == cut.Group {
 		return nil
 	}
 	return k.Cut
@@ -139,7 +141,7 @@ func (c *Core) answered(w *worker, call uint64, k *RestoreCall) bool {
 		}
 	case Shared:
 		others := c.othersTrain(w)
-		if others && k.Cut != nil && k.Cut.ID == c.choice && k.Mode == RestoreExact && !c.ackedSince(k.Cut.ID) {
+		if others && k.Cut != nil && uint64(k.Cut.ID) == c.choice && k.Mode == RestoreExact && !c.ackedSince(uint64(k.Cut.ID)) {
 			r.called = true
 			c.dirtyRank(r)
 			c.answerChoice(w, call, comesAgain{})
@@ -238,9 +240,9 @@ func (c *Core) pick(r *rank, k *RestoreCall) (t target, code CutCode, reason str
 	if reason := c.beingRemoved(k.Cut); reason != "" && k.Mode == RestoreExact {
 		return t, CutRefused, reason
 	}
-	if x := c.kept(k.Cut.ID); x != nil {
+	if x := c.kept(uint64(k.Cut.ID)); x != nil {
 		switch {
-		case x.rank != Group && x.rank != int64(r.no):
+		case x.rank != cut.Group && x.rank != int64(r.no):
 			return t, CutRefused, fmt.Sprintf("cut %016x is that of rank %d", x.id, x.rank)
 		case k.Mode == RestoreNewest && newest != nil && (newest != x && c.after(newest, x) || x.state == CutVoided):
 			return try()
@@ -255,14 +257,14 @@ func (c *Core) pick(r *rank, k *RestoreCall) (t target, code CutCode, reason str
 	return c.pickForeign(r, k.Cut, k.Path)
 }
 
-func (c *Core) pickForeign(r *rank, body *Cut, path string) (t target, code CutCode, reason string) {
+func (c *Core) pickForeign(r *rank, body *cut.Cut, path string) (t target, code CutCode, reason string) {
 	all, err := c.fit(body, r)
 	if err != nil {
 		return t, CutRefused, err.Error()
 	}
 	if c.cfg.Model == Private {
-		if r == nil || body.Rank != int64(r.no) {
-			return t, CutRefused, fmt.Sprintf("cut %016x is that of rank %d", body.ID, body.Rank)
+		if r == nil || body.Rank != cut.Rank(r.no) {
+			return t, CutRefused, fmt.Sprintf("cut %v is that of rank %d", body.ID, body.Rank)
 		}
 		if err := c.taken(r, all); err != nil {
 			return t, CutRefused, err.Error()
@@ -282,7 +284,7 @@ func (c *Core) newestVerified(r *rank, failed []uint64) *keptCut {
 func (c *Core) failedPaths(r *rank, failed []uint64) string {
 	var paths []string
 	for _, k := range c.cuts {
-		if k.state == CutBound && k.path != "" && (k.rank == Group || k.rank == int64(r.no)) && slices.Contains(failed, k.id) && len(paths) < maxNamed {
+		if k.state == CutBound && k.path != "" && (k.rank == cut.Group || k.rank == int64(r.no)) && slices.Contains(failed, k.id) && len(paths) < maxNamed {
 			paths = append(paths, k.path)
 		}
 	}
@@ -378,7 +380,7 @@ func (c *Core) chosen(r *rank, t *target) (again comesAgain) {
 // keepForeign keeps a cut that this master did not know, as bound.
 func (c *Core) keepForeign(t *target) *keptCut {
 	own := c.adopt(t.foreign, t.fit)
-	k := &keptCut{id: own.ID, state: CutBound, epoch: own.Epoch, generation: own.Generation, rank: own.Rank, step: own.Step, path: t.path}
+	k := &keptCut{id: uint64(own.ID), state: CutBound, epoch: own.Epoch, generation: own.Generation, rank: int64(own.Rank), step: own.Step, path: t.path}
 	if c.cfg.Model != Private {
 		c.epoch = max(c.epoch, own.Epoch) + 1 // what is frozen from now on is newer
 	}

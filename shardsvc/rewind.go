@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/headrace/headrace/shardsvc/cut"
 	"github.com/headrace/headrace/shardsvc/line"
 )
 
@@ -34,7 +35,7 @@ func (c *Core) goBack(l *lines) (again comesAgain) {
 		for _, ps := range p.passes {
 			n, m := c.resettle(ps, ps.plus(l.of(p, ps.n).Spans()), func(*piece) bool { return false })
 			units, more = units+n, more+m
-			ps.records = l.recordsOf(p, ps.n).within(ps.folded)
+			ps.records = l.recordsOf(p, ps.n).Within(ps.folded)
 		}
 		again.add(p.cameBack(was, units, more))
 		c.changed(p)
@@ -87,17 +88,17 @@ func (c *Core) goBackRank(r *rank, l *lines) (again comesAgain) {
 }
 
 // recount: of what the bases of p hold, `minus` went and `plus` came.
-func (c *Core) recount(p *partition, minus, plus Tally) {
+func (c *Core) recount(p *partition, minus, plus cut.Tally) {
 	if minus == plus {
 		return
 	}
-	p.records.without(minus)
-	p.records.add(plus)
+	p.records.Without(minus)
+	p.records.Add(plus)
 	units := p.units[line.Acked]
 	for _, ps := range p.passes {
 		units += ps.folded
 	}
-	p.records = p.records.within(units)
+	p.records = p.records.Within(units)
 	c.dirtyPartition(p)
 }
 
@@ -141,12 +142,12 @@ func (c *Core) voidAfter(r *rank, k *keptCut, foreign bool) {
 	}
 	for _, x := range c.cuts {
 		switch {
-		case x == k || x.rank != Group && x.rank != int64(r.no):
+		case x == k || x.rank != cut.Group && x.rank != int64(r.no):
 		case k == nil || c.after(x, k), foreign && (x.epoch > k.epoch || x.epoch == k.epoch && x.step > k.step):
 			c.void(x, reason)
 		case foreign && c.cfg.Model != Replicated && c.hasMore(x, c.linesOf(k)): // what more it has is free for others from now on
 			c.void(x, reason)
-		case x.rank == Group && x.state == CutFrozen && x.generation < c.generation:
+		case x.rank == cut.Group && x.state == CutFrozen && x.generation < c.generation:
 			c.void(x, "its generation has ended and nobody bound it")
 		}
 	}
@@ -187,7 +188,7 @@ func (c *Core) rewind(e *Rewind) {
 	c.comeAfter(e.After)
 	why := "somebody went back to the start"
 	if e.Cut != nil {
-		why = fmt.Sprintf("somebody went back to step %d (cut %016x)", e.Cut.Step, e.Cut.ID)
+		why = fmt.Sprintf("somebody went back to step %d (cut %v)", e.Cut.Step, e.Cut.ID)
 	}
 	var again comesAgain
 	switch c.cfg.Model {
@@ -219,7 +220,7 @@ func (c *Core) rewind(e *Rewind) {
 }
 
 // rewindTarget is what a person goes back to, and whose model it is.
-func (c *Core) rewindTarget(body *Cut, path string) (ranks []*rank, t target, reason string) {
+func (c *Core) rewindTarget(body *cut.Cut, path string) (ranks []*rank, t target, reason string) {
 	if reason = c.noCuts(); reason != "" {
 		return nil, t, reason
 	}
@@ -233,9 +234,9 @@ func (c *Core) rewindTarget(body *Cut, path string) (ranks []*rank, t target, re
 		return c.ranks, t, ""
 	}
 	var r *rank
-	if body.Rank != Group {
+	if body.Rank != cut.Group {
 		if c.cfg.Model != Private {
-			return nil, t, fmt.Sprintf("the cut is one of %s, the job's model is %s", kindOf(body.Rank), c.cfg.Model)
+			return nil, t, fmt.Sprintf("the cut is one of %s, the job's model is %s", kindOf(int64(body.Rank)), c.cfg.Model)
 		}
 		if r = c.byRank[uint32(body.Rank)]; r == nil {
 			r = &rank{no: uint32(body.Rank)}

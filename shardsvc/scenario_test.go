@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/datadriven"
+	"github.com/headrace/headrace/shardsvc/cut"
 	"github.com/headrace/headrace/sources"
 )
 
@@ -291,7 +292,7 @@ func (s *script) message(t *testing.T, d *datadriven.TestData) *Message {
 }
 
 // cut is the body of `cut=id`, as the last answer had it.
-func (s *script) cut(t *testing.T, a args) *Cut {
+func (s *script) cut(t *testing.T, a args) *cut.Cut {
 	id := uint64(a.num("cut", 0))
 	if id == 0 {
 		return nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/headrace/headrace/shardsvc/cut"
 	"github.com/headrace/headrace/shardsvc/line"
 	"github.com/headrace/headrace/shardsvc/oracle"
 	"pgregory.net/rapid"
@@ -15,13 +16,13 @@ import (
 type cutSim struct {
 	cuts      []*simCut
 	nextCut   uint64
-	manifests map[uint64]*Cut    // on storage, by cut; its path is its id
-	looks     []uint64           // cuts that the shell was asked to look for
-	orders    []uint64           // cuts in the order of their freezing
-	bases     map[uint32]*simCut // that a private rank's model began with
+	manifests map[uint64]*cut.Cut // on storage, by cut; its path is its id
+	looks     []uint64            // cuts that the shell was asked to look for
+	orders    []uint64            // cuts in the order of their freezing
+	bases     map[uint32]*simCut  // that a private rank's model began with
 
 	carriedOnce map[uint64]bool       // a framework has their files
-	bodies      map[uint64]*Cut       // of all cuts that ever were
+	bodies      map[uint64]*cut.Cut   // of all cuts that ever were
 	removed     map[uint64]bool       // by retention
 	untold      map[uint64]oracle.Set // of all cuts that ever were
 	vague       bool                  // something is excluded that a restored cut has
@@ -37,7 +38,7 @@ type simCut struct {
 	order int
 	life  uint64 // of the asker: its generation or incarnation
 	set   oracle.Set
-	body  *Cut
+	body  *cut.Cut
 }
 
 // after: k holds what x does, and more.
@@ -59,7 +60,7 @@ func (s *sim) cutOf(id uint64) *simCut {
 // cutReport tells the oracle what became of a cut.
 func (s *sim) cutReport(r Report) {
 	k := s.cutOf(r.Cut)
-	rank := Group
+	rank := int64(cut.Group)
 	if s.model == Private {
 		rank = int64(r.Rank)
 	}
@@ -73,7 +74,7 @@ func (s *sim) cutReport(r Report) {
 		k.state = CutBound
 		if !s.superseded(k) {
 			s.book.Bind(k.set)
-			if k.rank != Group {
+			if k.rank != cut.Group {
 				if b := s.bases[uint32(k.rank)]; b == nil || k.after(b) {
 					s.bases[uint32(k.rank)] = k
 				}
@@ -102,7 +103,7 @@ func (s *sim) cutReport(r Report) {
 }
 
 func (s *sim) rebase(rank int64, k *simCut) {
-	if rank != Group {
+	if rank != cut.Group {
 		s.bases[uint32(rank)] = k
 	}
 }
@@ -114,7 +115,7 @@ func (s *sim) foreign(id uint64) *simCut {
 		s.t.Fatalf("cut %d was bound, and nobody ever asked for it", id)
 	}
 	s.orders = append(s.orders, id)
-	k := &simCut{id: id, rank: body.Rank, step: body.Step, order: len(s.orders), body: body, set: oracle.Set{}}
+	k := &simCut{id: id, rank: int64(body.Rank), step: body.Step, order: len(s.orders), body: body, set: oracle.Set{}}
 	for _, d := range body.Datasets {
 		for i := range d.Partitions {
 			s.expand(&d.Partitions[i], k.set)
@@ -150,14 +151,14 @@ func (s *sim) frozen(r Report) {
 	if !ok {
 		s.t.Fatalf("cut %d was frozen and is not there", r.Cut)
 	}
-	k := &simCut{id: r.Cut, rank: body.Rank, step: body.Step, order: len(s.orders) + 1, body: body, set: s.book.Members(body.Rank, body.Step)}
+	k := &simCut{id: r.Cut, rank: int64(body.Rank), step: body.Step, order: len(s.orders) + 1, body: body, set: s.book.Members(int64(body.Rank), body.Step)}
 	switch s.model {
 	case Replicated:
 		k.life = uint64(body.Generation)
 	case Private:
 		k.life = s.w.core.kept(r.Cut).incarnation
 	default:
-		k.set = s.book.Members(Group, 1<<62)
+		k.set = s.book.Members(cut.Group, 1<<62)
 	}
 	s.orders = append(s.orders, k.id)
 	if r.Path == "" {
@@ -171,7 +172,7 @@ func (s *sim) frozen(r Report) {
 }
 
 // holds compares the records of a body with those that the oracle kept.
-func (s *sim) holds(k *simCut, body *Cut) {
+func (s *sim) holds(k *simCut, body *cut.Cut) {
 	set := oracle.Set{}
 	for _, d := range body.Datasets {
 		for i := range d.Partitions {
@@ -184,7 +185,7 @@ func (s *sim) holds(k *simCut, body *Cut) {
 }
 
 // expand adds the records of q, which are in order space.
-func (s *sim) expand(q *CutPartition, set oracle.Set) {
+func (s *sim) expand(q *cut.Partition, set oracle.Set) {
 	p := s.w.core.parts[q.Number]
 	sets, err := p.sets(q)
 	s.fail(err)
@@ -324,7 +325,7 @@ func (s *sim) restore(t *simTrainer) {
 		if !s.calm && rapid.IntRange(0, 3).Draw(s.t, "exact") == 0 {
 			k.Mode, k.Cut = RestoreExact, all[rapid.IntRange(0, len(all)-1).Draw(s.t, "which")]
 		}
-		if s.manifests[k.Cut.ID] == nil {
+		if s.manifests[uint64(k.Cut.ID)] == nil {
 			k.Mode = RestoreExact // a framework's file
 		} else {
 			k.Path = fmt.Sprint("/", k.Cut.ID)
@@ -338,23 +339,23 @@ func (s *sim) restore(t *simTrainer) {
 		*k = RestoreCall{Mode: RestoreStart}
 	}
 	if t.offered = 0; k.Cut != nil {
-		t.offered = k.Cut.ID
+		t.offered = uint64(k.Cut.ID)
 	}
 	s.call(t, CutCall{Restore: k})
 }
 
 // readable are the checkpoints that t sees, oldest first.
-func (s *sim) readable(t *simTrainer) (all []*Cut) {
+func (s *sim) readable(t *simTrainer) (all []*cut.Cut) {
 	for id := range s.nextCut + 1 {
 		k := s.manifests[id]
 		if x := s.cutOf(id); k == nil && x != nil && x.state == CutCarried {
 			k = x.body
 		}
-		if k != nil && (k.Rank == Group || k.Rank == int64(t.rank)) && !slices.Contains(t.failed, id) {
+		if k != nil && (k.Rank == cut.Group || k.Rank == cut.Rank(t.rank)) && !slices.Contains(t.failed, id) {
 			all = append(all, k)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b *Cut) int {
+	slices.SortStableFunc(all, func(a, b *cut.Cut) int {
 		return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.Step, b.Step))
 	})
 	return all
@@ -368,7 +369,7 @@ func (s *sim) someRestore() {
 
 // someRewind: a person goes back; the dry run told what would happen.
 func (s *sim) someRewind() {
-	var body *Cut
+	var body *cut.Cut
 	if k := s.someCut(); k != nil && s.manifests[k.id] != nil {
 		body = s.manifests[k.id]
 	} else if rapid.IntRange(0, 3).Draw(s.t, "to the start") > 0 {

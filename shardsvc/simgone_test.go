@@ -3,6 +3,7 @@ package shardsvc
 import (
 	"maps"
 
+	"github.com/headrace/headrace/shardsvc/cut"
 	"github.com/headrace/headrace/shardsvc/line"
 	"github.com/headrace/headrace/shardsvc/oracle"
 	"pgregory.net/rapid"
@@ -16,7 +17,7 @@ type simDeletions struct {
 	had oracle.Set // before: in the models and hands of the ranks that go back
 }
 
-func (s *sim) someDeletions(body *Cut) *simDeletions {
+func (s *sim) someDeletions(body *cut.Cut) *simDeletions {
 	d := &simDeletions{s: s, had: oracle.Set{}}
 	for n := range uint32(2) {
 		if s.opt.VirtualRanks > 0 && n > 0 {
@@ -42,9 +43,9 @@ func (s *sim) someDeletions(body *Cut) *simDeletions {
 }
 
 // hold remembers what private ranks have.
-func (d *simDeletions) hold(body *Cut) {
+func (d *simDeletions) hold(body *cut.Cut) {
 	s := d.s
-	goes := func(rank uint32) bool { return body == nil || body.Rank == int64(rank) }
+	goes := func(rank uint32) bool { return body == nil || body.Rank == cut.Rank(rank) }
 	for _, r := range s.w.core.ranks {
 		if goes(r.no) {
 			maps.Copy(d.had, s.book.Members(int64(r.no), 1<<62))

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/headrace/headrace/shardsvc/cut"
 	"pgregory.net/rapid"
 )
 
@@ -106,7 +107,7 @@ func (s *sim) holdAnswered(t *simTrainer, r Reply) bool {
 		return r.Cut.Code != CutFenced
 	}
 	t.asks2 = true
-	s.captured[t.saving] = s.book.Members(Group, 1<<62)
+	s.captured[t.saving] = s.book.Members(cut.Group, 1<<62)
 	for _, x := range s.trainers {
 		for _, l := range x.leases {
 			if n := s.stepped(l); n < min(l.frontier, s.there(l)) {
@@ -143,7 +144,7 @@ func (s *sim) someExactAsk() {
 }
 
 // exactAsCaptured: what is in an exact cut is what was in the model when it was copied.
-func (s *sim) exactAsCaptured(k *simCut, body *Cut) {
+func (s *sim) exactAsCaptured(k *simCut, body *cut.Cut) {
 	if s.model != Shared || !body.Exact {
 		return
 	}

@@ -1,6 +1,7 @@
 package shardsvc
 
 import (
+	"github.com/headrace/headrace/shardsvc/cut"
 	"github.com/headrace/headrace/shardsvc/oracle"
 	"pgregory.net/rapid"
 )
@@ -26,7 +27,7 @@ func (s *sim) ackOf(l *simLease, prefix, step int64) Ack {
 }
 
 // sameRecords: what the core has added up is what there is.
-func (s *sim) sameRecords(got Tally) {
+func (s *sim) sameRecords(got cut.Tally) {
 	if s.vague { // a cut has records of units that are excluded
 		return
 	}
@@ -44,34 +45,33 @@ func (s *sim) sameRecords(got Tally) {
 }
 
 func merge(a, b oracle.Count) oracle.Count {
-	t := Tally(a)
-	t.add(Tally(b))
+	t := cut.Tally(a)
+	t.Add(cut.Tally(b))
 	return oracle.Count(t)
 }
 
 // counts: a cut knows its records, of each partition.
-func (s *sim) counts(k *simCut, body *Cut) {
+func (s *sim) counts(k *simCut, body *cut.Cut) {
 	if s.vague {
 		return
 	}
-	got := map[uint32]Tally{}
+	got := map[uint32]cut.Tally{}
 	for _, d := range body.Datasets {
 		for i := range d.Partitions {
 			p := &d.Partitions[i]
-			one := Cut{Datasets: []CutDataset{{Partitions: []CutPartition{*p}}}}
 			n := got[s.src(p.Number)]
-			n.add(one.Records())
+			n.Add(p.Records())
 			got[s.src(p.Number)] = n
 		}
 	}
 	for part, want := range s.book.WithoutExcluded(k.set).Count(s.untold[k.id]) {
-		if got[part] != Tally(want) {
+		if got[part] != cut.Tally(want) {
 			s.t.Fatalf("cut %d of rank %d at step %d: partition %d: the core has %+v, the oracle %+v", k.id, k.rank, k.step, part, got[part], want)
 		}
 		delete(got, part)
 	}
 	for part, n := range got {
-		if n != (Tally{}) {
+		if n != (cut.Tally{}) {
 			s.t.Fatalf("cut %d of rank %d at step %d: partition %d: the core has %+v, the oracle nothing", k.id, k.rank, k.step, part, n)
 		}
 	}
@@ -87,7 +87,7 @@ func (s *sim) sameBack(r Report, n oracle.Back, more int64, mixed bool) {
 	if s.vague || mixed || more > 0 && r.Records.Untold > n.Untold {
 		return
 	}
-	if want := (Tally{Rows: n.Rows, Untold: n.Untold}); r.Records != want {
+	if want := (cut.Tally{Rows: n.Rows, Untold: n.Untold}); r.Records != want {
 		s.t.Fatalf("%s: %+v records are pending again; the oracle says %+v", r.text(), r.Records, want)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/headrace/headrace/shardsvc/cut"
 	"github.com/headrace/headrace/shardsvc/line"
 	"github.com/headrace/headrace/sources"
 	"pgregory.net/rapid"
@@ -31,7 +32,7 @@ func (s *sim) src(part uint32) uint32 {
 
 func (s *sim) identity(n uint32) string {
 	if s.opt.VirtualRanks > 0 {
-		return VirtualIdentity("p", int(n), 2)
+		return cut.VirtualIdentity("p", int(n), 2)
 	}
 	return fmt.Sprint("p", n+1)
 }
@@ -108,7 +109,7 @@ func TestEveryBlockIsOneVirtualRanks(t *testing.T) {
 			ds := &dataset{opt: opt}
 			p := &partition{ds: ds, Table: ds.noSegments()}
 			p.Complete = true
-			if err := p.named(VirtualIdentity("files:a#b", int(v), int(n))); err != nil {
+			if err := p.named(cut.VirtualIdentity("files:a#b", int(v), int(n))); err != nil {
 				t.Fatal(err)
 			}
 			if p.source != "files:a#b" || p.virtual != v+1 {

@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/headrace/headrace/shardsvc/cut"
 )
 
 // TestRecordsOfAnOlderVersionAreUntold: stores that were written before acks told
@@ -26,7 +28,7 @@ func TestRecordsOfAnOlderVersionAreUntold(t *testing.T) {
 			check(0, 46)
 			w.restart()
 			check(0, 46)
-			if k := w.core.Cuts()[0]; k.Records != untold(30) {
+			if k := w.core.Cuts()[0]; k.Records != cut.Untold(30) {
 				t.Errorf("the cut's records are %+v", k.Records)
 			}
 			w.step(&Message{Session: 1, Hello: &Hello{Agent: "a", Incarnation: 1}, Joins: []Join{{Worker: 1, Incarnation: 6, WorldSize: 1, Resume: ResumeBound}}})
@@ -39,7 +41,7 @@ func TestRecordsOfAnOlderVersionAreUntold(t *testing.T) {
 			}
 			w.step(&Rewind{Cut: body, Path: "/ck"})
 			for _, r := range w.fx.Reports {
-				if r.Kind == ReportRewound && (r.Units > 16 || r.Records != untold(r.Units)) {
+				if r.Kind == ReportRewound && (r.Units > 16 || r.Records != cut.Untold(r.Units)) {
 					t.Errorf("%s: %+v", r.text(), r.Records)
 				}
 			}
@@ -97,10 +99,10 @@ func TestAnAckTellsOfItsOwnRecordsOnly(t *testing.T) {
 	} {
 		l := &lease{end: 10}
 		k := said
-		want := untold(10)
+		want := cut.Untold(10)
 		if change == nil {
 			k.Oldest, k.Newest = -9, -5
-			want = Tally{Rows: 7, Oldest: -9, Newest: -5}
+			want = cut.Tally{Rows: 7, Oldest: -9, Newest: -5}
 		} else {
 			change(&k)
 		}
@@ -108,7 +110,7 @@ func TestAnAckTellsOfItsOwnRecordsOnly(t *testing.T) {
 			t.Errorf("an ack that %s: %+v", name, got)
 		}
 	}
-	if got := said.tally(&lease{end: 10}, 10); got != (Tally{Rows: 7, Oldest: 5, Newest: 9}) {
+	if got := said.tally(&lease{end: 10}, 10); got != (cut.Tally{Rows: 7, Oldest: 5, Newest: 9}) {
 		t.Errorf("%+v", got)
 	}
 }

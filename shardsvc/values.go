@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/headrace/headrace/shardsvc/cut"
 	"github.com/headrace/headrace/shardsvc/line"
 )
 
@@ -262,7 +263,7 @@ type partitionValue struct {
 	estimated, complete bool
 	done                uint32            // passes [0, done) are settled and folded away
 	units               [line.Kinds]int64 // of those passes
-	records             Tally             // of those; private: of all bases
+	records             cut.Tally         // of those; private: of all bases
 }
 
 func (v *partitionValue) append(b []byte) []byte {
@@ -274,7 +275,7 @@ func (v *partitionValue) append(b []byte) []byte {
 	for _, x := range v.units {
 		b = appendInt(b, x)
 	}
-	return appendString(v.records.append(b), v.name)
+	return appendString(v.records.Append(b), v.name)
 }
 
 func decodePartition(b []byte) (v partitionValue, err error) {
@@ -283,7 +284,7 @@ func decodePartition(b []byte) (v partitionValue, err error) {
 	for i := range v.units {
 		v.units[i] = d.int()
 	}
-	if v.records = untold(max(v.units[line.Acked], 0)); version >= recordsVersion {
+	if v.records = cut.Untold(max(v.units[line.Acked], 0)); version >= recordsVersion {
 		v.records = d.tally(line.Max)
 	}
 	if version >= partitionVersion {
@@ -328,7 +329,7 @@ func (d *decoder) place() line.Place { return line.Place{Segment: d.int(), Offse
 // settledValue is `s`: everything below low, and ranges above it.
 type settledValue struct {
 	units   [line.Kinds]int64
-	records Tally
+	records cut.Tally
 	low     line.Place
 	ranges  []settledRange
 }
@@ -343,7 +344,7 @@ func decodeSettled(b []byte) (v settledValue, err error) {
 	for i := range v.units {
 		v.units[i] = d.int()
 	}
-	if v.records = untold(max(v.units[line.Acked], 0)); version >= recordsVersion {
+	if v.records = cut.Untold(max(v.units[line.Acked], 0)); version >= recordsVersion {
 		v.records = d.tally(v.units[line.Acked])
 	}
 	v.low = d.place()
@@ -365,12 +366,12 @@ func (v *settledValue) append(b []byte) []byte {
 	return b
 }
 
-func appendSettledHead(b []byte, units *[line.Kinds]int64, records *Tally, low line.Place, ranges int) []byte {
+func appendSettledHead(b []byte, units *[line.Kinds]int64, records *cut.Tally, low line.Place, ranges int) []byte {
 	b = append(b, recordsVersion)
 	for _, x := range units {
 		b = appendInt(b, x)
 	}
-	b = records.append(b)
+	b = records.Append(b)
 	return appendUint(appendPlace(b, low), ranges)
 }
 
@@ -389,7 +390,7 @@ const ackPieceBytes = 6 // at least
 
 type ackPiece struct {
 	end, step int64
-	records   Tally
+	records   cut.Tally
 }
 
 func (v *ackValue) append(b []byte) []byte {
@@ -403,7 +404,7 @@ func (v *ackValue) append(b []byte) []byte {
 	end, step := int64(0), int64(0)
 	for i := range v.pieces {
 		k := &v.pieces[i]
-		b = k.records.append(appendInt(appendInt(b, k.end-end), k.step-step))
+		b = k.records.Append(appendInt(appendInt(b, k.end-end), k.step-step))
 		end, step = k.end, k.step
 	}
 	return b

@@ -2,8 +2,8 @@ package shardsvc
 
 import (
 	"fmt"
-	"strconv"
-	"strings"
+
+	"github.com/headrace/headrace/shardsvc/cut"
 )
 
 // bit_exact: the blocks of the input are dealt out to a fixed number of virtual
@@ -12,30 +12,6 @@ import (
 // Nothing is stolen, and leases are of one size, so what a virtual rank reads, and
 // in which order, is a function of the input, the seed and V: whoever reads it.
 
-// maxVirtualRanks of a dataset: each keeps a table of its segments.
-const maxVirtualRanks = 1024
-
-// VirtualIdentity is the identity of virtual rank v (from 0) of n in a partition
-// of a source.
-func VirtualIdentity(source string, v, n int) string {
-	return fmt.Sprintf("%s#%d/%d", source, v, n)
-}
-
-// SourceIdentity is the inverse: the source's own identity, and v; -1 where
-// identity has no virtual rank of n.
-func SourceIdentity(identity string, n uint32) (source string, v int) {
-	rest, ok := strings.CutSuffix(identity, "/"+strconv.FormatUint(uint64(n), 10))
-	i := strings.LastIndexByte(rest, '#')
-	if !ok || i < 1 {
-		return identity, -1
-	}
-	number, err := strconv.ParseUint(rest[i+1:], 10, 32)
-	if err != nil || number >= uint64(n) || rest[i+1:] != strconv.FormatUint(number, 10) {
-		return identity, -1
-	}
-	return rest[:i], int(number)
-}
-
 // named gives p its identity, and with it its virtual rank.
 func (p *partition) named(identity string) error {
 	p.identity, p.source, p.virtual = identity, identity, 0
@@ -43,7 +19,7 @@ func (p *partition) named(identity string) error {
 	if n == 0 {
 		return nil
 	}
-	source, v := SourceIdentity(identity, n)
+	source, v := cut.SourceIdentity(identity, n)
 	if v < 0 {
 		return fmt.Errorf("partition %q is of none of the %d virtual ranks of a bit_exact dataset", identity, n)
 	}

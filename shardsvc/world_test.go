@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"testing"
+
+	"github.com/headrace/headrace/shardsvc/cut"
 )
 
 // world is a core with a store in memory: every Step is flushed, committed and
@@ -21,11 +23,11 @@ type world struct {
 	next  Session
 	last  map[string]Session // by agent
 
-	bodies map[uint64]*Cut // that were answered
+	bodies map[uint64]*cut.Cut // that were answered
 }
 
 func newWorld(t testing.TB, cfg Config) *world {
-	w := &world{t: t, cfg: cfg, now: 1000 * Second, store: map[string][]byte{}, last: map[string]Session{}, bodies: map[uint64]*Cut{}}
+	w := &world{t: t, cfg: cfg, now: 1000 * Second, store: map[string][]byte{}, last: map[string]Session{}, bodies: map[uint64]*cut.Cut{}}
 	w.restart()
 	return w
 }
@@ -140,7 +142,7 @@ func (r Reply) text(pieces []Piece) string {
 			fmt.Fprintf(&b, " path=%s", r.Cut.Path)
 		}
 		if r.Cut.Body != nil {
-			b.WriteString(r.Cut.Body.text())
+			b.WriteString(textOf(r.Cut.Body))
 		}
 	}
 	if r.Reason != "" {
@@ -149,14 +151,14 @@ func (r Reply) text(pieces []Piece) string {
 	return b.String()
 }
 
-func (c *Cut) text() string {
+func textOf(c *cut.Cut) string {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "\n       of rank %d of %d at step %d, exact %v", c.Rank, c.World, c.Step, c.Exact)
+	fmt.Fprintf(&b, "\n       of rank %d of %d at step %d, exact %v", c.Rank, c.WorldSize, c.Step, c.Exact)
 	for _, d := range c.Datasets {
 		for _, p := range d.Partitions {
 			fmt.Fprintf(&b, "\n       %s %d %s:", d.Name, p.Number, p.Identity)
-			if p.PassesDone > 0 {
-				fmt.Fprintf(&b, " %d passes, %d units;", p.PassesDone, p.Done.Acked)
+			if p.Done > 0 {
+				fmt.Fprintf(&b, " %d passes, %d units;", p.Done, p.DoneUnits.Acked)
 			}
 			for _, s := range p.Segments {
 				fmt.Fprintf(&b, " %d:%d-%d", s.ID, s.Start, s.End)
@@ -171,7 +173,7 @@ func (c *Cut) text() string {
 				fmt.Fprintf(&b, "; pass %d below %d:%d", q.Pass, q.Low.Segment, q.Low.Offset)
 				for _, r := range q.Ranges {
 					fmt.Fprintf(&b, ", %d:%d-%d:%d", r.Start.Segment, r.Start.Offset, r.End.Segment, r.End.Offset)
-					if r.Kind != Acked {
+					if r.Kind != cut.Acked {
 						fmt.Fprintf(&b, " %s", r.Kind)
 					}
 				}

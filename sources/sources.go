@@ -50,13 +50,15 @@ type Range struct {
 	Start, End int64
 }
 
-// Segment is a piece of a partition with its own run of offsets.
+// Segment is a piece of a partition with its own run of offsets. Its JSON is that of
+// a checkpoint's cut (docs/CHECKPOINTS.md).
 type Segment struct {
-	ID         int64
-	Start, End int64
-	Sealed     bool   // End is final
-	Locator    []byte // opaque: opens the segment on any node; travels in every grant
-	Name       string // for people: a file's path, a ledger's number
+	ID      int64  `json:"id"`
+	Start   int64  `json:"start"`
+	End     int64  `json:"end"`
+	Sealed  bool   `json:"sealed"`            // End is final
+	Name    string `json:"name"`              // for people: a file's path, a ledger's number
+	Locator []byte `json:"locator,omitempty"` // opaque: opens the segment on any node; travels in every grant
 }
 
 // Bounds is what a source knows of one partition now.

@@ -5,8 +5,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/headrace/headrace/flashckpt/manifest"
-	"github.com/headrace/headrace/shardsvc"
+	"github.com/headrace/headrace/shardsvc/cut"
 )
 
 // keptBodies is how many cuts' texts are remembered: all ranks of a group ask for
@@ -15,8 +14,6 @@ const keptBodies = 2
 
 // bodies makes JSON of cuts, each once.
 type bodies struct {
-	job, model string
-
 	mu   sync.Mutex
 	made []*body // the newest last
 }
@@ -28,12 +25,12 @@ type body struct {
 	err  error
 }
 
-func (b *bodies) of(c *shardsvc.Cut) ([]byte, error) {
-	one := b.find(c.ID)
+func (b *bodies) of(c *cut.Cut) ([]byte, error) {
+	one := b.find(uint64(c.ID))
 	one.once.Do(func() { // others that ask for the same wait here
-		one.text, one.err = wireCut(c, b.job, b.model).Encode()
+		one.text, one.err = c.EncodeJSON()
 		if one.err != nil {
-			one.err = fmt.Errorf("cut %v: %w", manifest.CutID(c.ID), one.err)
+			one.err = fmt.Errorf("cut %v: %w", c.ID, one.err)
 		}
 	})
 	return one.text, one.err

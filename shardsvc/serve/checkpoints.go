@@ -8,8 +8,8 @@ import (
 	"slices"
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
-	"github.com/headrace/headrace/flashckpt/manifest"
 	"github.com/headrace/headrace/shardsvc"
+	"github.com/headrace/headrace/shardsvc/cut"
 	"google.golang.org/grpc/codes"
 )
 
@@ -59,7 +59,7 @@ func (c *checkpoints) Show(ctx context.Context, req *headracev1.ShowCutRequest) 
 		info  shardsvc.CutInfo
 		is    bool
 		found bool
-		body  *shardsvc.Cut
+		body  *cut.Cut
 	)
 	err := c.s.view(ctx, func(l *loop) {
 		all := l.core.Cuts()
@@ -73,7 +73,7 @@ func (c *checkpoints) Show(ctx context.Context, req *headracev1.ShowCutRequest) 
 	case err != nil:
 		return nil, callStatus(err)
 	case !found:
-		return nil, statusOf(codes.NotFound, fmt.Errorf("no cut %v is kept", manifest.CutID(req.Cut)), detail{Hint: "headrace ckpt list shows those that are"})
+		return nil, statusOf(codes.NotFound, fmt.Errorf("no cut %v is kept", cut.ID(req.Cut)), detail{Hint: "headrace ckpt list shows those that are"})
 	}
 	reply := &headracev1.ShowCutReply{Cut: c.state(&info, is)}
 	if reply.Cut.Gone, err = c.s.goneOf(ctx, &info); err != nil {
@@ -179,22 +179,21 @@ func (c *checkpoints) Rewind(ctx context.Context, req *headracev1.RewindRequest)
 	return reply, nil
 }
 
-func (c *checkpoints) rewindTo(req *headracev1.RewindRequest) (*shardsvc.Cut, error) {
+func (c *checkpoints) rewindTo(req *headracev1.RewindRequest) (*cut.Cut, error) {
 	if len(req.Body) == 0 {
 		return nil, nil // the start
 	}
 	if err := absolute("path", req.Path); err != nil {
 		return nil, err
 	}
-	parsed, err := manifest.ParseCut(req.Body)
+	to, err := cut.ParseJSON(req.Body)
 	if err != nil {
-		return nil, statusOf(codes.InvalidArgument, fmt.Errorf("the cut can not be read: %w", err), detail{Field: "body"})
+		return nil, statusOf(codes.InvalidArgument, fmt.Errorf("the checkpoint's cut cannot be read: %w", err), detail{Field: "body"})
 	}
-	cut, err := coreCut(parsed, c.s.cfg.Job, c.s.cfg.Model)
-	if err != nil {
+	if err := to.Of(c.s.cfg.Job, c.s.cfg.Model); err != nil {
 		return nil, statusOf(codes.FailedPrecondition, err, detail{Field: "body"})
 	}
-	return cut, nil
+	return to, nil
 }
 
 // absolute: a master and its trainers mean the same file by a path.

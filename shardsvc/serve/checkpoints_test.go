@@ -13,6 +13,7 @@ import (
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/flashckpt/manifest"
 	"github.com/headrace/headrace/internal/store/memstore"
+	"github.com/headrace/headrace/shardsvc/cut"
 	"github.com/headrace/headrace/shardsvc/serve"
 )
 
@@ -137,9 +138,9 @@ func TestTheCheckpointOfAProcessThatIsGoneIsLookedFor(t *testing.T) {
 			l.failed.Store(tc.failed)
 			a := m.joined("a", 0)
 			r := a.saved(1, 7, "/ckpt/step-1/headrace-manifest.json")
-			cut, err := manifest.ParseCut(r.Body)
-			if err != nil || cut.Step != 1 || cut.Job != "job" || *cut.Rank != 0 || cut.Datasets[0].Units().Acked != 100 {
-				t.Fatalf("%v: %+v", err, cut)
+			body, err := cut.ParseJSON(r.Body)
+			if err != nil || body.Step != 1 || body.Job != "job" || body.Rank != 0 || body.Datasets[0].Units().Acked != 100 {
+				t.Fatalf("%v: %+v", err, body)
 			}
 			if !one(m, "frozen")() {
 				t.Fatal(m.states())
@@ -195,7 +196,7 @@ func TestToolsListShowBindAndDropCuts(t *testing.T) {
 	}
 	shown, err := m.ckpt().Show(t.Context(), &headracev1.ShowCutRequest{Cut: 8})
 	m.must(err)
-	if cut, err := manifest.ParseCut(shown.Body); err != nil || cut.ID != 8 || shown.Cut.Units.Acked != 200 {
+	if body, err := cut.ParseJSON(shown.Body); err != nil || body.ID != 8 || shown.Cut.Units.Acked != 200 {
 		t.Errorf("%+v %v", shown.Cut, err)
 	}
 	code := func(err error) codes.Code { return status.Code(err) }

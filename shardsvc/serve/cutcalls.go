@@ -4,8 +4,8 @@ import (
 	"fmt"
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
-	"github.com/headrace/headrace/flashckpt/manifest"
 	"github.com/headrace/headrace/shardsvc"
+	"github.com/headrace/headrace/shardsvc/cut"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -64,11 +64,14 @@ func (in *inbound) restore(k *headracev1.Restore) (*shardsvc.RestoreCall, error)
 	if len(k.GetBody()) == 0 {
 		return r, nil
 	}
-	cut, err := manifest.ParseCut(k.GetBody())
+	c, err := cut.ParseJSON(k.GetBody())
 	if err != nil {
 		return nil, err
 	}
-	r.Cut, err = coreCut(cut, in.job, in.model)
+	if err := c.Of(in.job, in.model); err != nil {
+		return nil, err
+	}
+	r.Cut = c
 	return r, err
 }
 
@@ -84,7 +87,7 @@ func wireReply(r *shardsvc.Reply) *headracev1.CutReply {
 		Cut: r.Cut.Cut, Step: r.Step, Path: valid(r.Cut.Path), Again: r.Units, Epoch: r.Epoch, AgainTally: wireTally(r.Again)}
 }
 
-func wireTally(t *shardsvc.Tally) *headracev1.Tally {
+func wireTally(t *cut.Tally) *headracev1.Tally {
 	if t == nil {
 		return nil
 	}
@@ -95,7 +98,7 @@ func wireTally(t *shardsvc.Tally) *headracev1.Tally {
 // be megabytes, and neither the loop nor the committer has time for that.
 type cutReply struct {
 	reply *headracev1.CutReply
-	cut   *shardsvc.Cut
+	cut   *cut.Cut
 	texts *bodies
 }
 

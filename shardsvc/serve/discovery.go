@@ -7,6 +7,7 @@ import (
 
 	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/shardsvc"
+	"github.com/headrace/headrace/shardsvc/cut"
 	"github.com/headrace/headrace/sources"
 )
 
@@ -140,7 +141,7 @@ func partitionsOf(d *shardsvc.DatasetInfo, parts []NewPartition) ([]NewPartition
 	}
 	all := make([]NewPartition, x.VirtualRanks)
 	for v := range all {
-		all[v].ID = sources.PartitionID(shardsvc.VirtualIdentity(string(parts[0].ID), v, x.VirtualRanks))
+		all[v].ID = sources.PartitionID(cut.VirtualIdentity(string(parts[0].ID), v, x.VirtualRanks))
 	}
 	return all, nil
 }

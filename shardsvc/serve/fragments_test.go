@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/headrace/headrace/shardsvc"
+	"github.com/headrace/headrace/shardsvc/cut"
 	"github.com/headrace/headrace/sources"
 )
 
@@ -75,7 +76,7 @@ func (f *fragments) do(ev shardsvc.Event) {
 }
 
 // flush books what would be written and takes the grants.
-func (f *fragments) flush() (cut *shardsvc.Cut) {
+func (f *fragments) flush() (cut *cut.Cut) {
 	f.c.Flush(&f.fx)
 	for _, p := range f.fx.Puts {
 		switch p.Op {
@@ -123,28 +124,28 @@ func (f *fragments) train(n int) {
 
 // save freezes a cut of rank 0, writes its manifest's text and binds it.
 func (f *fragments) save(name string, id uint64) {
-	call := func(k shardsvc.CutCall) (*shardsvc.Cut, float64) {
+	call := func(k shardsvc.CutCall) (*cut.Cut, float64) {
 		k.Worker = 1
 		began := f.cpu()
 		f.do(&shardsvc.Message{Session: 1, Calls: []shardsvc.CutCall{k}})
 		took := f.cpu() - began
 		return f.flush(), took
 	}
-	cut, freeze := call(shardsvc.CutCall{ID: 2 * id, Ask: &shardsvc.CutAsk{Cut: id, Step: f.step, Path: "p"}})
+	body, freeze := call(shardsvc.CutCall{ID: 2 * id, Ask: &shardsvc.CutAsk{Cut: id, Step: f.step, Path: "p"}})
 	began := f.cpu()
-	text, err := wireCut(cut, "j", "private").Encode()
+	text, err := body.EncodeJSON()
 	if err != nil {
 		f.b.Fatal(err)
 	}
 	write := f.cpu() - began
 	_, bind := call(shardsvc.CutCall{ID: 2*id + 1, Bind: &shardsvc.CutBind{Cut: id, Path: "p"}})
-	ranges := len(cut.Datasets[0].Partitions[0].Passes[0].Ranges) + 1
+	ranges := len(body.Datasets[0].Partitions[0].Passes[0].Ranges) + 1
 	f.b.ReportMetric(freeze, name+"_freeze_cpu_ms")
 	f.b.ReportMetric(bind, name+"_bind_cpu_ms")
 	f.b.ReportMetric(write, name+"_manifest_cpu_ms")
 	if name == "next" {
 		f.b.ReportMetric(float64(ranges), "ranges")
-		f.b.ReportMetric(float64(len(cut.Encode(nil)))/float64(ranges), "body_B/range")
+		f.b.ReportMetric(float64(len(body.Append(nil)))/float64(ranges), "body_B/range")
 		f.b.ReportMetric(float64(len(text))/float64(ranges), "manifest_B/range")
 	}
 }

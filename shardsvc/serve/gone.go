@@ -12,6 +12,7 @@ import (
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/flashckpt/manifest"
 	"github.com/headrace/headrace/shardsvc"
+	"github.com/headrace/headrace/shardsvc/cut"
 )
 
 // Deletion is what a source does not have any more of one segment.
@@ -106,10 +107,10 @@ func goneText(g *shardsvc.Gone) string {
 // notRewindable says why nobody goes back to where a dataset stops, when it is met or
 // in the middle of the night: all that was saved since would be void by then. And
 // what to do.
-func (l *loop) notRewindable(cut *shardsvc.Cut, g *shardsvc.Gone, deleted []Deletion) (hint string, err error) {
-	what, rank := "the start", shardsvc.Group
-	if cut != nil {
-		what, rank = fmt.Sprintf("step %d (cut %v)", cut.Step, manifest.CutID(cut.ID)), cut.Rank
+func (l *loop) notRewindable(to *cut.Cut, g *shardsvc.Gone, deleted []Deletion) (hint string, err error) {
+	what, rank := "the start", int64(cut.Group)
+	if to != nil {
+		what, rank = fmt.Sprintf("step %d (cut %v)", to.Step, to.ID), int64(to.Rank)
 	}
 	var stop, exact, whole []string // datasets
 	for _, x := range g.Ranges {
@@ -125,7 +126,7 @@ func (l *loop) notRewindable(cut *shardsvc.Cut, g *shardsvc.Gone, deleted []Dele
 		}
 	}
 	var ways []string
-	if other := l.rewindable(rank, cut, deleted); other != nil {
+	if other := l.rewindable(rank, to, deleted); other != nil {
 		ways = append(ways, fmt.Sprintf("go back to step %d (cut %v): all that is behind it is there", other.Step, manifest.CutID(other.ID)))
 	}
 	if len(stop) > 0 {
@@ -142,11 +143,11 @@ func (l *loop) notRewindable(cut *shardsvc.Cut, g *shardsvc.Gone, deleted []Dele
 
 // rewindable is the newest cut that one can go back to without a loss: of the group,
 // or of the rank.
-func (l *loop) rewindable(rank int64, but *shardsvc.Cut, deleted []Deletion) *shardsvc.CutInfo {
+func (l *loop) rewindable(rank int64, but *cut.Cut, deleted []Deletion) *shardsvc.CutInfo {
 	all := l.core.Cuts()
 	for i := len(all) - 1; i >= 0; i-- {
 		k := &all[i]
-		if k.Rank != rank || k.State != shardsvc.CutBound && k.State != shardsvc.CutCarried || but != nil && k.ID == but.ID {
+		if k.Rank != rank || k.State != shardsvc.CutBound && k.State != shardsvc.CutCarried || but != nil && k.ID == uint64(but.ID) {
 			continue
 		}
 		if g := l.core.GoneOf(k.ID, deleted); g.Units == 0 && !g.AtLeast {

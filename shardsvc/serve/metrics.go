@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/shardsvc"
+	"github.com/headrace/headrace/shardsvc/cut"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -143,7 +144,7 @@ func (m *metrics) checkpoints(cuts []shardsvc.CutInfo, ch chan<- prometheus.Metr
 			continue
 		}
 		rank := ""
-		if k.Rank != shardsvc.Group {
+		if k.Rank != cut.Group {
 			rank = strconv.FormatInt(k.Rank, 10)
 		}
 		ch <- prometheus.MustNewConstMetric(descBound, prometheus.GaugeValue, m.s.boundAge(k).Seconds(), rank)

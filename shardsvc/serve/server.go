@@ -57,7 +57,6 @@ func New(cfg Config) (*Server, error) {
 	s.alive, s.dead = context.WithCancel(context.Background())
 	s.changed.init()
 	s.moved.init()
-	s.bodies.job, s.bodies.model = cfg.Job, cfg.Model
 	if err := cfg.Store.Load(s.core.Load); err != nil {
 		return nil, fmt.Errorf("load state: %w", err)
 	}

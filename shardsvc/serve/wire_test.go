@@ -7,6 +7,7 @@ import (
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/shardsvc"
+	"github.com/headrace/headrace/shardsvc/cut"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
@@ -238,7 +239,7 @@ func TestEveryReplyReachesTheWireWhole(t *testing.T) {
 		{Kind: shardsvc.ReplyHello, Term: 2, Epoch: 1},
 		{Kind: shardsvc.ReplyHeld, Was: tok, Token: tok, Prefix: 7, End: 9},
 		{Kind: shardsvc.ReplyHeld, Was: tok, Refused: true, Reason: "gone"},
-		{Kind: shardsvc.ReplyJoin, Worker: 1, Generation: 3, Epoch: 1, Step: 12, Units: 100, Again: &shardsvc.Tally{Rows: 9, Untold: 2}},
+		{Kind: shardsvc.ReplyJoin, Worker: 1, Generation: 3, Epoch: 1, Step: 12, Units: 100, Again: &cut.Tally{Rows: 9, Untold: 2}},
 		{Kind: shardsvc.ReplyAck, Token: tok, Prefix: -1, Code: shardsvc.Invalid, Reason: "prefix"},
 		{Kind: shardsvc.ReplySteal, Token: tok, At: 44},
 		{Kind: shardsvc.ReplyRevoke, Token: tok, Reason: "deleted"},

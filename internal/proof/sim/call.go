@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	pb "github.com/headrace/headrace/api/headrace/v1"
-	"github.com/headrace/headrace/shardsvc"
+	"github.com/headrace/headrace/shardsvc/cut"
 )
 
 // call is one question about cuts that a trainer has open. It is asked again on
@@ -40,7 +40,7 @@ func (t *trainer) answered(r *pb.CutReply) {
 }
 
 // bodies travel by their number: what is simulated is who knows which, not JSON.
-func (w *World) bodyOf(c *shardsvc.Cut) []byte {
+func (w *World) bodyOf(c *cut.Cut) []byte {
 	i := slices.Index(w.bodies, c)
 	if i < 0 {
 		i = len(w.bodies)
@@ -49,7 +49,7 @@ func (w *World) bodyOf(c *shardsvc.Cut) []byte {
 	return []byte(fmt.Sprint(i + 1))
 }
 
-func (w *World) body(b []byte) *shardsvc.Cut {
+func (w *World) body(b []byte) *cut.Cut {
 	if len(b) == 0 {
 		return nil
 	}

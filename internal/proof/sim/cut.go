@@ -1,47 +1,47 @@
 package sim
 
 import (
-	"github.com/headrace/headrace/shardsvc"
+	"github.com/headrace/headrace/shardsvc/cut"
 )
 
 // checkCut compares a frozen cut with the model that was copied at its step. What
 // the cut means is worked out from the generator's own values, not by a reader.
-func (b *books) checkCut(t *trainer, cut *shardsvc.Cut, copied *model) {
+func (b *books) checkCut(t *trainer, body *cut.Cut, copied *model) {
 	w := b.w
-	in := w.members(cut)
-	b.checkRecords(t, cut, in)
-	b.checkList(t, cut)
+	in := w.members(body)
+	b.checkRecords(t, body, in)
+	b.checkList(t, body)
 	for r := range w.records {
 		n := copied.times[r]
 		switch {
 		case w.plan.model == shared && in[r] && n == 0:
-			w.fail("%s: cut %x says that %s is in the model, and it is not", t.name, cut.ID, w.input.where(int32(r)))
+			w.fail("%s: cut %x says that %s is in the model, and it is not", t.name, uint64(body.ID), w.input.where(int32(r)))
 		case w.plan.model == shared: // the model may hold more
 		case in[r] != (n == 1):
-			w.fail("%s: cut %x at step %d has %s: %v, and it is in the model of that step %d times", t.name, cut.ID, cut.Step, w.input.where(int32(r)), in[r], n)
+			w.fail("%s: cut %x at step %d has %s: %v, and it is in the model of that step %d times", t.name, uint64(body.ID), body.Step, w.input.where(int32(r)), in[r], n)
 		}
 	}
 }
 
 // members are the records of a cut.
-func (w *World) members(cut *shardsvc.Cut) []bool {
+func (w *World) members(body *cut.Cut) []bool {
 	in := make([]bool, w.records)
-	for i := range cut.Datasets {
-		d := &cut.Datasets[i]
+	for i := range body.Datasets {
+		d := &body.Datasets[i]
 		for j := range d.Partitions {
 			q := &d.Partitions[j]
 			p := w.input.part(q.Identity)
-			for pass := range q.PassesDone {
-				w.mark(in, true, d, p, q.Identity, pass, func(shardsvc.Place) bool { return true })
+			for pass := range q.Done {
+				w.mark(in, true, d, p, q.Identity, pass, func(cut.Place) bool { return true })
 			}
 			for k := range q.Passes {
 				x := &q.Passes[k]
-				w.mark(in, true, d, p, q.Identity, x.Pass, func(at shardsvc.Place) bool {
+				w.mark(in, true, d, p, q.Identity, x.Pass, func(at cut.Place) bool {
 					if before(at, x.Low) {
 						return true
 					}
 					for _, y := range x.Ranges {
-						if y.Kind == shardsvc.Acked && !before(at, y.Start) && before(at, y.End) {
+						if y.Kind == cut.Acked && !before(at, y.Start) && before(at, y.End) {
 							return true
 						}
 					}
@@ -60,48 +60,48 @@ func (w *World) members(cut *shardsvc.Cut) []bool {
 	return in
 }
 
-func before(a, b shardsvc.Place) bool {
+func before(a, b cut.Place) bool {
 	i, j := place(a.Segment), place(b.Segment)
 	return i < j || i == j && a.Offset < b.Offset
 }
 
 // mark sets the records of a pass whose place in order space is in. as: to what.
-func (w *World) mark(to []bool, as bool, d *shardsvc.CutDataset, p *part, identity string, pass uint32, is func(shardsvc.Place) bool) {
+func (w *World) mark(to []bool, as bool, d *cut.Dataset, p *part, identity string, pass uint32, is func(cut.Place) bool) {
 	base := int(pass) * w.input.total
-	if !d.Shuffle {
+	if d.Shuffle == nil {
 		for _, s := range p.segs {
 			for i, at := range s.begins {
-				if is(shardsvc.Place{Segment: s.id, Offset: at}) {
+				if is(cut.Place{Segment: s.id, Offset: at}) {
 					to[base+s.first+i] = as
 				}
 			}
 		}
 		return
 	}
-	_, v := shardsvc.SourceIdentity(identity, d.VirtualRanks)
+	_, v := cut.SourceIdentity(identity, d.Shuffle.VirtualRanks)
 	p.eachPlace(d, pass, func(i int, at int64) {
-		if n := int64(d.VirtualRanks); n > 0 {
-			block := at / d.Block
+		if n := int64(d.Shuffle.VirtualRanks); n > 0 {
+			block := at / d.Shuffle.Block
 			if block%n != int64(v) {
 				return
 			}
-			at = block/n*d.Block + at%d.Block
+			at = block/n*d.Shuffle.Block + at%d.Shuffle.Block
 		}
-		if is(shardsvc.Place{Offset: at}) {
+		if is(cut.Place{Offset: at}) {
 			to[base+i] = as
 		}
 	})
 }
 
 // eachPlace gives each record's place in the order of a shuffled pass.
-func (p *part) eachPlace(d *shardsvc.CutDataset, pass uint32, do func(rec int, at int64)) {
+func (p *part) eachPlace(d *cut.Dataset, pass uint32, do func(rec int, at int64)) {
 	order := p.order(d, pass)
 	blocks := int64(0)
 	for _, s := range p.segs {
 		for i, at := range s.begins {
-			do(s.first+i, order[blocks+(at-s.start)/d.Block]*d.Block+(at-s.start)%d.Block)
+			do(s.first+i, order[blocks+(at-s.start)/d.Shuffle.Block]*d.Shuffle.Block+(at-s.start)%d.Shuffle.Block)
 		}
-		blocks += (s.end - s.start + d.Block - 1) / d.Block
+		blocks += (s.end - s.start + d.Shuffle.Block - 1) / d.Shuffle.Block
 	}
 }
 
@@ -114,10 +114,10 @@ func (p *part) blocks(block int64) (n uint64) {
 
 // order gives for each block of the input which one of a shuffled pass it is
 // (docs/PROTOCOL.md, Shuffle), written a second time.
-func (p *part) order(d *shardsvc.CutDataset, pass uint32) []int64 {
-	n := p.blocks(d.Block)
+func (p *part) order(d *cut.Dataset, pass uint32) []int64 {
+	n := p.blocks(d.Shuffle.Block)
 	of := make([]int64, n)
-	if d.InOrder {
+	if d.Shuffle.InOrder {
 		for i := range of {
 			of[i] = int64(i)
 		}
@@ -129,7 +129,7 @@ func (p *part) order(d *shardsvc.CutDataset, pass uint32) []int64 {
 	}
 	h := bits / 2
 	mask := uint64(1)<<h - 1
-	key := splitmix(d.Seed + 0x9E3779B97F4A7C15*uint64(pass+1))
+	key := splitmix(d.Shuffle.Seed + 0x9E3779B97F4A7C15*uint64(pass+1))
 	for i := range n {
 		x := i
 		for ok := true; ok; ok = x >= n {

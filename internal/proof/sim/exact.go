@@ -3,7 +3,7 @@ package sim
 import (
 	"slices"
 
-	"github.com/headrace/headrace/shardsvc"
+	"github.com/headrace/headrace/shardsvc/cut"
 )
 
 // A bit_exact job: the input is dealt out to a fixed number of virtual ranks, each
@@ -31,7 +31,7 @@ func (w *World) identities(p *part) []string {
 	}
 	var all []string
 	for v := range w.plan.exact {
-		all = append(all, shardsvc.VirtualIdentity(p.identity, v, w.plan.exact))
+		all = append(all, cut.VirtualIdentity(p.identity, v, w.plan.exact))
 	}
 	return all
 }
@@ -45,7 +45,7 @@ func (w *World) lots() {
 	w.lot, w.dealt = make([][]int32, w.plan.exact), make([]int, w.records)
 	p, o := w.input.parts[0], &w.plan.datasets[0].opt
 	for pass := range uint32(o.Passes) {
-		d := shardsvc.CutDataset{Shuffle: true, Seed: o.Seed, Block: o.Block, InOrder: o.InOrder}
+		d := cut.Dataset{Shuffle: &cut.Shuffle{Seed: o.Seed, Block: o.Block, InOrder: o.InOrder}}
 		blocks := map[int64][]int32{}
 		p.eachPlace(&d, pass, func(i int, at int64) {
 			blocks[at/o.Block] = append(blocks[at/o.Block], int32(int(pass)*w.input.total+i))
@@ -65,7 +65,7 @@ func (w *World) reads(identity string, rec int) bool {
 	if w.plan.exact == 0 {
 		return true
 	}
-	_, v := shardsvc.SourceIdentity(identity, uint32(w.plan.exact))
+	_, v := cut.SourceIdentity(identity, uint32(w.plan.exact))
 	return w.dealt[rec] == v
 }
 

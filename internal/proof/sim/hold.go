@@ -5,7 +5,7 @@ import (
 
 	"github.com/headrace/headrace/agent/hold"
 	pb "github.com/headrace/headrace/api/headrace/v1"
-	"github.com/headrace/headrace/shardsvc"
+	"github.com/headrace/headrace/shardsvc/cut"
 )
 
 // Exact saves of a shared model: all trainers hold their yields while the saver
@@ -90,22 +90,22 @@ func (t *trainer) saveExactly() {
 
 // checkExact: the model, copied at at, is the cut, but for what trainers that were killed or given
 // up have put into it without its step having arrived.
-func (b *books) checkExact(t *trainer, cut *shardsvc.Cut, copied *model, at Time) {
+func (b *books) checkExact(t *trainer, body *cut.Cut, copied *model, at Time) {
 	w := b.w
-	if !cut.Exact {
-		w.fail("%s: cut %x was asked for as exact, and says that it is not", t.name, cut.ID)
+	if !body.Exact {
+		w.fail("%s: cut %x was asked for as exact, and says that it is not", t.name, uint64(body.ID))
 	}
-	in := w.members(cut)
-	b.checkList(t, cut)
+	in := w.members(body)
+	b.checkList(t, body)
 	for r := range w.records {
 		switch n := copied.times[r]; {
 		case in[r] && n == 0:
-			w.fail("%s: exact cut %x says that %s is in the model, and it is not", t.name, cut.ID, w.input.where(int32(r)))
+			w.fail("%s: exact cut %x says that %s is in the model, and it is not", t.name, uint64(body.ID), w.input.where(int32(r)))
 		case in[r] || n == 0:
 		case b.excused(int32(r), at):
 			w.seen.unstepped += int(n)
 		default:
-			w.fail("%s: exact cut %x does not have %s, which a trainer that lives has put into the model", t.name, cut.ID, w.input.where(int32(r)))
+			w.fail("%s: exact cut %x does not have %s, which a trainer that lives has put into the model", t.name, uint64(body.ID), w.input.where(int32(r)))
 		}
 	}
 }

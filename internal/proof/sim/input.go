@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"sort"
 
-	"github.com/headrace/headrace/shardsvc"
+	"github.com/headrace/headrace/shardsvc/cut"
 )
 
 // input is all there is to read, and the truth about it. Records are numbered
@@ -97,7 +97,7 @@ func (s *segment) head(now Time) int64 {
 // part of the source that a partition of the core reads.
 func (in *input) part(identity string) *part {
 	if n := in.datasets[0].opt.VirtualRanks; n > 0 {
-		identity, _ = shardsvc.SourceIdentity(identity, n)
+		identity, _ = cut.SourceIdentity(identity, n)
 	}
 	for _, p := range in.parts {
 		if p.identity == identity {

@@ -4,6 +4,7 @@ import (
 	"github.com/headrace/headrace/agent/hold"
 	pb "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/shardsvc"
+	"github.com/headrace/headrace/shardsvc/cut"
 )
 
 // Sources delete the beginnings of segments, read or not. Of each record that is
@@ -203,36 +204,36 @@ func (m *master) checkExcluded() {
 
 // checkList: a cut lists what was excluded when it was frozen, each record once, and
 // counts it.
-func (b *books) checkList(t *trainer, cut *shardsvc.Cut) {
+func (b *books) checkList(t *trainer, body *cut.Cut) {
 	w := b.w
-	out := w.excludedIn(cut)
-	want, ok := w.frozenOut[cut.ID]
+	out := w.excludedIn(body)
+	want, ok := w.frozenOut[uint64(body.ID)]
 	for r := range out {
 		if ok && out[r] != want[r] {
-			w.fail("%s: cut %x lists %s as excluded: %v, when it was frozen it was: %v", t.name, cut.ID, w.input.where(int32(r)), out[r], want[r])
+			w.fail("%s: cut %x lists %s as excluded: %v, when it was frozen it was: %v", t.name, uint64(body.ID), w.input.where(int32(r)), out[r], want[r])
 		}
 	}
 	if w.plan.model == private {
 		return // of a rank's cut nobody counts what is in no model
 	}
 	units := int64(0)
-	for i := range cut.Datasets {
-		for j := range cut.Datasets[i].Partitions {
-			for _, e := range cut.Datasets[i].Partitions[j].Excluded {
+	for i := range body.Datasets {
+		for j := range body.Datasets[i].Partitions {
+			for _, e := range body.Datasets[i].Partitions[j].Excluded {
 				units += e.Units
 			}
 		}
 	}
-	if n := cut.Units().Excluded; n != units {
-		w.fail("%s: cut %x counts %d units as excluded, and lists %d", t.name, cut.ID, n, units)
+	if n := body.Units().Excluded; n != units {
+		w.fail("%s: cut %x counts %d units as excluded, and lists %d", t.name, uint64(body.ID), n, units)
 	}
 }
 
 // excludedIn are the records that a cut lists as excluded.
-func (w *World) excludedIn(cut *shardsvc.Cut) []bool {
+func (w *World) excludedIn(body *cut.Cut) []bool {
 	out := make([]bool, w.records)
-	for i := range cut.Datasets {
-		d := &cut.Datasets[i]
+	for i := range body.Datasets {
+		d := &body.Datasets[i]
 		for j := range d.Partitions {
 			w.markExcluded(out, d, &d.Partitions[j], true)
 		}
@@ -240,23 +241,23 @@ func (w *World) excludedIn(cut *shardsvc.Cut) []bool {
 	return out
 }
 
-func (w *World) markExcluded(to []bool, d *shardsvc.CutDataset, q *shardsvc.CutPartition, as bool) {
+func (w *World) markExcluded(to []bool, d *cut.Dataset, q *cut.Partition, as bool) {
 	p := w.input.part(q.Identity)
 	for k := range q.Excluded {
 		e := &q.Excluded[k]
-		start, end := shardsvc.Place{Segment: e.Segment, Offset: e.Start}, shardsvc.Place{Segment: e.Segment, Offset: e.End}
-		w.mark(to, as, d, p, q.Identity, e.Pass, func(at shardsvc.Place) bool { return !before(at, start) && before(at, end) })
+		start, end := cut.Place{Segment: e.Piece.Segment, Offset: e.Piece.Start}, cut.Place{Segment: e.Piece.Segment, Offset: e.Piece.End}
+		w.mark(to, as, d, p, q.Identity, e.Pass, func(at cut.Place) bool { return !before(at, start) && before(at, end) })
 	}
 }
 
 // checkAdopted: whoever went back to a cut brought what it excludes.
-func (b *books) checkAdopted(cut *shardsvc.Cut) {
+func (b *books) checkAdopted(body *cut.Cut) {
 	if b.w.plan.model == private {
 		return // others may have it in their models
 	}
-	for r, out := range b.w.excludedIn(cut) {
+	for r, out := range b.w.excludedIn(body) {
 		if out && b.out[r] == 0 {
-			b.w.fail("the job went back to cut %x, which excludes %s, and it is not excluded", cut.ID, b.w.input.where(int32(r)))
+			b.w.fail("the job went back to cut %x, which excludes %s, and it is not excluded", uint64(body.ID), b.w.input.where(int32(r)))
 		}
 	}
 }
@@ -307,28 +308,28 @@ func (m *master) checkGone() {
 	}
 }
 
-func (m *master) checkGoneOf(cut *shardsvc.Cut, g shardsvc.Gone, listed []bool) {
+func (m *master) checkGoneOf(body *cut.Cut, g shardsvc.Gone, listed []bool) {
 	w := m.w
 	told := make([]bool, w.records)
 	for _, x := range g.Ranges {
 		if d, _ := m.core.Dataset(x.Dataset); x.Stops == d.Options.GoOnAfterLoss {
-			w.fail("cut %x: the loss of %s segment %d [%d, %d) is said to stop its dataset: %v", cut.ID, x.Label, x.Segment, x.Start, x.End, x.Stops)
+			w.fail("cut %x: the loss of %s segment %d [%d, %d) is said to stop its dataset: %v", uint64(body.ID), x.Label, x.Segment, x.Start, x.End, x.Stops)
 		}
 		for pass := range x.Passes {
 			w.eachIn(x.Source, x.Pass+pass, x.Segment, x.Start, x.End, func(_ *segment, rec int32, _ int64) { told[rec] = true })
 		}
 	}
-	in := w.members(cut)
+	in := w.members(body)
 	for r := range told {
 		open := listed[r] && !in[r] && !m.out[r]
 		switch {
 		case told[r] && !open:
-			w.fail("cut %x is said to miss %s: the source has it (%v), or it is in the cut (%v), or excluded (%v)", cut.ID, w.input.where(int32(r)), !listed[r], in[r], m.out[r])
+			w.fail("cut %x is said to miss %s: the source has it (%v), or it is in the cut (%v), or excluded (%v)", uint64(body.ID), w.input.where(int32(r)), !listed[r], in[r], m.out[r])
 		case g.More > 0 || told[r] || !open:
 		case w.plan.model != private:
-			w.fail("going back to cut %x would miss %s, and it is not told", cut.ID, w.input.where(int32(r)))
-		case m.ownsSurely(uint32(cut.Rank), int32(r)):
-			w.fail("going back to cut %x would miss %s, which rank %d has, and it is not told", cut.ID, w.input.where(int32(r)), cut.Rank)
+			w.fail("going back to cut %x would miss %s, and it is not told", uint64(body.ID), w.input.where(int32(r)))
+		case m.ownsSurely(uint32(body.Rank), int32(r)):
+			w.fail("going back to cut %x would miss %s, which rank %d has, and it is not told", uint64(body.ID), w.input.where(int32(r)), body.Rank)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"github.com/headrace/headrace/shardsvc"
+	"github.com/headrace/headrace/shardsvc/cut"
 )
 
 // checkMarks judges what a broker is told: everything before the commit is in the
@@ -13,7 +14,7 @@ func (m *master) checkMarks() {
 	var newest, oldest []*manifest // one of each rank, or of the group
 	put := func(to *[]*manifest, x *manifest, replace bool) {
 		for i, y := range *to {
-			if y.cut.Rank == x.cut.Rank {
+			if int64(y.cut.Rank) == int64(x.cut.Rank) {
 				if replace {
 					(*to)[i] = x
 				}
@@ -50,11 +51,11 @@ func (m *master) checkBefore(what string, unlisted []bool, marks []shardsvc.Mark
 		if k.Shuffled {
 			continue
 		}
-		at := shardsvc.Place{Segment: k.Segment, Offset: k.Offset}
+		at := cut.Place{Segment: k.Segment, Offset: k.Offset}
 		for pass := range int(k.Pass) + 1 {
 			for _, s := range w.input.part(k.Identity).segs {
 				for i, begins := range s.begins {
-					if pass == int(k.Pass) && !before(shardsvc.Place{Segment: s.id, Offset: begins}, at) {
+					if pass == int(k.Pass) && !before(cut.Place{Segment: s.id, Offset: begins}, at) {
 						break
 					}
 					r := pass*w.input.total + s.first + i

@@ -2,7 +2,7 @@ package sim
 
 import (
 	"github.com/headrace/headrace/agent/hold"
-	"github.com/headrace/headrace/shardsvc"
+	"github.com/headrace/headrace/shardsvc/cut"
 )
 
 // timeOf is the event time of a record, in any pass; of some there is none.
@@ -25,10 +25,10 @@ func (in *input) tally(records []int32) hold.Tally {
 
 // checkRecords: a cut says how many records it has of each partition, and from when
 // to when; whatever broke, none of them is untold.
-func (b *books) checkRecords(t *trainer, cut *shardsvc.Cut, in []bool) {
-	for i := range cut.Datasets {
-		for j := range cut.Datasets[i].Partitions {
-			q := &cut.Datasets[i].Partitions[j]
+func (b *books) checkRecords(t *trainer, body *cut.Cut, in []bool) {
+	for i := range body.Datasets {
+		for j := range body.Datasets[i].Partitions {
+			q := &body.Datasets[i].Partitions[j]
 			var want hold.Tally
 			for _, s := range b.w.input.part(q.Identity).segs {
 				for pass := 0; pass*b.w.input.total < len(in); pass++ {
@@ -40,9 +40,8 @@ func (b *books) checkRecords(t *trainer, cut *shardsvc.Cut, in []bool) {
 					}
 				}
 			}
-			one := shardsvc.Cut{Datasets: []shardsvc.CutDataset{{Partitions: []shardsvc.CutPartition{*q}}}}
-			if got := one.Records(); got != (shardsvc.Tally{Rows: want.Rows, Oldest: want.Oldest, Newest: want.Newest}) {
-				b.w.fail("%s: cut %x at step %d says of %s that its records are %+v, they are %+v", t.name, cut.ID, cut.Step, q.Identity, got, want)
+			if got := q.Records(); got != (cut.Tally{Rows: want.Rows, Oldest: want.Oldest, Newest: want.Newest}) {
+				b.w.fail("%s: cut %x at step %d says of %s that its records are %+v, they are %+v", t.name, uint64(body.ID), body.Step, q.Identity, got, want)
 			}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	pb "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/shardsvc"
+	"github.com/headrace/headrace/shardsvc/cut"
 )
 
 // going is a trainer on its way back to a checkpoint.
@@ -41,7 +42,7 @@ func (t *trainer) folder() int64 {
 	if t.w.plan.model == private {
 		return int64(t.rank)
 	}
-	return shardsvc.Group
+	return cut.Group
 }
 
 func (g *going) offer() {
@@ -71,7 +72,7 @@ func (g *going) offer() {
 	if m == nil && w.plan.model == private && !w.plan.apart && c.Mode == pb.Restore_NEWEST {
 		if x := w.storage.witness(g.rank); x != nil {
 			c.Body = w.bodyOf(x.cut)
-			w.tracef(t.name, "has none, and offers cut %x of rank %d as a witness", x.cut.ID, x.cut.Rank)
+			w.tracef(t.name, "has none, and offers cut %x of rank %d as a witness", uint64(x.cut.ID), int64(x.cut.Rank))
 		}
 	}
 	if m != nil {
@@ -79,7 +80,7 @@ func (g *going) offer() {
 			c.Path = m.path
 		}
 		w.storage.sync(m.path) // it may have come a moment ago
-		w.tracef(t.name, "offers cut %x of step %d, carried %v", m.cut.ID, m.cut.Step, m.carried)
+		w.tracef(t.name, "offers cut %x of step %d, carried %v", uint64(m.cut.ID), m.cut.Step, m.carried)
 	}
 	t.call(&pb.CutCall{Call: &pb.CutCall_Restore{Restore: c}}, func(r *pb.CutReply) { g.answered(m, r) })
 }
@@ -99,7 +100,7 @@ func (g *going) answered(m *manifest, r *pb.CutReply) {
 		}
 		g.offer()
 	case r.Code == pb.CutReply_REFUSED && m != nil && (m.carried || strings.Contains(r.Reason, "void") || strings.Contains(r.Reason, "being removed")):
-		g.failed = append(g.failed, m.cut.ID)
+		g.failed = append(g.failed, uint64(m.cut.ID))
 		g.better = nil
 		g.offer()
 	default:
@@ -186,7 +187,7 @@ func (t *trainer) restoreLate() {
 		return
 	}
 	x := w.loaded
-	w.tracef(t.name, "goes back to cut %x too", x.cut.ID)
+	w.tracef(t.name, "goes back to cut %x too", uint64(x.cut.ID))
 	c := &pb.Restore{Mode: pb.Restore_EXACT, Body: w.bodyOf(x.cut), Path: x.path, After: w.storage.order(t.folder())}
 	if x.carried {
 		c.Path = ""
@@ -246,16 +247,16 @@ func (w *World) rewind() {
 	if to.carried || to.leaves || !to.verifies() {
 		return
 	}
-	w.request(fmt.Sprintf("rewind to cut %x of step %d", to.cut.ID, to.cut.Step), func(m *master) {
+	w.request(fmt.Sprintf("rewind to cut %x of step %d", uint64(to.cut.ID), to.cut.Step), func(m *master) {
 		if to.leaves || !to.verifies() || w.plan.model == replicated && m.over() {
 			return // ranks may be leaving, with success
 		}
 		w.storage.sync(to.path) // as headrace rewind does
 		m.rewound = false
-		m.step(&shardsvc.Rewind{Cut: to.cut, Path: to.path, After: w.storage.order(to.cut.Rank)})
-		if m.rewound && to.cut.Rank != shardsvc.Group {
-			w.slots[to.cut.Rank].rewound = w.now
-			w.giveUp(uint32(to.cut.Rank))
+		m.step(&shardsvc.Rewind{Cut: to.cut, Path: to.path, After: w.storage.order(int64(to.cut.Rank))})
+		if m.rewound && int64(to.cut.Rank) != cut.Group {
+			w.slots[int64(to.cut.Rank)].rewound = w.now
+			w.giveUp(uint32(int64(to.cut.Rank)))
 		}
 	}, nil)
 }

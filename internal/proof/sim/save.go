@@ -120,7 +120,7 @@ func (s *saving) syncFiles() bool {
 func (s *saving) saysShare() bool {
 	f := s.t.w.storage.create(s.m.path, s.t.node)
 	f.data = true
-	f.share = &share{s.t.rank, s.m.cut.ID, s.copied}
+	f.share = &share{s.t.rank, uint64(s.m.cut.ID), s.copied}
 	s.own = append(s.own, f)
 	return true
 }
@@ -134,7 +134,7 @@ func (s *saving) gather() bool {
 		if f.folder != s.m.path || f.gone {
 			continue
 		}
-		if p := f.share; p != nil && p.cut == s.m.cut.ID {
+		if p := f.share; p != nil && p.cut == uint64(s.m.cut.ID) {
 			if p.of.sum != s.copied.sum {
 				w.fail("%s: rank %d's share of cut %x is of another model", t.name, p.rank, p.cut)
 			}
@@ -163,7 +163,7 @@ func (s *saving) manifest() bool {
 
 func (s *saving) appear() bool {
 	w := s.t.w
-	w.tracef(s.t.name, "the manifest of step %d is on storage: cut %x", s.m.cut.Step, s.m.cut.ID)
+	w.tracef(s.t.name, "the manifest of step %d is on storage: cut %x", s.m.cut.Step, uint64(s.m.cut.ID))
 	w.storage.appear(s.m, s.t.node)
 	return true
 }
@@ -171,8 +171,8 @@ func (s *saving) appear() bool {
 // bind tells the master.
 func (s *saving) bind() bool {
 	t, w := s.t, s.t.w
-	t.call(&pb.CutCall{Call: &pb.CutCall_Bind{Bind: &pb.CutBind{Cut: s.m.cut.ID, Path: s.m.path}}}, func(r *pb.CutReply) {
-		w.tracef(t.name, "bind %x: %v %s", s.m.cut.ID, r.Code, r.Reason)
+	t.call(&pb.CutCall{Call: &pb.CutCall_Bind{Bind: &pb.CutBind{Cut: uint64(s.m.cut.ID), Path: s.m.path}}}, func(r *pb.CutReply) {
+		w.tracef(t.name, "bind %x: %v %s", uint64(s.m.cut.ID), r.Code, r.Reason)
 		if r.Code != pb.CutReply_OK {
 			t.saving = false
 			return
@@ -189,7 +189,7 @@ func (s *saving) done() bool {
 }
 
 func (s *saving) drop(why string) bool {
-	s.t.call(&pb.CutCall{Call: &pb.CutCall_Drop{Drop: &pb.CutDrop{Cut: s.m.cut.ID, Reason: why}}}, func(*pb.CutReply) { s.t.saving = false })
+	s.t.call(&pb.CutCall{Call: &pb.CutCall_Drop{Drop: &pb.CutDrop{Cut: uint64(s.m.cut.ID), Reason: why}}}, func(*pb.CutReply) { s.t.saving = false })
 	return false
 }
 
@@ -197,19 +197,19 @@ func (s *saving) drop(why string) bool {
 // and when that is sure to be gone, the data. The save ends behind it.
 func (t *trainer) retain(newest *manifest) {
 	disk := &t.w.storage
-	old := disk.removable(newest.cut.Rank, t.w.plan.keep, newest)
+	old := disk.removable(int64(newest.cut.Rank), t.w.plan.keep, newest)
 	if len(old) == 0 {
 		t.saving = false
 		return
 	}
 	m := old[len(old)-1]
 	m.leaves = true
-	t.call(&pb.CutCall{Call: &pb.CutCall_Drop{Drop: &pb.CutDrop{Cut: m.cut.ID, Reason: "retention"}}}, func(r *pb.CutReply) {
+	t.call(&pb.CutCall{Call: &pb.CutCall_Drop{Drop: &pb.CutDrop{Cut: uint64(m.cut.ID), Reason: "retention"}}}, func(r *pb.CutReply) {
 		if r.Code != pb.CutReply_OK {
 			t.saving = false
 			return
 		}
-		t.w.tracef(t.name, "removes the checkpoint of step %d: cut %x", m.cut.Step, m.cut.ID)
+		t.w.tracef(t.name, "removes the checkpoint of step %d: cut %x", m.cut.Step, uint64(m.cut.ID))
 		t.inTurn(
 			func() bool { disk.remove(m.self, t.node); return true },
 			func() bool { disk.sync(m.path); return true },

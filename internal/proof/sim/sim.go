@@ -5,7 +5,7 @@ import (
 	"io"
 	"runtime/debug"
 
-	"github.com/headrace/headrace/shardsvc"
+	"github.com/headrace/headrace/shardsvc/cut"
 )
 
 // World is one run: everything there is, on one clock.
@@ -27,7 +27,7 @@ type World struct {
 	model    *model // of a shared job
 	books    *books
 	storage  storage
-	bodies   []*shardsvc.Cut
+	bodies   []*cut.Cut
 	records  int // of all passes
 
 	moved       bool              // a master has listed input that began later than before

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/headrace/headrace/shardsvc"
+	"github.com/headrace/headrace/shardsvc/cut"
 )
 
 // storage is the folder of checkpoints, which every node sees. It promises what a
@@ -39,7 +39,7 @@ type share struct {
 // framework's own file is one too, with no path: nobody but the framework looks.
 type manifest struct {
 	path    string
-	cut     *shardsvc.Cut
+	cut     *cut.Cut
 	model   *model
 	self    *file
 	needs   []*file
@@ -95,12 +95,12 @@ func (s *storage) appear(m *manifest, n *node) {
 	m.self = s.create(m.path, n)
 	m.self.data = true // as a temporary file it was synced
 	s.all = append(s.all, m)
-	s.models[m.cut.ID] = m.model
+	s.models[uint64(m.cut.ID)] = m.model
 }
 
 func (s *storage) find(path string, cut uint64) *manifest {
 	for _, m := range s.all {
-		if m.path == path && m.cut.ID == cut && m.there() {
+		if m.path == path && uint64(m.cut.ID) == cut && m.there() {
 			return m
 		}
 	}
@@ -111,7 +111,7 @@ func (s *storage) find(path string, cut uint64) *manifest {
 // framework's file that somebody has loaded.
 func (s *storage) bound(path string, cut uint64) *manifest {
 	for _, m := range s.all {
-		if m.cut.ID == cut && (m.carried || m.path == path && !m.self.gone) {
+		if uint64(m.cut.ID) == cut && (m.carried || m.path == path && !m.self.gone) {
 			return m
 		}
 	}
@@ -140,7 +140,7 @@ func (s *storage) witness(rank int64) (best *manifest) {
 			best = m
 		}
 	}
-	if best == nil || best.cut.Rank == rank {
+	if best == nil || int64(best.cut.Rank) == rank {
 		return nil
 	}
 	return best
@@ -148,7 +148,7 @@ func (s *storage) witness(rank int64) (best *manifest) {
 
 func (s *storage) ofCut(cut uint64) *manifest {
 	for _, m := range slices.Backward(s.all) {
-		if m.cut.ID == cut && m.verifies() {
+		if uint64(m.cut.ID) == cut && m.verifies() {
 			return m
 		}
 	}
@@ -159,11 +159,11 @@ func (s *storage) ofCut(cut uint64) *manifest {
 // failed before; those that do not verify are failed.
 func (s *storage) newest(rank int64, failed *[]uint64) (best *manifest) {
 	for _, m := range s.all {
-		if m.cut.Rank != rank || m.carried || !m.there() || slices.Contains(*failed, m.cut.ID) {
+		if int64(m.cut.Rank) != rank || m.carried || !m.there() || slices.Contains(*failed, uint64(m.cut.ID)) {
 			continue
 		}
 		if !m.verifies() {
-			*failed = append(*failed, m.cut.ID)
+			*failed = append(*failed, uint64(m.cut.ID))
 			continue
 		}
 		if best == nil || m.cut.Order >= best.cut.Order {
@@ -176,7 +176,7 @@ func (s *storage) newest(rank int64, failed *[]uint64) (best *manifest) {
 // carried is the framework's newest file of a rank, or the group, that it can read.
 func (s *storage) carried(rank int64, failed []uint64) *manifest {
 	for _, m := range slices.Backward(s.all) {
-		if m.cut.Rank == rank && m.carried && m.verifies() && !slices.Contains(failed, m.cut.ID) {
+		if int64(m.cut.Rank) == rank && m.carried && m.verifies() && !slices.Contains(failed, uint64(m.cut.ID)) {
 			return m
 		}
 	}
@@ -187,7 +187,7 @@ func (s *storage) carried(rank int64, failed []uint64) *manifest {
 // that has lost its disk has to be newer.
 func (s *storage) order(rank int64) (highest uint64) {
 	for _, m := range s.all {
-		if !m.carried && m.there() && (m.cut.Rank == rank || !s.w.plan.apart) {
+		if !m.carried && m.there() && (int64(m.cut.Rank) == rank || !s.w.plan.apart) {
 			highest = max(highest, m.cut.Order)
 		}
 	}
@@ -209,7 +209,7 @@ func (t *trainer) look() uint64 {
 func (s *storage) removable(rank int64, keep int, newest *manifest) (old []*manifest) {
 	var found []*manifest
 	for _, m := range slices.Backward(s.all) {
-		if m.cut.Rank == rank && !m.carried && m.there() {
+		if int64(m.cut.Rank) == rank && !m.carried && m.there() {
 			found = append(found, m)
 		}
 	}

@@ -83,7 +83,7 @@ func (w *World) bindByTool() {
 	w.request("bind "+k.path, func(m *master) {
 		if !k.leaves && k.verifies() {
 			w.storage.sync(k.path)
-			m.step(&shardsvc.BindCut{Cut: k.cut.ID, Path: k.path})
+			m.step(&shardsvc.BindCut{Cut: uint64(k.cut.ID), Path: k.path})
 		}
 	}, nil)
 }
@@ -98,25 +98,25 @@ func (w *World) removeByTool() {
 	// What happens between its look and its call is not judged.
 	stays := func(m *master) bool {
 		var failed []uint64
-		newest := w.storage.newest(k.cut.Rank, &failed)
+		newest := w.storage.newest(int64(k.cut.Rank), &failed)
 		bound := uint64(0)
 		for _, x := range m.core.Cuts() {
-			if x.State == shardsvc.CutBound && x.Rank == k.cut.Rank {
+			if x.State == shardsvc.CutBound && x.Rank == int64(k.cut.Rank) {
 				bound = x.ID
 			}
 		}
-		return k == newest || newest == nil || k.pinned || k.cut.ID == bound
+		return k == newest || newest == nil || k.pinned || uint64(k.cut.ID) == bound
 	}
 	w.request("drop "+k.path, func(m *master) {
 		if k.leaves || !stays(m) {
 			k.leaves = true
-			m.step(&shardsvc.DropCut{Cut: k.cut.ID, Reason: "its checkpoint is removed"})
+			m.step(&shardsvc.DropCut{Cut: uint64(k.cut.ID), Reason: "its checkpoint is removed"})
 		}
 	}, func() {
 		if !k.leaves {
 			return
 		}
-		w.tracef("a tool", "removes the checkpoint of step %d: cut %x", k.cut.Step, k.cut.ID)
+		w.tracef("a tool", "removes the checkpoint of step %d: cut %x", k.cut.Step, uint64(k.cut.ID))
 		n := w.someNode()
 		w.storage.remove(k.self, n)
 		w.storage.sync(k.path)

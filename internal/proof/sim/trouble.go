@@ -104,7 +104,7 @@ var troubles = []trouble{
 	{"a checkpoint is damaged", func(w *World) {
 		if len(w.storage.all) > 0 {
 			m := w.storage.all[max(0, len(w.storage.all)-w.of(1, 3))]
-			w.tracef("storage", "cut %x is damaged", m.cut.ID)
+			w.tracef("storage", "cut %x is damaged", uint64(m.cut.ID))
 			pick(w.dice, append(m.needs, m.self)).bad = true
 		}
 	}, false},

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/headrace/headrace/shardsvc"
+	"github.com/headrace/headrace/shardsvc/cut"
 )
 
 // forSharedJobs plays jobs of a shared model without any trouble but what it does to
@@ -83,11 +83,11 @@ func TestWhatLayInTheSocketOfAStoppedTrainerIsNotHeldAgainstIt(t *testing.T) {
 func TestACheckpointOfALostLifeEndsNoneOfThisOne(t *testing.T) {
 	w := &World{plan: plan{model: replicated}}
 	s := storage{w: w}
-	for i, c := range []shardsvc.Cut{{Epoch: 2, Step: 1}, {Epoch: 1, Step: 7}, {Epoch: 1, Step: 56}} {
-		c.ID, c.Order, c.Rank = uint64(i+1), s.order(shardsvc.Group)+1, shardsvc.Group
+	for i, c := range []cut.Cut{{Epoch: 2, Step: 1}, {Epoch: 1, Step: 7}, {Epoch: 1, Step: 56}} {
+		c.ID, c.Order, c.Rank = cut.ID(i+1), s.order(cut.Group)+1, cut.Group
 		s.all = append(s.all, &manifest{cut: &c, self: &file{}})
 	}
-	if old := s.removable(shardsvc.Group, 2, s.all[2]); len(old) != 1 || old[0].cut.ID != 1 {
+	if old := s.removable(cut.Group, 2, s.all[2]); len(old) != 1 || old[0].cut.ID != 1 {
 		t.Errorf("%d are removable, and not the one of the lost life alone", len(old))
 	}
 }
