@@ -68,7 +68,7 @@ func (c *Core) askCut(w *worker, call uint64, k *CutAsk) {
 		c.askedAgain(w, call, k, old)
 		return
 	}
-	if s := c.sameStep(w.rank, k); s != nil {
+	if s := c.sameStep(k); s != nil {
 		c.answerCut(w, call, s)
 		return
 	}
@@ -162,7 +162,7 @@ func (c *Core) pinned(r *rank, low, high int64) bool {
 }
 
 // sameStep is the cut of this generation that an ask shares, if there is one.
-func (c *Core) sameStep(r *rank, k *CutAsk) *keptCut {
+func (c *Core) sameStep(k *CutAsk) *keptCut {
 	if c.cfg.Model != Replicated || c.genEnded {
 		return nil
 	}

@@ -23,16 +23,16 @@ func (fx *Effects) Reset() {
 	fx.Puts, fx.Replies, fx.Reports, fx.Pieces, fx.arena = fx.Puts[:0], fx.Replies[:0], fx.Reports[:0], fx.Pieces[:0], fx.arena[:0]
 }
 
-// Op has the numbers of internal/store.
+// Op says what a Put does.
 type Op uint8
 
 const (
-	Set         Op = iota
-	Delete         // Key is gone
-	DeleteRange    // all keys in [Key, Value) are gone
+	Set         Op = iota // Key has Value from now on
+	Delete                // Key is gone
+	DeleteRange           // all keys in [Key, Value) are gone
 )
 
-// Put is one change of the store. Changes of a batch take effect in order.
+// Put is one change of the store. Changes of a batch take effect in their order.
 type Put struct {
 	Op         Op
 	Key, Value []byte

@@ -14,7 +14,7 @@ const carriedKept = 3
 // freeze makes the cut that q waits for, or shares the one that another rank of
 // the generation has made for the same step.
 func (c *Core) freeze(q *ask) {
-	if s := c.sameStep(q.w.rank, &q.cut); s != nil {
+	if s := c.sameStep(&q.cut); s != nil {
 		c.answerCut(q.w, q.call, s)
 		return
 	}

@@ -83,11 +83,10 @@ type JobInfo struct {
 }
 
 type AgentInfo struct {
-	Name        string
-	Incarnation uint64
-	Session     Session // 0: lost
-	LastHeard   Time
-	Workers     int
+	Name      string
+	Session   Session // 0: lost
+	LastHeard Time
+	Workers   int
 }
 
 type WorkerInfo struct {
@@ -123,7 +122,7 @@ func (c *Core) Datasets() []DatasetInfo {
 	var all []DatasetInfo
 	for _, d := range c.datasets {
 		if d != nil {
-			all = append(all, d.info(c))
+			all = append(all, d.info())
 		}
 	}
 	return all
@@ -131,12 +130,12 @@ func (c *Core) Datasets() []DatasetInfo {
 
 func (c *Core) Dataset(id DatasetID) (DatasetInfo, bool) {
 	if d := c.dataset(id); d != nil {
-		return d.info(c), true
+		return d.info(), true
 	}
 	return DatasetInfo{}, false
 }
 
-func (d *dataset) info(c *Core) DatasetInfo {
+func (d *dataset) info() DatasetInfo {
 	i := DatasetInfo{ID: d.id, Name: d.name, Spec: d.spec, Options: d.opt, Reason: d.reason, Partitions: len(d.parts),
 		PartitionsKnown: d.partsAll, ListingComplete: d.partsAll && d.incomplete == 0,
 		Pass: uint32(d.opt.Passes - 1), Leases: d.leases, Waiting: d.waiting.Len()}
@@ -322,7 +321,7 @@ func (ps *pass) info(now Time) PassInfo {
 func (c *Core) Agents() []AgentInfo {
 	all := make([]AgentInfo, 0, len(c.agents))
 	for _, a := range c.agents {
-		all = append(all, AgentInfo{a.name, a.incarnation, a.session, a.lastHeard + c.blocked, len(a.workers)})
+		all = append(all, AgentInfo{a.name, a.session, a.lastHeard + c.blocked, len(a.workers)})
 	}
 	return all
 }

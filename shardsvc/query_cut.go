@@ -161,7 +161,6 @@ type RewindPlan struct {
 // AgainInfo counts acked units of one (partition, pass) that would be pending
 // again.
 type AgainInfo struct {
-	Dataset   DatasetID
 	Name      string
 	Partition PartitionNo
 	Label     string // what people call the partition
@@ -191,7 +190,7 @@ func (c *Core) PlanRewind(k *cut.Cut, deleted []Deletion) (plan RewindPlan) {
 		for n := range max(p.begun(), want.passes(p)) {
 			units, others := c.comesAgain(p.line(n), ranks, want.of(p, n))
 			if all, more = all+units, more+others; units > 0 {
-				plan.Again = append(plan.Again, AgainInfo{p.ds.id, p.ds.name, p.no, p.label(), n, units})
+				plan.Again = append(plan.Again, AgainInfo{p.ds.name, p.no, p.label(), n, units})
 			}
 		}
 		plan.Records.Add(c.recordsAgain(p, ranks, want, all, more))

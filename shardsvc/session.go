@@ -138,7 +138,7 @@ func (c *Core) expire(a *agent) {
 		if w.state == detached && c.now < w.deadline {
 			continue // its own process was seen later than its agent
 		}
-		c.workerLost(w, lost, "expired")
+		c.workerLost(w, "expired")
 	}
 	if slices.ContainsFunc(a.workers, func(w *worker) bool { return !w.gone }) {
 		a.lastHeard = c.now

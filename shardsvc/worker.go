@@ -293,7 +293,7 @@ func (c *Core) detachedDue(w *worker) {
 		c.timers.push(timer{at: w.deadline, kind: timerDetached, w: w})
 		return
 	}
-	c.workerLost(w, lost, "expired")
+	c.workerLost(w, "expired")
 }
 
 func (c *Core) leave(a *agent, k *Leave) {
@@ -306,7 +306,7 @@ func (c *Core) leave(a *agent, k *Leave) {
 	case k.Reason == LeaveClosed:
 		c.drop(w, untouched, "left")
 	case k.Ended || c.cfg.Model == Replicated:
-		c.workerLost(w, lost, "ended")
+		c.workerLost(w, "ended")
 	default:
 		c.detach(w, c.now+c.cfg.SessionTTL)
 		w.leftTo = a.incarnation
@@ -317,7 +317,7 @@ func (c *Core) leave(a *agent, k *Leave) {
 func (c *Core) leftEnds(a *agent, k *Leave) {
 	for _, w := range a.workers {
 		if k.Ended && w.number == k.Worker && w.state == detached && w.leftTo == a.incarnation {
-			c.workerLost(w, lost, "ended")
+			c.workerLost(w, "ended")
 			return
 		}
 	}
@@ -325,10 +325,10 @@ func (c *Core) leftEnds(a *agent, k *Leave) {
 
 // workerLost: w's process is gone or given up. For a replicated group that is
 // the end of the generation.
-func (c *Core) workerLost(w *worker, how back, reason string) {
+func (c *Core) workerLost(w *worker, reason string) {
 	newest := w.rank.worker == w
 	c.fenceRank(w)
-	c.drop(w, how, reason)
+	c.drop(w, lost, reason)
 	if c.cfg.Model == Private && newest {
 		c.rankGone(w.rank)
 	}

@@ -204,7 +204,7 @@ func (c *cutter) append(l *lease) {
 	}
 	c.at += n
 	if err != nil {
-		c.badRecord(l, err, n)
+		c.badRecord(l, err)
 		return
 	}
 	if added := b.Rows() - rows; added > 0 && rows%c.st.rows == 0 {

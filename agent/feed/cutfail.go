@@ -8,8 +8,8 @@ import (
 	"github.com/headrace/headrace/internal/frame"
 )
 
-// badRecord: the record behind the n decoded ones can not be decoded.
-func (c *cutter) badRecord(l *lease, err error, n int) {
+// badRecord: the record after those that were decoded cannot be decoded.
+func (c *cutter) badRecord(l *lease, err error) {
 	if errors.Is(err, decode.ErrFull) && c.w.b.Rows() >= c.st.rows {
 		c.seal(c.w.b.Rows() / c.st.rows * c.st.rows)
 		return

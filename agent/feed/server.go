@@ -54,7 +54,6 @@ type Dataset struct {
 // Config is what a Server is told.
 type Config struct {
 	Socket      string
-	Job         string // "" until the master has said it
 	Agent       string
 	Version     string
 	Prefetch    time.Duration

@@ -19,6 +19,7 @@ import (
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/internal/store"
+	"github.com/headrace/headrace/shardsvc"
 	"github.com/headrace/headrace/shardsvc/serve"
 	"github.com/headrace/headrace/sources"
 	"google.golang.org/grpc"
@@ -44,7 +45,7 @@ type counted struct {
 	n atomic.Int64
 }
 
-func (c *counted) Commit(puts []store.Put) error {
+func (c *counted) Commit(puts []shardsvc.Put) error {
 	c.n.Add(1)
 	return c.Store.Commit(puts)
 }

@@ -10,12 +10,6 @@ import (
 	"strings"
 )
 
-// Kept says why a checkpoint may not be removed.
-type Kept struct {
-	Path   string
-	Reason string
-}
-
 // Stay says why checkpoints of a folder (from Find) must stay, by their index
 // there, whoever wants to remove which: the pinned; the newest that verifies, of
 // each rank where each has its own; those of a newer version, of which nobody

@@ -40,7 +40,7 @@ var rules = []struct {
 	{"internal/secret", []string{"internal/dataset"}},
 	{"internal/frame", []string{"internal/dataset"}},
 	{"internal/decode/...", []string{"sources", "internal/dataset", "internal/frame", "internal/decode/..."}}, // schemas, not protos
-	{"internal/store/...", []string{"internal/store/..."}},
+	{"internal/store/...", []string{"internal/store/...", "shardsvc"}},
 	{"internal/link", nil},
 	{"internal/suggest", nil},
 	{"internal/terminal", nil},

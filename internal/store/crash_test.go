@@ -15,24 +15,25 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+	"github.com/headrace/headrace/shardsvc"
 )
 
 // batches of the workload; keys are few and overwritten, some are deleted, so
 // that a lost or half batch shows.
 const batches = 50
 
-func workload(n int) []Put {
+func workload(n int) []shardsvc.Put {
 	val := []byte(fmt.Sprintf("%d:%0900d", n, n)) // fills the small memtable: flushes happen within the workload
-	puts := []Put{
-		{Op: Set, Key: []byte("last"), Value: []byte(strconv.Itoa(n))},
-		{Op: Set, Key: fmt.Appendf(nil, "k%03d", n%17), Value: val},
-		{Op: Set, Key: fmt.Appendf(nil, "n%06d", n), Value: val},
+	puts := []shardsvc.Put{
+		{Op: shardsvc.Set, Key: []byte("last"), Value: []byte(strconv.Itoa(n))},
+		{Op: shardsvc.Set, Key: fmt.Appendf(nil, "k%03d", n%17), Value: val},
+		{Op: shardsvc.Set, Key: fmt.Appendf(nil, "n%06d", n), Value: val},
 	}
 	if n%5 == 0 {
-		puts = append(puts, Put{Op: Delete, Key: fmt.Appendf(nil, "n%06d", n-3)})
+		puts = append(puts, shardsvc.Put{Op: shardsvc.Delete, Key: fmt.Appendf(nil, "n%06d", n-3)})
 	}
 	if n%20 == 0 {
-		puts = append(puts, Put{Op: DeleteRange, Key: fmt.Appendf(nil, "n%06d", n-19), Value: fmt.Appendf(nil, "n%06d", n-10)})
+		puts = append(puts, shardsvc.Put{Op: shardsvc.DeleteRange, Key: fmt.Appendf(nil, "n%06d", n-19), Value: fmt.Appendf(nil, "n%06d", n-10)})
 	}
 	return puts
 }
@@ -43,11 +44,11 @@ func after(n int) map[string]string {
 	for i := 1; i <= n; i++ {
 		for _, p := range workload(i) {
 			switch p.Op {
-			case Set:
+			case shardsvc.Set:
 				m[string(p.Key)] = string(p.Value)
-			case Delete:
+			case shardsvc.Delete:
 				delete(m, string(p.Key))
-			case DeleteRange:
+			case shardsvc.DeleteRange:
 				for k := range m {
 					if k >= string(p.Key) && k < string(p.Value) {
 						delete(m, k)

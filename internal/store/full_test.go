@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/headrace/headrace/shardsvc"
 	"golang.org/x/sys/unix"
 )
 
@@ -46,7 +47,7 @@ func fill(dir string) int {
 }
 
 // bigBatch does not compress, so that 200 of them fill the small disk.
-func bigBatch(n int) []Put {
+func bigBatch(n int) []shardsvc.Put {
 	x := uint64(n) * 0x9E3779B97F4A7C15
 	val := make([]byte, 256<<10)
 	for i := range val {
@@ -55,9 +56,9 @@ func bigBatch(n int) []Put {
 		x ^= x << 17
 		val[i] = byte(x)
 	}
-	return []Put{
-		{Op: Set, Key: []byte("last"), Value: []byte(strconv.Itoa(n))},
-		{Op: Set, Key: fmt.Appendf(nil, "n%08d", n), Value: val},
+	return []shardsvc.Put{
+		{Op: shardsvc.Set, Key: []byte("last"), Value: []byte(strconv.Itoa(n))},
+		{Op: shardsvc.Set, Key: fmt.Appendf(nil, "n%08d", n), Value: val},
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+	"github.com/headrace/headrace/shardsvc"
 	"go.uber.org/goleak"
 )
 
@@ -118,7 +119,7 @@ func TestASecondMasterIsToldWhoHasTheFolder(t *testing.T) {
 func TestStateOfANewerVersionIsRefused(t *testing.T) {
 	mem := vfs.NewMem()
 	s := mustOpen(t, "state", Options{FS: mem})
-	if err := s.Commit([]Put{{Op: Set, Key: []byte(formatKey), Value: []byte("7")}}); err != nil {
+	if err := s.Commit([]shardsvc.Put{{Op: shardsvc.Set, Key: []byte(formatKey), Value: []byte("7")}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {

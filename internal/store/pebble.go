@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/headrace/headrace/shardsvc"
 )
 
 // Pebble is a Store in a folder.
@@ -25,7 +26,7 @@ type Pebble struct {
 	batch *pebble.Batch
 	lock  *pebble.Lock
 
-	sorted []Put // scratch of Commit
+	sorted []shardsvc.Put // scratch of Commit
 
 	calls  chan call
 	closed bool // caller's side
@@ -124,7 +125,7 @@ func (s *Pebble) Load(each func(key, value []byte) error) error {
 	})
 }
 
-func (s *Pebble) Commit(puts []Put) error {
+func (s *Pebble) Commit(puts []shardsvc.Put) error {
 	if s.closed {
 		return ErrClosed
 	}
@@ -136,11 +137,11 @@ func (s *Pebble) Commit(puts []Put) error {
 			p := &puts[i]
 			var err error
 			switch p.Op {
-			case Set:
+			case shardsvc.Set:
 				err = b.Set(p.Key, p.Value, nil)
-			case Delete:
+			case shardsvc.Delete:
 				err = b.Delete(p.Key, nil)
-			case DeleteRange:
+			case shardsvc.DeleteRange:
 				err = b.DeleteRange(p.Key, p.Value, nil)
 			default:
 				err = fmt.Errorf("put %d: unknown op %d", i, p.Op)
@@ -156,12 +157,12 @@ func (s *Pebble) Commit(puts []Put) error {
 // inKeyOrder sorts a batch by key, which pebble's memtable takes several times
 // faster. It keeps the order of equal keys, and leaves a batch with ranges as
 // it is.
-func (s *Pebble) inKeyOrder(puts []Put) []Put {
-	if slices.ContainsFunc(puts, func(p Put) bool { return p.Op == DeleteRange }) {
+func (s *Pebble) inKeyOrder(puts []shardsvc.Put) []shardsvc.Put {
+	if slices.ContainsFunc(puts, func(p shardsvc.Put) bool { return p.Op == shardsvc.DeleteRange }) {
 		return puts
 	}
 	s.sorted = append(s.sorted[:0], puts...)
-	slices.SortStableFunc(s.sorted, func(a, b Put) int { return bytes.Compare(a.Key, b.Key) })
+	slices.SortStableFunc(s.sorted, func(a, b shardsvc.Put) int { return bytes.Compare(a.Key, b.Key) })
 	return s.sorted
 }
 

@@ -4,22 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"syscall"
+
+	"github.com/headrace/headrace/shardsvc"
 )
-
-// Op says what a Put does.
-type Op uint8
-
-const (
-	Set         Op = iota // Key has Value from now on
-	Delete                // Key is gone
-	DeleteRange           // all keys in [Key, Value) are gone
-)
-
-// Put is one change of a batch. Changes of a batch take effect in their order.
-type Put struct {
-	Op         Op
-	Key, Value []byte
-}
 
 // Store keeps keys and values. Calls are made by one goroutine at a time.
 type Store interface {
@@ -31,7 +18,7 @@ type Store interface {
 	// was synced. It keeps no reference to puts. After an error the process must
 	// end: whether the batch is durable is not known until the next Open, and
 	// every later call returns the same error.
-	Commit(puts []Put) error
+	Commit(puts []shardsvc.Put) error
 
 	// Close releases the folder. It does not make anything more durable.
 	Close() error

@@ -114,12 +114,6 @@ func (b *Book) Lose(r Range) error {
 	return nil
 }
 
-// Lost says whether the source has lost a unit.
-func (b *Book) Lost(partition uint32, segment, offset int64) bool {
-	u := b.units[unitKey{partition, 0, segment, offset}]
-	return u != nil && u.gone
-}
-
 // Exclude settles r for good. What the source still has must not be excluded, nor
 // what is settled, unless the same event goes back to a cut that says so: then it
 // is in no model any more.

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headrace/headrace/internal/store"
 	"github.com/headrace/headrace/shardsvc"
 	"google.golang.org/grpc/codes"
 )
@@ -15,7 +14,6 @@ type committer struct {
 	s    *Server
 	work chan *buffer   // from the loop; closed when there is no more
 	done chan committed // to the loop
-	puts []store.Put
 	enc  encoder
 
 	touched []*stream
@@ -46,12 +44,8 @@ func (c *committer) commit(puts []shardsvc.Put) error {
 	if len(puts) == 0 {
 		return nil
 	}
-	c.puts = c.puts[:0]
-	for _, p := range puts {
-		c.puts = append(c.puts, store.Put{Op: store.Op(p.Op), Key: p.Key, Value: p.Value})
-	}
 	began := time.Now()
-	err := c.s.cfg.Store.Commit(c.puts)
+	err := c.s.cfg.Store.Commit(puts)
 	c.s.metrics.commits.Observe(time.Since(began).Seconds())
 	return err
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
-	"github.com/headrace/headrace/internal/store"
 	"github.com/headrace/headrace/internal/store/memstore"
+	"github.com/headrace/headrace/shardsvc"
 	"github.com/headrace/headrace/shardsvc/serve"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -205,7 +205,7 @@ func crashAt(t *testing.T, n int, kept bool) (commits int) {
 	if kept {
 		st.After = func(i int) error { return crash(i == n) }
 	} else {
-		st.Before = func(i int, _ []store.Put) error { return crash(i == n) }
+		st.Before = func(i int, _ []shardsvc.Put) error { return crash(i == n) }
 	}
 	var (
 		j     journal

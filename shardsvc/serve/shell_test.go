@@ -10,8 +10,8 @@ import (
 	"time"
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
-	"github.com/headrace/headrace/internal/store"
 	"github.com/headrace/headrace/internal/store/memstore"
+	"github.com/headrace/headrace/shardsvc"
 	"github.com/headrace/headrace/shardsvc/serve"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -27,7 +27,7 @@ type gate struct {
 
 func newGate() *gate {
 	g := &gate{Store: memstore.New(), open: make(chan struct{})}
-	g.Before = func(int, []store.Put) error {
+	g.Before = func(int, []shardsvc.Put) error {
 		if g.fails.Load() {
 			return syscall.EIO
 		}

@@ -136,7 +136,7 @@ func (c *crew) keepTrainer(ctx context.Context, s *seat) {
 		case exitFailed, exitNoDataset, 1, 2:
 			c.wrongf("%s failed: %s; see %s.log", s.life, how, p.Name)
 		case 0:
-			if !c.restarted(s, group) {
+			if !c.restarted(group) {
 				return
 			}
 		}
@@ -182,7 +182,7 @@ func (c *crew) again() {
 
 // restarted waits, for a member that is done, until all are (false) or the group
 // begins again.
-func (c *crew) restarted(s *seat, group int) bool {
+func (c *crew) restarted(group int) bool {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {

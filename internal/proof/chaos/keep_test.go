@@ -46,7 +46,7 @@ func TestWhoHasSeenTheEndStartsAgainWhenTheSharedModelIsGone(t *testing.T) {
 		tr.people(t.Context())
 	}
 	close(c.quit) // nobody waits for another reason
-	if !c.restarted(done, done.group) {
+	if !c.restarted(done.group) {
 		t.Error("rank 0, who restores, is not started again")
 	}
 	c.seats[1].done = true

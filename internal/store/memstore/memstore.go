@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/headrace/headrace/internal/store"
+	"github.com/headrace/headrace/shardsvc"
 )
 
 // ErrCrash is what a test's hook may return to stop a store.
@@ -22,7 +23,7 @@ type Store struct {
 	// Before is called with the number of the commit (from 1) before it takes
 	// effect; After when it has. An error stops the store: the commit and every
 	// later call return it.
-	Before func(n int, puts []store.Put) error
+	Before func(n int, puts []shardsvc.Put) error
 	After  func(n int) error
 
 	mu      sync.Mutex
@@ -76,7 +77,7 @@ func (s *Store) Load(each func(key, value []byte) error) error {
 	return nil
 }
 
-func (s *Store) Commit(puts []store.Put) error {
+func (s *Store) Commit(puts []shardsvc.Put) error {
 	s.mu.Lock()
 	err, n := s.state(), s.commits+1
 	s.mu.Unlock()
@@ -106,7 +107,7 @@ func (s *Store) Close() error {
 	return s.failed
 }
 
-func (s *Store) apply(puts []store.Put) error {
+func (s *Store) apply(puts []shardsvc.Put) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.state(); err != nil { // Reopen came while Before ran
@@ -117,11 +118,11 @@ func (s *Store) apply(puts []store.Put) error {
 	}
 	for _, p := range puts {
 		switch p.Op {
-		case store.Set:
+		case shardsvc.Set:
 			s.keys[string(p.Key)] = bytes.Clone(p.Value)
-		case store.Delete:
+		case shardsvc.Delete:
 			delete(s.keys, string(p.Key))
-		case store.DeleteRange:
+		case shardsvc.DeleteRange:
 			for k := range s.keys {
 				if k >= string(p.Key) && k < string(p.Value) {
 					delete(s.keys, k)

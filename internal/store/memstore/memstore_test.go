@@ -6,6 +6,7 @@ import (
 
 	"github.com/headrace/headrace/internal/store"
 	"github.com/headrace/headrace/internal/store/memstore"
+	"github.com/headrace/headrace/shardsvc"
 )
 
 func content(t *testing.T, s store.Store) string {
@@ -17,14 +18,16 @@ func content(t *testing.T, s store.Store) string {
 	return out
 }
 
-func set(k, v string) store.Put { return store.Put{Op: store.Set, Key: []byte(k), Value: []byte(v)} }
+func set(k, v string) shardsvc.Put {
+	return shardsvc.Put{Op: shardsvc.Set, Key: []byte(k), Value: []byte(v)}
+}
 
 func TestReopenFindsWhatWasCommitted(t *testing.T) {
 	s := memstore.New()
-	if err := s.Commit([]store.Put{set("a", "1"), set("b", "2"), set("c", "3"), set("d", "4")}); err != nil {
+	if err := s.Commit([]shardsvc.Put{set("a", "1"), set("b", "2"), set("c", "3"), set("d", "4")}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Commit([]store.Put{{Op: store.Delete, Key: []byte("a")}, {Op: store.DeleteRange, Key: []byte("b"), Value: []byte("d")}}); err != nil {
+	if err := s.Commit([]shardsvc.Put{{Op: shardsvc.Delete, Key: []byte("a")}, {Op: shardsvc.DeleteRange, Key: []byte("b"), Value: []byte("d")}}); err != nil {
 		t.Fatal(err)
 	}
 	n := s.Reopen()
@@ -42,9 +45,9 @@ func TestACrashBeforeLosesTheBatchAndOneAfterKeepsIt(t *testing.T) {
 		if after {
 			s.After = func(n int) error { return memstore.ErrCrash }
 		} else {
-			s.Before = func(n int, _ []store.Put) error { return memstore.ErrCrash }
+			s.Before = func(n int, _ []shardsvc.Put) error { return memstore.ErrCrash }
 		}
-		if err := s.Commit([]store.Put{set("a", "1")}); !errors.Is(err, memstore.ErrCrash) {
+		if err := s.Commit([]shardsvc.Put{set("a", "1")}); !errors.Is(err, memstore.ErrCrash) {
 			t.Fatalf("commit answered %v", err)
 		}
 		want := ""
