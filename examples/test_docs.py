@@ -28,7 +28,8 @@ def names_of_tests() -> set[str]:
         for path in (ROOT / folder).rglob("test_*.py"):
             names.update(re.findall(r"^def (test_\w+)\(", path.read_text(), re.MULTILINE))
     for core in ("shardsvc", "agent/hold"):
-        names.update(p.name for p in (ROOT / core / "testdata" / "scenarios").iterdir())
+        scripts = ROOT / core / "testdata" / "scenarios"
+        names.update(p.relative_to(scripts).as_posix() for p in scripts.glob("*/*.txt"))
     return names
 
 
@@ -37,7 +38,7 @@ def test_each_test_that_a_page_names_exists() -> None:
     files = {p.name for folder in HOME for p in (ROOT / folder).rglob("test_*.py")}
     for page in PAGES:
         text = page.read_text()
-        named = set(re.findall(r"`((?:Test|Fuzz)[A-Z]\w+|test_\w+(?:\.py)?|\w+\.txt)`", text))
+        named = set(re.findall(r"`((?:Test|Fuzz)[A-Z]\w+|test_\w+(?:\.py)?|\w+(?:/\w+)?\.txt)`", text))
         assert named - there - files == set(), page
         assert page.name != "GUARANTEES.md" or len(named) > 30
         scenarios = [

@@ -19,9 +19,9 @@ var recordStates = flag.Bool("record-states", false, "write testdata/older/state
 
 // recorded are the scenarios whose last state lies in testdata/older/states: each
 // model kind, cuts of each state, excluded ranges, live partitions, virtual ranks.
-var recorded = []string{"bit_exact", "cut_carried", "cut_history", "cut_private", "cut_removed", "cut_replicated", "cut_rewind", "cut_shared",
-	"history_folds", "live_shared", "live_tail", "lost_excluded", "lost_rewound", "lost_shuffled_cut", "passes", "private_new_process",
-	"replicated_generations", "shuffle", "steal", "strict_live", "tries_end"}
+var recorded = []string{"shuffle/bit_exact", "cut/carried", "cut/history", "cut/private", "cut/removed", "cut/replicated", "cut/rewind", "cut/shared",
+	"cut/history_folds", "live/shared", "live/tail", "loss/excluded", "loss/rewound", "loss/shuffled_cut", "dataset/passes", "group/private_new_process",
+	"group/replicated_generations", "shuffle/blocks", "lease/steal", "live/strict", "lease/tries_end"}
 
 // TestAnOlderStateOpens: the pairs that an earlier version stored load, and mean what
 // they meant: what is settled, kept, excluded and to be kept at the source.
@@ -125,7 +125,7 @@ func recordOlderStates(t *testing.T) {
 		w.store = maps.Clone(s.w.store)
 		w.restart()
 		fmt.Fprintf(&b, "means\n%s", w.meaning())
-		if err := os.WriteFile("testdata/older/states/"+name+".txt", b.Bytes(), 0o644); err != nil {
+		if err := os.WriteFile("testdata/older/states/"+strings.ReplaceAll(name, "/", "_")+".txt", b.Bytes(), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
