@@ -19,6 +19,7 @@ type following struct {
 	lower  map[sources.PartitionID]time.Time // since when a head is below one seen before
 	silent bool                              // the source did not answer the last time
 	joined bool                              // some partitions are known
+	begun  bool                              // the source keeps what is known
 }
 
 // follow makes partitions known as they come, and tells the shard service how far
@@ -91,6 +92,16 @@ func (f *following) join(ctx context.Context) error {
 		}
 	}
 	f.joined = len(known) > 0
+	if first := !f.begun; first || len(came) > 0 {
+		begin := came
+		if first { // also what an earlier master has begun
+			begin = ids
+		}
+		if err := f.begin(ctx, f.src, begin); err != nil {
+			return err
+		}
+		f.begun = true
+	}
 	if len(came) == 0 {
 		return nil
 	}
@@ -99,7 +110,7 @@ func (f *following) join(ctx context.Context) error {
 	}
 	parts := newPartitions(f.src, came)
 	for i, id := range came {
-		if parts[i].Segments, err = f.src.Segments(ctx, id, -1, 1); err != nil {
+		if parts[i].Segments, err = f.src.Segments(ctx, id, -1, f.atOnce()); err != nil {
 			return err
 		}
 	}
@@ -115,9 +126,8 @@ func (f *following) join(ctx context.Context) error {
 	return nil
 }
 
-// heads tells how far each partition reaches now. One that reaches less far than it
-// did may have a new leader that knows less for a moment; if it stays so, records
-// are gone.
+// heads tells how far each partition reaches now, and lists what came behind a segment
+// that was listed.
 func (f *following) heads(ctx context.Context) error {
 	ds, err := f.state(ctx) // first: what is asked for later is not older
 	if err != nil || ds == nil {
@@ -126,8 +136,13 @@ func (f *following) heads(ctx context.Context) error {
 	var grown []*serve.Partition
 	var ids []sources.PartitionID
 	for i := range ds.Partitions {
-		if p := &ds.Partitions[i]; p.Growing {
+		switch p := &ds.Partitions[i]; {
+		case p.Growing:
 			grown, ids = append(grown, p), append(ids, p.Identity)
+		case !p.Complete:
+			if err := f.listOn(ctx, p); err != nil {
+				return err
+			}
 		}
 	}
 	if len(ids) == 0 {
@@ -140,21 +155,15 @@ func (f *following) heads(ctx context.Context) error {
 	var news []serve.Head
 	var unanswered error
 	for i, b := range bounds {
-		p, at := grown[i], b.Head.Offset
-		switch _, temporary := errors.AsType[*sources.Temporary](b.Err); {
+		h, err := f.reaches(ctx, grown[i], b)
+		_, temporary := errors.AsType[*sources.Temporary](err)
+		switch {
 		case temporary:
-			unanswered = b.Err
-		case b.Err != nil:
-			return fmt.Errorf("partition %s: %w", p.Label, b.Err)
-		case at < p.Head:
-			if f.fell(p, at) {
-				news = append(news, serve.Head{Partition: p.Number, Segment: p.LastSegment, End: at, Fallen: true})
-			}
-		default:
-			delete(f.lower, p.Identity)
-			if at > p.Head {
-				news = append(news, serve.Head{Partition: p.Number, Segment: p.LastSegment, End: at})
-			}
+			unanswered = err
+		case err != nil:
+			return fmt.Errorf("partition %s: %w", grown[i].Label, err)
+		case h != nil:
+			news = append(news, *h)
 		}
 	}
 	if len(news) > 0 {
@@ -165,12 +174,40 @@ func (f *following) heads(ctx context.Context) error {
 	return unanswered
 }
 
+// reaches says how far a partition reaches now; nil: as it did, or that was told. One
+// that reaches less far than it did may have a new leader that knows less for a moment;
+// if it stays so, records are gone.
+func (f *following) reaches(ctx context.Context, p *serve.Partition, b sources.Bounds) (*serve.Head, error) {
+	if b.Err != nil {
+		return nil, b.Err
+	}
+	now := serve.Head{Partition: p.Number, Segment: p.LastSegment, End: b.Head.Offset}
+	before := sources.Position{Segment: p.LastSegment, Offset: p.Head}
+	switch {
+	case b.Head.Segment > p.LastSegment:
+		return nil, f.rolled(ctx, p)
+	case b.Head.Compare(before) < 0 && !f.fell(p, b.Head):
+		return nil, nil
+	case b.Head.Segment < p.LastSegment:
+		return nil, fmt.Errorf("the source reaches to offset %d of segment %d now, and segment %d was there before: delete the dataset and apply it again",
+			b.Head.Offset, b.Head.Segment, p.LastSegment)
+	case b.Head.Offset < p.Head:
+		now.Fallen = true
+		return &now, nil
+	}
+	delete(f.lower, p.Identity)
+	if b.Head.Offset == p.Head {
+		return nil, nil
+	}
+	return &now, nil
+}
+
 // fell says whether a head is lower for so long that it will stay so.
-func (f *following) fell(p *serve.Partition, at int64) bool {
+func (f *following) fell(p *serve.Partition, at sources.Position) bool {
 	since, before := f.lower[p.Identity]
 	if !before {
 		f.lower[p.Identity] = time.Now()
-		f.log.Warn("a partition reaches less far than before; waiting for its leader", "partition", p.Label, "head", at, "before", p.Head)
+		f.log.Warn("a partition reaches less far than before; waiting for its leader", "partition", p.Label, "segment", at.Segment, "head", at.Offset, "before", p.Head)
 		return false
 	}
 	return time.Since(since) >= f.cfg.HeadPatience

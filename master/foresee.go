@@ -16,7 +16,7 @@ const (
 	timesCatch  = 2 // so often the time that catching up needs must be left
 )
 
-// glance is one partition at one moment.
+// glance is one partition at one moment, in places of its ruler.
 type glance struct {
 	at                time.Time
 	low, head, needed int64
@@ -64,11 +64,11 @@ type outlook struct {
 
 // foresee: by age as the source says; by size at the rate at which records come;
 // where neither is known to apply, as the beginning of the log has moved lately.
-// What is to be read ends at end.
+// What is to be read ends at end, a place of the ruler.
 func foresee(k *sources.Kept, seen glances, end int64, warn time.Duration) outlook {
 	now := seen[len(seen)-1]
-	end = min(end, k.Head)
-	o := outlook{records: max(0, now.needed-k.Low), left: k.ByAge}
+	end = min(end, now.head)
+	o := outlook{records: max(0, now.needed-now.low), left: k.ByAge}
 	if k.ByAge != sources.Never {
 		o.by = "age"
 	}
@@ -80,7 +80,7 @@ func foresee(k *sources.Kept, seen glances, end int64, warn time.Duration) outlo
 	if moves := seen.rate(func(l glance) int64 { return l.low }); k.ByAge == sources.Never && k.Room == sources.Never && moves > 0 {
 		o.left, o.by = seconds(float64(o.records)/moves), "movement"
 	}
-	if o.records == 0 && now.needed < k.Low {
+	if o.records == 0 && now.needed < now.low {
 		o.left = 0 // it is gone; who holds it may have read it
 	}
 	if reads := seen.rate(func(l glance) int64 { return l.needed }); reads > 0 {

@@ -55,7 +55,6 @@ func TestDeletionIsForeseenByAgeBySizeOrByHowTheLogMoved(t *testing.T) {
 		if c.end > 0 {
 			end = c.end
 		}
-		c.kept.Low, c.kept.Head = 500, 100_000
 		o := foresee(&c.kept, seenFor(500, 100_000, needed, c.lows, c.heads, c.reads), end, time.Hour)
 		if o.records != c.records || o.by != c.by || o.warn != c.warn || (o.left-c.left).Abs() > time.Millisecond {
 			t.Errorf("%s: %+v", name, o)

@@ -52,7 +52,7 @@ func (k *keeper) Keeps(_ context.Context, marks []sources.Mark, ahead time.Durat
 var errAway = errors.New("its leader is away")
 
 func never(low int64) sources.Kept {
-	return sources.Kept{Low: low, Head: 100, ByAge: sources.Never, Room: sources.Never, Retention: sources.Never}
+	return sources.Kept{Low: sources.Position{Offset: low}, Head: sources.Position{Offset: 100}, ByAge: sources.Never, Room: sources.Never, Retention: sources.Never}
 }
 
 // What is deleted is told of each partition of which it is known, whatever becomes of
@@ -82,6 +82,7 @@ func TestOfWhatIsNotForeseenOnlyTheBeginningsOfItsSegmentsAreAsked(t *testing.T)
 		{Partition: 1, Identity: "k#0/2", Source: "k", Offset: 5, End: 70}, {Partition: 2, Identity: "k#1/2", Source: "k", Offset: 5, End: 70}}}
 	w := &watch{srv: srv, id: 9, spec: &dataset.Spec{}, log: slog.New(slog.DiscardHandler), seen: map[uint32]*partitionWatch{}}
 	src := &keeper{says: []sources.Kept{never(5), never(20)}}
+	src.says[1].Low.Segment = 3
 	if err := w.round(t.Context(), src, srv.needs); err != nil {
 		t.Fatal(err)
 	}
@@ -92,5 +93,43 @@ func TestOfWhatIsNotForeseenOnlyTheBeginningsOfItsSegmentsAreAsked(t *testing.T)
 	want := []serve.Deletion{{Source: "k", Segment: 0, Low: 5}, {Source: "k", Segment: 3, Low: 20}}
 	if !slices.Equal(srv.noted, want) || srv.said != nil || srv.cutOff != nil {
 		t.Errorf("told %+v, retention %+v, truncated %v", srv.noted, srv.said, srv.cutOff)
+	}
+}
+
+// Of a source whose segments are deleted one by one, each that is gone is told, and so
+// is what is missing of the first one that is there.
+func TestDeletedSegmentsAreToldOneByOne(t *testing.T) {
+	srv := &ledgerOfGone{needs: []serve.Need{{Partition: 1, Identity: "k", Source: "k", Segment: 0, Offset: 30, End: 70}}}
+	w := &watch{srv: srv, id: 9, spec: &dataset.Spec{}, log: slog.New(slog.DiscardHandler), seen: map[uint32]*partitionWatch{}, foresees: true}
+	k := never(20)
+	k.Low.Segment, k.Head = 3, sources.Position{Segment: 3, Offset: 70}
+	if err := w.round(t.Context(), &keeper{says: []sources.Kept{k}}, srv.needs); err != nil {
+		t.Fatal(err)
+	}
+	want := []serve.Deletion{{Source: "k", Segment: 0, Low: 50}, {Source: "k", Segment: 3, Low: 20}}
+	if !slices.Equal(srv.noted, want) || !slices.Equal(srv.cutOff, []int64{50, 20}) {
+		t.Errorf("told %+v, truncated to %v", srv.noted, srv.cutOff)
+	}
+	if len(srv.said) != 1 || srv.said[0].Records != 0 || srv.said[0].Left != 0 {
+		t.Errorf("retention %+v", srv.said)
+	}
+}
+
+func TestARulerMeasuresOverSegmentsAndGoesOnWhenOldOnesAreForgotten(t *testing.T) {
+	segs := []sources.Segment{{ID: 2, Start: 5, End: 50}, {ID: 7, Start: 0, End: 0}, {ID: 9, Start: 100, End: 130}}
+	r, fresh := ruler{}.next(segs)
+	if !fresh {
+		t.Error("the first ruler compares with none")
+	}
+	at := func(r ruler, segment, offset int64) int64 {
+		return r.at(sources.Position{Segment: segment, Offset: offset})
+	}
+	later, fresh := r.next(append(slices.Clone(segs[2:]), sources.Segment{ID: 11, Start: 0, End: 10}))
+	if fresh || at(r, 2, 5) != 5 || at(r, 2, 40) != 40 || at(r, 9, 110) != 60 || at(later, 9, 110) != 60 || at(later, 11, 4) != 84 || at(r, 11, 4) != 80 || at(r, 1, 0) != 5 {
+		t.Errorf("%v %v", r, later)
+	}
+	pieces := r.pieces(sources.Position{Segment: 2, Offset: 48}, sources.Position{Segment: 9, Offset: 101})
+	if want := []sources.Range{{Segment: 2, Start: 48, End: 50}, {Segment: 9, Start: 100, End: 101}}; !slices.Equal(pieces, want) {
+		t.Errorf("%v, want %v", pieces, want)
 	}
 }

@@ -124,6 +124,7 @@ type watch struct {
 }
 
 type partitionWatch struct {
+	ruler   ruler
 	glances glances
 	warned  time.Time // zero: all is well
 	told    time.Duration
@@ -196,20 +197,33 @@ func (w *watch) round(ctx context.Context, src sources.Source, needs []serve.Nee
 	if err != nil {
 		return err
 	}
-	err = w.note(marks, all)
+	segs := make([][]sources.Segment, len(needs))
+	for i := range all {
+		if all[i].Err != nil {
+			continue
+		}
+		from := min(needs[i].Segment, all[i].Low.Segment)
+		if segs[i], err = w.srv.Segments(ctx, needs[i].Partition, from-1, 0); err != nil {
+			return err
+		}
+	}
+	err = w.note(marks, all, segs)
 	var out []serve.Retention
 	for i := range all {
 		k, need := &all[i], &needs[i]
 		if k.Err != nil {
 			continue
 		}
-		if need.Offset < k.Low {
-			why := fmt.Sprintf("the source's log of %s begins at %d now (retention, or deleted records), as the master sees it", need.Label, k.Low)
-			if err := w.srv.Truncated(ctx, need.Partition, need.Segment, need.Offset, k.Low, why); err != nil {
-				return err
+		p := w.watched(need.Partition, segs[i])
+		if at := marks[i].Position; at.Compare(k.Low) < 0 {
+			why := fmt.Sprintf("the source's log of %s begins at %s now (retention, or deleted records), as the master sees it", need.Label, place(at, k.Low))
+			for _, lost := range p.ruler.pieces(at, k.Low) {
+				if err := w.srv.Truncated(ctx, need.Partition, lost.Segment, lost.Start, lost.End, why); err != nil {
+					return err
+				}
 			}
 		}
-		o := w.partition(need, k, warn)
+		o := w.partition(p, need, k, warn)
 		out = append(out, serve.Retention{Partition: need.Partition, Identity: need.Identity, Label: need.Label, Records: o.records, Left: o.left, By: o.by,
 			Warn: o.warn, Blind: k.Blind})
 	}
@@ -217,22 +231,43 @@ func (w *watch) round(ctx context.Context, src sources.Source, needs []serve.Nee
 	return err
 }
 
-// partition adds a look and says in the log what has changed.
-func (w *watch) partition(need *serve.Need, k *sources.Kept, warn time.Duration) outlook {
-	p := w.seen[need.Partition]
+// place is a position for people: its offset, and its segment where that is another one.
+func place(from, to sources.Position) string {
+	if from.Segment == to.Segment {
+		return fmt.Sprint(to.Offset)
+	}
+	return fmt.Sprintf("offset %d of segment %d", to.Offset, to.Segment)
+}
+
+// watched is what is remembered of a partition, with its segments as they are now.
+func (w *watch) watched(no uint32, segs []sources.Segment) *partitionWatch {
+	p := w.seen[no]
 	if p == nil {
 		p = &partitionWatch{}
-		w.seen[need.Partition] = p
+		w.seen[no] = p
 	}
-	p.glances.add(glance{time.Now(), k.Low, k.Head, need.Offset})
-	o := foresee(k, p.glances, need.End, warn)
+	var fresh bool
+	if p.ruler, fresh = p.ruler.next(segs); fresh {
+		p.glances = nil
+	}
+	return p
+}
+
+// partition adds a look and says in the log what has changed.
+func (w *watch) partition(p *partitionWatch, need *serve.Need, k *sources.Kept, warn time.Duration) outlook {
+	end := int64(sources.Never)
+	if n := len(p.ruler.segs); n > 0 && need.End <= p.ruler.segs[n-1].End {
+		end = p.ruler.at(sources.Position{Segment: p.ruler.segs[n-1].ID, Offset: need.End})
+	}
+	p.glances.add(glance{time.Now(), p.ruler.at(k.Low), p.ruler.at(k.Head), p.ruler.at(sources.Position{Segment: need.Segment, Offset: need.Offset})})
+	o := foresee(k, p.glances, end, warn)
 	switch {
 	case !o.warn && !p.warned.IsZero():
 		p.warned = time.Time{}
 		w.log.Info("what is not read yet is out of danger", "partition", need.Label, "left", o.text())
 	case o.warn && (p.warned.IsZero() || o.left < p.told/2 || time.Since(p.warned) > warnAgain):
 		p.warned, p.told = time.Now(), o.left
-		args := []any{"partition", need.Label, "oldest_needed", need.Offset, "log_begins", k.Low, "head", k.Head,
+		args := []any{"partition", need.Label, "oldest_needed", need.Offset, "log_begins", k.Low.Offset, "head", k.Head.Offset,
 			"records_before_it", o.records, "left", o.text(), "by", o.by, "on_loss", w.spec.OnLoss}
 		if o.catchUp > 0 {
 			args = append(args, "catching_up_takes", o.catchUp.Round(time.Second).String())

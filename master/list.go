@@ -121,6 +121,9 @@ func (l *listing) partitions(ctx context.Context, src sources.Source, ds *serve.
 	if err != nil {
 		return nil, err
 	}
+	if _, err := again(ctx, l, func() (struct{}, error) { return struct{}{}, l.begin(ctx, src, ids) }); err != nil {
+		return nil, err
+	}
 	bounds, err := again(ctx, l, func() ([]sources.Bounds, error) { return src.Bounds(ctx, ids) })
 	if err != nil {
 		return nil, err

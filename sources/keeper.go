@@ -18,7 +18,10 @@ type Keeper interface {
 // or is not known, is Never.
 type Kept struct {
 	Partition PartitionID
-	Low, Head int64 // offsets: the source has [Low, Head)
+	// The source has [Low, Head). Low is in the mark's segment or another one: segments
+	// before Low's are deleted as a whole. A source whose segments have one run of
+	// offsets in common answers in the mark's segment.
+	Low, Head Position
 
 	// ByAge: for so long at least the record stays as far as its age goes. The
 	// source may keep it longer.

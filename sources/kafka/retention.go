@@ -47,7 +47,7 @@ func (s *Source) Keeps(ctx context.Context, marks []sources.Mark, ahead time.Dur
 		return nil, err
 	}
 	for i, m := range marks {
-		all[i] = sources.Kept{Partition: m.Partition, ByAge: sources.Never, Room: sources.Never, Retention: sources.Never}
+		all[i] = sources.Kept{Partition: m.Partition, Low: sources.Position{Segment: m.Position.Segment}, Head: sources.Position{Segment: m.Position.Segment}, ByAge: sources.Never, Room: sources.Never, Retention: sources.Never}
 		if p, known := s.wasPlanned(m.Partition); known {
 			if all[i].Err = there.gone(p); all[i].Err != nil {
 				all[i].Gone, lost = true, true
@@ -144,8 +144,8 @@ func (k *keeps) bounds(ctx context.Context, s *Source) error {
 		time int64
 		set  func(*sources.Kept, int64)
 	}{
-		{atLogStart, func(x *sources.Kept, o int64) { x.Low = o }},
-		{atHead, func(x *sources.Kept, o int64) { x.Head = o }},
+		{atLogStart, func(x *sources.Kept, o int64) { x.Low.Offset = o }},
+		{atHead, func(x *sources.Kept, o int64) { x.Head.Offset = o }},
 	} {
 		got, err := s.offsets(ctx, k.parts, one.time)
 		if err != nil {
@@ -192,7 +192,7 @@ func (k *keeps) ages(ctx context.Context, s *Source, policies map[string]policy,
 				continue
 			}
 			if young < 0 {
-				young = x.Head
+				young = x.Head.Offset
 			}
 			if q.take(young <= k.at[q.i]); !q.done() {
 				rest = append(rest, q)
@@ -259,8 +259,8 @@ func (k *keeps) sizes(ctx context.Context, s *Source, policies map[string]policy
 			x.Blind = "Kafka does not tell this user how large the partition is (DESCRIBE on the cluster), so deletion by retention.bytes is not foreseen"
 			continue
 		}
-		if n := x.Head - x.Low; n > 0 && size > 0 {
-			x.Room = int64(float64(policies[p.name].bytes)/(float64(size)/float64(n))) - (x.Head - max(k.at[i], x.Low))
+		if n := x.Head.Offset - x.Low.Offset; n > 0 && size > 0 {
+			x.Room = int64(float64(policies[p.name].bytes)/(float64(size)/float64(n))) - (x.Head.Offset - max(k.at[i], x.Low.Offset))
 		}
 	}
 	return nil

@@ -48,7 +48,7 @@ func TestHowLongARecordStaysByItsAgeIsToldWithinAnEighthAndNeverTooLong(t *testi
 		if x.ByAge > stays || x.ByAge < stays*7/8-3*time.Minute {
 			t.Errorf("offset %d stays %v, it is told %v", offset, stays, x.ByAge)
 		}
-		if x.Low != 0 || x.Head != n || x.Room != sources.Never || x.Retention != age {
+		if x.Low.Offset != 0 || x.Head.Offset != n || x.Room != sources.Never || x.Retention != age {
 			t.Errorf("offset %d: %+v", offset, x)
 		}
 	}
@@ -157,13 +157,13 @@ func TestATopicThatIsDeletedOrMadeAgainIsGone(t *testing.T) {
 			if err := b.DeleteRecords(t.Context(), topic, 1, 20); err != nil {
 				t.Fatal(err)
 			}
-			if all, err := s.Keeps(t.Context(), marks(parts), -1); err != nil || all[0].Gone || all[0].Low != 0 || all[1].Low != 20 || all[1].Head != 50 {
+			if all, err := s.Keeps(t.Context(), marks(parts), -1); err != nil || all[0].Gone || all[0].Low.Offset != 0 || all[1].Low.Offset != 20 || all[1].Head.Offset != 50 {
 				t.Fatalf("%+v %v", all, err)
 			}
 			whole := openWhole(t, b, nil, topic)
 			id, segs := theOne(t, whole)
 			ofWhole := []sources.Mark{{Partition: id}, {Partition: id, Position: sources.Position{Segment: segs[1].ID}}}
-			if all, err := whole.Keeps(t.Context(), ofWhole, -1); err != nil || all[0].Partition != id || all[0].Low != 0 || all[1].Low != 20 {
+			if all, err := whole.Keeps(t.Context(), ofWhole, -1); err != nil || all[0].Partition != id || all[0].Low.Offset != 0 || all[1].Low.Offset != 20 {
 				t.Fatalf("%+v %v", all, err)
 			}
 			if err := b.DeleteTopic(t.Context(), topic); err != nil {

@@ -1,0 +1,90 @@
+package master
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/headrace/headrace/shardsvc/serve"
+	"github.com/headrace/headrace/sources"
+)
+
+// Partitions of some live sources have several segments (Kind.Rolls): the last one
+// grows until the source seals it and begins another (a Pulsar ledger rolls over, a
+// chunk is appended). A segment's final end is told before the next segment is added,
+// because adding it seals the one before where that is known to end.
+
+// atOnce is how many segments of a partition are asked for at a time.
+func (l *listing) atOnce() int {
+	if l.spec.Kind().Rolls {
+		return listAtOnce
+	}
+	return 1
+}
+
+// listOn lists more of a partition whose last known segment is sealed, a window ahead
+// of the plan.
+func (f *following) listOn(ctx context.Context, p *serve.Partition) error {
+	if !f.wanted(p) {
+		return nil
+	}
+	segs, err := f.src.Segments(ctx, p.Identity, p.LastSegment, f.atOnce())
+	if err != nil || len(segs) == 0 {
+		return err
+	}
+	return f.srv.AddSegmentsAfter(ctx, p.Number, p.LastSegment, segs, false)
+}
+
+// rolled seals the last known segment of a partition that goes on in another one, and
+// lists what comes after it.
+func (f *following) rolled(ctx context.Context, p *serve.Partition) error {
+	segs, err := f.src.Segments(ctx, p.Identity, p.LastSegment-1, f.atOnce())
+	if err != nil || len(segs) == 0 {
+		return err
+	}
+	if segs[0].ID != p.LastSegment {
+		return f.vanished(ctx, p, segs)
+	}
+	last := segs[0]
+	if !last.Sealed {
+		return nil // the source says so a moment later
+	}
+	if last.End < p.Head && !f.fell(p, sources.Position{Segment: last.ID, Offset: last.End}) {
+		return nil
+	}
+	sealed := serve.Head{Partition: p.Number, Segment: last.ID, End: last.End, Sealed: true, Fallen: last.End < p.Head}
+	if err := f.srv.Heads(ctx, []serve.Head{sealed}); err != nil {
+		return err
+	}
+	delete(f.lower, p.Identity)
+	f.log.Debug("a segment is sealed", "partition", p.Label, "segment", last.Name, "end", last.End)
+	if len(segs) == 1 {
+		return nil
+	}
+	return f.srv.AddSegmentsAfter(ctx, p.Number, p.LastSegment, segs[1:], false)
+}
+
+// vanished: the last known segment was deleted before anybody saw where it ended.
+func (f *following) vanished(ctx context.Context, p *serve.Partition, segs []sources.Segment) error {
+	if f.spec.OnLoss != "continue" {
+		return fmt.Errorf("segment %d was deleted before its end was seen: its records from offset %d on are lost, and nobody can say how many they are. "+
+			"To go on without them, set on_loss: continue and resume the dataset", p.LastSegment, p.Head)
+	}
+	f.log.Error("a segment was deleted before its end was seen; its records are lost, and nobody can say how many they are",
+		"partition", p.Label, "segment", p.LastSegment, "lost_from", p.Head)
+	return f.srv.AddSegmentsAfter(ctx, p.Number, p.LastSegment, segs, false)
+}
+
+// begin makes a source that can keep records from deletion keep these partitions from
+// where the dataset begins. It comes before any segment is listed: what is planned is
+// kept.
+func (l *listing) begin(ctx context.Context, src sources.Source, parts []sources.PartitionID) error {
+	if !l.spec.Kind().Retains || len(parts) == 0 {
+		return nil
+	}
+	r, ok := src.(sources.Retainer)
+	if !ok {
+		return errors.New("its kind says that it can keep records from deletion, and it can not")
+	}
+	return r.Begin(ctx, parts)
+}
