@@ -4,6 +4,7 @@ import (
 	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/sources/files"
 	"github.com/headrace/headrace/sources/kafka"
+	"github.com/headrace/headrace/sources/pulsar"
 )
 
 // The sources that this program reads, one line each. Nothing else of the product
@@ -12,5 +13,6 @@ func init() {
 	dataset.Register(
 		files.Kind,
 		kafka.Kind,
+		pulsar.Kind,
 	)
 }

@@ -1,0 +1,147 @@
+package pulsar
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+)
+
+const adminWithin = 15 * time.Second // an answer of the admin API
+
+// admin calls Pulsar's admin API over HTTP.
+type admin struct {
+	base string // http://host:port
+	http *http.Client
+	tr   *http.Transport
+}
+
+func (a *admin) close() { a.tr.CloseIdleConnections() }
+
+func (a *admin) where() string { return "Pulsar's admin API at " + a.base }
+
+// get asks; into is filled from the JSON of the answer.
+func (a *admin) get(ctx context.Context, path string, into any) error {
+	return a.call(ctx, http.MethodGet, path, nil, into)
+}
+
+func (a *admin) call(ctx context.Context, method, path string, body, into any) error {
+	var send io.Reader
+	if body != nil {
+		data, err := json.Marshal(body)
+		if err != nil {
+			return err
+		}
+		send = bytes.NewReader(data)
+	}
+	res, err := a.do(ctx, method, path, send)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	data, err := io.ReadAll(res.Body)
+	if err != nil {
+		return explain(ctx, a.where(), err)
+	}
+	if into == nil {
+		return nil
+	}
+	if err := json.Unmarshal(data, into); err != nil {
+		return temporary(fmt.Errorf("%s: %s %s: the answer can not be read: %w", a.where(), method, path, err))
+	}
+	return nil
+}
+
+// do returns an answer of 2xx; the caller closes its body.
+func (a *admin) do(ctx context.Context, method, path string, body io.Reader) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, a.base+"/admin/v2/"+path, body)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", "application/json, */*")
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	res, err := a.http.Do(req)
+	if err != nil {
+		return nil, explain(ctx, a.where(), err)
+	}
+	if res.StatusCode/100 == 2 {
+		return res, nil
+	}
+	defer res.Body.Close()
+	said, _ := io.ReadAll(io.LimitReader(res.Body, 4096))
+	return nil, answered(a.where(), method+" "+path, res.StatusCode, reasonIn(said))
+}
+
+// reasonIn is what an error's answer says: JSON with a reason, or a page.
+func reasonIn(said []byte) string {
+	var why struct{ Reason string }
+	if json.Unmarshal(said, &why) == nil && why.Reason != "" {
+		return why.Reason
+	}
+	text := string(said)
+	if i := strings.Index(text, "<th>MESSAGE:</th><td>"); i >= 0 {
+		text, _, _ = strings.Cut(text[i+len("<th>MESSAGE:</th><td>"):], "<")
+	}
+	return strings.TrimSpace(text)
+}
+
+// messageAt is a place in a topic as the admin API says and takes it.
+type messageAt struct {
+	Ledger    int64 `json:"ledgerId"`
+	Entry     int64 `json:"entryId"`
+	Partition int   `json:"partitionIndex"`
+}
+
+func (m messageAt) String() string { return fmt.Sprintf("%d:%d", m.Ledger, m.Entry) }
+
+// ledgerInfo is one ledger of a topic: the open one tells no entries.
+type ledgerInfo struct {
+	Ledger    int64 `json:"ledgerId"`
+	Entries   int64 `json:"entries"`
+	Size      int64 `json:"size"`
+	Timestamp int64 `json:"timestamp"` // when it was closed, of internal-info
+}
+
+type cursorInfo struct {
+	MarkDelete string `json:"markDeletePosition"`
+}
+
+// internalStats is the layout of a topic now.
+type internalStats struct {
+	LastConfirmed  string                `json:"lastConfirmedEntry"`
+	CurrentEntries int64                 `json:"currentLedgerEntries"`
+	CurrentSize    int64                 `json:"currentLedgerSize"`
+	State          string                `json:"state"`
+	Ledgers        []ledgerInfo          `json:"ledgers"`
+	Cursors        map[string]cursorInfo `json:"cursors"`
+}
+
+// infoOf is what the metadata says of a topic; it is there also while nobody has the
+// topic loaded.
+type infoOf struct {
+	Created string       `json:"creationDate"`
+	Ledgers []ledgerInfo `json:"ledgers"`
+	// Of a topic with partitions, by their full names.
+	Partitions map[string]infoOf `json:"partitions"`
+}
+
+func (i infoOf) createdMs() (int64, error) {
+	t, err := time.Parse("2006-01-02T15:04:05.999Z07:00", i.Created)
+	if err != nil {
+		return 0, fmt.Errorf("pulsar: when the topic was made is %q: %w", i.Created, err)
+	}
+	return t.UnixMilli(), nil
+}
+
+func parsePlace(s string) (m messageAt, err error) {
+	if _, err = fmt.Sscanf(s, "%d:%d", &m.Ledger, &m.Entry); err != nil {
+		err = fmt.Errorf("pulsar: position %q: %w", s, err)
+	}
+	return m, err
+}

@@ -1,0 +1,242 @@
+//go:build pulsar
+
+package pulsar
+
+// The tests with the tag pulsar run on a real broker: make test-pulsar.
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	client "github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/headrace/headrace/internal/proof/testbroker"
+	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/sourcetest"
+)
+
+var shared struct {
+	once   sync.Once
+	broker *testbroker.Pulsar
+	client client.Client
+	err    error
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if shared.client != nil {
+		shared.client.Close()
+	}
+	if shared.broker != nil {
+		if err := shared.broker.Close(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// realBroker is one Pulsar for all tests that do not harm it.
+func realBroker(t testing.TB) *testbroker.Pulsar {
+	t.Helper()
+	shared.once.Do(func() {
+		shared.broker, shared.err = testbroker.StartPulsar(context.Background(), testbroker.PulsarOptions{EntriesPerLedger: 200})
+		if shared.err == nil {
+			shared.client, shared.err = newClient(&Options{Service: shared.broker.URL(), Logger: quiet()})
+		}
+	})
+	if shared.err != nil {
+		t.Fatal(shared.err)
+	}
+	return shared.broker
+}
+
+var topics atomic.Int64
+
+// newTopic makes a topic: plain where partitions is 0.
+func newTopic(t testing.TB, b *testbroker.Pulsar, partitions int) string {
+	t.Helper()
+	name := fmt.Sprintf("t%d-%d", os.Getpid(), topics.Add(1))
+	if err := b.CreateTopic(t.Context(), name, partitions); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func admincall(t testing.TB, b *testbroker.Pulsar, method, path string, body any) {
+	t.Helper()
+	if _, err := b.Admin(context.Background(), method, path, body); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func partitionNames(topic string, partitions int) []string {
+	if partitions == 0 {
+		return []string{topic}
+	}
+	var all []string
+	for n := range partitions {
+		all = append(all, fmt.Sprintf("%s-partition-%d", topic, n))
+	}
+	return all
+}
+
+// place is a topic of the conformance suite.
+type place struct {
+	b          *testbroker.Pulsar
+	topic      string
+	partitions int
+	max        int64
+	rng        *rand.Rand
+	next       int
+	tailed     bool
+}
+
+var codecs = []client.CompressionType{client.NoCompression, client.LZ4, client.ZLib, client.ZSTD}
+
+func (p *place) Produce(t testing.TB, records [][]byte) {
+	t.Helper()
+	names := partitionNames(p.topic, p.partitions)
+	var all []client.Producer
+	for _, name := range names {
+		o := client.ProducerOptions{Topic: name, CompressionType: codecs[p.rng.IntN(len(codecs))],
+			SendTimeout:             -1, // else the library leaves a goroutine for that long
+			BatchingMaxPublishDelay: time.Second, BatchingMaxMessages: uint(1 + p.rng.IntN(1000)), BatchingMaxSize: 1 << 20,
+			DisableBatching: len(records) < 200 && p.rng.IntN(4) == 0}
+		pr, err := shared.client.CreateProducer(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, pr)
+	}
+	var failed atomic.Pointer[error]
+	for _, r := range records {
+		pr := all[p.next%len(all)]
+		m := &client.ProducerMessage{Payload: r, Key: string(r[:min(3, len(r))]), EventTime: time.UnixMilli(int64(1700000000000 + p.next))}
+		pr.SendAsync(t.Context(), m, func(_ client.MessageID, _ *client.ProducerMessage, err error) {
+			if err != nil {
+				failed.Store(&err)
+			}
+		})
+		if p.next++; p.rng.IntN(200) == 0 {
+			_ = pr.Flush()
+		}
+	}
+	for i, pr := range all {
+		if err := pr.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		pr.Close()
+		if !p.tailed && p.rng.IntN(4) == 0 { // begins another ledger
+			admincall(t, p.b, "PUT", "persistent/public/default/"+names[i]+"/unload", nil)
+		}
+	}
+	if err := failed.Load(); err != nil {
+		t.Fatal(*err)
+	}
+}
+
+func (p *place) options(end At) Options {
+	return Options{Dataset: "test", Service: p.b.URL(), Admin: p.b.AdminURL(), Topics: []string{p.topic},
+		Start: End{At: Earliest}, End: End{At: end}, MaxRecord: p.max}
+}
+
+func (p *place) Open(t testing.TB, known []sources.Segment) sources.Source {
+	t.Helper()
+	o := p.options(Latest)
+	o.Known = known
+	return mustOpen(t, o)
+}
+
+func mustOpen(t testing.TB, o Options) *Source {
+	t.Helper()
+	s, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestConformance(t *testing.T) {
+	b := realBroker(t)
+	connect(t, b)
+	for _, partitions := range []int{0, 3} {
+		t.Run(fmt.Sprint(partitions, " partitions"), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 1))
+			sourcetest.Run(t, sourcetest.Harness{
+				New: func(t testing.TB) sourcetest.Place {
+					return &place{b: b, topic: newTopic(t, b, partitions), partitions: partitions, max: 100_000, rng: rng}
+				},
+				MaxRecord: 100_000,
+				Count:     200_000,
+				Change: func(t testing.TB, sp sourcetest.Place) {
+					p := sp.(*place)
+					deleteTopic(t, b, p.topic, partitions)
+					if err := b.CreateTopic(t.Context(), p.topic, partitions); err != nil {
+						t.Fatal(err)
+					}
+					p.Produce(t, [][]byte{[]byte("another")})
+				},
+				Tail: func(t testing.TB, sp sourcetest.Place) sources.Source {
+					p := sp.(*place)
+					p.tailed = true
+					return mustOpen(t, p.options(Never))
+				},
+				Remove: func(t testing.TB, sp sourcetest.Place) { trim(t, b, sp.(*place).topic, partitions) },
+			})
+		})
+	}
+}
+
+// connect makes the connection that all producers of the tests share.
+func connect(t testing.TB, b *testbroker.Pulsar) {
+	t.Helper()
+	p, err := shared.client.CreateProducer(client.ProducerOptions{Topic: newTopic(t, b, 0), SendTimeout: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Close()
+}
+
+func deleteTopic(t testing.TB, b *testbroker.Pulsar, topic string, partitions int) {
+	t.Helper()
+	path := "persistent/public/default/" + topic
+	if partitions > 0 {
+		path += "/partitions"
+	}
+	admincall(t, b, "DELETE", path+"?force=true", nil)
+}
+
+// trim makes the broker delete all that was written: retention of the topic's
+// namespace is set to nothing, and the ledgers are rolled.
+func trim(t testing.TB, b *testbroker.Pulsar, topic string, partitions int) {
+	t.Helper()
+	admincall(t, b, "POST", "namespaces/public/default/retention", map[string]int{"retentionTimeInMinutes": 0, "retentionSizeInMB": 0})
+	t.Cleanup(func() {
+		admincall(t, b, "POST", "namespaces/public/default/retention", map[string]int{"retentionTimeInMinutes": -1, "retentionSizeInMB": -1})
+	})
+	for _, name := range partitionNames(topic, partitions) {
+		path := "persistent/public/default/" + name
+		var before, now internalStats
+		stats(t, b, name, &before)
+		admincall(t, b, "PUT", path+"/unload", nil)
+		deadline := time.Now().Add(60 * time.Second)
+		for {
+			stats(t, b, name, &now)
+			if now.Ledgers[0].Ledger > before.Ledgers[len(before.Ledgers)-1].Ledger {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%s is not trimmed: %+v", name, now)
+			}
+			_, _ = b.Admin(t.Context(), "POST", path+"/trim", nil)
+			time.Sleep(50 * time.Millisecond)
+		}
+	}
+}

@@ -1,0 +1,98 @@
+package pulsar
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"time"
+
+	client "github.com/apache/pulsar-client-go/pulsar"
+	"github.com/apache/pulsar-client-go/pulsar/crypto"
+	"github.com/apache/pulsar-client-go/pulsar/log"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+const (
+	connectWithin   = 5 * time.Second
+	operationWithin = 10 * time.Second
+	aliveEvery      = 5 * time.Second // a broker that is frozen is known after twice this
+)
+
+// newAdmin is the admin API's client, with the dataset's login and TLS.
+func newAdmin(o *Options) (*admin, error) {
+	tr := http.DefaultTransport.(*http.Transport).Clone()
+	tr.MaxIdleConnsPerHost = 8
+	tr.Proxy = nil
+	tr.TLSClientConfig = o.TLS
+	a := &admin{base: o.Admin, tr: tr, http: &http.Client{Transport: tr, Timeout: adminWithin}}
+	if o.Auth == nil {
+		return a, nil
+	}
+	p, err := o.Auth()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.Init(); err != nil {
+		return nil, err
+	}
+	if cert, err := p.GetTLSCertificate(); err != nil {
+		return nil, err
+	} else if cert != nil {
+		// The login is the certificate of our side of TLS.
+		tr.TLSClientConfig = o.TLS.Clone()
+		tr.TLSClientConfig.Certificates = append(tr.TLSClientConfig.Certificates, *cert)
+		return a, nil
+	}
+	if err := p.WithTransport(tr); err != nil {
+		return nil, err
+	}
+	a.http.Transport = p
+	return a, nil
+}
+
+// newClient connects to nothing yet.
+func newClient(o *Options) (client.Client, error) {
+	opts := client.ClientOptions{
+		URL: o.Service, ConnectionTimeout: connectWithin, OperationTimeout: operationWithin, KeepAliveInterval: aliveEvery,
+		TLSConfig: o.TLS, TLSValidateHostname: true,
+		Logger:             log.NewLoggerWithSlog(slog.New(quieter{o.Logger.Handler()})),
+		MetricsCardinality: client.MetricsCardinalityNone, MetricsRegisterer: prometheus.NewRegistry(),
+	}
+	if o.Auth != nil {
+		p, err := o.Auth()
+		if err != nil {
+			return nil, err
+		}
+		opts.Authentication = p
+	}
+	return client.NewClient(opts)
+}
+
+// quieter keeps the library's notes for who debugs: what goes wrong for good comes
+// out of the source as an error.
+type quieter struct{ slog.Handler }
+
+func (h quieter) Enabled(ctx context.Context, _ slog.Level) bool {
+	return h.Handler.Enabled(ctx, slog.LevelDebug)
+}
+
+func (h quieter) Handle(ctx context.Context, r slog.Record) error {
+	r.Message, r.Level = "pulsar's client: "+r.Message, slog.LevelDebug
+	return h.Handler.Handle(ctx, r)
+}
+
+func (h quieter) WithAttrs(a []slog.Attr) slog.Handler { return quieter{h.Handler.WithAttrs(a)} }
+func (h quieter) WithGroup(n string) slog.Handler      { return quieter{h.Handler.WithGroup(n)} }
+
+// noKeys: messages that are encrypted are told, and not read.
+type noKeys struct{}
+
+var errNoKeys = errors.New("headrace has no keys")
+
+func (noKeys) PublicKey(string, map[string]string) (*crypto.EncryptionKeyInfo, error) {
+	return nil, errNoKeys
+}
+func (noKeys) PrivateKey(string, map[string]string) (*crypto.EncryptionKeyInfo, error) {
+	return nil, errNoKeys
+}

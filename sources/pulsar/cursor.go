@@ -1,0 +1,308 @@
+package pulsar
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"time"
+
+	client "github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/headrace/headrace/sources"
+)
+
+const (
+	arenaMost   = 1 << 20 // bytes of one Batch, about
+	recordsMost = 8192
+
+	quietFirst = 200 * time.Millisecond // without a message, the admin API is asked what is next
+	quietMost  = 5 * time.Second
+	realTries  = 3 // times that a message is there and does not come, before the Reader is opened again
+	opensMost  = 3 // times that it is opened for one entry
+)
+
+var _ sources.Tailing = (*cursor)(nil)
+
+// cursor reads one range of one ledger.
+type cursor struct {
+	s      *Source
+	p      partition
+	ledger int64
+	r      sources.Range
+	at     int64 // the next offset wanted
+	rd     *reader
+	head   int64 // the highest end of an entry that was seen
+	onHead func(head int64)
+
+	quiet  time.Duration // how long to wait for a message before asking
+	real   int           // times that the entry at c.at was there and did not come
+	opens  int           // times that a Reader was opened for it
+	failed error         // said again by every Next
+}
+
+// Open connects when the first record is asked for.
+func (s *Source) Open(ctx context.Context, r sources.Range, from sources.Position, locator []byte) (sources.Cursor, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	p, ledger, err := parseLocator(locator)
+	if err != nil {
+		return nil, err
+	}
+	if p.id() != r.Partition || ledger != ledgerOf(r.Segment) {
+		return nil, fmt.Errorf("pulsar: the locator opens ledger %d of %s, and not segment %d of %s", ledger, p.id(), r.Segment, r.Partition)
+	}
+	return &cursor{s: s, p: p, ledger: ledger, r: r, at: max(r.Start, from.Offset), quiet: quietFirst}, nil
+}
+
+func (c *cursor) name() string { return ledgerName(c.p, c.ledger) }
+
+// OnHead is called with the ends of entries.
+func (c *cursor) OnHead(f func(head int64)) { c.onHead = f }
+
+// Close keeps the Reader for who goes on here.
+func (c *cursor) Close() error {
+	if c.rd != nil {
+		c.rd.ledger, c.rd.offset = c.ledger, c.at
+		c.s.keep(c.rd)
+		c.rd = nil
+	}
+	return nil
+}
+
+// Next hands out the messages that have come, and waits only for the first.
+func (c *cursor) Next(ctx context.Context, b *sources.Batch) error {
+	b.Reset()
+	if c.failed != nil {
+		return c.failed
+	}
+	err := c.fill(ctx, b)
+	if len(b.Recs) > 0 {
+		b.End = min(c.at, c.r.End) // what went wrong behind them is met again by the next call
+		return nil
+	}
+	if err != nil && err != io.EOF && ctx.Err() == nil && !isTemporary(err) {
+		err = notTheEnd(err)
+		c.failed = err
+	}
+	return err
+}
+
+func (c *cursor) fill(ctx context.Context, b *sources.Batch) error {
+	for {
+		if c.at >= c.r.End {
+			return io.EOF
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if len(b.Recs) >= recordsMost || len(b.Arena) >= arenaMost {
+			return nil
+		}
+		if c.rd == nil {
+			if len(b.Recs) > 0 {
+				return nil
+			}
+			if err := c.reopen(ctx); err != nil {
+				return err
+			}
+		}
+		m, err := c.peek(ctx, len(b.Recs) == 0)
+		if err != nil {
+			return err
+		}
+		if m == nil {
+			if len(b.Recs) > 0 {
+				return nil
+			}
+			if err := c.look(ctx, b); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := c.take(ctx, m, b); err != nil {
+			return err
+		}
+	}
+}
+
+// reopen opens a Reader at c.at, if the topic is still the one that was planned: a
+// Reader of a topic that is not there would make it.
+func (c *cursor) reopen(ctx context.Context) error {
+	if r := c.s.kept(c.p, c.ledger, c.at); r != nil {
+		c.rd = r
+		return nil
+	}
+	if err := c.sameTopic(ctx); err != nil {
+		return err
+	}
+	r, err := c.s.open(ctx, c.p, c.ledger, c.at)
+	if err != nil {
+		return err
+	}
+	c.rd = r
+	return nil
+}
+
+// drop ends the Reader: another one is opened at c.at.
+func (c *cursor) drop() {
+	if c.rd != nil {
+		c.rd.close()
+		c.rd = nil
+	}
+}
+
+// peek is the next message, which stays; nil if none has come for a while, or at once
+// where wait is false.
+func (c *cursor) peek(ctx context.Context, wait bool) (client.Message, error) {
+	if c.rd.peeked != nil {
+		return c.rd.peeked, nil
+	}
+	select {
+	case m, ok := <-c.rd.messages:
+		return c.came(m, ok)
+	default:
+	}
+	if !wait {
+		return nil, nil
+	}
+	t := time.NewTimer(c.quiet)
+	defer t.Stop()
+	select {
+	case m, ok := <-c.rd.messages:
+		return c.came(m, ok)
+	case <-t.C:
+		c.quiet = min(2*c.quiet, quietMost)
+		return nil, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (c *cursor) came(m client.Message, ok bool) (client.Message, error) {
+	if !ok {
+		c.drop()
+		return nil, temporary(fmt.Errorf("%s: the connection's Reader has ended", c.p))
+	}
+	c.rd.peeked, c.quiet = m, quietFirst
+	return m, nil
+}
+
+// take puts a message into the batch, or explains why it is not the next one.
+func (c *cursor) take(ctx context.Context, m client.Message, b *sources.Batch) error {
+	id := m.ID()
+	entry, index, size := id.EntryID(), max(0, id.BatchIdx()), max(1, id.BatchSize())
+	offset := at(entry, index)
+	switch {
+	case id.LedgerID() < c.ledger:
+		c.rd.peeked = nil // a Reader that was connected again repeats
+		return nil
+	case id.LedgerID() > c.ledger:
+		return c.explain(ctx, b) // the ledger has no more, or not what is wanted
+	}
+	c.seen(at(entry+1, 0))
+	behind := offset + 1
+	if index == size-1 {
+		behind = at(entry+1, 0)
+	}
+	switch {
+	case offset < c.at:
+		c.rd.peeked = nil
+		if entry == entryOf(c.at) && index == size-1 { // the range begins behind its last message
+			c.moveTo(behind)
+		}
+		return nil
+	case entry > entryOf(c.at):
+		if index == 0 && c.at == offset {
+			break
+		}
+		return c.explain(ctx, b)
+	case offset > c.at:
+		return c.missing(fmt.Errorf("message %d of entry %d:%d came where message %d was next", index, c.ledger, entry, c.at-at(entry, 0)))
+	}
+	if m.GetEncryptionContext() != nil {
+		return c.malformed("the message is encrypted, and Headrace has no keys: let its producer write it plain, or read another topic")
+	}
+	if err := c.put(b, record{offset: offset, behind: behind, key: m.Key(), value: m.Payload(), null: m.IsNullValue(),
+		properties: m.Properties(), event: m.EventTime(), published: m.PublishTime()}); err != nil {
+		return err
+	}
+	c.rd.peeked = nil
+	c.moveTo(behind)
+	return nil
+}
+
+func (c *cursor) moveTo(offset int64) {
+	if offset > c.at {
+		c.at, c.real, c.opens = offset, 0, 0
+	}
+}
+
+func (c *cursor) seen(head int64) {
+	if head > c.head {
+		c.head = head
+		if c.onHead != nil {
+			c.onHead(head)
+		}
+	}
+}
+
+// record is a message as it goes into a Batch.
+type record struct {
+	offset, behind   int64
+	key              string
+	value            []byte
+	null             bool
+	properties       map[string]string
+	event, published time.Time
+}
+
+func (c *cursor) put(b *sources.Batch, r record) error {
+	if size := int64(len(r.key) + len(r.value)); size > c.s.o.MaxRecord {
+		return &sources.TooLarge{Partition: c.r.Partition, Position: sources.Position{Segment: c.r.Segment, Offset: r.offset},
+			Name: c.name(), Size: size, Limit: c.s.o.MaxRecord}
+	}
+	rec := sources.Record{Offset: r.offset, Next: min(r.behind, c.r.End), Tombstone: r.null}
+	if t := r.event; t.UnixMilli() > 0 {
+		rec.Time = t.UnixMilli()
+	} else if !r.published.IsZero() {
+		rec.Time = r.published.UnixMilli()
+	}
+	add := func(data string) [2]int32 {
+		from := int32(len(b.Arena))
+		b.Arena = append(b.Arena, data...)
+		return [2]int32{from, int32(len(b.Arena))}
+	}
+	if len(r.properties) > 0 {
+		for _, k := range slices.Sorted(maps.Keys(r.properties)) {
+			rec.Headers = append(rec.Headers, sources.Header{Key: add(k), Value: add(r.properties[k])})
+		}
+	}
+	rec.Key = add(r.key)
+	from := int32(len(b.Arena))
+	b.Arena = append(b.Arena, r.value...)
+	rec.Value = [2]int32{from, int32(len(b.Arena))}
+	b.Recs = append(b.Recs, rec)
+	return nil
+}
+
+// malformed: this position can not be read, whoever tries.
+func (c *cursor) malformed(what string) error {
+	return &sources.Malformed{Partition: c.r.Partition, Position: sources.Position{Segment: c.r.Segment, Offset: c.at},
+		Name: fmt.Sprintf("%s ledger %d entry %d", c.p, c.ledger, entryOf(c.at)), What: what}
+}
+
+// missing: the Reader has left something out. Another one may give it.
+func (c *cursor) missing(why error) error {
+	c.drop()
+	if c.opens++; c.opens < opensMost {
+		return temporary(fmt.Errorf("%s: %w; reading it again", c.p, why))
+	}
+	return c.malformed(fmt.Sprintf("%v, in %d tries: its checksum may be wrong. Look at it with: pulsar-admin topics get-message-by-id persistent://%s -l %d -e %d",
+		why, opensMost, c.p.topic, c.ledger, entryOf(c.at)))
+}
+
+var errLater = errors.New("pulsar: not there yet")

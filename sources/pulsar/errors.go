@@ -1,0 +1,109 @@
+package pulsar
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	client "github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/headrace/headrace/sources"
+)
+
+const retryAfter = 300 * time.Millisecond
+
+func temporary(err error) error { return &sources.Temporary{Err: err, Backoff: retryAfter} }
+
+func isTemporary(err error) bool {
+	_, ok := errors.AsType[*sources.Temporary](err)
+	return ok
+}
+
+// notFound is the admin API's 404.
+type notFound struct{ what, reason string }
+
+func (e *notFound) Error() string { return e.what + ": " + e.reason }
+
+func isNotFound(err error) bool {
+	_, ok := errors.AsType[*notFound](err)
+	return ok
+}
+
+// answered turns an answer of the admin API that is not 2xx into an error.
+func answered(where, what string, status int, reason string) error {
+	err := fmt.Errorf("%s: %s: %d %s: %s", where, what, status, http.StatusText(status), reason)
+	switch {
+	case status == http.StatusNotFound:
+		return &notFound{what, reason}
+	case status == http.StatusUnauthorized:
+		return fmt.Errorf("%w: check pulsar.auth, or add it", err)
+	case status == http.StatusForbidden:
+		return fmt.Errorf("%w: allow this role to consume the topic, and to read its stats with the admin API", err)
+	case status >= 500, status == http.StatusRequestTimeout, status == http.StatusTooManyRequests:
+		return temporary(err)
+	}
+	return err
+}
+
+// explain says what an error of a connection means: *sources.Temporary where another
+// try may help.
+func explain(ctx context.Context, where string, err error) error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return ctx.Err()
+	}
+	if isTemporary(err) {
+		return err
+	}
+	var (
+		authority  x509.UnknownAuthorityError
+		host       x509.HostnameError
+		invalid    x509.CertificateInvalidError
+		unverified *tls.CertificateVerificationError
+		notTLS     tls.RecordHeaderError
+		alert      tls.AlertError
+	)
+	err = notTheEnd(err)
+	switch {
+	case errors.As(err, &authority), errors.As(err, &host), errors.As(err, &invalid), errors.As(err, &unverified):
+		return fmt.Errorf("%s shows a certificate that is not accepted: check pulsar.tls.ca, and the host's name (%w)", where, err)
+	case errors.As(err, &notTLS):
+		return fmt.Errorf("%s does not speak TLS on this port: check the address, or write pulsar:// and http:// (%w)", where, err)
+	case errors.As(err, &alert):
+		return fmt.Errorf("%s refused our side of TLS: check pulsar.auth.cert and pulsar.auth.key (%w)", where, err)
+	}
+	if e, ok := errors.AsType[*client.Error](err); ok {
+		switch e.Result() {
+		case client.AuthenticationError, client.AuthorizationError:
+			return fmt.Errorf("%s refused the login: check pulsar.auth (%w)", where, err)
+		case client.InvalidConfiguration, client.InvalidURL, client.InvalidTopicName, client.UnsupportedVersionError:
+			return fmt.Errorf("%s: %w", where, err)
+		}
+	}
+	// What is left is a broker that is away, restarts, moves a topic, or is busy.
+	return temporary(fmt.Errorf("%s does not answer: %w", where, err))
+}
+
+// notTheEnd: io.EOF from a cursor says that its range is read. The end of a
+// connection, which is io.EOF too, must never be taken for it.
+func notTheEnd(err error) error {
+	if errors.Is(err, io.EOF) {
+		return errors.New(err.Error())
+	}
+	return err
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	wait := time.NewTimer(d)
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

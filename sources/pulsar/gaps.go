@@ -1,0 +1,202 @@
+package pulsar
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/headrace/headrace/sources"
+)
+
+// What an entry is that no message came of.
+type entryKind uint8
+
+const (
+	ordinary    entryKind = iota // a message, or a batch of them
+	hole                         // nothing for readers: a marker, an aborted message, a piece of a larger message
+	uncommitted                  // of a transaction that is open
+	lastChunk                    // the end of a message in pieces
+)
+
+// entryInfo is what the broker says of one entry.
+type entryInfo struct {
+	kind   entryKind
+	uuid   string // of a message in pieces
+	chunk  int
+	header http.Header
+	length int64 // of its payload
+}
+
+// entry asks the broker what an entry is, without its payload.
+func (s *Source) entry(ctx context.Context, p partition, ledger, entry int64) (entryInfo, error) {
+	res, err := s.admin.do(ctx, http.MethodHead, fmt.Sprintf("%s/ledger/%d/entry/%d", adminPath(p.topic), ledger, entry), nil)
+	if err != nil {
+		return entryInfo{}, err
+	}
+	_ = res.Body.Close()
+	h := res.Header
+	info := entryInfo{header: h, length: res.ContentLength, uuid: h.Get("X-Pulsar-uuid")}
+	chunks, _ := strconv.Atoi(h.Get("X-Pulsar-num-chunks-from-msg"))
+	info.chunk, _ = strconv.Atoi(h.Get("X-Pulsar-chunk-id"))
+	switch {
+	case h.Get("X-Pulsar-marker-type") != "", h.Get("X-Pulsar-txn-aborted") == "true":
+		info.kind = hole
+	case h.Get("X-Pulsar-txn-uncommitted") == "true":
+		info.kind = uncommitted
+	case chunks > 1 && info.chunk < chunks-1:
+		info.kind = hole
+	case chunks > 1:
+		info.kind = lastChunk
+	}
+	return info, nil
+}
+
+// explain says why the entry at c.at is not the next to come although a later one
+// came: it moves c.at behind one entry that holds nothing, or fails.
+func (c *cursor) explain(ctx context.Context, b *sources.Batch) error {
+	info, err := c.s.entry(ctx, c.p, c.ledger, entryOf(c.at))
+	if isNotFound(err) {
+		return c.gone(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	switch info.kind {
+	case hole:
+		c.moveTo(at(entryOf(c.at)+1, 0))
+		return nil
+	case lastChunk:
+		return c.assemble(ctx, info, b)
+	case uncommitted:
+		c.drop() // what came behind it must not have come
+		return temporary(fmt.Errorf("%s: entry %d:%d belongs to a transaction that is open, and a later one came", c.p, c.ledger, entryOf(c.at)))
+	}
+	if c.emptyMessage(info) {
+		return c.putEmpty(info, b)
+	}
+	return c.missing(fmt.Errorf("entry %d:%d is there and did not come", c.ledger, entryOf(c.at)))
+}
+
+// look is explain when nothing comes at all: where c.at is the next message that will
+// ever be written, that is as it must be.
+func (c *cursor) look(ctx context.Context, b *sources.Batch) error {
+	info, err := c.s.entry(ctx, c.p, c.ledger, entryOf(c.at))
+	if isNotFound(err) {
+		if err := c.gone(ctx); !errors.Is(err, errLater) {
+			return err
+		}
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	switch {
+	case info.kind == hole:
+		c.quiet = quietFirst
+		c.seen(at(entryOf(c.at)+1, 0))
+		c.moveTo(at(entryOf(c.at)+1, 0))
+	case info.kind == uncommitted:
+	case info.kind == lastChunk:
+		return c.assemble(ctx, info, b)
+	case c.emptyMessage(info):
+		return c.putEmpty(info, b)
+	default:
+		if c.real++; c.real >= realTries {
+			c.real = 0
+			return c.missing(fmt.Errorf("entry %d:%d is there and does not come", c.ledger, entryOf(c.at)))
+		}
+	}
+	return nil
+}
+
+// sameTopic: what has the topic's name now is what was planned.
+func (c *cursor) sameTopic(ctx context.Context) error {
+	var info infoOf
+	err := c.s.admin.get(ctx, adminPath(c.p.topic)+"/internal-info", &info)
+	if err == nil {
+		var created int64
+		if created, err = info.createdMs(); err == nil && created != c.p.created {
+			return madeAgain(c.p, c.name(), c.rest(), partition{c.p.topic, created})
+		}
+		return err
+	}
+	// A topic that is not there is 404 in some places and 500 in others.
+	var stats struct{ State string }
+	if there := c.s.admin.get(ctx, adminPath(c.p.topic)+"/internalStats", &stats); isNotFound(there) {
+		return deleted(c.name(), c.rest())
+	}
+	return err
+}
+
+// rest is what is still wanted, as far as it is known to have been there.
+func (c *cursor) rest() sources.Range {
+	r := c.r
+	r.Start = max(c.at, r.Start)
+	if c.s.o.live() {
+		r.End = min(r.End, max(c.head, r.Start))
+	}
+	return r
+}
+
+// gone says why the entry at c.at is not there: not yet (errLater), no more, or never
+// again (io.EOF: the ledger ends here).
+func (c *cursor) gone(ctx context.Context) error {
+	if err := c.sameTopic(ctx); err != nil {
+		return err
+	}
+	l, err := c.s.layoutOf(ctx, c.p)
+	if err != nil {
+		return err
+	}
+	g, there := l.find(c.ledger)
+	if !there {
+		lost := c.rest()
+		return &sources.Truncated{Lost: lost, Name: c.name(),
+			Err: fmt.Errorf("Pulsar has deleted ledger %d (retention, TTL or a backlog quota of the namespace); the first is %d now", c.ledger, l.Ledgers[0].Ledger)}
+	}
+	end := at(g.Entries, 0)
+	open := g.Ledger == l.open().Ledger
+	switch {
+	case c.at < end:
+		return temporary(fmt.Errorf("%s: the broker does not know entry %d:%d, and has entries up to %d", c.p, c.ledger, entryOf(c.at), g.Entries-1))
+	case open && c.at == end:
+		c.seen(end)
+		return errLater
+	case c.at == end && c.s.o.live():
+		return io.EOF // Pulsar has begun another ledger
+	case entryOf(c.at) == g.Entries && open:
+		return errLater
+	}
+	return &sources.Diverged{Range: c.r, Name: c.name(), Head: end}
+}
+
+// emptyMessage: the library takes a message without a byte, not in a batch, for
+// damaged and leaves it out.
+func (c *cursor) emptyMessage(info entryInfo) bool {
+	return info.length == 0 && info.header.Get("X-Pulsar-num-batch-message") == "" && info.header.Get("X-Pulsar-Is-Encrypted") != "true"
+}
+
+func (c *cursor) putEmpty(info entryInfo, b *sources.Batch) error {
+	behind := at(entryOf(c.at)+1, 0)
+	if c.at == at(entryOf(c.at), 0) {
+		r := record{offset: c.at, behind: behind, key: info.header.Get("X-Pulsar-partition-key"), null: info.header.Get("X-Pulsar-null-value") == "true",
+			event: headerTime(info.header, "X-Pulsar-event-time"), published: headerTime(info.header, "X-Pulsar-publish-time"), properties: properties(info.header)}
+		if err := c.put(b, r); err != nil {
+			return err
+		}
+	}
+	c.moveTo(behind)
+	return nil
+}
+
+func headerTime(h http.Header, name string) time.Time {
+	t, err := time.Parse("2006-01-02T15:04:05.999Z07:00", h.Get(name))
+	if err != nil {
+		return time.Time{}
+	}
+	return t
+}

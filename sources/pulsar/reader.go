@@ -1,0 +1,176 @@
+package pulsar
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	client "github.com/apache/pulsar-client-go/pulsar"
+	"github.com/apache/pulsar-client-go/pulsar/crypto"
+)
+
+const (
+	queueLength = 1000 // messages that a Reader has ahead of us
+	aheadMost   = 1024 // and we ahead of who decodes
+	idleMost    = 64   // Readers that are kept for who goes on where they are
+)
+
+// reader is one of the official Readers. It reads on from where it was opened and is
+// never moved: a Reader that is told to seek may still give messages of its old place.
+// All who use it check each message's id against the one they expect.
+type reader struct {
+	s        *Source
+	p        partition
+	official client.Reader
+	messages chan client.Message
+	cancel   context.CancelFunc
+	pump     sync.WaitGroup
+	once     sync.Once
+
+	peeked client.Message // came, and is not taken yet
+	// The next message that is wanted, for who goes on; ledger 0: unknown.
+	ledger, offset int64
+}
+
+// open gives a Reader that stands at an offset of a ledger, or a new one.
+func (s *Source) open(ctx context.Context, p partition, ledger, offset int64) (*reader, error) {
+	if r := s.kept(p, ledger, offset); r != nil {
+		return r, nil
+	}
+	c, err := s.connection()
+	if err != nil {
+		return nil, err
+	}
+	type result struct {
+		*reader
+		err error
+	}
+	done := make(chan result, 1)
+	// The library's call has no context: it ends by itself within operationWithin.
+	if !s.begin(func() {
+		official, err := c.CreateReader(client.ReaderOptions{
+			Topic: p.url(), StartMessageID: client.NewMessageID(ledger, entryOf(offset), -1, -1), StartMessageIDInclusive: true,
+			ReceiverQueueSize: queueLength, SubscriptionRolePrefix: "headrace",
+			// Encrypted messages come as they are, so that they can be told.
+			Decryption: &client.MessageDecryptionInfo{KeyReader: noKeys{}, ConsumerCryptoFailureAction: crypto.ConsumerCryptoFailureActionConsume},
+		})
+		if err != nil {
+			done <- result{err: err}
+			return
+		}
+		r := &reader{s: s, p: p, official: official, messages: make(chan client.Message, aheadMost)}
+		pumping, cancel := context.WithCancel(context.Background())
+		r.cancel = cancel
+		r.pump.Go(func() { r.run(pumping) })
+		done <- result{reader: r}
+	}) {
+		return nil, errClosed
+	}
+	select {
+	case res := <-done:
+		if res.err != nil {
+			return nil, explain(ctx, "Pulsar at "+s.o.Service, fmt.Errorf("opening %s at %d:%d: %w", p, ledger, entryOf(offset), res.err))
+		}
+		return res.reader, nil
+	case <-ctx.Done():
+		end := func() {
+			if res := <-done; res.reader != nil {
+				res.reader.close()
+			}
+		}
+		if !s.begin(end) {
+			end()
+		}
+		return nil, ctx.Err()
+	}
+}
+
+// begin runs f beside us; Close waits for it. It says whether the source is open.
+func (s *Source) begin(f func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	s.ending.Go(f)
+	return true
+}
+
+// run moves messages into a channel, so that who takes them can see whether there is
+// one more now.
+func (r *reader) run(ctx context.Context) {
+	defer close(r.messages)
+	for {
+		m, err := r.official.Next(ctx)
+		if err != nil {
+			return
+		}
+		select {
+		case r.messages <- m:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// close ends the Reader, in the background while the source is open: the broker may be
+// away.
+func (r *reader) close() {
+	r.once.Do(func() {
+		r.cancel()
+		end := func() {
+			r.pump.Wait()
+			r.official.Close()
+		}
+		if !r.s.begin(end) {
+			end()
+		}
+	})
+}
+
+// connection is the dataset's, made when it is wanted first.
+func (s *Source) connection() (client.Client, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, errClosed
+	}
+	if s.client == nil {
+		c, err := newClient(&s.o)
+		if err != nil {
+			return nil, explain(context.Background(), "Pulsar at "+s.o.Service, err)
+		}
+		s.client = c
+	}
+	return s.client, nil
+}
+
+// keep keeps a Reader for who goes on at its place, or ends it.
+func (s *Source) keep(r *reader) {
+	s.mu.Lock()
+	var last *reader
+	if s.closed || r.ledger == 0 && r.offset == 0 {
+		last = r
+	} else {
+		if s.idle = append(s.idle, r); len(s.idle) > idleMost {
+			last, s.idle = s.idle[0], append([]*reader(nil), s.idle[1:]...)
+		}
+	}
+	s.mu.Unlock()
+	if last != nil {
+		last.close()
+	}
+}
+
+// kept takes the Reader that stands at a place, nil if there is none.
+func (s *Source) kept(p partition, ledger, offset int64) *reader {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, r := range s.idle {
+		if r.p == p && r.ledger == ledger && r.offset == offset {
+			s.idle = append(append([]*reader(nil), s.idle[:i]...), s.idle[i+1:]...)
+			return r
+		}
+	}
+	return nil
+}

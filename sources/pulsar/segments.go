@@ -1,0 +1,190 @@
+package pulsar
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/headrace/headrace/sources"
+)
+
+// Segments lists ledgers. Of a bounded dataset the last segment ends where the
+// partition is read to, found once. Of a live one the last is the open ledger, not
+// sealed; when Pulsar has begun another ledger it is listed again, sealed.
+func (s *Source) Segments(ctx context.Context, id sources.PartitionID, after int64, most int) ([]sources.Segment, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	p, err := s.find(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.list(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	var some []sources.Segment
+	for _, g := range all {
+		if g.ID > after && len(some) < most {
+			some = append(some, g)
+		}
+	}
+	return some, nil
+}
+
+// list is every segment that was listed before or can be now.
+func (s *Source) list(ctx context.Context, p partition) ([]sources.Segment, error) {
+	s.mu.Lock()
+	listed, fixed := s.listed[p.id()], s.fixed[p.id()]
+	s.mu.Unlock()
+	if fixed {
+		return listed, nil
+	}
+	l, err := s.layoutOf(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	start, err := s.startOf(ctx, p, &l, listed)
+	if err != nil {
+		return nil, err
+	}
+	end := l.head()
+	if !s.o.live() {
+		if end, err = s.endOf(ctx, p, &l); err != nil {
+			return nil, err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.fixed[p.id()] { // nobody else was faster
+		all, err := s.extend(p, &l, s.listed[p.id()], start, end)
+		if err != nil {
+			return nil, err
+		}
+		s.listed[p.id()], s.fixed[p.id()] = all, !s.o.live()
+	}
+	return s.listed[p.id()], nil
+}
+
+// extend lists the ledgers of [start, end) that are not listed yet, and seals the one
+// that was open.
+func (s *Source) extend(p partition, l *layout, listed []sources.Segment, start, end sources.Position) ([]sources.Segment, error) {
+	all := append([]sources.Segment(nil), listed...)
+	for i, g := range l.Ledgers {
+		seg := sources.Segment{ID: segmentOf(g.Ledger), End: at(g.Entries, 0), Locator: p.locator(g.Ledger),
+			Sealed: !s.o.live() || i < len(l.Ledgers)-1, Name: ledgerName(p, g.Ledger)}
+		if seg.ID < start.Segment || seg.ID > end.Segment {
+			continue
+		}
+		if seg.ID == start.Segment {
+			seg.Start = start.Offset
+		}
+		if seg.ID == end.Segment {
+			seg.End = end.Offset
+		}
+		if n := len(all); n > 0 {
+			last := &all[n-1]
+			switch {
+			case g.Ledger < ledgerOf(last.ID):
+				continue
+			case g.Ledger == ledgerOf(last.ID) && !last.Sealed:
+				last.End, last.Sealed = max(last.End, seg.End), seg.Sealed
+				continue
+			case g.Ledger == ledgerOf(last.ID):
+				if seg.ID, seg.Start = last.ID+1, last.End; ledgerOf(seg.ID) != g.Ledger && seg.Start < seg.End {
+					return nil, fmt.Errorf("%s was listed in %d pieces, and no more are possible: delete the dataset and apply it again", seg.Name, lastPiece+1)
+				}
+			}
+		}
+		if seg.Start < seg.End || !seg.Sealed {
+			all = append(all, seg)
+		}
+	}
+	return all, nil
+}
+
+// startOf is where a partition is read from: behind what is listed, or where the
+// spec's start is.
+func (s *Source) startOf(ctx context.Context, p partition, l *layout, listed []sources.Segment) (sources.Position, error) {
+	if len(listed) > 0 {
+		return sources.Position{Segment: segmentOf(ledgerOf(listed[0].ID)), Offset: listed[0].Start}, nil
+	}
+	s.mu.Lock()
+	start := s.o.Start
+	if s.joined[p.id()] && start.At == Latest {
+		start.At = Earliest
+	}
+	s.mu.Unlock()
+	return s.resolve(ctx, p, start, "start", l)
+}
+
+func (s *Source) endOf(ctx context.Context, p partition, l *layout) (sources.Position, error) {
+	return s.resolve(ctx, p, s.o.End, "end", l)
+}
+
+// resolve finds the place that an end means in a partition now.
+func (s *Source) resolve(ctx context.Context, p partition, e End, name string, l *layout) (sources.Position, error) {
+	if id, ok := e.IDs[p.String()]; ok {
+		return s.placeIn(p, id, name, l)
+	}
+	if id, ok := e.IDs[numberOf(p.topic)]; ok {
+		return s.placeIn(p, id, name, l)
+	}
+	switch e.At {
+	case Earliest:
+		return position(l.Ledgers[0].Ledger, 0), nil
+	case Latest:
+		return s.visible(ctx, p, l)
+	case AtTime:
+		var m messageAt
+		err := s.admin.get(ctx, fmt.Sprintf("%s/messageid/%d", adminPath(p.topic), e.Time.UnixMilli()), &m)
+		if isNotFound(err) {
+			return l.head(), nil
+		}
+		found := position(m.Ledger, at(max(0, m.Entry), 0))
+		if head, err := s.visible(ctx, p, l); err != nil || found.Compare(head) > 0 {
+			return head, err // nothing visible is that new
+		}
+		return found, err
+	}
+	return sources.Position{}, errors.New("pulsar: no such end")
+}
+
+// visible is behind the last message that a reader can see: messages of a transaction
+// that is open are not.
+func (s *Source) visible(ctx context.Context, p partition, l *layout) (sources.Position, error) {
+	var m messageAt
+	if err := s.admin.get(ctx, adminPath(p.topic)+"/lastMessageId", &m); err != nil {
+		return sources.Position{}, err
+	}
+	if _, ok := l.find(m.Ledger); !ok || m.Entry < 0 {
+		if first := l.Ledgers[0].Ledger; m.Ledger < first {
+			return position(first, 0), nil // nothing is there
+		}
+		return position(m.Ledger, 0), nil
+	}
+	return position(m.Ledger, at(m.Entry+1, 0)), nil
+}
+
+// placeIn: an id that was asked for must be there. Nothing jumps.
+func (s *Source) placeIn(p partition, id Place, name string, l *layout) (sources.Position, error) {
+	pos := position(id.Ledger, at(id.Entry, id.Index))
+	if g, ok := l.find(id.Ledger); ok && id.Entry <= g.Entries {
+		return pos, nil
+	}
+	low := position(l.Ledgers[0].Ledger, 0)
+	if pos.Compare(low) >= 0 {
+		return pos, fmt.Errorf("%s: %s is at message %d:%d, which is not there; its last entry is %s: name one that is there", p, name, id.Ledger, id.Entry, l.last)
+	}
+	return pos, &sources.Truncated{Lost: sources.Range{Partition: p.id(), Segment: pos.Segment, Start: pos.Offset, End: pos.Offset + 1}, Name: p.String(),
+		Err: fmt.Errorf("%s names a message that Pulsar has deleted; the first ledger is %d now", name, l.Ledgers[0].Ledger)}
+}
+
+// numberOf is N of topic-partition-N, "0" of a topic without partitions.
+func numberOf(topic string) string {
+	if i := strings.LastIndex(topic, "-partition-"); i >= 0 {
+		return topic[i+len("-partition-"):]
+	}
+	return "0"
+}

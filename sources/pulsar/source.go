@@ -1,0 +1,338 @@
+package pulsar
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	client "github.com/apache/pulsar-client-go/pulsar"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/headrace/headrace/sources"
+)
+
+const askAtOnce = 8 // questions to the admin API side by side
+
+// Source is the topics of one dataset. Its goroutines end with Close.
+type Source struct {
+	o     Options
+	admin *admin
+
+	ending sync.WaitGroup // Readers that are being opened or closed
+
+	mu     sync.Mutex // guards what follows
+	closed bool
+	client client.Client // made when something is read first
+	parts  map[sources.PartitionID]partition
+	known  map[string]int64 // by topic, as first listed: when it was made
+	joined map[sources.PartitionID]bool
+	fixed  map[sources.PartitionID]bool // its end was found
+	listed map[sources.PartitionID][]sources.Segment
+	idle   []*reader // kept for who goes on where they are
+}
+
+var (
+	_ sources.Source = (*Source)(nil)
+	_ sources.Joiner = (*Source)(nil)
+	_ sources.Namer  = (*Source)(nil)
+)
+
+var errClosed = errors.New("pulsar: the source is closed")
+
+// Open connects to nothing yet.
+func Open(o Options) (*Source, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	a, err := newAdmin(&o)
+	if err != nil {
+		return nil, err
+	}
+	s := &Source{o: o, admin: a,
+		parts: map[sources.PartitionID]partition{}, known: map[string]int64{}, joined: map[sources.PartitionID]bool{},
+		fixed:  map[sources.PartitionID]bool{},
+		listed: map[sources.PartitionID][]sources.Segment{}}
+	for _, g := range o.Known {
+		p, _, err := parseLocator(g.Locator)
+		if err != nil {
+			return nil, err
+		}
+		s.listed[p.id()] = append(s.listed[p.id()], g)
+		s.known[p.topic] = p.created
+	}
+	return s, nil
+}
+
+// Close ends connections and Readers. Cursors fail from now on.
+func (s *Source) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	idle, c := s.idle, s.client
+	s.idle, s.client = nil, nil
+	s.mu.Unlock()
+	for _, r := range idle {
+		r.close()
+	}
+	s.ending.Wait()
+	if c != nil {
+		c.Close()
+	}
+	s.admin.close()
+	return nil
+}
+
+func (s *Source) usable(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errClosed
+	}
+	return nil
+}
+
+// Partitions lists topics in the order of the spec, each by number. A topic that was
+// deleted and made again is a *sources.Changed error: what was read of the old one can
+// not be gone on with.
+func (s *Source) Partitions(ctx context.Context) ([]sources.PartitionID, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	all := make([][]partition, len(s.o.Topics))
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(askAtOnce)
+	for i, topic := range s.o.Topics {
+		g.Go(func() (err error) {
+			all[i], err = s.partitionsOf(gctx, topic)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	var ids []sources.PartitionID
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, parts := range all {
+		for _, p := range parts {
+			if old, ok := s.known[p.topic]; ok && old != p.created {
+				was := partition{p.topic, old}
+				return nil, madeAgain(was, was.String(), s.wholeOf(was), p)
+			}
+		}
+	}
+	for _, parts := range all {
+		for _, p := range parts {
+			s.known[p.topic], s.parts[p.id()] = p.created, p
+			ids = append(ids, p.id())
+		}
+	}
+	return ids, nil
+}
+
+// partitionsOf asks for the partitions of one topic, in order of their numbers.
+func (s *Source) partitionsOf(ctx context.Context, topic string) ([]partition, error) {
+	var meta struct{ Partitions int }
+	err := s.admin.get(ctx, adminPath(topic)+"/partitions", &meta)
+	if isNotFound(err) {
+		if created, was := s.knownAs(topic); was {
+			p := partition{topic, created}
+			return nil, deleted(p.String(), s.wholeOfLocked(p))
+		}
+		return nil, fmt.Errorf("topic %s is not there on %s: create it, or correct pulsar.topic", topic, s.admin.where())
+	}
+	if err != nil {
+		return nil, err
+	}
+	var info infoOf
+	if err := s.admin.get(ctx, adminPath(topic)+"/internal-info", &info); err != nil {
+		return nil, err
+	}
+	if meta.Partitions == 0 {
+		created, err := info.createdMs()
+		return []partition{{topic, created}}, err
+	}
+	var parts []partition
+	for n := range meta.Partitions {
+		name := fmt.Sprintf("%s-partition-%d", topic, n)
+		one, ok := info.Partitions["persistent://"+name]
+		if !ok {
+			// It was added a moment ago.
+			return nil, temporary(fmt.Errorf("partition %d of topic %s is not known to the broker yet", n, topic))
+		}
+		created, err := one.createdMs()
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, partition{name, created})
+	}
+	return parts, nil
+}
+
+func (s *Source) knownAs(topic string) (int64, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if created, ok := s.known[topic]; ok {
+		return created, true
+	}
+	for name, created := range s.known {
+		if strings.HasPrefix(name, topic+"-partition-") {
+			return created, true
+		}
+	}
+	return 0, false
+}
+
+func madeAgain(was partition, name string, r sources.Range, now partition) error {
+	return &sources.Changed{Range: r, Name: name,
+		What: fmt.Sprintf("the topic was deleted and made again: it was made at %s, and what is there now at %s", was.createdAt(), now.createdAt())}
+}
+
+func deleted(name string, r sources.Range) error {
+	return &sources.Changed{Range: r, Name: name, What: "the topic was deleted"}
+}
+
+// wholeOf is the last segment that was listed, for an error; s.mu is held.
+func (s *Source) wholeOf(p partition) sources.Range {
+	r := sources.Range{Partition: p.id()}
+	if all := s.listed[p.id()]; len(all) > 0 {
+		g := all[len(all)-1]
+		r.Segment, r.Start, r.End = g.ID, g.Start, g.End
+	}
+	return r
+}
+
+func (s *Source) wholeOfLocked(p partition) sources.Range {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.wholeOf(p)
+}
+
+// Joined: what came later is read from its beginning, also where start is latest.
+func (s *Source) Joined(ids []sources.PartitionID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range ids {
+		s.joined[id] = true
+	}
+}
+
+// find gives a partition that Partitions listed, or lists them first.
+func (s *Source) find(ctx context.Context, id sources.PartitionID) (partition, error) {
+	if p, ok := s.listedAs(id); ok {
+		return p, nil
+	}
+	if _, err := s.Partitions(ctx); err != nil {
+		return partition{}, err
+	}
+	if p, ok := s.listedAs(id); ok {
+		return p, nil
+	}
+	return partition{}, fmt.Errorf("%s is not a partition of dataset %s, which reads topics %v", id, s.o.Dataset, s.o.Topics)
+}
+
+func (s *Source) listedAs(id sources.PartitionID) (partition, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p, ok := s.parts[id]
+	return p, ok
+}
+
+// PartitionName is the topic's name as people write it: clicks-partition-3.
+func (s *Source) PartitionName(id sources.PartitionID) string {
+	if p, ok := s.listedAs(id); ok {
+		return p.String()
+	}
+	return string(id)
+}
+
+// layout is the ledgers of a partition now, the open one with its true entries.
+type layout struct {
+	internalStats
+	last messageAt // the last confirmed entry
+}
+
+func (s *Source) layoutOf(ctx context.Context, p partition) (l layout, err error) {
+	err = s.admin.get(ctx, adminPath(p.topic)+"/internalStats", &l.internalStats)
+	if isNotFound(err) {
+		return l, deleted(p.String(), s.wholeOfLocked(p))
+	}
+	if err == nil {
+		l.last, err = parsePlace(l.LastConfirmed)
+	}
+	if err != nil {
+		return l, err
+	}
+	if len(l.Ledgers) == 0 {
+		return l, temporary(fmt.Errorf("%s has no ledger yet", p))
+	}
+	// The open ledger says 0 entries.
+	open := &l.Ledgers[len(l.Ledgers)-1]
+	if open.Entries == 0 && l.last.Ledger == open.Ledger {
+		open.Entries, open.Size = l.last.Entry+1, l.CurrentSize
+	}
+	return l, nil
+}
+
+func (l *layout) open() ledgerInfo { return l.Ledgers[len(l.Ledgers)-1] }
+
+func (l *layout) find(ledger int64) (ledgerInfo, bool) {
+	i := slices.IndexFunc(l.Ledgers, func(g ledgerInfo) bool { return g.Ledger == ledger })
+	if i < 0 {
+		return ledgerInfo{}, false
+	}
+	return l.Ledgers[i], true
+}
+
+// head is behind the last entry, in the open ledger.
+func (l *layout) head() sources.Position {
+	return position(l.open().Ledger, at(l.open().Entries, 0))
+}
+
+// Bounds: Low is the first entry that is still there, Head behind the last one. What
+// has no end is not bounded.
+func (s *Source) Bounds(ctx context.Context, ids []sources.PartitionID) ([]sources.Bounds, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	all := make([]sources.Bounds, len(ids))
+	var g errgroup.Group
+	g.SetLimit(askAtOnce)
+	for i, id := range ids {
+		g.Go(func() error {
+			b := sources.Bounds{Partition: id, Bounded: !s.o.live(), Estimated: true}
+			var l layout
+			p, err := s.find(ctx, id)
+			if err == nil {
+				l, err = s.layoutOf(ctx, p)
+			}
+			if b.Err = err; err == nil {
+				b.Low, b.Head = position(l.Ledgers[0].Ledger, 0), s.inSegment(p, l.head())
+			}
+			all[i] = b
+			return nil
+		})
+	}
+	_ = g.Wait()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+// inSegment is a position with the number of the segment that it was listed in.
+func (s *Source) inSegment(p partition, at sources.Position) sources.Position {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, g := range s.listed[p.id()] {
+		if ledgerOf(g.ID) == ledgerOf(at.Segment) {
+			at.Segment = g.ID
+		}
+	}
+	return at
+}

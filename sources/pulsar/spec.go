@@ -1,0 +1,302 @@
+package pulsar
+
+import (
+	"fmt"
+	"maps"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/sources"
+)
+
+const entries = 1 << indexBits // offsets of one entry
+
+// Kind is what Pulsar can do: a durable subscription keeps what is not read yet, and
+// another one shows our progress.
+var Kind = dataset.Kind{
+	Kind: sources.Kind{
+		Name: "pulsar", Unit: "entries", UnitSize: entries, Estimated: true, Keyed: true, Rolls: true,
+		Sizes: sources.Sizes{Block: 16 * entries, Initial: 64 * entries, Min: entries, Max: 100_000 * entries, MaxWhileLive: 10_000 * entries},
+	},
+	Example: "pulsar: {service: pulsar://broker:6650, admin: http://broker:8080, topic: clicks}",
+	New:     func() dataset.Part { return &Spec{Start: "earliest", End: "latest", MaxRecord: 16 << 20} },
+	Open:    openSpec,
+}
+
+const (
+	endNever       = "never"
+	defaultRefresh = dataset.Duration(5 * time.Second)
+	leastRefresh   = dataset.Duration(100 * time.Millisecond)
+)
+
+// Spec is a piece of every partition of some topics. Where they end is fixed when they
+// are first listed, unless End is never: then messages are read as they come, and new
+// partitions join.
+type Spec struct {
+	Service      string            `json:"service"`             // pulsar://host:port, or pulsar+ssl://
+	Admin        string            `json:"admin"`               // http://host:port, or https://
+	Topics       []string          `json:"topics"`              // topic: in a spec's text
+	Start        string            `json:"start"`               // earliest (default) | latest | RFC 3339
+	StartIDs     map[string]string `json:"start_ids,omitempty"` // by partition, "3" or "clicks-partition-3": "ledger:entry"; start is for the others
+	End          string            `json:"end"`                 // latest (default: the last message at apply) | RFC 3339 | never
+	Refresh      dataset.Duration  `json:"refresh,omitempty"`   // end: never: how often new partitions are looked for; default 5s
+	Subscription string            `json:"subscription,omitempty"`
+	MaxRecord    dataset.Size      `json:"max_record"` // key and value; default 16MiB
+	TLS          *dataset.TLS      `json:"tls,omitempty"`
+	Auth         *Auth             `json:"auth,omitempty"`
+}
+
+// Auth never holds a secret: a spec travels and is shown. A client's certificate in
+// tls is a login of its own.
+type Auth struct {
+	TokenEnv  string  `json:"token_env,omitempty"`
+	TokenFile string  `json:"token_file,omitempty"`
+	OAuth2    *OAuth2 `json:"oauth2,omitempty"`
+}
+
+func (a *Auth) token() dataset.Password { return dataset.Password{Env: a.TokenEnv, File: a.TokenFile} }
+
+// OAuth2 is a login by client credentials.
+type OAuth2 struct {
+	Issuer   string `json:"issuer"`
+	ClientID string `json:"client_id,omitempty"`
+	Audience string `json:"audience,omitempty"`
+	Scope    string `json:"scope,omitempty"`
+	KeyEnv   string `json:"key_env,omitempty"` // the JSON with the client's secret
+	KeyFile  string `json:"key_file,omitempty"`
+}
+
+func (o *OAuth2) key() dataset.Password { return dataset.Password{Env: o.KeyEnv, File: o.KeyFile} }
+
+var (
+	topicName        = regexp.MustCompile(`^(persistent://)?([A-Za-z0-9._=:-]+/[A-Za-z0-9._=:-]+/)?[A-Za-z0-9._=:-]{1,200}$`)
+	subscriptionName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,200}$`)
+)
+
+func (k *Spec) Kind() sources.Kind { return Kind.Kind }
+
+func (k *Spec) Traits() dataset.Traits {
+	t := dataset.Traits{Live: k.End == endNever, Refresh: time.Duration(k.Refresh), MaxRecord: k.MaxRecord, Progress: k.Subscription, ProgressField: "subscription"}
+	if t.Progress == "" {
+		t.Progress = "headrace" // and the dataset's name: subscriptionOf
+	}
+	return t
+}
+
+func subscriptionOf(k *Spec, dataset string) string {
+	if k.Subscription != "" {
+		return k.Subscription
+	}
+	return "headrace-" + dataset
+}
+
+// Compatible: how the same messages are reached may change.
+func (k *Spec) Compatible(field string) bool {
+	return field == "service" || field == "admin" || field == "subscription" || field == "refresh" || strings.HasPrefix(field, "tls") || strings.HasPrefix(field, "auth")
+}
+
+func (k *Spec) Fill() {
+	if k.End == endNever && k.Refresh == 0 {
+		k.Refresh = defaultRefresh
+	}
+}
+
+func (k *Spec) Members(r *dataset.Reader) []dataset.Member {
+	return []dataset.Member{
+		{Name: "service", Read: r.Text(&k.Service)},
+		{Name: "admin", Read: r.Text(&k.Admin)},
+		{Name: "topic", Read: r.Texts(&k.Topics)},
+		{Name: "topics", Read: r.Texts(&k.Topics)},
+		{Name: "start", Read: r.Text(&k.Start)},
+		{Name: "start_ids", Read: func(n *yaml.Node, path string) { k.readIDs(r, n, path) }},
+		{Name: "end", Read: r.Text(&k.End)},
+		{Name: "refresh", Read: dataset.Parsed(r, &k.Refresh, dataset.ParseDuration)},
+		{Name: "subscription", Read: r.Text(&k.Subscription)},
+		{Name: "max_record", Read: dataset.Parsed(r, &k.MaxRecord, dataset.ParseSize)},
+		{Name: "tls", Read: r.TLS(&k.TLS)},
+		{Name: "auth", Read: func(n *yaml.Node, path string) {
+			k.Auth = &Auth{}
+			r.Mapping(n, path, []dataset.Member{{Name: "token_env", Read: r.Text(&k.Auth.TokenEnv)}, {Name: "token_file", Read: r.Text(&k.Auth.TokenFile)},
+				{Name: "oauth2", Read: func(n *yaml.Node, path string) {
+					o := &OAuth2{}
+					k.Auth.OAuth2 = o
+					r.Mapping(n, path, []dataset.Member{{Name: "issuer", Read: r.Text(&o.Issuer)}, {Name: "client_id", Read: r.Text(&o.ClientID)},
+						{Name: "audience", Read: r.Text(&o.Audience)}, {Name: "scope", Read: r.Text(&o.Scope)},
+						{Name: "key_env", Read: r.Text(&o.KeyEnv)}, {Name: "key_file", Read: r.Text(&o.KeyFile)}})
+				}}})
+		}},
+	}
+}
+
+func (k *Spec) readIDs(r *dataset.Reader, n *yaml.Node, path string) {
+	all := map[string]string{}
+	if err := n.Decode(&all); err != nil {
+		r.Fail(n, path, "must be a mapping from partitions to message ids", `as in {0: "12:500", 1: "13:0"}`)
+		return
+	}
+	k.StartIDs = all
+}
+
+func (k *Spec) Check(c *dataset.Check, s *dataset.Spec) {
+	checkURL(c, "pulsar.service", k.Service, "pulsar://broker:6650", "pulsar", "pulsar+ssl")
+	checkURL(c, "pulsar.admin", k.Admin, "http://broker:8080", "http", "https")
+	if len(k.Topics) == 0 {
+		c.Fail("pulsar.topic", "", "must be given: what to read", "")
+	}
+	for i, t := range k.Topics {
+		at := fmt.Sprintf("pulsar.topics[%d]", i)
+		if !topicName.MatchString(t) {
+			c.Fail(at, t, "is not a persistent topic's name", "as in clicks, or persistent://tenant/namespace/clicks")
+		} else if slices.IndexFunc(k.Topics, func(o string) bool { return fullName(o) == fullName(t) }) < i {
+			c.Fail(at, t, "is named twice", "")
+		}
+	}
+	checkEnd(c, "pulsar.start", k.Start)
+	for _, key := range slices.Sorted(maps.Keys(k.StartIDs)) {
+		if _, err := parseID(k.StartIDs[key]); err != nil {
+			c.Fail("pulsar.start_ids."+key, k.StartIDs[key], "is not a message id", "as in 12:500 (ledger, entry) or 12:500:3 (the fourth message of a batch)")
+		}
+	}
+	if k.End == endNever {
+		if k.Refresh < leastRefresh {
+			c.Fail("pulsar.refresh", k.Refresh.String(), "is too often", "use "+leastRefresh.String()+" or more; the default is "+defaultRefresh.String())
+		}
+	} else {
+		checkEnd(c, "pulsar.end", k.End)
+		if k.Refresh != 0 {
+			c.Fail("pulsar.refresh", k.Refresh.String(), "is for input without an end", "remove it, or set end: never")
+		}
+	}
+	if k.Subscription != "" && !subscriptionName.MatchString(k.Subscription) {
+		c.Fail("pulsar.subscription", k.Subscription, "is not a subscription's name", "letters, digits, '.', '_' and '-'")
+	}
+	if s.BitExact != nil {
+		c.Fail("bit_exact", "", "does not go with pulsar yet: positions of a batch are not known before it is read", "use files or kafka")
+	}
+	c.MaxRecord("pulsar.max_record", k.MaxRecord)
+	c.TLS("pulsar.tls", k.TLS)
+	k.checkAuth(c)
+}
+
+func (k *Spec) checkAuth(c *dataset.Check) {
+	switch a := k.Auth; {
+	case a == nil:
+	case a.OAuth2 != nil && a.token() != (dataset.Password{}):
+		c.Fail("pulsar.auth", "", "names a token and oauth2", "remove one of them")
+	case a.OAuth2 != nil:
+		checkURL(c, "pulsar.auth.oauth2.issuer", a.OAuth2.Issuer, "https://login.example.org", "https", "http")
+		c.Password("pulsar.auth.oauth2", "key", a.OAuth2.key())
+	default:
+		c.Password("pulsar.auth", "token", a.token())
+	}
+}
+
+func checkURL(c *dataset.Check, field, text, example string, schemes ...string) {
+	if text == "" {
+		c.Fail(field, "", "must be given", "as in "+example)
+		return
+	}
+	// The service may name several brokers, with commas.
+	u, err := url.Parse(strings.Split(text, ",")[0])
+	if err != nil || u.Host == "" || !slices.Contains(schemes, u.Scheme) || u.User != nil {
+		c.Fail(field, text, "is not an address", "as in "+example)
+	}
+}
+
+func checkEnd(c *dataset.Check, field, text string) {
+	if text == "latest" || text == "earliest" && field == "pulsar.start" {
+		return
+	}
+	if text == "earliest" {
+		c.Fail(field, text, "leaves nothing to read", "use latest or a time")
+		return
+	}
+	if _, err := time.Parse(time.RFC3339, text); err != nil {
+		hint := "as in 2026-01-31T08:00:00Z"
+		if field == "pulsar.end" {
+			hint += "; never reads on as messages come"
+		}
+		c.Fail(field, text, "is neither earliest, latest nor a time", hint)
+	}
+}
+
+// parseID reads ledger:entry, or ledger:entry:index.
+func parseID(text string) (p Place, err error) {
+	parts := strings.Split(text, ":")
+	if len(parts) != 2 && len(parts) != 3 {
+		return p, fmt.Errorf("pulsar: %q is not ledger:entry", text)
+	}
+	var n [3]int64
+	for i, s := range parts {
+		if n[i], err = strconv.ParseInt(s, 10, 64); err != nil || n[i] < 0 {
+			return p, fmt.Errorf("pulsar: %q is not ledger:entry", text)
+		}
+	}
+	if n[2] >= entries || n[1] >= 1<<(62-indexBits) || n[0] >= 1<<(62-pieceBits) {
+		return p, fmt.Errorf("pulsar: %q is too large", text)
+	}
+	return Place{n[0], n[1], int32(n[2])}, nil
+}
+
+// openSpec opens the topics of a dataset's spec.
+func openSpec(spec *dataset.Spec, in dataset.Opening) (sources.Source, error) {
+	k, ok := spec.Source.(*Spec)
+	if !ok {
+		return nil, fmt.Errorf("dataset %s: no pulsar in its spec", spec.Name)
+	}
+	name := subscriptionOf(k, spec.Name)
+	o := Options{Dataset: spec.Name, Service: k.Service, Admin: k.Admin, Topics: slices.Clone(k.Topics), MaxRecord: int64(k.MaxRecord),
+		Progress: name, Retain: name + "-retain", Known: in.Known, Logger: in.Logger}
+	err := o.secure(k, in.AllowedRoots)
+	if err == nil {
+		o.Start, err = endAt(k.Start)
+	}
+	if err == nil {
+		o.End, err = endAt(k.End)
+	}
+	if err == nil {
+		o.Start.IDs, err = placesOf(k.StartIDs)
+	}
+	var s *Source
+	if err == nil {
+		s, err = Open(o)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("dataset %s: %w", spec.Name, err)
+	}
+	return s, nil
+}
+
+func placesOf(ids map[string]string) (map[string]Place, error) {
+	all := map[string]Place{}
+	for key, text := range ids {
+		p, err := parseID(text)
+		if err != nil {
+			return nil, err
+		}
+		all[key] = p
+	}
+	return all, nil
+}
+
+func endAt(text string) (e End, err error) {
+	switch text {
+	case "earliest":
+		e.At = Earliest
+	case "latest":
+		e.At = Latest
+	case endNever:
+		e.At = Never
+	default:
+		e.At = AtTime
+		e.Time, err = time.Parse(time.RFC3339, text)
+	}
+	return e, err
+}
