@@ -161,5 +161,6 @@ func (c *Core) stallDue(w *worker, at Time) {
 		return
 	}
 	c.report(Report{Kind: ReportStalled, Rank: w.rank.no, Agent: w.agent.name, Reason: "no step while holding leases"})
+	w.stalled = w.why == ""
 	c.endWorker(w, "stall: it holds leases and made no step")
 }

@@ -66,8 +66,7 @@ const (
 	ReplyGrant
 	// ReplyStanding: Request, Worker, Dataset, State, Reason.
 	ReplyStanding
-	// ReplyClose: close the stream with ALREADY_EXISTS: the agent's newer
-	// stream or process took over, or this one was superseded. Reason.
+	// ReplyClose: close the stream: Close, Reason.
 	ReplyClose
 	// ReplyCut answers a CutCall: Worker, Request (the call's ID), Reason, Step,
 	// Epoch, Units (pending again), Again, and Cut.
@@ -84,6 +83,14 @@ const (
 	Durable Code = iota
 	Stale
 	Invalid
+)
+
+// CloseCode says why a ReplyClose closes a stream.
+type CloseCode uint8
+
+const (
+	CloseReplaced CloseCode = iota // a newer stream or process of this agent took over
+	CloseExpired                   // nothing was heard for the TTL: the agent may say hello again
 )
 
 // State of a ReplyStanding, with the numbers of the wire.
@@ -127,6 +134,7 @@ type Reply struct {
 	Kind             ReplyKind
 	Code             Code
 	State            State
+	Close            CloseCode
 	Refused          bool
 	Worker           uint32
 	Dataset          DatasetID

@@ -339,7 +339,7 @@ func (c *Core) Workers() []WorkerInfo {
 		switch {
 		case w.state == detached:
 			i.State = "detached"
-		case w.state == ending && len(w.why) > 5 && w.why[:5] == "stall":
+		case w.state == ending && w.stalled:
 			i.State = "stalled"
 		case w.state == ending:
 			i.State = "ending"

@@ -43,10 +43,10 @@ func (c *Core) hello(m *Message) bool {
 		a = c.newAgent(h.Agent, h.Incarnation)
 		c.timers.push(timer{at: c.now + c.cfg.SessionTTL, kind: timerSession, a: a})
 	case slices.Contains(a.superseded, h.Incarnation):
-		c.reply(Reply{To: m.Session, Kind: ReplyClose, Reason: "a newer process of agent " + h.Agent + " took over"})
+		c.reply(Reply{To: m.Session, Kind: ReplyClose, Close: CloseReplaced, Reason: "a newer process of agent " + h.Agent + " took over"})
 		return false
 	case a.incarnation != h.Incarnation:
-		c.closeSession(a, "a newer process of agent "+h.Agent+" took over")
+		c.closeSession(a, CloseReplaced, "a newer process of agent "+h.Agent+" took over")
 		for _, w := range a.workers {
 			c.detach(w, a.lastHeard+c.cfg.SessionTTL)
 		}
@@ -56,7 +56,7 @@ func (c *Core) hello(m *Message) bool {
 		}
 		a.incarnation = h.Incarnation
 	default:
-		c.closeSession(a, "a newer stream of agent "+h.Agent+" took over")
+		c.closeSession(a, CloseReplaced, "a newer stream of agent "+h.Agent+" took over")
 		for _, w := range a.workers {
 			w.unconfirmed = w.state != detached
 		}
@@ -69,11 +69,11 @@ func (c *Core) hello(m *Message) bool {
 }
 
 // closeSession cuts an agent from its stream. Its TTL goes on.
-func (c *Core) closeSession(a *agent, reason string) {
+func (c *Core) closeSession(a *agent, code CloseCode, reason string) {
 	if a.session == 0 {
 		return
 	}
-	c.reply(Reply{To: a.session, Kind: ReplyClose, Reason: reason})
+	c.reply(Reply{To: a.session, Kind: ReplyClose, Close: code, Reason: reason})
 	c.lost(a.session)
 }
 
@@ -130,7 +130,7 @@ func (c *Core) sessionDue(a *agent) {
 
 func (c *Core) expire(a *agent) {
 	c.report(Report{Kind: ReportExpired, Agent: a.name})
-	c.closeSession(a, "the session expired: nothing was heard for its TTL")
+	c.closeSession(a, CloseExpired, "the session expired: nothing was heard for its TTL")
 	for _, w := range slices.Clone(a.workers) {
 		if w.gone { // the end of the generation took it
 			continue

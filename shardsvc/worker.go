@@ -29,6 +29,7 @@ type worker struct {
 	fenced      bool   // late acks of closed leases are refused
 	gone        bool
 	why         string // ending: the reason
+	stalled     bool   // ending, as it made no step
 	held        uint64 // cut of the hold that is on, if it has said that it yields nothing
 	barred      bool   // it came during the hold, and gets nothing before it ends
 

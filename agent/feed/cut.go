@@ -61,14 +61,11 @@ func (st *stream) cut(ctx context.Context) {
 func (c *cutter) next() (more bool) {
 	st := c.st
 	c.now = c.now[:0]
+	if !c.startOver() {
+		return false
+	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if st.recut {
-		if st.sending {
-			return false // what it asks about may be delivered yet
-		}
-		c.startOver()
-	}
 	st.leases = slices.DeleteFunc(st.leases, func(l *lease) bool { return l.dry && l.sent >= l.cut && !c.reads(l) })
 	if !st.credited1 || c.over || st.failed || st.closed || !c.room() {
 		return false
@@ -102,11 +99,17 @@ func (c *cutter) room() bool {
 	return len(st.queue) < 2 || float64(st.queued) < st.pace*cfg.Prefetch.Seconds()
 }
 
-// startOver drops what was cut and not delivered; leases are read again from
-// where they were delivered. Steals are rare, and what they cost is what was read
-// ahead. The caller holds stream.mu.
-func (c *cutter) startOver() {
+// startOver drops what was cut and not delivered, if a steal asks for it. The
+// leases are then read again from where they were delivered. Steals are rare, and
+// what they cost is what was read ahead. It says false while the sender may be
+// delivering what the steal asks about: come again after that.
+func (c *cutter) startOver() bool {
 	st := c.st
+	st.mu.Lock()
+	if !st.recut || st.sending {
+		defer st.mu.Unlock()
+		return !st.recut
+	}
 	st.recut = false
 	st.drain()
 	for _, l := range st.leases {
@@ -115,7 +118,7 @@ func (c *cutter) startOver() {
 	st.mu.Unlock()
 	c.reset()
 	poke(st.wakeSend)
-	st.mu.Lock()
+	return true
 }
 
 // reset forgets the frame in the making and stops reading.

@@ -1,5 +1,5 @@
 // Package store keeps a master's keys and values through kill -9 and power
-// loss. It is one small interface (Load everything, Commit a batch of the core, Close) with
+// loss. It is one small interface (Load everything, Commit a batch, Close) with
 // pebble behind it; what the keys mean is the caller's business, except for the
 // key "f", which is the store's own: the format version of the folder.
 //

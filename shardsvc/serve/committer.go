@@ -2,7 +2,6 @@ package serve
 
 import (
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/headrace/headrace/shardsvc"
@@ -62,7 +61,7 @@ func (c *committer) answer(b *buffer) {
 			}
 		}
 		if r.Kind == shardsvc.ReplyClose {
-			st.close(statusOf(closeCode(r.Reason), errors.New(r.Reason), detail{}))
+			st.close(statusOf(closeCode(r.Close), errors.New(r.Reason), detail{}))
 			continue
 		}
 		c.touch(st)
@@ -97,10 +96,10 @@ func (c *committer) touch(st *stream) {
 	}
 }
 
-// closeCode: an agent that another process took over from must end; one whose
+// closeCode is what an agent goes by: one that was replaced must end, and one whose
 // session expired may come again.
-func closeCode(reason string) codes.Code {
-	if strings.Contains(reason, "took over") {
+func closeCode(why shardsvc.CloseCode) codes.Code {
+	if why == shardsvc.CloseReplaced {
 		return codes.AlreadyExists
 	}
 	return codes.Aborted
