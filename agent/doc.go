@@ -11,7 +11,6 @@
 //	desk.go       where feed, session and clock meet the core (hold), one lock
 //	session.go    the gRPC stream: connect, send, receive, back off
 //	catalog.go    datasets by name: spec and source
-//	metrics.go    what it exports
 //
 //	hold/         keeping leases: the pure core
 //	feed/         the socket, reading, batches

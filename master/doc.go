@@ -10,7 +10,10 @@
 //	grpc.go      the gRPC server and its limits
 //	http.go      /metrics, /healthz, /readyz, pprof
 //	guard.go     how far unread records are from deletion; foresee.go the arithmetic
+//	gone.go      what the oldest kept checkpoint needs and the source has deleted
 //	discover.go  which datasets need listing; list.go one dataset
 //	follow.go    one without an end: its partitions, where they end now
+//	roll.go      a live partition whose segments end and follow each other
+//	ruler.go     distances between positions of a partition
 //	commits.go   brokers are told up to the newest checkpoint; look.go is one there?
 package master

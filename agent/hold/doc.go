@@ -35,4 +35,5 @@
 //	wants.go     rates and lease requests
 //	heads.go     where input that grows ends by now
 //	fifo.go      a queue
+//	check.go     invariants, for tests
 package hold

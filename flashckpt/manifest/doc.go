@@ -13,9 +13,11 @@
 //
 //	manifest.go  the types: Manifest, File, Part
 //	cut.go       Cut and what it is made of
+//	virtual.go   which virtual rank of a bit_exact dataset reads a partition
 //	parse.go     bytes to a Manifest, with limits; the checksum at the end
 //	validate.go  what must hold in every manifest; cutvalid.go in every cut
 //	fs.go        the few calls that storage must offer, and those of this machine
+//	folders.go   folders that survive a power failure
 //	write.go     files and manifests onto storage, so that power may fail anywhere
 //	part.go      sharded saves: a part per rank, then the manifest
 //	list.go      the checkpoints of a folder, newest first

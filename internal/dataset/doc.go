@@ -12,6 +12,7 @@
 //	file.go      a spec's file on the command line: relative roots, several documents
 //	yaml.go      walking YAML nodes with their lines
 //	validate.go  what makes sense; columns.go the part about columns
+//	binary.go    the fixed layout of format binary
 //	path.go      where a column's value is: field, JSON Pointer, $value
 //	value.go     dtypes, and values written in a spec
 //	units.go     sizes and durations
@@ -19,4 +20,5 @@
 //	json.go      the normalised form that is stored and sent
 //	diff.go      what a new version of a spec changes
 //	errors.go    SpecError: file, line, field, value, reason
+//	nearest.go   the known name that was probably meant
 package dataset

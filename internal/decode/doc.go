@@ -11,6 +11,7 @@
 //	compile.go    a spec's columns as a Decoder: sources, defaults, hashes
 //	decoder.go    Append: records to rows, errors by column
 //	error.go      what is said of a record that can not be decoded
+//	plan.go       how a record is scanned for the wanted columns
 //	slot.go       where the values of one record are
 //	delimited.go  CSV and TSV records to slots, quotes included
 //	fast.go       quote-free CSV and TSV straight into columns

@@ -8,6 +8,7 @@
 //
 //	header.go    message types, header, reading and writing a message
 //	messages.go  payloads of the control messages
+//	calls.go     payloads of calls about checkpoints
 //	schema.go    columns as OPENED describes them
 //	layout.go    sizes and offsets inside a frame, spans
 //	write.go     Builder: rows gathered as columns in one 64-byte aligned buffer

@@ -16,8 +16,11 @@
 //
 //   - One process at a time: a second Open of a folder says who holds it.
 //
-//     store.go     the interface, and the errors
-//     open.go      Open: lock, pebble's options, format version
-//     pebble.go    Load, Commit, Close; how a failure inside pebble comes out
-//     memstore/    the same in memory, for tests of others; crashes at any commit
+// The files:
+//
+//	store.go     the interface, and the errors
+//	open.go      Open: lock, pebble's options, format version
+//	door.go      the first failed write ends all writing
+//	pebble.go    Load, Commit, Close; how a failure inside pebble comes out
+//	memstore/    the same in memory, for tests of others; crashes at any commit
 package store

@@ -47,8 +47,8 @@
 //	discovery.go   what the master's discovery calls
 //	apply.go       Datasets service: apply and its rules
 //	datasets.go    Datasets service: everything else
-//	cutcalls.go    calls about cuts and their answers; cutjson.go, bodies.go what is
-//	               in a cut, as JSON
+//	cutcalls.go    calls about cuts and their answers; bodies.go what is in a
+//	               cut, as JSON
 //	settle.go      looks for checkpoints whose process is gone; bindings.go since
 //	               when they are bound
 //	checkpoints.go Checkpoints service
@@ -56,6 +56,8 @@
 //	stored.go      how a dataset's spec is stored
 //	views.go       the core's views to protos
 //	status.go      errors with details
+//	retention.go   how far unread records are from deletion, as the guard found it
+//	gone.go        what the sources have deleted, by dataset
 //	reports.go     the core's reports to log and counters
 //	metrics.go     counters, and what is read from the core when scraped; track.go
 //	               age and drain time

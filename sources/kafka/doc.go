@@ -37,5 +37,6 @@
 //	tails.go     who waits at heads asks each leader together
 //	lost.go      why an offset can not be read
 //	retention.go when Kafka will delete what is not read yet; logdirs.go sizes
+//	clock.go     the time by which retention is foretold
 //	commit.go    our progress as a group's offsets
 package kafka

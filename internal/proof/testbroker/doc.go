@@ -9,6 +9,7 @@
 //	ports.go       ports that nobody is given by accident
 //	kafka.go       Kafka: one broker or a few
 //	process.go     a broker's process: start, wait until it answers, stop, kill, start again
+//	orphan_linux.go orphan_other.go  a test that is killed leaves no broker
 //	certs.go       a certificate authority and the broker's certificate
 //	admin.go       Kafka's topics, partitions and deleted records, for tests
 //	append.go      each record once in a Kafka topic, through the broker's deaths

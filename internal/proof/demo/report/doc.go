@@ -30,7 +30,9 @@
 //	count.go     once, twice, never; why twice
 //	quality.go   progressive log loss and AUC
 //	makespan.go  time against the ideal
-//	report.go    all of it, as JSON and as text
+//	fresh.go     from produced to learned, for a topic
+//	group.go     what a plain consumer group made of the same records
+//	report.go    all of it, as JSON; print.go as text
 //
 // The program in clickreport computes the same from a kept folder.
 package report
