@@ -20,6 +20,10 @@ def test_all_versions_are_one() -> None:
     assert f'version = "{version}"' in (ROOT / "connectors/python/pyproject.toml").read_text()
 
 
+def test_the_wheel_carries_the_license_of_the_repository() -> None:
+    assert (ROOT / "connectors/python/LICENSE").read_text() == (ROOT / "LICENSE").read_text()
+
+
 def test_it_is_typed_and_imports_without_a_warning() -> None:
     assert (Path(headrace.__file__).parent / "py.typed").exists()
     subprocess.run([sys.executable, "-W", "error", "-c", "import headrace"], check=True)
