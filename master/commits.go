@@ -20,14 +20,16 @@ const (
 	lastCommit   = 5 * time.Second // at the end of the process: a new group's first one takes the broker a moment
 )
 
-// commits tells brokers how far their datasets are, for those whose spec names a
-// group: up to the newest bound checkpoint (docs/CUTS.md). The ledger is what
-// counts; this is for the broker's own tools.
+// commits tells brokers how far their datasets are: up to the newest bound checkpoint,
+// for those whose spec names whose progress it is (docs/CUTS.md), and up to the oldest
+// kept checkpoint where the broker keeps what is needed. The ledger is what counts; the
+// former is for the broker's own tools.
 type commits struct {
 	open Opener
 	srv  interface {
 		Datasets(context.Context) ([]serve.Dataset, error)
 		CommitMarks(ctx context.Context, dataset uint32) ([]sources.Mark, error)
+		RetainMarks(ctx context.Context, dataset uint32) ([]sources.Mark, error)
 		Moved() <-chan struct{}
 	}
 	log   *slog.Logger
@@ -39,7 +41,8 @@ type commits struct {
 
 type said struct {
 	dataset   uint32
-	group     string // a new one has heard nothing
+	retain    bool   // what must be kept, else our progress
+	progress  string // whose; a new one has heard nothing
 	partition sources.PartitionID
 }
 
@@ -85,10 +88,10 @@ func (c *commits) round(ctx context.Context) error {
 	var failed []error
 	for i := range all {
 		d := &all[i]
-		if !committed(d.Spec) {
+		if !committed(d.Spec) && !d.Spec.Kind().Retains {
 			continue
 		}
-		if err := c.commit(ctx, d); err != nil && !errors.Is(err, serve.ErrUnknown) && !errors.Is(err, serve.ErrStopped) {
+		if err := c.tell(ctx, d); err != nil && !errors.Is(err, serve.ErrUnknown) && !errors.Is(err, serve.ErrStopped) {
 			failed = append(failed, fmt.Errorf("dataset %s: %w", d.Name, err))
 		}
 	}
@@ -100,21 +103,22 @@ func committed(spec *dataset.Spec) bool { return spec.Kind().Commits && progress
 // progressOf names whose progress the broker is told.
 func progressOf(spec *dataset.Spec) string { return spec.Source.Traits().Progress }
 
-func (c *commits) commit(ctx context.Context, d *serve.Dataset) error {
-	marks, err := c.srv.CommitMarks(ctx, d.ID)
-	if err != nil {
-		return err
-	}
-	now := time.Now()
-	var news []sources.Mark
-	for _, m := range marks {
-		old, any := c.said[said{d.ID, progressOf(d.Spec), m.Partition}]
-		if !any || old.at != m.Position || now.Sub(old.when) > commitAgain {
-			m.Back = any && m.Position.Compare(old.at) < 0
-			news = append(news, m)
+// tell tells a dataset's broker what it has not heard yet: first what it must keep, then
+// our progress, which may end what it keeps.
+func (c *commits) tell(ctx context.Context, d *serve.Dataset) error {
+	var retain, commit []sources.Mark
+	var err error
+	if d.Spec.Kind().Retains {
+		if retain, err = c.news(ctx, d, said{dataset: d.ID, retain: true}, c.srv.RetainMarks); err != nil {
+			return err
 		}
 	}
-	if len(news) == 0 {
+	if committed(d.Spec) {
+		if commit, err = c.news(ctx, d, said{dataset: d.ID, progress: progressOf(d.Spec)}, c.srv.CommitMarks); err != nil {
+			return err
+		}
+	}
+	if len(retain)+len(commit) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, commitWithin)
@@ -124,15 +128,52 @@ func (c *commits) commit(ctx context.Context, d *serve.Dataset) error {
 		return err
 	}
 	defer func() { _ = src.Close() }() // what it was told is told
-	to, ok := src.(sources.Committer)
-	if !ok {
-		return errors.New("the source keeps no offsets")
+	if len(retain) > 0 {
+		to, ok := src.(sources.Retainer)
+		if !ok {
+			return errors.New("the source can not keep records from deletion")
+		}
+		if err := to.Retain(ctx, retain); err != nil {
+			return err
+		}
+		c.remember(retain, said{dataset: d.ID, retain: true})
 	}
-	if err := to.Commit(ctx, news); err != nil {
-		return err
-	}
-	for _, m := range news {
-		c.said[said{d.ID, progressOf(d.Spec), m.Partition}] = told{m.Position, now}
+	if len(commit) > 0 {
+		to, ok := src.(sources.Committer)
+		if !ok {
+			return errors.New("the source keeps no offsets")
+		}
+		if err := to.Commit(ctx, commit); err != nil {
+			return err
+		}
+		c.remember(commit, said{dataset: d.ID, progress: progressOf(d.Spec)})
 	}
 	return nil
+}
+
+// news are the marks that were not told yet, or so long ago that a broker may have
+// forgotten them.
+func (c *commits) news(ctx context.Context, d *serve.Dataset, to said, marks func(context.Context, uint32) ([]sources.Mark, error)) ([]sources.Mark, error) {
+	all, err := marks(ctx, d.ID)
+	if err != nil {
+		return nil, err
+	}
+	var news []sources.Mark
+	for _, m := range all {
+		to.partition = m.Partition
+		old, any := c.said[to]
+		if !any || old.at != m.Position || time.Since(old.when) > commitAgain {
+			m.Back = any && m.Position.Compare(old.at) < 0
+			news = append(news, m)
+		}
+	}
+	return news, nil
+}
+
+func (c *commits) remember(marks []sources.Mark, to said) {
+	now := time.Now()
+	for _, m := range marks {
+		to.partition = m.Partition
+		c.said[to] = told{m.Position, now}
+	}
 }

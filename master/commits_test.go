@@ -37,6 +37,10 @@ func (p *progress) CommitMarks(_ context.Context, id uint32) ([]sources.Mark, er
 	return p.marks, nil
 }
 
+func (p *progress) RetainMarks(context.Context, uint32) ([]sources.Mark, error) {
+	return nil, errors.New("neither kind can keep records from deletion")
+}
+
 // group is the broker's side.
 type group struct {
 	sources.Source
@@ -84,8 +88,8 @@ func TestTheBrokerIsToldWhatIsNewAndAgainAfterAFailure(t *testing.T) {
 	if broker.got[0] != mark("b", 9) {
 		t.Errorf("told %v", broker.got)
 	}
-	old := c.said[said{2, "g", "a"}]
-	c.said[said{2, "g", "a"}] = told{old.at, old.when.Add(-commitAgain)}
+	old := c.said[said{dataset: 2, progress: "g", partition: "a"}]
+	c.said[said{dataset: 2, progress: "g", partition: "a"}] = told{old.at, old.when.Add(-commitAgain)}
 	round(1) // so that the broker does not forget it
 
 	ledger.group = "another" // which has no offsets yet

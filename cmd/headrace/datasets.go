@@ -188,7 +188,7 @@ func (a *app) delete(ctx context.Context, c *client, name string, dryRun, yes bo
 	if err != nil {
 		return err
 	}
-	v := view.Deleted{Name: name, DryRun: dryRun, Leases: reply.Leases, Counts: view.CountsOf(reply.Counts)}
+	v := view.Deleted{Name: name, DryRun: dryRun, Leases: reply.Leases, Counts: view.CountsOf(reply.Counts), AtSource: reply.AtSource}
 	if !dryRun {
 		if err := a.confirm(ctx, v.Question(), yes); err != nil {
 			return err

@@ -59,7 +59,10 @@ type Traits struct {
 	// Progress names whose progress the broker is told: a consumer group, a
 	// subscription. "": nobody's. ProgressField is the field that says it.
 	Progress, ProgressField string
-	Folders                 []string // on this machine that must be allowed for it to be read
+	// AtSource is what a dataset has at its source that is removed with it, for people:
+	// "the subscriptions headrace-a and headrace-a-keep". "": nothing.
+	AtSource string
+	Folders  []string // on this machine that must be allowed for it to be read
 }
 
 // Quick is implemented by parts that can be opened for a look in less time than for

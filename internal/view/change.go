@@ -48,11 +48,17 @@ type Deleted struct {
 	Deleted bool   `json:"deleted"`
 	Leases  uint32 `json:"leases"`
 	Counts  Counts `json:"counts"`
+	// AtSource is what is removed at the source, "" if that is nothing.
+	AtSource string `json:"at_source,omitempty"`
 }
 
 // Question is what a person is asked before it is done.
 func (v *Deleted) Question() string {
-	return fmt.Sprintf("delete dataset %s: %s settled units and %d leases are forgotten", v.Name, terminal.Grouped(v.Counts.Settled), v.Leases)
+	ask := fmt.Sprintf("delete dataset %s: %s settled units and %d leases are forgotten", v.Name, terminal.Grouped(v.Counts.Settled), v.Leases)
+	if v.AtSource != "" {
+		ask += ", and removed at the source: " + v.AtSource
+	}
+	return ask
 }
 
 func (v *Deleted) Write(w io.Writer) {
@@ -61,4 +67,7 @@ func (v *Deleted) Write(w io.Writer) {
 		verb = "would be deleted"
 	}
 	fmt.Fprintf(w, "dataset %s %s: %s settled units and %d leases forgotten\n", v.Name, verb, terminal.Grouped(v.Counts.Settled), v.Leases)
+	if v.AtSource != "" {
+		fmt.Fprintf(w, "removed at the source: %s\n", v.AtSource)
+	}
 }

@@ -46,6 +46,8 @@ type Config struct {
 	// Look, if set, settles cuts whose process is gone. Without it their manifests
 	// are never seen, and they are voided.
 	Look Look
+	// Release, if set, ends what a dataset that was deleted has at its source.
+	Release func(context.Context, *dataset.Spec) error
 	// Moved, if set, tells brokers the marks of a rewind, before it is answered.
 	Moved func(context.Context) error
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/shardsvc"
 	"google.golang.org/grpc/codes"
 )
@@ -85,12 +86,17 @@ func (d *datasets) setPaused(ctx context.Context, name string, paused bool) erro
 
 func (d *datasets) Delete(ctx context.Context, req *headracev1.DeleteRequest) (*headracev1.DeleteReply, error) {
 	reply := &headracev1.DeleteReply{}
+	var spec *dataset.Spec
 	err := d.s.change(ctx, func(l *loop) error {
 		info, err := l.mustDataset(req.Name)
 		if err != nil {
 			return err
 		}
 		reply.Counts, reply.Leases = countsProto(info.Counts), uint32(info.Leases)
+		if kept, err := decodeStored(info.Spec); err == nil { // it may be of another version, and is deleted all the same
+			spec = kept.spec
+			reply.AtSource = valid(spec.Source.Traits().AtSource)
+		}
 		if req.DryRun {
 			return nil
 		}
@@ -103,6 +109,12 @@ func (d *datasets) Delete(ctx context.Context, req *headracev1.DeleteRequest) (*
 	})
 	if err != nil {
 		return nil, callStatus(err)
+	}
+	if release := d.s.cfg.Release; release != nil && !req.DryRun && spec != nil {
+		if err := release(ctx, spec); err != nil {
+			return nil, statusOf(codes.Unavailable, fmt.Errorf("dataset %q is deleted, but not what it has at its source (%s); remove that with the source's own tools: %w",
+				req.Name, reply.AtSource, err), detail{Dataset: req.Name})
+		}
 	}
 	return reply, nil
 }

@@ -50,3 +50,43 @@ func (s *Server) CommitMarks(ctx context.Context, dataset uint32) ([]sources.Mar
 	}
 	return marks, err
 }
+
+// RetainMarks are, for each partition of a dataset as its source calls it, from which
+// position on the source must keep its records: see Needed. Nothing below is read again,
+// whichever kept checkpoint is gone back to.
+func (s *Server) RetainMarks(ctx context.Context, dataset uint32) ([]sources.Mark, error) {
+	var marks []sources.Mark
+	known := false
+	err := s.view(ctx, func(l *loop) {
+		if _, known = l.core.Dataset(dataset); !known {
+			return
+		}
+		needed := map[shardsvc.PartitionNo]sources.Position{}
+		for _, n := range l.core.Needed(dataset) {
+			needed[n.Partition] = sources.Position{Segment: n.Segment, Offset: n.Offset}
+		}
+		at := map[sources.PartitionID]int{} // of several virtual ranks the lowest counts
+		for _, p := range l.core.Partitions(dataset) {
+			pos, needs := needed[p.Number]
+			if !needs {
+				if segs := l.core.Segments(p.Number, p.LastSegment-1, 1); len(segs) > 0 {
+					pos = sources.Position{Segment: segs[0].ID, Offset: segs[0].End}
+				} else {
+					continue
+				}
+			}
+			id := sources.PartitionID(p.Source)
+			i, seen := at[id]
+			if !seen {
+				at[id] = len(marks)
+				marks = append(marks, sources.Mark{Partition: id, Position: pos})
+			} else if pos.Compare(marks[i].Position) < 0 {
+				marks[i].Position = pos
+			}
+		}
+	})
+	if err == nil && !known {
+		err = fmt.Errorf("dataset %d: %w", dataset, ErrUnknown)
+	}
+	return marks, err
+}

@@ -608,6 +608,7 @@ type DeleteReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Counts        *Counts                `protobuf:"bytes,1,opt,name=counts,proto3" json:"counts,omitempty"` // what is forgotten with it
 	Leases        uint32                 `protobuf:"varint,2,opt,name=leases,proto3" json:"leases,omitempty"`
+	AtSource      string                 `protobuf:"bytes,3,opt,name=at_source,json=atSource,proto3" json:"at_source,omitempty"` // what is removed at the source, such as a subscription; empty: nothing
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -654,6 +655,13 @@ func (x *DeleteReply) GetLeases() uint32 {
 		return x.Leases
 	}
 	return 0
+}
+
+func (x *DeleteReply) GetAtSource() string {
+	if x != nil {
+		return x.AtSource
+	}
+	return ""
 }
 
 type Dataset struct {
@@ -2260,10 +2268,11 @@ const file_headrace_v1_datasets_proto_rawDesc = "" +
 	"\vResumeReply\"<\n" +
 	"\rDeleteRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x17\n" +
-	"\adry_run\x18\x02 \x01(\bR\x06dryRun\"R\n" +
+	"\adry_run\x18\x02 \x01(\bR\x06dryRun\"o\n" +
 	"\vDeleteReply\x12+\n" +
 	"\x06counts\x18\x01 \x01(\v2\x13.headrace.v1.CountsR\x06counts\x12\x16\n" +
-	"\x06leases\x18\x02 \x01(\rR\x06leases\"\xa8\x03\n" +
+	"\x06leases\x18\x02 \x01(\rR\x06leases\x12\x1b\n" +
+	"\tat_source\x18\x03 \x01(\tR\batSource\"\xa8\x03\n" +
 	"\aDataset\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +

@@ -1,0 +1,33 @@
+package master
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/sources"
+)
+
+const releaseWithin = 20 * time.Second
+
+// release ends what a deleted dataset has at a source that kept records for it.
+func release(open Opener) func(context.Context, *dataset.Spec) error {
+	return func(ctx context.Context, spec *dataset.Spec) error {
+		if !spec.Kind().Retains {
+			return nil
+		}
+		ctx, cancel := context.WithTimeout(ctx, releaseWithin)
+		defer cancel()
+		src, err := open(ctx, spec, nil)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = src.Close() }()
+		r, ok := src.(sources.Retainer)
+		if !ok {
+			return errors.New("the source can not keep records from deletion")
+		}
+		return r.Release(ctx)
+	}
+}
