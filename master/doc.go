@@ -15,5 +15,6 @@
 //	follow.go    one without an end: its partitions, where they end now
 //	roll.go      a live partition whose segments end and follow each other
 //	ruler.go     distances between positions of a partition
-//	commits.go   brokers are told up to the newest checkpoint; look.go is one there?
+//	commits.go   what brokers are told: our progress, and what they must keep; look.go is a checkpoint there?
+//	release.go   what a deleted dataset had at its broker
 package master
