@@ -41,12 +41,14 @@ $(VENV)/.ready: connectors/python/pyproject.toml connectors/python/requirements-
 venv: need $(VENV)/.ready ## the Python environment, .venv
 
 SOURCE ?= files
-.PHONY: quickstart quickstart-needs-files quickstart-needs-kafka
+.PHONY: quickstart quickstart-needs-files quickstart-needs-kafka quickstart-needs-pulsar
 quickstart-needs-files:
 quickstart-needs-kafka: venv
 	@$(PY) -m pip install -q -r sources/kafka/testdata/requirements.txt
-quickstart: build venv quickstart-needs-$(SOURCE) ## the main job on embedded defaults; SOURCE=kafka: on a real Kafka
-	@PATH="$(CURDIR)/build:$(CURDIR)/$(VENV)/bin:$$PATH" HEADRACE_PYTHON="$(CURDIR)/$(PY)" $(BIN) demo --source $(SOURCE) --report "$${REPORT:-build/quickstart$(patsubst files,,$(patsubst kafka,-kafka,$(SOURCE))).json}"
+quickstart-needs-pulsar: venv
+	@$(PY) -m pip install -q -r sources/pulsar/testdata/requirements.txt
+quickstart: build venv quickstart-needs-$(SOURCE) ## the main job on embedded defaults; SOURCE=kafka or pulsar: on a real broker
+	@PATH="$(CURDIR)/build:$(CURDIR)/$(VENV)/bin:$$PATH" HEADRACE_PYTHON="$(CURDIR)/$(PY)" $(BIN) demo --source $(SOURCE) --report "$${REPORT:-build/quickstart$(patsubst -files,,-$(SOURCE)).json}"
 
 .PHONY: lint
 lint: need venv ## gofmt, vet, ruff, mypy

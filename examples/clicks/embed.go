@@ -13,3 +13,8 @@ var Trainer []byte
 //
 //go:embed train_group.py
 var GroupTrainer []byte
+
+// PulsarTrainer is train_pulsar.py, which needs train.py beside it.
+//
+//go:embed train_pulsar.py
+var PulsarTrainer []byte

@@ -3,13 +3,19 @@ package demo
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
 
-// records of a log, by source.
-var records = map[string]int{Files: 2_000_000, Kafka: 350_000}
+// Records of a log that is read as files, and of one that is produced into a topic.
+const (
+	fileRecords  = 2_000_000
+	topicRecords = 350_000
+)
 
 // Command is `headrace demo`. The end of its context stops it, as Ctrl-C does.
 func Command() *cobra.Command {
@@ -27,32 +33,34 @@ func Command() *cobra.Command {
 of their own, kills one of each with SIGKILL and starts it again, and ends with a
 report that is computed from the trainers' own journals, without the ledger.
 
-With --source kafka it starts an Apache Kafka of its own (needs java, and mvn once),
-produces the log into a topic while the trainers read it, kills the broker too, and
-runs the same trainers as a plain consumer group beside them, through the same kills
-(needs confluent-kafka in the same Python).`,
+With --source kafka (or pulsar) it starts a broker of its own (needs java, and mvn
+once), produces the log into a topic while the trainers read it, kills the broker
+too, and runs the same trainers on the vendor's own client beside them, through the
+same kills (needs confluent-kafka or pulsar-client in the same Python).`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cmd.SilenceUsage = true
-			if o.Source != Files && o.Source != Kafka {
-				return fmt.Errorf("--source %q: use %s or %s", o.Source, Files, Kafka)
+			if o.Source != Files && !live(o.Source) {
+				return fmt.Errorf("--source %q: use %s or %s", o.Source, Files, strings.Join(slices.Sorted(maps.Keys(queues)), ", "))
 			}
 			o.Kills, o.Group = !noKills, !noGroup
 			if o.Records == 0 {
-				o.Records = records[o.Source]
+				if o.Records = fileRecords; live(o.Source) {
+					o.Records = topicRecords
+				}
 			}
 			return Run(cmd.Context(), o, cmd.OutOrStdout())
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.Source, "source", o.Source, "files, or kafka: a topic that is written meanwhile")
-	f.IntVar(&o.Records, "records", 0, fmt.Sprintf("records of the click log (default %d, and %d of kafka)", records[Files], records[Kafka]))
+	f.StringVar(&o.Source, "source", o.Source, "files, or kafka or pulsar: a topic that is written meanwhile")
+	f.IntVar(&o.Records, "records", 0, fmt.Sprintf("records of the click log (default %d, and %d of a topic)", fileRecords, topicRecords))
 	f.Uint64Var(&o.Seed, "seed", o.Seed, "seed of the click log")
 	f.StringVar(&o.Dir, "dir", "", "work in this folder (default: a temporary one)")
 	f.BoolVar(&o.Keep, "keep", false, "keep the log, journals, state and process outputs")
 	f.StringVar(&o.Report, "report", o.Report, "file of the JSON report (default: $REPORT, else build/quickstart.json)")
 	f.BoolVar(&noKills, "no-kills", false, "kill nobody")
-	f.BoolVar(&noGroup, "no-group", false, "kafka: no consumer group beside ours")
+	f.BoolVar(&noGroup, "no-group", false, "of a topic: no consumer group beside ours")
 	f.StringVar(&o.Python, "python", o.Python, "interpreter with headrace and numpy (default: $HEADRACE_PYTHON, else python3)")
 	return cmd
 }

@@ -24,8 +24,8 @@ type Options struct {
 	Report  string // file of the JSON report
 	Kills   bool
 	Python  string // interpreter that has headrace and numpy
-	Source  string // files | kafka
-	Group   bool   // kafka: a plain consumer group beside ours
+	Source  string // files, or one of queues
+	Group   bool   // of queues: a plain consumer group beside ours
 }
 
 const (
@@ -48,8 +48,9 @@ func Run(ctx context.Context, o Options, out io.Writer) (err error) {
 		defer func() { _ = os.RemoveAll(root) }()
 	}
 	python, version, err := checkPython(o.Python)
-	if err == nil && o.Source == Kafka && o.Group {
-		err = checkGroup(python)
+	q, isLive := queues[o.Source]
+	if err == nil && isLive && o.Group {
+		err = checkGroup(python, q)
 	}
 	if err != nil {
 		return err
@@ -71,13 +72,13 @@ func Run(ctx context.Context, o Options, out io.Writer) (err error) {
 		rates: fileRates, dataset: datasetYAML(dirs.log)}
 	defer t.stopAll(s)
 	k := &killer{team: t, tell: s, plan: filePlan}
-	if o.Source == Kafka {
-		if k.topic, err = startTopic(ctx, s); err != nil {
+	if isLive {
+		if k.topic, err = startTopic(ctx, s, q); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, k.topic.close()) }()
 		t.rates, t.maxWait, k.plan = topicRates, topicMaxWait, topicPlan
-		t.dataset = topicYAML(k.topic.broker.Addr())
+		t.dataset = topicYAML(k.topic.broker)
 	}
 	m, err := writeLog(ctx, s, o, dirs)
 	if err != nil {
@@ -136,7 +137,7 @@ func (k *killer) end(ctx context.Context, o Options, took time.Duration) error {
 	}
 	r.CPU = k.team.cpuShares(took)
 	if r.Group != nil {
-		r.Group.About = aboutGroup
+		r.Group.About = k.topic.queue.about
 	}
 	if err := r.Write(o.Report); err != nil {
 		return err
@@ -206,7 +207,7 @@ func (o Options) folder() (string, error) {
 func writeLog(ctx context.Context, s *story, o Options, dirs folders) (*clicklog.Manifest, error) {
 	var fs unix.Statfs_t
 	need := clicklog.EstimatedBytes(o.Records)
-	if o.Source == Kafka {
+	if live(o.Source) {
 		need *= 2
 	}
 	if err := unix.Statfs(dirs.root, &fs); err == nil && int64(fs.Bavail)*fs.Bsize < need {

@@ -46,7 +46,7 @@ func TestTheDatasetIsValidAndTheExampleReadsTheSameWay(t *testing.T) {
 	if !reflect.DeepEqual(a, b) {
 		t.Errorf("the demo's schema is %+v, the example's %+v", a, b)
 	}
-	live, err := dataset.Parse([]byte(topicYAML("127.0.0.1:9092")), "demo")
+	live, err := dataset.Parse([]byte("name: x\n"+kafkaSource("127.0.0.1:9092", topicName)+"\n"+decodeYAML()), "demo")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,40 +9,31 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/headrace/headrace/examples/clicks"
 	"github.com/headrace/headrace/internal/proof/child"
 	"github.com/headrace/headrace/internal/proof/demo/report"
 )
-
-// sessionTimeout is the one setting of the consumer group that is not the
-// library's default: with 45 s, whoever kills a consumer waits that long for its
-// partitions, and this is a demo of a minute.
-const sessionTimeout = "session.timeout.ms=6000"
 
 const formWithin = 40 * time.Second // on a busy machine
 
 // groupModel is what its model's file is called behind the name of ours.
 const groupModel = "-group"
 
-// aboutGroup is what the report says of it.
-const aboutGroup = "confluent-kafka, one consumer group, automatic commits (librdkafka's defaults, but " + sessionTimeout + ")"
-
 // group is the rival: the same trainers as a plain consumer group, on the same
 // topic at the same time, killed at the same moments. A nil group does nothing.
 type group struct {
 	*team
-	broker  string
+	topic   *topic
 	model   string
 	members [trainers]*process
 	lives   [trainers]int
 	kills   []report.Kill
 }
 
-func newGroup(t *team, broker string) (*group, error) {
-	if err := os.WriteFile(filepath.Join(t.root, "train_group.py"), clicks.GroupTrainer, 0o600); err != nil {
+func newGroup(t *team, of *topic) (*group, error) {
+	if err := os.WriteFile(filepath.Join(t.root, "train_group.py"), of.queue.program, 0o600); err != nil {
 		return nil, err
 	}
-	return &group{team: t, broker: broker, model: t.folders.model + groupModel}, os.MkdirAll(t.groupJournals(), 0o700)
+	return &group{team: t, topic: of, model: t.folders.model + groupModel}, os.MkdirAll(t.groupJournals(), 0o700)
 }
 
 func (f folders) groupJournals() string { return filepath.Join(f.root, "group") }
@@ -57,10 +48,9 @@ func (g *group) start(ranks ...int) (err error) {
 	for _, rank := range ranks {
 		g.lives[rank]++
 		g.members[rank], err = g.processes.start("consumer", memberName(rank), []string{"OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1", "PYTHONUNBUFFERED=1"},
-			g.python, filepath.Join(g.root, "train_group.py"),
-			"--brokers", g.broker, "--topic", topicName, "--group", groupName, "--set", sessionTimeout, "--rank", strconv.Itoa(rank),
-			"--model", g.model, "--rows", strconv.Itoa(batchRows), "--rate", strconv.FormatFloat(topicRates[rank], 'f', -1, 64),
-			"--journal", g.journal(rank))
+			append([]string{g.python, filepath.Join(g.root, "train_group.py"), "--rank", strconv.Itoa(rank),
+				"--model", g.model, "--rows", strconv.Itoa(batchRows), "--rate", strconv.FormatFloat(topicRates[rank], 'f', -1, 64),
+				"--journal", g.journal(rank)}, g.topic.broker.group(topicName)...)...)
 		if err != nil {
 			return err
 		}

@@ -12,8 +12,9 @@ import (
 
 // What a demo can read.
 const (
-	Files = "files"
-	Kafka = "kafka"
+	Files  = "files"
+	Kafka  = "kafka"
+	Pulsar = "pulsar"
 )
 
 const (
@@ -23,7 +24,7 @@ const (
 
 func (o Options) firstLine() string {
 	switch {
-	case o.Source != Kafka:
+	case !live(o.Source):
 		return "Headrace: four trainers, one input, one model. A trainer, an agent and the master will be killed."
 	case o.Group:
 		return "Headrace: four trainers learn from a topic while it is written, and beside them a plain consumer group. A trainer, an agent, the master and the broker will be killed."
@@ -38,7 +39,7 @@ func (k *killer) startLive(ctx context.Context, o Options, m *clicklog.Manifest)
 		return err
 	}
 	if o.Group {
-		if k.group, err = newGroup(k.team, k.topic.broker.Addr()); err != nil {
+		if k.group, err = newGroup(k.team, k.topic); err != nil {
 			return err
 		}
 		if err := k.group.start(0, 1, 2, 3); err != nil {
@@ -114,7 +115,7 @@ func (k *killer) live(ctx context.Context, w *watch, g *groupWatch) (bool, error
 	}
 	if quiet > askGroup && time.Since(g.asked) > askGroup {
 		g.asked = time.Now()
-		g.done = k.topic.committed(ctx, w.truth.Records)
+		g.done = k.topic.groupDone(ctx, w.truth.Records)
 	}
 	return g.done, nil
 }

@@ -141,11 +141,11 @@ func checkPython(python string) (path, version string, err error) {
 }
 
 // checkGroup: the consumer group's trainers need one more package.
-func checkGroup(python string) error {
-	out, err := exec.Command(python, "-c", "import confluent_kafka").CombinedOutput()
+func checkGroup(python string, q queue) error {
+	out, err := exec.Command(python, "-c", "import "+q.module).CombinedOutput()
 	if err == nil {
 		return nil
 	}
 	lines := bytes.Split(bytes.TrimSpace(out), []byte("\n"))
-	return fmt.Errorf("%s can not run the consumer group: %s; install confluent-kafka into it (pip install confluent-kafka), or say --no-group", python, lines[len(lines)-1])
+	return fmt.Errorf("%[1]s can not run the consumer group: %[2]s; install %[3]s into it (pip install %[3]s), or say --no-group", python, lines[len(lines)-1], q.pip)
 }

@@ -6,13 +6,10 @@ import (
 	"fmt"
 	"time"
 
-	kafkago "github.com/segmentio/kafka-go"
-
 	"github.com/headrace/headrace/internal/proof/child"
 	"github.com/headrace/headrace/internal/proof/demo/clicklog"
 	"github.com/headrace/headrace/internal/proof/demo/produce"
 	"github.com/headrace/headrace/internal/proof/demo/report"
-	"github.com/headrace/headrace/internal/proof/testbroker"
 )
 
 // The topic, and how fast its records come: half of what the trainers can do, so
@@ -32,34 +29,39 @@ const (
 // speed, so beside one all trainers are equal.
 var topicRates = [trainers]float64{5_000, 5_000, 5_000, 5_000}
 
-// topic is the broker of a demo that reads from Kafka, and who writes to it.
+// topic is the broker of a demo that reads a topic, and who writes to it.
 type topic struct {
-	broker   *testbroker.Broker
+	queue    queue
+	broker   broker
 	producer *produce.Producer
 	stop     context.CancelFunc
 	produced chan error // one value: how the producer has ended
 }
 
 // startTopic starts a broker of the demo's own with an empty topic.
-func startTopic(ctx context.Context, s *story) (*topic, error) {
-	s.say("starting Apache Kafka %s on this machine, one broker in a folder of its own ...", testbroker.KafkaVersion)
-	b, err := testbroker.StartKafka(ctx, testbroker.Options{})
+func startTopic(ctx context.Context, s *story, q queue) (*topic, error) {
+	s.say("starting %s on this machine, one broker in a folder of its own ...", q.name)
+	b, err := q.start(ctx)
 	if err != nil {
 		return nil, interrupted(ctx, fmt.Errorf("the demo's broker: %w", err))
 	}
-	if err := b.CreateTopic(ctx, topicName, partitions, nil); err != nil {
+	if err := b.createTopic(ctx, topicName, partitions); err != nil {
 		return nil, interrupted(ctx, errors.Join(err, b.Close()))
 	}
-	s.say("process %d at %s, topic %s with %d partitions", b.PID(), b.Addr(), topicName, partitions)
-	return &topic{broker: b, stop: func() {}}, nil
+	s.say("process %d at %s, topic %s with %d partitions", b.PID(), b.where(), topicName, partitions)
+	return &topic{queue: q, broker: b, stop: func() {}}, nil
 }
 
 // produce begins to write the log into the topic.
 func (t *topic) produce(ctx context.Context, dirs folders, m *clicklog.Manifest) error {
-	if err := m.SetTopic(dirs.log, dirs.truth, clicklog.Topic{Name: topicName, Partitions: partitions, Stripe: stripe}); err != nil {
+	if err := m.SetTopic(dirs.log, dirs.truth, clicklog.Topic{Name: topicName, Partitions: partitions, Stripe: stripe, Format: t.broker.partition()}); err != nil {
 		return err
 	}
-	t.producer = &produce.Producer{Broker: t.broker.Addr(), Manifest: m, LogDir: dirs.log, TruthDir: dirs.truth, Rate: producedPer}
+	w, err := t.broker.writer(topicName)
+	if err != nil {
+		return err
+	}
+	t.producer = &produce.Producer{Writer: w, Manifest: m, LogDir: dirs.log, TruthDir: dirs.truth, Rate: producedPer}
 	ctx, t.stop = context.WithCancel(ctx)
 	t.produced = make(chan error, 1)
 	go func() { t.produced <- t.producer.Run(ctx) }() // ends with stop
@@ -88,35 +90,9 @@ func (t *topic) close() error {
 	return t.broker.Close()
 }
 
-// committed says whether the consumer group has told the broker that it is done
-// with every record; false while nobody answers.
-func (t *topic) committed(ctx context.Context, records int) bool {
-	client, done := t.broker.Client()
-	defer done()
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	ask := &kafkago.OffsetFetchRequest{GroupID: groupName, Topics: map[string][]int{topicName: {}}}
-	heads := t.producer.Manifest.Topic.Heads(records)
-	for p := range heads {
-		ask.Topics[topicName] = append(ask.Topics[topicName], p)
-	}
-	reply, err := client.OffsetFetch(ctx, ask)
-	if err != nil || reply.Error != nil || len(reply.Topics[topicName]) != len(heads) {
-		return false
-	}
-	for _, p := range reply.Topics[topicName] {
-		if p.Error != nil || p.CommittedOffset != heads[p.Partition] {
-			return false
-		}
-	}
-	return true
-}
-
-// topicYAML is what a user would write for the topic.
-func topicYAML(broker string) string {
-	return fmt.Sprintf(`name: %s
-kafka: {brokers: [%q], topic: %s, start: earliest, end: never}
-`, datasetName, broker, topicName) + decodeYAML()
+// groupDone says whether the rival has told the broker that it is done.
+func (t *topic) groupDone(ctx context.Context, records int) bool {
+	return t.broker.groupDone(ctx, topicName, t.producer.Manifest.Topic.Heads(records))
 }
 
 // killBroker ends the broker and starts it again on the same folder.

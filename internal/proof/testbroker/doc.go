@@ -16,7 +16,7 @@
 //	broker-kafka/  the same as a command: make broker-kafka
 //
 //	pulsar.go        Pulsar: broker, bookie and metadata in one process; tokens and TLS
-//	pulsar_admin.go  its admin API
+//	pulsar_admin.go  its admin API; pulsar_append.go each record once in a topic
 //	broker-pulsar/   the same as a command: make broker-pulsar
 //
 //	rocketmq.go        RocketMQ: a name server, one broker or a few, a slave

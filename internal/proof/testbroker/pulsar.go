@@ -28,7 +28,7 @@ var (
 	//go:embed pulsar-log4j2.xml
 	pulsarLog []byte
 
-	pulsar = software{name: "Pulsar", version: PulsarVersion, size: "235 MB", pom: pulsarPOM, settings: pulsarSettings}
+	pulsarJars = software{name: "Pulsar", version: PulsarVersion, size: "235 MB", pom: pulsarPOM, settings: pulsarSettings}
 )
 
 // PulsarOptions of a broker.
@@ -39,6 +39,8 @@ type PulsarOptions struct {
 	// Secure: TLS only, for the protocol and for the admin API, and who connects
 	// needs Token or a client's certificate.
 	Secure bool
+	// Deduplicates: a message with a number that its producer has used is not written.
+	Deduplicates bool
 	// Config is added to standalone.conf, or replaces what is there.
 	Config map[string]string
 	Log    io.Writer // what the broker says; nil: a file in its folder
@@ -56,7 +58,7 @@ type Pulsar struct {
 
 // StartPulsar returns when topics can be made, written and read.
 func StartPulsar(ctx context.Context, opts PulsarOptions) (*Pulsar, error) {
-	lib, err := pulsar.jars(ctx)
+	lib, err := pulsarJars.jars(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +66,7 @@ func StartPulsar(ctx context.Context, opts PulsarOptions) (*Pulsar, error) {
 	if b.ports, err = freePorts(2); err != nil {
 		return nil, err
 	}
-	if b.process, err = newProcess(pulsar.name); err != nil {
+	if b.process, err = newProcess(pulsarJars.name); err != nil {
 		return nil, err
 	}
 	if err := b.create(ctx); err != nil {
@@ -154,6 +156,9 @@ func (b *Pulsar) config() string {
 		p["brokerClientTlsEnabled"], p["brokerClientTrustCertsFilePath"] = "true", b.CA()
 		p["brokerClientAuthenticationPlugin"] = "org.apache.pulsar.client.impl.auth.AuthenticationToken"
 		p["brokerClientAuthenticationParameters"] = "token:" + b.token
+	}
+	if b.opts.Deduplicates {
+		p["brokerDeduplicationEnabled"] = "true"
 	}
 	for k, v := range b.opts.Config {
 		p[k] = v

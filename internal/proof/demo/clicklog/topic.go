@@ -2,6 +2,7 @@ package clicklog
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -19,6 +20,8 @@ type Topic struct {
 	Name       string `json:"name"`
 	Partitions int    `json:"partitions"`
 	Stripe     int    `json:"stripe"`
+	// Format of a partition's name, of the topic's and the number; "": name/number.
+	Format string `json:"format,omitempty"`
 }
 
 // Number is the number of the record at an offset of a partition.
@@ -37,7 +40,9 @@ func (t Topic) Heads(n int) []int64 {
 }
 
 // Partition is the name that readers give a partition.
-func (t Topic) Partition(p int) string { return fmt.Sprintf("%s/%d", t.Name, p) }
+func (t Topic) Partition(p int) string {
+	return fmt.Sprintf(cmp.Or(t.Format, "%s/%d"), t.Name, p)
+}
 
 const linesName = "lines.crc32"
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // truthEntry is one record in a .truth file: offset int64, checksum uint64,
@@ -77,7 +78,8 @@ func (t *Truth) Segment(name string) (Numbers, bool) {
 func (t *Truth) partition(name string) (Numbers, bool) {
 	heads := t.Topic.Heads(t.Records)
 	for p, head := range heads {
-		if name == t.Topic.Partition(p) {
+		// A partition in several segments says so behind its name.
+		if of := t.Topic.Partition(p); name == of || strings.HasPrefix(name, of+" ") {
 			return func(offset int64) (int, bool) {
 				return t.Topic.Number(p, offset), offset >= 0 && offset < head
 			}, true

@@ -36,6 +36,13 @@ func startBroker(t *testing.T) *testbroker.Broker {
 	return b
 }
 
+// writer writes without compression.
+type writer struct{ *testbroker.Appender }
+
+func (w writer) Append(ctx context.Context, partition int, end int64, values [][]byte, sending func()) error {
+	return w.Appender.Append(ctx, partition, end, values, 0, sending)
+}
+
 // produceTo is a producer of a log of its own.
 func produceTo(t *testing.T, address, topic string) *Producer {
 	t.Helper()
@@ -48,7 +55,7 @@ func produceTo(t *testing.T, address, topic string) *Producer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Producer{Broker: address, Manifest: m, LogDir: o.LogDir, TruthDir: o.TruthDir, Rate: 30_000}
+	return &Producer{Writer: writer{testbroker.NewAppender(address, topic)}, Manifest: m, LogDir: o.LogDir, TruthDir: o.TruthDir, Rate: 30_000}
 }
 
 func TestAProducerOnARealBroker(t *testing.T) {

@@ -16,12 +16,22 @@ import (
 
 	"github.com/headrace/headrace/internal/proof/demo/clicklog"
 	"github.com/headrace/headrace/internal/proof/demo/report"
-	"github.com/headrace/headrace/internal/proof/testbroker"
 )
+
+// Writer writes each record of a topic once, through its broker's deaths. It must be
+// the only one that writes to the topic, and is for one goroutine.
+type Writer interface {
+	// Append puts values behind a partition that holds end records. It tries until they
+	// are there or ctx ends, and calls sending before each try.
+	Append(ctx context.Context, partition int, end int64, values [][]byte, sending func()) error
+	// End asks how many records a partition holds until the broker answers or ctx ends.
+	End(ctx context.Context, partition int) (int64, error)
+	Close()
+}
 
 // Producer writes a log into its topic, once.
 type Producer struct {
-	Broker   string
+	Writer   Writer             // Run closes it
 	Manifest *clicklog.Manifest // with a topic, which is empty
 	LogDir   string
 	TruthDir string  // where report.ProducedName is written
@@ -43,7 +53,7 @@ func (p *Producer) Run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, log.Close()) }()
 	lines := p.Manifest.OpenLines(p.LogDir)
 	defer func() { err = errors.Join(err, lines.Close()) }()
-	to := testbroker.NewAppender(p.Broker, p.Manifest.Topic.Name)
+	to := p.Writer
 	defer to.Close()
 
 	topic, ends := p.Manifest.Topic, make([]int64, p.Manifest.Topic.Partitions)
@@ -62,7 +72,7 @@ func (p *Producer) Run(ctx context.Context) (err error) {
 			return err
 		}
 		var sent int64 // by the request that did it, or the last one
-		if err := to.Append(ctx, partition, ends[partition], stripe, 0, func() { sent = monotonic() }); err != nil {
+		if err := to.Append(ctx, partition, ends[partition], stripe, func() { sent = monotonic() }); err != nil {
 			return err
 		}
 		run := report.Produced{Partition: partition, First: ends[partition], Records: len(stripe), Sent: sent, Acked: monotonic()}
@@ -90,7 +100,7 @@ func nextStripe(lines *clicklog.Lines, most int) (stripe [][]byte, err error) {
 }
 
 // complete: the topic holds what the truth says, by the broker's own account.
-func (p *Producer) complete(ctx context.Context, to *testbroker.Appender, ends []int64) error {
+func (p *Producer) complete(ctx context.Context, to Writer, ends []int64) error {
 	want := p.Manifest.Topic.Heads(p.Manifest.Records)
 	if !slices.Equal(ends, want) {
 		return fmt.Errorf("topic %s: produced up to %d, want %d", p.Manifest.Topic.Name, ends, want)

@@ -1,0 +1,155 @@
+package testbroker
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/apache/pulsar-client-go/pulsar/log"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// PulsarAppender writes each record of a topic once, also when the broker is killed
+// with a request on the way: the broker de-duplicates by numbers that a producer
+// gives (PulsarOptions.Deduplicates). A record's key is its number in its partition. It
+// must be the only one that writes to the topic, and is for one goroutine.
+type PulsarAppender struct {
+	topic     string
+	client    pulsar.Client
+	producers map[int]pulsar.Producer
+	Codec     pulsar.CompressionType
+}
+
+// NewPulsarAppender writes to a topic of a broker.
+func NewPulsarAppender(b *Pulsar, topic string) (*PulsarAppender, error) {
+	c, err := b.Client()
+	return &PulsarAppender{topic: topic, client: c, producers: map[int]pulsar.Producer{}}, err
+}
+
+// Client is an official client of the plain listener.
+func (b *Pulsar) Client() (pulsar.Client, error) {
+	return pulsar.NewClient(pulsar.ClientOptions{URL: b.URL(), ConnectionTimeout: 5 * time.Second, OperationTimeout: 5 * time.Second,
+		Logger: log.NewLoggerWithSlog(slog.New(slog.NewTextHandler(io.Discard, nil))), MetricsRegisterer: prometheus.NewRegistry()})
+}
+
+// Close ends its producers.
+func (a *PulsarAppender) Close() { a.client.Close() }
+
+// Append puts values, in one batch, behind a partition that holds end records.
+func (a *PulsarAppender) Append(ctx context.Context, partition int, end int64, values [][]byte, sending func()) error {
+	p, err := a.producer(ctx, partition)
+	if err != nil {
+		return err
+	}
+	sending()
+	var wg sync.WaitGroup
+	errs := make([]error, len(values))
+	for i, v := range values {
+		number := end + int64(i)
+		wg.Add(1)
+		p.SendAsync(ctx, &pulsar.ProducerMessage{Payload: v, Key: strconv.FormatInt(number, 10), SequenceID: &number},
+			func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) { errs[i] = err; wg.Done() })
+	}
+	flushed := make(chan error, 1)
+	go func() { // ends with the broker's answer, or with Close
+		err := p.Flush()
+		if err == nil {
+			wg.Wait()
+		}
+		flushed <- err
+	}()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case err := <-flushed:
+		if err != nil {
+			return fmt.Errorf("writing to %s, partition %d: %w", a.topic, partition, err)
+		}
+	}
+	for _, err := range errs {
+		if err != nil {
+			return fmt.Errorf("writing to %s, partition %d: %w", a.topic, partition, err)
+		}
+	}
+	return nil
+}
+
+func (a *PulsarAppender) partition(n int) string { return fmt.Sprintf("%s-partition-%d", a.topic, n) }
+
+func (a *PulsarAppender) producer(ctx context.Context, partition int) (pulsar.Producer, error) {
+	for a.producers[partition] == nil {
+		p, err := a.client.CreateProducer(pulsar.ProducerOptions{Topic: a.partition(partition), Name: "appender-" + strconv.Itoa(partition), SendTimeout: -1,
+			CompressionType: a.Codec, BatchingMaxPublishDelay: time.Second, BatchingMaxMessages: 10_000, BatchingMaxSize: 4 << 20, DisableBlockIfQueueFull: false})
+		if err == nil {
+			a.producers[partition] = p
+			break
+		}
+		if err := wait(ctx, err); err != nil {
+			return nil, err
+		}
+	}
+	return a.producers[partition], nil
+}
+
+// End asks how many records a partition holds until the broker answers or ctx ends.
+func (a *PulsarAppender) End(ctx context.Context, partition int) (int64, error) {
+	for {
+		n, err := a.last(ctx, partition)
+		if err == nil {
+			return n, nil
+		}
+		if err := wait(ctx, err); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// last reads a partition's last record.
+func (a *PulsarAppender) last(ctx context.Context, partition int) (int64, error) {
+	r, err := a.client.CreateReader(pulsar.ReaderOptions{Topic: a.partition(partition), StartMessageID: pulsar.LatestMessageID(), StartMessageIDInclusive: true})
+	if err != nil {
+		return 0, err
+	}
+	defer r.Close()
+	id, err := r.GetLastMessageID()
+	if err != nil {
+		return 0, err
+	}
+	if id.EntryID() < 0 {
+		return 0, nil
+	}
+	from, err := a.client.CreateReader(pulsar.ReaderOptions{Topic: a.partition(partition), StartMessageIDInclusive: true,
+		StartMessageID: pulsar.NewMessageID(id.LedgerID(), id.EntryID(), -1, -1)})
+	if err != nil {
+		return 0, err
+	}
+	defer from.Close()
+	ctx, cancel := context.WithTimeout(ctx, answersWithin)
+	defer cancel()
+	for {
+		m, err := from.Next(ctx)
+		if err != nil {
+			return 0, err
+		}
+		if at := m.ID(); at.BatchIdx() >= at.BatchSize()-1 {
+			n, err := strconv.ParseInt(m.Key(), 10, 64)
+			return n + 1, err
+		}
+	}
+}
+
+func wait(ctx context.Context, why error) error {
+	t := time.NewTimer(askAgain)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return fmt.Errorf("%w (%v)", ctx.Err(), why)
+	case <-t.C:
+		return nil
+	}
+}
