@@ -22,17 +22,17 @@ import (
 // A partition of which nothing is settled, and nothing is in the hands of others
 // than r (nil: than those who go back), gives way to the cut's: the cut knows which
 // segment had which number.
-func (c *Core) fit(body *cut.Cut, r *rank) ([]fitted, error) {
+func (lg *ledger) fit(body *cut.Cut, r *account, known bool) ([]fitted, error) {
 	if err := body.Validate(); err != nil {
 		return nil, err
 	}
-	if (body.Rank != cut.Group) != (c.cfg.Model == Private) {
-		return nil, fmt.Errorf("the cut is one of %s, the job's model is %s", kindOf(int64(body.Rank)), c.cfg.Model)
+	if (body.Rank != cut.Group) != (lg.perRank) {
+		return nil, fmt.Errorf("the cut is one of %s, the job's model is %s", kindOf(int64(body.Rank)), lg.cfg.Model)
 	}
 	var all []fitted
 	for i := range body.Datasets {
 		s := &body.Datasets[i]
-		d := c.named(s.Name)
+		d := lg.named(s.Name)
 		if d == nil {
 			return nil, fmt.Errorf("dataset %q of the cut is not applied: headrace dataset apply -f FILE first", s.Name)
 		}
@@ -41,7 +41,7 @@ func (c *Core) fit(body *cut.Cut, r *rank) ([]fitted, error) {
 		}
 		for j := range s.Partitions {
 			f, err := d.fitPartition(&s.Partitions[j])
-			if err != nil && f.p != nil && c.untouched(f.p, r) {
+			if err != nil && f.p != nil && !known && lg.untouched(f.p, r) {
 				old := f.p
 				f, err = d.fitNew(&s.Partitions[j])
 				f.old = old
@@ -62,8 +62,8 @@ func kindOf(rank int64) string {
 	return fmt.Sprintf("rank %d alone", rank)
 }
 
-func (c *Core) named(name string) *dataset {
-	for _, d := range c.datasets {
+func (lg *ledger) named(name string) *dataset {
+	for _, d := range lg.datasets {
 		if d != nil && d.name == name {
 			return d
 		}
@@ -175,8 +175,8 @@ func (f *fitted) into(p *partition) (err error) {
 
 // untouched: nothing of p is settled, no kept cut speaks of it, and nobody but
 // those who go back holds any of it.
-func (c *Core) untouched(p *partition, r *rank) bool {
-	if p.folded > 0 || len(p.excluded) > 0 || slices.ContainsFunc(c.cuts, func(k *keptCut) bool { return k.state != CutVoided }) {
+func (lg *ledger) untouched(p *partition, r *account) bool {
+	if p.folded > 0 || len(p.excluded) > 0 {
 		return false
 	}
 	for _, ps := range p.passes {
@@ -184,7 +184,7 @@ func (c *Core) untouched(p *partition, r *rank) bool {
 			return false
 		}
 		for l := ps.leases; l != nil; l = l.pnext {
-			if c.cfg.Model == Private && l.w.rank != r {
+			if lg.perRank && l.w.account != r {
 				return false
 			}
 		}
@@ -259,7 +259,7 @@ func (p *partition) agrees(s *sources.Segment) error {
 
 // adopt makes the partitions and segments of a foreign cut that fits, and gives
 // the cut with the job's own numbers.
-func (c *Core) adopt(body *cut.Cut, all []fitted) *cut.Cut {
+func (lg *ledger) adopt(body *cut.Cut, all []fitted) *cut.Cut {
 	own := *body
 	own.Datasets = slices.Clone(body.Datasets)
 	at := 0
@@ -270,20 +270,20 @@ func (c *Core) adopt(body *cut.Cut, all []fitted) *cut.Cut {
 			f := &all[at]
 			at++
 			if f.old != nil {
-				c.removePartition(f.old)
+				lg.removePartition(f.old)
 			}
 			if f.p == nil {
-				f.p = c.makePartition(f.ds, f.in.Identity, f.in.Name, f.in.Estimated)
+				f.p = lg.makePartition(f.ds, f.in.Identity, f.in.Name, f.in.Estimated)
 			}
 			if f.begins != nil {
 				old := f.p.Total
 				f.p.beginAt(f.begins)
 				f.p.ds.total += f.p.Total - old
-				c.putSegment(f.p, &f.p.Segs[0])
+				lg.putSegment(f.p, &f.p.Segs[0])
 			}
-			c.growAs(f.p, f.in)
-			c.addSegments(&AddSegments{Partition: f.p.no, Segments: f.segments, Complete: f.complete})
-			c.adoptExcluded(f.p, f.in)
+			lg.growAs(f.p, f.in)
+			lg.addSegments(&AddSegments{Partition: f.p.no, Segments: f.segments, Complete: f.complete})
+			lg.adoptExcluded(f.p, f.in)
 			q := &s.Partitions[j]
 			q.Number, q.Segments, q.Complete = f.p.no, nil, false
 		}
@@ -292,7 +292,7 @@ func (c *Core) adopt(body *cut.Cut, all []fitted) *cut.Cut {
 }
 
 // removePartition forgets a partition that is untouched. No lease of it is out.
-func (c *Core) removePartition(p *partition) {
+func (lg *ledger) removePartition(p *partition) {
 	d := p.ds
 	for _, ps := range p.passes {
 		d.planned -= ps.Units(0, ps.frontier)
@@ -313,9 +313,9 @@ func (c *Core) removePartition(p *partition) {
 	p.gone = true
 	d.parts = slices.DeleteFunc(d.parts, func(x *partition) bool { return x == p })
 	d.ready.Keep(func(x **partition) bool { return *x != p })
-	c.parts[p.no] = nil
+	lg.parts[p.no] = nil
 	for _, letter := range []byte{keyPartition, keySegment, keySettled, keyAck, keyTries} {
-		c.fx.put(DeleteRange,
+		lg.fx.put(DeleteRange,
 			func(b []byte) []byte { return appendNumbers(b, letter, d.id, p.no) },
 			func(b []byte) []byte { return appendNumbers(b, letter, d.id, p.no+1) })
 	}
@@ -323,22 +323,22 @@ func (c *Core) removePartition(p *partition) {
 
 // adoptExcluded: what the cut says is excluded stays so, unless somebody here has
 // it in his model or in his hands.
-func (c *Core) adoptExcluded(p *partition, q *cut.Partition) {
+func (lg *ledger) adoptExcluded(p *partition, q *cut.Partition) {
 	for i := range q.Excluded {
 		e := &q.Excluded[i]
-		c.begin(p, e.Pass)
+		lg.begin(p, e.Pass)
 		if e.Pass < p.folded || e.Pass >= p.begun() {
 			continue
 		}
 		ps := p.passes[e.Pass-p.folded]
 		start, ok1 := ps.OnLine(line.Place{Segment: e.Piece.Segment, Offset: e.Piece.Start})
 		end, ok2 := ps.OnLine(line.Place{Segment: e.Piece.Segment, Offset: e.Piece.End})
-		if !ok1 || !ok2 || start >= end || ps.Units(start, end) < 1 || ps.inUse(start, end, c.cfg.Model == Private) {
+		if !ok1 || !ok2 || start >= end || ps.Units(start, end) < 1 || ps.inUse(start, end, lg.perRank) {
 			continue
 		}
-		c.addExclusion(p, exclusion{e.Pass, e.Piece.Segment, e.Piece.Start, e.Piece.End, ps.Units(start, end), e.Kind, e.Reason, e.When})
+		lg.addExclusion(p, exclusion{e.Pass, e.Piece.Segment, e.Piece.Start, e.Piece.End, ps.Units(start, end), e.Kind, e.Reason, e.When})
 		ps.EachPiece(start, end, func(_ int64, s *line.Segment, start, end int64) {
-			c.report(Report{Kind: ReportExcluded, Dataset: p.ds.id, Partition: p.no, Pass: e.Pass, Segment: s.ID,
+			lg.report(Report{Kind: ReportExcluded, Dataset: p.ds.id, Partition: p.no, Pass: e.Pass, Segment: s.ID,
 				Start: start, End: end, Units: end - start, Reason: e.Kind + ": " + e.Reason})
 		})
 	}
@@ -363,15 +363,15 @@ func (ps *pass) inUse(start, end int64, others bool) bool {
 }
 
 // growAs: the cut proves how far an unsealed segment had grown.
-func (c *Core) growAs(p *partition, q *cut.Partition) {
+func (lg *ledger) growAs(p *partition, q *cut.Partition) {
 	for i := range q.Segments {
-		c.growTo(p, line.Place{Segment: q.Segments[i].ID, Offset: q.Segments[i].End})
+		lg.growTo(p, line.Place{Segment: q.Segments[i].ID, Offset: q.Segments[i].End})
 	}
 }
 
 // linesOfFit is where a foreign cut lies, for partitions that are there.
-func (c *Core) linesOfFit(all []fitted) *lines {
-	l := c.newLines()
+func (lg *ledger) linesOfFit(all []fitted) *lines {
+	l := lg.newLines()
 	for i := range all {
 		if p := all[i].p; p != nil {
 			l.parts[p.no], l.records[p.no] = all[i].sets, p.tallies(all[i].in, all[i].sets)
@@ -382,8 +382,7 @@ func (c *Core) linesOfFit(all []fitted) *lines {
 
 // taken says whether records of a foreign cut of rank r are in somebody else's
 // model or hands.
-func (c *Core) taken(r *rank, all []fitted) error {
-	own := c.linesOf(r.base)
+func (lg *ledger) taken(r *account, own *lines, all []fitted) error {
 	for i := range all {
 		f := &all[i]
 		if f.p == nil {
@@ -407,8 +406,8 @@ func (c *Core) taken(r *rank, all []fitted) error {
 					return fmt.Errorf("%s are in another model, or excluded, by now", where)
 				}
 				for l := ps.leases; l != nil; l = l.pnext {
-					if l.w.rank != r && l.prefix < x.End && x.Start < l.end {
-						return fmt.Errorf("%s are leased to rank %d by now", where, l.w.rank.no)
+					if l.w.account != r && l.prefix < x.End && x.Start < l.end {
+						return fmt.Errorf("%s are leased to rank %d by now", where, l.w.account.no)
 					}
 				}
 			}
@@ -418,7 +417,7 @@ func (c *Core) taken(r *rank, all []fitted) error {
 }
 
 // settles says whether any of [start, end) is settled by somebody else than r.
-func (ps *pass) settles(start, end int64, r *rank) bool {
+func (ps *pass) settles(start, end int64, r *account) bool {
 	if ps.base.Touches(start, end) {
 		return true
 	}

@@ -15,7 +15,7 @@ const (
 // size of the next lease for w: its rate times the target, and toward the end
 // of a bounded input at most half of its share of what is left, so that all
 // finish together (guided self-scheduling).
-func (c *Core) size(d *dataset, w *worker) int64 {
+func (lg *ledger) size(d *dataset, w *holder) int64 {
 	if d.opt.VirtualRanks > 0 {
 		return max(d.opt.Initial, d.opt.Block)
 	}
@@ -26,7 +26,7 @@ func (c *Core) size(d *dataset, w *worker) int64 {
 	}
 	if d.partsAll && d.incomplete == 0 {
 		left := float64(d.total)*float64(d.opt.Passes) - float64(d.planned) + float64(d.pending)
-		share := 1 / float64(max(len(c.workers), 1))
+		share := 1 / float64(max(len(lg.holders), 1))
 		if rate > 0 && d.sumRate > 0 {
 			share = float64(rate) / float64(d.sumRate)
 		}
@@ -37,13 +37,13 @@ func (c *Core) size(d *dataset, w *worker) int64 {
 
 // carve leases the next piece of d to w, or returns nil when there is none for
 // it now. Partitions take turns.
-func (c *Core) carve(d *dataset, w *worker) *lease {
-	size := c.size(d, w)
+func (lg *ledger) carve(d *dataset, w *holder) *lease {
+	size := lg.size(d, w)
 	for d.ready.Len() > 0 {
 		p := d.ready.Pop()
 		p.queued = false
-		l := c.carveFrom(p, w, size)
-		c.changed(p)
+		l := lg.carveFrom(p, w, size)
+		lg.changed(p)
 		if l != nil {
 			return l
 		}
@@ -54,8 +54,8 @@ func (c *Core) carve(d *dataset, w *worker) *lease {
 	// All free partitions are busy: go on in one that w holds.
 	for held := w.leases; held != nil; held = held.wnext {
 		if p := held.pass.p; p.ds == d && p.hasWork() {
-			if l := c.carveFrom(p, w, size); l != nil {
-				c.changed(p)
+			if l := lg.carveFrom(p, w, size); l != nil {
+				lg.changed(p)
 				return l
 			}
 		}
@@ -63,7 +63,7 @@ func (c *Core) carve(d *dataset, w *worker) *lease {
 	return nil
 }
 
-func (c *Core) carveFrom(p *partition, w *worker, size int64) *lease {
+func (lg *ledger) carveFrom(p *partition, w *holder, size int64) *lease {
 	if p.holder != nil && p.holder != w {
 		return nil
 	}
@@ -71,9 +71,9 @@ func (c *Core) carveFrom(p *partition, w *worker, size int64) *lease {
 		ps := p.passes[i]
 		for len(ps.pending) > 0 {
 			first := ps.pending[0]
-			end := c.clip(ps, first.Start, first.End, size)
-			if p.holder != nil && !c.inOrder(ps, first.Start) {
-				c.recall(ps, first.Start)
+			end := lg.clip(ps, first.Start, first.End, size)
+			if p.holder != nil && !lg.inOrder(ps, first.Start) {
+				lg.recall(ps, first.Start)
 				return nil
 			}
 			ps.pending.Clear(first.Start, end)
@@ -81,10 +81,10 @@ func (c *Core) carveFrom(p *partition, w *worker, size int64) *lease {
 			ps.pendingUnits -= units
 			p.ds.pending -= units
 			if units == 0 { // only a dead tail
-				c.hole(ps, first.Start, end)
+				lg.hole(ps, first.Start, end)
 				continue
 			}
-			return c.newLease(ps, w, first.Start, end, tries(first.Val))
+			return lg.newLease(ps, w, first.Start, end, tries(first.Val))
 		}
 	}
 	for {
@@ -93,26 +93,26 @@ func (c *Core) carveFrom(p *partition, w *worker, size int64) *lease {
 			if !p.mayBegin() {
 				return nil
 			}
-			ps = c.newPass(p, p.begun())
-			c.dirtyPass(ps)
+			ps = lg.newPass(p, p.begun())
+			lg.dirtyPass(ps)
 		}
 		if p.holder != nil && p.asks() {
 			return nil // the answer may bring back what lies before the frontier
 		}
 		start := ps.frontier
-		end := ps.reachOut(start, c.clip(ps, start, p.LineEnd(), size), size)
-		c.advance(ps, end)
+		end := ps.reachOut(start, lg.clip(ps, start, p.LineEnd(), size), size)
+		lg.advance(ps, end)
 		if ps.Units(start, end) == 0 {
-			c.hole(ps, start, end)
+			lg.hole(ps, start, end)
 			continue
 		}
-		c.needSegments(p)
-		return c.newLease(ps, w, start, end, 0)
+		lg.needSegments(p)
+		return lg.newLease(ps, w, start, end, 0)
 	}
 }
 
 // inOrder: a strict partition's next lease lies behind all outstanding ones.
-func (c *Core) inOrder(ps *pass, start int64) bool {
+func (lg *ledger) inOrder(ps *pass, start int64) bool {
 	for _, q := range ps.p.passes {
 		for l := q.leases; l != nil; l = l.pnext {
 			if q.n > ps.n || q == ps && l.end > start {
@@ -138,19 +138,19 @@ func (p *partition) asks() bool {
 // recall asks the holder of a strict partition for all that it has not delivered
 // and that lies behind start: it goes out again after what is pending there. The
 // holder may be short of a batch, and would wait for more for ever.
-func (c *Core) recall(ps *pass, start int64) {
+func (lg *ledger) recall(ps *pass, start int64) {
 	for _, q := range ps.p.passes {
 		for l := q.leases; l != nil; l = l.pnext {
 			behind := q.n > ps.n || q == ps && l.end > start
-			if behind && !l.asked && c.now >= l.stealAfter && l.w.session() != 0 && l.w.state == running {
-				c.askFor(l, l.w, max(l.prefix, l.frontier))
+			if behind && !l.asked && lg.now >= l.stealAfter && l.w.mayAsk() {
+				lg.askFor(l, l.w, max(l.prefix, l.frontier))
 			}
 		}
 	}
 }
 
 // advance plans up to pos.
-func (c *Core) advance(ps *pass, pos int64) {
+func (lg *ledger) advance(ps *pass, pos int64) {
 	if pos > ps.frontier {
 		ps.p.ds.planned += ps.Units(ps.frontier, pos)
 		ps.frontier = pos
@@ -159,7 +159,7 @@ func (c *Core) advance(ps *pass, pos int64) {
 
 // clip says where a lease from start of about size units ends: at a border of
 // segments or blocks, and not so that a crumb is left behind.
-func (c *Core) clip(ps *pass, start, limit, size int64) int64 {
+func (lg *ledger) clip(ps *pass, start, limit, size int64) int64 {
 	opt := &ps.p.ds.opt
 	if ps.Order != nil {
 		block := ps.Order.Block
@@ -181,29 +181,29 @@ func (c *Core) clip(ps *pass, start, limit, size int64) int64 {
 }
 
 // hole settles a range that holds no record.
-func (c *Core) hole(ps *pass, start, end int64) {
+func (lg *ledger) hole(ps *pass, start, end int64) {
 	ps.base.Add(start, end, line.Dropped)
 	if ps.done != &ps.base {
 		ps.done.Add(start, end, line.Dropped)
 	}
 	if len(ps.tries) > 0 {
-		c.dropTries(ps, start, end)
+		lg.dropTries(ps, start, end)
 	}
-	c.dirtyPass(ps)
+	lg.dirtyPass(ps)
 }
 
 // pieces appends what a shuffled lease reads to fx.Pieces.
-func (c *Core) pieces(l *lease) (lo, hi int32) {
-	lo = int32(len(c.fx.Pieces))
+func (lg *ledger) pieces(l *lease) (lo, hi int32) {
+	lo = int32(len(lg.fx.Pieces))
 	ps, p := l.pass, l.pass.p
 	if ps.Order == nil {
 		s := &p.Segs[p.SegAt(l.prefix)]
-		c.fx.Pieces = append(c.fx.Pieces, Piece{OrderStart: l.prefix - l.shift, Segment: s.ID,
+		lg.fx.Pieces = append(lg.fx.Pieces, Piece{OrderStart: l.prefix - l.shift, Segment: s.ID,
 			Start: l.prefix - l.shift, End: l.end - l.shift, Locator: s.Locator, Name: s.Name})
 		return lo, lo + 1
 	}
 	ps.EachPiece(l.prefix, l.end, func(at int64, s *line.Segment, start, end int64) {
-		c.fx.Pieces = append(c.fx.Pieces, Piece{OrderStart: at, Segment: s.ID, Start: start, End: end, Locator: s.Locator, Name: s.Name})
+		lg.fx.Pieces = append(lg.fx.Pieces, Piece{OrderStart: at, Segment: s.ID, Start: start, End: end, Locator: s.Locator, Name: s.Name})
 	})
-	return lo, int32(len(c.fx.Pieces))
+	return lo, int32(len(lg.fx.Pieces))
 }

@@ -1,11 +1,8 @@
 package shardsvc
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 
-	"github.com/headrace/headrace/shardsvc/cut"
 	"github.com/headrace/headrace/shardsvc/line"
 	"github.com/headrace/headrace/sources"
 )
@@ -42,97 +39,67 @@ type dataset struct {
 	dirty                            bool
 }
 
-func (o *Options) validate() error {
-	switch {
-	case o.Passes < 1 || o.Passes > 1<<31:
-		return fmt.Errorf("passes is %d, must be 1 to 2147483648", o.Passes)
-	case o.Min < 1 || o.Max < o.Min:
-		return fmt.Errorf("lease sizes: min %d, max %d; need 1 <= min <= max", o.Min, o.Max)
-	case o.Initial < 1:
-		return fmt.Errorf("lease initial is %d, must be at least 1", o.Initial)
-	case o.Target <= 0:
-		return fmt.Errorf("lease target is %d ns, must be positive", o.Target)
-	case o.Stall < 0:
-		return fmt.Errorf("lease stall is %d ns, must not be negative", o.Stall)
-	case o.Shuffle && (o.Block < 1 || o.Block > 1<<40):
-		return fmt.Errorf("shuffle block is %d, must be 1 to 2^40", o.Block)
-	case o.Max > line.Max || o.Initial > line.Max:
-		return fmt.Errorf("lease sizes: max %d, initial %d; at most 2^60", o.Max, o.Initial)
-	case o.Resume > ResumeStart:
-		return fmt.Errorf("unknown resume %d", o.Resume)
-	case o.VirtualRanks > cut.MaxVirtualRanks:
-		return fmt.Errorf("%d virtual ranks, at most %d", o.VirtualRanks, cut.MaxVirtualRanks)
-	case o.VirtualRanks > 0 && !(o.Shuffle && o.Strict):
-		return errors.New("virtual ranks need blocks and a strict order")
-	case o.InOrder && o.VirtualRanks == 0:
-		return errors.New("blocks in order are for virtual ranks")
-	case o.Shuffle && o.Strict && o.VirtualRanks == 0:
-		return errors.New("order: strict and shuffle exclude each other")
-	}
-	return nil
-}
-
-func (c *Core) applyDataset(e *ApplyDataset) {
+func (lg *ledger) applyDataset(e *ApplyDataset) {
 	if err := e.Options.validate(); err != nil {
-		c.rejected("dataset %q: %v", e.Name, err)
+		lg.rejected("dataset %q: %v", e.Name, err)
 		return
 	}
-	d := c.dataset(e.ID)
-	if x := c.named(e.Name); e.Name == "" || x != nil && x != d {
-		c.rejected("dataset %q: it has no name, or another one has it", e.Name)
+	d := lg.dataset(e.ID)
+	if x := lg.named(e.Name); e.Name == "" || x != nil && x != d {
+		lg.rejected("dataset %q: it has no name, or another one has it", e.Name)
 		return
 	}
-	if err := c.badResume(d, e.Options.Resume); err != nil {
-		c.rejected("dataset %q: %v", e.Name, err)
+	if err := lg.badResume(d, e.Options.Resume); err != nil {
+		lg.rejected("dataset %q: %v", e.Name, err)
 		return
 	}
 	if d == nil {
-		if e.ID != c.nextDS {
-			c.rejected("dataset %q: number %d is not the next, %d", e.Name, e.ID, c.nextDS)
+		if e.ID != lg.nextDS {
+			lg.rejected("dataset %q: number %d is not the next, %d", e.Name, e.ID, lg.nextDS)
 			return
 		}
-		c.nextDS++
-		c.dirty.job = true
-		d = c.newDataset(e.ID)
-		c.setOptions(d, e.Options)
+		lg.nextDS++
+		lg.jobDirty = true
+		d = lg.newDataset(e.ID)
+		lg.setOptions(d, e.Options)
 	}
 	o, n := d.opt, e.Options
 	switch {
 	case o.Strict != n.Strict || o.Shuffle != n.Shuffle || o.Seed != n.Seed || o.Block != n.Block || o.VirtualRanks != n.VirtualRanks || o.InOrder != n.InOrder:
-		c.rejected("dataset %q: order, shuffle and bit_exact can not change once it exists: delete it and apply it again", d.name)
+		lg.rejected("dataset %q: order, shuffle and bit_exact can not change once it exists: delete it and apply it again", d.name)
 		return
 	case n.Passes != o.Passes && slices.ContainsFunc(d.parts, func(p *partition) bool { return p.Pruned || p.begun() > uint32(n.Passes) }):
-		c.rejected("dataset %q: passes can not change from %d to %d so late: records of the last pass are settled", d.name, o.Passes, n.Passes)
+		lg.rejected("dataset %q: passes can not change from %d to %d so late: records of the last pass are settled", d.name, o.Passes, n.Passes)
 		return
 	}
 	d.name, d.spec = e.Name, e.Spec
-	c.setOptions(d, n)
-	c.dirtyDataset(d)
+	lg.setOptions(d, n)
+	lg.dirtyDataset(d)
 	for _, p := range d.parts {
-		c.changed(p)
+		lg.changed(p)
 	}
-	c.kick(d)
+	lg.kick(d)
 }
 
-func (c *Core) setOptions(d *dataset, o Options) {
+func (lg *ledger) setOptions(d *dataset, o Options) {
 	d.opt = o
-	d.folds = c.folds
-	d.acksBind = c.folds && !c.hasBound()
+	d.folds = lg.folds
+	d.acksBind = lg.folds && !lg.someBound
 }
 
-func (c *Core) newDataset(id DatasetID) *dataset {
+func (lg *ledger) newDataset(id DatasetID) *dataset {
 	d := &dataset{id: id}
-	for int64(len(c.datasets)) <= int64(id) {
-		c.datasets = append(c.datasets, nil)
+	for int64(len(lg.datasets)) <= int64(id) {
+		lg.datasets = append(lg.datasets, nil)
 	}
-	c.datasets[id] = d
+	lg.datasets[id] = d
 	return d
 }
 
-func (c *Core) removeDataset(id DatasetID) {
-	d := c.dataset(id)
+func (lg *ledger) removeDataset(id DatasetID) {
+	d := lg.dataset(id)
 	if d == nil {
-		c.rejected("remove: no dataset %d", id)
+		lg.rejected("remove: no dataset %d", id)
 		return
 	}
 	d.removed = true
@@ -140,29 +107,29 @@ func (c *Core) removeDataset(id DatasetID) {
 		for _, ps := range p.passes {
 			for ps.leases != nil {
 				l := ps.leases
-				c.reply(Reply{To: l.w.session(), Kind: ReplyRevoke, Token: l.token, Reason: "dataset " + d.name + " was deleted"})
-				c.forget(l)
+				lg.reply(Reply{To: l.w.session(), Kind: ReplyRevoke, Token: l.token, Reason: "dataset " + d.name + " was deleted"})
+				lg.forget(l)
 			}
 			ps.gone = true
 		}
-		c.parts[p.no] = nil
+		lg.parts[p.no] = nil
 	}
 	for d.waiting.Len() > 0 {
-		c.stand(d, d.waiting.Pop(), Deleted, "dataset "+d.name+" was deleted")
+		lg.stand(d, d.waiting.Pop(), Deleted, "dataset "+d.name+" was deleted")
 	}
-	c.dropParked(d, "dataset "+d.name+" was deleted")
+	lg.dropParked(d, "dataset "+d.name+" was deleted")
 	for _, letter := range []byte{keyDataset, keyPartition, keySegment, keySettled, keyAck, keyTries, keyExcluded} {
-		c.fx.put(DeleteRange,
+		lg.fx.put(DeleteRange,
 			func(b []byte) []byte { return appendNumbers(b, letter, id) },
 			func(b []byte) []byte { return appendNumbers(b, letter, id+1) })
 	}
-	c.datasets[id] = nil
+	lg.datasets[id] = nil
 }
 
-func (c *Core) setPaused(id DatasetID, paused bool) {
-	d := c.dataset(id)
+func (lg *ledger) setPaused(id DatasetID, paused bool) {
+	d := lg.dataset(id)
 	if d == nil {
-		c.rejected("pause: no dataset %d", id)
+		lg.rejected("pause: no dataset %d", id)
 		return
 	}
 	d.paused = paused
@@ -170,53 +137,53 @@ func (c *Core) setPaused(id DatasetID, paused bool) {
 		d.failed, d.reason = false, ""
 		for _, p := range d.parts {
 			for _, ps := range p.passes {
-				c.forgiveFailures(ps)
+				lg.forgiveFailures(ps)
 			}
 		}
 	}
 	if paused {
-		c.recallLeads(d)
+		lg.recallLeads(d)
 	}
-	c.dirtyDataset(d)
-	c.kick(d)
+	lg.dirtyDataset(d)
+	lg.kick(d)
 }
 
-func (c *Core) failDataset(d *dataset, reason string) {
+func (lg *ledger) failDataset(d *dataset, reason string) {
 	if d.failed {
 		return
 	}
 	d.failed, d.reason = true, reason
-	c.dirtyDataset(d)
-	c.report(Report{Kind: ReportDatasetFailed, Dataset: d.id, Reason: reason})
-	c.kick(d)
+	lg.dirtyDataset(d)
+	lg.report(Report{Kind: ReportDatasetFailed, Dataset: d.id, Reason: reason})
+	lg.kick(d)
 }
 
-func (c *Core) addPartition(e *AddPartition) {
-	d := c.dataset(e.Dataset)
-	if d == nil || e.Number != c.nextPart || d.partsAll {
-		c.rejected("partition %d %q of dataset %d: unknown dataset, listing finished, or not the next number %d", e.Number, e.Identity, e.Dataset, c.nextPart)
+func (lg *ledger) addPartition(e *AddPartition) {
+	d := lg.dataset(e.Dataset)
+	if d == nil || e.Number != lg.nextPart || d.partsAll {
+		lg.rejected("partition %d %q of dataset %d: unknown dataset, listing finished, or not the next number %d", e.Number, e.Identity, e.Dataset, lg.nextPart)
 		return
 	}
 	if e.Identity == "" || slices.ContainsFunc(d.parts, func(p *partition) bool { return p.identity == e.Identity }) {
-		c.rejected("partition %d of dataset %d: no identity, or %q is there already", e.Number, e.Dataset, e.Identity)
+		lg.rejected("partition %d of dataset %d: no identity, or %q is there already", e.Number, e.Dataset, e.Identity)
 		return
 	}
 	if err := (&partition{ds: d}).named(e.Identity); err != nil {
-		c.rejected("dataset %q: %v", d.name, err)
+		lg.rejected("dataset %q: %v", d.name, err)
 		return
 	}
-	c.needSegments(c.makePartition(d, e.Identity, e.Name, e.Estimated))
+	lg.needSegments(lg.makePartition(d, e.Identity, e.Name, e.Estimated))
 }
 
-func (c *Core) makePartition(d *dataset, identity, name string, estimated bool) *partition {
-	p := c.newPartition(d, c.nextPart)
-	c.nextPart++
-	c.dirty.job = true
+func (lg *ledger) makePartition(d *dataset, identity, name string, estimated bool) *partition {
+	p := lg.newPartition(d, lg.nextPart)
+	lg.nextPart++
+	lg.jobDirty = true
 	if err := p.named(identity); err != nil {
 		panic("shardsvc: " + err.Error()) // was checked
 	}
 	p.name, p.estimated = name, estimated
-	c.dirtyPartition(p)
+	lg.dirtyPartition(p)
 	return p
 }
 
@@ -229,34 +196,34 @@ func (d *dataset) noSegments() line.Table {
 	return t
 }
 
-func (c *Core) newPartition(d *dataset, no PartitionNo) *partition {
+func (lg *ledger) newPartition(d *dataset, no PartitionNo) *partition {
 	p := &partition{no: no, ds: d, Table: d.noSegments()}
 	d.parts = append(d.parts, p)
 	d.incomplete++
 	d.undrained++
 	d.unsettled++
-	for int64(len(c.parts)) <= int64(no) {
-		c.parts = append(c.parts, nil)
+	for int64(len(lg.parts)) <= int64(no) {
+		lg.parts = append(lg.parts, nil)
 	}
-	c.parts[no] = p
+	lg.parts[no] = p
 	return p
 }
 
-func (c *Core) partitionsListed(id DatasetID) {
-	d := c.dataset(id)
+func (lg *ledger) partitionsListed(id DatasetID) {
+	d := lg.dataset(id)
 	if d == nil {
-		c.rejected("partitions listed: no dataset %d", id)
+		lg.rejected("partitions listed: no dataset %d", id)
 		return
 	}
 	d.partsAll = true
-	c.dirtyDataset(d)
-	c.kick(d)
+	lg.dirtyDataset(d)
+	lg.kick(d)
 }
 
-func (c *Core) addSegments(e *AddSegments) {
-	p := c.partition(e.Partition)
+func (lg *ledger) addSegments(e *AddSegments) {
+	p := lg.partition(e.Partition)
 	if p == nil {
-		c.rejected("segments: no partition %d", e.Partition)
+		lg.rejected("segments: no partition %d", e.Partition)
 		return
 	}
 	for i := range e.Segments {
@@ -265,27 +232,27 @@ func (c *Core) addSegments(e *AddSegments) {
 			continue
 		}
 		if p.Complete || s.ID < 0 || !p.Fits(s.Start, s.End) {
-			c.rejected("partition %s: segment %d [%d, %d) %s: the listing is complete or the bounds are wrong", p.label(), s.ID, s.Start, s.End, s.Name)
+			lg.rejected("partition %s: segment %d [%d, %d) %s: the listing is complete or the bounds are wrong", p.label(), s.ID, s.Start, s.End, s.Name)
 			return
 		}
 		if n := len(p.Segs); n > 0 && !p.Segs[n-1].Sealed {
-			c.endLead(p)
+			lg.endLead(p)
 			p.Segs[n-1].Sealed = true
-			c.putSegment(p, &p.Segs[n-1])
+			lg.putSegment(p, &p.Segs[n-1])
 		}
-		c.putSegment(p, c.appendSegment(p, s))
+		lg.putSegment(p, lg.appendSegment(p, s))
 	}
 	p.asked = false
 	if e.Complete && !p.Complete {
-		c.complete(p)
-		c.dirtyPartition(p)
+		lg.complete(p)
+		lg.dirtyPartition(p)
 	}
-	c.needSegments(p)
-	c.changed(p)
-	c.kick(p.ds) // a strict partition's holder may wait for it
+	lg.needSegments(p)
+	lg.changed(p)
+	lg.kick(p.ds) // a strict partition's holder may wait for it
 }
 
-func (c *Core) appendSegment(p *partition, s *sources.Segment) *line.Segment {
+func (lg *ledger) appendSegment(p *partition, s *sources.Segment) *line.Segment {
 	if p.counts1() {
 		p.ds.total += s.End - s.Start
 	}
@@ -293,28 +260,28 @@ func (c *Core) appendSegment(p *partition, s *sources.Segment) *line.Segment {
 }
 
 // complete: the line is final.
-func (c *Core) complete(p *partition) {
+func (lg *ledger) complete(p *partition) {
 	if n := len(p.Segs); n > 0 && !p.Segs[n-1].Sealed {
-		c.endLead(p)
+		lg.endLead(p)
 		p.Segs[n-1].Sealed = true
-		if c.fx != nil {
-			c.putSegment(p, &p.Segs[n-1])
+		if lg.fx != nil {
+			lg.putSegment(p, &p.Segs[n-1])
 		}
 	}
 	p.Complete = true
 	p.ds.incomplete--
 }
 
-func (c *Core) putSegment(p *partition, s *line.Segment) {
+func (lg *ledger) putSegment(p *partition, s *line.Segment) {
 	v := segmentValue{s.Start, s.End, s.Sealed, s.Locator, s.Name}
-	c.fx.put(Set, func(b []byte) []byte {
+	lg.fx.put(Set, func(b []byte) []byte {
 		return be.AppendUint64(appendNumbers(b, keySegment, p.ds.id, p.no), flip(s.ID))
 	}, v.append)
 }
 
 // needSegments asks discovery for more when few are left to plan. A shuffled
 // pass needs all of them.
-func (c *Core) needSegments(p *partition) {
+func (lg *ledger) needSegments(p *partition) {
 	if p.Complete || p.asked || p.Growing() {
 		return
 	}
@@ -323,10 +290,10 @@ func (c *Core) needSegments(p *partition) {
 		if ps != nil {
 			at = p.SegAt(ps.frontier)
 		}
-		if len(p.Segs)-at > c.cfg.Ahead {
+		if len(p.Segs)-at > lg.cfg.Ahead {
 			return
 		}
 	}
 	p.asked = true
-	c.report(Report{Kind: ReportNeedSegments, Dataset: p.ds.id, Partition: p.no, Segment: p.LastSeg})
+	lg.report(Report{Kind: ReportNeedSegments, Dataset: p.ds.id, Partition: p.no, Segment: p.LastSeg})
 }

@@ -2,56 +2,104 @@
 // settles records. It does no I/O, has no clock and starts no goroutine: the
 // shell (shardsvc/serve) loads it from the store, tells it what happened and
 // when (Step), has it encode what became durable (Flush), commits that, and
-// only then sends the replies. It imports sources, shardsvc/line (ranges, geometry, shuffle) and the standard library.
+// only then sends the replies. It imports sources, shardsvc/line (ranges,
+// geometry, shuffle), shardsvc/cut (what a cut is) and the standard library.
 //
-// The state of a (partition, pass) lives in order space, kept as one line of
-// int64 units: segments laid end to end, or the permuted blocks of a shuffled
-// pass. On that line every planned unit is in exactly one of pending, leased
-// and settled; CheckInvariants proves it after every Step in tests.
+// The core has rooms. Each owns its state and stands above those it uses. A room asks
+// the one above it only through a small interface that it declares itself
+// (aboveLedger, groupKind). A test in internal/archtest keeps it so.
 //
+// turn: what all rooms share in a Step, and the forms of what goes in, out and to the
+// store.
+//
+//	turn.go        the job's configuration, and where its life is
+//	clock.go       deadlines
 //	event.go       what can happen
-//	effects.go     what comes out: puts, replies, reports
 //	event_cut.go   what can happen to cuts
-//	core.go        Core, Config, Step and its dispatch
-//	needed.go      from where on sources must keep their records
-//	query.go       read-only views for tools and metrics (query_serve.go: segments)
-//	query_cut.go   the same for cuts: what is kept, marks to commit and to hold
-//	load.go        from stored pairs back to a core; start of a term
+//	options.go     what a dataset's options can be
+//	effects.go     what comes out: puts, replies, reports
 //	keys.go        the durable keys
 //	values.go      the durable values, each versioned by its first byte
-//	flush.go       dirty state to puts, once per batch
-//	virtual.go     virtual ranks: one partition each, granted by itself (bit_exact)
-//	dataset.go     datasets, their partitions and segments
-//	head.go        ends of segments that grow; diverged
-//	partition.go   the line of a partition, its passes, folding
-//	carve.go       what to grant next, and how much
-//	lease.go       leases
-//	lead.go        leases that end ahead of head
-//	token.go       their tokens; what is kept of closed ones
-//	ack.go         acks and what they settle; steps
-//	pieces.go      how acked pieces lie in the store, and which fold
-//	tally.go       the records in what is settled
-//	cut_state.go   where in its life a kept cut is; what a cut is, package cut says
-//	kept.go        the cuts that are kept, and their lives
-//	ask.go         who asks for a cut, and what it waits for
-//	freeze.go      from settled sets and acks to a cut
-//	lines.go       from a cut back to settled sets
-//	yields.go      yields of all trainers, held for an exact cut of a shared model
-//	bind.go        bind and drop: what is in a bound cut folds
-//	restore.go     going back to a cut: calls, the choice, the phase
-//	gate.go        who gets nothing before it restored
-//	settle.go      private ranks that are gone: their frozen cuts, their acks
-//	rewind.go      what going back does to the settled sets; a person who goes back
-//	relay.go       settled sets of a pass, laid anew
-//	adopt.go       cuts that only their manifest knows
-//	giveback.go    rows that come back: loss, release, failure, tries
-//	excluded.go    what the source has lost: settled, with a record that stays
-//	request.go     lease requests, waiting, standings
-//	steal.go       whose tail to ask for
+//	cut_values.go  those of cuts
+//	cut_state.go   where in its life a kept cut is
+//	stored.go      stored pairs, sorted by what they are
+//
+// The ledger: in whose hands each record is. The state of a (partition, pass) lives on
+// one line of int64 units. On it every planned unit is in exactly one of pending,
+// leased and settled; CheckInvariants proves it after every Step in tests.
+//
+//	ledger.go        the ledger, and what it asks of the rooms above
+//	dataset.go       datasets, their partitions and segments
+//	partition.go     the passes of a partition, and their folding
+//	virtual.go       virtual ranks: one partition each, granted by itself (bit_exact)
+//	head.go          ends of segments that grow; diverged
+//	holder.go        processes that may hold leases, and the accounts of ranks
+//	resume.go        what a process that starts goes on from, as datasets say it
+//	request.go       lease requests, waiting, standings
+//	parked.go        requests of those who may not be given rows yet
+//	carve.go         what to grant next, and how much
+//	lease.go         leases
+//	lead.go          leases that end ahead of head
+//	token.go         their tokens; what is kept of closed ones
+//	held.go          leases that are asserted again
+//	steal.go         whose tail to ask for
+//	stall.go         how long a holder may make no progress
+//	ack.go           acks and what they settle
+//	pieces.go        how acked pieces lie in the store, and which fold
+//	tally.go         the records in what is settled
+//	giveback.go      rows that come back: loss, release, failure, tries
+//	excluded.go      what the source has lost: settled, with a record that stays
+//	members.go       from settled sets and acks to a cut
+//	lines.go         from a cut back to settled sets
+//	bound.go         what is in a bound cut folds
+//	goback.go        from a cut to the settled sets of the job, or of one rank
+//	again.go         what would be pending again
+//	adopt.go         cuts that only their manifest knows
+//	gone.go          what a cut needs and the source has deleted
+//	dirty.go         what the next Flush encodes
+//	ledger_load.go   from stored pairs back to a ledger
+//	ledger_check.go  its invariants
+//	ledger_view.go   read-only views for tools and metrics
+//	ledger_marks.go  low marks
+//	query_serve.go   segments, for sources that are opened again
+//
+// The group: who is there.
+//
+//	group.go       the group
+//	groupkind.go   what it asks of the model kind
 //	session.go     agents and their sessions; recovery of a new term
-//	held.go        leases that are asserted again
 //	worker.go      trainer processes: joins, leaves
-//	generation.go  what a new process of a rank means, per model kind
-//	clock.go       deadlines: sessions, stalls, steal scans
-//	invariant.go   the inequality and the exactly-one-of check
+//	generation.go  one start of the whole group, and its end
+//	steps.go       reported steps; processes that stall
+//	group_view.go  read-only views
+//
+// Checkpoints: which records are in which model.
+//
+//	checkpoints.go  the room
+//	kind.go         what differs between model kinds
+//	shared.go       the model outlives its workers
+//	replicated.go   all ranks have the same model
+//	private.go      each rank has its own
+//	past.go         what is known of ranks and processes
+//	kept.go         the cuts that are kept, and their lives
+//	ask.go          who asks for a cut, and what it waits for
+//	freeze.go       a cut is made
+//	yields.go       yields of all trainers, held for an exact cut of a shared model
+//	bind.go         bind and drop
+//	removed.go      cuts that are being removed
+//	settle.go       private ranks that are gone: their frozen cuts, their acks
+//	restore.go      going back to a cut: calls, the choice, the phase
+//	doubt.go        whether others still train a shared model
+//	gate.go         who gets nothing before it restored
+//	rewind.go       a person goes back
+//	query_cut.go    what is kept, marks to commit and to hold
+//	needed.go       from where on sources must keep their records
+//
+// The core itself: one door.
+//
+//	core.go       Core, Step and its dispatch
+//	tick.go       what a deadline does
+//	load.go       from stored pairs back to a core; start of a term
+//	flush.go      what has changed, to puts, once per batch
+//	invariant.go  the inequality and the exactly-one-of check
 package shardsvc

@@ -12,22 +12,22 @@ import (
 
 // doubtfulFor bounds the wait: an agent that was heard last when the call came is
 // given up after a TTL, and a process that it had let go of just then after another.
-func (c *Core) doubtfulFor() Time { return 2 * c.cfg.SessionTTL }
+func (ck *checkpoints) doubtfulFor() Time { return 2 * ck.cfg.SessionTTL }
 
 // doubtful: nobody is known to train the model beside w, and somebody may.
-func (c *Core) doubtful(w *worker) bool {
-	since := w.doubtedAt
-	w.doubtedAt = 0
-	if c.cfg.Model != Shared || since != 0 && c.now >= since+c.doubtfulFor() {
+func (ck *checkpoints) doubtful(w *worker) bool {
+	since := ck.at(w).doubtedAt
+	ck.at(w).doubtedAt = 0
+	if !ck.ledger.folds || since != 0 && ck.now >= since+ck.doubtfulFor() {
 		return false
 	}
 	at := since
 	if since == 0 {
-		at = max(c.now, 1)
+		at = max(ck.now, 1)
 	}
 	var silent []string
-	for _, x := range c.workers {
-		if x == w || !c.trains(x) {
+	for _, x := range ck.group.workers {
+		if x == w || !ck.trains(x) {
 			continue
 		}
 		if x.spokenFor() && (x.agent == w.agent || x.agent.lastHeard > at) {
@@ -38,14 +38,14 @@ func (c *Core) doubtful(w *worker) bool {
 	if len(silent) == 0 {
 		return false
 	}
-	w.doubtedAt, c.doubting = at, true
+	ck.at(w).doubtedAt, ck.doubting = at, true
 	if since == 0 {
-		c.timers.push(timer{at: at + c.doubtfulFor(), kind: timerDoubt})
+		ck.timers.push(timer{at: at + ck.doubtfulFor(), kind: timerDoubt})
 		slices.Sort(silent)
 		if n := len(silent); n > maxNamed {
 			silent = append(silent[:maxNamed], fmt.Sprintf("%d more", n-maxNamed))
 		}
-		c.report(Report{Kind: ReportRestoreWaits, Rank: w.rank.no, Agent: w.agent.name, Reason: "whether they still train the model is not known yet: " + strings.Join(silent, ", ")})
+		ck.ledger.report(Report{Kind: ReportRestoreWaits, Rank: w.rank.no, Agent: w.agent.name, Reason: "whether they still train the model is not known yet: " + strings.Join(silent, ", ")})
 	}
 	return true
 }
@@ -57,14 +57,14 @@ func (x *worker) spokenFor() bool {
 }
 
 // checkDoubts runs at the end of a Step: somebody may be gone, or was heard of.
-func (c *Core) checkDoubts() {
-	if !c.doubting {
+func (ck *checkpoints) checkDoubts() {
+	if !ck.doubting {
 		return
 	}
-	c.doubting = false
-	for i := 0; i < len(c.workers); i++ {
-		if w := c.workers[i]; w.doubtedAt != 0 && w.session() != 0 { // else it says the call again, or is gone
-			c.restoreWaiting(w)
+	ck.doubting = false
+	for i := 0; i < len(ck.group.workers); i++ {
+		if w := ck.group.workers[i]; ck.at(w).doubtedAt != 0 && w.session() != 0 { // else it says the call again, or is gone
+			ck.restoreWaiting(w)
 		}
 	}
 }

@@ -227,3 +227,18 @@ type Report struct {
 	Step       int64
 	Path       string
 }
+
+// put adds a put whose key and value were appended to the arena by write.
+func (fx *Effects) put(op Op, key func([]byte) []byte, value func([]byte) []byte) {
+	k := len(fx.arena)
+	fx.arena = key(fx.arena)
+	v := len(fx.arena)
+	if value != nil {
+		fx.arena = value(fx.arena)
+	}
+	p := Put{Op: op, Key: fx.arena[k:v:v]}
+	if value != nil {
+		p.Value = fx.arena[v:len(fx.arena):len(fx.arena)]
+	}
+	fx.Puts = append(fx.Puts, p)
+}

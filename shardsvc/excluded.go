@@ -31,20 +31,20 @@ type loss struct {
 // so: its holder may have read it before, and reports it if not. For the same reason
 // a new term believes it only after holders could assert what they have, and nothing
 // is excluded of a partition that nobody has begun to read.
-func (c *Core) truncated(e *Truncated) {
-	p := c.partition(e.Partition)
+func (lg *ledger) truncated(e *Truncated) {
+	p := lg.partition(e.Partition)
 	if p == nil {
-		c.rejected("truncated: no partition %d", e.Partition)
+		lg.rejected("truncated: no partition %d", e.Partition)
 		return
 	}
-	if c.recovering {
+	if lg.recovering {
 		return // the source will say so again
 	}
 	x := loss{e.Segment, e.Start, e.End, lossTruncated, e.Reason, e.When}
 	if p.begun() == 0 {
 		return // nobody has read of it: a checkpoint that is brought yet may have it in its model
 	}
-	c.growTo(p, line.Place{Segment: e.Segment, Offset: e.End}) // what was deleted was there
+	lg.growTo(p, line.Place{Segment: e.Segment, Offset: e.End}) // what was deleted was there
 	for _, ps := range p.passes {
 		if ps.Order != nil {
 			continue // its leases meet the loss block by block
@@ -55,19 +55,19 @@ func (c *Core) truncated(e *Truncated) {
 		}
 		if !p.ds.opt.GoOnAfterLoss {
 			if first, last, any := ps.unread(start, end); any {
-				c.stopAtLoss(ps, ps.StartPlace(first).Offset, ps.EndPlace(last).Offset, &x)
+				lg.stopAtLoss(ps, ps.StartPlace(first).Offset, ps.EndPlace(last).Offset, &x)
 				return
 			}
 			continue
 		}
 		if old := ps.frontier; end > old {
-			c.advance(ps, end)
-			c.addPending(ps, old, end)
+			lg.advance(ps, end)
+			lg.addPending(ps, old, end)
 		}
-		c.exclude(ps, start, end, &x)
+		lg.exclude(ps, start, end, &x)
 	}
-	c.needSegments(p)
-	c.changed(p)
+	lg.needSegments(p)
+	lg.changed(p)
 }
 
 // lossTruncated is the one kind of loss there is.
@@ -87,21 +87,21 @@ func (ps *pass) unread(start, end int64) (first, last int64, any bool) {
 }
 
 // readLoss: the holder of l met a loss; from `from` on the lease is pending again.
-func (c *Core) readLoss(l *lease, from int64, f *ReadFailure) {
+func (lg *ledger) readLoss(l *lease, from int64, f *ReadFailure) {
 	ps, end := l.pass, l.end
 	if ps.Order == nil && f.Lost.Segment == l.segment { // what was deleted was there
-		c.growTo(ps.p, line.Place{Segment: l.segment, Offset: min(f.Lost.End, end-l.shift)})
+		lg.growTo(ps.p, line.Place{Segment: l.segment, Offset: min(f.Lost.End, end-l.shift)})
 	}
 	if from < end {
-		c.reportBack(l, from, "truncated")
+		lg.reportBack(l, from, "truncated")
 	}
-	c.giveBack(l, from, untouched)
-	c.lostLease(ps, from, end, &loss{f.Lost.Segment, f.Lost.Start, f.Lost.End, lossTruncated, f.Message, f.When})
+	lg.giveBack(l, from, untouched)
+	lg.lostLease(ps, from, end, &loss{f.Lost.Segment, f.Lost.Start, f.Lost.End, lossTruncated, f.Message, f.When})
 }
 
 // lostLease: the holder of a lease met a loss at or behind `from`, and all from
 // there to `end` is pending again.
-func (c *Core) lostLease(ps *pass, from, end int64, x *loss) {
+func (lg *ledger) lostLease(ps *pass, from, end int64, x *loss) {
 	first, last := int64(-1), int64(-1)
 	ps.EachPiece(from, end, func(at int64, s *line.Segment, start, stop int64) {
 		lo, hi := max(x.start, start), min(x.end, stop)
@@ -115,27 +115,27 @@ func (c *Core) lostLease(ps *pass, from, end int64, x *loss) {
 			last = hi
 			return
 		}
-		c.exclude(ps, at+lo-start, at+hi-start, x)
+		lg.exclude(ps, at+lo-start, at+hi-start, x)
 	})
 	if first >= 0 {
-		c.stopAtLoss(ps, first, last, x)
+		lg.stopAtLoss(ps, first, last, x)
 	}
-	c.changed(ps.p)
+	lg.changed(ps.p)
 }
 
-func (c *Core) stopAtLoss(ps *pass, start, end int64, x *loss) {
+func (lg *ledger) stopAtLoss(ps *pass, start, end int64, x *loss) {
 	d := ps.p.ds
 	ways := fmt.Sprintf("to go on without it, set on_loss: continue in the spec, apply it and run `headrace dataset resume %s`: the range is excluded then, and listed. "+
 		"Else delete the dataset and apply it with a start that is there", d.name)
 	if d.opt.VirtualRanks > 0 {
 		ways = "the batches of a bit_exact dataset are others without it: delete the dataset and apply it with a start that is there"
 	}
-	c.failDataset(d, fmt.Sprintf("partition %s pass %d: [%d, %d) of segment %d is lost at the source (%s): %s; %s",
+	lg.failDataset(d, fmt.Sprintf("partition %s pass %d: [%d, %d) of segment %d is lost at the source (%s): %s; %s",
 		ps.p.label(), ps.n, start, end, x.segment, x.kind, x.reason, ways))
 }
 
 // exclude settles what is pending of [start, end), each part with its record.
-func (c *Core) exclude(ps *pass, start, end int64, x *loss) {
+func (lg *ledger) exclude(ps *pass, start, end int64, x *loss) {
 	i, j := ps.pending.Overlap(start, end)
 	for _, s := range slices.Clone(ps.pending[i:j]) {
 		lo, hi := max(s.Start, start), min(s.End, end)
@@ -148,12 +148,12 @@ func (c *Core) exclude(ps *pass, start, end int64, x *loss) {
 			ps.done.Add(lo, hi, line.Excluded)
 		}
 		ps.kinds[line.Excluded] += units
-		c.dropTries(ps, lo, hi)
-		c.dirtyPass(ps)
+		lg.dropTries(ps, lo, hi)
+		lg.dirtyPass(ps)
 		from, to := ps.StartPlace(lo), ps.EndPlace(hi)
-		c.addExclusion(ps.p, exclusion{ps.n, from.Segment, from.Offset, to.Offset, units, x.kind, x.reason, x.when})
+		lg.addExclusion(ps.p, exclusion{ps.n, from.Segment, from.Offset, to.Offset, units, x.kind, x.reason, x.when})
 		ps.EachPiece(lo, hi, func(_ int64, s *line.Segment, start, end int64) {
-			c.report(Report{Kind: ReportExcluded, Dataset: ps.p.ds.id, Partition: ps.p.no, Pass: ps.n, Segment: s.ID,
+			lg.report(Report{Kind: ReportExcluded, Dataset: ps.p.ds.id, Partition: ps.p.no, Pass: ps.n, Segment: s.ID,
 				Start: start, End: end, Units: end - start, Reason: x.kind + ": " + x.reason})
 		})
 	}
@@ -161,31 +161,31 @@ func (c *Core) exclude(ps *pass, start, end int64, x *loss) {
 
 // addExclusion keeps e; one that goes on where another of its kind ended is made
 // part of it.
-func (c *Core) addExclusion(p *partition, e exclusion) {
+func (lg *ledger) addExclusion(p *partition, e exclusion) {
 	i := sort.Search(len(p.excluded), func(i int) bool { return p.excluded[i].compare(&e) >= 0 })
 	if i > 0 {
 		if q := &p.excluded[i-1]; q.follows(&e) {
 			q.end, q.units, q.reason = e.end, q.units+e.units, e.reason
-			c.joinExclusion(p, i-1)
+			lg.joinExclusion(p, i-1)
 			return
 		}
 	}
 	p.excluded = slices.Insert(p.excluded, i, e)
-	c.joinExclusion(p, i)
+	lg.joinExclusion(p, i)
 }
 
 // joinExclusion stores p.excluded[i], with the next one if it follows.
-func (c *Core) joinExclusion(p *partition, i int) {
+func (lg *ledger) joinExclusion(p *partition, i int) {
 	e := &p.excluded[i]
 	if i+1 < len(p.excluded) && e.follows(&p.excluded[i+1]) {
 		next := p.excluded[i+1]
 		e.end, e.units = next.end, e.units+next.units
-		c.fx.put(Delete, next.key(p), nil)
+		lg.fx.put(Delete, next.key(p), nil)
 		p.excluded = slices.Delete(p.excluded, i+1, i+2)
 		e = &p.excluded[i]
 	}
 	v := exclusionValue{e.end, e.units, e.kind, e.reason, e.when}
-	c.fx.put(Set, e.key(p), v.append)
+	lg.fx.put(Set, e.key(p), v.append)
 }
 
 func (e *exclusion) key(p *partition) func([]byte) []byte {
@@ -224,9 +224,9 @@ func (ps *pass) excludedOnLine() line.Map {
 }
 
 // loadExcluded takes the `x` keys, after all else of the passes.
-func (c *Core) loadExcluded(all []stored[exclusionValue]) error {
+func (lg *ledger) loadExcluded(all []stored[exclusionValue]) error {
 	for _, s := range all {
-		p := c.partition(s.key.part)
+		p := lg.partition(s.key.part)
 		v := &s.val
 		if p == nil || p.ds.id != s.key.ds || s.key.pass >= p.begun() || s.key.start >= v.end || v.units < 1 {
 			return fmt.Errorf("stored %s: no such partition or pass, or nothing in it", s.key)
@@ -239,7 +239,7 @@ func (c *Core) loadExcluded(all []stored[exclusionValue]) error {
 		}
 		p.excluded = append(p.excluded, e)
 	}
-	for _, p := range c.parts {
+	for _, p := range lg.parts {
 		if p == nil {
 			continue
 		}
@@ -304,8 +304,8 @@ type ExcludedInfo struct {
 
 // Excluded lists at most limit excluded ranges of a dataset, and how many records
 // of them there are, after skipping some: in order of partition, pass and place.
-func (c *Core) Excluded(id DatasetID, skip, limit int) (some []ExcludedInfo, total int) {
-	d := c.dataset(id)
+func (lg *ledger) Excluded(id DatasetID, skip, limit int) (some []ExcludedInfo, total int) {
+	d := lg.dataset(id)
 	if d == nil {
 		return nil, 0
 	}

@@ -17,7 +17,7 @@ const (
 )
 
 // giveBack makes [from, l.end) pending again and closes l if nothing is left.
-func (c *Core) giveBack(l *lease, from int64, how back) {
+func (lg *ledger) giveBack(l *lease, from int64, how back) {
 	ps := l.pass
 	t := l.tries
 	if how != untouched {
@@ -26,36 +26,36 @@ func (c *Core) giveBack(l *lease, from int64, how back) {
 	end := l.end
 	ps.leasedUnits -= ps.Units(from, end)
 	l.end = from
-	end = c.comeBack(ps, from, end)
+	end = lg.comeBack(ps, from, end)
 	if l.asked && l.askAt >= from {
 		l.asked = false
 	}
 	if l.prefix == l.end {
-		c.unlink(l)
+		lg.unlink(l)
 	}
 	if from < end {
-		c.setTries(ps, from, end, t)
-		c.addPending(ps, from, end)
+		lg.setTries(ps, from, end, t)
+		lg.addPending(ps, from, end)
 	}
-	c.changed(ps.p)
+	lg.changed(ps.p)
 }
 
 // reclaim ends a lease for good: its rest is pending again, its token unknown.
-func (c *Core) reclaim(l *lease, how back, reason string) {
+func (lg *ledger) reclaim(l *lease, how back, reason string) {
 	ps := l.pass
 	at, end := ps.StartPlace(l.prefix), l.reach()-l.shift
-	c.report(Report{Kind: ReportReclaimed, Dataset: ps.p.ds.id, Partition: ps.p.no, Pass: ps.n, Rank: l.w.rank.no,
-		Segment: at.Segment, Start: at.Offset, End: end, Units: ps.Units(l.prefix, l.reach()), Token: l.token, Agent: l.w.agent.name, Reason: reason})
-	c.stats.Reclaims++
+	lg.report(Report{Kind: ReportReclaimed, Dataset: ps.p.ds.id, Partition: ps.p.no, Pass: ps.n, Rank: l.w.account.no,
+		Segment: at.Segment, Start: at.Offset, End: end, Units: ps.Units(l.prefix, l.reach()), Token: l.token, Agent: l.w.speaker.name, Reason: reason})
+	lg.stats.Reclaims++
 	open := l.prefix < l.end
-	c.giveBack(l, l.prefix, how)
+	lg.giveBack(l, l.prefix, how)
 	if open {
-		c.leases.erase(l.slot)
+		lg.leases.erase(l.slot)
 	}
 }
 
 // addPending makes a range pending, each part with its stored tries.
-func (c *Core) addPending(ps *pass, start, end int64) {
+func (lg *ledger) addPending(ps *pass, start, end int64) {
 	units := ps.Units(start, end)
 	ps.pendingUnits += units
 	ps.p.ds.pending += units
@@ -68,14 +68,14 @@ func (c *Core) addPending(ps *pass, start, end int64) {
 }
 
 // setTries stores t for a range; 0 is not stored.
-func (c *Core) setTries(ps *pass, start, end int64, t tries) {
+func (lg *ledger) setTries(ps *pass, start, end int64, t tries) {
 	if t == 0 && len(ps.tries) == 0 {
 		return
 	}
 	if i, j := ps.tries.Overlap(start, end); j == i+1 && ps.tries[i].Start <= start && ps.tries[i].End >= end && ps.tries[i].Val == uint32(t) {
 		return
 	}
-	c.rewriteTries(ps, start, end, func() {
+	lg.rewriteTries(ps, start, end, func() {
 		if t == 0 {
 			ps.tries.Clear(start, end)
 		} else {
@@ -86,39 +86,39 @@ func (c *Core) setTries(ps *pass, start, end int64, t tries) {
 
 // rewriteTries applies change, which touches [start, end) only, and mirrors it
 // in the store.
-func (c *Core) rewriteTries(ps *pass, start, end int64, change func()) {
+func (lg *ledger) rewriteTries(ps *pass, start, end int64, change func()) {
 	i, j := ps.tries.Overlap(max(start-1, 0), end+1)
 	for ; i < j; i++ {
-		c.putTries(ps, ps.tries[i], true)
+		lg.putTries(ps, ps.tries[i], true)
 	}
 	change()
-	c.dropTries(ps, max(start-1, 0), end+1) // a settled part that was split off
+	lg.dropTries(ps, max(start-1, 0), end+1) // a settled part that was split off
 	i, j = ps.tries.Overlap(max(start-1, 0), end+1)
 	for ; i < j; i++ {
-		c.putTries(ps, ps.tries[i], false)
+		lg.putTries(ps, ps.tries[i], false)
 	}
 }
 
-func (c *Core) putTries(ps *pass, s line.Span, gone bool) {
+func (lg *ledger) putTries(ps *pass, s line.Span, gone bool) {
 	at := ps.StartPlace(s.Start)
 	key := func(b []byte) []byte {
 		return appendRangeKey(b, keyTries, ps.p.ds.id, ps.p.no, ps.n, at.Segment, at.Offset)
 	}
 	if gone {
-		c.fx.put(Delete, key, nil)
+		lg.fx.put(Delete, key, nil)
 		return
 	}
 	v := triesValue{ps.EndPlace(s.End), s.Val}
-	c.fx.put(Set, key, v.append)
+	lg.fx.put(Set, key, v.append)
 }
 
 // dropTries deletes the tries of ranges that are wholly settled now.
-func (c *Core) dropTries(ps *pass, start, end int64) {
+func (lg *ledger) dropTries(ps *pass, start, end int64) {
 	i, j := ps.tries.Overlap(start, end)
 	n := i
 	for k := i; k < j; k++ {
 		if s := ps.tries[k]; ps.done.Prefix(s.Start) >= s.End {
-			c.putTries(ps, s, true)
+			lg.putTries(ps, s, true)
 		} else {
 			ps.tries[n] = s
 			n++
@@ -127,20 +127,20 @@ func (c *Core) dropTries(ps *pass, start, end int64) {
 	ps.tries = append(ps.tries[:n], ps.tries[j:]...)
 }
 
-func (c *Core) clearTries(ps *pass, start, end int64) {
+func (lg *ledger) clearTries(ps *pass, start, end int64) {
 	i, j := ps.tries.Overlap(start, end)
 	for ; i < j; i++ {
-		c.putTries(ps, ps.tries[i], true)
+		lg.putTries(ps, ps.tries[i], true)
 	}
 	ps.tries.Clear(start, end)
 }
 
 // forgiveFailures forgets failed reads, and keeps how often ranges were lost.
-func (c *Core) forgiveFailures(ps *pass) {
+func (lg *ledger) forgiveFailures(ps *pass) {
 	old := append(line.Map(nil), ps.tries...)
 	for _, s := range old {
 		if tries(s.Val).failures() > 0 {
-			c.setTries(ps, s.Start, s.End, tries(tries(s.Val).lost()))
+			lg.setTries(ps, s.Start, s.End, tries(tries(s.Val).lost()))
 		}
 	}
 	old = append(old[:0], ps.pending...)
@@ -153,63 +153,63 @@ func (c *Core) forgiveFailures(ps *pass) {
 }
 
 // owned returns the open lease k names, if a's worker holds it.
-func (c *Core) owned(a *agent, k Token) *lease {
-	if s := c.find(k); s != nil && s.l != nil && s.l.w.agent == a {
+func (lg *ledger) owned(a *speaker, k Token) *lease {
+	if s := lg.find(k); s != nil && s.l != nil && s.l.w.speaker == a {
 		return s.l
 	}
 	return nil
 }
 
-func (c *Core) release(a *agent, r *Release) {
-	l := c.owned(a, r.Token)
+func (lg *ledger) release(a *speaker, r *Release) {
+	l := lg.owned(a, r.Token)
 	if l == nil {
 		return
 	}
 	from := min(max(l.line(r.Prefix), l.prefix), l.end)
-	c.reportBack(l, from, "released")
-	c.giveBack(l, from, untouched)
+	lg.reportBack(l, from, "released")
+	lg.giveBack(l, from, untouched)
 }
 
 const maxFailures = 3
 
-func (c *Core) readFailure(a *agent, f *ReadFailure) {
-	l := c.owned(a, f.Token)
+func (lg *ledger) readFailure(a *speaker, f *ReadFailure) {
+	l := lg.owned(a, f.Token)
 	if l == nil {
 		return
 	}
 	from := min(max(l.line(f.At), l.prefix), l.end)
 	if f.Lost != nil {
-		c.readLoss(l, from, f)
+		lg.readLoss(l, from, f)
 		return
 	}
 	p, d := l.pass.p, l.pass.p.ds
 	at, end := l.pass.StartPlace(from), max(from, l.reach())-l.shift
 	failures := l.tries.failures() + 1
-	c.reportBack(l, from, "read_failed")
-	c.giveBack(l, from, unread)
+	lg.reportBack(l, from, "read_failed")
+	lg.giveBack(l, from, unread)
 	if f.Permanent || failures >= maxFailures && !p.Growing() { // what has no end waits for its source
 		then := ""
 		if !f.Permanent {
 			then = fmt.Sprintf("; when the source answers again, run `headrace dataset resume %s`: it goes on there, and nothing is lost", d.name)
 		}
-		c.failDataset(d, fmt.Sprintf("partition %s pass %d: [%d, %d) of segment %d can not be read (%s, try %d): %s%s",
+		lg.failDataset(d, fmt.Sprintf("partition %s pass %d: [%d, %d) of segment %d can not be read (%s, try %d): %s%s",
 			p.label(), l.pass.n, at.Offset, end, at.Segment, f.Kind, failures, f.Message, then))
 	}
 }
 
-func (c *Core) reportBack(l *lease, from int64, reason string) {
+func (lg *ledger) reportBack(l *lease, from int64, reason string) {
 	ps := l.pass
 	at, end := ps.StartPlace(from), max(from, l.reach())
-	c.stats.Reclaims++
-	c.report(Report{Kind: ReportReclaimed, Dataset: ps.p.ds.id, Partition: ps.p.no, Pass: ps.n, Rank: l.w.rank.no,
-		Segment: at.Segment, Start: at.Offset, End: end - l.shift, Units: ps.Units(from, end), Token: l.token, Agent: l.w.agent.name, Reason: reason})
+	lg.stats.Reclaims++
+	lg.report(Report{Kind: ReportReclaimed, Dataset: ps.p.ds.id, Partition: ps.p.no, Pass: ps.n, Rank: l.w.account.no,
+		Segment: at.Segment, Start: at.Offset, End: end - l.shift, Units: ps.Units(from, end), Token: l.token, Agent: l.w.speaker.name, Reason: reason})
 }
 
 // unsettle takes the acks of rank r above a step out of the settled set. Its base
 // stays, and what is excluded.
-func (c *Core) unsettle(ps *pass, r *rank, above int64) (all comesAgain) {
+func (lg *ledger) unsettle(ps *pass, r *account, above int64) (all comesAgain) {
 	var again []line.Span
-	c.keepPieces(ps, func(k *piece) bool {
+	lg.keepPieces(ps, func(k *piece) bool {
 		if k.rank != r.no || k.step <= above {
 			return true
 		}
@@ -220,19 +220,19 @@ func (c *Core) unsettle(ps *pass, r *rank, above int64) (all comesAgain) {
 	if len(again) == 0 {
 		return all
 	}
-	c.rebuildDone(ps)
+	lg.rebuildDone(ps)
 	for _, s := range again {
 		n := ps.Units(s.Start, s.End)
 		ps.kinds[line.Acked] -= n
 		all.units += n
-		c.addPending(ps, s.Start, s.End)
+		lg.addPending(ps, s.Start, s.End)
 	}
 	ps.p.ds.done = false
 	return all
 }
 
 // rebuildDone makes done of base and the acks.
-func (c *Core) rebuildDone(ps *pass) {
+func (lg *ledger) rebuildDone(ps *pass) {
 	ps.done.Low, ps.done.Above = ps.base.Low, append(ps.done.Above[:0], ps.base.Above...)
 	for _, k := range ps.acks {
 		ps.done.Add(k.start, k.end, line.Acked)

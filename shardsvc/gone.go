@@ -46,42 +46,21 @@ const (
 	goneLooks  = 1 << 18 // blocks and ranges that are looked at, by the only goroutine there is
 )
 
-// GoneOf is what of a kept cut's input is deleted. Of a private rank that is what
-// going back would take out of its model or its hands: the rest of the input is
-// other ranks' care.
-func (c *Core) GoneOf(id uint64, deleted []Deletion) Gone {
-	k := c.kept(id)
-	if k == nil || k.state >= CutVoided || len(deleted) == 0 {
-		return Gone{}
-	}
-	var ranks []*rank
-	if k.rank != cut.Group {
-		ranks = append(ranks, c.rankOf(uint32(k.rank)))
-	}
-	return c.gone(ranks, &target{kept: k}, deleted)
-}
-
-// gone is what going back to t, of ranks or all, needs and is deleted.
-func (c *Core) gone(ranks []*rank, t *target, deleted []Deletion) Gone {
+// gone is what going back to a cut needs and the source has deleted. The cut lies at
+// want, or, where this master does not keep it, as fit says.
+func (lg *ledger) gone(shares []share, want *lines, fit []fitted, deleted []Deletion) Gone {
 	if len(deleted) == 0 {
 		return Gone{}
 	}
-	s := goneSearch{c: c, ranks: ranks, deleted: map[ofSource][]Deletion{}, looks: goneLooks}
+	s := goneSearch{lg: lg, shares: shares, deleted: map[ofSource][]Deletion{}, looks: goneLooks}
 	for _, d := range deleted {
 		key := ofSource{d.Dataset, d.Source}
 		s.deleted[key] = append(s.deleted[key], d)
 	}
-	for _, r := range ranks {
-		s.own = append(s.own, c.linesOf(r.base))
-	}
-	var want *lines
-	if t.kept != nil {
-		want = c.linesOf(t.kept)
-	}
 	var all []aim
 	there := map[*partition]bool{nil: true} // of the cut's, where that is not the job's own
-	for i := range t.fit {
-		f := &t.fit[i]
+	for i := range fit {
+		f := &fit[i]
 		there[f.p], there[f.old] = true, true
 		now := f.p
 		if f.begins != nil { // nobody has read from it
@@ -89,7 +68,7 @@ func (c *Core) gone(ranks []*rank, t *target, deleted []Deletion) Gone {
 		}
 		all = append(all, aim{f.with, now, f.sets})
 	}
-	for _, p := range c.parts {
+	for _, p := range lg.parts {
 		if there[p] {
 			continue
 		}
@@ -134,9 +113,8 @@ func (a *aim) begun() uint32 {
 }
 
 type goneSearch struct {
-	c       *Core
-	ranks   []*rank
-	own     []*lines // what ranks restored or bound last
+	lg      *ledger
+	shares  []share // of the ranks that go back; none: all go back together
 	deleted map[ofSource][]Deletion
 	looks   int
 	found   []GoneInfo
@@ -175,7 +153,7 @@ func (s *goneSearch) partition(a aim, begun uint32) {
 
 // unread: nobody has read any of some passes.
 func (s *goneSearch) unread(p *partition, g *line.Segment, pass, passes uint32, end int64, all bool) {
-	if s.c.cfg.Model != Private && p.counts1() {
+	if !s.lg.perRank && p.counts1() {
 		s.add(p, g, pass, passes, g.Start, end, all)
 	}
 }
@@ -183,7 +161,7 @@ func (s *goneSearch) unread(p *partition, g *line.Segment, pass, passes uint32, 
 // pass looks at [g.start, end) of a segment in one pass.
 func (s *goneSearch) pass(ps *pass, now *partition, set *line.Set, g *line.Segment, end int64, all bool) {
 	need := func(from, to int64, each func(start, end int64)) { set.Gaps(from, to, each) }
-	if s.c.cfg.Model == Private {
+	if s.lg.perRank {
 		own := s.ofRanks(now, ps.n)
 		need = func(from, to int64, each func(start, end int64)) {
 			i, j := own.Overlap(from, to)
@@ -221,13 +199,13 @@ func (s *goneSearch) ofRanks(p *partition, n uint32) (m line.Map) {
 		return nil
 	}
 	ps := p.line(n)
-	for i, r := range s.ranks {
-		set, _ := ps.ofRank(r, math.MaxInt64, s.own[i].of(p, n), cut.Tally{})
+	for _, r := range s.shares {
+		set, _ := ps.ofRank(r.account, math.MaxInt64, r.own.of(p, n), cut.Tally{})
 		for _, x := range set.Spans() {
 			m.Set(x.Start, x.End, line.Acked)
 		}
 		for l := ps.leases; l != nil; l = l.pnext {
-			if l.w.rank == r {
+			if l.w.account == r.account {
 				m.Set(l.prefix, l.end, line.Acked)
 			}
 		}

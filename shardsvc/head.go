@@ -8,8 +8,8 @@ import (
 // head moves the end of the last, unsealed segment. Who tells it may be late: a
 // lower one counts only where it is said to have fallen. Then an end below what
 // was planned inside the head known before is the event diverged.
-func (c *Core) head(h *Head) {
-	p := c.partition(h.Partition)
+func (lg *ledger) head(h *Head) {
+	p := lg.partition(h.Partition)
 	if p == nil {
 		return
 	}
@@ -24,33 +24,33 @@ func (c *Core) head(h *Head) {
 	for _, ps := range p.passes {
 		planned := min(ps.frontier, p.Total)
 		if at := h.End - s.Start + s.Base; ps.Order == nil && at < planned && planned > s.Base {
-			c.diverged(ps, s, h.End, planned-s.Base+s.Start)
+			lg.diverged(ps, s, h.End, planned-s.Base+s.Start)
 			return
 		}
 	}
 	if s.Sealed || h.End < s.Start || h.End > line.Max || p.Total+h.End-s.End > line.Max {
 		return
 	}
-	c.setHead(p, h.End)
+	lg.setHead(p, h.End)
 	if h.Sealed {
-		c.endLead(p)
+		lg.endLead(p)
 		s.Sealed = true
-		c.putSegment(p, s)
+		lg.putSegment(p, s)
 	}
-	c.changed(p)
-	c.kick(p.ds) // a strict partition's holder may wait for it
+	lg.changed(p)
+	lg.kick(p.ds) // a strict partition's holder may wait for it
 }
 
-func (c *Core) diverged(ps *pass, s *line.Segment, head, planned int64) {
+func (lg *ledger) diverged(ps *pass, s *line.Segment, head, planned int64) {
 	p := ps.p
-	c.report(Report{Kind: ReportDiverged, Dataset: p.ds.id, Partition: p.no, Pass: ps.n, Segment: s.ID, Start: head, End: planned})
+	lg.report(Report{Kind: ReportDiverged, Dataset: p.ds.id, Partition: p.no, Pass: ps.n, Segment: s.ID, Start: head, End: planned})
 	lost := sources.Range{Partition: sources.PartitionID(p.identity), Segment: s.ID, Start: head, End: planned}
-	c.failDataset(p.ds, (&sources.Diverged{Range: lost, Name: p.name, Head: head}).Error())
+	lg.failDataset(p.ds, (&sources.Diverged{Range: lost, Name: p.name, Head: head}).Error())
 }
 
 // setHead moves the end of the last segment.
-func (c *Core) setHead(p *partition, end int64) {
-	var idle *worker // has nothing to do until now
+func (lg *ledger) setHead(p *partition, end int64) {
+	var idle *holder // has nothing to do until now
 	if ps := p.last(); ps != nil {
 		if l := ps.lead(); l != nil && !l.w.busy() {
 			idle = l.w
@@ -61,7 +61,7 @@ func (c *Core) setHead(p *partition, end int64) {
 	}
 	p.SetEnd(end)
 	if idle != nil {
-		idle.since = c.now
-		c.watchStall(idle)
+		idle.since = lg.now
+		lg.watchStall(idle)
 	}
 }

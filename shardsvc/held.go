@@ -7,43 +7,42 @@ import (
 )
 
 // held re-asserts a lease.
-func (c *Core) held(a *agent, h *Held) {
-	if p := c.partition(h.Partition); p != nil && p.ds.opt.Shuffle {
+func (lg *ledger) held(a *speaker, w *holder, known bool, h *Held) {
+	if p := lg.partition(h.Partition); p != nil && p.ds.opt.Shuffle {
 		h.Segment = 0 // a trainer that came back names the segment it read
 	}
-	c.clipHeld(h)
-	w := a.byNumber[h.Worker]
+	lg.clipHeld(h)
 	if w == nil {
-		c.refuseHeld(a, h, "its worker has not joined")
+		lg.refuseHeld(a, h, "its worker has not joined")
 		return
 	}
-	s := c.find(h.Token)
+	s := lg.find(h.Token)
 	if s == nil || s.beyond(h) {
-		if l := c.heldIn(w, h); l != nil {
-			s = &c.leases.slots[l.slot]
-		} else if c.wasConceded(w, h) {
-			c.heldOver(a, w, h)
+		if l := lg.heldIn(w, h); l != nil {
+			s = &lg.leases.slots[l.slot]
+		} else if lg.wasConceded(w, h) {
+			lg.heldOver(a, w, h)
 			return
-		} else if (s != nil || h.Token.Term < c.term) && c.settledBy(w, h) {
-			c.heldReply(a, h, h.Token, h.End, h.End)
+		} else if (s != nil || h.Token.Term < lg.term) && lg.settledBy(w, h) {
+			lg.heldReply(a, h, h.Token, h.End, h.End)
 			return
 		}
 	}
 	if s != nil {
-		c.heldAgain(a, w, s, h)
+		lg.heldAgain(a, w, s, h)
 		return
 	}
-	if h.Token.Term >= c.term || h.Token.Epoch != c.epoch || !c.recovering || !a.known {
-		c.refuseHeld(a, h, "unknown or fenced token: its rows belong to others")
+	if h.Token.Term >= lg.term || h.Token.Epoch != lg.epoch || !lg.recovering || !known {
+		lg.refuseHeld(a, h, "unknown or fenced token: its rows belong to others")
 		return
 	}
-	c.heldOver(a, w, h)
+	lg.heldOver(a, w, h)
 }
 
 // clipHeld: a lease that ended ahead of head ends where its segment was sealed
 // meanwhile; its holder was not told yet.
-func (c *Core) clipHeld(h *Held) {
-	p := c.partition(h.Partition)
+func (lg *ledger) clipHeld(h *Held) {
+	p := lg.partition(h.Partition)
 	if p == nil || p.ds.opt.Shuffle || p.Growing() {
 		return
 	}
@@ -54,9 +53,9 @@ func (c *Core) clipHeld(h *Held) {
 	}
 }
 
-func (c *Core) refuseHeld(a *agent, h *Held, reason string) {
-	c.reply(Reply{To: a.session, Kind: ReplyHeld, Was: h.Token, Token: h.Token, Refused: true, Reason: reason})
-	c.report(Report{Kind: ReportHeldRefused, Dataset: h.Dataset, Partition: h.Partition, Pass: h.Pass,
+func (lg *ledger) refuseHeld(a *speaker, h *Held, reason string) {
+	lg.reply(Reply{To: a.session, Kind: ReplyHeld, Was: h.Token, Token: h.Token, Refused: true, Reason: reason})
+	lg.report(Report{Kind: ReportHeldRefused, Dataset: h.Dataset, Partition: h.Partition, Pass: h.Pass,
 		Segment: h.Segment, Start: h.Start, End: h.End, Token: h.Token, Agent: a.name, Reason: reason})
 }
 
@@ -66,7 +65,7 @@ func (c *Core) refuseHeld(a *agent, h *Held, reason string) {
 // until the message ends; the others take their parts of that.
 type conceded struct {
 	ps         *pass
-	w          *worker
+	w          *holder
 	start, end int64
 }
 
@@ -80,8 +79,8 @@ func (s *slot) beyond(h *Held) bool {
 
 // heldIn finds the lease of w that holds what h claims by a token of it that
 // this master never heard of, as it had that two terms ago.
-func (c *Core) heldIn(w *worker, h *Held) *lease {
-	ps, from, end := c.claimed(h)
+func (lg *ledger) heldIn(w *holder, h *Held) *lease {
+	ps, from, end := lg.claimed(h)
 	if ps == nil {
 		return nil
 	}
@@ -93,9 +92,9 @@ func (c *Core) heldIn(w *worker, h *Held) *lease {
 	return nil
 }
 
-func (c *Core) wasConceded(w *worker, h *Held) bool {
-	ps, from, end := c.claimed(h)
-	for _, q := range c.conceded {
+func (lg *ledger) wasConceded(w *holder, h *Held) bool {
+	ps, from, end := lg.claimed(h)
+	for _, q := range lg.conceded {
 		if q.ps == ps && q.w == w && q.start <= from && end <= q.end {
 			return true
 		}
@@ -104,19 +103,19 @@ func (c *Core) wasConceded(w *worker, h *Held) bool {
 }
 
 // settledBy: all that h claims is settled, and nobody else but w's rank did it.
-func (c *Core) settledBy(w *worker, h *Held) bool {
-	ps, from, end := c.claimed(h)
+func (lg *ledger) settledBy(w *holder, h *Held) bool {
+	ps, from, end := lg.claimed(h)
 	if ps == nil || from < end || w.fenced {
 		return false
 	}
 	start, _ := ps.OnLine(line.Place{Segment: h.Segment, Offset: h.Start})
-	return !slices.ContainsFunc(ps.acks, func(k piece) bool { return k.start < end && start < k.end && k.rank != w.rank.no })
+	return !slices.ContainsFunc(ps.acks, func(k piece) bool { return k.start < end && start < k.end && k.rank != w.account.no })
 }
 
 // claimed is where on the line the unsettled part of h begins, and h ends.
-func (c *Core) claimed(h *Held) (ps *pass, from, end int64) {
-	p := c.partition(h.Partition)
-	if p == nil || p.ds.id != h.Dataset || h.Token.Epoch != c.epoch || h.Pass < p.folded || h.Pass >= p.begun() {
+func (lg *ledger) claimed(h *Held) (ps *pass, from, end int64) {
+	p := lg.partition(h.Partition)
+	if p == nil || p.ds.id != h.Dataset || h.Token.Epoch != lg.epoch || h.Pass < p.folded || h.Pass >= p.begun() {
 		return nil, 0, 0
 	}
 	ps = p.passes[h.Pass-p.folded]
@@ -129,74 +128,74 @@ func (c *Core) claimed(h *Held) (ps *pass, from, end int64) {
 }
 
 // heldAgain: both sides know the lease; it shrinks to what is asserted.
-func (c *Core) heldAgain(a *agent, w *worker, s *slot, h *Held) {
+func (lg *ledger) heldAgain(a *speaker, w *holder, s *slot, h *Held) {
 	l := s.l
 	switch {
-	case s.holder() != w || w.fenced || s.epoch != c.epoch:
-		c.refuseHeld(a, h, "another worker holds it")
+	case s.holder() != w || w.fenced || s.epoch != lg.epoch:
+		lg.refuseHeld(a, h, "another worker holds it")
 		return
 	case l == nil:
-		c.heldReply(a, h, c.leases.current(h.Token), s.final, s.final)
+		lg.heldReply(a, h, lg.leases.current(h.Token), s.final, s.final)
 		return
 	case l.line(h.Start) > l.prefix:
-		c.refuseHeld(a, h, "it claims less than the lease: rows before its start are not settled")
-		c.reclaim(l, lost, "not_reasserted")
+		lg.refuseHeld(a, h, "it claims less than the lease: rows before its start are not settled")
+		lg.reclaim(l, lost, "not_reasserted")
 		return
 	}
 	l.asserted = true
 	l.frontier = min(max(l.line(h.Frontier), l.prefix), l.end)
-	c.growTo(l.pass.p, line.Place{Segment: l.segment, Offset: l.frontier - l.shift})
+	lg.growTo(l.pass.p, line.Place{Segment: l.segment, Offset: l.frontier - l.shift})
 	if end := max(l.line(h.End), l.prefix); end < l.end {
-		c.reportBack(l, end, "not_reasserted")
-		c.conceded = append(c.conceded, conceded{l.pass, w, end, l.end})
-		c.giveBack(l, end, untouched)
+		lg.reportBack(l, end, "not_reasserted")
+		lg.conceded = append(lg.conceded, conceded{l.pass, w, end, l.end})
+		lg.giveBack(l, end, untouched)
 	}
-	c.heldReply(a, h, l.token, l.prefix-l.shift, l.end-l.shift)
+	lg.heldReply(a, h, l.token, l.prefix-l.shift, l.end-l.shift)
 }
 
-func (c *Core) heldReply(a *agent, h *Held, token Token, prefix, end int64) {
-	c.reply(Reply{To: a.session, Kind: ReplyHeld, Was: h.Token, Token: token, Prefix: prefix, End: end})
+func (lg *ledger) heldReply(a *speaker, h *Held, token Token, prefix, end int64) {
+	lg.reply(Reply{To: a.session, Kind: ReplyHeld, Was: h.Token, Token: token, Prefix: prefix, End: end})
 }
 
 // heldOver takes over a lease of an older term, if its rows are nobody else's.
-func (c *Core) heldOver(a *agent, w *worker, h *Held) {
-	p := c.partition(h.Partition)
+func (lg *ledger) heldOver(a *speaker, w *holder, h *Held) {
+	p := lg.partition(h.Partition)
 	if p == nil || p.ds.id != h.Dataset {
-		c.refuseHeld(a, h, "no such partition")
+		lg.refuseHeld(a, h, "no such partition")
 		return
 	}
 	if h.Pass < p.folded {
-		c.heldReply(a, h, h.Token, h.End, h.End)
+		lg.heldReply(a, h, h.Token, h.End, h.End)
 		return
 	}
 	if h.Pass >= p.begun() {
-		c.refuseHeld(a, h, "that pass has not begun")
+		lg.refuseHeld(a, h, "that pass has not begun")
 		return
 	}
 	ps := p.passes[h.Pass-p.folded]
 	if i := p.SegByID(h.Segment); i >= 0 && ps.Order == nil && p.Segs[i].Sealed {
 		h.End = max(h.Start, min(h.End, p.Segs[i].End)) // it ended ahead of head, where nothing comes any more
 	}
-	c.growTo(p, line.Place{Segment: h.Segment, Offset: max(h.Start, min(h.Frontier, h.End))}) // what it has delivered was there
+	lg.growTo(p, line.Place{Segment: h.Segment, Offset: max(h.Start, min(h.Frontier, h.End))}) // what it has delivered was there
 	start, ok := ps.OnLine(line.Place{Segment: h.Segment, Offset: h.Start})
 	end, ok2 := ps.OnLine(line.Place{Segment: h.Segment, Offset: h.End})
 	if !ok || !ok2 || start > end {
-		c.refuseHeld(a, h, "no such range")
+		lg.refuseHeld(a, h, "no such range")
 		return
 	}
 	prefix := ps.done.Prefix(start)
 	if prefix >= end {
-		c.heldReply(a, h, h.Token, h.End, h.End)
+		lg.heldReply(a, h, h.Token, h.End, h.End)
 		return
 	}
-	if ps.done.Touches(prefix, end) || c.overlapsLease(ps, prefix, end) || p.holder != nil && p.holder != w {
-		c.refuseHeld(a, h, "its rows belong to others")
+	if ps.done.Touches(prefix, end) || lg.overlapsLease(ps, prefix, end) || p.holder != nil && p.holder != w {
+		lg.refuseHeld(a, h, "its rows belong to others")
 		return
 	}
 	old := ps.frontier
 	if end > old {
-		c.advance(ps, end)
-		c.addPending(ps, old, max(old, start))
+		lg.advance(ps, end)
+		lg.addPending(ps, old, max(old, start))
 	}
 	units := ps.Units(prefix, min(end, max(old, prefix))) // the rest was not planned
 	ps.pending.Clear(prefix, end)
@@ -207,19 +206,16 @@ func (c *Core) heldOver(a *agent, w *worker, h *Held) {
 	for ; i < j; i++ {
 		t = max(t, tries(ps.tries[i].Val))
 	}
-	l := c.newLease(ps, w, prefix, end, t)
-	if w.rank.ended {
-		w.rank.ended = false
-		c.dirtyRank(w.rank)
-	}
+	l := lg.newLease(ps, w, prefix, end, t)
+	lg.setEnded(w.account, false)
 	l.start, l.asserted = start, true
 	l.frontier = min(max(l.line(h.Frontier), prefix), end)
-	c.leases.retell(h.Token, l)
-	c.changed(p)
-	c.heldReply(a, h, l.token, prefix-l.shift, end-l.shift)
+	lg.leases.retell(h.Token, l)
+	lg.changed(p)
+	lg.heldReply(a, h, l.token, prefix-l.shift, end-l.shift)
 }
 
-func (c *Core) overlapsLease(ps *pass, start, end int64) bool {
+func (lg *ledger) overlapsLease(ps *pass, start, end int64) bool {
 	for l := ps.leases; l != nil; l = l.pnext {
 		if l.prefix < end && start < l.end {
 			return true
@@ -230,12 +226,12 @@ func (c *Core) overlapsLease(ps *pass, start, end int64) bool {
 
 // growTo: the end of an unsealed segment is not stored as it grows; what was
 // stored, settled or delivered beyond it proves how far it had grown.
-func (c *Core) growTo(p *partition, at line.Place) {
+func (lg *ledger) growTo(p *partition, at line.Place) {
 	if n := len(p.Segs); n > 0 && !p.ds.opt.Shuffle {
 		if s := &p.Segs[n-1]; s.ID == at.Segment && !s.Sealed && at.Offset > s.End && at.Offset <= line.Max && p.Total+at.Offset-s.End <= line.Max {
-			c.setHead(p, at.Offset)
-			if c.started {
-				c.changed(p) // the next lease may begin at the new head
+			lg.setHead(p, at.Offset)
+			if lg.started {
+				lg.changed(p) // the next lease may begin at the new head
 			}
 		}
 	}

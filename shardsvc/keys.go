@@ -86,3 +86,21 @@ func decodeKey(b []byte) (key, error) {
 	}
 	return k, nil
 }
+
+func (k key) String() string {
+	switch k.letter {
+	case keyJob:
+		return "job"
+	case keyDataset:
+		return fmt.Sprintf("dataset %d", k.ds)
+	case keyCut:
+		return fmt.Sprintf("cut %016x", k.cut)
+	case keyRemoved:
+		return fmt.Sprintf("removed cut %016x", k.cut)
+	case keyRank:
+		return fmt.Sprintf("rank %d", k.rank)
+	case keyAgent:
+		return fmt.Sprintf("agent %q", k.name)
+	}
+	return fmt.Sprintf("%q of dataset %d partition %d pass %d segment %d start %d", k.letter, k.ds, k.part, k.pass, k.segment, k.start)
+}

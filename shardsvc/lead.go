@@ -59,7 +59,7 @@ func (ps *pass) reachOut(start, end, size int64) int64 {
 
 // comeBack drops [from, end) of a pass as far as it lies ahead of head, and
 // returns where what is there ends.
-func (c *Core) comeBack(ps *pass, from, end int64) int64 {
+func (lg *ledger) comeBack(ps *pass, from, end int64) int64 {
 	if ps.ahead() == 0 || end != ps.frontier {
 		return end
 	}
@@ -71,36 +71,36 @@ func (c *Core) comeBack(ps *pass, from, end int64) int64 {
 
 // endLead: no record will come behind head. The holder of the lead learns it by
 // an ask whose answer changes nothing.
-func (c *Core) endLead(p *partition) {
+func (lg *ledger) endLead(p *partition) {
 	if ps := p.last(); ps != nil {
 		if l := ps.lead(); l != nil {
 			head := p.LineEnd()
-			if c.fx != nil {
-				c.reply(Reply{To: l.w.session(), Kind: ReplySteal, Token: l.token, At: head - l.shift})
+			if lg.fx != nil {
+				lg.reply(Reply{To: l.w.session(), Kind: ReplySteal, Token: l.token, At: head - l.shift})
 			}
-			c.giveBack(l, max(l.prefix, head), untouched)
+			lg.giveBack(l, max(l.prefix, head), untouched)
 		}
 	}
 }
 
 // recallLeads asks for what lies ahead of head: leads may be long, and pausing is to
 // be felt soon.
-func (c *Core) recallLeads(d *dataset) {
+func (lg *ledger) recallLeads(d *dataset) {
 	for _, p := range d.parts {
 		if ps := p.last(); ps != nil {
-			if l := ps.lead(); l != nil && !l.asked && l.w.session() != 0 && l.w.state == running {
-				c.askFor(l, l.w, max(l.prefix, l.frontier, p.LineEnd()))
+			if l := ps.lead(); l != nil && !l.asked && l.w.mayAsk() {
+				lg.askFor(l, l.w, max(l.prefix, l.frontier, p.LineEnd()))
 			}
 		}
 	}
 }
 
 // leadsOf counts w's leads in d and gives one that it may be asked for.
-func (c *Core) leadsOf(d *dataset, w *worker) (n int, ask *lease) {
+func (lg *ledger) leadsOf(d *dataset, w *holder) (n int, ask *lease) {
 	for l := w.leases; l != nil; l = l.wnext {
 		if l.pass.p.ds == d && l.leads() {
 			n++
-			if ask == nil && !l.asked && c.now >= l.stealAfter && w.session() != 0 && w.state == running {
+			if ask == nil && !l.asked && lg.now >= l.stealAfter && w.mayAsk() {
 				ask = l
 			}
 		}
@@ -111,7 +111,7 @@ func (c *Core) leadsOf(d *dataset, w *worker) (n int, ask *lease) {
 // nextInLine brings the request to the front that the next piece is for: where
 // records are, the first one; where they will come, that of the worker with the
 // fewest leads.
-func (c *Core) nextInLine(d *dataset) {
+func (lg *ledger) nextInLine(d *dataset) {
 	if d.opt.Strict || d.waiting.Len() < 2 || d.ready.Len() == 0 {
 		return
 	}
@@ -122,7 +122,7 @@ func (c *Core) nextInLine(d *dataset) {
 	all := d.waiting.All()
 	best, fewest := 0, -1
 	for i := range all {
-		if n, _ := c.leadsOf(d, all[i].w); fewest < 0 || n < fewest {
+		if n, _ := lg.leadsOf(d, all[i].w); fewest < 0 || n < fewest {
 			best, fewest = i, n
 		}
 	}
@@ -133,21 +133,21 @@ func (c *Core) nextInLine(d *dataset) {
 
 // shareLeads asks the holder of the most leads for one of them, if w would still
 // have fewer then.
-func (c *Core) shareLeads(d *dataset, w *worker) bool {
-	own, _ := c.leadsOf(d, w)
+func (lg *ledger) shareLeads(d *dataset, w *holder) bool {
+	own, _ := lg.leadsOf(d, w)
 	var from *lease
 	most := own + 1
-	for _, v := range c.workers {
+	for _, v := range lg.holders {
 		if v == w {
 			continue
 		}
-		if n, l := c.leadsOf(d, v); n > most && l != nil {
+		if n, l := lg.leadsOf(d, v); n > most && l != nil {
 			from, most = l, n
 		}
 	}
 	if from == nil {
 		return false
 	}
-	c.askFor(from, w, max(from.prefix, from.frontier, from.pass.p.LineEnd()))
+	lg.askFor(from, w, max(from.prefix, from.frontier, from.pass.p.LineEnd()))
 	return true
 }

@@ -5,7 +5,7 @@ package shardsvc
 type lease struct {
 	token              Token
 	pass               *pass
-	w                  *worker
+	w                  *holder
 	start, prefix, end int64
 	shift              int64 // line position minus offset in order space
 	segment            int64
@@ -17,7 +17,7 @@ type lease struct {
 
 	asked      bool // a steal ask is out
 	askAt      int64
-	thief      *worker // for whom
+	thief      *holder // for whom
 	refusals   uint8
 	stealAfter Time
 
@@ -47,9 +47,9 @@ func (l *lease) line(offset int64) int64 {
 }
 
 // newLease opens a lease; the units must be in no other state.
-func (c *Core) newLease(ps *pass, w *worker, start, end int64, t tries) *lease {
-	l := c.leases.take(c.epoch, c.term)
-	l.pass, l.w, l.start, l.prefix, l.end, l.tries, l.granted = ps, w, start, start, end, t, c.now
+func (lg *ledger) newLease(ps *pass, w *holder, start, end int64, t tries) *lease {
+	l := lg.leases.take(lg.epoch, lg.term)
+	l.pass, l.w, l.start, l.prefix, l.end, l.tries, l.granted = ps, w, start, start, end, t, lg.now
 	l.frontier = start
 	if at := ps.StartPlace(start); ps.Order == nil {
 		l.segment, l.shift = at.Segment, start-at.Offset
@@ -60,7 +60,7 @@ func (c *Core) newLease(ps *pass, w *worker, start, end int64, t tries) *lease {
 	l.pnext, ps.leases = ps.leases, l
 	ps.leaseCount++
 	if !w.busy() {
-		w.since = c.now
+		w.since = lg.now
 	}
 	if w.leases != nil {
 		w.leases.wprev = l
@@ -75,24 +75,13 @@ func (c *Core) newLease(ps *pass, w *worker, start, end int64, t tries) *lease {
 		ps.p.holderHas++
 	}
 	if w.stallAt == 0 && d.opt.Stall > 0 {
-		c.watchStall(w)
+		lg.watchStall(w)
 	}
 	return l
 }
 
-// busy: it holds records that are there and not settled. Who waits at heads only
-// is neither slow nor stalled, however long.
-func (w *worker) busy() bool {
-	for l := w.leases; l != nil; l = l.wnext {
-		if l.prefix < l.reach() {
-			return true
-		}
-	}
-	return false
-}
-
 // unlink closes l; its units must have been settled or given back.
-func (c *Core) unlink(l *lease) {
+func (lg *ledger) unlink(l *lease) {
 	ps, w := l.pass, l.w
 	if l.pprev == nil {
 		ps.leases = l.pnext
@@ -119,15 +108,15 @@ func (c *Core) unlink(l *lease) {
 		if p.holderHas--; p.holderHas == 0 {
 			p.holder = nil
 		}
-		c.kick(p.ds)
+		lg.kick(p.ds)
 	}
 	l.asked = false
-	c.leases.close(l)
+	lg.leases.close(l)
 }
 
 // forget makes l's token unknown: what it holds must be elsewhere already, or
 // its dataset is gone.
-func (c *Core) forget(l *lease) {
-	c.unlink(l)
-	c.leases.erase(l.slot)
+func (lg *ledger) forget(l *lease) {
+	lg.unlink(l)
+	lg.leases.erase(l.slot)
 }

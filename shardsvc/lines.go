@@ -13,8 +13,8 @@ type lines struct {
 	records [][]cut.Tally // of those
 }
 
-func (c *Core) newLines() *lines {
-	return &lines{make([][]line.Set, len(c.parts)), make([][]cut.Tally, len(c.parts))}
+func (lg *ledger) newLines() *lines {
+	return &lines{make([][]line.Set, len(lg.parts)), make([][]cut.Tally, len(lg.parts))}
 }
 
 // recordsOf are those of a pass that are in the cut.
@@ -44,18 +44,14 @@ func (l *lines) of(p *partition, n uint32) *line.Set {
 	return &line.Set{}
 }
 
-// linesOf reads a kept cut; what of it belongs to datasets that are gone is left
-// out. nil: the start.
-func (c *Core) linesOf(k *keptCut) *lines {
-	if k == nil {
-		return nil
-	}
-	l := c.newLines()
-	body := k.decode()
+// linesOf lays a cut on the lines of the partitions that are there; what of it belongs
+// to datasets that are gone is left out.
+func (lg *ledger) linesOfBody(body *cut.Cut) *lines {
+	l := lg.newLines()
 	for i := range body.Datasets {
 		for j := range body.Datasets[i].Partitions {
 			q := &body.Datasets[i].Partitions[j]
-			if p := c.partition(q.Number); p != nil && p.identity == q.Identity {
+			if p := lg.partition(q.Number); p != nil && p.identity == q.Identity {
 				sets, err := p.sets(q)
 				if err != nil {
 					panic("shardsvc: a kept cut does not fit its partition: " + err.Error())
@@ -65,6 +61,29 @@ func (c *Core) linesOf(k *keptCut) *lines {
 		}
 	}
 	return l
+}
+
+// fitBody grows the lines by what a kept cut proves, and checks that it lies on them.
+func (lg *ledger) fitBody(body *cut.Cut) error {
+	for i := range body.Datasets {
+		for j := range body.Datasets[i].Partitions {
+			q := &body.Datasets[i].Partitions[j]
+			p := lg.partition(q.Number)
+			if p == nil || p.identity != q.Identity {
+				continue
+			}
+			for n := range q.Passes {
+				lg.growTo(p, line.Place(q.Passes[n].Low))
+				for _, x := range q.Passes[n].Ranges {
+					lg.growTo(p, line.Place(x.End))
+				}
+			}
+			if _, err := p.sets(q); err != nil {
+				return fmt.Errorf("stored cut %016x: partition %s: %w", body.ID, p.identity, err)
+			}
+		}
+	}
+	return nil
 }
 
 // line is pass n of p; one that is not there is only good for its coordinates.

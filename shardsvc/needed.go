@@ -17,12 +17,12 @@ type NeedInfo struct {
 // Needed says for each partition of a dataset from where on the source must keep
 // its records: from its HoldMark, or, where all of it will be read again or is read
 // in another order, from its beginning. What needs nothing more is left out.
-func (c *Core) Needed(id DatasetID) []NeedInfo {
-	marks := c.HoldMarks(id)
+func (ck *checkpoints) Needed(id DatasetID) []NeedInfo {
+	marks := ck.HoldMarks(id)
 	var all []NeedInfo
 	for i := range marks {
 		m := &marks[i]
-		p := c.partition(m.Partition)
+		p := ck.ledger.partition(m.Partition)
 		lastPass := m.Pass+1 >= uint32(p.ds.opt.Passes)
 		if lastPass && m.Units == 0 && p.Complete {
 			continue

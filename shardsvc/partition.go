@@ -27,10 +27,10 @@ type partition struct {
 
 	excluded []exclusion // in order of pass and place
 
-	holder    *worker // strict: who has its leases
+	holder    *holder // strict: who has its leases
 	holderHas int     // leases
 	queued    bool    // in ds.ready
-	ended     *worker // of a virtual rank: who was told END
+	ended     *holder // of a virtual rank: who was told END
 	asked     bool    // ReportNeedSegments was sent for this listing
 	drained   bool    // all passes are planned, nothing is pending
 	settled   bool    // ... and nothing is leased
@@ -91,7 +91,7 @@ func (ps *pass) over() bool {
 	return ps.planned() && len(ps.pending) == 0 && ps.leases == nil
 }
 
-func (c *Core) newPass(p *partition, n uint32) *pass {
+func (lg *ledger) newPass(p *partition, n uint32) *pass {
 	ps := &pass{p: p, n: n, Line: line.Of(&p.Table, n)}
 	ps.done = &ps.base
 	if !p.ds.folds {
@@ -140,9 +140,9 @@ func (p *partition) hasWork() bool {
 // changed keeps what follows from a partition's state: the ready queue, the
 // dataset's counters, and the folding of finished passes. Call it after every
 // change of pending, leases, settled, segments.
-func (c *Core) changed(p *partition) {
+func (lg *ledger) changed(p *partition) {
 	d := p.ds
-	c.foldPasses(p)
+	lg.foldPasses(p)
 	drained := p.Complete && (p.LineEnd() == 0 || p.begun() >= uint32(d.opt.Passes))
 	settled := drained
 	if drained {
@@ -159,21 +159,21 @@ func (c *Core) changed(p *partition) {
 	if drained != p.drained {
 		d.undrained += sign(p.drained)
 		p.drained = drained
-		c.kick(d)
+		lg.kick(d)
 	}
 	if settled != p.settled {
 		d.unsettled += sign(p.settled)
 		p.settled = settled
-		c.kick(d)
+		lg.kick(d)
 	}
 	if p.virtual > 0 {
-		c.kick(d)
+		lg.kick(d)
 		return
 	}
 	if !p.queued && (!d.opt.Strict || p.holder == nil) && !drained && p.hasWork() {
 		p.queued = true
 		d.ready.Push(p)
-		c.kick(d)
+		lg.kick(d)
 	}
 }
 
@@ -185,7 +185,7 @@ func sign(was bool) int {
 }
 
 // foldPasses forgets finished passes but for their number and units.
-func (c *Core) foldPasses(p *partition) {
+func (lg *ledger) foldPasses(p *partition) {
 	for len(p.passes) > 0 && p.passes[0].over() && len(p.passes[0].acks) == 0 {
 		ps := p.passes[0]
 		for i, n := range ps.kinds {
@@ -193,25 +193,25 @@ func (c *Core) foldPasses(p *partition) {
 		}
 		p.records.Add(ps.records)
 		p.boundDone += ps.boundUnits
-		c.clearTries(ps, 0, math.MaxInt64)
-		c.fx.put(Delete, func(b []byte) []byte { return appendNumbers(b, keySettled, p.ds.id, p.no, ps.n) }, nil)
+		lg.clearTries(ps, 0, math.MaxInt64)
+		lg.fx.put(Delete, func(b []byte) []byte { return appendNumbers(b, keySettled, p.ds.id, p.no, ps.n) }, nil)
 		ps.gone = true
 		p.passes = append(p.passes[:0], p.passes[1:]...)
 		p.folded++
-		c.dirtyPartition(p)
-		c.report(Report{Kind: ReportPassDone, Dataset: p.ds.id, Partition: p.no, Pass: ps.n})
+		lg.dirtyPartition(p)
+		lg.report(Report{Kind: ReportPassDone, Dataset: p.ds.id, Partition: p.no, Pass: ps.n})
 	}
-	c.pruneSettled(p)
+	lg.pruneSettled(p)
 }
 
 // neverBack: no cut can be asked, so settled records stay settled.
-func (c *Core) neverBack() bool { return c.cfg.Model == "" }
+func (lg *ledger) neverBack() bool { return lg.cfg.Model == "" }
 
 // pruneSettled drops the segments that the last pass has wholly settled, once no
 // listing needs them (Segments).
-func (c *Core) pruneSettled(p *partition) {
+func (lg *ledger) pruneSettled(p *partition) {
 	const worthIt = 64
-	if !c.neverBack() || !p.Complete || p.ds.opt.Shuffle || len(p.Segs) < 2 || p.begun() < uint32(p.ds.opt.Passes) || len(p.passes) > 1 {
+	if !lg.neverBack() || !p.Complete || p.ds.opt.Shuffle || len(p.Segs) < 2 || p.begun() < uint32(p.ds.opt.Passes) || len(p.passes) > 1 {
 		return
 	}
 	low := p.Total

@@ -23,16 +23,16 @@ type inKey struct {
 const maxRun = 64
 
 // addPiece stores one acked piece with its step.
-func (c *Core) addPiece(ps *pass, r *rank, k piece) {
+func (lg *ledger) addPiece(ps *pass, r *account, k piece) {
 	i := sort.Search(len(ps.acks), func(i int) bool { return ps.acks[i].start >= k.start })
 	k.head = true
 	if i > 0 {
 		q := &ps.acks[i-1]
-		if c.sameRun(ps, q, &k) {
+		if lg.sameRun(ps, q, &k) {
 			if q.step == k.step {
 				q.end = k.end
 				q.Add(k.Tally)
-				c.touch(ps, i-1)
+				lg.touch(ps, i-1)
 				return
 			}
 			h := ps.headOf(i - 1)
@@ -40,7 +40,7 @@ func (c *Core) addPiece(ps *pass, r *rank, k piece) {
 		}
 	}
 	ps.acks = slices.Insert(ps.acks, i, k)
-	c.touch(ps, i)
+	lg.touch(ps, i)
 	r.recent.Push(recentPiece{ps, k.start, k.step})
 }
 
@@ -53,11 +53,11 @@ func (ps *pass) headOf(i int) int {
 }
 
 // touch has the key of acks[i] written with the next Flush.
-func (c *Core) touch(ps *pass, i int) {
+func (lg *ledger) touch(ps *pass, i int) {
 	if h := &ps.acks[ps.headOf(i)]; !h.unsaved {
 		h.unsaved = true
 		ps.unsaved = append(ps.unsaved, h.start)
-		c.dirtyPieces(ps)
+		lg.dirtyPieces(ps)
 	}
 }
 
@@ -71,7 +71,7 @@ const (
 )
 
 // sweep decides over acks[lo:hi]; q is what stays before k, nil: nothing does.
-func (c *Core) sweep(ps *pass, lo, hi int, decide func(q, k *piece) fate) {
+func (lg *ledger) sweep(ps *pass, lo, hi int, decide func(q, k *piece) fate) {
 	n := lo
 	orphan := false // a piece of the key that the next one is in has gone
 	begin := func(k *piece) {
@@ -92,19 +92,19 @@ func (c *Core) sweep(ps *pass, lo, hi int, decide func(q, k *piece) fate) {
 			ps.acks[n] = k
 			n++
 			if k.head && !k.stored {
-				c.touch(ps, n-1)
+				lg.touch(ps, n-1)
 			}
 			continue
 		}
 		switch {
 		case k.head && k.stored:
 			ps.dropped = append(ps.dropped, ps.StartPlace(k.start))
-			c.dirtyPieces(ps)
+			lg.dirtyPieces(ps)
 		case !k.head && !orphan:
-			c.touch(ps, n-1) // its key ends before it now
+			lg.touch(ps, n-1) // its key ends before it now
 		}
 		if f == joins {
-			c.touch(ps, n-1)
+			lg.touch(ps, n-1)
 		}
 		orphan = true
 	}
@@ -113,13 +113,13 @@ func (c *Core) sweep(ps *pass, lo, hi int, decide func(q, k *piece) fate) {
 	}
 	ps.acks = slices.Delete(ps.acks, n, hi)
 	if n < len(ps.acks) && ps.acks[n].head && !ps.acks[n].stored {
-		c.touch(ps, n)
+		lg.touch(ps, n)
 	}
 }
 
 // keepPieces drops those that keep says no to.
-func (c *Core) keepPieces(ps *pass, keep func(*piece) bool) {
-	c.sweep(ps, 0, len(ps.acks), func(_, k *piece) fate {
+func (lg *ledger) keepPieces(ps *pass, keep func(*piece) bool) {
+	lg.sweep(ps, 0, len(ps.acks), func(_, k *piece) fate {
 		if keep(k) {
 			return stays
 		}
@@ -128,7 +128,7 @@ func (c *Core) keepPieces(ps *pass, keep func(*piece) bool) {
 }
 
 // sameRun: k follows q in the same segment, by the same rank and generation.
-func (c *Core) sameRun(ps *pass, q, k *piece) bool {
+func (lg *ledger) sameRun(ps *pass, q, k *piece) bool {
 	return q.end == k.start && q.rank == k.rank && q.generation == k.generation &&
 		ps.StartPlace(q.start).Segment == ps.StartPlace(k.start).Segment
 }
@@ -142,8 +142,8 @@ type recentPiece struct {
 
 // foldOld joins neighbours of one rank whose steps are both below the history:
 // nobody can ask for a cut between them any more.
-func (c *Core) foldOld(r *rank) {
-	old := r.step - c.cfg.History
+func (lg *ledger) foldOld(r *account) {
+	old := r.step - lg.cfg.History
 	var ps *pass
 	lo, hi := 0, 0 // acks[lo:hi] of ps are to be looked at, together
 	for r.recent.Len() > 0 && r.recent.All()[0].step <= old {
@@ -155,26 +155,26 @@ func (c *Core) foldOld(r *rank) {
 			hi++
 			continue
 		}
-		c.fold(ps, lo, hi, old)
+		lg.fold(ps, lo, hi, old)
 		ps = q.ps
 		lo = sort.Search(len(ps.acks), func(i int) bool { return ps.acks[i].start >= q.start })
 		if hi = lo; lo < len(ps.acks) && ps.acks[lo].start == q.start && ps.acks[lo].rank == r.no {
 			hi++
 		}
 	}
-	c.fold(ps, lo, hi, old)
+	lg.fold(ps, lo, hi, old)
 }
 
 // fold joins the old ones among acks[lo:hi] and their neighbours.
-func (c *Core) fold(ps *pass, lo, hi int, old int64) {
+func (lg *ledger) fold(ps *pass, lo, hi int, old int64) {
 	if lo == hi {
 		return
 	}
-	c.sweep(ps, lo, min(hi+1, len(ps.acks)), func(q, k *piece) fate {
-		if q == nil || q.step > old || k.step > old || !c.sameRun(ps, q, k) {
+	lg.sweep(ps, lo, min(hi+1, len(ps.acks)), func(q, k *piece) fate {
+		if q == nil || q.step > old || k.step > old || !lg.sameRun(ps, q, k) {
 			return stays
 		}
-		if q.step != k.step && c.pinned(c.rankOf(q.rank), min(q.step, k.step), max(q.step, k.step)) {
+		if q.step != k.step && lg.above.pinned(q.rank, min(q.step, k.step), max(q.step, k.step)) {
 			return stays
 		}
 		q.end, q.step = k.end, max(q.step, k.step)

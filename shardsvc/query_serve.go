@@ -5,8 +5,8 @@ import "github.com/headrace/headrace/sources"
 // Segments lists at most max (0: all) segments of a partition with ID > after,
 // in order: what a source that numbers segments itself is handed when it is
 // opened again.
-func (c *Core) Segments(no PartitionNo, after int64, max int) []sources.Segment {
-	p := c.partition(no)
+func (lg *ledger) Segments(no PartitionNo, after int64, max int) []sources.Segment {
+	p := lg.partition(no)
 	if p == nil {
 		return nil
 	}
@@ -25,12 +25,12 @@ func (c *Core) Segments(no PartitionNo, after int64, max int) []sources.Segment 
 }
 
 // HasPartition says whether a partition is known: not removed with its dataset.
-func (c *Core) HasPartition(no PartitionNo) bool { return c.partition(no) != nil }
+func (lg *ledger) HasPartition(no PartitionNo) bool { return lg.partition(no) != nil }
 
 // OfSource is the partitions that list the same segments as no: those of all virtual
 // ranks of a bit_exact dataset, else itself. The caller may keep it for a Step.
-func (c *Core) OfSource(no PartitionNo) (all []PartitionNo) {
-	p := c.partition(no)
+func (lg *ledger) OfSource(no PartitionNo) (all []PartitionNo) {
+	p := lg.partition(no)
 	if p == nil {
 		return nil
 	}
@@ -46,9 +46,15 @@ func (c *Core) OfSource(no PartitionNo) (all []PartitionNo) {
 }
 
 // LastSegment is the newest segment of a partition that is known, -1: none.
-func (c *Core) LastSegment(no PartitionNo) int64 {
-	if p := c.partition(no); p != nil {
+func (lg *ledger) LastSegment(no PartitionNo) int64 {
+	if p := lg.partition(no); p != nil {
 		return p.LastSeg
 	}
 	return -1
 }
+
+// NextDataset is the number of the next new dataset.
+func (lg *ledger) NextDataset() DatasetID { return lg.nextDS }
+
+// NextPartition is the number of the next new partition.
+func (lg *ledger) NextPartition() PartitionNo { return lg.nextPart }

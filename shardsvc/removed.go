@@ -23,65 +23,52 @@ type removedCut struct{ id, number uint64 }
 
 func (r removedCut) key(b []byte) []byte { return be.AppendUint64(append(b, keyRemoved), r.id) }
 
-// removedValue is `r`.
-type removedValue struct{ number uint64 }
-
-func (v *removedValue) append(b []byte) []byte {
-	return appendUint(append(b, valueVersion), v.number)
-}
-
-func decodeRemoved(b []byte) (v removedValue, err error) {
-	d := open(b)
-	v.number = d.uint()
-	return v, d.done()
-}
-
-func (c *Core) loadRemoved(all []stored[removedValue]) {
+func (ck *checkpoints) loadRemoved(all []stored[removedValue]) {
 	for _, s := range all {
-		c.removed = append(c.removed, removedCut{s.key.cut, s.val.number})
+		ck.removed = append(ck.removed, removedCut{s.key.cut, s.val.number})
 	}
-	slices.SortFunc(c.removed, func(a, b removedCut) int { return cmp.Compare(a.number, b.number) })
+	slices.SortFunc(ck.removed, func(a, b removedCut) int { return cmp.Compare(a.number, b.number) })
 }
 
-func (c *Core) remove(id uint64) {
-	c.isBack(id)
+func (ck *checkpoints) remove(id uint64) {
+	ck.isBack(id)
 	r := removedCut{id: id, number: 1}
-	if n := len(c.removed); n > 0 {
-		r.number = c.removed[n-1].number + 1
+	if n := len(ck.removed); n > 0 {
+		r.number = ck.removed[n-1].number + 1
 	}
-	c.removed = append(c.removed, r)
+	ck.removed = append(ck.removed, r)
 	v := removedValue{r.number}
-	c.fx.put(Set, r.key, v.append)
-	if len(c.removed) > removedKept {
-		c.isBack(c.removed[0].id)
+	ck.fx.put(Set, r.key, v.append)
+	if len(ck.removed) > removedKept {
+		ck.isBack(ck.removed[0].id)
 	}
 }
 
 // isBack: the cut counts again, or was removed long ago.
-func (c *Core) isBack(id uint64) {
-	i := slices.IndexFunc(c.removed, func(r removedCut) bool { return r.id == id })
+func (ck *checkpoints) isBack(id uint64) {
+	i := slices.IndexFunc(ck.removed, func(r removedCut) bool { return r.id == id })
 	if i < 0 {
 		return
 	}
-	c.fx.put(Delete, c.removed[i].key, nil)
-	c.removed = slices.Delete(c.removed, i, i+1)
+	ck.fx.put(Delete, ck.removed[i].key, nil)
+	ck.removed = slices.Delete(ck.removed, i, i+1)
 }
 
 // beingRemoved says why nobody goes back to a cut by its name; empty: it is free.
-func (c *Core) beingRemoved(body *cut.Cut) string {
-	if body == nil || !slices.ContainsFunc(c.removed, func(r removedCut) bool { return r.id == uint64(body.ID) }) {
+func (ck *checkpoints) beingRemoved(body *cut.Cut) string {
+	if body == nil || !slices.ContainsFunc(ck.removed, func(r removedCut) bool { return r.id == uint64(body.ID) }) {
 		return ""
 	}
 	return fmt.Sprintf("cut %v (step %d) was given up, and its checkpoint is being removed: choose another one", body.ID, body.Step)
 }
 
 // goneBackTo: somebody went back to k, and there is nothing newer to go back to.
-func (c *Core) goneBackTo(k *keptCut) bool {
+func (ck *checkpoints) goneBackTo(k *keptCut) bool {
 	var r *rank
-	choice := c.choice
+	choice := ck.choice
 	if k.rank != cut.Group {
-		r = c.rankOf(uint32(k.rank))
-		choice = r.choice
+		r = ck.group.rankOf(uint32(k.rank))
+		choice = ck.past(r).choice
 	}
-	return k.state == CutBound && k.id == choice && c.newestBound(r) == k
+	return k.state == CutBound && k.id == choice && ck.newestBound(r) == k
 }

@@ -1,8 +1,6 @@
 package shardsvc
 
-import (
-	"slices"
-)
+import "slices"
 
 // Limits on what one worker may ask for.
 const (
@@ -12,7 +10,7 @@ const (
 
 // request is an open LeaseRequest.
 type request struct {
-	w     *worker
+	w     *holder
 	id    uint64
 	count uint32
 	told  bool
@@ -22,41 +20,37 @@ type request struct {
 }
 
 // request opens a lease request; serve answers it at the end of the Step.
-func (c *Core) request(a *agent, r *LeaseRequest) {
-	w := a.byNumber[r.Worker]
+func (lg *ledger) request(a *speaker, w *holder, r *LeaseRequest) {
 	if w == nil {
-		c.reply(Reply{To: a.session, Kind: ReplyFence, Worker: r.Worker, Reason: "this worker has not joined"})
+		lg.reply(Reply{To: a.session, Kind: ReplyFence, Worker: r.Worker, Reason: "this worker has not joined"})
 		return
 	}
 	if w.state != running {
 		return
 	}
-	d := c.dataset(r.Dataset)
+	d := lg.dataset(r.Dataset)
 	if d == nil {
-		c.reply(Reply{To: a.session, Kind: ReplyStanding, Request: r.ID, Worker: r.Worker, Dataset: r.Dataset, State: Deleted, Reason: "no such dataset"})
+		lg.reply(Reply{To: a.session, Kind: ReplyStanding, Request: r.ID, Worker: r.Worker, Dataset: r.Dataset, State: Deleted, Reason: "no such dataset"})
 		return
 	}
 	if w.waiting >= maxOpenRequests {
-		c.rejected("worker %d of agent %q has %d open requests", w.number, a.name, w.waiting)
+		lg.rejected("worker %d of agent %q has %d open requests", w.number, a.name, w.waiting)
 		return
 	}
-	c.setRate(w, d, r.Rate)
+	lg.setRate(w, d, r.Rate)
 	w.waiting++
-	if w.rank.ended {
-		w.rank.ended = false
-		c.dirtyRank(w.rank)
-	}
-	if c.gated(w) || w.barred {
-		c.parkRequest(d, request{w: w, id: r.ID, count: min(max(r.Count, 1), maxCount), virtual: r.Virtual})
+	lg.setEnded(w.account, false)
+	if ok, state, reason := lg.above.mayGet(w); !ok {
+		lg.parkRequest(d, request{w: w, id: r.ID, count: min(max(r.Count, 1), maxCount), virtual: r.Virtual}, state, reason)
 		return
 	}
 	d.waiting.Push(request{w: w, id: r.ID, count: min(max(r.Count, 1), maxCount), virtual: r.Virtual})
 	d.untold++
-	c.kick(d)
+	lg.kick(d)
 }
 
 // setRate keeps the rate of w and the dataset's sum.
-func (c *Core) setRate(w *worker, d *dataset, rate float64) {
+func (lg *ledger) setRate(w *holder, d *dataset, rate float64) {
 	if !(rate > 0) { // NaN too
 		return
 	}
@@ -73,9 +67,9 @@ func (c *Core) setRate(w *worker, d *dataset, rate float64) {
 	d.rated++
 }
 
-func (c *Core) dropRates(w *worker) {
+func (lg *ledger) dropRates(w *holder) {
 	for _, q := range w.rates {
-		if d := c.dataset(q.ds); d != nil {
+		if d := lg.dataset(q.ds); d != nil {
 			d.sumRate -= q.rate
 			d.rated--
 		}
@@ -84,11 +78,11 @@ func (c *Core) dropRates(w *worker) {
 }
 
 // dropRequests closes the requests of w unanswered.
-func (c *Core) dropRequests(w *worker) {
+func (lg *ledger) dropRequests(w *holder) {
 	if w.waiting == 0 {
 		return
 	}
-	for _, d := range c.datasets {
+	for _, d := range lg.datasets {
 		if d != nil && d.waiting.Len() > 0 {
 			d.waiting.Keep(func(r *request) bool {
 				if r.w != w {
@@ -104,40 +98,48 @@ func (c *Core) dropRequests(w *worker) {
 	w.waiting, w.parked = 0, nil
 }
 
-func (c *Core) kick(d *dataset) {
+func (lg *ledger) kick(d *dataset) {
 	if !d.kicked && !d.removed {
 		d.kicked = true
-		c.kicked = append(c.kicked, d)
+		lg.kicked = append(lg.kicked, d)
+	}
+}
+
+func (lg *ledger) kickAll() {
+	for _, d := range lg.datasets {
+		if d != nil {
+			lg.kick(d)
+		}
 	}
 }
 
 // serve grants what can be granted, and tells the others where they stand.
-func (c *Core) serve() {
-	for i := 0; i < len(c.kicked); i++ {
-		d := c.kicked[i]
+func (lg *ledger) serve() {
+	for i := 0; i < len(lg.kicked); i++ {
+		d := lg.kicked[i]
 		if !d.removed {
-			c.serveDataset(d)
+			lg.serveDataset(d)
 		}
 		d.kicked = false
 	}
-	clear(c.kicked)
-	c.kicked = c.kicked[:0]
+	clear(lg.kicked)
+	lg.kicked = lg.kicked[:0]
 }
 
-func (c *Core) serveDataset(d *dataset) {
+func (lg *ledger) serveDataset(d *dataset) {
 	if d.opt.VirtualRanks > 0 {
-		c.serveVirtual(d)
+		lg.serveVirtual(d)
 		return
 	}
 	// Where order is free, nobody gets what the first one does not get.
-	for refused := 0; refused < d.waiting.Len() && c.grants(d); {
-		c.nextInLine(d)
+	for refused := 0; refused < d.waiting.Len() && lg.grants(d); {
+		lg.nextInLine(d)
 		r := &d.waiting.All()[0]
-		l := c.carve(d, r.w)
+		l := lg.carve(d, r.w)
 		switch {
 		case l != nil:
 			refused = 0
-			c.grant(l, r.id)
+			lg.grant(l, r.id)
 			if r.count--; r.count == 0 {
 				r.w.waiting--
 				if !r.told {
@@ -154,33 +156,33 @@ func (c *Core) serveDataset(d *dataset) {
 			refused = d.waiting.Len()
 		}
 	}
-	state, reason := c.standing(d)
+	state, reason := lg.standing(d)
 	if state == End && !d.done {
 		d.done = true
-		c.report(Report{Kind: ReportDatasetDone, Dataset: d.id, Units: d.total * int64(d.opt.Passes)})
+		lg.report(Report{Kind: ReportDatasetDone, Dataset: d.id, Units: d.total * int64(d.opt.Passes)})
 	}
 	if d.waiting.Len() == 0 {
 		return
 	}
-	c.tell(d, state, reason)
-	if d.waiting.Len() > 0 && c.grants(d) && !d.opt.Strict && d.leases > 0 {
-		c.watchSteal(d, max(d.nextScan, c.now))
+	lg.tell(d, state, reason)
+	if d.waiting.Len() > 0 && lg.grants(d) && !d.opt.Strict && d.leases > 0 {
+		lg.watchSteal(d, max(d.nextScan, lg.now))
 	}
 }
 
 // grants says whether d gives out leases now.
-func (c *Core) grants(d *dataset) bool {
-	return !d.paused && !d.failed && !c.recovering && !c.genEnded
+func (lg *ledger) grants(d *dataset) bool {
+	return !d.paused && !d.failed && !lg.recovering && !lg.genEnded
 }
 
 // standing is what a request that can not be granted is told.
-func (c *Core) standing(d *dataset) (State, string) {
+func (lg *ledger) standing(d *dataset) (State, string) {
 	switch {
 	case d.failed:
 		return Failed, d.reason
 	case d.partsAll && d.unsettled == 0:
 		return End, ""
-	case c.recovering:
+	case lg.recovering:
 		return Recovering, "a new master waits for its agents"
 	case d.paused:
 		return Paused, "the dataset is paused"
@@ -191,7 +193,7 @@ func (c *Core) standing(d *dataset) (State, string) {
 }
 
 // tell sends the standing to requests that were told something else before.
-func (c *Core) tell(d *dataset, state State, reason string) {
+func (lg *ledger) tell(d *dataset, state State, reason string) {
 	if state == d.told && d.untold == 0 {
 		return
 	}
@@ -201,35 +203,34 @@ func (c *Core) tell(d *dataset, state State, reason string) {
 	for i := range all {
 		if r := &all[i]; again || !r.told {
 			r.told = true
-			c.reply(Reply{To: r.w.session(), Kind: ReplyStanding, Request: r.id, Worker: r.w.number, Dataset: d.id, State: state, Reason: reason})
+			lg.reply(Reply{To: r.w.session(), Kind: ReplyStanding, Request: r.id, Worker: r.w.number, Dataset: d.id, State: state, Reason: reason})
 		}
 	}
 	d.untold = 0
 	if state == End {
 		for d.waiting.Len() > 0 {
 			w := d.waiting.Pop().w
-			if w.waiting--; w.waiting == 0 && w.leases == nil && !w.rank.ended && w.rank.worker == w {
-				w.rank.ended, c.askDue = true, true
-				c.dirtyRank(w.rank)
+			if w.waiting--; w.waiting == 0 && w.leases == nil && w.account.newest == w {
+				lg.setEnded(w.account, true)
 			}
 		}
 	}
 }
 
 // stand tells one request and closes it.
-func (c *Core) stand(d *dataset, r request, state State, reason string) {
+func (lg *ledger) stand(d *dataset, r request, state State, reason string) {
 	r.w.waiting--
-	c.reply(Reply{To: r.w.session(), Kind: ReplyStanding, Request: r.id, Worker: r.w.number, Dataset: d.id, State: state, Reason: reason})
+	lg.reply(Reply{To: r.w.session(), Kind: ReplyStanding, Request: r.id, Worker: r.w.number, Dataset: d.id, State: state, Reason: reason})
 }
 
-func (c *Core) grant(l *lease, id uint64) {
-	c.stats.Grants++
+func (lg *ledger) grant(l *lease, id uint64) {
+	lg.stats.Grants++
 	ps, p := l.pass, l.pass.p
-	lo, hi := c.pieces(l)
+	lo, hi := lg.pieces(l)
 	// Written in place: a Reply is too large to copy on the hot path.
-	c.fx.Replies = slices.Grow(c.fx.Replies, 1)
-	c.fx.Replies = c.fx.Replies[:len(c.fx.Replies)+1]
-	r := &c.fx.Replies[len(c.fx.Replies)-1]
+	lg.fx.Replies = slices.Grow(lg.fx.Replies, 1)
+	lg.fx.Replies = lg.fx.Replies[:len(lg.fx.Replies)+1]
+	r := &lg.fx.Replies[len(lg.fx.Replies)-1]
 	*r = Reply{}
 	r.To, r.Kind, r.Request, r.Token, r.Worker = l.w.session(), ReplyGrant, id, l.token, l.w.number
 	r.Dataset, r.Partition, r.Identity, r.Pass = p.ds.id, p.no, p.source, ps.n

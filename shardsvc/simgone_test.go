@@ -57,7 +57,7 @@ func (d *simDeletions) hold(body *cut.Cut) {
 		}
 		for _, ps := range p.passes {
 			for l := ps.leases; l != nil; l = l.pnext {
-				if !goes(l.w.rank.no) {
+				if !goes(l.w.account.no) {
 					continue
 				}
 				if p.Growing() { // it may end ahead of head

@@ -18,7 +18,7 @@ const (
 
 // victim is a worker with something to steal.
 type victim struct {
-	w       *worker
+	w       *holder
 	l       *lease // the last of its queue that may be asked for
 	backlog int64  // units it holds in the dataset
 	rate    float64
@@ -32,37 +32,37 @@ func (v *victim) finish() float64 { return float64(v.backlog) / v.rate }
 // scan asks holders for the tails that would make waiting workers and them
 // finish together. On a live input only those are asked that are slow, fall
 // behind, or lead in more partitions than the one who waits.
-func (c *Core) scan(d *dataset) {
-	d.nextScan = c.now + scanPeriod
-	state, _ := c.standing(d)
-	if d.waiting.Len() == 0 || d.leases == 0 || !c.grants(d) || d.opt.Strict || state == End {
+func (lg *ledger) scan(d *dataset) {
+	d.nextScan = lg.now + scanPeriod
+	state, _ := lg.standing(d)
+	if d.waiting.Len() == 0 || d.leases == 0 || !lg.grants(d) || d.opt.Strict || state == End {
 		return
 	}
 	mean := 1.0
 	if d.rated > 0 {
 		mean = max(float64(d.sumRate)/float64(d.rated), 1)
 	}
-	c.thieves = c.thieves[:0]
-	c.findVictims(d, mean)
+	lg.thieves = lg.thieves[:0]
+	lg.findVictims(d, mean)
 	asked := false
 	for _, r := range d.waiting.All() {
-		if len(c.thieves) == maxThieves {
+		if len(lg.thieves) == maxThieves {
 			break
 		}
-		if !slices.Contains(c.thieves, r.w) {
-			c.thieves = append(c.thieves, r.w)
-			asked = c.stealFor(d, r.w, mean, state == Drained) || c.shareLeads(d, r.w) || asked
+		if !slices.Contains(lg.thieves, r.w) {
+			lg.thieves = append(lg.thieves, r.w)
+			asked = lg.stealFor(d, r.w, mean, state == Drained) || lg.shareLeads(d, r.w) || asked
 		}
 	}
 	if !asked {
-		d.nextScan = c.now + scanIdle
+		d.nextScan = lg.now + scanIdle
 	}
-	c.watchSteal(d, d.nextScan)
+	lg.watchSteal(d, d.nextScan)
 }
 
-func (c *Core) findVictims(d *dataset, mean float64) {
-	c.victims = c.victims[:0]
-	for _, w := range c.workers {
+func (lg *ledger) findVictims(d *dataset, mean float64) {
+	lg.victims = lg.victims[:0]
+	for _, w := range lg.holders {
 		v := victim{w: w}
 		for l := w.leases; l != nil; l = l.wnext { // newest first
 			if l.pass.p.ds != d {
@@ -70,24 +70,24 @@ func (c *Core) findVictims(d *dataset, mean float64) {
 			}
 			there := max(0, l.reach()-max(l.prefix, l.frontier))
 			if l.asked {
-				c.thieves = append(c.thieves, l.thief) // its answer is awaited
+				lg.thieves = append(lg.thieves, l.thief) // its answer is awaited
 				there -= max(0, l.reach()-max(l.askAt, l.prefix, l.frontier))
 			}
 			v.backlog += there
-			if v.l == nil && there > 0 && !l.asked && c.now >= l.stealAfter && w.session() != 0 && w.state == running {
+			if v.l == nil && there > 0 && !l.asked && lg.now >= l.stealAfter && w.mayAsk() {
 				v.l = l
 			}
 		}
 		if v.backlog > 0 {
-			v.rate, v.slow = c.pace(d, w, mean)
+			v.rate, v.slow = lg.pace(d, w, mean)
 			v.behind = v.l != nil && v.l.leads() && v.finish() > float64(d.opt.Target)/float64(Second)
-			c.victims = append(c.victims, v)
+			lg.victims = append(lg.victims, v)
 		}
 	}
 }
 
 // pace is the rate to expect of a holder: paused or silent ones are slow.
-func (c *Core) pace(d *dataset, w *worker, mean float64) (rate float64, slow bool) {
+func (lg *ledger) pace(d *dataset, w *holder, mean float64) (rate float64, slow bool) {
 	rate = mean
 	if r := w.rate(d.id); r > 0 {
 		rate = float64(r)
@@ -95,7 +95,7 @@ func (c *Core) pace(d *dataset, w *worker, mean float64) (rate float64, slow boo
 	if w.paused {
 		return rate / 1000, true
 	}
-	if quiet := c.now - w.since; quiet > 4*d.opt.Target {
+	if quiet := lg.now - w.since; quiet > 4*d.opt.Target {
 		return rate * float64(d.opt.Target) / float64(quiet), true
 	}
 	return rate, false
@@ -103,16 +103,16 @@ func (c *Core) pace(d *dataset, w *worker, mean float64) (rate float64, slow boo
 
 // stealFor asks the holder that would finish last for what makes it and w
 // finish together, if that is worth a round trip.
-func (c *Core) stealFor(d *dataset, w *worker, mean float64, drained bool) bool {
+func (lg *ledger) stealFor(d *dataset, w *holder, mean float64, drained bool) bool {
 	own := victim{rate: mean}
 	best := -1
-	for i := range c.victims {
-		v := &c.victims[i]
+	for i := range lg.victims {
+		v := &lg.victims[i]
 		switch {
 		case v.w == w:
 			own = *v
 		case v.l == nil || !drained && !v.slow && !v.behind:
-		case best < 0 || v.finish() > c.victims[best].finish():
+		case best < 0 || v.finish() > lg.victims[best].finish():
 			best = i
 		}
 	}
@@ -122,30 +122,30 @@ func (c *Core) stealFor(d *dataset, w *worker, mean float64, drained bool) bool 
 	if best < 0 || w.paused {
 		return false
 	}
-	v := &c.victims[best]
+	v := &lg.victims[best]
 	units := int64((float64(v.backlog)*own.rate - float64(own.backlog)*v.rate) / (v.rate + own.rate))
 	units = min(units, v.l.reach()-max(v.l.prefix, v.l.frontier))
 	gain := float64(units) / v.rate
 	if units < max(d.opt.Min/4, 1) || gain < float64(d.opt.Target)/float64(Second)/20 {
 		return false
 	}
-	c.askFor(v.l, w, v.l.reach()-units)
+	lg.askFor(v.l, w, v.l.reach()-units)
 	v.backlog -= units
 	v.l = nil // one ask per holder and scan
 	return true
 }
 
-func (c *Core) askFor(l *lease, thief *worker, at int64) {
+func (lg *ledger) askFor(l *lease, thief *holder, at int64) {
 	l.asked, l.askAt, l.thief = true, at, thief
 	ps := l.pass
-	c.reply(Reply{To: l.w.session(), Kind: ReplySteal, Token: l.token, At: at - l.shift})
-	c.report(Report{Kind: ReportStealAsked, Dataset: ps.p.ds.id, Partition: ps.p.no, Pass: ps.n, Rank: l.w.rank.no,
-		Segment: l.segment, Start: at - l.shift, End: max(at, l.reach()) - l.shift, Token: l.token, Agent: l.w.agent.name})
+	lg.reply(Reply{To: l.w.session(), Kind: ReplySteal, Token: l.token, At: at - l.shift})
+	lg.report(Report{Kind: ReportStealAsked, Dataset: ps.p.ds.id, Partition: ps.p.no, Pass: ps.n, Rank: l.w.account.no,
+		Segment: l.segment, Start: at - l.shift, End: max(at, l.reach()) - l.shift, Token: l.token, Agent: l.w.speaker.name})
 }
 
 // stealAnswer: the holder kept what it delivered and gives up the rest.
-func (c *Core) stealAnswer(a *agent, k *StealAnswer) {
-	l := c.owned(a, k.Token)
+func (lg *ledger) stealAnswer(a *speaker, k *StealAnswer) {
+	l := lg.owned(a, k.Token)
 	if l == nil {
 		return
 	}
@@ -158,21 +158,38 @@ func (c *Core) stealAnswer(a *agent, k *StealAnswer) {
 	}
 	l.asked = false
 	if !k.Refused && at > l.askAt && at < l.end { // it has delivered so far
-		c.growTo(ps.p, line.Place{Segment: l.segment, Offset: at - l.shift})
+		lg.growTo(ps.p, line.Place{Segment: l.segment, Offset: at - l.shift})
 	}
-	report := Report{Kind: ReportStealRefused, Dataset: ps.p.ds.id, Partition: ps.p.no, Pass: ps.n, Rank: l.w.rank.no,
+	report := Report{Kind: ReportStealRefused, Dataset: ps.p.ds.id, Partition: ps.p.no, Pass: ps.n, Rank: l.w.account.no,
 		Segment: l.segment, Start: k.At, End: l.reach() - l.shift, Token: l.token, Agent: a.name}
 	if k.Refused || at < l.prefix || at >= l.end {
 		if ps.p.holder != nil {
-			c.kick(ps.p.ds) // nothing was granted behind it meanwhile
+			lg.kick(ps.p.ds) // nothing was granted behind it meanwhile
 		}
-		l.stealAfter = c.now + backoffBase<<min(l.refusals, backoffMax)
+		l.stealAfter = lg.now + backoffBase<<min(l.refusals, backoffMax)
 		l.refusals++
-		c.report(report)
+		lg.report(report)
 		return
 	}
-	c.stats.Steals++
+	lg.stats.Steals++
 	report.Kind, report.Units = ReportStolen, ps.Units(at, max(at, l.reach()))
-	c.report(report)
-	c.giveBack(l, at, untouched)
+	lg.report(report)
+	lg.giveBack(l, at, untouched)
+}
+
+func (lg *ledger) scanDue(d *dataset, at Time) {
+	if d.scanAt == at && !d.removed {
+		d.scanAt = 0
+		lg.scan(d)
+	}
+}
+
+// watchSteal wants a scan of d at at. One that is due already is made by the
+// next Tick, which comes at once.
+func (lg *ledger) watchSteal(d *dataset, at Time) {
+	if d.scanAt != 0 && d.scanAt <= at {
+		return
+	}
+	d.scanAt = max(at, 1)
+	lg.timers.push(timer{at: d.scanAt, kind: timerSteal, of: d})
 }

@@ -1,8 +1,6 @@
 package shardsvc
 
 import (
-	"fmt"
-
 	"github.com/headrace/headrace/shardsvc/cut"
 	"github.com/headrace/headrace/shardsvc/line"
 )
@@ -24,8 +22,8 @@ func (k *Ack) tally(l *lease, units int64) cut.Tally {
 // basis is where the records of ps.base are counted. In `private` the ranks' share
 // of a pass is known from their cuts; of all together only the partition's sum is
 // kept, as what a rank takes back may lie in passes that are folded.
-func (c *Core) basis(ps *pass) *cut.Tally {
-	if c.cfg.Model == Private && !ps.p.ds.folds {
+func (lg *ledger) basis(ps *pass) *cut.Tally {
+	if lg.perRank && !ps.p.ds.folds {
 		return &ps.p.records
 	}
 	return &ps.records
@@ -95,16 +93,4 @@ func (p *partition) tallies(q *cut.Partition, sets []line.Set) []cut.Tally {
 		all[q.Passes[i].Pass] = q.Passes[i].Counted()
 	}
 	return all
-}
-
-// tally reads what Tally.Append wrote, of so many units.
-func (d *decoder) tally(units int64) cut.Tally {
-	t := cut.Tally{Rows: d.int(), Untold: d.int(), Oldest: d.int()}
-	t.Newest = t.Oldest + d.int()
-	if d.err == nil {
-		if err := t.Check(units); err != nil {
-			d.fail(fmt.Errorf("its records can not be: %w", err))
-		}
-	}
-	return t
 }

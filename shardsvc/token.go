@@ -13,13 +13,13 @@ const (
 // slot is a lease by its token: the lease, or what is left of a closed one.
 type slot struct {
 	l     *lease  // nil: closed
-	w     *worker // whose it was when it closed; nil: its token is unknown
+	w     *holder // whose it was when it closed; nil: its token is unknown
 	final int64   // of a closed one, in order space: all below is settled
 	use   uint32
 	epoch uint32
 }
 
-func (s *slot) holder() *worker {
+func (s *slot) holder() *holder {
 	if s.l != nil {
 		return s.l.w
 	}
@@ -109,17 +109,17 @@ func (t *leaseTable) current(k Token) Token {
 }
 
 // find gives the lease of a token, open or closed; nil: it is unknown.
-func (c *Core) find(k Token) *slot {
-	if k.Term != c.term {
-		if k = c.leases.current(k); k.Term != c.term {
+func (lg *ledger) find(k Token) *slot {
+	if k.Term != lg.term {
+		if k = lg.leases.current(k); k.Term != lg.term {
 			return nil
 		}
 	}
 	at := k.Sequence & (1<<slotBits - 1)
-	if at >= uint64(len(c.leases.slots)) {
+	if at >= uint64(len(lg.leases.slots)) {
 		return nil
 	}
-	s := &c.leases.slots[at]
+	s := &lg.leases.slots[at]
 	if uint64(s.use) != k.Sequence>>slotBits || s.epoch != k.Epoch || s.l == nil && s.w == nil {
 		return nil
 	}

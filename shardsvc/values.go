@@ -532,3 +532,26 @@ func decodeExclusion(b []byte) (v exclusionValue, err error) {
 	v.end, v.units, v.kind, v.reason, v.when = d.int(), d.int(), d.string(), d.string(), d.int()
 	return v, d.done()
 }
+
+// tally reads what cut.Tally.Append wrote, of so many units.
+func (d *decoder) tally(units int64) cut.Tally {
+	t := cut.Tally{Rows: d.int(), Untold: d.int(), Oldest: d.int()}
+	t.Newest = t.Oldest + d.int()
+	if d.err == nil {
+		if err := t.Check(units); err != nil {
+			d.fail(fmt.Errorf("its records can not be: %w", err))
+		}
+	}
+	return t
+}
+
+// restorePhase says how far a generation is in going back to a cut.
+type restorePhase uint8
+
+const (
+	restoreFree  restorePhase = iota // nothing to go back to, or joining made the choice
+	restoreOpen                      // nobody called yet
+	restoreWaits                     // the choice is fixed, not all ranks have called; private: a foreign cut was restored
+	restoreDone
+	restorePhases
+)

@@ -91,29 +91,29 @@ func (d *dataset) virtualRank(v uint32) *partition {
 
 // serveVirtual grants each request what its virtual rank has, in order, and tells
 // the others where they stand.
-func (c *Core) serveVirtual(d *dataset) {
-	if c.grants(d) {
-		d.waiting.Keep(func(r *request) bool { return c.grantVirtual(d, r) })
+func (lg *ledger) serveVirtual(d *dataset) {
+	if lg.grants(d) {
+		d.waiting.Keep(func(r *request) bool { return lg.grantVirtual(d, r) })
 	}
-	if state, _ := c.standing(d); state == End {
-		c.endVirtual(d)
+	if state, _ := lg.standing(d); state == End {
+		lg.endVirtual(d)
 	}
-	d.waiting.Keep(func(r *request) bool { return c.tellVirtual(d, r) })
+	d.waiting.Keep(func(r *request) bool { return lg.tellVirtual(d, r) })
 }
 
 // grantVirtual reports whether r is still open.
-func (c *Core) grantVirtual(d *dataset, r *request) (open bool) {
+func (lg *ledger) grantVirtual(d *dataset, r *request) (open bool) {
 	p := d.virtualRank(r.virtual)
 	if p == nil {
 		return true
 	}
 	for r.count > 0 {
-		l := c.carveFrom(p, r.w, c.size(d, r.w))
-		c.changed(p)
+		l := lg.carveFrom(p, r.w, lg.size(d, r.w))
+		lg.changed(p)
 		if l == nil {
 			return true
 		}
-		c.grant(l, r.id)
+		lg.grant(l, r.id)
 		r.count--
 	}
 	r.w.waiting--
@@ -124,14 +124,14 @@ func (c *Core) grantVirtual(d *dataset, r *request) (open bool) {
 }
 
 // tellVirtual tells a request what it was not told last; END closes it.
-func (c *Core) tellVirtual(d *dataset, r *request) (open bool) {
-	state, reason := c.standingOf(d, r.virtual)
+func (lg *ledger) tellVirtual(d *dataset, r *request) (open bool) {
+	state, reason := lg.standingOf(d, r.virtual)
 	if !r.told || r.state != state {
 		if !r.told {
 			d.untold--
 		}
 		r.told, r.state = true, state
-		c.reply(Reply{To: r.w.session(), Kind: ReplyStanding, Request: r.id, Worker: r.w.number, Dataset: d.id, State: state, Reason: reason})
+		lg.reply(Reply{To: r.w.session(), Kind: ReplyStanding, Request: r.id, Worker: r.w.number, Dataset: d.id, State: state, Reason: reason})
 	}
 	if state != End {
 		return true
@@ -140,14 +140,14 @@ func (c *Core) tellVirtual(d *dataset, r *request) (open bool) {
 	if p := d.virtualRank(r.virtual); p != nil {
 		p.ended = r.w
 	}
-	if all, _ := c.standing(d); all == End {
-		c.endedAll(r.w)
+	if all, _ := lg.standing(d); all == End {
+		lg.endedAll(r.w)
 	}
 	return false
 }
 
 // standingOf is where virtual rank v stands: its end is not the dataset's.
-func (c *Core) standingOf(d *dataset, v uint32) (State, string) {
+func (lg *ledger) standingOf(d *dataset, v uint32) (State, string) {
 	p := d.virtualRank(v)
 	switch {
 	case v == 0 || v > d.opt.VirtualRanks:
@@ -155,7 +155,7 @@ func (c *Core) standingOf(d *dataset, v uint32) (State, string) {
 	case p != nil && d.partsAll && p.settled && !d.failed:
 		return End, ""
 	}
-	state, reason := c.standing(d)
+	state, reason := lg.standing(d)
 	if state == Wait && p != nil && d.partsAll && p.drained {
 		return Drained, ""
 	}
@@ -167,23 +167,22 @@ func (c *Core) standingOf(d *dataset, v uint32) (State, string) {
 
 // endVirtual: all of d is settled. Who was told END of a virtual rank before had to
 // go on reporting steps, as the others did; from now on nothing is missing of it.
-func (c *Core) endVirtual(d *dataset) {
+func (lg *ledger) endVirtual(d *dataset) {
 	if !d.done {
 		d.done = true
-		c.report(Report{Kind: ReportDatasetDone, Dataset: d.id, Units: d.total * int64(d.opt.Passes)})
+		lg.report(Report{Kind: ReportDatasetDone, Dataset: d.id, Units: d.total * int64(d.opt.Passes)})
 	}
 	for _, p := range d.parts {
 		if w := p.ended; w != nil {
 			p.ended = nil
-			c.endedAll(w)
+			lg.endedAll(w)
 		}
 	}
 }
 
 // endedAll: w was told END, and counts as having reported all, if it has nothing.
-func (c *Core) endedAll(w *worker) {
-	if w.waiting == 0 && w.leases == nil && !w.rank.ended && w.rank.worker == w {
-		w.rank.ended, c.askDue = true, true
-		c.dirtyRank(w.rank)
+func (lg *ledger) endedAll(w *holder) {
+	if w.waiting == 0 && w.leases == nil && w.account.newest == w {
+		lg.setEnded(w.account, true)
 	}
 }

@@ -33,183 +33,191 @@ type heldYields struct {
 }
 
 // holdYields begins a hold, or takes the repeated call of one that is on.
-func (c *Core) holdYields(w *worker, call uint64, k *CutHold) {
-	if h := c.yields; h != nil && h.cut == k.Cut && h.w == w {
+func (ck *checkpoints) holdYields(w *worker, call uint64, k *CutHold) {
+	if h := ck.yields; h != nil && h.cut == k.Cut && h.w == w {
 		h.call = call
 		if h.complete {
-			c.answerHold(CutOK, "")
+			ck.answerHold(CutOK, "")
 		}
 		return
 	}
-	if reason := c.badHold(w, k); reason != "" {
-		c.answer(w.session(), w.number, call, CutAnswer{Code: CutRefused, Cut: k.Cut}, 0, reason)
+	if reason := ck.badHold(w, k); reason != "" {
+		ck.answer(w.session(), w.number, call, CutAnswer{Code: CutRefused, Cut: k.Cut}, 0, reason)
 		return
 	}
-	h := &yieldHold{cut: k.Cut, w: w, call: call, at: c.now + holdDeadline}
+	h := &yieldHold{cut: k.Cut, w: w, call: call, at: ck.now + holdDeadline}
 	if k.Deadline > 0 {
-		h.at = c.now + min(k.Deadline, holdDeadlineMax)
+		h.at = ck.now + min(k.Deadline, holdDeadlineMax)
 	}
-	c.yields, c.yieldsDue = h, true
-	c.timers.push(timer{at: h.at, kind: timerYields})
-	for _, x := range c.workers {
-		c.tellHold(x, true, c.holdReason())
+	ck.yields, ck.yieldsDue = h, true
+	ck.timers.push(timer{at: h.at, kind: timerYields})
+	for _, x := range ck.group.workers {
+		ck.tellHold(x, true, ck.holdReason())
 	}
 }
 
 // badHold says why no hold can begin.
-func (c *Core) badHold(w *worker, k *CutHold) string {
-	if reason := c.noCuts(); reason != "" {
+func (ck *checkpoints) badHold(w *worker, k *CutHold) string {
+	if reason := ck.noCuts(); reason != "" {
 		return reason
 	}
-	switch h := c.yields; {
-	case c.cfg.Model != Shared:
-		return fmt.Sprintf("the model is %s: its cuts are exact, and nobody need be held", c.cfg.Model)
+	switch h := ck.yields; {
+	case !ck.ledger.folds:
+		return fmt.Sprintf("the model is %s: its cuts are exact, and nobody need be held", ck.cfg.Model)
 	case k.Cut == 0:
 		return "a hold needs the id of the cut to come"
-	case c.kept(k.Cut) != nil:
+	case ck.kept(k.Cut) != nil:
 		return fmt.Sprintf("cut %016x is frozen already", k.Cut)
-	case c.gated(w):
-		return "restore first: " + c.gate(w)
+	case ck.gated(w):
+		return "restore first: " + ck.gate(w)
 	case h != nil:
 		return fmt.Sprintf("rank %d saves, and holds the yields already: try again when its cut is frozen", h.w.rank.no)
 	}
 	return ""
 }
 
-func (c *Core) holdReason() string { return fmt.Sprintf("rank %d saves", c.yields.w.rank.no) }
+func (ck *checkpoints) holdReason() string { return fmt.Sprintf("rank %d saves", ck.yields.w.rank.no) }
 
-func (c *Core) tellHold(w *worker, on bool, reason string) {
-	c.reply(Reply{To: w.session(), Kind: ReplyHold, Worker: w.number, Refused: !on, Reason: reason, Cut: &CutAnswer{Cut: c.yields.cut}})
+func (ck *checkpoints) tellHold(w *worker, on bool, reason string) {
+	ck.reply(Reply{To: w.session(), Kind: ReplyHold, Worker: w.number, Refused: !on, Reason: reason, Cut: &CutAnswer{Cut: ck.yields.cut}})
 }
 
 // answerHold answers the saver, once.
-func (c *Core) answerHold(code CutCode, reason string) {
-	h := c.yields
-	c.answer(h.w.session(), h.w.number, h.call, CutAnswer{Code: code, Cut: h.cut}, 0, reason)
+func (ck *checkpoints) answerHold(code CutCode, reason string) {
+	h := ck.yields
+	ck.answer(h.w.session(), h.w.number, h.call, CutAnswer{Code: code, Cut: h.cut}, 0, reason)
 	h.call = 0
 }
 
 // yieldsHeld: a worker yields nothing, and all that it did is acked.
-func (c *Core) yieldsHeld(a *agent, k *YieldsHeld) {
-	h, w := c.yields, a.byNumber[k.Worker]
+func (ck *checkpoints) yieldsHeld(a *agent, k *YieldsHeld) {
+	h, w := ck.yields, a.byNumber[k.Worker]
 	if h == nil || w == nil || h.cut != k.Cut {
 		return // of a hold that has ended
 	}
 	if k.Untracked != 0 {
 		name := fmt.Sprintf("dataset %d", k.Untracked)
-		if d := c.dataset(k.Untracked); d != nil {
+		if d := ck.ledger.dataset(k.Untracked); d != nil {
 			name = fmt.Sprintf("dataset %q", d.name)
 		}
-		c.endHold(CutRefused, fmt.Sprintf("rank %d reads %s without steps (track=False): nobody knows when what it was given is in the model", w.rank.no, name))
+		ck.endHold(CutRefused, fmt.Sprintf("rank %d reads %s without steps (track=False): nobody knows when what it was given is in the model", w.rank.no, name))
 		return
 	}
-	w.held, c.yieldsDue = h.cut, true
+	ck.setHeld(w, h.cut)
+	ck.yieldsDue = true
 }
 
 // holdJoined: a worker came while yields are held. A new process gets nothing
 // before they are let go; one that comes again has said nothing until it says it
 // again, and may have gone on meanwhile.
-func (c *Core) holdJoined(w *worker, newcomer bool) {
-	h := c.yields
+func (ck *checkpoints) holdJoined(w *worker, newcomer bool) {
+	h := ck.yields
 	if h == nil {
 		return
 	}
-	if w.held, w.barred = 0, newcomer; newcomer {
-		w.held = h.cut
+	ck.setHeld(w, 0)
+	if ck.at(w).barred = newcomer; newcomer {
+		ck.setHeld(w, h.cut)
 	} else if h.complete {
-		c.endHold(CutRefused, fmt.Sprintf("rank %d came again while its yields were held, and may have gone on", w.rank.no))
+		ck.endHold(CutRefused, fmt.Sprintf("rank %d came again while its yields were held, and may have gone on", w.rank.no))
 		return
 	}
-	c.tellHold(w, true, c.holdReason())
+	ck.tellHold(w, true, ck.holdReason())
 }
 
-// holdAcked: what came after all had said that they yield nothing is in no exact cut.
-func (c *Core) holdAcked(w *worker) {
-	if h := c.yields; h.complete {
-		c.endHold(CutRefused, fmt.Sprintf("rank %d has acked records after it had said that it yields none", w.rank.no))
+// acked: what came after all had said that they yield nothing is in no exact cut.
+func (ck *checkpoints) acked(w *holder) {
+	if h := ck.yields; h != nil && h.complete {
+		ck.endHold(CutRefused, fmt.Sprintf("rank %d has acked records after it had said that it yields none", w.account.no))
 	}
 }
 
 // holdDropped: nobody waits for a worker that is gone, and its own hold ends.
-func (c *Core) holdDropped(w *worker) {
-	w.held, w.barred = 0, false
-	if h := c.yields; h == nil {
+func (ck *checkpoints) holdDropped(w *worker) {
+	delete(ck.procs, w)
+	if h := ck.yields; h == nil {
 		return
 	} else if h.w == w {
-		c.endHold(CutFenced, fmt.Sprintf("rank %d, which held the yields to save, is gone", w.rank.no))
+		ck.endHold(CutFenced, fmt.Sprintf("rank %d, which held the yields to save, is gone", w.rank.no))
 		return
 	}
-	c.yieldsDue = true
+	ck.yieldsDue = true
+}
+
+// setHeld: w has said that it yields nothing for cut, or with 0 may yield again.
+func (ck *checkpoints) setHeld(w *worker, cut uint64) {
+	ck.at(w).held, w.still = cut, cut != 0
 }
 
 // checkYields: all who live have said that they yield nothing. It runs once at the
 // end of a Step.
-func (c *Core) checkYields() {
-	h := c.yields
-	if !c.yieldsDue || h == nil || h.complete || c.recovering {
+func (ck *checkpoints) checkYields() {
+	h := ck.yields
+	if !ck.yieldsDue || h == nil || h.complete || ck.recovering {
 		return
 	}
-	c.yieldsDue = false
-	for _, w := range c.workers {
-		if w.held != h.cut {
+	ck.yieldsDue = false
+	for _, w := range ck.group.workers {
+		if ck.at(w).held != h.cut {
 			return
 		}
 	}
 	h.complete = true
-	c.answerHold(CutOK, "")
+	ck.answerHold(CutOK, "")
 }
 
 // notHeld says why the cut that w asks for is not exact.
-func (c *Core) notHeld(w *worker, cut uint64) string {
-	switch h := c.yields; {
+func (ck *checkpoints) notHeld(w *worker, cut uint64) string {
+	switch h := ck.yields; {
 	case h != nil && h.cut == cut && h.w == w && h.complete:
 		return ""
 	case h != nil && h.cut == cut && h.w == w:
-		return "not exact: the yields are not held yet: " + c.whoYields()
-	case c.heldLast.cut == cut:
-		return "not exact: the hold of the yields has ended: " + c.heldLast.why
+		return "not exact: the yields are not held yet: " + ck.whoYields()
+	case ck.heldLast.cut == cut:
+		return "not exact: the hold of the yields has ended: " + ck.heldLast.why
 	}
 	return "not exact: no yields are held for this cut (a master that was started again knows of none)"
 }
 
 // endHold lets all trainers go on.
-func (c *Core) endHold(code CutCode, why string) {
-	h := c.yields
-	c.answerHold(code, why)
-	for _, w := range c.workers {
-		if w.held != 0 {
-			w.since = c.now // it was not to make progress
+func (ck *checkpoints) endHold(code CutCode, why string) {
+	h := ck.yields
+	ck.answerHold(code, why)
+	for _, w := range ck.group.workers {
+		if ck.at(w).held != 0 {
+			w.since = ck.now // it was not to make progress
 		}
-		c.tellHold(w, false, why)
-		w.held, w.barred = 0, false
+		ck.tellHold(w, false, why)
+		ck.setHeld(w, 0)
+		ck.at(w).barred = false
 	}
-	c.heldLast = heldYields{h.cut, why}
-	c.yields = nil
-	c.report(Report{Kind: ReportHoldEnded, Cut: h.cut, Rank: h.w.rank.no, Reason: why})
-	c.unpark()
+	ck.heldLast = heldYields{h.cut, why}
+	ck.yields = nil
+	ck.ledger.report(Report{Kind: ReportHoldEnded, Cut: h.cut, Rank: h.w.rank.no, Reason: why})
+	ck.ledger.unpark()
 }
 
 // holdTimeout: somebody did not stop in time, or the saver did not ask.
-func (c *Core) holdTimeout() {
-	h := c.yields
+func (ck *checkpoints) holdTimeout() {
+	h := ck.yields
 	switch {
-	case h == nil || c.now < h.at:
+	case h == nil || ck.now < h.at:
 	case h.complete:
-		c.endHold(CutTimeout, fmt.Sprintf("rank %d did not ask for its cut in time", h.w.rank.no))
+		ck.endHold(CutTimeout, fmt.Sprintf("rank %d did not ask for its cut in time", h.w.rank.no))
 	default:
-		c.endHold(CutTimeout, "the yields could not be held in time: "+c.whoYields())
+		ck.endHold(CutTimeout, "the yields could not be held in time: "+ck.whoYields())
 	}
 }
 
 // whoYields names those who have not said that they yield nothing.
-func (c *Core) whoYields() string {
-	if c.recovering {
+func (ck *checkpoints) whoYields() string {
+	if ck.recovering {
 		return "a new master waits for its agents"
 	}
 	var all []string
-	for _, w := range c.workers {
+	for _, w := range ck.group.workers {
 		switch {
-		case w.held == c.yields.cut:
+		case ck.at(w).held == ck.yields.cut:
 			continue
 		case len(all) == maxNamed:
 			return strings.Join(all, "; ") + "; and more"
@@ -223,18 +231,18 @@ func (c *Core) whoYields() string {
 }
 
 // checkHold: the invariants of a hold.
-func (c *Core) checkHold() error {
-	h := c.yields
-	if h != nil && (h.w.gone || c.cfg.Model != Shared || h.complete && (h.call != 0 || c.recovering) || c.kept(h.cut) != nil) {
+func (ck *checkpoints) checkHold() error {
+	h := ck.yields
+	if h != nil && (h.w.gone || !ck.ledger.folds || h.complete && (h.call != 0 || ck.recovering) || ck.kept(h.cut) != nil) {
 		return fmt.Errorf("yields are held for cut %016x: its saver is gone, or it was answered before it was complete, or it is frozen", h.cut)
 	}
-	for _, w := range c.workers {
+	for _, w := range ck.group.workers {
 		switch {
-		case h == nil && (w.held != 0 || w.barred):
+		case h == nil && (ck.at(w).held != 0 || ck.at(w).barred):
 			return fmt.Errorf("rank %d is held, and no hold is on", w.rank.no)
-		case h != nil && h.complete && w.held != h.cut:
+		case h != nil && h.complete && ck.at(w).held != h.cut:
 			return fmt.Errorf("the hold for cut %016x is complete, and rank %d has not said that it yields nothing", h.cut, w.rank.no)
-		case w.barred && w.leases != nil:
+		case ck.at(w).barred && w.leases != nil:
 			return fmt.Errorf("rank %d came while yields were held, and was granted something", w.rank.no)
 		}
 	}

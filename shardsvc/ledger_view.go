@@ -1,7 +1,6 @@
 package shardsvc
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/headrace/headrace/shardsvc/cut"
@@ -75,52 +74,10 @@ type LeaseInfo struct {
 	Age                Time
 }
 
-type JobInfo struct {
-	Job, Model                              string
-	Term, Epoch, Generation, WorldSize      uint32
-	Recovering                              bool
-	Grants, Acks, Refused, Reclaims, Steals uint64
-}
-
-type AgentInfo struct {
-	Name      string
-	Session   Session // 0: lost
-	LastHeard Time
-	Workers   int
-}
-
-type WorkerInfo struct {
-	Number      uint32
-	Rank        uint32
-	Incarnation uint64
-	Agent       string
-	Pid         int32
-	State       string // running | waiting | paused | stalled | ending | detached
-	Rate        float64
-	UnitsAcked  uint64
-	Step        int64
-	Leases      int
-	WaitSeconds float64
-	StepSeconds float64
-	RowsYielded uint64
-}
-
-// Job is the state of the job and its totals in this term.
-func (c *Core) Job() JobInfo {
-	j := c.stats
-	j.Job, j.Model = c.cfg.Job, c.cfg.Model
-	j.Term, j.Epoch, j.Generation, j.WorldSize, j.Recovering = c.term, c.epoch, c.generation, c.worldSize, c.recovering
-	return j
-}
-
-// HasSession says whether a session is open: it was greeted, and has neither ended
-// nor expired.
-func (c *Core) HasSession(s Session) bool { return c.sessions[s] != nil }
-
 // Datasets in order of number.
-func (c *Core) Datasets() []DatasetInfo {
+func (lg *ledger) Datasets() []DatasetInfo {
 	var all []DatasetInfo
-	for _, d := range c.datasets {
+	for _, d := range lg.datasets {
 		if d != nil {
 			all = append(all, d.info())
 		}
@@ -128,8 +85,8 @@ func (c *Core) Datasets() []DatasetInfo {
 	return all
 }
 
-func (c *Core) Dataset(id DatasetID) (DatasetInfo, bool) {
-	if d := c.dataset(id); d != nil {
+func (lg *ledger) Dataset(id DatasetID) (DatasetInfo, bool) {
+	if d := lg.dataset(id); d != nil {
 		return d.info(), true
 	}
 	return DatasetInfo{}, false
@@ -222,27 +179,6 @@ func (ps *pass) counts() (n Counts) {
 	return n
 }
 
-// marks are the positions on the line that design section 1 orders.
-type marks struct{ committed, bound, acked, leased, planned, head int64 }
-
-func (ps *pass) marks() marks {
-	planned := ps.frontier - ps.ahead()
-	m := marks{acked: ps.done.Low, leased: planned, planned: planned, head: ps.p.LineEnd()}
-	if len(ps.pending) > 0 {
-		m.leased = ps.pending[0].Start
-	}
-	switch {
-	case ps.p.ds.acksBind:
-		m.bound = m.acked
-	case ps.done != &ps.base:
-		m.bound = ps.base.Low
-	default:
-		m.bound = ps.boundLow
-	}
-	m.committed = m.bound
-	return m
-}
-
 func (ps *pass) distances() Distances {
 	m := ps.marks()
 	to := func(at int64) int64 { return ps.Units(at, m.head) }
@@ -250,8 +186,8 @@ func (ps *pass) distances() Distances {
 }
 
 // Partitions of a dataset, in order of number.
-func (c *Core) Partitions(id DatasetID) []PartitionInfo {
-	d := c.dataset(id)
+func (lg *ledger) Partitions(id DatasetID) []PartitionInfo {
+	d := lg.dataset(id)
 	if d == nil {
 		return nil
 	}
@@ -274,8 +210,8 @@ func (c *Core) Partitions(id DatasetID) []PartitionInfo {
 
 // State lists the passes of at most limit partitions with a number above
 // after: those begun and not settled, or else the last one.
-func (c *Core) State(now Time, id DatasetID, after PartitionNo, limit int) []PassInfo {
-	d := c.dataset(id)
+func (lg *ledger) State(now Time, id DatasetID, after PartitionNo, limit int) []PassInfo {
+	d := lg.dataset(id)
 	if d == nil {
 		return nil
 	}
@@ -290,7 +226,7 @@ func (c *Core) State(now Time, id DatasetID, after PartitionNo, limit int) []Pas
 		n := len(all)
 		for _, ps := range p.passes {
 			if !ps.over() || ps.n+1 == p.begun() {
-				all = append(all, ps.info(now-c.blocked))
+				all = append(all, ps.info(now-lg.blocked))
 			}
 		}
 		if n == len(all) {
@@ -311,47 +247,8 @@ func (ps *pass) info(now Time) PassInfo {
 	i := PassInfo{Number: ps.p.no, Identity: ps.p.identity, Label: ps.p.label(), Pass: ps.n, Distances: ps.distances(), Counts: ps.counts(), Leases: ps.leaseCount}
 	i.Counts.Listed = ps.p.listed(ps.n)
 	for l := ps.leases; l != nil && len(i.Lease) < 100; l = l.pnext {
-		i.Lease = append(i.Lease, LeaseInfo{Token: l.token, Agent: l.w.agent.name, Rank: l.w.rank.no, Segment: l.segment,
+		i.Lease = append(i.Lease, LeaseInfo{Token: l.token, Agent: l.w.speaker.name, Rank: l.w.account.no, Segment: l.segment,
 			Start: l.start - l.shift, Prefix: l.prefix - l.shift, End: l.end - l.shift, Age: now - l.granted})
 	}
 	return i
-}
-
-// Agents that are known, in order of arrival.
-func (c *Core) Agents() []AgentInfo {
-	all := make([]AgentInfo, 0, len(c.agents))
-	for _, a := range c.agents {
-		all = append(all, AgentInfo{a.name, a.session, a.lastHeard + c.blocked, len(a.workers)})
-	}
-	return all
-}
-
-// Workers that may run, in order of rank.
-func (c *Core) Workers() []WorkerInfo {
-	all := make([]WorkerInfo, 0, len(c.workers))
-	for _, w := range c.workers {
-		i := WorkerInfo{Number: w.number, Rank: w.rank.no, Incarnation: w.incarnation, Agent: w.agent.name, Pid: w.pid,
-			UnitsAcked: w.units, Step: w.rank.step, Leases: w.leaseCount,
-			WaitSeconds: w.waitSeconds, StepSeconds: w.stepSeconds, RowsYielded: w.rows}
-		for _, r := range w.rates {
-			i.Rate = max(i.Rate, float64(r.rate))
-		}
-		switch {
-		case w.state == detached:
-			i.State = "detached"
-		case w.state == ending && w.stalled:
-			i.State = "stalled"
-		case w.state == ending:
-			i.State = "ending"
-		case w.paused:
-			i.State = "paused"
-		case w.waiting > 0 && w.leases == nil:
-			i.State = "waiting"
-		default:
-			i.State = "running"
-		}
-		all = append(all, i)
-	}
-	slices.SortStableFunc(all, func(a, b WorkerInfo) int { return cmp.Compare(a.Rank, b.Rank) })
-	return all
 }

@@ -1,0 +1,71 @@
+package shardsvc
+
+import (
+	"slices"
+
+	"github.com/headrace/headrace/shardsvc/line"
+)
+
+// foldCut folds the acks that are in a bound cut into the settled sets: they need no
+// step any more.
+func (lg *ledger) foldCut(in func(*piece) bool) {
+	for _, p := range lg.parts {
+		if p == nil || p.ds.folds {
+			continue
+		}
+		was := p.records
+		for _, ps := range p.passes {
+			lg.foldPieces(ps, in)
+		}
+		if p.records != was {
+			lg.dirtyPartition(p)
+		}
+		lg.changed(p)
+	}
+}
+
+func (lg *ledger) foldPieces(ps *pass, in func(*piece) bool) {
+	lg.keepPieces(ps, func(x *piece) bool {
+		if !in(x) {
+			return true
+		}
+		ps.base.Add(x.start, x.end, line.Acked)
+		ps.folded += ps.Units(x.start, x.end)
+		lg.basis(ps).Add(x.Tally)
+		lg.dirtyPass(ps)
+		return false
+	})
+}
+
+// markBound sets, where acks fold, the marks of the newest bound cut, which lies at l.
+// Without one, what is acked counts as bound.
+func (lg *ledger) markBound(l *lines, bound bool) {
+	lg.someBound = bound
+	for _, d := range lg.datasets {
+		if d != nil {
+			d.acksBind = !bound
+		}
+	}
+	for _, p := range lg.parts {
+		if p == nil || p.ds.acksBind {
+			continue
+		}
+		p.boundDone = 0
+		for n := range p.begun() {
+			ps, set := p.line(n), l.of(p, n)
+			if ps.boundLow, ps.boundUnits = set.Low, ps.UnitsOf(set); n < p.folded {
+				p.boundDone += ps.boundUnits
+			}
+		}
+	}
+}
+
+// anyAcked: some records are in a model.
+func (lg *ledger) anyAcked() bool {
+	for _, p := range lg.parts {
+		if p != nil && (p.units[line.Acked] > 0 || slices.ContainsFunc(p.passes, func(ps *pass) bool { return ps.kinds[line.Acked] > 0 })) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,37 @@
+package shardsvc
+
+// checkpoints knows which records are in which model: the cuts that are kept, who asks
+// for one, and who goes back to one.
+type checkpoints struct {
+	*turn
+	ledger *ledger
+	group  *group
+	kind   kind
+
+	pasts []*rankPast // by index of the rank
+	procs map[*worker]*workerPast
+
+	cuts     []*keptCut   // in order of cutOrder
+	cutOrder uint64       // of the newest
+	removed  []removedCut // that were given up last, in order
+	asks     []*ask       // that wait, in order of arrival
+	askDue   bool         // something happened that may complete one
+
+	yields    *yieldHold // nil: none is on
+	yieldsDue bool       // something happened that may complete it
+	doubting  bool       // a restore waits for what is known of others
+	heldLast  heldYields
+
+	phase     restorePhase
+	choice    uint64 // of the generation: the cut that it went back to; 0: the start
+	restored  int64  // its step
+	restoreBy Time   // deadline of the phase
+	restoring uint32 // no rank below it is missing
+}
+
+func (ck *checkpoints) init(t *turn, lg *ledger, gr *group) {
+	*ck = checkpoints{turn: t, ledger: lg, group: gr, procs: map[*worker]*workerPast{}}
+	lg.above = ck
+	ck.kind = newKind(ck)
+	gr.kind = ck.kind
+}

@@ -1,0 +1,75 @@
+package shardsvc
+
+import "github.com/headrace/headrace/shardsvc/line"
+
+// dirty lists what the next Flush encodes. Each thing is in its list once.
+type dirty struct {
+	datasets []*dataset
+	parts    []*partition
+	passes   []*pass
+	pieces   []*pass // of which acks changed
+	ranks    []*account
+}
+
+func (lg *ledger) dirtyDataset(d *dataset) {
+	if !d.dirty {
+		d.dirty = true
+		lg.dirty.datasets = append(lg.dirty.datasets, d)
+	}
+}
+
+func (lg *ledger) dirtyPartition(p *partition) {
+	if !p.dirty {
+		p.dirty = true
+		lg.dirty.parts = append(lg.dirty.parts, p)
+	}
+}
+
+func (lg *ledger) dirtyPass(ps *pass) {
+	if !ps.dirty {
+		ps.dirty = true
+		lg.dirty.passes = append(lg.dirty.passes, ps)
+	}
+}
+
+func (lg *ledger) dirtyPieces(ps *pass) {
+	if !ps.dirtyAcks {
+		ps.dirtyAcks = true
+		lg.dirty.pieces = append(lg.dirty.pieces, ps)
+	}
+}
+
+func (lg *ledger) dirtyRank(r *account) {
+	if !r.dirty {
+		r.dirty = true
+		lg.dirty.ranks = append(lg.dirty.ranks, r)
+	}
+}
+
+func (d *dirty) reset() {
+	clear(d.datasets)
+	clear(d.parts)
+	clear(d.passes)
+	clear(d.pieces)
+	clear(d.ranks)
+	d.datasets, d.parts, d.passes, d.pieces, d.ranks = d.datasets[:0], d.parts[:0], d.passes[:0], d.pieces[:0], d.ranks[:0]
+}
+
+// putSettled is written out because it runs once per pass and batch: it is all
+// that an ack costs in the store.
+func (fx *Effects) putSettled(ps *pass) {
+	k := len(fx.arena)
+	fx.arena = appendNumbers(fx.arena, keySettled, ps.p.ds.id, ps.p.no, ps.n)
+	v := len(fx.arena)
+	units := ps.kinds
+	if ps.done != &ps.base {
+		units[line.Acked] = ps.folded // the rest is in `a` records
+	}
+	fx.arena = appendSettledHead(fx.arena, &units, &ps.records, ps.StartPlace(ps.base.Low), len(ps.base.Above))
+	for _, s := range ps.base.Above {
+		fx.arena = appendPlace(appendPlace(fx.arena, ps.StartPlace(s.Start)), ps.EndPlace(s.End))
+		fx.arena = appendUint(fx.arena, s.Val)
+	}
+	end := len(fx.arena)
+	fx.Puts = append(fx.Puts, Put{Op: Set, Key: fx.arena[k:v:v], Value: fx.arena[v:end:end]})
+}

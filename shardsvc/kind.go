@@ -1,0 +1,143 @@
+package shardsvc
+
+import "fmt"
+
+// kind is the job's model kind: where the model lives decides what a new process, a
+// lost one, a cut and a way back mean.
+type kind interface {
+	groupKind
+	// gated says whether w must restore before it is given rows.
+	gated(w *worker) bool
+	// complete says whether all ranks that have to have reported the step of q.
+	complete(q *ask) bool
+	// missing names those that have not.
+	missing(q *ask) string
+	// foreign says whether the cut was not asked for by this process, or its group.
+	foreign(k *keptCut, r *rank) bool
+	// oldestStep is the first step that r can still ask a cut at.
+	oldestStep(r *rank) int64
+	// sameLife says whether steps tell which of two cuts is newer.
+	sameLife(k, x *keptCut) bool
+	// moved says whether steps were reported since the generation, or the process, began.
+	moved(r *rank) bool
+	// answered says that a restore is decided already, or too late, and answers it.
+	answered(w *worker, call uint64, k *RestoreCall) bool
+	// chosen goes back to a cut; nil: to the start. fresh: nothing was in a model.
+	chosen(r *rank, t *target, k *keptCut, fresh bool) (again comesAgain)
+	// rewound goes back without a trainer.
+	rewound(ranks []*rank, t *target, why string) (again comesAgain)
+	// overdue says that not all ranks have restored in time.
+	overdue(reason string)
+}
+
+func newKind(ck *checkpoints) kind {
+	switch any := (anyKind{ck}); ck.cfg.Model {
+	case Private:
+		return private{any}
+	case Replicated:
+		return replicated{any}
+	default:
+		return shared{any}
+	}
+}
+
+// anyKind is what the kinds have in common.
+type anyKind struct{ *checkpoints }
+
+func (ck anyKind) takesOlder() bool { return false }
+
+func (ck anyKind) leaveIsEnd() bool { return false }
+
+// mayResume: a process cannot go on from acks that were in a model which is gone.
+func (ck anyKind) mayResume(a *agent, j *Join, newcomer bool) bool {
+	if !newcomer || j.Resume != ResumeAcked || ck.noCuts() != "" {
+		return true
+	}
+	ck.group.refuseJoin(a, j, fmt.Sprintf("resume=acked: the model of a %s job goes with its processes, so what they acked is in none. Say bound, or start", ck.cfg.Model))
+	return false
+}
+
+func (ck anyKind) entered(w *worker, j *Join, first bool) (again comesAgain) {
+	again = ck.begin(w, first)
+	ck.checkRestored()
+	return again
+}
+
+// begin: a rank that is new in the generation begins with the step that it went back to.
+func (ck anyKind) begin(w *worker, first bool) (again comesAgain) {
+	if first {
+		w.rank.step, w.rank.ended = ck.restored, false
+	}
+	return again
+}
+
+func (ck anyKind) joined(w *worker, newcomer bool) { ck.holdJoined(w, newcomer) }
+
+func (ck anyKind) settledIn(w *worker) { ck.restoreWaiting(w) }
+
+func (ck anyKind) counts(w *worker) bool { return ck.past(w.rank).called || !ck.checkpoints.gated(w) }
+
+func (ck anyKind) ending(w *worker, reason string) {
+	if ck.yields != nil && ck.yields.w == w {
+		ck.endHold(CutFenced, reason)
+	}
+}
+
+func (ck anyKind) dropped(w *worker) { ck.holdDropped(w) }
+
+func (ck anyKind) lost(*worker, bool, string) {}
+
+func (ck anyKind) unheard([]*rank) {}
+
+func (ck anyKind) recovered() {
+	ck.yieldsDue = true
+	for i := 0; i < len(ck.group.workers); i++ {
+		ck.restoreWaiting(ck.group.workers[i])
+	}
+}
+
+func (ck anyKind) generationEnded(reason string) { ck.dropAsks(nil, reason) }
+
+func (ck anyKind) gated(w *worker) bool {
+	past := ck.past(w.rank)
+	return past.must && !past.called
+}
+
+func (ck anyKind) foreign(*keptCut, *rank) bool { return false }
+
+func (ck anyKind) oldestStep(r *rank) int64 { return r.step - ck.cfg.History }
+
+// goBackAll makes a cut the settled records of the whole job.
+func (ck anyKind) goBackAll(t *target, k *keptCut) (again comesAgain) {
+	if ck.yields != nil {
+		ck.endHold(CutRefused, "somebody went back to a checkpoint")
+	}
+	again = ck.ledger.goBack(ck.linesOf(k))
+	ck.voidAfter(nil, k, t.foreign != nil)
+	return again
+}
+
+// restoredTo: the ranks that went back go on from the step of t.
+func (ck anyKind) restoredTo(t *target, back func(*rank) bool) {
+	ck.choice, ck.restored, ck.group.topStep = t.id(), t.step(), t.step()
+	for _, x := range ck.group.ranks {
+		if back(x) {
+			x.step, x.ended = ck.restored, false
+			ck.ledger.dirtyRank(x.account)
+		}
+	}
+	ck.jobDirty = true
+}
+
+// awaitRanks: nobody gets rows before all ranks have restored, or the deadline.
+func (ck anyKind) awaitRanks() {
+	ck.restoring = 0
+	ck.watchRestore()
+	ck.ledger.park()
+}
+
+func (ck anyKind) overdue(string) {
+	ck.phase = restoreDone
+	ck.jobDirty = true
+	ck.ledger.unpark()
+}

@@ -1,0 +1,78 @@
+package shardsvc
+
+import "fmt"
+
+// ledger knows of each record in whose hands it is: pending, leased or settled.
+type ledger struct {
+	*turn
+	above aboveLedger
+
+	folds   bool // an ack folds into the settled set at once, because nobody can ask for an older step than now (shared, undeclared)
+	perRank bool // each rank has a model of its own (private)
+
+	nextDS    DatasetID
+	nextPart  PartitionNo
+	datasets  []*dataset   // by id; nil: never made, or removed
+	parts     []*partition // by number; nil likewise
+	someBound bool         // a cut is bound, where acks fold
+
+	leases   leaseTable
+	holders  []*holder // in order of arrival
+	accounts map[uint32]*account
+	stepsDue bool // a step was reported, or a rank was told END: a cut may be complete
+
+	dirty    dirty
+	kicked   []*dataset
+	thieves  []*holder  // scratch of steal scans
+	victims  []victim   // scratch of steal scans
+	conceded []conceded // in the message at hand
+}
+
+// aboveLedger is what the ledger asks of the rooms above it.
+type aboveLedger interface {
+	// mayGet says whether w may be given rows now, and if not what its requests are
+	// told meanwhile.
+	mayGet(w *holder) (ok bool, state State, reason string)
+	// pinned says whether a cut of the rank at a step from low up to and without high
+	// is kept or waited for: acks at these steps stay apart.
+	pinned(rank uint32, low, high int64) bool
+	// acked tells that records which w held are settled.
+	acked(w *holder)
+}
+
+func (lg *ledger) init(t *turn) {
+	kind := t.cfg.Model
+	*lg = ledger{turn: t, folds: kind != Replicated && kind != Private, perRank: kind == Private,
+		nextDS: 1, nextPart: 1, leases: newLeaseTable(), accounts: map[uint32]*account{}}
+}
+
+func (lg *ledger) report(r Report) {
+	if d := lg.dataset(r.Dataset); d != nil {
+		r.Name = d.name
+	}
+	if p := lg.partition(r.Partition); p != nil {
+		r.Label = p.label()
+	}
+	lg.fx.Reports = append(lg.fx.Reports, r)
+}
+
+func (lg *ledger) rejected(format string, args ...any) {
+	lg.report(Report{Kind: ReportRejected, Reason: fmt.Sprintf(format, args...)})
+}
+
+func (lg *ledger) dataset(id DatasetID) *dataset {
+	if int64(id) < int64(len(lg.datasets)) {
+		return lg.datasets[id]
+	}
+	return nil
+}
+
+func (lg *ledger) partition(no PartitionNo) *partition {
+	if int64(no) < int64(len(lg.parts)) {
+		return lg.parts[no]
+	}
+	return nil
+}
+
+// maxNamed ranks are named in a reason.
+const maxNamed = 8

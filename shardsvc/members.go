@@ -1,0 +1,115 @@
+package shardsvc
+
+import (
+	"slices"
+
+	"github.com/headrace/headrace/shardsvc/line"
+	"github.com/headrace/headrace/sources"
+
+	"github.com/headrace/headrace/shardsvc/cut"
+)
+
+// members is the cut of rank r, or of the group, at a step, without segments. A rank
+// with a model of its own has its own lines, and its acks since.
+func (lg *ledger) members(r *account, step int64, own *lines) *cut.Cut {
+	body := &cut.Cut{}
+	for _, d := range lg.datasets {
+		if d == nil {
+			continue
+		}
+		s := cut.Dataset{Name: d.name, Unit: d.opt.Unit}
+		if o := &d.opt; o.Shuffle {
+			s.Shuffle = &cut.Shuffle{Seed: o.Seed, Block: o.Block, InOrder: o.InOrder, VirtualRanks: o.VirtualRanks}
+		}
+		for _, p := range d.parts {
+			q := cut.Partition{Number: p.no, Identity: p.identity, Estimated: p.estimated}
+			done := cut.Tally{}
+			if !lg.perRank { // of a private rank nobody counts what others hold
+				q.Done, q.DoneUnits = p.folded, cut.Units{Acked: p.units[line.Acked], Excluded: p.units[line.Excluded], Dropped: p.units[line.Dropped]}
+				done = p.records
+			}
+			for n := q.Done; n < p.begun(); n++ {
+				ps := p.line(n)
+				if lg.perRank {
+					set, records := ps.ofRank(r, step, own.of(p, n), own.recordsOf(p, n))
+					addPass(&q, &done, ps, &set, records, 0, 0)
+				} else {
+					set, records := ps.ofGroup(step)
+					addPass(&q, &done, ps, &set, records, ps.kinds[line.Excluded], ps.kinds[line.Dropped])
+				}
+			}
+			if q.Done > 0 {
+				q.DoneRecords = &done
+			}
+			for _, e := range p.excluded {
+				q.Excluded = append(q.Excluded, cut.Exclusion{Pass: e.pass, Piece: cut.Piece{Segment: e.segment, Start: e.start, End: e.end},
+					Units: e.units, Kind: e.kind, Reason: e.reason, When: e.when})
+			}
+			s.Partitions = append(s.Partitions, q)
+		}
+		body.Datasets = append(body.Datasets, s)
+	}
+	return body
+}
+
+// ofGroup: all that was settled before the generation and its acks since.
+func (ps *pass) ofGroup(step int64) (set line.Set, records cut.Tally) {
+	set, records = ps.base.Clone(), ps.records
+	for i := range ps.acks {
+		if k := &ps.acks[i]; k.step <= step {
+			set.Add(k.start, k.end, line.Acked)
+			records.Add(k.Tally)
+		}
+	}
+	return set, records
+}
+
+// ofRank: what it restored or bound last, and its own acks since.
+func (ps *pass) ofRank(r *account, step int64, own *line.Set, records cut.Tally) (line.Set, cut.Tally) {
+	set := own.Clone()
+	for i := range ps.acks {
+		if k := &ps.acks[i]; k.rank == r.no && k.step <= step {
+			set.Add(k.start, k.end, line.Acked)
+			records.Add(k.Tally)
+		}
+	}
+	return set, records
+}
+
+// withSegments completes a body with the segments up to the highest position that it
+// names.
+func (lg *ledger) withSegments(body *cut.Cut) *cut.Cut {
+	for i := range body.Datasets {
+		for j := range body.Datasets[i].Partitions {
+			q := &body.Datasets[i].Partitions[j]
+			if p := lg.partition(q.Number); p != nil && p.identity == q.Identity {
+				q.Name = p.name
+				q.Segments, q.Complete = p.segmentsOf(q)
+			}
+		}
+	}
+	return body
+}
+
+// segmentsOf lists the segments that q needs, and whether these are all for ever.
+func (p *partition) segmentsOf(q *cut.Partition) (segs []sources.Segment, complete bool) {
+	high := int64(-1)
+	for i := range q.Passes {
+		high = max(high, q.Passes[i].Low.Segment)
+		if n := len(q.Passes[i].Ranges); n > 0 {
+			high = max(high, q.Passes[i].Ranges[n-1].End.Segment)
+		}
+	}
+	for _, e := range q.Excluded {
+		high = max(high, e.Piece.Segment)
+	}
+	if n := len(p.Segs); n > 0 && (q.Later() || p.ds.opt.Shuffle && len(q.Passes)+len(q.Excluded) > 0) {
+		high = p.Segs[n-1].ID
+	}
+	for i := range p.Segs {
+		if s := &p.Segs[i]; s.ID <= high {
+			segs = append(segs, sources.Segment{ID: s.ID, Start: s.Start, End: s.End, Sealed: s.Sealed, Locator: slices.Clone(s.Locator), Name: s.Name})
+		}
+	}
+	return segs, p.Complete && len(segs) == len(p.Segs)
+}

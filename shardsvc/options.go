@@ -1,0 +1,39 @@
+package shardsvc
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/headrace/headrace/shardsvc/cut"
+	"github.com/headrace/headrace/shardsvc/line"
+)
+
+func (o *Options) validate() error {
+	switch {
+	case o.Passes < 1 || o.Passes > 1<<31:
+		return fmt.Errorf("passes is %d, must be 1 to 2147483648", o.Passes)
+	case o.Min < 1 || o.Max < o.Min:
+		return fmt.Errorf("lease sizes: min %d, max %d; need 1 <= min <= max", o.Min, o.Max)
+	case o.Initial < 1:
+		return fmt.Errorf("lease initial is %d, must be at least 1", o.Initial)
+	case o.Target <= 0:
+		return fmt.Errorf("lease target is %d ns, must be positive", o.Target)
+	case o.Stall < 0:
+		return fmt.Errorf("lease stall is %d ns, must not be negative", o.Stall)
+	case o.Shuffle && (o.Block < 1 || o.Block > 1<<40):
+		return fmt.Errorf("shuffle block is %d, must be 1 to 2^40", o.Block)
+	case o.Max > line.Max || o.Initial > line.Max:
+		return fmt.Errorf("lease sizes: max %d, initial %d; at most 2^60", o.Max, o.Initial)
+	case o.Resume > ResumeStart:
+		return fmt.Errorf("unknown resume %d", o.Resume)
+	case o.VirtualRanks > cut.MaxVirtualRanks:
+		return fmt.Errorf("%d virtual ranks, at most %d", o.VirtualRanks, cut.MaxVirtualRanks)
+	case o.VirtualRanks > 0 && !(o.Shuffle && o.Strict):
+		return errors.New("virtual ranks need blocks and a strict order")
+	case o.InOrder && o.VirtualRanks == 0:
+		return errors.New("blocks in order are for virtual ranks")
+	case o.Shuffle && o.Strict && o.VirtualRanks == 0:
+		return errors.New("order: strict and shuffle exclude each other")
+	}
+	return nil
+}

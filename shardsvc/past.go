@@ -1,0 +1,39 @@
+package shardsvc
+
+// rankPast is what the checkpoints know of a rank.
+type rankPast struct {
+	must   bool     // gets nothing before it restored
+	called bool     // did so in this generation, or incarnation
+	lost   bool     // private: its process is gone, what it had acked is still to come back
+	choice uint64   // private: what it was answered when it restored
+	base   *keptCut // private: what it restored or bound last; nil: the start
+}
+
+// past of a rank.
+func (ck *checkpoints) past(r *rank) *rankPast {
+	if r.index < 0 { // nobody ever joined as it
+		return &rankPast{}
+	}
+	for len(ck.pasts) <= r.index {
+		ck.pasts = append(ck.pasts, &rankPast{})
+	}
+	return ck.pasts[r.index]
+}
+
+// workerPast is what the checkpoints know of a process while it lives.
+type workerPast struct {
+	asking    *waitingRestore
+	doubtedAt Time   // since when asking waits for what is known of others; 0: it does not
+	held      uint64 // cut of the hold that is on, if it has said that it yields nothing
+	barred    bool   // it came during the hold, and gets nothing before it ends
+}
+
+// at is what is known of w.
+func (ck *checkpoints) at(w *worker) *workerPast {
+	p := ck.procs[w]
+	if p == nil {
+		p = &workerPast{}
+		ck.procs[w] = p
+	}
+	return p
+}

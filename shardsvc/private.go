@@ -1,0 +1,101 @@
+package shardsvc
+
+import "fmt"
+
+// private: each rank has its own model, steps and checkpoints. What a rank had acked
+// above its newest cut comes again when its process is gone.
+type private struct{ anyKind }
+
+// enter: an older process of the rank and its model are out of the group. The new one
+// goes back to a cut of the rank, or begins with nothing.
+func (ck private) enter(a *agent, r *rank, j *Join, newcomer bool) (again comesAgain, ok bool) {
+	if !ck.mayResume(a, j, newcomer) {
+		return again, false
+	}
+	if !newcomer {
+		return again, true
+	}
+	ck.group.worldSize = max(j.WorldSize, 1)
+	ck.jobDirty = true
+	had := ck.hasPast()
+	if old := r.worker(); old != nil {
+		ck.group.fence(old, fmt.Sprintf("another process came for rank %d", r.no))
+		ck.group.drop(old, lost, "fenced")
+	}
+	again = ck.rankGone(r)
+	past := ck.past(r)
+	past.must, past.called, past.choice, r.step, r.ended = false, false, 0, 0, false
+	switch {
+	case j.Resume == ResumeStart || j.Resume == ResumeDefault && !ck.keeps(r):
+		again.add(ck.choose(r, &target{}))
+		past.called = j.Resume == ResumeStart
+	case ck.keeps(r) || had:
+		past.must = true
+	}
+	return again, true
+}
+
+func (ck private) lost(w *worker, newest bool, _ string) {
+	if newest {
+		ck.rankGone(w.rank)
+	}
+}
+
+func (ck private) unheard(gone []*rank) {
+	for _, r := range gone {
+		ck.rankGone(r)
+	}
+}
+
+func (ck private) complete(q *ask) bool { return q.w.rank.reported(q.cut.Step) }
+
+func (ck private) missing(q *ask) string {
+	return fmt.Sprintf("rank %d has reported step %d, not %d", q.w.rank.no, q.w.rank.step, q.cut.Step)
+}
+
+func (ck private) foreign(k *keptCut, r *rank) bool {
+	return k.rank != int64(r.no) || k.incarnation != r.incarnation
+}
+
+func (ck private) sameLife(k, x *keptCut) bool {
+	return k.rank == x.rank && k.generation == x.generation && k.incarnation == x.incarnation
+}
+
+func (ck private) moved(r *rank) bool { return !ck.past(r).must && r.step > 0 }
+
+func (ck private) answered(w *worker, call uint64, _ *RestoreCall) bool {
+	if !ck.past(w.rank).called {
+		return false
+	}
+	ck.answerChoice(w, call, comesAgain{})
+	return true
+}
+
+func (ck private) chosen(r *rank, t *target, k *keptCut, _ bool) (again comesAgain) {
+	again = ck.ledger.goBackRank(r.account, ck.ownLines(r), ck.linesOf(k))
+	ck.setBase(r, k)
+	ck.voidAfter(r, k, t.foreign != nil)
+	past := ck.past(r)
+	past.lost, r.step, past.choice, r.ended = false, t.step(), t.id(), false
+	ck.ledger.dirtyRank(r.account)
+	if t.foreign != nil && ck.phase == restoreFree && !ck.anyTrained(r) {
+		ck.phase = restoreWaits
+		ck.awaitRanks()
+	}
+	ck.jobDirty = true
+	return again
+}
+
+func (ck private) rewound(ranks []*rank, t *target, why string) (again comesAgain) {
+	for _, r := range ranks {
+		r = ck.group.rankOf(r.no)
+		if w := r.worker(); w != nil {
+			ck.group.fence(w, why)
+			ck.group.fenceRank(w)
+			ck.group.drop(w, untouched, "rewound")
+		}
+		again.add(ck.choose(r, t))
+		ck.past(r).called = false
+	}
+	return again
+}

@@ -1,0 +1,179 @@
+package shardsvc
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// replicated: all ranks have the same model and count the same steps. A generation is
+// one start of all of them, and the loss of a member ends it.
+type replicated struct{ anyKind }
+
+// enter lets a process into the running generation, or starts one.
+func (ck replicated) enter(a *agent, r *rank, j *Join, newcomer bool) (again comesAgain, ok bool) {
+	if !ck.mayResume(a, j, newcomer) {
+		return again, false
+	}
+	world := max(j.WorldSize, 1)
+	switch {
+	case !newcomer && (ck.genEnded || r.generation != ck.generation):
+		ck.group.refuseJoin(a, j, fmt.Sprintf("generation %d has ended: start the whole group again", r.generation))
+		return again, false
+	case j.Rank >= world:
+		ck.group.refuseJoin(a, j, fmt.Sprintf("rank %d is not below the world size %d", j.Rank, world))
+		return again, false
+	case ck.genEnded || ck.generation == 0:
+		return ck.startGeneration(world, j.Resume), true
+	case !newcomer:
+		return again, true
+	case r.generation == ck.generation:
+		ck.group.endGeneration(fmt.Sprintf("another process came for rank %d", r.no))
+		return ck.startGeneration(world, j.Resume), true
+	case world != ck.group.worldSize:
+		ck.group.endGeneration(fmt.Sprintf("a group of %d came, this one has %d", world, ck.group.worldSize))
+		return ck.startGeneration(world, j.Resume), true
+	case j.Resume == ResumeStart && ck.choice != 0:
+		ck.group.refuseJoin(a, j, fmt.Sprintf("resume=start, but the others went back to step %d: start the whole group alike", ck.restored))
+		return again, false
+	case j.Resume == ResumeStart && ck.phase == restoreFree:
+		ck.phase, ck.jobDirty = restoreDone, true
+	}
+	return again, true
+}
+
+func (ck replicated) startGeneration(world uint32, resume Resume) (again comesAgain) {
+	ck.group.startGeneration(world)
+	ck.phase, ck.choice, ck.restored = restoreFree, 0, 0
+	switch keeps := ck.keeps(nil); {
+	case !ck.hasPast():
+		if resume == ResumeStart {
+			ck.phase = restoreDone // who says so fixes the choice
+		}
+	case resume == ResumeStart || resume == ResumeDefault && !keeps:
+		again = ck.choose(nil, &target{})
+		if !keeps {
+			ck.phase = restoreDone // nobody has anything else to go back to
+		}
+	default:
+		ck.phase, ck.restoring = restoreOpen, 0
+		ck.watchRestore()
+	}
+	ck.ledger.report(Report{Kind: ReportGeneration, Units: int64(ck.generation)})
+	ck.ledger.kickAll()
+	return again
+}
+
+func (ck replicated) entered(w *worker, j *Join, first bool) (again comesAgain) {
+	past := ck.past(w.rank)
+	if first {
+		past.called = j.Resume == ResumeStart && (ck.phase == restoreOpen || ck.phase == restoreWaits)
+	}
+	again = ck.begin(w, first)
+	if past.called && ck.phase == restoreOpen {
+		again.add(ck.choose(w.rank, &target{}))
+	}
+	ck.checkRestored()
+	return again
+}
+
+func (ck replicated) leaveIsEnd() bool { return true }
+
+func (ck replicated) lost(w *worker, _ bool, reason string) {
+	ck.group.endGeneration(fmt.Sprintf("rank %d is lost (%s)", w.rank.no, reason))
+}
+
+func (ck replicated) unheard(gone []*rank) {
+	if slices.ContainsFunc(gone, func(r *rank) bool { return r.generation == ck.generation }) {
+		ck.group.endGeneration("a member did not come back after a restart of the master")
+	}
+}
+
+func (ck replicated) overdue(reason string) { ck.group.endGeneration(reason) }
+
+// gated: the phase goes for all ranks alike.
+func (ck replicated) gated(*worker) bool { return false }
+
+// complete: every rank that has to reported the step, or has nothing to report.
+func (ck replicated) complete(q *ask) bool {
+	for ; q.missing < ck.group.worldSize; q.missing++ {
+		if !ck.reported(q.missing, q.cut.Step) {
+			return false
+		}
+	}
+	// A rank that was told END may have asked again meanwhile.
+	q.missing = 0
+	for no := range ck.group.worldSize {
+		if !ck.reported(no, q.cut.Step) {
+			q.missing = no
+			return false
+		}
+	}
+	return true
+}
+
+// reported: of a rank of the generation, joined or not.
+func (ck replicated) reported(no uint32, step int64) bool {
+	r := ck.group.byRank[no]
+	if r == nil || r.generation != ck.generation {
+		return ck.restored >= step
+	}
+	return r.reported(step)
+}
+
+func (ck replicated) missing(q *ask) string {
+	var all []string
+	for no := range ck.group.worldSize {
+		r := ck.group.byRank[no]
+		switch {
+		case ck.reported(no, q.cut.Step):
+		case len(all) == maxNamed:
+			return strings.Join(all, "; ") + "; and more"
+		case r == nil || r.generation != ck.generation:
+			all = append(all, fmt.Sprintf("rank %d has not joined", no))
+		default:
+			all = append(all, fmt.Sprintf("rank %d has reported step %d", no, r.step))
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
+func (ck replicated) foreign(k *keptCut, _ *rank) bool {
+	return k.generation != ck.generation || ck.genEnded
+}
+
+func (ck replicated) oldestStep(*rank) int64 { return ck.group.topStep - ck.cfg.History }
+
+func (ck replicated) sameLife(k, x *keptCut) bool { return k.generation == x.generation }
+
+func (ck replicated) moved(*rank) bool { return ck.phase == restoreFree && ck.group.topStep > 0 }
+
+// answered: all ranks of a generation go back to what the first one chose.
+func (ck replicated) answered(w *worker, call uint64, _ *RestoreCall) bool {
+	if ck.phase != restoreWaits && ck.phase != restoreDone {
+		return false
+	}
+	ck.past(w.rank).called = true
+	ck.ledger.dirtyRank(w.account)
+	ck.answerChoice(w, call, comesAgain{})
+	ck.checkRestored()
+	return true
+}
+
+func (ck replicated) chosen(_ *rank, t *target, k *keptCut, fresh bool) (again comesAgain) {
+	again = ck.goBackAll(t, k)
+	if ck.phase = restoreDone; !fresh { // else the start is where all are
+		ck.phase = restoreWaits
+		ck.awaitRanks()
+	}
+	ck.restoredTo(t, func(x *rank) bool { return x.generation == ck.generation })
+	return again
+}
+
+func (ck replicated) rewound(_ []*rank, t *target, why string) (again comesAgain) {
+	ck.group.endGeneration(why)
+	ck.epoch++
+	again = ck.choose(nil, t)
+	ck.phase = restoreFree // of the next generation
+	return again
+}

@@ -1,0 +1,31 @@
+package shardsvc
+
+import "fmt"
+
+// resumeOf: a process that says nothing goes by what a dataset says.
+func (lg *ledger) resumeOf(j *Join) Resume {
+	r := j.Resume
+	for _, d := range lg.datasets {
+		if d != nil && r == ResumeDefault {
+			r = d.opt.Resume
+		}
+	}
+	return r
+}
+
+// badResume says why dataset d can not say r. One model has one past: what one of
+// its datasets says goes for all.
+func (lg *ledger) badResume(d *dataset, r Resume) error {
+	if r == ResumeDefault {
+		return nil
+	}
+	if r == ResumeAcked && !lg.folds {
+		return fmt.Errorf("resume: acked: the model of a %s job goes with its processes, so what they acked is in none. Say bound, or start", lg.cfg.Model)
+	}
+	for _, x := range lg.datasets {
+		if x != nil && x != d && x.opt.Resume != ResumeDefault && x.opt.Resume != r {
+			return fmt.Errorf("resume: %s, but dataset %q of the same job says %s: a model has one past, so they must agree", r, x.name, x.opt.Resume)
+		}
+	}
+	return nil
+}

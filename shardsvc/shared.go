@@ -1,0 +1,96 @@
+package shardsvc
+
+import (
+	"fmt"
+	"slices"
+)
+
+// shared: the model outlives its workers (a parameter server, shared memory). A process
+// that is replaced is ended, and what it acked stays in the model.
+type shared struct{ anyKind }
+
+func (ck shared) takesOlder() bool { return ck.noCuts() == "" }
+
+// enter: an older process of the rank is ended; its rows wait until that is known. The
+// first process of a group may begin anew.
+func (ck shared) enter(_ *agent, r *rank, j *Join, newcomer bool) (again comesAgain, ok bool) {
+	if !newcomer {
+		return again, true
+	}
+	if r.attached {
+		r.others = true
+		if old := r.worker(); old != nil {
+			r.older++
+			ck.group.endWorker(old, fmt.Sprintf("another process came for rank %d", r.no))
+		} else {
+			r.unheard = true
+		}
+	}
+	past := ck.past(r)
+	past.must, past.called = false, false
+	switch {
+	case ck.noCuts() != "":
+	case ck.recovering && len(ck.group.workers) == 0: // others may come back
+		past.must = j.Resume == ResumeStart || j.Resume == ResumeBound
+	case slices.ContainsFunc(ck.group.workers, ck.trains): // or did, and are dead
+		past.must = j.Resume == ResumeStart
+	case len(ck.group.workers) > 0:
+	case j.Resume == ResumeStart:
+		again = ck.choose(r, &target{})
+	case j.Resume == ResumeBound:
+		past.must = ck.hasPast()
+	}
+	return again, true
+}
+
+func (ck shared) entered(w *worker, j *Join, first bool) (again comesAgain) {
+	if ck.past(w.rank).must && j.Resume == ResumeStart {
+		ck.at(w).asking = &waitingRestore{restore: RestoreCall{Mode: RestoreStart}}
+	}
+	return ck.anyKind.entered(w, j, first)
+}
+
+// complete: a cut is all that was acked when the saver asked.
+func (ck shared) complete(*ask) bool { return true }
+
+func (ck shared) missing(*ask) string { return "" }
+
+func (ck shared) sameLife(_, _ *keptCut) bool { return false }
+
+func (ck shared) moved(r *rank) bool { return r.step > ck.restored }
+
+// answered: while others train the model, nobody loads an older one.
+func (ck shared) answered(w *worker, call uint64, k *RestoreCall) bool {
+	if !ck.othersTrain(w) {
+		return false
+	}
+	r := w.rank
+	loaded := k.Cut != nil && uint64(k.Cut.ID) == ck.choice && k.Mode == RestoreExact && !ck.ackedSince(uint64(k.Cut.ID))
+	if !loaded && k.Mode != RestoreNewest {
+		ck.answer(w.session(), w.number, call, CutAnswer{Code: CutRefused}, 0, "others train the model: stop them first")
+		return true
+	}
+	ck.past(r).called = true
+	ck.ledger.dirtyRank(r.account)
+	if loaded {
+		ck.answerChoice(w, call, comesAgain{})
+	} else {
+		ck.answer(w.session(), w.number, call, CutAnswer{}, r.step, "the model outlives its workers, and others train it: nothing is restored")
+	}
+	ck.ledger.unpark()
+	return true
+}
+
+func (ck shared) chosen(_ *rank, t *target, k *keptCut, fresh bool) (again comesAgain) {
+	again = ck.goBackAll(t, k)
+	if ck.remark(); !fresh {
+		ck.epoch++
+	}
+	ck.phase = restoreFree
+	ck.restoredTo(t, func(*rank) bool { return true })
+	return again
+}
+
+func (ck shared) rewound(_ []*rank, t *target, _ string) (again comesAgain) {
+	return ck.choose(nil, t)
+}

@@ -1,0 +1,34 @@
+package shardsvc
+
+// loading gathers stored pairs. Keys come in the order of their letters, which
+// is not the order in which they can be understood.
+type loading struct {
+	job      *jobValue
+	datasets []stored[datasetValue]
+	parts    []stored[partitionValue]
+	segs     []stored[segmentValue]
+	settled  []stored[settledValue]
+	acks     []stored[ackValue]
+	tries    []stored[triesValue]
+	ranks    []stored[rankValue]
+	agents   []stored[agentValue]
+	excluded []stored[exclusionValue]
+	cuts     []stored[cutValue]
+	removed  []stored[removedValue]
+	done     bool
+}
+
+type stored[V any] struct {
+	key key
+	val V
+}
+
+func newLoading() *loading { return &loading{} }
+
+func load[V any](to *[]stored[V], k key, value []byte, decode func([]byte) (V, error)) error {
+	v, err := decode(value)
+	if err == nil {
+		*to = append(*to, stored[V]{k, v})
+	}
+	return err
+}

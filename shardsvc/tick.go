@@ -1,0 +1,29 @@
+package shardsvc
+
+// tick lets time pass: only here do sessions expire, because only here the
+// inbox is known to be drained.
+func (c *Core) tick() {
+	for c.timers.next() <= c.now {
+		switch t := c.timers.pop(); t.kind {
+		case timerSession:
+			c.sessionDue(t.of.(*agent))
+		case timerDetached:
+			c.detachedDue(t.of.(*worker))
+		case timerStall:
+			c.stallDue(t.of.(*holder).of.(*worker), t.at)
+		case timerSteal:
+			c.scanDue(t.of.(*dataset), t.at)
+		case timerRecovery:
+			c.recoveryDue()
+		case timerAsk:
+			c.askTimeout()
+		case timerSettle:
+			c.settleCut(t.cut, false, "its storage was not seen in time")
+		case timerRestore:
+			c.restoreDue()
+		case timerYields:
+			c.holdTimeout()
+		case timerDoubt:
+		}
+	}
+}

@@ -1,0 +1,68 @@
+package shardsvc
+
+// turn is what all rooms share: the job's configuration, where its life is, and the
+// Step that runs.
+type turn struct {
+	cfg Config
+
+	started    bool
+	recovering bool // a new term waits for those who may hold leases
+	term       uint32
+	epoch      uint32
+	generation uint32 // replicated: 0 before the first; else always 1
+	genEnded   bool   // nothing is granted or acked until the next one starts
+	jobDirty   bool   // what is stored of the job has changed
+
+	now     Time // shell's time minus blocked
+	blocked Time // sum of what Ticks reported
+
+	timers timerHeap
+	fx     *Effects // during a Step
+	stats  JobInfo  // counters
+}
+
+func (t *turn) reply(r Reply) {
+	if r.To != 0 {
+		t.fx.Replies = append(t.fx.Replies, r)
+	}
+}
+
+// Config of a core. Zero durations and counts take their defaults.
+type Config struct {
+	Job   string
+	Model string // shared | replicated | private | "" (undeclared: like shared)
+
+	SessionTTL Time  // default 5 s
+	History    int64 // steps that stay apart for cuts; default 128
+	Ahead      int   // segments listed beyond the frontier below which more are asked for; default 64
+}
+
+func (cfg Config) withDefaults() Config {
+	if cfg.SessionTTL == 0 {
+		cfg.SessionTTL = 5 * Second
+	}
+	if cfg.History == 0 {
+		cfg.History = 128
+	}
+	if cfg.Ahead == 0 {
+		cfg.Ahead = 64
+	}
+	return cfg
+}
+
+// Model kinds.
+const (
+	Shared     = "shared"
+	Replicated = "replicated"
+	Private    = "private"
+)
+
+// Never is the wake of a core that waits for nothing but events.
+const Never = Time(1<<63 - 1)
+
+type JobInfo struct {
+	Job, Model                              string
+	Term, Epoch, Generation, WorldSize      uint32
+	Recovering                              bool
+	Grants, Acks, Refused, Reclaims, Steals uint64
+}
