@@ -6,6 +6,7 @@ import (
 
 	"github.com/headrace/headrace/agent/hold"
 	pb "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/shardsvc/wire"
 )
 
 // What a real agent and client are set to.
@@ -13,7 +14,7 @@ const (
 	prefetch = time.Second            // agent.DefaultPrefetch
 	ackDelay = 5 * time.Millisecond   // how long an agent's ack waits for others
 	window   = 2                      // batches at the trainer: the one in its hands and one more, as the Python client asks
-	wire     = 200 * time.Microsecond // one way between agent and master
+	oneWay   = 200 * time.Microsecond // one way between agent and master
 )
 
 // node is an agent: the real hold core, with reading and trainers simulated. A
@@ -22,12 +23,12 @@ type node struct {
 	*clock
 	core     *hold.Core
 	fx       hold.Effects
-	send     func(*pb.AgentMessage)
+	send     func(message []byte)
 	trainers map[hold.Stream]*trainer
 	nextWake int64
 }
 
-func newNode(c *clock, name string, incarnation uint64, send func(*pb.AgentMessage)) *node {
+func newNode(c *clock, name string, incarnation uint64, send func(message []byte)) *node {
 	n := &node{clock: c, send: send, trainers: map[hold.Stream]*trainer{}, nextWake: hold.Never}
 	n.core = hold.New(hold.Config{
 		Hello:    &pb.Hello{Protocol: 1, Agent: name, Incarnation: incarnation},
@@ -45,7 +46,8 @@ func (n *node) step(ev hold.Event) hold.Verdict {
 		panic("the agent's core refused an event: " + n.fx.Invalid)
 	}
 	for _, m := range n.fx.Send {
-		n.after(wire, func() { n.send(m) })
+		b := wire.Marshal(m)
+		n.after(oneWay, func() { n.send(b) })
 	}
 	var woken []*trainer
 	for _, j := range n.fx.Joined {

@@ -50,7 +50,7 @@ func (f *fixed) pull(w, life int) {
 	}
 	f.grants++
 	f.doing[w], f.progress[w] = size, 0
-	f.after(2*wire, func() {
+	f.after(2*oneWay, func() {
 		if f.lives[w] == life {
 			f.batch(w, life)
 		}

@@ -2,12 +2,15 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/headrace/headrace/agent/hold"
 	pb "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/shardsvc"
+	"github.com/headrace/headrace/shardsvc/wire"
 	"github.com/headrace/headrace/sources"
+	"google.golang.org/protobuf/proto"
 )
 
 const (
@@ -21,6 +24,8 @@ const (
 type master struct {
 	*clock
 	core     *shardsvc.Core
+	decoder  wire.Decoder
+	encoder  wire.Encoder
 	fx       shardsvc.Effects
 	records  int64
 	listed   int64 // records in the files listed so far
@@ -32,7 +37,8 @@ type master struct {
 
 // newMaster's leases are at most largest records, unless that is 0.
 func newMaster(c *clock, s *scenario, largest int64) *master {
-	m := &master{clock: c, records: s.records, nodes: map[shardsvc.Session]*node{}, core: shardsvc.New(shardsvc.Config{Job: "bench", Model: "shared"})}
+	m := &master{clock: c, records: s.records, nodes: map[shardsvc.Session]*node{}, core: shardsvc.New(shardsvc.Config{Job: "bench", Model: "shared"}),
+		encoder: wire.Encoder{Job: "bench", Model: "shared", TTL: 5000}, decoder: wire.Decoder{Job: "bench", Model: "shared", Now: func() int64 { return c.now / int64(time.Millisecond) }}}
 	m.step(&shardsvc.Start{})
 	if largest == 0 {
 		largest = 1 << 30
@@ -74,8 +80,8 @@ func (m *master) step(ev shardsvc.Event) {
 			panic(fmt.Sprintf("the core reports %+v", r))
 		}
 	}
-	for to, reply := range m.replies() {
-		m.after(commit+wire, func() { m.nodes[to].step(&hold.Received{Message: reply}) })
+	for _, s := range m.replies() {
+		m.after(commit+oneWay, func() { m.tell(s.to, s.batch.Messages(0)) })
 	}
 	if wake > m.now && (wake < m.nextWake || m.nextWake <= m.now) {
 		m.nextWake = wake
@@ -92,71 +98,47 @@ func (m *master) step(ev shardsvc.Event) {
 }
 
 // replies gathers what is said to each session.
-func (m *master) replies() map[shardsvc.Session]*pb.MasterMessage {
-	out := map[shardsvc.Session]*pb.MasterMessage{}
-	for _, r := range m.fx.Replies {
-		msg := out[r.To]
-		if msg == nil {
-			msg = &pb.MasterMessage{}
-			out[r.To] = msg
-		}
-		switch r.Kind {
-		case shardsvc.ReplyHello:
-			msg.Hello = &pb.HelloReply{Protocol: 1, Job: "bench", Model: "shared", Term: r.Term, Epoch: r.Epoch, SessionTtlMs: 5000}
-		case shardsvc.ReplyJoin:
-			msg.Joins = append(msg.Joins, &pb.JoinReply{Worker: r.Worker, Refused: r.Refused, Reason: r.Reason, Generation: r.Generation, Epoch: r.Epoch, LastStep: r.Step})
-		case shardsvc.ReplyAck:
-			msg.Acks = append(msg.Acks, &pb.AckResult{Token: token(r.Token), Prefix: r.Prefix, Code: pb.AckResult_Code(r.Code), Reason: r.Reason})
-		case shardsvc.ReplySteal:
-			msg.StealAsks = append(msg.StealAsks, &pb.StealAsk{Token: token(r.Token), At: r.At})
-		case shardsvc.ReplyGrant:
+func (m *master) replies() []said {
+	var out []said
+	for i := range m.fx.Replies {
+		r := &m.fx.Replies[i]
+		if r.Kind == shardsvc.ReplyGrant {
 			m.grants++
-			msg.Grants = append(msg.Grants, &pb.Grant{Request: r.Request, Token: token(r.Token), Worker: r.Worker, Dataset: r.Dataset,
-				Partition: r.Partition, Pass: r.Pass, Segment: r.Segment, LeaseStart: r.Start, LeaseEnd: r.End})
-		case shardsvc.ReplyStanding:
-			msg.Standings = append(msg.Standings, &pb.Standing{Request: r.Request, Worker: r.Worker, Dataset: r.Dataset, State: pb.Standing_State(r.State), Reason: r.Reason})
-		default:
-			panic(fmt.Sprintf("the core replies %+v, which nothing here asks for", r))
 		}
+		at := slices.IndexFunc(out, func(s said) bool { return s.to == r.To })
+		if at < 0 {
+			at = len(out)
+			out = append(out, said{to: r.To})
+		}
+		out[at].batch.Add(&m.encoder, r, m.fx.Pieces)
 	}
 	return out
 }
 
-func token(t shardsvc.Token) *pb.Token {
-	return &pb.Token{Epoch: t.Epoch, Term: t.Term, Sequence: t.Sequence}
+type said struct {
+	to    shardsvc.Session
+	batch wire.Batch
 }
 
-func fromToken(t *pb.Token) shardsvc.Token {
-	return shardsvc.Token{Epoch: t.GetEpoch(), Term: t.GetTerm(), Sequence: t.GetSequence()}
+// tell gives a node messages of the master.
+func (m *master) tell(to shardsvc.Session, messages [][]byte) {
+	for _, b := range messages {
+		msg := &pb.MasterMessage{}
+		if err := proto.Unmarshal(b, msg); err != nil {
+			panic(err)
+		}
+		m.nodes[to].step(&hold.Received{Message: msg})
+	}
 }
 
 // message is what arrives from a node; its SentAt is echoed when it is durable.
-func (m *master) message(from shardsvc.Session, in *pb.AgentMessage) {
-	msg := &shardsvc.Message{Session: from}
-	if h := in.Hello; h != nil {
-		msg.Hello = &shardsvc.Hello{Agent: h.Agent, Incarnation: h.Incarnation}
+func (m *master) message(from shardsvc.Session, b []byte) {
+	in := &wire.Message{}
+	if err := m.decoder.Decode(b, in); err != nil {
+		panic(err)
 	}
-	for _, j := range in.Joins {
-		msg.Joins = append(msg.Joins, shardsvc.Join{Worker: j.Worker, Rank: j.Rank, Incarnation: j.Incarnation, WorldSize: j.WorldSize, Generation: j.Generation})
-	}
-	for _, a := range in.Acks {
-		msg.Acks = append(msg.Acks, shardsvc.Ack{Token: fromToken(a.Token), Prefix: a.Prefix, Step: a.Step})
-	}
-	for _, s := range in.Steps {
-		msg.Steps = append(msg.Steps, shardsvc.StepReport{Worker: s.Worker, Step: s.Step})
-	}
-	for _, a := range in.StealAnswers {
-		msg.Answers = append(msg.Answers, shardsvc.StealAnswer{Token: fromToken(a.Token), Refused: a.Refused, At: a.At})
-	}
-	for _, r := range in.Releases {
-		msg.Releases = append(msg.Releases, shardsvc.Release{Token: fromToken(r.Token), Prefix: r.Prefix, Reason: r.Reason})
-	}
-	for _, l := range in.Leaves {
-		msg.Leaves = append(msg.Leaves, shardsvc.Leave{Worker: l.Worker, Reason: shardsvc.LeaveReason(l.Reason), Ended: l.Ended, Detail: l.Detail})
-	}
-	for _, q := range in.Requests {
-		msg.Requests = append(msg.Requests, shardsvc.LeaseRequest{ID: q.Id, Worker: q.Worker, Dataset: q.Dataset, Rate: q.Rate, Count: q.Count})
-	}
-	m.step(msg)
-	m.after(commit+wire, func() { m.nodes[from].step(&hold.Received{Message: &pb.MasterMessage{Echo: in.SentAt}}) })
+	in.Event.Session = from
+	m.step(&in.Event)
+	var echo wire.Batch
+	m.after(commit+oneWay, func() { m.tell(from, echo.Messages(in.SentAt)) })
 }

@@ -22,7 +22,7 @@ func playLeases(s scenario, largest int64, atEnd func()) outcome {
 	o := &ours{clock: c, s: &s, m: m}
 	for k := range 2 {
 		session := shardsvc.Session(k + 1)
-		n := newNode(c, []string{"a1", "a2"}[k], uint64(k+1), func(in *pb.AgentMessage) { m.message(session, in) })
+		n := newNode(c, []string{"a1", "a2"}[k], uint64(k+1), func(b []byte) { m.message(session, b) })
 		m.nodes[session] = n
 		o.nodes = append(o.nodes, n)
 		n.step(&hold.Connected{})

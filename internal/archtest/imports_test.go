@@ -30,7 +30,8 @@ var rules = []struct {
 	{"shardsvc/line", []string{"sources"}}, // pure values
 	{"shardsvc", []string{"shardsvc/cut", "shardsvc/line", "sources"}},
 	{"shardsvc/oracle", []string{"sources", "shardsvc"}},
-	{"shardsvc/serve", []string{"sources", "shardsvc", "shardsvc/cut", "api/headrace/v1", "internal/dataset", "internal/store", "internal/link", "flashckpt/manifest"}},
+	{"shardsvc/wire", []string{"shardsvc", "shardsvc/cut", "api/headrace/v1"}}, // the one translator
+	{"shardsvc/serve", []string{"sources", "shardsvc", "shardsvc/cut", "shardsvc/wire", "api/headrace/v1", "internal/dataset", "internal/store", "internal/link", "flashckpt/manifest"}},
 	{"shardsvc/...", []string{"sources", "shardsvc/..."}},
 
 	{"flashckpt/manifest", nil}, // a format: anybody may read one
@@ -57,7 +58,7 @@ var rules = []struct {
 	{"internal/proof/demo/clicklog/...", []string{"internal/proof/demo/..."}},
 	{"internal/proof/demo/report/...", []string{"internal/proof/demo/..."}},
 	// The simulation runs both cores as they are, and nothing around them.
-	{"internal/proof/sim", []string{"sources", "shardsvc", "shardsvc/cut", "agent/hold", "api/headrace/v1"}},
+	{"internal/proof/sim", []string{"sources", "shardsvc", "shardsvc/wire", "shardsvc/cut", "agent/hold", "api/headrace/v1"}},
 	{"internal/proof/sim/cmd", []string{"internal/proof/sim"}},
 	{"internal/proof/planted", nil}, // patches that an overlay applies: only tests import it
 	{"internal/proof/planted/overlay", []string{"internal/proof/planted"}},

@@ -10,6 +10,7 @@ import (
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/shardsvc"
 	"github.com/headrace/headrace/shardsvc/cut"
+	"github.com/headrace/headrace/shardsvc/wire"
 	"google.golang.org/grpc/codes"
 )
 
@@ -43,10 +44,10 @@ func (c *checkpoints) Cuts(ctx context.Context, _ *headracev1.CutsRequest) (*hea
 
 func (c *checkpoints) state(k *shardsvc.CutInfo, newest bool) *headracev1.CutState {
 	out := &headracev1.CutState{Cut: k.ID, State: k.State.String(), Epoch: k.Epoch, Generation: k.Generation, Rank: k.Rank, Step: k.Step,
-		Path: valid(k.Path), Newest: newest,
+		Path: wire.Valid(k.Path), Newest: newest,
 		Units: &headracev1.CutUnits{Acked: k.Units.Acked, Excluded: k.Units.Excluded, Dropped: k.Units.Dropped}}
 	if k.State != shardsvc.CutVoided {
-		out.Records = wireTally(&k.Records)
+		out.Records = wire.TallyOf(&k.Records)
 	}
 	if k.State == shardsvc.CutBound {
 		out.AgeSeconds = c.s.boundAge(k).Seconds()
@@ -160,20 +161,20 @@ func (c *checkpoints) Rewind(ctx context.Context, req *headracev1.RewindRequest)
 	}
 	reply := &headracev1.RewindReply{Epoch: epoch, Fenced: plan.Fenced, Gone: gone}
 	for _, a := range plan.Again {
-		reply.Again = append(reply.Again, &headracev1.AgainUnits{Dataset: a.Name, Partition: valid(a.Label), Pass: a.Pass, Units: a.Units, Unit: units[a.Name]})
+		reply.Again = append(reply.Again, &headracev1.AgainUnits{Dataset: a.Name, Partition: wire.Valid(a.Label), Pass: a.Pass, Units: a.Units, Unit: units[a.Name]})
 	}
 	if refused != nil {
-		reply.Refused, reply.Hint = valid(refused.Error()), valid(hint)
+		reply.Refused, reply.Hint = wire.Valid(refused.Error()), wire.Valid(hint)
 	}
 	if len(plan.Again) > 0 {
-		reply.Records = wireTally(&plan.Records)
+		reply.Records = wire.TallyOf(&plan.Records)
 	}
 	for i := range plan.Voided {
 		reply.Voided = append(reply.Voided, c.state(&plan.Voided[i], false))
 	}
 	if !req.DryRun && c.s.cfg.Moved != nil {
 		if err := c.s.cfg.Moved(ctx); err != nil {
-			reply.Untold = valid(err.Error())
+			reply.Untold = wire.Valid(err.Error())
 		}
 	}
 	return reply, nil
@@ -215,7 +216,7 @@ func (s *Server) checkpoint(all []shardsvc.CutInfo) *headracev1.NewestCheckpoint
 			kept++
 		}
 		if is[k.ID] && out == nil { // in order
-			out = &headracev1.NewestCheckpoint{Cut: k.ID, Step: k.Step, Rank: k.Rank, Epoch: k.Epoch, Path: valid(k.Path), AgeSeconds: s.boundAge(k).Seconds()}
+			out = &headracev1.NewestCheckpoint{Cut: k.ID, Step: k.Step, Rank: k.Rank, Epoch: k.Epoch, Path: wire.Valid(k.Path), AgeSeconds: s.boundAge(k).Seconds()}
 		}
 	}
 	if out != nil {

@@ -34,7 +34,7 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	}
 	buf := data.MaterializeToBuffer(mem.DefaultBufferPool())
 	defer buf.Free()
-	if err := in.decode(buf.ReadOnlyData()); err != nil {
+	if err := in.st.s.decoder.Decode(buf.ReadOnlyData(), &in.Message); err != nil {
 		return fmt.Errorf("agent's message: %w", err)
 	}
 	return nil

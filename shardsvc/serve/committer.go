@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/shardsvc"
+	"github.com/headrace/headrace/shardsvc/wire"
 	"google.golang.org/grpc/codes"
 )
 
@@ -13,7 +14,7 @@ type committer struct {
 	s    *Server
 	work chan *buffer   // from the loop; closed when there is no more
 	done chan committed // to the loop
-	enc  encoder
+	enc  wire.Encoder
 
 	touched []*stream
 }
@@ -25,7 +26,7 @@ type committed struct {
 
 func newCommitter(s *Server) *committer {
 	return &committer{s: s, work: make(chan *buffer, 1), done: make(chan committed, 1),
-		enc: encoder{job: s.cfg.Job, model: s.cfg.Model, version: s.cfg.Version, ttl: uint32(s.cfg.TTL.Milliseconds())}}
+		enc: wire.Encoder{Job: s.cfg.Job, Model: s.cfg.Model, Version: s.cfg.Version, TTL: uint32(s.cfg.TTL.Milliseconds())}}
 }
 
 func (c *committer) run() {
@@ -66,10 +67,10 @@ func (c *committer) answer(b *buffer) {
 		}
 		c.touch(st)
 		if r.Kind == shardsvc.ReplyCut && r.Cut.Body != nil {
-			st.out.addCut(&cutReply{wireReply(r), r.Cut.Body, &c.s.bodies})
+			st.out.addCut(&cutReply{wire.CutReply(r), r.Cut.Body, &c.s.bodies})
 			continue
 		}
-		st.out.add(r.Kind, c.enc.encode(r, b.fx.Pieces))
+		st.out.add(r.Kind, c.enc.Encode(r, b.fx.Pieces))
 	}
 	for _, e := range b.echoes {
 		c.touch(e.st)

@@ -20,7 +20,6 @@ const (
 	defaultMaxPending  = 64 << 10 // changes that wait for their commit
 	defaultOutboxBytes = 16 << 20 // replies that wait for one agent
 	maxMessageBytes    = 1 << 20  // one MasterMessage is cut here
-	protocolVersion    = 1
 )
 
 var (

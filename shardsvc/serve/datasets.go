@@ -11,6 +11,7 @@ import (
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/shardsvc"
+	"github.com/headrace/headrace/shardsvc/wire"
 	"google.golang.org/grpc/codes"
 )
 
@@ -95,7 +96,7 @@ func (d *datasets) Delete(ctx context.Context, req *headracev1.DeleteRequest) (*
 		reply.Counts, reply.Leases = countsProto(info.Counts), uint32(info.Leases)
 		if kept, err := decodeStored(info.Spec); err == nil { // it may be of another version, and is deleted all the same
 			spec = kept.spec
-			reply.AtSource = valid(spec.Source.Traits().AtSource)
+			reply.AtSource = wire.Valid(spec.Source.Traits().AtSource)
 		}
 		if req.DryRun {
 			return nil

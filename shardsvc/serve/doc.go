@@ -41,14 +41,12 @@
 //	committer.go   the committer, and who gets what after a commit
 //	stream.go      one agent's stream: handler, reader, sender
 //	outbox.go      what waits to be sent to one agent
-//	codec.go       how messages skip generated code
-//	decode.go      AgentMessage to the core's events
-//	encode.go      the core's replies to MasterMessage
+//	codec.go       how messages skip generated code; inbound.go one on its way to the
+//	               loop (shardsvc/wire reads and writes them)
 //	discovery.go   what the master's discovery calls
 //	apply.go       Datasets service: apply and its rules
 //	datasets.go    Datasets service: everything else
-//	cutcalls.go    calls about cuts and their answers; bodies.go what is in a
-//	               cut, as JSON
+//	cutcalls.go    answers with a cut; bodies.go its JSON, made once
 //	settle.go      looks for checkpoints whose process is gone; bindings.go since
 //	               when they are bound
 //	checkpoints.go Checkpoints service

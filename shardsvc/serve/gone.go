@@ -13,6 +13,7 @@ import (
 	"github.com/headrace/headrace/flashckpt/manifest"
 	"github.com/headrace/headrace/shardsvc"
 	"github.com/headrace/headrace/shardsvc/cut"
+	"github.com/headrace/headrace/shardsvc/wire"
 )
 
 // Deletion is what a source does not have any more of one segment.
@@ -84,7 +85,7 @@ func (l *loop) goneProto(g shardsvc.Gone) *headracev1.Gone {
 	out := &headracev1.Gone{More: uint32(g.More), Units: g.Units, AtLeast: g.AtLeast, Stops: g.Stops}
 	for _, x := range g.Ranges {
 		d, _ := l.core.Dataset(x.Dataset)
-		out.Ranges = append(out.Ranges, &headracev1.GoneRange{Dataset: x.Name, Partition: valid(x.Label), Identity: valid(x.Source), Pass: x.Pass, Passes: x.Passes,
+		out.Ranges = append(out.Ranges, &headracev1.GoneRange{Dataset: x.Name, Partition: wire.Valid(x.Label), Identity: wire.Valid(x.Source), Pass: x.Pass, Passes: x.Passes,
 			Segment: x.Segment, Start: x.Start, End: x.End, Unit: d.Options.Unit, Stops: x.Stops, Whole: x.All})
 	}
 	return out

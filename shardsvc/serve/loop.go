@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/shardsvc"
+	"github.com/headrace/headrace/shardsvc/wire"
 )
 
 const inboxItems = 256
@@ -29,7 +30,7 @@ type loop struct {
 
 	reported int // reports of cur that were looked at
 	needs    map[uint32]bool
-	agents   map[string]*agentFacts
+	agents   map[string]*wire.About
 }
 
 // buffer is one batch: what the core wants stored and said, and who waits for it.
@@ -68,7 +69,7 @@ func newLoop(s *Server, c *committer) *loop {
 		armed:  shardsvc.Never,
 		timer:  time.NewTimer(time.Hour),
 		needs:  map[uint32]bool{},
-		agents: map[string]*agentFacts{},
+		agents: map[string]*wire.About{},
 	}
 	l.timer.Stop()
 	return l
@@ -158,18 +159,18 @@ func (l *loop) take(it item) {
 
 func (l *loop) message(in *inbound) {
 	st := in.st
-	if in.facts != nil {
-		l.agents[in.facts.name] = in.facts
+	if in.About != nil {
+		l.agents[in.About.Name] = in.About
 	}
-	n := in.size()
-	l.step(&in.msg)
+	n := in.Size()
+	l.step(&in.Event)
 	l.cur.events += n
 	// An echo is what an agent trusts: none for a session that has expired.
-	if in.sentAt != 0 && l.core.HasSession(st.session) {
-		l.echo(st, in.sentAt)
+	if in.SentAt != 0 && l.core.HasSession(st.session) {
+		l.echo(st, in.SentAt)
 	}
-	for _, k := range in.badCalls {
-		l.cur.fx.Replies = append(l.cur.fx.Replies, k.refuse(in.msg.Session))
+	for _, k := range in.Refusals {
+		l.cur.fx.Replies = append(l.cur.fx.Replies, k.Reply(in.Event.Session))
 	}
 	in.free()
 }

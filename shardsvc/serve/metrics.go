@@ -11,6 +11,7 @@ import (
 
 	"github.com/headrace/headrace/shardsvc"
 	"github.com/headrace/headrace/shardsvc/cut"
+	"github.com/headrace/headrace/shardsvc/wire"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -218,7 +219,7 @@ func (m *metrics) marks(ctx context.Context, id uint32) ([]partitionMarks, error
 		}
 		for i := range page {
 			p := &page[i]
-			one := partitionMarks{label: valid(named(p.Label, p.Number)), dist: p.Distances, pending: p.Counts.Pending, leased: p.Counts.Leased}
+			one := partitionMarks{label: wire.Valid(named(p.Label, p.Number)), dist: p.Distances, pending: p.Counts.Pending, leased: p.Counts.Leased}
 			if n := len(all); n > 0 && all[n-1].label == one.label {
 				all[n-1].add(&one)
 				continue

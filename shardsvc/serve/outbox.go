@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/headrace/headrace/shardsvc"
+	"github.com/headrace/headrace/shardsvc/wire"
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
@@ -33,10 +34,9 @@ type outbox struct {
 // outgoing is one message. Its repeated fields are simply concatenated: that is
 // what Protocol Buffers make of them.
 type outgoing struct {
-	buf               *[]byte // of messages
-	grants, standings bool
-	early             bool      // has a reply that may not follow a grant
-	cut               *cutReply // instead of buf: alone in its message
+	buf   *[]byte // of messages
+	order wire.Order
+	cut   *cutReply // instead of buf: alone in its message
 }
 
 // cutReplyBytes is what an answer with a cut counts for: its size is not known
@@ -56,15 +56,7 @@ func (o *outbox) add(kind shardsvc.ReplyKind, field []byte) {
 	}
 	m := &o.batch[last]
 	*m.buf = append(*m.buf, field...)
-	switch kind {
-	case shardsvc.ReplyAck:
-	case shardsvc.ReplyGrant:
-		m.grants = true
-	case shardsvc.ReplyStanding:
-		m.standings = true
-	default:
-		m.early = true
-	}
+	m.order.Add(kind)
 	o.batchBytes += len(field)
 }
 
@@ -108,18 +100,16 @@ func (m *outgoing) takesAll(next *outgoing) bool {
 	if m.cut != nil || next.cut != nil {
 		return false
 	}
-	if m.grants && next.early || m.standings && next.grants || len(*m.buf)+len(*next.buf) > maxMessageBytes {
+	if !m.order.TakesAll(&next.order) || len(*m.buf)+len(*next.buf) > maxMessageBytes {
 		return false
 	}
 	*m.buf = append(*m.buf, *next.buf...)
-	m.grants, m.standings, m.early = m.grants || next.grants, m.standings || next.standings, m.early || next.early
+	m.order.AddAll(&next.order)
 	messages.Put(next.buf)
 	return true
 }
 
-// takes: fields of one message take effect in the order of their numbers, so a
-// reply that is about a lease or a worker must not get before the grant that
-// came first, nor a grant before the standing that it ends.
+// takes says whether a field may be appended.
 func (m *outgoing) takes(kind shardsvc.ReplyKind, size int) bool {
 	if m.cut != nil {
 		return false
@@ -127,14 +117,7 @@ func (m *outgoing) takes(kind shardsvc.ReplyKind, size int) bool {
 	if len(*m.buf)+size > maxMessageBytes && kind != shardsvc.ReplyHeld { // a HelloReply is one piece
 		return false
 	}
-	switch kind {
-	case shardsvc.ReplyAck, shardsvc.ReplyStanding:
-		return true
-	case shardsvc.ReplyGrant:
-		return !m.standings
-	default:
-		return !m.grants
-	}
+	return m.order.Takes(kind)
 }
 
 // take returns the next message, or nil. It goes back to messages when it was

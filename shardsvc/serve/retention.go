@@ -11,6 +11,7 @@ import (
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/shardsvc"
+	"github.com/headrace/headrace/shardsvc/wire"
 	"github.com/headrace/headrace/sources"
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -95,8 +96,8 @@ func retentionProto(r *Retention) *headracev1.Retention {
 	if r == nil {
 		return nil
 	}
-	out := &headracev1.Retention{Partition: r.Partition, Identity: valid(r.Identity), Label: valid(r.Label), Records: r.Records, Never: r.Left == sources.Never,
-		By: r.By, Warn: r.Warn, Blind: valid(r.Blind)}
+	out := &headracev1.Retention{Partition: r.Partition, Identity: wire.Valid(r.Identity), Label: wire.Valid(r.Label), Records: r.Records, Never: r.Left == sources.Never,
+		By: r.By, Warn: r.Warn, Blind: wire.Valid(r.Blind)}
 	if !out.Never {
 		out.Seconds = r.Left.Seconds()
 	}
@@ -112,7 +113,7 @@ func (m *metrics) retention(d *shardsvc.DatasetInfo, ch chan<- prometheus.Metric
 	}
 	for i := range all {
 		r := &all[i]
-		label := valid(named(r.Label, r.Partition))
+		label := wire.Valid(named(r.Label, r.Partition))
 		ch <- prometheus.MustNewConstMetric(descKeptRecords, prometheus.GaugeValue, float64(r.Records), d.Name, label, d.Options.Unit)
 		ch <- prometheus.MustNewConstMetric(descKeptSeconds, prometheus.GaugeValue, r.seconds(), d.Name, label)
 		warn := 0.0

@@ -9,6 +9,7 @@ import (
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/shardsvc"
+	"github.com/headrace/headrace/shardsvc/wire"
 	"google.golang.org/grpc"
 )
 
@@ -16,6 +17,7 @@ import (
 type Server struct {
 	cfg     Config
 	core    *shardsvc.Core // the loop's, once Run has begun
+	decoder wire.Decoder   // the readers'
 	started time.Time
 	http    atomic.Pointer[string]
 
@@ -49,6 +51,7 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{
 		cfg:      cfg,
 		core:     shardsvc.New(cfg.core()),
+		decoder:  wire.Decoder{Job: cfg.Job, Model: cfg.Model, Now: func() int64 { return time.Now().UnixMilli() }},
 		started:  time.Now(),
 		inbox:    make(chan item, inboxItems),
 		stopping: make(chan struct{}),

@@ -7,6 +7,7 @@ import (
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/shardsvc/wire"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -19,10 +20,10 @@ type detail struct {
 
 // statusOf makes a gRPC error of err with its detail.
 func statusOf(code codes.Code, err error, d detail) error {
-	st := status.New(code, valid(err.Error()))
+	st := status.New(code, wire.Valid(err.Error()))
 	with, werr := st.WithDetails(&headracev1.ErrorDetail{
-		Dataset: valid(d.Dataset), Partition: valid(d.Partition), Position: valid(d.Position),
-		Field: valid(d.Field), Line: int32(d.Line), Hint: valid(d.Hint),
+		Dataset: wire.Valid(d.Dataset), Partition: wire.Valid(d.Partition), Position: wire.Valid(d.Position),
+		Field: wire.Valid(d.Field), Line: int32(d.Line), Hint: wire.Valid(d.Hint),
 	})
 	if werr != nil {
 		return st.Err() // the text alone says what happened

@@ -9,6 +9,7 @@ import (
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/shardsvc"
+	"github.com/headrace/headrace/shardsvc/wire"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -91,9 +92,9 @@ func (st *stream) read() {
 		if err == nil && !greeted {
 			if err = st.hello(in); err == nil {
 				greeted = true
-				in.msg.Session = st.session
+				in.Event.Session = st.session
 			}
-		} else if err == nil && in.msg.Hello != nil {
+		} else if err == nil && in.Event.Hello != nil {
 			err = status.Error(codes.InvalidArgument, "hello may only be in the first message of a stream")
 		}
 		if err != nil {
@@ -120,17 +121,17 @@ func (st *stream) broke(err error) {
 
 // hello checks an agent's first message and gives the stream its session.
 func (st *stream) hello(in *inbound) error {
-	f := in.facts
+	f := in.About
 	switch {
 	case f == nil:
 		return statusOf(codes.InvalidArgument, errors.New("the first message of a session has no hello"), detail{Field: "hello"})
-	case f.protocol != protocolVersion:
-		return statusOf(codes.FailedPrecondition, fmt.Errorf("agent %q speaks session protocol %d, this master speaks %d", f.name, f.protocol, protocolVersion),
-			detail{Field: "hello.protocol", Hint: fmt.Sprintf("run the same version on both sides: agent %s, master %s", orUnknown(f.version), orUnknown(st.s.cfg.Version))})
-	case f.job != "" && f.job != st.s.cfg.Job:
-		return statusOf(codes.FailedPrecondition, fmt.Errorf("agent %q belongs to job %q, this master runs job %q", f.name, f.job, st.s.cfg.Job),
+	case f.Protocol != wire.Protocol:
+		return statusOf(codes.FailedPrecondition, fmt.Errorf("agent %q speaks session protocol %d, this master speaks %d", f.Name, f.Protocol, wire.Protocol),
+			detail{Field: "hello.protocol", Hint: fmt.Sprintf("run the same version on both sides: agent %s, master %s", orUnknown(f.Version), orUnknown(st.s.cfg.Version))})
+	case f.Job != "" && f.Job != st.s.cfg.Job:
+		return statusOf(codes.FailedPrecondition, fmt.Errorf("agent %q belongs to job %q, this master runs job %q", f.Name, f.Job, st.s.cfg.Job),
 			detail{Field: "hello.job", Hint: "give the agent this master's job, or the address of its own master"})
-	case f.name == "":
+	case f.Name == "":
 		return statusOf(codes.InvalidArgument, errors.New("an agent needs a name"), detail{Field: "hello.agent"})
 	}
 	st.session = st.s.sessions.add(st)

@@ -5,6 +5,7 @@ import (
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/shardsvc"
+	"github.com/headrace/headrace/shardsvc/wire"
 )
 
 func storedProto(d shardsvc.DatasetInfo) (*headracev1.Dataset, error) {
@@ -17,9 +18,9 @@ func storedProto(d shardsvc.DatasetInfo) (*headracev1.Dataset, error) {
 
 func datasetProto(d shardsvc.DatasetInfo, st stored) *headracev1.Dataset {
 	return &headracev1.Dataset{
-		Id: d.ID, Name: d.Name, Yaml: valid(st.yaml), SpecJson: string(st.json), State: d.State, Reason: valid(d.Reason),
+		Id: d.ID, Name: d.Name, Yaml: wire.Valid(st.yaml), SpecJson: string(st.json), State: d.State, Reason: wire.Valid(d.Reason),
 		Counts: countsProto(d.Counts), Partitions: uint32(d.Partitions), ListingComplete: d.ListingComplete,
-		Records: wireTally(&d.Records), Unit: d.Options.Unit, Passes: uint32(d.Options.Passes), Pass: d.Pass,
+		Records: wire.TallyOf(&d.Records), Unit: d.Options.Unit, Passes: uint32(d.Options.Passes), Pass: d.Pass,
 	}
 }
 
@@ -39,13 +40,13 @@ func countsProto(c shardsvc.Counts) *headracev1.Counts {
 func passProto(p *shardsvc.PassInfo) *headracev1.PartitionState {
 	d := p.Distances
 	out := &headracev1.PartitionState{
-		Number: p.Number, Identity: valid(p.Identity), Label: valid(p.Label), Pass: p.Pass, Counts: countsProto(p.Counts), Leases: uint32(p.Leases),
+		Number: p.Number, Identity: wire.Valid(p.Identity), Label: wire.Valid(p.Label), Pass: p.Pass, Counts: countsProto(p.Counts), Leases: uint32(p.Leases),
 		Distances: &headracev1.Distances{Committed: d.Committed, Bound: d.Bound, Acked: d.Acked, Leased: d.Leased,
 			Planned: d.Planned, Head: d.Head, Estimated: d.Estimated},
 	}
 	for _, l := range p.Lease {
 		out.Lease = append(out.Lease, &headracev1.LeaseState{
-			Token: wireToken(l.Token), Agent: valid(l.Agent), Rank: l.Rank, Segment: l.Segment,
+			Token: wire.TokenOf(l.Token), Agent: wire.Valid(l.Agent), Rank: l.Rank, Segment: l.Segment,
 			Start: l.Start, Prefix: l.Prefix, End: l.End, AgeSeconds: seconds(l.Age),
 		})
 	}
@@ -53,8 +54,8 @@ func passProto(p *shardsvc.PassInfo) *headracev1.PartitionState {
 }
 
 func excludedProto(e *shardsvc.ExcludedInfo) *headracev1.ExcludedRange {
-	return &headracev1.ExcludedRange{Partition: e.Partition, Identity: valid(e.Identity), Label: valid(e.Label), Pass: e.Pass, Segment: e.Segment,
-		Start: e.Start, End: e.End, Kind: e.Kind, Reason: valid(e.Reason), UnixMs: e.When}
+	return &headracev1.ExcludedRange{Partition: e.Partition, Identity: wire.Valid(e.Identity), Label: wire.Valid(e.Label), Pass: e.Pass, Segment: e.Segment,
+		Start: e.Start, End: e.End, Kind: e.Kind, Reason: wire.Valid(e.Reason), UnixMs: e.When}
 }
 
 func jobProto(j shardsvc.JobInfo, out *headracev1.JobReply) {
@@ -67,8 +68,8 @@ func jobProto(j shardsvc.JobInfo, out *headracev1.JobReply) {
 	}
 }
 
-func agentProto(a shardsvc.AgentInfo, facts *agentFacts, now shardsvc.Time) *headracev1.AgentState {
-	out := &headracev1.AgentState{Name: valid(a.Name), Session: "live", Workers: uint32(a.Workers)}
+func agentProto(a shardsvc.AgentInfo, facts *wire.About, now shardsvc.Time) *headracev1.AgentState {
+	out := &headracev1.AgentState{Name: wire.Valid(a.Name), Session: "live", Workers: uint32(a.Workers)}
 	if a.Session == 0 {
 		out.Session = "lost"
 	}
@@ -78,15 +79,15 @@ func agentProto(a shardsvc.AgentInfo, facts *agentFacts, now shardsvc.Time) *hea
 		out.LastHeardSeconds = seconds(max(now-a.LastHeard, 0))
 	}
 	if facts != nil { // else it was known to the term before, and did not come yet
-		out.Host, out.Pid, out.Version = facts.host, facts.pid, facts.version
-		out.Gpus = append(out.Gpus, facts.gpus...)
+		out.Host, out.Pid, out.Version = facts.Host, facts.Pid, facts.Version
+		out.Gpus = append(out.Gpus, facts.Gpus...)
 	}
 	return out
 }
 
 func workerProto(w shardsvc.WorkerInfo) *headracev1.WorkerState {
 	return &headracev1.WorkerState{
-		Rank: w.Rank, Incarnation: w.Incarnation, Agent: valid(w.Agent), Pid: w.Pid, State: w.State, Rate: w.Rate,
+		Rank: w.Rank, Incarnation: w.Incarnation, Agent: wire.Valid(w.Agent), Pid: w.Pid, State: w.State, Rate: w.Rate,
 		UnitsAcked: w.UnitsAcked, Step: w.Step, Leases: uint32(w.Leases), WaitSeconds: w.WaitSeconds,
 		StepSeconds: w.StepSeconds, RowsYielded: w.RowsYielded,
 	}

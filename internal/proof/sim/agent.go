@@ -6,6 +6,7 @@ import (
 
 	"github.com/headrace/headrace/agent/hold"
 	pb "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/shardsvc/wire"
 )
 
 const never Time = 1<<63 - 1
@@ -91,12 +92,13 @@ func (a *agent) connect() {
 			if !a.met && msg != "" && !w.sameAgent(a) {
 				a.kill("another process has its name")
 			}
-		case *pb.MasterMessage:
-			a.met = a.met || msg.Hello != nil
+		case []byte:
+			m := w.fromMaster(msg)
+			a.met = a.met || m.Hello != nil
 			if a.met {
 				a.retry = 20 * millisecond
 			}
-			a.do(&hold.Received{Message: msg})
+			a.do(&hold.Received{Message: m})
 		}
 	}
 	l.ends[0].broken = func() {
@@ -152,7 +154,7 @@ func (a *agent) do(ev hold.Event) hold.Verdict {
 	}
 	if a.link != nil {
 		for _, m := range a.fx.Send {
-			a.link.send(0, m)
+			a.link.send(0, wire.Marshal(m))
 		}
 	}
 	a.carryOut()

@@ -1,11 +1,9 @@
 package sim
 
 import (
-	"fmt"
 	"slices"
 
 	pb "github.com/headrace/headrace/api/headrace/v1"
-	"github.com/headrace/headrace/shardsvc/cut"
 )
 
 // call is one question about cuts that a trainer has open. It is asked again on
@@ -37,25 +35,4 @@ func (t *trainer) answered(r *pb.CutReply) {
 		return
 	}
 	done(r)
-}
-
-// bodies travel by their number: what is simulated is who knows which, not JSON.
-func (w *World) bodyOf(c *cut.Cut) []byte {
-	i := slices.Index(w.bodies, c)
-	if i < 0 {
-		i = len(w.bodies)
-		w.bodies = append(w.bodies, c)
-	}
-	return []byte(fmt.Sprint(i + 1))
-}
-
-func (w *World) body(b []byte) *cut.Cut {
-	if len(b) == 0 {
-		return nil
-	}
-	var i int
-	if _, err := fmt.Sscan(string(b), &i); err != nil {
-		panic(err)
-	}
-	return w.bodies[i-1]
 }

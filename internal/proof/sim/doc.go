@@ -23,7 +23,7 @@
 //	lost.go       what sources delete: excluded, listed in cuts, told of what is gone
 //	master.go     the shell of shardsvc: one loop, one committer, two buffers
 //	discover.go   the master's discovery
-//	translate.go  between the cores' words and the wire's
+//	wire.go       the bytes between agents and masters
 //	agent.go      the shell of hold; seat.go, feed.go: its side of a trainer
 //	trainer.go    a trainer: its main thread
 //	watchdog.go   its control thread and watchdog

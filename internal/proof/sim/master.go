@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	pb "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/shardsvc"
+	"github.com/headrace/headrace/shardsvc/wire"
 )
 
 // master is the shell around shardsvc.Core: one loop, one committer, two
@@ -15,6 +15,8 @@ import (
 type master struct {
 	process
 	core     *shardsvc.Core
+	decoder  wire.Decoder
+	encoder  wire.Encoder
 	born     Time
 	disk     *disk
 	sessions map[shardsvc.Session]*link
@@ -76,7 +78,9 @@ func (w *World) startMaster() {
 	for r, at := range w.books.out {
 		m.out[r] = at > 0
 	}
-	m.core = shardsvc.New(shardsvc.Config{Job: "sim", Model: w.plan.model, SessionTTL: shardsvc.Time(w.plan.ttl), History: w.plan.history, Ahead: 1})
+	m.decoder = wire.Decoder{Job: jobName, Model: w.plan.model, Now: func() int64 { return 1 }}
+	m.encoder = wire.Encoder{Job: jobName, Model: w.plan.model, TTL: uint32(w.plan.ttl / millisecond)}
+	m.core = shardsvc.New(shardsvc.Config{Job: jobName, Model: w.plan.model, SessionTTL: shardsvc.Time(w.plan.ttl), History: w.plan.history, Ahead: 1})
 	if err := w.disk.load(m.core); err != nil {
 		w.fail("a master cannot load what the last one stored: %v", err)
 		return
@@ -306,7 +310,7 @@ func (m *master) answer(b *batch) {
 			m.w.tracef(m.name, "%s", replyText(r, b.fx.Pieces))
 		}
 		if o := box(r.To); o != nil {
-			o.add(m.w, r, b.fx.Pieces)
+			o.add(m, r, b.fx.Pieces)
 		}
 	}
 	for _, e := range b.echoes {
@@ -318,11 +322,7 @@ func (m *master) answer(b *batch) {
 		answer()
 	}
 	for _, o := range boxes {
-		if len(o.msgs) == 0 {
-			o.msgs = append(o.msgs, &pb.MasterMessage{})
-		}
-		o.msgs[0].Echo = o.echo
-		for _, msg := range o.msgs {
+		for _, msg := range o.batch.Messages(o.echo) {
 			o.l.send(1, msg)
 		}
 		if o.close != "" {
@@ -339,7 +339,7 @@ type turnedAway string
 func (m *master) accept(l *link) {
 	var s shardsvc.Session
 	l.ends[1].take = func(msg any) {
-		am := msg.(*pb.AgentMessage)
+		b := msg.([]byte)
 		m.take(func() {
 			if s == 0 {
 				m.newest++
@@ -347,11 +347,12 @@ func (m *master) accept(l *link) {
 				m.sessions[s] = l
 			}
 			if m.w.tracing {
-				m.w.tracef(m.name, "from session %d: %s", s, messageText(am))
+				m.w.tracef(m.name, "from session %d: %s", s, messageText(b))
 			}
-			m.step(m.w.event(s, am))
-			if am.SentAt != 0 && m.core.HasSession(s) {
-				m.echo(s, am.SentAt)
+			in := m.fromAgent(s, b)
+			m.step(&in.Event)
+			if in.SentAt != 0 && m.core.HasSession(s) {
+				m.echo(s, in.SentAt)
 			}
 		})
 	}

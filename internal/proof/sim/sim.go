@@ -27,8 +27,9 @@ type World struct {
 	model    *model // of a shared job
 	books    *books
 	storage  storage
-	bodies   []*cut.Cut
-	records  int // of all passes
+	texts    map[*cut.Cut][]byte // of cuts, as they travel
+	cuts     map[string]*cut.Cut // of those texts
+	records  int                 // of all passes
 
 	moved       bool              // a master has listed input that began later than before
 	lossy       bool              // the source has deleted something
@@ -122,7 +123,8 @@ func (s Story) Run(trace io.Writer) (r Result) {
 }
 
 func (s Story) play(trace io.Writer) (res Result) {
-	w := &World{dice: newDice(s.Seed, 0), story: s, out: trace, tracing: trace != nil, disk: &disk{data: map[string][]byte{}}}
+	w := &World{dice: newDice(s.Seed, 0), story: s, out: trace, tracing: trace != nil,
+		disk: &disk{data: map[string][]byte{}}, texts: map[*cut.Cut][]byte{}, cuts: map[string]*cut.Cut{}}
 	defer func() {
 		switch r := recover().(type) {
 		case nil, stopped:

@@ -7,6 +7,8 @@ import (
 	"github.com/headrace/headrace/agent/hold"
 	pb "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/shardsvc"
+	"github.com/headrace/headrace/shardsvc/wire"
+	"google.golang.org/protobuf/proto"
 )
 
 // span writes virtual time in seconds.
@@ -45,7 +47,7 @@ func token(t shardsvc.Token) string {
 	return fmt.Sprintf("%d.%d.%d.%d", t.Epoch, t.Term, t.Sequence&(1<<24-1), t.Sequence>>24)
 }
 
-func wireTok(t *pb.Token) string { return token(coreToken(t)) }
+func wireTok(t *pb.Token) string { return token(wire.Token(t)) }
 
 var stateNames = [...]string{"wait", "drained", "END", "paused", "FAILED", "recovering", "deleted", "restore"}
 
@@ -123,7 +125,11 @@ func putText(p shardsvc.Put) string {
 }
 
 // messageText is an agent's message in the order in which it takes effect.
-func messageText(m *pb.AgentMessage) string {
+func messageText(text []byte) string {
+	m := &pb.AgentMessage{}
+	if err := proto.Unmarshal(text, m); err != nil {
+		return err.Error()
+	}
 	var b strings.Builder
 	if h := m.Hello; h != nil {
 		fmt.Fprintf(&b, "hello %s.%d; ", h.Agent, h.Incarnation)

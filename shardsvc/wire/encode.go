@@ -1,4 +1,4 @@
-package serve
+package wire
 
 import (
 	"strings"
@@ -6,23 +6,30 @@ import (
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/shardsvc"
+	"github.com/headrace/headrace/shardsvc/cut"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 )
 
-// encoder turns one reply into one field of a MasterMessage. Grants and acks,
-// which come with every batch, are written by hand, the rest by generated code.
-type encoder struct {
-	job, model, version string
-	ttl                 uint32 // ms
+// Protocol is the version of the session's protocol that this master speaks.
+const Protocol = 1
+
+// Encoder turns one reply into one field of a MasterMessage. Fields that follow one
+// another are one message, as far as Order allows it. Grants and acks, which come
+// with every batch, are written by hand, the rest by generated code.
+type Encoder struct {
+	Job, Model, Version string
+	TTL                 uint32 // ms
 
 	field []byte // the answer, reused
 	body  []byte
 	sub   []byte
 }
 
-// encode returns the field; it is valid until the next call.
-func (e *encoder) encode(r *shardsvc.Reply, pieces []shardsvc.Piece) []byte {
+// Encode returns the field; it is valid until the next call. A cut in a reply is
+// left out: CutReply and the cut's own text make a message of their own. ReplyClose
+// is no message.
+func (e *Encoder) Encode(r *shardsvc.Reply, pieces []shardsvc.Piece) []byte {
 	switch r.Kind {
 	case shardsvc.ReplyAck:
 		return e.ack(r)
@@ -32,7 +39,7 @@ func (e *encoder) encode(r *shardsvc.Reply, pieces []shardsvc.Piece) []byte {
 	return e.rare(r)
 }
 
-func (e *encoder) ack(r *shardsvc.Reply) []byte {
+func (e *Encoder) ack(r *shardsvc.Reply) []byte {
 	b := e.token(e.body[:0], 1, r.Token)
 	b = varint(b, 2, uint64(r.Prefix))
 	b = varint(b, 3, uint64(r.Code))
@@ -40,7 +47,7 @@ func (e *encoder) ack(r *shardsvc.Reply) []byte {
 	return e.finish(5, b)
 }
 
-func (e *encoder) grant(r *shardsvc.Reply, pieces []shardsvc.Piece) []byte {
+func (e *Encoder) grant(r *shardsvc.Reply, pieces []shardsvc.Piece) []byte {
 	b := varint(e.body[:0], 1, r.Request)
 	b = e.token(b, 2, r.Token)
 	b = varint(b, 3, uint64(r.Worker))
@@ -70,14 +77,14 @@ func (e *encoder) grant(r *shardsvc.Reply, pieces []shardsvc.Piece) []byte {
 	return e.finish(10, b)
 }
 
-func (e *encoder) finish(num protowire.Number, body []byte) []byte {
+func (e *Encoder) finish(num protowire.Number, body []byte) []byte {
 	e.body = body
 	e.field = protowire.AppendTag(e.field[:0], num, protowire.BytesType)
 	e.field = protowire.AppendBytes(e.field, body)
 	return e.field
 }
 
-func (e *encoder) token(b []byte, num protowire.Number, t shardsvc.Token) []byte {
+func (e *Encoder) token(b []byte, num protowire.Number, t shardsvc.Token) []byte {
 	s := varint(e.sub[:0], 1, uint64(t.Epoch))
 	s = varint(s, 2, uint64(t.Term))
 	s = varint(s, 3, t.Sequence)
@@ -99,11 +106,11 @@ func text(b []byte, num protowire.Number, s string) []byte {
 		return b
 	}
 	b = protowire.AppendTag(b, num, protowire.BytesType)
-	return protowire.AppendString(b, valid(s))
+	return protowire.AppendString(b, Valid(s))
 }
 
-// valid: a file's name may be any bytes, a protocol buffer's string may not.
-func valid(s string) string {
+// Valid: a file's name may be any bytes, a protocol buffer's string may not.
+func Valid(s string) string {
 	if utf8.ValidString(s) {
 		return s
 	}
@@ -112,24 +119,24 @@ func valid(s string) string {
 
 // rare encodes the replies that come now and then. A Held answer is a piece of
 // the HelloReply: pieces of one message field merge.
-func (e *encoder) rare(r *shardsvc.Reply) []byte {
+func (e *Encoder) rare(r *shardsvc.Reply) []byte {
 	m := &headracev1.MasterMessage{}
-	r.Reason = valid(r.Reason)
+	r.Reason = Valid(r.Reason)
 	switch r.Kind {
 	case shardsvc.ReplyHello:
 		m.Term = r.Term
-		m.Hello = &headracev1.HelloReply{Protocol: protocolVersion, Job: e.job, Model: e.model, Term: r.Term, Epoch: r.Epoch,
-			SessionTtlMs: e.ttl, Master: e.version}
+		m.Hello = &headracev1.HelloReply{Protocol: Protocol, Job: e.Job, Model: e.Model, Term: r.Term, Epoch: r.Epoch,
+			SessionTtlMs: e.TTL, Master: e.Version}
 	case shardsvc.ReplyHeld:
-		m.Hello = &headracev1.HelloReply{Held: []*headracev1.HeldReply{{Was: wireToken(r.Was), Token: wireToken(r.Token),
+		m.Hello = &headracev1.HelloReply{Held: []*headracev1.HeldReply{{Was: TokenOf(r.Was), Token: TokenOf(r.Token),
 			Refused: r.Refused, Reason: r.Reason, Prefix: r.Prefix, LeaseEnd: r.End}}}
 	case shardsvc.ReplyJoin:
 		m.Joins = []*headracev1.JoinReply{{Worker: r.Worker, Refused: r.Refused, Reason: r.Reason, Generation: r.Generation,
-			Epoch: r.Epoch, LastStep: r.Step, PendingAgain: r.Units, Again: wireTally(r.Again), Resume: headracev1.Join_Resume(r.Resume)}}
+			Epoch: r.Epoch, LastStep: r.Step, PendingAgain: r.Units, Again: TallyOf(r.Again), Resume: headracev1.Join_Resume(r.Resume)}}
 	case shardsvc.ReplySteal:
-		m.StealAsks = []*headracev1.StealAsk{{Token: wireToken(r.Token), At: r.At}}
+		m.StealAsks = []*headracev1.StealAsk{{Token: TokenOf(r.Token), At: r.At}}
 	case shardsvc.ReplyRevoke:
-		m.Revokes = []*headracev1.Revoke{{Token: wireToken(r.Token), Reason: r.Reason}}
+		m.Revokes = []*headracev1.Revoke{{Token: TokenOf(r.Token), Reason: r.Reason}}
 	case shardsvc.ReplyEnd:
 		m.Ends = []*headracev1.EndWorker{{Worker: r.Worker, Reason: r.Reason}}
 	case shardsvc.ReplyFence:
@@ -138,18 +145,33 @@ func (e *encoder) rare(r *shardsvc.Reply) []byte {
 		m.Standings = []*headracev1.Standing{{Request: r.Request, Worker: r.Worker, Dataset: r.Dataset,
 			State: headracev1.Standing_State(r.State), Reason: r.Reason}}
 	case shardsvc.ReplyCut:
-		m.CutReplies = []*headracev1.CutReply{wireReply(r)}
+		m.CutReplies = []*headracev1.CutReply{CutReply(r)}
 	case shardsvc.ReplyHold:
 		m.HoldYields = []*headracev1.HoldYields{{Worker: r.Worker, Cut: r.Cut.Cut, On: !r.Refused, Reason: r.Reason}}
 	}
 	field, err := proto.MarshalOptions{}.MarshalAppend(e.field[:0], m)
 	if err != nil {
-		panic("serve: a reply of valid strings does not marshal: " + err.Error())
+		panic("wire: a reply of valid strings does not marshal: " + err.Error())
 	}
 	e.field = field
 	return field
 }
 
-func wireToken(t shardsvc.Token) *headracev1.Token {
+// TokenOf is the wire's token.
+func TokenOf(t shardsvc.Token) *headracev1.Token {
 	return &headracev1.Token{Epoch: t.Epoch, Term: t.Term, Sequence: t.Sequence}
+}
+
+// CutReply is the answer to a call, without its body.
+func CutReply(r *shardsvc.Reply) *headracev1.CutReply {
+	return &headracev1.CutReply{Worker: r.Worker, Id: r.Request, Code: headracev1.CutReply_Code(r.Cut.Code), Reason: Valid(r.Reason),
+		Cut: r.Cut.Cut, Step: r.Step, Path: Valid(r.Cut.Path), Again: r.Units, Epoch: r.Epoch, AgainTally: TallyOf(r.Again)}
+}
+
+// TallyOf is the wire's tally; nil is none.
+func TallyOf(t *cut.Tally) *headracev1.Tally {
+	if t == nil {
+		return nil
+	}
+	return &headracev1.Tally{Rows: t.Rows, Oldest: t.Oldest, Newest: t.Newest, Untold: t.Untold}
 }

@@ -1,11 +1,9 @@
-package serve
+package wire
 
 import (
 	"errors"
 	"fmt"
 	"math"
-	"sync"
-	"time"
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/shardsvc"
@@ -20,67 +18,18 @@ const (
 	maxCounts = 1 << 16
 )
 
-// inbound is one AgentMessage on its way to the loop. It is reused.
-type inbound struct {
-	st     *stream
-	sentAt int64
-	msg    shardsvc.Message
-	facts  *agentFacts // with hello
-	hello  shardsvc.Hello
-
-	job, model string    // this master's: cuts of others are refused
-	badCalls   []badCall // answered after all else
-}
-
-// agentFacts is what an agent says about itself; for people, and checked once.
-type agentFacts struct {
-	name, job, version, host string
-	protocol                 uint32
-	incarnation              uint64
-	pid                      int32
-	gpus                     []string
-}
-
-var inbounds = sync.Pool{New: func() any { return new(inbound) }}
-
-func newInbound(st *stream) *inbound {
-	in := inbounds.Get().(*inbound)
-	in.st = st
-	in.msg.Session = st.session
-	if st.s != nil {
-		in.job, in.model = st.s.cfg.Job, st.s.cfg.Model
-	}
-	return in
-}
-
-// free gives the memory back. The core keeps strings, which are not reused, but
-// no slice.
-func (in *inbound) free() {
-	m := &in.msg
-	clear(m.Releases)
-	clear(m.Failures)
-	clear(m.Leaves)
-	clear(m.Calls)
-	*in = inbound{msg: shardsvc.Message{
-		Joins: m.Joins[:0], Held: m.Held[:0], Acks: m.Acks[:0], Steps: m.Steps[:0], Answers: m.Answers[:0],
-		Releases: m.Releases[:0], Failures: m.Failures[:0], Leaves: m.Leaves[:0], Status: m.Status[:0],
-		Heads: m.Heads[:0], Requests: m.Requests[:0], Calls: m.Calls[:0], Yields: m.Yields[:0],
-	}}
-	inbounds.Put(in)
-}
-
-// size is how many changes the message may make.
-func (in *inbound) size() int {
-	m := &in.msg
-	return len(m.Joins) + len(m.Held) + len(m.Acks) + len(m.Steps) + len(m.Answers) + len(m.Releases) +
-		len(m.Failures) + len(m.Leaves) + len(m.Status) + len(m.Heads) + len(m.Requests) + len(m.Calls) + len(m.Yields)
+// Decoder reads the messages of agents for one master.
+type Decoder struct {
+	Job, Model string       // the master's: cuts of others are refused
+	Now        func() int64 // wall time in ms since 1970
 }
 
 var errWire = errors.New("not a protocol buffer")
 
-// decode reads one AgentMessage. What comes with every batch (acks, requests,
-// steps) is read by hand; the rest by generated code, one field at a time.
-func (in *inbound) decode(b []byte) error {
+// Decode appends what b, one AgentMessage, says to m. What comes with every batch
+// (acks, requests, steps) is read by hand; the rest by generated code, one field at
+// a time.
+func (d *Decoder) Decode(b []byte, m *Message) error {
 	for len(b) > 0 {
 		num, typ, n := protowire.ConsumeTag(b)
 		if n < 0 {
@@ -92,7 +41,7 @@ func (in *inbound) decode(b []byte) error {
 			if n < 0 {
 				return errWire
 			}
-			in.sentAt = int64(v)
+			m.SentAt = int64(v)
 			b = b[n:]
 			continue
 		}
@@ -107,12 +56,12 @@ func (in *inbound) decode(b []byte) error {
 		if n < 0 {
 			return errWire
 		}
-		if err := in.field(num, v); err != nil {
+		if err := d.field(m, num, v); err != nil {
 			return err
 		}
 		b = b[n:]
 	}
-	return limit(in.msg.Requests)
+	return limit(m.Event.Requests)
 }
 
 // limit cuts requests down to maxCounts leases in all.
@@ -129,20 +78,20 @@ func limit(requests []shardsvc.LeaseRequest) error {
 	return nil
 }
 
-func (in *inbound) field(num protowire.Number, v []byte) error {
-	m := &in.msg
+func (d *Decoder) field(m *Message, num protowire.Number, v []byte) error {
+	e := &m.Event
 	switch num {
 	case 5:
-		m.Acks = append(m.Acks, shardsvc.Ack{})
-		return decodeAck(v, &m.Acks[len(m.Acks)-1])
+		e.Acks = append(e.Acks, shardsvc.Ack{})
+		return decodeAck(v, &e.Acks[len(e.Acks)-1])
 	case 6:
-		m.Steps = append(m.Steps, shardsvc.StepReport{})
-		return decodeStep(v, &m.Steps[len(m.Steps)-1])
+		e.Steps = append(e.Steps, shardsvc.StepReport{})
+		return decodeStep(v, &e.Steps[len(e.Steps)-1])
 	case 13:
-		m.Requests = append(m.Requests, shardsvc.LeaseRequest{})
-		return decodeRequest(v, &m.Requests[len(m.Requests)-1])
+		e.Requests = append(e.Requests, shardsvc.LeaseRequest{})
+		return decodeRequest(v, &e.Requests[len(e.Requests)-1])
 	}
-	return in.rare(num, v)
+	return d.rare(m, num, v)
 }
 
 // fields walks over a message whose fields are varints, doubles and messages.
@@ -267,7 +216,7 @@ func decodeRequest(b []byte, r *shardsvc.LeaseRequest) error {
 	return err
 }
 
-// rate of a worker: what is no rate is unknown.
+// rate of a worker; 0 is unknown.
 func rate(f float64) float64 {
 	if f > 0 && f <= math.MaxFloat32 {
 		return f
@@ -276,52 +225,52 @@ func rate(f float64) float64 {
 }
 
 // rare reads the fields that come now and then.
-func (in *inbound) rare(num protowire.Number, v []byte) error {
-	m := &in.msg
+func (d *Decoder) rare(m *Message, num protowire.Number, v []byte) error {
+	e := &m.Event
 	switch num {
 	case 1:
-		return in.decodeHello(v)
+		return m.hello(v)
 	case 3:
-		return rareField(v, &m.Joins, func(p *headracev1.Join) shardsvc.Join {
+		return rareField(v, &e.Joins, func(p *headracev1.Join) shardsvc.Join {
 			return shardsvc.Join{Worker: p.Worker, Rank: p.Rank, Incarnation: p.Incarnation, WorldSize: p.WorldSize, Generation: p.Generation, Pid: p.Pid, Resume: resume(p.Resume)}
 		})
 	case 4:
-		return rareField(v, &m.Held, func(p *headracev1.Held) shardsvc.Held {
-			return shardsvc.Held{Token: token(p.Token), Worker: p.Worker, Dataset: p.Dataset, Partition: p.Partition, Pass: p.Pass,
+		return rareField(v, &e.Held, func(p *headracev1.Held) shardsvc.Held {
+			return shardsvc.Held{Token: Token(p.Token), Worker: p.Worker, Dataset: p.Dataset, Partition: p.Partition, Pass: p.Pass,
 				Segment: p.Segment, Start: p.LeaseStart, End: p.LeaseEnd, Frontier: p.Frontier}
 		})
 	case 7:
-		return rareField(v, &m.Answers, func(p *headracev1.StealAnswer) shardsvc.StealAnswer {
-			return shardsvc.StealAnswer{Token: token(p.Token), Refused: p.Refused, At: p.At}
+		return rareField(v, &e.Answers, func(p *headracev1.StealAnswer) shardsvc.StealAnswer {
+			return shardsvc.StealAnswer{Token: Token(p.Token), Refused: p.Refused, At: p.At}
 		})
 	case 8:
-		return rareField(v, &m.Releases, func(p *headracev1.Release) shardsvc.Release {
-			return shardsvc.Release{Token: token(p.Token), Prefix: p.Prefix, Reason: p.Reason}
+		return rareField(v, &e.Releases, func(p *headracev1.Release) shardsvc.Release {
+			return shardsvc.Release{Token: Token(p.Token), Prefix: p.Prefix, Reason: p.Reason}
 		})
 	case 9:
-		return rareField(v, &m.Failures, func(p *headracev1.ReadFailure) shardsvc.ReadFailure {
-			f := shardsvc.ReadFailure{Token: token(p.Token), At: p.At, Permanent: p.Permanent, Kind: p.Kind, Message: p.Message}
+		return rareField(v, &e.Failures, func(p *headracev1.ReadFailure) shardsvc.ReadFailure {
+			f := shardsvc.ReadFailure{Token: Token(p.Token), At: p.At, Permanent: p.Permanent, Kind: p.Kind, Message: p.Message}
 			if x := p.Lost; x != nil {
-				f.Lost, f.When = &shardsvc.LostRange{Segment: x.Segment, Start: x.Start, End: x.End}, time.Now().UnixMilli()
+				f.Lost, f.When = &shardsvc.LostRange{Segment: x.Segment, Start: x.Start, End: x.End}, d.Now()
 			}
 			return f
 		})
 	case 10:
-		return rareField(v, &m.Leaves, func(p *headracev1.Leave) shardsvc.Leave {
+		return rareField(v, &e.Leaves, func(p *headracev1.Leave) shardsvc.Leave {
 			return shardsvc.Leave{Worker: p.Worker, Reason: leaveReason(p.Reason), Ended: p.Ended, Detail: p.Detail}
 		})
 	case 11:
-		return rareField(v, &m.Status, func(p *headracev1.WorkerStatus) shardsvc.WorkerStatus {
+		return rareField(v, &e.Status, func(p *headracev1.WorkerStatus) shardsvc.WorkerStatus {
 			return shardsvc.WorkerStatus{Worker: p.Worker, Paused: p.Paused, WaitSeconds: p.WaitSeconds, StepSeconds: p.StepSeconds, RowsYielded: p.RowsYielded}
 		})
 	case 12:
-		return rareField(v, &m.Heads, func(p *headracev1.Head) shardsvc.Head {
+		return rareField(v, &e.Heads, func(p *headracev1.Head) shardsvc.Head {
 			return shardsvc.Head{Partition: p.Partition, Segment: p.Segment, End: p.End, Sealed: p.Sealed}
 		})
 	case 14:
-		return in.cutCall(v)
+		return d.cutCall(m, v)
 	case 15:
-		return rareField(v, &m.Yields, func(p *headracev1.YieldsHeld) shardsvc.YieldsHeld {
+		return rareField(v, &e.Yields, func(p *headracev1.YieldsHeld) shardsvc.YieldsHeld {
 			return shardsvc.YieldsHeld{Worker: p.Worker, Cut: p.Cut, Untracked: p.Untracked}
 		})
 	}
@@ -348,7 +297,8 @@ func rareField[T any, P interface {
 	return nil
 }
 
-func token(t *headracev1.Token) shardsvc.Token {
+// Token is a token of the wire.
+func Token(t *headracev1.Token) shardsvc.Token {
 	return shardsvc.Token{Epoch: t.GetEpoch(), Term: t.GetTerm(), Sequence: t.GetSequence()}
 }
 
@@ -359,16 +309,15 @@ func leaveReason(r headracev1.Leave_Reason) shardsvc.LeaveReason {
 	return shardsvc.LeaveReason(r)
 }
 
-func (in *inbound) decodeHello(b []byte) error {
+func (m *Message) hello(b []byte) error {
 	var h headracev1.Hello
 	if err := proto.Unmarshal(b, &h); err != nil {
 		return err
 	}
-	in.facts = &agentFacts{
-		name: h.Agent, job: h.Job, version: h.Version, host: h.Host,
-		protocol: h.Protocol, incarnation: h.Incarnation, pid: h.Pid, gpus: h.Gpus,
+	m.About = &About{
+		Name: h.Agent, Job: h.Job, Version: h.Version, Host: h.Host,
+		Protocol: h.Protocol, Incarnation: h.Incarnation, Pid: h.Pid, Gpus: h.Gpus,
 	}
-	in.hello = shardsvc.Hello{Agent: h.Agent, Incarnation: h.Incarnation}
-	in.msg.Hello = &in.hello
+	m.Event.Hello = &shardsvc.Hello{Agent: h.Agent, Incarnation: h.Incarnation}
 	return nil
 }

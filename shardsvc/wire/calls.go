@@ -1,0 +1,83 @@
+package wire
+
+import (
+	"fmt"
+
+	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/shardsvc"
+	"github.com/headrace/headrace/shardsvc/cut"
+	"google.golang.org/protobuf/proto"
+)
+
+// maxCalls of one message: a trainer waits for its answers.
+const maxCalls = 1 << 16
+
+// Refusal is a call that the core cannot be asked: it says nothing that this master
+// knows, or its cut cannot be read.
+type Refusal struct {
+	worker uint32
+	id     uint64
+	reason string
+}
+
+// cutCall reads one CutCall. The body of a Restore may be large and come from
+// anywhere: it is read here, on the stream's own goroutine. One that can not be
+// is refused, in its turn; it does not end the stream, which is everybody's.
+func (d *Decoder) cutCall(m *Message, b []byte) error {
+	if len(m.Event.Calls)+len(m.Refusals) >= maxCalls {
+		return fmt.Errorf("more than %d calls in one message", maxCalls)
+	}
+	var p headracev1.CutCall
+	if err := proto.Unmarshal(b, &p); err != nil {
+		return err
+	}
+	c := shardsvc.CutCall{Worker: p.Worker, ID: p.Id}
+	switch k := p.Call.(type) {
+	case *headracev1.CutCall_Ask:
+		c.Ask = &shardsvc.CutAsk{Cut: k.Ask.GetCut(), Step: k.Ask.GetStep(), Carried: k.Ask.GetCarried(), Path: k.Ask.GetPath(),
+			Deadline: shardsvc.Time(k.Ask.GetDeadlineMs()) * shardsvc.Millisecond, Exact: k.Ask.GetExact(), After: k.Ask.GetAfter()}
+	case *headracev1.CutCall_Bind:
+		c.Bind = &shardsvc.CutBind{Cut: k.Bind.GetCut(), Path: k.Bind.GetPath()}
+	case *headracev1.CutCall_Drop:
+		c.Drop = &shardsvc.CutDrop{Cut: k.Drop.GetCut(), Reason: k.Drop.GetReason()}
+	case *headracev1.CutCall_Hold:
+		c.Hold = &shardsvc.CutHold{Cut: k.Hold.GetCut(), Deadline: shardsvc.Time(k.Hold.GetDeadlineMs()) * shardsvc.Millisecond}
+	case *headracev1.CutCall_Restore:
+		r, err := d.restore(k.Restore)
+		if err != nil {
+			m.Refusals = append(m.Refusals, Refusal{c.Worker, c.ID, "the cut can not be read: " + err.Error()})
+			return nil
+		}
+		c.Restore = r
+	default:
+		m.Refusals = append(m.Refusals, Refusal{c.Worker, c.ID, "the call says nothing that this master knows"})
+		return nil
+	}
+	m.Event.Calls = append(m.Event.Calls, c)
+	return nil
+}
+
+func (d *Decoder) restore(k *headracev1.Restore) (*shardsvc.RestoreCall, error) {
+	if k.GetMode() < 0 || k.GetMode() > headracev1.Restore_START {
+		return nil, fmt.Errorf("unknown mode %d", k.GetMode())
+	}
+	r := &shardsvc.RestoreCall{Mode: shardsvc.RestoreMode(k.GetMode()), Path: k.GetPath(), Failed: k.GetFailed(), After: k.GetAfter()}
+	if len(k.GetBody()) == 0 {
+		return r, nil
+	}
+	c, err := cut.ParseJSON(k.GetBody())
+	if err != nil {
+		return nil, err
+	}
+	if err := c.Of(d.Job, d.Model); err != nil {
+		return nil, err
+	}
+	r.Cut = c
+	return r, err
+}
+
+// Reply is the answer to session to.
+func (k Refusal) Reply(to shardsvc.Session) shardsvc.Reply {
+	return shardsvc.Reply{To: to, Kind: shardsvc.ReplyCut, Worker: k.worker, Request: k.id, Reason: k.reason,
+		Cut: &shardsvc.CutAnswer{Code: shardsvc.CutRefused}}
+}

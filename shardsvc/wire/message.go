@@ -1,0 +1,43 @@
+package wire
+
+import "github.com/headrace/headrace/shardsvc"
+
+// Message is one AgentMessage. Reuse it after Reset.
+type Message struct {
+	SentAt   int64            // what to echo once the message is durable; 0: nothing
+	Event    shardsvc.Message // for Step; the caller sets its Session
+	About    *About           // with Event.Hello
+	Refusals []Refusal        // calls that the core cannot be asked: answer them after Event
+}
+
+// About is what an agent says about itself in its hello.
+type About struct {
+	Name, Job, Version, Host string
+	Protocol                 uint32
+	Incarnation              uint64
+	Pid                      int32
+	Gpus                     []string
+}
+
+// Reset empties m and keeps its memory. The core keeps strings, which are not
+// reused, but no slice.
+func (m *Message) Reset() {
+	e := &m.Event
+	clear(e.Releases)
+	clear(e.Failures)
+	clear(e.Leaves)
+	clear(e.Calls)
+	clear(m.Refusals)
+	*m = Message{Refusals: m.Refusals[:0], Event: shardsvc.Message{
+		Joins: e.Joins[:0], Held: e.Held[:0], Acks: e.Acks[:0], Steps: e.Steps[:0], Answers: e.Answers[:0],
+		Releases: e.Releases[:0], Failures: e.Failures[:0], Leaves: e.Leaves[:0], Status: e.Status[:0],
+		Heads: e.Heads[:0], Requests: e.Requests[:0], Calls: e.Calls[:0], Yields: e.Yields[:0],
+	}}
+}
+
+// Size is how many changes the message may make.
+func (m *Message) Size() int {
+	e := &m.Event
+	return len(e.Joins) + len(e.Held) + len(e.Acks) + len(e.Steps) + len(e.Answers) + len(e.Releases) +
+		len(e.Failures) + len(e.Leaves) + len(e.Status) + len(e.Heads) + len(e.Requests) + len(e.Calls) + len(e.Yields)
+}
