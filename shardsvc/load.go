@@ -107,11 +107,11 @@ func (c *Core) loadJob(l *loading) error {
 	}
 	v := l.job
 	if v.job != c.cfg.Job && c.cfg.Job != "" {
-		return fmt.Errorf("the state is of job %q, not %q: use another state folder", v.job, c.cfg.Job)
+		return fmt.Errorf("it holds job %q, whose model is %s, and not job %q; give it another folder with --state DIR, or go on with --job %s", v.job, v.model, c.cfg.Job, v.job)
 	}
 	folds := v.model != Replicated && v.model != Private
 	if v.model != c.cfg.Model && !(folds && c.folds) {
-		return fmt.Errorf("the state is of a job with model %q, not %q: a job keeps its model kind; use another state folder", v.model, c.cfg.Model)
+		return fmt.Errorf("it holds job %q, whose model is %s, not %s, and a job keeps its model; go on with --model %s, or begin another job with --job NEW or --state DIR", v.job, v.model, c.cfg.Model, v.model)
 	}
 	c.cfg.Job = v.job
 	c.epoch, c.term, c.generation, c.worldSize, c.genEnded = v.epoch, v.term, v.generation, v.worldSize, v.generationEnded

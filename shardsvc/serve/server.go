@@ -63,6 +63,9 @@ func New(cfg Config) (*Server, error) {
 	if err := cfg.Store.Load(s.core.Load); err != nil {
 		return nil, fmt.Errorf("load state: %w", err)
 	}
+	if err := s.core.Loaded(); err != nil { // before anything is listened to or said
+		return nil, err
+	}
 	if s.metrics, err = newMetrics(s); err != nil {
 		return nil, err
 	}
