@@ -52,6 +52,7 @@ var rules = []struct {
 	{"internal/advice", []string{"api/headrace/v1", "internal/link"}},
 	{"internal/proof", nil},
 	{"internal/proof/child", nil},
+	{"internal/proof/memsource", []string{"sources", "internal/dataset"}},
 	{"internal/proof/testbroker/...", []string{"internal/proof/testbroker/...", "internal/remoting"}}, // only tests, the demo and people use it
 	{"internal/config", []string{"internal/link", "internal/suggest"}},
 	// The demo shows from outside what the product does: no ledger in its report.

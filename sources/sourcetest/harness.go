@@ -46,6 +46,9 @@ type Harness struct {
 	Change func(t testing.TB, p Place)
 	// Tail opens the place as input without an end. nil: the source has none.
 	Tail func(t testing.TB, p Place) sources.Source
+	// Roll seals the growing segment of every partition and begins another. nil: a
+	// partition of the source has one growing segment for good (sources.Kind.Rolls).
+	Roll func(t testing.TB, p Place)
 	// Remove deletes everything that was produced, as retention would; readers must
 	// see *Truncated. nil: this can not happen to the source.
 	Remove func(t testing.TB, p Place)
@@ -80,6 +83,7 @@ func Run(t *testing.T, h Harness) {
 		{"ABatchStaysAsItIsUntilTheNextCall", (*suite).slow},
 		{"ReadersSideBySideDoNotDisturbEachOther", (*suite).concurrent},
 		{"ATailWaitsAtHeadAndEndsAtOnceWhenItIsCancelled", (*suite).tail},
+		{"ATailThatRollsOverIsSealedWhereItEndedAndGoesOn", (*suite).rollover},
 		{"EachOfManyRecordsComesOnceAndUndamaged", (*suite).load},
 	} {
 		t.Run(one.name, func(t *testing.T) {

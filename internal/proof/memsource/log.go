@@ -1,0 +1,178 @@
+package memsource
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/headrace/headrace/sources"
+)
+
+// stride is how many offsets a record takes: the packed one and holes.
+const stride = 4
+
+// Log is partitions of segments of records.
+type Log struct {
+	name string
+
+	mu      sync.Mutex // guards what follows
+	parts   []*part
+	changed chan struct{} // closed and made anew with each change
+	down    error         // told by everything that asks
+	kept    map[sources.PartitionID]sources.Position
+	told    map[sources.PartitionID]sources.Position
+	begun   map[sources.PartitionID]bool
+}
+
+type part struct {
+	id   sources.PartitionID
+	segs []*segment // as a broker numbers them: in order, with gaps
+	next int64
+}
+
+type segment struct {
+	id      int64
+	records [][]byte
+	sealed  bool
+	trimmed bool
+}
+
+func (s *segment) end() int64 { return int64(len(s.records)) * stride }
+
+var (
+	logsMu sync.Mutex
+	logs   = map[string]*Log{}
+)
+
+// NewLog makes a log that specs name. It lives as long as the process.
+func NewLog(name string, partitions int) *Log {
+	l := &Log{name: name, changed: make(chan struct{}), kept: map[sources.PartitionID]sources.Position{},
+		told: map[sources.PartitionID]sources.Position{}, begun: map[sources.PartitionID]bool{}}
+	for range partitions {
+		l.AddPartition()
+	}
+	logsMu.Lock()
+	defer logsMu.Unlock()
+	logs[name] = l
+	return l
+}
+
+func named(name string) *Log {
+	logsMu.Lock()
+	defer logsMu.Unlock()
+	return logs[name]
+}
+
+func (l *Log) change(do func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	do()
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+// AddPartition adds one with an open segment.
+func (l *Log) AddPartition() (id sources.PartitionID) {
+	l.change(func() {
+		id = sources.PartitionID("memory:" + l.name + "/" + string(rune('a'+len(l.parts))))
+		p := &part{id: id, next: 5}
+		p.open()
+		l.parts = append(l.parts, p)
+	})
+	return id
+}
+
+func (p *part) open() {
+	p.segs = append(p.segs, &segment{id: p.next})
+	p.next += 3
+}
+
+func (p *part) last() *segment { return p.segs[len(p.segs)-1] }
+
+// Append adds records to a partition's open segment.
+func (l *Log) Append(partition int, records ...[]byte) {
+	l.change(func() {
+		s := l.parts[partition].last()
+		s.records = append(s.records, records...)
+	})
+}
+
+// Roll seals a partition's open segment and begins another.
+func (l *Log) Roll(partition int) { l.change(func() { l.parts[partition].roll() }) }
+
+func (p *part) roll() {
+	p.last().sealed = true
+	p.open()
+}
+
+// Trim deletes the oldest sealed segments of a partition, except the newest keep, as far
+// as they are not to be kept. It says how many records are gone.
+func (l *Log) Trim(partition, keep int) (records int) {
+	l.change(func() {
+		p := l.parts[partition]
+		held, any := l.kept[p.id]
+		for _, s := range p.segs[:max(0, len(p.segs)-keep)] {
+			needed := any && held.Compare(sources.Position{Segment: s.id, Offset: s.end()}) < 0 || l.begun[p.id] && !any
+			if s.sealed && !s.trimmed && !needed {
+				s.trimmed = true
+				records += len(s.records)
+			}
+		}
+	})
+	return records
+}
+
+// Fail has everything that asks the log fail with err from now on; nil ends it.
+func (l *Log) Fail(err error) { l.change(func() { l.down = err }) }
+
+// Segments counts a partition's segments that are there, and those that were trimmed.
+func (l *Log) Segments(partition int) (there, trimmed int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.parts[partition].segs {
+		if s.trimmed {
+			trimmed++
+		} else {
+			there++
+		}
+	}
+	return there, trimmed
+}
+
+// Committed and Kept are what the log was told; ok: it was.
+func (l *Log) Committed(p sources.PartitionID) (at sources.Position, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at, ok = l.told[p]
+	return at, ok
+}
+
+func (l *Log) Kept(p sources.PartitionID) (at sources.Position, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at, ok = l.kept[p]
+	return at, ok
+}
+
+// Begun says whether a partition is kept from where reading begins.
+func (l *Log) Begun(p sources.PartitionID) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.begun[p]
+}
+
+// find gives a partition. The caller holds mu.
+func (l *Log) find(id sources.PartitionID) *part {
+	i := slices.IndexFunc(l.parts, func(p *part) bool { return p.id == id })
+	if i < 0 {
+		return nil
+	}
+	return l.parts[i]
+}
+
+func (p *part) segment(id int64) *segment {
+	i := slices.IndexFunc(p.segs, func(s *segment) bool { return s.id == id })
+	if i < 0 {
+		return nil
+	}
+	return p.segs[i]
+}

@@ -1,0 +1,60 @@
+package memsource
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/sources"
+)
+
+// Kind is what the log can do: all that a kind can declare.
+var Kind = dataset.Kind{
+	Kind: sources.Kind{
+		Name: "memory", Unit: "entries", UnitSize: stride, Estimated: true, Keyed: true,
+		Rolls: true, Commits: true, Retains: true, Foretells: true, HeadsEvery: 5 * time.Millisecond,
+		Sizes: sources.Sizes{Block: 64, Initial: 40, Min: 8, Max: 4000, MaxWhileLive: 2000},
+	},
+	Example: "memory: {log: clicks}",
+	New:     func() dataset.Part { return &Spec{End: "latest"} },
+	Open:    openSpec,
+}
+
+// Spec names a log of this process.
+type Spec struct {
+	Log string `json:"log"`
+	End string `json:"end"` // latest | never
+}
+
+func (m *Spec) Kind() sources.Kind { return Kind.Kind }
+
+func (m *Spec) Traits() dataset.Traits {
+	return dataset.Traits{Live: m.End == "never", Refresh: 20 * time.Millisecond, MaxRecord: 1 << 20, Progress: "headrace", ProgressField: "log",
+		AtSource: "what the log " + m.Log + " keeps"}
+}
+
+func (m *Spec) Compatible(string) bool { return false }
+func (m *Spec) Fill()                  {}
+
+func (m *Spec) Members(r *dataset.Reader) []dataset.Member {
+	return []dataset.Member{{Name: "log", Read: r.Text(&m.Log)}, {Name: "end", Read: r.Text(&m.End)}}
+}
+
+func (m *Spec) Check(c *dataset.Check, _ *dataset.Spec) {
+	if m.Log == "" {
+		c.Fail("memory.log", "", "must be given: which log", "")
+	}
+	c.Among("memory.end", m.End, "latest", "never")
+}
+
+func openSpec(s *dataset.Spec, o dataset.Opening) (sources.Source, error) {
+	m, ok := s.Source.(*Spec)
+	if !ok {
+		return nil, fmt.Errorf("dataset %s: no memory in its spec", s.Name)
+	}
+	l := named(m.Log)
+	if l == nil {
+		return nil, fmt.Errorf("dataset %s: there is no log %s", s.Name, m.Log)
+	}
+	return l.Open(m.End == "never", o.Known), nil
+}
