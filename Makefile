@@ -55,6 +55,7 @@ lint: need venv ## gofmt, vet, ruff, mypy
 	@out=$$(gofmt -l $$(git ls-files '*.go' | grep -v '\.pb\.go$$')); [ -z "$$out" ] || { echo "gofmt: $$out"; exit 1; }
 	$(GO) vet ./...
 	$(GO) vet -tags kafka $(KAFKA_TESTS)
+	$(GO) vet -tags rocketmq $(ROCKETMQ_TESTS)
 	$(GO) vet -tags planted ./internal/proof/sim
 	$(GO) tool staticcheck ./...
 	$(VENV)/bin/ruff check connectors/python examples bench internal
@@ -135,6 +136,11 @@ test-kafka: build venv test-quickstart-kafka test-python-kafka test-chaos-kafka 
 	HEADRACE_PYTHON="$(CURDIR)/$(PY)" $(GO) test -tags kafka -count=1 -timeout 20m ./sources/kafka
 	HEADRACE_PYTHON="$(CURDIR)/$(PY)" $(GO) test -tags kafka -count=1 -timeout 20m ./cmd/headrace -run Kafka
 	$(GO) test -tags kafka -count=1 -timeout 10m ./internal/proof/demo/produce
+
+ROCKETMQ_TESTS := ./sources/rocketmq
+.PHONY: test-rocketmq
+test-rocketmq: build venv ## the RocketMQ source on a real RocketMQ (needs java, and mvn once)
+	$(GO) test -tags rocketmq -count=1 -timeout 20m ./sources/rocketmq
 
 KILLS ?= 60
 MODEL ?= all

@@ -5,6 +5,7 @@ import (
 	"github.com/headrace/headrace/sources/files"
 	"github.com/headrace/headrace/sources/kafka"
 	"github.com/headrace/headrace/sources/pulsar"
+	"github.com/headrace/headrace/sources/rocketmq"
 )
 
 // The sources that this program reads, one line each. Nothing else of the product
@@ -14,5 +15,6 @@ func init() {
 		files.Kind,
 		kafka.Kind,
 		pulsar.Kind,
+		rocketmq.Kind,
 	)
 }

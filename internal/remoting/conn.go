@@ -209,4 +209,4 @@ func (c *conn) close() {
 	<-c.done
 }
 
-var errClosed = errors.New("rocketmq: the client is closed")
+var errClosed = errors.New("the connections to RocketMQ are closed")

@@ -73,10 +73,10 @@ func (b *RocketBroker) Trim(ctx context.Context, q remoting.Queue, offset int64)
 	if err := b.client.SetConfig(ctx, b.Addr(), map[string]string{"fileReservedTime": "0"}); err != nil {
 		return err
 	}
-	err := until(ctx, 3*time.Minute, func(ctx context.Context) error {
-		if _, err := b.client.Call(ctx, b.Addr(), &remoting.Command{Code: codeDeleteExpired}); err != nil {
-			return err
-		}
+	if _, err := b.client.Call(ctx, b.Addr(), &remoting.Command{Code: codeDeleteExpired}); err != nil {
+		return err
+	}
+	err := until(ctx, 3*time.Minute, func(ctx context.Context) error { // a broker begins to clean up a minute after its start
 		a, err := b.client.Call(ctx, b.Addr(), remoting.MinOffset(q))
 		if err != nil {
 			return err

@@ -1,0 +1,239 @@
+//go:build rocketmq
+
+package rocketmq
+
+// The tests with the tag rocketmq run on a real broker: make test-rocketmq.
+
+import (
+	"bytes"
+	"context"
+	crand "crypto/rand"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	official "github.com/apache/rocketmq-client-go/v2"
+	"github.com/apache/rocketmq-client-go/v2/primitive"
+	"github.com/apache/rocketmq-client-go/v2/producer"
+	"github.com/apache/rocketmq-client-go/v2/rlog"
+
+	"github.com/headrace/headrace/internal/proof/testbroker"
+	"github.com/headrace/headrace/internal/remoting"
+	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/sourcetest"
+)
+
+var shared struct {
+	once     sync.Once
+	broker   *testbroker.RocketMQ
+	producer official.Producer
+	err      error
+}
+
+func TestMain(m *testing.M) {
+	rlog.SetLogLevel("error")
+	code := m.Run()
+	if shared.broker != nil {
+		if err := shared.broker.Close(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// small makes commit log files so small that a test can have them deleted, and
+// deletes soon.
+var small = map[string]string{"mappedFileSizeCommitLog": "8388608", "cleanResourceInterval": "1000", "maxMessageSize": "4194304"}
+
+// realBroker is one broker for all tests that do not harm it, and the official
+// client to write with. That client's goroutines stay as long as the process, so it
+// is started once, before any test looks at goroutines.
+func realBroker(t testing.TB) (*testbroker.RocketMQ, official.Producer) {
+	t.Helper()
+	shared.once.Do(func() {
+		if shared.broker, shared.err = testbroker.StartRocketMQ(context.Background(), testbroker.RocketMQOptions{Set: small}); shared.err == nil {
+			shared.producer, shared.err = newProducer(shared.broker, "shared", primitive.Credentials{})
+		}
+		if shared.err == nil { // it connects when it sends
+			topic := newTopic(t, shared.broker, 1)
+			send(t, shared.producer, shared.broker.Name(), topic, 0, primitive.NewMessage(topic, []byte("first")))
+		}
+	})
+	if shared.err != nil {
+		t.Fatal(shared.err)
+	}
+	return shared.broker, shared.producer
+}
+
+// newProducer is connected to every broker when it returns.
+func newProducer(b *testbroker.RocketMQ, group string, k primitive.Credentials) (official.Producer, error) {
+	p, err := official.NewProducer(producer.WithNameServer([]string{b.NameServer()}), producer.WithGroupName(group), producer.WithInstanceName(group),
+		producer.WithRetry(3), producer.WithQueueSelector(producer.NewManualQueueSelector()), producer.WithCredentials(k))
+	if err != nil {
+		return nil, err
+	}
+	if err := p.Start(); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+var topics atomic.Int64
+
+func newTopic(t testing.TB, b *testbroker.RocketMQ, queues int) string {
+	t.Helper()
+	name := fmt.Sprintf("t%d-%d", os.Getpid(), topics.Add(1))
+	if err := b.CreateTopic(t.Context(), name, queues); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// send appends messages to one queue and returns the first one's offset.
+func send(t testing.TB, p official.Producer, broker, topic string, queue int, all ...*primitive.Message) int64 {
+	t.Helper()
+	for _, m := range all {
+		m.Topic, m.Queue = topic, &primitive.MessageQueue{Topic: topic, BrokerName: broker, QueueId: queue}
+	}
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		res, err := p.SendSync(t.Context(), all...)
+		if err == nil && res.Status != primitive.SendOK {
+			err = fmt.Errorf("status %d", res.Status)
+		}
+		if err == nil {
+			return res.QueueOffset
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("sending to %s/%s/%d: %v", topic, broker, queue, err)
+		}
+		time.Sleep(50 * time.Millisecond) // its own try to learn the route
+	}
+}
+
+// place is a topic of the conformance suite.
+type place struct {
+	b      *testbroker.RocketMQ
+	p      official.Producer
+	topic  string
+	queues int
+	rng    *rand.Rand
+	next   int
+}
+
+func (p *place) Produce(t testing.TB, records [][]byte) {
+	t.Helper()
+	parts := make([][]*primitive.Message, p.queues)
+	for _, r := range records {
+		m := primitive.NewMessage(p.topic, r).WithTag("t").WithKeys([]string{string(r[:min(3, len(r))])})
+		parts[p.next%p.queues] = append(parts[p.next%p.queues], m)
+		p.next++
+	}
+	for i, all := range parts {
+		for len(all) > 0 {
+			n := min(len(all), 1+p.rng.IntN(2000))
+			if n == 2 {
+				n = 1
+			}
+			send(t, p.p, p.b.Name(), p.topic, i, all[:n]...)
+			all = all[n:]
+		}
+		if n := len(parts[i]); n > 0 {
+			p.visible(t, i)
+		}
+	}
+}
+
+// visible waits until the queue's head tells of what was sent: the broker's index of
+// a queue follows its commit log.
+func (p *place) visible(t testing.TB, queue int) {
+	t.Helper()
+	want := int64((p.next + p.queues - 1 - queue) / p.queues)
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		a, err := p.b.Client().Call(t.Context(), p.b.Addr(), remoting.MaxOffset(remoting.Queue{Topic: p.topic, ID: queue}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if head, err := remoting.OffsetOf(a); err == nil && head >= want {
+			return
+		} else if time.Now().After(deadline) {
+			t.Fatalf("queue %d of %s ends at %d, want %d", queue, p.topic, head, want)
+		}
+	}
+}
+
+func (p *place) Open(t testing.TB, known []sources.Segment) sources.Source {
+	t.Helper()
+	return openWith(t, options(p.b, p.topic), known)
+}
+
+func openWith(t testing.TB, o Options, known []sources.Segment) *Source {
+	t.Helper()
+	o.Known = known
+	s, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func openFor(t testing.TB, o Options) *Source {
+	t.Helper()
+	s := openWith(t, o, nil)
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func options(b *testbroker.RocketMQ, topics ...string) Options {
+	return Options{Dataset: "d", NameServers: []string{b.NameServer()}, Topics: topics, MaxRecord: 4096,
+		Start: End{At: Earliest}, End: End{At: Latest}, headWithin: 500 * time.Millisecond, topicWithin: 2 * time.Second}
+}
+
+// fill writes so much that every file of the commit log that was there is closed.
+func fill(t testing.TB, b *testbroker.RocketMQ, p official.Producer) {
+	t.Helper()
+	topic, body := newTopic(t, b, 1), make([]byte, 2<<20)
+	for range 5 {
+		_, _ = crand.Read(body) // the client compresses what it can
+		send(t, p, b.Name(), topic, 0, primitive.NewMessage(topic, bytes.Clone(body)))
+	}
+}
+
+func TestTopicsPassTheSuite(t *testing.T) {
+	b, p := realBroker(t)
+	sourcetest.Run(t, sourcetest.Harness{
+		New: func(t testing.TB) sourcetest.Place {
+			return &place{b: b, p: p, topic: newTopic(t, b, 2), queues: 2, rng: rand.New(rand.NewPCG(1, 2))}
+		},
+		Count:      200_000,
+		Contiguous: true,
+		MaxRecord:  4096,
+		Tail: func(t testing.TB, p sourcetest.Place) sources.Source {
+			o := options(b, p.(*place).topic)
+			o.End.At = Never
+			return openWith(t, o, nil)
+		},
+		Change: func(t testing.TB, p sourcetest.Place) {
+			name := p.(*place).topic
+			if err := b.DeleteTopic(t.Context(), name); err != nil {
+				t.Fatal(err)
+			}
+			if err := b.CreateTopic(t.Context(), name, 2); err != nil {
+				t.Fatal(err)
+			}
+		},
+		Remove: func(t testing.TB, pl sourcetest.Place) {
+			fill(t, b, p)
+			for i := range 2 {
+				if err := b.Trim(t.Context(), remoting.Queue{Topic: pl.(*place).topic, ID: i}, 25); err != nil {
+					t.Fatal(err)
+				}
+			}
+		},
+	})
+}

@@ -1,0 +1,119 @@
+package rocketmq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/headrace/headrace/internal/remoting"
+	"github.com/headrace/headrace/sources"
+)
+
+const commitWithin = 20 * time.Second
+
+// Commit tells each broker how far the group is: the next offset to read of each
+// queue. Every commit is answered and read back. An offset below what the group has
+// already is written only where the mark says that progress went back. A broker that
+// is away keeps the others' commits from nothing.
+func (s *Source) Commit(ctx context.Context, marks []sources.Mark) error {
+	if s.o.Group == "" {
+		return errors.New("rocketmq: commit without rocketmq.group in the spec")
+	}
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, commitWithin)
+	defer cancel()
+	var errs []error
+	away := map[string]bool{}
+	for _, m := range marks {
+		p, err := s.find(ctx, m.Partition)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if away[p.broker] {
+			continue
+		}
+		if err := s.commit(ctx, p, m); err != nil {
+			errs = append(errs, err)
+			if _, again := errors.AsType[*sources.Temporary](err); again {
+				away[p.broker] = true
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (s *Source) commit(ctx context.Context, p partition, m sources.Mark) error {
+	what := fmt.Sprintf("committing %s for group %s", p, s.o.Group)
+	addr, err := s.master(ctx, p)
+	if err != nil {
+		return err
+	}
+	had, any, err := s.committed(ctx, addr, p)
+	if err != nil {
+		return s.explain(ctx, err, what)
+	}
+	if any && (had == m.Position.Offset || had > m.Position.Offset && !m.Back) {
+		return nil
+	}
+	if err := s.shown(ctx, addr); err != nil {
+		return s.explain(ctx, err, what)
+	}
+	_, err = s.client.Call(ctx, addr, remoting.UpdateOffset(p.remote(), s.o.Group, m.Position.Offset))
+	if remoting.CodeOf(err) == remoting.GroupUnknown {
+		// A pull makes the group, where the broker may do so.
+		_, _ = s.client.Call(ctx, addr, remoting.Pull{Queue: p.remote(), Group: s.o.Group, Offset: m.Position.Offset, Most: 1}.Command())
+		_, err = s.client.Call(ctx, addr, remoting.UpdateOffset(p.remote(), s.o.Group, m.Position.Offset))
+	}
+	if err != nil {
+		return s.explain(ctx, err, what)
+	}
+	switch is, any, err := s.committed(ctx, addr, p); {
+	case err != nil:
+		return s.explain(ctx, err, what)
+	case !any || is != m.Position.Offset:
+		return temporary(fmt.Errorf("%s: the broker took offset %d and has %d: somebody else commits for this group; give the dataset a group of its own", what, m.Position.Offset, is))
+	}
+	return nil
+}
+
+// committed is what the group has of a queue.
+func (s *Source) committed(ctx context.Context, addr string, p partition) (offset int64, any bool, err error) {
+	a, err := s.client.Call(ctx, addr, remoting.QueryOffset(p.remote(), s.o.Group))
+	if code := remoting.CodeOf(err); code == remoting.NoOffset || code == remoting.GroupUnknown {
+		return 0, false, nil
+	}
+	if err != nil {
+		return 0, false, err
+	}
+	offset, err = remoting.OffsetOf(a)
+	return offset, err == nil, err
+}
+
+// shown makes the group's retry topic on a broker, as any consumer of the group
+// would: `mqadmin consumerProgress -g GROUP` fails without its route. A broker that
+// does not allow it shows our progress with -t TOPIC only.
+func (s *Source) shown(ctx context.Context, addr string) error {
+	s.mu.Lock()
+	did := s.groups[addr]
+	s.groups[addr] = true
+	s.mu.Unlock()
+	if did {
+		return nil
+	}
+	topic := "%RETRY%" + s.o.Group
+	err := s.client.CreateTopic(ctx, addr, topic, 1)
+	if code := remoting.CodeOf(err); code >= 0 {
+		s.o.Logger.Info("the broker does not make the group's retry topic: see our progress with mqadmin consumerProgress -g and -t", "group", s.o.Group, "broker", addr, "why", err)
+		return nil
+	}
+	if err != nil {
+		s.mu.Lock()
+		delete(s.groups, addr)
+		s.mu.Unlock()
+	}
+	return err
+}

@@ -1,0 +1,309 @@
+package rocketmq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/headrace/headrace/internal/remoting"
+	"github.com/headrace/headrace/sources"
+)
+
+const (
+	arenaEnough = 1 << 20 // of records in one Batch: it is handed out
+	arenaMost   = 16 << 20
+	damageTries = 3 // how often what is damaged is fetched
+)
+
+var _ sources.Tailing = (*cursor)(nil)
+
+// cursor reads one range, some requests ahead of its caller.
+type cursor struct {
+	s *Source
+	p partition
+	f print
+	r sources.Range
+
+	at      int64 // the next offset wanted
+	flight  pulls
+	replica remoting.Replica // asked now; "": none
+	turn    int              // replicas that did not answer
+	now     []byte           // rest of an answer: whole messages from c.at on
+	held    []byte           // the whole answer
+	nowFrom int64            // its request was for [nowFrom, nowEnd)
+	nowEnd  int64
+
+	met    bool  // a broker has answered: where the head is has been told
+	head   int64 // where it was the last time
+	tries  int   // of what was damaged
+	wrong  time.Time
+	failed error // said again by every Next
+	onHead func(head int64)
+}
+
+// Open connects if need be. What cannot be read is told by Next.
+func (s *Source) Open(ctx context.Context, r sources.Range, from sources.Position, locator []byte) (sources.Cursor, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	p, f, err := parseLocator(locator)
+	if err != nil {
+		return nil, err
+	}
+	if p.id() != r.Partition {
+		return nil, fmt.Errorf("rocketmq: the locator opens %s and not %s", p.id(), r.Partition)
+	}
+	return &cursor{s: s, p: p, f: f, r: r, at: max(r.Start, from.Offset)}, nil
+}
+
+// OnHead is called with the queue's end.
+func (c *cursor) OnHead(f func(head int64)) { c.onHead = f }
+
+// Close forgets the requests that are under way.
+func (c *cursor) Close() error {
+	c.flight.drop()
+	c.done()
+	return nil
+}
+
+// done with an answer.
+func (c *cursor) done() {
+	c.s.keep(c.held)
+	c.now, c.held = nil, nil
+}
+
+// Next hands out the records of some answers. Offsets without a record for us ride
+// with what is before them.
+func (c *cursor) Next(ctx context.Context, b *sources.Batch) error {
+	if c.failed != nil {
+		return c.failed
+	}
+	b.Reset()
+	for {
+		err := c.step(ctx, b)
+		switch {
+		case len(b.Recs) > 0 && (err != nil || len(b.Arena) >= arenaEnough || !c.more()):
+			b.End = min(c.at, c.r.End) // an error is met again by the next call
+			return nil
+		case err == nil:
+		case errors.Is(err, errAgain):
+			c.restart()
+			if err := pause(ctx, retryAfter); err != nil {
+				return err
+			}
+		default:
+			return c.end(ctx, err)
+		}
+	}
+}
+
+// end judges an error that the caller is told.
+func (c *cursor) end(ctx context.Context, err error) error {
+	if err == io.EOF {
+		c.flight.drop()
+		return err
+	}
+	c.restart()
+	if _, again := errors.AsType[*sources.Temporary](err); !again && ctx.Err() == nil {
+		c.failed = notTheEnd(err)
+	}
+	return notTheEnd(err)
+}
+
+// restart: what is under way is asked for again, of whichever broker it is then.
+func (c *cursor) restart() {
+	c.flight.drop()
+	c.done()
+	c.replica = remoting.Replica{}
+}
+
+// more says whether there are messages that need not be waited for.
+func (c *cursor) more() bool {
+	return len(c.now) > 0 || c.at < c.r.End && len(c.flight.all) > 0 && c.flight.all[0].pending.Ready()
+}
+
+// step takes what there is of one answer.
+func (c *cursor) step(ctx context.Context, b *sources.Batch) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if c.at >= c.r.End {
+		return io.EOF
+	}
+	if len(c.now) == 0 {
+		if err := c.receive(ctx); err != nil || len(c.now) == 0 {
+			return err
+		}
+	}
+	before := c.at
+	err := c.take(b)
+	if c.at != before {
+		c.tries, c.wrong = 0, time.Time{}
+	}
+	if err != nil && len(b.Recs) == 0 {
+		return c.damaged(err)
+	}
+	return err
+}
+
+// choose picks the replica to ask: the master, or one after it that has not failed
+// to answer.
+func (c *cursor) choose(ctx context.Context) error {
+	if c.replica.Addr != "" {
+		return nil
+	}
+	all, err := c.s.replicas(ctx, c.p)
+	if errors.Is(err, errNoTopic) {
+		return c.queueGone(err)
+	}
+	if err != nil {
+		return err
+	}
+	if len(all) == 0 {
+		return temporary(fmt.Errorf("%s: %w", c.p, errAway))
+	}
+	c.replica = all[c.turn%len(all)]
+	return nil
+}
+
+// atMaster: only a master's word on where a queue ends is believed.
+func (c *cursor) atMaster() bool { return c.replica.ID == remoting.MasterID }
+
+// receive waits for the answer that begins at c.at and keeps requests under way.
+func (c *cursor) receive(ctx context.Context) error {
+	if err := c.choose(ctx); err != nil {
+		return err
+	}
+	if err := c.request(ctx); err != nil {
+		return c.silent(ctx, err)
+	}
+	first := c.flight.all[0]
+	within := c.s.client.Answer()
+	if first.suspended {
+		within += 3 * suspendMS * time.Millisecond // it looks every five seconds
+		if c.onHead != nil {
+			c.onHead(c.head) // all below it was taken by now: from here on it waits
+		}
+	}
+	a, err := first.pending.Wait(ctx, within)
+	if err != nil {
+		return c.silent(ctx, err)
+	}
+	c.flight.all = c.flight.all[1:]
+	c.turn = 0
+	got, err := remoting.PulledOf(a)
+	if err != nil {
+		return fmt.Errorf("%s at offset %d: %w", c.p, c.at, err)
+	}
+	return c.answer(ctx, first, &got)
+}
+
+// request asks for what is there, and at the head of a queue without an end for what
+// comes.
+func (c *cursor) request(ctx context.Context) error {
+	limit := c.r.End
+	if c.s.o.live() {
+		if limit = min(limit, c.head); !c.met {
+			limit = min(c.r.End, c.at+c.s.window.Load())
+		}
+	}
+	if err := c.ask(ctx, limit); err != nil || len(c.flight.all) > 0 {
+		return err
+	}
+	return c.send(ctx, 0, c.at, min(c.r.End, c.at+c.s.window.Load()), suspendMS)
+}
+
+// silent: the broker cannot be reached. Another replica may be.
+func (c *cursor) silent(ctx context.Context, err error) error {
+	if errors.Is(err, remoting.ErrUnreachable) && ctx.Err() == nil {
+		c.turn++
+		c.s.forgetRoute(c.p.topic)
+	}
+	return c.s.explain(ctx, err, fmt.Sprintf("%s at offset %d", c.p, c.at))
+}
+
+// answer judges what a pull was told.
+func (c *cursor) answer(ctx context.Context, p *pull, a *remoting.Pulled) error {
+	switch a.Code {
+	case remoting.OK:
+		c.told(a.Max)
+		c.now, c.held, c.nowFrom, c.nowEnd = a.Body, a.Body, p.start, p.end
+		if len(a.Body) == 0 {
+			return errAgain
+		}
+		return nil
+	case remoting.PullNotFound:
+		return c.atHead(a.Max)
+	case remoting.PullRetry:
+		return c.removing(ctx)
+	case remoting.PullMoved:
+		return c.outside(ctx, a)
+	case remoting.TopicUnknown, remoting.QueueUnknown:
+		return c.queueGone(fmt.Errorf("the broker answers code %d: %s", a.Code, a.Remark))
+	case remoting.SubscriptionWrong, remoting.SubscriptionNone:
+		return errAgain
+	}
+	err := &remoting.Error{Addr: c.replica.Addr, Code: a.Code, Remark: a.Remark}
+	return c.s.explain(ctx, err, fmt.Sprintf("%s at offset %d", c.p, c.at))
+}
+
+// told remembers where the head is.
+func (c *cursor) told(head int64) {
+	if !c.atMaster() {
+		return
+	}
+	if c.met, c.head = true, head; c.onHead != nil {
+		c.onHead(head)
+	}
+}
+
+// atHead: there is nothing at c.at yet.
+func (c *cursor) atHead(head int64) error {
+	if !c.atMaster() {
+		c.turn = 0 // the master may have it
+		return errAgain
+	}
+	if c.s.o.live() && head == c.at {
+		c.told(head)
+		c.wrong = time.Time{} // here more may come
+		c.flight.drop()
+		return nil
+	}
+	return c.beyondHead(head)
+}
+
+// take appends messages of the current answer.
+func (c *cursor) take(b *sources.Batch) error {
+	for len(c.now) > 0 && c.at < min(c.r.End, c.nowEnd) {
+		if len(b.Arena) > arenaMost {
+			return nil
+		}
+		var m message
+		err := m.read(c.now)
+		if err == nil {
+			err = m.check(c.now, c.p)
+		}
+		switch {
+		case err != nil:
+			return err
+		case m.queueOffset < c.at:
+			return fmt.Errorf("%w: its offset is %d, and %d was asked for", errMessage, m.queueOffset, c.at)
+		case m.queueOffset > c.at:
+			return &gap{m.queueOffset}
+		case !c.f.fits(&m):
+			return errMadeAgain
+		}
+		if len(c.s.o.Tags) == 0 || m.tagged(c.now, c.s.o.Tags) {
+			if err := m.appendRecord(c.now, c.s.o.MaxRecord, c.s.o.Bare, b); err != nil {
+				return err
+			}
+		}
+		c.now = c.now[m.size:]
+		c.at++
+	}
+	c.learn()
+	c.done()
+	return nil
+}

@@ -1,0 +1,171 @@
+package rocketmq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/headrace/headrace/internal/remoting"
+	"github.com/headrace/headrace/sources"
+)
+
+// errMadeAgain: a message lies where none of those that were planned can lie.
+var errMadeAgain = errors.New("another message has its offset")
+
+// gap: the broker left out the messages up to next.
+type gap struct{ next int64 }
+
+func (g *gap) Error() string { return fmt.Sprintf("the next message is %d", g.next) }
+
+// damaged says what a message that cannot be read means. Bytes that were damaged on
+// their way are fetched again.
+func (c *cursor) damaged(err error) error {
+	at := sources.Position{Segment: c.r.Segment, Offset: c.at}
+	if large, ok := errors.AsType[*tooLarge](err); ok {
+		return &sources.TooLarge{Partition: c.p.id(), Position: at, Name: c.p.String(), Size: large.size, Limit: c.s.o.MaxRecord}
+	}
+	if g, ok := errors.AsType[*gap](err); ok {
+		return c.skipped(g)
+	}
+	if errors.Is(err, errMadeAgain) {
+		return &sources.Changed{Range: c.rest(), Name: c.p.String(),
+			What: fmt.Sprintf("the message at offset %d is younger than those that were planned: the topic was deleted and made again", c.at)}
+	}
+	malformed := &sources.Malformed{Partition: c.p.id(), Position: at, Name: c.p.String(), What: err.Error()}
+	if errors.Is(err, errBatchQueue) {
+		return malformed
+	}
+	if c.tries++; c.tries < damageTries {
+		return errAgain
+	}
+	malformed.What = fmt.Sprintf("the message there, fetched %d times: %v: the broker's commit log is damaged, or what lies between: "+
+		"let a replica become the master and resume the dataset, or go around it with a new dataset whose start_offsets are after it", c.tries, err)
+	return malformed
+}
+
+// waited: what is wrong at c.at has been so for that long.
+func (c *cursor) waited(long time.Duration) bool {
+	if c.wrong.IsZero() {
+		c.wrong = time.Now()
+	}
+	return time.Since(c.wrong) > long
+}
+
+// rest is what is left of the range. A lease may end ahead of the head: such a rest
+// ends at the head that was seen.
+func (c *cursor) rest() sources.Range {
+	r := c.r
+	r.Start = max(c.at, r.Start)
+	if c.s.o.live() {
+		r.End = min(r.End, max(c.head, r.Start))
+	}
+	return r
+}
+
+// outside: the broker says that c.at lies below its minimum or above its maximum.
+func (c *cursor) outside(ctx context.Context, a *remoting.Pulled) error {
+	switch {
+	case !c.atMaster():
+		c.turn = 0
+		return errAgain
+	case c.at < a.Min:
+		return c.truncated(ctx, a.Min)
+	case c.at == a.Max:
+		return c.atHead(a.Max)
+	case c.at > a.Max:
+		return c.beyondHead(a.Max)
+	}
+	return errAgain
+}
+
+// removing: the broker found nothing at c.at, and proposes to go on hundreds of
+// messages further. Every message was asked for, so none was passed over because of
+// its tag: messages are being removed. The minimum tells of it some seconds later.
+func (c *cursor) removing(ctx context.Context) error {
+	if !c.atMaster() { // a slave that may not be read
+		c.turn = 0
+		return errAgain
+	}
+	low, _, err := c.s.endsOf(ctx, c.p)
+	switch {
+	case err != nil:
+		return err
+	case c.at < low:
+		return c.truncated(ctx, low)
+	case !c.waited(c.s.o.trimWithin):
+		return errAgain
+	}
+	return temporary(fmt.Errorf("%s at offset %d: the broker is removing messages there, and says that the queue begins at %d", c.p, c.at, low))
+}
+
+// skipped: an answer left out messages.
+func (c *cursor) skipped(g *gap) error {
+	if !c.waited(c.s.o.trimWithin) {
+		return errAgain // the minimum tells of it soon, and then the answer is another one
+	}
+	lost := c.rest()
+	lost.End = min(g.next, c.r.End)
+	return &sources.Truncated{Lost: lost, Name: c.p.String(),
+		Err: fmt.Errorf("the broker gives no message between offsets %d and %d", c.at, g.next)}
+}
+
+// truncated: the master has deleted c.at. A slave may still have it.
+func (c *cursor) truncated(ctx context.Context, low int64) error {
+	all, err := c.s.replicas(ctx, c.p)
+	if err != nil {
+		return err
+	}
+	for _, r := range all {
+		if r.ID == remoting.MasterID {
+			continue
+		}
+		a, err := c.s.client.Call(ctx, r.Addr, remoting.MinOffset(c.p.remote()))
+		if err != nil {
+			continue
+		}
+		if its, err := remoting.OffsetOf(a); err == nil && its <= c.at && c.readable(ctx, r) {
+			c.flight.drop()
+			c.replica = r
+			return nil
+		}
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	lost := c.r
+	lost.Start, lost.End = c.at, min(low, c.r.End)
+	return &sources.Truncated{Lost: lost, Name: c.p.String(),
+		Err: fmt.Errorf("the queue in RocketMQ begins at offset %d now (fileReservedTime, or a full disk)", low)}
+}
+
+// readable says whether a replica gives the message at c.at.
+func (c *cursor) readable(ctx context.Context, r remoting.Replica) bool {
+	a, err := c.s.client.Call(ctx, r.Addr, remoting.Pull{Queue: c.p.remote(), Group: c.s.o.group(), Offset: c.at, Most: 1}.Command())
+	if err != nil {
+		return false
+	}
+	var m message
+	return m.read(a.Body) == nil && m.queueOffset == c.at
+}
+
+// beyondHead: a broker that has just started may not know yet how far its queue
+// reaches, so it is asked again for a while.
+func (c *cursor) beyondHead(head int64) error {
+	if !c.waited(c.s.o.headWithin) {
+		return errAgain
+	}
+	return &sources.Diverged{Range: c.r, Name: c.p.String(), Head: head}
+}
+
+// queueGone: the broker runs and does not have the queue. One that has just started
+// is registered some seconds later, so this is believed only after a while.
+func (c *cursor) queueGone(why error) error {
+	c.s.forgetRoute(c.p.topic)
+	if !c.waited(c.s.o.topicWithin) {
+		return errAgain
+	}
+	gone := &sources.Changed{Range: c.rest(), Name: c.p.String(),
+		What: fmt.Sprintf("queue %d of topic %s is not on broker %s any more: %v", c.p.queue, c.p.topic, c.p.broker, why)}
+	return gone
+}

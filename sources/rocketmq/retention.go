@@ -1,0 +1,180 @@
+package rocketmq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/headrace/headrace/internal/remoting"
+	"github.com/headrace/headrace/sources"
+)
+
+// RocketMQ deletes whole files of a broker's commit log, which hold messages of all
+// its topics: once a day, at deleteWhen, those that were last written to more than
+// fileReservedTime ago, and at any time the oldest ones while its disk is fuller than
+// diskMaxUsedSpaceRatio. So a message stays at least until fileReservedTime after it
+// was stored, unless the disk is full. Nothing can make a broker keep more.
+
+var _ sources.Keeper = (*Source)(nil)
+
+// policyFor is how long what is known of a broker's configuration is believed.
+const policyFor = time.Minute
+
+// policy is what makes one broker delete messages.
+type policy struct {
+	age   time.Duration // fileReservedTime; sources.Never
+	full  bool          // the disk is fuller than it may be
+	blind string        // why it is not known
+	at    time.Time
+}
+
+// stamp is when the message at an offset was stored.
+type stamp struct {
+	offset int64
+	stored time.Time
+}
+
+// Keeps asks each broker for where its queues begin and end, once a minute for its
+// configuration and its disk, and for the message at a mark when the mark has moved.
+func (s *Source) Keeps(ctx context.Context, marks []sources.Mark, ahead time.Duration) ([]sources.Kept, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	all := make([]sources.Kept, len(marks))
+	parts := make([]partition, len(marks))
+	for i, m := range marks {
+		all[i] = sources.Kept{Partition: m.Partition, ByAge: sources.Never, Room: sources.Never, Retention: sources.Never}
+		parts[i], all[i].Err = s.find(ctx, m.Partition)
+	}
+	found := func(i int) bool { return all[i].Err == nil }
+	for i, e := range s.ends(ctx, parts, found) {
+		if !found(i) {
+			continue
+		}
+		segment := marks[i].Position.Segment
+		all[i].Low, all[i].Head = sources.Position{Segment: segment, Offset: e.low}, sources.Position{Segment: segment, Offset: e.head}
+		all[i].Err = e.err
+		if gone := s.gone(parts[i], e.err); gone != nil {
+			all[i].Err, all[i].Gone = gone, true
+		}
+	}
+	if ahead < 0 {
+		return all, ctx.Err()
+	}
+	for i, m := range marks {
+		if !found(i) {
+			continue
+		}
+		q, err := s.policyOf(ctx, parts[i])
+		if err != nil {
+			all[i].Err = err
+			continue
+		}
+		x := &all[i]
+		if x.Retention, x.Blind = q.age, q.blind; q.full {
+			x.Room = -1
+		}
+		if x.ByAge = q.age; q.age == sources.Never || m.Position.Offset >= x.Head.Offset {
+			continue
+		}
+		at, err := s.storedAt(ctx, parts[i], max(m.Position.Offset, x.Low.Offset))
+		if err != nil {
+			x.Err = err
+			continue
+		}
+		x.ByAge = max(0, q.age-time.Since(at))
+	}
+	return all, ctx.Err()
+}
+
+// gone: a broker that runs has been without the queue for a while.
+func (s *Source) gone(p partition, err error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !errors.Is(err, errNoTopic) {
+		delete(s.missing, p.id())
+		return nil
+	}
+	since, was := s.missing[p.id()]
+	if !was {
+		since = time.Now()
+		s.missing[p.id()] = since
+	}
+	if time.Since(since) < s.o.topicWithin {
+		return nil
+	}
+	return deleted(p, sources.Range{Partition: p.id()})
+}
+
+// storedAt is when the message at an offset was stored.
+func (s *Source) storedAt(ctx context.Context, p partition, offset int64) (time.Time, error) {
+	s.mu.Lock()
+	known, is := s.stamps[p.id()]
+	s.mu.Unlock()
+	if is && known.offset == offset {
+		return known.stored, nil
+	}
+	m, _, err := s.one(ctx, p, offset)
+	if err != nil {
+		return time.Time{}, err
+	}
+	at := time.UnixMilli(m.stored)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stamps[p.id()] = stamp{offset, at}
+	return at, nil
+}
+
+// policyOf the broker of a queue. What may not be asked for is said, and nothing else
+// fails.
+func (s *Source) policyOf(ctx context.Context, p partition) (policy, error) {
+	name := p.cluster + "/" + p.broker
+	s.mu.Lock()
+	known, is := s.policies[name]
+	s.mu.Unlock()
+	if is && time.Since(known.at) < policyFor {
+		return known, nil
+	}
+	addr, err := s.master(ctx, p)
+	if err != nil {
+		return policy{}, err
+	}
+	q := policy{age: sources.Never, at: time.Now()}
+	config, err := s.client.Config(ctx, addr)
+	if err == nil {
+		err = q.read(ctx, s.client, addr, config)
+	}
+	switch {
+	case remoting.CodeOf(err) >= 0:
+		q.blind = fmt.Sprintf("broker %s does not tell this user its configuration, so deletion is not foreseen: %v", p.broker, err)
+	case err != nil:
+		return q, s.explain(ctx, err, "the configuration of broker "+p.broker)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.policies[name] = q
+	return q, nil
+}
+
+func (q *policy) read(ctx context.Context, c *remoting.Client, addr string, config map[string]string) error {
+	hours, err := strconv.ParseInt(config["fileReservedTime"], 10, 32)
+	if err != nil || hours < 0 {
+		q.blind = fmt.Sprintf("the broker's fileReservedTime is %q, so deletion is not foreseen", config["fileReservedTime"])
+		return nil
+	}
+	q.age = time.Duration(hours) * time.Hour
+	most, err := strconv.ParseFloat(config["diskMaxUsedSpaceRatio"], 64)
+	if err != nil {
+		return nil // not told: by age only
+	}
+	state, err := c.Runtime(ctx, addr)
+	if err != nil {
+		return err
+	}
+	if used, err := strconv.ParseFloat(state["commitLogDiskRatio"], 64); err == nil {
+		q.full = used*100 >= most
+	}
+	return nil
+}

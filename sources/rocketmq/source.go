@@ -1,0 +1,288 @@
+package rocketmq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headrace/headrace/internal/remoting"
+	"github.com/headrace/headrace/sources"
+)
+
+// Source is the topics of one dataset. It has no goroutines but those of its
+// connections, which end with Close.
+type Source struct {
+	o      Options
+	client *remoting.Client
+
+	perMessage atomic.Int64 // guess of a stored message's bytes, from what was read
+	window     atomic.Int64 // messages that one pull brings at most, from what was read
+	spare      chan []byte  // memory of answers, for those that come
+
+	mu       sync.Mutex // guards what follows
+	closed   bool
+	parts    map[sources.PartitionID]partition
+	segments map[sources.PartitionID][]sources.Segment
+	fixed    map[sources.PartitionID]bool // its end was found
+	joined   map[sources.PartitionID]bool // came while the others were read
+	routes   map[string]*route            // by topic
+	groups   map[string]bool              // brokers that know the group's retry topic
+	policies map[string]policy            // by cluster and broker
+	stamps   map[sources.PartitionID]stamp
+	missing  map[sources.PartitionID]time.Time // since when its broker runs without it
+}
+
+var (
+	_ sources.Source    = (*Source)(nil)
+	_ sources.Committer = (*Source)(nil)
+	_ sources.Joiner    = (*Source)(nil)
+	_ sources.Namer     = (*Source)(nil)
+)
+
+// Open connects to nothing yet.
+func Open(o Options) (*Source, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	s := &Source{o: o, spare: make(chan []byte, sparesMost),
+		client: remoting.NewClient(remoting.Options{NameServers: o.NameServers, TLS: o.TLS, Credentials: o.Credentials, Answer: o.answerWithin}),
+		parts:  map[sources.PartitionID]partition{}, segments: map[sources.PartitionID][]sources.Segment{},
+		fixed: map[sources.PartitionID]bool{}, joined: map[sources.PartitionID]bool{}, routes: map[string]*route{}, groups: map[string]bool{},
+		policies: map[string]policy{}, stamps: map[sources.PartitionID]stamp{}, missing: map[sources.PartitionID]time.Time{}}
+	s.window.Store(windowFirst)
+	for _, g := range o.Known {
+		p, _, err := parseLocator(g.Locator)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.Contains(o.Topics, p.topic) {
+			continue // the spec names it no more
+		}
+		s.segments[p.id()] = append(s.segments[p.id()], g)
+		s.parts[p.id()] = p
+	}
+	return s, nil
+}
+
+// Close ends the connections. Cursors fail from now on.
+func (s *Source) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.client.Close()
+	return nil
+}
+
+func (s *Source) usable(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errClosed
+	}
+	return nil
+}
+
+// Partitions lists topics in the order of the spec, each by broker and queue, and
+// after them the queues that were known and whose brokers are away. A topic that was
+// deleted is a *sources.Changed error.
+func (s *Source) Partitions(ctx context.Context) ([]sources.PartitionID, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	var ids []sources.PartitionID
+	for _, topic := range s.o.Topics {
+		r, err := s.listTopic(ctx, topic)
+		if err != nil {
+			return nil, err
+		}
+		parts, err := s.queuesOf(topic, r)
+		if err != nil {
+			return nil, err
+		}
+		s.mu.Lock()
+		for _, p := range parts {
+			s.parts[p.id()] = p
+			ids = append(ids, p.id())
+		}
+		s.mu.Unlock()
+	}
+	return append(ids, s.away(ids)...), nil
+}
+
+// away are partitions that were known before and are in no route now.
+func (s *Source) away(listed []sources.PartitionID) []sources.PartitionID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var ids []sources.PartitionID
+	for id := range s.parts {
+		if !slices.Contains(listed, id) {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+func (s *Source) queuesOf(topic string, r remoting.Route) ([]partition, error) {
+	var all []partition
+	for _, q := range r.Queues {
+		b, ok := r.Broker(q.Broker)
+		if !ok {
+			continue // it runs no more
+		}
+		if !q.Readable() {
+			return nil, fmt.Errorf("topic %s may not be read on broker %s (perm is %d): give it perm 4 or 6 (mqadmin updateTopicPerm)", topic, q.Broker, q.Perm)
+		}
+		for i := range q.Read {
+			all = append(all, partition{b.Cluster, b.Name, topic, i})
+		}
+	}
+	return all, nil
+}
+
+// Joined: what came later is read from its beginning, also where start is latest.
+func (s *Source) Joined(ids []sources.PartitionID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range ids {
+		s.joined[id] = true
+	}
+}
+
+// find gives a partition that Partitions listed, or lists them first.
+func (s *Source) find(ctx context.Context, id sources.PartitionID) (partition, error) {
+	if p, ok := s.listed(id); ok {
+		return p, nil
+	}
+	if _, err := s.Partitions(ctx); err != nil {
+		return partition{}, err
+	}
+	if p, ok := s.listed(id); ok {
+		return p, nil
+	}
+	return partition{}, fmt.Errorf("%s is not a queue of dataset %s, which reads topics %v", id, s.o.Dataset, s.o.Topics)
+}
+
+func (s *Source) listed(id sources.PartitionID) (partition, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p, ok := s.parts[id]
+	return p, ok
+}
+
+// PartitionName is the topic, the broker and the queue: clicks/broker-a/3.
+func (s *Source) PartitionName(id sources.PartitionID) string {
+	if p, ok := s.listed(id); ok {
+		return p.String()
+	}
+	return string(id)
+}
+
+// Bounds asks each broker for all its queues at once. A broker that is away makes
+// *sources.Temporary errors of its own queues only.
+func (s *Source) Bounds(ctx context.Context, ids []sources.PartitionID) ([]sources.Bounds, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	all := make([]sources.Bounds, len(ids))
+	parts := make([]partition, len(ids))
+	for i, id := range ids {
+		all[i] = sources.Bounds{Partition: id, Bounded: !s.o.live()}
+		parts[i], all[i].Err = s.find(ctx, id)
+	}
+	found := func(i int) bool { return all[i].Err == nil }
+	for i, e := range s.ends(ctx, parts, found) {
+		if found(i) {
+			all[i].Low.Offset, all[i].Head.Offset, all[i].Err = e.low, e.head, e.err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, p := range parts {
+		if segs := s.segments[p.id()]; all[i].Err == nil && len(segs) > 0 {
+			all[i].Low.Segment, all[i].Head.Segment = segs[0].ID, segs[len(segs)-1].ID
+		}
+	}
+	return all, ctx.Err()
+}
+
+// ends are where a queue begins and ends.
+type ends struct {
+	low, head int64
+	err       error
+}
+
+// ends asks for many queues, with all requests under way together.
+func (s *Source) ends(ctx context.Context, parts []partition, wanted func(int) bool) []ends {
+	all := make([]ends, len(parts))
+	type asked struct {
+		addr      string
+		low, head *remoting.Pending
+	}
+	under := make([]asked, len(parts))
+	away := map[string]error{} // by broker: it is asked once only
+	for i, p := range parts {
+		if !wanted(i) {
+			continue
+		}
+		b := p.cluster + "/" + p.broker
+		if all[i].err = away[b]; all[i].err != nil {
+			continue
+		}
+		addr, err := s.master(ctx, p)
+		if err == nil {
+			under[i].addr = addr
+			under[i].low, err = s.client.Start(ctx, addr, remoting.MinOffset(p.remote()), nil)
+		}
+		if err == nil {
+			under[i].head, err = s.client.Start(ctx, addr, remoting.MaxOffset(p.remote()), nil)
+		}
+		if all[i].err = s.explain(ctx, err, p.String()); errors.Is(err, remoting.ErrUnreachable) {
+			s.forgetRoute(p.topic)
+			away[b] = all[i].err
+		}
+	}
+	for i, p := range parts {
+		if under[i].head == nil {
+			continue
+		}
+		for _, one := range []struct {
+			pending *remoting.Pending
+			into    *int64
+		}{{under[i].low, &all[i].low}, {under[i].head, &all[i].head}} {
+			offset, err := s.offset(ctx, under[i].addr, one.pending)
+			if *one.into = offset; err != nil {
+				if errors.Is(err, remoting.ErrUnreachable) {
+					s.forgetRoute(p.topic)
+				}
+				all[i].err = s.explain(ctx, err, p.String())
+			}
+		}
+	}
+	return all
+}
+
+// offset waits for an answer that holds one.
+func (s *Source) offset(ctx context.Context, addr string, pending *remoting.Pending) (int64, error) {
+	a, err := pending.Wait(ctx, s.client.Answer())
+	if err != nil {
+		return 0, err
+	}
+	if a.Code != remoting.OK {
+		return 0, &remoting.Error{Addr: addr, Code: a.Code, Remark: a.Remark}
+	}
+	return remoting.OffsetOf(a)
+}
+
+// endsOf is ends of one queue.
+func (s *Source) endsOf(ctx context.Context, p partition) (low, head int64, err error) {
+	e := s.ends(ctx, []partition{p}, func(int) bool { return true })[0]
+	return e.low, e.head, e.err
+}
