@@ -71,8 +71,8 @@ test-race: need ## the cores, the shell and the agent under the race detector
 
 PYTHON_KAFKA := tests/integration/test_bit_exact_kafka.py
 .PHONY: test-python
-test-python: build venv ## the Python package against the real binary
-	cd connectors/python && HEADRACE_BIN="$(CURDIR)/$(BIN)" ../../$(PY) -m pytest -q --ignore=$(PYTHON_KAFKA)
+test-python: build venv ## the Python package against the real binary, two tests at once: they mostly wait
+	cd connectors/python && HEADRACE_BIN="$(CURDIR)/$(BIN)" ../../$(PY) -m pytest -q -n 2 --ignore=$(PYTHON_KAFKA)
 
 .PHONY: test-python-kafka
 test-python-kafka: build venv quickstart-needs-kafka ## the same over topics of a real Kafka

@@ -42,7 +42,7 @@ def ended(process: subprocess.Popen[bytes]) -> tuple[int, str]:
 def test_who_loses_its_agent_in_its_last_save_is_started_again(agents: Callable[..., Agent], folder: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    agent = agents(total=100, ttl_ms=1000)
+    agent = agents(total=100, ttl_ms=3000)
     agent.silent = {"ask"}
     server = start(folder, "server", role="server", server=port)
     try:
