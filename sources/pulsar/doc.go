@@ -25,5 +25,6 @@
 //	reader.go   official Readers, kept for who goes on where they are
 //	cursor.go   a range to batches of records
 //	gaps.go     why an entry did not come
+//	commit.go   two subscriptions: our progress, and what must not be deleted
 //	chunks.go   a message in chunks whose first ones lie before the range
 package pulsar

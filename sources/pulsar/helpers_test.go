@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/headrace/headrace/internal/proof/testbroker"
 )
@@ -23,3 +25,5 @@ func stats(t testing.TB, b *testbroker.Pulsar, topic string, into *internalStats
 		t.Fatal(err)
 	}
 }
+
+func newRand() *rand.Rand { return rand.New(rand.NewPCG(1, uint64(time.Now().UnixNano()))) }

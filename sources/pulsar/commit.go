@@ -1,0 +1,230 @@
+package pulsar
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/headrace/headrace/sources"
+)
+
+const commitWithin = 20 * time.Second
+
+// Two durable subscriptions speak to Pulsar for a dataset. NAME shows our progress to
+// Pulsar's own tools. NAME-retain keeps Pulsar from deleting what a kept checkpoint may
+// have to read again. Nobody consumes with them: their cursors are moved with the admin
+// API, which can go forward and back, and each move is read back.
+var (
+	_ sources.Committer = (*Source)(nil)
+	_ sources.Retainer  = (*Source)(nil)
+)
+
+// Commit moves the cursor that shows our progress. It does not go back unless a mark
+// says so.
+func (s *Source) Commit(ctx context.Context, marks []sources.Mark) error {
+	return s.moveAll(ctx, s.o.Progress, marks, func(_ *layout, m sources.Mark) messageAt { return s.next(m.Position) })
+}
+
+// Retain moves the cursor that keeps messages. The ledger before the mark's is kept
+// too: a message in chunks whose last one lies behind the mark may begin there.
+func (s *Source) Retain(ctx context.Context, marks []sources.Mark) error {
+	return s.moveAll(ctx, s.o.Retain, marks, func(l *layout, m sources.Mark) messageAt {
+		return l.ledgerBefore(ledgerOf(m.Position.Segment))
+	})
+}
+
+// ledgerBefore is the beginning of the ledger that lies before one, or of that one
+// where there is none.
+func (l *layout) ledgerBefore(ledger int64) messageAt {
+	first := messageAt{Ledger: ledger, Partition: -1}
+	for _, g := range l.Ledgers {
+		if g.Ledger < ledger {
+			first.Ledger = g.Ledger
+		}
+	}
+	return first
+}
+
+// next is the entry that is to be read next at a position: one of which some messages
+// are done is not done.
+func (s *Source) next(p sources.Position) messageAt {
+	return messageAt{Ledger: ledgerOf(p.Segment), Entry: entryOf(p.Offset), Partition: -1}
+}
+
+// Begin makes both subscriptions where the dataset begins to read. What is there
+// already stays as it is.
+func (s *Source) Begin(ctx context.Context, ids []sources.PartitionID) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, commitWithin)
+	defer cancel()
+	return s.each(ctx, ids, func(ctx context.Context, p partition) error {
+		l, err := s.layoutOf(ctx, p)
+		if err != nil {
+			return err
+		}
+		s.mu.Lock()
+		listed := s.listed[p.id()]
+		s.mu.Unlock()
+		start, err := s.startOf(ctx, p, &l, listed)
+		if err != nil {
+			return err
+		}
+		for _, sub := range []struct {
+			name string
+			at   messageAt
+		}{{s.o.Retain, l.ledgerBefore(ledgerOf(start.Segment))}, {s.o.Progress, s.next(start)}} {
+			if _, there := l.Cursors[url.QueryEscape(sub.name)]; sub.name == "" || there {
+				continue
+			}
+			if err := s.subscribe(ctx, p, sub.name, sub.at); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// subscribe makes a subscription that is there by then.
+func (s *Source) subscribe(ctx context.Context, p partition, name string, at messageAt) error {
+	err := s.admin.call(ctx, http.MethodPut, s.subscription(p, name), at, nil)
+	if refused, ok := errors.AsType[*conflict](err); ok && refused != nil {
+		return nil // it is there
+	}
+	if err != nil {
+		return fmt.Errorf("making subscription %s of %s: %w", name, p, err)
+	}
+	return nil
+}
+
+func (s *Source) subscription(p partition, name string) string {
+	return adminPath(p.topic) + "/subscription/" + url.PathEscape(name)
+}
+
+// moveAll moves a subscription's cursor of each marked partition.
+func (s *Source) moveAll(ctx context.Context, name string, marks []sources.Mark, to func(*layout, sources.Mark) messageAt) error {
+	if name == "" {
+		return errors.New("pulsar: no subscription in the options")
+	}
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, commitWithin)
+	defer cancel()
+	ids := make([]sources.PartitionID, len(marks))
+	by := map[sources.PartitionID]sources.Mark{}
+	for i, m := range marks {
+		ids[i], by[m.Partition] = m.Partition, m
+	}
+	return s.each(ctx, ids, func(ctx context.Context, p partition) error { return s.move(ctx, p, name, by[p.id()], to) })
+}
+
+// move moves one cursor, and reads back where it is: a move that does nothing is
+// answered as if it had done something.
+func (s *Source) move(ctx context.Context, p partition, name string, m sources.Mark, to func(*layout, sources.Mark) messageAt) error {
+	l, err := s.layoutOf(ctx, p)
+	if err != nil {
+		return err
+	}
+	at := to(&l, m)
+	switch now, there, err := l.cursor(name); {
+	case err != nil:
+		return err
+	case !there:
+		return s.subscribe(ctx, p, name, at)
+	case now.same(at, &l), !m.Back && at.before(now):
+		return nil
+	}
+	if _, there := l.find(at.Ledger); !there {
+		return nil // it is deleted already: reading says so, with the range
+	}
+	if err := s.admin.call(ctx, http.MethodPost, s.subscription(p, name)+"/resetcursor", at, nil); err != nil {
+		return fmt.Errorf("moving subscription %s of %s to %s: %w", name, p, at, err)
+	}
+	if l, err = s.layoutOf(ctx, p); err != nil {
+		return err
+	}
+	now, there, err := l.cursor(name)
+	if err == nil && (!there || !now.same(at, &l)) {
+		err = temporary(fmt.Errorf("subscription %s of %s is at %s after it was moved to %s", name, p, now, at))
+	}
+	return err
+}
+
+// cursor is the entry that a subscription reads next.
+func (l *layout) cursor(name string) (messageAt, bool, error) {
+	c, ok := l.Cursors[url.QueryEscape(name)]
+	if !ok {
+		return messageAt{}, false, nil
+	}
+	m, err := parsePlace(c.MarkDelete)
+	m.Entry++
+	return m, true, err
+}
+
+func (m messageAt) before(o messageAt) bool {
+	return m.Ledger < o.Ledger || m.Ledger == o.Ledger && m.Entry < o.Entry
+}
+
+// same: the end of a ledger and the beginning of the next are one place.
+func (m messageAt) same(o messageAt, l *layout) bool {
+	return l.normal(m) == l.normal(o)
+}
+
+// normal is a place as the entry that follows, where the ledger has no more.
+func (l *layout) normal(m messageAt) messageAt {
+	m.Partition = 0
+	for i, g := range l.Ledgers {
+		if i == len(l.Ledgers)-1 {
+			break
+		}
+		if g.Ledger == m.Ledger && m.Entry >= g.Entries {
+			m.Ledger, m.Entry = l.Ledgers[i+1].Ledger, 0
+		}
+	}
+	return m
+}
+
+// Release removes both subscriptions.
+func (s *Source) Release(ctx context.Context) error {
+	ids, err := s.Partitions(ctx)
+	if err != nil {
+		if _, gone := errors.AsType[*sources.Changed](err); gone {
+			return nil // with the topic
+		}
+		return err
+	}
+	return s.each(ctx, ids, func(ctx context.Context, p partition) error {
+		for _, name := range []string{s.o.Retain, s.o.Progress} {
+			if name == "" {
+				continue
+			}
+			if err := s.admin.call(ctx, http.MethodDelete, s.subscription(p, name)+"?force=true", nil, nil); err != nil && !isNotFound(err) {
+				return fmt.Errorf("removing subscription %s of %s: %w", name, p, err)
+			}
+		}
+		return nil
+	})
+}
+
+// each does something with partitions, a few side by side.
+func (s *Source) each(ctx context.Context, ids []sources.PartitionID, do func(context.Context, partition) error) error {
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(askAtOnce)
+	for _, id := range ids {
+		g.Go(func() error {
+			p, err := s.find(gctx, id)
+			if err != nil {
+				return err
+			}
+			return do(gctx, p)
+		})
+	}
+	return g.Wait()
+}

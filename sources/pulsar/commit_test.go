@@ -1,0 +1,127 @@
+//go:build pulsar
+
+package pulsar
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/headrace/headrace/internal/proof/testbroker"
+	"github.com/headrace/headrace/sources"
+)
+
+func writeTo(t testing.TB, b *testbroker.Pulsar, topic string, partitions, from, n int) {
+	t.Helper()
+	p := &place{b: b, topic: topic, partitions: partitions, rng: newRand()}
+	var all [][]byte
+	for i := range n {
+		all = append(all, fmt.Appendf(nil, "%d", from+i))
+	}
+	p.Produce(t, all)
+}
+
+func cursorOf(t testing.TB, b *testbroker.Pulsar, topic, name string) (messageAt, bool) {
+	t.Helper()
+	var l layout
+	stats(t, b, topic, &l.internalStats)
+	m, ok, err := l.cursor(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m, ok
+}
+
+// A broker that deletes whatever no subscription needs keeps what our subscription
+// retains, lets go of what it does not, and both are gone after Release.
+func TestTheSubscriptionRetainsAndIsReleased(t *testing.T) {
+	b := realBroker(t)
+	connect(t, b)
+	topic := newTopic(t, b, 0)
+	admincall(t, b, "POST", "namespaces/public/default/retention", map[string]int{"retentionTimeInMinutes": 0, "retentionSizeInMB": 0})
+	t.Cleanup(func() {
+		admincall(t, b, "POST", "namespaces/public/default/retention", map[string]int{"retentionTimeInMinutes": -1, "retentionSizeInMB": -1})
+	})
+	o := (&place{b: b, topic: topic, max: 1000}).options(Latest)
+	o.Retain, o.Progress = "x-retain", "x"
+	s := mustOpen(t, o)
+	defer s.Close()
+	ids, err := s.Partitions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // a second time changes nothing
+		if err := s.Begin(t.Context(), ids); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for k := range 4 {
+		writeTo(t, b, topic, 0, k*30, 30)
+		admincall(t, b, "PUT", "persistent/public/default/"+topic+"/unload", nil)
+	}
+	segs := sourcetestSegments(t, s, ids[0])
+	if len(segs) != 4 {
+		t.Fatalf("%d segments after 4 ledgers: the subscription has not kept them: %+v", len(segs), segs)
+	}
+	mark := func(k int) []sources.Mark {
+		return []sources.Mark{{Partition: ids[0], Position: sources.Position{Segment: segs[k].ID, Offset: segs[k].Start}}}
+	}
+	if err := s.Commit(t.Context(), mark(3)); err != nil {
+		t.Fatal(err)
+	}
+	if m, _ := cursorOf(t, b, topic, "x"); m.Ledger < ledgerOf(segs[2].ID) {
+		t.Errorf("progress is at %s, committed was ledger %d", m, ledgerOf(segs[3].ID))
+	}
+	if err := s.Commit(t.Context(), mark(1)); err != nil {
+		t.Fatal(err)
+	}
+	if m, _ := cursorOf(t, b, topic, "x"); m.Ledger < ledgerOf(segs[2].ID) {
+		t.Errorf("progress went back to %s", m)
+	}
+	back := mark(1)
+	back[0].Back = true
+	if err := s.Commit(t.Context(), back); err != nil {
+		t.Fatal(err)
+	}
+	if m, _ := cursorOf(t, b, topic, "x"); m.Ledger > ledgerOf(segs[1].ID) {
+		t.Errorf("progress did not go back: it is at %s", m)
+	}
+	if err := s.Commit(t.Context(), mark(3)); err != nil {
+		t.Fatal(err)
+	}
+	// What lies two ledgers before the mark may go.
+	if err := s.Retain(t.Context(), mark(2)); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(60 * time.Second)
+	for {
+		var now internalStats
+		stats(t, b, topic, &now)
+		if first := now.Ledgers[0].Ledger; first == ledgerOf(segs[1].ID) {
+			break
+		} else if first > ledgerOf(segs[1].ID) || time.Now().After(deadline) {
+			t.Fatalf("the first ledger is %d, retained is %d", first, ledgerOf(segs[1].ID))
+		}
+		_, _ = b.Admin(t.Context(), "POST", "persistent/public/default/"+topic+"/trim", nil)
+		time.Sleep(50 * time.Millisecond)
+	}
+	for range 2 {
+		if err := s.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"x", "x-retain"} {
+		if _, there := cursorOf(t, b, topic, name); there {
+			t.Errorf("subscription %s is there after Release", name)
+		}
+	}
+}
+
+func sourcetestSegments(t testing.TB, s *Source, id sources.PartitionID) []sources.Segment {
+	t.Helper()
+	all, err := s.Segments(t.Context(), id, -1, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
