@@ -9,16 +9,17 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/flashckpt/manifest"
+	"github.com/headrace/headrace/shardsvc/cut"
 )
 
 // look says whether a valid manifest of a cut is at a path of this machine, and
 // when it was made. A storage whose folder of checkpoints is not here can not be
 // seen, which is an error and settles nothing.
-func look(_ context.Context, path string, cut manifest.CutID) (found bool, created time.Time, err error) {
+func look(_ context.Context, path string, cut cut.ID) (found bool, created time.Time, err error) {
 	return lookOn(manifest.OS{}, path, cut)
 }
 
-func lookOn(on manifest.FS, path string, cut manifest.CutID) (found bool, created time.Time, err error) {
+func lookOn(on manifest.FS, path string, cut cut.ID) (found bool, created time.Time, err error) {
 	if !filepath.IsAbs(path) {
 		return false, time.Time{}, fmt.Errorf("%q is not an absolute path of this machine", path)
 	}

@@ -8,21 +8,22 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/flashckpt/manifest"
+	"github.com/headrace/headrace/shardsvc/cut"
 )
 
 func TestLookingForAManifestTellsThereNotThereAndNotToBeSeenApart(t *testing.T) {
 	dir := t.TempDir()
 	created := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 	m := &manifest.Manifest{Job: "j", Model: "replicated", Step: 5, WorldSize: 1, Created: created,
-		Cut: manifest.Cut{Version: manifest.Version, ID: 7, Job: "j", Model: "replicated", Step: 5, WorldSize: 1, Exact: true}}
+		Cut: cut.Cut{Version: cut.Version, ID: 7, Job: "j", Model: "replicated", Rank: cut.Group, Step: 5, WorldSize: 1, Exact: true}}
 	folder, err := manifest.Begin(manifest.OS{}, dir, manifest.Folder(5, nil, 7))
 	if err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(folder, manifest.FileName)
-	check := func(what, path string, cut manifest.CutID, want, seen bool) {
+	check := func(what, path string, id cut.ID, want, seen bool) {
 		t.Helper()
-		found, when, err := look(t.Context(), path, cut)
+		found, when, err := look(t.Context(), path, id)
 		if found != want || (err == nil) != seen {
 			t.Errorf("%s: found %v, %v", what, found, err)
 		}
@@ -69,7 +70,7 @@ func (s *synced) SyncDir(folder string) error {
 // died between the rename and the fsync of its folder.
 func TestAManifestThatIsFoundIsThereAfterAPowerFailure(t *testing.T) {
 	m := &manifest.Manifest{Job: "j", Model: "private", Step: 5, WorldSize: 1, Rank: new(uint32), Created: time.Unix(1, 0).UTC(),
-		Cut: manifest.Cut{Version: manifest.Version, ID: 7, Job: "j", Model: "private", Rank: new(uint32), Step: 5, WorldSize: 1, Exact: true}}
+		Cut: cut.Cut{Version: cut.Version, ID: 7, Job: "j", Model: "private", Rank: 0, Step: 5, WorldSize: 1, Exact: true}}
 	folder, err := manifest.Begin(manifest.OS{}, t.TempDir(), manifest.Folder(5, m.Rank, 7))
 	if err != nil {
 		t.Fatal(err)

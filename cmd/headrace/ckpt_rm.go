@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/headrace/headrace/shardsvc/cut"
 	"github.com/spf13/cobra"
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
-	"github.com/headrace/headrace/flashckpt/manifest"
 	"github.com/headrace/headrace/internal/advice"
 	"github.com/headrace/headrace/internal/ckpt"
 	"github.com/headrace/headrace/internal/link"
@@ -94,9 +94,9 @@ func (a *app) remove(ctx context.Context, paths []string, r *removing) (err erro
 // forgetter makes the master's ledger forget a cut before its files go. Without a master
 // a removal is refused unless the user says --offline: a ledger that names a checkpoint
 // without files holds data at the source for nothing, until somebody restores.
-func (a *app) forgetter(ctx context.Context, all ckpt.Chosen, offline bool) (forget func(manifest.CutID) error, closing func(), err error) {
+func (a *app) forgetter(ctx context.Context, all ckpt.Chosen, offline bool) (forget func(cut.ID) error, closing func(), err error) {
 	if offline {
-		return func(manifest.CutID) error { return nil }, func() {}, nil
+		return func(cut.ID) error { return nil }, func() {}, nil
 	}
 	hint := "start it, name it with --master, or say --offline to remove the files alone"
 	if _, local := link.ReadAddress(a.cfg.State); a.cfg.From("master") == "" && local != nil {
@@ -120,7 +120,7 @@ func (a *app) forgetter(ctx context.Context, all ckpt.Chosen, offline bool) (for
 		c.close()
 		return nil, nil, err
 	}
-	return func(cut manifest.CutID) error {
+	return func(cut cut.ID) error {
 		ask, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
 		_, err := c.cuts().Drop(ask, &headracev1.DropCutRequest{Cut: uint64(cut), Reason: "its checkpoint is removed by headrace ckpt rm"})

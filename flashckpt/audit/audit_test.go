@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headrace/headrace/shardsvc/cut"
+	"github.com/headrace/headrace/sources"
 	"pgregory.net/rapid"
-
-	"github.com/headrace/headrace/flashckpt/manifest"
 )
 
 func TestThePermutationIsTheOneOfTheProtocol(t *testing.T) {
@@ -55,21 +55,21 @@ type unit struct {
 }
 
 // drawn is a random partition and, for each unit, how it is settled.
-func drawn(t *rapid.T, shuffled bool) (*manifest.Dataset, map[unit]string) {
-	d := &manifest.Dataset{Name: "d", Unit: "bytes"}
+func drawn(t *rapid.T, shuffled bool) (*cut.Dataset, map[unit]string) {
+	d := &cut.Dataset{Name: "d", Unit: "bytes"}
 	if shuffled {
-		d.Shuffle = &manifest.Shuffle{Seed: rapid.Uint64().Draw(t, "seed"), Block: rapid.Int64Range(1, 9).Draw(t, "block")}
+		d.Shuffle = &cut.Shuffle{Seed: rapid.Uint64().Draw(t, "seed"), Block: rapid.Int64Range(1, 9).Draw(t, "block")}
 	}
 	identity := "files:d"
 	if shuffled && rapid.Bool().Draw(t, "bit_exact") {
 		d.Shuffle.VirtualRanks, d.Shuffle.InOrder = rapid.Uint32Range(1, 4).Draw(t, "virtual ranks"), rapid.Bool().Draw(t, "in order")
 		identity = fmt.Sprintf("files:d#%d/%d", rapid.Uint32Range(0, d.Shuffle.VirtualRanks-1).Draw(t, "virtual rank"), d.Shuffle.VirtualRanks)
 	}
-	p := manifest.Partition{Identity: identity, Complete: true, Done: uint32(rapid.IntRange(0, 2).Draw(t, "done"))}
+	p := cut.Partition{Identity: identity, Complete: true, Done: uint32(rapid.IntRange(0, 2).Draw(t, "done"))}
 	id := int64(0)
 	for i := range rapid.IntRange(1, 5).Draw(t, "segments") {
 		start := rapid.Int64Range(0, 20).Draw(t, "start")
-		p.Segments = append(p.Segments, manifest.Segment{ID: id, Start: start, End: start + rapid.Int64Range(0, 40).Draw(t, "size"), Sealed: true,
+		p.Segments = append(p.Segments, sources.Segment{ID: id, Start: start, End: start + rapid.Int64Range(0, 40).Draw(t, "size"), Sealed: true,
 			Name: fmt.Sprintf("folder/day_%d.tsv", i), Locator: []byte{byte(i)}})
 		id += rapid.Int64Range(1, 3).Draw(t, "next id")
 	}
@@ -77,13 +77,13 @@ func drawn(t *rapid.T, shuffled bool) (*manifest.Dataset, map[unit]string) {
 	for n := range p.Done + 2 {
 		s := newSpace(d, &p, n)
 		// The order of the pass, unit by unit, and what becomes of each.
-		var line []manifest.Place
+		var line []cut.Place
 		for _, r := range s.whole() {
-			for at := r.Start(); at < r.End(); at++ {
-				line = append(line, manifest.Place{r.Segment(), at})
+			for at := r.Start; at < r.End; at++ {
+				line = append(line, cut.Place{Segment: r.Segment, Offset: at})
 			}
 		}
-		ps := manifest.Pass{Pass: n}
+		ps := cut.Pass{Pass: n}
 		low := len(line)
 		if n >= p.Done {
 			low = rapid.IntRange(0, len(line)).Draw(t, "low")
@@ -110,23 +110,23 @@ func drawn(t *rapid.T, shuffled bool) (*manifest.Dataset, map[unit]string) {
 		}
 		for i, state := range states {
 			at := line[i]
-			r := manifest.Range{at.Segment(), at.Offset(), at.Offset() + 1}
+			r := cut.Piece{Segment: at.Segment, Start: at.Offset, End: at.Offset + 1}
 			if i >= low {
 				switch state {
 				case "in":
-					ps.Ranges.Acked = append(ps.Ranges.Acked, r)
+					ps.Ranges = append(ps.Ranges, one(at, cut.Acked))
 				case "excluded":
-					ps.Ranges.Excluded = append(ps.Ranges.Excluded, r)
+					ps.Ranges = append(ps.Ranges, one(at, cut.Excluded))
 				case "dropped":
-					ps.Ranges.Dropped = append(ps.Ranges.Dropped, r)
+					ps.Ranges = append(ps.Ranges, one(at, cut.Dropped))
 					ps.Units.Dropped++
 				}
 			}
 			if state == "excluded" {
-				p.Excluded = append(p.Excluded, manifest.Excluded{Pass: n, Range: r, Units: 1, Kind: "lost", Reason: "why"})
+				p.Excluded = append(p.Excluded, cut.Exclusion{Pass: n, Piece: r, Units: 1, Kind: "lost", Reason: "why"})
 			}
-			if src := s.source(set{r}); len(src) == 1 {
-				fate[unit{n, src[0].Segment(), src[0].Start()}] = state
+			if src := s.source(cut.Set{r}); len(src) == 1 {
+				fate[unit{n, src[0].Segment, src[0].Start}] = state
 			}
 		}
 		if n >= p.Done {
@@ -134,26 +134,31 @@ func drawn(t *rapid.T, shuffled bool) (*manifest.Dataset, map[unit]string) {
 			case low < len(line):
 				ps.Low = line[low]
 			case len(line) > 0:
-				ps.Low = manifest.Place{line[low-1].Segment(), line[low-1].Offset() + 1}
+				ps.Low = cut.Place{Segment: line[low-1].Segment, Offset: line[low-1].Offset + 1}
 			default:
-				ps.Low = manifest.Place{p.Segments[0].ID, p.Segments[0].Start}
+				ps.Low = cut.Place{Segment: p.Segments[0].ID, Offset: p.Segments[0].Start}
 				if shuffled {
-					ps.Low = manifest.Place{}
+					ps.Low = cut.Place{}
 				}
 			}
 			p.Passes = append(p.Passes, ps)
 		}
 	}
-	d.Partitions = []manifest.Partition{p}
-	c := &manifest.Cut{Version: 1, ID: 1, Job: "j", Model: "replicated", WorldSize: 1, Exact: true, Datasets: []manifest.Dataset{*d}}
+	d.Partitions = []cut.Partition{p}
+	c := &cut.Cut{Version: 1, ID: 1, Rank: cut.Group, Job: "j", Model: "replicated", WorldSize: 1, Exact: true, Datasets: []cut.Dataset{*d}}
 	if err := c.Validate(); err != nil {
 		t.Fatalf("the drawn cut could not be: %v", err)
 	}
 	return d, fate
 }
 
-func cutOf(d *manifest.Dataset) *manifest.Cut {
-	return &manifest.Cut{Version: 1, ID: 1, Job: "j", Model: "replicated", WorldSize: 1, Exact: true, Datasets: []manifest.Dataset{*d}}
+// one unit of a range.
+func one(at cut.Place, kind cut.Kind) cut.Range {
+	return cut.Range{Start: at, End: cut.Place{Segment: at.Segment, Offset: at.Offset + 1}, Kind: kind}
+}
+
+func cutOf(d *cut.Dataset) *cut.Cut {
+	return &cut.Cut{Version: 1, ID: 1, Rank: cut.Group, Job: "j", Model: "replicated", WorldSize: 1, Exact: true, Datasets: []cut.Dataset{*d}}
 }
 
 func TestAnAuditSaysOfEachUnitWhatTheDumbModelSays(t *testing.T) {
@@ -230,7 +235,7 @@ func TestADiffIsWhatOneHasAndTheOtherNot(t *testing.T) {
 				pb.Excluded = append(pb.Excluded, e)
 			}
 		}
-		b.Partitions = []manifest.Partition{pb}
+		b.Partitions = []cut.Partition{pb}
 		for u, state := range fateA {
 			if u.pass <= pb.Done {
 				fateB[u] = state
@@ -264,34 +269,34 @@ func TestADiffIsWhatOneHasAndTheOtherNot(t *testing.T) {
 }
 
 func TestCutsWhosePositionsMeanOtherRecordsAreNotCompared(t *testing.T) {
-	make := func(change func(*manifest.Dataset)) *manifest.Cut {
-		d := &manifest.Dataset{Name: "d", Unit: "bytes", Partitions: []manifest.Partition{{Identity: "files:d", Complete: true, Done: 1,
-			Segments: []manifest.Segment{{ID: 1, End: 100, Sealed: true, Name: "a.tsv", Locator: []byte("a")}}}}}
+	make := func(change func(*cut.Dataset)) *cut.Cut {
+		d := &cut.Dataset{Name: "d", Unit: "bytes", Partitions: []cut.Partition{{Identity: "files:d", Complete: true, Done: 1,
+			Segments: []sources.Segment{{ID: 1, End: 100, Sealed: true, Name: "a.tsv", Locator: []byte("a")}}}}}
 		change(d)
 		return cutOf(d)
 	}
-	as := make(func(*manifest.Dataset) {})
-	for want, change := range map[string]func(*manifest.Dataset){
-		"segment 1 is a.tsv": func(d *manifest.Dataset) { d.Partitions[0].Segments[0].Locator = []byte("b") },
-		"shuffle":            func(d *manifest.Dataset) { d.Shuffle = &manifest.Shuffle{Seed: 1, Block: 10} },
-		"its unit is bytes":  func(d *manifest.Dataset) { d.Unit = "records" },
+	as := make(func(*cut.Dataset) {})
+	for want, change := range map[string]func(*cut.Dataset){
+		"segment 1 is a.tsv": func(d *cut.Dataset) { d.Partitions[0].Segments[0].Locator = []byte("b") },
+		"shuffle":            func(d *cut.Dataset) { d.Shuffle = &cut.Shuffle{Seed: 1, Block: 10} },
+		"its unit is bytes":  func(d *cut.Dataset) { d.Unit = "records" },
 	} {
 		if _, err := Diff(as, make(change)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
 	// One that the other does not know is only in the one.
-	d, err := Diff(as, make(func(d *manifest.Dataset) { d.Name = "e" }))
+	d, err := Diff(as, make(func(d *cut.Dataset) { d.Name = "e" }))
 	if err != nil || len(d) != 2 || d[0].UnitsA != 100 || d[1].UnitsB != 100 {
 		t.Errorf("%+v %v", d, err)
 	}
 }
 
 func TestARecordIsFoundByPathTopicIdentityOrTheEndOfItsPath(t *testing.T) {
-	c := cutOf(&manifest.Dataset{Name: "d", Unit: "records", Partitions: []manifest.Partition{
-		{Identity: "kafka:c/t/0", Segments: []manifest.Segment{{ID: 0, Start: 10, End: 50, Sealed: true, Name: "clicks/0"}, {ID: 1, Start: 50, End: 60, Name: "clicks/0"}},
-			Passes: []manifest.Pass{{Low: manifest.Place{1, 55}}}},
-		{Identity: "kafka:c/t/10", Segments: []manifest.Segment{{ID: 0, Start: 10, End: 60, Sealed: true, Name: "old/clicks/0"}}},
+	c := cutOf(&cut.Dataset{Name: "d", Unit: "records", Partitions: []cut.Partition{
+		{Identity: "kafka:c/t/0", Segments: []sources.Segment{{ID: 0, Start: 10, End: 50, Sealed: true, Name: "clicks/0"}, {ID: 1, Start: 50, End: 60, Name: "clicks/0"}},
+			Passes: []cut.Pass{{Low: cut.Place{Segment: 1, Offset: 55}}}},
+		{Identity: "kafka:c/t/10", Segments: []sources.Segment{{ID: 0, Start: 10, End: 60, Sealed: true, Name: "old/clicks/0"}}},
 	}})
 	for text, want := range map[string]string{
 		"clicks/0/54":     "clicks/0 in",
@@ -331,10 +336,10 @@ func TestARecordIsFoundByPathTopicIdentityOrTheEndOfItsPath(t *testing.T) {
 }
 
 func TestUnitsThatWereDroppedBelowTheLowMarkAreVague(t *testing.T) {
-	c := cutOf(&manifest.Dataset{Name: "d", Unit: "bytes", Partitions: []manifest.Partition{{Identity: "files:d",
-		Segments: []manifest.Segment{{ID: 0, End: 100, Sealed: true, Name: "a"}},
-		Passes: []manifest.Pass{{Low: manifest.Place{0, 50}, Units: manifest.Units{Acked: 40, Dropped: 20},
-			Ranges: manifest.Ranges{Acked: []manifest.Range{{0, 70, 80}}, Dropped: []manifest.Range{{0, 80, 90}}}}}}}})
+	c := cutOf(&cut.Dataset{Name: "d", Unit: "bytes", Partitions: []cut.Partition{{Identity: "files:d",
+		Segments: []sources.Segment{{ID: 0, End: 100, Sealed: true, Name: "a"}},
+		Passes: []cut.Pass{{Low: cut.Place{Segment: 0, Offset: 50}, Units: cut.Units{Acked: 40, Dropped: 20},
+			Ranges: cut.Ranges{{Start: cut.Place{Segment: 0, Offset: 70}, End: cut.Place{Segment: 0, Offset: 80}, Kind: cut.Acked}, {Start: cut.Place{Segment: 0, Offset: 80}, End: cut.Place{Segment: 0, Offset: 90}, Kind: cut.Dropped}}}}}}})
 	for pass := range Passes(&c.Datasets[0], &c.Datasets[0].Partitions[0]) {
 		if pass.Vague != 10 {
 			t.Errorf("vague: %d of 10", pass.Vague)

@@ -7,7 +7,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/headrace/headrace/flashckpt/manifest"
+	"github.com/headrace/headrace/shardsvc/cut"
+	"github.com/headrace/headrace/sources"
 )
 
 // Record is a place that somebody asks about: the record that begins at an
@@ -57,7 +58,7 @@ func (w *Where) In() bool {
 // Contains looks a record up. Nothing comes back when no segment of that name
 // covers the offset: then it was not known when the cut was taken. Names are what
 // segments of the cut are called, for a hint.
-func Contains(c *manifest.Cut, r Record) (found []Where, names []string) {
+func Contains(c *cut.Cut, r Record) (found []Where, names []string) {
 	seen := map[string]bool{}
 	for i := range c.Datasets {
 		d := &c.Datasets[i]
@@ -110,7 +111,7 @@ func exactFirst(all []Where, asked string) []Where {
 	return all
 }
 
-func where(d *manifest.Dataset, p *manifest.Partition, g *manifest.Segment, offset int64) Where {
+func where(d *cut.Dataset, p *cut.Partition, g *sources.Segment, offset int64) Where {
 	identity, _ := d.VirtualRank(p)
 	w := Where{Dataset: d.Name, Partition: identity, Label: cmp.Or(p.Name, identity), Segment: g.ID, Name: g.Name, Offset: offset, Unit: d.Unit, Passes: []Verdict{}}
 	for n := range p.Done {
@@ -122,36 +123,36 @@ func where(d *manifest.Dataset, p *manifest.Partition, g *manifest.Segment, offs
 	return w
 }
 
-func (w *Where) add(d *manifest.Dataset, p *manifest.Partition, g *manifest.Segment, pass uint32, offset int64) {
+func (w *Where) add(d *cut.Dataset, p *cut.Partition, g *sources.Segment, pass uint32, offset int64) {
 	s := newSpace(d, p, pass)
 	if at, own := s.order(g.ID, offset); own {
 		w.Passes = append(w.Passes, verdict(p, s, pass, at))
 	}
 }
 
-func verdict(p *manifest.Partition, s *space, pass uint32, at manifest.Place) Verdict {
+func verdict(p *cut.Partition, s *space, pass uint32, at cut.Place) Verdict {
 	v := Verdict{Pass: pass, State: "out"}
 	for i := range p.Excluded {
-		if e := &p.Excluded[i]; e.Pass == pass && (set{e.Range}).has(at.Segment(), at.Offset()) {
+		if e := &p.Excluded[i]; e.Pass == pass && (cut.Set{e.Piece}).Has(at) {
 			return Verdict{Pass: pass, State: "excluded", Reason: strings.TrimPrefix(e.Kind+": "+e.Reason, ": ")}
 		}
 	}
 	for i := range p.Passes {
-		if p.Passes[i].Pass == pass && set(p.Passes[i].Ranges.Dropped).has(at.Segment(), at.Offset()) {
+		if p.Passes[i].Pass == pass && cut.NewSet(p.Passes[i].Ranges.Pieces(p.Segments, cut.Dropped)).Has(at) {
 			return Verdict{Pass: pass, State: "dropped"}
 		}
 	}
-	if members(p, pass, s).has(at.Segment(), at.Offset()) {
+	if members(p, pass, s).Has(at) {
 		v.State, v.Vague = "in", vague(p, pass) > 0 && below(p, pass, at)
 	}
 	return v
 }
 
 // below: dropped units are not told apart below the low mark only.
-func below(p *manifest.Partition, pass uint32, at manifest.Place) bool {
+func below(p *cut.Partition, pass uint32, at cut.Place) bool {
 	for i := range p.Passes {
 		if low := p.Passes[i].Low; p.Passes[i].Pass == pass {
-			return cmp.Or(cmp.Compare(at.Segment(), low.Segment()), cmp.Compare(at.Offset(), low.Offset())) < 0
+			return at.Compare(low) < 0
 		}
 	}
 	return true

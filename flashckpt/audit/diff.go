@@ -8,7 +8,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/headrace/headrace/flashckpt/manifest"
+	"github.com/headrace/headrace/shardsvc/cut"
 )
 
 // Difference is what of one pass of a partition one cut has and the other not.
@@ -29,14 +29,14 @@ type Difference struct {
 
 // Diff compares what is in two models. It fails when positions of the two do not
 // mean the same records: another shuffle, or another file under the same number.
-func Diff(a, b *manifest.Cut) ([]Difference, error) {
+func Diff(a, b *cut.Cut) ([]Difference, error) {
 	var out []Difference
-	for _, name := range union(a.Datasets, b.Datasets, func(d *manifest.Dataset) string { return d.Name }) {
+	for _, name := range union(a.Datasets, b.Datasets, func(d *cut.Dataset) string { return d.Name }) {
 		da, db, err := pair(a, b, name)
 		if err != nil {
 			return nil, fmt.Errorf("dataset %s: %w", name, err)
 		}
-		for _, identity := range union(da.Partitions, db.Partitions, func(p *manifest.Partition) string { return p.Identity }) {
+		for _, identity := range union(da.Partitions, db.Partitions, func(p *cut.Partition) string { return p.Identity }) {
 			pa, pb := partitionOf(da, identity), partitionOf(db, identity)
 			if err := sameSegments(pa, pb, da.Shuffle != nil); err != nil {
 				return nil, fmt.Errorf("dataset %s, partition %s: %w", name, identity, err)
@@ -57,7 +57,7 @@ func Diff(a, b *manifest.Cut) ([]Difference, error) {
 
 // difference of one pass. Of two tables the longer one has all that the other
 // has, so that positions of both are known in it.
-func difference(d *manifest.Dataset, a, b *manifest.Partition, pass uint32) Difference {
+func difference(d *cut.Dataset, a, b *cut.Partition, pass uint32) Difference {
 	longer := a
 	if len(b.Segments) > len(a.Segments) {
 		longer = b
@@ -65,8 +65,8 @@ func difference(d *manifest.Dataset, a, b *manifest.Partition, pass uint32) Diff
 	s := newSpace(d, longer, pass)
 	inA := members(a, pass, newSpace(d, a, pass))
 	inB := members(b, pass, newSpace(d, b, pass))
-	onlyA, onlyB := s.source(inA.minus(inB)), s.source(inB.minus(inA))
-	out := Difference{Unit: d.Unit, Pass: pass, OnlyA: named(s, onlyA), UnitsA: onlyA.units(), OnlyB: named(s, onlyB), UnitsB: onlyB.units()}
+	onlyA, onlyB := s.source(inA.Minus(inB)), s.source(inB.Minus(inA))
+	out := Difference{Unit: d.Unit, Pass: pass, OnlyA: named(s, onlyA), UnitsA: onlyA.Units(), OnlyB: named(s, onlyB), UnitsB: onlyB.Units()}
 	zero := int64(0)
 	switch {
 	case out.UnitsB == 0:
@@ -87,7 +87,7 @@ func union[T any](a, b []T, key func(*T) string) []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-func datasetOf(c *manifest.Cut, name string) *manifest.Dataset {
+func datasetOf(c *cut.Cut, name string) *cut.Dataset {
 	for i := range c.Datasets {
 		if c.Datasets[i].Name == name {
 			return &c.Datasets[i]
@@ -96,23 +96,23 @@ func datasetOf(c *manifest.Cut, name string) *manifest.Dataset {
 	return nil
 }
 
-func partitionOf(d *manifest.Dataset, identity string) *manifest.Partition {
+func partitionOf(d *cut.Dataset, identity string) *cut.Partition {
 	for i := range d.Partitions {
 		if d.Partitions[i].Identity == identity {
 			return &d.Partitions[i]
 		}
 	}
-	return &manifest.Partition{Identity: identity}
+	return &cut.Partition{Identity: identity}
 }
 
 // pair is a dataset of both; one that has it not has nothing of it.
-func pair(a, b *manifest.Cut, name string) (x, y *manifest.Dataset, err error) {
+func pair(a, b *cut.Cut, name string) (x, y *cut.Dataset, err error) {
 	x, y = datasetOf(a, name), datasetOf(b, name)
 	switch {
 	case x == nil:
-		return &manifest.Dataset{Name: name, Unit: y.Unit, Shuffle: y.Shuffle}, y, nil
+		return &cut.Dataset{Name: name, Unit: y.Unit, Shuffle: y.Shuffle}, y, nil
 	case y == nil:
-		return x, &manifest.Dataset{Name: name, Unit: x.Unit, Shuffle: x.Shuffle}, nil
+		return x, &cut.Dataset{Name: name, Unit: x.Unit, Shuffle: x.Shuffle}, nil
 	case x.Unit != y.Unit:
 		return nil, nil, fmt.Errorf("its unit is %s in the one and %s in the other", x.Unit, y.Unit)
 	case (x.Shuffle == nil) != (y.Shuffle == nil) || x.Shuffle != nil && *x.Shuffle != *y.Shuffle:
@@ -122,7 +122,7 @@ func pair(a, b *manifest.Cut, name string) (x, y *manifest.Dataset, err error) {
 }
 
 // sameSegments: a number means the same segment in both.
-func sameSegments(a, b *manifest.Partition, shuffled bool) error {
+func sameSegments(a, b *cut.Partition, shuffled bool) error {
 	if shuffled && len(a.Segments) != len(b.Segments) && begun(a) && begun(b) {
 		return fmt.Errorf("it is shuffled over %d segments in the one and %d in the other", len(a.Segments), len(b.Segments))
 	}
@@ -136,12 +136,12 @@ func sameSegments(a, b *manifest.Partition, shuffled bool) error {
 	return nil
 }
 
-func begun(p *manifest.Partition) bool { return p.Done > 0 || len(p.Passes) > 0 }
+func begun(p *cut.Partition) bool { return p.Done > 0 || len(p.Passes) > 0 }
 
 // passes of which one has something settled.
-func passes(a, b *manifest.Partition) []uint32 {
+func passes(a, b *cut.Partition) []uint32 {
 	all := map[uint32]bool{}
-	for _, p := range []*manifest.Partition{a, b} {
+	for _, p := range []*cut.Partition{a, b} {
 		for n := range p.Done {
 			all[n] = true
 		}

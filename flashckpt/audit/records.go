@@ -1,10 +1,12 @@
 package audit
 
-import "github.com/headrace/headrace/flashckpt/manifest"
+import (
+	"github.com/headrace/headrace/shardsvc/cut"
+)
 
 // recordsOf are the records of one pass of a partition that are in the model. Of
 // several passes that are done a cut counts only all of them together; nil then.
-func recordsOf(p *manifest.Partition, pass uint32) *manifest.Records {
+func recordsOf(p *cut.Partition, pass uint32) *cut.Tally {
 	if pass < p.Done {
 		if p.Done > 1 {
 			return nil
@@ -18,12 +20,12 @@ func recordsOf(p *manifest.Partition, pass uint32) *manifest.Records {
 			return &r
 		}
 	}
-	return &manifest.Records{}
+	return &cut.Tally{}
 }
 
 // fewer counts the records that `all` has besides `some`, which are in it too; nil
 // if that is not known.
-func fewer(all, some *manifest.Records) *int64 {
+func fewer(all, some *cut.Tally) *int64 {
 	if all == nil || some == nil || all.Untold+some.Untold > 0 {
 		return nil
 	}

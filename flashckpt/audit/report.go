@@ -4,7 +4,7 @@ import (
 	"iter"
 	"slices"
 
-	"github.com/headrace/headrace/flashckpt/manifest"
+	"github.com/headrace/headrace/shardsvc/cut"
 )
 
 // Range is records of the source: those that begin in [Start, End) of a segment.
@@ -21,9 +21,9 @@ type Pass struct {
 	Whole bool   `json:"whole"` // all of the pass is settled
 	Units int64  `json:"units"` // in the model
 	// Records in it; nil: only those of all passes that are done are known together.
-	Records  *manifest.Records `json:"-"`
-	Ranges   []Range           `json:"ranges"`
-	Excluded []Excluded        `json:"excluded,omitempty"`
+	Records  *cut.Tally `json:"-"`
+	Ranges   []Range    `json:"ranges"`
+	Excluded []Excluded `json:"excluded,omitempty"`
 	// Vague: so many units of what Ranges show were dropped by the user's choice;
 	// the cut does not say which.
 	Vague int64 `json:"vague,omitempty"`
@@ -39,13 +39,13 @@ type Excluded struct {
 }
 
 // settled is all that is settled of a pass, in order space.
-func settled(p *manifest.Partition, pass uint32, s *space) set {
+func settled(p *cut.Partition, pass uint32, s *space) cut.Set {
 	if pass < p.Done {
 		return s.whole()
 	}
 	for i := range p.Passes {
 		if ps := &p.Passes[i]; ps.Pass == pass {
-			return normal(slices.Concat(s.below(ps.Low), ps.Ranges.Acked, ps.Ranges.Excluded, ps.Ranges.Dropped))
+			return cut.NewSet(slices.Concat(s.below(ps.Low), ps.Ranges.Pieces(p.Segments, cut.Acked, cut.Excluded, cut.Dropped)))
 		}
 	}
 	return nil
@@ -53,41 +53,41 @@ func settled(p *manifest.Partition, pass uint32, s *space) set {
 
 // left is what of it is surely not in the model: excluded, or dropped above the
 // low mark.
-func left(p *manifest.Partition, pass uint32) set {
-	var out []manifest.Range
+func left(p *cut.Partition, pass uint32) cut.Set {
+	var out []cut.Piece
 	for i := range p.Passes {
 		if ps := &p.Passes[i]; ps.Pass == pass {
-			out = slices.Concat(ps.Ranges.Excluded, ps.Ranges.Dropped)
+			out = ps.Ranges.Pieces(p.Segments, cut.Excluded, cut.Dropped)
 		}
 	}
 	for i := range p.Excluded {
 		if p.Excluded[i].Pass == pass {
-			out = append(out, p.Excluded[i].Range)
+			out = append(out, p.Excluded[i].Piece)
 		}
 	}
-	return normal(out)
+	return cut.NewSet(out)
 }
 
 // vague counts the units that were dropped where the cut does not say which.
-func vague(p *manifest.Partition, pass uint32) int64 {
+func vague(p *cut.Partition, pass uint32) int64 {
 	if pass < p.Done {
 		return p.DoneUnits.Dropped // of all passes done
 	}
 	for i := range p.Passes {
 		if ps := &p.Passes[i]; ps.Pass == pass {
-			return max(0, ps.Units.Dropped-set(ps.Ranges.Dropped).units())
+			return max(0, ps.Units.Dropped-cut.NewSet(ps.Ranges.Pieces(p.Segments, cut.Dropped)).Units())
 		}
 	}
 	return 0
 }
 
-func members(p *manifest.Partition, pass uint32, s *space) set {
-	return settled(p, pass, s).minus(left(p, pass))
+func members(p *cut.Partition, pass uint32, s *space) cut.Set {
+	return settled(p, pass, s).Minus(left(p, pass))
 }
 
 // Passes are what is in the model of each pass of a partition that has something
 // settled.
-func Passes(d *manifest.Dataset, p *manifest.Partition) iter.Seq[Pass] {
+func Passes(d *cut.Dataset, p *cut.Partition) iter.Seq[Pass] {
 	return func(yield func(Pass) bool) {
 		for n := range p.Done {
 			if !yield(passOf(d, p, n)) {
@@ -102,24 +102,24 @@ func Passes(d *manifest.Dataset, p *manifest.Partition) iter.Seq[Pass] {
 	}
 }
 
-func passOf(d *manifest.Dataset, p *manifest.Partition, n uint32) Pass {
+func passOf(d *cut.Dataset, p *cut.Partition, n uint32) Pass {
 	s := newSpace(d, p, n)
 	all := settled(p, n, s)
-	source := s.source(all.minus(left(p, n)))
-	missing := s.source(s.whole().minus(all)).units()
-	out := Pass{Pass: n, Whole: p.Complete && missing == 0, Units: source.units(), Records: recordsOf(p, n), Ranges: named(s, source), Vague: vague(p, n)}
+	source := s.source(all.Minus(left(p, n)))
+	missing := s.source(s.whole().Minus(all)).Units()
+	out := Pass{Pass: n, Whole: p.Complete && missing == 0, Units: source.Units(), Records: recordsOf(p, n), Ranges: named(s, source), Vague: vague(p, n)}
 	for i := range p.Excluded {
 		if e := &p.Excluded[i]; e.Pass == n {
-			out.Excluded = append(out.Excluded, Excluded{named(s, s.source(set{e.Range})), e.Units, e.Kind, e.Reason, e.When})
+			out.Excluded = append(out.Excluded, Excluded{named(s, s.source(cut.Set{e.Piece})), e.Units, e.Kind, e.Reason, e.When})
 		}
 	}
 	return out
 }
 
-func named(s *space, source set) []Range {
+func named(s *space, source cut.Set) []Range {
 	out := make([]Range, 0, len(source))
 	for _, r := range source {
-		out = append(out, Range{r.Segment(), s.name(r.Segment()), r.Start(), r.End()})
+		out = append(out, Range{r.Segment, s.name(r.Segment), r.Start, r.End})
 	}
 	return out
 }

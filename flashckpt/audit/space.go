@@ -4,13 +4,14 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/headrace/headrace/flashckpt/manifest"
+	"github.com/headrace/headrace/shardsvc/cut"
+	"github.com/headrace/headrace/sources"
 )
 
 // space turns the order space of one pass of a partition into the source's
 // segments and back.
 type space struct {
-	segs   []manifest.Segment
+	segs   []sources.Segment
 	block  int64   // 0: not shuffled
 	blocks []int64 // number of each segment's first block, and of all
 	has    int64   // blocks that are on this line
@@ -20,7 +21,7 @@ type space struct {
 	inOrder      bool
 }
 
-func newSpace(d *manifest.Dataset, p *manifest.Partition, pass uint32) *space {
+func newSpace(d *cut.Dataset, p *cut.Partition, pass uint32) *space {
 	s := &space{segs: p.Segments}
 	if d.Shuffle == nil {
 		return s
@@ -42,45 +43,45 @@ func newSpace(d *manifest.Dataset, p *manifest.Partition, pass uint32) *space {
 }
 
 // whole is everything that there is to settle.
-func (s *space) whole() set {
+func (s *space) whole() cut.Set {
 	if s.block > 0 {
-		return normal([]manifest.Range{{0, 0, s.has * s.block}})
+		return cut.NewSet([]cut.Piece{{Segment: 0, Start: 0, End: s.has * s.block}})
 	}
-	var all []manifest.Range
+	var all []cut.Piece
 	for i := range s.segs {
-		all = append(all, manifest.Range{s.segs[i].ID, s.segs[i].Start, s.segs[i].End})
+		all = append(all, cut.Piece{Segment: s.segs[i].ID, Start: s.segs[i].Start, End: s.segs[i].End})
 	}
-	return normal(all)
+	return cut.NewSet(all)
 }
 
 // below is everything before a place.
-func (s *space) below(low manifest.Place) set {
+func (s *space) below(low cut.Place) cut.Set {
 	if s.block > 0 {
-		return normal([]manifest.Range{{0, 0, low.Offset()}})
+		return cut.NewSet([]cut.Piece{{Segment: 0, Start: 0, End: low.Offset}})
 	}
-	var all []manifest.Range
+	var all []cut.Piece
 	for i := range s.segs {
 		g := &s.segs[i]
 		switch {
-		case g.ID < low.Segment():
-			all = append(all, manifest.Range{g.ID, g.Start, g.End})
-		case g.ID == low.Segment():
-			all = append(all, manifest.Range{g.ID, g.Start, low.Offset()})
+		case g.ID < low.Segment:
+			all = append(all, cut.Piece{Segment: g.ID, Start: g.Start, End: g.End})
+		case g.ID == low.Segment:
+			all = append(all, cut.Piece{Segment: g.ID, Start: g.Start, End: low.Offset})
 		}
 	}
-	return normal(all)
+	return cut.NewSet(all)
 }
 
 // source is a set of order space in the source's own segments.
-func (s *space) source(order set) set {
+func (s *space) source(order cut.Set) cut.Set {
 	if s.block == 0 {
 		return order
 	}
-	var all []manifest.Range
+	var all []cut.Piece
 	for _, r := range order {
-		for at := r.Start(); at < r.End(); {
+		for at := r.Start; at < r.End; {
 			from := at % s.block
-			next := min(r.End(), at-from+s.block)
+			next := min(r.End, at-from+s.block)
 			b := s.inputBlock(at / s.block)
 			i, exact := slices.BinarySearch(s.blocks[:len(s.segs)], b)
 			if !exact {
@@ -91,11 +92,11 @@ func (s *space) source(order set) set {
 			}
 			g := &s.segs[i]
 			start := g.Start + (b-s.blocks[i])*s.block + from
-			all = append(all, manifest.Range{g.ID, min(start, g.End), min(start+next-at, g.End)})
+			all = append(all, cut.Piece{Segment: g.ID, Start: min(start, g.End), End: min(start+next-at, g.End)})
 			at = next
 		}
 	}
-	return normal(all)
+	return cut.NewSet(all)
 }
 
 // inputBlock is the block of the input that is block i of the order.
@@ -108,22 +109,22 @@ func (s *space) inputBlock(i int64) int64 {
 
 // order is where a position of the source lies in order space; false: it is another
 // virtual rank's. The position lies inside its segment.
-func (s *space) order(segment, offset int64) (at manifest.Place, own bool) {
+func (s *space) order(segment, offset int64) (at cut.Place, own bool) {
 	if s.block == 0 {
-		return manifest.Place{segment, offset}, true
+		return cut.Place{Segment: segment, Offset: offset}, true
 	}
-	i, _ := slices.BinarySearchFunc(s.segs, segment, func(g manifest.Segment, id int64) int { return cmp.Compare(g.ID, id) })
+	i, _ := slices.BinarySearchFunc(s.segs, segment, func(g sources.Segment, id int64) int { return cmp.Compare(g.ID, id) })
 	from := offset - s.segs[i].Start
 	b := s.blocks[i] + from/s.block
 	if !s.inOrder {
 		b = int64(s.perm.order(uint64(b)))
 	}
-	return manifest.Place{0, b/s.every*s.block + from%s.block}, b%s.every == s.first
+	return cut.Place{Segment: 0, Offset: b/s.every*s.block + from%s.block}, b%s.every == s.first
 }
 
 // name of a segment for people.
 func (s *space) name(id int64) string {
-	i, ok := slices.BinarySearchFunc(s.segs, id, func(g manifest.Segment, id int64) int { return cmp.Compare(g.ID, id) })
+	i, ok := slices.BinarySearchFunc(s.segs, id, func(g sources.Segment, id int64) int { return cmp.Compare(g.ID, id) })
 	if !ok {
 		return ""
 	}

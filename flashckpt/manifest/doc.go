@@ -8,14 +8,12 @@
 // by anybody and may come from anywhere: nothing in one is believed before
 // Validate has seen it.
 //
-// The package knows neither the ledger nor a network. cmd/headrace, the master
-// and shardsvc/serve (cuts on the wire are the same JSON) use it.
+// The package knows neither the ledger nor a network. cmd/headrace and the master
+// use it.
 //
-//	manifest.go  the types: Manifest, File, Part
-//	cut.go       Cut and what it is made of
-//	virtual.go   which virtual rank of a bit_exact dataset reads a partition
+//	manifest.go  the types: Manifest, File, Part; what a cut is, package cut says
 //	parse.go     bytes to a Manifest, with limits; the checksum at the end
-//	validate.go  what must hold in every manifest; cutvalid.go in every cut
+//	validate.go  what must hold in every manifest
 //	fs.go        the few calls that storage must offer, and those of this machine
 //	folders.go   folders that survive a power failure
 //	write.go     files and manifests onto storage, so that power may fail anywhere

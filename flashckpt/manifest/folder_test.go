@@ -14,16 +14,18 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/headrace/headrace/shardsvc/cut"
 )
 
 // made writes a checkpoint onto this machine's disk and returns its manifest's path.
 func made(t *testing.T, dir string, change func(*Manifest), contents ...string) string {
 	t.Helper()
-	m := of(cut("replicated", files()))
+	m := of(cutOf("replicated", files()))
 	change(m)
-	m.Cut.Step, m.Cut.Rank = m.Step, m.Rank
+	m.Cut.Step = m.Step
 	if m.Rank != nil {
-		m.Model, m.Cut.Model = "private", "private"
+		m.Cut.Rank, m.Model, m.Cut.Model = cut.Rank(*m.Rank), "private", "private"
 	}
 	folder, err := Begin(OS{}, dir, Folder(m.Step, m.Rank, m.Cut.ID))
 	if err != nil {
@@ -43,7 +45,7 @@ func made(t *testing.T, dir string, change func(*Manifest), contents ...string) 
 	return path
 }
 
-func at130(id CutID, epoch uint32, step int64) func(*Manifest) {
+func at130(id cut.ID, epoch uint32, step int64) func(*Manifest) {
 	return func(m *Manifest) { m.Cut.ID, m.Cut.Epoch, m.Step = id, epoch, step }
 }
 
@@ -96,7 +98,7 @@ func TestTheNewestIsTheOneThatWasFrozenLastWhateverItsEpochAndStep(t *testing.T)
 	dir := t.TempDir()
 	for i, at := range [][2]uint64{{1, 900}, {3, 1000}, {1, 10}, {1, 5}} {
 		made(t, dir, func(m *Manifest) {
-			at130(CutID(i+1), uint32(at[0]), int64(at[1]))(m)
+			at130(cut.ID(i+1), uint32(at[0]), int64(at[1]))(m)
 			m.Cut.Order = uint64(i + 1)
 		})
 	}
@@ -116,7 +118,7 @@ func TestTheNewestIsTheOneThatWasFrozenLastWhateverItsEpochAndStep(t *testing.T)
 
 func TestTheNewestOfASharedModelIsTheOneThatWasWrittenLast(t *testing.T) {
 	dir := t.TempDir()
-	at := func(id CutID, step int64, minutes time.Duration) func(*Manifest) {
+	at := func(id cut.ID, step int64, minutes time.Duration) func(*Manifest) {
 		return func(m *Manifest) {
 			m.Model, m.Cut.Model, m.Cut.Exact = "shared", "shared", false
 			m.Cut.ID, m.Step, m.Created = id, step, m.Created.Add(minutes*time.Minute)
@@ -142,9 +144,9 @@ func TestAClockThatWasSetBackMakesNoCheckpointOlder(t *testing.T) {
 		dir := t.TempDir()
 		for n := range uint64(4) {
 			made(t, dir, func(m *Manifest) {
-				m.Model, m.Cut.Model, m.Cut.Exact, m.Cut.ID = model, model, model != "shared", CutID(n+1)
+				m.Model, m.Cut.Model, m.Cut.Exact, m.Cut.ID = model, model, model != "shared", cut.ID(n+1)
 				if model == "private" {
-					m.Rank, m.Cut.Rank = rankOf(0), rankOf(0)
+					m.Rank, m.Cut.Rank = rankOf(0), 0
 				}
 				m.Created = m.Created.Add(-time.Duration(n) * time.Hour)
 				if n > 0 { // the first is of an older version
@@ -154,7 +156,7 @@ func TestAClockThatWasSetBackMakesNoCheckpointOlder(t *testing.T) {
 		}
 		all := found(t, dir)
 		for i := range all {
-			if want := CutID(4 - i); all[i].Manifest.Cut.ID != want {
+			if want := cut.ID(4 - i); all[i].Manifest.Cut.ID != want {
 				t.Errorf("%s: the newest but %d is cut %v, want %v", model, i, all[i].Manifest.Cut.ID, want)
 			}
 		}
@@ -171,7 +173,7 @@ func TestAManifestBesideAFileOfAFrameworkIsFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "model-130.pt."+FileName)
-	if err := WriteManifest(OS{}, path, of(cut("replicated"), File{Path: "model-130.pt", Size: 9, CRC: 0xae8b14860a799888})); err != nil {
+	if err := WriteManifest(OS{}, path, of(cutOf("replicated"), File{Path: "model-130.pt", Size: 9, CRC: 0xae8b14860a799888})); err != nil {
 		t.Fatal(err)
 	}
 	for _, where := range []string{dir, path, filepath.Dir(dir)} {
@@ -266,7 +268,7 @@ func TestVerifyNamesEveryFileThatIsNotWhatTheManifestSays(t *testing.T) {
 
 func TestTheNewestThatVerifiesAPinnedOneAndWhatTheyNeedStay(t *testing.T) {
 	dir := t.TempDir()
-	needs := func(id CutID, step int64, ids ...CutID) func(*Manifest) {
+	needs := func(id cut.ID, step int64, ids ...cut.ID) func(*Manifest) {
 		return func(m *Manifest) { m.Cut.ID, m.Step, m.Needs = id, step, ids }
 	}
 	base := made(t, dir, needs(1, 100), "base")
@@ -324,7 +326,7 @@ func TestTheNewestThatVerifiesAPinnedOneAndWhatTheyNeedStay(t *testing.T) {
 func TestEachRankOfAPrivateModelKeepsItsNewest(t *testing.T) {
 	dir := t.TempDir()
 	for i, step := range []int64{100, 200, 300} {
-		made(t, dir, func(m *Manifest) { m.Cut.ID, m.Step, m.Rank = CutID(i+1), step, rankOf(uint32(i%2)) }, "x")
+		made(t, dir, func(m *Manifest) { m.Cut.ID, m.Step, m.Rank = cut.ID(i+1), step, rankOf(uint32(i%2)) }, "x")
 	}
 	all := found(t, dir)
 	stay := Stay(all, func(int) bool { return true }, func(*Checkpoint) bool { return true })
@@ -349,7 +351,7 @@ func TestDeleteLeavesWhatIsNotTheCheckpoints(t *testing.T) {
 	if err := os.Mkdir(other, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	m := of(cut("replicated"))
+	m := of(cutOf("replicated"))
 	for _, name := range []string{"a/b/c", "d"} {
 		f, err := WriteFile(OS{}, other, name, strings.NewReader("x"))
 		if err != nil {
@@ -393,7 +395,7 @@ func TestDeleteLeavesWhatIsNotTheCheckpoints(t *testing.T) {
 func TestDeleteDoesNotFollowALinkOutOfTheFolder(t *testing.T) {
 	dir, outside := t.TempDir(), t.TempDir()
 	precious := filepath.Join(outside, "precious")
-	m := of(cut("replicated"), File{Path: "data/precious", Size: 1})
+	m := of(cutOf("replicated"), File{Path: "data/precious", Size: 1})
 	if err := errors.Join(os.WriteFile(precious, []byte("x"), 0o644), os.Symlink(outside, filepath.Join(dir, "data")),
 		WriteManifest(OS{}, filepath.Join(dir, FileName), m)); err != nil {
 		t.Fatal(err)
@@ -409,7 +411,7 @@ func TestDeleteDoesNotFollowALinkOutOfTheFolder(t *testing.T) {
 
 func TestAShardedSaveIsWholeWhenAllPartsOfTheAttemptAreThere(t *testing.T) {
 	dir := t.TempDir()
-	part := func(rank uint32, cut CutID) error {
+	part := func(rank uint32, cut cut.ID) error {
 		return WritePart(OS{}, dir, &Part{Cut: cut, Step: 130, Rank: rank, WorldSize: 3, Files: []File{{Path: fmt.Sprint("m", rank), Size: 1}}})
 	}
 	if err := errors.Join(part(0, 7), part(2, 6)); err != nil {
@@ -426,7 +428,7 @@ func TestAShardedSaveIsWholeWhenAllPartsOfTheAttemptAreThere(t *testing.T) {
 	if err != nil || len(missing) > 0 {
 		t.Fatal(missing, err)
 	}
-	m := of(cut("replicated"))
+	m := of(cutOf("replicated"))
 	if err := m.Merge(parts); err == nil {
 		t.Error("parts of another cut were taken")
 	}

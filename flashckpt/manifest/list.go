@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/headrace/headrace/shardsvc/cut"
 )
 
 // Checkpoint is one of a folder: a good one, or what is left of one.
@@ -161,7 +163,7 @@ func read(on FS, path string) Checkpoint {
 	if c.Manifest, c.Err = Load(on, path); c.Err == nil {
 		c.Pin, c.Err = readPin(on, path)
 	}
-	var own *Error
+	var own *cut.Error
 	if errors.As(c.Err, &own) {
 		c.Err = own // Path is told beside it
 	}

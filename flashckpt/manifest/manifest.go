@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/headrace/headrace/shardsvc/cut"
 )
 
 const (
@@ -19,7 +21,7 @@ const (
 	Version    = 1
 
 	// MaxBytes of one manifest, part or cut.
-	MaxBytes = 256 << 20
+	MaxBytes = cut.MaxBytes
 	// MaxFiles of one checkpoint.
 	MaxFiles = 1 << 20
 )
@@ -36,11 +38,11 @@ type Manifest struct {
 	Created   time.Time `json:"created"`
 	Writer    string    `json:"writer,omitempty"`
 	// Needs are checkpoints without which this one can not be loaded.
-	Needs []CutID `json:"needs,omitempty"`
-	Files []File  `json:"files"`
+	Needs []cut.ID `json:"needs,omitempty"`
+	Files []File   `json:"files"`
 	// State is the writer's own description of what is in the files.
 	State json.RawMessage `json:"state,omitempty"`
-	Cut   Cut             `json:"cut"`
+	Cut   cut.Cut         `json:"cut"`
 }
 
 // File is one file of a checkpoint.
@@ -55,7 +57,7 @@ type File struct {
 type Part struct {
 	Format    string          `json:"format"`
 	Version   int             `json:"version"`
-	Cut       CutID           `json:"cut"`
+	Cut       cut.ID          `json:"cut"`
 	Step      int64           `json:"step"`
 	Rank      uint32          `json:"rank"`
 	WorldSize uint32          `json:"world_size"`
@@ -63,33 +65,18 @@ type Part struct {
 	State     json.RawMessage `json:"state,omitempty"`
 }
 
-// CutID names a cut. It is drawn at random by whoever asks for the cut; 0 is none.
-type CutID uint64
-
 // CRC64 is CRC-64/NVME of a run of bytes.
 type CRC64 uint64
 
-func (id CutID) String() string                { return hex(uint64(id)) }
-func (id CutID) MarshalText() ([]byte, error)  { return []byte(hex(uint64(id))), nil }
-func (id *CutID) UnmarshalText(b []byte) error { return unhex(b, (*uint64)(id)) }
-func (c CRC64) String() string                 { return hex(uint64(c)) }
-func (c CRC64) MarshalText() ([]byte, error)   { return []byte(hex(uint64(c))), nil }
-func (c *CRC64) UnmarshalText(b []byte) error  { return unhex(b, (*uint64)(c)) }
+func (c CRC64) String() string               { return fmt.Sprintf("%016x", uint64(c)) }
+func (c CRC64) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
-func hex(v uint64) string { return fmt.Sprintf("%016x", v) }
-
-func unhex(b []byte, into *uint64) error {
+// UnmarshalText reads 16 hex digits.
+func (c *CRC64) UnmarshalText(b []byte) error {
 	v, err := strconv.ParseUint(string(b), 16, 64)
 	if err != nil || len(b) != 16 {
 		return fmt.Errorf("%.40q: not 16 hex digits", b)
 	}
-	*into = v
+	*c = CRC64(v)
 	return nil
-}
-
-// ParseCutID reads the 16 hex digits of a cut.
-func ParseCutID(s string) (CutID, error) {
-	var id CutID
-	err := id.UnmarshalText([]byte(s))
-	return id, err
 }

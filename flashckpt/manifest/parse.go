@@ -7,38 +7,20 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/headrace/headrace/shardsvc/cut"
 	"github.com/minio/crc64nvme"
 )
 
+// What is wrong with a manifest, a part or a cut: the checkpoint does not count. The
+// errors are those of package cut, and so is their type, *cut.Error.
 var (
-	// ErrDamaged: the bytes are not what a writer wrote (cut off, changed, or no
-	// manifest at all). The checkpoint does not count.
-	ErrDamaged = errors.New("damaged")
-	// ErrNewer: a newer Headrace wrote it. It may be perfectly good.
-	ErrNewer = errors.New("of a newer version")
-	// ErrInvalid: well-formed, but it says what can not be.
-	ErrInvalid = errors.New("invalid")
+	ErrDamaged = cut.ErrDamaged // cut off, changed, or no manifest at all
+	ErrNewer   = cut.ErrNewer   // a newer Headrace wrote it; it may be perfectly good
+	ErrInvalid = cut.ErrInvalid // well-formed, but it says what cannot be true
 )
 
-// Error says what is wrong with a manifest, a part or a cut. It wraps one of
-// ErrDamaged, ErrNewer and ErrInvalid.
-type Error struct {
-	Kind   error
-	Field  string // "cut.datasets[0].partitions[2].passes[0].low"; "" is the whole
-	Reason string
-}
-
-func (e *Error) Error() string {
-	if e.Field == "" {
-		return fmt.Sprintf("%v: %s", e.Kind, e.Reason)
-	}
-	return fmt.Sprintf("%v: %s: %s", e.Kind, e.Field, e.Reason)
-}
-
-func (e *Error) Unwrap() error { return e.Kind }
-
 func damaged(format string, args ...any) error {
-	return &Error{Kind: ErrDamaged, Reason: fmt.Sprintf(format, args...)}
+	return &cut.Error{Kind: ErrDamaged, Reason: fmt.Sprintf(format, args...)}
 }
 
 // A manifest ends in a checksum of everything before it, and is still one JSON
@@ -49,9 +31,9 @@ const (
 	sumLength = len(sumKey) + 16 + len(sumEnd)
 )
 
-// Parse reads a manifest and validates it. Errors: *Error.
+// Parse reads a manifest and validates it. Errors: *cut.Error.
 func Parse(b []byte) (*Manifest, error) {
-	m := &Manifest{}
+	m := &Manifest{Cut: cut.Cut{Rank: cut.Group}}
 	if err := open(b, Format, m); err != nil {
 		return nil, err
 	}
@@ -61,7 +43,7 @@ func Parse(b []byte) (*Manifest, error) {
 	return m, nil
 }
 
-// ParsePart reads a part and validates it. Errors: *Error.
+// ParsePart reads a part and validates it. Errors: *cut.Error.
 func ParsePart(b []byte) (*Part, error) {
 	p := &Part{}
 	if err := open(b, PartFormat, p); err != nil {
@@ -71,24 +53,6 @@ func ParsePart(b []byte) (*Part, error) {
 		return nil, err
 	}
 	return p, nil
-}
-
-// ParseCut reads a cut as it stands in a manifest, or travels alone. Errors: *Error.
-func ParseCut(b []byte) (*Cut, error) {
-	if err := short(b); err != nil {
-		return nil, err
-	}
-	if err := cutVersion(b); err != nil {
-		return nil, err
-	}
-	c := &Cut{}
-	if err := decode(b, c); err != nil {
-		return nil, err
-	}
-	if err := c.Validate(); err != nil {
-		return nil, err
-	}
-	return c, nil
 }
 
 // open decodes, and checks format, version and checksum in the order in which
@@ -112,7 +76,7 @@ func open(b []byte, format string, into any) error {
 	if head.Format != format {
 		return damaged("format is %.40q, not %q: another kind of file", head.Format, format)
 	}
-	if err := knows("manifest", head.Version); err != nil {
+	if err := knows(head.Version); err != nil {
 		return err
 	}
 	if err := checkSum(b); err != nil {
@@ -127,16 +91,10 @@ func open(b []byte, format string, into any) error {
 }
 
 func cutVersion(b []byte) error {
-	var head struct {
-		Version int `json:"version"`
-	}
 	if len(b) == 0 {
-		return &Error{Kind: ErrInvalid, Field: "cut", Reason: "missing"}
+		return &cut.Error{Kind: ErrInvalid, Field: "cut", Reason: "missing"}
 	}
-	if err := decode(b, &head); err != nil {
-		return err
-	}
-	return knows("cut", head.Version)
+	return cut.CheckVersion(b)
 }
 
 func short(b []byte) error {
@@ -149,12 +107,12 @@ func short(b []byte) error {
 	return nil
 }
 
-func knows(what string, version int) error {
+func knows(version int) error {
 	switch {
 	case version > Version:
-		return &Error{Kind: ErrNewer, Field: "version", Reason: fmt.Sprintf("the %s has version %d, this Headrace knows up to %d: use the Headrace that wrote it, or a newer one", what, version, Version)}
+		return &cut.Error{Kind: ErrNewer, Field: "version", Reason: fmt.Sprintf("the manifest has version %d, this Headrace knows up to %d: use the Headrace that wrote it, or a newer one", version, Version)}
 	case version < 1:
-		return &Error{Kind: ErrInvalid, Field: "version", Reason: fmt.Sprintf("the %s has version %d, must be 1 or more", what, version)}
+		return &cut.Error{Kind: ErrInvalid, Field: "version", Reason: fmt.Sprintf("the manifest has version %d, must be 1 or more", version)}
 	}
 	return nil
 }
@@ -174,25 +132,19 @@ func checkSum(b []byte) error {
 	return nil
 }
 
-// decode reads JSON; a number that is too large or a text where a number should
-// be is told with its field.
+// decode reads JSON. A number that is too large, or a text where a number should
+// be, is told with its field.
 func decode(b []byte, into any) error {
-	err := json.Unmarshal(b, into)
-	if err == nil {
-		return nil
+	if err := json.Unmarshal(b, into); err != nil {
+		return cut.WrongJSON(err)
 	}
-	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return &Error{Kind: ErrInvalid, Field: e.Field, Reason: fmt.Sprintf("a %s does not fit there", e.Value)}
-	}
-	if _, ok := errors.AsType[*json.SyntaxError](err); ok {
-		return damaged("not JSON: %v", err)
-	}
-	return &Error{Kind: ErrInvalid, Reason: err.Error()}
+	return nil
 }
 
 // Encode is the manifest's bytes, checksum included. It refuses what Parse would.
 func (m *Manifest) Encode() ([]byte, error) {
 	m.Format, m.Version, m.Created = Format, Version, m.Created.UTC()
+	m.Cut.Version = cut.Version
 	if err := m.Validate(); err != nil {
 		return nil, err
 	}
@@ -208,15 +160,6 @@ func (p *Part) Encode() ([]byte, error) {
 	return seal(p)
 }
 
-// Encode is the cut as JSON, as it stands in a manifest.
-func (c *Cut) Encode() ([]byte, error) {
-	c.Version = Version
-	if err := c.Validate(); err != nil {
-		return nil, err
-	}
-	return json.Marshal(c)
-}
-
 func seal(v any) ([]byte, error) {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -225,7 +168,7 @@ func seal(v any) ([]byte, error) {
 	b = b[:len(b)-1]
 	sum := crc64nvme.Checksum(b)
 	b = append(b, sumKey...)
-	b = append(b, hex(sum)...)
+	b = append(b, CRC64(sum).String()...)
 	b = append(b, sumEnd...)
 	if len(b) > MaxBytes {
 		return nil, damaged("%d bytes, at most %d", len(b), MaxBytes)

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/headrace/headrace/shardsvc/cut"
 )
 
 // PartName is the file in which a rank of a sharded save says what it wrote.
@@ -23,7 +25,7 @@ func partName(base string) bool {
 // Parts reads the parts of a sharded save. missing are the ranks whose part is
 // not there yet, or is of another attempt; an error is about a part that is
 // damaged.
-func Parts(from FS, folder string, cut CutID, world uint32) (parts []*Part, missing []uint32, err error) {
+func Parts(from FS, folder string, cut cut.ID, world uint32) (parts []*Part, missing []uint32, err error) {
 	for rank := range world {
 		path := filepath.Join(folder, PartName(rank))
 		b, err := from.ReadFile(path)

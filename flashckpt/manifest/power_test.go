@@ -15,6 +15,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+	"github.com/headrace/headrace/shardsvc/cut"
 	"github.com/minio/crc64nvme"
 )
 
@@ -94,8 +95,8 @@ const checkpoints = "/ckpt"
 func save(on FS, step int64) error { return saveIn(on, checkpoints, step) }
 
 func saveIn(on FS, dir string, step int64) error {
-	c := cut("replicated", files())
-	c.ID, c.Step = CutID(step), step
+	c := cutOf("replicated", files())
+	c.ID, c.Step = cut.ID(step), step
 	m := of(c)
 	folder, err := Begin(on, dir, Folder(step, nil, c.ID))
 	if err != nil {
@@ -113,8 +114,8 @@ func saveIn(on FS, dir string, step int64) error {
 
 // saveSharded does the same as the three ranks of a sharded save.
 func saveSharded(on FS, step int64) error {
-	c := cut("replicated", files())
-	c.ID, c.Step = CutID(step), step
+	c := cutOf("replicated", files())
+	c.ID, c.Step = cut.ID(step), step
 	m := of(c)
 	folder, err := Begin(on, checkpoints, Folder(step, nil, c.ID))
 	if err != nil {

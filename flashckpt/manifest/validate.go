@@ -6,9 +6,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/headrace/headrace/shardsvc/cut"
 )
 
-// Validate says whether the manifest could be true. Errors: *Error.
+// Validate says whether the manifest could be true. Errors: *cut.Error.
 func (m *Manifest) Validate() error {
 	v := &check{}
 	v.text("job", m.Job, 1, 256)
@@ -26,12 +28,17 @@ func (m *Manifest) Validate() error {
 	v.that(c.Job == m.Job, "cut.job", "%q, the checkpoint is of job %q", c.Job, m.Job)
 	v.that(c.Model == m.Model, "cut.model", "%q, the checkpoint has model %q", c.Model, m.Model)
 	v.that(c.Step == m.Step || m.Model == "shared", "cut.step", "%d, the checkpoint has step %d", c.Step, m.Step)
-	v.that(m.Rank == nil || c.Rank == nil || *m.Rank == *c.Rank, "cut.rank", "it is of another rank than the checkpoint")
-	v.cut("cut", c)
-	return v.err
+	v.that(m.Rank == nil || c.Rank == cut.Group || cut.Rank(*m.Rank) == c.Rank, "cut.rank", "it is of another rank than the checkpoint")
+	if v.err != nil {
+		return v.err
+	}
+	if wrong := c.Wrong(); wrong != nil {
+		return wrong.In("cut")
+	}
+	return nil
 }
 
-// Validate says whether the part could be true. Errors: *Error.
+// Validate says whether the part could be true. Errors: *cut.Error.
 func (p *Part) Validate() error {
 	v := &check{}
 	v.that(p.Cut != 0, "cut", "missing")
@@ -41,20 +48,12 @@ func (p *Part) Validate() error {
 	return v.err
 }
 
-// Validate says whether the cut could be true. Errors: *Error.
-func (c *Cut) Validate() error {
-	v := &check{}
-	v.model(c.Model)
-	v.cut("", c)
-	return v.err
-}
-
 // check keeps the first thing that is wrong.
 type check struct{ err error }
 
 func (v *check) that(ok bool, field, reason string, args ...any) {
 	if !ok && v.err == nil {
-		v.err = &Error{Kind: ErrInvalid, Field: field, Reason: fmt.Sprintf(reason, args...)}
+		v.err = &cut.Error{Kind: ErrInvalid, Field: field, Reason: fmt.Sprintf(reason, args...)}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headrace/headrace/shardsvc/cut"
 	"github.com/minio/crc64nvme"
 )
 
@@ -22,20 +23,20 @@ const vectors = "../../api/vectors/manifest"
 
 // vector is one file of api/vectors/manifest and what a reader must make of it.
 type vector struct {
-	File  string           `json:"file"`
-	OK    bool             `json:"ok"`
-	Kind  string           `json:"kind,omitempty"`  // damaged | newer | invalid
-	Field string           `json:"field,omitempty"` // of what is invalid
-	Step  int64            `json:"step,omitempty"`
-	Epoch uint32           `json:"epoch,omitempty"`
-	Cut   string           `json:"cut,omitempty"`
-	Rank  *uint32          `json:"rank,omitempty"`
-	Exact bool             `json:"exact,omitempty"`
-	Order uint64           `json:"order,omitempty"`
-	Bytes int64            `json:"bytes,omitempty"` // of all files
-	Units map[string]Units `json:"units,omitempty"` // by dataset, all passes
+	File  string               `json:"file"`
+	OK    bool                 `json:"ok"`
+	Kind  string               `json:"kind,omitempty"`  // damaged | newer | invalid
+	Field string               `json:"field,omitempty"` // of what is invalid
+	Step  int64                `json:"step,omitempty"`
+	Epoch uint32               `json:"epoch,omitempty"`
+	Cut   string               `json:"cut,omitempty"`
+	Rank  *uint32              `json:"rank,omitempty"`
+	Exact bool                 `json:"exact,omitempty"`
+	Order uint64               `json:"order,omitempty"`
+	Bytes int64                `json:"bytes,omitempty"` // of all files
+	Units map[string]cut.Units `json:"units,omitempty"` // by dataset, all passes
 
-	Records map[string]Records `json:"records,omitempty"` // by dataset, all passes
+	Records map[string]cut.Tally `json:"records,omitempty"` // by dataset, all passes
 }
 
 // bad are manifests that no reader may take: each is a good one with one change.
@@ -88,13 +89,13 @@ func bad(t *testing.T) map[string]struct {
 	change("outside_its_segment", ErrInvalid, "cut.datasets[0].partitions[0].passes[0].ranges.acked[1]", `[1,1000,1200]`, `[1,1000,2001]`)
 	change("unknown_segment", ErrInvalid, "cut.datasets[0].partitions[0].passes[0].ranges.acked[1]", `[1,1000,1200]`, `[2,1000,1200]`)
 	change("unsorted", ErrInvalid, "cut.datasets[0].partitions[0].passes[0].ranges.acked[1]", `[1,300,460],[1,1000,1200]`, `[1,1000,1200],[1,300,460]`)
-	change("two_kinds_at_once", ErrInvalid, "cut.datasets[0].partitions[0].passes[0].ranges", `"excluded":[[1,460,500]]`, `"excluded":[[1,459,500]]`)
+	change("two_kinds_at_once", ErrInvalid, "cut.datasets[0].partitions[0].passes[0].ranges.excluded[0]", `"excluded":[[1,460,500]]`, `"excluded":[[1,459,500]]`)
 	change("below_the_low_mark", ErrInvalid, "cut.datasets[0].partitions[0].passes[0].ranges.acked[0]", `[1,300,460]`, `[1,249,460]`)
 	change("low_outside", ErrInvalid, "cut.datasets[0].partitions[0].passes[0].low", `"low":[1,250]`, `"low":[0,1001]`)
 	change("pass_again", ErrInvalid, "cut.datasets[0].partitions[0].passes[0].pass", `"passes":[{"pass":1`, `"passes":[{"pass":0`)
 	change("past_the_last_block", ErrInvalid, "cut.datasets[2].partitions[0].passes[0].ranges.acked[0]", `[0,200,300]`, `[0,200,449]`)
 	change("segments_unsorted", ErrInvalid, "cut.datasets[0].partitions[0].segments[1].id", `{"id":1,"start":0,"end":2000`, `{"id":0,"start":0,"end":2000`)
-	change("range_of_four", ErrInvalid, "", `[1,300,460]`, `[1,300,460,4]`)
+	change("range_of_four", ErrInvalid, "ranges.acked[0]", `[1,300,460]`, `[1,300,460,4]`)
 	change("too_large_a_number", ErrInvalid, "cut.step", `"step":130,"exact"`, `"step":9223372036854775808,"exact"`)
 	change("more_untold_than_acked", ErrInvalid, "cut.datasets[0].partitions[0].passes[0].records.untold", `"untold":310`, `"untold":1611`)
 	change("fewer_than_no_rows", ErrInvalid, "cut.datasets[0].partitions[0].passes[0].records.rows", `"rows":11`, `"rows":-11`)
@@ -123,7 +124,7 @@ func kindOf(err error) string {
 }
 
 func summary(file string, m *Manifest) vector {
-	v := vector{File: file, OK: true, Step: m.Step, Epoch: m.Cut.Epoch, Cut: m.Cut.ID.String(), Rank: m.Rank, Exact: m.Cut.Exact, Order: m.Cut.Order, Units: map[string]Units{}, Records: map[string]Records{}}
+	v := vector{File: file, OK: true, Step: m.Step, Epoch: m.Cut.Epoch, Cut: m.Cut.ID.String(), Rank: m.Rank, Exact: m.Cut.Exact, Order: m.Cut.Order, Units: map[string]cut.Units{}, Records: map[string]cut.Tally{}}
 	for _, f := range m.Files {
 		v.Bytes += f.Size
 	}
@@ -174,7 +175,7 @@ func TestTheVectorsSayWhatEveryReaderMustMakeOfAManifest(t *testing.T) {
 			continue
 		}
 		field := ""
-		if e, ok := errors.AsType[*Error](err); ok {
+		if e, ok := errors.AsType[*cut.Error](err); ok {
 			field = e.Field
 		}
 		if field != c.field {

@@ -10,13 +10,14 @@ import (
 	"strconv"
 	"syscall"
 
+	"github.com/headrace/headrace/shardsvc/cut"
 	"github.com/minio/crc64nvme"
 )
 
 // Folder is what a checkpoint's folder is called: its step, so that names sort;
 // its rank, for private; and its cut, so that no attempt ever writes into the
 // folder of another. Readers take nothing from the name.
-func Folder(step int64, rank *uint32, cut CutID) string {
+func Folder(step int64, rank *uint32, cut cut.ID) string {
 	name := fmt.Sprintf("step-%010d", step)
 	if rank != nil {
 		name += "-rank-" + strconv.FormatUint(uint64(*rank), 10)
@@ -95,7 +96,7 @@ func WritePart(on FS, folder string, p *Part) error {
 }
 
 // commit is temp, fsync, rename, fsync of the folder.
-func commit(on FS, path string, cut CutID, b []byte) error {
+func commit(on FS, path string, cut cut.ID, b []byte) error {
 	folder := filepath.Dir(path)
 	if err := on.SyncDir(folder); err != nil {
 		return err

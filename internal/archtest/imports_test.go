@@ -31,11 +31,11 @@ var rules = []struct {
 	{"shardsvc", []string{"shardsvc/cut", "shardsvc/line", "sources"}},
 	{"shardsvc/oracle", []string{"sources", "shardsvc"}},
 	{"shardsvc/wire", []string{"shardsvc", "shardsvc/cut", "api/headrace/v1"}}, // the one translator
-	{"shardsvc/serve", []string{"sources", "shardsvc", "shardsvc/cut", "shardsvc/wire", "api/headrace/v1", "internal/dataset", "internal/store", "internal/link", "flashckpt/manifest"}},
+	{"shardsvc/serve", []string{"sources", "shardsvc", "shardsvc/cut", "shardsvc/wire", "api/headrace/v1", "internal/dataset", "internal/store", "internal/link"}},
 	{"shardsvc/...", []string{"sources", "shardsvc/..."}},
 
-	{"flashckpt/manifest", nil}, // a format: anybody may read one
-	{"flashckpt/audit", []string{"flashckpt/manifest"}},
+	{"flashckpt/manifest", []string{"shardsvc/cut"}}, // a format: anybody may read one
+	{"flashckpt/audit", []string{"sources", "shardsvc/cut"}},
 
 	{"internal/dataset", []string{"sources", "internal/suggest"}}, // what a kind of source can do
 	{"internal/secret", []string{"internal/dataset"}},
@@ -45,10 +45,10 @@ var rules = []struct {
 	{"internal/link", nil},
 	{"internal/suggest", nil},
 	{"internal/terminal", nil},
-	{"internal/view", []string{"api/headrace/v1", "internal/terminal", "flashckpt/manifest"}},
+	{"internal/view", []string{"api/headrace/v1", "internal/terminal", "flashckpt/manifest", "shardsvc/cut"}},
 	{"internal/sample", []string{"sources", "internal/advice", "internal/dataset", "internal/decode", "internal/frame", "internal/suggest", "internal/terminal"}},
-	{"internal/ckpt", []string{"api/headrace/v1", "flashckpt/audit", "flashckpt/manifest", "internal/advice", "internal/suggest", "internal/terminal", "internal/view"}},
-	{"internal/ckpt/ckpttest", []string{"flashckpt/manifest"}},
+	{"internal/ckpt", []string{"api/headrace/v1", "flashckpt/audit", "flashckpt/manifest", "internal/advice", "internal/suggest", "internal/terminal", "internal/view", "shardsvc/cut"}},
+	{"internal/ckpt/ckpttest", []string{"flashckpt/manifest", "shardsvc/cut", "sources"}},
 	{"internal/advice", []string{"api/headrace/v1", "internal/link"}},
 	{"internal/proof", nil},
 	{"internal/proof/child", nil},
@@ -64,11 +64,11 @@ var rules = []struct {
 	{"internal/proof/planted", nil}, // patches that an overlay applies: only tests import it
 	{"internal/proof/planted/overlay", []string{"internal/proof/planted"}},
 	// Nor in its verdict: a checkpoint is judged as any reader of the format would.
-	{"internal/proof/chaos/...", []string{"internal/proof/chaos/...", "api/headrace/v1", "internal/proof/child", "internal/proof/testbroker", "flashckpt/manifest", "flashckpt/audit"}},
+	{"internal/proof/chaos/...", []string{"internal/proof/chaos/...", "api/headrace/v1", "internal/proof/child", "internal/proof/testbroker", "flashckpt/manifest", "flashckpt/audit", "shardsvc/cut"}},
 	{"internal/proof/demo/produce", []string{"internal/proof/demo/clicklog", "internal/proof/demo/report", "internal/proof/testbroker"}},
 	{"internal/proof/demo/...", []string{"internal/proof/demo/...", "examples/...", "api/headrace/v1", "internal/proof/child", "internal/link", "internal/proof/testbroker"}},
 
-	{"master", []string{"flashckpt/manifest", "sources", "shardsvc/serve", "api/headrace/v1", "internal/dataset", "internal/store", "internal/link"}},
+	{"master", []string{"flashckpt/manifest", "shardsvc/cut", "sources", "shardsvc/serve", "api/headrace/v1", "internal/dataset", "internal/store", "internal/link"}},
 	{"agent/hold", []string{"sources", "api/headrace/v1"}},
 	{"agent/supervise", nil},
 	{"internal/proof/toymaster", []string{"sources", "api/headrace/v1", "internal/dataset", "internal/link"}},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/headrace/headrace/flashckpt/manifest"
 	"github.com/headrace/headrace/internal/view"
+	"github.com/headrace/headrace/shardsvc/cut"
 )
 
 // Removal is what `headrace ckpt rm` was asked for.
@@ -22,7 +23,7 @@ type Removal struct {
 // doomed is a checkpoint that was named for removal. It stays where stay gives a reason.
 type doomed struct {
 	c    *manifest.Checkpoint
-	cuts []manifest.CutID // the ledger forgets them before the files go
+	cuts []cut.ID // the ledger forgets them before the files go
 	stay string
 	gone bool  // there are no files: only the ledger knows the checkpoint
 	step int64 // of one without files
@@ -128,7 +129,7 @@ func (r *Removal) want(path string, wanted map[string]bool) (dir string, err err
 // stands in the id's place. If its files are gone, only the ledger forgets it.
 func (r *Removal) byCut(paths []string) (rest []string, gone Chosen) {
 	for _, path := range paths {
-		id, err := manifest.ParseCutID(path)
+		id, err := cut.ParseID(path)
 		if _, there := os.Lstat(path); err != nil || there == nil || r.Ledger == nil || r.Keep > 0 {
 			rest = append(rest, path)
 			continue
@@ -141,7 +142,7 @@ func (r *Removal) byCut(paths []string) (rest []string, gone Chosen) {
 		case k.Path != "" && !errors.Is(err, fs.ErrNotExist):
 			rest = append(rest, k.Path)
 		default:
-			d := doomed{c: &manifest.Checkpoint{Path: cmp.Or(k.Path, path)}, cuts: []manifest.CutID{id}, gone: true, step: k.Step}
+			d := doomed{c: &manifest.Checkpoint{Path: cmp.Or(k.Path, path)}, cuts: []cut.ID{id}, gone: true, step: k.Step}
 			if k.Newest {
 				d.stay = "it is the newest that is bound, and a restore has to say that it is gone"
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/headrace/headrace/flashckpt/manifest"
 	"github.com/headrace/headrace/internal/advice"
 	"github.com/headrace/headrace/internal/ckpt/ckpttest"
+	"github.com/headrace/headrace/shardsvc/cut"
 )
 
 // kept is a ledger that keeps one cut of each of steps; the last one is the newest.
@@ -87,11 +88,11 @@ func TestACutWithoutFilesIsForgottenByItsID(t *testing.T) {
 	if !slices.Equal(going, []int64{50}) || !strings.Contains(stay[200], "a restore has to say that it is gone") {
 		t.Errorf("stay %v, going %v", stay, going)
 	}
-	var forgotten []manifest.CutID
-	if err := all.Remove(t.Context(), func(id manifest.CutID) error { forgotten = append(forgotten, id); return nil }); err != nil {
+	var forgotten []cut.ID
+	if err := all.Remove(t.Context(), func(id cut.ID) error { forgotten = append(forgotten, id); return nil }); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(forgotten, []manifest.CutID{0x320001}) {
+	if !slices.Equal(forgotten, []cut.ID{0x320001}) {
 		t.Errorf("forgot %v", forgotten)
 	}
 }
@@ -103,7 +104,7 @@ func TestFilesStayWhereTheLedgerDidNotForget(t *testing.T) {
 		t.Fatal(err)
 	}
 	down := advice.Unreachable.Wrap("start it", errors.New("no master answers"))
-	err = all.Remove(t.Context(), func(manifest.CutID) error { return down })
+	err = all.Remove(t.Context(), func(cut.ID) error { return down })
 	if !errors.Is(err, down) || !strings.Contains(err.Error(), "was not removed") {
 		t.Error(err)
 	}

@@ -4,20 +4,21 @@ import (
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/flashckpt/manifest"
 	"github.com/headrace/headrace/internal/view"
+	"github.com/headrace/headrace/shardsvc/cut"
 )
 
 // Ledger is what a master's ledger says of cuts. A nil book says nothing: no master was
 // asked.
 type Ledger struct {
 	job  string
-	cuts map[manifest.CutID]view.Cut
+	cuts map[cut.ID]view.Cut
 }
 
 // NewLedger is the ledger of a master's reply.
 func NewLedger(reply *headracev1.CutsReply) *Ledger {
-	b := &Ledger{job: reply.Job, cuts: map[manifest.CutID]view.Cut{}}
+	b := &Ledger{job: reply.Job, cuts: map[cut.ID]view.Cut{}}
 	for _, k := range reply.Cuts {
-		b.cuts[manifest.CutID(k.Cut)] = view.CutOf(k)
+		b.cuts[cut.ID(k.Cut)] = view.CutOf(k)
 	}
 	return b
 }
@@ -54,9 +55,9 @@ func (b *Ledger) newest(c *manifest.Checkpoint) bool {
 // manifest that cannot be read names none. Then they are the cuts that the ledger has
 // bound at c's path, without the newest: a restore must find the newest in the ledger
 // and say that its files are gone, so that nobody starts over by mistake.
-func (b *Ledger) behind(c *manifest.Checkpoint) (all []manifest.CutID) {
+func (b *Ledger) behind(c *manifest.Checkpoint) (all []cut.ID) {
 	if c.Manifest != nil {
-		return []manifest.CutID{c.Manifest.Cut.ID}
+		return []cut.ID{c.Manifest.Cut.ID}
 	}
 	if b != nil {
 		for id, k := range b.cuts {

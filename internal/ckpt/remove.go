@@ -7,6 +7,7 @@ import (
 
 	"github.com/headrace/headrace/flashckpt/manifest"
 	"github.com/headrace/headrace/internal/advice"
+	"github.com/headrace/headrace/shardsvc/cut"
 )
 
 // Removed is one checkpoint that was named for removal.
@@ -55,7 +56,7 @@ func (all Chosen) OwnedBy(job, target string) error {
 // Remove removes what does not stay: forget makes the ledger forget a cut, then the
 // manifest goes, durably, and then the data. A checkpoint whose cut was not forgotten
 // keeps its files.
-func (all Chosen) Remove(ctx context.Context, forget func(manifest.CutID) error) error {
+func (all Chosen) Remove(ctx context.Context, forget func(cut.ID) error) error {
 	for _, d := range all {
 		if d.stay != "" {
 			continue

@@ -9,6 +9,7 @@ import (
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/flashckpt/manifest"
 	"github.com/headrace/headrace/internal/advice"
+	"github.com/headrace/headrace/shardsvc/cut"
 )
 
 // Rewinding goes back to a checkpoint, or says what that would do.
@@ -73,7 +74,7 @@ func (r *Rewinding) request(ctx context.Context, c headracev1.CheckpointsClient,
 		return &headracev1.RewindRequest{Job: job}, 0, nil
 	}
 	path := r.To
-	if id, err := manifest.ParseCutID(r.To); err == nil {
+	if id, err := cut.ParseID(r.To); err == nil {
 		ctx, cancel := context.WithTimeout(ctx, r.Ask)
 		defer cancel()
 		kept, err := c.Show(ctx, &headracev1.ShowCutRequest{Cut: uint64(id)})
@@ -102,7 +103,7 @@ func (r *Rewinding) request(ctx context.Context, c headracev1.CheckpointsClient,
 			return nil, 0, advice.Failed.Errorf("`headrace ckpt verify` shows all; --no-verify goes back to it all the same", "%s does not verify: %w", target.Path, err)
 		}
 	}
-	body, err := target.Manifest.Cut.Encode()
+	body, err := target.Manifest.Cut.EncodeJSON()
 	if err != nil {
 		return nil, 0, err
 	}

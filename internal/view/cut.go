@@ -5,8 +5,8 @@ import (
 	"io"
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
-	"github.com/headrace/headrace/flashckpt/manifest"
 	"github.com/headrace/headrace/internal/terminal"
+	"github.com/headrace/headrace/shardsvc/cut"
 )
 
 // Cut is one cut of the ledger.
@@ -35,7 +35,7 @@ type Units struct {
 }
 
 func CutOf(k *headracev1.CutState) Cut {
-	v := Cut{Cut: manifest.CutID(k.Cut).String(), State: k.State, Newest: k.Newest, Step: k.Step, Epoch: k.Epoch, Generation: k.Generation,
+	v := Cut{Cut: cut.ID(k.Cut).String(), State: k.State, Newest: k.Newest, Step: k.Step, Epoch: k.Epoch, Generation: k.Generation,
 		Path: k.Path, AgeSeconds: k.AgeSeconds,
 		Units:      Units{k.GetUnits().GetAcked(), k.GetUnits().GetExcluded(), k.GetUnits().GetDropped()},
 		Rewindable: rewindable(k), Gone: GoneOf(k.Gone)}

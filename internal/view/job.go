@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
-	"github.com/headrace/headrace/flashckpt/manifest"
+	"github.com/headrace/headrace/shardsvc/cut"
 )
 
 type Agent struct {
@@ -91,7 +91,7 @@ func JobOf(j *headracev1.JobReply) Job {
 		v.Datasets = append(v.Datasets, DatasetOf(d))
 	}
 	if c := j.Checkpoint; c != nil {
-		v.Checkpoint = &Checkpoint{Cut: manifest.CutID(c.Cut).String(), Step: c.Step, Epoch: c.Epoch, Path: c.Path, AgeSeconds: c.AgeSeconds, Kept: c.Kept}
+		v.Checkpoint = &Checkpoint{Cut: cut.ID(c.Cut).String(), Step: c.Step, Epoch: c.Epoch, Path: c.Path, AgeSeconds: c.AgeSeconds, Kept: c.Kept}
 		if c.Rank >= 0 {
 			rank := uint32(c.Rank)
 			v.Checkpoint.Rank = &rank

@@ -4,8 +4,8 @@ import (
 	"time"
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
-	"github.com/headrace/headrace/flashckpt/manifest"
 	"github.com/headrace/headrace/internal/terminal"
+	"github.com/headrace/headrace/shardsvc/cut"
 )
 
 // Records counts records, where units only say how much of an input it is.
@@ -16,7 +16,7 @@ type Records struct {
 	Newest *time.Time `json:"newest"`
 }
 
-func RecordsOf(r manifest.Records) *Records {
+func RecordsOf(r cut.Tally) *Records {
 	v := &Records{Rows: r.Rows, Untold: r.Untold}
 	if r.Newest != 0 {
 		oldest, newest := time.UnixMilli(r.Oldest).UTC(), time.UnixMilli(r.Newest).UTC()
@@ -26,7 +26,7 @@ func RecordsOf(r manifest.Records) *Records {
 }
 
 func RecordsOfTally(t *headracev1.Tally) *Records {
-	return RecordsOf(manifest.Records{Rows: t.GetRows(), Untold: t.GetUntold(), Oldest: t.GetOldest(), Newest: t.GetNewest()})
+	return RecordsOf(cut.Tally{Rows: t.GetRows(), Untold: t.GetUntold(), Oldest: t.GetOldest(), Newest: t.GetNewest()})
 }
 
 // Text is how many: a number, as far as it is known.

@@ -34,11 +34,10 @@ func (e *Error) Unwrap() error { return e.Kind }
 // In gives e a field that lies inside of another one. Paths are made only when
 // something is wrong: a cut may have a million parts.
 func (e *Error) In(field string) *Error {
-	if e.Field == "" {
-		e.Field = field
-	} else {
-		e.Field = field + "." + e.Field
+	if e.Field != "" && e.Field[0] != '[' {
+		field += "."
 	}
+	e.Field = field + e.Field
 	return e
 }
 

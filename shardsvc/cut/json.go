@@ -29,9 +29,9 @@ func (c *Cut) EncodeJSON() ([]byte, error) {
 
 // MarshalJSON writes the JSON form. Ranges that span segments become one piece in
 // each of them.
-func (c *Cut) MarshalJSON() ([]byte, error) {
+func (c Cut) MarshalJSON() ([]byte, error) {
 	type plain Cut // without this method
-	out := *c
+	out := c
 	out.Datasets = make([]Dataset, len(c.Datasets))
 	for i := range c.Datasets {
 		d := c.Datasets[i]
@@ -77,7 +77,7 @@ func ParseJSON(b []byte) (*Cut, error) {
 	if err := json.Unmarshal(b, c); err != nil {
 		return nil, WrongJSON(err)
 	}
-	if e := c.whole(); e != nil {
+	if e := c.Wrong(); e != nil {
 		return nil, e
 	}
 	return c, nil

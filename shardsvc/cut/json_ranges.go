@@ -2,7 +2,6 @@ package cut
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -67,7 +66,7 @@ func (all *Ranges) UnmarshalJSON(b []byte) error {
 	for kind, text := range [kinds]json.RawMessage{lists.Acked, lists.Excluded, lists.Dropped} {
 		list, err := parsePieces(text, Kind(kind))
 		if err != nil {
-			return err.In(Kind(kind).String())
+			return err.In(Kind(kind).String()).In("ranges")
 		}
 		each[kind], n = list, n+len(list)
 	}
@@ -151,37 +150,20 @@ func numbers(b []byte, into []int64) (rest []byte, err error) {
 	for i := range into {
 		end := bytes.IndexAny(rest, ",]")
 		if !ok || end < 0 || (rest[end] == ']') != (i == len(into)-1) {
-			return nil, fmt.Errorf("%.40s: must be %d integers", b, len(into))
+			return nil, notNumbers(b, len(into))
 		}
 		n, err := strconv.ParseInt(string(bytes.TrimSpace(rest[:end])), 10, 64)
 		if err != nil {
-			return nil, fmt.Errorf("%.40s: must be %d integers", b, len(into))
+			return nil, notNumbers(b, len(into))
 		}
 		into[i], rest = n, rest[end+1:]
 	}
 	return rest, nil
 }
 
-// Pieces are the parts of r that lie in each of the segments. r has no segments
-// where there is a shuffle: then it lies in order segment 0.
-func (r Range) Pieces(segs []sources.Segment) func(func(Piece) bool) {
-	return func(yield func(Piece) bool) {
-		if r.Start.Segment == r.End.Segment {
-			yield(Piece{r.Start.Segment, r.Start.Offset, r.End.Offset})
-			return
-		}
-		first, _ := slices.BinarySearchFunc(segs, r.Start.Segment, func(g sources.Segment, id int64) int { return cmp.Compare(g.ID, id) })
-		for i := first; i < len(segs) && segs[i].ID <= r.End.Segment; i++ {
-			p := Piece{segs[i].ID, segs[i].Start, segs[i].End}
-			if p.Segment == r.Start.Segment {
-				p.Start = r.Start.Offset
-			}
-			if p.Segment == r.End.Segment {
-				p.End = r.End.Offset
-			}
-			if p.Start < p.End && !yield(p) {
-				return
-			}
-		}
+func notNumbers(b []byte, n int) error {
+	if end := bytes.IndexByte(b, ']'); end >= 0 {
+		b = b[:end+1]
 	}
+	return fmt.Errorf("%.60s: must be %d integers", b, n)
 }

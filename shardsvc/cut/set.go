@@ -2,7 +2,10 @@ package cut
 
 import (
 	"cmp"
+	"iter"
 	"slices"
+
+	"github.com/headrace/headrace/sources"
 )
 
 // Set is sorted, disjoint pieces that do not touch each other.
@@ -71,4 +74,38 @@ func (s Set) Units() (n int64) {
 		n += p.End - p.Start
 	}
 	return n
+}
+
+// Pieces are the parts of ranges of some kinds that lie in each of the segments.
+func (all Ranges) Pieces(segs []sources.Segment, of ...Kind) (out []Piece) {
+	for _, r := range all {
+		if slices.Contains(of, r.Kind) {
+			out = slices.AppendSeq(out, r.Pieces(segs))
+		}
+	}
+	return out
+}
+
+// Pieces are the parts of r that lie in each of the segments. With a shuffle that is
+// r itself: it lies in order segment 0.
+func (r Range) Pieces(segs []sources.Segment) iter.Seq[Piece] {
+	return func(yield func(Piece) bool) {
+		if r.Start.Segment == r.End.Segment {
+			yield(Piece{r.Start.Segment, r.Start.Offset, r.End.Offset})
+			return
+		}
+		first, _ := slices.BinarySearchFunc(segs, r.Start.Segment, func(g sources.Segment, id int64) int { return cmp.Compare(g.ID, id) })
+		for i := first; i < len(segs) && segs[i].ID <= r.End.Segment; i++ {
+			p := Piece{segs[i].ID, segs[i].Start, segs[i].End}
+			if p.Segment == r.Start.Segment {
+				p.Start = r.Start.Offset
+			}
+			if p.Segment == r.End.Segment {
+				p.End = r.End.Offset
+			}
+			if p.Start < p.End && !yield(p) {
+				return
+			}
+		}
+	}
 }

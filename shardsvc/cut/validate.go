@@ -17,13 +17,14 @@ const maxOrder = 1<<62 - 1
 // segments, lists are in order, nothing is settled twice, counts can be. Errors:
 // *Error. Whether the cut fits a job's datasets is another question.
 func (c *Cut) Validate() error {
-	if e := c.whole(); e != nil {
+	if e := c.Wrong(); e != nil {
 		return e
 	}
 	return nil
 }
 
-func (c *Cut) whole() *Error {
+// Wrong is what Validate finds; nil: nothing.
+func (c *Cut) Wrong() *Error {
 	switch {
 	case c.Version != Version:
 		return invalid("version", "%d, must be %d", c.Version, Version)

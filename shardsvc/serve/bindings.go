@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headrace/headrace/flashckpt/manifest"
 	"github.com/headrace/headrace/shardsvc"
+	"github.com/headrace/headrace/shardsvc/cut"
 )
 
 // bindings remembers when cuts were bound, for people and metrics. It is not
@@ -59,7 +59,7 @@ func (s *Server) boundAge(k *shardsvc.CutInfo) time.Duration {
 		s.background(func(ctx context.Context) {
 			ctx, cancel := context.WithTimeout(ctx, lookWithin)
 			defer cancel()
-			if found, created, err := s.look(ctx, path, manifest.CutID(id)); err == nil && found {
+			if found, created, err := s.look(ctx, path, cut.ID(id)); err == nil && found {
 				s.bindings.seen(id, created)
 			}
 		})

@@ -11,7 +11,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
-	"github.com/headrace/headrace/flashckpt/manifest"
 	"github.com/headrace/headrace/internal/store/memstore"
 	"github.com/headrace/headrace/shardsvc/cut"
 	"github.com/headrace/headrace/shardsvc/serve"
@@ -27,7 +26,7 @@ type looks struct {
 
 func (l *looks) set(cfg *serve.Config) {
 	cfg.Model = "private"
-	cfg.Look = func(_ context.Context, path string, _ manifest.CutID) (bool, time.Time, error) {
+	cfg.Look = func(_ context.Context, path string, _ cut.ID) (bool, time.Time, error) {
 		l.asked <- path
 		if l.failed.Add(-1) >= 0 {
 			return false, time.Time{}, errors.New("the share is not mounted")
@@ -162,7 +161,7 @@ func TestALookThatHangsDoesNotKeepTheMasterFromStopping(t *testing.T) {
 	asked := make(chan struct{}, 1)
 	m := startMaster(t, memstore.New(), func(cfg *serve.Config) {
 		cfg.Model = "private"
-		cfg.Look = func(context.Context, string, manifest.CutID) (bool, time.Time, error) {
+		cfg.Look = func(context.Context, string, cut.ID) (bool, time.Time, error) {
 			asked <- struct{}{}
 			<-hangs
 			return true, time.Time{}, nil

@@ -10,7 +10,6 @@ import (
 	"sync"
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
-	"github.com/headrace/headrace/flashckpt/manifest"
 	"github.com/headrace/headrace/shardsvc"
 	"github.com/headrace/headrace/shardsvc/cut"
 	"github.com/headrace/headrace/shardsvc/wire"
@@ -128,7 +127,7 @@ func (l *loop) notRewindable(to *cut.Cut, g *shardsvc.Gone, deleted []Deletion) 
 	}
 	var ways []string
 	if other := l.rewindable(rank, to, deleted); other != nil {
-		ways = append(ways, fmt.Sprintf("go back to step %d (cut %v): all that is behind it is there", other.Step, manifest.CutID(other.ID)))
+		ways = append(ways, fmt.Sprintf("go back to step %d (cut %v): all that is behind it is there", other.Step, cut.ID(other.ID)))
 	}
 	if len(stop) > 0 {
 		ways = append(ways, fmt.Sprintf("write on_loss: continue into the spec of %s and apply it: what is deleted becomes excluded then, and is listed", strings.Join(stop, ", ")))
@@ -160,14 +159,14 @@ func (l *loop) rewindable(rank int64, but *cut.Cut, deleted []Deletion) *shardsv
 
 // tellGone says in the log what a model that went back will miss. Who went back by
 // himself was not asked.
-func (s *Server) tellGone(cut uint64) {
+func (s *Server) tellGone(id uint64) {
 	deleted := s.deleted()
-	if cut == 0 || len(deleted) == 0 {
+	if id == 0 || len(deleted) == 0 {
 		return
 	}
 	s.background(func(ctx context.Context) {
 		var g shardsvc.Gone
-		if err := s.view(ctx, func(l *loop) { g = l.core.GoneOf(cut, deleted) }); err != nil || g.Units == 0 {
+		if err := s.view(ctx, func(l *loop) { g = l.core.GoneOf(id, deleted) }); err != nil || g.Units == 0 {
 			return
 		}
 		then := "they become excluded (on_loss: continue)"
@@ -175,6 +174,6 @@ func (s *Server) tellGone(cut uint64) {
 			then = "the dataset stops there; with on_loss: continue in its spec they become excluded"
 		}
 		s.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "the source has deleted records behind the checkpoint that was gone back to",
-			slog.String("cut", manifest.CutID(cut).String()), slog.String("ranges", goneText(&g)), slog.Int64("units", g.Units), slog.String("then", then))
+			slog.String("cut", cut.ID(id).String()), slog.String("ranges", goneText(&g)), slog.Int64("units", g.Units), slog.String("then", then))
 	})
 }

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headrace/headrace/flashckpt/manifest"
 	"github.com/headrace/headrace/shardsvc"
+	"github.com/headrace/headrace/shardsvc/cut"
 )
 
 // said is how a report reads in the log.
@@ -138,7 +138,7 @@ func attrs(r *shardsvc.Report) []slog.Attr {
 		a = append(a, slog.Uint64("rank", uint64(r.Rank)))
 	}
 	if r.Cut != 0 {
-		a = append(a, slog.String("cut", manifest.CutID(r.Cut).String()), slog.Int64("step", r.Step))
+		a = append(a, slog.String("cut", cut.ID(r.Cut).String()), slog.Int64("step", r.Step))
 	}
 	if r.Path != "" {
 		a = append(a, slog.String("path", r.Path))

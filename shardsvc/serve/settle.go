@@ -5,13 +5,13 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/headrace/headrace/flashckpt/manifest"
 	"github.com/headrace/headrace/shardsvc"
+	"github.com/headrace/headrace/shardsvc/cut"
 )
 
 // Look says whether a valid manifest of a cut is at a path, and when it was made.
 // An error means that the storage could not be seen, which settles nothing.
-type Look func(ctx context.Context, path string, cut manifest.CutID) (found bool, created time.Time, err error)
+type Look func(ctx context.Context, path string, cut cut.ID) (found bool, created time.Time, err error)
 
 const (
 	lookAgain  = time.Second
@@ -28,7 +28,7 @@ func (s *Server) settle(id uint64, path string) {
 	s.background(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, lookWithin)
 		defer cancel()
-		cut := manifest.CutID(id)
+		cut := cut.ID(id)
 		for {
 			found, created, err := s.look(ctx, path, cut)
 			if err == nil {
@@ -48,7 +48,7 @@ func (s *Server) settle(id uint64, path string) {
 }
 
 func (s *Server) settled(ctx context.Context, id uint64, path string, found bool) {
-	s.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "looked for a checkpoint whose process is gone", slog.String("cut", manifest.CutID(id).String()),
+	s.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "looked for a checkpoint whose process is gone", slog.String("cut", cut.ID(id).String()),
 		slog.String("path", path), slog.Bool("found", found))
 	// A server that stops settles nothing: the next term asks again.
 	_ = s.change(ctx, func(l *loop) error {
@@ -58,7 +58,7 @@ func (s *Server) settled(ctx context.Context, id uint64, path string, found bool
 }
 
 // look is one look, at most until ctx ends.
-func (s *Server) look(ctx context.Context, path string, cut manifest.CutID) (found bool, created time.Time, err error) {
+func (s *Server) look(ctx context.Context, path string, cut cut.ID) (found bool, created time.Time, err error) {
 	type seen struct {
 		found   bool
 		created time.Time

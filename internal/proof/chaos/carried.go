@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/headrace/headrace/flashckpt/manifest"
+	"github.com/headrace/headrace/shardsvc/cut"
 )
 
 // Files of trainers that keep the cut in their own checkpoint (Stream.state_dict):
@@ -16,29 +16,29 @@ import (
 func (c *crew) carried() string { return filepath.Join(c.dir, "carried") }
 
 // checkCarried judges them by the cuts that they carry.
-func (c *crew) checkCarried(found map[manifest.CutID]kept, v *Verdict, s *Saves) error {
+func (c *crew) checkCarried(found map[cut.ID]kept, v *Verdict, s *Saves) error {
 	files, err := filepath.Glob(filepath.Join(c.carried(), "rank-*", "*.model"))
 	if err != nil {
 		return err
 	}
 	for _, path := range files {
 		name := "carried " + filepath.Join(filepath.Base(filepath.Dir(path)), filepath.Base(path))
-		cut, err := carriedIn(path)
+		body, err := carriedIn(path)
 		if err != nil {
 			v.say("%s: %v", name, err)
 			continue
 		}
 		s.CheckpointsChecked++
 		s.Carried++
-		if models := checkFiles(name, []string{path}, cut, c.inputs, v, s); len(models) > 0 {
-			found[cut.ID] = kept{models, cut}
+		if models := checkFiles(name, []string{path}, body, c.inputs, v, s); len(models) > 0 {
+			found[body.ID] = kept{models, body}
 		}
 	}
 	return nil
 }
 
 // carriedIn is the cut in the text that a trainer has put into its file.
-func carriedIn(path string) (*manifest.Cut, error) {
+func carriedIn(path string) (*cut.Cut, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
@@ -52,9 +52,9 @@ func carriedIn(path string) (*manifest.Cut, error) {
 	if err := json.Unmarshal(text[8:8+binary.LittleEndian.Uint64(text)], &head); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	var cut manifest.Cut
-	if err := json.Unmarshal([]byte(head.Metadata.Text), &cut); err != nil {
+	body, err := cut.ParseJSON([]byte(head.Metadata.Text))
+	if err != nil {
 		return nil, fmt.Errorf("%s: the cut in it: %w", path, err)
 	}
-	return &cut, nil
+	return body, nil
 }

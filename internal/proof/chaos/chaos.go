@@ -13,8 +13,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headrace/headrace/flashckpt/manifest"
 	"github.com/headrace/headrace/internal/proof/child"
+	"github.com/headrace/headrace/shardsvc/cut"
 )
 
 // Options of one run.
@@ -102,7 +102,7 @@ func Run(ctx context.Context, o Options) (res Result, err error) {
 		tell("everything is kept in %s", root)
 	}()
 	r := rand.New(rand.NewPCG(o.Seed, 1))
-	c := &crew{o: o, dir: root, data: root, sockets: filepath.Join(root, "s"), run: filepath.Base(root), rnd: rand.New(rand.NewPCG(o.Seed, 2)), damaged: map[manifest.CutID]bool{}, quit: make(chan struct{})}
+	c := &crew{o: o, dir: root, data: root, sockets: filepath.Join(root, "s"), run: filepath.Base(root), rnd: rand.New(rand.NewPCG(o.Seed, 2)), damaged: map[cut.ID]bool{}, quit: make(chan struct{})}
 	if o.Source == Kafka {
 		if c.broker, err = startBroker(ctx); err != nil {
 			return res, err

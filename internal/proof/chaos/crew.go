@@ -14,8 +14,8 @@ import (
 	"time"
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
-	"github.com/headrace/headrace/flashckpt/manifest"
 	"github.com/headrace/headrace/internal/proof/child"
+	"github.com/headrace/headrace/shardsvc/cut"
 )
 
 //go:embed trainer/*.py
@@ -55,10 +55,10 @@ type crew struct {
 	seats     []*seat
 	disturbed []disturbance
 	wrong     []string
-	group     int                     // start of the group, for `replicated`
-	port      int                     // where this group's ranks meet
-	commits   int                     // offsets of the broker that were compared with checkpoints
-	damaged   map[manifest.CutID]bool // guarded by collects
+	group     int             // start of the group, for `replicated`
+	port      int             // where this group's ranks meet
+	commits   int             // offsets of the broker that were compared with checkpoints
+	damaged   map[cut.ID]bool // guarded by collects
 	collects  sync.Mutex
 	server    *child.Process // of a shared model; its port is port
 	lifeOf    int            // of the server: how often it was started

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/headrace/headrace/flashckpt/manifest"
+	"github.com/headrace/headrace/shardsvc/cut"
 )
 
 // A journal is a row of entries, little-endian:
@@ -70,8 +70,8 @@ type life struct {
 	frozen       bool // stopped for a while
 	traps        []trapped
 	saved        []saved
-	model        manifest.CutID // what it restored, or has bound last
-	joined       bool           // its process runs
+	model        cut.ID // what it restored, or has bound last
+	joined       bool   // its process runs
 	restores     int
 	restored     []restored
 	failedSaves  int
@@ -80,7 +80,7 @@ type life struct {
 
 // saved is a checkpoint that counts.
 type saved struct {
-	cut      manifest.CutID
+	cut      cut.ID
 	server   int   // life of the shared model's server whose model it is
 	captured int64 // when it was copied
 }
@@ -88,7 +88,7 @@ type saved struct {
 // restored is what a process gave the shared model's server after its death.
 type restored struct {
 	server int
-	cut    manifest.CutID
+	cut    cut.ID
 	at     int64
 }
 
@@ -153,16 +153,16 @@ func (l *life) read(path string) error {
 		case kindTrapped:
 			l.traps = append(l.traps, trapped{trapPoints[number], aux})
 		case kindSaved:
-			l.saved = append(l.saved, saved{cut: manifest.CutID(aux), server: stream})
+			l.saved = append(l.saved, saved{cut: cut.ID(aux), server: stream})
 			if n == 1 {
 				l.saved[len(l.saved)-1].captured = int64(binary.LittleEndian.Uint64(text))
 			}
 		case kindBound:
-			l.model = manifest.CutID(aux)
+			l.model = cut.ID(aux)
 		case kindRestored:
-			l.model = manifest.CutID(aux)
+			l.model = cut.ID(aux)
 			l.restores++
-			l.restored = append(l.restored, restored{stream, manifest.CutID(aux), when})
+			l.restored = append(l.restored, restored{stream, cut.ID(aux), when})
 		case kindFailedSave:
 			l.failedSaves++
 		case kindHashed:

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/headrace/headrace/flashckpt/manifest"
+	"github.com/headrace/headrace/shardsvc/cut"
 )
 
 func rng(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
@@ -74,14 +75,14 @@ func TestACutInATrainersOwnFileIsCompared(t *testing.T) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	cut, err := json.Marshal(s.m.Cut)
+	body, err := s.m.Cut.EncodeJSON()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, seen := range map[string][]uint8{"00000001.model": ofCut(), "00000002.model": make([]uint8, 100)} {
 		text := safetensors(weighed([]*input{s.in}, seen))
 		n := binary.LittleEndian.Uint64(text)
-		meta, err := json.Marshal(string(cut))
+		meta, err := json.Marshal(string(body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,7 +94,7 @@ func TestACutInATrainersOwnFileIsCompared(t *testing.T) {
 	}
 	var v Verdict
 	var all Saves
-	found := map[manifest.CutID]kept{}
+	found := map[cut.ID]kept{}
 	if err := c.checkCarried(found, &v, &all); err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/headrace/headrace/flashckpt/audit"
 	"github.com/headrace/headrace/flashckpt/manifest"
+	"github.com/headrace/headrace/shardsvc/cut"
 )
 
 // Saves is what the checkpoints say.
@@ -173,10 +174,10 @@ func link(from, to string) error {
 
 // members are the records that a cut names, by the generator's own list of where
 // each begins.
-func members(cut *manifest.Cut, inputs []*input) (map[key]bool, error) {
+func members(body *cut.Cut, inputs []*input) (map[key]bool, error) {
 	in := map[key]bool{}
-	for i := range cut.Datasets {
-		d := &cut.Datasets[i]
+	for i := range body.Datasets {
+		d := &body.Datasets[i]
 		n := slices.IndexFunc(inputs, func(in *input) bool { return in.name == d.Name })
 		if n < 0 {
 			return nil, fmt.Errorf("it names dataset %s, which is none", d.Name)
@@ -198,7 +199,7 @@ func members(cut *manifest.Cut, inputs []*input) (map[key]bool, error) {
 	return in, nil
 }
 
-func (in *input) within(p *manifest.Partition, r audit.Range, f func(id int)) error {
+func (in *input) within(p *cut.Partition, r audit.Range, f func(id int)) error {
 	segment := filepath.Base(r.Name)
 	if in.broker != "" && in.virtual == 0 { // of bit_exact each partition is a segment, chaos-0/3
 		segment = p.Identity[strings.LastIndexByte(p.Identity, '/')+1:]
@@ -220,12 +221,12 @@ func (in *input) within(p *manifest.Partition, r audit.Range, f func(id int)) er
 // kept is a checkpoint that was checked: its models, and what it says is in them.
 type kept struct {
 	models []model
-	cut    *manifest.Cut
+	cut    *cut.Cut
 }
 
 // checkAll judges every checkpoint that there ever was, and what is in the models
 // at the end: those checkpoints that each rank's last process had.
-func (c *crew) checkAll(ctx context.Context, lives []*life, v *Verdict) (s Saves, found map[manifest.CutID]kept, err error) {
+func (c *crew) checkAll(ctx context.Context, lives []*life, v *Verdict) (s Saves, found map[cut.ID]kept, err error) {
 	if err := c.collect(); err != nil {
 		return s, nil, err
 	}
@@ -235,7 +236,7 @@ func (c *crew) checkAll(ctx context.Context, lives []*life, v *Verdict) (s Saves
 	}
 	s.CommitsChecked = c.commits
 	s.Servers = max(0, c.lifeOf-1)
-	found = map[manifest.CutID]kept{}
+	found = map[cut.ID]kept{}
 	for _, f := range folders {
 		folder := filepath.Join(c.archive(), f.Name())
 		m, err := manifest.Load(manifest.OS{}, filepath.Join(folder, manifest.FileName))
@@ -276,7 +277,7 @@ func (c *crew) checkAll(ctx context.Context, lives []*life, v *Verdict) (s Saves
 }
 
 // checkEnd: the models of all ranks together hold everything once.
-func (c *crew) checkEnd(last map[int]*life, found map[manifest.CutID]kept, v *Verdict) {
+func (c *crew) checkEnd(last map[int]*life, found map[cut.ID]kept, v *Verdict) {
 	sum := model{sums: make([]uint64, 2*len(c.inputs)), seen: make([]uint8, len(everything(c.inputs)))}
 	for rank, l := range last {
 		if !l.done {
@@ -311,16 +312,16 @@ func checkOne(ctx context.Context, name, folder string, m *manifest.Manifest, in
 }
 
 // checkFiles compares the models in files with a cut.
-func checkFiles(what string, files []string, cut *manifest.Cut, inputs []*input, v *Verdict, s *Saves) (models []model) {
-	in, err := members(cut, inputs)
+func checkFiles(what string, files []string, body *cut.Cut, inputs []*input, v *Verdict, s *Saves) (models []model) {
+	in, err := members(body, inputs)
 	if err != nil {
 		v.say("%s: %v", what, err)
 		return nil
 	}
 	var ahead *int
 	switch {
-	case cut.Model != "shared":
-	case cut.Exact: // what it holds beyond its cut has to have a reason: checkExact
+	case body.Model != "shared":
+	case body.Exact: // what it holds beyond its cut has to have a reason: checkExact
 		s.Exact++
 		ahead = new(int)
 	default:

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/flashckpt/manifest"
+	"github.com/headrace/headrace/shardsvc/cut"
+	"github.com/headrace/headrace/sources"
 )
 
 // A checkpoint of 60 records of 100: those that begin below the 50th of one file,
@@ -30,26 +32,26 @@ func newSample(t *testing.T) *sample {
 	}
 	last := in.places["part-3.lines"]
 	end := int64(1 << 20)
-	segment := func(id int64, name string) manifest.Segment {
-		return manifest.Segment{ID: id, End: end, Sealed: true, Name: name, Locator: []byte("here")}
+	segment := func(id int64, name string) sources.Segment {
+		return sources.Segment{ID: id, End: end, Sealed: true, Name: name, Locator: []byte("here")}
 	}
-	p := manifest.Partition{
+	p := cut.Partition{
 		Identity: "files:small", Complete: true,
-		Segments: []manifest.Segment{segment(1, "part-0.lines"), segment(2, "part-2.lines"), segment(3, "part-3.lines")},
-		Passes: []manifest.Pass{{
-			Low:    manifest.Place{3, placeOf(t, last, 50)},
-			Units:  manifest.Units{Acked: 1 << 21},
-			Ranges: manifest.Ranges{Acked: []manifest.Range{{3, placeOf(t, last, 90), end}}},
+		Segments: []sources.Segment{segment(1, "part-0.lines"), segment(2, "part-2.lines"), segment(3, "part-3.lines")},
+		Passes: []cut.Pass{{
+			Low:    cut.Place{Segment: 3, Offset: placeOf(t, last, 50)},
+			Units:  cut.Units{Acked: 1 << 21},
+			Ranges: cut.Ranges{{Start: cut.Place{Segment: 3, Offset: placeOf(t, last, 90)}, End: cut.Place{Segment: 3, Offset: end}}},
 		}},
 	}
 	rank := uint32(0)
-	cut := manifest.Cut{
-		Version: manifest.Version, ID: 7, Job: "chaos", Model: "private", Epoch: 1, Generation: 1, Rank: &rank, WorldSize: 1, Step: 3, Exact: true,
-		Datasets: []manifest.Dataset{{Name: "small", Unit: "bytes", Partitions: []manifest.Partition{p}}},
+	body := cut.Cut{
+		Version: cut.Version, ID: 7, Job: "chaos", Model: "private", Epoch: 1, Generation: 1, Rank: 0, WorldSize: 1, Step: 3, Exact: true,
+		Datasets: []cut.Dataset{{Name: "small", Unit: "bytes", Partitions: []cut.Partition{p}}},
 	}
 	return &sample{in: in, folder: filepath.Join(dir, "checkpoint"), m: &manifest.Manifest{
 		Format: manifest.Format, Version: manifest.Version, Job: "chaos", Model: "private", Step: 3, Rank: &rank, WorldSize: 1,
-		Created: time.Unix(1, 0).UTC(), Cut: cut,
+		Created: time.Unix(1, 0).UTC(), Cut: body,
 	}}
 }
 
@@ -151,7 +153,7 @@ func TestAChangedPayloadIsSeenInTheSum(t *testing.T) {
 
 func TestASharedCheckpointMayBeAheadOfItsCutAndNeverBehind(t *testing.T) {
 	s := newSample(t)
-	s.m.Model, s.m.Cut.Model, s.m.Rank, s.m.Cut.Rank, s.m.Cut.Exact = "shared", "shared", nil, nil, false
+	s.m.Model, s.m.Cut.Model, s.m.Rank, s.m.Cut.Rank, s.m.Cut.Exact = "shared", "shared", nil, cut.Group, false
 	seen := ofCut()
 	seen[60] = 1
 	if v, all := s.judged(t, weighed([]*input{s.in}, seen)); len(v.Wrong) != 0 || all.Inexact != 1 || all.Ahead != 1 {
@@ -184,7 +186,7 @@ func TestTheEndIsEverythingOnceOverAllRanks(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			crew := &crew{o: Options{Model: "private"}, inputs: in}
 			var v Verdict
-			crew.checkEnd(map[int]*life{0: {model: 1, done: true}, 1: {rank: 1, model: 2, done: true}}, map[manifest.CutID]kept{1: {models: []model{c.a}}, 2: {models: []model{c.b}}}, &v)
+			crew.checkEnd(map[int]*life{0: {model: 1, done: true}, 1: {rank: 1, model: 2, done: true}}, map[cut.ID]kept{1: {models: []model{c.a}}, 2: {models: []model{c.b}}}, &v)
 			if v.Lost != c.lost || v.Twice != c.twice {
 				t.Errorf("%+v", v)
 			}

@@ -1,10 +1,12 @@
 package chaos
 
-import "github.com/headrace/headrace/flashckpt/manifest"
+import (
+	"github.com/headrace/headrace/shardsvc/cut"
+)
 
 // sinceRestored are the lives of the shared model's server, each with the checkpoint
 // that it was given.
-func (c *crew) sinceRestored(lives []*life, found map[manifest.CutID]kept, v *Verdict) (spans []span) {
+func (c *crew) sinceRestored(lives []*life, found map[cut.ID]kept, v *Verdict) (spans []span) {
 	for n := 1; n <= c.lifeOf; n++ {
 		s := span{server: n, over: n < c.lifeOf}
 		last := restored{server: -1}
@@ -35,7 +37,7 @@ func (c *crew) sinceRestored(lives []*life, found map[manifest.CutID]kept, v *Ve
 // An exact checkpoint of a shared model holds its cut, and nothing else but what
 // trainers had in hand that were killed before it: applied, and not known to be
 // stepped; or what the checkpoint that its model began with had so.
-func (c *crew) checkExact(lives []*life, found map[manifest.CutID]kept, v *Verdict, s *Saves) {
+func (c *crew) checkExact(lives []*life, found map[cut.ID]kept, v *Verdict, s *Saves) {
 	spans := map[int]span{}
 	for _, x := range c.sinceRestored(lives, found, v) {
 		spans[x.server] = x
