@@ -22,7 +22,7 @@ import (
 const ackDelay = 2 * time.Millisecond
 
 // comeBack is how long a new agent on the socket of a dead one waits for living
-// trainers before its first Hello. Later ones cost a second Hello.
+// trainers before its first Hello. A trainer that comes later costs a second Hello.
 const comeBack = 150 * time.Millisecond
 
 // Agent is one node's agent. Make it with New, start it with Run.
@@ -33,7 +33,7 @@ type Agent struct {
 	desk  *desk
 	feed  *feed.Server
 	ready chan struct{}
-	met   bool // the master has answered this session's Hello; keepSession's own
+	met   bool // the master has answered this session's Hello; only keepSession uses it
 }
 
 // New checks the configuration and prepares the connection to the master. It
@@ -74,12 +74,12 @@ func New(cfg Config) (*Agent, error) {
 	return a, nil
 }
 
-// Run serves trainers until ctx ends, and then returns nil after a graceful
-// stop: the socket is gone, nothing of ours runs. Trainers are not ended: they
-// look for an agent on the same path until their session's TTL has passed.
+// Run serves trainers until ctx ends. It then stops gracefully and returns nil: the
+// socket is removed and no goroutine of the agent runs. Trainers live on. They look for
+// an agent on the same path until their session's TTL has passed.
 //
-// Errors: the socket can not be had (feed.ErrAgentThere: a living agent has it),
-// or the master has turned this agent away. Run is called once.
+// Errors: the socket cannot be opened (feed.ErrAgentThere: a living agent has it), or
+// the master has turned this agent away. Call Run once.
 func (a *Agent) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -16,8 +16,9 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// findWait bounds how long an OPEN waits for the master's answer, through its
-// restarts; the Python client gives up after 30 s, and is to hear why before that.
+// findWait bounds how long an OPEN waits for the master's answer, also while the master
+// is started again. The Python client gives up after 30 s; it must hear the reason
+// before that.
 const (
 	findWait  = 25 * time.Second
 	findAgain = 20 * time.Millisecond
@@ -60,8 +61,8 @@ func (c *catalog) Find(ctx context.Context, name string) (*feed.Dataset, error) 
 	return &feed.Dataset{ID: d.Id, Name: d.Name, Unit: d.Unit, Spec: spec, Source: src, Close: release}, nil
 }
 
-// describe asks until the master answers: one that is being started again is no
-// reason to turn a trainer away.
+// describe asks until the master answers. A trainer is not turned away because the
+// master is being started again.
 func (c *catalog) describe(ctx context.Context, name string) (*pb.Dataset, error) {
 	for {
 		d, err := c.client.Describe(ctx, &pb.DescribeRequest{Name: name}, grpc.WaitForReady(true))
@@ -107,7 +108,7 @@ func (c *catalog) source(ctx context.Context, key string, spec *dataset.Spec) (s
 	return s.src, release, nil
 }
 
-// describeError gives the master's refusal the trainer's words.
+// describeError turns the master's refusal into an error for the trainer.
 func describeError(err error) error {
 	st := status.Convert(err)
 	e := &frame.Error{Code: frame.CodeFailed, Message: st.Message()}

@@ -11,10 +11,9 @@ import (
 	pb "github.com/headrace/headrace/api/headrace/v1"
 )
 
-// desk is where trainers, the master's stream and the clock meet the core. Its
-// lock is the first of all: what the core decides is handed out before the next
-// event goes in, so that no two of its decisions can be carried out in another
-// order.
+// desk is where trainers, the master's stream and the clock meet the core. Its lock is
+// taken before all others and is held until the core's decisions are handed out. So
+// decisions are carried out in the order in which the core made them.
 type desk struct {
 	start int64 // boottime, ns
 	srv   *feed.Server
@@ -37,8 +36,9 @@ func newDesk(cfg hold.Config) *desk {
 	}
 }
 
-// now is the agent's clock: monotonic, and never 0. It goes on while the machine
-// is suspended: the master's does, and a session must not outlive its TTL.
+// now is the agent's clock: monotonic and never 0. It goes on while the machine is
+// suspended, because the master's clock goes on too and a session must not outlive its
+// TTL.
 func (d *desk) now() hold.Time { return boottime() - d.start + 1 }
 
 func boottime() int64 {
@@ -97,7 +97,7 @@ func (d *desk) Lost() string {
 	return d.lost
 }
 
-// connect makes out the way to the master; Hello leaves on it.
+// connect makes out the queue to the master. Hello leaves on it first.
 func (d *desk) connect(out *outgoing) {
 	d.mu.Lock()
 	d.link = out
@@ -136,8 +136,8 @@ func (d *desk) clock(done <-chan struct{}) {
 	}
 }
 
-// outgoing is the queue of one stream to the master. Messages keep their order
-// and are never merged: fields of one message take effect in another order.
+// outgoing is the queue of one stream to the master. Messages keep their order. They are
+// never merged, because the fields of one message take effect in an order of their own.
 type outgoing struct {
 	mu     sync.Mutex
 	queue  []*pb.AgentMessage
@@ -146,7 +146,7 @@ type outgoing struct {
 	why    string
 }
 
-// outgoingLimit: a master that takes nothing for so long is as good as gone.
+// outgoingLimit bounds the queue. A master that takes nothing for so long counts as gone.
 const outgoingLimit = 16 << 10
 
 func newOutgoing() *outgoing {

@@ -1,10 +1,10 @@
 // Package agent is the process that stands between a node's trainers and the
 // master: it keeps one session with the master, holds leases in it, reads and
 // decodes what they cover, hands batches to trainers over a Unix socket, and
-// says what became of every record.
+// reports what became of every record.
 //
-// It decides nothing about who gets what: the master does. It never tells a
-// trainer's rows to anybody else while the trainer may still run.
+// The master decides which worker gets what; the agent decides nothing about that. It
+// never gives a trainer's rows to another one while the trainer may still run.
 //
 //	config.go     what an agent is told, checked once
 //	agent.go      its life: New, Run, Ready

@@ -16,17 +16,17 @@ import (
 	pb "github.com/headrace/headrace/api/headrace/v1"
 )
 
-// Waits between attempts to reach the master: it may be starting again, and a
-// session lives for seconds only.
+// Waits between attempts to reach the master. They are short, because a session lives
+// for seconds only and a master that is started again is soon back.
 const (
 	firstRetry = 20 * time.Millisecond
 	lastRetry  = 500 * time.Millisecond
 )
 
-// errTurnedAway: the master does not want this agent, and trying again would not help.
+// errTurnedAway means that the master refuses this agent for good.
 var errTurnedAway = errors.New("the master has turned this agent away")
 
-// keepSession has a session with the master at all times, as far as it can.
+// keepSession keeps a session with the master: when a stream ends, it opens the next.
 // Errors: errTurnedAway.
 func (a *Agent) keepSession(ctx context.Context) error {
 	retry, told := firstRetry, ""
@@ -36,7 +36,7 @@ func (a *Agent) keepSession(ctx context.Context) error {
 		if ctx.Err() != nil {
 			break
 		}
-		// An absent master refuses many times a second: what is new is told.
+		// An absent master refuses many times a second: log only what is new.
 		level := slog.LevelDebug
 		if why := status.Convert(err).Message(); a.met || why != told {
 			level, told = slog.LevelWarn, why
@@ -60,8 +60,8 @@ func (a *Agent) keepSession(ctx context.Context) error {
 	return nil
 }
 
-// turnedAway sorts out what another attempt can not mend. A session that had
-// begun may end as any stream does; only a refused Hello is final.
+// turnedAway returns errTurnedAway if another attempt cannot help. Only a refused Hello
+// is final; a session that has begun may end as any stream does.
 func (a *Agent) turnedAway(err error) error {
 	if a.met {
 		return nil
@@ -75,7 +75,7 @@ func (a *Agent) turnedAway(err error) error {
 	return nil
 }
 
-// errAgain: we broke the stream to say Hello again.
+// errAgain means that the agent itself broke the stream to say Hello again.
 var errAgain = errors.New("saying hello again")
 
 // session is one stream to the master, from Hello to its end.

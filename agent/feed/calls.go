@@ -12,7 +12,7 @@ import (
 	"github.com/headrace/headrace/internal/frame"
 )
 
-// resumeWords are what HELLO's resume_from may be.
+// resumeWords are the values of HELLO's resume_from.
 var resumeWords = map[string]pb.Join_Resume{
 	"": pb.Join_DEFAULT, frame.ResumeBound: pb.Join_BOUND, frame.ResumeAcked: pb.Join_ACKED, frame.ResumeStart: pb.Join_START,
 }
@@ -34,11 +34,11 @@ var answerCodes = map[pb.CutReply_Code]string{
 	pb.CutReply_TRY: frame.AnswerTry, pb.CutReply_TIMEOUT: frame.AnswerTimeout,
 }
 
-// maxBody is the largest cut that an ANSWER holds beside its other fields.
+// maxBody is the size of the largest cut that fits into an ANSWER with its other fields.
 const maxBody = frame.MaxCall - 1<<20
 
-// call passes a question about cuts on; the cut's body is not looked into. What
-// makes no sense is answered here.
+// call passes a question about cuts on to the Desk. It does not look into the cut's
+// body. A question that makes no sense is refused here.
 func (t *trainer) call(payload []byte) error {
 	v, err := frame.Decode[frame.Call](frame.TypeCall, payload)
 	if err != nil {
@@ -104,7 +104,7 @@ func callProto(worker uint32, v *frame.Call) (*pb.CutCall, error) {
 	return c, nil
 }
 
-// held passes on that the trainer yields nothing.
+// held tells the Desk that the trainer yields nothing now.
 func (t *trainer) held(payload []byte) error {
 	v, err := frame.Decode[frame.Held](frame.TypeHeld, payload)
 	if err == nil {
@@ -118,7 +118,7 @@ func (t *trainer) hold(h hold.Hold) {
 	t.out.send(frame.TypeHold, 0, frame.Hold{Cut: frame.CutID(h.Cut), On: h.On, Why: h.Why})
 }
 
-// answered tells the trainer what became of its call.
+// answered gives the trainer the answer to its call.
 func (t *trainer) answered(r *pb.CutReply) {
 	a := frame.Answer{
 		ID: r.Id, Code: answerCodes[r.Code], Reason: r.Reason, Cut: frame.CutID(r.Cut), Step: r.Step, Path: r.Path,
@@ -137,7 +137,7 @@ func (t *trainer) answered(r *pb.CutReply) {
 	t.out.send(frame.TypeAnswer, 0, a)
 }
 
-// againOf is what of the records is told to a trainer.
+// againOf is the count of records as a trainer is told it.
 func againOf(t *pb.Tally) *frame.Again {
 	if t == nil {
 		return nil

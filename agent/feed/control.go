@@ -16,7 +16,7 @@ import (
 	"github.com/headrace/headrace/internal/frame"
 )
 
-// first reads what a connection is for: HELLO or ATTACH.
+// first reads the first message of a connection: HELLO or ATTACH.
 func (s *Server) first(c *net.UnixConn, cred *unix.Ucred) error {
 	var buf []byte
 	h, payload, err := frame.ReadControl(c, &buf)
@@ -83,8 +83,8 @@ func (s *Server) control(c *net.UnixConn, cred *unix.Ucred, hello frame.Hello) e
 	t.wg.Go(func() { t.out.drain(ctx, c) })
 	t.wg.Go(func() { t.greet(ctx) })
 	if proc != nil {
-		// An ended process closes its socket, behind all that it said; one whose
-		// socket a child has inherited does not.
+		// A process that ends closes its socket after everything that it wrote. If a
+		// child has inherited the socket, it stays open.
 		t.wg.Go(func() {
 			select {
 			case <-proc.exited:
@@ -165,7 +165,7 @@ func (t *trainer) greet(ctx context.Context) {
 	})
 }
 
-// giveUp says why and closes the connection once that is written.
+// giveUp sends the reason and closes the connection once it is written.
 func (t *trainer) giveUp(e *frame.Error) {
 	t.out.send(frame.TypeError, 0, e)
 	_ = t.conn.CloseRead()
@@ -174,7 +174,8 @@ func (t *trainer) giveUp(e *frame.Error) {
 // controlBytes of a control connection are read at once.
 const controlBytes = 16 << 10
 
-// listen handles messages until the connection ends; bye: the trainer said so.
+// listen handles messages until the connection ends. bye reports that the trainer said
+// BYE.
 func (t *trainer) listen(ctx context.Context, c *net.UnixConn) (bye bool, err error) {
 	var buf []byte
 	in := bufio.NewReaderSize(&rest{UnixConn: c, left: -1}, controlBytes) // STEPs come in bursts
@@ -271,7 +272,7 @@ func (t *trainer) step(number uint32, payload []byte) error {
 	return nil
 }
 
-// stats are totals of one stream; what is said of the worker is their sum.
+// stats takes the totals of one stream. The worker's totals are the sum over its streams.
 func (t *trainer) stats(number uint32, v frame.Stats) {
 	st := t.stream(number)
 	if st == nil {

@@ -12,14 +12,14 @@ import (
 	"github.com/headrace/headrace/internal/decode"
 )
 
-// cutter decodes leases in order into frames of whole batches. It is one
-// goroutine of a stream; only it touches what is here.
+// cutter decodes leases, in order, into frames of whole batches. One goroutine of a
+// stream runs it, and only that goroutine uses its fields.
 type cutter struct {
 	st    *stream
 	w     *work         // in the making, or nil
 	rds   []*reading    // one, or of input without an end one in each partition
 	turn  int           // which of them is asked first
-	came  chan struct{} // poked when one of them has something
+	came  chan struct{} // signalled when one of them has a chunk
 	rd    *reading      // which the chunk is of
 	ahead *reading      // of the lease that is read next, or nil; not in rds
 	spare spareBatches
@@ -54,10 +54,12 @@ func (st *stream) cut(ctx context.Context) {
 	}
 }
 
-// next says which leases to read now: none when all are read. Of input without an
-// end it is one in each partition, that which comes first there: a reader may wait
-// ahead of head for long, and what others gave back, and was granted later, lies
-// before it. more is false while there is no room, or nothing may be done.
+// next says which leases to read now; none when all are read. Of live input it is one
+// in each partition, the first by position: a reader may wait at the head for long,
+// and a range that another worker gave back lies before it although it was granted
+// later. For example, lease [200, 300) waits at head 250 when [100, 150) is granted
+// again: [100, 150) is read now. more is false while the queue has no room, or while
+// nothing may be read.
 func (c *cutter) next() (more bool) {
 	st := c.st
 	c.now = c.now[:0]
@@ -87,7 +89,8 @@ func (c *cutter) next() (more bool) {
 	return true
 }
 
-// room: what waits is bounded in bytes, and in time of the trainer's own pace.
+// room reports whether more may wait in the queue. The queue is bounded in bytes, and in
+// time at the trainer's own pace.
 func (c *cutter) room() bool {
 	st, cfg := c.st, &c.st.t.srv.cfg
 	if len(st.queue) == 0 {
@@ -99,10 +102,11 @@ func (c *cutter) room() bool {
 	return len(st.queue) < 2 || float64(st.queued) < st.pace*cfg.Prefetch.Seconds()
 }
 
-// startOver drops what was cut and not delivered, if a steal asks for it. The
-// leases are then read again from where they were delivered. Steals are rare, and
-// what they cost is what was read ahead. It says false while the sender may be
-// delivering what the steal asks about: come again after that.
+// startOver drops everything that was cut and not delivered, if a steal asks for it. The
+// leases are then read again from where delivery stands: with a lease [100, 200),
+// delivered to 140 and cut to 180, reading starts again at 140. Steals are rare, so the
+// cost of reading again is small. It returns false while the sender may be delivering
+// the rows in question; the caller tries again after that.
 func (c *cutter) startOver() bool {
 	st := c.st
 	st.mu.Lock()
@@ -132,7 +136,8 @@ func (c *cutter) reset() {
 	c.stopAhead()
 }
 
-// idle: all leases are read. It asks for more, and lets go of what no longer waits.
+// idle is called when all leases are read. It asks for more, and sends batches that have
+// waited long enough.
 func (c *cutter) idle(ctx context.Context) {
 	c.stopReading()
 	if !c.asked {
@@ -243,7 +248,8 @@ func (c *cutter) bind(l *lease) bool {
 	return true
 }
 
-// book says whose the rows from `rows` on are, and how far n records reach.
+// book records which lease the rows from `rows` on belong to, and up to which position
+// the n records reach.
 func (c *cutter) book(l *lease, rows, n int, end int64) {
 	b, piece, recs := c.w.b, c.chunk.piece, c.chunk.batch.Recs
 	next := recs[c.at+n-1].Next
@@ -276,13 +282,13 @@ func (c *cutter) recycle() {
 	c.chunk, c.at = chunk{}, 0
 }
 
-// skipChunk: its records are not ours any more, nor is anything behind them.
+// skipChunk drops the chunk: its records, and all after them, were stolen.
 func (c *cutter) skipChunk(l *lease) {
 	c.drop(c.rd)
 	c.leaseEnd(l)
 }
 
-// pieceEnd: no record begins in the rest of the piece.
+// pieceEnd handles the end of a piece: no record begins in the rest of it.
 func (c *cutter) pieceEnd(l *lease, piece int) {
 	c.st.mu.Lock()
 	defer c.st.mu.Unlock()
@@ -290,8 +296,9 @@ func (c *cutter) pieceEnd(l *lease, piece int) {
 	l.read = max(l.read, l.after(piece, p.End, l.end))
 }
 
-// leaseEnd: no record begins in the rest of the lease. The positions ride with
-// the last row if it is still here, and the core is told in any case.
+// leaseEnd handles the end of a lease: no record begins in the rest of it. Those
+// positions are acked with the last row if it is still here. The core is told in any
+// case.
 func (c *cutter) leaseEnd(l *lease) {
 	c.st.mu.Lock()
 	if c.st.recut { // it ends elsewhere now; read again
@@ -311,7 +318,7 @@ func (c *cutter) leaseEnd(l *lease) {
 	c.tellErrors()
 }
 
-// wait until something changes or deadline.
+// wait returns when something has changed or the deadline has passed.
 func (c *cutter) wait(ctx context.Context, deadline time.Time) {
 	c.timer.Reset(until(deadline))
 	select {

@@ -8,7 +8,7 @@ import (
 	"github.com/headrace/headrace/internal/frame"
 )
 
-// badRecord: the record after those that were decoded cannot be decoded.
+// badRecord handles a record that cannot be decoded: the one after those that were.
 func (c *cutter) badRecord(l *lease, err error) {
 	if errors.Is(err, decode.ErrFull) && c.w.b.Rows() >= c.st.rows {
 		c.seal(c.w.b.Rows() / c.st.rows * c.st.rows)
@@ -25,9 +25,9 @@ func (c *cutter) badRecord(l *lease, err error) {
 	c.fail(l, at, c.chunk.piece, err)
 }
 
-// fail gives the lease back from at on, and ends the stream if it is for good. What
-// the source has lost is for the master to judge: it stops the dataset, of which
-// the stream then hears, or grants what lies behind the loss.
+// fail gives the lease back from at on, and ends the stream if the failure is permanent.
+// For data that the source has lost, the master decides: it stops the dataset, and the
+// stream hears of that, or it grants the records after the loss.
 func (c *cutter) fail(l *lease, at int64, piece int, err error) {
 	st, srv := c.st, c.st.t.srv
 	f := faultOf(st.ds, l.grant.Pieces[piece].Name, err)
@@ -44,7 +44,7 @@ func (c *cutter) fail(l *lease, at int64, piece int, err error) {
 	st.mu.Unlock()
 	srv.cfg.Desk.Do(&hold.Failed{Lease: l.id, At: at, Permanent: f.permanent, Kind: f.kind, Message: f.message, Lost: f.lost})
 	if !again { // else it is read again, up to there
-		srv.cfg.Desk.Do(&hold.Exhausted{Lease: l.id, Tail: tail}) // what lies before it without a record is nobody else's
+		srv.cfg.Desk.Do(&hold.Exhausted{Lease: l.id, Tail: tail}) // positions before it without a record stay with this lease
 	}
 	if f.permanent && f.lost == nil {
 		c.over = true
@@ -53,7 +53,7 @@ func (c *cutter) fail(l *lease, at int64, piece int, err error) {
 	}
 }
 
-// tellErrors counts the values that defaults have replaced since the last time.
+// tellErrors reports how many values were replaced by defaults since its last call.
 func (c *cutter) tellErrors() {
 	for _, d := range c.decs {
 		for _, e := range d.Errors() {

@@ -33,8 +33,8 @@ func (s *Server) data(c *net.UnixConn, cred *unix.Ucred, attach frame.Attach, nu
 		return s.refuse(c, number, refused(fmt.Sprintf("stream %d is not open", number), "OPEN comes first"))
 	}
 	_ = c.SetReadDeadline(time.Time{})
-	// A frame at once, as far as the kernel allows: else the two processes hand
-	// the processor to each other for every 200 KiB of it.
+	// Ask for room for a whole frame. With less, the two processes would switch after
+	// every 200 KiB.
 	_ = c.SetWriteBuffer(frameBytes)
 	if !st.attach(c, attach.Regions) {
 		return s.refuse(c, number, refused(fmt.Sprintf("stream %d has a data connection already", number), ""))

@@ -3,9 +3,9 @@
 // leases that a stream was granted, decodes them into frames of whole batches,
 // and watches the trainers' processes.
 //
-// It decides nothing about leases: each event goes to the Desk, and what the
-// Desk decides comes back through Apply. A frame leaves only after the Desk said
-// Go to exactly its records, so a steal and a delivery can not cross.
+// It decides nothing about leases. Each event goes to the Desk, and the Desk's decisions
+// come back through Apply. A frame leaves only after the Desk said Go to exactly its
+// records, so a record is never both stolen and delivered.
 //
 // A stream has four goroutines, started in stream.start and ended with its
 // connection: one takes credits off the socket, one reads the source, one
@@ -27,7 +27,7 @@
 //	readings.go   which leases are read side by side
 //	cut.go        records to rows of frames, in the order of the leases
 //	seal.go       when a frame is large or old enough to leave
-//	cutfail.go    records and leases that can not be read on
+//	cutfail.go    records and leases that cannot be read
 //	send.go       frames to the trainer, once the Desk says Go
 //	lend.go       how a frame goes: in shared memory, or over the socket
 //	regions.go    the shared memory of a data connection

@@ -22,7 +22,7 @@ func invalid(message, hint string) *frame.Error {
 	return &frame.Error{Code: frame.CodeInvalid, Message: message, Hint: hint}
 }
 
-// wireError is err as the trainer sees it.
+// wireError is err as it is sent to the trainer.
 func wireError(err error) *frame.Error {
 	if e, ok := errors.AsType[*frame.Error](err); ok {
 		return e
@@ -37,8 +37,8 @@ func wireError(err error) *frame.Error {
 	return &frame.Error{Code: code, Message: err.Error()}
 }
 
-// refuse says why and returns it. An agent that stops refuses nothing: it closes the
-// connection, and the trainer looks for the next one.
+// refuse sends the error to the trainer and returns it. An agent that is stopping refuses
+// nothing: it closes the connection, and the trainer looks for the next agent.
 func (s *Server) refuse(c net.Conn, stream uint32, e *frame.Error) error {
 	if err := s.stopped.Err(); err != nil {
 		return err
@@ -48,7 +48,7 @@ func (s *Server) refuse(c net.Conn, stream uint32, e *frame.Error) error {
 	return e
 }
 
-// fault is why a lease can not be read on.
+// fault is the reason why the rest of a lease cannot be read.
 type fault struct {
 	kind      string // as in ReadFailure
 	permanent bool
@@ -57,7 +57,7 @@ type fault struct {
 	lost      *pb.LostRange // with kind truncated: the master decides how to go on
 }
 
-// faultOf sorts what reading or decoding has found. name is the segment's.
+// faultOf classifies an error of reading or decoding. name is the segment's.
 func faultOf(ds *Dataset, name string, err error) fault {
 	f := fault{kind: "io", permanent: true, message: fmt.Sprintf("dataset %s: %v", ds.Name, err)}
 	var (

@@ -9,8 +9,8 @@ import (
 	"github.com/headrace/headrace/internal/frame"
 )
 
-// write sends a finished frame: where it lies, if that is shared memory, else all of
-// its bytes.
+// write sends a finished frame. If it lies in shared memory, only its place is sent;
+// otherwise all of its bytes are.
 func (s *sender) write(w *work, payload []byte, batches uint32) error {
 	st := s.st
 	m := st.t.srv.cfg.Metrics
@@ -39,8 +39,8 @@ func (s *sender) lend(w *work, length int, batches uint32) error {
 	return err
 }
 
-// offer tells the trainer of one more region after a frame of size bytes for which
-// there was none, and of those that are no more.
+// offer is called after a frame of size bytes found no region. It offers the trainer one
+// more region, and names the regions that are gone.
 func (s *sender) offer(size int) error {
 	s.gone = s.st.regions.news(s.gone)
 	for _, number := range s.gone {

@@ -2,7 +2,7 @@ package feed
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Metrics of the agent. A nil Registerer keeps them to themselves.
+// Metrics are the agent's. With a nil Registerer they are counted and not exported.
 type Metrics struct {
 	Buffer       prometheus.GaugeFunc
 	DecodeErrors *prometheus.CounterVec

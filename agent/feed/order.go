@@ -18,14 +18,14 @@ type lease struct {
 
 	token hold.Token
 	end   int64 // falls when the tail is stolen
-	read  int64 // decoded up to here: the next row begins at or behind it
-	cut   int64 // rows that are cut or sealed take it up to here; read is at or behind it
-	sent  int64 // delivered up to here
+	read  int64 // decoded up to here: the next row begins here or later
+	cut   int64 // rows in frames reach up to here; cut <= read
+	sent  int64 // delivered up to here; sent <= cut
 	dry   bool  // read to its end
 }
 
-// pieceAt is the piece that holds order position pos, or the next one behind it;
-// len(pieces) when there is none.
+// pieceAt is the piece that holds order position pos, or else the next piece after pos;
+// len(pieces) if there is none.
 func (l *lease) pieceAt(pos int64) int {
 	for i, p := range l.grant.Pieces {
 		if pos < p.OrderStart+p.End-p.Start {
@@ -39,8 +39,8 @@ func (l *lease) samePartition(o *lease) bool {
 	return l.grant.Partition == o.grant.Partition && l.grant.Pass == o.grant.Pass
 }
 
-// before: l's records come first in the pass that both are of. Pieces of different
-// segments follow each other as their segments do.
+// before reports whether l's records come before the other's in their pass. Pieces of
+// different segments are in the order of their segments.
 func (l *lease) before(o *lease) bool {
 	return cmp.Or(cmp.Compare(l.grant.Segment, o.grant.Segment), cmp.Compare(l.grant.LeaseStart, o.grant.LeaseStart)) < 0
 }
@@ -57,8 +57,8 @@ func (l *lease) span(i int, pos, end int64) (sources.Range, sources.Position, bo
 	return r, from, from.Offset < r.End
 }
 
-// after is the order position of offset in piece i, which is at or behind the
-// piece's start. What lies behind the piece without a record belongs to it.
+// after is the order position of offset in piece i; offset is not before the piece's
+// start. Positions without a record that follow a piece belong to it.
 func (l *lease) after(i int, offset, end int64) int64 {
 	p := l.grant.Pieces[i]
 	if offset < p.End {
@@ -86,7 +86,7 @@ func (r *run) shift() int64 {
 	return p.OrderStart - p.Start
 }
 
-// work is a frame in the making: a builder and whose rows are in it.
+// work is a frame in the making: a builder, and which leases its rows are of.
 type work struct {
 	b      *frame.Builder
 	region *region // that b is placed in, or nil
@@ -100,7 +100,8 @@ type work struct {
 
 func (w *work) batches() int { return (w.b.Rows() + w.rows - 1) / w.rows }
 
-// cuts lists what each batch takes of which lease, and its records, for the Desk.
+// cuts tells the Desk how far each batch reaches into each lease, and how many records it
+// has.
 func (w *work) cuts(sizes []int32, cuts []hold.Cut) ([]int32, []hold.Cut) {
 	sizes, cuts = sizes[:0], cuts[:0]
 	timed := false
@@ -157,7 +158,7 @@ func tally(times []int64) hold.Tally {
 	return t
 }
 
-// split moves the batches behind the first n to rest, which is empty.
+// split moves all batches after the first n to rest, which is empty.
 func (w *work) split(n int, rest *work) error {
 	row := n * w.rows
 	rest.last = w.last

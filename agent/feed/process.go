@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process is a trainer's process, held by a pidfd: the number can not come to
-// mean another process while we hold it.
+// process is a trainer's process, held by a pidfd. While we hold it, a signal cannot reach
+// another process that got the same number.
 type process struct {
 	pid    int
 	fd     *os.File
@@ -18,10 +18,9 @@ type process struct {
 	close  func()
 }
 
-var errNoProcess = errors.New("the process is not to be seen from here")
+var errNoProcess = errors.New("the agent cannot see the process")
 
-// watch holds the process that pid means now. The caller calls close when it
-// does not care any more.
+// watch holds the process that has the number pid now. The caller closes it.
 func watch(pid int) (*process, error) {
 	if pid <= 0 {
 		return nil, fmt.Errorf("%w: its pid namespace is another one", errNoProcess)
@@ -64,7 +63,7 @@ func watch(pid int) (*process, error) {
 	return p, nil
 }
 
-// gone: it has ended.
+// gone reports whether the process has ended.
 func (p *process) gone() bool {
 	select {
 	case <-p.exited:
@@ -74,7 +73,7 @@ func (p *process) gone() bool {
 	}
 }
 
-// kill ends it for sure; exited tells when that has happened.
+// kill sends SIGKILL; exited is closed when the process has ended.
 func (p *process) kill() error {
 	if p.fd == nil || p.gone() {
 		return nil

@@ -14,7 +14,7 @@ import (
 	pb "github.com/headrace/headrace/api/headrace/v1"
 )
 
-// retryFor is how long a source may be out of order before its lease is given up.
+// retryFor is how long a source may fail before its lease is given back.
 const retryFor = 30 * time.Second
 
 // chunk is some records of a piece, or why there are no more of it: io.EOF at
@@ -26,7 +26,7 @@ type chunk struct {
 	err    error
 }
 
-// batchesAhead of the decoder are read, that in its hands included.
+// batchesAhead is how many batches are read ahead, including the one that is decoded.
 const batchesAhead = 3
 
 // reading reads one lease ahead of the decoder, a few batches at a time.
@@ -41,12 +41,12 @@ type reading struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
-	atEnd    atomic.Bool // the source has no more for it, though much may wait in out
+	atEnd    atomic.Bool // the source has given everything; chunks may still wait in out
 	complete bool        // every piece was read to its end; set before out is closed
 }
 
-// startReading reads l from order position from. came is poked with each chunk, and
-// at the end. It takes over the memory of spare, and stop gives memory back.
+// startReading reads l from order position from. came is signalled with each chunk and at
+// the end. The reading takes over the memory of spare; stop gives memory back.
 func startReading(ctx context.Context, ds *Dataset, desk Desk, l *lease, from, end int64, came chan<- struct{}, spare *spareBatches) *reading {
 	ctx, cancel := context.WithCancel(ctx)
 	r := &reading{l: l, from: from, ds: ds, desk: desk, came: came, out: make(chan chunk, 1), free: make(chan *sources.Batch, batchesAhead), cancel: cancel}
@@ -73,7 +73,7 @@ func (r *reading) poke() {
 	}
 }
 
-// stop ends it. held is the batch that the decoder has, or nil.
+// stop ends the reading. held is the batch that the decoder has, or nil.
 func (r *reading) stop(held *sources.Batch, spare *spareBatches) {
 	r.cancel()
 	r.wg.Wait()
@@ -86,8 +86,8 @@ func (r *reading) stop(held *sources.Batch, spare *spareBatches) {
 	}
 }
 
-// spareBatches are those of readings that ended, as many as one reading has. Their
-// memory is some MiB, which is dear to make anew for each lease.
+// spareBatches are batches of readings that ended, as many as one reading needs. Each is
+// some MiB of memory, too much to allocate for every lease.
 type spareBatches struct{ list []*sources.Batch }
 
 func (s *spareBatches) put(b *sources.Batch) {
@@ -106,7 +106,7 @@ func (s *spareBatches) get() *sources.Batch {
 	return b
 }
 
-// piece reads one piece to its end; false: no more is wanted, or possible.
+// piece reads one piece to its end. It returns false if reading must stop.
 func (r *reading) piece(ctx context.Context, i int, from, end int64) bool {
 	rng, pos, any := r.l.span(i, from, end)
 	if !any {
@@ -135,7 +135,7 @@ func (r *reading) piece(ctx context.Context, i int, from, end int64) bool {
 		}
 		before := pos
 		if err = r.attempt(ctx, i, p, rng, &pos); pos != before {
-			broken = time.Time{} // it went on: another trouble has its own time
+			broken = time.Time{} // some records came: the next failure gets the full time
 		}
 	}
 	if ctx.Err() != nil {
@@ -190,7 +190,7 @@ func (r *reading) attempt(ctx context.Context, i int, p *pb.Piece, rng sources.R
 	}
 }
 
-// watch has the Desk told of each new head, and when the reader begins to wait there.
+// watch tells the Desk of each new head, and when the reader begins to wait there.
 func (r *reading) watch(cur sources.Cursor, p *pb.Piece, pos *sources.Position) {
 	t, ok := cur.(sources.Tailing)
 	if !ok || !r.ds.Spec.Live() {

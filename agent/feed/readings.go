@@ -7,12 +7,12 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// A stream reads one lease at a time, in the order of their grants, and begins the
-// next one while it decodes the last records of one: to open a range may take a
-// round trip. Of input without an end it reads one in each partition side by side:
-// each may wait at its head.
+// A stream reads one lease at a time, in the order of their grants. It opens the next
+// lease while it decodes the last records of the one before, because opening a range may
+// take a round trip. Of live input it reads one lease in each partition, side by side,
+// because each may wait at its head.
 
-// take gets the next chunk; false: something else happened meanwhile.
+// take gets the next chunk. It returns false if something else happened first.
 func (c *cutter) take(ctx context.Context) bool {
 	for k := range c.rds {
 		rd := c.rds[(c.turn+k)%len(c.rds)]
@@ -46,8 +46,9 @@ func (c *cutter) taken(rd *reading, ch chunk, ok bool) bool {
 	return true
 }
 
-// open has a reading for each lease that is to be read, and for no other. One that
-// waits ahead of head for records that were stolen would wait for ever.
+// open makes the readings those of the given leases: it starts missing ones and stops all
+// others. A reading that waits at the head for records that were stolen would otherwise
+// wait for ever.
 func (c *cutter) open(ctx context.Context) {
 	for i := len(c.rds) - 1; i >= 0; i-- {
 		if rd := c.rds[i]; !slices.Contains(c.now, rd.l) {
@@ -71,7 +72,7 @@ func (c *cutter) open(ctx context.Context) {
 	c.readAhead(ctx)
 }
 
-// adopt goes on with what was read ahead of l.
+// adopt takes over the reading that was begun ahead of l.
 func (c *cutter) adopt(l *lease) bool {
 	rd := c.ahead
 	if rd == nil {
@@ -88,7 +89,7 @@ func (c *cutter) adopt(l *lease) bool {
 	return true
 }
 
-// readAhead begins the next lease once the source has no more for the one before.
+// readAhead opens the next lease once the source has given all of the one before.
 func (c *cutter) readAhead(ctx context.Context) {
 	if c.ahead != nil || len(c.rds) != 1 || !c.rds[0].atEnd.Load() || c.st.ds.Spec.Live() {
 		return
@@ -114,7 +115,7 @@ func (c *cutter) stopAhead() {
 	}
 }
 
-// overtaken: the end of a lease of input that grows came to where it was read to.
+// overtaken handles a lease of live input whose end was moved back to where it was read.
 func (c *cutter) overtaken(rd *reading) bool {
 	if !c.st.ds.Spec.Live() {
 		return false

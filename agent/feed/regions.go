@@ -10,22 +10,23 @@ import (
 	"github.com/headrace/headrace/internal/frame"
 )
 
-// mostRegions of one data connection: as many as are of use to a trainer that is
-// faster than its input.
+// mostRegions is how many regions one data connection has at most. A trainer that is
+// faster than its input has no use for more.
 const mostRegions = 12
 
 // regions are the shared memory that the frames of one data connection are made in.
 //
-// A region is in one hand at a time: the trainer's from when it is told of it, and
-// while anything there refers to its frame; ours from a RELEASE on, until its next
-// frame has left. Where none is free, a frame is made in memory of our own and goes
-// over the socket, so nobody ever waits for a region. They end with the connection;
-// what the trainer still has of them then stays, and is written by nobody.
+// A region has one holder at a time. The trainer holds it from the moment it is told of
+// it, and while anything in the trainer refers to its frame. The agent holds it from the
+// trainer's RELEASE until its next frame has left. If no region is free, the frame is made
+// in the agent's own memory and goes over the socket, so nothing waits for a region.
+// Regions end with the connection. Memory that the trainer still maps then stays valid,
+// and nothing writes to it.
 type regions struct {
 	limit int // bytes of all of them
 
 	mu    sync.Mutex
-	vain  bool // the trainer could not map one: it is offered no more
+	vain  bool // the trainer could not map one, so none is offered any more
 	usual int  // bytes of frames that found no room
 	last  uint32
 	bytes int
@@ -45,9 +46,9 @@ func newRegions(limit int) *regions {
 	return &regions{limit: limit, all: map[uint32]*region{}}
 }
 
-// offer makes another region, which the trainer releases when it has mapped it, after
-// a frame of size bytes for which there was none; nil if there are enough. need: what
-// take will ask for. The caller closes fd.
+// offer makes another region after a frame of size bytes found none; nil if there are
+// enough. need is the size that take will ask for. The trainer releases the region once it
+// has mapped it. The caller closes fd.
 func (rs *regions) offer(size, need int) (r *region, fd int, err error) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -73,8 +74,8 @@ func (rs *regions) offer(size, need int) (r *region, fd int, err error) {
 	return r, fd, nil
 }
 
-// share makes memory that another process can map, and that neither can make shorter
-// under the other.
+// share makes memory that another process can map. It is sealed: neither process can
+// shrink it while the other one uses it.
 func share(size int) (memory []byte, fd int, err error) {
 	fd, err = unix.MemfdCreate("headrace", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
@@ -85,7 +86,7 @@ func share(size int) (memory []byte, fd int, err error) {
 			_ = unix.Close(fd)
 		}
 	}()
-	// All of it now: a lack of memory is an error here, and a signal later.
+	// Allocate all of it now: a lack of memory is an error here, and a SIGBUS later.
 	for err = unix.EINTR; errors.Is(err, unix.EINTR); { // any signal may end it, fallocate(2) says
 		err = unix.Fallocate(fd, 0, 0, int64(size))
 	}
@@ -102,8 +103,8 @@ func share(size int) (memory []byte, fd int, err error) {
 	return memory, fd, nil
 }
 
-// take gives a region of at least need bytes that nobody has, or nil. Those that have
-// become too small go.
+// take gives a free region of at least need bytes, or nil. It drops free regions that
+// have become too small.
 func (rs *regions) take(need int) *region {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -120,7 +121,7 @@ func (rs *regions) take(need int) *region {
 	return nil
 }
 
-// back: no frame was sent from it.
+// back returns a region from which no frame was sent.
 func (rs *regions) back(r *region) {
 	rs.mu.Lock()
 	rs.free = append(rs.free, r)
@@ -136,8 +137,9 @@ func (rs *regions) lend(r *region) frame.Use {
 	return r.use
 }
 
-// released: the trainer has nothing of these uses any more. forget: and somebody else
-// may have, so that they are filled never again. What is said twice counts once.
+// released takes regions back that the trainer does not use any more. With forget, another
+// process (a child after a fork) may still use them, so they are never filled again. A
+// release that is repeated counts once.
 func (rs *regions) released(uses []frame.Use, forget bool) error {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -159,7 +161,7 @@ func (rs *regions) released(uses []frame.Use, forget bool) error {
 	return nil
 }
 
-// unmap: the caller holds mu, and nobody has a builder in it.
+// unmap frees a region. The caller holds mu, and no builder lies in the region.
 func (rs *regions) unmap(r *region) {
 	delete(rs.all, r.use.Region)
 	rs.bytes -= len(r.memory)
@@ -169,7 +171,7 @@ func (rs *regions) unmap(r *region) {
 	r.memory = nil
 }
 
-// news is what the trainer was not told yet: regions that it can forget.
+// news lists the regions that the trainer can forget and was not told of yet.
 func (rs *regions) news(into []uint32) []uint32 {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -178,7 +180,7 @@ func (rs *regions) news(into []uint32) []uint32 {
 	return into
 }
 
-// close ends all of them. No builder is in any.
+// close frees all regions. No builder lies in one.
 func (rs *regions) close() {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()

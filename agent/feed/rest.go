@@ -10,12 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inherited is how long the end of a connection may come after that of its
-// process. It comes with it, unless a child has inherited the socket.
+// inherited is how long after its process a connection may stay open. It ends with the
+// process unless a child has inherited the socket.
 const inherited = 100 * time.Millisecond
 
-// rest reads a control connection. After its read deadline it still gives what
-// lies in the socket: steps that the process sent before it ended.
+// rest reads a control connection. After the read deadline it still returns bytes that lie
+// in the socket: steps that the process sent before it ended.
 type rest struct {
 	*net.UnixConn
 	left int // bytes that lie in the socket; -1: the deadline has not passed yet
@@ -36,7 +36,7 @@ func (r *rest) Read(p []byte) (int, error) {
 	var readErr error
 	err = raw.Control(func(fd uintptr) { // does not look at the deadline
 		if r.left < 0 {
-			// Counted once: a child that goes on writing does not hold us.
+			// Counted once, so that a child that goes on writing cannot keep us here.
 			r.left, readErr = unix.IoctlGetInt(int(fd), unix.TIOCINQ)
 		}
 		if readErr == nil && r.left > 0 {

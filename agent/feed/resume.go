@@ -8,8 +8,8 @@ import (
 	"github.com/headrace/headrace/internal/frame"
 )
 
-// resume opens again the streams that a trainer brings from the agent before
-// this one, and gives what the core has to know of them.
+// resume opens the streams again that a trainer brings from the agent before this one. It
+// returns what the core must know of them.
 func (t *trainer) resume(ctx context.Context, entries []frame.ResumeEntry) ([]hold.Resume, error) {
 	out := make([]hold.Resume, 0, len(entries))
 	for _, e := range entries {

@@ -40,7 +40,7 @@ func (c *cutter) seal(n int) {
 	poke(c.st.wakeSend)
 }
 
-// deadline is when what is here must leave: full batches after linger, a short
+// deadline is when the waiting rows must leave: full batches after linger, an unfinished
 // one after max_wait. Zero: nothing waits.
 func (c *cutter) deadline() time.Time {
 	var d time.Time
@@ -55,7 +55,7 @@ func (c *cutter) deadline() time.Time {
 	return d
 }
 
-// overdue lets go of what has waited long enough.
+// overdue sends what has waited long enough.
 func (c *cutter) overdue() {
 	if c.w == nil || c.w.b.Rows() == 0 {
 		return

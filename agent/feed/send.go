@@ -25,7 +25,7 @@ type sender struct {
 	split time.Time // since when a frame waits for more credit
 }
 
-// names remembers what a stream was told.
+// names remembers which names a connection was told.
 type names struct {
 	partitions map[uint32]bool
 	segments   map[[2]int64]bool
@@ -57,8 +57,8 @@ func (st *stream) send(ctx context.Context, c *net.UnixConn) error {
 	}
 }
 
-// next takes a frame that the credit allows off the queue. again: when to look
-// once more, though nothing happens.
+// next takes a frame that the credit allows off the queue. again is when to look once
+// more if nothing happens until then.
 func (s *sender) next() (w *work, again time.Time, end bool) {
 	st := s.st
 	st.mu.Lock()
@@ -171,7 +171,7 @@ func (s *sender) end(ctx context.Context) error {
 	return nil
 }
 
-// of is the names block of the frame: what this connection was not told before.
+// of is the names block of the frame: names that this connection was not told before.
 func (n *names) of(w *work) []byte {
 	var partitions, segments map[string]string
 	for i := range w.runs {

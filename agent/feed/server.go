@@ -26,7 +26,7 @@ type Desk interface {
 	Lost() string
 }
 
-// Answer is what an event's sender needs at once.
+// Answer is what the sender of an event needs at once.
 type Answer struct {
 	Verdict hold.Verdict
 	Pace    float64
@@ -35,8 +35,8 @@ type Answer struct {
 	Mute    bool
 }
 
-// Catalog knows datasets by name. Errors are *frame.Error where the trainer is to
-// see a code.
+// Catalog finds datasets by name. Errors that a trainer tells apart by a code are
+// *frame.Error.
 type Catalog interface {
 	Find(ctx context.Context, name string) (*Dataset, error)
 }
@@ -66,8 +66,8 @@ type Config struct {
 	Logger      *slog.Logger
 }
 
-// Times of the protocol. joinWait is how long a trainer waits for a master; the
-// Python client gives up after 30 s, and is to hear why before that.
+// Times of the protocol. joinWait is how long a trainer waits for a master. The Python
+// client gives up after 30 s; it must hear the reason before that.
 const (
 	helloWait = 10 * time.Second
 	joinWait  = 25 * time.Second
@@ -75,7 +75,7 @@ const (
 	quitGrace = 200 * time.Millisecond // between QUIT and SIGKILL, at most
 )
 
-// Server is the trainers' socket and all behind it.
+// Server is the trainers' socket, its connections and their streams.
 type Server struct {
 	cfg      Config
 	buffered atomic.Int64 // bytes decoded and not delivered, all streams
@@ -216,7 +216,7 @@ func (s *Server) Apply(fx *hold.Effects) {
 	}
 }
 
-// MasterLost tells waiting streams why nothing comes.
+// MasterLost tells waiting streams why no batch comes.
 func (s *Server) MasterLost(reason string) {
 	s.each(func(t *trainer) { t.masterLost(reason) })
 }
@@ -241,7 +241,7 @@ func (s *Server) serve(c *net.UnixConn) {
 func (s *Server) dispatch(c *net.UnixConn) error {
 	cred, err := peer(c)
 	if err != nil {
-		return fmt.Errorf("who is it: %w", err)
+		return fmt.Errorf("the credentials of the connection: %w", err)
 	}
 	if err := admitted(cred); err != nil {
 		return s.refuse(c, 0, refused(err.Error(), "run trainer and agent as the same user"))

@@ -56,8 +56,8 @@ func listen(ctx context.Context, path string) (l *net.UnixListener, found bool, 
 		}
 		found = true
 	}
-	// Its mode follows a moment later than the socket (the umask is the whole
-	// process's); until then peers are told by their credentials all the same.
+	// The mode is set a moment after the socket was made, because the umask belongs to the
+	// whole process. Until then, admitted still checks each peer's credentials.
 	if l, err = net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"}); err != nil {
 		return nil, false, fmt.Errorf("socket %s: %w", path, err)
 	}
@@ -90,8 +90,8 @@ func makeFolder(dir string) error {
 	if err := unix.Stat(dir, &st); err != nil {
 		return fmt.Errorf("folder of the socket %s: %w", dir, err)
 	}
-	// Others may not put a socket of theirs where trainers look for ours. A
-	// sticky folder (as /tmp) is as good: nobody can replace our file in it.
+	// No other user may put a socket where trainers look for ours. A sticky folder (like
+	// /tmp) is safe too: others cannot replace our file in it.
 	if st.Mode&0o022 != 0 && st.Mode&unix.S_ISVTX == 0 {
 		return fmt.Errorf("folder of the socket %s can be written by others (mode %04o): chmod 700 it, or choose another", dir, st.Mode&0o7777)
 	}
@@ -101,8 +101,8 @@ func makeFolder(dir string) error {
 	return nil
 }
 
-// peer is who the kernel says is at the other end of c. Pid is 0 if it lives in
-// a pid namespace that we do not see.
+// peer is the process at the other end of c, as the kernel says. Its pid is 0 if it lives
+// in a pid namespace that we do not see.
 func peer(c *net.UnixConn) (*unix.Ucred, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -116,7 +116,7 @@ func peer(c *net.UnixConn) (*unix.Ucred, error) {
 	return cred, optErr
 }
 
-// admitted: the same user, or root.
+// admitted lets in the same user and root.
 func admitted(cred *unix.Ucred) error {
 	if cred.Uid != 0 && int(cred.Uid) != os.Getuid() {
 		return fmt.Errorf("uid %d may not use the agent of uid %d", cred.Uid, os.Getuid())

@@ -28,7 +28,7 @@ type stream struct {
 	ds      *Dataset
 	rows    int
 	track   bool
-	virtual uint32        // bit_exact: which virtual rank's it is, from 1
+	virtual uint32        // bit_exact: the virtual rank that it reads, from 1; else 0
 	maxWait time.Duration // 0: none
 	dec     *decode.Decoder
 	pool    *frame.Pool
@@ -50,7 +50,7 @@ type stream struct {
 	leases    []*lease
 	queue     []*work
 	queued    int  // batches in queue
-	recut     bool // leases changed under what was cut: cut again from what was delivered
+	recut     bool // a lease lost rows that were cut: cut again from the delivered position
 	sending   bool // the sender has a frame of the queue at the Desk
 	blocked   bool // the sender waits for the session
 	state     pb.Standing_State
@@ -124,8 +124,8 @@ func (t *trainer) newStream(ctx context.Context, number uint32, o frame.Open) (*
 	return st, nil
 }
 
-// exact takes the virtual rank that an OPEN of a bit_exact dataset names. One that
-// names none learns how many there are, and gets no batch.
+// exact takes the virtual rank that an OPEN of a bit_exact dataset names. An OPEN that
+// names none is told how many there are, and gets no batch.
 func (st *stream) exact(o *frame.Open) *frame.Error {
 	x := st.ds.Spec.BitExact
 	switch {
@@ -152,8 +152,8 @@ func (st *stream) compile(columns []string) (err error) {
 	return err
 }
 
-// attach takes the stream's data connection; false if it has one. shared: the trainer
-// takes frames in shared memory.
+// attach takes the stream's data connection. It returns false if the stream has one.
+// shared says that the trainer takes frames in shared memory.
 func (st *stream) attach(c net.Conn, shared bool) bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -165,7 +165,7 @@ func (st *stream) attach(c net.Conn, shared bool) bool {
 	if shared {
 		st.regions = newRegions(int(st.t.srv.cfg.BufferBytes / max(1, st.t.srv.streams.Load())))
 	}
-	// What was cut for a connection before this one and not delivered is cut again.
+	// Rows that were cut for an earlier connection and not delivered are cut again.
 	st.credit, st.credited1, st.recut = 0, false, true
 	return true
 }
@@ -205,7 +205,7 @@ func (st *stream) split(w *work, n int) *work {
 	return rest
 }
 
-// discard ends w, sent or not.
+// discard frees w, whether it was sent or not.
 func (st *stream) discard(w *work) {
 	st.pool.Put(w.b)
 	if w.region != nil {
@@ -213,7 +213,7 @@ func (st *stream) discard(w *work) {
 	}
 }
 
-// drain empties the queue; its rows are undelivered.
+// drain empties the queue. Its rows count as undelivered.
 func (st *stream) drain() {
 	for i, w := range st.queue {
 		st.account(-w.bytes)
@@ -235,7 +235,7 @@ func poke(c chan struct{}) {
 	}
 }
 
-// closeStream: the trainer uses none of the stream's rows any more.
+// closeStream is called when the trainer uses no row of the stream any more.
 func (t *trainer) closeStream(number uint32) {
 	st := t.stream(number)
 	if st == nil {
@@ -278,7 +278,8 @@ func (st *stream) stop() {
 	st.ds.Close()
 }
 
-// credited adds to what may be sent. again: it is not the first.
+// credited adds to the batches that may be sent. again reports that it is not the first
+// credit.
 func (st *stream) credited(n uint32) (again bool) {
 	st.mu.Lock()
 	again = st.credited1
@@ -291,7 +292,7 @@ func (st *stream) credited(n uint32) (again bool) {
 	return again
 }
 
-// What the core decides comes in under the Desk's lock.
+// The core's decisions arrive in the methods below, under the Desk's lock.
 
 func (st *stream) granted(g hold.Granted) {
 	st.mu.Lock()
@@ -366,7 +367,7 @@ func (st *stream) say(state, reason string) {
 	}
 }
 
-// live: the session is good again.
+// live is called when the session is good again.
 func (st *stream) live() {
 	st.mu.Lock()
 	blocked, lost := st.blocked, st.said.State == frame.StateMasterLost

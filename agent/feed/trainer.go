@@ -22,7 +22,7 @@ type trainer struct {
 	number uint32
 	hello  frame.Hello
 	cred   *unix.Ucred
-	proc   *process // nil if it is not to be seen from here
+	proc   *process // nil if the agent cannot see the process
 	conn   *net.UnixConn
 	out    *outbox
 	joined chan hold.Joined // answered once
@@ -81,7 +81,7 @@ func (o *outbox) send(t frame.Type, stream uint32, v any) {
 	}
 }
 
-// drain writes what comes until ctx ends, and what is there then.
+// drain writes messages until ctx ends, and then those that are still queued.
 func (o *outbox) drain(ctx context.Context, c net.Conn) {
 	var spare []byte
 	for {
@@ -183,7 +183,7 @@ func (t *trainer) kill(reason string) {
 	}
 }
 
-// depart tells the Desk how the process left. bye: it said so.
+// depart tells the Desk how the process left. bye: it said BYE.
 func (t *trainer) depart(bye bool) {
 	number := t.number
 	gone := func(r pb.Leave_Reason, ended bool, detail string) {
@@ -194,7 +194,7 @@ func (t *trainer) depart(bye bool) {
 		return
 	}
 	if t.srv.stopped.Err() != nil {
-		return // we leave, not it: it looks for the next agent
+		return // the agent leaves, not the trainer: it looks for the next agent
 	}
 	if t.proc == nil {
 		gone(pb.Leave_LOST, false, "connection closed; its process can not be seen from the agent")
@@ -214,7 +214,7 @@ func (t *trainer) depart(bye bool) {
 		}
 		return
 	}
-	// Its rows may still reach the shared model: first it ends.
+	// Its rows may still reach the shared model, so it is ended first.
 	t.mu.Lock()
 	t.killed = "its connection broke while it lived"
 	t.mu.Unlock()

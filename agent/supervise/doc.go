@@ -2,7 +2,7 @@
 // processes with torchrun's environment, output prefixed with the rank, restarts
 // within a budget, and an end that leaves no process behind.
 //
-// It knows nothing of leases: what a dead trainer held is the agent's to find.
+// It knows nothing of leases. The agent finds out what a dead trainer held.
 //
 //	supervise.go  Config, Run: the group's life
 //	worker.go     one process: environment, process group, exit

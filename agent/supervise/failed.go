@@ -17,7 +17,7 @@ type End struct {
 	Stderr             []string       // last lines
 }
 
-// Bad: not an exit with 0.
+// Bad reports an end other than exit status 0.
 func (e End) Bad() bool { return e.Code != 0 || e.Signal != 0 }
 
 // Status is "exit status 3" or "killed by SIGKILL".
@@ -32,8 +32,8 @@ func (e End) String() string {
 	return fmt.Sprintf("rank %d (attempt %d, pid %d): %s", e.Rank, e.Attempt, e.PID, e.Status())
 }
 
-// Failed says which ranks did not end well. The first in Ends failed first: look
-// there.
+// Failed says which ranks did not end well. The first of Ends failed first; the cause is
+// most likely there.
 type Failed struct {
 	Ends             []End
 	Signal           os.Signal // what we were told to end with, if we were
@@ -58,9 +58,9 @@ func (f *Failed) Error() string {
 	return b.String()
 }
 
-// ExitCode is what a command that ran the workers exits with: 128 + the signal
-// that ended us, else as a shell has it for the first that failed: its own code,
-// or 128 + the signal that ended it.
+// ExitCode is the exit code of a command that ran the workers. If a signal ended the
+// command, it is 128 plus that signal. Otherwise it is that of the first worker that
+// failed, as a shell has it: its own exit code, or 128 plus the signal that ended it.
 func (f *Failed) ExitCode() int {
 	if s, ok := f.Signal.(syscall.Signal); ok {
 		return 128 + int(s)

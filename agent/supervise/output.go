@@ -22,7 +22,7 @@ type output struct {
 func (o *output) line(b []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	_, _ = o.w.Write(b) // nobody reads us any more: workers go on
+	_, _ = o.w.Write(b) // the reader has gone: workers go on
 }
 
 // prefixed puts "[rank] " in front of each line of one worker's stream.
@@ -42,7 +42,7 @@ func newPrefixed(to *output, rank, keep int) *prefixed {
 	return p
 }
 
-// Write never fails: a worker must not die of our output.
+// Write never fails, so that no worker dies because its output has no reader.
 func (p *prefixed) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -115,7 +115,7 @@ func Run(ctx context.Context, cfg Config) error {
 	return g.run(ctx)
 }
 
-// group is the workers of this node. One goroutine, run, owns it.
+// group is the workers of this node. The goroutine of run owns it.
 type group struct {
 	cfg      Config
 	spawner  *spawner
@@ -142,7 +142,7 @@ func (g *group) run(ctx context.Context) error {
 		return err
 	}
 	done := ctx.Done()
-	var by os.Signal // who ended us
+	var by os.Signal // the signal that ended us
 	for g.running > 0 {
 		select {
 		case w := <-g.ends:
@@ -210,7 +210,7 @@ func (g *group) start(local, attempt int) error {
 	return nil
 }
 
-// ended decides what follows from the end of one worker.
+// ended decides what to do after one worker has ended.
 func (g *group) ended(w *worker) error {
 	g.running--
 	g.workers[w.local] = nil
@@ -253,7 +253,7 @@ func (g *group) startAgain() error {
 	return g.startAll()
 }
 
-// stop asks all workers to end, and sees to it after Grace.
+// stop asks all workers to end, and kills them after Grace.
 func (g *group) stop(s syscall.Signal) {
 	g.stopping = true
 	g.signal(s)

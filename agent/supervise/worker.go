@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pipeWait is how long output may still come after a worker's end, from what it
-// has left running. That is killed, so it comes to an end.
+// pipeWait is how long output may still come after a worker's end, from children that it
+// left running. They are killed, so the output ends.
 const pipeWait = 2 * time.Second
 
 // worker is one process and its group.
@@ -24,7 +24,7 @@ type worker struct {
 	end                  End
 
 	mu     sync.Mutex
-	reaped bool // its number may come to mean another process
+	reaped bool // from then on its pid may be given to another process
 }
 
 func (g *group) startWorker(local, attempt int) (*worker, error) {
@@ -35,8 +35,8 @@ func (g *group) startWorker(local, attempt int) (*worker, error) {
 	w.cmd.Dir, w.cmd.Env = g.cfg.Dir, g.environment(local, attempt)
 	w.cmd.Stdout, w.cmd.Stderr = w.out, w.err
 	w.cmd.WaitDelay = pipeWait
-	// A group of its own, so that its children end with it; and the kernel ends
-	// it should we be killed.
+	// It gets a process group of its own, so that its children end with it. The kernel
+	// ends it if we are killed.
 	w.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := g.spawner.start(w.cmd); err != nil {
 		if errors.Is(err, exec.ErrNotFound) {
@@ -50,8 +50,8 @@ func (g *group) startWorker(local, attempt int) (*worker, error) {
 // wait returns when the process has ended and nothing of its group is left.
 func (w *worker) wait() {
 	pid := w.cmd.Process.Pid
-	// While the process is not reaped its number, and so its group's, is not
-	// given to another: now is the time to end what it has left behind.
+	// End its children now: until the process is reaped, no other process or group can
+	// get its number.
 	for {
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
 		if !errors.Is(err, unix.EINTR) {

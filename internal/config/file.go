@@ -65,7 +65,7 @@ func parseFile(path string, b []byte) (map[string]fileValue, error) {
 			errs = append(errs, fmt.Errorf("%s: %s: no such setting; %s", where, key.Value, suggest.Hint(key.Value, keys(), "settings")))
 			continue
 		case out[key.Value].where != "":
-			errs = append(errs, fmt.Errorf("%s: %s: said before, at %s", where, key.Value, out[key.Value].where))
+			errs = append(errs, fmt.Errorf("%s: %s: given twice; first at %s", where, key.Value, out[key.Value].where))
 			continue
 		}
 		values, err := scalars(val, s.list)

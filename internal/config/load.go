@@ -80,7 +80,7 @@ func Load(p Places) (*Config, error) {
 	return c, c.complete()
 }
 
-// complete fills in what follows from other settings.
+// complete fills in settings that follow from others.
 func (c *Config) complete() error {
 	if c.State == "" {
 		base := os.Getenv("XDG_STATE_HOME")

@@ -140,7 +140,7 @@ var nameRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
 func name(v string) error {
 	if !nameRule.MatchString(v) {
-		return errors.New("not a name: letters, digits, dot, dash and underscore, at most 63, a letter or digit first")
+		return errors.New("not a name: use letters, digits, dot, dash and underscore, at most 63, and a letter or digit first")
 	}
 	return nil
 }

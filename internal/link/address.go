@@ -21,8 +21,8 @@ const DefaultHTTP = "127.0.0.1:7071"
 // AddressFile is the file of a state folder that names the living master.
 const AddressFile = "master.addr"
 
-// CheckAddress says what is wrong with a host:port, or nil. Port 0 (any free
-// one) is legal only where one listens.
+// CheckAddress says what is wrong with a host:port; nil: nothing. Port 0 (any free port)
+// is legal only for listening.
 func CheckAddress(addr string, listen bool) error {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -41,8 +41,8 @@ func CheckAddress(addr string, listen bool) error {
 	return nil
 }
 
-// Loopback reports whether only this machine can reach addr. A name counts only
-// if it is localhost: what another name means can change.
+// Loopback reports whether only this machine can reach addr. Of names only localhost
+// counts, because the address of any other name can change.
 func Loopback(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -64,15 +64,15 @@ func WriteAddress(state, addr string) error {
 	return os.Rename(tmp, filepath.Join(state, AddressFile))
 }
 
-// RemoveAddress takes the file away if it still names addr: another master may
-// own the folder by now.
+// RemoveAddress removes the file if it still names addr. Another master may own the
+// folder by now.
 func RemoveAddress(state, addr string) {
 	if got, err := ReadAddress(state); err == nil && got == addr {
 		_ = os.Remove(filepath.Join(state, AddressFile))
 	}
 }
 
-// ErrNoMaster: no master has left its address in the state folder.
+// ErrNoMaster means that no master has left its address in the state folder.
 var ErrNoMaster = errors.New("no master has left its address there")
 
 // ReadAddress reads what WriteAddress wrote. The master may have died since.

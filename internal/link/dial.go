@@ -15,13 +15,13 @@ import (
 // with their locators, a page of state, or a cut with its segment tables (256 MiB).
 const MaxMessage = 257 << 20
 
-// KeepaliveEvery is how often a silent connection is probed. Masters allow half
-// of it, so that a client is never punished for being early.
+// KeepaliveEvery is how often a silent connection is probed. Masters allow probes twice
+// as often, so that no client is cut off for a probe that comes early.
 const KeepaliveEvery = 10 * time.Second
 
-// Target says where a master is: an address, or the state folder of a local
-// one, whose address is read again at each connect, so that a master that comes
-// back on another port is found.
+// Target says where a master is: at an address, or in a local state folder. The folder's
+// address file is read again at each connect, so a master that comes back on another
+// port is found.
 type Target struct {
 	Address string
 	State   string // used when Address is empty

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// Listen opens a TCP port. what says whose it is ("gRPC"), flag how to move it
-// ("--listen"). An address off loopback needs mutual TLS.
+// Listen opens a TCP port. For errors, what names the service ("gRPC") and flag names the
+// setting that moves it ("--listen"). An address that is not on loopback needs mutual TLS.
 func Listen(ctx context.Context, what, flag, addr string, tls TLS) (net.Listener, error) {
 	if err := CheckAddress(addr, true); err != nil {
 		return nil, fmt.Errorf("%s: %w", flag, err)

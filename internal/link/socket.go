@@ -9,8 +9,8 @@ import (
 // MaxSocketPath is the longest path of a Unix socket on Linux, in bytes.
 const MaxSocketPath = 107
 
-// SocketPath is where the agent of a job listens when nothing else is said
-// (docs/PROTOCOL.md, The trainer socket). Clients compute the same.
+// SocketPath is the default socket of a job's agent (docs/PROTOCOL.md, The trainer
+// socket). Clients compute the same path.
 func SocketPath(job string) string {
 	if s := os.Getenv("HEADRACE_AGENT"); s != "" {
 		return s
@@ -21,7 +21,7 @@ func SocketPath(job string) string {
 	return filepath.Join(fmt.Sprintf("/tmp/headrace-%d", os.Getuid()), job+".sock")
 }
 
-// CheckSocketPath says why no socket can lie at path, or nil.
+// CheckSocketPath says why no socket can lie at path; nil: one can.
 func CheckSocketPath(path string) error {
 	if path == "" {
 		return fmt.Errorf("the path of a socket is empty")

@@ -1,7 +1,7 @@
 // Package store keeps a master's keys and values through kill -9 and power
 // loss. It is one small interface (Load everything, Commit a batch, Close) with
-// pebble behind it; what the keys mean is the caller's business, except for the
-// key "f", which is the store's own: the format version of the folder.
+// pebble behind it. The caller gives keys their meaning. Only the key "f" belongs to the
+// store: it holds the format version of the folder.
 //
 // Promises:
 //
@@ -11,8 +11,8 @@
 //   - Nothing is tried twice. The first failed write, sync, flush or compaction
 //     makes the store fail for good: every later call returns that error, nothing
 //     more is written, and the process must end and start again from the folder.
-//     (After a failed fsync nobody knows what the disk holds; only reading it
-//     again tells.)
+//     The reason: after a failed fsync it is unknown what the disk holds until it
+//     is read again.
 //
 //   - One process at a time: a second Open of a folder says who holds it.
 //

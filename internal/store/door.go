@@ -7,14 +7,13 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// door stands between pebble and the file system. The first call that should
-// have changed the folder and did not makes the store fail, and neither it nor
-// any later one ever returns to pebble: it takes no further step, so what it
-// would do with a failed write (try it again, panic with its locks held, exit)
-// can not happen. The goroutines that wait here end with the process.
+// door stands between pebble and the file system. When a call that changes the folder
+// fails, the store fails: that call and every later one never return to pebble. Pebble
+// would try a failed write again, panic with its locks held, or exit; stopped here, it
+// does none of that. The goroutines that wait here end with the process.
 //
-// Reads, removals of obsolete files and preallocation pass: losing one of those
-// loses nothing that was answered.
+// Reads, removals of obsolete files and preallocation may fail without stopping the
+// store: nothing that was answered is lost by one of them.
 type door struct {
 	vfs.FS
 	s *Pebble
@@ -24,7 +23,7 @@ func (d door) check(what, path string, err error) error {
 	return d.s.check(what, path, err)
 }
 
-// check returns, or not at all once the store has failed.
+// check returns while the store is well. Once it has failed, check never returns.
 func (s *Pebble) check(what, path string, err error) error {
 	if errors.Is(err, vfs.ErrUnsupported) {
 		return err

@@ -140,7 +140,7 @@ func checkFormat(db *pebble.DB, dir string) error {
 	return nil
 }
 
-// unknownPebbleFormat recognises pebble's refusal by its text: it has no type.
+// unknownPebbleFormat recognises pebble's refusal by its text, because it has no type.
 func unknownPebbleFormat(err error) (version int, ok bool) {
 	_, tail, ok := strings.Cut(err.Error(), "written in unknown format major version ")
 	if !ok {
@@ -150,8 +150,8 @@ func unknownPebbleFormat(err error) (version int, ok bool) {
 	return version, true
 }
 
-// held says whether a lock failed because somebody has it: another process, or
-// this one (for which pebble has no typed error).
+// held reports whether a lock failed because another process or this one has it. Pebble
+// has no typed error for the latter.
 func held(err error) bool {
 	return errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EACCES) ||
 		strings.Contains(err.Error(), "lock held by current process")
@@ -167,7 +167,8 @@ func writeOwner(fs vfs.FS, dir string) error {
 	return errors.Join(err, f.Close())
 }
 
-// readOwner may come while the owner is still writing: an empty answer is fine.
+// readOwner may read while the owner is still writing. An empty answer is fine: it is for
+// people.
 func readOwner(fs vfs.FS, dir string) string {
 	f, err := fs.Open(fs.PathJoin(dir, ownerFile))
 	if err != nil {

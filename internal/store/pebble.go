@@ -15,10 +15,9 @@ import (
 
 // Pebble is a Store in a folder.
 //
-// All of pebble is called by one goroutine, run, and callers wait for it or for
-// the first failure, whichever comes first. That is how a failure of pebble's
-// own background work (its way to say so is Logger.Fatalf, or silence and
-// retries) comes out of the next Commit as an error instead of an exit or a hang.
+// Only the goroutine run calls pebble. Callers wait for run or for the first failure,
+// whichever comes first. So a failure of pebble's background work is the error of the
+// next Commit. Pebble itself would call Logger.Fatalf, or stay silent and retry.
 type Pebble struct {
 	dir   string
 	log   *slog.Logger
@@ -97,7 +96,7 @@ func (s *Pebble) fail(what string, err error) {
 	})
 }
 
-// isOwn: errors that say all by themselves.
+// isOwn reports errors that need no context around them.
 func isOwn(err error) bool {
 	var l *Locked
 	var n *Newer

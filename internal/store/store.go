@@ -40,7 +40,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Locked: another master has the folder open.
+// Locked means that another master has the folder open.
 type Locked struct {
 	Dir   string
 	Owner string // "pid 4711 on host a, since ..."; empty if it could not be known
@@ -54,7 +54,7 @@ func (e *Locked) Error() string {
 	return fmt.Sprintf("state folder %s: another master runs on it (%s): stop that one, or give this one a folder of its own", e.Dir, owner)
 }
 
-// Newer: the folder was written by a newer version of Headrace.
+// Newer means that a newer version of Headrace has written the folder.
 type Newer struct {
 	Dir         string
 	Found, Know int

@@ -1,4 +1,4 @@
-// Package suggest finds what a user probably meant. It is for error messages
+// Package suggest finds the word that a user probably meant. It serves error messages
 // only: nothing acts on a guess.
 package suggest
 
