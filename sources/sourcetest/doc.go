@@ -7,6 +7,6 @@
 //	ranges.go    a record belongs to the range it begins in, however one splits
 //	listing.go   segments and their numbers, growth
 //	failures.go  what is gone, changed, too large, cancelled
-//	tail.go      input without an end
+//	tail.go      input without an end; roll.go segments that are sealed and followed
 //	load.go      a million records, readers side by side, a slow one
 package sourcetest

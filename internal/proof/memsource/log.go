@@ -176,3 +176,14 @@ func (p *part) segment(id int64) *segment {
 	}
 	return p.segs[i]
 }
+
+// Lose deletes the first n segments that are there, whoever needs them.
+func (l *Log) Lose(partition, n int) {
+	l.change(func() {
+		for _, s := range l.parts[partition].segs {
+			if n > 0 && s.sealed && !s.trimmed {
+				s.trimmed, n = true, n-1
+			}
+		}
+	})
+}
