@@ -6,7 +6,7 @@ import "github.com/headrace/headrace/shardsvc/line"
 // that is durable already is answered the same again.
 func (lg *ledger) ack(a *speaker, k *Ack) {
 	s := lg.find(k.Token)
-	if s == nil || s.holder().speaker != a || s.l == nil && (s.w.fenced || s.epoch != lg.epoch) {
+	if s == nil || s.holder().speaker != a || s.l == nil && (s.w.state == fenced || s.epoch != lg.epoch) {
 		lg.refuse(a, k, Stale, "unknown or fenced token: its rows belong to others")
 		return
 	}

@@ -26,7 +26,7 @@ type ask struct {
 func (ck *checkpoints) cutCall(a *agent, k *CutCall) {
 	w := a.byNumber[k.Worker]
 	switch {
-	case w == nil || w.fenced || w.rank.worker() != w:
+	case w == nil || w.rank.worker() != w:
 		ck.answer(a.session, k.Worker, k.ID, CutAnswer{Code: CutFenced}, 0, "this process is not of the group any more")
 	case w.state == ending:
 		ck.answer(a.session, k.Worker, k.ID, CutAnswer{Code: CutFenced}, 0, "this process is being ended: "+w.why)
@@ -183,13 +183,13 @@ func (ck *checkpoints) answerCut(w *worker, call uint64, k *keptCut) {
 
 // checkAsks freezes what is complete. It runs once at the end of a Step.
 func (ck *checkpoints) checkAsks() {
-	due := ck.askDue || ck.ledger.stepsDue
-	ck.askDue, ck.ledger.stepsDue = false, false
+	due := ck.ledger.takeStepsDue() || ck.askDue
+	ck.askDue = false
 	if !due || len(ck.asks) == 0 {
 		return
 	}
 	ck.asks = slices.DeleteFunc(ck.asks, func(q *ask) bool {
-		if q.w.gone {
+		if q.w.gone() {
 			return true
 		}
 		if !ck.kind.complete(q) {

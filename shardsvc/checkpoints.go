@@ -31,7 +31,7 @@ type checkpoints struct {
 
 func (ck *checkpoints) init(t *turn, lg *ledger, gr *group) {
 	*ck = checkpoints{turn: t, ledger: lg, group: gr, procs: map[*worker]*workerPast{}}
-	lg.above = ck
+	lg.standUnder(ck)
 	ck.kind = newKind(ck)
-	gr.kind = ck.kind
+	gr.setKind(ck.kind)
 }

@@ -95,15 +95,14 @@ func (c *Core) message(m *Message) {
 	if a == nil {
 		return
 	}
-	a.lastHeard = c.now
+	c.heard(a)
 	for i := range m.Joins {
 		c.join(a, &m.Joins[i])
 	}
 	for i := range m.Held {
 		c.held(&a.speaker, a.holder(m.Held[i].Worker), a.known, &m.Held[i])
 	}
-	clear(c.conceded)
-	c.conceded = c.conceded[:0]
+	c.endHeld()
 	if m.Hello != nil || len(c.rejoined) > 0 {
 		c.asserted(a)
 	}

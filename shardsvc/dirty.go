@@ -51,8 +51,7 @@ func (d *dirty) reset() {
 	clear(d.parts)
 	clear(d.passes)
 	clear(d.pieces)
-	clear(d.ranks)
-	d.datasets, d.parts, d.passes, d.pieces, d.ranks = d.datasets[:0], d.parts[:0], d.passes[:0], d.pieces[:0], d.ranks[:0]
+	d.datasets, d.parts, d.passes, d.pieces = d.datasets[:0], d.parts[:0], d.passes[:0], d.pieces[:0]
 }
 
 // putSettled is written out because it runs once per pass and batch: it is all
@@ -72,4 +71,43 @@ func (fx *Effects) putSettled(ps *pass) {
 	}
 	end := len(fx.arena)
 	fx.Puts = append(fx.Puts, Put{Op: Set, Key: fx.arena[k:v:v], Value: fx.arena[v:end:end]})
+}
+
+// flush encodes what has changed, but for the ranks.
+func (lg *ledger) flush(fx *Effects) {
+	for _, d := range lg.dirty.datasets {
+		if d.dirty = false; d.removed {
+			continue
+		}
+		v := datasetValue{d.name, d.reason, d.spec, d.paused, d.failed, d.partsAll, d.opt}
+		fx.put(Set, func(b []byte) []byte { return appendNumbers(b, keyDataset, d.id) }, v.append)
+	}
+	for _, p := range lg.dirty.parts {
+		if p.dirty = false; p.ds.removed || p.gone {
+			continue
+		}
+		v := partitionValue{p.identity, p.name, p.estimated, p.Complete, p.folded, p.units, p.records}
+		fx.put(Set, func(b []byte) []byte { return appendNumbers(b, keyPartition, p.ds.id, p.no) }, v.append)
+	}
+	for _, ps := range lg.dirty.passes {
+		if ps.dirty = false; !ps.gone {
+			fx.putSettled(ps)
+		}
+	}
+	for _, ps := range lg.dirty.pieces {
+		if !ps.p.gone && !ps.p.ds.removed { // else all its keys are
+			fx.putPieces(ps)
+		}
+	}
+	lg.dirty.reset()
+}
+
+// takeDirtyRanks gives the ranks that have changed, until the next one changes.
+func (lg *ledger) takeDirtyRanks() []*account {
+	all := lg.dirty.ranks
+	for _, a := range all {
+		a.dirty = false
+	}
+	lg.dirty.ranks = all[:0]
+	return all
 }

@@ -7,7 +7,8 @@
 //
 // The core has rooms. Each owns its state and stands above those it uses. A room asks
 // the one above it only through a small interface that it declares itself
-// (aboveLedger, groupKind). A test in internal/archtest keeps it so.
+// (aboveLedger, groupKind), and one below by the methods listed here. Only a room changes
+// its own state. Tests in internal/archtest keep it so.
 //
 // turn: what all rooms share in a Step, and the forms of what goes in, out and to the
 // store.
@@ -63,6 +64,14 @@
 //	ledger_marks.go  low marks
 //	query_serve.go   segments, for sources that are opened again
 //
+// The ledger offers:
+//
+//	account admit adopt anyAcked attach closeStep comesAgain confirmed dataset detach
+//	dirtyRank dismiss dropRequests end fit fitBody foldCut goBack goBackRank goOn gone
+//	hasMoreThan kickAll linesOfBody linesOfFit lowMarks markBound members moves park
+//	partition recordsAgain rejected report reported resumeOf revokeLeases setStill setTaking
+//	stalled standUnder succeed takeBack takeStepsDue taken unpark withSegments
+//
 // The group: who is there.
 //
 //	group.go       the group
@@ -72,6 +81,11 @@
 //	generation.go  one start of the whole group, and its end
 //	steps.go       reported steps; processes that stall
 //	group_view.go  read-only views
+//
+// The group offers:
+//
+//	drop endGeneration fence fenceRank rankOf refuseJoin replace setKind setTopStep
+//	setWorldSize startGeneration
 //
 // Checkpoints: which records are in which model.
 //

@@ -43,9 +43,8 @@ func (ck *checkpoints) closeStep(r *rank, step int64) {
 		return
 	}
 	for _, x := range ck.group.ranks {
-		if (x == r || !ck.ledger.perRank) && x.generation == ck.generation && x.ended && x.step < step {
-			x.step = step
-			ck.ledger.dirtyRank(x.account)
+		if (x == r || !ck.ledger.perRank) && x.generation == ck.generation {
+			ck.ledger.closeStep(x.account, step)
 		}
 	}
 }

@@ -1,5 +1,24 @@
 package shardsvc
 
+import "fmt"
+
+// setWorldSize of a job whose ranks say each for itself how many they are.
+func (gr *group) setWorldSize(ranks uint32) { gr.worldSize, gr.jobDirty = ranks, true }
+
+// setTopStep: the generation goes on from step.
+func (gr *group) setTopStep(step int64) { gr.topStep = step }
+
+// replace has the older process of r ended. Its rows wait until it is known to be gone.
+func (gr *group) replace(r *rank) {
+	r.others = true
+	if old := r.worker(); old != nil {
+		r.older++
+		gr.endWorker(old, fmt.Sprintf("another process came for rank %d", r.no))
+	} else {
+		r.unheard = true
+	}
+}
+
 // startGeneration: the whole group starts again.
 func (gr *group) startGeneration(world uint32) {
 	gr.generation++
@@ -21,6 +40,6 @@ func (gr *group) endGeneration(reason string) {
 	for len(gr.workers) > 0 {
 		w := gr.workers[len(gr.workers)-1]
 		gr.fence(w, reason)
-		gr.drop(w, lost, "generation")
+		gr.drop(w, fenced, lost, "generation")
 	}
 }

@@ -1,5 +1,7 @@
 package shardsvc
 
+import "slices"
+
 // group knows who is there: agents and their sessions, trainer processes, ranks and
 // their generation.
 type group struct {
@@ -23,4 +25,48 @@ type group struct {
 
 func (gr *group) init(t *turn, lg *ledger) {
 	*gr = group{turn: t, ledger: lg, byName: map[string]*agent{}, sessions: map[Session]*agent{}, byRank: map[uint32]*rank{}}
+}
+
+// setKind says what the job's model kind is.
+func (gr *group) setKind(k groupKind) { gr.kind = k }
+
+// load makes the group of what was stored.
+func (gr *group) load(l *loading) {
+	if l.job != nil {
+		gr.worldSize = l.job.worldSize
+	}
+	for _, s := range l.ranks {
+		r := gr.rankOf(s.key.rank)
+		r.incarnation, r.generation = s.val.incarnation, s.val.generation
+		r.attached, r.fenced, r.others = s.val.attached, s.val.fenced, s.val.others
+		r.unheard = r.others
+		if r.generation == gr.generation {
+			gr.topStep = max(gr.topStep, r.step)
+		}
+	}
+	for _, s := range l.agents {
+		a := gr.newAgent(s.key.name, s.val.incarnation)
+		a.superseded, a.known = s.val.superseded, true
+	}
+}
+
+// start says whether a new term waits for somebody.
+func (gr *group) start() (waits bool) {
+	for _, a := range gr.agents {
+		a.lastHeard = gr.now
+		gr.timers.push(timer{at: gr.now + gr.cfg.SessionTTL, kind: timerSession, of: a})
+	}
+	return len(gr.agents) > 0 || slices.ContainsFunc(gr.ranks, func(r *rank) bool { return r.attached || r.others })
+}
+
+// flush encodes the agents that have changed.
+func (gr *group) flush(fx *Effects) {
+	for _, a := range gr.dirtyAgents {
+		if a.dirty = false; !a.gone {
+			v := agentValue{a.incarnation, gr.term, a.superseded}
+			fx.put(Set, func(b []byte) []byte { return append(append(b, keyAgent), a.name...) }, v.append)
+		}
+	}
+	clear(gr.dirtyAgents)
+	gr.dirtyAgents = gr.dirtyAgents[:0]
 }

@@ -105,7 +105,7 @@ func (lg *ledger) wasConceded(w *holder, h *Held) bool {
 // settledBy: all that h claims is settled, and nobody else but w's rank did it.
 func (lg *ledger) settledBy(w *holder, h *Held) bool {
 	ps, from, end := lg.claimed(h)
-	if ps == nil || from < end || w.fenced {
+	if ps == nil || from < end || w.state == fenced {
 		return false
 	}
 	start, _ := ps.OnLine(line.Place{Segment: h.Segment, Offset: h.Start})
@@ -131,7 +131,7 @@ func (lg *ledger) claimed(h *Held) (ps *pass, from, end int64) {
 func (lg *ledger) heldAgain(a *speaker, w *holder, s *slot, h *Held) {
 	l := s.l
 	switch {
-	case s.holder() != w || w.fenced || s.epoch != lg.epoch:
+	case s.holder() != w || w.state == fenced || s.epoch != lg.epoch:
 		lg.refuseHeld(a, h, "another worker holds it")
 		return
 	case l == nil:
@@ -235,4 +235,23 @@ func (lg *ledger) growTo(p *partition, at line.Place) {
 			}
 		}
 	}
+}
+
+// confirmed: w has named all that it holds. What it did not name never arrived.
+func (lg *ledger) confirmed(w *holder) {
+	for l := w.leases; l != nil; {
+		next := l.wnext
+		if !l.asserted {
+			lg.reclaim(l, untouched, "not_reasserted")
+		} else {
+			l.asserted, l.asked = false, false
+		}
+		l = next
+	}
+}
+
+// endHeld: the message has no more that is asserted.
+func (lg *ledger) endHeld() {
+	clear(lg.conceded)
+	lg.conceded = lg.conceded[:0]
 }

@@ -13,6 +13,9 @@ type speaker struct {
 	session Session // 0: lost
 }
 
+// open has the agent speak by a session; 0: by none.
+func (s *speaker) open(session Session) { s.session = session }
+
 // holder is a process that may hold leases. The group makes it, says how it stands,
 // and takes it out; what it holds and waits for is the ledger's.
 type holder struct {
@@ -21,8 +24,6 @@ type holder struct {
 	account *account
 	number  uint32
 	state   holderState
-	fenced  bool // late acks of closed leases are refused
-	gone    bool
 	still   bool // it was told to yield nothing, so no progress is expected
 
 	leases     *lease // newest first, through wnext
@@ -38,13 +39,20 @@ type holder struct {
 	paused  bool // its trainer takes no batches
 }
 
+// holderState is where in its life a holder is. It goes down this list, but for a
+// detached one whose process is heard of again (attach).
 type holderState uint8
 
 const (
 	running  holderState = iota
 	ending               // its agent was told to end it; it gets nothing more
 	detached             // its process may run, but no agent speaks for it
+	left                 // it is gone, and late acks of its closed leases are answered
+	fenced               // it is gone or out of the group: late acks are refused
 )
+
+// gone says whether w has been taken out.
+func (w *holder) gone() bool { return w.state >= left }
 
 type rateOf struct {
 	ds   DatasetID
@@ -62,7 +70,7 @@ func (w *holder) rate(ds DatasetID) int64 {
 
 // session to reach w by; 0: none.
 func (w *holder) session() Session {
-	if w.state == detached || w.gone {
+	if w.state >= detached {
 		return 0
 	}
 	return w.speaker.session
@@ -102,22 +110,100 @@ func (lg *ledger) account(no uint32) *account {
 	return a
 }
 
-// admit lets a process hold leases. It is the newest one of its rank if its account
-// says so.
-func (lg *ledger) admit(w *holder) { lg.holders = append(lg.holders, w) }
+// admit lets a process hold leases. of is what the group knows it as.
+func (lg *ledger) admit(w *holder, of any) {
+	w.of, w.since = of, lg.now
+	lg.holders = append(lg.holders, w)
+}
 
-// dismiss takes w out: its leases' rest is pending, its requests are closed.
-func (lg *ledger) dismiss(w *holder, how back, reason string) {
+// succeed makes w the newest process of its rank.
+func (lg *ledger) succeed(w *holder) { w.account.newest = w }
+
+// attach has s speak for w, by a number of its own. A detached one goes on, or is still
+// to be ended.
+func (lg *ledger) attach(w *holder, s *speaker, number uint32, ends bool) {
+	w.speaker, w.number = s, number
+	if w.state == detached {
+		if w.state, w.since = running, lg.now; ends {
+			w.state = ending
+		}
+	}
+	if w.leases != nil && w.stallAt == 0 {
+		lg.watchStall(w)
+	}
+}
+
+// end gives w nothing more; what it holds stays its own until it is known to be gone.
+func (lg *ledger) end(w *holder) {
+	lg.dropRequests(w)
+	if w.state == running {
+		w.state = ending
+	}
+}
+
+// detach: no agent speaks for w.
+func (lg *ledger) detach(w *holder) {
+	lg.dropRequests(w)
+	w.state = detached
+}
+
+// dismiss takes w out, as left or fenced: its leases' rest is pending, its requests are
+// closed.
+func (lg *ledger) dismiss(w *holder, as holderState, how back, reason string) {
 	for w.leases != nil {
 		lg.reclaim(w.leases, how, reason)
 	}
 	lg.dropRequests(w)
 	lg.dropRates(w)
-	w.gone = true
+	w.state = as
 	lg.holders = slices.DeleteFunc(lg.holders, func(x *holder) bool { return x == w })
 	if w.account.newest == w {
 		w.account.newest = nil
 	}
+}
+
+// moves: whatever kept w from making progress has ended.
+func (lg *ledger) moves(w *holder) { w.since = lg.now }
+
+// setTaking: whether w's trainer takes batches.
+func (lg *ledger) setTaking(w *holder, takes bool) {
+	if w.paused && takes {
+		lg.moves(w)
+	}
+	w.paused = !takes
+}
+
+// setStill: whether w was told to yield nothing, so that no progress is expected.
+func (lg *ledger) setStill(w *holder, still bool) { w.still = still }
+
+// reported: all acks of the rank up to and including step came before.
+func (lg *ledger) reported(a *account, step int64) {
+	a.step = step
+	lg.dirtyRank(a)
+	if !lg.folds {
+		lg.stepsDue = true
+		lg.foldOld(a)
+	}
+}
+
+// goOn: the rank goes on from step, and was not told END.
+func (lg *ledger) goOn(a *account, step int64) {
+	a.step, a.ended = step, false
+	lg.dirtyRank(a)
+}
+
+// closeStep: a rank that was told END cannot ack at steps up to step any more.
+func (lg *ledger) closeStep(a *account, step int64) {
+	if a.ended && a.step < step {
+		a.step = step
+		lg.dirtyRank(a)
+	}
+}
+
+// takeStepsDue says whether a cut may have become complete since it was asked last.
+func (lg *ledger) takeStepsDue() (due bool) {
+	due, lg.stepsDue = lg.stepsDue, false
+	return due
 }
 
 // setEnded: whether the rank was told END, and has asked for nothing since.

@@ -28,8 +28,8 @@ func (c *Core) CheckInvariants() error {
 				return fmt.Errorf("rank %d lists a lease that is not its own or closed", w.rank.no)
 			}
 		}
-		if n != w.leaseCount || w.gone {
-			return fmt.Errorf("rank %d: %d leases, counted %d, gone %v", w.rank.no, n, w.leaseCount, w.gone)
+		if n != w.leaseCount || w.gone() {
+			return fmt.Errorf("rank %d: %d leases, counted %d, gone %v", w.rank.no, n, w.leaseCount, w.gone())
 		}
 	}
 	for i := range c.leases.slots {

@@ -65,11 +65,6 @@ func (ck *checkpoints) loadCuts(l *loading) error {
 			return err
 		}
 	}
-	for _, r := range ck.group.ranks {
-		if r.generation == ck.generation {
-			ck.group.topStep = max(ck.group.topStep, r.step)
-		}
-	}
 	if ck.ledger.folds {
 		ck.remark()
 	}

@@ -66,7 +66,7 @@ func (ck anyKind) entered(w *worker, j *Join, first bool) (again comesAgain) {
 // begin: a rank that is new in the generation begins with the step that it went back to.
 func (ck anyKind) begin(w *worker, first bool) (again comesAgain) {
 	if first {
-		w.rank.step, w.rank.ended = ck.restored, false
+		ck.ledger.goOn(w.account, ck.restored)
 	}
 	return again
 }
@@ -119,11 +119,11 @@ func (ck anyKind) goBackAll(t *target, k *keptCut) (again comesAgain) {
 
 // restoredTo: the ranks that went back go on from the step of t.
 func (ck anyKind) restoredTo(t *target, back func(*rank) bool) {
-	ck.choice, ck.restored, ck.group.topStep = t.id(), t.step(), t.step()
+	ck.choice, ck.restored = t.id(), t.step()
+	ck.group.setTopStep(ck.restored)
 	for _, x := range ck.group.ranks {
 		if back(x) {
-			x.step, x.ended = ck.restored, false
-			ck.ledger.dirtyRank(x.account)
+			ck.ledger.goOn(x.account, ck.restored)
 		}
 	}
 	ck.jobDirty = true

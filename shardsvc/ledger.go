@@ -76,3 +76,6 @@ func (lg *ledger) partition(no PartitionNo) *partition {
 
 // maxNamed ranks are named in a reason.
 const maxNamed = 8
+
+// standUnder names the room above.
+func (lg *ledger) standUnder(a aboveLedger) { lg.above = a }

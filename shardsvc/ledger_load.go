@@ -9,6 +9,53 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
+// load makes the ledger of what was stored.
+func (lg *ledger) load(l *loading) error {
+	if l.job != nil {
+		lg.nextDS, lg.nextPart = l.job.nextDataset, l.job.nextPartition
+	}
+	for _, s := range l.datasets {
+		if lg.dataset(s.key.ds) != nil || s.key.ds >= lg.nextDS {
+			return fmt.Errorf("stored %s: the number is taken, or not below the next one, %d", s.key, lg.nextDS)
+		}
+		d := lg.newDataset(s.key.ds)
+		d.name, d.reason, d.spec = s.val.name, s.val.reason, s.val.spec
+		lg.setOptions(d, s.val.opt)
+		d.paused, d.failed, d.partsAll = s.val.paused, s.val.failed, s.val.partsAll
+	}
+	if err := lg.loadPartitions(l); err != nil {
+		return err
+	}
+	if err := lg.loadPasses(l); err != nil {
+		return err
+	}
+	for _, s := range l.ranks {
+		a := lg.account(s.key.rank)
+		a.step, a.ended = s.val.step, s.val.ended
+	}
+	return nil
+}
+
+// start: what follows from what was loaded.
+func (lg *ledger) start() {
+	for _, p := range lg.parts {
+		if p != nil {
+			lg.changed(p)
+			lg.needSegments(p)
+		}
+	}
+}
+
+// serveAll serves all datasets. One that was done was reported so.
+func (lg *ledger) serveAll() {
+	for _, d := range lg.datasets {
+		if d != nil {
+			d.done = d.partsAll && d.unsettled == 0
+			lg.kick(d)
+		}
+	}
+}
+
 func (lg *ledger) loadPartitions(l *loading) error {
 	for _, s := range l.parts {
 		d := lg.dataset(s.key.ds)

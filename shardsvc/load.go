@@ -2,7 +2,6 @@ package shardsvc
 
 import (
 	"fmt"
-	"slices"
 )
 
 // Load takes one stored pair; call it for all keys in their order, then Loaded.
@@ -57,37 +56,15 @@ func (c *Core) Loaded() error {
 	if err := c.loadJob(l); err != nil {
 		return err
 	}
-	for _, s := range l.datasets {
-		if c.dataset(s.key.ds) != nil || s.key.ds >= c.nextDS {
-			return fmt.Errorf("stored %s: the number is taken, or not below the next one, %d", s.key, c.nextDS)
-		}
-		d := c.newDataset(s.key.ds)
-		d.name, d.reason, d.spec = s.val.name, s.val.reason, s.val.spec
-		c.setOptions(d, s.val.opt)
-		d.paused, d.failed, d.partsAll = s.val.paused, s.val.failed, s.val.partsAll
-	}
-	if err := c.loadPartitions(l); err != nil {
+	if err := c.ledger.load(l); err != nil {
 		return err
 	}
-	if err := c.loadPasses(l); err != nil {
-		return err
-	}
-	for _, s := range l.ranks {
-		r := c.rankOf(s.key.rank)
-		r.incarnation, r.generation, r.step = s.val.incarnation, s.val.generation, s.val.step
-		r.attached, r.fenced, r.others = s.val.attached, s.val.fenced, s.val.others
-		r.unheard = r.others
-		r.ended = s.val.ended
-		*c.past(r) = rankPast{must: s.val.must, called: s.val.called, lost: s.val.lost, choice: s.val.choice}
-	}
+	c.group.load(l)
+	c.loadPasts(l)
 	if err := c.loadCuts(l); err != nil {
 		return err
 	}
 	c.loadRemoved(l.removed)
-	for _, s := range l.agents {
-		a := c.newAgent(s.key.name, s.val.incarnation)
-		a.superseded, a.known = s.val.superseded, true
-	}
 	c.loadRecent()
 	return nil
 }
@@ -114,9 +91,7 @@ func (c *Core) loadJob(l *loading) error {
 		return fmt.Errorf("it holds job %q, whose model is %s, not %s, and a job keeps its model; go on with --model %s, or begin another job with --job NEW or --state DIR", v.job, v.model, c.cfg.Model, v.model)
 	}
 	c.cfg.Job = v.job
-	c.epoch, c.term, c.generation, c.worldSize, c.genEnded = v.epoch, v.term, v.generation, v.worldSize, v.generationEnded
-	c.nextDS, c.nextPart = v.nextDataset, v.nextPartition
-	c.cutOrder, c.phase, c.choice, c.restored = v.cuts, v.phase, v.choice, v.restored
+	c.epoch, c.term, c.generation, c.genEnded = v.epoch, v.term, v.generation, v.generationEnded
 	return nil
 }
 
@@ -133,20 +108,8 @@ func (c *Core) start() {
 	c.loading, c.started = nil, true
 	c.term++
 	c.jobDirty = true
-	for _, r := range c.ranks {
-		r.older = 0
-	}
-	for _, a := range c.agents {
-		a.lastHeard = c.now
-		c.timers.push(timer{at: c.now + c.cfg.SessionTTL, kind: timerSession, of: a})
-	}
-	waits := len(c.agents) > 0 || slices.ContainsFunc(c.ranks, func(r *rank) bool { return r.attached || r.others })
-	for _, p := range c.parts {
-		if p != nil {
-			c.changed(p)
-			c.needSegments(p)
-		}
-	}
+	waits := c.group.start()
+	c.ledger.start()
 	for _, r := range c.ranks {
 		if c.past(r).lost {
 			c.rankGone(r)
@@ -160,10 +123,5 @@ func (c *Core) start() {
 		c.timers.push(timer{at: c.now + c.cfg.SessionTTL, kind: timerRecovery})
 		c.checkRecovery()
 	}
-	for _, d := range c.datasets {
-		if d != nil {
-			d.done = d.partsAll && d.unsettled == 0
-			c.kick(d)
-		}
-	}
+	c.ledger.serveAll()
 }

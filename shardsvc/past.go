@@ -37,3 +37,25 @@ func (ck *checkpoints) at(w *worker) *workerPast {
 	}
 	return p
 }
+
+// loadPasts takes what was stored of the job's and the ranks' way back.
+func (ck *checkpoints) loadPasts(l *loading) {
+	if v := l.job; v != nil {
+		ck.cutOrder, ck.phase, ck.choice, ck.restored = v.cuts, v.phase, v.choice, v.restored
+	}
+	for _, s := range l.ranks {
+		*ck.past(ck.group.rankOf(s.key.rank)) = rankPast{must: s.val.must, called: s.val.called, lost: s.val.lost, choice: s.val.choice}
+	}
+}
+
+// putRank encodes all that is known of a rank.
+func (ck *checkpoints) putRank(fx *Effects, no uint32) {
+	r := ck.group.rankOf(no)
+	past := ck.past(r)
+	v := rankValue{incarnation: r.incarnation, generation: r.generation, step: r.step, attached: r.attached, fenced: r.fenced, others: r.others,
+		ended: r.ended, must: past.must, called: past.called, lost: past.lost, choice: past.choice}
+	if past.base != nil {
+		v.base = past.base.id
+	}
+	fx.put(Set, func(b []byte) []byte { return appendNumbers(b, keyRank, no) }, v.append)
+}

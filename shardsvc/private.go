@@ -15,16 +15,16 @@ func (ck private) enter(a *agent, r *rank, j *Join, newcomer bool) (again comesA
 	if !newcomer {
 		return again, true
 	}
-	ck.group.worldSize = max(j.WorldSize, 1)
-	ck.jobDirty = true
+	ck.group.setWorldSize(max(j.WorldSize, 1))
 	had := ck.hasPast()
 	if old := r.worker(); old != nil {
 		ck.group.fence(old, fmt.Sprintf("another process came for rank %d", r.no))
-		ck.group.drop(old, lost, "fenced")
+		ck.group.drop(old, fenced, lost, "fenced")
 	}
 	again = ck.rankGone(r)
 	past := ck.past(r)
-	past.must, past.called, past.choice, r.step, r.ended = false, false, 0, 0, false
+	past.must, past.called, past.choice = false, false, 0
+	ck.ledger.goOn(r.account, 0)
 	switch {
 	case j.Resume == ResumeStart || j.Resume == ResumeDefault && !ck.keeps(r):
 		again.add(ck.choose(r, &target{}))
@@ -76,8 +76,8 @@ func (ck private) chosen(r *rank, t *target, k *keptCut, _ bool) (again comesAga
 	ck.setBase(r, k)
 	ck.voidAfter(r, k, t.foreign != nil)
 	past := ck.past(r)
-	past.lost, r.step, past.choice, r.ended = false, t.step(), t.id(), false
-	ck.ledger.dirtyRank(r.account)
+	past.lost, past.choice = false, t.id()
+	ck.ledger.goOn(r.account, t.step())
 	if t.foreign != nil && ck.phase == restoreFree && !ck.anyTrained(r) {
 		ck.phase = restoreWaits
 		ck.awaitRanks()
@@ -92,7 +92,7 @@ func (ck private) rewound(ranks []*rank, t *target, why string) (again comesAgai
 		if w := r.worker(); w != nil {
 			ck.group.fence(w, why)
 			ck.group.fenceRank(w)
-			ck.group.drop(w, untouched, "rewound")
+			ck.group.drop(w, fenced, untouched, "rewound")
 		}
 		again.add(ck.choose(r, t))
 		ck.past(r).called = false

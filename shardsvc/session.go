@@ -20,6 +20,9 @@ type agent struct {
 	dirty       bool
 }
 
+// heard: a's session lives.
+func (gr *group) heard(a *agent) { a.lastHeard = gr.now }
+
 func (gr *group) newAgent(name string, incarnation uint64) *agent {
 	a := &agent{speaker: speaker{name: name}, incarnation: incarnation, lastHeard: gr.now, byNumber: map[uint32]*worker{}}
 	gr.agents = append(gr.agents, a)
@@ -66,7 +69,8 @@ func (gr *group) hello(m *Message) bool {
 			w.unconfirmed = w.state != detached
 		}
 	}
-	a.session, a.helloed = m.Session, true
+	a.open(m.Session)
+	a.helloed = true
 	gr.sessions[m.Session] = a
 	gr.dirtyAgent(a)
 	gr.reply(Reply{To: m.Session, Kind: ReplyHello, Term: gr.term, Epoch: gr.epoch, Generation: gr.generation})
@@ -89,7 +93,7 @@ func (gr *group) lost(s Session) {
 		return
 	}
 	delete(gr.sessions, s)
-	a.session = 0
+	a.open(0)
 	for _, w := range a.workers {
 		gr.ledger.dropRequests(&w.holder)
 	}
@@ -100,15 +104,7 @@ func (gr *group) lost(s Session) {
 // arrived; workers that it did not name are without an agent.
 func (gr *group) asserted(a *agent) {
 	for _, w := range gr.rejoined {
-		for l := w.leases; l != nil; {
-			next := l.wnext
-			if !l.asserted {
-				gr.ledger.reclaim(l, untouched, "not_reasserted")
-			} else {
-				l.asserted, l.asked = false, false
-			}
-			l = next
-		}
+		gr.ledger.confirmed(&w.holder)
 	}
 	clear(gr.rejoined)
 	gr.rejoined = gr.rejoined[:0]
@@ -137,7 +133,7 @@ func (gr *group) expire(a *agent) {
 	gr.ledger.report(Report{Kind: ReportExpired, Agent: a.name})
 	gr.closeSession(a, CloseExpired, "the session expired: nothing was heard for its TTL")
 	for _, w := range slices.Clone(a.workers) {
-		if w.gone { // the end of the generation took it
+		if w.gone() { // the end of the generation took it
 			continue
 		}
 		if w.state == detached && gr.now < w.deadline {
@@ -145,7 +141,7 @@ func (gr *group) expire(a *agent) {
 		}
 		gr.workerLost(w, "expired")
 	}
-	if slices.ContainsFunc(a.workers, func(w *worker) bool { return !w.gone }) {
+	if slices.ContainsFunc(a.workers, func(w *worker) bool { return !w.gone() }) {
 		a.lastHeard = gr.now
 		gr.timers.push(timer{at: gr.now + gr.cfg.SessionTTL, kind: timerSession, of: a})
 		return

@@ -1,7 +1,6 @@
 package shardsvc
 
 import (
-	"fmt"
 	"slices"
 )
 
@@ -18,13 +17,7 @@ func (ck shared) enter(_ *agent, r *rank, j *Join, newcomer bool) (again comesAg
 		return again, true
 	}
 	if r.attached {
-		r.others = true
-		if old := r.worker(); old != nil {
-			r.older++
-			ck.group.endWorker(old, fmt.Sprintf("another process came for rank %d", r.no))
-		} else {
-			r.unheard = true
-		}
+		ck.group.replace(r)
 	}
 	past := ck.past(r)
 	past.must, past.called = false, false

@@ -26,3 +26,27 @@ func (lg *ledger) watchStall(w *holder) {
 		}
 	}
 }
+
+// stalled says whether w has made no progress for as long as it may. at is the deadline
+// that has come; one that moved meanwhile is watched again.
+func (lg *ledger) stalled(w *holder, at Time) bool {
+	if w.stallAt != at {
+		return false
+	}
+	w.stallAt = 0
+	if w.leases == nil || w.state != running {
+		return false
+	}
+	p, stands := lg.patience(w), w.paused || w.still
+	if p > 0 && !stands && lg.now >= w.since+p {
+		return true
+	}
+	if p > 0 {
+		w.stallAt = max(w.since+p, lg.now+1)
+		if stands {
+			w.stallAt = lg.now + p
+		}
+		lg.timers.push(timer{at: w.stallAt, kind: timerStall, of: w})
+	}
+	return false
+}

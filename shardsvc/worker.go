@@ -99,7 +99,8 @@ func (gr *group) join(a *agent, j *Join) {
 	if first {
 		r.fenced = false
 	}
-	r.newest, r.incarnation, r.generation, r.attached = &w.holder, j.Incarnation, gr.generation, true
+	r.incarnation, r.generation, r.attached = j.Incarnation, gr.generation, true
+	gr.ledger.succeed(&w.holder)
 	gr.ledger.dirtyRank(r.account)
 	again.add(gr.kind.entered(w, j, first))
 	gr.rejoined = append(gr.rejoined, w)
@@ -112,9 +113,8 @@ func (gr *group) join(a *agent, j *Join) {
 
 func (gr *group) newWorker(a *agent, r *rank, j *Join) *worker {
 	w := &worker{agent: a, rank: r, incarnation: j.Incarnation, pid: j.Pid,
-		holder: holder{speaker: &a.speaker, account: r.account, number: j.Worker, since: gr.now}}
-	w.of = w
-	gr.ledger.admit(&w.holder)
+		holder: holder{speaker: &a.speaker, account: r.account, number: j.Worker}}
+	gr.ledger.admit(&w.holder, w)
 	gr.workers = append(gr.workers, w)
 	a.workers = append(a.workers, w)
 	a.byNumber[j.Worker] = w
@@ -157,17 +157,11 @@ func (gr *group) rejoin(a *agent, w *worker, j *Join) {
 	if w.agent.byNumber[w.number] == w { // its old number may be another's by now
 		delete(w.agent.byNumber, w.number)
 	}
-	w.agent, w.speaker, w.number, w.unconfirmed, w.pid = a, &a.speaker, j.Worker, false, j.Pid
+	if w.agent, w.unconfirmed, w.pid = a, false, j.Pid; w.state == detached {
+		w.leftTo = 0
+	}
 	a.byNumber[j.Worker] = w
-	if w.state == detached {
-		w.state, w.since, w.leftTo = running, gr.now, 0
-		if w.why != "" {
-			w.state = ending
-		}
-	}
-	if w.leases != nil && w.stallAt == 0 {
-		gr.ledger.watchStall(&w.holder)
-	}
+	gr.ledger.attach(&w.holder, &a.speaker, j.Worker, w.why != "")
 	gr.rejoined = append(gr.rejoined, w)
 	gr.joinReply(a, j, w.rank, comesAgain{})
 	gr.kind.joined(w, false)
@@ -188,19 +182,15 @@ func (gr *group) refuseJoin(a *agent, j *Join, reason string) {
 
 // fence tells w's trainer that it is out of the group.
 func (gr *group) fence(w *worker, reason string) {
-	w.fenced = true
 	gr.reply(Reply{To: w.session(), Kind: ReplyFence, Worker: w.number, Reason: reason})
 	gr.ledger.report(Report{Kind: ReportFenced, Rank: w.rank.no, Agent: w.agent.name, Reason: reason})
 }
 
 // endWorker has w's process ended; its rows stay until it is known to be gone.
 func (gr *group) endWorker(w *worker, reason string) {
-	gr.ledger.dropRequests(&w.holder)
+	gr.ledger.end(&w.holder)
 	if w.why == "" {
 		w.why = reason
-	}
-	if w.state == running {
-		w.state = ending
 	}
 	gr.reply(Reply{To: w.session(), Kind: ReplyEnd, Worker: w.number, Reason: reason})
 	gr.kind.ending(w, reason)
@@ -211,16 +201,16 @@ func (gr *group) detach(w *worker, deadline Time) {
 	if w.state == detached {
 		return
 	}
-	gr.ledger.dropRequests(&w.holder)
+	gr.ledger.detach(&w.holder)
 	if w.agent.byNumber[w.number] == w {
 		delete(w.agent.byNumber, w.number)
 	}
-	w.state, w.deadline = detached, deadline
+	w.deadline = deadline
 	gr.timers.push(timer{at: deadline, kind: timerDetached, of: w})
 }
 
 func (gr *group) detachedDue(w *worker) {
-	if w.gone || w.state != detached {
+	if w.state != detached {
 		return
 	}
 	if gr.now < w.deadline {
@@ -238,7 +228,7 @@ func (gr *group) leave(a *agent, k *Leave) {
 	}
 	switch {
 	case k.Reason == LeaveClosed:
-		gr.drop(w, untouched, "left")
+		gr.drop(w, left, untouched, "left")
 	case k.Ended || gr.kind.leaveIsEnd():
 		gr.workerLost(w, "ended")
 	default:
@@ -261,7 +251,7 @@ func (gr *group) leftEnds(a *agent, k *Leave) {
 func (gr *group) workerLost(w *worker, reason string) {
 	newest := w.rank.worker() == w
 	gr.fenceRank(w)
-	gr.drop(w, lost, reason)
+	gr.drop(w, fenced, lost, reason)
 	gr.kind.lost(w, newest, reason)
 }
 
@@ -269,14 +259,13 @@ func (gr *group) fenceRank(w *worker) {
 	if w.rank.worker() == w {
 		w.rank.fenced = true
 	}
-	w.fenced = true
 }
 
 // drop takes w out: its leases' rest is pending, its requests are closed.
-func (gr *group) drop(w *worker, how back, reason string) {
+func (gr *group) drop(w *worker, as holderState, how back, reason string) {
 	a, r := w.agent, w.rank
 	newest := r.newest == &w.holder
-	gr.ledger.dismiss(&w.holder, how, reason)
+	gr.ledger.dismiss(&w.holder, as, how, reason)
 	if a.byNumber[w.number] == w {
 		delete(a.byNumber, w.number)
 	}
@@ -298,10 +287,8 @@ func (gr *group) status(a *agent, s *WorkerStatus) {
 	if w == nil {
 		return
 	}
-	if w.paused && !s.Paused {
-		w.since = gr.now
-	}
-	w.paused, w.waitSeconds, w.stepSeconds, w.rows = s.Paused, s.WaitSeconds, s.StepSeconds, s.RowsYielded
+	gr.ledger.setTaking(&w.holder, !s.Paused)
+	w.waitSeconds, w.stepSeconds, w.rows = s.WaitSeconds, s.StepSeconds, s.RowsYielded
 }
 
 // accountOf is r's; nil: of no rank.

@@ -146,7 +146,8 @@ func (ck *checkpoints) holdDropped(w *worker) {
 
 // setHeld: w has said that it yields nothing for cut, or with 0 may yield again.
 func (ck *checkpoints) setHeld(w *worker, cut uint64) {
-	ck.at(w).held, w.still = cut, cut != 0
+	ck.at(w).held = cut
+	ck.ledger.setStill(&w.holder, cut != 0)
 }
 
 // checkYields: all who live have said that they yield nothing. It runs once at the
@@ -185,7 +186,7 @@ func (ck *checkpoints) endHold(code CutCode, why string) {
 	ck.answerHold(code, why)
 	for _, w := range ck.group.workers {
 		if ck.at(w).held != 0 {
-			w.since = ck.now // it was not to make progress
+			ck.ledger.moves(&w.holder) // it was not to make progress
 		}
 		ck.tellHold(w, false, why)
 		ck.setHeld(w, 0)
@@ -233,7 +234,7 @@ func (ck *checkpoints) whoYields() string {
 // checkHold: the invariants of a hold.
 func (ck *checkpoints) checkHold() error {
 	h := ck.yields
-	if h != nil && (h.w.gone || !ck.ledger.folds || h.complete && (h.call != 0 || ck.recovering) || ck.kept(h.cut) != nil) {
+	if h != nil && (h.w.gone() || !ck.ledger.folds || h.complete && (h.call != 0 || ck.recovering) || ck.kept(h.cut) != nil) {
 		return fmt.Errorf("yields are held for cut %016x: its saver is gone, or it was answered before it was complete, or it is frozen", h.cut)
 	}
 	for _, w := range ck.group.workers {

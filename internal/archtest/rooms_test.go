@@ -2,7 +2,6 @@ package archtest
 
 import (
 	"cmp"
-	"fmt"
 	"go/ast"
 	"go/importer"
 	"go/parser"
@@ -43,12 +42,71 @@ func TestNoRoomUsesARoomAboveIt(t *testing.T) {
 	}
 }
 
+// TestEachRoomOwnsItsState: what a room keeps, no other room changes. The turn is all
+// rooms' own.
+func TestEachRoomOwnsItsState(t *testing.T) {
+	for _, u := range usesOfRooms(t) {
+		if u.written && rooms[u.to].name != "turn" {
+			t.Errorf("%s of room %s changes %s, which is state of room %s: ask that room by a method", u.file, rooms[u.from].name, u.what, rooms[u.to].name)
+		}
+	}
+}
+
+// TestRoomsAskOnlyWhatIsOffered: the lists of shardsvc/doc.go are all that one room asks
+// of another. The core itself, which hands out each part of a message, may call any
+// method.
+func TestRoomsAskOnlyWhatIsOffered(t *testing.T) {
+	doc, err := os.ReadFile("../../shardsvc/doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	offered, asked := map[string][]string{}, map[string]map[string]bool{}
+	room := ""
+	for l := range strings.Lines(string(doc)) {
+		l, ok := strings.CutPrefix(strings.TrimRight(l, "\n"), "//")
+		if !ok {
+			continue
+		}
+		if name, ok := strings.CutPrefix(l, " The "); ok && strings.HasSuffix(l, " offers:") {
+			room = strings.TrimSuffix(name, " offers:")
+			asked[room] = map[string]bool{}
+			continue
+		}
+		if strings.HasPrefix(l, "\t") && room != "" {
+			offered[room] = append(offered[room], strings.Fields(l)...)
+		} else if l != "" {
+			room = ""
+		}
+	}
+	for _, u := range usesOfRooms(t) {
+		to := rooms[u.to].name
+		owner, method, ok := strings.Cut(u.what, ".")
+		if !ok || u.field || owner != to || to == "turn" || rooms[u.from].name == "core" {
+			continue
+		}
+		if !slices.Contains(offered[to], method) {
+			t.Errorf("%s of room %s asks %s.%s, which the list in shardsvc/doc.go does not offer", u.file, rooms[u.from].name, to, method)
+		}
+		asked[to][method] = true
+	}
+	for to, methods := range offered {
+		for _, m := range methods {
+			if !asked[to][m] {
+				t.Errorf("shardsvc/doc.go says that the %s offers %s, and no room asks for it", to, m)
+			}
+		}
+	}
+	if len(offered["ledger"]) == 0 || len(offered["group"]) == 0 {
+		t.Errorf("no lists found: %v", offered)
+	}
+}
+
 // roomUse is one name that a file uses of another room.
 type roomUse struct {
 	from, to       int
 	file, declared string
 	what           string // Type.name, or name
-	field          bool
+	field, written bool   // a field; it is assigned to
 }
 
 func usesOfRooms(t *testing.T) []roomUse {
@@ -99,6 +157,20 @@ func usesOfRooms(t *testing.T) []roomUse {
 			}
 		}
 	}
+	written := map[*ast.Ident]bool{}
+	for _, f := range files {
+		ast.Inspect(f, func(n ast.Node) bool {
+			switch x := n.(type) {
+			case *ast.AssignStmt:
+				for _, l := range x.Lhs {
+					assigned(l, written)
+				}
+			case *ast.IncDecStmt:
+				assigned(x.X, written)
+			}
+			return true
+		})
+	}
 	seen := map[roomUse]bool{}
 	for id, o := range info.Uses {
 		switch x := o.(type) {
@@ -116,6 +188,7 @@ func usesOfRooms(t *testing.T) []roomUse {
 			u.what = owner[o] + "." + u.what
 		}
 		_, u.field = o.(*types.Var)
+		u.written = u.field && written[id]
 		if u.from != u.to {
 			seen[u] = true
 		}
@@ -123,6 +196,16 @@ func usesOfRooms(t *testing.T) []roomUse {
 	return slices.SortedFunc(maps.Keys(seen), func(a, b roomUse) int {
 		return cmp.Or(cmp.Compare(a.file, b.file), cmp.Compare(a.what, b.what))
 	})
+}
+
+// assigned marks the field that an assignment changes.
+func assigned(l ast.Expr, written map[*ast.Ident]bool) {
+	switch x := l.(type) {
+	case *ast.SelectorExpr:
+		written[x.Sel] = true
+	case *ast.IndexExpr:
+		assigned(x.X, written)
+	}
 }
 
 // exports finds what the compiler wrote of each package that dir depends on.
@@ -139,17 +222,4 @@ func exports(t *testing.T, dir string) func(path string) (io.ReadCloser, error) 
 		at[path] = file
 	}
 	return func(path string) (io.ReadCloser, error) { return os.Open(at[path]) }
-}
-
-func TestPrintRooms(t *testing.T) {
-	if os.Getenv("PRINT_ROOMS") == "" {
-		t.Skip()
-	}
-	n := map[string]int{}
-	for _, u := range usesOfRooms(t) {
-		n[fmt.Sprintf("%s -> %s %s field=%v", rooms[u.from].name, rooms[u.to].name, u.what, u.field)]++
-	}
-	for _, k := range slices.Sorted(maps.Keys(n)) {
-		fmt.Println(n[k], k)
-	}
 }
