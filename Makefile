@@ -55,6 +55,7 @@ lint: need venv ## gofmt, vet, ruff, mypy
 	@out=$$(gofmt -l $$(git ls-files '*.go' | grep -v '\.pb\.go$$')); [ -z "$$out" ] || { echo "gofmt: $$out"; exit 1; }
 	$(GO) vet ./...
 	$(GO) vet -tags kafka $(KAFKA_TESTS)
+	$(GO) vet -tags pulsar $(PULSAR_TESTS)
 	$(GO) vet -tags rocketmq $(ROCKETMQ_TESTS)
 	$(GO) vet -tags planted ./internal/proof/sim
 	$(GO) tool staticcheck ./...
@@ -106,7 +107,7 @@ wheel: build venv ## the Python package with the binary in it, tried in a fresh 
 
 .PHONY: test-quickstart
 test-quickstart: build venv ## the quick start with its kills, report checked
-	$(PY) -m pytest -q examples --ignore=examples/test_quickstart_kafka.py
+	$(PY) -m pytest -q examples --ignore=examples/test_quickstart_kafka.py --ignore=examples/test_quickstart_pulsar.py
 
 .PHONY: test-quickstart-kafka
 test-quickstart-kafka: build venv quickstart-needs-kafka ## the same on a real Kafka, beside a consumer group
@@ -136,6 +137,15 @@ test-kafka: build venv test-quickstart-kafka test-python-kafka test-chaos-kafka 
 	HEADRACE_PYTHON="$(CURDIR)/$(PY)" $(GO) test -tags kafka -count=1 -timeout 20m ./sources/kafka
 	HEADRACE_PYTHON="$(CURDIR)/$(PY)" $(GO) test -tags kafka -count=1 -timeout 20m ./cmd/headrace -run Kafka
 	$(GO) test -tags kafka -count=1 -timeout 10m ./internal/proof/demo/produce
+
+.PHONY: test-quickstart-pulsar
+test-quickstart-pulsar: build venv quickstart-needs-pulsar ## the quick start on a real Pulsar, beside the official client
+	$(PY) -m pytest -q examples/test_quickstart_pulsar.py
+
+PULSAR_TESTS := ./sources/pulsar
+.PHONY: test-pulsar
+test-pulsar: build venv test-quickstart-pulsar ## the Pulsar source on a real Pulsar (needs java, and mvn once)
+	$(GO) test -tags pulsar -count=1 -timeout 20m $(PULSAR_TESTS)
 
 ROCKETMQ_TESTS := ./sources/rocketmq
 .PHONY: test-rocketmq
@@ -183,7 +193,7 @@ test-sim-long: need ## more seeds of the simulation
 check: build lint test-go test-race ## the inner loop
 
 .PHONY: test
-test: check test-sim test-planted test-python test-quickstart test-chaos test-kafka ## everything CI runs
+test: check test-sim test-planted test-python test-quickstart test-chaos test-kafka test-pulsar ## everything CI runs
 
 .PHONY: test-long
 test-long: test test-sim-long fuzz ## what takes long

@@ -1,0 +1,133 @@
+//go:build pulsar
+
+package pulsar
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	client "github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/sourcetest"
+)
+
+func producer(t testing.TB, o client.ProducerOptions) client.Producer {
+	t.Helper()
+	o.SendTimeout = -1
+	p, err := shared.client.CreateProducer(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
+
+func send(t testing.TB, p client.Producer, m *client.ProducerMessage) client.MessageID {
+	t.Helper()
+	id, err := p.Send(t.Context(), m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// A message in chunks is where its last chunk is, also for who begins to read between
+// its chunks, where a ledger ends between them, and with others' messages in between.
+func TestAMessageInChunksIsReadWholeWhereverOneBegins(t *testing.T) {
+	b := realBroker(t)
+	connect(t, b)
+	topic := newTopic(t, b, 0)
+	large := producer(t, client.ProducerOptions{Topic: topic, DisableBatching: true, EnableChunking: true, ChunkMaxMessageSize: 300})
+	small := producer(t, client.ProducerOptions{Topic: topic, DisableBatching: true})
+	var want [][]byte
+	for i := range 6 {
+		v := []byte(fmt.Sprintf("large %d ", i) + strings.Repeat("abcdefgh", 200))
+		send(t, large, &client.ProducerMessage{Payload: v})
+		want = append(want, v)
+		v = fmt.Appendf(nil, "small %d", i)
+		send(t, small, &client.ProducerMessage{Payload: v})
+		want = append(want, v)
+	}
+	s := mustOpen(t, (&place{b: b, topic: topic, max: 1 << 20}).options(Latest))
+	defer s.Close()
+	ids, err := s.Partitions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	segs := sourcetestSegments(t, s, ids[0])
+	if entries := entryOf(segs[0].End); entries < 30 {
+		t.Fatalf("%d entries: the large messages are not in chunks", entries)
+	}
+	for _, step := range []int64{segs[0].End, at(1, 0), at(4, 0)} {
+		var got [][]byte
+		for from := segs[0].Start; from < segs[0].End; from += step {
+			r := sources.Range{Partition: ids[0], Segment: segs[0].ID, Start: from, End: min(from+step, segs[0].End)}
+			some, err := sourcetest.Read(t.Context(), s, r, sources.Position{Segment: r.Segment, Offset: r.Start}, segs[0].Locator)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, g := range some {
+				got = append(got, g.Value)
+			}
+		}
+		if len(got) != len(want) {
+			t.Fatalf("%d messages in pieces of %d offsets, sent were %d", len(got), step, len(want))
+		}
+		for i := range got {
+			if !bytes.Equal(got[i], want[i]) {
+				t.Fatalf("message %d in pieces of %d offsets is %.20q, sent was %.20q", i, step, got[i], want[i])
+			}
+		}
+	}
+}
+
+// Keys, properties and times are the message's; no value is not the empty value, and
+// the empty one is there although the library leaves it out.
+func TestKeysPropertiesTimesAndEmptyValuesAreTheMessages(t *testing.T) {
+	b := realBroker(t)
+	connect(t, b)
+	topic := newTopic(t, b, 0)
+	for _, batching := range []bool{false, true} {
+		p := producer(t, client.ProducerOptions{Topic: topic, DisableBatching: !batching, BatchingMaxPublishDelay: 10 * time.Millisecond})
+		send(t, p, &client.ProducerMessage{Key: "k", Payload: []byte("v"), EventTime: time.UnixMilli(1_700_000_000_123), Properties: map[string]string{"b": "2", "a": "1"}})
+		send(t, p, &client.ProducerMessage{Key: "e", Payload: []byte{}})
+		send(t, p, &client.ProducerMessage{Key: "last", Payload: []byte("x")})
+	}
+	s := mustOpen(t, (&place{b: b, topic: topic, max: 1 << 20}).options(Latest))
+	defer s.Close()
+	ids, err := s.Partitions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := sourcetestSegments(t, s, ids[0])[0]
+	c, err := s.Open(t.Context(), sources.Range{Partition: ids[0], Segment: g.ID, Start: g.Start, End: g.End}, sources.Position{Segment: g.ID}, g.Locator)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	var got []string
+	var batch sources.Batch
+	text := func(r [2]int32) string { return string(batch.Arena[r[0]:r[1]]) }
+	for c.Next(t.Context(), &batch) == nil {
+		for _, r := range batch.Recs {
+			one := fmt.Sprintf("%s=%s", text(r.Key), text(r.Value))
+			for _, h := range r.Headers {
+				one += fmt.Sprintf(" %s:%s", text(h.Key), text(h.Value))
+			}
+			if r.Time == 1_700_000_000_123 {
+				one += " event"
+			} else if r.Time < 1_700_000_000_123 {
+				one += " no time"
+			}
+			got = append(got, one)
+		}
+	}
+	once := "k=v a:1 b:2 event; e=; last=x"
+	if want := once + "; " + once; strings.Join(got, "; ") != want {
+		t.Errorf("read %q, sent %q", strings.Join(got, "; "), want)
+	}
+}
