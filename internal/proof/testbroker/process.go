@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	startWithin = 120 * time.Second // on a busy machine
+	startWithin = 300 * time.Second // on a very busy machine
 	stopWithin  = 20 * time.Second  // from SIGTERM to SIGKILL
 	pollEvery   = 50 * time.Millisecond
 )

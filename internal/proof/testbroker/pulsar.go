@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"sort"
 	"strings"
+	"time"
 )
 
 // PulsarVersion is what pulsar-pom.xml names.
@@ -107,6 +108,8 @@ func (b *Pulsar) Start(ctx context.Context) error {
 }
 
 func (b *Pulsar) answers(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second) // what is asked too early may hang
+	defer cancel()
 	_, err := b.Admin(ctx, "GET", "namespaces/public/default", nil)
 	return err
 }
