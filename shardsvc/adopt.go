@@ -124,7 +124,7 @@ func (d *dataset) fitPartition(q *cut.Partition) (f fitted, err error) {
 	}
 	switch last := len(q.Segments); {
 	case with.Complete && len(f.segments) > 0:
-		return f, fmt.Errorf("partition %s ends with segment %d, the cut has segment %d (%s): the source has changed", q.Label(), with.LastSeg, f.segments[0].ID, f.segments[0].Name)
+		return f, refusal(RefusedSegments, "partition %s ends with segment %d, the cut has segment %d (%s): the source has changed", q.Label(), with.LastSeg, f.segments[0].ID, f.segments[0].Name)
 	case d.opt.Shuffle && last > 0 && with.LastSeg > q.Segments[last-1].ID:
 		return f, fmt.Errorf("partition %s: the cut is shuffled over its segments up to %d, and here are some up to %d: positions do not mean the same records", q.Label(), q.Segments[last-1].ID, with.LastSeg)
 	default:
@@ -236,17 +236,17 @@ func (p *partition) beginAt(s *sources.Segment) bool {
 func (p *partition) agrees(s *sources.Segment) error {
 	i := p.SegByID(s.ID)
 	if i < 0 {
-		return fmt.Errorf("partition %s: segment %d (%s) of the cut is not known", p.label(), s.ID, s.Name)
+		return refusal(RefusedSegments, "partition %s: segment %d (%s) of the cut is not known", p.label(), s.ID, s.Name)
 	}
 	g := &p.Segs[i]
 	if g.Name != s.Name {
 		return fmt.Errorf("partition %s: segment %d is %s, in the cut it is %s: positions do not mean the same records", p.label(), s.ID, g.Name, s.Name)
 	}
 	if !bytes.Equal(g.Locator, s.Locator) {
-		return fmt.Errorf("partition %s: segment %d (%s) is not what it was when the cut was taken: the source has changed", p.label(), s.ID, s.Name)
+		return refusal(RefusedChanged, "partition %s: segment %d (%s) is not what it was when the cut was taken: the source has changed", p.label(), s.ID, s.Name)
 	}
 	if g.Start != s.Start || s.Sealed && g.Sealed && g.End != s.End || g.Sealed && s.End > g.End {
-		return fmt.Errorf("partition %s: segment %d (%s) is [%d, %d), in the cut [%d, %d): the source has changed", p.label(), s.ID, g.Name, g.Start, g.End, s.Start, s.End)
+		return refusal(RefusedChanged, "partition %s: segment %d (%s) is [%d, %d), in the cut [%d, %d): the source has changed", p.label(), s.ID, g.Name, g.Start, g.End, s.Start, s.End)
 	}
 	if s.End > g.End {
 		if i != len(p.Segs)-1 || p.Total+s.End-g.End > line.Max {
@@ -403,11 +403,11 @@ func (lg *ledger) taken(r *account, own *lines, all []fitted) error {
 				at := ps.StartPlace(x.Start)
 				where := fmt.Sprintf("partition %s pass %d: records of the cut from segment %d offset %d on", f.p.label(), n, at.Segment, at.Offset)
 				if ps.settles(x.Start, x.End, r) {
-					return fmt.Errorf("%s are in another model, or excluded, by now", where)
+					return refusal(RefusedTaken, "%s are in another model, or excluded, by now", where)
 				}
 				for l := ps.leases; l != nil; l = l.pnext {
 					if l.w.account != r && l.prefix < x.End && x.Start < l.end {
-						return fmt.Errorf("%s are leased to rank %d by now", where, l.w.account.no)
+						return refusal(RefusedTaken, "%s are leased to rank %d by now", where, l.w.account.no)
 					}
 				}
 			}

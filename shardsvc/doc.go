@@ -19,6 +19,7 @@
 //	event_cut.go   what can happen to cuts
 //	options.go     what a dataset's options can be
 //	effects.go     what comes out: puts, replies, reports
+//	refusal.go     why a restore is refused
 //	keys.go        the durable keys
 //	values.go      the durable values, each versioned by its first byte
 //	cut_values.go  those of cuts

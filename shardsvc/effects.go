@@ -121,6 +121,7 @@ const (
 // CutAnswer is the rest of a ReplyCut.
 type CutAnswer struct {
 	Code CutCode
+	Why  Refusal  // restore, CutRefused
 	Cut  uint64   // ask: the cut, perhaps one that another rank asked for; restore: the choice, 0 is the start
 	Path string   // CutTry, and of the choice
 	Body *cut.Cut // ask: the cut

@@ -1,6 +1,7 @@
 package shardsvc
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -54,14 +55,14 @@ func (ck *checkpoints) restore(w *worker, call uint64, k *RestoreCall) {
 		own.Cut, own.Path = nil, ""
 		k = &own
 	}
-	t, code, reason := ck.pick(r, k)
+	t, code, why := ck.pick(r, k)
 	if code != CutOK {
 		step := int64(0)
-		a := CutAnswer{Code: code}
+		a := CutAnswer{Code: code, Why: whyRefused(why)}
 		if t.kept != nil {
 			a.Cut, a.Path, step = t.kept.id, t.kept.path, t.kept.step
 		}
-		ck.answer(w.session(), w.number, call, a, step, reason)
+		ck.answer(w.session(), w.number, call, a, step, why.Error())
 		return
 	}
 	again := ck.choose(r, &t)
@@ -162,39 +163,39 @@ func (ck *checkpoints) trains(x *worker) bool {
 }
 
 // pick finds what a call goes back to.
-func (ck *checkpoints) pick(r *rank, k *RestoreCall) (t target, code CutCode, reason string) {
+func (ck *checkpoints) pick(r *rank, k *RestoreCall) (t target, code CutCode, why error) {
 	if k.Mode == RestoreStart {
-		return t, CutOK, ""
+		return t, CutOK, nil
 	}
 	newest := ck.newestVerified(r, k.Failed)
-	try := func() (target, CutCode, string) {
-		return target{kept: newest}, CutTry, fmt.Sprintf("a newer checkpoint is bound: step %d", newest.step)
+	try := func() (target, CutCode, error) {
+		return target{kept: newest}, CutTry, fmt.Errorf("a newer checkpoint is bound: step %d", newest.step)
 	}
 	if k.Cut == nil {
 		switch {
 		case k.Mode == RestoreExact:
-			return t, CutRefused, "which cut? none was given"
+			return t, CutRefused, errors.New("which cut? none was given")
 		case newest != nil:
 			return try()
 		}
 		if failed := ck.failedPaths(r, k.Failed); failed != "" {
-			return t, CutRefused, ck.cannotVerify(r, failed)
+			return t, CutRefused, refusal(RefusedUnverified, "%s", ck.cannotVerify(r, failed))
 		}
-		return t, CutOK, ""
+		return t, CutOK, nil
 	}
 	if reason := ck.beingRemoved(k.Cut); reason != "" && k.Mode == RestoreExact {
-		return t, CutRefused, reason
+		return t, CutRefused, refusal(RefusedGivenUp, "%s", reason)
 	}
 	if x := ck.kept(uint64(k.Cut.ID)); x != nil {
 		switch {
 		case x.rank != cut.Group && x.rank != int64(r.no):
-			return t, CutRefused, fmt.Sprintf("cut %016x is that of rank %d", x.id, x.rank)
+			return t, CutRefused, fmt.Errorf("cut %016x is that of rank %d", x.id, x.rank)
 		case k.Mode == RestoreNewest && newest != nil && (newest != x && ck.after(newest, x) || x.state == CutVoided):
 			return try()
 		case x.state == CutVoided:
-			return t, CutRefused, fmt.Sprintf("cut %016x (step %d) was voided: its records were given to others, or somebody went back to an older one. Offer an older one", x.id, x.step)
+			return t, CutRefused, refusal(RefusedGivenUp, "cut %016x (step %d) was voided: its records were given to others, or somebody went back to an older one. Offer an older one", x.id, x.step)
 		}
-		return target{kept: x, path: k.Path}, CutOK, ""
+		return target{kept: x, path: k.Path}, CutOK, nil
 	}
 	if k.Mode == RestoreNewest && newest != nil && newest.afterForeign(k.Cut) {
 		return try()
@@ -202,20 +203,20 @@ func (ck *checkpoints) pick(r *rank, k *RestoreCall) (t target, code CutCode, re
 	return ck.pickForeign(r, k.Cut, k.Path)
 }
 
-func (ck *checkpoints) pickForeign(r *rank, body *cut.Cut, path string) (t target, code CutCode, reason string) {
+func (ck *checkpoints) pickForeign(r *rank, body *cut.Cut, path string) (t target, code CutCode, why error) {
 	all, err := ck.ledger.fit(body, accountOf(r), slices.ContainsFunc(ck.cuts, func(k *keptCut) bool { return k.state != CutVoided }))
 	if err != nil {
-		return t, CutRefused, err.Error()
+		return t, CutRefused, err
 	}
 	if ck.ledger.perRank {
 		if r == nil || body.Rank != cut.Rank(r.no) {
-			return t, CutRefused, fmt.Sprintf("cut %v is that of rank %d", body.ID, body.Rank)
+			return t, CutRefused, fmt.Errorf("cut %v is that of rank %d", body.ID, body.Rank)
 		}
 		if err := ck.ledger.taken(r.account, ck.linesOf(ck.past(r).base), all); err != nil {
-			return t, CutRefused, err.Error()
+			return t, CutRefused, err
 		}
 	}
-	return target{foreign: body, fit: all, path: path}, CutOK, ""
+	return target{foreign: body, fit: all, path: path}, CutOK, nil
 }
 
 // newestVerified is the newest bound cut with a manifest that the caller did not

@@ -75,9 +75,9 @@ func (ck *checkpoints) rewindTarget(body *cut.Cut, path string) (ranks []*rank, 
 		}
 		ranks = append(ranks, r)
 	}
-	t, code, reason := ck.pick(r, &RestoreCall{Mode: RestoreExact, Cut: body, Path: path})
+	t, code, why := ck.pick(r, &RestoreCall{Mode: RestoreExact, Cut: body, Path: path})
 	if code != CutOK {
-		return nil, t, reason
+		return nil, t, why.Error()
 	}
 	return ranks, t, ""
 }

@@ -60,7 +60,7 @@ func (ck shared) answered(w *worker, call uint64, k *RestoreCall) bool {
 	r := w.rank
 	loaded := k.Cut != nil && uint64(k.Cut.ID) == ck.choice && k.Mode == RestoreExact && !ck.ackedSince(uint64(k.Cut.ID))
 	if !loaded && k.Mode != RestoreNewest {
-		ck.answer(w.session(), w.number, call, CutAnswer{Code: CutRefused}, 0, "others train the model: stop them first")
+		ck.answer(w.session(), w.number, call, CutAnswer{Code: CutRefused, Why: RefusedOthers}, 0, "others train the model: stop them first")
 		return true
 	}
 	ck.past(r).called = true

@@ -60,3 +60,16 @@ func TestACallThatCanNotBeReadIsRefusedAndNoCallIsMissed(t *testing.T) {
 		t.Errorf("refused: %v", refused)
 	}
 }
+
+func TestRefusalsHaveTheNumbersOfTheWire(t *testing.T) {
+	for why, name := range map[shardsvc.Refusal]headracev1.CutReply_Refusal{
+		shardsvc.RefusedOther: headracev1.CutReply_OTHER, shardsvc.RefusedOthers: headracev1.CutReply_OTHERS_TRAIN,
+		shardsvc.RefusedGivenUp: headracev1.CutReply_GIVEN_UP, shardsvc.RefusedUnverified: headracev1.CutReply_UNVERIFIED,
+		shardsvc.RefusedTaken: headracev1.CutReply_TAKEN, shardsvc.RefusedSegments: headracev1.CutReply_SEGMENTS,
+		shardsvc.RefusedChanged: headracev1.CutReply_CHANGED,
+	} {
+		if got := CutReply(&shardsvc.Reply{Cut: &shardsvc.CutAnswer{Why: why}}).Refusal; got != name {
+			t.Errorf("refusal %d is %v on the wire, want %v", why, got, name)
+		}
+	}
+}

@@ -165,7 +165,8 @@ func TokenOf(t shardsvc.Token) *headracev1.Token {
 // CutReply is the answer to a call, without its body.
 func CutReply(r *shardsvc.Reply) *headracev1.CutReply {
 	return &headracev1.CutReply{Worker: r.Worker, Id: r.Request, Code: headracev1.CutReply_Code(r.Cut.Code), Reason: Valid(r.Reason),
-		Cut: r.Cut.Cut, Step: r.Step, Path: Valid(r.Cut.Path), Again: r.Units, Epoch: r.Epoch, AgainTally: TallyOf(r.Again)}
+		Cut: r.Cut.Cut, Step: r.Step, Path: Valid(r.Cut.Path), Again: r.Units, Epoch: r.Epoch, AgainTally: TallyOf(r.Again),
+		Refusal: headracev1.CutReply_Refusal(r.Cut.Why)}
 }
 
 // TallyOf is the wire's tally; nil is none.

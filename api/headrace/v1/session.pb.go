@@ -348,6 +348,68 @@ func (CutReply_Code) EnumDescriptor() ([]byte, []int) {
 	return file_headrace_v1_session_proto_rawDescGZIP(), []int{34, 0}
 }
 
+// Refusal says why a restore is refused, for programs; reason says it for people.
+type CutReply_Refusal int32
+
+const (
+	CutReply_OTHER        CutReply_Refusal = 0
+	CutReply_OTHERS_TRAIN CutReply_Refusal = 1 // others train the shared model: stop them first
+	CutReply_GIVEN_UP     CutReply_Refusal = 2 // the cut is voided, or its checkpoint is being removed: offer another one
+	CutReply_UNVERIFIED   CutReply_Refusal = 3 // no bound checkpoint verifies
+	CutReply_TAKEN        CutReply_Refusal = 4 // records of the cut are in another rank's model, or leased to it
+	CutReply_SEGMENTS     CutReply_Refusal = 5 // the job knows other segments than the cut
+	CutReply_CHANGED      CutReply_Refusal = 6 // the source has changed since the cut was taken
+)
+
+// Enum value maps for CutReply_Refusal.
+var (
+	CutReply_Refusal_name = map[int32]string{
+		0: "OTHER",
+		1: "OTHERS_TRAIN",
+		2: "GIVEN_UP",
+		3: "UNVERIFIED",
+		4: "TAKEN",
+		5: "SEGMENTS",
+		6: "CHANGED",
+	}
+	CutReply_Refusal_value = map[string]int32{
+		"OTHER":        0,
+		"OTHERS_TRAIN": 1,
+		"GIVEN_UP":     2,
+		"UNVERIFIED":   3,
+		"TAKEN":        4,
+		"SEGMENTS":     5,
+		"CHANGED":      6,
+	}
+)
+
+func (x CutReply_Refusal) Enum() *CutReply_Refusal {
+	p := new(CutReply_Refusal)
+	*p = x
+	return p
+}
+
+func (x CutReply_Refusal) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CutReply_Refusal) Descriptor() protoreflect.EnumDescriptor {
+	return file_headrace_v1_session_proto_enumTypes[6].Descriptor()
+}
+
+func (CutReply_Refusal) Type() protoreflect.EnumType {
+	return &file_headrace_v1_session_proto_enumTypes[6]
+}
+
+func (x CutReply_Refusal) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CutReply_Refusal.Descriptor instead.
+func (CutReply_Refusal) EnumDescriptor() ([]byte, []int) {
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{34, 1}
+}
+
 // Token is one lease's fence. Epoch grows on rewind and on a new generation of
 // the group; term with each life of a master; sequence is never used twice
 // within a term. Compared for equality only.
@@ -3185,13 +3247,14 @@ type CutReply struct {
 	Id            uint64                 `protobuf:"varint,2,opt,name=id,proto3" json:"id,omitempty"`
 	Code          CutReply_Code          `protobuf:"varint,3,opt,name=code,proto3,enum=headrace.v1.CutReply_Code" json:"code,omitempty"`
 	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
-	Cut           uint64                 `protobuf:"fixed64,5,opt,name=cut,proto3" json:"cut,omitempty"`                                // ask: the cut (may be another rank's); restore: the choice, 0 is the start
-	Step          int64                  `protobuf:"varint,6,opt,name=step,proto3" json:"step,omitempty"`                               // of that cut; restore without one: the last step that the rank has reported, go on above it
-	Path          string                 `protobuf:"bytes,7,opt,name=path,proto3" json:"path,omitempty"`                                // restore, TRY: of its manifest
-	Body          []byte                 `protobuf:"bytes,8,opt,name=body,proto3" json:"body,omitempty"`                                // ask: the cut (JSON, flashckpt/manifest)
-	Again         int64                  `protobuf:"varint,9,opt,name=again,proto3" json:"again,omitempty"`                             // restore: units that were acked and are pending again
-	Epoch         uint32                 `protobuf:"varint,10,opt,name=epoch,proto3" json:"epoch,omitempty"`                            // restore: the epoch from now on
-	AgainTally    *Tally                 `protobuf:"bytes,11,opt,name=again_tally,json=againTally,proto3" json:"again_tally,omitempty"` // restore: the records in `again`, without their times; absent: again is 0
+	Cut           uint64                 `protobuf:"fixed64,5,opt,name=cut,proto3" json:"cut,omitempty"`                                           // ask: the cut (may be another rank's); restore: the choice, 0 is the start
+	Step          int64                  `protobuf:"varint,6,opt,name=step,proto3" json:"step,omitempty"`                                          // of that cut; restore without one: the last step that the rank has reported, go on above it
+	Path          string                 `protobuf:"bytes,7,opt,name=path,proto3" json:"path,omitempty"`                                           // restore, TRY: of its manifest
+	Body          []byte                 `protobuf:"bytes,8,opt,name=body,proto3" json:"body,omitempty"`                                           // ask: the cut (JSON, flashckpt/manifest)
+	Again         int64                  `protobuf:"varint,9,opt,name=again,proto3" json:"again,omitempty"`                                        // restore: units that were acked and are pending again
+	Epoch         uint32                 `protobuf:"varint,10,opt,name=epoch,proto3" json:"epoch,omitempty"`                                       // restore: the epoch from now on
+	AgainTally    *Tally                 `protobuf:"bytes,11,opt,name=again_tally,json=againTally,proto3" json:"again_tally,omitempty"`            // restore: the records in `again`, without their times; absent: again is 0
+	Refusal       CutReply_Refusal       `protobuf:"varint,12,opt,name=refusal,proto3,enum=headrace.v1.CutReply_Refusal" json:"refusal,omitempty"` // restore, REFUSED
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3301,6 +3364,13 @@ func (x *CutReply) GetAgainTally() *Tally {
 		return x.AgainTally
 	}
 	return nil
+}
+
+func (x *CutReply) GetRefusal() CutReply_Refusal {
+	if x != nil {
+		return x.Refusal
+	}
+	return CutReply_OTHER
 }
 
 // HoldYields: hand this worker no further batch until the hold ends (on is
@@ -3716,7 +3786,7 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\n" +
 	"\x06NEWEST\x10\x00\x12\t\n" +
 	"\x05EXACT\x10\x01\x12\t\n" +
-	"\x05START\x10\x02\"\xe8\x02\n" +
+	"\x05START\x10\x02\"\x8d\x04\n" +
 	"\bCutReply\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\rR\x06worker\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\x12.\n" +
@@ -3730,14 +3800,24 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\x05epoch\x18\n" +
 	" \x01(\rR\x05epoch\x123\n" +
 	"\vagain_tally\x18\v \x01(\v2\x12.headrace.v1.TallyR\n" +
-	"againTally\"=\n" +
+	"againTally\x127\n" +
+	"\arefusal\x18\f \x01(\x0e2\x1d.headrace.v1.CutReply.RefusalR\arefusal\"=\n" +
 	"\x04Code\x12\x06\n" +
 	"\x02OK\x10\x00\x12\v\n" +
 	"\aREFUSED\x10\x01\x12\n" +
 	"\n" +
 	"\x06FENCED\x10\x02\x12\a\n" +
 	"\x03TRY\x10\x03\x12\v\n" +
-	"\aTIMEOUT\x10\x04\"^\n" +
+	"\aTIMEOUT\x10\x04\"j\n" +
+	"\aRefusal\x12\t\n" +
+	"\x05OTHER\x10\x00\x12\x10\n" +
+	"\fOTHERS_TRAIN\x10\x01\x12\f\n" +
+	"\bGIVEN_UP\x10\x02\x12\x0e\n" +
+	"\n" +
+	"UNVERIFIED\x10\x03\x12\t\n" +
+	"\x05TAKEN\x10\x04\x12\f\n" +
+	"\bSEGMENTS\x10\x05\x12\v\n" +
+	"\aCHANGED\x10\x06\"^\n" +
 	"\n" +
 	"HoldYields\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\rR\x06worker\x12\x10\n" +
@@ -3764,7 +3844,7 @@ func file_headrace_v1_session_proto_rawDescGZIP() []byte {
 	return file_headrace_v1_session_proto_rawDescData
 }
 
-var file_headrace_v1_session_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
+var file_headrace_v1_session_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
 var file_headrace_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_headrace_v1_session_proto_goTypes = []any{
 	(Join_Resume)(0),      // 0: headrace.v1.Join.Resume
@@ -3773,106 +3853,108 @@ var file_headrace_v1_session_proto_goTypes = []any{
 	(Standing_State)(0),   // 3: headrace.v1.Standing.State
 	(Restore_Mode)(0),     // 4: headrace.v1.Restore.Mode
 	(CutReply_Code)(0),    // 5: headrace.v1.CutReply.Code
-	(*Token)(nil),         // 6: headrace.v1.Token
-	(*AgentMessage)(nil),  // 7: headrace.v1.AgentMessage
-	(*Hello)(nil),         // 8: headrace.v1.Hello
-	(*Join)(nil),          // 9: headrace.v1.Join
-	(*Held)(nil),          // 10: headrace.v1.Held
-	(*Ack)(nil),           // 11: headrace.v1.Ack
-	(*Tally)(nil),         // 12: headrace.v1.Tally
-	(*StepReport)(nil),    // 13: headrace.v1.StepReport
-	(*StealAnswer)(nil),   // 14: headrace.v1.StealAnswer
-	(*Release)(nil),       // 15: headrace.v1.Release
-	(*ReadFailure)(nil),   // 16: headrace.v1.ReadFailure
-	(*LostRange)(nil),     // 17: headrace.v1.LostRange
-	(*Leave)(nil),         // 18: headrace.v1.Leave
-	(*WorkerStatus)(nil),  // 19: headrace.v1.WorkerStatus
-	(*Head)(nil),          // 20: headrace.v1.Head
-	(*LeaseRequest)(nil),  // 21: headrace.v1.LeaseRequest
-	(*MasterMessage)(nil), // 22: headrace.v1.MasterMessage
-	(*HelloReply)(nil),    // 23: headrace.v1.HelloReply
-	(*HeldReply)(nil),     // 24: headrace.v1.HeldReply
-	(*JoinReply)(nil),     // 25: headrace.v1.JoinReply
-	(*AckResult)(nil),     // 26: headrace.v1.AckResult
-	(*StealAsk)(nil),      // 27: headrace.v1.StealAsk
-	(*Revoke)(nil),        // 28: headrace.v1.Revoke
-	(*EndWorker)(nil),     // 29: headrace.v1.EndWorker
-	(*Fence)(nil),         // 30: headrace.v1.Fence
-	(*Grant)(nil),         // 31: headrace.v1.Grant
-	(*Piece)(nil),         // 32: headrace.v1.Piece
-	(*Standing)(nil),      // 33: headrace.v1.Standing
-	(*CutCall)(nil),       // 34: headrace.v1.CutCall
-	(*CutHold)(nil),       // 35: headrace.v1.CutHold
-	(*CutAsk)(nil),        // 36: headrace.v1.CutAsk
-	(*CutBind)(nil),       // 37: headrace.v1.CutBind
-	(*CutDrop)(nil),       // 38: headrace.v1.CutDrop
-	(*Restore)(nil),       // 39: headrace.v1.Restore
-	(*CutReply)(nil),      // 40: headrace.v1.CutReply
-	(*HoldYields)(nil),    // 41: headrace.v1.HoldYields
-	(*YieldsHeld)(nil),    // 42: headrace.v1.YieldsHeld
+	(CutReply_Refusal)(0), // 6: headrace.v1.CutReply.Refusal
+	(*Token)(nil),         // 7: headrace.v1.Token
+	(*AgentMessage)(nil),  // 8: headrace.v1.AgentMessage
+	(*Hello)(nil),         // 9: headrace.v1.Hello
+	(*Join)(nil),          // 10: headrace.v1.Join
+	(*Held)(nil),          // 11: headrace.v1.Held
+	(*Ack)(nil),           // 12: headrace.v1.Ack
+	(*Tally)(nil),         // 13: headrace.v1.Tally
+	(*StepReport)(nil),    // 14: headrace.v1.StepReport
+	(*StealAnswer)(nil),   // 15: headrace.v1.StealAnswer
+	(*Release)(nil),       // 16: headrace.v1.Release
+	(*ReadFailure)(nil),   // 17: headrace.v1.ReadFailure
+	(*LostRange)(nil),     // 18: headrace.v1.LostRange
+	(*Leave)(nil),         // 19: headrace.v1.Leave
+	(*WorkerStatus)(nil),  // 20: headrace.v1.WorkerStatus
+	(*Head)(nil),          // 21: headrace.v1.Head
+	(*LeaseRequest)(nil),  // 22: headrace.v1.LeaseRequest
+	(*MasterMessage)(nil), // 23: headrace.v1.MasterMessage
+	(*HelloReply)(nil),    // 24: headrace.v1.HelloReply
+	(*HeldReply)(nil),     // 25: headrace.v1.HeldReply
+	(*JoinReply)(nil),     // 26: headrace.v1.JoinReply
+	(*AckResult)(nil),     // 27: headrace.v1.AckResult
+	(*StealAsk)(nil),      // 28: headrace.v1.StealAsk
+	(*Revoke)(nil),        // 29: headrace.v1.Revoke
+	(*EndWorker)(nil),     // 30: headrace.v1.EndWorker
+	(*Fence)(nil),         // 31: headrace.v1.Fence
+	(*Grant)(nil),         // 32: headrace.v1.Grant
+	(*Piece)(nil),         // 33: headrace.v1.Piece
+	(*Standing)(nil),      // 34: headrace.v1.Standing
+	(*CutCall)(nil),       // 35: headrace.v1.CutCall
+	(*CutHold)(nil),       // 36: headrace.v1.CutHold
+	(*CutAsk)(nil),        // 37: headrace.v1.CutAsk
+	(*CutBind)(nil),       // 38: headrace.v1.CutBind
+	(*CutDrop)(nil),       // 39: headrace.v1.CutDrop
+	(*Restore)(nil),       // 40: headrace.v1.Restore
+	(*CutReply)(nil),      // 41: headrace.v1.CutReply
+	(*HoldYields)(nil),    // 42: headrace.v1.HoldYields
+	(*YieldsHeld)(nil),    // 43: headrace.v1.YieldsHeld
 }
 var file_headrace_v1_session_proto_depIdxs = []int32{
-	8,  // 0: headrace.v1.AgentMessage.hello:type_name -> headrace.v1.Hello
-	9,  // 1: headrace.v1.AgentMessage.joins:type_name -> headrace.v1.Join
-	10, // 2: headrace.v1.AgentMessage.held:type_name -> headrace.v1.Held
-	11, // 3: headrace.v1.AgentMessage.acks:type_name -> headrace.v1.Ack
-	13, // 4: headrace.v1.AgentMessage.steps:type_name -> headrace.v1.StepReport
-	14, // 5: headrace.v1.AgentMessage.steal_answers:type_name -> headrace.v1.StealAnswer
-	15, // 6: headrace.v1.AgentMessage.releases:type_name -> headrace.v1.Release
-	16, // 7: headrace.v1.AgentMessage.failures:type_name -> headrace.v1.ReadFailure
-	18, // 8: headrace.v1.AgentMessage.leaves:type_name -> headrace.v1.Leave
-	19, // 9: headrace.v1.AgentMessage.status:type_name -> headrace.v1.WorkerStatus
-	20, // 10: headrace.v1.AgentMessage.heads:type_name -> headrace.v1.Head
-	21, // 11: headrace.v1.AgentMessage.requests:type_name -> headrace.v1.LeaseRequest
-	34, // 12: headrace.v1.AgentMessage.calls:type_name -> headrace.v1.CutCall
-	42, // 13: headrace.v1.AgentMessage.yields_held:type_name -> headrace.v1.YieldsHeld
+	9,  // 0: headrace.v1.AgentMessage.hello:type_name -> headrace.v1.Hello
+	10, // 1: headrace.v1.AgentMessage.joins:type_name -> headrace.v1.Join
+	11, // 2: headrace.v1.AgentMessage.held:type_name -> headrace.v1.Held
+	12, // 3: headrace.v1.AgentMessage.acks:type_name -> headrace.v1.Ack
+	14, // 4: headrace.v1.AgentMessage.steps:type_name -> headrace.v1.StepReport
+	15, // 5: headrace.v1.AgentMessage.steal_answers:type_name -> headrace.v1.StealAnswer
+	16, // 6: headrace.v1.AgentMessage.releases:type_name -> headrace.v1.Release
+	17, // 7: headrace.v1.AgentMessage.failures:type_name -> headrace.v1.ReadFailure
+	19, // 8: headrace.v1.AgentMessage.leaves:type_name -> headrace.v1.Leave
+	20, // 9: headrace.v1.AgentMessage.status:type_name -> headrace.v1.WorkerStatus
+	21, // 10: headrace.v1.AgentMessage.heads:type_name -> headrace.v1.Head
+	22, // 11: headrace.v1.AgentMessage.requests:type_name -> headrace.v1.LeaseRequest
+	35, // 12: headrace.v1.AgentMessage.calls:type_name -> headrace.v1.CutCall
+	43, // 13: headrace.v1.AgentMessage.yields_held:type_name -> headrace.v1.YieldsHeld
 	0,  // 14: headrace.v1.Join.resume:type_name -> headrace.v1.Join.Resume
-	6,  // 15: headrace.v1.Held.token:type_name -> headrace.v1.Token
-	6,  // 16: headrace.v1.Ack.token:type_name -> headrace.v1.Token
-	12, // 17: headrace.v1.Ack.tally:type_name -> headrace.v1.Tally
-	6,  // 18: headrace.v1.StealAnswer.token:type_name -> headrace.v1.Token
-	6,  // 19: headrace.v1.Release.token:type_name -> headrace.v1.Token
-	6,  // 20: headrace.v1.ReadFailure.token:type_name -> headrace.v1.Token
-	17, // 21: headrace.v1.ReadFailure.lost:type_name -> headrace.v1.LostRange
+	7,  // 15: headrace.v1.Held.token:type_name -> headrace.v1.Token
+	7,  // 16: headrace.v1.Ack.token:type_name -> headrace.v1.Token
+	13, // 17: headrace.v1.Ack.tally:type_name -> headrace.v1.Tally
+	7,  // 18: headrace.v1.StealAnswer.token:type_name -> headrace.v1.Token
+	7,  // 19: headrace.v1.Release.token:type_name -> headrace.v1.Token
+	7,  // 20: headrace.v1.ReadFailure.token:type_name -> headrace.v1.Token
+	18, // 21: headrace.v1.ReadFailure.lost:type_name -> headrace.v1.LostRange
 	1,  // 22: headrace.v1.Leave.reason:type_name -> headrace.v1.Leave.Reason
-	23, // 23: headrace.v1.MasterMessage.hello:type_name -> headrace.v1.HelloReply
-	25, // 24: headrace.v1.MasterMessage.joins:type_name -> headrace.v1.JoinReply
-	26, // 25: headrace.v1.MasterMessage.acks:type_name -> headrace.v1.AckResult
-	27, // 26: headrace.v1.MasterMessage.steal_asks:type_name -> headrace.v1.StealAsk
-	28, // 27: headrace.v1.MasterMessage.revokes:type_name -> headrace.v1.Revoke
-	29, // 28: headrace.v1.MasterMessage.ends:type_name -> headrace.v1.EndWorker
-	30, // 29: headrace.v1.MasterMessage.fences:type_name -> headrace.v1.Fence
-	31, // 30: headrace.v1.MasterMessage.grants:type_name -> headrace.v1.Grant
-	33, // 31: headrace.v1.MasterMessage.standings:type_name -> headrace.v1.Standing
-	40, // 32: headrace.v1.MasterMessage.cut_replies:type_name -> headrace.v1.CutReply
-	41, // 33: headrace.v1.MasterMessage.hold_yields:type_name -> headrace.v1.HoldYields
-	24, // 34: headrace.v1.HelloReply.held:type_name -> headrace.v1.HeldReply
-	6,  // 35: headrace.v1.HeldReply.was:type_name -> headrace.v1.Token
-	6,  // 36: headrace.v1.HeldReply.token:type_name -> headrace.v1.Token
-	12, // 37: headrace.v1.JoinReply.again:type_name -> headrace.v1.Tally
+	24, // 23: headrace.v1.MasterMessage.hello:type_name -> headrace.v1.HelloReply
+	26, // 24: headrace.v1.MasterMessage.joins:type_name -> headrace.v1.JoinReply
+	27, // 25: headrace.v1.MasterMessage.acks:type_name -> headrace.v1.AckResult
+	28, // 26: headrace.v1.MasterMessage.steal_asks:type_name -> headrace.v1.StealAsk
+	29, // 27: headrace.v1.MasterMessage.revokes:type_name -> headrace.v1.Revoke
+	30, // 28: headrace.v1.MasterMessage.ends:type_name -> headrace.v1.EndWorker
+	31, // 29: headrace.v1.MasterMessage.fences:type_name -> headrace.v1.Fence
+	32, // 30: headrace.v1.MasterMessage.grants:type_name -> headrace.v1.Grant
+	34, // 31: headrace.v1.MasterMessage.standings:type_name -> headrace.v1.Standing
+	41, // 32: headrace.v1.MasterMessage.cut_replies:type_name -> headrace.v1.CutReply
+	42, // 33: headrace.v1.MasterMessage.hold_yields:type_name -> headrace.v1.HoldYields
+	25, // 34: headrace.v1.HelloReply.held:type_name -> headrace.v1.HeldReply
+	7,  // 35: headrace.v1.HeldReply.was:type_name -> headrace.v1.Token
+	7,  // 36: headrace.v1.HeldReply.token:type_name -> headrace.v1.Token
+	13, // 37: headrace.v1.JoinReply.again:type_name -> headrace.v1.Tally
 	0,  // 38: headrace.v1.JoinReply.resume:type_name -> headrace.v1.Join.Resume
-	6,  // 39: headrace.v1.AckResult.token:type_name -> headrace.v1.Token
+	7,  // 39: headrace.v1.AckResult.token:type_name -> headrace.v1.Token
 	2,  // 40: headrace.v1.AckResult.code:type_name -> headrace.v1.AckResult.Code
-	6,  // 41: headrace.v1.StealAsk.token:type_name -> headrace.v1.Token
-	6,  // 42: headrace.v1.Revoke.token:type_name -> headrace.v1.Token
-	6,  // 43: headrace.v1.Grant.token:type_name -> headrace.v1.Token
-	32, // 44: headrace.v1.Grant.pieces:type_name -> headrace.v1.Piece
+	7,  // 41: headrace.v1.StealAsk.token:type_name -> headrace.v1.Token
+	7,  // 42: headrace.v1.Revoke.token:type_name -> headrace.v1.Token
+	7,  // 43: headrace.v1.Grant.token:type_name -> headrace.v1.Token
+	33, // 44: headrace.v1.Grant.pieces:type_name -> headrace.v1.Piece
 	3,  // 45: headrace.v1.Standing.state:type_name -> headrace.v1.Standing.State
-	36, // 46: headrace.v1.CutCall.ask:type_name -> headrace.v1.CutAsk
-	37, // 47: headrace.v1.CutCall.bind:type_name -> headrace.v1.CutBind
-	38, // 48: headrace.v1.CutCall.drop:type_name -> headrace.v1.CutDrop
-	39, // 49: headrace.v1.CutCall.restore:type_name -> headrace.v1.Restore
-	35, // 50: headrace.v1.CutCall.hold:type_name -> headrace.v1.CutHold
+	37, // 46: headrace.v1.CutCall.ask:type_name -> headrace.v1.CutAsk
+	38, // 47: headrace.v1.CutCall.bind:type_name -> headrace.v1.CutBind
+	39, // 48: headrace.v1.CutCall.drop:type_name -> headrace.v1.CutDrop
+	40, // 49: headrace.v1.CutCall.restore:type_name -> headrace.v1.Restore
+	36, // 50: headrace.v1.CutCall.hold:type_name -> headrace.v1.CutHold
 	4,  // 51: headrace.v1.Restore.mode:type_name -> headrace.v1.Restore.Mode
 	5,  // 52: headrace.v1.CutReply.code:type_name -> headrace.v1.CutReply.Code
-	12, // 53: headrace.v1.CutReply.again_tally:type_name -> headrace.v1.Tally
-	7,  // 54: headrace.v1.Shards.Session:input_type -> headrace.v1.AgentMessage
-	22, // 55: headrace.v1.Shards.Session:output_type -> headrace.v1.MasterMessage
-	55, // [55:56] is the sub-list for method output_type
-	54, // [54:55] is the sub-list for method input_type
-	54, // [54:54] is the sub-list for extension type_name
-	54, // [54:54] is the sub-list for extension extendee
-	0,  // [0:54] is the sub-list for field type_name
+	13, // 53: headrace.v1.CutReply.again_tally:type_name -> headrace.v1.Tally
+	6,  // 54: headrace.v1.CutReply.refusal:type_name -> headrace.v1.CutReply.Refusal
+	8,  // 55: headrace.v1.Shards.Session:input_type -> headrace.v1.AgentMessage
+	23, // 56: headrace.v1.Shards.Session:output_type -> headrace.v1.MasterMessage
+	56, // [56:57] is the sub-list for method output_type
+	55, // [55:56] is the sub-list for method input_type
+	55, // [55:55] is the sub-list for extension type_name
+	55, // [55:55] is the sub-list for extension extendee
+	0,  // [0:55] is the sub-list for field type_name
 }
 
 func init() { file_headrace_v1_session_proto_init() }
@@ -3892,7 +3974,7 @@ func file_headrace_v1_session_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headrace_v1_session_proto_rawDesc), len(file_headrace_v1_session_proto_rawDesc)),
-			NumEnums:      6,
+			NumEnums:      7,
 			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   1,

@@ -3,7 +3,6 @@ package sim
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	pb "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/shardsvc"
@@ -91,7 +90,7 @@ func (g *going) answered(m *manifest, r *pb.CutReply) {
 	switch {
 	case r.Code == pb.CutReply_OK:
 		t.goneBack(r)
-	case r.Code == pb.CutReply_REFUSED && strings.Contains(r.Reason, "others train"):
+	case r.Code == pb.CutReply_REFUSED && r.Refusal == pb.CutReply_OTHERS_TRAIN:
 		t.after(w.time(100*millisecond, second), g.offer)
 	case r.Code == pb.CutReply_TRY && !slices.Contains(g.failed, r.Cut):
 		if g.better = w.storage.find(r.Path, r.Cut); g.better == nil || !g.better.verifies() {
@@ -99,28 +98,35 @@ func (g *going) answered(m *manifest, r *pb.CutReply) {
 			g.better = nil
 		}
 		g.offer()
-	case r.Code == pb.CutReply_REFUSED && m != nil && (m.carried || strings.Contains(r.Reason, "void") || strings.Contains(r.Reason, "being removed")):
+	case r.Code == pb.CutReply_REFUSED && m != nil && (m.carried || r.Refusal == pb.CutReply_GIVEN_UP):
 		g.failed = append(g.failed, uint64(m.cut.ID))
 		g.better = nil
 		g.offer()
 	default:
-		t.startOver(r.Reason)
+		t.startOver(r)
 	}
 }
 
 // startOver: what was saved does not verify any more. A person says resume=start.
-func (t *trainer) startOver(why string) {
-	renumbered := t.w.lives > 0 && (strings.Contains(why, "of the cut is not known") || strings.Contains(why, "the cut has segment")) // others train with other numbers
-	moved := t.w.moved && t.w.plan.model == private && strings.Contains(why, "the source has changed")                                // others train with a listing that begins later
+func (t *trainer) startOver(r *pb.CutReply) {
+	var known bool
+	switch r.Refusal {
+	case pb.CutReply_UNVERIFIED, pb.CutReply_TAKEN:
+		known = true
+	case pb.CutReply_SEGMENTS:
+		known = t.w.lives > 0 // others train with other numbers
+	case pb.CutReply_CHANGED:
+		known = t.w.moved && t.w.plan.model == private // others train with a listing that begins later
+	}
 	switch {
-	case !renumbered && !moved && !strings.Contains(why, "do not verify") && !strings.Contains(why, "in another model") && !strings.Contains(why, "leased to"):
-		t.w.fail("%s can not restore: %s", t.name, why)
+	case !known:
+		t.w.fail("%s can not restore: %v %v, %s", t.name, r.Code, r.Refusal, r.Reason)
 	case t.group != nil:
 		t.w.groupStarts = true
 	default:
 		t.slot.starts = true
 	}
-	t.kill("it can not restore: " + why)
+	t.kill("it can not restore: " + r.Reason)
 }
 
 func (t *trainer) fromStart() bool {
