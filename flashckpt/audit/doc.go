@@ -6,7 +6,6 @@
 // were dropped. Where records were dropped below the low mark a cut counts them
 // without saying which; then the answers say so (Pass.Vague).
 //
-//	set.go       sets of ranges
 //	space.go     order space to the source's segments and back; permute.go the shuffle
 //	report.go    everything that is in a cut; records.go: how many records
 //	contains.go  is this record in it?
