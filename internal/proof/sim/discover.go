@@ -74,8 +74,8 @@ func (m *master) list(p *part, known shardsvc.PartitionInfo) {
 	for _, s := range p.segs {
 		switch {
 		case s.id <= last:
-			if s.grows > 0 {
-				m.step(&shardsvc.Heads{Heads: []shardsvc.Head{{Partition: known.Number, Segment: known.LastSegment, End: s.head(w.now)}}})
+			if s.grows > 0 && s.id == last {
+				m.step(&shardsvc.Heads{Heads: []shardsvc.Head{{Partition: known.Number, Segment: known.LastSegment, End: s.head(w.now), Sealed: s.sealed(w.now)}}})
 			}
 		case s.listed > w.now:
 			ev.Complete = false
@@ -84,13 +84,16 @@ func (m *master) list(p *part, known shardsvc.PartitionInfo) {
 			m.needs = true
 		default:
 			room--
-			ev.Segments = append(ev.Segments, sources.Segment{ID: lives*w.lives + s.id, Start: s.opens, End: max(s.opens, s.head(w.now)), Sealed: s.grows == 0})
+			ev.Segments = append(ev.Segments, sources.Segment{ID: lives*w.lives + s.id, Start: s.opens, End: max(s.opens, s.head(w.now)), Sealed: s.sealed(w.now)})
 		}
 	}
 	if len(ev.Segments) > 0 || ev.Complete {
 		m.step(ev)
 	}
 }
+
+// sealed: the source says that the segment's end is final.
+func (s *segment) sealed(now Time) bool { return s.grows == 0 || s.rolls && now >= s.grows }
 
 // stands: p stands still for as long as it takes: its last segment is sealed when
 // trainers have all of it, and if they never do the job never ends. A record that

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"sort"
 
 	"github.com/headrace/headrace/shardsvc/cut"
@@ -34,11 +35,13 @@ type segment struct {
 	grows          Time  // >0: unsealed, its head moves until then
 	low            int64 // below it the source has nothing any more
 	opens          int64 // where a listing begins
+	rolls          bool  // it is sealed when it grows no more, and another one comes after it
 }
 
 // newInput draws an input of about n records.
 func (w *World) newInput(n int) *input {
 	in := &input{datasets: w.plan.datasets, maxWait: w.plan.maxWait}
+	rolls := rand.New(rand.NewPCG(w.story.Seed, 0x5e9)) // its own, so that a seed's other draws stay
 	for d := range in.datasets {
 		parts := w.of(1, 3)
 		if w.plan.exact > 0 {
@@ -75,10 +78,22 @@ func (w *World) newInput(n int) *input {
 				gone = last.grows
 			}
 			p.complete = gone
+			if last.grows > 0 && rolls.IntN(2) == 0 {
+				p.rollOver()
+			}
 			in.parts = append(in.parts, p)
 		}
 	}
 	return in
+}
+
+// rollOver: each segment grows until the next one begins, and is sealed then.
+func (p *part) rollOver() {
+	for i, s := range p.segs[:len(p.segs)-1] {
+		if next := p.segs[i+1].listed; next > s.listed {
+			s.grows, s.rolls = next, true
+		}
+	}
 }
 
 // head is where a growing segment ends at a moment: after a whole record.
