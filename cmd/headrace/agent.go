@@ -64,7 +64,7 @@ func (a *app) newAgent(conn grpc.ClientConnInterface, target link.Target, log *s
 	})
 }
 
-// agentJob is the job that the agent insists on: none when nobody named one.
+// agentJob is the job that the agent insists on; "" if the user named none.
 func (a *app) agentJob() string {
 	if a.cfg.From("job") == "" {
 		return ""

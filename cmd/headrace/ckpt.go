@@ -114,8 +114,8 @@ are in its model. For a folder of checkpoints it shows the newest.
 	}
 }
 
-// ledger asks the master what it keeps: the one that was named, or the local one
-// if it runs. A local one that does not answer is left out.
+// ledger asks the master which cuts it keeps: the master that was named, or the local one
+// if it runs. A local master that does not answer is left out.
 func (a *app) ledger(ctx context.Context) (*ckpt.Ledger, error) {
 	named := a.cfg.From("master") != ""
 	if _, err := link.ReadAddress(a.cfg.State); !named && err != nil {

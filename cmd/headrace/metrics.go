@@ -18,8 +18,8 @@ import (
 	"github.com/headrace/headrace/internal/link"
 )
 
-// ownMetrics is where an agent registers its own numbers (buffers, decode errors
-// by field), or nil without --metrics.
+// ownMetrics is where an agent registers its own metrics (buffers, decode errors by
+// field); nil without --metrics.
 func (a *app) ownMetrics() *prometheus.Registry {
 	if a.cfg.Metrics == "" {
 		return nil
@@ -29,8 +29,8 @@ func (a *app) ownMetrics() *prometheus.Registry {
 	return registry
 }
 
-// serveMetrics shows registry at --metrics until stop is called, and whether the
-// agent is ready. Without a registry it serves nothing.
+// serveMetrics serves the registry, and whether the agent is ready, at --metrics until
+// stop is called. Without a registry it serves nothing.
 func (a *app) serveMetrics(ctx context.Context, log *slog.Logger, registry *prometheus.Registry, ready <-chan struct{}) (stop func(), err error) {
 	if registry == nil {
 		return func() {}, nil
@@ -79,8 +79,8 @@ func agentRoutes(registry *prometheus.Registry, ready <-chan struct{}, loopback 
 	return mux
 }
 
-// besides registers an agent's metrics with those of the master in the same
-// process, which shows the trainers' times itself, by rank.
+// besides registers an agent's metrics with those of the master in the same process. It
+// leaves out the trainers' times, because the master shows them itself, by rank.
 type besides struct{ prometheus.Registerer }
 
 func (b besides) Register(c prometheus.Collector) error {

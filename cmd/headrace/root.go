@@ -96,7 +96,8 @@ The verbs of ` + "`headrace dataset`" + ` work without that word too: headrace l
 	return root
 }
 
-// noSuchVerb refuses what is no verb, with the one that was probably meant.
+// noSuchVerb refuses a word that is not a verb, and names the verb that was probably
+// meant.
 func noSuchVerb(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -108,7 +109,7 @@ func noSuchVerb(cmd *cobra.Command, args []string) error {
 	return advice.Usage.Errorf(suggest.Hint(args[0], verbs, "verbs"), "%s has no verb %s", cmd.CommandPath(), args[0])
 }
 
-// asUsage makes wrong arguments of every verb exit with 2 and a hint.
+// asUsage gives wrong arguments of every verb exit code 2 and a hint.
 func asUsage(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {

@@ -55,7 +55,7 @@ the same command goes on where it stopped.`,
   headrace run --max-restarts 3 -- python train.py`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return errors.New("no command: write it behind --, as in `headrace run -- python train.py`")
+				return errors.New("no command: write it after --, as in `headrace run -- python train.py`")
 			}
 			return nil
 		},
@@ -91,8 +91,8 @@ func (f *runFlags) check() error {
 }
 
 func (a *app) run(cmd *cobra.Command, f *runFlags, args []string) error {
-	// The first signal goes to the trainers, the second kills them, the third
-	// ends us where we stand.
+	// The first signal goes to the trainers, the second kills them, the third ends this
+	// process at once.
 	a.stops.patience.Store(3)
 	docs, err := a.loadUp(cmd, f.files, trainersFirst)
 	if err != nil {
@@ -148,7 +148,8 @@ func (a *app) runBesides(ctx context.Context, f *runFlags, args []string, docs [
 	return a.supervise(ctx, f, args, jobOfGroup{v.Job, v.Model, c.target.String()}, log)
 }
 
-// masterAlive: a master has left its address in the state folder, and listens.
+// masterAlive reports whether a master has left its address in the state folder and
+// listens there.
 func (a *app) masterAlive() bool {
 	addr, err := link.ReadAddress(a.cfg.State)
 	if err != nil {
@@ -162,7 +163,7 @@ func (a *app) masterAlive() bool {
 	return true
 }
 
-// applyAtStart applies -f, and says what a user of a second run wants to know.
+// applyAtStart applies -f, and tells the user of a second run what was there before.
 func (a *app) applyAtStart(ctx context.Context, conn *grpc.ClientConn, target link.Target, docs []dataset.Document) error {
 	c := &client{headracev1.NewDatasetsClient(conn), conn, target}
 	results, err := applyAll(ctx, c, docs, false)
@@ -182,14 +183,13 @@ func (a *app) applyAtStart(ctx context.Context, conn *grpc.ClientConn, target li
 	return nil
 }
 
-// jobOfGroup is what the trainers' group needs to know of the job.
+// jobOfGroup is what the trainers' group must know about the job.
 type jobOfGroup struct{ name, model, master string }
 
 func (a *app) supervise(ctx context.Context, f *runFlags, args []string, job jobOfGroup, log *slog.Logger) error {
 	env := append(os.Environ(), "HEADRACE_MASTER="+job.master)
-	// The signal reaches the trainers through signals, once: a context that ends
-	// with the same signal would say it a second time. A failure of master or
-	// agent does end it.
+	// Trainers get a signal once, through Signals. So this context does not end with the
+	// same signal; it ends when the master or the agent has failed.
 	own, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	stop := context.AfterFunc(ctx, func() {

@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// stops is what SIGINT, SIGTERM and SIGHUP (the terminal has gone; nohup is
-// honoured) do: the first asks everything to stop, the
-// one that exhausts the patience ends the process where it stands.
+// stops says what SIGINT, SIGTERM and SIGHUP do. (SIGHUP means that the terminal has gone;
+// under nohup it is ignored.) The first signal asks everything to stop. The signal that
+// exhausts the patience ends the process at once.
 type stops struct {
 	patience atomic.Int32
-	seen     chan os.Signal // each one that counted, for run, which passes them on
+	seen     chan os.Signal // each signal that counted; run passes them on to trainers
 }
 
-// echo is how soon a repeated signal is the same request: a terminal signals a
-// whole group, and wrappers (timeout, make) pass it on a second time.
+// echo is the time within which a second signal counts as the same request. A terminal
+// signals a whole group, and wrappers (timeout, make) then pass the signal on once more.
 const echo = 250 * time.Millisecond
 
 // watchSignals calls cancel at the first signal. Its goroutine lives as long as

@@ -37,8 +37,8 @@ Without a terminal, or with -o json, it prints one snapshot.`,
 	return cmd
 }
 
-// live repaints until ctx ends. A master that goes away is shown as such, and
-// found again when it is back.
+// live repaints until ctx ends. It says when the master is gone, and finds it again when
+// it is back.
 func (a *app) live(ctx context.Context, c *client, out *os.File, every time.Duration) error {
 	fmt.Fprint(out, terminal.EnterScreen)
 	defer fmt.Fprint(out, terminal.LeaveScreen)

@@ -47,8 +47,8 @@ current folder and from the roots of -f, or from --allow-root if that is given.`
 	return cmd
 }
 
-// oneMachine are the defaults of up: ports are any free ones, because tools find
-// the master by its state folder; roots are what the user is in.
+// oneMachine are the defaults of up. Ports are any free ones, because tools find the master
+// by its state folder. Files are read below the current folder.
 var oneMachine = map[string]string{"listen": "127.0.0.1:0", "http": "127.0.0.1:0", "allow_root": "."}
 
 // loadUp loads the settings of up and run, and reads -f, whose roots are allowed
@@ -72,9 +72,9 @@ func (a *app) loadUp(cmd *cobra.Command, files []string, defaults map[string]str
 	return docs, nil
 }
 
-// up runs master and agent, and body once trainers can come. It returns when
-// body does, when ctx ends (body's context ends with it), or when one of the two
-// fails; then the agent is stopped, and after it the master.
+// up runs master and agent, and calls body once trainers can connect. It ends when body
+// returns, when ctx ends (body's context ends too), or when master or agent fails. It then
+// stops the agent, and after it the master.
 func (a *app) up(ctx context.Context, log *slog.Logger, docs []dataset.Document, body func(context.Context, *master.Master) error) error {
 	m, err := a.newMaster(log)
 	if err != nil {
@@ -111,8 +111,8 @@ func (a *app) withAgent(ctx context.Context, cancel context.CancelCauseFunc, log
 	return errors.Join(err, stopAgent())
 }
 
-// background runs one process-like thing that outlives ctx until it is stopped,
-// so that the order of stopping is ours. Its failure ends ctx.
+// background runs a master or an agent, which goes on after ctx until it is stopped. So we
+// choose the order of stopping. If it fails, ctx ends.
 func (a *app) background(ctx context.Context, run func(context.Context) error, cancel context.CancelCauseFunc) (stop func() error) {
 	own, end := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan error, 1)

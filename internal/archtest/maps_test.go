@@ -12,7 +12,7 @@ import (
 )
 
 // withoutMap are packages that are being taken apart. It ends up empty.
-var withoutMap = []string{"shardsvc"}
+var withoutMap = []string{}
 
 // needsMap is how many files a package may have without saying where to look.
 const needsMap = 5

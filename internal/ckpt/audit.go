@@ -46,8 +46,8 @@ type Audit struct {
 
 type passOf = audit.Pass
 
-// auditPass is a pass with its records; null: those of passes that are done are only
-// known together.
+// auditPass is a pass with its records. They are null for passes that are done, because
+// those are counted together.
 type auditPass struct {
 	passOf
 	Records *view.Records `json:"records"`

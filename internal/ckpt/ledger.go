@@ -7,7 +7,7 @@ import (
 	"github.com/headrace/headrace/shardsvc/cut"
 )
 
-// Ledger is what a master's ledger says of cuts. A nil book says nothing: no master was
+// Ledger is what a master's ledger says of cuts. A nil Ledger says nothing: no master was
 // asked.
 type Ledger struct {
 	job  string

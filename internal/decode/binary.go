@@ -7,9 +7,9 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// Binary records have the layout of memory on a little-endian machine, which is
-// that of a frame's columns too (frame.NewLayout refuses other machines), so that
-// a column is copied and never looked at; but a bool's byte is 0 or 1 in a frame.
+// Binary records have the layout of memory on a little-endian machine. A frame's columns
+// have the same layout (frame.NewLayout refuses other machines), so a column is copied
+// without looking at its values. Bools are the exception: their byte must be 0 or 1.
 
 // piece is a column of a binary record: bytes [from, from+size).
 type piece struct {
@@ -26,7 +26,7 @@ func (d *Decoder) compilePiece(c *dataset.Column, col *column) error {
 	return nil
 }
 
-// onlyPieces: rows are made of nothing but pieces of their records.
+// onlyPieces reports whether every column is a piece of the record.
 func (d *Decoder) onlyPieces() bool {
 	return len(d.pieces) > 0 && len(d.metas) == 0 && d.eventTime == nil && len(d.grows) == 0
 }
@@ -39,7 +39,7 @@ func (d *Decoder) copyRows(b *Builder, batch *sources.Batch, n, limit int) int {
 		r := &batch.Recs[n]
 		rec := batch.Arena[r.Value[0]:r.Value[1]]
 		if len(rec) != d.recordSize || !d.copyPieces(b, row, rec) {
-			break // putPieces finds the words
+			break // putPieces makes the error
 		}
 		b.Offsets[row], b.Times[row] = r.Offset, r.Time
 		row++
@@ -48,7 +48,8 @@ func (d *Decoder) copyRows(b *Builder, batch *sources.Batch, n, limit int) int {
 	return n
 }
 
-// copyPieces fills row from rec, which has the right size. False: a bool is none.
+// copyPieces fills row from rec, which has the right size. It returns false if the byte
+// of a bool is neither 0 nor 1.
 func (d *Decoder) copyPieces(b *Builder, row int, rec []byte) bool {
 	for i := range d.pieces {
 		p := &d.pieces[i]
@@ -68,7 +69,7 @@ func (d *Decoder) copyPieces(b *Builder, row int, rec []byte) bool {
 	return true
 }
 
-// notBools is where a byte is neither 0 nor 1, or -1.
+// notBools is the index of the first byte that is neither 0 nor 1, or -1.
 func notBools(v []byte) int {
 	for i, b := range v {
 		if b > 1 {
@@ -78,7 +79,7 @@ func notBools(v []byte) int {
 	return -1
 }
 
-// putMask is of all elements of a row.
+// putMask sets the mask of all elements of a row.
 func (p *piece) putMask(mask []byte, row int, v byte) {
 	if !p.column.mask {
 		return
@@ -92,7 +93,7 @@ func (p *piece) putMask(mask []byte, row int, v byte) {
 	}
 }
 
-// putPieces fills row from the current record, or says why that can not be.
+// putPieces fills row from the current record, or returns what is wrong with it.
 func (d *Decoder) putPieces(b *Builder, row int) *fault {
 	rec := d.buf[d.start:d.end]
 	if len(rec) != d.recordSize {
@@ -129,7 +130,8 @@ func (d *Decoder) layoutText() string {
 	return text
 }
 
-// defaultPieces fills row of a record that can not be read (on_error: default).
+// defaultPieces fills row with defaults for a record that cannot be read (on_error:
+// default).
 func (d *Decoder) defaultPieces(b *Builder, row int) {
 	for i := range d.pieces {
 		p := &d.pieces[i]

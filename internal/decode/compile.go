@@ -92,7 +92,7 @@ func Compile(spec *dataset.Spec, opts ...Option) (*Decoder, error) {
 	return d, nil
 }
 
-// separators also resolves what fields are called.
+// separators sets the separators, and the names of fields.
 func (d *Decoder) separators(ds *dataset.DecodeSpec, o *options) error {
 	if ds.Format != "csv" && ds.Format != "tsv" {
 		return nil
@@ -141,7 +141,7 @@ func (d *Decoder) splitHeader(line []byte) ([]string, error) {
 	return names, nil
 }
 
-// choose compiles the columns and returns the schema of those that were asked for.
+// choose compiles the asked columns and returns their schema.
 func (d *Decoder) choose(spec *dataset.Spec, names []string) (dataset.Schema, error) {
 	var schema dataset.Schema
 	for i := range spec.Decode.Columns {

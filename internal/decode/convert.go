@@ -14,7 +14,7 @@ func (d *Decoder) convert(b *Builder, row int) *fault {
 	for _, c := range d.columns {
 		var f *fault
 		switch {
-		case len(c.sources) == 0: // putPieces has it
+		case len(c.sources) == 0: // putPieces has filled it
 		case c.ragged:
 			f = d.putRagged(b, c, row)
 		case c.text():
@@ -40,8 +40,8 @@ func (d *Decoder) convert(b *Builder, row int) *fault {
 	return nil
 }
 
-// putHashes and putFloats32 are putElement for the two kinds of large matrix,
-// with what is usual in line.
+// putHashes and putFloats32 do putElement's work for the two kinds of large matrix. The
+// usual cases are written in line.
 
 func (d *Decoder) putHashes(b *Builder, c *column, row int) *fault {
 	h := c.hash.tail
@@ -70,7 +70,7 @@ func (d *Decoder) putFloats32(b *Builder, c *column, row int) *fault {
 		if s.ready && (c.hasDefault || s.kind == number) {
 			v := math.Float32bits(float32(int32(s.value)))
 			if s.kind == missing {
-				v = missingBits // a conditional move: which ones are absent can not be foreseen
+				v = missingBits // a conditional move, because absent values come at random
 			}
 			dst[e] = v
 		} else if f := d.putElement(b, c, row, e, *s); f != nil {
@@ -197,8 +197,8 @@ func shortDigits(w uint64, n int) (uint64, bool) {
 	return eightDigits(t), true
 }
 
-// integer is v < 10^8 as an element: exact in float32? Not above 2^24, but
-// converting rounds once and correctly.
+// integer is v < 10^8 as an element. Above 2^24 float32 is not exact, but the conversion
+// rounds once and correctly.
 func (c *column) integer(v uint64) uint64 {
 	switch c.dtype {
 	case dataset.Float32:

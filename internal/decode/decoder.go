@@ -56,12 +56,12 @@ type Decoder struct {
 	lists      []list         // by source, for paths with a *
 	scratch    []byte
 	padded     []byte
-	broken     bool // lenient, and the record as a whole is at fault
+	broken     bool // lenient, and the record as a whole cannot be read
 	badRecords uint64
 }
 
-// ErrUnbound: the spec names fields by each file's header line, and this Decoder
-// was given none. Bind gives one that can Append.
+// ErrUnbound means that the spec names fields by each file's header line and this Decoder
+// has no header. Bind returns one that can Append.
 var ErrUnbound = errors.New("fields are named by each file's header line: bind the decoder to it first")
 
 // Schema is the columns in their order, those that were asked for.
@@ -71,7 +71,7 @@ func (d *Decoder) Schema() dataset.Schema { return d.schema }
 // Clone or Bind share it.
 func (d *Decoder) Layout() *frame.Layout { return d.layout }
 
-// NewBuilder has room for rows rows.
+// NewBuilder makes a builder with room for rows rows.
 func (d *Decoder) NewBuilder(rows int) (*Builder, error) { return frame.NewBuilder(d.layout, rows) }
 
 // Clone is an independent Decoder of the same columns, with its own counts.
@@ -114,15 +114,16 @@ func (d *Decoder) Errors() []FieldErrors {
 	return list
 }
 
-// ErrFull: the builder holds so many bytes that one more record would take it
-// over the limit of a frame. The record was not consumed.
+// ErrFull means that one more record would make the builder larger than a frame may be.
+// The record was not consumed.
 var ErrFull = fmt.Errorf("the rows take more than a frame of %d bytes: ask for fewer rows or columns", frame.MaxFrame)
 
 // Append decodes batch.Recs[from:] into b until b has maxRows rows (or is at its
 // limit) or the batch is at its end, and returns how many records it consumed.
 // Each becomes one row, except that blank lines of csv, tsv and json become none.
 //
-// On an error (*Error; ErrFull) everything before the record is in b, and nothing of it.
+// On an error (*Error or ErrFull) b holds everything before the record and nothing of the
+// record itself.
 func (d *Decoder) Append(b *Builder, batch *sources.Batch, from, maxRows int) (int, error) {
 	if d.unbound {
 		return 0, ErrUnbound
@@ -163,8 +164,8 @@ func (d *Decoder) Append(b *Builder, batch *sources.Batch, from, maxRows int) (i
 	return n - from, nil
 }
 
-// take makes arena[start:end] the current record, and sees to it that pad bytes
-// behind its end can be read.
+// take makes arena[start:end] the current record. It makes sure that pad bytes after its
+// end can be read.
 func (d *Decoder) take(arena []byte, start, end int) {
 	if end+pad > len(arena) {
 		d.padded = append(append(d.padded[:0], arena[start:end]...), make([]byte, pad)...)
@@ -173,8 +174,8 @@ func (d *Decoder) take(arena []byte, start, end int) {
 	d.buf, d.base, d.start, d.end = arena, unsafe.Pointer(unsafe.SliceData(arena)), start, end
 }
 
-// blank also cuts the line end off: what encoding/csv drops, and white space in
-// JSON.
+// blank reports a blank line: one that encoding/csv drops, or white space in JSON. It also
+// cuts the line end off.
 func (d *Decoder) blank() bool {
 	switch {
 	case d.delimiter != 0:
@@ -203,11 +204,11 @@ func lineEnd(b []byte) int {
 	return n
 }
 
-// frameReserve is kept for what is not rows: spans, names, padding.
+// frameReserve is the room that is kept for spans, names and padding.
 const frameReserve = 1 << 16
 
-// tooLarge: buffers that grow are looked at after each row; those in place were
-// when the builder was made.
+// tooLarge checks the buffers that grow, after each row. The size of the others was
+// checked when the builder was made.
 func (d *Decoder) tooLarge(b *Builder, row int) bool {
 	size := (row+1)*d.layout.RowSize() + frameReserve
 	for _, i := range d.grows {
@@ -216,8 +217,8 @@ func (d *Decoder) tooLarge(b *Builder, row int) bool {
 	return size > d.maxFrame
 }
 
-// slowRow takes any record: into slots, then from slots into columns. What it
-// says of a bad record is what the user reads.
+// slowRow takes any record into slots, and from slots into columns. Its errors are those
+// that users read.
 func (d *Decoder) slowRow(b *Builder, row int, batch *sources.Batch, rec *sources.Record) *fault {
 	d.scratch = d.scratch[:0]
 	d.broken = false
@@ -288,7 +289,7 @@ func (d *Decoder) meta(i int, batch *sources.Batch, rec *sources.Record) {
 	*s = slot{start: int32(from), end: int32(len(d.scratch)), kind: text, scratch: true}
 }
 
-// bytesOf is a slot's bytes as they are written.
+// bytesOf is a slot's bytes as they stand in the record.
 func (d *Decoder) bytesOf(s slot) []byte {
 	if s.scratch {
 		return d.scratch[s.start:s.end]

@@ -66,8 +66,8 @@ func (d *Decoder) isField(src int) bool {
 	return false
 }
 
-// field reads the field at p. next is where the following one begins, beyond end
-// when there is none.
+// field reads the field at p. next is where the following field begins; it is beyond end
+// if there is none.
 func (d *Decoder) field(p int) (s slot, next int, f *fault) {
 	if d.quote != 0 && p < d.end && d.buf[p] == d.quote {
 		return d.quoted(p)

@@ -1,7 +1,7 @@
-// Package decode turns record bytes into columns: CSV, TSV, JSON lines, plain
-// lines, raw bytes and records of a fixed layout, by a dataset's spec, into a frame.Builder. It is the data
-// path that the product exists for: nothing is allocated per record, fields are
-// scanned 8 bytes at a time, and strings are hashed where they lie.
+// Package decode turns record bytes into columns of a frame.Builder, as a dataset's spec
+// says. It reads CSV, TSV, JSON lines, plain lines, raw bytes and records of a fixed
+// layout. It is the hot path: nothing is allocated per record, fields are scanned 8 bytes
+// at a time, and strings are hashed where they lie.
 //
 // It knows schemas, not protos; it reads no files and keeps no positions. Its
 // input is untrusted: each scanner accepts and rejects what encoding/csv,
@@ -10,7 +10,7 @@
 //
 //	compile.go    a spec's columns as a Decoder: sources, defaults, hashes
 //	decoder.go    Append: records to rows, errors by column
-//	error.go      what is said of a record that can not be decoded
+//	error.go      the error of a record that cannot be decoded
 //	plan.go       how a record is scanned for the wanted columns
 //	slot.go       where the values of one record are
 //	delimited.go  CSV and TSV records to slots, quotes included

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// Error says which record can not be decoded and why. The caller adds dataset
-// and file: it knows them.
+// Error says which record cannot be decoded and why. The caller knows dataset and file and
+// adds them.
 type Error struct {
 	Record  int    // index in the batch
 	Offset  int64  // of the record in its segment
@@ -46,7 +46,7 @@ func excerpt(b []byte) string {
 	return string(b[:cut]) + "..."
 }
 
-// fault is a reason inside the record that is being decoded.
+// fault is what is wrong in the record that is being decoded.
 type fault struct {
 	column *column // nil: the record as a whole
 	source int     // index in Decoder.sources, with a column

@@ -6,11 +6,10 @@ import (
 	"unsafe"
 )
 
-// The fast path takes CSV and TSV records without quotes straight into columns,
-// in the order of their fields, in one pass. It only knows the common cases: at
-// anything else (too few fields, a number that is none, a missing value without
-// a default) it gives the record up, and slowRow does all of it again and finds
-// the words for what is wrong.
+// The fast path takes CSV and TSV records without quotes straight into columns, in the
+// order of their fields, in one pass. It knows only the common cases. At anything else
+// (too few fields, a number that does not parse, a missing value without a default) it
+// gives the record up. slowRow then does the whole record again and makes the error.
 
 // aim points the ops at a builder's columns.
 func (d *Decoder) aim(b *Builder) {
@@ -68,7 +67,7 @@ func (d *Decoder) fastRow(b *Builder, row int) bool {
 	return true
 }
 
-// nextDelimiter is where the first one at or behind p is, end without one.
+// nextDelimiter is the place of the first delimiter at p or later; end if there is none.
 func nextDelimiter(base unsafe.Pointer, p, end int, pattern uint64) int {
 	for ; p < end; p += 8 {
 		if m := zeros(load(base, p) ^ pattern); m != 0 {
@@ -80,12 +79,12 @@ func nextDelimiter(base unsafe.Pointer, p, end int, pattern uint64) int {
 
 // The run loops below take count fields from p on and return where the next
 // field begins (beyond end when there is none), or -1 to give the record up.
-// They read at most 24 bytes behind end: p <= end holds before each field.
+// They read at most 24 bytes beyond end: p <= end holds before each field.
 //
-// Where a field ends decides where the next one is looked for, so that chain of
-// operations bounds their speed. A length that was guessed by a branch is not
-// part of it: the processor goes on with the guess. That is why the lengths that
-// matter are compared and not computed, and why there is an if and no min.
+// The end of a field decides where the next field begins, so this chain of operations
+// bounds their speed. A length that the processor predicts at a branch is not part of the
+// chain, because it goes on with its prediction. So the usual lengths are compared, not
+// computed, and there is an if instead of min.
 
 func (o *op) hashes(base unsafe.Pointer, p, end int, pattern uint64, row int) int {
 	h, missing, hasDefault := o.column.hash.tail, int64(o.column.defaultBits), o.column.hasDefault
@@ -132,8 +131,9 @@ func at[T int32 | int64 | float32 | float64](o *op, row int) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(v))), o.count)
 }
 
-// digits gives the length of the field that begins w, 8 if it is longer than 7,
-// and its bytes as digits' values, the last one highest; only of a length up to 7.
+// digits returns the length of the field that begins w, or 8 if it is longer than 7. For a
+// length up to 7 it also returns the values of the digits, the last digit in the highest
+// byte.
 func digits(w, pattern uint64) (n int, t uint64) {
 	n = lowest(zeros(w ^ pattern))
 	return n, (w ^ 0x3030303030303030) << 8 << (uint(56-8*n) & 63)
@@ -289,7 +289,7 @@ func (o *op) floats64(d *Decoder, p int, pattern uint64, row int) int {
 	return p
 }
 
-// other reads a field that is not up to 7 digits; n is its length, if below 8.
+// other reads a field that is not 1 to 7 digits. n is its length if that is below 8.
 func (o *op) other(d *Decoder, p, n int, pattern uint64) (bits uint64, length int, ok bool) {
 	c := o.column
 	if n > 7 {
@@ -310,8 +310,8 @@ func (d *Decoder) viaSlot(b *Builder, o *op, p int, pattern uint64, row int) int
 		*s = slot{start: int32(p), end: int32(q), kind: text}
 		p = q + 1
 	}
-	// A value that on_error: default would replace gives the record up too: it is
-	// counted once, by slowRow.
+	// A value that on_error: default replaces gives the record up too, so that slowRow
+	// counts it, once.
 	lenient := d.lenient
 	d.lenient = false
 	var f *fault

@@ -91,7 +91,7 @@ func (h *tail) remainder(v uint64) uint64 {
 	return r
 }
 
-// sum is the hash of the n bytes at base+at, of which 8 more are readable.
+// sum is the hash of the n bytes at base+at. 8 bytes more can be read.
 func (h *hasher) sum(base unsafe.Pointer, at, n int) uint64 {
 	total := len(h.prefix) + n
 	if total >= 32 {
@@ -136,7 +136,7 @@ func (h *hasher) long(b []byte) uint64 {
 	return d.Sum64()
 }
 
-// bytes hashes b, behind which nothing need be readable, to the column's value.
+// bytes hashes b to the column's value. It reads nothing beyond b.
 func (h *hasher) bytes(b []byte) int64 {
 	if len(b) >= 32 {
 		return int64(h.remainder(h.long(b)))

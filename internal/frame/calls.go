@@ -15,7 +15,7 @@ const (
 )
 
 // Call asks something about cuts. Its fields are those of CutCall in
-// session.proto; which of them count depends on Call.
+// session.proto; Call decides which of them are used.
 type Call struct {
 	ID         uint64          `json:"id"` // grows in the process, from 1
 	Call       string          `json:"call"`
@@ -41,7 +41,7 @@ const (
 	AnswerTimeout = "timeout"
 )
 
-// Answer answers the CALL with its id.
+// Answer answers the CALL that has the same id.
 type Answer struct {
 	ID     uint64          `json:"id"`
 	Code   string          `json:"code"`
@@ -56,8 +56,8 @@ type Answer struct {
 	AgainRecords *Again `json:"again_records,omitempty"`
 }
 
-// CutID names a cut: a random number that its asker has drawn, 16 hex digits on
-// the wire; 0 names none.
+// CutID names a cut. It is a random number that the asking process has drawn, 16 hex
+// digits on the wire; 0 names no cut.
 type CutID uint64
 
 func (i CutID) String() string               { return fmt.Sprintf("%016x", uint64(i)) }

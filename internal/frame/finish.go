@@ -6,7 +6,7 @@ import (
 	"unsafe"
 )
 
-// Head is what a frame says of itself besides its rows.
+// Head is what a frame carries besides its rows.
 type Head struct {
 	RowsPerBatch int     // as asked; the last batch may be shorter
 	FirstBatch   uint32  // number of the first batch in the stream, from 1
@@ -18,10 +18,10 @@ type Head struct {
 // Batches is the number of batches that rows make.
 func (h *Head) Batches(rows int) int { return (rows + h.RowsPerBatch - 1) / h.RowsPerBatch }
 
-// Finish turns the rows into a FRAME's payload. The payload is the builder's own
-// memory: valid until Reset, and nothing else may be done with the builder
-// before that. The rows of the spans add up to Rows(). On an error (spans that do
-// not add up, a frame over MaxFrame) the builder is as before.
+// Finish turns the rows into a FRAME's payload. The payload lies in the builder's own
+// memory and is valid until Reset; do nothing else with the builder before Reset. The rows
+// of the spans must add up to Rows(). On an error (spans that do not add up, a frame over
+// MaxFrame) the builder is as before.
 func (b *Builder) Finish(h Head, spans []Span) ([]byte, error) {
 	if err := b.checkFinish(&h, spans); err != nil {
 		return nil, err
@@ -113,7 +113,8 @@ func (b *Builder) grow(size int) {
 	b.attach()
 }
 
-// makeRoom moves the buffers up until base is base: more spans than foreseen.
+// makeRoom moves the buffers up to base, because there are more spans than room was kept
+// for.
 func (b *Builder) makeRoom(base int) {
 	if need := b.inPlace() + base - b.base; need > len(b.arena) {
 		b.grow(need)
@@ -127,7 +128,7 @@ func (b *Builder) makeRoom(base int) {
 // pack brings all buffers to their final place, writes the buffer table at table
 // and returns the end. Buffers move only downwards and in their order, so none
 // is overwritten before it was moved; a full builder's values and masks do not
-// move at all. What lies beside the arena takes no more room than is kept for it.
+// move at all. Buffers that lie beside the arena need no more than the room kept for them.
 func (b *Builder) pack(table int) int {
 	at := b.base
 	put := func(number int, src []byte) {

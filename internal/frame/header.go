@@ -92,8 +92,8 @@ type Header struct {
 	Number uint32 // batches (FRAME), credits (CREDIT), else 0
 }
 
-// ErrProtocol is wrapped by every error that the other side caused by its bytes:
-// answer it with ERROR code "protocol" and close the connection.
+// ErrProtocol is wrapped by every error that bytes of the other side have caused. Answer
+// it with ERROR code "protocol" and close the connection.
 var ErrProtocol = errors.New("protocol error on the trainer socket")
 
 // Put writes the header's 16 bytes.

@@ -73,7 +73,7 @@ func (s *Span) get(b []byte) {
 	}
 }
 
-// Kind is how a column lies in its buffers.
+// Kind says how a column lies in its buffers.
 type Kind uint8
 
 const (
@@ -86,7 +86,7 @@ const (
 // buffers without a mask, by Kind.
 var kindBuffers = [...]int{Fixed: 1, Ragged: 2, Bytes: 2, RaggedBytes: 3}
 
-// ColumnLayout is what a builder and a reader need to know of one column.
+// ColumnLayout is what a builder and a reader must know about one column.
 type ColumnLayout struct {
 	Field    dataset.Field
 	Kind     Kind

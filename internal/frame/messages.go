@@ -42,14 +42,15 @@ func hex64(what string, b []byte) (uint64, error) {
 	return v, nil
 }
 
-// What HELLO's resume_from may say: what a process of a job with a past wants.
+// Values of HELLO's resume_from: how a process wants to begin in a job that has trained
+// before.
 const (
 	ResumeBound = "bound" // it restores first
 	ResumeAcked = "acked" // shared only
 	ResumeStart = "start" // everything is pending again
 )
 
-// ResumeEntry is one stream of a trainer that comes again to an agent.
+// ResumeEntry is one stream of a trainer that connects to an agent again.
 type ResumeEntry struct {
 	Stream  uint32        `json:"stream"`
 	Open    Open          `json:"open"`
@@ -130,7 +131,7 @@ type Welcome struct {
 	StepRuns     bool      `json:"step_runs,omitempty"`   // STEP may have Run
 }
 
-// Again is the records in units that are pending again.
+// Again counts the records of units that became pending again.
 type Again struct {
 	Rows   int64 `json:"rows"`             // with Untold: at least so many
 	Untold int64 `json:"untold,omitempty"` // units of whose records nobody told
@@ -210,22 +211,22 @@ type Step struct {
 	Run     uint32 `json:"run,omitempty"`  // it says so many steps, up to Step, each with Batches; 0 is 1
 }
 
-// Acked: the steps of the first Through batches of the stream are durable.
+// Acked says that the steps of the stream's first Through batches are durable.
 type Acked struct {
 	Through uint32 `json:"through"`
 }
 
-// Fenced: this process is not of the group any more.
+// Fenced says that this process does not belong to the group any more.
 type Fenced struct {
 	Reason string `json:"reason"`
 }
 
-// Quit: end now.
+// Quit tells the trainer to end now.
 type Quit struct {
 	Reason string `json:"reason"`
 }
 
-// Pause: the stream makes no progress on purpose (or goes on).
+// Pause says that the stream makes no progress on purpose, or goes on.
 type Pause struct {
 	Paused bool   `json:"paused"`
 	Why    string `json:"why"`
@@ -238,13 +239,13 @@ type Stats struct {
 	Rows        uint64  `json:"rows"`
 }
 
-// Ping is echoed by the other side; T means something to its sender only.
+// Ping is echoed by the other side. T has a meaning for its sender only.
 type Ping struct {
 	T json.Number `json:"t"`
 }
 
-// Pong echoes T. SessionMS, from an agent: how long its session with the master
-// is still good, rounded up; 0: it is over.
+// Pong echoes T. An agent's SessionMS says for how long its session with the master is
+// still good, rounded up; 0 means that it is over.
 type Pong struct {
 	T         json.Number `json:"t"`
 	SessionMS int64       `json:"session_ms"`
@@ -268,16 +269,16 @@ type State struct {
 	Reason string `json:"reason"`
 }
 
-// Hold: hand out no further batch (On) until the hold ends. Off as well when a
-// connection begins.
+// Hold tells the trainer to hand out no further batch (On) until the hold ends. It is off
+// when a connection begins.
 type Hold struct {
 	Cut CutID  `json:"cut"`
 	On  bool   `json:"on"`
 	Why string `json:"why"`
 }
 
-// Held: nothing is yielded any more, and all that was is stepped. It comes behind
-// those STEPs.
+// Held says that the trainer yields nothing and has stepped everything that it yielded. It
+// is sent after those STEPs.
 type Held struct {
 	Cut CutID `json:"cut"`
 }

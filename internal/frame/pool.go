@@ -8,8 +8,8 @@ import (
 // Pool keeps builders of one layout for reuse. Its zero value is not usable; it is
 // safe for concurrent use.
 //
-// A builder takes the memory of all rows that it has room for, whatever is in it.
-// So a pool begins with small ones, and grows where frames are cut short by that.
+// A builder takes the memory of all rows that it has room for, even when it is empty. So a
+// pool begins with small builders, and makes larger ones when they cut frames short.
 type Pool struct {
 	layout *Layout
 	rows   atomic.Int64 // of builders from now on; it only grows
@@ -18,8 +18,8 @@ type Pool struct {
 	bare   sync.Pool // that have none
 }
 
-// NewPool makes builders for rows rows, and after Grow for up to most. What is too
-// much for a frame is an error here and not in the middle of a stream.
+// NewPool makes builders for rows rows, and after Grow for up to most. Rows that do not fit
+// into a frame are an error here, not in the middle of a stream.
 func NewPool(l *Layout, rows, most int) (*Pool, error) {
 	most = max(rows, most)
 	for _, n := range []int{rows, most} {
@@ -32,15 +32,15 @@ func NewPool(l *Layout, rows, most int) (*Pool, error) {
 	return p, nil
 }
 
-// Grow makes builders that are got from now on twice as large, as far as they may be.
+// Grow makes later builders twice as large, up to the largest allowed.
 func (p *Pool) Grow() {
 	if rows := p.rows.Load(); rows < p.most {
 		p.rows.CompareAndSwap(rows, min(2*rows, p.most))
 	}
 }
 
-// ArenaSize is the memory that GetIn needs now, if rows have no ragged values and no
-// strings, which take what they take.
+// ArenaSize is the memory that GetIn needs now for rows without ragged values and strings.
+// Those come on top.
 func (p *Pool) ArenaSize() int {
 	return p.layout.arenaSize(p.layout.headSize(spareSpans), int(p.rows.Load()))
 }
@@ -53,7 +53,7 @@ func (p *Pool) Get() *Builder {
 	return b
 }
 
-// GetIn is Get with the memory that the payload is to lie in (Builder.Place).
+// GetIn is Get with the memory for the payload (Builder.Place).
 func (p *Pool) GetIn(memory []byte) *Builder {
 	b := p.take(&p.bare)
 	b.Place(memory)

@@ -39,8 +39,8 @@ type Received struct {
 	Mask       []byte
 }
 
-// Read checks payload against the layout: every length, offset and count in it
-// is untrusted. What it returns can be indexed by its offsets without a check.
+// Read checks payload against the layout. Every length, offset and count in it is
+// untrusted. The frame that it returns can be indexed by its offsets without a check.
 func Read(l *Layout, payload []byte) (*Frame, error) {
 	if len(payload) < headSize || string(payload[:4]) != magic {
 		return nil, fmt.Errorf("%w: %d bytes without the magic %q", ErrFrame, len(payload), magic)
@@ -181,7 +181,7 @@ func (r *bufferReader) column(c *ColumnLayout, rows int) Received {
 	return v
 }
 
-// flags: bools and masks hold 0 or 1 and nothing else.
+// flags checks that bools and masks hold only 0 or 1.
 func (r *bufferReader) flags(name string, b []byte) []byte {
 	for i, v := range b {
 		if v > 1 {

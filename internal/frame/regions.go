@@ -5,15 +5,15 @@ import (
 	"fmt"
 )
 
-// Sizes of what is said about shared memory.
+// Sizes of the payloads about shared memory.
 const (
 	RegionSize  = 8  // payload of REGION
 	FrameAtSize = 24 // payload of FRAME_AT
 	useSize     = 8
 )
 
-// Use is one filling of a region: a RELEASE that comes twice, or late, says of which
-// frame it is.
+// Use is one use of a region for one frame. It tells a RELEASE that is late or repeated
+// from the one of a newer frame.
 type Use struct{ Region, Count uint32 }
 
 // PutRegion is the payload of REGION: the bytes of the region.

@@ -52,7 +52,7 @@ func SchemaOf(s *dataset.Schema) Schema {
 	return w
 }
 
-// Fields is the inverse of SchemaOf, for clients: it checks what it was sent.
+// Fields is the inverse of SchemaOf, for clients. It checks the schema that was sent.
 func (s Schema) Fields() ([]dataset.Field, error) {
 	fields := make([]dataset.Field, 0, len(s.Columns))
 	for _, c := range s.Columns {

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Times are the event times of the oldest and the newest row of a piece, in ms; 0
-// and 0: none has one. A piece is the rows of one span in one batch.
+// Times are the event times of the oldest and the newest row of a piece, in ms. Both are 0
+// if no row has a time. A piece is the rows of one span in one batch.
 type Times struct {
 	Oldest int64 `json:"oldest"`
 	Newest int64 `json:"newest"`
@@ -14,7 +14,7 @@ type Times struct {
 
 const timesSize = 16
 
-// Pieces counts those of a frame.
+// Pieces is the number of pieces of a frame.
 func Pieces(rowsPerBatch int, spans []Span) (n int) {
 	row := 0
 	for i := range spans {

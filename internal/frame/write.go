@@ -14,9 +14,9 @@ import (
 // through Columns and Offsets at index Rows() and counted with SetRows; nothing
 // else is allocated per row.
 //
-// The arena may be shared with the process that gets the payload (Place). No
-// number that decides anything is ever read from it: who writes to it while he
-// should not can spoil values, and nothing else.
+// The arena may be shared with the process that gets the payload (Place). The builder never
+// reads a length or an offset from it. A process that writes to it at the wrong time can
+// spoil values, and nothing else.
 //
 // A Builder is used by one goroutine at a time.
 type Builder struct {
@@ -61,7 +61,7 @@ func View[T int32 | uint32 | int64 | float32 | float64](b []byte) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), n)
 }
 
-// NewBuilder has room for rows rows, in memory of its own.
+// NewBuilder makes a builder with room for rows rows, in memory of its own.
 func NewBuilder(l *Layout, rows int) (*Builder, error) {
 	b, err := newBuilder(l, rows)
 	if err == nil {
@@ -70,7 +70,7 @@ func NewBuilder(l *Layout, rows int) (*Builder, error) {
 	return b, err
 }
 
-// newBuilder is not placed anywhere yet.
+// newBuilder makes a builder that has no memory yet.
 func newBuilder(l *Layout, rows int) (*Builder, error) {
 	if err := l.holds(rows); err != nil {
 		return nil, err
@@ -89,7 +89,7 @@ func newBuilder(l *Layout, rows int) (*Builder, error) {
 	return b, nil
 }
 
-// holds is an error for more rows than a frame can have.
+// holds refuses more rows than a frame can have.
 func (l *Layout) holds(rows int) error {
 	if rows < 1 || rows > maxRows || rows*l.rowSize > MaxFrame-l.headSize(spareSpans) {
 		return fmt.Errorf("a frame of %d rows of at least %d bytes is over the limit of %d bytes: ask for fewer rows or columns", rows, l.rowSize, MaxFrame)
@@ -115,11 +115,11 @@ func (b *Builder) Place(memory []byte) {
 	b.attach()
 }
 
-// Placed: the payload lies in the memory that Place was given. A payload that does
-// not fit lies in the builder's own.
+// Placed reports whether the payload lies in the memory that Place was given. A payload
+// that does not fit there lies in the builder's own memory.
 func (b *Builder) Placed() bool { return b.placed }
 
-// leave lets go of memory that is not its own.
+// leave gives up memory that is not the builder's own.
 func (b *Builder) leave() {
 	b.placed, b.arena = false, nil
 	for i := range b.Columns {
@@ -178,7 +178,7 @@ func (b *Builder) attach() {
 	}
 }
 
-// Layout is what the builder was made for.
+// Layout is the layout that the builder was made for.
 func (b *Builder) Layout() *Layout { return b.layout }
 
 // Rows is the number of rows in the builder.

@@ -21,7 +21,7 @@ type GoneRange struct {
 	Partition string `json:"partition"` // its identity
 	Label     string `json:"label"`     // what people call it
 	Pass      uint32 `json:"pass"`
-	Passes    uint32 `json:"passes"` // so many miss it, from pass on
+	Passes    uint32 `json:"passes"` // number of passes that miss the range, from Pass on
 	Segment   int64  `json:"segment"`
 	Start     int64  `json:"start"`
 	End       int64  `json:"end"`
@@ -30,7 +30,7 @@ type GoneRange struct {
 	Whole     bool   `json:"whole"`
 }
 
-// GoneOf is nil where nothing is gone, as far as is known.
+// GoneOf is nil if nothing is known to be gone.
 func GoneOf(g *headracev1.Gone) *Gone {
 	if g == nil {
 		return nil
@@ -46,8 +46,8 @@ func GoneOf(g *headracev1.Gone) *Gone {
 	return v
 }
 
-// rewindable says whether a rewind to a cut would be refused: it was voided, or a
-// dataset would stop.
+// rewindable reports whether a rewind to a cut is possible. It is not if the cut was
+// voided, or if a dataset would stop.
 func rewindable(k *headracev1.CutState) bool { return k.State != "voided" && !k.Gone.GetStops() }
 
 // Standing is the state of a cut in words.
@@ -91,7 +91,7 @@ func (v *Gone) Write(w io.Writer, indent string) {
 	}
 }
 
-// List has the lines of one of many checkpoints.
+// List prints the lines with the checkpoint that they belong to.
 func (v *Gone) List(w io.Writer, step int64, rank *uint32) {
 	of := fmt.Sprintf("step %d", step)
 	if rank != nil {

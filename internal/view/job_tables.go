@@ -63,7 +63,7 @@ func progressTable(all []Dataset) *terminal.Table {
 	return t
 }
 
-// distanceTable: how far behind the end of what is listed each stage is.
+// distanceTable shows how far each stage is from the end of the listed input.
 func distanceTable(all []Dataset) *terminal.Table {
 	t := terminal.NewTable("TO HEAD", "ACKED>", "LEASED>", "PLANNED>", "EXCLUDED>")
 	for _, d := range all {

@@ -8,10 +8,11 @@ import (
 	"github.com/headrace/headrace/shardsvc/cut"
 )
 
-// Records counts records, where units only say how much of an input it is.
+// Records is a number of records. Units, in contrast, measure an input in the source's own
+// offsets.
 type Records struct {
-	Rows   int64      `json:"rows"`   // with untold: at least so many
-	Untold int64      `json:"untold"` // units of whose records nobody told how many they are
+	Rows   int64      `json:"rows"`   // at least, if untold is not 0
+	Untold int64      `json:"untold"` // units whose records were never counted
 	Oldest *time.Time `json:"oldest"` // event times; null: no record has one
 	Newest *time.Time `json:"newest"`
 }
@@ -29,7 +30,7 @@ func RecordsOfTally(t *headracev1.Tally) *Records {
 	return RecordsOf(cut.Tally{Rows: t.GetRows(), Untold: t.GetUntold(), Oldest: t.GetOldest(), Newest: t.GetNewest()})
 }
 
-// Text is how many: a number, as far as it is known.
+// Text is the number of records: "1,234", "at least 1,234", or "?".
 func (v *Records) Text() string {
 	switch {
 	case v == nil || v.Untold > 0 && v.Rows == 0:
@@ -40,7 +41,7 @@ func (v *Records) Text() string {
 	return terminal.Grouped(v.Rows)
 }
 
-// Sentence says it all.
+// Sentence is the number with the event times of the oldest and the newest record.
 func (v *Records) Sentence() string {
 	switch {
 	case v == nil || v.Untold > 0 && v.Rows == 0:

@@ -8,8 +8,8 @@ import (
 	"github.com/headrace/headrace/internal/terminal"
 )
 
-// Retention is how far the oldest record that is still needed is from where its
-// broker deletes; of a dataset, in the partition that is nearest.
+// Retention says how soon the broker deletes the oldest record that is still needed. For a
+// dataset it is that of its nearest partition.
 type Retention struct {
 	Partition string  `json:"partition"` // its identity
 	Label     string  `json:"label"`     // what people call it
@@ -18,7 +18,7 @@ type Retention struct {
 	Never     bool    `json:"never"`
 	By        string  `json:"by"` // age | size | movement
 	Warn      bool    `json:"warn"`
-	Blind     string  `json:"blind"` // why less is known than could be
+	Blind     string  `json:"blind"` // why the forecast knows less than it could
 }
 
 func retentionOf(r *headracev1.Retention) *Retention {
@@ -28,7 +28,7 @@ func retentionOf(r *headracev1.Retention) *Retention {
 	return &Retention{Partition: r.Identity, Label: r.Label, Records: r.Records, Seconds: r.Seconds, Never: r.Never, By: r.By, Warn: r.Warn, Blind: r.Blind}
 }
 
-// text is the time, and an ! where it is too short.
+// text is the time that is left, with "!" if it is too short.
 func (r *Retention) text() string {
 	switch {
 	case r == nil:
