@@ -147,10 +147,11 @@ PULSAR_TESTS := ./sources/pulsar
 test-pulsar: build venv test-quickstart-pulsar ## the Pulsar source on a real Pulsar (needs java, and mvn once)
 	$(GO) test -tags pulsar -count=1 -timeout 20m $(PULSAR_TESTS)
 
-ROCKETMQ_TESTS := ./sources/rocketmq
+ROCKETMQ_TESTS := ./sources/rocketmq ./cmd/headrace
 .PHONY: test-rocketmq
 test-rocketmq: build venv ## the RocketMQ source on a real RocketMQ (needs java, and mvn once)
 	$(GO) test -tags rocketmq -count=1 -timeout 20m ./sources/rocketmq
+	$(GO) test -tags rocketmq -count=1 -timeout 10m ./cmd/headrace -run RocketMQ
 
 KILLS ?= 60
 MODEL ?= all
@@ -193,7 +194,7 @@ test-sim-long: need ## more seeds of the simulation
 check: build lint test-go test-race ## the inner loop
 
 .PHONY: test
-test: check test-sim test-planted test-python test-quickstart test-chaos test-kafka test-pulsar ## everything CI runs
+test: check test-sim test-planted test-python test-quickstart test-chaos test-kafka test-pulsar test-rocketmq ## everything CI runs
 
 .PHONY: test-long
 test-long: test test-sim-long fuzz ## what takes long

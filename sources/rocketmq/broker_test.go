@@ -153,17 +153,16 @@ func (p *place) Produce(t testing.TB, records [][]byte) {
 // a queue follows its commit log.
 func (p *place) visible(t testing.TB, queue int) {
 	t.Helper()
-	want := int64((p.next + p.queues - 1 - queue) / p.queues)
-	for deadline := time.Now().Add(20 * time.Second); ; {
-		a, err := p.b.Client().Call(t.Context(), p.b.Addr(), remoting.MaxOffset(remoting.Queue{Topic: p.topic, ID: queue}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if head, err := remoting.OffsetOf(a); err == nil && head >= want {
-			return
-		} else if time.Now().After(deadline) {
-			t.Fatalf("queue %d of %s ends at %d, want %d", queue, p.topic, head, want)
-		}
+	if err := p.b.Holds(t.Context(), remoting.Queue{Topic: p.topic, ID: queue}, int64((p.next+p.queues-1-queue)/p.queues)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// holds waits until queue 0 of a topic has that many messages.
+func holds(t testing.TB, b *testbroker.RocketBroker, topic string, n int64) {
+	t.Helper()
+	if err := b.Holds(t.Context(), remoting.Queue{Topic: topic}, n); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -53,6 +53,21 @@ func (m *RocketMQ) CreateTopicOn(ctx context.Context, topic string, queues int, 
 	})
 }
 
+// Holds returns when a queue's end is at offset or further: what was sent is readable
+// a moment after the answer to the sender.
+func (b *RocketBroker) Holds(ctx context.Context, q remoting.Queue, offset int64) error {
+	return until(ctx, topicReadyWithin, func(ctx context.Context) error {
+		a, err := b.client.Call(ctx, b.Addr(), remoting.MaxOffset(q))
+		if err != nil {
+			return err
+		}
+		if head, err := remoting.OffsetOf(a); err != nil || head < offset {
+			return fmt.Errorf("queue %d of %s ends at %d, and %d was to come (%v)", q.ID, q.Topic, head, offset, err)
+		}
+		return nil
+	})
+}
+
 // DeleteTopic deletes a topic from all masters and from the name server.
 func (m *RocketMQ) DeleteTopic(ctx context.Context, topic string) error {
 	ext := map[string]string{"topic": topic}
@@ -102,6 +117,10 @@ func (m *RocketMQ) Admin(ctx context.Context, args ...string) (string, error) {
 	}
 	return string(out), nil
 }
+
+// Logback is a file for Java programs, whose official client logs to the user's home
+// folder without it.
+func (m *RocketMQ) Logback() string { return filepath.Join(m.Names.dir, "logback.xml") }
 
 // Classpath is for Java programs that use the official client.
 func (m *RocketMQ) Classpath() string { return filepath.Join(m.lib, "*") }

@@ -1,0 +1,68 @@
+//go:build rocketmq
+
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	official "github.com/apache/rocketmq-client-go/v2"
+	"github.com/apache/rocketmq-client-go/v2/primitive"
+	"github.com/apache/rocketmq-client-go/v2/producer"
+	"github.com/apache/rocketmq-client-go/v2/rlog"
+
+	"github.com/headrace/headrace/internal/proof/testbroker"
+	"github.com/headrace/headrace/internal/remoting"
+)
+
+// The official client writes, `headrace run` reads with two trainers: each record of
+// every queue is trained once.
+func TestRunGivesTrainersEveryMessageOfARocketMQTopicOnce(t *testing.T) {
+	rlog.SetLogLevel("error")
+	b, err := testbroker.StartRocketMQ(t.Context(), testbroker.RocketMQOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	const n, queues = 5000, 4
+	if err := b.CreateTopic(t.Context(), "clicks", queues); err != nil {
+		t.Fatal(err)
+	}
+	p, err := official.NewProducer(producer.WithNameServer([]string{b.NameServer()}), producer.WithGroupName("clicks"),
+		producer.WithRetry(5), producer.WithQueueSelector(producer.NewManualQueueSelector()))
+	if err == nil {
+		err = p.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = p.Shutdown() }()
+	for from := 0; from < n; from += 500 {
+		var all []*primitive.Message
+		for i := from; i < from+500; i++ {
+			m := primitive.NewMessage("clicks", fmt.Appendf(nil, "%d\t%d\tuser-%d", i%2, i, i%7))
+			m.Queue = &primitive.MessageQueue{Topic: "clicks", BrokerName: b.Name(), QueueId: from / 500 % queues}
+			all = append(all, m)
+		}
+		if _, err := p.SendSync(t.Context(), all...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for queue, end := range []int64{1500, 1500, 1000, 1000} {
+		if err := b.Holds(t.Context(), remoting.Queue{Topic: "clicks", ID: queue}, end); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := newWorld(t)
+	w.write("clicks.yaml", strings.Replace(clicksSpec, "files: {root: data}",
+		fmt.Sprintf("rocketmq: {name_servers: [%q], topic: clicks, group: trainers}", b.NameServer()), 1))
+	if out := w.ok("dataset", "check", "-f", "clicks.yaml"); !strings.Contains(out, "5,000 records, 0 bad") {
+		t.Errorf("check says %s", out)
+	}
+	out := w.ok("run", "-f", "clicks.yaml", "--nproc-per-node", "2", "--", w.self(""))
+	if rows, sum := read(t, out); rows != n || sum != n*(n-1)/2 {
+		t.Errorf("rows %d sum %d, want %d and %d\n%s", rows, sum, n, n*(n-1)/2, out)
+	}
+	w.nothingLeft()
+}

@@ -1,0 +1,236 @@
+//go:build rocketmq
+
+package rocketmq
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	official "github.com/apache/rocketmq-client-go/v2"
+	"github.com/apache/rocketmq-client-go/v2/primitive"
+
+	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/internal/proof/testbroker"
+	"github.com/headrace/headrace/internal/remoting"
+	"github.com/headrace/headrace/internal/secret"
+	"github.com/headrace/headrace/sources"
+)
+
+// reading does what an agent does: what is temporary is opened again where it was.
+type reading struct {
+	t       *testing.T
+	s       *Source
+	next    int64
+	again   int
+	records int
+}
+
+func (r *reading) whole(rng sources.Range, loc []byte, between func(records int)) {
+	r.t.Helper()
+	for deadline := time.Now().Add(3 * time.Minute); ; {
+		err := r.attempt(rng, loc, between)
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		again, temporary := errors.AsType[*sources.Temporary](err)
+		if !temporary || time.Now().After(deadline) {
+			r.t.Fatalf("at %d: %v", r.next, err)
+		}
+		r.again++
+		between(r.records)
+		if err := pause(r.t.Context(), again.Backoff); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
+
+func (r *reading) attempt(rng sources.Range, loc []byte, between func(records int)) error {
+	c, err := r.s.Open(r.t.Context(), rng, sources.Position{Offset: r.next}, loc)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	var b sources.Batch
+	for {
+		if err := c.Next(r.t.Context(), &b); err != nil {
+			return err
+		}
+		for _, rec := range b.Recs {
+			if rec.Offset != r.next {
+				r.t.Fatalf("offset %d where %d was to come", rec.Offset, r.next)
+			}
+			r.next = rec.Next
+			r.records++
+		}
+		r.next = b.End
+		between(r.records)
+	}
+}
+
+func sendNumbered(t *testing.T, p official.Producer, broker, topic string, n int) {
+	t.Helper()
+	for from := 0; from < n; from += 1000 {
+		var all []*primitive.Message
+		for i := from; i < from+1000; i++ {
+			all = append(all, primitive.NewMessage(topic, append(fmt.Append(nil, i, ":"), bytes.Repeat([]byte("r"), 400)...)))
+		}
+		send(t, p, broker, topic, 0, all...)
+	}
+}
+
+// Two brokers have a topic. The first is killed in the middle of a read, and frozen
+// later; meanwhile the second is away, and comes back. Nothing is lost or read twice.
+func TestBrokersThatAreKilledFrozenOrAwayLoseNothingAndHoldUpNobodyElse(t *testing.T) {
+	b, err := testbroker.StartRocketMQ(t.Context(), testbroker.RocketMQOptions{Brokers: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	p, err := newProducer(b, "failures", primitive.Credentials{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Shutdown()
+	const n = 30_000
+	topic := newTopic(t, b, 1)
+	sendNumbered(t, p, "b0", topic, n)
+	sendNumbered(t, p, "b1", topic, 1000)
+	holds(t, b.RocketBroker, topic, n)
+	holds(t, b.Broker(1), topic, 1000)
+
+	o := options(b, topic)
+	o.Brokers, o.answerWithin, o.headWithin = []string{"b0", "b1"}, 2*time.Second, 0
+	s := openFor(t, o)
+	parts, err := s.Partitions(t.Context())
+	if err != nil || len(parts) != 2 {
+		t.Fatalf("%v (%v)", parts, err)
+	}
+	var segs []sources.Segment
+	for _, id := range parts {
+		some, err := s.Segments(t.Context(), id, -1, 2)
+		if err != nil || len(some) != 1 {
+			t.Fatalf("%v (%v)", some, err)
+		}
+		segs = append(segs, some[0])
+	}
+	if err := b.Broker(1).Kill(); err != nil {
+		t.Fatal(err)
+	}
+	bounds, err := s.Bounds(t.Context(), parts)
+	if err != nil || bounds[0].Err != nil || bounds[0].Head.Offset != n {
+		t.Errorf("of the broker that runs: %+v (%v)", bounds, err)
+	}
+	if _, again := errors.AsType[*sources.Temporary](bounds[1].Err); !again {
+		t.Errorf("of the broker that is away: %v", bounds[1].Err)
+	}
+	if _, err := openFor(t, o).Partitions(t.Context()); err == nil || !strings.Contains(err.Error(), "b1") {
+		t.Errorf("listing without a broker that the spec names: %v", err)
+	}
+
+	killed, frozen, thawed, before := false, false, false, 0
+	r := &reading{t: t, s: s}
+	whole := func(i int) sources.Range {
+		return sources.Range{Partition: parts[i], Segment: segs[i].ID, Start: segs[i].Start, End: segs[i].End}
+	}
+	r.whole(whole(0), segs[0].Locator, func(records int) {
+		switch {
+		case !killed && records > n/4:
+			killed = true
+			if err := errors.Join(b.Kill(), b.Start(t.Context())); err != nil {
+				t.Fatal(err)
+			}
+		case killed && !frozen && records > n/2:
+			frozen, before = true, r.again
+			if err := b.Freeze(); err != nil {
+				t.Fatal(err)
+			}
+		case frozen && !thawed && r.again > before: // it was told that the broker does not answer
+			thawed = true
+			if err := b.Thaw(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	if r.records != n || !killed || !thawed {
+		t.Errorf("%d records of %d; killed %v, frozen %v, thawed %v", r.records, n, killed, frozen, thawed)
+	}
+	t.Logf("opened again %d times", r.again)
+
+	// The other's queue waits for it.
+	other, back := &reading{t: t, s: s}, false
+	other.whole(whole(1), segs[1].Locator, func(int) {
+		if !back {
+			if back = true; other.again == 0 {
+				t.Error("a broker that is away was read")
+			}
+			if err := b.Broker(1).Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	if other.records != 1000 {
+		t.Errorf("%d records of 1000 of the second broker", other.records)
+	}
+}
+
+func TestSignedRequestsAndTLSReadTheSameAndARefusedOneSaysWhy(t *testing.T) {
+	b, err := testbroker.StartRocketMQ(t.Context(), testbroker.RocketMQOptions{ACL: true, TLS: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	k := primitive.Credentials{AccessKey: testbroker.User, SecretKey: testbroker.Password}
+	p, err := newProducer(b, "signed", k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Shutdown()
+	topic := newTopic(t, b, 1)
+	sendNumbered(t, p, "b0", topic, 1000)
+	holds(t, b.RocketBroker, topic, 1000)
+
+	o := options(b, topic)
+	o.Credentials = remoting.Credentials{AccessKey: k.AccessKey, SecretKey: k.SecretKey}
+	if got := len(everything(t, openFor(t, o))); got != 1000 {
+		t.Errorf("signed: %d records", got)
+	}
+	if o.TLS, err = secret.TLS("rocketmq.tls", &dataset.TLS{CA: b.Names.CA()}); err != nil {
+		t.Fatal(err)
+	}
+	if got := len(everything(t, openFor(t, o))); got != 1000 {
+		t.Errorf("signed, with TLS: %d records", got)
+	}
+	o.Group = "signed-progress"
+	s := openFor(t, o)
+	parts, err := s.Partitions(t.Context())
+	if err == nil {
+		err = s.Commit(t.Context(), []sources.Mark{{Partition: parts[0], Position: sources.Position{Offset: 7}}})
+	}
+	if err != nil {
+		t.Errorf("committing: %v", err)
+	}
+
+	refused := func(o Options, word string) {
+		t.Helper()
+		s := openFor(t, o)
+		parts, err := s.Partitions(t.Context())
+		if err == nil {
+			_, err = s.Segments(t.Context(), parts[0], -1, 1)
+		}
+		if _, again := errors.AsType[*sources.Temporary](err); err == nil || again || !strings.Contains(err.Error(), word) {
+			t.Errorf("it says %v, and nothing of %s", err, word)
+		}
+	}
+	stranger := o
+	stranger.TLS.RootCAs = nil
+	refused(stranger, "rocketmq.tls.ca")
+	unsigned := options(b, topic)
+	refused(unsigned, "rocketmq.acl")
+	unsigned.Credentials = remoting.Credentials{AccessKey: k.AccessKey, SecretKey: "wrong"}
+	refused(unsigned, "rocketmq.acl")
+}

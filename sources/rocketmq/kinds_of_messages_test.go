@@ -1,0 +1,259 @@
+//go:build rocketmq
+
+package rocketmq
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	official "github.com/apache/rocketmq-client-go/v2"
+	"github.com/apache/rocketmq-client-go/v2/primitive"
+	"github.com/apache/rocketmq-client-go/v2/producer"
+
+	"github.com/headrace/headrace/internal/remoting"
+	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/sourcetest"
+)
+
+// everything reads all segments of a source in order.
+func everything(t testing.TB, s *Source) []sourcetest.Got {
+	t.Helper()
+	parts, err := s.Partitions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []sourcetest.Got
+	for _, p := range parts {
+		for _, g := range sourcetest.Segments(t, s, p, 10) {
+			got, err := sourcetest.Read(t.Context(), s, sources.Range{Partition: p, Segment: g.ID, Start: g.Start, End: g.End},
+				sources.Position{Segment: g.ID, Offset: g.Start}, g.Locator)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, got...)
+		}
+	}
+	return all
+}
+
+func TestWhatTheJavaClientCompressedIsReadAsItWasWritten(t *testing.T) {
+	b, _ := realBroker(t)
+	const n, length = 50, 1000
+	for _, kind := range []string{"ZLIB", "LZ4", "ZSTD"} {
+		topic := newTopic(t, b, 1)
+		cmd := exec.CommandContext(t.Context(), "java", "-Xmx128m", "-XX:+UseSerialGC", "-Duser.home="+t.TempDir(), "-Drmq.logback.configurationFile="+b.Logback(), "-cp", b.Classpath(), "testdata/Send.java",
+			b.NameServer(), topic, b.Name(), strconv.Itoa(n), strconv.Itoa(length), kind)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", kind, err, out)
+		}
+		holds(t, b.RocketBroker, topic, n)
+		all := everything(t, openFor(t, options(b, topic)))
+		if len(all) != n {
+			t.Fatalf("%s: %d messages, want %d", kind, len(all), n)
+		}
+		for i, g := range all {
+			one := fmt.Sprintf("java %s %d ", kind, i)
+			if want := strings.Repeat(one, (length+len(one)-1)/len(one)); string(g.Value) != want || string(g.Key) != fmt.Sprint("key-", i) {
+				t.Fatalf("%s: message %d is %.40q with key %q", kind, i, g.Value, g.Key)
+			}
+		}
+	}
+}
+
+// With tags, a message that has another tag is a hole: nothing shifts, and what a
+// batch acks goes over it.
+func TestAFilteredMessageIsAHole(t *testing.T) {
+	b, p := realBroker(t)
+	topic := newTopic(t, b, 1)
+	var all []*primitive.Message
+	for i := range 300 {
+		all = append(all, primitive.NewMessage(topic, fmt.Append(nil, i)).WithTag([]string{"a", "b", "c"}[i%3]))
+	}
+	send(t, p, b.Name(), topic, 0, all...)
+	holds(t, b.RocketBroker, topic, 300)
+	o := options(b, topic)
+	o.Tags = []string{"b", "c"}
+	s := openFor(t, o)
+	for i, g := range everything(t, s) {
+		if want := int64(i/2*3 + i%2 + 1); g.Position.Offset != want || string(g.Value) != fmt.Sprint(want) {
+			t.Fatalf("record %d is message %d, %q; want %d", i, g.Position.Offset, g.Value, want)
+		}
+	}
+	parts, _ := s.Partitions(t.Context())
+	segs := sourcetest.Segments(t, s, parts[0], 10)
+	c, err := s.Open(t.Context(), sources.Range{Partition: parts[0], Start: 0, End: 300}, sources.Position{}, segs[0].Locator)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	var batch sources.Batch
+	end := int64(0)
+	for c.Next(t.Context(), &batch) == nil {
+		end = batch.End
+	}
+	if end != 300 {
+		t.Errorf("the last batch acks up to %d", end)
+	}
+}
+
+// listener decides a transaction by its message's body.
+type listener struct{}
+
+func (listener) ExecuteLocalTransaction(m *primitive.Message) primitive.LocalTransactionState {
+	if strings.HasPrefix(string(m.Body), "keep") {
+		return primitive.CommitMessageState
+	}
+	return primitive.RollbackMessageState
+}
+
+func (listener) CheckLocalTransaction(*primitive.MessageExt) primitive.LocalTransactionState {
+	return primitive.RollbackMessageState
+}
+
+func TestCommittedTransactionsAndDueDelaysComeAndNothingElse(t *testing.T) {
+	b, p := realBroker(t)
+	topic := newTopic(t, b, 1)
+	tp, err := official.NewTransactionProducer(listener{}, producer.WithNameServer([]string{b.NameServer()}), producer.WithGroupName("transactions"), producer.WithInstanceName("transactions"))
+	if err == nil {
+		err = tp.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tp.Shutdown()
+	for _, body := range []string{"keep 1", "drop 1", "keep 2", "drop 2"} {
+		transact(t, tp, topic, body)
+	}
+	send(t, p, b.Name(), topic, 0, primitive.NewMessage(topic, []byte("late")).WithDelayTimeLevel(1)) // one second
+	send(t, p, b.Name(), topic, 0, primitive.NewMessage(topic, []byte("early")))
+	holds(t, b.RocketBroker, topic, 4)
+	var texts []string
+	for _, g := range everything(t, openFor(t, options(b, topic))) {
+		texts = append(texts, string(g.Value))
+	}
+	if got := strings.Join(texts, ", "); got != "keep 1, keep 2, early, late" {
+		t.Errorf("read: %s", got)
+	}
+}
+
+func transact(t *testing.T, tp official.TransactionProducer, topic, body string) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		_, err := tp.SendMessageInTransaction(t.Context(), primitive.NewMessage(topic, []byte(body)))
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+		time.Sleep(50 * time.Millisecond) // its own try to learn the route
+	}
+}
+
+// Of a live topic what is there at start: latest is left out, and nothing of queues
+// that are added later.
+func TestQueuesThatJoinALiveTopicAreReadFromTheirBeginning(t *testing.T) {
+	b, p := realBroker(t)
+	topic := newTopic(t, b, 1)
+	send(t, p, b.Name(), topic, 0, primitive.NewMessage(topic, []byte("old")))
+	holds(t, b.RocketBroker, topic, 1)
+	o := options(b, topic)
+	o.Start, o.End = End{At: Latest}, End{At: Never}
+	s := openFor(t, o)
+	parts, err := s.Partitions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := s.Segments(t.Context(), parts[0], -1, 5)
+	if err != nil || len(first) != 1 || first[0].Start != 1 || first[0].Sealed {
+		t.Fatalf("%v (%v)", first, err)
+	}
+	if err := b.CreateTopic(t.Context(), topic, 2); err != nil {
+		t.Fatal(err)
+	}
+	// The official producer learns of a new queue only after half a minute; messages
+	// that are sent to it by number get there.
+	send(t, p, b.Name(), topic, 1, primitive.NewMessage(topic, []byte("a")), primitive.NewMessage(topic, []byte("b")))
+	if err := b.Holds(t.Context(), remoting.Queue{Topic: topic, ID: 1}, 2); err != nil {
+		t.Fatal(err)
+	}
+	later := openWith(t, o, first) // another master
+	defer later.Close()
+	if parts, err = later.Partitions(t.Context()); err != nil || len(parts) != 2 {
+		t.Fatalf("%v (%v)", parts, err)
+	}
+	later.Joined(parts[1:])
+	segs, err := later.Segments(t.Context(), parts[1], -1, 5)
+	if err != nil || len(segs) != 1 || segs[0].Start != 0 || segs[0].End != 2 {
+		t.Errorf("%v (%v)", segs, err)
+	}
+}
+
+func TestCommitsAreReadBackAndShownByRocketMQsOwnTool(t *testing.T) {
+	b, p := realBroker(t)
+	topic := newTopic(t, b, 2)
+	for i := range 100 {
+		send(t, p, b.Name(), topic, i%2, primitive.NewMessage(topic, fmt.Append(nil, i)))
+	}
+	holds(t, b.RocketBroker, topic, 50)
+	o := options(b, topic)
+	o.Group = "g-" + topic
+	s := openFor(t, o)
+	parts, err := s.Partitions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		offset int64
+		back   bool
+		want   int64
+	}{{20, false, 20}, {40, false, 40}, {30, false, 40}, {30, true, 30}, {47, false, 47}} {
+		if err := s.Commit(t.Context(), []sources.Mark{{Partition: parts[0], Position: sources.Position{Offset: step.offset}, Back: step.back}}); err != nil {
+			t.Fatal(err)
+		}
+		has, any, err := s.committed(t.Context(), b.Addr(), partition{"c1", b.Name(), topic, 0})
+		if err != nil || !any || has != step.want {
+			t.Errorf("after a commit of %d the broker has %d (%v), want %d", step.offset, has, err, step.want)
+		}
+	}
+	out, err := b.Admin(context.WithoutCancel(t.Context()), "consumerProgress", "-g", o.Group)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := false
+	for line := range strings.Lines(out) {
+		f := strings.Fields(line) // topic, broker, queue, broker's offset, consumer's offset, difference
+		shown = shown || len(f) >= 6 && f[0] == topic && f[2] == "0" && f[3] == "50" && f[4] == "47"
+	}
+	if !shown {
+		t.Errorf("mqadmin consumerProgress does not show 47 of 50 of queue 0:\n%s", out)
+	}
+	if err := openFor(t, options(b, topic)).Commit(t.Context(), nil); err == nil {
+		t.Error("committed without a group")
+	}
+}
+
+func TestHowLongAMessageStaysIsToldByWhenItWasStored(t *testing.T) {
+	b, p := realBroker(t)
+	topic := newTopic(t, b, 1)
+	send(t, p, b.Name(), topic, 0, primitive.NewMessage(topic, []byte("x")))
+	holds(t, b.RocketBroker, topic, 1)
+	s := openFor(t, options(b, topic))
+	parts, err := s.Partitions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := s.Keeps(t.Context(), []sources.Mark{{Partition: parts[0]}}, time.Hour)
+	if err != nil || kept[0].Err != nil {
+		t.Fatal(err, kept)
+	}
+	k := kept[0]
+	if k.Retention != 72*time.Hour || k.ByAge > 72*time.Hour || k.ByAge < 71*time.Hour || k.Head.Offset != 1 || k.Low.Offset != 0 || k.Blind != "" {
+		t.Errorf("%+v", k)
+	}
+}
