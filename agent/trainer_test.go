@@ -18,6 +18,7 @@ import (
 // trainer is a client of the trainer socket in Go. It fails by error, so that it
 // runs in a test as well as in a process of its own.
 type trainer struct {
+	streams  []*stream // all, since the collector closes the socket of one that nobody can reach
 	hello    frame.Hello
 	socket   string
 	unshared bool // frames come over the socket
@@ -152,6 +153,7 @@ func (t *trainer) open(number uint32, o frame.Open) (*stream, error) {
 		return nil, err
 	}
 	s := &stream{t: t, number: number}
+	t.streams = append(t.streams, s)
 	if err := json.Unmarshal(m.payload, &s.opened); err != nil {
 		return nil, err
 	}
