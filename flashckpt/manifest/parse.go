@@ -34,7 +34,7 @@ const (
 // Parse reads a manifest and validates it. Errors: *cut.Error.
 func Parse(b []byte) (*Manifest, error) {
 	m := &Manifest{Cut: cut.Cut{Rank: cut.Group}}
-	if err := open(b, Format, m); err != nil {
+	if err := open(b, Format, m, func() bool { return m.Format == Format && m.Version == Version && m.Cut.Version == cut.Version }); err != nil {
 		return nil, err
 	}
 	if err := m.Validate(); err != nil {
@@ -46,7 +46,7 @@ func Parse(b []byte) (*Manifest, error) {
 // ParsePart reads a part and validates it. Errors: *cut.Error.
 func ParsePart(b []byte) (*Part, error) {
 	p := &Part{}
-	if err := open(b, PartFormat, p); err != nil {
+	if err := open(b, PartFormat, p, func() bool { return p.Format == PartFormat && p.Version == Version }); err != nil {
 		return nil, err
 	}
 	if err := p.Validate(); err != nil {
@@ -55,15 +55,18 @@ func ParsePart(b []byte) (*Part, error) {
 	return p, nil
 }
 
-// open decodes, and checks format, version and checksum in the order in which
-// they tell most.
-func open(b []byte, format string, into any) error {
+// open decodes, and checks format, version and checksum in the order in which they
+// tell most. ours says whether what was decoded has our format and versions.
+func open(b []byte, format string, into any, ours func() bool) error {
 	if err := short(b); err != nil {
 		return err
 	}
 	wrong := decode(b, into)
-	if errors.Is(wrong, ErrDamaged) {
+	switch {
+	case errors.Is(wrong, ErrDamaged):
 		return wrong
+	case wrong == nil && ours():
+		return checkSum(b)
 	}
 	var head struct {
 		Format  string          `json:"format"`

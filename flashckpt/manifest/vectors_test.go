@@ -101,6 +101,25 @@ func bad(t *testing.T) map[string]struct {
 	change("fewer_than_no_rows", ErrInvalid, "cut.datasets[0].partitions[0].passes[0].records.rows", `"rows":11`, `"rows":-11`)
 	change("oldest_after_newest", ErrInvalid, "cut.datasets[0].partitions[0].done_records.oldest", `"oldest":1763990000001`, `"oldest":1763999999999999`)
 	change("times_of_no_rows", ErrInvalid, "cut.datasets[0].partitions[0].done_records.newest", `"rows":29`, `"rows":0`)
+	first := "cut.datasets[0].partitions[0]"
+	change("dataset_twice", ErrInvalid, "cut.datasets[1].name", `"name":"events","unit"`, `"name":"clicks","unit"`)
+	change("unknown_unit", ErrInvalid, "cut.datasets[0].unit", `"name":"clicks","unit":"bytes"`, `"name":"clicks","unit":"rows"`)
+	change("name_with_a_control_character", ErrInvalid, "cut.datasets[0].name", `"name":"clicks"`, `"name":"cli\u0007cks"`)
+	change("no_identity", ErrInvalid, first+".identity", `"identity":"files:clicks"`, `"identity":""`)
+	change("identity_twice", ErrInvalid, "cut.datasets[1].partitions[1].identity", `AAAAAQ/1"`, `AAAAAQ/0"`)
+	change("block_of_nothing", ErrInvalid, "cut.datasets[2].shuffle.block", `"block":64`, `"block":0`)
+	change("in_order_without_virtual_ranks", ErrInvalid, "cut.datasets[2].shuffle.in_order", `"block":64`, `"block":64,"in_order":true`)
+	change("of_no_virtual_rank", ErrInvalid, "cut.datasets[2].partitions[0].identity", `"block":64`, `"block":64,"virtual_ranks":8`)
+	change("segment_ends_before_it_starts", ErrInvalid, first+".segments[0]", `"start":0,"end":1000`, `"start":1001,"end":1000`)
+	change("segment_grows_before_the_last", ErrInvalid, first+".segments[0].sealed", `"end":1000,"sealed":true`, `"end":1000,"sealed":false`)
+	change("done_but_not_complete", ErrInvalid, first+".done", `"number":1,"complete":true`, `"number":1,"complete":false`)
+	change("shuffled_but_not_complete", ErrInvalid, "cut.datasets[2].partitions[0].passes", `"number":4,"complete":true`, `"number":4,"complete":false`)
+	change("fewer_than_no_units", ErrInvalid, first+".passes[0].units", `"acked":1610`, `"acked":-1610`)
+	change("empty_range", ErrInvalid, first+".passes[0].ranges.acked[0]", `[1,300,460]`, `[1,300,300]`)
+	change("excluded_unsorted", ErrInvalid, first+".excluded[1]", `{"pass":1,"range":[1,460,500]`, `{"pass":0,"range":[0,989,990]`)
+	change("excluded_outside", ErrInvalid, first+".excluded[0].range", `[0,990,1000]`, `[0,990,1001]`)
+	change("no_id", ErrInvalid, "cut.id", `"id":"9f3c00000000abcd"`, `"id":"0000000000000000"`)
+	change("no_ranks_in_the_world", ErrInvalid, "cut.world_size", `"world_size":3,"step":130,"exact"`, `"world_size":0,"step":130,"exact"`)
 	change("order_below_none", ErrInvalid, "cut.order", `"order":12`, `"order":-12`)
 	return out
 }
@@ -221,4 +240,12 @@ func sums(t *testing.T) []byte {
 		t.Fatal(err)
 	}
 	return append(text, '\n')
+}
+
+// Earlier versions wrote null where a cut has no datasets.
+func TestACutWithoutAListOfDatasetsIsRead(t *testing.T) {
+	b := bytes.Replace(encoded(t, good()["nothing"]), []byte(`"datasets":[]`), []byte(`"datasets":null`), 1)
+	if m, err := Parse(resealed(b)); err != nil || len(m.Cut.Datasets) != 0 {
+		t.Errorf("%+v, %v", m, err)
+	}
 }

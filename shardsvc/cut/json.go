@@ -24,7 +24,7 @@ func (c *Cut) EncodeJSON() ([]byte, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	return json.Marshal(c)
+	return c.MarshalJSON()
 }
 
 // MarshalJSON writes the JSON form. Ranges that span segments become one piece in
@@ -70,11 +70,12 @@ func ParseJSON(b []byte) (*Cut, error) {
 	case len(bytes.TrimSpace(b)) == 0:
 		return nil, damaged("it is empty")
 	}
-	if err := CheckVersion(b); err != nil {
-		return nil, err
-	}
 	c := &Cut{Rank: Group}
-	if err := json.Unmarshal(b, c); err != nil {
+	err := json.Unmarshal(b, c)
+	if err != nil || c.Version != Version {
+		if err := CheckVersion(b); err != nil { // a newer one may be unlike ours
+			return nil, err
+		}
 		return nil, WrongJSON(err)
 	}
 	if e := c.Wrong(); e != nil {

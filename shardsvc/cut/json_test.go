@@ -1,6 +1,11 @@
 package cut
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -156,4 +161,48 @@ func TestACutOfAnotherJobOrModelIsRefused(t *testing.T) {
 	if err := c.Of("mine", "replicated"); err != nil {
 		t.Error(err)
 	}
+}
+
+// FuzzParseJSON: a manifest may be anybody's. Its cut is read and can be written and
+// stored again, or is refused with a kind of error.
+func FuzzParseJSON(f *testing.F) {
+	files, err := filepath.Glob("../../api/vectors/manifest/*_*.json")
+	if err != nil || len(files) < 20 {
+		f.Fatal(files, err)
+	}
+	for _, name := range files {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		var m struct {
+			Cut json.RawMessage `json:"cut"`
+		}
+		if json.Unmarshal(b, &m) == nil {
+			f.Add([]byte(m.Cut))
+		}
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c, err := ParseJSON(b)
+		if err != nil {
+			if _, ok := errors.AsType[*Error](err); !ok {
+				t.Fatalf("an error of no kind: %v", err)
+			}
+			return
+		}
+		text, err := c.EncodeJSON()
+		if err != nil {
+			t.Fatalf("read, but cannot be written: %v", err)
+		}
+		again, err := ParseJSON(text)
+		if err != nil {
+			t.Fatalf("written, but cannot be read: %v", err)
+		}
+		if third, err := again.EncodeJSON(); err != nil || !bytes.Equal(text, third) {
+			t.Fatalf("not the same again: %v\n%s\n%s", err, text, third)
+		}
+		if _, err := Decode(c.Append(nil)); err != nil {
+			t.Fatalf("a manifest's cut cannot be stored: %v", err)
+		}
+	})
 }

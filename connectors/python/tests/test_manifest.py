@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from headrace import _cut
 from headrace import _manifest as manifest
 
 VECTORS = Path(__file__).parents[3] / "api" / "vectors" / "manifest"
 INDEX: list[dict[str, Any]] = json.loads((VECTORS / "index.json").read_text())
 GOOD = [v for v in INDEX if v["ok"]]
-INSIDE = [v for v in INDEX if v.get("field", "").startswith("cut.datasets") or v["file"] == "bad_range_of_four.json"]
+INSIDE = [v for v in INDEX if v.get("field", "").startswith(("cut.datasets", "ranges"))]
 BAD = [v for v in INDEX if not v["ok"] and v not in INSIDE]
 
 
@@ -31,6 +32,19 @@ def test_good_manifests_are_read_and_written_the_same(vector: dict[str, Any]) ->
     del fields["crc64nvme"]
     # Every number and text comes back as it was: what is sealed again reads the same.
     assert json.loads(manifest.seal(fields)) | {"crc64nvme": ""} == read.fields | {"crc64nvme": ""}
+
+
+@pytest.mark.parametrize("vector", GOOD, ids=lambda v: v["file"])
+def test_the_cuts_of_good_manifests_are_right(vector: dict[str, Any]) -> None:
+    assert _cut.wrong_inside(manifest.load(str(VECTORS / vector["file"])).cut) is None
+
+
+@pytest.mark.parametrize("vector", INSIDE, ids=lambda v: v["file"])
+def test_cuts_that_cannot_be_do_not_verify_and_the_field_is_named(vector: dict[str, Any]) -> None:
+    wrong = manifest.verify(manifest.load(str(VECTORS / vector["file"])))
+    assert wrong is not None
+    assert vector["file"] in wrong
+    assert vector["field"].removeprefix("cut.") + ":" in wrong
 
 
 @pytest.mark.parametrize("vector", BAD, ids=lambda v: v["file"])

@@ -1,8 +1,7 @@
 """A checkpoint on storage: its folder, its files and the manifest that makes it one.
 
 docs/CHECKPOINTS.md is the format; the Go package flashckpt/manifest reads and
-writes the same. What lies inside of a cut's datasets is checked by the master,
-which is the one that uses it.
+writes the same. What a cut is, _cut says: load() checks its head, verify() all of it.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from . import _cut
 from ._durable import room, sync, sync_above
 from ._errors import CheckpointError
 from ._version import __version__
@@ -28,7 +28,7 @@ PART_FORMAT = "headrace-checkpoint-part"
 VERSION = 1
 MAX_BYTES = 256 << 20
 MAX_FILES = 1 << 20
-MODELS = ("replicated", "private", "shared")
+MODELS = _cut.MODELS
 
 _SUM = re.compile(rb',"crc64nvme":"([0-9a-f]{16})"\}\n\Z')
 _SUM_BYTES = 34
@@ -265,19 +265,16 @@ def load(path: str) -> Manifest:
     if not isinstance(cut, dict):
         raise Damaged(f"{where}: cut: it is missing")
     _check_version(where, "the cut", cut.get("version"))
-    _check(_id(cut.get("id")), where, "cut.id", "it is 16 hex digits, and not 0")
-    _check(_int(cut.get("epoch"), 0), where, "cut.epoch", "it is a whole number from 0")
-    _check(_int(cut.get("order", 0), 0), where, "cut.order", "it is a whole number from 0")
-    _check(_int(cut.get("world_size"), 1), where, "cut.world_size", "it is a whole number from 1")
-    _check(_int(cut.get("step"), 0), where, "cut.step", "it is a whole number from 0")
+    wrong = _cut.wrong_head(cut)
+    if wrong is not None:
+        raise Damaged(f"{where}: cut.{wrong}")
     _check(cut.get("job") == fields["job"], where, "cut.job", "it is not the checkpoint's")
     _check(cut.get("model") == fields["model"], where, "cut.model", "it is not the checkpoint's")
     same = cut["step"] == fields["step"] or fields["model"] == "shared"
     _check(same, where, "cut.step", "it is not the checkpoint's")
     _check(cut.get("rank") == fields.get("rank"), where, "cut.rank", "it is not the checkpoint's")
-    _check(fields["model"] == "shared" or cut.get("exact") is True, where, "cut.exact", "only shared may be inexact")
     needs = fields.get("needs") or []
-    _check(isinstance(needs, list) and all(map(_id, needs)), where, "needs", "it is a list of cuts")
+    _check(isinstance(needs, list) and all(map(_cut.is_id, needs)), where, "needs", "it is a list of cuts")
     return Manifest(path, fields)
 
 
@@ -285,7 +282,7 @@ def load_part(path: str) -> dict[str, Any]:
     """Reads a part of a sharded save. Raises Damaged, Newer and OSError."""
     fields = _open(path, PART_FORMAT)
     where = f"part {path}"
-    _check(_id(fields.get("cut")), where, "cut", "it is 16 hex digits, and not 0")
+    _check(_cut.is_id(fields.get("cut")), where, "cut", "it is 16 hex digits, and not 0")
     for name in ("step", "rank", "world_size"):
         _check(_int(fields.get(name), 0), where, name, "it is a whole number from 0")
     _check(fields["rank"] < fields["world_size"], where, "rank", "it is below the world size")
@@ -360,7 +357,9 @@ def is_ours(path: str) -> bool:
 
 
 def verify(manifest: Manifest) -> str | None:
-    """Reads all files; None if they are as the manifest says, else what is not."""
+    """Reads all files and the whole cut; None if they are as they must be, else what is not."""
+    if wrong := _cut.wrong_inside(manifest.cut):
+        return f"{manifest.path}: cut.{wrong}"
     root = os.path.realpath(manifest.folder)
     for file in manifest.files:
         path = os.path.join(root, file["path"])
@@ -501,7 +500,3 @@ def _int(value: Any, least: int) -> bool:
 
 def _text(value: Any) -> bool:
     return isinstance(value, str) and 0 < len(value) <= 256
-
-
-def _id(value: Any) -> bool:
-    return isinstance(value, str) and bool(_HEX.match(value)) and value != "0" * 16
