@@ -40,6 +40,7 @@ func follow(ctx context.Context, o Options, k *killer) error {
 			if busy = false; err != nil {
 				return err
 			}
+			w.changed = time.Now() // a broker that starts slowly is nobody's fault
 		case <-ticker.C:
 		}
 		if err := errors.Join(w.look(), g.look()); err != nil {

@@ -14,7 +14,7 @@ import (
 var pulsarQueue = queue{
 	name: "Apache Pulsar " + testbroker.PulsarVersion,
 	start: func(ctx context.Context) (broker, error) {
-		b, err := testbroker.StartPulsar(ctx, testbroker.PulsarOptions{Deduplicates: true, EntriesPerLedger: 400})
+		b, err := testbroker.StartPulsar(ctx, testbroker.PulsarOptions{EntriesPerLedger: 400})
 		return pulsarBroker{b}, err
 	},
 	module: "pulsar", pip: "pulsar-client", program: clicks.PulsarTrainer,
@@ -24,6 +24,9 @@ var pulsarQueue = queue{
 type pulsarBroker struct{ *testbroker.Pulsar }
 
 func (b pulsarBroker) createTopic(ctx context.Context, name string, partitions int) error {
+	if err := b.Deduplicate(ctx); err != nil {
+		return err
+	}
 	return b.CreateTopic(ctx, name, partitions)
 }
 

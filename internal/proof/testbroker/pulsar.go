@@ -40,8 +40,6 @@ type PulsarOptions struct {
 	// Secure: TLS only, for the protocol and for the admin API, and who connects
 	// needs Token or a client's certificate.
 	Secure bool
-	// Deduplicates: a message with a number that its producer has used is not written.
-	Deduplicates bool
 	// Config is added to standalone.conf, or replaces what is there.
 	Config map[string]string
 	Log    io.Writer // what the broker says; nil: a file in its folder
@@ -159,9 +157,6 @@ func (b *Pulsar) config() string {
 		p["brokerClientTlsEnabled"], p["brokerClientTrustCertsFilePath"] = "true", b.CA()
 		p["brokerClientAuthenticationPlugin"] = "org.apache.pulsar.client.impl.auth.AuthenticationToken"
 		p["brokerClientAuthenticationParameters"] = "token:" + b.token
-	}
-	if b.opts.Deduplicates {
-		p["brokerDeduplicationEnabled"] = "true"
 	}
 	for k, v := range b.opts.Config {
 		p[k] = v

@@ -78,3 +78,11 @@ func (b *Pulsar) CreateNamespace(ctx context.Context, name string, policies map[
 	_, err := b.Admin(ctx, "PUT", "namespaces/public/"+name, policies)
 	return err
 }
+
+// Deduplicate makes the broker leave out messages of public/default with a number that
+// their producer has used. As a setting of the whole broker, each start waits a minute
+// for topics of the system.
+func (b *Pulsar) Deduplicate(ctx context.Context) error {
+	_, err := b.Admin(ctx, "POST", "namespaces/public/default/deduplication", true)
+	return err
+}

@@ -16,7 +16,7 @@ import (
 
 // PulsarAppender writes each record of a topic once, also when the broker is killed
 // with a request on the way: the broker de-duplicates by numbers that a producer
-// gives (PulsarOptions.Deduplicates). A record's key is its number in its partition. It
+// gives (Pulsar.Deduplicate). A record's key is its number in its partition. It
 // must be the only one that writes to the topic, and is for one goroutine.
 type PulsarAppender struct {
 	topic     string
