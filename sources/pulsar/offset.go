@@ -19,9 +19,6 @@ func at(entry int64, index int32) int64 { return entry<<indexBits | int64(index)
 // entryOf is the entry that an offset lies in.
 func entryOf(offset int64) int64 { return offset >> indexBits }
 
-// entriesUpTo is how many entries begin below an offset.
-func entriesUpTo(offset int64) int64 { return (offset + 1<<indexBits - 1) >> indexBits }
-
 // A segment is a ledger, or a piece of one: a bounded dataset ends inside a ledger,
 // and what is produced behind that end is another segment if it is listed later. Its
 // number comes from the ledger's, which orders the ledgers of a topic and is the same

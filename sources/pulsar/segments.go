@@ -71,6 +71,11 @@ func (s *Source) list(ctx context.Context, p partition) ([]sources.Segment, erro
 // that was open.
 func (s *Source) extend(p partition, l *layout, listed []sources.Segment, start, end sources.Position) ([]sources.Segment, error) {
 	all := append([]sources.Segment(nil), listed...)
+	if n := len(all); n > 0 && !all[n-1].Sealed {
+		if _, there := l.find(ledgerOf(all[n-1].ID)); !there {
+			all = all[:n-1] // it was deleted before anybody saw its end: whoever follows it must see that
+		}
+	}
 	for i, g := range l.Ledgers {
 		seg := sources.Segment{ID: segmentOf(g.Ledger), End: at(g.Entries, 0), Locator: p.locator(g.Ledger),
 			Sealed: !s.o.live() || i < len(l.Ledgers)-1, Name: ledgerName(p, g.Ledger)}
