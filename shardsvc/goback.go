@@ -131,7 +131,8 @@ func (lg *ledger) goBack(l *lines) (again comesAgain) {
 		if len(want) > 0 {
 			lg.begin(p, uint32(len(want)-1))
 		}
-		if records := l.allRecords(p, int(whole)); records != p.records {
+		// What is excluded here stays so, although the cut has read it.
+		if records := l.allRecords(p, int(whole)).Within(p.units[line.Acked]); records != p.records {
 			p.records = records
 			lg.dirtyPartition(p)
 		}
