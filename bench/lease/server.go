@@ -18,10 +18,12 @@ import (
 	"time"
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/internal/store"
 	"github.com/headrace/headrace/shardsvc"
 	"github.com/headrace/headrace/shardsvc/serve"
 	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/files"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 )
@@ -72,6 +74,7 @@ func serveIn(dir string) error {
 		return err
 	}
 	st := &counted{Store: pb}
+	dataset.Register(files.Kind)
 	srv, err := serve.New(serve.Config{Store: st, Job: "bench", Version: "bench"})
 	if err != nil {
 		return err
