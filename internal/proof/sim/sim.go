@@ -122,9 +122,15 @@ func (s Story) Run(trace io.Writer) (r Result) {
 	return s.play(trace)
 }
 
-func (s Story) play(trace io.Writer) (res Result) {
-	w := &World{dice: newDice(s.Seed, 0), story: s, out: trace, tracing: trace != nil,
+// newWorld is the world of a story before anything has begun.
+func newWorld(s Story) *World {
+	return &World{dice: newDice(s.Seed, 0), story: s,
 		disk: &disk{data: map[string][]byte{}}, texts: map[*cut.Cut][]byte{}, cuts: map[string]*cut.Cut{}}
+}
+
+func (s Story) play(trace io.Writer) (res Result) {
+	w := newWorld(s)
+	w.out, w.tracing = trace, trace != nil
 	defer func() {
 		switch r := recover().(type) {
 		case nil, stopped:

@@ -13,15 +13,15 @@ func forSharedJobs(t *testing.T, name string, do func(w *World, n *node)) {
 	t.Helper()
 	for seed := uint64(1); seed <= 20; seed++ {
 		s := Story{Seed: seed, Size: 4, Without: others(len(Troubles(seed)), nil)}
-		w := &World{dice: newDice(seed, 0), story: s, disk: &disk{data: map[string][]byte{}}}
+		w := newWorld(s)
 		if w.draw(); w.plan.model != shared || w.plan.nodes == 1 {
 			continue
 		}
-		w = &World{dice: newDice(seed, 0), story: s, disk: &disk{data: map[string][]byte{}}}
+		w = newWorld(s)
 		func() {
 			defer func() {
 				if r := recover(); r != nil {
-					t.Errorf("seed %d, %s: %s", seed, name, w.fault)
+					t.Errorf("seed %d, %s: %s %v", seed, name, w.fault, r)
 				}
 			}()
 			w.begin()
