@@ -143,7 +143,9 @@ class Journal:
             + batch["cat"].view(np.uint64) @ self.keys[1 + INTEGERS :]
         )
         # Where offsets are not a record's number in its partition, a column may say it.
-        offsets = batch["place"] if "place" in batch else batch.offsets
+        offsets = batch.offsets
+        if "place" in batch:
+            offsets = batch["place"]
         self.yielded_rows(batch.number, runs, offsets, checks)
 
     def name(self, key: tuple[str, int], name: str) -> int:

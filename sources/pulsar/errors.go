@@ -101,14 +101,3 @@ func notTheEnd(err error) error {
 	}
 	return err
 }
-
-func pause(ctx context.Context, d time.Duration) error {
-	wait := time.NewTimer(d)
-	defer wait.Stop()
-	select {
-	case <-wait.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}

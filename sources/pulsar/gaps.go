@@ -156,7 +156,7 @@ func (c *cursor) gone(ctx context.Context) error {
 	if !there {
 		lost := c.rest()
 		return &sources.Truncated{Lost: lost, Name: c.name(),
-			Err: fmt.Errorf("Pulsar has deleted ledger %d (retention, TTL or a backlog quota of the namespace); the first is %d now", c.ledger, l.Ledgers[0].Ledger)}
+			Err: fmt.Errorf("ledger %d was deleted by Pulsar (retention, TTL or a backlog quota of the namespace); the first is %d now", c.ledger, l.Ledgers[0].Ledger)}
 	}
 	end := at(g.Entries, 0)
 	open := g.Ledger == l.open().Ledger

@@ -71,9 +71,3 @@ func adminPath(topic string) string {
 	namespace, name, _ := strings.Cut(rest, "/")
 	return "persistent/" + tenant + "/" + namespace + "/" + url.PathEscape(name)
 }
-
-func namespaceOf(topic string) string {
-	tenant, rest, _ := strings.Cut(topic, "/")
-	namespace, _, _ := strings.Cut(rest, "/")
-	return tenant + "/" + namespace
-}

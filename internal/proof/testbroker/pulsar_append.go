@@ -57,7 +57,7 @@ func (a *PulsarAppender) Append(ctx context.Context, partition int, end int64, v
 	}
 	flushed := make(chan error, 1)
 	go func() { // ends with the broker's answer, or with Close
-		err := p.Flush()
+		err := p.FlushWithCtx(ctx)
 		if err == nil {
 			wg.Wait()
 		}
