@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"os"
 	"runtime"
 	"strconv"
@@ -28,7 +29,7 @@ type summary struct {
 
 func main() {
 	seeds := flag.Int("seeds", 1000, "how many seeds")
-	first := flag.Uint64("first", 1, "the first of them")
+	first := flag.Uint64("first", 1, "the first of them; 0: any, drawn now and printed")
 	one := flag.Uint64("seed", 0, "replay this one with a trace")
 	shrink := flag.Bool("shrink", false, "with -seed: if it fails, leave out troubles as long as it still does, and print that story")
 	without := flag.String("without", "", "with -seed: numbers of troubles to leave out, as in 3,7")
@@ -37,6 +38,10 @@ func main() {
 	if *one != 0 {
 		replay(story(*one, *without), *shrink)
 		return
+	}
+	if *first == 0 {
+		*first = rand.Uint64N(1 << 40)
+		fmt.Printf("seeds %d to %d; again with -first %d\n", *first, *first+uint64(*seeds)-1, *first)
 	}
 	began := time.Now()
 	var (
