@@ -183,7 +183,7 @@ sim: need ## the simulation: SEEDS of them, or one with its trace: SEED=n
 test-sim: need ## a short run of it: the seeds after those of test-go, and some that are drawn now
 	@$(GO) build -o build/sim ./internal/proof/sim/cmd
 	@build/sim --first 201 --seeds 2500
-	@build/sim --first 0 --seeds 300
+	@build/sim --first 0 --seeds 30
 test-planted: need ## bugs that are planted in the cores are found by the simulation
 	$(GO) run ./internal/proof/planted/overlay build/planted
 	$(GO) test -overlay build/planted/overlay.json -tags planted -count=1 -run 'Planted|Shrunk' ./internal/proof/sim
