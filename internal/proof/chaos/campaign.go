@@ -228,4 +228,5 @@ func (r *Result) Add(o Result) {
 	r.SharedRepeats += o.SharedRepeats
 	r.OfThemStepped += o.OfThemStepped
 	r.Wrong = append(r.Wrong, o.Wrong...)
+	r.Stood = append(r.Stood, o.Stood...)
 }

@@ -58,6 +58,7 @@ type Result struct {
 	Points map[string]int `json:"points,omitempty"` // kills by point and victim
 	Folder string         `json:"folder,omitempty"` // of a run in which something was wrong
 	Drawn  []string       `json:"drawn,omitempty"`  // what it was about, see choices.go
+	Stood  []string       `json:"-"`                // what was seen of a run that stood still
 	// Of several rounds.
 	Rounds  int            `json:"rounds,omitempty"`
 	DrawnIn map[string]int `json:"drawn_in,omitempty"` // rounds by what was drawn in them
@@ -118,7 +119,7 @@ func Run(ctx context.Context, o Options) (res Result, err error) {
 	err = c.live(ctx, trouble, tell, &res)
 	c.release()
 	if c.stuck {
-		c.postMortem(tell)
+		res.Stood = c.postMortem(tell)
 	}
 	c.stopAll()
 	if err != nil {

@@ -28,15 +28,28 @@ const (
 )
 
 // postMortem is called when nobody is started again: the master and agents do not
-// survive it.
-func (c *crew) postMortem(tell func(string, ...any)) {
+// survive it. It returns the lines that matter most: the last lines of an output are
+// often all that reaches the reader of a run on another machine.
+func (c *crew) postMortem(tell func(string, ...any)) (short []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), dumpsWithin)
 	defer cancel()
-	c.tellBooks(ctx, tell)
+	both := func(format string, args ...any) {
+		tell(format, args...)
+		short = append(short, clipped(fmt.Sprintf(format, args...)))
+	}
+	c.tellBooks(ctx, both)
 	c.tellMissing(tell)
 	for _, s := range c.seats {
+		if s.p != nil {
+			both("  %s last wrote: %s", s.p.Name, lastLine(s.p.Log))
+		}
 		for _, line := range c.stacks(s.p, syscall.SIGUSR2, pythonPlaces) {
-			tell("  %s: %s", s.p.Name, line)
+			both("  %s: %s", s.p.Name, line)
+		}
+	}
+	for _, p := range append(slices.Clone(c.agents), c.master) {
+		if p != nil {
+			both("  %s last wrote: %s", p.Name, lastLine(p.Log))
 		}
 	}
 	for _, p := range append(slices.Clone(c.agents), c.master) {
@@ -44,6 +57,24 @@ func (c *crew) postMortem(tell func(string, ...any)) {
 			tell("  %s: %s", p.Name, line)
 		}
 	}
+	return short
+}
+
+// mostShort is how long a line of the short account is, in bytes.
+const mostShort = 260
+
+func clipped(line string) string {
+	if len(line) > mostShort {
+		return line[:mostShort] + " ..."
+	}
+	return line
+}
+
+// lastLine of a log; empty if there is none.
+func lastLine(name string) string {
+	text, _ := os.ReadFile(name)
+	text = bytes.TrimSpace(text)
+	return clipped(string(text[bytes.LastIndexByte(text, '\n')+1:]))
 }
 
 // tellBooks says who holds what, by the master.

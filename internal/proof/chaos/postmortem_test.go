@@ -1,7 +1,10 @@
 package chaos
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -39,5 +42,20 @@ Current thread 0x2 (most recent call first):
 `)
 	if want := []string{"_receive.py line 62 in ready < _feed.py line 126 in _first", "threading.py line 1 in join"}; !slices.Equal(got, want) {
 		t.Errorf("%q", got)
+	}
+}
+
+func TestTheLastLineOfALogIsFound(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "x.log")
+	for text, want := range map[string]string{"": "", "one": "one", "one\ntwo\n\n": "two", strings.Repeat("x", 300): strings.Repeat("x", mostShort) + " ..."} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := lastLine(name); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+	if got := lastLine(name + ".not"); got != "" {
+		t.Errorf("no such file: %q", got)
 	}
 }

@@ -247,8 +247,9 @@ func (t *trouble) freeze(v target) {
 
 // ask has a master or an agent end in order.
 func (t *trouble) ask(v target) {
-	t.tell("ask %s to end", v.p.Name)
-	v.p.Signal(syscall.SIGTERM)
+	if v.p.Ask() {
+		t.tell("ask %s to end", v.p.Name)
+	}
 }
 
 // pauseDataset pauses one, and lets it go on.

@@ -31,6 +31,7 @@ type Process struct {
 	At   int64 // when it ended, by Monotonic; of one that we killed, when its SIGKILL had been sent
 
 	killed atomic.Int64 // when that was; 0: we have not
+	asked  atomic.Bool  // to end, with SIGTERM
 }
 
 // Start runs argv in dir, where no settings file of the user's lies. env is added to
@@ -107,10 +108,20 @@ func (p *Process) Status() (int, string) {
 	return p.Cmd.ProcessState.ExitCode(), p.Err.Error()
 }
 
+// Ask sends SIGTERM, once: a second one means "at once, in no order", and a busy
+// machine may need long for an orderly end. False: it was asked before.
+func (p *Process) Ask() bool {
+	if !p.asked.CompareAndSwap(false, true) {
+		return false
+	}
+	p.Signal(syscall.SIGTERM)
+	return true
+}
+
 // Stop asks it to end and kills it after grace; false: it had to.
 func (p *Process) Stop(grace time.Duration) bool {
 	p.Signal(syscall.SIGCONT)
-	p.Signal(syscall.SIGTERM)
+	p.Ask()
 	t := time.NewTimer(grace)
 	defer t.Stop()
 	select {

@@ -2,6 +2,7 @@ package child
 
 import (
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -66,5 +67,41 @@ func TestSettingsOfTheUsersAreNotItsOwn(t *testing.T) {
 	all := Environment("HEADRACE_RANK=1")
 	if slices.ContainsFunc(all, func(v string) bool { return strings.HasPrefix(v, "HEADRACE_JOB=") }) || !slices.Contains(all, "HEADRACE_RANK=1") {
 		t.Error(all)
+	}
+}
+
+// A second SIGTERM ends a headrace process out of order.
+func TestNobodyIsAskedTwice(t *testing.T) {
+	p := run(t, "slow", `n=0; trap 'n=$((n+1)); echo asked' TERM; echo ready; while [ $n -lt 1 ]; do sleep 0.01; done; trap 'exit 130' TERM; echo again; read x < fifo; exit 0`)
+	said := func(word string) {
+		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+			if text, _ := os.ReadFile(p.Log); strings.Contains(string(text), word) {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("it does not say %q", word)
+			}
+		}
+	}
+	fifo := filepath.Join(filepath.Dir(p.Log), "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	said("ready")
+	if !p.Ask() {
+		t.Error("the first time")
+	}
+	said("again")
+	if p.Ask() {
+		t.Error("the second time")
+	}
+	if err := os.WriteFile(fifo, []byte("go on\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if !p.Stop(30 * time.Second) {
+		t.Error("it had to be killed")
+	}
+	if status, how := p.Status(); status != 0 {
+		t.Error(how)
 	}
 }

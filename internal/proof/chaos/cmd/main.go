@@ -106,6 +106,9 @@ func run(ctx context.Context) error {
 		return err
 	}
 	if !sum.Good() {
+		for _, line := range sum.Stood { // last, after the events of the rounds: this is what is read first
+			fmt.Println(line)
+		}
 		return fmt.Errorf("something was wrong; it is above, with what runs it again:\n%s", strings.Join(sum.Again, "\n"))
 	}
 	return nil
