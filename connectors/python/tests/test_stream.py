@@ -220,6 +220,59 @@ def test_a_closed_stream_yields_nothing_more(agents: Agents) -> None:
         next(stream)
 
 
+def waiting_reader(stream: Any) -> tuple[threading.Thread, list[BaseException]]:
+    """A thread in next(), without a batch to come."""
+    found: list[BaseException] = []
+
+    def read() -> None:
+        try:
+            next(stream)
+        except BaseException as error:
+            found.append(error)
+
+    thread = threading.Thread(target=read, daemon=True)
+    thread.start()
+    while not stream._channel.waiting:
+        assert thread.is_alive(), found
+        time.sleep(0.001)
+    return thread, found
+
+
+def test_close_ends_a_next_that_waits_for_rows(agents: Agents) -> None:
+    """The agent keeps the data connection up: close() alone wakes it."""
+    agent = agents()
+    agent.hold = True
+    stream = headrace.dataset("clicks").batches(10)
+    thread, found = waiting_reader(stream)
+    agent.wait(lambda: agent.credits)
+    stream.close()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert [type(error) for error in found] == [headrace.HeadraceError], found
+    assert "closed" in str(found[0])
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_close_ends_a_next_that_waits_for_its_agent(agents: Agents, back: bool) -> None:
+    """An agent that comes back knows nothing of a stream that was closed meanwhile."""
+    agent = agents()
+    agent.hold = True
+    stream = headrace.dataset("clicks").batches(10)
+    agent.wait(lambda: agent.of(OPEN))
+    agent.kill()
+    while stream._channel.connection:
+        time.sleep(0.001)
+    thread, found = waiting_reader(stream)
+    stream.close()
+    if back:
+        later = agents()
+        later.wait(lambda: later.hellos)
+    thread.join(60)
+    assert not thread.is_alive()
+    assert [type(error) for error in found] == [headrace.HeadraceError], found
+    assert "closed" in str(found[0])
+
+
 def test_end_is_the_end_however_often_one_asks(agents: Agents) -> None:
     agents(total=5)
     with headrace.dataset("clicks").batches(10) as stream:

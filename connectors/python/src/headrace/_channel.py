@@ -168,9 +168,10 @@ class Channel:
             return True
 
     def use(self, data: socket.socket | None, connection: int) -> bool:
-        """Makes data the data connection; False if the agent is gone again."""
+        """Makes data the data connection; False if the agent is gone again, or the
+        stream was closed."""
         with self.lock:
-            if self.connection != connection:
+            if self.closed or self.connection != connection:
                 return False
             self.data = data
             return True
@@ -181,6 +182,16 @@ class Channel:
             data, self.data = self.data, None
         if data is not None:
             data.close()
+
+    # What any thread does.
+
+    def close(self) -> None:
+        """Ends a next() that waits in another thread: closing a socket does not wake
+        its reader, and an agent that comes back connects no stream that is closed."""
+        with self.lock:
+            self.closed = True
+            self._interrupt()
+        self.drop()
 
     # What both ask.
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from . import _messages as wire
 from ._channel import Channel
 from ._credits import Credits
-from ._errors import AgentUnavailable, ProtocolError, RestoreNeeded, from_wire
+from ._errors import AgentUnavailable, HeadraceError, ProtocolError, RestoreNeeded, from_wire
 from ._frame import Frame, Names, parse
 from ._receive import Receiver
 from ._regions import Regions, wanted
@@ -91,6 +91,9 @@ class Feed:
                 if channel.ended:
                     self._drop()
                     return False
+                if channel.closed:  # by another thread
+                    self._drop()
+                    raise HeadraceError("the stream is closed")
                 self._next(yielded)
                 if yielded < self._frame.end:
                     return True
@@ -174,7 +177,7 @@ class Feed:
         channel = self._channel
         if self._sock is None:
             connection = self._await_control()
-            if channel.fault is not None:
+            if channel.fault is not None or channel.closed:
                 return
             try:
                 sock = connect(self._path)
@@ -204,7 +207,7 @@ class Feed:
         """The number of a control connection that we have not lost yet. The
         control thread finds the agent again or sets a fault."""
         channel, deadline = self._channel, time.monotonic() + NOTICE_SECONDS
-        while channel.fault is None and channel.connection in (0, self._connection):
+        while channel.fault is None and not channel.closed and channel.connection in (0, self._connection):
             if channel.connection and time.monotonic() > deadline:
                 raise AgentUnavailable(
                     f"the agent at {self._path} closed a stream's data connection and kept the process's: see its log"

@@ -182,10 +182,9 @@ class Trainer:
             return  # forked: the parent's locks may be held for ever here
         with self.control.lock:
             if not channel.closed:
-                channel.closed = True
+                channel.close()
                 last = wire.encode(wire.STATS, channel.number, channel.totals())
                 self.control.post(last + wire.encode(wire.CLOSE, channel.number, {}))
-        channel.drop()
 
     def pause(self, channel: Channel, why: str | None) -> None:
         with self.control.lock:
