@@ -19,7 +19,7 @@ var Models = []string{"shared", "private", "replicated"}
 // they are read, until so many kills are done.
 type Campaign struct {
 	Options            // of each run; Kills: most in a round, at random; at named points there are more
-	Sources   []string // Files, Kafka
+	Sources   []string // Files, kinds of queues
 	Lives     []bool   // of topics
 	Models    []string
 	Total     int // kills to do in all rounds

@@ -21,8 +21,8 @@ import (
 type Options struct {
 	Binary, Python string
 	Model          string // shared | private | replicated
-	Source         string // files | kafka
-	Live           bool   // kafka: the topics are written while they are read
+	Source         string // Files, or a kind of queue
+	Live           bool   // of a queue: the topics are written while they are read
 	Journal        bool   // trainers that save nothing: their model is their journal
 	Group          string // a consumer group's script: see RunGroup
 	Prefetch       int    // batches that it reads ahead
@@ -104,12 +104,12 @@ func Run(ctx context.Context, o Options) (res Result, err error) {
 	}()
 	r := rand.New(rand.NewPCG(o.Seed, 1))
 	c := &crew{o: o, dir: root, data: root, sockets: filepath.Join(root, "s"), run: filepath.Base(root), rnd: rand.New(rand.NewPCG(o.Seed, 2)), damaged: map[cut.ID]bool{}, quit: make(chan struct{})}
-	if o.Source == Kafka {
-		if c.broker, err = startBroker(ctx); err != nil {
+	if o.Source != Files {
+		if c.broker, err = startBroker(ctx, o.Source); err != nil {
 			return res, err
 		}
 		defer func() { err = errors.Join(err, c.broker.close()) }()
-		tell("a broker at %s", c.broker.addr)
+		tell("a broker at %s", c.broker.where())
 	}
 	if err := c.prepare(ctx, r, tell, &res); err != nil {
 		return res, err
@@ -160,6 +160,9 @@ func (c *crew) prepare(ctx context.Context, r *rand.Rand, tell func(string, ...a
 		}
 	}
 	c.choices = draw(c.o, rand.New(rand.NewPCG(c.o.Seed, 3)))
+	if c.broker != nil && !c.broker.exact() {
+		c.choices.exact = false
+	}
 	res.Drawn = c.words()
 	ranks := 3 + r.IntN(2)
 	if !c.o.Journal && c.o.Model == "replicated" {
@@ -233,20 +236,19 @@ func (c *crew) fill(ctx context.Context, r *rand.Rand, in *input) error {
 	if c.broker == nil {
 		return in.write(r)
 	}
-	in.broker = c.broker.addr
-	if err := c.broker.b.CreateTopic(ctx, in.name, in.partitions, nil); err != nil {
+	in.queue = c.broker.queue
+	if err := c.broker.createTopic(ctx, in.name, in.partitions); err != nil {
 		return err
 	}
 	if !in.live {
-		_, err := in.produce(ctx, r, 0)
-		return err
+		return in.produce(ctx, r, 0)
 	}
 	rate := float64(in.records) / (float64(c.o.Kills)*c.o.Every.Seconds()*1.3 + 2)
 	own := rand.New(rand.NewPCG(c.o.Seed, r.Uint64()))
 	ctx, cancel := context.WithCancel(ctx)
 	c.wg.Go(func() { // ends with the last record, or with the run
 		defer cancel()
-		if _, err := in.produce(ctx, own, rate); err != nil && ctx.Err() == nil {
+		if err := in.produce(ctx, own, rate); err != nil && ctx.Err() == nil {
 			c.wrongf("%v", err)
 		}
 	})

@@ -3,6 +3,7 @@ package chaos
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 )
 
 // input is one dataset and the truth about it: the records [0, records) in each
@@ -23,12 +25,14 @@ type input struct {
 	shuffle bool
 	root    string             // of the files
 	virtual int                // bit_exact: virtual ranks; 0: it is not
-	mu      sync.Mutex         // guards places while records are still written
-	places  map[string][]place // where each record begins, by file or partition
+	mu      sync.Mutex         // guards what follows while records are still written
+	places  map[string][]place // where each record begins, by file, or as the queue says
 	// Of a topic, which bears the input's name.
-	broker     string
+	queue      queue // nil: files
 	partitions int
-	live       bool // it is written while it is read, and has no end
+	live       bool    // it is written while it is read, and has no end
+	rows       [][]int // ids of each partition, in order
+	requests   [2]int  // begun, and ended: then the places of what was sent are known
 }
 
 var formats = []string{"lines", "tsv", "csv", "json"}
@@ -68,7 +72,7 @@ func (in *input) String() string {
 	if in.virtual > 0 {
 		s += fmt.Sprintf(", bit_exact with %d virtual ranks", in.virtual)
 	}
-	if in.broker != "" {
+	if in.queue != nil {
 		s += fmt.Sprintf(", a topic of %d partitions", in.partitions)
 		if in.live {
 			s += " that is being written"
@@ -135,6 +139,57 @@ func (in *input) placesOf(segment string) []place {
 	return in.places[segment]
 }
 
+// putIn is put of a record that is the next one of a partition.
+func (in *input) putIn(partition int, segment string, at int64, id int) {
+	in.put(segment, at, id)
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for len(in.rows) <= partition {
+		in.rows = append(in.rows, nil)
+	}
+	in.rows[partition] = append(in.rows[partition], id)
+}
+
+// rowsOf a partition: those whose places are known by now.
+func (in *input) rowsOf(partition int) []int {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if partition >= len(in.rows) {
+		return nil
+	}
+	return in.rows[partition]
+}
+
+func (in *input) sending() { in.count(0) }
+func (in *input) sent()    { in.count(1) }
+
+func (in *input) count(which int) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.requests[which]++
+}
+
+// placed waits until the places of all that was sent by now are known.
+func (in *input) placed(ctx context.Context) error {
+	in.mu.Lock()
+	begun := in.requests[0]
+	in.mu.Unlock()
+	for {
+		in.mu.Lock()
+		ended := in.requests[1]
+		in.mu.Unlock()
+		if ended >= begun {
+			return nil
+		}
+		if err := until(ctx, time.Now().Add(10*time.Millisecond)); err != nil {
+			return err
+		}
+	}
+}
+
+// group is whom the broker is told of as done with records.
+func (in *input) group() string { return "headrace-" + in.name }
+
 func (in *input) record(w io.Writer, r *rand.Rand, id int) {
 	pad := strings.Repeat("x", r.IntN(40))
 	c := check(uint64(id))
@@ -157,16 +212,10 @@ func (in *input) yaml() string {
 	var b strings.Builder
 	block := "8KiB"
 	_, _ = fmt.Fprintf(&b, "name: %s\npasses: %d\n", in.name, in.passes)
-	if in.broker != "" {
-		block = "150"
-		end, group := "latest", ", group: headrace-"+in.name
-		if in.virtual > 0 {
-			group = ""
-		}
-		if in.live {
-			end = "never"
-		}
-		_, _ = fmt.Fprintf(&b, "kafka: {brokers: [%q], topic: %s, start: earliest, end: %s%s}\nlease: {target: 300ms, initial: 80, min: 20}\n", in.broker, in.name, end, group)
+	if in.queue != nil {
+		lease := ""
+		lease, block = in.queue.sizes()
+		_, _ = fmt.Fprintf(&b, "%s\nlease: {target: 300ms, %s}\n", in.queue.source(in), lease)
 	} else {
 		_, _ = fmt.Fprintf(&b, "files: {root: %q}\nlease: {target: 300ms, initial: 4KiB, min: 1KiB}\n", in.root)
 	}

@@ -6,9 +6,9 @@ import (
 
 // Two partitions of three records each.
 func topic6() []*input {
-	in := &input{name: "small", records: 6, passes: 1, broker: "here", partitions: 2}
+	in := &input{name: "small", records: 6, passes: 1, partitions: 2}
 	for id := range 6 {
-		in.put([]string{"0", "1"}[id/3], int64(id%3), id)
+		in.putIn(id/3, []string{"0", "1"}[id/3], int64(id%3), id)
 	}
 	return []*input{in}
 }

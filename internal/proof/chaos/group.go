@@ -49,29 +49,28 @@ func RunGroup(ctx context.Context, o Options) (res Result, err error) {
 	}()
 	r := rand.New(rand.NewPCG(o.Seed, 1))
 	c := &crew{o: o, dir: root, run: filepath.Base(root), rnd: rand.New(rand.NewPCG(o.Seed, 2)), quit: make(chan struct{})}
-	if c.broker, err = startBroker(ctx); err != nil {
+	if c.broker, err = startBroker(ctx, Kafka); err != nil {
 		return res, err
 	}
 	defer func() { err = errors.Join(err, c.broker.close()) }()
 	ranks := 3 + r.IntN(2)
 	in := newInput(r, 0, 0, root)
 	in.name, in.format, in.passes, in.strict, in.shuffle = "chaos", "json", 1, false, false
-	in.broker, in.partitions = c.broker.addr, ranks*topicSpread
+	in.queue, in.partitions = c.broker.queue, ranks*topicSpread
 	if in.records = o.Records; in.records == 0 {
 		in.records = int(o.Rate * float64(ranks) * 0.5 * (float64(o.Kills)*o.Every.Seconds() + 2))
 	}
 	c.inputs = []*input{in}
-	if err := c.broker.b.CreateTopic(ctx, in.name, in.partitions, nil); err != nil {
+	if err := c.broker.createTopic(ctx, in.name, in.partitions); err != nil {
 		return res, err
 	}
-	heads, err := in.produce(ctx, r, 0)
-	if err != nil {
+	if err := in.produce(ctx, r, 0); err != nil {
 		return res, err
 	}
 	tell("%v", in)
 	tell("%s as a group of %d, %d batches read ahead, seed %d", filepath.Base(o.Group), ranks, o.Prefetch, o.Seed)
 	t := &trouble{crew: c, rnd: r, tell: tell}
-	err = c.liveGroup(ctx, t, ranks, heads)
+	err = c.liveGroup(ctx, t, ranks)
 	c.stopAll()
 	if err != nil {
 		return res, err
@@ -88,7 +87,7 @@ func RunGroup(ctx context.Context, o Options) (res Result, err error) {
 }
 
 // liveGroup is its run from the first process until it says that it is done.
-func (c *crew) liveGroup(ctx context.Context, t *trouble, ranks int, heads []int64) error {
+func (c *crew) liveGroup(ctx context.Context, t *trouble, ranks int) error {
 	c.mu.Lock()
 	for rank := range ranks {
 		s := &seat{rank: rank, rate: c.o.Rate}
@@ -100,7 +99,7 @@ func (c *crew) liveGroup(ctx context.Context, t *trouble, ranks int, heads []int
 		c.wg.Go(func() { c.keepMember(s) })
 	}
 	c.mu.Unlock()
-	done := func() bool { return c.broker.committed(ctx, groupName, c.inputs[0].name, heads) }
+	done := func() bool { return c.groupIsDone(ctx) }
 	for t.kills < c.o.Kills && !done() && t.pause(ctx, c.o.Every/2, c.o.Every) {
 		t.troubleGroup(ctx)
 	}
@@ -117,6 +116,19 @@ func (c *crew) liveGroup(ctx context.Context, t *trouble, ranks int, heads []int
 		}
 	}
 	return nil
+}
+
+// groupIsDone says whether the group has committed every record; false while nobody
+// answers.
+func (c *crew) groupIsDone(ctx context.Context) bool {
+	in := c.inputs[0]
+	if !c.broker.mu.TryLock() {
+		return false
+	}
+	defer c.broker.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	return in.allTold(c.broker.queue.(kafka).offsets(ctx, groupName, in.name, in.partitions))
 }
 
 // quiet is how long no journal has grown.
@@ -160,7 +172,7 @@ func (c *crew) startMember(s *seat) error {
 	s.life = &life{rank: s.rank, no: len(s.lives) + 1, status: "running"}
 	s.lives = append(s.lives, s.life)
 	text, err := json.Marshal(map[string]any{
-		"brokers": c.broker.addr, "topic": c.inputs[0].name, "group": groupName, "settings": groupSettings,
+		"brokers": c.broker.where(), "topic": c.inputs[0].name, "group": groupName, "settings": groupSettings,
 		"rows": groupRows, "rate": s.rate, "prefetch": c.o.Prefetch, "journal": c.journal(s.life),
 	})
 	if err != nil {

@@ -201,8 +201,8 @@ func members(body *cut.Cut, inputs []*input) (map[key]bool, error) {
 
 func (in *input) within(p *cut.Partition, r audit.Range, f func(id int)) error {
 	segment := filepath.Base(r.Name)
-	if in.broker != "" && in.virtual == 0 { // of bit_exact each partition is a segment, chaos-0/3
-		segment = p.Identity[strings.LastIndexByte(p.Identity, '/')+1:]
+	if in.queue != nil {
+		segment = in.queue.segment(in, p, r)
 	}
 	places := in.placesOf(segment)
 	if len(places) == 0 {

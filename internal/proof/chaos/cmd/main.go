@@ -37,8 +37,8 @@ func run(ctx context.Context) error {
 	c := &chaos.Campaign{}
 	o := &c.Options
 	model := flag.String("model", "all", "shared, private, replicated, or all")
-	source := flag.String("source", chaos.Files, "files, kafka (a broker of its own, which is killed too), or all")
-	live := flag.Bool("live", false, "kafka: only topics that are written while they are read; --source all has both")
+	source := flag.String("source", chaos.Files, "one of "+chaos.Sources()+" (a broker of its own, which is killed too), or all: files and kafka")
+	live := flag.Bool("live", false, "of a broker: only topics that are written while they are read; --source all has both")
 	draw := flag.String("draw", "", "what every round has, whatever its seed says: "+strings.Join(chaos.Choices(), ", "))
 	flag.BoolVar(&o.Journal, "journal", false, "trainers that save no checkpoints: their model is their journal")
 	flag.StringVar(&o.Group, "group", "", "a plain consumer group's script, to see what that loses and repeats: internal/proof/chaos/group.py")
@@ -60,15 +60,15 @@ func run(ctx context.Context) error {
 	flag.Parse()
 	switch {
 	case *source == "all" && *live:
-		return errors.New("--live needs --source kafka; --source all has live topics in some rounds")
+		return errors.New("--live needs --source kafka, or another broker; --source all has live topics in some rounds")
 	case *source == "all":
 		c.Sources, c.Lives = []string{chaos.Files, chaos.Kafka}, []bool{false, true}
 	case *source == chaos.Files && *live:
-		return errors.New("--live needs --source kafka: files are there before they are read")
-	case *source == chaos.Files || *source == chaos.Kafka:
+		return errors.New("--live needs a broker: files are there before they are read")
+	case *source == chaos.Files || slices.Contains(chaos.Queues(), *source):
 		c.Sources, c.Lives = []string{*source}, []bool{*live}
 	default:
-		return fmt.Errorf("--source %q: use %s, %s or all", *source, chaos.Files, chaos.Kafka)
+		return fmt.Errorf("--source %q: use %s or all", *source, chaos.Sources())
 	}
 	c.Models = chaos.Models
 	if *model != "all" {
