@@ -127,8 +127,6 @@ type internalStats struct {
 type infoOf struct {
 	Created string       `json:"creationDate"`
 	Ledgers []ledgerInfo `json:"ledgers"`
-	// Of a topic with partitions, by their full names.
-	Partitions map[string]infoOf `json:"partitions"`
 }
 
 func (i infoOf) createdMs() (int64, error) {

@@ -58,9 +58,14 @@ func (s *Source) entry(ctx context.Context, p partition, ledger, entry int64) (e
 // explain says why the entry at c.at is not the next to come although a later one
 // came: it moves c.at behind one entry that holds nothing, or fails.
 func (c *cursor) explain(ctx context.Context, b *sources.Batch) error {
+	if m := c.rd.peeked; m != nil && m.ID().LedgerID() > c.ledger {
+		if err := c.written(ctx); err != nil { // there may be no more in the ledger
+			return err
+		}
+	}
 	info, err := c.s.entry(ctx, c.p, c.ledger, entryOf(c.at))
 	if isNotFound(err) {
-		return c.gone(ctx)
+		return c.unknown(ctx)
 	}
 	if err != nil {
 		return err
@@ -82,14 +87,19 @@ func (c *cursor) explain(ctx context.Context, b *sources.Batch) error {
 }
 
 // look is explain when nothing comes at all: where c.at is the next message that will
-// ever be written, that is as it must be.
+// ever be written, that is as it must be. The entry is asked for only where there is
+// one: a broker that is asked for a later one fails, with a page of its log.
 func (c *cursor) look(ctx context.Context, b *sources.Batch) error {
+	err := c.written(ctx)
+	if errors.Is(err, errLater) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
 	info, err := c.s.entry(ctx, c.p, c.ledger, entryOf(c.at))
 	if isNotFound(err) {
-		if err := c.gone(ctx); !errors.Is(err, errLater) {
-			return err
-		}
-		return nil
+		return c.unknown(ctx)
 	}
 	if err != nil {
 		return err
@@ -115,14 +125,12 @@ func (c *cursor) look(ctx context.Context, b *sources.Batch) error {
 
 // sameTopic: what has the topic's name now is what was planned.
 func (c *cursor) sameTopic(ctx context.Context) error {
-	var info infoOf
-	err := c.s.admin.get(ctx, adminPath(c.p.topic)+"/internal-info", &info)
+	created, err := c.s.madeAt(ctx, c.p.topic)
 	if err == nil {
-		var created int64
-		if created, err = info.createdMs(); err == nil && created != c.p.created {
+		if created != c.p.created {
 			return madeAgain(c.p, c.name(), c.rest(), partition{c.p.topic, created})
 		}
-		return err
+		return nil
 	}
 	// A topic that is not there is 404 in some places and 500 in others.
 	var stats struct{ State string }
@@ -142,9 +150,18 @@ func (c *cursor) rest() sources.Range {
 	return r
 }
 
-// gone says why the entry at c.at is not there: not yet (errLater), no more, or never
-// again (io.EOF: the ledger ends here).
-func (c *cursor) gone(ctx context.Context) error {
+// unknown: the broker has just said that the entry at c.at is there, and does not know it.
+func (c *cursor) unknown(ctx context.Context) error {
+	if err := c.written(ctx); err != nil {
+		return err
+	}
+	return temporary(fmt.Errorf("%s: the broker does not know entry %d:%d, and has later ones", c.p, c.ledger, entryOf(c.at)))
+}
+
+// written is nil where the entry at c.at has been written and is kept. Else it says why
+// not: not yet (errLater), no more (*sources.Truncated), or never (io.EOF: the ledger
+// ends here).
+func (c *cursor) written(ctx context.Context) error {
 	if err := c.sameTopic(ctx); err != nil {
 		return err
 	}
@@ -162,7 +179,7 @@ func (c *cursor) gone(ctx context.Context) error {
 	open := g.Ledger == l.open().Ledger
 	switch {
 	case c.at < end:
-		return temporary(fmt.Errorf("%s: the broker does not know entry %d:%d, and has entries up to %d", c.p, c.ledger, entryOf(c.at), g.Entries-1))
+		return nil
 	case open && c.at == end:
 		c.seen(end)
 		return errLater

@@ -149,29 +149,54 @@ func (s *Source) partitionsOf(ctx context.Context, topic string) ([]partition, e
 	if err != nil {
 		return nil, err
 	}
-	var info infoOf
-	if err := s.admin.get(ctx, adminPath(topic)+"/internal-info", &info); err != nil {
+	names := []string{topic}
+	if meta.Partitions > 0 {
+		names = names[:0]
+		for n := range meta.Partitions {
+			names = append(names, fmt.Sprintf("%s-partition-%d", topic, n))
+		}
+	}
+	parts := make([]partition, len(names))
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(askAtOnce)
+	for i, name := range names {
+		// A topic is made and deleted as a whole: the first of its partitions stands
+		// for those that are known.
+		if created, was := s.asListed(name); was && i > 0 {
+			parts[i] = partition{name, created}
+			continue
+		}
+		g.Go(func() error {
+			created, err := s.madeAt(gctx, name)
+			if isNotFound(err) { // it was added a moment ago
+				err = temporary(fmt.Errorf("topic %s is not known to the broker yet", name))
+			}
+			parts[i] = partition{name, created}
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	if meta.Partitions == 0 {
-		created, err := info.createdMs()
-		return []partition{{topic, created}}, err
-	}
-	var parts []partition
-	for n := range meta.Partitions {
-		name := fmt.Sprintf("%s-partition-%d", topic, n)
-		one, ok := info.Partitions["persistent://"+name]
-		if !ok {
-			// It was added a moment ago.
-			return nil, temporary(fmt.Errorf("partition %d of topic %s is not known to the broker yet", n, topic))
-		}
-		created, err := one.createdMs()
-		if err != nil {
-			return nil, err
-		}
-		parts = append(parts, partition{name, created})
-	}
 	return parts, nil
+}
+
+// madeAt asks when a partition, or a topic without partitions, was made. The topic as a
+// whole is not asked: its broker then asks itself for each partition, over HTTP, and on a
+// busy one that takes longer than anybody waits.
+func (s *Source) madeAt(ctx context.Context, name string) (int64, error) {
+	var info infoOf
+	if err := s.admin.get(ctx, adminPath(name)+"/internal-info", &info); err != nil {
+		return 0, err
+	}
+	return info.createdMs()
+}
+
+func (s *Source) asListed(name string) (int64, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	created, ok := s.known[name]
+	return created, ok
 }
 
 func (s *Source) knownAs(topic string) (int64, bool) {
