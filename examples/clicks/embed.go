@@ -18,3 +18,8 @@ var GroupTrainer []byte
 //
 //go:embed train_pulsar.py
 var PulsarTrainer []byte
+
+// RocketMQTrainer is train_rocketmq.py, which needs train.py beside it.
+//
+//go:embed train_rocketmq.py
+var RocketMQTrainer []byte

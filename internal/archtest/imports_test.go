@@ -65,8 +65,9 @@ var rules = []struct {
 	{"internal/proof/planted/overlay", []string{"internal/proof/planted"}},
 	// Nor in its verdict: a checkpoint is judged as any reader of the format would.
 	{"internal/proof/chaos/...", []string{"internal/proof/chaos/...", "api/headrace/v1", "internal/proof/child", "internal/proof/testbroker", "flashckpt/manifest", "flashckpt/audit", "shardsvc/cut"}},
+	{"internal/proof/demo/pushconsumer", nil}, // the rival is the official client and nothing of ours
 	{"internal/proof/demo/produce", []string{"internal/proof/demo/clicklog", "internal/proof/demo/report", "internal/proof/testbroker"}},
-	{"internal/proof/demo/...", []string{"internal/proof/demo/...", "examples/...", "api/headrace/v1", "internal/proof/child", "internal/link", "internal/proof/testbroker"}},
+	{"internal/proof/demo/...", []string{"internal/proof/demo/...", "examples/...", "api/headrace/v1", "internal/proof/child", "internal/link", "internal/proof/testbroker", "internal/remoting"}},
 
 	{"master", []string{"flashckpt/manifest", "shardsvc/cut", "sources", "shardsvc/serve", "api/headrace/v1", "internal/dataset", "internal/store", "internal/link"}},
 	{"agent/hold", []string{"sources", "api/headrace/v1"}},

@@ -15,6 +15,7 @@ import (
 	"github.com/apache/rocketmq-client-go/v2/primitive"
 	"github.com/apache/rocketmq-client-go/v2/producer"
 
+	"github.com/headrace/headrace/internal/proof/testbroker"
 	"github.com/headrace/headrace/internal/remoting"
 	"github.com/headrace/headrace/sources"
 	"github.com/headrace/headrace/sources/sourcetest"
@@ -41,24 +42,44 @@ func everything(t testing.TB, s *Source) []sourcetest.Got {
 	return all
 }
 
+// javaSends runs the official Java client: count messages of about length bytes to queue
+// 0 of each topic, which it maps to a compression.
+func javaSends(t *testing.T, b *testbroker.RocketMQ, count, length, batch int, topics map[string]string) {
+	t.Helper()
+	args := []string{"-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Duser.home=" + t.TempDir(), "-Drmq.logback.configurationFile=" + b.Logback(),
+		"-cp", b.Classpath(), "testdata/Send.java", b.NameServer(), b.Name(), strconv.Itoa(count), strconv.Itoa(length), strconv.Itoa(batch)}
+	for topic, compression := range topics {
+		args = append(args, topic, compression)
+	}
+	if out, err := exec.CommandContext(t.Context(), "java", args...).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for topic := range topics {
+		holds(t, b.RocketBroker, topic, int64(count))
+	}
+}
+
+// javaSent is the body of a message that it sends.
+func javaSent(compression string, number, length int) string {
+	one := fmt.Sprintf("java %s %d ", compression, number)
+	return strings.Repeat(one, (length+len(one)-1)/len(one))
+}
+
 func TestWhatTheJavaClientCompressedIsReadAsItWasWritten(t *testing.T) {
 	b, _ := realBroker(t)
 	const n, length = 50, 1000
+	topics := map[string]string{}
 	for _, kind := range []string{"ZLIB", "LZ4", "ZSTD"} {
-		topic := newTopic(t, b, 1)
-		cmd := exec.CommandContext(t.Context(), "java", "-Xmx128m", "-XX:+UseSerialGC", "-Duser.home="+t.TempDir(), "-Drmq.logback.configurationFile="+b.Logback(), "-cp", b.Classpath(), "testdata/Send.java",
-			b.NameServer(), topic, b.Name(), strconv.Itoa(n), strconv.Itoa(length), kind)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v\n%s", kind, err, out)
-		}
-		holds(t, b.RocketBroker, topic, n)
+		topics[newTopic(t, b, 1)] = kind
+	}
+	javaSends(t, b, n, length, 1, topics)
+	for topic, kind := range topics {
 		all := everything(t, openFor(t, options(b, topic)))
 		if len(all) != n {
 			t.Fatalf("%s: %d messages, want %d", kind, len(all), n)
 		}
 		for i, g := range all {
-			one := fmt.Sprintf("java %s %d ", kind, i)
-			if want := strings.Repeat(one, (length+len(one)-1)/len(one)); string(g.Value) != want || string(g.Key) != fmt.Sprint("key-", i) {
+			if want := javaSent(kind, i, length); string(g.Value) != want || string(g.Key) != fmt.Sprint("key-", i) {
 				t.Fatalf("%s: message %d is %.40q with key %q", kind, i, g.Value, g.Key)
 			}
 		}

@@ -33,10 +33,11 @@ func Command() *cobra.Command {
 of their own, kills one of each with SIGKILL and starts it again, and ends with a
 report that is computed from the trainers' own journals, without the ledger.
 
-With --source kafka (or pulsar) it starts a broker of its own (needs java, and mvn
+With --source kafka (or pulsar, rocketmq) it starts a broker of its own (needs java, and mvn
 once), produces the log into a topic while the trainers read it, kills the broker
 too, and runs the same trainers on the vendor's own client beside them, through the
-same kills (needs confluent-kafka or pulsar-client in the same Python).`,
+same kills (needs confluent-kafka or pulsar-client in the same Python; RocketMQ's
+client is in this program).`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cmd.SilenceUsage = true
@@ -53,7 +54,7 @@ same kills (needs confluent-kafka or pulsar-client in the same Python).`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.Source, "source", o.Source, "files, or kafka or pulsar: a topic that is written meanwhile")
+	f.StringVar(&o.Source, "source", o.Source, "files, or kafka, pulsar or rocketmq: a topic that is written meanwhile")
 	f.IntVar(&o.Records, "records", 0, fmt.Sprintf("records of the click log (default %d, and %d of a topic)", fileRecords, topicRecords))
 	f.Uint64Var(&o.Seed, "seed", o.Seed, "seed of the click log")
 	f.StringVar(&o.Dir, "dir", "", "work in this folder (default: a temporary one)")
@@ -62,5 +63,6 @@ same kills (needs confluent-kafka or pulsar-client in the same Python).`,
 	f.BoolVar(&noKills, "no-kills", false, "kill nobody")
 	f.BoolVar(&noGroup, "no-group", false, "of a topic: no consumer group beside ours")
 	f.StringVar(&o.Python, "python", o.Python, "interpreter with headrace and numpy (default: $HEADRACE_PYTHON, else python3)")
+	cmd.AddCommand(pushConsumer())
 	return cmd
 }

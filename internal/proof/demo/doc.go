@@ -7,14 +7,15 @@
 // report. It talks to the job as any tool does: flags, sockets, and the Datasets
 // API. cmd/headrace wires Command.
 //
-// With --source kafka or pulsar the log is produced into a broker of the demo's own while it
-// is read, the broker is killed too, and the same trainers run as a plain consumer
-// group beside ours, on the same topic, through the same kills.
+// With --source kafka, pulsar or rocketmq the log is produced into a broker of the
+// demo's own while it is read, the broker is killed too, and the same trainers run as a
+// plain consumer group beside ours, on the same topic, through the same kills.
 //
 //	command.go   flags
 //	demo.go      the story from first to last line
 //	follow.go    progress and kills until all is read; who has ended
-//	queue.go     what a kind of broker brings; kafka.go, pulsar.go
+//	queue.go     what a kind of broker brings; kafka.go, pulsar.go, rocketmq.go
+//	consume.go   RocketMQ's official client as a process; pushconsumer/ runs it
 //	topic.go     the broker, its producer and its death
 //	group.go     the consumer group that is compared with
 //	live.go      what is other where the input has no end

@@ -12,9 +12,10 @@ import (
 
 // What a demo can read.
 const (
-	Files  = "files"
-	Kafka  = "kafka"
-	Pulsar = "pulsar"
+	Files    = "files"
+	Kafka    = "kafka"
+	Pulsar   = "pulsar"
+	RocketMQ = "rocketmq"
 )
 
 const (

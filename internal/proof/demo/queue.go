@@ -21,7 +21,7 @@ type queue struct {
 }
 
 // queues are by --source. A new kind is one entry here and one file.
-var queues = map[string]queue{Kafka: kafkaQueue, Pulsar: pulsarQueue}
+var queues = map[string]queue{Kafka: kafkaQueue, Pulsar: pulsarQueue, RocketMQ: rocketmqQueue}
 
 // broker is one that runs, and is killed and started again on the same folder.
 type broker interface {

@@ -22,5 +22,6 @@
 //	rocketmq.go        RocketMQ: a name server, one broker or a few, a slave
 //	rocketmq_conf.go   their configuration
 //	rocketmq_admin.go  topics, trimming, and RocketMQ's own mqadmin
+//	rocketmq_append.go each record once in a queue, through the broker's deaths
 //	broker-rocketmq/   the same as a command: make broker-rocketmq
 package testbroker

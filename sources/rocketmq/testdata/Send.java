@@ -1,14 +1,22 @@
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.common.compression.CompressionType;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageQueue;
 
-/** Sends messages to queue 0 of a topic: Send NAMESERVER TOPIC BROKER COUNT LENGTH COMPRESSION. */
+/**
+ * Sends messages to queue 0 of topics: Send NAMESERVER BROKER COUNT LENGTH BATCH, and then of each
+ * topic its name and how bodies are compressed, or NONE. BATCH messages go in one request; only
+ * single ones are compressed.
+ */
 public class Send {
     public static void main(String[] args) {
         try {
-            send(args);
+            for (int i = 5; i < args.length; i += 2) {
+                send(args, args[i], args[i + 1]);
+            }
             System.exit(0);
         } catch (Throwable e) { // the client's threads would keep the process alive
             e.printStackTrace();
@@ -16,28 +24,45 @@ public class Send {
         }
     }
 
-    private static void send(String[] args) throws Exception {
-        DefaultMQProducer producer = new DefaultMQProducer("java-" + args[5]);
+    private static void send(String[] args, String topic, String compression) throws Exception {
+        DefaultMQProducer producer = new DefaultMQProducer("java-" + compression);
         producer.setNamesrvAddr(args[0]);
-        producer.setInstanceName(args[1]);
-        producer.setCompressMsgBodyOverHowmuch(100);
-        producer.setCompressType(CompressionType.of(args[5]));
+        producer.setInstanceName(topic);
+        if (compression.equals("NONE")) {
+            producer.setCompressMsgBodyOverHowmuch(1 << 30);
+        } else {
+            producer.setCompressMsgBodyOverHowmuch(100);
+            producer.setCompressType(CompressionType.of(compression));
+        }
         producer.setSendMsgTimeout(60000); // a busy machine is no failure
         producer.setMqClientApiTimeout(60000);
         producer.setRetryTimesWhenSendFailed(0); // a message that was sent twice would be read twice
         producer.start();
-        MessageQueue queue = new MessageQueue(args[1], args[2], 0);
-        int count = Integer.parseInt(args[3]);
-        int length = Integer.parseInt(args[4]);
+        MessageQueue queue = new MessageQueue(topic, args[1], 0);
+        int count = Integer.parseInt(args[2]);
+        int length = Integer.parseInt(args[3]);
+        int batch = Integer.parseInt(args[4]);
+        List<Message> several = new ArrayList<>();
         for (int i = 0; i < count; i++) {
-            StringBuilder text = new StringBuilder();
-            while (text.length() < length) {
-                text.append("java ").append(args[5]).append(' ').append(i).append(' ');
+            Message message = message(topic, compression, i, length);
+            if (batch == 1) {
+                producer.send(message, queue);
+                continue;
             }
-            Message message = new Message(args[1], "tag-" + i % 3, "key-" + i, text.toString().getBytes(StandardCharsets.UTF_8));
-            message.putUserProperty("number", Integer.toString(i));
-            producer.send(message, queue);
+            several.add(message);
+            if (several.size() == batch || i == count - 1) {
+                producer.send(several, queue);
+                several.clear();
+            }
         }
         producer.shutdown();
+    }
+
+    private static Message message(String topic, String compression, int number, int length) {
+        String one = "java " + compression + " " + number + " ";
+        byte[] body = one.repeat((length + one.length() - 1) / one.length()).getBytes(StandardCharsets.UTF_8);
+        Message message = new Message(topic, "tag-" + number % 3, "key-" + number, body);
+        message.putUserProperty("number", Integer.toString(number));
+        return message;
     }
 }

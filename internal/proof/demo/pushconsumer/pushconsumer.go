@@ -1,0 +1,115 @@
+// Package pushconsumer is RocketMQ's official Go client, used the ordinary way: a push
+// consumer of a group, whose offsets the library commits every five seconds. What it
+// is given goes to a pipe, as nobody has a Python client. The quick start and the
+// benchmark run it beside Headrace; nothing of Headrace is in it.
+package pushconsumer
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"sync"
+
+	rocketmq "github.com/apache/rocketmq-client-go/v2"
+	"github.com/apache/rocketmq-client-go/v2/consumer"
+	"github.com/apache/rocketmq-client-go/v2/primitive"
+	"github.com/apache/rocketmq-client-go/v2/rlog"
+)
+
+// Options of a consumer.
+type Options struct {
+	NameServer, Topic, Group string
+	// Instance names this process in its group.
+	Instance string
+	// Tuned: as many messages in one pull and in one call as the library allows, and one
+	// write for each call. Else the library's defaults.
+	Tuned bool
+}
+
+// Assigned in place of a length is no message.
+const Assigned = 1<<32 - 1
+
+// most is the library's own limit of messages in a pull and in a call.
+const most = 1024
+
+// Run consumes until ctx ends or out fails, and writes of each message, as little
+// endian numbers, queue (4 bytes), offset (8) and length (4), and then the body. A
+// length of Assigned comes without a body, when the consumer has got queues.
+func Run(ctx context.Context, o Options, out io.Writer) error {
+	rlog.SetLogLevel("error")
+	w := &writer{out: bufio.NewWriterSize(out, 1<<20)}
+	average := consumer.AllocateByAveragely // the library's default
+	assign := func(group, id string, queues []*primitive.MessageQueue, ids []string) []*primitive.MessageQueue {
+		ours := average(group, id, queues, ids)
+		if len(ours) > 0 {
+			w.assigned()
+		}
+		return ours
+	}
+	options := []consumer.Option{consumer.WithStrategy(assign), consumer.WithNameServer(primitive.NamesrvAddr{o.NameServer}), consumer.WithGroupName(o.Group),
+		consumer.WithInstance(o.Instance), consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset)}
+	if o.Tuned {
+		options = append(options, consumer.WithPullBatchSize(most), consumer.WithConsumeMessageBatchMaxSize(most), consumer.WithPullInterval(0))
+	}
+	c, err := rocketmq.NewPushConsumer(options...)
+	if err != nil {
+		return err
+	}
+	ctx, failed := context.WithCancelCause(ctx)
+	defer failed(nil)
+	err = c.Subscribe(o.Topic, consumer.MessageSelector{}, func(_ context.Context, all ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
+		if err := w.write(all); err != nil {
+			failed(err)
+			return consumer.ConsumeRetryLater, err
+		}
+		return consumer.ConsumeSuccess, nil
+	})
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		return err
+	}
+	<-ctx.Done()
+	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return c.Shutdown() // commits
+}
+
+// writer is for the library's goroutines, which call side by side.
+type writer struct {
+	mu   sync.Mutex
+	out  *bufio.Writer
+	b    []byte
+	said bool
+}
+
+func (w *writer) write(all []*primitive.MessageExt) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, m := range all {
+		w.b = binary.LittleEndian.AppendUint32(w.b[:0], uint32(m.Queue.QueueId))
+		w.b = binary.LittleEndian.AppendUint64(w.b, uint64(m.QueueOffset))
+		w.b = binary.LittleEndian.AppendUint32(w.b, uint32(len(m.Body)))
+		w.b = append(w.b, m.Body...)
+		if _, err := w.out.Write(w.b); err != nil {
+			return err
+		}
+	}
+	return w.out.Flush()
+}
+
+// assigned says it once.
+func (w *writer) assigned() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.said {
+		return
+	}
+	w.said = true
+	_, _ = w.out.Write(append(make([]byte, 12), 255, 255, 255, 255))
+	_ = w.out.Flush() // the next message meets what is wrong with it
+}

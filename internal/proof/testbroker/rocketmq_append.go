@@ -1,0 +1,122 @@
+package testbroker
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/headrace/headrace/internal/remoting"
+)
+
+const (
+	codeSend      = 310
+	codeSendBatch = 320
+	codeFlushing  = 10 // and the two after it: stored, and not on the disk or the slave yet
+	sendWithin    = time.Minute
+)
+
+// RocketAppender writes each record of a topic's queues once, also when the broker is
+// killed with a request on the way. It must be the only one that writes to the topic,
+// and is for one goroutine: so where a queue ends says what became of a request.
+//
+// The official producer does not serve here. It notices the end of a connection only
+// when its timeout has passed.
+type RocketAppender struct {
+	topic  string
+	broker *RocketBroker
+	client *remoting.Client
+}
+
+// NewAppender writes to the queues that a topic has on this broker.
+func (b *RocketBroker) NewAppender(topic string) *RocketAppender {
+	o := remoting.Options{NameServers: b.client.NameServers(), Answer: sendWithin}
+	if b.opts.ACL {
+		o.Credentials = remoting.Credentials{AccessKey: User, SecretKey: Password}
+	}
+	return &RocketAppender{topic, b, remoting.NewClient(o)}
+}
+
+// Close closes its connections.
+func (a *RocketAppender) Close() { a.client.Close() }
+
+// Append puts values, in one batch, after a queue that ends at end. It tries until
+// they are there or ctx ends, and calls sending before each try.
+func (a *RocketAppender) Append(ctx context.Context, queue int, end int64, values [][]byte, sending func()) error {
+	for {
+		sending()
+		first, why := a.try(ctx, queue, values)
+		if why == nil {
+			if first != end {
+				return a.notAlone(queue, first, end)
+			}
+			return nil
+		}
+		if err := wait(ctx, why); err != nil {
+			return err
+		}
+		at, err := a.End(ctx, queue)
+		switch {
+		case err != nil:
+			return err
+		case at == end+int64(len(values)):
+			return nil // it was written before the answer was lost
+		case at != end:
+			return a.notAlone(queue, at, end)
+		}
+	}
+}
+
+func (a *RocketAppender) notAlone(queue int, at, end int64) error {
+	return fmt.Errorf("%s/%s/%d ends at offset %d and must end at %d: somebody else writes to it", a.topic, a.broker.name, queue, at, end)
+}
+
+// try sends one request and returns the first message's offset.
+func (a *RocketAppender) try(ctx context.Context, queue int, values [][]byte) (int64, error) {
+	cmd := &remoting.Command{Code: codeSend, Ext: map[string]string{
+		"a": "appender", "b": a.topic, "c": "TBW102", "d": "4", "e": strconv.Itoa(queue), "f": "0",
+		"g": strconv.FormatInt(time.Now().UnixMilli(), 10), "h": "0", "i": "", "j": "0", "k": "false", "l": "0", "m": "false", "n": a.broker.name}}
+	if cmd.Body = values[0]; len(values) > 1 {
+		cmd.Code, cmd.Ext["m"], cmd.Body = codeSendBatch, "true", batchOf(values)
+	}
+	p, err := a.client.Start(ctx, a.broker.Addr(), cmd, nil)
+	if err != nil {
+		return 0, err
+	}
+	answer, err := p.Wait(ctx, sendWithin)
+	if err != nil {
+		return 0, err
+	}
+	if answer.Code != remoting.OK && (answer.Code < codeFlushing || answer.Code > codeFlushing+2) {
+		return 0, &remoting.Error{Addr: a.broker.Addr(), Code: answer.Code, Remark: answer.Remark}
+	}
+	return strconv.ParseInt(answer.Ext["queueOffset"], 10, 64)
+}
+
+// batchOf is a batch's body: of each message its length, three words that are not
+// used here (magic, checksum, flag), the value and no properties.
+func batchOf(values [][]byte) []byte {
+	var b []byte
+	for _, v := range values {
+		b = binary.BigEndian.AppendUint32(b, uint32(4*5+len(v)+2))
+		b = append(b, make([]byte, 12)...)
+		b = binary.BigEndian.AppendUint32(b, uint32(len(v)))
+		b = append(append(b, v...), 0, 0)
+	}
+	return b
+}
+
+// End asks where a queue ends until the broker answers or ctx ends.
+func (a *RocketAppender) End(ctx context.Context, queue int) (int64, error) {
+	q := remoting.Queue{Topic: a.topic, ID: queue}
+	for {
+		answer, err := a.client.Call(ctx, a.broker.Addr(), remoting.MaxOffset(q))
+		if err == nil {
+			return remoting.OffsetOf(answer)
+		}
+		if err := wait(ctx, fmt.Errorf("where %s/%s/%d ends: %w", a.topic, a.broker.name, queue, err)); err != nil {
+			return 0, err
+		}
+	}
+}
