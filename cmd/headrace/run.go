@@ -102,6 +102,11 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, args []string) error {
 		return err
 	}
 	log := a.logger()
+	trainers, err := own(a.cfg.Job, a.cfg.Socket, f.nodeRank)
+	if err != nil {
+		return err
+	}
+	defer trainers.release()
 	if a.cfg.From("master") != "" || a.masterAlive() {
 		return a.runBesides(cmd.Context(), f, args, docs, log)
 	}
