@@ -40,6 +40,11 @@ func FromMaster(err error, target link.Target) error {
 		e.Kind = Usage
 	case codes.Unavailable, codes.DeadlineExceeded:
 		e.Kind = Unreachable
+		if st.Code() == codes.DeadlineExceeded && !connecting(st.Message()) {
+			e.Err = fmt.Errorf("the master at %s is there and has not answered in time: %s", target, st.Message())
+			e.Hint = cmp.Or(e.Hint, "look at its output; it is not known whether this call took effect")
+			return e
+		}
 		if st.Code() == codes.Unavailable && !strings.HasPrefix(st.Message(), "connection error") {
 			e.Err = fmt.Errorf("the master stopped while it was asked: %s", reason(st.Message()))
 			e.Hint = cmp.Or(e.Hint, "the master's own output says why; it is not known whether this call took effect")
@@ -55,6 +60,10 @@ func FromMaster(err error, target link.Target) error {
 	}
 	return e
 }
+
+// connecting reports whether a deadline passed before there was a connection: gRPC's own
+// words name what it waited for.
+func connecting(msg string) bool { return strings.Contains(msg, "while waiting for") }
 
 // reason takes gRPC's own words off a connection error.
 func reason(msg string) string {

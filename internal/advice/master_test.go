@@ -33,6 +33,10 @@ func TestAMastersErrorSaysWhatToDo(t *testing.T) {
 		{"no connection", status.Error(codes.Unavailable, `connection error: desc = "transport: Error while dialing: dial tcp 127.0.0.1:1: connect: connection refused"`),
 			Unreachable, "no master answers at 127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused", "headrace up"},
 		{"stopped meanwhile", status.Error(codes.Unavailable, "the master is stopping"), Unreachable, "the master stopped while it was asked: the master is stopping", "not known whether"},
+		{"not connected in time", status.Error(codes.DeadlineExceeded, `received context error while waiting for new LB policy update: context deadline exceeded`),
+			Unreachable, "no master answers at 127.0.0.1:1: ", "headrace up"},
+		{"connected, no answer in time", status.Error(codes.DeadlineExceeded, "context deadline exceeded"),
+			Unreachable, "the master at 127.0.0.1:1 is there and has not answered in time", "not known whether"},
 		{"older master", status.Error(codes.Unimplemented, "unknown method Cuts"), Failed, "does not know this call", "headrace version"},
 	} {
 		e, ok := errors.AsType[*Error](FromMaster(tc.err, link.Target{Address: "127.0.0.1:1"}))

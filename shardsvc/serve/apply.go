@@ -2,12 +2,15 @@ package serve
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/shardsvc"
+	"github.com/headrace/headrace/sources"
 	"google.golang.org/grpc/codes"
 )
 
@@ -30,8 +33,8 @@ func (d *datasets) Apply(ctx context.Context, req *headracev1.ApplyRequest) (*he
 		return nil, callStatus(err)
 	}
 	if d.s.cfg.Check != nil {
-		if err := d.s.cfg.Check(ctx, spec); err != nil {
-			return nil, specStatus(spec.Name, err)
+		if err := d.check(ctx, spec); err != nil {
+			return nil, err
 		}
 	}
 	text, err := next.encode()
@@ -81,6 +84,30 @@ func (d *datasets) Apply(ctx context.Context, req *headracev1.ApplyRequest) (*he
 		return nil, callStatus(err)
 	}
 	return reply, nil
+}
+
+// checkWithin bounds the look at a source that a spec names. It is less than a caller
+// waits for its answer: a source that does not answer must not look like a master that
+// does not.
+const checkWithin = 10 * time.Second
+
+// check asks Config.Check, and says what is wrong with the spec or its source.
+func (d *datasets) check(ctx context.Context, spec *dataset.Spec) error {
+	look, cancel := context.WithTimeout(ctx, checkWithin)
+	defer cancel()
+	err := d.s.cfg.Check(look, spec)
+	_, temporary := errors.AsType[*sources.Temporary](err)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return callStatus(ctx.Err()) // the caller has gone
+	case temporary, errors.Is(err, context.DeadlineExceeded):
+		hint := "is it up, and can the master's machine reach it? The same command works once it answers; " +
+			"`headrace check -f FILE` asks it from this machine"
+		return statusOf(codes.FailedPrecondition, fmt.Errorf("dataset %s was not applied: %w", spec.Name, err), detail{Dataset: spec.Name, Hint: hint})
+	}
+	return specStatus(spec.Name, err)
 }
 
 func diffText(changes []dataset.Change) string {
