@@ -186,6 +186,11 @@ test-chaos-kafka: build venv quickstart-needs-kafka ## the same over topics, the
 	$(CHAOS) --source kafka --live --kills 40 --round-kills 10 --rounds 3 --parallel 2
 	$(CHAOS) --group internal/proof/chaos/group.py --prefetch 4 --kills 2 --patience 120s
 
+.PHONY: test-chaos-rocketmq
+test-chaos-rocketmq: build venv ## the same over RocketMQ's topics
+	$(CHAOS) --source rocketmq --model shared --kills 12 --round-kills 10 --rounds 1
+	$(CHAOS) --source rocketmq --live --kills 40 --round-kills 10 --rounds 3 --parallel 2
+
 SEEDS ?= 10000
 .PHONY: sim test-sim test-planted test-sim-long
 sim: need ## the simulation: SEEDS of them, or one with its trace: SEED=n
