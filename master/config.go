@@ -41,6 +41,9 @@ type Config struct {
 	HeadsEvery   time.Duration // 0: as the kind of source has it, else 1 s
 	HeadPatience time.Duration // 0: the default of 20 s
 
+	// SilentAfter is how long a source may owe an answer before that is told.
+	SilentAfter time.Duration // 0: the default of 3 s
+
 	Logger *slog.Logger
 }
 

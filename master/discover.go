@@ -23,6 +23,7 @@ type ledger interface {
 	Join(ctx context.Context, dataset uint32, parts []serve.NewPartition) error
 	Heads(ctx context.Context, heads []serve.Head) error
 	Fail(ctx context.Context, dataset uint32, reason string) error
+	asked
 }
 
 // discovery keeps one goroutine, a listing, per dataset that is not listed to

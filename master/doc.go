@@ -14,6 +14,7 @@
 //	discover.go  which datasets need listing; list.go one dataset
 //	follow.go    one without an end: its partitions, where they end now
 //	roll.go      a live partition whose segments end and follow each other
+//	silent.go    whether the sources answer
 //	ruler.go     distances between positions of a partition
 //	commits.go   what brokers are told: our progress, and what they must keep; look.go is a checkpoint there?
 //	release.go   what a deleted dataset had at its broker

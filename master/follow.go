@@ -29,7 +29,7 @@ func (l *listing) follow(ctx context.Context, src sources.Source) error {
 	heads, parts := time.NewTicker(l.headsEvery()), time.NewTicker(l.spec.Source.Traits().Refresh)
 	defer heads.Stop()
 	defer parts.Stop()
-	err := f.patient(f.join(ctx))
+	err := f.patient(f.ask(ctx, f.join))
 	for err == nil {
 		select {
 		case <-heads.C:
@@ -37,15 +37,20 @@ func (l *listing) follow(ctx context.Context, src sources.Source) error {
 			if !f.joined {
 				do = f.join
 			}
-			err = f.patient(do(ctx))
+			err = f.patient(f.ask(ctx, do))
 		case <-parts.C:
-			err = f.patient(f.join(ctx))
+			err = f.patient(f.ask(ctx, f.join))
 		case <-l.news: // a state that does not end this is no matter
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 	return err
+}
+
+// ask runs join or heads, which ask the source.
+func (f *following) ask(ctx context.Context, do func(context.Context) error) error {
+	return ask(f.srv, f.id, func() error { return do(ctx) })
 }
 
 // headsEvery is how often heads are looked for.

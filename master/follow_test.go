@@ -28,6 +28,7 @@ type river struct {
 	joined []sources.PartitionID
 	err    error // of Partitions
 	down   error // of Bounds
+	hangs  bool  // Bounds, until its context ends or it does not any more
 }
 
 func (r *river) set(change func()) {
@@ -74,7 +75,10 @@ func (r *river) Segments(_ context.Context, p sources.PartitionID, after int64, 
 	return []sources.Segment{{Start: 0, End: r.heads[p], Locator: []byte{1}, Name: string(p)}}, nil
 }
 
-func (r *river) Bounds(_ context.Context, parts []sources.PartitionID) ([]sources.Bounds, error) {
+func (r *river) Bounds(ctx context.Context, parts []sources.PartitionID) ([]sources.Bounds, error) {
+	for r.hanging() && ctx.Err() == nil {
+		pause(ctx, time.Millisecond)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var all []sources.Bounds
@@ -82,6 +86,12 @@ func (r *river) Bounds(_ context.Context, parts []sources.PartitionID) ([]source
 		all = append(all, sources.Bounds{Partition: p, Head: sources.Position{Offset: r.heads[p]}})
 	}
 	return all, r.down
+}
+
+func (r *river) hanging() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.hangs
 }
 
 func (r *river) Close() error { return nil }
@@ -92,7 +102,7 @@ func listed(n int64) func(*headracev1.Dataset) bool {
 
 func followed(t *testing.T, r *river, state string) *running {
 	t.Helper()
-	return start(t, Config{State: state, OpenSource: r.open, HeadsEvery: 5 * time.Millisecond, HeadPatience: 50 * time.Millisecond})
+	return start(t, Config{State: state, OpenSource: r.open, HeadsEvery: 5 * time.Millisecond, HeadPatience: 50 * time.Millisecond, SilentAfter: 20 * time.Millisecond})
 }
 
 func TestHeadsAndNewPartitionsOfALiveInputAreFollowed(t *testing.T) {
@@ -131,6 +141,33 @@ func TestASourceThatDoesNotAnswerIsWaitedFor(t *testing.T) {
 	r.set(func() { r.heads["river:0"], r.down = 12, nil })
 	if d := m.until("more", listed(12)); d.State != "running" {
 		t.Error(d)
+	}
+}
+
+// A broker that is frozen does not even refuse: the question hangs.
+func TestASourceThatDoesNotAnswerIsToldUntilItAnswersAgain(t *testing.T) {
+	r := newRiver(10)
+	m := followed(t, r, t.TempDir())
+	m.apply(liveSpec)
+	m.until("what is there", listed(10))
+	answers := func(d *headracev1.Dataset) bool { return d.Silence == nil }
+	m.until("an answer", answers)
+	for _, c := range []struct {
+		what   string
+		begins func()
+		reason string
+	}{
+		{"a source that refuses", func() { r.down = &sources.Temporary{Err: errors.New("its leader is away")} }, "its leader is away"},
+		{"a source that hangs", func() { r.hangs = true }, ""},
+	} {
+		before := time.Now()
+		r.set(c.begins)
+		d := m.until(c.what, func(d *headracev1.Dataset) bool { return d.Silence != nil })
+		if s := d.Silence; d.State != "running" || s.Reason != c.reason || s.Seconds < 0.02 || s.SinceMs > time.Now().UnixMilli() || s.SinceMs < before.UnixMilli()-1000 {
+			t.Errorf("%s: %v", c.what, d)
+		}
+		r.set(func() { r.down, r.hangs = nil, false })
+		m.until("an answer after "+c.what, answers)
 	}
 }
 

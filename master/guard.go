@@ -29,6 +29,7 @@ type kept interface {
 	SetRetention(dataset uint32, all []serve.Retention)
 	NoteDeleted(dataset uint32, found []serve.Deletion)
 	ForgetDeleted(dataset uint32)
+	asked
 }
 
 // guard watches how far the oldest records that are still needed are from where
@@ -151,13 +152,16 @@ func (w *watch) run(ctx context.Context) {
 		case err != nil || len(needs) == 0:
 			w.srv.SetRetention(w.id, nil)
 			closed()
-		case src == nil:
-			if src, err = w.opened(ctx, needs); err != nil {
-				break
-			}
-			fallthrough
 		default:
-			if err = w.round(ctx, src, needs); err != nil {
+			err = w.asks(ctx, func() (err error) {
+				if src == nil {
+					if src, err = w.opened(ctx, needs); err != nil {
+						return err
+					}
+				}
+				return w.round(ctx, src, needs)
+			})
+			if err != nil {
 				closed() // what was planned may be another one by now
 			}
 		}
@@ -171,10 +175,26 @@ func (w *watch) run(ctx context.Context) {
 		if err == nil {
 			w.broken = time.Time{}
 		}
-		if !pause(ctx, time.Duration(w.spec.Guard.Every)) {
+		every := time.Duration(w.spec.Guard.Every)
+		if _, silent := errors.AsType[*sources.Temporary](err); silent && w.foresees {
+			every = min(every, silentAgain) // so that it is told soon that it answers again
+		}
+		if !pause(ctx, every) {
 			return
 		}
 	}
+}
+
+// asks runs a round. Of what is read by nobody it is not told whether it answers.
+func (w *watch) asks(ctx context.Context, round func() error) error {
+	if !w.foresees {
+		return round()
+	}
+	err := ask(w.srv, w.id, round)
+	if ctx.Err() != nil {
+		w.srv.SourceAnswered(w.id) // it is not asked any more
+	}
+	return err
 }
 
 // round looks once at every partition of which something is needed.

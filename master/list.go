@@ -40,6 +40,7 @@ func (l *listing) wake(ds *serve.Dataset) {
 
 // run ends when all is listed, when ctx ends, or after it failed the dataset.
 func (l *listing) run(ctx context.Context) {
+	defer l.srv.SourceAnswered(l.id) // it is asked no more
 	err := l.list(ctx)
 	switch {
 	case err == nil, ctx.Err() != nil, errors.Is(err, serve.ErrStopped), errors.Is(err, serve.ErrUnknown):
@@ -258,7 +259,8 @@ func (l *listing) some(ctx context.Context, src sources.Source, all []serve.Part
 // again tries until the error is not a *sources.Temporary.
 func again[T any](ctx context.Context, l *listing, do func() (T, error)) (T, error) {
 	for {
-		v, err := do()
+		var v T
+		err := ask(l.srv, l.id, func() (err error) { v, err = do(); return err })
 		var temporary *sources.Temporary
 		if !errors.As(err, &temporary) {
 			return v, err

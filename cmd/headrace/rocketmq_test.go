@@ -65,4 +65,8 @@ func TestRunGivesTrainersEveryMessageOfARocketMQTopicOnce(t *testing.T) {
 		t.Errorf("rows %d sum %d, want %d and %d\n%s", rows, sum, n, n*(n-1)/2, out)
 	}
 	w.nothingLeft()
+
+	frozen := newWorld(t)
+	frozen.silence(fmt.Sprintf("rocketmq: {name_servers: [%q], topic: clicks", b.NameServer()), b.Freeze, b.Thaw)
+	frozen.nothingLeft()
 }

@@ -42,6 +42,7 @@ type Dataset struct {
 
 	Records   *Records   `json:"records"`   // in counts.acked
 	Retention *Retention `json:"retention"` // null: not guarded, or nothing is needed any more
+	Silence   *Silence   `json:"silence"`   // null: the source answers the master, or is not asked
 }
 
 func DatasetOf(d *headracev1.Dataset) Dataset {
@@ -49,6 +50,7 @@ func DatasetOf(d *headracev1.Dataset) Dataset {
 		Name: d.Name, State: d.State, Reason: d.Reason, Unit: d.Unit, Passes: d.Passes, Pass: d.Pass,
 		Partitions: d.Partitions, ListingComplete: d.ListingComplete, Counts: CountsOf(d.Counts),
 		Records: RecordsOfTally(d.Records), Retention: retentionOf(d.Retention),
+		Silence: silenceOf(d.Silence),
 	}
 }
 
@@ -58,7 +60,11 @@ func (d *Dataset) progress() string {
 		return "100.0%"
 	}
 	p := terminal.Percent(d.Counts.Settled, d.Counts.Listed)
-	if !d.ListingComplete && p != "-" {
+	switch {
+	case p == "-":
+	case d.Silence != nil && !d.ListingComplete:
+		p += " of what was listed before"
+	case !d.ListingComplete:
 		p += " of what is listed so far"
 	}
 	return p
@@ -117,8 +123,12 @@ func (v *Description) Write(w io.Writer) {
 func DatasetTable(views []Dataset) *terminal.Table {
 	t := terminal.NewTable("NAME", "STATE", "PASS", "LISTED>", "LEASED>", "SETTLED>", "PROGRESS", "REASON")
 	for _, d := range views {
+		reason := d.Reason
+		if reason == "" && d.Silence != nil {
+			reason = d.Silence.sentence()
+		}
 		t.Row(d.Name, d.State, d.passText(), terminal.Amount(d.Counts.Listed, d.Unit), terminal.Amount(d.Counts.Leased, d.Unit),
-			terminal.Amount(d.Counts.Settled, d.Unit), d.progress(), terminal.Clip(d.Reason, 60))
+			terminal.Amount(d.Counts.Settled, d.Unit), d.progress(), terminal.Clip(reason, 60))
 	}
 	return t
 }
@@ -130,6 +140,9 @@ func (d *Dataset) write(w io.Writer) {
 	line("state", d.State)
 	if d.Reason != "" {
 		line("reason", d.Reason)
+	}
+	if d.Silence != nil {
+		line("source", d.Silence.sentence())
 	}
 	line("pass", fmt.Sprintf("%s, %d partitions", d.passText(), d.Partitions))
 	listed := terminal.Amount(d.Counts.Listed, d.Unit)

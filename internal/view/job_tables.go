@@ -42,6 +42,11 @@ func (v *Job) Write(w io.Writer, width int) {
 		}
 	}
 	section(progressTable(v.Datasets))
+	for _, d := range v.Datasets {
+		if d.Silence != nil {
+			line("! %s: %s", d.Name, d.Silence.sentence())
+		}
+	}
 	section(distanceTable(v.Datasets))
 	section(agentTable(v.Agents))
 	section(workerTable(v))
@@ -56,6 +61,9 @@ func progressTable(all []Dataset) *terminal.Table {
 		state := d.State
 		if d.Reason != "" && d.State != "running" {
 			state += " (" + terminal.Clip(d.Reason, 40) + ")"
+		}
+		if d.Silence != nil {
+			state += " (no answer from the source)"
 		}
 		t.Row(d.Name, state, d.passText(), terminal.Bar(d.Counts.Settled, d.Counts.Listed, 12), terminal.Percent(d.Counts.Settled, d.Counts.Listed),
 			terminal.Amount(d.Counts.Settled, d.Unit), terminal.Amount(d.Counts.Listed, d.Unit), d.Retention.text())

@@ -71,6 +71,13 @@ func (s *Screen) compare(v Job) {
 		if i >= 0 && s.now.Datasets[i].State != d.State {
 			s.event("dataset %s is %s %s", d.Name, d.State, d.Reason)
 		}
+		switch {
+		case i < 0:
+		case d.Silence != nil && s.now.Datasets[i].Silence == nil:
+			s.event("dataset %s: %s", d.Name, d.Silence.sentence())
+		case d.Silence == nil && s.now.Datasets[i].Silence != nil:
+			s.event("dataset %s: the source answers again", d.Name)
+		}
 	}
 	if n := v.ReclaimsTotal - s.now.ReclaimsTotal; v.ReclaimsTotal > s.now.ReclaimsTotal && v.Term == s.now.Term {
 		s.event("%d leases taken back", n)

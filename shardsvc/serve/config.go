@@ -19,7 +19,9 @@ const (
 	defaultTTL         = 5 * time.Second
 	defaultMaxPending  = 64 << 10 // changes that wait for their commit
 	defaultOutboxBytes = 16 << 20 // replies that wait for one agent
-	maxMessageBytes    = 1 << 20  // one MasterMessage is cut here
+	// A leader that moves, or one slow answer, is no silence.
+	defaultSilentAfter = 3 * time.Second
+	maxMessageBytes    = 1 << 20 // one MasterMessage is cut here
 )
 
 var (
@@ -50,6 +52,9 @@ type Config struct {
 	// Moved, if set, tells brokers the marks of a rewind, before it is answered.
 	Moved func(context.Context) error
 
+	// SilentAfter is how long a source may owe an answer before that is told.
+	SilentAfter time.Duration // default 3 s
+
 	Logger     *slog.Logger          // default: none
 	Registerer prometheus.Registerer // default: none
 
@@ -77,6 +82,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.TTL < 50*time.Millisecond {
 		return c, fmt.Errorf("session TTL %v: must be at least 50ms", c.TTL)
+	}
+	if c.SilentAfter <= 0 {
+		c.SilentAfter = defaultSilentAfter
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

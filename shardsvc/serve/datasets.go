@@ -37,6 +37,7 @@ func (d *datasets) proto(info shardsvc.DatasetInfo) (*headracev1.Dataset, error)
 	p, err := storedProto(info)
 	if err == nil {
 		p.Retention = retentionProto(nearest(d.s.retention(info.ID)))
+		p.Silence = d.s.silence(info.ID)
 	}
 	return p, err
 }

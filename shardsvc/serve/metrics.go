@@ -51,6 +51,7 @@ var (
 	descKeptRecords = desc("retention_distance_records", "From where the source's log begins to the oldest record that is still needed. Above 500 partitions: the 20 that are nearest in time."+unitHelp, "dataset", "partition", "unit")
 	descKeptSeconds = desc("retention_distance_seconds", "Until the source may delete the oldest record that is still needed: +Inf when nothing will, as far as is known.", "dataset", "partition")
 	descKeptWarning = desc("retention_warning", "1: that is less than guard.warn, or than twice what catching up needs.", "dataset", "partition")
+	descSilent      = desc("source_silent_seconds", "Since when the source has not answered the master's questions: 0 while it answers.", "dataset")
 	descWait        = desc("trainer_wait_seconds_total", "Time a trainer's process waited for batches.", "rank")
 	descBound       = desc("checkpoint_age_seconds", "Since when the newest checkpoint is bound, as far as this master knows. For private: that of each rank.", "rank")
 	descStepOf      = desc("checkpoint_step", "The step of the newest bound checkpoint.", "rank")
@@ -162,6 +163,7 @@ func (m *metrics) dataset(ctx context.Context, d *shardsvc.DatasetInfo, ch chan<
 	ch <- prometheus.MustNewConstMetric(descAge, prometheus.GaugeValue, age, name)
 	ch <- prometheus.MustNewConstMetric(descDrain, prometheus.GaugeValue, drain, name)
 	m.retention(d, ch)
+	ch <- prometheus.MustNewConstMetric(descSilent, prometheus.GaugeValue, m.s.silence(d.ID).GetSeconds(), name)
 
 	marks, err := m.marks(ctx, d.ID)
 	if err != nil {

@@ -195,6 +195,34 @@ func TestManyPartitionsAreShownAsTheWorstAndTheSum(t *testing.T) {
 	}
 }
 
+func TestMetricsAndViewsSayThatASourceDoesNotAnswer(t *testing.T) {
+	noLeaks(t)
+	reg := prometheus.NewRegistry()
+	m := startMaster(t, memstore.New(), func(c *serve.Config) { c.Registerer, c.SilentAfter = reg, time.Nanosecond })
+	m.setUp(1000)
+	const series = `headrace_source_silent_seconds{dataset="clicks"}`
+	silent := func(want bool, reason string) {
+		t.Helper()
+		d, err := m.datasets().Describe(t.Context(), &headracev1.DescribeRequest{Name: "clicks"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, ok := scrape(t, reg)[series]
+		if (d.Silence != nil) != want || d.Silence.GetReason() != reason || !ok || (v > 0) != want {
+			t.Errorf("silence %v, metric %v (there: %v); want %v %q", d.Silence, v, ok, want, reason)
+		}
+	}
+	silent(false, "")
+	m.srv.SourceAsked(1)
+	silent(true, "")
+	m.srv.SourceSilent(1, "no leader")
+	m.srv.SourceAsked(1)
+	silent(true, "no leader")
+	m.srv.SourceAnswered(1)
+	silent(false, "")
+	m.must(m.stop())
+}
+
 func TestMetricsAndViewsSayHowLongTheOldestNeededRecordIsKept(t *testing.T) {
 	noLeaks(t)
 	reg := prometheus.NewRegistry()

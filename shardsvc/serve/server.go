@@ -39,6 +39,7 @@ type Server struct {
 	bindings bindings
 
 	retentions retentions
+	silences   silences
 	deletions  deletions
 }
 

@@ -680,6 +680,7 @@ type Dataset struct {
 	Pass            uint32                 `protobuf:"varint,12,opt,name=pass,proto3" json:"pass,omitempty"`          // oldest one that is not settled
 	Records         *Tally                 `protobuf:"bytes,14,opt,name=records,proto3" json:"records,omitempty"`     // acked, in all passes begun; private: its times are bounds
 	Retention       *Retention             `protobuf:"bytes,13,opt,name=retention,proto3" json:"retention,omitempty"` // of the partition that is nearest to a loss, if it is guarded
+	Silence         *Silence               `protobuf:"bytes,15,opt,name=silence,proto3" json:"silence,omitempty"`     // absent: the source answers the master, or is not asked
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -812,6 +813,75 @@ func (x *Dataset) GetRetention() *Retention {
 	return nil
 }
 
+func (x *Dataset) GetSilence() *Silence {
+	if x != nil {
+		return x.Silence
+	}
+	return nil
+}
+
+// Silence: the source does not answer the master's questions, or not for all
+// partitions. It is told from 3 s on.
+type Silence struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SinceMs       int64                  `protobuf:"varint,1,opt,name=since_ms,json=sinceMs,proto3" json:"since_ms,omitempty"` // when the first question without an answer was asked, ms since 1970
+	Seconds       float64                `protobuf:"fixed64,2,opt,name=seconds,proto3" json:"seconds,omitempty"`               // so long ago
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`                   // empty: it has not even refused yet
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Silence) Reset() {
+	*x = Silence{}
+	mi := &file_headrace_v1_datasets_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Silence) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Silence) ProtoMessage() {}
+
+func (x *Silence) ProtoReflect() protoreflect.Message {
+	mi := &file_headrace_v1_datasets_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Silence.ProtoReflect.Descriptor instead.
+func (*Silence) Descriptor() ([]byte, []int) {
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Silence) GetSinceMs() int64 {
+	if x != nil {
+		return x.SinceMs
+	}
+	return 0
+}
+
+func (x *Silence) GetSeconds() float64 {
+	if x != nil {
+		return x.Seconds
+	}
+	return 0
+}
+
+func (x *Silence) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // Counts are in units of the source, summed over partitions and passes begun.
 type Counts struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -831,7 +901,7 @@ type Counts struct {
 
 func (x *Counts) Reset() {
 	*x = Counts{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[13]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -843,7 +913,7 @@ func (x *Counts) String() string {
 func (*Counts) ProtoMessage() {}
 
 func (x *Counts) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[13]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -856,7 +926,7 @@ func (x *Counts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Counts.ProtoReflect.Descriptor instead.
 func (*Counts) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{13}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Counts) GetListed() int64 {
@@ -940,7 +1010,7 @@ type StateRequest struct {
 
 func (x *StateRequest) Reset() {
 	*x = StateRequest{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[14]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -952,7 +1022,7 @@ func (x *StateRequest) String() string {
 func (*StateRequest) ProtoMessage() {}
 
 func (x *StateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[14]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -965,7 +1035,7 @@ func (x *StateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateRequest.ProtoReflect.Descriptor instead.
 func (*StateRequest) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{14}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *StateRequest) GetName() string {
@@ -999,7 +1069,7 @@ type StateReply struct {
 
 func (x *StateReply) Reset() {
 	*x = StateReply{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[15]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1011,7 +1081,7 @@ func (x *StateReply) String() string {
 func (*StateReply) ProtoMessage() {}
 
 func (x *StateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[15]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1024,7 +1094,7 @@ func (x *StateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateReply.ProtoReflect.Descriptor instead.
 func (*StateReply) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{15}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *StateReply) GetPartitions() []*PartitionState {
@@ -1058,7 +1128,7 @@ type PartitionState struct {
 
 func (x *PartitionState) Reset() {
 	*x = PartitionState{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[16]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1070,7 +1140,7 @@ func (x *PartitionState) String() string {
 func (*PartitionState) ProtoMessage() {}
 
 func (x *PartitionState) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[16]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1083,7 +1153,7 @@ func (x *PartitionState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionState.ProtoReflect.Descriptor instead.
 func (*PartitionState) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{16}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PartitionState) GetNumber() uint32 {
@@ -1165,7 +1235,7 @@ type Distances struct {
 
 func (x *Distances) Reset() {
 	*x = Distances{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[17]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1177,7 +1247,7 @@ func (x *Distances) String() string {
 func (*Distances) ProtoMessage() {}
 
 func (x *Distances) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[17]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1190,7 +1260,7 @@ func (x *Distances) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Distances.ProtoReflect.Descriptor instead.
 func (*Distances) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{17}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Distances) GetCommitted() int64 {
@@ -1260,7 +1330,7 @@ type Retention struct {
 
 func (x *Retention) Reset() {
 	*x = Retention{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[18]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1272,7 +1342,7 @@ func (x *Retention) String() string {
 func (*Retention) ProtoMessage() {}
 
 func (x *Retention) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[18]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1285,7 +1355,7 @@ func (x *Retention) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Retention.ProtoReflect.Descriptor instead.
 func (*Retention) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{18}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Retention) GetPartition() uint32 {
@@ -1367,7 +1437,7 @@ type LeaseState struct {
 
 func (x *LeaseState) Reset() {
 	*x = LeaseState{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[19]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1379,7 +1449,7 @@ func (x *LeaseState) String() string {
 func (*LeaseState) ProtoMessage() {}
 
 func (x *LeaseState) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[19]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1392,7 +1462,7 @@ func (x *LeaseState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseState.ProtoReflect.Descriptor instead.
 func (*LeaseState) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{19}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *LeaseState) GetToken() *Token {
@@ -1462,7 +1532,7 @@ type ExcludedRequest struct {
 
 func (x *ExcludedRequest) Reset() {
 	*x = ExcludedRequest{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[20]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1474,7 +1544,7 @@ func (x *ExcludedRequest) String() string {
 func (*ExcludedRequest) ProtoMessage() {}
 
 func (x *ExcludedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[20]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1487,7 +1557,7 @@ func (x *ExcludedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExcludedRequest.ProtoReflect.Descriptor instead.
 func (*ExcludedRequest) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{20}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ExcludedRequest) GetName() string {
@@ -1522,7 +1592,7 @@ type ExcludedReply struct {
 
 func (x *ExcludedReply) Reset() {
 	*x = ExcludedReply{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[21]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1534,7 +1604,7 @@ func (x *ExcludedReply) String() string {
 func (*ExcludedReply) ProtoMessage() {}
 
 func (x *ExcludedReply) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[21]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1547,7 +1617,7 @@ func (x *ExcludedReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExcludedReply.ProtoReflect.Descriptor instead.
 func (*ExcludedReply) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{21}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ExcludedReply) GetRanges() []*ExcludedRange {
@@ -1590,7 +1660,7 @@ type ExcludedRange struct {
 
 func (x *ExcludedRange) Reset() {
 	*x = ExcludedRange{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[22]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1602,7 +1672,7 @@ func (x *ExcludedRange) String() string {
 func (*ExcludedRange) ProtoMessage() {}
 
 func (x *ExcludedRange) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[22]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1615,7 +1685,7 @@ func (x *ExcludedRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExcludedRange.ProtoReflect.Descriptor instead.
 func (*ExcludedRange) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{22}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ExcludedRange) GetPartition() uint32 {
@@ -1696,7 +1766,7 @@ type JobRequest struct {
 
 func (x *JobRequest) Reset() {
 	*x = JobRequest{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[23]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1708,7 +1778,7 @@ func (x *JobRequest) String() string {
 func (*JobRequest) ProtoMessage() {}
 
 func (x *JobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[23]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1721,7 +1791,7 @@ func (x *JobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobRequest.ProtoReflect.Descriptor instead.
 func (*JobRequest) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{23}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{24}
 }
 
 type JobReply struct {
@@ -1750,7 +1820,7 @@ type JobReply struct {
 
 func (x *JobReply) Reset() {
 	*x = JobReply{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[24]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1762,7 +1832,7 @@ func (x *JobReply) String() string {
 func (*JobReply) ProtoMessage() {}
 
 func (x *JobReply) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[24]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1775,7 +1845,7 @@ func (x *JobReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobReply.ProtoReflect.Descriptor instead.
 func (*JobReply) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{24}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *JobReply) GetJob() string {
@@ -1921,7 +1991,7 @@ type NewestCheckpoint struct {
 
 func (x *NewestCheckpoint) Reset() {
 	*x = NewestCheckpoint{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[25]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1933,7 +2003,7 @@ func (x *NewestCheckpoint) String() string {
 func (*NewestCheckpoint) ProtoMessage() {}
 
 func (x *NewestCheckpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[25]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1946,7 +2016,7 @@ func (x *NewestCheckpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NewestCheckpoint.ProtoReflect.Descriptor instead.
 func (*NewestCheckpoint) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{25}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *NewestCheckpoint) GetCut() uint64 {
@@ -2014,7 +2084,7 @@ type AgentState struct {
 
 func (x *AgentState) Reset() {
 	*x = AgentState{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[26]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2026,7 +2096,7 @@ func (x *AgentState) String() string {
 func (*AgentState) ProtoMessage() {}
 
 func (x *AgentState) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[26]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2039,7 +2109,7 @@ func (x *AgentState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentState.ProtoReflect.Descriptor instead.
 func (*AgentState) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{26}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *AgentState) GetName() string {
@@ -2118,7 +2188,7 @@ type WorkerState struct {
 
 func (x *WorkerState) Reset() {
 	*x = WorkerState{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[27]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2130,7 +2200,7 @@ func (x *WorkerState) String() string {
 func (*WorkerState) ProtoMessage() {}
 
 func (x *WorkerState) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[27]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2143,7 +2213,7 @@ func (x *WorkerState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerState.ProtoReflect.Descriptor instead.
 func (*WorkerState) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{27}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *WorkerState) GetRank() uint32 {
@@ -2272,7 +2342,7 @@ const file_headrace_v1_datasets_proto_rawDesc = "" +
 	"\vDeleteReply\x12+\n" +
 	"\x06counts\x18\x01 \x01(\v2\x13.headrace.v1.CountsR\x06counts\x12\x16\n" +
 	"\x06leases\x18\x02 \x01(\rR\x06leases\x12\x1b\n" +
-	"\tat_source\x18\x03 \x01(\tR\batSource\"\xa8\x03\n" +
+	"\tat_source\x18\x03 \x01(\tR\batSource\"\xd8\x03\n" +
 	"\aDataset\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -2290,7 +2360,12 @@ const file_headrace_v1_datasets_proto_rawDesc = "" +
 	"\x06passes\x18\v \x01(\rR\x06passes\x12\x12\n" +
 	"\x04pass\x18\f \x01(\rR\x04pass\x12,\n" +
 	"\arecords\x18\x0e \x01(\v2\x12.headrace.v1.TallyR\arecords\x124\n" +
-	"\tretention\x18\r \x01(\v2\x16.headrace.v1.RetentionR\tretention\"\x86\x02\n" +
+	"\tretention\x18\r \x01(\v2\x16.headrace.v1.RetentionR\tretention\x12.\n" +
+	"\asilence\x18\x0f \x01(\v2\x14.headrace.v1.SilenceR\asilence\"V\n" +
+	"\aSilence\x12\x19\n" +
+	"\bsince_ms\x18\x01 \x01(\x03R\asinceMs\x12\x18\n" +
+	"\aseconds\x18\x02 \x01(\x01R\aseconds\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x86\x02\n" +
 	"\x06Counts\x12\x16\n" +
 	"\x06listed\x18\x01 \x01(\x03R\x06listed\x12\x18\n" +
 	"\aplanned\x18\x02 \x01(\x03R\aplanned\x12\x18\n" +
@@ -2459,7 +2534,7 @@ func file_headrace_v1_datasets_proto_rawDescGZIP() []byte {
 }
 
 var file_headrace_v1_datasets_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_headrace_v1_datasets_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_headrace_v1_datasets_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_headrace_v1_datasets_proto_goTypes = []any{
 	(ApplyReply_Outcome)(0),  // 0: headrace.v1.ApplyReply.Outcome
 	(*ErrorDetail)(nil),      // 1: headrace.v1.ErrorDetail
@@ -2475,66 +2550,68 @@ var file_headrace_v1_datasets_proto_goTypes = []any{
 	(*DeleteRequest)(nil),    // 11: headrace.v1.DeleteRequest
 	(*DeleteReply)(nil),      // 12: headrace.v1.DeleteReply
 	(*Dataset)(nil),          // 13: headrace.v1.Dataset
-	(*Counts)(nil),           // 14: headrace.v1.Counts
-	(*StateRequest)(nil),     // 15: headrace.v1.StateRequest
-	(*StateReply)(nil),       // 16: headrace.v1.StateReply
-	(*PartitionState)(nil),   // 17: headrace.v1.PartitionState
-	(*Distances)(nil),        // 18: headrace.v1.Distances
-	(*Retention)(nil),        // 19: headrace.v1.Retention
-	(*LeaseState)(nil),       // 20: headrace.v1.LeaseState
-	(*ExcludedRequest)(nil),  // 21: headrace.v1.ExcludedRequest
-	(*ExcludedReply)(nil),    // 22: headrace.v1.ExcludedReply
-	(*ExcludedRange)(nil),    // 23: headrace.v1.ExcludedRange
-	(*JobRequest)(nil),       // 24: headrace.v1.JobRequest
-	(*JobReply)(nil),         // 25: headrace.v1.JobReply
-	(*NewestCheckpoint)(nil), // 26: headrace.v1.NewestCheckpoint
-	(*AgentState)(nil),       // 27: headrace.v1.AgentState
-	(*WorkerState)(nil),      // 28: headrace.v1.WorkerState
-	(*Tally)(nil),            // 29: headrace.v1.Tally
-	(*Token)(nil),            // 30: headrace.v1.Token
+	(*Silence)(nil),          // 14: headrace.v1.Silence
+	(*Counts)(nil),           // 15: headrace.v1.Counts
+	(*StateRequest)(nil),     // 16: headrace.v1.StateRequest
+	(*StateReply)(nil),       // 17: headrace.v1.StateReply
+	(*PartitionState)(nil),   // 18: headrace.v1.PartitionState
+	(*Distances)(nil),        // 19: headrace.v1.Distances
+	(*Retention)(nil),        // 20: headrace.v1.Retention
+	(*LeaseState)(nil),       // 21: headrace.v1.LeaseState
+	(*ExcludedRequest)(nil),  // 22: headrace.v1.ExcludedRequest
+	(*ExcludedReply)(nil),    // 23: headrace.v1.ExcludedReply
+	(*ExcludedRange)(nil),    // 24: headrace.v1.ExcludedRange
+	(*JobRequest)(nil),       // 25: headrace.v1.JobRequest
+	(*JobReply)(nil),         // 26: headrace.v1.JobReply
+	(*NewestCheckpoint)(nil), // 27: headrace.v1.NewestCheckpoint
+	(*AgentState)(nil),       // 28: headrace.v1.AgentState
+	(*WorkerState)(nil),      // 29: headrace.v1.WorkerState
+	(*Tally)(nil),            // 30: headrace.v1.Tally
+	(*Token)(nil),            // 31: headrace.v1.Token
 }
 var file_headrace_v1_datasets_proto_depIdxs = []int32{
 	13, // 0: headrace.v1.ApplyReply.dataset:type_name -> headrace.v1.Dataset
 	0,  // 1: headrace.v1.ApplyReply.outcome:type_name -> headrace.v1.ApplyReply.Outcome
 	13, // 2: headrace.v1.ListReply.datasets:type_name -> headrace.v1.Dataset
-	14, // 3: headrace.v1.DeleteReply.counts:type_name -> headrace.v1.Counts
-	14, // 4: headrace.v1.Dataset.counts:type_name -> headrace.v1.Counts
-	29, // 5: headrace.v1.Dataset.records:type_name -> headrace.v1.Tally
-	19, // 6: headrace.v1.Dataset.retention:type_name -> headrace.v1.Retention
-	17, // 7: headrace.v1.StateReply.partitions:type_name -> headrace.v1.PartitionState
-	18, // 8: headrace.v1.PartitionState.distances:type_name -> headrace.v1.Distances
-	14, // 9: headrace.v1.PartitionState.counts:type_name -> headrace.v1.Counts
-	20, // 10: headrace.v1.PartitionState.lease:type_name -> headrace.v1.LeaseState
-	19, // 11: headrace.v1.PartitionState.retention:type_name -> headrace.v1.Retention
-	30, // 12: headrace.v1.LeaseState.token:type_name -> headrace.v1.Token
-	23, // 13: headrace.v1.ExcludedReply.ranges:type_name -> headrace.v1.ExcludedRange
-	27, // 14: headrace.v1.JobReply.agents:type_name -> headrace.v1.AgentState
-	28, // 15: headrace.v1.JobReply.workers:type_name -> headrace.v1.WorkerState
-	13, // 16: headrace.v1.JobReply.datasets:type_name -> headrace.v1.Dataset
-	26, // 17: headrace.v1.JobReply.checkpoint:type_name -> headrace.v1.NewestCheckpoint
-	2,  // 18: headrace.v1.Datasets.Apply:input_type -> headrace.v1.ApplyRequest
-	4,  // 19: headrace.v1.Datasets.Describe:input_type -> headrace.v1.DescribeRequest
-	5,  // 20: headrace.v1.Datasets.List:input_type -> headrace.v1.ListRequest
-	7,  // 21: headrace.v1.Datasets.Pause:input_type -> headrace.v1.PauseRequest
-	9,  // 22: headrace.v1.Datasets.Resume:input_type -> headrace.v1.ResumeRequest
-	11, // 23: headrace.v1.Datasets.Delete:input_type -> headrace.v1.DeleteRequest
-	15, // 24: headrace.v1.Datasets.State:input_type -> headrace.v1.StateRequest
-	21, // 25: headrace.v1.Datasets.Excluded:input_type -> headrace.v1.ExcludedRequest
-	24, // 26: headrace.v1.Datasets.Job:input_type -> headrace.v1.JobRequest
-	3,  // 27: headrace.v1.Datasets.Apply:output_type -> headrace.v1.ApplyReply
-	13, // 28: headrace.v1.Datasets.Describe:output_type -> headrace.v1.Dataset
-	6,  // 29: headrace.v1.Datasets.List:output_type -> headrace.v1.ListReply
-	8,  // 30: headrace.v1.Datasets.Pause:output_type -> headrace.v1.PauseReply
-	10, // 31: headrace.v1.Datasets.Resume:output_type -> headrace.v1.ResumeReply
-	12, // 32: headrace.v1.Datasets.Delete:output_type -> headrace.v1.DeleteReply
-	16, // 33: headrace.v1.Datasets.State:output_type -> headrace.v1.StateReply
-	22, // 34: headrace.v1.Datasets.Excluded:output_type -> headrace.v1.ExcludedReply
-	25, // 35: headrace.v1.Datasets.Job:output_type -> headrace.v1.JobReply
-	27, // [27:36] is the sub-list for method output_type
-	18, // [18:27] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	15, // 3: headrace.v1.DeleteReply.counts:type_name -> headrace.v1.Counts
+	15, // 4: headrace.v1.Dataset.counts:type_name -> headrace.v1.Counts
+	30, // 5: headrace.v1.Dataset.records:type_name -> headrace.v1.Tally
+	20, // 6: headrace.v1.Dataset.retention:type_name -> headrace.v1.Retention
+	14, // 7: headrace.v1.Dataset.silence:type_name -> headrace.v1.Silence
+	18, // 8: headrace.v1.StateReply.partitions:type_name -> headrace.v1.PartitionState
+	19, // 9: headrace.v1.PartitionState.distances:type_name -> headrace.v1.Distances
+	15, // 10: headrace.v1.PartitionState.counts:type_name -> headrace.v1.Counts
+	21, // 11: headrace.v1.PartitionState.lease:type_name -> headrace.v1.LeaseState
+	20, // 12: headrace.v1.PartitionState.retention:type_name -> headrace.v1.Retention
+	31, // 13: headrace.v1.LeaseState.token:type_name -> headrace.v1.Token
+	24, // 14: headrace.v1.ExcludedReply.ranges:type_name -> headrace.v1.ExcludedRange
+	28, // 15: headrace.v1.JobReply.agents:type_name -> headrace.v1.AgentState
+	29, // 16: headrace.v1.JobReply.workers:type_name -> headrace.v1.WorkerState
+	13, // 17: headrace.v1.JobReply.datasets:type_name -> headrace.v1.Dataset
+	27, // 18: headrace.v1.JobReply.checkpoint:type_name -> headrace.v1.NewestCheckpoint
+	2,  // 19: headrace.v1.Datasets.Apply:input_type -> headrace.v1.ApplyRequest
+	4,  // 20: headrace.v1.Datasets.Describe:input_type -> headrace.v1.DescribeRequest
+	5,  // 21: headrace.v1.Datasets.List:input_type -> headrace.v1.ListRequest
+	7,  // 22: headrace.v1.Datasets.Pause:input_type -> headrace.v1.PauseRequest
+	9,  // 23: headrace.v1.Datasets.Resume:input_type -> headrace.v1.ResumeRequest
+	11, // 24: headrace.v1.Datasets.Delete:input_type -> headrace.v1.DeleteRequest
+	16, // 25: headrace.v1.Datasets.State:input_type -> headrace.v1.StateRequest
+	22, // 26: headrace.v1.Datasets.Excluded:input_type -> headrace.v1.ExcludedRequest
+	25, // 27: headrace.v1.Datasets.Job:input_type -> headrace.v1.JobRequest
+	3,  // 28: headrace.v1.Datasets.Apply:output_type -> headrace.v1.ApplyReply
+	13, // 29: headrace.v1.Datasets.Describe:output_type -> headrace.v1.Dataset
+	6,  // 30: headrace.v1.Datasets.List:output_type -> headrace.v1.ListReply
+	8,  // 31: headrace.v1.Datasets.Pause:output_type -> headrace.v1.PauseReply
+	10, // 32: headrace.v1.Datasets.Resume:output_type -> headrace.v1.ResumeReply
+	12, // 33: headrace.v1.Datasets.Delete:output_type -> headrace.v1.DeleteReply
+	17, // 34: headrace.v1.Datasets.State:output_type -> headrace.v1.StateReply
+	23, // 35: headrace.v1.Datasets.Excluded:output_type -> headrace.v1.ExcludedReply
+	26, // 36: headrace.v1.Datasets.Job:output_type -> headrace.v1.JobReply
+	28, // [28:37] is the sub-list for method output_type
+	19, // [19:28] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_headrace_v1_datasets_proto_init() }
@@ -2549,7 +2626,7 @@ func file_headrace_v1_datasets_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headrace_v1_datasets_proto_rawDesc), len(file_headrace_v1_datasets_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   28,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

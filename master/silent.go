@@ -1,0 +1,33 @@
+package master
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/headrace/headrace/sources"
+)
+
+// asked is told whether sources answer (serve.Server). Whatever asks a source of a
+// dataset says so before and after.
+type asked interface {
+	SourceAsked(dataset uint32)
+	SourceSilent(dataset uint32, reason string)
+	SourceAnswered(dataset uint32)
+}
+
+// silentAgain is how soon a source that did not answer is asked again at the latest.
+const silentAgain = 2 * time.Second
+
+// ask asks a source and says whether it answered. A refusal is an answer too.
+func ask(to asked, dataset uint32, question func() error) error {
+	to.SourceAsked(dataset)
+	err := question()
+	_, temporary := errors.AsType[*sources.Temporary](err)
+	if temporary || errors.Is(err, context.DeadlineExceeded) {
+		to.SourceSilent(dataset, err.Error())
+	} else {
+		to.SourceAnswered(dataset)
+	}
+	return err
+}

@@ -1,0 +1,66 @@
+package serve
+
+import (
+	"sync"
+	"time"
+
+	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/shardsvc/wire"
+)
+
+// silences are the questions to sources that have no answer, by dataset. The master
+// asks (discovery, the guard); who asks does not matter.
+//
+// The rule: a source is silent since the first question that was asked after its last
+// answer. So a call that hangs counts as well as one that fails, and a source that
+// nobody asks is not silent.
+type silences struct {
+	mu sync.Mutex
+	of map[uint32]*unanswered
+}
+
+type unanswered struct {
+	since  time.Time
+	reason string
+}
+
+// SourceAsked: the source of a dataset is asked something now.
+func (s *Server) SourceAsked(dataset uint32) { s.silences.note(dataset, "") }
+
+// SourceSilent: it did not answer, or not for all that was asked, and another try may
+// help.
+func (s *Server) SourceSilent(dataset uint32, reason string) { s.silences.note(dataset, reason) }
+
+// SourceAnswered: it did. Also that it is not asked any more.
+func (s *Server) SourceAnswered(dataset uint32) {
+	s.silences.mu.Lock()
+	defer s.silences.mu.Unlock()
+	delete(s.silences.of, dataset)
+}
+
+func (x *silences) note(dataset uint32, reason string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.of == nil {
+		x.of = map[uint32]*unanswered{}
+	}
+	u := x.of[dataset]
+	if u == nil {
+		u = &unanswered{since: time.Now()}
+		x.of[dataset] = u
+	}
+	if reason != "" {
+		u.reason = reason
+	}
+}
+
+// silence is what is told of a dataset, nil: nothing.
+func (s *Server) silence(dataset uint32) *headracev1.Silence {
+	s.silences.mu.Lock()
+	defer s.silences.mu.Unlock()
+	u := s.silences.of[dataset]
+	if u == nil || time.Since(u.since) < s.cfg.SilentAfter {
+		return nil
+	}
+	return &headracev1.Silence{SinceMs: u.since.UnixMilli(), Seconds: time.Since(u.since).Seconds(), Reason: wire.Valid(u.reason)}
+}
