@@ -11,17 +11,13 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/spf13/cobra"
-	"google.golang.org/grpc"
-
 	"github.com/headrace/headrace/agent/supervise"
-	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/internal/advice"
 	"github.com/headrace/headrace/internal/config"
 	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/internal/link"
-	"github.com/headrace/headrace/internal/view"
 	"github.com/headrace/headrace/master"
+	"github.com/spf13/cobra"
 )
 
 // trainersFirst are the defaults of run: those of up, and logs that leave the
@@ -30,13 +26,14 @@ var trainersFirst = map[string]string{"listen": oneMachine["listen"], "http": on
 
 // runFlags are run's own.
 type runFlags struct {
-	files       []string
-	perNode     int
-	nodes       int
-	nodeRank    int
-	maxRestarts int
-	masterAddr  string
-	masterPort  int
+	files        []string
+	resumeFailed bool
+	perNode      int
+	nodes        int
+	nodeRank     int
+	maxRestarts  int
+	masterAddr   string
+	masterPort   int
 }
 
 func (a *app) runCommand() *cobra.Command {
@@ -63,6 +60,7 @@ the same command goes on where it stopped.`,
 	}
 	fs := cmd.Flags()
 	specFlag(cmd, &f.files)
+	resumeFlag(cmd, &f.resumeFailed)
 	fs.IntVar(&f.perNode, "nproc-per-node", 1, "trainers on this machine")
 	fs.IntVar(&f.nodes, "nnodes", 1, "machines that run this command")
 	fs.IntVar(&f.nodeRank, "node-rank", 0, "number of this machine, from 0")
@@ -114,7 +112,7 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, args []string) error {
 		return advice.Usage.Errorf("start `headrace master` on one of them and give --master to all", "--nnodes %d: several machines need one master", f.nodes)
 	}
 	begun := false
-	err = a.up(cmd.Context(), log, docs, func(ctx context.Context, m *master.Master) error {
+	err = a.up(cmd.Context(), log, atStart{docs, f.resumeFailed}, func(ctx context.Context, m *master.Master) error {
 		begun = true
 		a.say("job %s is up in this process, state in %s; watch it with `headrace top`", a.cfg.Job, a.cfg.State)
 		return a.supervise(ctx, f, args, jobOfGroup{a.cfg.Job, a.cfg.Model, m.Addr()}, log)
@@ -137,7 +135,7 @@ func (a *app) runBesides(ctx context.Context, f *runFlags, args []string, docs [
 		return err
 	}
 	defer c.close()
-	if err := a.applyAtStart(ctx, c.conn, c.target, docs); err != nil {
+	if err := a.applyAtStart(ctx, c, docs, f.resumeFailed); err != nil {
 		return err
 	}
 	v, err := a.job(ctx, c)
@@ -166,26 +164,6 @@ func (a *app) masterAlive() bool {
 	}
 	_ = conn.Close()
 	return true
-}
-
-// applyAtStart applies -f, and tells the user of a second run what was there before.
-func (a *app) applyAtStart(ctx context.Context, conn *grpc.ClientConn, target link.Target, docs []dataset.Document) error {
-	c := &client{headracev1.NewDatasetsClient(conn), conn, target}
-	results, err := applyAll(ctx, c, docs, false)
-	if err != nil {
-		return err
-	}
-	for _, r := range results {
-		d, err := c.Describe(ctx, &headracev1.DescribeRequest{Name: r.Name})
-		if err != nil {
-			return advice.FromMaster(err, target)
-		}
-		v := view.DatasetOf(d)
-		if line := v.AtStart(); line != "" {
-			a.say("%s", line)
-		}
-	}
-	return nil
 }
 
 // jobOfGroup is what the trainers' group must know about the job.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/internal/config"
 	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/internal/link"
@@ -16,6 +17,7 @@ import (
 
 func (a *app) upCommand() *cobra.Command {
 	var files []string
+	var resumeFailed bool
 	cmd := &cobra.Command{
 		Use:   "up [-f FILE]",
 		Short: "Master and agent in one process: the default on one machine",
@@ -30,7 +32,7 @@ current folder and from the roots of -f, or from --allow-root if that is given.`
 				return err
 			}
 			log := a.logger()
-			err = a.up(cmd.Context(), log, docs, func(ctx context.Context, m *master.Master) error {
+			err = a.up(cmd.Context(), log, atStart{docs, resumeFailed}, func(ctx context.Context, m *master.Master) error {
 				log.Info("trainers can come", "socket", a.cfg.Socket, "metrics", m.HTTP())
 				<-ctx.Done()
 				return nil
@@ -42,6 +44,7 @@ current folder and from the roots of -f, or from --allow-root if that is given.`
 		},
 	}
 	specFlag(cmd, &files)
+	resumeFlag(cmd, &resumeFailed)
 	config.AddFlags(cmd.Flags(), oneMachine, slices.Concat(ofMaster, ofAgent)...)
 	completeFolders(cmd)
 	return cmd
@@ -75,7 +78,7 @@ func (a *app) loadUp(cmd *cobra.Command, files []string, defaults map[string]str
 // up runs master and agent, and calls body once trainers can connect. It ends when body
 // returns, when ctx ends (body's context ends too), or when master or agent fails. It then
 // stops the agent, and after it the master.
-func (a *app) up(ctx context.Context, log *slog.Logger, docs []dataset.Document, body func(context.Context, *master.Master) error) error {
+func (a *app) up(ctx context.Context, log *slog.Logger, at atStart, body func(context.Context, *master.Master) error) error {
 	m, err := a.newMaster(log)
 	if err != nil {
 		return err
@@ -83,10 +86,10 @@ func (a *app) up(ctx context.Context, log *slog.Logger, docs []dataset.Document,
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stopMaster := a.background(ctx, m.Run, cancel)
-	return errors.Join(a.withAgent(ctx, cancel, log, docs, m, body), stopMaster())
+	return errors.Join(a.withAgent(ctx, cancel, log, at, m, body), stopMaster())
 }
 
-func (a *app) withAgent(ctx context.Context, cancel context.CancelCauseFunc, log *slog.Logger, docs []dataset.Document, m *master.Master,
+func (a *app) withAgent(ctx context.Context, cancel context.CancelCauseFunc, log *slog.Logger, at atStart, m *master.Master,
 	body func(context.Context, *master.Master) error) error {
 	if !waitFor(ctx, m.Ready()) {
 		return nil // the cause is the master's own error
@@ -97,7 +100,7 @@ func (a *app) withAgent(ctx context.Context, cancel context.CancelCauseFunc, log
 		return err
 	}
 	defer func() { _ = conn.Close() }()
-	if err := a.applyAtStart(ctx, conn, target, docs); err != nil {
+	if err := a.applyAtStart(ctx, &client{headracev1.NewDatasetsClient(conn), conn, target}, at.docs, at.resumeFailed); err != nil {
 		return err
 	}
 	g, err := a.newAgent(conn, target, log, besides{m.Registry()})

@@ -15,6 +15,9 @@ type Change struct {
 	// Compatible: a dataset that is being read may take it. The records, their
 	// positions, their order and their values stay what they are.
 	Compatible bool
+	// Repairs: a dataset that has failed may go on because of it. Such fields say what is
+	// done with records that stopped it.
+	Repairs bool
 }
 
 func (c Change) String() string {
@@ -38,6 +41,7 @@ func Diff(old, new *Spec) []Change {
 	}
 	for i := range all {
 		all[i].Compatible = compatible(all[i].Field, old, new)
+		all[i].Repairs = all[i].Compatible && repairs(all[i].Field)
 	}
 	slices.SortFunc(all, func(a, b Change) int { return strings.Compare(a.Field, b.Field) })
 	return all
@@ -49,7 +53,7 @@ func compatible(field string, old, new *Spec) bool {
 		return true
 	case field == "passes": // one more reading of the same; fewer may have been read already
 		return new.Passes > old.Passes
-	case field == "decode.on_error", field == "on_loss": // what a failed dataset is set free with
+	case repairs(field):
 		return true
 	case field == "resume": // of processes that come from now on
 		return true
@@ -58,7 +62,11 @@ func compatible(field string, old, new *Spec) bool {
 		return false
 	}
 	own, ok := strings.CutPrefix(field, new.Source.Kind().Name+".")
-	return ok && (own == "max_record" || new.Source.Compatible(own))
+	return ok && new.Source.Compatible(own)
+}
+
+func repairs(field string) bool {
+	return field == "decode.on_error" || field == "on_loss" || strings.HasSuffix(field, ".max_record")
 }
 
 // Leaves gives the leaves of a spec: "kafka.topics" and its value as JSON.

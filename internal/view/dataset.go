@@ -77,7 +77,7 @@ func (d *Dataset) AtStart() string {
 	case d.State == "done":
 		return fmt.Sprintf("dataset %s was read to its end before; `headrace dataset delete %s --yes` while the master runs, or another --state, begins anew", d.Name, d.Name)
 	case d.State == "failed":
-		return fmt.Sprintf("dataset %s has failed: %s; `headrace dataset resume %s` when that is mended", d.Name, d.Reason, d.Name)
+		return fmt.Sprintf("dataset %s has failed: %s; when that is mended: `headrace run --resume-failed`, or `headrace dataset resume %s` while a master runs", d.Name, d.Reason, d.Name)
 	case d.Counts.Settled > 0:
 		return fmt.Sprintf("dataset %s goes on at %s", d.Name, d.progress())
 	}
