@@ -58,16 +58,16 @@ func TestACallCountsBehindTheStepsThatWereSaidBeforeIt(t *testing.T) {
 	tr.bye()
 }
 
-func (t *trainer) told() (h frame.Hold, err error) {
-	m, err := t.expect(frame.TypeHold)
+func (t *trainer) told() (h frame.PauseYields, err error) {
+	m, err := t.expect(frame.TypePauseYields)
 	if err != nil {
 		return h, err
 	}
-	return frame.Decode[frame.Hold](m.Type, m.payload)
+	return frame.Decode[frame.PauseYields](m.Type, m.payload)
 }
 
-// docs/CUTS.md: "YieldsHeld, behind the acks".
-func TestHeldReachesTheMasterBehindTheAcksOfWhatWasYielded(t *testing.T) {
+// docs/CUTS.md: "YieldsPaused, after the acks".
+func TestYieldsPausedReachesTheMasterAfterTheAcksOfWhatWasYielded(t *testing.T) {
 	m, a, _ := setUp(t, 100)
 	m.do(func(toy *toymaster.Master) { toy.Model = "shared" })
 	saver := must(hello(a.socket, frame.Hello{WorldSize: 2}))(t)
@@ -75,15 +75,15 @@ func TestHeldReachesTheMasterBehindTheAcksOfWhatWasYielded(t *testing.T) {
 	s := must(other.open(1, frame.Open{Dataset: "lines", Rows: 10, Track: true}))(t)
 	check(t, s.credit(3))
 	must(s.next(0))(t)
-	check(t, saver.say(frame.Call{ID: 1, Call: frame.CallHold, Cut: 77}))
+	check(t, saver.say(frame.Call{ID: 1, Call: frame.CallPause, Cut: 77}))
 	for _, tr := range []*trainer{saver, other} {
 		if h := must(tr.told())(t); !h.On || h.Cut != 77 || h.Why == "" {
 			t.Errorf("%+v", h)
 		}
 	}
-	check(t, frame.WriteControl(saver.control, frame.TypeHeld, 0, 0, frame.Held{Cut: 77}))
+	check(t, frame.WriteControl(saver.control, frame.TypeYieldsPaused, 0, 0, frame.YieldsPaused{Cut: 77}))
 	check(t, s.step(1, 1))
-	check(t, frame.WriteControl(other.control, frame.TypeHeld, 0, 0, frame.Held{Cut: 77}))
+	check(t, frame.WriteControl(other.control, frame.TypeYieldsPaused, 0, 0, frame.YieldsPaused{Cut: 77}))
 	if got := must(saver.answer())(t); got.ID != 1 || got.Code != frame.AnswerOK || got.Cut != 77 {
 		t.Errorf("%+v", got)
 	}

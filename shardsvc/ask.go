@@ -40,8 +40,8 @@ func (ck *checkpoints) cutCall(a *agent, k *CutCall) {
 		ck.answer(a.session, k.Worker, k.ID, CutAnswer{Code: code, Cut: k.Drop.Cut}, 0, reason)
 	case k.Restore != nil:
 		ck.restore(w, k.ID, k.Restore)
-	case k.Hold != nil:
-		ck.holdYields(w, k.ID, k.Hold)
+	case k.Pause != nil:
+		ck.pauseYields(w, k.ID, k.Pause)
 	}
 }
 
@@ -121,7 +121,7 @@ func (ck *checkpoints) badAsk(w *worker, k *CutAsk) string {
 	case ck.gated(w):
 		return "restore first: " + ck.gate(w)
 	case ck.ledger.folds && k.Exact:
-		return ck.notHeld(w, k.Cut)
+		return ck.notPaused(w, k.Cut)
 	case ck.ledger.folds:
 		return ""
 	case ck.genEnded:
@@ -196,7 +196,7 @@ func (ck *checkpoints) checkAsks() {
 			return false
 		}
 		if ck.ledger.folds && q.cut.Exact { // a drop may have come in between
-			if reason := ck.notHeld(q.w, q.cut.Cut); reason != "" {
+			if reason := ck.notPaused(q.w, q.cut.Cut); reason != "" {
 				ck.answer(q.w.session(), q.w.number, q.call, CutAnswer{Code: CutRefused, Cut: q.cut.Cut}, q.cut.Step, reason)
 				return true
 			}

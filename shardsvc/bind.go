@@ -28,16 +28,16 @@ func (ck *checkpoints) bind(r *rank, id uint64, path string) (CutCode, string) {
 }
 
 func (ck *checkpoints) bindCut(e *BindCut) {
-	k, settles := ck.kept(e.Cut), ck.settles(e.Cut)
+	k, resolves := ck.kept(e.Cut), ck.resolves(e.Cut)
 	if _, reason := ck.bind(nil, e.Cut, e.Path); reason != "" {
 		ck.ledger.rejected("%s", reason)
-	} else if settles {
-		ck.rankSettled(ck.group.rankOf(uint32(k.rank)))
+	} else if resolves {
+		ck.rankResolved(ck.group.rankOf(uint32(k.rank)))
 	}
 }
 
 func (ck *checkpoints) bound(k *keptCut, path string) {
-	k.state, k.settling = CutBound, false
+	k.state, k.resolving = CutBound, false
 	ck.isBack(k.id)
 	if path != "" {
 		k.path = path
@@ -98,8 +98,8 @@ func (ck *checkpoints) remark() {
 // dropOf forgets a cut for rank r, or a tool.
 func (ck *checkpoints) dropOf(r *rank, id uint64, reason string) (CutCode, string) {
 	k := ck.kept(id)
-	if h := ck.yields; h != nil && h.cut == id && (r == nil || r == h.w.rank) {
-		ck.endHold(CutRefused, "the cut was dropped: "+reason)
+	if h := ck.pause; h != nil && h.cut == id && (r == nil || r == h.w.rank) {
+		ck.endPause(CutRefused, "the cut was dropped: "+reason)
 	}
 	switch {
 	case k == nil || k.state == cutUnbound:
@@ -124,10 +124,10 @@ func (ck *checkpoints) dropOf(r *rank, id uint64, reason string) (CutCode, strin
 }
 
 func (ck *checkpoints) dropCut(e *DropCut) {
-	k, settles := ck.kept(e.Cut), ck.settles(e.Cut)
+	k, resolves := ck.kept(e.Cut), ck.resolves(e.Cut)
 	if _, reason := ck.dropOf(nil, e.Cut, e.Reason); reason != "" {
 		ck.ledger.rejected("%s", reason)
-	} else if settles {
-		ck.rankSettled(ck.group.rankOf(uint32(k.rank)))
+	} else if resolves {
+		ck.rankResolved(ck.group.rankOf(uint32(k.rank)))
 	}
 }

@@ -17,10 +17,10 @@ type checkpoints struct {
 	asks     []*ask       // that wait, in order of arrival
 	askDue   bool         // something happened that may complete one
 
-	yields    *yieldHold // nil: none is on
-	yieldsDue bool       // something happened that may complete it
-	doubting  bool       // a restore waits for what is known of others
-	heldLast  heldYields
+	pause     *yieldPause // nil: none is on
+	pauseDue  bool        // something happened that may complete it
+	doubting  bool        // a restore waits for what is known of others
+	lastPause endedPause
 
 	phase     restorePhase
 	choice    uint64 // of the generation: the cut that it went back to; 0: the start

@@ -10,9 +10,9 @@ const (
 	timerSteal                     // dataset
 	timerRecovery
 	timerAsk
-	timerSettle
+	timerResolve
 	timerRestore
-	timerYields
+	timerPause
 	timerDoubt // its Step looks again
 )
 
@@ -20,7 +20,7 @@ type timer struct {
 	at   Time
 	kind timerKind
 	of   any    // whose it is
-	cut  uint64 // of timerSettle
+	cut  uint64 // of timerResolve
 }
 
 // timerHeap holds deadlines, the next one first. A deadline that moved is found

@@ -66,8 +66,8 @@ func (c *Core) Step(now Time, ev Event, fx *Effects) (wake Time) {
 		c.bindCut(e)
 	case *DropCut:
 		c.dropCut(e)
-	case *SettleCut:
-		c.settleCut(e.Cut, e.Found, "no valid manifest of it was found")
+	case *ResolveCut:
+		c.resolveCut(e.Cut, e.Found, "no valid manifest of it was found")
 	case *Rewind:
 		c.rewind(e)
 	case *Start:
@@ -77,9 +77,9 @@ func (c *Core) Step(now Time, ev Event, fx *Effects) (wake Time) {
 	}
 	c.checkDoubts()
 	c.serve()
-	c.checkYields()
+	c.checkPaused()
 	c.checkAsks()
-	c.serve() // a hold may have ended with the freeze
+	c.serve() // a pause may have ended with the freeze
 	c.fx = nil
 	if at := c.timers.next(); at != Never {
 		return at + c.blocked
@@ -137,7 +137,7 @@ func (c *Core) message(m *Message) {
 		c.cutCall(a, &m.Calls[i])
 	}
 	for i := range m.Yields {
-		c.yieldsHeld(a, &m.Yields[i])
+		c.yieldsPaused(a, &m.Yields[i])
 	}
 }
 

@@ -99,15 +99,15 @@
 //	kept.go         the cuts that are kept, and their lives
 //	ask.go          who asks for a cut, and what it waits for
 //	freeze.go       a cut is made
-//	yields.go       yields of all trainers, held for an exact cut of a shared model
+//	pause.go        yields of all trainers, paused for an exact cut of a shared model
 //	bind.go         bind and drop
 //	removed.go      cuts that are being removed
-//	settle.go       private ranks that are gone: their frozen cuts, their acks
+//	resolve.go      private ranks that are gone: their frozen cuts, their acks
 //	restore.go      going back to a cut: calls, the choice, the phase
 //	doubt.go        whether others still train a shared model
 //	gate.go         who gets nothing before it restored
 //	rewind.go       a person goes back
-//	query_cut.go    what is kept, marks to commit and to hold
+//	query_cut.go    what is kept, marks to commit and to retain
 //	needed.go       from where on sources must keep their records
 //
 // The core itself: one door.

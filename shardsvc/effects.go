@@ -71,9 +71,9 @@ const (
 	// ReplyCut answers a CutCall: Worker, Request (the call's ID), Reason, Step,
 	// Epoch, Units (pending again), Again, and Cut.
 	ReplyCut
-	// ReplyHold: Worker, Cut.Cut, Reason: hand it no further batch; Refused: the
-	// hold has ended.
-	ReplyHold
+	// ReplyPause: Worker, Cut.Cut, Reason: hand it no further batch; Refused: the
+	// pause has ended.
+	ReplyPause
 )
 
 // Code of a ReplyAck, with the numbers of the wire.
@@ -200,12 +200,12 @@ const (
 	ReportCutBound       // Cut, Rank, Step, Path
 	ReportCutVoided      // Cut, Rank, Step, Path, Reason
 	ReportCutDropped     // Cut, Rank, Step, Path, Reason
-	ReportSettleCut      // look at Path for a valid manifest of Cut, answer with a SettleCut
+	ReportResolveCut     // look at Path for a valid manifest of Cut, answer with a ResolveCut
 	ReportRestored       // a generation, or Rank, went back to Cut (0: the start); Units are pending again
 	ReportRewound        // somebody went back to Cut (0: the start); Units are pending again
 	ReportRestoreMissing // not all ranks restored by the deadline; Reason names them
 	ReportRestoreWaits   // Rank's restore waits until it is known whether others train; Reason names them
-	ReportHoldEnded      // Rank held all yields for Cut; Reason, if it ended before the freeze
+	ReportPauseEnded     // Rank held all yields for Cut; Reason, if it ended before the freeze
 )
 
 // Report is for the log and metrics. Fields that do not apply are zero.

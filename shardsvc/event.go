@@ -148,7 +148,7 @@ type Message struct {
 	Heads    []Head
 	Requests []LeaseRequest
 	Calls    []CutCall
-	Yields   []YieldsHeld
+	Yields   []YieldsPaused
 }
 
 // Hello opens a session. The same incarnation as before resumes; another one

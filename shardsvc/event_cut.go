@@ -12,7 +12,7 @@ type CutCall struct {
 	Bind    *CutBind
 	Drop    *CutDrop
 	Restore *RestoreCall
-	Hold    *CutHold
+	Pause   *CutPause
 }
 
 // CutAsk freezes the cut at Step. Its answer waits until the cut is complete, or
@@ -23,22 +23,22 @@ type CutAsk struct {
 	Carried  bool   // a framework owns the file: kept without a manifest
 	Path     string // where the manifest will be; empty with Carried
 	Deadline Time   // from now; 0: 60 s
-	Exact    bool   // shared: a CutHold of Cut was answered OK; refused if the hold did not last
+	Exact    bool   // shared: a CutPause of Cut was answered OK; refused if the pause ended early
 	After    uint64 // as in RestoreCall
 }
 
-// CutHold (shared) holds the yields of all trainers until Cut is asked for, exact,
+// CutPause (shared) holds the yields of all trainers until Cut is asked for, exact,
 // or dropped, or Deadline has passed. Answered when every living worker has said
 // that it yields nothing.
-type CutHold struct {
+type CutPause struct {
 	Cut      uint64
 	Deadline Time // from now; 0: 60 s
 }
 
-// YieldsHeld: the worker yields nothing, and the acks of all that it has yielded
+// YieldsPaused: the worker yields nothing, and the acks of all that it has yielded
 // came before. Untracked: it can not know, because it reads that dataset without
 // steps.
-type YieldsHeld struct {
+type YieldsPaused struct {
 	Worker    uint32
 	Cut       uint64
 	Untracked DatasetID
@@ -90,10 +90,10 @@ const (
 
 func (r Resume) String() string { return [...]string{"default", "bound", "acked", "start"}[r] }
 
-// SettleCut answers ReportSettleCut: whether a valid manifest of the cut is at
+// ResolveCut answers ReportResolveCut: whether a valid manifest of the cut is at
 // its path. Found false means that it is surely not there; who can not see the
 // storage does not answer, and the core's deadline voids the cut.
-type SettleCut struct {
+type ResolveCut struct {
 	Cut   uint64
 	Found bool
 }
@@ -119,7 +119,7 @@ type DropCut struct {
 	Reason string
 }
 
-func (*SettleCut) event() {}
-func (*Rewind) event()    {}
-func (*BindCut) event()   {}
-func (*DropCut) event()   {}
+func (*ResolveCut) event() {}
+func (*Rewind) event()     {}
+func (*BindCut) event()    {}
+func (*DropCut) event()    {}

@@ -28,8 +28,8 @@ func (ck *checkpoints) freeze(q *ask) {
 	ck.addCut(k, body)
 	ck.reportCut(ReportCutFrozen, k, "")
 	ck.answerCut(q.w, q.call, k)
-	if h := ck.yields; h != nil && h.cut == k.id {
-		ck.endHold(CutOK, "")
+	if h := ck.pause; h != nil && h.cut == k.id {
+		ck.endPause(CutOK, "")
 	}
 	if k.state == CutCarried {
 		ck.dropOldCarried(k.rank)

@@ -218,7 +218,7 @@ func TestNoEventBreaksTheCore(t *testing.T) {
 				m.Calls = []CutCall{anyCall(rt, n, bodies)}
 			}
 			if rapid.IntRange(0, 3).Draw(rt, "held yields") == 0 {
-				m.Yields = []YieldsHeld{{n, uint64(small.Draw(rt, "held cut")), small.Draw(rt, "untracked") / 2}}
+				m.Yields = []YieldsPaused{{n, uint64(small.Draw(rt, "held cut")), small.Draw(rt, "untracked") / 2}}
 			}
 			m.Status = []WorkerStatus{{Worker: n, Paused: rapid.Bool().Draw(rt, "paused")}}
 			m.Requests = []LeaseRequest{{1, small.Draw(rt, "worker"), small.Draw(rt, "ds"), rapid.Float64().Draw(rt, "rate"), small.Draw(rt, "count"), small.Draw(rt, "virtual")}}
@@ -256,7 +256,7 @@ func TestNoEventBreaksTheCore(t *testing.T) {
 					w.core.State(w.now, d.ID, 0, 10)
 					w.core.Partitions(d.ID)
 					w.core.Excluded(d.ID, 0, 10)
-					w.core.HoldMarks(d.ID)
+					w.core.RetainMarks(d.ID)
 				}
 			},
 		})
@@ -269,7 +269,7 @@ func anyID(rt *rapid.T) uint64 { return uint64(rapid.Uint32Range(0, 4).Draw(rt, 
 func anyCutEvent(rt *rapid.T, w *world, bodies map[uint64]*cut.Cut) Event {
 	switch rapid.IntRange(0, 30).Draw(rt, "cut event") {
 	case 0:
-		return &SettleCut{anyID(rt), rapid.Bool().Draw(rt, "found")}
+		return &ResolveCut{anyID(rt), rapid.Bool().Draw(rt, "found")}
 	case 1:
 		return &BindCut{anyID(rt), "/b"}
 	case 2:
@@ -293,7 +293,7 @@ func anyCall(rt *rapid.T, worker uint32, bodies map[uint64]*cut.Cut) CutCall {
 	case 2:
 		k.Drop = &CutDrop{anyID(rt), ""}
 	case 4:
-		k.Hold = &CutHold{anyID(rt), Time(rapid.Int64().Draw(rt, "deadline"))}
+		k.Pause = &CutPause{anyID(rt), Time(rapid.Int64().Draw(rt, "deadline"))}
 	case 3:
 		k.Restore = &RestoreCall{Mode: RestoreMode(rapid.IntRange(0, 3).Draw(rt, "mode")), Cut: bodies[anyID(rt)], Path: "/d", Failed: []uint64{anyID(rt)}, After: uint64(rapid.Uint32Range(0, 9).Draw(rt, "after"))}
 	}

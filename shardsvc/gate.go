@@ -21,8 +21,8 @@ func (ck *checkpoints) mayGet(h *holder) (ok bool, state State, reason string) {
 	switch {
 	case ck.gated(w):
 		return false, Restoring, ck.gate(w)
-	case ck.yields != nil && ck.at(w).barred:
-		return false, Wait, ck.holdReason()
+	case ck.pause != nil && ck.at(w).barred:
+		return false, Wait, ck.pauseReason()
 	}
 	return true, 0, ""
 }

@@ -40,5 +40,5 @@ func (c *Core) CheckInvariants() error {
 	if n := len(c.leases.retold); n != len(c.leases.was) || n > len(c.leases.slots) {
 		return fmt.Errorf("%d tokens of older terms, of %d leases", n, len(c.leases.was))
 	}
-	return c.checkHold()
+	return c.checkPause()
 }

@@ -22,7 +22,7 @@ type keptCut struct {
 	units       cut.Units // of body
 	records     cut.Tally // of body
 
-	settling bool // private: the shell was asked to look at path
+	resolving bool // private: the shell was asked to look at path
 }
 
 func (ck *checkpoints) loadCuts(l *loading) error {
@@ -135,7 +135,7 @@ func (k *keptCut) decode() *cut.Cut {
 // forgetCut removes a cut. The body of a rank's base stays.
 func (ck *checkpoints) forgetCut(k *keptCut, reason string) {
 	was := k.state
-	k.settling = false
+	k.resolving = false
 	ck.reportCut(ReportCutDropped, k, reason)
 	if k.rank != cut.Group && ck.past(ck.group.rankOf(uint32(k.rank))).base == k {
 		k.state, k.path = cutUnbound, ""
@@ -158,7 +158,7 @@ func (ck *checkpoints) void(k *keptCut, reason string) {
 	if k.state == CutVoided || k.state == cutUnbound {
 		return
 	}
-	k.state, k.body, k.settling = CutVoided, nil, false
+	k.state, k.body, k.resolving = CutVoided, nil, false
 	ck.putCut(k)
 	ck.reportCut(ReportCutVoided, k, reason)
 }

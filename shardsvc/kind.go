@@ -71,26 +71,26 @@ func (ck anyKind) begin(w *worker, first bool) (again comesAgain) {
 	return again
 }
 
-func (ck anyKind) joined(w *worker, newcomer bool) { ck.holdJoined(w, newcomer) }
+func (ck anyKind) joined(w *worker, newcomer bool) { ck.joinedInPause(w, newcomer) }
 
 func (ck anyKind) settledIn(w *worker) { ck.restoreWaiting(w) }
 
 func (ck anyKind) counts(w *worker) bool { return ck.past(w.rank).called || !ck.checkpoints.gated(w) }
 
 func (ck anyKind) ending(w *worker, reason string) {
-	if ck.yields != nil && ck.yields.w == w {
-		ck.endHold(CutFenced, reason)
+	if ck.pause != nil && ck.pause.w == w {
+		ck.endPause(CutFenced, reason)
 	}
 }
 
-func (ck anyKind) dropped(w *worker) { ck.holdDropped(w) }
+func (ck anyKind) dropped(w *worker) { ck.droppedInPause(w) }
 
 func (ck anyKind) lost(*worker, bool, string) {}
 
 func (ck anyKind) unheard([]*rank) {}
 
 func (ck anyKind) recovered() {
-	ck.yieldsDue = true
+	ck.pauseDue = true
 	for i := 0; i < len(ck.group.workers); i++ {
 		ck.restoreWaiting(ck.group.workers[i])
 	}
@@ -109,8 +109,8 @@ func (ck anyKind) oldestStep(r *rank) int64 { return r.step - ck.cfg.History }
 
 // goBackAll makes a cut the settled records of the whole job.
 func (ck anyKind) goBackAll(t *target, k *keptCut) (again comesAgain) {
-	if ck.yields != nil {
-		ck.endHold(CutRefused, "somebody went back to a checkpoint")
+	if ck.pause != nil {
+		ck.endPause(CutRefused, "somebody went back to a checkpoint")
 	}
 	again = ck.ledger.goBack(ck.linesOf(k))
 	ck.voidAfter(nil, k, t.foreign != nil)

@@ -15,10 +15,10 @@ type NeedInfo struct {
 }
 
 // Needed says for each partition of a dataset from where on the source must keep
-// its records: from its HoldMark, or, where all of it will be read again or is read
+// its records: from its RetainMark, or, where all of it will be read again or is read
 // in another order, from its beginning. What needs nothing more is left out.
 func (ck *checkpoints) Needed(id DatasetID) []NeedInfo {
-	marks := ck.HoldMarks(id)
+	marks := ck.RetainMarks(id)
 	var all []NeedInfo
 	for i := range marks {
 		m := &marks[i]

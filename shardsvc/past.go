@@ -24,8 +24,8 @@ func (ck *checkpoints) past(r *rank) *rankPast {
 type workerPast struct {
 	asking    *waitingRestore
 	doubtedAt Time   // since when asking waits for what is known of others; 0: it does not
-	held      uint64 // cut of the hold that is on, if it has said that it yields nothing
-	barred    bool   // it came during the hold, and gets nothing before it ends
+	paused    uint64 // the cut of the pause that is on, if the process has said that it yields nothing
+	barred    bool   // it joined during the pause, and gets nothing until the pause ends
 }
 
 // at is what is known of w.

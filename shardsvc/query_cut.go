@@ -73,16 +73,16 @@ func (ck *checkpoints) boundLow(id DatasetID) func(*pass) int64 {
 	return func(ps *pass) int64 { return l.of(ps.p, ps.n).Low }
 }
 
-// HoldMarks are what must not be deleted: the low mark of the oldest kept cut
-// (private: of the union of the ranks' oldest). Without a kept cut they are the
-// BoundMarks.
-func (ck *checkpoints) HoldMarks(id DatasetID) []MarkInfo {
-	held := ck.oldest()
-	if held == nil {
+// RetainMarks are the positions from which the source must not delete: the low mark
+// of the oldest kept cut (private: of the union of the ranks' oldest cuts). Without a
+// kept cut they are the BoundMarks.
+func (ck *checkpoints) RetainMarks(id DatasetID) []MarkInfo {
+	oldest := ck.oldest()
+	if oldest == nil {
 		return ck.BoundMarks(id)
 	}
 	bound := ck.boundLow(id)
-	return ck.ledger.lowMarks(id, func(ps *pass) int64 { return min(held.of(ps.p, ps.n).Low, bound(ps)) })
+	return ck.ledger.lowMarks(id, func(ps *pass) int64 { return min(oldest.of(ps.p, ps.n).Low, bound(ps)) })
 }
 
 // oldest is the union of the oldest cuts that are kept for somebody to go back to;

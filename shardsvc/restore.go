@@ -11,7 +11,7 @@ import (
 
 const restoreDeadline = 600 * Second
 
-// waitingRestore is a call that waits until a rank's frozen cuts are settled, a
+// waitingRestore is a call that waits until a rank's frozen cuts are resolved, a
 // new term has recovered, or it is known whether others train a shared model.
 type waitingRestore struct {
 	call    uint64
@@ -45,7 +45,7 @@ func (ck *checkpoints) restore(w *worker, call uint64, k *RestoreCall) {
 	if ck.answered(w, call, k) {
 		return
 	}
-	if ck.ledger.perRank && k.Mode == RestoreNewest && ck.settling(r) && (k.Cut == nil || !ck.settles(uint64(k.Cut.ID))) {
+	if ck.ledger.perRank && k.Mode == RestoreNewest && ck.resolving(r) && (k.Cut == nil || !ck.resolves(uint64(k.Cut.ID))) {
 		ck.at(w).asking = &waitingRestore{call, *k}
 		return
 	}
@@ -102,9 +102,9 @@ func (t *target) step() int64 {
 	return 0
 }
 
-func (ck *checkpoints) settles(id uint64) bool {
+func (ck *checkpoints) resolves(id uint64) bool {
 	k := ck.kept(id)
-	return k != nil && k.settling
+	return k != nil && k.resolving
 }
 
 // answered: the choice of the generation, or of this process, was made already, or

@@ -206,7 +206,7 @@ func (s *script) event(t *testing.T, line string) Event {
 	case "dropcut":
 		return &DropCut{Cut: uint64(a.num("cut", 0)), Reason: a.word("reason", "")}
 	case "settle":
-		return &SettleCut{Cut: uint64(a.num("cut", 0)), Found: a.has("found")}
+		return &ResolveCut{Cut: uint64(a.num("cut", 0)), Found: a.has("found")}
 	case "rewind":
 		return &Rewind{Cut: s.cut(t, a), Path: a.word("path", "")}
 	case "lost":
@@ -267,10 +267,10 @@ func (s *script) message(t *testing.T, d *datadriven.TestData) *Message {
 			m.Calls = append(m.Calls, CutCall{Worker: w, ID: uint64(a.num("id", 1)), Bind: &CutBind{Cut: uint64(a.num("cut", 0)), Path: a.word("path", "")}})
 		case "drop":
 			m.Calls = append(m.Calls, CutCall{Worker: w, ID: uint64(a.num("id", 1)), Drop: &CutDrop{Cut: uint64(a.num("cut", 0)), Reason: a.word("reason", "")}})
-		case "hold":
-			m.Calls = append(m.Calls, CutCall{Worker: w, ID: uint64(a.num("id", 1)), Hold: &CutHold{Cut: uint64(a.num("cut", 0)), Deadline: a.time("deadline", 0)}})
-		case "yieldsheld":
-			m.Yields = append(m.Yields, YieldsHeld{Worker: w, Cut: uint64(a.num("cut", 0)), Untracked: uint32(a.num("untracked", 0))})
+		case "pauseyields":
+			m.Calls = append(m.Calls, CutCall{Worker: w, ID: uint64(a.num("id", 1)), Pause: &CutPause{Cut: uint64(a.num("cut", 0)), Deadline: a.time("deadline", 0)}})
+		case "yieldspaused":
+			m.Yields = append(m.Yields, YieldsPaused{Worker: w, Cut: uint64(a.num("cut", 0)), Untracked: uint32(a.num("untracked", 0))})
 		case "restore":
 			k := &RestoreCall{Mode: map[string]RestoreMode{"newest": RestoreNewest, "exact": RestoreExact, "start": RestoreStart}[a.word("mode", "newest")], Cut: s.cut(t, a), Path: a.word("path", "")}
 			for _, v := range a.list("failed") {
@@ -311,8 +311,8 @@ func (s *script) cuts(out *bytes.Buffer) {
 	}
 	for _, d := range c.Datasets() {
 		for i, m := range c.BoundMarks(d.ID) {
-			h := c.HoldMarks(d.ID)[i]
-			fmt.Fprintf(out, "part %d: bound pass %d seg %d offset %d, hold pass %d seg %d offset %d\n", m.Partition, m.Pass, m.Segment, m.Offset, h.Pass, h.Segment, h.Offset)
+			h := c.RetainMarks(d.ID)[i]
+			fmt.Fprintf(out, "part %d: bound pass %d seg %d offset %d, retain pass %d seg %d offset %d\n", m.Partition, m.Pass, m.Segment, m.Offset, h.Pass, h.Segment, h.Offset)
 		}
 	}
 }

@@ -70,7 +70,7 @@ type simTrainer struct {
 	failed     []uint64 // cuts that it was refused
 	leases     []*simLease
 	asks       []Reply
-	simHold
+	simPause
 }
 
 type simLease struct {

@@ -84,7 +84,7 @@ func (s *sim) cutReport(r Report) {
 		k.state = CutVoided
 	case ReportCutDropped:
 		s.cuts = slices.DeleteFunc(s.cuts, func(x *simCut) bool { return x == k })
-	case ReportSettleCut:
+	case ReportResolveCut:
 		s.looks = append(s.looks, r.Cut)
 	case ReportPendingAgain:
 		s.sameBack(r, s.book.TakeBack(r.Rank, s.floor(r.Rank)), 0, false)
@@ -204,7 +204,7 @@ func (s *sim) cutAnswered(t *simTrainer, r Reply) {
 	if r.Cut.Body != nil {
 		s.holds(s.cutOf(r.Cut.Cut), r.Cut.Body) // repeated or shared: the same as ever
 	}
-	if t == nil || s.holdAnswered(t, r) {
+	if t == nil || s.pauseAnswered(t, r) {
 		return
 	}
 	switch {
@@ -311,7 +311,7 @@ func (s *sim) someLookDone() {
 	}
 	id := s.looks[0]
 	s.looks = s.looks[1:]
-	s.step(&SettleCut{Cut: id, Found: s.manifests[id] != nil}, false)
+	s.step(&ResolveCut{Cut: id, Found: s.manifests[id] != nil}, false)
 }
 
 // restore: the trainer offers the newest manifest that it sees, or another one.

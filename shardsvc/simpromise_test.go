@@ -148,7 +148,7 @@ func (s *sim) deliver(r Reply, pieces []Piece) {
 			if !t.joined {
 				t.step = r.Step
 			}
-			t.held = 0 // its agent tells it anew, should it be
+			t.paused = 0 // its agent tells it anew, should it be
 			t.joined, t.generation = true, r.Generation
 		}
 	case ReplyFence:
@@ -167,8 +167,8 @@ func (s *sim) deliver(r Reply, pieces []Piece) {
 		s.deliverLease(a, r)
 	case ReplyCut:
 		s.cutAnswered(t, r)
-	case ReplyHold:
-		s.holdTold(t, r)
+	case ReplyPause:
+		s.pauseTold(t, r)
 	}
 }
 

@@ -17,12 +17,12 @@ func (c *Core) tick() {
 			c.recoveryDue()
 		case timerAsk:
 			c.askTimeout()
-		case timerSettle:
-			c.settleCut(t.cut, false, "its storage was not seen in time")
+		case timerResolve:
+			c.resolveCut(t.cut, false, "its storage was not seen in time")
 		case timerRestore:
 			c.restoreDue()
-		case timerYields:
-			c.holdTimeout()
+		case timerPause:
+			c.pauseTimeout()
 		case timerDoubt:
 		}
 	}

@@ -131,8 +131,8 @@ func (r Reply) text(pieces []Piece) string {
 		fmt.Fprintf(&b, "standing #%d w=%d ds=%d %s", r.Request, r.Worker, r.Dataset, [...]string{"wait", "drained", "END", "paused", "FAILED", "recovering", "deleted", "RESTORE"}[r.State])
 	case ReplyClose:
 		fmt.Fprintf(&b, "close")
-	case ReplyHold:
-		fmt.Fprintf(&b, "hold w=%d cut=%d %v", r.Worker, r.Cut.Cut, map[bool]string{false: "on", true: "off"}[r.Refused])
+	case ReplyPause:
+		fmt.Fprintf(&b, "pause w=%d cut=%d %v", r.Worker, r.Cut.Cut, map[bool]string{false: "on", true: "off"}[r.Refused])
 	case ReplyCut:
 		fmt.Fprintf(&b, "cut #%d w=%d %s cut=%d step=%d epoch=%d", r.Request, r.Worker, [...]string{"ok", "REFUSED", "FENCED", "TRY", "TIMEOUT"}[r.Cut.Code], r.Cut.Cut, r.Step, r.Epoch)
 		if r.Units != 0 {
@@ -190,8 +190,8 @@ var reportNames = map[ReportKind]string{
 	ReportDiverged: "diverged", ReportNeedSegments: "need_segments", ReportGeneration: "generation", ReportGenerationEnded: "generation_ended",
 	ReportPendingAgain: "pending_again", ReportStalled: "stalled", ReportExpired: "expired", ReportRecovered: "recovered",
 	ReportHeldRefused: "held_refused", ReportRejected: "rejected", ReportFenced: "fenced", ReportExcluded: "excluded",
-	ReportCutFrozen: "cut_frozen", ReportCutBound: "cut_bound", ReportCutVoided: "cut_voided", ReportCutDropped: "cut_dropped", ReportSettleCut: "settle_cut",
-	ReportRestored: "restored", ReportRewound: "rewound", ReportRestoreMissing: "restore_missing", ReportHoldEnded: "hold_ended",
+	ReportCutFrozen: "cut_frozen", ReportCutBound: "cut_bound", ReportCutVoided: "cut_voided", ReportCutDropped: "cut_dropped", ReportResolveCut: "resolve_cut",
+	ReportRestored: "restored", ReportRewound: "rewound", ReportRestoreMissing: "restore_missing", ReportPauseEnded: "pause_ended",
 	ReportRestoreWaits: "restore_waits",
 }
 

@@ -80,8 +80,8 @@ func callProto(worker uint32, v *frame.Call) (*pb.CutCall, error) {
 		c.Call = &pb.CutCall_Bind{Bind: &pb.CutBind{Cut: uint64(v.Cut), Path: v.Path}}
 	case frame.CallDrop:
 		c.Call = &pb.CutCall_Drop{Drop: &pb.CutDrop{Cut: uint64(v.Cut), Reason: strings.ToValidUTF8(v.Reason, "\uFFFD")}}
-	case frame.CallHold:
-		c.Call = &pb.CutCall_Hold{Hold: &pb.CutHold{Cut: uint64(v.Cut), DeadlineMs: v.DeadlineMS}}
+	case frame.CallPause:
+		c.Call = &pb.CutCall_Pause{Pause: &pb.CutPause{Cut: uint64(v.Cut), DeadlineMs: v.DeadlineMS}}
 	case frame.CallRestore:
 		mode, known := restoreModes[v.Mode]
 		body := bytes.TrimSpace(v.Body)
@@ -99,23 +99,23 @@ func callProto(worker uint32, v *frame.Call) (*pb.CutCall, error) {
 		}
 		c.Call = &pb.CutCall_Restore{Restore: r}
 	default:
-		return nil, fmt.Errorf("call %q: it is ask, hold, bind, drop or restore", v.Call)
+		return nil, fmt.Errorf("call %q: it is ask, pause, bind, drop or restore", v.Call)
 	}
 	return c, nil
 }
 
-// held tells the Desk that the trainer yields nothing now.
-func (t *trainer) held(payload []byte) error {
-	v, err := frame.Decode[frame.Held](frame.TypeHeld, payload)
+// yieldsPaused tells the Desk that the trainer yields nothing now.
+func (t *trainer) yieldsPaused(payload []byte) error {
+	v, err := frame.Decode[frame.YieldsPaused](frame.TypeYieldsPaused, payload)
 	if err == nil {
-		t.srv.cfg.Desk.Do(&hold.Held{Worker: t.number, Cut: uint64(v.Cut)})
+		t.srv.cfg.Desk.Do(&hold.YieldsPaused{Worker: t.number, Cut: uint64(v.Cut)})
 	}
 	return err
 }
 
-// hold tells the trainer to hand out no further batch, or to go on.
-func (t *trainer) hold(h hold.Hold) {
-	t.out.send(frame.TypeHold, 0, frame.Hold{Cut: frame.CutID(h.Cut), On: h.On, Why: h.Why})
+// pauseYields tells the trainer to hand out no further batch, or to go on.
+func (t *trainer) pauseYields(h hold.PauseYields) {
+	t.out.send(frame.TypePauseYields, 0, frame.PauseYields{Cut: frame.CutID(h.Cut), On: h.On, Why: h.Why})
 }
 
 // answered gives the trainer the answer to its call.

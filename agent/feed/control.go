@@ -232,8 +232,8 @@ func (t *trainer) handle(ctx context.Context, h frame.Header, payload []byte) er
 		return t.step(h.Stream, payload)
 	case frame.TypeCall:
 		return t.call(payload)
-	case frame.TypeHeld:
-		return t.held(payload)
+	case frame.TypeYieldsPaused:
+		return t.yieldsPaused(payload)
 	case frame.TypeStats:
 		v, err := frame.Decode[frame.Stats](h.Type, payload)
 		if err == nil {

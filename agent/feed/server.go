@@ -201,9 +201,9 @@ func (s *Server) Apply(fx *hold.Effects) {
 			t.fenced(f.Reason)
 		}
 	}
-	for _, h := range fx.Holds {
+	for _, h := range fx.Pauses {
 		if t := s.trainer(h.Worker); t != nil {
-			t.hold(h)
+			t.pauseYields(h)
 		}
 	}
 	for _, k := range fx.Kill {

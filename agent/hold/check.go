@@ -8,8 +8,8 @@ import (
 // Check says which invariant of a lease or stream does not hold, for tests.
 func (c *Core) Check() error {
 	for _, w := range c.workers {
-		if w.heldDue && w.hold == 0 || w.holdStale && c.whole {
-			return fmt.Errorf("worker %d: held for cut %x, due %v, stale %v", w.join.Worker, w.hold, w.heldDue, w.holdStale)
+		if w.pausedDue && w.pause == 0 || w.pauseStale && c.whole {
+			return fmt.Errorf("worker %d: paused for cut %x, due %v, stale %v", w.join.Worker, w.pause, w.pausedDue, w.pauseStale)
 		}
 		last := uint64(0)
 		for _, k := range w.calls {

@@ -48,7 +48,7 @@ type Core struct {
 	dirty    []*lease  // with acks to send
 	reports  []*worker // with a step to report, after its acks
 	callers  []*worker // with calls to send, after its acks and steps
-	holders  []*worker // with heldDue
+	paused   []*worker // with pausedDue
 	heads    []*lease  // whose head is news to the master
 	unsure   []unsure  // said, not yet known to be processed
 
@@ -71,9 +71,9 @@ type worker struct {
 	calls    []call // unanswered, in order
 	lastCall uint64
 
-	hold      uint64 // the cut that its yields are held for
-	holdStale bool   // as the session before this one said
-	heldDue   bool   // its trainer has said that it yields nothing: the master is to hear
+	pause      uint64 // the cut that its yields are paused for
+	pauseStale bool   // as the session before this one said
+	pausedDue  bool   // its trainer has said that it yields nothing: the master is to hear
 
 	doubts bool // shared: the last PONG told its trainer that the session is over
 }
@@ -224,8 +224,8 @@ func (c *Core) Step(now Time, ev Event, fx *Effects) (wake Time) {
 		c.onGone(ev)
 	case *Call:
 		c.onCall(ev.Call)
-	case *Held:
-		c.held(ev)
+	case *YieldsPaused:
+		c.yieldsPaused(ev)
 	case *Ping:
 		c.ping(ev)
 	case *Status:
@@ -259,11 +259,11 @@ func (c *Core) flush() {
 		if c.now >= c.lastSend+c.beat() {
 			c.message()
 		}
-		if len(c.dirty)+len(c.reports) > 0 && c.whole && (c.out != nil || c.now >= c.ackDue || len(c.callers)+len(c.holders) > 0) {
+		if len(c.dirty)+len(c.reports) > 0 && c.whole && (c.out != nil || c.now >= c.ackDue || len(c.callers)+len(c.paused) > 0) {
 			c.appendAcks(c.message())
 		}
-		if len(c.holders) > 0 && c.whole {
-			c.sendHeld()
+		if len(c.paused) > 0 && c.whole {
+			c.sendPaused()
 		}
 		if c.out != nil {
 			c.appendStatus(c.out)

@@ -31,7 +31,7 @@
 //	steps.go     delivered, stepped, acked, durable
 //	tally.go     the records in an ack; when acks fold
 //	calls.go     questions about cuts, until they are answered
-//	yields.go    yields that are held while a shared model is saved
+//	pause.go     pauses of yields while a shared model is saved
 //	wants.go     rates and lease requests
 //	heads.go     where input that grows ends by now
 //	fifo.go      a queue

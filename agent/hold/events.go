@@ -151,9 +151,9 @@ type Gone struct {
 // Call: a trainer asks something about cuts (docs/CUTS.md). Ids grow per worker.
 type Call struct{ Call *pb.CutCall }
 
-// Held: the trainer yields nothing while its yields are held for Cut, and all that
+// YieldsPaused: the trainer yields nothing while yields are paused for Cut, and all that
 // it was given is stepped.
-type Held struct {
+type YieldsPaused struct {
 	Worker uint32
 	Cut    uint64
 }
@@ -182,5 +182,5 @@ func (*Close) event()        {}
 func (*Gone) event()         {}
 func (*Status) event()       {}
 func (*Call) event()         {}
-func (*Held) event()         {}
+func (*YieldsPaused) event() {}
 func (*Ping) event()         {}

@@ -22,11 +22,11 @@ import (
 //	deliver stream=1          input: one batch a line: lease:to lease:to=rows/oldest-newest
 //	step stream=1 step=5 batches=1 [through=3] [run=2]
 //	ping                      how long is the session good, in ms
-//	yieldsnothing cut=77      HELD, of a hold that recv has begun
+//	yieldsnothing cut=77      YIELDS_PAUSED, for a pause that recv has begun
 //	ask id=1 cut=77 step=5    a call about cuts; restore: another one, with id 1
 //	head lease=1 at=40 [waits]
 //	exhausted lease=1 tail=90 | failed lease=1 at=40 [permanent]
-//	recv                      input: hello, held, join, ack, steal, revoke, end, fence, grant, standing, cut, hold, echo lines
+//	recv                      input: hello, held, join, ack, steal, revoke, end, fence, grant, standing, cut, pause, echo lines
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata/scenarios", func(t *testing.T, path string) {
 		s := &scenario{core: hold.New(hold.Config{Hello: &pb.Hello{Agent: "a", Protocol: 1}, Prefetch: time.Second, AckDelay: 2 * time.Millisecond}), now: 1e6}
@@ -119,7 +119,7 @@ func (s *scenario) run(t *testing.T, d *datadriven.TestData) string {
 	case "yieldsnothing":
 		var cut uint64
 		arg(d, t, "cut", &cut)
-		return s.do(&hold.Held{Worker: worker, Cut: cut})
+		return s.do(&hold.YieldsPaused{Worker: worker, Cut: cut})
 	case "restore":
 		return s.do(&hold.Call{Call: &pb.CutCall{Worker: worker, Id: 1, Call: &pb.CutCall_Restore{Restore: &pb.Restore{}}}})
 	case "head":
@@ -245,10 +245,10 @@ func message(t *testing.T, input string) *pb.MasterMessage {
 			st := &pb.Standing{State: pb.Standing_State(pb.Standing_State_value[f[2]])}
 			scan(f[1], "%d", &st.Request)
 			m.Standings = append(m.Standings, st)
-		case "hold": // hold worker cut on | off
-			h := &pb.HoldYields{On: f[3] == "on", Reason: "rank 0 saves"}
+		case "pause": // pause worker cut on | off
+			h := &pb.PauseYields{On: f[3] == "on", Reason: "rank 0 saves"}
 			scan(f[1]+" "+f[2], "%d %d", &h.Worker, &h.Cut)
-			m.HoldYields = append(m.HoldYields, h)
+			m.PauseYields = append(m.PauseYields, h)
 		case "cut": // cut worker id code [cut [step]]
 			r := &pb.CutReply{Code: pb.CutReply_Code(pb.CutReply_Code_value[strings.ToUpper(f[3])]), Reason: "because"}
 			scan(f[1]+" "+f[2], "%d %d", &r.Worker, &r.Id)
@@ -318,8 +318,8 @@ func (s *scenario) do(ev hold.Event) string {
 	for _, f := range fx.Fenced {
 		say("fenced worker %d: %s", f.Worker, f.Reason)
 	}
-	for _, h := range fx.Holds {
-		say("hold worker %d for cut %d: on=%v, %s", h.Worker, h.Cut, h.On, h.Why)
+	for _, h := range fx.Pauses {
+		say("pause worker %d for cut %d: on=%v, %s", h.Worker, h.Cut, h.On, h.Why)
 	}
 	for _, k := range fx.Kill {
 		say("kill worker %d: %s", k.Worker, k.Reason)
@@ -358,7 +358,7 @@ func sent(m *pb.AgentMessage, say func(string, ...any)) {
 		}
 		say("  ack %s prefix %d step %d%s", text(a.Token), a.Prefix, a.Step, records)
 	}
-	for _, h := range m.YieldsHeld {
+	for _, h := range m.YieldsPaused {
 		say("  worker %d yields nothing for cut %d, untracked %d", h.Worker, h.Cut, h.Untracked)
 	}
 	for _, x := range m.Steps {

@@ -22,10 +22,10 @@ func (c *Core) connected() {
 	m.Hello = proto.Clone(c.cfg.Hello).(*pb.Hello)
 	c.asserted = nil
 	c.unsendCalls()
-	clear(c.holders)
-	c.holders = c.holders[:0]
+	clear(c.paused)
+	c.paused = c.paused[:0]
 	for _, w := range c.workers {
-		w.holdStale, w.heldDue = w.hold != 0, false
+		w.pauseStale, w.pausedDue = w.pause != 0, false
 		if w.state == gone && c.replaced(w) && c.model != "shared" {
 			c.dropAll(w, gone)
 		}
@@ -125,8 +125,8 @@ func (c *Core) received(m *pb.MasterMessage) {
 	for _, r := range m.CutReplies {
 		c.cutReply(r)
 	}
-	for _, h := range m.HoldYields {
-		c.holdYields(h)
+	for _, h := range m.PauseYields {
+		c.pauseYields(h)
 	}
 	c.dropStale()
 }

@@ -11,7 +11,7 @@ const (
 	CallBind    = "bind"
 	CallDrop    = "drop"
 	CallRestore = "restore"
-	CallHold    = "hold"
+	CallPause   = "pause"
 )
 
 // Call asks something about cuts. Its fields are those of CutCall in

@@ -23,34 +23,34 @@ const (
 type Type uint16
 
 const (
-	TypeHello   Type = 1
-	TypeWelcome Type = 2
-	TypeError   Type = 3
-	TypeOpen    Type = 4
-	TypeOpened  Type = 5
-	TypeAttach  Type = 6
-	TypeCredit  Type = 7
-	TypeFrame   Type = 8
-	TypeEnd     Type = 9
-	TypeStep    Type = 10
-	TypeAcked   Type = 11
-	TypeFenced  Type = 12
-	TypeQuit    Type = 13
-	TypePause   Type = 14
-	TypeStats   Type = 15
-	TypeClose   Type = 16
-	TypeBye     Type = 17
-	TypePing    Type = 18
-	TypePong    Type = 19
-	TypeState   Type = 20
-	TypeCall    Type = 21
-	TypeAnswer  Type = 22
-	TypeHold    Type = 23
-	TypeHeld    Type = 24
-	TypeRegion  Type = 25
-	TypeFrameAt Type = 26
-	TypeRelease Type = 27
-	TypeForget  Type = 28
+	TypeHello        Type = 1
+	TypeWelcome      Type = 2
+	TypeError        Type = 3
+	TypeOpen         Type = 4
+	TypeOpened       Type = 5
+	TypeAttach       Type = 6
+	TypeCredit       Type = 7
+	TypeFrame        Type = 8
+	TypeEnd          Type = 9
+	TypeStep         Type = 10
+	TypeAcked        Type = 11
+	TypeFenced       Type = 12
+	TypeQuit         Type = 13
+	TypePause        Type = 14
+	TypeStats        Type = 15
+	TypeClose        Type = 16
+	TypeBye          Type = 17
+	TypePing         Type = 18
+	TypePong         Type = 19
+	TypeState        Type = 20
+	TypeCall         Type = 21
+	TypeAnswer       Type = 22
+	TypePauseYields  Type = 23
+	TypeYieldsPaused Type = 24
+	TypeRegion       Type = 25
+	TypeFrameAt      Type = 26
+	TypeRelease      Type = 27
+	TypeForget       Type = 28
 )
 
 var typeNames = [...]string{
@@ -58,7 +58,7 @@ var typeNames = [...]string{
 	TypeAttach: "ATTACH", TypeCredit: "CREDIT", TypeFrame: "FRAME", TypeEnd: "END", TypeStep: "STEP",
 	TypeAcked: "ACKED", TypeFenced: "FENCED", TypeQuit: "QUIT", TypePause: "PAUSE", TypeStats: "STATS",
 	TypeClose: "CLOSE", TypeBye: "BYE", TypePing: "PING", TypePong: "PONG", TypeState: "STATE",
-	TypeCall: "CALL", TypeAnswer: "ANSWER", TypeHold: "HOLD", TypeHeld: "HELD",
+	TypeCall: "CALL", TypeAnswer: "ANSWER", TypePauseYields: "PAUSE_YIELDS", TypeYieldsPaused: "YIELDS_PAUSED",
 	TypeRegion: "REGION", TypeFrameAt: "FRAME_AT", TypeRelease: "RELEASE", TypeForget: "FORGET",
 }
 

@@ -269,16 +269,16 @@ type State struct {
 	Reason string `json:"reason"`
 }
 
-// Hold tells the trainer to hand out no further batch (On) until the hold ends. It is off
-// when a connection begins.
-type Hold struct {
+// PauseYields tells the trainer to hand out no further batch (On), or to go on. It is
+// off when a connection begins.
+type PauseYields struct {
 	Cut CutID  `json:"cut"`
 	On  bool   `json:"on"`
 	Why string `json:"why"`
 }
 
-// Held says that the trainer yields nothing and has stepped everything that it yielded. It
-// is sent after those STEPs.
-type Held struct {
+// YieldsPaused says that the trainer yields nothing and has stepped everything that it
+// yielded. It is sent after those STEPs.
+type YieldsPaused struct {
 	Cut CutID `json:"cut"`
 }

@@ -44,7 +44,7 @@ type Config struct {
 	// spec; a *dataset.SpecError names the field.
 	Check func(context.Context, *dataset.Spec) error
 
-	// Look, if set, settles cuts whose process is gone. Without it their manifests
+	// Look, if set, resolves cuts whose process is gone. Without it their manifests
 	// are never seen, and they are voided.
 	Look Look
 	// Release, if set, ends what a dataset that was deleted has at its source.

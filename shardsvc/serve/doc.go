@@ -47,7 +47,7 @@
 //	apply.go       Datasets service: apply and its rules
 //	datasets.go    Datasets service: everything else
 //	cutcalls.go    answers with a cut; bodies.go its JSON, made once
-//	settle.go      looks for checkpoints whose process is gone; bindings.go since
+//	resolve.go     looks for checkpoints whose process is gone; bindings.go since
 //	               when they are bound
 //	checkpoints.go Checkpoints service
 //	marks.go       what may be committed to brokers, and what must not be deleted

@@ -45,7 +45,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 var (
 	descRecords     = desc("records_total", "Settled so far, by outcome: acked, excluded, dropped."+unitHelp, "dataset", "outcome", "unit")
 	descBacklog     = desc("backlog_records", "Not settled yet, by stage: unplanned, pending, leased. Above 500 partitions: the worst 20 and partition=\"_sum\"."+unitHelp, "dataset", "partition", "stage", "unit")
-	descDistance    = desc("distance_records", "Distance to head of held (what must not be deleted), committed, bound, acked (low marks), leased, planned (high marks) and head itself. Above 500 partitions: the worst 20 and partition=\"_sum\"."+unitHelp, "dataset", "partition", "mark", "unit")
+	descDistance    = desc("distance_records", "Distance to head of retained (from here on the source must not delete), committed, bound, acked (low marks), leased, planned (high marks) and head itself. Above 500 partitions: the worst 20 and partition=\"_sum\"."+unitHelp, "dataset", "partition", "mark", "unit")
 	descAge         = desc("data_age_seconds", "How long the oldest unsettled data has been known to this master, by amounts: 0 when all is settled.", "dataset")
 	descDrain       = desc("drain_seconds", "Backlog over the rate of the last minute: +Inf when nothing is being settled.", "dataset")
 	descKeptRecords = desc("retention_distance_records", "From where the source's log begins to the oldest record that is still needed. Above 500 partitions: the 20 that are nearest in time."+unitHelp, "dataset", "partition", "unit")
@@ -175,7 +175,7 @@ func (m *metrics) dataset(ctx context.Context, d *shardsvc.DatasetInfo, ch chan<
 			ch <- prometheus.MustNewConstMetric(descBacklog, prometheus.GaugeValue, float64(v), name, p.label, stage, unit)
 		}
 		for mark, v := range map[string]int64{"committed": p.dist.Committed, "bound": p.dist.Bound, "acked": p.dist.Acked,
-			"leased": p.dist.Leased, "planned": p.dist.Planned, "head": p.dist.Head, "held": p.held} {
+			"leased": p.dist.Leased, "planned": p.dist.Planned, "head": p.dist.Head, "retained": p.retained} {
 			ch <- prometheus.MustNewConstMetric(descDistance, prometheus.GaugeValue, float64(v), name, p.label, mark, unit)
 		}
 	}
@@ -185,7 +185,7 @@ func (m *metrics) dataset(ctx context.Context, d *shardsvc.DatasetInfo, ch chan<
 type partitionMarks struct {
 	label           string
 	dist            shardsvc.Distances
-	held            int64
+	retained        int64
 	pending, leased int64
 }
 
@@ -196,17 +196,17 @@ func (p *partitionMarks) add(q *partitionMarks) {
 	p.dist.Leased += q.dist.Leased
 	p.dist.Planned += q.dist.Planned
 	p.dist.Head += q.dist.Head
-	p.held += q.held
+	p.retained += q.retained
 	p.pending += q.pending
 	p.leased += q.leased
 }
 
 func (m *metrics) marks(ctx context.Context, id uint32) ([]partitionMarks, error) {
 	var all []partitionMarks
-	held := map[shardsvc.PartitionNo]int64{}
+	retained := map[shardsvc.PartitionNo]int64{}
 	if err := m.s.view(ctx, func(l *loop) {
-		for _, h := range l.core.HoldMarks(id) {
-			held[h.Partition] = h.Units
+		for _, h := range l.core.RetainMarks(id) {
+			retained[h.Partition] = h.Units
 		}
 	}); err != nil {
 		return nil, err
@@ -226,7 +226,7 @@ func (m *metrics) marks(ctx context.Context, id uint32) ([]partitionMarks, error
 				all[n-1].add(&one)
 				continue
 			}
-			one.held = held[p.Number]
+			one.retained = retained[p.Number]
 			all = append(all, one)
 		}
 		after = page[len(page)-1].Number

@@ -42,12 +42,12 @@ var sayings = map[shardsvc.ReportKind]said{
 	shardsvc.ReportCutBound:        {slog.LevelInfo, "checkpoint bound"},
 	shardsvc.ReportCutVoided:       {slog.LevelWarn, "cut voided: its checkpoint does not count any more"},
 	shardsvc.ReportCutDropped:      {slog.LevelInfo, "cut forgotten"},
-	shardsvc.ReportSettleCut:       {slog.LevelInfo, "a process is gone: is its checkpoint there?"},
+	shardsvc.ReportResolveCut:      {slog.LevelInfo, "a process is gone: is its checkpoint there?"},
 	shardsvc.ReportRestored:        {slog.LevelWarn, "a group or rank went back to a cut"},
 	shardsvc.ReportRewound:         {slog.LevelWarn, "the job was rewound"},
 	shardsvc.ReportRestoreMissing:  {slog.LevelError, "not all ranks restored in time"},
 	shardsvc.ReportRestoreWaits:    {slog.LevelWarn, "a restore waits: trainers that have not ended properly are in the way"},
-	shardsvc.ReportHoldEnded:       {slog.LevelDebug, "yields were held for a cut, and go on"},
+	shardsvc.ReportPauseEnded:      {slog.LevelDebug, "the yields were paused for a cut, and go on"},
 	shardsvc.ReportExcluded:        {slog.LevelWarn, "the source has lost records; they are excluded"},
 }
 
@@ -74,8 +74,8 @@ func (s *Server) report(reports []shardsvc.Report) {
 			s.metrics.cuts.WithLabelValues("dropped").Inc()
 			s.bindings.forget(r.Cut)
 			s.bodies.forget(r.Cut)
-		case shardsvc.ReportSettleCut:
-			s.settle(r.Cut, r.Path)
+		case shardsvc.ReportResolveCut:
+			s.resolve(r.Cut, r.Path)
 		case shardsvc.ReportRestored, shardsvc.ReportRewound:
 			if r.Kind == shardsvc.ReportRestored {
 				s.tellGone(r.Cut)
@@ -90,8 +90,8 @@ func (s *Server) report(reports []shardsvc.Report) {
 		if r.Kind == shardsvc.ReportReclaimed && r.Units == 0 { // it waited where nothing had come yet
 			how = said{slog.LevelDebug, "a lease came back, and no rows with it"}
 		}
-		if r.Kind == shardsvc.ReportHoldEnded && r.Reason != "" {
-			how = said{slog.LevelWarn, "an exact save has failed: yields were held for its cut, and go on"}
+		if r.Kind == shardsvc.ReportPauseEnded && r.Reason != "" {
+			how = said{slog.LevelWarn, "an exact save has failed: the yields were paused for its cut, and go on"}
 		}
 		if s.cfg.Logger.Enabled(context.Background(), how.level) {
 			s.cfg.Logger.LogAttrs(context.Background(), how.level, how.text, attrs(r)...)
@@ -134,7 +134,7 @@ func attrs(r *shardsvc.Report) []slog.Attr {
 		a = append(a, slog.String("agent", r.Agent))
 	}
 	switch r.Kind {
-	case shardsvc.ReportReclaimed, shardsvc.ReportStolen, shardsvc.ReportStalled, shardsvc.ReportPendingAgain, shardsvc.ReportFenced, shardsvc.ReportHoldEnded:
+	case shardsvc.ReportReclaimed, shardsvc.ReportStolen, shardsvc.ReportStalled, shardsvc.ReportPendingAgain, shardsvc.ReportFenced, shardsvc.ReportPauseEnded:
 		a = append(a, slog.Uint64("rank", uint64(r.Rank)))
 	}
 	if r.Cut != 0 {

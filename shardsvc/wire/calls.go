@@ -40,8 +40,8 @@ func (d *Decoder) cutCall(m *Message, b []byte) error {
 		c.Bind = &shardsvc.CutBind{Cut: k.Bind.GetCut(), Path: k.Bind.GetPath()}
 	case *headracev1.CutCall_Drop:
 		c.Drop = &shardsvc.CutDrop{Cut: k.Drop.GetCut(), Reason: k.Drop.GetReason()}
-	case *headracev1.CutCall_Hold:
-		c.Hold = &shardsvc.CutHold{Cut: k.Hold.GetCut(), Deadline: shardsvc.Time(k.Hold.GetDeadlineMs()) * shardsvc.Millisecond}
+	case *headracev1.CutCall_Pause:
+		c.Pause = &shardsvc.CutPause{Cut: k.Pause.GetCut(), Deadline: shardsvc.Time(k.Pause.GetDeadlineMs()) * shardsvc.Millisecond}
 	case *headracev1.CutCall_Restore:
 		r, err := d.restore(k.Restore)
 		if err != nil {

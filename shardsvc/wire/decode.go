@@ -270,8 +270,8 @@ func (d *Decoder) rare(m *Message, num protowire.Number, v []byte) error {
 	case 14:
 		return d.cutCall(m, v)
 	case 15:
-		return rareField(v, &e.Yields, func(p *headracev1.YieldsHeld) shardsvc.YieldsHeld {
-			return shardsvc.YieldsHeld{Worker: p.Worker, Cut: p.Cut, Untracked: p.Untracked}
+		return rareField(v, &e.Yields, func(p *headracev1.YieldsPaused) shardsvc.YieldsPaused {
+			return shardsvc.YieldsPaused{Worker: p.Worker, Cut: p.Cut, Untracked: p.Untracked}
 		})
 	}
 	return nil // a newer agent's field

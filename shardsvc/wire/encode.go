@@ -146,8 +146,8 @@ func (e *Encoder) rare(r *shardsvc.Reply) []byte {
 			State: headracev1.Standing_State(r.State), Reason: r.Reason}}
 	case shardsvc.ReplyCut:
 		m.CutReplies = []*headracev1.CutReply{CutReply(r)}
-	case shardsvc.ReplyHold:
-		m.HoldYields = []*headracev1.HoldYields{{Worker: r.Worker, Cut: r.Cut.Cut, On: !r.Refused, Reason: r.Reason}}
+	case shardsvc.ReplyPause:
+		m.PauseYields = []*headracev1.PauseYields{{Worker: r.Worker, Cut: r.Cut.Cut, On: !r.Refused, Reason: r.Reason}}
 	}
 	field, err := proto.MarshalOptions{}.MarshalAppend(e.field[:0], m)
 	if err != nil {

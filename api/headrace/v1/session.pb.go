@@ -492,7 +492,7 @@ type AgentMessage struct {
 	Heads         []*Head         `protobuf:"bytes,12,rep,name=heads,proto3" json:"heads,omitempty"`
 	Requests      []*LeaseRequest `protobuf:"bytes,13,rep,name=requests,proto3" json:"requests,omitempty"`
 	Calls         []*CutCall      `protobuf:"bytes,14,rep,name=calls,proto3" json:"calls,omitempty"`
-	YieldsHeld    []*YieldsHeld   `protobuf:"bytes,15,rep,name=yields_held,json=yieldsHeld,proto3" json:"yields_held,omitempty"`
+	YieldsPaused  []*YieldsPaused `protobuf:"bytes,15,rep,name=yields_paused,json=yieldsPaused,proto3" json:"yields_paused,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -625,9 +625,9 @@ func (x *AgentMessage) GetCalls() []*CutCall {
 	return nil
 }
 
-func (x *AgentMessage) GetYieldsHeld() []*YieldsHeld {
+func (x *AgentMessage) GetYieldsPaused() []*YieldsPaused {
 	if x != nil {
-		return x.YieldsHeld
+		return x.YieldsPaused
 	}
 	return nil
 }
@@ -1759,7 +1759,7 @@ type MasterMessage struct {
 	Grants        []*Grant               `protobuf:"bytes,10,rep,name=grants,proto3" json:"grants,omitempty"`
 	Standings     []*Standing            `protobuf:"bytes,11,rep,name=standings,proto3" json:"standings,omitempty"`
 	CutReplies    []*CutReply            `protobuf:"bytes,12,rep,name=cut_replies,json=cutReplies,proto3" json:"cut_replies,omitempty"`
-	HoldYields    []*HoldYields          `protobuf:"bytes,13,rep,name=hold_yields,json=holdYields,proto3" json:"hold_yields,omitempty"`
+	PauseYields   []*PauseYields         `protobuf:"bytes,13,rep,name=pause_yields,json=pauseYields,proto3" json:"pause_yields,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1878,9 +1878,9 @@ func (x *MasterMessage) GetCutReplies() []*CutReply {
 	return nil
 }
 
-func (x *MasterMessage) GetHoldYields() []*HoldYields {
+func (x *MasterMessage) GetPauseYields() []*PauseYields {
 	if x != nil {
-		return x.HoldYields
+		return x.PauseYields
 	}
 	return nil
 }
@@ -2772,7 +2772,7 @@ type CutCall struct {
 	//	*CutCall_Bind
 	//	*CutCall_Drop
 	//	*CutCall_Restore
-	//	*CutCall_Hold
+	//	*CutCall_Pause
 	Call          isCutCall_Call `protobuf_oneof:"call"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2865,10 +2865,10 @@ func (x *CutCall) GetRestore() *Restore {
 	return nil
 }
 
-func (x *CutCall) GetHold() *CutHold {
+func (x *CutCall) GetPause() *CutPause {
 	if x != nil {
-		if x, ok := x.Call.(*CutCall_Hold); ok {
-			return x.Hold
+		if x, ok := x.Call.(*CutCall_Pause); ok {
+			return x.Pause
 		}
 	}
 	return nil
@@ -2894,8 +2894,8 @@ type CutCall_Restore struct {
 	Restore *Restore `protobuf:"bytes,6,opt,name=restore,proto3,oneof"`
 }
 
-type CutCall_Hold struct {
-	Hold *CutHold `protobuf:"bytes,7,opt,name=hold,proto3,oneof"`
+type CutCall_Pause struct {
+	Pause *CutPause `protobuf:"bytes,7,opt,name=pause,proto3,oneof"`
 }
 
 func (*CutCall_Ask) isCutCall_Call() {}
@@ -2906,12 +2906,13 @@ func (*CutCall_Drop) isCutCall_Call() {}
 
 func (*CutCall_Restore) isCutCall_Call() {}
 
-func (*CutCall_Hold) isCutCall_Call() {}
+func (*CutCall_Pause) isCutCall_Call() {}
 
-// CutHold (shared): hold the yields of all trainers until the cut is asked for,
-// exact, or dropped. Answered OK when every living worker has acked all that was
-// yielded to it, durably; at the deadline TIMEOUT, and nothing is held any more.
-type CutHold struct {
+// CutPause (shared): pause the yields of all trainers until the cut is asked for
+// with exact, or dropped. The answer is OK once every living worker has durably
+// acked all that was yielded to it. At the deadline the answer is TIMEOUT and the
+// pause ends.
+type CutPause struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Cut           uint64                 `protobuf:"fixed64,1,opt,name=cut,proto3" json:"cut,omitempty"`                                // the one that will be asked for next; not 0
 	DeadlineMs    uint32                 `protobuf:"varint,2,opt,name=deadline_ms,json=deadlineMs,proto3" json:"deadline_ms,omitempty"` // until the cut is frozen; 0: 60 s
@@ -2919,20 +2920,20 @@ type CutHold struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *CutHold) Reset() {
-	*x = CutHold{}
+func (x *CutPause) Reset() {
+	*x = CutPause{}
 	mi := &file_headrace_v1_session_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *CutHold) String() string {
+func (x *CutPause) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*CutHold) ProtoMessage() {}
+func (*CutPause) ProtoMessage() {}
 
-func (x *CutHold) ProtoReflect() protoreflect.Message {
+func (x *CutPause) ProtoReflect() protoreflect.Message {
 	mi := &file_headrace_v1_session_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2944,19 +2945,19 @@ func (x *CutHold) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use CutHold.ProtoReflect.Descriptor instead.
-func (*CutHold) Descriptor() ([]byte, []int) {
+// Deprecated: Use CutPause.ProtoReflect.Descriptor instead.
+func (*CutPause) Descriptor() ([]byte, []int) {
 	return file_headrace_v1_session_proto_rawDescGZIP(), []int{29}
 }
 
-func (x *CutHold) GetCut() uint64 {
+func (x *CutPause) GetCut() uint64 {
 	if x != nil {
 		return x.Cut
 	}
 	return 0
 }
 
-func (x *CutHold) GetDeadlineMs() uint32 {
+func (x *CutPause) GetDeadlineMs() uint32 {
 	if x != nil {
 		return x.DeadlineMs
 	}
@@ -2972,7 +2973,7 @@ type CutAsk struct {
 	Carried       bool                   `protobuf:"varint,3,opt,name=carried,proto3" json:"carried,omitempty"`                         // for a framework that owns the file: kept without a manifest
 	Path          string                 `protobuf:"bytes,4,opt,name=path,proto3" json:"path,omitempty"`                                // where the manifest will be: absolute; empty with carried
 	DeadlineMs    uint32                 `protobuf:"varint,5,opt,name=deadline_ms,json=deadlineMs,proto3" json:"deadline_ms,omitempty"` // 0: 60 s
-	Exact         bool                   `protobuf:"varint,6,opt,name=exact,proto3" json:"exact,omitempty"`                             // shared: CutHold of this cut was answered OK; REFUSED if the hold did not last
+	Exact         bool                   `protobuf:"varint,6,opt,name=exact,proto3" json:"exact,omitempty"`                             // shared: CutPause of this cut was answered OK; REFUSED if the pause ended early
 	After         uint64                 `protobuf:"varint,7,opt,name=after,proto3" json:"after,omitempty"`                             // as in Restore
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3373,32 +3374,32 @@ func (x *CutReply) GetRefusal() CutReply_Refusal {
 	return CutReply_OTHER
 }
 
-// HoldYields: hand this worker no further batch until the hold ends (on is
+// PauseYields: hand this worker no further batch until the pause ends (on is
 // false). A worker that joins meanwhile is told before its first grant.
-type HoldYields struct {
+type PauseYields struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Worker        uint32                 `protobuf:"varint,1,opt,name=worker,proto3" json:"worker,omitempty"`
-	Cut           uint64                 `protobuf:"fixed64,2,opt,name=cut,proto3" json:"cut,omitempty"` // of the hold
+	Cut           uint64                 `protobuf:"fixed64,2,opt,name=cut,proto3" json:"cut,omitempty"` // the one that the pause is for
 	On            bool                   `protobuf:"varint,3,opt,name=on,proto3" json:"on,omitempty"`
 	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"` // "rank 0 saves step 130"
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *HoldYields) Reset() {
-	*x = HoldYields{}
+func (x *PauseYields) Reset() {
+	*x = PauseYields{}
 	mi := &file_headrace_v1_session_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *HoldYields) String() string {
+func (x *PauseYields) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*HoldYields) ProtoMessage() {}
+func (*PauseYields) ProtoMessage() {}
 
-func (x *HoldYields) ProtoReflect() protoreflect.Message {
+func (x *PauseYields) ProtoReflect() protoreflect.Message {
 	mi := &file_headrace_v1_session_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3410,64 +3411,64 @@ func (x *HoldYields) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use HoldYields.ProtoReflect.Descriptor instead.
-func (*HoldYields) Descriptor() ([]byte, []int) {
+// Deprecated: Use PauseYields.ProtoReflect.Descriptor instead.
+func (*PauseYields) Descriptor() ([]byte, []int) {
 	return file_headrace_v1_session_proto_rawDescGZIP(), []int{35}
 }
 
-func (x *HoldYields) GetWorker() uint32 {
+func (x *PauseYields) GetWorker() uint32 {
 	if x != nil {
 		return x.Worker
 	}
 	return 0
 }
 
-func (x *HoldYields) GetCut() uint64 {
+func (x *PauseYields) GetCut() uint64 {
 	if x != nil {
 		return x.Cut
 	}
 	return 0
 }
 
-func (x *HoldYields) GetOn() bool {
+func (x *PauseYields) GetOn() bool {
 	if x != nil {
 		return x.On
 	}
 	return false
 }
 
-func (x *HoldYields) GetReason() string {
+func (x *PauseYields) GetReason() string {
 	if x != nil {
 		return x.Reason
 	}
 	return ""
 }
 
-// YieldsHeld: the worker yields nothing, and the acks of all that it has yielded
+// YieldsPaused: the worker yields nothing, and the acks of all that it has yielded
 // were sent before.
-type YieldsHeld struct {
+type YieldsPaused struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Worker        uint32                 `protobuf:"varint,1,opt,name=worker,proto3" json:"worker,omitempty"`
 	Cut           uint64                 `protobuf:"fixed64,2,opt,name=cut,proto3" json:"cut,omitempty"`
-	Untracked     uint32                 `protobuf:"varint,3,opt,name=untracked,proto3" json:"untracked,omitempty"` // or it can not be held: it reads this dataset without steps, and the hold is refused
+	Untracked     uint32                 `protobuf:"varint,3,opt,name=untracked,proto3" json:"untracked,omitempty"` // not 0: it reads this dataset without steps, so the pause is refused
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *YieldsHeld) Reset() {
-	*x = YieldsHeld{}
+func (x *YieldsPaused) Reset() {
+	*x = YieldsPaused{}
 	mi := &file_headrace_v1_session_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *YieldsHeld) String() string {
+func (x *YieldsPaused) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*YieldsHeld) ProtoMessage() {}
+func (*YieldsPaused) ProtoMessage() {}
 
-func (x *YieldsHeld) ProtoReflect() protoreflect.Message {
+func (x *YieldsPaused) ProtoReflect() protoreflect.Message {
 	mi := &file_headrace_v1_session_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3479,26 +3480,26 @@ func (x *YieldsHeld) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use YieldsHeld.ProtoReflect.Descriptor instead.
-func (*YieldsHeld) Descriptor() ([]byte, []int) {
+// Deprecated: Use YieldsPaused.ProtoReflect.Descriptor instead.
+func (*YieldsPaused) Descriptor() ([]byte, []int) {
 	return file_headrace_v1_session_proto_rawDescGZIP(), []int{36}
 }
 
-func (x *YieldsHeld) GetWorker() uint32 {
+func (x *YieldsPaused) GetWorker() uint32 {
 	if x != nil {
 		return x.Worker
 	}
 	return 0
 }
 
-func (x *YieldsHeld) GetCut() uint64 {
+func (x *YieldsPaused) GetCut() uint64 {
 	if x != nil {
 		return x.Cut
 	}
 	return 0
 }
 
-func (x *YieldsHeld) GetUntracked() uint32 {
+func (x *YieldsPaused) GetUntracked() uint32 {
 	if x != nil {
 		return x.Untracked
 	}
@@ -3513,7 +3514,7 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\x05Token\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\rR\x05epoch\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\rR\x04term\x12\x1a\n" +
-	"\bsequence\x18\x03 \x01(\x04R\bsequence\"\xc2\x05\n" +
+	"\bsequence\x18\x03 \x01(\x04R\bsequence\"\xc8\x05\n" +
 	"\fAgentMessage\x12(\n" +
 	"\x05hello\x18\x01 \x01(\v2\x12.headrace.v1.HelloR\x05hello\x12\x17\n" +
 	"\asent_at\x18\x02 \x01(\x03R\x06sentAt\x12'\n" +
@@ -3529,9 +3530,8 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\x06status\x18\v \x03(\v2\x19.headrace.v1.WorkerStatusR\x06status\x12'\n" +
 	"\x05heads\x18\f \x03(\v2\x11.headrace.v1.HeadR\x05heads\x125\n" +
 	"\brequests\x18\r \x03(\v2\x19.headrace.v1.LeaseRequestR\brequests\x12*\n" +
-	"\x05calls\x18\x0e \x03(\v2\x14.headrace.v1.CutCallR\x05calls\x128\n" +
-	"\vyields_held\x18\x0f \x03(\v2\x17.headrace.v1.YieldsHeldR\n" +
-	"yieldsHeld\"\xc1\x01\n" +
+	"\x05calls\x18\x0e \x03(\v2\x14.headrace.v1.CutCallR\x05calls\x12>\n" +
+	"\ryields_paused\x18\x0f \x03(\v2\x19.headrace.v1.YieldsPausedR\fyieldsPaused\"\xc1\x01\n" +
 	"\x05Hello\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x14\n" +
@@ -3638,7 +3638,7 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\adataset\x18\x03 \x01(\rR\adataset\x12\x12\n" +
 	"\x04rate\x18\x04 \x01(\x01R\x04rate\x12\x14\n" +
 	"\x05count\x18\x05 \x01(\rR\x05count\x12\x18\n" +
-	"\avirtual\x18\x06 \x01(\rR\avirtual\"\xd0\x04\n" +
+	"\avirtual\x18\x06 \x01(\rR\avirtual\"\xd3\x04\n" +
 	"\rMasterMessage\x12-\n" +
 	"\x05hello\x18\x01 \x01(\v2\x17.headrace.v1.HelloReplyR\x05hello\x12\x12\n" +
 	"\x04echo\x18\x02 \x01(\x03R\x04echo\x12\x12\n" +
@@ -3654,9 +3654,8 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	" \x03(\v2\x12.headrace.v1.GrantR\x06grants\x123\n" +
 	"\tstandings\x18\v \x03(\v2\x15.headrace.v1.StandingR\tstandings\x126\n" +
 	"\vcut_replies\x18\f \x03(\v2\x15.headrace.v1.CutReplyR\n" +
-	"cutReplies\x128\n" +
-	"\vhold_yields\x18\r \x03(\v2\x17.headrace.v1.HoldYieldsR\n" +
-	"holdYields\"\xe4\x01\n" +
+	"cutReplies\x12;\n" +
+	"\fpause_yields\x18\r \x03(\v2\x18.headrace.v1.PauseYieldsR\vpauseYields\"\xe4\x01\n" +
 	"\n" +
 	"HelloReply\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x10\n" +
@@ -3747,17 +3746,17 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\n" +
 	"RECOVERING\x10\x05\x12\v\n" +
 	"\aDELETED\x10\x06\x12\v\n" +
-	"\aRESTORE\x10\a\"\x98\x02\n" +
+	"\aRESTORE\x10\a\"\x9b\x02\n" +
 	"\aCutCall\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\rR\x06worker\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\x12'\n" +
 	"\x03ask\x18\x03 \x01(\v2\x13.headrace.v1.CutAskH\x00R\x03ask\x12*\n" +
 	"\x04bind\x18\x04 \x01(\v2\x14.headrace.v1.CutBindH\x00R\x04bind\x12*\n" +
 	"\x04drop\x18\x05 \x01(\v2\x14.headrace.v1.CutDropH\x00R\x04drop\x120\n" +
-	"\arestore\x18\x06 \x01(\v2\x14.headrace.v1.RestoreH\x00R\arestore\x12*\n" +
-	"\x04hold\x18\a \x01(\v2\x14.headrace.v1.CutHoldH\x00R\x04holdB\x06\n" +
-	"\x04call\"<\n" +
-	"\aCutHold\x12\x10\n" +
+	"\arestore\x18\x06 \x01(\v2\x14.headrace.v1.RestoreH\x00R\arestore\x12-\n" +
+	"\x05pause\x18\a \x01(\v2\x15.headrace.v1.CutPauseH\x00R\x05pauseB\x06\n" +
+	"\x04call\"=\n" +
+	"\bCutPause\x12\x10\n" +
 	"\x03cut\x18\x01 \x01(\x06R\x03cut\x12\x1f\n" +
 	"\vdeadline_ms\x18\x02 \x01(\rR\n" +
 	"deadlineMs\"\xa9\x01\n" +
@@ -3817,15 +3816,13 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"UNVERIFIED\x10\x03\x12\t\n" +
 	"\x05TAKEN\x10\x04\x12\f\n" +
 	"\bSEGMENTS\x10\x05\x12\v\n" +
-	"\aCHANGED\x10\x06\"^\n" +
-	"\n" +
-	"HoldYields\x12\x16\n" +
+	"\aCHANGED\x10\x06\"_\n" +
+	"\vPauseYields\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\rR\x06worker\x12\x10\n" +
 	"\x03cut\x18\x02 \x01(\x06R\x03cut\x12\x0e\n" +
 	"\x02on\x18\x03 \x01(\bR\x02on\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason\"T\n" +
-	"\n" +
-	"YieldsHeld\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"V\n" +
+	"\fYieldsPaused\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\rR\x06worker\x12\x10\n" +
 	"\x03cut\x18\x02 \x01(\x06R\x03cut\x12\x1c\n" +
 	"\tuntracked\x18\x03 \x01(\rR\tuntracked2N\n" +
@@ -3883,14 +3880,14 @@ var file_headrace_v1_session_proto_goTypes = []any{
 	(*Piece)(nil),         // 33: headrace.v1.Piece
 	(*Standing)(nil),      // 34: headrace.v1.Standing
 	(*CutCall)(nil),       // 35: headrace.v1.CutCall
-	(*CutHold)(nil),       // 36: headrace.v1.CutHold
+	(*CutPause)(nil),      // 36: headrace.v1.CutPause
 	(*CutAsk)(nil),        // 37: headrace.v1.CutAsk
 	(*CutBind)(nil),       // 38: headrace.v1.CutBind
 	(*CutDrop)(nil),       // 39: headrace.v1.CutDrop
 	(*Restore)(nil),       // 40: headrace.v1.Restore
 	(*CutReply)(nil),      // 41: headrace.v1.CutReply
-	(*HoldYields)(nil),    // 42: headrace.v1.HoldYields
-	(*YieldsHeld)(nil),    // 43: headrace.v1.YieldsHeld
+	(*PauseYields)(nil),   // 42: headrace.v1.PauseYields
+	(*YieldsPaused)(nil),  // 43: headrace.v1.YieldsPaused
 }
 var file_headrace_v1_session_proto_depIdxs = []int32{
 	9,  // 0: headrace.v1.AgentMessage.hello:type_name -> headrace.v1.Hello
@@ -3906,7 +3903,7 @@ var file_headrace_v1_session_proto_depIdxs = []int32{
 	21, // 10: headrace.v1.AgentMessage.heads:type_name -> headrace.v1.Head
 	22, // 11: headrace.v1.AgentMessage.requests:type_name -> headrace.v1.LeaseRequest
 	35, // 12: headrace.v1.AgentMessage.calls:type_name -> headrace.v1.CutCall
-	43, // 13: headrace.v1.AgentMessage.yields_held:type_name -> headrace.v1.YieldsHeld
+	43, // 13: headrace.v1.AgentMessage.yields_paused:type_name -> headrace.v1.YieldsPaused
 	0,  // 14: headrace.v1.Join.resume:type_name -> headrace.v1.Join.Resume
 	7,  // 15: headrace.v1.Held.token:type_name -> headrace.v1.Token
 	7,  // 16: headrace.v1.Ack.token:type_name -> headrace.v1.Token
@@ -3926,7 +3923,7 @@ var file_headrace_v1_session_proto_depIdxs = []int32{
 	32, // 30: headrace.v1.MasterMessage.grants:type_name -> headrace.v1.Grant
 	34, // 31: headrace.v1.MasterMessage.standings:type_name -> headrace.v1.Standing
 	41, // 32: headrace.v1.MasterMessage.cut_replies:type_name -> headrace.v1.CutReply
-	42, // 33: headrace.v1.MasterMessage.hold_yields:type_name -> headrace.v1.HoldYields
+	42, // 33: headrace.v1.MasterMessage.pause_yields:type_name -> headrace.v1.PauseYields
 	25, // 34: headrace.v1.HelloReply.held:type_name -> headrace.v1.HeldReply
 	7,  // 35: headrace.v1.HeldReply.was:type_name -> headrace.v1.Token
 	7,  // 36: headrace.v1.HeldReply.token:type_name -> headrace.v1.Token
@@ -3943,7 +3940,7 @@ var file_headrace_v1_session_proto_depIdxs = []int32{
 	38, // 47: headrace.v1.CutCall.bind:type_name -> headrace.v1.CutBind
 	39, // 48: headrace.v1.CutCall.drop:type_name -> headrace.v1.CutDrop
 	40, // 49: headrace.v1.CutCall.restore:type_name -> headrace.v1.Restore
-	36, // 50: headrace.v1.CutCall.hold:type_name -> headrace.v1.CutHold
+	36, // 50: headrace.v1.CutCall.pause:type_name -> headrace.v1.CutPause
 	4,  // 51: headrace.v1.Restore.mode:type_name -> headrace.v1.Restore.Mode
 	5,  // 52: headrace.v1.CutReply.code:type_name -> headrace.v1.CutReply.Code
 	13, // 53: headrace.v1.CutReply.again_tally:type_name -> headrace.v1.Tally
@@ -3967,7 +3964,7 @@ func file_headrace_v1_session_proto_init() {
 		(*CutCall_Bind)(nil),
 		(*CutCall_Drop)(nil),
 		(*CutCall_Restore)(nil),
-		(*CutCall_Hold)(nil),
+		(*CutCall_Pause)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -21,13 +21,13 @@ type choices struct {
 	rewinds bool // replicated: somebody goes back to an older checkpoint
 	empties bool // the master loses its state
 	servers bool // shared: the server of the model is killed, too
-	held    bool // shared, by save: all yields are held meanwhile, and the cut is exact
+	pause   bool // shared, by save: all yields are paused meanwhile, so the cut is exact
 	exact   bool // replicated, where the input has an end: bit_exact batches
 }
 
 // Choices are the words for Options.Draw.
 func Choices() []string {
-	return []string{byCheckpointer, ownFile, carriedCut, "sharded", "pins", "rewinds", "empty-master", "kill-server", "bit-exact", "held"}
+	return []string{byCheckpointer, ownFile, carriedCut, "sharded", "pins", "rewinds", "empty-master", "kill-server", "bit-exact", "pause"}
 }
 
 // draw decides; what o.Draw names is decided.
@@ -44,7 +44,7 @@ func draw(o Options, r *rand.Rand) (c choices) {
 	c.sharded = one("sharded", 2)
 	c.pins, c.rewinds, c.empties = one("pins", 2), one("rewinds", 2), one("empty-master", 3)
 	c.servers, c.exact = one("kill-server", 2), one("bit-exact", 3)
-	c.held = r.IntN(3) > 0 || said("held")
+	c.pause = r.IntN(3) > 0 || said("pause")
 	switch {
 	case o.Journal:
 		return choices{}
@@ -52,13 +52,13 @@ func draw(o Options, r *rand.Rand) (c choices) {
 		c.sharded, c.rewinds, c.exact = false, false, false
 	}
 	if o.Model != "shared" {
-		c.servers, c.held = false, false
+		c.servers, c.pause = false, false
 	}
 	if o.Live {
 		c.exact = false
 	}
 	if c.saves != byCheckpointer {
-		c.sharded, c.held = false, false
+		c.sharded, c.pause = false, false
 	}
 	if c.saves == carriedCut { // there is no manifest to pin, or to give a path to
 		c.pins, c.rewinds = false, false
@@ -71,7 +71,7 @@ func (c choices) words() (all []string) {
 	if c.saves != "" {
 		all = append(all, c.saves)
 	}
-	for i, yes := range []bool{c.sharded, c.pins, c.rewinds, c.empties, c.servers, c.exact, c.held} {
+	for i, yes := range []bool{c.sharded, c.pins, c.rewinds, c.empties, c.servers, c.exact, c.pause} {
 		if yes {
 			all = append(all, Choices()[3+i])
 		}

@@ -161,7 +161,7 @@ func (c *crew) startTrainer(s *seat) (err error) {
 			}
 		}
 	}
-	if c.held && s.rank == 0 { // while it saves it has no other batch in hand
+	if c.pause && s.rank == 0 { // while it saves it has no other batch in hand
 		slots = slots[r.IntN(len(slots)):][:1]
 	}
 	settings := map[string]any{

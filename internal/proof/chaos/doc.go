@@ -27,7 +27,7 @@
 //	renamed    the checkpoint counts; the master does not know
 //	bound      the master knows; the broker is about to be told
 //	restored   the master has gone back, and nothing was granted since
-//	held       all trainers of a shared model wait, and it is not copied yet
+//	paused     all trainers of a shared model wait, and it is not copied yet
 //
 // A rank's newest checkpoint is damaged too: then the one before it is restored.
 // With --journal the trainers save nothing: what is in the models is

@@ -34,7 +34,7 @@ const (
 )
 
 // trapPoints are the numbers of a trap's points: traps.py's POINTS.
-var trapPoints = []string{"yield", "apply", "step", "acked", "captured", "frozen", "files", "part", "manifest", "renamed", "bound", "restored", "held"}
+var trapPoints = []string{"yield", "apply", "step", "acked", "captured", "frozen", "files", "part", "manifest", "renamed", "bound", "restored", "paused"}
 
 const entrySize = 40
 

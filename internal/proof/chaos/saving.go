@@ -41,7 +41,7 @@ func (c *crew) sizes() (all [][2]int) {
 func (c *crew) savesToo(s *seat, settings map[string]any) {
 	settings["checkpoints"], settings["carried"] = c.checkpoints(), c.carried()
 	settings["saves"], settings["sharded"], settings["exact_rows"] = c.saves, c.sharded, c.exactRows()
-	settings["held"], settings["archive"] = c.held, c.archive()
+	settings["pause"], settings["archive"] = c.pause, c.archive()
 	settings["keep"], settings["save_every"], settings["save_timeout"] = c.keeps, 0.15+c.rnd.Float64(), saveTimeout
 	settings["port"], settings["server"], settings["server_life"] = c.port, c.port, c.lifeOf
 	settings["pids"], settings["mark"] = c.pids(), mark+c.run

@@ -241,9 +241,9 @@ func (a *agent) carryOut() {
 			s.l.send(1, fenced(k.Reason))
 		}
 	}
-	for _, h := range fx.Holds {
+	for _, h := range fx.Pauses {
 		if s := a.seat(h.Worker); s != nil {
-			s.l.send(1, holdOn{h})
+			s.l.send(1, pauseOn{h})
 		}
 	}
 	for _, k := range fx.Kill {

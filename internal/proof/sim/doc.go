@@ -35,7 +35,7 @@
 //	storage.go    the folder they lie in, and power loss
 //	restore.go    who goes back to one; cut.go: a cut against its model
 //	records.go    event times; how many records a cut says it has
-//	hold.go       exact saves of a shared model, while nobody yields
+//	pause.go      exact saves of a shared model, while nobody yields
 //	marks.go      what brokers are told, against the checkpoints on storage
 //	trace.go      one line for all that happens
 //	cmd/          the program

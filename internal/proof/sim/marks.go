@@ -40,7 +40,7 @@ func (m *master) checkMarks() {
 	for i := range w.plan.datasets {
 		id := shardsvc.DatasetID(i + 1)
 		m.checkBefore("committed", unlisted, m.core.BoundMarks(id), newest)
-		m.checkBefore("let go", unlisted, m.core.HoldMarks(id), oldest)
+		m.checkBefore("let go", unlisted, m.core.RetainMarks(id), oldest)
 	}
 }
 

@@ -198,7 +198,7 @@ func (m *master) step(ev shardsvc.Event) {
 			fenced = true
 		}
 		switch r.Kind {
-		case shardsvc.ReportSettleCut:
+		case shardsvc.ReportResolveCut:
 			m.settle(r.Cut, r.Path)
 		case shardsvc.ReportRejected, shardsvc.ReportDiverged:
 			if m.lenient {

@@ -240,7 +240,7 @@ func (m *master) settle(cut uint64, path string) {
 		if x != nil {
 			m.w.storage.sync(path)
 		}
-		m.take(func() { m.step(&shardsvc.SettleCut{Cut: cut, Found: x != nil && x.verifies()}) })
+		m.take(func() { m.step(&shardsvc.ResolveCut{Cut: cut, Found: x != nil && x.verifies()}) })
 	})
 }
 

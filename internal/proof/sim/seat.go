@@ -111,8 +111,8 @@ func (s *seat) take(msg any) {
 		c := proto.Clone(m).(*pb.CutCall)
 		c.Worker = s.number
 		a.do(&hold.Call{Call: c})
-	case nowHeld:
-		a.do(&hold.Held{Worker: s.number, Cut: m.cut})
+	case nowPaused:
+		a.do(&hold.YieldsPaused{Worker: s.number, Cut: m.cut})
 	case ping:
 		if a.do(&hold.Ping{Worker: s.number}); !a.fx.Mute {
 			s.l.send(1, pong{m.t, Time(a.fx.Session)})

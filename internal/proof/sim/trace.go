@@ -81,7 +81,7 @@ func replyText(r *shardsvc.Reply, pieces []shardsvc.Piece) string {
 		s = fmt.Sprintf("standing #%d worker %d dataset %d: %s", r.Request, r.Worker, r.Dataset, stateNames[r.State])
 	case shardsvc.ReplyCut:
 		s = fmt.Sprintf("call %d of worker %d: code %d cut %x step %d path %s again %d", r.Request, r.Worker, r.Cut.Code, r.Cut.Cut, r.Step, r.Cut.Path, r.Units)
-	case shardsvc.ReplyHold:
+	case shardsvc.ReplyPause:
 		s = fmt.Sprintf("hold worker %d for cut %x: on=%v", r.Worker, r.Cut.Cut, !r.Refused)
 	case shardsvc.ReplyClose:
 		s = "close"
@@ -100,8 +100,8 @@ var reportNames = map[shardsvc.ReportKind]string{
 	shardsvc.ReportDiverged: "diverged", shardsvc.ReportNeedSegments: "needs segments", shardsvc.ReportGeneration: "generation", shardsvc.ReportGenerationEnded: "generation ended",
 	shardsvc.ReportPendingAgain: "pending again", shardsvc.ReportStalled: "stalled", shardsvc.ReportExpired: "expired", shardsvc.ReportRecovered: "recovered",
 	shardsvc.ReportCutFrozen: "cut frozen", shardsvc.ReportCutBound: "cut bound", shardsvc.ReportCutVoided: "cut voided", shardsvc.ReportCutDropped: "cut dropped",
-	shardsvc.ReportSettleCut: "is it on storage?", shardsvc.ReportRestored: "restored", shardsvc.ReportRewound: "rewound", shardsvc.ReportRestoreMissing: "not all restored",
-	shardsvc.ReportHeldRefused: "held refused", shardsvc.ReportRejected: "rejected", shardsvc.ReportFenced: "fenced", shardsvc.ReportHoldEnded: "hold ended",
+	shardsvc.ReportResolveCut: "is it on storage?", shardsvc.ReportRestored: "restored", shardsvc.ReportRewound: "rewound", shardsvc.ReportRestoreMissing: "not all restored",
+	shardsvc.ReportHeldRefused: "held refused", shardsvc.ReportRejected: "rejected", shardsvc.ReportFenced: "fenced", shardsvc.ReportPauseEnded: "hold ended",
 	shardsvc.ReportRestoreWaits: "restore waits", shardsvc.ReportExcluded: "excluded",
 }
 
@@ -161,7 +161,7 @@ func messageText(text []byte) string {
 	for _, c := range m.Calls {
 		fmt.Fprintf(&b, "%v; ", c)
 	}
-	for _, h := range m.YieldsHeld {
+	for _, h := range m.YieldsPaused {
 		fmt.Fprintf(&b, "worker %d yields nothing, for cut %x; ", h.Worker, h.Cut)
 	}
 	for _, r := range m.Requests {

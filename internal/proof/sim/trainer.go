@@ -32,26 +32,26 @@ type trainer struct {
 	watchdog
 	said Time // when HELLO was sent
 
-	step     int64
-	model    *model // in the other kinds than shared: its own, or the group's
-	base     *model // what it has gone back to
-	ready    bool   // it has gone back to where it begins
-	late     bool   // shared: it goes back to where the model began, that others train
-	opened   bool   // its streams are
-	saving   bool
-	looked   bool   // at the checkpoints that lie there
-	order    uint64 // the highest of those and of its own cuts
-	calls    uint64
-	asks     []*call // open
-	busy     bool    // computing, or in the barrier
-	fenced   bool
-	finished bool   // it ends with success
-	ending   Time   // when its agent began to end it
-	givenUp  bool   // by the master, after it was let in
-	pace     Time   // of one batch
-	held     uint64 // cut of the hold that is on
-	saidHeld bool
-	idles    bool
+	step       int64
+	model      *model // in the other kinds than shared: its own, or the group's
+	base       *model // what it has gone back to
+	ready      bool   // it has gone back to where it begins
+	late       bool   // shared: it goes back to where the model began, that others train
+	opened     bool   // its streams are
+	saving     bool
+	looked     bool   // at the checkpoints that lie there
+	order      uint64 // the highest of those and of its own cuts
+	calls      uint64
+	asks       []*call // open
+	busy       bool    // computing, or in the barrier
+	fenced     bool
+	finished   bool   // it ends with success
+	ending     Time   // when its agent began to end it
+	givenUp    bool   // by the master, after it was let in
+	pace       Time   // of one batch
+	paused     uint64 // cut of the pause that is on
+	saidPaused bool
+	idles      bool
 }
 
 // reader is the trainer's side of one stream.
@@ -143,7 +143,7 @@ func (t *trainer) take(msg any) {
 		if first && w.plan.model == shared {
 			t.step = m.j.LastStep // of the one before it, whose model it goes on with
 		}
-		t.held = 0 // it is told anew, should it be
+		t.paused = 0 // it is told anew, should it be
 		t.watchdog = newWatchdog(w, t.said)
 		w.tracef(t.name, "is in: generation %d epoch %d, %d units pending again", m.j.Generation, m.j.Epoch, m.j.PendingAgain)
 		for _, r := range m.j.Resumed {
@@ -167,7 +167,7 @@ func (t *trainer) take(msg any) {
 		t.work()
 	case answer:
 		t.answered(m.r)
-	case holdOn:
+	case pauseOn:
 		t.told(m.h)
 	case refused:
 		t.fence(string(m))
@@ -261,9 +261,9 @@ func (t *trainer) work() {
 		}
 		ended = ended && r.ended && r.stepped == r.received
 	}
-	if t.held != 0 {
+	if t.paused != 0 {
 		ready = nil
-		t.sayHeld()
+		t.sayPaused()
 	}
 	switch {
 	case len(ready) > 0:
@@ -275,7 +275,7 @@ func (t *trainer) work() {
 		t.after(t.pace*Time(k), func() { t.computed(r, k) })
 	case ended:
 		t.finish()
-	case t.held != 0:
+	case t.paused != 0:
 	case t.group != nil:
 		t.busy = true
 		t.after(w.time(50*millisecond, 300*millisecond), func() {

@@ -13,13 +13,13 @@ import (
 // `shared` the cut is what is acked when it is asked for.
 type cuts struct {
 	asked  []question // not complete yet
-	held   *question  // a hold; complete when all workers have said so
-	said   []held
+	paused *question  // a hold; complete when all workers have said so
+	said   []pausedWorker
 	frozen map[uint64]*Cut
 }
 
 // held is a worker that has said that it yields nothing.
-type held struct {
+type pausedWorker struct {
 	session *Session
 	worker  uint32
 }
@@ -62,9 +62,9 @@ func (m *Master) call(s *Session, k *pb.CutCall) {
 		r.Code, r.Reason = pb.CutReply_REFUSED, fmt.Sprintf(format, args...)
 	}
 	switch {
-	case k.GetHold() != nil:
-		m.cuts.held, m.cuts.said = &question{s, k}, nil
-		m.tellHold(k.GetHold().Cut, true)
+	case k.GetPause() != nil:
+		m.cuts.paused, m.cuts.said = &question{s, k}, nil
+		m.tellPause(k.GetPause().Cut, true)
 		return
 	case k.GetAsk() != nil:
 		m.cuts.asked = append(m.cuts.asked, question{s, k})
@@ -97,9 +97,9 @@ func (m *Master) call(s *Session, k *pb.CutCall) {
 func (m *Master) answerAsked() {
 	m.cuts.asked = slices.DeleteFunc(m.cuts.asked, func(q question) bool {
 		ask := q.call.GetAsk()
-		if h := m.cuts.held; h != nil && h.call.GetHold().Cut == ask.Cut {
-			m.cuts.held = nil
-			defer m.tellHold(ask.Cut, false)
+		if h := m.cuts.paused; h != nil && h.call.GetPause().Cut == ask.Cut {
+			m.cuts.paused = nil
+			defer m.tellPause(ask.Cut, false)
 		}
 		shared := m.Model == "shared"
 		if q.session.gone || !shared && m.reported[q.session.trainer(q.call.Worker)] < ask.Step {
@@ -128,25 +128,25 @@ func (m *Master) answerAsked() {
 	})
 }
 
-// tellHold tells all workers that their yields are held, or that they may go on.
-func (m *Master) tellHold(cut uint64, on bool) {
+// tellPause tells all workers that their yields are held, or that they may go on.
+func (m *Master) tellPause(cut uint64, on bool) {
 	for _, s := range m.sessions {
 		for worker := range s.workers {
-			s.Send(&pb.MasterMessage{Term: m.Term, HoldYields: []*pb.HoldYields{{Worker: worker, Cut: cut, On: on, Reason: "somebody saves"}}})
+			s.Send(&pb.MasterMessage{Term: m.Term, PauseYields: []*pb.PauseYields{{Worker: worker, Cut: cut, On: on, Reason: "somebody saves"}}})
 		}
 	}
 }
 
-// yieldsHeld answers the saver when all workers have said that they yield nothing.
-func (m *Master) yieldsHeld(s *Session, h *pb.YieldsHeld) {
-	q := m.cuts.held
-	if q == nil || h.Cut != q.call.GetHold().Cut {
+// yieldsPaused answers the saver when all workers have said that they yield nothing.
+func (m *Master) yieldsPaused(s *Session, h *pb.YieldsPaused) {
+	q := m.cuts.paused
+	if q == nil || h.Cut != q.call.GetPause().Cut {
 		return
 	}
-	m.cuts.said = append(m.cuts.said, held{s, h.Worker})
+	m.cuts.said = append(m.cuts.said, pausedWorker{s, h.Worker})
 	for _, s := range m.sessions {
 		for worker := range s.workers {
-			if !slices.Contains(m.cuts.said, held{s, worker}) {
+			if !slices.Contains(m.cuts.said, pausedWorker{s, worker}) {
 				return
 			}
 		}

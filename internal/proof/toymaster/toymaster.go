@@ -127,7 +127,7 @@ func (m *Master) Restart() {
 		m.giveBack(l.span.from(l.prefix))
 	}
 	m.leases, m.order, m.waiting, m.sessions = map[token]*lease{}, nil, nil, nil
-	m.cuts.asked, m.cuts.held = nil, nil
+	m.cuts.asked, m.cuts.paused = nil, nil
 }
 
 // Detach and Attach keep streams over a Restart that nobody notices.
@@ -202,8 +202,8 @@ func (m *Master) Handle(s *Session, in *pb.AgentMessage) {
 	for _, k := range in.Calls {
 		m.call(s, k)
 	}
-	for _, h := range in.YieldsHeld {
-		m.yieldsHeld(s, h)
+	for _, h := range in.YieldsPaused {
+		m.yieldsPaused(s, h)
 	}
 	s.Send(out)
 	m.answerAsked()

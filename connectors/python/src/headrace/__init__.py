@@ -21,7 +21,7 @@ File map:
 
     _settings.py  who this process is: arguments, environment
     _trainer.py   init(), the process's one attachment to its agent, forks
-    _yields.py    batches held back while a shared model is saved
+    _pause.py     the pause of yields while a shared model is saved
     _control.py   the background thread: steps out, answers in, reconnects
     _calls.py     questions to the master, until they are answered
     _watchdog.py  how long a process may go on without its agent

@@ -77,8 +77,8 @@ class Channel:
         self.may_wait: Callable[[], bool] = lambda: True  # for others to restore
         self.paused: str | None = None
         self.trust = 0.0  # until when next() may yield, by time.monotonic(); then it asks first
-        self.held = False  # no batch is yielded but through Yields.enter()
-        self.held_seconds = 0.0  # of waiting there, since the iterating thread last looked
+        self.yields_paused = False  # batches are yielded through Yields.enter() only
+        self.yields_paused_seconds = 0.0  # of waiting there, since the iterating thread last looked
         self.stepper = self.iterator = 0  # the thread that stepped last, and that asks for batches
         self.ended = False
         self.closed = False

@@ -26,7 +26,7 @@ log = logging.getLogger("headrace")
 Path = Union[str, "os.PathLike[str]"]
 
 SAVE_SECONDS = 600.0  # for a save, from the call to the bound manifest
-HOLD_SECONDS = 60.0  # for all trainers of a shared model to finish their steps, and the state to be copied
+PAUSE_SECONDS = 60.0  # for all trainers of a shared model to finish their steps, and the state to be copied
 _LOOK = 0.02  # seconds between two looks for what other ranks write, growing
 _LOOK_MOST = 0.5
 
@@ -38,8 +38,8 @@ class Checkpointer:
     default: the process's own attachment (headrace.init()). A cut spans all
     datasets of the job. keep: how many checkpoints stay; pinned ones stay besides.
     sharded: each rank of a replicated model saves a part of its own; else rank 0
-    saves and the others follow. timeout: seconds for one save. hold_timeout: of it,
-    seconds in which an exact save of a shared model has all trainers wait.
+    saves and the others follow. timeout: seconds for one save. pause_timeout: seconds
+    of it for which an exact save of a shared model may let all trainers wait.
 
     One save is under way at a time: the next one waits for it. What goes wrong
     behind the trainer's back is raised by the next call, and by Saved.
@@ -53,12 +53,12 @@ class Checkpointer:
         keep: int = 3,
         sharded: bool = False,
         timeout: float = SAVE_SECONDS,
-        hold_timeout: float = HOLD_SECONDS,
+        pause_timeout: float = PAUSE_SECONDS,
     ) -> None:
         if keep < 1:
             raise ValueError(f"keep={keep}; at least the newest checkpoint stays")
-        if not timeout > 0 or not hold_timeout > 0:
-            raise ValueError(f"timeout={timeout}, hold_timeout={hold_timeout}; they are seconds, more than 0")
+        if not timeout > 0 or not pause_timeout > 0:
+            raise ValueError(f"timeout={timeout}, pause_timeout={pause_timeout}; they are seconds, more than 0")
         self.dir = os.path.abspath(os.fspath(dir))
         self.keep = keep
         self._trainer: Trainer = stream._trainer if stream is not None else init()
@@ -66,7 +66,7 @@ class Checkpointer:
         if sharded and self._trainer.model == "shared":
             raise ValueError("sharded=True is for a replicated model: the ranks of a shared one hold no parts of it")
         self._timeout = timeout
-        self._hold_timeout = hold_timeout
+        self._pause_timeout = pause_timeout
         self._last: Saved | None = None
         self._cuts: dict[int, Cut] = {}
         self._after: int | None = None  # the highest order in dir, once that was looked at
@@ -108,7 +108,7 @@ class Checkpointer:
         cut: Cut | None = None
         captured: _state.Captured | None = None
         if trainer.model == "shared" and (callable(state) if exact is None else exact):
-            cut, captured = self._held(step, state, deadline)
+            cut, captured = self._paused(step, state, deadline)
         else:
             if trainer.model == "shared":
                 cut = self._ask(step, deadline, _cuts.new_id())
@@ -138,14 +138,14 @@ class Checkpointer:
             log.warning("the save of step %d failed: %s", saved.step, failure)
         saved._end(error)
 
-    def _held(self, step: int, state: Any, deadline: float) -> tuple[Cut, _state.Captured]:
+    def _paused(self, step: int, state: Any, deadline: float) -> tuple[Cut, _state.Captured]:
         """Copies a shared model's state while no trainer changes it, and freezes the
         cut; then all go on."""
         trainer, cut = self._trainer, _cuts.new_id()
         trainer.check_stepped()
-        _cuts.hold(trainer, cut, min(deadline, time.monotonic() + self._hold_timeout))
+        _cuts.pause(trainer, cut, min(deadline, time.monotonic() + self._pause_timeout))
         try:
-            self._reached("held")
+            self._reached("paused")
             captured = _capture(state)
             self._reached("captured")
             return self._ask(step, deadline, cut, exact=True), captured
@@ -405,7 +405,7 @@ class Checkpointer:
 
     def _reached(self, point: str) -> None:
         """Called at each point of a save at which a crash makes a difference:
-        held (all yields are), captured, frozen, files, part, manifest (not yet renamed), renamed, bound.
+        paused (all yields are), captured, frozen, files, part, manifest (not yet renamed), renamed, bound.
         For tests, which override it."""
 
 

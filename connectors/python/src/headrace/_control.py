@@ -35,7 +35,7 @@ from ._messages import Message
 from ._settings import Settings
 from ._watchdog import Watchdog, end_process
 from ._wire import Bell, ControlConnection
-from ._yields import Yields
+from ._pause import Yields
 
 log = logging.getLogger("headrace")
 
@@ -108,7 +108,7 @@ class Control:
         self._stepped = now
         if self.yields.due:
             self.yields.stepped()
-            return False  # HELD may be due behind it
+            return False  # YIELDS_PAUSED may have to follow it
         if thick or connection is None or len(self.outbox) != 1 or connection.pending:
             return False
         item = self.outbox[0]
@@ -156,7 +156,7 @@ class Control:
                 self.bell.ring()
                 channel.changed.wait(0.1)
         finally:
-            channel.held_seconds += time.monotonic() - began
+            channel.yields_paused_seconds += time.monotonic() - began
 
     def stop(self, patience: float) -> None:
         """Sends what is left, waits for the answers to steps, says BYE."""
@@ -232,7 +232,7 @@ class Control:
                 connection.send(self._leaves(item))
                 self._linger_until = now + self._linger
         if self.yields.due and (cut := self.yields.reached()):
-            connection.send(wire.encode(wire.HELD, 0, {"cut": cut}))
+            connection.send(wire.encode(wire.YIELDS_PAUSED, 0, {"cut": cut}))
         if now >= self._watchdog.due:
             t = int(now * 1e9)
             self._watchdog.sent(t / 1e9)
@@ -282,7 +282,7 @@ class Control:
                 connection.flush()
         elif type_ == wire.ANSWER:
             self._answered_call(payload)
-        elif type_ == wire.HOLD:
+        elif type_ == wire.PAUSE_YIELDS:
             self.yields.told(payload)
         elif type_ == wire.FENCED:
             self._fail(Fenced(f"this process is not of the group any more: {payload.get('reason', '')}"))

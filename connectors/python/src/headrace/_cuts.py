@@ -46,16 +46,16 @@ def check_step(trainer: Trainer, step: int | None) -> int:
     )
 
 
-def hold(trainer: Trainer, cut: str, deadline: float) -> None:
-    """Has the yields of all trainers of a shared model held, until the cut is asked
-    for, exact, or dropped. Raises CheckpointError, Fenced."""
+def pause(trainer: Trainer, cut: str, deadline: float) -> None:
+    """Pauses the yields of all trainers of a shared model until the cut is asked for
+    with exact, or dropped. Raises CheckpointError, Fenced."""
     patience = deadline - time.monotonic()
-    fields = {"call": "hold", "cut": cut, "deadline_ms": max(1, int(patience * 1000))}
+    fields = {"call": "pause", "cut": cut, "deadline_ms": max(1, int(patience * 1000))}
     try:
         # The master's own deadline comes first, and names who did not stop.
-        _say(trainer, fields, deadline + CALL_SECONDS / 10, "holding the yields of all trainers")
+        _say(trainer, fields, deadline + CALL_SECONDS / 10, "pausing the yields of all trainers")
     except BaseException:
-        forget(trainer, cut, "its save attempt ended before the yields were held")
+        forget(trainer, cut, "its save attempt ended before the yields were paused")
         raise
 
 
@@ -70,7 +70,7 @@ def ask(
     after: int = 0,
 ) -> Cut:
     """Freezes the cut at step, once all have reported it; without a path it is
-    carried by a framework. exact: hold() of it was answered. after: as in restore().
+    carried by a framework. exact: pause() of it was answered. after: as in restore().
     deadline: time.monotonic(). Raises CheckpointError, Fenced."""
     patience = deadline - time.monotonic()
     if patience <= 0:

@@ -165,10 +165,10 @@ class Feed:
 
     def _frame_used(self) -> None:
         if self._since and self._frame.batches:
-            seconds = max(0.0, time.monotonic() - self._since - self._channel.held_seconds)
+            seconds = max(0.0, time.monotonic() - self._since - self._channel.yields_paused_seconds)
             self._channel.step_seconds += seconds
             self._credits.used(self._frame.batches, seconds)
-        self._since = self._channel.held_seconds = 0.0
+        self._since = self._channel.yields_paused_seconds = 0.0
 
     # Connections.
 

@@ -76,7 +76,7 @@ class Stream:
         if monotonic() >= channel.trust:  # this process, or its agent, stood still
             self._trainer.control.await_trust(channel)
         channel.yielded = number
-        if channel.held:  # looked at behind the count, as the control thread looks at that behind it
+        if channel.yields_paused:  # looked at behind the count, as the control thread looks at that behind it
             self._trainer.control.yields.enter(channel, number)
         channel.rows += stop - start
         return Batch(frame, start, stop, self, number)

@@ -155,7 +155,7 @@ class Trainer:
         channel = Channel(next(self._numbers), request)
         channel.may_wait = lambda: self.may_wait
         with self.control.lock:
-            channel.held = bool(self.control.yields.cut)
+            channel.yields_paused = bool(self.control.yields.cut)
             self._channels[channel.number] = channel
             channel.trust = self.control.trust
             self.control.post(wire.encode(wire.OPEN, channel.number, request))

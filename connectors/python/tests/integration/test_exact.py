@@ -294,7 +294,7 @@ print("ends", flush=True)
     held.printed(1)
     headrace.init(rank=0, world_size=2)
     with headrace.dataset("rows").batches(50) as stream:
-        ck = headrace.Checkpointer(job.folder / "ckpt", stream, hold_timeout=1)
+        ck = headrace.Checkpointer(job.folder / "ckpt", stream, pause_timeout=1)
         next(stream)
         with pytest.raises(ValueError, match="not stepped"):
             ck.save(0, dict)

@@ -91,7 +91,7 @@ class Saving:
             time.sleep(0.1)
 
     def _save(self, step, state, stream, wait):
-        saved = self.ck.save(step, state, exact=cfg["held"] if self.trainer.model == "shared" else None)
+        saved = self.ck.save(step, state, exact=cfg["pause"] if self.trainer.model == "shared" else None)
         if wait:
             saved.wait()
 

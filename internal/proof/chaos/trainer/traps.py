@@ -7,7 +7,7 @@ from pathlib import Path
 from .journal import TRAPPED, cfg, write
 
 POINTS = ("yield", "apply", "step", "acked", "captured", "frozen", "files", "part", "manifest", "renamed", "bound",
-          "restored", "held")  # fmt: skip
+          "restored", "paused")  # fmt: skip
 
 
 def reached(point):

@@ -16,11 +16,11 @@ func TestWhoHasNoStreamYetHoldsNobodyUp(t *testing.T) {
 	var got []any
 	tr.l = w.newLink(microsecond, millisecond, &tr.process, agent)
 	tr.l.ends[1].take = func(msg any) { got = append(got, msg) }
-	tr.told(hold.Hold{On: true, Cut: 7})
+	tr.told(hold.PauseYields{On: true, Cut: 7})
 	for do, ok := w.next(); ok; do, ok = w.next() {
 		do()
 	}
-	if len(got) != 1 || got[0] != (nowHeld{7}) {
+	if len(got) != 1 || got[0] != (nowPaused{7}) {
 		t.Errorf("its agent heard %v", got)
 	}
 }

@@ -2,27 +2,28 @@ package shardsvc
 
 import "slices"
 
-// settleDeadline is how long the shell may look for a manifest.
-const settleDeadline = 30 * Second
+// resolveDeadline is how long the shell may look for the manifest of a frozen cut.
+const resolveDeadline = 30 * Second
 
-// rankGone: the process of a private rank is gone or given up. Each of its frozen
-// cuts is settled first, bound or voided; then what it had acked above the newest
-// cut that it may go back to is pending again.
+// rankGone: the process of a private rank is gone or given up. First each of its
+// frozen cuts is resolved: it becomes bound or voided. Then all that the rank had
+// acked above the newest cut that it may go back to is pending again.
 func (ck *checkpoints) rankGone(r *rank) (again comesAgain) {
 	ck.past(r).lost = true
 	ck.ledger.dirtyRank(r.account)
 	for _, k := range ck.cuts {
-		if k.rank == int64(r.no) && k.state == CutFrozen && !k.settling {
-			k.settling = true
-			ck.reportCut(ReportSettleCut, k, "")
-			ck.timers.push(timer{at: ck.now + settleDeadline, kind: timerSettle, cut: k.id})
+		if k.rank == int64(r.no) && k.state == CutFrozen && !k.resolving {
+			k.resolving = true
+			ck.reportCut(ReportResolveCut, k, "")
+			ck.timers.push(timer{at: ck.now + resolveDeadline, kind: timerResolve, cut: k.id})
 		}
 	}
-	return ck.rankSettled(r)
+	return ck.rankResolved(r)
 }
 
-func (ck *checkpoints) rankSettled(r *rank) (again comesAgain) {
-	if ck.settling(r) {
+// rankResolved ends what rankGone began, once none of the rank's cuts is being resolved.
+func (ck *checkpoints) rankResolved(r *rank) (again comesAgain) {
+	if ck.resolving(r) {
 		return again
 	}
 	if ck.past(r).lost {
@@ -56,20 +57,20 @@ func (ck *checkpoints) restoreWaiting(w *worker) {
 	}
 }
 
-func (ck *checkpoints) settling(r *rank) bool {
-	return slices.ContainsFunc(ck.cuts, func(k *keptCut) bool { return k.settling && k.rank == int64(r.no) })
+func (ck *checkpoints) resolving(r *rank) bool {
+	return slices.ContainsFunc(ck.cuts, func(k *keptCut) bool { return k.resolving && k.rank == int64(r.no) })
 }
 
-// settleCut is what the shell found, or that it found nothing in time.
-func (ck *checkpoints) settleCut(id uint64, found bool, reason string) {
+// resolveCut takes the shell's answer: whether it found a valid manifest in time.
+func (ck *checkpoints) resolveCut(id uint64, found bool, reason string) {
 	k := ck.kept(id)
-	if k == nil || !k.settling {
+	if k == nil || !k.resolving {
 		return
 	}
-	if k.settling = false; found {
+	if k.resolving = false; found {
 		ck.bound(k, "")
 	} else {
 		ck.void(k, reason)
 	}
-	ck.rankSettled(ck.group.rankOf(uint32(k.rank)))
+	ck.rankResolved(ck.group.rankOf(uint32(k.rank)))
 }

@@ -1,16 +1,16 @@
-"""Yields that are held while somebody saves a shared model (docs/CUTS.md).
+"""The pause of yields while somebody saves a shared model (docs/CUTS.md).
 
-The agent says HOLD. From then on next() hands out no batch, but for one without
-which the thread that asks for it could not finish its step; when all that was
-yielded is stepped, the control thread says HELD behind the STEPs. It ends with HOLD
-off, or when a control connection begins.
+The agent begins a pause with PAUSE_YIELDS. From then on next() hands out no batch,
+except one that its thread may need to finish a step. When all that was yielded is
+stepped, the control thread sends YIELDS_PAUSED after the STEPs. The pause ends with
+PAUSE_YIELDS off, or when a control connection begins.
 
-Who asks for a batch while a hold is on, and this process has unstepped ones:
+A thread that asks for a batch during a pause, while this process has unstepped ones:
 
-    the thread that steps them    gets it: it gathers several for a step
-    another one                   waits, for PATIENCE or four times what a batch takes
-                                  here, whichever is longer; then it gets one: the
-                                  thread that steps may wait for it
+    it steps them itself     gets the batch: it may gather several for one step
+    another thread steps     waits for PATIENCE, or four times what a batch takes here
+                             if that is longer; then it gets the batch, because the
+                             thread that steps may be waiting for it
 """
 
 from __future__ import annotations
@@ -27,46 +27,46 @@ PATIENCE = 1.0  # seconds
 
 
 class Yields:
-    """The hold that is on in this process, if one is."""
+    """The pause that is on in this process, if one is."""
 
     def __init__(self, lock: Lock, channels: Callable[[], Iterable[Channel]], ring: Callable[[], None]) -> None:
         self.cut = ""  # 16 hex digits; empty: none is on
         self.why = ""
-        #: HELD is to be said, as soon as it is true.
+        #: YIELDS_PAUSED must be sent as soon as it is true.
         self.due = False
-        self._lock = lock  # the control's: yields that are held are counted under it
+        self._lock = lock  # the control's: during a pause yields are counted under it
         self._channels = channels
         self._ring = ring
-        self._moved = 0.0  # when anything was stepped, or the hold began
+        self._moved = 0.0  # when anything was stepped, or the pause began
 
     # The control thread.
 
     def told(self, payload: dict[str, Any]) -> None:
-        """HOLD came."""
+        """PAUSE_YIELDS came."""
         cut = str(payload.get("cut", ""))
         with self._lock:
             if payload.get("on"):
                 self.cut, self.why, self.due = cut, str(payload.get("why", "")), True
                 self._moved = time.monotonic()
                 for channel in self._channels():
-                    channel.held = True
+                    channel.yields_paused = True
             elif cut == self.cut:
                 self._end()
 
     def connection_begins(self) -> None:
-        """A hold is of the agent that said it. The caller holds the lock."""
+        """Ends the pause: another agent may not know of it. The caller holds the lock."""
         if self.cut:
             self._end()
 
     def _end(self) -> None:
         self.cut, self.due = "", False
         for channel in self._channels():
-            channel.held = False
+            channel.yields_paused = False
             channel.changed.set()
 
     def reached(self) -> str:
-        """The cut to say HELD of now, once. The caller holds the lock, and has sent
-        all steps."""
+        """The cut to send YIELDS_PAUSED for now; empty: none. It is returned once. The
+        caller holds the lock, and has sent all steps."""
         if not self.due or any(map(_unstepped, self._channels())):
             return ""
         self.due = False
@@ -88,7 +88,7 @@ class Yields:
             while True:
                 with self._lock:
                     channel.yielded = number - 1
-                    if time.monotonic() < channel.trust and (not channel.held or self._needs(me)):
+                    if time.monotonic() < channel.trust and (not channel.yields_paused or self._needs(me)):
                         channel.yielded = number
                         return
                 self._ring()
@@ -98,7 +98,7 @@ class Yields:
                     raise HeadraceError("the stream is closed")
                 channel.changed.wait(0.1)
         finally:
-            channel.held_seconds += time.monotonic() - began
+            channel.yields_paused_seconds += time.monotonic() - began
 
     def _needs(self, me: int) -> bool:
         """Without another batch what was yielded may never be stepped."""

@@ -8,40 +8,40 @@ import (
 	"github.com/headrace/headrace/shardsvc/cut"
 )
 
-// Exact saves of a shared model: all trainers hold their yields while the saver
-// copies it from the parameter server, which is nobody's process here.
+// Exact saves of a shared model: the yields of all trainers are paused while the saver
+// copies the model from the parameter server. That server is no process of the simulation.
 
 // What agent and trainer say of it.
 type (
-	holdOn  struct{ h hold.Hold }
-	nowHeld struct{ cut uint64 }
+	pauseOn   struct{ h hold.PauseYields }
+	nowPaused struct{ cut uint64 }
 )
 
-// told: the trainer is to hand out no further batch, or may go on.
-func (t *trainer) told(h hold.Hold) {
+// told: the trainer must hand out no further batch, or may go on.
+func (t *trainer) told(h hold.PauseYields) {
 	switch {
 	case h.On:
-		t.w.tracef(t.name, "is held for cut %x: %s", h.Cut, h.Why)
-		t.held, t.saidHeld = h.Cut, false
-	case t.held == h.Cut:
-		t.w.tracef(t.name, "goes on behind cut %x: %s", h.Cut, h.Why)
-		t.held = 0
+		t.w.tracef(t.name, "is paused for cut %x: %s", h.Cut, h.Why)
+		t.paused, t.saidPaused = h.Cut, false
+	case t.paused == h.Cut:
+		t.w.tracef(t.name, "goes on after cut %x: %s", h.Cut, h.Why)
+		t.paused = 0
 	}
-	if t.held != 0 && !t.opened { // it has nothing: others are not to wait until it has restored
-		t.sayHeld()
+	if t.paused != 0 && !t.opened { // it has nothing: the pause must not wait until it has restored
+		t.sayPaused()
 	}
 	t.work()
 }
 
-// sayHeld: all that was yielded is stepped. It comes behind those steps.
-func (t *trainer) sayHeld() {
-	if t.saidHeld || t.l == nil || !t.welcomed {
+// sayPaused: all that was yielded is stepped. It comes behind those steps.
+func (t *trainer) sayPaused() {
+	if t.saidPaused || t.l == nil || !t.welcomed {
 		return
 	}
 	t.flush()
-	t.saidHeld = true
-	t.w.tracef(t.name, "yields nothing, for cut %x", t.held)
-	t.l.send(0, nowHeld{t.held})
+	t.saidPaused = true
+	t.w.tracef(t.name, "yields nothing, for cut %x", t.paused)
+	t.l.send(0, nowPaused{t.paused})
 }
 
 // saveExactly copies the model when nobody yields, and asks for the cut then.
@@ -55,13 +55,13 @@ func (t *trainer) saveExactly() {
 		w.tracef(t.name, "exact cut %x: %v %s", id, r.Code, r.Reason)
 		t.saving = false
 	}
-	h := &pb.CutHold{Cut: id, DeadlineMs: uint32(w.of(200, 20000))}
-	t.call(&pb.CutCall{Call: &pb.CutCall_Hold{Hold: h}}, func(r *pb.CutReply) {
+	h := &pb.CutPause{Cut: id, DeadlineMs: uint32(w.of(200, 20000))}
+	t.call(&pb.CutCall{Call: &pb.CutCall_Pause{Pause: h}}, func(r *pb.CutReply) {
 		if r.Code != pb.CutReply_OK {
 			failed(r)
 			return
 		}
-		w.tracef(t.name, "all yields are held for cut %x", id)
+		w.tracef(t.name, "all yields are paused for cut %x", id)
 		t.after(w.time(0, 200*millisecond), func() {
 			if w.oneIn(8) { // the state can not be copied
 				t.call(&pb.CutCall{Call: &pb.CutCall_Drop{Drop: &pb.CutDrop{Cut: id, Reason: "no room"}}}, failed)

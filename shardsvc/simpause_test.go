@@ -9,55 +9,55 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Trainers of a shared model that hold their yields while one of them saves: what
-// is in the model when the saver copies it is exactly what its cut says.
+// The yields of a shared model's trainers are paused while one of them saves. The
+// records in the model when the saver copies it are exactly the records of its cut.
 
-type simHold struct {
-	held   uint64 // it was told to hold, for this cut
-	saving uint64 // it holds the yields of all, for this cut
+type simPause struct {
+	paused uint64 // it was told to pause, for this cut
+	saving uint64 // it paused the yields of all, for this cut
 	asks2  bool   // and was answered OK
 }
 
-func (s *sim) holdTold(t *simTrainer, r Reply) {
+func (s *sim) pauseTold(t *simTrainer, r Reply) {
 	switch {
 	case t == nil:
 	case !r.Refused:
-		t.held = r.Cut.Cut
-	case t.held == r.Cut.Cut:
-		t.held = 0
+		t.paused = r.Cut.Cut
+	case t.paused == r.Cut.Cut:
+		t.paused = 0
 	}
 }
 
-// someHold: somebody holds the yields of all, to save.
-func (s *sim) someHold() {
+// somePause: a trainer pauses the yields of all, to save.
+func (s *sim) somePause() {
 	t := s.some()
 	if s.model != Shared || t == nil || t.agent == nil || t.agent.session == 0 || !t.joined || t.saving != 0 && rapid.Bool().Draw(s.t, "keep") {
 		return
 	}
 	s.nextCut++
 	t.saving, t.asks2 = s.nextCut, false
-	s.call(t, CutCall{Hold: &CutHold{s.nextCut, Time(rapid.IntRange(0, 20).Draw(s.t, "deadline")) * Second}})
+	s.call(t, CutCall{Pause: &CutPause{s.nextCut, Time(rapid.IntRange(0, 20).Draw(s.t, "deadline")) * Second}})
 }
 
-// someHeld: a trainer steps what it has, and says that it yields nothing.
-func (s *sim) someHeld() {
+// somePaused: a trainer steps what it has, and says that it yields nothing.
+func (s *sim) somePaused() {
 	if t := s.some(); t != nil {
-		s.sayHeld(t)
+		s.sayPaused(t)
 	}
 }
 
-func (s *sim) allHeld() {
+func (s *sim) allPaused() {
 	for _, t := range slices.Clone(s.trainers) {
-		s.sayHeld(t)
+		s.sayPaused(t)
 	}
 }
 
-func (s *sim) sayHeld(t *simTrainer) {
-	if t.held == 0 || t.agent == nil || t.agent.session == 0 || !t.joined {
+func (s *sim) sayPaused(t *simTrainer) {
+	if t.paused == 0 || t.agent == nil || t.agent.session == 0 || !t.joined {
 		return
 	}
 	t.step++
-	m := &Message{Steps: []StepReport{{t.number, t.step}}, Yields: []YieldsHeld{{Worker: t.number, Cut: t.held}}}
+	m := &Message{Steps: []StepReport{{t.number, t.step}}, Yields: []YieldsPaused{{Worker: t.number, Cut: t.paused}}}
 	for _, l := range t.leases {
 		l.step = t.step
 		m.Acks = append(m.Acks, s.ackOf(l, l.frontier, t.step))
@@ -83,22 +83,22 @@ func (s *sim) exactSave() {
 			s.someStarts()
 		case 4:
 			s.someReconnect()
-		case 5: // one that does not obey: its acks break the hold
+		case 5: // one that does not obey: its acks break the pause
 			if t := s.some(); t != nil && slices.ContainsFunc(s.trainers, func(x *simTrainer) bool { return x.asks2 }) {
-				t.held = 0
+				t.paused = 0
 				s.ackAll(t)
 			}
 		}
 	}
-	s.someHold()
+	s.somePause()
 	meanwhile()
-	s.allHeld()
+	s.allPaused()
 	meanwhile()
 	s.someExactAsk()
 }
 
-// holdAnswered: the saver copies the model, if all are held.
-func (s *sim) holdAnswered(t *simTrainer, r Reply) bool {
+// pauseAnswered: the saver copies the model, if all are paused.
+func (s *sim) pauseAnswered(t *simTrainer, r Reply) bool {
 	if t.saving == 0 || r.Cut.Cut != t.saving || r.Cut.Body != nil {
 		return false
 	}
@@ -111,7 +111,7 @@ func (s *sim) holdAnswered(t *simTrainer, r Reply) bool {
 	for _, x := range s.trainers {
 		for _, l := range x.leases {
 			if n := s.stepped(l); n < min(l.frontier, s.there(l)) {
-				s.t.Fatalf("cut %d: all yields are said to be held, and rank %d inc %d has [%d, %d) of %s in hand", t.saving, x.rank, x.inc, n, l.frontier, tok(l.token))
+				s.t.Fatalf("cut %d: all yields are said to be paused, and rank %d inc %d has [%d, %d) of %s in hand", t.saving, x.rank, x.inc, n, l.frontier, tok(l.token))
 			}
 		}
 	}
@@ -133,8 +133,8 @@ func (s *sim) someExactAsk() {
 	}
 	t := s.trainers[i]
 	if rapid.IntRange(0, 5).Draw(s.t, "give up") == 0 {
-		drop := &CutDrop{t.saving, "its state can not be copied"}
-		t.saving, t.asks2 = 0, false // its answer is not that of the hold
+		drop := &CutDrop{t.saving, "its state cannot be copied"}
+		t.saving, t.asks2 = 0, false // its answer is not that of the pause
 		s.call(t, CutCall{Drop: drop})
 		return
 	}
@@ -150,7 +150,7 @@ func (s *sim) exactAsCaptured(k *simCut, body *cut.Cut) {
 	}
 	model, ok := s.captured[k.id]
 	if !ok {
-		s.t.Fatalf("cut %d says that it is exact, and nobody held any yields for it", k.id)
+		s.t.Fatalf("cut %d says that it is exact, and no yields were paused for it", k.id)
 	}
 	if err := s.book.WithoutExcluded(k.set).Same(s.book.WithoutExcluded(model)); err != nil {
 		s.t.Fatalf("cut %d is not exact: the cut's, then the model's: %v", k.id, err)
@@ -181,35 +181,35 @@ func worldOfExactCuts(rt *rapid.T, t *testing.T) {
 	s := newSimOf(rt, t, Shared)
 	s.list(false)
 	rt.Repeat(map[string]func(*rapid.T){
-		"team":      func(*rapid.T) { s.team() },
-		"all work":  func(*rapid.T) { s.allWork() },
-		"request":   func(*rapid.T) { s.someRequest() },
-		"deliver":   func(*rapid.T) { s.someDelivery() },
-		"deliver2":  func(*rapid.T) { s.someDelivery() },
-		"ack":       func(*rapid.T) { s.someAck() },
-		"hold":      func(*rapid.T) { s.someHold() },
-		"held":      func(*rapid.T) { s.someHeld() },
-		"all held":  func(*rapid.T) { s.allHeld() },
-		"exact":     func(*rapid.T) { s.someExactAsk() },
-		"save":      func(*rapid.T) { s.exactSave() },
-		"save2":     func(*rapid.T) { s.exactSave() },
-		"start":     func(*rapid.T) { s.someStarts() },
-		"kill":      func(*rapid.T) { s.someKill() },
-		"close":     func(*rapid.T) { s.someClose() },
-		"unhook":    func(*rapid.T) { s.someUnhooked() },
-		"break":     func(*rapid.T) { s.someBreak() },
-		"reconnect": func(*rapid.T) { s.someReconnect() },
-		"agent":     func(*rapid.T) { s.someAgentDies() },
-		"time":      func(*rapid.T) { s.pass(Time(rapid.IntRange(1, 4000).Draw(rt, "ms")) * Millisecond) },
-		"list":      func(*rapid.T) { s.list(rapid.IntRange(0, 2).Draw(rt, "complete") == 0) },
-		"crash":     func(*rapid.T) { s.crash() },
-		"":          func(*rapid.T) {},
+		"team":       func(*rapid.T) { s.team() },
+		"all work":   func(*rapid.T) { s.allWork() },
+		"request":    func(*rapid.T) { s.someRequest() },
+		"deliver":    func(*rapid.T) { s.someDelivery() },
+		"deliver2":   func(*rapid.T) { s.someDelivery() },
+		"ack":        func(*rapid.T) { s.someAck() },
+		"pause":      func(*rapid.T) { s.somePause() },
+		"paused":     func(*rapid.T) { s.somePaused() },
+		"all paused": func(*rapid.T) { s.allPaused() },
+		"exact":      func(*rapid.T) { s.someExactAsk() },
+		"save":       func(*rapid.T) { s.exactSave() },
+		"save2":      func(*rapid.T) { s.exactSave() },
+		"start":      func(*rapid.T) { s.someStarts() },
+		"kill":       func(*rapid.T) { s.someKill() },
+		"close":      func(*rapid.T) { s.someClose() },
+		"unhook":     func(*rapid.T) { s.someUnhooked() },
+		"break":      func(*rapid.T) { s.someBreak() },
+		"reconnect":  func(*rapid.T) { s.someReconnect() },
+		"agent":      func(*rapid.T) { s.someAgentDies() },
+		"time":       func(*rapid.T) { s.pass(Time(rapid.IntRange(1, 4000).Draw(rt, "ms")) * Millisecond) },
+		"list":       func(*rapid.T) { s.list(rapid.IntRange(0, 2).Draw(rt, "complete") == 0) },
+		"crash":      func(*rapid.T) { s.crash() },
+		"":           func(*rapid.T) {},
 	})
 	s.finish()
-	if s.w.core.yields != nil {
-		s.pass(holdDeadline)
+	if s.w.core.pause != nil {
+		s.pass(pauseDeadline)
 	}
-	if s.w.core.yields != nil {
-		rt.Fatalf("yields are held for ever")
+	if s.w.core.pause != nil {
+		rt.Fatalf("yields are paused for ever")
 	}
 }

@@ -10,18 +10,18 @@ import (
 )
 
 // Look says whether a valid manifest of a cut is at a path, and when it was made.
-// An error means that the storage could not be seen, which settles nothing.
+// An error means that the storage could not be read, which resolves nothing.
 type Look func(ctx context.Context, path string, cut cut.ID) (found bool, created time.Time, err error)
 
 const (
 	lookAgain  = time.Second
-	lookWithin = 30 * time.Second // the core voids a cut that nobody saw by then
+	lookWithin = 30 * time.Second // the core voids a cut whose manifest was not seen by then
 )
 
-// settle looks for the manifest of a cut whose process is gone, again and again
-// while its storage can not be seen, and tells the core. A look that hangs is left
-// behind: file systems may not come back.
-func (s *Server) settle(id uint64, path string) {
+// resolve looks for the manifest of a cut whose process is gone, and tells the core
+// whether it is there. While the storage cannot be read it looks again. A look that
+// hangs is abandoned, because a file system may never answer.
+func (s *Server) resolve(id uint64, path string) {
 	if s.cfg.Look == nil {
 		return
 	}
@@ -33,26 +33,26 @@ func (s *Server) settle(id uint64, path string) {
 			found, created, err := s.look(ctx, path, cut)
 			if err == nil {
 				s.bindings.seen(id, created)
-				s.settled(ctx, id, path, found)
+				s.resolved(ctx, id, path, found)
 				return
 			}
-			s.cfg.Logger.Warn("the storage of a checkpoint can not be seen; it is tried again", "cut", cut.String(), "path", path, "error", err)
+			s.cfg.Logger.Warn("the storage of a checkpoint cannot be read; trying again", "cut", cut.String(), "path", path, "error", err)
 			select {
 			case <-time.After(lookAgain):
 			case <-ctx.Done():
-				s.cfg.Logger.Error("the storage of a checkpoint was not seen in time: its cut is voided", "cut", cut.String(), "path", path)
+				s.cfg.Logger.Error("the storage of a checkpoint could not be read in time: its cut is voided", "cut", cut.String(), "path", path)
 				return
 			}
 		}
 	})
 }
 
-func (s *Server) settled(ctx context.Context, id uint64, path string, found bool) {
+func (s *Server) resolved(ctx context.Context, id uint64, path string, found bool) {
 	s.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "looked for a checkpoint whose process is gone", slog.String("cut", cut.ID(id).String()),
 		slog.String("path", path), slog.Bool("found", found))
-	// A server that stops settles nothing: the next term asks again.
+	// A server that stops resolves nothing: the next term asks again.
 	_ = s.change(ctx, func(l *loop) error {
-		l.step(&shardsvc.SettleCut{Cut: id, Found: found})
+		l.step(&shardsvc.ResolveCut{Cut: id, Found: found})
 		return nil
 	})
 }
