@@ -100,10 +100,10 @@ type work struct {
 
 func (w *work) batches() int { return (w.b.Rows() + w.rows - 1) / w.rows }
 
-// cuts tells the Desk how far each batch reaches into each lease, and how many records it
+// takes tells the Desk how far each batch reaches into each lease, and how many records it
 // has.
-func (w *work) cuts(sizes []int32, cuts []hold.Cut) ([]int32, []hold.Cut) {
-	sizes, cuts = sizes[:0], cuts[:0]
+func (w *work) takes(sizes []int32, takes []hold.Take) ([]int32, []hold.Take) {
+	sizes, takes = sizes[:0], takes[:0]
 	timed := false
 	w.times = w.times[:0]
 	row, left, n := 0, w.rows, int32(0)
@@ -122,11 +122,11 @@ func (w *work) cuts(sizes []int32, cuts []hold.Cut) ([]int32, []hold.Cut) {
 			if row < stop {
 				to = w.b.Offsets[row] + r.shift()
 			}
-			if n > 0 && cuts[len(cuts)-1].Lease == r.l.id {
-				cuts[len(cuts)-1].To = to
-				cuts[len(cuts)-1].Add(records)
+			if n > 0 && takes[len(takes)-1].Lease == r.l.id {
+				takes[len(takes)-1].To = to
+				takes[len(takes)-1].Add(records)
 			} else {
-				cuts = append(cuts, hold.Cut{Lease: r.l.id, To: to, Tally: records})
+				takes = append(takes, hold.Take{Lease: r.l.id, To: to, Tally: records})
 				n++
 			}
 			if left == 0 {
@@ -143,7 +143,7 @@ func (w *work) cuts(sizes []int32, cuts []hold.Cut) ([]int32, []hold.Cut) {
 	if n > 0 {
 		sizes = append(sizes, n)
 	}
-	return sizes, cuts
+	return sizes, takes
 }
 
 // tally counts rows by their times. Most inputs have a time in each record, or in

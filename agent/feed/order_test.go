@@ -84,8 +84,8 @@ func TestABatchOverSeveralLeasesTakesAPrefixOfEach(t *testing.T) {
 		{l: a, rows: 3, start: 0, from: 0, to: 30}, {l: b, rows: 2, start: 105, from: 100, to: 120},
 	}, []int64{0, 10, 20, 105, 112})
 	copy(w.b.Times, []int64{7, 0, 5, 0, -4})
-	sizes, cuts := w.cuts(nil, nil)
-	if got := fmt.Sprint(sizes, cuts); got != "[1 2 1] [{1 20 {2 7 7}} {1 30 {1 5 5}} {2 112 {1 0 0}} {2 120 {1 -4 -4}}]" {
+	sizes, takes := w.takes(nil, nil)
+	if got := fmt.Sprint(sizes, takes); got != "[1 2 1] [{1 20 {2 7 7}} {1 30 {1 5 5}} {2 112 {1 0 0}} {2 120 {1 -4 -4}}]" {
 		t.Error(got)
 	}
 	if got := fmt.Sprint(w.times, w.runs[0].times, w.runs[1].times); got != "[{7 7} {5 5} {0 0} {-4 -4}] {5 7} {-4 -4}" {
@@ -95,16 +95,16 @@ func TestABatchOverSeveralLeasesTakesAPrefixOfEach(t *testing.T) {
 	if err := w.split(1, rest); err != nil {
 		t.Fatal(err)
 	}
-	sizes, cuts = w.cuts(nil, nil)
-	if got := fmt.Sprint(sizes, cuts); got != "[1] [{1 20 {2 7 7}}]" {
+	sizes, takes = w.takes(nil, nil)
+	if got := fmt.Sprint(sizes, takes); got != "[1] [{1 20 {2 7 7}}]" {
 		t.Error(got)
 	}
 	clear(w.b.Times)
-	if w.cuts(nil, nil); len(w.times) != 0 {
+	if w.takes(nil, nil); len(w.times) != 0 {
 		t.Errorf("no row has a time, the frame has %v", w.times)
 	}
-	sizes, cuts = rest.cuts(nil, nil)
-	if got := fmt.Sprint(sizes, cuts, rest.b.Offsets[:3]); got != "[2 1] [{1 30 {1 5 5}} {2 112 {1 0 0}} {2 120 {1 -4 -4}}] [20 105 112]" {
+	sizes, takes = rest.takes(nil, nil)
+	if got := fmt.Sprint(sizes, takes, rest.b.Offsets[:3]); got != "[2 1] [{1 30 {1 5 5}} {2 112 {1 0 0}} {2 120 {1 -4 -4}}] [20 105 112]" {
 		t.Error(got)
 	}
 	if r := rest.runs[0]; r.from != 20 || r.start != 20 || r.to != 30 || r.rows != 1 {
@@ -143,9 +143,9 @@ func TestSplittingAFrameChangesNoBatch(t *testing.T) {
 		}
 		rows := rapid.IntRange(1, 7).Draw(t, "batch")
 		w := rowsOf(t, layout, rows, slices.Clone(runs), offsets)
-		wantSizes, wantCuts := w.cuts(nil, nil)
+		wantSizes, wantTakes := w.takes(nil, nil)
 		var sizes []int32
-		var cuts []hold.Cut
+		var takes []hold.Take
 		for w != nil {
 			next := (*work)(nil)
 			if n := w.batches(); n > 1 {
@@ -154,7 +154,7 @@ func TestSplittingAFrameChangesNoBatch(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			s, c := w.cuts(nil, nil)
+			s, c := w.takes(nil, nil)
 			sum := 0
 			for _, r := range w.runs {
 				sum += r.rows
@@ -162,11 +162,11 @@ func TestSplittingAFrameChangesNoBatch(t *testing.T) {
 			if sum != w.b.Rows() {
 				t.Fatalf("runs of %d rows for %d", sum, w.b.Rows())
 			}
-			sizes, cuts = append(sizes, s...), append(cuts, c...)
+			sizes, takes = append(sizes, s...), append(takes, c...)
 			w = next
 		}
-		if !slices.Equal(sizes, wantSizes) || !slices.Equal(cuts, wantCuts) {
-			t.Fatalf("%v %v\nnot %v %v", sizes, cuts, wantSizes, wantCuts)
+		if !slices.Equal(sizes, wantSizes) || !slices.Equal(takes, wantTakes) {
+			t.Fatalf("%v %v\nnot %v %v", sizes, takes, wantSizes, wantTakes)
 		}
 	})
 }

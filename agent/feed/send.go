@@ -16,7 +16,7 @@ type sender struct {
 	st    *stream
 	conn  *net.UnixConn
 	sizes []int32
-	cuts  []hold.Cut
+	takes []hold.Take
 	spans []frame.Span
 	names names
 	head  [frame.HeaderSize]byte
@@ -105,8 +105,8 @@ func (s *sender) next() (w *work, again time.Time, end bool) {
 // again, or waits for the session.
 func (s *sender) deliver(w *work) error {
 	st := s.st
-	s.sizes, s.cuts = w.cuts(s.sizes, s.cuts)
-	a := st.t.srv.cfg.Desk.Do(&hold.Deliver{Stream: st.id, Sizes: s.sizes, Cuts: s.cuts})
+	s.sizes, s.takes = w.takes(s.sizes, s.takes)
+	a := st.t.srv.cfg.Desk.Do(&hold.Deliver{Stream: st.id, Sizes: s.sizes, Takes: s.takes})
 	batches := uint32(len(s.sizes))
 	st.mu.Lock()
 	st.sending = false

@@ -104,8 +104,8 @@ type stream struct {
 	delivered, stepped, durable uint32
 	lastStep                    int64
 	batches                     fifo[batch] // durable+1 ... delivered
-	cuts                        fifo[cut]   // theirs
-	cutsStepped                 int         // those of batches up to stepped
+	takes                       fifo[take]  // theirs
+	takesStepped                int         // those of batches up to stepped
 
 	leases    []*lease // in order of grant
 	gaps      []gap
@@ -120,11 +120,11 @@ type stream struct {
 }
 
 type batch struct {
-	cuts  int32
+	takes int32
 	units int64
 }
 
-type cut struct {
+type take struct {
 	l        *lease
 	from, to int64
 	told     bool // its records were counted

@@ -12,7 +12,7 @@ type Verdict uint8
 const (
 	None      Verdict = iota
 	Go                // delivered: send it
-	Cutback           // a lease is shorter than the frame: cut it again
+	Shortened         // a lease ends before the frame does: cut the batches again
 	Untrusted         // the session is not good now: ask again after Live
 	Over              // the worker is fenced, ending or gone: never
 )

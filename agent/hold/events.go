@@ -83,13 +83,13 @@ type Hungry struct{ Stream Stream }
 // is Effects.Verdict; after Go they are delivered, whatever becomes of them.
 type Deliver struct {
 	Stream Stream
-	Sizes  []int32 // cuts of each batch
-	Cuts   []Cut   // of all batches, in order
+	Sizes  []int32 // how many Takes each batch has
+	Takes  []Take  // of all batches, in order
 }
 
-// Cut says that a batch takes the records of a lease up to To (order space), from
+// Take says that a batch takes the records of a lease up to To (order space), from
 // where the one before it ended; Tally counts them.
-type Cut struct {
+type Take struct {
 	Lease Lease
 	To    int64
 	Tally

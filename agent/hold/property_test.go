@@ -203,7 +203,7 @@ func (w *world) deliver(x *worker, n int64) {
 	for _, l := range x.leases {
 		if take := min(n, l.end-l.at); take > 0 {
 			records := recordsOf(l.at, l.at+take)
-			ev.Cuts = append(ev.Cuts, hold.Cut{Lease: l.id, To: l.at + take, Tally: records})
+			ev.Takes = append(ev.Takes, hold.Take{Lease: l.id, To: l.at + take, Tally: records})
 			took = append(took, rng{l.at, l.at + take})
 			spans = append(spans, hold.Span{Token: l.token, Dataset: 1, Partition: 1, From: l.at, To: l.at + take, Told: true, Tally: records})
 			moves = append(moves, move{l, l.at + take})

@@ -95,11 +95,11 @@ func (s *scenario) run(t *testing.T, d *datadriven.TestData) string {
 			cuts := strings.Fields(line)
 			ev.Sizes = append(ev.Sizes, int32(len(cuts)))
 			for _, c := range cuts {
-				var k hold.Cut
+				var k hold.Take
 				c, records, _ := strings.Cut(c, "=")
 				scan(c, "%d:%d", &k.Lease, &k.To)
 				k.Tally, _ = tally(records)
-				ev.Cuts = append(ev.Cuts, k)
+				ev.Takes = append(ev.Takes, k)
 			}
 		}
 		return s.do(ev)
@@ -266,7 +266,7 @@ func message(t *testing.T, input string) *pb.MasterMessage {
 	return m
 }
 
-var verdicts = map[hold.Verdict]string{hold.Go: "go", hold.Cutback: "cut back", hold.Untrusted: "untrusted", hold.Over: "over"}
+var verdicts = map[hold.Verdict]string{hold.Go: "go", hold.Shortened: "shortened", hold.Untrusted: "untrusted", hold.Over: "over"}
 
 func (s *scenario) do(ev hold.Event) string {
 	var b strings.Builder

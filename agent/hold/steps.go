@@ -32,10 +32,10 @@ func (c *Core) deliver(ev *Deliver) {
 		c.fx.Verdict = Untrusted
 		return
 	}
-	for i := range ev.Cuts {
-		l := c.byLease[ev.Cuts[i].Lease]
-		if l == nil || l.dead || l.s != s || ev.Cuts[i].To > l.end {
-			c.fx.Verdict = Cutback
+	for i := range ev.Takes {
+		l := c.byLease[ev.Takes[i].Lease]
+		if l == nil || l.dead || l.s != s || ev.Takes[i].To > l.end {
+			c.fx.Verdict = Shortened
 			return
 		}
 	}
@@ -43,10 +43,10 @@ func (c *Core) deliver(ev *Deliver) {
 	next := 0
 	for _, n := range ev.Sizes {
 		units := int64(0)
-		for _, k := range ev.Cuts[next : next+int(n)] {
+		for _, k := range ev.Takes[next : next+int(n)] {
 			l := c.byLease[k.Lease]
 			units += max(0, k.To-l.frontier)
-			s.cuts.push(cut{l: l, from: l.frontier, to: k.To, told: true, Tally: k.Tally})
+			s.takes.push(take{l: l, from: l.frontier, to: k.To, told: true, Tally: k.Tally})
 			l.frontier = max(l.frontier, k.To)
 			c.rideTail(l)
 		}
@@ -54,7 +54,7 @@ func (c *Core) deliver(ev *Deliver) {
 		if !s.tracked {
 			s.rate.sent(c.now, units)
 		}
-		s.batches.push(batch{cuts: n, units: units})
+		s.batches.push(batch{takes: n, units: units})
 		s.delivered++
 	}
 	if s.tracked {
@@ -119,11 +119,11 @@ func (c *Core) step(ev *Stepped) {
 // stepBatches books acks for the batches up to through.
 func (c *Core) stepBatches(s *stream, through uint32, step int64) {
 	for ; s.stepped < through; s.stepped++ {
-		for range s.batches.at(int(s.stepped - s.durable)).cuts {
-			if q := s.cuts.at(s.cutsStepped); !q.l.dead {
+		for range s.batches.at(int(s.stepped - s.durable)).takes {
+			if q := s.takes.at(s.takesStepped); !q.l.dead {
 				c.ack(q, step)
 			}
-			s.cutsStepped++
+			s.takesStepped++
 		}
 	}
 	s.lastStep = max(s.lastStep, step)
@@ -134,7 +134,7 @@ func (c *Core) stepBatches(s *stream, through uint32, step int64) {
 // wait together fold into one; else each step keeps its own. Step 0 is in every
 // cut, and folds into no other: that one's step may be closed already, in a
 // session before this one.
-func (c *Core) ack(q *cut, step int64) {
+func (c *Core) ack(q *take, step int64) {
 	l, prefix := q.l, min(q.to, q.l.end)
 	if prefix >= l.tail {
 		prefix = l.end
@@ -173,7 +173,7 @@ func (c *Core) rideTail(l *lease) {
 	}
 	l.frontier = l.end
 	if l.stepped >= l.tail && l.stepped < l.end {
-		c.ack(&cut{l: l, from: l.stepped, to: l.end, told: true}, 0) // the step before may be closed
+		c.ack(&take{l: l, from: l.stepped, to: l.end, told: true}, 0) // the step before may be closed
 	}
 }
 
@@ -254,13 +254,13 @@ func (c *Core) settle(s *stream) {
 	n, k := 0, 0
 	for s.durable+uint32(n) < s.stepped {
 		b := s.batches.at(n)
-		for i := range int(b.cuts) {
-			q := s.cuts.at(k + i)
+		for i := range int(b.takes) {
+			q := s.takes.at(k + i)
 			if q.l.durable < min(q.to, q.l.end) {
 				goto held
 			}
 		}
-		k += int(b.cuts)
+		k += int(b.takes)
 		n++
 	}
 held:
@@ -268,8 +268,8 @@ held:
 		return
 	}
 	s.batches.pop(n)
-	s.cuts.pop(k)
-	s.cutsStepped -= k
+	s.takes.pop(k)
+	s.takesStepped -= k
 	s.durable += uint32(n)
 	if n := len(c.fx.Acked); n > 0 && c.fx.Acked[n-1].Stream == s.id { // one message answers many acks
 		c.fx.Acked[n-1].Through = s.durable

@@ -92,15 +92,15 @@ func (c *Core) resumeBatch(s *stream, r Resume, i int, b ResumedBatch) error {
 			return fmt.Errorf("its lease %v is claimed by another stream, or twice", span.Token)
 		}
 		l.end, l.frontier = span.To, span.To
-		s.cuts.push(cut{l: l, from: span.From, to: span.To, told: span.Told, Tally: span.Tally})
+		s.takes.push(take{l: l, from: span.From, to: span.To, told: span.Told, Tally: span.Tally})
 	}
 	s.delivered = b.Number
-	s.batches.push(batch{cuts: int32(len(b.Spans))})
+	s.batches.push(batch{takes: int32(len(b.Spans))})
 	if b.Stepped {
 		s.stepped, s.lastStep = b.Number, b.Step
-		s.cutsStepped = s.cuts.len()
-		for k := s.cuts.len() - len(b.Spans); k < s.cuts.len(); k++ {
-			q := s.cuts.at(k)
+		s.takesStepped = s.takes.len()
+		for k := s.takes.len() - len(b.Spans); k < s.takes.len(); k++ {
+			q := s.takes.at(k)
 			c.ack(q, b.Step)
 			q.l.said = len(q.l.acks) // by whom it comes from, perhaps
 		}

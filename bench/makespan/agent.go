@@ -174,7 +174,7 @@ func (t *trainer) deliver() bool {
 	var moves []move
 	for _, l := range t.leases {
 		if n := min(need, l.end-l.at); n > 0 {
-			ev.Cuts = append(ev.Cuts, hold.Cut{Lease: l.id, To: l.at + n, Tally: hold.Tally{Rows: n}})
+			ev.Takes = append(ev.Takes, hold.Take{Lease: l.id, To: l.at + n, Tally: hold.Tally{Rows: n}})
 			moves = append(moves, move{l, l.at + n})
 			need -= n
 		}
@@ -185,7 +185,7 @@ func (t *trainer) deliver() bool {
 		}
 		return false
 	}
-	ev.Sizes = []int32{int32(len(ev.Cuts))}
+	ev.Sizes = []int32{int32(len(ev.Takes))}
 	if v := t.step(&ev); v != hold.Go {
 		if v == hold.Untrusted {
 			panic(fmt.Sprintf("at %v: the session is not trusted, though nothing is wrong with it", time.Duration(t.now)))

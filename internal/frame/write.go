@@ -201,19 +201,6 @@ func (b *Builder) Size() int {
 	return n
 }
 
-// Held is the memory that the builder keeps, in bytes.
-func (b *Builder) Held() int {
-	n := cap(b.own) + 8*(cap(b.Times)+cap(b.Offsets))
-	for i := range b.Columns {
-		v := &b.Columns[i]
-		if b.layout.Columns[i].Kind != Fixed {
-			n += cap(v.Values)
-		}
-		n += 8 * (cap(v.Elements) + cap(v.RowOffsets))
-	}
-	return n
-}
-
 // Truncate drops rows at or beyond row, and whatever was written of an
 // unfinished row behind the last one.
 func (b *Builder) Truncate(row int) {

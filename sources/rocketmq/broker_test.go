@@ -153,7 +153,7 @@ func (p *place) Produce(t testing.TB, records [][]byte) {
 // a queue follows its commit log.
 func (p *place) visible(t testing.TB, queue int) {
 	t.Helper()
-	if err := p.b.Holds(t.Context(), remoting.Queue{Topic: p.topic, ID: queue}, int64((p.next+p.queues-1-queue)/p.queues)); err != nil {
+	if err := p.b.Reaches(t.Context(), remoting.Queue{Topic: p.topic, ID: queue}, int64((p.next+p.queues-1-queue)/p.queues)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -161,7 +161,7 @@ func (p *place) visible(t testing.TB, queue int) {
 // holds waits until queue 0 of a topic has that many messages.
 func holds(t testing.TB, b *testbroker.RocketBroker, topic string, n int64) {
 	t.Helper()
-	if err := b.Holds(t.Context(), remoting.Queue{Topic: topic}, n); err != nil {
+	if err := b.Reaches(t.Context(), remoting.Queue{Topic: topic}, n); err != nil {
 		t.Fatal(err)
 	}
 }

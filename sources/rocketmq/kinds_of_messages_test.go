@@ -200,7 +200,7 @@ func TestQueuesThatJoinALiveTopicAreReadFromTheirBeginning(t *testing.T) {
 	// The official producer learns of a new queue only after half a minute; messages
 	// that are sent to it by number get there.
 	send(t, p, b.Name(), topic, 1, primitive.NewMessage(topic, []byte("a")), primitive.NewMessage(topic, []byte("b")))
-	if err := b.Holds(t.Context(), remoting.Queue{Topic: topic, ID: 1}, 2); err != nil {
+	if err := b.Reaches(t.Context(), remoting.Queue{Topic: topic, ID: 1}, 2); err != nil {
 		t.Fatal(err)
 	}
 	later := openWith(t, o, first) // another master

@@ -125,7 +125,7 @@ func (f *feed) live() {
 // work is a frame in the making.
 type work struct {
 	sizes   []int32
-	cuts    []hold.Cut
+	takes   []hold.Take
 	batches []*batchInHand
 }
 
@@ -173,7 +173,7 @@ func (f *feed) cut() {
 			if i == len(recs) && !open && met == nil && a.w.oneIn(2) {
 				to = l.end // the reader was at the end before the batch left
 			}
-			wk.cuts = append(wk.cuts, hold.Cut{Lease: l.id, To: to, Tally: records})
+			wk.takes = append(wk.takes, hold.Take{Lease: l.id, To: to, Tally: records})
 			size++
 			if len(b.recs) == f.rows {
 				wk.batches, wk.sizes = append(wk.batches, b), append(wk.sizes, size)
@@ -202,7 +202,7 @@ func (f *feed) cut() {
 	for _, k := range wk.sizes {
 		n += int(k)
 	}
-	wk.cuts = wk.cuts[:n]
+	wk.takes = wk.takes[:n]
 	f.busy = true
 	a.after(a.w.time(50*microsecond, a.w.plan.read), func() { f.deliver(&wk) })
 }
@@ -248,7 +248,7 @@ func (f *feed) deliver(wk *work) {
 		return
 	}
 	a := f.s.a
-	switch a.do(&hold.Deliver{Stream: f.id, Sizes: wk.sizes, Cuts: wk.cuts}) {
+	switch a.do(&hold.Deliver{Stream: f.id, Sizes: wk.sizes, Takes: wk.takes}) {
 	case hold.Over:
 		f.stopped = true
 		return
@@ -278,7 +278,7 @@ func (f *feed) send(wk *work) {
 		f.credit--
 		b.number = f.delivered
 		for range wk.sizes[i] {
-			c := wk.cuts[k]
+			c := wk.takes[k]
 			k++
 			l := f.find(c.Lease)
 			b.spans = append(b.spans, hold.Span{Token: l.token, Dataset: f.dataset, Partition: l.grant.Partition, Pass: l.grant.Pass,

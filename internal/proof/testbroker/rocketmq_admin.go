@@ -53,9 +53,9 @@ func (m *RocketMQ) CreateTopicOn(ctx context.Context, topic string, queues int, 
 	})
 }
 
-// Holds returns when a queue's end is at offset or further: what was sent is readable
+// Reaches returns when a queue's end is at offset or further: what was sent is readable
 // a moment after the answer to the sender.
-func (b *RocketBroker) Holds(ctx context.Context, q remoting.Queue, offset int64) error {
+func (b *RocketBroker) Reaches(ctx context.Context, q remoting.Queue, offset int64) error {
 	return until(ctx, topicReadyWithin, func(ctx context.Context) error {
 		a, err := b.client.Call(ctx, b.Addr(), remoting.MaxOffset(q))
 		if err != nil {
