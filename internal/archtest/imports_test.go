@@ -28,6 +28,7 @@ var rules = []struct {
 
 	{"shardsvc/cut", []string{"sources"}},  // what a cut is: pure, and the same for all
 	{"shardsvc/line", []string{"sources"}}, // pure values
+	{"shardsvc/rounds", nil},               // a pure decision
 	{"shardsvc", []string{"shardsvc/cut", "shardsvc/line", "sources"}},
 	{"shardsvc/oracle", []string{"sources", "shardsvc"}},
 	{"shardsvc/wire", []string{"shardsvc", "shardsvc/cut", "api/headrace/v1"}}, // the one translator

@@ -1,0 +1,311 @@
+package rounds
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// In no history does one rank get a round that another never gets. A world of ranks,
+// agents and a master is played at random: messages wait in queues, rows are leased,
+// stolen and given back, agents and masters end and come again, ranks join late. After
+// each event all that any rank was told to yield lies in every rank's process, and the
+// last round is the last. When the faults end, every rank yields the same rounds, with
+// every row once.
+func TestEitherAllRanksGetARoundOrNone(t *testing.T) {
+	base := uint64(time.Now().UnixNano())
+	for i := range uint64(1200) {
+		seed := i
+		if i >= 900 {
+			seed = base + i
+		}
+		if err := play(seed); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+	}
+}
+
+const batch = 4 // rows
+
+type history struct {
+	*rand.Rand
+	now     int64
+	opt     Options
+	pool    int // rows that nobody was leased
+	made    int // rows so far
+	toCome  int
+	series  *Series
+	newest  []uint64
+	told    []Decision
+	ranks   []*fakeRank
+	quiet   bool // no faults any more
+	message int
+}
+
+type fakeRank struct {
+	joined bool
+	// The process.
+	sizes    []int // rows of the rounds that it has received
+	yielded  uint32
+	heard    Decision
+	finished bool
+	// The agent.
+	partial int
+	sealed  []int
+	newest  uint64
+	drained bool
+	close   uint32
+	in      []toAgent
+	out     []toMaster
+	said    Report
+}
+
+type toAgent struct {
+	grant   int
+	newest  uint64
+	drained bool
+	round   *Decision
+}
+
+type toMaster struct {
+	back   int
+	report *Report
+}
+
+func (h *history) Pending() bool          { return h.pool > 0 || !h.opt.Endless && h.toCome > 0 }
+func (h *history) Newest(rank int) uint64 { return h.newest[rank] }
+
+func play(seed uint64) error {
+	h := &history{Rand: rand.New(rand.NewPCG(seed, 7))}
+	n := 1 + h.IntN(4)
+	h.opt = Options{World: n, Settle: int64(h.IntN(20)), Endless: h.IntN(4) == 0}
+	if h.opt.Endless || h.IntN(2) == 0 {
+		h.opt.MaxWait = 1 + int64(h.IntN(60))
+	}
+	h.toCome = h.IntN(120)
+	for range n {
+		h.ranks = append(h.ranks, &fakeRank{})
+	}
+	h.newMaster()
+	for range 200 + h.IntN(600) {
+		h.event()
+		if err := h.check(); err != nil {
+			return err
+		}
+	}
+	h.quiet = true
+	for i := range 40000 {
+		h.event()
+		if err := h.check(); err != nil {
+			return err
+		}
+		if h.over() {
+			return h.equal()
+		}
+		_ = i
+	}
+	return fmt.Errorf("it never ends: %+v, ranks %s", h.series.said, h.describe())
+}
+
+func (h *history) describe() (s string) {
+	for i, r := range h.ranks {
+		s += fmt.Sprintf("\n%d: received %d, yielded %d, heard %+v, partial %d, sealed %v, drained %v, said %+v", i, len(r.sizes), r.yielded, r.heard, r.partial, r.sealed, r.drained, r.said)
+	}
+	return s + fmt.Sprintf("\npool %d, to come %d", h.pool, h.toCome)
+}
+
+func (h *history) event() {
+	h.now += int64(h.IntN(5))
+	k := h.IntN(len(h.ranks))
+	r := h.ranks[k]
+	switch h.IntN(12) {
+	case 0:
+		if !r.joined && (h.quiet || h.IntN(3) == 0) {
+			r.joined = true
+			h.say(r)
+		}
+	case 1:
+		if n := min(h.toCome, 1+h.IntN(9)); n > 0 {
+			h.toCome, h.pool, h.made = h.toCome-n, h.pool+n, h.made+n
+		}
+	case 2:
+		if n := min(h.pool, 1+h.IntN(9)); n > 0 && r.joined && r.partial < 3*batch {
+			h.pool -= n
+			h.message++
+			h.newest[k] = uint64(h.message)
+			r.in = append(r.in, toAgent{grant: n, newest: h.newest[k]})
+			h.decide()
+		}
+	case 3:
+		if r.joined && !h.Pending() && len(r.in) == 0 {
+			r.in = append(r.in, toAgent{drained: true})
+		}
+	case 4, 5:
+		h.agentHears(r)
+	case 6:
+		if len(r.sealed) > 0 && len(r.sizes)-int(r.yielded) < 4 {
+			r.sizes, r.sealed = append(r.sizes, r.sealed[0]), r.sealed[1:]
+			h.say(r)
+		}
+	case 7, 8:
+		if len(r.out) > 0 {
+			m := r.out[0]
+			r.out = r.out[1:]
+			h.pool += m.back
+			if m.report != nil {
+				h.series.Report(k, *m.report)
+			}
+			h.decide()
+		}
+	case 9:
+		if r.yielded < r.heard.Through {
+			r.yielded++
+		}
+	case 10:
+		h.decide()
+		if r.partial > 0 && !h.quiet && h.IntN(3) == 0 { // its tail is stolen
+			n := 1 + h.IntN(r.partial)
+			r.partial -= n
+			r.out = append(r.out, toMaster{back: n})
+			h.say(r)
+		}
+	case 11:
+		switch {
+		case h.quiet:
+		case h.IntN(15) == 0:
+			h.newMaster()
+		case h.IntN(15) == 0:
+			h.newAgent(k)
+		}
+	}
+}
+
+// say reports what has changed, behind what was said before.
+func (h *history) say(r *fakeRank) {
+	if !r.joined {
+		return
+	}
+	now := Report{Through: uint32(len(r.sizes)), More: r.partial > 0 || len(r.sealed) > 0, Drained: r.drained, Newest: r.newest}
+	if now != r.said || len(r.out) == 0 {
+		r.said = now
+		r.out = append(r.out, toMaster{report: &now})
+	}
+}
+
+func (h *history) agentHears(r *fakeRank) {
+	if len(r.in) == 0 {
+		return
+	}
+	m := r.in[0]
+	r.in = r.in[1:]
+	switch {
+	case m.round != nil:
+		if m.round.Through > r.heard.Through || m.round.Last || m.round.Over != "" {
+			r.heard = *m.round
+		}
+		r.close = m.round.Close
+	case m.drained:
+		r.drained = true
+	default:
+		r.partial += m.grant
+		r.drained, r.newest = false, m.newest
+	}
+	for r.partial >= batch {
+		r.partial -= batch
+		r.sealed = append(r.sealed, batch)
+	}
+	if next := uint32(len(r.sizes)+len(r.sealed)) + 1; r.close >= next {
+		r.sealed, r.partial = append(r.sealed, r.partial), 0
+	}
+	h.say(r)
+}
+
+func (h *history) decide() {
+	d, _ := h.series.Decide(h.now, h)
+	for k, r := range h.ranks {
+		if r.joined && h.told[k] != d {
+			h.told[k] = d
+			r.in = append(r.in, toAgent{round: &d})
+		}
+	}
+}
+
+// newMaster: what was on its way is lost, and rows that nobody claims are pending.
+func (h *history) newMaster() {
+	h.series, h.newest, h.told = New(h.opt), make([]uint64, len(h.ranks)), make([]Decision, len(h.ranks))
+	for _, r := range h.ranks {
+		h.cut(r)
+		h.say(r)
+	}
+}
+
+func (h *history) cut(r *fakeRank) {
+	for _, m := range r.in {
+		h.pool += m.grant
+	}
+	for _, m := range r.out {
+		h.pool += m.back
+	}
+	r.in, r.out, r.newest, r.drained = nil, nil, 0, false
+}
+
+// newAgent: what its trainer has not received is lost with the agent.
+func (h *history) newAgent(k int) {
+	r := h.ranks[k]
+	h.cut(r)
+	h.pool += r.partial
+	for _, n := range r.sealed {
+		h.pool += n
+	}
+	r.partial, r.sealed, r.close = 0, nil, 0
+	h.newest[k], h.told[k] = 0, Decision{}
+	h.say(r)
+}
+
+func (h *history) check() error {
+	for i, r := range h.ranks {
+		for j, o := range h.ranks {
+			if int(r.heard.Through) > len(o.sizes) {
+				return fmt.Errorf("rank %d may yield round %d, and rank %d has received %d", i, r.heard.Through, j, len(o.sizes))
+			}
+			if r.heard.Last && len(o.sizes) > int(r.heard.Through) {
+				return fmt.Errorf("round %d is the last one, says rank %d, and rank %d has received %d", r.heard.Through, i, j, len(o.sizes))
+			}
+		}
+		if r.heard.Last && h.rowsLeft() > 0 {
+			return fmt.Errorf("round %d is the last one, says rank %d, and %d rows are in none", r.heard.Through, i, h.rowsLeft())
+		}
+	}
+	return nil
+}
+
+func (h *history) rowsLeft() int {
+	n := h.made + h.toCome
+	for _, r := range h.ranks {
+		for _, k := range r.sizes {
+			n -= k
+		}
+	}
+	return n
+}
+
+// over: a bounded input has had its last round; one without end has no row left, and
+// nothing is under way.
+func (h *history) over() bool {
+	for _, r := range h.ranks {
+		if !r.joined || r.yielded < r.heard.Through || int(r.heard.Through) < len(r.sizes) || !h.opt.Endless && !r.heard.Last {
+			return false
+		}
+	}
+	return h.rowsLeft() == 0
+}
+
+func (h *history) equal() error {
+	for i, r := range h.ranks {
+		if r.yielded != h.ranks[0].yielded {
+			return fmt.Errorf("rank 0 has yielded %d rounds, rank %d %d", h.ranks[0].yielded, i, r.yielded)
+		}
+	}
+	return nil
+}

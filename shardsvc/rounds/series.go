@@ -1,0 +1,178 @@
+package rounds
+
+// Never is a wake that does not come.
+const Never = int64(1<<63 - 1)
+
+// Report is what a rank says of its rounds. A newer one replaces the one before.
+type Report struct {
+	Through uint32 // its process has received its rows of every round up to this one
+	More    bool   // a row of a later round lies decoded at its agent
+	Drained bool   // it has read all that it was leased, and nothing is left to lease
+	Newest  uint64 // with Drained: the newest lease that its agent knew of then
+}
+
+// View is what the master itself knows when it decides.
+type View interface {
+	// Pending says whether there are rows that no rank has been leased.
+	Pending() bool
+	// Newest is the newest lease that a rank still has; 0: it has none. A rank that says
+	// that it is drained may not have heard of it yet.
+	Newest(rank int) uint64
+}
+
+// Options of a series. Times are in ns.
+type Options struct {
+	World   int   // ranks
+	Endless bool  // the input has no end: no round is the last one
+	MaxWait int64 // how long rows may wait for a full round; 0: for ever
+	Settle  int64 // how long drained ranks wait for rows that are stolen for them
+}
+
+// Decision is what all ranks are told.
+type Decision struct {
+	Through uint32 // every rank yields the rounds up to this one
+	Last    bool   // and this was the last one
+	// Close: a rank that is not ready for this round ends it with the rows that it has,
+	// perhaps none. It is 0, or Through+1 or more.
+	Close uint32
+	// Over says why no later round goes, although it is not the end of the data.
+	Over string
+}
+
+// Series is one run of rounds of a group, numbered from 1.
+type Series struct {
+	opt  Options
+	rank []member
+	said Decision
+
+	low     uint32 // what the times below are about
+	beyond  since  // rows wait for a full round
+	held    since  // a full round waits until it is known whether it is the last one
+	drained since  // no rank that is not ready gets more rows
+}
+
+type member struct {
+	Report
+	known bool
+}
+
+// since is when something began to be true.
+type since struct {
+	on bool
+	at int64
+}
+
+func (s *since) is(on bool, now int64) {
+	if on && !s.on {
+		s.at = now
+	}
+	s.on = on
+}
+
+// due says whether it has been true for so long, and else when it will have been.
+func (s *since) due(after, now int64, wake *int64) bool {
+	if !s.on {
+		return false
+	}
+	if at := s.at + after; now < at {
+		*wake = min(*wake, at)
+		return false
+	}
+	return true
+}
+
+// New begins a series of which no rank has said anything.
+func New(o Options) *Series { return &Series{opt: o, rank: make([]member, o.World)} }
+
+// Report takes what a rank says. Ranks count from 0; another one is ignored.
+func (s *Series) Report(rank int, r Report) {
+	if rank < 0 || rank >= len(s.rank) {
+		return
+	}
+	r.Through = max(r.Through, s.rank[rank].Through) // what its process has, it keeps
+	s.rank[rank] = member{r, true}
+}
+
+// End lets no later round go. A series that has had its last round stays at that.
+func (s *Series) End(why string) {
+	if !s.said.Last && s.said.Over == "" {
+		s.said.Over, s.said.Close = why, 0
+	}
+}
+
+// Missing are the ranks that have not reported, or that are not ready for the round after
+// the last one that went.
+func (s *Series) Missing() (ranks []int) {
+	for i := range s.rank {
+		if !s.rank[i].known || s.rank[i].Through <= s.said.Through {
+			ranks = append(ranks, i)
+		}
+	}
+	return ranks
+}
+
+// Decide says where the series stands, and when to ask again although nobody has
+// reported. Through never falls, and Last and Over stay.
+func (s *Series) Decide(now int64, v View) (d Decision, wake int64) {
+	wake = Never
+	if s.said.Last || s.said.Over != "" {
+		return s.said, wake
+	}
+	f, all := s.facts(v)
+	if !all {
+		s.said.Close = 0
+		return s.said, wake
+	}
+	if f.low != s.low {
+		s.low, s.beyond, s.held, s.drained = f.low, since{}, since{}, since{}
+	}
+	known := s.opt.Endless || f.beyond || f.drained // whether round low is the last one
+	s.beyond.is(f.beyond, now)
+	s.drained.is(f.beyond && f.lowDrained, now)
+	s.held.is(!known && f.low > s.said.Through, now)
+	switch {
+	case known:
+		s.said.Through = f.low
+		s.said.Last = !s.opt.Endless && !f.beyond && f.drained
+	case s.opt.MaxWait > 0 && s.held.due(s.opt.MaxWait, now, &wake):
+		s.said.Through = f.low
+	default: // rows of round low are beyond the round before it
+		s.said.Through = max(s.said.Through, f.low-min(f.low, 1))
+	}
+	s.said.Close = 0
+	if s.drained.due(s.opt.Settle, now, &wake) || s.opt.MaxWait > 0 && s.beyond.due(s.opt.MaxWait, now, &wake) {
+		s.said.Close = f.low + 1
+	}
+	return s.said, wake
+}
+
+// facts are what the reports say together.
+type facts struct {
+	low        uint32 // every rank is ready through it
+	beyond     bool   // a rank has rows of a later round
+	drained    bool   // no rank gets more rows
+	lowDrained bool   // none of those that are ready through low only
+}
+
+func (s *Series) facts(v View) (f facts, all bool) {
+	pending := v.Pending()
+	drained := func(i int) bool { return !pending && s.rank[i].Drained && v.Newest(i) <= s.rank[i].Newest }
+	f = facts{low: ^uint32(0), drained: true, lowDrained: true}
+	high := uint32(0)
+	for i := range s.rank {
+		m := &s.rank[i]
+		if !m.known {
+			return f, false
+		}
+		f.low, high = min(f.low, m.Through), max(high, m.Through)
+		f.beyond = f.beyond || m.More
+		f.drained = f.drained && drained(i)
+	}
+	f.beyond = f.beyond || high > f.low
+	for i := range s.rank {
+		if m := &s.rank[i]; m.Through == f.low && !drained(i) {
+			f.lowDrained = false
+		}
+	}
+	return f, len(s.rank) > 0
+}

@@ -1,0 +1,150 @@
+package rounds
+
+import "testing"
+
+// still is a master with nothing pending, whose ranks know all their leases.
+type still struct{}
+
+func (still) Pending() bool     { return false }
+func (still) Newest(int) uint64 { return 0 }
+
+func decide(t *testing.T, s *Series, now int64, want Decision) {
+	t.Helper()
+	if d, _ := s.Decide(now, still{}); d != want {
+		t.Fatalf("at %d: decided %+v, want %+v", now, d, want)
+	}
+}
+
+func TestARoundGoesWhenAllRanksHaveIt(t *testing.T) {
+	s := New(Options{World: 3})
+	decide(t, s, 0, Decision{})
+	s.Report(0, Report{Through: 4, More: true})
+	s.Report(1, Report{Through: 2, More: true})
+	decide(t, s, 0, Decision{}) // rank 2 has not been heard
+	s.Report(2, Report{Through: 3})
+	decide(t, s, 0, Decision{Through: 2})
+	s.Report(1, Report{Through: 4})
+	decide(t, s, 0, Decision{Through: 3})
+}
+
+func TestWhatAProcessHasItKeeps(t *testing.T) {
+	s := New(Options{World: 2, Endless: true})
+	s.Report(0, Report{Through: 5})
+	s.Report(1, Report{Through: 5})
+	decide(t, s, 0, Decision{Through: 5})
+	s.Report(1, Report{Through: 3}) // a late message
+	decide(t, s, 0, Decision{Through: 5})
+}
+
+func TestTheLastRoundIsKnownWhenItGoes(t *testing.T) {
+	s := New(Options{World: 2})
+	s.Report(0, Report{Through: 3})
+	s.Report(1, Report{Through: 3, Drained: true})
+	decide(t, s, 0, Decision{Through: 2}) // round 3 may be the last one
+	s.Report(0, Report{Through: 3, Drained: true})
+	decide(t, s, 0, Decision{Through: 3, Last: true})
+	s.Report(0, Report{Through: 3, More: true})
+	decide(t, s, 9, Decision{Through: 3, Last: true}) // it stays
+}
+
+func TestAnInputWithoutRowsEndsBeforeRoundOne(t *testing.T) {
+	s := New(Options{World: 2})
+	s.Report(0, Report{Drained: true})
+	s.Report(1, Report{Drained: true})
+	decide(t, s, 0, Decision{Last: true})
+}
+
+func TestAnInputWithoutEndHasNoLastRound(t *testing.T) {
+	s := New(Options{World: 1, Endless: true})
+	s.Report(0, Report{Through: 1, Drained: true})
+	decide(t, s, 0, Decision{Through: 1})
+}
+
+func TestDrainedRanksCloseTheRoundOnceNothingIsStolenForThem(t *testing.T) {
+	s := New(Options{World: 3, Settle: 100})
+	s.Report(0, Report{Through: 7})
+	s.Report(1, Report{Through: 5, Drained: true})
+	s.Report(2, Report{Through: 5, Drained: true, More: true})
+	decide(t, s, 10, Decision{Through: 5})
+	if _, wake := s.Decide(10, still{}); wake != 110 {
+		t.Fatalf("wakes at %d, want 110", wake)
+	}
+	s.Report(1, Report{Through: 5}) // rows were stolen for it
+	decide(t, s, 110, Decision{Through: 5})
+	s.Report(1, Report{Through: 5, Drained: true})
+	decide(t, s, 200, Decision{Through: 5})
+	decide(t, s, 300, Decision{Through: 5, Close: 6})
+	s.Report(1, Report{Through: 6, Drained: true})
+	s.Report(2, Report{Through: 6, Drained: true})
+	decide(t, s, 300, Decision{Through: 6})
+}
+
+func TestMaxWaitClosesARoundThatHasARow(t *testing.T) {
+	s := New(Options{World: 2, Endless: true, MaxWait: 50})
+	s.Report(0, Report{})
+	s.Report(1, Report{})
+	decide(t, s, 0, Decision{})
+	decide(t, s, 1000, Decision{}) // no row anywhere: nothing closes
+	s.Report(1, Report{More: true})
+	decide(t, s, 1000, Decision{})
+	decide(t, s, 1049, Decision{})
+	decide(t, s, 1050, Decision{Close: 1})
+	s.Report(0, Report{Through: 1})
+	s.Report(1, Report{Through: 1})
+	decide(t, s, 1050, Decision{Through: 1})
+}
+
+func TestAFullRoundDoesNotWaitLongerThanMaxWaitToKnowWhetherItIsTheLast(t *testing.T) {
+	s := New(Options{World: 1, MaxWait: 50})
+	s.Report(0, Report{Through: 1})
+	decide(t, s, 0, Decision{})
+	decide(t, s, 50, Decision{Through: 1})
+}
+
+type pending struct{ still }
+
+func (pending) Pending() bool { return true }
+
+type leased struct{ still }
+
+func (leased) Newest(rank int) uint64 { return uint64(rank) }
+
+func TestTheEndIsNotDecidedWhileRowsMayStillCome(t *testing.T) {
+	s := New(Options{World: 2})
+	s.Report(0, Report{Through: 1, Drained: true})
+	s.Report(1, Report{Through: 1, Drained: true})
+	for _, v := range []View{pending{}, leased{}} { // rank 1 has a lease that it has not heard of
+		if d, _ := s.Decide(0, v); d.Last || d.Through != 0 {
+			t.Fatalf("%T: decided %+v", v, d)
+		}
+	}
+	s.Report(1, Report{Through: 1, Drained: true, Newest: 1})
+	if d, _ := s.Decide(0, leased{}); d != (Decision{Through: 1, Last: true}) {
+		t.Fatalf("decided %+v", d)
+	}
+}
+
+func TestNothingGoesAfterASeriesWasEnded(t *testing.T) {
+	s := New(Options{World: 2, Endless: true})
+	s.Report(0, Report{Through: 2})
+	s.Report(1, Report{Through: 1})
+	decide(t, s, 0, Decision{Through: 1})
+	s.End("rank 1 closed its stream")
+	s.Report(1, Report{Through: 2})
+	decide(t, s, 0, Decision{Through: 1, Over: "rank 1 closed its stream"})
+}
+
+func TestMissingNamesTheRanksThatARoundWaitsFor(t *testing.T) {
+	s := New(Options{World: 3, Endless: true})
+	s.Report(0, Report{Through: 2})
+	s.Report(2, Report{Through: 1})
+	decide(t, s, 0, Decision{})
+	if m := s.Missing(); len(m) != 1 || m[0] != 1 {
+		t.Fatalf("missing %v, want rank 1", m)
+	}
+	s.Report(1, Report{Through: 2})
+	decide(t, s, 0, Decision{Through: 1})
+	if m := s.Missing(); len(m) != 1 || m[0] != 2 {
+		t.Fatalf("missing %v, want rank 2", m)
+	}
+}
