@@ -56,7 +56,7 @@ type Options struct {
 	// GoOnAfterLoss: what the source has lost is excluded, and the rest read on
 	// (on_loss: continue).
 	GoOnAfterLoss bool
-	Unit          string // bytes | records
+	Unit          string // bytes | records | entries
 	// Resume is that of processes that do not say it. One model has one past: no two
 	// datasets say different ones.
 	Resume Resume

@@ -7,12 +7,7 @@ import "time"
 type Kind struct {
 	Name string // of its part of a spec, and of the kind for people: "kafka"
 
-	// Unit is what distances are counted in, for people: "bytes", "records",
-	// "entries". UnitSize is how many offsets one unit takes, 1 where it is 0: a Pulsar
-	// entry takes 1<<20. Estimated: a unit is not a record, and holes are in the count.
-	Unit      string
-	UnitSize  int64
-	Estimated bool
+	Unit string // what distances are counted in, for people: Bytes, Records or Entries
 
 	// Keyed: records have keys, headers, times and tombstones, and no first line that
 	// names their fields.
@@ -30,6 +25,24 @@ type Kind struct {
 	Foretells bool // its Source is a Keeper
 
 	Sizes Sizes
+}
+
+// Units. Offsets are packed where a broker names a record by two numbers (Position): so
+// many of them are one Entry, which holds any number of records.
+const (
+	Bytes   = "bytes"
+	Records = "records"
+	Entries = "entries"
+
+	EntryBits = 20
+)
+
+// InUnits is how many units a number of offsets is. A part of an entry counts as one.
+func InUnits(unit string, offsets int64) int64 {
+	if unit != Entries || offsets <= 0 {
+		return offsets
+	}
+	return (offsets-1)>>EntryBits + 1
 }
 
 // Sizes are the defaults of a spec's lease and blocks, in offsets.

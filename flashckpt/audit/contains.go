@@ -38,7 +38,7 @@ type Where struct {
 	Segment   int64     `json:"segment"`
 	Name      string    `json:"name"`
 	Offset    int64     `json:"offset"`
-	Unit      string    `json:"unit"`   // of the offset: bytes | records
+	Unit      string    `json:"unit"`   // of the offset: bytes | records | entries
 	Passes    []Verdict `json:"passes"` // of which something is settled
 }
 

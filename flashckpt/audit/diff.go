@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/headrace/headrace/shardsvc/cut"
+	"github.com/headrace/headrace/sources"
 )
 
 // Difference is what of one pass of a partition one cut has and the other not.
@@ -66,7 +67,7 @@ func difference(d *cut.Dataset, a, b *cut.Partition, pass uint32) Difference {
 	inA := members(a, pass, newSpace(d, a, pass))
 	inB := members(b, pass, newSpace(d, b, pass))
 	onlyA, onlyB := s.source(inA.Minus(inB)), s.source(inB.Minus(inA))
-	out := Difference{Unit: d.Unit, Pass: pass, OnlyA: named(s, onlyA), UnitsA: onlyA.Units(), OnlyB: named(s, onlyB), UnitsB: onlyB.Units()}
+	out := Difference{Unit: d.Unit, Pass: pass, OnlyA: named(s, onlyA), UnitsA: sources.InUnits(d.Unit, onlyA.Units()), OnlyB: named(s, onlyB), UnitsB: sources.InUnits(d.Unit, onlyB.Units())}
 	zero := int64(0)
 	switch {
 	case out.UnitsB == 0:

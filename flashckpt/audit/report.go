@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/headrace/headrace/shardsvc/cut"
+	"github.com/headrace/headrace/sources"
 )
 
 // Range is records of the source: those that begin in [Start, End) of a segment.
@@ -107,10 +108,11 @@ func passOf(d *cut.Dataset, p *cut.Partition, n uint32) Pass {
 	all := settled(p, n, s)
 	source := s.source(all.Minus(left(p, n)))
 	missing := s.source(s.whole().Minus(all)).Units()
-	out := Pass{Pass: n, Whole: p.Complete && missing == 0, Units: source.Units(), Records: recordsOf(p, n), Ranges: named(s, source), Vague: vague(p, n)}
+	in := func(offsets int64) int64 { return sources.InUnits(d.Unit, offsets) }
+	out := Pass{Pass: n, Whole: p.Complete && missing == 0, Units: in(source.Units()), Records: recordsOf(p, n), Ranges: named(s, source), Vague: in(vague(p, n))}
 	for i := range p.Excluded {
 		if e := &p.Excluded[i]; e.Pass == n {
-			out.Excluded = append(out.Excluded, Excluded{named(s, s.source(cut.Set{e.Piece})), e.Units, e.Kind, e.Reason, e.When})
+			out.Excluded = append(out.Excluded, Excluded{named(s, s.source(cut.Set{e.Piece})), in(e.Units), e.Kind, e.Reason, e.When})
 		}
 	}
 	return out

@@ -55,7 +55,7 @@ type auditPass struct {
 
 type auditDataset struct {
 	Name       string           `json:"name"`
-	Unit       string           `json:"unit"` // bytes | records: what offsets count
+	Unit       string           `json:"unit"` // bytes | records | entries: what offsets count
 	Shuffled   bool             `json:"shuffled"`
 	Units      int64            `json:"units"` // in the model, all passes
 	Records    *view.Records    `json:"records"`

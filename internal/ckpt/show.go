@@ -8,6 +8,8 @@ import (
 	"github.com/headrace/headrace/flashckpt/manifest"
 	"github.com/headrace/headrace/internal/terminal"
 	"github.com/headrace/headrace/internal/view"
+	"github.com/headrace/headrace/shardsvc/cut"
+	"github.com/headrace/headrace/sources"
 )
 
 // Description is one checkpoint with its files and what is in its model.
@@ -47,7 +49,7 @@ func Describe(c *manifest.Checkpoint, b *Ledger) Description {
 	}
 	for i := range m.Cut.Datasets {
 		d := &m.Cut.Datasets[i]
-		in := InModel{Name: d.Name, Unit: d.Unit, Shuffled: d.Shuffle != nil, Partitions: len(d.Partitions), Settled: view.Units(d.Units()), Records: view.RecordsOf(d.Records())}
+		in := InModel{Name: d.Name, Unit: d.Unit, Shuffled: d.Shuffle != nil, Partitions: len(d.Partitions), Settled: settledOf(d), Records: view.RecordsOf(d.Records())}
 		for j := range d.Partitions {
 			for pass := range audit.Passes(d, &d.Partitions[j]) {
 				in.InModel += pass.Units
@@ -56,6 +58,12 @@ func Describe(c *manifest.Checkpoint, b *Ledger) Description {
 		v.Datasets = append(v.Datasets, in)
 	}
 	return v
+}
+
+func settledOf(d *cut.Dataset) view.Units {
+	u := d.Units()
+	in := func(offsets int64) int64 { return sources.InUnits(d.Unit, offsets) }
+	return view.Units{Acked: in(u.Acked), Excluded: in(u.Excluded), Dropped: in(u.Dropped)}
 }
 
 func (v *Description) Write(w io.Writer) {

@@ -189,7 +189,7 @@ const (
 type Opened struct {
 	Schema    Schema `json:"schema"`
 	DatasetID uint32 `json:"dataset_id"`
-	Unit      string `json:"unit"` // bytes | records
+	Unit      string `json:"unit"` // bytes | records | entries
 	// VirtualRanks of a bit_exact dataset: only streams that say which of them they
 	// read get batches.
 	VirtualRanks uint32 `json:"virtual_ranks,omitempty"`

@@ -6,6 +6,7 @@ import (
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/internal/terminal"
+	"github.com/headrace/headrace/sources"
 )
 
 // Gone is what going back to a checkpoint needs and the source has deleted.
@@ -101,8 +102,11 @@ func (v *Gone) List(w io.Writer, step int64, rank *uint32) {
 }
 
 func inUnits(n int64, unit string) string {
-	if unit == "bytes" {
+	switch unit {
+	case sources.Bytes:
 		return terminal.Amount(n, unit)
+	case sources.Entries:
+		return terminal.Grouped(sources.InUnits(unit, n)) + " entries"
 	}
 	return terminal.Grouped(n) + " offsets"
 }

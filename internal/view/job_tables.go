@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/headrace/headrace/internal/terminal"
+	"github.com/headrace/headrace/sources"
 )
 
 // Write draws one snapshot; width 0 is a file or a pipe and clips nothing.
@@ -100,7 +101,7 @@ func workerTable(v *Job) *terminal.Table {
 	}
 	t := terminal.NewTable("RANK>", "STATE", "RATE>", "SHARE>", "STEP>", "WAIT/STEP>", "LEASES>", "AGENT", "PID>")
 	for _, w := range v.Workers {
-		t.Row(fmt.Sprint(w.Rank), w.State, terminal.Amount(int64(w.Rate), unit)+"/s", terminal.Percent(int64(w.UnitsAcked), int64(total)), terminal.Grouped(w.Step),
+		t.Row(fmt.Sprint(w.Rank), w.State, terminal.Amount(sources.InUnits(unit, int64(w.Rate)), unit)+"/s", terminal.Percent(int64(w.UnitsAcked), int64(total)), terminal.Grouped(w.Step),
 			fmt.Sprintf("%.1f/%.1fs", w.WaitSeconds, w.StepSeconds), fmt.Sprint(w.Leases), w.Agent, fmt.Sprint(w.PID))
 	}
 	return t

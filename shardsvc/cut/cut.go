@@ -61,7 +61,7 @@ type Cut struct {
 // Dataset is what is settled of one dataset.
 type Dataset struct {
 	Name       string      `json:"name"`
-	Unit       string      `json:"unit"`              // bytes | records
+	Unit       string      `json:"unit"`              // bytes | records | entries
 	Shuffle    *Shuffle    `json:"shuffle,omitempty"` // nil: not shuffled
 	Partitions []Partition `json:"partitions"`
 }

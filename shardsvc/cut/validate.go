@@ -105,8 +105,8 @@ func (d *Dataset) texts(bare bool) *Error {
 		return invalid("name", "missing")
 	case bare:
 		return nil
-	case d.Unit != "bytes" && d.Unit != "records":
-		return invalid("unit", "%.40q: must be bytes or records", d.Unit)
+	case d.Unit != sources.Bytes && d.Unit != sources.Records && d.Unit != sources.Entries:
+		return invalid("unit", "%.40q: must be bytes, records or entries", d.Unit)
 	}
 	return text("name", d.Name, 1, 256)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/headrace/headrace/shardsvc"
 	"github.com/headrace/headrace/shardsvc/cut"
 	"github.com/headrace/headrace/shardsvc/wire"
+	"github.com/headrace/headrace/sources"
 	"google.golang.org/grpc/codes"
 )
 
@@ -161,7 +162,7 @@ func (c *checkpoints) Rewind(ctx context.Context, req *headracev1.RewindRequest)
 	}
 	reply := &headracev1.RewindReply{Epoch: epoch, Fenced: plan.Fenced, Gone: gone}
 	for _, a := range plan.Again {
-		reply.Again = append(reply.Again, &headracev1.AgainUnits{Dataset: a.Name, Partition: wire.Valid(a.Label), Pass: a.Pass, Units: a.Units, Unit: units[a.Name]})
+		reply.Again = append(reply.Again, &headracev1.AgainUnits{Dataset: a.Name, Partition: wire.Valid(a.Label), Pass: a.Pass, Units: sources.InUnits(units[a.Name], a.Units), Unit: units[a.Name]})
 	}
 	if refused != nil {
 		reply.Refused, reply.Hint = wire.Valid(refused.Error()), wire.Valid(hint)

@@ -94,7 +94,7 @@ func (d *datasets) Delete(ctx context.Context, req *headracev1.DeleteRequest) (*
 		if err != nil {
 			return err
 		}
-		reply.Counts, reply.Leases = countsProto(info.Counts), uint32(info.Leases)
+		reply.Counts, reply.Leases = countsProto(info.Counts, info.Options.Unit), uint32(info.Leases)
 		if kept, err := decodeStored(info.Spec); err == nil { // it may be of another version, and is deleted all the same
 			spec = kept.spec
 			reply.AtSource = wire.Valid(spec.Source.Traits().AtSource)
@@ -132,13 +132,14 @@ func (d *datasets) State(ctx context.Context, req *headracev1.StateRequest) (*he
 		passes []shardsvc.PassInfo
 		more   bool
 		kept   []Retention
+		unit   string
 	)
 	err = d.look(ctx, func(l *loop) error {
 		info, err := l.mustDataset(req.Name)
 		if err != nil {
 			return err
 		}
-		kept = d.s.retention(info.ID)
+		kept, unit = d.s.retention(info.ID), info.Options.Unit
 		passes = l.core.State(l.now(), info.ID, uint32(after), size)
 		if n := len(passes); n > 0 {
 			more = len(l.core.State(l.now(), info.ID, passes[n-1].Number, 1)) > 0
@@ -150,7 +151,7 @@ func (d *datasets) State(ctx context.Context, req *headracev1.StateRequest) (*he
 	}
 	reply := &headracev1.StateReply{}
 	for i := range passes {
-		p := passProto(&passes[i])
+		p := passProto(&passes[i], unit)
 		if at := slices.IndexFunc(kept, func(r Retention) bool { return r.Partition == p.Number }); at >= 0 {
 			p.Retention = retentionProto(&kept[at])
 		}

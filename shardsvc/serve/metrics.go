@@ -12,6 +12,7 @@ import (
 	"github.com/headrace/headrace/shardsvc"
 	"github.com/headrace/headrace/shardsvc/cut"
 	"github.com/headrace/headrace/shardsvc/wire"
+	"github.com/headrace/headrace/sources"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -157,7 +158,7 @@ func (m *metrics) checkpoints(cuts []shardsvc.CutInfo, ch chan<- prometheus.Metr
 func (m *metrics) dataset(ctx context.Context, d *shardsvc.DatasetInfo, ch chan<- prometheus.Metric) {
 	name, unit, c := d.Name, d.Options.Unit, d.Counts
 	for outcome, v := range map[string]int64{"acked": c.Acked, "excluded": c.Excluded, "dropped": c.Dropped} {
-		ch <- prometheus.MustNewConstMetric(descRecords, prometheus.CounterValue, float64(v), name, outcome, unit)
+		ch <- prometheus.MustNewConstMetric(descRecords, prometheus.CounterValue, float64(sources.InUnits(unit, v)), name, outcome, unit)
 	}
 	age, drain := m.track(d.ID).seen(time.Now(), c)
 	ch <- prometheus.MustNewConstMetric(descAge, prometheus.GaugeValue, age, name)
@@ -172,11 +173,11 @@ func (m *metrics) dataset(ctx context.Context, d *shardsvc.DatasetInfo, ch chan<
 	}
 	for _, p := range marks {
 		for stage, v := range map[string]int64{"unplanned": p.dist.Planned, "pending": p.pending, "leased": p.leased} {
-			ch <- prometheus.MustNewConstMetric(descBacklog, prometheus.GaugeValue, float64(v), name, p.label, stage, unit)
+			ch <- prometheus.MustNewConstMetric(descBacklog, prometheus.GaugeValue, float64(sources.InUnits(unit, v)), name, p.label, stage, unit)
 		}
 		for mark, v := range map[string]int64{"committed": p.dist.Committed, "bound": p.dist.Bound, "acked": p.dist.Acked,
 			"leased": p.dist.Leased, "planned": p.dist.Planned, "head": p.dist.Head, "retained": p.retained} {
-			ch <- prometheus.MustNewConstMetric(descDistance, prometheus.GaugeValue, float64(v), name, p.label, mark, unit)
+			ch <- prometheus.MustNewConstMetric(descDistance, prometheus.GaugeValue, float64(sources.InUnits(unit, v)), name, p.label, mark, unit)
 		}
 	}
 }

@@ -114,7 +114,7 @@ func (m *metrics) retention(d *shardsvc.DatasetInfo, ch chan<- prometheus.Metric
 	for i := range all {
 		r := &all[i]
 		label := wire.Valid(named(r.Label, r.Partition))
-		ch <- prometheus.MustNewConstMetric(descKeptRecords, prometheus.GaugeValue, float64(r.Records), d.Name, label, d.Options.Unit)
+		ch <- prometheus.MustNewConstMetric(descKeptRecords, prometheus.GaugeValue, float64(sources.InUnits(d.Options.Unit, r.Records)), d.Name, label, d.Options.Unit)
 		ch <- prometheus.MustNewConstMetric(descKeptSeconds, prometheus.GaugeValue, r.seconds(), d.Name, label)
 		warn := 0.0
 		if r.Warn {

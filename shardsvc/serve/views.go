@@ -6,6 +6,7 @@ import (
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/shardsvc"
 	"github.com/headrace/headrace/shardsvc/wire"
+	"github.com/headrace/headrace/sources"
 )
 
 func storedProto(d shardsvc.DatasetInfo) (*headracev1.Dataset, error) {
@@ -19,7 +20,7 @@ func storedProto(d shardsvc.DatasetInfo) (*headracev1.Dataset, error) {
 func datasetProto(d shardsvc.DatasetInfo, st stored) *headracev1.Dataset {
 	return &headracev1.Dataset{
 		Id: d.ID, Name: d.Name, Yaml: wire.Valid(st.yaml), SpecJson: string(st.json), State: d.State, Reason: wire.Valid(d.Reason),
-		Counts: countsProto(d.Counts), Partitions: uint32(d.Partitions), ListingComplete: d.ListingComplete,
+		Counts: countsProto(d.Counts, d.Options.Unit), Partitions: uint32(d.Partitions), ListingComplete: d.ListingComplete,
 		Records: wire.TallyOf(&d.Records), Unit: d.Options.Unit, Passes: uint32(d.Options.Passes), Pass: d.Pass,
 	}
 }
@@ -30,17 +31,18 @@ func createdProto(id uint32, st stored) *headracev1.Dataset {
 	return datasetProto(shardsvc.DatasetInfo{ID: id, Name: st.spec.Name, Options: o, State: "listing"}, st)
 }
 
-func countsProto(c shardsvc.Counts) *headracev1.Counts {
+func countsProto(c shardsvc.Counts, unit string) *headracev1.Counts {
+	in := func(offsets int64) int64 { return sources.InUnits(unit, offsets) }
 	return &headracev1.Counts{
-		Listed: c.Listed, Planned: c.Planned, Pending: c.Pending, Leased: c.Leased, Settled: c.Settled,
-		Acked: c.Acked, Excluded: c.Excluded, Dropped: c.Dropped, Committed: c.Committed, Bound: c.Bound,
+		Listed: in(c.Listed), Planned: in(c.Planned), Pending: in(c.Pending), Leased: in(c.Leased), Settled: in(c.Settled),
+		Acked: in(c.Acked), Excluded: in(c.Excluded), Dropped: in(c.Dropped), Committed: in(c.Committed), Bound: in(c.Bound),
 	}
 }
 
-func passProto(p *shardsvc.PassInfo) *headracev1.PartitionState {
-	d := p.Distances
+func passProto(p *shardsvc.PassInfo, unit string) *headracev1.PartitionState {
+	d := distancesIn(p.Distances, unit)
 	out := &headracev1.PartitionState{
-		Number: p.Number, Identity: wire.Valid(p.Identity), Label: wire.Valid(p.Label), Pass: p.Pass, Counts: countsProto(p.Counts), Leases: uint32(p.Leases),
+		Number: p.Number, Identity: wire.Valid(p.Identity), Label: wire.Valid(p.Label), Pass: p.Pass, Counts: countsProto(p.Counts, unit), Leases: uint32(p.Leases),
 		Distances: &headracev1.Distances{Committed: d.Committed, Bound: d.Bound, Acked: d.Acked, Leased: d.Leased,
 			Planned: d.Planned, Head: d.Head, Estimated: d.Estimated},
 	}
@@ -51,6 +53,13 @@ func passProto(p *shardsvc.PassInfo) *headracev1.PartitionState {
 		})
 	}
 	return out
+}
+
+func distancesIn(d shardsvc.Distances, unit string) shardsvc.Distances {
+	for _, n := range []*int64{&d.Committed, &d.Bound, &d.Acked, &d.Leased, &d.Planned, &d.Head} {
+		*n = sources.InUnits(unit, *n)
+	}
+	return d
 }
 
 func excludedProto(e *shardsvc.ExcludedInfo) *headracev1.ExcludedRange {

@@ -186,6 +186,11 @@ func TestConformance(t *testing.T) {
 					p := sp.(*place)
 					return mustOpen(t, p.options(Never))
 				},
+				Roll: func(t testing.TB, sp sourcetest.Place) {
+					for _, name := range partitionNames(sp.(*place).topic, partitions) {
+						admincall(t, b, "PUT", "persistent/public/default/"+name+"/unload", nil)
+					}
+				},
 				Remove: func(t testing.TB, sp sourcetest.Place) { trim(t, b, sp.(*place).topic, partitions) },
 			})
 		})

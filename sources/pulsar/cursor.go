@@ -67,6 +67,9 @@ func (c *cursor) OnHead(f func(head int64)) { c.onHead = f }
 func (c *cursor) Close() error {
 	if c.rd != nil {
 		c.rd.ledger, c.rd.offset = c.ledger, c.at
+		if m := c.rd.peeked; m != nil && m.ID().LedgerID() > c.ledger { // it stands at the next ledger
+			c.rd.ledger, c.rd.offset = m.ID().LedgerID(), at(m.ID().EntryID(), max(0, m.ID().BatchIdx()))
+		}
 		c.s.keep(c.rd)
 		c.rd = nil
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strconv"
 	"time"
@@ -59,7 +58,11 @@ func (s *Source) entry(ctx context.Context, p partition, ledger, entry int64) (e
 // came: it moves c.at behind one entry that holds nothing, or fails.
 func (c *cursor) explain(ctx context.Context, b *sources.Batch) error {
 	if m := c.rd.peeked; m != nil && m.ID().LedgerID() > c.ledger {
-		if err := c.written(ctx); err != nil { // there may be no more in the ledger
+		err := c.written(ctx) // there may be no more in the ledger
+		if errors.Is(err, errLater) {
+			return c.rest(ctx)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -128,20 +131,33 @@ func (c *cursor) sameTopic(ctx context.Context) error {
 	created, err := c.s.madeAt(ctx, c.p.topic)
 	if err == nil {
 		if created != c.p.created {
-			return madeAgain(c.p, c.name(), c.rest(), partition{c.p.topic, created})
+			return madeAgain(c.p, c.name(), c.wanted(), partition{c.p.topic, created})
 		}
 		return nil
 	}
 	// A topic that is not there is 404 in some places and 500 in others.
 	var stats struct{ State string }
 	if there := c.s.admin.get(ctx, adminPath(c.p.topic)+"/internalStats", &stats); isNotFound(there) {
-		return deleted(c.name(), c.rest())
+		return deleted(c.name(), c.wanted())
 	}
 	return err
 }
 
-// rest is what is still wanted, as far as it is known to have been there.
-func (c *cursor) rest() sources.Range {
+// rest lets a while pass, longer each time, until a message comes.
+func (c *cursor) rest(ctx context.Context) error {
+	t := time.NewTimer(c.quiet)
+	defer t.Stop()
+	c.quiet = min(2*c.quiet, quietMost)
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// wanted is what is still wanted, as far as it is known to have been there.
+func (c *cursor) wanted() sources.Range {
 	r := c.r
 	r.Start = max(c.at, r.Start)
 	if c.s.o.live() {
@@ -159,8 +175,8 @@ func (c *cursor) unknown(ctx context.Context) error {
 }
 
 // written is nil where the entry at c.at has been written and is kept. Else it says why
-// not: not yet (errLater), no more (*sources.Truncated), or never (io.EOF: the ledger
-// ends here).
+// not: not yet (errLater), or no more (*sources.Truncated). Where Pulsar has begun
+// another ledger it is not yet, too: the master ends the range there, and nobody else.
 func (c *cursor) written(ctx context.Context) error {
 	if err := c.sameTopic(ctx); err != nil {
 		return err
@@ -171,7 +187,7 @@ func (c *cursor) written(ctx context.Context) error {
 	}
 	g, there := l.find(c.ledger)
 	if !there {
-		lost := c.rest()
+		lost := c.wanted()
 		return &sources.Truncated{Lost: lost, Name: c.name(),
 			Err: fmt.Errorf("ledger %d was deleted by Pulsar (retention, TTL or a backlog quota of the namespace); the first is %d now", c.ledger, l.Ledgers[0].Ledger)}
 	}
@@ -180,15 +196,13 @@ func (c *cursor) written(ctx context.Context) error {
 	switch {
 	case c.at < end:
 		return nil
-	case open && c.at == end:
+	case c.at == end && (open || c.s.o.live()):
 		c.seen(end)
 		return errLater
-	case c.at == end && c.s.o.live():
-		return io.EOF // Pulsar has begun another ledger
 	case entryOf(c.at) == g.Entries && open:
 		return errLater
 	}
-	return &sources.Diverged{Range: c.r, Name: c.name(), Head: end}
+	return &sources.Diverged{Range: c.wanted(), Name: c.name(), Head: end}
 }
 
 // emptyMessage: the library takes a message without a byte, not in a batch, for

@@ -11,7 +11,7 @@ import (
 // packed into one offset, so that offsets order as messages do:
 //
 //	entry 7 with messages 0, 1, 2: offsets 7<<20, 7<<20+1, 7<<20+2; the next is 8<<20
-const indexBits = 20
+const indexBits = sources.EntryBits
 
 // at is the offset of a message of an entry.
 func at(entry int64, index int32) int64 { return entry<<indexBits | int64(index) }

@@ -22,7 +22,7 @@ const entries = 1 << indexBits // offsets of one entry
 // another one shows our progress.
 var Kind = dataset.Kind{
 	Kind: sources.Kind{
-		Name: "pulsar", Unit: "entries", UnitSize: entries, Estimated: true, Keyed: true, Rolls: true,
+		Name: "pulsar", Unit: sources.Entries, Keyed: true, Rolls: true,
 		Commits: true, Retains: true,
 		Sizes: sources.Sizes{Block: 16 * entries, Initial: 64 * entries, Min: entries, Max: 100_000 * entries, MaxWhileLive: 10_000 * entries},
 	},
@@ -84,11 +84,20 @@ var (
 func (k *Spec) Kind() sources.Kind { return Kind.Kind }
 
 func (k *Spec) Traits() dataset.Traits {
-	t := dataset.Traits{Live: k.End == endNever, Refresh: time.Duration(k.Refresh), MaxRecord: k.MaxRecord, Progress: k.Subscription, ProgressField: "subscription"}
+	t := dataset.Traits{Live: k.End == endNever, Refresh: time.Duration(k.Refresh), MaxRecord: k.MaxRecord, Progress: k.Subscription, ProgressField: "subscription", AtSource: k.atSource()}
 	if t.Progress == "" {
 		t.Progress = "headrace" // and the dataset's name: subscriptionOf
 	}
 	return t
+}
+
+// atSource is what goes with the dataset.
+func (k *Spec) atSource() string {
+	name := k.Subscription
+	if name == "" {
+		return "its two subscriptions, which begin with headrace- and its name, of " + strings.Join(k.Topics, ", ")
+	}
+	return fmt.Sprintf("subscriptions %s and %s-retain of %s", name, name, strings.Join(k.Topics, ", "))
 }
 
 func subscriptionOf(k *Spec, dataset string) string {

@@ -348,7 +348,7 @@ type GoneRange struct {
 	Segment       int64                  `protobuf:"varint,6,opt,name=segment,proto3" json:"segment,omitempty"`
 	Start         int64                  `protobuf:"varint,7,opt,name=start,proto3" json:"start,omitempty"` // [start, end) at the source
 	End           int64                  `protobuf:"varint,8,opt,name=end,proto3" json:"end,omitempty"`
-	Unit          string                 `protobuf:"bytes,9,opt,name=unit,proto3" json:"unit,omitempty"`     // bytes | records
+	Unit          string                 `protobuf:"bytes,9,opt,name=unit,proto3" json:"unit,omitempty"`     // bytes | records | entries
 	Stops         bool                   `protobuf:"varint,10,opt,name=stops,proto3" json:"stops,omitempty"` // on_loss: stop; else it becomes excluded
 	Whole         bool                   `protobuf:"varint,11,opt,name=whole,proto3" json:"whole,omitempty"` // nothing of the segment is there any more: stops, whatever on_loss says
 	unknownFields protoimpl.UnknownFields
@@ -992,7 +992,7 @@ type AgainUnits struct {
 	Partition     string                 `protobuf:"bytes,2,opt,name=partition,proto3" json:"partition,omitempty"` // what people call it
 	Pass          uint32                 `protobuf:"varint,3,opt,name=pass,proto3" json:"pass,omitempty"`
 	Units         int64                  `protobuf:"varint,4,opt,name=units,proto3" json:"units,omitempty"`
-	Unit          string                 `protobuf:"bytes,5,opt,name=unit,proto3" json:"unit,omitempty"` // bytes | records
+	Unit          string                 `protobuf:"bytes,5,opt,name=unit,proto3" json:"unit,omitempty"` // bytes | records | entries
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

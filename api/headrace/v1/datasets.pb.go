@@ -675,7 +675,7 @@ type Dataset struct {
 	Counts          *Counts                `protobuf:"bytes,7,opt,name=counts,proto3" json:"counts,omitempty"`
 	Partitions      uint32                 `protobuf:"varint,8,opt,name=partitions,proto3" json:"partitions,omitempty"`
 	ListingComplete bool                   `protobuf:"varint,9,opt,name=listing_complete,json=listingComplete,proto3" json:"listing_complete,omitempty"`
-	Unit            string                 `protobuf:"bytes,10,opt,name=unit,proto3" json:"unit,omitempty"` // bytes | records
+	Unit            string                 `protobuf:"bytes,10,opt,name=unit,proto3" json:"unit,omitempty"` // bytes | records | entries
 	Passes          uint32                 `protobuf:"varint,11,opt,name=passes,proto3" json:"passes,omitempty"`
 	Pass            uint32                 `protobuf:"varint,12,opt,name=pass,proto3" json:"pass,omitempty"`          // oldest one that is not settled
 	Records         *Tally                 `protobuf:"bytes,14,opt,name=records,proto3" json:"records,omitempty"`     // acked, in all passes begun; private: its times are bounds

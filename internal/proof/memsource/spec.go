@@ -11,7 +11,7 @@ import (
 // Kind is what the log can do: all that a kind can declare.
 var Kind = dataset.Kind{
 	Kind: sources.Kind{
-		Name: "memory", Unit: "entries", UnitSize: stride, Estimated: true, Keyed: true,
+		Name: "memory", Unit: sources.Records, Keyed: true,
 		Rolls: true, Commits: true, Retains: true, Foretells: true, HeadsEvery: 5 * time.Millisecond,
 		Sizes: sources.Sizes{Block: 64, Initial: 40, Min: 8, Max: 4000, MaxWhileLive: 2000},
 	},

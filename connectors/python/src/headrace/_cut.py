@@ -79,7 +79,7 @@ def _has_rank(cut: dict[str, Any]) -> bool:
 
 
 def _dataset(dataset: dict[str, Any], where: str) -> None:
-    _ok(dataset.get("unit") in ("bytes", "records"), f"{where}.unit", "must be bytes or records")
+    _ok(dataset.get("unit") in ("bytes", "records", "entries"), f"{where}.unit", "must be bytes, records or entries")
     shuffle = dataset.get("shuffle")
     if shuffle is not None:
         at = f"{where}.shuffle"
