@@ -128,7 +128,11 @@ func (k *killer) end(ctx context.Context, o Options, took time.Duration) error {
 	if k.topic != nil {
 		how, unit = "every record is in the model", "records"
 	}
-	k.tell.say("%s; in the master's books %s of %s %s are settled", how, report.Thousands(int(settled)), report.Thousands(int(listed)), unit)
+	of := ""
+	if listed >= 0 {
+		of = " of " + report.Thousands(int(listed))
+	}
+	k.tell.say("%s; in the master's books %s%s %s are settled", how, report.Thousands(int(settled)), of, unit)
 	k.tell.say("and this is what the trainers' own journals say, without asking it:")
 
 	r, err := k.reportFolders().Compute()

@@ -7,7 +7,9 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/internal/proof/child"
@@ -16,6 +18,8 @@ import (
 // poll is how often the master is asked while a release is measured: the
 // resolution of release_ms.
 const poll = 10 * time.Millisecond
+
+const applyWithin = time.Minute
 
 // ledger asks the master what any tool may ask.
 type ledger struct {
@@ -62,18 +66,31 @@ func (l *ledger) waitForAgent(ctx context.Context, name string, pid int) error {
 	}
 }
 
+// apply tries until the source answers: a broker that has just started, on a busy
+// machine, may need longer than the master waits for it.
 func (l *ledger) apply(ctx context.Context, yaml string) error {
-	_, err := l.api.Apply(ctx, &headracev1.ApplyRequest{Yaml: yaml}, grpc.WaitForReady(true))
-	return err
+	again, cancel := context.WithTimeout(ctx, applyWithin)
+	defer cancel()
+	for {
+		_, err := l.api.Apply(ctx, &headracev1.ApplyRequest{Yaml: yaml}, grpc.WaitForReady(true))
+		if status.Code(err) != codes.FailedPrecondition || pause(again, time.Second) != nil {
+			return err
+		}
+	}
 }
 
-// settled returns how much of the dataset is settled, of how much, in bytes.
+// settled returns how much of the dataset is settled, of how much, in bytes of
+// files and records of a topic; -1: nobody knows.
 func (l *ledger) settled(ctx context.Context) (settled, listed int64, err error) {
 	d, err := l.api.Describe(ctx, &headracev1.DescribeRequest{Name: datasetName})
 	if err != nil {
 		return 0, 0, err
 	}
-	return d.GetCounts().GetSettled(), d.GetCounts().GetListed(), nil
+	c := d.GetCounts()
+	if d.Unit == "entries" { // nobody knows how many records they hold before they are read
+		return d.GetRecords().GetRows(), -1, nil
+	}
+	return c.GetSettled(), c.GetListed(), nil
 }
 
 // lease is what the master says of one lease.
