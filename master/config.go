@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/headrace/headrace/internal/access"
 	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/internal/link"
 	"github.com/headrace/headrace/sources"
@@ -25,6 +26,9 @@ type Config struct {
 	Listen string // gRPC; port 0 is any free one
 	HTTP   string // "" serves none
 	TLS    link.TLS
+
+	// The callers that are let in. Nil: those that know a token of the state folder.
+	Access *access.Book
 
 	SessionTTL time.Duration // 0: the default of 5 s
 
@@ -65,6 +69,9 @@ func (c Config) withDefaults() (Config, error) {
 		return c, errors.New("master: Config.State is missing")
 	case c.Listen == "":
 		return c, errors.New("master: Config.Listen is missing")
+	}
+	if c.Access == nil {
+		c.Access = &access.Book{State: c.State}
 	}
 	if c.AheadSegments <= 0 {
 		c.AheadSegments = defaultAheadSegments

@@ -6,6 +6,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
 
+	"github.com/headrace/headrace/internal/access"
 	"github.com/headrace/headrace/internal/link"
 	"github.com/headrace/headrace/shardsvc/serve"
 )
@@ -13,21 +14,17 @@ import (
 // maxStreams of one connection: an agent has one session, a tool a few calls.
 const maxStreams = 64
 
-func (m *Master) grpcServer(srv *serve.Server) (*grpc.Server, error) {
-	creds, err := m.cfg.TLS.Server()
-	if err != nil {
-		return nil, err
-	}
-	gs := grpc.NewServer(
-		grpc.Creds(creds),
+func grpcServer(srv *serve.Server, door *link.Door) *grpc.Server {
+	gs := grpc.NewServer(append(access.Options(),
+		grpc.Creds(door.Credentials()),
 		grpc.MaxRecvMsgSize(link.MaxMessage),
 		grpc.MaxSendMsgSize(link.MaxMessage),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: link.KeepaliveEvery / 2, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: link.KeepaliveEvery, Timeout: 5 * time.Second}),
-	)
+	)...)
 	srv.Register(gs)
-	return gs, nil
+	return gs
 }
 
 // stopGRPC lets calls in flight end, for a while.

@@ -32,10 +32,11 @@ func (m *Master) httpServer(srv *serve.Server, l net.Listener) (*web, error) {
 		if err != nil {
 			return nil, err
 		}
+		cfg.ClientAuth = tls.VerifyClientCertIfGiven // /healthz is open; see access.Pages
 		w.tls = cfg
 	}
 	w.server = &http.Server{
-		Handler:           m.routes(srv, link.Loopback(l.Addr().String())),
+		Handler:           m.cfg.Access.Pages(mux(m.routes(srv, link.Loopback(l.Addr().String())))),
 		ReadHeaderTimeout: 5 * time.Second,
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    16 << 10,
@@ -44,9 +45,16 @@ func (m *Master) httpServer(srv *serve.Server, l net.Listener) (*web, error) {
 	return w, nil
 }
 
-func (m *Master) routes(srv *serve.Server, loopback bool) http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
+func mux(routes map[string]http.Handler) http.Handler {
+	m := http.NewServeMux()
+	for pattern, h := range routes {
+		m.Handle("GET "+pattern, h)
+	}
+	return m
+}
+
+// routes is every page by its pattern. access says which role each needs.
+func (m *Master) routes(srv *serve.Server, loopback bool) map[string]http.Handler {
 	// Healthy: the one loop that everything goes through turns. Ready: it also
 	// grants, because a new term has heard of all that was held.
 	health := func(asked bool) http.HandlerFunc {
@@ -64,19 +72,22 @@ func (m *Master) routes(srv *serve.Server, loopback bool) http.Handler {
 			}
 		}
 	}
-	mux.HandleFunc("GET /healthz", health(false))
-	mux.HandleFunc("GET /readyz", health(true))
 	index := "headrace master of job " + m.cfg.Job + "\n\n/metrics  /healthz  /readyz\n"
+	routes := map[string]http.Handler{
+		"/metrics": promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}),
+		"/healthz": health(false),
+		"/readyz":  health(true),
+	}
 	if loopback { // profiles show memory: for this machine only
-		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
-		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
-		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
-		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
-		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+		routes["/debug/pprof/"] = http.HandlerFunc(pprof.Index)
+		routes["/debug/pprof/cmdline"] = http.HandlerFunc(pprof.Cmdline)
+		routes["/debug/pprof/profile"] = http.HandlerFunc(pprof.Profile)
+		routes["/debug/pprof/symbol"] = http.HandlerFunc(pprof.Symbol)
+		routes["/debug/pprof/trace"] = http.HandlerFunc(pprof.Trace)
 		index += "/debug/pprof/\n"
 	}
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, index) })
-	return mux
+	routes["/{$}"] = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, index) })
+	return routes
 }
 
 func (w *web) serve(l net.Listener) error {

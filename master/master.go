@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"google.golang.org/grpc"
 
+	"github.com/headrace/headrace/internal/access"
 	"github.com/headrace/headrace/internal/link"
 	"github.com/headrace/headrace/internal/store"
 	"github.com/headrace/headrace/shardsvc/serve"
@@ -65,6 +66,14 @@ func (m *Master) Run(ctx context.Context) (err error) {
 		}
 	}()
 
+	if m.cfg.Access.State != "" { // before anybody can call
+		if err := access.Keep(m.cfg.Access.State); err != nil {
+			return err
+		}
+	}
+	if err := m.cfg.Access.Check(); err != nil {
+		return err
+	}
 	grpcListener, err := link.Listen(ctx, "gRPC", "--listen", m.cfg.Listen, m.cfg.TLS)
 	if err != nil {
 		return err
@@ -97,10 +106,12 @@ func (m *Master) Run(ctx context.Context) (err error) {
 // discovery and HTTP, then the shard service, which ends the agents' streams,
 // then gRPC.
 func (m *Master) serve(ctx context.Context, srv *serve.Server, brokers *commits, grpcListener, httpListener net.Listener) error {
-	gs, err := m.grpcServer(srv)
+	door, err := link.NewDoor(grpcListener, m.cfg.TLS, m.cfg.Access, m.cfg.Logger)
 	if err != nil {
 		return err
 	}
+	defer func() { _ = door.Close() }()
+	gs := grpcServer(srv, door)
 	hs, err := m.httpServer(srv, httpListener)
 	if err != nil {
 		return err
@@ -128,7 +139,7 @@ func (m *Master) serve(ctx context.Context, srv *serve.Server, brokers *commits,
 	outer.Go(func() {
 		(&guard{open: m.cfg.OpenSource, srv: srv, log: m.cfg.Logger, live: map[uint32]*watch{}}).run(ctx)
 	})
-	wire.Go(func() { fail(served("gRPC", gs.Serve(grpcListener), grpc.ErrServerStopped)) })
+	wire.Go(func() { fail(served("gRPC", gs.Serve(door), grpc.ErrServerStopped)) })
 	if httpListener != nil {
 		wire.Go(func() { fail(hs.serve(httpListener)) })
 	}

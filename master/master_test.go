@@ -109,7 +109,7 @@ func start(t *testing.T, cfg Config) *running {
 		cancel()
 		t.Fatal(err)
 	}
-	conn, err := link.Dial(link.Target{Address: m.Addr()}, link.TLS{})
+	conn, err := link.Dial(link.Target{Address: m.Addr(), State: cfg.State}, link.TLS{})
 	if err != nil {
 		t.Fatal(err)
 	}

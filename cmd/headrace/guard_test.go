@@ -98,7 +98,7 @@ func TestDeletionByKafkaIsForetoldAndWhatIsDeletedIsExcluded(t *testing.T) {
 			t.Errorf("%v says\n%s", args, out)
 		}
 	}
-	page := fetch(t, "http://"+decoded[view.Job](t, w.ok("status", "-o", "json")).HTTP+"/metrics")
+	page := w.fetch("http://" + decoded[view.Job](t, w.ok("status", "-o", "json")).HTTP + "/metrics")
 	m := regexp.MustCompile(`(?m)^headrace_retention_distance_seconds\{dataset="events",partition="events/0"\} (\S+)$`).FindStringSubmatch(page)
 	if len(m) == 0 {
 		t.Fatal(page)

@@ -2,9 +2,7 @@ package main
 
 import (
 	"errors"
-	"io"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -246,18 +244,7 @@ func TestHTTPServesMetricsHealthAndProfiles(t *testing.T) {
 	m := w.master()
 	w.ok("apply", "-f", "clicks.yaml")
 	at := decoded[view.Job](t, w.ok("status", "-o", "json")).HTTP
-	get := func(path string) (int, string) {
-		resp, err := http.Get("http://" + at + path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		b, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return resp.StatusCode, string(b)
-	}
+	get := func(path string) (int, string) { return w.page("http://" + at + path) }
 	for path, want := range map[string]string{"/healthz": "ok", "/readyz": "ok", "/metrics": "headrace_", "/debug/pprof/": "goroutine", "/": "/metrics"} {
 		if code, body := get(path); code != 200 || !strings.Contains(body, want) {
 			t.Errorf("%s: %d %.200s", path, code, body)

@@ -46,9 +46,10 @@ func (a *app) serveMetrics(ctx context.Context, log *slog.Logger, registry *prom
 		if err != nil {
 			return nil, errors.Join(err, l.Close())
 		}
+		cfg.ClientAuth = tls.VerifyClientCertIfGiven // /healthz is open; see access.Pages
 		l = tls.NewListener(l, cfg)
 	}
-	server := &http.Server{Handler: agentRoutes(registry, ready, loopback), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
+	server := &http.Server{Handler: a.cfg.Book().Pages(agentRoutes(registry, ready, loopback)), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
 	done := make(chan struct{})
 	go func() { // ends when stop closes the server
 		defer close(done)

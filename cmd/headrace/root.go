@@ -30,8 +30,8 @@ type app struct {
 }
 
 var (
-	everywhere = []string{"job", "state", "master", "output", "log_level", "log_format", "tls_cert", "tls_key", "tls_ca"}
-	ofMaster   = []string{"listen", "http", "model", "session_ttl", "allow_root"}
+	everywhere = []string{"job", "state", "master", "output", "log_level", "log_format", "tls_cert", "tls_key", "tls_ca", "token_file"}
+	ofMaster   = []string{"listen", "http", "model", "session_ttl", "allow_root", "role", "role_token"}
 	ofAgent    = []string{"name", "socket", "buffer"}
 )
 

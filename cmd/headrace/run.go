@@ -170,7 +170,11 @@ func (a *app) masterAlive() bool {
 type jobOfGroup struct{ name, model, master string }
 
 func (a *app) supervise(ctx context.Context, f *runFlags, args []string, job jobOfGroup, log *slog.Logger) error {
+	// What a trainer starts finds the master, and the token that it wants.
 	env := append(os.Environ(), "HEADRACE_MASTER="+job.master)
+	if path := a.cfg.Target().TokenPath(); a.cfg.Token == "" && readable(path) {
+		env = append(env, "HEADRACE_TOKEN_FILE="+path)
+	}
 	// Trainers get a signal once, through Signals. So this context does not end with the
 	// same signal; it ends when the master or the agent has failed.
 	own, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -187,4 +191,12 @@ func (a *app) supervise(ctx context.Context, f *runFlags, args []string, job job
 		Job: job.name, Socket: a.cfg.Socket, MasterAddr: f.masterAddr, MasterPort: f.masterPort,
 		Out: a.out, Err: a.err, Logger: log, Signals: a.stops.seen,
 	})
+}
+
+func readable(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	return f.Close() == nil
 }

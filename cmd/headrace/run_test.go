@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -198,7 +197,7 @@ func TestASecondSignalEndsAtOnceAndAnEchoDoesNot(t *testing.T) {
 func TestAnAgentShowsItsOwnNumbers(t *testing.T) {
 	w := newWorld(t)
 	up := w.up()
-	page := fetch(t, "http://"+decoded[view.Job](t, w.ok("status", "-o", "json")).HTTP+"/metrics")
+	page := w.fetch("http://" + decoded[view.Job](t, w.ok("status", "-o", "json")).HTTP + "/metrics")
 	if !strings.Contains(page, "headrace_agent_buffer_bytes") || !strings.Contains(page, "headrace_store_commit_seconds") {
 		t.Error("up shows not both:", page)
 	}
@@ -209,11 +208,18 @@ func TestAnAgentShowsItsOwnNumbers(t *testing.T) {
 	a.until("metrics", func() bool { return at.MatchString(a.err.String()) })
 	base := "http://" + at.FindStringSubmatch(a.err.String())[1]
 	for path, want := range map[string]int{"/healthz": http.StatusOK, "/readyz": http.StatusServiceUnavailable, "/debug/pprof/": http.StatusOK} {
-		if got := statusOf(t, base+path); got != want {
+		if got, _ := w.page(base + path); got != want {
 			t.Errorf("%s without a master: %d, want %d", path, got, want)
 		}
+		refused := http.StatusUnauthorized
+		if path == "/healthz" {
+			refused = http.StatusOK
+		}
+		if got := statusOf(t, base+path); got != refused {
+			t.Errorf("%s without a token: %d, want %d", path, got, refused)
+		}
 	}
-	if page := fetch(t, base+"/metrics"); !strings.Contains(page, "headrace_agent_buffer_bytes") {
+	if page := w.fetch(base + "/metrics"); !strings.Contains(page, "headrace_agent_buffer_bytes") {
 		t.Error("agent:", page)
 	}
 	a.stop()
@@ -230,35 +236,29 @@ func statusOf(t *testing.T, url string) int {
 	return resp.StatusCode
 }
 
-func fetch(t *testing.T, url string) string {
-	t.Helper()
-	resp, err := http.Get(url)
+// page reads a page of the master or the agent as their user does: with the token.
+func (w *world) page(url string) (int, string) {
+	w.t.Helper()
+	request, err := http.NewRequestWithContext(w.t.Context(), http.MethodGet, url, nil)
+	if err == nil {
+		err = link.Target{State: w.state()}.Authorize(request)
+	}
 	if err != nil {
-		t.Fatal(err)
+		w.t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(request)
+	if err != nil {
+		w.t.Fatal(err)
 	}
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
 	if err != nil {
-		t.Fatal(err)
+		w.t.Fatal(err)
 	}
-	return string(b)
+	return resp.StatusCode, string(b)
 }
 
-func TestTwoJobsLiveSideBySide(t *testing.T) {
-	w := newWorld(t)
-	a, b := w.up("--job", "a"), w.up("--job", "b")
-	for _, job := range []string{"a", "b"} {
-		if v := decoded[view.Job](t, w.ok("status", "--job", job, "-o", "json")); v.Job != job {
-			t.Error(v.Job)
-		}
-		if _, err := os.Stat(w.path("run", "headrace", job+".sock")); err != nil {
-			t.Error(err)
-		}
-	}
-	if r := w.run("up", "--job", "a"); r.code != exitFailed {
-		t.Error(fmt.Sprint(r))
-	}
-	a.stop()
-	b.stop()
-	w.nothingLeft()
+func (w *world) fetch(url string) string {
+	_, text := w.page(url)
+	return text
 }

@@ -94,7 +94,7 @@ func (a *app) withAgent(ctx context.Context, cancel context.CancelCauseFunc, log
 	if !waitFor(ctx, m.Ready()) {
 		return nil // the cause is the master's own error
 	}
-	target := link.Target{Address: m.Addr()}
+	target := a.cfg.TargetAt(m.Addr())
 	conn, err := link.Dial(target, a.cfg.TLS)
 	if err != nil {
 		return err

@@ -39,6 +39,10 @@ func FromMaster(err error, target link.Target) error {
 	case codes.InvalidArgument:
 		e.Kind = Usage
 	case codes.Unavailable, codes.DeadlineExceeded:
+		if _, why, ok := strings.Cut(st.Message(), handshake); ok {
+			e.Err = fmt.Errorf("master %s: %s", target, strings.TrimSuffix(why, `"`))
+			return e
+		}
 		e.Kind = Unreachable
 		if st.Code() == codes.DeadlineExceeded && !connecting(st.Message()) {
 			e.Err = fmt.Errorf("the master at %s is there and has not answered in time: %s", target, st.Message())
@@ -64,6 +68,9 @@ func FromMaster(err error, target link.Target) error {
 // connecting reports whether a deadline passed before there was a connection: gRPC's own
 // words name what it waited for.
 func connecting(msg string) bool { return strings.Contains(msg, "while waiting for") }
+
+// handshake is gRPC's word for a connection on which one side did not accept the other.
+const handshake = "authentication handshake failed: "
 
 // reason takes gRPC's own words off a connection error.
 func reason(msg string) string {

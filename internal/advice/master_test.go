@@ -32,6 +32,8 @@ func TestAMastersErrorSaysWhatToDo(t *testing.T) {
 		{"hint said already", hinted(codes.InvalidArgument, "no: say a", "say a"), Usage, "no: say a", ""},
 		{"no connection", status.Error(codes.Unavailable, `connection error: desc = "transport: Error while dialing: dial tcp 127.0.0.1:1: connect: connection refused"`),
 			Unreachable, "no master answers at 127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused", "headrace up"},
+		{"not let in", status.Error(codes.Unavailable, `connection error: desc = "transport: authentication handshake failed: the master does not accept this caller: it wants a token"`),
+			Failed, "master 127.0.0.1:1: the master does not accept this caller: it wants a token", ""},
 		{"stopped meanwhile", status.Error(codes.Unavailable, "the master is stopping"), Unreachable, "the master stopped while it was asked: the master is stopping", "not known whether"},
 		{"not connected in time", status.Error(codes.DeadlineExceeded, `received context error while waiting for new LB policy update: context deadline exceeded`),
 			Unreachable, "no master answers at 127.0.0.1:1: ", "headrace up"},

@@ -43,7 +43,8 @@ var rules = []struct {
 	{"internal/frame", []string{"internal/dataset"}},
 	{"internal/decode/...", []string{"sources", "internal/dataset", "internal/frame", "internal/decode/..."}}, // schemas, not protos
 	{"internal/store/...", []string{"internal/store/...", "shardsvc"}},
-	{"internal/link", nil},
+	{"internal/access", []string{"api/headrace/v1"}}, // which role each call needs
+	{"internal/link", []string{"internal/access"}},
 	{"internal/suggest", nil},
 	{"internal/terminal", nil},
 	{"internal/view", []string{"api/headrace/v1", "internal/terminal", "flashckpt/manifest", "shardsvc/cut", "sources"}},
@@ -55,7 +56,7 @@ var rules = []struct {
 	{"internal/proof/child", nil},
 	{"internal/proof/memsource", []string{"sources", "internal/dataset"}},
 	{"internal/proof/testbroker/...", []string{"internal/proof/testbroker/...", "internal/remoting"}}, // only tests, the demo and people use it
-	{"internal/config", []string{"internal/link", "internal/suggest"}},
+	{"internal/config", []string{"internal/access", "internal/link", "internal/suggest"}},
 	// The demo shows from outside what the product does: no ledger in its report.
 	{"internal/proof/demo/clicklog/...", []string{"internal/proof/demo/..."}},
 	{"internal/proof/demo/report/...", []string{"internal/proof/demo/..."}},
@@ -65,12 +66,12 @@ var rules = []struct {
 	{"internal/proof/planted", nil}, // patches that an overlay applies: only tests import it
 	{"internal/proof/planted/overlay", []string{"internal/proof/planted"}},
 	// Nor in its verdict: a checkpoint is judged as any reader of the format would.
-	{"internal/proof/chaos/...", []string{"internal/proof/chaos/...", "api/headrace/v1", "internal/proof/child", "internal/proof/testbroker", "internal/remoting", "flashckpt/manifest", "flashckpt/audit", "shardsvc/cut"}},
+	{"internal/proof/chaos/...", []string{"internal/proof/chaos/...", "api/headrace/v1", "internal/link", "internal/proof/child", "internal/proof/testbroker", "internal/remoting", "flashckpt/manifest", "flashckpt/audit", "shardsvc/cut"}},
 	{"internal/proof/demo/pushconsumer", nil}, // the rival is the official client and nothing of ours
 	{"internal/proof/demo/produce", []string{"internal/proof/demo/clicklog", "internal/proof/demo/report", "internal/proof/testbroker"}},
 	{"internal/proof/demo/...", []string{"internal/proof/demo/...", "examples/...", "api/headrace/v1", "internal/proof/child", "internal/link", "internal/proof/testbroker", "internal/remoting"}},
 
-	{"master", []string{"flashckpt/manifest", "shardsvc/cut", "sources", "shardsvc/serve", "api/headrace/v1", "internal/dataset", "internal/store", "internal/link"}},
+	{"master", []string{"flashckpt/manifest", "shardsvc/cut", "sources", "shardsvc/serve", "api/headrace/v1", "internal/dataset", "internal/store", "internal/link", "internal/access"}},
 	{"agent/hold", []string{"sources", "api/headrace/v1"}},
 	{"agent/supervise", nil},
 	{"internal/proof/toymaster", []string{"sources", "api/headrace/v1", "internal/dataset", "internal/link"}},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/headrace/headrace/internal/access"
 	"github.com/headrace/headrace/internal/link"
 )
 
@@ -24,7 +25,23 @@ type origin string
 func (c *Config) From(key string) string { return string(c.from[key]) }
 
 // Target says where to dial the master.
-func (c *Config) Target() link.Target { return link.Target{Address: c.Master, State: c.State} }
+func (c *Config) Target() link.Target { return c.TargetAt(c.Master) }
+
+// TargetAt is Target for a master whose address is known.
+func (c *Config) TargetAt(addr string) link.Target {
+	return link.Target{Address: addr, State: c.State, Token: c.Token, TokenFile: c.TokenFile}
+}
+
+// Book is the callers that a master or an agent accepts.
+func (c *Config) Book() *access.Book {
+	b := &access.Book{Token: c.Token, Files: c.RoleTokens, Names: c.Roles}
+	if c.TokenFile != "" {
+		b.Files = append([]access.Entry{{Roles: access.Owner, Value: c.TokenFile}}, b.Files...)
+	} else if c.Token == "" {
+		b.State = c.State
+	}
+	return b
+}
 
 // AddFlags registers the flags of the named settings; defaults, if any, are the
 // verb's own (see Places). It panics on an unknown setting, which is a mistake in
@@ -70,6 +87,10 @@ func Load(p Places) (*Config, error) {
 		if err := s.set(c, v); err != nil {
 			if from == "" {
 				from = "default"
+			}
+			if s.secret {
+				errs = append(errs, fmt.Errorf("%s: %s: %w", from, s.key, err))
+				continue
 			}
 			errs = append(errs, fmt.Errorf("%s: %s: %q: %w", from, s.key, strings.Join(v, ":"), err))
 		}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headrace/headrace/internal/access"
 	"github.com/headrace/headrace/internal/link"
 )
 
@@ -30,6 +31,10 @@ type Config struct {
 	SessionTTL time.Duration
 	Buffer     int64 // bytes an agent may hold decoded and not delivered
 	TLS        link.TLS
+	Token      string         // proven to the master; "": the one of TokenFile, else of State
+	TokenFile  string         // a master accepts its tokens instead of those of State
+	Roles      []access.Entry // a master's: names of certificates
+	RoleTokens []access.Entry // and files of tokens
 	LogLevel   slog.Level
 	LogFormat  string // text | json
 	Output     string // table | json | yaml
@@ -41,6 +46,7 @@ type setting struct {
 	key, short string
 	def        string
 	list       bool // given several times, or a list in the file, or split at ':' in the environment
+	secret     bool // an error does not show the value
 	usage      string
 	set        func(c *Config, v []string) error
 }
@@ -114,6 +120,25 @@ var settings = []setting{
 		set: func(c *Config, v []string) error { c.TLS.Key = v[0]; return readable(v[0]) }},
 	{key: "tls_ca", usage: "authority (PEM) that has signed the other side's certificate",
 		set: func(c *Config, v []string) error { c.TLS.CA = v[0]; return readable(v[0]) }},
+	{key: "token_file", usage: "file of the token that this process proves to the master, and that a master accepts (default <state>/token, which a master makes)",
+		set: func(c *Config, v []string) (err error) {
+			if c.TokenFile, err = absolute(v[0]); err != nil || v[0] == "" {
+				return err
+			}
+			_, err = access.Lines(c.TokenFile)
+			return err
+		}},
+	{key: "token", secret: true, usage: "the token itself, in place of token_file",
+		set: func(c *Config, v []string) error {
+			if c.Token = v[0]; v[0] == "" {
+				return nil
+			}
+			return access.CheckToken(v[0])
+		}},
+	{key: "role", list: true, usage: "ROLE=NAME: certificates of this name have this role (viewer, agent, operator); * stands for part of a name; repeat for more",
+		set: func(c *Config, v []string) (err error) { c.Roles, err = entries(v); return err }},
+	{key: "role_token", list: true, usage: "ROLE=FILE: the tokens of this file have this role; repeat for more",
+		set: func(c *Config, v []string) (err error) { c.RoleTokens, err = entries(v); return err }},
 	{key: "log_level", def: "info", usage: "debug, info, warn or error",
 		set: func(c *Config, v []string) error {
 			if err := oneOf(v[0], "debug", "info", "warn", "error"); err != nil {
@@ -143,6 +168,20 @@ func name(v string) error {
 		return errors.New("not a name: use letters, digits, dot, dash and underscore, at most 63, and a letter or digit first")
 	}
 	return nil
+}
+
+func entries(v []string) (all []access.Entry, err error) {
+	for _, text := range v {
+		if text == "" {
+			continue
+		}
+		e, err := access.ParseEntry(text)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, e)
+	}
+	return all, nil
 }
 
 func setJob(c *Config, v []string) error { c.Job = v[0]; return name(v[0]) }

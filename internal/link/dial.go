@@ -24,7 +24,10 @@ const KeepaliveEvery = 10 * time.Second
 // port is found.
 type Target struct {
 	Address string
-	State   string // used when Address is empty
+	State   string // used when Address is empty; the token lies there too
+
+	Token     string // instead of the one in State
+	TokenFile string // or a file whose first line is it
 }
 
 // String names the target for people.
@@ -50,7 +53,7 @@ func Dial(t Target, tls TLS) (*grpc.ClientConn, error) {
 				"give --tls-cert, --tls-key and --tls-ca", t.Address)
 		}
 	}
-	creds, err := tls.Client()
+	creds, err := t.Credentials(tls)
 	if err != nil {
 		return nil, err
 	}

@@ -19,7 +19,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
-	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 )
 
@@ -122,7 +121,7 @@ func TestDialFollowsAMasterThatComesBackOnAnotherPort(t *testing.T) {
 	}
 	defer conn.Close()
 	for range 2 {
-		addr, stop := serveHealth(t, TLS{})
+		addr, stop := served(t, dir)
 		if err := WriteAddress(dir, addr); err != nil {
 			t.Fatal(err)
 		}
@@ -142,9 +141,9 @@ func TestDialFollowsAMasterThatComesBackOnAnotherPort(t *testing.T) {
 func TestMutualTLSLetsInOnlyWhoShowsASignedCertificate(t *testing.T) {
 	dir := t.TempDir()
 	ours, theirs := authority(t, dir, "ours"), authority(t, dir, "theirs")
-	addr, _ := serveHealth(t, ours)
+	addr, state := guarded(t, ours, nil)
 
-	conn, err := Dial(Target{Address: addr}, ours)
+	conn, err := Dial(Target{Address: addr, State: state}, ours)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +152,7 @@ func TestMutualTLSLetsInOnlyWhoShowsASignedCertificate(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, tls := range map[string]TLS{"no TLS": {}, "another authority": {Cert: theirs.Cert, Key: theirs.Key, CA: ours.CA}} {
-		bad, err := Dial(Target{Address: addr}, tls)
+		bad, err := Dial(Target{Address: addr, State: state}, tls)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -162,7 +161,7 @@ func TestMutualTLSLetsInOnlyWhoShowsASignedCertificate(t *testing.T) {
 		}
 		bad.Close()
 	}
-	if _, err := (TLS{Cert: ours.Cert}).Server(); err == nil {
+	if _, err := (TLS{Cert: ours.Cert}).ServerConfig(); err == nil {
 		t.Error("half of TLS accepted")
 	}
 	if _, err := (TLS{Cert: ours.Key, Key: ours.Key, CA: ours.CA}).Client(); err == nil || !strings.Contains(err.Error(), ours.Key) {
@@ -198,24 +197,6 @@ func TestASocketPathIsShortEnoughForLinux(t *testing.T) {
 func check(t *testing.T, conn *grpc.ClientConn) error {
 	_, err := healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{}, grpc.WaitForReady(true))
 	return err
-}
-
-func serveHealth(t *testing.T, tls TLS) (addr string, stop func()) {
-	creds, err := tls.Server()
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := Listen(t.Context(), "gRPC", "--listen", "127.0.0.1:0", tls)
-	if err != nil {
-		t.Fatal(err)
-	}
-	srv := grpc.NewServer(grpc.Creds(creds))
-	healthpb.RegisterHealthServer(srv, health.NewServer())
-	done := make(chan struct{})
-	go func() { defer close(done); _ = srv.Serve(l) }()
-	stop = func() { srv.Stop(); <-done }
-	t.Cleanup(stop)
-	return l.Addr().String(), stop
 }
 
 // authority makes a certificate that signs itself and serves both sides.

@@ -45,20 +45,8 @@ func (t TLS) load() (tls.Certificate, *x509.CertPool, error) {
 	return cert, pool, nil
 }
 
-// Server gives the credentials of a listening side: clients must present a
-// certificate that the CA has signed. Without TLS it is plain text.
-func (t TLS) Server() (credentials.TransportCredentials, error) {
-	if !t.Enabled() {
-		return insecure.NewCredentials(), nil
-	}
-	cfg, err := t.ServerConfig()
-	if err != nil {
-		return nil, err
-	}
-	return credentials.NewTLS(cfg), nil
-}
-
-// ServerConfig is Server for net/http.
+// ServerConfig is the listening side, of a Door and of net/http: clients must present a
+// certificate that the CA has signed.
 func (t TLS) ServerConfig() (*tls.Config, error) {
 	cert, pool, err := t.load()
 	if err != nil {

@@ -11,16 +11,17 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/internal/link"
 )
 
 // books asks the master what any tool may ask.
 type books struct {
-	conn *grpc.ClientConn
-	api  headracev1.DatasetsClient
+	conn   *grpc.ClientConn
+	master link.Target
+	api    headracev1.DatasetsClient
 	// What leases has heard last; for the goroutine that makes trouble.
 	last  held
 	asked time.Time
@@ -33,8 +34,13 @@ const (
 
 var ready = grpc.WaitForReady(true)
 
-func openBooks(address string) (*books, error) {
-	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()),
+func openBooks(address, state string) (*books, error) {
+	master := link.Target{Address: address, State: state}
+	creds, err := master.Credentials(link.TLS{})
+	if err != nil {
+		return nil, err
+	}
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(creds),
 		grpc.WithConnectParams(grpc.ConnectParams{ // a master that was killed is back soon
 			Backoff:           backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.5, MaxDelay: 100 * time.Millisecond},
 			MinConnectTimeout: time.Second,
@@ -42,7 +48,7 @@ func openBooks(address string) (*books, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &books{conn: conn, api: headracev1.NewDatasetsClient(conn)}, nil
+	return &books{conn: conn, master: master, api: headracev1.NewDatasetsClient(conn)}, nil
 }
 
 func (b *books) answers(ctx context.Context) error {
@@ -149,6 +155,9 @@ func (b *books) goroutines(ctx context.Context) (n int, text string) {
 		return 0, ""
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+job.Http+"/debug/pprof/goroutine?debug=1", nil)
+	if err == nil {
+		err = b.master.Authorize(request)
+	}
 	if err != nil {
 		return 0, ""
 	}

@@ -195,7 +195,7 @@ func (c *crew) prepare(ctx context.Context, r *rand.Rand, tell func(string, ...a
 		return err
 	}
 	c.address = local(port)
-	if c.books, err = openBooks(c.address); err != nil {
+	if c.books, err = openBooks(c.address, filepath.Join(c.dir, "state")); err != nil {
 		return err
 	}
 	c.seats = make([]*seat, 0, ranks)

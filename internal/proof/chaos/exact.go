@@ -71,7 +71,7 @@ func (c *crew) undisturbed(ctx context.Context) (all map[turn]int64, err error) 
 		return nil, err
 	}
 	n.address = local(port)
-	if n.books, err = openBooks(n.address); err != nil {
+	if n.books, err = openBooks(n.address, filepath.Join(n.dir, "state")); err != nil {
 		return nil, err
 	}
 	defer func() { _ = n.books.conn.Close() }()

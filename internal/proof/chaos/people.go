@@ -27,7 +27,7 @@ func (t *trouble) headrace(ctx context.Context, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, commandWithin)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, t.o.Binary, args...)
-	cmd.Dir, cmd.Env = t.dir, child.Environment(mark+t.crew.run, "HEADRACE_MASTER="+t.address)
+	cmd.Dir, cmd.Env = t.dir, child.Environment(mark+t.crew.run, "HEADRACE_MASTER="+t.address, "HEADRACE_STATE="+filepath.Join(t.dir, "state"))
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return errors.New(strings.TrimSpace(string(out)) + ": " + err.Error())

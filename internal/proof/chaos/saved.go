@@ -79,7 +79,7 @@ func (c *crew) collect() error {
 		if _, err := os.Stat(filepath.Join(from, manifest.FileName)); err != nil {
 			continue
 		}
-		if err := link(from, to); err != nil && !errors.Is(err, fs.ErrNotExist) { // retention was faster
+		if err := hardLink(from, to); err != nil && !errors.Is(err, fs.ErrNotExist) { // retention was faster
 			return err
 		}
 	}
@@ -152,7 +152,7 @@ func (c *crew) cutShort(rank int) (string, error) {
 	return "", nil
 }
 
-func link(from, to string) error {
+func hardLink(from, to string) error {
 	if err := os.MkdirAll(to, 0o700); err != nil {
 		return err
 	}

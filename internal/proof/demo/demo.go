@@ -84,7 +84,7 @@ func Run(ctx context.Context, o Options, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	if k.books, err = newLedger(address); err != nil {
+	if k.books, err = newLedger(address, dirs.state); err != nil {
 		return err
 	}
 	defer k.books.close()

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/internal/access"
+	"github.com/headrace/headrace/internal/link"
+	"github.com/headrace/headrace/internal/view"
+)
+
+const nobody = 65534
+
+// another is another user of the same machine, who has our binary and a folder of its own.
+// Only root can become another user. A test that another user runs plays one who has
+// everything but what is in our state folder.
+type another struct {
+	t         *testing.T
+	dir, prog string
+	real      bool
+}
+
+func newAnother(t *testing.T) *another {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "nb")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	n := &another{t: t, dir: dir, prog: filepath.Join(dir, "headrace"), real: os.Getuid() == 0}
+	text, err := os.ReadFile(binary)
+	if err == nil {
+		err = os.WriteFile(n.prog, text, 0o755)
+	}
+	if err == nil && n.real {
+		err = os.Chown(dir, nobody, nobody)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !n.real {
+		t.Log("this test does not run as root: the other user is played by our own, without our state folder")
+	}
+	return n
+}
+
+func (n *another) run(args ...string) (string, error) {
+	n.t.Helper()
+	cmd := exec.CommandContext(n.t.Context(), args[0], args[1:]...)
+	cmd.Dir, cmd.Env = n.dir, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + n.dir, "XDG_RUNTIME_DIR=" + n.dir}
+	if n.real {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	}
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// The audit's attacks, as user nobody against a master of ours on 127.0.0.1.
+func TestAnotherUserOfThisMachineCannotControlTheMaster(t *testing.T) {
+	w := newWorld(t)
+	w.clicks(10)
+	m := w.master()
+	w.ok("apply", "-f", "clicks.yaml")
+	at, err := link.ReadAddress(w.state())
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := newAnother(t)
+	token := filepath.Join(w.state(), access.OwnerFile)
+	spec := filepath.Join(n.dir, "evil.yaml")
+	if err := os.WriteFile(spec, []byte(strings.ReplaceAll(clicksSpec, "name: clicks", "name: evil")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, verb := range []string{"delete clicks --yes", "pause clicks", "list", "status", "describe clicks", "apply -f " + spec} {
+		out, err := n.run(append([]string{n.prog, "--master", at}, strings.Fields(verb)...)...)
+		if err == nil || !strings.Contains(out, token) {
+			t.Errorf("%s: %v\n%s", verb, err, out)
+		}
+	}
+	if n.real {
+		for _, path := range []string{token, filepath.Join(w.state(), access.ViewerFile), filepath.Join(w.state(), link.AddressFile)} {
+			if out, err := n.run("cat", path); err == nil {
+				t.Errorf("nobody reads %s: %d bytes", path, len(out))
+			}
+		}
+	}
+	pages := "http://" + decoded[view.Job](t, w.ok("status", "-o", "json")).HTTP
+	for _, path := range []string{"/", "/metrics", "/readyz", "/debug/pprof/heap", "/debug/pprof/cmdline", "/nope"} {
+		if code := statusOf(t, pages+path); code != http.StatusUnauthorized {
+			t.Errorf("%s: %d", path, code)
+		}
+	}
+	if code := statusOf(t, pages+"/healthz"); code != http.StatusOK {
+		t.Errorf("/healthz: %d", code)
+	}
+	if all := decoded[[]view.Dataset](t, w.ok("list", "-o", "json")); len(all) != 1 || all[0].Name != "clicks" || all[0].State != "running" {
+		t.Errorf("%+v", all)
+	}
+	m.stop()
+}
+
+// A process that has no token, and speaks gRPC by itself, is no further than our own tools.
+func TestNoCallReachesTheMasterWithoutAToken(t *testing.T) {
+	w := newWorld(t)
+	m := w.master()
+	at, err := link.ReadAddress(w.state())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, target := range map[string]link.Target{
+		"none": {Address: at}, "viewer": {Address: at, TokenFile: filepath.Join(w.state(), access.ViewerFile)},
+	} {
+		conn, err := link.Dial(target, link.TLS{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := headracev1.NewDatasetsClient(conn).Delete(t.Context(), &headracev1.DeleteRequest{Name: "x"}); err == nil || strings.Contains(err.Error(), "no dataset") {
+			t.Errorf("%s: delete: %v", name, err)
+		}
+		stream, err := headracev1.NewShardsClient(conn).Session(t.Context())
+		if err == nil {
+			_, err = stream.Recv()
+		}
+		if err == nil {
+			t.Errorf("%s: an agent without the role has a session", name)
+		}
+		_, err = headracev1.NewDatasetsClient(conn).List(t.Context(), &headracev1.ListRequest{})
+		if (err == nil) != (name == "viewer") {
+			t.Errorf("%s: list: %v", name, err)
+		}
+		_ = conn.Close()
+	}
+	m.stop()
+}
+
+func TestAnOlderStateFolderGetsATokenAtTheNextStart(t *testing.T) {
+	w := newWorld(t)
+	w.clicks(10)
+	m := w.master()
+	w.ok("apply", "-f", "clicks.yaml")
+	m.stop()
+	for _, name := range []string{access.OwnerFile, access.ViewerFile} {
+		if err := os.Remove(filepath.Join(w.state(), name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m = w.master()
+	if !strings.Contains(w.ok("list"), "clicks") {
+		t.Error("the dataset is gone")
+	}
+	m.stop()
+}

@@ -1,0 +1,41 @@
+package access
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// Pages lets a request through to h if its caller may read the page. A caller shows its
+// token as `Authorization: Bearer TOKEN`, or a certificate that TLS has verified.
+func (b *Book) Pages(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		needed, known := NeededForPage(r.URL.Path)
+		if known && needed == 0 {
+			h.ServeHTTP(w, r)
+			return
+		}
+		var c Caller
+		if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+			c = b.ByCertificate(r.TLS.VerifiedChains[0][0])
+		}
+		if token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
+			if byToken, ok := b.ByToken(strings.TrimSpace(token)); ok {
+				c.Name, c.Roles = byToken.Name, c.Roles|byToken.Roles
+			}
+		}
+		if !known {
+			needed = Operator
+		}
+		if c.Roles&needed != 0 {
+			h.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("WWW-Authenticate", `Bearer realm="headrace"`)
+		where := ""
+		if f := b.Owner(); f != "" {
+			where = fmt.Sprintf(": a token of this job lies in %s", f)
+		}
+		http.Error(w, fmt.Sprintf("this page needs %s; send `Authorization: Bearer TOKEN`%s", needed, where), http.StatusUnauthorized)
+	})
+}

@@ -1,0 +1,60 @@
+package access
+
+import (
+	"strings"
+
+	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+)
+
+// seers may see what is going on.
+const seers = Viewer | Agent | Operator
+
+// calls says which roles may make a gRPC call: one of them is enough.
+var calls = map[string]Roles{
+	headracev1.Shards_Session_FullMethodName: Agent,
+
+	headracev1.Datasets_Describe_FullMethodName: seers,
+	headracev1.Datasets_List_FullMethodName:     seers,
+	headracev1.Datasets_State_FullMethodName:    seers,
+	headracev1.Datasets_Excluded_FullMethodName: seers,
+	headracev1.Datasets_Job_FullMethodName:      seers,
+	headracev1.Datasets_Apply_FullMethodName:    Operator,
+	headracev1.Datasets_Pause_FullMethodName:    Operator,
+	headracev1.Datasets_Resume_FullMethodName:   Operator,
+	headracev1.Datasets_Delete_FullMethodName:   Operator,
+
+	headracev1.Checkpoints_Cuts_FullMethodName:   seers,
+	headracev1.Checkpoints_Show_FullMethodName:   seers,
+	headracev1.Checkpoints_Bind_FullMethodName:   Operator,
+	headracev1.Checkpoints_Drop_FullMethodName:   Operator,
+	headracev1.Checkpoints_Rewind_FullMethodName: Operator,
+}
+
+// pages says the same of HTTP. A path that ends with / is all below it; 0 is open to all.
+var pages = map[string]Roles{
+	"/healthz":      0, // for probes, which have no token; it says "ok" or why not
+	"/readyz":       seers,
+	"/metrics":      seers,
+	"/":             seers,
+	"/debug/pprof/": Operator, // memory and command line
+}
+
+// NeededForCall says which roles may make a call, and whether the table has it. A call
+// that is not in the table is nobody's.
+func NeededForCall(method string) (Roles, bool) {
+	r, ok := calls[method]
+	return r, ok
+}
+
+// NeededForPage says which roles may read the page at path, and whether the table has it.
+func NeededForPage(path string) (Roles, bool) {
+	if r, ok := pages[path]; ok {
+		return r, true
+	}
+	for p, r := range pages {
+		if p != "/" && strings.HasSuffix(p, "/") && strings.HasPrefix(path, p) {
+			return r, true
+		}
+	}
+	return 0, false
+}
