@@ -25,12 +25,12 @@ func TestOffLoopbackEverybodyShowsACertificate(t *testing.T) {
 	if out := w.ok(append([]string{"list"}, tls...)...); !strings.Contains(out, "clicks") {
 		t.Error(out)
 	}
-	if r := w.run("list"); r.code != exitUnreachable {
+	if r := w.run("list"); r.code != exitFailed || !strings.Contains(r.err, "--tls-cert") {
 		t.Errorf("without a certificate: %+v", r)
 	}
 	stranger := w.certificate("stranger")
 	stranger[5] = tls[5] // it trusts our authority, but is not signed by it
-	if r := w.run(append([]string{"list"}, stranger...)...); r.code != exitUnreachable {
+	if r := w.run(append([]string{"list"}, stranger...)...); r.code != exitFailed {
 		t.Errorf("with a stranger's certificate: %+v", r)
 	}
 	r := w.run(append(append([]string{"run"}, tls...), "--", w.self(""))...)

@@ -87,7 +87,11 @@ func prove(ctx context.Context, c net.Conn, session *tls.ConnectionState, token 
 	}
 	answer := make([]byte, 1+nonceBytes+proofBytes)
 	if _, err := io.ReadFull(c, answer[:1]); err != nil {
-		return fmt.Errorf("%w: it ended the connection without an answer; is it a master of another version? (%w)", ErrStranger, err)
+		why := "does it want TLS (--tls-cert, --tls-key, --tls-ca), or is it of another version?"
+		if session != nil {
+			why = "has its --tls-ca signed our certificate?"
+		}
+		return fmt.Errorf("%w: it ended the connection without an answer; %s (%w)", ErrStranger, why, err)
 	}
 	if answer[0] != proofGiven {
 		return refusal(c)

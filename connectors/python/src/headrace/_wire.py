@@ -6,24 +6,67 @@ import contextlib
 import os
 import select
 import socket
+import stat
+import struct
 
 from . import _messages as wire
+from ._errors import AgentUnavailable
 from ._messages import Message
 
 _CHUNK = 1 << 16
 
 
 def connect(path: str) -> socket.socket:
-    """A connection to an agent's socket, in blocking mode. Raises OSError."""
+    """A connection to an agent's socket, in blocking mode. Raises OSError, among them
+    AgentUnavailable if another user could have put the socket there, or listens on it."""
+    check_folder(path)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         sock.settimeout(5)  # a full backlog blocks
         sock.connect(path)
         sock.settimeout(None)
+        check_peer(sock, path)
     except BaseException:
         sock.close()
         raise
     return sock
+
+
+def check_folder(path: str) -> None:
+    """Raises AgentUnavailable if users other than us and root may put a socket at path. In
+    a sticky folder, as /tmp is, they may; check_peer() then says whose it is."""
+    folder = os.path.dirname(path) or "."
+    try:
+        found = os.stat(folder)
+    except OSError:
+        return  # connecting says what is wrong
+    ours = (0, os.getuid())
+    if found.st_uid not in ours:
+        raise AgentUnavailable(
+            f"the folder of the agent's socket, {folder}, belongs to uid {found.st_uid}, not to us ({os.getuid()}): "
+            "another user could listen there; choose a folder of your own with HEADRACE_AGENT and the agent's --socket"
+        )
+    if found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX:
+        raise AgentUnavailable(
+            f"the folder of the agent's socket, {folder}, can be written by others "
+            f"(mode {found.st_mode & 0o7777:04o}): another user could listen there; "
+            "chmod 700 it, or choose another with HEADRACE_AGENT and the agent's --socket"
+        )
+
+
+def check_peer(sock: socket.socket, path: str) -> None:
+    """Raises AgentUnavailable if the process that listens is another user's. Root's may
+    listen: it could read our memory anyway."""
+    if not hasattr(socket, "SO_PEERCRED"):
+        return  # not Linux
+    cred = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    _, uid, _ = struct.unpack("3i", cred)
+    if uid not in (0, os.getuid()):
+        raise AgentUnavailable(
+            f"a process of uid {uid} listens at {path}, and not an agent of ours ({os.getuid()}): "
+            "nothing was sent to it; run trainer and agent as the same user, "
+            "or name the agent's socket with HEADRACE_AGENT"
+        )
 
 
 class ControlConnection:
