@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/headrace/headrace/internal/link"
 )
 
 func TestOffLoopbackEverybodyShowsACertificate(t *testing.T) {
@@ -67,4 +69,32 @@ func (w *world) certificate(name string) []string {
 	crt := w.write(name+".pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
 	private := w.write(name+".key", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8})))
 	return []string{"--tls-cert", crt, "--tls-key", private, "--tls-ca", crt}
+}
+
+func TestACertificateWithoutARoleMayDoNothing(t *testing.T) {
+	w := newWorld(t)
+	tls := w.certificate("job")
+	start := func(roles ...string) *proc {
+		m := w.start(append(append([]string{"master", "--listen", "127.0.0.1:0", "--http", "off", "--allow-root", w.dir}, tls...), roles...)...)
+		m.until("address", w.masterThere)
+		return m
+	}
+	list := func() result {
+		at, err := link.ReadAddress(w.state())
+		if err != nil {
+			t.Fatal(err)
+		}
+		// A state folder of its own: there is no token in it.
+		return w.run(append([]string{"list", "--master", at, "--state", w.path("elsewhere")}, tls...)...)
+	}
+	m := start()
+	if r := list(); r.code != exitFailed || !strings.Contains(r.err, "certificate job has no role here") || !strings.Contains(r.err, "--role") {
+		t.Errorf("%+v", r)
+	}
+	m.stop()
+	m = start("--role", "viewer=j*")
+	if r := list(); r.code != exitOK {
+		t.Errorf("%+v", r)
+	}
+	m.stop()
 }
