@@ -52,7 +52,7 @@ find it by HEADRACE_AGENT, or at its default place.`,
 			return g.Run(cmd.Context())
 		},
 	}
-	config.AddFlags(cmd.Flags(), nil, append(ofAgent, "allow_root", "metrics")...)
+	config.AddFlags(cmd.Flags(), nil, append(ofAgent, "allow_root", "metrics", "role", "role_token")...)
 	completeFolders(cmd)
 	return cmd
 }
