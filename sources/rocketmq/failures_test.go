@@ -19,6 +19,7 @@ import (
 	"github.com/headrace/headrace/internal/remoting"
 	"github.com/headrace/headrace/internal/secret"
 	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/sourcetest"
 )
 
 // reading does what an agent does: what is temporary is opened again where it was.
@@ -72,7 +73,7 @@ func (r *reading) attempt(rng sources.Range, loc []byte, between func(records in
 	}
 }
 
-func sendNumbered(t *testing.T, p official.Producer, broker, topic string, n int) {
+func sendNumbered(t *testing.T, p official.Producer, broker *testbroker.RocketBroker, topic string, n int) {
 	t.Helper()
 	for from := 0; from < n; from += 1000 {
 		var all []*primitive.Message
@@ -98,8 +99,8 @@ func TestBrokersThatAreKilledFrozenOrAwayLoseNothingAndHoldUpNobodyElse(t *testi
 	defer p.Shutdown()
 	const n = 30_000
 	topic := newTopic(t, b, 1)
-	sendNumbered(t, p, "b0", topic, n)
-	sendNumbered(t, p, "b1", topic, 1000)
+	sendNumbered(t, p, b.RocketBroker, topic, n)
+	sendNumbered(t, p, b.Broker(1), topic, 1000)
 	holds(t, b.RocketBroker, topic, n)
 	holds(t, b.Broker(1), topic, 1000)
 
@@ -178,6 +179,35 @@ func TestBrokersThatAreKilledFrozenOrAwayLoseNothingAndHoldUpNobodyElse(t *testi
 	}
 }
 
+// A topic that is deleted in the middle of a read is told, with all that was not read.
+func TestATopicThatIsDeletedInMidReadIsToldWithTheRestOfTheRange(t *testing.T) {
+	b, p := realBroker(t)
+	const n = 5000
+	topic := newTopic(t, b, 1)
+	sendNumbered(t, p, b.RocketBroker, topic, n)
+	holds(t, b.RocketBroker, topic, n)
+	s := openFor(t, options(b, topic))
+	parts, err := s.Partitions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := sourcetest.Segments(t, s, parts[0], 1)[0]
+	r := &reading{t: t, s: s}
+	deleted := false
+	err = r.attempt(sources.Range{Partition: parts[0], Segment: g.ID, Start: g.Start, End: g.End}, g.Locator, func(int) {
+		if !deleted {
+			deleted = true
+			if err := b.DeleteTopic(t.Context(), topic); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	changed, ok := errors.AsType[*sources.Changed](err)
+	if !ok || changed.Range.Start != r.next || changed.Range.End != n || r.next == 0 || !strings.Contains(err.Error(), topic) {
+		t.Errorf("after %d of %d: %v", r.next, n, err)
+	}
+}
+
 func TestSignedRequestsAndTLSReadTheSameAndARefusedOneSaysWhy(t *testing.T) {
 	b, err := testbroker.StartRocketMQ(t.Context(), testbroker.RocketMQOptions{ACL: true, TLS: true})
 	if err != nil {
@@ -191,7 +221,7 @@ func TestSignedRequestsAndTLSReadTheSameAndARefusedOneSaysWhy(t *testing.T) {
 	}
 	defer p.Shutdown()
 	topic := newTopic(t, b, 1)
-	sendNumbered(t, p, "b0", topic, 1000)
+	sendNumbered(t, p, b.RocketBroker, topic, 1000)
 	holds(t, b.RocketBroker, topic, 1000)
 
 	o := options(b, topic)

@@ -95,7 +95,7 @@ func TestAFilteredMessageIsAHole(t *testing.T) {
 	for i := range 300 {
 		all = append(all, primitive.NewMessage(topic, fmt.Append(nil, i)).WithTag([]string{"a", "b", "c"}[i%3]))
 	}
-	send(t, p, b.Name(), topic, 0, all...)
+	send(t, p, b.RocketBroker, topic, 0, all...)
 	holds(t, b.RocketBroker, topic, 300)
 	o := options(b, topic)
 	o.Tags = []string{"b", "c"}
@@ -150,8 +150,8 @@ func TestCommittedTransactionsAndDueDelaysComeAndNothingElse(t *testing.T) {
 	for _, body := range []string{"keep 1", "drop 1", "keep 2", "drop 2"} {
 		transact(t, tp, topic, body)
 	}
-	send(t, p, b.Name(), topic, 0, primitive.NewMessage(topic, []byte("late")).WithDelayTimeLevel(1)) // one second
-	send(t, p, b.Name(), topic, 0, primitive.NewMessage(topic, []byte("early")))
+	send(t, p, b.RocketBroker, topic, 0, primitive.NewMessage(topic, []byte("late")).WithDelayTimeLevel(1)) // one second
+	send(t, p, b.RocketBroker, topic, 0, primitive.NewMessage(topic, []byte("early")))
 	holds(t, b.RocketBroker, topic, 4)
 	var texts []string
 	for _, g := range everything(t, openFor(t, options(b, topic))) {
@@ -181,7 +181,7 @@ func transact(t *testing.T, tp official.TransactionProducer, topic, body string)
 func TestQueuesThatJoinALiveTopicAreReadFromTheirBeginning(t *testing.T) {
 	b, p := realBroker(t)
 	topic := newTopic(t, b, 1)
-	send(t, p, b.Name(), topic, 0, primitive.NewMessage(topic, []byte("old")))
+	send(t, p, b.RocketBroker, topic, 0, primitive.NewMessage(topic, []byte("old")))
 	holds(t, b.RocketBroker, topic, 1)
 	o := options(b, topic)
 	o.Start, o.End = End{At: Latest}, End{At: Never}
@@ -199,7 +199,7 @@ func TestQueuesThatJoinALiveTopicAreReadFromTheirBeginning(t *testing.T) {
 	}
 	// The official producer learns of a new queue only after half a minute; messages
 	// that are sent to it by number get there.
-	send(t, p, b.Name(), topic, 1, primitive.NewMessage(topic, []byte("a")), primitive.NewMessage(topic, []byte("b")))
+	send(t, p, b.RocketBroker, topic, 1, primitive.NewMessage(topic, []byte("a")), primitive.NewMessage(topic, []byte("b")))
 	if err := b.Reaches(t.Context(), remoting.Queue{Topic: topic, ID: 1}, 2); err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +219,7 @@ func TestCommitsAreReadBackAndShownByRocketMQsOwnTool(t *testing.T) {
 	b, p := realBroker(t)
 	topic := newTopic(t, b, 2)
 	for i := range 100 {
-		send(t, p, b.Name(), topic, i%2, primitive.NewMessage(topic, fmt.Append(nil, i)))
+		send(t, p, b.RocketBroker, topic, i%2, primitive.NewMessage(topic, fmt.Append(nil, i)))
 	}
 	holds(t, b.RocketBroker, topic, 50)
 	o := options(b, topic)
@@ -262,7 +262,7 @@ func TestCommitsAreReadBackAndShownByRocketMQsOwnTool(t *testing.T) {
 func TestHowLongAMessageStaysIsToldByWhenItWasStored(t *testing.T) {
 	b, p := realBroker(t)
 	topic := newTopic(t, b, 1)
-	send(t, p, b.Name(), topic, 0, primitive.NewMessage(topic, []byte("x")))
+	send(t, p, b.RocketBroker, topic, 0, primitive.NewMessage(topic, []byte("x")))
 	holds(t, b.RocketBroker, topic, 1)
 	s := openFor(t, options(b, topic))
 	parts, err := s.Partitions(t.Context())

@@ -36,5 +36,6 @@ func pushConsumer() *cobra.Command {
 	f.StringVar(&o.Group, "group", "", "whose offsets are committed")
 	f.StringVar(&o.Instance, "instance", "", "of this process in the group")
 	f.BoolVar(&o.Tuned, "tuned", false, "not the library's defaults")
+	f.StringVar(&o.After, "after", "", "with --tuned: what stands between the bodies of one call")
 	return cmd
 }

@@ -104,6 +104,23 @@ func (b *RocketBroker) Trim(ctx context.Context, q remoting.Queue, offset int64)
 	return errors.Join(err, b.client.SetConfig(ctx, b.Addr(), map[string]string{"fileReservedTime": "72"}))
 }
 
+// LoseOldest kills the broker, removes the oldest file of its commit log, which holds
+// messages of all its topics, and starts it again.
+func (b *RocketBroker) LoseOldest(ctx context.Context) error {
+	if err := b.Kill(); err != nil {
+		return err
+	}
+	files, err := filepath.Glob(filepath.Join(b.dir, "store", "commitlog", "*"))
+	if err != nil {
+		return err
+	}
+	if len(files) < 2 {
+		return fmt.Errorf("the commit log has %d files; the newest one must stay", len(files))
+	}
+	slices.Sort(files)
+	return errors.Join(os.Remove(files[0]), b.Start(ctx))
+}
+
 // Admin runs RocketMQ's own mqadmin and returns what it prints.
 func (m *RocketMQ) Admin(ctx context.Context, args ...string) (string, error) {
 	dir := m.Names.dir
