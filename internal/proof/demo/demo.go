@@ -84,7 +84,7 @@ func Run(ctx context.Context, o Options, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	if k.books, err = newLedger(address); err != nil {
+	if k.books, err = newLedger(address, dirs.state); err != nil {
 		return err
 	}
 	defer k.books.close()
@@ -164,10 +164,6 @@ func nextCommand(o Options, binary string) string {
 		return "Next, on your own topic: put its brokers and name into " + example + "events.yaml, then\n  " +
 			fromHere(binary) + " run --nproc-per-node 2 -f " + example + "events.yaml -- " +
 			fromHere(o.Python) + " " + example + "train.py"
-	}
-	if live(o.Source) {
-		return "Next, on your own topic: take a config of docs/" + o.Source + ".md, then\n  " +
-			fromHere(binary) + " run --nproc-per-node 2 -f FILE -- " + fromHere(o.Python) + " train.py"
 	}
 	const example = "examples/clicks/"
 	if _, err := os.Stat(example + "clicks.yaml"); err != nil {

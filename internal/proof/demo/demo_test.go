@@ -3,6 +3,7 @@ package demo
 import (
 	"bytes"
 	"context"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -18,7 +19,9 @@ import (
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/examples/clicks"
+	"github.com/headrace/headrace/internal/access"
 	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/internal/link"
 	"github.com/headrace/headrace/internal/proof/child"
 	"github.com/headrace/headrace/internal/proof/demo/clicklog"
 )
@@ -214,11 +217,19 @@ func TestAReleaseIsAnOverlappingLeaseOfAnotherHolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := &state{leases: make(chan *headracev1.LeaseState, 3)}
-	server := grpc.NewServer()
+	folder := t.TempDir()
+	if err := access.Keep(folder); err != nil {
+		t.Fatal(err)
+	}
+	door, err := link.NewDoor(l, link.TLS{}, &access.Book{State: folder}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer(grpc.Creds(door.Credentials()))
 	headracev1.RegisterDatasetsServer(server, s)
-	go func() { _ = server.Serve(l) }() // ends with Stop
+	go func() { _ = server.Serve(door) }() // ends with Stop
 	defer server.Stop()
-	books, err := newLedger(l.Addr().String())
+	books, err := newLedger(l.Addr().String(), folder)
 	if err != nil {
 		t.Fatal(err)
 	}

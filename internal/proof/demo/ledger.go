@@ -8,10 +8,10 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/internal/link"
 	"github.com/headrace/headrace/internal/proof/child"
 )
 
@@ -27,9 +27,13 @@ type ledger struct {
 	api  headracev1.DatasetsClient
 }
 
-func newLedger(address string) (*ledger, error) {
+func newLedger(address, state string) (*ledger, error) {
+	creds, err := link.Target{Address: address, State: state}.Credentials(link.TLS{})
+	if err != nil {
+		return nil, err
+	}
 	conn, err := grpc.NewClient(address,
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithTransportCredentials(creds),
 		grpc.WithConnectParams(grpc.ConnectParams{ // a master that was killed is back soon
 			Backoff:           backoff.Config{BaseDelay: poll, Multiplier: 1.2, MaxDelay: 5 * poll},
 			MinConnectTimeout: time.Second,

@@ -98,7 +98,7 @@ func (t *team) socket(k int) string { return filepath.Join(t.sockets, fmt.Sprint
 func (t *team) startAgent(k int) (err error) {
 	name := agentName(k)
 	t.agents[k], err = t.start("agent", name, nil, t.binary, "agent",
-		"--job", "demo", "--name", name, "--master", t.address, "--socket", t.socket(k), "--allow-root", t.log)
+		"--job", "demo", "--name", name, "--state", t.state, "--master", t.address, "--socket", t.socket(k), "--allow-root", t.log)
 	return err
 }
 
