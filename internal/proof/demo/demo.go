@@ -165,6 +165,10 @@ func nextCommand(o Options, binary string) string {
 			fromHere(binary) + " run --nproc-per-node 2 -f " + example + "events.yaml -- " +
 			fromHere(o.Python) + " " + example + "train.py"
 	}
+	if live(o.Source) {
+		return "Next, on your own topic: take a config of docs/" + o.Source + ".md, then\n  " +
+			fromHere(binary) + " run --nproc-per-node 2 -f FILE -- " + fromHere(o.Python) + " train.py"
+	}
 	const example = "examples/clicks/"
 	if _, err := os.Stat(example + "clicks.yaml"); err != nil {
 		return "Next, on your own files (github.com/headrace/headrace, examples/clicks/README.md):\n" +
