@@ -173,7 +173,7 @@ SEED ?= 0
 PARALLEL ?= 2
 CHAOS := $(GO) run ./internal/proof/chaos/cmd
 .PHONY: chaos test-chaos
-chaos: build venv quickstart-needs-kafka ## KILLS at random and at named points, PARALLEL rounds at once, over files, Kafka and live Kafka; or SOURCE=files|kafka, LIVE=1, MODEL=shared|private|replicated, DRAW=words, SEED, ROUNDS: docs/CHAOS.md
+chaos: build venv quickstart-needs-kafka ## KILLS at random and at named points, PARALLEL rounds at once, over files, Kafka and live Kafka; or SOURCE=files|kafka|pulsar|rocketmq, LIVE=1, MODEL=shared|private|replicated, DRAW=words, SEED, ROUNDS: docs/CHAOS.md
 	$(CHAOS) --source $(if $(filter file,$(origin SOURCE)),all,$(SOURCE)) $(if $(LIVE),--live) $(if $(JOURNAL),--journal) \
 	  --model $(MODEL) --kills $(KILLS) --seed $(SEED) --parallel $(PARALLEL) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(DRAW),--draw $(DRAW))
 .PHONY: chaos-group
@@ -188,6 +188,11 @@ test-chaos-kafka: build venv quickstart-needs-kafka ## the same over topics, the
 	$(CHAOS) --source kafka --model shared --kills 12 --round-kills 10 --rounds 1
 	$(CHAOS) --source kafka --live --kills 40 --round-kills 10 --rounds 3 --parallel 2
 	$(CHAOS) --group internal/proof/chaos/group.py --prefetch 4 --kills 2 --patience 120s
+
+.PHONY: test-chaos-pulsar
+test-chaos-pulsar: build venv ## the same over Pulsar's topics; not in `make test` yet
+	$(CHAOS) --source pulsar --model shared --kills 12 --round-kills 10 --rounds 1
+	$(CHAOS) --source pulsar --live --kills 24 --round-kills 10 --rounds 2
 
 .PHONY: test-chaos-rocketmq
 test-chaos-rocketmq: build venv ## the same over RocketMQ's topics

@@ -38,7 +38,7 @@
 //	choices.go   what a run is about beside its input
 //	group.go     the same for a plain consumer group, whose script is group.py
 //	topic.go     the input in a topic
-//	queue.go     a broker of its own, what the judge asks of it, and its death; kafka.go, rocketmq.go
+//	queue.go     a broker of its own, what the judge asks of it, and its death; kafka.go, pulsar.go, rocketmq.go
 //	end.go       waiting for the end of data, as long as something moves
 //	tail.go      when a run is over whose input has no end
 //	data.go      what there is to read, and the truth about it

@@ -14,7 +14,7 @@ import (
 // What a run may read beside Files. A new kind of broker is one entry and one file.
 const Files = "files"
 
-var queues = map[string]func(context.Context) (queue, error){Kafka: startKafka, RocketMQ: startRocketMQ}
+var queues = map[string]func(context.Context) (queue, error){Kafka: startKafka, Pulsar: startPulsar, RocketMQ: startRocketMQ}
 
 // queue is a broker of a run's own: it is started, killed and started again on the same
 // folder. What the judge asks of it is in records, counted from 0 in each partition.

@@ -22,13 +22,27 @@ type PulsarAppender struct {
 	topic     string
 	client    pulsar.Client
 	producers map[int]pulsar.Producer
-	Codec     pulsar.CompressionType
+	tails     map[int]*pulsarTail
+	Codec     pulsar.CompressionType // of partitions that are written to from now on
+}
+
+// PulsarPlace is where a record lies.
+type PulsarPlace struct {
+	Ledger, Entry int64
+	Index         int32 // in the entry
+}
+
+// pulsarTail reads what was written to a partition.
+type pulsarTail struct {
+	reader pulsar.Reader // nil: it is opened again
+	next   int64         // number of the next record
+	last   pulsar.MessageID
 }
 
 // NewPulsarAppender writes to a topic of a broker.
 func NewPulsarAppender(b *Pulsar, topic string) (*PulsarAppender, error) {
 	c, err := b.Client()
-	return &PulsarAppender{topic: topic, client: c, producers: map[int]pulsar.Producer{}}, err
+	return &PulsarAppender{topic: topic, client: c, producers: map[int]pulsar.Producer{}, tails: map[int]*pulsarTail{}}, err
 }
 
 // Client is an official client of the plain listener.
@@ -77,6 +91,64 @@ func (a *PulsarAppender) Append(ctx context.Context, partition int, end int64, v
 		}
 	}
 	return nil
+}
+
+// Places reads back where n records lie, from number end on, which follow those that it
+// was asked for before. It tries until it knows or ctx ends.
+func (a *PulsarAppender) Places(ctx context.Context, partition int, end int64, n int) (all []PulsarPlace, err error) {
+	t := a.tails[partition]
+	if t == nil {
+		t = &pulsarTail{last: pulsar.EarliestMessageID()}
+		a.tails[partition] = t
+	}
+	for len(all) < n {
+		m, why := t.message(ctx, a, partition)
+		var number int64
+		if why == nil {
+			number, why = strconv.ParseInt(m.Key(), 10, 64)
+		}
+		if why == nil && number > t.next {
+			why = fmt.Errorf("record %d came where %d was next", number, t.next)
+		}
+		if why != nil {
+			t.close()
+			if err := wait(ctx, why); err != nil {
+				return nil, fmt.Errorf("reading what was written to %s: %w", a.partition(partition), err)
+			}
+			continue
+		}
+		if number < t.next {
+			continue // a reader that is opened again repeats
+		}
+		t.next, t.last = number+1, m.ID()
+		if number >= end {
+			all = append(all, PulsarPlace{m.ID().LedgerID(), m.ID().EntryID(), max(0, m.ID().BatchIdx())})
+		}
+	}
+	return all, nil
+}
+
+func (t *pulsarTail) message(ctx context.Context, a *PulsarAppender, partition int) (m pulsar.Message, err error) {
+	if t.reader == nil {
+		from := t.last
+		if t.next > 0 { // the whole entry again
+			from = pulsar.NewMessageID(t.last.LedgerID(), t.last.EntryID(), -1, -1)
+		}
+		if t.reader, err = a.client.CreateReader(pulsar.ReaderOptions{Topic: a.partition(partition), StartMessageID: from, StartMessageIDInclusive: true}); err != nil {
+			t.reader = nil
+			return nil, err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, answersWithin)
+	defer cancel()
+	return t.reader.Next(ctx)
+}
+
+func (t *pulsarTail) close() {
+	if t.reader != nil {
+		t.reader.Close()
+		t.reader = nil
+	}
 }
 
 func (a *PulsarAppender) partition(n int) string { return fmt.Sprintf("%s-partition-%d", a.topic, n) }
