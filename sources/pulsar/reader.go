@@ -11,8 +11,8 @@ import (
 
 const (
 	queueLength = 1000 // messages that a Reader has ahead of us
-	aheadMost   = 1024 // and we ahead of who decodes
-	idleMost    = 64   // Readers that are kept for who goes on where they are
+	aheadMost   = 128  // and we ahead of who decodes
+	idleMost    = 16   // Readers that are kept for who goes on where they are
 )
 
 // reader is one of the official Readers. It reads on from where it was opened and is
