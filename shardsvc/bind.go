@@ -84,7 +84,11 @@ func (ck *checkpoints) foldBound(k *keptCut) {
 		ck.remark()
 		return
 	}
-	ck.ledger.foldCut(func(x *piece) bool {
+	var body *lines
+	if ck.ledger.perRank { // what is not in it is kept for the rank's next cut
+		body = ck.linesOf(k)
+	}
+	ck.ledger.foldCut(body, func(x *piece) bool {
 		return x.step <= k.step && x.generation == k.generation && (k.rank == cut.Group || x.rank == uint32(k.rank))
 	})
 }

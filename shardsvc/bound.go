@@ -7,21 +7,29 @@ import (
 )
 
 // foldCut folds the acks that are in a bound cut into the settled sets: they need no
-// step any more.
-func (lg *ledger) foldCut(in func(*piece) bool) {
+// step any more. body holds the records of a private rank's cut, nil: steps tell.
+func (lg *ledger) foldCut(body *lines, in func(*piece) bool) {
 	for _, p := range lg.parts {
 		if p == nil || p.ds.folds {
 			continue
 		}
 		was := p.records
 		for _, ps := range p.passes {
-			lg.foldPieces(ps, in)
+			lg.foldPieces(ps, func(x *piece) bool { return in(x) && (body == nil || x.step > 0 || body.holds(ps, x)) })
 		}
 		if p.records != was {
 			lg.dirtyPartition(p)
 		}
 		lg.changed(p)
 	}
+}
+
+// holds tells a piece that was acked with step 0 before the cut was frozen from one that
+// came later. Both are below any step.
+func (l *lines) holds(ps *pass, x *piece) bool {
+	whole := true
+	l.of(ps.p, ps.n).Gaps(x.start, x.end, func(int64, int64) { whole = false })
+	return whole
 }
 
 func (lg *ledger) foldPieces(ps *pass, in func(*piece) bool) {

@@ -1,6 +1,7 @@
 package shardsvc
 
 import (
+	"math"
 	"slices"
 	"sort"
 
@@ -29,7 +30,7 @@ func (lg *ledger) addPiece(ps *pass, r *account, k piece) {
 	if i > 0 {
 		q := &ps.acks[i-1]
 		if lg.sameRun(ps, q, &k) {
-			if q.step == k.step {
+			if q.step == k.step && !lg.apart(q, &k) {
 				q.end = k.end
 				q.Add(k.Tally)
 				lg.touch(ps, i-1)
@@ -133,6 +134,12 @@ func (lg *ledger) sameRun(ps *pass, q, k *piece) bool {
 		ps.StartPlace(q.start).Segment == ps.StartPlace(k.start).Segment
 }
 
+// apart: one of two pieces has step 0, which is in every cut that is frozen later, and the
+// rank has a cut that is frozen and not bound. That cut may have the one and not the other.
+func (lg *ledger) apart(q, k *piece) bool {
+	return lg.perRank && (q.step == 0 || k.step == 0) && lg.above.pinned(q.rank, 0, math.MaxInt64)
+}
+
 // recentPiece waits until its step is older than the kept history.
 type recentPiece struct {
 	ps    *pass
@@ -174,7 +181,7 @@ func (lg *ledger) fold(ps *pass, lo, hi int, old int64) {
 		if q == nil || q.step > old || k.step > old || !lg.sameRun(ps, q, k) {
 			return stays
 		}
-		if q.step != k.step && lg.above.pinned(q.rank, min(q.step, k.step), max(q.step, k.step)) {
+		if lg.apart(q, k) || q.step != k.step && lg.above.pinned(q.rank, min(q.step, k.step), max(q.step, k.step)) {
 			return stays
 		}
 		q.end, q.step = k.end, max(q.step, k.step)
