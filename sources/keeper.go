@@ -41,3 +41,10 @@ type Kept struct {
 
 // Never is a time, or an amount of records, that does not come.
 const Never = 1<<63 - 1
+
+// Rewriter is implemented by sources whose broker may take single records away while those
+// around them stay, as compaction does: an empty position may have held a record.
+type Rewriter interface {
+	// Rewrites reports whether it does so in a partition, or may for all that is known.
+	Rewrites(ctx context.Context, p PartitionID) (bool, error)
+}

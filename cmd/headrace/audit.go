@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -8,10 +10,13 @@ import (
 	"github.com/headrace/headrace/flashckpt/manifest"
 	"github.com/headrace/headrace/internal/advice"
 	"github.com/headrace/headrace/internal/ckpt"
+	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/sources"
 )
 
 func (a *app) auditCommand() *cobra.Command {
 	var with, record string
+	var files []string
 	ranges := false
 	cmd := &cobra.Command{
 		Use:   "audit CKPT",
@@ -29,6 +34,9 @@ were used by a version that did not count).
   1 for no, 2 when it can not be said. Of a file the offset is the record's first
   byte: no file is read, so that for a byte inside of a record the answer is about
   a record that is not there, and may be another than for the one around it.
+  A broker's position may hold no record: the mark of a transaction, or a record
+  that was taken back. If the checkpoint does not tell, the source is asked, by the
+  spec of -f or of a master that runs.
   --diff B: what one model has and the other has not.
 
 For a folder of checkpoints it takes the newest.`,
@@ -47,7 +55,7 @@ For a folder of checkpoints it takes the newest.`,
 			c, err := ckpt.One(args[0])
 			if record != "" {
 				if err == nil {
-					err = a.contains(c, record)
+					err = a.contains(cmd.Context(), c, record, files)
 				}
 				return asGrep(err)
 			}
@@ -70,6 +78,7 @@ For a folder of checkpoints it takes the newest.`,
 		},
 	}
 	cmd.Flags().StringVar(&record, "contains", "", "a record: TOPIC/PARTITION/OFFSET, or PATH/OFFSET")
+	specFlag(cmd, &files)
 	cmd.Flags().StringVar(&with, "diff", "", "another checkpoint to compare with")
 	cmd.Flags().BoolVar(&ranges, "ranges", false, "list the ranges (json and yaml always do)")
 	return cmd
@@ -88,16 +97,62 @@ func asGrep(err error) error {
 }
 
 // contains shows whether a record is in the model, and fails without a word if it is not.
-func (a *app) contains(c *manifest.Checkpoint, record string) error {
-	v, err := ckpt.Contains(c, record)
+func (a *app) contains(ctx context.Context, c *manifest.Checkpoint, record string, files []string) error {
+	ask, done, err := a.sourceOf(ctx, files)
+	if err != nil {
+		return err
+	}
+	defer done()
+	v, err := ckpt.Contains(ctx, c, record, ask)
 	if err != nil {
 		return err
 	}
 	if err := a.show(v, v.Write); err != nil {
 		return err
 	}
-	if !v.In {
+	switch {
+	case v.Unsure:
+		return &failure{code: exitUsage}
+	case !v.In:
 		return &failure{code: exitFailed}
 	}
 	return nil
+}
+
+// sourceOf opens datasets by the specs of -f, else by those of a master, if one was named
+// or lives here. nil: neither is there.
+func (a *app) sourceOf(ctx context.Context, files []string) (open func(string) (sources.Source, error), done func(), err error) {
+	done = func() {}
+	if len(files) > 0 {
+		docs, err := a.readSpecs(files)
+		return func(name string) (sources.Source, error) {
+			for _, d := range docs {
+				if d.Spec.Name == name {
+					return openQuick(d.Spec)
+				}
+			}
+			return nil, fmt.Errorf("no file of -f has dataset %s", name)
+		}, done, err
+	}
+	if a.cfg.From("master") == "" && !a.masterAlive() {
+		return nil, done, nil
+	}
+	c, err := a.dial()
+	if err != nil {
+		return nil, done, err
+	}
+	return func(name string) (sources.Source, error) {
+		d, err := describe(ctx, c, name)
+		if err != nil {
+			return nil, err
+		}
+		if d == nil {
+			return nil, fmt.Errorf("the master knows no dataset %s", name)
+		}
+		spec, err := dataset.FromJSON([]byte(d.SpecJson))
+		if err != nil {
+			return nil, err
+		}
+		return openQuick(spec)
+	}, c.close, nil
 }

@@ -295,7 +295,7 @@ func TestCutsWhosePositionsMeanOtherRecordsAreNotCompared(t *testing.T) {
 func TestARecordIsFoundByPathTopicIdentityOrTheEndOfItsPath(t *testing.T) {
 	c := cutOf(&cut.Dataset{Name: "d", Unit: "records", Partitions: []cut.Partition{
 		{Identity: "kafka:c/t/0", Segments: []sources.Segment{{ID: 0, Start: 10, End: 50, Sealed: true, Name: "clicks/0"}, {ID: 1, Start: 50, End: 60, Name: "clicks/0"}},
-			Passes: []cut.Pass{{Low: cut.Place{Segment: 1, Offset: 55}}}},
+			Passes: []cut.Pass{{Low: cut.Place{Segment: 1, Offset: 55}, Units: cut.Units{Acked: 45}, Records: &cut.Tally{Rows: 45}}}},
 		{Identity: "kafka:c/t/10", Segments: []sources.Segment{{ID: 0, Start: 10, End: 60, Sealed: true, Name: "old/clicks/0"}}},
 	}})
 	for text, want := range map[string]string{
@@ -332,6 +332,37 @@ func TestARecordIsFoundByPathTopicIdentityOrTheEndOfItsPath(t *testing.T) {
 		if _, err := ParseRecord(text); err == nil {
 			t.Errorf("%q was taken", text)
 		}
+	}
+}
+
+// A partition of 100 positions of which 70 held records: of no single one is it known.
+func TestASettledPositionIsNoRecordUntilTheSourceSaysSo(t *testing.T) {
+	part := cut.Partition{Identity: "kafka:c/t/0", Segments: []sources.Segment{{ID: 0, End: 200, Name: "clicks/0"}},
+		Passes: []cut.Pass{{Low: cut.Place{Offset: 100}, Units: cut.Units{Acked: 100}, Records: &cut.Tally{Rows: 70}}}}
+	c := cutOf(&cut.Dataset{Name: "d", Unit: "records", Partitions: []cut.Partition{part}})
+	for offset, want := range map[int64]string{50: "settled", 150: "out"} {
+		for held, then := range map[bool]string{true: "in", false: "empty"} {
+			found, _ := Contains(c, Record{"clicks/0", offset})
+			if len(found) != 1 || found[0].Passes[0].State != want || found[0].Unsure() != (want == "settled") || found[0].In() {
+				t.Fatalf("%d: %+v, want %s", offset, found, want)
+			}
+			if found[0].Held(held); want == "out" {
+				then = "out"
+			}
+			if found[0].Passes[0].State != then || found[0].In() != (then == "in") {
+				t.Errorf("%d, record there %v: %+v, want %s", offset, held, found, then)
+			}
+		}
+	}
+	for name, records := range map[string]*cut.Tally{"not counted": nil, "counted in part": {Rows: 70, Untold: 30}} {
+		c.Datasets[0].Partitions[0].Passes[0].Records = records
+		if found, _ := Contains(c, Record{"clicks/0", 50}); !found[0].Unsure() {
+			t.Errorf("%s: %+v", name, found)
+		}
+	}
+	c.Datasets[0].Partitions[0].Passes[0].Records = &cut.Tally{Rows: 100}
+	if found, _ := Contains(c, Record{"clicks/0", 50}); !found[0].In() {
+		t.Errorf("every position held a record: %+v", found)
 	}
 }
 

@@ -45,14 +45,36 @@ type Where struct {
 // Verdict is about one pass.
 type Verdict struct {
 	Pass   uint32 `json:"pass"`
-	State  string `json:"state"` // in | out | excluded | dropped
+	// State is in | out | excluded | dropped | settled | empty. Settled: the position is,
+	// and the cut does not know whether it held a record. Empty: the source says that it
+	// holds none.
+	State  string `json:"state"`
 	Reason string `json:"reason,omitempty"`
 	Vague  bool   `json:"vague,omitempty"` // in, if it is not one of those that were dropped
 }
 
 // In says whether the record is in the model, by any pass.
-func (w *Where) In() bool {
-	return slices.ContainsFunc(w.Passes, func(v Verdict) bool { return v.State == "in" })
+func (w *Where) In() bool { return w.is("in") }
+
+// Unsure says whether some pass has settled the position, and it is not known whether a
+// record was there.
+func (w *Where) Unsure() bool { return w.is("settled") }
+
+func (w *Where) is(state string) bool {
+	return slices.ContainsFunc(w.Passes, func(v Verdict) bool { return v.State == state })
+}
+
+// Held resolves what is settled: the source says whether the position holds a record.
+func (w *Where) Held(held bool) {
+	state := "empty"
+	if held {
+		state = "in"
+	}
+	for i := range w.Passes {
+		if w.Passes[i].State == "settled" {
+			w.Passes[i].State = state
+		}
+	}
 }
 
 // Contains looks a record up. Nothing comes back when no segment of that name
@@ -126,8 +148,23 @@ func where(d *cut.Dataset, p *cut.Partition, g *sources.Segment, offset int64) W
 func (w *Where) add(d *cut.Dataset, p *cut.Partition, g *sources.Segment, pass uint32, offset int64) {
 	s := newSpace(d, p, pass)
 	if at, own := s.order(g.ID, offset); own {
-		w.Passes = append(w.Passes, verdict(p, s, pass, at))
+		v := verdict(p, s, pass, at)
+		if v.State == "in" && d.Unit == positions && holes(d, p, pass) {
+			v.State = "settled"
+		}
+		w.Passes = append(w.Passes, v)
 	}
+}
+
+// positions is the unit of brokers: each of their records has one, and so has what is none.
+const positions = "records"
+
+// holes: not every position of the pass that is in the model is known to have held a
+// record. A broker gives positions to what is no record, and aborted transactions and
+// compaction leave some without one.
+func holes(d *cut.Dataset, p *cut.Partition, pass uint32) bool {
+	of := passOf(d, p, pass)
+	return of.Records == nil || of.Records.Untold > 0 || of.Records.Rows < of.Units
 }
 
 func verdict(p *cut.Partition, s *space, pass uint32, at cut.Place) Verdict {

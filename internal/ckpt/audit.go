@@ -100,8 +100,8 @@ func (v *Audit) Write(w io.Writer, ranges bool) {
 		if d.Shuffled {
 			shuffled = ", shuffled"
 		}
-		fmt.Fprintf(w, "\ndataset %s: %s %s in the model%s\n", d.Name, terminal.Grouped(d.Units), d.Unit, shuffled)
-		fmt.Fprintf(w, "records: %s\n", d.Records.Sentence())
+		fmt.Fprintf(w, "\ndataset %s: %s %s in the model%s\n", d.Name, terminal.Grouped(d.Units), amount(d.Unit), shuffled)
+		fmt.Fprintf(w, "records: %s%s\n", d.Records.Sentence(), d.without())
 		t := terminal.NewTable("PARTITION", "PASS>", "IN THE MODEL>", "RECORDS>", "RANGES>", "ALL SETTLED", "EXCLUDED>", "OLDEST", "NEWEST")
 		for _, p := range d.Partitions {
 			for _, ps := range p.Passes {
@@ -131,11 +131,27 @@ func (v *Audit) Write(w io.Writer, ranges bool) {
 	}
 }
 
+// amount is the word for units. A broker's unit is a position, which may hold no record.
+func amount(unit string) string {
+	if unit == "records" {
+		return "positions"
+	}
+	return unit
+}
+
+// without says how many positions held no record, where all are told.
+func (d *auditDataset) without() string {
+	if d.Unit != "records" || d.Records == nil || d.Records.Untold > 0 || d.Records.Rows >= d.Units {
+		return ""
+	}
+	return fmt.Sprintf("; %s positions held none", terminal.Grouped(d.Units-d.Records.Rows))
+}
+
 func writeVague(w io.Writer, d *auditDataset) {
 	for _, p := range d.Partitions {
 		for _, ps := range p.Passes {
 			if ps.Vague > 0 {
-				fmt.Fprintf(w, "%s pass %d: %s %s of this were dropped by choice; the cut does not say which\n", p.Label, ps.Pass+1, terminal.Grouped(ps.Vague), d.Unit)
+				fmt.Fprintf(w, "%s pass %d: %s %s of this were dropped by choice; the cut does not say which\n", p.Label, ps.Pass+1, terminal.Grouped(ps.Vague), amount(d.Unit))
 			}
 		}
 	}

@@ -15,6 +15,7 @@
 //	rewound.go  what going back did, or would do
 //	audit.go    which records are in a model
 //	contains.go whether one record is in a model
+//	held.go     whether a source holds a record at a position
 //	diff.go     what one model has and another has not
 //
 // Folder ckpttest writes checkpoints for tests.

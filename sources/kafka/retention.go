@@ -266,6 +266,19 @@ func (k *keeps) sizes(ctx context.Context, s *Source, policies map[string]policy
 	return nil
 }
 
+// Rewrites reports whether Kafka compacts the partition's topic, or does not tell.
+func (s *Source) Rewrites(ctx context.Context, id sources.PartitionID) (bool, error) {
+	p, err := s.find(ctx, id)
+	if err != nil {
+		return false, err
+	}
+	all, err := s.policies(ctx)
+	if err != nil {
+		return false, err
+	}
+	return all[p.name].compacts || all[p.name].untold, nil
+}
+
 // policies of all topics, asked for once a minute. What may not be asked for is
 // said, and nothing else fails.
 func (s *Source) policies(ctx context.Context) (map[string]policy, error) {
