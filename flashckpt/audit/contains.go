@@ -44,7 +44,7 @@ type Where struct {
 
 // Verdict is about one pass.
 type Verdict struct {
-	Pass   uint32 `json:"pass"`
+	Pass uint32 `json:"pass"`
 	// State is in | out | excluded | dropped | settled | empty. Settled: the position is,
 	// and the cut does not know whether it held a record. Empty: the source says that it
 	// holds none.
