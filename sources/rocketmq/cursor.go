@@ -241,6 +241,10 @@ func (c *cursor) answer(ctx context.Context, p *pull, a *remoting.Pulled) error 
 	case remoting.PullMoved:
 		return c.outside(ctx, a)
 	case remoting.TopicUnknown, remoting.QueueUnknown:
+		if !c.atMaster() { // a slave hears of topics seconds later, and says nothing of what the master has
+			c.turn++
+			return temporary(fmt.Errorf("%s at offset %d: slave %s does not know the queue yet, and the master does not answer", c.p, c.at, c.replica.Addr))
+		}
 		return c.queueGone(fmt.Errorf("the broker answers code %d: %s", a.Code, a.Remark))
 	case remoting.SubscriptionWrong, remoting.SubscriptionNone:
 		return errAgain

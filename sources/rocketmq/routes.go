@@ -95,8 +95,12 @@ func anyRuns(parts []partition, running []remoting.Broker) bool {
 	return slices.ContainsFunc(parts, func(p partition) bool { return runs(p, running) })
 }
 
+// runs says whether a partition's broker is there with its master. Slaves alone do not
+// count: one that has just started does not know all topics.
 func runs(p partition, running []remoting.Broker) bool {
-	return slices.ContainsFunc(running, func(b remoting.Broker) bool { return b.Name == p.broker && b.Cluster == p.cluster })
+	return slices.ContainsFunc(running, func(b remoting.Broker) bool {
+		return b.Name == p.broker && b.Cluster == p.cluster && len(b.Replicas) > 0 && b.Replicas[0].ID == remoting.MasterID
+	})
 }
 
 func deleted(p partition, r sources.Range) error {
