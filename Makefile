@@ -239,7 +239,7 @@ generate: venv ## api/**/*.pb.go from the proto files
 	  --go_out=. --go_opt=module=github.com/headrace/headrace \
 	  --go-grpc_out=. --go-grpc_opt=module=github.com/headrace/headrace api/headrace/v1/*.proto
 
-.PHONY: bench bench-lease bench-makespan bench-decode bench-acks bench-exact bench-kafka bench-freshness
+.PHONY: bench bench-lease bench-makespan bench-decode bench-acks bench-exact bench-kafka bench-rocketmq bench-freshness
 bench-lease: build ## durable lease+ack pairs per second
 	$(GO) run ./bench/lease
 bench-makespan: build ## time over ideal, memory, planner cost
@@ -252,6 +252,8 @@ bench-exact: build venv ## the cost of acks, cuts and a checkpoint every 10 s, a
 	$(PY) -m bench.acks.bench --seconds 10 --pairs 20 --save-every 10
 bench-kafka: build venv ## Kafka to numpy batches, against confluent-kafka (needs java, and mvn once)
 	$(PY) -m bench.kafka.bench
+bench-rocketmq: build venv ## RocketMQ to numpy batches, against the official Go client (needs java, and mvn once)
+	$(PY) -m bench.rocketmq.bench
 bench-freshness: build venv ## age of records in Python at 10,000/s, against confluent-kafka (needs java, and mvn once)
 	$(PY) -m bench.freshness.bench
 bench: build venv ## all of them; rewrites docs/BENCHMARKS.md

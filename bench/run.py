@@ -131,6 +131,41 @@ BENCHES = {
             }.items()
         },
     ),
+    "rocketmq": Bench(
+        "RocketMQ to numpy batches",
+        "One real broker on the same machine with its default limit of 32 messages for one answer; topics of 4 queues, "
+        "written once: 125 float32 (500 bytes), and the TSV records of the sections above. Nobody has a fast Python "
+        "client of RocketMQ, so the others are its official Go client with a pipe into Python. `ordinary` is a push "
+        "consumer with the library's defaults, each record decoded by itself. `tuned` takes as many messages per pull "
+        "and per call as the library allows, joins them in Go, and uses np.frombuffer or pyarrow's CSV reader. Their "
+        "clock starts when they have got their queues. `headrace` is end to end, with leases, acks and a step per "
+        "batch. bench/rocketmq/readers.py says what each does. `load` is the machine's before the run: above 0.5, "
+        "others worked on it at the same time, and only the CPU figures say something. Each figure is [median, min, "
+        "max] over the rounds.",
+        {
+            **{
+                f"{form}_{name}": meaning
+                for form in ("floats", "tsv")
+                for name, meaning in {
+                    "vs_ordinary": "records/s over ordinary's; goal 5",
+                    "vs_tuned": "records/s over tuned's; goal 2",
+                    "trainer_cpu_of_ordinary": "CPU per record of the trainer's process over that of ordinary's",
+                    "all_cpu_of_ordinary": "CPU per record of trainer and `headrace up` over ordinary's Python and Go",
+                    "trainer_cpu_of_tuned": "the same over tuned's",
+                    "all_cpu_of_tuned": "the same over tuned's",
+                    **{
+                        f"{who}_{figure}": what.format(who=who)
+                        for who in ("headrace", "tuned", "ordinary")
+                        for figure, what in {
+                            "records_per_s": "{who}: records/s",
+                            "all_cpu_s_per_million": "CPU seconds per million records, the broker's not counted",
+                        }.items()
+                    },
+                }.items()
+            },
+            "load": "the machine's load before the run, of 2 cores",
+        },
+    ),
     "freshness": Bench(
         "Produced to batch",
         "10,000 records/s of 16 bytes into two partitions of a real broker on the same machine, by librdkafka with "

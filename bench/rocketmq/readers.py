@@ -1,0 +1,118 @@
+"""What bench.py measures: one reader per process, RocketMQ to numpy batches.
+
+    python readers.py WHICH FORM NAMESERVER RECORDS [check]
+
+As bench/kafka/readers.py, with its decoders, for the topics `floats` and `tsv`.
+Nobody has a fast Python client of RocketMQ, so the rival is the official Go client
+with a pipe into Python (internal/proof/demo/pushconsumer), which commits offsets by
+itself.
+
+headrace   the product: a running agent, `stream.step()` after each batch of 1,024.
+ordinary   a push consumer with the library's defaults, one message after the other
+           through the pipe; np.frombuffer and np.stack, or split, for each record.
+tuned      as many messages per pull and per call as the library allows, joined in
+           Go; np.frombuffer or pyarrow's CSV reader for each block.
+
+The clock of the rival starts when it has its queues: it joins a group first, which
+takes seconds. Ours starts before it opens its dataset. `child_cpu_seconds` is the Go
+process's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from struct import Struct
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "kafka"))
+import readers as kafka  # the Kafka benchmark's
+
+HEADER, ASSIGNED = Struct("<IQI"), 2**32 - 1
+
+
+class Message:
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+
+    def value(self) -> bytes:
+        return self.body
+
+
+class Pipe(kafka.Consumer):
+    """A push consumer whose queues it has got."""
+
+    def __init__(self, form: str, broker: str, settings: dict[str, Any], size: int) -> None:
+        more = ["--tuned", "--after", "" if form == "floats" else "\n"] if settings else []
+        group = f"bench-{form}-{time.monotonic_ns()}"
+        args = [os.environ["HEADRACE_BIN"], "demo", "push-consumer", "--name-server", broker, "--topic", form]
+        args += ["--group", group, "--instance", f"bench-{os.getpid()}", *more]
+        self.child = subprocess.Popen(args, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=1 << 20)
+        assert self.child.stdout
+        self.pipe, self.size, self.joined = self.child.stdout, size, bool(settings)
+        if self.one() is not None:
+            raise SystemExit("the consumer has messages before it has queues")
+
+    def one(self) -> bytes | None:
+        _, _, length = HEADER.unpack(self.pipe.read(HEADER.size))
+        return None if length == ASSIGNED else self.pipe.read(length)
+
+    def messages(self) -> Iterator[list[Any]]:
+        while True:
+            size = 1 if self.joined else self.size
+            yield [Message(body) for _ in range(size) if (body := self.one()) is not None]
+
+    def child_cpu(self) -> float:
+        fields = Path(f"/proc/{self.child.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def end(self) -> None:
+        self.child.kill()
+        self.child.wait()
+
+
+class Ordinary(kafka.Ordinary, Pipe):
+    """Batches as Kafka's: 1,000 records at a time."""
+
+
+class Tuned(kafka.Tuned, Pipe):
+    """A block at a time."""
+
+
+class Headrace(kafka.Headrace):
+    def child_cpu(self) -> float:
+        return 0.0
+
+    def end(self) -> None:
+        pass
+
+
+READERS = {"headrace": Headrace, "ordinary": Ordinary, "tuned": Tuned}
+
+
+def main() -> None:
+    which, form, broker, records = *sys.argv[1:4], int(sys.argv[4])
+    check = sys.argv[5:] == ["check"]
+    reader = READERS[which](form, broker)
+    start, used, child = time.monotonic(), time.process_time(), reader.child_cpu()
+    n, checksum = 0, 0.0
+    for arrays in reader.batches():
+        n += len(arrays[0])
+        if check:
+            checksum += sum(float(a.sum(dtype="float64")) for a in arrays if a.dtype == "float32")
+        if n >= records:
+            break
+    seconds, cpu = time.monotonic() - start, time.process_time() - used
+    child = reader.child_cpu() - child
+    reader.end()
+    got = {"rows": n, "seconds": seconds, "cpu_seconds": cpu, "child_cpu_seconds": child, "checksum": checksum}
+    print(json.dumps(got), flush=True)
+
+
+if __name__ == "__main__":
+    main()
