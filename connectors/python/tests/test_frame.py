@@ -189,7 +189,27 @@ def test_spans_cut_at_batches_give_ranges_and_leases() -> None:
         headrace.Range("files:d", 1, 5, 40, 55, 1, "a.tsv"),
         headrace.Range("files:d", 1, 6, 500, 530, 3, "6"),
     ]
-    assert middle.positions().tolist() == [(7, 1, 5, 40), (7, 1, 6, 500), (7, 1, 6, 510), (7, 1, 6, 520)]
+    assert middle.positions().tolist() == [(0, 1, 5, 40), (0, 1, 6, 500), (0, 1, 6, 510), (0, 1, 6, 520)]
+
+
+@pytest.mark.parametrize(
+    ("identity", "segment", "number"),
+    [
+        ("kafka:xyz/AbC0/12", "clicks/12", 12),
+        ("kafka:xyz/AbC0+DeF1", "views/4", 4),  # bit_exact: the topics are one sequence
+        ("pulsar:persistent://public/default/clicks-partition-3@99", "ledger 5", 3),
+        ("pulsar:persistent://public/default/clicks@99", "ledger 5", 0),
+        ("rocketmq:c/broker-a/clicks/2", "clicks", 2),
+        ("files:d", "day/7", 0),
+        ("", "", 7),  # an agent that does not name it
+    ],
+)
+def test_a_position_has_the_partitions_own_number(identity: str, segment: str, number: int) -> None:
+    """It was the master's number of the partition, which no tool of the source knows."""
+    names = {"partitions": {"7": identity}, "segments": {"7/5": segment}} if identity else None
+    payload = frame([np.array([40, 41], np.int64)], [span(2, 40, 42)], rows=2, per_batch=2, names=names)
+    batch = Batch(_frame.parse(aligned(payload), (), _frame.Names()), 0, 2, None, 1)
+    assert batch.positions().tolist() == [(number, 1, 5, 40), (number, 1, 5, 41)]
 
 
 def test_batch_is_a_mapping_of_columns() -> None:

@@ -7,6 +7,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import headrace
@@ -45,6 +46,48 @@ def test_open_says_what_was_asked_for(agents: Agents) -> None:
             "track": False,
         }
     ]
+
+
+def test_two_threads_in_next_are_told_so(agents: Agents) -> None:
+    """It was RuntimeError('concurrent poll() invocation')."""
+    agents().hold = True
+    errors: list[BaseException] = []
+
+    def read() -> None:
+        try:
+            next(stream)
+        except BaseException as e:
+            errors.append(e)
+
+    with headrace.dataset("clicks").batches(64) as stream:
+        threads = [threading.Thread(target=read) for _ in range(2)]
+        threads[0].start()
+        poll(lambda: stream._feed._receiver)  # it is connected, and waits
+        threads[1].start()
+        poll(lambda: errors)
+        assert isinstance(errors[0], headrace.HeadraceError)
+        assert "two threads ask this stream for batches at the same time" in str(errors[0])
+        stream.close()
+        for thread in threads:
+            thread.join()
+
+
+def test_an_exact_save_tells_a_thread_that_reads_ahead_from_a_missing_step(agents: Agents, tmp_path: Path) -> None:
+    """It said "call step() first": of batches that lay in a queue, in no model."""
+    agents(model="shared")
+    with headrace.dataset("clicks").batches(10) as stream, headrace.Checkpointer(tmp_path, stream) as ck:
+        thread = threading.Thread(target=lambda: [next(stream) for _ in range(3)])
+        thread.start()
+        thread.join()
+        step = stream.step(batches=1)
+        with pytest.raises(ValueError, match=r"2 batches of .* are not stepped.*another thread takes") as e:
+            ck.save(step, dict)
+        assert "call step() first" not in str(e.value)
+        step = stream.step(batches=2)
+        next(stream)
+        with pytest.raises(ValueError, match=r"1 batch of 'clicks' is not stepped.*call step\(\) first"):
+            ck.save(step, dict)
+        stream.step()
 
 
 def test_step_counts_on_from_the_last_reported_step(agents: Agents) -> None:

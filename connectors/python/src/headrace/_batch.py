@@ -112,8 +112,8 @@ class Batch(Mapping[str, Values]):
         return own
 
     def positions(self) -> NDArray[Any]:
-        """Where each record begins: (rows,) with the fields partition (its
-        number), pass, segment and offset."""
+        """Where each record begins: (rows,) with the fields partition (the
+        source's own number: 3 of clicks/3; 0 of files), pass, segment and offset."""
         return _ranges.positions(self._frame, self._start, self._stop)
 
     def mask(self, name: str) -> NDArray[np.bool_]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -12,6 +13,9 @@ from numpy.typing import NDArray
 from ._frame import Frame
 
 _TIMES = struct.Struct("<qq")
+
+# kafka:c/id/3, rocketmq:c/broker/topic/3, clicks/3; pulsar:persistent://t/n/clicks-partition-3@12
+_NUMBERED = re.compile(r"/(\d{1,9})$|-partition-(\d{1,9})@\d+$")
 
 
 class Range(NamedTuple):
@@ -128,6 +132,21 @@ class Ledger:
         return oldest, newest
 
 
+def _number(frame: Frame, partition: int, segment: int) -> int:
+    """The number that the source itself gives to a partition; 0: it numbers none, as
+    files do. `partition` is the master's number of it."""
+    identity = frame.names.partitions.get(str(partition))
+    if identity is None:  # an agent that does not tell
+        return partition
+    if "/" not in identity:
+        return 0
+    # With bit_exact all partitions of the topics are one, and each is a segment of it.
+    for text in (identity, frame.names.segments.get(f"{partition}/{segment}", "")):
+        if found := _NUMBERED.search(text):
+            return int(found.group(1) or found.group(2))
+    return 0
+
+
 POSITION = np.dtype([("partition", "<u4"), ("pass", "<u4"), ("segment", "<i8"), ("offset", "<i8")])
 
 
@@ -135,7 +154,9 @@ def positions(frame: Frame, start: int, stop: int) -> NDArray[Any]:
     """Where each of rows [start, stop) begins: an array of POSITION."""
     out: NDArray[Any] = np.empty(stop - start, POSITION)
     of = np.repeat(np.arange(len(frame.spans)), frame.spans["rows"].astype(np.int64))[start:stop]
-    for name in ("partition", "pass", "segment"):
+    for name in ("pass", "segment"):
         out[name] = frame.spans[name][of]
+    numbers = [_number(frame, int(span["partition"]), int(span["segment"])) for span in frame.spans]
+    out["partition"] = np.array(numbers, np.uint32)[of]
     out["offset"] = frame.offsets[start:stop]
     return out

@@ -142,11 +142,20 @@ class Trainer:
         for channel in list(self._channels.values()):
             held = channel.yielded - channel.stepped
             if held and channel.tracked and not channel.closed and me == (channel.stepper or channel.iterator):
-                auto = channel.open["ack"] == "auto"
-                how = 'ack="auto" does that at the next batch only' if auto else "call step() first"
+                if channel.open["ack"] == "auto":
+                    how = 'ack="auto" does that at the next batch only'
+                elif channel.iterator in (0, me):
+                    how = "call step() first"
+                else:  # they may lie in a queue, in no model
+                    how = (
+                        "another thread takes batches ahead of this one. Let it take no more, train with those it has "
+                        "taken and step() each, then save. Do not step() a batch that is not in the model. Or save "
+                        "with exact=False"
+                    )
+                several = "es of" if held > 1 else " of"
                 raise ValueError(
-                    f"{held} batch{'es' * (held > 1)} of {channel.open['dataset']!r} are not stepped: an exact save "
-                    f"waits until all that was yielded is in the model: {how}"
+                    f"{held} batch{several} {channel.open['dataset']!r} {'are' if held > 1 else 'is'} not stepped: an "
+                    f"exact save waits until all that was yielded is in the model: {how}"
                 )
 
     def open(self, request: dict[str, Any]) -> Channel:
