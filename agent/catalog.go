@@ -124,7 +124,7 @@ func describeError(err error) error {
 		e.Code = frame.CodeInvalid
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled: // canceled: this agent stops
 		e.Code = frame.CodeUnavailable
-		e.Message = "the master can not be asked now: " + st.Message()
+		e.Message = "the master cannot be asked now: " + st.Message()
 	}
 	return e
 }

@@ -124,7 +124,7 @@ func TestAttachNeedsAHelloOfThisProcess(t *testing.T) {
 	cmd.Env = append(os.Environ(), "HEADRACE_TEST_TRAINER="+a.socket, "HEADRACE_TEST_ATTACH="+tr.hello.Incarnation.String())
 	out, err := cmd.Output()
 	check(t, err)
-	if !strings.Contains(string(out), "a fork can not share it") || !strings.Contains(string(out), "num_workers=0") {
+	if !strings.Contains(string(out), "a fork cannot share it") || !strings.Contains(string(out), "num_workers=0") {
 		t.Errorf("a fork was told %q", out)
 	}
 }

@@ -32,7 +32,7 @@ class Bench(NamedTuple):
 
 
 COSTS = {
-    "cost_interval": "holds that median with 95 %: wider than the goal, it can not tell",
+    "cost_interval": "holds that median with 95 %: wider than the goal, it cannot tell",
     "cost_range": "lowest, highest pair",
     "cpu_cost": "the same in CPU time of trainer, agent and master",
     "cpu_cost_interval": "",

@@ -131,7 +131,7 @@ func (c *commits) tell(ctx context.Context, d *serve.Dataset) error {
 	if len(retain) > 0 {
 		to, ok := src.(sources.Retainer)
 		if !ok {
-			return errors.New("the source can not keep records from deletion")
+			return errors.New("the source cannot keep records from deletion")
 		}
 		if err := to.Retain(ctx, retain); err != nil {
 			return err

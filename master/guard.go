@@ -16,7 +16,7 @@ import (
 const (
 	guardWithin = 30 * time.Second // one look at all partitions of a dataset
 	warnAgain   = 10 * time.Minute
-	brokenAgain = 5 * time.Minute // how often it is said that the broker can not be asked
+	brokenAgain = 5 * time.Minute // how often it is said that the broker cannot be asked
 )
 
 // kept is what the guard needs of the shard service (serve.Server).
@@ -121,7 +121,7 @@ type watch struct {
 	ended    chan struct{}
 
 	seen   map[uint32]*partitionWatch
-	broken time.Time // when it was said last that the broker can not be asked
+	broken time.Time // when it was said last that the broker cannot be asked
 }
 
 type partitionWatch struct {

@@ -13,7 +13,7 @@ import (
 )
 
 // look says whether a valid manifest of a cut is at a path of this machine, and
-// when it was made. A storage whose folder of checkpoints is not here can not be
+// when it was made. A storage whose folder of checkpoints is not here cannot be
 // seen, which is an error and settles nothing.
 func look(_ context.Context, path string, cut cut.ID) (found bool, created time.Time, err error) {
 	return lookOn(manifest.OS{}, path, cut)

@@ -53,7 +53,7 @@ func TestLookingForAManifestTellsThereNotThereAndNotToBeSeenApart(t *testing.T) 
 	}
 }
 
-// synced tells which folders were synced, and can not sync others.
+// synced tells which folders were synced, and cannot sync others.
 type synced struct {
 	manifest.OS
 	folders []string

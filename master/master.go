@@ -53,7 +53,7 @@ func (m *Master) Registry() prometheus.Registerer { return m.registry }
 
 // Run serves until ctx ends and returns nil then, or the first failure: a state
 // folder that another master holds or a newer version wrote, a port in use, a
-// store that can not write any more. When it returns nothing is left running,
+// store that cannot write any more. When it returns nothing is left running,
 // listening or locked. It is called once.
 func (m *Master) Run(ctx context.Context) (err error) {
 	st, err := m.openStore()

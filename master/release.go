@@ -26,7 +26,7 @@ func release(open Opener) func(context.Context, *dataset.Spec) error {
 		defer func() { _ = src.Close() }()
 		r, ok := src.(sources.Retainer)
 		if !ok {
-			return errors.New("the source can not keep records from deletion")
+			return errors.New("the source cannot keep records from deletion")
 		}
 		return r.Release(ctx)
 	}

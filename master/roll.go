@@ -84,7 +84,7 @@ func (l *listing) begin(ctx context.Context, src sources.Source, parts []sources
 	}
 	r, ok := src.(sources.Retainer)
 	if !ok {
-		return errors.New("its kind says that it can keep records from deletion, and it can not")
+		return errors.New("its kind says that it can keep records from deletion, and it cannot")
 	}
 	return r.Begin(ctx, parts)
 }

@@ -66,10 +66,10 @@ func (lg *ledger) applyDataset(e *ApplyDataset) {
 	o, n := d.opt, e.Options
 	switch {
 	case o.Strict != n.Strict || o.Shuffle != n.Shuffle || o.Seed != n.Seed || o.Block != n.Block || o.VirtualRanks != n.VirtualRanks || o.InOrder != n.InOrder:
-		lg.rejected("dataset %q: order, shuffle and bit_exact can not change once it exists: delete it and apply it again", d.name)
+		lg.rejected("dataset %q: order, shuffle and bit_exact cannot change once it exists: delete it and apply it again", d.name)
 		return
 	case n.Passes != o.Passes && slices.ContainsFunc(d.parts, func(p *partition) bool { return p.Pruned || p.begun() > uint32(n.Passes) }):
-		lg.rejected("dataset %q: passes can not change from %d to %d so late: records of the last pass are settled", d.name, o.Passes, n.Passes)
+		lg.rejected("dataset %q: passes cannot change from %d to %d so late: records of the last pass are settled", d.name, o.Passes, n.Passes)
 		return
 	}
 	d.name, d.spec = e.Name, e.Spec

@@ -36,7 +36,7 @@ type CutPause struct {
 }
 
 // YieldsPaused: the worker yields nothing, and the acks of all that it has yielded
-// came before. Untracked: it can not know, because it reads that dataset without
+// came before. Untracked: it cannot know, because it reads that dataset without
 // steps.
 type YieldsPaused struct {
 	Worker    uint32
@@ -91,7 +91,7 @@ const (
 func (r Resume) String() string { return [...]string{"default", "bound", "acked", "start"}[r] }
 
 // ResolveCut answers ReportResolveCut: whether a valid manifest of the cut is at
-// its path. Found false means that it is surely not there; who can not see the
+// its path. Found false means that it is surely not there; who cannot see the
 // storage does not answer, and the core's deadline voids the cut.
 type ResolveCut struct {
 	Cut   uint64

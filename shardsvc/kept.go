@@ -126,7 +126,7 @@ func (k *keptCut) key(b []byte) []byte { return be.AppendUint64(append(b, keyCut
 func (k *keptCut) decode() *cut.Cut {
 	body, err := cut.Decode(k.body)
 	if err != nil {
-		panic("shardsvc: a kept cut can not be read: " + err.Error())
+		panic("shardsvc: a kept cut cannot be read: " + err.Error())
 	}
 	body.Order = k.order
 	return body

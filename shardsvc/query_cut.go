@@ -110,7 +110,7 @@ func (ck *checkpoints) oldest() *lines {
 
 // RewindPlan says what a Rewind would do.
 type RewindPlan struct {
-	Refused string // why it can not be done; empty: it can
+	Refused string // why it cannot be done; empty: it can
 	Again   []AgainInfo
 	Records cut.Tally // in all of Again, without times
 	Voided  []CutInfo // cuts that would not count any more

@@ -175,7 +175,7 @@ func (lg *ledger) grants(d *dataset) bool {
 	return !d.paused && !d.failed && !lg.recovering && !lg.genEnded
 }
 
-// standing is what a request that can not be granted is told.
+// standing is what a request that cannot be granted is told.
 func (lg *ledger) standing(d *dataset) (State, string) {
 	switch {
 	case d.failed:

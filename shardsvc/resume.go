@@ -13,7 +13,7 @@ func (lg *ledger) resumeOf(j *Join) Resume {
 	return r
 }
 
-// badResume says why dataset d can not say r. One model has one past: what one of
+// badResume says why dataset d cannot say r. One model has one past: what one of
 // its datasets says goes for all.
 func (lg *ledger) badResume(d *dataset, r Resume) error {
 	if r == ResumeDefault {

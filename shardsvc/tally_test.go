@@ -83,7 +83,7 @@ func olderStores(t *testing.T, path string) map[string]map[string][]byte {
 }
 
 // TestAnAckTellsOfItsOwnRecordsOnly: one that begins elsewhere than the last one
-// ended, or says what can not be, leaves its units untold.
+// ended, or says what cannot be, leaves its units untold.
 func TestAnAckTellsOfItsOwnRecordsOnly(t *testing.T) {
 	said := Ack{Told: true, From: 0, Prefix: 10, Rows: 7, Oldest: 5, Newest: 9}
 	for name, change := range map[string]func(*Ack){

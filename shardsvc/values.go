@@ -539,7 +539,7 @@ func (d *decoder) tally(units int64) cut.Tally {
 	t.Newest = t.Oldest + d.int()
 	if d.err == nil {
 		if err := t.Check(units); err != nil {
-			d.fail(fmt.Errorf("its records can not be: %w", err))
+			d.fail(fmt.Errorf("its records cannot be: %w", err))
 		}
 	}
 	return t

@@ -30,7 +30,7 @@ func (e *Changed) Error() string {
 	if e.Range.Start >= e.Range.End {
 		return fmt.Sprintf("%s changed after it was planned (%s): delete the dataset and apply it again", e.Name, e.What)
 	}
-	return fmt.Sprintf("%s changed after it was planned (%s); range [%d, %d) can not be read as planned: restore what was there, or delete the dataset and apply it again",
+	return fmt.Sprintf("%s changed after it was planned (%s); range [%d, %d) cannot be read as planned: restore what was there, or delete the dataset and apply it again",
 		e.Name, e.What, e.Range.Start, e.Range.End)
 }
 
@@ -73,7 +73,7 @@ func (e *TooLarge) Error() string {
 	return fmt.Sprintf("the record at %s offset %d is longer than max_record %d bytes: raise max_record in the spec, apply it and resume the dataset", e.Name, e.Position.Offset, e.Limit)
 }
 
-// Malformed: the bytes at a position can not be split into records.
+// Malformed: the bytes at a position cannot be split into records.
 type Malformed struct {
 	Partition PartitionID
 	Position  Position

@@ -31,7 +31,7 @@ func (c *cutter) badRecord(l *lease, err error) {
 func (c *cutter) fail(l *lease, at int64, piece int, err error) {
 	st, srv := c.st, c.st.t.srv
 	f := faultOf(st.ds, l.grant.Pieces[piece].Name, err)
-	srv.cfg.Logger.Error("a lease can not be read on", "dataset", st.ds.Name, "segment", l.grant.Pieces[piece].Name,
+	srv.cfg.Logger.Error("a lease cannot be read on", "dataset", st.ds.Name, "segment", l.grant.Pieces[piece].Name,
 		"lease", l.token.String(), "at", at, "kind", f.kind, "error", f.message)
 	if f.kind == "decode" {
 		srv.cfg.Metrics.decodeErrors(f.field, 1)

@@ -25,7 +25,7 @@ func (s *Server) data(c *net.UnixConn, cred *unix.Ucred, attach frame.Attach, nu
 	}
 	if t.cred.Pid != cred.Pid {
 		return s.refuse(c, number, refused(
-			fmt.Sprintf("stream %d belongs to process %d, and process %d asks for it: a fork can not share it", number, t.cred.Pid, cred.Pid),
+			fmt.Sprintf("stream %d belongs to process %d, and process %d asks for it: a fork cannot share it", number, t.cred.Pid, cred.Pid),
 			"open the stream in the process that trains; with a DataLoader use num_workers=0, the agent prefetches already"))
 	}
 	st := t.stream(number)

@@ -197,7 +197,7 @@ func (t *trainer) depart(bye bool) {
 		return // the agent leaves, not the trainer: it looks for the next agent
 	}
 	if t.proc == nil {
-		gone(pb.Leave_LOST, false, "connection closed; its process can not be seen from the agent")
+		gone(pb.Leave_LOST, false, "connection closed; its process cannot be seen from the agent")
 		return
 	}
 	if t.ended(exitWait) {

@@ -108,7 +108,7 @@ func (c *Core) drop(l *lease) {
 }
 
 // refuse: the master did not take our assertion. If the trainer has rows of the
-// lease that are not durable, it can not go on.
+// lease that are not durable, it cannot go on.
 func (c *Core) refuse(l *lease, reason string) {
 	for i := range l.s.w.resumed {
 		if r := &l.s.w.resumed[i]; r.Stream == l.s.id.Number {

@@ -241,7 +241,7 @@ func (c *Core) giveBackAll(w *worker) {
 	}
 }
 
-// unsureAt is the send time of what is said now; what can not be said now is
+// unsureAt is the send time of what is said now; what cannot be said now is
 // said after the next Hello.
 func (c *Core) unsureAt() Time {
 	if c.talking() {

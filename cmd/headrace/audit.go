@@ -31,7 +31,7 @@ were used by a version that did not count).
 
   --contains TOPIC/PARTITION/OFFSET, or PATH/OFFSET: is the record that begins
   there in the model, by which pass, or why not? Exits as grep does: 0 for yes,
-  1 for no, 2 when it can not be said. Of a file the offset is the record's first
+  1 for no, 2 when it cannot be said. Of a file the offset is the record's first
   byte: no file is read, so that for a byte inside of a record the answer is about
   a record that is not there, and may be another than for the one around it.
   A broker's position may hold no record: the mark of a transaction, or a record

@@ -60,7 +60,7 @@ func (a *app) showChecked(results []sample.Checked) error {
 	})
 	if err == nil && bad > 0 {
 		return advice.Failed.Errorf("a default on a column replaces missing values; on_error: default replaces bad ones too",
-			"records that can not be decoded: %s", terminal.Grouped(bad))
+			"records that cannot be decoded: %s", terminal.Grouped(bad))
 	}
 	return err
 }

@@ -21,7 +21,7 @@ pending again, and what was excluded stays so. Later checkpoints do not count an
 more. Trainers of that model are fenced and have to start again; brokers are told
 the new progress before the verb ends.
 
-What the source has deleted can not be read again. With on_loss: stop going back to
+What the source has deleted cannot be read again. With on_loss: stop going back to
 where that is needed is refused, with the ranges and what to do; with on_loss:
 continue they become excluded. --dry-run says both.
 

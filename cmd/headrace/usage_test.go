@@ -128,7 +128,7 @@ func TestCheckCountsErrorsByFieldWithoutAMaster(t *testing.T) {
 	w.write("data/a.tsv", "1\t2\ta\n0\tx\tb\n1\ty\tc\n\n1\t\td\nz\t4\te\n1\n")
 	w.write("clicks.yaml", clicksSpec)
 	r := w.run("check", "-f", "clicks.yaml", "-o", "json")
-	if r.code != exitFailed || !strings.Contains(r.err, "can not be decoded: 5") {
+	if r.code != exitFailed || !strings.Contains(r.err, "cannot be decoded: 5") {
 		t.Fatal(r)
 	}
 	c := decoded[[]sample.Checked](t, r.out)[0]

@@ -475,6 +475,6 @@ func TestAFolderThatMayNotBeOpenedHidesNoOtherCheckpoint(t *testing.T) {
 		t.Errorf("%+v, %v", all, err)
 	}
 	if _, err := Find(closed{folders: []string{filepath.Base(dir)}}, dir); !errors.Is(err, fs.ErrPermission) {
-		t.Errorf("a folder that can not be read: %v", err)
+		t.Errorf("a folder that cannot be read: %v", err)
 	}
 }

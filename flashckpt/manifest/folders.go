@@ -27,7 +27,7 @@ func makeFolders(on FS, folder string) (made int, err error) {
 // syncAbove makes the folders on the way to folder durable, up to the root: what was
 // there before may be of another rank, or of a process that was killed before it
 // had synced it. Of those above the nearest must we may have no right to, or they
-// are of a kind that can not be synced; they are as durable as they were.
+// are of a kind that cannot be synced; they are as durable as they were.
 func syncAbove(on FS, folder string, must int) error {
 	for n := 1; ; n++ {
 		above := filepath.Dir(folder)

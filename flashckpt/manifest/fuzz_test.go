@@ -45,11 +45,11 @@ func FuzzParse(f *testing.F) {
 		// What is taken can be written, and is the same again.
 		again, err := m.Encode()
 		if err != nil {
-			t.Fatalf("read, but can not be written: %v", err)
+			t.Fatalf("read, but cannot be written: %v", err)
 		}
 		n, err := Parse(again)
 		if err != nil {
-			t.Fatalf("written, but can not be read: %v", err)
+			t.Fatalf("written, but cannot be read: %v", err)
 		}
 		if third, err := n.Encode(); err != nil || !bytes.Equal(again, third) {
 			t.Fatalf("not the same again: %v\n%s\n%s", err, again, third)

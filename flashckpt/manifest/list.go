@@ -92,7 +92,7 @@ func Newer(a, b Checkpoint) int {
 
 // HighestOrder is that of the checkpoints around one, in its folder and in the one
 // above: what is kept behind going back to it has to be newer than they are. What
-// can not be seen counts for nothing.
+// cannot be seen counts for nothing.
 func HighestOrder(on FS, c *Checkpoint) (order uint64) {
 	for _, folder := range []string{c.Folder(), filepath.Dir(c.Folder())} {
 		all, err := Find(on, folder)

@@ -37,7 +37,7 @@ type Manifest struct {
 	WorldSize uint32    `json:"world_size"`
 	Created   time.Time `json:"created"`
 	Writer    string    `json:"writer,omitempty"`
-	// Needs are checkpoints without which this one can not be loaded.
+	// Needs are checkpoints without which this one cannot be loaded.
 	Needs []cut.ID `json:"needs,omitempty"`
 	Files []File   `json:"files"`
 	// State is the writer's own description of what is in the files.

@@ -45,7 +45,7 @@ func Unpin(on FS, manifest string) error {
 	return on.SyncDir(filepath.Dir(manifest))
 }
 
-// readPin: a pin that can not be read pins all the same; anybody may make one
+// readPin: a pin that cannot be read pins all the same; anybody may make one
 // with `touch`.
 func readPin(on FS, manifest string) (*Pin, error) {
 	b, err := on.ReadFile(PinPath(manifest))

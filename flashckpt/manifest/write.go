@@ -121,7 +121,7 @@ func Stays(on FS, path string) error {
 	case errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.ENOTSUP), errors.Is(err, syscall.EROFS):
 		// no fsync of folders, or read-only here
 	default:
-		return fmt.Errorf("the folder of %s can not be synced: %w", path, err)
+		return fmt.Errorf("the folder of %s cannot be synced: %w", path, err)
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ type Difference struct {
 func Diff(c, other *manifest.Checkpoint) (Difference, error) {
 	diffs, err := audit.Diff(&c.Manifest.Cut, &other.Manifest.Cut)
 	if err != nil {
-		return Difference{}, fmt.Errorf("%s and %s can not be compared: %w", c.Path, other.Path, err)
+		return Difference{}, fmt.Errorf("%s and %s cannot be compared: %w", c.Path, other.Path, err)
 	}
 	if diffs == nil {
 		diffs = []audit.Difference{}

@@ -34,7 +34,7 @@ func (k *keeper) Rewind(_ context.Context, r *headracev1.RewindRequest) (*headra
 	return &headracev1.RewindReply{}, nil
 }
 
-// unsynced can not sync folders.
+// unsynced cannot sync folders.
 type unsynced struct {
 	manifest.OS
 	err error

@@ -23,7 +23,7 @@ type Rewound struct {
 	Voided  []view.Cut    `json:"voided"`  // checkpoints that do not count any more
 	Fenced  []uint32      `json:"fenced"`  // ranks that have to start again
 	Untold  string        `json:"untold"`  // why a broker was not told; it is tried again
-	Gone    *view.Gone    `json:"gone"`    // what of it can not be read again; null: nothing, as far as is known
+	Gone    *view.Gone    `json:"gone"`    // what of it cannot be read again; null: nothing, as far as is known
 	Refused string        `json:"refused"` // dry run: why it would be refused
 	Hint    string        `json:"hint"`    // what to do then
 }

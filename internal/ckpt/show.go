@@ -15,7 +15,7 @@ import (
 // Description is one checkpoint with its files and what is in its model.
 type Description struct {
 	View
-	Needs    []string  `json:"needs"` // cuts of checkpoints without which it can not be loaded
+	Needs    []string  `json:"needs"` // cuts of checkpoints without which it cannot be loaded
 	File     []File    `json:"file"`
 	Datasets []InModel `json:"datasets"`
 }

@@ -15,7 +15,7 @@ const maxDimensions = 8
 // of the $ paths that every format has.
 func (c *Column) InRecord(format string) bool { return format == "binary" && c.Path == "" }
 
-// Bytes is what the column takes of a binary record; 0 if that can not be said.
+// Bytes is what the column takes of a binary record; 0 if that cannot be said.
 func (c *Column) Bytes() int {
 	dtype := dtypeByName[c.DType]
 	n := dtype.Size()

@@ -172,7 +172,7 @@ func (c *Check) shape(at string, col *Column, dtype DType, paths []Path) {
 		return
 	}
 	if dtype == String || dtype == Bytes {
-		c.Fail(at+".dtype", col.DType, "can not be packed into a matrix column", "use a column each, or hash with dtype int64")
+		c.Fail(at+".dtype", col.DType, "cannot be packed into a matrix column", "use a column each, or hash with dtype int64")
 	}
 	if col.Split != "" || slices.ContainsFunc(paths, Path.Ragged) {
 		c.Fail(at+".paths", "", "a matrix column has one value per field; split and * give any number", "use a column each")

@@ -238,7 +238,7 @@ func (c *Check) oneByte(field, s string) bool {
 	case len(s) != 1 || s[0] >= utf8.RuneSelf:
 		c.Fail(field, s, "must be one ASCII character", "")
 	case s == "\n" || s == "\r" || s == "\x00":
-		c.Fail(field, s, "can not be a line end or a zero byte", "")
+		c.Fail(field, s, "cannot be a line end or a zero byte", "")
 	default:
 		return true
 	}

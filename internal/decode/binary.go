@@ -111,7 +111,7 @@ func (d *Decoder) putPieces(b *Builder, row int) *fault {
 			}
 		}
 	}
-	return &fault{value: rec, reason: "can not be copied"}
+	return &fault{value: rec, reason: "cannot be copied"}
 }
 
 // layoutText names the first columns and where they lie.

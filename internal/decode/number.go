@@ -160,7 +160,7 @@ func parseFloat64(b []byte) (float64, string) {
 }
 
 // parseFloat32 rounds once: through a correctly rounded float64 only where that
-// can not change the result. Float32's midpoints are float64s; unless the
+// cannot change the result. Float32's midpoints are float64s; unless the
 // float64 is one, the true value lies on the same side of it.
 func parseFloat32(b []byte) (float32, string) {
 	d, ok := parseDecimal(b)

@@ -67,7 +67,7 @@ func (p *Pool) take(from *sync.Pool) *Builder {
 	}
 	b, err := newBuilder(p.layout, rows)
 	if err != nil {
-		panic("frame: a builder that could be made once can not be made again: " + err.Error())
+		panic("frame: a builder that could be made once cannot be made again: " + err.Error())
 	}
 	return b
 }

@@ -75,7 +75,7 @@ func element(d dataset.DType, b []byte, i int) any {
 	}
 }
 
-// number keeps what JSON can not write as text: NaN and the infinities.
+// number keeps what JSON cannot write as text: NaN and the infinities.
 func number[T float32 | float64](f T) any {
 	if f-f != 0 {
 		return fmt.Sprint(f)

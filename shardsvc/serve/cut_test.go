@@ -47,7 +47,7 @@ func TestAnAnswerWithACutKeepsItsPlaceAmongReplies(t *testing.T) {
 				if err != nil || c.Step != 130 || r.Cut != 9 {
 					t.Errorf("%+v %v", r, err)
 				}
-			} else if !strings.Contains(r.Reason, "can not write the cut down") || len(r.Body) > 0 {
+			} else if !strings.Contains(r.Reason, "cannot write the cut down") || len(r.Body) > 0 {
 				t.Errorf("%+v", r)
 			}
 		}

@@ -15,12 +15,12 @@ type cutReply struct {
 	texts *bodies
 }
 
-// encode is the whole message. A cut that can not be said is answered as refused,
+// encode is the whole message. A cut that cannot be said is answered as refused,
 // with the reason.
 func (c *cutReply) encode() *[]byte {
 	body, err := c.texts.of(c.cut)
 	if err != nil {
-		c.reply.Code, c.reply.Reason = headracev1.CutReply_REFUSED, "the master can not write the cut down: "+wire.Valid(err.Error())
+		c.reply.Code, c.reply.Reason = headracev1.CutReply_REFUSED, "the master cannot write the cut down: "+wire.Valid(err.Error())
 	}
 	c.reply.Body = body
 	buf := messages.get()

@@ -19,7 +19,7 @@ import (
 type Deletion = shardsvc.Deletion
 
 // deletions are what is known of them, by dataset. Nothing that was deleted comes
-// back, so it outlives the moment in which the source can not be asked.
+// back, so it outlives the moment in which the source cannot be asked.
 type deletions struct {
 	mu sync.Mutex
 	of map[uint32][]Deletion

@@ -21,7 +21,7 @@ type Refusal struct {
 }
 
 // cutCall reads one CutCall. The body of a Restore may be large and come from
-// anywhere: it is read here, on the stream's own goroutine. One that can not be
+// anywhere: it is read here, on the stream's own goroutine. One that cannot be
 // is refused, in its turn; it does not end the stream, which is everybody's.
 func (d *Decoder) cutCall(m *Message, b []byte) error {
 	if len(m.Event.Calls)+len(m.Refusals) >= maxCalls {
@@ -45,7 +45,7 @@ func (d *Decoder) cutCall(m *Message, b []byte) error {
 	case *headracev1.CutCall_Restore:
 		r, err := d.restore(k.Restore)
 		if err != nil {
-			m.Refusals = append(m.Refusals, Refusal{c.Worker, c.ID, "the cut can not be read: " + err.Error()})
+			m.Refusals = append(m.Refusals, Refusal{c.Worker, c.ID, "the cut cannot be read: " + err.Error()})
 			return nil
 		}
 		c.Restore = r

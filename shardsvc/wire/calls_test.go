@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A call whose cut can not be read is refused in its turn: the stream is that of
+// A call whose cut cannot be read is refused in its turn: the stream is that of
 // all trainers of the agent.
 func TestACallThatCanNotBeReadIsRefusedAndNoCallIsMissed(t *testing.T) {
 	whole := &cut.Cut{ID: 4, Job: "j", Model: "replicated", Rank: cut.Group, WorldSize: 1, Exact: true, Datasets: []cut.Dataset{}}

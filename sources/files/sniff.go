@@ -45,7 +45,7 @@ func (s *Source) dataStart(ctx context.Context, f io.ReaderAt, name string, size
 	}
 	for _, m := range magics {
 		if bytes.HasPrefix(head, []byte(m.bytes)) {
-			return 0, s.fileError(name, fmt.Errorf("is %s, which can not be read as lines; convert it to plain text", m.what))
+			return 0, s.fileError(name, fmt.Errorf("is %s, which cannot be read as lines; convert it to plain text", m.what))
 		}
 	}
 	start := int64(0)

@@ -43,7 +43,7 @@ type cursor struct {
 	txns   aborted
 	spare  []byte    // memory for the next answer
 	tries  int       // of bytes that were damaged
-	wrong  time.Time // since when c.at can not be read though it should
+	wrong  time.Time // since when c.at cannot be read though it should
 	met    bool      // the broker has answered: where the head is has been told
 	head   int64     // where it was the last time
 	failed error     // said again by every Next
@@ -57,7 +57,7 @@ type answer struct {
 	err    error
 }
 
-// Open connects if need be. What can not be read is told by Next.
+// Open connects if need be. What cannot be read is told by Next.
 func (s *Source) Open(ctx context.Context, r sources.Range, from sources.Position, locator []byte) (sources.Cursor, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
@@ -426,7 +426,7 @@ func (s *Source) measure(h *header) {
 	s.perOffset.Store(max(1, per))
 }
 
-// damaged says what a batch that can not be read means. Bytes that were damaged on
+// damaged says what a batch that cannot be read means. Bytes that were damaged on
 // their way are fetched again.
 func (c *cursor) damaged(err error) error {
 	at := sources.Position{Segment: c.r.Segment, Offset: c.at}

@@ -1,6 +1,6 @@
 // Package kafka reads ranges of Kafka partitions, exactly: the committed records
 // whose offsets are in the range, once each and in order, or an error that says
-// which range can not be had. It never joins a group and never jumps.
+// which range cannot be had. It never joins a group and never jumps.
 //
 // segmentio/kafka-go keeps the connections: TLS, SASL, leaders, retries of its
 // own metadata. The requests that matter for exactness are ours, through its
@@ -35,7 +35,7 @@
 //	aborted.go   which records a transaction took back
 //	cursor.go    ranges to batches of records, one fetch ahead
 //	tails.go     who waits at heads asks each leader together
-//	lost.go      why an offset can not be read
+//	lost.go      why an offset cannot be read
 //	retention.go when Kafka will delete what is not read yet; logdirs.go sizes
 //	clock.go     the time by which retention is foretold
 //	commit.go    our progress as a group's offsets

@@ -91,7 +91,7 @@ func (s *Source) usable(ctx context.Context) error {
 
 // Partitions lists topics in the order of the spec, each by number. A topic that
 // was deleted and made again is a *sources.Changed error: what was read of the old
-// one can not be gone on with.
+// one cannot be gone on with.
 func (s *Source) Partitions(ctx context.Context) ([]sources.PartitionID, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err

@@ -185,7 +185,7 @@ func (t *tails) answer(leader int32, h *heads, asked map[headKey]*waiting, r *re
 				return
 			}
 			delete(asked, key)
-		}) // of who is behind what can not be read nothing was said
+		}) // of who is behind what cannot be read nothing was said
 	}
 	for _, w := range asked { // of whom nothing was said, or nothing good
 		w.tell(answer{offset: w.offset, err: errDirect})

@@ -37,7 +37,7 @@ var (
 // OpenWhole connects to nothing yet.
 func OpenWhole(o Options) (*Whole, error) {
 	if o.live() {
-		return nil, fmt.Errorf("dataset %s: topics without an end can not be dealt out", o.Dataset)
+		return nil, fmt.Errorf("dataset %s: topics without an end cannot be dealt out", o.Dataset)
 	}
 	known := slices.Clone(o.Known)
 	s, err := Open(o)

@@ -51,7 +51,7 @@ func (a *admin) call(ctx context.Context, method, path string, body, into any) e
 		return nil
 	}
 	if err := json.Unmarshal(data, into); err != nil {
-		return temporary(fmt.Errorf("%s: %s %s: the answer can not be read: %w", a.where(), method, path, err))
+		return temporary(fmt.Errorf("%s: %s %s: the answer cannot be read: %w", a.where(), method, path, err))
 	}
 	return nil
 }

@@ -292,7 +292,7 @@ func (c *cursor) put(b *sources.Batch, r record) error {
 	return nil
 }
 
-// malformed: this position can not be read, whoever tries.
+// malformed: this position cannot be read, whoever tries.
 func (c *cursor) malformed(what string) error {
 	return &sources.Malformed{Partition: c.r.Partition, Position: sources.Position{Segment: c.r.Segment, Offset: c.at},
 		Name: fmt.Sprintf("%s ledger %d entry %d", c.p, c.ledger, entryOf(c.at)), What: what}

@@ -1,5 +1,5 @@
 // Package pulsar reads ranges of Pulsar topics, exactly: the messages whose positions
-// are in the range, once each and in order, or an error that says which range can not
+// are in the range, once each and in order, or an error that says which range cannot
 // be had.
 //
 // The official client reads: one Reader per range, kept only while the next range

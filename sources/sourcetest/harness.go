@@ -42,7 +42,7 @@ type Harness struct {
 	// MaxRecord is the largest record that the places allow; 0: no such test.
 	MaxRecord int
 	// Change makes what was planned something else; readers must see *Changed or
-	// *Diverged. nil: this can not happen to the source.
+	// *Diverged. nil: this cannot happen to the source.
 	Change func(t testing.TB, p Place)
 	// Tail opens the place as input without an end. nil: the source has none.
 	Tail func(t testing.TB, p Place) sources.Source
@@ -50,7 +50,7 @@ type Harness struct {
 	// partition of the source has one growing segment for good (sources.Kind.Rolls).
 	Roll func(t testing.TB, p Place)
 	// Remove deletes everything that was produced, as retention would; readers must
-	// see *Truncated. nil: this can not happen to the source.
+	// see *Truncated. nil: this cannot happen to the source.
 	Remove func(t testing.TB, p Place)
 }
 

@@ -129,7 +129,7 @@ func (s *suite) readWhole(src sources.Source, p piece) []Got {
 	return s.read(src, p, p.whole(), start(p.whole()))
 }
 
-// equal compares what was read twice; Next where it says, and where it can not
+// equal compares what was read twice; Next where it says, and where it cannot
 // depend on how the records came in batches.
 func (s *suite) equal(got, want []Got, next bool, what string) {
 	s.Helper()

@@ -886,7 +886,7 @@ type RewindReply struct {
 	Fenced        []uint32               `protobuf:"varint,4,rep,packed,name=fenced,proto3" json:"fenced,omitempty"` // ranks whose processes have to start again
 	Records       *Tally                 `protobuf:"bytes,6,opt,name=records,proto3" json:"records,omitempty"`       // in all of again, without their times; absent: nothing is
 	Untold        string                 `protobuf:"bytes,5,opt,name=untold,proto3" json:"untold,omitempty"`         // why a broker was not told; it is tried again
-	Gone          *Gone                  `protobuf:"bytes,7,opt,name=gone,proto3" json:"gone,omitempty"`             // what of it can not be read again; absent: nothing, as far as is known
+	Gone          *Gone                  `protobuf:"bytes,7,opt,name=gone,proto3" json:"gone,omitempty"`             // what of it cannot be read again; absent: nothing, as far as is known
 	Refused       string                 `protobuf:"bytes,8,opt,name=refused,proto3" json:"refused,omitempty"`       // dry: it would be refused, and why
 	Hint          string                 `protobuf:"bytes,9,opt,name=hint,proto3" json:"hint,omitempty"`             // what to do then
 	unknownFields protoimpl.UnknownFields

@@ -2681,7 +2681,7 @@ func (x *Piece) GetName() string {
 	return ""
 }
 
-// Standing answers a request that can not be granted now, and is sent again to
+// Standing answers a request that cannot be granted now, and is sent again to
 // waiting workers when it changes. The request stays open until granted or END.
 type Standing struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`

@@ -255,11 +255,11 @@ def test_a_folder_of_checkpoints_that_can_not_be_read_is_no_reason_to_start_over
     with headrace.dataset("clicks").batches(10) as stream:
         saved_thrice(stream, tmp_path)
         closed.append(tmp_path.name)
-        with pytest.raises(headrace.CheckpointError, match=f"{tmp_path} can not be seen: Permission denied"):
+        with pytest.raises(headrace.CheckpointError, match=f"{tmp_path} cannot be seen: Permission denied"):
             headrace.Checkpointer(tmp_path, stream).restore()
         closed.clear()
         (file := tmp_path / "a file").touch()
-        with pytest.raises(headrace.CheckpointError, match=f"{file} can not be seen: Not a directory"):
+        with pytest.raises(headrace.CheckpointError, match=f"{file} cannot be seen: Not a directory"):
             headrace.Checkpointer(file, stream).restore()
 
 

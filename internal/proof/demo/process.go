@@ -120,7 +120,7 @@ func (ps *processes) cpu(kind string) (used time.Duration) {
 	return used
 }
 
-// checkPython finds the interpreter, and says what to do when it can not run the
+// checkPython finds the interpreter, and says what to do when it cannot run the
 // trainers.
 func checkPython(python string) (path, version string, err error) {
 	path, err = exec.LookPath(python)
@@ -134,7 +134,7 @@ func checkPython(python string) (path, version string, err error) {
 		"import sys, numpy, headrace; print('Python %d.%d.%d, numpy %s' % (*sys.version_info[:3], numpy.__version__))").CombinedOutput()
 	if err != nil {
 		lines := bytes.Split(bytes.TrimSpace(out), []byte("\n"))
-		return "", "", fmt.Errorf("%s can not run the trainers: %s; install the package into it (pip install headrace), or name another interpreter with --python or HEADRACE_PYTHON",
+		return "", "", fmt.Errorf("%s cannot run the trainers: %s; install the package into it (pip install headrace), or name another interpreter with --python or HEADRACE_PYTHON",
 			path, lines[len(lines)-1])
 	}
 	return path, string(bytes.TrimSpace(out)), nil
@@ -147,5 +147,5 @@ func checkGroup(python string, q queue) error {
 		return nil
 	}
 	lines := bytes.Split(bytes.TrimSpace(out), []byte("\n"))
-	return fmt.Errorf("%[1]s can not run the consumer group: %[2]s; install %[3]s into it (pip install %[3]s), or say --no-group", python, lines[len(lines)-1], q.pip)
+	return fmt.Errorf("%[1]s cannot run the consumer group: %[2]s; install %[3]s into it (pip install %[3]s), or say --no-group", python, lines[len(lines)-1], q.pip)
 }

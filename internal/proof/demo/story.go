@@ -10,7 +10,7 @@ import (
 	"golang.org/x/term"
 )
 
-// quiet is how often progress is printed where it can not be repainted.
+// quiet is how often progress is printed where it cannot be repainted.
 const quiet = 5 * time.Second
 
 // story narrates. Safe for concurrent use.

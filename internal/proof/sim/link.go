@@ -3,7 +3,7 @@ package sim
 // link is a connection: messages arrive in order, after a while, unless it
 // breaks first. Then each side has got as much as had arrived until some moment of
 // its own, and learns of the break at its own time: what was sent may have arrived
-// or not, and the other side can not know. Whoever says it again on the next
+// or not, and the other side cannot know. Whoever says it again on the next
 // connection may say it for the second time.
 type link struct {
 	w        *World

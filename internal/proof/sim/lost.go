@@ -59,13 +59,13 @@ func (w *World) beginsAnew() {
 	}
 }
 
-// met is where a reader can not go on: order space, and what is lost there.
+// met is where a reader cannot go on: order space, and what is lost there.
 type met struct {
 	at   int64
 	lost *pb.LostRange
 }
 
-// meets tells that l can not be read behind m, and that no record begins between tail
+// meets tells that l cannot be read behind m, and that no record begins between tail
 // and there.
 func (f *feed) meets(l *reading, tail int64, m *met) {
 	f.s.a.do(&hold.Failed{Lease: l.id, At: m.at, Permanent: true, Kind: "truncated", Message: "it was deleted", Lost: m.lost})

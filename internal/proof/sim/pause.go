@@ -63,7 +63,7 @@ func (t *trainer) saveExactly() {
 		}
 		w.tracef(t.name, "all yields are paused for cut %x", id)
 		t.after(w.time(0, 200*millisecond), func() {
-			if w.oneIn(8) { // the state can not be copied
+			if w.oneIn(8) { // the state cannot be copied
 				t.call(&pb.CutCall{Call: &pb.CutCall_Drop{Drop: &pb.CutDrop{Cut: id, Reason: "no room"}}}, failed)
 				return
 			}

@@ -120,13 +120,13 @@ func (t *trainer) startOver(r *pb.CutReply) {
 	}
 	switch {
 	case !known:
-		t.w.fail("%s can not restore: %v %v, %s", t.name, r.Code, r.Refusal, r.Reason)
+		t.w.fail("%s cannot restore: %v %v, %s", t.name, r.Code, r.Refusal, r.Reason)
 	case t.group != nil:
 		t.w.groupStarts = true
 	default:
 		t.slot.starts = true
 	}
-	t.kill("it can not restore: " + r.Reason)
+	t.kill("it cannot restore: " + r.Reason)
 }
 
 func (t *trainer) fromStart() bool {
@@ -233,7 +233,7 @@ func (w *World) servedGoesBack(reports []shardsvc.Report) {
 // settle looks for a manifest as the master does when a process is gone.
 func (m *master) settle(cut uint64, path string) {
 	if m.w.calm == 0 && m.w.oneIn(10) {
-		return // the storage can not be seen: the core gives up
+		return // the storage cannot be seen: the core gives up
 	}
 	m.after(m.w.time(millisecond, 300*millisecond), func() {
 		x := m.w.storage.find(path, cut)

@@ -7,7 +7,7 @@ import (
 )
 
 // request is one call of a tool's, gRPC's unary kind: it may be lost on its way, or
-// its answer may, or the master ends in between. Whoever asks can not know which,
+// its answer may, or the master ends in between. Whoever asks cannot know which,
 // and says the same again, to whoever is master by then.
 type request struct {
 	w    *World

@@ -156,7 +156,7 @@ var troubles = []trouble{
 	{"a save is given up by hand", func(w *World) { w.dropFrozen() }, true},
 	{"a rank does not restore", func(w *World) { w.dawdles = !w.dawdled && w.oneIn(4) }, true},
 	{"the source deletes", func(w *World) { w.delete() }, false},
-	{"a range can not be read", func(w *World) {
+	{"a range cannot be read", func(w *World) {
 		if a := w.someNode().agent; a != nil {
 			a.run(func() { a.failRead() })
 		}

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from ._errors import CheckpointError
 
-# Of a folder that is not ours to open, or of a kind that can not be synced.
+# Of a folder that is not ours to open, or of a kind that cannot be synced.
 _NOT_OURS = (errno.EACCES, errno.EPERM, errno.EINVAL, errno.ENOTSUP, errno.EROFS)
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -31,7 +31,7 @@ def no_room(path: str, need: int, why: str) -> str:
         space = os.statvfs(os.path.dirname(path))
         free = f"{space.f_bavail * space.f_frsize} are free there"
     except OSError as error:
-        free = f"how many are free there can not be seen: {error.strerror}"
+        free = f"how many are free there cannot be seen: {error.strerror}"
     return f"{path} could not be written ({need} bytes; {free}): {why}"
 
 
@@ -60,7 +60,7 @@ def sync_above(path: str, must: int = 1) -> None:
     """Makes the folders on the way to a file or folder durable, up to the root: what
     was there before may be of another rank, or of a process that was killed before it
     had synced it. Of those above the nearest `must` we may have no right to, or they
-    are of a kind that can not be synced; they are as durable as they were."""
+    are of a kind that cannot be synced; they are as durable as they were."""
     path = os.path.realpath(path)
     while (above := os.path.dirname(path)) != path:
         try:

@@ -222,7 +222,7 @@ def prepare(path: str, cut: str, fields: dict[str, Any]) -> str:
 
 def publish(temp: str, path: str) -> None:
     """The rename that makes the checkpoint one, made durable. Where it is not, for the
-    folder can not be synced, the checkpoint counts all the same: whoever finds it
+    folder cannot be synced, the checkpoint counts all the same: whoever finds it
     tries again. Only nobody may be told that it stays."""
     with room(path, os.path.getsize(temp)), _or_gone(temp):
         os.rename(temp, path)
@@ -299,7 +299,7 @@ def find(directory: str, bad: list[str] | None = None) -> list[Manifest]:
     first, as they were frozen; those of older versions, which do not know it, behind
     the others, by epoch and step (shared: by epoch and clock, for each process of a
     rank counts its own steps). What is wrong with the others goes to `bad`. Raises
-    CheckpointError where the directory itself can not be read."""
+    CheckpointError where the directory itself cannot be read."""
     found: list[Manifest] = []
     bad = bad if bad is not None else []
     for path in _manifests(directory, bad):
@@ -324,7 +324,7 @@ def _manifests(directory: str, bad: list[str]) -> Iterator[str]:
     try:
         entries = _entries(directory)
     except OSError as error:  # nobody knows what is in it
-        raise CheckpointError(f"the checkpoints in {directory} can not be seen: {error.strerror or error}") from error
+        raise CheckpointError(f"the checkpoints in {directory} cannot be seen: {error.strerror or error}") from error
     for entry in entries:
         if entry.is_file() and _is_manifest(entry.name):
             yield entry.path

@@ -188,7 +188,7 @@ def _verified(manifest: Manifest) -> str | None:
             _durable.sync(manifest.folder)
         except OSError as error:
             if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EROFS):  # no fsync of folders, or read-only here
-                return f"{manifest.folder}: it can not be synced: {error.strerror or error}"
+                return f"{manifest.folder}: it cannot be synced: {error.strerror or error}"
     return fault
 
 
