@@ -20,10 +20,10 @@ const (
 	lastCommit   = 5 * time.Second // at the end of the process: a new group's first one takes the broker a moment
 )
 
-// commits tells brokers how far their datasets are: up to the newest bound checkpoint,
-// for those whose spec names whose progress it is (docs/CUTS.md), and up to the oldest
-// kept checkpoint where the broker keeps what is needed. The ledger is what counts; the
-// former is for the broker's own tools.
+// commits tells brokers two positions of each dataset (docs/CUTS.md). Commit is our
+// progress, up to the newest bound checkpoint; it is told if the spec names a consumer
+// group or subscription, and only the broker's own tools read it. Retain is where the
+// oldest kept checkpoint begins; it is told if the broker keeps records on request.
 type commits struct {
 	open Opener
 	srv  interface {
@@ -41,8 +41,8 @@ type commits struct {
 
 type said struct {
 	dataset   uint32
-	retain    bool   // what must be kept, else our progress
-	progress  string // whose; a new one has heard nothing
+	retain    bool   // the retain mark, else the commit
+	progress  string // the group or subscription; a new one has heard nothing
 	partition sources.PartitionID
 }
 
@@ -51,8 +51,8 @@ type told struct {
 	when time.Time
 }
 
-// run commits until ctx ends, and once more then. A checkpoint that is bound is
-// told at once, and so is going back.
+// run commits until ctx ends, and then once more. It commits at once when a checkpoint
+// is bound or the job goes back to one.
 func (c *commits) run(ctx context.Context) {
 	tick := time.NewTicker(c.every)
 	defer tick.Stop()
@@ -76,8 +76,8 @@ func (c *commits) warn(err error) {
 	}
 }
 
-// round tells what is new. Its error names every dataset whose broker was not
-// told.
+// round tells brokers all marks that have moved. Its error names every dataset whose
+// broker was not told.
 func (c *commits) round(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,8 +103,8 @@ func committed(spec *dataset.Spec) bool { return spec.Kind().Commits && progress
 // progressOf names whose progress the broker is told.
 func progressOf(spec *dataset.Spec) string { return spec.Source.Traits().Progress }
 
-// tell tells a dataset's broker what it has not heard yet: first what it must keep, then
-// our progress, which may end what it keeps.
+// tell tells a dataset's broker the marks that it has not heard yet. Retain comes before
+// commit, because a commit may let the broker delete.
 func (c *commits) tell(ctx context.Context, d *serve.Dataset) error {
 	var retain, commit []sources.Mark
 	var err error
@@ -151,8 +151,8 @@ func (c *commits) tell(ctx context.Context, d *serve.Dataset) error {
 	return nil
 }
 
-// news are the marks that were not told yet, or so long ago that a broker may have
-// forgotten them.
+// news are the marks that were not told yet, or so long ago that the broker may have
+// forgotten them (commitAgain).
 func (c *commits) news(ctx context.Context, d *serve.Dataset, to said, marks func(context.Context, uint32) ([]sources.Mark, error)) ([]sources.Mark, error) {
 	all, err := marks(ctx, d.ID)
 	if err != nil {

@@ -40,9 +40,10 @@ type Config struct {
 	AheadSegments int   // listed and not settled; default 256. The core asks for 64 at least.
 	AheadUnits    int64 // listed and not planned; default 16 times the largest lease
 
-	// Of input without an end: how often to ask where it ends, and how long an end
-	// below one that was seen before is taken for a leader that does not know yet.
-	HeadsEvery   time.Duration // 0: as the kind of source has it, else 1 s
+	// HeadsEvery is how often a live input is asked where it ends.
+	HeadsEvery time.Duration // 0: as the kind of source has it, else 1 s
+	// HeadPatience is how long an end may lie below one seen before. A new leader of a
+	// partition may know less for a moment. After this time records are taken for lost.
 	HeadPatience time.Duration // 0: the default of 20 s
 
 	// SilentAfter is how long a source may owe an answer before that is told.

@@ -11,8 +11,8 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// following is the listing of input without an end. It goes on until ctx ends or
-// something is wrong for good; a source that does not answer is waited for.
+// following lists a live input until ctx ends or an error is permanent. It waits for a
+// source that does not answer.
 type following struct {
 	*listing
 	src    sources.Source
@@ -22,8 +22,8 @@ type following struct {
 	begun  bool                              // the source keeps what is known
 }
 
-// follow makes partitions known as they come, and tells the shard service how far
-// they reach. Agents tell it too, as they read; what nobody reads is seen here.
+// follow adds partitions as they appear, and tells the shard service where they end.
+// Agents tell it the same as they read; follow also sees partitions that nobody reads.
 func (l *listing) follow(ctx context.Context, src sources.Source) error {
 	f := &following{listing: l, src: src, lower: map[sources.PartitionID]time.Time{}}
 	heads, parts := time.NewTicker(l.headsEvery()), time.NewTicker(l.spec.Source.Traits().Refresh)
@@ -61,7 +61,7 @@ func (l *listing) headsEvery() time.Duration {
 	return cmp.Or(l.spec.Kind().HeadsEvery, defaultHeadsEvery)
 }
 
-// patient forgives what another try may mend, and says so once.
+// patient logs a temporary error once and swallows it. Other errors it returns.
 func (f *following) patient(err error) error {
 	_, temporary := errors.AsType[*sources.Temporary](err)
 	switch {
@@ -76,7 +76,7 @@ func (f *following) patient(err error) error {
 	return err
 }
 
-// join makes new partitions known, each with where it is read from.
+// join adds new partitions, each with the position where reading begins.
 func (f *following) join(ctx context.Context) error {
 	ids, err := f.src.Partitions(ctx)
 	if err != nil {
@@ -131,8 +131,8 @@ func (f *following) join(ctx context.Context) error {
 	return nil
 }
 
-// heads tells how far each partition reaches now, and lists what came behind a segment
-// that was listed.
+// heads tells where each partition ends now, and lists segments that follow the last
+// known one.
 func (f *following) heads(ctx context.Context) error {
 	ds, err := f.state(ctx) // first: what is asked for later is not older
 	if err != nil || ds == nil {
@@ -179,9 +179,9 @@ func (f *following) heads(ctx context.Context) error {
 	return unanswered
 }
 
-// reaches says how far a partition reaches now; nil: as it did, or that was told. One
-// that reaches less far than it did may have a new leader that knows less for a moment;
-// if it stays so, records are gone.
+// reaches returns the new end of a partition, or nil if there is nothing new to tell. If
+// the end is lower than before, a new leader may know less for a moment. If it stays
+// lower (HeadPatience), records are lost.
 func (f *following) reaches(ctx context.Context, p *serve.Partition, b sources.Bounds) (*serve.Head, error) {
 	if b.Err != nil {
 		return nil, b.Err
@@ -207,7 +207,7 @@ func (f *following) reaches(ctx context.Context, p *serve.Partition, b sources.B
 	return &now, nil
 }
 
-// fell says whether a head is lower for so long that it will stay so.
+// fell says whether a head has been lower than before for longer than HeadPatience.
 func (f *following) fell(p *serve.Partition, at sources.Position) bool {
 	since, before := f.lower[p.Identity]
 	if !before {

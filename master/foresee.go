@@ -6,14 +6,15 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// What the guard makes of what it saw. All of it is arithmetic on the last minutes.
+// The guard's forecast: when will the source delete the oldest record that is still
+// needed? It is arithmetic on what was seen in the last minutes.
 
 const (
-	rateOver    = 5 * time.Minute  // rates are of so long
-	rateAtLeast = 10 * time.Second // and unknown before so long
+	rateOver    = 5 * time.Minute  // rates are measured over this time
+	rateAtLeast = 10 * time.Second // and are unknown before
 	rateSamples = 64
 	halfOfKept  = 2 // guard.warn is at most that part of what the broker keeps
-	timesCatch  = 2 // so often the time that catching up needs must be left
+	timesCatch  = 2 // warn if less is left than this many times the catch-up time
 )
 
 // glance is one partition at one moment, in places of its ruler.
@@ -40,7 +41,8 @@ func (l *glances) add(now glance) {
 	*l = s
 }
 
-// rate is how many records a second one of the offsets moves; 0: not, or not known.
+// rate is the speed of one of the offsets, in records per second. 0: it stands still, or
+// the rate is not known yet.
 func (l glances) rate(of func(glance) int64) float64 {
 	if len(l) < 2 {
 		return 0
@@ -53,18 +55,19 @@ func (l glances) rate(of func(glance) int64) float64 {
 	return max(0, float64(of(last)-of(first))/took.Seconds())
 }
 
-// outlook is what is to be expected for the oldest needed record.
+// outlook is the forecast for the oldest needed record.
 type outlook struct {
 	records int64
 	left    time.Duration // sources.Never
-	by      string        // what takes it first: age, size, movement
+	by      string        // the rule that deletes it first: age, size, movement
 	catchUp time.Duration // to read what is there, at the rate of the last minutes; 0: not known
 	warn    bool
 }
 
-// foresee: by age as the source says; by size at the rate at which records come;
-// where neither is known to apply, as the beginning of the log has moved lately.
-// What is to be read ends at end, a place of the ruler.
+// foresee says when the oldest needed record will be deleted: by age, as the source
+// says; by size, at the rate at which records arrive; if neither rule is known, at the
+// speed at which the log's beginning has moved lately. end, a place of the ruler, is
+// where the input ends.
 func foresee(k *sources.Kept, seen glances, end int64, warn time.Duration) outlook {
 	now := seen[len(seen)-1]
 	end = min(end, now.head)
@@ -81,7 +84,7 @@ func foresee(k *sources.Kept, seen glances, end int64, warn time.Duration) outlo
 		o.left, o.by = seconds(float64(o.records)/moves), "movement"
 	}
 	if o.records == 0 && now.needed < now.low {
-		o.left = 0 // it is gone; who holds it may have read it
+		o.left = 0 // it is deleted; a worker that holds it may have read it before
 	}
 	if reads := seen.rate(func(l glance) int64 { return l.needed }); reads > 0 {
 		o.catchUp = seconds(float64(max(0, end-now.needed)) / reads)

@@ -9,11 +9,11 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// What is deleted already: of the oldest kept checkpoint's input as well, so that it
-// can be said of each which ranges are gone.
+// Ranges that the source has deleted, from the oldest kept checkpoint on. So each
+// checkpoint can be told which ranges of its input are gone.
 
-// opened opens the source with what was planned of it: a topic that was made again is
-// known by that.
+// opened opens the source with the segments that were planned. So the source notices a
+// topic that was deleted and created again.
 func (w *watch) opened(ctx context.Context, needs []serve.Need) (sources.Source, error) {
 	var known []sources.Segment
 	for i := range needs {
@@ -29,7 +29,7 @@ func (w *watch) opened(ctx context.Context, needs []serve.Need) (sources.Source,
 	return w.open(ctx, w.spec, known)
 }
 
-// begins asks where the segments begin by now, and nothing else.
+// begins asks only where the segments begin now.
 func (w *watch) begins(ctx context.Context, keeper sources.Keeper, needs []serve.Need) error {
 	var marks []sources.Mark
 	var of [][]sources.Segment
@@ -54,9 +54,8 @@ func (w *watch) begins(ctx context.Context, keeper sources.Keeper, needs []serve
 	return w.note(marks, all, of)
 }
 
-// note keeps what is gone for those who ask of a checkpoint. The error is of
-// partitions of which it is not known. segs are a mark's segment and those after it that
-// the mark is for as well.
+// note stores the deleted ranges, for questions about checkpoints. The error names
+// partitions whose state is not known. segs[i] are the segments from marks[i] on.
 func (w *watch) note(marks []sources.Mark, all []sources.Kept, segs [][]sources.Segment) (err error) {
 	var found []serve.Deletion
 	for i := range all {

@@ -16,7 +16,7 @@ import (
 const (
 	guardWithin = 30 * time.Second // one look at all partitions of a dataset
 	warnAgain   = 10 * time.Minute
-	brokenAgain = 5 * time.Minute // how often it is said that the broker cannot be asked
+	brokenAgain = 5 * time.Minute // between two warnings that the broker cannot be asked
 )
 
 // kept is what the guard needs of the shard service (serve.Server).
@@ -32,8 +32,8 @@ type kept interface {
 	asked
 }
 
-// guard watches how far the oldest records that are still needed are from where
-// their broker deletes: one goroutine, a watch, per dataset whose source deletes.
+// guard watches the distance between the oldest needed records and the place where the
+// broker deletes. It runs one goroutine, a watch, per dataset whose source deletes.
 type guard struct {
 	open Opener
 	srv  kept
@@ -45,12 +45,13 @@ type guard struct {
 // guarded: its source deletes records by itself, and can say when.
 func guarded(ds *serve.Dataset) bool { return ds.Spec.Kind().Foretells }
 
-// foreseen: of a dataset that is done only who goes back needs anything, and what is
-// dealt out to virtual ranks is no place in a partition of the broker. Of these it is
-// told what is deleted, and not what will be.
+// foreseen says whether deletions of a dataset are forecast. They are not once it is
+// done, because then only a rewind needs its records. They are not with virtual ranks,
+// whose positions are no places in a partition of the broker. For both, only what is
+// already deleted is told.
 func foreseen(ds *serve.Dataset) bool { return ds.Spec.BitExact == nil && ds.State != "done" }
 
-// run returns when ctx ends, or the shard service does.
+// run returns when ctx or the shard service ends.
 func (g *guard) run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer g.wg.Wait()
@@ -62,7 +63,7 @@ func (g *guard) run(ctx context.Context) {
 			return
 		}
 		g.reconcile(ctx, all)
-		next := time.NewTimer(time.Second) // that a dataset is done fires nothing
+		next := time.NewTimer(time.Second) // no event says that a dataset is done
 		select {
 		case <-ctx.Done():
 		case <-changed:
@@ -116,12 +117,12 @@ type watch struct {
 	id     uint32
 	spec   *dataset.Spec
 	cancel context.CancelFunc
-	// foresees: the dataset is read, and it is told how far its source is from deleting.
+	// foresees: the watch forecasts deletions (foreseen).
 	foresees bool
 	ended    chan struct{}
 
 	seen   map[uint32]*partitionWatch
-	broken time.Time // when it was said last that the broker cannot be asked
+	broken time.Time // of the last warning that the broker cannot be asked
 }
 
 type partitionWatch struct {
@@ -131,7 +132,8 @@ type partitionWatch struct {
 	told    time.Duration
 }
 
-// end waits for it: two watches of one dataset would contradict each other.
+// end waits until the watch has ended: two watches of one dataset would contradict each
+// other.
 func (w *watch) end() {
 	w.cancel()
 	<-w.ended
@@ -162,7 +164,7 @@ func (w *watch) run(ctx context.Context) {
 				return w.round(ctx, src, needs)
 			})
 			if err != nil {
-				closed() // what was planned may be another one by now
+				closed() // the dataset may have been replaced by another one
 			}
 		}
 		if err != nil && ctx.Err() == nil && time.Since(w.broken) > brokenAgain {
@@ -177,7 +179,7 @@ func (w *watch) run(ctx context.Context) {
 		}
 		every := time.Duration(w.spec.Guard.Every)
 		if _, silent := errors.AsType[*sources.Temporary](err); silent && w.foresees {
-			every = min(every, silentAgain) // so that it is told soon that it answers again
+			every = min(every, silentAgain) // to notice soon that it answers again
 		}
 		if !pause(ctx, every) {
 			return
@@ -185,7 +187,7 @@ func (w *watch) run(ctx context.Context) {
 	}
 }
 
-// asks runs a round. Of what is read by nobody it is not told whether it answers.
+// asks runs a round. Whether the source answers is told only while the dataset is read.
 func (w *watch) asks(ctx context.Context, round func() error) error {
 	if !w.foresees {
 		return round()
@@ -197,7 +199,7 @@ func (w *watch) asks(ctx context.Context, round func() error) error {
 	return err
 }
 
-// round looks once at every partition of which something is needed.
+// round looks once at every partition that still has needed records.
 func (w *watch) round(ctx context.Context, src sources.Source, needs []serve.Need) error {
 	ctx, cancel := context.WithTimeout(ctx, guardWithin)
 	defer cancel()
@@ -251,7 +253,7 @@ func (w *watch) round(ctx context.Context, src sources.Source, needs []serve.Nee
 	return err
 }
 
-// place is a position for people: its offset, and its segment where that is another one.
+// place is a position for people: its offset, and its segment if that is a different one.
 func place(from, to sources.Position) string {
 	if from.Segment == to.Segment {
 		return fmt.Sprint(to.Offset)

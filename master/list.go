@@ -25,8 +25,8 @@ type listing struct {
 	last   map[uint32]int64    // newest segment of each partition, as the source that is open knows it
 }
 
-// errMoved: a checkpoint was restored, and its numbers of segments count. The
-// source has to be opened again with them.
+// errMoved: a restored checkpoint brought its own numbers of segments. The source must be
+// opened again with them.
 var errMoved = fmt.Errorf("what is listed is that of a restored checkpoint now: %w", serve.ErrUnknown)
 
 // wake hands over the newest state. Only discovery's goroutine calls it.
@@ -40,7 +40,7 @@ func (l *listing) wake(ds *serve.Dataset) {
 
 // run ends when all is listed, when ctx ends, or after it failed the dataset.
 func (l *listing) run(ctx context.Context) {
-	defer l.srv.SourceAnswered(l.id) // it is asked no more
+	defer l.srv.SourceAnswered(l.id) // it is not asked any more
 	err := l.list(ctx)
 	switch {
 	case err == nil, ctx.Err() != nil, errors.Is(err, serve.ErrStopped), errors.Is(err, serve.ErrUnknown):
@@ -136,7 +136,7 @@ func (l *listing) partitions(ctx context.Context, src sources.Source, ds *serve.
 		}
 		bounded[b.Partition] = b.Bounded
 		all = all && b.Bounded
-		// A bounded source's estimate is only that it is not listed yet.
+		// Until a bounded source is listed, its size is an estimate.
 		estimated = estimated || b.Estimated && !b.Bounded
 	}
 	numbers, err := l.srv.AddPartitions(ctx, l.id, newPartitions(src, ids), estimated)
@@ -165,7 +165,7 @@ func newPartitions(src sources.Source, ids []sources.PartitionID) []serve.NewPar
 	return parts
 }
 
-// called is what people call a partition.
+// called is the partition's name for people.
 func called(src sources.Source, id sources.PartitionID) string {
 	if n, ok := src.(sources.Namer); ok {
 		return n.PartitionName(id)
@@ -187,7 +187,7 @@ func (l *listing) segments(ctx context.Context, src sources.Source, bounded map[
 			if p.Complete || listed[p.Source] {
 				continue
 			}
-			listed[p.Source] = true // of the virtual ranks of a bit_exact dataset one is listed for all
+			listed[p.Source] = true // the virtual ranks of a partition are listed once for all
 			all = false
 			if last, known := l.last[p.Number]; !known || last != p.LastSegment {
 				return false, errMoved
@@ -205,8 +205,8 @@ func (l *listing) segments(ctx context.Context, src sources.Source, bounded map[
 	return all, nil
 }
 
-// state reads the dataset anew: what was waked with may be older than what was
-// added since. nil: it is gone.
+// state reads the dataset again, because the state that came with wake may be older than
+// what was added since. nil: the dataset is deleted.
 func (l *listing) state(ctx context.Context) (*serve.Dataset, error) {
 	all, err := l.srv.Datasets(ctx)
 	if err != nil {
@@ -220,8 +220,8 @@ func (l *listing) state(ctx context.Context) (*serve.Dataset, error) {
 	return nil, nil
 }
 
-// wanted: shuffle, or dealing them out, permutes all blocks and so needs all of them; else there is a
-// window.
+// wanted says whether to list more of a partition. Shuffle and virtual ranks permute all
+// blocks, so they need all segments. Otherwise a window ahead of the plan is enough.
 func (l *listing) wanted(p *serve.Partition) bool {
 	if l.spec.Shuffle != nil || l.spec.BitExact != nil || p.NeedsSegments {
 		return true

@@ -12,9 +12,9 @@ import (
 	"github.com/headrace/headrace/shardsvc/cut"
 )
 
-// look says whether a valid manifest of a cut is at a path of this machine, and
-// when it was made. A storage whose folder of checkpoints is not here cannot be
-// seen, which is an error and settles nothing.
+// look says whether a valid manifest of a cut is at a path of this machine, and when it
+// was made. If the folder of checkpoints is not on this machine, look returns an error,
+// which resolves nothing.
 func look(_ context.Context, path string, cut cut.ID) (found bool, created time.Time, err error) {
 	return lookOn(manifest.OS{}, path, cut)
 }

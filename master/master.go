@@ -51,17 +51,17 @@ func (m *Master) HTTP() string { return m.http }
 // Registry is what /metrics shows; an agent in the same process adds its own.
 func (m *Master) Registry() prometheus.Registerer { return m.registry }
 
-// Run serves until ctx ends and returns nil then, or the first failure: a state
-// folder that another master holds or a newer version wrote, a port in use, a
-// store that cannot write any more. When it returns nothing is left running,
-// listening or locked. It is called once.
+// Run serves until ctx ends, and then returns nil. It returns the first failure: another
+// master has the state folder, a newer version wrote it, a port is in use, the store
+// cannot write any more. When Run returns, nothing is left running, listening or locked.
+// Call it once.
 func (m *Master) Run(ctx context.Context) (err error) {
 	st, err := m.openStore()
 	if err != nil {
 		return err
 	}
 	defer func() {
-		if closeErr := st.Close(); err == nil { // after a failure it only says the same again
+		if closeErr := st.Close(); err == nil { // after a failure Close would only repeat it
 			err = closeErr
 		}
 	}()

@@ -11,7 +11,7 @@ import (
 
 const releaseWithin = 20 * time.Second
 
-// release ends what a deleted dataset has at a source that kept records for it.
+// release tells the source of a deleted dataset that it need not keep records any more.
 func release(open Opener) func(context.Context, *dataset.Spec) error {
 	return func(ctx context.Context, spec *dataset.Spec) error {
 		if !spec.Kind().Retains {

@@ -64,7 +64,7 @@ func (f *following) rolled(ctx context.Context, p *serve.Partition) error {
 	return f.srv.AddSegmentsAfter(ctx, p.Number, p.LastSegment, segs[1:], false)
 }
 
-// vanished: the last known segment was deleted before anybody saw where it ended.
+// vanished: the source deleted the last known segment before its end was seen.
 func (f *following) vanished(ctx context.Context, p *serve.Partition, segs []sources.Segment) error {
 	if f.spec.OnLoss != "continue" {
 		return fmt.Errorf("segment %d was deleted before its end was seen: its records from offset %d on are lost, and nobody can say how many they are. "+
@@ -75,9 +75,8 @@ func (f *following) vanished(ctx context.Context, p *serve.Partition, segs []sou
 	return f.srv.AddSegmentsAfter(ctx, p.Number, p.LastSegment, segs, false)
 }
 
-// begin makes a source that can keep records from deletion keep these partitions from
-// where the dataset begins. It comes before any segment is listed: what is planned is
-// kept.
+// begin makes a source that can retain records retain these partitions, from where the
+// dataset begins. It comes before any segment is listed, so all that is planned is kept.
 func (l *listing) begin(ctx context.Context, src sources.Source, parts []sources.PartitionID) error {
 	if !l.spec.Kind().Retains || len(parts) == 0 {
 		return nil

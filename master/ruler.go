@@ -4,15 +4,15 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// ruler measures between positions of a partition: its segments laid end to end. What
-// it reads is comparable with what an earlier ruler of the partition read.
+// ruler measures distances between positions of a partition, with its segments laid end
+// to end. Its readings can be compared with those of the partition's earlier rulers.
 type ruler struct {
 	segs []sources.Segment // from some segment on, in order
 	base int64             // where the first one begins
 }
 
-// next is the ruler of the segments as they are listed now. fresh: nothing that r read
-// can be compared with it.
+// next is the ruler of the segments as they are listed now. fresh: its readings cannot be
+// compared with those of r.
 func (r ruler) next(segs []sources.Segment) (n ruler, fresh bool) {
 	if len(segs) == 0 {
 		return ruler{}, true
@@ -25,8 +25,8 @@ func (r ruler) next(segs []sources.Segment) (n ruler, fresh bool) {
 	return ruler{segs, segs[0].Start}, true
 }
 
-// at is where a position lies. What is before or behind all that is listed lies at the
-// border.
+// at is the place of a position. A position outside of all listed segments is at the
+// nearest border.
 func (r ruler) at(p sources.Position) int64 {
 	at := r.base
 	for i := range r.segs {

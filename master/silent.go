@@ -8,15 +8,15 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// asked is told whether sources answer (serve.Server). Whatever asks a source of a
-// dataset says so before and after.
+// asked is told whether sources answer (serve.Server). Call it before and after each
+// request to a dataset's source.
 type asked interface {
 	SourceAsked(dataset uint32)
 	SourceSilent(dataset uint32, reason string)
 	SourceAnswered(dataset uint32)
 }
 
-// silentAgain is how soon a source that did not answer is asked again at the latest.
+// silentAgain is the longest time until a source that did not answer is asked again.
 const silentAgain = 2 * time.Second
 
 // ask asks a source and says whether it answered. A refusal is an answer too.
