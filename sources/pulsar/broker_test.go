@@ -97,7 +97,7 @@ type place struct {
 	next       int
 }
 
-var codecs = []client.CompressionType{client.NoCompression, client.LZ4, client.ZLib, client.ZSTD}
+var codecs = []client.CompressionType{client.NoCompression, client.LZ4, client.ZLib, client.ZSTD, client.SNAPPY}
 
 func (p *place) Produce(t testing.TB, records [][]byte) {
 	t.Helper()
@@ -165,7 +165,7 @@ func mustOpen(t testing.TB, o Options) *Source {
 func TestConformance(t *testing.T) {
 	b := realBroker(t)
 	connect(t, b)
-	for _, partitions := range []int{3} { // topics without partitions: payload_test.go
+	for _, partitions := range []int{3, 0} {
 		t.Run(fmt.Sprint(partitions, " partitions"), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 1))
 			sourcetest.Run(t, sourcetest.Harness{

@@ -97,7 +97,7 @@ func (b *Pulsar) logConfig() string  { return filepath.Join(b.dir, "log4j2.xml")
 
 // Start starts a broker that was stopped or killed, on the same folder and ports.
 func (b *Pulsar) Start(ctx context.Context) error {
-	// One compiler: it starts in half the time, and no test runs long enough for the other.
+	// The quick compiler only: no test runs long enough to be paid back for the other.
 	cmd := exec.Command("java", "-Xms256m", "-Xmx1g", "-XX:MaxDirectMemorySize=1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
 		"-Dlog4j.configurationFile="+b.logConfig(), "-cp", filepath.Join(b.lib, "*"),
 		"org.apache.pulsar.PulsarStandaloneStarter", "--config", b.configFile(), "--no-functions-worker", "--no-stream-storage",

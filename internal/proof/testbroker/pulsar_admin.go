@@ -13,6 +13,10 @@ import (
 	"time"
 )
 
+// adminPatience is for a broker that has just started on a machine that is busy with
+// other things: its first topic may take it a minute.
+const adminPatience = 3 * time.Minute
+
 // Admin calls the admin API: path is behind /admin/v2/. An answer that is not 2xx
 // is an error.
 func (b *Pulsar) Admin(ctx context.Context, method, path string, body any) ([]byte, error) {
@@ -42,7 +46,7 @@ func (b *Pulsar) Admin(ctx context.Context, method, path string, body any) ([]by
 		tr.TLSClientConfig = &tls.Config{RootCAs: pool}
 		req.Header.Set("Authorization", "Bearer "+b.token)
 	}
-	res, err := (&http.Client{Transport: tr, Timeout: 30 * time.Second}).Do(req)
+	res, err := (&http.Client{Transport: tr, Timeout: adminPatience}).Do(req)
 	if err != nil {
 		return nil, err
 	}

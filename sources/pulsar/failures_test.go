@@ -1,0 +1,187 @@
+//go:build pulsar
+
+package pulsar
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	client "github.com/apache/pulsar-client-go/pulsar"
+	"go.uber.org/goleak"
+
+	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/internal/proof/testbroker"
+	"github.com/headrace/headrace/sources"
+)
+
+// ownBroker is one that a test may kill.
+func ownBroker(t testing.TB, o testbroker.PulsarOptions) *testbroker.Pulsar {
+	t.Helper()
+	b, err := testbroker.StartPulsar(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+// A broker that is killed, and one that is frozen, in the middle of a read: each record
+// comes once, in order, and nothing is left when the source is closed.
+func TestARangeIsReadOnWhenTheBrokerWasKilledOrFrozen(t *testing.T) {
+	b := ownBroker(t, testbroker.PulsarOptions{EntriesPerLedger: 5000})
+	const n = 3000
+	topic := newTopic(t, b, 0)
+	c, err := newClient(&Options{Service: b.URL(), Logger: quiet()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := c.CreateProducer(client.ProducerOptions{Topic: topic, SendTimeout: -1, BatchingMaxMessages: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for i := range n {
+		v := fmt.Sprintf("%d %s", i, strings.Repeat("x", 1000))
+		want = append(want, "|"+v)
+		p.SendAsync(t.Context(), &client.ProducerMessage{Payload: []byte(v)}, func(client.MessageID, *client.ProducerMessage, error) {})
+	}
+	if err := p.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	p.Close()
+	c.Close()
+	before := goleak.IgnoreCurrent()
+	s := mustOpen(t, (&place{b: b, topic: topic, max: 1 << 20}).options(Latest))
+	ids, err := s.Partitions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := sourcetestSegments(t, s, ids[0])[0]
+	cut := at(200, 0)
+	read := func(from, to int64) sources.Cursor {
+		c, err := s.Open(t.Context(), sources.Range{Partition: ids[0], Segment: g.ID, Start: from, End: to}, sources.Position{Segment: g.ID, Offset: from}, g.Locator)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	first := read(g.Start, cut)
+	got, err := texts(t.Context(), first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = first.Close() // its Reader has more ahead, and is kept
+	if err := b.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	second := read(cut, at(400, 0))
+	some, err := texts(t.Context(), second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got = append(got, some...)
+	_ = second.Close()
+
+	if err := b.Freeze(); err != nil {
+		t.Fatal(err)
+	}
+	frozen := mustOpen(t, (&place{b: b, topic: topic, max: 1 << 20}).options(Latest))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	if _, err := frozen.Partitions(ctx); err == nil {
+		t.Error("a frozen broker answers")
+	}
+	cancel()
+	frozen.Close()
+	if err := b.Thaw(); err != nil {
+		t.Fatal(err)
+	}
+	third := read(at(400, 0), g.End)
+	if some, err = texts(t.Context(), third); err != nil {
+		t.Fatal(err)
+	}
+	got = append(got, some...)
+	_ = third.Close()
+	if !slices.Equal(got, want) {
+		t.Errorf("%d records were read, %d were sent", len(got), n)
+	}
+	s.Close()
+	goleak.VerifyNone(t, before)
+}
+
+// A token in a file, the broker's certificate by our authority: a spec reads; without the
+// token, with another one and without the authority the error says what to mend.
+func TestASpecLogsInByTokenOverTLS(t *testing.T) {
+	b := ownBroker(t, testbroker.PulsarOptions{Secure: true})
+	topic := newTopic(t, b, 2)
+	folder := t.TempDir()
+	wrong := filepath.Join(folder, "wrong")
+	if err := os.WriteFile(wrong, []byte("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJub2JvZHkifQ.aaaa"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	open := func(security string) error {
+		text := fmt.Sprintf("name: secure\npulsar: {service: %q, admin: %q, topic: %s%s}\ndecode: lines\n", b.URL(), b.AdminURL(), topic, security)
+		spec, err := dataset.Parse([]byte(text), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		src, err := openSpec(spec, dataset.Opening{AllowedRoots: []string{folder, b.Dir()}})
+		if err != nil {
+			return err
+		}
+		defer src.Close()
+		ids, err := src.Partitions(t.Context())
+		if err != nil {
+			return err
+		}
+		if err := src.(sources.Retainer).Begin(t.Context(), ids); err != nil {
+			return err
+		}
+		for _, id := range ids {
+			segs, err := src.Segments(t.Context(), id, -1, 10)
+			if err != nil {
+				return err
+			}
+			for _, g := range segs {
+				if _, err := readTexts(t.Context(), src, id, g); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	ca := ", tls: {ca: " + b.CA() + "}"
+	if err := open(ca + ", auth: {token_file: " + b.TokenFile() + "}"); err != nil {
+		t.Errorf("with the token: %v", err)
+	}
+	for security, want := range map[string]string{
+		ca: "pulsar.auth",
+		ca + ", auth: {token_file: " + wrong + "}":    "pulsar.auth",
+		", auth: {token_file: " + b.TokenFile() + "}": "pulsar.tls.ca",
+	} {
+		if err := open(security); err == nil || isTemporary(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; it must name %s", security, err, want)
+		}
+	}
+}
+
+func readTexts(ctx context.Context, src sources.Source, id sources.PartitionID, g sources.Segment) ([]string, error) {
+	c, err := src.Open(ctx, sources.Range{Partition: id, Segment: g.ID, Start: g.Start, End: g.End}, sources.Position{Segment: g.ID, Offset: g.Start}, g.Locator)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	return texts(ctx, c)
+}

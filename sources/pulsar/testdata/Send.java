@@ -1,0 +1,84 @@
+import java.nio.charset.StandardCharsets;
+import java.util.Random;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+import org.apache.pulsar.client.api.BatcherBuilder;
+import org.apache.pulsar.client.api.CompressionType;
+import org.apache.pulsar.client.api.Producer;
+import org.apache.pulsar.client.api.ProducerBuilder;
+import org.apache.pulsar.client.api.PulsarClient;
+import org.apache.pulsar.client.api.TypedMessageBuilder;
+import org.apache.pulsar.client.api.transaction.Transaction;
+
+/**
+ * Send many SERVICE TOPIC COUNT: COUNT messages in all compressions, with batches by time, by key
+ * and none. Send transactions SERVICE TOPIC COUNT: COUNT rounds of two committed messages, two
+ * aborted ones and a plain one, in an order that changes.
+ */
+public class Send {
+    public static void main(String[] args) {
+        try (PulsarClient client = PulsarClient.builder().serviceUrl(args[1]).operationTimeout(2, TimeUnit.MINUTES)
+                .enableTransaction(args[0].equals("transactions")).build()) {
+            int count = Integer.parseInt(args[3]);
+            if (args[0].equals("many")) {
+                many(client, args[2], count);
+            } else {
+                transactions(client, args[2], count);
+            }
+        } catch (Throwable e) { // the client's threads would keep the process alive
+            e.printStackTrace();
+            System.exit(1);
+        }
+        System.exit(0);
+    }
+
+    private static ProducerBuilder<byte[]> producer(PulsarClient client, String topic) {
+        return client.newProducer().topic(topic).sendTimeout(0, TimeUnit.SECONDS).blockIfQueueFull(true);
+    }
+
+    private static void many(PulsarClient client, String topic, int count) throws Exception {
+        CompressionType[] codecs = CompressionType.values();
+        int parts = 2 * codecs.length;
+        Random random = new Random(1);
+        for (int part = 0; part < parts; part++) {
+            ProducerBuilder<byte[]> b = producer(client, topic).compressionType(codecs[part % codecs.length]);
+            if (part % 5 == 4) {
+                b.batcherBuilder(BatcherBuilder.KEY_BASED);
+            }
+            try (Producer<byte[]> p = b.batchingMaxMessages(1 + random.nextInt(1500)).create()) {
+                CompletableFuture<?> last = null;
+                for (int i = part; i < count; i += parts) {
+                    TypedMessageBuilder<byte[]> m = p.newMessage().key("java-" + i % 97)
+                            .value(("java " + i + " " + "abcdefgh".repeat(i % 20)).getBytes(StandardCharsets.UTF_8));
+                    if (i % 3 == 0) {
+                        m.property("n", Integer.toString(i)).eventTime(1_700_000_000_000L + i);
+                    }
+                    last = m.sendAsync();
+                }
+                p.flush();
+                last.get();
+            }
+        }
+    }
+
+    private static void transactions(PulsarClient client, String topic, int count) throws Exception {
+        try (Producer<byte[]> p = producer(client, topic).enableBatching(false).create()) {
+            for (int i = 0; i < count; i++) {
+                Transaction kept = client.newTransaction().withTransactionTimeout(5, TimeUnit.MINUTES).build().get();
+                Transaction dropped = client.newTransaction().withTransactionTimeout(5, TimeUnit.MINUTES).build().get();
+                for (int k = 0; k < 2; k++) {
+                    p.newMessage(kept).value(("kept " + i + " " + k).getBytes()).send();
+                    p.newMessage(dropped).value(("dropped " + i + " " + k).getBytes()).send();
+                }
+                if (i % 2 == 0) {
+                    dropped.abort().get();
+                    kept.commit().get();
+                } else {
+                    kept.commit().get();
+                    dropped.abort().get();
+                }
+                p.newMessage().value(("plain " + i).getBytes()).send();
+            }
+        }
+    }
+}
