@@ -13,6 +13,7 @@ const (
 	timerResolve
 	timerRestore
 	timerPause
+	timerRounds
 	timerDoubt // its Step looks again
 )
 

@@ -80,6 +80,7 @@ func (c *Core) Step(now Time, ev Event, fx *Effects) (wake Time) {
 	c.checkPaused()
 	c.checkAsks()
 	c.serve() // a pause may have ended with the freeze
+	c.checkRounds()
 	c.fx = nil
 	if at := c.timers.next(); at != Never {
 		return at + c.blocked
@@ -138,6 +139,9 @@ func (c *Core) message(m *Message) {
 	}
 	for i := range m.Yields {
 		c.yieldsPaused(a, &m.Yields[i])
+	}
+	for i := range m.Rounds {
+		c.roundReport(a, &m.Rounds[i])
 	}
 }
 

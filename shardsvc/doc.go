@@ -17,6 +17,7 @@
 //	clock.go       deadlines
 //	event.go       what can happen
 //	event_cut.go   what can happen to cuts
+//	event_round.go what ranks say of their rounds
 //	options.go     what a dataset's options can be
 //	effects.go     what comes out: puts, replies, reports
 //	refusal.go     why a restore is refused
@@ -67,9 +68,9 @@
 //
 // The ledger offers:
 //
-//	account admit adopt anyAcked attach closeStep comesAgain confirmed dataset detach
+//	account admit adopt allOut anyAcked attach closeStep comesAgain confirmed dataset detach
 //	dirtyRank dismiss dropRequests end fit fitBody foldCut goBack goBackRank goOn gone
-//	hasMoreThan kickAll linesOfBody linesOfFit lowMarks markBound members moves park
+//	hasMoreThan kickAll linesOfBody linesOfFit lowMarks markBound members moves newestLease park
 //	partition recordsAgain rejected report reported resumeOf revokeLeases setStill setTaking
 //	stalled standUnder succeed takeBack takeStepsDue taken unpark withSegments
 //
@@ -81,6 +82,7 @@
 //	worker.go      trainer processes: joins, leaves
 //	generation.go  one start of the whole group, and its end
 //	steps.go       reported steps; processes that stall
+//	series.go      rounds: what all ranks may yield
 //	group_view.go  read-only views
 //
 // The group offers:

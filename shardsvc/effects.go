@@ -1,6 +1,9 @@
 package shardsvc
 
-import "github.com/headrace/headrace/shardsvc/cut"
+import (
+	"github.com/headrace/headrace/shardsvc/cut"
+	"github.com/headrace/headrace/shardsvc/rounds"
+)
 
 // Effects is what a run of Steps, closed by one Flush, asks the shell to do:
 // commit all Puts atomically, then send the Replies in their order, then log
@@ -74,6 +77,8 @@ const (
 	// ReplyPause: Worker, Cut.Cut, Reason: hand it no further batch; Refused: the
 	// pause has ended.
 	ReplyPause
+	// ReplyRound: Worker, Dataset, Request (the series), and Round.
+	ReplyRound
 )
 
 // Code of a ReplyAck, with the numbers of the wire.
@@ -157,6 +162,7 @@ type Reply struct {
 	Identity         string
 	Reason           string
 	Cut              *CutAnswer
+	Round            *rounds.Decision
 	Again            *cut.Tally // the records in Units; nil: it is 0
 	Resume           Resume     // JOIN: what the process said, or else its datasets
 }

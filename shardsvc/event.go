@@ -149,6 +149,7 @@ type Message struct {
 	Requests []LeaseRequest
 	Calls    []CutCall
 	Yields   []YieldsPaused
+	Rounds   []RoundReport
 }
 
 // Hello opens a session. The same incarnation as before resumes; another one

@@ -19,6 +19,8 @@ type group struct {
 	ranks    []*rank   // in order of arrival
 	byRank   map[uint32]*rank
 	rejoined []*worker // in the message at hand
+	series   []*series // of the generation, in order of arrival
+	roundsAt Time      // when they are looked at; 0: no timer is set
 
 	dirtyAgents []*agent
 }

@@ -237,3 +237,20 @@ func (lg *ledger) grant(l *lease, id uint64) {
 	r.Segment, r.Start, r.End, r.Tries = l.segment, l.start-l.shift, l.end-l.shift, l.tries.lost()
 	r.PieceLo, r.PieceHi = lo, hi
 }
+
+// allOut says whether every planned record of a dataset is settled or leased, and no
+// more can come but what comes back.
+func (lg *ledger) allOut(id DatasetID) bool {
+	d := lg.dataset(id)
+	return d != nil && d.partsAll && d.undrained == 0
+}
+
+// newestLease is the highest sequence of the leases that w has of a dataset; 0: none.
+func (lg *ledger) newestLease(w *holder, id DatasetID) (newest uint64) {
+	for l := w.leases; l != nil; l = l.wnext {
+		if l.pass.p.ds.id == id {
+			newest = max(newest, l.token.Sequence)
+		}
+	}
+	return newest
+}

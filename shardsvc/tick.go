@@ -23,6 +23,8 @@ func (c *Core) tick() {
 			c.restoreDue()
 		case timerPause:
 			c.pauseTimeout()
+		case timerRounds:
+			c.roundsDue(t.at)
 		case timerDoubt:
 		}
 	}

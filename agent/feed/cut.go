@@ -35,6 +35,7 @@ type cutter struct {
 	partial time.Time // when the first row of its unfinished batch was decoded
 	asked   bool      // Hungry was said since the last lease
 	over    bool      // a fault has ended the stream
+	said    ahead     // of a stream with rounds
 }
 
 // cut runs until ctx ends.
@@ -43,6 +44,10 @@ func (st *stream) cut(ctx context.Context) {
 	defer c.timer.Stop()
 	defer c.reset()
 	for ctx.Err() == nil {
+		if st.rounds != nil {
+			c.closeRound()
+			c.tellAhead(false)
+		}
 		switch more := c.next(); {
 		case !more:
 			c.wait(ctx, time.Time{})
@@ -151,7 +156,9 @@ func (c *cutter) idle(ctx context.Context) {
 	if more {
 		return
 	}
-	if drained && c.w != nil && c.w.b.Rows() > 0 {
+	if c.st.rounds != nil {
+		c.tellAhead(true)
+	} else if drained && c.w != nil && c.w.b.Rows() > 0 {
 		c.w.last = true
 		c.seal(c.w.b.Rows())
 		return

@@ -91,6 +91,10 @@ func (st *stream) takeCredits(c net.Conn) error {
 			if again := st.credited(h.Number); again && !st.track {
 				st.t.srv.cfg.Desk.Do(&hold.Consumed{Stream: st.id, Batches: h.Number})
 			}
+		case h.Type == frame.TypeReady && st.rounds != nil:
+			if a := st.t.srv.cfg.Desk.Do(&hold.Arrived{Stream: st.id, Through: h.Number}); a.Invalid != "" {
+				return fmt.Errorf("%w: READY: %s", frame.ErrProtocol, a.Invalid)
+			}
 		case st.regions != nil && (h.Type == frame.TypeRelease || h.Type == frame.TypeForget):
 			if uses, err = frame.Uses(h.Type, payload, uses); err == nil {
 				err = st.regions.released(uses, h.Type == frame.TypeForget)

@@ -98,7 +98,8 @@ type work struct {
 	times []frame.Times // of what each batch has of each run; nil: no row has a time
 }
 
-func (w *work) batches() int { return (w.b.Rows() + w.rows - 1) / w.rows }
+// batches of w; one without rows is one empty batch of a round.
+func (w *work) batches() int { return max(1, (w.b.Rows()+w.rows-1)/w.rows) }
 
 // takes tells the Desk how far each batch reaches into each lease, and how many records it
 // has.
@@ -106,6 +107,9 @@ func (w *work) takes(sizes []int32, takes []hold.Take) ([]int32, []hold.Take) {
 	sizes, takes = sizes[:0], takes[:0]
 	timed := false
 	w.times = w.times[:0]
+	if w.b.Rows() == 0 {
+		return append(sizes, 0), takes
+	}
 	row, left, n := 0, w.rows, int32(0)
 	for i := range w.runs {
 		r := &w.runs[i]

@@ -19,6 +19,13 @@ func (t *trainer) resume(ctx context.Context, entries []frame.ResumeEntry) ([]ho
 			return nil, fmt.Errorf("resume stream %d: %w", e.Stream, err)
 		}
 		r := hold.Resume{Stream: e.Stream, Dataset: st.ds.ID, Virtual: st.virtual, Tracked: st.track, Stepped: e.Through, Acked: e.Acked}
+		if st.rounds != nil {
+			if e.Round != nil {
+				st.rounds.Told, st.rounds.ToldLast = e.Round.Through, e.Round.Last
+				st.round = *e.Round
+			}
+			r.Rounds = st.rounds
+		}
 		st.delivered = e.Acked
 		for _, b := range e.Batches {
 			rb := hold.ResumedBatch{Number: b.Number, Spans: make([]hold.Span, 0, len(b.Spans))}

@@ -37,6 +37,9 @@ func (st *stream) send(ctx context.Context, c *net.UnixConn) error {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
+		if err := s.tellRound(); err != nil {
+			return err
+		}
 		w, again, end := s.next()
 		switch {
 		case end:

@@ -196,6 +196,11 @@ func (s *Server) Apply(fx *hold.Effects) {
 			st.stateChanged(sf.State, sf.Reason)
 		}
 	}
+	for _, r := range fx.Rounds {
+		if st := s.stream(r.Stream); st != nil {
+			st.decided(r)
+		}
+	}
 	for _, f := range fx.Fenced {
 		if t := s.trainer(f.Worker); t != nil {
 			t.fenced(f.Reason)

@@ -30,6 +30,7 @@ type stream struct {
 	track   bool
 	virtual uint32        // bit_exact: the virtual rank that it reads, from 1; else 0
 	maxWait time.Duration // 0: none
+	rounds  *hold.Rounds  // nil: its batches are no rounds
 	dec     *decode.Decoder
 	pool    *frame.Pool
 	wg      sync.WaitGroup // attached connections, one at most
@@ -59,6 +60,10 @@ type stream struct {
 	failed    bool
 	pace      float64 // batches per second, 0 unknown
 	delivered uint32
+	newest    hold.Lease  // of leases
+	closing   uint32      // with rounds: the batch to end where it is
+	round     frame.Round // with rounds: what the master has decided
+	roundSaid frame.Round // on this connection
 }
 
 // open answers OPEN.
@@ -67,7 +72,7 @@ func (t *trainer) open(ctx context.Context, number uint32, o frame.Open) error {
 	if err != nil {
 		return err
 	}
-	if a := t.srv.cfg.Desk.Do(&hold.Open{Stream: st.id, Dataset: st.ds.ID, Virtual: st.virtual, Tracked: st.track}); a.Invalid != "" {
+	if a := t.srv.cfg.Desk.Do(&hold.Open{Stream: st.id, Dataset: st.ds.ID, Virtual: st.virtual, Tracked: st.track, Rounds: st.rounds}); a.Invalid != "" {
 		t.removeStream(number)
 		return invalid(a.Invalid, "")
 	}
@@ -103,6 +108,10 @@ func (t *trainer) newStream(ctx context.Context, number uint32, o frame.Open) (*
 		st.maxWait = max(time.Millisecond, time.Duration(*o.MaxWaitMS)*time.Millisecond)
 	}
 	if err := st.exact(&o); err != nil {
+		ds.Close()
+		return nil, err
+	}
+	if err := st.inRounds(&o); err != nil {
 		ds.Close()
 		return nil, err
 	}
@@ -166,7 +175,7 @@ func (st *stream) attach(c net.Conn, shared bool) bool {
 		st.regions = newRegions(int(st.t.srv.cfg.BufferBytes / max(1, st.t.srv.streams.Load())))
 	}
 	// Rows that were cut for an earlier connection and not delivered are cut again.
-	st.credit, st.credited1, st.recut = 0, false, true
+	st.credit, st.credited1, st.recut, st.roundSaid = 0, false, true, frame.Round{}
 	return true
 }
 
@@ -300,7 +309,7 @@ func (st *stream) granted(g hold.Granted) {
 		id: g.Lease, grant: g.Grant, token: g.Token, end: g.Grant.LeaseEnd,
 		read: g.Grant.LeaseStart, sent: g.Grant.LeaseStart, cut: g.Grant.LeaseStart,
 	})
-	st.state = g.Standing
+	st.state, st.newest = g.Standing, g.Lease
 	st.mu.Unlock()
 	poke(st.wakeCut)
 }
@@ -337,7 +346,7 @@ func (st *stream) stateChanged(s pb.Standing_State, reason string) {
 	st.state = s
 	switch s {
 	case pb.Standing_END:
-		st.ended = true
+		st.ended = st.rounds == nil // else the end is a decision of all ranks
 	case pb.Standing_FAILED, pb.Standing_DELETED:
 		st.failed = true
 	}

@@ -50,6 +50,7 @@ type Core struct {
 	callers  []*worker // with calls to send, after its acks and steps
 	paused   []*worker // with pausedDue
 	heads    []*lease  // whose head is news to the master
+	rounding []*stream // with rounds, in order of opening
 	unsure   []unsure  // said, not yet known to be processed
 
 	out *pb.AgentMessage // of this Step, nil until needed
@@ -116,7 +117,8 @@ type stream struct {
 	sized     bool   // and a grant has answered one such
 	rate      meter
 	standing  pb.Standing_State
-	told      uint64 // the last of the requests that were told so
+	told      uint64    // the last of the requests that were told so
+	rounds    *rounding // nil: it has none
 }
 
 type batch struct {
@@ -226,6 +228,10 @@ func (c *Core) Step(now Time, ev Event, fx *Effects) (wake Time) {
 		c.onCall(ev.Call)
 	case *YieldsPaused:
 		c.yieldsPaused(ev)
+	case *Arrived:
+		c.arrived(ev)
+	case *Ahead:
+		c.ahead(ev)
 	case *Ping:
 		c.ping(ev)
 	case *Status:
@@ -264,6 +270,9 @@ func (c *Core) flush() {
 		}
 		if len(c.paused) > 0 && c.whole {
 			c.sendPaused()
+		}
+		if len(c.rounding) > 0 && c.whole {
+			c.sayRounds()
 		}
 		if c.out != nil {
 			c.appendStatus(c.out)

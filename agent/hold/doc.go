@@ -32,6 +32,7 @@
 //	tally.go     the records in an ack; when acks fold
 //	calls.go     questions about cuts, until they are answered
 //	pause.go     pauses of yields while a shared model is saved
+//	rounds.go    rounds of a synchronous group
 //	wants.go     rates and lease requests
 //	heads.go     where input that grows ends by now
 //	fifo.go      a queue

@@ -38,6 +38,7 @@ type Effects struct {
 	States  []StateOf
 	Fenced  []WorkerReason
 	Pauses  []PauseYields
+	Rounds  []Round
 	Kill    []WorkerReason // end that process for sure, then say Gone
 	Live    bool           // the session is good again: Deliver may be asked
 	Greeted bool           // the master has answered Hello
@@ -116,6 +117,6 @@ func (e *Effects) Reset() {
 	clear(e.Answers)
 	*e = Effects{
 		Send: e.Send[:0], Joined: e.Joined[:0], Grants: e.Grants[:0], Ends: e.Ends[:0], Tokens: e.Tokens[:0],
-		Acked: e.Acked[:0], Answers: e.Answers[:0], States: e.States[:0], Fenced: e.Fenced[:0], Pauses: e.Pauses[:0], Kill: e.Kill[:0],
+		Acked: e.Acked[:0], Answers: e.Answers[:0], States: e.States[:0], Fenced: e.Fenced[:0], Pauses: e.Pauses[:0], Rounds: e.Rounds[:0], Kill: e.Kill[:0],
 	}
 }

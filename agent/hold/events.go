@@ -45,8 +45,9 @@ type Resume struct {
 	Dataset uint32
 	Virtual uint32 // as in Open
 	Tracked bool
-	Stepped uint32 // batches stepped so far
-	Acked   uint32 // batches known to be durable
+	Rounds  *Rounds // nil: none
+	Stepped uint32  // batches stepped so far
+	Acked   uint32  // batches known to be durable
 	Batches []ResumedBatch
 }
 
@@ -74,6 +75,7 @@ type Open struct {
 	Dataset uint32
 	Virtual uint32 // bit_exact: which virtual rank's leases, from 1; 0: none's
 	Tracked bool
+	Rounds  *Rounds // nil: none
 }
 
 // Hungry: the stream's reader has read all that its leases cover and wants more.

@@ -50,6 +50,7 @@ func (c *Core) grant(g *pb.Grant) {
 	}
 	l := c.newLease(s, tokenOf(g.Token), g.LeaseStart, g.LeaseEnd)
 	l.partition, l.pass, l.segment = g.Partition, g.Pass, g.Segment
+	s.rounds.granted(l)
 	s.hungry = false
 	if !slices.ContainsFunc(s.requests, func(id uint64) bool { return id <= s.told }) {
 		s.standing = pb.Standing_WAIT // of those that were told something the master tells changes only
@@ -220,6 +221,9 @@ func (c *Core) closeStream(s *stream, reason string) {
 // stopStream: nothing more is delivered or asked for.
 func (c *Core) stopStream(s *stream) {
 	s.closed = true
+	if s.rounds != nil {
+		s.rounds.closed = true
+	}
 	for _, id := range s.requests {
 		delete(c.requests, id)
 	}

@@ -22,6 +22,7 @@ func (c *Core) connected() {
 	m.Hello = proto.Clone(c.cfg.Hello).(*pb.Hello)
 	c.asserted = nil
 	c.unsendCalls()
+	c.roundsAgain()
 	clear(c.paused)
 	c.paused = c.paused[:0]
 	for _, w := range c.workers {
@@ -128,6 +129,9 @@ func (c *Core) received(m *pb.MasterMessage) {
 	for _, h := range m.PauseYields {
 		c.pauseYields(h)
 	}
+	for _, d := range m.Rounds {
+		c.round(d)
+	}
 	c.dropStale()
 }
 
@@ -191,6 +195,7 @@ func (c *Core) reasserted(l *lease, r *pb.HeldReply) {
 		c.byToken[t] = l
 		c.fx.Tokens = append(c.fx.Tokens, Renamed{Stream: l.s.id, Lease: l.id, Token: t})
 	}
+	l.s.rounds.named(l.token)
 	if r.LeaseEnd < l.frontier {
 		// Delivered rows would be with others as well.
 		c.refuse(l, "the master has given rows that were already delivered to others")

@@ -15,7 +15,11 @@ func (c *Core) onOpen(ev *Open) {
 	case c.stream(ev.Stream) != nil:
 		c.fx.Invalid = fmt.Sprintf("stream %d is open already", ev.Stream.Number)
 	default:
-		w.streams = append(w.streams, &stream{id: ev.Stream, w: w, dataset: ev.Dataset, virtual: ev.Virtual, tracked: ev.Tracked})
+		s := &stream{id: ev.Stream, w: w, dataset: ev.Dataset, virtual: ev.Virtual, tracked: ev.Tracked}
+		w.streams = append(w.streams, s)
+		if ev.Rounds != nil {
+			c.beginRounds(s, ev.Rounds)
+		}
 		c.tellUntracked(w)
 	}
 }
@@ -62,6 +66,7 @@ func (c *Core) deliver(ev *Deliver) {
 	} else {
 		c.stepBatches(s, s.delivered, 0)
 	}
+	s.rounds.delivered()
 	c.fx.Verdict, c.fx.Pace = Go, s.rate.batches
 	c.want(s)
 }

@@ -57,6 +57,9 @@ func (c *Core) resume(w *worker, entries []Resume) error {
 				return fmt.Errorf("stream %d: batch %d: %w", r.Stream, b.Number, err)
 			}
 		}
+		if r.Rounds != nil {
+			c.beginRounds(s, r.Rounds)
+		}
 		if s.stepped != max(r.Stepped, r.Acked) {
 			return fmt.Errorf("stream %d: %d batches are said to be stepped, the list has them up to %d", r.Stream, r.Stepped, s.stepped)
 		}
@@ -111,6 +114,7 @@ func (c *Core) resumeBatch(s *stream, r Resume, i int, b ResumedBatch) error {
 // unresume takes back what a refused resume has built.
 func (c *Core) unresume(w *worker) {
 	for _, s := range w.streams {
+		c.rounding = slices.DeleteFunc(c.rounding, func(o *stream) bool { return o == s })
 		for _, l := range slices.Clone(s.leases) {
 			c.remove(l)
 		}

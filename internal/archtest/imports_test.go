@@ -29,7 +29,7 @@ var rules = []struct {
 	{"shardsvc/cut", []string{"sources"}},  // what a cut is: pure, and the same for all
 	{"shardsvc/line", []string{"sources"}}, // pure values
 	{"shardsvc/rounds", nil},               // a pure decision
-	{"shardsvc", []string{"shardsvc/cut", "shardsvc/line", "sources"}},
+	{"shardsvc", []string{"shardsvc/cut", "shardsvc/line", "shardsvc/rounds", "sources"}},
 	{"shardsvc/oracle", []string{"sources", "shardsvc"}},
 	{"shardsvc/wire", []string{"shardsvc", "shardsvc/cut", "api/headrace/v1"}}, // the one translator
 	{"shardsvc/serve", []string{"sources", "shardsvc", "shardsvc/cut", "shardsvc/wire", "api/headrace/v1", "internal/dataset", "internal/store", "internal/link"}},

@@ -15,8 +15,9 @@ type Head struct {
 	Times        []Times // of each piece in order; nil: no row has a time
 }
 
-// Batches is the number of batches that rows make.
-func (h *Head) Batches(rows int) int { return (rows + h.RowsPerBatch - 1) / h.RowsPerBatch }
+// Batches is the number of batches that rows make. A frame without rows is one empty
+// batch: a rank's part of a round.
+func (h *Head) Batches(rows int) int { return max(1, (rows+h.RowsPerBatch-1)/h.RowsPerBatch) }
 
 // Finish turns the rows into a FRAME's payload. The payload lies in the builder's own
 // memory and is valid until Reset; do nothing else with the builder before Reset. The rows
@@ -69,7 +70,7 @@ func (b *Builder) Finish(h Head, spans []Span) ([]byte, error) {
 
 // checkFinish also makes sure that the arena is large enough for the payload.
 func (b *Builder) checkFinish(h *Head, spans []Span) error {
-	if b.rows == 0 || h.RowsPerBatch < 1 {
+	if h.RowsPerBatch < 1 {
 		return fmt.Errorf("a frame of %d rows in batches of %d", b.rows, h.RowsPerBatch)
 	}
 	if len(spans) > maxSpans {

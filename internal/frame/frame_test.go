@@ -193,8 +193,8 @@ func TestWhatDoesNotFitIsAnErrorAndNotAFrame(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	b, _ := NewBuilder(l, 10)
-	if _, err := b.Finish(Head{RowsPerBatch: 1}, nil); err == nil {
-		t.Error("a frame without rows")
+	if _, err := b.Finish(Head{}, nil); err == nil {
+		t.Error("batches of no rows")
 	}
 	fill(b, 0, 5)
 	if _, err := b.Finish(Head{RowsPerBatch: 1}, []Span{{Rows: 4}}); err == nil {
@@ -264,4 +264,21 @@ func FuzzRead(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A rank's part of a round may be empty; it is a batch all the same.
+func TestAFrameWithoutRowsIsOneEmptyBatch(t *testing.T) {
+	l := layoutOf(t, someFields)
+	b, _ := NewBuilder(l, 10)
+	payload, err := b.Finish(Head{RowsPerBatch: 4, FirstBatch: 7}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := Read(l, payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Rows != 0 || f.Batches != 1 || f.FirstBatch != 7 || len(f.Columns) != len(l.Columns) {
+		t.Errorf("%+v", f)
+	}
 }

@@ -51,6 +51,8 @@ const (
 	TypeFrameAt      Type = 26
 	TypeRelease      Type = 27
 	TypeForget       Type = 28
+	TypeReady        Type = 29
+	TypeRound        Type = 30
 )
 
 var typeNames = [...]string{
@@ -60,6 +62,7 @@ var typeNames = [...]string{
 	TypeClose: "CLOSE", TypeBye: "BYE", TypePing: "PING", TypePong: "PONG", TypeState: "STATE",
 	TypeCall: "CALL", TypeAnswer: "ANSWER", TypePauseYields: "PAUSE_YIELDS", TypeYieldsPaused: "YIELDS_PAUSED",
 	TypeRegion: "REGION", TypeFrameAt: "FRAME_AT", TypeRelease: "RELEASE", TypeForget: "FORGET",
+	TypeReady: "READY", TypeRound: "ROUND",
 }
 
 func (t Type) String() string {

@@ -57,6 +57,7 @@ type ResumeEntry struct {
 	Through uint32        `json:"through"` // batches stepped so far
 	Acked   uint32        `json:"acked"`   // batches whose step is known to be durable
 	Batches []ResumeBatch `json:"batches"` // received and not ACKED, in order
+	Round   *Round        `json:"round,omitempty"`
 }
 
 // ResumeBatch is one received batch; Step is nil until it was stepped.
@@ -178,6 +179,21 @@ type Open struct {
 	Ack       string   `json:"ack"`         // AckStep | AckAuto
 	Track     bool     `json:"track"`
 	Virtual   *uint32  `json:"virtual,omitempty"` // bit_exact: which virtual rank is read, from 0
+	Rounds    *Rounds  `json:"rounds,omitempty"`  // the batches are rounds of a synchronous group
+}
+
+// Rounds is what an OPEN says of them (docs/ROUNDS.md).
+type Rounds struct {
+	Series    uint32 `json:"series"`      // the trainer's number of this run of rounds, from 1, the same on every rank
+	MaxWaitMS int64  `json:"max_wait_ms"` // how long rows wait for a full round; 0: for ever
+}
+
+// Round says that every rank has the rounds up to Through, and may yield them. No round
+// follows after Last, or if Over says why.
+type Round struct {
+	Through uint32 `json:"through"`
+	Last    bool   `json:"last,omitempty"`
+	Over    string `json:"over,omitempty"`
 }
 
 const (

@@ -54,7 +54,7 @@ func Read(l *Layout, payload []byte) (*Frame, error) {
 	}
 	rows, batches, per := le.Uint32(payload[8:]), le.Uint32(payload[12:]), le.Uint32(payload[16:])
 	spans, buffers := le.Uint32(payload[20:]), le.Uint32(payload[24:])
-	if rows == 0 || rows > maxRows || per == 0 || uint64(batches) != (uint64(rows)+uint64(per)-1)/uint64(per) {
+	if rows > maxRows || per == 0 || uint64(batches) != max(1, (uint64(rows)+uint64(per)-1)/uint64(per)) {
 		return nil, fmt.Errorf("%w: %d rows in %d batches of %d", ErrFrame, rows, batches, per)
 	}
 	if int(buffers) != l.buffers || spans > maxSpans || headSize+spanSize*int(spans)+tableEntry*int(buffers) > len(payload) {

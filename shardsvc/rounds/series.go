@@ -93,6 +93,19 @@ func (s *Series) Report(rank int, r Report) {
 	s.rank[rank] = member{r, true}
 }
 
+// Heard takes what a rank was told by a master before this one: it stays true.
+func (s *Series) Heard(through uint32, last bool) {
+	s.said.Through = max(s.said.Through, through)
+	if last && !s.said.Last {
+		s.said = Decision{Through: through, Last: true}
+	}
+}
+
+// Reported says whether the rank has reported.
+func (s *Series) Reported(rank int) bool {
+	return rank >= 0 && rank < len(s.rank) && s.rank[rank].known
+}
+
 // End lets no later round go. A series that has had its last round stays at that.
 func (s *Series) End(why string) {
 	if !s.said.Last && s.said.Over == "" {

@@ -148,3 +148,12 @@ func TestMissingNamesTheRanksThatARoundWaitsFor(t *testing.T) {
 		t.Fatalf("missing %v, want rank 2", m)
 	}
 }
+
+func TestWhatAnotherMasterHasDecidedStays(t *testing.T) {
+	s := New(Options{World: 2})
+	s.Heard(3, true)
+	s.Report(0, Report{Through: 3})
+	decide(t, s, 0, Decision{Through: 3, Last: true}) // though rank 1 is not heard any more
+	s.End("rank 1 has left")
+	decide(t, s, 0, Decision{Through: 3, Last: true})
+}

@@ -273,6 +273,12 @@ func (d *Decoder) rare(m *Message, num protowire.Number, v []byte) error {
 		return rareField(v, &e.Yields, func(p *headracev1.YieldsPaused) shardsvc.YieldsPaused {
 			return shardsvc.YieldsPaused{Worker: p.Worker, Cut: p.Cut, Untracked: p.Untracked}
 		})
+	case 16:
+		return rareField(v, &e.Rounds, func(p *headracev1.RoundReport) shardsvc.RoundReport {
+			return shardsvc.RoundReport{Worker: p.Worker, Dataset: p.Dataset, Series: p.Series, Through: p.Through, More: p.More, Drained: p.Drained,
+				Newest: p.Newest, Closed: p.Closed, Again: p.Again, Told: p.Told, ToldLast: p.ToldLast, Endless: p.Endless,
+				MaxWait: shardsvc.Time(p.MaxWaitMs) * shardsvc.Millisecond}
+		})
 	}
 	return nil // a newer agent's field
 }

@@ -32,6 +32,7 @@ func (m *Message) Reset() {
 		Joins: e.Joins[:0], Held: e.Held[:0], Acks: e.Acks[:0], Steps: e.Steps[:0], Answers: e.Answers[:0],
 		Releases: e.Releases[:0], Failures: e.Failures[:0], Leaves: e.Leaves[:0], Status: e.Status[:0],
 		Heads: e.Heads[:0], Requests: e.Requests[:0], Calls: e.Calls[:0], Yields: e.Yields[:0],
+		Rounds: e.Rounds[:0],
 	}}
 }
 
@@ -39,5 +40,5 @@ func (m *Message) Reset() {
 func (m *Message) Size() int {
 	e := &m.Event
 	return len(e.Joins) + len(e.Held) + len(e.Acks) + len(e.Steps) + len(e.Answers) + len(e.Releases) +
-		len(e.Failures) + len(e.Leaves) + len(e.Status) + len(e.Heads) + len(e.Requests) + len(e.Calls) + len(e.Yields)
+		len(e.Failures) + len(e.Leaves) + len(e.Status) + len(e.Heads) + len(e.Requests) + len(e.Calls) + len(e.Yields) + len(e.Rounds)
 }

@@ -15,7 +15,7 @@ type Order struct {
 // Takes says whether a reply of this kind may follow.
 func (o *Order) Takes(kind shardsvc.ReplyKind) bool {
 	switch kind {
-	case shardsvc.ReplyAck, shardsvc.ReplyStanding:
+	case shardsvc.ReplyAck, shardsvc.ReplyStanding, shardsvc.ReplyRound:
 		return true
 	case shardsvc.ReplyGrant:
 		return !o.standings
@@ -26,7 +26,7 @@ func (o *Order) Takes(kind shardsvc.ReplyKind) bool {
 // Add notes a reply that Takes allowed.
 func (o *Order) Add(kind shardsvc.ReplyKind) {
 	switch kind {
-	case shardsvc.ReplyAck:
+	case shardsvc.ReplyAck, shardsvc.ReplyRound:
 	case shardsvc.ReplyGrant:
 		o.grants = true
 	case shardsvc.ReplyStanding:

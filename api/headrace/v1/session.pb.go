@@ -493,6 +493,7 @@ type AgentMessage struct {
 	Requests      []*LeaseRequest `protobuf:"bytes,13,rep,name=requests,proto3" json:"requests,omitempty"`
 	Calls         []*CutCall      `protobuf:"bytes,14,rep,name=calls,proto3" json:"calls,omitempty"`
 	YieldsPaused  []*YieldsPaused `protobuf:"bytes,15,rep,name=yields_paused,json=yieldsPaused,proto3" json:"yields_paused,omitempty"`
+	Rounds        []*RoundReport  `protobuf:"bytes,16,rep,name=rounds,proto3" json:"rounds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -628,6 +629,13 @@ func (x *AgentMessage) GetCalls() []*CutCall {
 func (x *AgentMessage) GetYieldsPaused() []*YieldsPaused {
 	if x != nil {
 		return x.YieldsPaused
+	}
+	return nil
+}
+
+func (x *AgentMessage) GetRounds() []*RoundReport {
+	if x != nil {
+		return x.Rounds
 	}
 	return nil
 }
@@ -1760,6 +1768,7 @@ type MasterMessage struct {
 	Standings     []*Standing            `protobuf:"bytes,11,rep,name=standings,proto3" json:"standings,omitempty"`
 	CutReplies    []*CutReply            `protobuf:"bytes,12,rep,name=cut_replies,json=cutReplies,proto3" json:"cut_replies,omitempty"`
 	PauseYields   []*PauseYields         `protobuf:"bytes,13,rep,name=pause_yields,json=pauseYields,proto3" json:"pause_yields,omitempty"`
+	Rounds        []*RoundDecision       `protobuf:"bytes,14,rep,name=rounds,proto3" json:"rounds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1881,6 +1890,13 @@ func (x *MasterMessage) GetCutReplies() []*CutReply {
 func (x *MasterMessage) GetPauseYields() []*PauseYields {
 	if x != nil {
 		return x.PauseYields
+	}
+	return nil
+}
+
+func (x *MasterMessage) GetRounds() []*RoundDecision {
+	if x != nil {
+		return x.Rounds
 	}
 	return nil
 }
@@ -3506,6 +3522,241 @@ func (x *YieldsPaused) GetUntracked() uint32 {
 	return 0
 }
 
+// RoundReport says how far a rank of a synchronous group is (docs/ROUNDS.md). The last
+// one counts. It is sent when something in it has changed, and in each new session.
+type RoundReport struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Worker        uint32                 `protobuf:"varint,1,opt,name=worker,proto3" json:"worker,omitempty"`
+	Dataset       uint32                 `protobuf:"varint,2,opt,name=dataset,proto3" json:"dataset,omitempty"`
+	Series        uint32                 `protobuf:"varint,3,opt,name=series,proto3" json:"series,omitempty"`                           // the trainer's number of this run of rounds, from 1; the same on every rank
+	Through       uint32                 `protobuf:"varint,4,opt,name=through,proto3" json:"through,omitempty"`                         // its process has received its batches of all rounds up to this one
+	More          bool                   `protobuf:"varint,5,opt,name=more,proto3" json:"more,omitempty"`                               // a row of a later round is decoded
+	Drained       bool                   `protobuf:"varint,6,opt,name=drained,proto3" json:"drained,omitempty"`                         // it has read all that it was leased, and was told DRAINED
+	Newest        uint64                 `protobuf:"varint,7,opt,name=newest,proto3" json:"newest,omitempty"`                           // the highest sequence of its leases that this agent knows of in this session
+	Closed        bool                   `protobuf:"varint,8,opt,name=closed,proto3" json:"closed,omitempty"`                           // its stream was closed: it takes part in no later round
+	Again         bool                   `protobuf:"varint,9,opt,name=again,proto3" json:"again,omitempty"`                             // the first one of a session: it wants to be told where the series stands
+	Told          uint32                 `protobuf:"varint,10,opt,name=told,proto3" json:"told,omitempty"`                              // what it was told before: it may yield the rounds up to this one
+	ToldLast      bool                   `protobuf:"varint,11,opt,name=told_last,json=toldLast,proto3" json:"told_last,omitempty"`      // and this was the last one
+	MaxWaitMs     uint32                 `protobuf:"varint,12,opt,name=max_wait_ms,json=maxWaitMs,proto3" json:"max_wait_ms,omitempty"` // 0: a round waits for its rows as long as it takes
+	Endless       bool                   `protobuf:"varint,13,opt,name=endless,proto3" json:"endless,omitempty"`                        // the dataset has no end, so no round is the last one
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RoundReport) Reset() {
+	*x = RoundReport{}
+	mi := &file_headrace_v1_session_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RoundReport) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RoundReport) ProtoMessage() {}
+
+func (x *RoundReport) ProtoReflect() protoreflect.Message {
+	mi := &file_headrace_v1_session_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RoundReport.ProtoReflect.Descriptor instead.
+func (*RoundReport) Descriptor() ([]byte, []int) {
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *RoundReport) GetWorker() uint32 {
+	if x != nil {
+		return x.Worker
+	}
+	return 0
+}
+
+func (x *RoundReport) GetDataset() uint32 {
+	if x != nil {
+		return x.Dataset
+	}
+	return 0
+}
+
+func (x *RoundReport) GetSeries() uint32 {
+	if x != nil {
+		return x.Series
+	}
+	return 0
+}
+
+func (x *RoundReport) GetThrough() uint32 {
+	if x != nil {
+		return x.Through
+	}
+	return 0
+}
+
+func (x *RoundReport) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+func (x *RoundReport) GetDrained() bool {
+	if x != nil {
+		return x.Drained
+	}
+	return false
+}
+
+func (x *RoundReport) GetNewest() uint64 {
+	if x != nil {
+		return x.Newest
+	}
+	return 0
+}
+
+func (x *RoundReport) GetClosed() bool {
+	if x != nil {
+		return x.Closed
+	}
+	return false
+}
+
+func (x *RoundReport) GetAgain() bool {
+	if x != nil {
+		return x.Again
+	}
+	return false
+}
+
+func (x *RoundReport) GetTold() uint32 {
+	if x != nil {
+		return x.Told
+	}
+	return 0
+}
+
+func (x *RoundReport) GetToldLast() bool {
+	if x != nil {
+		return x.ToldLast
+	}
+	return false
+}
+
+func (x *RoundReport) GetMaxWaitMs() uint32 {
+	if x != nil {
+		return x.MaxWaitMs
+	}
+	return 0
+}
+
+func (x *RoundReport) GetEndless() bool {
+	if x != nil {
+		return x.Endless
+	}
+	return false
+}
+
+// RoundDecision is what all ranks of a series are told.
+type RoundDecision struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Worker        uint32                 `protobuf:"varint,1,opt,name=worker,proto3" json:"worker,omitempty"`
+	Dataset       uint32                 `protobuf:"varint,2,opt,name=dataset,proto3" json:"dataset,omitempty"`
+	Series        uint32                 `protobuf:"varint,3,opt,name=series,proto3" json:"series,omitempty"`
+	Through       uint32                 `protobuf:"varint,4,opt,name=through,proto3" json:"through,omitempty"` // every rank yields its batches of the rounds up to this one
+	Last          bool                   `protobuf:"varint,5,opt,name=last,proto3" json:"last,omitempty"`       // and this was the last one
+	Close         uint32                 `protobuf:"varint,6,opt,name=close,proto3" json:"close,omitempty"`     // end your batch of this round with the rows that you have; 0: none
+	Over          string                 `protobuf:"bytes,7,opt,name=over,proto3" json:"over,omitempty"`        // not empty: no later round goes, and this is why
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RoundDecision) Reset() {
+	*x = RoundDecision{}
+	mi := &file_headrace_v1_session_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RoundDecision) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RoundDecision) ProtoMessage() {}
+
+func (x *RoundDecision) ProtoReflect() protoreflect.Message {
+	mi := &file_headrace_v1_session_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RoundDecision.ProtoReflect.Descriptor instead.
+func (*RoundDecision) Descriptor() ([]byte, []int) {
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *RoundDecision) GetWorker() uint32 {
+	if x != nil {
+		return x.Worker
+	}
+	return 0
+}
+
+func (x *RoundDecision) GetDataset() uint32 {
+	if x != nil {
+		return x.Dataset
+	}
+	return 0
+}
+
+func (x *RoundDecision) GetSeries() uint32 {
+	if x != nil {
+		return x.Series
+	}
+	return 0
+}
+
+func (x *RoundDecision) GetThrough() uint32 {
+	if x != nil {
+		return x.Through
+	}
+	return 0
+}
+
+func (x *RoundDecision) GetLast() bool {
+	if x != nil {
+		return x.Last
+	}
+	return false
+}
+
+func (x *RoundDecision) GetClose() uint32 {
+	if x != nil {
+		return x.Close
+	}
+	return 0
+}
+
+func (x *RoundDecision) GetOver() string {
+	if x != nil {
+		return x.Over
+	}
+	return ""
+}
+
 var File_headrace_v1_session_proto protoreflect.FileDescriptor
 
 const file_headrace_v1_session_proto_rawDesc = "" +
@@ -3514,7 +3765,7 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\x05Token\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\rR\x05epoch\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\rR\x04term\x12\x1a\n" +
-	"\bsequence\x18\x03 \x01(\x04R\bsequence\"\xc8\x05\n" +
+	"\bsequence\x18\x03 \x01(\x04R\bsequence\"\xfa\x05\n" +
 	"\fAgentMessage\x12(\n" +
 	"\x05hello\x18\x01 \x01(\v2\x12.headrace.v1.HelloR\x05hello\x12\x17\n" +
 	"\asent_at\x18\x02 \x01(\x03R\x06sentAt\x12'\n" +
@@ -3531,7 +3782,8 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\x05heads\x18\f \x03(\v2\x11.headrace.v1.HeadR\x05heads\x125\n" +
 	"\brequests\x18\r \x03(\v2\x19.headrace.v1.LeaseRequestR\brequests\x12*\n" +
 	"\x05calls\x18\x0e \x03(\v2\x14.headrace.v1.CutCallR\x05calls\x12>\n" +
-	"\ryields_paused\x18\x0f \x03(\v2\x19.headrace.v1.YieldsPausedR\fyieldsPaused\"\xc1\x01\n" +
+	"\ryields_paused\x18\x0f \x03(\v2\x19.headrace.v1.YieldsPausedR\fyieldsPaused\x120\n" +
+	"\x06rounds\x18\x10 \x03(\v2\x18.headrace.v1.RoundReportR\x06rounds\"\xc1\x01\n" +
 	"\x05Hello\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x14\n" +
@@ -3638,7 +3890,7 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\adataset\x18\x03 \x01(\rR\adataset\x12\x12\n" +
 	"\x04rate\x18\x04 \x01(\x01R\x04rate\x12\x14\n" +
 	"\x05count\x18\x05 \x01(\rR\x05count\x12\x18\n" +
-	"\avirtual\x18\x06 \x01(\rR\avirtual\"\xd3\x04\n" +
+	"\avirtual\x18\x06 \x01(\rR\avirtual\"\x87\x05\n" +
 	"\rMasterMessage\x12-\n" +
 	"\x05hello\x18\x01 \x01(\v2\x17.headrace.v1.HelloReplyR\x05hello\x12\x12\n" +
 	"\x04echo\x18\x02 \x01(\x03R\x04echo\x12\x12\n" +
@@ -3655,7 +3907,8 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\tstandings\x18\v \x03(\v2\x15.headrace.v1.StandingR\tstandings\x126\n" +
 	"\vcut_replies\x18\f \x03(\v2\x15.headrace.v1.CutReplyR\n" +
 	"cutReplies\x12;\n" +
-	"\fpause_yields\x18\r \x03(\v2\x18.headrace.v1.PauseYieldsR\vpauseYields\"\xe4\x01\n" +
+	"\fpause_yields\x18\r \x03(\v2\x18.headrace.v1.PauseYieldsR\vpauseYields\x122\n" +
+	"\x06rounds\x18\x0e \x03(\v2\x1a.headrace.v1.RoundDecisionR\x06rounds\"\xe4\x01\n" +
 	"\n" +
 	"HelloReply\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x10\n" +
@@ -3825,7 +4078,30 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\fYieldsPaused\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\rR\x06worker\x12\x10\n" +
 	"\x03cut\x18\x02 \x01(\x06R\x03cut\x12\x1c\n" +
-	"\tuntracked\x18\x03 \x01(\rR\tuntracked2N\n" +
+	"\tuntracked\x18\x03 \x01(\rR\tuntracked\"\xd0\x02\n" +
+	"\vRoundReport\x12\x16\n" +
+	"\x06worker\x18\x01 \x01(\rR\x06worker\x12\x18\n" +
+	"\adataset\x18\x02 \x01(\rR\adataset\x12\x16\n" +
+	"\x06series\x18\x03 \x01(\rR\x06series\x12\x18\n" +
+	"\athrough\x18\x04 \x01(\rR\athrough\x12\x12\n" +
+	"\x04more\x18\x05 \x01(\bR\x04more\x12\x18\n" +
+	"\adrained\x18\x06 \x01(\bR\adrained\x12\x16\n" +
+	"\x06newest\x18\a \x01(\x04R\x06newest\x12\x16\n" +
+	"\x06closed\x18\b \x01(\bR\x06closed\x12\x14\n" +
+	"\x05again\x18\t \x01(\bR\x05again\x12\x12\n" +
+	"\x04told\x18\n" +
+	" \x01(\rR\x04told\x12\x1b\n" +
+	"\ttold_last\x18\v \x01(\bR\btoldLast\x12\x1e\n" +
+	"\vmax_wait_ms\x18\f \x01(\rR\tmaxWaitMs\x12\x18\n" +
+	"\aendless\x18\r \x01(\bR\aendless\"\xb1\x01\n" +
+	"\rRoundDecision\x12\x16\n" +
+	"\x06worker\x18\x01 \x01(\rR\x06worker\x12\x18\n" +
+	"\adataset\x18\x02 \x01(\rR\adataset\x12\x16\n" +
+	"\x06series\x18\x03 \x01(\rR\x06series\x12\x18\n" +
+	"\athrough\x18\x04 \x01(\rR\athrough\x12\x12\n" +
+	"\x04last\x18\x05 \x01(\bR\x04last\x12\x14\n" +
+	"\x05close\x18\x06 \x01(\rR\x05close\x12\x12\n" +
+	"\x04over\x18\a \x01(\tR\x04over2N\n" +
 	"\x06Shards\x12D\n" +
 	"\aSession\x12\x19.headrace.v1.AgentMessage\x1a\x1a.headrace.v1.MasterMessage(\x010\x01B9Z7github.com/headrace/headrace/api/headrace/v1;headracev1b\x06proto3"
 
@@ -3842,7 +4118,7 @@ func file_headrace_v1_session_proto_rawDescGZIP() []byte {
 }
 
 var file_headrace_v1_session_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_headrace_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_headrace_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_headrace_v1_session_proto_goTypes = []any{
 	(Join_Resume)(0),      // 0: headrace.v1.Join.Resume
 	(Leave_Reason)(0),     // 1: headrace.v1.Leave.Reason
@@ -3888,6 +4164,8 @@ var file_headrace_v1_session_proto_goTypes = []any{
 	(*CutReply)(nil),      // 41: headrace.v1.CutReply
 	(*PauseYields)(nil),   // 42: headrace.v1.PauseYields
 	(*YieldsPaused)(nil),  // 43: headrace.v1.YieldsPaused
+	(*RoundReport)(nil),   // 44: headrace.v1.RoundReport
+	(*RoundDecision)(nil), // 45: headrace.v1.RoundDecision
 }
 var file_headrace_v1_session_proto_depIdxs = []int32{
 	9,  // 0: headrace.v1.AgentMessage.hello:type_name -> headrace.v1.Hello
@@ -3904,54 +4182,56 @@ var file_headrace_v1_session_proto_depIdxs = []int32{
 	22, // 11: headrace.v1.AgentMessage.requests:type_name -> headrace.v1.LeaseRequest
 	35, // 12: headrace.v1.AgentMessage.calls:type_name -> headrace.v1.CutCall
 	43, // 13: headrace.v1.AgentMessage.yields_paused:type_name -> headrace.v1.YieldsPaused
-	0,  // 14: headrace.v1.Join.resume:type_name -> headrace.v1.Join.Resume
-	7,  // 15: headrace.v1.Held.token:type_name -> headrace.v1.Token
-	7,  // 16: headrace.v1.Ack.token:type_name -> headrace.v1.Token
-	13, // 17: headrace.v1.Ack.tally:type_name -> headrace.v1.Tally
-	7,  // 18: headrace.v1.StealAnswer.token:type_name -> headrace.v1.Token
-	7,  // 19: headrace.v1.Release.token:type_name -> headrace.v1.Token
-	7,  // 20: headrace.v1.ReadFailure.token:type_name -> headrace.v1.Token
-	18, // 21: headrace.v1.ReadFailure.lost:type_name -> headrace.v1.LostRange
-	1,  // 22: headrace.v1.Leave.reason:type_name -> headrace.v1.Leave.Reason
-	24, // 23: headrace.v1.MasterMessage.hello:type_name -> headrace.v1.HelloReply
-	26, // 24: headrace.v1.MasterMessage.joins:type_name -> headrace.v1.JoinReply
-	27, // 25: headrace.v1.MasterMessage.acks:type_name -> headrace.v1.AckResult
-	28, // 26: headrace.v1.MasterMessage.steal_asks:type_name -> headrace.v1.StealAsk
-	29, // 27: headrace.v1.MasterMessage.revokes:type_name -> headrace.v1.Revoke
-	30, // 28: headrace.v1.MasterMessage.ends:type_name -> headrace.v1.EndWorker
-	31, // 29: headrace.v1.MasterMessage.fences:type_name -> headrace.v1.Fence
-	32, // 30: headrace.v1.MasterMessage.grants:type_name -> headrace.v1.Grant
-	34, // 31: headrace.v1.MasterMessage.standings:type_name -> headrace.v1.Standing
-	41, // 32: headrace.v1.MasterMessage.cut_replies:type_name -> headrace.v1.CutReply
-	42, // 33: headrace.v1.MasterMessage.pause_yields:type_name -> headrace.v1.PauseYields
-	25, // 34: headrace.v1.HelloReply.held:type_name -> headrace.v1.HeldReply
-	7,  // 35: headrace.v1.HeldReply.was:type_name -> headrace.v1.Token
-	7,  // 36: headrace.v1.HeldReply.token:type_name -> headrace.v1.Token
-	13, // 37: headrace.v1.JoinReply.again:type_name -> headrace.v1.Tally
-	0,  // 38: headrace.v1.JoinReply.resume:type_name -> headrace.v1.Join.Resume
-	7,  // 39: headrace.v1.AckResult.token:type_name -> headrace.v1.Token
-	2,  // 40: headrace.v1.AckResult.code:type_name -> headrace.v1.AckResult.Code
-	7,  // 41: headrace.v1.StealAsk.token:type_name -> headrace.v1.Token
-	7,  // 42: headrace.v1.Revoke.token:type_name -> headrace.v1.Token
-	7,  // 43: headrace.v1.Grant.token:type_name -> headrace.v1.Token
-	33, // 44: headrace.v1.Grant.pieces:type_name -> headrace.v1.Piece
-	3,  // 45: headrace.v1.Standing.state:type_name -> headrace.v1.Standing.State
-	37, // 46: headrace.v1.CutCall.ask:type_name -> headrace.v1.CutAsk
-	38, // 47: headrace.v1.CutCall.bind:type_name -> headrace.v1.CutBind
-	39, // 48: headrace.v1.CutCall.drop:type_name -> headrace.v1.CutDrop
-	40, // 49: headrace.v1.CutCall.restore:type_name -> headrace.v1.Restore
-	36, // 50: headrace.v1.CutCall.pause:type_name -> headrace.v1.CutPause
-	4,  // 51: headrace.v1.Restore.mode:type_name -> headrace.v1.Restore.Mode
-	5,  // 52: headrace.v1.CutReply.code:type_name -> headrace.v1.CutReply.Code
-	13, // 53: headrace.v1.CutReply.again_tally:type_name -> headrace.v1.Tally
-	6,  // 54: headrace.v1.CutReply.refusal:type_name -> headrace.v1.CutReply.Refusal
-	8,  // 55: headrace.v1.Shards.Session:input_type -> headrace.v1.AgentMessage
-	23, // 56: headrace.v1.Shards.Session:output_type -> headrace.v1.MasterMessage
-	56, // [56:57] is the sub-list for method output_type
-	55, // [55:56] is the sub-list for method input_type
-	55, // [55:55] is the sub-list for extension type_name
-	55, // [55:55] is the sub-list for extension extendee
-	0,  // [0:55] is the sub-list for field type_name
+	44, // 14: headrace.v1.AgentMessage.rounds:type_name -> headrace.v1.RoundReport
+	0,  // 15: headrace.v1.Join.resume:type_name -> headrace.v1.Join.Resume
+	7,  // 16: headrace.v1.Held.token:type_name -> headrace.v1.Token
+	7,  // 17: headrace.v1.Ack.token:type_name -> headrace.v1.Token
+	13, // 18: headrace.v1.Ack.tally:type_name -> headrace.v1.Tally
+	7,  // 19: headrace.v1.StealAnswer.token:type_name -> headrace.v1.Token
+	7,  // 20: headrace.v1.Release.token:type_name -> headrace.v1.Token
+	7,  // 21: headrace.v1.ReadFailure.token:type_name -> headrace.v1.Token
+	18, // 22: headrace.v1.ReadFailure.lost:type_name -> headrace.v1.LostRange
+	1,  // 23: headrace.v1.Leave.reason:type_name -> headrace.v1.Leave.Reason
+	24, // 24: headrace.v1.MasterMessage.hello:type_name -> headrace.v1.HelloReply
+	26, // 25: headrace.v1.MasterMessage.joins:type_name -> headrace.v1.JoinReply
+	27, // 26: headrace.v1.MasterMessage.acks:type_name -> headrace.v1.AckResult
+	28, // 27: headrace.v1.MasterMessage.steal_asks:type_name -> headrace.v1.StealAsk
+	29, // 28: headrace.v1.MasterMessage.revokes:type_name -> headrace.v1.Revoke
+	30, // 29: headrace.v1.MasterMessage.ends:type_name -> headrace.v1.EndWorker
+	31, // 30: headrace.v1.MasterMessage.fences:type_name -> headrace.v1.Fence
+	32, // 31: headrace.v1.MasterMessage.grants:type_name -> headrace.v1.Grant
+	34, // 32: headrace.v1.MasterMessage.standings:type_name -> headrace.v1.Standing
+	41, // 33: headrace.v1.MasterMessage.cut_replies:type_name -> headrace.v1.CutReply
+	42, // 34: headrace.v1.MasterMessage.pause_yields:type_name -> headrace.v1.PauseYields
+	45, // 35: headrace.v1.MasterMessage.rounds:type_name -> headrace.v1.RoundDecision
+	25, // 36: headrace.v1.HelloReply.held:type_name -> headrace.v1.HeldReply
+	7,  // 37: headrace.v1.HeldReply.was:type_name -> headrace.v1.Token
+	7,  // 38: headrace.v1.HeldReply.token:type_name -> headrace.v1.Token
+	13, // 39: headrace.v1.JoinReply.again:type_name -> headrace.v1.Tally
+	0,  // 40: headrace.v1.JoinReply.resume:type_name -> headrace.v1.Join.Resume
+	7,  // 41: headrace.v1.AckResult.token:type_name -> headrace.v1.Token
+	2,  // 42: headrace.v1.AckResult.code:type_name -> headrace.v1.AckResult.Code
+	7,  // 43: headrace.v1.StealAsk.token:type_name -> headrace.v1.Token
+	7,  // 44: headrace.v1.Revoke.token:type_name -> headrace.v1.Token
+	7,  // 45: headrace.v1.Grant.token:type_name -> headrace.v1.Token
+	33, // 46: headrace.v1.Grant.pieces:type_name -> headrace.v1.Piece
+	3,  // 47: headrace.v1.Standing.state:type_name -> headrace.v1.Standing.State
+	37, // 48: headrace.v1.CutCall.ask:type_name -> headrace.v1.CutAsk
+	38, // 49: headrace.v1.CutCall.bind:type_name -> headrace.v1.CutBind
+	39, // 50: headrace.v1.CutCall.drop:type_name -> headrace.v1.CutDrop
+	40, // 51: headrace.v1.CutCall.restore:type_name -> headrace.v1.Restore
+	36, // 52: headrace.v1.CutCall.pause:type_name -> headrace.v1.CutPause
+	4,  // 53: headrace.v1.Restore.mode:type_name -> headrace.v1.Restore.Mode
+	5,  // 54: headrace.v1.CutReply.code:type_name -> headrace.v1.CutReply.Code
+	13, // 55: headrace.v1.CutReply.again_tally:type_name -> headrace.v1.Tally
+	6,  // 56: headrace.v1.CutReply.refusal:type_name -> headrace.v1.CutReply.Refusal
+	8,  // 57: headrace.v1.Shards.Session:input_type -> headrace.v1.AgentMessage
+	23, // 58: headrace.v1.Shards.Session:output_type -> headrace.v1.MasterMessage
+	58, // [58:59] is the sub-list for method output_type
+	57, // [57:58] is the sub-list for method input_type
+	57, // [57:57] is the sub-list for extension type_name
+	57, // [57:57] is the sub-list for extension extendee
+	0,  // [0:57] is the sub-list for field type_name
 }
 
 func init() { file_headrace_v1_session_proto_init() }
@@ -3972,7 +4252,7 @@ func file_headrace_v1_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headrace_v1_session_proto_rawDesc), len(file_headrace_v1_session_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   37,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

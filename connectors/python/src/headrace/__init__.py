@@ -71,6 +71,7 @@ from ._errors import (
     ProtocolError,
     RestoreNeeded,
     UnsteppedWarning,
+    WorldChanged,
 )
 from ._hash import hash64
 from ._ranges import Range
@@ -105,6 +106,7 @@ __all__ = [
     "Stream",
     "Trainer",
     "UnsteppedWarning",
+    "WorldChanged",
     "__version__",
     "dataset",
     "hash64",

@@ -60,6 +60,8 @@ class Channel:
         self.unit = ""
         self.virtual_ranks = 0  # of a bit_exact dataset
         self.opened = False
+        #: With rounds: what the agent has said of them, as in ROUND.
+        self.round: dict[str, Any] = {}
 
         self.received = 0  # batches
         self.yielded = 0
@@ -237,10 +239,13 @@ class Channel:
                     while step is not None and n > until:
                         until, step = next(reported, (0, None))
                     batches.append({"number": n, "step": step, "rows": ledger.rows_of(n), "spans": ledger.leases_of(n)})
-            return {
+            entry = {
                 "stream": self.number,
                 "open": self.open,
                 "through": through,
                 "acked": acked,
                 "batches": batches,
             }
+            if self.round:
+                entry["round"] = self.round
+            return entry

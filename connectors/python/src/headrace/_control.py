@@ -32,10 +32,10 @@ from ._calls import again as comes_again
 from ._channel import Channel
 from ._errors import AgentUnavailable, DatasetError, Fenced, HeadraceError, ProtocolError, from_wire
 from ._messages import Message
+from ._pause import Yields
 from ._settings import Settings
 from ._watchdog import Watchdog, end_process
 from ._wire import Bell, ControlConnection
-from ._pause import Yields
 
 log = logging.getLogger("headrace")
 

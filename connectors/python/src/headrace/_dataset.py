@@ -7,9 +7,10 @@ from operator import index
 from typing import Any, Literal
 
 from ._errors import DatasetError
+from ._rounds import open_rounds
 from ._steps import Steps
 from ._stream import Stream
-from ._trainer import init
+from ._trainer import Trainer, init
 
 MAX_ROWS = 1 << 27
 
@@ -30,6 +31,7 @@ class Dataset:
         max_wait: float | None = None,
         ack: Literal["step", "auto"] = "step",
         track: bool = True,
+        rounds: bool = False,
     ) -> Stream:
         """Opens a stream of batches of exactly `rows` rows.
 
@@ -43,6 +45,13 @@ class Dataset:
         track=False: batches count as done when they were sent; what a killed
         trainer had in hand is lost. step() does nothing.
 
+        rounds=True: batch number r is this rank's part of round r of a synchronous
+        group, as in DDP. Either all ranks get round r, or none does, and the end of
+        the data is the same round on every rank; a rank without rows waits here. A
+        round that has waited for max_wait seconds (default 2) is yielded with the rows
+        that there are: a batch may have none. The model is replicated. next() raises
+        WorldChanged if a rank has ended. docs/ROUNDS.md.
+
         Raises DatasetError (unknown, invalid), AgentUnavailable, Fenced, and
         HeadraceError in a forked process or a DataLoader's worker.
         """
@@ -55,6 +64,8 @@ class Dataset:
         request["max_wait_ms"] = None if max_wait is None else max(1, round(max_wait * 1000))
         request["ack"] = ack
         trainer = init()
+        if rounds:
+            return self._rounds(trainer, request, 2.0 if max_wait is None else max_wait)
         channel = trainer.open(request)
         if not channel.virtual_ranks:
             return Stream(trainer, request, channel)
@@ -64,6 +75,17 @@ class Dataset:
             f"dataset {self.name!r} is bit_exact, with {ranks} virtual ranks: several batches are one step of it. "
             f"Open it with headrace.dataset({self.name!r}).steps({count})"
         )
+
+    def _rounds(self, trainer: Trainer, request: dict[str, Any], max_wait: float) -> Stream:
+        if trainer.model != "replicated":
+            raise ValueError(
+                f"rounds=True is for ranks that train one model together, and this job's model is {trainer.model!r}: "
+                "start the master with --model replicated, or leave rounds out"
+            )
+        if not request["track"]:
+            raise ValueError("rounds=True with track=False: a round is in the model when you step it")
+        request["max_wait_ms"] = None
+        return open_rounds(trainer, request, max_wait)
 
     def steps(self, rows: int, *, columns: Iterable[str] | None = None, track: bool = True) -> Steps:
         """Opens a dataset with ``bit_exact``: yields, for one step at a time, the list

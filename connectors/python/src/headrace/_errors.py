@@ -29,6 +29,14 @@ class Fenced(HeadraceError):
     """
 
 
+class WorldChanged(Fenced):
+    """A rank of the group has ended, has left, or came again: no later round goes.
+
+    Start the whole group again; it goes on from its newest checkpoint. If a rank only
+    closed its stream early, the others may still save.
+    """
+
+
 class RestoreNeeded(HeadraceError):
     """The job has a past: this process must restore first, or say that it starts over.
 

@@ -160,8 +160,12 @@ class Feed:
                 f"a frame of {frame.batches} batches came as {header.number} batches of stream {header.stream}"
             )
         if self._channel.accept(frame, self._connection):
-            self._frame = frame
+            self._take_frame(frame)
             self._credits.received(frame.batches, frame.size)
+
+    def _take_frame(self, frame: Frame) -> None:
+        """A frame has come; an interrupted call comes again with the same one."""
+        self._frame = frame
 
     def _frame_used(self) -> None:
         if self._since and self._frame.batches:

@@ -124,7 +124,7 @@ def _parse(payload: NDArray[np.uint8], columns: tuple[Column, ...], names: Names
     expected = columns[-1].first + columns[-1].buffers if columns else 1
     if size != payload.size or buffers != expected or spans > _MAX_SPANS:
         raise ValueError(f"it says {size} bytes, {buffers} buffers (not {expected}), {spans} spans")
-    if not rows or not per_batch or batches != -(-rows // per_batch):
+    if not per_batch or batches != max(1, -(-rows // per_batch)):  # without rows: one empty batch of a round
         raise ValueError(f"{rows} rows in {batches} batches of {per_batch}")
 
     frame = Frame()

@@ -45,6 +45,8 @@ class Stream:
     called from any. Not usable in a forked process.
     """
 
+    _connector = Feed
+
     def __init__(self, trainer: Trainer, request: dict[str, Any], channel: Channel | None = None) -> None:
         self._trainer = trainer
         self._auto = request["ack"] == "auto"
@@ -52,7 +54,7 @@ class Stream:
         #: Of a bit_exact dataset: whose batches these are.
         self.virtual_rank: int | None = request.get("virtual")
         self._channel: Channel = channel or trainer.open(request)
-        self._feed = Feed(trainer.settings.agent, trainer.incarnation, self._channel)
+        self._feed = self._connector(trainer.settings.agent, trainer.incarnation, self._channel)
         self._frame = _NO_FRAME
         self._fast_until = 0  # batches that next() may yield before it must look around
 

@@ -1,0 +1,119 @@
+package feed
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/headrace/headrace/agent/hold"
+	"github.com/headrace/headrace/internal/frame"
+)
+
+// A stream with rounds cuts and delivers like any other. Three things differ: a batch is
+// ended early only when the master asks for it, and perhaps without a row; the Desk is
+// told what lies here; and the trainer is told how far it may yield.
+
+// inRounds takes what OPEN says of rounds.
+func (st *stream) inRounds(o *frame.Open) *frame.Error {
+	r := o.Rounds
+	switch {
+	case r == nil:
+		return nil
+	case r.Series == 0 || r.MaxWaitMS < 0:
+		return invalid(fmt.Sprintf("rounds of series %d with max_wait_ms %d", r.Series, r.MaxWaitMS), "series count from 1")
+	case st.ds.Spec.BitExact != nil:
+		return invalid(fmt.Sprintf("rounds of dataset %s, which is bit_exact", st.ds.Name), "its steps are the same on every rank already: open it with steps()")
+	case !st.track:
+		return invalid("rounds without steps", "leave track=False out")
+	case o.MaxWaitMS != nil:
+		return invalid("max_wait_ms beside that of rounds", "")
+	}
+	st.rounds = &hold.Rounds{Series: r.Series, MaxWait: time.Duration(r.MaxWaitMS) * time.Millisecond, Endless: st.ds.Spec.Live()}
+	return nil
+}
+
+// decided takes what the master has decided. It is called under the Desk's lock.
+func (st *stream) decided(r hold.Round) {
+	st.mu.Lock()
+	st.round = frame.Round{Through: r.Through, Last: r.Last, Over: r.Over}
+	st.closing = r.Close
+	st.mu.Unlock()
+	poke(st.wakeSend)
+	poke(st.wakeCut)
+}
+
+// tellRound tells the trainer what it was not told on this connection.
+func (s *sender) tellRound() error {
+	st := s.st
+	st.mu.Lock()
+	now := st.round
+	news := st.rounds != nil && now != st.roundSaid && st.credited1
+	st.roundSaid = now
+	st.mu.Unlock()
+	if !news {
+		return nil
+	}
+	return frame.WriteControl(s.conn, frame.TypeRound, st.id.Number, 0, now)
+}
+
+// ahead is what the Desk was told of rows that are not delivered.
+type ahead struct {
+	told      bool
+	delivered uint32     // batches, then
+	newest    hold.Lease // that the reader has, then
+	rows, dry bool
+}
+
+// tellAhead tells the Desk what lies here, if that is news. After each delivery it is. dry:
+// all leases are read.
+func (c *cutter) tellAhead(dry bool) {
+	st := c.st
+	st.mu.Lock()
+	if st.sending || st.recut || st.closed {
+		st.mu.Unlock()
+		return // it is not known yet; the cutter is woken when it is
+	}
+	now := ahead{told: true, delivered: st.delivered, newest: st.newest, rows: len(st.queue) > 0 || c.w != nil && c.w.b.Rows() > 0}
+	// A lease that has come since is not read, and one that was read stays so.
+	now.dry = dry || c.said.dry && c.idles()
+	st.mu.Unlock()
+	if now != c.said {
+		c.said = now
+		st.t.srv.cfg.Desk.Do(&hold.Ahead{Stream: st.id, Rows: now.rows, Dry: now.dry, Newest: now.newest})
+	}
+}
+
+// idles says whether all leases are read. The caller holds stream.mu.
+func (c *cutter) idles() bool {
+	for _, l := range c.st.leases {
+		if !l.dry {
+			return false
+		}
+	}
+	return true
+}
+
+// closeRound ends the batch in the making where it is, if the master has asked for that.
+func (c *cutter) closeRound() {
+	st := c.st
+	st.mu.Lock()
+	next := st.delivered + uint32(st.queued) + 1
+	if c.w != nil {
+		next += uint32(c.w.b.Rows() / st.rows)
+	}
+	skip := next > st.closing || st.sending || st.recut || st.closed || !st.credited1
+	st.mu.Unlock()
+	if skip {
+		return
+	}
+	partial := 0
+	if c.w != nil && c.w.b.Rows() > 0 {
+		partial = c.w.b.Rows() % st.rows
+		c.seal(c.w.b.Rows())
+	}
+	if partial == 0 {
+		if c.w == nil {
+			c.w = st.fresh()
+		}
+		c.seal(0)
+	}
+}

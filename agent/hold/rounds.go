@@ -1,0 +1,163 @@
+package hold
+
+import (
+	"slices"
+	"time"
+
+	pb "github.com/headrace/headrace/api/headrace/v1"
+)
+
+// Rounds of a synchronous group (docs/ROUNDS.md). A stream with rounds says to the master
+// how far its trainer's process is, and is told how far all ranks may yield. What was
+// told stays true: a new session, a new master and a new agent only say it again.
+
+// Rounds is what an Open, or a Resume, says of a stream with rounds.
+type Rounds struct {
+	Series   uint32 // the trainer's number of this run of rounds, the same on every rank
+	MaxWait  time.Duration
+	Endless  bool   // the dataset has no end
+	Told     uint32 // Resume: what the process was told
+	ToldLast bool
+}
+
+// Arrived: the trainer's process has received the batches up to Through.
+type Arrived struct {
+	Stream  Stream
+	Through uint32
+}
+
+// Ahead says what the stream's reader has since the last Deliver. Rows: rows that were
+// not delivered. Dry: it has read all that its leases cover.
+type Ahead struct {
+	Stream    Stream
+	Rows, Dry bool
+	Newest    Lease // of which the reader knows
+}
+
+func (*Arrived) event() {}
+func (*Ahead) event()   {}
+
+// Round tells a stream how far it may yield, and which batch its reader ends where it is.
+type Round struct {
+	Stream  Stream
+	Through uint32
+	Last    bool
+	Over    string
+	Close   uint32
+}
+
+// rounding is the state of a stream with rounds.
+type rounding struct {
+	Rounds
+	received  uint32
+	rows, dry bool   // what its reader has said since the last Deliver
+	lease     Lease  // the newest that its reader was given
+	newest    uint64 // sequence of its leases' tokens, in this session
+	closed    bool
+	said      report
+	again     bool // nothing was said in this session
+}
+
+// report is what the master is told of a stream.
+type report struct {
+	through       uint32
+	more, drained bool
+	newest        uint64
+	closed        bool
+}
+
+func (c *Core) beginRounds(s *stream, r *Rounds) {
+	s.rounds = &rounding{Rounds: *r, received: s.delivered, again: true}
+	c.rounding = append(c.rounding, s)
+}
+
+func (c *Core) arrived(ev *Arrived) {
+	s := c.stream(ev.Stream)
+	if s == nil || s.rounds == nil {
+		return
+	}
+	if ev.Through > s.delivered {
+		c.fx.Invalid = "batches are said to be received that were not delivered"
+		return
+	}
+	s.rounds.received = max(s.rounds.received, ev.Through)
+}
+
+func (c *Core) ahead(ev *Ahead) {
+	if s := c.stream(ev.Stream); s != nil && s.rounds != nil {
+		s.rounds.rows, s.rounds.dry = ev.Rows, ev.Dry && ev.Newest == s.rounds.lease
+	}
+}
+
+// delivered: what the reader has besides is not known until it says so.
+func (r *rounding) delivered() {
+	if r != nil {
+		r.rows, r.dry = false, false
+	}
+}
+
+// granted: a lease came, and its reader has not said anything of it.
+func (r *rounding) granted(l *lease) {
+	if r.named(l.token); r != nil {
+		r.lease, r.dry = l.id, false
+	}
+}
+
+// named: a lease has got this token.
+func (r *rounding) named(t Token) {
+	if r != nil {
+		r.newest = max(r.newest, t.Sequence)
+	}
+}
+
+// report is what holds of s now.
+func (s *stream) report() report {
+	r := s.rounds
+	now := report{through: r.received, closed: r.closed}
+	if r.closed {
+		return now
+	}
+	now.more = r.rows || s.delivered > r.received
+	if now.drained = r.dry && (s.over || s.standing == pb.Standing_DRAINED); now.drained {
+		now.newest = r.newest
+	}
+	return now
+}
+
+// roundsAgain: a new session knows nothing of them.
+func (c *Core) roundsAgain() {
+	for _, s := range c.rounding {
+		s.rounds.again, s.rounds.newest = true, 0
+	}
+}
+
+// sayRounds tells the master what has changed. It goes behind what was said of leases.
+func (c *Core) sayRounds() {
+	c.rounding = slices.DeleteFunc(c.rounding, func(s *stream) bool { return s.w.state == gone || s.w.state == fenced })
+	for _, s := range c.rounding {
+		now, r := s.report(), s.rounds
+		if s.w.state != joined || now == r.said && !r.again {
+			continue
+		}
+		m := c.message()
+		m.Rounds = append(m.Rounds, &pb.RoundReport{
+			Worker: s.id.Worker, Dataset: s.dataset, Series: r.Series, Through: now.through, More: now.more, Drained: now.drained, Newest: now.newest,
+			Closed: now.closed, Again: r.again, Told: r.Told, ToldLast: r.ToldLast, Endless: r.Endless, MaxWaitMs: uint32(r.MaxWait.Milliseconds()),
+		})
+		r.said, r.again = now, false
+	}
+}
+
+// round takes what the master has decided.
+func (c *Core) round(d *pb.RoundDecision) {
+	for _, s := range c.rounding {
+		if r := s.rounds; s.id.Worker == d.Worker && s.dataset == d.Dataset && r.Series == d.Series && !r.closed {
+			if r.ToldLast || d.Through < r.Told {
+				return // said before
+			}
+			r.Told, r.ToldLast = d.Through, d.Last
+			c.fx.Rounds = append(c.fx.Rounds, Round{Stream: s.id, Through: d.Through, Last: d.Last, Over: d.Over, Close: d.Close})
+			return
+		}
+	}
+}

@@ -1,0 +1,170 @@
+"""Rounds: either all ranks of a synchronous group get round r, or none does.
+
+A stream with rounds yields like any other, with one more condition: every rank has the
+batch of that round (docs/ROUNDS.md). The agent is told which batches have come to this
+process (READY), and says through which round all ranks may yield (ROUND). Both go over
+the data connection, so the iterating thread waits in one place. Frames are taken off
+the connection as they come, ahead of the loop: that is what the other ranks wait for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import deque
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import _messages as wire
+from ._batch import Batch
+from ._channel import Channel
+from ._errors import Fenced, HeadraceError, WorldChanged
+from ._feed import Feed
+from ._frame import Frame
+from ._receive import Receiver
+from ._stream import Stream
+from ._trainer import Trainer
+
+_series: dict[tuple[str, str], int] = {}  # streams with rounds so far, by process and dataset
+
+
+class RoundFeed(Feed):
+    """Frames that were received ahead, and how far all ranks may yield."""
+
+    def __init__(self, path: str, incarnation: str, channel: Channel) -> None:
+        super().__init__(path, incarnation, channel)
+        self.through = 0  # every rank has the rounds up to this one
+        self.last = False  # and it was the last one
+        self.over = ""  # why no later one goes
+        self._came: deque[Frame] = deque()  # behind the current frame
+        self._ready = 0  # what READY said last
+
+    def frame(self, yielded: int) -> Frame | None:
+        """The frame that holds the batch of round yielded + 1, once all ranks have
+        theirs; None behind the last round. Raises WorldChanged."""
+        if self._channel.fault is not None:
+            self._drop()
+            raise self._channel.fault
+        self._take_what_came(yielded)
+        self._turn_to(yielded)
+        self._replenish(yielded)
+        if not self._has(yielded) and not self._wait(yielded):
+            return None
+        self._replenish(yielded)
+        frame = self._frame
+        if self.last and frame.end == self.through:
+            frame.last = True
+        due = self._granted - self._credits.window + self._credits.per_frame
+        self.carefree_until = min(frame.end, self.through, max(due, yielded + 1))
+        return frame
+
+    def _has(self, yielded: int) -> bool:
+        return yielded < self._frame.end and yielded < self.through
+
+    def _turn_to(self, yielded: int) -> None:
+        """Makes the frame behind `yielded` the current one, if it has come."""
+        if yielded >= self._frame.end and self._came:
+            self._frame_used()
+            self._frame = self._came.popleft()
+            self._since = time.monotonic()
+
+    def _take_what_came(self, yielded: int) -> None:
+        channel = self._channel
+        while self._receiver is not None and channel.fault is None and not channel.closed and self._receiver.ready(0):
+            self._next(yielded)
+
+    def _wait_ends(self, yielded: int) -> bool | None:
+        """What _wait() answers now; None: it goes on waiting."""
+        self._turn_to(yielded)
+        if self._has(yielded):
+            return True
+        if yielded < self.through:
+            return None  # all ranks have the round, and its frame is on its way again
+        if self.last:
+            return False
+        if self.over:
+            raise WorldChanged(f"no round follows after round {self.through}: {self.over}")
+        return None
+
+    def _wait(self, yielded: int) -> bool:
+        """Waits for the frame and for the other ranks; False at the end."""
+        channel = self._channel
+        began = time.monotonic()
+        channel.waiting = True
+        try:
+            while True:
+                if channel.fault is not None:
+                    self._drop()
+                    raise channel.fault
+                if channel.closed:  # by another thread
+                    self._drop()
+                    raise HeadraceError("the stream is closed")
+                if (ends := self._wait_ends(yielded)) is not None:
+                    return ends
+                self._replenish(yielded)
+                self._next(yielded)
+        finally:
+            channel.waiting = False
+            self._since = time.monotonic()
+            channel.wait_seconds += self._since - began
+
+    def _deal_with(self, header: wire.Header, payload: NDArray[np.uint8], receiver: Receiver) -> None:
+        if header.type != wire.ROUND:
+            super()._deal_with(header, payload, receiver)
+            self._say_ready()
+            return
+        said = wire.decode(header.type, payload.tobytes())
+        through = wire.field(header.type, said, "through", int)
+        if through >= self.through:
+            self.last = bool(said.get("last"))
+            self.over = str(said.get("over", ""))
+            self._channel.round = {"through": through, "last": self.last}
+            self.through = through  # last: an interrupted call deals with it again
+        receiver.take()
+
+    def _take_frame(self, frame: Frame) -> None:
+        newest = self._came[-1] if self._came else self._frame
+        if frame.first > newest.end or not newest.batches:  # else an interrupted call comes again
+            self._came.append(frame)
+
+    def _say_ready(self) -> None:
+        received = self._channel.received
+        if received > self._ready and self._sock is not None:
+            with contextlib.suppress(OSError):  # the next read sees it too
+                self._sock.sendall(wire.encode(wire.READY, self._channel.number, number=received))
+            self._ready = received
+
+
+class RoundStream(Stream):
+    """A stream whose batch number r is this rank's part of round r of the group."""
+
+    _connector = RoundFeed
+
+    def __next__(self) -> Batch:
+        try:
+            return super().__next__()
+        except WorldChanged:
+            raise
+        except Fenced as fenced:
+            raise WorldChanged(str(fenced)) from fenced
+
+    def step(self, step: int | None = None, *, batches: int | None = None) -> int:
+        """As Stream.step(); WorldChanged stands for Fenced."""
+        try:
+            return super().step(step, batches=batches)
+        except WorldChanged:
+            raise
+        except Fenced as fenced:
+            raise WorldChanged(str(fenced)) from fenced
+
+
+def open_rounds(trainer: Trainer, request: dict[str, Any], max_wait: float) -> RoundStream:
+    """Opens this process's next series of rounds of a dataset."""
+    key = (trainer.incarnation, str(request["dataset"]))
+    series = _series.get(key, 0) + 1
+    request["rounds"] = {"series": series, "max_wait_ms": max(1, round(max_wait * 1000))}
+    stream = RoundStream(trainer, request, trainer.open(request))
+    _series[key] = series
+    return stream

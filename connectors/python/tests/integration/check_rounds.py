@@ -1,0 +1,187 @@
+"""Rounds: either all ranks of a group get round r, or none does.
+
+Real master, agent and processes. A socket of the test stands for the collective: it
+answers a rank once all ranks have come with the same round, so a group that takes
+different rounds hangs there, as it would in all-reduce.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import threading
+from typing import Any
+
+import pytest
+
+WORKER = """
+import json, os, socket, sys, time
+import headrace
+
+world, rank, steps, slow = (int(a) for a in sys.argv[1:5])
+group = socket.create_connection(("127.0.0.1", int(sys.argv[5])))
+file = group.makefile("rw")
+
+def reduce(**what):
+    print(json.dumps(what), file=file, flush=True)
+    line = file.readline()
+    if not line:
+        sys.exit("the group is gone")
+    return json.loads(line)
+
+t = headrace.init(rank=rank, world_size=world)
+stream = headrace.dataset("rows").batches(100, rounds=True, max_wait=float(sys.argv[6]))
+step = t.last_step
+try:
+    for b in stream:
+        step += 1
+        if slow and b.number % slow == rank:
+            time.sleep(0.03)
+        ids = b["id"].tolist()
+        total = reduce(rank=rank, round=b.number, rows=len(b), last=b.last)
+        stream.step(step)
+        print("round", b.number, len(ids), int(b.last), sum(ids), total["rows"], flush=True)
+        if steps and b.number == steps:
+            break
+except headrace.WorldChanged as e:
+    print("changed", time.monotonic(), e, flush=True)
+    os._exit(3)
+print("end", flush=True)
+reduce(rank=rank, round=-1, rows=0, last=False)
+headrace.shutdown()
+"""
+
+
+class Group:
+    """The collective: answers all ranks of a round when all have come."""
+
+    def __init__(self, world: int) -> None:
+        self.world, self.wrong = world, ""
+        self.server = socket.create_server(("127.0.0.1", 0))
+        self.port = self.server.getsockname()[1]
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        ranks = [self.server.accept()[0] for _ in range(self.world)]
+        files = [rank.makefile("rw") for rank in ranks]
+        try:
+            while True:
+                said: list[dict[str, Any]] = [json.loads(f.readline() or "null") or {} for f in files]
+                if not all(said):
+                    return
+                if len({(s["round"], s["last"]) for s in said}) != 1:
+                    self.wrong = f"the ranks are at different rounds: {said}"
+                    return
+                for f in files:
+                    print(json.dumps({"rows": sum(s["rows"] for s in said)}), file=f, flush=True)
+        except (OSError, ValueError):
+            pass
+        finally:
+            for end in (*files, *ranks, self.server):
+                with contextlib.suppress(OSError):
+                    end.close()
+
+
+def start(job: Any, world: int, steps: int = 0, slow: int = 0, max_wait: float = 2.0) -> tuple[Group, list[Any]]:
+    group = Group(world)
+    ranks = [
+        job.helper(WORKER, str(world), str(r), str(steps), str(slow), str(group.port), str(max_wait))
+        for r in range(world)
+    ]
+    return group, ranks
+
+
+def rounds_of(text: str) -> list[list[int]]:
+    return [[int(v) for v in line.split()[1:]] for line in text.splitlines() if line.startswith("round ")]
+
+
+def judge(group: Group, ranks: list[Any], total: int) -> list[list[list[int]]]:
+    """All ranks have ended, with the same rounds and all rows once."""
+    each = [rounds_of(r.ended()) for r in ranks]
+    assert not group.wrong, group.wrong
+    for r in ranks:
+        assert r.process.returncode == 0, r.log.read_text()
+    assert len({len(e) for e in each}) == 1, [len(e) for e in each]
+    for e in each:
+        assert [x[0] for x in e] == list(range(1, len(e) + 1))
+        assert [x[2] for x in e] == [0] * (len(e) - 1) + [1]
+    assert sum(x[1] for e in each for x in e) == total
+    assert sum(x[3] for e in each for x in e) == total * (total - 1) // 2
+    return each
+
+
+@pytest.mark.parametrize("rows", [20_000, 20_137, 150])
+def test_all_ranks_get_the_same_rounds_and_all_rows_come_once(job: Any, rows: int) -> None:
+    job.write(rows)
+    job.up("--model", "replicated")
+    job.apply()
+    judge(*start(job, 4, slow=3), rows)
+
+
+def test_more_ranks_than_rows(job: Any) -> None:
+    """Ranks without a row take part in each round, with an empty batch."""
+    job.write(3, files=1)
+    job.up("--model", "replicated")
+    job.apply()
+    each = judge(*start(job, 4), 3)
+    assert sum(x[1] == 0 for e in each for x in e) >= 1
+
+
+def test_when_a_rank_ends_next_raises_world_changed_on_the_others(job: Any) -> None:
+    """Wherever they are: in next(), in step(), or in the collective, which breaks."""
+    job.write(40_000)
+    job.up("--model", "replicated")
+    job.apply()
+    _, ranks = start(job, 3, slow=3)
+    ranks[1].printed(20)
+    os.kill(ranks[1].process.pid, signal.SIGKILL)
+    for r in (ranks[0], ranks[2]):
+        text = r.ended()
+        # In the collective its peers break the connection; in next() it is WorldChanged.
+        assert "changed" in text or "the group is gone" in text, text
+
+
+def test_a_rank_that_closes_early_lets_the_others_know_and_save(job: Any) -> None:
+    job.write(40_000)
+    job.up("--model", "replicated")
+    job.apply()
+    code = """
+import os, sys
+import headrace
+t = headrace.init(rank=int(sys.argv[1]), world_size=2)
+s = headrace.dataset("rows").batches(100, rounds=True)
+for b in s:
+    s.step(b.number)
+    print("round", b.number, flush=True)
+    if t.rank == 1 and b.number == 5:
+        s.close()
+        print("closed", flush=True)
+        sys.stdin.read()
+        break
+"""
+    left = job.trainer("import sys; sys.argv[1:] = ['1']\n" + code, stdin=True)
+    stays = job.helper(code, "0")
+    text = stays.ended()
+    assert "WorldChanged: no round follows after round" in text, text
+    assert "rank 1 closed its stream" in text, text
+    left.process.stdin.close()
+    left.ended()
+
+
+def test_agent_and_master_end_and_come_again(job: Any) -> None:
+    """`up` is both. The processes bring their rounds to the next one, and nobody gets a
+    round that another one never gets."""
+    job.write(30_000)
+    up = job.up("--model", "replicated")
+    job.apply()
+    group, ranks = start(job, 3, slow=3)
+    for n in (10, 30):
+        ranks[0].printed(n)
+        up.kill()
+        up.wait()
+        os.unlink(job.socket)
+        up = job.up("--model", "replicated")
+    judge(group, ranks, 30_000)

@@ -1,0 +1,18 @@
+package shardsvc
+
+// RoundReport says how far a rank of a series is (docs/ROUNDS.md).
+type RoundReport struct {
+	Worker   uint32
+	Dataset  DatasetID
+	Series   uint32 // the trainer's number of this run of rounds
+	Through  uint32 // its process has received its batches of all rounds up to this one
+	More     bool   // a row of a later round is decoded
+	Drained  bool   // it has read all that it was leased, and was told so
+	Newest   uint64 // the highest sequence of its leases that its agent knew of
+	Closed   bool   // it takes part in no later round
+	Again    bool   // the first one of a session
+	Told     uint32 // what it was told before
+	ToldLast bool
+	Endless  bool
+	MaxWait  Time
+}

@@ -1,0 +1,155 @@
+package shardsvc
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/headrace/headrace/shardsvc/rounds"
+)
+
+const (
+	// roundSettle is how long drained ranks wait for rows that are stolen for them.
+	roundSettle = 100 * Millisecond
+	// roundLook is how often a series is looked at although no rank reports.
+	roundLook = 250 * Millisecond
+	// maxSeries of one generation: a program that opens streams in a loop.
+	maxSeries = 1024
+)
+
+// series is one run of rounds of the generation. Nothing of it is stored: the ranks
+// say it again to a new master.
+type series struct {
+	*rounds.Series
+	gr         *group
+	ds         DatasetID
+	no         uint32
+	generation uint32
+	told       []rounds.Decision // to each rank
+	due        bool
+}
+
+// Pending implements rounds.View.
+func (s *series) Pending() bool { return !s.gr.ledger.allOut(s.ds) }
+
+// Newest implements rounds.View.
+func (s *series) Newest(rank int) uint64 {
+	if w := s.member(rank); w != nil {
+		return s.gr.ledger.newestLease(&w.holder, s.ds)
+	}
+	return 0
+}
+
+// member is the process of a rank of the generation; nil: it is not there.
+func (s *series) member(rank int) *worker {
+	r := s.gr.byRank[uint32(rank)]
+	if r == nil || r.generation != s.generation {
+		return nil
+	}
+	return r.worker()
+}
+
+// roundReport takes what a rank says of its rounds.
+func (gr *group) roundReport(a *agent, k *RoundReport) {
+	w := a.byNumber[k.Worker]
+	if w == nil || w.rank.worker() != w {
+		return
+	}
+	if reason := gr.noRounds(); reason != "" {
+		gr.replyRound(w, k.Dataset, k.Series, rounds.Decision{Over: reason})
+		return
+	}
+	s, no := gr.seriesOf(k), int(w.rank.no)
+	if s == nil || no >= len(s.told) {
+		gr.replyRound(w, k.Dataset, k.Series, rounds.Decision{Over: fmt.Sprintf("rank %d has more than %d streams with rounds in one start of the group", no, maxSeries)})
+		return
+	}
+	s.due = true
+	if k.Again {
+		s.told[no] = rounds.Decision{Through: k.Told, Last: k.ToldLast}
+	}
+	s.Heard(k.Told, k.ToldLast)
+	s.Report(no, rounds.Report{Through: k.Through, More: k.More, Drained: k.Drained, Newest: k.Newest})
+	if k.Closed {
+		s.End(fmt.Sprintf("rank %d closed its stream before the end of the data", no))
+	}
+}
+
+// noRounds says why the job has none.
+func (gr *group) noRounds() string {
+	switch {
+	case gr.cfg.Model != Replicated:
+		return fmt.Sprintf("rounds are for ranks that train one model together, and this job's model is %q: start the master with --model replicated", gr.cfg.Model)
+	case gr.genEnded:
+		return fmt.Sprintf("generation %d has ended: start the whole group again", gr.generation)
+	}
+	return ""
+}
+
+func (gr *group) seriesOf(k *RoundReport) *series {
+	if len(gr.series) > 0 && gr.series[0].generation != gr.generation {
+		clear(gr.series)
+		gr.series = gr.series[:0]
+	}
+	i := slices.IndexFunc(gr.series, func(s *series) bool { return s.ds == k.Dataset && s.no == k.Series })
+	if i >= 0 {
+		return gr.series[i]
+	}
+	if len(gr.series) == maxSeries {
+		return nil
+	}
+	world := int(max(gr.worldSize, 1))
+	s := &series{gr: gr, ds: k.Dataset, no: k.Series, generation: gr.generation, told: make([]rounds.Decision, world),
+		Series: rounds.New(rounds.Options{World: world, Endless: k.Endless, MaxWait: int64(k.MaxWait), Settle: int64(roundSettle)})}
+	gr.series = append(gr.series, s)
+	return s
+}
+
+// roundsDue looks at all series again. Of two timers only the earlier one counts.
+func (gr *group) roundsDue(at Time) {
+	if at != gr.roundsAt {
+		return
+	}
+	gr.roundsAt = 0
+	for _, s := range gr.series {
+		s.due = true
+	}
+}
+
+// checkRounds decides what has changed. It runs once at the end of a Step.
+func (gr *group) checkRounds() {
+	wake := Never
+	for _, s := range gr.series {
+		if !s.due || s.generation != gr.generation || gr.genEnded || gr.recovering {
+			continue
+		}
+		s.due = false
+		s.leavers()
+		d, at := s.Decide(int64(gr.now), s)
+		for no := range s.told {
+			if w := s.member(no); w != nil && w.session() != 0 && s.told[no] != d && s.Reported(no) {
+				s.told[no] = d
+				gr.replyRound(w, s.ds, s.no, d)
+			}
+		}
+		if !d.Last && d.Over == "" {
+			wake = min(wake, Time(at), gr.now+roundLook)
+		}
+	}
+	if wake = max(wake, gr.now+1); wake < Never && (gr.roundsAt == 0 || wake < gr.roundsAt) {
+		gr.roundsAt = wake
+		gr.timers.push(timer{at: wake, kind: timerRounds})
+	}
+}
+
+// leavers ends a series that a rank has left before its end.
+func (s *series) leavers() {
+	for no := range s.told {
+		if r := s.gr.byRank[uint32(no)]; r != nil && r.generation == s.generation && !r.attached {
+			s.End(fmt.Sprintf("rank %d has left before the end of the data", no))
+		}
+	}
+}
+
+func (gr *group) replyRound(w *worker, ds DatasetID, no uint32, d rounds.Decision) {
+	gr.reply(Reply{To: w.session(), Kind: ReplyRound, Worker: w.number, Dataset: ds, Request: uint64(no), Round: &d})
+}
