@@ -219,6 +219,7 @@ func TestASpecWhoseTopicOrOffsetIsNotInKafkaIsRefusedAtApply(t *testing.T) {
 	for name, c := range map[string]struct{ old, new, want string }{
 		"no such topic":  {"topic: events", "topic: evnets", "evnets is not there"},
 		"no such offset": {"start: earliest", "start_offsets: {0: 12}", "offset 12"},
+		"no partition":   {"start: earliest", "start_offsets: {7: 0}", "names partition 7, which is not there: there are 1"},
 		"no broker":      {b.Addr(), "127.0.0.1:1", "does not answer"},
 	} {
 		w.write("wrong.yaml", strings.Replace(string(spec), c.old, c.new, 1))

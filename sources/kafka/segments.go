@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/headrace/headrace/sources"
 )
@@ -76,6 +79,9 @@ func (s *Source) extend(ctx context.Context, p partition) error {
 	} else if g.Start, err = s.resolve(ctx, p, start, "start", head); err != nil {
 		return err
 	}
+	if len(listed) == 0 && !s.o.live() && g.End < g.Start && (s.o.Start.names(p) || s.o.End.names(p)) {
+		return fmt.Errorf("%s: it would end at offset %d, before its start at offset %d: change start or end, start_offsets or end_offsets", p, g.End, g.Start)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.fixed[p.id()] && (g.Start < g.End || s.o.live()) { // nobody else was faster
@@ -111,6 +117,36 @@ func (e End) of(p partition) (int64, bool) {
 	}
 	o, ok := e.Offsets[strconv.Itoa(int(p.number))]
 	return o, ok
+}
+
+// names reports whether an offset is given for the partition.
+func (e End) names(p partition) bool {
+	_, ok := e.of(p)
+	return ok
+}
+
+// offsetsThere refuses offsets of partitions that the topics do not have: with a number
+// that is mistyped, a partition would be read from another place than was meant.
+func (o *Options) offsetsThere(topics []topicMeta) error {
+	for field, offsets := range map[string]map[string]int64{"start_offsets": o.Start.Offsets, "end_offsets": o.End.Offsets} {
+		for _, key := range slices.Sorted(maps.Keys(offsets)) {
+			topic, number, named := strings.Cut(key, "/")
+			if !named {
+				number = topic
+			}
+			there, most := false, 0
+			for _, t := range topics {
+				if !named || t.name == topic {
+					there = there || slices.ContainsFunc(t.partitions, func(p partitionMeta) bool { return strconv.Itoa(int(p.number)) == number })
+					most = max(most, len(t.partitions))
+				}
+			}
+			if !there {
+				return fmt.Errorf("dataset %s: kafka.%s names partition %s, which is not there: there are %d, numbered from 0", o.Dataset, field, key, most)
+			}
+		}
+	}
+	return nil
 }
 
 // inLog: an offset that was asked for by number must be there. Nothing jumps.

@@ -107,6 +107,9 @@ func (s *Source) Partitions(ctx context.Context) ([]sources.PartitionID, error) 
 	if err := s.sameTopics(cluster, topics); err != nil {
 		return nil, err
 	}
+	if err := s.o.offsetsThere(topics); err != nil {
+		return nil, err
+	}
 	for _, t := range topics {
 		s.known[t.name] = t.id
 		slices.SortFunc(t.partitions, func(a, b partitionMeta) int { return int(a.number - b.number) })

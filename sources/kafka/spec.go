@@ -123,6 +123,7 @@ func (k *Spec) Check(c *dataset.Check, s *dataset.Spec) {
 		k.checkLive(c)
 	} else {
 		checkEnd(c, "kafka.end", k.End, k.EndOffsets, k.Topics)
+		k.checkOrder(c)
 		if k.Refresh != 0 {
 			c.Fail("kafka.refresh", k.Refresh.String(), "is for input without an end", "remove it, or set end: never")
 		}
@@ -144,6 +145,25 @@ func (k *Spec) checkLive(c *dataset.Check) {
 	}
 	if k.Refresh < leastRefresh {
 		c.Fail("kafka.refresh", k.Refresh.String(), "is too often", "use "+leastRefresh.String()+" or more; the default is "+defaultRefresh.String())
+	}
+}
+
+// checkOrder refuses an end that the spec itself puts before its start.
+func (k *Spec) checkOrder(c *dataset.Check) {
+	start, err1 := time.Parse(time.RFC3339, k.Start)
+	end, err2 := time.Parse(time.RFC3339, k.End)
+	if err1 == nil && err2 == nil && end.Before(start) {
+		c.Fail("kafka.end", k.End, "is before kafka.start, "+k.Start, "")
+	}
+	for _, key := range slices.Sorted(maps.Keys(k.EndOffsets)) {
+		_, number, named := strings.Cut(key, "/")
+		from, given := k.StartOffsets[key]
+		if !given && named {
+			from, given = k.StartOffsets[number]
+		}
+		if to := k.EndOffsets[key]; given && to < from {
+			c.Fail("kafka.end_offsets."+key, strconv.FormatInt(to, 10), fmt.Sprintf("is before the start of that partition, %d", from), "end offsets are exclusive")
+		}
 	}
 }
 
