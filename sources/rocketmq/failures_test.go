@@ -208,6 +208,103 @@ func TestATopicThatIsDeletedInMidReadIsToldWithTheRestOfTheRange(t *testing.T) {
 	}
 }
 
+// While files of the master's commit log are removed, its minimum is late by seconds, and
+// pulls answer code 20 or leave messages out. A reader that begins again and again gets
+// its whole range, or hears from where on it is lost. What the slave still has is read
+// there; so is all of it while the master is dead.
+func TestWhileFilesAreRemovedNothingIsSkippedAndASlaveGivesWhatItStillHas(t *testing.T) {
+	set := map[string]string{"mappedFileSizeCommitLog": "8388608", "cleanResourceInterval": "1000", "maxMessageSize": "4194304", "slaveReadEnable": "true"}
+	b, err := testbroker.StartRocketMQ(t.Context(), testbroker.RocketMQOptions{Slave: true, Set: set})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	p, err := newProducer(b, "removing", primitive.Credentials{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Shutdown()
+	const n = 3000
+	topic := newTopic(t, b, 1)
+	sendNumbered(t, p, b.RocketBroker, topic, n)
+	fill(t, b, p)
+	for _, one := range []*testbroker.RocketBroker{b.RocketBroker, b.Slave()} {
+		holds(t, one, topic, n)
+	}
+	o := options(b, topic)
+	o.answerWithin = 2 * time.Second
+	s := openFor(t, o)
+	parts, err := s.Partitions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := sourcetest.Segments(t, s, parts[0], 1)[0]
+	rng := sources.Range{Partition: parts[0], Segment: g.ID, Start: g.Start, End: g.End}
+
+	// The master is dead: the slave has it all. It learns of a topic seconds later.
+	for deadline := time.Now().Add(time.Minute); ; {
+		_, err := b.Client().Call(t.Context(), b.Slave().Addr(), remoting.Pull{Queue: remoting.Queue{Topic: topic}, Group: readGroup, Most: 1}.Command())
+		if err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the slave does not give the topic: %v", err)
+		}
+		if err := pause(t.Context(), retryAfter); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	away := &reading{t: t, s: s}
+	if away.whole(rng, g.Locator, func(int) {}); away.records != n {
+		t.Errorf("%d records of %d from the slave", away.records, n)
+	}
+	if err := b.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	// The master removes files, and the slave does not.
+	trimmed := make(chan error, 1)
+	q := remoting.Queue{Topic: topic}
+	go func() { trimmed <- b.Trim(t.Context(), q, n) }() // received below
+	rounds := 0
+	for done := false; !done; rounds++ {
+		select {
+		case err := <-trimmed:
+			if done = true; err != nil { // and one more round
+				t.Fatal(err)
+			}
+		default:
+		}
+		one := &reading{t: t, s: s}
+		if one.whole(rng, g.Locator, func(int) {}); one.records != n {
+			t.Fatalf("round %d: %d records of %d", rounds, one.records, n)
+		}
+	}
+	t.Logf("read %d times while files were removed", rounds)
+
+	// Without a slave, what is gone is told exactly.
+	if err := b.Slave().Kill(); err != nil {
+		t.Fatal(err)
+	}
+	var lost *sources.Truncated
+	for deadline := time.Now().Add(time.Minute); ; {
+		alone := &reading{t: t, s: s}
+		err := alone.attempt(rng, g.Locator, func(int) {})
+		if errors.As(err, &lost) {
+			break
+		}
+		if _, again := errors.AsType[*sources.Temporary](err); !again || time.Now().After(deadline) {
+			t.Fatalf("of what is gone: %v", err)
+		}
+	}
+	if lost.Lost != rng {
+		t.Errorf("lost is %+v, want %+v", lost.Lost, rng)
+	}
+}
+
 func TestSignedRequestsAndTLSReadTheSameAndARefusedOneSaysWhy(t *testing.T) {
 	b, err := testbroker.StartRocketMQ(t.Context(), testbroker.RocketMQOptions{ACL: true, TLS: true})
 	if err != nil {

@@ -1,0 +1,104 @@
+//go:build rocketmq
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/headrace/headrace/internal/proof/testbroker"
+	"github.com/headrace/headrace/internal/remoting"
+	"github.com/headrace/headrace/internal/view"
+)
+
+// A broker loses the oldest file of its commit log. With on_loss: stop (the default) the
+// dataset stops and names the range and the way out; with continue exactly this range is
+// excluded, and every other record is trained once.
+func TestWhatRocketMQLosesStopsTheDatasetOrIsExcludedExactly(t *testing.T) {
+	b, err := testbroker.StartRocketMQ(t.Context(), testbroker.RocketMQOptions{Set: map[string]string{"mappedFileSizeCommitLog": "1048576", "maxMessageSize": "262144"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	const n, queues = 8000, 2
+	if err := b.CreateTopic(t.Context(), "clicks", queues); err != nil {
+		t.Fatal(err)
+	}
+	a := b.NewAppender("clicks")
+	defer a.Close()
+	for from := 0; from < n; from += 100 {
+		var values [][]byte
+		for i := from; i < from+100; i++ {
+			values = append(values, fmt.Appendf(nil, "%d\t%d\tuser-%d", i%2, i, i%7))
+			values[i-from] = append(values[i-from], bytes.Repeat([]byte("-"), 300)...)
+		}
+		q := from / 100 % queues
+		if err := a.Append(t.Context(), q, int64(from/100/queues*100), values, func() {}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for q := range queues {
+		if err := b.Reaches(t.Context(), remoting.Queue{Topic: "clicks", ID: q}, n/queues); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := newWorld(t)
+	spec := strings.Replace(clicksSpec, "files: {root: data}", fmt.Sprintf("rocketmq: {name_servers: [%q], topic: clicks}\nguard: {every: 200ms}", b.NameServer()), 1)
+	w.write("clicks.yaml", spec)
+	up := w.up("-f", "clicks.yaml")
+	status := func() view.Status { return decoded[view.Status](t, w.ok("dataset", "status", "clicks", "-o", "json")) }
+	up.until("all is listed", func() bool { return status().Counts.Listed == n })
+	if err := b.LoseOldest(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var begins [queues]int64
+	lost, sum := int64(0), int64(n*(n-1)/2)
+	for q := range begins {
+		answer, err := b.Client().Call(t.Context(), b.Addr(), remoting.MinOffset(remoting.Queue{Topic: "clicks", ID: q}))
+		if err == nil {
+			begins[q], err = remoting.OffsetOf(answer)
+		}
+		if err != nil || begins[q] == 0 || begins[q] >= n/queues {
+			t.Fatalf("queue %d begins at %d (%v)", q, begins[q], err)
+		}
+		for offset := range begins[q] {
+			lost++
+			sum -= (offset/100*queues+int64(q))*100 + offset%100
+		}
+	}
+
+	first := w.start("run", "--max-restarts", "0", "--", w.self(""))
+	first.until("the dataset stops", func() bool { return status().State == "failed" })
+	first.signal(syscall.SIGTERM)
+	first.wait()
+	v := status()
+	range0, range1 := fmt.Sprintf("[0, %d)", begins[0]), fmt.Sprintf("[0, %d)", begins[1])
+	if r := v.Reason; !strings.Contains(r, "on_loss: continue") || !strings.Contains(r, "clicks/b0/") || !strings.Contains(r, range0) && !strings.Contains(r, range1) || len(v.Excluded) > 0 {
+		t.Errorf("stopped with %q, excluded %+v", v.Reason, v.Excluded)
+	}
+	w.write("clicks.yaml", spec+"on_loss: continue\n")
+	w.ok("dataset", "apply", "-f", "clicks.yaml")
+	w.ok("dataset", "resume", "clicks")
+	out := w.ok("run", "--max-restarts", "0", "--", w.self(""))
+	if rows, got := read(t, out); rows != n-lost || got != sum {
+		t.Errorf("%d rows with the sum %d, want %d and %d", rows, got, n-lost, sum)
+	}
+	v = status()
+	seen := map[string]bool{}
+	for _, e := range v.Excluded {
+		seen[fmt.Sprintf("%s [%d, %d) %s", e.Partition, e.Start, e.End, e.Kind)] = true
+	}
+	for q, end := range begins {
+		if want := fmt.Sprintf("rocketmq:c1/b0/clicks/%d [0, %d) truncated", q, end); !seen[want] {
+			t.Errorf("%s is not excluded: %v", want, seen)
+		}
+	}
+	if v.Counts.Excluded != lost || v.Counts.Acked != n-lost || v.State != "done" {
+		t.Errorf("lost %d; status says %+v", lost, v)
+	}
+	up.stop()
+	w.nothingLeft()
+}
