@@ -209,6 +209,10 @@ test-chaos-rocketmq: build venv ## the same over RocketMQ's topics
 	$(CHAOS) --source rocketmq --model shared --kills 12 --round-kills 10 --rounds 1
 	$(CHAOS) --source rocketmq --live --kills 40 --round-kills 10 --rounds 3 --parallel 2
 
+.PHONY: test-bench
+test-bench: build venv ## each benchmark in Python starts, measures something small and ends well; those in Go have Go tests
+	$(PY) -m pytest -q bench/test_smallest.py
+
 SEEDS ?= 10000
 .PHONY: sim test-sim test-planted test-sim-long
 sim: need ## the simulation: SEEDS of them, or one with its trace: SEED=n

@@ -60,7 +60,7 @@ func (c *Core) Step(now Time, ev Event, fx *Effects) (wake Time) {
 		c.setPaused(e.ID, e.Paused)
 	case *FailDataset:
 		if d := c.dataset(e.ID); d != nil {
-			c.failDataset(d, e.Reason)
+			c.failDataset(d, e.Reason, false)
 		}
 	case *BindCut:
 		c.bindCut(e)

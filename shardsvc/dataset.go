@@ -148,13 +148,15 @@ func (lg *ledger) setPaused(id DatasetID, paused bool) {
 	lg.kick(d)
 }
 
-func (lg *ledger) failDataset(d *dataset, reason string) {
+// failDataset stops a dataset. lost: because the source has lost records, and the spec says
+// on_loss: stop.
+func (lg *ledger) failDataset(d *dataset, reason string, lost bool) {
 	if d.failed {
 		return
 	}
 	d.failed, d.reason = true, reason
 	lg.dirtyDataset(d)
-	lg.report(Report{Kind: ReportDatasetFailed, Dataset: d.id, Reason: reason})
+	lg.report(Report{Kind: ReportDatasetFailed, Dataset: d.id, Reason: reason, Lost: lost})
 	lg.kick(d)
 }
 

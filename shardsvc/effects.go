@@ -211,7 +211,7 @@ const (
 	ReportRewound        // somebody went back to Cut (0: the start); Units are pending again
 	ReportRestoreMissing // not all ranks restored by the deadline; Reason names them
 	ReportRestoreWaits   // Rank's restore waits until it is known whether others train; Reason names them
-	ReportPauseEnded     // Rank held all yields for Cut; Reason, if it ended before the freeze
+	ReportPauseEnded     // Rank's pause of yields for Cut has ended; Reason, if that was before the freeze
 )
 
 // Report is for the log and metrics. Fields that do not apply are zero.
@@ -230,6 +230,7 @@ type Report struct {
 	Token      Token
 	Agent      string
 	Reason     string
+	Lost       bool // ReportDatasetFailed: the source has lost records
 	Cut        uint64
 	Step       int64
 	Path       string

@@ -131,7 +131,7 @@ func (lg *ledger) stopAtLoss(ps *pass, start, end int64, x *loss) {
 		ways = "the batches of a bit_exact dataset are others without it: delete the dataset and apply it with a start that is there"
 	}
 	lg.failDataset(d, fmt.Sprintf("partition %s pass %d: [%d, %d) of segment %d is lost at the source (%s): %s; %s",
-		ps.p.label(), ps.n, start, end, x.segment, x.kind, x.reason, ways))
+		ps.p.label(), ps.n, start, end, x.segment, x.kind, x.reason, ways), true)
 }
 
 // exclude settles what is pending of [start, end), each part with its record.

@@ -193,7 +193,7 @@ func (lg *ledger) readFailure(a *speaker, f *ReadFailure) {
 			then = fmt.Sprintf("; when the source answers again, run `headrace dataset resume %s`: it goes on there, and nothing is lost", d.name)
 		}
 		lg.failDataset(d, fmt.Sprintf("partition %s pass %d: [%d, %d) of segment %d cannot be read (%s, try %d): %s%s",
-			p.label(), l.pass.n, at.Offset, end, at.Segment, f.Kind, failures, f.Message, then))
+			p.label(), l.pass.n, at.Offset, end, at.Segment, f.Kind, failures, f.Message, then), false)
 	}
 }
 

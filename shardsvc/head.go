@@ -45,7 +45,7 @@ func (lg *ledger) diverged(ps *pass, s *line.Segment, head, planned int64) {
 	p := ps.p
 	lg.report(Report{Kind: ReportDiverged, Dataset: p.ds.id, Partition: p.no, Pass: ps.n, Segment: s.ID, Start: head, End: planned})
 	lost := sources.Range{Partition: sources.PartitionID(p.identity), Segment: s.ID, Start: head, End: planned}
-	lg.failDataset(p.ds, (&sources.Diverged{Range: lost, Name: p.name, Head: head}).Error())
+	lg.failDataset(p.ds, (&sources.Diverged{Range: lost, Name: p.name, Head: head}).Error(), false)
 }
 
 // setHead moves the end of the last segment.

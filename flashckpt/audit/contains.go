@@ -11,9 +11,10 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// Record is a place that somebody asks about: the record that begins at an
-// offset of a segment (whether one does, a cut does not know: it does not read), which is called by its name (a file's path, a topic and
-// partition), by the end of its path, or by its partition's name or identity.
+// Record is a place to look up: the record that begins at an offset of a segment. A cut
+// cannot tell whether a record begins there, because it does not read the data. The
+// segment is named by its name (a file's path, a topic and partition), by the end of its
+// path, or by its partition's name or identity.
 type Record struct {
 	Segment string
 	Offset  int64
@@ -77,9 +78,9 @@ func (w *Where) Held(held bool) {
 	}
 }
 
-// Contains looks a record up. Nothing comes back when no segment of that name
-// covers the offset: then it was not known when the cut was taken. Names are what
-// segments of the cut are called, for a hint.
+// Contains looks a record up. If no segment of that name covers the offset, the record
+// was not known when the cut was taken, and found is empty. names are the names of the
+// cut's segments, for a hint.
 func Contains(c *cut.Cut, r Record) (found []Where, names []string) {
 	seen := map[string]bool{}
 	for i := range c.Datasets {
@@ -107,8 +108,8 @@ func Contains(c *cut.Cut, r Record) (found []Where, names []string) {
 	return exactFirst(found, r.Segment), names
 }
 
-// join adds w. In each pass another virtual rank may have a record: what their
-// partitions say of it is one answer.
+// join adds w. With virtual ranks, each pass may have the record in another partition; the
+// answers of all partitions are joined to one.
 func join(all []Where, w Where) []Where {
 	for i := range all {
 		if x := &all[i]; x.Dataset == w.Dataset && x.Partition == w.Partition && x.Segment == w.Segment {
@@ -124,7 +125,7 @@ func calls(asked, name, identity string) bool {
 	return asked == name || asked == identity || strings.HasSuffix(name, "/"+asked)
 }
 
-// exactFirst drops what is only alike when something is called exactly so.
+// exactFirst drops segments that match only in part, if one has exactly this name.
 func exactFirst(all []Where, asked string) []Where {
 	alike := func(w Where) bool { return w.Name != asked && w.Partition != asked && w.Label != asked }
 	if slices.ContainsFunc(all, func(w Where) bool { return !alike(w) }) {

@@ -12,7 +12,8 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// Difference is what of one pass of a partition one cut has and the other not.
+// Difference is, for one pass of a partition, the records that one cut has and the other
+// has not.
 type Difference struct {
 	Dataset   string  `json:"dataset"`
 	Unit      string  `json:"unit"`
@@ -23,13 +24,14 @@ type Difference struct {
 	UnitsA    int64   `json:"units_only_a"`
 	OnlyB     []Range `json:"only_b"`
 	UnitsB    int64   `json:"units_only_b"`
-	// Records in them, where the other cut has nothing besides; nil: not known.
+	// Records in them; nil: not known. They are known if the other cut's records are all
+	// in this one.
 	RowsA *int64 `json:"rows_only_a"`
 	RowsB *int64 `json:"rows_only_b"`
 }
 
-// Diff compares what is in two models. It fails when positions of the two do not
-// mean the same records: another shuffle, or another file under the same number.
+// Diff compares the records of two models. It fails if a position does not mean the same
+// record in both: the shuffle differs, or a segment number means another file.
 func Diff(a, b *cut.Cut) ([]Difference, error) {
 	var out []Difference
 	for _, name := range union(a.Datasets, b.Datasets, func(d *cut.Dataset) string { return d.Name }) {
@@ -56,8 +58,8 @@ func Diff(a, b *cut.Cut) ([]Difference, error) {
 	return out, nil
 }
 
-// difference of one pass. Of two tables the longer one has all that the other
-// has, so that positions of both are known in it.
+// difference of one pass. The longer of the two segment tables contains the other, so all
+// positions of both cuts are found in it.
 func difference(d *cut.Dataset, a, b *cut.Partition, pass uint32) Difference {
 	longer := a
 	if len(b.Segments) > len(a.Segments) {
@@ -106,7 +108,7 @@ func partitionOf(d *cut.Dataset, identity string) *cut.Partition {
 	return &cut.Partition{Identity: identity}
 }
 
-// pair is a dataset of both; one that has it not has nothing of it.
+// pair is a dataset in both cuts. A cut without the dataset has no records of it.
 func pair(a, b *cut.Cut, name string) (x, y *cut.Dataset, err error) {
 	x, y = datasetOf(a, name), datasetOf(b, name)
 	switch {
@@ -139,7 +141,7 @@ func sameSegments(a, b *cut.Partition, shuffled bool) error {
 
 func begun(p *cut.Partition) bool { return p.Done > 0 || len(p.Passes) > 0 }
 
-// passes of which one has something settled.
+// passes in which at least one of the cuts has something settled.
 func passes(a, b *cut.Partition) []uint32 {
 	all := map[uint32]bool{}
 	for _, p := range []*cut.Partition{a, b} {

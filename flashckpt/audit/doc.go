@@ -2,9 +2,9 @@
 // are in a model: all of them, whether one is, and what two models do not share.
 // Answers are in the source's own coordinates, through a shuffle too.
 //
-// In the model is what is settled, without the excluded list and the ranges that
-// were dropped. Where records were dropped below the low mark a cut counts them
-// without saying which; then the answers say so (Pass.Vague).
+// A record is in the model if it is settled, and neither excluded nor dropped. Below the
+// low mark a cut only counts dropped records and does not say which they are; then the
+// answers say so (Pass.Vague).
 //
 //	space.go     order space to the source's segments and back; permute.go the shuffle
 //	report.go    everything that is in a cut; records.go: how many records

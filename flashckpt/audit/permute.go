@@ -1,7 +1,7 @@
 package audit
 
-// permutation of n blocks: docs/PROTOCOL.md, Shuffle. It is written here again,
-// and not taken from the planner, so that an audit does not repeat its mistakes.
+// permutation of n blocks: docs/PROTOCOL.md, Shuffle. It does not share code with the
+// planner, so that an audit does not repeat the planner's mistakes.
 type permutation struct {
 	n, key uint64
 	half   uint

@@ -4,8 +4,8 @@ import (
 	"github.com/headrace/headrace/shardsvc/cut"
 )
 
-// recordsOf are the records of one pass of a partition that are in the model. Of
-// several passes that are done a cut counts only all of them together; nil then.
+// recordsOf are the records of one pass of a partition that are in the model. nil: not
+// known, because a cut counts passes that are done only all together.
 func recordsOf(p *cut.Partition, pass uint32) *cut.Tally {
 	if pass < p.Done {
 		if p.Done > 1 {
@@ -23,8 +23,8 @@ func recordsOf(p *cut.Partition, pass uint32) *cut.Tally {
 	return &cut.Tally{}
 }
 
-// fewer counts the records that `all` has besides `some`, which are in it too; nil
-// if that is not known.
+// fewer counts the records of `all` that are not in `some`, which is part of `all`. nil:
+// not known.
 func fewer(all, some *cut.Tally) *int64 {
 	if all == nil || some == nil || all.Untold+some.Untold > 0 {
 		return nil

@@ -25,8 +25,8 @@ type Pass struct {
 	Records  *cut.Tally `json:"-"`
 	Ranges   []Range    `json:"ranges"`
 	Excluded []Excluded `json:"excluded,omitempty"`
-	// Vague: so many units of what Ranges show were dropped by the user's choice;
-	// the cut does not say which.
+	// Vague counts units in Ranges that were dropped by the user's choice; the cut does
+	// not say which they are.
 	Vague int64 `json:"vague,omitempty"`
 }
 
@@ -52,7 +52,7 @@ func settled(p *cut.Partition, pass uint32, s *space) cut.Set {
 	return nil
 }
 
-// left is what of it is surely not in the model: excluded, or dropped above the
+// left is the part of it that is surely not in the model: excluded, or dropped above the
 // low mark.
 func left(p *cut.Partition, pass uint32) cut.Set {
 	var out []cut.Piece

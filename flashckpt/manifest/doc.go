@@ -2,11 +2,10 @@
 // made of, and which records are in the model (its cut). docs/CHECKPOINTS.md
 // describes it field by field; the Python client writes the same.
 //
-// A manifest is the only thing that makes a checkpoint one: it appears by one
-// rename, after everything that it names is on the disk. What has no manifest, a
-// damaged one, or files that do not match it does not count. Manifests are read
-// by anybody and may come from anywhere: nothing in one is believed before
-// Validate has seen it.
+// Only a manifest makes a checkpoint. It appears by one rename, after every file that it
+// names is on the disk. A checkpoint does not count if its manifest is missing or damaged,
+// or if its files do not match. A manifest may come from anywhere, so nothing in it is
+// believed before Validate has checked it.
 //
 // The package knows neither the ledger nor a network. cmd/headrace and the master
 // use it.

@@ -18,16 +18,16 @@ func makeFolders(on FS, folder string) (made int, err error) {
 	switch {
 	case err == nil:
 		return made + 1, nil
-	case errors.Is(err, fs.ErrExist): // or somebody was faster
+	case errors.Is(err, fs.ErrExist): // or another process was faster
 		return made, nil
 	}
 	return made, err
 }
 
-// syncAbove makes the folders on the way to folder durable, up to the root: what was
-// there before may be of another rank, or of a process that was killed before it
-// had synced it. Of those above the nearest must we may have no right to, or they
-// are of a kind that cannot be synced; they are as durable as they were.
+// syncAbove makes all folders above folder durable, up to the root. Another rank, or a
+// process that was killed, may have made them without a sync. The nearest `must` folders
+// must sync. Further up we may lack the right, or the file system may not sync folders;
+// those stay as durable as they were.
 func syncAbove(on FS, folder string, must int) error {
 	for n := 1; ; n++ {
 		above := filepath.Dir(folder)

@@ -9,10 +9,9 @@ import (
 	"syscall"
 )
 
-// FS is what a storage must offer. A rename takes the place of what was there, at
-// once and whole; what it, Create, Mkdir and Remove did to a folder is durable
-// after SyncDir, and a file's bytes after its Sync. Errors wrap fs.ErrNotExist
-// where something is not there.
+// FS is the interface that storage must offer. Rename replaces its target atomically. A
+// file's bytes are durable after Sync. What Rename, Create, Mkdir and Remove did to a
+// folder is durable after SyncDir. Errors wrap fs.ErrNotExist if something is missing.
 type FS interface {
 	Mkdir(folder string) error // one level; fs.ErrExist where it is there
 	Create(path string) (Writer, error)
@@ -76,7 +75,7 @@ func (OS) ReadFile(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, MaxBytes+1))
 }
 
-// regular refuses what may keep a reader waiting for good.
+// regular refuses what may block a reader for ever, such as a pipe.
 func regular(f *os.File, err error) (*os.File, error) {
 	if err != nil {
 		return nil, err

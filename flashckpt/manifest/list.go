@@ -12,13 +12,13 @@ import (
 	"github.com/headrace/headrace/shardsvc/cut"
 )
 
-// Checkpoint is one of a folder: a good one, or what is left of one.
+// Checkpoint is a checkpoint of a folder, whole or not (Err).
 type Checkpoint struct {
 	Path     string    // of its manifest; where it would be, for a half one
 	Manifest *Manifest // nil when Err is set
 	Pin      *Pin      // nil: not pinned
-	// Err: why it does not count. ErrHalf (no manifest was written), or wraps
-	// ErrDamaged, ErrNewer, ErrInvalid, or is what reading it gave.
+	// Err says why it does not count: ErrHalf (it has no manifest), an error that wraps
+	// ErrDamaged, ErrNewer or ErrInvalid, or an error of reading it.
 	Err error
 }
 
@@ -28,10 +28,9 @@ var ErrHalf = errors.New("there is no manifest: the save did not end, or goes on
 // Folder is where a checkpoint's files are.
 func (c *Checkpoint) Folder() string { return filepath.Dir(c.Path) }
 
-// Find lists the checkpoints that path means: a manifest's own, those in a
-// folder, and those in the folders below it, one level deep. Newest first:
-// as Newer says; what does not count comes last. A path that is not there is
-// fs.ErrNotExist.
+// Find lists the checkpoints that path means: the one of a manifest, or those in a folder
+// and in the folders one level below it. The newest comes first (Newer); checkpoints that
+// do not count come last. A missing path is fs.ErrNotExist.
 func Find(on FS, path string) ([]Checkpoint, error) {
 	path = filepath.Clean(path)
 	if isManifest(filepath.Base(path)) {
@@ -53,7 +52,7 @@ func Find(on FS, path string) ([]Checkpoint, error) {
 		folder := filepath.Join(path, n.Name)
 		below, err := on.ReadDir(folder)
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) && !isFolder(n.Name) {
-			continue // it was removed just now; or it is lost+found, or somebody's who has nothing to do with us
+			continue // just removed, or lost+found, or a folder that is not ours
 		}
 		if errors.Is(err, fs.ErrPermission) {
 			all = append(all, Checkpoint{Path: filepath.Join(folder, FileName), Err: err})
@@ -72,12 +71,11 @@ func Find(on FS, path string) ([]Checkpoint, error) {
 	return all, nil
 }
 
-// Newer orders checkpoints, the newest first: the one that was frozen last, by the
-// order of its cut, which grows also where epochs and steps begin again (a master that
-// has lost its state, a private rank that went back). Those of an older version have
-// none and are older; of them, the highest epoch, then the highest step, but for a
-// shared model, where each process of a rank counts its own: there the writers' clocks
-// say it.
+// Newer orders checkpoints, the newest first: by the order number of the cut, which grows
+// even where epochs and steps begin again (the master lost its state, a private rank went
+// back). Checkpoints of an older version have no order number and are older than all
+// others. Among them the highest epoch wins, then the highest step. In a shared model each
+// process counts its own steps, so there the writers' clocks decide.
 func Newer(a, b Checkpoint) int {
 	if a.Err != nil || b.Err != nil {
 		if (a.Err == nil) != (b.Err == nil) {
@@ -90,9 +88,9 @@ func Newer(a, b Checkpoint) int {
 		cmp.Compare(x.rank(), y.rank()), y.Created.Compare(x.Created), cmp.Compare(a.Path, b.Path))
 }
 
-// HighestOrder is that of the checkpoints around one, in its folder and in the one
-// above: what is kept behind going back to it has to be newer than they are. What
-// cannot be seen counts for nothing.
+// HighestOrder is the highest order number of the checkpoints in a checkpoint's folder and
+// in the folder above. After a restore of it, new cuts must have higher numbers. Folders
+// that cannot be read are left out.
 func HighestOrder(on FS, c *Checkpoint) (order uint64) {
 	for _, folder := range []string{c.Folder(), filepath.Dir(c.Folder())} {
 		all, err := Find(on, folder)
@@ -108,7 +106,7 @@ func HighestOrder(on FS, c *Checkpoint) (order uint64) {
 	return order
 }
 
-// steps are compared where they are the same one's.
+// steps are compared only if they were counted by the same process or group.
 func (m *Manifest) steps() int64 {
 	if m.Model == "shared" {
 		return 0

@@ -45,8 +45,7 @@ func Unpin(on FS, manifest string) error {
 	return on.SyncDir(filepath.Dir(manifest))
 }
 
-// readPin: a pin that cannot be read pins all the same; anybody may make one
-// with `touch`.
+// readPin reads a pin. A pin that cannot be read still pins, so `touch` makes one.
 func readPin(on FS, manifest string) (*Pin, error) {
 	b, err := on.ReadFile(PinPath(manifest))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -10,13 +10,15 @@ import (
 	"strings"
 )
 
-// Stay says why checkpoints of a folder (from Find) must stay, by their index
-// there, whoever wants to remove which: the pinned; the newest that verifies, of
-// each rank where each has its own; those of a newer version, of which nobody
-// here can say what they need; and what any of the others that stay needs.
-// remove says which ones somebody wants to remove: what only they need may go
-// with them. verified reads files, so it is asked from the newest on and only
-// until one is found.
+// Stay says which checkpoints of a folder (from Find) must stay and why, by their index:
+//
+//   - pinned ones
+//   - the newest that verifies (private: of each rank)
+//   - those of a newer version, because we cannot say what they need
+//   - all that one of these, or another one that is not removed, needs
+//
+// remove says which ones the caller wants to remove. verified reads files, so it is asked
+// from the newest on, until one verifies.
 func Stay(all []Checkpoint, remove func(i int) bool, verified func(*Checkpoint) bool) map[int]string {
 	stay := map[int]string{}
 	for i := range all {
@@ -64,7 +66,7 @@ func Stay(all []Checkpoint, remove func(i int) bool, verified func(*Checkpoint) 
 	return stay
 }
 
-// owner: whose newest counts apart.
+// owner names the group of checkpoints in which one is the newest.
 func (c *Checkpoint) owner() string {
 	m := c.Manifest
 	if m.Rank == nil {
@@ -73,11 +75,11 @@ func (c *Checkpoint) owner() string {
 	return fmt.Sprintf("%s/%d", m.Job, *m.Rank)
 }
 
-// Delete removes a checkpoint that may go (Stay): first its manifest, durably,
-// so that from then on it does not count; then its data. A folder with the name
-// that Folder gives is the checkpoint's own and goes with all that is in it. In
-// another folder only the files that the manifest names go, and the folders below
-// that are empty then; a damaged manifest there names none.
+// Delete removes a checkpoint that may go (Stay). It removes the manifest first, durably,
+// so from then on the checkpoint does not count; then its data. A folder whose name comes
+// from Folder is the checkpoint's own and is removed with all that is in it. In any other
+// folder only the files that the manifest names are removed, and folders that are empty
+// then. A damaged manifest names none.
 func (c *Checkpoint) Delete(on FS) error {
 	folder := c.Folder()
 	for _, path := range []string{c.Path, PinPath(c.Path)} {

@@ -84,8 +84,8 @@ func (v *check) files(files []File) {
 	}
 }
 
-// within: a checkpoint's files lie in its folder, on every system. Reading them
-// goes through os.Root besides, which symlinks cannot leave either.
+// within: a checkpoint's files lie in its folder, on every system. They are also read
+// through os.Root, so symlinks cannot lead out.
 func within(p string) bool {
 	return p != "" && len(p) <= 4096 && p == path.Clean(p) && p != "." && filepath.IsLocal(p) && !strings.HasPrefix(p, "/") &&
 		!strings.Contains(p, "\\") && !strings.ContainsFunc(p, func(r rune) bool { return r < ' ' || r == 0x7f })

@@ -14,9 +14,9 @@ import (
 	"github.com/minio/crc64nvme"
 )
 
-// Folder is what a checkpoint's folder is called: its step, so that names sort;
-// its rank, for private; and its cut, so that no attempt ever writes into the
-// folder of another. Readers take nothing from the name.
+// Folder is the name of a checkpoint's folder: its step, so that names sort; for private
+// its rank; and its cut, so that no attempt writes into the folder of another. Readers do
+// not parse the name.
 func Folder(step int64, rank *uint32, cut cut.ID) string {
 	name := fmt.Sprintf("step-%010d", step)
 	if rank != nil {
@@ -36,8 +36,8 @@ func Begin(on FS, dir, name string) (folder string, err error) {
 	return folder, syncAbove(on, folder, max(made, 1))
 }
 
-// WriteFile writes one file of a checkpoint and says what its manifest must. The
-// bytes are durable when it returns; the name is with WriteManifest's sync of
+// WriteFile writes one file of a checkpoint and returns its entry for the manifest. The
+// bytes are durable when it returns. The name is durable after WriteManifest, which syncs
 // the folder.
 func WriteFile(on FS, folder, path string, from io.Reader) (File, error) {
 	if !within(path) || ours(path) {
@@ -74,10 +74,10 @@ func put(on FS, path string, from io.Reader) (n int64, err error) {
 	return n, errors.Join(err, f.Close())
 }
 
-// WriteManifest makes the checkpoint one: it syncs the folder with the files'
-// names, writes the manifest beside its place, syncs it, renames it, and syncs
-// the folder. The files must have been written by WriteFile, or be synced. After
-// an error the manifest may be there or not: look.
+// WriteManifest completes a checkpoint: it syncs the folder with the files' names, writes
+// the manifest under a temporary name, syncs it, renames it, and syncs the folder. The
+// files must be synced before (WriteFile does it). After an error the manifest may be
+// there or not.
 func WriteManifest(on FS, path string, m *Manifest) error {
 	b, err := m.Encode()
 	if err != nil {
@@ -111,9 +111,9 @@ func commit(on FS, path string, cut cut.ID, b []byte) error {
 	return on.SyncDir(folder)
 }
 
-// Stays makes sure that a manifest which was found is there after a power failure:
-// who renamed it may have died before its folder was synced. It is called before
-// anybody goes back to it, or tells a broker of it.
+// Stays makes sure that a manifest that was found survives a power failure: its writer may
+// have died between the rename and the sync of the folder. Call it before a restore of the
+// checkpoint, and before a broker is told of it.
 func Stays(on FS, path string) error {
 	err := on.SyncDir(filepath.Dir(path))
 	switch {

@@ -3,7 +3,6 @@ package sim
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/headrace/headrace/shardsvc"
 	"github.com/headrace/headrace/shardsvc/wire"
@@ -210,7 +209,7 @@ func (m *master) step(ev shardsvc.Event) {
 		case shardsvc.ReportCutFrozen:
 			w.frozenOut[r.Cut] = slices.Clone(m.out)
 		case shardsvc.ReportDatasetFailed:
-			if d, _ := m.core.Dataset(r.Dataset); d.Options.GoOnAfterLoss && strings.Contains(r.Reason, "is lost at the source") {
+			if d, _ := m.core.Dataset(r.Dataset); r.Lost && d.Options.GoOnAfterLoss {
 				w.fail("%s was to go on after a loss: %s", r.Name, r.Reason)
 			}
 		case shardsvc.ReportPendingAgain:

@@ -1,0 +1,29 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+)
+
+// The benchmark starts itself as the master, so in the test the test program is that master.
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(serverEnv); dir != "" {
+		if err := serveIn(dir); err != nil {
+			fmt.Fprintln(os.Stderr, "master:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// No figure is asserted: bench itself fails unless the master settled what it answered.
+func TestTheSmallestRunEndsWell(t *testing.T) {
+	for _, mode := range []string{"batched", "single_1"} {
+		if err := bench(t.TempDir(), "", mode, 1, 50*time.Millisecond); err != nil {
+			t.Fatalf("%s: %v", mode, err)
+		}
+	}
+}

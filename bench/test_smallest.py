@@ -1,0 +1,25 @@
+"""Each benchmark in Python starts, measures something small and ends well. No figure is
+asserted. `make test-bench` runs it. The two in Go have Go tests of their own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SMALLEST = {
+    "bench.decode.bench": ["--records", "2000", "--rounds", "1"],
+    "bench.acks.bench": ["--rows", "4000", "--seconds", "0.2", "--pairs", "1"],
+    "bench.acks.bench --save-every": ["--rows", "4000", "--seconds", "0.5", "--pairs", "1", "--save-every", "0.2"],
+}
+
+
+@pytest.mark.parametrize("program", SMALLEST)
+def test_the_smallest_run_ends_well(program: str) -> None:
+    command = [sys.executable, "-m", program.split()[0], *SMALLEST[program]]
+    done = subprocess.run(command, cwd=Path(__file__).parent.parent, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]), done.stdout
