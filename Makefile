@@ -233,7 +233,7 @@ test-sim-long: need ## more seeds of the simulation
 check: build lint test-go test-race ## the inner loop
 
 .PHONY: test
-test: check test-sim test-planted test-python test-quickstart test-chaos test-kafka test-pulsar test-rocketmq ## everything CI runs
+test: check test-sim test-planted test-python test-quickstart test-chaos test-kafka test-pulsar test-rocketmq test-quickstart-rocketmq ## everything CI runs
 
 .PHONY: test-long
 test-long: test test-sim-long fuzz ## what takes long
