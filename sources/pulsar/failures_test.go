@@ -20,6 +20,8 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
+func init() { dataset.Register(Kind) }
+
 // ownBroker is one that a test may kill.
 func ownBroker(t testing.TB, o testbroker.PulsarOptions) *testbroker.Pulsar {
 	t.Helper()
@@ -118,7 +120,7 @@ func TestARangeIsReadOnWhenTheBrokerWasKilledOrFrozen(t *testing.T) {
 		t.Errorf("%d records were read, %d were sent", len(got), n)
 	}
 	s.Close()
-	goleak.VerifyNone(t, before)
+	goleak.VerifyNone(t, before, goleak.IgnoreAnyFunction("github.com/headrace/headrace/internal/proof/testbroker.(*process).start.func1")) // the broker's
 }
 
 // A token in a file, the broker's certificate by our authority: a spec reads; without the
