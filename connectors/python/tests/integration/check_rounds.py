@@ -80,7 +80,8 @@ class Group:
         except (OSError, ValueError):
             pass
         finally:
-            for end in (*files, *ranks, self.server):
+            ends: list[Any] = [*files, *ranks, self.server]
+            for end in ends:
                 with contextlib.suppress(OSError):
                     end.close()
 
