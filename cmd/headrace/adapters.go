@@ -12,27 +12,28 @@ import (
 )
 
 // listSource opens datasets for a master; readSource for an agent.
-func listSource(roots []string, log *slog.Logger) master.Opener {
+func (a *app) listSource(log *slog.Logger) master.Opener {
 	return func(_ context.Context, spec *dataset.Spec, known []sources.Segment) (sources.Source, error) {
-		return openSource(spec, roots, known, log)
+		return a.openSource(spec, a.cfg.AllowRoots, known, log)
 	}
 }
 
-func readSource(roots []string, log *slog.Logger) agent.Opener {
+func (a *app) readSource(log *slog.Logger) agent.Opener {
 	return func(_ context.Context, spec *dataset.Spec) (sources.Source, error) {
-		return openSource(spec, roots, nil, log)
+		return a.openSource(spec, a.cfg.AllowRoots, nil, log)
 	}
 }
 
-func openSource(spec *dataset.Spec, roots []string, known []sources.Segment, log *slog.Logger) (sources.Source, error) {
-	return spec.Open(dataset.Opening{AllowedRoots: roots, Known: known, Logger: log.With("dataset", spec.Name)})
+// openSource opens a source through the operator's connections.
+func (a *app) openSource(spec *dataset.Spec, roots []string, known []sources.Segment, log *slog.Logger) (sources.Source, error) {
+	return a.connections.Open(spec, dataset.Opening{AllowedRoots: roots, Known: known, Logger: log.With("dataset", spec.Name)})
 }
 
 // checkSpec refuses a spec at apply whose root is not allowed, whose files, topics
 // or offsets are not there, or whose fields are not in the files' first line.
-func checkSpec(roots []string, log *slog.Logger) func(context.Context, *dataset.Spec) error {
+func (a *app) checkSpec(log *slog.Logger) func(context.Context, *dataset.Spec) error {
 	return func(ctx context.Context, spec *dataset.Spec) error {
-		src, err := openSource(spec.ForALook(), roots, nil, log)
+		src, err := a.openSource(spec.ForALook(), a.cfg.AllowRoots, nil, log)
 		if err != nil {
 			return err
 		}

@@ -52,14 +52,14 @@ find it by HEADRACE_AGENT, or at its default place.`,
 			return g.Run(cmd.Context())
 		},
 	}
-	config.AddFlags(cmd.Flags(), nil, append(ofAgent, "allow_root", "metrics", "role", "role_token")...)
+	config.AddFlags(cmd.Flags(), nil, append(ofAgent, "allow_root", "allow_broker", "metrics", "role", "role_token")...)
 	completeFolders(cmd)
 	return cmd
 }
 
 func (a *app) newAgent(conn grpc.ClientConnInterface, target link.Target, log *slog.Logger, metrics prometheus.Registerer) (*agent.Agent, error) {
 	return agent.New(agent.Config{
-		Name: a.cfg.Name, Job: a.agentJob(), Conn: conn, Master: target.String(), Socket: a.cfg.Socket, Open: readSource(a.cfg.AllowRoots, log),
+		Name: a.cfg.Name, Job: a.agentJob(), Conn: conn, Master: target.String(), Socket: a.cfg.Socket, Open: a.readSource(log),
 		BufferBytes: a.cfg.Buffer, GPUs: listGPUs(log), Version: version, Logger: log, Registerer: metrics,
 	})
 }

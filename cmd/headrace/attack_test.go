@@ -1,11 +1,14 @@
 package main
 
 import (
+	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -155,4 +158,87 @@ func TestAnOlderStateFolderGetsATokenAtTheNextStart(t *testing.T) {
 		t.Error("the dataset is gone")
 	}
 	m.stop()
+}
+
+// trap is a broker of an attacker's: it counts the connections that came.
+func trap(t *testing.T) (addr string, came *atomic.Int64) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	came = &atomic.Int64{}
+	go func() { // ends with the listener
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			came.Add(1)
+			_ = c.Close()
+		}
+	}()
+	return l.Addr().String(), came
+}
+
+const trapSpec = `name: trap
+kafka: {brokers: ["%s"], topic: t, sasl: {mechanism: plain, user: u, %s}}
+decode: lines
+`
+
+// An operator's role lets somebody apply specs. It does not let them have the master's secrets.
+func TestASpecCannotSendTheMastersSecretsToABrokerOfItsOwn(t *testing.T) {
+	const password = "the-password-of-the-real-broker"
+	w := newWorld(t)
+	w.write("pw", password)
+	addr, came := trap(t)
+	w.env = append(w.env, "HEADRACE_KAFKA_PASSWORD="+password)
+	m := w.master("--log-level", "debug")
+	for _, secret := range []string{"password_env: HEADRACE_KAFKA_PASSWORD", "password_file: " + w.path("pw")} {
+		w.write("trap.yaml", fmt.Sprintf(trapSpec, addr, secret))
+		if r := w.run("apply", "-f", "trap.yaml"); r.code == exitOK || !strings.Contains(r.err, "--allow-broker "+addr) || strings.Contains(r.err, password) {
+			t.Errorf("%s: %+v", secret, r)
+		}
+	}
+	if n := came.Load(); n != 0 {
+		t.Errorf("the broker was connected to %d times", n)
+	}
+	m.stop()
+	if strings.Contains(m.err.String()+m.out.String(), password) {
+		t.Error("the password is in the log")
+	}
+	m = w.master("--allow-broker", addr)
+	if r := w.run("apply", "-f", "trap.yaml"); strings.Contains(r.err, "--allow-broker") {
+		t.Errorf("it is listed: %+v", r)
+	}
+	if came.Load() == 0 {
+		t.Error("a listed broker was not connected to")
+	}
+	m.stop()
+}
+
+func TestAConnectionOfTheSettingsIsUsedByNameAndNeverShown(t *testing.T) {
+	const password = "the-password-of-the-real-broker"
+	w := newWorld(t)
+	w.write("pw", password)
+	addr, came := trap(t)
+	w.write("headrace.yaml", fmt.Sprintf("connections:\n  main:\n    kafka: {brokers: [\"%s\"], sasl: {mechanism: plain, user: u, password_file: %s}}\n", addr, w.path("pw")))
+	m := w.master("--log-level", "debug")
+	w.write("spec.yaml", "name: clicks\nkafka: {connection: main, topic: t}\ndecode: lines\n")
+	r := w.run("apply", "-f", "spec.yaml")
+	if came.Load() == 0 || strings.Contains(r.err, "connection main") {
+		t.Errorf("the connection was not used: %+v", r)
+	}
+	w.write("spec.yaml", "name: clicks\nkafka: {connection: man, topic: t}\ndecode: lines\n")
+	wrong := w.run("apply", "-f", "spec.yaml")
+	if wrong.code == exitOK || !strings.Contains(wrong.err, "did you mean main?") {
+		t.Errorf("%+v", wrong)
+	}
+	said := r.err + r.out + wrong.err + wrong.out + w.ok("status", "-o", "json") + w.ok("list", "-o", "json")
+	_, heap := w.page("http://" + decoded[view.Job](t, w.ok("status", "-o", "json")).HTTP + "/debug/pprof/cmdline")
+	m.stop()
+	if strings.Contains(said+heap+m.err.String()+m.out.String(), password) {
+		t.Error("the password is shown")
+	}
 }

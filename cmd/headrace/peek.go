@@ -38,7 +38,7 @@ what a trainer would get. Nothing is leased and nothing changes.`,
 			if err != nil {
 				return err
 			}
-			rows, err := sample.First(cmd.Context(), spec, openQuick, n, columns)
+			rows, err := sample.First(cmd.Context(), spec, a.openQuick, n, columns)
 			if err != nil {
 				return err
 			}
@@ -52,10 +52,10 @@ what a trainer would get. Nothing is leased and nothing changes.`,
 
 // openQuick opens a source to look at it. It reads with the user's own rights, so the
 // spec's root is allowed.
-func openQuick(spec *dataset.Spec) (sources.Source, error) {
+func (a *app) openQuick(spec *dataset.Spec) (sources.Source, error) {
 	roots := spec.Folders()
 	if len(roots) == 0 {
 		roots = []string{"/"}
 	}
-	return openSource(spec.ForALook(), roots, nil, slog.New(slog.DiscardHandler))
+	return a.openSource(spec.ForALook(), roots, nil, slog.New(slog.DiscardHandler))
 }

@@ -14,6 +14,7 @@ import (
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/internal/advice"
 	"github.com/headrace/headrace/internal/config"
+	"github.com/headrace/headrace/internal/connection"
 	"github.com/headrace/headrace/internal/link"
 	"github.com/headrace/headrace/internal/proof/demo"
 	"github.com/headrace/headrace/internal/suggest"
@@ -27,11 +28,13 @@ type app struct {
 
 	file string // --config
 	cfg  *config.Config
+
+	connections *connection.Book
 }
 
 var (
 	everywhere = []string{"job", "state", "master", "output", "log_level", "log_format", "tls_cert", "tls_key", "tls_ca", "token_file"}
-	ofMaster   = []string{"listen", "http", "model", "session_ttl", "allow_root", "role", "role_token"}
+	ofMaster   = []string{"listen", "http", "model", "session_ttl", "allow_root", "allow_broker", "role", "role_token"}
 	ofAgent    = []string{"name", "socket", "buffer"}
 )
 
@@ -134,6 +137,14 @@ func (a *app) load(cmd *cobra.Command, defaults map[string]string) error {
 		return advice.Usage.Wrap("", err)
 	}
 	a.cfg = cfg
+	return a.connect(cfg.AllowBrokers)
+}
+
+// connect registers the operator's connections, and the brokers that are listed.
+func (a *app) connect(brokers []string) (err error) {
+	if a.connections, err = connection.Parse(a.cfg.Connections, a.cfg.ConnectionsFile, brokers); err != nil {
+		return advice.Usage.Wrap("", err)
+	}
 	return nil
 }
 

@@ -72,6 +72,13 @@ func (a *app) loadUp(cmd *cobra.Command, files []string, defaults map[string]str
 			a.cfg.AllowRoots = append(a.cfg.AllowRoots, d.Spec.Folders()...)
 		}
 	}
+	if a.cfg.From("allow_broker") == "" { // the same user brings the specs and the secrets
+		brokers := a.cfg.AllowBrokers
+		for _, d := range docs {
+			brokers = append(brokers, d.Spec.ReachOf().Addresses...)
+		}
+		return docs, a.connect(brokers)
+	}
 	return docs, nil
 }
 

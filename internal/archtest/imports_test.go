@@ -40,6 +40,7 @@ var rules = []struct {
 
 	{"internal/dataset", []string{"sources", "internal/suggest"}}, // what a kind of source can do
 	{"internal/secret", []string{"internal/dataset"}},
+	{"internal/connection", []string{"sources", "internal/dataset", "internal/suggest"}}, // which secret goes to which broker
 	{"internal/frame", []string{"internal/dataset"}},
 	{"internal/decode/...", []string{"sources", "internal/dataset", "internal/frame", "internal/decode/..."}}, // schemas, not protos
 	{"internal/store/...", []string{"internal/store/...", "shardsvc"}},

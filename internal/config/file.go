@@ -17,7 +17,14 @@ import (
 type fileValue struct {
 	values []string
 	where  string // headrace.yaml:3
+
+	node *yaml.Node // of connections, which package connection reads
+	path string
 }
+
+// connectionsKey is the one setting that is a mapping. It is in no variable and no flag: it
+// is long, and it names secrets.
+const connectionsKey = "connections"
 
 // readFile reads the YAML file: one mapping of settings to scalars (or lists of
 // scalars). A file that was named must be there.
@@ -60,9 +67,13 @@ func parseFile(path string, b []byte) (map[string]fileValue, error) {
 		key, val := root.Content[i], root.Content[i+1]
 		where := fmt.Sprintf("%s:%d", path, key.Line)
 		s := byKey(key.Value)
+		if key.Value == connectionsKey && out[connectionsKey].where == "" {
+			out[connectionsKey] = fileValue{node: val, where: where, path: path}
+			continue
+		}
 		switch {
 		case s == nil:
-			errs = append(errs, fmt.Errorf("%s: %s: no such setting; %s", where, key.Value, suggest.Hint(key.Value, keys(), "settings")))
+			errs = append(errs, fmt.Errorf("%s: %s: no such setting; %s", where, key.Value, suggest.Hint(key.Value, append(keys(), connectionsKey), "settings")))
 			continue
 		case out[key.Value].where != "":
 			errs = append(errs, fmt.Errorf("%s: %s: given twice; first at %s", where, key.Value, out[key.Value].where))

@@ -98,6 +98,7 @@ func Load(p Places) (*Config, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
+	c.Connections, c.ConnectionsFile = file[connectionsKey].node, file[connectionsKey].path
 	return c, c.complete()
 }
 

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/headrace/headrace/internal/access"
 	"github.com/headrace/headrace/internal/link"
 )
@@ -28,6 +30,11 @@ type Config struct {
 	Name       string   // of the agent
 	Socket     string   // of the agent
 	AllowRoots []string // folders that files may be read from; absolute
+
+	AllowBrokers    []string   // host:port that the secrets of specs may be sent to
+	Connections     *yaml.Node // of the settings file; nil: none
+	ConnectionsFile string     // for errors
+
 	SessionTTL time.Duration
 	Buffer     int64 // bytes an agent may hold decoded and not delivered
 	TLS        link.TLS
@@ -109,6 +116,20 @@ var settings = []setting{
 		}},
 	{key: "allow_root", list: true, usage: "folder that files may be read from; repeat for more (default for up and run: the current folder)",
 		set: setRoots},
+	{key: "allow_broker", list: true, usage: "HOST:PORT of a broker that the login of a spec may be sent to; repeat for more (default for up and run: those of -f)",
+		set: func(c *Config, v []string) error {
+			c.AllowBrokers = nil
+			for _, addr := range v {
+				if addr == "" {
+					continue
+				}
+				if err := link.CheckAddress(addr, false); err != nil {
+					return err
+				}
+				c.AllowBrokers = append(c.AllowBrokers, addr)
+			}
+			return nil
+		}},
 	{key: "buffer", def: "512MiB", usage: "bytes an agent may hold decoded and not yet taken by trainers",
 		set: func(c *Config, v []string) (err error) {
 			c.Buffer, err = size(v[0], 1<<20)

@@ -15,6 +15,9 @@ type Kind struct {
 	sources.Kind
 	Example string   // of its part, on one line: "kafka: {brokers: [kafka-1:9092], topic: clicks}"
 	Folders []string // fields of its part that a spec's file may give relative to itself
+	// Connects: fields of its part that say how a broker is reached: addresses, TLS, login.
+	// A spec that names a connection of the operator's has none of them.
+	Connects []string
 
 	// New is a part with its defaults.
 	New func() Part

@@ -88,6 +88,7 @@ func (c *Check) spec(s *Spec) {
 		c.Fail(c.other, "", "does not go with "+s.Source.Kind().Name+": a dataset has one source", "make two datasets")
 	default:
 		s.Source.Check(c, s)
+		c.reach(s)
 		c.source = s.Source.Kind()
 		c.maxRecord = s.Source.Traits().MaxRecord
 		if s.Live() {

@@ -24,9 +24,9 @@ var Kind = dataset.Kind{
 			// A lease that ends ahead of head holds nothing up: it may be long, but not for hours.
 			MaxWhileLive: 1_000_000},
 	},
-	Example: "kafka: {brokers: [kafka-1:9092], topic: clicks}",
-	New:     func() dataset.Part { return &Spec{Start: "earliest", End: "latest", MaxRecord: 16 << 20} },
-	Open:    openSpec,
+	Example: "kafka: {brokers: [kafka-1:9092], topic: clicks}", Connects: []string{"brokers", "tls", "sasl"},
+	New:  func() dataset.Part { return &Spec{Start: "earliest", End: "latest", MaxRecord: 16 << 20} },
+	Open: openSpec,
 }
 
 const (
@@ -39,6 +39,7 @@ const (
 // then and for good, unless End is never: then records are read as they come, and new
 // partitions join.
 type Spec struct {
+	Connection   string           `json:"connection,omitempty"`    // of the operator's, in place of brokers, tls and sasl
 	Brokers      []string         `json:"brokers"`                 // host:port, a few of the cluster's
 	Topics       []string         `json:"topics"`                  // topic: in a spec's text
 	Start        string           `json:"start"`                   // earliest (default) | latest | RFC 3339
@@ -72,7 +73,22 @@ func (k *Spec) Traits() dataset.Traits {
 
 // Compatible: how the same records are reached may change.
 func (k *Spec) Compatible(field string) bool {
-	return field == "brokers" || field == "group" || field == "refresh" || strings.HasPrefix(field, "tls") || strings.HasPrefix(field, "sasl")
+	return field == "brokers" || field == "connection" || field == "group" || field == "refresh" || strings.HasPrefix(field, "tls") || strings.HasPrefix(field, "sasl")
+}
+
+// Reach: only the mechanism plain sends the password itself.
+func (k *Spec) Reach() dataset.Reach {
+	return dataset.Reach{Connection: k.Connection, Addresses: k.Brokers, Secret: k.SASL != nil || k.TLS != nil && k.TLS.Cert != "",
+		ClearText: k.TLS == nil && k.SASL != nil && k.SASL.Mechanism == "plain"}
+}
+
+// Connect takes what Kind.Connects names.
+func (k *Spec) Connect(from dataset.Part) dataset.Part {
+	c := *k
+	if f, ok := from.(*Spec); ok {
+		c.Brokers, c.TLS, c.SASL = f.Brokers, f.TLS, f.SASL
+	}
+	return &c
 }
 
 func (k *Spec) Fill() {
@@ -83,6 +99,7 @@ func (k *Spec) Fill() {
 
 func (k *Spec) Members(r *dataset.Reader) []dataset.Member {
 	return []dataset.Member{
+		{Name: "connection", Read: r.Text(&k.Connection)},
 		{Name: "brokers", Read: r.Texts(&k.Brokers)},
 		{Name: "topic", Read: r.Texts(&k.Topics)},
 		{Name: "topics", Read: r.Texts(&k.Topics)},

@@ -3,6 +3,7 @@ package pulsar
 import (
 	"fmt"
 	"maps"
+	"net"
 	"net/url"
 	"regexp"
 	"slices"
@@ -26,9 +27,9 @@ var Kind = dataset.Kind{
 		Commits: true, Retains: true,
 		Sizes: sources.Sizes{Block: 16 * entries, Initial: 64 * entries, Min: entries, Max: 100_000 * entries, MaxWhileLive: 10_000 * entries},
 	},
-	Example: "pulsar: {service: pulsar://broker:6650, admin: http://broker:8080, topic: clicks}",
-	New:     func() dataset.Part { return &Spec{Start: "earliest", End: "latest", MaxRecord: 16 << 20} },
-	Open:    openSpec,
+	Example: "pulsar: {service: pulsar://broker:6650, admin: http://broker:8080, topic: clicks}", Connects: []string{"service", "admin", "tls", "auth"},
+	New:  func() dataset.Part { return &Spec{Start: "earliest", End: "latest", MaxRecord: 16 << 20} },
+	Open: openSpec,
 }
 
 const (
@@ -41,13 +42,14 @@ const (
 // are first listed, unless End is never: then messages are read as they come, and new
 // partitions join.
 type Spec struct {
-	Service      string            `json:"service"`             // pulsar://host:port, or pulsar+ssl://
-	Admin        string            `json:"admin"`               // http://host:port, or https://
-	Topics       []string          `json:"topics"`              // topic: in a spec's text
-	Start        string            `json:"start"`               // earliest (default) | latest | RFC 3339
-	StartIDs     map[string]string `json:"start_ids,omitempty"` // by partition, "3" or "clicks-partition-3": "ledger:entry"; start is for the others
-	End          string            `json:"end"`                 // latest (default: the last message at apply) | RFC 3339 | never
-	Refresh      dataset.Duration  `json:"refresh,omitempty"`   // end: never: how often new partitions are looked for; default 5s
+	Connection   string            `json:"connection,omitempty"` // of the operator's, in place of service, admin, tls and auth
+	Service      string            `json:"service"`              // pulsar://host:port, or pulsar+ssl://
+	Admin        string            `json:"admin"`                // http://host:port, or https://
+	Topics       []string          `json:"topics"`               // topic: in a spec's text
+	Start        string            `json:"start"`                // earliest (default) | latest | RFC 3339
+	StartIDs     map[string]string `json:"start_ids,omitempty"`  // by partition, "3" or "clicks-partition-3": "ledger:entry"; start is for the others
+	End          string            `json:"end"`                  // latest (default: the last message at apply) | RFC 3339 | never
+	Refresh      dataset.Duration  `json:"refresh,omitempty"`    // end: never: how often new partitions are looked for; default 5s
 	Subscription string            `json:"subscription,omitempty"`
 	MaxRecord    dataset.Size      `json:"max_record"` // key and value; default 16MiB
 	TLS          *dataset.TLS      `json:"tls,omitempty"`
@@ -109,7 +111,44 @@ func subscriptionOf(k *Spec, dataset string) string {
 
 // Compatible: how the same messages are reached may change.
 func (k *Spec) Compatible(field string) bool {
-	return field == "service" || field == "admin" || field == "subscription" || field == "refresh" || strings.HasPrefix(field, "tls") || strings.HasPrefix(field, "auth")
+	return field == "connection" || field == "service" || field == "admin" || field == "subscription" || field == "refresh" || strings.HasPrefix(field, "tls") || strings.HasPrefix(field, "auth")
+}
+
+// Reach: a token is sent as it is, to the brokers and to the admin service.
+func (k *Spec) Reach() dataset.Reach {
+	r := dataset.Reach{Connection: k.Connection, Secret: k.Auth != nil || k.TLS != nil && k.TLS.Cert != ""}
+	urls := append(strings.Split(k.Service, ","), k.Admin)
+	if k.Auth != nil && k.Auth.OAuth2 != nil {
+		urls = append(urls, k.Auth.OAuth2.Issuer)
+	}
+	for _, text := range urls {
+		scheme, address, ok := strings.Cut(text, "://")
+		if !ok { // a further broker of the service
+			scheme, address = strings.SplitN(k.Service, ":", 2)[0], text
+		}
+		if address, _, _ = strings.Cut(address, "/"); address == "" {
+			continue
+		}
+		r.ClearText = r.ClearText || k.Auth != nil && (scheme == "pulsar" || scheme == "http")
+		r.Addresses = append(r.Addresses, withPort(scheme, address))
+	}
+	return r
+}
+
+func withPort(scheme, address string) string {
+	if _, _, err := net.SplitHostPort(address); err == nil {
+		return address
+	}
+	return net.JoinHostPort(strings.Trim(address, "[]"), map[string]string{"pulsar": "6650", "pulsar+ssl": "6651", "http": "80", "https": "443"}[scheme])
+}
+
+// Connect takes what Kind.Connects names.
+func (k *Spec) Connect(from dataset.Part) dataset.Part {
+	c := *k
+	if f, ok := from.(*Spec); ok {
+		c.Service, c.Admin, c.TLS, c.Auth = f.Service, f.Admin, f.TLS, f.Auth
+	}
+	return &c
 }
 
 func (k *Spec) Fill() {
@@ -120,6 +159,7 @@ func (k *Spec) Fill() {
 
 func (k *Spec) Members(r *dataset.Reader) []dataset.Member {
 	return []dataset.Member{
+		{Name: "connection", Read: r.Text(&k.Connection)},
 		{Name: "service", Read: r.Text(&k.Service)},
 		{Name: "admin", Read: r.Text(&k.Admin)},
 		{Name: "topic", Read: r.Texts(&k.Topics)},

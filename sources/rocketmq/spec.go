@@ -26,9 +26,9 @@ var Kind = dataset.Kind{
 			// A lease that ends ahead of head holds nothing up: it may be long, but not for hours.
 			MaxWhileLive: 1_000_000},
 	},
-	Example: "rocketmq: {name_servers: [mq-1:9876], topic: clicks}",
-	New:     func() dataset.Part { return &Spec{Start: "earliest", End: "latest", MaxRecord: 16 << 20} },
-	Open:    openSpec,
+	Example: "rocketmq: {name_servers: [mq-1:9876], topic: clicks}", Connects: []string{"name_servers", "tls", "acl"},
+	New:  func() dataset.Part { return &Spec{Start: "earliest", End: "latest", MaxRecord: 16 << 20} },
+	Open: openSpec,
 }
 
 const (
@@ -41,6 +41,7 @@ const (
 // and for good, unless End is never: then messages are read as they come, and new
 // queues join.
 type Spec struct {
+	Connection   string           `json:"connection,omitempty"`    // of the operator's, in place of name_servers, tls and acl
 	NameServers  []string         `json:"name_servers"`            // host:port
 	Topics       []string         `json:"topics"`                  // topic: in a spec's text
 	Brokers      []string         `json:"brokers,omitempty"`       // names that must be registered before anything is listed
@@ -81,7 +82,21 @@ func (k *Spec) Traits() dataset.Traits {
 
 // Compatible: how the same records are reached may change.
 func (k *Spec) Compatible(field string) bool {
-	return slices.Contains([]string{"name_servers", "brokers", "group", "refresh"}, field) || strings.HasPrefix(field, "tls") || strings.HasPrefix(field, "acl")
+	return slices.Contains([]string{"connection", "name_servers", "brokers", "group", "refresh"}, field) || strings.HasPrefix(field, "tls") || strings.HasPrefix(field, "acl")
+}
+
+// Reach: a request is signed with the key, which is never sent.
+func (k *Spec) Reach() dataset.Reach {
+	return dataset.Reach{Connection: k.Connection, Addresses: k.NameServers, Secret: k.ACL != nil || k.TLS != nil && k.TLS.Cert != ""}
+}
+
+// Connect takes what Kind.Connects names.
+func (k *Spec) Connect(from dataset.Part) dataset.Part {
+	c := *k
+	if f, ok := from.(*Spec); ok {
+		c.NameServers, c.TLS, c.ACL = f.NameServers, f.TLS, f.ACL
+	}
+	return &c
 }
 
 func (k *Spec) Fill() {
@@ -92,6 +107,7 @@ func (k *Spec) Fill() {
 
 func (k *Spec) Members(r *dataset.Reader) []dataset.Member {
 	return []dataset.Member{
+		{Name: "connection", Read: r.Text(&k.Connection)},
 		{Name: "name_servers", Read: r.Texts(&k.NameServers)},
 		{Name: "topic", Read: r.Texts(&k.Topics)},
 		{Name: "topics", Read: r.Texts(&k.Topics)},
