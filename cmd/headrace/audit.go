@@ -128,7 +128,7 @@ func (a *app) sourceOf(ctx context.Context, files []string) (open func(string) (
 		return func(name string) (sources.Source, error) {
 			for _, d := range docs {
 				if d.Spec.Name == name {
-					return openQuick(d.Spec)
+					return a.openOwn(d.Spec)
 				}
 			}
 			return nil, fmt.Errorf("no file of -f has dataset %s", name)
@@ -153,6 +153,6 @@ func (a *app) sourceOf(ctx context.Context, files []string) (open func(string) (
 		if err != nil {
 			return nil, err
 		}
-		return openQuick(spec)
+		return a.openQuick(spec)
 	}, c.close, nil
 }

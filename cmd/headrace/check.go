@@ -34,7 +34,7 @@ Exits with 1 if there was any.`,
 			}
 			results := []sample.Checked{}
 			for _, d := range docs {
-				c, err := sample.Check(cmd.Context(), d.Spec, a.openQuick, n)
+				c, err := sample.Check(cmd.Context(), d.Spec, a.openOwn, n)
 				if err != nil {
 					return err
 				}
