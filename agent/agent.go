@@ -59,6 +59,7 @@ func New(cfg Config) (*Agent, error) {
 		Hello: &pb.Hello{
 			Protocol: link.Protocol, Job: cfg.Job, Agent: cfg.Name, Incarnation: rand.Uint64(), Version: cfg.Version,
 			Host: host, Pid: int32(os.Getpid()), Gpus: cfg.GPUs,
+			Clock: clockName(),
 		},
 	})
 	metrics, err := feed.NewMetrics(cfg.Registerer, func() int64 { return a.feed.Buffered() })

@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"hash/fnv"
+	"os"
 	"sync"
 	"time"
 
@@ -15,9 +17,8 @@ import (
 // taken before all others and is held until the core's decisions are handed out. So
 // decisions are carried out in the order in which the core made them.
 type desk struct {
-	start int64 // boottime, ns
-	srv   *feed.Server
-	wake  chan struct{} // the clock must look at `due` again
+	srv  *feed.Server
+	wake chan struct{} // the clock must look at `due` again
 
 	mu      sync.Mutex
 	core    *hold.Core
@@ -31,22 +32,33 @@ type desk struct {
 
 func newDesk(cfg hold.Config) *desk {
 	return &desk{
-		start: boottime(), core: hold.New(cfg), due: hold.Never, wake: make(chan struct{}, 1),
+		core: hold.New(cfg), due: hold.Never, wake: make(chan struct{}, 1),
 		greeted: make(chan struct{}), lost: "it was not reached yet",
 	}
 }
 
-// now is the agent's clock: monotonic and never 0. It goes on while the machine is
+// now is the node's clock: monotonic and never 0. It goes on while the machine is
 // suspended, because the master's clock goes on too and a session must not outlive its
-// TTL.
-func (d *desk) now() hold.Time { return boottime() - d.start + 1 }
-
-func boottime() int64 {
+// TTL. Trainers say on it when they were made.
+func (d *desk) now() hold.Time {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
 		panic("agent: this kernel has no CLOCK_BOOTTIME: " + err.Error()) // Linux 2.6.39
 	}
 	return ts.Nano()
+}
+
+// clockName names that clock, by the boot of the node and the time namespace that we are
+// in. 0: unknown.
+func clockName() uint64 {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return 0
+	}
+	space, _ := os.Readlink("/proc/self/ns/time") // Linux 5.6
+	h := fnv.New64a()
+	_, _ = h.Write(append(boot, space...))
+	return h.Sum64()
 }
 
 // Do implements feed.Desk.

@@ -29,6 +29,7 @@ func (c *Core) Step(now Time, ev Event, fx *Effects) (wake Time) {
 	if t, ok := ev.(*Tick); ok {
 		c.blocked += max(t.Blocked, 0)
 	}
+	c.shell = max(c.shell, now)
 	c.now = max(c.now, now-c.blocked)
 	if _, ok := ev.(*Start); !ok && !c.started {
 		panic("shardsvc: the first event must be *Start")
@@ -75,6 +76,7 @@ func (c *Core) Step(now Time, ev Event, fx *Effects) (wake Time) {
 	default:
 		panic(fmt.Sprintf("shardsvc: unknown event %T", ev))
 	}
+	c.letIn()
 	c.checkDoubts()
 	c.serve()
 	c.checkPaused()
@@ -96,9 +98,9 @@ func (c *Core) message(m *Message) {
 	if a == nil {
 		return
 	}
-	c.heard(a)
+	c.heard(a, m)
 	for i := range m.Joins {
-		c.join(a, &m.Joins[i])
+		c.join(a, &m.Joins[i], a.clock.made(m.Joins[i].MadeAt, m.SentAt))
 	}
 	for i := range m.Held {
 		c.held(&a.speaker, a.holder(m.Held[i].Worker), a.known, &m.Held[i])

@@ -80,6 +80,7 @@
 //	groupkind.go   what it asks of the model kind
 //	session.go     agents and their sessions; recovery of a new term
 //	worker.go      trainer processes: joins, leaves
+//	made.go        which of two processes of a rank is the newer one
 //	generation.go  one start of the whole group, and its end
 //	steps.go       reported steps; processes that stall
 //	series.go      rounds: what all ranks may yield
@@ -87,7 +88,7 @@
 //
 // The group offers:
 //
-//	drop endGeneration fence fenceRank rankOf refuseJoin replace setKind setTopStep
+//	drop endGeneration fence fenceRank olderThanAll rankOf refuseJoin refuseOlder replace setKind setTopStep
 //	setWorldSize startGeneration
 //
 // Checkpoints: which records are in which model.

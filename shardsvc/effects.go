@@ -52,7 +52,7 @@ const (
 	// ReplyHeld: Was, Token, Refused, Reason, Prefix, End. Without a ReplyHello
 	// before it, it answers a Held in a later message.
 	ReplyHeld
-	// ReplyJoin: Worker, Refused, Reason, Generation, Epoch, Step, Units, Again.
+	// ReplyJoin: Worker, Refused, Join, Reason, Generation, Epoch, Step, Units, Again.
 	ReplyJoin
 	// ReplyAck: Token, Prefix, Code, Reason.
 	ReplyAck
@@ -98,6 +98,14 @@ const (
 	CloseExpired                   // nothing was heard for the TTL: the agent may say hello again
 )
 
+// JoinRefusal says why a ReplyJoin is refused, with the numbers of the wire.
+type JoinRefusal uint8
+
+const (
+	JoinRefused    JoinRefusal = iota
+	JoinSuperseded             // a process that was made later has joined
+)
+
 // State of a ReplyStanding, with the numbers of the wire.
 type State uint8
 
@@ -141,6 +149,7 @@ type Reply struct {
 	Code             Code
 	State            State
 	Close            CloseCode
+	Join             JoinRefusal
 	Refused          bool
 	Worker           uint32
 	Dataset          DatasetID

@@ -135,6 +135,7 @@ type Tick struct{ Blocked Time }
 // of a session without Hello before is ignored.
 type Message struct {
 	Session  Session
+	SentAt   Time // on the clock of the agent's node; 0: not said
 	Hello    *Hello
 	Joins    []Join
 	Held     []Held // with Hello, or later for trainers that came back later
@@ -157,6 +158,7 @@ type Message struct {
 type Hello struct {
 	Agent       string
 	Incarnation uint64
+	Clock       uint64 // names the clock of SentAt: agents with the same one read one clock; 0: unknown
 }
 
 // Join attaches a trainer process. One that comes again, with the same rank and
@@ -170,6 +172,7 @@ type Join struct {
 	Generation  uint32
 	Pid         int32
 	Resume      Resume
+	MadeAt      Time // when its process was made, on the clock of SentAt; 0: unknown
 }
 
 type Held struct {

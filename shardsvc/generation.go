@@ -1,6 +1,9 @@
 package shardsvc
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // setWorldSize of a job whose ranks say each for itself how many they are.
 func (gr *group) setWorldSize(ranks uint32) { gr.worldSize, gr.jobDirty = ranks, true }
@@ -17,6 +20,12 @@ func (gr *group) replace(r *rank) {
 	} else {
 		r.unheard = true
 	}
+}
+
+// olderThanAll says whether a process is known to have been made before all of the
+// generation.
+func (gr *group) olderThanAll(at made) bool {
+	return !slices.ContainsFunc(gr.ranks, func(r *rank) bool { return r.generation == gr.generation && !at.before(r.made) })
 }
 
 // startGeneration: the whole group starts again.

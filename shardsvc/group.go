@@ -9,6 +9,7 @@ type group struct {
 	ledger *ledger
 	kind   groupKind
 
+	began     Time   // this term, on the shell's clock
 	worldSize uint32 // of the generation
 	topStep   int64  // the highest one reported in the generation
 
@@ -18,9 +19,10 @@ type group struct {
 	workers  []*worker // in order of arrival
 	ranks    []*rank   // in order of arrival
 	byRank   map[uint32]*rank
-	rejoined []*worker // in the message at hand
-	series   []*series // of the generation, in order of arrival
-	roundsAt Time      // when they are looked at; 0: no timer is set
+	rejoined []*worker  // in the message at hand
+	series   []*series  // of the generation, in order of arrival
+	roundsAt Time       // when they are looked at; 0: no timer is set
+	waiting  []newcomer // until a new term has recovered, in order of arrival
 
 	dirtyAgents []*agent
 }
@@ -54,6 +56,7 @@ func (gr *group) load(l *loading) {
 
 // start says whether a new term waits for somebody.
 func (gr *group) start() (waits bool) {
+	gr.began = gr.shell
 	for _, a := range gr.agents {
 		a.lastHeard = gr.now
 		gr.timers.push(timer{at: gr.now + gr.cfg.SessionTTL, kind: timerSession, of: a})

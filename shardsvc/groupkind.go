@@ -7,8 +7,8 @@ type groupKind interface {
 	// one has its rank: what it has stepped is in the model.
 	takesOlder() bool
 	// enter says whether a process may join, makes room for it, and goes back for it
-	// where that is decided before it is in. A refusal is told.
-	enter(a *agent, r *rank, j *Join, newcomer bool) (again comesAgain, ok bool)
+	// where that is decided before it is in. at: when it was made. A refusal is told.
+	enter(a *agent, r *rank, j *Join, newcomer bool, at made) (again comesAgain, ok bool)
 	// entered says that w is in, and was not told yet. first: its rank is new in the
 	// generation.
 	entered(w *worker, j *Join, first bool) (again comesAgain)

@@ -8,7 +8,7 @@ type private struct{ anyKind }
 
 // enter: an older process of the rank and its model are out of the group. The new one
 // goes back to a cut of the rank, or begins with nothing.
-func (ck private) enter(a *agent, r *rank, j *Join, newcomer bool) (again comesAgain, ok bool) {
+func (ck private) enter(a *agent, r *rank, j *Join, newcomer bool, _ made) (again comesAgain, ok bool) {
 	if !ck.mayResume(a, j, newcomer) {
 		return again, false
 	}

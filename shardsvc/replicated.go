@@ -11,7 +11,7 @@ import (
 type replicated struct{ anyKind }
 
 // enter lets a process into the running generation, or starts one.
-func (ck replicated) enter(a *agent, r *rank, j *Join, newcomer bool) (again comesAgain, ok bool) {
+func (ck replicated) enter(a *agent, r *rank, j *Join, newcomer bool, at made) (again comesAgain, ok bool) {
 	if !ck.mayResume(a, j, newcomer) {
 		return again, false
 	}
@@ -30,6 +30,9 @@ func (ck replicated) enter(a *agent, r *rank, j *Join, newcomer bool) (again com
 	case r.generation == ck.generation:
 		ck.group.endGeneration(fmt.Sprintf("another process came for rank %d", r.no))
 		return ck.startGeneration(world, j.Resume), true
+	case world != ck.group.worldSize && ck.group.olderThanAll(at):
+		ck.group.refuseOlder(a, j, fmt.Sprintf("a newer group of %d has joined since this process of a group of %d was started", ck.group.worldSize, world))
+		return again, false
 	case world != ck.group.worldSize:
 		ck.group.endGeneration(fmt.Sprintf("a group of %d came, this one has %d", world, ck.group.worldSize))
 		return ck.startGeneration(world, j.Resume), true

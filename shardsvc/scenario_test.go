@@ -218,10 +218,11 @@ func (s *script) event(t *testing.T, line string) Event {
 	return nil
 }
 
-// message: `msg agent` speaks on the agent's session; each line is one part.
+// message: `msg agent` speaks on the agent's session, at a time of its node's clock if
+// it says when it is sent; each line is one part.
 func (s *script) message(t *testing.T, d *datadriven.TestData) *Message {
 	name := d.CmdArgs[0].Key
-	m := &Message{}
+	m := &Message{SentAt: args{t, d.CmdArgs}.time("sent", 0)}
 	for _, line := range strings.Split(d.Input, "\n") {
 		if line == "" {
 			continue
@@ -235,12 +236,12 @@ func (s *script) message(t *testing.T, d *datadriven.TestData) *Message {
 		token := func() Token { return parseTok(t, a.word("tok", "")) }
 		switch cmd {
 		case "hello":
-			m.Hello = &Hello{Agent: name, Incarnation: uint64(a.num("inc", 1))}
+			m.Hello = &Hello{Agent: name, Incarnation: uint64(a.num("inc", 1)), Clock: uint64(a.num("clock", 0))}
 			s.w.next++
 			s.w.last[name] = s.w.next
 		case "join":
 			m.Joins = append(m.Joins, Join{Worker: w, Rank: uint32(a.num("rank", 0)), Incarnation: uint64(a.num("inc", 1)), WorldSize: uint32(a.num("world", 1)), Generation: uint32(a.num("gen", 0)),
-				Resume: resumeWords[a.word("resume", "")]})
+				Resume: resumeWords[a.word("resume", "")], MadeAt: a.time("made", 0)})
 		case "held":
 			m.Held = append(m.Held, Held{Token: token(), Worker: w, Dataset: ds, Partition: uint32(a.num("part", 1)), Pass: uint32(a.num("pass", 0)), Segment: a.num("seg", 0),
 				Start: a.num("start", 0), End: a.num("end", 0), Frontier: a.num("frontier", 0)})

@@ -12,6 +12,7 @@ type agent struct {
 	incarnation uint64
 	superseded  []uint64
 	lastHeard   Time
+	clock       nodeClock
 	helloed     bool // in this term
 	known       bool // since before this term
 	gone        bool
@@ -21,7 +22,10 @@ type agent struct {
 }
 
 // heard: a's session lives.
-func (gr *group) heard(a *agent) { a.lastHeard = gr.now }
+func (gr *group) heard(a *agent, m *Message) {
+	a.lastHeard = gr.now
+	a.clock.heard(gr.shell, m.SentAt)
+}
 
 func (gr *group) newAgent(name string, incarnation uint64) *agent {
 	a := &agent{speaker: speaker{name: name}, incarnation: incarnation, lastHeard: gr.now, byNumber: map[uint32]*worker{}}
@@ -63,6 +67,9 @@ func (gr *group) hello(m *Message) bool {
 			a.superseded = a.superseded[n:]
 		}
 		a.incarnation = h.Incarnation
+		if h.Clock == 0 {
+			a.clock = nodeClock{}
+		}
 	default:
 		gr.closeSession(a, CloseReplaced, "a newer stream of agent "+h.Agent+" took over")
 		for _, w := range a.workers {
@@ -71,6 +78,9 @@ func (gr *group) hello(m *Message) bool {
 	}
 	a.open(m.Session)
 	a.helloed = true
+	if a.clock.name != h.Clock {
+		a.clock = nodeClock{name: h.Clock}
+	}
 	gr.sessions[m.Session] = a
 	gr.dirtyAgent(a)
 	gr.reply(Reply{To: m.Session, Kind: ReplyHello, Term: gr.term, Epoch: gr.epoch, Generation: gr.generation})
@@ -103,11 +113,7 @@ func (gr *group) lost(s Session) {
 // what the agent holds of a worker that came again, and did not name, never
 // arrived; workers that it did not name are without an agent.
 func (gr *group) asserted(a *agent) {
-	for _, w := range gr.rejoined {
-		gr.ledger.confirmed(&w.holder)
-	}
-	clear(gr.rejoined)
-	gr.rejoined = gr.rejoined[:0]
+	gr.confirmRejoined()
 	for _, w := range a.workers {
 		if w.unconfirmed {
 			w.unconfirmed = false
@@ -115,6 +121,14 @@ func (gr *group) asserted(a *agent) {
 		}
 	}
 	gr.checkRecovery()
+}
+
+func (gr *group) confirmRejoined() {
+	for _, w := range gr.rejoined {
+		gr.ledger.confirmed(&w.holder)
+	}
+	clear(gr.rejoined)
+	gr.rejoined = gr.rejoined[:0]
 }
 
 // sessionDue ends an agent that was not heard for a TTL.

@@ -12,7 +12,7 @@ func (ck shared) takesOlder() bool { return ck.noCuts() == "" }
 
 // enter: an older process of the rank is ended; its rows wait until that is known. The
 // first process of a group may begin anew.
-func (ck shared) enter(_ *agent, r *rank, j *Join, newcomer bool) (again comesAgain, ok bool) {
+func (ck shared) enter(_ *agent, r *rank, j *Join, newcomer bool, _ made) (again comesAgain, ok bool) {
 	if !newcomer {
 		return again, true
 	}

@@ -14,6 +14,7 @@ type turn struct {
 	jobDirty   bool   // what is stored of the job has changed
 
 	now     Time // shell's time minus blocked
+	shell   Time // shell's time
 	blocked Time // sum of what Ticks reported
 
 	timers timerHeap

@@ -27,6 +27,7 @@ type rank struct {
 	*account
 	index       int    // in order of arrival
 	incarnation uint64 // newest
+	made        made   // it; not known before it has joined in this term
 	generation  uint32
 	attached    bool // its process may run
 	fenced      bool // this incarnation may not come back
@@ -54,7 +55,7 @@ func (gr *group) rankOf(no uint32) *rank {
 }
 
 // join attaches a trainer process: a new one, or one that comes again.
-func (gr *group) join(a *agent, j *Join) {
+func (gr *group) join(a *agent, j *Join, at made) {
 	if w := a.byNumber[j.Worker]; w != nil {
 		if w.incarnation != j.Incarnation || w.rank.no != j.Rank {
 			reason := "that worker number belongs to another process"
@@ -62,7 +63,7 @@ func (gr *group) join(a *agent, j *Join) {
 			gr.ledger.rejected("agent %q: worker %d: %s", a.name, j.Worker, reason)
 			return
 		}
-		gr.rejoin(a, w, j)
+		gr.rejoin(a, w, j, at)
 		return
 	}
 	r := gr.rankOf(j.Rank)
@@ -71,41 +72,48 @@ func (gr *group) join(a *agent, j *Join) {
 			gr.refuseJoin(a, j, fmt.Sprintf("this process is attached to agent %q", w.agent.name))
 			return
 		}
-		gr.rejoin(a, w, j)
+		gr.rejoin(a, w, j, at)
 		return
 	}
 	if r.fenced && r.incarnation == j.Incarnation {
 		gr.refuseJoin(a, j, "this process was given up: its rows belong to others")
 		return
 	}
-	newcomer := r.incarnation != j.Incarnation
+	newcomes := r.incarnation != j.Incarnation
 	said := *j
 	said.Resume = gr.ledger.resumeOf(j)
 	j = &said
-	if newcomer && j.Generation != 0 && gr.recovering && a.known && r.others && gr.kind.takesOlder() {
+	if newcomes && j.Generation != 0 && gr.recovering && a.known && r.others && gr.kind.takesOlder() {
 		gr.joinOlder(a, r, j)
 		return
 	}
-	if newcomer && j.Generation != 0 {
+	if newcomes && j.Generation != 0 {
 		gr.refuseJoin(a, j, fmt.Sprintf("this process was a member of generation %d, and another one has its rank now", j.Generation))
 		return
 	}
-	again, ok := gr.kind.enter(a, r, j, newcomer)
+	if newcomes && gr.waits(newcomer{a, a.session, *j, at}) {
+		return
+	}
+	if newcomes && at.before(r.made) {
+		gr.refuseOlder(a, j, fmt.Sprintf("a newer process of rank %d has joined since this one was started", r.no))
+		return
+	}
+	again, ok := gr.kind.enter(a, r, j, newcomes, at)
 	if !ok {
 		return
 	}
 	w := gr.newWorker(a, r, j)
-	first := newcomer || r.generation != gr.generation
+	first := newcomes || r.generation != gr.generation
 	if first {
 		r.fenced = false
 	}
-	r.incarnation, r.generation, r.attached = j.Incarnation, gr.generation, true
+	r.incarnation, r.made, r.generation, r.attached = j.Incarnation, at, gr.generation, true
 	gr.ledger.succeed(&w.holder)
 	gr.ledger.dirtyRank(r.account)
 	again.add(gr.kind.entered(w, j, first))
 	gr.rejoined = append(gr.rejoined, w)
 	gr.joinReply(a, j, r, again)
-	gr.kind.joined(w, newcomer)
+	gr.kind.joined(w, newcomes)
 	if !gr.recovering {
 		gr.kind.settledIn(w)
 	}
@@ -149,7 +157,10 @@ func (gr *group) process(r *rank, incarnation uint64) *worker {
 }
 
 // rejoin: the same process, with the same or another agent.
-func (gr *group) rejoin(a *agent, w *worker, j *Join) {
+func (gr *group) rejoin(a *agent, w *worker, j *Join, at made) {
+	if r := w.rank; r.incarnation == j.Incarnation && at.at != 0 && (r.made.at == 0 || at.here < r.made.here) {
+		r.made = at
+	}
 	if w.agent != a {
 		w.agent.workers = slices.DeleteFunc(w.agent.workers, func(x *worker) bool { return x == w })
 		a.workers = append(a.workers, w)
@@ -174,8 +185,15 @@ func (gr *group) joinReply(a *agent, j *Join, r *rank, again comesAgain) {
 	gr.reply(Reply{To: a.session, Kind: ReplyJoin, Worker: j.Worker, Generation: gr.generation, Epoch: gr.epoch, Step: r.step, Units: again.units, Again: again.reply(), Resume: j.Resume})
 }
 
-func (gr *group) refuseJoin(a *agent, j *Join, reason string) {
-	gr.reply(Reply{To: a.session, Kind: ReplyJoin, Worker: j.Worker, Refused: true, Reason: reason, Generation: gr.generation, Epoch: gr.epoch})
+func (gr *group) refuseJoin(a *agent, j *Join, reason string) { gr.turnAway(a, j, JoinRefused, reason) }
+
+// refuseOlder: a process that was made later has its place.
+func (gr *group) refuseOlder(a *agent, j *Join, reason string) {
+	gr.turnAway(a, j, JoinSuperseded, reason)
+}
+
+func (gr *group) turnAway(a *agent, j *Join, why JoinRefusal, reason string) {
+	gr.reply(Reply{To: a.session, Kind: ReplyJoin, Worker: j.Worker, Refused: true, Join: why, Reason: reason, Generation: gr.generation, Epoch: gr.epoch})
 	gr.reply(Reply{To: a.session, Kind: ReplyFence, Worker: j.Worker, Reason: reason})
 	gr.ledger.report(Report{Kind: ReportFenced, Rank: j.Rank, Agent: a.name, Reason: reason})
 }
@@ -221,6 +239,7 @@ func (gr *group) detachedDue(w *worker) {
 }
 
 func (gr *group) leave(a *agent, k *Leave) {
+	gr.waiting = slices.DeleteFunc(gr.waiting, func(n newcomer) bool { return n.agent == a && n.join.Worker == k.Worker })
 	w := a.byNumber[k.Worker]
 	if w == nil {
 		gr.leftEnds(a, k)

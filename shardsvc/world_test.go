@@ -109,6 +109,9 @@ func (r Reply) text(pieces []Piece) string {
 		if r.Refused {
 			fmt.Fprintf(&b, " REFUSED")
 		}
+		if r.Join == JoinSuperseded {
+			fmt.Fprintf(&b, " superseded")
+		}
 		fmt.Fprintf(&b, " generation=%d epoch=%d step=%d again=%d", r.Generation, r.Epoch, r.Step, r.Units)
 	case ReplyAck:
 		fmt.Fprintf(&b, "ack %s prefix=%d %s", tok(r.Token), r.Prefix, [...]string{"durable", "STALE", "INVALID"}[r.Code])

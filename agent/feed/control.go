@@ -61,6 +61,9 @@ func (s *Server) control(c *net.UnixConn, cred *unix.Ucred, hello frame.Hello) e
 		proc = nil
 	} else {
 		defer proc.close()
+		if hello.Generation == 0 && proc.gone() {
+			return nil // it ended before it was let in
+		}
 	}
 	if _, known := resumeWords[hello.ResumeFrom]; !known {
 		return s.refuse(c, 0, invalid(fmt.Sprintf("resume %q", hello.ResumeFrom), "it is bound, acked or start"))
@@ -118,7 +121,7 @@ func (s *Server) join(t *trainer, resume []hold.Resume) *frame.Error {
 	h := &t.hello
 	a := s.cfg.Desk.Do(&hold.Join{Resume: resume, Join: &pb.Join{
 		Worker: t.number, Rank: h.Rank, Incarnation: uint64(h.Incarnation), WorldSize: h.WorldSize,
-		Attempt: h.Attempt, Pid: h.PID, Generation: h.Generation, Resume: resumeWords[h.ResumeFrom],
+		Attempt: h.Attempt, Pid: h.PID, Generation: h.Generation, Resume: resumeWords[h.ResumeFrom], MadeAt: h.MadeNS,
 	}})
 	if a.Invalid == "" {
 		return nil
@@ -147,6 +150,9 @@ func (t *trainer) greet(ctx context.Context) {
 		return
 	}
 	switch {
+	case j.Superseded:
+		t.giveUp(refused(j.Reason, "nothing is to be done if a launcher has replaced it; else start it again, which makes it the newest"))
+		return
 	case j.Refused:
 		t.giveUp(refused(j.Reason, ""))
 		return

@@ -7,7 +7,7 @@ import (
 	pb "github.com/headrace/headrace/api/headrace/v1"
 )
 
-// Time is the agent's monotonic clock in nanoseconds.
+// Time is the monotonic clock of the agent's node in nanoseconds.
 type Time = int64
 
 // Never is a wake that does not come.

@@ -48,6 +48,7 @@ type Effects struct {
 type Joined struct {
 	Worker            uint32
 	Refused           bool
+	Superseded        bool // with Refused: a process that was made later has joined
 	Reason            string
 	Generation, Epoch uint32
 	LastStep          int64

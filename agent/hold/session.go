@@ -49,7 +49,10 @@ func (c *Core) connected() {
 				})
 			}
 		}
-		if w.said = w.state != gone || claims; w.said {
+		// One that was not let in yet is named once Hello is answered: when it was made
+		// is measured by how fast our messages are, and Hello may have waited long.
+		first := w.state == joining && w.join.Generation == 0 && !claims
+		if w.said = !first && (w.state != gone || claims); w.said {
 			m.Joins = append(m.Joins, w.joinNow())
 		}
 	}

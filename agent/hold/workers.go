@@ -136,6 +136,7 @@ func (c *Core) joinReply(r *pb.JoinReply) {
 	switch {
 	case r.Refused && first:
 		answer.Refused, answer.Reason = true, r.Reason
+		answer.Superseded = r.Refusal == pb.JoinReply_SUPERSEDED
 		c.fx.Joined = append(c.fx.Joined, answer)
 		w.reason = r.Reason
 		c.fenceCalls(w)

@@ -140,5 +140,5 @@ func (m *master) message(from shardsvc.Session, b []byte) {
 	in.Event.Session = from
 	m.step(&in.Event)
 	var echo wire.Batch
-	m.after(commit+oneWay, func() { m.tell(from, echo.Messages(in.SentAt)) })
+	m.after(commit+oneWay, func() { m.tell(from, echo.Messages(int64(in.Event.SentAt))) })
 }

@@ -17,6 +17,7 @@ type Hello struct {
 	Attempt     uint32        `json:"attempt"`
 	Incarnation Incarnation   `json:"incarnation"`
 	PID         int32         `json:"pid"`
+	MadeNS      int64         `json:"made_ns"`               // CLOCK_BOOTTIME when its init() made it; 0: unknown
 	Generation  uint32        `json:"generation"`            // 0, or what it was told before
 	ResumeFrom  string        `json:"resume_from,omitempty"` // ResumeBound, ...; "": the job's own
 	Resume      []ResumeEntry `json:"resume,omitempty"`

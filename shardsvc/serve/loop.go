@@ -166,8 +166,8 @@ func (l *loop) message(in *inbound) {
 	l.step(&in.Event)
 	l.cur.events += n
 	// An echo is what an agent trusts: none for a session that has expired.
-	if in.SentAt != 0 && l.core.HasSession(st.session) {
-		l.echo(st, in.SentAt)
+	if at := int64(in.Event.SentAt); at != 0 && l.core.HasSession(st.session) {
+		l.echo(st, at)
 	}
 	for _, k := range in.Refusals {
 		l.cur.fx.Replies = append(l.cur.fx.Replies, k.Reply(in.Event.Session))

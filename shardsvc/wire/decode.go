@@ -41,7 +41,7 @@ func (d *Decoder) Decode(b []byte, m *Message) error {
 			if n < 0 {
 				return errWire
 			}
-			m.SentAt = int64(v)
+			m.Event.SentAt = shardsvc.Time(v)
 			b = b[n:]
 			continue
 		}
@@ -232,7 +232,7 @@ func (d *Decoder) rare(m *Message, num protowire.Number, v []byte) error {
 		return m.hello(v)
 	case 3:
 		return rareField(v, &e.Joins, func(p *headracev1.Join) shardsvc.Join {
-			return shardsvc.Join{Worker: p.Worker, Rank: p.Rank, Incarnation: p.Incarnation, WorldSize: p.WorldSize, Generation: p.Generation, Pid: p.Pid, Resume: resume(p.Resume)}
+			return shardsvc.Join{Worker: p.Worker, Rank: p.Rank, Incarnation: p.Incarnation, WorldSize: p.WorldSize, Generation: p.Generation, Pid: p.Pid, Resume: resume(p.Resume), MadeAt: shardsvc.Time(p.MadeAt)}
 		})
 	case 4:
 		return rareField(v, &e.Held, func(p *headracev1.Held) shardsvc.Held {
@@ -324,6 +324,6 @@ func (m *Message) hello(b []byte) error {
 		Name: h.Agent, Job: h.Job, Version: h.Version, Host: h.Host,
 		Protocol: h.Protocol, Incarnation: h.Incarnation, Pid: h.Pid, Gpus: h.Gpus,
 	}
-	m.Event.Hello = &shardsvc.Hello{Agent: h.Agent, Incarnation: h.Incarnation}
+	m.Event.Hello = &shardsvc.Hello{Agent: h.Agent, Incarnation: h.Incarnation, Clock: h.Clock}
 	return nil
 }

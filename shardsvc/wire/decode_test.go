@@ -16,7 +16,7 @@ var decoder = Decoder{Now: func() int64 { return 1 }}
 
 // slow is what decode must make of a message: generated code and plain copies.
 func slow(m *headracev1.AgentMessage) (in Message) {
-	in.SentAt = m.SentAt
+	in.Event.SentAt = shardsvc.Time(m.SentAt)
 	if h := m.Hello; h != nil {
 		in.Event.Hello = &shardsvc.Hello{Agent: h.Agent, Incarnation: h.Incarnation}
 	}
@@ -58,7 +58,7 @@ func same(t interface{ Fatalf(string, ...any) }, got, want *Message) {
 		what      string
 		got, want any
 	}{
-		{"sent_at", got.SentAt, want.SentAt}, {"hello", got.Event.Hello, want.Event.Hello},
+		{"sent_at", got.Event.SentAt, want.Event.SentAt}, {"hello", got.Event.Hello, want.Event.Hello},
 		{"acks", got.Event.Acks, want.Event.Acks}, {"steps", got.Event.Steps, want.Event.Steps},
 		{"requests", got.Event.Requests, want.Event.Requests}, {"leaves", got.Event.Leaves, want.Event.Leaves},
 		{"held", got.Event.Held, want.Event.Held}, {"calls", got.Event.Calls, want.Event.Calls}, {"bad calls", len(got.Refusals), len(want.Refusals)},

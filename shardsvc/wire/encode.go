@@ -132,7 +132,7 @@ func (e *Encoder) rare(r *shardsvc.Reply) []byte {
 			Refused: r.Refused, Reason: r.Reason, Prefix: r.Prefix, LeaseEnd: r.End}}}
 	case shardsvc.ReplyJoin:
 		m.Joins = []*headracev1.JoinReply{{Worker: r.Worker, Refused: r.Refused, Reason: r.Reason, Generation: r.Generation,
-			Epoch: r.Epoch, LastStep: r.Step, PendingAgain: r.Units, Again: TallyOf(r.Again), Resume: headracev1.Join_Resume(r.Resume)}}
+			Epoch: r.Epoch, LastStep: r.Step, PendingAgain: r.Units, Again: TallyOf(r.Again), Resume: headracev1.Join_Resume(r.Resume), Refusal: headracev1.JoinReply_Refusal(r.Join)}}
 	case shardsvc.ReplySteal:
 		m.StealAsks = []*headracev1.StealAsk{{Token: TokenOf(r.Token), At: r.At}}
 	case shardsvc.ReplyRevoke:

@@ -4,8 +4,7 @@ import "github.com/headrace/headrace/shardsvc"
 
 // Message is one AgentMessage. Reuse it after Reset.
 type Message struct {
-	SentAt   int64            // what to echo once the message is durable; 0: nothing
-	Event    shardsvc.Message // for Step; the caller sets its Session
+	Event    shardsvc.Message // for Step; the caller sets its Session, and echoes its SentAt once it is durable
 	About    *About           // with Event.Hello
 	Refusals []Refusal        // calls that the core cannot be asked: answer them after Event
 }

@@ -131,6 +131,53 @@ func (Leave_Reason) EnumDescriptor() ([]byte, []int) {
 	return file_headrace_v1_session_proto_rawDescGZIP(), []int{12, 0}
 }
 
+// Refusal says why a process is not let in, for programs; reason says it for people.
+type JoinReply_Refusal int32
+
+const (
+	JoinReply_OTHER      JoinReply_Refusal = 0
+	JoinReply_SUPERSEDED JoinReply_Refusal = 1 // a process that was made later has joined
+)
+
+// Enum value maps for JoinReply_Refusal.
+var (
+	JoinReply_Refusal_name = map[int32]string{
+		0: "OTHER",
+		1: "SUPERSEDED",
+	}
+	JoinReply_Refusal_value = map[string]int32{
+		"OTHER":      0,
+		"SUPERSEDED": 1,
+	}
+)
+
+func (x JoinReply_Refusal) Enum() *JoinReply_Refusal {
+	p := new(JoinReply_Refusal)
+	*p = x
+	return p
+}
+
+func (x JoinReply_Refusal) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (JoinReply_Refusal) Descriptor() protoreflect.EnumDescriptor {
+	return file_headrace_v1_session_proto_enumTypes[2].Descriptor()
+}
+
+func (JoinReply_Refusal) Type() protoreflect.EnumType {
+	return &file_headrace_v1_session_proto_enumTypes[2]
+}
+
+func (x JoinReply_Refusal) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use JoinReply_Refusal.Descriptor instead.
+func (JoinReply_Refusal) EnumDescriptor() ([]byte, []int) {
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{19, 0}
+}
+
 type AckResult_Code int32
 
 const (
@@ -164,11 +211,11 @@ func (x AckResult_Code) String() string {
 }
 
 func (AckResult_Code) Descriptor() protoreflect.EnumDescriptor {
-	return file_headrace_v1_session_proto_enumTypes[2].Descriptor()
+	return file_headrace_v1_session_proto_enumTypes[3].Descriptor()
 }
 
 func (AckResult_Code) Type() protoreflect.EnumType {
-	return &file_headrace_v1_session_proto_enumTypes[2]
+	return &file_headrace_v1_session_proto_enumTypes[3]
 }
 
 func (x AckResult_Code) Number() protoreflect.EnumNumber {
@@ -228,11 +275,11 @@ func (x Standing_State) String() string {
 }
 
 func (Standing_State) Descriptor() protoreflect.EnumDescriptor {
-	return file_headrace_v1_session_proto_enumTypes[3].Descriptor()
+	return file_headrace_v1_session_proto_enumTypes[4].Descriptor()
 }
 
 func (Standing_State) Type() protoreflect.EnumType {
-	return &file_headrace_v1_session_proto_enumTypes[3]
+	return &file_headrace_v1_session_proto_enumTypes[4]
 }
 
 func (x Standing_State) Number() protoreflect.EnumNumber {
@@ -277,11 +324,11 @@ func (x Restore_Mode) String() string {
 }
 
 func (Restore_Mode) Descriptor() protoreflect.EnumDescriptor {
-	return file_headrace_v1_session_proto_enumTypes[4].Descriptor()
+	return file_headrace_v1_session_proto_enumTypes[5].Descriptor()
 }
 
 func (Restore_Mode) Type() protoreflect.EnumType {
-	return &file_headrace_v1_session_proto_enumTypes[4]
+	return &file_headrace_v1_session_proto_enumTypes[5]
 }
 
 func (x Restore_Mode) Number() protoreflect.EnumNumber {
@@ -332,11 +379,11 @@ func (x CutReply_Code) String() string {
 }
 
 func (CutReply_Code) Descriptor() protoreflect.EnumDescriptor {
-	return file_headrace_v1_session_proto_enumTypes[5].Descriptor()
+	return file_headrace_v1_session_proto_enumTypes[6].Descriptor()
 }
 
 func (CutReply_Code) Type() protoreflect.EnumType {
-	return &file_headrace_v1_session_proto_enumTypes[5]
+	return &file_headrace_v1_session_proto_enumTypes[6]
 }
 
 func (x CutReply_Code) Number() protoreflect.EnumNumber {
@@ -394,11 +441,11 @@ func (x CutReply_Refusal) String() string {
 }
 
 func (CutReply_Refusal) Descriptor() protoreflect.EnumDescriptor {
-	return file_headrace_v1_session_proto_enumTypes[6].Descriptor()
+	return file_headrace_v1_session_proto_enumTypes[7].Descriptor()
 }
 
 func (CutReply_Refusal) Type() protoreflect.EnumType {
-	return &file_headrace_v1_session_proto_enumTypes[6]
+	return &file_headrace_v1_session_proto_enumTypes[7]
 }
 
 func (x CutReply_Refusal) Number() protoreflect.EnumNumber {
@@ -476,8 +523,8 @@ func (x *Token) GetSequence() uint64 {
 type AgentMessage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Hello *Hello                 `protobuf:"bytes,1,opt,name=hello,proto3" json:"hello,omitempty"`
-	// Agent's monotonic clock in ns at SEND. The master echoes the newest one: the
-	// session is good until (echoed sent_at + session_ttl - margin). An empty
+	// Its node's monotonic clock (CLOCK_BOOTTIME) in ns at SEND. The master echoes the
+	// newest one: the session is good until (echoed sent_at + session_ttl - margin). An empty
 	// message with sent_at is a heartbeat (every ttl/5).
 	SentAt        int64           `protobuf:"varint,2,opt,name=sent_at,json=sentAt,proto3" json:"sent_at,omitempty"`
 	Joins         []*Join         `protobuf:"bytes,3,rep,name=joins,proto3" json:"joins,omitempty"`
@@ -649,7 +696,8 @@ type Hello struct {
 	Version       string                 `protobuf:"bytes,5,opt,name=version,proto3" json:"version,omitempty"`
 	Host          string                 `protobuf:"bytes,6,opt,name=host,proto3" json:"host,omitempty"`
 	Pid           int32                  `protobuf:"varint,7,opt,name=pid,proto3" json:"pid,omitempty"`
-	Gpus          []string               `protobuf:"bytes,8,rep,name=gpus,proto3" json:"gpus,omitempty"` // "0: NVIDIA H200, 139 GiB"
+	Gpus          []string               `protobuf:"bytes,8,rep,name=gpus,proto3" json:"gpus,omitempty"`     // "0: NVIDIA H200, 139 GiB"
+	Clock         uint64                 `protobuf:"fixed64,9,opt,name=clock,proto3" json:"clock,omitempty"` // names the clock of sent_at: agents that say the same one read one clock. 0: unknown
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -740,6 +788,13 @@ func (x *Hello) GetGpus() []string {
 	return nil
 }
 
+func (x *Hello) GetClock() uint64 {
+	if x != nil {
+		return x.Clock
+	}
+	return 0
+}
+
 // Join: a trainer process is attached to this agent.
 type Join struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -751,6 +806,7 @@ type Join struct {
 	Pid           int32                  `protobuf:"varint,6,opt,name=pid,proto3" json:"pid,omitempty"`
 	Generation    uint32                 `protobuf:"varint,7,opt,name=generation,proto3" json:"generation,omitempty"`                      // when it re-joins: the generation it was told; 0 at first
 	Resume        Join_Resume            `protobuf:"varint,8,opt,name=resume,proto3,enum=headrace.v1.Join_Resume" json:"resume,omitempty"` // what it said at init()
+	MadeAt        int64                  `protobuf:"varint,9,opt,name=made_at,json=madeAt,proto3" json:"made_at,omitempty"`                // when init() made it, on the clock of sent_at; 0: unknown, and its arrival counts
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -839,6 +895,13 @@ func (x *Join) GetResume() Join_Resume {
 		return x.Resume
 	}
 	return Join_DEFAULT
+}
+
+func (x *Join) GetMadeAt() int64 {
+	if x != nil {
+		return x.MadeAt
+	}
+	return 0
 }
 
 // Held re-asserts a lease after a broken stream, a new master, or a new agent
@@ -2092,10 +2155,11 @@ type JoinReply struct {
 	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	Generation    uint32                 `protobuf:"varint,4,opt,name=generation,proto3" json:"generation,omitempty"`
 	Epoch         uint32                 `protobuf:"varint,5,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	LastStep      int64                  `protobuf:"varint,6,opt,name=last_step,json=lastStep,proto3" json:"last_step,omitempty"`             // the rank's last durable step in this generation, else 0
-	PendingAgain  int64                  `protobuf:"varint,7,opt,name=pending_again,json=pendingAgain,proto3" json:"pending_again,omitempty"` // units that this join made pending again
-	Again         *Tally                 `protobuf:"bytes,8,opt,name=again,proto3" json:"again,omitempty"`                                    // and the records in them, without their times; absent: pending_again is 0
-	Resume        Join_Resume            `protobuf:"varint,9,opt,name=resume,proto3,enum=headrace.v1.Join_Resume" json:"resume,omitempty"`    // what it said, or, where it said nothing, what the job's datasets say
+	LastStep      int64                  `protobuf:"varint,6,opt,name=last_step,json=lastStep,proto3" json:"last_step,omitempty"`                   // the rank's last durable step in this generation, else 0
+	PendingAgain  int64                  `protobuf:"varint,7,opt,name=pending_again,json=pendingAgain,proto3" json:"pending_again,omitempty"`       // units that this join made pending again
+	Again         *Tally                 `protobuf:"bytes,8,opt,name=again,proto3" json:"again,omitempty"`                                          // and the records in them, without their times; absent: pending_again is 0
+	Resume        Join_Resume            `protobuf:"varint,9,opt,name=resume,proto3,enum=headrace.v1.Join_Resume" json:"resume,omitempty"`          // what it said, or, where it said nothing, what the job's datasets say
+	Refusal       JoinReply_Refusal      `protobuf:"varint,10,opt,name=refusal,proto3,enum=headrace.v1.JoinReply_Refusal" json:"refusal,omitempty"` // with refused
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2191,6 +2255,13 @@ func (x *JoinReply) GetResume() Join_Resume {
 		return x.Resume
 	}
 	return Join_DEFAULT
+}
+
+func (x *JoinReply) GetRefusal() JoinReply_Refusal {
+	if x != nil {
+		return x.Refusal
+	}
+	return JoinReply_OTHER
 }
 
 // AckResult with DURABLE: the records of the lease below prefix are durable; it
@@ -3783,7 +3854,7 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\brequests\x18\r \x03(\v2\x19.headrace.v1.LeaseRequestR\brequests\x12*\n" +
 	"\x05calls\x18\x0e \x03(\v2\x14.headrace.v1.CutCallR\x05calls\x12>\n" +
 	"\ryields_paused\x18\x0f \x03(\v2\x19.headrace.v1.YieldsPausedR\fyieldsPaused\x120\n" +
-	"\x06rounds\x18\x10 \x03(\v2\x18.headrace.v1.RoundReportR\x06rounds\"\xc1\x01\n" +
+	"\x06rounds\x18\x10 \x03(\v2\x18.headrace.v1.RoundReportR\x06rounds\"\xd7\x01\n" +
 	"\x05Hello\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x14\n" +
@@ -3792,7 +3863,8 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\aversion\x18\x05 \x01(\tR\aversion\x12\x12\n" +
 	"\x04host\x18\x06 \x01(\tR\x04host\x12\x10\n" +
 	"\x03pid\x18\a \x01(\x05R\x03pid\x12\x12\n" +
-	"\x04gpus\x18\b \x03(\tR\x04gpus\"\xa9\x02\n" +
+	"\x04gpus\x18\b \x03(\tR\x04gpus\x12\x14\n" +
+	"\x05clock\x18\t \x01(\x06R\x05clock\"\xc2\x02\n" +
 	"\x04Join\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\rR\x06worker\x12\x12\n" +
 	"\x04rank\x18\x02 \x01(\rR\x04rank\x12 \n" +
@@ -3804,7 +3876,8 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\a \x01(\rR\n" +
 	"generation\x120\n" +
-	"\x06resume\x18\b \x01(\x0e2\x18.headrace.v1.Join.ResumeR\x06resume\"6\n" +
+	"\x06resume\x18\b \x01(\x0e2\x18.headrace.v1.Join.ResumeR\x06resume\x12\x17\n" +
+	"\amade_at\x18\t \x01(\x03R\x06madeAt\"6\n" +
 	"\x06Resume\x12\v\n" +
 	"\aDEFAULT\x10\x00\x12\t\n" +
 	"\x05BOUND\x10\x01\x12\t\n" +
@@ -3925,7 +3998,7 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\arefused\x18\x03 \x01(\bR\arefused\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x16\n" +
 	"\x06prefix\x18\x05 \x01(\x03R\x06prefix\x12\x1b\n" +
-	"\tlease_end\x18\x06 \x01(\x03R\bleaseEnd\"\xa9\x02\n" +
+	"\tlease_end\x18\x06 \x01(\x03R\bleaseEnd\"\x89\x03\n" +
 	"\tJoinReply\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\rR\x06worker\x12\x18\n" +
 	"\arefused\x18\x02 \x01(\bR\arefused\x12\x16\n" +
@@ -3937,7 +4010,13 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\tlast_step\x18\x06 \x01(\x03R\blastStep\x12#\n" +
 	"\rpending_again\x18\a \x01(\x03R\fpendingAgain\x12(\n" +
 	"\x05again\x18\b \x01(\v2\x12.headrace.v1.TallyR\x05again\x120\n" +
-	"\x06resume\x18\t \x01(\x0e2\x18.headrace.v1.Join.ResumeR\x06resume\"\xc3\x01\n" +
+	"\x06resume\x18\t \x01(\x0e2\x18.headrace.v1.Join.ResumeR\x06resume\x128\n" +
+	"\arefusal\x18\n" +
+	" \x01(\x0e2\x1e.headrace.v1.JoinReply.RefusalR\arefusal\"$\n" +
+	"\aRefusal\x12\t\n" +
+	"\x05OTHER\x10\x00\x12\x0e\n" +
+	"\n" +
+	"SUPERSEDED\x10\x01\"\xc3\x01\n" +
 	"\tAckResult\x12(\n" +
 	"\x05token\x18\x01 \x01(\v2\x12.headrace.v1.TokenR\x05token\x12\x16\n" +
 	"\x06prefix\x18\x02 \x01(\x03R\x06prefix\x12/\n" +
@@ -4117,121 +4196,123 @@ func file_headrace_v1_session_proto_rawDescGZIP() []byte {
 	return file_headrace_v1_session_proto_rawDescData
 }
 
-var file_headrace_v1_session_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
+var file_headrace_v1_session_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
 var file_headrace_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_headrace_v1_session_proto_goTypes = []any{
-	(Join_Resume)(0),      // 0: headrace.v1.Join.Resume
-	(Leave_Reason)(0),     // 1: headrace.v1.Leave.Reason
-	(AckResult_Code)(0),   // 2: headrace.v1.AckResult.Code
-	(Standing_State)(0),   // 3: headrace.v1.Standing.State
-	(Restore_Mode)(0),     // 4: headrace.v1.Restore.Mode
-	(CutReply_Code)(0),    // 5: headrace.v1.CutReply.Code
-	(CutReply_Refusal)(0), // 6: headrace.v1.CutReply.Refusal
-	(*Token)(nil),         // 7: headrace.v1.Token
-	(*AgentMessage)(nil),  // 8: headrace.v1.AgentMessage
-	(*Hello)(nil),         // 9: headrace.v1.Hello
-	(*Join)(nil),          // 10: headrace.v1.Join
-	(*Held)(nil),          // 11: headrace.v1.Held
-	(*Ack)(nil),           // 12: headrace.v1.Ack
-	(*Tally)(nil),         // 13: headrace.v1.Tally
-	(*StepReport)(nil),    // 14: headrace.v1.StepReport
-	(*StealAnswer)(nil),   // 15: headrace.v1.StealAnswer
-	(*Release)(nil),       // 16: headrace.v1.Release
-	(*ReadFailure)(nil),   // 17: headrace.v1.ReadFailure
-	(*LostRange)(nil),     // 18: headrace.v1.LostRange
-	(*Leave)(nil),         // 19: headrace.v1.Leave
-	(*WorkerStatus)(nil),  // 20: headrace.v1.WorkerStatus
-	(*Head)(nil),          // 21: headrace.v1.Head
-	(*LeaseRequest)(nil),  // 22: headrace.v1.LeaseRequest
-	(*MasterMessage)(nil), // 23: headrace.v1.MasterMessage
-	(*HelloReply)(nil),    // 24: headrace.v1.HelloReply
-	(*HeldReply)(nil),     // 25: headrace.v1.HeldReply
-	(*JoinReply)(nil),     // 26: headrace.v1.JoinReply
-	(*AckResult)(nil),     // 27: headrace.v1.AckResult
-	(*StealAsk)(nil),      // 28: headrace.v1.StealAsk
-	(*Revoke)(nil),        // 29: headrace.v1.Revoke
-	(*EndWorker)(nil),     // 30: headrace.v1.EndWorker
-	(*Fence)(nil),         // 31: headrace.v1.Fence
-	(*Grant)(nil),         // 32: headrace.v1.Grant
-	(*Piece)(nil),         // 33: headrace.v1.Piece
-	(*Standing)(nil),      // 34: headrace.v1.Standing
-	(*CutCall)(nil),       // 35: headrace.v1.CutCall
-	(*CutPause)(nil),      // 36: headrace.v1.CutPause
-	(*CutAsk)(nil),        // 37: headrace.v1.CutAsk
-	(*CutBind)(nil),       // 38: headrace.v1.CutBind
-	(*CutDrop)(nil),       // 39: headrace.v1.CutDrop
-	(*Restore)(nil),       // 40: headrace.v1.Restore
-	(*CutReply)(nil),      // 41: headrace.v1.CutReply
-	(*PauseYields)(nil),   // 42: headrace.v1.PauseYields
-	(*YieldsPaused)(nil),  // 43: headrace.v1.YieldsPaused
-	(*RoundReport)(nil),   // 44: headrace.v1.RoundReport
-	(*RoundDecision)(nil), // 45: headrace.v1.RoundDecision
+	(Join_Resume)(0),       // 0: headrace.v1.Join.Resume
+	(Leave_Reason)(0),      // 1: headrace.v1.Leave.Reason
+	(JoinReply_Refusal)(0), // 2: headrace.v1.JoinReply.Refusal
+	(AckResult_Code)(0),    // 3: headrace.v1.AckResult.Code
+	(Standing_State)(0),    // 4: headrace.v1.Standing.State
+	(Restore_Mode)(0),      // 5: headrace.v1.Restore.Mode
+	(CutReply_Code)(0),     // 6: headrace.v1.CutReply.Code
+	(CutReply_Refusal)(0),  // 7: headrace.v1.CutReply.Refusal
+	(*Token)(nil),          // 8: headrace.v1.Token
+	(*AgentMessage)(nil),   // 9: headrace.v1.AgentMessage
+	(*Hello)(nil),          // 10: headrace.v1.Hello
+	(*Join)(nil),           // 11: headrace.v1.Join
+	(*Held)(nil),           // 12: headrace.v1.Held
+	(*Ack)(nil),            // 13: headrace.v1.Ack
+	(*Tally)(nil),          // 14: headrace.v1.Tally
+	(*StepReport)(nil),     // 15: headrace.v1.StepReport
+	(*StealAnswer)(nil),    // 16: headrace.v1.StealAnswer
+	(*Release)(nil),        // 17: headrace.v1.Release
+	(*ReadFailure)(nil),    // 18: headrace.v1.ReadFailure
+	(*LostRange)(nil),      // 19: headrace.v1.LostRange
+	(*Leave)(nil),          // 20: headrace.v1.Leave
+	(*WorkerStatus)(nil),   // 21: headrace.v1.WorkerStatus
+	(*Head)(nil),           // 22: headrace.v1.Head
+	(*LeaseRequest)(nil),   // 23: headrace.v1.LeaseRequest
+	(*MasterMessage)(nil),  // 24: headrace.v1.MasterMessage
+	(*HelloReply)(nil),     // 25: headrace.v1.HelloReply
+	(*HeldReply)(nil),      // 26: headrace.v1.HeldReply
+	(*JoinReply)(nil),      // 27: headrace.v1.JoinReply
+	(*AckResult)(nil),      // 28: headrace.v1.AckResult
+	(*StealAsk)(nil),       // 29: headrace.v1.StealAsk
+	(*Revoke)(nil),         // 30: headrace.v1.Revoke
+	(*EndWorker)(nil),      // 31: headrace.v1.EndWorker
+	(*Fence)(nil),          // 32: headrace.v1.Fence
+	(*Grant)(nil),          // 33: headrace.v1.Grant
+	(*Piece)(nil),          // 34: headrace.v1.Piece
+	(*Standing)(nil),       // 35: headrace.v1.Standing
+	(*CutCall)(nil),        // 36: headrace.v1.CutCall
+	(*CutPause)(nil),       // 37: headrace.v1.CutPause
+	(*CutAsk)(nil),         // 38: headrace.v1.CutAsk
+	(*CutBind)(nil),        // 39: headrace.v1.CutBind
+	(*CutDrop)(nil),        // 40: headrace.v1.CutDrop
+	(*Restore)(nil),        // 41: headrace.v1.Restore
+	(*CutReply)(nil),       // 42: headrace.v1.CutReply
+	(*PauseYields)(nil),    // 43: headrace.v1.PauseYields
+	(*YieldsPaused)(nil),   // 44: headrace.v1.YieldsPaused
+	(*RoundReport)(nil),    // 45: headrace.v1.RoundReport
+	(*RoundDecision)(nil),  // 46: headrace.v1.RoundDecision
 }
 var file_headrace_v1_session_proto_depIdxs = []int32{
-	9,  // 0: headrace.v1.AgentMessage.hello:type_name -> headrace.v1.Hello
-	10, // 1: headrace.v1.AgentMessage.joins:type_name -> headrace.v1.Join
-	11, // 2: headrace.v1.AgentMessage.held:type_name -> headrace.v1.Held
-	12, // 3: headrace.v1.AgentMessage.acks:type_name -> headrace.v1.Ack
-	14, // 4: headrace.v1.AgentMessage.steps:type_name -> headrace.v1.StepReport
-	15, // 5: headrace.v1.AgentMessage.steal_answers:type_name -> headrace.v1.StealAnswer
-	16, // 6: headrace.v1.AgentMessage.releases:type_name -> headrace.v1.Release
-	17, // 7: headrace.v1.AgentMessage.failures:type_name -> headrace.v1.ReadFailure
-	19, // 8: headrace.v1.AgentMessage.leaves:type_name -> headrace.v1.Leave
-	20, // 9: headrace.v1.AgentMessage.status:type_name -> headrace.v1.WorkerStatus
-	21, // 10: headrace.v1.AgentMessage.heads:type_name -> headrace.v1.Head
-	22, // 11: headrace.v1.AgentMessage.requests:type_name -> headrace.v1.LeaseRequest
-	35, // 12: headrace.v1.AgentMessage.calls:type_name -> headrace.v1.CutCall
-	43, // 13: headrace.v1.AgentMessage.yields_paused:type_name -> headrace.v1.YieldsPaused
-	44, // 14: headrace.v1.AgentMessage.rounds:type_name -> headrace.v1.RoundReport
+	10, // 0: headrace.v1.AgentMessage.hello:type_name -> headrace.v1.Hello
+	11, // 1: headrace.v1.AgentMessage.joins:type_name -> headrace.v1.Join
+	12, // 2: headrace.v1.AgentMessage.held:type_name -> headrace.v1.Held
+	13, // 3: headrace.v1.AgentMessage.acks:type_name -> headrace.v1.Ack
+	15, // 4: headrace.v1.AgentMessage.steps:type_name -> headrace.v1.StepReport
+	16, // 5: headrace.v1.AgentMessage.steal_answers:type_name -> headrace.v1.StealAnswer
+	17, // 6: headrace.v1.AgentMessage.releases:type_name -> headrace.v1.Release
+	18, // 7: headrace.v1.AgentMessage.failures:type_name -> headrace.v1.ReadFailure
+	20, // 8: headrace.v1.AgentMessage.leaves:type_name -> headrace.v1.Leave
+	21, // 9: headrace.v1.AgentMessage.status:type_name -> headrace.v1.WorkerStatus
+	22, // 10: headrace.v1.AgentMessage.heads:type_name -> headrace.v1.Head
+	23, // 11: headrace.v1.AgentMessage.requests:type_name -> headrace.v1.LeaseRequest
+	36, // 12: headrace.v1.AgentMessage.calls:type_name -> headrace.v1.CutCall
+	44, // 13: headrace.v1.AgentMessage.yields_paused:type_name -> headrace.v1.YieldsPaused
+	45, // 14: headrace.v1.AgentMessage.rounds:type_name -> headrace.v1.RoundReport
 	0,  // 15: headrace.v1.Join.resume:type_name -> headrace.v1.Join.Resume
-	7,  // 16: headrace.v1.Held.token:type_name -> headrace.v1.Token
-	7,  // 17: headrace.v1.Ack.token:type_name -> headrace.v1.Token
-	13, // 18: headrace.v1.Ack.tally:type_name -> headrace.v1.Tally
-	7,  // 19: headrace.v1.StealAnswer.token:type_name -> headrace.v1.Token
-	7,  // 20: headrace.v1.Release.token:type_name -> headrace.v1.Token
-	7,  // 21: headrace.v1.ReadFailure.token:type_name -> headrace.v1.Token
-	18, // 22: headrace.v1.ReadFailure.lost:type_name -> headrace.v1.LostRange
+	8,  // 16: headrace.v1.Held.token:type_name -> headrace.v1.Token
+	8,  // 17: headrace.v1.Ack.token:type_name -> headrace.v1.Token
+	14, // 18: headrace.v1.Ack.tally:type_name -> headrace.v1.Tally
+	8,  // 19: headrace.v1.StealAnswer.token:type_name -> headrace.v1.Token
+	8,  // 20: headrace.v1.Release.token:type_name -> headrace.v1.Token
+	8,  // 21: headrace.v1.ReadFailure.token:type_name -> headrace.v1.Token
+	19, // 22: headrace.v1.ReadFailure.lost:type_name -> headrace.v1.LostRange
 	1,  // 23: headrace.v1.Leave.reason:type_name -> headrace.v1.Leave.Reason
-	24, // 24: headrace.v1.MasterMessage.hello:type_name -> headrace.v1.HelloReply
-	26, // 25: headrace.v1.MasterMessage.joins:type_name -> headrace.v1.JoinReply
-	27, // 26: headrace.v1.MasterMessage.acks:type_name -> headrace.v1.AckResult
-	28, // 27: headrace.v1.MasterMessage.steal_asks:type_name -> headrace.v1.StealAsk
-	29, // 28: headrace.v1.MasterMessage.revokes:type_name -> headrace.v1.Revoke
-	30, // 29: headrace.v1.MasterMessage.ends:type_name -> headrace.v1.EndWorker
-	31, // 30: headrace.v1.MasterMessage.fences:type_name -> headrace.v1.Fence
-	32, // 31: headrace.v1.MasterMessage.grants:type_name -> headrace.v1.Grant
-	34, // 32: headrace.v1.MasterMessage.standings:type_name -> headrace.v1.Standing
-	41, // 33: headrace.v1.MasterMessage.cut_replies:type_name -> headrace.v1.CutReply
-	42, // 34: headrace.v1.MasterMessage.pause_yields:type_name -> headrace.v1.PauseYields
-	45, // 35: headrace.v1.MasterMessage.rounds:type_name -> headrace.v1.RoundDecision
-	25, // 36: headrace.v1.HelloReply.held:type_name -> headrace.v1.HeldReply
-	7,  // 37: headrace.v1.HeldReply.was:type_name -> headrace.v1.Token
-	7,  // 38: headrace.v1.HeldReply.token:type_name -> headrace.v1.Token
-	13, // 39: headrace.v1.JoinReply.again:type_name -> headrace.v1.Tally
+	25, // 24: headrace.v1.MasterMessage.hello:type_name -> headrace.v1.HelloReply
+	27, // 25: headrace.v1.MasterMessage.joins:type_name -> headrace.v1.JoinReply
+	28, // 26: headrace.v1.MasterMessage.acks:type_name -> headrace.v1.AckResult
+	29, // 27: headrace.v1.MasterMessage.steal_asks:type_name -> headrace.v1.StealAsk
+	30, // 28: headrace.v1.MasterMessage.revokes:type_name -> headrace.v1.Revoke
+	31, // 29: headrace.v1.MasterMessage.ends:type_name -> headrace.v1.EndWorker
+	32, // 30: headrace.v1.MasterMessage.fences:type_name -> headrace.v1.Fence
+	33, // 31: headrace.v1.MasterMessage.grants:type_name -> headrace.v1.Grant
+	35, // 32: headrace.v1.MasterMessage.standings:type_name -> headrace.v1.Standing
+	42, // 33: headrace.v1.MasterMessage.cut_replies:type_name -> headrace.v1.CutReply
+	43, // 34: headrace.v1.MasterMessage.pause_yields:type_name -> headrace.v1.PauseYields
+	46, // 35: headrace.v1.MasterMessage.rounds:type_name -> headrace.v1.RoundDecision
+	26, // 36: headrace.v1.HelloReply.held:type_name -> headrace.v1.HeldReply
+	8,  // 37: headrace.v1.HeldReply.was:type_name -> headrace.v1.Token
+	8,  // 38: headrace.v1.HeldReply.token:type_name -> headrace.v1.Token
+	14, // 39: headrace.v1.JoinReply.again:type_name -> headrace.v1.Tally
 	0,  // 40: headrace.v1.JoinReply.resume:type_name -> headrace.v1.Join.Resume
-	7,  // 41: headrace.v1.AckResult.token:type_name -> headrace.v1.Token
-	2,  // 42: headrace.v1.AckResult.code:type_name -> headrace.v1.AckResult.Code
-	7,  // 43: headrace.v1.StealAsk.token:type_name -> headrace.v1.Token
-	7,  // 44: headrace.v1.Revoke.token:type_name -> headrace.v1.Token
-	7,  // 45: headrace.v1.Grant.token:type_name -> headrace.v1.Token
-	33, // 46: headrace.v1.Grant.pieces:type_name -> headrace.v1.Piece
-	3,  // 47: headrace.v1.Standing.state:type_name -> headrace.v1.Standing.State
-	37, // 48: headrace.v1.CutCall.ask:type_name -> headrace.v1.CutAsk
-	38, // 49: headrace.v1.CutCall.bind:type_name -> headrace.v1.CutBind
-	39, // 50: headrace.v1.CutCall.drop:type_name -> headrace.v1.CutDrop
-	40, // 51: headrace.v1.CutCall.restore:type_name -> headrace.v1.Restore
-	36, // 52: headrace.v1.CutCall.pause:type_name -> headrace.v1.CutPause
-	4,  // 53: headrace.v1.Restore.mode:type_name -> headrace.v1.Restore.Mode
-	5,  // 54: headrace.v1.CutReply.code:type_name -> headrace.v1.CutReply.Code
-	13, // 55: headrace.v1.CutReply.again_tally:type_name -> headrace.v1.Tally
-	6,  // 56: headrace.v1.CutReply.refusal:type_name -> headrace.v1.CutReply.Refusal
-	8,  // 57: headrace.v1.Shards.Session:input_type -> headrace.v1.AgentMessage
-	23, // 58: headrace.v1.Shards.Session:output_type -> headrace.v1.MasterMessage
-	58, // [58:59] is the sub-list for method output_type
-	57, // [57:58] is the sub-list for method input_type
-	57, // [57:57] is the sub-list for extension type_name
-	57, // [57:57] is the sub-list for extension extendee
-	0,  // [0:57] is the sub-list for field type_name
+	2,  // 41: headrace.v1.JoinReply.refusal:type_name -> headrace.v1.JoinReply.Refusal
+	8,  // 42: headrace.v1.AckResult.token:type_name -> headrace.v1.Token
+	3,  // 43: headrace.v1.AckResult.code:type_name -> headrace.v1.AckResult.Code
+	8,  // 44: headrace.v1.StealAsk.token:type_name -> headrace.v1.Token
+	8,  // 45: headrace.v1.Revoke.token:type_name -> headrace.v1.Token
+	8,  // 46: headrace.v1.Grant.token:type_name -> headrace.v1.Token
+	34, // 47: headrace.v1.Grant.pieces:type_name -> headrace.v1.Piece
+	4,  // 48: headrace.v1.Standing.state:type_name -> headrace.v1.Standing.State
+	38, // 49: headrace.v1.CutCall.ask:type_name -> headrace.v1.CutAsk
+	39, // 50: headrace.v1.CutCall.bind:type_name -> headrace.v1.CutBind
+	40, // 51: headrace.v1.CutCall.drop:type_name -> headrace.v1.CutDrop
+	41, // 52: headrace.v1.CutCall.restore:type_name -> headrace.v1.Restore
+	37, // 53: headrace.v1.CutCall.pause:type_name -> headrace.v1.CutPause
+	5,  // 54: headrace.v1.Restore.mode:type_name -> headrace.v1.Restore.Mode
+	6,  // 55: headrace.v1.CutReply.code:type_name -> headrace.v1.CutReply.Code
+	14, // 56: headrace.v1.CutReply.again_tally:type_name -> headrace.v1.Tally
+	7,  // 57: headrace.v1.CutReply.refusal:type_name -> headrace.v1.CutReply.Refusal
+	9,  // 58: headrace.v1.Shards.Session:input_type -> headrace.v1.AgentMessage
+	24, // 59: headrace.v1.Shards.Session:output_type -> headrace.v1.MasterMessage
+	59, // [59:60] is the sub-list for method output_type
+	58, // [58:59] is the sub-list for method input_type
+	58, // [58:58] is the sub-list for extension type_name
+	58, // [58:58] is the sub-list for extension extendee
+	0,  // [0:58] is the sub-list for field type_name
 }
 
 func init() { file_headrace_v1_session_proto_init() }
@@ -4251,7 +4332,7 @@ func file_headrace_v1_session_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headrace_v1_session_proto_rawDesc), len(file_headrace_v1_session_proto_rawDesc)),
-			NumEnums:      7,
+			NumEnums:      8,
 			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   1,

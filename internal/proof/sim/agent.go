@@ -14,6 +14,8 @@ const never Time = 1<<63 - 1
 // node is a machine: an agent, and trainers that find it on its socket.
 type node struct {
 	name  string
+	no    int
+	boots int
 	agent *agent // nil or dead: none listens
 	cut   Time   // its way to the master is cut until then
 	links []*link
@@ -55,7 +57,7 @@ func (w *World) startAgent(n *node) {
 	a := &agent{node: n, born: w.now, ticks: never, retry: 20 * millisecond}
 	a.begin(w, fmt.Sprintf("%s/agent%d", n.name, w.agents))
 	a.core = hold.New(hold.Config{
-		Hello:    &pb.Hello{Protocol: 1, Agent: n.name, Incarnation: uint64(w.agents)},
+		Hello:    &pb.Hello{Protocol: 1, Agent: n.name, Incarnation: uint64(w.agents), Clock: n.clockName()},
 		Prefetch: time.Second, AckDelay: 2 * time.Millisecond,
 	})
 	found := n.agent != nil
@@ -69,8 +71,17 @@ func (w *World) startAgent(n *node) {
 	a.ended = append(a.ended, func() { w.agentDown(n) })
 }
 
-// now is the agent's clock: never 0.
-func (a *agent) now() Time { return a.w.now - a.born + 1 }
+// now is the agent's clock: that of its node.
+func (a *agent) now() Time { return a.node.clock(a.w.now) }
+
+// clock is what the node's clock says at t. No two nodes' clocks say the same, and
+// after a boot it says something else. It is never 0.
+func (n *node) clock(t Time) Time {
+	return t + 1 + Time(n.clockName()*0x9E3779B97F4A7C15%uint64(1000*second))
+}
+
+// clockName is that of one boot of the node.
+func (n *node) clockName() uint64 { return uint64(n.no)<<32 + uint64(n.boots) + 1 }
 
 func (a *agent) connect() {
 	w, m := a.w, a.w.master

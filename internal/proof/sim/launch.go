@@ -240,6 +240,14 @@ func (w *World) over() bool {
 	return true
 }
 
+// superseded: the master says that a process of t's rank, or a group, that was made
+// later has joined. It is never said of the newest one.
+func (t *trainer) superseded(reason string) {
+	if t.slot != nil && t.slot.cur == t || t.group != nil && t.w.group == t.group {
+		t.w.fail("%s is the newest of its rank, and is refused: %s", t.name, reason)
+	}
+}
+
 // modelLost: what serves a shared model is gone, and with it all who trained it. The
 // job starts again as a whole.
 func (w *World) modelLost() {

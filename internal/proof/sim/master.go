@@ -350,8 +350,8 @@ func (m *master) accept(l *link) {
 			}
 			in := m.fromAgent(s, b)
 			m.step(&in.Event)
-			if in.SentAt != 0 && m.core.HasSession(s) {
-				m.echo(s, in.SentAt)
+			if at := int64(in.Event.SentAt); at != 0 && m.core.HasSession(s) {
+				m.echo(s, at)
 			}
 		})
 	}

@@ -85,6 +85,9 @@ func (a *agent) hello(l *link, h hello) *seat {
 
 func (s *seat) joined(j hold.Joined) {
 	if j.Refused {
+		if j.Superseded {
+			s.t.superseded(j.Reason)
+		}
 		s.l.send(1, refused(j.Reason))
 		return
 	}

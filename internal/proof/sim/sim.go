@@ -164,7 +164,7 @@ func (w *World) begin() {
 	w.storage = storage{w: w, models: map[uint64]*model{}}
 	w.tracePlan()
 	for i := range w.plan.nodes {
-		n := &node{name: fmt.Sprint("node", i)}
+		n := &node{no: i, name: fmt.Sprint("node", i)}
 		w.nodes = append(w.nodes, n)
 	}
 	w.startMaster()

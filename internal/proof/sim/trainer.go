@@ -115,7 +115,7 @@ func (t *trainer) connect() {
 			t.connect()
 		}
 	}
-	h := hello{t: t, join: &pb.Join{Rank: t.rank, Incarnation: t.inc, WorldSize: uint32(w.worldOf(t)), Generation: t.generation, Resume: t.resumesFrom()}}
+	h := hello{t: t, join: &pb.Join{Rank: t.rank, Incarnation: t.inc, WorldSize: uint32(w.worldOf(t)), Generation: t.generation, Resume: t.resumesFrom(), MadeAt: t.node.clock(t.born)}}
 	t.outbox = nil // it follows from what is resumed
 	if t.generation != 0 && t.opened {
 		for _, r := range t.streams {

@@ -226,6 +226,7 @@ func (n *node) killAgent(w *World) {
 
 func (w *World) killNode(n *node) {
 	n.killAgent(w)
+	n.boots++
 	for _, t := range w.trainers {
 		if t.node == n {
 			t.kill("its node is lost")
@@ -243,9 +244,7 @@ func (w *World) cutOff(n *node, d Time) {
 		if l.ends[0].shut && l.ends[1].shut {
 			continue
 		}
-		// A private rank's HELLO that arrives long after its process has died
-		// would undo what the next one has done.
-		if w.oneIn(2) && w.plan.model != private {
+		if w.oneIn(2) {
 			l.hold(w.now + d)
 		} else {
 			l.tear(w.time(0, 2*w.plan.ttl), w.time(0, 2*w.plan.ttl))
@@ -260,27 +259,45 @@ func (w *World) cutOff(n *node, d Time) {
 // rival starts another process for a rank, while the first may live.
 func (w *World) rival() {
 	if w.plan.model == replicated {
-		if w.oneIn(2) { // the launcher starts a group while the old one is there
-			g := w.group
-			if g.left == 0 && !g.next {
-				g.broken, g.next = true, true
-				w.startGroup()
-				for _, m := range g.members {
-					if m.generation == 0 {
-						m.kill("it was not let in yet") // or it might be let in after the next group
-						continue
-					}
-					w.at(w.now+w.time(0, 3*second), func() { m.process.kill("its group was replaced") })
-				}
-			}
-		}
+		w.rivalGroup()
 		return
 	}
-	if s := pick(w.dice, w.slots); !s.done && s.cur.alive && s.cur.generation != 0 {
-		old := s.cur // it has joined: of two that have not, nobody knows the newer
-		s.start(w)
-		w.at(w.now+w.time(0, 4*w.plan.ttl), func() { old.kill("it was replaced long ago") })
+	w.rivalOf(pick(w.dice, w.slots))
+}
+
+func (w *World) rivalOf(s *slot) {
+	if s.done || !s.cur.alive {
+		return
 	}
+	old := s.cur
+	s.start(w)
+	w.at(w.now+w.time(0, 4*w.plan.ttl), func() { old.kill("it was replaced long ago") })
+	w.standsAtTheDoor(s.cur, func() { w.rivalOf(s) })
+}
+
+// rivalGroup: the launcher starts a group while the old one is there.
+func (w *World) rivalGroup() {
+	g := w.group
+	if g.left > 0 || g.next || w.oneIn(2) {
+		return
+	}
+	g.broken, g.next = true, true
+	w.startGroup()
+	for _, m := range g.members {
+		w.at(w.now+w.time(0, 3*second), func() { m.process.kill("its group was replaced") })
+	}
+	w.standsAtTheDoor(pick(w.dice, w.group.members), w.rivalGroup)
+}
+
+// standsAtTheDoor: perhaps the agent of a process that was just started stands still, and
+// takes it in when a newer one is long there.
+func (w *World) standsAtTheDoor(t *trainer, newer func()) {
+	a := t.node.agent
+	if w.calm > 0 || a == nil || !w.oneIn(2) {
+		return
+	}
+	a.stop(w.time(100*millisecond, 2*w.plan.ttl))
+	w.at(w.now+w.time(20*millisecond, w.plan.ttl), newer)
 }
 
 func (a *agent) failRead() {

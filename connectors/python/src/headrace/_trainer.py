@@ -39,6 +39,12 @@ _CLOSED = (
 )
 
 
+def _made_ns() -> int:
+    """When this process was made, on the clock of its node that the agent reads too.
+    Of two processes of a rank, the one that was made later is the rank's."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
 class Trainer:
     """One process of a rank, attached to its node's agent.
 
@@ -62,6 +68,7 @@ class Trainer:
             "attempt": settings.attempt,
             "incarnation": self.incarnation,
             "pid": self._pid,
+            "made_ns": _made_ns(),
             "resume_from": settings.resume,
         }
         #: This process has restored, or was told that there is nothing to restore.
