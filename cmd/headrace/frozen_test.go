@@ -1,3 +1,5 @@
+//go:build kafka || rocketmq
+
 package main
 
 import (

@@ -46,10 +46,9 @@ type history struct {
 type fakeRank struct {
 	joined bool
 	// The process.
-	sizes    []int // rows of the rounds that it has received
-	yielded  uint32
-	heard    Decision
-	finished bool
+	sizes   []int // rows of the rounds that it has received
+	yielded uint32
+	heard   Decision
 	// The agent.
 	partial int
 	sealed  []int
