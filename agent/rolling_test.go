@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/headrace/headrace/agent"
 	pb "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/internal/frame"
+	"github.com/headrace/headrace/internal/link"
 	"github.com/headrace/headrace/internal/proof/memsource"
 	realmaster "github.com/headrace/headrace/master"
 	"github.com/headrace/headrace/sources"
@@ -69,7 +69,7 @@ func (m *wholeMaster) start() {
 }
 
 func (m *wholeMaster) conn() *grpc.ClientConn {
-	return must(grpc.NewClient("passthrough:///"+m.addr, grpc.WithTransportCredentials(insecure.NewCredentials())))(m.t)
+	return must(link.Dial(link.Target{Address: m.addr, State: m.state}, link.TLS{}))(m.t)
 }
 
 func (m *wholeMaster) datasets(do func(pb.DatasetsClient) error) {

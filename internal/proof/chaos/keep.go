@@ -230,7 +230,10 @@ func (c *crew) release() {
 func (c *crew) stopAll() {
 	c.release()
 	for _, s := range c.seats {
-		if s.p != nil && !s.p.Stop(endsWithin) {
+		if s.p == nil { // its first start failed
+			continue
+		}
+		if !s.p.Stop(endsWithin) {
 			c.wrongf("%s did not end after SIGTERM", s.p.Name)
 		}
 		if s.life != nil && s.life.ended == 0 {
