@@ -25,8 +25,10 @@ Agents = Callable[..., Agent]
 def test_hello_says_who_we_are(agents: Agents, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "2")
     agent = agents(model="private")
+    before = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
     trainer = headrace.init("demo", rank=1, world_size=3)
     (hello,) = agent.hellos
+    assert before <= hello.pop("made_ns") <= time.clock_gettime_ns(time.CLOCK_BOOTTIME)
     assert hello == {
         "protocol": 1, "client": f"headrace-python {headrace.__version__}", "job": "demo", "rank": 1, "world_size": 3,
         "local_rank": 0, "attempt": 2, "incarnation": trainer.incarnation, "pid": os.getpid(), "generation": 0,
