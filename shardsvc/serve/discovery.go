@@ -86,8 +86,10 @@ func (s *Server) Datasets(ctx context.Context) ([]Dataset, error) {
 // when it is opened again. Fewer than max means: no more.
 func (s *Server) Segments(ctx context.Context, partition uint32, after int64, max int) ([]sources.Segment, error) {
 	var out []sources.Segment
-	err := s.view(ctx, func(l *loop) { out = l.core.Segments(partition, after, max) })
-	return out, err
+	if err := s.view(ctx, func(l *loop) { out = l.core.Segments(partition, after, max) }); err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 // AddPartitions makes partitions of a dataset known and returns their durable
@@ -122,7 +124,10 @@ func (s *Server) AddPartitions(ctx context.Context, dataset uint32, parts []NewP
 		}
 		return nil
 	})
-	return numbers, err
+	if err != nil {
+		return nil, err
+	}
+	return numbers, nil
 }
 
 // partitionsOf are the core's partitions for those of the source: of a bit_exact

@@ -73,8 +73,10 @@ func (s *Server) goneOf(ctx context.Context, k *shardsvc.CutInfo) (*headracev1.G
 		return nil, nil
 	}
 	var out *headracev1.Gone
-	err := s.view(ctx, func(l *loop) { out = l.goneProto(l.core.GoneOf(k.ID, deleted)) })
-	return out, err
+	if err := s.view(ctx, func(l *loop) { out = l.goneProto(l.core.GoneOf(k.ID, deleted)) }); err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 func (l *loop) goneProto(g shardsvc.Gone) *headracev1.Gone {

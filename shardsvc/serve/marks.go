@@ -45,10 +45,13 @@ func (s *Server) CommitMarks(ctx context.Context, dataset uint32) ([]sources.Mar
 			marks = append(marks, sources.Mark{Partition: sources.PartitionID(m.Identity), Position: at})
 		}
 	})
-	if err == nil && !known {
-		err = fmt.Errorf("dataset %d: %w", dataset, ErrUnknown)
+	switch {
+	case err != nil:
+		return nil, err
+	case !known:
+		return nil, fmt.Errorf("dataset %d: %w", dataset, ErrUnknown)
 	}
-	return marks, err
+	return marks, nil
 }
 
 // RetainMarks are, for each partition of a dataset as its source calls it, from which
@@ -85,8 +88,11 @@ func (s *Server) RetainMarks(ctx context.Context, dataset uint32) ([]sources.Mar
 			}
 		}
 	})
-	if err == nil && !known {
-		err = fmt.Errorf("dataset %d: %w", dataset, ErrUnknown)
+	switch {
+	case err != nil:
+		return nil, err
+	case !known:
+		return nil, fmt.Errorf("dataset %d: %w", dataset, ErrUnknown)
 	}
-	return marks, err
+	return marks, nil
 }

@@ -67,10 +67,13 @@ func (s *Server) Needed(ctx context.Context, dataset uint32) ([]Need, error) {
 		_, known = l.core.Dataset(dataset)
 		all = l.core.Needed(dataset)
 	})
-	if err == nil && !known {
-		err = fmt.Errorf("dataset %d: %w", dataset, ErrUnknown)
+	switch {
+	case err != nil:
+		return nil, err
+	case !known:
+		return nil, fmt.Errorf("dataset %d: %w", dataset, ErrUnknown)
 	}
-	return all, err
+	return all, nil
 }
 
 // seconds is Left as a number.

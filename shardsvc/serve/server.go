@@ -85,9 +85,12 @@ func (s *Server) SetHTTP(addr string) { s.http.Store(&addr) }
 
 // Ready says whether the state was recovered: a new term waits for the agents it
 // knows, at most one session TTL.
-func (s *Server) Ready(ctx context.Context) (ready bool, err error) {
-	err = s.view(ctx, func(l *loop) { ready = !l.core.Job().Recovering })
-	return ready, err
+func (s *Server) Ready(ctx context.Context) (bool, error) {
+	var ready bool
+	if err := s.view(ctx, func(l *loop) { ready = !l.core.Job().Recovering }); err != nil {
+		return false, err
+	}
+	return ready, nil
 }
 
 // Run serves until ctx ends (nil) or the store fails (its error; the process
@@ -153,7 +156,8 @@ func (s *Server) push(it item) bool {
 	}
 }
 
-// view reads the core. What it sees may not be durable yet.
+// view reads the core. What it sees may not be durable yet. After an error f may still
+// run, so the caller must not touch what f writes.
 func (s *Server) view(ctx context.Context, f func(*loop)) error {
 	return s.do(ctx, &call{view: true, f: func(l *loop) error { f(l); return nil }})
 }
