@@ -241,9 +241,14 @@ func (w *World) over() bool {
 }
 
 // superseded: the master says that a process of t's rank, or a group, that was made
-// later has joined. It is never said of the newest one.
+// later has joined. It is never said of the newest one, unless it was made at almost the
+// same time as another one on another node: clocks of two nodes are compared as exactly as
+// a message between them is fast.
 func (t *trainer) superseded(reason string) {
-	if t.slot != nil && t.slot.cur == t || t.group != nil && t.w.group == t.group {
+	newest := t.slot != nil && t.slot.cur == t || t.group != nil && t.w.group == t.group
+	if newest && !slices.ContainsFunc(t.w.trainers, func(o *trainer) bool {
+		return o.rank == t.rank && o.node != t.node && o.born <= t.born && t.born-o.born < t.w.plan.delay
+	}) {
 		t.w.fail("%s is the newest of its rank, and is refused: %s", t.name, reason)
 	}
 }
