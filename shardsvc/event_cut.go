@@ -27,8 +27,8 @@ type CutAsk struct {
 	After    uint64 // as in RestoreCall
 }
 
-// CutPause (shared) holds the yields of all trainers until Cut is asked for, exact,
-// or dropped, or Deadline has passed. Answered when every living worker has said
+// CutPause (shared) pauses the yields of all trainers until Cut is asked for with Exact,
+// or is dropped, or Deadline has passed. It is answered when every living worker has said
 // that it yields nothing.
 type CutPause struct {
 	Cut      uint64

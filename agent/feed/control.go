@@ -151,7 +151,7 @@ func (t *trainer) greet(ctx context.Context) {
 	}
 	switch {
 	case j.Superseded:
-		t.giveUp(refused(j.Reason, "nothing is to be done if a launcher has replaced it; else start it again, which makes it the newest"))
+		t.giveUp(refused(j.Reason, "if a launcher started the newer process, this is in order; else start this one again: it is the newest then"))
 		return
 	case j.Refused:
 		t.giveUp(refused(j.Reason, ""))

@@ -31,7 +31,7 @@ type Arrived struct {
 type Ahead struct {
 	Stream    Stream
 	Rows, Dry bool
-	Newest    Lease // of which the reader knows
+	Newest    Lease // the last lease that the reader was given
 }
 
 func (*Arrived) event() {}

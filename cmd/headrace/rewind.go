@@ -21,9 +21,9 @@ pending again, and what was excluded stays so. Later checkpoints do not count an
 more. Trainers of that model are fenced and have to start again; brokers are told
 the new progress before the verb ends.
 
-What the source has deleted cannot be read again. With on_loss: stop going back to
-where that is needed is refused, with the ranges and what to do; with on_loss:
-continue they become excluded. --dry-run says both.
+Records that the source has deleted cannot be read again. If the checkpoint needs
+some of them, on_loss: stop refuses the rewind and names the ranges and what to do;
+on_loss: continue excludes them. --dry-run tells which.
 
 --to is a manifest, a checkpoint's folder, the 16 digits of a cut that the master
 keeps, or ` + "`start`" + `. The files of a checkpoint are verified first; those that a

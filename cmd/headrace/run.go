@@ -170,7 +170,7 @@ func (a *app) masterAlive() bool {
 type jobOfGroup struct{ name, model, master string }
 
 func (a *app) supervise(ctx context.Context, f *runFlags, args []string, job jobOfGroup, log *slog.Logger) error {
-	// What a trainer starts finds the master, and the token that it wants.
+	// A trainer, or a program that it starts, may call the master: it finds the token here.
 	env := append(os.Environ(), "HEADRACE_MASTER="+job.master)
 	if path := a.cfg.Target().TokenPath(); a.cfg.Token == "" && readable(path) {
 		env = append(env, "HEADRACE_TOKEN_FILE="+path)

@@ -335,7 +335,7 @@ func TestARecordIsFoundByPathTopicIdentityOrTheEndOfItsPath(t *testing.T) {
 	}
 }
 
-// A partition of 100 positions of which 70 held records: of no single one is it known.
+// 70 of a partition's 100 positions held records. Which 70 is not known.
 func TestASettledPositionIsNoRecordUntilTheSourceSaysSo(t *testing.T) {
 	part := cut.Partition{Identity: "kafka:c/t/0", Segments: []sources.Segment{{ID: 0, End: 200, Name: "clicks/0"}},
 		Passes: []cut.Pass{{Low: cut.Place{Offset: 100}, Units: cut.Units{Acked: 100}, Records: &cut.Tally{Rows: 70}}}}

@@ -163,11 +163,13 @@ func (w *waiting) tell(a answer) {
 	}
 }
 
-// answer tells those for whom something came and gives how many go on waiting.
+// answer tells those readers for which records came, and returns how many go on waiting.
 func (t *tails) answer(leader int32, h *heads, asked map[headKey]*waiting, r *reader, err error) (left int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err == nil {
+		// An answer that cannot be read to its end says nothing of the partitions that
+		// come later in it: they stay in asked, and ask by themselves.
 		_ = parseFetches(r, func(key headKey, f *fetched) {
 			w := asked[key]
 			if w == nil {
@@ -185,9 +187,9 @@ func (t *tails) answer(leader int32, h *heads, asked map[headKey]*waiting, r *re
 				return
 			}
 			delete(asked, key)
-		}) // of who is behind what cannot be read nothing was said
+		})
 	}
-	for _, w := range asked { // of whom nothing was said, or nothing good
+	for _, w := range asked { // without an answer, or with an error
 		w.tell(answer{offset: w.offset, err: errDirect})
 	}
 	return left

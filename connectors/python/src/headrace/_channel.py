@@ -185,7 +185,7 @@ class Channel:
         if data is not None:
             data.close()
 
-    # What any thread does.
+    # Called by any thread.
 
     def close(self) -> None:
         """Ends a next() that waits in another thread: closing a socket does not wake
