@@ -9,17 +9,22 @@ import _ "embed"
 //go:embed train.py
 var Trainer []byte
 
-// GroupTrainer is train_group.py, which needs train.py beside it.
+// Rival is rival.py, which the trainers below share. It needs train.py beside it.
+//
+//go:embed rival.py
+var Rival []byte
+
+// GroupTrainer is train_group.py, which needs rival.py beside it.
 //
 //go:embed train_group.py
 var GroupTrainer []byte
 
-// PulsarTrainer is train_pulsar.py, which needs train.py beside it.
+// PulsarTrainer is train_pulsar.py, which needs rival.py beside it.
 //
 //go:embed train_pulsar.py
 var PulsarTrainer []byte
 
-// RocketMQTrainer is train_rocketmq.py, which needs train.py beside it.
+// RocketMQTrainer is train_rocketmq.py, which needs rival.py beside it.
 //
 //go:embed train_rocketmq.py
 var RocketMQTrainer []byte

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/headrace/headrace/examples/clicks"
 	"github.com/headrace/headrace/internal/proof/child"
 	"github.com/headrace/headrace/internal/proof/demo/report"
 )
@@ -30,8 +31,10 @@ type group struct {
 }
 
 func newGroup(t *team, of *topic) (*group, error) {
-	if err := os.WriteFile(filepath.Join(t.root, "train_group.py"), of.queue.program, 0o600); err != nil {
-		return nil, err
+	for name, program := range map[string][]byte{"rival.py": clicks.Rival, "train_group.py": of.queue.program} {
+		if err := os.WriteFile(filepath.Join(t.root, name), program, 0o600); err != nil {
+			return nil, err
+		}
 	}
 	return &group{team: t, topic: of, model: t.folders.model + groupModel}, os.MkdirAll(t.groupJournals(), 0o700)
 }
