@@ -62,13 +62,18 @@ lint: need venv ## gofmt, vet, ruff, mypy
 	$(VENV)/bin/ruff check connectors/python examples bench internal
 	cd connectors/python && ../../$(VENV)/bin/mypy src/headrace
 
-.PHONY: test-go
+# The packages under the race detector. Of RACE_PART it plays less (-short), so test-go plays them too.
+RACE      := ./shardsvc/... ./agent/... ./internal/store/... ./master/...
+RACE_PART := ./shardsvc ./internal/store
+.PHONY: test-go test-go-rest
 test-go: need ## unit and integration tests in Go
 	$(GO) test -timeout 30m ./...
+test-go-rest: need ## the same, without the packages that test-race plays whole
+	$(GO) test -timeout 30m $(RACE_PART) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(RACE))")
 
 .PHONY: test-race
 test-race: need ## the cores, the shell and the agent under the race detector
-	CGO_ENABLED=1 $(GO) test -race -short -timeout 30m ./shardsvc/... ./agent/... ./internal/store/... ./master/...
+	CGO_ENABLED=1 $(GO) test -race -short -timeout 30m $(RACE)
 
 PYTHON_KAFKA := tests/integration/test_bit_exact_kafka.py
 .PHONY: test-python
@@ -230,10 +235,13 @@ test-sim-long: need ## more seeds of the simulation
 	@build/sim --seeds 10000
 
 .PHONY: check
-check: build lint test-go test-race ## the inner loop
+check: build lint test-go-rest test-race ## the inner loop
 
+# The broker suites mostly wait for their brokers, so they run beside the others.
+LANES := "test-sim test-planted test-python test-quickstart test-chaos" "test-kafka test-pulsar test-rocketmq test-quickstart-rocketmq"
 .PHONY: test
-test: check test-sim test-planted test-python test-quickstart test-chaos test-kafka test-pulsar test-rocketmq test-quickstart-rocketmq ## everything CI runs
+test: check quickstart-needs-kafka ## everything CI runs
+	@.ci/lanes $(LANES)
 
 .PHONY: test-long
 test-long: test test-sim-long fuzz ## what takes long
