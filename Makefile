@@ -96,11 +96,9 @@ test-python-numpy1: build ## the same with the oldest numpy line, and PYTHON_OLD
 	cd connectors/python && HEADRACE_BIN="$(CURDIR)/$(BIN)" ../../build/venv-numpy1/bin/python -m pytest -q --ignore=$(PYTHON_KAFKA)
 
 .PHONY: test-torch
-test-torch: need ## states with torch tensors; installs torch (2 GB), so not in `make test`
-	@test -x build/venv-torch/bin/pytest || { $(PYTHON) -m venv build/venv-torch && \
-	  build/venv-torch/bin/python -m pip install -q torch==2.6.0 numpy==2.2.6 awscrt==0.38.1 safetensors==0.8.0 pytest==8.4.2 pytest-timeout==2.4.0 && \
-	  build/venv-torch/bin/python -m pip install -q --no-deps -e connectors/python; }
-	cd connectors/python && ../../build/venv-torch/bin/python -m pytest -q tests_torch
+test-torch: build ## headrace.torch with a real torch; the first time it installs one, for the CPU, into ~/.cache/headrace
+	@python="$$($(PYTHON) connectors/python/tests_torch/install_torch.py)" && cd connectors/python && \
+	  HEADRACE_BIN="$(CURDIR)/$(BIN)" PYTHONPATH="$(CURDIR)/connectors/python/src" "$$python" -m pytest -q tests_torch
 
 .PHONY: wheel
 wheel: build venv ## the Python package with the binary in it, tried in a fresh environment
