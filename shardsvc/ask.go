@@ -116,6 +116,8 @@ func (ck *checkpoints) badAsk(w *worker, k *CutAsk) string {
 		return "a cut needs an id that is not 0"
 	case k.Carried != (k.Path == ""):
 		return "a cut has a path, or is carried by a framework: one of both"
+	case k.Memory && (k.Carried || ck.ledger.folds):
+		return "only the ranks of a replicated or private model keep checkpoints in memory"
 	case k.Step < 0:
 		return fmt.Sprintf("step %d is negative", k.Step)
 	case ck.gated(w):
@@ -140,7 +142,7 @@ func (ck *checkpoints) badAsk(w *worker, k *CutAsk) string {
 // one is kept there that may yet be bound.
 func (ck *checkpoints) pinned(rank uint32, low, high int64) bool {
 	for _, k := range ck.cuts {
-		if (k.state == CutFrozen || k.state == CutCarried) && low <= k.step && k.step < high && (k.rank == cut.Group || k.rank == int64(rank)) {
+		if (k.state == CutFrozen || k.state == CutCarried || k.state.inMemory()) && low <= k.step && k.step < high && (k.rank == cut.Group || k.rank == int64(rank)) {
 			return true
 		}
 	}
@@ -158,7 +160,7 @@ func (ck *checkpoints) sameStep(k *CutAsk) *keptCut {
 		return nil
 	}
 	for _, s := range ck.cuts {
-		if s.generation == ck.generation && s.step == k.Step && (s.state == CutCarried) == k.Carried && s.state < CutVoided {
+		if s.generation == ck.generation && s.step == k.Step && (s.state == CutCarried) == k.Carried && s.state.kept() {
 			return s
 		}
 	}

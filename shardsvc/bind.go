@@ -45,6 +45,7 @@ func (ck *checkpoints) bound(k *keptCut, path string) {
 	ck.putCut(k)
 	ck.reportCut(ReportCutBound, k, "")
 	ck.replaced(k)
+	ck.outdated(k)
 	if ck.ledger.perRank {
 		r := ck.group.rankOf(uint32(k.rank))
 		if ck.past(r).base != nil && ck.after(ck.past(r).base, k) {
@@ -61,6 +62,15 @@ func (ck *checkpoints) replaced(k *keptCut) {
 	for _, x := range slices.Clone(ck.cuts) {
 		if x != k && x.state == CutBound && x.path == k.path && k.path != "" {
 			ck.forgetCut(x, fmt.Sprintf("cut %016x has taken its place at %s", k.id, k.path))
+		}
+	}
+}
+
+// outdated: k is on storage, so nobody needs what lies in memory and is older.
+func (ck *checkpoints) outdated(k *keptCut) {
+	for _, x := range slices.Clone(ck.cuts) {
+		if x.state.inMemory() && x.rank == k.rank && ck.after(k, x) {
+			ck.forgetCut(x, fmt.Sprintf("cut %016x is newer, and on storage", k.id))
 		}
 	}
 }
@@ -117,8 +127,10 @@ func (ck *checkpoints) dropOf(r *rank, id uint64, reason string) (CutCode, strin
 		return CutRefused, fmt.Sprintf("cut %016x is being restored", id)
 	case ck.goneBackTo(k):
 		return CutRefused, fmt.Sprintf("somebody went back to cut %016x (step %d), and no newer one is bound", id, k.step)
-	case r != nil && k.state == CutFrozen && ck.kind.foreign(k, r):
+	case r != nil && (k.state == CutFrozen || k.state == CutMemory) && ck.kind.foreign(k, r):
 		return CutFenced, fmt.Sprintf("cut %016x is not one of this process, or its generation has ended", id)
+	case k.state == cutReturned:
+		return CutRefused, fmt.Sprintf("the model went back to cut %016x (step %d) in memory, and no newer one is on storage", id, k.step)
 	}
 	if k.state == CutBound {
 		ck.remove(id)

@@ -1,6 +1,6 @@
 package shardsvc
 
-// CutState is where in its life a kept cut is.
+// CutState is where in its life a kept cut is. The numbers are stored.
 type CutState uint8
 
 const (
@@ -8,9 +8,28 @@ const (
 	CutBound
 	CutCarried
 	CutVoided
+
+	// cutUnbound is a dropped cut whose body is still needed: it says which records
+	// are in the model of a private rank. Nobody sees it.
+	cutUnbound
+
+	// CutMemory: its checkpoint lies in the memory of the trainers' nodes. One can go
+	// back to it. It is never committed to a broker, and nothing is retained or deleted
+	// because of it, as that memory may be gone any moment. Once its checkpoint is on
+	// storage it is bound.
+	CutMemory
+
+	// cutReturned is a CutMemory that the model went back to, and nothing newer is
+	// bound: so what the model began with is on no storage. Others see a CutMemory.
+	cutReturned
 	cutStates
 )
 
 func (s CutState) String() string {
-	return [...]string{"frozen", "bound", "carried", "voided", "?"}[min(s, cutStates)]
+	return [...]string{"frozen", "bound", "carried", "voided", "?", "memory", "memory", "?"}[min(s, cutStates)]
 }
+
+// kept: one may go back to it, now or once it is bound.
+func (s CutState) kept() bool { return s < CutVoided || s.inMemory() }
+
+func (s CutState) inMemory() bool { return s == CutMemory || s == cutReturned }

@@ -6,10 +6,6 @@ import (
 	"github.com/headrace/headrace/shardsvc/cut"
 )
 
-// cutUnbound is a dropped cut whose body is still needed: it says which records
-// are in the model of a private rank. Nobody sees it.
-const cutUnbound = cutStates
-
 // cutValue is `c`.
 type cutValue struct {
 	state             CutState
@@ -31,7 +27,7 @@ func (v *cutValue) append(b []byte) []byte {
 func decodeCutValue(b []byte) (v cutValue, err error) {
 	d := open(b)
 	state := d.uint()
-	if state > uint64(cutUnbound) {
+	if state >= uint64(cutStates) {
 		d.fail(fmt.Errorf("unknown state %d of a cut", state))
 	}
 	v.state = CutState(state)

@@ -213,6 +213,7 @@ const (
 	ReportExcluded       // Start..End of the source is settled without having been read; Reason
 	ReportCutFrozen      // Cut, Rank, Step, Path
 	ReportCutBound       // Cut, Rank, Step, Path
+	ReportCutMemory      // Cut, Rank, Step, Path: it lies in memory; told of one that was not frozen for that
 	ReportCutVoided      // Cut, Rank, Step, Path, Reason
 	ReportCutDropped     // Cut, Rank, Step, Path, Reason
 	ReportResolveCut     // look at Path for a valid manifest of Cut, answer with a ResolveCut

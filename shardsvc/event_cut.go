@@ -25,6 +25,7 @@ type CutAsk struct {
 	Deadline Time   // from now; 0: 60 s
 	Exact    bool   // shared: a CutPause of Cut was answered OK; refused if the pause ended early
 	After    uint64 // as in RestoreCall
+	Memory   bool   // replicated, private: the checkpoint lies in the nodes' memory; Path is where it may be written
 }
 
 // CutPause (shared) pauses the yields of all trainers until Cut is asked for with Exact,
@@ -75,6 +76,8 @@ type RestoreCall struct {
 	// After is the highest Order of the checkpoints that lie there: a core that has lost
 	// its state does not know of them, and what it freezes from now on is newer.
 	After uint64
+	// Memory: Cut comes from the nodes' memory, and there is no manifest at Path.
+	Memory bool
 }
 
 // Resume has the numbers of the wire: what a trainer said at init().

@@ -5,6 +5,10 @@ import "github.com/headrace/headrace/shardsvc/cut"
 // carriedKept is how many carried cuts a group or rank keeps: the newest ones.
 const carriedKept = 3
 
+// memoryKept is how many cuts in memory a group or rank keeps. Their trainers have two
+// slots, or three, and one of them may be of an attempt that went wrong.
+const memoryKept = 4
+
 // freeze makes the cut that q waits for, or shares the one that another rank of
 // the generation has made for the same step.
 func (ck *checkpoints) freeze(q *ask) {
@@ -17,6 +21,8 @@ func (ck *checkpoints) freeze(q *ask) {
 		rank: cut.Group, step: q.cut.Step, path: q.cut.Path}
 	if q.cut.Carried {
 		k.state = CutCarried
+	} else if q.cut.Memory {
+		k.state = CutMemory
 	}
 	if ck.ledger.perRank {
 		k.rank = int64(r.no)
@@ -31,8 +37,11 @@ func (ck *checkpoints) freeze(q *ask) {
 	if h := ck.pause; h != nil && h.cut == k.id {
 		ck.endPause(CutOK, "")
 	}
-	if k.state == CutCarried {
-		ck.dropOldCarried(k.rank)
+	switch k.state {
+	case CutCarried:
+		ck.dropOlder(k.rank, CutCarried, carriedKept, "newer ones are carried")
+	case CutMemory:
+		ck.dropOlder(k.rank, CutMemory, memoryKept, "newer ones lie in memory")
 	}
 }
 
@@ -49,12 +58,13 @@ func (ck *checkpoints) closeStep(r *rank, step int64) {
 	}
 }
 
-func (ck *checkpoints) dropOldCarried(rank int64) {
+// dropOlder keeps the newest cuts of one state, and forgets those before them.
+func (ck *checkpoints) dropOlder(rank int64, state CutState, keep int, reason string) {
 	n := 0
 	for i := len(ck.cuts) - 1; i >= 0; i-- {
-		if k := ck.cuts[i]; k.state == CutCarried && k.rank == rank {
-			if n++; n > carriedKept {
-				ck.forgetCut(k, "newer ones are carried")
+		if k := ck.cuts[i]; k.state == state && k.rank == rank {
+			if n++; n > keep {
+				ck.forgetCut(k, reason)
 			}
 		}
 	}

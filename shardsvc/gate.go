@@ -46,6 +46,6 @@ func (ck *checkpoints) hasPast() bool { return ck.hasBound() || ck.ledger.anyAck
 // keeps: a cut is kept that the group, or rank r, may go back to.
 func (ck *checkpoints) keeps(r *rank) bool {
 	return slices.ContainsFunc(ck.cuts, func(k *keptCut) bool {
-		return k.state < CutVoided && (k.rank == cut.Group || k.rank == int64(r.no))
+		return k.state.kept() && (k.rank == cut.Group || k.rank == int64(r.no))
 	})
 }

@@ -33,7 +33,11 @@ func (ck *checkpoints) Cuts() []CutInfo {
 }
 
 func (k *keptCut) info() CutInfo {
-	i := CutInfo{ID: k.id, State: k.state, Order: k.order, Epoch: k.epoch, Generation: k.generation, Rank: k.rank, Step: k.step, Path: k.path}
+	state := k.state
+	if state == cutReturned {
+		state = CutMemory
+	}
+	i := CutInfo{ID: k.id, State: state, Order: k.order, Epoch: k.epoch, Generation: k.generation, Rank: k.rank, Step: k.step, Path: k.path}
 	if k.state != CutVoided {
 		i.Units, i.Records = k.units, k.records // people and metrics ask often, and a body may be megabytes
 	}
@@ -61,6 +65,10 @@ func (ck *checkpoints) BoundMarks(id DatasetID) []MarkInfo {
 // boundLow gives the bound mark of any pass of a dataset, folded ones too.
 func (ck *checkpoints) boundLow(id DatasetID) func(*pass) int64 {
 	d := ck.ledger.dataset(id)
+	if d != nil && !d.folds && ck.onMemory() {
+		l := ck.onStorage()
+		return func(ps *pass) int64 { return min(ps.marks().bound, l.of(ps.p, ps.n).Low) }
+	}
 	if d == nil || d.acksBind || !d.folds {
 		return func(ps *pass) int64 {
 			if ps.n < ps.p.folded {
@@ -71,6 +79,25 @@ func (ck *checkpoints) boundLow(id DatasetID) func(*pass) int64 {
 	}
 	l := ck.linesOf(ck.newestBound(nil))
 	return func(ps *pass) int64 { return l.of(ps.p, ps.n).Low }
+}
+
+// onMemory: what a model began with is on no storage.
+func (ck *checkpoints) onMemory() bool {
+	return slices.ContainsFunc(ck.cuts, func(k *keptCut) bool { return k.state == cutReturned })
+}
+
+// onStorage is the union of the newest bound cuts of the group, or of each rank.
+func (ck *checkpoints) onStorage() *lines {
+	if !ck.ledger.perRank {
+		return ck.linesOf(ck.newestBound(nil))
+	}
+	var l *lines
+	for _, r := range ck.group.ranks {
+		if k := ck.newestBound(r); k != nil {
+			l = l.union(ck.linesOf(k))
+		}
+	}
+	return l
 }
 
 // RetainMarks are the positions from which the source must not delete: the low mark
@@ -155,7 +182,7 @@ func (ck *checkpoints) PlanRewind(k *cut.Cut, deleted []Deletion) (plan RewindPl
 	for _, x := range ck.cuts {
 		newer := k == nil || t.kept != nil && x != t.kept && ck.after(x, t.kept) ||
 			t.foreign != nil && (x.epoch > k.Epoch || x.epoch == k.Epoch && x.step > k.Step || (ck.ledger.folds || ck.ledger.perRank) && ck.hasMore(x, want))
-		if newer && x.state < CutVoided && (k == nil || x.rank == int64(k.Rank)) {
+		if newer && x.state.kept() && (k == nil || x.rank == int64(k.Rank)) {
 			plan.Voided = append(plan.Voided, x.info())
 		}
 	}
@@ -173,7 +200,7 @@ func (ck *checkpoints) PlanRewind(k *cut.Cut, deleted []Deletion) (plan RewindPl
 // other ranks' care.
 func (ck *checkpoints) GoneOf(id uint64, deleted []Deletion) Gone {
 	k := ck.kept(id)
-	if k == nil || k.state >= CutVoided || len(deleted) == 0 {
+	if k == nil || !k.state.kept() || len(deleted) == 0 {
 		return Gone{}
 	}
 	var ranks []*rank

@@ -31,7 +31,7 @@ func (ck *checkpoints) rankResolved(r *rank) (again comesAgain) {
 		ck.ledger.dirtyRank(r.account)
 		above := int64(-1) // of the acks since its base
 		if k := ck.newest(r, func(k *keptCut) bool {
-			return k.state == CutBound || k.state == CutCarried
+			return k.state == CutBound || k.state == CutCarried || k.state.inMemory()
 		}); k != nil && (ck.past(r).base == nil || ck.after(k, ck.past(r).base)) {
 			above = k.step
 		}

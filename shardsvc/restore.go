@@ -24,6 +24,7 @@ type target struct {
 	foreign *cut.Cut
 	fit     []fitted
 	path    string
+	memory  bool // its checkpoint lies in memory only
 }
 
 // restore answers the call of a trainer that goes back to a cut.
@@ -195,12 +196,14 @@ func (ck *checkpoints) pick(r *rank, k *RestoreCall) (t target, code CutCode, wh
 		case x.state == CutVoided:
 			return t, CutRefused, refusal(RefusedGivenUp, "cut %016x (step %d) was voided: its records were given to others, or somebody went back to an older one. Offer an older one", x.id, x.step)
 		}
-		return target{kept: x, path: k.Path}, CutOK, nil
+		return target{kept: x, path: k.Path, memory: k.Memory}, CutOK, nil
 	}
 	if k.Mode == RestoreNewest && newest != nil && newest.afterForeign(k.Cut) {
 		return try()
 	}
-	return ck.pickForeign(r, k.Cut, k.Path)
+	t, code, why = ck.pickForeign(r, k.Cut, k.Path)
+	t.memory = k.Memory
+	return t, code, why
 }
 
 func (ck *checkpoints) pickForeign(r *rank, body *cut.Cut, path string) (t target, code CutCode, why error) {
@@ -271,24 +274,47 @@ func (ck *checkpoints) chosen(r *rank, t *target) (again comesAgain) {
 	switch {
 	case t.foreign != nil:
 		k = ck.keepForeign(t)
+	case k != nil && k.state != CutBound && t.memory:
+		ck.returned(k)
 	case k != nil && k.state != CutBound:
 		ck.bound(k, t.path)
 	}
-	return ck.kind.chosen(r, t, k, fresh)
+	again = ck.kind.chosen(r, t, k, fresh)
+	for _, x := range ck.cuts {
+		if x != k && x.state == cutReturned && (x.rank == cut.Group || x.rank == int64(r.no)) {
+			x.state = CutMemory
+			ck.putCut(x)
+		}
+	}
+	return again
 }
 
 // keepForeign keeps a cut that this master did not know, as bound.
 func (ck *checkpoints) keepForeign(t *target) *keptCut {
 	own := ck.ledger.adopt(t.foreign, t.fit)
 	k := &keptCut{id: uint64(own.ID), state: CutBound, epoch: own.Epoch, generation: own.Generation, rank: int64(own.Rank), step: own.Step, path: t.path}
+	report := ReportCutBound
+	if t.memory {
+		k.state, report = cutReturned, ReportCutMemory
+	}
 	if !ck.ledger.perRank {
 		ck.epoch = max(ck.epoch, own.Epoch) + 1 // what is frozen from now on is newer
 	}
 	ck.addCut(k, own)
 	ck.isBack(k.id)
-	ck.reportCut(ReportCutBound, k, "")
+	ck.reportCut(report, k, "")
 	t.kept = k
 	return k
+}
+
+// returned: the model goes back to k, which lies in memory and nowhere else.
+func (ck *checkpoints) returned(k *keptCut) {
+	if !k.state.inMemory() {
+		ck.isBack(k.id)
+		ck.reportCut(ReportCutMemory, k, "")
+	}
+	k.state, k.resolving = cutReturned, false
+	ck.putCut(k)
 }
 
 // revokeForRestore takes the leases of those whose model goes back.

@@ -28,7 +28,7 @@ func (ck *checkpoints) voidAfter(r *rank, k *keptCut, foreign bool) {
 
 // hasMore: something is in x that is neither in a cut that lies so nor excluded.
 func (ck *checkpoints) hasMore(x *keptCut, want *lines) bool {
-	if x.state >= CutVoided {
+	if !x.state.kept() {
 		return false
 	}
 	return ck.ledger.hasMoreThan(ck.linesOf(x), want)

@@ -263,7 +263,7 @@ func (s *script) message(t *testing.T, d *datadriven.TestData) *Message {
 		case "leave":
 			m.Leaves = append(m.Leaves, Leave{Worker: w, Ended: a.has("ended"), Reason: map[string]LeaveReason{"closed": LeaveClosed, "killed": LeaveKilled, "lost": LeaveLost}[a.word("why", "lost")]})
 		case "ask":
-			m.Calls = append(m.Calls, CutCall{Worker: w, ID: uint64(a.num("id", 1)), Ask: &CutAsk{Cut: uint64(a.num("cut", 0)), Step: a.num("step", 0), Carried: a.has("carried"), Path: a.word("path", ""), Deadline: a.time("deadline", 0), Exact: a.has("exact")}})
+			m.Calls = append(m.Calls, CutCall{Worker: w, ID: uint64(a.num("id", 1)), Ask: &CutAsk{Cut: uint64(a.num("cut", 0)), Step: a.num("step", 0), Carried: a.has("carried"), Path: a.word("path", ""), Deadline: a.time("deadline", 0), Exact: a.has("exact"), Memory: a.has("memory")}})
 		case "bind":
 			m.Calls = append(m.Calls, CutCall{Worker: w, ID: uint64(a.num("id", 1)), Bind: &CutBind{Cut: uint64(a.num("cut", 0)), Path: a.word("path", "")}})
 		case "drop":
@@ -273,7 +273,7 @@ func (s *script) message(t *testing.T, d *datadriven.TestData) *Message {
 		case "yieldspaused":
 			m.Yields = append(m.Yields, YieldsPaused{Worker: w, Cut: uint64(a.num("cut", 0)), Untracked: uint32(a.num("untracked", 0))})
 		case "restore":
-			k := &RestoreCall{Mode: map[string]RestoreMode{"newest": RestoreNewest, "exact": RestoreExact, "start": RestoreStart}[a.word("mode", "newest")], Cut: s.cut(t, a), Path: a.word("path", "")}
+			k := &RestoreCall{Mode: map[string]RestoreMode{"newest": RestoreNewest, "exact": RestoreExact, "start": RestoreStart}[a.word("mode", "newest")], Cut: s.cut(t, a), Path: a.word("path", ""), Memory: a.has("memory")}
 			for _, v := range a.list("failed") {
 				k.Failed = append(k.Failed, uint64(args{t, []datadriven.CmdArg{{Key: "n", Vals: []string{v}}}}.num("n", 0)))
 			}

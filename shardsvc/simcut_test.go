@@ -21,6 +21,7 @@ type cutSim struct {
 	orders    []uint64            // cuts in the order of their freezing
 	bases     map[uint32]*simCut  // that a private rank's model began with
 
+	memories    map[uint64]bool       // cuts whose checkpoints lie in the nodes' memory
 	carriedOnce map[uint64]bool       // a framework has their files
 	bodies      map[uint64]*cut.Cut   // of all cuts that ever were
 	removed     map[uint64]bool       // by retention
@@ -80,6 +81,11 @@ func (s *sim) cutReport(r Report) {
 				}
 			}
 		}
+	case ReportCutMemory:
+		if k == nil {
+			k = s.foreign(r.Cut)
+		}
+		k.state = CutMemory
 	case ReportCutVoided:
 		k.state = CutVoided
 	case ReportCutDropped:
@@ -135,7 +141,7 @@ func (s *sim) superseded(k *simCut) bool {
 func (s *sim) floor(rank uint32) int64 {
 	best := s.bases[rank]
 	for _, k := range s.cuts {
-		if k.rank == int64(rank) && (k.state == CutBound || k.state == CutCarried) && (best == nil || k.after(best)) {
+		if k.rank == int64(rank) && (k.state == CutBound || k.state == CutCarried || k.state == CutMemory) && (best == nil || k.after(best)) {
 			best = k
 		}
 	}
@@ -163,6 +169,8 @@ func (s *sim) frozen(r Report) {
 	s.orders = append(s.orders, k.id)
 	if r.Path == "" {
 		k.state, s.carriedOnce[k.id] = CutCarried, true
+	} else if s.w.core.kept(r.Cut).state == CutMemory {
+		k.state, s.memories[k.id] = CutMemory, true
 	}
 	s.cuts, s.bodies[k.id] = append(s.cuts, k), body
 	s.holds(k, body)
@@ -222,7 +230,7 @@ func (s *sim) cutAnswered(t *simTrainer, r Reply) {
 			t.step = r.Step
 		}
 		t.gated, t.restored, t.restoring = false, true, 0
-		if k := s.cutOf(r.Cut.Cut); k != nil && s.manifests[k.id] == nil && k.state != CutVoided && !s.carriedOnce[k.id] && !s.removed[k.id] {
+		if k := s.cutOf(r.Cut.Cut); k != nil && s.manifests[k.id] == nil && k.state != CutVoided && !s.carriedOnce[k.id] && !s.removed[k.id] && !s.memories[k.id] {
 			s.t.Fatalf("rank %d was told to restore cut %d, which nobody can read", t.rank, r.Cut.Cut)
 		}
 	case r.Cut.Code == CutTry:
@@ -266,6 +274,7 @@ func (s *sim) someAsk() {
 	k.Carried = rapid.IntRange(0, 3).Draw(s.t, "carried") == 0
 	if !k.Carried {
 		k.Path = fmt.Sprint("/", k.Cut)
+		k.Memory = s.model != Shared && rapid.IntRange(0, 2).Draw(s.t, "memory") == 0
 	}
 	s.call(t, CutCall{Ask: k})
 }
@@ -305,6 +314,13 @@ func (s *sim) someDrop() {
 	}
 }
 
+// loseMemory: a node's memory is gone, or its slot is used again.
+func (s *sim) loseMemory() {
+	if k := s.someCut(); k != nil {
+		delete(s.memories, k.id)
+	}
+}
+
 func (s *sim) someLookDone() {
 	if len(s.looks) == 0 {
 		return
@@ -325,9 +341,12 @@ func (s *sim) restore(t *simTrainer) {
 		if !s.calm && rapid.IntRange(0, 3).Draw(s.t, "exact") == 0 {
 			k.Mode, k.Cut = RestoreExact, all[rapid.IntRange(0, len(all)-1).Draw(s.t, "which")]
 		}
-		if s.manifests[uint64(k.Cut.ID)] == nil {
+		switch id := uint64(k.Cut.ID); {
+		case s.memories[id] && (s.manifests[id] == nil || rapid.Bool().Draw(s.t, "from memory")):
+			k.Memory = true
+		case s.manifests[id] == nil:
 			k.Mode = RestoreExact // a framework's file
-		} else {
+		default:
 			k.Path = fmt.Sprint("/", k.Cut.ID)
 		}
 	}
@@ -350,6 +369,9 @@ func (s *sim) readable(t *simTrainer) (all []*cut.Cut) {
 		k := s.manifests[id]
 		if x := s.cutOf(id); k == nil && x != nil && x.state == CutCarried {
 			k = x.body
+		}
+		if k == nil && s.memories[id] {
+			k = s.bodies[id]
 		}
 		if k != nil && (k.Rank == cut.Group || k.Rank == cut.Rank(t.rank)) && !slices.Contains(t.failed, id) {
 			all = append(all, k)

@@ -17,7 +17,7 @@ func newSim(t *rapid.T, tb testing.TB) *sim {
 }
 
 func newSimOf(t *rapid.T, tb testing.TB, model string) *sim {
-	s := &sim{t: t, granted: map[Token]*simLease{}, cutSim: cutSim{untold: map[uint64]oracle.Set{}, manifests: map[uint64]*cut.Cut{}, bases: map[uint32]*simCut{}, carriedOnce: map[uint64]bool{}, bodies: map[uint64]*cut.Cut{}, removed: map[uint64]bool{}, captured: map[uint64]oracle.Set{}}, newest: map[uint32]uint64{}, model: model}
+	s := &sim{t: t, granted: map[Token]*simLease{}, cutSim: cutSim{untold: map[uint64]oracle.Set{}, manifests: map[uint64]*cut.Cut{}, bases: map[uint32]*simCut{}, carriedOnce: map[uint64]bool{}, memories: map[uint64]bool{}, bodies: map[uint64]*cut.Cut{}, removed: map[uint64]bool{}, captured: map[uint64]oracle.Set{}}, newest: map[uint32]uint64{}, model: model}
 	s.w = &world{t: tb, cfg: Config{Job: "j", Model: s.model, SessionTTL: simTTL, History: 3}, now: 1000 * Second, store: map[string][]byte{}}
 	s.w.restart0(t)
 	commit(s.w.store, s.w.fx.Puts)

@@ -193,7 +193,7 @@ var reportNames = map[ReportKind]string{
 	ReportDiverged: "diverged", ReportNeedSegments: "need_segments", ReportGeneration: "generation", ReportGenerationEnded: "generation_ended",
 	ReportPendingAgain: "pending_again", ReportStalled: "stalled", ReportExpired: "expired", ReportRecovered: "recovered",
 	ReportHeldRefused: "held_refused", ReportRejected: "rejected", ReportFenced: "fenced", ReportExcluded: "excluded",
-	ReportCutFrozen: "cut_frozen", ReportCutBound: "cut_bound", ReportCutVoided: "cut_voided", ReportCutDropped: "cut_dropped", ReportResolveCut: "resolve_cut",
+	ReportCutFrozen: "cut_frozen", ReportCutBound: "cut_bound", ReportCutMemory: "cut_memory", ReportCutVoided: "cut_voided", ReportCutDropped: "cut_dropped", ReportResolveCut: "resolve_cut",
 	ReportRestored: "restored", ReportRewound: "rewound", ReportRestoreMissing: "restore_missing", ReportPauseEnded: "pause_ended",
 	ReportRestoreWaits: "restore_waits",
 }

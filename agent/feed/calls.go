@@ -72,7 +72,7 @@ func callProto(worker uint32, v *frame.Call) (*pb.CutCall, error) {
 		case v.Carried != (v.Path == ""):
 			return nil, fmt.Errorf("carried is %v, and the manifest's path %q: a carried cut has no manifest, any other one has", v.Carried, v.Path)
 		}
-		c.Call = &pb.CutCall_Ask{Ask: &pb.CutAsk{Cut: uint64(v.Cut), Step: v.Step, Carried: v.Carried, Path: v.Path, DeadlineMs: v.DeadlineMS, Exact: v.Exact, After: v.After}}
+		c.Call = &pb.CutCall_Ask{Ask: &pb.CutAsk{Cut: uint64(v.Cut), Step: v.Step, Carried: v.Carried, Path: v.Path, DeadlineMs: v.DeadlineMS, Exact: v.Exact, After: v.After, Memory: v.Memory}}
 	case frame.CallBind:
 		if v.Path == "" {
 			return nil, fmt.Errorf("bind of cut %v names no manifest", v.Cut)
@@ -93,7 +93,7 @@ func callProto(worker uint32, v *frame.Call) (*pb.CutCall, error) {
 		case bytes.Equal(body, []byte("null")):
 			body = nil
 		}
-		r := &pb.Restore{Mode: mode, Body: bytes.Clone(body), Path: v.Path, After: v.After}
+		r := &pb.Restore{Mode: mode, Body: bytes.Clone(body), Path: v.Path, After: v.After, Memory: v.Memory}
 		for _, f := range v.Failed {
 			r.Failed = append(r.Failed, uint64(f))
 		}

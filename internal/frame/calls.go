@@ -30,6 +30,7 @@ type Call struct {
 	Body       json.RawMessage `json:"body,omitempty"` // the cut, an object
 	Failed     []CutID         `json:"failed,omitempty"`
 	After      uint64          `json:"after,omitempty"`
+	Memory     bool            `json:"memory,omitempty"` // the checkpoint lies in this node's memory
 }
 
 // Codes of ANSWER.

@@ -40,6 +40,7 @@ var sayings = map[shardsvc.ReportKind]said{
 	shardsvc.ReportFenced:          {slog.LevelWarn, "worker fenced"},
 	shardsvc.ReportCutFrozen:       {slog.LevelDebug, "cut frozen"},
 	shardsvc.ReportCutBound:        {slog.LevelInfo, "checkpoint bound"},
+	shardsvc.ReportCutMemory:       {slog.LevelInfo, "checkpoint in memory"},
 	shardsvc.ReportCutVoided:       {slog.LevelWarn, "cut voided: its checkpoint does not count any more"},
 	shardsvc.ReportCutDropped:      {slog.LevelInfo, "cut forgotten"},
 	shardsvc.ReportResolveCut:      {slog.LevelInfo, "a process is gone: is its checkpoint there?"},

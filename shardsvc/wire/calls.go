@@ -35,7 +35,7 @@ func (d *Decoder) cutCall(m *Message, b []byte) error {
 	switch k := p.Call.(type) {
 	case *headracev1.CutCall_Ask:
 		c.Ask = &shardsvc.CutAsk{Cut: k.Ask.GetCut(), Step: k.Ask.GetStep(), Carried: k.Ask.GetCarried(), Path: k.Ask.GetPath(),
-			Deadline: shardsvc.Time(k.Ask.GetDeadlineMs()) * shardsvc.Millisecond, Exact: k.Ask.GetExact(), After: k.Ask.GetAfter()}
+			Deadline: shardsvc.Time(k.Ask.GetDeadlineMs()) * shardsvc.Millisecond, Exact: k.Ask.GetExact(), After: k.Ask.GetAfter(), Memory: k.Ask.GetMemory()}
 	case *headracev1.CutCall_Bind:
 		c.Bind = &shardsvc.CutBind{Cut: k.Bind.GetCut(), Path: k.Bind.GetPath()}
 	case *headracev1.CutCall_Drop:
@@ -61,7 +61,7 @@ func (d *Decoder) restore(k *headracev1.Restore) (*shardsvc.RestoreCall, error) 
 	if k.GetMode() < 0 || k.GetMode() > headracev1.Restore_START {
 		return nil, fmt.Errorf("unknown mode %d", k.GetMode())
 	}
-	r := &shardsvc.RestoreCall{Mode: shardsvc.RestoreMode(k.GetMode()), Path: k.GetPath(), Failed: k.GetFailed(), After: k.GetAfter()}
+	r := &shardsvc.RestoreCall{Mode: shardsvc.RestoreMode(k.GetMode()), Path: k.GetPath(), Failed: k.GetFailed(), After: k.GetAfter(), Memory: k.GetMemory()}
 	if len(k.GetBody()) == 0 {
 		return r, nil
 	}

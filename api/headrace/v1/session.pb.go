@@ -3062,6 +3062,7 @@ type CutAsk struct {
 	DeadlineMs    uint32                 `protobuf:"varint,5,opt,name=deadline_ms,json=deadlineMs,proto3" json:"deadline_ms,omitempty"` // 0: 60 s
 	Exact         bool                   `protobuf:"varint,6,opt,name=exact,proto3" json:"exact,omitempty"`                             // shared: CutPause of this cut was answered OK; REFUSED if the pause ended early
 	After         uint64                 `protobuf:"varint,7,opt,name=after,proto3" json:"after,omitempty"`                             // as in Restore
+	Memory        bool                   `protobuf:"varint,8,opt,name=memory,proto3" json:"memory,omitempty"`                           // replicated, private: the checkpoint lies in the nodes' memory; path is where it may be written
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3143,6 +3144,13 @@ func (x *CutAsk) GetAfter() uint64 {
 		return x.After
 	}
 	return 0
+}
+
+func (x *CutAsk) GetMemory() bool {
+	if x != nil {
+		return x.Memory
+	}
+	return false
 }
 
 // CutBind: a valid manifest that carries the cut is at path.
@@ -3259,6 +3267,7 @@ type Restore struct {
 	Path          string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`              // of its manifest; empty: carried
 	Failed        []uint64               `protobuf:"fixed64,4,rep,packed,name=failed,proto3" json:"failed,omitempty"` // cuts whose files did not verify here
 	After         uint64                 `protobuf:"varint,5,opt,name=after,proto3" json:"after,omitempty"`           // the highest order of the checkpoints that are here: what is frozen from now on is newer
+	Memory        bool                   `protobuf:"varint,6,opt,name=memory,proto3" json:"memory,omitempty"`         // body comes from the nodes' memory: no manifest is at path
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3326,6 +3335,13 @@ func (x *Restore) GetAfter() uint64 {
 		return x.After
 	}
 	return 0
+}
+
+func (x *Restore) GetMemory() bool {
+	if x != nil {
+		return x.Memory
+	}
+	return false
 }
 
 // CutReply answers one CutCall.
@@ -4091,7 +4107,7 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\bCutPause\x12\x10\n" +
 	"\x03cut\x18\x01 \x01(\x06R\x03cut\x12\x1f\n" +
 	"\vdeadline_ms\x18\x02 \x01(\rR\n" +
-	"deadlineMs\"\xa9\x01\n" +
+	"deadlineMs\"\xc1\x01\n" +
 	"\x06CutAsk\x12\x10\n" +
 	"\x03cut\x18\x01 \x01(\x06R\x03cut\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x03R\x04step\x12\x18\n" +
@@ -4100,19 +4116,21 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\vdeadline_ms\x18\x05 \x01(\rR\n" +
 	"deadlineMs\x12\x14\n" +
 	"\x05exact\x18\x06 \x01(\bR\x05exact\x12\x14\n" +
-	"\x05after\x18\a \x01(\x04R\x05after\"/\n" +
+	"\x05after\x18\a \x01(\x04R\x05after\x12\x16\n" +
+	"\x06memory\x18\b \x01(\bR\x06memory\"/\n" +
 	"\aCutBind\x12\x10\n" +
 	"\x03cut\x18\x01 \x01(\x06R\x03cut\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\"3\n" +
 	"\aCutDrop\x12\x10\n" +
 	"\x03cut\x18\x01 \x01(\x06R\x03cut\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xb8\x01\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xd0\x01\n" +
 	"\aRestore\x12-\n" +
 	"\x04mode\x18\x01 \x01(\x0e2\x19.headrace.v1.Restore.ModeR\x04mode\x12\x12\n" +
 	"\x04body\x18\x02 \x01(\fR\x04body\x12\x12\n" +
 	"\x04path\x18\x03 \x01(\tR\x04path\x12\x16\n" +
 	"\x06failed\x18\x04 \x03(\x06R\x06failed\x12\x14\n" +
-	"\x05after\x18\x05 \x01(\x04R\x05after\"(\n" +
+	"\x05after\x18\x05 \x01(\x04R\x05after\x12\x16\n" +
+	"\x06memory\x18\x06 \x01(\bR\x06memory\"(\n" +
 	"\x04Mode\x12\n" +
 	"\n" +
 	"\x06NEWEST\x10\x00\x12\t\n" +
