@@ -131,6 +131,17 @@ class Batch(Mapping[str, Values]):
         lists = {name: self[name].tolist() for name in self}
         return [dict(zip(lists, row)) for row in zip(*lists.values())] if lists else [{} for _ in range(len(self))]
 
+    def torch(self, device: Any = None) -> dict[str, Any]:
+        """The columns as tensors: name -> tensor, `headrace.torch.Jagged` of a ragged
+        column, or `Bytes` of strings.
+
+        On the CPU they are views of the batch's memory. device: as torch names it; to a
+        CUDA device all columns go in one copy, which the current stream waits for.
+        """
+        from .torch import tensors
+
+        return tensors(self, device)
+
     def slice(self, start: int, stop: int) -> Batch:
         """Rows [start, stop) as a batch that shares memory with this one.
 

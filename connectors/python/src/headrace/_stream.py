@@ -63,6 +63,15 @@ class Stream:
     def __iter__(self) -> Stream:
         return self
 
+    def __len__(self) -> int:
+        raise TypeError(
+            "a stream has no length. For torch's DataLoader: "
+            "DataLoader(headrace.torch.Loader(stream=stream), batch_size=None)"
+        )
+
+    def __bool__(self) -> bool:
+        return True
+
     def __next__(self) -> Batch:
         channel = self._channel
         yielded = channel.yielded

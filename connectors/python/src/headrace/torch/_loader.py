@@ -1,0 +1,133 @@
+"""Loader: a stream as torch's DataLoader and the frameworks take it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch.utils.data
+from headrace._batch import Batch
+from headrace._dataset import Dataset, dataset
+from headrace._errors import HeadraceError
+from headrace._stream import Stream
+from headrace._trainer import _NO_WORKERS
+
+from ._tensors import Device, tensors
+
+
+class TensorBatch(dict[str, Any]):
+    """A batch as a dict of tensors, with what a training loop asks of a batch."""
+
+    #: The batch itself: its ranges, masks and numpy columns.
+    batch: Batch | None = None
+
+    @property
+    def number(self) -> int:
+        """Number of the batch in its stream, from 1."""
+        return self._own.number
+
+    @property
+    def rows(self) -> int:
+        return len(self._own)
+
+    @property
+    def last(self) -> bool:
+        """As Batch.last."""
+        return self._own.last
+
+    @property
+    def _own(self) -> Batch:
+        if self.batch is None:
+            raise AttributeError("this dict is a copy that knows only the tensors: take them from the Loader itself")
+        return self.batch
+
+    @classmethod
+    def of(cls, batch: Batch, device: Device = None) -> TensorBatch:
+        made = cls(tensors(batch, device))
+        made.batch = batch
+        return made
+
+
+class Loader(torch.utils.data.IterableDataset[TensorBatch]):
+    """An iterable of batches as dicts of tensors, which says what became of them.
+
+        loader = Loader("clicks", 1024, device="cuda")
+        for b in loader:
+            ...
+            loader.step(step)
+
+    dataset: its name, or a `headrace.Dataset`. rows, and more, are those of
+    `Dataset.batches()`. device: where the tensors are; default the CPU, where they are
+    views. Or give a stream that is open: ``Loader(stream=stream)``.
+
+    It is an IterableDataset whose elements are whole batches, so a DataLoader takes it
+    as ``DataLoader(Loader("clicks", 1024), batch_size=None)``. There is no need for one:
+    the agent reads, decodes and prefetches in a process of its own. `num_workers` must
+    be 0. The stream is opened when it is first used.
+
+    state_dict() and load_state_dict() are Stream's: the records that are in the model.
+    """
+
+    def __init__(
+        self,
+        name: str | Dataset | None = None,
+        rows: int | None = None,
+        *,
+        stream: Stream | None = None,
+        device: Device = None,
+        **more: Any,
+    ) -> None:
+        if (name is None) == (stream is None):
+            raise ValueError("give a dataset and the rows of a batch, or stream=")
+        if stream is None and rows is None:
+            raise ValueError(f"say the rows of a batch, as in Loader({name!r}, 1024)")
+        if stream is not None and (rows is not None or more):
+            raise ValueError(f"rows and {', '.join(more) or 'options'} belong to the stream, which is open already")
+        self._dataset = dataset(name) if isinstance(name, str) else name
+        self._rows = rows
+        self._more = more
+        self._stream = stream
+        self.device = device
+
+    @property
+    def stream(self) -> Stream:
+        """The stream, which is opened by the first call."""
+        if self._stream is None:
+            assert self._dataset is not None
+            assert self._rows is not None
+            self._stream = self._dataset.batches(self._rows, **self._more)
+        return self._stream
+
+    def __iter__(self) -> Iterator[TensorBatch]:
+        """Goes on where the last iteration stopped: there is one stream."""
+        if torch.utils.data.get_worker_info() is not None:
+            raise HeadraceError(f"a Loader cannot be iterated in a DataLoader's worker: {_NO_WORKERS}")
+        for batch in self.stream:
+            yield TensorBatch.of(batch, self.device)
+
+    def step(self, step: int | None = None, *, batches: int | None = None) -> int:
+        """As Stream.step(): the oldest `batches` unstepped batches are in the model."""
+        return self.stream.step(step, batches=batches)
+
+    def state_dict(self, step: int | None = None) -> dict[str, Any]:
+        """As Stream.state_dict()."""
+        return self.stream.state_dict(step)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """As Stream.load_state_dict()."""
+        self.stream.load_state_dict(state)
+
+    def close(self) -> None:
+        """As Stream.close()."""
+        if self._stream is not None:
+            self._stream.close()
+
+    def __enter__(self) -> Loader:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        if self._stream is not None:
+            self._stream.__exit__(*error)
+
+    def __getstate__(self) -> Any:
+        raise HeadraceError(f"a Loader cannot be sent to a DataLoader's worker: {_NO_WORKERS}")
