@@ -1,0 +1,59 @@
+// Package storage keeps immutable objects by key: chunks of pushed records first. A Store
+// is a folder now; the interface asks only for what S3 has too (put, get a range, list,
+// delete, put if nothing is there).
+//
+// An object appears whole or not at all, and is durable when Put returns. Nothing here
+// knows what an object holds.
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Errors of a Store. They are wrapped with the key.
+var (
+	ErrNotFound = errors.New("it is not there")
+	ErrExists   = errors.New("it is there already")
+)
+
+// Object is one entry of a listing.
+type Object struct {
+	Key  string
+	Size int64 // bytes
+}
+
+// Store is safe for concurrent use. Keys are relative paths with '/': letters, digits and
+// any of "-_.=", no empty part, no part that begins with a dot.
+type Store interface {
+	// Put writes an object, or replaces it. It is durable when Put returns.
+	Put(ctx context.Context, key string, data []byte) error
+	// PutNew is Put where nothing is there; else ErrExists. Of two at a time one wins.
+	PutNew(ctx context.Context, key string, data []byte) error
+	// Get reads length bytes from offset, or less at the object's end; a negative length
+	// reads all the rest. ErrNotFound.
+	Get(ctx context.Context, key string, offset, length int64) ([]byte, error)
+	// Stat is ErrNotFound where there is no object.
+	Stat(ctx context.Context, key string) (Object, error)
+	// List lists objects whose keys begin with prefix, in order of their keys, at most
+	// max (0: all) after the key `after`. A prefix ends with '/', or is empty.
+	List(ctx context.Context, prefix, after string, max int) ([]Object, error)
+	// Delete removes objects. One that is not there is no error.
+	Delete(ctx context.Context, keys ...string) error
+}
+
+// CheckKey is nil for a key that every Store accepts.
+func CheckKey(key string) error {
+	for part := range strings.SplitSeq(key, "/") {
+		if part == "" || part[0] == '.' || strings.ContainsFunc(part, func(r rune) bool { return !plain(r) }) {
+			return fmt.Errorf("storage: %q is not a key: letters, digits and -_.= between single slashes, and no part may begin with a dot", key)
+		}
+	}
+	return nil
+}
+
+func plain(r rune) bool {
+	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("-_.=", r)
+}
