@@ -27,7 +27,7 @@ func (c *cursor) assemble(ctx context.Context, last entryInfo, b *sources.Batch)
 	if err != nil {
 		return err
 	}
-	rd, err := c.s.open(ctx, c.p, ledger, at(first, 0))
+	rd, err := c.s.open(ctx, c.p, ledger, at(first, 0), permitsFirst)
 	if err != nil {
 		return err
 	}

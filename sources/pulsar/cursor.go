@@ -135,14 +135,14 @@ func (c *cursor) fill(ctx context.Context, b *sources.Batch) error {
 // reopen opens a Reader at c.at, if the topic is still the one that was planned: a
 // Reader of a topic that is not there would make it.
 func (c *cursor) reopen(ctx context.Context) error {
-	if r := c.s.kept(c.p, c.ledger, c.at); r != nil {
+	if r := c.s.kept(c.p, c.ledger, c.at, c.left()); r != nil {
 		c.rd = r
 		return nil
 	}
 	if err := c.sameTopic(ctx); err != nil {
 		return err
 	}
-	r, err := c.s.open(ctx, c.p, c.ledger, c.at)
+	r, err := c.s.open(ctx, c.p, c.ledger, c.at, c.left())
 	if err != nil {
 		return err
 	}
@@ -150,9 +150,15 @@ func (c *cursor) reopen(ctx context.Context) error {
 	return nil
 }
 
+// left is how many entries of the range are still to be read.
+func (c *cursor) left() int64 { return entryOf(c.r.End-1) - entryOf(c.at) + 1 }
+
 // drop ends the Reader: another one is opened at c.at.
 func (c *cursor) drop() {
 	if c.rd != nil {
+		c.s.mu.Lock()
+		c.s.sizes[c.p] = c.rd.sizes
+		c.s.mu.Unlock()
 		c.rd.close()
 		c.rd = nil
 	}
@@ -234,7 +240,11 @@ func (c *cursor) take(ctx context.Context, m client.Message, b *sources.Batch) e
 		return err
 	}
 	c.rd.peeked = nil
+	c.rd.sizes.add(len(m.Payload()), index == size-1)
 	c.moveTo(behind)
+	if index == size-1 && !c.rd.sizes.fits(c.rd.permits, c.left()) {
+		c.drop()
+	}
 	return nil
 }
 

@@ -23,6 +23,7 @@
 //	identity.go PartitionID and locator
 //	client.go   the official client; admin.go the admin API; errors.go both in a user's words
 //	reader.go   official Readers, kept for who goes on where they are
+//	ahead.go    how much a Reader may have ahead of us
 //	cursor.go   a range to batches of records
 //	gaps.go     why an entry did not come
 //	commit.go   two subscriptions: our progress, and what must not be deleted

@@ -10,9 +10,8 @@ import (
 )
 
 const (
-	queueLength = 1000 // messages that a Reader has ahead of us
-	aheadMost   = 128  // and we ahead of who decodes
-	idleMost    = 16   // Readers that are kept for who goes on where they are
+	pumpedMost = 128 // messages that were taken from a Reader and wait to be decoded
+	idleMost   = 16  // Readers that are kept for who goes on where they are
 )
 
 // reader is one of the official Readers. It reads on from where it was opened and is
@@ -27,16 +26,21 @@ type reader struct {
 	pump     sync.WaitGroup
 	once     sync.Once
 
-	peeked client.Message // came, and is not taken yet
+	peeked  client.Message // came, and is not taken yet
+	permits int64          // ahead.go
+	sizes   sizes          // of the entries that came
 	// The next message that is wanted, for who goes on; ledger 0: unknown.
 	ledger, offset int64
 }
 
-// open gives a Reader that stands at an offset of a ledger, or a new one.
-func (s *Source) open(ctx context.Context, p partition, ledger, offset int64) (*reader, error) {
-	if r := s.kept(p, ledger, offset); r != nil {
+// open gives a Reader that stands at an offset of a ledger, or a new one, to read so
+// many entries.
+func (s *Source) open(ctx context.Context, p partition, ledger, offset, entries int64) (*reader, error) {
+	if r := s.kept(p, ledger, offset, entries); r != nil {
 		return r, nil
 	}
+	sizes := s.sizesOf(p)
+	permits := sizes.permitsFor(entries)
 	c, err := s.connection()
 	if err != nil {
 		return nil, err
@@ -50,7 +54,7 @@ func (s *Source) open(ctx context.Context, p partition, ledger, offset int64) (*
 	if !s.begin(func() {
 		official, err := c.CreateReader(client.ReaderOptions{
 			Topic: p.url(), StartMessageID: client.NewMessageID(ledger, entryOf(offset), -1, -1), StartMessageIDInclusive: true,
-			ReceiverQueueSize: queueLength, SubscriptionRolePrefix: "headrace",
+			ReceiverQueueSize: int(permits), SubscriptionRolePrefix: "headrace",
 			// Encrypted messages come as they are, so that they can be told.
 			Decryption: &client.MessageDecryptionInfo{KeyReader: noKeys{}, ConsumerCryptoFailureAction: crypto.ConsumerCryptoFailureActionConsume},
 		})
@@ -58,7 +62,7 @@ func (s *Source) open(ctx context.Context, p partition, ledger, offset int64) (*
 			done <- result{err: err}
 			return
 		}
-		r := &reader{s: s, p: p, official: official, messages: make(chan client.Message, aheadMost)}
+		r := &reader{s: s, p: p, official: official, messages: make(chan client.Message, min(permits, pumpedMost)), permits: permits, sizes: sizes}
 		pumping, cancel := context.WithCancel(context.Background())
 		r.cancel = cancel
 		r.pump.Go(func() { r.run(pumping) })
@@ -116,15 +120,16 @@ func (r *reader) run(ctx context.Context) {
 // close ends the Reader, in the background while the source is open: the broker may be
 // away.
 func (r *reader) close() {
+	if !r.s.begin(r.end) {
+		r.end()
+	}
+}
+
+func (r *reader) end() {
 	r.once.Do(func() {
 		r.cancel()
-		end := func() {
-			r.pump.Wait()
-			r.official.Close()
-		}
-		if !r.s.begin(end) {
-			end()
-		}
+		r.pump.Wait()
+		r.official.Close()
 	})
 }
 
@@ -148,6 +153,7 @@ func (s *Source) connection() (client.Client, error) {
 // keep keeps a Reader for who goes on at its place, or ends it.
 func (s *Source) keep(r *reader) {
 	s.mu.Lock()
+	s.sizes[r.p] = r.sizes
 	var last *reader
 	if s.closed || r.ledger == 0 && r.offset == 0 {
 		last = r
@@ -162,15 +168,25 @@ func (s *Source) keep(r *reader) {
 	}
 }
 
-// kept takes the Reader that stands at a place, nil if there is none.
-func (s *Source) kept(p partition, ledger, offset int64) *reader {
+// kept takes the Reader that stands at a place, nil if there is none that fits.
+func (s *Source) kept(p partition, ledger, offset, entries int64) *reader {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, r := range s.idle {
 		if r.p == p && r.ledger == ledger && r.offset == offset {
 			s.idle = append(append([]*reader(nil), s.idle[:i]...), s.idle[i+1:]...)
+			if !r.sizes.fits(r.permits, entries) {
+				s.ending.Go(r.end)
+				return nil
+			}
 			return r
 		}
 	}
 	return nil
+}
+
+func (s *Source) sizesOf(p partition) sizes {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sizes[p]
 }

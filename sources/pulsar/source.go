@@ -32,6 +32,7 @@ type Source struct {
 	fixed  map[sources.PartitionID]bool // its end was found
 	listed map[sources.PartitionID][]sources.Segment
 	idle   []*reader // kept for who goes on where they are
+	sizes  map[partition]sizes
 }
 
 var (
@@ -54,7 +55,7 @@ func Open(o Options) (*Source, error) {
 	s := &Source{o: o, admin: a,
 		parts: map[sources.PartitionID]partition{}, known: map[string]int64{}, joined: map[sources.PartitionID]bool{},
 		fixed:  map[sources.PartitionID]bool{},
-		listed: map[sources.PartitionID][]sources.Segment{}}
+		listed: map[sources.PartitionID][]sources.Segment{}, sizes: map[partition]sizes{}}
 	for _, g := range o.Known {
 		p, _, err := parseLocator(g.Locator)
 		if err != nil {
@@ -97,8 +98,8 @@ func (s *Source) usable(ctx context.Context) error {
 }
 
 // Partitions lists topics in the order of the spec, each by number. A topic that was
-// deleted and made again is a *sources.Changed error: what was read of the old one can
-// not be gone on with.
+// deleted and made again is a *sources.Changed error: nobody can continue what was read
+// of the old one.
 func (s *Source) Partitions(ctx context.Context) ([]sources.PartitionID, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
