@@ -15,6 +15,7 @@
 //	follow.go    one without an end: its partitions, where they end now
 //	roll.go      a live partition whose segments end and follow each other
 //	silent.go    whether the sources answer
+//	compare.go   records that a source took back, and others in their place
 //	ruler.go     distances between positions of a partition
 //	commits.go   what brokers are told: our progress, and what they must keep; look.go is a checkpoint there?
 //	release.go   what a deleted dataset had at its broker

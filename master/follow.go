@@ -157,9 +157,22 @@ func (f *following) heads(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var news []serve.Head
-	var unanswered error
+	news, unanswered := replaced(ctx, f.src, func(id sources.PartitionID) (ending, bool) {
+		for _, p := range grown {
+			if p.Identity == id {
+				return ending{p.Number, p.LastSegment}, true
+			}
+		}
+		return ending{}, false
+	})
+	taken := map[uint32]bool{}
+	for _, h := range news {
+		taken[h.Partition] = true
+	}
 	for i, b := range bounds {
+		if taken[grown[i].Number] {
+			continue // its new head is told the next time, after what it took back
+		}
 		h, err := f.reaches(ctx, grown[i], b)
 		_, temporary := errors.AsType[*sources.Temporary](err)
 		switch {

@@ -11,6 +11,7 @@ import (
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/shardsvc/serve"
 	"github.com/headrace/headrace/sources"
 )
 
@@ -22,13 +23,14 @@ decode: lines
 // river is a source without an end, whose heads a test moves.
 type river struct {
 	sources.Source
-	mu     sync.Mutex
-	heads  map[sources.PartitionID]int64
-	parts  []sources.PartitionID
-	joined []sources.PartitionID
-	err    error // of Partitions
-	down   error // of Bounds
-	hangs  bool  // Bounds, until its context ends or it does not any more
+	mu       sync.Mutex
+	heads    map[sources.PartitionID]int64
+	parts    []sources.PartitionID
+	joined   []sources.PartitionID
+	err      error // of Partitions
+	down     error // of Bounds
+	hangs    bool  // Bounds, until its context ends or it does not any more
+	replaced []sources.Replaced
 }
 
 func (r *river) set(change func()) {
@@ -86,6 +88,18 @@ func (r *river) Bounds(ctx context.Context, parts []sources.PartitionID) ([]sour
 		all = append(all, sources.Bounds{Partition: p, Head: sources.Position{Offset: r.heads[p]}})
 	}
 	return all, r.down
+}
+
+// Compare tells what was replaced, and nothing answers after it, so that a test sees the
+// head that was told.
+func (r *river) Compare(context.Context) ([]sources.Replaced, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	told := r.replaced
+	if r.replaced = nil; told != nil {
+		r.down = &sources.Temporary{Err: errors.New("no more for now")}
+	}
+	return told, nil
 }
 
 func (r *river) hanging() bool {
@@ -200,4 +214,43 @@ func TestAHeadThatFellIsBelievedOnlyWhenItStaysSo(t *testing.T) {
 	if d := m.until("it goes on", listed(12)); d.State != "running" {
 		t.Error(d)
 	}
+}
+
+// The source's head does not fall then: it has other records there already.
+func TestRecordsThatTheSourceHasReplacedAreTakenBackAtOnce(t *testing.T) {
+	r := newRiver(10, 20)
+	m := followed(t, r, t.TempDir())
+	m.apply(liveSpec)
+	m.until("what is there", listed(30))
+	r.set(func() { r.replaced = []sources.Replaced{{Partition: "river:0", From: 4, Before: 10}} })
+	m.until("what stays", listed(24)) // nothing of it was planned, so nothing is missed
+	r.set(func() { r.down = nil })
+	if d := m.until("it goes on", listed(30)); d.State != "running" {
+		t.Error(d)
+	}
+}
+
+func TestReplacedRecordsOfAnInputThatEndsAreTold(t *testing.T) {
+	r := newRiver()
+	r.replaced = []sources.Replaced{{Partition: "sealed", From: 4, Before: 10}, {Partition: "grows", From: 5, Before: 9}, {Partition: "settled", From: 1, Before: 2}}
+	srv := &heads{}
+	w := &watch{srv: srv}
+	needs := []serve.Need{{Partition: 1, Identity: "grows"}, {Partition: 2, Identity: "sealed"}, {Partition: 3, Identity: "new"}}
+	segs := [][]sources.Segment{{{ID: 0, End: 9}}, {{ID: 3, End: 5, Sealed: true}, {ID: 4, End: 10, Sealed: true}}, nil}
+	if err := w.compare(t.Context(), r, needs, segs); err != nil {
+		t.Fatal(err)
+	}
+	if len(srv.told) != 1 || srv.told[0] != (serve.Head{Partition: 2, Segment: 4, End: 4, Fallen: true}) {
+		t.Errorf("%+v", srv.told)
+	}
+}
+
+type heads struct {
+	kept
+	told []serve.Head
+}
+
+func (s *heads) Heads(_ context.Context, all []serve.Head) error {
+	s.told = append(s.told, all...)
+	return nil
 }

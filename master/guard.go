@@ -27,6 +27,7 @@ type kept interface {
 	Segments(ctx context.Context, partition uint32, after int64, max int) ([]sources.Segment, error)
 	Truncated(ctx context.Context, partition uint32, segment, start, end int64, reason string) error
 	SetRetention(dataset uint32, all []serve.Retention)
+	Heads(context.Context, []serve.Head) error
 	NoteDeleted(dataset uint32, found []serve.Deletion)
 	ForgetDeleted(dataset uint32)
 	asked
@@ -163,8 +164,10 @@ func (w *watch) run(ctx context.Context) {
 				}
 				return w.round(ctx, src, needs)
 			})
-			if err != nil {
-				closed() // the dataset may have been replaced by another one
+			// The dataset may have been replaced by another one. A source that does not
+			// answer for a while is kept: it knows what it has told before.
+			if _, temporary := errors.AsType[*sources.Temporary](err); err != nil && !temporary {
+				closed()
 			}
 		}
 		if err != nil && ctx.Err() == nil && time.Since(w.broken) > brokenAgain {
@@ -228,6 +231,9 @@ func (w *watch) round(ctx context.Context, src sources.Source, needs []serve.Nee
 		if segs[i], err = w.srv.Segments(ctx, needs[i].Partition, from-1, 0); err != nil {
 			return err
 		}
+	}
+	if err := w.compare(ctx, src, needs, segs); err != nil {
+		return err
 	}
 	err = w.note(marks, all, segs)
 	var out []serve.Retention

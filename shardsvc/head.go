@@ -23,7 +23,10 @@ func (lg *ledger) head(h *Head) {
 	}
 	for _, ps := range p.passes {
 		planned := min(ps.frontier, p.Total)
-		if at := h.End - s.Start + s.Base; ps.Order == nil && at < planned && planned > s.Base {
+		if ps.Order != nil && planned > 0 { // shuffled: what is planned may lie anywhere
+			planned = s.Base + s.End - s.Start
+		}
+		if at := h.End - s.Start + s.Base; at < planned && planned > s.Base {
 			lg.diverged(ps, s, h.End, planned-s.Base+s.Start)
 			return
 		}

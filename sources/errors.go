@@ -34,10 +34,9 @@ func (e *Changed) Error() string {
 		e.Name, e.What, e.Range.Start, e.Range.End)
 }
 
-// Diverged: head fell below what was planned, although records stay that were told.
-// Other records get the positions of those that are gone, so that a position no longer
-// says which record it is of. No cut could be exact then: a dataset stops, whatever its
-// on_loss says.
+// Diverged: from Head on, which is below what was planned, the source has other records
+// than those that it told, or none yet. So a position no longer says which record it is
+// of, and no cut could be exact: a dataset stops, whatever its on_loss says.
 type Diverged struct {
 	Range Range
 	Name  string // of the segment, or the partition, for people; empty: its identity
@@ -45,8 +44,8 @@ type Diverged struct {
 }
 
 func (e *Diverged) Error() string {
-	return fmt.Sprintf("%s: head is now %d, below the planned end %d of segment %d: the source took back records that it had told (Kafka: an unclean leader election), "+
-		"and other records come in their place, so that nobody could say which of them are in the model, and it stops whatever on_loss says. "+
+	return fmt.Sprintf("%s: the source took back the records from offset %d on, below the planned end %d of segment %d (Kafka: an unclean leader election). "+
+		"Others come in their place, so nobody could say which of them are in the model, and the dataset stops whatever on_loss says. "+
 		"Do not resume it: delete the dataset and apply it again with the offset from which the records are others as its start; it is %d or a lower one",
 		cmp.Or(e.Name, string(e.Range.Partition)), e.Head, e.Range.End, e.Range.Segment, e.Head)
 }

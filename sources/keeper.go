@@ -42,6 +42,22 @@ type Kept struct {
 // Never is a time, or an amount of records, that does not come.
 const Never = 1<<63 - 1
 
+// Comparer is implemented by sources whose broker may take back records that it has told,
+// and put others in their place: Kafka after an unclean election.
+type Comparer interface {
+	// Compare tells which records were below a head that this Source has told (Bounds,
+	// Keeps) and are not there any more as they were. Each is told once. With an error it
+	// may have told of some of them.
+	Compare(ctx context.Context) ([]Replaced, error)
+}
+
+// Replaced: the offsets [From, Before) of a partition's last segment mean other records
+// now, or none yet.
+type Replaced struct {
+	Partition    PartitionID
+	From, Before int64
+}
+
 // Rewriter is implemented by sources whose broker may take single records away while those
 // around them stay, as compaction does: an empty position may have held a record.
 type Rewriter interface {

@@ -27,7 +27,8 @@ var (
 // header is what stands before the records of a batch.
 type header struct {
 	base       int64
-	size       int // of all of it
+	epoch      int32 // of the leader that wrote it
+	size       int   // of all of it
 	attributes int16
 	lastDelta  int32
 	baseTime   int64
@@ -69,6 +70,7 @@ func parseHeader(b []byte) (header, error) {
 		return h, errPartial
 	}
 	h.size = int(size)
+	h.epoch = int32(binary.BigEndian.Uint32(b[12:]))
 	h.attributes = int16(binary.BigEndian.Uint16(b[21:]))
 	h.lastDelta = int32(binary.BigEndian.Uint32(b[23:]))
 	h.baseTime = int64(binary.BigEndian.Uint64(b[27:]))

@@ -181,6 +181,14 @@ func TestAnswersThatAreCutShortAreErrors(t *testing.T) {
 	if err != nil || f.stable != 90 || f.logStart != 10 || string(f.records) != "records" || len(f.aborted) != 1 || f.aborted[0].first != 20 {
 		t.Fatalf("%+v, %v", f, err)
 	}
+	if f.parted {
+		t.Errorf("it parts at %d", f.partedAt)
+	}
+	tagged := append([]byte{}, w.b[:len(w.b)-2]...)
+	tagged = append(tagged, 2, 1, 3, 9, 9, 9, 0, 13, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 3, 232, 0, 0) // tag 1, then tag 0: epoch 4, offset 1000
+	if f, err := parseFetch(&reader{b: tagged}, p); err != nil || f.partedAt != 1000 || !f.parted {
+		t.Errorf("%+v, %v", f, err)
+	}
 	if string(f.buf[f.from:f.from+7]) != "records" {
 		t.Error("records are elsewhere")
 	}
@@ -255,8 +263,8 @@ func FuzzBatches(f *testing.F) {
 		if h, err := parseHeader(b); err == nil && mend {
 			binary.BigEndian.PutUint32(b[17:], crc32.Checksum(b[crcFrom:h.size], castagnoli))
 		}
-		if next, _ := overview(b); next < -1 {
-			t.Fatalf("the next offset is %d", next)
+		if next, _, last := overview(b); next < -1 || next >= 0 && (last.to != next || last.from >= next) {
+			t.Fatalf("the next offset is %d, the last run %+v", next, last)
 		}
 		out, _ := walk(b, anyRecord, 1<<16)
 		for _, r := range out.Recs {
@@ -297,6 +305,7 @@ func FuzzAnswers(f *testing.F) {
 				t.Fatal("sizes of partitions that are not there")
 			}
 		}
+		_, _, _ = parseEpochEnd(&reader{b: b})
 		if p, err := parseLocator(b); err == nil && !bytes.Equal(p.locator(), b) {
 			t.Fatalf("%+v has another locator", p)
 		}

@@ -25,7 +25,8 @@ const (
 )
 
 // Versions of the requests that we encode ourselves.
-var ourVersions = map[protocol.ApiKey]int16{protocol.Fetch: 13, protocol.ListOffsets: 7, protocol.Metadata: 12, protocol.DescribeLogDirs: 2}
+var ourVersions = map[protocol.ApiKey]int16{protocol.Fetch: 13, protocol.ListOffsets: 7, protocol.Metadata: 12, protocol.DescribeLogDirs: 2,
+	protocol.OffsetForLeaderEpoch: 4}
 
 // client sends requests to the brokers of one cluster.
 type client struct {

@@ -46,6 +46,7 @@ func TestLeadersMoveAndHeadsDiverge(t *testing.T) {
 	defer b.Close()
 	t.Run("a leader that moves in mid-read loses and repeats nothing", func(t *testing.T) { leadersMove(t, b) })
 	t.Run("a head that falls behind what was planned is told", func(t *testing.T) { headsDiverge(t, b) })
+	t.Run("records that a new leader has replaced are told although its log is longer", func(t *testing.T) { recordsReplaced(t, b) })
 }
 
 func topicOn(t *testing.T, b *testbroker.Broker, config map[string]string, replicas ...int) string {
@@ -134,4 +135,101 @@ func headsDiverge(t *testing.T, b *testbroker.Broker) {
 		t.Errorf("%+v (%v)", bounds, err)
 	}
 	must(t, b.Node(2).Start(t.Context()))
+}
+
+// The head alone does not tell this election: when anybody looks again, the new leader's
+// log is longer than the old one.
+func recordsReplaced(t *testing.T, b *testbroker.Broker) {
+	topic := topicOn(t, b, map[string]string{"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}, 2, 3)
+	produce(t, b, topic, 0, 0, numbered(0, 1000, 100))
+	leads(t, b, topic, 2, 2)
+	must(t, b.Node(3).Kill())
+	produce(t, b, topic, 0, 0, numbered(1000, 500, 100)) // only broker 2 has them
+	bounded := openFor(t, options(b, topic))
+	whole, loc := one(t, bounded)
+	endless := options(b, topic)
+	endless.End = End{At: Never}
+	live := openFor(t, endless)
+	read := whole
+	read.End = 1200
+	for _, s := range []*Source{bounded, live} {
+		if _, err := s.Bounds(t.Context(), []sources.PartitionID{whole.Partition}); err != nil {
+			t.Fatal(err)
+		}
+		(&reading{t: t, s: s}).whole(read, loc, func(int) {})
+		if found, err := s.Compare(t.Context()); err != nil || len(found) > 0 {
+			t.Errorf("before the election: %+v, %v", found, err)
+		}
+	}
+	must(t, b.Node(2).Kill())
+	must(t, b.Node(3).Start(t.Context()))
+	leads(t, b, topic, 3, 1)
+	produce(t, b, topic, 0, 0, numbered(5000, 1000, 100)) // at offset 1000 and on
+
+	for name, s := range map[string]*Source{"bounded": bounded, "live": live} {
+		bounds := asked(t, func() ([]sources.Bounds, error) {
+			return s.Bounds(t.Context(), []sources.PartitionID{whole.Partition})
+		})
+		if bounds[0].Head.Offset != 2000 {
+			t.Errorf("%s: %+v", name, bounds)
+		}
+		found := asked(t, func() ([]sources.Replaced, error) { return s.Compare(t.Context()) })
+		if len(found) != 1 || found[0] != (sources.Replaced{Partition: whole.Partition, From: 1000, Before: 1500}) {
+			t.Errorf("%s: replaced are %+v", name, found)
+		}
+		if found, err := s.Compare(t.Context()); err != nil || len(found) > 0 {
+			t.Errorf("%s: told again: %+v, %v", name, found, err)
+		}
+		// A reader that goes on where it has stopped is told by the broker.
+		r := &reading{t: t, s: s, next: 1200}
+		rest := whole
+		rest.Start = 1200
+		err := r.attempt(rest, loc, func(int) {})
+		for again := (*sources.Temporary)(nil); errors.As(err, &again); {
+			must(t, pause(t.Context(), again.Backoff))
+			err = r.attempt(rest, loc, func(int) {})
+		}
+		var diverged *sources.Diverged
+		if !errors.As(err, &diverged) || diverged.Head != 1000 || r.records > 0 {
+			t.Errorf("%s: %d records, then %v", name, r.records, err)
+		}
+	}
+
+	// An election that takes nothing back is no reason to stop.
+	must(t, b.Node(2).Start(t.Context()))
+	leads(t, b, topic, 3, 2)
+	s := openFor(t, options(b, topic))
+	whole, loc = one(t, s)
+	r := &reading{t: t, s: s}
+	moved := false
+	r.whole(whole, loc, func(records int) {
+		if !moved && records >= 500 {
+			moved = true
+			must(t, b.Node(3).Stop())
+			leads(t, b, topic, 2, 1)
+			must(t, b.Node(3).Start(t.Context()))
+		}
+	})
+	if _, err := s.Bounds(t.Context(), []sources.PartitionID{whole.Partition}); err != nil {
+		t.Fatal(err)
+	}
+	if found := asked(t, func() ([]sources.Replaced, error) { return s.Compare(t.Context()) }); len(found) > 0 || r.records != 2000 || !moved {
+		t.Errorf("%d records, replaced are %+v", r.records, found)
+	}
+}
+
+// asked asks until the answer is not a temporary error.
+func asked[T any](t *testing.T, ask func() (T, error)) T {
+	t.Helper()
+	for deadline := time.Now().Add(60 * time.Second); ; {
+		answer, err := ask()
+		var again *sources.Temporary
+		if err == nil {
+			return answer
+		}
+		if !errors.As(err, &again) || time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+		must(t, pause(t.Context(), again.Backoff))
+	}
 }

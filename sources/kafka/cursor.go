@@ -246,10 +246,14 @@ func (c *cursor) receive(ctx context.Context) error {
 	if c.onHead != nil {
 		c.onHead(a.stable)
 	}
-	next, plain := overview(a.records)
+	if a.parted {
+		return c.parted(a.partedAt)
+	}
+	next, plain, last := overview(a.records)
 	switch {
 	case next > c.at:
 		c.now, c.rest, c.lend, c.txns = &a, a.records, plain, newAborted(a.aborted)
+		c.s.epochs.read(c.r.Partition, last)
 		if next < c.r.End {
 			c.fetch(next)
 		}
@@ -292,7 +296,7 @@ func (c *cursor) fetch(offset int64) {
 		return
 	}
 	out := make(chan answer, 1)
-	c.ahead, c.waits = out, &waiting{p: c.p, offset: offset, out: out, memory: c.spare}
+	c.ahead, c.waits = out, &waiting{p: c.p, offset: offset, epoch: c.s.epochs.at(c.r.Partition, offset), out: out, memory: c.spare}
 	c.spare = nil
 	c.s.tails.add(c.leader, c.waits)
 }
@@ -320,7 +324,7 @@ func (c *cursor) direct(offset int64) {
 				return
 			}
 		}
-		f, leader, err := c.s.client.fetch(c.ctx, c.p, offset, size, wait, into)
+		f, leader, err := c.s.client.fetch(c.ctx, c.p, offset, c.s.epochs.at(c.r.Partition, offset), size, wait, into)
 		out <- answer{offset, f, leader, err}
 	})
 }
@@ -338,16 +342,20 @@ func (s *Source) fetchSize(offsets int64) int {
 	return int(max(fetchLeast, min(fetchMost, offsets*per*5/4)))
 }
 
-// overview gives the offset behind the last whole batch of an answer, -1 if there
-// is none, and whether all of them are uncompressed.
-func overview(records []byte) (next int64, plain bool) {
+// overview gives the offset after the last whole batch of an answer, -1 if there
+// is none, whether all of them are uncompressed, and the last of them with one epoch.
+func overview(records []byte) (next int64, plain bool, last run) {
 	next, plain = -1, true
 	for {
 		h, err := parseHeader(records)
 		if err != nil {
-			return next, plain
+			return next, plain, last
 		}
 		next, plain, records = h.next(), plain && h.codec() == 0, records[h.size:]
+		if last.epoch != h.epoch || last.to == 0 {
+			last = run{from: h.base, epoch: h.epoch}
+		}
+		last.to = next
 	}
 }
 

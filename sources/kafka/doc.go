@@ -13,8 +13,8 @@
 // record (control records, aborted and compacted ones) ride with the record
 // before them.
 //
-// Needs Kafka 3.1 or newer, or what speaks Fetch v13, Metadata v12 and
-// ListOffsets v7.
+// Needs Kafka 3.1 or newer, or what speaks Fetch v13, Metadata v12, ListOffsets v7
+// and OffsetForLeaderEpoch v4.
 //
 //	spec.go      Kind: what Kafka can do, and its part of a spec
 //	options.go   what to read; a spec as Options
@@ -35,6 +35,7 @@
 //	aborted.go   which records a transaction took back
 //	cursor.go    ranges to batches of records, one fetch ahead
 //	tails.go     who waits at heads asks each leader together
+//	epochs.go    whether a new leader's log has what was read from the one before
 //	lost.go      why an offset cannot be read
 //	retention.go when Kafka will delete what is not read yet; logdirs.go sizes
 //	clock.go     the time by which retention is foretold

@@ -19,6 +19,8 @@ type fetched struct {
 	code     int16
 	stable   int64 // last stable offset
 	logStart int64
+	parted   bool // what was fetched before is not the leader's from partedAt on
+	partedAt int64
 	aborted  []abortedTxn
 	records  []byte
 	from     int // where records begin in buf
@@ -29,13 +31,14 @@ type fetched struct {
 type abortedTxn struct{ producer, first int64 }
 
 // fetch reads batches from the one on that holds offset. size limits the answer,
-// but a first batch comes whole. leader is who was asked.
-func (c *client) fetch(ctx context.Context, p partition, offset int64, size int, wait int32, into []byte) (f *fetched, leader int32, err error) {
+// but a first batch comes whole. epoch is that of the record before offset, if it is known.
+// leader is who was asked.
+func (c *client) fetch(ctx context.Context, p partition, offset int64, epoch int32, size int, wait int32, into []byte) (f *fetched, leader int32, err error) {
 	w := fetchRequest(wait, size)
 	w.length(1)
 	w.id(p.topic)
 	w.length(1)
-	w.fetchPartition(p.number, offset, size)
+	w.fetchPartition(p.number, offset, epoch, size)
 	w.tags()
 	w.fetchEnd()
 	to := func(cluster protocol.Cluster) (protocol.Broker, error) {
@@ -68,11 +71,11 @@ func fetchRequest(wait int32, size int) *writer {
 	return w
 }
 
-func (w *writer) fetchPartition(number int32, offset int64, size int) {
+func (w *writer) fetchPartition(number int32, offset int64, epoch int32, size int) {
 	w.i32(number)
 	w.i32(-1) // leader's epoch
 	w.i64(offset)
-	w.i32(-1) // last fetched epoch
+	w.i32(epoch)
 	w.i64(-1) // a follower's log start
 	w.i32(int32(size))
 	w.tags()
@@ -99,6 +102,7 @@ func parseFetch(r *reader, p partition) (*fetched, error) {
 		return nil, fmt.Errorf("%d partitions: %w", n, errAnswer)
 	}
 	number := r.fetchedPartition(f)
+	r.fetchedTags(f)
 	if r.err == nil && (topic != p.topic || number != p.number) {
 		return nil, fmt.Errorf("topic %s partition %d was not asked for: %w", topic, number, errAnswer)
 	}
@@ -128,4 +132,22 @@ func (r *reader) fetchedHead(f *fetched) (number int32) {
 	}
 	r.i32() // preferred replica
 	return number
+}
+
+// fetchedTags reads what may stand behind the records: the place where what was fetched
+// before parts from the leader's log.
+func (r *reader) fetchedTags(f *fetched) {
+	const diverging = 0
+	for n := r.uvarint(); n > 0 && r.err == nil; n-- {
+		tag, size := r.uvarint(), r.uvarint()
+		next := r.at + int(min(size, uint64(len(r.b))))
+		if tag == diverging {
+			r.i32() // the leader's epoch there
+			f.parted, f.partedAt = true, max(0, r.i64())
+		}
+		if r.at > next {
+			r.err = fmt.Errorf("%w: a tag of %d bytes", errShort, size)
+		}
+		r.take(next - r.at)
+	}
 }

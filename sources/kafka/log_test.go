@@ -261,7 +261,7 @@ func TestWhatKafkaItselfCompressedIsReadAsItWasWritten(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			f, _, err := s.client.fetch(t.Context(), p, 0, fetchLeast, 0, nil)
+			f, _, err := s.client.fetch(t.Context(), p, 0, unknownEpoch, fetchLeast, 0, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

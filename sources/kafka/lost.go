@@ -24,6 +24,15 @@ func (c *cursor) outOfRange(ctx context.Context, offset int64) error {
 	if offset > head {
 		return c.behindHead(head)
 	}
+	if epoch := c.s.epochs.at(c.r.Partition, offset); epoch != unknownEpoch { // one that it has never heard of
+		end, err := c.s.client.epochEnd(ctx, c.p, epoch)
+		if err != nil {
+			return err
+		}
+		if end < offset {
+			return c.parted(end)
+		}
+	}
 	return temporary(fmt.Errorf("%s: the broker refused offset %d, which is in [%d, %d]", c.p, offset, low, head))
 }
 
@@ -41,6 +50,13 @@ func (c *cursor) behindHead(head int64) error {
 		return errAgain
 	}
 	return &sources.Diverged{Range: c.r, Name: c.p.String(), Head: head}
+}
+
+// parted: an unclean election took back what was read before c.at, from this offset on.
+func (c *cursor) parted(from int64) error {
+	r := c.r
+	r.End = max(r.End, c.at)
+	return &sources.Diverged{Range: r, Name: c.p.String(), Head: from}
 }
 
 // topicGone: the topic's id is unknown to the leader, or its name to the

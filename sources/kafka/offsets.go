@@ -31,6 +31,7 @@ func (c *client) offsetOf(ctx context.Context, p partition, at int64, isolation 
 
 type offsetAnswer struct {
 	offset int64
+	epoch  int32 // of the leader, where the head was asked for
 	err    error
 }
 
@@ -67,9 +68,9 @@ func (c *client) offsetsOf(ctx context.Context, to route, parts []partition, at 
 			number, code := r.i32(), r.i16()
 			r.i64() // time
 			offset := r.i64()
-			r.i32() // epoch
+			epoch := r.i32()
 			r.tags()
-			got[key{topic, number}] = offsetAnswer{offset, answered(code, fmt.Sprintf("%s/%d", topic, number))}
+			got[key{topic, number}] = offsetAnswer{offset, epoch, answered(code, fmt.Sprintf("%s/%d", topic, number))}
 		}
 		r.tags()
 	}

@@ -24,6 +24,7 @@ type Source struct {
 	spare     chan []byte // of cursors that are closed
 	tailWait  int32       // ms that a broker may keep a question at the head of what has no end
 	tails     *tails
+	epochs    *epochs
 	fetches   chan struct{}                     // one for each request of a live cursor that is under way
 	planned   map[sources.PartitionID]partition // of o.Known
 
@@ -43,6 +44,7 @@ var (
 	_ sources.Committer = (*Source)(nil)
 	_ sources.Joiner    = (*Source)(nil)
 	_ sources.Namer     = (*Source)(nil)
+	_ sources.Comparer  = (*Source)(nil)
 )
 
 var errClosed = errors.New("kafka: the source is closed")
@@ -55,7 +57,7 @@ func Open(o Options) (*Source, error) {
 	s := &Source{o: o, client: newClient(&o), clock: newClock(), spare: make(chan []byte, sparesMost), tailWait: tailWait,
 		planned: map[sources.PartitionID]partition{}, parts: map[sources.PartitionID]partition{}, segments: map[sources.PartitionID][]sources.Segment{},
 		fixed: map[sources.PartitionID]bool{}, joined: map[sources.PartitionID]bool{}, known: map[string]topicID{}}
-	s.tails, s.fetches = newTails(s.client, &s.tailWait), make(chan struct{}, fetchesMost)
+	s.tails, s.fetches, s.epochs = newTails(s.client, &s.tailWait), make(chan struct{}, fetchesMost), newEpochs()
 	for _, g := range o.Known {
 		p, err := parseLocator(g.Locator)
 		if err != nil {
@@ -342,7 +344,9 @@ func (s *Source) offsetsAt(ctx context.Context, parts []partition, times []int64
 			return nil, err
 		}
 		for k, i := range places {
-			all[i] = got[k]
+			if all[i] = got[k]; got[k].err == nil && times[i] == atHead {
+				s.epochs.headIs(parts[i], reached{got[k].epoch, got[k].offset})
+			}
 		}
 	}
 	return all, nil

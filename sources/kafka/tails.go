@@ -49,6 +49,7 @@ type heads struct {
 type waiting struct {
 	p      partition
 	offset int64
+	epoch  int32         // of the record before it
 	out    chan<- answer // has room
 	memory []byte        // for the answer
 	gone   bool
@@ -175,12 +176,12 @@ func (t *tails) answer(leader int32, h *heads, asked map[headKey]*waiting, r *re
 			if w == nil {
 				return
 			}
-			switch next, _ := overview(f.records); {
+			switch next, _, _ := overview(f.records); {
 			case f.code == codeNone && next > w.offset:
 				f.buf = append(w.memory[:0], f.records...) // the answer is shared
 				f.records = f.buf
 				w.tell(answer{offset: w.offset, fetched: f, leader: leader})
-			case f.code == codeNone && len(f.records) == 0 && f.stable == w.offset:
+			case f.code == codeNone && len(f.records) == 0 && f.stable == w.offset && !f.parted:
 				h.open = append(h.open, w)
 				left++
 			default:
@@ -207,7 +208,7 @@ func (t *tails) ask(leader int32, asked map[headKey]*waiting, wait int32, into [
 		w.id(topic)
 		w.length(len(list))
 		for _, x := range list {
-			w.fetchPartition(x.p.number, x.offset, pollPiece)
+			w.fetchPartition(x.p.number, x.offset, x.epoch, pollPiece)
 		}
 		w.tags()
 	}
@@ -227,7 +228,7 @@ func parseFetches(r *reader, each func(headKey, *fetched)) error {
 		for k := r.length(36); k > 0 && r.err == nil; k-- {
 			f := &fetched{}
 			number := r.fetchedPartition(f)
-			r.tags()
+			r.fetchedTags(f)
 			if r.err == nil {
 				each(headKey{topic, number}, f)
 			}
