@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"log/slog"
+	"path/filepath"
 
 	"github.com/headrace/headrace/agent"
 	"github.com/headrace/headrace/internal/dataset"
@@ -26,7 +27,7 @@ func (a *app) readSource(log *slog.Logger) agent.Opener {
 
 // openSource opens a source through the operator's connections.
 func (a *app) openSource(spec *dataset.Spec, roots []string, known []sources.Segment, log *slog.Logger) (sources.Source, error) {
-	return a.connections.Open(spec, dataset.Opening{AllowedRoots: roots, Known: known, Logger: log.With("dataset", spec.Name)})
+	return a.connections.Open(spec, dataset.Opening{AllowedRoots: roots, Known: known, Cache: filepath.Join(a.cfg.State, "cache"), Logger: log.With("dataset", spec.Name)})
 }
 
 // checkSpec refuses a spec at apply whose root is not allowed, whose files, topics

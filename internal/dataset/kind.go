@@ -32,7 +32,9 @@ type Opening struct {
 	AllowedRoots []string
 	// Known: segments that were numbered before, which keep their numbers, of all
 	// partitions. A reader needs none.
-	Known  []sources.Segment
+	Known []sources.Segment
+	// Cache is a folder of this process for what can be made again; "": there is none.
+	Cache  string
 	Logger *slog.Logger
 }
 

@@ -24,6 +24,9 @@ type folder struct {
 	verify    string
 	blocks    blocks
 	files     int
+	cache     string
+	pack      func(t testing.TB, n int, plain []byte) []byte
+	suffix    string
 }
 
 func (f *folder) Produce(t testing.TB, records [][]byte) {
@@ -50,7 +53,10 @@ func (f *folder) Produce(t testing.TB, records [][]byte) {
 func (f *folder) write(t testing.TB, content []byte) {
 	t.Helper()
 	f.files++
-	name := filepath.Join(f.dir, fmt.Sprintf("part-%06d", f.files))
+	name := filepath.Join(f.dir, fmt.Sprintf("part-%06d", f.files)+f.suffix)
+	if f.pack != nil {
+		content = f.pack(t, f.files, content)
+	}
 	if err := os.WriteFile(name, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +64,7 @@ func (f *folder) write(t testing.TB, content []byte) {
 
 func (f *folder) Open(t testing.TB, known []sources.Segment) sources.Source {
 	t.Helper()
-	s, err := Open(Options{Dataset: "d", Framing: f.framing, AllowedRoots: []string{f.dir}, Known: known,
+	s, err := Open(Options{Dataset: "d", Framing: f.framing, AllowedRoots: []string{f.dir}, Known: known, Cache: f.cache,
 		Spec: &Spec{Root: f.dir, Paths: []string{"."}, Verify: f.verify, MaxRecord: f.maxRecord}})
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +85,7 @@ func harness(framing Framing, lineEnd, preface, verify string, b blocks) sourcet
 		MaxRecord:  4096,
 		Change: func(t testing.TB, p sourcetest.Place) {
 			f := p.(*folder)
-			name := filepath.Join(f.dir, "part-000001")
+			name := filepath.Join(f.dir, "part-000001"+f.suffix)
 			old, err := os.ReadFile(name)
 			if err != nil {
 				t.Fatal(err)
@@ -92,7 +98,7 @@ func harness(framing Framing, lineEnd, preface, verify string, b blocks) sourcet
 		Remove: func(t testing.TB, p sourcetest.Place) {
 			f := p.(*folder)
 			for i := range f.files {
-				if err := os.Remove(filepath.Join(f.dir, fmt.Sprintf("part-%06d", i+1))); err != nil {
+				if err := os.Remove(filepath.Join(f.dir, fmt.Sprintf("part-%06d", i+1)+f.suffix)); err != nil {
 					t.Fatal(err)
 				}
 			}

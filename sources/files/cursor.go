@@ -22,7 +22,8 @@ const (
 // from the file into the batch's arena and are not moved again.
 type cursor struct {
 	src     *Source
-	f       *os.File
+	f       *os.File // for its stamp
+	data    content
 	loc     *locator
 	r       sources.Range
 	header  []byte
@@ -59,12 +60,28 @@ func (s *Source) Open(ctx context.Context, r sources.Range, from sources.Positio
 	}
 	c := &cursor{src: s, f: f, loc: l, r: r, framer: framer{framing: s.framing}, block: s.blocks.read,
 		from: max(r.Start, from.Offset, l.Data), end: min(r.End, l.End)}
-	if c.header, err = s.header(f, l); err != nil {
-		f.Close()
-		return nil, s.fileError(l.Path, err)
+	c.data = s.contentOf(f, l, max(0, min(c.from, c.end)-1))
+	if c.header, err = s.headerOf(c.data, l); err != nil {
+		_ = c.Close()
+		return nil, s.contentError(l.Path, err)
 	}
 	c.seek()
 	return c, nil
+}
+
+// contentOf is what records of the file are cut from; off is where reading will begin.
+func (s *Source) contentOf(f *os.File, l *locator, off int64) content {
+	if l.Codec == noCodec {
+		return &plain{f, l.Identity.Size}
+	}
+	u := s.idle.take(l.Path, l.Identity, off, f)
+	if u == nil {
+		u = newUnpacked(f, l.Identity.Size, l.Codec, s.pointsFor(l))
+	}
+	if l.Plain >= 0 {
+		u.size = l.Plain
+	}
+	return u
 }
 
 // seek goes to the last place at or before from where a record is known to
@@ -89,7 +106,12 @@ func (c *cursor) seek() {
 
 func (c *cursor) Header() []byte { return c.header }
 
-func (c *cursor) Close() error { return c.f.Close() }
+func (c *cursor) Close() error {
+	if u, ok := c.data.(*unpacked); ok {
+		return c.src.idle.put(c.loc.Path, c.loc.Identity, u)
+	}
+	return c.data.Close()
+}
 
 func (c *cursor) Next(ctx context.Context, b *sources.Batch) error {
 	b.Reset()
@@ -131,15 +153,15 @@ func (c *cursor) finish() error {
 // fill reads one block and frames it; more of the file, where the first record
 // does not end in it.
 func (c *cursor) fill(b *sources.Batch) error {
-	size := c.loc.Identity.Size
-	n := min(c.block, c.end-c.at+c.src.blocks.overrun, size-c.at)
+	n := min(c.block, c.end-c.at+c.src.blocks.overrun, c.data.Size()-c.at)
 	have := int64(0)
 	for {
-		if err := c.read(b, have, n); err != nil {
+		var err error
+		if n, err = c.read(b, have, n); err != nil {
 			return err
 		}
 		have = n
-		used, err := c.frame(b, c.at+n == size)
+		used, err := c.frame(b, c.at+n == c.data.Size())
 		if err != nil {
 			return err
 		}
@@ -151,37 +173,55 @@ func (c *cursor) fill(b *sources.Batch) error {
 		if err := c.tooLong(n); err != nil {
 			return err
 		}
-		n = min(c.longer(n), size-c.at)
+		n = min(c.longer(n), c.data.Size()-c.at)
 	}
 }
 
-// read makes the arena the n bytes from c.at, of which have are there.
-func (c *cursor) read(b *sources.Batch, have, n int64) error {
+// read makes the arena the n bytes from c.at, of which have are there. It returns how
+// many there are: fewer only at the end of a compressed file's content.
+func (c *cursor) read(b *sources.Batch, have, n int64) (int64, error) {
 	if int64(cap(b.Arena)) < n {
 		bigger := make([]byte, n)
 		copy(bigger, b.Arena[:have])
 		b.Arena = bigger
 	}
 	b.Arena = b.Arena[:n]
-	_, err := readFull(c.f, b.Arena[have:], c.at+have)
-	return c.readError(err)
+	k, err := readFull(c.data, b.Arena[have:], c.at+have)
+	if c.loc.Codec != noCodec && errors.Is(err, errShort) && c.at+have+int64(k) >= c.loc.End {
+		n, err = have+int64(k), nil
+		b.Arena = b.Arena[:n]
+	}
+	return n, c.readError(err)
 }
 
 func (c *cursor) readError(err error) error {
 	if err == nil {
 		return nil
 	}
-	if !errors.Is(err, errShort) {
-		return c.src.fileError(c.loc.Path, err)
+	now, statErr := stampOf(c.f)
+	if !errors.Is(err, errShort) && (statErr != nil || now.Size >= c.loc.Identity.Size) {
+		return c.src.contentError(c.loc.Path, err)
 	}
-	now, err := stampOf(c.f)
-	if err != nil {
-		return c.src.fileError(c.loc.Path, err)
+	if statErr != nil {
+		return c.src.fileError(c.loc.Path, statErr)
+	}
+	if c.loc.Codec != noCodec {
+		return c.packedShort(now)
 	}
 	lost := c.r
 	lost.Start = min(max(lost.Start, now.Size), lost.End)
 	return &sources.Truncated{Lost: lost, Name: c.loc.Path,
 		Err: fmt.Errorf("the file was cut to %d bytes while it was read, it had %d: restore it, or delete the dataset and apply it again", now.Size, c.loc.Identity.Size)}
+}
+
+// packedShort: a compressed file gives less than it did when it was listed.
+func (c *cursor) packedShort(now stamp) error {
+	what := "it unpacks to fewer bytes than when it was listed"
+	now.Inode = c.loc.Identity.Inode
+	if differs := c.loc.Identity.differs(now); differs != "" {
+		what = differs
+	}
+	return &sources.Changed{Range: c.r, Name: c.loc.Path, What: what}
 }
 
 // frame appends the records of the arena that begin before end, and returns how
@@ -258,7 +298,7 @@ func (c *cursor) tooLong(n int64) error {
 	if n > limit+lineEndings && (c.at >= c.from || n > maxArena) {
 		return c.large(c.at, n)
 	}
-	if c.at+n == c.loc.Identity.Size {
+	if c.at+n == c.data.Size() {
 		return &sources.Malformed{Partition: c.r.Partition, Position: c.position(c.at), Name: c.loc.Path,
 			What: fmt.Sprintf("a field of the record that begins here opens a quote (%c) that is never closed", c.framer.framing.Quote)}
 	}
@@ -275,7 +315,7 @@ func (c *cursor) position(at int64) sources.Position {
 
 // whole reads the file as one record.
 func (c *cursor) whole(b *sources.Batch) error {
-	size := c.loc.Identity.Size
+	size := c.data.Size()
 	if c.from > 0 || size == 0 { // the record begins in another range
 		c.at = c.end
 		return nil
@@ -283,7 +323,7 @@ func (c *cursor) whole(b *sources.Batch) error {
 	if size > int64(c.src.spec.MaxRecord) {
 		return c.large(0, size)
 	}
-	if err := c.read(b, 0, size); err != nil {
+	if _, err := c.read(b, 0, size); err != nil {
 		return err
 	}
 	b.Recs = append(b.Recs, sources.Record{Next: size, Value: [2]int32{0, int32(size)}})

@@ -10,6 +10,9 @@
 // its beginning: listing cuts such a file into segments of about 64 MiB at
 // record borders and notes in each locator a record's start about every MiB.
 //
+// A compressed file is a segment for about each 64 MiB of what it unpacks to; its
+// offsets are bytes of that.
+//
 // What is read is what was planned: every locator carries size, modification
 // time, inode and a fingerprint of the file, and every Open compares them.
 //
@@ -26,6 +29,10 @@
 //	sniff.go     where the data of a file begins, and what is no text
 //	locator.go   what travels in a grant
 //	identity.go  is this the file that was planned; verify.go remembers the answer
+//	codec.go     compressed files: which, and what is wrong with them; section.go where
+//	             a reading of one is; gzip.go and zstd.go their formats
+//	packed.go    listing them; unpack.go reading them as if they were plain
+//	points.go    where reading may begin in them
 //	blocks.go    how much is read at once
 //	cursor.go    ranges to batches of records; frame.go where a record ends;
 //	             settle.go where a batch ends

@@ -15,7 +15,7 @@ func (s *Source) index(ctx context.Context, c *openList) (starts []int64, end in
 	x := indexer{
 		framer: framer{framing: s.framing},
 		blocks: s.blocks, chunk: c.at, starts: []int64{c.at},
-		size: c.loc.Identity.Size, limit: int64(s.spec.MaxRecord),
+		size: c.data.Size(), limit: int64(s.spec.MaxRecord),
 	}
 	buf := make([]byte, s.blocks.scan)
 	for at := c.at; at < x.size; { // at: a record begins here
@@ -23,12 +23,11 @@ func (s *Source) index(ctx context.Context, c *openList) (starts []int64, end in
 			return nil, 0, err
 		}
 		n := min(int64(len(buf)), x.size-at)
-		if _, err := readFull(c.f, buf[:n], at); err != nil {
-			if errors.Is(err, errShort) {
-				err = &sources.Temporary{Err: err, Backoff: retryAfter}
-			}
-			return nil, 0, s.fileError(c.name, err)
+		k, err := s.readListed(c, buf[:n], at)
+		if err != nil {
+			return nil, 0, err
 		}
+		n, x.size = int64(k), c.data.Size()
 		used, state := x.scan(buf[:n], at)
 		if x.end > 0 {
 			return x.starts, x.end, nil
@@ -55,6 +54,21 @@ func (s *Source) tooLong(c *openList, at, n int64, st state, last bool) error {
 		return &sources.TooLarge{Partition: s.partition, Position: where, Name: c.name, Size: n, Limit: limit}
 	}
 	return nil
+}
+
+// readListed reads of a file that is listed just now. It gives less than b only at the
+// end of a compressed file's content.
+func (s *Source) readListed(c *openList, b []byte, at int64) (int, error) {
+	n, err := readFull(c.data, b, at)
+	switch {
+	case err == nil:
+		return n, nil
+	case !errors.Is(err, errShort):
+		return n, s.contentError(c.name, err)
+	case c.loc.Codec != noCodec:
+		return n, nil
+	}
+	return n, s.fileError(c.name, &sources.Temporary{Err: err, Backoff: retryAfter})
 }
 
 func (s *Source) nextID() int64 {

@@ -30,9 +30,13 @@ func (f *Spec) Place(spec *dataset.Spec, file string, offset int64) string {
 		return file
 	}
 	defer func() { _ = opened.Close() }()
+	text, ok := f.text(spec, file, opened, offset)
+	if !ok {
+		return file
+	}
 	line, buf := 1, make([]byte, 256<<10)
 	for left := offset; left > 0; {
-		n, err := opened.Read(buf[:min(left, int64(len(buf)))])
+		n, err := text.Read(buf[:min(left, int64(len(buf)))])
 		line += bytes.Count(buf[:n], []byte{'\n'})
 		left -= int64(n)
 		if left > 0 && err == io.EOF || err != nil && err != io.EOF {
@@ -41,3 +45,31 @@ func (f *Spec) Place(spec *dataset.Spec, file string, offset int64) string {
 	}
 	return fmt.Sprintf("%s:%d", file, line)
 }
+
+// packedSearch is the same for what must be unpacked first.
+const packedSearch = 512 << 20
+
+// text reads the file from its beginning, unpacked.
+func (f *Spec) text(spec *dataset.Spec, file string, opened *os.File, offset int64) (io.Reader, bool) {
+	framing, err := FramingOf(spec.Decode)
+	if err != nil {
+		return nil, false
+	}
+	s := &Source{spec: *f, framing: framing}
+	how := s.codecOf(file)
+	if how == noCodec {
+		return opened, true
+	}
+	info, err := opened.Stat()
+	if err != nil || offset > packedSearch {
+		return nil, false
+	}
+	r, err := how.begin(opened, info.Size(), point{}, noNotes{})
+	return r, err == nil
+}
+
+type noNotes struct{}
+
+func (noNotes) wanted(int64) bool { return false }
+func (noNotes) distance() int64   { return pointsEvery }
+func (noNotes) note(*point)       {}

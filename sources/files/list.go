@@ -2,6 +2,7 @@ package files
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -17,18 +18,20 @@ type lister struct {
 	files []string // sorted; those from next on are not listed yet
 	next  int
 	known map[string]listedFile // listed by an earlier process, all or in part
-	// current is a quoted CSV file that is cut just now.
+	// current is a file that is cut just now: quoted CSV, or compressed.
 	current openList
 }
 
 // listedFile says how far an earlier process came.
 type listedFile struct {
-	end int64
-	id  identity
+	end  int64
+	id   identity
+	done bool // all of it is listed
 }
 
 type openList struct {
-	f     *os.File
+	f     *os.File // for its stamp
+	data  content
 	name  string
 	stamp stamp
 	loc   locator // of its segments, without their borders
@@ -36,8 +39,8 @@ type openList struct {
 }
 
 func (o *openList) close() {
-	if o.f != nil {
-		o.f.Close()
+	if o.data != nil {
+		_ = o.data.Close()
 	}
 	*o = openList{}
 }
@@ -61,7 +64,12 @@ func (s *Source) resume(known []sources.Segment) error {
 			return fmt.Errorf("%s: segment %d, %s, was listed under root %s, and the dataset's root is now %s; delete the dataset and apply it again",
 				s.partition, g.ID, g.Name, l.Root, s.spec.Root)
 		}
-		s.list.known[l.Path] = listedFile{end: max(l.End, s.list.known[l.Path].end), id: l.Identity}
+		was := listedFile{end: max(l.End, s.list.known[l.Path].end), id: l.Identity}
+		was.done = was.end == was.id.Size || s.framing.Kind != Quoted
+		if l.Codec != noCodec {
+			was.done = was.end == l.Plain
+		}
+		s.list.known[l.Path] = was
 	}
 	return nil
 }
@@ -104,7 +112,7 @@ func (s *Source) listMore(ctx context.Context) error {
 	}
 	name := s.list.files[s.list.next]
 	was, known := s.list.known[name]
-	if known && (s.framing.Kind != Quoted || was.end == was.id.Size) {
+	if known && was.done {
 		s.list.next++ // it keeps its segments
 		return nil
 	}
@@ -116,14 +124,21 @@ func (s *Source) listFile(ctx context.Context, name string, was listedFile, know
 	if err != nil {
 		return err
 	}
+	var data content = &plain{File: f}
 	keep := false
 	defer func() {
 		if !keep {
-			f.Close()
+			_ = data.Close()
 		}
 	}()
 	l, st, err := s.identify(ctx, f, name)
 	if err != nil {
+		return err
+	}
+	if data, err = s.firstContent(ctx, f, &l); err != nil {
+		return err
+	}
+	if err := s.unchanged(f, name, st); err != nil {
 		return err
 	}
 	if known && was.id != l.Identity {
@@ -132,13 +147,13 @@ func (s *Source) listFile(ctx context.Context, name string, was listedFile, know
 	}
 	start := max(l.Data, was.end)
 	switch {
-	case start >= l.Identity.Size && s.framing.Kind != Whole, l.Identity.Size == 0:
+	case start >= data.Size() && s.framing.Kind != Whole, data.Size() == 0:
 		s.log.Debug("file has no record", "file", name)
-	case s.framing.Kind == Quoted:
-		s.list.current = openList{f: f, name: name, stamp: st, loc: l, at: start}
+	case s.framing.Kind == Quoted, data.Size() == unknownSize:
+		s.list.current = openList{f: f, data: data, name: name, stamp: st, loc: l, at: start}
 		keep = true
 	default:
-		l.End = l.Identity.Size
+		l.End = data.Size()
 		s.add(name, start, l)
 	}
 	s.list.next++
@@ -157,10 +172,7 @@ func (s *Source) identify(ctx context.Context, f *os.File, name string) (locator
 	if l.Identity.Print, l.Full, err = s.verified.prints(ctx, f, st, full); err != nil {
 		return l, st, s.fileError(name, err)
 	}
-	if l.Data, err = s.dataStart(ctx, f, name, st.Size); err != nil {
-		return l, st, err
-	}
-	return l, st, s.unchanged(f, name, st)
+	return l, st, nil
 }
 
 // unchanged: what was read belongs to one state of the file.
@@ -175,11 +187,24 @@ func (s *Source) unchanged(f *os.File, name string, was stamp) error {
 	return nil
 }
 
-// listChunk adds the next segment of the quoted CSV file that is open.
+// listChunk adds the next segment of the file that is open: quoted CSV, or a compressed
+// file.
 func (s *Source) listChunk(ctx context.Context) error {
 	c := &s.list.current
-	starts, end, err := s.index(ctx, c)
-	if err != nil {
+	var starts []int64
+	var end int64
+	var err error
+	if s.framing.Kind == Quoted {
+		starts, end, err = s.index(ctx, c)
+	} else {
+		end, err = s.measure(ctx, c)
+	}
+	if err != nil && errors.As(err, new(*damage)) {
+		// It may be a file that is written just now.
+		if changed := s.unchanged(c.f, c.name, c.stamp); changed == nil {
+			return err
+		}
+	} else if err != nil {
 		return err
 	}
 	if err := s.unchanged(c.f, c.name, c.stamp); err != nil {
@@ -195,8 +220,13 @@ func (s *Source) listChunk(ctx context.Context) error {
 	}
 	l := c.loc
 	l.Starts, l.End = starts, end
-	s.add(c.name, c.at, l)
-	if c.at = end; end == l.Identity.Size {
+	if l.Codec != noCodec && c.data.Size() != unknownSize {
+		l.Plain = c.data.Size()
+	}
+	if end > c.at {
+		s.add(c.name, c.at, l)
+	}
+	if c.at = end; end == c.data.Size() {
 		c.close()
 	}
 	return nil

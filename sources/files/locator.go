@@ -17,14 +17,19 @@ type locator struct {
 	Full     uint64 // XXH64 of the whole file; verify: full
 	Data     int64  // where the first record may begin: behind byte order mark and header line
 	End      int64  // of the segment
+	// Codec: how the file is compressed. Data, End and Starts are then offsets of what it
+	// unpacks to, and Plain is the length of that; -1: not known when it was listed.
+	Codec codec
+	Plain int64
 	// Starts: for quoted CSV offsets where records begin, the first is the
 	// segment's start; one at least. Else empty.
 	Starts []int64
 }
 
 const (
-	locatorVersion = 1
+	locatorVersion = 2 // 1: a file that is not compressed
 	flagFull       = 1
+	flagPacked     = 2
 	maxStarts      = 1 << 16
 	maxPathBytes   = 4096 // PATH_MAX
 )
@@ -37,7 +42,11 @@ func (l *locator) encode() []byte {
 	if l.HasFull {
 		flags |= flagFull
 	}
-	b = append(b, locatorVersion, flags)
+	version := byte(1)
+	if l.Codec != noCodec {
+		version, flags = 2, flags|flagPacked
+	}
+	b = append(b, version, flags)
 	for _, s := range []string{l.Root, l.Path} {
 		b = binary.AppendUvarint(b, uint64(len(s)))
 		b = append(b, s...)
@@ -48,6 +57,10 @@ func (l *locator) encode() []byte {
 	b = binary.LittleEndian.AppendUint64(b, l.Identity.Print)
 	if l.HasFull {
 		b = binary.LittleEndian.AppendUint64(b, l.Full)
+	}
+	if l.Codec != noCodec {
+		b = append(b, byte(l.Codec))
+		b = binary.AppendUvarint(b, uint64(l.Plain+1))
 	}
 	b = binary.AppendUvarint(b, uint64(l.Data))
 	b = binary.AppendUvarint(b, uint64(l.End))
@@ -74,6 +87,16 @@ func decodeLocator(b []byte) (*locator, error) {
 	if l.HasFull = flags&flagFull != 0; l.HasFull {
 		l.Full = d.fixed()
 	}
+	most := l.Identity.Size
+	if flags&flagPacked != 0 {
+		l.Codec, l.Plain = codec(d.byte()), d.length()-1
+		if most = l.Plain; most < 0 {
+			most = unknownSize
+		}
+		if l.Codec == noCodec || l.Codec > bzip2Codec || version < 2 {
+			return nil, errLocator
+		}
+	}
 	l.Data, l.End = d.length(), d.length()
 	n := d.uvarint()
 	if n > maxStarts || n > uint64(len(d.b)) {
@@ -86,8 +109,8 @@ func decodeLocator(b []byte) (*locator, error) {
 		}
 		l.Starts = append(l.Starts, at)
 	}
-	if d.bad || len(d.b) > 0 || flags&^flagFull != 0 || !filepath.IsLocal(l.Path) ||
-		l.Data > l.Identity.Size || l.End > l.Identity.Size || at > l.Identity.Size {
+	if d.bad || len(d.b) > 0 || flags&^(flagFull|flagPacked) != 0 || !filepath.IsLocal(l.Path) ||
+		l.Data > most || l.End > most || at > most {
 		return nil, errLocator
 	}
 	return l, nil

@@ -63,7 +63,7 @@ func FramingOf(d dataset.DecodeSpec) (Framing, error) {
 	return Framing{}, fmt.Errorf("format %q says nothing about where records end", d.Format)
 }
 
-// Options opens a dataset. All but Known and Logger is required.
+// Options opens a dataset. All but Known, Cache and Logger is required.
 type Options struct {
 	Dataset string
 	Spec    *Spec
@@ -72,7 +72,10 @@ type Options struct {
 	AllowedRoots []string
 	// Known: segments that were numbered before, which keep their numbers.
 	// Readers need none.
-	Known  []sources.Segment
+	Known []sources.Segment
+	// Cache is a folder for what can be made again: restart points of compressed files.
+	// "": they are kept in memory.
+	Cache  string
 	Logger *slog.Logger
 }
 
@@ -104,7 +107,7 @@ func openSpec(spec *dataset.Spec, in dataset.Opening) (sources.Source, error) {
 		return nil, fmt.Errorf("dataset %s: %w", spec.Name, err)
 	}
 	src, err := Open(Options{Dataset: spec.Name, Spec: f, Framing: framing,
-		AllowedRoots: in.AllowedRoots, Known: in.Known, Logger: in.Logger})
+		AllowedRoots: in.AllowedRoots, Known: in.Known, Cache: in.Cache, Logger: in.Logger})
 	if err != nil {
 		return nil, err // not a nil *Source that looks like a source
 	}

@@ -1,6 +1,10 @@
 package files
 
-import "github.com/headrace/headrace/sources"
+import (
+	"errors"
+
+	"github.com/headrace/headrace/sources"
+)
 
 // settle says up to where the batch goes: over empty lines behind its last
 // record, wherever the block ended, but never out of the range.
@@ -34,14 +38,17 @@ func (c *cursor) mayBeEmpty() bool {
 
 // skipEmpty moves over empty lines.
 func (c *cursor) skipEmpty() error {
-	size := c.loc.Identity.Size
 	buf := make([]byte, max(16, c.src.blocks.read/16))
 	for c.at < c.end {
-		n := min(int64(len(buf)), size-c.at)
-		if _, err := readFull(c.f, buf[:n], c.at); err != nil {
+		n := min(int64(len(buf)), c.data.Size()-c.at)
+		k, err := readFull(c.data, buf[:n], c.at)
+		if c.loc.Codec != noCodec && errors.Is(err, errShort) && c.at+int64(k) >= c.loc.End {
+			n, err = int64(k), nil
+		}
+		if err != nil {
 			return c.readError(err)
 		}
-		i := emptyLines(buf[:n], c.at+n == size)
+		i := emptyLines(buf[:n], c.at+n == c.data.Size())
 		c.at += int64(i)
 		if int64(i) < n-1 || i == 0 { // a \r may be left, whose \n is not read yet
 			return nil

@@ -9,7 +9,9 @@ import (
 
 // magics begin files that are not text. Cutting them at line ends would give
 // records of noise.
-var magics = []struct{ bytes, what string }{
+type magic struct{ bytes, what string }
+
+var magics = []magic{
 	{"\x1f\x8b", "compressed with gzip"},
 	{"\x28\xb5\x2f\xfd", "compressed with zstd"},
 	{"BZh", "compressed with bzip2"},
@@ -29,13 +31,14 @@ const maxHeader = 1 << 20
 
 // dataStart finds where the first record may begin: behind a byte order mark
 // and the header line.
-func (s *Source) dataStart(ctx context.Context, f io.ReaderAt, name string, size int64) (int64, error) {
+func (s *Source) dataStart(ctx context.Context, f content, name string, packed codec) (int64, error) {
+	size := f.Size()
 	if s.framing.Kind == Whole || size == 0 {
 		return 0, nil
 	}
 	if s.framing.Kind == Fixed {
-		if record := int64(s.framing.Size); size%record != 0 {
-			return 0, s.fileError(name, fmt.Errorf("has %d bytes, which are %d records of %d bytes and %d bytes more: is decode.record_size right?", size, size/record, record, size%record))
+		if record := int64(s.framing.Size); size != unknownSize && size%record != 0 {
+			return 0, s.fileError(name, wrongMultiple(size, record))
 		}
 		return 0, nil
 	}
@@ -45,6 +48,9 @@ func (s *Source) dataStart(ctx context.Context, f io.ReaderAt, name string, size
 	}
 	for _, m := range magics {
 		if bytes.HasPrefix(head, []byte(m.bytes)) {
+			if how := m.codec(); how != noCodec && packed == noCodec {
+				return 0, s.fileError(name, fmt.Errorf("is %s, and its name does not end in %s: rename it, or set files.compression: %s", m.what, how.suffixes(), how))
+			}
 			return 0, s.fileError(name, fmt.Errorf("is %s, which cannot be read as lines; convert it to plain text", m.what))
 		}
 	}
@@ -104,4 +110,14 @@ func (s *Source) header(f io.ReaderAt, l *locator) ([]byte, error) {
 		return nil, err
 	}
 	return bytes.Trim(bytes.TrimPrefix(buf, []byte(byteOrderMark)), "\r\n"), nil
+}
+
+// codec of a magic that is one of a compression that is read.
+func (m *magic) codec() codec {
+	for _, k := range compressions {
+		if m.what == "compressed with "+k.name {
+			return k.codec
+		}
+	}
+	return noCodec
 }

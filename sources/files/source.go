@@ -21,10 +21,15 @@ type Source struct {
 	log       *slog.Logger
 	root      *os.Root
 	verified  verified
+	cache     string // folder of restart points; "": none
+	idle      idle
 
 	// turn is held by the one who lists; list is its state.
 	turn chan struct{}
 	list lister
+
+	pointsMu sync.Mutex
+	points   map[pointsKey]*pointsOf
 
 	mu       sync.Mutex // guards what follows
 	segments []sources.Segment
@@ -44,6 +49,7 @@ func Open(o Options) (*Source, error) {
 		spec:      *o.Spec,
 		framing:   o.Framing,
 		blocks:    defaultBlocks,
+		cache:     o.Cache,
 		log:       o.Logger.With("dataset", o.Dataset),
 		turn:      make(chan struct{}, 1),
 	}
@@ -58,6 +64,7 @@ func Open(o Options) (*Source, error) {
 		return nil, fmt.Errorf("%s: %w", s.partition, err)
 	}
 	s.root = root
+	trimPoints(s.cache, cacheLimit)
 	return s, nil
 }
 
@@ -153,5 +160,6 @@ func (s *Source) Close() error {
 	s.turn <- struct{}{}
 	defer func() { <-s.turn }()
 	s.list.current.close()
+	s.idle.close()
 	return s.root.Close()
 }

@@ -28,6 +28,8 @@ type Spec struct {
 	Paths     []string     `json:"paths"`      // files, globs (** too) or folders under Root; default: everything in Root
 	Verify    string       `json:"verify"`     // fast (default) | full
 	MaxRecord dataset.Size `json:"max_record"` // default 16MiB
+	// Compression: auto, "" (both: by the end of a file's name), none, gzip, zstd, bzip2.
+	Compression string `json:"compression,omitempty"`
 }
 
 func (f *Spec) Kind() sources.Kind { return Kind.Kind }
@@ -57,6 +59,7 @@ func (f *Spec) Members(r *dataset.Reader) []dataset.Member {
 		{Name: "root", Read: r.Text(&f.Root)},
 		{Name: "paths", Read: r.Texts(&f.Paths)},
 		{Name: "verify", Read: r.Text(&f.Verify)},
+		{Name: "compression", Read: r.Text(&f.Compression)},
 		{Name: "max_record", Read: dataset.Parsed(r, &f.MaxRecord, dataset.ParseSize)},
 	}
 }
@@ -88,5 +91,8 @@ func (f *Spec) Check(c *dataset.Check, _ *dataset.Spec) {
 		}
 	}
 	c.Among("files.verify", f.Verify, "fast", "full")
+	if f.Compression != "" {
+		c.Among("files.compression", f.Compression, "auto", "none", "gzip", "zstd", "bzip2")
+	}
 	c.MaxRecord("files.max_record", f.MaxRecord)
 }

@@ -1,0 +1,321 @@
+package files
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strconv"
+	"sync"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/klauspost/compress/flate"
+)
+
+// point is a place of a compressed file where reading may begin: its byte In gives the
+// content from Out on.
+type point struct {
+	Out, In int64
+	// Inside a gzip member: the bit of the byte, the content's bytes since the member
+	// began and their CRC, and the 32 KiB before the point.
+	Inside bool
+	Bit    uint8
+	Member int64
+	CRC    uint32
+	Window []byte
+}
+
+// notes take the points that a reading passes.
+type notes interface {
+	wanted(out int64) bool // asked first: a point is some work to make
+	distance() int64       // the least one of two points inside a gzip member
+	note(*point)
+}
+
+// pointsOf are the known points of one file, found by its identity. Those with a window
+// lie in files of their own below a folder that may be deleted at any time; a reading
+// without them begins further ahead and makes them again. Each is written under another
+// name first, so that several processes may share the folder.
+type pointsOf struct {
+	folder string // "": none; points inside members are then kept in memory
+	owner  []byte // what a point's file begins with
+	log    *slog.Logger
+	every  int64 // least distance of two points
+
+	mu     sync.Mutex
+	places []int64 // of all points, sorted
+	light  map[int64]*point
+	header []byte // the file's header line, once it was read
+	failed bool   // the folder cannot be written; said once
+}
+
+// maxLight bounds the points that one file keeps in memory; with a folder they have no
+// window.
+const (
+	maxLight         = 1 << 16
+	maxLightNoFolder = 256
+)
+
+func newPoints(cache string, c codec, id identity, log *slog.Logger) *pointsOf {
+	p := &pointsOf{log: log, every: pointsEvery, light: map[int64]*point{}}
+	b := append([]byte("HRP1"), byte(c))
+	for _, n := range []uint64{uint64(id.Size), uint64(id.Modified), id.Inode, id.Print} {
+		b = binary.LittleEndian.AppendUint64(b, n)
+	}
+	p.owner = b
+	if cache != "" {
+		p.folder = filepath.Join(cache, "points", fmt.Sprintf("%016x", xxhash.Sum64(b)))
+		p.look()
+	}
+	return p
+}
+
+// look lists the points that are in the folder by now.
+func (p *pointsOf) look() {
+	entries, err := os.ReadDir(p.folder)
+	if err != nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, e := range entries {
+		if out, err := strconv.ParseInt(e.Name(), 16, 64); err == nil && out > 0 {
+			p.add(out)
+		}
+	}
+}
+
+// add is called with mu held.
+func (p *pointsOf) add(out int64) {
+	if i, known := slices.BinarySearch(p.places, out); !known {
+		p.places = slices.Insert(p.places, i, out)
+	}
+}
+
+func (p *pointsOf) wanted(out int64) bool {
+	if out == 0 {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i := sort.Search(len(p.places), func(i int) bool { return p.places[i] > out-p.every })
+	return i == len(p.places) || p.places[i] >= out+p.every
+}
+
+func (p *pointsOf) distance() int64 { return p.every }
+
+func (p *pointsOf) note(at *point) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	most := maxLight
+	if p.folder == "" {
+		most = maxLightNoFolder
+	}
+	switch {
+	case !at.Inside || p.folder == "" || p.failed:
+		if len(p.light) >= most {
+			return
+		}
+		p.light[at.Out] = at
+	default:
+		if err := p.write(at); err != nil {
+			p.failed = true
+			p.log.Warn("restart points of compressed files cannot be stored; readings that begin in the middle take longer", "error", err)
+			return
+		}
+	}
+	p.add(at.Out)
+}
+
+// before gives the last point at or before out that can be read; the zero point is the
+// file's beginning.
+func (p *pointsOf) before(out int64) point {
+	if best := p.nearest(out); out-best > 2*p.every && p.folder != "" {
+		p.look() // another process may have made some
+	}
+	for {
+		best := p.nearest(out)
+		if best == 0 {
+			return point{}
+		}
+		if at, err := p.load(best); err == nil {
+			return *at
+		}
+		p.forget(best)
+	}
+}
+
+func (p *pointsOf) nearest(out int64) int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i := sort.Search(len(p.places), func(i int) bool { return p.places[i] > out })
+	if i == 0 {
+		return 0
+	}
+	return p.places[i-1]
+}
+
+// forget drops a point whose file is gone or damaged.
+func (p *pointsOf) forget(out int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.light, out)
+	if i, known := slices.BinarySearch(p.places, out); known {
+		p.places = slices.Delete(p.places, i, i+1)
+	}
+	if p.folder != "" {
+		_ = os.Remove(p.name(out))
+	}
+}
+
+func (p *pointsOf) name(out int64) string {
+	return filepath.Join(p.folder, strconv.FormatInt(out, 16))
+}
+
+var (
+	castagnoli = crc32.MakeTable(crc32.Castagnoli)
+	errPoint   = errors.New("files: the file of a restart point is damaged")
+)
+
+// write stores a point: owner, numbers, the window compressed, CRC-32C of all that.
+func (p *pointsOf) write(at *point) error {
+	if err := os.MkdirAll(p.folder, 0o700); err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	b.Write(p.owner)
+	var n [37]byte
+	binary.LittleEndian.PutUint64(n[0:], uint64(at.Out))
+	binary.LittleEndian.PutUint64(n[8:], uint64(at.In))
+	binary.LittleEndian.PutUint64(n[16:], uint64(at.Member))
+	binary.LittleEndian.PutUint32(n[24:], at.CRC)
+	n[28] = at.Bit
+	binary.LittleEndian.PutUint64(n[29:], uint64(len(at.Window)))
+	b.Write(n[:])
+	w, err := flate.NewWriter(&b, 1)
+	if err != nil {
+		return err
+	}
+	if _, err := w.Write(at.Window); err != nil {
+		return err
+	}
+	if err := w.Close(); err != nil {
+		return err
+	}
+	text := binary.LittleEndian.AppendUint32(b.Bytes(), crc32.Checksum(b.Bytes(), castagnoli))
+	f, err := os.CreateTemp(p.folder, ".new-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), p.name(at.Out))
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+	}
+	return err
+}
+
+func (p *pointsOf) load(out int64) (*point, error) {
+	p.mu.Lock()
+	at := p.light[out]
+	p.mu.Unlock()
+	if at != nil || p.folder == "" {
+		return at, nil
+	}
+	f, err := os.Open(p.name(out))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil || info.Size() > 256<<10 {
+		return nil, errPoint
+	}
+	text := make([]byte, info.Size())
+	if _, err := readFull(f, text, 0); err != nil {
+		return nil, err
+	}
+	return p.parse(text, out)
+}
+
+func (p *pointsOf) parse(text []byte, out int64) (*point, error) {
+	body := text[:max(0, len(text)-4)]
+	if len(body) < len(p.owner)+37 || !bytes.HasPrefix(body, p.owner) ||
+		crc32.Checksum(body, castagnoli) != binary.LittleEndian.Uint32(text[len(body):]) {
+		return nil, errPoint
+	}
+	n := body[len(p.owner):]
+	at := &point{Inside: true, Out: int64(binary.LittleEndian.Uint64(n[0:])), In: int64(binary.LittleEndian.Uint64(n[8:])),
+		Member: int64(binary.LittleEndian.Uint64(n[16:])), CRC: binary.LittleEndian.Uint32(n[24:]), Bit: n[28]}
+	size := binary.LittleEndian.Uint64(n[29:])
+	if at.Out != out || at.In < 0 || at.Member < 0 || at.Member > at.Out || at.Bit > 7 || size > 32<<10 {
+		return nil, errPoint
+	}
+	at.Window = make([]byte, size)
+	r := flate.NewReader(bytes.NewReader(n[37:]))
+	if _, err := readAll(r, at.Window); err != nil {
+		return nil, fmt.Errorf("%w: %w", errPoint, err)
+	}
+	return at, nil
+}
+
+// cacheLimit is how much the points of all files may take, about 100 GB of content.
+const cacheLimit = 1 << 30
+
+// trimPoints deletes the points of the files that were read longest ago, if all of them
+// take more than limit. An error means that nothing needs to be done here.
+func trimPoints(cache string, limit int64) {
+	if cache == "" {
+		return
+	}
+	type kept struct {
+		name  string
+		made  int64
+		bytes int64
+	}
+	folder := filepath.Join(cache, "points")
+	var all []kept
+	total := int64(0)
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if _, err := hex.DecodeString(e.Name()); err != nil {
+			continue
+		}
+		k := kept{name: filepath.Join(folder, e.Name())}
+		_ = filepath.WalkDir(k.name, func(_ string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return nil
+			}
+			if info, err := d.Info(); err == nil {
+				k.made, k.bytes = max(k.made, info.ModTime().UnixNano()), k.bytes+info.Size()
+			}
+			return nil
+		})
+		total += k.bytes
+		all = append(all, k)
+	}
+	slices.SortFunc(all, func(a, b kept) int { return int(min(1, max(-1, a.made-b.made))) })
+	for _, k := range all {
+		if total <= limit {
+			return
+		}
+		total -= k.bytes
+		_ = os.RemoveAll(k.name)
+	}
+}
