@@ -35,9 +35,13 @@ func (lg *ledger) size(d *dataset, w *holder) int64 {
 	return min(max(size, d.opt.Min), d.opt.Max)
 }
 
-// carve leases the next piece of d to w, or returns nil when there is none for
-// it now. Partitions take turns.
-func (lg *ledger) carve(d *dataset, w *holder) *lease {
+// carve leases the next piece of d to the process that asks for it, or returns nil when
+// there is none for it now. Partitions take turns.
+func (lg *ledger) carve(d *dataset, r *request) *lease {
+	if d.opt.VirtualRanks > 0 {
+		return lg.carveVirtual(d, r)
+	}
+	w := r.w
 	size := lg.size(d, w)
 	for d.ready.Len() > 0 {
 		p := d.ready.Pop()

@@ -38,8 +38,9 @@
 //	head.go          ends of segments that grow; diverged
 //	holder.go        processes that may hold leases, and the accounts of ranks
 //	resume.go        what a process that starts goes on from, as datasets say it
-//	request.go       lease requests, waiting, standings
-//	parked.go        requests of those who may not be given rows yet
+//	request.go       lease requests, and how they wait
+//	standing.go      whether a request is granted rows now, or why not
+//	parked.go        requests of processes that are given no rows yet
 //	carve.go         what to grant next, and how much
 //	lease.go         leases
 //	lead.go          leases that end ahead of head

@@ -7,24 +7,24 @@ import (
 	"github.com/headrace/headrace/shardsvc/cut"
 )
 
-// Who must restore, or wait for others to, gets nothing before: its requests are
-// parked, and told so.
+// A process that must restore, or wait for others to, is given no rows before. Its requests
+// are parked, and told so.
 
-// gated: w gets nothing now.
-func (ck *checkpoints) gated(w *worker) bool {
-	return ck.phase == restoreOpen || ck.phase == restoreWaits || ck.kind.gated(w)
-}
-
-// mayGet says whether w may be given rows now, and if not what its requests are told.
-func (ck *checkpoints) mayGet(h *holder) (ok bool, state State, reason string) {
+// standingOf says whether w is kept from all rows now.
+func (ck *checkpoints) standingOf(h *holder) standing {
 	w := h.of.(*worker)
 	switch {
 	case ck.gated(w):
-		return false, Restoring, ck.gate(w)
+		return standing{mustRestore, ck.gate(w)}
 	case ck.pause != nil && ck.at(w).barred:
-		return false, Wait, ck.pauseReason()
+		return standing{joinedInPause, ck.pauseReason()}
 	}
-	return true, 0, ""
+	return standing{}
+}
+
+// gated says whether w is given rows only after a restore.
+func (ck *checkpoints) gated(w *worker) bool {
+	return ck.phase == restoreOpen || ck.phase == restoreWaits || ck.kind.gated(w)
 }
 
 // gate says what a gated worker waits for.

@@ -30,9 +30,8 @@ type ledger struct {
 
 // aboveLedger is what the ledger asks of the rooms above it.
 type aboveLedger interface {
-	// mayGet says whether w may be given rows now, and if not what its requests are
-	// told meanwhile.
-	mayGet(w *holder) (ok bool, state State, reason string)
+	// standingOf says whether w is kept from all rows now. If so, its requests are parked.
+	standingOf(w *holder) standing
 	// pinned says whether a cut of the rank at a step from low up to and without high
 	// is kept or waited for: acks at these steps stay apart.
 	pinned(rank uint32, low, high int64) bool

@@ -79,7 +79,7 @@ func (lg *ledger) Datasets() []DatasetInfo {
 	var all []DatasetInfo
 	for _, d := range lg.datasets {
 		if d != nil {
-			all = append(all, d.info())
+			all = append(all, lg.info(d))
 		}
 	}
 	return all
@@ -87,12 +87,12 @@ func (lg *ledger) Datasets() []DatasetInfo {
 
 func (lg *ledger) Dataset(id DatasetID) (DatasetInfo, bool) {
 	if d := lg.dataset(id); d != nil {
-		return d.info(), true
+		return lg.info(d), true
 	}
 	return DatasetInfo{}, false
 }
 
-func (d *dataset) info() DatasetInfo {
+func (lg *ledger) info(d *dataset) DatasetInfo {
 	i := DatasetInfo{ID: d.id, Name: d.name, Spec: d.spec, Options: d.opt, Reason: d.reason, Partitions: len(d.parts),
 		PartitionsKnown: d.partsAll, ListingComplete: d.partsAll && d.incomplete == 0,
 		Pass: uint32(d.opt.Passes - 1), Leases: d.leases, Waiting: d.waiting.Len()}
@@ -103,12 +103,12 @@ func (d *dataset) info() DatasetInfo {
 			i.Pass = min(i.Pass, p.oldest())
 		}
 	}
-	switch {
-	case d.failed:
+	switch y := lg.standing(d, nil).why; {
+	case y == datasetFailed:
 		i.State = "failed"
-	case d.partsAll && d.unsettled == 0:
+	case y == allSettled:
 		i.State = "done"
-	case d.paused:
+	case y == datasetPaused:
 		i.State = "paused"
 	case !i.ListingComplete && d.total == 0 && !slices.ContainsFunc(d.parts, (*partition).Growing):
 		i.State = "listing"

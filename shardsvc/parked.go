@@ -2,19 +2,19 @@ package shardsvc
 
 import "slices"
 
-// parked is a request of a gated worker.
+// parked is a request of a process that is kept from all rows.
 type parked struct {
 	ds DatasetID
 	r  request
 }
 
-func (lg *ledger) parkRequest(d *dataset, r request, state State, reason string) {
+func (lg *ledger) parkRequest(d *dataset, r request, s standing) {
 	r.told = true
 	r.w.parked = append(r.w.parked, parked{d.id, r})
-	lg.reply(Reply{To: r.w.session(), Kind: ReplyStanding, Request: r.id, Worker: r.w.number, Dataset: d.id, State: state, Reason: reason})
+	lg.reply(Reply{To: r.w.session(), Kind: ReplyStanding, Request: r.id, Worker: r.w.number, Dataset: d.id, State: s.why.state(), Reason: s.reason})
 }
 
-// park takes the requests of workers that are gated now out of the queues.
+// park takes the requests of processes that are kept from rows now out of the queues.
 func (lg *ledger) park() {
 	for _, d := range lg.datasets {
 		if d == nil || d.waiting.Len() == 0 {
@@ -22,7 +22,7 @@ func (lg *ledger) park() {
 		}
 		var out []request
 		d.waiting.Keep(func(r *request) bool {
-			if ok, _, _ := lg.above.mayGet(r.w); ok {
+			if !lg.standing(d, r).why.parks() {
 				return true
 			}
 			if !r.told {
@@ -31,20 +31,16 @@ func (lg *ledger) park() {
 			out = append(out, *r)
 			return false
 		})
-		for _, r := range out {
-			_, state, reason := lg.above.mayGet(r.w)
-			lg.parkRequest(d, r, state, reason)
+		for i := range out {
+			lg.parkRequest(d, out[i], lg.standing(d, &out[i]))
 		}
 	}
 }
 
-// unpark lets the requests of w, or of all that are not gated any more, go on.
+// unpark puts the requests of processes that may have rows again back into the queues.
 func (lg *ledger) unpark() {
 	for _, w := range lg.holders {
-		if len(w.parked) == 0 {
-			continue
-		}
-		if ok, _, _ := lg.above.mayGet(w); !ok {
+		if len(w.parked) == 0 || lg.above.standingOf(w).why.parks() {
 			continue
 		}
 		for _, k := range w.parked {

@@ -14,9 +14,9 @@ type request struct {
 	id    uint64
 	count uint32
 	told  bool
-	// Of a dataset of virtual ranks:
-	virtual uint32
-	state   State // what it was told last
+	state State // what it was told last
+
+	virtual uint32 // of a dataset of virtual ranks: which one it reads, from 1
 }
 
 // request opens a lease request; serve answers it at the end of the Step.
@@ -40,11 +40,12 @@ func (lg *ledger) request(a *speaker, w *holder, r *LeaseRequest) {
 	lg.setRate(w, d, r.Rate)
 	w.waiting++
 	lg.setEnded(w.account, false)
-	if ok, state, reason := lg.above.mayGet(w); !ok {
-		lg.parkRequest(d, request{w: w, id: r.ID, count: min(max(r.Count, 1), maxCount), virtual: r.Virtual}, state, reason)
+	q := request{w: w, id: r.ID, count: min(max(r.Count, 1), maxCount), virtual: r.Virtual}
+	if s := lg.standing(d, &q); s.why.parks() {
+		lg.parkRequest(d, q, s)
 		return
 	}
-	d.waiting.Push(request{w: w, id: r.ID, count: min(max(r.Count, 1), maxCount), virtual: r.Virtual})
+	d.waiting.Push(q)
 	d.untold++
 	lg.kick(d)
 }
@@ -127,15 +128,15 @@ func (lg *ledger) serve() {
 }
 
 func (lg *ledger) serveDataset(d *dataset) {
-	if d.opt.VirtualRanks > 0 {
-		lg.serveVirtual(d)
-		return
-	}
+	whole := lg.standing(d, nil)
 	// Where order is free, nobody gets what the first one does not get.
-	for refused := 0; refused < d.waiting.Len() && lg.grants(d); {
+	for refused := 0; refused < d.waiting.Len() && whole.why.grants(); {
 		lg.nextInLine(d)
 		r := &d.waiting.All()[0]
-		l := lg.carve(d, r.w)
+		var l *lease
+		if lg.standing(d, r).why.grants() {
+			l = lg.carve(d, r)
+		}
 		switch {
 		case l != nil:
 			refused = 0
@@ -156,64 +157,69 @@ func (lg *ledger) serveDataset(d *dataset) {
 			refused = d.waiting.Len()
 		}
 	}
-	state, reason := lg.standing(d)
-	if state == End && !d.done {
-		d.done = true
-		lg.report(Report{Kind: ReportDatasetDone, Dataset: d.id, Units: d.total * int64(d.opt.Passes)})
+	whole = lg.standing(d, nil)
+	if whole.why == allSettled {
+		lg.ended(d)
 	}
 	if d.waiting.Len() == 0 {
 		return
 	}
-	lg.tell(d, state, reason)
-	if d.waiting.Len() > 0 && lg.grants(d) && !d.opt.Strict && d.leases > 0 {
+	lg.tell(d, whole)
+	if d.waiting.Len() > 0 && whole.why.grants() && !d.opt.Strict && d.leases > 0 {
 		lg.watchSteal(d, max(d.nextScan, lg.now))
 	}
 }
 
-// grants says whether d gives out leases now.
-func (lg *ledger) grants(d *dataset) bool {
-	return !d.paused && !d.failed && !lg.recovering && !lg.genEnded
-}
-
-// standing is what a request that cannot be granted is told.
-func (lg *ledger) standing(d *dataset) (State, string) {
-	switch {
-	case d.failed:
-		return Failed, d.reason
-	case d.partsAll && d.unsettled == 0:
-		return End, ""
-	case lg.recovering:
-		return Recovering, "a new master waits for its agents"
-	case d.paused:
-		return Paused, "the dataset is paused"
-	case d.partsAll && d.undrained == 0:
-		return Drained, ""
+// tell says to each waiting request how it stands, if that is news to it. END closes it.
+func (lg *ledger) tell(d *dataset, whole standing) {
+	state := whole.why.state()
+	if d.opt.VirtualRanks == 0 && state == d.told && d.untold == 0 {
+		return // there may be thousands
 	}
-	return Wait, ""
+	d.told, d.untold = state, 0
+	d.waiting.Keep(func(r *request) (open bool) {
+		s := whole
+		if d.opt.VirtualRanks > 0 {
+			s = lg.standing(d, r)
+		}
+		if state := s.why.state(); !r.told || r.state != state {
+			r.told, r.state = true, state
+			lg.reply(Reply{To: r.w.session(), Kind: ReplyStanding, Request: r.id, Worker: r.w.number, Dataset: d.id, State: state, Reason: s.reason})
+		}
+		if s.why != allSettled {
+			return true
+		}
+		r.w.waiting--
+		if whole.why == allSettled {
+			lg.endedAll(r.w)
+		} else {
+			d.virtualRank(r.virtual).ended = r.w
+		}
+		return false
+	})
 }
 
-// tell sends the standing to requests that were told something else before.
-func (lg *ledger) tell(d *dataset, state State, reason string) {
-	if state == d.told && d.untold == 0 {
+// ended: all of d is settled. A rank that was told END of a virtual rank before had to go
+// on reporting steps, as the others did; from now on nothing of it is missing.
+func (lg *ledger) ended(d *dataset) {
+	if d.done {
 		return
 	}
-	again := state != d.told
-	d.told = state
-	all := d.waiting.All()
-	for i := range all {
-		if r := &all[i]; again || !r.told {
-			r.told = true
-			lg.reply(Reply{To: r.w.session(), Kind: ReplyStanding, Request: r.id, Worker: r.w.number, Dataset: d.id, State: state, Reason: reason})
+	d.done = true
+	lg.report(Report{Kind: ReportDatasetDone, Dataset: d.id, Units: d.total * int64(d.opt.Passes)})
+	for _, p := range d.parts {
+		if w := p.ended; w != nil {
+			p.ended = nil
+			lg.endedAll(w)
 		}
 	}
-	d.untold = 0
-	if state == End {
-		for d.waiting.Len() > 0 {
-			w := d.waiting.Pop().w
-			if w.waiting--; w.waiting == 0 && w.leases == nil && w.account.newest == w {
-				lg.setEnded(w.account, true)
-			}
-		}
+}
+
+// endedAll: w was told END. If it holds nothing and asks for nothing else, it counts as
+// having reported all steps.
+func (lg *ledger) endedAll(w *holder) {
+	if w.waiting == 0 && w.leases == nil && w.account.newest == w {
+		lg.setEnded(w.account, true)
 	}
 }
 

@@ -34,8 +34,8 @@ func (v *victim) finish() float64 { return float64(v.backlog) / v.rate }
 // behind, or lead in more partitions than the one who waits.
 func (lg *ledger) scan(d *dataset) {
 	d.nextScan = lg.now + scanPeriod
-	state, _ := lg.standing(d)
-	if d.waiting.Len() == 0 || d.leases == 0 || !lg.grants(d) || d.opt.Strict || state == End {
+	whole := lg.standing(d, nil)
+	if d.waiting.Len() == 0 || d.leases == 0 || d.opt.Strict || !whole.why.grants() {
 		return
 	}
 	mean := 1.0
@@ -51,7 +51,7 @@ func (lg *ledger) scan(d *dataset) {
 		}
 		if !slices.Contains(lg.thieves, r.w) {
 			lg.thieves = append(lg.thieves, r.w)
-			asked = lg.stealFor(d, r.w, mean, state == Drained) || lg.shareLeads(d, r.w) || asked
+			asked = lg.stealFor(d, r.w, mean, whole.why == allOut) || lg.shareLeads(d, r.w) || asked
 		}
 	}
 	if !asked {

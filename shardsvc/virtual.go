@@ -89,100 +89,13 @@ func (d *dataset) virtualRank(v uint32) *partition {
 	return nil
 }
 
-// serveVirtual grants each request what its virtual rank has, in order, and tells
-// the others where they stand.
-func (lg *ledger) serveVirtual(d *dataset) {
-	if lg.grants(d) {
-		d.waiting.Keep(func(r *request) bool { return lg.grantVirtual(d, r) })
-	}
-	if state, _ := lg.standing(d); state == End {
-		lg.endVirtual(d)
-	}
-	d.waiting.Keep(func(r *request) bool { return lg.tellVirtual(d, r) })
-}
-
-// grantVirtual reports whether r is still open.
-func (lg *ledger) grantVirtual(d *dataset, r *request) (open bool) {
+// carveVirtual leases the next piece of the virtual rank that r reads.
+func (lg *ledger) carveVirtual(d *dataset, r *request) *lease {
 	p := d.virtualRank(r.virtual)
 	if p == nil {
-		return true
+		return nil
 	}
-	for r.count > 0 {
-		l := lg.carveFrom(p, r.w, lg.size(d, r.w))
-		lg.changed(p)
-		if l == nil {
-			return true
-		}
-		lg.grant(l, r.id)
-		r.count--
-	}
-	r.w.waiting--
-	if !r.told {
-		d.untold--
-	}
-	return false
-}
-
-// tellVirtual tells a request what it was not told last; END closes it.
-func (lg *ledger) tellVirtual(d *dataset, r *request) (open bool) {
-	state, reason := lg.standingOf(d, r.virtual)
-	if !r.told || r.state != state {
-		if !r.told {
-			d.untold--
-		}
-		r.told, r.state = true, state
-		lg.reply(Reply{To: r.w.session(), Kind: ReplyStanding, Request: r.id, Worker: r.w.number, Dataset: d.id, State: state, Reason: reason})
-	}
-	if state != End {
-		return true
-	}
-	r.w.waiting--
-	if p := d.virtualRank(r.virtual); p != nil {
-		p.ended = r.w
-	}
-	if all, _ := lg.standing(d); all == End {
-		lg.endedAll(r.w)
-	}
-	return false
-}
-
-// standingOf is where virtual rank v stands: its end is not the dataset's.
-func (lg *ledger) standingOf(d *dataset, v uint32) (State, string) {
-	p := d.virtualRank(v)
-	switch {
-	case v == 0 || v > d.opt.VirtualRanks:
-		return Failed, fmt.Sprintf("dataset %s is bit_exact: a stream reads one of its %d virtual ranks, and says which", d.name, d.opt.VirtualRanks)
-	case p != nil && d.partsAll && p.settled && !d.failed:
-		return End, ""
-	}
-	state, reason := lg.standing(d)
-	if state == Wait && p != nil && d.partsAll && p.drained {
-		return Drained, ""
-	}
-	if state == Drained && (p == nil || !p.drained) {
-		return Wait, ""
-	}
-	return state, reason
-}
-
-// endVirtual: all of d is settled. Who was told END of a virtual rank before had to
-// go on reporting steps, as the others did; from now on nothing is missing of it.
-func (lg *ledger) endVirtual(d *dataset) {
-	if !d.done {
-		d.done = true
-		lg.report(Report{Kind: ReportDatasetDone, Dataset: d.id, Units: d.total * int64(d.opt.Passes)})
-	}
-	for _, p := range d.parts {
-		if w := p.ended; w != nil {
-			p.ended = nil
-			lg.endedAll(w)
-		}
-	}
-}
-
-// endedAll: w was told END, and counts as having reported all, if it has nothing.
-func (lg *ledger) endedAll(w *holder) {
-	if w.waiting == 0 && w.leases == nil && w.account.newest == w {
-		lg.setEnded(w.account, true)
-	}
+	l := lg.carveFrom(p, r.w, lg.size(d, r.w))
+	lg.changed(p)
+	return l
 }

@@ -1,0 +1,88 @@
+package shardsvc
+
+import "fmt"
+
+// standing says whether a request is granted rows now and, if not, why. It is the one
+// place where that is decided: grants, steals, parking, what a waiting trainer is told and
+// what status shows all follow it.
+type standing struct {
+	why    why
+	reason string // for people
+}
+
+// why a request has no rows yet.
+type why uint8
+
+const (
+	noRows  why = iota // nothing is there to read: it is granted rows as soon as they come
+	allOut             // every record is leased or settled: it is granted those that come back
+	granted            // bounds the two that are granted rows
+
+	allSettled    // the data has ended
+	datasetFailed // until somebody resumes the dataset
+	datasetPaused // likewise
+	newTerm       // a new master waits for those who may hold leases
+	groupEnded    // its generation has ended
+	noVirtualRank // the dataset is bit_exact, and it names none of its virtual ranks
+
+	ofProcess     // bounds those that hold for all datasets: such a request is parked
+	mustRestore   // its process, or another one of its group, restores first
+	joinedInPause // its process joined while yields are paused for a save
+)
+
+// grants says whether a request that stands so is granted what there is.
+func (y why) grants() bool { return y < granted }
+
+// parks says whether a request that stands so waits outside of its dataset's queue.
+func (y why) parks() bool { return y > ofProcess }
+
+// state is what the request is told.
+func (y why) state() State {
+	switch y {
+	case allOut:
+		return Drained
+	case allSettled:
+		return End
+	case datasetFailed, noVirtualRank:
+		return Failed
+	case datasetPaused:
+		return Paused
+	case newTerm:
+		return Recovering
+	case mustRestore:
+		return Restoring
+	}
+	return Wait
+}
+
+// standing of a request for rows of d; nil: of one that any process could make.
+func (lg *ledger) standing(d *dataset, r *request) standing {
+	settled, drained := d.unsettled == 0, d.undrained == 0
+	if r != nil {
+		if s := lg.above.standingOf(r.w); s.why.parks() {
+			return s
+		}
+		if n := d.opt.VirtualRanks; n > 0 { // the end of a virtual rank is not the dataset's
+			if r.virtual == 0 || r.virtual > n {
+				return standing{noVirtualRank, fmt.Sprintf("dataset %s is bit_exact: a stream reads one of its %d virtual ranks, and says which", d.name, n)}
+			}
+			p := d.virtualRank(r.virtual)
+			settled, drained = p != nil && p.settled, p != nil && p.drained
+		}
+	}
+	switch {
+	case d.failed:
+		return standing{datasetFailed, d.reason}
+	case d.partsAll && settled:
+		return standing{why: allSettled}
+	case d.paused:
+		return standing{datasetPaused, "the dataset is paused"}
+	case lg.recovering:
+		return standing{newTerm, "a new master waits for its agents"}
+	case lg.genEnded:
+		return standing{why: groupEnded}
+	case d.partsAll && drained:
+		return standing{why: allOut}
+	}
+	return standing{}
+}
