@@ -389,10 +389,7 @@ func (lg *ledger) taken(r *account, own *lines, all []fitted) error {
 			continue
 		}
 		for n := range f.sets {
-			free := f.sets[n].Spans()
-			for _, x := range own.of(f.p, uint32(n)).Spans() {
-				free.Clear(x.Start, x.End)
-			}
+			free := f.sets[n].Minus(own.of(f.p, uint32(n)))
 			ps := f.p.line(uint32(n))
 			for _, k := range ps.acks {
 				if k.rank == r.no {

@@ -18,25 +18,18 @@ type share struct {
 // comesAgain counts what of a pass is acked, by ranks or all, and not in want; and
 // the reverse.
 func (lg *ledger) comesAgain(ps *pass, shares []share, want *line.Set) (units, more int64) {
-	minus := func(m, n line.Map) (units int64) {
-		for _, x := range n {
-			m.Clear(x.Start, x.End)
-		}
-		for _, x := range ps.excludedOnLine() {
-			m.Clear(x.Start, x.End)
-		}
-		for _, x := range m {
-			units += ps.Units(x.Start, x.End)
-		}
-		return units
+	minus := func(s, t *line.Set) int64 {
+		m := s.Minus(t)
+		m.Without(ps.excludedOnLine())
+		return ps.UnitsIn(m)
 	}
 	if !lg.perRank {
-		return minus(ps.done.Spans(), want.Spans()), minus(want.Spans(), ps.done.Spans())
+		return minus(ps.done, want), minus(want, ps.done)
 	}
 	for _, r := range shares {
 		set, _ := ps.ofRank(r.account, math.MaxInt64, r.own.of(ps.p, ps.n), cut.Tally{})
-		units += minus(set.Spans(), want.Spans())
-		more += minus(want.Spans(), set.Spans())
+		units += minus(&set, want)
+		more += minus(want, &set)
 	}
 	return units, more
 }

@@ -67,7 +67,7 @@ func (ck *checkpoints) askCut(w *worker, call uint64, k *CutAsk) {
 		ck.askedAgain(w, call, k, old)
 		return
 	}
-	if s := ck.sameStep(k); s != nil {
+	if s := ck.kind.sameStep(k); s != nil {
 		ck.answerCut(w, call, s)
 		return
 	}
@@ -116,63 +116,41 @@ func (ck *checkpoints) badAsk(w *worker, k *CutAsk) string {
 		return "a cut needs an id that is not 0"
 	case k.Carried != (k.Path == ""):
 		return "a cut has a path, or is carried by a framework: one of both"
-	case k.Memory && (k.Carried || ck.ledger.folds):
+	case k.Memory && (k.Carried || !ck.kind.byStep()):
 		return "only the ranks of a replicated or private model keep checkpoints in memory"
 	case k.Step < 0:
 		return fmt.Sprintf("step %d is negative", k.Step)
 	case ck.gated(w):
 		return "restore first: " + ck.gate(w)
-	case ck.ledger.folds && k.Exact:
-		return ck.notPaused(w, k.Cut)
-	case ck.ledger.folds:
-		return ""
-	case ck.genEnded:
-		return fmt.Sprintf("generation %d has ended", ck.generation)
 	}
-	if b := ck.newestBound(w.rank); b != nil && k.Step < b.step {
-		return fmt.Sprintf("step %d is below %d, the step of the newest bound cut (%016x): what lay between is folded", k.Step, b.step, b.id)
-	}
-	if low := ck.kind.oldestStep(w.rank); k.Step < low && !ck.pinned(w.rank.no, k.Step, k.Step+1) {
-		return fmt.Sprintf("step %d is older than the last %d steps, which are kept apart for cuts: the oldest is %d", k.Step, ck.cfg.History, low)
-	}
-	return ""
+	return ck.kind.badAsk(w, k)
 }
 
 // pinned: somebody waits for the cut at a step from low up to and without high, or
 // one is kept there that may yet be bound.
 func (ck *checkpoints) pinned(rank uint32, low, high int64) bool {
 	for _, k := range ck.cuts {
-		if (k.state == CutFrozen || k.state == CutCarried || k.state.inMemory()) && low <= k.step && k.step < high && (k.rank == cut.Group || k.rank == int64(rank)) {
+		if (k.state == CutFrozen || k.state == CutCarried || k.state.inMemory()) && low <= k.step && k.step < high && includes(k.rank, rank) {
 			return true
 		}
 	}
 	for _, q := range ck.asks {
-		if low <= q.cut.Step && q.cut.Step < high && (!ck.ledger.perRank || q.w.rank.no == rank) {
+		if low <= q.cut.Step && q.cut.Step < high && includes(ck.kind.owner(q.w.rank), rank) {
 			return true
 		}
 	}
 	return false
 }
 
-// sameStep is the cut of this generation that an ask shares, if there is one.
-func (ck *checkpoints) sameStep(k *CutAsk) *keptCut {
-	if ck.ledger.folds || ck.ledger.perRank || ck.genEnded {
-		return nil
-	}
-	for _, s := range ck.cuts {
-		if s.generation == ck.generation && s.step == k.Step && (s.state == CutCarried) == k.Carried && s.state.kept() {
-			return s
-		}
-	}
-	return nil
-}
+// includes says whether acks of rank no may be in a cut of an owner.
+func includes(owner int64, no uint32) bool { return owner == cut.Group || owner == int64(no) }
 
 // askedAgain answers an ask for a cut that is frozen.
 func (ck *checkpoints) askedAgain(w *worker, call uint64, k *CutAsk, old *keptCut) {
 	switch {
 	case old.state == CutVoided || old.state == cutUnbound:
 		ck.answer(w.session(), w.number, call, CutAnswer{Code: CutRefused, Cut: k.Cut}, old.step, "the cut was given up: "+old.state.String())
-	case old.rank != cut.Group && old.rank != int64(w.rank.no) || !ck.ledger.folds && old.step != k.Step:
+	case !old.isOf(w.rank) || ck.kind.byStep() && old.step != k.Step:
 		ck.answer(w.session(), w.number, call, CutAnswer{Code: CutRefused, Cut: k.Cut}, old.step, "the id is that of another cut")
 	default:
 		ck.answerCut(w, call, old)
@@ -197,7 +175,7 @@ func (ck *checkpoints) checkAsks() {
 		if !ck.kind.complete(q) {
 			return false
 		}
-		if ck.ledger.folds && q.cut.Exact { // a drop may have come in between
+		if !ck.kind.byStep() && q.cut.Exact { // a drop may have come in between
 			if reason := ck.notPaused(q.w, q.cut.Cut); reason != "" {
 				ck.answer(q.w.session(), q.w.number, q.call, CutAnswer{Code: CutRefused, Cut: q.cut.Cut}, q.cut.Step, reason)
 				return true

@@ -3,8 +3,6 @@ package shardsvc
 import (
 	"fmt"
 	"slices"
-
-	"github.com/headrace/headrace/shardsvc/cut"
 )
 
 // bind: a valid manifest that carries the cut is at path. What of it was kept
@@ -46,14 +44,7 @@ func (ck *checkpoints) bound(k *keptCut, path string) {
 	ck.reportCut(ReportCutBound, k, "")
 	ck.replaced(k)
 	ck.outdated(k)
-	if ck.ledger.perRank {
-		r := ck.group.rankOf(uint32(k.rank))
-		if ck.past(r).base != nil && ck.after(ck.past(r).base, k) {
-			return
-		}
-		ck.setBase(r, k)
-	}
-	ck.foldBound(k)
+	ck.kind.bound(k)
 }
 
 // replaced: a framework that writes its file in one place has one manifest, which is k's
@@ -88,19 +79,11 @@ func (ck *checkpoints) setBase(r *rank, k *keptCut) {
 	}
 }
 
-// foldBound: the acks that are in a bound cut need no step any more.
-func (ck *checkpoints) foldBound(k *keptCut) {
-	if ck.ledger.folds {
-		ck.remark()
-		return
+// inCut says which acks with a step are in k.
+func (ck *checkpoints) inCut(k *keptCut) func(*piece) bool {
+	return func(x *piece) bool {
+		return x.step <= k.step && x.generation == k.generation && includes(k.rank, x.rank)
 	}
-	var body *lines
-	if ck.ledger.perRank { // what is not in it is kept for the rank's next cut
-		body = ck.linesOf(k)
-	}
-	ck.ledger.foldCut(body, func(x *piece) bool {
-		return x.step <= k.step && x.generation == k.generation && (k.rank == cut.Group || x.rank == uint32(k.rank))
-	})
 }
 
 // remark sets, where acks fold, the marks that follow the newest bound cut.
@@ -121,7 +104,7 @@ func (ck *checkpoints) dropOf(r *rank, id uint64, reason string) (CutCode, strin
 		return CutOK, ""
 	case k.state == CutVoided:
 		return CutOK, "" // it stays known, so that its manifest never counts
-	case r != nil && k.rank != cut.Group && k.rank != int64(r.no):
+	case r != nil && !k.isOf(r):
 		return CutRefused, fmt.Sprintf("cut %016x is that of rank %d", id, k.rank)
 	case id == ck.choice && ck.phase == restoreWaits:
 		return CutRefused, fmt.Sprintf("cut %016x is being restored", id)

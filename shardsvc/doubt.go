@@ -18,7 +18,7 @@ func (ck *checkpoints) doubtfulFor() Time { return 2 * ck.cfg.SessionTTL }
 func (ck *checkpoints) doubtful(w *worker) bool {
 	since := ck.at(w).doubtedAt
 	ck.at(w).doubtedAt = 0
-	if !ck.ledger.folds || since != 0 && ck.now >= since+ck.doubtfulFor() {
+	if ck.kind.byStep() || since != 0 && ck.now >= since+ck.doubtfulFor() {
 		return false
 	}
 	at := since

@@ -12,25 +12,22 @@ const memoryKept = 4
 // freeze makes the cut that q waits for, or shares the one that another rank of
 // the generation has made for the same step.
 func (ck *checkpoints) freeze(q *ask) {
-	if s := ck.sameStep(&q.cut); s != nil {
+	if s := ck.kind.sameStep(&q.cut); s != nil {
 		ck.answerCut(q.w, q.call, s)
 		return
 	}
 	r := q.w.rank
 	k := &keptCut{id: q.cut.Cut, state: CutFrozen, epoch: ck.epoch, generation: ck.generation, incarnation: r.incarnation,
-		rank: cut.Group, step: q.cut.Step, path: q.cut.Path}
+		rank: ck.kind.owner(r), step: q.cut.Step, path: q.cut.Path}
 	if q.cut.Carried {
 		k.state = CutCarried
 	} else if q.cut.Memory {
 		k.state = CutMemory
 	}
-	if ck.ledger.perRank {
-		k.rank = int64(r.no)
-	}
 	ck.closeStep(r, k.step)
 	body := ck.ledger.members(r.account, k.step, ck.ownLines(r))
 	body.ID, body.Epoch, body.Generation, body.Rank, body.Step = cut.ID(k.id), k.epoch, k.generation, cut.Rank(k.rank), k.step
-	body.WorldSize, body.Exact = max(ck.group.worldSize, 1), !ck.ledger.folds || q.cut.Exact
+	body.WorldSize, body.Exact = max(ck.group.worldSize, 1), ck.kind.byStep() || q.cut.Exact
 	ck.addCut(k, body)
 	ck.reportCut(ReportCutFrozen, k, "")
 	ck.answerCut(q.w, q.call, k)
@@ -48,11 +45,11 @@ func (ck *checkpoints) freeze(q *ask) {
 // closeStep: who counted as having reported the step because it was told END can
 // not ack with it any more, should it be given rows again.
 func (ck *checkpoints) closeStep(r *rank, step int64) {
-	if ck.ledger.folds {
+	if !ck.kind.byStep() {
 		return
 	}
 	for _, x := range ck.group.ranks {
-		if (x == r || !ck.ledger.perRank) && x.generation == ck.generation {
+		if ck.kind.owner(x) == ck.kind.owner(r) && x.generation == ck.generation {
 			ck.ledger.closeStep(x.account, step)
 		}
 	}

@@ -3,8 +3,6 @@ package shardsvc
 import (
 	"fmt"
 	"slices"
-
-	"github.com/headrace/headrace/shardsvc/cut"
 )
 
 // A process that must restore, or wait for others to, is given no rows before. Its requests
@@ -46,6 +44,6 @@ func (ck *checkpoints) hasPast() bool { return ck.hasBound() || ck.ledger.anyAck
 // keeps: a cut is kept that the group, or rank r, may go back to.
 func (ck *checkpoints) keeps(r *rank) bool {
 	return slices.ContainsFunc(ck.cuts, func(k *keptCut) bool {
-		return k.state.kept() && (k.rank == cut.Group || k.rank == int64(r.no))
+		return k.state.kept() && k.isOf(r)
 	})
 }

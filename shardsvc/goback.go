@@ -12,25 +12,13 @@ import (
 // units that were acked and are pending now, and those of which the reverse is true.
 // The caller counts the records of base.
 func (lg *ledger) resettle(ps *pass, base line.Set, keep func(*piece) bool) (again, more int64) {
-	was := ps.done.Spans()
+	was := ps.done.Clone()
 	lg.keepPieces(ps, keep)
 	ps.base = base
 	if ps.done != &ps.base {
 		lg.rebuildDone(ps)
 	}
-	now := ps.done.Spans()
-	for _, s := range was {
-		now.Clear(s.Start, s.End)
-	}
-	for _, s := range now {
-		more += ps.Units(s.Start, s.End)
-	}
-	for _, s := range ps.done.Spans() {
-		was.Clear(s.Start, s.End)
-	}
-	for _, s := range was {
-		again += ps.Units(s.Start, s.End)
-	}
+	again, more = ps.UnitsIn(was.Minus(ps.done)), ps.UnitsIn(ps.done.Minus(&was))
 	ps.kinds[line.Excluded] = ps.excludedUnits()
 	ps.kinds[line.Dropped] = 0 // holes have no units
 	ps.kinds[line.Acked] = ps.UnitsOf(ps.done) - ps.kinds[line.Excluded]
@@ -105,9 +93,7 @@ func (lg *ledger) begin(p *partition, n uint32) {
 
 // plus adds what is settled whatever the cut says.
 func (ps *pass) plus(m line.Map) line.Set {
-	for _, x := range ps.excludedOnLine() {
-		m.Set(x.Start, x.End, line.Excluded)
-	}
+	m.With(ps.excludedOnLine(), line.Excluded)
 	return line.SetOf(m)
 }
 
@@ -157,13 +143,7 @@ func (lg *ledger) goBackRank(r *account, own, l *lines) (again comesAgain) {
 		}
 		was, units, more := p.tally(), int64(0), int64(0)
 		for n := range max(p.begun(), l.passes(p)) {
-			minus, plus := own.of(p, n).Spans(), l.of(p, n).Spans()
-			for _, x := range l.of(p, n).Spans() {
-				minus.Clear(x.Start, x.End)
-			}
-			for _, x := range own.of(p, n).Spans() {
-				plus.Clear(x.Start, x.End)
-			}
+			minus, plus := own.of(p, n).Minus(l.of(p, n)), l.of(p, n).Minus(own.of(p, n))
 			if len(minus)+len(plus) == 0 && n < p.folded {
 				continue
 			}
@@ -171,12 +151,8 @@ func (lg *ledger) goBackRank(r *account, own, l *lines) (again comesAgain) {
 			lg.begin(p, n)
 			ps := p.passes[n-p.folded]
 			base := ps.base.Spans()
-			for _, x := range minus {
-				base.Clear(x.Start, x.End)
-			}
-			for _, x := range plus {
-				base.Set(x.Start, x.End, line.Acked)
-			}
+			base.Without(minus)
+			base.With(plus, line.Acked)
 			back, forth := lg.resettle(ps, ps.plus(base), func(k *piece) bool { return k.rank != r.no })
 			units, more = units+back, more+forth
 		}

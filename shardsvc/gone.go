@@ -201,9 +201,7 @@ func (s *goneSearch) ofRanks(p *partition, n uint32) (m line.Map) {
 	ps := p.line(n)
 	for _, r := range s.shares {
 		set, _ := ps.ofRank(r.account, math.MaxInt64, r.own.of(p, n), cut.Tally{})
-		for _, x := range set.Spans() {
-			m.Set(x.Start, x.End, line.Acked)
-		}
+		m.With(set.Spans(), line.Acked)
 		for l := ps.leases; l != nil; l = l.pnext {
 			if l.w.account == r.account {
 				m.Set(l.prefix, l.end, line.Acked)

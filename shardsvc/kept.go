@@ -30,7 +30,7 @@ func (ck *checkpoints) loadCuts(l *loading) error {
 		v := &s.val
 		k := &keptCut{id: s.key.cut, order: v.order, state: v.state, epoch: v.epoch, generation: v.generation,
 			incarnation: v.incarnation, rank: v.rank, step: v.step, path: v.path, body: v.body}
-		if k.order > ck.cutOrder || (k.rank != cut.Group) != (ck.ledger.perRank) {
+		if k.order > ck.cutOrder || !ck.kind.owns(k.rank) {
 			return fmt.Errorf("stored %s: its number %d is not one of %d, or it is of another model kind", s.key, k.order, ck.cutOrder)
 		}
 		if k.state != CutVoided {
@@ -65,9 +65,7 @@ func (ck *checkpoints) loadCuts(l *loading) error {
 			return err
 		}
 	}
-	if ck.ledger.folds {
-		ck.remark()
-	}
+	ck.kind.unbound()
 	return nil
 }
 
@@ -90,9 +88,6 @@ func (ck *checkpoints) linesOf(k *keptCut) *lines {
 
 // ownLines are what a rank with a model of its own restored or bound last.
 func (ck *checkpoints) ownLines(r *rank) *lines {
-	if !ck.ledger.perRank {
-		return nil
-	}
 	return ck.linesOf(ck.past(r).base)
 }
 
@@ -143,8 +138,8 @@ func (ck *checkpoints) forgetCut(k *keptCut, reason string) {
 		return
 	}
 	ck.deleteCut(k)
-	if was == CutBound && ck.ledger.folds {
-		ck.remark()
+	if was == CutBound {
+		ck.kind.unbound()
 	}
 }
 
@@ -188,10 +183,15 @@ func (k *keptCut) afterForeign(x *cut.Cut) bool {
 	return k.epoch > x.Epoch || k.epoch == x.Epoch && k.step > x.Step
 }
 
+// isOf says whether k is one that rank r, or with nil the whole group, may go back to.
+func (k *keptCut) isOf(r *rank) bool {
+	return k.rank == cut.Group || r != nil && k.rank == int64(r.no)
+}
+
 // newest is the newest cut of the group, or of rank r, that is one of those wanted.
 func (ck *checkpoints) newest(r *rank, wanted func(*keptCut) bool) (k *keptCut) {
 	for _, x := range ck.cuts {
-		if (x.rank == cut.Group || r != nil && x.rank == int64(r.no)) && wanted(x) && (k == nil || ck.after(x, k)) {
+		if x.isOf(r) && wanted(x) && (k == nil || ck.after(x, k)) {
 			k = x
 		}
 	}

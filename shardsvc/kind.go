@@ -1,6 +1,10 @@
 package shardsvc
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/headrace/headrace/shardsvc/cut"
+)
 
 // kind is the job's model kind: where the model lives decides what a new process, a
 // lost one, a cut and a way back mean.
@@ -12,6 +16,21 @@ type kind interface {
 	complete(q *ask) bool
 	// missing names those that have not.
 	missing(q *ask) string
+	// owner says whose the cuts are that r asks for: cut.Group, or a number of a rank.
+	owner(r *rank) int64
+	// owns says whether the job has cuts of that owner.
+	owns(owner int64) bool
+	// byStep says whether a cut is what was acked up to a step. Else it is what was acked
+	// when it was asked for, and is exact only while all yields are paused.
+	byStep() bool
+	// badAsk says why an ask can never be answered; empty: it can.
+	badAsk(w *worker, k *CutAsk) string
+	// sameStep is the cut of the running generation that an ask shares; nil: there is none.
+	sameStep(k *CutAsk) *keptCut
+	// bound says that k is bound: what was kept apart for it may fold.
+	bound(k *keptCut)
+	// unbound says that a bound cut was dropped, or that all cuts are loaded.
+	unbound()
 	// foreign says whether the cut was not asked for by this process, or its group.
 	foreign(k *keptCut, r *rank) bool
 	// oldestStep is the first step that r can still ask a cut at.
@@ -22,6 +41,18 @@ type kind interface {
 	moved(r *rank) bool
 	// answered says that a restore is decided already, or too late, and answers it.
 	answered(w *worker, call uint64, k *RestoreCall) bool
+	// witness is the cut that a rank offers although it is another rank's; nil: it offers
+	// none of these.
+	witness(r *rank, k *RestoreCall) *cut.Cut
+	// free says why the model of r cannot go back to a foreign cut: others have records of it.
+	free(r *rank, body *cut.Cut, all []fitted) error
+	// overlaps says whether x has records that are given out again by going back to a
+	// foreign cut, which lies at want, although x is older by epoch and step.
+	overlaps(x *keptCut, want *lines) bool
+	// choice is the cut that r was answered, and its step; 0: the start.
+	choice(r *rank) (id uint64, step int64)
+	// busy says why nobody can go back without a trainer now; empty: somebody can.
+	busy() string
 	// chosen goes back to a cut; nil: to the start. fresh: nothing was in a model.
 	chosen(r *rank, t *target, k *keptCut, fresh bool) (again comesAgain)
 	// rewound goes back without a trainer.
@@ -103,6 +134,40 @@ func (ck anyKind) gated(w *worker) bool {
 	return past.must && !past.called
 }
 
+func (ck anyKind) owner(*rank) int64 { return cut.Group }
+
+func (ck anyKind) owns(owner int64) bool { return owner == cut.Group }
+
+func (ck anyKind) byStep() bool { return true }
+
+// badAsk: what lay between the steps of a bound cut, or below the kept history, is folded.
+func (ck anyKind) badAsk(w *worker, k *CutAsk) string {
+	if ck.genEnded {
+		return fmt.Sprintf("generation %d has ended", ck.generation)
+	}
+	if b := ck.newestBound(w.rank); b != nil && k.Step < b.step {
+		return fmt.Sprintf("step %d is below %d, the step of the newest bound cut (%016x): what lay between is folded", k.Step, b.step, b.id)
+	}
+	if low := ck.kind.oldestStep(w.rank); k.Step < low && !ck.pinned(w.rank.no, k.Step, k.Step+1) {
+		return fmt.Sprintf("step %d is older than the last %d steps, which are kept apart for cuts: the oldest is %d", k.Step, ck.cfg.History, low)
+	}
+	return ""
+}
+
+func (ck anyKind) sameStep(*CutAsk) *keptCut { return nil }
+
+func (ck anyKind) unbound() {}
+
+func (ck anyKind) witness(*rank, *RestoreCall) *cut.Cut { return nil }
+
+func (ck anyKind) free(*rank, *cut.Cut, []fitted) error { return nil }
+
+func (ck anyKind) overlaps(x *keptCut, want *lines) bool { return ck.hasMore(x, want) }
+
+func (ck anyKind) choice(*rank) (uint64, int64) { return ck.checkpoints.choice, ck.restored }
+
+func (ck anyKind) busy() string { return "" }
+
 func (ck anyKind) foreign(*keptCut, *rank) bool { return false }
 
 func (ck anyKind) oldestStep(r *rank) int64 { return r.step - ck.cfg.History }
@@ -119,7 +184,7 @@ func (ck anyKind) goBackAll(t *target, k *keptCut) (again comesAgain) {
 
 // restoredTo: the ranks that went back go on from the step of t.
 func (ck anyKind) restoredTo(t *target, back func(*rank) bool) {
-	ck.choice, ck.restored = t.id(), t.step()
+	ck.checkpoints.choice, ck.restored = t.id(), t.step()
 	ck.group.setTopStep(ck.restored)
 	for _, x := range ck.group.ranks {
 		if back(x) {
@@ -127,13 +192,6 @@ func (ck anyKind) restoredTo(t *target, back func(*rank) bool) {
 		}
 	}
 	ck.jobDirty = true
-}
-
-// awaitRanks: nobody gets rows before all ranks have restored, or the deadline.
-func (ck anyKind) awaitRanks() {
-	ck.restoring = 0
-	ck.watchRestore()
-	ck.ledger.park()
 }
 
 func (ck anyKind) overdue(string) {

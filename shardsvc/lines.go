@@ -171,9 +171,7 @@ func (l *lines) union(m *lines) *lines {
 			if n == len(mine) {
 				mine = append(mine, line.Set{})
 			}
-			for _, x := range sets[n].Spans() {
-				mine[n].Add(x.Start, x.End, x.Val)
-			}
+			mine[n].Unite(&sets[n])
 		}
 		l.parts[no] = mine
 	}

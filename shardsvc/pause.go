@@ -63,7 +63,7 @@ func (ck *checkpoints) badPause(w *worker, k *CutPause) string {
 		return reason
 	}
 	switch h := ck.pause; {
-	case !ck.ledger.folds:
+	case ck.kind.byStep():
 		return fmt.Sprintf("the model is %s: its cuts are exact, so no pause is needed", ck.cfg.Model)
 	case k.Cut == 0:
 		return "a pause needs the id of the cut to come"
@@ -237,7 +237,7 @@ func (ck *checkpoints) whoYields() string {
 // checkPause checks the invariants of a pause.
 func (ck *checkpoints) checkPause() error {
 	h := ck.pause
-	if h != nil && (h.w.gone() || !ck.ledger.folds || h.complete && (h.call != 0 || ck.recovering) || ck.kept(h.cut) != nil) {
+	if h != nil && (h.w.gone() || ck.kind.byStep() || h.complete && (h.call != 0 || ck.recovering) || ck.kept(h.cut) != nil) {
 		return fmt.Errorf("yields are paused for cut %016x, but its saver is gone, or it was answered before it was complete, or it is frozen", h.cut)
 	}
 	for _, w := range ck.group.workers {

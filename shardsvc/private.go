@@ -1,6 +1,10 @@
 package shardsvc
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/headrace/headrace/shardsvc/cut"
+)
 
 // private: each rank has its own model, steps and checkpoints. What a rank had acked
 // above its newest cut comes again when its process is gone.
@@ -53,6 +57,39 @@ func (ck private) missing(q *ask) string {
 	return fmt.Sprintf("rank %d has reported step %d, not %d", q.w.rank.no, q.w.rank.step, q.cut.Step)
 }
 
+func (ck private) owner(r *rank) int64 { return int64(r.no) }
+
+func (ck private) owns(owner int64) bool { return owner != cut.Group }
+
+// bound: the rank's model began with k from now on. What is not in k is kept for the
+// rank's next cut.
+func (ck private) bound(k *keptCut) {
+	r := ck.group.rankOf(uint32(k.rank))
+	if base := ck.past(r).base; base != nil && ck.after(base, k) {
+		return
+	}
+	ck.setBase(r, k)
+	ck.ledger.foldCut(ck.linesOf(k), ck.inCut(k))
+}
+
+// witness: on an empty master, nobody may be granted what is in another rank's cut before
+// that rank has come.
+func (ck private) witness(r *rank, k *RestoreCall) *cut.Cut {
+	if k.Mode != RestoreNewest || k.Cut == nil || k.Cut.Rank == cut.Rank(r.no) || k.Cut.Rank == cut.Group {
+		return nil
+	}
+	return k.Cut
+}
+
+func (ck private) free(r *rank, body *cut.Cut, all []fitted) error {
+	if r == nil || body.Rank != cut.Rank(r.no) {
+		return fmt.Errorf("cut %v is that of rank %d", body.ID, body.Rank)
+	}
+	return ck.ledger.taken(r.account, ck.ownLines(r), all)
+}
+
+func (ck private) choice(r *rank) (uint64, int64) { return ck.past(r).choice, 0 }
+
 func (ck private) foreign(k *keptCut, r *rank) bool {
 	return k.rank != int64(r.no) || k.incarnation != r.incarnation
 }
@@ -79,7 +116,6 @@ func (ck private) chosen(r *rank, t *target, k *keptCut, _ bool) (again comesAga
 	past.lost, past.choice = false, t.id()
 	ck.ledger.goOn(r.account, t.step())
 	if t.foreign != nil && ck.phase == restoreFree && !ck.anyTrained(r) {
-		ck.phase = restoreWaits
 		ck.awaitRanks()
 	}
 	ck.jobDirty = true

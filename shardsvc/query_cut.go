@@ -65,11 +65,11 @@ func (ck *checkpoints) BoundMarks(id DatasetID) []MarkInfo {
 // boundLow gives the bound mark of any pass of a dataset, folded ones too.
 func (ck *checkpoints) boundLow(id DatasetID) func(*pass) int64 {
 	d := ck.ledger.dataset(id)
-	if d != nil && !d.folds && ck.onMemory() {
+	if d != nil && ck.kind.byStep() && ck.onMemory() {
 		l := ck.onStorage()
 		return func(ps *pass) int64 { return min(ps.marks().bound, l.of(ps.p, ps.n).Low) }
 	}
-	if d == nil || d.acksBind || !d.folds {
+	if d == nil || d.acksBind || ck.kind.byStep() {
 		return func(ps *pass) int64 {
 			if ps.n < ps.p.folded {
 				return ps.p.LineEnd()
@@ -88,16 +88,7 @@ func (ck *checkpoints) onMemory() bool {
 
 // onStorage is the union of the newest bound cuts of the group, or of each rank.
 func (ck *checkpoints) onStorage() *lines {
-	if !ck.ledger.perRank {
-		return ck.linesOf(ck.newestBound(nil))
-	}
-	var l *lines
-	for _, r := range ck.group.ranks {
-		if k := ck.newestBound(r); k != nil {
-			l = l.union(ck.linesOf(k))
-		}
-	}
-	return l
+	return ck.unionOfFirst(func(k *keptCut) bool { return k.state == CutBound }, ck.after)
 }
 
 // RetainMarks are the positions from which the source must not delete: the low mark
@@ -115,16 +106,22 @@ func (ck *checkpoints) RetainMarks(id DatasetID) []MarkInfo {
 // oldest is the union of the oldest cuts that are kept for somebody to go back to;
 // nil: there is none.
 func (ck *checkpoints) oldest() *lines {
-	var first []*keptCut // of each rank
+	kept := func(k *keptCut) bool { return k.state == CutBound || k.state == CutCarried }
+	return ck.unionOfFirst(kept, func(k, x *keptCut) bool { return ck.after(x, k) })
+}
+
+// unionOfFirst takes of each owner the first one of the wanted cuts; nil: there is none.
+func (ck *checkpoints) unionOfFirst(wanted func(*keptCut) bool, before func(k, x *keptCut) bool) *lines {
+	var first []*keptCut
 	for _, k := range ck.cuts {
-		if k.state != CutBound && k.state != CutCarried {
+		if !wanted(k) {
 			continue
 		}
 		i := slices.IndexFunc(first, func(x *keptCut) bool { return x.rank == k.rank })
 		switch {
 		case i < 0:
 			first = append(first, k)
-		case ck.after(first[i], k):
+		case before(k, first[i]):
 			first[i] = k
 		}
 	}
@@ -181,14 +178,14 @@ func (ck *checkpoints) PlanRewind(k *cut.Cut, deleted []Deletion) (plan RewindPl
 	}
 	for _, x := range ck.cuts {
 		newer := k == nil || t.kept != nil && x != t.kept && ck.after(x, t.kept) ||
-			t.foreign != nil && (x.epoch > k.Epoch || x.epoch == k.Epoch && x.step > k.Step || (ck.ledger.folds || ck.ledger.perRank) && ck.hasMore(x, want))
+			t.foreign != nil && (x.epoch > k.Epoch || x.epoch == k.Epoch && x.step > k.Step || ck.kind.overlaps(x, want))
 		if newer && x.state.kept() && (k == nil || x.rank == int64(k.Rank)) {
 			plan.Voided = append(plan.Voided, x.info())
 		}
 	}
 	plan.Gone = ck.ledger.gone(shares, ck.linesOf(t.kept), t.fit, deleted)
 	for _, w := range ck.group.workers {
-		if !ck.ledger.folds && !ck.ledger.perRank || k == nil || int64(w.rank.no) == int64(k.Rank) {
+		if k == nil || int64(k.Rank) == ck.kind.owner(w.rank) {
 			plan.Fenced = append(plan.Fenced, w.rank.no)
 		}
 	}
@@ -212,11 +209,10 @@ func (ck *checkpoints) GoneOf(id uint64, deleted []Deletion) Gone {
 
 // shares are what ranks with models of their own have.
 func (ck *checkpoints) shares(ranks []*rank) (all []share) {
-	if !ck.ledger.perRank {
-		return nil
-	}
 	for _, r := range ranks {
-		all = append(all, share{r.account, ck.ownLines(r)})
+		if ck.kind.owner(r) != cut.Group {
+			all = append(all, share{r.account, ck.ownLines(r)})
+		}
 	}
 	return all
 }

@@ -36,7 +36,7 @@ func (ck replicated) enter(a *agent, r *rank, j *Join, newcomer bool, at made) (
 	case world != ck.group.worldSize:
 		ck.group.endGeneration(fmt.Sprintf("a group of %d came, this one has %d", world, ck.group.worldSize))
 		return ck.startGeneration(world, j.Resume), true
-	case j.Resume == ResumeStart && ck.choice != 0:
+	case j.Resume == ResumeStart && ck.checkpoints.choice != 0:
 		ck.group.refuseJoin(a, j, fmt.Sprintf("resume=start, but the others went back to step %d: start the whole group alike", ck.restored))
 		return again, false
 	case j.Resume == ResumeStart && ck.phase == restoreFree:
@@ -47,7 +47,7 @@ func (ck replicated) enter(a *agent, r *rank, j *Join, newcomer bool, at made) (
 
 func (ck replicated) startGeneration(world uint32, resume Resume) (again comesAgain) {
 	ck.group.startGeneration(world)
-	ck.phase, ck.choice, ck.restored = restoreFree, 0, 0
+	ck.phase, ck.checkpoints.choice, ck.restored = restoreFree, 0, 0
 	switch keeps := ck.keeps(nil); {
 	case !ck.hasPast():
 		if resume == ResumeStart {
@@ -141,6 +141,24 @@ func (ck replicated) missing(q *ask) string {
 	return strings.Join(all, "; ")
 }
 
+// sameStep: the ranks of a generation count the same steps, so one cut is that of all.
+func (ck replicated) sameStep(k *CutAsk) *keptCut {
+	if ck.genEnded {
+		return nil
+	}
+	for _, s := range ck.cuts {
+		if s.generation == ck.generation && s.step == k.Step && (s.state == CutCarried) == k.Carried && s.state.kept() {
+			return s
+		}
+	}
+	return nil
+}
+
+func (ck replicated) bound(k *keptCut) { ck.ledger.foldCut(nil, ck.inCut(k)) }
+
+// overlaps: epochs and steps order all cuts of a group.
+func (ck replicated) overlaps(*keptCut, *lines) bool { return false }
+
 func (ck replicated) foreign(k *keptCut, _ *rank) bool {
 	return k.generation != ck.generation || ck.genEnded
 }
@@ -166,7 +184,6 @@ func (ck replicated) answered(w *worker, call uint64, _ *RestoreCall) bool {
 func (ck replicated) chosen(_ *rank, t *target, k *keptCut, fresh bool) (again comesAgain) {
 	again = ck.goBackAll(t, k)
 	if ck.phase = restoreDone; !fresh { // else the start is where all are
-		ck.phase = restoreWaits
 		ck.awaitRanks()
 	}
 	ck.restoredTo(t, func(x *rank) bool { return x.generation == ck.generation })

@@ -46,11 +46,11 @@ func (ck *checkpoints) restore(w *worker, call uint64, k *RestoreCall) {
 	if ck.answered(w, call, k) {
 		return
 	}
-	if ck.ledger.perRank && k.Mode == RestoreNewest && ck.resolving(r) && (k.Cut == nil || !ck.resolves(uint64(k.Cut.ID))) {
+	if k.Mode == RestoreNewest && ck.resolving(r) && (k.Cut == nil || !ck.resolves(uint64(k.Cut.ID))) {
 		ck.at(w).asking = &waitingRestore{call, *k}
 		return
 	}
-	witness := ck.witness(r, k)
+	witness := ck.kind.witness(r, k)
 	if witness != nil { // it tells of others, and has nothing to go back to itself
 		own := *k
 		own.Cut, own.Path = nil, ""
@@ -68,25 +68,12 @@ func (ck *checkpoints) restore(w *worker, call uint64, k *RestoreCall) {
 	}
 	again := ck.choose(r, &t)
 	if witness != nil && ck.kept(uint64(witness.ID)) == nil && ck.phase == restoreFree && !ck.anyTrained(r) {
-		ck.phase, ck.restoring = restoreWaits, 0
-		ck.jobDirty = true
-		ck.watchRestore()
-		ck.ledger.park()
+		ck.awaitRanks()
 	}
 	ck.past(r).called, ck.past(r).must = true, false
 	ck.ledger.dirtyRank(r.account)
 	ck.answerChoice(w, call, again)
 	ck.checkRestored()
-}
-
-// witness is the cut of another private rank, which a rank offers that has none of its
-// own: on an empty master nobody may be granted what is in it before its rank has
-// come.
-func (ck *checkpoints) witness(r *rank, k *RestoreCall) *cut.Cut {
-	if !ck.ledger.perRank || k.Mode != RestoreNewest || k.Cut == nil || k.Cut.Rank == cut.Rank(r.no) || k.Cut.Rank == cut.Group {
-		return nil
-	}
-	return k.Cut
 }
 
 func (t *target) id() uint64 {
@@ -189,7 +176,7 @@ func (ck *checkpoints) pick(r *rank, k *RestoreCall) (t target, code CutCode, wh
 	}
 	if x := ck.kept(uint64(k.Cut.ID)); x != nil {
 		switch {
-		case x.rank != cut.Group && x.rank != int64(r.no):
+		case !x.isOf(r):
 			return t, CutRefused, fmt.Errorf("cut %016x is that of rank %d", x.id, x.rank)
 		case k.Mode == RestoreNewest && newest != nil && (newest != x && ck.after(newest, x) || x.state == CutVoided):
 			return try()
@@ -211,13 +198,8 @@ func (ck *checkpoints) pickForeign(r *rank, body *cut.Cut, path string) (t targe
 	if err != nil {
 		return t, CutRefused, err
 	}
-	if ck.ledger.perRank {
-		if r == nil || body.Rank != cut.Rank(r.no) {
-			return t, CutRefused, fmt.Errorf("cut %v is that of rank %d", body.ID, body.Rank)
-		}
-		if err := ck.ledger.taken(r.account, ck.linesOf(ck.past(r).base), all); err != nil {
-			return t, CutRefused, err
-		}
+	if err := ck.kind.free(r, body, all); err != nil {
+		return t, CutRefused, err
 	}
 	return target{foreign: body, fit: all, path: path}, CutOK, nil
 }
@@ -233,7 +215,7 @@ func (ck *checkpoints) newestVerified(r *rank, failed []uint64) *keptCut {
 func (ck *checkpoints) failedPaths(r *rank, failed []uint64) string {
 	var paths []string
 	for _, k := range ck.cuts {
-		if k.state == CutBound && k.path != "" && (k.rank == cut.Group || k.rank == int64(r.no)) && slices.Contains(failed, k.id) && len(paths) < maxNamed {
+		if k.state == CutBound && k.path != "" && k.isOf(r) && slices.Contains(failed, k.id) && len(paths) < maxNamed {
 			paths = append(paths, k.path)
 		}
 	}
@@ -243,7 +225,7 @@ func (ck *checkpoints) failedPaths(r *rank, failed []uint64) string {
 // cannotVerify says what to do: nothing is given up unasked.
 func (ck *checkpoints) cannotVerify(r *rank, failed string) string {
 	whose, again := "the checkpoints", "all that was acked comes again"
-	if ck.ledger.perRank {
+	if ck.kind.owner(r) != cut.Group {
 		whose, again = fmt.Sprintf("the checkpoints of rank %d", r.no), fmt.Sprintf("what rank %d had acked comes again, for all ranks", r.no)
 	}
 	return whose + " that are bound do not verify there: " + failed + ". Bring them back, or say resume=start (HEADRACE_RESUME=start) to begin again without them: " + again
@@ -257,8 +239,8 @@ func (ck *checkpoints) choose(r *rank, t *target) (again comesAgain) {
 		if t.kept != nil {
 			x.Step = t.kept.step
 		}
-		if ck.ledger.perRank {
-			x.Rank = r.no
+		if owner := ck.kind.owner(r); owner != cut.Group {
+			x.Rank = uint32(owner)
 		}
 		ck.ledger.report(x)
 	}
@@ -281,7 +263,7 @@ func (ck *checkpoints) chosen(r *rank, t *target) (again comesAgain) {
 	}
 	again = ck.kind.chosen(r, t, k, fresh)
 	for _, x := range ck.cuts {
-		if x != k && x.state == cutReturned && (x.rank == cut.Group || x.rank == int64(r.no)) {
+		if x != k && x.state == cutReturned && x.isOf(r) {
 			x.state = CutMemory
 			ck.putCut(x)
 		}
@@ -297,7 +279,7 @@ func (ck *checkpoints) keepForeign(t *target) *keptCut {
 	if t.memory {
 		k.state, report = cutReturned, ReportCutMemory
 	}
-	if !ck.ledger.perRank {
+	if k.rank == cut.Group {
 		ck.epoch = max(ck.epoch, own.Epoch) + 1 // what is frozen from now on is newer
 	}
 	ck.addCut(k, own)
@@ -320,7 +302,7 @@ func (ck *checkpoints) returned(k *keptCut) {
 // revokeForRestore takes the leases of those whose model goes back.
 func (ck *checkpoints) revokeForRestore(r *rank) {
 	for _, w := range ck.group.workers {
-		if !ck.ledger.perRank || w.rank == r {
+		if ck.kind.owner(w.rank) == ck.kind.owner(r) {
 			ck.ledger.revokeLeases(&w.holder, "the model goes back to a checkpoint")
 		}
 	}
@@ -328,10 +310,7 @@ func (ck *checkpoints) revokeForRestore(r *rank) {
 
 // answerChoice tells w what the choice of its generation, or its own, is.
 func (ck *checkpoints) answerChoice(w *worker, call uint64, again comesAgain) {
-	id, step := ck.choice, ck.restored
-	if ck.ledger.perRank {
-		id, step = ck.past(w.rank).choice, 0
-	}
+	id, step := ck.kind.choice(w.rank)
 	if id == 0 { // it goes on above what it has reported, if the start was chosen before it stepped
 		step = max(step, w.rank.step)
 	}
@@ -342,6 +321,14 @@ func (ck *checkpoints) answerChoice(w *worker, call uint64, again comesAgain) {
 	if call != 0 {
 		ck.reply(Reply{To: w.session(), Kind: ReplyCut, Worker: w.number, Request: call, Step: step, Epoch: ck.epoch, Units: again.units, Again: again.reply(), Cut: &a})
 	}
+}
+
+// awaitRanks: nobody gets rows before all ranks have restored, or the deadline.
+func (ck *checkpoints) awaitRanks() {
+	ck.phase, ck.restoring = restoreWaits, 0
+	ck.jobDirty = true
+	ck.watchRestore()
+	ck.ledger.park()
 }
 
 // watchRestore ends the restore phase at its deadline.

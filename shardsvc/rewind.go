@@ -15,10 +15,10 @@ func (ck *checkpoints) voidAfter(r *rank, k *keptCut, foreign bool) {
 	}
 	for _, x := range ck.cuts {
 		switch {
-		case x == k || x.rank != cut.Group && x.rank != int64(r.no):
+		case x == k || !x.isOf(r):
 		case k == nil || ck.after(x, k), foreign && (x.epoch > k.epoch || x.epoch == k.epoch && x.step > k.step):
 			ck.void(x, reason)
-		case foreign && (ck.ledger.folds || ck.ledger.perRank) && ck.hasMore(x, ck.linesOf(k)): // what more it has is free for others from now on
+		case foreign && ck.kind.overlaps(x, ck.linesOf(k)): // what more it has is free for others from now on
 			ck.void(x, reason)
 		case x.rank == cut.Group && x.state == CutFrozen && x.generation < ck.generation:
 			ck.void(x, "its generation has ended and nobody bound it")
@@ -59,15 +59,15 @@ func (ck *checkpoints) rewindTarget(body *cut.Cut, path string) (ranks []*rank, 
 	if ck.recovering {
 		return nil, t, "a new master waits for its agents: try again in a few seconds"
 	}
-	if ck.ledger.folds && len(ck.group.workers) > 0 {
-		return nil, t, fmt.Sprintf("%d trainers run, and the model outlives them: end them first", len(ck.group.workers))
+	if reason = ck.kind.busy(); reason != "" {
+		return nil, t, reason
 	}
 	if body == nil {
 		return ck.group.ranks, t, ""
 	}
 	var r *rank
 	if body.Rank != cut.Group {
-		if !ck.ledger.perRank {
+		if !ck.kind.owns(int64(body.Rank)) {
 			return nil, t, fmt.Sprintf("the cut is one of %s, the job's model is %s", kindOf(int64(body.Rank)), ck.cfg.Model)
 		}
 		if r = ck.group.byRank[uint32(body.Rank)]; r == nil {

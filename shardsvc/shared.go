@@ -1,6 +1,7 @@
 package shardsvc
 
 import (
+	"fmt"
 	"slices"
 )
 
@@ -48,6 +49,26 @@ func (ck shared) complete(*ask) bool { return true }
 
 func (ck shared) missing(*ask) string { return "" }
 
+func (ck shared) byStep() bool { return false }
+
+func (ck shared) badAsk(w *worker, k *CutAsk) string {
+	if k.Exact {
+		return ck.notPaused(w, k.Cut)
+	}
+	return ""
+}
+
+func (ck shared) bound(*keptCut) { ck.remark() }
+
+func (ck shared) unbound() { ck.remark() }
+
+func (ck shared) busy() string {
+	if n := len(ck.group.workers); n > 0 {
+		return fmt.Sprintf("%d trainers run, and the model outlives them: end them first", n)
+	}
+	return ""
+}
+
 func (ck shared) sameLife(_, _ *keptCut) bool { return false }
 
 func (ck shared) moved(r *rank) bool { return r.step > ck.restored }
@@ -58,7 +79,7 @@ func (ck shared) answered(w *worker, call uint64, k *RestoreCall) bool {
 		return false
 	}
 	r := w.rank
-	loaded := k.Cut != nil && uint64(k.Cut.ID) == ck.choice && k.Mode == RestoreExact && !ck.ackedSince(uint64(k.Cut.ID))
+	loaded := k.Cut != nil && uint64(k.Cut.ID) == ck.checkpoints.choice && k.Mode == RestoreExact && !ck.ackedSince(uint64(k.Cut.ID))
 	if !loaded && k.Mode != RestoreNewest {
 		ck.answer(w.session(), w.number, call, CutAnswer{Code: CutRefused, Why: RefusedOthers}, 0, "others train the model: stop them first")
 		return true

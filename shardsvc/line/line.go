@@ -27,6 +27,14 @@ func (ln *Line) Units(start, end int64) int64 {
 	return end - start - (ln.Order.below(end) - ln.Order.below(start))
 }
 
+// UnitsIn counts the units of a map's spans.
+func (ln *Line) UnitsIn(m Map) (n int64) {
+	for _, s := range m {
+		n += ln.Units(s.Start, s.End)
+	}
+	return n
+}
+
 // UnitsOf counts what a set holds.
 func (ln *Line) UnitsOf(s *Set) int64 {
 	n := ln.Units(0, s.Low)

@@ -28,6 +28,20 @@ func (m *Map) Set(start, end int64, val uint32) { m.write(start, end, val, true)
 // Clear removes [start, end).
 func (m *Map) Clear(start, end int64) { m.write(start, end, 0, false) }
 
+// Without removes the spans of n, whatever their values.
+func (m *Map) Without(n Map) {
+	for _, s := range n {
+		m.Clear(s.Start, s.End)
+	}
+}
+
+// With gives the spans of n the value val.
+func (m *Map) With(n Map, val uint32) {
+	for _, s := range n {
+		m.Set(s.Start, s.End, val)
+	}
+}
+
 func (m *Map) write(start, end int64, val uint32, keep bool) {
 	if start >= end {
 		return
@@ -175,6 +189,20 @@ func (s *Set) Gaps(start, end int64, each func(start, end int64)) {
 	if start < end {
 		each(start, end)
 	}
+}
+
+// Unite adds all of t, with its kinds.
+func (s *Set) Unite(t *Set) {
+	for _, x := range t.Spans() {
+		s.Add(x.Start, x.End, x.Val)
+	}
+}
+
+// Minus are the ranges of s that are not in t.
+func (s *Set) Minus(t *Set) Map {
+	m := s.Spans()
+	m.Without(t.Spans())
+	return m
 }
 
 // Clone is a set of its own.

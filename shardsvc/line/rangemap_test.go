@@ -1,6 +1,7 @@
 package line
 
 import (
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -100,6 +101,42 @@ func TestSettledSetIsAnArray(t *testing.T) {
 		})
 		if free != 0 || s.Touches(from, to) == (from < to && !anyOf(units[from:to])) && from < to {
 			t.Fatalf("gaps of [%d, %d) miss %d units, touches %v", from, to, free, s.Touches(from, to))
+		}
+	})
+}
+
+func TestTwoSetsAreTwoArrays(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const size = 40
+		var s, u Set
+		var inS, inU [size]bool
+		for range rapid.IntRange(0, 20).Draw(t, "adds") {
+			start := rapid.Int64Range(0, size-1).Draw(t, "start")
+			end := rapid.Int64Range(start+1, size).Draw(t, "end")
+			to, in := &s, &inS
+			if rapid.Bool().Draw(t, "second") {
+				to, in = &u, &inU
+			}
+			to.Add(start, end, Acked)
+			for i := start; i < end; i++ {
+				in[i] = true
+			}
+		}
+		both := s.Clone()
+		both.Unite(&u)
+		only := s.Minus(&u)
+		for i := range int64(size) {
+			if both.Touches(i, i+1) != (inS[i] || inU[i]) {
+				t.Fatalf("unit %d: %+v and %+v unite to %+v", i, s, u, both)
+			}
+			if j, k := only.Overlap(i, i+1); (j < k) != (inS[i] && !inU[i]) {
+				t.Fatalf("unit %d: %+v without %+v is %v", i, s, u, only)
+			}
+		}
+		again := only
+		again.With(s.Spans(), Acked)
+		if got := SetOf(again); !slices.Equal(got.Spans(), s.Spans()) {
+			t.Fatalf("%v with %+v is %+v", only, s, got)
 		}
 	})
 }
