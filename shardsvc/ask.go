@@ -45,7 +45,7 @@ func (ck *checkpoints) cutCall(a *agent, k *CutCall) {
 	}
 }
 
-// answer replies to a call; what joining asked for has no number and is not answered.
+// answer replies to a call. 0 is a call that was answered before.
 func (ck *checkpoints) answer(to Session, worker uint32, call uint64, what CutAnswer, step int64, reason string) {
 	if call == 0 {
 		return

@@ -19,7 +19,6 @@ type checkpoints struct {
 
 	pause     *yieldPause // nil: none is on
 	pauseDue  bool        // something happened that may complete it
-	doubting  bool        // a restore waits for what is known of others
 	lastPause endedPause
 
 	phase     restorePhase
@@ -27,6 +26,9 @@ type checkpoints struct {
 	restored  int64  // its step
 	restoreBy Time   // deadline of the phase
 	restoring uint32 // no rank below it is missing
+
+	recoveredAt Time      // when all who were there in this term were known; 0: from its start
+	starters    []starter // in order of arrival
 }
 
 func (ck *checkpoints) init(t *turn, lg *ledger, gr *group) {

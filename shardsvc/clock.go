@@ -14,7 +14,7 @@ const (
 	timerRestore
 	timerPause
 	timerRounds
-	timerDoubt // its Step looks again
+	timerDoubt // its Step looks at the starters again
 )
 
 type timer struct {

@@ -77,7 +77,7 @@ func (c *Core) Step(now Time, ev Event, fx *Effects) (wake Time) {
 		panic(fmt.Sprintf("shardsvc: unknown event %T", ev))
 	}
 	c.letIn()
-	c.checkDoubts()
+	c.checkStarters()
 	c.serve()
 	c.checkPaused()
 	c.checkAsks()

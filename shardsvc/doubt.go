@@ -6,48 +6,42 @@ import (
 	"strings"
 )
 
-// Who dies with a whole job counts as training until its agent says otherwise, or is
-// given up. A restore of a shared model, which others must not train, waits until
-// they are gone, or one of them is heard of again.
+// A shared model must not go back while others train it. A process that dies with its
+// whole job counts as training until its agent says otherwise, or is given up. So it may
+// be unknown whether others train: nobody is heard of, and somebody may be there. Then a
+// restore is answered "say it again", and a process that joined with resume=start begins
+// later.
 
-// doubtfulFor bounds the wait: an agent that was heard last when the call came is
-// given up after a TTL, and a process that it had let go of just then after another.
+// doubtfulFor bounds the doubt. An agent that was heard last when the restore was called
+// for is given up after one TTL; a process that it had let go of just then, after another.
 func (ck *checkpoints) doubtfulFor() Time { return 2 * ck.cfg.SessionTTL }
 
-// doubtful: nobody is known to train the model beside w, and somebody may.
-func (ck *checkpoints) doubtful(w *worker) bool {
-	since := ck.at(w).doubtedAt
-	ck.at(w).doubtedAt = 0
-	if ck.kind.byStep() || since != 0 && ck.now >= since+ck.doubtfulFor() {
-		return false
-	}
-	at := since
-	if since == 0 {
-		at = max(ck.now, 1)
+// doubt names those of whom it is not known whether they still train the model beside w;
+// empty: it is known of all. w has waited for so long.
+func (ck *checkpoints) doubt(w *worker, waited Time) string {
+	waited = min(waited, ck.now-ck.recoveredAt)
+	if waited >= ck.doubtfulFor() {
+		return ""
 	}
 	var silent []string
 	for _, x := range ck.group.workers {
 		if x == w || !ck.trains(x) {
 			continue
 		}
-		if x.spokenFor() && (x.agent == w.agent || x.agent.lastHeard > at) {
-			return false
+		if x.spokenFor() && (x.agent == w.agent || x.agent.lastHeard > ck.now-waited) {
+			return ""
 		}
 		silent = append(silent, fmt.Sprintf("rank %d (agent %q)", x.rank.no, x.agent.name))
 	}
-	if len(silent) == 0 {
-		return false
+	slices.Sort(silent)
+	if n := len(silent); n > maxNamed {
+		silent = append(silent[:maxNamed], fmt.Sprintf("%d more", n-maxNamed))
 	}
-	ck.at(w).doubtedAt, ck.doubting = at, true
-	if since == 0 {
-		ck.timers.push(timer{at: at + ck.doubtfulFor(), kind: timerDoubt})
-		slices.Sort(silent)
-		if n := len(silent); n > maxNamed {
-			silent = append(silent[:maxNamed], fmt.Sprintf("%d more", n-maxNamed))
-		}
-		ck.ledger.report(Report{Kind: ReportRestoreWaits, Rank: w.rank.no, Agent: w.agent.name, Reason: "whether they still train the model is not known yet: " + strings.Join(silent, ", ")})
-	}
-	return true
+	return strings.Join(silent, ", ")
+}
+
+func (ck *checkpoints) reportDoubt(w *worker, silent string) {
+	ck.ledger.report(Report{Kind: ReportRestoreWaits, Rank: w.rank.no, Agent: w.agent.name, Reason: "whether they still train the model is not known yet: " + silent})
 }
 
 // spokenFor: x's agent is there, and has not said that x is gone. An agent hears of
@@ -56,15 +50,53 @@ func (x *worker) spokenFor() bool {
 	return x.session() != 0 && x.state == running && !x.unconfirmed
 }
 
-// checkDoubts runs at the end of a Step: somebody may be gone, or was heard of.
-func (ck *checkpoints) checkDoubts() {
-	if !ck.doubting {
+// starter is a process that joined with resume=start and has begun nothing yet.
+type starter struct {
+	w     *worker
+	since Time // when that was looked at first; 0: it was not
+}
+
+func (ck *checkpoints) starts(w *worker) bool {
+	return slices.ContainsFunc(ck.starters, func(s starter) bool { return s.w == w })
+}
+
+// checkStarters lets those begin of whom it is known what they begin with. It runs at the
+// end of a Step: somebody may be gone, or was heard of.
+func (ck *checkpoints) checkStarters() {
+	if ck.recovering {
 		return
 	}
-	ck.doubting = false
-	for i := 0; i < len(ck.group.workers); i++ {
-		if w := ck.group.workers[i]; ck.at(w).doubtedAt != 0 && w.session() != 0 { // else it says the call again, or is gone
-			ck.restoreWaiting(w)
+	for i := 0; i < len(ck.starters); {
+		if w := ck.starters[i].w; w.gone() || w.session() != 0 && ck.begins(&ck.starters[i]) {
+			ck.starters = slices.Delete(ck.starters, i, i+1)
+		} else {
+			i++
 		}
 	}
+}
+
+// begins says whether a starter has begun: anew, or, where others train the model, with
+// them.
+func (ck *checkpoints) begins(s *starter) bool {
+	waited := Time(0)
+	if s.since > 0 {
+		waited = ck.now - s.since
+	}
+	if silent := ck.doubt(s.w, waited); silent != "" {
+		if s.since == 0 {
+			ck.reportDoubt(s.w, silent)
+			s.since = max(ck.now, 1)
+			ck.timers.push(timer{at: s.since + ck.doubtfulFor(), kind: timerDoubt})
+		}
+		return false
+	}
+	past, r := ck.past(s.w.rank), s.w.rank
+	past.must = false
+	if !ck.othersTrain(s.w) && !ck.kind.moved(r) {
+		ck.choose(r, &target{})
+		past.called = true
+	}
+	ck.ledger.dirtyRank(r.account)
+	ck.checkRestored()
+	return true
 }

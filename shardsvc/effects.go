@@ -129,6 +129,7 @@ const (
 	CutFenced
 	CutTry     // restore: a newer bound cut is at Path
 	CutTimeout // ask: not complete by its deadline; Reason names who did not report
+	CutAgain   // restore: it cannot be decided yet, because of Reason: the caller says it again
 )
 
 // CutAnswer is the rest of a ReplyCut.

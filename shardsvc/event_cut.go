@@ -78,6 +78,9 @@ type RestoreCall struct {
 	After uint64
 	// Memory: Cut comes from the nodes' memory, and there is no manifest at Path.
 	Memory bool
+	// Waited is how long ago the caller called for this restore first, if it was answered
+	// CutAgain.
+	Waited Time
 }
 
 // Resume has the numbers of the wire: what a trainer said at init().

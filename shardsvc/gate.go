@@ -32,7 +32,7 @@ func (ck *checkpoints) gate(w *worker) string {
 		return fmt.Sprintf("it waits until all %d ranks have restored", ck.group.worldSize)
 	case ck.phase == restoreWaits:
 		return "the other ranks restore: call restore or load_state_dict too, or say resume=start"
-	case ck.at(w).asking != nil && ck.at(w).asking.restore.Mode == RestoreStart:
+	case ck.starts(w):
 		return "whether others still train the model is not known yet: it begins when they are given up, or joins them when they are heard of"
 	}
 	return "the job has acks or checkpoints: call restore or load_state_dict, or say resume=start"

@@ -14,8 +14,6 @@ type groupKind interface {
 	entered(w *worker, j *Join, first bool) (again comesAgain)
 	// joined says that w was told. newcomer: it is another process than before.
 	joined(w *worker, newcomer bool)
-	// settledIn says so after joined, once it is known who else is there.
-	settledIn(w *worker)
 	// counts says whether the steps that w reports are those of the model.
 	counts(w *worker) bool
 	// leaveIsEnd says whether a process that leaves is lost, although it may still run.

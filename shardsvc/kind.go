@@ -39,6 +39,9 @@ type kind interface {
 	sameLife(k, x *keptCut) bool
 	// moved says whether steps were reported since the generation, or the process, began.
 	moved(r *rank) bool
+	// undecided says why it is too early to decide a restore that w has waited for so long;
+	// empty: it is not.
+	undecided(w *worker, waited Time) string
 	// answered says that a restore is decided already, or too late, and answers it.
 	answered(w *worker, call uint64, k *RestoreCall) bool
 	// witness is the cut that a rank offers although it is another rank's; nil: it offers
@@ -104,8 +107,6 @@ func (ck anyKind) begin(w *worker, first bool) (again comesAgain) {
 
 func (ck anyKind) joined(w *worker, newcomer bool) { ck.joinedInPause(w, newcomer) }
 
-func (ck anyKind) settledIn(w *worker) { ck.restoreWaiting(w) }
-
 func (ck anyKind) counts(w *worker) bool { return ck.past(w.rank).called || !ck.checkpoints.gated(w) }
 
 func (ck anyKind) ending(w *worker, reason string) {
@@ -121,10 +122,7 @@ func (ck anyKind) lost(*worker, bool, string) {}
 func (ck anyKind) unheard([]*rank) {}
 
 func (ck anyKind) recovered() {
-	ck.pauseDue = true
-	for i := 0; i < len(ck.group.workers); i++ {
-		ck.restoreWaiting(ck.group.workers[i])
-	}
+	ck.pauseDue, ck.recoveredAt = true, ck.now
 }
 
 func (ck anyKind) generationEnded(reason string) { ck.dropAsks(nil, reason) }
@@ -163,6 +161,8 @@ func (ck anyKind) witness(*rank, *RestoreCall) *cut.Cut { return nil }
 func (ck anyKind) free(*rank, *cut.Cut, []fitted) error { return nil }
 
 func (ck anyKind) overlaps(x *keptCut, want *lines) bool { return ck.hasMore(x, want) }
+
+func (ck anyKind) undecided(*worker, Time) string { return "" }
 
 func (ck anyKind) choice(*rank) (uint64, int64) { return ck.checkpoints.choice, ck.restored }
 

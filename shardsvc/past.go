@@ -22,8 +22,7 @@ func (ck *checkpoints) past(r *rank) *rankPast {
 
 // workerPast is what the checkpoints know of a process while it lives.
 type workerPast struct {
-	asking    *waitingRestore
-	doubtedAt Time   // since when asking waits for what is known of others; 0: it does not
+	undecided Time   // until then its restore is taken to be said again; 0: none is
 	paused    uint64 // the cut of the pause that is on, if the process has said that it yields nothing
 	barred    bool   // it joined during the pause, and gets nothing until the pause ends
 }

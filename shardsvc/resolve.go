@@ -39,22 +39,7 @@ func (ck *checkpoints) rankResolved(r *rank) (again comesAgain) {
 			ck.ledger.report(Report{Kind: ReportPendingAgain, Rank: r.no, Units: again.units, Records: again.Tally, Reason: "the process of a private rank is gone"})
 		}
 	}
-	if w := r.worker(); w != nil {
-		ck.restoreWaiting(w)
-	}
 	return again
-}
-
-func (ck *checkpoints) restoreWaiting(w *worker) {
-	if k := ck.at(w).asking; k != nil {
-		ck.at(w).asking = nil
-		ck.restore(w, k.call, &k.restore)
-		if k.call == 0 && ck.past(w.rank).must && ck.at(w).asking == nil { // others train the model: it joins them
-			ck.past(w.rank).must = false
-			ck.ledger.dirtyRank(w.rank.account)
-			ck.ledger.unpark()
-		}
-	}
 }
 
 func (ck *checkpoints) resolving(r *rank) bool {

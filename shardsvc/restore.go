@@ -11,13 +11,6 @@ import (
 
 const restoreDeadline = 600 * Second
 
-// waitingRestore is a call that waits until a rank's frozen cuts are resolved, a
-// new term has recovered, or it is known whether others train a shared model.
-type waitingRestore struct {
-	call    uint64
-	restore RestoreCall
-}
-
 // target is what a call goes back to: a kept cut, a foreign one, or the start.
 type target struct {
 	kept    *keptCut
@@ -35,19 +28,24 @@ func (ck *checkpoints) restore(w *worker, call uint64, k *RestoreCall) {
 		return
 	}
 	ck.comeAfter(k.After)
+	again := func(reason string) {
+		ck.at(w).undecided = ck.now + ck.cfg.SessionTTL
+		ck.answer(w.session(), w.number, call, CutAnswer{Code: CutAgain}, 0, reason)
+	}
 	if ck.recovering { // others may hold leases that they did not assert yet
-		ck.at(w).asking = &waitingRestore{call, *k}
+		again("a new master waits for its agents")
 		return
 	}
-	if ck.doubtful(w) {
-		ck.at(w).asking = &waitingRestore{call, *k}
+	if reason := ck.kind.undecided(w, k.Waited); reason != "" {
+		again(reason)
 		return
 	}
+	ck.at(w).undecided = 0
 	if ck.answered(w, call, k) {
 		return
 	}
 	if k.Mode == RestoreNewest && ck.resolving(r) && (k.Cut == nil || !ck.resolves(uint64(k.Cut.ID))) {
-		ck.at(w).asking = &waitingRestore{call, *k}
+		again(fmt.Sprintf("the master looks whether the last checkpoint of rank %d is complete", r.no))
 		return
 	}
 	witness := ck.kind.witness(r, k)
@@ -66,13 +64,13 @@ func (ck *checkpoints) restore(w *worker, call uint64, k *RestoreCall) {
 		ck.answer(w.session(), w.number, call, a, step, why.Error())
 		return
 	}
-	again := ck.choose(r, &t)
+	comes := ck.choose(r, &t)
 	if witness != nil && ck.kept(uint64(witness.ID)) == nil && ck.phase == restoreFree && !ck.anyTrained(r) {
 		ck.awaitRanks()
 	}
 	ck.past(r).called, ck.past(r).must = true, false
 	ck.ledger.dirtyRank(r.account)
-	ck.answerChoice(w, call, again)
+	ck.answerChoice(w, call, comes)
 	ck.checkRestored()
 }
 
@@ -147,7 +145,7 @@ func (ck *checkpoints) othersTrain(w *worker) bool {
 // trains: x has changed the model, or is about to. What it was granted ahead of its
 // own restore it has not been given.
 func (ck *checkpoints) trains(x *worker) bool {
-	return x.leases != nil && ck.at(x).asking == nil || x.units > 0 || x.rank.step > ck.restored
+	return x.leases != nil && ck.now >= ck.at(x).undecided || x.units > 0 || x.rank.step > ck.restored
 }
 
 // pick finds what a call goes back to.
@@ -318,9 +316,7 @@ func (ck *checkpoints) answerChoice(w *worker, call uint64, again comesAgain) {
 	if k := ck.kept(id); k != nil {
 		a.Path, step = k.path, k.step
 	}
-	if call != 0 {
-		ck.reply(Reply{To: w.session(), Kind: ReplyCut, Worker: w.number, Request: call, Step: step, Epoch: ck.epoch, Units: again.units, Again: again.reply(), Cut: &a})
-	}
+	ck.reply(Reply{To: w.session(), Kind: ReplyCut, Worker: w.number, Request: call, Step: step, Epoch: ck.epoch, Units: again.units, Again: again.reply(), Cut: &a})
 }
 
 // awaitRanks: nobody gets rows before all ranks have restored, or the deadline.

@@ -273,7 +273,7 @@ func (s *script) message(t *testing.T, d *datadriven.TestData) *Message {
 		case "yieldspaused":
 			m.Yields = append(m.Yields, YieldsPaused{Worker: w, Cut: uint64(a.num("cut", 0)), Untracked: uint32(a.num("untracked", 0))})
 		case "restore":
-			k := &RestoreCall{Mode: map[string]RestoreMode{"newest": RestoreNewest, "exact": RestoreExact, "start": RestoreStart}[a.word("mode", "newest")], Cut: s.cut(t, a), Path: a.word("path", ""), Memory: a.has("memory")}
+			k := &RestoreCall{Mode: map[string]RestoreMode{"newest": RestoreNewest, "exact": RestoreExact, "start": RestoreStart}[a.word("mode", "newest")], Cut: s.cut(t, a), Path: a.word("path", ""), Memory: a.has("memory"), Waited: a.time("waited", 0)}
 			for _, v := range a.list("failed") {
 				k.Failed = append(k.Failed, uint64(args{t, []datadriven.CmdArg{{Key: "n", Vals: []string{v}}}}.num("n", 0)))
 			}

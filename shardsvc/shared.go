@@ -39,9 +39,14 @@ func (ck shared) enter(_ *agent, r *rank, j *Join, newcomer bool, _ made) (again
 
 func (ck shared) entered(w *worker, j *Join, first bool) (again comesAgain) {
 	if ck.past(w.rank).must && j.Resume == ResumeStart {
-		ck.at(w).asking = &waitingRestore{restore: RestoreCall{Mode: RestoreStart}}
+		ck.starters = append(ck.starters, starter{w: w})
 	}
 	return ck.anyKind.entered(w, j, first)
+}
+
+func (ck shared) joined(w *worker, newcomer bool) {
+	ck.anyKind.joined(w, newcomer)
+	ck.checkStarters()
 }
 
 // complete: a cut is all that was acked when the saver asked.
@@ -72,6 +77,18 @@ func (ck shared) busy() string {
 func (ck shared) sameLife(_, _ *keptCut) bool { return false }
 
 func (ck shared) moved(r *rank) bool { return r.step > ck.restored }
+
+func (ck shared) undecided(w *worker, waited Time) string {
+	silent := ck.doubt(w, waited)
+	if silent == "" {
+		return ""
+	}
+	if waited == 0 {
+		ck.reportDoubt(w, silent)
+	}
+	return fmt.Sprintf("it is not known yet whether others still train this shared model: %s. A process that died with the job counts as one of them until it is given up, after %d s at most (twice the session's TTL)",
+		silent, (ck.doubtfulFor()+Second-1)/Second)
+}
 
 // answered: while others train the model, nobody loads an older one.
 func (ck shared) answered(w *worker, call uint64, k *RestoreCall) bool {

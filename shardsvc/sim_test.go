@@ -64,6 +64,7 @@ type simTrainer struct {
 	start      bool // nothing can be restored there
 	call       uint64
 	restoring  uint64 // its call
+	since      Time   // its first call, if that was told to come again
 	calling    bool   // and whether it waits for the answer, over reconnects too
 	offered    uint64
 	try        uint64   // what it was told to try

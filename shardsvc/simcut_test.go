@@ -233,6 +233,11 @@ func (s *sim) cutAnswered(t *simTrainer, r Reply) {
 		if k := s.cutOf(r.Cut.Cut); k != nil && s.manifests[k.id] == nil && k.state != CutVoided && !s.carriedOnce[k.id] && !s.removed[k.id] && !s.memories[k.id] {
 			s.t.Fatalf("rank %d was told to restore cut %d, which nobody can read", t.rank, r.Cut.Cut)
 		}
+	case r.Cut.Code == CutAgain:
+		if t.restoring = 0; t.since == 0 {
+			t.since = s.w.now
+		}
+		return // it goes on calling
 	case r.Cut.Code == CutTry:
 		t.restoring, t.try = 0, r.Cut.Cut
 		if s.manifests[t.try] == nil {
@@ -245,7 +250,7 @@ func (s *sim) cutAnswered(t *simTrainer, r Reply) {
 			t.start = true // nothing verifies there
 		}
 	}
-	t.calling = t.restoring != 0
+	t.calling, t.since = t.restoring != 0, 0
 }
 
 func (s *sim) call(t *simTrainer, k CutCall) {
@@ -359,6 +364,9 @@ func (s *sim) restore(t *simTrainer) {
 	}
 	if t.offered = 0; k.Cut != nil {
 		t.offered = uint64(k.Cut.ID)
+	}
+	if t.since > 0 {
+		k.Waited = s.w.now - t.since
 	}
 	s.call(t, CutCall{Restore: k})
 }

@@ -114,9 +114,6 @@ func (gr *group) join(a *agent, j *Join, at made) {
 	gr.rejoined = append(gr.rejoined, w)
 	gr.joinReply(a, j, r, again)
 	gr.kind.joined(w, newcomes)
-	if !gr.recovering {
-		gr.kind.settledIn(w)
-	}
 }
 
 func (gr *group) newWorker(a *agent, r *rank, j *Join) *worker {

@@ -137,7 +137,7 @@ func (r Reply) text(pieces []Piece) string {
 	case ReplyPause:
 		fmt.Fprintf(&b, "pause w=%d cut=%d %v", r.Worker, r.Cut.Cut, map[bool]string{false: "on", true: "off"}[r.Refused])
 	case ReplyCut:
-		fmt.Fprintf(&b, "cut #%d w=%d %s cut=%d step=%d epoch=%d", r.Request, r.Worker, [...]string{"ok", "REFUSED", "FENCED", "TRY", "TIMEOUT"}[r.Cut.Code], r.Cut.Cut, r.Step, r.Epoch)
+		fmt.Fprintf(&b, "cut #%d w=%d %s cut=%d step=%d epoch=%d", r.Request, r.Worker, [...]string{"ok", "REFUSED", "FENCED", "TRY", "TIMEOUT", "AGAIN"}[r.Cut.Code], r.Cut.Cut, r.Step, r.Epoch)
 		if r.Units != 0 {
 			fmt.Fprintf(&b, " again=%d", r.Units)
 		}

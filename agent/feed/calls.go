@@ -31,7 +31,7 @@ var restoreModes = map[string]pb.Restore_Mode{"newest": pb.Restore_NEWEST, "exac
 
 var answerCodes = map[pb.CutReply_Code]string{
 	pb.CutReply_OK: frame.AnswerOK, pb.CutReply_REFUSED: frame.AnswerRefused, pb.CutReply_FENCED: frame.AnswerFenced,
-	pb.CutReply_TRY: frame.AnswerTry, pb.CutReply_TIMEOUT: frame.AnswerTimeout,
+	pb.CutReply_TRY: frame.AnswerTry, pb.CutReply_TIMEOUT: frame.AnswerTimeout, pb.CutReply_AGAIN: frame.AnswerAgain,
 }
 
 // maxBody is the size of the largest cut that fits into an ANSWER with its other fields.
@@ -93,7 +93,7 @@ func callProto(worker uint32, v *frame.Call) (*pb.CutCall, error) {
 		case bytes.Equal(body, []byte("null")):
 			body = nil
 		}
-		r := &pb.Restore{Mode: mode, Body: bytes.Clone(body), Path: v.Path, After: v.After, Memory: v.Memory}
+		r := &pb.Restore{Mode: mode, Body: bytes.Clone(body), Path: v.Path, After: v.After, Memory: v.Memory, WaitedMs: v.WaitedMS}
 		for _, f := range v.Failed {
 			r.Failed = append(r.Failed, uint64(f))
 		}

@@ -30,7 +30,8 @@ type Call struct {
 	Body       json.RawMessage `json:"body,omitempty"` // the cut, an object
 	Failed     []CutID         `json:"failed,omitempty"`
 	After      uint64          `json:"after,omitempty"`
-	Memory     bool            `json:"memory,omitempty"` // the checkpoint lies in this node's memory
+	Memory     bool            `json:"memory,omitempty"`    // the checkpoint lies in this node's memory
+	WaitedMS   uint64          `json:"waited_ms,omitempty"` // restore: since its first call, after an answer "again"
 }
 
 // Codes of ANSWER.
@@ -40,6 +41,7 @@ const (
 	AnswerFenced  = "fenced"
 	AnswerTry     = "try"
 	AnswerTimeout = "timeout"
+	AnswerAgain   = "again" // restore: it cannot be decided yet; call again
 )
 
 // Answer answers the CALL that has the same id.

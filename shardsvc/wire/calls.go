@@ -12,6 +12,9 @@ import (
 // maxCalls of one message: a trainer waits for its answers.
 const maxCalls = 1 << 16
 
+// maxWaited is a day, in ms: nothing waits for so long.
+const maxWaited = 24 * 3600 * 1000
+
 // Refusal is a call that the core cannot be asked: it says nothing that this master
 // knows, or its cut cannot be read.
 type Refusal struct {
@@ -61,7 +64,8 @@ func (d *Decoder) restore(k *headracev1.Restore) (*shardsvc.RestoreCall, error) 
 	if k.GetMode() < 0 || k.GetMode() > headracev1.Restore_START {
 		return nil, fmt.Errorf("unknown mode %d", k.GetMode())
 	}
-	r := &shardsvc.RestoreCall{Mode: shardsvc.RestoreMode(k.GetMode()), Path: k.GetPath(), Failed: k.GetFailed(), After: k.GetAfter(), Memory: k.GetMemory()}
+	r := &shardsvc.RestoreCall{Mode: shardsvc.RestoreMode(k.GetMode()), Path: k.GetPath(), Failed: k.GetFailed(), After: k.GetAfter(), Memory: k.GetMemory(),
+		Waited: shardsvc.Time(min(k.GetWaitedMs(), maxWaited)) * shardsvc.Millisecond}
 	if len(k.GetBody()) == 0 {
 		return r, nil
 	}

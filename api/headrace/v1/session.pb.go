@@ -348,6 +348,7 @@ const (
 	CutReply_FENCED  CutReply_Code = 2
 	CutReply_TRY     CutReply_Code = 3 // restore: a newer bound cut is at path
 	CutReply_TIMEOUT CutReply_Code = 4 // ask: not complete by its deadline; reason names who did not report
+	CutReply_AGAIN   CutReply_Code = 5 // restore: it cannot be decided yet, because of reason: say it again
 )
 
 // Enum value maps for CutReply_Code.
@@ -358,6 +359,7 @@ var (
 		2: "FENCED",
 		3: "TRY",
 		4: "TIMEOUT",
+		5: "AGAIN",
 	}
 	CutReply_Code_value = map[string]int32{
 		"OK":      0,
@@ -365,6 +367,7 @@ var (
 		"FENCED":  2,
 		"TRY":     3,
 		"TIMEOUT": 4,
+		"AGAIN":   5,
 	}
 )
 
@@ -3263,11 +3266,12 @@ func (x *CutDrop) GetReason() string {
 type Restore struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Mode          Restore_Mode           `protobuf:"varint,1,opt,name=mode,proto3,enum=headrace.v1.Restore_Mode" json:"mode,omitempty"`
-	Body          []byte                 `protobuf:"bytes,2,opt,name=body,proto3" json:"body,omitempty"`              // NEWEST, EXACT: the cut as its manifest has it (JSON); empty: none was found
-	Path          string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`              // of its manifest; empty: carried
-	Failed        []uint64               `protobuf:"fixed64,4,rep,packed,name=failed,proto3" json:"failed,omitempty"` // cuts whose files did not verify here
-	After         uint64                 `protobuf:"varint,5,opt,name=after,proto3" json:"after,omitempty"`           // the highest order of the checkpoints that are here: what is frozen from now on is newer
-	Memory        bool                   `protobuf:"varint,6,opt,name=memory,proto3" json:"memory,omitempty"`         // body comes from the nodes' memory: no manifest is at path
+	Body          []byte                 `protobuf:"bytes,2,opt,name=body,proto3" json:"body,omitempty"`                          // NEWEST, EXACT: the cut as its manifest has it (JSON); empty: none was found
+	Path          string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`                          // of its manifest; empty: carried
+	Failed        []uint64               `protobuf:"fixed64,4,rep,packed,name=failed,proto3" json:"failed,omitempty"`             // cuts whose files did not verify here
+	After         uint64                 `protobuf:"varint,5,opt,name=after,proto3" json:"after,omitempty"`                       // the highest order of the checkpoints that are here: what is frozen from now on is newer
+	Memory        bool                   `protobuf:"varint,6,opt,name=memory,proto3" json:"memory,omitempty"`                     // body comes from the nodes' memory: no manifest is at path
+	WaitedMs      uint64                 `protobuf:"varint,7,opt,name=waited_ms,json=waitedMs,proto3" json:"waited_ms,omitempty"` // since this restore was called for first, if it was answered AGAIN
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3342,6 +3346,13 @@ func (x *Restore) GetMemory() bool {
 		return x.Memory
 	}
 	return false
+}
+
+func (x *Restore) GetWaitedMs() uint64 {
+	if x != nil {
+		return x.WaitedMs
+	}
+	return 0
 }
 
 // CutReply answers one CutCall.
@@ -4123,19 +4134,20 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\x04path\x18\x02 \x01(\tR\x04path\"3\n" +
 	"\aCutDrop\x12\x10\n" +
 	"\x03cut\x18\x01 \x01(\x06R\x03cut\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xd0\x01\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xed\x01\n" +
 	"\aRestore\x12-\n" +
 	"\x04mode\x18\x01 \x01(\x0e2\x19.headrace.v1.Restore.ModeR\x04mode\x12\x12\n" +
 	"\x04body\x18\x02 \x01(\fR\x04body\x12\x12\n" +
 	"\x04path\x18\x03 \x01(\tR\x04path\x12\x16\n" +
 	"\x06failed\x18\x04 \x03(\x06R\x06failed\x12\x14\n" +
 	"\x05after\x18\x05 \x01(\x04R\x05after\x12\x16\n" +
-	"\x06memory\x18\x06 \x01(\bR\x06memory\"(\n" +
+	"\x06memory\x18\x06 \x01(\bR\x06memory\x12\x1b\n" +
+	"\twaited_ms\x18\a \x01(\x04R\bwaitedMs\"(\n" +
 	"\x04Mode\x12\n" +
 	"\n" +
 	"\x06NEWEST\x10\x00\x12\t\n" +
 	"\x05EXACT\x10\x01\x12\t\n" +
-	"\x05START\x10\x02\"\x8d\x04\n" +
+	"\x05START\x10\x02\"\x98\x04\n" +
 	"\bCutReply\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\rR\x06worker\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\x12.\n" +
@@ -4150,14 +4162,15 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	" \x01(\rR\x05epoch\x123\n" +
 	"\vagain_tally\x18\v \x01(\v2\x12.headrace.v1.TallyR\n" +
 	"againTally\x127\n" +
-	"\arefusal\x18\f \x01(\x0e2\x1d.headrace.v1.CutReply.RefusalR\arefusal\"=\n" +
+	"\arefusal\x18\f \x01(\x0e2\x1d.headrace.v1.CutReply.RefusalR\arefusal\"H\n" +
 	"\x04Code\x12\x06\n" +
 	"\x02OK\x10\x00\x12\v\n" +
 	"\aREFUSED\x10\x01\x12\n" +
 	"\n" +
 	"\x06FENCED\x10\x02\x12\a\n" +
 	"\x03TRY\x10\x03\x12\v\n" +
-	"\aTIMEOUT\x10\x04\"j\n" +
+	"\aTIMEOUT\x10\x04\x12\t\n" +
+	"\x05AGAIN\x10\x05\"j\n" +
 	"\aRefusal\x12\t\n" +
 	"\x05OTHER\x10\x00\x12\x10\n" +
 	"\fOTHERS_TRAIN\x10\x01\x12\f\n" +

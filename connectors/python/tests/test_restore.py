@@ -11,8 +11,8 @@ from typing import Any
 import headrace
 import numpy as np
 import pytest
-from agent import CALL, poll
-from headrace import _calls
+from agent import CALL
+from headrace import _cuts
 from headrace import _manifest as manifest
 from saving import Agents, saved_thrice, stepped
 
@@ -121,12 +121,16 @@ def test_a_restore_that_waits_says_what_for(
     agents: Agents, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = agents(model="shared", ttl_ms=7000)
-    monkeypatch.setattr(_calls, "SLOW_SECONDS", 0.0)
-    said = "waiting until it is known whether others train this shared model"
-    agent.answer = lambda call: poll(lambda: said in caplog.text)  # then what is ordinary
+    monkeypatch.setattr(_cuts, "SLOW_SECONDS", 0.0)
+    why = "it is not known yet whether others still train this shared model"
+    agent.answer = lambda call: None if why in caplog.text else {"code": "again", "reason": why}
     with headrace.dataset("clicks").batches(10) as stream:
         assert headrace.Checkpointer(tmp_path, stream).restore() is None
-    assert "at most 14 s" in caplog.text
+    assert f"restoring from {tmp_path} waits: {why}" in caplog.text
+    first, *more = agent.of(CALL)
+    assert more
+    assert more[-1].pop("waited_ms") > first.pop("waited_ms", 0)
+    assert {**more[-1], "id": 0} == {**first, "id": 0}
 
 
 def test_who_finds_nothing_goes_on_above_the_steps_it_has_reported(agents: Agents, tmp_path: Path) -> None:

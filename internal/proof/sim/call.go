@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	pb "github.com/headrace/headrace/api/headrace/v1"
+	"google.golang.org/protobuf/proto"
 )
 
 // call is one question about cuts that a trainer has open. It is asked again on
@@ -35,4 +36,22 @@ func (t *trainer) answered(r *pb.CutReply) {
 		return
 	}
 	done(r)
+}
+
+// callRestore calls until it is decided, as the client does.
+func (t *trainer) callRestore(k *pb.Restore, done func(*pb.CutReply)) {
+	w := t.w
+	began := w.now
+	t.call(&pb.CutCall{Call: &pb.CutCall_Restore{Restore: k}}, func(r *pb.CutReply) {
+		if r.Code != pb.CutReply_AGAIN {
+			done(r)
+			return
+		}
+		w.tracef(t.name, "restore: %v, %s", r.Code, r.Reason)
+		t.after(w.time(50*millisecond, 500*millisecond), func() {
+			again := proto.CloneOf(k)
+			again.WaitedMs += uint64((w.now - began) / millisecond)
+			t.callRestore(again, done)
+		})
+	})
 }

@@ -81,7 +81,7 @@ func (g *going) offer() {
 		w.storage.sync(m.path) // it may have come a moment ago
 		w.tracef(t.name, "offers cut %x of step %d, carried %v", uint64(m.cut.ID), m.cut.Step, m.carried)
 	}
-	t.call(&pb.CutCall{Call: &pb.CutCall_Restore{Restore: c}}, func(r *pb.CutReply) { g.answered(m, r) })
+	t.callRestore(c, func(r *pb.CutReply) { g.answered(m, r) })
 }
 
 func (g *going) answered(m *manifest, r *pb.CutReply) {
@@ -198,14 +198,14 @@ func (t *trainer) restoreLate() {
 	if x.carried {
 		c.Path = ""
 	}
-	t.call(&pb.CutCall{Call: &pb.CutCall_Restore{Restore: c}}, func(r *pb.CutReply) {
+	t.callRestore(c, func(r *pb.CutReply) {
 		w.tracef(t.name, "restore: %v cut %x, %d units again, %s", r.Code, r.Cut, r.Again, r.Reason)
 		if r.Code == pb.CutReply_OK {
 			t.goneBack(r)
 			return
 		}
 		c := &pb.Restore{Mode: pb.Restore_NEWEST, After: w.storage.order(t.folder())}
-		t.call(&pb.CutCall{Call: &pb.CutCall_Restore{Restore: c}}, func(r *pb.CutReply) {
+		t.callRestore(c, func(r *pb.CutReply) {
 			w.tracef(t.name, "restore of the newest: %v cut %x, %s", r.Code, r.Cut, r.Reason)
 			if r.Code == pb.CutReply_OK && r.Cut == 0 {
 				w.loaded = nil

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from . import _messages as wire
 from ._errors import HeadraceError
 
-SLOW_SECONDS = 0.5  # without an answer: it does not come at once
-
 
 class Answer(NamedTuple):
     """What the master said."""
 
-    code: str  # ok, refused, fenced, try, timeout
+    code: str  # ok, refused, fenced, try, timeout, again
     reason: str
     cut: str  # 16 hex digits; all zeros: none
     step: int
@@ -113,15 +110,12 @@ class Calls:
         with self._lock:
             self._open.pop(number, None)
 
-    def wait(self, number: int, deadline: float, slow: Callable[[], None] | None = None) -> Answer | None:
+    def wait(self, number: int, deadline: float) -> Answer | None:
         """The answer, or None at the deadline (time.monotonic()); the call is
-        forgotten then. slow is called if no answer comes at once. Raises what has
-        ended this process's part in the job."""
+        forgotten then. Raises what has ended this process's part in the job."""
         with self._lock:
             call = self._open[number]
         try:
-            if slow is not None and not call.done.wait(SLOW_SECONDS):
-                slow()
             call.done.wait(max(0.0, deadline - time.monotonic()))
         finally:
             with self._lock:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 NONE = "0" * 16  # the cut that is none: the start
 CUT_SECONDS = 60.0  # for a cut to be complete, unless somebody says otherwise
 CALL_SECONDS = 60.0  # for an answer that waits for nobody
+AGAIN_SECONDS = 0.25  # between two calls of a restore that cannot be decided yet, at most
+SLOW_SECONDS = 0.5  # without a decision: the user is told why
 
 log = logging.getLogger("headrace")
 
@@ -111,6 +113,7 @@ def restore(
     trainer: Trainer, mode: str, body: dict[str, Any] | None, path: str, failed: list[str], what: str, after: int = 0
 ) -> Answer:
     """Goes back to a cut, or to the start. The answer's code is ok, try or refused.
+    While the master cannot decide yet, it says why, and this calls again.
     after: the highest order of the checkpoints that lie there; what is frozen from now
     on is newer, also at a master that has lost its state and counts anew. Raises
     CheckpointError if none comes, and Fenced."""
@@ -118,21 +121,25 @@ def restore(
     if body is not None:
         fields["body"] = body
     ttl = trainer.control.welcome["ttl_ms"] / 1000
-    deadline = time.monotonic() + max(CALL_SECONDS, 3 * ttl)
-    answer = _wait(trainer, fields, deadline, what, _not_known_yet(2 * ttl) if trainer.model == "shared" else "")
+    began, told = time.monotonic(), ""
+    deadline = began + max(CALL_SECONDS, 3 * ttl)
+    while True:
+        answer = _wait(trainer, fields, deadline, what)
+        waited = time.monotonic() - began
+        if answer.code != "again":
+            break
+        if answer.reason != told and waited >= SLOW_SECONDS:
+            told = answer.reason
+            log.warning("%s waits: %s", what, told)
+        if time.monotonic() >= deadline:
+            raise CheckpointError(f"{what}: not decided within {waited:.0f} s: {answer.reason}")
+        time.sleep(min(AGAIN_SECONDS, ttl / 10))
+        fields["waited_ms"] = int((time.monotonic() - began) * 1000)
     if answer.code == "ok":
         trainer.restored = True
         if answer.epoch:
             trainer.control.welcome["epoch"] = answer.epoch
     return answer
-
-
-def _not_known_yet(seconds: float) -> str:
-    """Why the master does not answer at once."""
-    return (
-        "waiting until it is known whether others train this shared model: who died with the job counts as one of them "
-        f"until it is given up, at most {seconds:.0f} s (the session's TTL, twice)"
-    )
 
 
 def forget(trainer: Trainer, cut: str, reason: str) -> None:
@@ -148,12 +155,10 @@ def _say(trainer: Trainer, fields: dict[str, Any], deadline: float, what: str) -
     return answer
 
 
-def _wait(trainer: Trainer, fields: dict[str, Any], deadline: float, what: str, slow: str = "") -> Answer:
-    """slow: what to log if the answer does not come at once."""
+def _wait(trainer: Trainer, fields: dict[str, Any], deadline: float, what: str) -> Answer:
     trainer.check()
     number = trainer.control.call(fields)
-    tell = (lambda: log.warning("%s: %s", what, slow)) if slow else None
-    answer = trainer.control.calls.wait(number, deadline, tell)
+    answer = trainer.control.calls.wait(number, deadline)
     if answer is None:
         raise CheckpointError(f"{what}: the master did not answer in time; see `headrace status` and the agent's log")
     if answer.code == "fenced":
