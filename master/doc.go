@@ -7,6 +7,7 @@
 //
 //	config.go    what a master is told
 //	master.go    its life: New, Run, Ready; who stops what
+//	folder.go    its state folder must stay
 //	grpc.go      the gRPC server and its limits
 //	http.go      /metrics, /healthz, /readyz, pprof
 //	guard.go     how far unread records are from deletion; foresee.go the arithmetic

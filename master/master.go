@@ -66,6 +66,10 @@ func (m *Master) Run(ctx context.Context) (err error) {
 		}
 	}()
 
+	home, err := m.folders()
+	if err != nil {
+		return err
+	}
 	if m.cfg.Access.State != "" { // before anybody can call
 		if err := access.Keep(m.cfg.Access.State); err != nil {
 			return err
@@ -99,13 +103,13 @@ func (m *Master) Run(ctx context.Context) (err error) {
 	}
 	brokers.srv = srv
 	srv.SetHTTP(m.http)
-	return m.serve(ctx, srv, brokers, grpcListener, httpListener)
+	return m.serve(ctx, srv, brokers, home, grpcListener, httpListener)
 }
 
 // serve starts every goroutine of the process and stops them in order: first
 // discovery and HTTP, then the shard service, which ends the agents' streams,
 // then gRPC.
-func (m *Master) serve(ctx context.Context, srv *serve.Server, brokers *commits, grpcListener, httpListener net.Listener) error {
+func (m *Master) serve(ctx context.Context, srv *serve.Server, brokers *commits, home folders, grpcListener, httpListener net.Listener) error {
 	door, err := link.NewDoor(grpcListener, m.cfg.TLS, m.cfg.Access, m.cfg.Logger)
 	if err != nil {
 		return err
@@ -136,6 +140,7 @@ func (m *Master) serve(ctx context.Context, srv *serve.Server, brokers *commits,
 	})
 	outer.Go(func() { fail(newDiscovery(m.cfg, srv).run(ctx)) })
 	outer.Go(func() { brokers.run(ctx) })
+	outer.Go(func() { fail(home.watch(ctx)) })
 	outer.Go(func() {
 		(&guard{open: m.cfg.OpenSource, srv: srv, log: m.cfg.Logger, live: map[uint32]*watch{}}).run(ctx)
 	})

@@ -89,6 +89,7 @@ type running struct {
 	headracev1.DatasetsClient
 	t    *testing.T
 	m    *Master
+	done chan error
 	stop func() error
 }
 
@@ -124,7 +125,7 @@ func start(t *testing.T, cfg Config) *running {
 			t.Error(err)
 		}
 	})
-	return &running{headracev1.NewDatasetsClient(conn), t, m, stop}
+	return &running{headracev1.NewDatasetsClient(conn), t, m, done, stop}
 }
 
 func (r *running) apply(yaml string) {

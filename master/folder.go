@@ -1,0 +1,59 @@
+package master
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// folderEvery is how often a master looks whether its state folder is still there.
+const folderEvery = time.Second
+
+// folders are the state folder and the store in it, as they were when the master began.
+type folders map[string]fs.FileInfo
+
+func (m *Master) folders() (folders, error) {
+	all := folders{}
+	for _, path := range []string{m.cfg.State, filepath.Join(m.cfg.State, storeFolder)} {
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil, fmt.Errorf("state folder: %w", err)
+		}
+		all[path] = info
+	}
+	return all, nil
+}
+
+// watch returns an error as soon as a folder was removed or replaced. The store's files are
+// still open then, and writing to them succeeds, but a master that is started again would
+// find nothing of it. A folder that cannot be looked at, as on a network file system that
+// hangs, is no reason to end: the store says itself when it cannot write.
+func (f folders) watch(ctx context.Context) error {
+	look := time.NewTicker(folderEvery)
+	defer look.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-look.C:
+		}
+		for path, was := range f {
+			now, err := os.Stat(path)
+			what := "was replaced by another one"
+			switch {
+			case err == nil && os.SameFile(was, now):
+				continue
+			case os.IsNotExist(err):
+				what = "was removed"
+			case err != nil:
+				continue
+			}
+			return fmt.Errorf("%s %s while the master ran, and nothing that it stores would survive: the master ends. "+
+				"Put the folder back and start the master again. Without it, start one with an empty state folder and apply the datasets: "+
+				"trainers then go on from their newest checkpoint", path, what)
+		}
+	}
+}

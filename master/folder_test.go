@@ -1,0 +1,44 @@
+package master
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestAMasterEndsWhenItsStateFolderIsRemovedOrReplaced(t *testing.T) {
+	for what, wreck := range map[string]func(state string) error{
+		"was removed": os.RemoveAll,
+		"was replaced by another one": func(state string) error {
+			if err := os.Rename(filepath.Join(state, storeFolder), filepath.Join(state, "aside")); err != nil {
+				return err
+			}
+			return os.Mkdir(filepath.Join(state, storeFolder), 0o700)
+		},
+	} {
+		state := filepath.Join(t.TempDir(), "state")
+		m := start(t, Config{State: state, OpenSource: newRiver(1).open})
+		if err := wreck(state); err != nil {
+			t.Fatal(err)
+		}
+		err := m.ends()
+		if err == nil || !strings.Contains(err.Error(), state) || !strings.Contains(err.Error(), what) || !strings.Contains(err.Error(), "newest checkpoint") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// ends waits until the master has ended by itself.
+func (r *running) ends() error {
+	r.t.Helper()
+	select {
+	case err := <-r.done:
+		r.done <- nil // for stop
+		return err
+	case <-time.After(time.Minute):
+		r.t.Fatal("the master goes on")
+		return nil
+	}
+}
