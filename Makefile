@@ -84,6 +84,10 @@ test-python: build venv ## the Python package against the real binary, two tests
 test-rounds: build venv ## rounds of a synchronous group, with deaths; not in `make test` yet
 	cd connectors/python && HEADRACE_BIN="$(CURDIR)/$(BIN)" ../../$(PY) -m pytest -q tests/integration/check_rounds.py
 
+.PHONY: test-flash
+test-flash: build venv ## checkpoints in memory, with kills; not in `make test` yet
+	cd connectors/python && HEADRACE_BIN="$(CURDIR)/$(BIN)" ../../$(PY) -m pytest -q tests/integration/check_memory.py
+
 .PHONY: test-python-kafka
 test-python-kafka: build venv quickstart-needs-kafka ## the same over topics of a real Kafka
 	cd connectors/python && HEADRACE_BIN="$(CURDIR)/$(BIN)" ../../$(PY) -m pytest -q $(PYTHON_KAFKA)

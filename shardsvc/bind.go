@@ -110,7 +110,7 @@ func (ck *checkpoints) dropOf(r *rank, id uint64, reason string) (CutCode, strin
 		return CutRefused, fmt.Sprintf("cut %016x is being restored", id)
 	case ck.goneBackTo(k):
 		return CutRefused, fmt.Sprintf("somebody went back to cut %016x (step %d), and no newer one is bound", id, k.step)
-	case r != nil && (k.state == CutFrozen || k.state == CutMemory) && ck.kind.foreign(k, r):
+	case r != nil && k.state == CutFrozen && ck.kind.foreign(k, r):
 		return CutFenced, fmt.Sprintf("cut %016x is not one of this process, or its generation has ended", id)
 	case k.state == cutReturned:
 		return CutRefused, fmt.Sprintf("the model went back to cut %016x (step %d) in memory, and no newer one is on storage", id, k.step)

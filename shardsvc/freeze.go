@@ -5,9 +5,9 @@ import "github.com/headrace/headrace/shardsvc/cut"
 // carriedKept is how many carried cuts a group or rank keeps: the newest ones.
 const carriedKept = 3
 
-// memoryKept is how many cuts in memory a group or rank keeps. Their trainers have two
-// slots, or three, and one of them may be of an attempt that went wrong.
-const memoryKept = 4
+// memoryKept is how many cuts in memory a group or rank keeps. A trainer that uses a slot
+// again drops the cut that it held; this bounds those that killed trainers have left.
+const memoryKept = 64
 
 // freeze makes the cut that q waits for, or shares the one that another rank of
 // the generation has made for the same step.

@@ -43,6 +43,10 @@ type Config struct {
 	MasterAddr string // MASTER_ADDR; default 127.0.0.1
 	MasterPort int    // MASTER_PORT; default: a free one, chosen anew for each generation of a group
 
+	// Ended is called, if it is set, after workers have ended: before the worker of one
+	// rank is started again, before the group is (rank -1), and at the end.
+	Ended func(rank int, again bool)
+
 	Out, Err io.Writer     // default: os.Stdout, os.Stderr
 	Grace    time.Duration // default DefaultGrace
 	Logger   *slog.Logger
@@ -167,6 +171,7 @@ func (g *group) run(ctx context.Context) error {
 			g.signal(syscall.SIGKILL)
 		}
 	}
+	g.tell(-1, false)
 	if len(g.failed) == 0 {
 		return nil
 	}
@@ -240,13 +245,22 @@ func (g *group) ended(w *worker) error {
 	default:
 		g.restarts++
 		g.cfg.Logger.Warn("restarting a worker", "because", w.end.String(), "restart", g.restarts, "of", g.cfg.MaxRestarts)
+		g.tell(w.rank, true)
 		return g.start(w.local, w.attempt+1)
 	}
 	return nil
 }
 
+// tell calls Ended. Signals wait meanwhile.
+func (g *group) tell(rank int, again bool) {
+	if g.cfg.Ended != nil {
+		g.cfg.Ended(rank, again)
+	}
+}
+
 // startAgain begins the next generation of a replicated group.
 func (g *group) startAgain() error {
+	g.tell(-1, true)
 	g.again, g.stopping, g.failed = false, false, nil
 	g.kill.Reset(time.Hour)
 	g.attempt++

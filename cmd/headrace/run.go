@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/agent/supervise"
+	"github.com/headrace/headrace/flashckpt/memory"
 	"github.com/headrace/headrace/internal/advice"
 	"github.com/headrace/headrace/internal/config"
 	"github.com/headrace/headrace/internal/dataset"
@@ -175,6 +177,9 @@ func (a *app) supervise(ctx context.Context, f *runFlags, args []string, job job
 	if path := a.cfg.Target().TokenPath(); a.cfg.Token == "" && readable(path) {
 		env = append(env, "HEADRACE_TOKEN_FILE="+path)
 	}
+	// The checkpoints that they leave in memory are told from those of others by this.
+	left := memory.Left{Job: job.name, Run: rand.Text()}
+	env = append(env, "HEADRACE_RUN="+left.Run)
 	// Trainers get a signal once, through Signals. So this context does not end with the
 	// same signal; it ends when the master or the agent has failed.
 	own, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -190,6 +195,18 @@ func (a *app) supervise(ctx context.Context, f *runFlags, args []string, job job
 		Cmd: args, Env: env, NProcPerNode: f.perNode, NNodes: f.nodes, NodeRank: f.nodeRank, MaxRestarts: f.maxRestarts, Model: job.model,
 		Job: job.name, Socket: a.cfg.Socket, MasterAddr: f.masterAddr, MasterPort: f.masterPort,
 		Out: a.out, Err: a.err, Logger: log, Signals: a.stops.seen,
+		Ended: func(rank int, again bool) {
+			left, within := left, saveWithin
+			if rank >= 0 {
+				left.Ranks = []uint32{uint32(rank)}
+			}
+			if !again {
+				within = saveAtEndWithin
+			}
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
+			defer cancel()
+			a.saveMemory(ctx, left, a.cfg.TargetAt(job.master), log)
+		},
 	})
 }
 

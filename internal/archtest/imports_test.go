@@ -36,6 +36,7 @@ var rules = []struct {
 	{"shardsvc/...", []string{"sources", "shardsvc/..."}},
 
 	{"flashckpt/manifest", []string{"shardsvc/cut"}}, // a format: anybody may read one
+	{"flashckpt/memory", []string{"flashckpt/manifest", "shardsvc/cut"}},
 	{"flashckpt/audit", []string{"sources", "shardsvc/cut"}},
 
 	{"internal/dataset", []string{"sources", "internal/suggest"}}, // what a kind of source can do

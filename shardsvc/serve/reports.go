@@ -42,7 +42,7 @@ var sayings = map[shardsvc.ReportKind]said{
 	shardsvc.ReportCutBound:        {slog.LevelInfo, "checkpoint bound"},
 	shardsvc.ReportCutMemory:       {slog.LevelInfo, "checkpoint in memory"},
 	shardsvc.ReportCutVoided:       {slog.LevelWarn, "cut voided: its checkpoint does not count any more"},
-	shardsvc.ReportCutDropped:      {slog.LevelInfo, "cut forgotten"},
+	shardsvc.ReportCutDropped:      {slog.LevelDebug, "cut forgotten"},
 	shardsvc.ReportResolveCut:      {slog.LevelInfo, "a process is gone: is its checkpoint there?"},
 	shardsvc.ReportRestored:        {slog.LevelWarn, "a group or rank went back to a cut"},
 	shardsvc.ReportRewound:         {slog.LevelWarn, "the job was rewound"},

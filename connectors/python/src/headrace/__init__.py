@@ -41,6 +41,10 @@ File map:
     _regions.py   frames in shared memory
     _checkpoint.py  Checkpointer: saving, cuts, binding
     _saved.py     Saved
+    _flash.py     saves to memory, and from there to storage
+    _memory.py    a rank's slots: which one is written
+    _image.py     a state as a safetensors image
+    _slots.py     slots: files that outlive the process
     _restore.py   going back to a checkpoint
     _retain.py    which checkpoints go
     _cuts.py      ask, bind, drop, restore

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Union
 from . import _cuts, _durable, _manifest, _restore, _retain, _state
 from ._cuts import Cut
 from ._errors import CheckpointError, Fenced, HeadraceError
+from ._flash import Flash, Pinned
+from ._memory import Written
 from ._restore import Restored
 from ._saved import Saved
 from ._trainer import Trainer, init
@@ -41,8 +43,13 @@ class Checkpointer:
     saves and the others follow. timeout: seconds for one save. pause_timeout: seconds
     of it for which an exact save of a shared model may let all trainers wait.
 
-    One save is under way at a time: the next one waits for it. What goes wrong
-    behind the trainer's back is raised by the next call, and by Saved.
+    memory: a save is a copy into memory that outlives this process, and goes to storage
+    from there; see docs/FLASH.md. For replicated and private models. slots: how many
+    such copies there are, at least 2.
+
+    One save is under way at a time: the next one waits for it, or with memory only until
+    it is whole in memory. What goes wrong behind the trainer's back is raised by the next
+    call, and by Saved.
     """
 
     def __init__(
@@ -54,6 +61,8 @@ class Checkpointer:
         sharded: bool = False,
         timeout: float = SAVE_SECONDS,
         pause_timeout: float = PAUSE_SECONDS,
+        memory: bool = False,
+        slots: int = 2,
     ) -> None:
         if keep < 1:
             raise ValueError(f"keep={keep}; at least the newest checkpoint stays")
@@ -68,13 +77,35 @@ class Checkpointer:
         self._timeout = timeout
         self._pause_timeout = pause_timeout
         self._last: Saved | None = None
+        self._open: list[Saved] = []  # saves whose end nobody has seen
+        self._flash: Flash | None = None
+        if memory:
+            self._flash = self._in_memory(slots)
         self._cuts: dict[int, Cut] = {}
         self._after: int | None = None  # the highest order in dir, once that was looked at
         self._trainer.before_close(self._finish)
 
+    def _in_memory(self, slots: int) -> Flash:
+        if slots < 2:
+            raise ValueError(f"slots={slots}; one is written while another one stays whole")
+        if self._trainer.model not in ("replicated", "private"):
+            raise ValueError("memory=True is for a replicated or private model: a shared one outlives its trainers")
+        if self._sharded:
+            raise ValueError("memory=True and sharded=True together are not supported yet")
+        flash = Flash(self, slots)
+        flash.warm()
+        return flash
+
+    def prepare(self, state: Any) -> None:
+        """Makes room in memory for such a state, in the background, so that the first
+        save is as fast as any other. Needed only where no earlier checkpoint tells the
+        size. Does nothing without memory=True."""
+        if self._flash is not None:
+            self._flash.prepare(state() if callable(state) else state)
+
     # Saving.
 
-    def save(self, step: int, state: Any, *, exact: bool | None = None) -> Saved:
+    def save(self, step: int, state: Any, *, exact: bool | None = None, storage: bool = True) -> Saved:
         """Saves the state as of step, with the records that are in it.
 
         step: the last step that this rank has said, else ValueError. state: nested
@@ -85,6 +116,11 @@ class Checkpointer:
 
         In a replicated model rank 0 saves; the other ranks call save() as well (it
         checks their step) and follow.
+
+        With memory=True each rank copies its state into a slot, and save() returns.
+        storage=False: the checkpoint stays in memory only. Else it is written to storage
+        from the slot. A save never waits for storage: if the next one comes before
+        that, the newer one is written.
 
         A shared model is changed by others meanwhile. exact=True: all trainers
         finish their steps and wait (their next() does), while the state is copied
@@ -97,13 +133,20 @@ class Checkpointer:
         Raises ValueError, TypeError, Fenced, CheckpointError (of an exact save: who
         did not wait in time, or what broke it), and what an earlier save failed of.
         """
-        trainer = self._trainer
+        trainer, flash = self._trainer, self._flash
         trainer.check()
-        self._finish()
+        if flash is None and not storage:
+            raise ValueError("storage=False keeps a checkpoint in memory only: make the Checkpointer with memory=True")
+        self._finish(storage=flash is None)
         self._raise_unseen()
         step = _cuts.check_step(trainer, step)
         deadline = time.monotonic() + self._timeout
         self._look()
+        if flash is not None:
+            written = flash.copy(state() if callable(state) else state)
+            if written is not None or not storage:
+                return self._to_memory(flash, step, written, deadline, storage)
+            self._finish()
         follows = trainer.model == "replicated" and trainer.rank != 0 and not self._sharded
         cut: Cut | None = None
         captured: _state.Captured | None = None
@@ -115,11 +158,72 @@ class Checkpointer:
             if not follows:
                 captured = _capture(state)
             self._reached("captured")
-        saved = self._last = Saved(step)
+        saved = self._begun(step)
         threading.Thread(
             target=self._run, args=(saved, cut, captured, deadline), name="headrace-save", daemon=False
         ).start()
         return saved
+
+    def _begun(self, step: int) -> Saved:
+        saved = self._last = Saved(step)
+        self._open.append(saved)
+        return saved
+
+    def _to_memory(self, flash: Flash, step: int, written: Written | None, deadline: float, storage: bool) -> Saved:
+        saved = self._begun(step)
+        if written is None:
+            saved._end(CheckpointError(f"the save of step {step}: there is no room in memory, and storage=False"))
+            saved._seen = True  # that was logged; training goes on
+            return saved
+        self._reached("captured")
+        args = (flash, saved, written, deadline, storage)
+        threading.Thread(target=self._run_memory, args=args, name="headrace-save", daemon=False).start()
+        return saved
+
+    def _run_memory(self, flash: Flash, saved: Saved, written: Written, deadline: float, storage: bool) -> None:
+        """Makes the copy a checkpoint, then has it written to storage."""
+        try:
+            cut = self._ask(saved.step, deadline, _cuts.new_id(), memory=True)
+            saved.cut, saved.exact = cut.id, True
+            self._reached("frozen")
+            slot = flash.complete(written, cut, saved.step)
+            self._reached("sealed")
+        except BaseException as failure:
+            flash.memory.give_up(written)
+            log.warning("the save of step %d failed: %s", saved.step, failure)
+            saved._end(failure)
+            return
+        saved.memory = slot
+        if written.replaced is not None and (self._trainer.model == "private" or self._trainer.rank == 0):
+            _cuts.forget(self._trainer, written.replaced, "its slot in memory was used again")
+        if not storage:
+            saved.path = slot
+            saved._end(None)
+            return
+        try:
+            flash.persist(saved, slot, int(cut.body["order"]))
+        except BaseException as failure:
+            saved._end(failure)
+        saved._held.set()
+
+    def _persist(self, pinned: Pinned) -> str:
+        """Writes a checkpoint from memory to storage. Gives its folder."""
+        deadline = time.monotonic() + self._timeout
+        cut = pinned.cut
+        folder = os.path.join(self.dir, _manifest.folder_name(cut.step, cut.body.get("rank"), cut.id))
+        if self._trainer.model == "replicated" and self._trainer.rank != 0:
+            self._await_newer(folder, cut, deadline)
+            return folder
+        self._write(cut, folder, pinned, deadline)
+        return folder
+
+    def _await_newer(self, folder: str, cut: Cut, deadline: float) -> None:
+        """Until rank 0 has written this checkpoint to storage, or a newer one."""
+        path = os.path.join(folder, _manifest.FILE_NAME)
+        for _ in self._looks(deadline):
+            if os.path.exists(path) or _manifest.highest_order(self.dir) >= int(cut.body["order"]):
+                return
+        raise CheckpointError(f"{path}: rank 0 wrote neither it nor a newer one within {self._timeout:.0f} s")
 
     def _run(self, saved: Saved, cut: Cut | None, captured: _state.Captured | None, deadline: float) -> None:
         error: BaseException | None = None
@@ -129,7 +233,7 @@ class Checkpointer:
             self._reached("frozen")
             folder = os.path.join(self.dir, _manifest.folder_name(saved.step, cut.body.get("rank"), cut.id))
             if captured is not None:
-                self._write(saved, cut, folder, captured, deadline)
+                self._write(cut, folder, captured, deadline)
             else:
                 self._await_manifest(folder, saved.step, deadline)
             saved.path = folder
@@ -153,25 +257,26 @@ class Checkpointer:
             _cuts.forget(trainer, cut, f"its save attempt ended: {error!r}")  # lets the others go on
             raise
 
-    def _ask(self, step: int, deadline: float, cut: str, exact: bool = False) -> Cut:
+    def _ask(self, step: int, deadline: float, cut: str, exact: bool = False, memory: bool = False) -> Cut:
         rank = self._trainer.rank if self._trainer.model == "private" else None
         folder = os.path.join(self.dir, _manifest.folder_name(step, rank, cut))
         path = os.path.join(folder, _manifest.FILE_NAME)
         after = self._look()
-        return self._frozen(_cuts.ask(self._trainer, step, deadline, cut=cut, path=path, exact=exact, after=after))
+        asked = _cuts.ask(self._trainer, step, deadline, cut=cut, path=path, exact=exact, after=after, memory=memory)
+        return self._frozen(asked)
 
     def _look(self) -> int:
         """The highest order of the checkpoints in dir. A master that has lost its state
         does not know of them, and what it freezes has to be newer."""
         if self._after is None:
-            self._after = _manifest.highest_order(self.dir)
+            self._after = _restore.highest_order(self.dir, self._flash)
         return self._after
 
     def _frozen(self, cut: Cut) -> Cut:
         self._after = max(self._look(), int(cut.body.get("order", 0)))
         return cut
 
-    def _write(self, saved: Saved, cut: Cut, folder: str, captured: _state.Captured, deadline: float) -> None:
+    def _write(self, cut: Cut, folder: str, captured: _state.Captured | Pinned, deadline: float) -> None:
         path = os.path.join(folder, _manifest.FILE_NAME)
         rank = self._trainer.rank
         # A replicated step that is saved again has the same cut, and so the same folder.
@@ -182,25 +287,25 @@ class Checkpointer:
         name = _manifest.free_name(folder, f"state-rank-{rank}" if self._sharded else "state", ".safetensors")
         try:
             _durable.make_folder(folder)
-            files, state = self._write_state(folder, name, saved.step, captured)
+            files, state = self._write_state(folder, name, cut.step, captured)
             self._reached("files")
             if self._sharded:
-                self._publish_part(folder, saved.step, cut, files, state)
+                self._publish_part(folder, cut.step, cut, files, state)
                 if rank != 0:
-                    self._await_manifest(folder, saved.step, deadline)
+                    self._await_manifest(folder, cut.step, deadline)
                     return
                 files, state = self._await_parts(folder, cut, deadline)
-            temp = _manifest.prepare(path, cut.id, _manifest.manifest_of(cut.body, saved.step, files, state))
+            temp = _manifest.prepare(path, cut.id, _manifest.manifest_of(cut.body, cut.step, files, state))
             self._reached("manifest")
             if time.monotonic() > deadline:
-                raise CheckpointError(f"the save of step {saved.step} took longer than {self._timeout:.0f} s")
+                raise CheckpointError(f"the save of step {cut.step} took longer than {self._timeout:.0f} s")
             self._trainer.check()
             _manifest.publish(temp, path)
         except BaseException as error:
             if again:
                 _manifest.remove_unlisted(path, [name])
             else:
-                self._give_up(cut, folder, path, error)
+                self._give_up(cut, folder, path, error, drop=not isinstance(captured, Pinned))
             raise
         self._reached("renamed")
         # From here on the checkpoint counts, whatever happens to us.
@@ -219,17 +324,20 @@ class Checkpointer:
             _cuts.bind(self._trainer, cut.id, path, max(deadline, time.monotonic() + _cuts.CALL_SECONDS))
 
     def _write_state(
-        self, folder: str, name: str, step: int, captured: _state.Captured
+        self, folder: str, name: str, step: int, captured: _state.Captured | Pinned
     ) -> tuple[list[dict[str, Any]], Any]:
         """Writes the arrays; gives the manifest's files and state."""
         state: dict[str, Any] = {"format": _state.FORMAT, "version": _state.VERSION, "tree": captured.tree}
+        if isinstance(captured, Pinned):
+            return [captured.write(os.path.join(folder, name))], {**state, "file": name}
         if not captured.arrays:
             return [], state
         _state.write(captured, os.path.join(folder, name), {"step": str(step)})
         return [_manifest.describe(folder, name)], {**state, "file": name}
 
-    def _give_up(self, cut: Cut, folder: str, path: str, error: BaseException) -> None:
-        """Ends a save attempt: no manifest will come. Parts of other ranks may stay."""
+    def _give_up(self, cut: Cut, folder: str, path: str, error: BaseException, drop: bool) -> None:
+        """Ends a save attempt: no manifest will come. Parts of other ranks may stay.
+        drop: and there is nothing else to go back to at this cut."""
         if os.path.exists(path):
             return  # the rename was done: it counts
         try:
@@ -238,7 +346,7 @@ class Checkpointer:
         except OSError as more:
             log.warning("%s: what is left of a save that failed: %s", folder, more)
         try:
-            if not isinstance(error, Fenced) and (self._trainer.rank == 0 or not self._sharded):
+            if drop and not isinstance(error, Fenced) and (self._trainer.rank == 0 or not self._sharded):
                 _cuts.drop(self._trainer, cut.id, f"its save failed: {error}")
         except HeadraceError as more:
             log.warning("the cut of a save that failed was not dropped: %s", more)
@@ -365,6 +473,11 @@ class Checkpointer:
         step: "newest" (the newest whose files verify here), a step, or "start".
         None: there is none, or "start" was asked for: everything is pending.
 
+        With memory=True the newest may lie in this node's memory, if all ranks have it
+        there; Restored.source and .why say which one was taken. Arrays that come from
+        memory are the slot's own, and keep it from being written again: copy them into
+        the model, and let go of them.
+
         Collective in a replicated model: every rank calls it, once for each start of
         the group; the first call fixes the checkpoint for all, and no rank gets a
         batch before all have called. private: each rank goes back alone. shared: the
@@ -375,14 +488,23 @@ class Checkpointer:
         self._trainer.check()
         self._finish()
         self._raise_unseen()
-        return _restore.restore(self._trainer, self.dir, step)
+        restored = _restore.restore(self._trainer, self.dir, step, self._flash)
+        if self._flash is not None:
+            self._flash.warm()
+        return restored
 
     # The end.
 
     def close(self) -> None:
         """Waits for the save that is under way, and raises what it failed of."""
         self._finish()
+        self._end_memory(ended=True)
         self._raise_unseen()
+
+    def _end_memory(self, ended: bool) -> None:
+        flash, self._flash = self._flash, None
+        if flash is not None:
+            flash.close(ended)
 
     def __enter__(self) -> Checkpointer:
         return self
@@ -391,21 +513,33 @@ class Checkpointer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._finish()
+        self._end_memory(ended=kind is None)
         if kind is None:
             self._raise_unseen()
 
-    def _finish(self) -> None:
+    def _finish(self, storage: bool = True) -> None:
+        """Waits for the save under way, which has a deadline of its own. storage=False:
+        only until it is whole in memory."""
         if self._last is not None:
-            self._last._over.wait()  # it has a deadline of its own
+            (self._last._over if storage else self._last._held).wait()
+        if storage and self._flash is not None:
+            self._flash.wait()
+
+    def _alive(self) -> bool:
+        """The save under way may yet be whole in memory."""
+        last = self._last
+        return last is not None and (not last._held.is_set() or last.in_memory)
 
     def _raise_unseen(self) -> None:
-        error = self._last._unseen() if self._last is not None else None
-        if error is not None:
-            raise error
+        errors = [error for saved in self._open if (error := saved._unseen()) is not None]
+        self._open = [saved for saved in self._open if not saved.done]
+        if errors:
+            raise errors[0]
 
     def _reached(self, point: str) -> None:
         """Called at each point of a save at which a crash makes a difference:
-        paused (all yields are), captured, frozen, files, part, manifest (not yet renamed), renamed, bound.
+        paused (all yields are), copying (half of it is in memory), captured, frozen,
+        sealed (it is whole in memory), files, part, manifest (not yet renamed), renamed, bound.
         For tests, which override it."""
 
 

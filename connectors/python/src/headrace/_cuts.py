@@ -70,9 +70,11 @@ def ask(
     path: str = "",
     exact: bool = False,
     after: int = 0,
+    memory: bool = False,
 ) -> Cut:
     """Freezes the cut at step, once all have reported it; without a path it is
     carried by a framework. exact: pause() of it was answered. after: as in restore().
+    memory: the checkpoint lies in this node's memory, and may be written to path later.
     deadline: time.monotonic(). Raises CheckpointError, Fenced."""
     patience = deadline - time.monotonic()
     if patience <= 0:
@@ -86,6 +88,7 @@ def ask(
         "deadline_ms": max(1, int(patience * 1000)),
         "exact": exact,
         "after": after,
+        "memory": memory,
     }
     try:
         # The master's own deadline comes first, and names who is missing.
@@ -110,14 +113,24 @@ def drop(trainer: Trainer, cut: str, reason: str) -> None:
 
 
 def restore(
-    trainer: Trainer, mode: str, body: dict[str, Any] | None, path: str, failed: list[str], what: str, after: int = 0
+    trainer: Trainer,
+    mode: str,
+    body: dict[str, Any] | None,
+    path: str,
+    failed: list[str],
+    what: str,
+    after: int = 0,
+    memory: bool = False,
 ) -> Answer:
     """Goes back to a cut, or to the start. The answer's code is ok, try or refused.
     While the master cannot decide yet, it says why, and this calls again.
     after: the highest order of the checkpoints that lie there; what is frozen from now
-    on is newer, also at a master that has lost its state and counts anew. Raises
-    CheckpointError if none comes, and Fenced."""
+    on is newer, also at a master that has lost its state and counts anew. memory: the
+    checkpoint comes from this node's memory. Raises CheckpointError if none comes, and
+    Fenced."""
     fields: dict[str, Any] = {"call": "restore", "mode": mode, "path": path, "failed": failed, "after": after}
+    if memory:
+        fields["memory"] = True
     if body is not None:
         fields["body"] = body
     ttl = trainer.control.welcome["ttl_ms"] / 1000

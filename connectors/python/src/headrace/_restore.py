@@ -13,8 +13,10 @@ from ._calls import Answer
 from ._cuts import Cut
 from ._errors import CheckpointError
 from ._manifest import Manifest
+from ._memory import InMemory
 
 if TYPE_CHECKING:
+    from ._flash import Flash
     from ._trainer import Trainer
 
 log = logging.getLogger("headrace")
@@ -29,6 +31,8 @@ class Restored:
     path: str  # the checkpoint's folder, or the framework's file
     cut: Cut
     manifest: Manifest
+    source: str = "storage"  # or "memory"
+    why: str = ""  # it was taken from there
 
     def shard(self, rank: int) -> Any:
         """What `rank` had saved of a sharded checkpoint; for another number of ranks."""
@@ -40,18 +44,57 @@ class Restored:
         return len((self.manifest.fields.get("state") or {}).get("shards", ()))
 
 
-def restore(trainer: Trainer, directory: str, step: int | str) -> Restored | None:
+class Place:
+    """Where a trainer's checkpoints lie: a folder, and the memory of this node."""
+
+    def __init__(self, trainer: Trainer, directory: str, flash: Flash | None) -> None:
+        self.trainer = trainer
+        self.directory = directory
+        self._flash = flash
+        self.memory, self.passed_over = flash.candidates() if flash is not None else ([], [])
+
+    def candidates(self) -> list[Manifest]:
+        """What there is to go back to, newest first; of the same cut, memory first."""
+        stored = _candidates(self.trainer, self.directory)
+        if not self.memory:
+            return stored
+        return sorted([*self.memory, *stored], key=lambda m: (m.order, m.epoch), reverse=True)
+
+    def highest_order(self) -> int:
+        return highest_order(self.directory, self._flash)
+
+    def why(self, taken: Manifest) -> str:
+        """Why it was taken from where it lies."""
+        if self._flash is None:
+            return "memory=True was not asked for"
+        if isinstance(taken, InMemory):
+            stored = _candidates(self.trainer, self.directory)
+            of = f"the newest on storage is step {stored[0].step}" if stored else "there is none on storage"
+            return f"step {taken.step} is whole in memory, and {of}"
+        if self.passed_over:
+            return "; ".join(self.passed_over)
+        newer = [m for m in self.memory if m.order > taken.order]
+        return f"step {newer[0].step} in memory is not to go back to" if newer else "nothing newer is in memory"
+
+
+def highest_order(directory: str, flash: Flash | None) -> int:
+    """Of all checkpoints of a folder and of this node's memory."""
+    return max(_manifest.highest_order(directory), flash.highest_order() if flash is not None else 0)
+
+
+def restore(trainer: Trainer, directory: str, step: int | str, flash: Flash | None = None) -> Restored | None:
     """See Checkpointer.restore."""
+    place = Place(trainer, directory, flash)
     if step == "start":
-        answer = _cuts.restore(trainer, "start", None, "", [], "starting over", _manifest.highest_order(directory))
+        answer = _cuts.restore(trainer, "start", None, "", [], "starting over", place.highest_order())
         if answer.code != "ok":
             raise CheckpointError(f"starting over was refused: {answer.reason}")
-        return _gone_back(trainer, answer, None, directory)
+        return _gone_back(trainer, answer, None, place)
     if step == "newest":
-        return _newest(trainer, directory)
+        return _newest(trainer, place)
     if isinstance(step, str):
         raise ValueError(f'step={step!r}; it is "newest", "start" or a number')
-    return _exact(trainer, directory, step)
+    return _exact(trainer, place, step)
 
 
 def load_carried(trainer: Trainer, state: dict[str, Any]) -> None:
@@ -75,42 +118,45 @@ def load_carried(trainer: Trainer, state: dict[str, Any]) -> None:
     trainer.last_step = step
 
 
-def _exact(trainer: Trainer, directory: str, step: int) -> Restored | None:
+def _exact(trainer: Trainer, place: Place, step: int) -> Restored | None:
     faults: list[str] = []
-    after = _manifest.highest_order(directory)
-    for manifest in _candidates(trainer, directory):
+    after = place.highest_order()
+    for manifest in place.candidates():
         if manifest.step != step:
             continue
         fault = _verified(manifest)
         if fault is None:
             what = f"restoring {manifest.path}"
-            answer = _cuts.restore(trainer, "exact", manifest.cut, manifest.path, [], what, after)
+            memory = isinstance(manifest, InMemory)
+            answer = _cuts.restore(trainer, "exact", manifest.cut, manifest.path, [], what, after, memory)
             if answer.code == "ok":
-                return _gone_back(trainer, answer, manifest, directory)
+                return _gone_back(trainer, answer, manifest, place)
             fault = f"{manifest.path}: {answer.reason}"
         faults.append(fault)
-    why = "; ".join(faults) or f"there are steps {sorted({m.step for m in _candidates(trainer, directory)})}"
-    raise CheckpointError(f"no checkpoint of step {step} in {directory} can be restored: {why}")
+    why = "; ".join(faults) or f"there are steps {sorted({m.step for m in place.candidates()})}"
+    raise CheckpointError(f"no checkpoint of step {step} in {place.directory} can be restored: {why}")
 
 
-def _newest(trainer: Trainer, directory: str) -> Restored | None:
+def _newest(trainer: Trainer, place: Place) -> Restored | None:
     """Offers the newest that verifies here, until the master takes one: it may know
     of a newer one, or that one was voided. Who starts a shared model over offers none;
     in the others the master holds that against an offer."""
     failed: list[str] = []
     faults: list[str] = []
     better: str | None = None  # path of a newer one that the master knows of
+    directory = place.directory
     _tell_what_does_not_count(trainer, directory)
-    after = _manifest.highest_order(directory)
+    after = place.highest_order()
     while True:
         over = trainer.model == "shared" and trainer.starts_over and better is None
-        offer = None if over else _pick(trainer, directory, better, failed, faults)
+        offer = None if over else _pick(place, better, failed, faults)
         body, path = (offer.cut, offer.path) if offer is not None else (_others(trainer, directory), "")
-        answer = _cuts.restore(trainer, "newest", body, path, failed, f"restoring from {directory}", after)
+        memory = isinstance(offer, InMemory)
+        answer = _cuts.restore(trainer, "newest", body, path, failed, f"restoring from {directory}", after, memory)
         if answer.code == "ok":
             if faults:
                 log.warning("checkpoints that were passed over: %s", "; ".join(faults))
-            return _gone_back(trainer, answer, offer, directory)
+            return _gone_back(trainer, answer, offer, place)
         if answer.code == "try" and answer.cut not in failed and answer.path != (better or ""):
             better = answer.path
             fault = _unreadable(better)
@@ -128,14 +174,12 @@ def _newest(trainer: Trainer, directory: str) -> Restored | None:
         raise CheckpointError(f"restoring {what}: {answer.reason or answer.code}")
 
 
-def _pick(
-    trainer: Trainer, directory: str, better: str | None, failed: list[str], faults: list[str]
-) -> Manifest | None:
+def _pick(place: Place, better: str | None, failed: list[str], faults: list[str]) -> Manifest | None:
     """The one at `better`, else the newest here that verifies and did not fail before."""
     if better is not None:
         return _manifest.load(better)
     before = set(failed)
-    for manifest in _candidates(trainer, directory):
+    for manifest in place.candidates():
         if manifest.cut_id in before:
             continue
         fault = _verified(manifest)
@@ -182,6 +226,8 @@ def _verified(manifest: Manifest) -> str | None:
     """None: its files are as it says, and it stays there through a power failure. Who
     renamed it may have died before the folder was synced, and the master tells
     brokers of what is restored."""
+    if isinstance(manifest, InMemory):
+        return manifest.fault()
     fault = _manifest.verify(manifest)
     if fault is None:
         try:
@@ -211,7 +257,7 @@ def _unreadable(path: str) -> str | None:
         return f"{path}: {error}"
 
 
-def _gone_back(trainer: Trainer, answer: Answer, offer: Manifest | None, directory: str) -> Restored | None:
+def _gone_back(trainer: Trainer, answer: Answer, offer: Manifest | None, place: Place) -> Restored | None:
     """Loads what the group has chosen, which may be another rank's offer."""
     if answer.cut in ("", _cuts.NONE):
         trainer.last_step = answer.step  # 0, or what it has reported since: a reported step is closed
@@ -220,23 +266,26 @@ def _gone_back(trainer: Trainer, answer: Answer, offer: Manifest | None, directo
         if answer.again:
             log.warning("starting over: %s", answer.again)
         return None
-    chosen = offer if offer is not None and offer.cut_id == answer.cut else _chosen(trainer, answer, directory)
+    chosen = offer if offer is not None and offer.cut_id == answer.cut else _chosen(trainer, answer, place)
     restored = Restored(
         step=chosen.step,
         state=_load(chosen, trainer.rank),
         path=chosen.folder if os.path.basename(chosen.path) == _manifest.FILE_NAME else _file_of(chosen.path),
         cut=Cut(chosen.cut_id, chosen.step, chosen.cut),
         manifest=chosen,
+        source="memory" if isinstance(chosen, InMemory) else "storage",
+        why=place.why(chosen),
     )
+    log.info("restored step %d from %s: %s", restored.step, restored.source, restored.why)
     trainer.last_step = chosen.step
     if answer.again:
         log.warning("restored step %d: %s", chosen.step, answer.again)
     return restored
 
 
-def _chosen(trainer: Trainer, answer: Answer, directory: str) -> Manifest:
+def _chosen(trainer: Trainer, answer: Answer, place: Place) -> Manifest:
     faults: list[str] = []
-    for manifest in _candidates(trainer, directory):
+    for manifest in place.candidates():
         if manifest.cut_id == answer.cut:
             fault = _verified(manifest)
             if fault is None:
@@ -259,6 +308,8 @@ def _file_of(manifest: str) -> str:
 
 def _load(manifest: Manifest, rank: int) -> Any:
     """A rank's state. None: a framework wrote it, or that many ranks did not save."""
+    if isinstance(manifest, InMemory):
+        return _state.build(*manifest.load())
     state = manifest.fields.get("state")
     if not isinstance(state, dict) or state.get("format") != _state.FORMAT:
         return None

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+from ._errors import CheckpointError
+
 
 class Saved:
     """A save under way. It goes on behind the trainer's back."""
@@ -14,7 +16,9 @@ class Saved:
         self.path: str | None = None  # of the checkpoint: its folder, once it is done
         self.cut: str | None = None  # its cut's id, once it is frozen
         self.exact: bool | None = None  # whether the model holds no more than the cut, likewise
+        self.memory: str | None = None  # the slot that holds it, once it is whole in memory
         self._over = threading.Event()
+        self._held = threading.Event()  # it is in memory, or will not be
         self._error: BaseException | None = None
         self._seen = False
 
@@ -29,9 +33,27 @@ class Saved:
         self._seen = self._seen or self.done
         return self._error
 
+    @property
+    def in_memory(self) -> bool:
+        """The checkpoint is whole in this rank's memory: it outlives the process."""
+        return self.memory is not None
+
+    def wait_memory(self, timeout: float | None = None) -> str:
+        """Waits until the checkpoint is whole in this rank's memory and gives the path
+        of its slot. Raises the save's error, and TimeoutError."""
+        if not self._held.wait(timeout):
+            raise TimeoutError(f"the save of step {self.step} is not in memory after {timeout} s")
+        if self.memory is None:
+            self._over.wait(timeout)
+            self._seen = True
+            raise self._error or CheckpointError(f"the save of step {self.step} went to storage only")
+        return self.memory
+
     def wait(self, timeout: float | None = None) -> str:
-        """Waits for the end and gives the checkpoint's path. Raises the save's error,
-        and TimeoutError, after which it still goes on."""
+        """Waits for the end and gives the checkpoint's path: its folder, or with
+        storage=False its slot. If a newer save took its place on the way to storage, the
+        path is that one's. Raises the save's error, and TimeoutError, after which it
+        still goes on."""
         if not self._over.wait(timeout):
             raise TimeoutError(f"the save of step {self.step} goes on after {timeout} s")
         self._seen = True
@@ -42,6 +64,7 @@ class Saved:
 
     def _end(self, error: BaseException | None) -> None:
         self._error = error
+        self._held.set()
         self._over.set()
 
     def _unseen(self) -> BaseException | None:

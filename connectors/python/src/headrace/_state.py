@@ -52,7 +52,16 @@ class Captured(NamedTuple):
 
 def capture(state: Any) -> Captured:
     """Copies a state. Raises TypeError that names the place of what cannot be saved."""
-    walk = _Capture()
+    return _walk(state, copy=True)
+
+
+def flatten(state: Any) -> Captured:
+    """The arrays of a state where they lie: nothing is copied. Raises as capture()."""
+    return _walk(state, copy=False)
+
+
+def _walk(state: Any, copy: bool) -> Captured:
+    walk = _Capture(copy)
     tree = walk.node(state, "", frozenset())
     if walk.tensors and walk.arrays:
         # One file holds both; torch has every dtype that numpy has here, but for unsigned ones.
@@ -93,8 +102,14 @@ def read(tree: dict[str, Any], path: str | None) -> Any:
     return _build(tree, arrays)
 
 
+def build(tree: dict[str, Any], arrays: dict[str, Any]) -> Any:
+    """The state of a tree and its arrays. Raises CheckpointError."""
+    return _build(tree, arrays)
+
+
 class _Capture:
-    def __init__(self) -> None:
+    def __init__(self, copy: bool) -> None:
+        self._copy = copy
         self.arrays: dict[str, np.ndarray[Any, Any]] = {}
         self.tensors: dict[str, Any] = {}
         self._known: dict[tuple[Any, ...], str] = {}  # what an array is of -> its name
@@ -149,7 +164,7 @@ class _Capture:
             name += "_"  # {"a": {"b": x}, "a.b": y}
         self._alive.append(value)  # so that no address is used again meanwhile
         self._known[key] = name
-        table()[name] = copy()
+        table()[name] = copy() if self._copy else value
         return name
 
 

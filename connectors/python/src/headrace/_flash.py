@@ -1,0 +1,258 @@
+"""Saves to memory, and from there to storage in the background (docs/FLASH.md)."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from . import _image, _manifest, _memory, _slots, _state
+from ._cuts import Cut
+from ._durable import room
+from ._errors import CheckpointError, HeadraceError
+from ._memory import InMemory, Memory, Written
+from ._saved import Saved
+from ._slots import Reading
+
+if TYPE_CHECKING:
+    from ._checkpoint import Checkpointer
+
+log = logging.getLogger("headrace")
+
+_LOOK = 0.02  # seconds between two looks
+FILE_NAME = "state.safetensors"  # on storage
+VERSION = 1  # of what a slot says of itself
+
+
+class Pinned:
+    """A complete slot that is being written to storage."""
+
+    def __init__(self, path: str, cut: str | None = None) -> None:
+        """cut: of the checkpoint that has to be there. Raises CheckpointError."""
+        try:
+            self._reading = Reading(path)
+        except OSError as error:
+            raise CheckpointError(f"{path}: {error}") from error
+        manifest = self._reading.about["manifest"]
+        if cut is not None and manifest["cut"]["id"] != cut:
+            self._reading.close()
+            raise CheckpointError(f"{path} holds another checkpoint by now")
+        self.step = int(manifest["step"])
+        self.cut = Cut(manifest["cut"]["id"], self.step, manifest["cut"])
+        self.order = int(manifest["cut"]["order"])
+        self.tree = manifest["state"]["tree"]
+        self.size = self._reading.control.image
+
+    def write(self, path: str) -> dict[str, Any]:
+        """Writes the image as a file, durably; gives its entry in the manifest. Raises
+        CheckpointError: the memory is not as it was written."""
+        crc = 0
+        with room(path, self.size), open(path, "wb", buffering=0) as file:
+            for part in _slots.chunks(self._reading.memory, self.size):
+                crc = _manifest.crc64(part, crc)
+                done = 0
+                while done < len(part):
+                    done += file.write(part[done:])
+            os.fsync(file.fileno())
+        if crc != self._reading.control.image_crc:
+            raise CheckpointError(f"{self._reading.path}: its checksum is not that of what was written to memory")
+        return {"path": os.path.basename(path), "size": self.size, "crc64nvme": f"{crc:016x}"}
+
+    def close(self) -> None:
+        self._reading.close()
+
+
+class Flash:
+    """The checkpoints in memory of one Checkpointer."""
+
+    def __init__(self, owner: Checkpointer, slots: int) -> None:
+        self._owner = owner
+        self._trainer = owner._trainer
+        self.folder = _slots.Folder(owner.dir, self._trainer.job)
+        self.memory = Memory(self.folder, self._trainer.rank, slots)
+        self._told = False  # that there is no room
+        self._changed = threading.Condition()
+        self._want: tuple[Saved, str, int] | None = None
+        self._writing = False
+        self._followers: list[Saved] = []  # saves that a newer one has taken the place of
+
+    def copy(self, state: Any) -> Written | None:
+        """Copies the state into a slot. None: there is no room, and that was said."""
+        flat = _state.flatten(state)
+        try:
+            return self.memory.copy(flat, self._halfway)
+        except OSError as error:
+            if not self._told:
+                self._told = True
+                log.warning("%s", self._no_room(flat.size, error))
+            return None
+
+    @property
+    def _halfway(self) -> Any:
+        from ._checkpoint import Checkpointer
+
+        if type(self._owner)._reached is Checkpointer._reached:
+            return None
+        return lambda: self._owner._reached("copying")
+
+    def _no_room(self, size: int, error: OSError) -> str:
+        where = self.folder.path
+        need = 2 * (size + _memory.ROOM)
+        return (
+            f"checkpoints stay on storage only: two copies of this state in memory need {need} bytes in {where}: "
+            f"{error.strerror or error}. Make room there (Docker: --shm-size; Kubernetes: an emptyDir with "
+            f"medium Memory), or name another tmpfs with {_slots.ROOT_VARIABLE}"
+        )
+
+    def complete(self, written: Written, cut: Cut, step: int) -> str:
+        """Makes the copy a checkpoint, which carries its cut. Gives the slot's path."""
+        rank = self._trainer.rank
+        private = cut.body.get("rank")
+        path = os.path.join(self._owner.dir, _manifest.folder_name(step, private, cut.id), _manifest.FILE_NAME)
+        state = {"format": _state.FORMAT, "version": _state.VERSION, "tree": written.tree, "file": FILE_NAME}
+        about = {
+            "version": VERSION,
+            "path": path,
+            "rank": rank,
+            "node": socket.gethostname(),
+            "run": os.environ.get("HEADRACE_RUN", ""),
+            "manifest": _manifest.manifest_of(cut.body, step, [], state),
+        }
+        self.memory.complete(written, json.dumps(about, separators=(",", ":"), allow_nan=False).encode(), cut.id)
+        return written.slot.path
+
+    # To storage.
+
+    def persist(self, saved: Saved, slot: str, order: int) -> None:
+        """Has the checkpoint in the slot written to storage. If another one is being
+        written, this one waits; the newest takes the place of those that wait."""
+        with self._changed:
+            if self._writing:
+                if self._want is not None:
+                    self._followers.append(self._want[0])
+                self._want = (saved, slot, order)
+                return
+            # Pinned here: the next save may follow at once.
+            pinned = Pinned(slot, str(saved.cut))
+            self._writing = True
+        threading.Thread(target=self._write, args=([saved], pinned), name="headrace-persist", daemon=False).start()
+
+    def _write(self, saves: list[Saved], pinned: Pinned | None) -> None:
+        order = 0
+        while True:
+            error: BaseException | None = None
+            path: str | None = None
+            try:
+                pinned = pinned or self._newest(order)
+                path = self._owner._persist(pinned)
+            except BaseException as failure:
+                error = failure
+                log.warning("the checkpoint of step %d stays in memory only: %s", saves[-1].step, failure)
+            finally:
+                if pinned is not None:
+                    pinned.close()
+            pinned = None
+            for saved in saves:
+                saved.path = path
+                saved._end(error)
+            with self._changed:
+                if self._want is None:
+                    self._writing = False
+                    self._changed.notify_all()
+                    return
+                saves, self._followers = [*self._followers, self._want[0]], []
+                (_, slot, order), self._want = self._want, None
+            with contextlib.suppress(CheckpointError):
+                pinned = Pinned(slot, str(saves[-1].cut))
+
+    def _newest(self, order: int) -> Pinned:
+        """What has taken the place of a checkpoint that waited: it is newer. The save
+        that overwrites it may be under way."""
+        while self._owner._alive():
+            slot = self.memory.newest()
+            with contextlib.suppress(CheckpointError):
+                pinned = Pinned(slot) if slot is not None else None
+                if pinned is not None and pinned.order >= order:
+                    return pinned
+                if pinned is not None:
+                    pinned.close()
+            time.sleep(_LOOK)
+        raise CheckpointError("the checkpoint that took its place in memory did not become whole")
+
+    def wait(self) -> None:
+        """Until nothing is being written to storage."""
+        with self._changed:
+            while self._writing:
+                self._changed.wait()
+
+    # Going back.
+
+    def candidates(self) -> tuple[list[InMemory], list[str]]:
+        """The checkpoints in memory that all ranks hold, newest first; and why others
+        do not count."""
+        trainer = self._trainer
+        own = [
+            m
+            for m in _memory.found(self.folder, trainer.rank)
+            if m.fields["job"] == trainer.job and m.fields["model"] == trainer.model
+        ]
+        if trainer.model == "private":
+            return own, []
+        others: dict[int, set[str]] = {}
+        whole: list[InMemory] = []
+        why: list[str] = []
+        for m in own:
+            world = int(m.fields["world_size"])
+            if world != trainer.world_size:
+                why.append(
+                    f"step {m.step} lies in memory of a group of {world} ranks, and this one has {trainer.world_size}"
+                )
+                continue
+            missing = []
+            for rank in range(world):
+                if rank not in others:
+                    others[rank] = {x.cut_id for x in _memory.found(self.folder, rank)}
+                if m.cut_id not in others[rank]:
+                    missing.append(rank)
+            if missing:
+                ranks = ", ".join(map(str, missing[:8]))
+                why.append(f"step {m.step} is not whole in this node's memory: rank {ranks} has no copy here")
+            else:
+                whole.append(m)
+        return whole, why
+
+    def highest_order(self) -> int:
+        """Of this rank's checkpoints in memory; 0: there is none."""
+        return max((m.order for m in _memory.found(self.folder, self._trainer.rank)), default=0)
+
+    def warm(self) -> None:
+        """Prepares the memory for a state as large as the newest checkpoint."""
+        sizes = [os.path.getsize(path) for path in self.folder.of(self._trainer.rank)]
+        if not any(sizes):
+            try:
+                sizes = [
+                    _memory.size_of(sum(int(f["size"]) for f in m.files)) for m in _manifest.find(self._owner.dir)[:1]
+                ]
+            except HeadraceError:
+                return
+        self.memory.warm(max(sizes, default=0))
+
+    def prepare(self, state: Any) -> None:
+        """Prepares the memory for that state."""
+        self.memory.warm(_memory.size_of(_image.Layout(_state.flatten(state)).size))
+
+    def close(self, ended: bool) -> None:
+        """ended: the trainer ends as it should. Then slots go whose checkpoint is on storage."""
+        self.wait()
+        newest = self.memory.newest()
+        self.memory.close()
+        about = _slots.peek(newest) if ended and newest is not None else None
+        if about is not None and os.path.exists(about["path"]):
+            for path in self.folder.of(self._trainer.rank):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(path)

@@ -1,0 +1,149 @@
+"""A state as a safetensors image in a slot's memory.
+
+The header is padded with spaces, so that the data begins at a whole page. The arrays
+lie by size: multiples of a page first, then multiples of 64 bytes, then the rest, the
+widest elements first. So every array is aligned, and there are no holes, which the
+format forbids.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import mmap
+from typing import Any
+
+import numpy as np
+
+from ._errors import CheckpointError
+from ._slots import PAGE, pages
+from ._state import Captured
+
+_LENGTH = 8
+# safetensors' names; torch's and numpy's own names of them.
+_NAMES = {
+    "bool": "BOOL",
+    "int8": "I8",
+    "int16": "I16",
+    "int32": "I32",
+    "int64": "I64",
+    "uint8": "U8",
+    "uint16": "U16",
+    "uint32": "U32",
+    "uint64": "U64",
+    "float16": "F16",
+    "float32": "F32",
+    "float64": "F64",
+    "bfloat16": "BF16",
+    "float8_e4m3fn": "F8_E4M3",
+    "float8_e5m2": "F8_E5M2",
+    "float8_e8m0fnu": "F8_E8M0",
+    "complex64": "C64",
+}
+_OWN = {name: own for own, name in _NAMES.items()}
+
+
+class Layout:
+    """Where each array of a state lies in an image."""
+
+    def __init__(self, flat: Captured) -> None:
+        self.shape = _shape(flat)
+        entries = []
+        for name, dtype, dims, of_torch in self.shape:
+            if dtype not in _NAMES:
+                raise TypeError(f"state {name!r} is an array of {dtype}, which a checkpoint in memory cannot hold")
+            width = _width(flat.arrays[name])
+            entries.append((name, dtype, dims, of_torch, width * int(np.prod(dims, dtype=np.int64)), width))
+        entries.sort(key=lambda e: (e[4] % PAGE != 0, e[4] % 64 != 0, -e[5]))
+        header, at = {}, 0
+        for name, dtype, dims, _, size, _ in entries:
+            header[name] = {"dtype": _NAMES[dtype], "shape": list(dims), "data_offsets": [at, at + size]}
+            at += size
+        text = json.dumps(header, separators=(",", ":")).encode()
+        length = pages(_LENGTH + len(text)) - _LENGTH
+        self.header = length.to_bytes(_LENGTH, "little") + text.ljust(length)
+        self.size = len(self.header) + at  # of the image
+        self._entries = entries
+
+    def views(self, memory: mmap.mmap) -> dict[str, Any]:
+        """Where each array goes."""
+        views, at = {}, PAGE + len(self.header)
+        for name, dtype, dims, of_torch, size, _ in self._entries:
+            if size:
+                views[name] = _view(memory, dtype, dims, of_torch, at)
+            at += size
+        return views
+
+
+def same_shape(layout: Layout | None, flat: Captured) -> bool:
+    return layout is not None and layout.shape == _shape(flat)
+
+
+def copy(flat: Captured, views: dict[str, Any]) -> None:
+    """Copies the arrays into a slot."""
+    arrays = flat.arrays
+    for name, view in views.items():
+        source = arrays[name]
+        if isinstance(view, np.ndarray):
+            np.copyto(view, source)
+        else:
+            view.copy_(source)
+
+
+def load(memory: mmap.mmap, image: int, tree: Any) -> dict[str, Any]:
+    """The arrays of an image, as views of its memory. Raises CheckpointError."""
+    try:
+        length = int.from_bytes(memory[PAGE : PAGE + _LENGTH], "little")
+        begin = PAGE + _LENGTH + length
+        if not 2 <= length <= image - _LENGTH:
+            raise ValueError(f"its header has {length} bytes")
+        header = json.loads(memory[PAGE + _LENGTH : begin])
+        uses_torch = _torch_names(tree)
+        arrays: dict[str, Any] = {}
+        for name, entry in header.items():
+            if name == "__metadata__":
+                continue
+            start, stop = entry["data_offsets"]
+            dims, own = tuple(entry["shape"]), _OWN[entry["dtype"]]
+            if not 0 <= start <= stop <= image - _LENGTH - length:
+                raise ValueError(f"{name} lies at {start} to {stop}")
+            arrays[name] = _view(memory, own, dims, name in uses_torch, begin + start)
+        return arrays
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointError(f"the image does not hold together: {error!r}") from None
+
+
+def _shape(flat: Captured) -> list[tuple[str, str, tuple[int, ...], bool]]:
+    return [(name, _dtype(a), tuple(a.shape), not isinstance(a, np.ndarray)) for name, a in flat.arrays.items()]
+
+
+def _dtype(array: Any) -> str:
+    if isinstance(array, np.ndarray):
+        return str(array.dtype.newbyteorder("=").name)
+    return str(array.dtype).rpartition(".")[2]
+
+
+def _width(array: Any) -> int:
+    return int(array.itemsize if isinstance(array, np.ndarray) else array.element_size())
+
+
+def _view(memory: mmap.mmap, dtype: str, dims: tuple[int, ...], of_torch: bool, at: int) -> Any:
+    count = int(np.prod(dims, dtype=np.int64))
+    if not of_torch:
+        if count == 0:
+            return np.empty(dims, dtype)
+        return np.frombuffer(memory, dtype, count, at).reshape(dims)
+    torch = importlib.import_module("torch")
+    kind = getattr(torch, dtype)
+    if count == 0:
+        return torch.empty(dims, dtype=kind)
+    return torch.frombuffer(memory, dtype=kind, count=count, offset=at).reshape(dims)
+
+
+def _torch_names(node: Any) -> set[str]:
+    """The arrays that are torch's."""
+    if isinstance(node, dict):
+        if node.get("of") == "torch":
+            return {node["array"]}
+        return set().union(*map(_torch_names, node.values())) if node else set()
+    return set().union(*map(_torch_names, node)) if isinstance(node, list) and node else set()

@@ -1,0 +1,242 @@
+"""A rank's slots: which one to write, and the copy into it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import weakref
+from dataclasses import dataclass
+from typing import Any
+
+from . import _image, _slots
+from ._errors import CheckpointError
+from ._manifest import Manifest
+from ._slots import PAGE, Folder, Reading, Slot
+from ._state import Captured
+
+ROOM = 1 << 20  # for what is said of a checkpoint, beside its image
+
+
+def size_of(image: int) -> int:
+    """How large a slot for an image is."""
+    return PAGE + _slots.pages(image) + ROOM
+
+
+@dataclass
+class Written:
+    """A copy in a slot that is not complete yet."""
+
+    slot: Slot
+    number: int
+    image: int  # bytes
+    tree: Any
+    replaced: str | None  # the cut of what lay there
+
+
+class Memory:
+    """The slots of one rank.
+
+    The newest complete slot is never written while no other one is complete. A slot
+    that somebody reads is pinned: it is passed over, and nobody waits for it.
+    """
+
+    def __init__(self, folder: Folder, rank: int, slots: int) -> None:
+        self.folder = folder
+        self._rank = rank
+        self._count = slots
+        self._slots: dict[int, Slot] = {}
+        self._layouts: dict[int, tuple[Any, _image.Layout, dict[str, Any]]] = {}
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._warming: threading.Thread | None = None
+        with self._lock:
+            for number in range(slots):
+                if os.path.exists(folder.slot(rank, number)):
+                    self._slot(number)
+
+    def copy(self, flat: Captured, halfway: Any = None) -> Written:
+        """Copies the arrays into a slot. Raises OSError (ENOSPC) if there is no room.
+        halfway: called between two arrays, for tests."""
+        with self._lock:
+            index = self._choose()
+            slot = self._slot(index)
+            try:
+                layout, views = self._layout(index, slot, flat)
+                number = 1 + max(s.number() for s in self._slots.values())
+                replaced, slot.cut = slot.cut, None
+                slot.begin(number, layout.header)
+                if halfway is not None:
+                    names = list(views)
+                    _image.copy(flat, {n: views[n] for n in names[: len(names) // 2]})
+                    halfway()
+                    views = {n: views[n] for n in names[len(names) // 2 :]}
+                _image.copy(flat, views)
+            except BaseException:
+                slot.unlock()
+                raise
+            return Written(slot, number, layout.size, flat.tree, replaced)
+
+    def complete(self, written: Written, about: bytes, cut: str) -> None:
+        """Writes what is said of the copy, and the end mark."""
+        slot = written.slot
+        assert slot.memory is not None
+        crc = _slots.image_crc(slot.memory, written.image)
+        with self._lock:
+            slot.end(written.number, written.image, crc, about)
+            slot.cut = cut
+            if any(other.cut == written.replaced for other in self._slots.values()):
+                written.replaced = None  # a step that was saved twice has one cut
+            slot.unlock()
+
+    def give_up(self, written: Written) -> None:
+        """The copy will not be complete."""
+        with self._lock, contextlib.suppress(OSError):
+            written.slot.unlock()
+
+    def newest(self) -> str | None:
+        """The path of the newest complete slot."""
+        with self._lock:
+            found = [(c.number, s.path) for s in self._slots.values() if (c := s.control()) is not None]
+        return max(found)[1] if found else None
+
+    def warm(self, size: int) -> None:
+        """Makes the slots that large and maps their memory, in the background: then the
+        first save is as fast as any other."""
+        self.warmed()
+        if size > 0 and not self._stop.is_set():
+            self._warming = threading.Thread(target=self._warm, args=(size,), name="headrace-warm", daemon=True)
+            self._warming.start()
+
+    def warmed(self, timeout: float | None = None) -> None:
+        """Waits for warm()."""
+        if self._warming is not None:
+            self._warming.join(timeout)
+
+    def close(self) -> None:
+        self._stop.set()
+        self.warmed()
+        with self._lock:
+            self._layouts.clear()
+            for slot in self._slots.values():
+                slot.close()
+            self._slots.clear()
+
+    def _warm(self, need: int) -> None:
+        for index in range(self._count):
+            at = 0
+            while not self._stop.is_set():
+                with self._lock:
+                    slot = self._slot(index)
+                    if slot.capacity < need:
+                        if not slot.lock():
+                            break  # somebody reads it: it is in use, so it is large enough, or will grow
+                        try:
+                            slot.grow(need)
+                        except OSError:
+                            return  # the first save tells
+                        finally:
+                            slot.unlock()
+                    at = slot.touch(at)
+                if at == 0:
+                    break
+
+    def _slot(self, index: int) -> Slot:
+        path = self.folder.slot(self._rank, index)
+        slot = self._slots.get(index)
+        if slot is None:
+            slot = self._slots[index] = Slot(path)
+        return slot
+
+    def _choose(self) -> int:
+        """The slot to write, locked."""
+        slots = {index: self._slot(index) for index in range(self._count)}
+        complete = {index: c.number for index, s in slots.items() if (c := s.control()) is not None}
+        newest = max(complete, key=lambda index: complete[index]) if complete else None
+        for index in sorted(slots, key=lambda index: complete.get(index, 0)):  # incomplete ones first, then the oldest
+            if index != newest and slots[index].lock():
+                return index
+        if newest is None:
+            raise CheckpointError(f"all slots of {slots[0].path} are in use by another process")
+        if len(complete) > 1 and slots[newest].lock():
+            return newest  # an older one is complete, and pinned
+        # What is pinned holds nothing that anybody needs by its name: its readers keep it.
+        index = min((i for i in slots if i != newest), key=lambda i: complete.get(i, 0))
+        return self._anew(index)
+
+    def _anew(self, index: int) -> int:
+        """A new file in the place of a slot that is pinned. Its memory goes with its last reader."""
+        old = self._slots.pop(index)
+        temp = f"{old.path}.new"
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temp)
+        os.close(os.open(temp, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        os.rename(temp, old.path)
+        self._layouts.pop(index, None)
+        old.close()
+        slot = self._slot(index)
+        if not slot.lock():
+            raise CheckpointError(f"{slot.path} is in use by another process")
+        return index
+
+    def _layout(self, index: int, slot: Slot, flat: Captured) -> tuple[_image.Layout, dict[str, Any]]:
+        known = self._layouts.get(index)
+        if known is not None and known[0] is slot.memory and _image.same_shape(known[1], flat):
+            return known[1], known[2]
+        layout = next((k[1] for k in self._layouts.values() if _image.same_shape(k[1], flat)), None) or _image.Layout(
+            flat
+        )
+        self._layouts.pop(index, None)  # its views would keep memory that is too small
+        slot.grow(size_of(layout.size))
+        views = layout.views(slot.memory)  # type: ignore[arg-type]
+        self._layouts[index] = (slot.memory, layout, views)
+        return layout, views
+
+
+@dataclass(frozen=True)
+class InMemory(Manifest):
+    """A checkpoint in a slot, as a manifest. path: where it would be on storage."""
+
+    slot: str = ""
+
+    def fault(self) -> str | None:
+        """None: it is as it was written."""
+        try:
+            reading = Reading(self.slot)
+        except (OSError, CheckpointError, ValueError) as error:
+            return f"{self.slot}: {error}"
+        try:
+            if reading.about["manifest"]["cut"]["id"] != self.cut_id:
+                return f"{self.slot}: another checkpoint lies there now"
+            return reading.fault()
+        finally:
+            reading.close()
+
+    def load(self) -> tuple[Any, dict[str, Any]]:
+        """The tree of the state and its arrays, which are the slot's own memory.
+        What is written to them stays in this process. The slot is pinned while one of
+        them lives. Raises CheckpointError."""
+        try:
+            reading = Reading(self.slot)
+        except OSError as error:
+            raise CheckpointError(f"{self.slot}: {error}") from error
+        try:
+            if reading.about["manifest"]["cut"]["id"] != self.cut_id:
+                raise CheckpointError(f"{self.slot}: another checkpoint lies there now")
+            tree = self.fields["state"]["tree"]
+            arrays = _image.load(reading.memory, reading.control.image, tree)
+        except BaseException:
+            reading.close()
+            raise
+        weakref.finalize(reading.memory, os.close, reading.release())
+        return tree, arrays
+
+
+def found(folder: Folder, rank: int) -> list[InMemory]:
+    """The complete checkpoints of a rank on this node, newest first."""
+    all_: list[InMemory] = []
+    for path in folder.of(rank):
+        about = _slots.peek(path)
+        if about is not None and about.get("version") == 1:
+            all_.append(InMemory(path=about["path"], fields=about["manifest"], slot=path))
+    return sorted(all_, key=lambda m: m.frozen, reverse=True)

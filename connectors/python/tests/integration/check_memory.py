@@ -1,0 +1,270 @@
+"""Checkpoints in memory against the real agent and master: they outlive the trainer
+and the agent, and hold exactly the records of their cut."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from agent import poll
+from headrace import _manifest as manifest
+from headrace import _slots
+from test_checkpoints import checked, ids_of, settings
+
+# The model says how often it has seen each id. `copies` are as large as the test wants
+# them, and have to be what the model was when save() was called.
+TRAINER = """
+import headrace, json, os, signal, sys, time
+import numpy as np
+
+cfg = json.loads(os.environ["TRAINER"])
+
+class Checkpointer(headrace.Checkpointer):
+    def _reached(self, point):
+        if cfg.get("die") == point and cfg.get("die_after", 0) <= self._trainer.last_step:
+            print("dies at", point, self._trainer.last_step, flush=True)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+seen = np.zeros(cfg["rows"], np.int64)
+trainer = headrace.init()
+with headrace.dataset("rows").batches(50) as stream, Checkpointer(cfg["dir"], stream, memory=True) as ck:
+    restored = ck.restore()
+    if restored is not None:
+        seen[:] = restored.state["seen"]
+        assert restored.state["copies"].shape == (40, 1000)
+        assert (restored.state["copies"] == restored.step).all(), "the checkpoint is torn"
+        assert restored.state["step"] == restored.step
+    step = restored.step if restored is not None else 0
+    print("restored", step, int(seen.sum()), restored.source if restored else "-", restored.why if restored else "", flush=True)
+    del restored
+    copies = np.zeros((40, 1000))
+    for b in stream:
+        np.add.at(seen, b["id"], 1)
+        step = stream.step(step + 1)
+        copies[:] = step
+        saved = ck.save(step, {"seen": seen, "copies": copies, "step": step}, storage=step % cfg["every"] == 0)
+        copies[:] = -1  # a tear would show this
+        seen[:] += 1000000
+        seen[:] -= 1000000
+        if cfg.get("wait", True):
+            saved.wait_memory()
+        print("saved", step, flush=True)
+        if step == cfg.get("stop"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        while step == cfg.get("waits") and not os.path.exists(cfg["dir"] + "/go"):
+            time.sleep(0.01)
+    copies[:] = step
+    ck.save(step, {"seen": seen, "copies": copies, "step": step}).wait() if step != 0 else None
+print("end", step, *seen.tolist(), flush=True)
+"""
+
+
+# Rank 0 is killed once, by itself. A replicated group steps together, through a file for each step.
+KILLED_ONCE = """
+import headrace, json, os, signal, sys, time
+import numpy as np
+
+cfg = json.loads(os.environ["TRAINER"])
+trainer = headrace.init()
+with headrace.dataset("rows").batches(50) as stream, headrace.Checkpointer(cfg["dir"], stream, memory=True) as ck:
+    restored = ck.restore()
+    step = restored.step if restored is not None else 0
+    total = int(restored.state["total"]) if restored is not None else 0
+    print("restored", step, total, restored.source if restored else "-", flush=True)
+    del restored
+    for b in stream:
+        total += len(b)
+        step = stream.step(step + 1)
+        if step <= 21:
+            ck.save(step, {"total": total, "w": np.full(5000, step)}, storage=False).wait_memory()
+        if step == cfg["stop"] and trainer.rank == 0 and os.environ["HEADRACE_ATTEMPT"] == "0":
+            os.kill(os.getpid(), signal.SIGKILL)
+print("end", step, total, flush=True)
+"""
+
+
+@pytest.fixture(autouse=True)
+def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Slots of this test alone, in the real tmpfs."""
+    folder = Path("/dev/shm") / f"headrace-test-{os.getpid()}-{tmp_path.name}"
+    folder.mkdir(mode=0o700)
+    monkeypatch.setenv(_slots.ROOT_VARIABLE, str(folder))
+    yield folder
+    shutil.rmtree(folder)
+
+
+def slots_of(job: Any, rank: int = 0) -> list[str]:
+    return _slots.Folder(str(job.folder / "ckpt"), "default").of(rank)
+
+
+def in_memory(job: Any, rank: int = 0) -> list[dict[str, Any]]:
+    """What the complete slots say of themselves."""
+    return [about for path in slots_of(job, rank) if (about := _slots.peek(path)) is not None]
+
+
+def of_end(out: str) -> np.ndarray:
+    lines = [line for line in out.splitlines() if line.startswith("end ")]
+    assert lines, out
+    return np.array([int(w) for w in lines[0].split()[2:]])
+
+
+def restored(out: str) -> list[str]:
+    (line,) = [line for line in out.splitlines() if line.startswith("restored ") and line.split()[1].isdigit()]
+    return line.split()
+
+
+@pytest.mark.parametrize("model", ["replicated", "private"])
+def test_a_killed_trainer_comes_back_from_memory_with_exactly_its_records(job: Any, model: str) -> None:
+    n = job.write(5000)
+    job.up("--model", model)
+    job.apply()
+    env = {_slots.ROOT_VARIABLE: os.environ[_slots.ROOT_VARIABLE]}
+    last = 0
+    for stop in (13, 28, 61):
+        trainer = job.trainer(TRAINER, **settings(job, n, stop=stop, every=1000), **env)
+        out = trainer.ended()
+        assert trainer.process.returncode == -signal.SIGKILL, out + job.logs()
+        assert restored(out)[1:4] == [str(last), str(50 * last), "memory" if last else "-"], out
+        last = stop
+    assert manifest.find(str(job.folder / "ckpt")) == []
+    out = job.trainer(TRAINER, **settings(job, n, every=1000), **env).ended()
+    assert restored(out)[1:4] == ["61", "3050", "memory"], out + job.logs()
+    assert np.array_equal(of_end(out), np.ones(n)), out + job.logs()
+    assert checked(job, n) == 1
+    assert slots_of(job) == []  # it ended as it should, with everything on storage
+
+
+def test_memory_outlives_the_agent_and_the_master_too(job: Any) -> None:
+    n = job.write(3000)
+    up = job.up("--model", "replicated")
+    job.apply()
+    env = {_slots.ROOT_VARIABLE: os.environ[_slots.ROOT_VARIABLE]}
+    trainer = job.trainer(TRAINER, **settings(job, n, waits=17, every=5), **env)
+    trainer.printed(18)
+    poll(lambda: len(manifest.find(str(job.folder / "ckpt"))) > 0)
+    up.kill()
+    up.wait()
+    trainer.process.kill()
+    trainer.process.wait()
+    os.unlink(job.socket)
+    job.up("--model", "replicated")
+    out = job.trainer(TRAINER, **settings(job, n, every=5), **env).ended()
+    assert restored(out)[1:4] == ["17", "850", "memory"], out + job.logs()
+    assert np.array_equal(of_end(out), np.ones(n)), out + job.logs()
+    assert checked(job, n) > 0
+
+
+POINTS = ["copying", "captured", "frozen", "sealed", "files", "manifest", "renamed", "bound"]
+
+
+@pytest.mark.parametrize("model", ["replicated", "private"])
+def test_a_crash_at_every_point_leaves_the_newest_checkpoint_that_was_whole(job: Any, model: str) -> None:
+    n = job.write(6000)
+    job.up("--model", model)
+    job.apply()
+    env = {_slots.ROOT_VARIABLE: os.environ[_slots.ROOT_VARIABLE]}
+    last = 0
+    for number, point in enumerate(POINTS):
+        dies = 10 * (number + 1)
+        trainer = job.trainer(TRAINER, **settings(job, n, die=point, die_after=dies, every=10), **env)
+        out = trainer.ended()
+        assert trainer.process.returncode == -signal.SIGKILL, out + job.logs()
+        assert restored(out)[1:3] == [str(last), str(50 * last)], out + job.logs()
+        (died,) = [line.split() for line in out.splitlines() if line.startswith("dies at")]
+        assert died[2] == point
+        checked(job, n)
+        whole = in_memory(job)
+        for about in whole:
+            counts = np.zeros(n, np.int64)
+            np.add.at(counts, ids_of(job, about["manifest"]["cut"]), 1)
+            assert counts.sum() == 50 * about["manifest"]["step"]
+        last = max(about["manifest"]["step"] for about in whole)
+        at = int(died[3])
+        assert last == (at - 1 if point in ("copying", "captured", "frozen") else at) or at > dies, (point, out)
+    out = job.trainer(TRAINER, **settings(job, n, every=10), **env).ended()
+    assert restored(out)[1] == str(last), out + job.logs()
+    assert np.array_equal(of_end(out), np.ones(n)), out[:2000] + job.logs()
+    checked(job, n)
+
+
+def test_what_was_changed_in_memory_is_passed_over(job: Any) -> None:
+    n = job.write(3000)
+    job.up("--model", "replicated")
+    job.apply()
+    env = {_slots.ROOT_VARIABLE: os.environ[_slots.ROOT_VARIABLE]}
+    job.trainer(TRAINER, **settings(job, n, stop=17, every=5), **env).ended()
+    steps = {int(about["manifest"]["step"]): path for path in slots_of(job) if (about := _slots.peek(path)) is not None}
+    assert len(steps) == 2 and max(steps) == 17, steps  # the other is 16, or 15 if it was being written to storage
+    with open(steps[17], "r+b") as slot:
+        slot.seek(4096 + 4096 + 100)
+        byte = slot.read(1)
+        slot.seek(-1, os.SEEK_CUR)
+        slot.write(bytes([byte[0] ^ 1]))
+    out = job.trainer(TRAINER, **settings(job, n, every=5), **env).ended()
+    assert restored(out)[1:4] == [str(min(steps)), str(50 * min(steps)), "memory"], out + job.logs()
+    assert np.array_equal(of_end(out), np.ones(n)), out + job.logs()
+
+
+@pytest.mark.parametrize(("model", "ranks"), [("replicated", 1), ("replicated", 2), ("private", 2)])
+def test_run_writes_what_a_killed_trainer_left_in_memory_before_it_starts_again(
+    job: Any, memory: Path, model: str, ranks: int
+) -> None:
+    n = job.write(6000)
+    (job.folder / "rows.yaml").write_text(job.spec("rows"))
+    script = job.folder / "train.py"
+    script.write_text(KILLED_ONCE)
+    env = {**job.env, **settings(job, n, every=100000, stop=21), _slots.ROOT_VARIABLE: str(memory)}
+    args = ["run", "--model", model, "-f", str(job.folder / "rows.yaml"), "--nproc-per-node", str(ranks)]
+    args += ["--max-restarts", "3", "--http", "off", "--socket", job.socket, "--", sys.executable, str(script)]
+    out = subprocess.run([job.binary, *args], env=env, capture_output=True, text=True, timeout=120)
+    text = out.stdout + out.stderr
+    assert out.returncode == 0, text
+    assert "the checkpoint of step 21 lay in memory only; it is on storage now" in text, text
+    assert "[0] restored 21 1050 memory" in text, text
+    found = manifest.find(str(job.folder / "ckpt"))
+    assert found and all(manifest.verify(m) is None for m in found)
+    assert 21 in {m.step for m in found}, [m.path for m in found]
+
+
+def test_without_memory_the_newest_on_storage_is_taken_and_the_lost_one_is_voided(job: Any, memory: Path) -> None:
+    n = job.write(3000)
+    job.up("--model", "replicated")
+    job.apply()
+    env = {_slots.ROOT_VARIABLE: str(memory)}
+    trainer = job.trainer(TRAINER, **settings(job, n, waits=17, every=5), **env)
+    trainer.printed(18)
+    poll(lambda: any(m.step == 15 for m in manifest.find(str(job.folder / "ckpt"))))
+    trainer.process.kill()
+    trainer.process.wait()
+    for folder in memory.iterdir():
+        shutil.rmtree(folder)  # as if the node had been started again
+    out = job.trainer(TRAINER, **settings(job, n, every=5), **env).ended()
+    assert restored(out)[1:4] == ["15", "750", "storage"], out + job.logs()
+    assert np.array_equal(of_end(out), np.ones(n)), out + job.logs()
+    cuts = json.loads(job.headrace("ckpt", "list", str(job.folder / "ckpt"), "-o", "json").stdout)
+    assert cuts is not None
+
+
+def test_too_little_room_is_told_once_and_storage_goes_on(job: Any, memory: Path) -> None:
+    n = job.write(3000)
+    job.up("--model", "replicated")
+    job.apply()
+    code = TRAINER.replace("saved.wait_memory()", "pass").replace(
+        "cfg = json", "from headrace import _slots; import errno\n"
+        "def no_room(path, more): raise OSError(errno.ENOSPC, 'No space left on device', path)\n"
+        "_slots._affordable = no_room\ncfg = json"
+    )  # fmt: skip
+    out = job.trainer(code, **settings(job, n, every=5), **{_slots.ROOT_VARIABLE: str(memory)}).ended()
+    assert out.count("checkpoints stay on storage only") == 1, out
+    assert f"in {memory}" in out and "--shm-size" in out, out
+    assert np.array_equal(of_end(out), np.ones(n)), out + job.logs()
+    assert checked(job, n) > 0

@@ -1,0 +1,11 @@
+// Package memory reads the checkpoints that trainers have left in memory, and writes
+// them to storage (docs/FLASH.md). A trainer writes its slots itself; nobody here
+// changes one.
+//
+// The slots of a rank are files in a tmpfs, which outlive trainer and agent. A slot is
+// pinned by a shared lock while it is read, and its writer then uses another one.
+//
+//	slot.go     one slot: its layout, opening, checking
+//	list.go     all slots of a node
+//	persist.go  from a slot to a checkpoint on storage
+package memory

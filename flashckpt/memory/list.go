@@ -1,0 +1,111 @@
+package memory
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	defaultRoot = "/dev/shm"
+	// RootVariable names another tmpfs than /dev/shm.
+	RootVariable = "HEADRACE_MEMORY_DIR"
+	aboutFile    = "about.json"
+)
+
+// Root is the folder that this user's slots lie in.
+func Root() string {
+	return filepath.Join(cmp.Or(os.Getenv(RootVariable), defaultRoot), fmt.Sprintf("headrace-%d", os.Getuid()))
+}
+
+// Held is a checkpoint in memory.
+type Held struct {
+	Slot    string
+	Bytes   int64
+	About   About
+	Written time.Time
+}
+
+// Folder holds the slots of one job's checkpoint folder.
+type Folder struct {
+	Path string `json:"-"`
+	Dir  string `json:"dir"` // of the checkpoints on storage
+	ID   string `json:"id"`
+	Job  string `json:"job"`
+}
+
+// Folders lists the folders of slots below root, of one job if it is named.
+func Folders(root, job string) ([]Folder, error) {
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, nil
+		}
+		return nil, err
+	}
+	var all []Folder
+	for _, e := range entries {
+		f := Folder{Path: filepath.Join(root, e.Name())}
+		b, err := os.ReadFile(filepath.Join(f.Path, aboutFile))
+		if err != nil || json.Unmarshal(b, &f) != nil || !filepath.IsAbs(f.Dir) {
+			continue // being made, or being removed
+		}
+		if job == "" || f.Job == job {
+			all = append(all, f)
+		}
+	}
+	return all, nil
+}
+
+// Held lists the complete checkpoints of a folder: by rank, the newest first.
+func (f *Folder) Held() ([]Held, error) {
+	entries, err := os.ReadDir(f.Path)
+	if err != nil {
+		return nil, err
+	}
+	var all []Held
+	for _, e := range entries {
+		if _, ok := rankOf(e.Name()); !ok {
+			continue
+		}
+		s, err := Open(filepath.Join(f.Path, e.Name()))
+		if err != nil {
+			continue // it holds none
+		}
+		h := Held{Slot: s.Path, Bytes: s.Bytes, About: s.About, Written: s.About.Manifest.Created}
+		if err := s.Close(); err != nil {
+			return nil, err
+		}
+		all = append(all, h)
+	}
+	slices.SortFunc(all, func(a, b Held) int {
+		return cmp.Or(cmp.Compare(a.About.Rank, b.About.Rank), cmp.Compare(b.About.Manifest.Cut.Order, a.About.Manifest.Cut.Order))
+	})
+	return all, nil
+}
+
+// rankOf reads the name of a slot: rank-3-slot-0.
+func rankOf(name string) (uint32, bool) {
+	rest, ok := strings.CutPrefix(name, "rank-")
+	if !ok {
+		return 0, false
+	}
+	rank, slot, ok := strings.Cut(rest, "-slot-")
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(rank, 10, 32)
+	if err != nil {
+		return 0, false
+	}
+	_, err = strconv.ParseUint(slot, 10, 32)
+	return uint32(n), err == nil
+}

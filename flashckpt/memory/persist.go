@@ -1,0 +1,132 @@
+package memory
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"slices"
+
+	"github.com/headrace/headrace/flashckpt/manifest"
+)
+
+// Persist writes the checkpoint of a slot to storage: its folder, the file, the
+// manifest last, each synced before the next. After a power failure at any point the
+// manifest is there with all that it names, or it is not there. A checkpoint that is
+// there already is left as it is.
+//
+// Errors: what the file system says; a slot whose memory is not as it was written; ctx.
+func Persist(ctx context.Context, on manifest.FS, s *Slot) error {
+	m := s.About.Manifest
+	folder := filepath.Dir(s.About.Path)
+	if want := manifest.Folder(m.Step, m.Rank, m.Cut.ID); !filepath.IsAbs(folder) || filepath.Base(folder) != want || filepath.Base(s.About.Path) != manifest.FileName {
+		return fmt.Errorf("%s: its path %s is not %s in a folder %s", s.Path, s.About.Path, manifest.FileName, want)
+	}
+	if _, err := on.ReadFile(s.About.Path); err == nil {
+		return manifest.Stays(on, s.About.Path)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	name, err := fileOf(m.State)
+	if err != nil {
+		return fmt.Errorf("%s: %w", s.Path, err)
+	}
+	if folder, err = manifest.Begin(on, filepath.Dir(folder), filepath.Base(folder)); err != nil {
+		return err
+	}
+	var file manifest.File
+	err = guarded(func() error {
+		file, err = manifest.WriteFile(on, folder, name, &reader{ctx: ctx, from: bytes.NewReader(s.image())})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if file.CRC != s.CRC {
+		return fmt.Errorf("%s: its %d bytes have the checksum %v, and %v was written: its memory was changed", s.Path, s.Bytes, file.CRC, s.CRC)
+	}
+	m.Files = []manifest.File{file}
+	return manifest.WriteManifest(on, s.About.Path, &m)
+}
+
+// fileOf is the name that the state has for its file.
+func fileOf(state json.RawMessage) (string, error) {
+	var v struct {
+		File string `json:"file"`
+	}
+	if err := json.Unmarshal(state, &v); err != nil {
+		return "", fmt.Errorf("its state cannot be read: %w", err)
+	}
+	if v.File == "" {
+		return "", errors.New("its state names no file")
+	}
+	return v.File, nil
+}
+
+// reader ends with its context.
+type reader struct {
+	ctx  context.Context
+	from io.Reader
+}
+
+func (r *reader) Read(b []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, context.Cause(r.ctx)
+	}
+	return r.from.Read(b[:min(len(b), 4<<20)])
+}
+
+// Saved is what PersistNewest did with one rank's newest checkpoint.
+type Saved struct {
+	Held Held
+	Err  error // nil: it is on storage
+}
+
+// Left says whose checkpoints to look for.
+type Left struct {
+	Job   string
+	Run   string   // About.Run
+	Ranks []uint32 // private: these; replicated: rank 0 has the group's state; nil: all
+}
+
+// PersistNewest writes to storage what trainers have left in this node's memory and is
+// not there yet: the newest checkpoint of each private rank, or that of rank 0 of a
+// replicated group, whose state is the group's. Call it when the trainers have ended.
+func PersistNewest(ctx context.Context, on manifest.FS, root string, of Left) (all []Saved, err error) {
+	folders, err := Folders(root, of.Job)
+	if err != nil {
+		return nil, err
+	}
+	for i := range folders {
+		held, err := folders[i].Held()
+		if err != nil {
+			return all, err
+		}
+		for j, h := range held {
+			m, rank := &h.About.Manifest, h.About.Rank
+			if j > 0 && held[j-1].About.Rank == rank || h.About.Run != of.Run {
+				continue // older, or of others
+			}
+			if m.Rank == nil && rank != 0 || m.Rank != nil && of.Ranks != nil && !slices.Contains(of.Ranks, rank) {
+				continue
+			}
+			if _, err := on.ReadFile(h.About.Path); err == nil {
+				continue
+			}
+			all = append(all, Saved{h, persist(ctx, on, h.Slot)})
+		}
+	}
+	return all, nil
+}
+
+func persist(ctx context.Context, on manifest.FS, slot string) error {
+	s, err := Open(slot)
+	if err != nil {
+		return err
+	}
+	return errors.Join(Persist(ctx, on, s), s.Close())
+}

@@ -1,0 +1,143 @@
+package memory
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+
+	"github.com/minio/crc64nvme"
+	"golang.org/x/sys/unix"
+
+	"github.com/headrace/headrace/flashckpt/manifest"
+	"github.com/headrace/headrace/shardsvc/cut"
+)
+
+const (
+	page  = 4096
+	magic = "HRSLOT01"
+	// version of About.
+	version = 1
+	// The control page: magic, begin, end, image bytes, image checksum, about bytes, about
+	// checksum, and the checksum of all that.
+	controlSize = 8 + 6*8
+)
+
+// ErrIncomplete is why a slot holds no checkpoint: its writer was killed, or is at work.
+var ErrIncomplete = errors.New("the slot is not complete: its writer was killed, or is at work")
+
+// About is what a slot says of its checkpoint.
+type About struct {
+	Version int    `json:"version"`
+	Path    string `json:"path"` // of the manifest, once it is on storage
+	Rank    uint32 `json:"rank"`
+	Node    string `json:"node"`
+	// Run names the `headrace run` that had started the trainer; empty: none had.
+	Run string `json:"run"`
+	// Manifest has no files yet.
+	Manifest manifest.Manifest `json:"manifest"`
+}
+
+// Slot is a complete slot. It is pinned until Close.
+type Slot struct {
+	Path  string
+	Bytes int64 // of the image
+	CRC   manifest.CRC64
+	About About
+
+	file   *os.File
+	memory []byte
+}
+
+// Open reads a slot and pins it. Errors wrap ErrIncomplete, or fs.ErrNotExist.
+func Open(path string) (*Slot, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	s := &Slot{Path: path, file: f}
+	if err := s.read(); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), s.Close())
+	}
+	return s, nil
+}
+
+func (s *Slot) read() (err error) {
+	info, err := s.file.Stat()
+	switch {
+	case err != nil:
+		return err
+	case !info.Mode().IsRegular():
+		return errors.New("it is no regular file")
+	case info.Size() < page || info.Size() > 1<<46:
+		return ErrIncomplete
+	}
+	if err := unix.Flock(int(s.file.Fd()), unix.LOCK_SH|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
+		return ErrIncomplete
+	} else if err != nil {
+		return err
+	}
+	if s.memory, err = unix.Mmap(int(s.file.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_SHARED); err != nil {
+		return fmt.Errorf("map it: %w", err)
+	}
+	return guarded(func() error { return s.parse(info.Size()) })
+}
+
+func (s *Slot) parse(size int64) error {
+	c := s.memory[:controlSize]
+	le := binary.LittleEndian
+	begin, end := le.Uint64(c[8:]), le.Uint64(c[16:])
+	if string(c[:8]) != magic || begin != end || end == 0 || crc64nvme.Checksum(c) != le.Uint64(s.memory[controlSize:]) {
+		return ErrIncomplete
+	}
+	image, about := le.Uint64(c[24:]), le.Uint64(c[40:])
+	at := page + (image+page-1)/page*page
+	if image > uint64(size) || about > manifest.MaxBytes || at+about > uint64(size) {
+		return fmt.Errorf("it says that it has %d and %d bytes, and has %d", image, about, size)
+	}
+	s.Bytes, s.CRC = int64(image), manifest.CRC64(le.Uint64(c[32:]))
+	text := s.memory[at : at+about]
+	if crc64nvme.Checksum(text) != le.Uint64(c[48:]) {
+		return errors.New("what it says of its checkpoint has another checksum: its memory was changed")
+	}
+	s.About.Manifest.Cut.Rank = cut.Group
+	if err := json.Unmarshal(text, &s.About); err != nil {
+		return fmt.Errorf("what it says of its checkpoint: %w", err)
+	}
+	if s.About.Version != version {
+		return fmt.Errorf("it has version %d, and this Headrace knows %d: use the version that the trainer has", s.About.Version, version)
+	}
+	return nil
+}
+
+// image is the safetensors file that lies in the slot.
+func (s *Slot) image() []byte { return s.memory[page : page+s.Bytes] }
+
+// Close unpins the slot.
+func (s *Slot) Close() error {
+	var err error
+	if s.memory != nil {
+		err = unix.Munmap(s.memory)
+		s.memory = nil
+	}
+	return errors.Join(err, s.file.Close())
+}
+
+// guarded runs f, which reads mapped memory. If the file was cut off, that is an error
+// and not the end of the process.
+func guarded(f func() error) (err error) {
+	before := debug.SetPanicOnFault(true)
+	defer debug.SetPanicOnFault(before)
+	defer func() {
+		if r := recover(); r != nil {
+			if fault, ok := r.(interface{ Addr() uintptr }); ok {
+				err = fmt.Errorf("its memory cannot be read (at %#x): the file was cut off", fault.Addr())
+				return
+			}
+			panic(r)
+		}
+	}()
+	return f()
+}
