@@ -44,7 +44,8 @@ with headrace.dataset("rows").batches(50) as stream, Checkpointer(cfg["dir"], st
         assert (restored.state["copies"] == restored.step).all(), "the checkpoint is torn"
         assert restored.state["step"] == restored.step
     step = restored.step if restored is not None else 0
-    print("restored", step, int(seen.sum()), restored.source if restored else "-", restored.why if restored else "", flush=True)
+    source, why = (restored.source, restored.why) if restored is not None else ("-", "")
+    print("restored", step, int(seen.sum()), source, why, flush=True)
     del restored
     copies = np.zeros((40, 1000))
     for b in stream:
@@ -203,7 +204,8 @@ def test_what_was_changed_in_memory_is_passed_over(job: Any) -> None:
     env = {_slots.ROOT_VARIABLE: os.environ[_slots.ROOT_VARIABLE]}
     job.trainer(TRAINER, **settings(job, n, stop=17, every=5), **env).ended()
     steps = {int(about["manifest"]["step"]): path for path in slots_of(job) if (about := _slots.peek(path)) is not None}
-    assert len(steps) == 2 and max(steps) == 17, steps  # the other is 16, or 15 if it was being written to storage
+    assert len(steps) == 2, steps
+    assert max(steps) == 17, steps  # the other is 16, or 15 if it was being written to storage
     with open(steps[17], "r+b") as slot:
         slot.seek(4096 + 4096 + 100)
         byte = slot.read(1)
@@ -231,7 +233,7 @@ def test_run_writes_what_a_killed_trainer_left_in_memory_before_it_starts_again(
     assert "the checkpoint of step 21 lay in memory only; it is on storage now" in text, text
     assert "[0] restored 21 1050 memory" in text, text
     found = manifest.find(str(job.folder / "ckpt"))
-    assert found and all(manifest.verify(m) is None for m in found)
+    assert all(manifest.verify(m) is None for m in found)
     assert 21 in {m.step for m in found}, [m.path for m in found]
 
 
@@ -265,6 +267,7 @@ def test_too_little_room_is_told_once_and_storage_goes_on(job: Any, memory: Path
     )  # fmt: skip
     out = job.trainer(code, **settings(job, n, every=5), **{_slots.ROOT_VARIABLE: str(memory)}).ended()
     assert out.count("checkpoints stay on storage only") == 1, out
-    assert f"in {memory}" in out and "--shm-size" in out, out
+    assert f"in {memory}" in out, out
+    assert "--shm-size" in out, out
     assert np.array_equal(of_end(out), np.ones(n)), out + job.logs()
     assert checked(job, n) > 0
