@@ -9,6 +9,7 @@
 //	kinds.go     the sources that this program reads; adapters.go opens them
 //	specs.go     the files of -f
 //	master.go agent.go up.go run.go    processes
+//	flash.go                           what trainers of run left in memory, to storage
 //	start.go     what up and run do with -f before trainers can come
 //	owner.go     one run at a time starts a job's trainers
 //	datasets.go  apply, list, describe, pause, resume, delete
