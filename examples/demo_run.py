@@ -1,4 +1,4 @@
-"""What the tests of both quick starts share: a run of `headrace demo`, its journals,
+"""What the tests of the quick starts share: a run of `headrace demo`, its journals,
 and what it must not leave behind."""
 
 from __future__ import annotations
@@ -48,6 +48,27 @@ def nothing_is_lost(r: dict, records: int) -> None:
     assert r["twice_unexplained"] == 0
     # A trainer dies once, with one batch in hand and a step or two on their way.
     assert r["applied_twice"] <= 4 * r["batch_rows"]
+
+
+# Of a topic: 25 s at 10,000/s, time for four kills.
+TOPIC_RECORDS = 250_000
+
+
+def all_four_were_killed(r: dict) -> None:
+    """The broker last, and records came after it."""
+    kills = r["kills"]
+    assert [k["what"] for k in kills] == ["trainer", "agent", "master", "broker"]
+    assert kills[3]["back_ms"] > 0
+    assert kills[3]["release_ms"] > kills[3]["back_ms"], "the first record that was produced after it"
+
+
+def the_rival_had_the_same(r: dict, about: str) -> None:
+    """Records and kills. How much it repeats or loses is nothing to test."""
+    g = r["consumer_group"]
+    assert g["foreign"] == 0
+    assert g["applied_once"] + g["applied_twice"] + g["never"] == r["records"]
+    assert [k["name"] for k in g["kills"]] == ["consumer-1", "consumer-2", "consumer-3", "broker"]
+    assert about in g["about"]
 
 
 class Recount(NamedTuple):
