@@ -150,7 +150,7 @@ test-kafka: build venv test-quickstart-kafka test-python-kafka test-chaos-kafka 
 	$(GO) test -tags kafka -count=1 -timeout 10m ./internal/proof/demo/produce
 
 .PHONY: test-quickstart-pulsar
-test-quickstart-pulsar: build venv quickstart-needs-pulsar ## the quick start on a real Pulsar, beside the official client; not in `make test` yet (docs/pulsar.md)
+test-quickstart-pulsar: build venv quickstart-needs-pulsar ## the same on a real Pulsar, beside the official client
 	$(PY) -m pytest -q examples/test_quickstart_pulsar.py
 
 PULSAR_TESTS := ./sources/pulsar
@@ -240,7 +240,7 @@ test-sim-long: need ## more seeds of the simulation
 check: build lint test-go-rest test-race ## the inner loop
 
 # The broker suites mostly wait for their brokers, so they run beside the others.
-LANES := "test-sim test-planted test-python test-quickstart test-chaos" "test-kafka test-pulsar test-rocketmq test-quickstart-rocketmq"
+LANES := "test-sim test-planted test-python test-quickstart test-chaos" "test-kafka test-pulsar test-rocketmq test-quickstart-rocketmq test-quickstart-pulsar"
 .PHONY: test
 test: check quickstart-needs-kafka ## everything CI runs
 	@.ci/lanes $(LANES)
