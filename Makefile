@@ -153,15 +153,16 @@ test-kafka: build venv test-quickstart-kafka test-python-kafka test-chaos-kafka 
 test-quickstart-pulsar: build venv quickstart-needs-pulsar ## the same on a real Pulsar, beside the official client
 	$(PY) -m pytest -q examples/test_quickstart_pulsar.py
 
-PULSAR_TESTS := ./sources/pulsar
+PULSAR_TESTS := ./sources/pulsar ./cmd/headrace
 .PHONY: test-pulsar
 test-pulsar: build venv ## the Pulsar source on a real Pulsar (needs java, and mvn once)
-	$(GO) test -tags pulsar -count=1 -timeout 20m -skip '$(PULSAR_MORE)' $(PULSAR_TESTS)
+	$(GO) test -tags pulsar -count=1 -timeout 20m -skip '$(PULSAR_MORE)' ./sources/pulsar
 # What has not passed five times yet.
-PULSAR_MORE := TestConformance/0_partitions|TestRecordsOfTheJava|TestOfTransactions|TestAnEncrypted|TestPartitionsThatAreAdded|TestARangeIsReadOn|TestASpecLogsIn
+PULSAR_MORE := TestConformance/0_partitions|TestRecordsOfTheJava|TestOfTransactions|TestAnEncrypted|TestPartitionsThatAreAdded|TestARangeIsReadOn|TestASpecLogsIn|TestDeletionByATTL|TestWhatATTLHas
 .PHONY: test-pulsar-more
-test-pulsar-more: build venv ## a topic without partitions, the Java client, transactions, encryption, logins, a broker that is killed
-	$(GO) test -tags pulsar -count=1 -timeout 30m -run '$(PULSAR_MORE)' $(PULSAR_TESTS)
+test-pulsar-more: build venv ## a topic without partitions, the Java client, transactions, encryption, logins, losses, a broker that is killed
+	$(GO) test -tags pulsar -count=1 -timeout 30m -run '$(PULSAR_MORE)' ./sources/pulsar
+	$(GO) test -tags pulsar -count=1 -timeout 15m -run Pulsar ./cmd/headrace
 
 .PHONY: test-quickstart-rocketmq
 test-quickstart-rocketmq: build venv ## the quick start on a real RocketMQ, beside its own push consumers

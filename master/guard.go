@@ -252,7 +252,7 @@ func (w *watch) round(ctx context.Context, src sources.Source, needs []serve.Nee
 			}
 		}
 		o := w.partition(p, need, k, warn)
-		out = append(out, serve.Retention{Partition: need.Partition, Identity: need.Identity, Label: need.Label, Records: o.records, Left: o.left, By: o.by,
+		out = append(out, serve.Retention{Partition: need.Partition, Identity: need.Identity, Label: need.Label, Records: sources.InUnits(w.spec.Kind().Unit, o.records), Left: o.left, By: o.by,
 			Warn: o.warn, Blind: k.Blind})
 	}
 	w.srv.SetRetention(w.id, out)
@@ -296,7 +296,7 @@ func (w *watch) partition(p *partitionWatch, need *serve.Need, k *sources.Kept, 
 	case o.warn && (p.warned.IsZero() || o.left < p.told/2 || time.Since(p.warned) > warnAgain):
 		p.warned, p.told = time.Now(), o.left
 		args := []any{"partition", need.Label, "oldest_needed", need.Offset, "log_begins", k.Low.Offset, "head", k.Head.Offset,
-			"records_before_it", o.records, "left", o.text(), "by", o.by, "on_loss", w.spec.OnLoss}
+			"records_before_it", sources.InUnits(w.spec.Kind().Unit, o.records), "left", o.text(), "by", o.by, "on_loss", w.spec.OnLoss}
 		if o.catchUp > 0 {
 			args = append(args, "catching_up_takes", o.catchUp.Round(time.Second).String())
 		}

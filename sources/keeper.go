@@ -26,9 +26,12 @@ type Kept struct {
 	// ByAge: for so long at least the record stays as far as its age goes. The
 	// source may keep it longer.
 	ByAge time.Duration
-	// Room: about so many records may still be added before the record is deleted
+	// Room: about so many offsets may still be added before the record is deleted
 	// because the partition is too large; negative when it may happen any time.
 	Room int64
+	// Held: nothing but ByAge and Room deletes the record. So it says nothing that Low
+	// moves: it follows what is not needed any more.
+	Held bool
 	// Retention: how long the source keeps records at most.
 	Retention time.Duration
 

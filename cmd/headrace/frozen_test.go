@@ -1,4 +1,4 @@
-//go:build kafka || rocketmq
+//go:build kafka || pulsar || rocketmq
 
 package main
 

@@ -27,5 +27,6 @@
 //	cursor.go   a range to batches of records
 //	gaps.go     why an entry did not come
 //	commit.go   two subscriptions: our progress, and what must not be deleted
+//	keeps.go    how far what is needed is from its deletion
 //	chunks.go   a message in chunks whose first ones lie before the range
 package pulsar

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/apache/pulsar-client-go/oauth2"
 	client "github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/headrace/headrace/sources"
@@ -75,11 +76,14 @@ func explain(ctx context.Context, where string, err error) error {
 	err = notTheEnd(err)
 	switch {
 	case errors.As(err, &authority), errors.As(err, &host), errors.As(err, &invalid), errors.As(err, &unverified):
-		return fmt.Errorf("%s shows a certificate that is not accepted: check pulsar.tls.ca, and the host's name (%w)", where, err)
+		return fmt.Errorf("%s shows a certificate that is not accepted: check pulsar.tls.ca (of an OAuth2 issuer: pulsar.auth.oauth2.ca), and the host's name (%w)", where, err)
 	case errors.As(err, &notTLS):
 		return fmt.Errorf("%s does not speak TLS on this port: check the address, or write pulsar:// and http:// (%w)", where, err)
 	case errors.As(err, &alert):
 		return fmt.Errorf("%s refused our side of TLS: check pulsar.auth.cert and pulsar.auth.key (%w)", where, err)
+	}
+	if e, ok := errors.AsType[*oauth2.TokenError](err); ok {
+		return fmt.Errorf("the issuer gives no token for %s: check pulsar.auth.oauth2, and the client's secret (%s: %s)", where, e.ErrorCode, e.ErrorDescription)
 	}
 	if e, ok := errors.AsType[*client.Error](err); ok {
 		switch e.Result() {

@@ -5,8 +5,6 @@ package pulsar
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -121,62 +119,6 @@ func TestARangeIsReadOnWhenTheBrokerWasKilledOrFrozen(t *testing.T) {
 	}
 	s.Close()
 	goleak.VerifyNone(t, before, goleak.IgnoreAnyFunction("github.com/headrace/headrace/internal/proof/testbroker.(*process).start.func1")) // the broker's
-}
-
-// A token in a file, the broker's certificate by our authority: a spec reads; without the
-// token, with another one and without the authority the error says what to mend.
-func TestASpecLogsInByTokenOverTLS(t *testing.T) {
-	b := ownBroker(t, testbroker.PulsarOptions{Secure: true})
-	topic := newTopic(t, b, 2)
-	folder := t.TempDir()
-	wrong := filepath.Join(folder, "wrong")
-	if err := os.WriteFile(wrong, []byte("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJub2JvZHkifQ.aaaa"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	open := func(security string) error {
-		text := fmt.Sprintf("name: secure\npulsar: {service: %q, admin: %q, topic: %s%s}\ndecode: lines\n", b.URL(), b.AdminURL(), topic, security)
-		spec, err := dataset.Parse([]byte(text), "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		src, err := openSpec(spec, dataset.Opening{AllowedRoots: []string{folder, b.Dir()}})
-		if err != nil {
-			return err
-		}
-		defer src.Close()
-		ids, err := src.Partitions(t.Context())
-		if err != nil {
-			return err
-		}
-		if err := src.(sources.Retainer).Begin(t.Context(), ids); err != nil {
-			return err
-		}
-		for _, id := range ids {
-			segs, err := src.Segments(t.Context(), id, -1, 10)
-			if err != nil {
-				return err
-			}
-			for _, g := range segs {
-				if _, err := readTexts(t.Context(), src, id, g); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
-	}
-	ca := ", tls: {ca: " + b.CA() + "}"
-	if err := open(ca + ", auth: {token_file: " + b.TokenFile() + "}"); err != nil {
-		t.Errorf("with the token: %v", err)
-	}
-	for security, want := range map[string]string{
-		ca: "pulsar.auth",
-		ca + ", auth: {token_file: " + wrong + "}":    "pulsar.auth",
-		", auth: {token_file: " + b.TokenFile() + "}": "pulsar.tls.ca",
-	} {
-		if err := open(security); err == nil || isTemporary(err) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v; it must name %s", security, err, want)
-		}
-	}
 }
 
 func readTexts(ctx context.Context, src sources.Source, id sources.PartitionID, g sources.Segment) ([]string, error) {

@@ -38,7 +38,8 @@ func (o *Options) secure(k *Spec, allowedRoots []string) error {
 			return auth.NewAuthenticationOAuth2WithParams(map[string]string{
 				auth.ConfigParamType: auth.ConfigParamTypeClientCredentials, auth.ConfigParamIssuerURL: a.OAuth2.Issuer,
 				auth.ConfigParamClientID: a.OAuth2.ClientID, auth.ConfigParamAudience: a.OAuth2.Audience, auth.ConfigParamScope: a.OAuth2.Scope,
-				auth.ConfigParamKeyFile: "data:application/json;base64," + base64.StdEncoding.EncodeToString([]byte(key))})
+				auth.ConfigParamTrustCertsFilePath: a.OAuth2.CA,
+				auth.ConfigParamKeyFile:            "data:application/json;base64," + base64.StdEncoding.EncodeToString([]byte(key))})
 		}
 	default:
 		token := func() (string, error) {

@@ -33,6 +33,9 @@ type Source struct {
 	listed map[sources.PartitionID][]sources.Segment
 	idle   []*reader // kept for who goes on where they are
 	sizes  map[partition]sizes
+
+	policies map[string]policy // by topic
+	stamps   map[partition]stamp
 }
 
 var (
@@ -55,7 +58,8 @@ func Open(o Options) (*Source, error) {
 	s := &Source{o: o, admin: a,
 		parts: map[sources.PartitionID]partition{}, known: map[string]int64{}, joined: map[sources.PartitionID]bool{},
 		fixed:  map[sources.PartitionID]bool{},
-		listed: map[sources.PartitionID][]sources.Segment{}, sizes: map[partition]sizes{}}
+		listed: map[sources.PartitionID][]sources.Segment{},
+		sizes:  map[partition]sizes{}, policies: map[string]policy{}, stamps: map[partition]stamp{}}
 	for _, g := range o.Known {
 		p, _, err := parseLocator(g.Locator)
 		if err != nil {

@@ -24,7 +24,7 @@ const entries = 1 << indexBits // offsets of one entry
 var Kind = dataset.Kind{
 	Kind: sources.Kind{
 		Name: "pulsar", Unit: sources.Entries, Keyed: true, Rolls: true,
-		Commits: true, Retains: true,
+		Commits: true, Retains: true, Foretells: true,
 		Sizes: sources.Sizes{Block: 16 * entries, Initial: 64 * entries, Min: entries, Max: 100_000 * entries, MaxWhileLive: 10_000 * entries},
 	},
 	Example: "pulsar: {service: pulsar://broker:6650, admin: http://broker:8080, topic: clicks}", Connects: []string{"service", "admin", "tls", "auth"},
@@ -72,6 +72,7 @@ type OAuth2 struct {
 	ClientID string `json:"client_id,omitempty"`
 	Audience string `json:"audience,omitempty"`
 	Scope    string `json:"scope,omitempty"`
+	CA       string `json:"ca,omitempty"`      // the issuer's authority (PEM); default: the system's
 	KeyEnv   string `json:"key_env,omitempty"` // the JSON with the client's secret
 	KeyFile  string `json:"key_file,omitempty"`
 }
@@ -179,6 +180,7 @@ func (k *Spec) Members(r *dataset.Reader) []dataset.Member {
 					k.Auth.OAuth2 = o
 					r.Mapping(n, path, []dataset.Member{{Name: "issuer", Read: r.Text(&o.Issuer)}, {Name: "client_id", Read: r.Text(&o.ClientID)},
 						{Name: "audience", Read: r.Text(&o.Audience)}, {Name: "scope", Read: r.Text(&o.Scope)},
+						{Name: "ca", Read: r.Text(&o.CA)},
 						{Name: "key_env", Read: r.Text(&o.KeyEnv)}, {Name: "key_file", Read: r.Text(&o.KeyFile)}})
 				}}})
 		}},
@@ -242,6 +244,7 @@ func (k *Spec) checkAuth(c *dataset.Check) {
 		c.Fail("pulsar.auth", "", "names a token and oauth2", "remove one of them")
 	case a.OAuth2 != nil:
 		checkURL(c, "pulsar.auth.oauth2.issuer", a.OAuth2.Issuer, "https://login.example.org", "https", "http")
+		c.TLS("pulsar.auth.oauth2", &dataset.TLS{CA: a.OAuth2.CA})
 		c.Password("pulsar.auth.oauth2", "key", a.OAuth2.key())
 	default:
 		c.Password("pulsar.auth", "token", a.token())

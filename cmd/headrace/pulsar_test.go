@@ -1,0 +1,192 @@
+//go:build pulsar
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/headrace/headrace/internal/proof/testbroker"
+	"github.com/headrace/headrace/internal/view"
+	"github.com/headrace/headrace/sources"
+)
+
+const (
+	pulsarLedger  = 5   // entries
+	pulsarBatch   = 100 // records of an entry
+	pulsarRecords = 4000
+	pulsarParts   = 2
+)
+
+// pulsarClicks is a broker with the topic clicks: record i is in entry i/100 of both
+// partitions together, which take turns.
+func pulsarClicks(t *testing.T) *testbroker.Pulsar {
+	t.Helper()
+	b, err := testbroker.StartPulsar(t.Context(), testbroker.PulsarOptions{EntriesPerLedger: pulsarLedger})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := b.CreateTopic(t.Context(), "clicks", pulsarParts); err != nil {
+		t.Fatal(err)
+	}
+	a, err := testbroker.NewPulsarAppender(b, "clicks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	for from := 0; from < pulsarRecords; from += pulsarBatch {
+		var values [][]byte
+		for i := from; i < from+pulsarBatch; i++ {
+			values = append(values, fmt.Appendf(nil, "%d\t%d\tuser-%d", i%2, i, i%7))
+		}
+		entry := from / pulsarBatch
+		if err := a.Append(t.Context(), entry%pulsarParts, int64(entry/pulsarParts*pulsarBatch), values, func() {}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b
+}
+
+// pulsarTopic is what the broker says of a partition.
+type pulsarTopic struct {
+	Ledgers []struct{ LedgerID int64 }
+	Cursors map[string]struct{ MarkDeletePosition string }
+}
+
+func pulsarStats(t *testing.T, b *testbroker.Pulsar, partition int) (s pulsarTopic) {
+	t.Helper()
+	text, err := b.Admin(t.Context(), http.MethodGet, fmt.Sprintf("persistent/public/default/clicks-partition-%d/internalStats", partition), nil)
+	if err == nil {
+		err = json.Unmarshal(text, &s)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// Each record is trained once; a broker that does not answer is told; a dataset that is
+// deleted says what it removes at the broker, and removes it.
+func TestRunGivesTrainersEveryMessageOfAPulsarTopicOnceAndDeleteLeavesNothing(t *testing.T) {
+	b := pulsarClicks(t)
+	part := fmt.Sprintf("pulsar: {service: %q, admin: %q, topic: clicks", b.URL(), b.AdminURL())
+	w := newWorld(t)
+	w.write("clicks.yaml", strings.Replace(clicksSpec, "files: {root: data}", part+", subscription: trainers}", 1))
+	if out := w.ok("dataset", "check", "-f", "clicks.yaml"); !strings.Contains(out, "0 bad") {
+		t.Errorf("check says %s", out)
+	}
+	up := w.up("-f", "clicks.yaml")
+	const sum = pulsarRecords * (pulsarRecords - 1) / 2
+	out := w.ok("run", "--nproc-per-node", "2", "--", w.self(""))
+	if rows, got := read(t, out); rows != pulsarRecords || got != sum {
+		t.Errorf("rows %d sum %d, want %d and %d\n%s", rows, got, pulsarRecords, sum, out)
+	}
+	subscriptions := func() (all []string) {
+		for p := range pulsarParts {
+			for name := range pulsarStats(t, b, p).Cursors {
+				all = append(all, name)
+			}
+		}
+		slices.Sort(all)
+		return all
+	}
+	if got, want := subscriptions(), []string{"trainers", "trainers", "trainers-retain", "trainers-retain"}; !slices.Equal(got, want) {
+		t.Errorf("the broker has the subscriptions %q, want %q", got, want)
+	}
+	const removed = "subscriptions trainers and trainers-retain of clicks"
+	if out := w.ok("delete", "clicks", "--dry-run"); !strings.Contains(out, removed) || len(subscriptions()) != 2*pulsarParts {
+		t.Errorf("before the dataset is deleted: %q, and the broker has %q", out, subscriptions())
+	}
+	if out := w.ok("delete", "clicks", "--yes"); !strings.Contains(out, removed) || len(subscriptions()) != 0 {
+		t.Errorf("when the dataset is deleted: %q, and the broker has %q", out, subscriptions())
+	}
+	up.stop()
+	w.nothingLeft()
+
+	frozen := newWorld(t)
+	frozen.silence(part, b.Freeze, b.Thaw)
+	frozen.nothingLeft()
+}
+
+// A TTL passes what nobody has read, and the broker deletes it. With on_loss: stop (the
+// default) the dataset stops and names the range and the way out; with continue exactly
+// these ledgers are excluded, and every other record is trained once.
+func TestWhatPulsarLosesStopsTheDatasetOrIsExcludedExactly(t *testing.T) {
+	b := pulsarClicks(t)
+	w := newWorld(t)
+	spec := strings.Replace(clicksSpec, "files: {root: data}",
+		fmt.Sprintf("pulsar: {service: %q, admin: %q, topic: clicks, subscription: trainers}\nguard: {every: 200ms}", b.URL(), b.AdminURL()), 1)
+	w.write("clicks.yaml", spec)
+	up := w.up("-f", "clicks.yaml")
+	status := func() view.Status { return decoded[view.Status](t, w.ok("dataset", "status", "clicks", "-o", "json")) }
+	const entries = pulsarRecords / pulsarBatch
+	up.until("all is listed", func() bool { return status().Counts.Listed == entries })
+
+	const lost = 2 * pulsarLedger // entries of each partition
+	sum := int64(pulsarRecords * (pulsarRecords - 1) / 2)
+	for i := int64(0); i < pulsarParts*lost*pulsarBatch; i++ {
+		sum -= i
+	}
+	if _, err := b.Admin(t.Context(), http.MethodPost, "persistent/public/default/clicks/retention", map[string]int{"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}); err != nil {
+		t.Fatal(err)
+	}
+	var gone []string
+	for p := range pulsarParts {
+		path := fmt.Sprintf("persistent/public/default/clicks-partition-%d", p)
+		ledgers := pulsarStats(t, b, p).Ledgers
+		for k := range 2 {
+			gone = append(gone, fmt.Sprintf("clicks-partition-%d ledger %d [0, %d)", p, ledgers[k].LedgerID, int64(pulsarLedger)<<sources.EntryBits))
+		}
+		first := ledgers[2].LedgerID
+		up.until("the broker has deleted two ledgers", func() bool {
+			for _, name := range []string{"trainers", "trainers-retain"} { // as a TTL moves them
+				_, _ = b.Admin(t.Context(), http.MethodPost, path+"/subscription/"+name+"/resetcursor", map[string]int64{"ledgerId": first, "entryId": 0, "partitionIndex": -1})
+			}
+			_, _ = b.Admin(t.Context(), http.MethodPost, path+"/trim", nil)
+			return pulsarStats(t, b, p).Ledgers[0].LedgerID == first
+		})
+	}
+
+	first := w.start("run", "--max-restarts", "0", "--", w.self(""))
+	first.until("the dataset stops", func() bool { return status().State == "failed" })
+	first.signal(syscall.SIGTERM)
+	first.wait()
+	v := status()
+	if !strings.Contains(v.Reason, "on_loss: continue") || !strings.Contains(v.Reason, "clicks-partition-") || len(v.Excluded) > 0 {
+		t.Errorf("stopped with %q, excluded %+v", v.Reason, v.Excluded)
+	}
+	w.write("clicks.yaml", spec+"on_loss: continue\n")
+	w.ok("dataset", "apply", "-f", "clicks.yaml")
+	w.ok("dataset", "resume", "clicks")
+	out := w.ok("run", "--max-restarts", "0", "--", w.self(""))
+	if rows, got := read(t, out); rows != pulsarRecords-pulsarParts*lost*pulsarBatch || got != sum {
+		t.Errorf("%d rows with the sum %d, want %d and %d", rows, got, pulsarRecords-pulsarParts*lost*pulsarBatch, sum)
+	}
+	v = status()
+	var excluded []string
+	for _, e := range v.Excluded {
+		if e.Kind != "truncated" {
+			t.Errorf("excluded as %s: %+v", e.Kind, e)
+		}
+		excluded = append(excluded, fmt.Sprintf("%s ledger %d [%d, %d)", e.Label, e.Segment>>4, e.Start, e.End))
+	}
+	slices.Sort(gone)
+	if slices.Sort(excluded); !slices.Equal(excluded, gone) {
+		t.Errorf("excluded are\n%q, deleted were\n%q", excluded, gone)
+	}
+	if v.Counts.Excluded != pulsarParts*lost || v.Counts.Acked != entries-pulsarParts*lost || v.State != "done" {
+		t.Errorf("status says %+v", v)
+	}
+	up.stop()
+	w.nothingLeft()
+}

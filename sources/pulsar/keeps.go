@@ -1,0 +1,248 @@
+package pulsar
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/headrace/headrace/sources"
+)
+
+// Pulsar deletes a ledger when every durable subscription has passed it and the topic's
+// retention keeps it no longer. Our retaining subscription does not pass what is needed.
+// Two policies move it all the same: a TTL passes what is older, and a backlog quota that
+// evicts passes what is older than its time, or what makes the backlog larger than its
+// size. So an entry stays as long as none of the two reaches it, and then as long as the
+// retention keeps it.
+
+var _ sources.Keeper = (*Source)(nil)
+
+const (
+	policyFor   = time.Minute // for so long what is known of a topic's policies is believed
+	evictedDown = 0.9         // a quota that evicts leaves this part of its size
+	untilAny    = -1          // Kept.Room: at any time
+)
+
+// policy is what makes Pulsar delete entries of a topic that we still need. 0: no limit.
+type policy struct {
+	moved     time.Duration // an entry of this age is passed
+	evicts    int64         // a backlog of so many bytes is cut
+	kept      time.Duration // by the retention, at least
+	forever   bool          // the retention deletes nothing
+	blind     string        // why it is not known
+	refreshed time.Time
+}
+
+// deletes is the age that every entry reaches, sources.Never where none is too old.
+func (q *policy) deletes() time.Duration {
+	if q.moved == 0 || q.forever {
+		return sources.Never
+	}
+	return max(q.moved, q.kept)
+}
+
+// stamp is when an entry was published.
+type stamp struct {
+	at        messageAt
+	published time.Time
+}
+
+// Keeps asks once for each partition's ledgers, once a minute for its topic's policies,
+// and for the entry at a mark when the mark has moved.
+func (s *Source) Keeps(ctx context.Context, marks []sources.Mark, ahead time.Duration) ([]sources.Kept, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	all := make([]sources.Kept, len(marks))
+	type answer struct {
+		partition
+		layout
+		err error
+	}
+	known := map[sources.PartitionID]*answer{}
+	for i, m := range marks {
+		x := &all[i]
+		*x = sources.Kept{Partition: m.Partition, ByAge: sources.Never, Room: sources.Never, Retention: sources.Never}
+		a := known[m.Partition]
+		if a == nil {
+			a = &answer{}
+			known[m.Partition] = a
+			if a.partition, a.err = s.find(ctx, m.Partition); a.err == nil {
+				a.layout, a.err = s.layoutIf(ctx, a.partition)
+			}
+		}
+		if x.Err = a.err; a.err != nil {
+			_, x.Gone = errors.AsType[*sources.Changed](a.err)
+			continue
+		}
+		x.Low, x.Head = position(a.Ledgers[0].Ledger, 0), s.inSegment(a.partition, a.head())
+		if ahead >= 0 {
+			x.Err = s.foretell(ctx, a.partition, &a.layout, m.Position, x)
+		}
+	}
+	return all, ctx.Err()
+}
+
+// layoutIf is the ledgers of a topic that is still the one that was planned.
+func (s *Source) layoutIf(ctx context.Context, p partition) (layout, error) {
+	l, err := s.layoutOf(ctx, p)
+	if err != nil {
+		return l, err
+	}
+	created, err := s.madeAt(ctx, p.topic)
+	if err == nil && created != p.created {
+		err = madeAgain(p, p.String(), s.wholeOfLocked(p), partition{p.topic, created})
+	}
+	return l, err
+}
+
+// foretell says how far the entry at a position is from its deletion.
+func (s *Source) foretell(ctx context.Context, p partition, l *layout, needed sources.Position, x *sources.Kept) error {
+	q, err := s.policyOf(ctx, p)
+	if err != nil {
+		return err
+	}
+	x.Retention, x.Blind = q.deletes(), q.blind
+	_, x.Held, err = l.cursor(s.o.Retain)
+	if err != nil {
+		return err
+	}
+	at := l.normal(s.next(needed))
+	g, there := l.find(at.Ledger)
+	switch {
+	case !there || at.Entry >= g.Entries: // it is deleted, or not written yet
+		return nil
+	case !x.Held && !q.forever:
+		x.Room = untilAny
+	case q.evicts > 0 && !q.forever:
+		x.Room = l.room(at, q.evicts)
+	}
+	if x.Retention == sources.Never {
+		return nil
+	}
+	published, err := s.publishedAt(ctx, p, at)
+	if err != nil {
+		return err
+	}
+	x.ByAge = max(0, x.Retention-time.Since(published))
+	return nil
+}
+
+// room is how many offsets may be written before a quota of so many bytes evicts what is
+// at a place.
+func (l *layout) room(from messageAt, quota int64) int64 {
+	var behind, bytes, entries float64
+	for _, g := range l.Ledgers {
+		bytes, entries = bytes+float64(g.Size), entries+float64(g.Entries)
+		switch {
+		case g.Ledger > from.Ledger:
+			behind += float64(g.Size)
+		case g.Ledger == from.Ledger && g.Entries > 0:
+			behind += float64(g.Size) * float64(g.Entries-from.Entry) / float64(g.Entries)
+		}
+	}
+	left := evictedDown*float64(quota) - behind
+	if left <= 0 || bytes <= 0 {
+		return untilAny
+	}
+	return int64(min(left/(bytes/entries)*float64(int64(1)<<indexBits), 1<<62))
+}
+
+// publishedAt is when an entry was published.
+func (s *Source) publishedAt(ctx context.Context, p partition, at messageAt) (time.Time, error) {
+	s.mu.Lock()
+	known, is := s.stamps[p]
+	s.mu.Unlock()
+	if is && known.at == at {
+		return known.published, nil
+	}
+	info, err := s.entry(ctx, p, at.Ledger, at.Entry)
+	if err != nil {
+		return time.Time{}, err
+	}
+	text := info.header.Get("X-Pulsar-publish-time")
+	published, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("%s: when entry %s of %s was published is %q: %w", s.admin.where(), at, p, text, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stamps[p] = stamp{at, published}
+	return published, nil
+}
+
+// policyOf the topic of a partition. What may not be asked for is said, and nothing else
+// fails.
+func (s *Source) policyOf(ctx context.Context, p partition) (policy, error) {
+	topic := s.topicOf(p)
+	s.mu.Lock()
+	known, is := s.policies[topic]
+	s.mu.Unlock()
+	if is && time.Since(known.refreshed) < policyFor {
+		return known, nil
+	}
+	q := policy{refreshed: time.Now()}
+	switch err := q.read(ctx, s.admin, adminPath(topic)); {
+	case isTemporary(err) || ctx.Err() != nil:
+		return q, err
+	case err != nil:
+		q = policy{refreshed: q.refreshed,
+			blind: fmt.Sprintf("the policies of %s are not told, so deletion by a TTL or a backlog quota is not foreseen: %v", shortName(topic), err)}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.policies[topic] = q
+	return q, nil
+}
+
+// topicOf a partition is the topic of the spec: policies are set on it.
+func (s *Source) topicOf(p partition) string {
+	for _, topic := range s.o.Topics {
+		if p.topic == topic || strings.HasPrefix(p.topic, topic+"-partition-") {
+			return topic
+		}
+	}
+	return p.topic
+}
+
+// read asks for the policies that are in force: the topic's, else its namespace's, else
+// the broker's.
+func (q *policy) read(ctx context.Context, a *admin, path string) error {
+	var (
+		ttl  int64
+		keep struct {
+			Minutes int64 `json:"retentionTimeInMinutes"`
+			MiB     int64 `json:"retentionSizeInMB"`
+		}
+		quotas map[string]struct {
+			Bytes   int64  `json:"limitSize"`
+			Seconds int64  `json:"limitTime"`
+			Policy  string `json:"policy"`
+		}
+	)
+	for what, into := range map[string]any{"messageTTL": &ttl, "retention": &keep, "backlogQuotaMap": &quotas} {
+		if err := a.call(ctx, http.MethodGet, path+"/"+what+"?applied=true", nil, into); err != nil {
+			return err
+		}
+	}
+	q.moved = time.Duration(ttl) * time.Second
+	for _, one := range quotas {
+		if one.Policy != "consumer_backlog_eviction" {
+			continue
+		}
+		if age := time.Duration(one.Seconds) * time.Second; age > 0 && (q.moved == 0 || age < q.moved) {
+			q.moved = age
+		}
+		if one.Bytes > 0 {
+			q.evicts = one.Bytes
+		}
+	}
+	q.forever = keep.Minutes < 0 && keep.MiB < 0
+	if keep.MiB < 0 && keep.Minutes > 0 {
+		q.kept = time.Duration(keep.Minutes) * time.Minute
+	}
+	return nil
+}
