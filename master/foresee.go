@@ -13,8 +13,9 @@ const (
 	rateOver    = 5 * time.Minute  // rates are measured over this time
 	rateAtLeast = 10 * time.Second // and are unknown before
 	rateSamples = 64
-	halfOfKept  = 2 // guard.warn is at most that part of what the broker keeps
-	timesCatch  = 2 // warn if less is left than this many times the catch-up time
+	halfOfKept  = 2         // guard.warn is at most that part of what the broker keeps
+	byDeleted   = "deleted" // nothing is left to forecast
+	timesCatch  = 2         // warn if less is left than this many times the catch-up time
 )
 
 // glance is one partition at one moment, in places of its ruler.
@@ -59,7 +60,7 @@ func (l glances) rate(of func(glance) int64) float64 {
 type outlook struct {
 	records int64
 	left    time.Duration // sources.Never
-	by      string        // the rule that deletes it first: age, size, movement
+	by      string        // the rule that deletes it first: age, size, movement; or byDeleted
 	catchUp time.Duration // to read what is there, at the rate of the last minutes; 0: not known
 	warn    bool
 }
@@ -84,7 +85,7 @@ func foresee(k *sources.Kept, seen glances, end int64, warn time.Duration) outlo
 		o.left, o.by = seconds(float64(o.records)/moves), "movement"
 	}
 	if o.records == 0 && now.needed < now.low {
-		o.left = 0 // it is deleted; a worker that holds it may have read it before
+		o.left, o.by = 0, byDeleted // a worker that holds it may have read it before
 	}
 	if reads := seen.rate(func(l glance) int64 { return l.needed }); reads > 0 {
 		o.catchUp = seconds(float64(max(0, end-now.needed)) / reads)

@@ -47,7 +47,8 @@ func TestDeletionIsForeseenByAgeBySizeOrByHowTheLogMoved(t *testing.T) {
 		"fast enough":                   {kept: sources.Kept{ByAge: 20 * time.Hour, Room: never, Retention: 168 * time.Hour}, reads: 10, left: 20 * time.Hour, by: "age", records: 1000},
 		"the rest is not to be read":    {kept: sources.Kept{ByAge: 20 * time.Hour, Room: never, Retention: 168 * time.Hour}, reads: 1, end: 2000, left: 20 * time.Hour, by: "age", records: 1000},
 		"all is read":                   {kept: sources.Kept{ByAge: time.Minute, Room: never, Retention: 168 * time.Hour}, needed: 100_000, left: time.Minute, by: "age", records: 99_500},
-		"it is gone":                    {kept: sources.Kept{ByAge: never, Room: never, Retention: never}, needed: 400, left: 0, records: 0, warn: true},
+		"it is gone":                    {kept: sources.Kept{ByAge: never, Room: never, Retention: never}, needed: 400, left: 0, by: byDeleted, records: 0, warn: true},
+		"it is gone, young as it is":    {kept: sources.Kept{ByAge: 21 * time.Hour, Room: never, Retention: 24 * time.Hour}, needed: 400, left: 0, by: byDeleted, records: 0, warn: true},
 	} {
 		needed, end := int64(1500), int64(1)<<60
 		if c.needed > 0 {

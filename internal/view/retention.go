@@ -16,7 +16,7 @@ type Retention struct {
 	Records   int64   `json:"records"`
 	Seconds   float64 `json:"seconds"` // 0 with never
 	Never     bool    `json:"never"`
-	By        string  `json:"by"` // age | size | movement
+	By        string  `json:"by"` // age | size | movement; deleted: it is gone
 	Warn      bool    `json:"warn"`
 	Blind     string  `json:"blind"` // why the forecast knows less than it could
 }
@@ -37,6 +37,8 @@ func (r *Retention) text() string {
 		return "?"
 	case r.Never:
 		return "always"
+	case r.By == "deleted":
+		return "deleted !"
 	case r.Warn:
 		return rough(r.Seconds) + " !"
 	}
@@ -51,6 +53,9 @@ func (r *Retention) sentence(unit string) string {
 	}
 	if r.Never {
 		return fmt.Sprintf("%s before the oldest needed record, and nothing is known to delete it%s", terminal.Amount(r.Records, unit), why)
+	}
+	if r.By == "deleted" {
+		return fmt.Sprintf("the oldest needed record of %s is deleted already%s", r.Label, why)
 	}
 	return fmt.Sprintf("the oldest needed record for %s at least, by %s; %s before it%s; nearest in %s", r.text(), r.By, terminal.Amount(r.Records, unit), why, r.Label)
 }

@@ -24,7 +24,7 @@ type Retention struct {
 	Label     string // what people call the partition
 	Records   int64
 	Left      time.Duration // sources.Never: nothing will delete it, as far as is known
-	By        string        // age | size | movement, "" with Never
+	By        string        // age | size | movement, deleted: it is gone; "" with Never
 	Warn      bool          // it is less than is safe
 	Blind     string        // why less is known than could be, "" if not
 }

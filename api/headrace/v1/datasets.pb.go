@@ -1320,7 +1320,7 @@ type Retention struct {
 	Records       int64                  `protobuf:"varint,3,opt,name=records,proto3" json:"records,omitempty"`  // from where the source's log begins
 	Seconds       float64                `protobuf:"fixed64,4,opt,name=seconds,proto3" json:"seconds,omitempty"` // until it may be deleted, unless never
 	Never         bool                   `protobuf:"varint,5,opt,name=never,proto3" json:"never,omitempty"`      // nothing will delete it, as far as is known
-	By            string                 `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`             // age | size | movement
+	By            string                 `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`             // age | size | movement; deleted: it is gone
 	Warn          bool                   `protobuf:"varint,7,opt,name=warn,proto3" json:"warn,omitempty"`        // less than guard.warn, or than twice what catching up needs
 	Blind         string                 `protobuf:"bytes,8,opt,name=blind,proto3" json:"blind,omitempty"`       // why less is known than could be
 	Label         string                 `protobuf:"bytes,9,opt,name=label,proto3" json:"label,omitempty"`       // what people call the partition
