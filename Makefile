@@ -118,7 +118,7 @@ wheel: build venv ## the Python package with the binary in it, tried in a fresh 
 
 .PHONY: test-quickstart
 test-quickstart: build venv ## the quick start with its kills, report checked
-	$(PY) -m pytest -q examples --ignore=examples/test_quickstart_kafka.py --ignore=examples/test_quickstart_pulsar.py --ignore=examples/test_quickstart_rocketmq.py
+	$(PY) -m pytest -q examples bench/test_goals.py --ignore=examples/test_quickstart_kafka.py --ignore=examples/test_quickstart_pulsar.py --ignore=examples/test_quickstart_rocketmq.py
 
 .PHONY: test-quickstart-kafka
 test-quickstart-kafka: build venv quickstart-needs-kafka ## the same on a real Kafka, beside a consumer group

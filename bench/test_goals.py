@@ -1,0 +1,36 @@
+"""A page of figures says of each goal whether it was reached."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.goals import judged, titled
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        ("| `vs_tuned` | 1.45, 1.41, 2.03 | over tuned's; goal 2 |", "goal 2: **missed** |"),
+        ("| `vs_tuned` | 2.1, 1.41, 2.3 | over tuned's; goal 2 |", "goal 2: met |"),
+        ("| `batched` | 721,050 | pairs/s; goal 300,000 |", "goal 300,000: met |"),
+        ("| `cost` | 0.0663 | a share; goal at most 0.02 |", "goal at most 0.02: **missed** |"),
+        ("| `cost_interval` | 0.0418, 0.1243 | with 95 %; goal at most 0.02 |", "goal at most 0.02: **missed** |"),
+        ("| `cost_interval` | -0.0172, 0.0101 | with 95 %; goal at most 0.02 |", "goal at most 0.02: met |"),
+        ("| `cost_interval` | -0.0172, 0.0301 | with 95 %; goal at most 0.02 |", ": this run cannot tell |"),
+        ("| `cpus` | 2 |  |", "| `cpus` | 2 |  |"),
+    ],
+)
+def test_a_goal_is_met_missed_or_not_known(row: str, says: str) -> None:
+    once = judged(row)
+    assert once.endswith(says)
+    assert judged(once) == once
+
+
+def test_a_section_of_another_run_says_so_in_its_title() -> None:
+    def section(title: str, day: str, commit: str) -> str:
+        return f"## {title}\n\n`make bench-x`, {day} 10:00 UTC, commit {commit}, on a machine.\n"
+
+    sections = [section("A", "2026-11-21", "aaa"), section("B", "2026-11-22", "bbb"), section("C", "2026-11-22", "bbb")]
+    for _ in range(2):
+        sections = titled(sections)
+        assert [s.split("\n")[0] for s in sections] == ["## A (another run: 2026-11-21, commit aaa)", "## B", "## C"]
