@@ -84,6 +84,10 @@ test-python: build venv ## the Python package against the real binary, two tests
 test-rounds: build venv ## rounds of a synchronous group, with deaths; not in `make test` yet
 	cd connectors/python && HEADRACE_BIN="$(CURDIR)/$(BIN)" ../../$(PY) -m pytest -q tests/integration/check_rounds.py
 
+.PHONY: quickstart-flash
+quickstart-flash: build venv ## a trainer with checkpoints in memory beside one without, both killed every ten seconds; two minutes
+	@$(PY) examples/flash/quickstart.py --report build/quickstart-flash.json
+
 .PHONY: test-flash
 test-flash: build venv ## checkpoints in memory, with kills; not in `make test` yet
 	cd connectors/python && HEADRACE_BIN="$(CURDIR)/$(BIN)" ../../$(PY) -m pytest -q tests/integration/check_memory.py

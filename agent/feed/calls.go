@@ -44,6 +44,14 @@ func (t *trainer) call(payload []byte) error {
 	if err != nil {
 		return err
 	}
+	if v.Call == frame.CallPersist {
+		if v.Path == "" || v.Cut == 0 {
+			t.out.send(frame.TypeAnswer, 0, frame.Answer{ID: v.ID, Code: frame.AnswerRefused, Reason: "persist names no slot, or no cut"})
+			return nil
+		}
+		t.persist(&v)
+		return nil
+	}
 	c, err := callProto(t.number, &v)
 	if err == nil {
 		if a := t.srv.cfg.Desk.Do(&hold.Call{Call: c}); a.Invalid != "" {
@@ -99,7 +107,7 @@ func callProto(worker uint32, v *frame.Call) (*pb.CutCall, error) {
 		}
 		c.Call = &pb.CutCall_Restore{Restore: r}
 	default:
-		return nil, fmt.Errorf("call %q: it is ask, pause, bind, drop or restore", v.Call)
+		return nil, fmt.Errorf("call %q: it is ask, pause, bind, drop, restore or persist", v.Call)
 	}
 	return c, nil
 }

@@ -19,6 +19,7 @@
 //	rest.go       what an ended process has said before it ended
 //	trainer.go    one trainer process: what is said to it, how it ends
 //	calls.go      questions about cuts
+//	persist.go    checkpoints in memory, to storage
 //	resume.go     what a returning trainer brings
 //	process.go    pidfds: exits noticed, processes ended
 //	data.go       ATTACH, CREDIT

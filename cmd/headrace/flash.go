@@ -8,7 +8,6 @@ import (
 	"google.golang.org/grpc"
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
-	"github.com/headrace/headrace/flashckpt/manifest"
 	"github.com/headrace/headrace/flashckpt/memory"
 	"github.com/headrace/headrace/internal/link"
 )
@@ -25,7 +24,7 @@ const (
 // saveMemory writes to storage the newest checkpoints that a job's trainers have left in
 // memory, and tells the master. The trainers have ended.
 func (a *app) saveMemory(ctx context.Context, of memory.Left, target link.Target, log *slog.Logger) {
-	saved, err := memory.PersistNewest(ctx, manifest.OS{}, memory.Root(), of)
+	saved, err := memory.PersistNewest(ctx, memory.Direct{}, memory.Root(), of)
 	if err != nil {
 		log.Warn("what lies in memory could not be looked through", "error", err)
 	}

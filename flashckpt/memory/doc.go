@@ -7,5 +7,6 @@
 //
 //	slot.go     one slot: its layout, opening, checking
 //	list.go     all slots of a node
+//	direct.go   large images, past the page cache
 //	persist.go  from a slot to a checkpoint on storage
 package memory

@@ -8,8 +8,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/headrace/headrace/flashckpt/manifest"
 )
@@ -26,6 +29,11 @@ func Persist(ctx context.Context, on manifest.FS, s *Slot) error {
 	if want := manifest.Folder(m.Step, m.Rank, m.Cut.ID); !filepath.IsAbs(folder) || filepath.Base(folder) != want || filepath.Base(s.About.Path) != manifest.FileName {
 		return fmt.Errorf("%s: its path %s is not %s in a folder %s", s.Path, s.About.Path, manifest.FileName, want)
 	}
+	unlock, err := s.onlyOne(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	if _, err := on.ReadFile(s.About.Path); err == nil {
 		return manifest.Stays(on, s.About.Path)
 	} else if !errors.Is(err, fs.ErrNotExist) {
@@ -38,11 +46,7 @@ func Persist(ctx context.Context, on manifest.FS, s *Slot) error {
 	if folder, err = manifest.Begin(on, filepath.Dir(folder), filepath.Base(folder)); err != nil {
 		return err
 	}
-	var file manifest.File
-	err = guarded(func() error {
-		file, err = manifest.WriteFile(on, folder, name, &reader{ctx: ctx, from: bytes.NewReader(s.image())})
-		return err
-	})
+	file, err := s.write(ctx, on, folder, name)
 	if err != nil {
 		return err
 	}
@@ -51,6 +55,53 @@ func Persist(ctx context.Context, on manifest.FS, s *Slot) error {
 	}
 	m.Files = []manifest.File{file}
 	return manifest.WriteManifest(on, s.About.Path, &m)
+}
+
+// onlyOne waits until no other process or goroutine writes the slot to storage: a second
+// one would cut off the first one's file.
+func (s *Slot) onlyOne(ctx context.Context) (unlock func(), err error) {
+	f, err := os.OpenFile(s.Path+".persist", os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	got := make(chan error, 1)
+	go func() {
+		for {
+			err := unix.Flock(int(f.Fd()), unix.LOCK_EX)
+			if !errors.Is(err, unix.EINTR) {
+				got <- err
+				return
+			}
+		}
+	}()
+	select {
+	case err := <-got:
+		if err != nil {
+			return nil, errors.Join(&os.PathError{Op: "flock", Path: f.Name(), Err: err}, f.Close())
+		}
+		return func() { _ = f.Close() }, nil
+	case <-ctx.Done():
+		go func() { // the other one ends some time
+			<-got
+			_ = f.Close()
+		}()
+		return nil, context.Cause(ctx)
+	}
+}
+
+// write writes the image as a file, which is synced when it returns.
+func (s *Slot) write(ctx context.Context, on manifest.FS, folder, name string) (file manifest.File, err error) {
+	if d, is := on.(Direct); is && filepath.Base(name) == name {
+		crc, ok, err := d.image(filepath.Join(folder, name), s.image(), s.padded(), func() error { return context.Cause(ctx) })
+		if ok || err != nil {
+			return manifest.File{Path: name, Size: s.Bytes, CRC: crc}, err
+		}
+	}
+	err = guarded(func() error {
+		file, err = manifest.WriteFile(on, folder, name, &reader{ctx: ctx, from: bytes.NewReader(s.image())})
+		return err
+	})
+	return file, err
 }
 
 // fileOf is the name that the state has for its file.

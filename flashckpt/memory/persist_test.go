@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -172,6 +173,52 @@ func TestPersistingEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := Persist(ctx, manifest.OS{}, s); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("its manifest: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Large images take another way to the disk.
+func TestALargeImageOfAnyLengthIsOnStorageAsItWasInMemory(t *testing.T) {
+	for _, n := range []int{directFrom, directFrom + 8, 3*stride + 5000} {
+		dir := filepath.Join(t.TempDir(), "ckpt")
+		slot, path := writeSlot(t, t.TempDir(), dir, 0, 1, image(n))
+		s, err := Open(slot)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		for range 3 { // as after a reconnection: asked again while it goes on
+			wg.Go(func() {
+				if err := Persist(t.Context(), Direct{}, s); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		m, err := manifest.Load(manifest.OS{}, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if faults, err := manifest.Verify(t.Context(), filepath.Dir(path), m, manifest.Verifying{}); err != nil || len(faults) > 0 || m.Files[0].Size != int64(n/8*8) {
+			t.Errorf("%d bytes: %v, %v, %+v", n, faults, err, m.Files)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	slot, path := writeSlot(t, t.TempDir(), filepath.Join(t.TempDir(), "ckpt"), 0, 1, image(directFrom))
+	change(t, slot, page+directFrom-1)
+	s, err := Open(slot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Persist(t.Context(), Direct{}, s); err == nil || !strings.Contains(err.Error(), "its memory was changed") {
 		t.Errorf("%v", err)
 	}
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {

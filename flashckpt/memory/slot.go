@@ -115,6 +115,18 @@ func (s *Slot) parse(size int64) error {
 // image is the safetensors file that lies in the slot.
 func (s *Slot) image() []byte { return s.memory[page : page+s.Bytes] }
 
+// padded is the image up to the end of its last page.
+func (s *Slot) padded() []byte { return s.memory[page : page+(s.Bytes+page-1)/page*page] }
+
+// Owner is the user whose slot it is.
+func (s *Slot) Owner() (uid uint32, err error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(s.file.Fd()), &st); err != nil {
+		return 0, err
+	}
+	return st.Uid, nil
+}
+
 // Close unpins the slot.
 func (s *Slot) Close() error {
 	var err error

@@ -78,7 +78,7 @@ var rules = []struct {
 	{"agent/hold", []string{"sources", "api/headrace/v1"}},
 	{"agent/supervise", nil},
 	{"internal/proof/toymaster", []string{"sources", "api/headrace/v1", "internal/dataset", "internal/link"}},
-	{"agent/...", []string{"sources", "agent/...", "api/headrace/v1", "internal/dataset", "internal/decode", "internal/frame", "internal/link"}},
+	{"agent/...", []string{"sources", "agent/...", "api/headrace/v1", "flashckpt/memory", "internal/dataset", "internal/decode", "internal/frame", "internal/link"}},
 
 	{"api/...", nil},
 	{"cmd/...", []string{"..."}}, // the only place that wires

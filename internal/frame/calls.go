@@ -12,6 +12,10 @@ const (
 	CallDrop    = "drop"
 	CallRestore = "restore"
 	CallPause   = "pause"
+
+	// CallPersist is for the agent itself: write the checkpoint of Cut, in the slot at
+	// Path, to storage.
+	CallPersist = "persist"
 )
 
 // Call asks something about cuts. Its fields are those of CutCall in

@@ -214,8 +214,22 @@ class Checkpointer:
         if self._trainer.model == "replicated" and self._trainer.rank != 0:
             self._await_newer(folder, cut, deadline)
             return folder
-        self._write(cut, folder, pinned, deadline)
+        path = os.path.join(folder, _manifest.FILE_NAME)
+        if os.path.lexists(path) or not self._by_agent(pinned, deadline):
+            self._write(cut, folder, pinned, deadline)
+            return folder
+        self._reached("renamed")
+        _cuts.bind(self._trainer, cut.id, path, max(deadline, time.monotonic() + _cuts.CALL_SECONDS))
+        self._reached("bound")
+        _retain.retain(self._trainer, self.dir, self.keep, path, self._timeout)
         return folder
+
+    def _by_agent(self, pinned: Pinned, deadline: float) -> bool:
+        """The agent has written the checkpoint to storage. False: it cannot; this process has to."""
+        why = _cuts.persist(self._trainer, pinned.cut.id, pinned.path, deadline)
+        if why:
+            log.warning("the trainer writes the checkpoint of step %d itself: %s", pinned.step, why)
+        return not why
 
     def _await_newer(self, folder: str, cut: Cut, deadline: float) -> None:
         """Until rank 0 has written this checkpoint to storage, or a newer one."""

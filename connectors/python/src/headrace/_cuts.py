@@ -101,6 +101,13 @@ def ask(
     return Cut(answer.cut, step, answer.body)
 
 
+def persist(trainer: Trainer, cut: str, slot: str, deadline: float) -> str:
+    """Has the agent write a checkpoint from its slot to storage. Gives why it did not;
+    empty: it did. Raises CheckpointError at the deadline."""
+    answer = _wait(trainer, {"call": "persist", "cut": cut, "path": slot}, deadline, f"writing {slot} to storage")
+    return "" if answer.code == "ok" else answer.reason or answer.code
+
+
 def bind(trainer: Trainer, cut: str, path: str, deadline: float) -> None:
     """Tells that a valid manifest of the cut is at path. Raises CheckpointError, Fenced."""
     _say(trainer, {"call": "bind", "cut": cut, "path": path}, deadline, f"binding {path}")

@@ -42,6 +42,7 @@ class Pinned:
         if cut is not None and manifest["cut"]["id"] != cut:
             self._reading.close()
             raise CheckpointError(f"{path} holds another checkpoint by now")
+        self.path = path
         self.step = int(manifest["step"])
         self.cut = Cut(manifest["cut"]["id"], self.step, manifest["cut"])
         self.order = int(manifest["cut"]["order"])

@@ -38,6 +38,6 @@ class Records:
         if state[_KEY] == _EMPTY:
             raise CheckpointError(
                 "this distributed checkpoint was saved before the first batch, so it has no records: leave `records` "
-                "out of the load, and begin with headrace.init(resume=\"start\")"
+                'out of the load, and begin with headrace.init(resume="start")'
             )
         self._stream.load_state_dict(json.loads(state[_KEY]))
