@@ -73,7 +73,7 @@ def main() -> None:
             journal.trained(records)
             now = time.monotonic()
             store = now - on_storage >= args.storage
-            if store or args.memory and now - in_memory >= args.memory:
+            if store or (args.memory and now - in_memory >= args.memory):
                 state = {"weights": weights, "squares": squares, "records": records}
                 saved = [s for s in saved if not s.done] + [ck.save(step, state, storage=store)]
                 after = time.monotonic()
