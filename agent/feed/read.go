@@ -33,6 +33,7 @@ const batchesAhead = 3
 type reading struct {
 	l      *lease
 	from   int64 // order position
+	end    int64 // the lease's when it began
 	ds     *Dataset
 	desk   Desk // told where input that grows ends by now
 	came   chan<- struct{}
@@ -49,7 +50,7 @@ type reading struct {
 // the end. The reading takes over the memory of spare; stop gives memory back.
 func startReading(ctx context.Context, ds *Dataset, desk Desk, l *lease, from, end int64, came chan<- struct{}, spare *spareBatches) *reading {
 	ctx, cancel := context.WithCancel(ctx)
-	r := &reading{l: l, from: from, ds: ds, desk: desk, came: came, out: make(chan chunk, 1), free: make(chan *sources.Batch, batchesAhead), cancel: cancel}
+	r := &reading{l: l, from: from, end: end, ds: ds, desk: desk, came: came, out: make(chan chunk, 1), free: make(chan *sources.Batch, batchesAhead), cancel: cancel}
 	for range batchesAhead {
 		r.free <- spare.get()
 	}

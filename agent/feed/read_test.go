@@ -10,6 +10,7 @@ import (
 
 	pb "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/internal/proof/memsource"
 	"github.com/headrace/headrace/sources"
 )
 
@@ -100,5 +101,61 @@ func TestTheNextLeaseIsBegunWhileRecordsOfOneWaitAndItsMemoryIsHandedOn(t *testi
 	c.open(t.Context())
 	if len(c.rds) != 1 || c.rds[0].from != 1 {
 		t.Error("a reading from another position was taken over")
+	}
+}
+
+// sealed is a source of one segment that holds a record at 1, holds nothing behind it, and
+// was sealed at 5: a cursor of a range that goes on behind it waits.
+type sealed struct{ sources.Source }
+
+func (sealed) Open(_ context.Context, r sources.Range, from sources.Position, _ []byte) (sources.Cursor, error) {
+	return &sealedCursor{at: from.Offset, end: r.End}, nil
+}
+
+type sealedCursor struct{ at, end int64 }
+
+func (c *sealedCursor) Next(ctx context.Context, b *sources.Batch) error {
+	if c.at <= 1 {
+		b.Reset()
+		b.Recs, b.End = append(b.Recs, sources.Record{Offset: 1, Next: 2}), 2
+		c.at = 2
+		return nil
+	}
+	if c.end <= 5 {
+		return io.EOF
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (c *sealedCursor) Close() error { return nil }
+
+// Guarantee 1: the positions behind the last record of a segment are settled when the
+// segment is sealed, although a reading that began before waits for a record there.
+func TestALeaseWhoseEndWasMovedBackIsReadToIt(t *testing.T) {
+	l := &lease{grant: &pb.Grant{LeaseEnd: 10, Pieces: []*pb.Piece{{End: 10}}}, read: 2, end: 10}
+	st := &stream{t: &trainer{srv: &Server{}}, ds: &Dataset{Source: sealed{}, Spec: &dataset.Spec{Source: &memsource.Spec{End: "never"}}}, leases: []*lease{l}}
+	c := &cutter{st: st, came: make(chan struct{}, 1), now: []*lease{l}, timer: time.NewTimer(time.Hour)}
+	defer c.reset()
+	c.open(t.Context())
+	l.end = 5
+	c.open(t.Context())
+	rd := c.rds[0]
+	deadline := time.After(time.Minute)
+	for {
+		select {
+		case ch, more := <-rd.out:
+			if !more {
+				if !rd.complete {
+					t.Error("the reading ended before its end")
+				}
+				return
+			}
+			if ch.batch != nil || ch.err != io.EOF {
+				t.Fatalf("%+v of positions without a record", ch)
+			}
+		case <-deadline:
+			t.Fatal("the reading waits behind the end of its lease")
+		}
 	}
 }

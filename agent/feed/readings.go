@@ -47,8 +47,8 @@ func (c *cutter) taken(rd *reading, ch chunk, ok bool) bool {
 }
 
 // open makes the readings those of the given leases: it starts missing ones and stops all
-// others. A reading that waits at the head for records that were stolen would otherwise
-// wait for ever.
+// others. A reading that waits at the head for records that were stolen, or in a segment
+// that was sealed, would otherwise wait for ever.
 func (c *cutter) open(ctx context.Context) {
 	for i := len(c.rds) - 1; i >= 0; i-- {
 		if rd := c.rds[i]; !slices.Contains(c.now, rd.l) {
@@ -56,6 +56,8 @@ func (c *cutter) open(ctx context.Context) {
 		} else if c.overtaken(rd) {
 			c.drop(rd)
 			c.leaseEnd(rd.l)
+		} else if c.cutBack(rd) {
+			c.drop(rd) // read again below, to the new end
 		}
 	}
 	for _, l := range c.now {
@@ -123,6 +125,19 @@ func (c *cutter) overtaken(rd *reading) bool {
 	c.st.mu.Lock()
 	defer c.st.mu.Unlock()
 	return rd.l.read >= rd.l.end
+}
+
+// cutBack reports whether the end of a lease of live input was moved back while it is
+// read. For example, lease [100, 300) was read to 200, positions [200, 210) hold no
+// record, and the segment was sealed at 210: its reading waits for a record behind 210,
+// which never comes. One that ends at 210 finds that there is none.
+func (c *cutter) cutBack(rd *reading) bool {
+	if !c.st.ds.Spec.Live() {
+		return false
+	}
+	c.st.mu.Lock()
+	defer c.st.mu.Unlock()
+	return rd.l.end < rd.end
 }
 
 func (c *cutter) reads(l *lease) bool {
