@@ -37,6 +37,11 @@ type commits struct {
 
 	mu   sync.Mutex // one round at a time
 	said map[said]told
+
+	// telling is read-held while brokers are told something of datasets that exist, and
+	// held while what a deleted one has at its broker is removed: a round that began
+	// before would make it again.
+	telling sync.RWMutex
 }
 
 type said struct {
@@ -81,6 +86,8 @@ func (c *commits) warn(err error) {
 func (c *commits) round(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.telling.RLock()
+	defer c.telling.RUnlock()
 	all, err := c.srv.Datasets(ctx)
 	if err != nil {
 		return nil // the shard service ends

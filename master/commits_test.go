@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/internal/proof/memsource"
 	"github.com/headrace/headrace/shardsvc/serve"
 	"github.com/headrace/headrace/sources"
 	"github.com/headrace/headrace/sources/files"
@@ -141,4 +144,64 @@ func TestTheBrokerIsToldAtOnceWhenMarksMove(t *testing.T) {
 	}
 	cancel()
 	<-done
+}
+
+// holding is a broker that keeps records for a dataset until it is released.
+type holding struct {
+	sources.Source
+	began, goOn chan struct{}
+	kept        atomic.Bool
+	released    chan struct{}
+}
+
+func (h *holding) Close() error                                       { return nil }
+func (h *holding) Begin(context.Context, []sources.PartitionID) error { return nil }
+func (h *holding) Commit(context.Context, []sources.Mark) error       { return nil }
+func (h *holding) Release(context.Context) error                      { h.kept.Store(false); close(h.released); return nil }
+func (h *holding) Retain(context.Context, []sources.Mark) error {
+	close(h.began)
+	<-h.goOn
+	h.kept.Store(true)
+	return nil
+}
+
+// oneRetained is a ledger of a dataset whose broker keeps records.
+type oneRetained struct{ progress }
+
+func (*oneRetained) Datasets(context.Context) ([]serve.Dataset, error) {
+	return []serve.Dataset{{ID: 1, Name: "clicks", Spec: &dataset.Spec{Source: &memsource.Spec{}}}}, nil
+}
+func (*oneRetained) RetainMarks(context.Context, uint32) ([]sources.Mark, error) {
+	return []sources.Mark{{Partition: "a"}}, nil
+}
+func (*oneRetained) CommitMarks(context.Context, uint32) ([]sources.Mark, error) { return nil, nil }
+
+// A round that tells a slow broker of a dataset, which is deleted meanwhile, does not make
+// again what was removed: the broker would keep records for nobody, for ever.
+func TestWhatADeletedDatasetHasAtItsBrokerIsNotMadeAgain(t *testing.T) {
+	broker := &holding{began: make(chan struct{}), goOn: make(chan struct{}), released: make(chan struct{})}
+	c := &commits{srv: &oneRetained{}, log: slog.New(slog.DiscardHandler), every: commitEvery, said: map[said]told{},
+		open: func(context.Context, *dataset.Spec, []sources.Segment) (sources.Source, error) { return broker, nil }}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := c.round(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+	<-broker.began
+	wg.Go(func() {
+		if err := c.release(t.Context(), &dataset.Spec{Source: &memsource.Spec{}}); err != nil {
+			t.Error(err)
+		}
+	})
+	select {
+	case <-broker.released:
+		t.Error("released while a round tells the broker to keep records")
+	case <-time.After(200 * time.Millisecond): // only a defect needs this long to show
+	}
+	close(broker.goOn)
+	wg.Wait()
+	if broker.kept.Load() {
+		t.Error("the broker keeps records for a dataset that was deleted")
+	}
 }

@@ -32,13 +32,14 @@ type discovery struct {
 	cfg  Config
 	srv  ledger
 	log  *slog.Logger
-	done chan uint32 // a listing of this dataset has ended
+	tell *sync.RWMutex // commits.telling
+	done chan uint32   // a listing of this dataset has ended
 	live map[uint32]*listing
 	wg   sync.WaitGroup
 }
 
-func newDiscovery(cfg Config, srv ledger) *discovery {
-	return &discovery{cfg: cfg, srv: srv, log: cfg.Logger, done: make(chan uint32), live: map[uint32]*listing{}}
+func newDiscovery(cfg Config, srv ledger, tell *sync.RWMutex) *discovery {
+	return &discovery{cfg: cfg, srv: srv, log: cfg.Logger, tell: tell, done: make(chan uint32), live: map[uint32]*listing{}}
 }
 
 // run returns nil when ctx ends, or when the shard service does.
@@ -113,7 +114,7 @@ func sameSpec(a, b *dataset.Spec) bool {
 func (d *discovery) start(all context.Context, ds *serve.Dataset) {
 	ctx, cancel := context.WithCancel(all)
 	l := &listing{
-		cfg: d.cfg, srv: d.srv, id: ds.ID, spec: ds.Spec, cancel: cancel,
+		cfg: d.cfg, srv: d.srv, tell: d.tell, id: ds.ID, spec: ds.Spec, cancel: cancel,
 		log: d.log.With("dataset", ds.Name), news: make(chan *serve.Dataset, 1),
 	}
 	l.wake(ds)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/headrace/headrace/internal/dataset"
@@ -18,6 +19,7 @@ type listing struct {
 	cfg    Config
 	srv    ledger
 	log    *slog.Logger
+	tell   *sync.RWMutex // commits.telling
 	id     uint32
 	spec   *dataset.Spec
 	cancel context.CancelFunc

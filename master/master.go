@@ -96,7 +96,7 @@ func (m *Master) Run(ctx context.Context) (err error) {
 	brokers := &commits{open: m.cfg.OpenSource, log: m.cfg.Logger, every: commitEvery, said: map[said]told{}}
 	srv, err := serve.New(serve.Config{
 		Store: st, Job: m.cfg.Job, Model: m.cfg.Model, Version: m.cfg.Version, TTL: m.cfg.SessionTTL,
-		Check: m.cfg.Check, Logger: m.cfg.Logger, Registerer: m.registry, Look: look, Moved: brokers.round, Release: release(m.cfg.OpenSource), SilentAfter: m.cfg.SilentAfter,
+		Check: m.cfg.Check, Logger: m.cfg.Logger, Registerer: m.registry, Look: look, Moved: brokers.round, Release: brokers.release, SilentAfter: m.cfg.SilentAfter,
 	})
 	if err != nil {
 		return fmt.Errorf("state folder %s: %w", m.cfg.State, err)
@@ -138,7 +138,7 @@ func (m *Master) serve(ctx context.Context, srv *serve.Server, brokers *commits,
 		}
 		fail(err)
 	})
-	outer.Go(func() { fail(newDiscovery(m.cfg, srv).run(ctx)) })
+	outer.Go(func() { fail(newDiscovery(m.cfg, srv, &brokers.telling).run(ctx)) })
 	outer.Go(func() { brokers.run(ctx) })
 	outer.Go(func() { fail(home.watch(ctx)) })
 	outer.Go(func() {

@@ -12,22 +12,22 @@ import (
 const releaseWithin = 20 * time.Second
 
 // release tells the source of a deleted dataset that it need not keep records any more.
-func release(open Opener) func(context.Context, *dataset.Spec) error {
-	return func(ctx context.Context, spec *dataset.Spec) error {
-		if !spec.Kind().Retains {
-			return nil
-		}
-		ctx, cancel := context.WithTimeout(ctx, releaseWithin)
-		defer cancel()
-		src, err := open(ctx, spec, nil)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = src.Close() }()
-		r, ok := src.(sources.Retainer)
-		if !ok {
-			return errors.New("the source cannot keep records from deletion")
-		}
-		return r.Release(ctx)
+func (c *commits) release(ctx context.Context, spec *dataset.Spec) error {
+	if !spec.Kind().Retains {
+		return nil
 	}
+	c.telling.Lock()
+	defer c.telling.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, releaseWithin)
+	defer cancel()
+	src, err := c.open(ctx, spec, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = src.Close() }()
+	r, ok := src.(sources.Retainer)
+	if !ok {
+		return errors.New("the source cannot keep records from deletion")
+	}
+	return r.Release(ctx)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/headrace/headrace/shardsvc/serve"
 	"github.com/headrace/headrace/sources"
@@ -84,6 +85,15 @@ func (l *listing) begin(ctx context.Context, src sources.Source, parts []sources
 	r, ok := src.(sources.Retainer)
 	if !ok {
 		return errors.New("its kind says that it can keep records from deletion, and it cannot")
+	}
+	l.tell.RLock()
+	defer l.tell.RUnlock()
+	all, err := l.srv.Datasets(ctx)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(all, func(d serve.Dataset) bool { return d.ID == l.id }) {
+		return serve.ErrUnknown // it was deleted
 	}
 	return r.Begin(ctx, parts)
 }
