@@ -278,6 +278,8 @@ func (s *script) message(t *testing.T, d *datadriven.TestData) *Message {
 				k.Failed = append(k.Failed, uint64(args{t, []datadriven.CmdArg{{Key: "n", Vals: []string{v}}}}.num("n", 0)))
 			}
 			m.Calls = append(m.Calls, CutCall{Worker: w, ID: uint64(a.num("id", 1)), Restore: k})
+		case "round":
+			m.Rounds = append(m.Rounds, RoundReport{Worker: w, Dataset: ds, Series: 1, Through: uint32(a.num("through", 0)), More: a.has("more"), Drained: a.has("drained"), Newest: uint64(a.num("newest", 0)), Closed: a.has("closed")})
 		case "status":
 			m.Status = append(m.Status, WorkerStatus{Worker: w, Paused: a.has("paused")})
 		case "head":

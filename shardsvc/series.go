@@ -127,6 +127,7 @@ func (gr *group) checkRounds() {
 		d, at := s.Decide(int64(gr.now), s)
 		for no := range s.told {
 			if w := s.member(no); w != nil && w.session() != 0 && s.told[no] != d && s.Reported(no) {
+				gr.ledger.moves(&w.holder) // it may have waited for this
 				s.told[no] = d
 				gr.replyRound(w, s.ds, s.no, d)
 			}
@@ -148,6 +149,19 @@ func (s *series) leavers() {
 			s.End(fmt.Sprintf("rank %d has left before the end of the data", no))
 		}
 	}
+}
+
+// awaitsRound says whether w has its batch of the next round and another rank has not. It
+// can make no progress then.
+func (gr *group) awaitsRound(w *worker) bool {
+	return slices.ContainsFunc(gr.series, func(s *series) bool {
+		no := int(w.rank.no)
+		if s.member(no) != w || s.Ended() || !s.Reported(no) {
+			return false
+		}
+		missing := s.Missing()
+		return len(missing) > 0 && !slices.Contains(missing, no)
+	})
 }
 
 func (gr *group) replyRound(w *worker, ds DatasetID, no uint32, d rounds.Decision) {

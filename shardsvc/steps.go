@@ -14,7 +14,11 @@ func (gr *group) stepReport(a *agent, r *StepReport) {
 
 // stallDue: w may have stood still for as long as its datasets allow.
 func (gr *group) stallDue(w *worker, at Time) {
-	if !gr.ledger.stalled(&w.holder, at) {
+	still := w.still
+	gr.ledger.setStill(&w.holder, still || gr.awaitsRound(w))
+	stalled := gr.ledger.stalled(&w.holder, at)
+	gr.ledger.setStill(&w.holder, still)
+	if !stalled {
 		return
 	}
 	gr.ledger.report(Report{Kind: ReportStalled, Rank: w.rank.no, Agent: w.agent.name, Reason: "no step while holding leases"})

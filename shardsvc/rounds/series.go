@@ -113,6 +113,9 @@ func (s *Series) End(why string) {
 	}
 }
 
+// Ended says whether no later round goes.
+func (s *Series) Ended() bool { return s.said.Last || s.said.Over != "" }
+
 // Missing are the ranks that have not reported, or that are not ready for the round after
 // the last one that went.
 func (s *Series) Missing() (ranks []int) {
@@ -128,7 +131,7 @@ func (s *Series) Missing() (ranks []int) {
 // reported. Through never falls, and Last and Over stay.
 func (s *Series) Decide(now int64, v View) (d Decision, wake int64) {
 	wake = Never
-	if s.said.Last || s.said.Over != "" {
+	if s.Ended() {
 		return s.said, wake
 	}
 	f, all := s.facts(v)

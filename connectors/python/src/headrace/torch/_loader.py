@@ -9,8 +9,9 @@ import torch.utils.data
 from headrace._batch import Batch
 from headrace._dataset import Dataset, dataset
 from headrace._errors import HeadraceError
+from headrace._rounds import RoundStream
 from headrace._stream import Stream
-from headrace._trainer import _NO_WORKERS
+from headrace._trainer import _NO_WORKERS, init
 
 from ._tensors import Device, tensors
 
@@ -57,7 +58,9 @@ class Loader(torch.utils.data.IterableDataset[TensorBatch]):
             loader.step(step)
 
     dataset: its name, or a `headrace.Dataset`. rows, and more, are those of
-    `Dataset.batches()`. device: where the tensors are; default the CPU, where they are
+    `Dataset.batches()`. In a replicated model the default is ``rounds=True``, also for
+    one process: then the end of the data is known although a batch that was fetched
+    ahead is not stepped yet. device: where the tensors are; default the CPU, where they are
     views. Or give a stream that is open: ``Loader(stream=stream)``.
 
     It is an IterableDataset whose elements are whole batches, so a DataLoader takes it
@@ -95,6 +98,8 @@ class Loader(torch.utils.data.IterableDataset[TensorBatch]):
         if self._stream is None:
             assert self._dataset is not None
             assert self._rows is not None
+            if "rounds" not in self._more:
+                self._more["rounds"] = init().model == "replicated"
             self._stream = self._dataset.batches(self._rows, **self._more)
         return self._stream
 
@@ -104,6 +109,33 @@ class Loader(torch.utils.data.IterableDataset[TensorBatch]):
             raise HeadraceError(f"a Loader cannot be iterated in a DataLoader's worker: {_NO_WORKERS}")
         for batch in self.stream:
             yield TensorBatch.of(batch, self.device)
+
+    def groups(self, size: int) -> Iterator[list[TensorBatch]]:
+        """Lists of `size` batches, for gradient accumulation; the last one may be shorter.
+
+            for group in loader.groups(4):
+                for b in group: ...            # forward, backward
+                optimizer.step()
+                loader.step(step, batches=len(group))
+
+        Every rank gets lists of the same lengths. A size above 1 needs rounds.
+        """
+        if size < 1:
+            raise ValueError(f"size={size}; a group has at least one batch")
+        if size > 1 and not isinstance(self.stream, RoundStream):
+            raise ValueError(
+                f"groups({size}) needs rounds: without them the end of the data is not told while a batch is "
+                "unstepped, so the last group would wait for ever. Start the master with --model replicated, and "
+                "leave out rounds=False"
+            )
+        group: list[TensorBatch] = []
+        for batch in self:
+            group.append(batch)
+            if len(group) == size or batch.last:
+                yield group
+                group = []
+        if group:
+            yield group
 
     def step(self, step: int | None = None, *, batches: int | None = None) -> int:
         """As Stream.step(): the oldest `batches` unstepped batches are in the model."""

@@ -1,0 +1,42 @@
+"""Runs a training program whose rank kills itself: python killed.py PROGRAM ARGUMENTS...
+
+KILL=RANK,STEP: in the first attempt that rank ends by SIGKILL at the call of step(STEP),
+as soon as a checkpoint is there. KILLED=before: the step was not said; behind: it was.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import headrace
+
+attempt = int(os.environ.get("TORCHELASTIC_RESTART_COUNT") or os.environ.get("HEADRACE_ATTEMPT") or 0)
+victim, at = map(int, os.environ["KILL"].split(","))
+said = headrace.Stream.step
+
+
+def step(self: headrace.Stream, step: int | None = None, **more: Any) -> int:
+    if step != at:
+        return said(self, step, **more)
+    if os.environ["KILLED"] == "behind":
+        said(self, step, **more)
+    deadline = time.monotonic() + 120
+    while not list(Path("checkpoints").glob("step-*/headrace-manifest.json")):
+        assert time.monotonic() < deadline, "no checkpoint came"
+        time.sleep(0.01)
+    print(f"rank {victim} is killed", flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+    return 0
+
+
+if attempt == 0 and int(os.environ["RANK"]) == victim:
+    headrace.Stream.step = step  # type: ignore[method-assign]
+sys.argv = sys.argv[1:]
+sys.path.insert(0, str(Path(sys.argv[0]).parent))
+runpy.run_path(sys.argv[0], run_name="__main__")

@@ -1,0 +1,109 @@
+"""examples/ddp_clicks: a rank is killed, the group starts again, and each record is in
+the model once. Under `headrace run`, and under torchrun beside an agent that runs."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import random
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+HERE = Path(__file__).parent
+EXAMPLE = HERE.parents[2] / "examples" / "ddp_clicks"
+RECORDS, STEP_ROWS, EVERY = 20_137, 4 * 4 * 64, 5
+ARGUMENTS = [str(EXAMPLE / "train.py"), "--rows", "64", "--every", str(EVERY), "--keep", "1000"]
+
+
+def module(name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(name, EXAMPLE / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
+
+
+@pytest.fixture
+def prepared(job: Any, rng: random.Random) -> Any:
+    """A job whose data and spec are there, and whose environment kills a rank once."""
+    (job.folder / "clicks.yaml").write_text((EXAMPLE / "clicks.yaml").read_text())
+    for f in range(4):
+        lines = module("make_log").lines(f, RECORDS, 4)
+        (job.data / f"part-{f}.tsv").write_text("".join(lines))
+    job.env.update(KILL=f"{rng.randrange(4)},{rng.randint(7, 15)}", KILLED=rng.choice(["before", "behind"]))
+    return job
+
+
+def run(job: Any, *command: str, code: int = 0) -> str:
+    log = job.folder / "run.log"
+    with log.open("wb") as out:
+        process = subprocess.Popen(command, cwd=job.folder, env=job.env, stdout=out, stderr=out)
+        job.processes.append(process)
+        process.wait(280)
+    text = log.read_text()
+    assert process.returncode == code, text[-6000:] + job.logs()[-6000:]
+    return text
+
+
+def judge(job: Any, text: str) -> None:
+    """All ranks ended alike, with each record once; so was it at every checkpoint."""
+    ids = torch.arange(RECORDS)
+    want = (str(RECORDS), str(int(module("train").mix(ids).sum())))
+    ends = re.findall(r"rank (\d) ends: step (\d+) records (\d+) checksum (-?\d+) weights (\S+)", text)
+    assert sorted(e[0] for e in ends) == ["0", "1", "2", "3"], text
+    assert len({e[1:] for e in ends}) == 1, text
+    assert ends[0][2:4] == want, text
+    assert "is killed" in text
+    begun = [int(n) for n in re.findall(r"begins behind step (\d+)", text)]
+    assert len(begun) == 8, text
+    assert min(begun[4:]) == max(begun[4:]) >= EVERY, text
+    saved = sorted(job.folder.glob("checkpoints/step-*"))
+    assert len(saved) > 2
+    for folder in saved:
+        state = load_file(folder / "state.safetensors")
+        cut = json.loads(job.headrace("audit", str(folder), "-o", "json").stdout)
+        assert int(state["model.records"]) == cut["datasets"][0]["records"]["rows"], folder
+
+
+def test_under_headrace_run(prepared: Any) -> None:
+    options = ["--model", "replicated", "--nproc-per-node", "4", "--max-restarts", "3", "--http", "off"]
+    command = [prepared.binary, "run", *options, "-f", "clicks.yaml", "--", sys.executable, str(HERE / "killed.py")]
+    judge(prepared, run(prepared, *command, *ARGUMENTS))
+
+
+def test_under_torchrun_beside_an_agent(prepared: Any) -> None:
+    """torchrun is started twice: the first one ends with the rank that is killed."""
+    prepared.up("--model", "replicated", "-f", str(prepared.folder / "clicks.yaml"))
+    torchrun = str(Path(sys.executable).parent / "torchrun")
+    command = [torchrun, "--standalone", "--local-addr", "127.0.0.1", "--nproc-per-node", "4"]
+    text = run(prepared, *command, str(HERE / "killed.py"), *ARGUMENTS, code=1)
+    judge(prepared, text + run(prepared, *command, *ARGUMENTS))
+
+
+PAGE = (HERE.parents[2] / "docs" / "torch.md").read_text()
+
+
+def test_the_pages_ddp_program_has_each_record_once(prepared: Any) -> None:
+    """Two ranks, one of which is killed once. The newest checkpoint holds all records."""
+    (program,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    program = program.replace("1024", "64").replace("% 200", "% 5")
+    end = 'print("rank", dist.get_rank(), "ends: step", step, model.weight.tolist(), model.bias.tolist(), flush=True)'
+    (prepared.folder / "page.py").write_text(program + end + "\n")
+    prepared.env["KILL"] = re.sub(r"^\d", lambda m: str(int(m[0]) % 2), prepared.env["KILL"])
+    options = ["--model", "replicated", "--nproc-per-node", "2", "--max-restarts", "3", "--http", "off"]
+    command = [prepared.binary, "run", *options, "-f", "clicks.yaml", "--", sys.executable, str(HERE / "killed.py")]
+    text = run(prepared, *command, str(prepared.folder / "page.py"))
+    assert "is killed" in text
+    ends = re.findall(r"ends: (step \d+ .*)", text)
+    assert len(ends) == 2, text
+    assert ends[0] == ends[1], text
+    audit = json.loads(prepared.headrace("audit", str(prepared.folder / "checkpoints"), "-o", "json").stdout)
+    assert audit["datasets"][0]["records"]["rows"] == RECORDS, audit

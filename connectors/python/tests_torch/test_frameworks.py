@@ -1,0 +1,192 @@
+"""Lightning, the Trainer of Hugging Face, Accelerate and distributed checkpoints: killed in
+mid-pass and started again, each record is in the model once.
+
+Each framework runs in processes of its own. The model adds up `id` and `id * id` in
+a buffer, so that a batch that was fetched and not trained, or trained twice, shows.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+N = 1970  # rows; batches of 20: 99 of them, of which two are one step; so the last step has one
+
+MODEL = """
+import os, signal, sys
+import headrace, headrace.torch, torch
+from torch.utils.data import DataLoader
+
+KILL = int(os.environ.get("KILL", 0))
+
+class Sums(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.line = torch.nn.Linear(3, 1)
+        self.register_buffer("sums", torch.zeros(3, dtype=torch.int64))
+
+    def forward(self, id, dense, **more):
+        self.sums += torch.stack([torch.tensor(len(id)), id.sum(), (id * id).sum()])
+        return self.line(dense).square().sum()
+
+    def stepped(self, step):
+        if step == KILL:
+            print("killed", flush=True)
+            os.kill(os.getpid(), signal.SIGKILL)
+"""
+LIGHTNING = MODEL + """
+import glob, logging, warnings
+warnings.simplefilter("ignore")
+import lightning
+from lightning.pytorch.callbacks import ModelCheckpoint
+from headrace.torch.lightning import HeadraceCallback
+
+class Module(lightning.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.net = Sums()
+
+    def training_step(self, b, i):
+        return self.net(**b)
+
+    def on_train_batch_end(self, *args):
+        self.net.stepped(self.trainer.global_step)
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=1e-6)
+
+loader = headrace.torch.Loader("rows", 20)
+newest = max(glob.glob("ckpt/*.ckpt"), key=lambda p: int(p.split("=")[1].split(".")[0]), default=None)
+if newest is None:
+    headrace.init(resume="start")
+saves = ModelCheckpoint("ckpt", filename="{step}", every_n_train_steps=7, save_top_k=-1)
+module = Module()
+trainer = lightning.Trainer(
+    max_epochs=1, accelerator="cpu", devices=1, accumulate_grad_batches=2, callbacks=[HeadraceCallback(loader), saves],
+    logger=False, enable_progress_bar=False, enable_model_summary=False,
+)
+trainer.fit(module, DataLoader(loader, batch_size=None), ckpt_path=newest)
+net = module.net
+print("begun behind", newest, flush=True)
+print("sums", net.sums.tolist(), "steps", trainer.global_step, "unstepped", loader.stream.unstepped, flush=True)
+"""
+TRANSFORMERS = MODEL + """
+import warnings
+warnings.simplefilter("ignore")
+from transformers import TrainingArguments, TrainerCallback
+from headrace.torch.transformers import HeadraceCallback, HeadraceTrainer
+
+class Loss(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = Sums()
+
+    def forward(self, **b):
+        return {"loss": self.net(**b)}
+
+class Stepped(TrainerCallback):
+    def on_optimizer_step(self, args, state, control, model, **more):
+        model.net.stepped(state.global_step + 1)
+
+loader = headrace.torch.Loader("rows", 20)
+callback = HeadraceCallback(loader, "out")
+arguments = TrainingArguments(
+    "out", max_steps=49, gradient_accumulation_steps=2, ignore_data_skip=True, save_steps=7, use_cpu=True, report_to=[],
+    disable_tqdm=True, logging_strategy="no", learning_rate=1e-6,
+)
+model = Loss()
+begun = callback.restore()
+trainer = HeadraceTrainer(model, arguments, train_dataset=loader, callbacks=[Stepped(), callback])
+trainer.train(resume_from_checkpoint=begun)
+net = model.net
+print("begun behind", begun, flush=True)
+print("sums", net.sums.tolist(), "steps", trainer.state.global_step, "unstepped", loader.stream.unstepped, flush=True)
+"""
+ACCELERATE = MODEL + """
+import glob
+from accelerate import Accelerator
+
+accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
+loader = headrace.torch.Loader("rows", 20, device=accelerator.device)
+model = Sums()
+model, optimizer = accelerator.prepare(model, torch.optim.SGD(model.parameters(), lr=1e-6))  # not the loader
+accelerator.register_for_checkpointing(loader)
+newest = max(glob.glob("ckpt/*"), key=lambda p: int(p.split("-")[1]), default=None)
+step = 0
+if newest is None:
+    headrace.init(resume="start")
+else:
+    accelerator.load_state(newest)
+    step = int(newest.split("-")[1])
+for group in loader.groups(2):
+    for b in group:
+        accelerator.backward(model(**b))
+    optimizer.step()
+    optimizer.zero_grad()
+    step += 1
+    loader.step(step, batches=len(group))
+    model.stepped(step)
+    if step % 7 == 0:
+        accelerator.save_state(f"ckpt/new-{step}")
+        os.rename(f"ckpt/new-{step}", f"ckpt/step-{step}")
+print("begun behind", newest, flush=True)
+print("sums", model.sums.tolist(), "steps", step, "unstepped", loader.stream.unstepped, flush=True)
+"""
+DCP = MODEL + """
+import glob, warnings
+warnings.simplefilter("ignore")
+import torch.distributed.checkpoint as dcp
+
+loader = headrace.torch.Loader("rows", 20)
+model = Sums()
+newest = max(glob.glob("ckpt/step-*"), key=lambda p: int(p.split("-")[1]), default=None)
+step = 0
+if newest is None:
+    headrace.init(resume="start")
+else:
+    dcp.load({"model": model, "records": headrace.torch.Records(loader)}, checkpoint_id=newest)
+    step = int(newest.split("-")[1])
+for group in loader.groups(2):
+    for b in group:
+        model(**b)
+    step += 1
+    loader.step(step, batches=len(group))
+    model.stepped(step)
+    if step % 7 == 0:
+        dcp.save({"model": model, "records": headrace.torch.Records(loader)}, checkpoint_id=f"ckpt/new-{step}")
+        os.rename(f"ckpt/new-{step}", f"ckpt/step-{step}")
+print("begun behind", newest, flush=True)
+print("sums", model.sums.tolist(), "steps", step, "unstepped", loader.stream.unstepped, flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "n"),
+    # The Trainer of Hugging Face takes no step of fewer batches than it was told.
+    [(LIGHTNING, N), (TRANSFORMERS, N - 10), (ACCELERATE, N), (DCP, N)],
+    ids=["lightning", "transformers", "accelerate", "dcp"],
+)
+def test_killed_in_mid_pass_each_record_is_in_the_model_once(
+    job: Any, rng: random.Random, monkeypatch: pytest.MonkeyPatch, program: str, n: int
+) -> None:
+    job.write(n)
+    job.up("--model", "replicated")
+    job.apply()
+    work = Path(job.folder) / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    first = job.trainer(program, KILL=str(rng.randint(8, 45)))
+    text = first.ended(280)
+    assert first.process.returncode == -signal.SIGKILL, text
+    again = job.trainer(program)
+    text = again.ended(280)
+    assert again.process.returncode == 0, text
+    assert "begun behind None" not in text, text
+    ids = range(n)
+    sums = f"sums {[len(ids), sum(ids), sum(i * i for i in ids)]} "
+    assert sums in text, text + job.logs()
+    assert "unstepped 0" in text, text

@@ -1,0 +1,123 @@
+"""Click-through rate with DistributedDataParallel: every record in the model once.
+
+    headrace up --model replicated -f clicks.yaml &
+    torchrun --nproc-per-node 4 train.py
+
+or, in one command,
+
+    headrace run --model replicated --nproc-per-node 4 --max-restarts 20 -f clicks.yaml -- python train.py
+
+Four batches are one step of the optimizer (gradient accumulation), forward and backward
+run in bfloat16, and each 200 steps there is a checkpoint with the exact records that are
+in it. Kill any process at any time: the group starts again at the newest checkpoint.
+
+The batches come in rounds: either all ranks get a batch, or none does. A batch may have
+fewer rows than asked, or none. So the gradient is scaled by the rows of all ranks.
+
+Beside its weights the model counts its records and adds up a hash of each. The last line
+shows both, so anybody can check that no record is missing or in the model twice.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import headrace
+import headrace.torch
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+BUCKETS, WIDTH = 4096, 16  # BUCKETS as in the spec
+
+
+class ClickModel(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.user = nn.Embedding(BUCKETS, WIDTH)
+        self.ad = nn.Embedding(BUCKETS, WIDTH)
+        self.seen = nn.EmbeddingBag(BUCKETS, WIDTH, mode="sum")
+        self.top = nn.Sequential(nn.Linear(3 * WIDTH + 3, 32), nn.ReLU(), nn.Linear(32, 1))
+        self.register_buffer("records", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("checksum", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, b: headrace.torch.TensorBatch) -> torch.Tensor:
+        seen = self.seen(b["seen"].values, b["seen"].offsets[:-1])
+        x = torch.cat([self.user(b["user"]), self.ad(b["ad"]), seen, b["dense"]], dim=1)
+        return self.top(x).squeeze(1)
+
+
+def mix(ids: torch.Tensor) -> torch.Tensor:
+    """A hash of each id: no other set of records adds up to the same sum."""
+    z = ids * -0x61C8864680B583EB
+    return (z ^ (z >> 29)) * -0x40A7B892E31B1A47
+
+
+def train(args: argparse.Namespace) -> None:
+    dist.init_process_group("gloo")
+    torch.set_num_threads(1)
+    torch.manual_seed(1)
+    model = ClickModel()
+    ddp = DistributedDataParallel(model, forward_sync_buffers=False)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+
+    loader = headrace.torch.Loader("clicks", args.rows, max_wait=args.max_wait)
+    checkpoints = headrace.Checkpointer(args.dir, loader.stream, keep=args.keep)
+    step = 0
+    restored = checkpoints.restore()  # every rank calls it
+    if restored is not None:
+        step = restored.step
+        model.load_state_dict(restored.state["model"])
+        optimizer.load_state_dict(restored.state["optimizer"])
+    print(f"rank {dist.get_rank()} begins behind step {step} with {int(model.records)} records", flush=True)
+
+    def state() -> dict[str, object]:
+        return {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+
+    for group in loader.groups(args.accumulate):
+        total = torch.zeros(3, dtype=torch.int64)  # rows, checksum, loss in millionths
+        for i, b in enumerate(group):
+            ddp.require_backward_grad_sync = i == len(group) - 1  # all-reduce once a step
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                logits = ddp(b)
+            loss = nn.functional.binary_cross_entropy_with_logits(logits.float(), b["label"], reduction="sum")
+            loss.backward()
+            total += torch.stack([torch.tensor(b.rows), mix(b["id"]).sum(), (loss.detach() * 1e6).long()])
+        dist.all_reduce(total)
+        rows = max(int(total[0]), 1)
+        for p in model.parameters():  # DDP has divided the sum by the ranks
+            assert p.grad is not None
+            p.grad *= dist.get_world_size() / rows
+        optimizer.step()
+        optimizer.zero_grad()
+        model.records += total[0]
+        model.checksum += total[1]
+        step += 1
+        loader.step(step, batches=len(group))
+        if step % args.every == 0:
+            checkpoints.save(step, state)  # every rank calls it; rank 0 writes
+            if dist.get_rank() == 0:
+                print(f"step {step} loss {int(total[2]) / 1e6 / rows:.4f}", flush=True)
+    if step and (restored is None or step > restored.step):
+        checkpoints.save(step, state).wait()
+    checkpoints.close()
+    loader.close()
+    weights = float(sum(p.detach().double().sum() for p in model.parameters()))
+    print(
+        f"rank {dist.get_rank()} ends: step {step} records {int(model.records)} "
+        f"checksum {int(model.checksum)} weights {weights:.9f}",
+        flush=True,
+    )
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--dir", default="checkpoints", help="folder of the checkpoints")
+    parser.add_argument("--rows", type=int, default=256, help="rows of a batch")
+    parser.add_argument("--accumulate", type=int, default=4, help="batches of a step, on each rank")
+    parser.add_argument("--every", type=int, default=200, help="steps between two checkpoints")
+    parser.add_argument("--keep", type=int, default=3, help="checkpoints to keep")
+    parser.add_argument("--max-wait", type=float, default=2.0, help="seconds that a round waits for all its rows")
+    train(parser.parse_args())
