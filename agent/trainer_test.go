@@ -55,7 +55,7 @@ type batch struct {
 	step    *int64
 }
 
-const patience = 2 * time.Minute
+const patience = 10 * time.Minute
 
 func dial(socket string) (*net.UnixConn, error) {
 	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: socket, Net: "unix"})
