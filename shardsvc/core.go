@@ -49,6 +49,8 @@ func (c *Core) Step(now Time, ev Event, fx *Effects) (wake Time) {
 		c.truncated(e)
 	case *AddSegments:
 		c.addSegments(e)
+	case *Land:
+		c.land(e)
 	case *AddPartition:
 		c.addPartition(e)
 	case *PartitionsListed:

@@ -18,6 +18,8 @@ type dataset struct {
 	folds                    bool // as of the core, for methods that have no core at hand
 	acksBind                 bool // what is acked counts as bound
 
+	landings landings // transactions that were pushed
+
 	parts []*partition // by number
 	ready line.Queue[*partition]
 
@@ -118,7 +120,7 @@ func (lg *ledger) removeDataset(id DatasetID) {
 		lg.stand(d, d.waiting.Pop(), Deleted, "dataset "+d.name+" was deleted")
 	}
 	lg.dropParked(d, "dataset "+d.name+" was deleted")
-	for _, letter := range []byte{keyDataset, keyPartition, keySegment, keySettled, keyAck, keyTries, keyExcluded} {
+	for _, letter := range []byte{keyDataset, keyPartition, keySegment, keySettled, keyAck, keyTries, keyExcluded, keyTransaction} {
 		lg.fx.put(DeleteRange,
 			func(b []byte) []byte { return appendNumbers(b, letter, id) },
 			func(b []byte) []byte { return appendNumbers(b, letter, id+1) })

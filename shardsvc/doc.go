@@ -24,6 +24,7 @@
 //	keys.go        the durable keys
 //	values.go      the durable values, each versioned by its first byte
 //	cut_values.go  those of cuts
+//	landing_values.go those of pushed transactions
 //	cut_state.go   where in its life a kept cut is
 //	stored.go      stored pairs, sorted by what they are
 //
@@ -33,6 +34,7 @@
 //
 //	ledger.go        the ledger, and what it asks of the rooms above
 //	dataset.go       datasets, their partitions and segments
+//	landing.go       transactions that were pushed: their segments and their ids in one Step
 //	partition.go     the passes of a partition, and their folding
 //	virtual.go       virtual ranks: one partition each, granted by itself (bit_exact)
 //	head.go          ends of segments that grow; diverged

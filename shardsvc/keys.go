@@ -8,19 +8,20 @@ import (
 // Keys start with a letter that says what they are (docs/ARCHITECTURE.md, What
 // is durable); numbers follow big-endian so that keys sort.
 const (
-	keyAck       = 'a'
-	keyCut       = 'c'
-	keyDataset   = 'd'
-	keyFormat    = 'f' // the store's own
-	keySegment   = 'g'
-	keyJob       = 'j'
-	keyAgent     = 'n'
-	keyPartition = 'p'
-	keyRemoved   = 'r'
-	keySettled   = 's'
-	keyTries     = 't'
-	keyRank      = 'w'
-	keyExcluded  = 'x'
+	keyAck         = 'a'
+	keyCut         = 'c'
+	keyDataset     = 'd'
+	keyFormat      = 'f' // the store's own
+	keySegment     = 'g'
+	keyJob         = 'j'
+	keyTransaction = 'l'
+	keyAgent       = 'n'
+	keyPartition   = 'p'
+	keyRemoved     = 'r'
+	keySettled     = 's'
+	keyTries       = 't'
+	keyRank        = 'w'
+	keyExcluded    = 'x'
 )
 
 var be = binary.BigEndian
@@ -78,6 +79,9 @@ func decodeKey(b []byte) (key, error) {
 		k.rank = d.fixed32()
 	case keyAgent:
 		k.name, d.b = string(d.b), nil
+	case keyTransaction:
+		k.ds = d.fixed32()
+		k.name, d.b = string(d.b), nil
 	default:
 		return k, fmt.Errorf("stored key %x: unknown kind %q: was the state written by another version?", b, k.letter)
 	}
@@ -101,6 +105,8 @@ func (k key) String() string {
 		return fmt.Sprintf("rank %d", k.rank)
 	case keyAgent:
 		return fmt.Sprintf("agent %q", k.name)
+	case keyTransaction:
+		return fmt.Sprintf("transaction %q of dataset %d", k.name, k.ds)
 	}
 	return fmt.Sprintf("%q of dataset %d partition %d pass %d segment %d start %d", k.letter, k.ds, k.part, k.pass, k.segment, k.start)
 }

@@ -26,6 +26,9 @@ func (lg *ledger) load(l *loading) error {
 	if err := lg.loadPartitions(l); err != nil {
 		return err
 	}
+	if err := lg.loadLanded(l.landed); err != nil {
+		return err
+	}
 	if err := lg.loadPasses(l); err != nil {
 		return err
 	}

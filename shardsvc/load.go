@@ -36,6 +36,8 @@ func (c *Core) Load(k, value []byte) error {
 		err = load(&l.removed, at, value, decodeRemoved)
 	case keyRank:
 		err = load(&l.ranks, at, value, decodeRank)
+	case keyTransaction:
+		err = load(&l.landed, at, value, decodeLanded)
 	case keyAgent:
 		err = load(&l.agents, at, value, decodeAgent)
 	}

@@ -15,6 +15,7 @@ type loading struct {
 	excluded []stored[exclusionValue]
 	cuts     []stored[cutValue]
 	removed  []stored[removedValue]
+	landed   []stored[landedValue]
 	done     bool
 }
 

@@ -1,0 +1,142 @@
+package shardsvc
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/headrace/headrace/sources"
+)
+
+// Land appends the segments of one pushed transaction to partitions of a dataset and
+// remembers the transaction's id. Both are puts of one Step, so the store has either all
+// of them or nothing: a listing by a poll could not say after a crash which segments it
+// had appended already. A transaction that is known changes nothing (Landed).
+//
+// A transaction is Rejected if one of its partitions is unknown, of another dataset or
+// complete.
+type Land struct {
+	Dataset     DatasetID
+	Transaction string
+	Parts       []LandPart // each partition once
+	Records     int64
+	When        int64 // ms since 1970
+	// Forget: transactions that landed before this time, in ms since 1970, are forgotten.
+	Forget int64
+}
+
+// LandPart is what a transaction appends to one partition. The core numbers the
+// segments; all of them are sealed.
+type LandPart struct {
+	Partition PartitionNo
+	Segments  []sources.Segment
+}
+
+func (*Land) event() {}
+
+// maxTransaction bounds the bytes of an id.
+const maxTransaction = 256
+
+// landings are the transactions of a dataset that are remembered.
+type landings struct {
+	byID  map[string]LandedInfo
+	order []landed // by When
+}
+
+type landed struct {
+	id   string
+	when int64
+}
+
+// Landed says whether a transaction has landed and is remembered.
+func (lg *ledger) Landed(id DatasetID, transaction string) (LandedInfo, bool) {
+	d := lg.dataset(id)
+	if d == nil {
+		return LandedInfo{}, false
+	}
+	v, ok := d.landings.byID[transaction]
+	return v, ok
+}
+
+func (lg *ledger) land(e *Land) {
+	d := lg.dataset(e.Dataset)
+	if d == nil || e.Transaction == "" || len(e.Transaction) > maxTransaction {
+		lg.rejected("transaction %q: no dataset %d, or its id is empty or longer than %d bytes", e.Transaction, e.Dataset, maxTransaction)
+		return
+	}
+	if _, known := d.landings.byID[e.Transaction]; known {
+		return
+	}
+	if err := lg.canLand(d, e.Parts); err != nil {
+		lg.rejected("transaction %q of dataset %q: %v", e.Transaction, d.name, err)
+		return
+	}
+	for i := range e.Parts {
+		p := lg.partition(e.Parts[i].Partition)
+		numbered := slices.Clone(e.Parts[i].Segments)
+		for j := range numbered {
+			numbered[j].ID, numbered[j].Sealed = p.LastSeg+1+int64(j), true
+		}
+		lg.addSegments(&AddSegments{Partition: p.no, Segments: numbered})
+	}
+	v := LandedInfo{Records: e.Records, When: e.When}
+	if n := len(d.landings.order); n > 0 { // a clock that went back changes no order
+		v.When = max(v.When, d.landings.order[n-1].when)
+	}
+	d.landings.add(e.Transaction, v)
+	lg.fx.put(Set, transactionKey(d.id, e.Transaction), (&landedValue{v}).append)
+	for len(d.landings.order) > 1 && d.landings.order[0].when < e.Forget {
+		old := d.landings.order[0].id
+		d.landings.order = d.landings.order[1:]
+		delete(d.landings.byID, old)
+		lg.fx.put(Delete, transactionKey(d.id, old), nil)
+	}
+}
+
+// canLand: nothing of a transaction is appended unless all of it can be.
+func (lg *ledger) canLand(d *dataset, parts []LandPart) error {
+	for i := range parts {
+		p := lg.partition(parts[i].Partition)
+		switch {
+		case p == nil || p.ds != d:
+			return fmt.Errorf("it has no partition %d", parts[i].Partition)
+		case slices.ContainsFunc(parts[:i], func(o LandPart) bool { return o.Partition == p.no }):
+			return fmt.Errorf("partition %s is there twice", p.label())
+		case p.Complete:
+			return fmt.Errorf("partition %s has ended", p.label())
+		}
+		sum := int64(0)
+		for _, s := range parts[i].Segments {
+			if s.Start != 0 || s.End <= 0 || !p.Fits(0, sum+s.End) {
+				return fmt.Errorf("partition %s: chunk %s of [%d, %d) records does not fit", p.label(), s.Name, s.Start, s.End)
+			}
+			sum += s.End
+		}
+	}
+	return nil
+}
+
+func (l *landings) add(id string, v LandedInfo) {
+	if l.byID == nil {
+		l.byID = map[string]LandedInfo{}
+	}
+	l.byID[id] = v
+	l.order = append(l.order, landed{id, v.When})
+}
+
+// loadLanded takes the transactions of a store, whose order is that of their ids.
+func (lg *ledger) loadLanded(all []stored[landedValue]) error {
+	slices.SortStableFunc(all, func(a, b stored[landedValue]) int { return cmp.Compare(a.val.When, b.val.When) })
+	for _, s := range all {
+		d := lg.dataset(s.key.ds)
+		if d == nil {
+			return fmt.Errorf("stored %s: no such dataset", s.key)
+		}
+		d.landings.add(s.key.name, s.val.LandedInfo)
+	}
+	return nil
+}
+
+func transactionKey(ds DatasetID, id string) func([]byte) []byte {
+	return func(b []byte) []byte { return append(appendNumbers(b, keyTransaction, ds), id...) }
+}
