@@ -13,7 +13,7 @@ const (
 	Viewer   Roles = 1 << iota // sees datasets, progress and metrics
 	Agent                      // reads records and reports what trainers did; sees what a viewer sees
 	Operator                   // changes datasets and goes back to checkpoints; sees what a viewer sees
-	Pusher                     // will push records
+	Pusher                     // pushes records into datasets of the source landing
 
 	Owner = Viewer | Agent | Operator | Pusher
 )

@@ -23,6 +23,12 @@ var calls = map[string]Roles{
 	headracev1.Datasets_Resume_FullMethodName:   Operator,
 	headracev1.Datasets_Delete_FullMethodName:   Operator,
 
+	headracev1.Landing_Layout_FullMethodName: Pusher,
+	headracev1.Landing_Stage_FullMethodName:  Pusher,
+	headracev1.Landing_Commit_FullMethodName: Pusher,
+	headracev1.Landing_End_FullMethodName:    Pusher,
+	headracev1.Landing_Read_FullMethodName:   Agent,
+
 	headracev1.Checkpoints_Cuts_FullMethodName:   seers,
 	headracev1.Checkpoints_Show_FullMethodName:   seers,
 	headracev1.Checkpoints_Bind_FullMethodName:   Operator,

@@ -48,6 +48,7 @@ var rules = []struct {
 	{"internal/access", []string{"api/headrace/v1"}}, // which role each call needs
 	{"internal/link", []string{"internal/access"}},
 	{"internal/storage", nil}, // objects by key: a folder now, S3 later
+	{"internal/chunk", nil},   // the form of pushed records
 	{"internal/suggest", nil},
 	{"internal/terminal", nil},
 	{"internal/view", []string{"api/headrace/v1", "internal/terminal", "flashckpt/manifest", "shardsvc/cut", "sources"}},

@@ -44,6 +44,7 @@
 //	codec.go       how messages skip generated code; inbound.go one on its way to the
 //	               loop (shardsvc/wire reads and writes them)
 //	discovery.go   what the master's discovery calls
+//	landing.go      what its landing calls: pushed transactions
 //	apply.go       Datasets service: apply and its rules
 //	datasets.go    Datasets service: everything else
 //	cutcalls.go    answers with a cut; bodies.go its JSON, made once

@@ -1,0 +1,196 @@
+package chunk
+
+import (
+	"bytes"
+	"compress/zlib"
+	"fmt"
+	"hash/crc32"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+	"time"
+)
+
+func some(rng *rand.Rand, n int) []Record {
+	text := func() []byte { return bytes.Repeat([]byte{byte('a' + rng.IntN(26))}, rng.IntN(200)) }
+	all := make([]Record, n)
+	for i := range all {
+		r := Record{Value: text()}
+		if rng.IntN(2) == 0 {
+			r.Key = text()
+		}
+		if rng.IntN(2) == 0 {
+			r.Time = rng.Int64N(1<<41) - 1<<40
+		}
+		if rng.IntN(4) == 0 {
+			r.Headers = []Field{{[]byte("a"), text()}, {text(), nil}}
+			r.Headers[1].Value = []byte{}
+		}
+		if rng.IntN(8) == 0 {
+			r.Null, r.Value = true, nil
+		}
+		all[i] = r
+	}
+	return all
+}
+
+func build(all []Record) []byte {
+	var b Builder
+	for _, r := range all {
+		b.Add(r)
+	}
+	return b.Chunk()
+}
+
+func TestAChunkIsReadAsItWasWritten(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	for range 50 {
+		all := some(rng, 1+rng.IntN(300))
+		b := build(all)
+		o, err := Open(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range all {
+			if got := o.Record(i); !reflect.DeepEqual(got, all[i]) {
+				t.Fatalf("record %d is %+v, was %+v", i, got, all[i])
+			}
+		}
+		if o.Records != len(all) {
+			t.Fatalf("%d records of %d", o.Records, len(all))
+		}
+	}
+}
+
+// A chunk that another language wrote may have no compression, or zlib's.
+func TestAChunkOfAnotherWriterIsRead(t *testing.T) {
+	all := some(rand.New(rand.NewPCG(1, 2)), 100)
+	var b Builder
+	for _, r := range all {
+		b.Add(r)
+	}
+	for _, codec := range []byte{None, Zlib} {
+		body := b.raw
+		if codec == Zlib {
+			var z bytes.Buffer
+			w := zlib.NewWriter(&z)
+			_, _ = w.Write(b.raw)
+			_ = w.Close()
+			body = z.Bytes()
+		}
+		c := header(codec, len(all), len(b.raw), body)
+		o, err := Open(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := o.Record(99); !reflect.DeepEqual(got, all[99]) {
+			t.Errorf("codec %d: %+v, want %+v", codec, got, all[99])
+		}
+		packed := o.Pack(c)
+		if p, err := Open(packed); err != nil || p.Records != 100 || len(packed) > len(c) || codec == None && p.Codec != Zstd {
+			t.Errorf("codec %d: packed: %v, codec %d, %d bytes of %d", codec, err, p.Codec, len(packed), len(c))
+		}
+	}
+}
+
+func header(codec byte, records, raw int, body []byte) []byte {
+	c := make([]byte, HeaderSize)
+	copy(c, magic)
+	c[4] = codec
+	le.PutUint32(c[8:], uint32(records))
+	le.PutUint32(c[12:], uint32(raw))
+	le.PutUint32(c[16:], uint32(len(body)))
+	le.PutUint32(c[20:], crc32.ChecksumIEEE(body))
+	le.PutUint32(c[24:], crc32.ChecksumIEEE(c[:24]))
+	return append(c, body...)
+}
+
+func TestADamagedChunkIsRefused(t *testing.T) {
+	good := build(some(rand.New(rand.NewPCG(3, 4)), 20))
+	for i := range good {
+		bad := bytes.Clone(good)
+		bad[i] ^= 0x40
+		if _, err := Open(bad); err == nil {
+			t.Fatalf("byte %d was changed and nobody saw it", i)
+		}
+		if _, err := Open(good[:i]); err == nil {
+			t.Fatalf("the first %d of %d bytes were taken for all", i, len(good))
+		}
+	}
+	raw := []byte{0, 1, 'x'}
+	for name, c := range map[string][]byte{
+		"more than it says":     header(None, 1, 3, []byte{0, 1, 'x', 0}),
+		"bytes after":           header(None, 1, 4, []byte{0, 1, 'x', 0}),
+		"a record too many":     header(None, 2, 3, raw),
+		"no record":             header(None, 0, 3, raw),
+		"unknown flags":         header(None, 1, 3, []byte{16, 1, 'x'}),
+		"unknown codec":         header(7, 1, 3, raw),
+		"a bomb":                header(Zstd, 1, 100, encoder().EncodeAll(make([]byte, 1<<20), nil)),
+		"more than is bearable": header(None, 1, MaxBytes+1, raw),
+	} {
+		if _, err := Open(c); err == nil {
+			t.Errorf("%s: it was opened", name)
+		}
+	}
+	if _, err := Open(header(None, 1, 3, raw)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLocatorsAndKeysSayWhatTheyWereMadeOf(t *testing.T) {
+	k := NewKey("s0me", 3, "sink/4/17", time.Now())
+	c := build([]Record{{Value: []byte("v")}})
+	h, err := ReadHeader(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := Locator{k.String(), int64(len(c)), 1, h.Sum}
+	got, key, err := ParseLocator(l.String())
+	if err != nil || got != l || key != k {
+		t.Fatalf("%+v %+v %v, want %+v %+v", got, key, err, l, k)
+	}
+	if err := l.Fits(c); err != nil {
+		t.Error(err)
+	}
+	if key.Transaction != TransactionSum("sink/4/17") || key.PartitionID() != "landing:s0me/3" {
+		t.Errorf("%+v", key)
+	}
+	for n := range l.String() {
+		if _, _, err := ParseLocator(l.String()[:n]); err == nil {
+			t.Errorf("the first %d bytes are a locator", n)
+		}
+	}
+	for _, bad := range []string{"", "a/b", "../1/2/x-1-y", fmt.Sprint(k, "/.."), "s/01/0/x-5-y"} {
+		if _, err := ParseKey(bad); err == nil {
+			t.Errorf("%q is a key", bad)
+		}
+	}
+}
+
+func FuzzOpen(f *testing.F) {
+	f.Add(build(some(rand.New(rand.NewPCG(3, 4)), 20)))
+	f.Add(header(None, 1, 3, []byte{0, 1, 'x'}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		// The checksums are right, so that what is inside of them is tried.
+		if len(b) >= HeaderSize {
+			b = bytes.Clone(b)
+			copy(b, magic)
+			le.PutUint32(b[16:], uint32(len(b)-HeaderSize))
+			le.PutUint32(b[20:], crc32.ChecksumIEEE(b[HeaderSize:]))
+			le.PutUint32(b[24:], crc32.ChecksumIEEE(b[:24]))
+		}
+		o, err := Open(b)
+		if err != nil {
+			return
+		}
+		var again Builder
+		for i := range o.Records {
+			again.Add(o.Record(i))
+		}
+		if p, err := Open(again.Chunk()); err != nil || p.Records != o.Records {
+			t.Fatalf("written again: %v", err)
+		}
+	})
+}

@@ -1,0 +1,94 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/headrace/headrace/shardsvc"
+	"github.com/headrace/headrace/sources"
+)
+
+// This file is what master's landing calls.
+
+// ErrRefused: a transaction can never land as it is.
+var ErrRefused = errors.New("refused")
+
+// Transaction is what was pushed and is to become visible.
+type Transaction struct {
+	ID       string
+	Chunks   map[sources.PartitionID][]sources.Segment // by partition, in their order; numbered here
+	Records  int64
+	Remember time.Duration // how long a repeated commit is recognised
+}
+
+// Land makes a transaction visible. It returns when that is durable, also if it was
+// visible before: already, and the records that it had then. ErrUnknown: the dataset or a
+// partition is not known (yet).
+func (s *Server) Land(ctx context.Context, dataset uint32, t Transaction) (already bool, records int64, err error) {
+	err = s.change(ctx, func(l *loop) error {
+		if _, ok := l.core.Dataset(dataset); !ok {
+			return fmt.Errorf("dataset %d: %w", dataset, ErrUnknown)
+		}
+		was, known := l.core.Landed(dataset, t.ID)
+		if known {
+			already, records = true, was.Records
+			return nil
+		}
+		now := time.Now()
+		ev := &shardsvc.Land{Dataset: dataset, Transaction: t.ID, Records: t.Records,
+			When: now.UnixMilli(), Forget: now.Add(-t.Remember).UnixMilli()}
+		found := 0
+		for _, p := range l.core.Partitions(dataset) { // in order: no map is iterated
+			if chunks, ok := t.Chunks[sources.PartitionID(p.Identity)]; ok {
+				ev.Parts = append(ev.Parts, shardsvc.LandPart{Partition: p.Number, Segments: chunks})
+				found++
+			}
+		}
+		if found < len(t.Chunks) {
+			return fmt.Errorf("a partition of transaction %q: %w", t.ID, ErrUnknown)
+		}
+		l.step(ev)
+		if err := l.rejected(); err != nil {
+			return fmt.Errorf("%w: %w", ErrRefused, err)
+		}
+		for _, p := range ev.Parts {
+			l.needs[p.Partition] = false
+		}
+		already, records = false, t.Records
+		return nil
+	})
+	return already, records, err
+}
+
+// Landed says whether a transaction is visible and durable.
+func (s *Server) Landed(ctx context.Context, dataset uint32, transaction string) (records int64, landed bool, err error) {
+	err = s.change(ctx, func(l *loop) error { // answered after the batch that it may be in
+		v, ok := l.core.Landed(dataset, transaction)
+		records, landed = v.Records, ok
+		return nil
+	})
+	return records, landed, err
+}
+
+// EndLanding says that no transaction follows: all partitions are complete.
+func (s *Server) EndLanding(ctx context.Context, dataset uint32) error {
+	return s.change(ctx, func(l *loop) error {
+		d, ok := l.core.Dataset(dataset)
+		if !ok || len(l.core.Partitions(dataset)) == 0 {
+			return fmt.Errorf("dataset %d: %w", dataset, ErrUnknown)
+		}
+		for _, p := range l.core.Partitions(dataset) {
+			l.step(&shardsvc.AddSegments{Partition: p.Number, Complete: true})
+			if err := l.rejected(); err != nil {
+				return err
+			}
+		}
+		if !d.PartitionsKnown {
+			l.step(&shardsvc.PartitionsListed{Dataset: dataset})
+		}
+		s.changed.fire()
+		return nil
+	})
+}
