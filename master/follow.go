@@ -115,6 +115,9 @@ func (f *following) join(ctx context.Context) error {
 	}
 	parts := newPartitions(f.src, came)
 	for i, id := range came {
+		if f.spec.Kind().Pushed {
+			break // transactions bring them
+		}
 		if parts[i].Segments, err = f.src.Segments(ctx, id, -1, f.atOnce()); err != nil {
 			return err
 		}

@@ -15,7 +15,9 @@ import (
 
 	"github.com/headrace/headrace/internal/access"
 	"github.com/headrace/headrace/internal/link"
+	"github.com/headrace/headrace/internal/storage"
 	"github.com/headrace/headrace/internal/store"
+	"github.com/headrace/headrace/master/landing"
 	"github.com/headrace/headrace/shardsvc/serve"
 )
 
@@ -103,19 +105,26 @@ func (m *Master) Run(ctx context.Context) (err error) {
 	}
 	brokers.srv = srv
 	srv.SetHTTP(m.http)
-	return m.serve(ctx, srv, brokers, home, grpcListener, httpListener)
+	chunks, err := storage.OpenFolder(landing.Folder(m.cfg.State))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = chunks.Close() }()
+	pushed := landing.New(srv, chunks, m.cfg.Logger)
+	return m.serve(ctx, srv, brokers, home, pushed, grpcListener, httpListener)
 }
 
 // serve starts every goroutine of the process and stops them in order: first
 // discovery and HTTP, then the shard service, which ends the agents' streams,
 // then gRPC.
-func (m *Master) serve(ctx context.Context, srv *serve.Server, brokers *commits, home folders, grpcListener, httpListener net.Listener) error {
+func (m *Master) serve(ctx context.Context, srv *serve.Server, brokers *commits, home folders, pushed *landing.Service, grpcListener, httpListener net.Listener) error {
 	door, err := link.NewDoor(grpcListener, m.cfg.TLS, m.cfg.Access, m.cfg.Logger)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = door.Close() }()
 	gs := grpcServer(srv, door)
+	pushed.Register(gs)
 	hs, err := m.httpServer(srv, httpListener)
 	if err != nil {
 		return err

@@ -26,7 +26,7 @@ func (l *listing) atOnce() int {
 // listOn lists more of a partition whose last known segment is sealed, a window ahead
 // of the plan.
 func (f *following) listOn(ctx context.Context, p *serve.Partition) error {
-	if !f.wanted(p) {
+	if f.spec.Kind().Pushed || !f.wanted(p) {
 		return nil
 	}
 	segs, err := f.src.Segments(ctx, p.Identity, p.LastSegment, f.atOnce())

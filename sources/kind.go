@@ -16,6 +16,9 @@ type Kind struct {
 	// then, and the next one begins (a Pulsar ledger rolls over). Where it is false, a
 	// partition that grows has one segment for good.
 	Rolls bool
+	// Pushed: records are pushed to the master, which appends sealed segments by itself.
+	// Discovery lists its partitions and no segments.
+	Pushed bool
 	// HeadsEvery: how often the heads of partitions that grow are looked for, where no
 	// setting of the master says it; 0: the master's own default.
 	HeadsEvery time.Duration

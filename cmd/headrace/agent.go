@@ -59,7 +59,7 @@ find it by HEADRACE_AGENT, or at its default place.`,
 
 func (a *app) newAgent(conn grpc.ClientConnInterface, target link.Target, log *slog.Logger, metrics prometheus.Registerer) (*agent.Agent, error) {
 	return agent.New(agent.Config{
-		Name: a.cfg.Name, Job: a.agentJob(), Conn: conn, Master: target.String(), Socket: a.cfg.Socket, Open: a.readSource(log),
+		Name: a.cfg.Name, Job: a.agentJob(), Conn: conn, Master: target.String(), Socket: a.cfg.Socket, Open: a.readSource(conn, log),
 		BufferBytes: a.cfg.Buffer, GPUs: listGPUs(log), Version: version, Logger: log, Registerer: metrics,
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/sources/files"
 	"github.com/headrace/headrace/sources/kafka"
+	"github.com/headrace/headrace/sources/landing"
 	"github.com/headrace/headrace/sources/pulsar"
 	"github.com/headrace/headrace/sources/rocketmq"
 )
@@ -14,6 +15,7 @@ func init() {
 	dataset.Register(
 		files.Kind,
 		kafka.Kind,
+		landing.Kind,
 		pulsar.Kind,
 		rocketmq.Kind,
 	)

@@ -7,6 +7,7 @@
 //	errors.go    errors to exit codes and hints
 //	output.go    table, json, yaml
 //	kinds.go     the sources that this program reads; adapters.go opens them
+//	push.go      pushes lines; chunks.go where an agent finds pushed records
 //	specs.go     the files of -f
 //	master.go agent.go up.go run.go    processes
 //	flash.go                           what trainers of run left in memory, to storage

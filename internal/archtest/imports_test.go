@@ -22,6 +22,7 @@ var rules = []struct {
 }{
 	{"sources", nil},
 	{"sources/sourcetest", []string{"sources"}},
+	{"sources/landing", []string{"sources", "internal/dataset", "internal/chunk"}},
 	{"sources/rocketmq", []string{"sources", "internal/dataset", "internal/secret", "internal/remoting"}},
 	{"sources/...", []string{"sources", "internal/dataset", "internal/secret"}}, // adapters
 	{"internal/remoting", nil}, // RocketMQ's protocol, for its adapter and its test broker
@@ -75,7 +76,8 @@ var rules = []struct {
 	{"internal/proof/demo/produce", []string{"internal/proof/demo/clicklog", "internal/proof/demo/report", "internal/proof/testbroker"}},
 	{"internal/proof/demo/...", []string{"internal/proof/demo/...", "examples/...", "api/headrace/v1", "internal/proof/child", "internal/link", "internal/proof/testbroker", "internal/remoting"}},
 
-	{"master", []string{"flashckpt/manifest", "shardsvc/cut", "sources", "shardsvc/serve", "api/headrace/v1", "internal/dataset", "internal/store", "internal/link", "internal/access"}},
+	{"master/landing", []string{"sources", "shardsvc/serve", "api/headrace/v1", "internal/chunk", "internal/dataset", "internal/storage"}},
+	{"master", []string{"flashckpt/manifest", "shardsvc/cut", "sources", "shardsvc/serve", "api/headrace/v1", "internal/dataset", "internal/store", "internal/link", "internal/access", "internal/storage", "master/landing"}},
 	{"agent/hold", []string{"sources", "api/headrace/v1"}},
 	{"agent/supervise", nil},
 	{"internal/proof/toymaster", []string{"sources", "api/headrace/v1", "internal/dataset", "internal/link"}},
@@ -83,6 +85,7 @@ var rules = []struct {
 
 	{"api/...", nil},
 	{"cmd/...", []string{"..."}}, // the only place that wires
+	{"connectors/go/...", []string{"api/headrace/v1", "internal/chunk", "internal/link"}},
 	{"bench/...", []string{"..."}},
 	{"examples/...", []string{"..."}},
 	{"internal/archtest", nil},

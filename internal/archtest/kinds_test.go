@@ -19,7 +19,9 @@ var mayNameKinds = []string{"sources", "internal/proof", "internal/archtest", "i
 
 // notKinds are texts that look like the name of a kind and are something else.
 var notKinds = map[string][]string{
-	"flashckpt/manifest/validate.go": {"files"}, // a member of a manifest
+	"flashckpt/manifest/validate.go": {"files"},         // a member of a manifest
+	"internal/chunk/locator.go":      {"landing:%s/%d"}, // the identity of a partition of pushed records
+	"master/landing/chunks.go":       {"landing"},       // a folder
 }
 
 // A branch on the name of a kind would have to be found and repeated for the next

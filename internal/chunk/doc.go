@@ -4,6 +4,7 @@
 //
 //	chunk.go    Builder, Open and the header
 //	record.go   one record
+//	key.go      the key of a JSON record
 //	locator.go  keys of chunks, and what a commit and a grant say of one
 //
 // A chunk is 28 bytes of header and a body. Numbers are little-endian:

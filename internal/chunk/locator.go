@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"path"
 	"strconv"
 	"strings"
@@ -116,4 +117,13 @@ func (l Locator) Fits(b []byte) error {
 		err = fmt.Errorf("it has %d records, %d bytes and checksum %08x, not %d, %d and %08x", h.Records, HeaderSize+h.Body, h.Sum, l.Records, l.Size, l.Sum)
 	}
 	return err
+}
+
+// PartitionOf is where a record with this key goes: CRC-32 (IEEE) of the key, modulo the
+// number of partitions. A record without a key (nil) goes to fallback.
+func PartitionOf(key []byte, partitions, fallback int) int {
+	if key == nil {
+		return fallback % partitions
+	}
+	return int(crc32.ChecksumIEEE(key) % uint32(partitions))
 }

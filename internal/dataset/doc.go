@@ -7,6 +7,7 @@
 //	kind.go      kinds of sources: what an adapter declares, and the registered ones
 //	spec.go      the shape of a spec without its source's part
 //	broker.go    what the parts of several brokers have in common
+//	landing.go   how a dataset takes records that are pushed
 //	reach.go     how a broker is reached: the spec itself, or a connection of the operator
 //	defaults.go  what is filled in
 //	parse.go     YAML text to specs

@@ -34,7 +34,9 @@ type Opening struct {
 	// partitions. A reader needs none.
 	Known []sources.Segment
 	// Cache is a folder of this process for what can be made again; "": there is none.
-	Cache  string
+	Cache string
+	// Chunks are those that were pushed; nil: this process has none.
+	Chunks Chunks
 	Logger *slog.Logger
 }
 

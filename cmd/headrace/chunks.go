@@ -1,0 +1,52 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/master/landing"
+	"github.com/headrace/headrace/sources"
+)
+
+// chunksOfMaster gives an agent chunks of pushed records: from the folder of a master with
+// the same state folder, or from the master itself. A chunk's key is random, so a folder of
+// another job has none of its chunks.
+type chunksOfMaster struct {
+	local  *landing.Local
+	master headracev1.LandingClient
+}
+
+func (c *chunksOfMaster) Get(ctx context.Context, key string) ([]byte, error) {
+	if c.local.There() {
+		if b, err := c.local.Get(ctx, key); err == nil {
+			return b, nil
+		}
+	}
+	reply, err := c.master.Read(ctx, &headracev1.ReadChunkRequest{Key: key, Length: -1})
+	switch status.Code(err) {
+	case codes.OK:
+		return reply.Data, nil
+	case codes.NotFound:
+		return nil, fmt.Errorf("%s: %w", key, dataset.ErrNoChunk)
+	case codes.Canceled:
+		return nil, errors.Join(ctx.Err(), err)
+	case codes.PermissionDenied, codes.InvalidArgument, codes.Unimplemented:
+		return nil, fmt.Errorf("chunk %s of pushed records: %w", key, err)
+	}
+	return nil, &sources.Temporary{Err: fmt.Errorf("chunk %s of pushed records: %w", key, err), Backoff: 200 * time.Millisecond}
+}
+
+func (c *chunksOfMaster) Stream(context.Context, string) (string, error) {
+	return "", errors.New("only a master lists partitions of pushed records")
+}
+
+func (c *chunksOfMaster) Release(context.Context, string) error {
+	return errors.New("only a master deletes what was pushed")
+}

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headrace/headrace/connectors/go/push"
+	"github.com/headrace/headrace/internal/link"
+)
+
+const pushedSpec = `name: clicks
+landing: {end: pushed, partitions: 3, key: /user, chunk: 1KiB}
+decode:
+  format: json
+  columns:
+    - {name: label, path: /label, dtype: float32}
+    - {name: number, path: /number, dtype: int64}
+    - {name: user, path: /user, dtype: string}
+`
+
+func pushedRow(i int) string {
+	return fmt.Sprintf(`{"label": %d, "number": %d, "user": "user-%d"}`, i%2, i, i%7)
+}
+
+// pushedTrainer starts a trainer of the dataset beside the agent of this machine.
+func (w *world) pushedTrainer() *proc {
+	program := w.self("")
+	w.env = append(w.env, "HEADRACE_AGENT="+w.socket())
+	return w.startProgram(program)
+}
+
+// rows writes a file of the rows [from, to).
+func (w *world) rows(name string, from, to int) string {
+	var b strings.Builder
+	for i := from; i < to; i++ {
+		fmt.Fprintln(&b, pushedRow(i))
+	}
+	return w.write(name, b.String())
+}
+
+func sumTo(n int) string { return fmt.Sprintf("rows %d sum %d", n, n*(n-1)/2) }
+
+func TestPushedRecordsAreTrainedOnOnce(t *testing.T) {
+	w := newWorld(t)
+	w.write("clicks.yaml", pushedSpec)
+	up := w.up("-f", "clicks.yaml")
+	trainer := w.pushedTrainer()
+	for part := range 4 {
+		file := w.rows(fmt.Sprint("part-", part), 250*part, 250*(part+1))
+		for again := range 2 {
+			out := w.ok("push", "clicks", file, "--transaction", fmt.Sprint("part-", part), "--rows", "100")
+			if want := "250 records in 3 transactions"; !strings.Contains(out, want) || strings.Contains(out, "visible already") != (again > 0) {
+				t.Fatalf("%q, want %q", out, want)
+			}
+		}
+	}
+	if d := w.ok("describe", "clicks"); !strings.Contains(d, "1,000, and going on") {
+		t.Errorf("describe:\n%s", d)
+	}
+	if out := w.ok("push", "clicks", "--end", w.write("empty", "")); !strings.Contains(out, "it has ended") {
+		t.Errorf("%q", out)
+	}
+	if r := trainer.wait(); !strings.Contains(r.out, sumTo(1000)) {
+		t.Errorf("the trainer: %s%s, want %s", r.out, r.err, sumTo(1000))
+	}
+	if r := w.run("push", "clicks", w.path("part-0")); r.code == 0 || !strings.Contains(r.err, "has ended") {
+		t.Errorf("a push after the end: exit %d, %s", r.code, r.err)
+	}
+	w.ok("delete", "clicks", "--yes")
+	left, err := os.ReadDir(w.path("state", "headrace", "default", "landing", "names"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left after delete: %v, %v", left, err)
+	}
+	up.stop()
+}
+
+// Each pushed transaction comes once or not at all, whenever the master is killed: before
+// and between the chunks, before the commit, during it, and after its answer. The producer
+// does what producers do: it tries again, and after a failure it commits again.
+func TestAPushedTransactionComesOnceOrNotAtAllThroughKills(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	if text := os.Getenv("HEADRACE_SEED"); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("HEADRACE_SEED=%d", seed)
+	rng := rand.New(rand.NewPCG(seed, seed))
+	w := newWorld(t)
+	w.write("clicks.yaml", pushedSpec)
+	master := w.master()
+	w.ok("dataset", "apply", "-f", "clicks.yaml")
+	agent := w.start("agent", "--name", "one", "--allow-root", w.dir)
+	agent.until("trainers can come", func() bool { _, err := os.Lstat(w.socket()); return err == nil })
+	trainer := w.pushedTrainer()
+	conn, err := link.Dial(link.Target{State: w.state()}, link.TLS{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	p, err := push.Open(t.Context(), conn, "clicks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const transactions, each = 24, 40
+	kills := 0
+	kill := func() {
+		master.kill()
+		kills++
+		_ = os.Remove(w.path("state", "headrace", "default", "master.addr")) // it is left by a kill, and tells nothing
+		master = w.master()
+	}
+	pushAll := func(x *push.Transaction, from int, at int) {
+		for i := range each {
+			if i == at {
+				kill()
+			}
+			if err := x.Push(t.Context(), push.Record{Value: []byte(pushedRow(from + i))}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for n := range transactions {
+		id, from, place := fmt.Sprint("t", n), n*each, rng.IntN(4)
+		if rng.IntN(3) == 0 { // a producer that dies before its commit: nothing of it comes
+			x := p.Begin(fmt.Sprint("lost-", n))
+			pushAll(x, 1_000_000, -1)
+			if _, err := x.Stage(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		x, at := p.Begin(id), -1
+		if place == 0 {
+			at = rng.IntN(each)
+		}
+		pushAll(x, from, at)
+		locators, err := x.Stage(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch place {
+		case 1:
+			kill()
+		case 2: // in the middle of the commit, whose answer may be lost
+			answered := make(chan error, 1)
+			go func() {
+				_, err := p.Commit(t.Context(), id, locators)
+				answered <- err
+			}()
+			time.Sleep(time.Duration(rng.IntN(3000)) * time.Microsecond) // any moment will do
+			kill()
+			if err := <-answered; err != nil {
+				t.Fatal(err)
+			}
+		}
+		done, err := p.Commit(t.Context(), id, locators)
+		if err != nil || done.Records != each || place == 2 && !done.Already {
+			t.Fatalf("transaction %s: %+v, %v", id, done, err)
+		}
+		if place == 3 {
+			kill()
+		}
+		if again, err := p.Commit(t.Context(), id, locators); err != nil || !again.Already || again.Records != each {
+			t.Fatalf("transaction %s again: %+v, %v", id, again, err)
+		}
+	}
+	if err := p.End(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if r := trainer.wait(); !strings.Contains(r.out, sumTo(transactions*each)) {
+		t.Errorf("the trainer, after %d kills: %s%s, want %s", kills, r.out, r.err, sumTo(transactions*each))
+	}
+	t.Logf("%d kills of the master", kills)
+	agent.stop()
+	master.stop()
+}
+
+// An agent whose state folder is another one, as on another machine, reads from the master.
+func TestAnAgentElsewhereReadsPushedRecordsFromTheMaster(t *testing.T) {
+	w := newWorld(t)
+	w.write("clicks.yaml", pushedSpec)
+	master := w.master()
+	w.ok("dataset", "apply", "-f", "clicks.yaml")
+	w.ok("push", "clicks", w.rows("rows", 0, 500), "--end")
+	address, err := link.ReadAddress(w.state())
+	if err != nil {
+		t.Fatal(err)
+	}
+	agent := w.start("agent", "--name", "far", "--state", w.path("elsewhere"), "--master", address, "--token-file", w.path("state", "headrace", "default", "token"), "--allow-root", w.dir)
+	agent.until("trainers can come", func() bool { _, err := os.Lstat(w.socket()); return err == nil })
+	if r := w.pushedTrainer().wait(); !strings.Contains(r.out, sumTo(500)) {
+		t.Errorf("the trainer: %s%s, want %s", r.out, r.err, sumTo(500))
+	}
+	if _, err := os.Stat(w.path("elsewhere", "landing")); err == nil {
+		t.Error("the agent made a landing folder")
+	}
+	agent.stop()
+	master.stop()
+}

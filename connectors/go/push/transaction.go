@@ -1,0 +1,148 @@
+package push
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/internal/chunk"
+)
+
+// staging is how many chunks of a transaction are sent at a time.
+const staging = 4
+
+// Transaction is records that become visible together. It is used by one goroutine.
+type Transaction struct {
+	p        *Pusher
+	id       string
+	builders []chunk.Builder // by partition
+	records  int64
+	next     int // partition of the records without a key
+
+	slots chan struct{}
+	wg    sync.WaitGroup
+	mu    sync.Mutex
+	names []string // locators, in the order in which their chunks were closed
+	err   error    // the first failure
+}
+
+// ID names the transaction.
+func (t *Transaction) ID() string { return t.id }
+
+// Records is how many were pushed.
+func (t *Transaction) Records() int64 { return t.records }
+
+// Push adds a record, and sends a chunk when one is full. It copies the record.
+func (t *Transaction) Push(ctx context.Context, r Record) error {
+	if n := int64(len(r.Value)); n > t.p.layout.MaxRecord {
+		return fmt.Errorf("record %d of transaction %q has %d bytes, and max_record of dataset %s is %d: raise it in the spec and apply that", t.records, t.id, n, t.p.dataset, t.p.layout.MaxRecord)
+	}
+	if r.Key == nil && t.p.layout.Key != "" {
+		key, err := chunk.KeyOf(t.p.layout.Key, r.Value)
+		if err != nil {
+			return fmt.Errorf("record %d of transaction %q: %w", t.records, t.id, err)
+		}
+		r.Key = key
+	}
+	part := chunk.PartitionOf(r.Key, len(t.builders), t.next)
+	b := &t.builders[part]
+	b.Add(r)
+	t.records++
+	if int64(b.Size()) < t.p.layout.ChunkBytes {
+		return nil
+	}
+	return t.send(ctx, part)
+}
+
+// send stages the chunk of a partition in the background, and waits while too many are on
+// their way.
+func (t *Transaction) send(ctx context.Context, part int) error {
+	b := &t.builders[part]
+	if b.Records() == 0 {
+		return t.failure()
+	}
+	data := b.Chunk()
+	b.Reset()
+	t.next++
+	select {
+	case t.slots <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	t.mu.Lock()
+	at := len(t.names)
+	t.names = append(t.names, "")
+	t.mu.Unlock()
+	t.wg.Go(func() {
+		defer func() { <-t.slots }()
+		var reply *headracev1.StageReply
+		err := again(ctx, func() (err error) {
+			reply, err = t.p.api.Stage(ctx, &headracev1.StageRequest{Dataset: t.p.dataset, Transaction: t.id, Partition: uint32(part), Chunk: data})
+			return err
+		})
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if err != nil {
+			if t.err == nil {
+				t.err = err
+			}
+			return
+		}
+		t.names[at] = reply.Locator
+	})
+	return t.failure()
+}
+
+func (t *Transaction) failure() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.err
+}
+
+// Stage sends what is not sent yet, and waits until all of it is durable. The locators are
+// what another process needs to commit the transaction.
+func (t *Transaction) Stage(ctx context.Context) (locators []string, err error) {
+	for part := range t.builders {
+		if err = t.send(ctx, part); err != nil {
+			break
+		}
+	}
+	t.wg.Wait()
+	if err == nil {
+		err = t.failure()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return slices.Clone(t.names), nil
+}
+
+// Done is the answer to a commit.
+type Done struct {
+	Already bool  // the transaction was visible before: nothing was added now
+	Records int64 // of the transaction as it is visible
+}
+
+// Commit stages the rest and makes the transaction visible.
+func (t *Transaction) Commit(ctx context.Context) (Done, error) {
+	locators, err := t.Stage(ctx)
+	if err != nil {
+		return Done{}, err
+	}
+	return t.p.Commit(ctx, t.id, locators)
+}
+
+// Commit makes a transaction visible whose chunks were staged, by whichever process.
+func (p *Pusher) Commit(ctx context.Context, id string, locators []string) (Done, error) {
+	var d Done
+	err := again(ctx, func() error {
+		reply, err := p.api.Commit(ctx, &headracev1.CommitRequest{Dataset: p.dataset, Transaction: id, Locators: locators})
+		if err == nil {
+			d = Done{reply.Already, reply.Records}
+		}
+		return err
+	})
+	return d, err
+}

@@ -1,0 +1,136 @@
+package landing
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/headrace/headrace/internal/chunk"
+	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/internal/storage"
+	"github.com/headrace/headrace/sources"
+)
+
+// Folder is where chunks lie in a master's state folder.
+func Folder(state string) string { return filepath.Join(state, "landing") }
+
+// nameKey holds the stream's id of a dataset.
+func nameKey(name string) string { return "names/" + name }
+
+// streamOf is the id of a dataset's stream. It is made at the first question, and stays
+// until the dataset is deleted.
+func streamOf(ctx context.Context, store storage.Store, name string) (string, error) {
+	for {
+		b, err := store.Get(ctx, nameKey(name), 0, -1)
+		if err == nil {
+			return string(b), nil
+		}
+		if !errors.Is(err, storage.ErrNotFound) {
+			return "", err
+		}
+		id := "s" + strings.ToLower(rand.Text()[:20])
+		if err := store.PutNew(ctx, nameKey(name), []byte(id)); err != nil && !errors.Is(err, storage.ErrExists) {
+			return "", err
+		}
+	}
+}
+
+// Local gives the chunks of a folder on this machine. The folder is opened when it is
+// needed first.
+type Local struct {
+	At string
+
+	mu     sync.Mutex
+	folder *storage.Folder
+}
+
+var _ dataset.Chunks = (*Local)(nil)
+
+func (c *Local) open() (*storage.Folder, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.folder != nil {
+		return c.folder, nil
+	}
+	f, err := storage.OpenFolder(c.At)
+	if err == nil {
+		c.folder = f
+	}
+	return f, err
+}
+
+// There says whether the folder is there, so that a chunk may be in it.
+func (c *Local) There() bool {
+	info, err := os.Stat(c.At)
+	return err == nil && info.IsDir()
+}
+
+// Stream makes the id of a dataset's stream if there is none.
+func (c *Local) Stream(ctx context.Context, name string) (string, error) {
+	f, err := c.open()
+	if err != nil {
+		return "", err
+	}
+	return streamOf(ctx, f, name)
+}
+
+func (c *Local) Get(ctx context.Context, key string) ([]byte, error) {
+	f, err := c.open()
+	if err != nil {
+		return nil, err
+	}
+	return readChunk(ctx, f, key)
+}
+
+func readChunk(ctx context.Context, store storage.Store, key string) ([]byte, error) {
+	if _, err := chunk.ParseKey(key); err != nil {
+		return nil, err
+	}
+	b, err := store.Get(ctx, key, 0, -1)
+	switch {
+	case errors.Is(err, storage.ErrNotFound):
+		return nil, fmt.Errorf("%s: %w", key, dataset.ErrNoChunk)
+	case err != nil && ctx.Err() == nil:
+		return nil, &sources.Temporary{Err: err, Backoff: 200 * time.Millisecond}
+	}
+	return b, err
+}
+
+// Release deletes the name first: if it is cut short, a dataset of the same name begins
+// anew, and Run deletes the rest.
+func (c *Local) Release(ctx context.Context, name string) error {
+	f, err := c.open()
+	if err != nil {
+		return err
+	}
+	b, err := f.Get(ctx, nameKey(name), 0, -1)
+	if errors.Is(err, storage.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := f.Delete(ctx, nameKey(name)); err != nil {
+		return err
+	}
+	return deleteStream(ctx, f, string(b))
+}
+
+func deleteStream(ctx context.Context, store storage.Store, stream string) error {
+	all, err := store.List(ctx, stream+"/", "", 0)
+	if err != nil {
+		return err
+	}
+	for _, o := range all {
+		if err := store.Delete(ctx, o.Key); err != nil {
+			return err
+		}
+	}
+	return nil
+}

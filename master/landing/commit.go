@@ -1,0 +1,109 @@
+package landing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/headrace/headrace/internal/chunk"
+	"github.com/headrace/headrace/internal/storage"
+	"github.com/headrace/headrace/shardsvc/serve"
+	"github.com/headrace/headrace/sources"
+)
+
+// Committed answers a commit.
+type Committed struct {
+	Already bool  // it was visible before
+	Records int64 // of the transaction
+}
+
+// Commit makes a transaction visible: all chunks that the locators name, or none. It
+// returns when that is durable.
+func (s *Service) Commit(ctx context.Context, name, transaction string, locators []string) (Committed, error) {
+	if err := checkTransaction(transaction); err != nil {
+		return Committed{}, err
+	}
+	p, err := s.ready(ctx, name)
+	if err != nil {
+		return Committed{}, err
+	}
+	// First, because the chunks of what is visible may be deleted.
+	if records, landed, err := s.srv.Landed(ctx, p.ID, transaction); err != nil || landed {
+		return Committed{landed, records}, err
+	}
+	s.cleaning.RLock()
+	defer s.cleaning.RUnlock()
+	t := serve.Transaction{ID: transaction, Chunks: map[sources.PartitionID][]sources.Segment{}, Remember: p.Remember}
+	named := map[string]bool{}
+	for _, text := range locators {
+		l, key, err := chunk.ParseLocator(text)
+		if err != nil {
+			return Committed{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+		}
+		if named[l.Key] {
+			return Committed{}, fmt.Errorf("%w: chunk %s is named twice", ErrInvalid, l.Key)
+		}
+		named[l.Key] = true
+		if err := s.check(ctx, p, transaction, l, key); err != nil {
+			return Committed{}, err
+		}
+		id := sources.PartitionID(key.PartitionID())
+		t.Chunks[id] = append(t.Chunks[id], sources.Segment{End: int64(l.Records), Name: key.Name(), Locator: []byte(text)})
+		t.Records += int64(l.Records)
+	}
+	already, records, err := s.srv.Land(ctx, p.ID, t)
+	switch {
+	case errors.Is(err, serve.ErrRefused):
+		return Committed{}, fmt.Errorf("%w: %w", ErrRefused, err)
+	case errors.Is(err, serve.ErrUnknown):
+		return Committed{}, fmt.Errorf("%w: %w", ErrNotReady, err)
+	}
+	return Committed{already, records}, err
+}
+
+// check is nil if a chunk is stored, and was staged for this transaction lately.
+func (s *Service) check(ctx context.Context, p *place, transaction string, l chunk.Locator, key chunk.Key) error {
+	switch {
+	case key.Stream != p.stream:
+		return fmt.Errorf("%w: chunk %s was staged for another dataset, or before dataset %s was deleted and applied again", ErrRefused, l.Key, p.Name)
+	case key.Transaction != chunk.TransactionSum(transaction):
+		return fmt.Errorf("%w: chunk %s was not staged for transaction %q", ErrRefused, l.Key, transaction)
+	case key.Partition < 0 || key.Partition >= p.Landing.Partitions:
+		return fmt.Errorf("%w: dataset %s has no partition %d", ErrInvalid, p.Name, key.Partition)
+	}
+	if age := s.now().Sub(key.At); age > p.StageTTL {
+		return fmt.Errorf("%w: transaction %q of dataset %s was staged %v ago, and landing.stage_ttl is %v. "+
+			"It is not remembered as visible: it never was, or that is longer ago than landing.remember (%v). Find out which before you push its records again",
+			ErrRefused, transaction, p.Name, age.Round(time.Second), p.StageTTL, p.Remember)
+	}
+	head, err := s.store.Get(ctx, l.Key, 0, chunk.HeaderSize)
+	if err == nil {
+		err = l.Fits(head)
+	}
+	var o storage.Object
+	if err == nil {
+		o, err = s.store.Stat(ctx, l.Key)
+	}
+	switch {
+	case errors.Is(err, storage.ErrNotFound):
+		return fmt.Errorf("%w: chunk %s of transaction %q is not stored: stage it again", ErrRefused, l.Key, transaction)
+	case err != nil:
+		return fmt.Errorf("%w: chunk %s: %w", ErrRefused, l.Key, err)
+	case o.Size != l.Size:
+		return fmt.Errorf("%w: chunk %s has %d bytes on storage, and its locator says %d: stage it again", ErrRefused, l.Key, o.Size, l.Size)
+	}
+	return nil
+}
+
+// End says that no transaction follows.
+func (s *Service) End(ctx context.Context, name string) error {
+	p, err := s.ready(ctx, name)
+	if err != nil {
+		return err
+	}
+	if !p.Ends {
+		return fmt.Errorf("%w: dataset %s has landing.end: never; set `end: pushed` in its spec and apply it, if producers may end it", ErrRefused, name)
+	}
+	return s.srv.EndLanding(ctx, p.ID)
+}

@@ -1,0 +1,15 @@
+// Package landing is the master's side of pushed records. It stores chunks as they are
+// staged, and makes a transaction visible by one call of the shard service. It keeps no
+// state of what is staged: a commit names its chunks, and their keys say for which
+// transaction they were staged and when.
+//
+// Why a commit is no listing: discovery polls, and after a crash it could not tell which
+// chunks of a transaction it had appended already. serve.Land appends all segments and
+// remembers the transaction in one commit of the store.
+//
+//	landing.go   the service and what it knows of datasets
+//	stage.go     chunks come in, up to the limit of bytes
+//	commit.go    a transaction becomes visible; the end
+//	chunks.go    chunks for readers of the same machine
+//	calls.go     gRPC
+package landing

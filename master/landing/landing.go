@@ -1,0 +1,219 @@
+package landing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/internal/storage"
+	"github.com/headrace/headrace/shardsvc/serve"
+	"github.com/headrace/headrace/sources"
+)
+
+// Ledger is what landing needs of the shard service (serve.Server).
+type Ledger interface {
+	Changed() <-chan struct{}
+	Datasets(context.Context) ([]serve.Dataset, error)
+	Segments(ctx context.Context, partition uint32, after int64, max int) ([]sources.Segment, error)
+	RetainMarks(ctx context.Context, dataset uint32) ([]sources.Mark, error)
+	Land(ctx context.Context, dataset uint32, t serve.Transaction) (already bool, records int64, err error)
+	Landed(ctx context.Context, dataset uint32, transaction string) (records int64, landed bool, err error)
+	EndLanding(ctx context.Context, dataset uint32) error
+}
+
+// Errors. Their text says what to do; kinds are found with errors.Is.
+var (
+	ErrNoDataset = errors.New("no such dataset")
+	ErrInvalid   = errors.New("invalid")       // what came can never be taken as it is
+	ErrRefused   = errors.New("refused")       // not now, nor later
+	ErrNotReady  = errors.New("not ready yet") // try again
+)
+
+// Full: what is stored has reached max_bytes.
+type Full struct {
+	Dataset      string
+	Stored, Most int64 // bytes
+	After        time.Duration
+}
+
+func (f *Full) Error() string {
+	return fmt.Sprintf("dataset %s holds %d bytes of pushed records, and max_bytes is %d: records leave when they are trained on and no checkpoint needs them. Try again in %v",
+		f.Dataset, f.Stored, f.Most, f.After)
+}
+
+const maxTransaction = 200 // bytes of an id
+
+// Service takes pushed records. Make it with New; Run deletes what is not needed.
+type Service struct {
+	srv   Ledger
+	store storage.Store
+	log   *slog.Logger
+	now   func() time.Time
+	every time.Duration // how often Run looks
+
+	// commits hold it for reading from their look at a chunk until it is visible; Run
+	// holds it for writing while it deletes what was staged.
+	cleaning sync.RWMutex
+
+	mu     sync.Mutex // guards what follows
+	known  map[string]*serve.Dataset
+	fresh  <-chan struct{} // closed when known is old
+	stored map[string]*stored
+}
+
+// stored is how much lies in a stream.
+type stored struct {
+	bytes   int64
+	counted bool
+}
+
+// New makes a service that keeps chunks in a store.
+func New(srv Ledger, store storage.Store, log *slog.Logger) *Service {
+	return &Service{srv: srv, store: store, log: log, now: time.Now, every: 30 * time.Second, stored: map[string]*stored{}}
+}
+
+// place is a dataset that records can be pushed to.
+type place struct {
+	*serve.Dataset
+	dataset.Landing
+	stream string
+}
+
+// ended: no transaction follows.
+func (p *place) ended() bool {
+	for i := range p.Partitions() {
+		if !p.Partitions()[i].Complete {
+			return false
+		}
+	}
+	return len(p.Partitions()) > 0
+}
+
+// Partitions are those of the dataset that the shard service knows.
+func (p *place) Partitions() []serve.Partition { return p.Dataset.Partitions }
+
+// place finds a dataset by name.
+func (s *Service) place(ctx context.Context, name string) (*place, error) {
+	d, err := s.dataset(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	l, ok := d.Spec.Landing()
+	if !ok {
+		return nil, fmt.Errorf("%w: nothing can be pushed to dataset %s, whose records come from %s: push to a dataset with `landing:` in its spec", ErrRefused, name, d.Spec.Kind().Name)
+	}
+	stream, err := streamOf(ctx, s.store, name)
+	if err != nil {
+		return nil, err
+	}
+	return &place{d, l, stream}, nil
+}
+
+func (s *Service) dataset(ctx context.Context, name string) (*serve.Dataset, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := s.known == nil
+	if !old {
+		select {
+		case <-s.fresh:
+			old = true
+		default:
+		}
+	}
+	if old {
+		fresh := s.srv.Changed() // before Datasets: what changes later is seen later
+		all, err := s.srv.Datasets(ctx)
+		if err != nil {
+			return nil, err
+		}
+		s.known, s.fresh = map[string]*serve.Dataset{}, fresh
+		for i := range all {
+			s.known[all[i].Name] = &all[i]
+		}
+	}
+	d := s.known[name]
+	if d == nil {
+		return nil, fmt.Errorf("%w: no dataset %q was applied: headrace dataset apply -f FILE", ErrNoDataset, name)
+	}
+	return d, nil
+}
+
+// ready waits until the shard service knows all partitions of a dataset.
+func (s *Service) ready(ctx context.Context, name string) (*place, error) {
+	const patience = 10 * time.Second
+	wait, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		changed := s.srv.Changed()
+		p, err := s.place(ctx, name)
+		if err != nil || len(p.Partitions()) >= p.Landing.Partitions {
+			return p, err
+		}
+		select {
+		case <-changed:
+		case <-wait.Done():
+			return nil, errors.Join(ctx.Err(), fmt.Errorf("%w: the partitions of dataset %s are not listed yet; it is %s %s", ErrNotReady, name, p.State, p.Reason))
+		}
+	}
+}
+
+// account is how much is stored of a stream; it is counted once.
+func (s *Service) account(ctx context.Context, stream string) (*stored, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.stored[stream]
+	if a == nil {
+		a = &stored{}
+		s.stored[stream] = a
+	}
+	if !a.counted {
+		all, err := s.store.List(ctx, stream+"/", "", 0)
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range all {
+			a.bytes += o.Size
+		}
+		a.counted = true
+	}
+	return a, nil
+}
+
+func (s *Service) add(a *stored, n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a.bytes += n
+}
+
+// Layout is how a dataset wants its records.
+type Layout struct {
+	dataset.Landing
+	Ended  bool
+	Stored int64 // bytes
+}
+
+// Layout tells it.
+func (s *Service) Layout(ctx context.Context, name string) (Layout, error) {
+	p, err := s.place(ctx, name)
+	if err != nil {
+		return Layout{}, err
+	}
+	a, err := s.account(ctx, p.stream)
+	if err != nil {
+		return Layout{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Layout{p.Landing, p.ended(), a.bytes}, nil
+}
+
+func checkTransaction(id string) error {
+	if id == "" || len(id) > maxTransaction {
+		return fmt.Errorf("%w: a transaction's id has 1 to %d bytes, and this one has %d", ErrInvalid, maxTransaction, len(id))
+	}
+	return nil
+}

@@ -1,0 +1,69 @@
+package landing
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/headrace/headrace/internal/chunk"
+)
+
+// fullWait is what a producer is told to wait: about how long it takes until something is
+// deleted.
+const fullWait = 2 * time.Second
+
+// Stage stores one chunk of a transaction. It is durable when Stage returns.
+func (s *Service) Stage(ctx context.Context, name, transaction string, partition int, data []byte) (chunk.Locator, error) {
+	p, err := s.place(ctx, name)
+	if err != nil {
+		return chunk.Locator{}, err
+	}
+	if err := checkTransaction(transaction); err != nil {
+		return chunk.Locator{}, err
+	}
+	if partition < 0 || partition >= p.Landing.Partitions {
+		return chunk.Locator{}, fmt.Errorf("%w: dataset %s has no partition %d; it has %d", ErrInvalid, name, partition, p.Landing.Partitions)
+	}
+	if p.ended() {
+		return chunk.Locator{}, fmt.Errorf("%w: dataset %s has ended: a producer said that no record follows", ErrRefused, name)
+	}
+	o, err := chunk.Open(data)
+	if err != nil {
+		return chunk.Locator{}, fmt.Errorf("%w: a chunk of transaction %q: %w", ErrInvalid, transaction, err)
+	}
+	for i := range o.Records {
+		if n := int64(len(o.Record(i).Value)); n > p.MaxRecord {
+			return chunk.Locator{}, fmt.Errorf("%w: record %d of a chunk of transaction %q has %d bytes, and landing.max_record is %d", ErrInvalid, i, transaction, n, p.MaxRecord)
+		}
+	}
+	data = o.Pack(data)
+	h, err := chunk.ReadHeader(data)
+	if err != nil {
+		return chunk.Locator{}, err
+	}
+	a, err := s.account(ctx, p.stream)
+	if err != nil {
+		return chunk.Locator{}, err
+	}
+	size := int64(len(data))
+	if err := s.reserve(a, p, size); err != nil {
+		return chunk.Locator{}, err
+	}
+	key := chunk.NewKey(p.stream, partition, transaction, s.now())
+	if err := s.store.Put(ctx, key.String(), data); err != nil {
+		s.add(a, -size)
+		return chunk.Locator{}, fmt.Errorf("%w: dataset %s: a chunk could not be stored: %w", ErrNotReady, name, err)
+	}
+	return chunk.Locator{Key: key.String(), Size: size, Records: h.Records, Sum: h.Sum}, nil
+}
+
+// reserve counts bytes that will be stored, unless that is too much.
+func (s *Service) reserve(a *stored, p *place, size int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a.bytes+size > p.MaxBytes {
+		return &Full{Dataset: p.Name, Stored: a.bytes, Most: p.MaxBytes, After: fullWait}
+	}
+	a.bytes += size
+	return nil
+}
