@@ -12,6 +12,8 @@ import pytest
 import torch
 from agent import STEP, Agent
 from headrace.torch import Jagged, Loader
+from headrace.torch._loader import refuse_pad
+from headrace.torch._pad import padded, weight
 from headrace.torch._tensors import _Copy
 from torch.utils.data import DataLoader
 
@@ -74,7 +76,7 @@ def test_a_copy_for_another_device_is_one_buffer_with_all_columns(agents: Agents
     agents(total=30)
     with headrace.dataset("clicks").batches(30) as stream:
         b = next(stream).slice(3, 29)
-        copy = _Copy(b)
+        copy = _Copy({name: b[name] for name in b})
         host = torch.empty(copy._size, dtype=torch.uint8)
         copy.fill(host)
         there = copy.take(host.clone())
@@ -163,4 +165,41 @@ def test_masks_and_numbers_are_still_numpys(agents: Agents) -> None:
         mask = torch.from_numpy(b.mask("dense"))
         assert mask.dtype is torch.bool
         assert np.array_equal(mask.numpy(), b.mask("dense"))
+        stream.step()
+
+
+def test_pad_repeats_rows_with_weight_0(agents: Agents) -> None:
+    agents(total=50)
+    with Loader("clicks", 20, tail="pad") as loader:
+        batches = []
+        for b in loader:
+            batches.append(b)
+            loader.step()
+        assert [b.rows for b in batches] == [20, 20, 10]
+        full, short = batches[0], batches[2]
+        assert full["weight"].tolist() == [1.0] * 20
+        assert full.batch is not None
+        assert full["id"].data_ptr() == full.batch["id"].__array_interface__["data"][0]  # a view still
+        assert short["weight"].tolist() == [1.0] * 10 + [0.0] * 10
+        assert short["id"].tolist() == list(range(40, 50)) * 2
+        assert short["dense"].shape == (20, 3)
+        assert [row.tolist() for row in short["tags"]] == [[i] * (i % 4) for i in list(range(40, 50)) * 2]
+        assert short["text"].tolist() == [f"r{i}" for i in list(range(40, 50)) * 2]
+    with pytest.raises(ValueError, match="say loss_applies_weight=True"):
+        refuse_pad(loader, False)
+    refuse_pad(loader, True)
+    refuse_pad(Loader("clicks", 20), False)
+    with pytest.raises(ValueError, match='tail=\'drop\'; it is "short" or "pad"'):
+        Loader("clicks", 20, tail="drop")
+
+
+def test_a_batch_without_rows_is_padded_with_nothing(agents: Agents) -> None:
+    agents(total=5)
+    with headrace.dataset("clicks").batches(5) as stream:
+        none = next(stream).slice(0, 0)
+        columns = padded({name: none[name] for name in none}, 0, 3)
+        assert columns["dense"].shape == (3, 3)
+        assert columns["tags"].tolist() == [[], [], []]
+        assert columns["text"].tolist() == ["", "", ""]
+        assert weight(0, 3).tolist() == [0, 0, 0]
         stream.step()

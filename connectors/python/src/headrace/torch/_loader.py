@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import torch.utils.data
 from headrace._batch import Batch
@@ -13,7 +13,8 @@ from headrace._rounds import RoundStream
 from headrace._stream import Stream
 from headrace._trainer import _NO_WORKERS, init
 
-from ._tensors import Device, tensors
+from ._pad import padded, weight
+from ._tensors import Device, columns_as_tensors
 
 
 class TensorBatch(dict[str, Any]):
@@ -43,8 +44,15 @@ class TensorBatch(dict[str, Any]):
         return self.batch
 
     @classmethod
-    def of(cls, batch: Batch, device: Device = None) -> TensorBatch:
-        made = cls(tensors(batch, device))
+    def of(cls, batch: Batch, device: Device = None, pad_to: int = 0) -> TensorBatch:
+        """Of a batch. pad_to: rows that it gets, with a column `weight`; 0: as it is."""
+        columns = {name: batch[name] for name in batch}
+        if pad_to:
+            if "weight" in columns:
+                raise ValueError('tail="pad" adds a column "weight", and the dataset has one: rename it in its spec')
+            columns = padded(columns, len(batch), pad_to)
+            columns["weight"] = weight(len(batch), pad_to)
+        made = cls(columns_as_tensors(columns, device))
         made.batch = batch
         return made
 
@@ -63,6 +71,10 @@ class Loader(torch.utils.data.IterableDataset[TensorBatch]):
     ahead is not stepped yet. device: where the tensors are; default the CPU, where they are
     views. Or give a stream that is open: ``Loader(stream=stream)``.
 
+    tail="pad": a batch with fewer rows than asked is filled up with its own rows, and the
+    column `weight` (float32) is 0 for those, 1 for the others: multiply the loss with it.
+    It keeps shapes constant. The default, "short", leaves the batch as it is.
+
     It is an IterableDataset whose elements are whole batches, so a DataLoader takes it
     as ``DataLoader(Loader("clicks", 1024), batch_size=None)``. There is no need for one:
     the agent reads, decodes and prefetches in a process of its own. `num_workers` must
@@ -78,6 +90,7 @@ class Loader(torch.utils.data.IterableDataset[TensorBatch]):
         *,
         stream: Stream | None = None,
         device: Device = None,
+        tail: Literal["short", "pad"] = "short",
         **more: Any,
     ) -> None:
         if (name is None) == (stream is None):
@@ -91,6 +104,10 @@ class Loader(torch.utils.data.IterableDataset[TensorBatch]):
         self._more = more
         self._stream = stream
         self.device = device
+        if tail not in ("short", "pad"):
+            raise ValueError(f'tail={tail!r}; it is "short" or "pad"')
+        #: "pad": every batch has all its rows, and a column `weight`.
+        self.tail = tail
 
     @property
     def stream(self) -> Stream:
@@ -107,8 +124,10 @@ class Loader(torch.utils.data.IterableDataset[TensorBatch]):
         """Goes on where the last iteration stopped: there is one stream."""
         if torch.utils.data.get_worker_info() is not None:
             raise HeadraceError(f"a Loader cannot be iterated in a DataLoader's worker: {_NO_WORKERS}")
-        for batch in self.stream:
-            yield TensorBatch.of(batch, self.device)
+        stream = self.stream
+        pad_to = int(stream._channel.open["rows"]) if self.tail == "pad" else 0
+        for batch in stream:
+            yield TensorBatch.of(batch, self.device, pad_to)
 
     def groups(self, size: int) -> Iterator[list[TensorBatch]]:
         """Lists of `size` batches, for gradient accumulation; the last one may be shorter.
@@ -163,3 +182,12 @@ class Loader(torch.utils.data.IterableDataset[TensorBatch]):
 
     def __getstate__(self) -> Any:
         raise HeadraceError(f"a Loader cannot be sent to a DataLoader's worker: {_NO_WORKERS}")
+
+
+def refuse_pad(stream: Any, loss_applies_weight: bool) -> None:
+    """Raises ValueError for padded batches whose loss would count the added rows."""
+    if isinstance(stream, Loader) and stream.tail == "pad" and not loss_applies_weight:
+        raise ValueError(
+            'this Loader has tail="pad", so a batch may hold rows that are no data: multiply the loss with '
+            'batch["weight"] and say loss_applies_weight=True, or use tail="short"'
+        )

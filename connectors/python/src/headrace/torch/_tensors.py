@@ -25,10 +25,15 @@ def tensors(batch: Batch, device: Device = None) -> dict[str, Any]:
     memory of torch's, and from there in one transfer on a stream of its own. The
     current stream waits for it; this thread does not.
     """
+    return columns_as_tensors({name: batch[name] for name in batch}, device)
+
+
+def columns_as_tensors(columns: dict[str, Any], device: Device) -> dict[str, Any]:
+    """As tensors(), of columns that need not be those of a batch."""
     where = torch.device("cpu" if device is None else device)
     if where.type == "cpu":
-        return {name: _view(batch[name]) for name in batch}
-    return _Copy(batch).to(where)
+        return {name: _view(column) for name, column in columns.items()}
+    return _Copy(columns).to(where)
 
 
 def _view(column: Any) -> Any:
@@ -40,10 +45,10 @@ def _view(column: Any) -> Any:
 
 
 class _Copy:
-    """All arrays of a batch behind each other in one buffer."""
+    """All arrays of some columns behind each other in one buffer."""
 
-    def __init__(self, batch: Batch) -> None:
-        self._columns = {name: batch[name] for name in batch}
+    def __init__(self, columns: dict[str, Any]) -> None:
+        self._columns = columns
         self._arrays: list[tuple[np.ndarray[Any, Any], int]] = []
         self._size = 0
         for column in self._columns.values():

@@ -16,7 +16,7 @@ from typing import Any
 
 from headrace._stream import Stream
 
-from ._loader import Loader
+from ._loader import Loader, refuse_pad
 
 if "pytorch_lightning" in sys.modules and "lightning" not in sys.modules:
     from pytorch_lightning import Callback
@@ -39,7 +39,8 @@ class HeadraceCallback(Callback):
     saved by all, as Lightning's strategies do. Resume with ``fit(ckpt_path=...)``.
     """
 
-    def __init__(self, stream: Stream | Loader) -> None:
+    def __init__(self, stream: Stream | Loader, *, loss_applies_weight: bool = False) -> None:
+        refuse_pad(stream, loss_applies_weight)
         self._given = stream
         self._trained = 0  # batches behind the last step
         self._last = 0

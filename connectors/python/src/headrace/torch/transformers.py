@@ -23,7 +23,7 @@ from headrace._checkpoint import Checkpointer
 from headrace._stream import Stream
 from transformers import Trainer, TrainerCallback
 
-from ._loader import Loader
+from ._loader import Loader, refuse_pad
 
 
 class HeadraceTrainer(Trainer):
@@ -53,7 +53,10 @@ class HeadraceCallback(TrainerCallback):
     not bound, because the process was killed between, does not count.
     """
 
-    def __init__(self, stream: Stream | Loader, dir: str | os.PathLike[str]) -> None:
+    def __init__(
+        self, stream: Stream | Loader, dir: str | os.PathLike[str], *, loss_applies_weight: bool = False
+    ) -> None:
+        refuse_pad(stream, loss_applies_weight)
         self._stream = stream.stream if isinstance(stream, Loader) else stream
         self._checkpoints = Checkpointer(dir, self._stream)
         self._trained = 0
