@@ -197,6 +197,37 @@ BENCHES = {
             "rounds": "",
         },
     ),
+    "flash": Bench(
+        "Checkpoints in memory",
+        "A trainer saves float32 arrays, 66 or 2,000 of equal size, and is killed. `floor` is a copy of the same "
+        "arrays into memory that is warm, in the same process, in alternation. A save is timed from the call to its "
+        "return. A checkpoint is durable when its cut is bound, after its manifest is synced; `dd` copies the same "
+        "slot with oflag=direct conv=fsync. The restore is in a new process. `load` is the machine's before the run: "
+        "above 0.5, others worked on it at the same time, and the figures say little.",
+        {
+            **{
+                f"t{count}_{name}": meaning
+                for count in (66, 2000)
+                for name, meaning in {
+                    "floor_s": f"{count:,} arrays: one copy",
+                    "save_over_floor_median": "what a save blocks over the floor; goal at most 1.05",
+                    "save_over_floor_p99": "the same, 99th percentile; goal at most 2",
+                    "first_save_over_floor": "the first save, after prepare(); goal at most 1.15",
+                    "durable_s": "from save() to the bound checkpoint on storage",
+                    "durable_over_dd": "over `dd`; goal at most 0.5",
+                    "rate_kept_while_persisting": "matrix multiplications per second; goal 0.95",
+                    "map_ms": "mapping a checkpoint, ms; goal at most 1",
+                    "restore_call_ms": "restore(), with the master's answer and the checksum of all bytes",
+                    "of_it_checksum_ms": "that checksum, computed once more",
+                    "bare_mmap_ms": "a bare mmap of the slot",
+                    "copy_into_model_over_warm_copy": "the first copy from the slot into the model",
+                    "ready_over_warm_copy": "restore() and that copy; goal at most 1.3",
+                }.items()
+            },
+            "MiB": "of all arrays",
+            "load": "the machine's load before the run, of 2 cores",
+        },
+    ),
     "acks": Bench(
         "The cost of acking every batch",
         "Of a replicated job, a trainer that does nothing but step each batch against the same trainer that takes the "

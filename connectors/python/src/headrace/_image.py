@@ -17,7 +17,7 @@ import numpy as np
 
 from ._errors import CheckpointError
 from ._slots import PAGE, pages
-from ._state import Captured
+from ._state import Captured, dtype_name
 
 _LENGTH = 8
 # safetensors' names; torch's and numpy's own names of them.
@@ -114,13 +114,9 @@ def load(memory: mmap.mmap, image: int, tree: Any) -> dict[str, Any]:
 
 
 def _shape(flat: Captured) -> list[tuple[str, str, tuple[int, ...], bool]]:
-    return [(name, _dtype(a), tuple(a.shape), not isinstance(a, np.ndarray)) for name, a in flat.arrays.items()]
-
-
-def _dtype(array: Any) -> str:
-    if isinstance(array, np.ndarray):
-        return str(array.dtype.newbyteorder("=").name)
-    return str(array.dtype).rpartition(".")[2]
+    return [
+        (name, dtype_name(a.dtype), tuple(a.shape), not isinstance(a, np.ndarray)) for name, a in flat.arrays.items()
+    ]
 
 
 def _width(array: Any) -> int:

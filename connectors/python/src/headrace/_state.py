@@ -19,6 +19,7 @@ An array that is in the state twice is one array twice after a restore as well.
 from __future__ import annotations
 
 import base64
+import functools
 import importlib
 import math
 import sys
@@ -140,9 +141,9 @@ class _Capture:
     def _array(self, value: np.ndarray[Any, Any], at: str) -> str:
         if isinstance(value, np.ma.MaskedArray):
             raise TypeError(f"{_place(at)} is a masked array: save its .data and its .mask")
-        if value.dtype.newbyteorder("=").name not in _DTYPES:
+        if dtype_name(value.dtype) not in _DTYPES:
             raise TypeError(f"{_place(at)} is an array of {value.dtype}: save one of {', '.join(_DTYPES)}")
-        key = (value.__array_interface__["data"][0], value.shape, value.strides, value.dtype.str)
+        key = (value.__array_interface__["data"][0], value.shape, value.strides, value.dtype)
         return self._name(key, at, value, lambda: self.arrays, lambda: np.array(value, order="C"))
 
     def _tensor(self, value: Any, at: str) -> str:
@@ -166,6 +167,14 @@ class _Capture:
         self._known[key] = name
         table()[name] = copy() if self._copy else value
         return name
+
+
+@functools.lru_cache(maxsize=1024)
+def dtype_name(dtype: Any) -> str:
+    """numpy's or torch's name of a type, whatever its byte order."""
+    if isinstance(dtype, np.dtype):
+        return str(dtype.newbyteorder("=").name)
+    return str(dtype).rpartition(".")[2]
 
 
 def _leaf(value: Any, at: str) -> dict[str, Any]:

@@ -90,7 +90,10 @@ with headrace.dataset("rows").batches(50) as stream, headrace.Checkpointer(cfg["
         step = stream.step(step + 1)
         if step <= 21:
             ck.save(step, {"total": total, "w": np.full(5000, step)}, storage=False).wait_memory()
+        while step == cfg["stop"] and trainer.rank != 0 and not os.path.exists(cfg["dir"] + "/killed"):
+            time.sleep(0.01)  # else it may train all that there is before rank 0 comes so far
         if step == cfg["stop"] and trainer.rank == 0 and os.environ["HEADRACE_ATTEMPT"] == "0":
+            open(cfg["dir"] + "/killed", "x").close()
             os.kill(os.getpid(), signal.SIGKILL)
 print("end", step, total, flush=True)
 """

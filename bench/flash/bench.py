@@ -1,0 +1,105 @@
+"""Checkpoints in memory: what a save blocks, what a restore costs, and what the trainer
+keeps of its speed while one goes to storage. The floor is a copy of the same tensors into
+memory that is warm, in the same process, in alternation.
+
+    make bench-flash
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).parent
+SPEC = """
+name: rows
+files: {{root: {root}, paths: ["*.tsv"]}}
+decode: {{format: tsv, columns: [{{name: id, path: "0", dtype: int64}}]}}
+"""
+
+
+def measure(tensors: int, size: int, rounds: int, persists: int) -> dict:
+    binary = os.environ.get("HEADRACE_BIN") or str(HERE.parents[1] / "build" / "headrace")
+    with tempfile.TemporaryDirectory(prefix="headrace-bench-") as name:
+        work = Path(name)
+        (work / "rows").mkdir()
+        (work / "rows" / "rows.tsv").write_text("".join(f"{i}\n" for i in range(100_000)))
+        (work / "rows.yaml").write_text(SPEC.format(root=work / "rows"))
+        out = work / "found.json"
+        cfg = {
+            "dir": str(work / "ckpt"),
+            "tensors": tensors,
+            "bytes": size,
+            "rounds": rounds,
+            "persists": persists,
+            "out": str(out),
+        }
+        env = {k: v for k, v in os.environ.items() if not k.startswith("HEADRACE_")} | {"BENCH": json.dumps(cfg)}
+        command = [
+            binary,
+            "run",
+            "--model",
+            "replicated",
+            "--max-restarts",
+            "1",
+            "--http",
+            "off",
+            "--state",
+            str(work / "state"),
+        ]
+        command += [
+            "--socket",
+            str(work / "a.sock"),
+            "-f",
+            str(work / "rows.yaml"),
+            "--",
+            sys.executable,
+            str(HERE / "trainer.py"),
+        ]
+        done = subprocess.run(command, env=env, capture_output=True, text=True, cwd=work, timeout=1800)
+        if done.returncode != 0:
+            raise SystemExit(done.stdout + done.stderr)
+        found = json.loads(out.read_text())
+    ratios = sorted(save / floor for save, floor in zip(found["save"], found["floor"]))
+    restore = found["restore"]
+    if restore["source"] != "memory":
+        raise SystemExit(f"it was restored from {restore['source']}:\n{done.stdout}{done.stderr}")
+    return {
+        "floor_s": round(statistics.median(found["floor"]), 4),
+        "save_over_floor_median": round(statistics.median(ratios), 3),
+        "save_over_floor_p99": round(ratios[min(len(ratios) - 1, int(len(ratios) * 0.99))], 3),
+        "first_save_over_floor": round(found["first"], 3),
+        "durable_s": round(statistics.median(found["persist"]), 3),
+        "durable_over_dd": round(statistics.median(p / d for p, d in zip(found["persist"], found["dd"])), 3),
+        "rate_kept_while_persisting": round(statistics.median(r["persist"] / r["alone"] for r in found["rate"]), 3),
+        "map_ms": round(1000 * restore["mapped_s"], 2),
+        "restore_call_ms": round(1000 * restore["called_s"], 1),
+        "of_it_checksum_ms": round(1000 * restore["checksum_s"], 1),
+        "bare_mmap_ms": round(1000 * restore["bare_mmap_s"], 2),
+        "copy_into_model_over_warm_copy": round(restore["copied_s"] / restore["warm_copy_s"], 3),
+        "ready_over_warm_copy": round((restore["called_s"] + restore["copied_s"]) / restore["warm_copy_s"], 3),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--mib", type=int, default=512)
+    parser.add_argument("--rounds", type=int, default=16)
+    parser.add_argument("--persists", type=int, default=3)
+    args = parser.parse_args()
+    figures: dict[str, float] = {"load": round(os.getloadavg()[0], 1), "MiB": args.mib}
+    for count in (66, 2000):
+        for name, value in measure(count, args.mib << 20, args.rounds, args.persists).items():
+            print(f"{count:5} tensors  {name.replace('_', ' '):36}{value:>12}", flush=True)
+            figures[f"t{count}_{name}"] = value
+    print(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main()
