@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/flashckpt/memory"
 	"github.com/headrace/headrace/internal/advice"
 	"github.com/headrace/headrace/internal/ckpt"
 	"github.com/headrace/headrace/internal/link"
@@ -38,6 +39,7 @@ func (a *app) ckptListCommand() *cobra.Command {
 		Long: `Lists what is in a folder: checkpoints, the newest first (the one that was
 frozen last), and after them what does not count, with the reason: half (no manifest),
 damaged, or of a newer version. Files are not read; ` + "`headrace ckpt verify`" + ` does.
+What lies in this node's memory (docs/FLASH.md) is listed after what is on storage.
 Without a path: the cuts that the master keeps.
 
 Where the source has deleted what would be read again after going back to one,
@@ -62,7 +64,11 @@ a line for each range (docs/CUTS.md says which sources tell).`,
 			if err != nil {
 				return err
 			}
-			views := ckpt.List(all, book)
+			held, err := ckpt.InMemory(memory.Root(), args[0], book)
+			if err != nil {
+				return err
+			}
+			views := append(ckpt.List(all, book), held...)
 			return a.show(views, func(w io.Writer) { ckpt.WriteList(w, views, args[0], book != nil) })
 		},
 	}

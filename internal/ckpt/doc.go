@@ -7,6 +7,7 @@
 //	find.go     paths to checkpoints
 //	ledger.go   what a master's ledger says of checkpoints
 //	list.go     the checkpoints of a folder
+//	memory.go   those in the memory of this node
 //	show.go     one checkpoint: its files and what is in its model
 //	verify.go   files compared with their manifests
 //	choose.go   which checkpoints a removal means, and which of them stay

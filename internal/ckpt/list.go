@@ -14,7 +14,7 @@ import (
 // View is one checkpoint of a folder.
 type View struct {
 	Path      string     `json:"path"`  // of its manifest
-	State     string     `json:"state"` // whole | half | damaged | newer | invalid | unreadable; whole: the manifest is, its files were not read
+	State     string     `json:"state"` // whole | half | damaged | newer | invalid | unreadable; whole: the manifest is, its files were not read | memory: it lies in a node's memory
 	Reason    string     `json:"reason"`
 	Job       string     `json:"job"`
 	Model     string     `json:"model"`
@@ -28,9 +28,11 @@ type View struct {
 	Writer    string     `json:"writer"`
 	Files     int        `json:"files"`
 	Bytes     int64      `json:"bytes"`
+	Node      string     `json:"node,omitempty"`   // whose memory it lies in
+	Holder    *uint32    `json:"holder,omitempty"` // the rank that has it there
 	Pinned    bool       `json:"pinned"`
 	PinReason string     `json:"pin_reason"`
-	Ledger    string     `json:"ledger"` // bound | frozen | carried | voided | unknown | another job's; "": no master was asked
+	Ledger    string     `json:"ledger"` // bound | frozen | carried | memory | voided | unknown | another job's; "": no master was asked
 
 	Rewindable *bool      `json:"rewindable"` // null: the ledger does not know it
 	Gone       *view.Gone `json:"gone"`       // null: nothing of what comes behind it, as far as is known
@@ -113,6 +115,9 @@ func table(views []View, ledger bool) *terminal.Table {
 	t := terminal.NewTable(header...)
 	for _, v := range views {
 		state := v.State
+		if v.Holder != nil {
+			state = fmt.Sprintf("memory of %s, rank %d", v.Node, *v.Holder)
+		}
 		if v.Pinned {
 			state += ", pinned"
 		}
