@@ -28,6 +28,9 @@ type Kind struct {
 	Foretells bool // its Source is a Keeper
 
 	Sizes Sizes
+	// Rows are the sizes for formats whose records are rows of columns: offsets count
+	// rows there. Rows.Max 0: the kind has no such formats.
+	Rows Sizes
 }
 
 // Units. Offsets are packed where a broker names a record by two numbers (Position): so

@@ -111,6 +111,9 @@ type Batch struct {
 	// End is the position after the last record and after any positions behind
 	// it that hold no record: what an ack of the whole batch may say.
 	End int64
+	// Columns are the fields of the records, where these are rows of columns: record i is
+	// row i of each. Such records have no value, and Arena is empty.
+	Columns []Column
 }
 
 // Reset empties the batch and keeps its memory.

@@ -24,8 +24,10 @@ var rules = []struct {
 	{"sources/sourcetest", []string{"sources"}},
 	{"sources/landing", []string{"sources", "internal/dataset", "internal/chunk"}},
 	{"sources/rocketmq", []string{"sources", "internal/dataset", "internal/secret", "internal/remoting"}},
+	{"sources/files", []string{"sources", "internal/dataset", "internal/parquet"}},
 	{"sources/...", []string{"sources", "internal/dataset", "internal/secret"}}, // adapters
-	{"internal/remoting", nil}, // RocketMQ's protocol, for its adapter and its test broker
+	{"internal/parquet", []string{"sources"}},                                   // a format: files to columns
+	{"internal/remoting", nil},                                                  // RocketMQ's protocol, for its adapter and its test broker
 
 	{"shardsvc/cut", []string{"sources"}},  // what a cut is: pure, and the same for all
 	{"shardsvc/line", []string{"sources"}}, // pure values

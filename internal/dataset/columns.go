@@ -130,12 +130,20 @@ func pathHint(format string) string {
 	case "json":
 		return "a JSON Pointer, as in /user/id or /items/*/price"
 	}
+	if Fielded(format) {
+		return "a field's name, or for what lies deeper a JSON Pointer, as in /user/id or /items/*/price"
+	}
 	return "as in path: $value"
 }
 
 // path checks what can be known of a path without reading data.
 func (c *Check) path(field string, p Path, d *DecodeSpec) bool {
 	switch p.Kind {
+	case Value:
+		if d.Columnar() {
+			c.Fail(field, p.String(), "is for records of bytes, and rows of "+d.Format+" have none", pathHint(d.Format))
+			return false
+		}
 	case Key, HeaderValue, Timestamp, Tombstone:
 		if c.source.Keyed {
 			return true
@@ -180,6 +188,12 @@ func (c *Check) shape(at string, col *Column, dtype DType, paths []Path) {
 }
 
 func (c *Check) multi(at string, col *Column, d *DecodeSpec, ragged bool) {
+	for _, f := range []struct{ name, value string }{{"split", col.Split}, {"weights", col.Weights}} {
+		if f.value != "" && d.Columnar() {
+			c.Fail(at+"."+f.name, f.value, "is for text, and "+d.Format+" has lists", "write a * in the path: /tags/*")
+			return
+		}
+	}
 	if col.Split != "" && c.oneByte(at+".split", col.Split) {
 		if col.Split == d.Delimiter {
 			c.Fail(at+".split", col.Split, "is the delimiter of the format too", "")

@@ -35,7 +35,7 @@ func (s *Spec) fillSizes() {
 	if s.Source == nil {
 		return // nothing is checked but that
 	}
-	d := s.Source.Kind().Sizes
+	d := s.Kind().Sizes
 	block, initial, least, most := Size(d.Block), Size(d.Initial), Size(d.Min), Size(d.Max)
 	if s.Live() && d.MaxWhileLive > 0 {
 		most = Size(d.MaxWhileLive)

@@ -121,7 +121,11 @@ func (s *Spec) Kind() sources.Kind {
 	if s.Source == nil {
 		return sources.Kind{}
 	}
-	return s.Source.Kind()
+	k := s.Source.Kind()
+	if s.Decode.Columnar() && k.Rows.Max > 0 {
+		k.Unit, k.Sizes = sources.Records, k.Rows
+	}
+	return k
 }
 
 // Open opens the dataset's source.

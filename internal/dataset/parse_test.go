@@ -152,7 +152,7 @@ func TestMistakesAreNamedWithLineFieldValueAndWayOut(t *testing.T) {
 		"strict and shuffle":        {head + "decode: raw\norder: strict\nshuffle: {seed: 1}\n", "clicks.yaml:5: shuffle: does not go with order: strict"},
 		"shuffle block":             {head + "decode: raw\nshuffle: {block: 0}\n", "shuffle.block: \"0\": must be 1 or more"},
 		"shuffle seed":              {head + "decode: raw\nshuffle: {seed: -1}\n", "is not a whole number from 0 to 2^64-1"},
-		"format":                    {head + "decode: parquet\n", `decode.format: "parquet": is not known here; use one of csv, tsv, json, lines, raw`},
+		"format":                    {head + "decode: orc\n", `decode.format: "orc": is not known here; use one of csv, tsv, json, lines, raw`},
 		"no format":                 {head + "decode: {on_error: fail}\n", "decode.format: must be given; use one of csv"},
 		"no columns":                {head + "decode: csv\n", "decode.columns: must be given"},
 		"header for json":           {head + "decode: {format: json, header: true, columns: [{name: a, path: /a, dtype: bool}]}\n", "decode.header: is only for csv and tsv, and decode.format is json"},

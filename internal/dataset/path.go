@@ -53,6 +53,12 @@ func ParsePath(format, text string) (Path, error) {
 	case "json":
 		return parsePointer(text)
 	}
+	if Fielded(format) {
+		if text != "" && text[0] != '/' { // a name, whatever characters it has
+			return Path{Kind: Pointer, Tokens: []string{text}, Stars: []bool{false}}, nil
+		}
+		return parsePointer(text)
+	}
 	return Path{}, fmt.Errorf("format %s has no fields; use $value, the whole record", format)
 }
 

@@ -28,7 +28,7 @@ func (s *Spec) Live() bool { return s.Source != nil && s.Source.Traits().Live }
 
 // DecodeSpec says how bytes become columns.
 type DecodeSpec struct {
-	Format    string   `json:"format" yaml:"format"`                 // csv | tsv | json | lines | raw | binary
+	Format    string   `json:"format" yaml:"format"`                 // csv | tsv | json | lines | raw | binary | parquet
 	Header    bool     `json:"header,omitempty" yaml:"header"`       // csv, tsv: each file's first line names the fields (and is no record)
 	Fields    []string `json:"fields,omitempty" yaml:"fields"`       // csv, tsv: names without a header line
 	Delimiter string   `json:"delimiter,omitempty" yaml:"delimiter"` // one byte; default , or tab
@@ -39,6 +39,12 @@ type DecodeSpec struct {
 	EventTime  string   `json:"event_time,omitempty" yaml:"event_time"` // a path; integer ms or s, or RFC 3339
 	OnError    string   `json:"on_error" yaml:"on_error"`               // fail (default) | default
 }
+
+// Columnar: records are rows of columns and not bytes; offsets count rows.
+func (d *DecodeSpec) Columnar() bool { return d.Format == "parquet" }
+
+// Fielded: a path is a name, or a JSON Pointer for what lies deeper.
+func Fielded(format string) bool { return format == "parquet" }
 
 // Column makes one column. Exactly one of Path, Paths and, in format binary,
 // Offset is set.

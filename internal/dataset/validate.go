@@ -188,7 +188,11 @@ func (c *Check) lease(l *LeaseSpec) {
 }
 
 func (c *Check) decode(d *DecodeSpec) {
-	if !c.Among("decode.format", d.Format, "csv", "tsv", "json", "lines", "raw", "binary") {
+	if !c.Among("decode.format", d.Format, "csv", "tsv", "json", "lines", "raw", "binary", "parquet") {
+		return
+	}
+	if d.Columnar() && c.source.Rows.Max == 0 {
+		c.Fail("decode.format", d.Format, "is for files, and "+c.source.Name+" are not", "")
 		return
 	}
 	if d.Header && c.source.Keyed {

@@ -14,6 +14,7 @@ import (
 type source struct {
 	path dataset.Path
 	star bool
+	text string // the path as a spec writes it
 }
 
 // column is one column of the spec, ready to be filled.
@@ -36,6 +37,8 @@ type column struct {
 	hasDefault   bool
 	defaultBits  uint64 // numbers and bools, as they lie in the frame
 	defaultBytes []byte // strings
+
+	dicts []any // of rows of columns: by source, the dictionary that was converted last
 
 	errors uint64 // values replaced by the default
 }
@@ -268,7 +271,7 @@ func (d *Decoder) source(p dataset.Path) (int, error) {
 			return i, nil
 		}
 	}
-	d.sources = append(d.sources, source{path: p, star: p.Ragged()})
+	d.sources = append(d.sources, source{path: p, star: p.Ragged(), text: p.String()})
 	return len(d.sources) - 1, nil
 }
 

@@ -43,6 +43,8 @@ type Decoder struct {
 	pieces      []piece // binary: the columns that lie in the record
 	recordSize  int     // binary
 	root        *node   // json: the wanted paths
+	columnar    columnState
+	words       []uint64 // rows of columns: scratch
 	keys        keyMemory
 	objects     uint64 // met so far; numbers them
 	wide        uint64 // json: all bytes of the record's strings, or-ed
@@ -130,6 +132,9 @@ func (d *Decoder) Append(b *Builder, batch *sources.Batch, from, maxRows int) (i
 	}
 	if b.Layout() != d.layout {
 		return 0, errors.New("decode: the builder was made for another dataset or other columns")
+	}
+	if d.spec.Decode.Columnar() {
+		return d.appendColumns(b, batch, from, maxRows)
 	}
 	row, limit := b.Rows(), min(maxRows, b.Limit())
 	d.aim(b)

@@ -23,6 +23,7 @@
 //	binary.go     records of a fixed layout, copied into columns
 //	number.go     text to int64, float32, float64
 //	hash.go       XXH64 of salt and value, and its remainder
+//	columnar.go   rows of columns into columns; columnvalues.go their values
 //	eventtime.go  a slot as event time
 //	swar.go       8 bytes in one word
 package decode

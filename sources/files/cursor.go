@@ -58,6 +58,13 @@ func (s *Source) Open(ctx context.Context, r sources.Range, from sources.Positio
 	if err != nil {
 		return nil, err
 	}
+	if l.Rows != (s.framing.Kind == Table) {
+		_ = f.Close()
+		return nil, fmt.Errorf("%s: segment %d: %w", s.partition, r.Segment, errLocator)
+	}
+	if l.Rows {
+		return s.openTable(f, l, r, from)
+	}
 	c := &cursor{src: s, f: f, loc: l, r: r, framer: framer{framing: s.framing}, block: s.blocks.read,
 		from: max(r.Start, from.Offset, l.Data), end: min(r.End, l.End)}
 	c.data = s.contentOf(f, l, max(0, min(c.from, c.end)-1))
@@ -138,14 +145,16 @@ func (c *cursor) Next(ctx context.Context, b *sources.Batch) error {
 
 // finish: all is read. The file must still be what it was, or what was read may
 // be of two states of it.
-func (c *cursor) finish() error {
-	now, err := stampOf(c.f)
+func (c *cursor) finish() error { return c.src.finish(c.f, c.loc, c.r) }
+
+func (s *Source) finish(f *os.File, l *locator, r sources.Range) error {
+	now, err := stampOf(f)
 	if err != nil {
-		return c.src.fileError(c.loc.Path, err)
+		return s.fileError(l.Path, err)
 	}
-	now.Inode = c.loc.Identity.Inode
-	if what := c.loc.Identity.differs(now); what != "" {
-		return &sources.Changed{Range: c.r, Name: c.loc.Path, What: what}
+	now.Inode = l.Identity.Inode
+	if what := l.Identity.differs(now); what != "" {
+		return &sources.Changed{Range: r, Name: l.Path, What: what}
 	}
 	return io.EOF
 }

@@ -33,6 +33,7 @@
 //	             a reading of one is; gzip.go and zstd.go their formats
 //	packed.go    listing them; unpack.go reading them as if they were plain
 //	points.go    where reading may begin in them
+//	table.go     Parquet: row groups to segments, ranges to rows of columns
 //	blocks.go    how much is read at once
 //	cursor.go    ranges to batches of records; frame.go where a record ends;
 //	             settle.go where a batch ends

@@ -66,7 +66,7 @@ func (s *Source) resume(known []sources.Segment) error {
 		}
 		was := listedFile{end: max(l.End, s.list.known[l.Path].end), id: l.Identity}
 		was.done = was.end == was.id.Size || s.framing.Kind != Quoted
-		if l.Codec != noCodec {
+		if l.Codec != noCodec || l.Rows {
 			was.done = was.end == l.Plain
 		}
 		s.list.known[l.Path] = was
@@ -134,6 +134,9 @@ func (s *Source) listFile(ctx context.Context, name string, was listedFile, know
 	l, st, err := s.identify(ctx, f, name)
 	if err != nil {
 		return err
+	}
+	if s.framing.Kind == Table {
+		return s.listTable(f, l, st, was)
 	}
 	if data, err = s.firstContent(ctx, f, &l); err != nil {
 		return err

@@ -21,6 +21,8 @@ type locator struct {
 	// unpacks to, and Plain is the length of that; -1: not known when it was listed.
 	Codec codec
 	Plain int64
+	// Rows: offsets are rows, and Plain is how many the file has.
+	Rows bool
 	// Starts: for quoted CSV offsets where records begin, the first is the
 	// segment's start; one at least. Else empty.
 	Starts []int64
@@ -30,6 +32,7 @@ const (
 	locatorVersion = 2 // 1: a file that is not compressed
 	flagFull       = 1
 	flagPacked     = 2
+	flagRows       = 4
 	maxStarts      = 1 << 16
 	maxPathBytes   = 4096 // PATH_MAX
 )
@@ -43,8 +46,11 @@ func (l *locator) encode() []byte {
 		flags |= flagFull
 	}
 	version := byte(1)
-	if l.Codec != noCodec {
+	switch {
+	case l.Codec != noCodec:
 		version, flags = 2, flags|flagPacked
+	case l.Rows:
+		version, flags = 2, flags|flagRows
 	}
 	b = append(b, version, flags)
 	for _, s := range []string{l.Root, l.Path} {
@@ -58,7 +64,7 @@ func (l *locator) encode() []byte {
 	if l.HasFull {
 		b = binary.LittleEndian.AppendUint64(b, l.Full)
 	}
-	if l.Codec != noCodec {
+	if l.Codec != noCodec || l.Rows {
 		b = append(b, byte(l.Codec))
 		b = binary.AppendUvarint(b, uint64(l.Plain+1))
 	}
@@ -88,12 +94,13 @@ func decodeLocator(b []byte) (*locator, error) {
 		l.Full = d.fixed()
 	}
 	most := l.Identity.Size
-	if flags&flagPacked != 0 {
+	l.Rows = flags&flagRows != 0
+	if flags&(flagPacked|flagRows) != 0 {
 		l.Codec, l.Plain = codec(d.byte()), d.length()-1
 		if most = l.Plain; most < 0 {
 			most = unknownSize
 		}
-		if l.Codec == noCodec || l.Codec > bzip2Codec || version < 2 {
+		if l.Rows != (l.Codec == noCodec) || l.Codec > bzip2Codec || version < 2 || l.Rows && l.Plain < 0 {
 			return nil, errLocator
 		}
 	}
@@ -109,7 +116,7 @@ func decodeLocator(b []byte) (*locator, error) {
 		}
 		l.Starts = append(l.Starts, at)
 	}
-	if d.bad || len(d.b) > 0 || flags&^(flagFull|flagPacked) != 0 || !filepath.IsLocal(l.Path) ||
+	if d.bad || len(d.b) > 0 || flags&^(flagFull|flagPacked|flagRows) != 0 || !filepath.IsLocal(l.Path) ||
 		l.Data > most || l.End > most || at > most {
 		return nil, errLocator
 	}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 
 	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/internal/parquet"
 	"github.com/headrace/headrace/sources"
 )
 
@@ -18,6 +19,7 @@ const (
 	Quoted                        // CSV records; a quoted field may hold line ends
 	Whole                         // the whole file is one record that begins at offset 0
 	Fixed                         // records of Size bytes, one behind the other
+	Table                         // Parquet: rows of columns; offsets are rows
 )
 
 // Framing is what of a spec's decode part says where records end.
@@ -32,6 +34,8 @@ type Framing struct {
 	EmptyLines bool
 	// Text: a byte order mark at the beginning is skipped.
 	Text bool
+	// Paths are the fields that are read. Table only.
+	Paths []parquet.Path
 }
 
 // FramingOf: csv, tsv and json skip empty lines, lines keeps them; binary has no
@@ -60,6 +64,10 @@ func FramingOf(d dataset.DecodeSpec) (Framing, error) {
 		}
 		return Framing{Kind: Fixed, Size: int(d.RecordSize), EmptyLines: true}, nil
 	}
+	if d.Format == "parquet" {
+		paths, err := tablePaths(d)
+		return Framing{Kind: Table, EmptyLines: true, Paths: paths}, err
+	}
 	return Framing{}, fmt.Errorf("format %q says nothing about where records end", d.Format)
 }
 
@@ -85,7 +93,7 @@ func (o *Options) check() error {
 		return errors.New("files: no dataset's name")
 	case o.Spec == nil:
 		return fmt.Errorf("dataset %s: no files in its spec", o.Dataset)
-	case o.Framing.Kind < Lines || o.Framing.Kind > Fixed, o.Framing.Kind == Fixed && o.Framing.Size < 1:
+	case o.Framing.Kind < Lines || o.Framing.Kind > Table, o.Framing.Kind == Fixed && o.Framing.Size < 1:
 		return fmt.Errorf("dataset %s: no framing", o.Dataset)
 	case o.Spec.MaxRecord < 1 || o.Spec.MaxRecord > 1<<30:
 		return fmt.Errorf("dataset %s: files.max_record is %d bytes; it must be from 1 to 1 GiB", o.Dataset, o.Spec.MaxRecord)

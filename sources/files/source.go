@@ -23,6 +23,7 @@ type Source struct {
 	verified  verified
 	cache     string // folder of restart points; "": none
 	idle      idle
+	tables    tables
 
 	// turn is held by the one who lists; list is its state.
 	turn chan struct{}
@@ -161,5 +162,6 @@ func (s *Source) Close() error {
 	defer func() { <-s.turn }()
 	s.list.current.close()
 	s.idle.close()
+	s.tables.close()
 	return s.root.Close()
 }

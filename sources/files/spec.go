@@ -15,6 +15,7 @@ var Kind = dataset.Kind{
 	Kind: sources.Kind{
 		Name: "files", Unit: "bytes",
 		Sizes: sources.Sizes{Block: 256 << 10, Initial: 256 << 10, Min: 16 << 10, Max: 1 << 30},
+		Rows:  sources.Sizes{Block: 64 << 10, Initial: 64 << 10, Min: 4 << 10, Max: 1 << 30},
 	},
 	Example: "files: {root: /data/clicks}",
 	Folders: []string{"root"},

@@ -7,7 +7,9 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
+from test_parquet import table
 
 PAGE = Path(__file__).parents[4] / "docs" / "FILES.md"
 
@@ -18,6 +20,7 @@ def write(data: Path) -> None:
     text = b"id,text\n" + b"".join(b"%d,row %d\n" % (i, i) for i in range(1000))
     (data / "a.csv.gz").write_bytes(gzip.compress(text))
     (data / "export").write_bytes(gzip.compress(text))
+    pq.write_table(table(0, 1000), data / "a.parquet")
 
 
 @pytest.mark.parametrize("number", range(len(EXAMPLES)))

@@ -1,0 +1,421 @@
+package decode
+
+import (
+	"fmt"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/internal/frame"
+	"github.com/headrace/headrace/sources"
+)
+
+// Rows of columns (sources.Batch.Columns) become frame columns one column at a time. The
+// entries of a dictionary are converted, checked or hashed once for each dictionary.
+
+// feed is where one of Decoder.sources stands in the batch: the next row's first slot,
+// and that slot's value.
+type feed struct {
+	col   *sources.Column
+	slot  int
+	value int
+}
+
+// columnState says which batch the feeds are of, and at which row they stand.
+type columnState struct {
+	feeds []feed
+	first *sources.Record
+	start int64 // offset of the batch's first record
+	row   int
+}
+
+// appendColumns is Append for rows of columns.
+func (d *Decoder) appendColumns(b *Builder, batch *sources.Batch, from, maxRows int) (int, error) {
+	row := b.Rows()
+	n := min(len(batch.Recs)-from, min(maxRows, b.Limit())-row)
+	if n <= 0 {
+		return 0, nil
+	}
+	if err := d.feed(batch, from); err != nil {
+		return 0, err
+	}
+	for {
+		took, f := d.putRows(b, row, n)
+		if len(d.grows) > 0 && d.tooLarge(b, row+took-1) && took > 0 {
+			b.SetRows(row)
+			b.Truncate(row)
+			if n = took / 2; n == 0 {
+				return 0, ErrFull
+			}
+			if err := d.feed(batch, from); err != nil {
+				return 0, err
+			}
+			continue
+		}
+		for i, r := range batch.Recs[from : from+took] {
+			b.Offsets[row+i] = r.Offset
+			if d.eventTime == nil {
+				b.Times[row+i] = r.Time
+			}
+		}
+		b.SetRows(row + took)
+		if f == nil {
+			d.columnar.row = from + took
+			return took, nil
+		}
+		b.Truncate(row + took)
+		d.columnar.first = nil
+		return took, d.errorOf(f, from+took, batch.Recs[from+took].Offset)
+	}
+}
+
+// feed makes the feeds stand at row from.
+func (d *Decoder) feed(batch *sources.Batch, from int) error {
+	s := &d.columnar
+	if from > 0 && s.row == from && s.first == &batch.Recs[0] && s.start == batch.Recs[0].Offset {
+		return nil
+	}
+	s.feeds = s.feeds[:0]
+	for i := range d.sources {
+		text := d.sources[i].text
+		at := -1
+		for k := range batch.Columns {
+			if batch.Columns[k].Path == text {
+				at = k
+				break
+			}
+		}
+		if at < 0 {
+			return fmt.Errorf("decode: the source gives no column %s", text)
+		}
+		f := feed{col: &batch.Columns[at]}
+		if err := d.fits(i, f.col); err != nil {
+			return err
+		}
+		f.pass(from)
+		s.feeds = append(s.feeds, f)
+	}
+	s.first, s.start, s.row = &batch.Recs[0], batch.Recs[0].Offset, from
+	return nil
+}
+
+// fits says why columns cannot be made of what the file has there. It is the file that is
+// wrong for the spec, not a record.
+func (d *Decoder) fits(src int, col *sources.Column) error {
+	for _, c := range d.columns {
+		if !slices.Contains(c.sources, src) {
+			continue
+		}
+		switch reason := c.wantsKind(col); {
+		case reason != "":
+			return fmt.Errorf("column %s: %s %s", c.name, col.Path, reason)
+		case col.Absent && !c.hasDefault && !c.mask && !c.ragged:
+			return fmt.Errorf("column %s: the file has no field %s; correct the path, or give the column a default or missing: mask", c.name, col.Path)
+		}
+	}
+	return nil
+}
+
+// pass moves on over n rows from the first.
+func (f *feed) pass(n int) {
+	switch {
+	case n == 0 || f.col.Absent:
+		return
+	case f.col.List:
+		f.slot = int(f.col.Ends[n-1])
+	default:
+		f.slot = n
+	}
+	f.value = f.slot
+	if len(f.col.Valid) > 0 {
+		f.value = countValid(f.col.Valid[:f.slot])
+	}
+}
+
+func countValid(valid []byte) int {
+	n := 0
+	for _, v := range valid {
+		n += int(v)
+	}
+	return n
+}
+
+// putRows writes n rows of every column from row on. It returns how many are good, and
+// what is wrong with the one that follows them.
+func (d *Decoder) putRows(b *Builder, row, n int) (int, *fault) {
+	var bad *fault
+	base := d.columnar.row
+	for _, c := range d.columns {
+		var took int
+		var f *fault
+		switch {
+		case c.ragged:
+			took, f = d.listRows(b, c, row, n, base)
+		case c.text():
+			took, f = d.textRows(b, c, row, n)
+		default:
+			took, f = d.numberRows(b, c, row, n)
+		}
+		if f != nil {
+			n, bad = took, f
+		}
+	}
+	if d.eventTime != nil {
+		if took, f := d.timeRows(b, row, n, base); f != nil {
+			n, bad = took, f
+		}
+	}
+	if bad == nil {
+		for i := range d.columnar.feeds {
+			d.columnar.feeds[i].advance(base, n)
+		}
+	}
+	return n, bad
+}
+
+func (f *feed) advance(base, n int) {
+	if f.col.Absent {
+		return
+	}
+	slot := f.slotEnd(base, n)
+	if len(f.col.Valid) > 0 {
+		f.value += countValid(f.col.Valid[f.slot:slot])
+	} else {
+		f.value += slot - f.slot
+	}
+	f.slot = slot
+}
+
+// slotEnd is the slot after those of the n rows from row base on.
+func (f *feed) slotEnd(base, n int) int {
+	switch {
+	case n == 0:
+		return f.slot
+	case f.col.List:
+		return int(f.col.Ends[base+n-1])
+	}
+	return f.slot + n
+}
+
+// valid are the n slots from the feed's on; nil: all have a value.
+func (f *feed) valid(n int) []byte {
+	if len(f.col.Valid) == 0 {
+		return nil
+	}
+	return f.col.Valid[f.slot : f.slot+n]
+}
+
+// numberRows writes a fixed column of numbers or bools.
+func (d *Decoder) numberRows(b *Builder, c *column, row, n int) (int, *fault) {
+	values := b.Columns[c.index].Values
+	switch c.size {
+	case 8:
+		if c.dtype == dataset.Float64 {
+			return fixedRows(d, b, c, frame.View[float64](values), row, n)
+		}
+		return fixedRows(d, b, c, frame.View[int64](values), row, n)
+	case 4:
+		if c.dtype == dataset.Float32 {
+			return fixedRows(d, b, c, frame.View[float32](values), row, n)
+		}
+		return fixedRows(d, b, c, frame.View[int32](values), row, n)
+	}
+	return fixedRows(d, b, c, values, row, n)
+}
+
+func fixedRows[D element](d *Decoder, b *Builder, c *column, dst []D, row, n int) (int, *fault) {
+	width := len(c.sources)
+	mask := b.Columns[c.index].Mask
+	missing := defaultOf[D](c)
+	var bad *fault
+	for e, src := range c.sources {
+		f := &d.columnar.feeds[src]
+		var valid []byte
+		count := n
+		switch {
+		case f.col.Absent:
+			valid, count = noValues(n), 0
+		default:
+			if valid = f.valid(n); valid != nil {
+				count = countValid(valid)
+			}
+		}
+		dense, errs := convertValues[D](d, c, e, f, count)
+		out, k := dst[row*width+e:], 0
+		for i := range n {
+			at := i * width
+			switch {
+			case valid != nil && valid[i] == 0:
+				if !c.hasDefault && !c.mask {
+					n, bad = i, &fault{column: c, source: src, none: true, reason: "is missing"}
+				} else {
+					out[at] = missing
+					c.putMask(mask, (row+i)*width+e, 0)
+				}
+			case errs != nil && errs[k] != "":
+				if !d.lenient {
+					n, bad = i, &fault{column: c, source: src, value: f.excerpt(f.value + k), reason: errs[k]}
+				} else {
+					c.errors++
+					out[at] = missing
+					c.putMask(mask, (row+i)*width+e, 0)
+				}
+				k++
+			default:
+				out[at] = dense[k]
+				c.putMask(mask, (row+i)*width+e, 1)
+				k++
+			}
+			if i >= n {
+				break
+			}
+		}
+	}
+	return n, bad
+}
+
+// noValues is n slots without a value.
+func noValues(n int) []byte { return make([]byte, n) }
+
+// textRows writes a column of strings or bytes.
+func (d *Decoder) textRows(b *Builder, c *column, row, n int) (int, *fault) {
+	col := &b.Columns[c.index]
+	src := c.sources[0]
+	f := &d.columnar.feeds[src]
+	k := f.value
+	var valid []byte
+	if f.col.Absent {
+		valid = noValues(n)
+	} else {
+		valid = f.valid(n)
+	}
+	for i := range n {
+		v, present := c.defaultBytes, byte(0)
+		if valid != nil && valid[i] == 0 {
+			if !c.hasDefault && !c.mask {
+				return i, &fault{column: c, source: src, none: true, reason: "is missing"}
+			}
+		} else {
+			got := f.bytes(k)
+			k++
+			switch {
+			case c.dtype != dataset.String || utf8.Valid(got):
+				v, present = got, 1
+			case !d.lenient:
+				return i, &fault{column: c, source: src, value: got, reason: "is not UTF-8; use dtype: bytes"}
+			default:
+				c.errors++
+			}
+		}
+		col.Values = append(col.Values, v...)
+		col.RowOffsets[row+i+1] = int64(len(col.Values))
+		c.putMask(col.Mask, row+i, present)
+	}
+	return n, nil
+}
+
+// bytes is value k of a column of bytes.
+func (f *feed) bytes(k int) []byte {
+	if d := f.col.Dict; d != nil {
+		i := f.col.Entries[k]
+		return d.Values[d.Offsets[i]:d.Offsets[i+1]]
+	}
+	return f.col.Values[f.col.Offsets[k]:f.col.Offsets[k+1]]
+}
+
+// listRows writes a ragged column.
+func (d *Decoder) listRows(b *Builder, c *column, row, n, base int) (int, *fault) {
+	col, src := &b.Columns[c.index], c.sources[0]
+	f := &d.columnar.feeds[src]
+	var put listPutter
+	if !f.col.Absent {
+		slots := f.slotEnd(base, n) - f.slot
+		values := slots
+		if v := f.valid(slots); v != nil {
+			values = countValid(v)
+		}
+		put = newListPutter(d, c, f, values)
+	}
+	slot, value := f.slot, 0
+	for i := range n {
+		had, kept := c.count(col), 0
+		end := slot
+		if !f.col.Absent {
+			end = int(f.col.Ends[base+i])
+		}
+		for ; slot < end; slot++ {
+			if f.col.Valid[slot] == 0 {
+				if kept >= c.max || d.lenient && !c.hasDefault {
+					continue
+				}
+				if !c.hasDefault {
+					return i, &fault{column: c, source: src, none: true, reason: "an element of the list has no value"}
+				}
+				c.appendDefault(col, nil)
+				kept++
+				continue
+			}
+			if kept < c.max {
+				switch reason := put(col, value); {
+				case reason == "":
+					kept++
+				case !d.lenient:
+					return i, &fault{column: c, source: src, value: f.excerpt(f.value + value), reason: reason}
+				default:
+					if c.errors++; c.hasDefault {
+						c.appendDefault(col, nil)
+						kept++
+					}
+				}
+			}
+			value++
+		}
+		present := byte(1)
+		if c.count(col) == had {
+			if present = 0; c.hasDefault {
+				c.appendDefault(col, nil)
+			}
+		}
+		col.RowOffsets[row+i+1] = int64(c.count(col))
+		c.putMask(col.Mask, row+i, present)
+	}
+	return n, nil
+}
+
+// listPutter appends value k of those that are converted, or says why it cannot.
+type listPutter func(col *frame.Buffers, k int) string
+
+func newListPutter(d *Decoder, c *column, f *feed, values int) listPutter {
+	if c.text() {
+		return func(col *frame.Buffers, k int) string {
+			v := f.bytes(f.value + k)
+			if c.dtype == dataset.String && !utf8.Valid(v) {
+				return "is not UTF-8; use dtype: bytes"
+			}
+			c.appendText(col, v)
+			return ""
+		}
+	}
+	switch {
+	case c.dtype == dataset.Float64:
+		return numbersOf[float64](d, c, f, values)
+	case c.dtype == dataset.Float32:
+		return numbersOf[float32](d, c, f, values)
+	case c.dtype == dataset.Int32:
+		return numbersOf[int32](d, c, f, values)
+	case c.size == 8:
+		return numbersOf[int64](d, c, f, values)
+	}
+	return numbersOf[uint8](d, c, f, values)
+}
+
+func numbersOf[D element](d *Decoder, c *column, f *feed, values int) listPutter {
+	dense, errs := convertValues[D](d, c, 0, f, values)
+	return func(col *frame.Buffers, k int) string {
+		if errs != nil && errs[k] != "" {
+			return errs[k]
+		}
+		col.Values = appendBits(col.Values, c.size, bitsOf(dense[k]))
+		return ""
+	}
+}

@@ -1,0 +1,154 @@
+package decode
+
+import (
+	"encoding/binary"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/internal/frame"
+	"github.com/headrace/headrace/sources"
+)
+
+func int64s(list ...int64) []byte {
+	var b []byte
+	for _, v := range list {
+		b = binary.LittleEndian.AppendUint64(b, uint64(v))
+	}
+	return b
+}
+
+func texts(list ...string) ([]byte, []int32) {
+	var b []byte
+	ends := []int32{0}
+	for _, v := range list {
+		b = append(b, v...)
+		ends = append(ends, int32(len(b)))
+	}
+	return b, ends
+}
+
+// rowsOfColumns are 4 rows: n is 1, null, 2^40, 4 by a dictionary; s is a, b, a broken
+// text, d; l is [1, null], [], [2], [3, 4].
+func rowsOfColumns() *sources.Batch {
+	dict := &sources.Dictionary{Len: 3, Values: int64s(4, 1<<40, 1)}
+	s, ends := texts("a", "b", "\xff", "d")
+	return &sources.Batch{
+		Recs: []sources.Record{{Offset: 10, Next: 11}, {Offset: 11, Next: 12}, {Offset: 12, Next: 13}, {Offset: 13, Next: 14}},
+		Columns: []sources.Column{
+			{Path: "/n", Kind: sources.Int64Values, Valid: []byte{1, 0, 1, 1}, Dict: dict, Entries: []uint32{2, 1, 0}},
+			{Path: "/s", Kind: sources.BytesValues, Values: s, Offsets: ends},
+			{Path: "/l/*", Kind: sources.Int64Values, List: true, Ends: []int32{2, 2, 3, 5}, Valid: []byte{1, 0, 1, 1, 1}, Values: int64s(1, 2, 3, 4)},
+			{Path: "/gone", Absent: true},
+		},
+	}
+}
+
+func columnarDecoder(t *testing.T, onError string, columns ...string) *Decoder {
+	t.Helper()
+	text := "name: d\nfiles: {root: /data}\ndecode:\n  format: parquet\n  on_error: " + onError + "\n  columns:\n"
+	for _, c := range columns {
+		text += "    - " + c + "\n"
+	}
+	spec, err := dataset.Parse([]byte(text), "d.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := Compile(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func TestRowsOfColumnsBecomeRowsOneOrManyAtATime(t *testing.T) {
+	for step := 1; step <= 4; step++ {
+		d := columnarDecoder(t, "default", "{name: n, path: n, dtype: int32, default: -1}", "{name: m, path: n, dtype: float64, missing: mask}",
+			"{name: s, path: s, dtype: string, default: bad}", `{name: l, path: "/l/*", dtype: int32, default: 9}`, "{name: g, path: gone, dtype: int64, default: 7}",
+			`{name: p, paths: [n, gone], dtype: int64, default: 5}`)
+		b, err := d.NewBuilder(10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		batch := rowsOfColumns()
+		for from := 0; from < 4; {
+			n, err := d.Append(b, batch, from, from+step)
+			if err != nil || n == 0 {
+				t.Fatal(n, err)
+			}
+			from += n
+		}
+		n := frame.View[int32](b.Columns[0].Values)
+		if n[0] != 1 || n[1] != -1 || n[2] != -1 || n[3] != 4 {
+			t.Errorf("n %v", n[:4])
+		}
+		m, mask := frame.View[float64](b.Columns[1].Values), b.Columns[1].Mask
+		if m[0] != 1 || m[2] != 1<<40 || m[3] != 4 || string(mask[:4]) != "\x01\x00\x01\x01" {
+			t.Errorf("m %v %v", m[:4], mask[:4])
+		}
+		if got := string(b.Columns[2].Values); got != "abbadd" {
+			t.Errorf("s %q", got)
+		}
+		l := frame.View[int32](b.Columns[3].Values)
+		if ends := b.Columns[3].RowOffsets; len(l) != 6 || l[1] != 9 || l[2] != 9 || l[5] != 4 || ends[1] != 2 || ends[2] != 3 || ends[4] != 6 {
+			t.Errorf("l %v %v", l, ends[:5])
+		}
+		if g := frame.View[int64](b.Columns[4].Values); g[0] != 7 || g[3] != 7 {
+			t.Errorf("g %v", g[:4])
+		}
+		if p := frame.View[int64](b.Columns[5].Values); p[0] != 1 || p[1] != 5 || p[2] != 5 || p[4] != 1<<40 || p[6] != 4 {
+			t.Errorf("p %v", p[:8])
+		}
+		if e := d.Errors(); len(e) != 2 || e[0] != (FieldErrors{"n", 1}) || e[1] != (FieldErrors{"s", 1}) {
+			t.Errorf("errors %v", e)
+		}
+		if b.Offsets[3] != 13 || b.Rows() != 4 {
+			t.Errorf("offsets %v", b.Offsets[:4])
+		}
+	}
+}
+
+func TestABadRowOfColumnsEndsWithTheRowsBeforeIt(t *testing.T) {
+	for _, c := range []struct {
+		column, want string
+		rows         int
+	}{
+		{"{name: c, path: n, dtype: int64}", "row is missing", 1},
+		{"{name: c, path: n, dtype: int32, default: 0}", "out of the range of int32", 2},
+		{"{name: c, path: s, dtype: string}", "is not UTF-8", 2},
+		{`{name: c, path: "/l/*", dtype: int64}`, "an element of the list has no value", 0},
+	} {
+		d := columnarDecoder(t, "fail", `{name: first, path: s, dtype: bytes}`, c.column, `{name: last, path: "/l/*", dtype: int64, default: 0}`)
+		b, err := d.NewBuilder(10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := d.Append(b, rowsOfColumns(), 0, 10)
+		bad, ok := errors.AsType[*Error](err)
+		if !ok || !strings.Contains(strings.ReplaceAll(err.Error(), "byte 0: is", "row is"), c.want) || bad.Column != "c" || bad.Record != c.rows || bad.Offset != int64(10+c.rows) {
+			t.Errorf("%s: %v", c.column, err)
+		}
+		if n != c.rows || b.Rows() != c.rows || len(b.Columns[0].Values) != c.rows {
+			t.Errorf("%s: %d records, %d rows, %d bytes", c.column, n, b.Rows(), len(b.Columns[0].Values))
+		}
+	}
+}
+
+func TestAFieldThatDoesNotFitIsToldOfTheFile(t *testing.T) {
+	for column, want := range map[string]string{
+		"{name: c, path: n, dtype: string}":     "has int64 in the file",
+		"{name: c, path: s, dtype: float32}":    "has text or bytes in the file",
+		"{name: c, path: n, dtype: bool}":       "has int64 in the file",
+		"{name: c, path: gone, dtype: float32}": "the file has no field /gone",
+	} {
+		d := columnarDecoder(t, "fail", column)
+		b, err := d.NewBuilder(10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.Append(b, rowsOfColumns(), 0, 10); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", column, err)
+		}
+	}
+}

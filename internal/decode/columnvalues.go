@@ -1,0 +1,297 @@
+package decode
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"strconv"
+	"unsafe"
+
+	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/sources"
+)
+
+// element is an element of a frame's column.
+type element interface {
+	~int32 | ~int64 | ~float32 | ~float64 | ~uint8
+}
+
+var valueNames = [...]string{sources.BoolValues: "bools", sources.Int32Values: "int32", sources.Int64Values: "int64",
+	sources.Float32Values: "float32", sources.Float64Values: "float64", sources.BytesValues: "text or bytes"}
+
+// wantsKind says why a column cannot be made of what the file has, or "".
+func (c *column) wantsKind(col *sources.Column) string {
+	if col.Absent {
+		return ""
+	}
+	ok := false
+	switch k := col.Kind; {
+	case c.hash != nil:
+		ok = k == sources.BytesValues || k == sources.Int32Values || k == sources.Int64Values || k == sources.BoolValues
+	case c.text():
+		ok = k == sources.BytesValues
+	case c.dtype == dataset.Bool:
+		ok = k == sources.BoolValues
+	case c.dtype == dataset.Int32 || c.dtype == dataset.Int64:
+		ok = k == sources.Int32Values || k == sources.Int64Values
+	default:
+		ok = k >= sources.Int32Values && k <= sources.Float64Values
+	}
+	switch {
+	case ok:
+		return ""
+	case c.hash != nil:
+		return fmt.Sprintf("has %s in the file; only text, whole numbers and bools are hashed", valueNames[col.Kind])
+	}
+	return fmt.Sprintf("has %s in the file, which do not become %s; choose another dtype", valueNames[col.Kind], c.dtype)
+}
+
+// converted are the values of one dictionary as a column's elements.
+type converted[D element] struct {
+	dict *sources.Dictionary
+	vals []D
+	errs []string // by entry; nil: none is bad
+}
+
+// convertValues gives the next count values of a feed as elements of the column; errs,
+// unless nil, says what is wrong with each.
+func convertValues[D element](d *Decoder, c *column, e int, f *feed, count int) (vals []D, errs []string) {
+	if count == 0 {
+		return nil, nil
+	}
+	for len(c.dicts) <= e {
+		c.dicts = append(c.dicts, nil)
+	}
+	scratch := scratchOf[D](d, count)
+	if f.col.Dict == nil {
+		errs = convert[D](c, f.col.Kind, f.col.Values, f.col.Offsets, f.value, scratch)
+		return scratch, errs
+	}
+	known, _ := c.dicts[e].(*converted[D])
+	if known == nil || known.dict != f.col.Dict {
+		known = &converted[D]{dict: f.col.Dict, vals: make([]D, f.col.Dict.Len)}
+		known.errs = convert[D](c, f.col.Kind, f.col.Dict.Values, f.col.Dict.Offsets, 0, known.vals)
+		c.dicts[e] = known
+	}
+	index := f.col.Index[f.value : f.value+count]
+	for i, k := range index {
+		scratch[i] = known.vals[k]
+	}
+	if known.errs != nil {
+		errs = make([]string, count)
+		for i, k := range index {
+			errs[i] = known.errs[k]
+		}
+	}
+	return scratch, errs
+}
+
+// scratchOf is room for n elements, reused by the next call.
+func scratchOf[D element](d *Decoder, n int) []D {
+	if cap(d.words) < n {
+		d.words = make([]uint64, n)
+	}
+	return unsafe.Slice((*D)(unsafe.Pointer(unsafe.SliceData(d.words[:cap(d.words)]))), n)
+}
+
+// convert fills out with the values from the first on.
+func convert[D element](c *column, kind sources.ValueKind, values []byte, offsets []int32, first int, out []D) (errs []string) {
+	if c.hash != nil {
+		hashValues(c, kind, values, offsets, first, out)
+		return nil
+	}
+	n := len(out)
+	switch kind {
+	case sources.BoolValues:
+		for i, v := range values[first : first+n] {
+			out[i] = D(v)
+		}
+	case sources.Int32Values:
+		for i, v := range words32(values, first, n) {
+			out[i] = D(int32(v))
+		}
+	case sources.Int64Values:
+		if c.dtype == dataset.Int32 {
+			return narrow(words64(values, first, n), out)
+		}
+		for i, v := range words64(values, first, n) {
+			out[i] = D(int64(v))
+		}
+	case sources.Float32Values:
+		for i, v := range words32(values, first, n) {
+			out[i] = D(math.Float32frombits(v))
+		}
+	case sources.Float64Values:
+		for i, v := range words64(values, first, n) {
+			out[i] = D(math.Float64frombits(v))
+		}
+	}
+	return nil
+}
+
+// narrow makes int32 of int64.
+func narrow[D element](in []uint64, out []D) (errs []string) {
+	for i, v := range in {
+		if int64(v) != int64(int32(v)) {
+			if errs == nil {
+				errs = make([]string, len(in))
+			}
+			errs[i] = "is out of the range of int32"
+		}
+		out[i] = D(int32(v))
+	}
+	return errs
+}
+
+// words64 and words32 copy numbers out, for the bytes need not be aligned.
+func words64(b []byte, first, n int) []uint64 {
+	b = b[8*first : 8*(first+n)]
+	if n == 0 || uintptr(unsafe.Pointer(unsafe.SliceData(b)))%8 == 0 {
+		return unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(b))), n)
+	}
+	out := make([]uint64, n)
+	for i := range out {
+		out[i] = binary.LittleEndian.Uint64(b[8*i:])
+	}
+	return out
+}
+
+func words32(b []byte, first, n int) []uint32 {
+	b = b[4*first : 4*(first+n)]
+	if n == 0 || uintptr(unsafe.Pointer(unsafe.SliceData(b)))%4 == 0 {
+		return unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(b))), n)
+	}
+	out := make([]uint32, n)
+	for i := range out {
+		out[i] = binary.LittleEndian.Uint32(b[4*i:])
+	}
+	return out
+}
+
+// hashValues hashes text as it is, and numbers and bools as JSON writes them.
+func hashValues[D element](c *column, kind sources.ValueKind, values []byte, offsets []int32, first int, out []D) {
+	var room [20]byte
+	for i := range out {
+		var v []byte
+		switch kind {
+		case sources.BytesValues:
+			v = values[offsets[first+i]:offsets[first+i+1]]
+		case sources.BoolValues:
+			v = strconv.AppendBool(room[:0], values[first+i] != 0)
+		case sources.Int32Values:
+			v = strconv.AppendInt(room[:0], int64(int32(binary.LittleEndian.Uint32(values[4*(first+i):]))), 10)
+		default:
+			v = strconv.AppendInt(room[:0], int64(binary.LittleEndian.Uint64(values[8*(first+i):])), 10)
+		}
+		out[i] = D(c.hash.bytes(v))
+	}
+}
+
+func bitsOf[D element](v D) uint64 {
+	switch v := any(v).(type) {
+	case float64:
+		return math.Float64bits(v)
+	case float32:
+		return uint64(math.Float32bits(v))
+	case int32:
+		return uint64(uint32(v))
+	case int64:
+		return uint64(v)
+	case uint8:
+		return uint64(v)
+	}
+	return 0
+}
+
+func defaultOf[D element](c *column) D {
+	var v D
+	switch p := any(&v).(type) {
+	case *float64:
+		*p = math.Float64frombits(c.defaultBits)
+	case *float32:
+		*p = math.Float32frombits(uint32(c.defaultBits))
+	case *int32:
+		*p = int32(c.defaultBits)
+	case *int64:
+		*p = int64(c.defaultBits)
+	case *uint8:
+		*p = uint8(c.defaultBits)
+	}
+	return v
+}
+
+// excerpt is value k as people read it.
+func (f *feed) excerpt(k int) []byte {
+	if f.col.Kind == sources.BytesValues {
+		return f.bytes(k)
+	}
+	values := f.col.Values
+	if f.col.Dict != nil {
+		values, k = f.col.Dict.Values, int(f.col.Index[k])
+	}
+	switch f.col.Kind {
+	case sources.BoolValues:
+		return strconv.AppendBool(nil, values[k] != 0)
+	case sources.Int32Values:
+		return strconv.AppendInt(nil, int64(int32(binary.LittleEndian.Uint32(values[4*k:]))), 10)
+	case sources.Int64Values:
+		return strconv.AppendInt(nil, int64(binary.LittleEndian.Uint64(values[8*k:])), 10)
+	case sources.Float32Values:
+		return strconv.AppendFloat(nil, float64(math.Float32frombits(binary.LittleEndian.Uint32(values[4*k:]))), 'g', -1, 32)
+	}
+	return strconv.AppendFloat(nil, math.Float64frombits(binary.LittleEndian.Uint64(values[8*k:])), 'g', -1, 64)
+}
+
+const msPerDay = 24 * 60 * 60 * 1000
+
+// timeRows sets the event times of rows; 0 where they are missing.
+func (d *Decoder) timeRows(b *Builder, row, n, base int) (int, *fault) {
+	src := d.eventTime.sources[0]
+	f := &d.columnar.feeds[src]
+	clear(b.Times[row : row+n])
+	if f.col.Absent {
+		return n, nil
+	}
+	valid, k := f.valid(n), f.value
+	for i := range n {
+		if valid != nil && valid[i] == 0 {
+			continue
+		}
+		ms, ok := f.time(k)
+		if !ok {
+			if !d.lenient {
+				return i, &fault{column: d.eventTime, source: src, value: f.excerpt(k), reason: "is not a time"}
+			}
+			d.eventTime.errors++
+		}
+		b.Times[row+i] = ms
+		k++
+	}
+	return n, nil
+}
+
+// time is value k in ms since 1970.
+func (f *feed) time(k int) (ms int64, ok bool) {
+	ticks := f.col.TicksPerSecond
+	if ticks == 0 {
+		return parseTime(f.excerpt(k))
+	}
+	values := f.col.Values
+	if f.col.Dict != nil {
+		values, k = f.col.Dict.Values, int(f.col.Index[k])
+	}
+	var v int64
+	if f.col.Kind == sources.Int32Values {
+		v = int64(int32(binary.LittleEndian.Uint32(values[4*k:])))
+	} else {
+		v = int64(binary.LittleEndian.Uint64(values[8*k:]))
+	}
+	if ticks == sources.PerDay {
+		return v * msPerDay, true
+	}
+	per := ticks / 1000
+	if ms = v / per; v%per < 0 {
+		ms--
+	}
+	return ms, true
+}

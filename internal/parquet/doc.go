@@ -1,0 +1,21 @@
+// Package parquet reads Parquet files into columns. It reads the wanted columns only, any
+// run of rows, and every byte of a file is untrusted: each count is checked before memory
+// is taken for it, and a file gives rows or an error.
+//
+// It knows nothing of datasets or of frames: sources/files asks it for rows and gives them
+// on as sources.Column. Dictionaries are handed on as they are, so that a string is
+// converted or hashed once and not once a row.
+//
+//	thrift.go    the compact protocol, as much as metadata needs
+//	metadata.go  footer, row groups, page headers
+//	schema.go    the tree of fields, and a path's leaf in it
+//	file.go      Open, and what a file says of itself
+//	page.go      a page's bytes: CRC, decompression
+//	levels.go    definition and repetition levels, and dictionary indices
+//	values.go    PLAIN and BYTE_STREAM_SPLIT; delta.go the delta encodings
+//	kinds.go     physical and logical types to kinds of values
+//	chunk.go     one column of a row group, page by page
+//	reader.go    rows of a row group
+//
+// The format: github.com/apache/parquet-format.
+package parquet

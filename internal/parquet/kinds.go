@@ -1,0 +1,180 @@
+package parquet
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/big"
+
+	"github.com/headrace/headrace/sources"
+)
+
+// kind is what the values of a leaf become.
+func (n *node) kind() (sources.ValueKind, int64, error) {
+	switch n.logical {
+	case logicalDecimal:
+		if n.scale < 0 || n.scale > 300 || n.typ == fixedBytes && (n.length < 1 || n.length > 64) {
+			return 0, 0, fmt.Errorf("is a decimal of scale %d in %d bytes", n.scale, n.length)
+		}
+		switch n.typ {
+		case int32Type, int64Type, byteArray, fixedBytes:
+			return sources.Float64Values, 0, nil
+		}
+	case logicalFloat16:
+		if n.typ == fixedBytes && n.length == 2 {
+			return sources.Float32Values, 0, nil
+		}
+	case logicalUnsigned32:
+		if n.typ == int32Type {
+			return sources.Int64Values, 0, nil
+		}
+	case logicalDate:
+		if n.typ == int32Type {
+			return sources.Int32Values, sources.PerDay, nil
+		}
+	case logicalTimestampMillis, logicalTimestampMicros, logicalTimestampNanos:
+		if n.typ == int64Type {
+			return sources.Int64Values, [...]int64{1e3, 1e6, 1e9}[n.logical-logicalTimestampMillis], nil
+		}
+	}
+	switch n.typ {
+	case boolean:
+		return sources.BoolValues, 0, nil
+	case int32Type:
+		return sources.Int32Values, 0, nil
+	case int64Type:
+		return sources.Int64Values, 0, nil
+	case int96Type:
+		return sources.Int64Values, 1e9, nil
+	case floatType:
+		return sources.Float32Values, 0, nil
+	case doubleType:
+		return sources.Float64Values, 0, nil
+	case fixedBytes:
+		if n.length < 1 || n.length > 1<<20 {
+			return 0, 0, fmt.Errorf("has values of %d bytes", n.length)
+		}
+	}
+	return sources.BytesValues, 0, nil
+}
+
+// width is the bytes of a value as it lies in a page; 0: any number.
+func (n *node) width() int {
+	switch n.typ {
+	case int32Type, floatType:
+		return 4
+	case int64Type, doubleType:
+		return 8
+	case int96Type:
+		return 12
+	case fixedBytes:
+		return int(n.length)
+	}
+	return 0
+}
+
+// values are decoded values of a page or of a dictionary, as they lie in a
+// sources.Column: numbers of the leaf's kind, or bytes with offsets.
+type values struct {
+	n       int
+	data    []byte
+	offsets []int32
+}
+
+// normalize turns values as they lie in a page into those of the leaf's kind.
+func (n *node) normalize(v *values) error {
+	switch {
+	case n.typ == int96Type:
+		out := make([]byte, 8*v.n)
+		for i := range v.n {
+			b := v.data[12*i:]
+			day := int64(binary.LittleEndian.Uint32(b[8:])) - 2440588 // Julian day of 1970-01-01
+			binary.LittleEndian.PutUint64(out[8*i:], uint64(day*86400e9)+binary.LittleEndian.Uint64(b))
+		}
+		v.data = out
+	case n.logical == logicalDecimal:
+		return n.decimals(v)
+	case n.logical == logicalFloat16 && n.typ == fixedBytes && n.length == 2:
+		out := make([]byte, 4*v.n)
+		for i := range v.n {
+			binary.LittleEndian.PutUint32(out[4*i:], half(binary.LittleEndian.Uint16(v.data[2*i:])))
+		}
+		v.data = out
+	case n.logical == logicalUnsigned32 && n.typ == int32Type:
+		out := make([]byte, 8*v.n)
+		for i := range v.n {
+			binary.LittleEndian.PutUint64(out[8*i:], uint64(binary.LittleEndian.Uint32(v.data[4*i:])))
+		}
+		v.data = out
+	case n.logical == logicalUnsigned64 && n.typ == int64Type:
+		for i := range v.n {
+			if u := binary.LittleEndian.Uint64(v.data[8*i:]); u > math.MaxInt64 {
+				return fmt.Errorf("has the value %d, which does not fit in int64", u)
+			}
+		}
+	case n.typ == fixedBytes:
+		v.offsets = make([]int32, v.n+1)
+		for i := range v.offsets {
+			v.offsets[i] = int32(i) * n.length
+		}
+	}
+	return nil
+}
+
+func (n *node) decimals(v *values) error {
+	out := make([]byte, 8*v.n)
+	unit := math.Pow10(int(n.scale))
+	for i := range v.n {
+		var f float64
+		switch n.typ {
+		case int32Type:
+			f = float64(int32(binary.LittleEndian.Uint32(v.data[4*i:]))) / unit
+		case int64Type:
+			f = decimal(big.NewInt(int64(binary.LittleEndian.Uint64(v.data[8*i:]))), n.scale)
+		case fixedBytes:
+			f = decimal(twos(v.data[i*int(n.length):(i+1)*int(n.length)]), n.scale)
+		case byteArray:
+			f = decimal(twos(v.data[v.offsets[i]:v.offsets[i+1]]), n.scale)
+		default:
+			return fmt.Errorf("is a decimal of type %d", n.typ)
+		}
+		binary.LittleEndian.PutUint64(out[8*i:], math.Float64bits(f))
+	}
+	v.data, v.offsets = out, nil
+	return nil
+}
+
+// twos is a big-endian number in two's complement.
+func twos(b []byte) *big.Int {
+	x := new(big.Int).SetBytes(b)
+	if len(b) > 0 && b[0]&0x80 != 0 {
+		x.Sub(x, new(big.Int).Lsh(big.NewInt(1), uint(8*len(b))))
+	}
+	return x
+}
+
+// decimal is x / 10^scale, rounded once.
+func decimal(x *big.Int, scale int32) float64 {
+	if x.IsInt64() && scale <= 22 {
+		if v := x.Int64(); v > -1<<53 && v < 1<<53 {
+			return float64(v) / math.Pow10(int(scale)) // both are exact
+		}
+	}
+	r := new(big.Rat).SetFrac(x, new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(scale)), nil))
+	f, _ := r.Float64()
+	return f
+}
+
+// half is a float16 as the bits of a float32.
+func half(h uint16) uint32 {
+	sign, exp, frac := uint32(h>>15)<<31, uint32(h>>10&31), uint32(h&1023)
+	switch {
+	case exp == 31:
+		return sign | 0xFF<<23 | frac<<13
+	case exp > 0:
+		return sign | (exp+112)<<23 | frac<<13
+	case frac == 0:
+		return sign
+	}
+	return sign | math.Float32bits(float32(frac)/(1<<24))
+}

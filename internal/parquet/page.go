@@ -1,0 +1,198 @@
+package parquet
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/snappy"
+	"github.com/klauspost/compress/zstd"
+	"github.com/pierrec/lz4/v4"
+)
+
+// maxPage is the most that a page may unpack to; writers make pages of about 1 MiB.
+const maxPage = 256 << 20
+
+// Codecs, as the format numbers them.
+const (
+	uncompressed = 0
+	snappyCodec  = 1
+	gzipCodec    = 2
+	zstdCodec    = 6
+	lz4RawCodec  = 7
+)
+
+var codecNames = []string{"none", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4 (the old form)", "ZSTD", "LZ4_RAW"}
+
+func checkCodec(c int32) error {
+	switch c {
+	case uncompressed, snappyCodec, gzipCodec, zstdCodec, lz4RawCodec:
+		return nil
+	}
+	name := fmt.Sprint(c)
+	if c >= 0 && int(c) < len(codecNames) {
+		name = codecNames[c]
+	}
+	return fmt.Errorf("its compression %s is not supported; write the file with ZSTD, SNAPPY, GZIP, LZ4_RAW or none", name)
+}
+
+var errUnpacked = errors.New("a page unpacks to another size than it says")
+
+// unpacker unpacks pages. It keeps its decoders.
+type unpacker struct {
+	zstd *zstd.Decoder
+	gzip *gzip.Reader
+}
+
+func (u *unpacker) close() {
+	if u.zstd != nil {
+		u.zstd.Close()
+		u.zstd = nil
+	}
+}
+
+// unpack gives the size bytes that src unpacks to, in dst's memory if there is enough.
+// Memory is taken only if the codec can make so much of so little.
+func (u *unpacker) unpack(codec int32, dst, src []byte, size int) ([]byte, error) {
+	if codec != uncompressed && codec != zstdCodec && size > 1<<20 && size/1100 > len(src) {
+		return nil, errUnpacked
+	}
+	if size == 0 && len(src) == 0 {
+		return dst[:0], nil
+	}
+	switch codec {
+	case uncompressed:
+		if len(src) != size {
+			return nil, errUnpacked
+		}
+		return src, nil
+	case snappyCodec:
+		if n, err := snappy.DecodedLen(src); err != nil || n != size {
+			return nil, errUnpacked
+		}
+		return snappy.Decode(room(dst, size), src)
+	case gzipCodec:
+		return u.gunzip(room(dst, size), src)
+	case zstdCodec:
+		if u.zstd == nil {
+			var err error
+			if u.zstd, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxPage), zstd.WithDecoderLowmem(true)); err != nil {
+				return nil, err
+			}
+		}
+		out, err := u.zstd.DecodeAll(src, dst[:0])
+		if err == nil && len(out) != size {
+			err = errUnpacked
+		}
+		return out, err
+	case lz4RawCodec:
+		out := room(dst, size)
+		n, err := lz4.UncompressBlock(src, out)
+		if err == nil && n != size {
+			err = errUnpacked
+		}
+		return out, err
+	}
+	return nil, checkCodec(codec)
+}
+
+func room(b []byte, n int) []byte {
+	if cap(b) < n {
+		return make([]byte, n)
+	}
+	return b[:n]
+}
+
+func (u *unpacker) gunzip(out, src []byte) ([]byte, error) {
+	in := bytes.NewReader(src)
+	var err error
+	if u.gzip == nil {
+		u.gzip, err = gzip.NewReader(in)
+	} else {
+		err = u.gzip.Reset(in)
+	}
+	if err != nil {
+		u.gzip = nil
+		return nil, err
+	}
+	if _, err := io.ReadFull(u.gzip, out); err != nil {
+		return nil, err
+	}
+	var more [1]byte
+	if n, err := u.gzip.Read(more[:]); n > 0 {
+		return nil, errUnpacked
+	} else if err != io.EOF {
+		return nil, err
+	}
+	return out, nil
+}
+
+// window reads a column chunk, ahead of what is asked for.
+type window struct {
+	r       io.ReaderAt
+	at, end int64 // of the chunk: what is asked for next, and its end
+	from    int64 // of b
+	b       []byte
+}
+
+const readAhead = 1 << 20
+
+// peek gives up to n bytes from at on; fewer only at the chunk's end.
+func (w *window) peek(n int) ([]byte, error) {
+	n = int(min(int64(n), w.end-w.at))
+	if w.at >= w.from && w.at+int64(n) <= w.from+int64(len(w.b)) {
+		return w.b[w.at-w.from:][:n], nil
+	}
+	size := int(min(int64(max(n, readAhead)), w.end-w.at))
+	w.from, w.b = w.at, room(w.b, size)
+	if err := readAt(w.r, w.b, w.at); err != nil {
+		w.b = w.b[:0]
+		return nil, err
+	}
+	return w.b[:n], nil
+}
+
+var errPageHeader = errors.New("a page's header is damaged")
+
+// header reads the next page's header and passes it.
+func (w *window) header() (pageHeader, error) {
+	for n := 256; ; n *= 8 {
+		b, err := w.peek(n)
+		if err != nil {
+			return pageHeader{}, err
+		}
+		h, more := parsePageHeader(b)
+		if !more {
+			if h.packed < 0 || h.unpacked < 0 || h.unpacked > maxPage || h.packed > maxPage || h.values < 0 || h.rows < 0 {
+				return h, errPageHeader
+			}
+			w.at += int64(h.size)
+			if int64(h.packed) > w.end-w.at {
+				return h, errPageHeader
+			}
+			return h, nil
+		}
+		if len(b) < n || n > 16<<20 {
+			return pageHeader{}, errPageHeader
+		}
+	}
+}
+
+// body gives the page's bytes as they lie in the file, and passes them.
+func (w *window) body(h pageHeader) ([]byte, error) {
+	b, err := w.peek(int(h.packed))
+	if err != nil {
+		return nil, err
+	}
+	if len(b) < int(h.packed) {
+		return nil, errPageHeader
+	}
+	w.at += int64(h.packed)
+	if h.hasCRC && crc32.ChecksumIEEE(b) != h.crc {
+		return nil, errors.New("a page's CRC is not that of its bytes: the file is damaged")
+	}
+	return b, nil
+}

@@ -1,0 +1,118 @@
+package parquet
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+var errShortPage = errors.New("a page has fewer values than it says")
+
+// Encodings.
+const (
+	plainEncoding       = 0
+	plainDictionary     = 2
+	rleEncoding         = 3
+	bitPackedEncoding   = 4
+	deltaBinaryPacked   = 5
+	deltaLengthBytes    = 6
+	deltaBytes          = 7
+	rleDictionary       = 8
+	byteStreamSplitCode = 9
+)
+
+// decode reads the n values of a page that is not dictionary-coded. What it returns may
+// lie in b.
+func (n *node) decode(b []byte, count int, encoding int32) (values, error) {
+	v := values{n: count}
+	var err error
+	switch {
+	case encoding == plainEncoding && n.typ == boolean:
+		v.data, err = plainBools(b, count)
+	case encoding == rleEncoding && n.typ == boolean:
+		v.data, err = rleBools(b, count)
+	case encoding == plainEncoding && n.typ == byteArray:
+		v.data, v.offsets, err = plainBytes(b, count)
+	case encoding == plainEncoding:
+		w := n.width()
+		if count > len(b)/w {
+			return v, errShortPage
+		}
+		v.data = b[:count*w]
+	case encoding == deltaBinaryPacked && n.typ == int32Type, encoding == deltaBinaryPacked && n.typ == int64Type:
+		v.data, err = deltaNumbers(b, count, n.width())
+	case encoding == deltaLengthBytes && n.typ == byteArray:
+		v.data, v.offsets, err = deltaLengths(b, count)
+	case encoding == deltaBytes && n.typ == byteArray:
+		v.data, v.offsets, err = deltaStrings(b, count)
+	case encoding == deltaBytes && n.typ == fixedBytes:
+		v.data, v.offsets, err = deltaStrings(b, count)
+		for i := range v.offsets {
+			if err == nil && v.offsets[i] != int32(i)*n.length {
+				err = errors.New("a value has another length than its type")
+			}
+		}
+	case encoding == byteStreamSplitCode && n.width() > 0:
+		v.data, err = byteStreamSplit(b, count, n.width())
+	default:
+		return v, fmt.Errorf("the encoding %d is not supported for its type; write the file with another one", encoding)
+	}
+	if err != nil {
+		return v, err
+	}
+	return v, n.normalize(&v)
+}
+
+func plainBools(b []byte, n int) ([]byte, error) {
+	if n > 8*len(b) {
+		return nil, errShortPage
+	}
+	out := make([]byte, n)
+	for i := range out {
+		out[i] = b[i>>3] >> (i & 7) & 1
+	}
+	return out, nil
+}
+
+func rleBools(b []byte, n int) ([]byte, error) {
+	if len(b) < 4 || int64(binary.LittleEndian.Uint32(b)) > int64(len(b)-4) {
+		return nil, errShortPage
+	}
+	out := make([]byte, n)
+	_, err := readLevels(b[4:4+binary.LittleEndian.Uint32(b)], out, 1)
+	return out, err
+}
+
+// plainBytes takes the lengths out from between the values.
+func plainBytes(b []byte, n int) ([]byte, []int32, error) {
+	if n > len(b)/4 {
+		return nil, nil, errShortPage
+	}
+	data, offsets := make([]byte, 0, len(b)-4*n), make([]int32, 1, n+1)
+	for range n {
+		if len(b) < 4 {
+			return nil, nil, errShortPage
+		}
+		size := binary.LittleEndian.Uint32(b)
+		if b = b[4:]; uint64(size) > uint64(len(b)) {
+			return nil, nil, errShortPage
+		}
+		data = append(data, b[:size]...)
+		offsets = append(offsets, int32(len(data)))
+		b = b[size:]
+	}
+	return data, offsets, nil
+}
+
+func byteStreamSplit(b []byte, n, width int) ([]byte, error) {
+	if n > len(b)/width {
+		return nil, errShortPage
+	}
+	out := make([]byte, n*width)
+	for k := range width {
+		for i, v := range b[k*n : (k+1)*n] {
+			out[i*width+k] = v
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,192 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/headrace/headrace/internal/parquet"
+	"github.com/headrace/headrace/sources"
+)
+
+var idAndTags = []parquet.Path{
+	{Text: "/id", Tokens: []string{"id"}, Stars: []bool{false}},
+	{Text: "/tags/*", Tokens: []string{"tags", "*"}, Stars: []bool{false, true}},
+}
+
+// tableFolder holds copies of two of the package's test files; each has 300 rows in 3 row
+// groups of 120, 120 and 60.
+func tableFolder(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range []string{"default.parquet", "v2.parquet"} {
+		b, err := os.ReadFile(filepath.Join("../../internal/parquet/testdata", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func openTables(t *testing.T, dir string, known []sources.Segment) *Source {
+	t.Helper()
+	s, err := Open(Options{Dataset: "d", Spec: &Spec{Root: dir, MaxRecord: 1 << 20}, AllowedRoots: []string{dir}, Known: known,
+		Framing: Framing{Kind: Table, EmptyLines: true, Paths: idAndTags}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// idsOf reads a range; it checks that positions follow each other.
+func idsOf(s *Source, g sources.Segment, from, to, begin int64) ([]int64, error) {
+	ctx := context.Background()
+	r := sources.Range{Partition: s.partition, Segment: g.ID, Start: from, End: to}
+	cur, err := s.Open(ctx, r, sources.Position{Segment: g.ID, Offset: begin}, g.Locator)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = cur.Close() }()
+	var b sources.Batch
+	var ids []int64
+	at := max(from, begin)
+	for {
+		err := cur.Next(ctx, &b)
+		if err == io.EOF {
+			if at != to {
+				return ids, errors.New("the last record does not reach the range's end")
+			}
+			return ids, nil
+		}
+		if err != nil {
+			return ids, err
+		}
+		id := b.Columns[0]
+		for i, rec := range b.Recs {
+			if rec.Offset != at {
+				return ids, errors.New("a position was left out")
+			}
+			at = rec.Next
+			values, k := id.Values, i
+			if id.Dict != nil {
+				values, k = id.Dict.Values, int(id.Entries[i])
+			}
+			ids = append(ids, int64(values[8*k])|int64(values[8*k+1])<<8)
+		}
+		if b.End != at {
+			return ids, errors.New("the batch ends elsewhere")
+		}
+	}
+}
+
+func TestHoweverRowsAreSplitTheyAreTheSame(t *testing.T) {
+	rng, dir := rngOf(t), tableFolder(t)
+	s := openTables(t, dir, nil)
+	ctx := context.Background()
+	segs, err := s.Segments(ctx, s.partition, -1, 100)
+	if err != nil || len(segs) != 2 {
+		t.Fatal(segs, err)
+	}
+	again, err := openTables(t, dir, segs[:1]).Segments(ctx, s.partition, -1, 100)
+	if err != nil || len(again) != 2 || string(again[1].Locator) != string(segs[1].Locator) {
+		t.Error(again, err)
+	}
+	for _, g := range segs {
+		if g.Start != 0 || g.End != 300 {
+			t.Fatalf("a segment is [%d, %d)", g.Start, g.End)
+		}
+		for range 50 {
+			next := int64(0)
+			for at := g.Start; at < g.End; {
+				to := min(g.End, at+1+rng.Int64N(90))
+				begin := at
+				if rng.IntN(3) == 0 { // read a part, and then the rest
+					begin += rng.Int64N(to - at)
+					if _, err := idsOf(s, g, at, to, at); err != nil {
+						t.Fatal(err)
+					}
+					next = begin
+				}
+				ids, err := idsOf(s, g, at, to, begin)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, id := range ids {
+					if id != next {
+						t.Fatalf("row %d comes where %d should", id, next)
+					}
+					next++
+				}
+				at = to
+			}
+			if next != 300 {
+				t.Fatalf("%d rows", next)
+			}
+		}
+	}
+}
+
+func TestAParquetFileThatIsNotWhatItWasIsNamed(t *testing.T) {
+	for _, harm := range []string{"gone", "other", "cut", "damaged", "text", "empty"} {
+		dir := tableFolder(t)
+		s := openTables(t, dir, nil)
+		name := filepath.Join(dir, "v2.parquet")
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := "v2.parquet"
+		listed := harm == "gone" || harm == "other"
+		var segs []sources.Segment
+		if listed {
+			if segs, err = s.Segments(context.Background(), s.partition, -1, 100); err != nil {
+				t.Fatal(err)
+			}
+		}
+		switch harm {
+		case "gone":
+			err = os.Remove(name)
+		case "other":
+			want = "changed"
+			err = os.WriteFile(name, append(b, 0), 0o600)
+		case "cut":
+			want = "does not end with PAR1"
+			err = os.WriteFile(name, b[:len(b)-1], 0o600)
+		case "damaged":
+			want = "v2.parquet"
+			for i := 4; i < 4000; i++ {
+				b[i] = 0xEE
+			}
+			err = os.WriteFile(name, b, 0o600)
+		case "text":
+			want = "is no Parquet file"
+			err = os.WriteFile(name, []byte("id,tags\n1,2 and so on\n"), 0o600)
+		case "empty":
+			want = "is no Parquet file"
+			err = os.WriteFile(name, nil, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !listed {
+			segs, err = s.Segments(context.Background(), s.partition, -1, 100)
+		}
+		if err == nil {
+			_, err = idsOf(s, segs[1], 0, 300, 0)
+		}
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "v2.parquet") {
+			t.Errorf("%s: %v", harm, err)
+		}
+		if lost := (*sources.Truncated)(nil); harm == "gone" && !errors.As(err, &lost) {
+			t.Errorf("gone: %v", err)
+		}
+	}
+}
