@@ -5,4 +5,10 @@
 //
 // Adapters live one folder each below it; only cmd/headrace and tests import
 // them. Every adapter passes the conformance suite in sourcetest.
+//
+//	sources.go   Source, Cursor, Batch, and where records are
+//	columns.go   records that are rows of columns
+//	kind.go      what a kind of source can do
+//	keeper.go    how far a record is from being deleted at its source
+//	errors.go    kinds of errors
 package sources

@@ -27,7 +27,7 @@ var rules = []struct {
 	{"sources/files", []string{"sources", "internal/dataset", "internal/parquet"}},
 	{"sources/...", []string{"sources", "internal/dataset", "internal/secret"}}, // adapters
 	{"internal/parquet", []string{"sources"}},                                   // a format: files to columns
-	{"internal/remoting", nil},                                                  // RocketMQ's protocol, for its adapter and its test broker
+	{"internal/remoting", nil}, // RocketMQ's protocol, for its adapter and its test broker
 
 	{"shardsvc/cut", []string{"sources"}},  // what a cut is: pure, and the same for all
 	{"shardsvc/line", []string{"sources"}}, // pure values

@@ -73,7 +73,7 @@ func convertValues[D element](d *Decoder, c *column, e int, f *feed, count int) 
 		known.errs = convert[D](c, f.col.Kind, f.col.Dict.Values, f.col.Dict.Offsets, 0, known.vals)
 		c.dicts[e] = known
 	}
-	index := f.col.Index[f.value : f.value+count]
+	index := f.col.Entries[f.value : f.value+count]
 	for i, k := range index {
 		scratch[i] = known.vals[k]
 	}
@@ -227,7 +227,7 @@ func (f *feed) excerpt(k int) []byte {
 	}
 	values := f.col.Values
 	if f.col.Dict != nil {
-		values, k = f.col.Dict.Values, int(f.col.Index[k])
+		values, k = f.col.Dict.Values, int(f.col.Entries[k])
 	}
 	switch f.col.Kind {
 	case sources.BoolValues:
@@ -278,7 +278,7 @@ func (f *feed) time(k int) (ms int64, ok bool) {
 	}
 	values := f.col.Values
 	if f.col.Dict != nil {
-		values, k = f.col.Dict.Values, int(f.col.Index[k])
+		values, k = f.col.Dict.Values, int(f.col.Entries[k])
 	}
 	var v int64
 	if f.col.Kind == sources.Int32Values {
