@@ -270,7 +270,7 @@ generate: venv ## api/**/*.pb.go from the proto files
 	  --go_out=. --go_opt=module=github.com/headrace/headrace \
 	  --go-grpc_out=. --go-grpc_opt=module=github.com/headrace/headrace api/headrace/v1/*.proto
 
-.PHONY: bench bench-lease bench-makespan bench-decode bench-acks bench-exact bench-kafka bench-rocketmq bench-freshness bench-flash
+.PHONY: bench bench-lease bench-makespan bench-decode bench-acks bench-exact bench-kafka bench-rocketmq bench-pulsar bench-freshness bench-flash
 bench-lease: build ## durable lease+ack pairs per second
 	$(GO) run ./bench/lease
 bench-makespan: build ## time over ideal, memory, planner cost
@@ -285,6 +285,8 @@ bench-kafka: build venv ## Kafka to numpy batches, against confluent-kafka (need
 	$(PY) -m bench.kafka.bench
 bench-rocketmq: build venv ## RocketMQ to numpy batches, against the official Go client (needs java, and mvn once)
 	$(PY) -m bench.rocketmq.bench
+bench-pulsar: build venv ## Pulsar to numpy batches, against the official Python client (needs java, and mvn once)
+	$(PY) -m bench.pulsar.bench
 bench-freshness: build venv ## age of records in Python at 10,000/s, against confluent-kafka (needs java, and mvn once)
 	$(PY) -m bench.freshness.bench
 bench-flash: build venv ## what a save in memory blocks, what a restore from it costs

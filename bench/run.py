@@ -46,6 +46,37 @@ COSTS = {
     "silent_rows_per_second": "",
 }
 
+LOAD = (
+    "`load` is the machine's before the run: above 0.5, others worked on it at the same time, and only the CPU figures "
+    "say something. Each figure is [median, min, max] over the rounds."
+)
+
+# bench/queues.py prints these.
+QUEUES = {
+    **{
+        f"{form}_{name}": meaning
+        for form in ("floats", "tsv")
+        for name, meaning in {
+            "vs_ordinary": "records/s over ordinary's; goal 5",
+            "vs_tuned": "records/s over tuned's; goal 2",
+            "trainer_cpu_of_ordinary": "CPU per record of the trainer's process over that of ordinary's",
+            "all_cpu_of_ordinary": "CPU per record of trainer and `headrace up` over all processes of ordinary's",
+            "trainer_cpu_of_tuned": "the same over tuned's",
+            "all_cpu_of_tuned": "the same over tuned's",
+            **{
+                f"{who}_{figure}": what.format(who=who)
+                for who in ("headrace", "tuned", "ordinary")
+                for figure, what in {
+                    "records_per_s": "{who}: records/s",
+                    "all_cpu_s_per_million": "CPU seconds per million records, the broker's not counted",
+                }.items()
+            },
+            "up_mib": "the most memory that `headrace up` has had resident, MiB",
+        }.items()
+    },
+    "load": "the machine's load before the run, of 2 cores",
+}
+
 BENCHES = {
     "lease": Bench(
         "Durable lease and ack",
@@ -142,32 +173,19 @@ BENCHES = {
         "consumer with the library's defaults, each record decoded by itself. `tuned` takes as many messages per pull "
         "and per call as the library allows, joins them in Go, and uses np.frombuffer or pyarrow's CSV reader. Their "
         "clock starts when they have got their queues. `headrace` is end to end, with leases, acks and a step per "
-        "batch. bench/rocketmq/readers.py says what each does. `load` is the machine's before the run: above 0.5, "
-        "others worked on it at the same time, and only the CPU figures say something. Each figure is [median, min, "
-        "max] over the rounds.",
-        {
-            **{
-                f"{form}_{name}": meaning
-                for form in ("floats", "tsv")
-                for name, meaning in {
-                    "vs_ordinary": "records/s over ordinary's; goal 5",
-                    "vs_tuned": "records/s over tuned's; goal 2",
-                    "trainer_cpu_of_ordinary": "CPU per record of the trainer's process over that of ordinary's",
-                    "all_cpu_of_ordinary": "CPU per record of trainer and `headrace up` over ordinary's Python and Go",
-                    "trainer_cpu_of_tuned": "the same over tuned's",
-                    "all_cpu_of_tuned": "the same over tuned's",
-                    **{
-                        f"{who}_{figure}": what.format(who=who)
-                        for who in ("headrace", "tuned", "ordinary")
-                        for figure, what in {
-                            "records_per_s": "{who}: records/s",
-                            "all_cpu_s_per_million": "CPU seconds per million records, the broker's not counted",
-                        }.items()
-                    },
-                }.items()
-            },
-            "load": "the machine's load before the run, of 2 cores",
-        },
+        "batch. bench/rocketmq/readers.py says what each does. " + LOAD,
+        {**QUEUES, "wide": "the broker gives 1,024 messages in one answer"},
+    ),
+    "pulsar": Bench(
+        "Pulsar to numpy batches",
+        "One real broker on the same machine; topics of 4 partitions, written once by the official Go producer with "
+        "its defaults (batches of up to 128 KiB, not compressed): 125 float32 (500 bytes), and the TSV records of the "
+        "sections above. `ordinary` is pulsar-client, the official Python client, as most write it: receive() and "
+        "acknowledge() for each message, each record decoded by itself. `tuned` is batch_receive() with a receiver "
+        "queue of 10,000, one cumulative acknowledgement per batch, and np.frombuffer or pyarrow's CSV reader. "
+        "`headrace` is end to end, with leases, acks and a step per batch. bench/pulsar/readers.py says what each "
+        "does. " + LOAD,
+        QUEUES,
     ),
     "freshness": Bench(
         "Produced to batch",

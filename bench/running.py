@@ -49,6 +49,11 @@ class Up(NamedTuple):
         """CPU seconds of master and agent so far."""
         return cpu_of(self.pid)
 
+    def most_mib(self) -> float:
+        """The most memory that it has had resident."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        return int(status.split("VmHWM:", 1)[1].split()[0]) / 1024
+
 
 @contextmanager
 def up(log: Path, *specs: str, more: tuple[str, ...] = ()) -> Iterator[Up]:

@@ -1,6 +1,6 @@
 """What bench.py measures: one reader per process, RocketMQ to numpy batches.
 
-    python readers.py WHICH FORM NAMESERVER RECORDS [check]
+    python -m bench.rocketmq.readers WHICH FORM NAMESERVER RECORDS [check]
 
 As bench/kafka/readers.py, with its decoders, for the topics `floats` and `tsv`.
 Nobody has a fast Python client of RocketMQ, so the rival is the official Go client
@@ -20,18 +20,16 @@ process's.
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from struct import Struct
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "kafka"))
-import readers as kafka  # the Kafka benchmark's
+from bench import timed
+from bench.kafka import readers as kafka
 
 HEADER, ASSIGNED = Struct("<IQI"), 2**32 - 1
 
@@ -84,35 +82,5 @@ class Tuned(kafka.Tuned, Pipe):
     """A block at a time."""
 
 
-class Headrace(kafka.Headrace):
-    def child_cpu(self) -> float:
-        return 0.0
-
-    def end(self) -> None:
-        pass
-
-
-READERS = {"headrace": Headrace, "ordinary": Ordinary, "tuned": Tuned}
-
-
-def main() -> None:
-    which, form, broker, records = *sys.argv[1:4], int(sys.argv[4])
-    check = sys.argv[5:] == ["check"]
-    reader = READERS[which](form, broker)
-    start, used, child = time.monotonic(), time.process_time(), reader.child_cpu()
-    n, checksum = 0, 0.0
-    for arrays in reader.batches():
-        n += len(arrays[0])
-        if check:
-            checksum += sum(float(a.sum(dtype="float64")) for a in arrays if a.dtype == "float32")
-        if n >= records:
-            break
-    seconds, cpu = time.monotonic() - start, time.process_time() - used
-    child = reader.child_cpu() - child
-    reader.end()
-    got = {"rows": n, "seconds": seconds, "cpu_seconds": cpu, "child_cpu_seconds": child, "checksum": checksum}
-    print(json.dumps(got), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    timed.main({"headrace": kafka.Headrace, "ordinary": Ordinary, "tuned": Tuned})
