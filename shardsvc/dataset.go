@@ -9,14 +9,15 @@ import (
 
 // dataset is a named use of a source.
 type dataset struct {
-	id                       DatasetID
-	name, reason             string
-	spec                     []byte
-	opt                      Options
-	paused, failed, partsAll bool
-	removed                  bool
-	folds                    bool // as of the core, for methods that have no core at hand
-	acksBind                 bool // what is acked counts as bound
+	id       DatasetID
+	name     string
+	spec     []byte
+	opt      Options
+	state    datasetState
+	reason   string // of failed
+	partsAll bool   // it gets no more partitions
+	folds    bool   // as of the core, for methods that have no core at hand
+	acksBind bool   // what is acked counts as bound
 
 	landings landings // transactions that were pushed
 
@@ -104,7 +105,7 @@ func (lg *ledger) removeDataset(id DatasetID) {
 		lg.rejected("remove: no dataset %d", id)
 		return
 	}
-	d.removed = true
+	d.state = removed
 	for _, p := range d.parts {
 		for _, ps := range p.passes {
 			for ps.leases != nil {
@@ -128,23 +129,22 @@ func (lg *ledger) removeDataset(id DatasetID) {
 	lg.datasets[id] = nil
 }
 
-func (lg *ledger) setPaused(id DatasetID, paused bool) {
+func (lg *ledger) setPaused(id DatasetID, pause bool) {
 	d := lg.dataset(id)
 	if d == nil {
 		lg.rejected("pause: no dataset %d", id)
 		return
 	}
-	d.paused = paused
-	if !paused {
-		d.failed, d.reason = false, ""
+	if pause {
+		d.pause()
+		lg.recallLeads(d)
+	} else {
+		d.resume()
 		for _, p := range d.parts {
 			for _, ps := range p.passes {
 				lg.forgiveFailures(ps)
 			}
 		}
-	}
-	if paused {
-		lg.recallLeads(d)
 	}
 	lg.dirtyDataset(d)
 	lg.kick(d)
@@ -153,10 +153,9 @@ func (lg *ledger) setPaused(id DatasetID, paused bool) {
 // failDataset stops a dataset. lost: because the source has lost records, and the spec says
 // on_loss: stop.
 func (lg *ledger) failDataset(d *dataset, reason string, lost bool) {
-	if d.failed {
+	if !d.fail(reason) {
 		return
 	}
-	d.failed, d.reason = true, reason
 	lg.dirtyDataset(d)
 	lg.report(Report{Kind: ReportDatasetFailed, Dataset: d.id, Reason: reason, Lost: lost})
 	lg.kick(d)

@@ -76,14 +76,14 @@ func (fx *Effects) putSettled(ps *pass) {
 // flush encodes what has changed, but for the ranks.
 func (lg *ledger) flush(fx *Effects) {
 	for _, d := range lg.dirty.datasets {
-		if d.dirty = false; d.removed {
+		if d.dirty = false; d.state == removed {
 			continue
 		}
-		v := datasetValue{d.name, d.reason, d.spec, d.paused, d.failed, d.partsAll, d.opt}
+		v := datasetValue{d.name, d.reason, d.spec, d.state == paused, d.state == failed, d.partsAll, d.opt}
 		fx.put(Set, func(b []byte) []byte { return appendNumbers(b, keyDataset, d.id) }, v.append)
 	}
 	for _, p := range lg.dirty.parts {
-		if p.dirty = false; p.ds.removed || p.gone {
+		if p.dirty = false; p.ds.state == removed || p.gone {
 			continue
 		}
 		v := partitionValue{p.identity, p.name, p.estimated, p.Complete, p.folded, p.units, p.records}
@@ -95,7 +95,7 @@ func (lg *ledger) flush(fx *Effects) {
 		}
 	}
 	for _, ps := range lg.dirty.pieces {
-		if !ps.p.gone && !ps.p.ds.removed { // else all its keys are
+		if !ps.p.gone && ps.p.ds.state != removed { // else all its keys are
 			fx.putPieces(ps)
 		}
 	}

@@ -34,6 +34,7 @@
 //
 //	ledger.go        the ledger, and what it asks of the rooms above
 //	dataset.go       datasets, their partitions and segments
+//	dataset_state.go where in its life a dataset is
 //	landing.go       transactions that were pushed: their segments and their ids in one Step
 //	partition.go     the passes of a partition, and their folding
 //	virtual.go       virtual ranks: one partition each, granted by itself (bit_exact)

@@ -67,7 +67,7 @@ func (ck *checkpoints) checkStarters() {
 		return
 	}
 	for i := 0; i < len(ck.starters); {
-		if w := ck.starters[i].w; w.gone() || w.session() != 0 && ck.begins(&ck.starters[i]) {
+		if w := ck.starters[i].w; w.gone() || ck.past(w.rank).way != mustGoBack || w.session() != 0 && ck.begins(&ck.starters[i]) {
 			ck.starters = slices.Delete(ck.starters, i, i+1)
 		} else {
 			i++
@@ -91,10 +91,10 @@ func (ck *checkpoints) begins(s *starter) bool {
 		return false
 	}
 	past, r := ck.past(s.w.rank), s.w.rank
-	past.must = false
+	past.way = noWay
 	if !ck.othersTrain(s.w) && !ck.kind.moved(r) {
 		ck.choose(r, &target{})
-		past.called = true
+		past.way = wentBack
 	}
 	ck.ledger.dirtyRank(r.account)
 	ck.checkRestored()

@@ -28,7 +28,7 @@ func (ck *checkpoints) gated(w *worker) bool {
 // gate says what a gated worker waits for.
 func (ck *checkpoints) gate(w *worker) string {
 	switch {
-	case ck.phase == restoreWaits && ck.past(w.rank).called:
+	case ck.phase == restoreWaits && ck.past(w.rank).way == wentBack:
 		return fmt.Sprintf("it waits until all %d ranks have restored", ck.group.worldSize)
 	case ck.phase == restoreWaits:
 		return "the other ranks restore: call restore or load_state_dict too, or say resume=start"

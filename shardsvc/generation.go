@@ -13,7 +13,6 @@ func (gr *group) setTopStep(step int64) { gr.topStep = step }
 
 // replace has the older process of r ended. Its rows wait until it is known to be gone.
 func (gr *group) replace(r *rank) {
-	r.others = true
 	if old := r.worker(); old != nil {
 		r.older++
 		gr.endWorker(old, fmt.Sprintf("another process came for rank %d", r.no))

@@ -42,8 +42,12 @@ func (gr *group) load(l *loading) {
 	for _, s := range l.ranks {
 		r := gr.rankOf(s.key.rank)
 		r.incarnation, r.generation = s.val.incarnation, s.val.generation
-		r.attached, r.fenced, r.others = s.val.attached, s.val.fenced, s.val.others
-		r.unheard = r.others
+		switch r.unheard = s.val.others; {
+		case s.val.fenced:
+			r.process = givenUp
+		case s.val.attached:
+			r.process = present
+		}
 		if r.generation == gr.generation {
 			gr.topStep = max(gr.topStep, r.step)
 		}
@@ -61,7 +65,7 @@ func (gr *group) start() (waits bool) {
 		a.lastHeard = gr.now
 		gr.timers.push(timer{at: gr.now + gr.cfg.SessionTTL, kind: timerSession, of: a})
 	}
-	return len(gr.agents) > 0 || slices.ContainsFunc(gr.ranks, func(r *rank) bool { return r.attached || r.others })
+	return len(gr.agents) > 0 || slices.ContainsFunc(gr.ranks, func(r *rank) bool { return r.process == present || r.others() })
 }
 
 // flush encodes the agents that have changed.

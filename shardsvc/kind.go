@@ -107,7 +107,9 @@ func (ck anyKind) begin(w *worker, first bool) (again comesAgain) {
 
 func (ck anyKind) joined(w *worker, newcomer bool) { ck.joinedInPause(w, newcomer) }
 
-func (ck anyKind) counts(w *worker) bool { return ck.past(w.rank).called || !ck.checkpoints.gated(w) }
+func (ck anyKind) counts(w *worker) bool {
+	return ck.past(w.rank).way == wentBack || !ck.checkpoints.gated(w)
+}
 
 func (ck anyKind) ending(w *worker, reason string) {
 	if ck.pause != nil && ck.pause.w == w {
@@ -128,8 +130,7 @@ func (ck anyKind) recovered() {
 func (ck anyKind) generationEnded(reason string) { ck.dropAsks(nil, reason) }
 
 func (ck anyKind) gated(w *worker) bool {
-	past := ck.past(w.rank)
-	return past.must && !past.called
+	return ck.past(w.rank).way == mustGoBack
 }
 
 func (ck anyKind) owner(*rank) int64 { return cut.Group }

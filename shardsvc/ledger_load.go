@@ -21,7 +21,8 @@ func (lg *ledger) load(l *loading) error {
 		d := lg.newDataset(s.key.ds)
 		d.name, d.reason, d.spec = s.val.name, s.val.reason, s.val.spec
 		lg.setOptions(d, s.val.opt)
-		d.paused, d.failed, d.partsAll = s.val.paused, s.val.failed, s.val.partsAll
+		d.partsAll = s.val.partsAll
+		d.state.load(s.val.paused, s.val.failed)
 	}
 	if err := lg.loadPartitions(l); err != nil {
 		return err

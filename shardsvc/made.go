@@ -46,8 +46,7 @@ type newcomer struct {
 
 // waits keeps a newcomer of a new term back.
 func (gr *group) waits(n newcomer) bool {
-	mayReturn := func(r *rank) bool { return r.attached && r.worker() == nil }
-	if !gr.recovering || n.at.at == 0 || n.at.here >= gr.began || len(gr.waiting) == 0 && !slices.ContainsFunc(gr.ranks, mayReturn) {
+	if !gr.recovering || n.at.at == 0 || n.at.here >= gr.began || len(gr.waiting) == 0 && !slices.ContainsFunc(gr.ranks, (*rank).away) {
 		return false
 	}
 	gr.waiting = append(gr.waiting, n)

@@ -2,12 +2,20 @@ package shardsvc
 
 // rankPast is what the checkpoints know of a rank.
 type rankPast struct {
-	must   bool     // gets nothing before it restored
-	called bool     // did so in this generation, or incarnation
+	way    wayBack
 	lost   bool     // private: its process is gone, what it had acked is still to come back
 	choice uint64   // private: what it was answered when it restored
 	base   *keptCut // private: what it restored or bound last; nil: the start
 }
+
+// wayBack is where a rank's process stands between its past and its first rows.
+type wayBack uint8
+
+const (
+	noWay      wayBack = iota // it need not go back
+	mustGoBack                // it gets no rows before it restored
+	wentBack                  // it restored, in this generation or incarnation
+)
 
 // past of a rank.
 func (ck *checkpoints) past(r *rank) *rankPast {
@@ -43,7 +51,14 @@ func (ck *checkpoints) loadPasts(l *loading) {
 		ck.cutOrder, ck.phase, ck.choice, ck.restored = v.cuts, v.phase, v.choice, v.restored
 	}
 	for _, s := range l.ranks {
-		*ck.past(ck.group.rankOf(s.key.rank)) = rankPast{must: s.val.must, called: s.val.called, lost: s.val.lost, choice: s.val.choice}
+		past := ck.past(ck.group.rankOf(s.key.rank))
+		*past = rankPast{lost: s.val.lost, choice: s.val.choice}
+		switch {
+		case s.val.called:
+			past.way = wentBack
+		case s.val.must:
+			past.way = mustGoBack
+		}
 	}
 }
 
@@ -51,8 +66,8 @@ func (ck *checkpoints) loadPasts(l *loading) {
 func (ck *checkpoints) putRank(fx *Effects, no uint32) {
 	r := ck.group.rankOf(no)
 	past := ck.past(r)
-	v := rankValue{incarnation: r.incarnation, generation: r.generation, step: r.step, attached: r.attached, fenced: r.fenced, others: r.others,
-		ended: r.ended, must: past.must, called: past.called, lost: past.lost, choice: past.choice}
+	v := rankValue{incarnation: r.incarnation, generation: r.generation, step: r.step, attached: r.process == present, fenced: r.process == givenUp, others: r.others(),
+		ended: r.ended, must: past.way == mustGoBack, called: past.way == wentBack, lost: past.lost, choice: past.choice}
 	if past.base != nil {
 		v.base = past.base.id
 	}

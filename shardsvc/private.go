@@ -27,14 +27,16 @@ func (ck private) enter(a *agent, r *rank, j *Join, newcomer bool, _ made) (agai
 	}
 	again = ck.rankGone(r)
 	past := ck.past(r)
-	past.must, past.called, past.choice = false, false, 0
+	past.way, past.choice = noWay, 0
 	ck.ledger.goOn(r.account, 0)
 	switch {
 	case j.Resume == ResumeStart || j.Resume == ResumeDefault && !ck.keeps(r):
 		again.add(ck.choose(r, &target{}))
-		past.called = j.Resume == ResumeStart
+		if j.Resume == ResumeStart {
+			past.way = wentBack
+		}
 	case ck.keeps(r) || had:
-		past.must = true
+		past.way = mustGoBack
 	}
 	return again, true
 }
@@ -98,10 +100,10 @@ func (ck private) sameLife(k, x *keptCut) bool {
 	return k.rank == x.rank && k.generation == x.generation && k.incarnation == x.incarnation
 }
 
-func (ck private) moved(r *rank) bool { return !ck.past(r).must && r.step > 0 }
+func (ck private) moved(r *rank) bool { return ck.past(r).way != mustGoBack && r.step > 0 }
 
 func (ck private) answered(w *worker, call uint64, _ *RestoreCall) bool {
-	if !ck.past(w.rank).called {
+	if ck.past(w.rank).way != wentBack {
 		return false
 	}
 	ck.answerChoice(w, call, comesAgain{})
@@ -131,7 +133,7 @@ func (ck private) rewound(ranks []*rank, t *target, why string) (again comesAgai
 			ck.group.drop(w, fenced, untouched, "rewound")
 		}
 		again.add(ck.choose(r, t))
-		ck.past(r).called = false
+		ck.past(r).way = noWay
 	}
 	return again
 }

@@ -70,10 +70,12 @@ func (ck replicated) startGeneration(world uint32, resume Resume) (again comesAg
 func (ck replicated) entered(w *worker, j *Join, first bool) (again comesAgain) {
 	past := ck.past(w.rank)
 	if first {
-		past.called = j.Resume == ResumeStart && (ck.phase == restoreOpen || ck.phase == restoreWaits)
+		if past.way = noWay; j.Resume == ResumeStart && (ck.phase == restoreOpen || ck.phase == restoreWaits) {
+			past.way = wentBack
+		}
 	}
 	again = ck.begin(w, first)
-	if past.called && ck.phase == restoreOpen {
+	if past.way == wentBack && ck.phase == restoreOpen {
 		again.add(ck.choose(w.rank, &target{}))
 	}
 	ck.checkRestored()
@@ -174,7 +176,7 @@ func (ck replicated) answered(w *worker, call uint64, _ *RestoreCall) bool {
 	if ck.phase != restoreWaits && ck.phase != restoreDone {
 		return false
 	}
-	ck.past(w.rank).called = true
+	ck.past(w.rank).way = wentBack
 	ck.ledger.dirtyRank(w.account)
 	ck.answerChoice(w, call, comesAgain{})
 	ck.checkRestored()

@@ -100,7 +100,7 @@ func (lg *ledger) dropRequests(w *holder) {
 }
 
 func (lg *ledger) kick(d *dataset) {
-	if !d.kicked && !d.removed {
+	if !d.kicked && d.state != removed {
 		d.kicked = true
 		lg.kicked = append(lg.kicked, d)
 	}
@@ -118,7 +118,7 @@ func (lg *ledger) kickAll() {
 func (lg *ledger) serve() {
 	for i := 0; i < len(lg.kicked); i++ {
 		d := lg.kicked[i]
-		if !d.removed {
+		if d.state != removed {
 			lg.serveDataset(d)
 		}
 		d.kicked = false

@@ -68,7 +68,7 @@ func (ck *checkpoints) restore(w *worker, call uint64, k *RestoreCall) {
 	if witness != nil && ck.kept(uint64(witness.ID)) == nil && ck.phase == restoreFree && !ck.anyTrained(r) {
 		ck.awaitRanks()
 	}
-	ck.past(r).called, ck.past(r).must = true, false
+	ck.past(r).way = wentBack
 	ck.ledger.dirtyRank(r.account)
 	ck.answerChoice(w, call, comes)
 	ck.checkRestored()
@@ -113,7 +113,7 @@ func (ck *checkpoints) answered(w *worker, call uint64, k *RestoreCall) bool {
 
 // anyTrained: another rank has stepped without having restored.
 func (ck *checkpoints) anyTrained(r *rank) bool {
-	return slices.ContainsFunc(ck.group.ranks, func(x *rank) bool { return x != r && !ck.past(x).called && x.step > 0 })
+	return slices.ContainsFunc(ck.group.ranks, func(x *rank) bool { return x != r && ck.past(x).way != wentBack && x.step > 0 })
 }
 
 // ackedSince: more is in the model than what is in a kept cut. Who loaded its files
@@ -338,7 +338,7 @@ func (ck *checkpoints) checkRestored() {
 	if ck.phase == restoreWaits {
 		for ck.restoring < ck.group.worldSize {
 			r := ck.group.byRank[ck.restoring]
-			if r == nil || r.generation != ck.generation || !ck.past(r).called {
+			if r == nil || r.generation != ck.generation || ck.past(r).way != wentBack {
 				ck.ledger.unpark()
 				return
 			}
@@ -357,7 +357,7 @@ func (ck *checkpoints) restoreDue() {
 	}
 	var missing []string
 	for no := range ck.group.worldSize {
-		if r := ck.group.byRank[no]; r == nil || r.generation != ck.generation || !ck.past(r).called {
+		if r := ck.group.byRank[no]; r == nil || r.generation != ck.generation || ck.past(r).way != wentBack {
 			if len(missing) == maxNamed {
 				missing = append(missing, "and more")
 				break

@@ -145,7 +145,7 @@ func (gr *group) checkRounds() {
 // leavers ends a series that a rank has left before its end.
 func (s *series) leavers() {
 	for no := range s.told {
-		if r := s.gr.byRank[uint32(no)]; r != nil && r.generation == s.generation && !r.attached {
+		if r := s.gr.byRank[uint32(no)]; r != nil && r.generation == s.generation && r.process != present {
 			s.End(fmt.Sprintf("rank %d has left before the end of the data", no))
 		}
 	}

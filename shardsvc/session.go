@@ -178,7 +178,7 @@ func (gr *group) checkRecovery() {
 		}
 	}
 	for _, r := range gr.ranks {
-		if r.others || r.attached && r.worker() == nil {
+		if r.others() || r.away() {
 			return
 		}
 	}
@@ -197,11 +197,11 @@ func (gr *group) recoveryDue() {
 	}
 	var gone []*rank
 	for _, r := range gr.ranks {
-		if r.attached && r.worker() == nil {
-			r.attached, r.fenced = false, true
+		if r.away() {
+			r.process = givenUp
 			gone = append(gone, r)
 		}
-		r.others, r.unheard = r.older > 0, false
+		r.unheard = false
 		gr.ledger.dirtyRank(r.account)
 	}
 	gr.kind.unheard(gone)

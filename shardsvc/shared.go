@@ -17,28 +17,32 @@ func (ck shared) enter(_ *agent, r *rank, j *Join, newcomer bool, _ made) (again
 	if !newcomer {
 		return again, true
 	}
-	if r.attached {
+	if r.process == present {
 		ck.group.replace(r)
 	}
 	past := ck.past(r)
-	past.must, past.called = false, false
+	past.way = noWay
+	must := false
 	switch {
 	case ck.noCuts() != "":
 	case ck.recovering && len(ck.group.workers) == 0: // others may come back
-		past.must = j.Resume == ResumeStart || j.Resume == ResumeBound
+		must = j.Resume == ResumeStart || j.Resume == ResumeBound
 	case slices.ContainsFunc(ck.group.workers, ck.trains): // or did, and are dead
-		past.must = j.Resume == ResumeStart
+		must = j.Resume == ResumeStart
 	case len(ck.group.workers) > 0:
 	case j.Resume == ResumeStart:
 		again = ck.choose(r, &target{})
 	case j.Resume == ResumeBound:
-		past.must = ck.hasPast()
+		must = ck.hasPast()
+	}
+	if must {
+		past.way = mustGoBack
 	}
 	return again, true
 }
 
 func (ck shared) entered(w *worker, j *Join, first bool) (again comesAgain) {
-	if ck.past(w.rank).must && j.Resume == ResumeStart {
+	if ck.past(w.rank).way == mustGoBack && j.Resume == ResumeStart {
 		ck.starters = append(ck.starters, starter{w: w})
 	}
 	return ck.anyKind.entered(w, j, first)
@@ -101,7 +105,7 @@ func (ck shared) answered(w *worker, call uint64, k *RestoreCall) bool {
 		ck.answer(w.session(), w.number, call, CutAnswer{Code: CutRefused, Why: RefusedOthers}, 0, "others train the model: stop them first")
 		return true
 	}
-	ck.past(r).called = true
+	ck.past(r).way = wentBack
 	ck.ledger.dirtyRank(r.account)
 	if loaded {
 		ck.answerChoice(w, call, comesAgain{})

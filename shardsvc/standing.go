@@ -71,11 +71,11 @@ func (lg *ledger) standing(d *dataset, r *request) standing {
 		}
 	}
 	switch {
-	case d.failed:
+	case d.state == failed:
 		return standing{datasetFailed, d.reason}
 	case d.partsAll && settled:
 		return standing{why: allSettled}
-	case d.paused:
+	case d.state == paused:
 		return standing{datasetPaused, "the dataset is paused"}
 	case lg.recovering:
 		return standing{newTerm, "a new master waits for its agents"}

@@ -178,7 +178,7 @@ func (lg *ledger) stealAnswer(a *speaker, k *StealAnswer) {
 }
 
 func (lg *ledger) scanDue(d *dataset, at Time) {
-	if d.scanAt == at && !d.removed {
+	if d.scanAt == at && d.state != removed {
 		d.scanAt = 0
 		lg.scan(d)
 	}

@@ -29,12 +29,25 @@ type rank struct {
 	incarnation uint64 // newest
 	made        made   // it; not known before it has joined in this term
 	generation  uint32
-	attached    bool // its process may run
-	fenced      bool // this incarnation may not come back
-	others      bool // processes of older incarnations may run
-	older       int  // of them, those of this term
-	unheard     bool // there may be more of them that this term has not heard yet
+	process     presence
+	older       int  // processes of older incarnations that this term has heard of
+	unheard     bool // there may be more of them
 }
+
+// presence says whether the process of a rank's newest incarnation may run.
+type presence uint8
+
+const (
+	absent  presence = iota // there is none, or it has left and may come again
+	present                 // it may run
+	givenUp                 // its rows belong to others, and it may not come back
+)
+
+// others says whether processes of older incarnations may run.
+func (r *rank) others() bool { return r.older > 0 || r.unheard }
+
+// away says whether its process may run and has not joined in this term yet.
+func (r *rank) away() bool { return r.process == present && r.worker() == nil }
 
 // worker is the process of the newest incarnation; nil: it is gone.
 func (r *rank) worker() *worker {
@@ -75,7 +88,7 @@ func (gr *group) join(a *agent, j *Join, at made) {
 		gr.rejoin(a, w, j, at)
 		return
 	}
-	if r.fenced && r.incarnation == j.Incarnation {
+	if r.process == givenUp && r.incarnation == j.Incarnation {
 		gr.refuseJoin(a, j, "this process was given up: its rows belong to others")
 		return
 	}
@@ -83,7 +96,7 @@ func (gr *group) join(a *agent, j *Join, at made) {
 	said := *j
 	said.Resume = gr.ledger.resumeOf(j)
 	j = &said
-	if newcomes && j.Generation != 0 && gr.recovering && a.known && r.others && gr.kind.takesOlder() {
+	if newcomes && j.Generation != 0 && gr.recovering && a.known && r.others() && gr.kind.takesOlder() {
 		gr.joinOlder(a, r, j)
 		return
 	}
@@ -104,10 +117,7 @@ func (gr *group) join(a *agent, j *Join, at made) {
 	}
 	w := gr.newWorker(a, r, j)
 	first := newcomes || r.generation != gr.generation
-	if first {
-		r.fenced = false
-	}
-	r.incarnation, r.made, r.generation, r.attached = j.Incarnation, at, gr.generation, true
+	r.incarnation, r.made, r.generation, r.process = j.Incarnation, at, gr.generation, present
 	gr.ledger.succeed(&w.holder)
 	gr.ledger.dirtyRank(r.account)
 	again.add(gr.kind.entered(w, j, first))
@@ -273,7 +283,7 @@ func (gr *group) workerLost(w *worker, reason string) {
 
 func (gr *group) fenceRank(w *worker) {
 	if w.rank.worker() == w {
-		w.rank.fenced = true
+		w.rank.process = givenUp
 	}
 }
 
@@ -287,11 +297,11 @@ func (gr *group) drop(w *worker, as holderState, how back, reason string) {
 	}
 	a.workers = slices.DeleteFunc(a.workers, func(x *worker) bool { return x == w })
 	gr.workers = slices.DeleteFunc(gr.workers, func(x *worker) bool { return x == w })
-	if newest {
-		r.attached = false
-	} else if r.older > 0 {
+	switch {
+	case newest && r.process == present:
+		r.process = absent
+	case !newest && r.older > 0:
 		r.older--
-		r.others = r.older > 0 || r.unheard
 	}
 	gr.ledger.dirtyRank(r.account)
 	gr.kind.dropped(w)

@@ -24,7 +24,7 @@ var rooms = []struct {
 	files string
 }{
 	{"turn", "turn clock effects refusal event event_cut event_round options keys values stored cut_state cut_values landing_values"},
-	{"ledger", `ledger holder dataset landing partition virtual members lines again bound goback carve lead lease token ack pieces tally head held giveback
+	{"ledger", `ledger holder dataset dataset_state landing partition virtual members lines again bound goback carve lead lease token ack pieces tally head held giveback
 		excluded request standing parked steal stall adopt gone resume dirty ledger_load ledger_view ledger_marks ledger_check query_serve`},
 	{"group", "group groupkind session worker made generation steps series group_view"},
 	{"checkpoints", `checkpoints kind shared replicated private past kept ask freeze bind restore gate resolve rewind removed doubt pause

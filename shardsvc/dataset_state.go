@@ -1,0 +1,40 @@
+package shardsvc
+
+// datasetState is where in its life a dataset is.
+type datasetState uint8
+
+const (
+	giving  datasetState = iota // leases are granted
+	paused                      // somebody paused it
+	failed                      // it stopped, with a reason; like a paused one it is resumed by somebody
+	removed                     // it is deleted, and whoever still has it lets go of it
+)
+
+// pause stops grants. A dataset that has failed stays so: its reason is still to be read.
+func (d *dataset) pause() {
+	if d.state == giving {
+		d.state = paused
+	}
+}
+
+// fail says whether d has stopped now, with a reason; else it had stopped before.
+func (d *dataset) fail(reason string) bool {
+	if d.state == failed {
+		return false
+	}
+	d.state, d.reason = failed, reason
+	return true
+}
+
+// resume has d give leases again, whatever stopped it.
+func (d *dataset) resume() { d.state, d.reason = giving, "" }
+
+// load takes what was stored. One that was paused and failed is a failed one.
+func (s *datasetState) load(isPaused, isFailed bool) {
+	switch {
+	case isFailed:
+		*s = failed
+	case isPaused:
+		*s = paused
+	}
+}
