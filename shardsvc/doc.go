@@ -22,9 +22,11 @@
 //	effects.go     what comes out: puts, replies, reports
 //	refusal.go     why a restore is refused
 //	keys.go        the durable keys
-//	values.go      the durable values, each versioned by its first byte
+//	values.go      the durable values, each versioned by its first byte: the job, its input, who is there
+//	settled_values.go  those of what is settled, and by whom
 //	cut_values.go  those of cuts
 //	landing_values.go those of pushed transactions
+//	value_bytes.go how they are written and read
 //	cut_state.go   where in its life a kept cut is
 //	stored.go      stored pairs, sorted by what they are
 //

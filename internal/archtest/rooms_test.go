@@ -23,7 +23,7 @@ var rooms = []struct {
 	name  string
 	files string
 }{
-	{"turn", "turn clock effects refusal event event_cut event_round options keys values stored cut_state cut_values landing_values"},
+	{"turn", "turn clock effects refusal event event_cut event_round options keys values settled_values value_bytes stored cut_state cut_values landing_values"},
 	{"ledger", `ledger holder dataset dataset_state landing partition virtual members lines again bound goback carve lead lease token ack pieces tally head held giveback
 		excluded request standing parked steal stall adopt gone resume dirty ledger_load ledger_view ledger_marks ledger_check query_serve`},
 	{"group", "group groupkind session worker made generation steps series group_view"},
