@@ -64,21 +64,17 @@
 //	goback.go        from a cut to the settled sets of the job, or of one rank
 //	again.go         what would be pending again
 //	adopt.go         cuts that only their manifest knows
-//	gone.go          what a cut needs and the source has deleted
 //	dirty.go         what the next Flush encodes
 //	ledger_load.go   from stored pairs back to a ledger
-//	ledger_check.go  its invariants
-//	ledger_view.go   read-only views for tools and metrics
-//	ledger_marks.go  low marks
-//	query_serve.go   segments, for sources that are opened again
 //
 // The ledger offers:
 //
-//	account admit adopt allOut anyAcked attach closeStep comesAgain confirmed dataset detach
-//	dirtyRank dismiss dropRequests end fit fitBody foldCut goBack goBackRank goOn gone
-//	hasMoreThan kickAll linesOfBody linesOfFit lowMarks markBound members moves newestLease park
-//	partition recordsAgain rejected report reported resumeOf revokeLeases setStill setTaking
-//	stalled standUnder succeed takeBack takeStepsDue taken unpark withSegments
+//	account admit adopt allOut anyAcked attach checkRecords closeStep comesAgain confirmed
+//	dataset detach dirtyRank dismiss dropRequests end fit fitBody foldCut goBack goBackRank
+//	goOn hasMoreThan kickAll linesOfBody linesOfFit markBound members moves newestLease park
+//	partition recordsAgain rejected report reported resumeOf revokeLeases sameRun setStill
+//	setTaking stalled standUnder standing succeed takeBack takeStepsDue taken unpark
+//	withSegments
 //
 // The group: who is there.
 //
@@ -90,7 +86,6 @@
 //	generation.go  one start of the whole group, and its end
 //	steps.go       reported steps; processes that stall
 //	series.go      rounds: what all ranks may yield
-//	group_view.go  read-only views
 //
 // The group offers:
 //
@@ -116,8 +111,22 @@
 //	doubt.go        whether others still train a shared model
 //	gate.go         who gets nothing before it restored
 //	rewind.go       a person goes back
-//	query_cut.go    what is kept, marks to commit and to retain
-//	needed.go       from where on sources must keep their records
+//
+// The checkpoints offer:
+//
+//	after kept linesOf newestBound ownLines rewindTarget whole
+//
+// The view: what others may know. It reads all rooms and changes nothing: a test keeps it
+// from assigning to what is theirs.
+//
+//	ledger_view.go   datasets, partitions, passes and leases, for tools and metrics
+//	ledger_marks.go  low marks
+//	ledger_check.go  the ledger's invariants
+//	group_view.go    agents and workers
+//	query_serve.go   segments, for sources that are opened again
+//	query_cut.go     kept cuts, marks to commit and to retain, the dry run of a rewind
+//	needed.go        from where on sources must keep their records
+//	gone.go          what a cut needs and the source has deleted
 //
 // The core itself: one door.
 //

@@ -136,35 +136,6 @@ func cmp2(a, b line.Span) int {
 	return int(min(max(a.End-b.End, -1), 1))
 }
 
-// checkRecords: none are fewer than no rows, and no more units are untold than are
-// acked, of the passes that are folded, of each base and of each ack.
-func (lg *ledger) checkRecords(p *partition) error {
-	base := p.units[line.Acked]
-	for _, ps := range p.passes {
-		units := ps.folded
-		if ps.done == &ps.base {
-			units = ps.kinds[line.Acked]
-		}
-		if lg.basis(ps) == &p.records {
-			base += units
-			units = 0
-		}
-		if err := ps.records.Check(units); err != nil {
-			return fmt.Errorf("pass %d: %w", ps.n, err)
-		}
-		for i := range ps.acks {
-			k := &ps.acks[i]
-			if err := k.Check(ps.Units(k.start, k.end)); err != nil {
-				return fmt.Errorf("pass %d, acked by rank %d at step %d: %w", ps.n, k.rank, k.step, err)
-			}
-		}
-	}
-	if err := p.records.Check(base); err != nil {
-		return fmt.Errorf("all passes that are done: %w", err)
-	}
-	return nil
-}
-
 // checkSettled: units per kind, and that done is base and the acks.
 func (lg *ledger) checkSettled(ps *pass) error {
 	sum := int64(0)

@@ -1,6 +1,8 @@
 package shardsvc
 
 import (
+	"fmt"
+
 	"github.com/headrace/headrace/shardsvc/cut"
 	"github.com/headrace/headrace/shardsvc/line"
 )
@@ -93,4 +95,33 @@ func (p *partition) tallies(q *cut.Partition, sets []line.Set) []cut.Tally {
 		all[q.Passes[i].Pass] = q.Passes[i].Counted()
 	}
 	return all
+}
+
+// checkRecords: none are fewer than no rows, and no more units are untold than are
+// acked, of the passes that are folded, of each base and of each ack.
+func (lg *ledger) checkRecords(p *partition) error {
+	base := p.units[line.Acked]
+	for _, ps := range p.passes {
+		units := ps.folded
+		if ps.done == &ps.base {
+			units = ps.kinds[line.Acked]
+		}
+		if lg.basis(ps) == &p.records {
+			base += units
+			units = 0
+		}
+		if err := ps.records.Check(units); err != nil {
+			return fmt.Errorf("pass %d: %w", ps.n, err)
+		}
+		for i := range ps.acks {
+			k := &ps.acks[i]
+			if err := k.Check(ps.Units(k.start, k.end)); err != nil {
+				return fmt.Errorf("pass %d, acked by rank %d at step %d: %w", ps.n, k.rank, k.step, err)
+			}
+		}
+	}
+	if err := p.records.Check(base); err != nil {
+		return fmt.Errorf("all passes that are done: %w", err)
+	}
+	return nil
 }
