@@ -2,8 +2,9 @@ package shardsvc
 
 import "github.com/headrace/headrace/shardsvc/line"
 
-// ack settles the records of a lease below a prefix. It is idempotent: a prefix
-// that is durable already is answered the same again.
+// ack settles the records of a lease below a prefix. It is idempotent: a prefix that is
+// durable is answered the same again. Example: lease [100, 200) with prefix 150; an ack at
+// 180 settles [150, 180), and an ack at 150 changes nothing.
 func (lg *ledger) ack(a *speaker, k *Ack) {
 	s := lg.find(k.Token)
 	if s == nil || s.holder().speaker != a || s.l == nil && (s.w.state == fenced || s.epoch != lg.epoch) {
@@ -37,8 +38,8 @@ func (lg *ledger) ack(a *speaker, k *Ack) {
 	lg.durable(a, k)
 }
 
-// durable answers an ack: all of its lease up to the prefix is settled. Acks of a
-// lease come in runs, and the last one's answer is that of all.
+// durable answers an ack: the lease is settled up to the prefix. Several acks of one lease
+// in a row get one answer, that of the last one.
 func (lg *ledger) durable(a *speaker, k *Ack) {
 	lg.stats.Acks++
 	if n := len(lg.fx.Replies); n > 0 && a.session != 0 {

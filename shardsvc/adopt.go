@@ -12,16 +12,17 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// A cut that this master does not keep comes from a manifest: of another master's
-// life, or of one whose state is gone. It fits if its datasets are applied and its
-// partitions are the same ones.
+// A foreign cut is one that this master does not keep. Its manifest is that of another
+// master, or of one that has lost its state. It fits if its datasets are applied and its
+// partitions are those of the job.
 
-// fit checks a foreign cut against the job, changes nothing, and says which
-// partitions of the cut are (as they would be with the cut's segments) which of
-// the job's, and where on their lines its records are. New partitions have number 0.
-// A partition of which nothing is settled, and nothing is in the hands of others
-// than r (nil: than those who go back), gives way to the cut's: the cut knows which
-// segment had which number.
+// fit matches each partition of a foreign cut to a partition of the job, and lays the cut
+// on their lines. It changes nothing. A partition that the job does not have is new.
+//
+// The job's partition gives way to that of the cut if it is untouched: none of it is
+// settled, and nobody but r (nil: but those who go back) holds any of it. The cut then
+// says which segment had which number. Example: the cut has segments 0 to 4, and an empty
+// master has listed the same files as 0 and 1.
 func (lg *ledger) fit(body *cut.Cut, r *account, known bool) ([]fitted, error) {
 	if err := body.Validate(); err != nil {
 		return nil, err
@@ -133,10 +134,9 @@ func (d *dataset) fitPartition(q *cut.Partition) (f fitted, err error) {
 	return f, f.into(&with)
 }
 
-// fitNew fits a partition that the job does not have, or that gives way. What the
-// source has besides is listed behind the cut's segments, as if it had been listed
-// before; but not once a later pass, or a shuffled one, has begun: these are of the
-// segments that there were.
+// fitNew fits a partition that the job does not have, or that gives way. Other segments of
+// the source are listed after those of the cut. If the cut has a later pass, or a shuffled
+// one, its segments are all there are: that pass was planned over them.
 func (d *dataset) fitNew(q *cut.Partition) (f fitted, err error) {
 	n := len(q.Passes)
 	fixed := d.opt.Shuffle && (n > 0 || len(q.Excluded) > 0) || q.Later()
@@ -148,7 +148,8 @@ func (d *dataset) fitNew(q *cut.Partition) (f fitted, err error) {
 	return f, f.into(p)
 }
 
-// into lays the cut on the lines of p, which nobody has, with the cut's segments.
+// into lays the cut on the lines of p, which nobody has, and adds the cut's segments to
+// it.
 func (f *fitted) into(p *partition) (err error) {
 	d, q := f.ds, f.in
 	f.with = p
@@ -173,8 +174,8 @@ func (f *fitted) into(p *partition) (err error) {
 	return nil
 }
 
-// untouched: nothing of p is settled, no kept cut speaks of it, and nobody but
-// those who go back holds any of it.
+// untouched says whether nothing of p is settled, no kept cut names it, and only those who
+// go back hold any of it.
 func (lg *ledger) untouched(p *partition, r *account) bool {
 	if p.folded > 0 || len(p.excluded) > 0 {
 		return false
@@ -192,7 +193,8 @@ func (lg *ledger) untouched(p *partition, r *account) bool {
 	return true
 }
 
-// inFull is a name with what it stands for: another topic may have it by now.
+// inFull is a name and the identity that it stands for, because another topic may have the
+// name by now.
 func inFull(name, identity string) string {
 	if name == "" {
 		return identity
@@ -215,9 +217,10 @@ func (d *dataset) identities() string {
 	return strings.Join(some, ", ")
 }
 
-// beginAt moves the start of a live partition that nobody has read from to that of
-// the cut: its own was found anew (start: latest, or what retention has left), and
-// the cut says where reading began. It says whether that is another place.
+// beginAt moves the start of a live partition that nobody has read from to the start in
+// the cut, and says whether that is another place. The job had found the start anew
+// (start: latest, or the oldest record that retention has left); the cut says where
+// reading began.
 func (p *partition) beginAt(s *sources.Segment) bool {
 	if !p.Growing() || len(p.Segs) != 1 || len(p.excluded) > 0 {
 		return false
@@ -231,8 +234,8 @@ func (p *partition) beginAt(s *sources.Segment) bool {
 	return true
 }
 
-// agrees: a segment of a cut is the one that is known. The end of an unsealed one
-// is as far as it was known.
+// agrees says why a segment of a cut is not the known one. Of an unsealed segment the cut
+// knows the end as of then.
 func (p *partition) agrees(s *sources.Segment) error {
 	i := p.SegByID(s.ID)
 	if i < 0 {
@@ -257,8 +260,8 @@ func (p *partition) agrees(s *sources.Segment) error {
 	return nil
 }
 
-// adopt makes the partitions and segments of a foreign cut that fits, and gives
-// the cut with the job's own numbers.
+// adopt makes the partitions and segments of a foreign cut that fits. It returns the cut
+// with the job's own numbers.
 func (lg *ledger) adopt(body *cut.Cut, all []fitted) *cut.Cut {
 	own := *body
 	own.Datasets = slices.Clone(body.Datasets)
@@ -291,7 +294,7 @@ func (lg *ledger) adopt(body *cut.Cut, all []fitted) *cut.Cut {
 	return &own
 }
 
-// removePartition forgets a partition that is untouched. No lease of it is out.
+// removePartition forgets a partition that is untouched. No lease of it may be out.
 func (lg *ledger) removePartition(p *partition) {
 	d := p.ds
 	for _, ps := range p.passes {
@@ -321,8 +324,8 @@ func (lg *ledger) removePartition(p *partition) {
 	}
 }
 
-// adoptExcluded: what the cut says is excluded stays so, unless somebody here has
-// it in his model or in his hands.
+// adoptExcluded excludes what the cut lists as excluded, unless somebody here has those
+// records in a model or holds them.
 func (lg *ledger) adoptExcluded(p *partition, q *cut.Partition) {
 	for i := range q.Excluded {
 		e := &q.Excluded[i]
@@ -344,8 +347,8 @@ func (lg *ledger) adoptExcluded(p *partition, q *cut.Partition) {
 	}
 }
 
-// inUse: [start, end) is excluded already, or, where others keep what they have,
-// settled or leased.
+// inUse says whether any of [start, end) is excluded already or, with others, settled or
+// leased.
 func (ps *pass) inUse(start, end int64, others bool) bool {
 	known := ps.excludedOnLine()
 	if i, j := known.Overlap(start, end); i < j {
@@ -362,14 +365,14 @@ func (ps *pass) inUse(start, end int64, others bool) bool {
 	return ps.done.Touches(start, end)
 }
 
-// growAs: the cut proves how far an unsealed segment had grown.
+// growAs moves the head of p as far as the segments of the cut prove.
 func (lg *ledger) growAs(p *partition, q *cut.Partition) {
 	for i := range q.Segments {
 		lg.growTo(p, line.Place{Segment: q.Segments[i].ID, Offset: q.Segments[i].End})
 	}
 }
 
-// linesOfFit is where a foreign cut lies, for partitions that are there.
+// linesOfFit lays a foreign cut on the lines of the partitions that are there.
 func (lg *ledger) linesOfFit(all []fitted) *lines {
 	l := lg.newLines()
 	for i := range all {
@@ -380,8 +383,8 @@ func (lg *ledger) linesOfFit(all []fitted) *lines {
 	return l
 }
 
-// taken says whether records of a foreign cut of rank r are in somebody else's
-// model or hands.
+// taken says why rank r cannot go back to a foreign cut: another model has some of its
+// records, or another rank holds them.
 func (lg *ledger) taken(r *account, own *lines, all []fitted) error {
 	for i := range all {
 		f := &all[i]
@@ -413,7 +416,7 @@ func (lg *ledger) taken(r *account, own *lines, all []fitted) error {
 	return nil
 }
 
-// settles says whether any of [start, end) is settled by somebody else than r.
+// settles says whether another rank than r settled any of [start, end).
 func (ps *pass) settles(start, end int64, r *account) bool {
 	if ps.base.Touches(start, end) {
 		return true

@@ -8,15 +8,15 @@ import (
 	"github.com/headrace/headrace/shardsvc/cut"
 )
 
-// share is what a rank with a model of its own has: what it restored or bound last, and
-// its own acks since.
+// share is the part of the records that a rank with a model of its own has: what it
+// restored or bound last, and its own acks since.
 type share struct {
 	*account
 	own *lines
 }
 
-// comesAgain counts what of a pass is acked, by ranks or all, and not in want; and
-// the reverse.
+// comesAgain counts the units of a pass that are acked (by the ranks of shares, or by all)
+// and not in want. more counts those of which the reverse is true.
 func (lg *ledger) comesAgain(ps *pass, shares []share, want *line.Set) (units, more int64) {
 	minus := func(s, t *line.Set) int64 {
 		m := s.Minus(t)
@@ -34,8 +34,8 @@ func (lg *ledger) comesAgain(ps *pass, shares []share, want *line.Set) (units, m
 	return units, more
 }
 
-// recordsAgain are those in units that are acked, by ranks or all, and not in want,
-// if not so many more are in want only.
+// recordsAgain counts the records in units that would come again. If more units are in
+// want only, the records of the two cannot be told apart, and all units are untold.
 func (lg *ledger) recordsAgain(p *partition, shares []share, want *lines, units, more int64) cut.Tally {
 	if more > 0 {
 		return cut.Untold(units)

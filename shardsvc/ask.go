@@ -12,8 +12,8 @@ const (
 	maxAsks     = 16 // of one worker at a time
 )
 
-// ask is a CutAsk that waits until its cut is complete. Its step does not fold
-// meanwhile. Asks are not stored: their askers repeat them.
+// ask is a CutAsk that waits until its cut is complete. Meanwhile the acks of its step do
+// not fold. Asks are not stored, because their askers repeat them.
 type ask struct {
 	w       *worker
 	call    uint64
@@ -126,7 +126,7 @@ func (ck *checkpoints) badAsk(w *worker, k *CutAsk) string {
 	return ck.kind.badAsk(w, k)
 }
 
-// pinned: somebody waits for the cut at a step from low up to and without high, or
+// pinned says whether somebody waits for a cut of the rank at a step in [low, high), or
 // one is kept there that may yet be bound.
 func (ck *checkpoints) pinned(rank uint32, low, high int64) bool {
 	for _, k := range ck.cuts {

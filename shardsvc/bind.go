@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// bind: a valid manifest that carries the cut is at path. What of it was kept
-// apart by step folds into the settled sets. r is nil for a tool.
+// bind says that a valid manifest with the cut is at path. Acks that were kept apart for
+// the cut fold. r is nil if a tool says it.
 func (ck *checkpoints) bind(r *rank, id uint64, path string) (CutCode, string) {
 	k := ck.kept(id)
 	switch {
@@ -47,8 +47,8 @@ func (ck *checkpoints) bound(k *keptCut, path string) {
 	ck.kind.bound(k)
 }
 
-// replaced: a framework that writes its file in one place has one manifest, which is k's
-// from now on. What was bound there is not there any more.
+// replaced drops the cut that was bound at k's path. A framework that always writes its
+// file in one place has one manifest there, which is k's from now on.
 func (ck *checkpoints) replaced(k *keptCut) {
 	for _, x := range slices.Clone(ck.cuts) {
 		if x != k && x.state == CutBound && x.path == k.path && k.path != "" {
@@ -57,7 +57,7 @@ func (ck *checkpoints) replaced(k *keptCut) {
 	}
 }
 
-// outdated: k is on storage, so nobody needs what lies in memory and is older.
+// outdated drops older cuts in memory: k is on storage, so nobody needs them.
 func (ck *checkpoints) outdated(k *keptCut) {
 	for _, x := range slices.Clone(ck.cuts) {
 		if x.state.inMemory() && x.rank == k.rank && ck.after(k, x) {
@@ -66,7 +66,7 @@ func (ck *checkpoints) outdated(k *keptCut) {
 	}
 }
 
-// setBase: what rank r began with is in k from now on; nil: it began with nothing.
+// setBase says that the model of rank r began with k; nil: with nothing.
 func (ck *checkpoints) setBase(r *rank, k *keptCut) {
 	old := ck.past(r).base
 	if old == k {

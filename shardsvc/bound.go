@@ -6,8 +6,9 @@ import (
 	"github.com/headrace/headrace/shardsvc/line"
 )
 
-// foldCut folds the acks that are in a bound cut into the settled sets: they need no
-// step any more. body holds the records of a private rank's cut, nil: steps tell.
+// foldCut folds the acks that are in a bound cut into the settled sets: they need no step
+// any more. in says which steps are in the cut. body holds the records of a private rank's
+// cut; nil: the steps say everything.
 func (lg *ledger) foldCut(body *lines, in func(*piece) bool) {
 	for _, p := range lg.parts {
 		if p == nil || p.ds.folds {
@@ -24,8 +25,8 @@ func (lg *ledger) foldCut(body *lines, in func(*piece) bool) {
 	}
 }
 
-// holds tells a piece that was acked with step 0 before the cut was frozen from one that
-// came later. Both are below any step.
+// holds says whether all of a piece is in the cut. An ack with step 0 is below every step,
+// so only the records of the cut say whether it came before the cut was frozen.
 func (l *lines) holds(ps *pass, x *piece) bool {
 	whole := true
 	l.of(ps.p, ps.n).Gaps(x.start, x.end, func(int64, int64) { whole = false })
@@ -45,8 +46,8 @@ func (lg *ledger) foldPieces(ps *pass, in func(*piece) bool) {
 	})
 }
 
-// markBound sets, where acks fold, the marks of the newest bound cut, which lies at l.
-// Without one, what is acked counts as bound.
+// markBound sets the bound marks where acks fold: they follow the newest bound cut, which
+// lies at l. While no cut is bound, acked records count as bound.
 func (lg *ledger) markBound(l *lines, bound bool) {
 	lg.someBound = bound
 	for _, d := range lg.datasets {
@@ -68,7 +69,7 @@ func (lg *ledger) markBound(l *lines, bound bool) {
 	}
 }
 
-// anyAcked: some records are in a model.
+// anyAcked says whether any record is acked, so that it is in a model.
 func (lg *ledger) anyAcked() bool {
 	for _, p := range lg.parts {
 		if p != nil && (p.units[line.Acked] > 0 || slices.ContainsFunc(p.passes, func(ps *pass) bool { return ps.kinds[line.Acked] > 0 })) {

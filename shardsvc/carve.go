@@ -12,9 +12,10 @@ const (
 	maxRate   = math.MaxInt64 / (1 << 24)
 )
 
-// size of the next lease for w: its rate times the target, and toward the end
-// of a bounded input at most half of its share of what is left, so that all
-// finish together (guided self-scheduling).
+// size is the size of w's next lease: its rate times the target. Toward the end of a
+// bounded input it is at most half of w's share of the rest, so that all processes finish
+// together (guided self-scheduling). Example: at 1,000 units/s and a target of 2 s a lease
+// has 2,000 units; with 1,000 units left and two equal processes, 250.
 func (lg *ledger) size(d *dataset, w *holder) int64 {
 	if d.opt.VirtualRanks > 0 {
 		return max(d.opt.Initial, d.opt.Block)
@@ -115,7 +116,8 @@ func (lg *ledger) carveFrom(p *partition, w *holder, size int64) *lease {
 	}
 }
 
-// inOrder: a strict partition's next lease lies behind all outstanding ones.
+// inOrder says whether start lies after all leases that are out, so that a strict
+// partition may lease from there.
 func (lg *ledger) inOrder(ps *pass, start int64) bool {
 	for _, q := range ps.p.passes {
 		for l := q.leases; l != nil; l = l.pnext {
@@ -127,7 +129,7 @@ func (lg *ledger) inOrder(ps *pass, start int64) bool {
 	return true
 }
 
-// asks: a holder was asked for a part of p and has not answered yet.
+// asks says whether a holder was asked for a part of p and has not answered yet.
 func (p *partition) asks() bool {
 	for _, ps := range p.passes {
 		for l := ps.leases; l != nil; l = l.pnext {
@@ -139,9 +141,10 @@ func (p *partition) asks() bool {
 	return false
 }
 
-// recall asks the holder of a strict partition for all that it has not delivered
-// and that lies behind start: it goes out again after what is pending there. The
-// holder may be short of a batch, and would wait for more for ever.
+// recall asks the holder of a strict partition for everything that it has not delivered
+// and that lies after start. It goes out again after the range that is pending at start.
+// Otherwise the holder, which may be short of a batch, would wait for ever. Example: [100,
+// 200) is pending again and the holder has [200, 300): it is asked for [200, 300).
 func (lg *ledger) recall(ps *pass, start int64) {
 	for _, q := range ps.p.passes {
 		for l := q.leases; l != nil; l = l.pnext {
@@ -161,8 +164,9 @@ func (lg *ledger) advance(ps *pass, pos int64) {
 	}
 }
 
-// clip says where a lease from start of about size units ends: at a border of
-// segments or blocks, and not so that a crumb is left behind.
+// clip says where a lease of about size units from start ends: at a border of segments or
+// blocks, and so that no small rest remains. Example: size 100, and the segment ends after
+// 103 units: the lease takes all 103.
 func (lg *ledger) clip(ps *pass, start, limit, size int64) int64 {
 	opt := &ps.p.ds.opt
 	if ps.Order != nil {

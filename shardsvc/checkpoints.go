@@ -1,7 +1,7 @@
 package shardsvc
 
-// checkpoints knows which records are in which model: the cuts that are kept, who asks
-// for one, and who goes back to one.
+// checkpoints knows which records are in which model: which cuts are kept, which processes
+// ask for one, and which go back to one.
 type checkpoints struct {
 	*turn
 	ledger *ledger

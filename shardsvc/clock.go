@@ -24,8 +24,10 @@ type timer struct {
 	cut  uint64 // of timerResolve
 }
 
-// timerHeap holds deadlines, the next one first. A deadline that moved is found
-// out when its timer comes up: what a timer does looks at the state, not at it.
+// timerHeap holds deadlines, the next one first. A deadline that moves later leaves its
+// timer in place. So the code that a timer calls looks at the state again and does not
+// trust the timer: a timer at 5 s finds that the session was heard at 4 s, and waits until
+// 9 s.
 type timerHeap []timer
 
 func (h timerHeap) next() Time {

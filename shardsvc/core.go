@@ -21,9 +21,9 @@ func New(cfg Config) *Core {
 	return c
 }
 
-// Step applies one event. It appends to fx and returns when it wants a Tick,
-// on the shell's clock. now never goes back. What became dirty is encoded by
-// Flush.
+// Step applies one event. It appends to fx and returns the time, on the shell's clock, at
+// which it wants a Tick. now never goes back. Flush encodes everything that Steps have
+// changed.
 func (c *Core) Step(now Time, ev Event, fx *Effects) (wake Time) {
 	c.fx = fx
 	if t, ok := ev.(*Tick); ok {

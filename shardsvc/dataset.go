@@ -29,8 +29,9 @@ type dataset struct {
 	untold  int   // requests that were told nothing yet
 	kicked  bool
 
-	// Of all partitions: units of one reading, units below frontiers of all
-	// passes begun, pending units, partitions not complete, drained, settled.
+	// Sums over all partitions. total: units of one reading. planned: units below the
+	// frontiers of all passes that have begun. pending: units. incomplete, undrained,
+	// unsettled: partitions.
 	total, planned, pending          int64
 	incomplete, undrained, unsettled int
 	leases                           int
@@ -150,8 +151,8 @@ func (lg *ledger) setPaused(id DatasetID, pause bool) {
 	lg.kick(d)
 }
 
-// failDataset stops a dataset. lost: because the source has lost records, and the spec says
-// on_loss: stop.
+// failDataset stops a dataset with a reason. lost says that the source has lost records
+// and the spec says on_loss: stop.
 func (lg *ledger) failDataset(d *dataset, reason string, lost bool) {
 	if !d.fail(reason) {
 		return
@@ -190,7 +191,7 @@ func (lg *ledger) makePartition(d *dataset, identity, name string, estimated boo
 	return p
 }
 
-// noSegments is the table of a partition of d before any segment is listed.
+// noSegments is the table of a partition of d while no segment is listed.
 func (d *dataset) noSegments() line.Table {
 	t := line.Table{LastSeg: -1}
 	if o := &d.opt; o.Shuffle {
@@ -262,7 +263,7 @@ func (lg *ledger) appendSegment(p *partition, s *sources.Segment) *line.Segment 
 	return p.Extend(s)
 }
 
-// complete: the line is final.
+// complete makes the line final: no segment will follow.
 func (lg *ledger) complete(p *partition) {
 	if n := len(p.Segs); n > 0 && !p.Segs[n-1].Sealed {
 		lg.endLead(p)
@@ -282,8 +283,8 @@ func (lg *ledger) putSegment(p *partition, s *line.Segment) {
 	}, v.append)
 }
 
-// needSegments asks discovery for more when few are left to plan. A shuffled
-// pass needs all of them.
+// needSegments asks discovery for more segments when few are left to plan. A shuffled pass
+// needs all segments before it begins.
 func (lg *ledger) needSegments(p *partition) {
 	if p.Complete || p.asked || p.Growing() {
 		return

@@ -54,8 +54,8 @@ func (d *dirty) reset() {
 	d.datasets, d.parts, d.passes, d.pieces = d.datasets[:0], d.parts[:0], d.passes[:0], d.pieces[:0]
 }
 
-// putSettled is written out because it runs once per pass and batch: it is all
-// that an ack costs in the store.
+// putSettled encodes a pass. It is written out by hand, because it runs once per pass and
+// batch: it is all that an ack costs in the store.
 func (fx *Effects) putSettled(ps *pass) {
 	k := len(fx.arena)
 	fx.arena = appendNumbers(fx.arena, keySettled, ps.p.ds.id, ps.p.no, ps.n)
@@ -73,7 +73,7 @@ func (fx *Effects) putSettled(ps *pass) {
 	fx.Puts = append(fx.Puts, Put{Op: Set, Key: fx.arena[k:v:v], Value: fx.arena[v:end:end]})
 }
 
-// flush encodes what has changed, but for the ranks.
+// flush encodes everything of the ledger that has changed, except for the ranks.
 func (lg *ledger) flush(fx *Effects) {
 	for _, d := range lg.dirty.datasets {
 		if d.dirty = false; d.state == removed {
@@ -102,7 +102,8 @@ func (lg *ledger) flush(fx *Effects) {
 	lg.dirty.reset()
 }
 
-// takeDirtyRanks gives the ranks that have changed, until the next one changes.
+// takeDirtyRanks gives the ranks that have changed, and forgets them. The result is valid
+// until the next rank changes.
 func (lg *ledger) takeDirtyRanks() []*account {
 	all := lg.dirty.ranks
 	for _, a := range all {

@@ -110,10 +110,10 @@ type AddSegments struct {
 	Complete  bool
 }
 
-// Truncated says that the source has no more of [Start, End) of a segment, in its
-// own coordinates. What of it is neither settled nor leased is excluded, with
-// Reason; without Options.GoOnAfterLoss the dataset stops if there is any. It is
-// to be said again and again: while a new term recovers it changes nothing.
+// Truncated says that the source has no longer [Start, End) of a segment, in its own
+// coordinates. The parts of it that are neither settled nor leased are excluded, with
+// Reason. Without Options.GoOnAfterLoss the dataset stops instead. The shell says it again
+// and again, because a new term ignores it until it has recovered.
 type Truncated struct {
 	Partition  PartitionNo
 	Segment    int64
@@ -122,13 +122,13 @@ type Truncated struct {
 	When       int64 // ms since 1970
 }
 
-// Lost says that a session's stream broke. The agent's TTL goes on counting
-// from when it was last heard.
+// Lost says that a session's stream broke. The agent's TTL still counts from when it was
+// last heard.
 type Lost struct{ Session Session }
 
-// Tick tells the core that time passed and that the inbox was drained after the
-// last wake; only a Tick expires sessions. Blocked is how long the loop was
-// blocked since the last Tick: it is added to all deadlines.
+// Tick says that time has passed, and that the inbox was drained after the last wake. Only
+// a Tick expires sessions. Blocked is how long the loop was blocked since the last Tick;
+// it is added to all deadlines.
 type Tick struct{ Blocked Time }
 
 // Message is one AgentMessage; its fields take effect in their order. A message
@@ -161,9 +161,9 @@ type Hello struct {
 	Clock       uint64 // names the clock of SentAt: agents with the same one read one clock; 0: unknown
 }
 
-// Join attaches a trainer process. One that comes again, with the same rank and
-// incarnation, speaks for all it holds: what its Message has no Held for is
-// pending again.
+// Join attaches a trainer process. A process that comes again, with the same rank and
+// incarnation, speaks for everything that it holds: if its Message has no Held for a
+// lease, that lease is pending again.
 type Join struct {
 	Worker      uint32
 	Rank        uint32
@@ -253,8 +253,8 @@ type WorkerStatus struct {
 	RowsYielded uint64
 }
 
-// Head is a new end of an unsealed segment. It may be older than what is known,
-// and then says nothing.
+// Head is a new end of an unsealed segment. If the core knows a later end already, it
+// changes nothing.
 type Head struct {
 	Partition PartitionNo
 	Segment   int64

@@ -2,9 +2,9 @@ package shardsvc
 
 import "github.com/headrace/headrace/shardsvc/cut"
 
-// CutCall is one question of a trainer about cuts: exactly one of its pointers is
-// set. It takes effect after all else in its message. Answered by one ReplyCut;
-// asked again with the same ID it is answered again.
+// CutCall is one question of a trainer about cuts. Exactly one of its pointers is set. It
+// takes effect after everything else in its message. One ReplyCut answers it. If it is
+// asked again with the same ID, it is answered again.
 type CutCall struct {
 	Worker  uint32
 	ID      uint64
@@ -36,9 +36,9 @@ type CutPause struct {
 	Deadline Time // from now; 0: 60 s
 }
 
-// YieldsPaused: the worker yields nothing, and the acks of all that it has yielded
-// came before. Untracked: it cannot know, because it reads that dataset without
-// steps.
+// YieldsPaused says that the worker yields nothing, and that the acks of all its yielded
+// records came before. Untracked is a dataset that it reads without steps, so that it
+// cannot know.
 type YieldsPaused struct {
 	Worker    uint32
 	Cut       uint64
@@ -66,8 +66,8 @@ const (
 	RestoreStart
 )
 
-// RestoreCall goes back to a cut, or to the start. Cut is as its manifest has it;
-// nil: none was found. Of a cut that this core keeps only the ID counts.
+// RestoreCall goes back to a cut, or to the start. Cut is the cut as its manifest has it;
+// nil: none was found. If this core keeps the cut, only its ID counts.
 type RestoreCall struct {
 	Mode   RestoreMode
 	Cut    *cut.Cut
@@ -96,17 +96,17 @@ const (
 
 func (r Resume) String() string { return [...]string{"default", "bound", "acked", "start"}[r] }
 
-// ResolveCut answers ReportResolveCut: whether a valid manifest of the cut is at
-// its path. Found false means that it is surely not there; who cannot see the
-// storage does not answer, and the core's deadline voids the cut.
+// ResolveCut answers ReportResolveCut: whether a valid manifest of the cut is at its path.
+// Found false means that it is certainly not there. If the shell cannot see the storage,
+// it does not answer, and the core voids the cut at its deadline.
 type ResolveCut struct {
 	Cut   uint64
 	Found bool
 }
 
-// Rewind goes back to a cut without a trainer; Cut nil: to the start (private:
-// of all ranks). Live trainers of the model are fenced. Rejected with the reason,
-// or ReportRewound.
+// Rewind goes back to a cut without a trainer; Cut nil: to the start, for private with all
+// ranks. Living trainers of the model are fenced. It is answered by ReportRewound, or
+// Rejected with the reason.
 type Rewind struct {
 	Cut   *cut.Cut
 	Path  string // of its manifest

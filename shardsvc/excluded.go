@@ -9,9 +9,9 @@ import (
 	"github.com/headrace/headrace/shardsvc/line"
 )
 
-// exclusion is one `x` key: a range of one pass that is settled as excluded, in
-// order space, so that neighbours which are excluded one by one are one. It
-// outlives its pass, and what rewinds undo.
+// exclusion is one `x` key: a range of one pass that is settled as excluded. It is in
+// order space, so that neighbours that are excluded one by one become one exclusion. It
+// stays when its pass is folded, and when somebody goes back to a cut.
 type exclusion struct {
 	pass                uint32
 	segment, start, end int64
@@ -27,10 +27,10 @@ type loss struct {
 	when                int64
 }
 
-// truncated: the source has deleted [e.Start, e.End). What of it is leased stays
-// so: its holder may have read it before, and reports it if not. For the same reason
-// a new term believes it only after holders could assert what they have, and nothing
-// is excluded of a partition that nobody has begun to read.
+// truncated takes in that the source has deleted [e.Start, e.End). A leased part of it
+// stays leased: its holder may have read it already, and reports the loss if it has not.
+// For the same reason a new term ignores the event until holders could assert their
+// leases. Nothing is excluded of a partition that nobody has begun to read.
 func (lg *ledger) truncated(e *Truncated) {
 	p := lg.partition(e.Partition)
 	if p == nil {
@@ -73,7 +73,8 @@ func (lg *ledger) truncated(e *Truncated) {
 // lossTruncated is the one kind of loss there is.
 const lossTruncated = "truncated"
 
-// unread is the hull of what of [start, end) is pending or not planned yet.
+// unread is the smallest range that holds everything of [start, end) that is pending or
+// not planned yet.
 func (ps *pass) unread(start, end int64) (first, last int64, any bool) {
 	first, last = end, start
 	i, j := ps.pending.Overlap(start, end)
@@ -86,7 +87,8 @@ func (ps *pass) unread(start, end int64) (first, last int64, any bool) {
 	return first, last, any
 }
 
-// readLoss: the holder of l met a loss; from `from` on the lease is pending again.
+// readLoss takes in that the holder of l met a loss. From `from` on the lease is pending
+// again.
 func (lg *ledger) readLoss(l *lease, from int64, f *ReadFailure) {
 	ps, end := l.pass, l.end
 	if ps.Order == nil && f.Lost.Segment == l.segment { // what was deleted was there
@@ -99,8 +101,8 @@ func (lg *ledger) readLoss(l *lease, from int64, f *ReadFailure) {
 	lg.lostLease(ps, from, end, &loss{f.Lost.Segment, f.Lost.Start, f.Lost.End, lossTruncated, f.Message, f.When})
 }
 
-// lostLease: the holder of a lease met a loss at or behind `from`, and all from
-// there to `end` is pending again.
+// lostLease excludes what is lost of [from, end), or stops the dataset. The holder of a
+// lease met the loss at `from` or after it, and [from, end) is pending again.
 func (lg *ledger) lostLease(ps *pass, from, end int64, x *loss) {
 	first, last := int64(-1), int64(-1)
 	ps.EachPiece(from, end, func(at int64, s *line.Segment, start, stop int64) {
@@ -134,7 +136,7 @@ func (lg *ledger) stopAtLoss(ps *pass, start, end int64, x *loss) {
 		ps.p.label(), ps.n, start, end, x.segment, x.kind, x.reason, ways), true)
 }
 
-// exclude settles what is pending of [start, end), each part with its record.
+// exclude settles the pending parts of [start, end), and keeps a record of each.
 func (lg *ledger) exclude(ps *pass, start, end int64, x *loss) {
 	i, j := ps.pending.Overlap(start, end)
 	for _, s := range slices.Clone(ps.pending[i:j]) {
@@ -159,8 +161,8 @@ func (lg *ledger) exclude(ps *pass, start, end int64, x *loss) {
 	}
 }
 
-// addExclusion keeps e; one that goes on where another of its kind ended is made
-// part of it.
+// addExclusion keeps e. If e begins where another exclusion of its kind ends, they become
+// one.
 func (lg *ledger) addExclusion(p *partition, e exclusion) {
 	i := sort.Search(len(p.excluded), func(i int) bool { return p.excluded[i].compare(&e) >= 0 })
 	if i > 0 {
@@ -174,7 +176,7 @@ func (lg *ledger) addExclusion(p *partition, e exclusion) {
 	lg.joinExclusion(p, i)
 }
 
-// joinExclusion stores p.excluded[i], with the next one if it follows.
+// joinExclusion stores p.excluded[i], together with the next one if that follows it.
 func (lg *ledger) joinExclusion(p *partition, i int) {
 	e := &p.excluded[i]
 	if i+1 < len(p.excluded) && e.follows(&p.excluded[i+1]) {
@@ -197,7 +199,7 @@ func (e *exclusion) compare(f *exclusion) int {
 	return cmp.Or(cmp.Compare(e.pass, f.pass), cmp.Compare(e.segment, f.segment), cmp.Compare(e.start, f.start))
 }
 
-// follows: f goes on where e ends.
+// follows says whether f begins where e ends.
 func (e *exclusion) follows(f *exclusion) bool {
 	return e.pass == f.pass && e.segment == f.segment && e.end == f.start && e.kind == f.kind
 }
@@ -209,7 +211,8 @@ func (p *partition) ofPass(n uint32) []exclusion {
 	return p.excluded[i:j]
 }
 
-// excludedOnLine is what a rewind of the pass must leave settled, whatever the cut.
+// excludedOnLine is the part of the pass that stays settled, whichever cut one goes back
+// to.
 func (ps *pass) excludedOnLine() line.Map {
 	var m line.Map
 	for _, e := range ps.p.ofPass(ps.n) {
@@ -223,7 +226,7 @@ func (ps *pass) excludedOnLine() line.Map {
 	return m
 }
 
-// loadExcluded takes the `x` keys, after all else of the passes.
+// loadExcluded takes the `x` keys, after everything else of the passes is loaded.
 func (lg *ledger) loadExcluded(all []stored[exclusionValue]) error {
 	for _, s := range all {
 		p := lg.partition(s.key.part)
@@ -250,7 +253,8 @@ func (lg *ledger) loadExcluded(all []stored[exclusionValue]) error {
 	return nil
 }
 
-// checkExcluded: what is settled as excluded and the records of it agree.
+// checkExcluded checks that the ranges that are settled as excluded are those of the
+// exclusions.
 func (p *partition) checkExcluded() error {
 	var folded int64
 	for i := range p.excluded {
@@ -302,8 +306,8 @@ type ExcludedInfo struct {
 	When         int64 // ms since 1970
 }
 
-// Excluded lists at most limit excluded ranges of a dataset, and how many records
-// of them there are, after skipping some: in order of partition, pass and place.
+// Excluded lists at most limit excluded ranges of a dataset after the first skip ones, in
+// order of partition, pass and place. total counts all of them.
 func (lg *ledger) Excluded(id DatasetID, skip, limit int) (some []ExcludedInfo, total int) {
 	d := lg.dataset(id)
 	if d == nil {
@@ -327,7 +331,8 @@ func (lg *ledger) Excluded(id DatasetID, skip, limit int) (some []ExcludedInfo, 
 	return some, total
 }
 
-// inOrder is a pass of a shuffled partition with its order, if need be made anew.
+// inOrder is a pass of a shuffled partition with its order. The order of a folded pass is
+// computed again.
 func (p *partition) inOrder(n uint32) *pass {
 	if n >= p.folded && n < p.begun() {
 		return p.passes[n-p.folded]

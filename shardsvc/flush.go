@@ -1,15 +1,15 @@
 package shardsvc
 
-// Prove has fx store the job again, although nothing of it has changed: whoever can
-// not has lost his store to another master.
+// Prove has fx store the job again although nothing has changed. If that fails, another
+// master has the store.
 func (c *Core) Prove(fx *Effects) {
 	c.jobDirty = true
 	c.Flush(fx)
 }
 
-// Flush encodes all that changed since the last Flush into fx.Puts, once per
-// key however many Steps changed it. Call it before committing fx; fx must be
-// the Effects of those Steps.
+// Flush encodes everything that has changed since the last Flush into fx.Puts, once per
+// key, however many Steps changed it. Call it before committing fx. fx must be the Effects
+// of those Steps.
 func (c *Core) Flush(fx *Effects) {
 	if c.jobDirty {
 		c.jobDirty = false

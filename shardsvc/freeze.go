@@ -9,8 +9,8 @@ const carriedKept = 3
 // again drops the cut that it held; this bounds those that killed trainers have left.
 const memoryKept = 64
 
-// freeze makes the cut that q waits for, or shares the one that another rank of
-// the generation has made for the same step.
+// freeze makes the cut that q waits for. If another rank of the generation has made the
+// cut of that step, q shares it.
 func (ck *checkpoints) freeze(q *ask) {
 	if s := ck.kind.sameStep(&q.cut); s != nil {
 		ck.answerCut(q.w, q.call, s)
@@ -42,8 +42,8 @@ func (ck *checkpoints) freeze(q *ask) {
 	}
 }
 
-// closeStep: who counted as having reported the step because it was told END can
-// not ack with it any more, should it be given rows again.
+// closeStep closes the step for ranks that counted as having reported it because they were
+// told END. If such a rank is given rows again, it cannot ack with that step.
 func (ck *checkpoints) closeStep(r *rank, step int64) {
 	if !ck.kind.byStep() {
 		return
@@ -67,7 +67,7 @@ func (ck *checkpoints) dropOlder(rank int64, state CutState, keep int, reason st
 	}
 }
 
-// whole is a kept cut with the segments up to the highest position that it names.
+// whole is a kept cut with its segments, up to the highest position that it names.
 func (ck *checkpoints) whole(k *keptCut) *cut.Cut {
 	body := k.decode()
 	body.Version, body.Job, body.Model = cut.Version, ck.cfg.Job, ck.cfg.Model

@@ -38,10 +38,10 @@ func (ck *checkpoints) gate(w *worker) string {
 	return "the job has acks or checkpoints: call restore or load_state_dict, or say resume=start"
 }
 
-// hasPast: something is in a model.
+// hasPast says whether any record is in a model.
 func (ck *checkpoints) hasPast() bool { return ck.hasBound() || ck.ledger.anyAcked() }
 
-// keeps: a cut is kept that the group, or rank r, may go back to.
+// keeps says whether a cut is kept that the group, or rank r, may go back to.
 func (ck *checkpoints) keeps(r *rank) bool {
 	return slices.ContainsFunc(ck.cuts, func(k *keptCut) bool {
 		return k.state.kept() && k.isOf(r)

@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// setWorldSize of a job whose ranks say each for itself how many they are.
+// setWorldSize is for jobs in which each rank says for itself how many ranks there are.
 func (gr *group) setWorldSize(ranks uint32) { gr.worldSize, gr.jobDirty = ranks, true }
 
-// setTopStep: the generation goes on from step.
+// setTopStep says that the generation goes on from step.
 func (gr *group) setTopStep(step int64) { gr.topStep = step }
 
 // replace has the older process of r ended. Its rows wait until it is known to be gone.
@@ -21,13 +21,13 @@ func (gr *group) replace(r *rank) {
 	}
 }
 
-// olderThanAll says whether a process is known to have been made before all of the
-// generation.
+// olderThanAll says whether a process is known to have been made before every process of
+// the generation.
 func (gr *group) olderThanAll(at made) bool {
 	return !slices.ContainsFunc(gr.ranks, func(r *rank) bool { return r.generation == gr.generation && !at.before(r.made) })
 }
 
-// startGeneration: the whole group starts again.
+// startGeneration starts the whole group again, in a new epoch.
 func (gr *group) startGeneration(world uint32) {
 	gr.generation++
 	gr.epoch++
@@ -35,8 +35,9 @@ func (gr *group) startGeneration(world uint32) {
 	gr.jobDirty = true
 }
 
-// endGeneration: a member was lost, so nothing is granted or acked until a new
-// group starts. All others are fenced; their rest is pending.
+// endGeneration ends the generation, because a member was lost. All other members are
+// fenced, and what they hold becomes pending. Nothing is granted or acked until a new
+// group starts.
 func (gr *group) endGeneration(reason string) {
 	if gr.genEnded {
 		return

@@ -40,7 +40,7 @@ func (lg *ledger) giveBack(l *lease, from int64, how back) {
 	lg.changed(ps.p)
 }
 
-// reclaim ends a lease for good: its rest is pending again, its token unknown.
+// reclaim ends a lease for good: its rest is pending again, and its token is unknown.
 func (lg *ledger) reclaim(l *lease, how back, reason string) {
 	ps := l.pass
 	at, end := ps.StartPlace(l.prefix), l.reach()-l.shift
@@ -54,7 +54,7 @@ func (lg *ledger) reclaim(l *lease, how back, reason string) {
 	}
 }
 
-// addPending makes a range pending, each part with its stored tries.
+// addPending makes a range pending. Each part keeps its stored tries.
 func (lg *ledger) addPending(ps *pass, start, end int64) {
 	units := ps.Units(start, end)
 	ps.pendingUnits += units
@@ -84,8 +84,7 @@ func (lg *ledger) setTries(ps *pass, start, end int64, t tries) {
 	})
 }
 
-// rewriteTries applies change, which touches [start, end) only, and mirrors it
-// in the store.
+// rewriteTries applies change, which touches only [start, end), and stores the result.
 func (lg *ledger) rewriteTries(ps *pass, start, end int64, change func()) {
 	i, j := ps.tries.Overlap(max(start-1, 0), end+1)
 	for ; i < j; i++ {
@@ -135,7 +134,8 @@ func (lg *ledger) clearTries(ps *pass, start, end int64) {
 	ps.tries.Clear(start, end)
 }
 
-// forgiveFailures forgets failed reads, and keeps how often ranges were lost.
+// forgiveFailures forgets how often ranges could not be read. It keeps how often they were
+// lost.
 func (lg *ledger) forgiveFailures(ps *pass) {
 	old := append(line.Map(nil), ps.tries...)
 	for _, s := range old {
@@ -152,7 +152,7 @@ func (lg *ledger) forgiveFailures(ps *pass) {
 	}
 }
 
-// owned returns the open lease k names, if a's worker holds it.
+// owned returns the open lease that k names, if one of a's processes holds it.
 func (lg *ledger) owned(a *speaker, k Token) *lease {
 	if s := lg.find(k); s != nil && s.l != nil && s.l.w.speaker == a {
 		return s.l
@@ -205,8 +205,8 @@ func (lg *ledger) reportBack(l *lease, from int64, reason string) {
 		Segment: at.Segment, Start: at.Offset, End: end - l.shift, Units: ps.Units(from, end), Token: l.token, Agent: l.w.speaker.name, Reason: reason})
 }
 
-// unsettle takes the acks of rank r above a step out of the settled set. Its base
-// stays, and what is excluded.
+// unsettle takes the acks of rank r above a step out of the settled set. The base and the
+// excluded ranges stay.
 func (lg *ledger) unsettle(ps *pass, r *account, above int64) (all comesAgain) {
 	var again []line.Span
 	lg.keepPieces(ps, func(k *piece) bool {
@@ -231,7 +231,7 @@ func (lg *ledger) unsettle(ps *pass, r *account, above int64) (all comesAgain) {
 	return all
 }
 
-// rebuildDone makes done of base and the acks.
+// rebuildDone computes done from the base and the acks.
 func (lg *ledger) rebuildDone(ps *pass) {
 	ps.done.Low, ps.done.Above = ps.base.Low, append(ps.done.Above[:0], ps.base.Above...)
 	for _, k := range ps.acks {

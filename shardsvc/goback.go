@@ -7,10 +7,11 @@ import (
 	"github.com/headrace/headrace/shardsvc/line"
 )
 
-// resettle makes base, and the acks that keep says, the settled records of ps;
-// the rest below the frontier is pending, but for what is leased. It returns the
-// units that were acked and are pending now, and those of which the reverse is true.
-// The caller counts the records of base.
+// resettle makes base, and the acks for which keep is true, the settled records of ps. The
+// rest below the frontier is pending, except for leased ranges. again counts the units
+// that were acked and are pending now; more counts those of which the reverse is true. The
+// caller counts the records of base. Example: [0, 300) was settled and base is [0, 200):
+// again is 100.
 func (lg *ledger) resettle(ps *pass, base line.Set, keep func(*piece) bool) (again, more int64) {
 	was := ps.done.Clone()
 	lg.keepPieces(ps, keep)
@@ -33,7 +34,7 @@ func (lg *ledger) resettle(ps *pass, base line.Set, keep func(*piece) bool) (aga
 	return again, more
 }
 
-// repend makes pending what is planned and neither settled nor leased.
+// repend makes pending everything that is planned and neither settled nor leased.
 func (lg *ledger) repend(ps *pass) {
 	ps.p.ds.pending -= ps.pendingUnits
 	ps.pending, ps.pendingUnits = ps.pending[:0], 0
@@ -45,7 +46,8 @@ func (lg *ledger) repend(ps *pass) {
 	taken.Gaps(0, ps.frontier, func(start, end int64) { lg.addPending(ps, start, end) })
 }
 
-// excludedUnits counts what of the pass stays settled whatever is rewound.
+// excludedUnits counts the units of the pass that stay settled, whichever cut one goes
+// back to.
 func (ps *pass) excludedUnits() (n int64) {
 	for _, e := range ps.p.ofPass(ps.n) {
 		n += e.units
@@ -53,7 +55,7 @@ func (ps *pass) excludedUnits() (n int64) {
 	return n
 }
 
-// unfold makes the finished passes from n on passes again, all settled.
+// unfold makes the folded passes from n on passes again. All of their units are settled.
 func (lg *ledger) unfold(p *partition, n uint32) {
 	if n >= p.folded {
 		return
@@ -76,7 +78,7 @@ func (lg *ledger) unfold(p *partition, n uint32) {
 	lg.dirtyPartition(p)
 }
 
-// begin makes passes up to n, as far as the partition has a line for them.
+// begin makes the passes up to n, if the partition has a line for them.
 func (lg *ledger) begin(p *partition, n uint32) {
 	if p.ds.opt.Shuffle && !p.Complete {
 		return // it has no order yet
@@ -91,14 +93,14 @@ func (lg *ledger) begin(p *partition, n uint32) {
 	}
 }
 
-// plus adds what is settled whatever the cut says.
+// plus is m and what stays settled whatever m says.
 func (ps *pass) plus(m line.Map) line.Set {
 	m.With(ps.excludedOnLine(), line.Excluded)
 	return line.SetOf(m)
 }
 
-// goBack makes l, and what is excluded, the settled records of the whole job; nil:
-// nothing. No lease may be out.
+// goBack makes l, and what is excluded, the settled records of the whole job. With nil
+// only what is excluded stays settled. No lease may be out.
 func (lg *ledger) goBack(l *lines) (again comesAgain) {
 	for _, p := range lg.parts {
 		if p == nil {
@@ -133,9 +135,10 @@ func (lg *ledger) goBack(l *lines) (again comesAgain) {
 	return again
 }
 
-// goBackRank takes what is in the model of rank r and not in l out of the settled
-// records; what others settled stays. What is in l and not in the model is added:
-// it must be pending.
+// goBackRank moves the model of rank r from own to l. It takes out of the settled records
+// what own has and l has not. It adds what l has and own has not; that must be pending.
+// The records of other ranks stay. Example: own [0, 300), l [0, 200): [200, 300) is
+// pending again.
 func (lg *ledger) goBackRank(r *account, own, l *lines) (again comesAgain) {
 	for _, p := range lg.parts {
 		if p == nil || p.ds.folds {
@@ -163,7 +166,7 @@ func (lg *ledger) goBackRank(r *account, own, l *lines) (again comesAgain) {
 	return again
 }
 
-// recount: of what the bases of p hold, `minus` went and `plus` came.
+// recount corrects the records of p's bases: minus left them, and plus came.
 func (lg *ledger) recount(p *partition, minus, plus cut.Tally) {
 	if minus == plus {
 		return
@@ -178,7 +181,7 @@ func (lg *ledger) recount(p *partition, minus, plus cut.Tally) {
 	lg.dirtyPartition(p)
 }
 
-// passes of p that are in l.
+// passes counts the passes of p that are in l.
 func (l *lines) passes(p *partition) uint32 {
 	if l == nil {
 		return 0
@@ -200,7 +203,7 @@ func (lg *ledger) takeBack(r *account, above int64) (again comesAgain) {
 	return again
 }
 
-// revokeLeases takes all that w holds; what it was handed does not count as lost.
+// revokeLeases takes all leases from w. Rows that w was handed do not count as lost.
 func (lg *ledger) revokeLeases(w *holder, reason string) {
 	for w.leases != nil {
 		l := w.leases
@@ -209,7 +212,7 @@ func (lg *ledger) revokeLeases(w *holder, reason string) {
 	}
 }
 
-// hasMoreThan: something is in has that is neither in want nor excluded.
+// hasMoreThan says whether has holds a record that is neither in want nor excluded.
 func (lg *ledger) hasMoreThan(has, want *lines) bool {
 	for _, p := range lg.parts {
 		if p == nil {

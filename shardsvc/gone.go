@@ -9,7 +9,7 @@ import (
 	"github.com/headrace/headrace/shardsvc/line"
 )
 
-// Deletion says what a source does not have any more of one segment: all below Low.
+// Deletion says which part of a segment a source has deleted: everything below Low.
 type Deletion struct {
 	Dataset DatasetID
 	Source  string // the partition, as the source calls it
@@ -18,8 +18,9 @@ type Deletion struct {
 	All     bool // nothing of the segment is there, or what is there is another one
 }
 
-// Gone is what going back to a cut needs and the source has deleted: what is then
-// pending, so neither in the cut nor excluded.
+// Gone is the input that going back to a cut needs and the source has deleted. It is
+// neither in the cut nor excluded, so it would be pending. Example: the cut has [0, 500),
+// the source has deleted everything below 800: [500, 800) is gone.
 type Gone struct {
 	Ranges  []GoneInfo // the first of them, in order of dataset, partition, pass and place
 	More    int        // ranges that are not among them
@@ -46,8 +47,8 @@ const (
 	goneLooks  = 1 << 18 // blocks and ranges that are looked at, by the only goroutine there is
 )
 
-// gone is what going back to a cut needs and the source has deleted. The cut lies at
-// want, or, where this master does not keep it, as fit says.
+// gone lists the input that going back to a cut needs and the source has deleted. The cut
+// lies at want; if this master does not keep it, fit says where it lies.
 func (lg *ledger) gone(shares []share, want *lines, fit []fitted, deleted []Deletion) Gone {
 	if len(deleted) == 0 {
 		return Gone{}
@@ -88,14 +89,15 @@ func (lg *ledger) gone(shares []share, want *lines, fit []fitted, deleted []Dele
 	return s.told()
 }
 
-// aim is a partition as it will be, and the job's of now (nil: there is none, or it
-// lies otherwise); sets are what of each pass is in the cut.
+// aim is a partition as it will be after going back. now is the job's partition of today;
+// nil: there is none, or it begins elsewhere. sets holds the part of each pass that is in
+// the cut.
 type aim struct {
 	p, now *partition
 	sets   []line.Set
 }
 
-// ofSource is all that reads one partition of a source: several virtual ranks.
+// ofSource names one partition of a source. Several virtual ranks may read it.
 type ofSource struct {
 	dataset DatasetID
 	source  string
@@ -103,7 +105,7 @@ type ofSource struct {
 
 func (a *aim) key() ofSource { return ofSource{a.p.ds.id, a.p.source} }
 
-// begun counts the passes of which something was, or will be, read.
+// begun counts the passes in which something was read, or will be.
 func (a *aim) begun() uint32 {
 	n := max(a.p.begun(), uint32(len(a.sets)))
 	if a.now != nil {
@@ -151,7 +153,7 @@ func (s *goneSearch) partition(a aim, begun uint32) {
 	}
 }
 
-// unread: nobody has read any of some passes.
+// unread adds a range of passes that nobody has begun to read.
 func (s *goneSearch) unread(p *partition, g *line.Segment, pass, passes uint32, end int64, all bool) {
 	if !s.lg.perRank && p.counts1() {
 		s.add(p, g, pass, passes, g.Start, end, all)
@@ -193,7 +195,7 @@ func (s *goneSearch) pass(ps *pass, now *partition, set *line.Set, g *line.Segme
 	})
 }
 
-// ofRanks is what ranks have of a pass: in their models, and in their hands.
+// ofRanks is the part of a pass that the ranks have in their models or hold.
 func (s *goneSearch) ofRanks(p *partition, n uint32) (m line.Map) {
 	if p == nil {
 		return nil
@@ -211,7 +213,7 @@ func (s *goneSearch) ofRanks(p *partition, n uint32) (m line.Map) {
 	return m
 }
 
-// looked: one more look, if not too many were made.
+// looked counts one more look. It is false once too many were made.
 func (s *goneSearch) looked() bool {
 	if s.looks == 0 {
 		s.atLeast = true
@@ -234,7 +236,7 @@ func (s *goneSearch) add(p *partition, g *line.Segment, pass, passes uint32, sta
 	s.found = append(s.found, x)
 }
 
-// told puts what was found in order, neighbours together.
+// told sorts what was found and joins neighbours.
 func (s *goneSearch) told() (g Gone) {
 	slices.SortFunc(s.found, func(a, b GoneInfo) int {
 		return cmp.Or(cmp.Compare(a.Dataset, b.Dataset), cmp.Compare(a.Source, b.Source), cmp.Compare(a.Pass, b.Pass),
@@ -259,7 +261,7 @@ func (s *goneSearch) told() (g Gone) {
 	return g
 }
 
-// joins: y goes on where x ends.
+// joins says whether y begins where x ends.
 func (x *GoneInfo) joins(y *GoneInfo) bool {
 	return x.Dataset == y.Dataset && x.Source == y.Source && x.Pass == y.Pass && x.Passes == y.Passes && x.Segment == y.Segment && x.End == y.Start
 }

@@ -2,8 +2,8 @@ package shardsvc
 
 import "slices"
 
-// group knows who is there: agents and their sessions, trainer processes, ranks and
-// their generation.
+// group knows the agents and their sessions, the trainer processes, the ranks, and their
+// generation.
 type group struct {
 	*turn
 	ledger *ledger
@@ -31,7 +31,7 @@ func (gr *group) init(t *turn, lg *ledger) {
 	*gr = group{turn: t, ledger: lg, byName: map[string]*agent{}, sessions: map[Session]*agent{}, byRank: map[uint32]*rank{}}
 }
 
-// setKind says what the job's model kind is.
+// setKind sets the job's model kind.
 func (gr *group) setKind(k groupKind) { gr.kind = k }
 
 // load makes the group of what was stored.
@@ -58,7 +58,7 @@ func (gr *group) load(l *loading) {
 	}
 }
 
-// start says whether a new term waits for somebody.
+// start says whether a new term waits for agents or processes.
 func (gr *group) start() (waits bool) {
 	gr.began = gr.shell
 	for _, a := range gr.agents {

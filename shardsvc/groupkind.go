@@ -1,18 +1,20 @@
 package shardsvc
 
-// groupKind is what the group asks of the job's model kind, and by it of the
-// checkpoints above: one for each kind (shared.go, replicated.go, private.go).
+// groupKind is everything that the group asks of the job's model kind, and through it of
+// the checkpoints above. There is one for each kind: shared.go, replicated.go, private.go.
 type groupKind interface {
 	// takesOlder says whether a process of an older term is taken in although another
-	// one has its rank: what it has stepped is in the model.
+	// process has its rank, because its steps are in the model.
 	takesOlder() bool
-	// enter says whether a process may join, makes room for it, and goes back for it
-	// where that is decided before it is in. at: when it was made. A refusal is told.
+	// enter says whether a process may join, and makes room for it. If it is clear already
+	// what the process goes back to, enter goes back. at is when the process was made.
+	// enter itself answers a refusal.
 	enter(a *agent, r *rank, j *Join, newcomer bool, at made) (again comesAgain, ok bool)
-	// entered says that w is in, and was not told yet. first: its rank is new in the
-	// generation.
+	// entered says that w is in; w does not know it yet. first says that its rank is new
+	// in the generation.
 	entered(w *worker, j *Join, first bool) (again comesAgain)
-	// joined says that w was told. newcomer: it is another process than before.
+	// joined says that w knows it now. newcomer says that it is another process than
+	// before.
 	joined(w *worker, newcomer bool)
 	// counts says whether the steps that w reports are those of the model.
 	counts(w *worker) bool
@@ -28,6 +30,6 @@ type groupKind interface {
 	unheard(gone []*rank)
 	// recovered says that all who are there in a new term are known.
 	recovered()
-	// generationEnded says so before its members are dropped.
+	// generationEnded says that the generation ends; its members are dropped after that.
 	generationEnded(reason string)
 }

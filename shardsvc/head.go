@@ -5,9 +5,10 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// head moves the end of the last, unsealed segment. Who tells it may be late: a
-// lower one counts only where it is said to have fallen. Then an end below what
-// was planned inside the head known before is the event diverged.
+// head moves the end of the last, unsealed segment. A report may arrive late, so a lower
+// end counts only if it says that the end has fallen. If the end then lies below records
+// that were planned, the source has lost them: the event diverged. Example: records up to
+// 500 are planned, and the end falls to 430: [430, 500) is reported.
 func (lg *ledger) head(h *Head) {
 	p := lg.partition(h.Partition)
 	if p == nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/headrace/headrace/shardsvc/line"
 )
 
-// held re-asserts a lease.
+// held asserts a lease again: its holder says what it has of it.
 func (lg *ledger) held(a *speaker, w *holder, known bool, h *Held) {
 	if p := lg.partition(h.Partition); p != nil && p.ds.opt.Shuffle {
 		h.Segment = 0 // a trainer that came back names the segment it read
@@ -39,8 +39,9 @@ func (lg *ledger) held(a *speaker, w *holder, known bool, h *Held) {
 	lg.heldOver(a, w, h)
 }
 
-// clipHeld: a lease that ended ahead of head ends where its segment was sealed
-// meanwhile; its holder was not told yet.
+// clipHeld shortens a lease that ended ahead of head. Its segment was sealed meanwhile,
+// and the holder was not told yet. Example: lease [480, 2000), sealed at 510: it ends at
+// 510.
 func (lg *ledger) clipHeld(h *Held) {
 	p := lg.partition(h.Partition)
 	if p == nil || p.ds.opt.Shuffle || p.Growing() {
@@ -59,17 +60,19 @@ func (lg *ledger) refuseHeld(a *speaker, h *Held, reason string) {
 		Segment: h.Segment, Start: h.Start, End: h.End, Token: h.Token, Agent: a.name, Reason: reason})
 }
 
-// A trainer that comes with another agent claims rows by the tokens that its
-// frames carried. Over restarts of the master one lease had several: each claims
-// its part. The first finds the lease and shrinks it, which concedes the rest
-// until the message ends; the others take their parts of that.
+// conceded is the part of a lease that its holder gave up in this message. A trainer that
+// comes with another agent claims rows by the tokens of its frames. Over restarts of the
+// master one lease had several tokens, and each of them claims its own part. The first
+// claim finds the lease and shrinks it. The rest is conceded until the message ends, and
+// the other claims take their parts of it. Example: lease [100, 200) is claimed as [100,
+// 150) and as [150, 200).
 type conceded struct {
 	ps         *pass
 	w          *holder
 	start, end int64
 }
 
-// beyond: h claims rows behind those of the lease that its token names.
+// beyond says whether h claims rows after those of the lease that its token names.
 func (s *slot) beyond(h *Held) bool {
 	if s.l == nil {
 		return h.Start >= s.final && h.End > s.final
@@ -77,8 +80,8 @@ func (s *slot) beyond(h *Held) bool {
 	return s.l.line(h.Start) >= s.l.end
 }
 
-// heldIn finds the lease of w that holds what h claims by a token of it that
-// this master never heard of, as it had that two terms ago.
+// heldIn finds the lease of w that holds the rows that h claims. It is for tokens that
+// this master never heard of, because the lease had them two terms ago.
 func (lg *ledger) heldIn(w *holder, h *Held) *lease {
 	ps, from, end := lg.claimed(h)
 	if ps == nil {
@@ -102,7 +105,8 @@ func (lg *ledger) wasConceded(w *holder, h *Held) bool {
 	return false
 }
 
-// settledBy: all that h claims is settled, and nobody else but w's rank did it.
+// settledBy says whether everything that h claims is settled, and no rank but w's settled
+// it.
 func (lg *ledger) settledBy(w *holder, h *Held) bool {
 	ps, from, end := lg.claimed(h)
 	if ps == nil || from < end || w.state == fenced {
@@ -112,7 +116,7 @@ func (lg *ledger) settledBy(w *holder, h *Held) bool {
 	return !slices.ContainsFunc(ps.acks, func(k piece) bool { return k.start < end && start < k.end && k.rank != w.account.no })
 }
 
-// claimed is where on the line the unsettled part of h begins, and h ends.
+// claimed gives the part of h that is not settled, on the line: [from, end).
 func (lg *ledger) claimed(h *Held) (ps *pass, from, end int64) {
 	p := lg.partition(h.Partition)
 	if p == nil || p.ds.id != h.Dataset || h.Token.Epoch != lg.epoch || h.Pass < p.folded || h.Pass >= p.begun() {
@@ -127,7 +131,7 @@ func (lg *ledger) claimed(h *Held) (ps *pass, from, end int64) {
 	return ps, max(start, ps.done.Prefix(start)), end
 }
 
-// heldAgain: both sides know the lease; it shrinks to what is asserted.
+// heldAgain is for a lease that both sides know. It shrinks to what is asserted.
 func (lg *ledger) heldAgain(a *speaker, w *holder, s *slot, h *Held) {
 	l := s.l
 	switch {
@@ -224,8 +228,9 @@ func (lg *ledger) overlapsLease(ps *pass, start, end int64) bool {
 	return false
 }
 
-// growTo: the end of an unsealed segment is not stored as it grows; what was
-// stored, settled or delivered beyond it proves how far it had grown.
+// growTo moves head to at, if at lies beyond it. The end of an unsealed segment is not
+// stored while it grows. A position that was stored, settled or delivered proves that the
+// segment had grown so far.
 func (lg *ledger) growTo(p *partition, at line.Place) {
 	if n := len(p.Segs); n > 0 && !p.ds.opt.Shuffle {
 		if s := &p.Segs[n-1]; s.ID == at.Segment && !s.Sealed && at.Offset > s.End && at.Offset <= line.Max && p.Total+at.Offset-s.End <= line.Max {
@@ -237,7 +242,8 @@ func (lg *ledger) growTo(p *partition, at line.Place) {
 	}
 }
 
-// confirmed: w has named all that it holds. What it did not name never arrived.
+// confirmed says that w has named everything that it holds. A lease that it did not name
+// never arrived.
 func (lg *ledger) confirmed(w *holder) {
 	for l := w.leases; l != nil; {
 		next := l.wnext
@@ -250,7 +256,7 @@ func (lg *ledger) confirmed(w *holder) {
 	}
 }
 
-// endHeld: the message has no more that is asserted.
+// endHeld says that the message asserts no further lease.
 func (lg *ledger) endHeld() {
 	clear(lg.conceded)
 	lg.conceded = lg.conceded[:0]

@@ -6,18 +6,17 @@ import (
 	"github.com/headrace/headrace/shardsvc/line"
 )
 
-// speaker is an agent as the ledger knows it: it speaks for the holders of its
-// processes.
+// speaker is an agent as the ledger sees it. It speaks for the processes of its node.
 type speaker struct {
 	name    string
 	session Session // 0: lost
 }
 
-// open has the agent speak by a session; 0: by none.
+// open has the agent speak over a session; 0: over none.
 func (s *speaker) open(session Session) { s.session = session }
 
-// holder is a process that may hold leases. The group makes it, says how it stands,
-// and takes it out; what it holds and waits for is the ledger's.
+// holder is a process that may hold leases. The group makes it, changes its state and
+// takes it out. Its leases and requests belong to the ledger.
 type holder struct {
 	of      any // the process, as the group knows it; the ledger hands it back
 	speaker *speaker
@@ -39,8 +38,8 @@ type holder struct {
 	paused  bool // its trainer takes no batches
 }
 
-// holderState is where in its life a holder is. It goes down this list, but for a
-// detached one whose process is heard of again (attach).
+// holderState is where a holder is in its life. It moves down this list. Only a detached
+// one may move up, when its process is heard of again (attach).
 type holderState uint8
 
 const (
@@ -68,7 +67,7 @@ func (w *holder) rate(ds DatasetID) int64 {
 	return 0
 }
 
-// session to reach w by; 0: none.
+// session is the session over which w can be reached; 0: none.
 func (w *holder) session() Session {
 	if w.state >= detached {
 		return 0
@@ -76,11 +75,11 @@ func (w *holder) session() Session {
 	return w.speaker.session
 }
 
-// mayAsk: w can be asked for a part of what it holds.
+// mayAsk says whether w can be asked to give back a part of its leases.
 func (w *holder) mayAsk() bool { return w.session() != 0 && w.state == running }
 
-// busy: it holds records that are there and not settled. Who waits at heads only
-// is neither slow nor stalled, however long.
+// busy says whether w holds records that are there and are not settled. A process that
+// only waits at heads is neither slow nor stalled, however long it waits.
 func (w *holder) busy() bool {
 	for l := w.leases; l != nil; l = l.wnext {
 		if l.prefix < l.reach() {
@@ -90,7 +89,7 @@ func (w *holder) busy() bool {
 	return false
 }
 
-// account is what the ledger knows of a rank over all its processes.
+// account is what the ledger knows of a rank, whichever process has it.
 type account struct {
 	no     uint32
 	step   int64   // last reported
@@ -110,7 +109,7 @@ func (lg *ledger) account(no uint32) *account {
 	return a
 }
 
-// admit lets a process hold leases. of is what the group knows it as.
+// admit lets a process hold leases. of is the group's name for it.
 func (lg *ledger) admit(w *holder, of any) {
 	w.of, w.since = of, lg.now
 	lg.holders = append(lg.holders, w)
@@ -119,8 +118,8 @@ func (lg *ledger) admit(w *holder, of any) {
 // succeed makes w the newest process of its rank.
 func (lg *ledger) succeed(w *holder) { w.account.newest = w }
 
-// attach has s speak for w, by a number of its own. A detached one goes on, or is still
-// to be ended.
+// attach has s speak for w under a number. A detached process goes on; if ends is true, it
+// is still to be ended.
 func (lg *ledger) attach(w *holder, s *speaker, number uint32, ends bool) {
 	w.speaker, w.number = s, number
 	if w.state == detached {
@@ -133,7 +132,8 @@ func (lg *ledger) attach(w *holder, s *speaker, number uint32, ends bool) {
 	}
 }
 
-// end gives w nothing more; what it holds stays its own until it is known to be gone.
+// end gives w no further lease. It keeps what it holds until its process is known to be
+// gone.
 func (lg *ledger) end(w *holder) {
 	lg.dropRequests(w)
 	if w.state == running {
@@ -141,14 +141,14 @@ func (lg *ledger) end(w *holder) {
 	}
 }
 
-// detach: no agent speaks for w.
+// detach says that no agent speaks for w.
 func (lg *ledger) detach(w *holder) {
 	lg.dropRequests(w)
 	w.state = detached
 }
 
-// dismiss takes w out, as left or fenced: its leases' rest is pending, its requests are
-// closed.
+// dismiss takes w out, as left or fenced. The unsettled rest of its leases becomes
+// pending, and its requests are closed.
 func (lg *ledger) dismiss(w *holder, as holderState, how back, reason string) {
 	for w.leases != nil {
 		lg.reclaim(w.leases, how, reason)
@@ -162,10 +162,10 @@ func (lg *ledger) dismiss(w *holder, as holderState, how back, reason string) {
 	}
 }
 
-// moves: whatever kept w from making progress has ended.
+// moves says that w could make no progress until now, so its patience counts from now.
 func (lg *ledger) moves(w *holder) { w.since = lg.now }
 
-// setTaking: whether w's trainer takes batches.
+// setTaking says whether w's trainer takes batches.
 func (lg *ledger) setTaking(w *holder, takes bool) {
 	if w.paused && takes {
 		lg.moves(w)
@@ -173,10 +173,10 @@ func (lg *ledger) setTaking(w *holder, takes bool) {
 	w.paused = !takes
 }
 
-// setStill: whether w was told to yield nothing, so that no progress is expected.
+// setStill says whether w was told to yield nothing. Then nobody expects progress from it.
 func (lg *ledger) setStill(w *holder, still bool) { w.still = still }
 
-// reported: all acks of the rank up to and including step came before.
+// reported says that all acks of the rank up to and including step have arrived.
 func (lg *ledger) reported(a *account, step int64) {
 	a.step = step
 	lg.dirtyRank(a)
@@ -186,13 +186,13 @@ func (lg *ledger) reported(a *account, step int64) {
 	}
 }
 
-// goOn: the rank goes on from step, and was not told END.
+// goOn has the rank go on from step. It forgets that the rank was told END.
 func (lg *ledger) goOn(a *account, step int64) {
 	a.step, a.ended = step, false
 	lg.dirtyRank(a)
 }
 
-// closeStep: a rank that was told END cannot ack at steps up to step any more.
+// closeStep keeps a rank that was told END from acking at steps up to step.
 func (lg *ledger) closeStep(a *account, step int64) {
 	if a.ended && a.step < step {
 		a.step = step
@@ -206,7 +206,7 @@ func (lg *ledger) takeStepsDue() (due bool) {
 	return due
 }
 
-// setEnded: whether the rank was told END, and has asked for nothing since.
+// setEnded says whether the rank was told END and has asked for nothing since.
 func (lg *ledger) setEnded(a *account, ended bool) {
 	if a.ended == ended {
 		return

@@ -4,13 +4,13 @@ import (
 	"fmt"
 )
 
-// CheckInvariants checks all that must hold after every Step: of each (partition,
-// pass)
+// CheckInvariants checks everything that must hold after each Step. For each (partition,
+// pass):
 //
 //	committed <= bound <= acked <= leased <= planned <= head
 //
-// and that every planned unit is in exactly one of pending, leased, settled; and
-// that every count kept beside agrees. It walks everything: for tests.
+// Every planned unit is in exactly one of pending, leased and settled, and every count
+// agrees with what it counts. It walks over everything, so it is for tests.
 func (c *Core) CheckInvariants() error {
 	for _, d := range c.datasets {
 		if d == nil {

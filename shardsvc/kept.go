@@ -93,7 +93,7 @@ func (ck *checkpoints) ownLines(r *rank) *lines {
 
 // addCut keeps a new cut, the newest of all.
 func (ck *checkpoints) addCut(k *keptCut, body *cut.Cut) {
-	// A foreign one has its own: what is frozen from now on comes after it.
+	// A foreign cut has an order of its own. What is frozen from now on comes after it.
 	ck.cutOrder = max(ck.cutOrder, body.Order) + 1
 	ck.jobDirty = true
 	body.Order = ck.cutOrder
@@ -102,8 +102,8 @@ func (ck *checkpoints) addCut(k *keptCut, body *cut.Cut) {
 	ck.putCut(k)
 }
 
-// comeAfter: what is kept from now on is newer than a checkpoint of that order, which
-// this core need not know.
+// comeAfter has the next cuts come after a checkpoint of that order, which this core may
+// not know.
 func (ck *checkpoints) comeAfter(order uint64) {
 	if order > ck.cutOrder {
 		ck.cutOrder, ck.jobDirty = order, true
@@ -117,7 +117,7 @@ func (ck *checkpoints) putCut(k *keptCut) {
 
 func (k *keptCut) key(b []byte) []byte { return be.AppendUint64(append(b, keyCut), k.id) }
 
-// decode gives the body of a cut that has one, without segments.
+// decode gives the body of a cut, without segments. A voided cut has none.
 func (k *keptCut) decode() *cut.Cut {
 	body, err := cut.Decode(k.body)
 	if err != nil {
@@ -127,7 +127,7 @@ func (k *keptCut) decode() *cut.Cut {
 	return body
 }
 
-// forgetCut removes a cut. The body of a rank's base stays.
+// forgetCut forgets a cut. If a rank's model began with it, its body stays.
 func (ck *checkpoints) forgetCut(k *keptCut, reason string) {
 	was := k.state
 	k.resolving = false
@@ -148,7 +148,7 @@ func (ck *checkpoints) deleteCut(k *keptCut) {
 	ck.fx.put(Delete, k.key, nil)
 }
 
-// void: the cut is not one to go back to, whatever lies on its storage.
+// void says that nobody may go back to the cut, whatever lies on its storage.
 func (ck *checkpoints) void(k *keptCut, reason string) {
 	if k.state == CutVoided || k.state == cutUnbound {
 		return
@@ -166,8 +166,10 @@ func (ck *checkpoints) reportCut(kind ReportKind, k *keptCut, reason string) {
 	ck.ledger.report(r)
 }
 
-// after: k holds what x does, and more. In one life of a group or rank that follows
-// the step, as a cut may be asked at an older one; else the order of freezing.
+// after says whether k is newer than x. In one life of a group or rank the step decides,
+// because a cut may be asked for at an older step than the last one. Otherwise the order
+// of freezing decides. Example: in one generation, the cut of step 140 is after that of
+// step 130, even if step 130 was frozen later.
 func (ck *checkpoints) after(k, x *keptCut) bool {
 	if k.step != x.step && ck.kind.sameLife(k, x) {
 		return k.step > x.step
@@ -175,7 +177,7 @@ func (ck *checkpoints) after(k, x *keptCut) bool {
 	return k.order > x.order
 }
 
-// afterForeign: k is newer than a cut that this core does not keep.
+// afterForeign says whether k is newer than a cut that this core does not keep.
 func (k *keptCut) afterForeign(x *cut.Cut) bool {
 	if x.Order > 0 { // else an older version froze it
 		return k.order > x.Order

@@ -6,61 +6,65 @@ import (
 	"github.com/headrace/headrace/shardsvc/cut"
 )
 
-// kind is the job's model kind: where the model lives decides what a new process, a
-// lost one, a cut and a way back mean.
+// kind is the job's model kind. Where the model lives decides what it means that a process
+// joins or is lost, that a cut is taken, and that one goes back to a cut.
 type kind interface {
 	groupKind
 	// gated says whether w must restore before it is given rows.
 	gated(w *worker) bool
-	// complete says whether all ranks that have to have reported the step of q.
+	// complete says whether every rank that must report has reported the step of q.
 	complete(q *ask) bool
-	// missing names those that have not.
+	// missing names the ranks that have not reported it.
 	missing(q *ask) string
-	// owner says whose the cuts are that r asks for: cut.Group, or a number of a rank.
+	// owner says to whom the cuts belong that r asks for: cut.Group, or the number of a
+	// rank.
 	owner(r *rank) int64
 	// owns says whether the job has cuts of that owner.
 	owns(owner int64) bool
-	// byStep says whether a cut is what was acked up to a step. Else it is what was acked
-	// when it was asked for, and is exact only while all yields are paused.
+	// byStep says whether a cut holds what was acked up to a step. If not, it holds what
+	// was acked when it was asked for, and it is exact only while all yields are paused.
 	byStep() bool
 	// badAsk says why an ask can never be answered; empty: it can.
 	badAsk(w *worker, k *CutAsk) string
 	// sameStep is the cut of the running generation that an ask shares; nil: there is none.
 	sameStep(k *CutAsk) *keptCut
-	// bound says that k is bound: what was kept apart for it may fold.
+	// bound says that k is bound, so that acks which were kept apart for it may fold.
 	bound(k *keptCut)
 	// unbound says that a bound cut was dropped, or that all cuts are loaded.
 	unbound()
-	// foreign says whether the cut was not asked for by this process, or its group.
+	// foreign says whether another process than r's, or another group, asked for the cut.
 	foreign(k *keptCut, r *rank) bool
-	// oldestStep is the first step that r can still ask a cut at.
+	// oldestStep is the oldest step for which r can still ask for a cut.
 	oldestStep(r *rank) int64
-	// sameLife says whether steps tell which of two cuts is newer.
+	// sameLife says whether of two cuts the one with the higher step is the newer one.
 	sameLife(k, x *keptCut) bool
-	// moved says whether steps were reported since the generation, or the process, began.
+	// moved says whether a step was reported since the generation, or the process, began.
 	moved(r *rank) bool
 	// undecided says why it is too early to decide a restore that w has waited for so long;
 	// empty: it is not.
 	undecided(w *worker, waited Time) string
-	// answered says that a restore is decided already, or too late, and answers it.
+	// answered answers a restore that is decided already, or that comes too late, and says
+	// so.
 	answered(w *worker, call uint64, k *RestoreCall) bool
-	// witness is the cut that a rank offers although it is another rank's; nil: it offers
-	// none of these.
+	// witness is a cut of another rank that a rank offers because it has none of its own;
+	// nil: it offers none.
 	witness(r *rank, k *RestoreCall) *cut.Cut
 	// free says why the model of r cannot go back to a foreign cut: others have records of it.
 	free(r *rank, body *cut.Cut, all []fitted) error
-	// overlaps says whether x has records that are given out again by going back to a
-	// foreign cut, which lies at want, although x is older by epoch and step.
+	// overlaps says whether x must be voided when one goes back to a foreign cut that lies
+	// at want. x is older by epoch and step, but it has records that are not in the
+	// foreign cut, and those are given out again.
 	overlaps(x *keptCut, want *lines) bool
 	// choice is the cut that r was answered, and its step; 0: the start.
 	choice(r *rank) (id uint64, step int64)
-	// busy says why nobody can go back without a trainer now; empty: somebody can.
+	// busy says why nobody can go back without a trainer now; empty: it is possible.
 	busy() string
-	// chosen goes back to a cut; nil: to the start. fresh: nothing was in a model.
+	// chosen goes back to a cut; nil: to the start. fresh says that no record was in a
+	// model.
 	chosen(r *rank, t *target, k *keptCut, fresh bool) (again comesAgain)
 	// rewound goes back without a trainer.
 	rewound(ranks []*rank, t *target, why string) (again comesAgain)
-	// overdue says that not all ranks have restored in time.
+	// overdue says that some ranks have not restored in time.
 	overdue(reason string)
 }
 
@@ -82,7 +86,8 @@ func (ck anyKind) takesOlder() bool { return false }
 
 func (ck anyKind) leaveIsEnd() bool { return false }
 
-// mayResume: a process cannot go on from acks that were in a model which is gone.
+// mayResume turns a newcomer away that says resume=acked. The model of the acked records
+// went with an earlier process.
 func (ck anyKind) mayResume(a *agent, j *Join, newcomer bool) bool {
 	if !newcomer || j.Resume != ResumeAcked || ck.noCuts() != "" {
 		return true
@@ -97,7 +102,8 @@ func (ck anyKind) entered(w *worker, j *Join, first bool) (again comesAgain) {
 	return again
 }
 
-// begin: a rank that is new in the generation begins with the step that it went back to.
+// begin sets the step of a rank that is new in the generation to the step that the group
+// went back to.
 func (ck anyKind) begin(w *worker, first bool) (again comesAgain) {
 	if first {
 		ck.ledger.goOn(w.account, ck.restored)
@@ -139,7 +145,8 @@ func (ck anyKind) owns(owner int64) bool { return owner == cut.Group }
 
 func (ck anyKind) byStep() bool { return true }
 
-// badAsk: what lay between the steps of a bound cut, or below the kept history, is folded.
+// badAsk refuses steps whose acks are folded: below the newest bound cut, and below the
+// kept history.
 func (ck anyKind) badAsk(w *worker, k *CutAsk) string {
 	if ck.genEnded {
 		return fmt.Sprintf("generation %d has ended", ck.generation)
@@ -183,7 +190,7 @@ func (ck anyKind) goBackAll(t *target, k *keptCut) (again comesAgain) {
 	return again
 }
 
-// restoredTo: the ranks that went back go on from the step of t.
+// restoredTo says that the ranks which went back go on from the step of t.
 func (ck anyKind) restoredTo(t *target, back func(*rank) bool) {
 	ck.checkpoints.choice, ck.restored = t.id(), t.step()
 	ck.group.setTopStep(ck.restored)

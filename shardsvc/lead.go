@@ -1,14 +1,14 @@
 package shardsvc
 
-// A lead is a lease that ends ahead of head: of an unsealed segment the last
-// lease may, so that its holder waits for records where they come and nobody asks
-// the master for each few of them. There is one at a time in a pass, and it is
-// the last on the line: its end is the frontier.
+// A lead is a lease that ends ahead of head. The last lease of an unsealed segment may do
+// that: its holder waits there for new records, and nobody asks the master for a few
+// records at a time. A pass has one lead at most. It is the last lease on the line, so its
+// end is the frontier. Example: head 500, lead [480, 2000): [480, 500) is there to read.
 //
-// What lies ahead of head is not there yet. It is in no count, is never pending
-// and never stored; when a lead ends early, or comes back, the frontier falls
-// back to head. After a restart head is what was stored or is proven; a lead that
-// is asserted again proves where it begins and what it has delivered, and no more.
+// What lies ahead of head is not there yet. It counts nowhere, and is never pending or
+// stored. If a lead ends early or comes back, the frontier falls back to head. After a
+// restart, head is what was stored, or what is proven: a lead that is asserted again
+// proves its start and the positions that it has delivered.
 
 // ahead counts the units that are planned ahead of head.
 func (ps *pass) ahead() int64 {
@@ -18,7 +18,8 @@ func (ps *pass) ahead() int64 {
 	return max(0, ps.frontier-ps.p.LineEnd())
 }
 
-// reach is where what is there of a lease ends: its end, or head.
+// reach is where the part of a lease that is there ends: at its end, or at head if that
+// comes first.
 func (l *lease) reach() int64 {
 	if !l.pass.p.Growing() {
 		return l.end
@@ -44,12 +45,13 @@ func (ps *pass) lead() *lease {
 	return nil
 }
 
-// mayLead: the next lease of the pass may end ahead of head.
+// mayLead says whether the next lease of the pass may end ahead of head.
 func (ps *pass) mayLead() bool {
 	return ps.p.Growing() && ps.frontier <= ps.p.LineEnd() && ps.frontier < ps.p.Farthest()
 }
 
-// reachOut lets a lease of about size units that would end at head end ahead of it.
+// reachOut moves the end of a lease that would end at head ahead of head, to about size
+// units.
 func (ps *pass) reachOut(start, end, size int64) int64 {
 	if p := ps.p; ps.mayLead() && end == p.LineEnd() && start >= p.Segs[len(p.Segs)-1].Base {
 		return max(end, min(start+size, p.Farthest()))
@@ -57,8 +59,8 @@ func (ps *pass) reachOut(start, end, size int64) int64 {
 	return end
 }
 
-// comeBack drops [from, end) of a pass as far as it lies ahead of head, and
-// returns where what is there ends.
+// comeBack takes the part of [from, end) that lies ahead of head out of the plan. It
+// returns where the rest ends.
 func (lg *ledger) comeBack(ps *pass, from, end int64) int64 {
 	if ps.ahead() == 0 || end != ps.frontier {
 		return end
@@ -69,8 +71,8 @@ func (lg *ledger) comeBack(ps *pass, from, end int64) int64 {
 	return at
 }
 
-// endLead: no record will come behind head. The holder of the lead learns it by
-// an ask whose answer changes nothing.
+// endLead ends the lead of p, because no record will come after head. Its holder learns
+// that from a steal request whose answer changes nothing.
 func (lg *ledger) endLead(p *partition) {
 	if ps := p.last(); ps != nil {
 		if l := ps.lead(); l != nil {
@@ -83,8 +85,8 @@ func (lg *ledger) endLead(p *partition) {
 	}
 }
 
-// recallLeads asks for what lies ahead of head: leads may be long, and pausing is to
-// be felt soon.
+// recallLeads asks the holders for the part ahead of head. Leads may be long, and a pause
+// must take effect soon.
 func (lg *ledger) recallLeads(d *dataset) {
 	for _, p := range d.parts {
 		if ps := p.last(); ps != nil {
@@ -95,7 +97,7 @@ func (lg *ledger) recallLeads(d *dataset) {
 	}
 }
 
-// leadsOf counts w's leads in d and gives one that it may be asked for.
+// leadsOf counts w's leads in d, and gives one of them that w may be asked for.
 func (lg *ledger) leadsOf(d *dataset, w *holder) (n int, ask *lease) {
 	for l := w.leases; l != nil; l = l.wnext {
 		if l.pass.p.ds == d && l.leads() {
@@ -108,9 +110,9 @@ func (lg *ledger) leadsOf(d *dataset, w *holder) (n int, ask *lease) {
 	return n, ask
 }
 
-// nextInLine brings the request to the front that the next piece is for: where
-// records are, the first one; where they will come, that of the worker with the
-// fewest leads.
+// nextInLine moves the request that gets the next piece to the front. Where records are
+// there, that is the oldest request. Where records are only expected, it is the request of
+// the process with the fewest leads.
 func (lg *ledger) nextInLine(d *dataset) {
 	if d.opt.Strict || d.waiting.Len() < 2 || d.ready.Len() == 0 {
 		return
@@ -131,8 +133,8 @@ func (lg *ledger) nextInLine(d *dataset) {
 	all[0] = r
 }
 
-// shareLeads asks the holder of the most leads for one of them, if w would still
-// have fewer then.
+// shareLeads asks the holder of the most leads for one of them, if w still has fewer
+// afterwards.
 func (lg *ledger) shareLeads(d *dataset, w *holder) bool {
 	own, _ := lg.leadsOf(d, w)
 	var from *lease

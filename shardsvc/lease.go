@@ -1,7 +1,8 @@
 package shardsvc
 
-// lease is one worker's right to [start, end) of the line of a pass; all below
-// prefix is settled. It never crosses a border of segments.
+// lease is the right of one process to [start, end) of the line of a pass. Everything
+// below prefix is settled. A lease lies in one segment. Example: lease [100, 200) with
+// prefix 150: [100, 150) is settled, [150, 200) is leased.
 type lease struct {
 	token              Token
 	pass               *pass
@@ -40,8 +41,8 @@ func (t tries) oneMore(failed bool) tries {
 	return tries(failures<<16 | lost)
 }
 
-// line turns an offset of order space, as somebody sent it, into a position on
-// the line: one outside of the lease stays outside, whatever its size.
+// line turns an offset of order space that somebody sent into a position on the line. An
+// offset outside of the lease stays outside, however large it is.
 func (l *lease) line(offset int64) int64 {
 	return min(max(offset, l.start-l.shift-1), max(l.end, l.prefix)-l.shift+1) + l.shift
 }
@@ -114,8 +115,8 @@ func (lg *ledger) unlink(l *lease) {
 	lg.leases.close(l)
 }
 
-// forget makes l's token unknown: what it holds must be elsewhere already, or
-// its dataset is gone.
+// forget makes l's token unknown. Its range must have another state by now, or its dataset
+// is gone.
 func (lg *ledger) forget(l *lease) {
 	lg.unlink(l)
 	lg.leases.erase(l.slot)

@@ -2,7 +2,7 @@ package shardsvc
 
 import "fmt"
 
-// ledger knows of each record in whose hands it is: pending, leased or settled.
+// ledger knows for each record whether it is pending, leased or settled, and who holds it.
 type ledger struct {
 	*turn
 	above aboveLedger
@@ -28,14 +28,14 @@ type ledger struct {
 	conceded []conceded // in the message at hand
 }
 
-// aboveLedger is what the ledger asks of the rooms above it.
+// aboveLedger is everything that the ledger asks of the rooms above it.
 type aboveLedger interface {
 	// standingOf says whether w is kept from all rows now. If so, its requests are parked.
 	standingOf(w *holder) standing
-	// pinned says whether a cut of the rank at a step from low up to and without high
-	// is kept or waited for: acks at these steps stay apart.
+	// pinned says whether a cut of the rank at a step in [low, high) is kept or waited
+	// for. Acks at these steps are not joined with others.
 	pinned(rank uint32, low, high int64) bool
-	// acked tells that records which w held are settled.
+	// acked says that records which w held are settled now.
 	acked(w *holder)
 }
 
@@ -73,8 +73,8 @@ func (lg *ledger) partition(no PartitionNo) *partition {
 	return nil
 }
 
-// maxNamed ranks are named in a reason.
+// maxNamed is how many ranks a reason names; it counts the others.
 const maxNamed = 8
 
-// standUnder names the room above.
+// standUnder says which room stands above the ledger.
 func (lg *ledger) standUnder(a aboveLedger) { lg.above = a }

@@ -40,7 +40,7 @@ func (lg *ledger) load(l *loading) error {
 	return nil
 }
 
-// start: what follows from what was loaded.
+// start derives what follows from the loaded state.
 func (lg *ledger) start() {
 	for _, p := range lg.parts {
 		if p != nil {
@@ -50,7 +50,7 @@ func (lg *ledger) start() {
 	}
 }
 
-// serveAll serves all datasets. One that was done was reported so.
+// serveAll serves all datasets. If a dataset was done before, that was reported before.
 func (lg *ledger) serveAll() {
 	for _, d := range lg.datasets {
 		if d != nil {
@@ -100,7 +100,7 @@ func (lg *ledger) loadPartitions(l *loading) error {
 	return nil
 }
 
-// foldedAddUp: each unit of each folded pass is settled once.
+// foldedAddUp says whether each unit of the folded passes is settled once.
 func (p *partition) foldedAddUp() bool {
 	if p.folded > 0 && p.Total > line.Max/int64(p.folded) {
 		return false
@@ -213,8 +213,9 @@ func (lg *ledger) loadRange(k key, to line.Place) (ps *pass, start, end int64, e
 	return ps, start, end, nil
 }
 
-// loadLine derives frontier and pending: what lies below the highest thing that
-// was ever handed out and came to something, and is not settled.
+// loadLine derives frontier and pending. The frontier is the highest position that was
+// ever handed out and left a trace in the store. Everything below it that is not settled
+// is pending.
 func (lg *ledger) loadLine(p *partition) {
 	for _, n := range p.units {
 		p.ds.planned += n

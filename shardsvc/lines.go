@@ -17,7 +17,7 @@ func (lg *ledger) newLines() *lines {
 	return &lines{make([][]line.Set, len(lg.parts)), make([][]cut.Tally, len(lg.parts))}
 }
 
-// recordsOf are those of a pass that are in the cut.
+// recordsOf counts the records of a pass that are in the cut.
 func (l *lines) recordsOf(p *partition, n uint32) cut.Tally {
 	if l != nil && int64(n) < int64(len(l.records[p.no])) {
 		return l.records[p.no][n]
@@ -25,7 +25,7 @@ func (l *lines) recordsOf(p *partition, n uint32) cut.Tally {
 	return cut.Tally{}
 }
 
-// allRecords are those of passes [0, n) of a partition that are in the cut.
+// allRecords counts the records of passes [0, n) of a partition that are in the cut.
 func (l *lines) allRecords(p *partition, n int) (t cut.Tally) {
 	if l != nil {
 		all := l.records[p.no]
@@ -36,7 +36,7 @@ func (l *lines) allRecords(p *partition, n int) (t cut.Tally) {
 	return t
 }
 
-// of is what of a pass is in the cut.
+// of is the part of a pass that is in the cut.
 func (l *lines) of(p *partition, n uint32) *line.Set {
 	if l != nil && int64(n) < int64(len(l.parts[p.no])) {
 		return &l.parts[p.no][n]
@@ -44,8 +44,8 @@ func (l *lines) of(p *partition, n uint32) *line.Set {
 	return &line.Set{}
 }
 
-// linesOf lays a cut on the lines of the partitions that are there; what of it belongs
-// to datasets that are gone is left out.
+// linesOfBody lays a cut on the lines of the partitions that are there. It leaves out
+// datasets that were deleted.
 func (lg *ledger) linesOfBody(body *cut.Cut) *lines {
 	l := lg.newLines()
 	for i := range body.Datasets {
@@ -63,7 +63,8 @@ func (lg *ledger) linesOfBody(body *cut.Cut) *lines {
 	return l
 }
 
-// fitBody grows the lines by what a kept cut proves, and checks that it lies on them.
+// fitBody checks that a kept cut lies on the lines of its partitions. Before that it moves
+// heads as far as the cut proves.
 func (lg *ledger) fitBody(body *cut.Cut) error {
 	for i := range body.Datasets {
 		for j := range body.Datasets[i].Partitions {
@@ -86,7 +87,8 @@ func (lg *ledger) fitBody(body *cut.Cut) error {
 	return nil
 }
 
-// line is pass n of p; one that is not there is only good for its coordinates.
+// line is pass n of p. If the pass is folded, or has not begun, the result only translates
+// positions.
 func (p *partition) line(n uint32) *pass {
 	if n >= p.folded && n < p.begun() {
 		return p.passes[n-p.folded]
@@ -99,9 +101,9 @@ func (p *partition) line(n uint32) *pass {
 	return ps
 }
 
-// addPass appends a pass to q, if anything of it is in the set. Some of the set's
-// units are excluded or dropped. A whole pass counts in q.Done, and its records in
-// done.
+// addPass appends a pass to q, if anything of it is in the set. excluded and dropped say
+// how many units of the set are so. A pass that is settled wholly counts in q.Done, and
+// its records in done.
 func addPass(q *cut.Partition, done *cut.Tally, ps *pass, set *line.Set, records cut.Tally, excluded, dropped int64) {
 	u := cut.Units{Acked: ps.UnitsOf(set) - excluded - dropped, Excluded: excluded, Dropped: dropped}
 	records = records.Within(u.Acked)
@@ -121,7 +123,7 @@ func addPass(q *cut.Partition, done *cut.Tally, ps *pass, set *line.Set, records
 	q.Passes = append(q.Passes, s)
 }
 
-// sets is the inverse: what of each pass is in q.
+// sets is the inverse of addPass: the part of each pass that is in q.
 func (p *partition) sets(q *cut.Partition) ([]line.Set, error) {
 	sets := make([]line.Set, q.Done)
 	for i := range sets {

@@ -4,8 +4,8 @@ import (
 	"fmt"
 )
 
-// Load takes one stored pair; call it for all keys in their order, then Loaded.
-// It keeps neither key nor value.
+// Load takes one stored pair. Call it for all keys in their order, then call Loaded. It
+// keeps neither key nor value.
 func (c *Core) Load(k, value []byte) error {
 	at, err := decodeKey(k)
 	if err != nil {
@@ -47,8 +47,8 @@ func (c *Core) Load(k, value []byte) error {
 	return nil
 }
 
-// Loaded makes the core of what was loaded. Its error says what does not fit;
-// the master must not start on such a state.
+// Loaded makes the core of what was loaded. Its error says what does not fit. The master
+// must not start on such a state.
 func (c *Core) Loaded() error {
 	l := c.loading
 	if l == nil || l.done {

@@ -2,20 +2,22 @@ package shardsvc
 
 import "slices"
 
-// Two processes of one rank: the one that was made later is the rank's. The order in
-// which they arrive does not tell it, because the agent of the older one may have stood
-// still meanwhile, or its way to the master was cut.
+// Of two processes of one rank, the one that was made later keeps the rank. The order in
+// which they join does not tell which one that is: the agent of the older process may have
+// stood still, or its connection was cut.
 //
 // Each join says when its process was made, on the clock of its node. Between two
 // processes of one node that is exact. Between two nodes it is as exact as the fastest
-// message that each agent has sent lately: a node's time is taken to ours by the least lag
-// that was seen between the two. If all of them were on their way for 2 s, its process
-// counts as made 2 s later than it was. So agents name a new process only when their Hello
-// was answered: then there are two messages at least, one of them after the answer.
+// message that each agent has sent lately. The master takes the least lag that it saw as
+// the difference of the clocks. Example: if all messages of an agent took 2 s, its
+// processes count as made 2 s later than they were. So agents name a new process only
+// after their Hello was answered: then there are at least two messages, and one of them
+// came after the answer.
 //
-// Nothing of it is stored. After a restart of the master a newcomer that was made before
-// it waits until the processes that were there have joined again, or a TTL has passed.
-// Of a process that has ended before nothing is known, and arrival counts.
+// Nothing of this is stored. After a restart of the master, a newcomer that was made
+// before the restart waits until the processes that were there have joined again, or a TTL
+// has passed. Of a process that ended before that, nothing is known, and the order of
+// arrival counts.
 
 // made is when a process was made.
 type made struct {
@@ -35,7 +37,7 @@ func (m made) before(o made) bool {
 	return m.here < o.here
 }
 
-// newcomer is a process that joins for the first time, and others may come back that were
+// newcomer is a process that joins for the first time while others may come back that were
 // made later.
 type newcomer struct {
 	agent   *agent
@@ -44,7 +46,7 @@ type newcomer struct {
 	at      made
 }
 
-// waits keeps a newcomer of a new term back.
+// waits says whether a newcomer of a new term must wait, and keeps it.
 func (gr *group) waits(n newcomer) bool {
 	if !gr.recovering || n.at.at == 0 || n.at.here >= gr.began || len(gr.waiting) == 0 && !slices.ContainsFunc(gr.ranks, (*rank).away) {
 		return false
@@ -53,8 +55,8 @@ func (gr *group) waits(n newcomer) bool {
 	return true
 }
 
-// letIn has them join, those whose agent still speaks for them, once the new term has
-// recovered.
+// letIn has the newcomers join once the new term has recovered, if their agents still
+// speak for them.
 func (gr *group) letIn() {
 	if gr.recovering || len(gr.waiting) == 0 {
 		return
@@ -69,11 +71,11 @@ func (gr *group) letIn() {
 	gr.confirmRejoined()
 }
 
-// lagWindow is for how long a lag counts, twice at most. Clocks that drift apart by
-// 100 us a second are wrong by 12 ms in that time.
+// lagWindow is how long a lag counts; it may count for twice as long. Clocks that drift
+// apart by 100 us a second are wrong by 12 ms in that time.
 const lagWindow = 60 * Second
 
-// nodeClock is what an agent's messages tell about the clock of its node.
+// nodeClock is what the messages of an agent say about the clock of its node.
 type nodeClock struct {
 	name  uint64 // see Hello.Clock
 	lag   Time   // of ours against it: the least in this window, and the time on the way
@@ -95,7 +97,7 @@ func (k *nodeClock) heard(now, sentAt Time) {
 	}
 }
 
-// made is when a process was made that was made at a time of the node's.
+// made translates the time at which a process was made from the clock of its node to ours.
 func (k *nodeClock) made(at, sentAt Time) made {
 	if at <= 0 || k.since == 0 {
 		return made{}

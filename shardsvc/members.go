@@ -9,8 +9,8 @@ import (
 	"github.com/headrace/headrace/shardsvc/cut"
 )
 
-// members is the cut of rank r, or of the group, at a step, without segments. A rank
-// with a model of its own has its own lines, and its acks since.
+// members is the cut of the group, or of rank r, at a step, without segments. A rank with
+// a model of its own has the records of its last cut (own) and its acks since.
 func (lg *ledger) members(r *account, step int64, own *lines) *cut.Cut {
 	body := &cut.Cut{}
 	for _, d := range lg.datasets {
@@ -52,7 +52,7 @@ func (lg *ledger) members(r *account, step int64, own *lines) *cut.Cut {
 	return body
 }
 
-// ofGroup: all that was settled before the generation and its acks since.
+// ofGroup is what was settled before the generation began, and its acks up to step.
 func (ps *pass) ofGroup(step int64) (set line.Set, records cut.Tally) {
 	set, records = ps.base.Clone(), ps.records
 	for i := range ps.acks {
@@ -64,7 +64,7 @@ func (ps *pass) ofGroup(step int64) (set line.Set, records cut.Tally) {
 	return set, records
 }
 
-// ofRank: what it restored or bound last, and its own acks since.
+// ofRank is what the rank restored or bound last, and its own acks up to step.
 func (ps *pass) ofRank(r *account, step int64, own *line.Set, records cut.Tally) (line.Set, cut.Tally) {
 	set := own.Clone()
 	for i := range ps.acks {
@@ -91,7 +91,8 @@ func (lg *ledger) withSegments(body *cut.Cut) *cut.Cut {
 	return body
 }
 
-// segmentsOf lists the segments that q needs, and whether these are all for ever.
+// segmentsOf lists the segments that q needs. complete says that no other segment will
+// ever follow them.
 func (p *partition) segmentsOf(q *cut.Partition) (segs []sources.Segment, complete bool) {
 	high := int64(-1)
 	for i := range q.Passes {

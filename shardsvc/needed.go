@@ -14,9 +14,9 @@ type NeedInfo struct {
 	End       int64 // where what is listed ends, in the last segment; 2^60 while that grows
 }
 
-// Needed says for each partition of a dataset from where on the source must keep
-// its records: from its RetainMark, or, where all of it will be read again or is read
-// in another order, from its beginning. What needs nothing more is left out.
+// Needed says for each partition of a dataset from which position on the source must keep
+// its records. That is its RetainMark. If all of the partition will be read again, or in
+// another order, it is the beginning. A partition that needs nothing more is left out.
 func (ck *checkpoints) Needed(id DatasetID) []NeedInfo {
 	marks := ck.RetainMarks(id)
 	var all []NeedInfo

@@ -74,7 +74,8 @@ type pass struct {
 	dirtyAcks bool         // there is one or the other
 }
 
-// piece is what one rank acked at one step, or, folded, up to it.
+// piece is a range that one rank acked at one step. Pieces that were folded together have
+// the highest of their steps.
 type piece struct {
 	start, end       int64
 	rank, generation uint32
@@ -83,10 +84,10 @@ type piece struct {
 	inKey
 }
 
-// planned is fully so when the frontier can never move again.
+// planned says whether all of the pass is planned, so that its frontier never moves again.
 func (ps *pass) planned() bool { return ps.p.Complete && ps.frontier == ps.p.LineEnd() }
 
-// over: every unit is settled.
+// over says whether every unit of the pass is settled.
 func (ps *pass) over() bool {
 	return ps.planned() && len(ps.pending) == 0 && ps.leases == nil
 }
@@ -101,7 +102,8 @@ func (lg *ledger) newPass(p *partition, n uint32) *pass {
 	return ps
 }
 
-// last is the newest pass begun, nil before the first and after the last.
+// last is the newest pass that has begun; nil before the first pass begins, and after the
+// last one was folded.
 func (p *partition) last() *pass {
 	if n := len(p.passes); n > 0 {
 		return p.passes[n-1]
@@ -137,9 +139,9 @@ func (p *partition) hasWork() bool {
 	return p.mayBegin()
 }
 
-// changed keeps what follows from a partition's state: the ready queue, the
-// dataset's counters, and the folding of finished passes. Call it after every
-// change of pending, leases, settled, segments.
+// changed updates everything that is derived from the state of a partition: the ready
+// queue, the dataset's sums, and which finished passes fold. Call it after each change of
+// pending, leased or settled ranges, or of segments.
 func (lg *ledger) changed(p *partition) {
 	d := p.ds
 	lg.foldPasses(p)
@@ -184,7 +186,7 @@ func sign(was bool) int {
 	return -1
 }
 
-// foldPasses forgets finished passes but for their number and units.
+// foldPasses forgets finished passes and keeps only how many there were and their units.
 func (lg *ledger) foldPasses(p *partition) {
 	for len(p.passes) > 0 && p.passes[0].over() && len(p.passes[0].acks) == 0 {
 		ps := p.passes[0]
@@ -204,11 +206,11 @@ func (lg *ledger) foldPasses(p *partition) {
 	lg.pruneSettled(p)
 }
 
-// neverBack: no cut can be asked, so settled records stay settled.
+// neverBack says that no cut can be asked for, so settled records stay settled for ever.
 func (lg *ledger) neverBack() bool { return lg.cfg.Model == "" }
 
-// pruneSettled drops the segments that the last pass has wholly settled, once no
-// listing needs them (Segments).
+// pruneSettled drops segments that the last pass has settled wholly, once discovery does
+// not need them any more (Segments).
 func (lg *ledger) pruneSettled(p *partition) {
 	const worthIt = 64
 	if !lg.neverBack() || !p.Complete || p.ds.opt.Shuffle || len(p.Segs) < 2 || p.begun() < uint32(p.ds.opt.Passes) || len(p.passes) > 1 {

@@ -45,7 +45,7 @@ func (ck *checkpoints) at(w *worker) *workerPast {
 	return p
 }
 
-// loadPasts takes what was stored of the job's and the ranks' way back.
+// loadPasts takes what was stored about the way back of the job and of its ranks.
 func (ck *checkpoints) loadPasts(l *loading) {
 	if v := l.job; v != nil {
 		ck.cutOrder, ck.phase, ck.choice, ck.restored = v.cuts, v.phase, v.choice, v.restored

@@ -147,7 +147,7 @@ func (ck *checkpoints) droppedInPause(w *worker) {
 	ck.pauseDue = true
 }
 
-// setPaused: w has said that it yields nothing for cut, or with 0 may yield again.
+// setYieldsPaused says that w yields nothing because of cut; 0: w may yield again.
 func (ck *checkpoints) setYieldsPaused(w *worker, cut uint64) {
 	ck.at(w).paused = cut
 	ck.ledger.setStill(&w.holder, cut != 0)
@@ -213,7 +213,7 @@ func (ck *checkpoints) pauseTimeout() {
 	}
 }
 
-// whoYields names the workers that have not said that they yield nothing.
+// whoYields names the workers that have not said yet that they yield nothing.
 func (ck *checkpoints) whoYields() string {
 	if ck.recovering {
 		return "a new master waits for its agents"

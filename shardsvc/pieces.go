@@ -8,19 +8,19 @@ import (
 	"github.com/headrace/headrace/shardsvc/line"
 )
 
-// How acked pieces lie in the store: one `a` key holds a run of them, each of which
-// begins where the one before ends. A trainer that steps fast brings many steps in a
-// batch of the store: they are one key, not one each. Whatever becomes of a piece, its
-// key is written anew, once a batch, or gone.
+// Acked pieces in the store: one `a` key holds a run of pieces, in which each piece begins
+// where the one before it ends. A trainer that steps fast brings many steps in one batch
+// of the store, and all of them go into one key. If a piece changes, its whole key is
+// written again, at most once per batch, or deleted.
 
-// inKey says where a piece is stored: behind the one before it, or at the head of a key.
+// inKey says where a piece is stored: at the head of a key, or after the piece before it.
 type inKey struct {
 	head    bool // its key begins here
 	stored  bool // and is in the store
 	unsaved bool // and is to be written: it is in pass.unsaved
 }
 
-// maxRun bounds the pieces that are written again when one of them changes.
+// maxRun bounds how many pieces are written again when one of them changes.
 const maxRun = 64
 
 // addPiece stores one acked piece with its step.
@@ -53,7 +53,7 @@ func (ps *pass) headOf(i int) int {
 	return i
 }
 
-// touch has the key of acks[i] written with the next Flush.
+// touch marks the key of acks[i] to be written by the next Flush.
 func (lg *ledger) touch(ps *pass, i int) {
 	if h := &ps.acks[ps.headOf(i)]; !h.unsaved {
 		h.unsaved = true
@@ -71,7 +71,8 @@ const (
 	joins
 )
 
-// sweep decides over acks[lo:hi]; q is what stays before k, nil: nothing does.
+// sweep decides about each piece of acks[lo:hi]. q is the last piece before k that stays;
+// nil: there is none.
 func (lg *ledger) sweep(ps *pass, lo, hi int, decide func(q, k *piece) fate) {
 	n := lo
 	orphan := false // a piece of the key that the next one is in has gone
@@ -118,7 +119,7 @@ func (lg *ledger) sweep(ps *pass, lo, hi int, decide func(q, k *piece) fate) {
 	}
 }
 
-// keepPieces drops those that keep says no to.
+// keepPieces drops the pieces for which keep is false.
 func (lg *ledger) keepPieces(ps *pass, keep func(*piece) bool) {
 	lg.sweep(ps, 0, len(ps.acks), func(_, k *piece) fate {
 		if keep(k) {
@@ -128,14 +129,15 @@ func (lg *ledger) keepPieces(ps *pass, keep func(*piece) bool) {
 	})
 }
 
-// sameRun: k follows q in the same segment, by the same rank and generation.
+// sameRun says whether k follows q in the same segment, by the same rank and generation.
 func (lg *ledger) sameRun(ps *pass, q, k *piece) bool {
 	return q.end == k.start && q.rank == k.rank && q.generation == k.generation &&
 		ps.StartPlace(q.start).Segment == ps.StartPlace(k.start).Segment
 }
 
-// apart: one of two pieces has step 0, which is in every cut that is frozen later, and the
-// rank has a cut that is frozen and not bound. That cut may have the one and not the other.
+// apart says that two neighbours must not be joined, because one of them has step 0. An
+// ack with step 0 is in every cut that is frozen after it. If the rank has a cut that is
+// frozen and not bound, that cut may have one of the two and not the other.
 func (lg *ledger) apart(q, k *piece) bool {
 	return lg.perRank && (q.step == 0 || k.step == 0) && lg.above.pinned(q.rank, 0, math.MaxInt64)
 }
@@ -147,8 +149,9 @@ type recentPiece struct {
 	step  int64
 }
 
-// foldOld joins neighbours of one rank whose steps are both below the history:
-// nobody can ask for a cut between them any more.
+// foldOld joins neighbours of one rank whose steps are both older than the kept history,
+// because nobody can ask for a cut between them any more. Example: with a history of 128
+// steps at step 500, pieces of steps 370 and 371 become one of step 371.
 func (lg *ledger) foldOld(r *account) {
 	old := r.step - lg.cfg.History
 	var ps *pass
@@ -190,7 +193,7 @@ func (lg *ledger) fold(ps *pass, lo, hi int, old int64) {
 	})
 }
 
-// putPieces writes what has changed of ps, and deletes the keys of what is gone.
+// putPieces writes the keys of ps that have changed, and deletes those that are gone.
 func (fx *Effects) putPieces(ps *pass) {
 	for _, at := range ps.dropped {
 		fx.put(Delete, func(b []byte) []byte { return ps.appendAckKey(b, at) }, nil)

@@ -6,12 +6,12 @@ import (
 	"github.com/headrace/headrace/shardsvc/cut"
 )
 
-// private: each rank has its own model, steps and checkpoints. What a rank had acked
-// above its newest cut comes again when its process is gone.
+// private: each rank has its own model, steps and checkpoints. When the process of a rank
+// is gone, the records that it acked above its newest cut come again.
 type private struct{ anyKind }
 
-// enter: an older process of the rank and its model are out of the group. The new one
-// goes back to a cut of the rank, or begins with nothing.
+// enter drops an older process of the rank, and its model with it. The new process goes
+// back to a cut of the rank, or begins with nothing.
 func (ck private) enter(a *agent, r *rank, j *Join, newcomer bool, _ made) (again comesAgain, ok bool) {
 	if !ck.mayResume(a, j, newcomer) {
 		return again, false
@@ -63,8 +63,8 @@ func (ck private) owner(r *rank) int64 { return int64(r.no) }
 
 func (ck private) owns(owner int64) bool { return owner != cut.Group }
 
-// bound: the rank's model began with k from now on. What is not in k is kept for the
-// rank's next cut.
+// bound: from now on the rank's model began with k. Acks that are not in k are kept for
+// the rank's next cut.
 func (ck private) bound(k *keptCut) {
 	r := ck.group.rankOf(uint32(k.rank))
 	if base := ck.past(r).base; base != nil && ck.after(base, k) {
@@ -74,8 +74,8 @@ func (ck private) bound(k *keptCut) {
 	ck.ledger.foldCut(ck.linesOf(k), ck.inCut(k))
 }
 
-// witness: on an empty master, nobody may be granted what is in another rank's cut before
-// that rank has come.
+// witness: an empty master must grant nobody the records of another rank's cut before that
+// rank has come.
 func (ck private) witness(r *rank, k *RestoreCall) *cut.Cut {
 	if k.Mode != RestoreNewest || k.Cut == nil || k.Cut.Rank == cut.Rank(r.no) || k.Cut.Rank == cut.Group {
 		return nil

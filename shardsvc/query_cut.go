@@ -53,11 +53,12 @@ func (ck *checkpoints) CutBody(id uint64) (*cut.Cut, bool) {
 	return ck.whole(k), true
 }
 
-// BoundMarks are what a broker may be told as our progress: the low mark of the
-// newest bound cut (private: of the union of the ranks' newest). One a partition,
-// in its oldest pass that is not wholly bound; partitions without segments have
-// none. Where nothing can ever be bound, or a shared job never did, it is what is
-// acked.
+// BoundMarks are the positions that a broker may be told as our progress: the low mark of
+// the newest bound cut; for private, that of the union of the ranks' newest cuts. There is
+// one for each partition, in its oldest pass that is not wholly bound. A partition without
+// segments has none. If no cut can be bound, or a shared job never bound one, they follow
+// what is acked. Example: the newest bound cut has [0, 300), and 500 is acked: the mark is
+// 300.
 func (ck *checkpoints) BoundMarks(id DatasetID) []MarkInfo {
 	return ck.ledger.lowMarks(id, ck.boundLow(id))
 }
@@ -81,7 +82,7 @@ func (ck *checkpoints) boundLow(id DatasetID) func(*pass) int64 {
 	return func(ps *pass) int64 { return l.of(ps.p, ps.n).Low }
 }
 
-// onMemory: what a model began with is on no storage.
+// onMemory says whether a model began with a cut that is on no storage.
 func (ck *checkpoints) onMemory() bool {
 	return slices.ContainsFunc(ck.cuts, func(k *keptCut) bool { return k.state == cutReturned })
 }
@@ -91,9 +92,9 @@ func (ck *checkpoints) onStorage() *lines {
 	return ck.unionOfFirst(func(k *keptCut) bool { return k.state == CutBound }, ck.after)
 }
 
-// RetainMarks are the positions from which the source must not delete: the low mark
-// of the oldest kept cut (private: of the union of the ranks' oldest cuts). Without a
-// kept cut they are the BoundMarks.
+// RetainMarks are the positions from which the source must keep its records: the low mark
+// of the oldest kept cut; for private, that of the union of the ranks' oldest cuts. If no
+// cut is kept, they are the BoundMarks.
 func (ck *checkpoints) RetainMarks(id DatasetID) []MarkInfo {
 	oldest := ck.oldest()
 	if oldest == nil {
@@ -152,8 +153,8 @@ type AgainInfo struct {
 	Units     int64
 }
 
-// PlanRewind is the dry run of a Rewind to a cut as its manifest has it; nil: to
-// the start. What is deleted at the source, the caller knows.
+// PlanRewind is the dry run of a Rewind to a cut as its manifest has it; nil: to the
+// start. The caller knows what is deleted at the source.
 func (ck *checkpoints) PlanRewind(k *cut.Cut, deleted []Deletion) (plan RewindPlan) {
 	ranks, t, reason := ck.rewindTarget(k, "")
 	if reason != "" {
@@ -192,9 +193,9 @@ func (ck *checkpoints) PlanRewind(k *cut.Cut, deleted []Deletion) (plan RewindPl
 	return plan
 }
 
-// GoneOf is what of a kept cut's input is deleted. Of a private rank that is what
-// going back would take out of its model or its hands: the rest of the input is
-// other ranks' care.
+// GoneOf lists the input of a kept cut that is deleted. For a private rank it lists only
+// records that going back would take out of the rank's model or hands. The rest of the
+// input concerns other ranks.
 func (ck *checkpoints) GoneOf(id uint64, deleted []Deletion) Gone {
 	k := ck.kept(id)
 	if k == nil || !k.state.kept() || len(deleted) == 0 {
@@ -207,7 +208,7 @@ func (ck *checkpoints) GoneOf(id uint64, deleted []Deletion) Gone {
 	return ck.ledger.gone(ck.shares(ranks), ck.linesOf(k), nil, deleted)
 }
 
-// shares are what ranks with models of their own have.
+// shares are the records that ranks with models of their own have.
 func (ck *checkpoints) shares(ranks []*rank) (all []share) {
 	for _, r := range ranks {
 		if ck.kind.owner(r) != cut.Group {

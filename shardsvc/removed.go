@@ -8,17 +8,20 @@ import (
 	"github.com/headrace/headrace/shardsvc/cut"
 )
 
-// Who removes a checkpoint has its cut dropped first, and its files go after that.
-// Between the two somebody may have found the manifest whole and go back to it: then
-// the cut would be bound, and its files gone. So a cut that is given up is not one to
-// go back to by name, and one that was gone back to is not given up before a newer one
-// is there. What fell back to it because nothing newer verifies (a newest restore) may
-// have it: retention leaves those.
+// To remove a checkpoint, one drops its cut first and deletes its files after that. In
+// between, another process may find the manifest whole and go back to it. The cut would
+// then be bound, and its files gone. So there are two rules. Nobody goes back by name to a
+// cut that was given up. And a cut that somebody went back to is not given up before a
+// newer one is bound. A newest restore may fall back to a cut that was given up, if
+// nothing newer verifies: retention leaves such checkpoints alone.
 
-// removedKept cuts are remembered: files go right after the drop.
+// removedKept is how many cuts that were given up are remembered. Their files are deleted
+// right after the drop.
 const removedKept = 256
 
-// removedCut is one `r` key. number grows with each.
+// removedCut is one `r` key. number grows, so the oldest ones are forgotten first. It is
+// no state of a kept cut: the core may never have kept this one (another master froze it),
+// or still need its body (cutUnbound).
 type removedCut struct{ id, number uint64 }
 
 func (r removedCut) key(b []byte) []byte { return be.AppendUint64(append(b, keyRemoved), r.id) }
@@ -44,7 +47,7 @@ func (ck *checkpoints) remove(id uint64) {
 	}
 }
 
-// isBack: the cut counts again, or was removed long ago.
+// isBack forgets that a cut was given up: it counts again, or was given up long ago.
 func (ck *checkpoints) isBack(id uint64) {
 	i := slices.IndexFunc(ck.removed, func(r removedCut) bool { return r.id == id })
 	if i < 0 {
@@ -54,7 +57,7 @@ func (ck *checkpoints) isBack(id uint64) {
 	ck.removed = slices.Delete(ck.removed, i, i+1)
 }
 
-// beingRemoved says why nobody goes back to a cut by its name; empty: it is free.
+// beingRemoved says why nobody may go back to a cut by its name; empty: everybody may.
 func (ck *checkpoints) beingRemoved(body *cut.Cut) string {
 	if body == nil || !slices.ContainsFunc(ck.removed, func(r removedCut) bool { return r.id == uint64(body.ID) }) {
 		return ""
@@ -62,7 +65,7 @@ func (ck *checkpoints) beingRemoved(body *cut.Cut) string {
 	return fmt.Sprintf("cut %v (step %d) was given up, and its checkpoint is being removed: choose another one", body.ID, body.Step)
 }
 
-// goneBackTo: somebody went back to k, and there is nothing newer to go back to.
+// goneBackTo says whether somebody went back to k and nothing newer is bound.
 func (ck *checkpoints) goneBackTo(k *keptCut) bool {
 	var r *rank
 	choice := ck.choice

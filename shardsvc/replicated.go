@@ -96,17 +96,18 @@ func (ck replicated) unheard(gone []*rank) {
 
 func (ck replicated) overdue(reason string) { ck.group.endGeneration(reason) }
 
-// gated: the phase goes for all ranks alike.
+// gated: the phase of the restore holds for all ranks alike.
 func (ck replicated) gated(*worker) bool { return false }
 
-// complete: every rank that has to reported the step, or has nothing to report.
+// complete: every rank of the generation has reported the step, or was told END and has
+// nothing left to report.
 func (ck replicated) complete(q *ask) bool {
 	for ; q.missing < ck.group.worldSize; q.missing++ {
 		if !ck.reported(q.missing, q.cut.Step) {
 			return false
 		}
 	}
-	// A rank that was told END may have asked again meanwhile.
+	// A rank that was told END before may have asked for more since.
 	q.missing = 0
 	for no := range ck.group.worldSize {
 		if !ck.reported(no, q.cut.Step) {
@@ -117,7 +118,7 @@ func (ck replicated) complete(q *ask) bool {
 	return true
 }
 
-// reported: of a rank of the generation, joined or not.
+// reported says whether a rank of the generation, joined or not, has reported the step.
 func (ck replicated) reported(no uint32, step int64) bool {
 	r := ck.group.byRank[no]
 	if r == nil || r.generation != ck.generation {
@@ -143,7 +144,7 @@ func (ck replicated) missing(q *ask) string {
 	return strings.Join(all, "; ")
 }
 
-// sameStep: the ranks of a generation count the same steps, so one cut is that of all.
+// sameStep: the ranks of a generation count the same steps, so one cut serves all of them.
 func (ck replicated) sameStep(k *CutAsk) *keptCut {
 	if ck.genEnded {
 		return nil

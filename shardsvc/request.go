@@ -129,7 +129,8 @@ func (lg *ledger) serve() {
 
 func (lg *ledger) serveDataset(d *dataset) {
 	whole := lg.standing(d, nil)
-	// Where order is free, nobody gets what the first one does not get.
+	// Without strict order the requests are alike: what the first one does not get, no
+	// other one gets.
 	for refused := 0; refused < d.waiting.Len() && whole.why.grants(); {
 		lg.nextInLine(d)
 		r := &d.waiting.All()[0]

@@ -5,9 +5,10 @@ import "slices"
 // resolveDeadline is how long the shell may look for the manifest of a frozen cut.
 const resolveDeadline = 30 * Second
 
-// rankGone: the process of a private rank is gone or given up. First each of its
-// frozen cuts is resolved: it becomes bound or voided. Then all that the rank had
-// acked above the newest cut that it may go back to is pending again.
+// rankGone says that the process of a private rank is gone or given up. First each frozen
+// cut of the rank is resolved: it becomes bound or voided. Then everything that the rank
+// acked above its newest cut is pending again. Example: acked up to step 130, newest cut
+// at step 120: the records of steps 121 to 130 come again.
 func (ck *checkpoints) rankGone(r *rank) (again comesAgain) {
 	ck.past(r).lost = true
 	ck.ledger.dirtyRank(r.account)

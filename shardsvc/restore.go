@@ -11,7 +11,7 @@ import (
 
 const restoreDeadline = 600 * Second
 
-// target is what a call goes back to: a kept cut, a foreign one, or the start.
+// target is what one goes back to: a kept cut, a foreign one, or the start.
 type target struct {
 	kept    *keptCut
 	foreign *cut.Cut
@@ -93,8 +93,8 @@ func (ck *checkpoints) resolves(id uint64) bool {
 	return k != nil && k.resolving
 }
 
-// answered: the choice of the generation, or of this process, was made already, or
-// it is too late for one.
+// answered answers a call whose choice was made already, for the generation or for this
+// process, or for which it is too late.
 func (ck *checkpoints) answered(w *worker, call uint64, k *RestoreCall) bool {
 	r := w.rank
 	if ck.kind.answered(w, call, k) {
@@ -111,13 +111,13 @@ func (ck *checkpoints) answered(w *worker, call uint64, k *RestoreCall) bool {
 	return true
 }
 
-// anyTrained: another rank has stepped without having restored.
+// anyTrained says whether another rank has stepped without having restored.
 func (ck *checkpoints) anyTrained(r *rank) bool {
 	return slices.ContainsFunc(ck.group.ranks, func(x *rank) bool { return x != r && ck.past(x).way != wentBack && x.step > 0 })
 }
 
-// ackedSince: more is in the model than what is in a kept cut. Who loaded its files
-// now would take that out of the model.
+// ackedSince says whether the model has more than a kept cut. Loading the files of that
+// cut would take it out of the model.
 func (ck *checkpoints) ackedSince(id uint64) bool {
 	k := ck.kept(id)
 	if k == nil || k.state == CutVoided {
@@ -137,13 +137,13 @@ func (ck *checkpoints) ackedSince(id uint64) bool {
 	return false
 }
 
-// othersTrain: another process holds leases, or has acked something.
+// othersTrain says whether another process holds leases or has acked records.
 func (ck *checkpoints) othersTrain(w *worker) bool {
 	return slices.ContainsFunc(ck.group.workers, func(x *worker) bool { return x != w && ck.trains(x) })
 }
 
-// trains: x has changed the model, or is about to. What it was granted ahead of its
-// own restore it has not been given.
+// trains says whether x has changed the model or is about to. While its own restore is
+// undecided, it has not been given the rows that it was granted.
 func (ck *checkpoints) trains(x *worker) bool {
 	return x.leases != nil && ck.now >= ck.at(x).undecided || x.units > 0 || x.rank.step > ck.restored
 }
@@ -202,8 +202,7 @@ func (ck *checkpoints) pickForeign(r *rank, body *cut.Cut, path string) (t targe
 	return target{foreign: body, fit: all, path: path}, CutOK, nil
 }
 
-// newestVerified is the newest bound cut with a manifest that the caller did not
-// find broken.
+// newestVerified is the newest bound cut whose manifest the caller did not find broken.
 func (ck *checkpoints) newestVerified(r *rank, failed []uint64) *keptCut {
 	return ck.newest(r, func(k *keptCut) bool {
 		return k.state == CutBound && k.path != "" && !slices.Contains(failed, k.id)
@@ -220,7 +219,8 @@ func (ck *checkpoints) failedPaths(r *rank, failed []uint64) string {
 	return strings.Join(paths, ", ")
 }
 
-// cannotVerify says what to do: nothing is given up unasked.
+// cannotVerify says what to do when no bound checkpoint verifies. Nothing is given up
+// unasked.
 func (ck *checkpoints) cannotVerify(r *rank, failed string) string {
 	whose, again := "the checkpoints", "all that was acked comes again"
 	if ck.kind.owner(r) != cut.Group {
@@ -229,7 +229,7 @@ func (ck *checkpoints) cannotVerify(r *rank, failed string) string {
 	return whose + " that are bound do not verify there: " + failed + ". Bring them back, or say resume=start (HEADRACE_RESUME=start) to begin again without them: " + again
 }
 
-// choose goes back to t: one Step. It returns what is pending again.
+// choose goes back to t, all in one Step. It returns what is pending again.
 func (ck *checkpoints) choose(r *rank, t *target) (again comesAgain) {
 	again = ck.chosen(r, t)
 	if t.kept != nil || again.units > 0 {
@@ -287,7 +287,7 @@ func (ck *checkpoints) keepForeign(t *target) *keptCut {
 	return k
 }
 
-// returned: the model goes back to k, which lies in memory and nowhere else.
+// returned says that the model goes back to k, which lies in memory and nowhere else.
 func (ck *checkpoints) returned(k *keptCut) {
 	if !k.state.inMemory() {
 		ck.isBack(k.id)
@@ -297,7 +297,7 @@ func (ck *checkpoints) returned(k *keptCut) {
 	ck.putCut(k)
 }
 
-// revokeForRestore takes the leases of those whose model goes back.
+// revokeForRestore revokes the leases of all processes whose model goes back.
 func (ck *checkpoints) revokeForRestore(r *rank) {
 	for _, w := range ck.group.workers {
 		if ck.kind.owner(w.rank) == ck.kind.owner(r) {
@@ -306,7 +306,7 @@ func (ck *checkpoints) revokeForRestore(r *rank) {
 	}
 }
 
-// answerChoice tells w what the choice of its generation, or its own, is.
+// answerChoice tells w what its generation, or it itself, went back to.
 func (ck *checkpoints) answerChoice(w *worker, call uint64, again comesAgain) {
 	id, step := ck.kind.choice(w.rank)
 	if id == 0 { // it goes on above what it has reported, if the start was chosen before it stepped
@@ -319,7 +319,8 @@ func (ck *checkpoints) answerChoice(w *worker, call uint64, again comesAgain) {
 	ck.reply(Reply{To: w.session(), Kind: ReplyCut, Worker: w.number, Request: call, Step: step, Epoch: ck.epoch, Units: again.units, Again: again.reply(), Cut: &a})
 }
 
-// awaitRanks: nobody gets rows before all ranks have restored, or the deadline.
+// awaitRanks keeps all rows back until every rank has restored, or the deadline has
+// passed.
 func (ck *checkpoints) awaitRanks() {
 	ck.phase, ck.restoring = restoreWaits, 0
 	ck.jobDirty = true
@@ -350,7 +351,7 @@ func (ck *checkpoints) checkRestored() {
 	ck.ledger.unpark()
 }
 
-// restoreDue: somebody did not restore in time.
+// restoreDue runs when some rank has not restored in time.
 func (ck *checkpoints) restoreDue() {
 	if ck.genEnded || ck.now < ck.restoreBy || ck.phase != restoreOpen && ck.phase != restoreWaits {
 		return

@@ -2,7 +2,7 @@ package shardsvc
 
 import "fmt"
 
-// resumeOf: a process that says nothing goes by what a dataset says.
+// resumeOf is how a process goes on: as it says itself, or else as a dataset says.
 func (lg *ledger) resumeOf(j *Join) Resume {
 	r := j.Resume
 	for _, d := range lg.datasets {
@@ -13,8 +13,8 @@ func (lg *ledger) resumeOf(j *Join) Resume {
 	return r
 }
 
-// badResume says why dataset d cannot say r. One model has one past: what one of
-// its datasets says goes for all.
+// badResume says why dataset d cannot say r. A model has one past, so all datasets of the
+// job must agree.
 func (lg *ledger) badResume(d *dataset, r Resume) error {
 	if r == ResumeDefault {
 		return nil

@@ -6,8 +6,8 @@ import (
 	"github.com/headrace/headrace/shardsvc/cut"
 )
 
-// voidAfter voids every cut of the group, or of rank r, that is newer than k (nil:
-// the start), and the unbound ones of a group's earlier generations.
+// voidAfter voids every cut of the group, or of rank r, that is newer than k; nil: than
+// the start. It also voids the unbound cuts of earlier generations of the group.
 func (ck *checkpoints) voidAfter(r *rank, k *keptCut, foreign bool) {
 	reason := "the model went back to the start"
 	if k != nil {
@@ -26,7 +26,7 @@ func (ck *checkpoints) voidAfter(r *rank, k *keptCut, foreign bool) {
 	}
 }
 
-// hasMore: something is in x that is neither in a cut that lies so nor excluded.
+// hasMore says whether x has a record that is neither in want nor excluded.
 func (ck *checkpoints) hasMore(x *keptCut, want *lines) bool {
 	if !x.state.kept() {
 		return false
@@ -34,7 +34,7 @@ func (ck *checkpoints) hasMore(x *keptCut, want *lines) bool {
 	return ck.ledger.hasMoreThan(ck.linesOf(x), want)
 }
 
-// rewind goes back without a trainer. All who have the model start again.
+// rewind goes back without a trainer. All processes that have the model must start again.
 func (ck *checkpoints) rewind(e *Rewind) {
 	ranks, t, reason := ck.rewindTarget(e.Cut, e.Path)
 	if reason != "" {
@@ -51,7 +51,7 @@ func (ck *checkpoints) rewind(e *Rewind) {
 	ck.ledger.kickAll()
 }
 
-// rewindTarget is what a person goes back to, and whose model it is.
+// rewindTarget is what a person goes back to, and the ranks whose model that is.
 func (ck *checkpoints) rewindTarget(body *cut.Cut, path string) (ranks []*rank, t target, reason string) {
 	if reason = ck.noCuts(); reason != "" {
 		return nil, t, reason

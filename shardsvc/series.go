@@ -8,16 +8,18 @@ import (
 )
 
 const (
-	// roundSettle is how long drained ranks wait for rows that are stolen for them.
+	// roundSettle is how long the ranks that have no rows left wait for rows that are
+	// stolen for them.
 	roundSettle = 100 * Millisecond
-	// roundLook is how often a series is looked at although no rank reports.
+	// roundLook is how often a series is looked at while no rank reports.
 	roundLook = 250 * Millisecond
-	// maxSeries of one generation: a program that opens streams in a loop.
+	// maxSeries bounds the series of one generation, because a program may open streams in
+	// a loop.
 	maxSeries = 1024
 )
 
-// series is one run of rounds of the generation. Nothing of it is stored: the ranks
-// say it again to a new master.
+// series is one run of rounds of the generation. Nothing of it is stored: the ranks report
+// again to a new master.
 type series struct {
 	*rounds.Series
 	gr         *group

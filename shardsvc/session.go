@@ -2,11 +2,11 @@ package shardsvc
 
 import "slices"
 
-// maxSuperseded incarnations of an agent are remembered as ones that may not
+// maxSuperseded is how many incarnations of an agent are remembered as ones that may not
 // come back.
 const maxSuperseded = 8
 
-// agent is a known agent: it has a session, or had one less than a TTL ago.
+// agent is a known agent: it has a session, or its last one ended less than a TTL ago.
 type agent struct {
 	speaker
 	incarnation uint64
@@ -21,7 +21,7 @@ type agent struct {
 	dirty       bool
 }
 
-// heard: a's session lives.
+// heard says that a's session lives.
 func (gr *group) heard(a *agent, m *Message) {
 	a.lastHeard = gr.now
 	a.clock.heard(gr.shell, m.SentAt)
@@ -34,7 +34,7 @@ func (gr *group) newAgent(name string, incarnation uint64) *agent {
 	return a
 }
 
-// holder is the process that a says has a number; nil: none has.
+// holder is the process that a calls by a number; nil: it has no such process.
 func (a *agent) holder(number uint32) *holder {
 	if w := a.byNumber[number]; w != nil {
 		return &w.holder
@@ -42,7 +42,7 @@ func (a *agent) holder(number uint32) *holder {
 	return nil
 }
 
-// hello opens or resumes a session; false: it was turned away.
+// hello opens or resumes a session. It is false if the agent was turned away.
 func (gr *group) hello(m *Message) bool {
 	h := m.Hello
 	if m.Session == 0 || gr.sessions[m.Session] != nil {
@@ -96,7 +96,8 @@ func (gr *group) closeSession(a *agent, code CloseCode, reason string) {
 	gr.lost(a.session)
 }
 
-// lost: the stream broke. Requests are numbered in the stream and end with it.
+// lost says that the stream of a session broke. Requests are numbered in their stream, so
+// they end with it.
 func (gr *group) lost(s Session) {
 	a := gr.sessions[s]
 	if a == nil {
@@ -109,9 +110,9 @@ func (gr *group) lost(s Session) {
 	}
 }
 
-// asserted ends the part of a message that says who and what is still there:
-// what the agent holds of a worker that came again, and did not name, never
-// arrived; workers that it did not name are without an agent.
+// asserted ends the part of a message that says which processes and leases are still
+// there. If a process came again and its agent did not name a lease of it, that lease
+// never arrived. A process that the agent did not name has no agent.
 func (gr *group) asserted(a *agent) {
 	gr.confirmRejoined()
 	for _, w := range a.workers {
@@ -185,7 +186,8 @@ func (gr *group) checkRecovery() {
 	gr.recovered()
 }
 
-// recoveryDue: one TTL has passed; who is not back is lost.
+// recoveryDue ends the wait of a new term after one TTL. An agent or process that is not
+// back is lost.
 func (gr *group) recoveryDue() {
 	if !gr.recovering {
 		return

@@ -9,7 +9,7 @@ import (
 	"github.com/headrace/headrace/shardsvc/line"
 )
 
-// settledValue is `s`: everything below low, and ranges above it.
+// settledValue is `s`: low, and the ranges above it. Everything below low is settled.
 type settledValue struct {
 	units   [line.Kinds]int64
 	records cut.Tally
@@ -61,8 +61,8 @@ func appendSettledHead(b []byte, units *[line.Kinds]int64, records *cut.Tally, l
 // runVersion of `a` has several pieces.
 const runVersion = 3
 
-// ackValue is `a`: settled pieces, one behind the other, each bound to a step of a
-// rank. They end in the segment that the first one starts in.
+// ackValue is `a`: settled pieces, each of which begins where the one before it ends. Each
+// belongs to a step of a rank. They end in the segment that the first one begins in.
 type ackValue struct {
 	rank, generation uint32
 	pieces           []ackPiece

@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// shared: the model outlives its workers (a parameter server, shared memory). A process
-// that is replaced is ended, and what it acked stays in the model.
+// shared: the model outlives its workers, for example in a parameter server or in shared
+// memory. If a process is replaced, it is ended, and its acked records stay in the model.
 type shared struct{ anyKind }
 
 func (ck shared) takesOlder() bool { return ck.noCuts() == "" }
 
-// enter: an older process of the rank is ended; its rows wait until that is known. The
-// first process of a group may begin anew.
+// enter has an older process of the rank ended. Its rows wait until it is known to be
+// gone. The first process of a group may begin anew.
 func (ck shared) enter(_ *agent, r *rank, j *Join, newcomer bool, _ made) (again comesAgain, ok bool) {
 	if !newcomer {
 		return again, true
@@ -53,7 +53,8 @@ func (ck shared) joined(w *worker, newcomer bool) {
 	ck.checkStarters()
 }
 
-// complete: a cut is all that was acked when the saver asked.
+// complete: a cut holds everything that was acked when the saver asked, so it waits for
+// nobody.
 func (ck shared) complete(*ask) bool { return true }
 
 func (ck shared) missing(*ask) string { return "" }
@@ -94,7 +95,7 @@ func (ck shared) undecided(w *worker, waited Time) string {
 		silent, (ck.doubtfulFor()+Second-1)/Second)
 }
 
-// answered: while others train the model, nobody loads an older one.
+// answered: while others train the model, nobody loads an older one into it.
 func (ck shared) answered(w *worker, call uint64, k *RestoreCall) bool {
 	if !ck.othersTrain(w) {
 		return false

@@ -1,7 +1,7 @@
 package shardsvc
 
-// patience is how long w may hold leases without progress; 0: forever. Where
-// nothing is there to read, none is expected.
+// patience is how long w may hold leases without progress; 0: for ever. If no record is
+// there to read, no progress is expected.
 func (lg *ledger) patience(w *holder) Time {
 	stall := Time(0)
 	for l := w.leases; l != nil; l = l.wnext {
@@ -28,7 +28,7 @@ func (lg *ledger) watchStall(w *holder) {
 }
 
 // stalled says whether w has made no progress for as long as it may. at is the deadline
-// that has come; one that moved meanwhile is watched again.
+// that has come. If the deadline has moved meanwhile, it is watched again.
 func (lg *ledger) stalled(w *holder, at Time) bool {
 	if w.stallAt != at {
 		return false

@@ -6,8 +6,8 @@ import (
 	"github.com/headrace/headrace/shardsvc/line"
 )
 
-// Stealing costs: a scan is made at most once per period, for at most
-// maxThieves waiting workers.
+// Stealing costs time, so a scan is made at most once per period, and for at most
+// maxThieves waiting processes.
 const (
 	scanPeriod  = 20 * Millisecond
 	scanIdle    = 100 * Millisecond // nothing was worth it
@@ -29,9 +29,9 @@ type victim struct {
 // finish is how long the victim needs for all it holds.
 func (v *victim) finish() float64 { return float64(v.backlog) / v.rate }
 
-// scan asks holders for the tails that would make waiting workers and them
-// finish together. On a live input only those are asked that are slow, fall
-// behind, or lead in more partitions than the one who waits.
+// scan asks holders for tails of their leases, so that the waiting processes and they
+// finish together. On a live input it asks only holders that are slow, that fall behind,
+// or that lead in more partitions than the process that waits.
 func (lg *ledger) scan(d *dataset) {
 	d.nextScan = lg.now + scanPeriod
 	whole := lg.standing(d, nil)
@@ -86,7 +86,7 @@ func (lg *ledger) findVictims(d *dataset, mean float64) {
 	}
 }
 
-// pace is the rate to expect of a holder: paused or silent ones are slow.
+// pace is the rate to expect of a holder. A paused or silent holder is slow.
 func (lg *ledger) pace(d *dataset, w *holder, mean float64) (rate float64, slow bool) {
 	rate = mean
 	if r := w.rate(d.id); r > 0 {
@@ -101,8 +101,9 @@ func (lg *ledger) pace(d *dataset, w *holder, mean float64) (rate float64, slow 
 	return rate, false
 }
 
-// stealFor asks the holder that would finish last for what makes it and w
-// finish together, if that is worth a round trip.
+// stealFor asks the holder that would finish last for so many units that it and w finish
+// together, if that is worth a round trip. Example: the holder has 900 units left, w has
+// none, and both read 100 units/s: it asks for 450.
 func (lg *ledger) stealFor(d *dataset, w *holder, mean float64, drained bool) bool {
 	own := victim{rate: mean}
 	best := -1
@@ -143,14 +144,16 @@ func (lg *ledger) askFor(l *lease, thief *holder, at int64) {
 		Segment: l.segment, Start: at - l.shift, End: max(at, l.reach()) - l.shift, Token: l.token, Agent: l.w.speaker.name})
 }
 
-// stealAnswer: the holder kept what it delivered and gives up the rest.
+// stealAnswer takes the answer of a holder: it keeps what it has delivered and gives up
+// the rest. Example: lease [100, 200), asked at 160, delivered to 180: the holder keeps
+// [100, 180), and [180, 200) is pending.
 func (lg *ledger) stealAnswer(a *speaker, k *StealAnswer) {
 	l := lg.owned(a, k.Token)
 	if l == nil {
 		return
 	}
-	// An answer that gives up a tail counts whatever was asked: the holder has let
-	// go of it. Two may be out, one of them to tell the end of a lead.
+	// An answer that gives up a tail counts whatever was asked, because the holder has let
+	// go of the tail. Two questions may be out: one of them tells the end of a lead.
 	ps := l.pass
 	at := l.line(k.At)
 	if refused := k.Refused || at < l.prefix || at >= l.end; refused && !l.asked {
@@ -184,8 +187,8 @@ func (lg *ledger) scanDue(d *dataset, at Time) {
 	}
 }
 
-// watchSteal wants a scan of d at at. One that is due already is made by the
-// next Tick, which comes at once.
+// watchSteal asks for a scan of d at a time. If that time has come already, the next Tick
+// makes the scan, and it comes at once.
 func (lg *ledger) watchSteal(d *dataset, at Time) {
 	if d.scanAt != 0 && d.scanAt <= at {
 		return

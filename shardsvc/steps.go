@@ -1,6 +1,7 @@
 package shardsvc
 
-// stepReport: all acks of this worker up to and including step came before.
+// stepReport takes a step report. All acks of the worker up to and including the step came
+// before it.
 func (gr *group) stepReport(a *agent, r *StepReport) {
 	w := a.byNumber[r.Worker]
 	if w == nil || w.rank.newest != &w.holder || !gr.kind.counts(w) {
@@ -12,7 +13,7 @@ func (gr *group) stepReport(a *agent, r *StepReport) {
 	}
 }
 
-// stallDue: w may have stood still for as long as its datasets allow.
+// stallDue ends w if it has made no progress for as long as its datasets allow.
 func (gr *group) stallDue(w *worker, at Time) {
 	still := w.still
 	gr.ledger.setStill(&w.holder, still || gr.awaitsRound(w))

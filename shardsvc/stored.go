@@ -1,7 +1,7 @@
 package shardsvc
 
-// loading gathers stored pairs. Keys come in the order of their letters, which
-// is not the order in which they can be understood.
+// loading gathers stored pairs. Keys come in the order of their letters, and that is not
+// the order in which the core can use them.
 type loading struct {
 	job      *jobValue
 	datasets []stored[datasetValue]

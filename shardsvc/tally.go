@@ -7,12 +7,11 @@ import (
 	"github.com/headrace/headrace/shardsvc/line"
 )
 
-// maxRows bounds what an ack may say, so that sums of all that can ever be acked
-// do not overflow.
+// maxRows bounds the rows that an ack may claim, so that no sum of acks overflows.
 const maxRows = 1 << 40
 
-// of is the tally of units that an ack settles: what it says, if it is told and can
-// be true.
+// of is the tally of the units that an ack settles: as the ack says it, if it was counted
+// and is plausible.
 func (k *Ack) tally(l *lease, units int64) cut.Tally {
 	t := cut.Tally{Rows: k.Rows, Oldest: k.Oldest, Newest: k.Newest}
 	if !k.Told || l.line(k.From) != l.prefix || k.Rows > maxRows || t.Check(0) != nil {
@@ -21,9 +20,10 @@ func (k *Ack) tally(l *lease, units int64) cut.Tally {
 	return t
 }
 
-// basis is where the records of ps.base are counted. In `private` the ranks' share
-// of a pass is known from their cuts; of all together only the partition's sum is
-// kept, as what a rank takes back may lie in passes that are folded.
+// basis is where the records of ps.base are counted: per pass, or for `private` per
+// partition only. The cuts of private ranks say which records of a pass each rank has.
+// Their sum is kept per partition, because a rank may take back records of passes that are
+// folded.
 func (lg *ledger) basis(ps *pass) *cut.Tally {
 	if lg.perRank && !ps.p.ds.folds {
 		return &ps.p.records
@@ -31,7 +31,7 @@ func (lg *ledger) basis(ps *pass) *cut.Tally {
 	return &ps.records
 }
 
-// tally is what is settled of all passes.
+// tally counts the records that are acked, in all passes.
 func (p *partition) tally() cut.Tally {
 	t := p.records
 	for _, ps := range p.passes {
@@ -59,8 +59,9 @@ func (a *comesAgain) add(b comesAgain) {
 	a.Tally.Add(b.Tally)
 }
 
-// cameBack is what left a partition, whose records were `was`: units that were
-// settled, while `more` that were not became so.
+// cameBack counts what left the settled records of a partition. was: its records before.
+// units: units that were settled and are not any more. more: units of which the reverse is
+// true.
 func (p *partition) cameBack(was cut.Tally, units, more int64) comesAgain {
 	now := p.tally()
 	if more > 0 || now.Untold > was.Untold { // nobody counts what is in one and not in the other
@@ -70,7 +71,7 @@ func (p *partition) cameBack(was cut.Tally, units, more int64) comesAgain {
 	return comesAgain{units, cut.Tally{Rows: was.Rows, Untold: was.Untold}.Within(units)}
 }
 
-// reply is a for a Reply; nil: nothing comes again.
+// reply is a as a Reply carries it; nil: nothing comes again.
 func (a comesAgain) reply() *cut.Tally {
 	if a.units == 0 {
 		return nil
@@ -78,9 +79,10 @@ func (a comesAgain) reply() *cut.Tally {
 	return &a.Tally
 }
 
-// tallies of a cut's passes, by number; one that is not there has none. That of all
-// passes that are done stands with the first of them: they come and go together, but
-// for what is untold, which is never more than a pass has.
+// tallies are the records of a cut's passes, by number. A pass that the cut does not have
+// has none. The records of all finished passes stand with the first of them, because
+// finished passes come and go together. Only their untold units are spread, because a pass
+// never has more of them than it has units.
 func (p *partition) tallies(q *cut.Partition, sets []line.Set) []cut.Tally {
 	all := make([]cut.Tally, len(sets))
 	if q.Done > 0 {
@@ -97,8 +99,8 @@ func (p *partition) tallies(q *cut.Partition, sets []line.Set) []cut.Tally {
 	return all
 }
 
-// checkRecords: none are fewer than no rows, and no more units are untold than are
-// acked, of the passes that are folded, of each base and of each ack.
+// checkRecords checks the records of the folded passes, of each base and of each ack: no
+// count of rows is negative, and no more units are untold than are acked.
 func (lg *ledger) checkRecords(p *partition) error {
 	base := p.units[line.Acked]
 	for _, ps := range p.passes {

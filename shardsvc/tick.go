@@ -1,7 +1,7 @@
 package shardsvc
 
-// tick lets time pass: only here do sessions expire, because only here the
-// inbox is known to be drained.
+// tick lets time pass. Sessions expire only here, because only here the shell has drained
+// its inbox: a message that would have kept a session alive was read before.
 func (c *Core) tick() {
 	for c.timers.next() <= c.now {
 		switch t := c.timers.pop(); t.kind {

@@ -2,15 +2,15 @@ package shardsvc
 
 import "github.com/headrace/headrace/shardsvc/line"
 
-// A token's sequence is (use of the slot) << slotBits | slot: found without a
-// map, and never used twice in a term. A closed lease leaves its slot in use
-// until keepClosed others were closed, so that a repeated ack is still answered.
+// A token's sequence is (use of the slot) << slotBits | slot. So a token is found without
+// a map, and no token is used twice in a term. The slot of a closed lease stays in use
+// until keepClosed other leases were closed, so that a repeated ack is still answered.
 const (
 	slotBits   = 24
 	keepClosed = 1 << 14
 )
 
-// slot is a lease by its token: the lease, or what is left of a closed one.
+// slot is a lease by its token: an open one, or the little that is kept of a closed one.
 type slot struct {
 	l     *lease  // nil: closed
 	w     *holder // whose it was when it closed; nil: its token is unknown
@@ -35,8 +35,8 @@ type leaseTable struct {
 	was    map[uint32]Token // keys of retold by slot
 }
 
-// newLeaseTable takes the memory of keepClosed leases at once: later it grows
-// with open leases only.
+// newLeaseTable allocates room for keepClosed leases at once. Later the table grows only
+// with the number of open leases.
 func newLeaseTable() leaseTable {
 	t := leaseTable{
 		slots:  make([]slot, keepClosed+keepClosed/16),
@@ -71,7 +71,7 @@ func (t *leaseTable) take(epoch, term uint32) *lease {
 	return l
 }
 
-// close keeps of l what a repeated ack is answered from. l stays readable until
+// close keeps only what is needed to answer a repeated ack of l. l stays readable until
 // the next lease is taken.
 func (t *leaseTable) close(l *lease) {
 	s := &t.slots[l.slot]
@@ -91,8 +91,8 @@ func (t *leaseTable) erase(at uint32) {
 	}
 }
 
-// retell remembers the token that l had in an older term. A token that another
-// lease had as well, of which l is a part, goes on to name that one.
+// retell remembers the token that l had in an older term. If another lease had that token
+// too, and l was a part of it, the token goes on to name that other lease.
 func (t *leaseTable) retell(old Token, l *lease) {
 	if _, ok := t.retold[old]; ok || old.Term == l.token.Term {
 		return

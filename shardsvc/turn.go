@@ -1,7 +1,7 @@
 package shardsvc
 
-// turn is what all rooms share: the job's configuration, where its life is, and the
-// Step that runs.
+// turn is the state that all rooms share: the configuration of the job, how far its life
+// has come, and the Step that runs now.
 type turn struct {
 	cfg Config
 

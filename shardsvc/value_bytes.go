@@ -12,8 +12,8 @@ import (
 // Every stored value begins with the version of its layout.
 const valueVersion = 1
 
-// recordsVersion of `p`, `s` and `a` has the records in what is settled. Of older
-// ones they are untold.
+// recordsVersion of `p`, `s` and `a` counts the records of what is settled. In older
+// values they are untold.
 const recordsVersion = 2
 
 var errShort = errors.New("value is cut short")
@@ -124,8 +124,8 @@ func open(b []byte) decoder {
 	return d
 }
 
-// openUpTo opens a value whose layout has grown: what its version does not have
-// is left out.
+// openUpTo opens a value whose layout has grown. Fields that its version did not have keep
+// their zero values.
 func openUpTo(b []byte, newest byte) (d decoder, version byte) {
 	if len(b) == 0 {
 		return decoder{err: errShort}, 0

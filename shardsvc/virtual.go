@@ -6,11 +6,12 @@ import (
 	"github.com/headrace/headrace/shardsvc/cut"
 )
 
-// bit_exact: the blocks of the input are dealt out to a fixed number of virtual
-// ranks, block i of the order to virtual rank i mod V. Each of them is a partition
-// in strict order, which only those get leases of who ask for that virtual rank.
-// Nothing is stolen, and leases are of one size, so what a virtual rank reads, and
-// in which order, is a function of the input, the seed and V: whoever reads it.
+// bit_exact deals the blocks of the input out to a fixed number V of virtual ranks: block
+// i of the order belongs to virtual rank i mod V. Each virtual rank is a partition in
+// strict order. Only streams that ask for a virtual rank get its leases. Nothing is
+// stolen, and all leases have one size. So the rows of a virtual rank, and their order,
+// depend only on the input, the seed and V, and not on the process that reads them.
+// Example: with V = 4, virtual rank 1 reads blocks 1, 5, 9 and so on.
 
 // named gives p its identity, and with it its virtual rank.
 func (p *partition) named(identity string) error {
@@ -33,8 +34,8 @@ func (p *partition) named(identity string) error {
 	return nil
 }
 
-// counts1: the listing of p counts in the dataset's total. All virtual ranks list
-// the same segments, and so one of them does.
+// counts1 says whether the listing of p counts in the dataset's total. All virtual ranks
+// list the same segments, so only the first one counts.
 func (p *partition) counts1() bool { return p.virtual <= 1 }
 
 // listed counts the units of pass n.
@@ -45,12 +46,12 @@ func (p *partition) listed(n uint32) int64 {
 	return p.line(n).Units(0, p.LineEnd())
 }
 
-// exactPasses bounds what is counted again at a start: what a virtual rank has of
-// a shuffled pass depends on where that has the short blocks.
+// exactPasses bounds how many folded passes are counted again at a start. The units of a
+// virtual rank differ between shuffled passes, because a pass may give it short blocks.
 const exactPasses = 1024
 
-// listedFolded counts the units of the passes that were folded away, or, of too
-// many, not exactly, what they have at most.
+// listedFolded counts the units of the folded passes. With more than exactPasses of them
+// it gives an upper bound, and says that it is not exact.
 func (p *partition) listedFolded() (all int64, exact bool) {
 	if p.virtual == 0 || p.folded > exactPasses {
 		return p.Total * int64(p.folded), p.virtual == 0
@@ -61,7 +62,7 @@ func (p *partition) listedFolded() (all int64, exact bool) {
 	return all, true
 }
 
-// listedSoFar counts the units of all passes begun, at least of one.
+// listedSoFar counts the units of all passes that have begun, and of one pass if none has.
 func (p *partition) listedSoFar() (all int64) {
 	if p.virtual == 0 {
 		return p.Total * int64(max(p.begun(), 1))
@@ -78,8 +79,8 @@ func (p *partition) listedSoFar() (all int64) {
 	return all
 }
 
-// virtualRank is the partition of virtual rank v, from 1; nil: it is not known yet,
-// or there is none.
+// virtualRank is the partition of virtual rank v, counted from 1; nil if it is not listed
+// yet, or there is none.
 func (d *dataset) virtualRank(v uint32) *partition {
 	for _, p := range d.parts {
 		if v > 0 && p.virtual == v {

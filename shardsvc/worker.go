@@ -22,7 +22,7 @@ type worker struct {
 	rows                     uint64
 }
 
-// rank is what is known of a rank over all its processes.
+// rank is what is known of a rank, whichever process has it.
 type rank struct {
 	*account
 	index       int    // in order of arrival
@@ -49,7 +49,7 @@ func (r *rank) others() bool { return r.older > 0 || r.unheard }
 // away says whether its process may run and has not joined in this term yet.
 func (r *rank) away() bool { return r.process == present && r.worker() == nil }
 
-// worker is the process of the newest incarnation; nil: it is gone.
+// worker is the process of the newest incarnation; nil: there is none.
 func (r *rank) worker() *worker {
 	if r.newest == nil {
 		return nil
@@ -136,9 +136,9 @@ func (gr *group) newWorker(a *agent, r *rank, j *Join) *worker {
 	return w
 }
 
-// joinOlder takes in a process of an older term whose rank another one has taken
-// since, with a master that knew neither: it is ended, but what it has stepped is
-// in the model, and its agent may hold the acks.
+// joinOlder takes in a process of an older term whose rank another process has taken
+// since, at a master that knew neither. The older process is ended. But its steps are in
+// the model, and its agent may hold its acks.
 func (gr *group) joinOlder(a *agent, r *rank, j *Join) {
 	w := gr.newWorker(a, r, j)
 	r.older++
@@ -148,7 +148,7 @@ func (gr *group) joinOlder(a *agent, r *rank, j *Join) {
 	gr.endWorker(w, fmt.Sprintf("another process came for rank %d", r.no))
 }
 
-// process finds a process of a rank that did not end.
+// process finds a process of a rank that is not gone.
 func (gr *group) process(r *rank, incarnation uint64) *worker {
 	if r.worker() != nil && r.worker().incarnation == incarnation {
 		return r.worker()
@@ -163,7 +163,7 @@ func (gr *group) process(r *rank, incarnation uint64) *worker {
 	return nil
 }
 
-// rejoin: the same process, with the same or another agent.
+// rejoin is for a known process that comes again, with the same agent or another one.
 func (gr *group) rejoin(a *agent, w *worker, j *Join, at made) {
 	if r := w.rank; r.incarnation == j.Incarnation && at.at != 0 && (r.made.at == 0 || at.here < r.made.here) {
 		r.made = at
@@ -194,7 +194,7 @@ func (gr *group) joinReply(a *agent, j *Join, r *rank, again comesAgain) {
 
 func (gr *group) refuseJoin(a *agent, j *Join, reason string) { gr.turnAway(a, j, JoinRefused, reason) }
 
-// refuseOlder: a process that was made later has its place.
+// refuseOlder turns a process away because a process that was made later has its place.
 func (gr *group) refuseOlder(a *agent, j *Join, reason string) {
 	gr.turnAway(a, j, JoinSuperseded, reason)
 }
@@ -211,7 +211,7 @@ func (gr *group) fence(w *worker, reason string) {
 	gr.ledger.report(Report{Kind: ReportFenced, Rank: w.rank.no, Agent: w.agent.name, Reason: reason})
 }
 
-// endWorker has w's process ended; its rows stay until it is known to be gone.
+// endWorker has w's process ended. Its rows stay its own until it is known to be gone.
 func (gr *group) endWorker(w *worker, reason string) {
 	gr.ledger.end(&w.holder)
 	if w.why == "" {
@@ -221,7 +221,7 @@ func (gr *group) endWorker(w *worker, reason string) {
 	gr.kind.ending(w, reason)
 }
 
-// detach: no agent speaks for w any more; it is given up at deadline.
+// detach says that no agent speaks for w. At deadline w is given up.
 func (gr *group) detach(w *worker, deadline Time) {
 	if w.state == detached {
 		return
@@ -263,7 +263,7 @@ func (gr *group) leave(a *agent, k *Leave) {
 	}
 }
 
-// leftEnds: the process of a worker that left before is now known to be gone.
+// leftEnds takes in that the process of a worker that left before is gone now.
 func (gr *group) leftEnds(a *agent, k *Leave) {
 	for _, w := range a.workers {
 		if k.Ended && w.number == k.Worker && w.state == detached && w.leftTo == a.incarnation {
@@ -273,7 +273,7 @@ func (gr *group) leftEnds(a *agent, k *Leave) {
 	}
 }
 
-// workerLost: w's process is gone or given up.
+// workerLost says that w's process is gone or given up.
 func (gr *group) workerLost(w *worker, reason string) {
 	newest := w.rank.worker() == w
 	gr.fenceRank(w)
@@ -287,7 +287,7 @@ func (gr *group) fenceRank(w *worker) {
 	}
 }
 
-// drop takes w out: its leases' rest is pending, its requests are closed.
+// drop takes w out. The rest of its leases becomes pending, and its requests are closed.
 func (gr *group) drop(w *worker, as holderState, how back, reason string) {
 	a, r := w.agent, w.rank
 	newest := r.newest == &w.holder
@@ -317,7 +317,7 @@ func (gr *group) status(a *agent, s *WorkerStatus) {
 	w.waitSeconds, w.stepSeconds, w.rows = s.WaitSeconds, s.StepSeconds, s.RowsYielded
 }
 
-// accountOf is r's; nil: of no rank.
+// accountOf is the account of r; nil: of no rank.
 func accountOf(r *rank) *account {
 	if r == nil {
 		return nil

@@ -19,7 +19,8 @@ func Of(t *Table, n uint32) Line {
 	return Line{t, t.newOrder(n)}
 }
 
-// Units counts the records' units of a range of the line: dead tails hold none.
+// Units counts the units of a range of the line that hold records. The unused ends of
+// short blocks hold none.
 func (ln *Line) Units(start, end int64) int64 {
 	if ln.Order == nil {
 		return end - start
@@ -44,9 +45,10 @@ func (ln *Line) UnitsOf(s *Set) int64 {
 	return n
 }
 
-// StartPlace and endPlace turn line positions into order space. The border of
-// two segments is the start of the second one, and as an end the end of the
-// first.
+// StartPlace and EndPlace translate positions of the line into order space. At the border
+// of two segments StartPlace gives the start of the second one, and EndPlace the end of
+// the first one. Example: with segments [100, 150) and [0, 30), position 50 is offset 0 of
+// the second segment as a start, and offset 150 of the first one as an end.
 func (ln *Line) StartPlace(pos int64) Place {
 	t := ln.table
 	if ln.Order != nil || len(t.Segs) == 0 {
@@ -65,7 +67,7 @@ func (ln *Line) EndPlace(pos int64) Place {
 	return Place{s.ID, pos - s.Base + s.Start}
 }
 
-// OnLine is the inverse of both.
+// OnLine is the inverse of both: the position of a place, and whether it lies on the line.
 func (ln *Line) OnLine(at Place) (pos int64, ok bool) {
 	t := ln.table
 	if ln.Order != nil {
@@ -124,9 +126,9 @@ func (ln *Line) EachPiece(from, to int64, each func(at int64, s *Segment, start,
 	}
 }
 
-// EachOfSegment is the reverse: where [s.start, end) of a segment lies on the line.
-// shift added to a position of the line is the source's offset. It stops when each
-// says no.
+// EachOfSegment is the reverse: it walks over the parts of the line that [s.Start, end) of
+// a segment takes up. A position plus shift is the offset at the source. It stops when
+// each is false.
 func (ln *Line) EachOfSegment(s *Segment, end int64, each func(from, to, shift int64) bool) {
 	o := ln.Order
 	if o == nil {

@@ -35,10 +35,10 @@ func (q *Queue[T]) Pop() T {
 	return x
 }
 
-// All is what waits, first in first.
+// All is everything that waits, the oldest first.
 func (q *Queue[T]) All() []T { return q.items[q.head:] }
 
-// Keep drops what keep says no to.
+// Keep drops the items for which keep is false.
 func (q *Queue[T]) Keep(keep func(*T) bool) {
 	n := 0
 	for i := q.head; i < len(q.items); i++ {

@@ -114,7 +114,7 @@ func (m Map) Overlap(start, end int64) (i, j int) {
 	return i, j
 }
 
-// Kinds of settled.
+// Kinds of settled ranges.
 const (
 	Acked = iota
 	Excluded
@@ -122,7 +122,7 @@ const (
 	Kinds
 )
 
-// Set is all of the line below low, and ranges above it with their kind.
+// Set is everything of the line below Low, and ranges above it, each with its kind.
 type Set struct {
 	Low   int64
 	Above Map
@@ -191,14 +191,15 @@ func (s *Set) Gaps(start, end int64, each func(start, end int64)) {
 	}
 }
 
-// Unite adds all of t, with its kinds.
+// Unite adds all ranges of t, with their kinds.
 func (s *Set) Unite(t *Set) {
 	for _, x := range t.Spans() {
 		s.Add(x.Start, x.End, x.Val)
 	}
 }
 
-// Minus are the ranges of s that are not in t.
+// Minus is the ranges of s that are not in t. Example: [0, 300) minus [0, 200) is [200,
+// 300).
 func (s *Set) Minus(t *Set) Map {
 	m := s.Spans()
 	m.Without(t.Spans())
@@ -219,7 +220,7 @@ func (s *Set) Spans() Map {
 	return append(m, s.Above...)
 }
 
-// SetOf is the inverse of spans.
+// SetOf is the inverse of Spans.
 func SetOf(m Map) Set {
 	s := Set{Above: slices.Clone(m)}
 	s.absorb()

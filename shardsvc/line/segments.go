@@ -22,8 +22,8 @@ type Segment struct {
 // LineEnd is where the segment ends on the line.
 func (s *Segment) LineEnd() int64 { return s.Base + s.End - s.Start }
 
-// Blocks says in which order the blocks of a shuffled line come. size is 0 where
-// nothing is shuffled. A virtual rank has every every-th block, from first on.
+// Blocks says in which order the blocks of a shuffled line come. Size is 0 if nothing is
+// shuffled. A virtual rank has every Every-th block, from block First on.
 type Blocks struct {
 	Size         int64
 	Seed         uint64
@@ -72,7 +72,7 @@ func (t *Table) SetEnd(end int64) {
 	s.End = end
 }
 
-// Growing: records may still come at the end of the last segment.
+// Growing says whether records may still come at the end of the last segment.
 func (t *Table) Growing() bool {
 	n := len(t.Segs)
 	return n > 0 && !t.Segs[n-1].Sealed && !t.Complete && t.Size == 0
@@ -139,7 +139,7 @@ func (t *Table) Prune(n int) {
 	t.Pruned = true
 }
 
-// Forgotten: the segment was pruned, so all of it is settled.
+// Forgotten says whether the segment was pruned, so that all of it is settled.
 func (t *Table) Forgotten(segment int64) bool {
 	return t.Pruned && len(t.Segs) > 0 && segment < t.Segs[0].ID
 }

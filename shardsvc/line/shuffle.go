@@ -74,8 +74,8 @@ type deadTail struct {
 	before     int64 // dead units on the line before start
 }
 
-// order is the shuffled line of one pass: of a virtual rank every every-th block
-// of it, from first on.
+// order is the shuffled line of one pass. A virtual rank has every Every-th block of it,
+// from block First on.
 type order struct {
 	Perm         permutation
 	Block        int64

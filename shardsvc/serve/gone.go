@@ -25,8 +25,8 @@ type deletions struct {
 	of map[uint32][]Deletion
 }
 
-// NoteDeleted adds what the master's guard found to what is known of a dataset: one
-// finding a segment counts, the newest.
+// NoteDeleted adds what the master's guard found to what is known of a dataset. Of each
+// segment only the newest finding counts.
 func (s *Server) NoteDeleted(dataset uint32, found []Deletion) {
 	s.deletions.mu.Lock()
 	defer s.deletions.mu.Unlock()
@@ -66,7 +66,8 @@ func (s *Server) deleted() (all []Deletion) {
 	return all
 }
 
-// goneOf looks at one cut at a time: others get their turn in between.
+// goneOf lists what is deleted of one cut. It uses the loop for one cut at a time, so that
+// others get their turn in between.
 func (s *Server) goneOf(ctx context.Context, k *shardsvc.CutInfo) (*headracev1.Gone, error) {
 	deleted := s.deleted()
 	if k.State == shardsvc.CutVoided || len(deleted) == 0 {
@@ -106,9 +107,9 @@ func goneText(g *shardsvc.Gone) string {
 	return strings.Join(some, ", ")
 }
 
-// notRewindable says why nobody goes back to where a dataset stops, when it is met or
-// in the middle of the night: all that was saved since would be void by then. And
-// what to do.
+// notRewindable says why nobody may go back to a cut from which the dataset would stop,
+// and what to do instead. The dataset might stop hours later, and everything that was
+// saved until then would be void.
 func (l *loop) notRewindable(to *cut.Cut, g *shardsvc.Gone, deleted []Deletion) (hint string, err error) {
 	what, rank := "the start", int64(cut.Group)
 	if to != nil {
@@ -159,8 +160,8 @@ func (l *loop) rewindable(rank int64, but *cut.Cut, deleted []Deletion) *shardsv
 	return nil
 }
 
-// tellGone says in the log what a model that went back will miss. Who went back by
-// himself was not asked.
+// tellGone logs what a model that went back will miss. A trainer that goes back by itself
+// asks nobody before.
 func (s *Server) tellGone(id uint64) {
 	deleted := s.deleted()
 	if id == 0 || len(deleted) == 0 {

@@ -203,7 +203,7 @@ func (l *loop) step(ev shardsvc.Event) {
 	}
 }
 
-// rejected is why the last step made no sense to the core, if so.
+// rejected says why the last step was rejected; nil: it was not.
 func (l *loop) rejected() error {
 	for _, r := range l.cur.fx.Reports[l.reported:] {
 		if r.Kind == shardsvc.ReportRejected {
@@ -227,14 +227,14 @@ func (l *loop) handOver() {
 	l.cur = next
 }
 
-// trusted is how long a store is believed to be still ours, as a part of the TTL.
-// Agents trust an echo for a tenth of the TTL less than the TTL, so that a master whose
-// store was taken from it gives nobody trust that outlives what the next one waits.
+// trusted is for how long after a commit the store counts as ours, as a part of the TTL.
+// Agents trust an echo for nine tenths of the TTL. So a master whose store was taken gives
+// nobody trust that lasts longer than the next master waits.
 const trusted = 25
 
-// prove: what says something and stores nothing leaves only while the store was ours a
-// moment ago. A master that stood still, or had nothing to do, may have lost it to
-// another one meanwhile; then this commit fails, and it ends.
+// prove makes sure that the store is still ours before a batch leaves that says something
+// and stores nothing. A master that stood still, or had nothing to store, may have lost
+// its store to another master. The commit then fails, and this master ends.
 func (l *loop) prove() {
 	b := l.cur
 	b.handed = l.now()
@@ -243,7 +243,7 @@ func (l *loop) prove() {
 	}
 }
 
-// free takes a buffer back whose batch is durable.
+// free takes back a buffer whose batch is durable.
 func (l *loop) free(b *buffer) {
 	if len(b.fx.Puts) > 0 {
 		l.proved = b.handed

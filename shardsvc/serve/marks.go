@@ -12,13 +12,12 @@ import (
 // channel first, then read the marks, then wait.
 func (s *Server) Moved() <-chan struct{} { return s.moved.wait() }
 
-// CommitMarks are, for each partition of a dataset, below which position all
-// records are in the newest bound checkpoint (where nothing can be bound, or a
-// shared job never did: are acked): what a broker may be told as our progress.
-// Later passes read the same records again; a broker is told of the first. A
-// shuffled partition settles out of order, and is told when nothing of it is
-// missing. A partition without segments has no mark. What must be kept at the
-// source is another question: see Needed.
+// CommitMarks say for each partition of a dataset up to which position a broker may be
+// told of our progress: all records below are in the newest bound checkpoint. If no cut
+// can be bound, or a shared job never bound one, they are acked. Later passes read the
+// same records again, so a broker is told only of the first one. A shuffled partition
+// settles out of order, so a broker is told when all of it is settled. A partition without
+// segments has no mark. Needed says what the source must keep.
 func (s *Server) CommitMarks(ctx context.Context, dataset uint32) ([]sources.Mark, error) {
 	var marks []sources.Mark
 	known := false
@@ -54,9 +53,9 @@ func (s *Server) CommitMarks(ctx context.Context, dataset uint32) ([]sources.Mar
 	return marks, nil
 }
 
-// RetainMarks are, for each partition of a dataset as its source calls it, from which
-// position on the source must keep its records: see Needed. Nothing below is read again,
-// whichever kept checkpoint is gone back to.
+// RetainMarks say for each partition of a dataset, as the source calls it, from which
+// position on the source must keep its records (see Needed). Nothing below is read again,
+// whichever kept checkpoint one goes back to.
 func (s *Server) RetainMarks(ctx context.Context, dataset uint32) ([]sources.Mark, error) {
 	var marks []sources.Mark
 	known := false

@@ -31,8 +31,8 @@ type outbox struct {
 	ready  chan struct{}
 }
 
-// outgoing is one message. Its repeated fields are simply concatenated: that is
-// what Protocol Buffers make of them.
+// outgoing is one message. Its fields are concatenated bytes: Protocol Buffers read
+// repeated fields that way.
 type outgoing struct {
 	buf   *[]byte // of messages
 	order wire.Order
@@ -66,8 +66,8 @@ func (o *outbox) addCut(c *cutReply) {
 	o.batchBytes += cutReplyBytes
 }
 
-// publish shows the sender the batch, all of it at once; false: the outbox is
-// full, and nothing of the batch will be sent.
+// publish hands all of a batch to the sender at once. It is false if the outbox is full;
+// then nothing of the batch is sent.
 func (o *outbox) publish() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

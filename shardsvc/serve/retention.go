@@ -16,8 +16,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Retention is how far the oldest record that is still needed of one partition is
-// from where the source deletes: what the master's guard found last.
+// Retention says how far the oldest record of a partition that is still needed is from
+// being deleted at the source, as the master's guard found it last.
 type Retention struct {
 	Partition uint32
 	Identity  string
@@ -58,8 +58,8 @@ func (s *Server) retention(dataset uint32) []Retention {
 // Need is what one partition's source must keep.
 type Need = shardsvc.NeedInfo
 
-// Needed is from where on each partition of a dataset that is not settled must be
-// kept by its source.
+// Needed says for each partition of a dataset that is not settled from which position on
+// its source must keep records.
 func (s *Server) Needed(ctx context.Context, dataset uint32) ([]Need, error) {
 	var all []Need
 	known := false

@@ -8,12 +8,11 @@ import (
 	"github.com/headrace/headrace/shardsvc/wire"
 )
 
-// silences are the questions to sources that have no answer, by dataset. The master
-// asks (discovery, the guard); who asks does not matter.
+// silences are the questions to sources that were not answered, by dataset. Discovery and
+// the guard of the master ask them; it does not matter which of them.
 //
-// The rule: a source is silent since the first question that was asked after its last
-// answer. So a call that hangs counts as well as one that fails, and a source that
-// nobody asks is not silent.
+// The rule: a source is silent since the first question after its last answer. So a call
+// that hangs counts like a call that fails. A source that nobody asks is not silent.
 type silences struct {
 	mu sync.Mutex
 	of map[uint32]*unanswered
@@ -27,11 +26,11 @@ type unanswered struct {
 // SourceAsked: the source of a dataset is asked something now.
 func (s *Server) SourceAsked(dataset uint32) { s.silences.note(dataset, "") }
 
-// SourceSilent: it did not answer, or not for all that was asked, and another try may
-// help.
+// SourceSilent says that the source did not answer, or not everything, and that another
+// try may help.
 func (s *Server) SourceSilent(dataset uint32, reason string) { s.silences.note(dataset, reason) }
 
-// SourceAnswered: it did. Also that it is not asked any more.
+// SourceAnswered says that the source answered, or that nobody asks it any more.
 func (s *Server) SourceAnswered(dataset uint32) {
 	s.silences.mu.Lock()
 	defer s.silences.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"github.com/headrace/headrace/shardsvc"
 )
 
-// stored is what the core keeps for us as a dataset's spec: the text as people
-// wrote it, and what we made of it.
+// stored is what the core keeps as a dataset's spec: the text as people wrote it, and our
+// reading of it.
 type stored struct {
 	yaml string
 	json []byte
@@ -40,7 +40,7 @@ func decodeStored(b []byte) (stored, error) {
 	return stored{yaml: e.YAML, json: e.Spec, spec: spec}, err
 }
 
-// options is what the core follows of a spec.
+// options is the part of a spec that the core follows.
 func options(spec *dataset.Spec) shardsvc.Options {
 	o := shardsvc.Options{
 		Passes:  spec.Passes,

@@ -69,7 +69,7 @@ func (h *shards) Session(g grpc.BidiStreamingServer[headracev1.AgentMessage, hea
 	return st.err
 }
 
-// begin counts a reader, unless the server is stopping.
+// begin counts a reader. It is false if the server is stopping.
 func (s *Server) begin() bool {
 	s.sessions.mu.Lock()
 	defer s.sessions.mu.Unlock()

@@ -13,8 +13,8 @@ const (
 	trackSamples = 512
 )
 
-// track remembers when how much of a dataset was listed and settled, as far as
-// somebody looked: age and drain time follow from two lines over time.
+// track remembers at which time how much of a dataset was listed and how much was settled.
+// Age and drain time follow from these two curves.
 type track struct {
 	mu      sync.Mutex
 	listed  []sample // one per change, the newest last
@@ -33,7 +33,7 @@ func (t *track) seen(now time.Time, c shardsvc.Counts) (age, drain float64) {
 	if n := len(t.listed); n == 0 || t.listed[n-1].units < c.Listed {
 		t.listed = append(t.listed, sample{now, c.Listed})
 	}
-	// What was all settled has no age; keep the samples above it.
+	// Samples that are settled wholly have no age. Keep those above them.
 	for len(t.listed) > 1 && t.listed[0].units <= c.Settled {
 		t.listed = t.listed[1:]
 	}
