@@ -76,7 +76,7 @@ func (lg *ledger) settle(l *lease, pos int64, k *Ack) {
 	if len(ps.tries) > 0 {
 		lg.dropTries(ps, l.prefix, pos)
 	}
-	if k.Step > 0 { // with 0 an agent acks what holds no record
+	if k.Step > 0 { // an agent acks a range without records with step 0
 		lg.above.acked(w)
 	}
 	w.units += uint64(units)

@@ -55,7 +55,7 @@ func (lg *ledger) recordsAgain(p *partition, shares []share, want *lines, units,
 		}
 	}
 	now := want.allRecords(p, math.MaxInt)
-	if now.Untold > was.Untold { // units that were told later are untold in want: whose rows they are is not known
+	if now.Untold > was.Untold { // units that were counted later are untold in want, so their rows cannot be told apart
 		return cut.Untold(units)
 	}
 	was.Without(now)

@@ -102,7 +102,7 @@ func (lg *ledger) carveFrom(p *partition, w *holder, size int64) *lease {
 			lg.dirtyPass(ps)
 		}
 		if p.holder != nil && p.asks() {
-			return nil // the answer may bring back what lies before the frontier
+			return nil // the answer may make a range below the frontier pending
 		}
 		start := ps.frontier
 		end := ps.reachOut(start, lg.clip(ps, start, p.LineEnd(), size), size)

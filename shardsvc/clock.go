@@ -20,7 +20,7 @@ const (
 type timer struct {
 	at   Time
 	kind timerKind
-	of   any    // whose it is
+	of   any    // the agent, worker, holder or dataset that it is for
 	cut  uint64 // of timerResolve
 }
 

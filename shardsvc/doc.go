@@ -10,61 +10,62 @@
 // (aboveLedger, groupKind), and one below by the methods listed here. Only a room changes
 // its own state. Tests in internal/archtest keep it so.
 //
-// turn: what all rooms share in a Step, and the forms of what goes in, out and to the
-// store.
+// The turn: the state that all rooms share in a Step, and the forms of events, effects and
+// stored values.
 //
 //	turn.go        the job's configuration, and where its life is
 //	clock.go       deadlines
-//	event.go       what can happen
-//	event_cut.go   what can happen to cuts
-//	event_round.go what ranks say of their rounds
-//	options.go     what a dataset's options can be
-//	effects.go     what comes out: puts, replies, reports
+//	event.go       events
+//	event_cut.go   events of cuts
+//	event_round.go reports of rounds
+//	options.go     which options of a dataset are valid
+//	effects.go     effects: puts, replies, reports
 //	refusal.go     why a restore is refused
 //	keys.go        the durable keys
-//	values.go      the durable values, each versioned by its first byte: the job, its input, who is there
-//	settled_values.go  those of what is settled, and by whom
-//	cut_values.go  those of cuts
-//	landing_values.go those of pushed transactions
-//	value_bytes.go how they are written and read
-//	cut_state.go   where in its life a kept cut is
-//	stored.go      stored pairs, sorted by what they are
+//	values.go      the durable values, each versioned by its first byte: job, input, ranks, agents
+//	settled_values.go  durable values of settled ranges
+//	cut_values.go  durable values of cuts
+//	landing_values.go  durable values of pushed transactions
+//	value_bytes.go how the bytes of values are written and read
+//	cut_state.go   the states of a kept cut
+//	stored.go      stored pairs, sorted by kind
 //
-// The ledger: in whose hands each record is. The state of a (partition, pass) lives on
-// one line of int64 units. On it every planned unit is in exactly one of pending,
-// leased and settled; CheckInvariants proves it after every Step in tests.
+// The ledger: whether each record is pending, leased or settled, and who holds it. The
+// state of a (partition, pass) lives on one line of int64 units. On it every planned unit
+// is in exactly one of pending, leased and settled; CheckInvariants proves it after every
+// Step in tests.
 //
-//	ledger.go        the ledger, and what it asks of the rooms above
+//	ledger.go        the ledger, and its questions to the rooms above
 //	dataset.go       datasets, their partitions and segments
-//	dataset_state.go where in its life a dataset is
+//	dataset_state.go the states of a dataset
 //	landing.go       transactions that were pushed: their segments and their ids in one Step
 //	partition.go     the passes of a partition, and their folding
 //	virtual.go       virtual ranks: one partition each, granted by itself (bit_exact)
 //	head.go          ends of segments that grow; diverged
 //	holder.go        processes that may hold leases, and the accounts of ranks
-//	resume.go        what a process that starts goes on from, as datasets say it
+//	resume.go        how a new process goes on, as datasets say it
 //	request.go       lease requests, and how they wait
 //	standing.go      whether a request is granted rows now, or why not
 //	parked.go        requests of processes that are given no rows yet
-//	carve.go         what to grant next, and how much
+//	carve.go         which range to grant next, and how much of it
 //	lease.go         leases
 //	lead.go          leases that end ahead of head
-//	token.go         their tokens; what is kept of closed ones
+//	token.go         their tokens, also of closed leases
 //	held.go          leases that are asserted again
-//	steal.go         whose tail to ask for
+//	steal.go         which holder to ask for a tail
 //	stall.go         how long a holder may make no progress
-//	ack.go           acks and what they settle
+//	ack.go           acks
 //	pieces.go        how acked pieces lie in the store, and which fold
-//	tally.go         the records in what is settled
+//	tally.go         how many records are settled
 //	giveback.go      rows that come back: loss, release, failure, tries
-//	excluded.go      what the source has lost: settled, with a record that stays
+//	excluded.go      records that the source has lost: settled, and listed for ever
 //	members.go       from settled sets and acks to a cut
 //	lines.go         from a cut back to settled sets
-//	bound.go         what is in a bound cut folds
+//	bound.go         acks that are in a bound cut fold
 //	goback.go        from a cut to the settled sets of the job, or of one rank
-//	again.go         what would be pending again
+//	again.go         which records would be pending again
 //	adopt.go         cuts that only their manifest knows
-//	dirty.go         what the next Flush encodes
+//	dirty.go         the changes that the next Flush encodes
 //	ledger_load.go   from stored pairs back to a ledger
 //
 // The ledger offers:
@@ -76,16 +77,16 @@
 //	setTaking stalled standUnder standing succeed takeBack takeStepsDue taken unpark
 //	withSegments
 //
-// The group: who is there.
+// The group: which agents and processes are there.
 //
 //	group.go       the group
-//	groupkind.go   what it asks of the model kind
+//	groupkind.go   its questions to the model kind
 //	session.go     agents and their sessions; recovery of a new term
 //	worker.go      trainer processes: joins, leaves
 //	made.go        which of two processes of a rank is the newer one
 //	generation.go  one start of the whole group, and its end
 //	steps.go       reported steps; processes that stall
-//	series.go      rounds: what all ranks may yield
+//	series.go      rounds: how far all ranks may yield
 //
 // The group offers:
 //
@@ -95,13 +96,13 @@
 // Checkpoints: which records are in which model.
 //
 //	checkpoints.go  the room
-//	kind.go         what differs between model kinds
+//	kind.go         the questions that each model kind answers in its own way
 //	shared.go       the model outlives its workers
 //	replicated.go   all ranks have the same model
 //	private.go      each rank has its own
-//	past.go         what is known of ranks and processes
+//	past.go         the past of ranks and processes
 //	kept.go         the cuts that are kept, and their lives
-//	ask.go          who asks for a cut, and what it waits for
+//	ask.go          calls about cuts; asks that wait until their cut is complete
 //	freeze.go       a cut is made
 //	pause.go        yields of all trainers, paused for an exact cut of a shared model
 //	bind.go         bind and drop
@@ -109,15 +110,15 @@
 //	resolve.go      private ranks that are gone: their frozen cuts, their acks
 //	restore.go      going back to a cut: calls, the choice, the phase
 //	doubt.go        whether others still train a shared model
-//	gate.go         who gets nothing before it restored
+//	gate.go         which processes get no rows before they restored
 //	rewind.go       a person goes back
 //
 // The checkpoints offer:
 //
 //	after kept linesOf newestBound ownLines rewindTarget whole
 //
-// The view: what others may know. It reads all rooms and changes nothing: a test keeps it
-// from assigning to what is theirs.
+// The view: answers for tools, metrics and sources. It reads all rooms and changes nothing;
+// a test keeps it from assigning to their state.
 //
 //	ledger_view.go   datasets, partitions, passes and leases, for tools and metrics
 //	ledger_marks.go  low marks
@@ -126,13 +127,13 @@
 //	query_serve.go   segments, for sources that are opened again
 //	query_cut.go     kept cuts, marks to commit and to retain, the dry run of a rewind
 //	needed.go        from where on sources must keep their records
-//	gone.go          what a cut needs and the source has deleted
+//	gone.go          input that a cut needs and the source has deleted
 //
 // The core itself: one door.
 //
 //	core.go       Core, Step and its dispatch
-//	tick.go       what a deadline does
+//	tick.go       deadlines that have come
 //	load.go       from stored pairs back to a core; start of a term
-//	flush.go      what has changed, to puts, once per batch
+//	flush.go      changes to puts, once per batch
 //	invariant.go  the inequality and the exactly-one-of check
 package shardsvc

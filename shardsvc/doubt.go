@@ -16,8 +16,9 @@ import (
 // for is given up after one TTL; a process that it had let go of just then, after another.
 func (ck *checkpoints) doubtfulFor() Time { return 2 * ck.cfg.SessionTTL }
 
-// doubt names those of whom it is not known whether they still train the model beside w;
-// empty: it is known of all. w has waited for so long.
+// doubt names the processes that may still train the model beside w, although nobody is
+// heard of; empty: there is none, or one is heard of. waited is how long w has waited.
+// Example: rank 1 was heard last 3 s ago, and w calls for the first time: rank 1.
 func (ck *checkpoints) doubt(w *worker, waited Time) string {
 	waited = min(waited, ck.now-ck.recoveredAt)
 	if waited >= ck.doubtfulFor() {
@@ -60,8 +61,8 @@ func (ck *checkpoints) starts(w *worker) bool {
 	return slices.ContainsFunc(ck.starters, func(s starter) bool { return s.w == w })
 }
 
-// checkStarters lets those begin of whom it is known what they begin with. It runs at the
-// end of a Step: somebody may be gone, or was heard of.
+// checkStarters has the starters begin that need not wait any more. It runs at the end of
+// each Step, because a process may be gone now, or was heard of.
 func (ck *checkpoints) checkStarters() {
 	if ck.recovering {
 		return

@@ -89,8 +89,8 @@ type Resume uint8
 const (
 	// ResumeDefault: BOUND if a cut is kept, else START; shared: ACKED.
 	ResumeDefault Resume = iota
-	ResumeBound          // nothing is granted before it restored, if there is a past
-	ResumeAcked          // what is acked stays: shared, or where no cut can be asked
+	ResumeBound          // if any record is in a model, the process gets none before it restored
+	ResumeAcked          // acked records stay acked: for shared, and for jobs without cuts
 	ResumeStart          // all is pending again
 )
 

@@ -44,7 +44,7 @@ func (lg *ledger) truncated(e *Truncated) {
 	if p.begun() == 0 {
 		return // nobody has read of it: a checkpoint that is brought yet may have it in its model
 	}
-	lg.growTo(p, line.Place{Segment: e.Segment, Offset: e.End}) // what was deleted was there
+	lg.growTo(p, line.Place{Segment: e.Segment, Offset: e.End}) // deleted records were there
 	for _, ps := range p.passes {
 		if ps.Order != nil {
 			continue // its leases meet the loss block by block
@@ -91,7 +91,7 @@ func (ps *pass) unread(start, end int64) (first, last int64, any bool) {
 // again.
 func (lg *ledger) readLoss(l *lease, from int64, f *ReadFailure) {
 	ps, end := l.pass, l.end
-	if ps.Order == nil && f.Lost.Segment == l.segment { // what was deleted was there
+	if ps.Order == nil && f.Lost.Segment == l.segment { // deleted records were there
 		lg.growTo(ps.p, line.Place{Segment: l.segment, Offset: min(f.Lost.End, end-l.shift)})
 	}
 	if from < end {

@@ -187,7 +187,7 @@ func (lg *ledger) readFailure(a *speaker, f *ReadFailure) {
 	failures := l.tries.failures() + 1
 	lg.reportBack(l, from, "read_failed")
 	lg.giveBack(l, from, unread)
-	if f.Permanent || failures >= maxFailures && !p.Growing() { // what has no end waits for its source
+	if f.Permanent || failures >= maxFailures && !p.Growing() { // a dataset without an end waits until its source answers
 		then := ""
 		if !f.Permanent {
 			then = fmt.Sprintf("; when the source answers again, run `headrace dataset resume %s`: it goes on there, and nothing is lost", d.name)

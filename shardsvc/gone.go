@@ -15,7 +15,7 @@ type Deletion struct {
 	Source  string // the partition, as the source calls it
 	Segment int64
 	Low     int64
-	All     bool // nothing of the segment is there, or what is there is another one
+	All     bool // nothing of the segment is there, or another segment is there
 }
 
 // Gone is the input that going back to a cut needs and the source has deleted. It is

@@ -24,7 +24,7 @@ func (lg *ledger) head(h *Head) {
 	}
 	for _, ps := range p.passes {
 		planned := min(ps.frontier, p.Total)
-		if ps.Order != nil && planned > 0 { // shuffled: what is planned may lie anywhere
+		if ps.Order != nil && planned > 0 { // shuffled: planned records may lie anywhere
 			planned = s.Base + s.End - s.Start
 		}
 		if at := h.End - s.Start + s.Base; at < planned && planned > s.Base {

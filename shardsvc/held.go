@@ -180,7 +180,7 @@ func (lg *ledger) heldOver(a *speaker, w *holder, h *Held) {
 	if i := p.SegByID(h.Segment); i >= 0 && ps.Order == nil && p.Segs[i].Sealed {
 		h.End = max(h.Start, min(h.End, p.Segs[i].End)) // it ended ahead of head, where nothing comes any more
 	}
-	lg.growTo(p, line.Place{Segment: h.Segment, Offset: max(h.Start, min(h.Frontier, h.End))}) // what it has delivered was there
+	lg.growTo(p, line.Place{Segment: h.Segment, Offset: max(h.Start, min(h.Frontier, h.End))}) // delivered records were there
 	start, ok := ps.OnLine(line.Place{Segment: h.Segment, Offset: h.Start})
 	end, ok2 := ps.OnLine(line.Place{Segment: h.Segment, Offset: h.End})
 	if !ok || !ok2 || start > end {

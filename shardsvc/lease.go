@@ -18,7 +18,7 @@ type lease struct {
 
 	asked      bool // a steal ask is out
 	askAt      int64
-	thief      *holder // for whom
+	thief      *holder // gets what the holder gives up
 	refusals   uint8
 	stealAfter Time
 

@@ -24,7 +24,7 @@ func (lg *ledger) members(r *account, step int64, own *lines) *cut.Cut {
 		for _, p := range d.parts {
 			q := cut.Partition{Number: p.no, Identity: p.identity, Estimated: p.estimated}
 			done := cut.Tally{}
-			if !lg.perRank { // of a private rank nobody counts what others hold
+			if !lg.perRank { // a private rank's cut does not count the records of other ranks
 				q.Done, q.DoneUnits = p.folded, cut.Units{Acked: p.units[line.Acked], Excluded: p.units[line.Excluded], Dropped: p.units[line.Dropped]}
 				done = p.records
 			}
