@@ -110,6 +110,12 @@ test-torch: build ## headrace.torch with a real torch; the first time it install
 	@python="$$($(PYTHON) connectors/python/tests_torch/install_torch.py)" && cd connectors/python && \
 	  HEADRACE_BIN="$(CURDIR)/$(BIN)" PYTHONPATH="$(CURDIR)/connectors/python/src" "$$python" -m pytest -q tests_torch
 
+HISTORIES ?= 500
+.PHONY: test-torch-long
+test-torch-long: build ## HISTORIES random histories of 4 gloo ranks with stalls, kills and 4 -> 3 -> 4 ranks; takes hours
+	@python="$$($(PYTHON) connectors/python/tests_torch/install_torch.py)" && cd connectors/python && \
+	  HISTORIES=$(HISTORIES) HEADRACE_BIN="$(CURDIR)/$(BIN)" PYTHONPATH="$(CURDIR)/connectors/python/src" "$$python" -m pytest -q tests_torch/check_histories.py
+
 .PHONY: wheel
 wheel: build venv ## the Python package with the binary in it, tried in a fresh environment
 	@mkdir -p connectors/python/src/headrace/bin

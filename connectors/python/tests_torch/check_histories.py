@@ -1,0 +1,106 @@
+"""Random histories of a group of gloo ranks: make test-torch-long, HISTORIES=500.
+
+Ranks are idle, stall, and are killed; groups of 4, 3 and 4 ranks follow each other. No rank
+hangs, all ranks end at the same round with the same weights, and each record is in the
+model once: at the end, and at every checkpoint. One process imports torch and forks the
+ranks, so a history takes seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file
+
+HERE = Path(__file__).parent
+HISTORIES = int(os.environ.get("HISTORIES", 5))
+PATIENCE = 180.0  # seconds; a group that has not ended then hangs
+
+
+class Zygote:
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, str(HERE / "zygote.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def ask(self, **what: Any) -> Any:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        print(json.dumps(what), file=self.process.stdin, flush=True)
+        return json.loads(self.process.stdout.readline())
+
+
+@pytest.fixture(scope="module")
+def zygote() -> Iterator[Zygote]:
+    made = Zygote()
+    yield made
+    made.process.communicate(timeout=30)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def group(job: Any, zygote: Zygote, world: int, env: dict[str, str]) -> tuple[list[int], list[str]]:
+    """A group of ranks from its start to its end: exit codes and what each has printed."""
+    env = {**job.env, **env, "WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    logs = [job.folder / f"rank-{r}.log" for r in range(world)]
+    pids = []
+    for r, log in enumerate(logs):
+        log.unlink(missing_ok=True)
+        told = {**env, "RANK": str(r), "LOCAL_RANK": str(r)}
+        pids.append(zygote.ask(start=str(HERE / "rank.py"), env=told, folder=str(job.folder), log=str(log)))
+    codes = zygote.ask(wait=pids, within=PATIENCE)
+    for pid, code in zip(pids, codes):
+        if code is None:
+            os.kill(pid, 9)
+    texts = [log.read_text() for log in logs]
+    assert None not in codes, f"the group hangs: {codes}\n" + "\n".join(t[-2000:] for t in texts) + job.logs()[-4000:]
+    return codes, texts
+
+
+def hashed(rows: int) -> list[int]:
+    return [rows, sum(i * 7919 + i * i for i in range(rows))]
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("history", range(HISTORIES))
+def test_no_history_hangs_or_loses_or_repeats_a_record(
+    job: Any, zygote: Zygote, rng: random.Random, history: int
+) -> None:
+    rows = rng.choice([rng.randint(1, 60), rng.randint(100, 1500), rng.randint(1000, 4000)])
+    job.write(rows, files=rng.randint(1, 4))
+    job.up("--model", "replicated")
+    job.apply()
+    worlds = [4, 3, 4] if rng.random() < 0.5 else [4, rng.randint(1, 4)]
+    base = {"STALL": str(rng.choice([0, 0.1, 0.5])), "EVERY": str(rng.randint(2, 12)), "SEED": str(rng.random())}
+    codes: list[int] = []
+    for i, world in enumerate(worlds):
+        last = i == len(worlds) - 1
+        at = -1 if last else rng.randint(1, 2 + rows // (20 * world))
+        kill = f"{rng.randrange(world)},{at},{rng.randrange(2)}"
+        codes, texts = group(job, zygote, world, {**base, "KILL": kill})
+        assert (set(codes) == {0}) or -9 in codes, "\n".join(texts) + job.logs()[-4000:]
+    assert set(codes) == {0}, "\n".join(texts)
+    ends = {re.findall(r"^ends .*", text, re.MULTILINE)[0] for text in texts}
+    assert len(ends) == 1, ends
+    assert str(hashed(rows)) in ends.pop(), (rows, texts)
+    for folder in sorted(job.folder.glob("checkpoints/step-*")):
+        if not (folder / "headrace-manifest.json").exists():
+            continue  # its save was killed
+        records = int(load_file(folder / "state.safetensors")["sums"][0])
+        audit = json.loads(job.headrace("audit", str(folder), "-o", "json").stdout)
+        assert records == audit["datasets"][0]["records"]["rows"], folder
+    shutil.rmtree(job.folder / "checkpoints", ignore_errors=True)
