@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,7 +15,7 @@ import (
 )
 
 const pushedSpec = `name: clicks
-landing: {end: pushed, partitions: 3, key: /user, chunk: 1KiB}
+landing: {end: pushed, partitions: 3, key: /user, chunk: 1KiB, retain: 0s}
 decode:
   format: json
   columns:
@@ -43,6 +44,15 @@ func (w *world) rows(name string, from, to int) string {
 	return w.write(name, b.String())
 }
 
+// chunks counts the chunks that are stored.
+func (w *world) chunks() int {
+	all, err := filepath.Glob(filepath.Join(w.state(), "landing", "s*", "*", "*", "*"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return len(all)
+}
+
 func sumTo(n int) string { return fmt.Sprintf("rows %d sum %d", n, n*(n-1)/2) }
 
 func TestPushedRecordsAreTrainedOnOnce(t *testing.T) {
@@ -68,6 +78,7 @@ func TestPushedRecordsAreTrainedOnOnce(t *testing.T) {
 	if r := trainer.wait(); !strings.Contains(r.out, sumTo(1000)) {
 		t.Errorf("the trainer: %s%s, want %s", r.out, r.err, sumTo(1000))
 	}
+	up.until("chunks are deleted once they are trained on", func() bool { return w.chunks() == 0 })
 	if r := w.run("push", "clicks", w.path("part-0")); r.code == 0 || !strings.Contains(r.err, "has ended") {
 		t.Errorf("a push after the end: exit %d, %s", r.code, r.err)
 	}

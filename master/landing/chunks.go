@@ -134,3 +134,15 @@ func deleteStream(ctx context.Context, store storage.Store, stream string) error
 	}
 	return nil
 }
+
+// Close ends the use of the folder.
+func (c *Local) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.folder == nil {
+		return nil
+	}
+	f := c.folder
+	c.folder = nil
+	return f.Close()
+}

@@ -45,7 +45,10 @@ func (f *Full) Error() string {
 		f.Dataset, f.Stored, f.Most, f.After)
 }
 
-const maxTransaction = 200 // bytes of an id
+const (
+	maxTransaction = 200 // bytes of an id
+	cleanEvery     = 5 * time.Second
+)
 
 // Service takes pushed records. Make it with New; Run deletes what is not needed.
 type Service struct {
@@ -73,7 +76,7 @@ type stored struct {
 
 // New makes a service that keeps chunks in a store.
 func New(srv Ledger, store storage.Store, log *slog.Logger) *Service {
-	return &Service{srv: srv, store: store, log: log, now: time.Now, every: 30 * time.Second, stored: map[string]*stored{}}
+	return &Service{srv: srv, store: store, log: log, now: time.Now, every: cleanEvery, stored: map[string]*stored{}}
 }
 
 // place is a dataset that records can be pushed to.

@@ -1,0 +1,225 @@
+package landing
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/internal/chunk"
+	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/internal/storage"
+	"github.com/headrace/headrace/internal/store/memstore"
+	"github.com/headrace/headrace/shardsvc/serve"
+	"github.com/headrace/headrace/sources"
+	adapter "github.com/headrace/headrace/sources/landing"
+	"google.golang.org/grpc"
+)
+
+const spec = `
+name: clicks
+landing: {partitions: 2, stage_ttl: 1h, remember: 1h, retain: 0s, max_bytes: 1MiB}
+decode:
+  format: lines
+  columns: [{name: line, path: $value, dtype: bytes}]
+`
+
+// registrar keeps the services of a server, to call them without a network.
+type registrar map[string]any
+
+func (r registrar) RegisterService(d *grpc.ServiceDesc, impl any) { r[d.ServiceName] = impl }
+
+// start runs a real shard service with one dataset, and landing beside it.
+func start(t *testing.T) *Service {
+	t.Helper()
+	dataset.Register(adapter.Kind)
+	srv, err := serve.New(serve.Config{Store: memstore.New()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- srv.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	r := registrar{}
+	srv.Register(r)
+	if _, err := r["headrace.v1.Datasets"].(headracev1.DatasetsServer).Apply(t.Context(), &headracev1.ApplyRequest{Yaml: spec}); err != nil {
+		t.Fatal(err)
+	}
+	folder, err := storage.OpenFolder(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = folder.Close() })
+	stream, err := streamOf(t.Context(), folder, "clicks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts := []serve.NewPartition{{ID: sources.PartitionID(chunk.PartitionID(stream, 0))}, {ID: sources.PartitionID(chunk.PartitionID(stream, 1))}}
+	if _, err := srv.AddPartitions(t.Context(), 1, parts, false); err != nil {
+		t.Fatal(err)
+	}
+	return New(srv, folder, slog.New(slog.DiscardHandler))
+}
+
+func lines(all ...string) []byte {
+	var b chunk.Builder
+	for _, l := range all {
+		b.Add(chunk.Record{Value: []byte(l)})
+	}
+	return b.Chunk()
+}
+
+func (s *Service) staged(t *testing.T, transaction string, partition int, data []byte) string {
+	t.Helper()
+	l, err := s.Stage(t.Context(), "clicks", transaction, partition, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l.String()
+}
+
+func (s *Service) held(t *testing.T) int {
+	t.Helper()
+	all, err := s.store.List(t.Context(), "", "", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, o := range all {
+		if _, err := chunk.ParseKey(o.Key); err == nil {
+			n++
+		}
+	}
+	return n
+}
+
+func TestATransactionCannotCommitWhatWasNotStagedForIt(t *testing.T) {
+	s := start(t)
+	mine, others := s.staged(t, "mine", 0, lines("a")), s.staged(t, "others", 1, lines("b"))
+	forged := strings.Replace(mine, " 1 ", " 2 ", 1)
+	elsewhere := "1 other/" + strings.SplitN(strings.TrimPrefix(mine, "1 "), "/", 2)[1]
+	for what, locators := range map[string][]string{
+		"not staged for transaction": {mine, others}, "named twice": {mine, mine}, "another dataset": {elsewhere},
+		"not the locator": {"x"}, "it has 1 records": {forged},
+	} {
+		if _, err := s.Commit(t.Context(), "clicks", "mine", locators); err == nil || !strings.Contains(err.Error(), what) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	for range 2 {
+		if _, err := s.Commit(t.Context(), "clicks", "mine", []string{mine}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if done, err := s.Commit(t.Context(), "clicks", "mine", nil); err != nil || !done.Already || done.Records != 1 {
+		t.Errorf("again: %+v, %v", done, err)
+	}
+}
+
+func TestWhatCannotBeTakenIsRefusedWithItsReason(t *testing.T) {
+	s := start(t)
+	good := lines("a")
+	for _, c := range []struct {
+		dataset, transaction string
+		partition            int
+		data                 []byte
+		code                 codes.Code
+		says                 string
+	}{
+		{"nothere", "t", 0, good, codes.NotFound, "no dataset"},
+		{"clicks", "", 0, good, codes.InvalidArgument, "transaction's id"},
+		{"clicks", strings.Repeat("x", 201), 0, good, codes.InvalidArgument, "200 bytes"},
+		{"clicks", "t", 2, good, codes.InvalidArgument, "no partition 2"},
+		{"clicks", "t", 0, good[:len(good)-1], codes.InvalidArgument, "chunk"},
+		{"clicks", "t", 0, nil, codes.InvalidArgument, "chunk"},
+	} {
+		_, err := (&calls{s: s}).Stage(t.Context(), &headracev1.StageRequest{Dataset: c.dataset, Transaction: c.transaction, Partition: uint32(c.partition), Chunk: c.data})
+		if status.Code(err) != c.code || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+	if err := s.End(t.Context(), "clicks"); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "end: pushed") {
+		t.Errorf("End: %v", err)
+	}
+	if n := s.held(t); n > 0 {
+		t.Errorf("%d chunks are stored", n)
+	}
+}
+
+func TestStagedChunksAreDeletedAfterTheirTimeAndCommittedOnesAreNot(t *testing.T) {
+	s := start(t)
+	kept := s.staged(t, "kept", 0, lines("a", "b"))
+	if _, err := s.Commit(t.Context(), "clicks", "kept", []string{kept}); err != nil {
+		t.Fatal(err)
+	}
+	late := s.staged(t, "late", 0, lines("c"))
+	if err := s.clean(t.Context()); err != nil || s.held(t) != 2 {
+		t.Fatalf("%d chunks, %v", s.held(t), err)
+	}
+	s.now = func() time.Time { return time.Now().Add(61 * time.Minute) }
+	if _, err := s.Commit(t.Context(), "clicks", "late", []string{late}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "stage_ttl") {
+		t.Errorf("a late commit: %v", err)
+	}
+	if err := s.clean(t.Context()); err != nil || s.held(t) != 1 {
+		t.Fatalf("%d chunks, %v: nothing of the committed transaction was trained on", s.held(t), err)
+	}
+	if l, err := s.Layout(t.Context(), "clicks"); err != nil || l.Stored != int64(len(lines("a", "b"))) {
+		t.Errorf("stored %d, %v", l.Stored, err)
+	}
+}
+
+func TestAFullDatasetTellsToWaitAndLosesNothing(t *testing.T) {
+	s := start(t)
+	noise := make([]byte, 300<<10)
+	_, _ = rand.Read(noise)
+	data := lines(string(noise))
+	n := 0
+	var err error
+	for err == nil {
+		if n++; n > 10 {
+			t.Fatal("it is never full")
+		}
+		_, err = (&calls{s: s}).Stage(t.Context(), &headracev1.StageRequest{Dataset: "clicks", Transaction: "t", Chunk: data})
+	}
+	if status.Code(err) != codes.ResourceExhausted || n != 4 || s.held(t) != 3 {
+		t.Fatalf("chunk %d, %d stored: %v", n, s.held(t), err)
+	}
+	wait := time.Duration(0)
+	for _, d := range status.Convert(err).Details() {
+		if full, ok := d.(*headracev1.LandingFull); ok {
+			wait = time.Duration(full.RetryAfterMs) * time.Millisecond
+		}
+	}
+	if wait <= 0 {
+		t.Errorf("no time to wait in %v", err)
+	}
+	s.now = func() time.Time { return time.Now().Add(61 * time.Minute) }
+	if err := s.clean(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.staged(t, "t2", 0, data) // there is room again
+}
+
+func TestStreamsWithoutADatasetAreDeleted(t *testing.T) {
+	s := start(t)
+	s.staged(t, "t", 0, lines("a"))
+	if err := s.store.Put(t.Context(), chunk.NewKey("sgone", 0, "t", time.Now()).String(), lines("b")); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.orphans(t.Context()); err != nil || s.held(t) != 1 {
+		t.Errorf("%d chunks, %v", s.held(t), err)
+	}
+}
