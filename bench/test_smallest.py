@@ -12,7 +12,6 @@ import pytest
 
 SMALLEST = {
     "bench.decode.bench": ["--records", "2000", "--rounds", "1"],
-    "bench.flash.bench": ["--mib", "8", "--rounds", "2", "--persists", "1"],
     "bench.acks.bench": ["--rows", "4000", "--seconds", "0.2", "--pairs", "1"],
     "bench.acks.bench --save-every": ["--rows", "4000", "--seconds", "0.5", "--pairs", "1", "--save-every", "0.2"],
     "bench.pulsar.bench": ["--records", "4000", "--rounds", "1"],
