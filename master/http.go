@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/headrace/headrace/internal/link"
+	"github.com/headrace/headrace/master/landing"
 	"github.com/headrace/headrace/shardsvc/serve"
 )
 
@@ -22,7 +23,7 @@ type web struct {
 	tls    *tls.Config
 }
 
-func (m *Master) httpServer(srv *serve.Server, l net.Listener) (*web, error) {
+func (m *Master) httpServer(srv *serve.Server, pushed *landing.Service, l net.Listener) (*web, error) {
 	w := &web{}
 	if l == nil {
 		return w, nil
@@ -36,7 +37,7 @@ func (m *Master) httpServer(srv *serve.Server, l net.Listener) (*web, error) {
 		w.tls = cfg
 	}
 	w.server = &http.Server{
-		Handler:           m.cfg.Access.Pages(mux(m.routes(srv, link.Loopback(l.Addr().String())))),
+		Handler:           m.cfg.Access.Pages(mux(m.routes(srv, link.Loopback(l.Addr().String())), pushed.Pages())),
 		ReadHeaderTimeout: 5 * time.Second,
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    16 << 10,
@@ -45,10 +46,14 @@ func (m *Master) httpServer(srv *serve.Server, l net.Listener) (*web, error) {
 	return w, nil
 }
 
-func mux(routes map[string]http.Handler) http.Handler {
+// mux serves routes for reading, and posts, whose patterns have their method.
+func mux(routes, posts map[string]http.Handler) http.Handler {
 	m := http.NewServeMux()
 	for pattern, h := range routes {
 		m.Handle("GET "+pattern, h)
+	}
+	for pattern, h := range posts {
+		m.Handle(pattern, h)
 	}
 	return m
 }

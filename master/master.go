@@ -125,7 +125,7 @@ func (m *Master) serve(ctx context.Context, srv *serve.Server, brokers *commits,
 	defer func() { _ = door.Close() }()
 	gs := grpcServer(srv, door)
 	pushed.Register(gs)
-	hs, err := m.httpServer(srv, httpListener)
+	hs, err := m.httpServer(srv, pushed, httpListener)
 	if err != nil {
 		return err
 	}

@@ -42,6 +42,7 @@ var pages = map[string]Roles{
 	"/readyz":       seers,
 	"/metrics":      seers,
 	"/":             seers,
+	"/v1/datasets/": Pusher,
 	"/debug/pprof/": Operator, // memory and command line
 }
 

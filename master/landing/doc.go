@@ -13,4 +13,5 @@
 //	clean.go     chunks that nothing needs are deleted
 //	chunks.go    chunks for readers of the same machine
 //	calls.go     gRPC
+//	pages.go     HTTP
 package landing

@@ -1,0 +1,178 @@
+package landing
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"strconv"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/headrace/headrace/internal/chunk"
+)
+
+// Pages are the HTTP pages for producers by their patterns, with the method before.
+func (s *Service) Pages() map[string]http.Handler {
+	return map[string]http.Handler{
+		"POST /v1/datasets/{dataset}/records":                   s.page(s.postRecords),
+		"POST /v1/datasets/{dataset}/transactions/{id}/records": s.page(s.postStage),
+		"POST /v1/datasets/{dataset}/transactions/{id}/commit":  s.page(s.postCommit),
+		"POST /v1/datasets/{dataset}/end":                       s.page(s.postEnd),
+	}
+}
+
+// answer is the JSON of every page.
+type answer struct {
+	Transaction string   `json:"transaction,omitempty"`
+	Already     bool     `json:"already"`
+	Records     int64    `json:"records"`
+	Locators    []string `json:"locators,omitempty"` // of what was staged: for the commit
+	Error       string   `json:"error,omitempty"`
+}
+
+// page turns errors into HTTP's codes. 429 and 503 say when to try again.
+func (s *Service) page(do func(r *http.Request) (answer, error)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a, err := do(r)
+		code := http.StatusOK
+		if err != nil {
+			a = answer{Error: err.Error()}
+			code = httpCode(err)
+			switch full, ok := errors.AsType[*Full](err); {
+			case ok:
+				w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(full.After.Seconds()))))
+			case code == http.StatusServiceUnavailable:
+				w.Header().Set("Retry-After", "1")
+			}
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(code)
+		_ = json.NewEncoder(w).Encode(a) // a caller that has gone
+	})
+}
+
+func httpCode(err error) int {
+	switch codeOf(err) {
+	case codes.ResourceExhausted:
+		return http.StatusTooManyRequests
+	case codes.NotFound:
+		return http.StatusNotFound
+	case codes.InvalidArgument:
+		return http.StatusBadRequest
+	case codes.FailedPrecondition:
+		return http.StatusConflict
+	case codes.Unavailable, codes.Canceled, codes.DeadlineExceeded:
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusInternalServerError
+}
+
+// postRecords is a transaction in one request; Idempotency-Key is its id.
+func (s *Service) postRecords(r *http.Request) (answer, error) {
+	name, id := r.PathValue("dataset"), r.Header.Get("Idempotency-Key")
+	if id == "" {
+		return answer{}, fmt.Errorf("%w: the header Idempotency-Key is missing: it names the transaction, so that the same request can be sent again", ErrInvalid)
+	}
+	if err := checkTransaction(id); err != nil {
+		return answer{}, err
+	}
+	p, err := s.place(r.Context(), name)
+	if err != nil {
+		return answer{}, err
+	}
+	if records, landed, err := s.srv.Landed(r.Context(), p.ID, id); err != nil || landed {
+		return answer{Transaction: id, Already: landed, Records: records}, err
+	}
+	locators, _, err := s.stageLines(r, p, id)
+	if err != nil {
+		return answer{}, err
+	}
+	done, err := s.Commit(r.Context(), name, id, locators)
+	return answer{Transaction: id, Already: done.Already, Records: done.Records}, err
+}
+
+func (s *Service) postStage(r *http.Request) (answer, error) {
+	p, err := s.place(r.Context(), r.PathValue("dataset"))
+	if err != nil {
+		return answer{}, err
+	}
+	locators, n, err := s.stageLines(r, p, r.PathValue("id"))
+	return answer{Transaction: r.PathValue("id"), Records: n, Locators: locators}, err
+}
+
+const maxCommit = 16 << 20 // bytes of a commit's body
+
+func (s *Service) postCommit(r *http.Request) (answer, error) {
+	var body struct {
+		Locators []string `json:"locators"`
+	}
+	if err := json.NewDecoder(io.LimitReader(r.Body, maxCommit)).Decode(&body); err != nil {
+		return answer{}, fmt.Errorf(`%w: the body is not {"locators": [...]}: %w`, ErrInvalid, err)
+	}
+	done, err := s.Commit(r.Context(), r.PathValue("dataset"), r.PathValue("id"), body.Locators)
+	return answer{Transaction: r.PathValue("id"), Already: done.Already, Records: done.Records}, err
+}
+
+func (s *Service) postEnd(r *http.Request) (answer, error) {
+	return answer{}, s.End(r.Context(), r.PathValue("dataset"))
+}
+
+// stageLines stages the lines of a body; those that are empty are no records. All that was
+// staged before an error stays unseen.
+func (s *Service) stageLines(r *http.Request, p *place, id string) (locators []string, n int64, err error) {
+	ctx, builders := r.Context(), make([]chunk.Builder, p.Landing.Partitions)
+	rest := 0 // where records without a key go
+	send := func(part int) error {
+		b := &builders[part]
+		if b.Records() == 0 {
+			return nil
+		}
+		l, err := s.Stage(ctx, p.Name, id, part, b.Chunk())
+		if err == nil {
+			locators = append(locators, l.String())
+		}
+		b.Reset()
+		rest++
+		return err
+	}
+	lines := bufio.NewScanner(r.Body)
+	lines.Buffer(make([]byte, 64<<10), int(p.MaxRecord)+1)
+	for lines.Scan() {
+		line := bytes.TrimSuffix(lines.Bytes(), []byte("\r"))
+		if len(line) == 0 {
+			continue
+		}
+		var key []byte
+		if p.Key != "" {
+			if key, err = chunk.KeyOf(p.Key, line); err != nil {
+				return nil, n, fmt.Errorf("%w: record %d: %w", ErrInvalid, n, err)
+			}
+		}
+		part := chunk.PartitionOf(key, len(builders), rest)
+		b := &builders[part]
+		b.Add(chunk.Record{Key: key, Value: line})
+		n++
+		if int64(b.Size()) >= p.ChunkBytes {
+			if err := send(part); err != nil {
+				return nil, n, err
+			}
+		}
+	}
+	switch err := lines.Err(); {
+	case errors.Is(err, bufio.ErrTooLong):
+		return nil, n, fmt.Errorf("%w: line %d is longer than landing.max_record, %d bytes", ErrInvalid, n+1, p.MaxRecord)
+	case err != nil: // the body was cut short: nothing of it may land
+		return nil, n, fmt.Errorf("%w: the body ended early: %w", ErrNotReady, err)
+	}
+	for part := range builders {
+		if err := send(part); err != nil {
+			return nil, n, err
+		}
+	}
+	return locators, n, nil
+}
