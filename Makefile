@@ -253,9 +253,9 @@ test-sim-long: need ## more seeds of the simulation
 check: build lint test-go-rest test-race ## the inner loop
 
 # The broker suites mostly wait for their brokers, so they run beside the others.
-LANES := "test-sim test-planted test-python test-quickstart test-chaos" "test-kafka test-pulsar test-rocketmq test-quickstart-rocketmq test-quickstart-pulsar"
+LANES := "test-sim test-planted test-python test-quickstart test-chaos test-quickstart-pulsar" "test-kafka test-pulsar test-rocketmq test-quickstart-rocketmq"
 .PHONY: test
-test: check quickstart-needs-kafka ## everything CI runs
+test: check quickstart-needs-kafka quickstart-needs-pulsar ## everything CI runs
 	@.ci/lanes $(LANES)
 
 .PHONY: test-long
