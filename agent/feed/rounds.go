@@ -47,9 +47,11 @@ func (s *sender) tellRound() error {
 	st.mu.Lock()
 	now := st.round
 	news := st.rounds != nil && now != st.roundSaid && st.credited1
-	st.roundSaid = now
+	if news {
+		st.roundSaid = now
+	}
 	st.mu.Unlock()
-	if !news {
+	if !news { // before the first credit the trainer does not read yet: it is told then
 		return nil
 	}
 	return frame.WriteControl(s.conn, frame.TypeRound, st.id.Number, 0, now)

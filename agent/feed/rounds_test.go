@@ -1,0 +1,62 @@
+package feed
+
+import (
+	"encoding/json"
+	"net"
+	"path/filepath"
+	"testing"
+
+	"github.com/headrace/headrace/agent/hold"
+	"github.com/headrace/headrace/internal/frame"
+)
+
+// A new agent may hear of a round before the trainer's new connection has given credit.
+// The trainer must be told later: the group may be waiting for this round, and then no
+// other decision follows.
+func TestARoundThatWasDecidedBeforeTheFirstCreditIsTold(t *testing.T) {
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(t.TempDir(), "s"), Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	trainer, err := net.Dial("unix", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer trainer.Close()
+	conn, err := l.AcceptUnix()
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := &stream{rounds: &hold.Rounds{Series: 1}, wakeSend: make(chan struct{}, 1), wakeCut: make(chan struct{}, 1)}
+	s := &sender{st: st, conn: conn}
+	st.decided(hold.Round{Through: 11})
+	if err := s.tellRound(); err != nil {
+		t.Fatal(err)
+	}
+	st.credited(2)
+	for range 2 { // once is enough
+		if err := s.tellRound(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var said []frame.Round
+	var buf []byte
+	for {
+		h, payload, err := frame.ReadControl(trainer, &buf)
+		if err != nil {
+			break
+		}
+		var r frame.Round
+		if err := json.Unmarshal(payload, &r); err != nil || h.Type != frame.TypeRound {
+			t.Fatalf("%v: %s: %v", h.Type, payload, err)
+		}
+		said = append(said, r)
+	}
+	if len(said) != 1 || said[0].Through != 11 {
+		t.Errorf("the trainer was told %+v", said)
+	}
+}
