@@ -83,7 +83,7 @@ test-python: build venv ## the Python package against the real binary, two tests
 	cd connectors/python && HEADRACE_BIN="$(CURDIR)/$(BIN)" ../../$(PY) -m pytest -q -n 2 --ignore=$(PYTHON_KAFKA)
 
 .PHONY: test-rounds
-test-rounds: build venv ## rounds of a synchronous group, with deaths; not in `make test` yet
+test-rounds: build venv ## rounds of a synchronous group, with deaths
 	cd connectors/python && HEADRACE_BIN="$(CURDIR)/$(BIN)" ../../$(PY) -m pytest -q tests/integration/check_rounds.py
 
 .PHONY: quickstart-flash
@@ -257,7 +257,7 @@ test-sim-long: need ## more seeds of the simulation
 check: build lint test-go-rest test-race ## the inner loop
 
 # The broker suites mostly wait for their brokers, so they run beside the others.
-LANES := "test-sim test-planted test-python test-quickstart test-chaos test-quickstart-pulsar" "test-kafka test-pulsar test-rocketmq test-quickstart-rocketmq"
+LANES := "test-sim test-planted test-python test-rounds test-quickstart test-chaos test-quickstart-pulsar" "test-kafka test-pulsar test-rocketmq test-quickstart-rocketmq"
 .PHONY: test
 test: check quickstart-needs-kafka quickstart-needs-pulsar ## everything CI runs
 	@.ci/lanes $(LANES)
