@@ -39,7 +39,7 @@ func (a *app) ckptListCommand() *cobra.Command {
 		Long: `Lists what is in a folder: checkpoints, the newest first (the one that was
 frozen last), and after them what does not count, with the reason: half (no manifest),
 damaged, or of a newer version. Files are not read; ` + "`headrace ckpt verify`" + ` does.
-What lies in this node's memory (docs/FLASH.md) is listed after what is on storage.
+Checkpoints on storage stand first, then those in this node's memory (docs/FLASH.md).
 Without a path: the cuts that the master keeps.
 
 Where the source has deleted what would be read again after going back to one,

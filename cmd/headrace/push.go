@@ -77,7 +77,7 @@ visible already is not added again. With --rows too, part 3 is transaction ID/3.
 			return a.show(u.said, func(w io.Writer) {
 				fmt.Fprintf(w, "dataset %s: %s records in %d transactions", args[0], terminal.Grouped(u.said.Records), u.said.Transactions)
 				if u.said.Already > 0 {
-					fmt.Fprintf(w, ", %d of which were visible already", u.said.Already)
+					fmt.Fprintf(w, ", %d were visible already", u.said.Already)
 				}
 				if end {
 					fmt.Fprint(w, "; it has ended")

@@ -56,7 +56,7 @@ def torch_version() -> str:
     return found.group(1)
 
 
-# What the libraries of torch want and nobody here has.
+# The libraries and symbols that torch's own libraries need and this machine does not have.
 
 
 def needed(library: Path) -> list[str]:

@@ -92,7 +92,7 @@ PAGE = (HERE.parents[2] / "docs" / "torch.md").read_text()
 
 
 def test_the_pages_ddp_program_has_each_record_once(prepared: Any) -> None:
-    """Two ranks, one of which is killed once. The newest checkpoint holds all records."""
+    """Two ranks. One of them is killed once. The newest checkpoint holds all records."""
     (program,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     program = program.replace("1024", "64").replace("% 200", "% 5")
     end = 'print("rank", dist.get_rank(), "ends: step", step, model.weight.tolist(), model.bias.tolist(), flush=True)'

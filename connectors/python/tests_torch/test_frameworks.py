@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-N = 1970  # rows; batches of 20: 99 of them, of which two are one step; so the last step has one
+N = 1970  # rows: 99 batches of 20. A step takes two batches, and the last step takes one
 
 MODEL = """
 import os, signal, sys

@@ -48,8 +48,8 @@ class Checkpointer:
     such copies there are, at least 2.
 
     One save is under way at a time: the next one waits for it, or with memory only until
-    it is whole in memory. What goes wrong behind the trainer's back is raised by the next
-    call, and by Saved.
+    it is whole in memory. An error of the background work is raised by the next call, and
+    by Saved.
     """
 
     def __init__(

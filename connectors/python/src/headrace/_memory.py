@@ -160,7 +160,8 @@ class Memory:
             raise CheckpointError(f"all slots of {slots[0].path} are in use by another process")
         if len(complete) > 1 and slots[newest].lock():
             return newest  # an older one is complete, and pinned
-        # What is pinned holds nothing that anybody needs by its name: its readers keep it.
+        # A pinned slot is replaced by a new file of the same name. Its readers keep the old
+        # file open.
         index = min((i for i in slots if i != newest), key=lambda i: complete.get(i, 0))
         return self._anew(index)
 

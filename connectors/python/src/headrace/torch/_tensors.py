@@ -20,10 +20,10 @@ Device = Any  # what torch.device() takes
 def tensors(batch: Batch, device: Device = None) -> dict[str, Any]:
     """The columns of a batch: name -> tensor, `Jagged`, or `headrace.Bytes` of strings.
 
-    device None or "cpu": the tensors are views of the batch's memory. What you write
-    into one shows in the batch. A CUDA device: the columns are copied once into pinned
-    memory of torch's, and from there in one transfer on a stream of its own. The
-    current stream waits for it; this thread does not.
+    device None or "cpu": the tensors are views of the batch's memory, so writing to a
+    tensor changes the batch. A CUDA device: the columns are copied once into pinned
+    memory that torch has allocated, and then in one transfer on a stream of its own.
+    The current stream waits for the transfer; this thread does not.
     """
     return columns_as_tensors({name: batch[name] for name in batch}, device)
 
