@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc/status"
 
 	"github.com/headrace/headrace/connectors/go/push"
 	"github.com/headrace/headrace/internal/advice"
@@ -60,7 +62,8 @@ visible already is not added again. With --rows too, part 3 is transaction ID/3.
 				return err
 			}
 			defer closeAll()
-			p, err := push.Open(cmd.Context(), c.conn, args[0])
+			told := &waits{w: cmd.ErrOrStderr()}
+			p, err := push.Open(cmd.Context(), c.conn, args[0], push.OnWait(told.wait))
 			if err != nil {
 				return err
 			}
@@ -91,6 +94,39 @@ visible already is not added again. With --rows too, part 3 is transaction ID/3.
 	cmd.Flags().DurationVar(&every, "every", 0, "commit what came in this time; 0: only at the end, or after --rows")
 	cmd.Flags().BoolVar(&end, "end", false, "say that no record follows, from anybody")
 	return cmd
+}
+
+// waits says on stderr why nothing goes on: after two seconds, and then every ten.
+type waits struct {
+	w io.Writer
+
+	mu    sync.Mutex
+	since time.Time // the last wait of this row of waits began or was told
+	last  time.Time
+	told  bool
+}
+
+const (
+	waitsQuiet = 2 * time.Second
+	waitsAgain = 10 * time.Second
+)
+
+func (k *waits) wait(reason error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := time.Now()
+	if now.Sub(k.last) > waitsAgain { // something has gone on in between
+		k.since, k.told = now, false
+	}
+	k.last = now
+	quiet := waitsQuiet
+	if k.told {
+		quiet = waitsAgain
+	}
+	if now.Sub(k.since) >= quiet {
+		k.since, k.told = now, true
+		fmt.Fprintf(k.w, "headrace: the master does not take the records yet; trying again: %s\n", status.Convert(reason).Message())
+	}
 }
 
 // inputs opens the files one after the other, or standard input.

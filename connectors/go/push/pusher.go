@@ -24,12 +24,23 @@ type Pusher struct {
 	api     headracev1.LandingClient
 	dataset string
 	layout  *headracev1.LayoutReply
+	onWait  func(error)
 }
 
+// Option changes how a Pusher works.
+type Option func(*Pusher)
+
+// OnWait has f called before each wait with the reason: the master is away, it cannot store
+// a chunk, or the dataset is full. f may be called by several goroutines at once.
+func OnWait(f func(reason error)) Option { return func(p *Pusher) { p.onWait = f } }
+
 // Open asks the master how the dataset wants its records.
-func Open(ctx context.Context, conn grpc.ClientConnInterface, dataset string) (*Pusher, error) {
-	p := &Pusher{api: headracev1.NewLandingClient(conn), dataset: dataset}
-	err := again(ctx, func() (err error) {
+func Open(ctx context.Context, conn grpc.ClientConnInterface, dataset string, options ...Option) (*Pusher, error) {
+	p := &Pusher{api: headracev1.NewLandingClient(conn), dataset: dataset, onWait: func(error) {}}
+	for _, o := range options {
+		o(p)
+	}
+	err := p.again(ctx, func() (err error) {
 		p.layout, err = p.api.Layout(ctx, &headracev1.LayoutRequest{Dataset: dataset})
 		return err
 	})
@@ -50,14 +61,14 @@ func (p *Pusher) Begin(id string) *Transaction {
 
 // End says that no record follows, from any producer. The dataset's spec must allow it.
 func (p *Pusher) End(ctx context.Context) error {
-	return again(ctx, func() error {
+	return p.again(ctx, func() error {
 		_, err := p.api.End(ctx, &headracev1.EndRequest{Dataset: p.dataset})
 		return err
 	})
 }
 
 // again tries until the master answers with anything but "later".
-func again(ctx context.Context, do func() error) error {
+func (p *Pusher) again(ctx context.Context, do func() error) error {
 	const first, most = 50 * time.Millisecond, 2 * time.Second
 	for wait := first; ; wait = min(2*wait, most) {
 		err := do()
@@ -73,6 +84,7 @@ func again(ctx context.Context, do func() error) error {
 		default:
 			return err
 		}
+		p.onWait(err)
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:

@@ -78,7 +78,7 @@ func (t *Transaction) send(ctx context.Context, part int) error {
 	t.wg.Go(func() {
 		defer func() { <-t.slots }()
 		var reply *headracev1.StageReply
-		err := again(ctx, func() (err error) {
+		err := t.p.again(ctx, func() (err error) {
 			reply, err = t.p.api.Stage(ctx, &headracev1.StageRequest{Dataset: t.p.dataset, Transaction: t.id, Partition: uint32(part), Chunk: data})
 			return err
 		})
@@ -137,7 +137,7 @@ func (t *Transaction) Commit(ctx context.Context) (Done, error) {
 // Commit makes a transaction visible whose chunks were staged, by whichever process.
 func (p *Pusher) Commit(ctx context.Context, id string, locators []string) (Done, error) {
 	var d Done
-	err := again(ctx, func() error {
+	err := p.again(ctx, func() error {
 		reply, err := p.api.Commit(ctx, &headracev1.CommitRequest{Dataset: p.dataset, Transaction: id, Locators: locators})
 		if err == nil {
 			d = Done{reply.Already, reply.Records}
