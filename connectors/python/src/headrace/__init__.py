@@ -41,6 +41,7 @@ File map:
     _regions.py   frames in shared memory
     _checkpoint.py  Checkpointer: saving, cuts, binding
     _saved.py     Saved
+    _covered.py   which rows of this process are in a checkpoint
     _flash.py     saves to memory, and from there to storage
     _memory.py    a rank's slots: which one is written
     _image.py     a state as a safetensors image

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,10 @@ from ._ranges import Range
 
 if TYPE_CHECKING:
     from ._stream import Stream
+
+
+def _other(name: str, value: Values, wanted: str) -> NoReturn:
+    raise TypeError(f"column {name!r} is not {wanted}: batch[{name!r}] gives the {type(value).__name__} that it is")
 
 
 class Batch(Mapping[str, Values]):
@@ -41,18 +45,39 @@ class Batch(Mapping[str, Values]):
         #: Number of the batch in its stream, from 1.
         self.number = number
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> Values:
+        """A column: an array, `Ragged`, or `Bytes` of strings. Raises KeyError.
+
+        For a type checker, array(), ragged() and text() each give one of the three.
+        """
         cache = self._cache
         if cache is None:
             cache = self._cache = {}
         elif name in cache:
-            return cache[name]
+            kept: Values = cache[name]
+            return kept
         try:
             column = self._frame.columns[name]
         except KeyError:
             raise KeyError(f"{name!r}; the batch has the columns {', '.join(self._frame.columns)}") from None
-        value = cache[name] = self._cut(column)
+        value: Values = self._cut(column)
+        cache[name] = value
         return value
+
+    def array(self, name: str) -> NDArray[Any]:
+        """A column of numbers: (rows,), or (rows, n) of a packed one. Raises KeyError, TypeError."""
+        value = self[name]
+        return value if isinstance(value, np.ndarray) else _other(name, value, "an array")
+
+    def ragged(self, name: str) -> Ragged:
+        """A column with any number of values a row. Raises KeyError, TypeError."""
+        value = self[name]
+        return value if isinstance(value, Ragged) else _other(name, value, "ragged")
+
+    def text(self, name: str) -> Bytes:
+        """A column of strings or bytes. Raises KeyError, TypeError."""
+        value = self[name]
+        return value if isinstance(value, Bytes) else _other(name, value, "text")
 
     def _cut(self, column: Values) -> Values:
         if self._stop - self._start == self._frame.rows:

@@ -206,6 +206,10 @@ class Channel:
                 for n in range(max(ledger.first, self.stepped + 1), min(ledger.last, self.yielded) + 1)
             )
 
+    def rows_stepped(self) -> int:
+        """Rows that were stepped; of a stream that tracks nothing, none."""
+        return self.rows - self.unstepped_rows() if self.tracked else 0
+
     def totals(self) -> dict[str, Any]:
         """What STATS tells."""
         return {

@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any, Union
 
 from . import _cuts, _durable, _manifest, _restore, _retain, _state
+from ._covered import Covered
 from ._cuts import Cut
 from ._errors import CheckpointError, Fenced, HeadraceError
 from ._flash import Flash, Pinned
@@ -83,6 +84,7 @@ class Checkpointer:
             self._flash = self._in_memory(slots)
         self._cuts: dict[int, Cut] = {}
         self._after: int | None = None  # the highest order in dir, once that was looked at
+        self._covered = Covered(self._trainer, self.dir)
         self._trainer.before_close(self._finish)
 
     def _in_memory(self, slots: int) -> Flash:
@@ -154,6 +156,8 @@ class Checkpointer:
             cut, captured = self._paused(step, state, deadline)
         else:
             if trainer.model == "shared":
+                if exact is None:
+                    self._covered.inexact()
                 cut = self._ask(step, deadline, _cuts.new_id())
             if not follows:
                 captured = _capture(state)
@@ -165,7 +169,7 @@ class Checkpointer:
         return saved
 
     def _begun(self, step: int) -> Saved:
-        saved = self._last = Saved(step)
+        saved = self._last = Saved(step, self._covered.now)
         self._open.append(saved)
         return saved
 
@@ -194,6 +198,7 @@ class Checkpointer:
             saved._end(failure)
             return
         saved.memory = slot
+        self._covered.saved(saved.rows)
         if written.replaced is not None and (self._trainer.model == "private" or self._trainer.rank == 0):
             _cuts.forget(self._trainer, written.replaced, "its slot in memory was used again")
         if not storage:
@@ -251,6 +256,7 @@ class Checkpointer:
             else:
                 self._await_manifest(folder, saved.step, deadline)
             saved.path = folder
+            self._covered.saved(saved.rows)
         except BaseException as failure:
             error = failure
             log.warning("the save of step %d failed: %s", saved.step, failure)
@@ -443,6 +449,7 @@ class Checkpointer:
         deadline = time.monotonic() + min(self._timeout, _cuts.CUT_SECONDS)
         cut = self._frozen(_cuts.ask(self._trainer, number, deadline, after=self._look()))
         self._cuts[number] = cut
+        self._covered.cut(number, self.keep)
         while len(self._cuts) > self.keep:
             del self._cuts[min(self._cuts)]
         return cut
@@ -476,6 +483,7 @@ class Checkpointer:
         _manifest.publish(temp, manifest)
         self._reached("renamed")
         _cuts.bind(self._trainer, cut.id, manifest, deadline)
+        self._covered.bound(cut.step)
         self._reached("bound")
         return manifest
 

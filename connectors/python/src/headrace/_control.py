@@ -71,6 +71,7 @@ class Control:
         self.yields = Yields(self.lock, lambda: list(channels.values()), self.bell.ring)
         self._hello = hello
         self._channels = channels
+        self.rows_done = 0  # stepped in streams that are gone from _channels
         self._connection: ControlConnection | None = None
         self._thread: threading.Thread | None = None
         self._watchdog = Watchdog(1.0, 0.0, shared=False)
@@ -241,6 +242,7 @@ class Control:
             self._next_stats = now + STATS
             for channel in list(self._channels.values()):
                 if channel.closed and self._answered(channel):
+                    self.rows_done += channel.rows_stepped()
                     del self._channels[channel.number]
                 elif channel.opened and not channel.closed:
                     connection.send(wire.encode(wire.STATS, channel.number, channel.totals()))

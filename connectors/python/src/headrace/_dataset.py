@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from operator import index
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from ._errors import DatasetError
 from ._rounds import open_rounds
@@ -115,7 +115,10 @@ class Dataset:
         return Steps(trainer, request, mine)
 
     def _request(self, rows: int, columns: Iterable[str] | None, track: bool) -> dict[str, Any]:
-        count = index(rows)
+        try:
+            count = index(rows)
+        except TypeError:
+            raise TypeError(f"rows={rows!r}; it is a whole number, as in batches(1024)") from None
         if not 1 <= count <= MAX_ROWS:
             raise ValueError(f"rows={rows}; a batch has 1 to {MAX_ROWS} rows")
         if isinstance(columns, str):
@@ -128,6 +131,12 @@ class Dataset:
             "ack": "step",
             "track": bool(track),
         }
+
+    def __iter__(self) -> NoReturn:
+        raise TypeError(
+            f"a dataset is read in batches of so many rows: "
+            f"for b in headrace.dataset({self.name!r}).batches(1024)"
+        )
 
     def __repr__(self) -> str:
         return f"Dataset({self.name!r})"

@@ -11,8 +11,9 @@ from ._errors import CheckpointError
 class Saved:
     """A save under way. It goes on behind the trainer's back."""
 
-    def __init__(self, step: int) -> None:
+    def __init__(self, step: int, rows: int = 0) -> None:
         self.step = step
+        self.rows = rows  # of this process, that are in it
         self.path: str | None = None  # of the checkpoint: its folder, once it is done
         self.cut: str | None = None  # its cut's id, once it is frozen
         self.exact: bool | None = None  # whether the model holds no more than the cut, likewise

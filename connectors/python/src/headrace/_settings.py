@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -45,6 +46,7 @@ def resolve(
     Raises ValueError that names the variable or the argument.
     """
     env = os.environ if env is None else env
+    check_names(env)
     job = job if job is not None else env.get("HEADRACE_JOB", "")
     ranks = _number("rank", rank, env, "HEADRACE_RANK", "RANK", default=0)
     world = _number("world_size", world_size, env, "HEADRACE_WORLD_SIZE", "WORLD_SIZE", default=1)
@@ -74,6 +76,36 @@ def resolve(
         resume=resume,
         attempt=_number("attempt", attempt, env, "HEADRACE_ATTEMPT", "TORCHELASTIC_RESTART_COUNT", default=0),
     )
+
+
+# Every variable that the package or the command reads.
+_KNOWN = (
+    "AGENT", "ALLOW_BROKER", "ALLOW_ROOT", "ATTEMPT", "BIN", "BUFFER", "CACHE", "HTTP", "JOB", "LISTEN",
+    "LOCAL_RANK", "LOG_FORMAT", "LOG_LEVEL", "MASTER", "MEMORY_DIR", "METRICS", "MODEL", "NAME", "OUTPUT", "PYTHON",
+    "RANK", "RESUME", "ROLE", "ROLE_TOKEN", "RUN", "SEED", "SESSION_TTL", "SHARED_FRAMES", "STATE", "TLS_CA",
+    "TLS_CERT", "TLS_KEY", "TOKEN", "TOKEN_FILE", "WORLD_SIZE",
+)
+
+
+def check_names(env: Environment) -> None:
+    """Raises ValueError of a variable that is not ours and looks like one of ours."""
+    for variable in env:
+        prefix, ours, name = variable.partition("HEADRACE_")
+        if prefix or not ours or name in _KNOWN:
+            continue
+        near = [n for n in difflib.get_close_matches(name, _KNOWN, 3, 0.75) if abs(len(n) - len(name)) <= 2]
+        if near:
+            raise ValueError(f"{variable} is no variable of Headrace: did you mean HEADRACE_{near[0]}?")
+
+
+def agents_beside(socket: str) -> list[str]:
+    """The jobs whose agents have a socket in the same folder, without that one."""
+    folder, own = os.path.split(socket)
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        return []
+    return [n[: -len(".sock")] for n in names if n.endswith(".sock") and n != own]
 
 
 def default_socket(job: str, env: Environment) -> str:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from operator import index
 from typing import TYPE_CHECKING, Any
 
 from ._batch import Batch
 from ._columns import Column
-from ._stream import Stats, Stream
+from ._stream import Stats, Stream, _whole
 from ._trainer import Trainer
 
 if TYPE_CHECKING:
@@ -91,7 +90,7 @@ class Steps:
                     "the same global step, as in steps.step(global_step)"
                 )
         elif type(step) is not int:
-            step = index(step)
+            step = _whole(step, "step", "steps.step(), or steps.step(global_step)")
         if not self._tracked:
             return 0
         return trainer.report_all(channels, step)
@@ -138,6 +137,10 @@ class Steps:
             wait_seconds=sum(s.wait_seconds for s in each),
             step_seconds=max((s.step_seconds for s in each), default=0.0),
         )
+
+    def __repr__(self) -> str:
+        dataset = self._streams[0]._channel.open["dataset"] if self._streams else ""
+        return f"Steps({dataset!r}, virtual ranks {list(self.virtual_ranks)}, {self.unstepped} batches unstepped)"
 
     def close(self) -> None:
         """As Stream.close(), of all virtual ranks."""

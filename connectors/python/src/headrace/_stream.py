@@ -38,6 +38,15 @@ class Stats:
     step_seconds: float  # between batches: the trainer's own time
 
 
+def _whole(value: Any, name: str, as_in: str) -> int:
+    try:
+        return index(value)
+    except TypeError:
+        pass
+    of = "; batch.done() steps one batch" if isinstance(value, Batch) else ""
+    raise TypeError(f"{name}={value!r}; it is a whole number, as in {as_in}{of}")
+
+
 class Stream:
     """An iterator of batches, and where the trainer says what became of them.
 
@@ -71,6 +80,15 @@ class Stream:
 
     def __bool__(self) -> bool:
         return True
+
+    def __repr__(self) -> str:
+        channel = self._channel
+        opened = channel.open
+        state = "closed" if channel.closed else "ended" if channel.ended else f"rank {self._trainer.rank}"
+        return (
+            f"Stream({opened['dataset']!r}, {opened['rows']} rows a batch, {state}: "
+            f"{channel.yielded} batches yielded, {self.unstepped} unstepped)"
+        )
 
     def __next__(self) -> Batch:
         channel = self._channel
@@ -140,7 +158,7 @@ class Stream:
             if channel.yielded - channel.stepped != 1:
                 self._need_batches()
         elif type(batches) is not int or batches < 0:
-            batches = index(batches)
+            batches = _whole(batches, "batches", "stream.step(batches=2)")
             if batches < 0:
                 raise ValueError(f"batches={batches}; it must be 0 or more")
         if step is None:
@@ -150,7 +168,7 @@ class Stream:
                     "the same global step, as in stream.step(global_step)"
                 )
         elif type(step) is not int:
-            step = index(step)
+            step = _whole(step, "step", "stream.step(), or stream.step(global_step)")
         if self._auto or not channel.tracked:
             return self._no_steps()
         return self._trainer.report(channel, step, batches)

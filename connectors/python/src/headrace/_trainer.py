@@ -20,7 +20,7 @@ from . import _messages as wire
 from ._channel import Channel
 from ._control import Control
 from ._errors import AgentUnavailable, Fenced, HeadraceError, UnsteppedWarning
-from ._settings import Settings, resolve
+from ._settings import Settings, agents_beside, resolve
 from ._version import __version__
 
 WELCOME_SECONDS = 30.0  # an agent may wait for its master before it answers
@@ -74,6 +74,7 @@ class Trainer:
         #: This process has restored, or was told that there is nothing to restore.
         self.restored = False
         self._before_close: list[Callable[[], None]] = []
+        self._at_end: list[Callable[[], None]] = []
         self.control = Control(settings, hello, self._channels)
         try:
             self.control.start(time.monotonic() + WELCOME_SECONDS)
@@ -135,6 +136,10 @@ class Trainer:
     def before_close(self, wait: Callable[[], None]) -> None:
         """wait is called before this process says goodbye."""
         self._before_close.append(wait)
+
+    def at_end(self, say: Callable[[], None]) -> None:
+        """say is called when this process says goodbye, unless it was fenced or its agent is gone."""
+        self._at_end.append(say)
 
     def check(self) -> None:
         """Raises what is wrong with this process, if anything is."""
@@ -268,10 +273,16 @@ class Trainer:
             control.bell.ring()
         return step
 
+    def __repr__(self) -> str:
+        return f"Trainer(job {self.job!r}, model {self.model}, rank {self.rank} of {self.world_size})"
+
     def close(self) -> None:
         """Says goodbye: what was stepped is durable first, if an agent is there."""
         for wait in self._before_close:
             wait()
+        if self.control.fault is None:
+            for say in self._at_end:
+                say()
         left = [channel for channel in list(self._channels.values()) if not channel.closed]
         for channel in left:
             self.close_channel(channel)
@@ -279,6 +290,12 @@ class Trainer:
         if getattr(sys, "last_value", None) is None:  # else an exception ends the process
             for channel in left:
                 warn_unstepped(channel)
+
+    def rows_stepped(self) -> int:
+        """Rows that this process has said are in the model, over all its streams."""
+        with self.control.lock:
+            channels = list(self._channels.values())
+            return self.control.rows_done + sum(channel.rows_stepped() for channel in channels)
 
     def abandon(self) -> None:
         """In a forked child: lets go of the parent's connections."""
@@ -389,10 +406,16 @@ def _no_agent(settings: Settings, error: Exception) -> str:
     reason = getattr(error, "strerror", None) or str(error)
     there = f"headrace agent --master {settings.master}" if settings.master else "headrace up"
     program = os.path.basename(sys.argv[0]) if sys.argv and sys.argv[0] not in ("", "-c") else "train.py"
-    return (
-        f"no agent answers on {settings.agent} ({reason}): start one with `{there}`, "
-        f"or run this program as `headrace run -- python {program}`"
-    )
+    others = agents_beside(settings.agent)
+    if settings.job and not settings.master:
+        there += f" --job {settings.job}"
+    advice = f"start one with `{there}`, or run this program as `headrace run -- python {program}`"
+    if others:
+        advice += (
+            f". Agents of other jobs have sockets here: {', '.join(others)}; if you mean one of them, "
+            f"set HEADRACE_JOB={others[0]}"
+        )
+    return f"no agent answers on {settings.agent} ({reason}): {advice}"
 
 
 def _forked() -> None:
