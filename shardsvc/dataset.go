@@ -14,10 +14,11 @@ type dataset struct {
 	spec     []byte
 	opt      Options
 	state    datasetState
-	reason   string // of failed
-	partsAll bool   // it gets no more partitions
-	folds    bool   // as of the core, for methods that have no core at hand
-	acksBind bool   // what is acked counts as bound
+	reason   string      // of failed
+	losses   []lostRange // that failed it, and those that were found since; in memory only
+	partsAll bool        // it gets no more partitions
+	folds    bool        // as of the core, for methods that have no core at hand
+	acksBind bool        // what is acked counts as bound
 
 	landings landings // transactions that were pushed
 

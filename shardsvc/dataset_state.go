@@ -27,7 +27,7 @@ func (d *dataset) fail(reason string) bool {
 }
 
 // resume has d give leases again, whatever stopped it.
-func (d *dataset) resume() { d.state, d.reason = giving, "" }
+func (d *dataset) resume() { d.state, d.reason, d.losses = giving, "", nil }
 
 // load takes what was stored. One that was paused and failed is a failed one.
 func (s *datasetState) load(isPaused, isFailed bool) {

@@ -41,8 +41,11 @@ func (lg *ledger) truncated(e *Truncated) {
 		return // the source will say so again
 	}
 	x := loss{e.Segment, e.Start, e.End, lossTruncated, e.Reason, e.When}
-	if p.begun() == 0 {
-		return // nobody has read of it: a checkpoint that is brought yet may have it in its model
+	if p.begun() == 0 { // nobody has read of it: a checkpoint that is brought yet may have it in its model
+		if p.ds.losses != nil && !p.ds.opt.GoOnAfterLoss {
+			lg.nameLoss(p.ds, lostRange{p.label(), 0, x.segment, x.start, x.end, x.kind, x.reason})
+		}
+		return
 	}
 	lg.growTo(p, line.Place{Segment: e.Segment, Offset: e.End}) // deleted records were there
 	for _, ps := range p.passes {
@@ -54,9 +57,8 @@ func (lg *ledger) truncated(e *Truncated) {
 			continue
 		}
 		if !p.ds.opt.GoOnAfterLoss {
-			if first, last, any := ps.unread(start, end); any {
-				lg.stopAtLoss(ps, ps.StartPlace(first).Offset, ps.EndPlace(last).Offset, &x)
-				return
+			if start, end, any := ps.unreadOf(&x); any {
+				lg.stopAtLoss(ps, start, end, &x)
 			}
 			continue
 		}
@@ -72,20 +74,6 @@ func (lg *ledger) truncated(e *Truncated) {
 
 // lossTruncated is the one kind of loss there is.
 const lossTruncated = "truncated"
-
-// unread is the smallest range that holds everything of [start, end) that is pending or
-// not planned yet.
-func (ps *pass) unread(start, end int64) (first, last int64, any bool) {
-	first, last = end, start
-	i, j := ps.pending.Overlap(start, end)
-	if any = i < j; any {
-		first, last = max(start, ps.pending[i].Start), min(end, ps.pending[j-1].End)
-	}
-	if end > ps.frontier {
-		first, last, any = min(first, max(start, ps.frontier)), end, true
-	}
-	return first, last, any
-}
 
 // readLoss takes in that the holder of l met a loss. From `from` on the lease is pending
 // again.
@@ -125,17 +113,6 @@ func (lg *ledger) lostLease(ps *pass, from, end int64, x *loss) {
 	lg.changed(ps.p)
 }
 
-func (lg *ledger) stopAtLoss(ps *pass, start, end int64, x *loss) {
-	d := ps.p.ds
-	ways := fmt.Sprintf("to go on without it, set on_loss: continue in the spec, apply it and run `headrace dataset resume %s`: the range is excluded then, and listed. "+
-		"Else delete the dataset and apply it with a start that is there", d.name)
-	if d.opt.VirtualRanks > 0 {
-		ways = "the batches of a bit_exact dataset are others without it: delete the dataset and apply it with a start that is there"
-	}
-	lg.failDataset(d, fmt.Sprintf("partition %s pass %d: [%d, %d) of segment %d is lost at the source (%s): %s; %s",
-		ps.p.label(), ps.n, start, end, x.segment, x.kind, x.reason, ways), true)
-}
-
 // exclude settles the pending parts of [start, end), and keeps a record of each.
 func (lg *ledger) exclude(ps *pass, start, end int64, x *loss) {
 	i, j := ps.pending.Overlap(start, end)
@@ -167,7 +144,7 @@ func (lg *ledger) addExclusion(p *partition, e exclusion) {
 	i := sort.Search(len(p.excluded), func(i int) bool { return p.excluded[i].compare(&e) >= 0 })
 	if i > 0 {
 		if q := &p.excluded[i-1]; q.follows(&e) {
-			q.end, q.units, q.reason = e.end, q.units+e.units, e.reason
+			q.end, q.units, q.reason = e.end, q.units+e.units, e.reason // which is about the later part, so about all
 			lg.joinExclusion(p, i-1)
 			return
 		}
@@ -181,7 +158,7 @@ func (lg *ledger) joinExclusion(p *partition, i int) {
 	e := &p.excluded[i]
 	if i+1 < len(p.excluded) && e.follows(&p.excluded[i+1]) {
 		next := p.excluded[i+1]
-		e.end, e.units = next.end, e.units+next.units
+		e.end, e.units, e.reason = next.end, e.units+next.units, next.reason
 		lg.fx.put(Delete, next.key(p), nil)
 		p.excluded = slices.Delete(p.excluded, i+1, i+2)
 		e = &p.excluded[i]

@@ -74,6 +74,7 @@ func faultOf(ds *Dataset, name string, err error) fault {
 		f.kind = "changed"
 	case errors.As(err, &truncated):
 		f.kind = "truncated"
+		f.message = fmt.Sprintf("%s: %v", truncated.Name, truncated.Err) // the master says which range
 		f.lost = &pb.LostRange{Segment: truncated.Lost.Segment, Start: truncated.Lost.Start, End: truncated.Lost.End}
 	case errors.As(err, &diverged):
 		f.kind = "diverged"

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -28,6 +29,11 @@ func TestWhatKafkaLosesStopsTheDatasetOrIsExcludedExactly(t *testing.T) {
 	events(t, b, "events", partitions, 0, n)
 	w := newWorld(t)
 	w.example(b.Addr())
+	spec, err := os.ReadFile(w.path("events.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.write("events.yaml", string(spec)+"guard: {every: 200ms}\n")
 	up := w.up("-f", "events.yaml")
 
 	first := w.pythonTrainer("a", 0, "--seconds", "0.05")
@@ -42,16 +48,24 @@ func TestWhatKafkaLosesStopsTheDatasetOrIsExcludedExactly(t *testing.T) {
 	if r.code == 0 || !strings.Contains(r.err, "is lost at the source") || !strings.Contains(r.err, "on_loss: continue") {
 		t.Fatalf("a trainer of a dataset with a loss: %+v\n%s", r, up.err)
 	}
+	ids, _ := w.seen()
+	up.until("the reason names what is lost in each partition", func() bool {
+		reason := decoded[view.Status](t, w.ok("dataset", "status", "events", "-o", "json")).Reason
+		for p := range partitions {
+			for offset := range begins {
+				if ids[offset*partitions+p] == 0 && !strings.Contains(reason, fmt.Sprintf("partition events/%d pass 0: [", p)) {
+					return false
+				}
+			}
+		}
+		return strings.Contains(reason, fmt.Sprintf(", %d) of segment 0 is lost at the source", begins))
+	})
 	_, before := w.seen()
 	if out := w.ok("dataset", "status", "events"); strings.Contains(out, "EXCLUDED") {
 		t.Errorf("excluded with on_loss: stop:\n%s", out)
 	}
 
-	text, err := os.ReadFile(w.path("events.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.write("events.yaml", string(text)+"on_loss: continue\n")
+	w.write("events.yaml", string(spec)+"guard: {every: 200ms}\non_loss: continue\n")
 	w.ok("dataset", "apply", "-f", "events.yaml")
 	w.ok("dataset", "resume", "events")
 	if r := w.pythonTrainer("b", 1).wait(); r.code != 0 || !strings.Contains(r.out, "end of data") {
