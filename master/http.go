@@ -46,6 +46,19 @@ func (m *Master) httpServer(srv *serve.Server, pushed *landing.Service, l net.Li
 	return w, nil
 }
 
+// doorServer is HTTP/1.1 on the master's own port, for callers that have proven their token
+// and have no gRPC. It serves nothing but the pages of producers.
+func (m *Master) doorServer(pushed *landing.Service) *web {
+	return &web{server: &http.Server{
+		Handler:           m.cfg.Access.Pages(mux(nil, pushed.Pages())),
+		ConnContext:       link.WithCaller,
+		ReadHeaderTimeout: 5 * time.Second,
+		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          slog.NewLogLogger(m.cfg.Logger.Handler(), slog.LevelDebug),
+	}}
+}
+
 // mux serves routes for reading, and posts, whose patterns have their method.
 func mux(routes, posts map[string]http.Handler) http.Handler {
 	m := http.NewServeMux()

@@ -129,6 +129,7 @@ func (m *Master) serve(ctx context.Context, srv *serve.Server, brokers *commits,
 	if err != nil {
 		return err
 	}
+	ds, pages := m.doorServer(pushed), door.Pages()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	fail := func(err error) {
@@ -155,6 +156,7 @@ func (m *Master) serve(ctx context.Context, srv *serve.Server, brokers *commits,
 		(&guard{open: m.cfg.OpenSource, srv: srv, log: m.cfg.Logger, live: map[uint32]*watch{}}).run(ctx)
 	})
 	wire.Go(func() { fail(served("gRPC", gs.Serve(door), grpc.ErrServerStopped)) })
+	wire.Go(func() { fail(ds.serve(pages)) })
 	if httpListener != nil {
 		wire.Go(func() { fail(hs.serve(httpListener)) })
 	}
@@ -168,6 +170,7 @@ func (m *Master) serve(ctx context.Context, srv *serve.Server, brokers *commits,
 	m.cfg.Logger.Info("master stops", "job", m.cfg.Job)
 	link.RemoveAddress(m.cfg.State, m.addr)
 	hs.stop()
+	ds.stop()
 	outer.Wait()
 	stopCore()
 	core.Wait()

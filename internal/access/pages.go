@@ -1,13 +1,22 @@
 package access
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
 )
 
-// Pages lets a request through to h if its caller may read the page. A caller shows its
-// token as `Authorization: Bearer TOKEN`, or a certificate that TLS has verified.
+type callerKey struct{}
+
+// WithCaller makes the caller of a connection known to Pages.
+func WithCaller(ctx context.Context, c Caller) context.Context {
+	return context.WithValue(ctx, callerKey{}, c)
+}
+
+// Pages lets a request through to h if its caller may read the page. The caller has proven
+// its token when it connected (WithCaller), or shows it as `Authorization: Bearer TOKEN`, or
+// shows a certificate that TLS has verified.
 func (b *Book) Pages(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		needed, known := NeededForPage(r.URL.Path)
@@ -15,7 +24,7 @@ func (b *Book) Pages(h http.Handler) http.Handler {
 			h.ServeHTTP(w, r)
 			return
 		}
-		var c Caller
+		c, _ := r.Context().Value(callerKey{}).(Caller)
 		if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 			c = b.ByCertificate(r.TLS.VerifiedChains[0][0])
 		}

@@ -7,7 +7,9 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/credentials"
@@ -33,10 +35,11 @@ type Door struct {
 	Strangers int // connections that have proven nothing yet
 	PerCaller int // connections of one token or one certificate's name
 
-	in   chan *Guest
-	done chan struct{}
-	end  sync.Once
-	wg   sync.WaitGroup
+	in    chan *Guest
+	pages atomic.Pointer[doorPages] // nil: callers that speak HTTP/1.1 are refused
+	done  chan struct{}
+	end   sync.Once
+	wg    sync.WaitGroup
 
 	mu      sync.Mutex
 	waiting []net.Conn // strangers, the oldest first
@@ -47,7 +50,8 @@ type Door struct {
 type Guest struct {
 	net.Conn
 	Caller access.Caller
-	first  []byte // read already
+	first  []byte     // read already
+	page   *doorPages // it speaks HTTP/1.1
 	leave  func()
 }
 
@@ -139,8 +143,14 @@ func (d *Door) ask(c net.Conn) {
 		d.log.Debug("a connection was refused", "from", c.RemoteAddr().String(), "error", err)
 		return
 	}
+	to, closed := d.in, d.done
+	if g.page != nil {
+		to, closed = g.page.in, g.page.done
+	}
 	select {
-	case d.in <- g:
+	case to <- g:
+	case <-closed:
+		_ = g.Close()
 	case <-d.done:
 		_ = g.Close()
 	}
@@ -181,7 +191,19 @@ func (d *Door) meet(c net.Conn) (*Guest, error) {
 	case d.tls == nil:
 		return nil, errors.New("it gives no proof that it knows the token")
 	}
-	return &Guest{Conn: c, Caller: caller, first: first, leave: func() {}}, c.SetDeadline(time.Time{})
+	if first == nil {
+		first = make([]byte, len(callsBegin))
+		if _, err := io.ReadFull(c, first); err != nil {
+			return nil, err
+		}
+	}
+	var page *doorPages
+	if !strings.HasPrefix(string(first), callsBegin) {
+		if page = d.pages.Load(); page == nil {
+			return nil, errors.New("it does not speak gRPC")
+		}
+	}
+	return &Guest{Conn: c, Caller: caller, first: first, page: page, leave: func() {}}, c.SetDeadline(time.Time{})
 }
 
 // enter counts a caller's connections.
@@ -203,7 +225,7 @@ func (d *Door) enter(g *Guest) bool {
 	return true
 }
 
-// Accept returns the next caller that has proven itself.
+// Accept returns the next caller that has proven itself and speaks gRPC.
 func (d *Door) Accept() (net.Conn, error) {
 	select {
 	case g := <-d.in:

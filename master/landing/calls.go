@@ -51,6 +51,14 @@ func (c *calls) Commit(ctx context.Context, req *headracev1.CommitRequest) (*hea
 	return &headracev1.CommitReply{Already: done.Already, Records: done.Records}, nil
 }
 
+func (c *calls) Landed(ctx context.Context, req *headracev1.LandedRequest) (*headracev1.LandedReply, error) {
+	landed, records, err := c.s.Landed(ctx, req.Dataset, req.Transaction)
+	if err != nil {
+		return nil, statusOf(req.Dataset, err)
+	}
+	return &headracev1.LandedReply{Landed: landed, Records: records}, nil
+}
+
 func (c *calls) End(ctx context.Context, req *headracev1.EndRequest) (*headracev1.EndReply, error) {
 	if err := c.s.End(ctx, req.Dataset); err != nil {
 		return nil, statusOf(req.Dataset, err)

@@ -62,6 +62,19 @@ func (s *Service) Commit(ctx context.Context, name, transaction string, locators
 	return Committed{already, records}, err
 }
 
+// Landed says whether a transaction is visible, and how many records it has.
+func (s *Service) Landed(ctx context.Context, name, transaction string) (landed bool, records int64, err error) {
+	if err := checkTransaction(transaction); err != nil {
+		return false, 0, err
+	}
+	p, err := s.place(ctx, name)
+	if err != nil {
+		return false, 0, err
+	}
+	records, landed, err = s.srv.Landed(ctx, p.ID, transaction)
+	return landed, records, err
+}
+
 // check is nil if a chunk is stored, and was staged for this transaction lately.
 func (s *Service) check(ctx context.Context, p *place, transaction string, l chunk.Locator, key chunk.Key) error {
 	switch {

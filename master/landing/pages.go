@@ -19,7 +19,10 @@ import (
 // Pages are the HTTP pages for producers by their patterns, with the method before.
 func (s *Service) Pages() map[string]http.Handler {
 	return map[string]http.Handler{
+		"GET /v1/datasets/{dataset}/layout":                     s.page(s.getLayout),
 		"POST /v1/datasets/{dataset}/records":                   s.page(s.postRecords),
+		"GET /v1/datasets/{dataset}/transactions/{id}":          s.page(s.getTransaction),
+		"POST /v1/datasets/{dataset}/transactions/{id}/chunks":  s.page(s.postChunk),
 		"POST /v1/datasets/{dataset}/transactions/{id}/records": s.page(s.postStage),
 		"POST /v1/datasets/{dataset}/transactions/{id}/commit":  s.page(s.postCommit),
 		"POST /v1/datasets/{dataset}/end":                       s.page(s.postEnd),
@@ -32,7 +35,21 @@ type answer struct {
 	Already     bool     `json:"already"`
 	Records     int64    `json:"records"`
 	Locators    []string `json:"locators,omitempty"` // of what was staged: for the commit
+	Layout      *layout  `json:"layout,omitempty"`
 	Error       string   `json:"error,omitempty"`
+}
+
+// layout is the JSON of how a dataset wants its records (landing.proto, LayoutReply).
+type layout struct {
+	Partitions    int    `json:"partitions"`
+	ChunkBytes    int64  `json:"chunk_bytes"`
+	MaxChunkBytes int64  `json:"max_chunk_bytes"`
+	MaxRecord     int64  `json:"max_record"`
+	Key           string `json:"key"`
+	Ended         bool   `json:"ended"`
+	StoredBytes   int64  `json:"stored_bytes"`
+	MaxBytes      int64  `json:"max_bytes"`
+	StageTTLMs    int64  `json:"stage_ttl_ms"`
 }
 
 // page turns errors into HTTP's codes. 429 and 503 say when to try again.
@@ -70,6 +87,42 @@ func httpCode(err error) int {
 		return http.StatusServiceUnavailable
 	}
 	return http.StatusInternalServerError
+}
+
+func (s *Service) getLayout(r *http.Request) (answer, error) {
+	l, err := s.Layout(r.Context(), r.PathValue("dataset"))
+	if err != nil {
+		return answer{}, err
+	}
+	return answer{Layout: &layout{Partitions: l.Partitions, ChunkBytes: l.ChunkBytes, MaxChunkBytes: chunk.MaxBytes, MaxRecord: l.MaxRecord, Key: l.Key,
+		Ended: l.Ended, StoredBytes: l.Stored, MaxBytes: l.MaxBytes, StageTTLMs: l.StageTTL.Milliseconds()}}, nil
+}
+
+// getTransaction says whether a transaction is visible.
+func (s *Service) getTransaction(r *http.Request) (answer, error) {
+	id := r.PathValue("id")
+	landed, n, err := s.Landed(r.Context(), r.PathValue("dataset"), id)
+	return answer{Transaction: id, Already: landed, Records: n}, err
+}
+
+// postChunk stages one chunk whose form is that of docs/LANDING.md.
+func (s *Service) postChunk(r *http.Request) (answer, error) {
+	part, err := strconv.Atoi(r.URL.Query().Get("partition"))
+	if err != nil {
+		return answer{}, fmt.Errorf("%w: ?partition=N is missing or not a number", ErrInvalid)
+	}
+	data, err := io.ReadAll(io.LimitReader(r.Body, chunk.HeaderSize+chunk.MaxBytes+1))
+	switch {
+	case err != nil:
+		return answer{}, fmt.Errorf("%w: the body ended early: %w", ErrNotReady, err)
+	case len(data) > chunk.HeaderSize+chunk.MaxBytes:
+		return answer{}, fmt.Errorf("%w: a chunk has at most %d bytes", ErrInvalid, chunk.MaxBytes)
+	}
+	l, err := s.Stage(r.Context(), r.PathValue("dataset"), r.PathValue("id"), part, data)
+	if err != nil {
+		return answer{}, err
+	}
+	return answer{Transaction: r.PathValue("id"), Records: int64(l.Records), Locators: []string{l.String()}}, nil
 }
 
 // postRecords is a transaction in one request; Idempotency-Key is its id.

@@ -6,15 +6,22 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/headrace/headrace/internal/chunk"
 )
 
 func (s *Service) post(t *testing.T, path, key, body string) (int, answer) {
+	t.Helper()
+	return s.request(t, http.MethodPost, path, key, body)
+}
+
+func (s *Service) request(t *testing.T, method, path, key, body string) (int, answer) {
 	t.Helper()
 	m := http.NewServeMux()
 	for pattern, h := range s.Pages() {
 		m.Handle(pattern, h)
 	}
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, strings.NewReader(body))
+	r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
 	if key != "" {
 		r.Header.Set("Idempotency-Key", key)
 	}
@@ -74,5 +81,48 @@ func TestATransactionOfSeveralRequestsLandsWithItsCommit(t *testing.T) {
 	}
 	if code, a := s.post(t, "/v1/datasets/clicks/transactions/t2/commit", "", string(body)); code != http.StatusConflict {
 		t.Errorf("another transaction: %d %+v", code, a)
+	}
+}
+
+func TestAChunkOfAnotherLanguageLandsOverHTTP(t *testing.T) {
+	s := start(t)
+	var b chunk.Builder
+	b.Add(chunk.Record{Key: []byte("k"), Value: []byte("v")})
+	const path = "/v1/datasets/clicks/transactions/a%2F1"
+	code, a := s.post(t, path+"/chunks?partition=0", "", string(b.Chunk()))
+	if code != http.StatusOK || a.Records != 1 || len(a.Locators) != 1 || a.Transaction != "a/1" {
+		t.Fatalf("%d %+v", code, a)
+	}
+	if code, a := s.request(t, http.MethodGet, path, "", ""); code != http.StatusOK || a.Already {
+		t.Errorf("before the commit: %d %+v", code, a)
+	}
+	body, err := json.Marshal(map[string]any{"locators": a.Locators})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, a := s.post(t, path+"/commit", "", string(body)); code != http.StatusOK || a.Already || a.Records != 1 {
+		t.Errorf("%d %+v", code, a)
+	}
+	if code, a := s.request(t, http.MethodGet, path, "", ""); code != http.StatusOK || !a.Already || a.Records != 1 {
+		t.Errorf("after it: %d %+v", code, a)
+	}
+	if code, a := s.request(t, http.MethodGet, "/v1/datasets/clicks/layout", "", ""); code != http.StatusOK || a.Layout == nil || a.Layout.Partitions < 1 || a.Layout.ChunkBytes < 1 || a.Layout.MaxRecord < 1 {
+		t.Errorf("layout: %d %+v", code, a)
+	}
+	damaged := b.Chunk()
+	damaged[len(damaged)-1] ^= 1
+	for _, c := range []struct {
+		path, body string
+		code       int
+	}{
+		{path + "/chunks", string(b.Chunk()), http.StatusBadRequest},
+		{path + "/chunks?partition=99", string(b.Chunk()), http.StatusBadRequest},
+		{path + "/chunks?partition=0", string(damaged), http.StatusBadRequest},
+		{"/v1/datasets/clicks/transactions/" + strings.Repeat("x", 201) + "/chunks?partition=0", string(b.Chunk()), http.StatusBadRequest},
+		{"/v1/datasets/nothere/transactions/a/chunks?partition=0", string(b.Chunk()), http.StatusNotFound},
+	} {
+		if code, a := s.post(t, c.path, "", c.body); code != c.code || a.Error == "" {
+			t.Errorf("%.60s: %d %+v", c.path, code, a)
+		}
 	}
 }

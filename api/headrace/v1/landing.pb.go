@@ -408,6 +408,110 @@ func (x *CommitReply) GetRecords() int64 {
 	return 0
 }
 
+type LandedRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Dataset       string                 `protobuf:"bytes,1,opt,name=dataset,proto3" json:"dataset,omitempty"`
+	Transaction   string                 `protobuf:"bytes,2,opt,name=transaction,proto3" json:"transaction,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LandedRequest) Reset() {
+	*x = LandedRequest{}
+	mi := &file_headrace_v1_landing_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LandedRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LandedRequest) ProtoMessage() {}
+
+func (x *LandedRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_headrace_v1_landing_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LandedRequest.ProtoReflect.Descriptor instead.
+func (*LandedRequest) Descriptor() ([]byte, []int) {
+	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *LandedRequest) GetDataset() string {
+	if x != nil {
+		return x.Dataset
+	}
+	return ""
+}
+
+func (x *LandedRequest) GetTransaction() string {
+	if x != nil {
+		return x.Transaction
+	}
+	return ""
+}
+
+type LandedReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Landed        bool                   `protobuf:"varint,1,opt,name=landed,proto3" json:"landed,omitempty"`
+	Records       int64                  `protobuf:"varint,2,opt,name=records,proto3" json:"records,omitempty"` // of the transaction, if it is visible
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LandedReply) Reset() {
+	*x = LandedReply{}
+	mi := &file_headrace_v1_landing_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LandedReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LandedReply) ProtoMessage() {}
+
+func (x *LandedReply) ProtoReflect() protoreflect.Message {
+	mi := &file_headrace_v1_landing_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LandedReply.ProtoReflect.Descriptor instead.
+func (*LandedReply) Descriptor() ([]byte, []int) {
+	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *LandedReply) GetLanded() bool {
+	if x != nil {
+		return x.Landed
+	}
+	return false
+}
+
+func (x *LandedReply) GetRecords() int64 {
+	if x != nil {
+		return x.Records
+	}
+	return 0
+}
+
 type EndRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Dataset       string                 `protobuf:"bytes,1,opt,name=dataset,proto3" json:"dataset,omitempty"`
@@ -417,7 +521,7 @@ type EndRequest struct {
 
 func (x *EndRequest) Reset() {
 	*x = EndRequest{}
-	mi := &file_headrace_v1_landing_proto_msgTypes[6]
+	mi := &file_headrace_v1_landing_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -429,7 +533,7 @@ func (x *EndRequest) String() string {
 func (*EndRequest) ProtoMessage() {}
 
 func (x *EndRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_landing_proto_msgTypes[6]
+	mi := &file_headrace_v1_landing_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -442,7 +546,7 @@ func (x *EndRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndRequest.ProtoReflect.Descriptor instead.
 func (*EndRequest) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{6}
+	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *EndRequest) GetDataset() string {
@@ -460,7 +564,7 @@ type EndReply struct {
 
 func (x *EndReply) Reset() {
 	*x = EndReply{}
-	mi := &file_headrace_v1_landing_proto_msgTypes[7]
+	mi := &file_headrace_v1_landing_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -472,7 +576,7 @@ func (x *EndReply) String() string {
 func (*EndReply) ProtoMessage() {}
 
 func (x *EndReply) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_landing_proto_msgTypes[7]
+	mi := &file_headrace_v1_landing_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -485,7 +589,7 @@ func (x *EndReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndReply.ProtoReflect.Descriptor instead.
 func (*EndReply) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{7}
+	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{9}
 }
 
 type ReadChunkRequest struct {
@@ -499,7 +603,7 @@ type ReadChunkRequest struct {
 
 func (x *ReadChunkRequest) Reset() {
 	*x = ReadChunkRequest{}
-	mi := &file_headrace_v1_landing_proto_msgTypes[8]
+	mi := &file_headrace_v1_landing_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -511,7 +615,7 @@ func (x *ReadChunkRequest) String() string {
 func (*ReadChunkRequest) ProtoMessage() {}
 
 func (x *ReadChunkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_landing_proto_msgTypes[8]
+	mi := &file_headrace_v1_landing_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -524,7 +628,7 @@ func (x *ReadChunkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadChunkRequest.ProtoReflect.Descriptor instead.
 func (*ReadChunkRequest) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{8}
+	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ReadChunkRequest) GetKey() string {
@@ -557,7 +661,7 @@ type ReadChunkReply struct {
 
 func (x *ReadChunkReply) Reset() {
 	*x = ReadChunkReply{}
-	mi := &file_headrace_v1_landing_proto_msgTypes[9]
+	mi := &file_headrace_v1_landing_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -569,7 +673,7 @@ func (x *ReadChunkReply) String() string {
 func (*ReadChunkReply) ProtoMessage() {}
 
 func (x *ReadChunkReply) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_landing_proto_msgTypes[9]
+	mi := &file_headrace_v1_landing_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -582,7 +686,7 @@ func (x *ReadChunkReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadChunkReply.ProtoReflect.Descriptor instead.
 func (*ReadChunkReply) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{9}
+	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ReadChunkReply) GetData() []byte {
@@ -602,7 +706,7 @@ type LandingFull struct {
 
 func (x *LandingFull) Reset() {
 	*x = LandingFull{}
-	mi := &file_headrace_v1_landing_proto_msgTypes[10]
+	mi := &file_headrace_v1_landing_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -614,7 +718,7 @@ func (x *LandingFull) String() string {
 func (*LandingFull) ProtoMessage() {}
 
 func (x *LandingFull) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_landing_proto_msgTypes[10]
+	mi := &file_headrace_v1_landing_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -627,7 +731,7 @@ func (x *LandingFull) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LandingFull.ProtoReflect.Descriptor instead.
 func (*LandingFull) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{10}
+	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *LandingFull) GetRetryAfterMs() int64 {
@@ -674,6 +778,12 @@ const file_headrace_v1_landing_proto_rawDesc = "" +
 	"\blocators\x18\x03 \x03(\tR\blocators\"A\n" +
 	"\vCommitReply\x12\x18\n" +
 	"\aalready\x18\x01 \x01(\bR\aalready\x12\x18\n" +
+	"\arecords\x18\x02 \x01(\x03R\arecords\"K\n" +
+	"\rLandedRequest\x12\x18\n" +
+	"\adataset\x18\x01 \x01(\tR\adataset\x12 \n" +
+	"\vtransaction\x18\x02 \x01(\tR\vtransaction\"?\n" +
+	"\vLandedReply\x12\x16\n" +
+	"\x06landed\x18\x01 \x01(\bR\x06landed\x12\x18\n" +
 	"\arecords\x18\x02 \x01(\x03R\arecords\"&\n" +
 	"\n" +
 	"EndRequest\x12\x18\n" +
@@ -687,11 +797,12 @@ const file_headrace_v1_landing_proto_rawDesc = "" +
 	"\x0eReadChunkReply\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\"3\n" +
 	"\vLandingFull\x12$\n" +
-	"\x0eretry_after_ms\x18\x01 \x01(\x03R\fretryAfterMs2\xc1\x02\n" +
+	"\x0eretry_after_ms\x18\x01 \x01(\x03R\fretryAfterMs2\x81\x03\n" +
 	"\aLanding\x12>\n" +
 	"\x06Layout\x12\x1a.headrace.v1.LayoutRequest\x1a\x18.headrace.v1.LayoutReply\x12;\n" +
 	"\x05Stage\x12\x19.headrace.v1.StageRequest\x1a\x17.headrace.v1.StageReply\x12>\n" +
-	"\x06Commit\x12\x1a.headrace.v1.CommitRequest\x1a\x18.headrace.v1.CommitReply\x125\n" +
+	"\x06Commit\x12\x1a.headrace.v1.CommitRequest\x1a\x18.headrace.v1.CommitReply\x12>\n" +
+	"\x06Landed\x12\x1a.headrace.v1.LandedRequest\x1a\x18.headrace.v1.LandedReply\x125\n" +
 	"\x03End\x12\x17.headrace.v1.EndRequest\x1a\x15.headrace.v1.EndReply\x12B\n" +
 	"\x04Read\x12\x1d.headrace.v1.ReadChunkRequest\x1a\x1b.headrace.v1.ReadChunkReplyB9Z7github.com/headrace/headrace/api/headrace/v1;headracev1b\x06proto3"
 
@@ -707,7 +818,7 @@ func file_headrace_v1_landing_proto_rawDescGZIP() []byte {
 	return file_headrace_v1_landing_proto_rawDescData
 }
 
-var file_headrace_v1_landing_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_headrace_v1_landing_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_headrace_v1_landing_proto_goTypes = []any{
 	(*LayoutRequest)(nil),    // 0: headrace.v1.LayoutRequest
 	(*LayoutReply)(nil),      // 1: headrace.v1.LayoutReply
@@ -715,28 +826,32 @@ var file_headrace_v1_landing_proto_goTypes = []any{
 	(*StageReply)(nil),       // 3: headrace.v1.StageReply
 	(*CommitRequest)(nil),    // 4: headrace.v1.CommitRequest
 	(*CommitReply)(nil),      // 5: headrace.v1.CommitReply
-	(*EndRequest)(nil),       // 6: headrace.v1.EndRequest
-	(*EndReply)(nil),         // 7: headrace.v1.EndReply
-	(*ReadChunkRequest)(nil), // 8: headrace.v1.ReadChunkRequest
-	(*ReadChunkReply)(nil),   // 9: headrace.v1.ReadChunkReply
-	(*LandingFull)(nil),      // 10: headrace.v1.LandingFull
+	(*LandedRequest)(nil),    // 6: headrace.v1.LandedRequest
+	(*LandedReply)(nil),      // 7: headrace.v1.LandedReply
+	(*EndRequest)(nil),       // 8: headrace.v1.EndRequest
+	(*EndReply)(nil),         // 9: headrace.v1.EndReply
+	(*ReadChunkRequest)(nil), // 10: headrace.v1.ReadChunkRequest
+	(*ReadChunkReply)(nil),   // 11: headrace.v1.ReadChunkReply
+	(*LandingFull)(nil),      // 12: headrace.v1.LandingFull
 }
 var file_headrace_v1_landing_proto_depIdxs = []int32{
-	0, // 0: headrace.v1.Landing.Layout:input_type -> headrace.v1.LayoutRequest
-	2, // 1: headrace.v1.Landing.Stage:input_type -> headrace.v1.StageRequest
-	4, // 2: headrace.v1.Landing.Commit:input_type -> headrace.v1.CommitRequest
-	6, // 3: headrace.v1.Landing.End:input_type -> headrace.v1.EndRequest
-	8, // 4: headrace.v1.Landing.Read:input_type -> headrace.v1.ReadChunkRequest
-	1, // 5: headrace.v1.Landing.Layout:output_type -> headrace.v1.LayoutReply
-	3, // 6: headrace.v1.Landing.Stage:output_type -> headrace.v1.StageReply
-	5, // 7: headrace.v1.Landing.Commit:output_type -> headrace.v1.CommitReply
-	7, // 8: headrace.v1.Landing.End:output_type -> headrace.v1.EndReply
-	9, // 9: headrace.v1.Landing.Read:output_type -> headrace.v1.ReadChunkReply
-	5, // [5:10] is the sub-list for method output_type
-	0, // [0:5] is the sub-list for method input_type
-	0, // [0:0] is the sub-list for extension type_name
-	0, // [0:0] is the sub-list for extension extendee
-	0, // [0:0] is the sub-list for field type_name
+	0,  // 0: headrace.v1.Landing.Layout:input_type -> headrace.v1.LayoutRequest
+	2,  // 1: headrace.v1.Landing.Stage:input_type -> headrace.v1.StageRequest
+	4,  // 2: headrace.v1.Landing.Commit:input_type -> headrace.v1.CommitRequest
+	6,  // 3: headrace.v1.Landing.Landed:input_type -> headrace.v1.LandedRequest
+	8,  // 4: headrace.v1.Landing.End:input_type -> headrace.v1.EndRequest
+	10, // 5: headrace.v1.Landing.Read:input_type -> headrace.v1.ReadChunkRequest
+	1,  // 6: headrace.v1.Landing.Layout:output_type -> headrace.v1.LayoutReply
+	3,  // 7: headrace.v1.Landing.Stage:output_type -> headrace.v1.StageReply
+	5,  // 8: headrace.v1.Landing.Commit:output_type -> headrace.v1.CommitReply
+	7,  // 9: headrace.v1.Landing.Landed:output_type -> headrace.v1.LandedReply
+	9,  // 10: headrace.v1.Landing.End:output_type -> headrace.v1.EndReply
+	11, // 11: headrace.v1.Landing.Read:output_type -> headrace.v1.ReadChunkReply
+	6,  // [6:12] is the sub-list for method output_type
+	0,  // [0:6] is the sub-list for method input_type
+	0,  // [0:0] is the sub-list for extension type_name
+	0,  // [0:0] is the sub-list for extension extendee
+	0,  // [0:0] is the sub-list for field type_name
 }
 
 func init() { file_headrace_v1_landing_proto_init() }
@@ -750,7 +865,7 @@ func file_headrace_v1_landing_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headrace_v1_landing_proto_rawDesc), len(file_headrace_v1_landing_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

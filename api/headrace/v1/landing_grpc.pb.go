@@ -25,6 +25,7 @@ const (
 	Landing_Layout_FullMethodName = "/headrace.v1.Landing/Layout"
 	Landing_Stage_FullMethodName  = "/headrace.v1.Landing/Stage"
 	Landing_Commit_FullMethodName = "/headrace.v1.Landing/Commit"
+	Landing_Landed_FullMethodName = "/headrace.v1.Landing/Landed"
 	Landing_End_FullMethodName    = "/headrace.v1.Landing/End"
 	Landing_Read_FullMethodName   = "/headrace.v1.Landing/Read"
 )
@@ -46,6 +47,8 @@ type LandingClient interface {
 	// Commit makes the named chunks visible, all of them or none. A transaction that is
 	// visible already is answered so and changes nothing, whatever chunks are named.
 	Commit(ctx context.Context, in *CommitRequest, opts ...grpc.CallOption) (*CommitReply, error)
+	// Landed says whether a transaction is visible: ask before you send its records again.
+	Landed(ctx context.Context, in *LandedRequest, opts ...grpc.CallOption) (*LandedReply, error)
 	// End says that no record follows. Commits are refused from then on.
 	End(ctx context.Context, in *EndRequest, opts ...grpc.CallOption) (*EndReply, error)
 	// Read gives a part of a stored chunk, for agents.
@@ -90,6 +93,16 @@ func (c *landingClient) Commit(ctx context.Context, in *CommitRequest, opts ...g
 	return out, nil
 }
 
+func (c *landingClient) Landed(ctx context.Context, in *LandedRequest, opts ...grpc.CallOption) (*LandedReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(LandedReply)
+	err := c.cc.Invoke(ctx, Landing_Landed_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *landingClient) End(ctx context.Context, in *EndRequest, opts ...grpc.CallOption) (*EndReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(EndReply)
@@ -127,6 +140,8 @@ type LandingServer interface {
 	// Commit makes the named chunks visible, all of them or none. A transaction that is
 	// visible already is answered so and changes nothing, whatever chunks are named.
 	Commit(context.Context, *CommitRequest) (*CommitReply, error)
+	// Landed says whether a transaction is visible: ask before you send its records again.
+	Landed(context.Context, *LandedRequest) (*LandedReply, error)
 	// End says that no record follows. Commits are refused from then on.
 	End(context.Context, *EndRequest) (*EndReply, error)
 	// Read gives a part of a stored chunk, for agents.
@@ -149,6 +164,9 @@ func (UnimplementedLandingServer) Stage(context.Context, *StageRequest) (*StageR
 }
 func (UnimplementedLandingServer) Commit(context.Context, *CommitRequest) (*CommitReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Commit not implemented")
+}
+func (UnimplementedLandingServer) Landed(context.Context, *LandedRequest) (*LandedReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Landed not implemented")
 }
 func (UnimplementedLandingServer) End(context.Context, *EndRequest) (*EndReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method End not implemented")
@@ -231,6 +249,24 @@ func _Landing_Commit_Handler(srv interface{}, ctx context.Context, dec func(inte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Landing_Landed_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(LandedRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LandingServer).Landed(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Landing_Landed_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LandingServer).Landed(ctx, req.(*LandedRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Landing_End_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(EndRequest)
 	if err := dec(in); err != nil {
@@ -285,6 +321,10 @@ var Landing_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Commit",
 			Handler:    _Landing_Commit_Handler,
+		},
+		{
+			MethodName: "Landed",
+			Handler:    _Landing_Landed_Handler,
 		},
 		{
 			MethodName: "End",

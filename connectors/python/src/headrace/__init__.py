@@ -51,6 +51,9 @@ File map:
     _cuts.py      ask, bind, drop, restore
     _state.py     what is saved, as a tree and arrays
     _manifest.py  a checkpoint on storage
+    _push.py      push(), Pusher: records into a landing
+    _chunk.py     the form of pushed records
+    _master.py    requests to the master, for processes that push
     _hash.py      hash64
     _shuffle.py   permutation
     _cli.py       the command
@@ -74,12 +77,15 @@ from ._errors import (
     DatasetError,
     Fenced,
     HeadraceError,
+    MasterUnavailable,
     ProtocolError,
+    PushError,
     RestoreNeeded,
     UnsteppedWarning,
     WorldChanged,
 )
 from ._hash import hash64
+from ._push import Pushed, Pusher, Transaction, push
 from ._ranges import Range
 from ._restore import Restored
 from ._saved import Saved
@@ -101,7 +107,11 @@ __all__ = [
     "DatasetError",
     "Fenced",
     "HeadraceError",
+    "MasterUnavailable",
     "ProtocolError",
+    "PushError",
+    "Pushed",
+    "Pusher",
     "Ragged",
     "Range",
     "RestoreNeeded",
@@ -111,6 +121,7 @@ __all__ = [
     "Steps",
     "Stream",
     "Trainer",
+    "Transaction",
     "UnsteppedWarning",
     "WorldChanged",
     "__version__",
@@ -118,5 +129,6 @@ __all__ = [
     "hash64",
     "init",
     "permutation",
+    "push",
     "shutdown",
 ]

@@ -49,6 +49,14 @@ class CheckpointError(HeadraceError):
     """A checkpoint could not be saved, bound or restored; the message says which and why."""
 
 
+class PushError(HeadraceError):
+    """Records could not be pushed, and pushing them again as they are does not help."""
+
+
+class MasterUnavailable(PushError, ConnectionError):
+    """The master did not take the records in time. What was committed stays; push again."""
+
+
 class UnsteppedWarning(UserWarning):
     """A loop was left with batches that were yielded and not stepped."""
 

@@ -1,0 +1,147 @@
+"""The form of pushed records (docs/LANDING.md, "The form of a chunk")."""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+import zlib
+from collections.abc import Iterable
+from typing import NoReturn
+
+_HEADER = struct.Struct("<4sB3xIIII")  # magic, codec, records, raw, body, sum of the body
+_NONE, _ZLIB = 0, 2
+_KEY, _NULL, _TIME, _HEADERS = 1, 2, 4, 8
+_LEVEL = 1  # of zlib: the network is faster than a better one
+
+Header = tuple[str, bytes]
+
+
+class Builder:
+    """Gathers the records of one chunk."""
+
+    def __init__(self) -> None:
+        self.raw = bytearray()
+        self.records = 0
+
+    def add(self, key: bytes | None, value: bytes | None, time: int, headers: Iterable[Header]) -> None:
+        raw, at = self.raw, len(self.raw)
+        raw.append(0)
+        flags = 0
+        if key is not None:
+            flags |= _KEY
+            _put(raw, key)
+        if time:
+            flags |= _TIME
+            _uvarint(raw, time << 1 if time >= 0 else (-time << 1) - 1)  # zigzag
+        fields = [(name.encode(), text) for name, text in headers]
+        if fields:
+            flags |= _HEADERS
+            _uvarint(raw, len(fields))
+            for name, text in fields:
+                _put(raw, name)
+                _put(raw, text)
+        if value is None:
+            flags |= _NULL
+        else:
+            _put(raw, value)
+        raw[at] = flags
+        self.records += 1
+
+    def seal(self) -> bytes:
+        """The chunk of what was added. The builder is empty then."""
+        raw, records = bytes(self.raw), self.records
+        self.raw, self.records = bytearray(), 0
+        body, codec = zlib.compress(raw, _LEVEL), _ZLIB
+        if len(body) >= len(raw):
+            body, codec = raw, _NONE
+        head = _HEADER.pack(b"HRC1", codec, records, len(raw), len(body), zlib.crc32(body))
+        return head + struct.pack("<I", zlib.crc32(head)) + body
+
+
+def partition_of(key: bytes | None, partitions: int, rest: int) -> int:
+    """Where a record goes; rest is for those without a key."""
+    return (rest if key is None else zlib.crc32(key)) % partitions
+
+
+def _uvarint(out: bytearray, n: int) -> None:
+    while n > 0x7F:
+        out.append(n & 0x7F | 0x80)
+        n >>= 7
+    out.append(n)
+
+
+def _put(out: bytearray, data: bytes) -> None:
+    _uvarint(out, len(data))
+    out += data
+
+
+# Keys. The text of a value is its key: a number is never read and written again.
+
+_SPACE = re.compile(r"[ \t\r\n]*")
+_INDEX = re.compile(r"[+-]?[0-9]+")
+_LONE = re.compile("[\ud800-\udfff]")
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_no_constant, parse_int=str, parse_float=str)
+
+
+def key_of(pointer: str, record: bytes) -> bytes | None:
+    """The key of a JSON record. A text is its own bytes; any other value is its JSON.
+    A record without the value has no key. Raises ValueError."""
+    text = record.decode("utf-8", "surrogateescape")
+    try:
+        at = _skip(text, 0)
+        end = _end(text, at)
+        if _skip(text, end) < len(text):
+            raise ValueError(f"there is more after the value, at character {end}")
+        for token in pointer[1:].split("/"):
+            found = _member(text, at, token.replace("~1", "/").replace("~0", "~"))
+            if found is None:
+                return None
+            at, end = found
+        if text[at] == '"':
+            return _LONE.sub("\ufffd", _DECODER.raw_decode(text, at)[0]).encode()
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"its key {pointer}: {error}") from None
+    value = text[at:end]
+    return None if value == "null" else value.encode("utf-8", "surrogateescape")
+
+
+def _skip(text: str, at: int) -> int:
+    match = _SPACE.match(text, at)
+    return match.end() if match else at
+
+
+def _end(text: str, at: int) -> int:
+    return _DECODER.raw_decode(text, at)[1]
+
+
+def _member(text: str, at: int, token: str) -> tuple[int, int] | None:
+    """Where a member of the value at `at` lies; the value was parsed before. Of two members
+    of one name the last counts."""
+    if text.startswith("null", at):
+        return None
+    opening = text[at]
+    if opening not in "{[":
+        raise ValueError(f"{text[at : at + 20]} has no members")
+    index = int(token) if opening == "[" and _INDEX.fullmatch(token) else -1
+    found, count = None, 0
+    at = _skip(text, at + 1)
+    while text[at] not in "}]":
+        name = None
+        if opening == "{":
+            name, at = _DECODER.raw_decode(text, at)
+            at = _skip(text, _skip(text, at) + 1)  # over the colon
+        end = _end(text, at)
+        if name == token if opening == "{" else count == index:
+            found = at, end
+        count += 1
+        at = _skip(text, end)
+        if text[at] == ",":
+            at = _skip(text, at + 1)
+    return found

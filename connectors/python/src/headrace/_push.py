@@ -1,0 +1,276 @@
+"""Pushing records into a dataset whose source is `landing` (docs/LANDING.md)."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Union
+from urllib.parse import quote
+
+import numpy as np
+
+from ._chunk import Builder, Header, key_of, partition_of
+from ._master import Master, Target
+
+#: A record: bytes and str as they are, a mapping or a list as JSON, None as a null value.
+Value = Union[bytes, bytearray, memoryview, str, Mapping[str, Any], Sequence[Any], None]
+
+_STAGING = 4  # chunks of a transaction that are sent at a time
+
+
+@dataclass(frozen=True)
+class Pushed:
+    """The answer to a commit."""
+
+    transaction: str
+    already: bool  #: it was visible before: nothing was added now
+    records: int  #: of the transaction as it is visible
+
+
+def push(
+    dataset: str,
+    records: Iterable[Value],
+    *,
+    transaction: str | None = None,
+    job: str | None = None,
+    master: str | None = None,
+    token: str | None = None,
+    token_file: str | None = None,
+    patience: float | None = None,
+    on_wait: Callable[[str], None] | None = None,
+) -> Pushed:
+    """Pushes records in one transaction: all of them become visible, or none.
+
+    With the same ``transaction`` again, nothing is added; if it is visible already, records
+    are not even read. It waits and tries again while the master is away or the dataset is
+    full: for ``patience`` seconds, or for ever.
+
+    Raises DatasetError (no such dataset), PushError (refused: the message says what to do),
+    MasterUnavailable (patience is over), TypeError and ValueError (a record, by its number).
+    """
+    if isinstance(records, (str, bytes, bytearray, memoryview, Mapping)):
+        raise TypeError(f"records is one {type(records).__name__}; it must be an iterable of records")
+    with Pusher(
+        dataset, job=job, master=master, token=token, token_file=token_file, patience=patience, on_wait=on_wait
+    ) as pusher:
+        if transaction is not None:
+            landed = pusher.landed(transaction)
+            if landed is not None:
+                return landed
+        begun = pusher.begin(transaction)
+        for record in records:
+            begun.push(record)
+        return begun.commit()
+
+
+class Pusher:
+    """Pushes to one dataset. Its methods may be called from any thread.
+
+    The master's address and the token are found as the ``headrace`` command finds them:
+    arguments, else HEADRACE_MASTER, HEADRACE_TOKEN and HEADRACE_TOKEN_FILE, else the state
+    folder of the job (HEADRACE_STATE, HEADRACE_JOB). The file headrace.yaml is not read.
+    """
+
+    def __init__(
+        self,
+        dataset: str,
+        *,
+        job: str | None = None,
+        master: str | None = None,
+        token: str | None = None,
+        token_file: str | None = None,
+        patience: float | None = None,
+        on_wait: Callable[[str], None] | None = None,
+    ) -> None:
+        self.dataset = dataset
+        self._master = Master(Target.find(job, master, token, token_file), patience, on_wait)
+        self._path = f"/v1/datasets/{_quote(dataset)}"
+        try:
+            layout = self._master.ask("GET", f"{self._path}/layout")["layout"]
+        except BaseException:
+            self._master.close()
+            raise
+        self._partitions: int = layout["partitions"]
+        self._chunk_bytes: int = layout["chunk_bytes"]
+        self._max_chunk_bytes: int = layout["max_chunk_bytes"]
+        self._max_record: int = layout["max_record"]
+        self._key: str = layout["key"]
+
+    def begin(self, transaction: str | None = None) -> Transaction:
+        """Starts a transaction. The id (1 to 200 bytes) is unique for good; None makes one
+        up. Nothing is sent."""
+        return Transaction(self, transaction if transaction is not None else f"push-{secrets.token_hex(16)}")
+
+    def landed(self, transaction: str) -> Pushed | None:
+        """What is visible of a transaction; None: nothing."""
+        answer = self._master.ask("GET", self._of(transaction))
+        return Pushed(transaction, True, answer["records"]) if answer["already"] else None
+
+    def commit(self, transaction: str, locators: Iterable[str]) -> Pushed:
+        """Makes a transaction visible whose chunks were staged, by whichever processes."""
+        body = json.dumps({"locators": list(locators)}).encode()
+        answer = self._master.ask("POST", f"{self._of(transaction)}/commit", body)
+        return Pushed(transaction, answer["already"], answer["records"])
+
+    def end(self) -> None:
+        """Says that no record follows, from any producer. The spec must allow it (`end: pushed`)."""
+        self._master.ask("POST", f"{self._path}/end", b"")
+
+    def close(self) -> None:
+        """Ends the connections. What was not committed never becomes visible."""
+        self._master.close()
+
+    def __enter__(self) -> Pusher:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _of(self, transaction: str) -> str:
+        if not 1 <= len(transaction.encode()) <= 200:
+            raise ValueError(f"a transaction's id has 1 to 200 bytes, and this one has {len(transaction.encode())}")
+        return f"{self._path}/transactions/{_quote(transaction)}"
+
+    def _stage(self, transaction: str, partition: int, chunk: bytes) -> str:
+        answer = self._master.ask("POST", f"{self._of(transaction)}/chunks?partition={partition}", chunk)
+        locator: str = answer["locators"][0]
+        return locator
+
+
+def _quote(text: str) -> str:
+    return quote(text, safe="").replace(".", "%2E")  # a path must not be taken for `..`
+
+
+class Transaction:
+    """Records that become visible together. It is used by one thread.
+
+    In a ``with`` block it is committed at the end of the block, unless an error ends it.
+    """
+
+    def __init__(self, pusher: Pusher, name: str) -> None:
+        self._pusher = pusher
+        self.id = name
+        self.records = 0
+        self.done: Pushed | None = None  #: the answer to the commit
+        pusher._of(name)  # checks the id
+        self._builders = [Builder() for _ in range(pusher._partitions)]
+        self._rest = 0  # partition of the records without a key
+        self._slots = threading.BoundedSemaphore(_STAGING)
+        self._locators: list[str] = []  # in the order in which chunks were closed
+        self._failed: Exception | None = None
+
+    def push(
+        self,
+        value: Value,
+        *,
+        key: bytes | str | None = None,
+        time: int = 0,
+        headers: Iterable[tuple[str, bytes]] = (),
+    ) -> None:
+        """Adds a record, and sends a chunk when one is full.
+
+        key: records with the same key stay in order; without one, the field of the spec's
+        ``landing.key`` is taken. time: ms since 1970. headers: names and values beside it.
+        """
+        p = self._pusher
+        try:
+            data = _bytes_of(value)
+            if data is not None and len(data) > p._max_record:
+                raise ValueError(
+                    f"it has {len(data)} bytes, and max_record of dataset {p.dataset} is {p._max_record}: "
+                    "raise it in the spec and apply that"
+                )
+            if isinstance(key, str):
+                key = key.encode()
+            if key is None and p._key and data is not None:
+                key = key_of(p._key, data)
+            fields: list[Header] = list(headers)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"record {self.records} of transaction {self.id!r}: {error}") from None
+        part = partition_of(key, len(self._builders), self._rest)
+        builder = self._builders[part]
+        more = len(data or b"") + len(key or b"") + sum(len(n) + len(v) + 20 for n, v in fields) + 64
+        if len(builder.raw) + more > p._max_chunk_bytes:
+            self._send(part)
+            builder = self._builders[part]
+        builder.add(key, data, time, fields)
+        self.records += 1
+        if len(builder.raw) >= p._chunk_bytes:
+            self._send(part)
+
+    def stage(self) -> list[str]:
+        """Sends what is not sent yet, and waits until all of it is durable. The locators are
+        what any process needs to commit the transaction."""
+        for part in range(len(self._builders)):
+            self._send(part)
+        for _ in range(_STAGING):
+            self._slots.acquire()
+        for _ in range(_STAGING):
+            self._slots.release()
+        self._check()
+        return list(self._locators)
+
+    def commit(self) -> Pushed:
+        """Stages the rest and makes the transaction visible."""
+        self.done = self._pusher.commit(self.id, self.stage())
+        return self.done
+
+    def __enter__(self) -> Transaction:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None and self.done is None:
+            self.commit()
+
+    def _check(self) -> None:
+        if self._failed is not None:
+            raise self._failed
+
+    def _send(self, part: int) -> None:
+        """Stages the chunk of a partition in the background; waits while too many are on their way."""
+        self._check()
+        builder, at = self._builders[part], len(self._locators)
+        if not builder.records:
+            return
+        self._builders[part] = Builder()
+        self._rest += 1
+        self._locators.append("")
+        self._slots.acquire()
+
+        def stage() -> None:
+            try:
+                self._locators[at] = self._pusher._stage(self.id, part, builder.seal())
+            except Exception as error:
+                self._failed = self._failed or error
+            finally:
+                self._slots.release()
+
+        # A daemon: a program that gives up must be able to end while the master is away.
+        threading.Thread(target=stage, name=f"headrace-stage-{at}", daemon=True).start()
+
+
+def _bytes_of(value: Value) -> bytes | None:
+    if isinstance(value, bytes) or value is None:
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, (bytearray, memoryview)):
+        return bytes(value)
+    if not isinstance(value, (Mapping, list, tuple)):
+        raise TypeError(f"it is a {type(value).__name__}, and a record is bytes, str, a dict, a list or None")
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain)
+    return text.encode()
+
+
+def _plain(value: object) -> Any:
+    if isinstance(value, (np.generic, np.ndarray)):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"a {type(value).__name__} is not JSON")

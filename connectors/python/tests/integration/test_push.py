@@ -1,0 +1,355 @@
+"""Pushed records against the real binary: each transaction comes once or not at all,
+whenever the pusher or the master is killed. HEADRACE_SEED repeats the random moments."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import headrace
+import pytest
+from headrace import _master
+
+SPEC = """
+name: {name}
+landing: {{end: pushed, partitions: {partitions}, key: /user, chunk: 1KiB, retain: 0s{more}}}
+decode:
+  format: json
+  columns:
+    - {{name: number, path: /number, dtype: int64}}
+    - {{name: user, path: /user, dtype: string}}
+"""
+
+# Prints the numbers of all records, in the order in which they come, until the end of data.
+TRAINER = """
+import headrace, sys
+with headrace.dataset("clicks").batches(50, max_wait=0.05) as stream:
+    for b in stream:
+        print(*b["number"].tolist(), flush=True)
+        stream.step()
+print("end", flush=True)
+"""
+
+PUSHER = """
+import itertools, os, signal, sys
+from headrace import _master
+import headrace
+at, transaction = int(sys.argv[1]), sys.argv[2]
+numbers, ask = itertools.count(1), _master.Master._once
+def counted(self, method, path, body):
+    call = next(numbers)
+    if call == at:
+        os.kill(os.getpid(), signal.SIGKILL)
+    answer = ask(self, method, path, body)
+    if call == -at:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return answer
+_master.Master._once = counted
+done = headrace.push("clicks", ({"user": f"u{i % 7}", "number": i} for i in range(60)), transaction=transaction)
+print(next(numbers) - 1, done.already, done.records)
+"""
+
+
+def start(job: Any, partitions: int = 3, more: str = "") -> None:
+    """A master and an agent, each in a process of its own, and the dataset."""
+    os.environ["HEADRACE_STATE"] = job.env["HEADRACE_STATE"]
+    start_master(job)
+    spec = job.folder / "clicks.yaml"
+    spec.write_text(SPEC.format(name="clicks", partitions=partitions, more=more))
+    job.headrace("dataset", "apply", "-f", str(spec))
+
+
+def start_agent(job: Any) -> None:
+    job.await_socket(job.start("agent", "--name", "one", "--socket", job.socket, "--allow-root", str(job.folder)))
+
+
+def start_master(job: Any) -> None:
+    """Also after a kill, which leaves the address of the one before."""
+    address = Path(job.env["HEADRACE_STATE"]) / "master.addr"
+    address.unlink(missing_ok=True)
+    job.master = job.start("master", "--listen", "127.0.0.1:0", "--http", "off", "--session-ttl", "20s")
+    deadline = time.monotonic() + 120
+    while not address.exists():
+        assert job.master.poll() is None, job.logs()
+        assert time.monotonic() < deadline, job.logs()
+        time.sleep(0.01)
+
+
+def kill(job: Any) -> None:
+    job.master.kill()
+    job.master.wait()
+    start_master(job)
+
+
+@pytest.fixture(autouse=True)
+def state(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_STATE", "set by the test")  # and taken away after it
+
+
+def numbers(log: str) -> list[int]:
+    assert log.endswith("end\n"), log
+    return [int(n) for n in log.removesuffix("end\n").split()]
+
+
+def rows(start: int, stop: int) -> list[dict[str, Any]]:
+    return [{"user": f"u{i % 7}", "number": i} for i in range(start, stop)]
+
+
+def test_pushed_records_come_once_and_in_the_order_of_their_key(job: Any) -> None:
+    start(job)
+    start_agent(job)
+    with headrace.Pusher("clicks") as pusher:
+        for n in range(20):
+            with pusher.begin(f"t{n}") as t:
+                for row in rows(100 * n, 100 * (n + 1)):
+                    t.push(row)
+            assert t.done == headrace.Pushed(f"t{n}", False, 100)
+        assert pusher.landed("t3") == headrace.Pushed("t3", True, 100)
+        assert pusher.landed("t20") is None
+
+        def unread() -> Any:
+            raise AssertionError("what has landed is not read again")
+            yield
+
+        assert headrace.push("clicks", unread(), transaction="t3") == headrace.Pushed("t3", True, 100)
+        pusher.end()
+        with pytest.raises(headrace.PushError, match="has ended"), pusher.begin() as t:
+            t.push({"number": 0})
+    got = numbers(job.trainer(TRAINER).ended())
+    assert sorted(got) == list(range(2000))
+    for user in range(7):  # one trainer: each key's records come in their order
+        of = [n for n in got if n % 7 == user]
+        assert of == sorted(of)
+
+
+def test_a_pusher_that_is_killed_between_any_two_calls_pushes_once(job: Any) -> None:
+    start(job)
+    start_agent(job)
+    trainer = job.trainer(TRAINER)
+    transactions = 0
+    for before in (True, False):
+        for at in range(1, 100):
+            name = f"{before}-{at}"
+            args = [sys.executable, "-c", PUSHER]
+            out = subprocess.run([*args, str(at if before else -at), name], env=job.env, capture_output=True, text=True)
+            if out.returncode == 0:
+                assert at >= 6, out.stdout  # layout, landed, several chunks, commit
+                transactions += 1
+                break
+            assert out.returncode == -signal.SIGKILL, out.stderr
+            again = subprocess.run([*args, "0", name], env=job.env, capture_output=True, text=True, check=True)
+            calls, already, records = again.stdout.split()
+            assert records == "60"
+            assert (already == "True") == (calls == "2"), "what has landed is not sent again"
+            transactions += 1
+    with headrace.Pusher("clicks") as pusher:
+        pusher.end()
+    want = Counter(dict.fromkeys(range(60), transactions))
+    assert Counter(numbers(trainer.ended())) == want
+
+
+class Killing:
+    """Kills the master before, in or after a call."""
+
+    def __init__(self, job: Any, monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
+        self.lock, self.calls, self.at, self.where, self.kills = threading.Lock(), 0, 0, "", 0
+        once = _master.Master._once
+
+        def watched(master: Any, method: str, path: str, body: bytes | None) -> Any:
+            with self.lock:  # one call at a time, so that a call has a number
+                self.calls += 1
+                here = self.calls == self.at
+                if here and self.where == "before":
+                    kill(job)
+                killer = None
+                if here and self.where == "in":
+                    pause = rng.random() * 0.003  # any moment will do
+                    killer = threading.Thread(target=lambda: (time.sleep(pause), job.master.kill()))
+                    killer.start()
+                try:
+                    answer = once(master, method, path, body)
+                finally:
+                    if killer is not None:
+                        killer.join()
+                        kill(job)
+                if here and self.where == "after":
+                    kill(job)
+                self.kills += here
+                return answer
+
+        monkeypatch.setattr(_master.Master, "_once", watched)
+
+    def next(self, where: str, at: int) -> None:
+        self.where, self.at, self.calls = where, at, 0
+
+
+def test_a_master_that_is_killed_around_any_call_loses_and_repeats_nothing(
+    job: Any, monkeypatch: pytest.MonkeyPatch, rng: random.Random
+) -> None:
+    start(job)
+    start_agent(job)
+    trainer = job.trainer(TRAINER)
+    killing = Killing(job, monkeypatch, rng)
+    begun = 0
+    for where in ("before", "in", "after"):
+        for at in range(1, 6):  # layout, landed, two chunks, commit
+            killing.next(where, at)
+            name = f"{where}-{at}"
+            data = rows(20 * begun, 20 * (begun + 1))
+            done = headrace.push("clicks", data, transaction=name)
+            assert done.records == 20
+            assert killing.calls >= 5
+            assert headrace.push("clicks", data, transaction=name) == headrace.Pushed(name, True, 20)
+            begun += 1
+    killing.at = 0
+    with headrace.Pusher("clicks") as pusher:
+        # What is staged and not committed never comes; another process may commit.
+        lost = pusher.begin("lost")
+        lost.push({"user": "x", "number": -1})
+        lost.stage()
+        kill(job)
+        handed = pusher.begin("handed over")
+        handed.push({"user": "x", "number": 20 * begun})
+        locators = handed.stage()
+        kill(job)
+        with headrace.Pusher("clicks") as other:
+            assert not other.commit("handed over", locators).already
+        kill(job)
+        assert pusher.commit("handed over", locators).already
+        pusher.end()
+    got = numbers(trainer.ended())
+    assert sorted(got) == list(range(20 * begun + 1)), f"{killing.kills} kills"
+
+
+def test_a_full_dataset_makes_pushers_wait_and_loses_nothing(job: Any) -> None:
+    start(job, more=", max_bytes: 1MiB")
+    told: list[str] = []
+    done: list[Any] = []
+
+    def work() -> None:
+        for n in range(30):  # 45 KB each, which cannot be compressed to less
+            data = [{"user": os.urandom(1500).hex(), "number": i} for i in range(30 * n, 30 * (n + 1))]
+            done.append(headrace.push("clicks", data, transaction=f"t{n}", on_wait=told.append))
+
+    worker = threading.Thread(target=work, daemon=True)
+    worker.start()
+    deadline = time.monotonic() + 120
+    while not told:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert "max_bytes is 1048576" in told[0]
+    assert len(done) < 30
+    with pytest.raises(headrace.MasterUnavailable, match="max_bytes"), headrace.Pusher("clicks", patience=0.5) as p:
+        t = p.begin()
+        t.push({"number": 1, "user": os.urandom(100_000).hex()})
+        t.stage()
+    start_agent(job)
+    trainer = job.trainer(TRAINER)
+    worker.join(120)
+    assert not worker.is_alive(), job.logs()
+    with headrace.Pusher("clicks") as pusher:
+        pusher.end()
+    assert sorted(numbers(trainer.ended())) == list(range(900))
+
+
+def test_bad_records_and_ids_are_named(job: Any) -> None:
+    start(job, more=", max_record: 1KiB")
+    with headrace.Pusher("clicks") as pusher:
+        t = pusher.begin("bad")
+        t.push({"number": 0})
+        for value, error, text in [
+            (1, TypeError, "record 1 of transaction 'bad': it is a int"),
+            ({"number": object()}, TypeError, "a object is not JSON"),
+            ({"number": float("nan")}, ValueError, "record 1"),
+            ("x" * 2000, ValueError, "max_record of dataset clicks is 1024"),
+            ("{", ValueError, "its key /user"),
+        ]:
+            with pytest.raises(error, match=re.escape(text)):
+                t.push(value)
+        assert t.commit().records == 1
+        for name in ("", "x" * 201):
+            with pytest.raises(ValueError, match="1 to 200 bytes"):
+                pusher.begin(name)
+        for name in ("..", "a/b", "%2F", "?#", "ä", " "):
+            assert headrace.push("clicks", [{"number": 1}], transaction=name) == headrace.Pushed(name, False, 1)
+            assert pusher.landed(name) == headrace.Pushed(name, True, 1)
+        with pytest.raises(headrace.PushError, match="was not staged for transaction"):
+            other = pusher.begin("mine")
+            other.push({"number": 2})
+            pusher.commit("yours", other.stage())
+    with pytest.raises(headrace.DatasetError, match="nothere"):
+        headrace.push("nothere", [])
+    with pytest.raises(TypeError, match="records is one str"):
+        headrace.push("clicks", "text")
+
+
+def test_only_a_caller_with_the_role_may_push_and_a_stranger_learns_nothing(
+    job: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start(job)
+    state = Path(job.env["HEADRACE_STATE"])
+    with pytest.raises(headrace.PushError, match="does not accept this process"):
+        headrace.push("clicks", [], token="a token that nobody knows".replace(" ", "-"))
+    with pytest.raises(headrace.PushError, match="pusher"):
+        headrace.push("clicks", [], token_file=str(state / "viewer.token"))
+    monkeypatch.setenv("HEADRACE_TOKEN_FILE", str(state / "token"))
+    monkeypatch.setenv("HEADRACE_MASTER", (state / "master.addr").read_text().strip())
+    monkeypatch.setenv("HEADRACE_STATE", "/nowhere")
+    assert headrace.push("clicks", [{"number": 1}]).records == 1
+    with pytest.raises(ValueError, match="HEADRACE_TLS_CERT"):
+        headrace.push("clicks", [], master="10.0.0.1:7070")
+
+    # Another process has taken the master's port.
+    heard: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def listen() -> None:
+            for _ in range(1):
+                connection, _ = server.accept()
+                with connection:
+                    heard.append(connection.recv(1000))
+                    connection.sendall(b"\0" + os.urandom(64))
+                    while more := connection.recv(1000):
+                        heard.append(more)
+
+        listener = threading.Thread(target=listen)
+        listener.start()
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(headrace.MasterUnavailable, match="does not know our token, so nothing was sent"):
+            headrace.push("clicks", [], master=address, patience=0)
+        listener.join(60)
+    said = b"".join(heard)
+    assert len(said) == 56  # magic, the token's id, a nonce
+    assert (state / "token").read_bytes().strip() not in said
+
+
+def test_a_program_that_gives_up_ends_while_the_master_is_away(job: Any) -> None:
+    start(job)
+    code = """
+import headrace, os, sys
+p = headrace.Pusher("clicks")
+t = p.begin()
+print("ready", flush=True)
+sys.stdin.read()
+for i in range(100):
+    t.push({"number": i, "user": "x" * 100})
+    if i == 20:
+        sys.exit(3)
+"""
+    child = job.trainer(code, stdin=True)
+    child.printed(1)
+    job.master.kill()
+    job.master.wait()
+    child.process.stdin.close()
+    child.ended()
+    assert child.process.returncode == 3

@@ -1,0 +1,58 @@
+"""What a pusher sends has the form that the master reads: the vectors of api/vectors."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from headrace._chunk import Builder, key_of, partition_of
+from headrace._push import _bytes_of
+
+VECTORS = json.loads((Path(__file__).parents[3] / "api" / "vectors" / "landing.json").read_text())
+
+
+def unhex(text: str | None) -> bytes | None:
+    return None if text is None else bytes.fromhex(text)
+
+
+@pytest.mark.parametrize("vector", VECTORS["keys"], ids=lambda v: str(bytes.fromhex(v["record_hex"])))
+def test_a_record_has_the_key_and_the_partition_that_the_master_sees(vector: dict[str, Any]) -> None:
+    record = bytes.fromhex(vector["record_hex"])
+    if vector.get("error"):
+        with pytest.raises(ValueError, match=f"its key {vector['pointer']}: "):
+            key_of(vector["pointer"], record)
+        return
+    key = key_of(vector["pointer"], record)
+    assert key == unhex(vector["key_hex"])
+    assert partition_of(key, 7, 3) == vector["partition_of_7"]
+
+
+@pytest.mark.parametrize("vector", VECTORS["records"], ids=range(len(VECTORS["records"])))
+def test_a_record_is_the_bytes_that_the_master_reads(vector: dict[str, Any]) -> None:
+    b = Builder()
+    headers = [(bytes.fromhex(n).decode(), bytes.fromhex(v)) for n, v in vector["headers_hex"]]
+    b.add(unhex(vector["key_hex"]), unhex(vector["value_hex"]), vector["time"], headers)
+    assert bytes(b.raw).hex() == vector["raw_hex"]
+
+
+@pytest.mark.parametrize(("value", "codec"), [(b"x" * 1000, 2), (bytes(range(64)), 0)])
+def test_a_chunk_is_compressed_where_that_makes_it_smaller(value: bytes, codec: int) -> None:
+    b = Builder()
+    b.add(None, value, 0, [])
+    chunk = b.seal()
+    assert (b.records, len(b.raw), chunk[:4], chunk[4]) == (0, 0, b"HRC1", codec)
+    assert int.from_bytes(chunk[24:28], "little") == zlib.crc32(chunk[:24])
+    body = zlib.decompress(chunk[28:]) if codec else chunk[28:]
+    assert body.endswith(value)
+
+
+def test_values_become_bytes() -> None:
+    import numpy as np
+
+    row = {"a": np.int64(1), "b": np.float32(0.5), "c": np.array([1, 2]), "d": "ä", "e": [None, True]}
+    assert _bytes_of(row) == '{"a":1,"b":0.5,"c":[1,2],"d":"ä","e":[null,true]}'.encode()
+    assert _bytes_of(bytearray(b"x")) == _bytes_of(memoryview(b"x")) == _bytes_of("x") == b"x"
+    assert _bytes_of(None) is None
