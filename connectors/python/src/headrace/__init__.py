@@ -58,6 +58,7 @@ File map:
     _shuffle.py   permutation
     _cli.py       the command
     torch/        headrace.torch, an import of its own
+    tensorflow/   headrace.tensorflow, likewise
 
 Threads: init(), dataset() and Dataset.batches() may be called from any thread.
 A Stream is iterated by one thread at a time; its other methods, and those of its

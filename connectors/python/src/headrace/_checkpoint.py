@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
 import time
+from collections.abc import Iterable, Iterator
+from operator import index
 from typing import TYPE_CHECKING, Any, Union
 
 from . import _cuts, _durable, _manifest, _restore, _retain, _state
 from ._covered import Covered
-from ._cuts import Cut
+from ._cuts import Cut, ExactCut
 from ._errors import CheckpointError, Fenced, HeadraceError
 from ._flash import Flash, Pinned
 from ._memory import Written
@@ -454,20 +457,83 @@ class Checkpointer:
             del self._cuts[min(self._cuts)]
         return cut
 
-    def bind(self, cut_or_step: Cut | int, path: Path) -> str:
+    @contextlib.contextmanager
+    def exact(self, step: int | None = None) -> Iterator[ExactCut]:
+        """The model does not change inside the `with`, and the cut is exactly what is in it.
+
+            with ck.exact(step) as cut:
+                cut.path = saver.save(session, "model/model.ckpt", global_step=step)
+            ck.bind(cut, files=[cut.path + ".index", cut.path + ".data-00000-of-00001"])
+
+        For a framework that writes its own checkpoint of a shared model: all trainers
+        finish their steps and wait until the block has ended; the cut is frozen then. In
+        the other kinds the cut is that of `step`, as cut() gives it, and the calling rank
+        must not train meanwhile. step: as in save().
+
+        If the block raises, there is no cut. Set `cut.path` to where the checkpoint lies,
+        as bind() names it: so a cut that is never bound can be told from one that a
+        framework carries. Raises as save() does.
+        """
+        trainer = self._trainer
+        trainer.check()
+        self._finish()
+        self._raise_unseen()
+        number = _cuts.check_step(trainer, step)
+        deadline = time.monotonic() + self._timeout
+        mine, shared = _cuts.new_id(), trainer.model == "shared"
+        exact = ExactCut()
+        if shared:
+            trainer.check_stepped()
+            _cuts.pause(trainer, mine, min(deadline, time.monotonic() + self._pause_timeout))
+        try:
+            self._reached("paused")
+            yield exact
+            self._reached("captured")
+            path = "" if exact.path is None else _manifest.place_of(os.path.abspath(os.fspath(exact.path)))
+            asked = _cuts.ask(
+                trainer, number, deadline, cut=mine, path=path, exact=shared, after=self._look()
+            )  # fmt: skip
+            exact.cut = self._frozen(asked)
+            self._covered.cut(number, self.keep)
+        except BaseException as error:
+            if shared:
+                _cuts.forget(trainer, mine, f"its save attempt ended: {error!r}")  # lets the others go on
+            raise
+        self._reached("frozen")
+
+    def bind(
+        self,
+        cut_or_step: Cut | ExactCut | int,
+        path: Path | None = None,
+        *,
+        files: Iterable[Path] | None = None,
+        step: int | None = None,
+    ) -> str:
         """A checkpoint at path, a file or a folder, holds the model as of the cut.
 
         Syncs it, writes its manifest (in the folder, or beside the file) and has the
         master know. Gives the manifest's path. One rank calls it, when all files are
         there. A step is that of a cut() of this object, else of a cut that can still
-        be asked for. Links are refused, and names that no manifest may have. Raises
-        ValueError of a step that this rank has not said, OSError, CheckpointError,
-        Fenced.
+        be asked for. Links are refused, and names that no manifest may have.
+
+        files: these files in one folder are the checkpoint, as a framework writes it
+        under a prefix. The manifest lies beside them, at
+        ``PATH.headrace-manifest.json``; path is the prefix, and Restored.path gives it
+        back. It may be left out where `cut.path` says it. step: with a shared model, the
+        step of the framework, which the manifest then tells (`ckpt list`, restore(step)).
+
+        Raises ValueError of a step that this rank has not said, OSError,
+        CheckpointError, Fenced.
         """
         self._trainer.check()
         self._raise_unseen()
         deadline = time.monotonic() + self._timeout
-        if isinstance(cut_or_step, Cut):
+        if isinstance(cut_or_step, ExactCut):
+            if cut_or_step.cut is None:
+                raise ValueError("there is no cut yet: bind() comes after the `with ck.exact()` block has ended well")
+            path = cut_or_step.path if path is None else path
+            cut = cut_or_step.cut
+        elif isinstance(cut_or_step, Cut):
             cut = cut_or_step
         elif cut_or_step in self._cuts:
             cut = self._cuts[cut_or_step]
@@ -476,9 +542,17 @@ class Checkpointer:
             raise ValueError(f"step {cut_or_step}, but the last step that this rank has said is {last}")
         else:
             cut = self._frozen(_cuts.ask(self._trainer, cut_or_step, deadline, after=self._look()))
+        if path is None:
+            raise ValueError("bind() needs the path of the checkpoint: a file, a folder, or the prefix of files=")
+        if step is not None and step != cut.step and self._trainer.model != "shared":
+            raise ValueError(f"step={step}, but the cut is that of step {cut.step}: only in a shared model they differ")
         where = os.path.abspath(os.fspath(path))
-        manifest, files = _manifest.describe_all(where)
-        temp = _manifest.prepare(manifest, cut.id, _manifest.manifest_of(cut.body, cut.step, files))
+        if files is None:
+            manifest, listed = _manifest.describe_all(where)
+        else:
+            manifest, listed = _manifest.describe_files(where, [os.path.abspath(os.fspath(f)) for f in files])
+        fields = _manifest.manifest_of(cut.body, cut.step if step is None else index(step), listed)
+        temp = _manifest.prepare(manifest, cut.id, fields)
         self._reached("manifest")
         _manifest.publish(temp, manifest)
         self._reached("renamed")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import secrets
 import time
 from dataclasses import dataclass
@@ -30,6 +31,16 @@ class Cut:
     id: str  # 16 hex digits
     step: int
     body: dict[str, Any]  # as a manifest carries it
+
+
+class ExactCut:
+    """What Checkpointer.exact() gives: the cut, once the block has ended."""
+
+    def __init__(self) -> None:
+        #: The cut; None until the block has ended.
+        self.cut: Cut | None = None
+        #: Where the checkpoint lies, as bind() names it. The block sets it.
+        self.path: str | os.PathLike[str] | None = None
 
 
 def new_id() -> str:

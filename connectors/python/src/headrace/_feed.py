@@ -205,7 +205,10 @@ class Feed:
             with contextlib.suppress(OSError):  # the first read sees it too
                 self._hello_sent.extend(map(sock.send, (hello,)))  # in C, as in _receive.py: sent once
         self._regions = Regions()
-        self._receiver = Receiver(sock)
+        try:
+            self._receiver = Receiver(sock)
+        except ValueError:  # another thread has closed the stream, and with it the socket
+            self._drop()
 
     def _await_control(self) -> int:
         """The number of a control connection that we have not lost yet. The

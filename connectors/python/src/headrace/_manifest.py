@@ -160,6 +160,28 @@ def describe_all(where: str) -> tuple[str, list[dict[str, Any]]]:
     return os.path.join(where, FILE_NAME), files
 
 
+def place_of(where: str) -> str:
+    """Where the manifest of a framework's file, folder or prefix belongs."""
+    return os.path.join(where, FILE_NAME) if os.path.isdir(where) else f"{where}.{FILE_NAME}"
+
+
+def describe_files(where: str, paths: list[str]) -> tuple[str, list[dict[str, Any]]]:
+    """Where the manifest of files with the prefix `where` belongs, and the files, all of
+    them durable. Raises OSError, and CheckpointError of what a reader would not take."""
+    folder, name = os.path.split(where)
+    if not paths:
+        raise CheckpointError(f"{where}: files= names no file: a checkpoint has at least one")
+    _bindable(where, name)
+    files = []
+    for path in sorted(paths):
+        if os.path.dirname(path) != folder:
+            raise CheckpointError(f"{path} does not lie in {folder}, its manifest's folder: bind files of one folder")
+        _bindable(path, os.path.basename(path))
+        files.append(describe(folder, os.path.basename(path)))
+    sync_above(folder, 0)
+    return f"{where}.{FILE_NAME}", files
+
+
 def _bindable(path: str, name: str) -> None:
     """Raises CheckpointError of a file or folder whose checkpoint would never verify."""
     if os.path.islink(path):

@@ -261,6 +261,7 @@ def _gone_back(trainer: Trainer, answer: Answer, offer: Manifest | None, place: 
     """Loads what the group has chosen, which may be another rank's offer."""
     if answer.cut in ("", _cuts.NONE):
         trainer.last_step = answer.step  # 0, or what it has reported since: a reported step is closed
+        trainer.not_restored = answer.reason
         if offer is not None and answer.reason:  # who meant to go back has to know that it did not
             log.warning("%s (step %d) is not restored: %s", offer.path, offer.step, answer.reason)
         if answer.again:

@@ -150,10 +150,14 @@ class RoundStream(Stream):
         except Fenced as fenced:
             raise WorldChanged(str(fenced)) from fenced
 
-    def step(self, step: int | None = None, *, batches: int | None = None) -> int:
+    def give_back(self) -> int:
+        """Refused: the round of a batch is decided for all ranks."""
+        raise ValueError("give_back() with rounds=True: either all ranks train a round, or none does. Step every batch")
+
+    def step(self, step: int | None = None, *, batches: int | None = None, through: int | None = None) -> int:
         """As Stream.step(); WorldChanged stands for Fenced."""
         try:
-            return super().step(step, batches=batches)
+            return super().step(step, batches=batches, through=through)
         except WorldChanged:
             raise
         except Fenced as fenced:

@@ -13,7 +13,8 @@ A node of the tree is one of
     {"value": null | true | 1 | 0.5 | "text"}
     {"int": "123..."}  {"float": "nan"}  {"bytes": "base64"}
 
-An array that is in the state twice is one array twice after a restore as well.
+Tensors and variables of TensorFlow and Keras are saved as numpy arrays, and come back as
+such. An array that is in the state twice is one array twice after a restore as well.
 """
 
 from __future__ import annotations
@@ -123,6 +124,8 @@ class _Capture:
             return {"array": self._array(np.asarray(value), at), "of": "scalar"}
         if _is_tensor(value):
             return {"array": self._tensor(value, at), "of": "torch"}
+        if _is_tensorflows(value):
+            return {"array": self._array(np.asarray(value.numpy()), at), "of": "numpy"}
         if isinstance(value, (dict, list, tuple)):
             return self._container(value, at, inside)
         return _leaf(value, at)
@@ -245,6 +248,12 @@ def _mentions_torch(node: Any) -> bool:
 def _is_tensor(value: Any) -> bool:
     torch = sys.modules.get("torch")  # without it nothing is a tensor
     return torch is not None and isinstance(value, torch.Tensor)
+
+
+def _is_tensorflows(value: Any) -> bool:
+    """A tensor or variable of TensorFlow or Keras that has a value."""
+    module = type(value).__module__.partition(".")[0]
+    return module in ("tensorflow", "keras") and hasattr(value, "numpy") and hasattr(value, "dtype")
 
 
 def _torch() -> Any:

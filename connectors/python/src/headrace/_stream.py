@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 _NO_FRAME = Frame.empty()
+_GIVEN_BACK = "what this stream had yielded was given back meanwhile, by another thread: ask for the next batch again"
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,8 @@ class Stream:
         self._feed = self._connector(trainer.settings.agent, trainer.incarnation, self._channel)
         self._frame = _NO_FRAME
         self._fast_until = 0  # batches that next() may yield before it must look around
+        self._before = 0  # batches that were yielded before the last give_back()
+        self._swap = threading.Lock()
 
     # Iteration.
 
@@ -94,8 +97,10 @@ class Stream:
         channel = self._channel
         yielded = channel.yielded
         if yielded >= self._fast_until or channel.fault is not None:
-            self._advance(yielded)
+            self._advance(channel, yielded)
         frame = self._frame
+        if frame is _NO_FRAME:
+            raise HeadraceError(_GIVEN_BACK)
         per = frame.rows_per_batch
         number = yielded + 1
         start = (number - frame.first) * per
@@ -108,21 +113,26 @@ class Stream:
         if channel.yields_paused:  # looked at behind the count, as the control thread looks at that behind it
             self._trainer.control.yields.enter(channel, number)
         channel.rows += stop - start
-        return Batch(frame, start, stop, self, number)
+        return Batch(frame, start, stop, self, number + self._before)
 
-    def _advance(self, yielded: int) -> None:
+    def _advance(self, channel: Channel, yielded: int) -> None:
         """Makes sure that self._frame holds the next batch, or raises."""
-        channel = self._channel
+        feed = self._feed
+        if feed._channel is not channel:
+            raise HeadraceError(_GIVEN_BACK)
         channel.iterator = threading.get_ident()
         if self._auto:
             self._ack_yielded()
         if channel.closed and channel.fault is None:
             raise HeadraceError("the stream is closed")
-        frame = self._feed.frame(yielded)
+        frame = feed.frame(yielded)
         if frame is None:
             raise StopIteration
-        self._frame = frame
-        self._fast_until = 0 if self._auto else self._feed.carefree_until
+        with self._swap:  # give_back() may come from another thread
+            if self._feed is not feed:
+                raise HeadraceError(_GIVEN_BACK)
+            self._frame = frame
+            self._fast_until = 0 if self._auto else feed.carefree_until
 
     def _ack_yielded(self) -> None:
         channel = self._channel
@@ -137,13 +147,15 @@ class Stream:
 
     # Steps.
 
-    def step(self, step: int | None = None, *, batches: int | None = None) -> int:
+    def step(self, step: int | None = None, *, batches: int | None = None, through: int | None = None) -> int:
         """The oldest `batches` unstepped batches are in the model as of `step`.
 
         batches: default 1; must be said when more than one is unstepped; 0 for an
-        idle rank that only reports the step. step: grows strictly over all
-        streams of this rank; default: the rank's last reported step + 1, where no
-        other rank must count alike (world size 1, ``private``, ``shared``).
+        idle rank that only reports the step. through: instead of batches, the number
+        of the last batch that is in the model (`Batch.number`), for programs that take
+        batches ahead. step: grows strictly over all streams of this rank; default:
+        the rank's last reported step + 1, where no other rank must count alike (world
+        size 1, ``private``, ``shared``).
 
         Never blocks: a background thread sends it. Returns the step. Raises
         ValueError, Fenced if an earlier step was refused, and HeadraceError if
@@ -153,7 +165,9 @@ class Stream:
         channel = self._channel
         if channel.fenced is not None:
             raise channel.fenced
-        if batches is None:
+        if through is not None:
+            batches = self._through(index(through), batches)
+        elif batches is None:
             batches = 1
             if channel.yielded - channel.stepped != 1:
                 self._need_batches()
@@ -173,6 +187,20 @@ class Stream:
             return self._no_steps()
         return self._trainer.report(channel, step, batches)
 
+    def _through(self, number: int, batches: int | None) -> int:
+        """How many unstepped batches there are up to `number`."""
+        if batches is not None:
+            raise ValueError(f"step(batches={batches}, through={number}): say one of both")
+        channel = self._channel
+        first, last = self._before + channel.stepped + 1, self._before + channel.yielded
+        if channel.tracked and not first <= number <= last:
+            held = f"the unstepped ones are {first} to {last}" if first <= last else "no batch is unstepped"
+            raise ValueError(
+                f"through={number}: {held}. Batches are stepped in the order they were yielded, each once; one "
+                "that was given back has another number when it comes again"
+            )
+        return number - self._before - channel.stepped
+
     def _done(self, number: int, step: int | None) -> int:
         channel = self._channel
         if self.virtual_rank is not None:
@@ -180,10 +208,10 @@ class Stream:
                 "a batch of a bit_exact dataset is done with the others of its step: "
                 "stream.step(step) after all of them"
             )
-        if channel.tracked and number != channel.stepped + 1:
+        if channel.tracked and number != self._before + channel.stepped + 1:
             raise ValueError(
                 f"batch {number} cannot be done now: batches are done in the order they were yielded, once each, "
-                f"and the next one is {channel.stepped + 1}"
+                f"and the next one is {self._before + channel.stepped + 1}"
             )
         return self.step(step, batches=1)
 
@@ -202,6 +230,33 @@ class Stream:
         if self._auto:
             raise ValueError('a stream with ack="auto" steps by itself, at the next batch')
         return 0
+
+    def give_back(self) -> int:
+        """Gives back what was yielded and not stepped: it comes again, here or at another
+        worker, in batches with new numbers. Gives the number of rows.
+
+        For a loop that took batches ahead and stops before it has trained them. The
+        stream goes on. A next() that waits in another thread meanwhile raises
+        HeadraceError. Not for a stream with rounds or of a bit_exact dataset: the other
+        ranks count on this rank's batches. Raises ValueError, Fenced, AgentUnavailable.
+        """
+        if self.virtual_rank is not None or not self._channel.tracked or self._auto:
+            raise ValueError('give_back() is for a stream of batches() with ack="step" and track=True, not bit_exact')
+        old = self._channel
+        if old.closed:
+            return 0
+        rows = old.unstepped_rows()
+        self._trainer.close_channel(old)
+        channel = self._trainer.open(old.open)
+        for name in ("rows", "wait_seconds", "step_seconds"):
+            setattr(channel, name, getattr(old, name))
+        feed = self._connector(self._trainer.settings.agent, self._trainer.incarnation, channel)
+        with self._swap:
+            self._before += old.yielded
+            self._frame, self._fast_until = _NO_FRAME, 0  # before the others: a next() that waits looks at it
+            self._feed = feed
+            self._channel = channel
+        return rows
 
     # Checkpoints that a framework writes.
 
@@ -257,10 +312,10 @@ class Stream:
         """Totals so far; times are in seconds, and grow with whole frames."""
         channel = self._channel
         return Stats(
-            batches=channel.yielded,
+            batches=self._before + channel.yielded,
             rows=channel.rows,
             unstepped=self.unstepped,
-            durable=channel.acked,
+            durable=self._before + channel.acked,
             wait_seconds=channel.wait_seconds,
             step_seconds=channel.step_seconds,
         )

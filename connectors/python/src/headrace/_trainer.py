@@ -73,6 +73,8 @@ class Trainer:
         }
         #: This process has restored, or was told that there is nothing to restore.
         self.restored = False
+        #: Why the last restore went back to nothing, if there was a reason: others train the shared model.
+        self.not_restored = ""
         self._before_close: list[Callable[[], None]] = []
         self._at_end: list[Callable[[], None]] = []
         self.control = Control(settings, hello, self._channels)

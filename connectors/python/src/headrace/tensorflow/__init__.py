@@ -1,0 +1,27 @@
+"""Headrace for TensorFlow. Nothing of it is imported before you import it.
+
+    import headrace.tensorflow
+
+    clicks = headrace.tensorflow.dataset("clicks", 1024)   # a tf.data.Dataset
+    records = headrace.tensorflow.input_of(clicks)
+    for b in clicks:                                       # a dict of tensors
+        train(b["dense"], b["label"])
+        records.step()                                     # these records are in the model
+
+TensorFlow 2.15 (with Estimator) and the newest one (with Keras 3) are tested.
+
+File map:
+
+    _elements.py    a batch as the tensors of one element, and the element_spec
+    _input.py       dataset(), Input: the stream below a tf.data.Dataset
+    _chain.py       which transformations keep the batches countable
+    _cluster.py     rank and world size from TF_CONFIG
+"""
+
+from __future__ import annotations
+
+from ._chain import input_of
+from ._cluster import Task, task
+from ._input import Input, dataset
+
+__all__ = ["Input", "Task", "dataset", "input_of", "task"]
