@@ -108,6 +108,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	}
+	a.feed.TakeStepFiles()
 	err = a.keepSession(ctx)
 	a.feed.Close()
 	close(done)

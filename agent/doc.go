@@ -14,5 +14,6 @@
 //
 //	hold/         keeping leases: the pure core
 //	feed/         the socket, reading, batches
+//	stepfile/     what an ended trainer had stepped: files in shared memory
 //	supervise/    trainers' processes, for `headrace run`
 package agent

@@ -119,6 +119,7 @@ func (s *Server) join(t *trainer, resume []hold.Resume) *frame.Error {
 	s.trainers[t.number] = t
 	s.mu.Unlock()
 	h := &t.hello
+	s.stepFiles.know(h.Incarnation, t.number)
 	a := s.cfg.Desk.Do(&hold.Join{Resume: resume, Join: &pb.Join{
 		Worker: t.number, Rank: h.Rank, Incarnation: uint64(h.Incarnation), WorldSize: h.WorldSize,
 		Attempt: h.Attempt, Pid: h.PID, Generation: h.Generation, Resume: resumeWords[h.ResumeFrom], MadeAt: h.MadeNS,
@@ -129,6 +130,7 @@ func (s *Server) join(t *trainer, resume []hold.Resume) *frame.Error {
 	s.mu.Lock()
 	delete(s.trainers, t.number)
 	s.mu.Unlock()
+	s.stepFiles.unknow(t.number)
 	return invalid("resume: "+a.Invalid, "")
 }
 
@@ -167,7 +169,7 @@ func (t *trainer) greet(ctx context.Context) {
 	t.out.send(frame.TypeWelcome, 0, frame.Welcome{
 		Protocol: frame.Protocol, Version: t.srv.cfg.Version, Job: j.Job, Model: j.Model, Generation: j.Generation, Epoch: j.Epoch,
 		LastStep: j.LastStep, TTLMillis: j.TTLMillis, Agent: t.srv.cfg.Agent, PendingAgain: j.PendingAgain, Again: againOf(j.Again), Resumed: resumed,
-		ResumeFrom: resumeWord(j.Resume), StepRuns: true,
+		ResumeFrom: resumeWord(j.Resume), StepRuns: true, StepFiles: t.srv.stepFiles.path(j.Model),
 	})
 }
 

@@ -17,6 +17,7 @@
 //	socket.go     where to listen, who may connect
 //	control.go    HELLO and what follows on a control connection
 //	rest.go       what an ended process has said before it ended
+//	stepfiles.go  what an ended process has stepped and not said, or said to nobody who lives
 //	trainer.go    one trainer process: what is said to it, how it ends
 //	calls.go      questions about cuts
 //	persist.go    checkpoints in memory, to storage

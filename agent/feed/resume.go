@@ -28,19 +28,9 @@ func (t *trainer) resume(ctx context.Context, entries []frame.ResumeEntry) ([]ho
 		}
 		st.delivered = e.Acked
 		for _, b := range e.Batches {
-			rb := hold.ResumedBatch{Number: b.Number, Spans: make([]hold.Span, 0, len(b.Spans))}
-			if b.Step != nil {
-				rb.Stepped, rb.Step = true, *b.Step
-			}
+			rb := resumedBatch(b)
 			if !st.track { // delivered is acked
 				rb.Stepped, r.Stepped = true, b.Number
-			}
-			for _, sp := range b.Spans {
-				rb.Spans = append(rb.Spans, hold.Span{
-					Token:   hold.Token{Epoch: sp.Epoch, Term: sp.Term, Sequence: sp.Sequence},
-					Dataset: sp.Dataset, Partition: sp.Partition, Pass: sp.Pass, Segment: sp.Segment, From: sp.LeaseFrom, To: sp.LeaseTo,
-					Told: sp.Told, Tally: hold.Tally{Rows: sp.Rows, Oldest: sp.Oldest, Newest: sp.Newest},
-				})
 			}
 			r.Batches = append(r.Batches, rb)
 			st.delivered = b.Number
@@ -48,4 +38,19 @@ func (t *trainer) resume(ctx context.Context, entries []frame.ResumeEntry) ([]ho
 		out = append(out, r)
 	}
 	return out, nil
+}
+
+func resumedBatch(b frame.ResumeBatch) hold.ResumedBatch {
+	rb := hold.ResumedBatch{Number: b.Number, Spans: make([]hold.Span, 0, len(b.Spans))}
+	if b.Step != nil {
+		rb.Stepped, rb.Step = true, *b.Step
+	}
+	for _, sp := range b.Spans {
+		rb.Spans = append(rb.Spans, hold.Span{
+			Token:   hold.Token{Epoch: sp.Epoch, Term: sp.Term, Sequence: sp.Sequence},
+			Dataset: sp.Dataset, Partition: sp.Partition, Pass: sp.Pass, Segment: sp.Segment, From: sp.LeaseFrom, To: sp.LeaseTo,
+			Told: sp.Told, Tally: hold.Tally{Rows: sp.Rows, Oldest: sp.Oldest, Newest: sp.Newest},
+		})
+	}
+	return rb
 }

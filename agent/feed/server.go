@@ -13,6 +13,7 @@ import (
 
 	"github.com/headrace/headrace/agent/hold"
 	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/internal/frame"
 	"github.com/headrace/headrace/sources"
 )
 
@@ -84,6 +85,8 @@ type Server struct {
 	stop     context.CancelFunc
 	wg       sync.WaitGroup
 
+	stepFiles stepFiles
+
 	mu       sync.Mutex
 	trainers map[uint32]*trainer
 	listener *net.UnixListener
@@ -93,6 +96,7 @@ type Server struct {
 func NewServer(cfg Config) *Server {
 	s := &Server{cfg: cfg, trainers: map[uint32]*trainer{}}
 	s.stopped, s.stop = context.WithCancel(context.Background())
+	s.stepFiles = stepFiles{srv: s, known: map[frame.Incarnation]uint32{}}
 	return s
 }
 
@@ -104,6 +108,7 @@ func (s *Server) Listen(ctx context.Context) (found bool, err error) {
 		return false, err
 	}
 	s.listener = l
+	s.stepFiles.open()
 	s.wg.Go(s.accept)
 	return found, nil
 }
@@ -135,6 +140,7 @@ func (s *Server) Close() {
 		_ = s.listener.Close() // removes the file
 	}
 	s.wg.Wait()
+	s.stepFiles.close()
 }
 
 // Trainers counts the connected processes.
@@ -215,6 +221,9 @@ func (s *Server) Apply(fx *hold.Effects) {
 		if t := s.trainer(k.Worker); t != nil {
 			s.wg.Go(func() { t.kill(k.Reason) })
 		}
+	}
+	for _, number := range fx.Forgotten {
+		s.stepFiles.forgotten(number)
 	}
 	if fx.Live {
 		s.each(func(t *trainer) { t.live() })

@@ -187,6 +187,9 @@ func (t *trainer) kill(reason string) {
 func (t *trainer) depart(bye bool) {
 	number := t.number
 	gone := func(r pb.Leave_Reason, ended bool, detail string) {
+		if ended {
+			t.srv.stepFiles.rest(t)
+		}
 		t.srv.cfg.Desk.Do(&hold.Gone{Worker: number, Reason: r, Ended: ended, Detail: detail})
 	}
 	if bye {

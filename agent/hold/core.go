@@ -60,6 +60,7 @@ type Core struct {
 type worker struct {
 	join     *pb.Join
 	said     bool // the master of this session was told of it
+	ended    bool // it came as step files: its model is shared, and outlives it
 	answered bool // its HELLO was
 	state    workerState
 	reason   string // of fenced, ending

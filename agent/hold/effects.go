@@ -29,19 +29,20 @@ type Effects struct {
 	Send      []*pb.AgentMessage
 	Reconnect string // break the stream and connect again; why
 
-	Joined  []Joined
-	Grants  []Granted
-	Ends    []LeaseEnd
-	Tokens  []Renamed
-	Acked   []Acked
-	Answers []*pb.CutReply
-	States  []StateOf
-	Fenced  []WorkerReason
-	Pauses  []PauseYields
-	Rounds  []Round
-	Kill    []WorkerReason // end that process for sure, then say Gone
-	Live    bool           // the session is good again: Deliver may be asked
-	Greeted bool           // the master has answered Hello
+	Joined    []Joined
+	Grants    []Granted
+	Ends      []LeaseEnd
+	Tokens    []Renamed
+	Acked     []Acked
+	Answers   []*pb.CutReply
+	States    []StateOf
+	Fenced    []WorkerReason
+	Pauses    []PauseYields
+	Rounds    []Round
+	Kill      []WorkerReason // end that process for sure, then say Gone
+	Forgotten []uint32       // workers that have left, and of which nothing is open any more
+	Live      bool           // the session is good again: Deliver may be asked
+	Greeted   bool           // the master has answered Hello
 }
 
 // Joined answers Join.
@@ -118,6 +119,6 @@ func (e *Effects) Reset() {
 	clear(e.Answers)
 	*e = Effects{
 		Send: e.Send[:0], Joined: e.Joined[:0], Grants: e.Grants[:0], Ends: e.Ends[:0], Tokens: e.Tokens[:0],
-		Acked: e.Acked[:0], Answers: e.Answers[:0], States: e.States[:0], Fenced: e.Fenced[:0], Pauses: e.Pauses[:0], Rounds: e.Rounds[:0], Kill: e.Kill[:0],
+		Acked: e.Acked[:0], Answers: e.Answers[:0], States: e.States[:0], Fenced: e.Fenced[:0], Pauses: e.Pauses[:0], Rounds: e.Rounds[:0], Kill: e.Kill[:0], Forgotten: e.Forgotten[:0],
 	}
 }

@@ -37,6 +37,7 @@ type Tick struct{}
 type Join struct {
 	Join   *pb.Join
 	Resume []Resume
+	Ended  bool // its process has ended; Resume is what its step files say, and Gone follows
 }
 
 // Resume is one stream that a trainer brings along.

@@ -27,7 +27,7 @@ func (c *Core) connected() {
 	c.paused = c.paused[:0]
 	for _, w := range c.workers {
 		w.pauseStale, w.pausedDue = w.pause != 0, false
-		if w.state == gone && c.replaced(w) && c.model != "shared" {
+		if w.state == gone && c.replaced(w) && c.model != "shared" && !w.ended {
 			c.dropAll(w, gone)
 		}
 		// One that has left is named as long as its acks or its Leave are not

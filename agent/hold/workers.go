@@ -12,7 +12,7 @@ import (
 // onJoin takes a trainer process in. With batches that it brings along, their
 // leases are asserted, which only a new session can do.
 func (c *Core) onJoin(ev *Join) {
-	w := &worker{join: ev.Join}
+	w := &worker{join: ev.Join, ended: ev.Ended}
 	if err := c.resume(w, ev.Resume); err != nil {
 		c.unresume(w)
 		c.fx.Invalid = err.Error()
@@ -125,6 +125,9 @@ func (c *Core) unresume(w *worker) {
 func (c *Core) joinReply(r *pb.JoinReply) {
 	w := c.byNumber[r.Worker]
 	if w == nil || w.state == gone {
+		if w != nil && !r.Refused {
+			w.answered = true // it is named again as long as its acks are owed
+		}
 		return
 	}
 	answer := Joined{
@@ -267,6 +270,7 @@ func (c *Core) forget(number uint32) {
 	}
 	delete(c.byNumber, number)
 	c.workers = slices.DeleteFunc(c.workers, func(o *worker) bool { return o == w })
+	c.fx.Forgotten = append(c.fx.Forgotten, number)
 }
 
 func (c *Core) appendStatus(m *pb.AgentMessage) {

@@ -131,6 +131,7 @@ type Welcome struct {
 	Resumed      []Resumed `json:"resumed,omitempty"`
 	ResumeFrom   string    `json:"resume_from,omitempty"` // as HELLO's; where that said nothing, what the job's datasets say
 	StepRuns     bool      `json:"step_runs,omitempty"`   // STEP may have Run
+	StepFiles    string    `json:"step_files,omitempty"`  // shared: the folder in which the trainer writes down its steps
 }
 
 // Again counts the records of units that became pending again.

@@ -26,6 +26,7 @@ from ._columns import Column, parse_schema
 from ._errors import Fenced, HeadraceError, ProtocolError
 from ._frame import Frame
 from ._ranges import Ledger
+from ._stepfile import StepFile
 
 
 class Signal:
@@ -72,6 +73,7 @@ class Channel:
         self.step_seconds = 0.0
         self.ledgers: deque[Ledger] = deque()
         self.reported: deque[tuple[int, int]] = deque()  # (through, step), sent and not acked yet
+        self.step_file: StepFile | None = None  # of a shared model: what was stepped, for who comes after us
 
         self.state = ""  # what the agent says a waiting stream waits for
         self.reason = ""
@@ -122,6 +124,8 @@ class Channel:
         with self.lock:
             while self.ledgers and self.ledgers[0].last <= through:
                 self.ledgers.popleft()
+            if self.step_file is not None:
+                self.step_file.durable(through)
             self.changed.set()
 
     def fail(self, fault: HeadraceError) -> None:
@@ -166,6 +170,8 @@ class Channel:
                 raise ProtocolError(f"the frame begins with batch {frame.first}, after batch {self.received}")
             if self.tracked and not (self.ledgers and self.ledgers[-1].first == frame.first):
                 self.ledgers.append(Ledger(frame))
+            if self.step_file is not None:
+                self.step_file.frame(self.ledgers[-1])
             self.received += frame.batches
             return True
 
@@ -194,6 +200,12 @@ class Channel:
             self.closed = True
             self._interrupt()
         self.drop()
+
+    def forget(self, answered: bool) -> None:
+        """The stream is over. answered: all that was stepped is durable."""
+        step_file, self.step_file = self.step_file, None
+        if step_file is not None:
+            step_file.close(remove=answered)
 
     # What both ask.
 

@@ -34,6 +34,8 @@ from ._errors import AgentUnavailable, DatasetError, Fenced, HeadraceError, Prot
 from ._messages import Message
 from ._pause import Yields
 from ._settings import Settings
+from ._stepfile import StepFile
+from ._stepfile import open_ as open_step_file
 from ._watchdog import Watchdog, end_process
 from ._wire import Bell, ControlConnection
 
@@ -188,6 +190,9 @@ class Control:
             with self.lock:
                 if self._connection is not None:
                     self._connection.close()
+                for channel in list(self._channels.values()):
+                    with channel.lock:
+                        channel.forget(channel.acked >= channel.stepped)
 
     def _turn(self) -> bool:
         """One round; True when the thread is done."""
@@ -244,6 +249,8 @@ class Control:
                 if channel.closed and self._answered(channel):
                     self.rows_done += channel.rows_stepped()
                     del self._channels[channel.number]
+                    with channel.lock:
+                        channel.forget(channel.acked >= channel.stepped)
                 elif channel.opened and not channel.closed:
                     connection.send(wire.encode(wire.STATS, channel.number, channel.totals()))
         connection.flush()
@@ -307,6 +314,8 @@ class Control:
             if channel.tracked:
                 channel.on_acked(wire.field(type_, payload, "through", int))
         elif type_ == wire.OPENED:
+            if channel.step_file is None:
+                channel.step_file = self._step_file_of(channel, payload)
             channel.on_opened(payload)
             channel.connect(self.epoch)
         elif type_ == wire.ERROR:
@@ -323,6 +332,16 @@ class Control:
                 log.info("%s: %s %s", channel.open["dataset"], channel.state, channel.reason)
         else:
             raise ProtocolError(f"the agent sent {wire.name(type_)} on the control connection")
+
+    def _step_file_of(self, channel: Channel, opened: dict[str, Any]) -> StepFile | None:
+        folder = self.welcome.get("step_files")
+        if not folder or not channel.tracked or channel.closed or self.welcome.get("model") != "shared":
+            return None
+        hello = {k: self._hello[k] for k in ("rank", "world_size", "attempt", "incarnation", "pid", "made_ns")}
+        about = dict(hello, job=self.welcome.get("job", ""), agent=self.welcome.get("agent", ""))
+        about.update(generation=self.welcome.get("generation", 0), stream=channel.number)
+        about.update(dataset=opened.get("dataset_id", 0), virtual=channel.open.get("virtual"))
+        return open_step_file(str(folder), about)
 
     def _extend(self) -> None:
         """Tells every stream until when it may yield."""

@@ -94,6 +94,12 @@ class Ledger:
         start = (number - self.first) * self.rows_per_batch
         return min(self.rows_per_batch, self.rows - start)
 
+    def parts(self) -> tuple[bytes, bytes, bytes]:
+        """Its spans, where its batches but the first begin, and its times, as the
+        outbox has them."""
+        cuts = self._cuts[: self.batches - 1]
+        return self._spans.tobytes(), struct.pack(f"<{len(cuts)}q", *cuts), self._times
+
     def leases_of(self, number: int) -> list[list[int]]:
         """A batch's pieces of leases as `resume` lists them, in order space, with
         their rows and the oldest and newest event time."""

@@ -233,10 +233,13 @@ class Trainer:
                 item = outbox[-1]
                 if item[0] is channel and item[1] == last and item[2] == batches:
                     run = item[5]  # the one before waits still: they leave together
+            through = channel.stepped + batches
+            if channel.step_file is not None and batches:  # first: what it says in vain is said again
+                channel.step_file.stepped(through, step)
             # A signal's exception can only come behind the append: all or nothing.
             self.last_step = step
             channel.stepper = threading.get_ident()
-            channel.stepped = through = channel.stepped + batches
+            channel.stepped = through
             if run:
                 outbox[-1] = (channel, step, batches, through, False, run + 1)
             else:
@@ -262,6 +265,9 @@ class Trainer:
                 raise HeadraceError(_CLOSED)
             last = held[-1]
             items = [(c, step, c.yielded - c.stepped, c.yielded, c is not last, 1) for c in held]
+            for channel in held:
+                if channel.step_file is not None and channel.yielded > channel.stepped:
+                    channel.step_file.stepped(channel.yielded, step)
             self.last_step = step
             for channel in held:
                 channel.stepper = threading.get_ident()
@@ -304,6 +310,7 @@ class Trainer:
         self.control.abandon()
         for channel in self._channels.values():
             channel.closed = True
+            channel.step_file = None  # the parent's: its lock goes with the parent, not with us
             if channel.data is not None:
                 channel.data.close()
             channel.fault = channel.fenced = Fenced(

@@ -1,0 +1,191 @@
+package stepfile_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+
+	"github.com/headrace/headrace/agent/stepfile"
+	"github.com/headrace/headrace/internal/frame"
+)
+
+// vector is what the Python client has written, and what it means by it.
+type vector struct {
+	File    []byte
+	About   stepfile.About
+	Durable uint32
+	Through uint32
+	Step    int64
+	Batches []frame.ResumeBatch
+}
+
+func vectors(t testing.TB) map[string]vector {
+	t.Helper()
+	paths, err := filepath.Glob("../../api/vectors/stepfiles/*.json")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no vectors: %v", err)
+	}
+	all := map[string]vector{}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var raw struct {
+			File    string
+			About   stepfile.About
+			Durable uint32
+			Through uint32
+			Step    int64
+			Batches [][3]json.RawMessage
+		}
+		if err := json.Unmarshal(text, &raw); err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		v := vector{About: raw.About, Durable: raw.Durable, Through: raw.Through, Step: raw.Step}
+		if v.File, err = base64.StdEncoding.DecodeString(raw.File); err != nil {
+			t.Fatal(err)
+		}
+		v.File = append(v.File, make([]byte, 4096)...) // memory that nobody has written to
+		for _, b := range raw.Batches {
+			var batch frame.ResumeBatch
+			for i, into := range []any{&batch.Number, &batch.Rows, &batch.Spans} {
+				if err := json.Unmarshal(b[i], into); err != nil {
+					t.Fatalf("%s: %v", path, err)
+				}
+			}
+			if batch.Number <= v.Through {
+				batch.Step = &v.Step
+			}
+			v.Batches = append(v.Batches, batch)
+		}
+		all[filepath.Base(path)] = v
+	}
+	return all
+}
+
+func TestAStepFileSaysWhatTheClientMeant(t *testing.T) {
+	for name, v := range vectors(t) {
+		s, err := stepfile.Parse(v.File)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if s.About.Incarnation != v.About.Incarnation || s.About.Stream != v.About.Stream || s.Dataset != 7 || s.Rank != 3 {
+			t.Errorf("%s: it is of %+v", name, s.About)
+		}
+		if s.Durable != v.Durable || s.Through != v.Through || s.Step != v.Step && v.Through > 0 || s.Missing != 0 {
+			t.Errorf("%s: durable %d, stepped %d at %d, missing %d; want %d, %d at %d, 0", name, s.Durable, s.Through, s.Step, s.Missing, v.Durable, v.Through, v.Step)
+		}
+		if len(s.Batches) != len(v.Batches) {
+			t.Errorf("%s: %d batches, want %d", name, len(s.Batches), len(v.Batches))
+			continue
+		}
+		for i := range s.Batches {
+			if !reflect.DeepEqual(s.Batches[i], v.Batches[i]) {
+				t.Errorf("%s: batch %+v, want %+v", name, s.Batches[i], v.Batches[i])
+			}
+		}
+	}
+}
+
+// A process may be killed within any write. What a file says then is what it said before
+// that write, or after it.
+func TestAWriteThatWasTornSaysNothingNew(t *testing.T) {
+	v := vectors(t)["stepped.json"]
+	for at := range v.File[:len(v.File)-4096] {
+		torn := append([]byte(nil), v.File...)
+		torn[at] ^= 0x5a
+		s, err := stepfile.Parse(torn)
+		if err != nil {
+			if !errors.Is(err, stepfile.ErrDamaged) {
+				t.Fatalf("byte %d: %v", at, err)
+			}
+			continue
+		}
+		if s.Through > v.Through || s.Durable > v.Durable || s.Step > v.Step {
+			t.Errorf("with byte %d changed it says durable %d, stepped %d at %d", at, s.Durable, s.Through, s.Step)
+		}
+		for i, b := range s.Batches {
+			if s.Durable == v.Durable && !reflect.DeepEqual(b.Spans, v.Batches[i].Spans) {
+				t.Errorf("with byte %d changed batch %d is %+v", at, b.Number, b.Spans)
+			}
+		}
+	}
+}
+
+func TestAFolderIsForItsOwnerAlone(t *testing.T) {
+	root := t.TempDir()
+	t.Setenv(stepfile.RootVariable, root)
+	f, err := stepfile.Open("/run/a.sock", "node-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(f.Path); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the folder has mode %v (%v)", info.Mode(), err)
+	}
+	if again, err := stepfile.Open("/run/a.sock", "node-1"); err != nil || again.Path != f.Path {
+		t.Errorf("the next agent has %v, %v", again, err)
+	}
+	if other, err := stepfile.Open("/run/b.sock", "node-1"); err != nil || other.Path == f.Path {
+		t.Errorf("an agent on another socket has %v, %v", other, err)
+	}
+	if err := os.Chmod(f.Path, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stepfile.Open("/run/a.sock", "node-1"); err == nil {
+		t.Error("a folder that others may read is used")
+	}
+	if err := os.Remove(f.Path); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(t.TempDir(), f.Path); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stepfile.Open("/run/a.sock", "node-1"); err == nil {
+		t.Error("a link is used as the folder")
+	}
+}
+
+func TestWhatIsNoStepFileIsLeftAloneAndNoLinkIsFollowed(t *testing.T) {
+	t.Setenv(stepfile.RootVariable, t.TempDir())
+	f, err := stepfile.Open("/run/a.sock", "node-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := vectors(t)["stepped.json"]
+	name := filepath.Join(f.Path, "00c0ffee00c0ffee-2")
+	for path, content := range map[string][]byte{
+		name: v.File,
+		filepath.Join(f.Path, "00c0ffee00c0ffee-3"):     v.File, // of stream 2
+		filepath.Join(f.Path, "notes"):                  []byte("x"),
+		filepath.Join(f.Path, "00c0ffee00c0ffee-2.new"): v.File,
+	} {
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(name, filepath.Join(f.Path, "00c0ffee00c0ffee-4")); err != nil {
+		t.Fatal(err)
+	}
+	files, err := f.List()
+	if err != nil || len(files) != 3 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	for _, file := range files {
+		s, err := file.Read()
+		if file.Stream == 2 && (err != nil || s.Through != v.Through) {
+			t.Errorf("%s: %+v, %v", file.Path, s, err)
+		}
+		if file.Stream != 2 && err == nil {
+			t.Errorf("%s was read", file.Path)
+		}
+	}
+	if ended, err := files[0].Ended(); err != nil || !ended {
+		t.Errorf("nobody has it open: %v, %v", ended, err)
+	}
+}
