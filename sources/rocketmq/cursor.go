@@ -235,7 +235,7 @@ func (c *cursor) answer(ctx context.Context, p *pull, a *remoting.Pulled) error 
 		}
 		return nil
 	case remoting.PullNotFound:
-		return c.atHead(a.Max)
+		return c.atHead(ctx, a.Max)
 	case remoting.PullRetry:
 		return c.removing(ctx)
 	case remoting.PullMoved:
@@ -264,7 +264,7 @@ func (c *cursor) told(head int64) {
 }
 
 // atHead: there is nothing at c.at yet.
-func (c *cursor) atHead(head int64) error {
+func (c *cursor) atHead(ctx context.Context, head int64) error {
 	if !c.atMaster() {
 		c.turn = 0 // the master may have it
 		return errAgain
@@ -275,7 +275,7 @@ func (c *cursor) atHead(head int64) error {
 		c.flight.drop()
 		return nil
 	}
-	return c.beyondHead(head)
+	return c.beyondHead(ctx, head)
 }
 
 // take appends messages of the current answer.

@@ -72,9 +72,9 @@ func (c *cursor) outside(ctx context.Context, a *remoting.Pulled) error {
 	case c.at < a.Min:
 		return c.truncated(ctx, a.Min)
 	case c.at == a.Max:
-		return c.atHead(a.Max)
+		return c.atHead(ctx, a.Max)
 	case c.at > a.Max:
-		return c.beyondHead(a.Max)
+		return c.beyondHead(ctx, a.Max)
 	}
 	return errAgain
 }
@@ -150,9 +150,20 @@ func (c *cursor) readable(ctx context.Context, r remoting.Replica) bool {
 }
 
 // beyondHead: a broker that has just started may not know yet how far its queue
-// reaches, so it is asked again for a while.
-func (c *cursor) beyondHead(head int64) error {
+// reaches, so it is asked again for a while. One that is slow with entering messages
+// into its queues is waited for.
+func (c *cursor) beyondHead(ctx context.Context, head int64) error {
 	if !c.waited(c.s.o.headWithin) {
+		return errAgain
+	}
+	if err := c.s.dispatched(ctx, c.p); err != nil {
+		return err
+	}
+	low, now, err := c.s.endsOf(ctx, c.p)
+	if err != nil {
+		return err
+	}
+	if now > head || low > c.at {
 		return errAgain
 	}
 	return &sources.Diverged{Range: c.r, Name: c.p.String(), Head: head}

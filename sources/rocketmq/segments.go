@@ -60,6 +60,11 @@ func (s *Source) extend(ctx context.Context, p partition) error {
 	if s.o.live() && len(listed) > 0 {
 		return nil
 	}
+	if !s.o.live() || start.At != Earliest || len(start.Offsets) > 0 {
+		if err := s.dispatched(ctx, p); err != nil {
+			return err
+		}
+	}
 	low, head, err := s.endsOf(ctx, p)
 	if err != nil {
 		return err
@@ -88,6 +93,22 @@ func (s *Source) extend(ctx context.Context, p partition) error {
 		s.segments[p.id()] = append(s.segments[p.id()], g)
 	}
 	s.fixed[p.id()] = true
+	return nil
+}
+
+// dispatched returns when a queue shows every message whose sender had its answer by now.
+// A user who writes and then applies a dataset must find all of it between its ends.
+func (s *Source) dispatched(ctx context.Context, p partition) error {
+	addr, err := s.master(ctx, p)
+	if err != nil {
+		return err
+	}
+	err = s.client.Dispatched(ctx, addr)
+	if remoting.CodeOf(err) < 0 {
+		return s.explain(ctx, err, p.String())
+	}
+	s.o.Logger.Warn("the broker does not tell this user whether its queues show all messages yet: one that was sent in the last moment may lie after the end that is listed now; "+
+		"allow Get on the cluster to this user", "broker", p.broker, "partition", p.String(), "why", err)
 	return nil
 }
 

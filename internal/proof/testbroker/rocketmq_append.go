@@ -107,11 +107,16 @@ func batchOf(values [][]byte) []byte {
 	return b
 }
 
-// End asks where a queue ends until the broker answers or ctx ends.
+// End asks where a queue ends until the broker answers or ctx ends. Every record that
+// the broker has answered lies below it.
 func (a *RocketAppender) End(ctx context.Context, queue int) (int64, error) {
 	q := remoting.Queue{Topic: a.topic, ID: queue}
 	for {
-		answer, err := a.client.Call(ctx, a.broker.Addr(), remoting.MaxOffset(q))
+		err := a.client.Dispatched(ctx, a.broker.Addr())
+		var answer remoting.Command
+		if err == nil {
+			answer, err = a.client.Call(ctx, a.broker.Addr(), remoting.MaxOffset(q))
+		}
 		if err == nil {
 			return remoting.OffsetOf(answer)
 		}

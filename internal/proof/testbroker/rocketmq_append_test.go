@@ -91,3 +91,34 @@ func TestEachRecordComesOnceIntoARocketMQQueueThroughKills(t *testing.T) {
 		t.Errorf("without a broker: %v", err)
 	}
 }
+
+// A queue's maximum follows an answer some milliseconds later. End waits for it.
+func TestWhereARocketMQQueueEndsIsToldWithAllThatWasAnswered(t *testing.T) {
+	b, err := StartRocketMQ(t.Context(), RocketMQOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := b.CreateTopic(t.Context(), "t", 1); err != nil {
+		t.Fatal(err)
+	}
+	a := b.NewAppender("t")
+	defer a.Close()
+	const batches, batch = 60, 50 // without waiting, 3 of 10 ends are too low
+	values := make([][]byte, batch)
+	for i := range values {
+		values[i] = []byte("a record")
+	}
+	for n := int64(0); n < batches*batch; n += batch {
+		if err := a.Append(t.Context(), 0, n, values, func() {}); err != nil {
+			t.Fatal(err)
+		}
+		if end, err := a.End(t.Context(), 0); err != nil || end != n+batch {
+			t.Fatalf("the queue ends at %d (%v), and %d records were answered", end, err, n+batch)
+		}
+	}
+}
