@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"time"
 
+	client "github.com/apache/pulsar-client-go/pulsar"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/headrace/headrace/sources"
@@ -91,16 +92,36 @@ func (s *Source) Begin(ctx context.Context, ids []sources.PartitionID) error {
 	})
 }
 
-// subscribe makes a subscription that is there by then.
+// subscribe makes a subscription that keeps everything from the first call on, and moves
+// it to a place. The admin API does not serve here: it makes a subscription at the end of
+// the topic, where it keeps nothing, and moves it back in a second step. A broker that is
+// killed between the two leaves it at the end.
 func (s *Source) subscribe(ctx context.Context, p partition, name string, at messageAt) error {
-	err := s.admin.call(ctx, http.MethodPut, s.subscription(p, name), at, nil)
-	if refused, ok := errors.AsType[*conflict](err); ok && refused != nil {
-		return nil // it is there
+	c, err := s.connection()
+	if err != nil {
+		return err
+	}
+	made := make(chan error, 1)
+	// The library's call has no context: it ends by itself within operationWithin.
+	if !s.begin(func() {
+		consumer, err := c.Subscribe(client.ConsumerOptions{Topic: p.url(), SubscriptionName: name, Type: client.Shared,
+			SubscriptionInitialPosition: client.SubscriptionPositionEarliest, EnableZeroQueueConsumer: true})
+		if err == nil {
+			consumer.Close() // it acknowledged nothing
+		}
+		made <- err
+	}) {
+		return errClosed
+	}
+	select {
+	case err = <-made:
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 	if err != nil {
-		return fmt.Errorf("making subscription %s of %s: %w", name, p, err)
+		return explain(ctx, "Pulsar at "+s.o.Service, fmt.Errorf("making subscription %s of %s: %w", name, p, err))
 	}
-	return nil
+	return s.place(ctx, p, name, at)
 }
 
 func (s *Source) subscription(p partition, name string) string {
@@ -144,10 +165,16 @@ func (s *Source) move(ctx context.Context, p partition, name string, m sources.M
 	if _, there := l.find(at.Ledger); !there {
 		return nil // it is deleted already: reading says so, with the range
 	}
+	return s.place(ctx, p, name, at)
+}
+
+// place puts a cursor somewhere, and reads back where it is.
+func (s *Source) place(ctx context.Context, p partition, name string, at messageAt) error {
 	if err := s.admin.call(ctx, http.MethodPost, s.subscription(p, name)+"/resetcursor", at, nil); err != nil {
 		return fmt.Errorf("moving subscription %s of %s to %s: %w", name, p, at, err)
 	}
-	if l, err = s.layoutOf(ctx, p); err != nil {
+	l, err := s.layoutOf(ctx, p)
+	if err != nil {
 		return err
 	}
 	now, there, err := l.cursor(name)

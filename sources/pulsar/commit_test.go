@@ -125,3 +125,44 @@ func sourcetestSegments(t testing.TB, s *Source, id sources.PartitionID) []sourc
 	}
 	return all
 }
+
+// A subscription is never seen after the place where it must begin, not for a moment: its
+// broker may be killed then.
+func TestASubscriptionKeepsEverythingFromItsFirstMomentOn(t *testing.T) {
+	b := realBroker(t)
+	connect(t, b)
+	const partitions = 24
+	topic := newTopic(t, b, partitions)
+	writeTo(t, b, topic, partitions, 0, 20*partitions)
+	o := (&place{b: b, topic: topic, max: 1000}).options(Never)
+	o.Retain, o.Progress = "x-retain", "x"
+	s := mustOpen(t, o)
+	defer s.Close()
+	ids, err := s.Partitions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.Begin(t.Context(), ids) }() // received below
+	for looking := true; looking; {
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Fatal(err)
+			}
+			looking = false
+		default:
+		}
+		for _, name := range partitionNames(topic, partitions) {
+			for _, sub := range []string{o.Retain, o.Progress} {
+				at, there := cursorOf(t, b, name, sub)
+				if there && at.Entry > 0 {
+					t.Fatalf("subscription %s of %s is at %s, and it must begin at entry 0", sub, name, at)
+				}
+				if !looking && !there {
+					t.Errorf("subscription %s of %s is not there", sub, name)
+				}
+			}
+		}
+	}
+}

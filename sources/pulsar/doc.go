@@ -19,6 +19,7 @@
 //	options.go  what to read
 //	source.go   Source: partitions and bounds
 //	segments.go ledgers as segments; from where to where a partition is read
+//	vanished.go what it means that an open ledger is gone
 //	offset.go   entry and message as one offset, ledger and piece as one segment
 //	identity.go PartitionID and locator
 //	client.go   the official client; admin.go the admin API; errors.go both in a user's words

@@ -30,9 +30,6 @@ type notFound struct{ what, reason string }
 
 func (e *notFound) Error() string { return e.what + ": " + e.reason }
 
-// conflict is the admin API's 409.
-type conflict struct{ error }
-
 func isNotFound(err error) bool {
 	_, ok := errors.AsType[*notFound](err)
 	return ok
@@ -44,8 +41,6 @@ func answered(where, what string, status int, reason string) error {
 	switch {
 	case status == http.StatusNotFound:
 		return &notFound{what, reason}
-	case status == http.StatusConflict:
-		return &conflict{err}
 	case status == http.StatusUnauthorized:
 		return fmt.Errorf("%w: check pulsar.auth, or add it", err)
 	case status == http.StatusForbidden:

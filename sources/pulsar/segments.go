@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/headrace/headrace/sources"
@@ -45,6 +46,15 @@ func (s *Source) list(ctx context.Context, p partition) ([]sources.Segment, erro
 	if err != nil {
 		return nil, err
 	}
+	if g, gone := vanished(&l, listed); gone {
+		empty, err := s.wasEmpty(ctx, p, &l, g)
+		if err != nil {
+			return nil, err
+		}
+		if empty {
+			l.emptied = append(l.emptied, g.ID)
+		}
+	}
 	start, err := s.startOf(ctx, p, &l, listed)
 	if err != nil {
 		return nil, err
@@ -63,6 +73,7 @@ func (s *Source) list(ctx context.Context, p partition) ([]sources.Segment, erro
 			return nil, err
 		}
 		s.listed[p.id()], s.fixed[p.id()] = all, !s.o.live()
+		s.saw(p, &l)
 	}
 	return s.listed[p.id()], nil
 }
@@ -71,9 +82,11 @@ func (s *Source) list(ctx context.Context, p partition) ([]sources.Segment, erro
 // that was open.
 func (s *Source) extend(p partition, l *layout, listed []sources.Segment, start, end sources.Position) ([]sources.Segment, error) {
 	all := append([]sources.Segment(nil), listed...)
-	if n := len(all); n > 0 && !all[n-1].Sealed {
-		if _, there := l.find(ledgerOf(all[n-1].ID)); !there {
-			all = all[:n-1] // it was deleted before anybody saw its end: whoever follows it must see that
+	if g, gone := vanished(l, all); gone {
+		if last := len(all) - 1; slices.Contains(l.emptied, g.ID) {
+			all[last].Sealed = true
+		} else {
+			all = all[:last] // it was deleted before anybody saw its end: whoever follows it must see that
 		}
 	}
 	for i, g := range l.Ledgers {

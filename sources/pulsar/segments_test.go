@@ -16,6 +16,11 @@ func ledgers(all ...[2]int64) *layout {
 	return l
 }
 
+func emptied(ledger int64, l *layout) *layout {
+	l.emptied = append(l.emptied, segmentOf(ledger))
+	return l
+}
+
 func TestLedgersOfLiveInputAreSegmentsThatRollOverAndVanish(t *testing.T) {
 	s := &Source{o: Options{End: End{At: Never}}}
 	p := partition{topic: "public/default/x", created: 1}
@@ -29,6 +34,7 @@ func TestLedgersOfLiveInputAreSegmentsThatRollOverAndVanish(t *testing.T) {
 		{"it is sealed, and empty ones are left out", ledgers([2]int64{3, 10}, [2]int64{7, 12}, [2]int64{8, 0}, [2]int64{9, 0}), "[3: 4..10 true][7: 0..12 true][9: 0..0 false]"},
 		{"what was sealed stays when it is deleted", ledgers([2]int64{9, 2}), "[3: 4..10 true][7: 0..12 true][9: 0..2 false]"},
 		{"what was open is gone when it is deleted", ledgers([2]int64{20, 1}, [2]int64{21, 3}), "[3: 4..10 true][7: 0..12 true][20: 0..1 true][21: 0..3 false]"},
+		{"one that held no entry is sealed as it was", emptied(21, ledgers([2]int64{30, 1})), "[3: 4..10 true][7: 0..12 true][20: 0..1 true][21: 0..3 true][30: 0..1 false]"},
 	} {
 		all, err := s.extend(p, one.now, s.listed[p.id()], position(3, at(4, 0)), one.now.head())
 		if err != nil {

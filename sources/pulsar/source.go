@@ -33,6 +33,7 @@ type Source struct {
 	listed map[sources.PartitionID][]sources.Segment
 	idle   []*reader // kept for who goes on where they are
 	sizes  map[partition]sizes
+	sights map[partition]sight
 
 	policies map[string]policy // by topic
 	stamps   map[partition]stamp
@@ -59,7 +60,7 @@ func Open(o Options) (*Source, error) {
 		parts: map[sources.PartitionID]partition{}, known: map[string]int64{}, joined: map[sources.PartitionID]bool{},
 		fixed:  map[sources.PartitionID]bool{},
 		listed: map[sources.PartitionID][]sources.Segment{},
-		sizes:  map[partition]sizes{}, policies: map[string]policy{}, stamps: map[partition]stamp{}}
+		sizes:  map[partition]sizes{}, sights: map[partition]sight{}, policies: map[string]policy{}, stamps: map[partition]stamp{}}
 	for _, g := range o.Known {
 		p, _, err := parseLocator(g.Locator)
 		if err != nil {
@@ -284,7 +285,8 @@ func (s *Source) PartitionName(id sources.PartitionID) string {
 // layout is the ledgers of a partition now, the open one with its true entries.
 type layout struct {
 	internalStats
-	last messageAt // the last confirmed entry
+	last    messageAt // the last confirmed entry
+	emptied []int64   // open segments that were listed, whose ledgers are gone and held no entry
 }
 
 func (s *Source) layoutOf(ctx context.Context, p partition) (l layout, err error) {
@@ -343,6 +345,9 @@ func (s *Source) Bounds(ctx context.Context, ids []sources.PartitionID) ([]sourc
 			}
 			if b.Err = err; err == nil {
 				b.Low, b.Head = position(l.Ledgers[0].Ledger, 0), s.inSegment(p, l.head())
+				s.mu.Lock()
+				s.saw(p, &l)
+				s.mu.Unlock()
 			}
 			all[i] = b
 			return nil
