@@ -13,4 +13,5 @@
 //	sign.go    ACL: signed requests
 //	route.go   which brokers have which queues of a topic
 //	calls.go   the requests that sources and test brokers send
+//	dispatched.go  when a broker's queues show all that it has answered
 package remoting
