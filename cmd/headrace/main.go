@@ -9,6 +9,7 @@
 //	kinds.go     the sources that this program reads; adapters.go opens them
 //	push.go      pushes lines; chunks.go where an agent finds pushed records
 //	specs.go     the files of -f
+//	init.go      a spec and a program for data that the user names
 //	master.go agent.go up.go run.go    processes
 //	flash.go                           what trainers of run left in memory, to storage
 //	start.go     what up and run do with -f before trainers can come

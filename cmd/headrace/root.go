@@ -46,6 +46,7 @@ func (a *app) root() *cobra.Command {
 shards back from workers that die, and knows of every record in whose hands it is.
 
   headrace demo                                  see it work, and survive kills
+  headrace init data/clicks.csv                  a spec and a program for your own data
   headrace run -f clicks.yaml -- python train.py read your own files
   headrace top                                   watch it
 
@@ -80,7 +81,7 @@ The verbs of ` + "`headrace dataset`" + ` work without that word too: headrace l
 	complete(root, "log-format", "text", "json")
 
 	root.AddGroup(&cobra.Group{ID: "run", Title: "Run:"}, &cobra.Group{ID: "look", Title: "Look and change:"})
-	for _, cmd := range []*cobra.Command{a.upCommand(), a.runCommand(), a.masterCommand(), a.agentCommand(), demo.Command()} {
+	for _, cmd := range []*cobra.Command{a.initCommand(), a.upCommand(), a.runCommand(), a.masterCommand(), a.agentCommand(), demo.Command()} {
 		cmd.GroupID = "run"
 		root.AddCommand(cmd)
 	}

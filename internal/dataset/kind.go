@@ -1,8 +1,10 @@
 package dataset
 
 import (
+	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"strings"
 	"time"
 
@@ -19,11 +21,35 @@ type Kind struct {
 	// A spec that names a connection of the operator's has none of them.
 	Connects []string
 
+	// Address is how a person names a topic of it: "kafka://HOST:9092/TOPIC". "": it has
+	// none. FromURL gives the lines of a part for such an address; what it names is
+	// quoted as JSON.
+	Address string
+	FromURL func(hosts []string, topic string, query url.Values) []string
+
 	// New is a part with its defaults.
 	New func() Part
 	// Open opens the dataset of a spec whose Source is New's. It does no more than it
 	// must: a broker is connected to when something is asked for.
 	Open func(spec *Spec, o Opening) (sources.Source, error)
+}
+
+// QuoteYAML is s as JSON text, which is YAML too.
+func QuoteYAML(s string) string {
+	text, err := json.Marshal(s)
+	if err != nil { // of a string, never
+		return `""`
+	}
+	return string(text)
+}
+
+// QuoteList is a list of such texts.
+func QuoteList(all []string) string {
+	quoted := make([]string, len(all))
+	for i, s := range all {
+		quoted[i] = QuoteYAML(s)
+	}
+	return "[" + strings.Join(quoted, ", ") + "]"
 }
 
 // Opening is what opening a source needs besides the spec.

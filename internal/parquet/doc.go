@@ -9,6 +9,7 @@
 //	thrift.go    the compact protocol, as much as metadata needs
 //	metadata.go  footer, row groups, page headers
 //	schema.go    the tree of fields, and a path's leaf in it
+//	leaves.go    the fields that a column can be made of
 //	file.go      Open, and what a file says of itself
 //	page.go      a page's bytes: CRC, decompression
 //	levels.go    definition and repetition levels, and dictionary indices

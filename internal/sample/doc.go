@@ -4,6 +4,7 @@
 //
 //	reader.go  all records of a dataset, in order
 //	rows.go    the first rows, decoded
+//	raw.go     the first records, before anything is decoded
 //	value.go   one decoded value, for a cell or for JSON
 //	check.go   numbers of errors by field
 //	try.go     whether a source has what its spec says, without reading it

@@ -3,6 +3,7 @@ package kafka
 import (
 	"fmt"
 	"maps"
+	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
@@ -25,6 +26,10 @@ var Kind = dataset.Kind{
 			MaxWhileLive: 1_000_000},
 	},
 	Example: "kafka: {brokers: [kafka-1:9092], topic: clicks}", Connects: []string{"brokers", "tls", "sasl"},
+	Address: "kafka://HOST:9092/TOPIC",
+	FromURL: func(hosts []string, topic string, _ url.Values) []string {
+		return []string{"brokers: " + dataset.QuoteList(hosts), "topic: " + dataset.QuoteYAML(topic)}
+	},
 	New:  func() dataset.Part { return &Spec{Start: "earliest", End: "latest", MaxRecord: 16 << 20} },
 	Open: openSpec,
 }

@@ -28,6 +28,18 @@ var Kind = dataset.Kind{
 		Sizes: sources.Sizes{Block: 16 * entries, Initial: 64 * entries, Min: entries, Max: 100_000 * entries, MaxWhileLive: 10_000 * entries},
 	},
 	Example: "pulsar: {service: pulsar://broker:6650, admin: http://broker:8080, topic: clicks}", Connects: []string{"service", "admin", "tls", "auth"},
+	Address: "pulsar://HOST:6650/TOPIC?admin=http://HOST:8080",
+	FromURL: func(hosts []string, topic string, query url.Values) []string {
+		admin := query.Get("admin")
+		if admin == "" {
+			host, _, err := net.SplitHostPort(hosts[0])
+			if err != nil {
+				host = hosts[0]
+			}
+			admin = "http://" + net.JoinHostPort(host, "8080")
+		}
+		return []string{"service: " + dataset.QuoteYAML("pulsar://"+hosts[0]), "admin: " + dataset.QuoteYAML(admin), "topic: " + dataset.QuoteYAML(topic)}
+	},
 	New:  func() dataset.Part { return &Spec{Start: "earliest", End: "latest", MaxRecord: 16 << 20} },
 	Open: openSpec,
 }

@@ -3,6 +3,7 @@ package rocketmq
 import (
 	"fmt"
 	"maps"
+	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
@@ -27,6 +28,10 @@ var Kind = dataset.Kind{
 			MaxWhileLive: 1_000_000},
 	},
 	Example: "rocketmq: {name_servers: [mq-1:9876], topic: clicks}", Connects: []string{"name_servers", "tls", "acl"},
+	Address: "rocketmq://HOST:9876/TOPIC",
+	FromURL: func(hosts []string, topic string, _ url.Values) []string {
+		return []string{"name_servers: " + dataset.QuoteList(hosts), "topic: " + dataset.QuoteYAML(topic)}
+	},
 	New:  func() dataset.Part { return &Spec{Start: "earliest", End: "latest", MaxRecord: 16 << 20} },
 	Open: openSpec,
 }

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headrace/headrace/internal/advice"
+	"github.com/headrace/headrace/internal/config"
+	"github.com/headrace/headrace/internal/starter"
+)
+
+type initFlags struct {
+	out, name    string
+	torch, force bool
+}
+
+func (a *app) initCommand() *cobra.Command {
+	var f initFlags
+	cmd := &cobra.Command{
+		Use:   "init DATA [--torch]",
+		Short: "Look at your data; write a spec for it and a program that trains",
+		Long: `Looks at a file, a folder or a topic and writes two files: a spec (types, header,
+ids to hash) and train.py, which runs as it is and saves checkpoints. The spec is tried
+on up to 100,000 records first. DATA is CSV, TSV, JSON lines or Parquet, compressed or
+not, or a topic whose records are JSON or delimited text:
+
+  headrace init data/clicks.csv
+  headrace init data                                 the most frequent kind of file in it
+  headrace init kafka://127.0.0.1:9092/clicks
+  headrace init pulsar://127.0.0.1:6650/clicks?admin=http://127.0.0.1:8080
+  headrace init rocketmq://127.0.0.1:9876/clicks
+
+If there is no ` + config.DefaultFile + ` it writes one too, so that the job has the dataset's name.`,
+		Example: `  headrace init data/clicks.csv
+  headrace run -f clicks.yaml -- python train.py`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return errors.New("name your data: a file, a folder or a topic, as in `headrace init data/clicks.csv`")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return a.init(cmd, &f, args[0]) },
+	}
+	cmd.Flags().StringVar(&f.out, "out", ".", "`folder` for what is written")
+	cmd.Flags().StringVar(&f.name, "name", "", "name of the dataset (default: that of the file or topic)")
+	cmd.Flags().BoolVar(&f.torch, "torch", false, "the program uses torch")
+	cmd.Flags().BoolVar(&f.force, "force", false, "write over files that are there")
+	return cmd
+}
+
+func (a *app) init(cmd *cobra.Command, f *initFlags, data string) error {
+	if err := a.load(cmd, nil); err != nil {
+		return err
+	}
+	out, err := filepath.Abs(f.out)
+	if err != nil {
+		return err
+	}
+	plan, err := starter.Look(cmd.Context(), data, out, f.name, a.openOwn)
+	if err != nil {
+		return err
+	}
+	spec, program, settings := plan.Name+".yaml", "train.py", config.DefaultFile
+	run := "headrace run -f " + spec + " -- python train.py"
+	var written []file
+	if there, err := exists(filepath.Join(out, settings)); err != nil {
+		return err
+	} else if there || spec == settings {
+		run = "headrace run --model replicated -f " + spec + " -- python train.py"
+	} else {
+		written = append(written, file{settings, fmt.Sprintf("# Settings of every `headrace` that is started in this folder; see docs/CLI.md.\njob: %s\nmodel: replicated   # one model: this program's, or a copy in each rank\n", plan.Name)})
+	}
+	if spec == settings {
+		spec = plan.Name + "-data.yaml"
+	}
+	with := "numpy"
+	if f.torch {
+		with = "torch"
+	}
+	text, err := plan.Program(with, run)
+	if err != nil {
+		return err
+	}
+	written = append([]file{{spec, plan.File(spec, run)}, {program, text}}, written...)
+	if err := writeAll(out, written, f.force); err != nil {
+		return err
+	}
+	for _, line := range plan.Summary() {
+		fmt.Fprintln(a.out, "  "+line)
+	}
+	for _, note := range plan.Notes {
+		fmt.Fprintln(a.out, "note: "+note)
+	}
+	names := make([]string, len(written))
+	for i, w := range written {
+		names[i] = w.name
+	}
+	if f.out != "." {
+		run = "cd " + f.out + " && " + run
+	}
+	fmt.Fprintf(a.out, "wrote %s. The next command:\n\n    %s\n", strings.Join(names, ", "), run)
+	return nil
+}
+
+type file struct{ name, text string }
+
+// writeAll writes all files or none: one that is there is not lost.
+func writeAll(folder string, files []file, force bool) error {
+	for _, f := range files {
+		there, err := exists(filepath.Join(folder, f.name))
+		if err != nil {
+			return err
+		}
+		if there && !force {
+			return advice.Failed.Errorf("--force writes over it; --out FOLDER writes elsewhere; --name NAME names the dataset", "%s is there already", filepath.Join(folder, f.name))
+		}
+	}
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	for _, f := range files {
+		if err := os.WriteFile(filepath.Join(folder, f.name), []byte(f.text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func exists(path string) (bool, error) {
+	_, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}

@@ -1,0 +1,191 @@
+"""`headrace init`: what it writes for a user's data runs as it is, trains, and goes on
+after a kill where its checkpoint was."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROWS = 30_000
+
+
+def clicks(rng: random.Random, rows: int) -> list[dict[str, object]]:
+    """A click log with something to learn: the user, the page and the price decide."""
+    taste = [rng.random() for _ in range(200)]
+    out = []
+    for i in range(rows):
+        user, page, price = rng.randrange(200), rng.randrange(30), round(rng.expovariate(1 / 20), 2)
+        clicked = rng.random() < 0.8 * taste[user] + 0.2 * (price < 10)
+        out.append(
+            {
+                "at": 1_700_000_000 + i,
+                "user_id": f"u{user}",
+                "page": f"/p/{page}, \"{page}\"",
+                "price": price,
+                "age": "" if i % 11 == 0 else 18 + user % 60,
+                "clicked": int(clicked),
+            }
+        )
+    return out
+
+
+def csv_text(rows: list[dict[str, object]], delimiter: str = ",", header: bool = True) -> str:
+    def cell(v: object) -> str:
+        text = str(v)
+        return '"' + text.replace('"', '""') + '"' if delimiter == "," and ("," in text or '"' in text) else text
+
+    lines = [delimiter.join(map(cell, row.values())) for row in rows]
+    return "\n".join(([delimiter.join(rows[0])] if header else []) + lines) + "\n"
+
+
+def as_csv(data: Path, rows: list[dict[str, object]]) -> None:
+    (data / "clicks.csv").write_text(csv_text(rows))
+
+
+def as_gzipped_csvs(data: Path, rows: list[dict[str, object]]) -> None:
+    half = len(rows) // 2
+    for n, part in enumerate((rows[:half], rows[half:])):
+        (data / f"d{n}.csv.gz").write_bytes(gzip.compress(csv_text(part).encode()))
+
+
+def as_tsv_without_a_header(data: Path, rows: list[dict[str, object]]) -> None:
+    (data / "clicks.tsv").write_text(csv_text(rows, "\t", header=False))
+
+
+def as_json(data: Path, rows: list[dict[str, object]]) -> None:
+    with (data / "clicks.jsonl").open("w") as file:
+        for row in rows:
+            nested = {k: v for k, v in row.items() if k not in ("user_id", "age") and v != ""}
+            nested["user"] = {"id": row["user_id"], "age": row["age"] if row["age"] != "" else None}
+            nested["tags"] = ["a", "b"] if row["clicked"] else []
+            file.write(json.dumps(nested) + "\n")
+
+
+def as_parquet(data: Path, rows: list[dict[str, object]]) -> None:
+    # No numpy 1 that pyarrow goes with: see PYTHON_ARROW in the Makefile.
+    arrow = pytest.importorskip("pyarrow")
+    import pyarrow.parquet
+
+    columns = {name: [None if row[name] == "" else row[name] for row in rows] for name in rows[0]}
+    columns["at"] = arrow.array([at * 1000 for at in columns["at"]], arrow.timestamp("ms"))
+    pyarrow.parquet.write_table(arrow.table(columns), data / "clicks.parquet")
+
+
+Write = Callable[[Path, list[dict[str, object]]], None]
+
+
+class Project:
+    """A newcomer's folder, and a machine of its own for `headrace`."""
+
+    def __init__(self, binary: str, folder: Path) -> None:
+        self.binary, self.folder = binary, folder
+        (folder / "data").mkdir()
+        for name in ("s", "r"):
+            (folder / name).mkdir(mode=0o700)
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith("HEADRACE_")}
+        self.env.update(XDG_STATE_HOME=str(folder / "s"), XDG_RUNTIME_DIR=str(folder / "r"))
+        self.env["PATH"] = f"{Path(sys.executable).parent}:{self.env['PATH']}"
+
+    def headrace(self, *args: str) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [self.binary, *args], cwd=self.folder, env=self.env, capture_output=True, text=True, timeout=200
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done
+
+    def next_command(self, out: str) -> list[str]:
+        """What init says to type next."""
+        command = out.split("The next command:")[1].split()
+        assert command[0] == "headrace", out
+        return command[1:]
+
+
+@pytest.fixture
+def project(binary: str, folder: str) -> Project:
+    return Project(binary, Path(folder))
+
+
+def losses(out: str) -> list[float]:
+    return [float(loss) for loss in re.findall(r"loss ([0-9.]+)", out)]
+
+
+@pytest.mark.parametrize("write", [as_csv, as_gzipped_csvs, as_tsv_without_a_header, as_json, as_parquet])
+def test_what_init_writes_trains_on_every_record_once(project: Project, write: Write, rng: random.Random) -> None:
+    write(project.folder / "data", clicks(rng, ROWS))
+    wrote = project.headrace("init", "data").stdout
+    assert "to predict" in wrote
+    assert sorted(p.name for p in project.folder.glob("*.*")) == ["data.yaml", "headrace.yaml", "train.py"]
+    run = project.next_command(wrote)
+    first = project.headrace(*run)
+    assert f"end of data: {ROWS:,} records in this run" in first.stdout, first.stdout + first.stderr
+    assert "in no checkpoint" not in first.stderr
+    assert losses(first.stdout)[-1] < 0.67, first.stdout  # 0.69 is chance
+    again = project.headrace(*run)
+    assert "end of data: 0 records in this run" in again.stdout, again.stdout + again.stderr
+
+
+def test_what_init_writes_goes_on_after_a_kill(project: Project, rng: random.Random) -> None:
+    as_csv(project.folder / "data", clicks(rng, 20 * ROWS))
+    run = project.next_command(project.headrace("init", "data/clicks.csv").stdout)
+    log = (project.folder / "log").open("wb")
+    process = subprocess.Popen([project.binary, *run], cwd=project.folder, env=project.env, stdout=log, stderr=log)
+    deadline = time.monotonic() + 120
+    while not list(project.folder.glob("checkpoints/*/headrace-manifest.json")):
+        assert process.poll() is None, (project.folder / "log").read_text()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)  # trainers die with it
+    process.wait()
+    log.close()
+    out = project.headrace(*run).stdout
+    (rows,) = re.findall(r"end of data: ([0-9,]+) records in this run", out)
+    restored = 20 * ROWS - int(rows.replace(",", ""))
+    assert 0 < restored < 20 * ROWS
+    newest = project.headrace("ckpt", "list", "checkpoints", "-o", "json")
+    assert json.loads(newest.stdout), newest.stdout
+    held = project.headrace("audit", "checkpoints", "-o", "json").stdout
+    assert json.loads(held)["datasets"][0]["records"]["rows"] == 20 * ROWS, held
+
+
+def test_a_number_is_predicted_where_there_is_no_label(project: Project, rng: random.Random) -> None:
+    lines = []
+    for _ in range(ROWS):
+        x, kind = rng.gauss(50, 20), rng.randrange(5)
+        lines.append(f"{x:.2f},k{kind},{3 * x + 40 * kind + rng.gauss(0, 1):.2f}")
+    (project.folder / "data" / "d.csv").write_text("size,kind,cost\n" + "\n".join(lines) + "\n")
+    wrote = project.headrace("init", "data/d.csv").stdout
+    assert "cost: float32, to predict" in wrote
+    out = project.headrace(*project.next_command(wrote)).stdout
+    assert losses(out)[-1] < 0.4, out  # 1 is the mean's
+
+
+def test_text_without_fields_is_read_and_counted(project: Project) -> None:
+    (project.folder / "data" / "notes.txt").write_text("".join(f"word {'x ' * (i % 9)}\n" for i in range(5000)))
+    out = project.headrace(*project.next_command(project.headrace("init", "data/notes.txt").stdout)).stdout
+    assert "end of data: 5,000 records in this run" in out
+
+
+def test_init_writes_over_nothing(project: Project) -> None:
+    (project.folder / "data" / "a.csv").write_text("x,y\n1,2\n")
+    (project.folder / "train.py").write_text("mine")
+    done = subprocess.run(
+        [project.binary, "init", "data/a.csv"], cwd=project.folder, env=project.env, capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert "train.py is there already" in done.stderr
+    assert "--force" in done.stderr
+    assert (project.folder / "train.py").read_text() == "mine"
+    assert not (project.folder / "a.yaml").exists()
+    project.headrace("init", "data/a.csv", "--force")
+    assert "import headrace" in (project.folder / "train.py").read_text()

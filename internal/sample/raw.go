@@ -1,0 +1,38 @@
+package sample
+
+import (
+	"bytes"
+	"context"
+
+	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/internal/decode"
+	"github.com/headrace/headrace/sources"
+)
+
+// Records are the bytes of the first n records of a dataset, before anything is decoded.
+// Tombstones are left out.
+func Records(ctx context.Context, spec *dataset.Spec, open Opener, n int) (all [][]byte, err error) {
+	r, err := openReader(spec, open)
+	if err != nil {
+		return nil, err
+	}
+	defer r.close()
+	err = r.walk(ctx, func(_ string, _ *decode.Decoder, b *sources.Batch) error {
+		for _, rec := range b.Recs {
+			if len(all) == n {
+				return errEnough
+			}
+			if !rec.Tombstone {
+				all = append(all, bytes.Clone(b.Arena[rec.Value[0]:rec.Value[1]]))
+			}
+		}
+		return nil
+	})
+	return all, err
+}
+
+// Names are the columns, in the order of Values' cells.
+func (v *Rows) Names() []string { return v.names }
+
+// Values are the rows' cells: numbers, bools, strings, lists, or nil where one is missing.
+func (v *Rows) Values() [][]any { return v.rows }

@@ -1,0 +1,201 @@
+package starter
+
+import (
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/headrace/headrace/internal/advice"
+	"github.com/headrace/headrace/internal/dataset"
+)
+
+// origin is what DATA names.
+type origin struct {
+	name   string // for the dataset
+	about  string // for people
+	kind   string // of source
+	fields []string
+	format string // by the names of files; "": the content has to tell
+	file   string // one of the files
+	topic  bool
+}
+
+// suffixes of files by format, and those that say how a file is packed.
+var (
+	suffixes = map[string]string{".csv": "csv", ".tsv": "tsv", ".json": "json", ".jsonl": "json", ".ndjson": "json",
+		".parquet": "parquet", ".txt": "", ".log": "", "": ""}
+	packed = []string{".gz", ".gzip", ".zst", ".zstd", ".bz2"}
+)
+
+// notYet are schemes of places that are not read, and the way round.
+var notYet = map[string]string{
+	"s3": "aws s3 sync %s data", "s3a": "aws s3 sync %s data", "gs": "gsutil -m rsync -r %s data",
+	"hdfs": "hdfs dfs -get %s data", "http": "curl -LO %s", "https": "curl -LO %s",
+}
+
+func parseOrigin(data, folder string) (*origin, error) {
+	scheme, _, isURL := strings.Cut(data, "://")
+	if !isURL {
+		return filesOrigin(data, folder)
+	}
+	if way, known := notYet[scheme]; known {
+		return nil, advice.Usage.Errorf("copy it to this machine, `"+fmt.Sprintf(way, data)+"`, then `headrace init data`; a mounted folder works too",
+			"%s: %s:// is not read yet", data, scheme)
+	}
+	u, err := url.Parse(data)
+	if err != nil {
+		return nil, advice.Usage.Errorf(forms(), "%s: %w", data, err)
+	}
+	topic := strings.Trim(u.Path, "/")
+	if u.Host == "" || topic == "" {
+		return nil, advice.Usage.Errorf(forms(), "%s: it needs a broker and a topic", data)
+	}
+	for _, k := range dataset.Kinds() {
+		if k.Name == scheme && k.FromURL != nil {
+			return &origin{name: safeName(path.Base(topic)), about: "topic " + topic, kind: scheme, topic: true,
+				fields: k.FromURL(strings.Split(u.Host, ","), topic, u.Query())}, nil
+		}
+	}
+	return nil, advice.Usage.Errorf(forms(), "%s: %s:// is not known here", data, scheme)
+}
+
+// forms are the forms of DATA, for a hint.
+func forms() string {
+	all := []string{"a file", "a folder"}
+	for _, k := range dataset.Kinds() {
+		if k.Address != "" {
+			all = append(all, k.Address)
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+// filesKind is the kind of source that reads a folder, and its field for that.
+func filesKind() (name, field string) {
+	for _, k := range dataset.Kinds() {
+		if len(k.Folders) > 0 {
+			return k.Name, k.Folders[0]
+		}
+	}
+	return "", ""
+}
+
+// mostNames bounds the walk through a folder: the names of a part tell what it holds.
+const mostNames = 20_000
+
+// filesOrigin looks at a file, or at the names of a folder's files: the most frequent
+// ending is what is read.
+func filesOrigin(data, folder string) (*origin, error) {
+	abs, err := filepath.Abs(data)
+	if err != nil {
+		return nil, err
+	}
+	st, err := os.Stat(abs)
+	if err != nil {
+		return nil, advice.NotFound.Errorf(forms(), "%s: there is no such file or folder", data)
+	}
+	kind, field := filesKind()
+	o := &origin{name: safeName(strings.TrimSuffix(filepath.Base(abs), ending(abs))), about: data, kind: kind}
+	root, paths := abs, ""
+	if !st.IsDir() {
+		root, paths, o.file = filepath.Dir(abs), filepath.Base(abs), abs
+	} else {
+		names, err := namesBelow(abs)
+		if err != nil {
+			return nil, err
+		}
+		if len(names) == 0 {
+			return nil, advice.NotFound.Errorf("names that begin with . or _ are left out", "%s holds no file", data)
+		}
+		end := commonest(names)
+		names = slices.DeleteFunc(names, func(n string) bool { return ending(n) != end })
+		o.file = filepath.Join(abs, slices.Min(names))
+		if end != "" {
+			paths = "**/*" + end
+		}
+	}
+	end := strings.ToLower(ending(o.file))
+	for _, p := range packed {
+		end = strings.TrimSuffix(end, p)
+	}
+	o.format = suffixes[end]
+	if rel, err := filepath.Rel(folder, root); err == nil && filepath.IsLocal(rel) {
+		root = rel // the spec may be moved together with the data
+	}
+	o.fields = []string{field + ": " + plain(root)}
+	if paths != "" {
+		o.fields = append(o.fields, "paths: "+dataset.QuoteList([]string{paths}))
+	}
+	return o, nil
+}
+
+func namesBelow(root string) (names []string, err error) {
+	err = filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+		switch base := d.Name(); {
+		case err != nil:
+			return err
+		case len(names) == mostNames:
+			return fs.SkipAll
+		case p != root && (strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_")):
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+		case !d.IsDir():
+			rel, err := filepath.Rel(root, p)
+			if err != nil {
+				return err
+			}
+			names = append(names, rel)
+		}
+		return nil
+	})
+	return names, err
+}
+
+// ending is ".csv.gz" of day.csv.gz.
+func ending(name string) string {
+	base := filepath.Base(name)
+	end := filepath.Ext(base)
+	if slices.Contains(packed, strings.ToLower(end)) {
+		end = filepath.Ext(strings.TrimSuffix(base, end)) + end
+	}
+	if _, known := suffixes[strings.ToLower(strings.TrimSuffix(end, filepath.Ext(end)))]; !known && strings.Count(end, ".") > 1 {
+		return filepath.Ext(base)
+	}
+	return end
+}
+
+// commonest is the ending that most names have; of several, one that is known.
+func commonest(names []string) string {
+	count := map[string]int{}
+	for _, n := range names {
+		count[ending(n)]++
+	}
+	best := ""
+	for end, n := range count {
+		if more, known := n > count[best], suffixes[strings.ToLower(end)] != ""; count[best] == 0 || more || n == count[best] && known {
+			best = end
+		}
+	}
+	return best
+}
+
+var notSafe = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
+
+// safeName makes a dataset's name of whatever a file or topic is called.
+func safeName(s string) string {
+	s = strings.Trim(notSafe.ReplaceAllString(s, "-"), "-._")
+	if len(s) > 60 {
+		s = s[:60]
+	}
+	if s == "" {
+		return "data"
+	}
+	return s
+}

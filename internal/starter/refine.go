@@ -1,0 +1,93 @@
+package starter
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/headrace/headrace/internal/sample"
+	"github.com/headrace/headrace/sources"
+)
+
+// try decodes many records with the plan's spec and mends the columns whose values are
+// not what the first records have shown.
+func (p *Plan) try(ctx context.Context, folder string, open sample.Opener) error {
+	if len(p.columns) == 0 && p.layout.format != "lines" && p.layout.format != "raw" {
+		p.layout = layout{format: "lines"}
+		if p.origin.topic {
+			p.layout.format = "raw"
+		}
+	}
+	for range 3*len(p.columns) + 1 {
+		spec, err := p.parse(p.Spec(), folder)
+		if err != nil {
+			return err
+		}
+		checked, err := sample.Check(ctx, spec, open, tried)
+		if err != nil {
+			return err
+		}
+		p.Records = checked.Records
+		mended := false
+		for _, f := range checked.Fields {
+			if i := slices.IndexFunc(p.columns, func(c column) bool { return c.name == f.Column }); i >= 0 {
+				mended = p.columns[i].mend(f) || mended
+			} else if f.Column == "event_time" && p.eventTime != "" {
+				p.eventTime, mended = "", true
+			}
+		}
+		if !mended {
+			for _, f := range checked.Fields {
+				p.Notes = append(p.Notes, fmt.Sprintf("%d of %d records cannot be decoded: %s", f.Errors+f.Missing, checked.Records, f.Example))
+			}
+			return nil
+		}
+	}
+	return nil
+}
+
+// mend changes a column so that the values that failed are read; false: nothing helps.
+func (c *column) mend(f sample.Field) bool {
+	changed := false
+	if f.Missing > 0 && c.fill == "" && c.dtype != "string" {
+		c.fillIn()
+		c.comment = fmt.Sprintf("missing in %d records", f.Missing)
+		changed = true
+	}
+	if f.Errors == 0 {
+		return changed
+	}
+	switch c.dtype {
+	case "int64":
+		if c.buckets > 0 {
+			return changed
+		}
+		c.dtype = "float64"
+	case "float32", "float64", "bool":
+		if c.role == label {
+			return changed
+		}
+		c.hashed(1 << 20)
+		c.comment = fmt.Sprintf("text in %d records", f.Errors)
+		if c.fill != "" {
+			c.fill = "0"
+		}
+	default:
+		return changed
+	}
+	return true
+}
+
+func dtypeOf(k sources.ValueKind) string {
+	switch k {
+	case sources.BoolValues:
+		return "bool"
+	case sources.Int32Values, sources.Int64Values:
+		return "int64"
+	case sources.Float32Values:
+		return "float32"
+	case sources.Float64Values:
+		return "float64"
+	}
+	return "bytes"
+}

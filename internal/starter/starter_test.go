@@ -1,0 +1,261 @@
+package starter
+
+import (
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/headrace/headrace/internal/advice"
+	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/internal/sample"
+	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/files"
+	"github.com/headrace/headrace/sources/kafka"
+	"github.com/headrace/headrace/sources/pulsar"
+	"github.com/headrace/headrace/sources/rocketmq"
+)
+
+func init() { dataset.Register(files.Kind, kafka.Kind, pulsar.Kind, rocketmq.Kind) }
+
+// folder holds the files of a test.
+type folder struct {
+	t    *testing.T
+	path string
+}
+
+func newFolder(t *testing.T) folder { return folder{t, t.TempDir()} }
+
+func (f folder) write(name, text string) {
+	f.t.Helper()
+	path := filepath.Join(f.path, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		f.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f folder) open(spec *dataset.Spec) (sources.Source, error) {
+	return spec.ForALook().Open(dataset.Opening{AllowedRoots: []string{f.path}, Logger: slog.New(slog.DiscardHandler)})
+}
+
+func (f folder) look(name string) *Plan {
+	f.t.Helper()
+	p, err := Look(f.t.Context(), filepath.Join(f.path, name), f.path, "", f.open)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return p
+}
+
+func lines(n int, line func(i int) string) string {
+	var b strings.Builder
+	for i := range n {
+		b.WriteString(line(i) + "\n")
+	}
+	return b.String()
+}
+
+// decodes fails if the plan's spec, as it is written, does not decode all n records.
+func (f folder) decodes(p *Plan, n int64) {
+	f.t.Helper()
+	docs, err := dataset.Documents([]byte(p.File("x.yaml", "run")), "x.yaml", f.path)
+	if err != nil {
+		f.t.Fatalf("%v\n%s", err, p.Spec())
+	}
+	c, err := sample.Check(context.Background(), docs[0].Spec, f.open, 0)
+	if err != nil || c.Records != n || c.Bad != 0 {
+		f.t.Errorf("%+v, %v; want %d good records\n%s", c, err, n, p.Spec())
+	}
+}
+
+func TestASpecIsWrittenForWhatTheRecordsAre(t *testing.T) {
+	for _, tc := range []struct {
+		name, file, text string
+		n                int64
+		says             []string // lines of the spec
+		label            string
+	}{
+		{"csv with a header, quotes and missing values", "clicks.csv",
+			"user_id,age,page,clicked,at\n" + lines(50, func(i int) string {
+				age := fmt.Sprint(i)
+				if i == 7 {
+					age = ""
+				}
+				return fmt.Sprintf(`%d,%s,"a, ""b"" %d",%d,2026-01-02T03:04:%02dZ`, i*31, age, i%5, i%2, i%60)
+			}), 50,
+			[]string{"format: csv", "header: true", "event_time: at", "{name: user_id, path: user_id, dtype: int64, hash: {buckets: 1000}}",
+				"{name: age, path: age, dtype: int64, default: 0}", "{name: page, path: page, dtype: int64, hash: {buckets: 1000}}", "{name: clicked, path: clicked, dtype: int64}"}, "clicked"},
+		{"tsv without a header", "day.tsv",
+			lines(50, func(i int) string { return fmt.Sprintf("%d\t%.3f\tword%d", i%2, float64(i)/7, i) }), 50,
+			[]string{"format: tsv", `{name: f0, path: "0", dtype: int64}`, `{name: f1, path: "1", dtype: float32}`, `{name: f2, path: "2", dtype: int64, hash: {buckets: 1000}}`}, "f0"},
+		{"semicolons", "s.csv", "x;y\n" + lines(30, func(i int) string { return fmt.Sprintf("%d;%d.5", i, i) }), 30,
+			[]string{"format: csv", `delimiter: ";"`, "header: true", `{name: "y", path: "y", dtype: float32}`}, "y"},
+		{"a header of words alone", "w.csv", "city,country\n" + lines(30, func(i int) string { return fmt.Sprintf("c%d,k%d", i, i%3) }), 30,
+			[]string{"header: true", "{name: city, path: city, dtype: int64, hash: {buckets: 1000}}"}, ""},
+		{"a header with odd and empty names", "odd.csv", "my col,,a,a!,9\n" + lines(30, func(i int) string { return fmt.Sprintf("%d,%d,%d,%d,%d", i, i, i, i, i%2) }), 30,
+			[]string{`{name: my_col, path: "my col", dtype: int64}`, `{name: f1, path: "1"`, `{name: a_2, path: "a!"`}, "f_9"},
+		{"json lines, nested, with lists", "e.jsonl",
+			lines(40, func(i int) string {
+				return fmt.Sprintf(`{"user":{"id":"u%d","vip":%v},"tags":["a","b%d"],"price":%d.25,"is_fraud":%d,"ts":%d,"none":null}`, i, i%2 == 0, i, i, i%2, 1700000000+i)
+			}), 40,
+			[]string{"format: json", "event_time: /ts", "{name: user_id, path: /user/id, dtype: int64, hash: {buckets: 1000}}", "{name: user_vip, path: /user/vip, dtype: bool}",
+				"{name: tags, path: /tags/*, dtype: int64, hash: {buckets: 1000}}", "{name: price, path: /price, dtype: float32}"}, "is_fraud"},
+		{"json members that some lack", "m.json", lines(40, func(i int) string {
+			if i%2 == 0 {
+				return fmt.Sprintf(`{"x":%d,"target":1.5}`, i)
+			}
+			return `{"target":2.5}`
+		}), 40, []string{"{name: x, path: /x, dtype: int64, default: 0}"}, "target"},
+		{"text without fields", "notes.txt", lines(20, func(i int) string { return strings.Repeat("word ", i+1) }), 20, []string{"decode: lines"}, ""},
+		{"one record", "one.csv", "1,2.5,x\n", 1, []string{`{name: f0, path: "0"`}, "f1"},
+		{"CRLF", "crlf.csv", "a,label\r\n1,0\r\n2,1\r\n", 2, []string{"header: true", "{name: label, path: label, dtype: int64}"}, "label"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := newFolder(t)
+			f.write(tc.file, tc.text)
+			p := f.look(tc.file)
+			for _, line := range tc.says {
+				if !strings.Contains(p.Spec(), line) {
+					t.Errorf("the spec does not say %s:\n%s", line, p.Spec())
+				}
+			}
+			if got := p.labelName(); got != tc.label {
+				t.Errorf("it predicts %q, want %q\n%s", got, tc.label, p.Spec())
+			}
+			f.decodes(p, tc.n)
+		})
+	}
+}
+
+func (p *Plan) labelName() string {
+	if p.label < 0 {
+		return ""
+	}
+	return p.columns[p.label].name
+}
+
+func TestValuesThatOnlyComeLaterAreReadToo(t *testing.T) {
+	f := newFolder(t)
+	f.write("late.csv", "x,z,clicked,at\n"+lines(3*lookedAt, func(i int) string {
+		switch {
+		case i == lookedAt+1:
+			return ",1,0,2026-01-02T03:04:05Z" // missing
+		case i == lookedAt+2:
+			return "1.5,1,0,2026-01-02T03:04:05Z" // no whole number any more
+		case i == lookedAt+3:
+			return "1,n/a,0,yesterday" // no number, and no time
+		}
+		return fmt.Sprintf("%d,%d,%d,2026-01-02T03:04:05Z", i, i, i%2)
+	}))
+	p := f.look("late.csv")
+	f.decodes(p, 3*lookedAt)
+	for _, line := range []string{"{name: x, path: x, dtype: float64, default: 0}", "{name: z, path: z, dtype: int64, hash: {buckets: 100000}}"} {
+		if !strings.Contains(p.Spec(), line) {
+			t.Errorf("the spec does not say %s:\n%s", line, p.Spec())
+		}
+	}
+}
+
+func TestAFolderIsReadByItsMostFrequentEnding(t *testing.T) {
+	f := newFolder(t)
+	for i := range 3 {
+		f.write(fmt.Sprintf("data/2026/d%d.csv.gz", i), zipped(t, fmt.Sprintf("a,label\n%d,0\n%d,1\n", i, i+5)))
+	}
+	f.write("data/README.md", "about the data")
+	f.write("data/_SUCCESS", "")
+	f.write("data/.d.csv.gz.crc", "x")
+	p := f.look("data")
+	if !strings.Contains(p.Spec(), `paths: ["**/*.csv.gz"]`) || !strings.Contains(p.Spec(), "root: data") {
+		t.Error(p.Spec())
+	}
+	f.decodes(p, 6)
+}
+
+func zipped(t *testing.T, text string) string {
+	t.Helper()
+	var b strings.Builder
+	w := gzip.NewWriter(&b)
+	if _, err := w.Write([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestAParquetFileIsDescribedByItsSchema(t *testing.T) {
+	f := newFolder(t)
+	text, err := os.ReadFile("../parquet/testdata/default.parquet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.write("events.parquet", string(text))
+	p := f.look("events.parquet")
+	if !strings.Contains(p.Spec(), "format: parquet") || len(p.columns) < 3 || p.Records == 0 {
+		t.Error(p.Spec())
+	}
+	f.decodes(p, p.Records)
+}
+
+func TestDataThatCannotBeReadIsAnErrorThatSaysWhatToDo(t *testing.T) {
+	f := newFolder(t)
+	f.write("empty.csv", "")
+	f.write("array.json", "[1,2]\n")
+	f.write("twice.csv", "a,a\n1,2\n3,4\n")
+	f.write("bin.dat", "\x00\x01\x02\n\xff\xfe")
+	if err := os.Mkdir(filepath.Join(f.path, "nothing"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct{ data, says, hint string }{
+		{filepath.Join(f.path, "none.csv"), "no such file", "a folder"},
+		{filepath.Join(f.path, "empty.csv"), "is empty", "write some records"},
+		{filepath.Join(f.path, "nothing"), "holds no file", ""},
+		{filepath.Join(f.path, "array.json"), "no object", "jq -c"},
+		{filepath.Join(f.path, "bin.dat"), "no text", "binary"},
+		{filepath.Join(f.path, "twice.csv"), `two fields are called "a"`, ""},
+		{"s3://bucket/clicks", "s3:// is not read yet", "aws s3 sync s3://bucket/clicks data"},
+		{"https://x.org/a.csv", "https:// is not read yet", "curl -LO"},
+		{"kafka://host", "a broker and a topic", "kafka://HOST:9092/TOPIC"},
+		{"mqtt://host/t", "mqtt:// is not known", "kafka://"},
+	} {
+		_, err := Look(t.Context(), tc.data, f.path, "", f.open)
+		told, ok := errors.AsType[*advice.Error](err)
+		if !ok && tc.hint != "" || !strings.Contains(err.Error(), tc.says) || ok && !strings.Contains(told.Hint, tc.hint) {
+			t.Errorf("%s: %v (%+v)", tc.data, err, told)
+		}
+	}
+}
+
+func TestTopicsOfEachKindAreNamedInTheSpec(t *testing.T) {
+	for data, says := range map[string][]string{
+		"kafka://k1:9092,k2:9092/clicks":                    {"kafka:", `brokers: ["k1:9092", "k2:9092"]`, `topic: "clicks"`},
+		"pulsar://p:6650/public/default/clicks":             {`service: "pulsar://p:6650"`, `admin: "http://p:8080"`, `topic: "public/default/clicks"`},
+		"pulsar://p:6650/clicks?admin=http://other:18080":   {`admin: "http://other:18080"`},
+		"rocketmq://mq:9876/clicks":                         {`name_servers: ["mq:9876"]`, `topic: "clicks"`},
+		"kafka://127.0.0.1:9092/some.topic-with_everything": {`topic: "some.topic-with_everything"`, "name: some.topic-with_everything"},
+	} {
+		o, err := parseOrigin(data, t.TempDir())
+		if err != nil {
+			t.Errorf("%s: %v", data, err)
+			continue
+		}
+		p := &Plan{Name: o.name, origin: o, label: -1, layout: layout{format: "raw"}}
+		if _, err := p.parse(p.Spec(), t.TempDir()); err != nil {
+			t.Errorf("%s: %v\n%s", data, err, p.Spec())
+		}
+		for _, line := range says {
+			if !strings.Contains(p.Spec(), line) {
+				t.Errorf("%s: the spec does not say %s:\n%s", data, line, p.Spec())
+			}
+		}
+	}
+}
