@@ -116,6 +116,11 @@ test-torch-long: build ## HISTORIES random histories of 4 gloo ranks with stalls
 	@python="$$($(PYTHON) connectors/python/tests_torch/install_torch.py)" && cd connectors/python && \
 	  HISTORIES=$(HISTORIES) HEADRACE_BIN="$(CURDIR)/$(BIN)" PYTHONPATH="$(CURDIR)/connectors/python/src" "$$python" -m pytest -q tests_torch/check_histories.py
 
+MVN := mvn -q -B -f connectors/pom.xml
+.PHONY: test-java
+test-java: build ## the Java client for pushed records against the real binary (needs java 11 or newer, and mvn); not in `make test` yet
+	HEADRACE_BIN="$(CURDIR)/$(BIN)" $(MVN) -pl java test
+
 .PHONY: wheel
 wheel: build venv ## the Python package with the binary in it, tried in a fresh environment
 	@mkdir -p connectors/python/src/headrace/bin

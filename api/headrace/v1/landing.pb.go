@@ -804,7 +804,8 @@ const file_headrace_v1_landing_proto_rawDesc = "" +
 	"\x06Commit\x12\x1a.headrace.v1.CommitRequest\x1a\x18.headrace.v1.CommitReply\x12>\n" +
 	"\x06Landed\x12\x1a.headrace.v1.LandedRequest\x1a\x18.headrace.v1.LandedReply\x125\n" +
 	"\x03End\x12\x17.headrace.v1.EndRequest\x1a\x15.headrace.v1.EndReply\x12B\n" +
-	"\x04Read\x12\x1d.headrace.v1.ReadChunkRequest\x1a\x1b.headrace.v1.ReadChunkReplyB9Z7github.com/headrace/headrace/api/headrace/v1;headracev1b\x06proto3"
+	"\x04Read\x12\x1d.headrace.v1.ReadChunkRequest\x1a\x1b.headrace.v1.ReadChunkReplyBR\n" +
+	"\x15io.github.headrace.v1P\x01Z7github.com/headrace/headrace/api/headrace/v1;headracev1b\x06proto3"
 
 var (
 	file_headrace_v1_landing_proto_rawDescOnce sync.Once

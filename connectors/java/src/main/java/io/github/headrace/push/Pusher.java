@@ -1,0 +1,282 @@
+package io.github.headrace.push;
+
+import com.google.common.util.concurrent.ListenableFuture;
+import com.google.protobuf.ByteString;
+import com.google.protobuf.InvalidProtocolBufferException;
+import com.google.protobuf.UnknownFieldSet;
+import io.github.headrace.push.HeadraceException.Kind;
+import io.github.headrace.v1.CommitRequest;
+import io.github.headrace.v1.CommitReply;
+import io.github.headrace.v1.EndRequest;
+import io.github.headrace.v1.LandingFull;
+import io.github.headrace.v1.LandingGrpc;
+import io.github.headrace.v1.LayoutRequest;
+import io.github.headrace.v1.StageRequest;
+import io.grpc.ManagedChannel;
+import io.grpc.Status;
+import io.grpc.StatusRuntimeException;
+import io.grpc.okhttp.OkHttpChannelBuilder;
+import io.grpc.protobuf.StatusProto;
+import java.time.Duration;
+import java.util.Objects;
+import java.util.UUID;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.function.BooleanSupplier;
+import java.util.function.Consumer;
+import java.util.function.Supplier;
+
+/** Pushes to one dataset, over one connection. It may be used by many threads. */
+public final class Pusher implements AutoCloseable {
+    private static final long FIRST_WAIT_MS = 50;
+    private static final long MOST_WAIT_MS = 2000;
+
+    private final String dataset;
+    private final ManagedChannel channel;
+    private final LandingGrpc.LandingFutureStub api;
+    private final ExecutorService senders;
+    private final Compression compression;
+    private final Consumer<String> onWait;
+    private final long patienceNanos;
+    private final AtomicLong waitedNanos = new AtomicLong();
+    private volatile boolean closed;
+    private Layout layout;
+
+    private Pusher(Builder b) {
+        dataset = b.dataset;
+        compression = b.compression;
+        onWait = b.onWait;
+        patienceNanos = b.patience == null ? Long.MAX_VALUE : b.patience.toNanos();
+        channel = OkHttpChannelBuilder.forAddress("127.0.0.1", 7070) // ProvenSockets knows the address
+            .socketFactory(new ProvenSockets(b.target))
+            .usePlaintext() // TLS is on the sockets already
+            .proxyDetector(address -> null) // a job's own network, never the way to the internet
+            .keepAliveTime(10, TimeUnit.SECONDS)
+            .keepAliveTimeout(5, TimeUnit.SECONDS)
+            .userAgent("headrace-java")
+            .build();
+        api = LandingGrpc.newFutureStub(channel);
+        senders = Executors.newFixedThreadPool(Transaction.STAGING, r -> {
+            Thread t = new Thread(r, "headrace-push " + dataset);
+            t.setDaemon(true);
+            return t;
+        });
+    }
+
+    /** Asks the master how the dataset wants its records. */
+    public static Pusher open(Target target, String dataset) throws HeadraceException, InterruptedException {
+        return builder(target, dataset).open();
+    }
+
+    /** A builder of a pusher. */
+    public static Builder builder(Target target, String dataset) {
+        return new Builder(target, dataset);
+    }
+
+    /** What can be set of a pusher. */
+    public static final class Builder {
+        private final Target target;
+        private final String dataset;
+        private Compression compression = Compression.ZLIB;
+        private Consumer<String> onWait = reason -> { };
+        private Duration patience;
+
+        private Builder(Target target, String dataset) {
+            this.target = Objects.requireNonNull(target, "target");
+            this.dataset = Objects.requireNonNull(dataset, "dataset");
+        }
+
+        /** How chunks are compressed; the default is {@link Compression#ZLIB}. */
+        public Builder compression(Compression c) {
+            compression = Objects.requireNonNull(c, "compression");
+            return this;
+        }
+
+        /** Is called before each wait with the reason, by several threads at once. */
+        public Builder onWait(Consumer<String> f) {
+            onWait = Objects.requireNonNull(f, "onWait");
+            return this;
+        }
+
+        /** How long one call waits for a master that is away or full. The default is for ever. */
+        public Builder patience(Duration d) {
+            patience = d;
+            return this;
+        }
+
+        /** Opens it. */
+        public Pusher open() throws HeadraceException, InterruptedException {
+            Pusher p = new Pusher(this);
+            try {
+                LayoutRequest request = LayoutRequest.newBuilder().setDataset(dataset).build();
+                p.layout = new Layout(p.again(() -> p.api.layout(request)));
+                return p;
+            } catch (HeadraceException | InterruptedException | RuntimeException e) {
+                p.close();
+                throw e;
+            }
+        }
+    }
+
+    /** How the dataset wants its records; as it was when this pusher was opened. */
+    public Layout layout() {
+        return layout;
+    }
+
+    /** The dataset's name. */
+    public String dataset() {
+        return dataset;
+    }
+
+    /** How long calls have waited so far because the master was away or full, in all threads. */
+    public long waitedMillis() {
+        return TimeUnit.NANOSECONDS.toMillis(waitedNanos.get());
+    }
+
+    Compression compression() {
+        return compression;
+    }
+
+    /** Begins a transaction. The id is unique for good. Nothing is sent. */
+    public Transaction begin(String id) {
+        return new Transaction(this, Objects.requireNonNull(id, "id"));
+    }
+
+    /** Begins a transaction with an id that nobody has. */
+    public Transaction begin() {
+        return begin("push-" + UUID.randomUUID());
+    }
+
+    void inBackground(Runnable r) {
+        senders.execute(r);
+    }
+
+    String stage(Transaction t, int partition, byte[] chunk) throws HeadraceException, InterruptedException {
+        StageRequest request = StageRequest.newBuilder().setDataset(dataset).setTransaction(t.id())
+            .setPartition(partition).setChunk(ByteString.copyFrom(chunk)).build();
+        return again(() -> api.stage(request), t::givenUp).getLocator();
+    }
+
+    /** Makes a transaction visible that was staged, by whichever process. */
+    public Committed commit(Staged staged) throws HeadraceException, InterruptedException {
+        CommitRequest request = CommitRequest.newBuilder().setDataset(dataset).setTransaction(staged.transaction())
+            .addAllLocators(staged.locators()).build();
+        CommitReply reply = again(() -> api.commit(request));
+        if (reply.getRecords() != staged.records()) {
+            throw new HeadraceException(Kind.REFUSED, staged + " is visible with " + reply.getRecords()
+                + " records: another producer has used the same id. Give each producer ids of its own", null);
+        }
+        return new Committed(reply.getAlready(), reply.getRecords());
+    }
+
+    /** Says that no record follows, from any producer. The dataset's spec must allow it. */
+    public void end() throws HeadraceException, InterruptedException {
+        EndRequest request = EndRequest.newBuilder().setDataset(dataset).build();
+        again(() -> api.end(request));
+    }
+
+    private <T> T again(Supplier<ListenableFuture<T>> call) throws HeadraceException, InterruptedException {
+        return again(call, () -> false);
+    }
+
+    /** Tries until the master answers with anything but "later", or nobody wants to know any more. */
+    private <T> T again(Supplier<ListenableFuture<T>> call, BooleanSupplier givenUp) throws HeadraceException, InterruptedException {
+        long began = System.nanoTime();
+        for (long wait = FIRST_WAIT_MS;; wait = Math.min(2 * wait, MOST_WAIT_MS)) {
+            ListenableFuture<T> f = call.get();
+            HeadraceException e;
+            try {
+                return f.get();
+            } catch (InterruptedException interrupted) {
+                f.cancel(true);
+                throw interrupted;
+            } catch (ExecutionException failed) {
+                e = explain(failed.getCause());
+            }
+            long pause = e.kind() == Kind.FULL ? Math.max(1, e.retryAfterMillis()) : wait;
+            if (!e.temporary() || closed || givenUp.getAsBoolean() || System.nanoTime() - began + TimeUnit.MILLISECONDS.toNanos(pause) > patienceNanos) {
+                throw e;
+            }
+            onWait.accept(e.getMessage());
+            long from = System.nanoTime();
+            try {
+                Thread.sleep(pause);
+            } finally {
+                waitedNanos.addAndGet(System.nanoTime() - from);
+            }
+            channel.resetConnectBackoff(); // gRPC's own grows to minutes
+        }
+    }
+
+    /** Says what a failed call means. */
+    private HeadraceException explain(Throwable t) {
+        for (Throwable c = t; c != null; c = c.getCause()) {
+            if (c instanceof HeadraceException) { // of ProvenSockets
+                HeadraceException e = (HeadraceException) c;
+                return new HeadraceException(e.kind(), e.getMessage(), t);
+            }
+        }
+        if (!(t instanceof StatusRuntimeException)) {
+            return new HeadraceException(Kind.UNKNOWN, "dataset " + dataset + ": " + t, t);
+        }
+        Status status = ((StatusRuntimeException) t).getStatus();
+        String text = status.getDescription() == null ? status.getCode() + (status.getCause() == null ? "" : ": " + status.getCause()) : status.getDescription();
+        long retryAfter = -1;
+        com.google.rpc.Status details = StatusProto.fromThrowable(t);
+        if (details != null) {
+            for (com.google.protobuf.Any any : details.getDetailsList()) {
+                try {
+                    if (any.is(LandingFull.class)) {
+                        retryAfter = any.unpack(LandingFull.class).getRetryAfterMs();
+                    } else if (any.getTypeUrl().endsWith("/headrace.v1.ErrorDetail")) {
+                        text += hint(any.getValue());
+                    }
+                } catch (InvalidProtocolBufferException e) {
+                    text += " (a detail of it cannot be read)";
+                }
+            }
+        }
+        return new HeadraceException(kindOf(status.getCode(), retryAfter >= 0), text, t, Math.max(0, retryAfter));
+    }
+
+    private static final int HINT_FIELD = 6; // of ErrorDetail in datasets.proto
+
+    private static String hint(ByteString detail) throws InvalidProtocolBufferException {
+        StringBuilder hints = new StringBuilder();
+        for (ByteString b : UnknownFieldSet.parseFrom(detail).getField(HINT_FIELD).getLengthDelimitedList()) {
+            hints.append("; ").append(b.toStringUtf8());
+        }
+        return hints.toString();
+    }
+
+    private static Kind kindOf(Status.Code code, boolean full) {
+        switch (code) {
+            case UNAVAILABLE:
+                return Kind.UNAVAILABLE;
+            case RESOURCE_EXHAUSTED:
+                return full ? Kind.FULL : Kind.INVALID; // a message that is too large stays so
+            case NOT_FOUND:
+                return Kind.NOT_FOUND;
+            case INVALID_ARGUMENT:
+                return Kind.INVALID;
+            case FAILED_PRECONDITION:
+                return Kind.REFUSED;
+            case PERMISSION_DENIED:
+            case UNAUTHENTICATED:
+                return Kind.DENIED;
+            default:
+                return Kind.UNKNOWN;
+        }
+    }
+
+    /** Ends the connection. What was not committed is not visible. */
+    @Override
+    public void close() {
+        closed = true;
+        senders.shutdownNow();
+        channel.shutdownNow();
+    }
+}

@@ -1,0 +1,131 @@
+package io.github.headrace.push;
+
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.attribute.FileTime;
+import java.util.ArrayList;
+import java.util.Comparator;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import java.util.stream.Stream;
+
+/** A real master in a folder of its own, for tests. HEADRACE_BIN names the binary. */
+public final class TestMaster implements AutoCloseable {
+    private static final Pattern LISTED = Pattern.compile("\"listed\": *([0-9]+)");
+    private static final long LONGEST_WAIT_S = 120; // only ends a hang
+
+    private final Path dir;
+    private final List<String> flags;
+    private Process process;
+
+    private TestMaster(Path dir, List<String> flags) {
+        this.dir = dir;
+        this.flags = flags;
+    }
+
+    /** Starts one; flags are more flags of {@code headrace master}. */
+    public static TestMaster start(String... flags) throws Exception {
+        TestMaster m = new TestMaster(Files.createTempDirectory("hr"), List.of(flags));
+        Files.createDirectory(m.state());
+        m.begin();
+        return m;
+    }
+
+    static String binary() {
+        String bin = System.getenv("HEADRACE_BIN");
+        if (bin == null || !Files.isExecutable(Path.of(bin))) {
+            throw new IllegalStateException("HEADRACE_BIN does not name the headrace binary: run `make test-java`");
+        }
+        return bin;
+    }
+
+    /** Its folder; the master's state lies in {@code state} below. */
+    public Path dir() {
+        return dir;
+    }
+
+    /** The state folder: its address and its token lie there. */
+    public Path state() {
+        return dir.resolve("state");
+    }
+
+    /** How to reach it as its owner. */
+    public Target target() throws HeadraceException {
+        return Target.builder().state(state().toString()).build();
+    }
+
+    /** The address of the master that runs. */
+    public String address() throws IOException {
+        return Files.readString(state().resolve("master.addr")).trim();
+    }
+
+    /** Starts it (again), on any free port, unless flags name one. */
+    public void begin() throws Exception {
+        List<String> command = new ArrayList<>(List.of(binary(), "master", "--state", state().toString(), "--http", "off", "--log-level", "warn"));
+        if (!flags.contains("--listen")) {
+            command.addAll(List.of("--listen", "127.0.0.1:0"));
+        }
+        command.addAll(flags);
+        Path address = state().resolve("master.addr");
+        FileTime old = Files.exists(address) ? Files.getLastModifiedTime(address) : null;
+        process = new ProcessBuilder(command).directory(dir.toFile()).redirectErrorStream(true)
+            .redirectOutput(ProcessBuilder.Redirect.appendTo(dir.resolve("master.log").toFile())).start();
+        long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(LONGEST_WAIT_S);
+        while (!Files.exists(address) || Files.getLastModifiedTime(address).equals(old)) {
+            if (!process.isAlive() || System.nanoTime() > deadline) {
+                throw new IllegalStateException("the master did not start: " + Files.readString(dir.resolve("master.log")));
+            }
+            Thread.sleep(10);
+        }
+    }
+
+    /** kill -9. */
+    public void kill() throws InterruptedException {
+        process.destroyForcibly().waitFor();
+    }
+
+    /** Runs the command line as the master's owner and returns what it prints. */
+    public String run(String... args) throws Exception {
+        List<String> command = new ArrayList<>(List.of(binary()));
+        command.addAll(List.of(args));
+        command.addAll(List.of("--state", state().toString()));
+        Process p = new ProcessBuilder(command).directory(dir.toFile()).redirectErrorStream(true).start();
+        p.getOutputStream().close();
+        String out = new String(p.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+        if (p.waitFor() != 0) {
+            throw new IllegalStateException(String.join(" ", args) + ": " + out);
+        }
+        return out;
+    }
+
+    /** Applies the spec of a landing dataset of JSON records with a number {@code n}; landing is YAML, as in "{partitions: 2}". */
+    public void apply(String dataset, String landing) throws Exception {
+        Path spec = dir.resolve(dataset + ".yaml");
+        Files.writeString(spec, "name: " + dataset + "\nlanding: " + landing + "\n"
+            + "decode: {format: json, columns: [{name: n, path: /n, dtype: int64}]}\n");
+        run("apply", "-f", spec.toString());
+    }
+
+    /** Records of a dataset that are visible. */
+    public long visible(String dataset) throws Exception {
+        Matcher m = LISTED.matcher(run("describe", dataset, "-o", "json"));
+        if (!m.find()) {
+            throw new IllegalStateException("describe does not say what is listed");
+        }
+        return Long.parseLong(m.group(1));
+    }
+
+    @Override
+    public void close() throws Exception {
+        process.destroyForcibly().waitFor();
+        try (Stream<Path> all = Files.walk(dir)) {
+            for (Path p : (Iterable<Path>) all.sorted(Comparator.reverseOrder())::iterator) {
+                Files.delete(p);
+            }
+        }
+    }
+}
