@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -37,6 +39,8 @@ type Config struct {
 	NodeRank     int    // this node's number, from 0
 	MaxRestarts  int    // restarts of workers (shared, private) or of the group (replicated), in all
 	Model        string // Shared, Replicated or Private; default Replicated
+
+	FirstEnv []string // of the first attempt only, over Env
 
 	Job        string // HEADRACE_JOB, if set
 	Socket     string // HEADRACE_AGENT
@@ -301,6 +305,12 @@ func (g *group) environment(local, attempt int) []string {
 	if c.Job != "" {
 		set["HEADRACE_JOB"] = c.Job
 	}
+	if attempt == 0 {
+		for _, kv := range c.FirstEnv {
+			name, value, _ := strings.Cut(kv, "=")
+			set[name] = value
+		}
+	}
 	env := make([]string, 0, len(c.Env)+len(set)+1)
 	buffered := true
 	for _, kv := range c.Env {
@@ -310,11 +320,8 @@ func (g *group) environment(local, attempt int) []string {
 		}
 		buffered = buffered && name != "PYTHONUNBUFFERED"
 	}
-	for _, name := range []string{"RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
-		"HEADRACE_ATTEMPT", "HEADRACE_AGENT", "HEADRACE_JOB"} {
-		if v, ok := set[name]; ok {
-			env = append(env, name+"="+v)
-		}
+	for _, name := range slices.Sorted(maps.Keys(set)) {
+		env = append(env, name+"="+set[name])
 	}
 	if buffered { // into a pipe Python would hold lines back for kilobytes
 		env = append(env, "PYTHONUNBUFFERED=1")

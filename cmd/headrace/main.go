@@ -13,6 +13,7 @@
 //	master.go agent.go up.go run.go    processes
 //	flash.go                           what trainers of run left in memory, to storage
 //	start.go     what up and run do with -f before trainers can come
+//	folder.go    a job belongs to the folder in which it was begun
 //	owner.go     one run at a time starts a job's trainers
 //	datasets.go  apply, list, describe, pause, resume, delete
 //	peek.go check.go                   rows without leases

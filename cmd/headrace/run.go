@@ -16,7 +16,6 @@ import (
 	"github.com/headrace/headrace/flashckpt/memory"
 	"github.com/headrace/headrace/internal/advice"
 	"github.com/headrace/headrace/internal/config"
-	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/internal/link"
 	"github.com/headrace/headrace/master"
 	"github.com/spf13/cobra"
@@ -30,6 +29,7 @@ var trainersFirst = map[string]string{"listen": oneMachine["listen"], "http": on
 type runFlags struct {
 	files        []string
 	resumeFailed bool
+	fresh        bool
 	perNode      int
 	nodes        int
 	nodeRank     int
@@ -63,6 +63,7 @@ the same command goes on where it stopped.`,
 	fs := cmd.Flags()
 	specFlag(cmd, &f.files)
 	resumeFlag(cmd, &f.resumeFailed)
+	fs.BoolVar(&f.fresh, "fresh", false, "begin anew: forget the progress of the datasets of -f, and restore no checkpoint")
 	fs.IntVar(&f.perNode, "nproc-per-node", 1, "trainers on this machine")
 	fs.IntVar(&f.nodes, "nnodes", 1, "machines that run this command")
 	fs.IntVar(&f.nodeRank, "node-rank", 0, "number of this machine, from 0")
@@ -101,20 +102,20 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, args []string) error {
 	if err := f.check(); err != nil {
 		return err
 	}
-	log := a.logger()
+	log, at := a.logger(), atStart{docs: docs, resumeFailed: f.resumeFailed, fresh: f.fresh}
 	trainers, err := own(a.cfg.Job, a.cfg.Socket, f.nodeRank)
 	if err != nil {
 		return err
 	}
 	defer trainers.release()
 	if a.cfg.From("master") != "" || a.masterAlive() {
-		return a.runBesides(cmd.Context(), f, args, docs, log)
+		return a.runBesides(cmd.Context(), f, args, at, log)
 	}
 	if f.nodes > 1 {
 		return advice.Usage.Errorf("start `headrace master` on one of them and give --master to all", "--nnodes %d: several machines need one master", f.nodes)
 	}
 	begun := false
-	err = a.up(cmd.Context(), log, atStart{docs, f.resumeFailed}, func(ctx context.Context, m *master.Master) error {
+	err = a.up(cmd.Context(), log, at, func(ctx context.Context, m *master.Master) error {
 		begun = true
 		a.say("job %s is up in this process, state in %s; watch it with `headrace top`", a.cfg.Job, a.cfg.State)
 		return a.supervise(ctx, f, args, jobOfGroup{a.cfg.Job, a.cfg.Model, m.Addr()}, log)
@@ -131,13 +132,13 @@ func (a *app) say(format string, args ...any) {
 }
 
 // runBesides runs trainers with a master and an agent that live elsewhere.
-func (a *app) runBesides(ctx context.Context, f *runFlags, args []string, docs []dataset.Document, log *slog.Logger) error {
+func (a *app) runBesides(ctx context.Context, f *runFlags, args []string, at atStart, log *slog.Logger) error {
 	c, err := a.dial()
 	if err != nil {
 		return err
 	}
 	defer c.close()
-	if err := a.applyAtStart(ctx, c, docs, f.resumeFailed); err != nil {
+	if err := a.applyAtStart(ctx, c, at); err != nil {
 		return err
 	}
 	v, err := a.job(ctx, c)
@@ -190,10 +191,14 @@ func (a *app) supervise(ctx context.Context, f *runFlags, args []string, job job
 		}
 	})
 	defer stop()
+	var first []string
+	if f.fresh {
+		first = []string{"HEADRACE_RESUME=start"} // a trainer that is started again goes on
+	}
 	log.Debug("trainers start", "command", args, "count", strconv.Itoa(f.perNode))
 	return supervise.Run(own, supervise.Config{
 		Cmd: args, Env: env, NProcPerNode: f.perNode, NNodes: f.nodes, NodeRank: f.nodeRank, MaxRestarts: f.maxRestarts, Model: job.model,
-		Job: job.name, Socket: a.cfg.Socket, MasterAddr: f.masterAddr, MasterPort: f.masterPort,
+		FirstEnv: first, Job: job.name, Socket: a.cfg.Socket, MasterAddr: f.masterAddr, MasterPort: f.masterPort,
 		Out: a.out, Err: a.err, Logger: log, Signals: a.stops.seen,
 		Ended: func(rank int, again bool) {
 			left, within := left, saveWithin

@@ -11,6 +11,7 @@ import (
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/internal/advice"
 	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/internal/terminal"
 	"github.com/headrace/headrace/internal/view"
 )
 
@@ -18,6 +19,7 @@ import (
 type atStart struct {
 	docs         []dataset.Document // of -f
 	resumeFailed bool
+	fresh        bool // their progress is forgotten first
 }
 
 func resumeFlag(cmd *cobra.Command, resume *bool) {
@@ -28,17 +30,23 @@ func resumeFlag(cmd *cobra.Command, resume *bool) {
 // dataset that has failed goes on if the user asks, or if its spec changes in a field that
 // says what to do with the records that stopped it. run's master ends with its trainers, so
 // that there may be no other moment for `headrace resume`.
-func (a *app) applyAtStart(ctx context.Context, c *client, docs []dataset.Document, resumeFailed bool) error {
-	for _, d := range docs {
+func (a *app) applyAtStart(ctx context.Context, c *client, at atStart) error {
+	for _, d := range at.docs {
 		was, err := describe(ctx, c, d.Spec.Name)
 		if err != nil {
 			return err
+		}
+		if was != nil && at.fresh {
+			if err := a.forget(ctx, c, was); err != nil {
+				return err
+			}
+			was = nil
 		}
 		if _, err := applyAll(ctx, c, []dataset.Document{d}, false); err != nil {
 			return err
 		}
 		if was != nil && was.State == "failed" {
-			if err := a.resumeMended(ctx, c, was, d.Spec, resumeFailed); err != nil {
+			if err := a.resumeMended(ctx, c, was, d.Spec, at.resumeFailed); err != nil {
 				return err
 			}
 		}
@@ -51,6 +59,18 @@ func (a *app) applyAtStart(ctx context.Context, c *client, docs []dataset.Docume
 			a.say("%s", line)
 		}
 	}
+	return nil
+}
+
+// forget deletes a dataset: for a run that begins anew.
+func (a *app) forget(ctx context.Context, c *client, was *headracev1.Dataset) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if _, err := c.Delete(ctx, &headracev1.DeleteRequest{Name: was.Name}); err != nil {
+		return advice.FromMaster(err, c.target)
+	}
+	v := view.DatasetOf(was)
+	a.say("dataset %s begins anew: %s settled are forgotten", was.Name, terminal.Amount(v.Counts.Settled, v.Unit))
 	return nil
 }
 

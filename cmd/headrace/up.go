@@ -32,7 +32,7 @@ current folder and from the roots of -f, or from --allow-root if that is given.`
 				return err
 			}
 			log := a.logger()
-			err = a.up(cmd.Context(), log, atStart{docs, resumeFailed}, func(ctx context.Context, m *master.Master) error {
+			err = a.up(cmd.Context(), log, atStart{docs: docs, resumeFailed: resumeFailed}, func(ctx context.Context, m *master.Master) error {
 				log.Info("trainers can come", "socket", a.cfg.Socket, "metrics", m.HTTP())
 				<-ctx.Done()
 				return nil
@@ -58,6 +58,9 @@ var oneMachine = map[string]string{"listen": "127.0.0.1:0", "http": "127.0.0.1:0
 // too unless --allow-root says which.
 func (a *app) loadUp(cmd *cobra.Command, files []string, defaults map[string]string) ([]dataset.Document, error) {
 	if err := a.load(cmd, defaults); err != nil {
+		return nil, err
+	}
+	if err := a.sameProject(); err != nil {
 		return nil, err
 	}
 	if len(files) == 0 {
@@ -101,13 +104,16 @@ func (a *app) withAgent(ctx context.Context, cancel context.CancelCauseFunc, log
 	if !waitFor(ctx, m.Ready()) {
 		return nil // the cause is the master's own error
 	}
+	if err := a.rememberProject(); err != nil {
+		return err
+	}
 	target := a.cfg.TargetAt(m.Addr())
 	conn, err := link.Dial(target, a.cfg.TLS)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
-	if err := a.applyAtStart(ctx, &client{headracev1.NewDatasetsClient(conn), conn, target}, at.docs, at.resumeFailed); err != nil {
+	if err := a.applyAtStart(ctx, &client{headracev1.NewDatasetsClient(conn), conn, target}, at); err != nil {
 		return err
 	}
 	g, err := a.newAgent(conn, target, log, besides{m.Registry()})

@@ -75,7 +75,7 @@ func (d *Dataset) progress() string {
 func (d *Dataset) AtStart() string {
 	switch {
 	case d.State == "done":
-		return fmt.Sprintf("dataset %s was read to its end before; `headrace dataset delete %s --yes` while the master runs, or another --state, begins anew", d.Name, d.Name)
+		return fmt.Sprintf("dataset %s was read to its end before (%s records): nothing is left to train on; `headrace run --fresh` with the same arguments begins anew", d.Name, d.Records.Text())
 	case d.State == "failed":
 		return fmt.Sprintf("dataset %s has failed: %s; when that is mended: `headrace run --resume-failed`, or `headrace dataset resume %s` while a master runs", d.Name, d.Reason, d.Name)
 	case d.Counts.Settled > 0:

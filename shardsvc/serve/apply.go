@@ -22,7 +22,7 @@ type datasets struct {
 
 // Apply creates or changes a dataset. The same spec again changes nothing. What
 // would make records or positions of an existing dataset mean something else is
-// refused; lease sizes and the like may change.
+// refused once one of them is settled or leased; lease sizes and the like may change.
 func (d *datasets) Apply(ctx context.Context, req *headracev1.ApplyRequest) (*headracev1.ApplyReply, error) {
 	spec, err := dataset.Parse([]byte(req.Yaml), "")
 	if err != nil {
@@ -43,6 +43,7 @@ func (d *datasets) Apply(ctx context.Context, req *headracev1.ApplyRequest) (*he
 	}
 
 	reply := &headracev1.ApplyReply{}
+	var replaced *dataset.Spec
 	err = d.s.change(ctx, func(l *loop) error {
 		ev := &shardsvc.ApplyDataset{Name: spec.Name, Spec: text, Options: options(spec)}
 		was, exists := l.dataset(spec.Name)
@@ -62,13 +63,20 @@ func (d *datasets) Apply(ctx context.Context, req *headracev1.ApplyRequest) (*he
 				reply.Dataset = datasetProto(was, old)
 				return nil
 			}
-			if err := incompatible(spec.Name, changes); err != nil {
-				return err
-			}
 			reply.Outcome = headracev1.ApplyReply_CHANGED
+			if err := incompatible(was, changes); err != nil {
+				if !untouched(was, old.spec) {
+					return err
+				}
+				replaced = old.spec
+			}
 		}
 		if req.DryRun {
 			return nil
+		}
+		if replaced != nil {
+			l.forget(was.ID)
+			ev.ID = l.core.NextDataset()
 		}
 		l.step(ev)
 		if err := l.rejected(); err != nil {
@@ -83,7 +91,18 @@ func (d *datasets) Apply(ctx context.Context, req *headracev1.ApplyRequest) (*he
 	if err != nil {
 		return nil, callStatus(err)
 	}
+	if replaced != nil && !req.DryRun && replaced.Source.Traits().AtSource != spec.Source.Traits().AtSource {
+		if err := d.release(ctx, replaced); err != nil {
+			return nil, err
+		}
+	}
 	return reply, nil
+}
+
+// untouched reports whether nothing of a dataset is settled, leased or pushed: its spec
+// may become any other.
+func untouched(was shardsvc.DatasetInfo, spec *dataset.Spec) bool {
+	return was.Counts.Settled == 0 && was.Leases == 0 && !(spec.Kind().Pushed && was.Counts.Listed > 0)
 }
 
 // checkWithin bounds the look at a source that a spec names. It is less than a caller
@@ -119,7 +138,8 @@ func diffText(changes []dataset.Change) string {
 }
 
 // incompatible refuses changes under readers, naming every field.
-func incompatible(name string, changes []dataset.Change) error {
+func incompatible(was shardsvc.DatasetInfo, changes []dataset.Change) error {
+	name := was.Name
 	var fields []string
 	for _, c := range changes {
 		if !c.Compatible {
@@ -130,9 +150,13 @@ func incompatible(name string, changes []dataset.Change) error {
 		return nil
 	}
 	field, _, _ := strings.Cut(fields[0], ":")
+	hint := fmt.Sprintf("`headrace run -f FILE --fresh` forgets its progress and begins with the new spec, and so does `headrace delete %s` while a master runs; or give the new one another name", name)
+	if was.Counts.Settled == 0 && was.Leases > 0 {
+		hint = "trainers are reading it: stop them, and apply the new spec then; nothing of it is settled yet"
+	}
 	return statusOf(codes.FailedPrecondition,
 		fmt.Errorf("dataset %q exists, and this would make its records mean something else: %s", name, strings.Join(fields, "; ")),
-		detail{Dataset: name, Field: field, Hint: fmt.Sprintf("delete it first (headrace delete %s), or give the new one another name", name)})
+		detail{Dataset: name, Field: field, Hint: hint})
 }
 
 // dataset finds one by name.

@@ -102,23 +102,39 @@ func (d *datasets) Delete(ctx context.Context, req *headracev1.DeleteRequest) (*
 		if req.DryRun {
 			return nil
 		}
-		for _, p := range l.core.Partitions(info.ID) {
-			delete(l.needs, p.Number)
-		}
-		l.step(&shardsvc.RemoveDataset{ID: info.ID})
+		l.forget(info.ID)
 		d.s.changed.fire()
 		return nil
 	})
 	if err != nil {
 		return nil, callStatus(err)
 	}
-	if release := d.s.cfg.Release; release != nil && !req.DryRun && spec != nil {
-		if err := release(ctx, spec); err != nil {
-			return nil, statusOf(codes.Unavailable, fmt.Errorf("dataset %q is deleted, but not what it has at its source (%s); remove that with the source's own tools: %w",
-				req.Name, reply.AtSource, err), detail{Dataset: req.Name})
+	if !req.DryRun && spec != nil {
+		if err := d.release(ctx, spec); err != nil {
+			return nil, err
 		}
 	}
 	return reply, nil
+}
+
+// release removes what a dataset that is forgotten has at its source.
+func (d *datasets) release(ctx context.Context, spec *dataset.Spec) error {
+	if d.s.cfg.Release == nil {
+		return nil
+	}
+	if err := d.s.cfg.Release(ctx, spec); err != nil {
+		return statusOf(codes.Unavailable, fmt.Errorf("dataset %q is deleted, but not what it has at its source (%s); remove that with the source's own tools: %w",
+			spec.Name, wire.Valid(spec.Source.Traits().AtSource), err), detail{Dataset: spec.Name})
+	}
+	return nil
+}
+
+// forget removes a dataset from the core, and what discovery was to do for it.
+func (l *loop) forget(id shardsvc.DatasetID) {
+	for _, p := range l.core.Partitions(id) {
+		delete(l.needs, p.Number)
+	}
+	l.step(&shardsvc.RemoveDataset{ID: id})
 }
 
 // State pages through partitions in order of number; the token is the last

@@ -64,6 +64,14 @@ func TestAChangeOfWhatRecordsMeanIsRefusedByField(t *testing.T) {
 	m := startMaster(t, memstore.New(), nil)
 	defer m.stop()
 	m.setUp(100)
+	a := m.joined("a", 0)
+	held := a.grant()
+	// While records are held, nobody may change what they are.
+	_, err := m.apply(strings.Replace(clicks, "dtype: bytes", "dtype: string", 1))
+	if d := detailOf(t, err); status.Code(err) != codes.FailedPrecondition || !strings.Contains(d.Hint, "stop them") {
+		t.Errorf("while records are held: %v %v", err, d)
+	}
+	a.mustAck(held)
 	for _, c := range []struct{ field, old, new string }{
 		{"files.root", "/data", "/other"},
 		{"decode.columns.line.dtype", "dtype: bytes", "dtype: string"},
@@ -75,9 +83,30 @@ func TestAChangeOfWhatRecordsMeanIsRefusedByField(t *testing.T) {
 			t.Errorf("%s: %v", c.field, err)
 			continue
 		}
-		if d := detailOf(t, err); d.Dataset != "clicks" || d.Field != c.field || !strings.Contains(d.Hint, "delete it first") {
+		if d := detailOf(t, err); d.Dataset != "clicks" || d.Field != c.field || !strings.Contains(d.Hint, "headrace delete clicks") || !strings.Contains(d.Hint, "--fresh") {
 			t.Errorf("%s: %v", c.field, d)
 		}
+	}
+}
+
+func TestAnUntouchedDatasetTakesAnyOtherSpec(t *testing.T) {
+	var released []string
+	m := startMaster(t, memstore.New(), func(c *serve.Config) {
+		c.Release = func(_ context.Context, s *dataset.Spec) error { released = append(released, s.Name); return nil }
+	})
+	defer m.stop()
+	m.setUp(100)
+	other := strings.Replace(clicks, "dtype: bytes", "dtype: string", 1) + "shuffle: {seed: 1}\n"
+	r, err := m.apply(other)
+	if err != nil || r.Outcome != headracev1.ApplyReply_CHANGED || r.Dataset.Id == 1 || !strings.Contains(r.Diff, "decode.columns.line.dtype") {
+		t.Fatalf("%v %v", r, err)
+	}
+	d, err := m.datasets().Describe(t.Context(), &headracev1.DescribeRequest{Name: "clicks"})
+	if err != nil || d.Id != r.Dataset.Id || d.Yaml != other || d.Partitions != 0 || d.State != "listing" {
+		t.Errorf("it is listed anew: %v %v", d, err)
+	}
+	if len(released) != 0 { // both have the same at their source, and that is nothing
+		t.Errorf("released: %v", released)
 	}
 }
 

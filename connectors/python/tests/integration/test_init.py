@@ -135,6 +135,18 @@ def test_what_init_writes_trains_on_every_record_once(project: Project, write: W
     assert "end of data: 0 records in this run" in again.stdout, again.stdout + again.stderr
 
 
+def test_a_fresh_run_trains_everything_again_beside_old_checkpoints(project: Project, rng: random.Random) -> None:
+    as_csv(project.folder / "data", clicks(rng, ROWS // 10))
+    run = project.next_command(project.headrace("init", "data").stdout)
+    project.headrace(*run)
+    done = project.headrace(*run)
+    assert "nothing is left to train on; `headrace run --fresh`" in done.stderr
+    fresh = project.headrace("run", "--fresh", *run[1:])
+    assert f"end of data: {ROWS // 10:,} records in this run" in fresh.stdout, fresh.stdout + fresh.stderr
+    after = project.headrace(*run)  # and what it has saved counts
+    assert "end of data: 0 records in this run" in after.stdout, after.stdout + after.stderr
+
+
 def test_what_init_writes_goes_on_after_a_kill(project: Project, rng: random.Random) -> None:
     as_csv(project.folder / "data", clicks(rng, 20 * ROWS))
     run = project.next_command(project.headrace("init", "data/clicks.csv").stdout)

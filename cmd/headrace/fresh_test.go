@@ -1,0 +1,116 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A second project in another folder does not meet the first one's job.
+func TestAJobBelongsToTheFolderInWhichItWasBegun(t *testing.T) {
+	w := newWorld(t)
+	w.clicks(100)
+	first := w.dir
+	for _, name := range []string{"data/a.tsv", "clicks.yaml"} {
+		text, err := os.ReadFile(w.path(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.write("second/"+name, string(text))
+	}
+	run := []string{"run", "-f", "clicks.yaml", "--", w.self("")}
+	w.ok(run...)
+
+	w.dir = filepath.Join(first, "second")
+	r := w.run(run...)
+	for _, says := range []string{"job default was begun in " + realPath(t, first), "this is " + realPath(t, w.dir), "--job second", "--job default goes on"} {
+		if !strings.Contains(r.err, says) {
+			t.Errorf("it does not say %q: exit %d\n%s", says, r.code, r.err)
+		}
+	}
+	if r.code != exitFailed {
+		t.Errorf("exit %d", r.code)
+	}
+	if r = w.run("up", "-f", "clicks.yaml"); r.code != exitFailed || !strings.Contains(r.err, "was begun in "+realPath(t, first)) {
+		t.Errorf("up: exit %d\n%s", r.code, r.err)
+	}
+	// Whoever names the job means it.
+	w.write("headrace.yaml", "job: second\n")
+	if r = w.run(run...); r.code != exitOK {
+		t.Errorf("a job of its own: exit %d\n%s", r.code, r.err)
+	} else if rows, _ := read(t, r.out); rows != 100 {
+		t.Errorf("the second project's job has read %d of 100 records", rows)
+	}
+	w.dir = first
+	if r = w.run(run...); r.code != exitOK || !strings.Contains(r.err, "was read to its end before (100 records)") {
+		t.Errorf("the first folder goes on: exit %d\n%s", r.code, r.err)
+	}
+	// A folder that is gone claims nothing.
+	if err := os.Rename(w.path("second"), w.path("moved")); err != nil {
+		t.Fatal(err)
+	}
+	w.dir = filepath.Join(first, "moved")
+	if r = w.run("run", "--", w.self("")); strings.Contains(r.err, "was begun in") {
+		t.Errorf("a folder that was renamed: exit %d\n%s", r.code, r.err)
+	}
+	w.dir = first
+}
+
+func TestAFreshRunBeginsAFinishedJobAnew(t *testing.T) {
+	for _, model := range []string{"shared", "replicated"} {
+		t.Run(model, func(t *testing.T) {
+			w := newWorld(t)
+			w.clicks(100)
+			run := []string{"run", "--model", model, "-f", "clicks.yaml", "--", w.self("")}
+			fresh := append([]string{"run", "--fresh"}, run[1:]...)
+			w.ok(run...)
+			if r := w.run(run...); !strings.Contains(r.err, "nothing is left to train on; `headrace run --fresh`") {
+				t.Errorf("a finished job: exit %d\n%s", r.code, r.err)
+			}
+			r := w.run(fresh...)
+			if rows, _ := read(t, r.out); r.code != exitOK || rows != 100 || !strings.Contains(r.err, "begins anew") {
+				t.Errorf("exit %d, %d of 100 rows\n%s", r.code, rows, r.err)
+			}
+		})
+	}
+}
+
+func TestAnyChangeOfASpecIsAllowedWhileNothingOfItIsSettled(t *testing.T) {
+	w := newWorld(t)
+	w.clicks(100)
+	up := w.up()
+	w.ok("apply", "-f", "clicks.yaml")
+	w.write("clicks.yaml", strings.Replace(clicksSpec, "float32", "float64", 1)+"shuffle: {seed: 3}\n")
+	if r := w.run("apply", "-f", "clicks.yaml", "--dry-run"); r.code != exitOK || !strings.Contains(r.out, "decode.columns.label.dtype") {
+		t.Errorf("dry run: exit %d\n%s%s", r.code, r.out, r.err)
+	}
+	if out := w.ok("apply", "-f", "clicks.yaml"); !strings.Contains(out, "changed") {
+		t.Error(out)
+	}
+	if out := w.ok("describe", "clicks"); !strings.Contains(out, "dtype: float64") || !strings.Contains(out, "seed: 3") {
+		t.Error(out)
+	}
+	// Once records are settled it is refused, with a way that works without a master.
+	w.ok("run", "--", w.self(""))
+	w.write("clicks.yaml", clicksSpec)
+	r := w.run("apply", "-f", "clicks.yaml")
+	if r.code == exitOK || !strings.Contains(r.err, "would make its records mean something else") || !strings.Contains(r.err, "--fresh") {
+		t.Errorf("exit %d\n%s", r.code, r.err)
+	}
+	up.stop()
+	r = w.run("run", "--fresh", "-f", "clicks.yaml", "--", w.self(""))
+	if rows, _ := read(t, r.out); r.code != exitOK || rows != 100 {
+		t.Errorf("with --fresh: exit %d, %d rows\n%s", r.code, rows, r.err)
+	}
+	w.nothingLeft()
+}
+
+func realPath(t *testing.T, path string) string {
+	t.Helper()
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return real
+}
