@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/headrace/headrace/connectors/go/push"
@@ -161,7 +162,9 @@ type upload struct {
 	every time.Duration
 	said  pushed
 
-	t *push.Transaction
+	t      *push.Transaction
+	landed *push.Done // of the part that is visible already: its lines are not sent
+	lines  int64      // of this part
 }
 
 func (u *upload) run(ctx context.Context, in io.Reader) error {
@@ -181,13 +184,10 @@ func (u *upload) run(ctx context.Context, in io.Reader) error {
 				}
 				return u.commit(ctx, u.said.Transactions == 0)
 			}
-			if u.t == nil {
-				u.t = u.p.Begin(u.name())
-			}
-			if err := u.t.Push(ctx, push.Record{Value: line}); err != nil {
+			if err := u.push(ctx, line); err != nil {
 				return err
 			}
-			if u.rows > 0 && u.t.Records() >= u.rows {
+			if u.rows > 0 && u.lines >= u.rows {
 				if err := u.commit(ctx, false); err != nil {
 					return err
 				}
@@ -200,6 +200,28 @@ func (u *upload) run(ctx context.Context, in io.Reader) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// push adds a line to its part. At the first line of a part with an id it asks whether the
+// part is visible already.
+func (u *upload) push(ctx context.Context, line []byte) error {
+	if u.t == nil {
+		u.t, u.lines = u.p.Begin(u.name()), 0
+		if u.id != "" {
+			switch done, landed, err := u.p.Landed(ctx, u.name()); {
+			case status.Code(err) == codes.Unimplemented: // a master of an older version: the commit tells
+			case err != nil:
+				return err
+			case landed:
+				u.landed = &done
+			}
+		}
+	}
+	u.lines++
+	if u.landed != nil {
+		return nil
+	}
+	return u.t.Push(ctx, push.Record{Value: line})
 }
 
 func (u *upload) name() string {
@@ -218,8 +240,11 @@ func (u *upload) commit(ctx context.Context, empty bool) error {
 		}
 		u.t = u.p.Begin(u.name())
 	}
-	done, err := u.t.Commit(ctx)
-	if err != nil {
+	var done push.Done
+	var err error
+	if u.landed != nil {
+		done = *u.landed
+	} else if done, err = u.t.Commit(ctx); err != nil {
 		return err
 	}
 	u.said.Transactions++
@@ -227,7 +252,7 @@ func (u *upload) commit(ctx context.Context, empty bool) error {
 	if done.Already {
 		u.said.Already++
 	}
-	u.t = nil
+	u.t, u.landed = nil, nil
 	return nil
 }
 

@@ -8,7 +8,8 @@
 //
 // A call waits and tries again while the master is away or the dataset is full, until its
 // context ends. After a crash of the producer, begin a transaction with the same id and
-// push the same records: if it was committed, Commit says so.
+// push the same records: if it was committed, Commit says so. Landed says it before anything
+// is sent.
 //
 //	pusher.go       a dataset
 //	transaction.go  records, chunks, commit

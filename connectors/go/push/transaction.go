@@ -134,6 +134,18 @@ func (t *Transaction) Commit(ctx context.Context) (Done, error) {
 	return t.p.Commit(ctx, t.id, locators)
 }
 
+// Landed says whether a transaction is visible. Ask before its records are sent again.
+func (p *Pusher) Landed(ctx context.Context, id string) (d Done, landed bool, err error) {
+	err = p.again(ctx, func() error {
+		reply, err := p.api.Landed(ctx, &headracev1.LandedRequest{Dataset: p.dataset, Transaction: id})
+		if err == nil {
+			d, landed = Done{reply.Landed, reply.Records}, reply.Landed
+		}
+		return err
+	})
+	return d, landed, err
+}
+
 // Commit makes a transaction visible whose chunks were staged, by whichever process.
 func (p *Pusher) Commit(ctx context.Context, id string, locators []string) (Done, error) {
 	var d Done
