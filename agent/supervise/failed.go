@@ -14,7 +14,8 @@ type End struct {
 	Rank, Attempt, PID int
 	Code               int            // exit status; -1 unknown
 	Signal             syscall.Signal // 0: it exited by itself
-	Stderr             []string       // last lines
+	Stderr             []string       // last lines; none of the only worker of a node, whose output ends with them
+	Final              bool           // a new start would meet the same error
 }
 
 // Bad reports an end other than exit status 0.
@@ -48,6 +49,9 @@ func (f *Failed) Error() string {
 	fmt.Fprintf(&b, "%d rank(s) failed after %d of %d restarts", len(f.Ends), f.Restarts, f.Budget)
 	for _, e := range f.Ends {
 		b.WriteString("\n  " + e.String())
+		if e.Final {
+			b.WriteString("; it is not started again: its error is one of a checkpoint, which a restart would meet again")
+		}
 	}
 	if len(f.Ends) > 0 && len(f.Ends[0].Stderr) > 0 {
 		fmt.Fprintf(&b, "\n  last lines of rank %d on stderr:", f.Ends[0].Rank)

@@ -34,11 +34,16 @@ type Config struct {
 	Dir string   // working folder; default: ours
 	Env []string // default: os.Environ(); ours are added to it
 
-	NProcPerNode int    // default 1
-	NNodes       int    // default 1
-	NodeRank     int    // this node's number, from 0
-	MaxRestarts  int    // restarts of workers (shared, private) or of the group (replicated), in all
-	Model        string // Shared, Replicated or Private; default Replicated
+	NProcPerNode int // default 1
+	NNodes       int // default 1
+	NodeRank     int // this node's number, from 0
+	// Backoff is how long a worker, or the group, waits before its next start, after it has
+	// failed n times in a row, each time soon after its start. Default: not after the first
+	// failure, then 1 s, twice as long each time, at most 30 s.
+	Backoff func(n int) time.Duration
+
+	MaxRestarts int    // restarts of workers (shared, private) or of the group (replicated), in all
+	Model       string // Shared, Replicated or Private; default Replicated
 
 	FirstEnv []string // of the first attempt only, over Env
 
@@ -93,6 +98,9 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Err == nil {
 		c.Err = os.Stderr
 	}
+	if c.Backoff == nil {
+		c.Backoff = backoff
+	}
 	if c.Grace == 0 {
 		c.Grace = DefaultGrace
 	}
@@ -140,19 +148,33 @@ type group struct {
 	stopping bool // signals were sent; nothing is started any more
 	again    bool // replicated: the group is being stopped to start again
 	kill     *time.Timer
+
+	notes   string      // folder in which workers say why they end
+	quick   map[int]int // by rank, -1 of the group: failures in a row, each soon after its start
+	due     chan func() error
+	waiting map[int]*wait // starts that wait, by rank
 }
 
 func (g *group) run(ctx context.Context) error {
 	g.kill = time.NewTimer(time.Hour)
 	defer g.kill.Stop()
+	g.quick, g.waiting, g.due = map[int]int{}, map[int]*wait{}, make(chan func() error, g.cfg.NProcPerNode+1)
+	if notes, err := os.MkdirTemp("", "headrace-run-"); err == nil { // without it all failures are alike
+		g.notes = notes
+		defer os.RemoveAll(notes)
+	}
 	g.workers = make([]*worker, g.cfg.NProcPerNode)
 	if err := g.startAll(); err != nil {
 		return err
 	}
 	done := ctx.Done()
 	var by os.Signal // the signal that ended us
-	for g.running > 0 {
+	for g.running > 0 || len(g.waiting) > 0 {
 		select {
+		case start := <-g.due:
+			if err := start(); err != nil {
+				return err
+			}
 		case w := <-g.ends:
 			if err := g.ended(w); err != nil {
 				return err
@@ -234,6 +256,9 @@ func (g *group) ended(w *worker) error {
 			g.failed = append(g.failed, w.end)
 		}
 	case !w.end.Bad():
+	case w.end.Final:
+		g.failed = append(g.failed, w.end)
+		g.stop(syscall.SIGTERM)
 	case g.restarts >= g.cfg.MaxRestarts:
 		g.failed = append(g.failed, w.end)
 		g.stop(syscall.SIGTERM)
@@ -243,6 +268,7 @@ func (g *group) ended(w *worker) error {
 		g.failed = append(g.failed, w.end) // until the group runs again
 		g.again = true
 		g.stop(syscall.SIGTERM)
+		g.failures(-1, w)
 		if g.running == 0 {
 			return g.startAgain()
 		}
@@ -250,7 +276,8 @@ func (g *group) ended(w *worker) error {
 		g.restarts++
 		g.cfg.Logger.Warn("restarting a worker", "because", w.end.String(), "restart", g.restarts, "of", g.cfg.MaxRestarts)
 		g.tell(w.rank, true)
-		return g.start(w.local, w.attempt+1)
+		g.failures(w.rank, w)
+		return g.later(w.rank, w.end, func() error { return g.start(w.local, w.attempt+1) })
 	}
 	return nil
 }
@@ -265,15 +292,17 @@ func (g *group) tell(rank int, again bool) {
 // startAgain begins the next generation of a replicated group.
 func (g *group) startAgain() error {
 	g.tell(-1, true)
+	first := g.failed[0]
 	g.again, g.stopping, g.failed = false, false, nil
 	g.kill.Reset(time.Hour)
 	g.attempt++
-	return g.startAll()
+	return g.later(-1, first, g.startAll)
 }
 
 // stop asks all workers to end, and kills them after Grace.
 func (g *group) stop(s syscall.Signal) {
 	g.stopping = true
+	g.stopWaiting()
 	g.signal(s)
 	g.kill.Reset(g.cfg.Grace)
 }
@@ -298,6 +327,9 @@ func (g *group) environment(local, attempt int) []string {
 		"MASTER_ADDR":      c.MasterAddr,
 		"MASTER_PORT":      strconv.Itoa(g.port),
 		"HEADRACE_ATTEMPT": strconv.Itoa(attempt),
+	}
+	if g.notes != "" {
+		set[noteVariable] = g.note(c.NodeRank*c.NProcPerNode + local)
 	}
 	if c.Socket != "" {
 		set["HEADRACE_AGENT"] = c.Socket

@@ -3,8 +3,11 @@ package supervise
 import (
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -22,6 +25,9 @@ type worker struct {
 	cmd                  *exec.Cmd
 	out, err             *prefixed
 	end                  End
+	started              time.Time
+	note                 string // a file in which it may say why it ends
+	once                 bool   // its last lines are not repeated: nothing came after them
 
 	mu     sync.Mutex
 	reaped bool // from then on its pid may be given to another process
@@ -38,6 +44,11 @@ func (g *group) startWorker(local, attempt int) (*worker, error) {
 	// It gets a process group of its own, so that its children end with it. The kernel
 	// ends it if we are killed.
 	w.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	w.started, w.once = time.Now(), g.cfg.NProcPerNode == 1
+	if g.notes != "" {
+		w.note = g.note(rank)
+		_ = os.Remove(w.note) // of the attempt before
+	}
 	if err := g.spawner.start(w.cmd); err != nil {
 		if errors.Is(err, exec.ErrNotFound) {
 			return nil, fmt.Errorf("run: there is no program %q on PATH: %w", g.cfg.Cmd[0], err)
@@ -65,12 +76,30 @@ func (w *worker) wait() {
 	_ = w.cmd.Wait() // its error is in ProcessState
 	w.out.flush()
 	w.err.flush()
-	w.end = End{Rank: w.rank, Attempt: w.attempt, PID: pid, Stderr: w.err.last()}
+	w.end = End{Rank: w.rank, Attempt: w.attempt, PID: pid, Final: w.isFinal()}
+	if !w.once {
+		w.end.Stderr = w.err.last()
+	}
 	if st, ok := w.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && st.Signaled() {
 		w.end.Signal = st.Signal()
 	} else {
 		w.end.Code = w.cmd.ProcessState.ExitCode()
 	}
+}
+
+// noteVariable names the file in which a trainer says that it ended by an error which a
+// new start would only meet again: a checkpoint that cannot be restored or written. The
+// Python package writes it.
+const noteVariable = "HEADRACE_ENDED_BY"
+
+func (g *group) note(rank int) string { return filepath.Join(g.notes, fmt.Sprintf("rank-%d", rank)) }
+
+func (w *worker) isFinal() bool {
+	if w.note == "" {
+		return false
+	}
+	text, err := os.ReadFile(w.note)
+	return err == nil && strings.HasPrefix(string(text), "CheckpointError")
 }
 
 // signal goes to the process and all of its group.

@@ -110,6 +110,9 @@ func noSuchVerb(cmd *cobra.Command, args []string) error {
 	for _, c := range cmd.Commands() {
 		verbs = append(verbs, c.Name())
 	}
+	if suggest.Closest(args[0], append(verbs, "train")) == "train" {
+		return advice.Usage.Errorf("trainers are started with `headrace run -- python train.py`", "%s has no verb %s", cmd.CommandPath(), args[0])
+	}
 	return advice.Usage.Errorf(suggest.Hint(args[0], verbs, "verbs"), "%s has no verb %s", cmd.CommandPath(), args[0])
 }
 
@@ -121,6 +124,9 @@ func asUsage(cmd *cobra.Command) {
 				if _, done := errors.AsType[*advice.Error](err); done {
 					return err
 				}
+				if cmd.Flags().Lookup("file") != nil && isYAML(args) {
+					return advice.Usage.Errorf("`"+cmd.CommandPath()+" -f "+args[0]+"`", "%s takes the file of a spec with -f", cmd.CommandPath())
+				}
 				return advice.Usage.Wrap("see `"+cmd.CommandPath()+" --help`", err)
 			}
 			return nil
@@ -131,9 +137,13 @@ func asUsage(cmd *cobra.Command) {
 	}
 }
 
+func isYAML(args []string) bool {
+	return len(args) > 0 && (strings.HasSuffix(args[0], ".yaml") || strings.HasSuffix(args[0], ".yml"))
+}
+
 // load reads the settings for cmd.
 func (a *app) load(cmd *cobra.Command, defaults map[string]string) error {
-	cfg, err := config.Load(config.Places{Flags: cmd.Flags(), Env: os.LookupEnv, File: a.file, Defaults: defaults})
+	cfg, err := config.Load(config.Places{Flags: cmd.Flags(), Env: os.LookupEnv, Environ: os.Environ(), File: a.file, Defaults: defaults})
 	if err != nil {
 		return advice.Usage.Wrap("", err)
 	}

@@ -5,11 +5,14 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/headrace/headrace/agent/supervise"
@@ -17,6 +20,7 @@ import (
 	"github.com/headrace/headrace/internal/advice"
 	"github.com/headrace/headrace/internal/config"
 	"github.com/headrace/headrace/internal/link"
+	"github.com/headrace/headrace/internal/suggest"
 	"github.com/headrace/headrace/master"
 	"github.com/spf13/cobra"
 )
@@ -56,7 +60,7 @@ the same command goes on where it stopped.`,
 			if len(args) == 0 {
 				return errors.New("no command: write it after --, as in `headrace run -- python train.py`")
 			}
-			return nil
+			return meant(args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return a.run(cmd, &f, args) },
 	}
@@ -73,6 +77,27 @@ the same command goes on where it stopped.`,
 	config.AddFlags(fs, trainersFirst, slices.Concat(ofMaster, ofAgent)...)
 	completeFolders(cmd)
 	return cmd
+}
+
+// meant refuses commands that cannot be what the user means: a spec, a program without
+// its interpreter, a program that is not there.
+func meant(args []string) error {
+	switch {
+	case isYAML(args):
+		return advice.Usage.Errorf("`headrace run -f "+args[0]+" -- python train.py`", "%s is no program; the file of a spec is named with -f", args[0])
+	case strings.HasSuffix(args[0], ".py") && !strings.Contains(args[0], "/"):
+		return advice.Usage.Errorf("`headrace run -- python "+strings.Join(args, " ")+"`", "%s is no program", args[0])
+	case !strings.HasPrefix(filepath.Base(args[0]), "python") || len(args) < 2 || !strings.HasSuffix(args[1], ".py"):
+		return nil
+	}
+	if _, err := os.Stat(args[1]); !errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	there, err := filepath.Glob(filepath.Join(filepath.Dir(args[1]), "*.py"))
+	if err != nil {
+		return err
+	}
+	return advice.NotFound.Errorf(suggest.Hint(args[1], there, "programs here"), "there is no program %s", args[1])
 }
 
 func (f *runFlags) check() error {

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
 
 	"github.com/headrace/headrace/internal/access"
 	"github.com/headrace/headrace/internal/link"
+	"github.com/headrace/headrace/internal/suggest"
 )
 
 // DefaultFile is read when it is there and --config says nothing.
@@ -68,6 +70,7 @@ func AddFlags(fs *pflag.FlagSet, defaults map[string]string, keys ...string) {
 type Places struct {
 	Flags    *pflag.FlagSet
 	Env      func(string) (string, bool) // os.LookupEnv
+	Environ  []string                    // os.Environ(): names that are nearly ours are mistakes
 	File     string                      // --config; "" means DefaultFile if it is there
 	Defaults map[string]string           // of this verb, before the table's own
 }
@@ -79,7 +82,7 @@ func Load(p Places) (*Config, error) {
 		return nil, err
 	}
 	c := &Config{from: map[string]origin{}}
-	var errs []error
+	errs := misspelt(p.Environ)
 	for i := range settings {
 		s := &settings[i]
 		v, from := p.value(s, file)
@@ -100,6 +103,29 @@ func Load(p Places) (*Config, error) {
 	}
 	c.Connections, c.ConnectionsFile = file[connectionsKey].node, file[connectionsKey].path
 	return c, c.complete()
+}
+
+// trainersRead are variables that the Python package reads and that are no settings.
+var trainersRead = []string{"RANK", "WORLD_SIZE", "LOCAL_RANK", "ATTEMPT", "RESUME", "RUN", "ENDED_BY", "BIN", "PYTHON", "SEED", "CACHE", "MEMORY_DIR", "SHARED_FRAMES"}
+
+// misspelt names variables that are not ours and look like one of ours: their user
+// believes that they count.
+func misspelt(environ []string) (errs []error) {
+	names := slices.Clone(trainersRead)
+	for i := range settings {
+		names = append(names, strings.TrimPrefix(settings[i].env(), "HEADRACE_"))
+	}
+	for _, kv := range environ {
+		variable, _, _ := strings.Cut(kv, "=")
+		name, ours := strings.CutPrefix(variable, "HEADRACE_")
+		if !ours || slices.Contains(names, name) {
+			continue
+		}
+		if near := suggest.Closest(name, names); near != "" && len(name) > 2 {
+			errs = append(errs, fmt.Errorf("%s is no variable of headrace; did you mean HEADRACE_%s?", variable, near))
+		}
+	}
+	return errs
 }
 
 // complete fills in settings that follow from others.

@@ -302,3 +302,21 @@ def test_ctrl_c_ends_a_waiting_trainer(agents: Agents) -> None:
     _, err = process.communicate(timeout=120)
     assert err.rstrip().endswith("KeyboardInterrupt")
     agent.wait(lambda: agent.of(BYE))
+
+
+@pytest.mark.parametrize(
+    ("error", "noted"),
+    [("headrace.CheckpointError('it is damaged')", "CheckpointError: it is damaged"), ("ValueError('x')", None)],
+)
+def test_an_error_of_a_checkpoint_is_noted_for_who_starts_trainers(error: str, noted: str | None, folder: str) -> None:
+    note = Path(folder) / "note"
+    process = subprocess.run(
+        [sys.executable, "-c", f"import headrace\nraise {error}"],
+        env={**os.environ, "HEADRACE_ENDED_BY": str(note)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert process.returncode == 1
+    assert process.stderr.count("Traceback") == 1
+    assert (note.read_text() if note.exists() else None) == noted

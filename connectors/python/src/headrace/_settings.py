@@ -80,7 +80,7 @@ def resolve(
 
 # Every variable that the package or the command reads.
 _KNOWN = (
-    "AGENT", "ALLOW_BROKER", "ALLOW_ROOT", "ATTEMPT", "BIN", "BUFFER", "CACHE", "HTTP", "JOB", "LISTEN",
+    "AGENT", "ALLOW_BROKER", "ALLOW_ROOT", "ATTEMPT", "BIN", "BUFFER", "CACHE", "ENDED_BY", "HTTP", "JOB", "LISTEN",
     "LOCAL_RANK", "LOG_FORMAT", "LOG_LEVEL", "MASTER", "MEMORY_DIR", "METRICS", "MODEL", "NAME", "OUTPUT", "PYTHON",
     "RANK", "RESUME", "ROLE", "ROLE_TOKEN", "RUN", "SEED", "SESSION_TTL", "SHARED_FRAMES", "STATE", "TLS_CA",
     "TLS_CERT", "TLS_KEY", "TOKEN", "TOKEN_FILE", "WORLD_SIZE",

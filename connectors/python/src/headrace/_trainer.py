@@ -19,7 +19,7 @@ from typing import Any, Literal
 from . import _messages as wire
 from ._channel import Channel
 from ._control import Control
-from ._errors import AgentUnavailable, Fenced, HeadraceError, UnsteppedWarning
+from ._errors import AgentUnavailable, CheckpointError, Fenced, HeadraceError, UnsteppedWarning
 from ._settings import Settings, agents_beside, resolve
 from ._version import __version__
 
@@ -436,5 +436,22 @@ def _forked() -> None:
             _current.abandon()
 
 
+def _note_end() -> None:
+    """Of a trainer that `headrace run` started: an error of a checkpoint that ends it is
+    noted, because a new start would only meet it again."""
+    note, before = os.environ.get("HEADRACE_ENDED_BY"), sys.excepthook
+    if not note:
+        return
+
+    def hook(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+        if isinstance(error, CheckpointError) and os.getpid() == _BORN:
+            with contextlib.suppress(OSError), open(note, "w") as file:
+                file.write(f"CheckpointError: {error}")
+        before(kind, error, trace)
+
+    sys.excepthook = hook
+
+
+_note_end()
 os.register_at_fork(after_in_child=_forked)
 atexit.register(shutdown)

@@ -1,0 +1,60 @@
+package supervise
+
+import "time"
+
+// wait is a start that waits for its backoff.
+type wait struct {
+	timer *time.Timer
+	end   End // why it is started again
+}
+
+// soon is how long a worker runs at least if the failures before it count no more.
+const soon = 10 * time.Second
+
+func backoff(n int) time.Duration {
+	if n < 2 {
+		return 0
+	}
+	return min(30*time.Second, time.Second<<min(n-2, 10))
+}
+
+// failures counts those in a row of a rank, or of the group. Who was killed did not fail:
+// its next start needs no pause.
+func (g *group) failures(rank int, w *worker) {
+	if time.Since(w.started) >= soon || w.end.Signal != 0 {
+		g.quick[rank] = 0
+	}
+	if w.end.Signal == 0 {
+		g.quick[rank]++
+	}
+}
+
+// later starts what has failed so often now, or after its backoff.
+func (g *group) later(rank int, end End, start func() error) error {
+	pause := g.cfg.Backoff(g.quick[rank])
+	if pause <= 0 {
+		return start()
+	}
+	g.cfg.Logger.Warn("it starts again after a pause, because it has failed several times in a row", "rank", rank, "pause", pause)
+	w := &wait{end: end}
+	w.timer = time.AfterFunc(pause, func() {
+		g.due <- func() error {
+			if g.waiting[rank] != w {
+				return nil // it was stopped meanwhile
+			}
+			delete(g.waiting, rank)
+			return start()
+		}
+	})
+	g.waiting[rank] = w
+	return nil
+}
+
+// stopWaiting ends what would start later: it has failed.
+func (g *group) stopWaiting() {
+	for rank, w := range g.waiting {
+		w.timer.Stop()
+		delete(g.waiting, rank)
+		g.failed = append(g.failed, w.end)
+	}
+}

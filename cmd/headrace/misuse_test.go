@@ -1,0 +1,45 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// Each misuse gets one line that says what was meant, and exit code 2 or 3.
+func TestAMisuseIsToldWhatWasMeant(t *testing.T) {
+	w := newWorld(t)
+	w.clicks(1)
+	w.write("train.py", "")
+	for _, tc := range []struct {
+		args, env, says string
+		code            int
+	}{
+		{"check clicks.yaml", "", "`headrace check -f clicks.yaml`", exitUsage},
+		{"dataset apply clicks.yaml", "", "`headrace dataset apply -f clicks.yaml`", exitUsage},
+		{"up clicks.yaml", "", "`headrace up -f clicks.yaml`", exitUsage},
+		{"run clicks.yaml", "", "`headrace run -f clicks.yaml -- python train.py`", exitUsage},
+		{"run train.py 3", "", "`headrace run -- python train.py 3`", exitUsage},
+		{"run -- python trian.py", "", "did you mean train.py?", exitNotFound},
+		{"trian", "", "`headrace run -- python train.py`", exitUsage},
+		{"staus", "", "did you mean status?", exitUsage},
+		{"run --fersh -- true", "", "did you mean --fresh?", exitUsage},
+		{"init", "", "`headrace init data/clicks.csv`", exitUsage},
+		{"init s3://bucket/clicks", "", "aws s3 sync s3://bucket/clicks data", exitUsage},
+		{"list", "HEADRACE_MODLE=replicated", "did you mean HEADRACE_MODEL?", exitUsage},
+		{"run -- true", "HEADRACE_RNK=1", "did you mean HEADRACE_RANK?", exitUsage},
+	} {
+		old := w.env
+		if tc.env != "" {
+			w.env = append(w.env[:len(w.env):len(w.env)], tc.env)
+		}
+		r := w.run(strings.Fields(tc.args)...)
+		w.env = old
+		if r.code != tc.code || !strings.Contains(r.err, tc.says) || strings.Contains(r.err, "goroutine") {
+			t.Errorf("%s %s: exit %d, want %d and %q\n%s", tc.env, tc.args, r.code, tc.code, tc.says, r.err)
+		}
+	}
+	w.env = append(w.env, "HEADRACE_KAFKA_PASSWORD=x", "HEADRACE_T=1", "HEADRACE_MASTER_PORT=tcp://10.0.0.1:7070", "HEADRACE_SERVICE_HOST=10.0.0.1")
+	if r := w.run("list"); r.code != exitUnreachable {
+		t.Errorf("variables that are not ours are left alone: exit %d\n%s", r.code, r.err)
+	}
+}
