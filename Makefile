@@ -179,7 +179,7 @@ PULSAR_TESTS := ./sources/pulsar ./cmd/headrace
 test-pulsar: build venv ## the Pulsar source on a real Pulsar (needs java, and mvn once)
 	$(GO) test -tags pulsar -count=1 -timeout 20m -skip '$(PULSAR_MORE)' ./sources/pulsar
 # What has not passed five times yet.
-PULSAR_MORE := TestConformance/0_partitions|TestRecordsOfTheJava|TestOfTransactions|TestAnEncrypted|TestPartitionsThatAreAdded|TestARangeIsReadOn|TestASpecLogsIn|TestDeletionByATTL|TestWhatATTLHas
+PULSAR_MORE := TestConformance/0_partitions|TestRecordsOfTheJava|TestOfTransactions|TestAnEncrypted|TestPartitionsThatAreAdded|TestARangeIsReadOn|TestASpecLogsIn|TestDeletionByATTL|TestWhatATTLHas|TestAMessageOfAHundred|TestASlowReader|TestWhatPulsarsTimers
 .PHONY: test-pulsar-more
 test-pulsar-more: build venv ## a topic without partitions, the Java client, transactions, encryption, logins, losses, a broker that is killed
 	$(GO) test -tags pulsar -count=1 -timeout 30m -run '$(PULSAR_MORE)' ./sources/pulsar
