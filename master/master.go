@@ -152,6 +152,7 @@ func (m *Master) serve(ctx context.Context, srv *serve.Server, brokers *commits,
 	outer.Go(func() { brokers.run(ctx) })
 	outer.Go(func() { pushed.Run(ctx) })
 	outer.Go(func() { fail(home.watch(ctx)) })
+	outer.Go(func() { srv.WatchImbalance(ctx) })
 	outer.Go(func() {
 		(&guard{open: m.cfg.OpenSource, srv: srv, log: m.cfg.Logger, live: map[uint32]*watch{}}).run(ctx)
 	})

@@ -125,6 +125,7 @@
 //	ledger_marks.go  low marks
 //	ledger_check.go  the ledger's invariants
 //	group_view.go    agents and workers
+//	imbalance.go     a rank that waits beside one that stands still
 //	query_serve.go   segments, for sources that are opened again
 //	query_cut.go     kept cuts, marks to commit and to retain, the dry run of a rewind
 //	needed.go        from where on sources must keep their records

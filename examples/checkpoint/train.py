@@ -110,7 +110,7 @@ class Input:
 
 def train(args: argparse.Namespace) -> None:
     trainer = headrace.init()
-    stream = headrace.dataset("numbers").batches(args.rows)
+    stream = headrace.dataset("numbers").batches(args.rows, rounds=False)  # Input balances the ranks
     checkpoints = headrace.Checkpointer(args.dir, stream, keep=args.keep, sharded=args.sharded)
 
     weights, seen, checksum, step = np.zeros(2), 0, np.uint64(0), 0

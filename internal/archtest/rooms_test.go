@@ -28,7 +28,7 @@ var rooms = []struct {
 		excluded stopped request standing parked steal stall adopt resume dirty ledger_load`},
 	{"group", "group groupkind session worker made generation steps series"},
 	{"checkpoints", `checkpoints kind shared replicated private past kept ask freeze bind restore gate resolve rewind removed doubt pause`},
-	{"view", "ledger_view ledger_marks ledger_check group_view query_serve query_cut needed gone"},
+	{"view", "ledger_view ledger_marks ledger_check group_view imbalance query_serve query_cut needed gone"},
 	{"core", "doc core load flush invariant tick"},
 }
 

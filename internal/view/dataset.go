@@ -43,6 +43,7 @@ type Dataset struct {
 	Records   *Records   `json:"records"`   // in counts.acked
 	Retention *Retention `json:"retention"` // null: not guarded, or nothing is needed any more
 	Silence   *Silence   `json:"silence"`   // null: the source answers the master, or is not asked
+	Imbalance *Imbalance `json:"imbalance"` // null: nobody waits beside a rank that stands still
 }
 
 func DatasetOf(d *headracev1.Dataset) Dataset {
@@ -50,7 +51,7 @@ func DatasetOf(d *headracev1.Dataset) Dataset {
 		Name: d.Name, State: d.State, Reason: d.Reason, Unit: d.Unit, Passes: d.Passes, Pass: d.Pass,
 		Partitions: d.Partitions, ListingComplete: d.ListingComplete, Counts: CountsOf(d.Counts),
 		Records: RecordsOfTally(d.Records), Retention: retentionOf(d.Retention),
-		Silence: silenceOf(d.Silence),
+		Silence: silenceOf(d.Silence), Imbalance: imbalanceOf(d.Imbalance),
 	}
 }
 
@@ -127,6 +128,9 @@ func DatasetTable(views []Dataset) *terminal.Table {
 		if reason == "" && d.Silence != nil {
 			reason = d.Silence.sentence()
 		}
+		if reason == "" && d.Imbalance != nil {
+			reason = d.Imbalance.sentence()
+		}
 		t.Row(d.Name, d.State, d.passText(), terminal.Amount(d.Counts.Listed, d.Unit), terminal.Amount(d.Counts.Leased, d.Unit),
 			terminal.Amount(d.Counts.Settled, d.Unit), d.progress(), terminal.Clip(reason, 60))
 	}
@@ -143,6 +147,9 @@ func (d *Dataset) write(w io.Writer) {
 	}
 	if d.Silence != nil {
 		line("source", d.Silence.sentence())
+	}
+	if d.Imbalance != nil {
+		line("stands", d.Imbalance.sentence())
 	}
 	line("pass", fmt.Sprintf("%s, %d partitions", d.passText(), d.Partitions))
 	listed := terminal.Amount(d.Counts.Listed, d.Unit)

@@ -12,6 +12,7 @@
 //	change.go     what apply, pause, resume and delete did
 //	retention.go  how long a broker still keeps what is needed
 //	silence.go    a source that does not answer
+//	imbalance.go  a rank that waits beside one that stands still
 //	records.go    numbers of records with their event times
 //	excluded.go   ranges that are settled and were not read
 //	cut.go        one cut of the ledger

@@ -47,6 +47,9 @@ func (v *Job) Write(w io.Writer, width int) {
 		if d.Silence != nil {
 			line("! %s: %s", d.Name, d.Silence.sentence())
 		}
+		if d.Imbalance != nil {
+			line("! %s: %s", d.Name, d.Imbalance.sentence())
+		}
 	}
 	section(distanceTable(v.Datasets))
 	section(agentTable(v.Agents))

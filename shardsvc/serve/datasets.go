@@ -22,22 +22,25 @@ const (
 
 func (d *datasets) Describe(ctx context.Context, req *headracev1.DescribeRequest) (*headracev1.Dataset, error) {
 	var info shardsvc.DatasetInfo
+	var stands *shardsvc.Imbalance
 	err := d.look(ctx, func(l *loop) (err error) {
 		info, err = l.mustDataset(req.Name)
+		stands = l.imbalance(info.ID)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return d.proto(info)
+	return d.proto(info, stands)
 }
 
 // proto is what Describe and List say of a dataset.
-func (d *datasets) proto(info shardsvc.DatasetInfo) (*headracev1.Dataset, error) {
+func (d *datasets) proto(info shardsvc.DatasetInfo, stands *shardsvc.Imbalance) (*headracev1.Dataset, error) {
 	p, err := storedProto(info)
 	if err == nil {
 		p.Retention = retentionProto(nearest(d.s.retention(info.ID)))
 		p.Silence = d.s.silence(info.ID)
+		p.Imbalance = imbalanceProto(stands)
 	}
 	return p, err
 }
@@ -49,12 +52,19 @@ func (d *datasets) List(ctx context.Context, _ *headracev1.ListRequest) (*headra
 
 func (d *datasets) all(ctx context.Context) ([]*headracev1.Dataset, error) {
 	var infos []shardsvc.DatasetInfo
-	if err := d.look(ctx, func(l *loop) error { infos = l.core.Datasets(); return nil }); err != nil {
+	var stand []*shardsvc.Imbalance
+	if err := d.look(ctx, func(l *loop) error {
+		infos = l.core.Datasets()
+		for _, info := range infos {
+			stand = append(stand, l.imbalance(info.ID))
+		}
+		return nil
+	}); err != nil {
 		return nil, err
 	}
 	out := make([]*headracev1.Dataset, len(infos))
 	for i, info := range infos {
-		p, err := d.proto(info)
+		p, err := d.proto(info, stand[i])
 		if err != nil {
 			return nil, err
 		}

@@ -57,6 +57,7 @@
 //	status.go      errors with details
 //	retention.go   how far unread records are from deletion, as the guard found it
 //	silence.go     sources that do not answer the master
+//	imbalance.go   ranks that stand still beside one that waits
 //	gone.go        what the sources have deleted, by dataset
 //	reports.go     the core's reports to log and counters
 //	metrics.go     counters, and what is read from the core when scraped; track.go

@@ -681,6 +681,7 @@ type Dataset struct {
 	Records         *Tally                 `protobuf:"bytes,14,opt,name=records,proto3" json:"records,omitempty"`     // acked, in all passes begun; private: its times are bounds
 	Retention       *Retention             `protobuf:"bytes,13,opt,name=retention,proto3" json:"retention,omitempty"` // of the partition that is nearest to a loss, if it is guarded
 	Silence         *Silence               `protobuf:"bytes,15,opt,name=silence,proto3" json:"silence,omitempty"`     // absent: the source answers the master, or is not asked
+	Imbalance       *Imbalance             `protobuf:"bytes,16,opt,name=imbalance,proto3" json:"imbalance,omitempty"` // absent: nobody waits beside a rank that stands still
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -820,6 +821,83 @@ func (x *Dataset) GetSilence() *Silence {
 	return nil
 }
 
+func (x *Dataset) GetImbalance() *Imbalance {
+	if x != nil {
+		return x.Imbalance
+	}
+	return nil
+}
+
+// Imbalance: a rank of a replicated model, which reads without rounds, waits for rows while
+// another rank holds some, and nobody has made progress for 10 s.
+type Imbalance struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Idle          uint32                 `protobuf:"varint,1,opt,name=idle,proto3" json:"idle,omitempty"`        // rank that waits
+	Busy          uint32                 `protobuf:"varint,2,opt,name=busy,proto3" json:"busy,omitempty"`        // rank that has rows
+	Leases        uint32                 `protobuf:"varint,3,opt,name=leases,proto3" json:"leases,omitempty"`    // of the rank that holds
+	Seconds       float64                `protobuf:"fixed64,4,opt,name=seconds,proto3" json:"seconds,omitempty"` // since the last progress
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Imbalance) Reset() {
+	*x = Imbalance{}
+	mi := &file_headrace_v1_datasets_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Imbalance) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Imbalance) ProtoMessage() {}
+
+func (x *Imbalance) ProtoReflect() protoreflect.Message {
+	mi := &file_headrace_v1_datasets_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Imbalance.ProtoReflect.Descriptor instead.
+func (*Imbalance) Descriptor() ([]byte, []int) {
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Imbalance) GetIdle() uint32 {
+	if x != nil {
+		return x.Idle
+	}
+	return 0
+}
+
+func (x *Imbalance) GetBusy() uint32 {
+	if x != nil {
+		return x.Busy
+	}
+	return 0
+}
+
+func (x *Imbalance) GetLeases() uint32 {
+	if x != nil {
+		return x.Leases
+	}
+	return 0
+}
+
+func (x *Imbalance) GetSeconds() float64 {
+	if x != nil {
+		return x.Seconds
+	}
+	return 0
+}
+
 // Silence: the source does not answer the master's questions, or not for all
 // partitions. It is told from 3 s on.
 type Silence struct {
@@ -833,7 +911,7 @@ type Silence struct {
 
 func (x *Silence) Reset() {
 	*x = Silence{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[13]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -845,7 +923,7 @@ func (x *Silence) String() string {
 func (*Silence) ProtoMessage() {}
 
 func (x *Silence) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[13]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -858,7 +936,7 @@ func (x *Silence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Silence.ProtoReflect.Descriptor instead.
 func (*Silence) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{13}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Silence) GetSinceMs() int64 {
@@ -901,7 +979,7 @@ type Counts struct {
 
 func (x *Counts) Reset() {
 	*x = Counts{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[14]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -913,7 +991,7 @@ func (x *Counts) String() string {
 func (*Counts) ProtoMessage() {}
 
 func (x *Counts) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[14]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -926,7 +1004,7 @@ func (x *Counts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Counts.ProtoReflect.Descriptor instead.
 func (*Counts) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{14}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Counts) GetListed() int64 {
@@ -1010,7 +1088,7 @@ type StateRequest struct {
 
 func (x *StateRequest) Reset() {
 	*x = StateRequest{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[15]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1022,7 +1100,7 @@ func (x *StateRequest) String() string {
 func (*StateRequest) ProtoMessage() {}
 
 func (x *StateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[15]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1035,7 +1113,7 @@ func (x *StateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateRequest.ProtoReflect.Descriptor instead.
 func (*StateRequest) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{15}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *StateRequest) GetName() string {
@@ -1069,7 +1147,7 @@ type StateReply struct {
 
 func (x *StateReply) Reset() {
 	*x = StateReply{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[16]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1081,7 +1159,7 @@ func (x *StateReply) String() string {
 func (*StateReply) ProtoMessage() {}
 
 func (x *StateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[16]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1094,7 +1172,7 @@ func (x *StateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateReply.ProtoReflect.Descriptor instead.
 func (*StateReply) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{16}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *StateReply) GetPartitions() []*PartitionState {
@@ -1128,7 +1206,7 @@ type PartitionState struct {
 
 func (x *PartitionState) Reset() {
 	*x = PartitionState{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[17]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1140,7 +1218,7 @@ func (x *PartitionState) String() string {
 func (*PartitionState) ProtoMessage() {}
 
 func (x *PartitionState) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[17]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1153,7 +1231,7 @@ func (x *PartitionState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionState.ProtoReflect.Descriptor instead.
 func (*PartitionState) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{17}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PartitionState) GetNumber() uint32 {
@@ -1235,7 +1313,7 @@ type Distances struct {
 
 func (x *Distances) Reset() {
 	*x = Distances{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[18]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1247,7 +1325,7 @@ func (x *Distances) String() string {
 func (*Distances) ProtoMessage() {}
 
 func (x *Distances) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[18]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1260,7 +1338,7 @@ func (x *Distances) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Distances.ProtoReflect.Descriptor instead.
 func (*Distances) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{18}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Distances) GetCommitted() int64 {
@@ -1330,7 +1408,7 @@ type Retention struct {
 
 func (x *Retention) Reset() {
 	*x = Retention{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[19]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1342,7 +1420,7 @@ func (x *Retention) String() string {
 func (*Retention) ProtoMessage() {}
 
 func (x *Retention) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[19]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1355,7 +1433,7 @@ func (x *Retention) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Retention.ProtoReflect.Descriptor instead.
 func (*Retention) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{19}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Retention) GetPartition() uint32 {
@@ -1437,7 +1515,7 @@ type LeaseState struct {
 
 func (x *LeaseState) Reset() {
 	*x = LeaseState{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[20]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1449,7 +1527,7 @@ func (x *LeaseState) String() string {
 func (*LeaseState) ProtoMessage() {}
 
 func (x *LeaseState) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[20]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1462,7 +1540,7 @@ func (x *LeaseState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseState.ProtoReflect.Descriptor instead.
 func (*LeaseState) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{20}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *LeaseState) GetToken() *Token {
@@ -1532,7 +1610,7 @@ type ExcludedRequest struct {
 
 func (x *ExcludedRequest) Reset() {
 	*x = ExcludedRequest{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[21]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1544,7 +1622,7 @@ func (x *ExcludedRequest) String() string {
 func (*ExcludedRequest) ProtoMessage() {}
 
 func (x *ExcludedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[21]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1557,7 +1635,7 @@ func (x *ExcludedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExcludedRequest.ProtoReflect.Descriptor instead.
 func (*ExcludedRequest) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{21}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ExcludedRequest) GetName() string {
@@ -1592,7 +1670,7 @@ type ExcludedReply struct {
 
 func (x *ExcludedReply) Reset() {
 	*x = ExcludedReply{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[22]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1604,7 +1682,7 @@ func (x *ExcludedReply) String() string {
 func (*ExcludedReply) ProtoMessage() {}
 
 func (x *ExcludedReply) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[22]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1617,7 +1695,7 @@ func (x *ExcludedReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExcludedReply.ProtoReflect.Descriptor instead.
 func (*ExcludedReply) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{22}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ExcludedReply) GetRanges() []*ExcludedRange {
@@ -1660,7 +1738,7 @@ type ExcludedRange struct {
 
 func (x *ExcludedRange) Reset() {
 	*x = ExcludedRange{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[23]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1672,7 +1750,7 @@ func (x *ExcludedRange) String() string {
 func (*ExcludedRange) ProtoMessage() {}
 
 func (x *ExcludedRange) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[23]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1685,7 +1763,7 @@ func (x *ExcludedRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExcludedRange.ProtoReflect.Descriptor instead.
 func (*ExcludedRange) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{23}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ExcludedRange) GetPartition() uint32 {
@@ -1766,7 +1844,7 @@ type JobRequest struct {
 
 func (x *JobRequest) Reset() {
 	*x = JobRequest{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[24]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1778,7 +1856,7 @@ func (x *JobRequest) String() string {
 func (*JobRequest) ProtoMessage() {}
 
 func (x *JobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[24]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1791,7 +1869,7 @@ func (x *JobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobRequest.ProtoReflect.Descriptor instead.
 func (*JobRequest) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{24}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{25}
 }
 
 type JobReply struct {
@@ -1820,7 +1898,7 @@ type JobReply struct {
 
 func (x *JobReply) Reset() {
 	*x = JobReply{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[25]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1832,7 +1910,7 @@ func (x *JobReply) String() string {
 func (*JobReply) ProtoMessage() {}
 
 func (x *JobReply) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[25]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1845,7 +1923,7 @@ func (x *JobReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobReply.ProtoReflect.Descriptor instead.
 func (*JobReply) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{25}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *JobReply) GetJob() string {
@@ -1991,7 +2069,7 @@ type NewestCheckpoint struct {
 
 func (x *NewestCheckpoint) Reset() {
 	*x = NewestCheckpoint{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[26]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2003,7 +2081,7 @@ func (x *NewestCheckpoint) String() string {
 func (*NewestCheckpoint) ProtoMessage() {}
 
 func (x *NewestCheckpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[26]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2016,7 +2094,7 @@ func (x *NewestCheckpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NewestCheckpoint.ProtoReflect.Descriptor instead.
 func (*NewestCheckpoint) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{26}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *NewestCheckpoint) GetCut() uint64 {
@@ -2084,7 +2162,7 @@ type AgentState struct {
 
 func (x *AgentState) Reset() {
 	*x = AgentState{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[27]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2096,7 +2174,7 @@ func (x *AgentState) String() string {
 func (*AgentState) ProtoMessage() {}
 
 func (x *AgentState) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[27]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2109,7 +2187,7 @@ func (x *AgentState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentState.ProtoReflect.Descriptor instead.
 func (*AgentState) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{27}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *AgentState) GetName() string {
@@ -2188,7 +2266,7 @@ type WorkerState struct {
 
 func (x *WorkerState) Reset() {
 	*x = WorkerState{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[28]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2200,7 +2278,7 @@ func (x *WorkerState) String() string {
 func (*WorkerState) ProtoMessage() {}
 
 func (x *WorkerState) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[28]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2213,7 +2291,7 @@ func (x *WorkerState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerState.ProtoReflect.Descriptor instead.
 func (*WorkerState) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{28}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *WorkerState) GetRank() uint32 {
@@ -2342,7 +2420,7 @@ const file_headrace_v1_datasets_proto_rawDesc = "" +
 	"\vDeleteReply\x12+\n" +
 	"\x06counts\x18\x01 \x01(\v2\x13.headrace.v1.CountsR\x06counts\x12\x16\n" +
 	"\x06leases\x18\x02 \x01(\rR\x06leases\x12\x1b\n" +
-	"\tat_source\x18\x03 \x01(\tR\batSource\"\xd8\x03\n" +
+	"\tat_source\x18\x03 \x01(\tR\batSource\"\x8e\x04\n" +
 	"\aDataset\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -2361,7 +2439,13 @@ const file_headrace_v1_datasets_proto_rawDesc = "" +
 	"\x04pass\x18\f \x01(\rR\x04pass\x12,\n" +
 	"\arecords\x18\x0e \x01(\v2\x12.headrace.v1.TallyR\arecords\x124\n" +
 	"\tretention\x18\r \x01(\v2\x16.headrace.v1.RetentionR\tretention\x12.\n" +
-	"\asilence\x18\x0f \x01(\v2\x14.headrace.v1.SilenceR\asilence\"V\n" +
+	"\asilence\x18\x0f \x01(\v2\x14.headrace.v1.SilenceR\asilence\x124\n" +
+	"\timbalance\x18\x10 \x01(\v2\x16.headrace.v1.ImbalanceR\timbalance\"e\n" +
+	"\tImbalance\x12\x12\n" +
+	"\x04idle\x18\x01 \x01(\rR\x04idle\x12\x12\n" +
+	"\x04busy\x18\x02 \x01(\rR\x04busy\x12\x16\n" +
+	"\x06leases\x18\x03 \x01(\rR\x06leases\x12\x18\n" +
+	"\aseconds\x18\x04 \x01(\x01R\aseconds\"V\n" +
 	"\aSilence\x12\x19\n" +
 	"\bsince_ms\x18\x01 \x01(\x03R\asinceMs\x12\x18\n" +
 	"\aseconds\x18\x02 \x01(\x01R\aseconds\x12\x16\n" +
@@ -2534,7 +2618,7 @@ func file_headrace_v1_datasets_proto_rawDescGZIP() []byte {
 }
 
 var file_headrace_v1_datasets_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_headrace_v1_datasets_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_headrace_v1_datasets_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_headrace_v1_datasets_proto_goTypes = []any{
 	(ApplyReply_Outcome)(0),  // 0: headrace.v1.ApplyReply.Outcome
 	(*ErrorDetail)(nil),      // 1: headrace.v1.ErrorDetail
@@ -2550,68 +2634,70 @@ var file_headrace_v1_datasets_proto_goTypes = []any{
 	(*DeleteRequest)(nil),    // 11: headrace.v1.DeleteRequest
 	(*DeleteReply)(nil),      // 12: headrace.v1.DeleteReply
 	(*Dataset)(nil),          // 13: headrace.v1.Dataset
-	(*Silence)(nil),          // 14: headrace.v1.Silence
-	(*Counts)(nil),           // 15: headrace.v1.Counts
-	(*StateRequest)(nil),     // 16: headrace.v1.StateRequest
-	(*StateReply)(nil),       // 17: headrace.v1.StateReply
-	(*PartitionState)(nil),   // 18: headrace.v1.PartitionState
-	(*Distances)(nil),        // 19: headrace.v1.Distances
-	(*Retention)(nil),        // 20: headrace.v1.Retention
-	(*LeaseState)(nil),       // 21: headrace.v1.LeaseState
-	(*ExcludedRequest)(nil),  // 22: headrace.v1.ExcludedRequest
-	(*ExcludedReply)(nil),    // 23: headrace.v1.ExcludedReply
-	(*ExcludedRange)(nil),    // 24: headrace.v1.ExcludedRange
-	(*JobRequest)(nil),       // 25: headrace.v1.JobRequest
-	(*JobReply)(nil),         // 26: headrace.v1.JobReply
-	(*NewestCheckpoint)(nil), // 27: headrace.v1.NewestCheckpoint
-	(*AgentState)(nil),       // 28: headrace.v1.AgentState
-	(*WorkerState)(nil),      // 29: headrace.v1.WorkerState
-	(*Tally)(nil),            // 30: headrace.v1.Tally
-	(*Token)(nil),            // 31: headrace.v1.Token
+	(*Imbalance)(nil),        // 14: headrace.v1.Imbalance
+	(*Silence)(nil),          // 15: headrace.v1.Silence
+	(*Counts)(nil),           // 16: headrace.v1.Counts
+	(*StateRequest)(nil),     // 17: headrace.v1.StateRequest
+	(*StateReply)(nil),       // 18: headrace.v1.StateReply
+	(*PartitionState)(nil),   // 19: headrace.v1.PartitionState
+	(*Distances)(nil),        // 20: headrace.v1.Distances
+	(*Retention)(nil),        // 21: headrace.v1.Retention
+	(*LeaseState)(nil),       // 22: headrace.v1.LeaseState
+	(*ExcludedRequest)(nil),  // 23: headrace.v1.ExcludedRequest
+	(*ExcludedReply)(nil),    // 24: headrace.v1.ExcludedReply
+	(*ExcludedRange)(nil),    // 25: headrace.v1.ExcludedRange
+	(*JobRequest)(nil),       // 26: headrace.v1.JobRequest
+	(*JobReply)(nil),         // 27: headrace.v1.JobReply
+	(*NewestCheckpoint)(nil), // 28: headrace.v1.NewestCheckpoint
+	(*AgentState)(nil),       // 29: headrace.v1.AgentState
+	(*WorkerState)(nil),      // 30: headrace.v1.WorkerState
+	(*Tally)(nil),            // 31: headrace.v1.Tally
+	(*Token)(nil),            // 32: headrace.v1.Token
 }
 var file_headrace_v1_datasets_proto_depIdxs = []int32{
 	13, // 0: headrace.v1.ApplyReply.dataset:type_name -> headrace.v1.Dataset
 	0,  // 1: headrace.v1.ApplyReply.outcome:type_name -> headrace.v1.ApplyReply.Outcome
 	13, // 2: headrace.v1.ListReply.datasets:type_name -> headrace.v1.Dataset
-	15, // 3: headrace.v1.DeleteReply.counts:type_name -> headrace.v1.Counts
-	15, // 4: headrace.v1.Dataset.counts:type_name -> headrace.v1.Counts
-	30, // 5: headrace.v1.Dataset.records:type_name -> headrace.v1.Tally
-	20, // 6: headrace.v1.Dataset.retention:type_name -> headrace.v1.Retention
-	14, // 7: headrace.v1.Dataset.silence:type_name -> headrace.v1.Silence
-	18, // 8: headrace.v1.StateReply.partitions:type_name -> headrace.v1.PartitionState
-	19, // 9: headrace.v1.PartitionState.distances:type_name -> headrace.v1.Distances
-	15, // 10: headrace.v1.PartitionState.counts:type_name -> headrace.v1.Counts
-	21, // 11: headrace.v1.PartitionState.lease:type_name -> headrace.v1.LeaseState
-	20, // 12: headrace.v1.PartitionState.retention:type_name -> headrace.v1.Retention
-	31, // 13: headrace.v1.LeaseState.token:type_name -> headrace.v1.Token
-	24, // 14: headrace.v1.ExcludedReply.ranges:type_name -> headrace.v1.ExcludedRange
-	28, // 15: headrace.v1.JobReply.agents:type_name -> headrace.v1.AgentState
-	29, // 16: headrace.v1.JobReply.workers:type_name -> headrace.v1.WorkerState
-	13, // 17: headrace.v1.JobReply.datasets:type_name -> headrace.v1.Dataset
-	27, // 18: headrace.v1.JobReply.checkpoint:type_name -> headrace.v1.NewestCheckpoint
-	2,  // 19: headrace.v1.Datasets.Apply:input_type -> headrace.v1.ApplyRequest
-	4,  // 20: headrace.v1.Datasets.Describe:input_type -> headrace.v1.DescribeRequest
-	5,  // 21: headrace.v1.Datasets.List:input_type -> headrace.v1.ListRequest
-	7,  // 22: headrace.v1.Datasets.Pause:input_type -> headrace.v1.PauseRequest
-	9,  // 23: headrace.v1.Datasets.Resume:input_type -> headrace.v1.ResumeRequest
-	11, // 24: headrace.v1.Datasets.Delete:input_type -> headrace.v1.DeleteRequest
-	16, // 25: headrace.v1.Datasets.State:input_type -> headrace.v1.StateRequest
-	22, // 26: headrace.v1.Datasets.Excluded:input_type -> headrace.v1.ExcludedRequest
-	25, // 27: headrace.v1.Datasets.Job:input_type -> headrace.v1.JobRequest
-	3,  // 28: headrace.v1.Datasets.Apply:output_type -> headrace.v1.ApplyReply
-	13, // 29: headrace.v1.Datasets.Describe:output_type -> headrace.v1.Dataset
-	6,  // 30: headrace.v1.Datasets.List:output_type -> headrace.v1.ListReply
-	8,  // 31: headrace.v1.Datasets.Pause:output_type -> headrace.v1.PauseReply
-	10, // 32: headrace.v1.Datasets.Resume:output_type -> headrace.v1.ResumeReply
-	12, // 33: headrace.v1.Datasets.Delete:output_type -> headrace.v1.DeleteReply
-	17, // 34: headrace.v1.Datasets.State:output_type -> headrace.v1.StateReply
-	23, // 35: headrace.v1.Datasets.Excluded:output_type -> headrace.v1.ExcludedReply
-	26, // 36: headrace.v1.Datasets.Job:output_type -> headrace.v1.JobReply
-	28, // [28:37] is the sub-list for method output_type
-	19, // [19:28] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	16, // 3: headrace.v1.DeleteReply.counts:type_name -> headrace.v1.Counts
+	16, // 4: headrace.v1.Dataset.counts:type_name -> headrace.v1.Counts
+	31, // 5: headrace.v1.Dataset.records:type_name -> headrace.v1.Tally
+	21, // 6: headrace.v1.Dataset.retention:type_name -> headrace.v1.Retention
+	15, // 7: headrace.v1.Dataset.silence:type_name -> headrace.v1.Silence
+	14, // 8: headrace.v1.Dataset.imbalance:type_name -> headrace.v1.Imbalance
+	19, // 9: headrace.v1.StateReply.partitions:type_name -> headrace.v1.PartitionState
+	20, // 10: headrace.v1.PartitionState.distances:type_name -> headrace.v1.Distances
+	16, // 11: headrace.v1.PartitionState.counts:type_name -> headrace.v1.Counts
+	22, // 12: headrace.v1.PartitionState.lease:type_name -> headrace.v1.LeaseState
+	21, // 13: headrace.v1.PartitionState.retention:type_name -> headrace.v1.Retention
+	32, // 14: headrace.v1.LeaseState.token:type_name -> headrace.v1.Token
+	25, // 15: headrace.v1.ExcludedReply.ranges:type_name -> headrace.v1.ExcludedRange
+	29, // 16: headrace.v1.JobReply.agents:type_name -> headrace.v1.AgentState
+	30, // 17: headrace.v1.JobReply.workers:type_name -> headrace.v1.WorkerState
+	13, // 18: headrace.v1.JobReply.datasets:type_name -> headrace.v1.Dataset
+	28, // 19: headrace.v1.JobReply.checkpoint:type_name -> headrace.v1.NewestCheckpoint
+	2,  // 20: headrace.v1.Datasets.Apply:input_type -> headrace.v1.ApplyRequest
+	4,  // 21: headrace.v1.Datasets.Describe:input_type -> headrace.v1.DescribeRequest
+	5,  // 22: headrace.v1.Datasets.List:input_type -> headrace.v1.ListRequest
+	7,  // 23: headrace.v1.Datasets.Pause:input_type -> headrace.v1.PauseRequest
+	9,  // 24: headrace.v1.Datasets.Resume:input_type -> headrace.v1.ResumeRequest
+	11, // 25: headrace.v1.Datasets.Delete:input_type -> headrace.v1.DeleteRequest
+	17, // 26: headrace.v1.Datasets.State:input_type -> headrace.v1.StateRequest
+	23, // 27: headrace.v1.Datasets.Excluded:input_type -> headrace.v1.ExcludedRequest
+	26, // 28: headrace.v1.Datasets.Job:input_type -> headrace.v1.JobRequest
+	3,  // 29: headrace.v1.Datasets.Apply:output_type -> headrace.v1.ApplyReply
+	13, // 30: headrace.v1.Datasets.Describe:output_type -> headrace.v1.Dataset
+	6,  // 31: headrace.v1.Datasets.List:output_type -> headrace.v1.ListReply
+	8,  // 32: headrace.v1.Datasets.Pause:output_type -> headrace.v1.PauseReply
+	10, // 33: headrace.v1.Datasets.Resume:output_type -> headrace.v1.ResumeReply
+	12, // 34: headrace.v1.Datasets.Delete:output_type -> headrace.v1.DeleteReply
+	18, // 35: headrace.v1.Datasets.State:output_type -> headrace.v1.StateReply
+	24, // 36: headrace.v1.Datasets.Excluded:output_type -> headrace.v1.ExcludedReply
+	27, // 37: headrace.v1.Datasets.Job:output_type -> headrace.v1.JobReply
+	29, // [29:38] is the sub-list for method output_type
+	20, // [20:29] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_headrace_v1_datasets_proto_init() }
@@ -2626,7 +2712,7 @@ func file_headrace_v1_datasets_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headrace_v1_datasets_proto_rawDesc), len(file_headrace_v1_datasets_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   29,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -30,7 +30,7 @@ def part_of(rank: int, folder: str, cut: str, step: int, world: int) -> None:
 def test_a_sharded_checkpoint_is_there_when_all_parts_are(agents: Agents, tmp_path: Path) -> None:
     agents(model="replicated")
     headrace.init(rank=0, world_size=3)
-    with headrace.dataset("clicks").batches(10) as stream:
+    with headrace.dataset("clicks").batches(10, rounds=False) as stream:
         with headrace.Checkpointer(tmp_path, stream, sharded=True) as ck:
             next(stream)
             saved = ck.save(stream.step(4), {"w": np.full(2, 0)})
@@ -52,7 +52,7 @@ def test_a_sharded_checkpoint_is_there_when_all_parts_are(agents: Agents, tmp_pa
 def test_a_missing_part_means_that_there_is_never_a_manifest(agents: Agents, tmp_path: Path) -> None:
     agent = agents(model="replicated")
     headrace.init(rank=0, world_size=3)
-    with headrace.dataset("clicks").batches(10) as stream:
+    with headrace.dataset("clicks").batches(10, rounds=False) as stream:
         ck = headrace.Checkpointer(tmp_path, stream, sharded=True, timeout=4)
         next(stream)
         saved = ck.save(stream.step(4), {"w": np.ones(2)})
@@ -67,7 +67,7 @@ def test_a_rank_that_does_not_save_follows_rank_0(agents: Agents, tmp_path: Path
     theirs = "00000000000000aa"  # rank 0's cut, which an ask for the same step shares
     agent.answer = lambda call: {"cut": theirs, "step": 4, "body": agent.body(theirs, 4)}
     headrace.init(rank=1, world_size=2)
-    with headrace.dataset("clicks").batches(10) as stream:
+    with headrace.dataset("clicks").batches(10, rounds=False) as stream:
         ck = headrace.Checkpointer(tmp_path, stream)
         next(stream)
         saved = ck.save(stream.step(4), {"w": np.ones(2)})

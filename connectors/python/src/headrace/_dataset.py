@@ -31,7 +31,7 @@ class Dataset:
         max_wait: float | None = None,
         ack: Literal["step", "auto"] = "step",
         track: bool = True,
-        rounds: bool = False,
+        rounds: bool | None = None,
     ) -> Stream:
         """Opens a stream of batches of exactly `rows` rows.
 
@@ -50,7 +50,9 @@ class Dataset:
         the data is the same round on every rank; a rank without rows waits here. A
         round that has waited for max_wait seconds (default 2) is yielded with the rows
         that there are: a batch may have none. The model is replicated. next() raises
-        WorldChanged if a rank has ended. docs/ROUNDS.md.
+        WorldChanged if a rank has ended. This is the default for a replicated model
+        of more than one rank. rounds=False says that the program balances the ranks
+        by itself: each gets what it asks for. docs/ROUNDS.md.
 
         Raises DatasetError (unknown, invalid), AgentUnavailable, Fenced, and
         HeadraceError in a forked process or a DataLoader's worker.
@@ -64,6 +66,8 @@ class Dataset:
         request["max_wait_ms"] = None if max_wait is None else max(1, round(max_wait * 1000))
         request["ack"] = ack
         trainer = init()
+        if rounds is None:
+            rounds = trainer.model == "replicated" and trainer.world_size > 1 and track
         if rounds:
             return self._rounds(trainer, request, 2.0 if max_wait is None else max_wait)
         channel = trainer.open(request)

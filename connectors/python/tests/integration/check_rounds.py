@@ -13,6 +13,7 @@ import os
 import signal
 import socket
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -33,7 +34,7 @@ def reduce(**what):
     return json.loads(line)
 
 t = headrace.init(rank=rank, world_size=world)
-stream = headrace.dataset("rows").batches(100, rounds=True, max_wait=float(sys.argv[6]))
+stream = headrace.dataset("rows").batches(100, max_wait=float(sys.argv[6]))  # rounds are the default here
 step = t.last_step
 try:
     for b in stream:
@@ -153,7 +154,7 @@ def test_a_rank_that_closes_early_lets_the_others_know_and_save(job: Any) -> Non
 import os, sys
 import headrace
 t = headrace.init(rank=int(sys.argv[1]), world_size=2)
-s = headrace.dataset("rows").batches(100, rounds=True)
+s = headrace.dataset("rows").batches(100)
 for b in s:
     s.step(b.number)
     print("round", b.number, flush=True)
@@ -186,3 +187,45 @@ def test_agent_and_master_end_and_come_again(job: Any) -> None:
         os.unlink(job.socket)
         up = job.up("--model", "replicated")
     judge(group, ranks, 30_000)
+
+
+def test_a_rank_that_stands_still_beside_one_that_waits_is_named(job: Any) -> None:
+    """Without rounds: rank 0 has the only rows and waits for rank 1, as in all-reduce, and
+    rank 1 waits for rows. Status and the log name both, and what to do."""
+    job.write(60, files=1)
+    job.up("--model", "replicated")
+    job.apply()
+    code = """
+import sys
+import headrace
+t = headrace.init(rank=int(sys.argv[1]), world_size=2)
+s = headrace.dataset("rows").batches(100, rounds=False)
+print("opened", flush=True)
+if t.rank == 0:
+    b = next(s)
+    print("has", len(b), flush=True)
+    sys.stdin.read()
+    s.step(1)
+else:
+    print("got", len(list(s)), flush=True)
+"""
+    holds = job.trainer("import sys; sys.argv[1:] = ['0']\n" + code, stdin=True)
+    holds.printed(2)
+    waits = job.helper(code, "1")
+
+    def told() -> Any:
+        return json.loads(job.headrace("dataset", "list", "-o", "json").stdout)[0]["imbalance"]
+
+    deadline = time.monotonic() + 120
+    while (said := told()) is None:
+        assert time.monotonic() < deadline, job.logs()
+        time.sleep(0.1)
+    assert {k: said[k] for k in ("idle", "busy", "leases")} == {"idle": 1, "busy": 0, "leases": 1}
+    assert "rank 1 waits for rows while rank 0 has 1 leases" in job.headrace("dataset", "status", "rows").stdout
+    while "idle=1 busy=0" not in job.logs():
+        assert time.monotonic() < deadline, job.logs()
+        time.sleep(0.1)
+    holds.process.stdin.close()
+    assert "got 0" in waits.ended()
+    holds.ended()
+    assert told() is None

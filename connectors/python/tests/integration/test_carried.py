@@ -68,7 +68,7 @@ import headrace, json, os, sys, time
 
 path, last = sys.argv[1], int(sys.argv[2])
 headrace.init(rank=1, world_size=2)
-with headrace.dataset("rows").batches(50) as stream:
+with headrace.dataset("rows").batches(50, rounds=False) as stream:
     step = 0
     if os.path.exists(path):
         kept = json.load(open(path))

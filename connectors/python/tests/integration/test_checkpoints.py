@@ -34,7 +34,8 @@ class Checkpointer(headrace.Checkpointer):
 
 seen = np.zeros(cfg["rows"], np.int64)
 trainer = headrace.init()
-with headrace.dataset("rows").batches(50) as stream, Checkpointer(cfg["dir"], stream, **cfg.get("options", {})) as ck:
+stream = headrace.dataset("rows").batches(50, rounds=False)
+with stream, Checkpointer(cfg["dir"], stream, **cfg.get("options", {})) as ck:
     restored = ck.restore()
     if restored is not None:
         seen = restored.state["seen"]
@@ -451,7 +452,8 @@ class Checkpointer(headrace.Checkpointer):
 
 trainer = headrace.init()
 seen, saves = np.zeros(cfg["rows"], np.int64), 0
-with headrace.dataset("rows").batches(50) as stream, Checkpointer(cfg["dir"], stream, sharded=cfg["sharded"]) as ck:
+stream = headrace.dataset("rows").batches(50, rounds=False)
+with stream, Checkpointer(cfg["dir"], stream, sharded=cfg["sharded"]) as ck:
     restored = ck.restore()
     if restored is not None:
         seen, saves = restored.state["seen"], restored.state["saves"]

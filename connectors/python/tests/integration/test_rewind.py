@@ -22,7 +22,7 @@ import numpy as np
 
 cfg = json.loads(os.environ["TRAINER"])
 trainer = headrace.init()
-with headrace.dataset("rows").batches(50) as stream, headrace.Checkpointer(cfg["dir"], stream) as ck:
+with headrace.dataset("rows").batches(50, rounds=False) as stream, headrace.Checkpointer(cfg["dir"], stream) as ck:
     restored = ck.restore()
     step = restored.step if restored is not None else 0
     print("restored", step, flush=True)

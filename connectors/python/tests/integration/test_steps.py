@@ -134,7 +134,7 @@ headrace.Checkpointer(sys.argv[1]).restore()
 print("restored", flush=True)
 stream = None
 while line := sys.stdin.readline().split():
-    stream = stream or headrace.dataset("rows").batches(50)
+    stream = stream or headrace.dataset("rows").batches(50, rounds=False)
     if line[0] == "idle":
         stream.step(int(line[1]), batches=0)
     else:
@@ -157,7 +157,7 @@ def pair(job: Any, tmp_path: Path) -> Iterator[Any]:
         other.process.stdin.write(f"{line}\n".encode())
         other.process.stdin.flush()
 
-    with headrace.dataset("rows").batches(50) as stream:
+    with headrace.dataset("rows").batches(50, rounds=False) as stream:
         ck = headrace.Checkpointer(tmp_path, stream)
         assert ck.restore() is None
         yield stream, ck, tell, [next(stream)["id"].tolist() for _ in range(2)]

@@ -1,0 +1,66 @@
+package serve
+
+import (
+	"context"
+	"time"
+
+	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/shardsvc"
+)
+
+// imbalanceEvery is how often the log looks for ranks that stand still.
+const imbalanceEvery = 5 * time.Second
+
+// imbalance of a dataset. Only the ranks of a replicated model train in step.
+func (l *loop) imbalance(dataset shardsvc.DatasetID) *shardsvc.Imbalance {
+	if l.s.cfg.Model != shardsvc.Replicated {
+		return nil
+	}
+	return l.core.Imbalance(dataset)
+}
+
+func imbalanceProto(i *shardsvc.Imbalance) *headracev1.Imbalance {
+	if i == nil {
+		return nil
+	}
+	return &headracev1.Imbalance{Idle: i.Idle, Busy: i.Busy, Leases: uint32(i.Leases), Seconds: time.Duration(i.Still).Seconds()}
+}
+
+// WatchImbalance says in the log when a rank begins to wait beside one that stands still.
+// It returns when ctx or the server ends.
+func (s *Server) WatchImbalance(ctx context.Context) {
+	told := map[string]bool{}
+	every := time.NewTicker(imbalanceEvery)
+	defer every.Stop()
+	for s.cfg.Model == shardsvc.Replicated {
+		select {
+		case <-ctx.Done():
+			return
+		case <-every.C:
+		}
+		now := map[string]*shardsvc.Imbalance{}
+		err := s.view(ctx, func(l *loop) {
+			for _, d := range l.core.Datasets() {
+				if i := l.imbalance(d.ID); i != nil {
+					now[d.Name] = i
+				}
+			}
+		})
+		if err != nil {
+			return
+		}
+		for name := range told {
+			if now[name] == nil {
+				delete(told, name)
+			}
+		}
+		for name, i := range now {
+			if !told[name] {
+				told[name] = true
+				s.cfg.Logger.Warn("a rank waits for rows while another one holds some, and nobody makes progress: ranks that train in step read with rounds "+
+					"(leave out rounds=False), or each takes part in every step", "dataset", name, "idle", i.Idle, "busy", i.Busy, "leases", i.Leases,
+					"for", time.Duration(i.Still).Round(time.Second).String())
+			}
+		}
+	}
+}
