@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import random
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -353,3 +354,45 @@ for i in range(100):
     child.process.stdin.close()
     child.ended()
     assert child.process.returncode == 3
+
+
+def certificates(folder: Path) -> None:
+    """An authority, and three certificates that it has signed."""
+    if shutil.which("openssl") is None:
+        pytest.fail("openssl is missing: it makes the certificates of this test", pytrace=False)
+
+    def openssl(*args: str) -> None:
+        subprocess.run(["openssl", *args], cwd=folder, check=True, capture_output=True)
+
+    new = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    openssl("req", "-x509", *new, "-keyout", "ca.key", "-out", "ca.crt", "-days", "2", "-subj", "/CN=ca")
+    (folder / "names").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\nextendedKeyUsage=serverAuth,clientAuth\n")
+    for name in ("master", "producer", "other"):
+        openssl("req", *new, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
+        sign = ["-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", "names"]
+        openssl("x509", "-req", "-in", f"{name}.csr", "-out", f"{name}.crt", *sign)
+
+
+def test_over_tls_the_role_of_the_certificate_counts(job: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    certificates(job.folder)
+    state = Path(job.env["HEADRACE_STATE"])
+
+    def settle(env: dict[str, str], name: str) -> None:
+        for variable, file in (("CERT", f"{name}.crt"), ("KEY", f"{name}.key"), ("CA", "ca.crt")):
+            env[f"HEADRACE_TLS_{variable}"] = str(job.folder / file)
+
+    settle(job.env, "master")
+    job.env["HEADRACE_ROLE"] = "pusher=producer"
+    start(job)
+    monkeypatch.setenv("HEADRACE_STATE", "/nowhere")
+    monkeypatch.setenv("HEADRACE_MASTER", (state / "master.addr").read_text().strip())
+    with pytest.raises(headrace.MasterUnavailable):  # without TLS
+        headrace.push("clicks", [{"number": 1}], patience=0)
+    for name in ("CERT", "KEY", "CA"):
+        monkeypatch.setenv(f"HEADRACE_TLS_{name}", "set below")
+    settle(os.environ, "other")  # type: ignore[arg-type]
+    with pytest.raises(headrace.PushError, match="pusher"):
+        headrace.push("clicks", [{"number": 1}])
+    assert headrace.push("clicks", [{"number": 1}], token_file=str(state / "token")).records == 1
+    settle(os.environ, "producer")  # type: ignore[arg-type]
+    assert headrace.push("clicks", rows(0, 500)).records == 500
