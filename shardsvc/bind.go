@@ -43,6 +43,7 @@ func (ck *checkpoints) bound(k *keptCut, path string) {
 	ck.putCut(k)
 	ck.reportCut(ReportCutBound, k, "")
 	ck.replaced(k)
+	ck.loadedBefore(k)
 	ck.outdated(k)
 	ck.kind.bound(k)
 }
@@ -53,6 +54,17 @@ func (ck *checkpoints) replaced(k *keptCut) {
 	for _, x := range slices.Clone(ck.cuts) {
 		if x != k && x.state == CutBound && x.path == k.path && k.path != "" {
 			ck.forgetCut(x, fmt.Sprintf("cut %016x has taken its place at %s", k.id, k.path))
+		}
+	}
+}
+
+// loadedBefore drops older cuts without a manifest. A framework carried them, they are bound
+// because it has loaded them, and nobody else would ever remove them. Example: a program
+// that is started 18 times, and loads its own file each time, leaves one such cut.
+func (ck *checkpoints) loadedBefore(k *keptCut) {
+	for _, x := range slices.Clone(ck.cuts) {
+		if x != k && x.state == CutBound && x.path == "" && x.rank == k.rank && ck.after(k, x) {
+			ck.forgetCut(x, fmt.Sprintf("a framework carries it, and cut %016x is newer", k.id))
 		}
 	}
 }
