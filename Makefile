@@ -121,6 +121,15 @@ MVN := mvn -q -B -f connectors/pom.xml
 test-java: build ## the Java client for pushed records against the real binary (needs java 11 or newer, and mvn); not in `make test` yet
 	HEADRACE_BIN="$(CURDIR)/$(BIN)" $(MVN) -pl java test
 
+.PHONY: test-tf test-tf-215 test-tf-221
+test-tf: test-tf-215 test-tf-221 ## headrace.tensorflow with a real TensorFlow 2.15 and 2.21; the first time it installs both, for the CPU, into ~/.cache/headrace
+test-tf-215: build ## of it TensorFlow 2.15: dataset, Estimator, Keras 2
+	@python="$$($(PYTHON) connectors/python/tests_tf/install_tf.py 2.15)" && cd connectors/python && TF_CPP_MIN_LOG_LEVEL=2 \
+	  HEADRACE_BIN="$(CURDIR)/$(BIN)" PYTHONPATH="$(CURDIR)/connectors/python/src" "$$python" -m pytest -q tests_tf
+test-tf-221: build ## of it TensorFlow 2.21: dataset, Keras 3
+	@python="$$($(PYTHON) connectors/python/tests_tf/install_tf.py 2.21)" && cd connectors/python && TF_CPP_MIN_LOG_LEVEL=2 \
+	  HEADRACE_BIN="$(CURDIR)/$(BIN)" PYTHONPATH="$(CURDIR)/connectors/python/src" "$$python" -m pytest -q tests_tf
+
 .PHONY: wheel
 wheel: build venv ## the Python package with the binary in it, tried in a fresh environment
 	@mkdir -p connectors/python/src/headrace/bin
@@ -306,6 +315,9 @@ bench-freshness: build venv ## age of records in Python at 10,000/s, against con
 	$(PY) -m bench.freshness.bench
 bench-flash: build venv ## what a save in memory blocks, what a restore from it costs
 	$(PY) -m bench.flash.bench
+.PHONY: bench-tf
+bench-tf: build venv ## input of a trivial Estimator, against TFRecord + parse_example; not in `make bench`
+	$(PY) -m bench.tensorflow.bench
 bench: build venv ## all of them; rewrites docs/BENCHMARKS.md
 	$(PY) bench/run.py
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import headrace
 import numpy as np
 import pytest
-from agent import Agent
+from agent import CALL, Agent
 from headrace import _manifest as manifest
 from saving import Agents, calls, stepped
 
@@ -97,3 +97,56 @@ def test_a_step_that_nobody_has_said_is_refused_at_once(ck: headrace.Checkpointe
     with pytest.raises(ValueError, match="step 3, but the last step that this rank has said is 2"):
         ck.bind(3, dcp)
     assert calls(agent) == []
+
+
+def prefix(tmp_path: Path) -> list[Path]:
+    """A checkpoint as TensorFlow writes it."""
+    files = [tmp_path / name for name in ("model.ckpt-7.index", "model.ckpt-7.data-00000-of-00001")]
+    for file in files:
+        file.write_bytes(file.name.encode())
+    (tmp_path / "checkpoint").write_text("model_checkpoint_path: ...")
+    return files
+
+
+def test_the_files_of_a_prefix_are_one_checkpoint(ck: headrace.Checkpointer, agent: Agent, tmp_path: Path) -> None:
+    files = prefix(tmp_path)
+    with ck.exact() as cut:
+        cut.path = tmp_path / "model.ckpt-7"
+        assert cut.cut is None
+        with pytest.raises(ValueError, match="there is no cut yet"):
+            ck.bind(cut, files=files)
+    bound = ck.bind(cut, files=files)
+    assert bound == str(tmp_path / "model.ckpt-7.headrace-manifest.json")
+    told = {c["call"]: c["path"] for c in agent.of(CALL)}
+    assert told == {"ask": bound, "bind": bound}  # not carried: nobody else has it
+    found = manifest.load(bound)
+    assert [file["path"] for file in found.files] == ["model.ckpt-7.data-00000-of-00001", "model.ckpt-7.index"]
+    assert manifest.verify(found) is None
+    files[0].write_bytes(b"another")
+    assert "model.ckpt-7.index" in str(manifest.verify(found))
+
+
+def test_what_is_no_checkpoint_of_a_prefix_is_refused_by_name(
+    ck: headrace.Checkpointer, agent: Agent, tmp_path: Path
+) -> None:
+    files = prefix(tmp_path)
+    elsewhere = tmp_path / "saved" / "more.index"
+    elsewhere.parent.mkdir()
+    elsewhere.write_bytes(b"x")
+    cut = ck.cut()
+    with pytest.raises(headrace.CheckpointError, match="files= names no file"):
+        ck.bind(cut, tmp_path / "model.ckpt-7", files=[])
+    with pytest.raises(headrace.CheckpointError, match=r"more.index does not lie in .*: bind files of one folder"):
+        ck.bind(cut, tmp_path / "model.ckpt-7", files=[*files, elsewhere])
+    with pytest.raises(ValueError, match="only in a shared model they differ"):
+        ck.bind(cut, tmp_path / "model.ckpt-7", files=files, step=1480)
+    with pytest.raises(ValueError, match="needs the path"):
+        ck.bind(cut, files=files)
+    assert not agent.bound
+
+
+def test_a_block_that_raises_leaves_no_cut(ck: headrace.Checkpointer, agent: Agent) -> None:
+    with pytest.raises(OSError, match="disk"), ck.exact() as cut:
+        raise OSError("disk")
+    assert cut.cut is None
+    assert "ask" not in calls(agent)

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 TESTS = Path(__file__).parent.parent / "tests"
 
 
@@ -33,3 +35,11 @@ def pytest_configure(config: Any) -> None:
     """TensorFlow's own modules warn of each other."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     config.addinivalue_line("filterwarnings", "default")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """TensorFlow takes a while to start, and the tests start it often: on a busy machine
+    that is minutes. The deadline only ends a hang."""
+    for item in items:
+        if not any(item.iter_markers("timeout")):
+            item.add_marker(pytest.mark.timeout(1800))

@@ -16,12 +16,25 @@ File map:
     _input.py       dataset(), Input: the stream below a tf.data.Dataset
     _chain.py       which transformations keep the batches countable
     _cluster.py     rank and world size from TF_CONFIG
+    _prefix.py      checkpoints that TensorFlow writes under a prefix, with their manifests
+    estimator.py    Estimator: local, and with parameter servers
+    keras.py        a callback for Model.fit
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from ._chain import input_of
 from ._cluster import Task, task
 from ._input import Input, dataset
 
-__all__ = ["Input", "Task", "dataset", "input_of", "task"]
+
+def estimator(estimator: Any, checkpointer: Any = None) -> Any:
+    """As `headrace.tensorflow.estimator.Trainable`: an Estimator whose checkpoints know their records."""
+    from .estimator import Trainable
+
+    return Trainable(estimator, checkpointer)
+
+
+__all__ = ["Input", "Task", "dataset", "estimator", "input_of", "task"]

@@ -7,6 +7,7 @@ nobody could say which records are in the model, so it is refused by its name.
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 #: Classes of tf.data, without "_" and "Dataset".
@@ -32,14 +33,11 @@ def input_of(dataset: Any) -> Any:
     while True:
         found = getattr(at, "_headrace_input", None)
         if found is not None:
-            if dataset.options().deterministic is False:
+            if _deterministic(dataset) is False:
                 raise ValueError(
                     "options.deterministic=False: elements may come in another order than their records. Leave it out"
                 )
             return found
-        if type(at).__name__ == "DatasetV1Adapter":
-            at = at._dataset
-            continue
         below = at._inputs()
         name = type(at).__name__.strip("_").removesuffix("Dataset")
         if len(below) != 1 or (name not in _COUNTABLE and name != "FlatMap"):
@@ -55,6 +53,23 @@ def input_of(dataset: Any) -> Any:
         if name == "FlatMap" and _below(at) is not None:
             raise _uncountable(name)
         at = below[0]
+
+
+def pulls_ahead(dataset: Any) -> str:
+    """The transformation that pulls batches ahead of the model; empty: there is none."""
+    at = dataset
+    while getattr(at, "_headrace_input", None) is None:
+        name = type(at).__name__.strip("_").removesuffix("Dataset")
+        if name in ("Prefetch", "ParallelMap"):
+            return "prefetch()" if name == "Prefetch" else "map(num_parallel_calls=)"
+        at = at._inputs()[0]
+    return ""
+
+
+def _deterministic(dataset: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # in a graph TensorFlow warns that options may be out of date
+        return dataset.options().deterministic
 
 
 def _below(at: Any) -> Any:

@@ -1,0 +1,402 @@
+"""Estimator: checkpoints that know their records, local and with parameter servers.
+
+    model = tf.estimator.DNNLinearCombinedClassifier(..., config=RunConfig(save_checkpoints_steps=1000))
+    trainable = headrace.tensorflow.estimator(model)
+    trainable.train(lambda: headrace.tensorflow.dataset("clicks", 1024).map(features_and_label))
+
+Only TensorFlow up to 2.15 has Estimator.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+from headrace._checkpoint import Checkpointer
+from headrace._errors import CheckpointError
+from headrace._trainer import Trainer
+
+from . import _chain, _prefix, _roles
+from ._cluster import CHIEFS, Task, init_by_task, task
+from ._input import Input
+
+log = logging.getLogger("headrace")
+
+AGAIN = 75  # exit status: the parameter servers were lost, start this process again
+OTHERS_SECONDS = 180.0  # for the others of a group to end that has lost its model
+_OTHERS_PAUSE = 0.5
+
+
+class Trainable:
+    """An Estimator that trains on Headrace's records.
+
+    estimator: any `tf.estimator.Estimator`, canned ones too. Its model_dir holds the
+    checkpoints. checkpointer: a `headrace.Checkpointer` of that folder; by default one is
+    made. RunConfig says when to save (save_checkpoints_steps or _secs) and how many
+    checkpoints stay (keep_checkpoint_max).
+
+    Each checkpoint has a manifest with its records. train() goes back to the newest one
+    that has, and its records do not come again. What it cannot count it refuses: an
+    input that does not come from `headrace.tensorflow.dataset`, or goes through shuffle(),
+    batch(), repeat() and the like.
+
+    With parameter servers in TF_CONFIG: see docs/tensorflow.md.
+    """
+
+    def __init__(self, estimator: Any, checkpointer: Checkpointer | None = None) -> None:
+        self.inner = estimator
+        self.model_dir = os.path.abspath(estimator.model_dir)
+        self.task: Task = task()
+        self._checkpointer = checkpointer
+        if checkpointer is not None and checkpointer.dir != self.model_dir:
+            raise ValueError(
+                f"the Checkpointer's folder is {checkpointer.dir}, and the Estimator's model_dir {self.model_dir}: "
+                "make them the same"
+            )
+        # What this process's model is the same as, after a train(): a checkpoint, or None for
+        # a new model; and how many batches are in it.
+        self._kept: tuple[str | None, int] | None = None
+        #: The Estimator that trains: the given one's model, with our saver.
+        self.estimator = tf.estimator.Estimator(
+            self._model_fn,
+            model_dir=estimator.model_dir,
+            config=estimator.config,
+            warm_start_from=getattr(estimator, "_warm_start_settings", None),
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        """evaluate(), predict(), export_saved_model() and the rest are the Estimator's."""
+        if name.startswith("_") or "inner" not in self.__dict__:
+            raise AttributeError(name)
+        return getattr(self.inner, name)
+
+    @property
+    def is_chief(self) -> bool:
+        return self.task.type in CHIEFS
+
+    def train(
+        self,
+        input_fn: Callable[..., tf.data.Dataset],
+        hooks: Sequence[Any] | None = None,
+        steps: int | None = None,
+        max_steps: int | None = None,
+        saving_listeners: Sequence[Any] | None = None,
+    ) -> Trainable:
+        """As Estimator.train(). It may be called again: it goes on.
+
+        Raises ValueError, CheckpointError, Fenced; of an error in reading the records it
+        raises that, not the text that TensorFlow makes of it.
+        """
+        trainer = init_by_task()
+        self._check(trainer)
+        if self._checkpointer is None and self.is_chief:  # a worker saves nothing
+            self._checkpointer = Checkpointer(self.model_dir)
+        run = _Run(self, trainer, self._checkpointer)
+        self._run = run
+        hook = _ChiefHook(run, list(saving_listeners or ())) if self.is_chief else _StepHook(run)
+        try:
+            self.estimator.train(run.counted(input_fn), [hook, *(hooks or ())], steps, max_steps)
+        except tf.errors.OpError as error:
+            if run.input is not None and run.input.error is not None:
+                raise run.input.error from error
+            raise
+        return self
+
+    def train_and_evaluate(self, train_spec: Any, eval_spec: Any) -> None:
+        """As tf.estimator.train_and_evaluate(), for this process's task of TF_CONFIG.
+
+        The chief and the workers train. A parameter server serves, and ends when the
+        chief has ended. An evaluator evaluates each new checkpoint that has its records,
+        and ends after the last one. Without TF_CONFIG this process trains, and evaluates
+        after each checkpoint, at most every `throttle_secs`.
+        """
+        _roles.run(self, train_spec, eval_spec)
+
+    def _check(self, trainer: Trainer) -> None:
+        shared, servers = trainer.model == "shared", self.task.servers > 0
+        if servers and not shared:
+            raise ValueError(
+                f"TF_CONFIG has parameter servers, so the model outlives its trainers, and this job's model is "
+                f"{trainer.model!r}: start the master with --model shared"
+            )
+        if shared and not servers:
+            raise ValueError(
+                "this Estimator's model lives in this process, and the job's model is 'shared': start the master with "
+                "--model replicated, or name parameter servers in TF_CONFIG"
+            )
+        if not servers and trainer.world_size > 1 and trainer.model != "private":
+            raise ValueError(
+                f"{trainer.world_size} processes and no parameter server: each would train a model of its own. Use "
+                "parameter servers, or one process, or --model private"
+            )
+
+    def _model_fn(self, features: Any, labels: Any, mode: Any, config: Any) -> Any:
+        spec = self.inner.model_fn(features=features, labels=labels, mode=mode, config=config)
+        if mode != tf.estimator.ModeKeys.TRAIN:
+            return spec
+        if spec.scaffold is not None and spec.scaffold.saver is not None:
+            raise ValueError("the model_fn gives a Scaffold with a Saver of its own: leave the Saver out")
+        return spec._replace(scaffold=_Scaffold(self._run, spec.scaffold))
+
+
+class _Run:
+    """One train(): what its hooks, its Saver and its Scaffold share."""
+
+    def __init__(self, owner: Trainable, trainer: Trainer, checkpointer: Checkpointer | None) -> None:
+        self.owner = owner
+        self.trainer = trainer
+        self.checkpointer = checkpointer
+        self.config = owner.inner.config
+        self.folder = owner.model_dir
+        self.input: Input | None = None
+        self.scaffold: _Scaffold | None = None
+        self.saved = -1  # of the newest checkpoint: its global step if the model is shared, else its batches
+        self.shared = trainer.model == "shared"
+        self._sessions = 0
+
+    def counted(self, input_fn: Callable[..., Any]) -> Callable[..., Any]:
+        """input_fn, whose dataset is checked."""
+        names = set(inspect.signature(input_fn).parameters)
+
+        def checked(mode: Any = None, params: Any = None, config: Any = None) -> Any:
+            told = {"mode": mode, "params": params, "config": config}
+            dataset = input_fn(**{name: value for name, value in told.items() if name in names})
+            if not isinstance(dataset, tf.data.Dataset):
+                raise ValueError(
+                    f"input_fn gave a {type(dataset).__name__}: give a tf.data.Dataset, so that it can be counted"
+                )
+            self.input = _chain.input_of(dataset)
+            ahead = _chain.pulls_ahead(dataset)
+            if ahead and self.shared and self.owner.is_chief:
+                raise ValueError(
+                    f"{ahead} on the chief of a shared model: an exact save waits until all that was pulled is in the "
+                    "model. Leave it out on the chief; the agent reads ahead in a process of its own"
+                )
+            return dataset
+
+        return checked
+
+    def session_begins(self) -> None:
+        """A second session of one train() means that the parameter servers were lost, and
+        the model with them. TensorFlow would go on with an old model and say nothing."""
+        self._sessions += 1
+        if self._sessions > 1:
+            log.error(
+                "a parameter server was lost, and the model with it: this process ends with status %d. Start it again: "
+                "all go back to the newest checkpoint", AGAIN
+            )  # fmt: skip
+            logging.shutdown()
+            os._exit(AGAIN)
+
+    def begin(self, session: Any) -> None:
+        """Makes the model of a session on the chief: it lives on the servers, or it is that
+        of the newest checkpoint, or it is new."""
+        scaffold = self.scaffold
+        assert scaffold is not None
+        if self.shared and not len(session.run(scaffold.missing)):
+            log.warning("the model lives on the parameter servers: training goes on with it, and nothing is loaded")
+            _prefix.tell_tensorflow(self.trainer, self.folder)
+            self.saved = next((m.step for m in _prefix.bound(self.trainer, self.folder)), -1)
+            return
+        prefix = self._where_to_begin()
+        if prefix is None:
+            _prefix.warn_of_unbound(self.trainer, self.folder)
+            session.run(scaffold.real_init_op, feed_dict=scaffold.init_feed_dict)
+            if scaffold.real_init_fn is not None:
+                scaffold.real_init_fn(session)
+        else:
+            scaffold.saver.load(session, prefix)
+            self.saved = self.trainer.last_step
+        self.owner._kept = prefix, self.trainer.last_step
+        _prefix.tell_tensorflow(self.trainer, self.folder, prefix)
+
+    def _where_to_begin(self) -> str | None:
+        """The checkpoint to load; None: the model is new. A process goes back once: a
+        second train() loads what the first one has saved at its end."""
+        kept = self.owner._kept
+        if self.shared or kept is None:
+            restored = self._restored()
+            return None if restored is None else str(restored.path)
+        prefix, step = kept
+        if step != self.trainer.last_step:
+            raise CheckpointError(
+                f"the last train() ended with an error, and the {self.trainer.last_step - step} batches that it had "
+                "trained since its last checkpoint are lost: start this process again, then they come again"
+            )
+        return prefix
+
+    def _restored(self) -> Any:
+        """The newest checkpoint, once no other process has anything of a model that is lost."""
+        deadline = time.monotonic() + OTHERS_SECONDS
+        while True:
+            assert self.checkpointer is not None
+            restored = self.checkpointer.restore()
+            if restored is not None or not self.trainer.not_restored:
+                return restored
+            if time.monotonic() > deadline:
+                raise CheckpointError(
+                    f"the parameter servers have lost the model, and others still train: {self.trainer.not_restored}. "
+                    "End all workers and start them again"
+                )
+            time.sleep(_OTHERS_PAUSE)
+
+    def step(self) -> None:
+        """The oldest batch is in the model."""
+        assert self.input is not None
+        self.input.step()
+
+    def save(self, session: Any, global_step: Any, listeners: Sequence[Any]) -> bool:
+        """Saves the model with its records; True: a listener asks to stop."""
+        scaffold, checkpointer = self.scaffold, self.checkpointer
+        assert scaffold is not None
+        assert checkpointer is not None
+        with checkpointer.exact() as cut:
+            step = int(session.run(global_step))  # anew: others have trained until now
+            for listener in listeners:
+                listener.before_save(session, step)
+            graph = bool(getattr(self.config, "checkpoint_save_graph_def", True))
+            path = os.path.join(self.folder, _prefix.NAME)
+            _prefix.make_room(f"{path}-{step}", self.saved)
+            cut.path = scaffold.saver.save(
+                session, path, global_step=step, write_state=False, write_meta_graph=graph
+            )  # fmt: skip
+        checkpointer.bind(cut, files=_prefix.files_of(str(cut.path)), step=step if self.shared else None)
+        self.saved = self.now(step)
+        self.owner._kept = str(cut.path), self.trainer.last_step
+        _prefix.retain(self.trainer, self.folder, self.config.keep_checkpoint_max or 0)
+        _prefix.tell_tensorflow(self.trainer, self.folder)
+        log.info("saved %s with its records", cut.path)
+        stops = [listener.after_save(session, step) for listener in listeners]
+        return any(stops)
+
+    def now(self, global_step: int) -> int:
+        """What `saved` would be of a checkpoint of now."""
+        return global_step if self.shared else self.trainer.last_step
+
+    def end(self) -> None:
+        """Gives back what was pulled ahead and is not trained."""
+        assert self.input is not None
+        self.input.give_back()
+
+
+class _Saver(tf.compat.v1.train.Saver):
+    """Goes back only where Headrace does."""
+
+    def __init__(self, run: _Run) -> None:
+        # Checkpoints are removed with their manifests, by us: TensorFlow would remove
+        # the old one before the new one is bound.
+        super().__init__(sharded=True, max_to_keep=None, defer_build=True, save_relative_paths=True)
+        self._run = run
+
+    def restore(self, sess: Any, save_path: str) -> None:
+        """TensorFlow calls it with the newest checkpoint of its list."""
+        self._run.begin(sess)
+
+    def load(self, session: Any, prefix: str) -> None:
+        super().restore(session, prefix)
+
+
+class _Scaffold(tf.compat.v1.train.Scaffold):
+    """The model's Scaffold; init_op and init_fn are ours, and run what was there."""
+
+    def __init__(self, run: _Run, inner: Any) -> None:
+        kept = ("init_op", "ready_op", "ready_for_local_init_op", "local_init_op", "summary_op")
+        told = {name: getattr(inner, name) for name in kept} if inner is not None else {}
+        feed = inner.init_feed_dict if inner is not None else None
+        super().__init__(init_feed_dict=feed, saver=_Saver(run), **told)
+        self._run = run
+        self.real_init_fn = inner.init_fn if inner is not None else None
+        #: Names of the model's variables that are not there yet.
+        self.missing: Any = None
+        run.scaffold = self
+
+    def finalize(self) -> Any:
+        """TensorFlow calls it at the beginning of each session."""
+        self._run.session_begins()
+        missing = tf.compat.v1.report_uninitialized_variables(tf.compat.v1.global_variables())
+        self.missing = tf.identity(missing)  # TensorFlow warns of an op that nothing uses in the graph
+        return super().finalize()
+
+    @property
+    def init_op(self) -> Any:
+        return None
+
+    @property
+    def real_init_op(self) -> Any:
+        return super().init_op
+
+    @property
+    def init_fn(self) -> Any:
+        return self._run.begin
+
+
+class _StepHook(tf.compat.v1.train.SessionRunHook):
+    """Says after each run that its batch is in the model."""
+
+    def __init__(self, run: _Run) -> None:
+        self._run = run
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        self._run.step()
+
+    def end(self, session: Any) -> None:
+        self._run.end()
+
+
+class _ChiefHook(tf.compat.v1.train.CheckpointSaverHook):
+    """Steps, then saves when it is time. An Estimator that is given a CheckpointSaverHook
+    makes none of its own."""
+
+    def __init__(self, run: _Run, listeners: list[Any]) -> None:
+        self._run = run
+        self._listeners = listeners  # the Estimator adds to it
+        self._global_step: Any = None
+        config = run.config
+        every = {"every_secs": config.save_checkpoints_secs, "every_steps": config.save_checkpoints_steps}
+        self._timer = tf.compat.v1.train.SecondOrStepTimer(**every) if any(every.values()) else None
+
+    def begin(self) -> None:
+        self._global_step = tf.compat.v1.train.get_global_step()
+        for listener in self._listeners:
+            listener.begin()
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        if self._timer is not None:
+            self._timer.update_last_triggered_step(int(session.run(self._global_step)))
+
+    def before_run(self, run_context: Any) -> Any:
+        return tf.compat.v1.train.SessionRunArgs(self._global_step)
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        self._run.step()
+        if self._timer is None or not self._timer.should_trigger_for_step(int(run_values.results) + 1):
+            return
+        step = int(run_context.session.run(self._global_step))
+        if not self._timer.should_trigger_for_step(step):
+            return
+        self._timer.update_last_triggered_step(step)
+        try:
+            stop = self._run.save(run_context.session, self._global_step, self._listeners)
+        except CheckpointError as error:
+            if self._run.trainer.control.fault is not None:
+                raise
+            log.warning("a checkpoint was not saved; training goes on: %s", error)
+            return
+        if stop:
+            run_context.request_stop()
+
+    def end(self, session: Any) -> None:
+        self._run.end()
+        step = int(session.run(self._global_step))
+        if self._run.now(step) != self._run.saved:
+            self._run.save(session, self._global_step, self._listeners)
+        for listener in self._listeners:
+            listener.end(session, step)
+
+
+__all__ = ["AGAIN", "Trainable"]

@@ -1,0 +1,155 @@
+"""A callback for Keras: Model.fit whose checkpoints know their records.
+
+    clicks = headrace.tensorflow.dataset("clicks", 1024).map(features_and_label)
+    callback = headrace.tensorflow.keras.HeadraceCallback(clicks, "checkpoints", every=1000)
+    model.fit(clicks, callbacks=[callback])
+
+For Keras 2.15 and Keras 3 with the TensorFlow backend.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from headrace._checkpoint import Checkpointer
+from headrace._errors import CheckpointError
+from headrace._restore import Restored
+
+from . import _chain
+
+log = logging.getLogger("headrace")
+
+
+class HeadraceCallback(tf.keras.callbacks.Callback):
+    """Says after each batch that it is in the model, and saves checkpoints with their records.
+
+    dataset: the tf.data.Dataset that is given to fit(). It may pull batches ahead
+    (prefetch, parallel map); what it must not do is listed at `input_of`.
+    checkpoints: a folder, or a `headrace.Checkpointer`; None saves nothing. every: batches
+    between two checkpoints; 0: only when training ends.
+
+    When training begins, the newest checkpoint is restored: weights, the optimizer's
+    variables and the records, which do not come again. The model must be built and
+    compiled before, for example by an Input layer. `initial_step` is where it began.
+
+    model.fit with steps_per_execution above 1 is refused: Keras does not tell a callback
+    about a last execution that is shorter. So is more than one epoch without
+    steps_per_epoch: say `passes:` in the dataset's spec.
+    """
+
+    def __init__(
+        self,
+        dataset: tf.data.Dataset,
+        checkpoints: str | os.PathLike[str] | Checkpointer | None = None,
+        *,
+        every: int = 0,
+    ) -> None:
+        super().__init__()
+        if every < 0:
+            raise ValueError(f"every={every}; it is a number of batches, or 0")
+        if every and checkpoints is None:
+            raise ValueError(f"every={every} without checkpoints: say the folder")
+        self.input = _chain.input_of(dataset)
+        self.every = every
+        self._folder = None if checkpoints is None or isinstance(checkpoints, Checkpointer) else checkpoints
+        self._checkpointer = checkpoints if isinstance(checkpoints, Checkpointer) else None
+        #: Batches that were in the model when training began.
+        self.initial_step = 0
+        self._step = self._saved = 0
+        self._begun = False
+
+    # What Keras calls.
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Checks the settings and restores."""
+        self._check()
+        if not self._begun:
+            self._begun = True
+            self._restore()
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Steps the batch, and saves when it is time."""
+        self._step = self.input.step()
+        if self.every and self._step % self.every == 0:
+            self._save()
+
+    def on_train_end(self, logs: Any = None) -> None:
+        """Gives back what was pulled ahead and not trained, and saves the end."""
+        self.input.give_back()
+        if self._checkpointer is not None:
+            if self._step > self._saved:
+                self._save()
+            self._checkpointer._finish()
+            self._checkpointer._raise_unseen()
+
+    # What it does.
+
+    def _check(self) -> None:
+        per = getattr(self.model, "steps_per_execution", None) or getattr(self.model, "_steps_per_execution", None)
+        per = 1 if per is None else int(per.numpy() if hasattr(per, "numpy") else per)
+        if per > 1:
+            raise ValueError(
+                f"steps_per_execution={per}: Keras does not tell a callback how many batches the last execution had, "
+                "so nobody could say which records are in the model. compile(steps_per_execution=1)"
+            )
+        params = self.params or {}
+        if int(params.get("epochs") or 1) > 1 and params.get("steps") is None:
+            raise ValueError(
+                f"epochs={params['epochs']} without steps_per_epoch: the records end with the first epoch. Say "
+                "`passes:` in the dataset's spec and epochs=1, or say steps_per_epoch"
+            )
+        if self.input.stream._trainer.model == "shared":
+            raise ValueError(
+                "this model lives in this process, and the job's model is 'shared': start the master with "
+                "--model replicated"
+            )
+
+    def _variables(self) -> dict[str, list[Any]]:
+        model, optimizer = self.model, self.model.optimizer
+        if not model.built:
+            raise ValueError("the model is not built: give it an Input layer, or call model.build(), before fit()")
+        if optimizer is None:
+            raise ValueError("the model has no optimizer: compile() it before fit()")
+        # A second call does nothing. The old optimizers (keras.optimizers.legacy) have another name for it.
+        build = getattr(optimizer, "build", None) or optimizer._create_all_weights
+        build(model.trainable_variables)
+        return {"model": list(model.weights), "optimizer": _list(optimizer.variables)}
+
+    def _save(self) -> None:
+        if self._checkpointer is None:
+            return
+        self._checkpointer.save(self._step, self._variables())
+        self._saved = self._step
+
+    def _restore(self) -> None:
+        trainer = self.input.stream._trainer
+        if self._folder is not None:
+            self._checkpointer = Checkpointer(self._folder, self.input.stream)
+        if self._checkpointer is not None:
+            restored = self._checkpointer.restore()
+            if restored is not None:
+                self._load(restored)
+        self._step = self._saved = self.initial_step = trainer.last_step
+
+    def _load(self, restored: Restored) -> None:
+        for part, variables in self._variables().items():
+            values = restored.state[part]
+            have, want = [tuple(np.shape(v)) for v in values], [tuple(v.shape) for v in variables]
+            if have != want:
+                where = next((i for i, (a, b) in enumerate(zip(have, want)) if a != b), min(len(have), len(want)))
+                raise CheckpointError(
+                    f"{restored.path}: the {part} has {len(have)} variables there and {len(want)} here, and variable "
+                    f"{where} differs: build the model that was saved, or begin with another folder"
+                )
+            for variable, value in zip(variables, values):
+                variable.assign(value)
+        log.info("restored %s: training goes on behind step %d", restored.path, restored.step)
+
+
+def _list(variables: Any) -> list[Any]:
+    """Of an optimizer: a method in older versions of Keras, a list in newer ones."""
+    return list(variables() if callable(variables) else variables)

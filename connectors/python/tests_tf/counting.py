@@ -1,0 +1,136 @@
+"""A WideDeep model that counts its records id by id, as a program: python counting.py [OPTIONS]
+
+The variable `hist` has one number per record: how often it is in the model. It is saved and
+restored like every weight, so the checkpoints of TensorFlow tell which records are in them.
+
+KILL=PLACE,N: this process ends by SIGKILL at the N-th time that it comes to PLACE: "run"
+(after a run, before its step), "step" (behind it), "paused", "captured" (TensorFlow has
+written, the cut is not frozen), "frozen", "manifest", "renamed", "bound" of a save.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+import headrace
+import headrace.tensorflow
+import tensorflow as tf
+
+tf.compat.v1.logging.set_verbosity("ERROR")
+
+
+def model(args: argparse.Namespace) -> Any:
+    config = tf.estimator.RunConfig(
+        model_dir=args.dir,
+        save_checkpoints_steps=args.every,
+        keep_checkpoint_max=args.keep,
+        save_summary_steps=1 << 30,
+        log_step_count_steps=None,
+        experimental_max_worker_delay_secs=0,
+    )
+    dense = tf.feature_column.numeric_column("dense", shape=[3])
+    cat = tf.feature_column.categorical_column_with_identity("cat", 1000)
+    wide_deep = tf.estimator.DNNLinearCombinedClassifier(
+        linear_feature_columns=[cat],
+        dnn_feature_columns=[dense, tf.feature_column.embedding_column(cat, 4)],
+        dnn_hidden_units=[8],
+        config=config,
+    )
+
+    def counted(features: Any, labels: Any, mode: Any, config: Any) -> Any:
+        spec = wide_deep.model_fn(features=features, labels=labels, mode=mode, config=config)
+        hist = tf.compat.v1.get_variable("hist", [args.records], tf.int32, tf.zeros_initializer(), trainable=False)
+        if mode != tf.estimator.ModeKeys.TRAIN:
+            return spec
+        add = tf.compat.v1.scatter_add(hist, features["id"], tf.ones_like(features["id"], tf.int32), use_locking=True)
+        return spec._replace(train_op=tf.group(spec.train_op, add))
+
+    return tf.estimator.Estimator(counted, config=config)
+
+
+def label(b: dict[str, tf.Tensor]) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+    return b, tf.cast(b["id"] % 7 < 3, tf.int32)
+
+
+class Killed:
+    """Ends this process at a place."""
+
+    def __init__(self, text: str) -> None:
+        place, _, number = text.partition(",")
+        self.place, self.left = place, int(number or 0)
+
+    def at(self, place: str) -> None:
+        if place == self.place:
+            self.left -= 1
+            if self.left == 0:
+                print("killed", flush=True)
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+def kill_when_told() -> None:
+    killed = Killed(os.environ["KILL"])
+    said, reached = headrace.Stream.step, headrace.Checkpointer._reached
+
+    def step(self: Any, *args: Any, **more: Any) -> int:
+        killed.at("run")
+        number = said(self, *args, **more)
+        killed.at("step")
+        return number
+
+    def at(self: Any, point: str) -> None:
+        reached(self, point)
+        killed.at(point)
+
+    headrace.Stream.step = step  # type: ignore[method-assign]
+    headrace.Checkpointer._reached = at  # type: ignore[method-assign]
+
+
+def evaluate(args: argparse.Namespace, trainable: Any, input_fn: Any) -> None:
+    """This process's task of a cluster."""
+
+    def rows_to_evaluate() -> tf.data.Dataset:
+        b = {"id": tf.constant([1, 2]), "dense": tf.zeros([2, 3]), "cat": tf.zeros([2, 2], tf.int64)}
+        return tf.data.Dataset.from_tensors((b, tf.constant([1, 0])))
+
+    train = tf.estimator.TrainSpec(input_fn)
+    trainable.train_and_evaluate(train, tf.estimator.EvalSpec(rows_to_evaluate, steps=1, start_delay_secs=0))
+    print("ended well", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--dir", default="model")
+    parser.add_argument("--records", type=int, default=2000)
+    parser.add_argument("--rows", type=int, default=20)
+    parser.add_argument("--every", type=int, default=10)
+    parser.add_argument("--keep", type=int, default=3)
+    parser.add_argument("--prefetch", type=int, default=0)
+    parser.add_argument("--steps", type=int, action="append", help="train() of so many steps, then the next one")
+    args = parser.parse_args()
+    if os.environ.get("KILL"):
+        kill_when_told()
+    trainable = headrace.tensorflow.estimator(model(args))
+
+    def input_fn() -> tf.data.Dataset:
+        made = headrace.tensorflow.dataset("rows", args.rows).map(label)
+        return made.prefetch(args.prefetch) if args.prefetch else made
+
+    if trainable.task.servers:
+        evaluate(args, trainable, input_fn)
+        return
+    for steps in [*(args.steps or []), None]:
+        trainable.train(input_fn, steps=steps)
+    newest = tf.train.latest_checkpoint(args.dir)
+    hist = tf.train.load_variable(newest, "hist")
+    wrong = {int(i): int(n) for i, n in enumerate(hist) if n != 1}
+    print(json.dumps({"newest": newest, "step": int(tf.train.load_variable(newest, "global_step")),
+                      "records": int(hist.sum()), "wrong": len(wrong)}), flush=True)  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+"""A WideDeep Estimator in one process: killed anywhere and started again, its checkpoints hold
+the records that their manifests say, id by id."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("tensorflow_estimator", reason="only TensorFlow 2.15 has Estimator")
+import tensorflow as tf
+
+N = 2000  # 100 batches of 20
+HERE = Path(__file__).parent
+
+
+@pytest.fixture
+def work(job: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    job.write(N)
+    job.up("--model", "replicated")
+    job.apply()
+    job.work = Path(job.folder) / "work"
+    job.work.mkdir()
+    monkeypatch.chdir(job.work)
+    return job
+
+
+def start(job: Any, *args: str, **env: str) -> Any:
+    arguments = [str(HERE / "counting.py"), *args]
+    code = f"import sys, runpy; sys.argv = {arguments!r}; runpy.run_path(sys.argv[0], run_name='__main__')"
+    return job.trainer(code, **env)
+
+
+def ended(trainer: Any) -> dict[str, Any]:
+    text = trainer.ended(900)
+    assert trainer.process.returncode == 0, text
+    print(text)
+    return json.loads(next(line for line in reversed(text.splitlines()) if line.startswith("{")))
+
+
+def killed(trainer: Any) -> None:
+    text = trainer.ended(900)
+    assert trainer.process.returncode == -signal.SIGKILL, text
+
+
+def check_bound(job: Any) -> list[str]:
+    """Every bound checkpoint holds the records of its manifest. Gives their prefixes."""
+    out = job.headrace("ckpt", "verify", str(job.work / "model"), check=False)
+    assert out.returncode == 0, out.stdout + out.stderr
+    found = sorted((job.work / "model").glob("*.headrace-manifest.json"))
+    for path in found:
+        fields = json.loads(path.read_text())
+        prefix = str(path)[: -len(".headrace-manifest.json")]
+        hist = tf.train.load_variable(prefix, "hist")
+        assert int(tf.train.load_variable(prefix, "global_step")) == fields["step"]
+        assert hist.max() <= 1
+        parts = [q for d in fields["cut"]["datasets"] for q in d["partitions"]]
+        rows = sum(p["records"]["rows"] for q in parts for p in q["passes"])
+        rows += sum(q.get("done_records", {}).get("rows", 0) for q in parts)
+        assert hist.sum() == rows, (prefix, int(hist.sum()), rows)
+    state = tf.train.get_checkpoint_state(str(job.work / "model"))
+    steps = sorted(int(p.name.split("-")[1].split(".")[0]) for p in found)
+    assert [os.path.basename(p) for p in state.all_model_checkpoint_paths] == [f"model.ckpt-{n}" for n in steps]
+    return [str(p) for p in found]
+
+
+def test_each_record_is_in_the_model_once(work: Any) -> None:
+    assert ended(start(work)) | {"newest": ""} == {"newest": "", "step": 100, "records": N, "wrong": 0}
+    assert len(check_bound(work)) == 3  # keep_checkpoint_max
+    left = {p.name for p in (work.work / "model").glob("model.ckpt-*.index")}
+    assert left == {f"model.ckpt-{n}.index" for n in (80, 90, 100)}
+    # There is nothing left to train, and a run more changes nothing.
+    assert ended(start(work))["records"] == N
+
+
+def test_killed_anywhere_it_goes_on_with_each_record_once(work: Any, rng: random.Random) -> None:
+    """Each start goes a little further, and is killed at another place of a step or a save."""
+    places = ["run", "step", "captured", "frozen", "manifest", "renamed", "bound"]
+    rng.shuffle(places)
+    for place in places:
+        n = rng.randint(1, 12) if place in ("run", "step") else 1
+        killed(start(work, "--every", "5", KILL=f"{place},{n}"))
+    done = ended(start(work, "--every", "5"))
+    assert done | {"newest": ""} == {"newest": "", "step": 100, "records": N, "wrong": 0}
+    check_bound(work)
+
+
+def test_the_pages_program_has_each_record_once(job: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (HERE.parents[2] / "docs" / "tensorflow.md").read_text()
+    program = page.split("```python\n")[1].split("```")[0]
+    (job.data / "day.tsv").write_text("".join(f"{i % 2}\t0.5\t{i}\t2\tc{i % 50}\n" for i in range(3000)))
+    columns = """
+    - {name: label, path: "0", dtype: float32}
+    - {name: dense, paths: ["1..3"], dtype: float32}
+    - {name: cat, path: "4", dtype: int64, hash: {buckets: 1000}}
+"""
+    spec = job.folder / "clicks.yaml"
+    spec.write_text(
+        f'name: clicks\nfiles: {{root: {job.data}, paths: ["*.tsv"]}}\ndecode:\n  format: tsv\n  columns:{columns}'
+    )
+    job.up("--model", "replicated")
+    job.headrace("dataset", "apply", "-f", str(spec))
+    monkeypatch.chdir(job.folder)
+    text = job.trainer(program).ended(900)
+    (manifest,) = Path("model").glob("*.headrace-manifest.json")
+    assert json.loads(manifest.read_text())["step"] == 3, text
+    assert job.headrace("ckpt", "list", "model").stdout.count("model.ckpt-3") >= 1
+
+
+def test_a_second_train_and_batches_that_are_pulled_ahead_are_exact(work: Any) -> None:
+    args = ("--prefetch", "8", "--steps", "7", "--steps", "11")
+    killed(start(work, *args, KILL="step,25"))
+    done = ended(start(work, *args))
+    assert done | {"newest": ""} == {"newest": "", "step": 100, "records": N, "wrong": 0}
+    check_bound(work)
+
+
+def test_an_only_checkpoint_is_not_removed_before_the_next_one_is_bound(work: Any) -> None:
+    killed(start(work, "--keep", "1", KILL="captured,3"))
+    assert len(check_bound(work)) == 1
+    assert ended(start(work, "--keep", "1"))["wrong"] == 0
+    assert len(check_bound(work)) == 1
+
+
+def test_a_job_of_another_kind_is_refused_by_name(job: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    job.write(100)
+    job.up()  # shared
+    job.apply()
+    monkeypatch.chdir(job.folder)
+    text = start(job).ended(900)
+    assert "start the master with --model replicated, or name parameter servers in TF_CONFIG" in text

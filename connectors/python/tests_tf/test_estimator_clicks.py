@@ -1,0 +1,44 @@
+"""examples/estimator_clicks under `headrace run`, with a kill: each record is in the model once."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("tensorflow_estimator", reason="only TensorFlow 2.15 has Estimator")
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "estimator_clicks"
+N = 20_000
+
+
+def test_under_headrace_run_with_a_kill(job: Any) -> None:
+    work = Path(job.folder) / "work"
+    shutil.copytree(EXAMPLE, work)
+    subprocess.run([sys.executable, "make_log.py", str(N), "data"], cwd=work, check=True)
+    env = {**job.env, "PYTHONPATH": os.environ["PYTHONPATH"], "TF_CPP_MIN_LOG_LEVEL": "2"}
+    flags = ["--model", "replicated", "--max-restarts", "3", "-f", "clicks.yaml"]
+    program = [sys.executable, "train.py", "--records", str(N), "--rows", "100", "--every", "20"]
+    with (work / "run.log").open("wb") as out:
+        command = [job.binary, "run", "--socket", job.socket, *flags, "--", *program]
+        run = subprocess.Popen(command, env=env, cwd=work, stdout=out, stderr=out)
+    job.processes.append(run)
+    log, killed, deadline = work / "run.log", False, time.monotonic() + 900
+    while run.poll() is None:
+        assert time.monotonic() < deadline, log.read_text()
+        if not killed and list((work / "model").glob("*.headrace-manifest.json")):
+            killed = True
+            out = subprocess.run(["pgrep", "-P", str(run.pid)], capture_output=True, text=True, check=True)
+            os.kill(int(out.stdout.split()[0]), signal.SIGKILL)
+        time.sleep(0.05)
+    text = log.read_text()
+    assert killed
+    assert run.returncode == 0, text
+    assert f"in the model once {N}, never 0, more often 0" in text, text
