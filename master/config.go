@@ -31,6 +31,7 @@ type Config struct {
 	Access *access.Book
 
 	SessionTTL time.Duration // 0: the default of 5 s
+	LostAfter  time.Duration // shared: how long an agent may be silent; 0: SessionTTL
 
 	OpenSource Opener
 	// Check looks at a spec before it is applied; see serve.Config.

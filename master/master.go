@@ -97,7 +97,7 @@ func (m *Master) Run(ctx context.Context) (err error) {
 
 	brokers := &commits{open: m.cfg.OpenSource, log: m.cfg.Logger, every: commitEvery, said: map[said]told{}}
 	srv, err := serve.New(serve.Config{
-		Store: st, Job: m.cfg.Job, Model: m.cfg.Model, Version: m.cfg.Version, TTL: m.cfg.SessionTTL,
+		Store: st, Job: m.cfg.Job, Model: m.cfg.Model, Version: m.cfg.Version, TTL: m.cfg.SessionTTL, LostAfter: m.cfg.LostAfter,
 		Check: m.cfg.Check, Logger: m.cfg.Logger, Registerer: m.registry, Look: look, Moved: brokers.round, Release: brokers.release, SilentAfter: m.cfg.SilentAfter,
 	})
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 // later.
 
 // doubtfulFor bounds the doubt. An agent that was heard last when the restore was called
-// for is given up after one TTL; a process that it had let go of just then, after another.
-func (ck *checkpoints) doubtfulFor() Time { return 2 * ck.cfg.SessionTTL }
+// for is given up after LostAfter; a process that it had let go of just then, a TTL later.
+func (ck *checkpoints) doubtfulFor() Time { return ck.cfg.LostAfter + ck.cfg.SessionTTL }
 
 // doubt names the processes that may still train the model beside w, although nobody is
 // heard of; empty: there is none, or one is heard of. waited is how long w has waited.

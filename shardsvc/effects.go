@@ -207,6 +207,7 @@ const (
 	ReportPendingAgain // Units of Rank are pending again
 	ReportStalled
 	ReportExpired // an agent's session TTL passed
+	ReportGivenUp // a process was not heard of for too long: what it had stepped and nobody has told comes again
 	ReportRecovered
 	ReportHeldRefused
 	ReportRejected // an event made no sense; Reason says why and nothing changed
@@ -227,24 +228,25 @@ const (
 
 // Report is for the log and metrics. Fields that do not apply are zero.
 type Report struct {
-	Kind       ReportKind
-	Dataset    DatasetID
-	Partition  PartitionNo
-	Name       string // of the dataset, for people; empty if it is not there any more
-	Label      string // of the partition, for people
-	Pass       uint32
-	Rank       uint32
-	Segment    int64
-	Start, End int64
-	Units      int64
-	Records    cut.Tally // in Units, where these are pending again
-	Token      Token
-	Agent      string
-	Reason     string
-	Lost       bool // ReportDatasetFailed: the source has lost records
-	Cut        uint64
-	Step       int64
-	Path       string
+	Kind        ReportKind
+	Dataset     DatasetID
+	Partition   PartitionNo
+	Name        string // of the dataset, for people; empty if it is not there any more
+	Label       string // of the partition, for people
+	Pass        uint32
+	Rank        uint32
+	Incarnation uint64 // ReportGivenUp; 0: any earlier process of the rank
+	Segment     int64
+	Start, End  int64
+	Units       int64
+	Records     cut.Tally // in Units, where these are pending again
+	Token       Token
+	Agent       string
+	Reason      string
+	Lost        bool // ReportDatasetFailed: the source has lost records
+	Cut         uint64
+	Step        int64
+	Path        string
 }
 
 // put adds a put whose key and value were appended to the arena by write.

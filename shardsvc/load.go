@@ -122,7 +122,7 @@ func (c *Core) start() {
 	}
 	if waits {
 		c.recovering = true
-		c.timers.push(timer{at: c.now + c.cfg.SessionTTL, kind: timerRecovery})
+		c.timers.push(timer{at: c.now + c.cfg.LostAfter, kind: timerRecovery})
 		c.checkRecovery()
 	}
 	c.ledger.serveAll()

@@ -14,6 +14,7 @@ type agent struct {
 	lastHeard   Time
 	clock       nodeClock
 	helloed     bool // in this term
+	expired     bool // its session has ended, and it was not heard since
 	known       bool // since before this term
 	gone        bool
 	workers     []*worker
@@ -60,7 +61,7 @@ func (gr *group) hello(m *Message) bool {
 	case a.incarnation != h.Incarnation:
 		gr.closeSession(a, CloseReplaced, "a newer process of agent "+h.Agent+" took over")
 		for _, w := range a.workers {
-			gr.detach(w, a.lastHeard+gr.cfg.SessionTTL)
+			gr.detach(w, a.lastHeard+gr.cfg.LostAfter)
 		}
 		a.superseded = append(a.superseded, a.incarnation)
 		if n := len(a.superseded) - maxSuperseded; n > 0 {
@@ -77,7 +78,7 @@ func (gr *group) hello(m *Message) bool {
 		}
 	}
 	a.open(m.Session)
-	a.helloed = true
+	a.helloed, a.expired = true, false
 	if a.clock.name != h.Clock {
 		a.clock = nodeClock{name: h.Clock}
 	}
@@ -137,19 +138,31 @@ func (gr *group) sessionDue(a *agent) {
 	if a.gone {
 		return
 	}
-	if at := a.lastHeard + gr.cfg.SessionTTL; gr.now < at {
+	at := a.lastHeard + gr.cfg.SessionTTL
+	if gr.recovering && !a.helloed {
+		at = a.lastHeard + gr.cfg.LostAfter // what it holds is known to nobody else
+	}
+	if gr.now < at {
 		gr.timers.push(timer{at: at, kind: timerSession, of: a})
 		return
 	}
 	gr.expire(a)
 }
 
+// expire ends an agent's session. Its trainers are lost with it, or LostAfter decides: they
+// have ended themselves by now, and what they had stepped lies on their node.
 func (gr *group) expire(a *agent) {
-	gr.ledger.report(Report{Kind: ReportExpired, Agent: a.name})
+	if !a.expired {
+		gr.ledger.report(Report{Kind: ReportExpired, Agent: a.name})
+	}
+	a.expired = true
 	gr.closeSession(a, CloseExpired, "the session expired: nothing was heard for its TTL")
 	for _, w := range slices.Clone(a.workers) {
 		if w.gone() { // the end of the generation took it
 			continue
+		}
+		if lost := a.lastHeard + gr.cfg.LostAfter; gr.now < lost {
+			gr.detach(w, lost)
 		}
 		if w.state == detached && gr.now < w.deadline {
 			continue // its own process was seen later than its agent
@@ -202,6 +215,10 @@ func (gr *group) recoveryDue() {
 		if r.away() {
 			r.process = givenUp
 			gone = append(gone, r)
+			gr.ledger.report(Report{Kind: ReportGivenUp, Rank: r.no, Incarnation: r.incarnation, Reason: "not heard since the master started"})
+		}
+		if r.unheard {
+			gr.ledger.report(Report{Kind: ReportGivenUp, Rank: r.no, Reason: "earlier processes of the rank were not heard since the master started"})
 		}
 		r.unheard = false
 		gr.ledger.dirtyRank(r.account)

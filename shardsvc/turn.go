@@ -34,6 +34,7 @@ type Config struct {
 	Model string // shared | replicated | private | "" (undeclared: like shared)
 
 	SessionTTL Time  // default 5 s
+	LostAfter  Time  // shared: an agent that was not heard for so long is lost, with its trainers; default and least: SessionTTL
 	History    int64 // steps that stay apart for cuts; default 128
 	Ahead      int   // segments listed beyond the frontier below which more are asked for; default 64
 }
@@ -41,6 +42,9 @@ type Config struct {
 func (cfg Config) withDefaults() Config {
 	if cfg.SessionTTL == 0 {
 		cfg.SessionTTL = 5 * Second
+	}
+	if cfg.LostAfter < cfg.SessionTTL || cfg.Model != Shared {
+		cfg.LostAfter = cfg.SessionTTL
 	}
 	if cfg.History == 0 {
 		cfg.History = 128

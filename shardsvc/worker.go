@@ -276,6 +276,9 @@ func (gr *group) leftEnds(a *agent, k *Leave) {
 // workerLost says that w's process is gone or given up.
 func (gr *group) workerLost(w *worker, reason string) {
 	newest := w.rank.worker() == w
+	if reason == "expired" {
+		gr.ledger.report(Report{Kind: ReportGivenUp, Rank: w.rank.no, Incarnation: w.incarnation, Agent: w.agent.name, Reason: "no agent has spoken for it for too long"})
+	}
 	gr.fenceRank(w)
 	gr.drop(w, fenced, lost, reason)
 	gr.kind.lost(w, newest, reason)

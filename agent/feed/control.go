@@ -119,7 +119,7 @@ func (s *Server) join(t *trainer, resume []hold.Resume) *frame.Error {
 	s.trainers[t.number] = t
 	s.mu.Unlock()
 	h := &t.hello
-	s.stepFiles.know(h.Incarnation, t.number)
+	before := s.stepFiles.know(h.Incarnation, t.number)
 	a := s.cfg.Desk.Do(&hold.Join{Resume: resume, Join: &pb.Join{
 		Worker: t.number, Rank: h.Rank, Incarnation: uint64(h.Incarnation), WorldSize: h.WorldSize,
 		Attempt: h.Attempt, Pid: h.PID, Generation: h.Generation, Resume: resumeWords[h.ResumeFrom], MadeAt: h.MadeNS,
@@ -130,7 +130,9 @@ func (s *Server) join(t *trainer, resume []hold.Resume) *frame.Error {
 	s.mu.Lock()
 	delete(s.trainers, t.number)
 	s.mu.Unlock()
-	s.stepFiles.unknow(t.number)
+	if s.stepFiles.unknow(t.number); before != 0 {
+		s.stepFiles.know(h.Incarnation, before)
+	}
 	return invalid("resume: "+a.Invalid, "")
 }
 

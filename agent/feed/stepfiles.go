@@ -52,10 +52,12 @@ func (o *stepFiles) path(model string) string {
 	return o.folder.Path
 }
 
-func (o *stepFiles) know(p frame.Incarnation, worker uint32) {
+// know takes the number of a process, and gives the one that it had before; 0: none.
+func (o *stepFiles) know(p frame.Incarnation, worker uint32) (before uint32) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.known[p] = worker
+	before, o.known[p] = o.known[p], worker
+	return before
 }
 
 // unknow gives the process that has a number, and forgets it.

@@ -112,8 +112,8 @@ func mark(b []byte) (a uint64, v int64, ok bool) {
 	for i := range 2 {
 		m := b[i*markBytes : (i+1)*markBytes]
 		number := binary.LittleEndian.Uint64(m)
-		if number <= newest || uint64(crc32.ChecksumIEEE(m[:24])) != binary.LittleEndian.Uint64(m[24:]) {
-			continue
+		if number <= newest || number != binary.LittleEndian.Uint64(m[24:]) {
+			continue // it is older, or its writer was killed before its end
 		}
 		newest, ok = number, true
 		a, v = binary.LittleEndian.Uint64(m[8:]), int64(binary.LittleEndian.Uint64(m[16:]))

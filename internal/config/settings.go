@@ -36,7 +36,8 @@ type Config struct {
 	ConnectionsFile string     // for errors
 
 	SessionTTL time.Duration
-	Buffer     int64 // bytes an agent may hold decoded and not delivered
+	LostAfter  time.Duration // 0: SessionTTL
+	Buffer     int64         // bytes an agent may hold decoded and not delivered
 	TLS        link.TLS
 	Token      string         // proven to the master; "": the one of TokenFile, else of State
 	TokenFile  string         // a master accepts its tokens instead of those of State
@@ -97,6 +98,13 @@ var settings = []setting{
 	{key: "session_ttl", def: "5s", usage: "how long an agent that is not heard keeps its leases",
 		set: func(c *Config, v []string) (err error) {
 			c.SessionTTL, err = duration(v[0], 500*time.Millisecond, 10*time.Minute)
+			return err
+		}},
+	{key: "lost_after", usage: "model shared: how long an agent may be silent before what its trainers had in hand goes to others; at least the session's TTL (default)",
+		set: func(c *Config, v []string) (err error) {
+			if v[0] != "" {
+				c.LostAfter, err = duration(v[0], 500*time.Millisecond, time.Hour)
+			}
 			return err
 		}},
 	{key: "name", usage: "name of the agent, unique in the job and the same after a restart (default: the host's name)",

@@ -38,6 +38,10 @@ type Config struct {
 	Model   string      // shared (default) | replicated | private
 	Version string      // of this binary
 	TTL     time.Duration
+	// LostAfter is how long an agent of a shared model may be silent before the rows of its
+	// trainers go to others: TTL or more. Within that time an agent that is started again
+	// tells what they had stepped. Default: TTL.
+	LostAfter time.Duration
 
 	// Check, if set, looks at a spec before it is applied: are its root allowed,
 	// its files there, its fields in their first line? Its error refuses the
@@ -99,5 +103,5 @@ func (c Config) withDefaults() (Config, error) {
 }
 
 func (c Config) core() shardsvc.Config {
-	return shardsvc.Config{Job: c.Job, Model: c.Model, SessionTTL: shardsvc.Time(c.TTL)}
+	return shardsvc.Config{Job: c.Job, Model: c.Model, SessionTTL: shardsvc.Time(c.TTL), LostAfter: shardsvc.Time(c.LostAfter)}
 }

@@ -34,6 +34,7 @@ var sayings = map[shardsvc.ReportKind]said{
 	shardsvc.ReportPendingAgain:    {slog.LevelWarn, "what a rank had acked is pending again"},
 	shardsvc.ReportStalled:         {slog.LevelWarn, "worker makes no progress; it is ended"},
 	shardsvc.ReportExpired:         {slog.LevelWarn, "agent's session expired"},
+	shardsvc.ReportGivenUp:         {slog.LevelWarn, "a trainer is given up: its rows go to others, and what it had stepped and nobody has told comes again"},
 	shardsvc.ReportRecovered:       {slog.LevelInfo, "recovered"},
 	shardsvc.ReportHeldRefused:     {slog.LevelWarn, "a lease that was asserted belongs to others now"},
 	shardsvc.ReportRejected:        {slog.LevelWarn, "refused"},
@@ -135,7 +136,7 @@ func attrs(r *shardsvc.Report) []slog.Attr {
 		a = append(a, slog.String("agent", r.Agent))
 	}
 	switch r.Kind {
-	case shardsvc.ReportReclaimed, shardsvc.ReportStolen, shardsvc.ReportStalled, shardsvc.ReportPendingAgain, shardsvc.ReportFenced, shardsvc.ReportPauseEnded:
+	case shardsvc.ReportReclaimed, shardsvc.ReportStolen, shardsvc.ReportStalled, shardsvc.ReportPendingAgain, shardsvc.ReportGivenUp, shardsvc.ReportFenced, shardsvc.ReportPauseEnded:
 		a = append(a, slog.Uint64("rank", uint64(r.Rank)))
 	}
 	if r.Cut != 0 {

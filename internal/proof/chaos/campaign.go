@@ -226,6 +226,7 @@ func (r *Result) Add(o Result) {
 	r.Twice += o.Twice
 	r.Repeats += o.Repeats
 	r.SharedRepeats += o.SharedRepeats
+	r.GivenUp += o.GivenUp
 	r.OfThemStepped += o.OfThemStepped
 	r.Wrong = append(r.Wrong, o.Wrong...)
 	r.Stood = append(r.Stood, o.Stood...)

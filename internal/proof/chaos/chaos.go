@@ -55,10 +55,11 @@ type Result struct {
 	AgentMiB          int     `json:"agent_mib"`
 	Seconds           float64 `json:"seconds"`
 	Saves
-	Points map[string]int `json:"points,omitempty"` // kills by point and victim
-	Folder string         `json:"folder,omitempty"` // of a run in which something was wrong
-	Drawn  []string       `json:"drawn,omitempty"`  // what it was about, see choices.go
-	Stood  []string       `json:"-"`                // what was seen of a run that stood still
+	GivenUp int            `json:"given_up"`         // processes that the master has given up, since nobody spoke for them
+	Points  map[string]int `json:"points,omitempty"` // kills by point and victim
+	Folder  string         `json:"folder,omitempty"` // of a run in which something was wrong
+	Drawn   []string       `json:"drawn,omitempty"`  // what it was about, see choices.go
+	Stood   []string       `json:"-"`                // what was seen of a run that stood still
 	// Of several rounds.
 	Rounds  int            `json:"rounds,omitempty"`
 	DrawnIn map[string]int `json:"drawn_in,omitempty"` // rounds by what was drawn in them
@@ -147,6 +148,7 @@ func Run(ctx context.Context, o Options) (res Result, err error) {
 	}
 	res.Kills, res.KillsOnLeasedWork = trouble.kills+res.KillsAtPoints, trouble.leased+res.KillsAtPoints
 	res.Damaged, res.Pins, res.Rewinds, res.EmptyMasters = trouble.damaged, len(trouble.pinned), trouble.rewound, trouble.emptied
+	res.GivenUp = c.lost
 	res.Freezes, res.Lives = trouble.frozen, len(lives)
 	res.Seconds = float64(time.Since(began).Milliseconds()) / 1e3
 	return res, nil

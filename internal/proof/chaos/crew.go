@@ -68,6 +68,7 @@ type crew struct {
 	quit      chan struct{} // closed: nobody is started again
 	released  sync.Once     // it is
 	stuck     bool          // the end did not come
+	lost      int           // processes that the master has given up
 }
 
 // seat is a rank: its processes follow each other.
@@ -113,10 +114,14 @@ func (c *crew) start(name string, env []string, argv ...string) (*child.Process,
 	return child.Start(c.dir, name, append(env, mark+c.run), argv...)
 }
 
+// lostAfter is how many TTLs an agent may be silent: whoever is started again is back
+// before it, and whoever is stopped goes on.
+const lostAfter = 3
+
 func (c *crew) startMaster() (*child.Process, error) {
 	return c.known(c.start("master", nil, c.o.Binary, "master", "--job", "chaos", "--model", c.o.Model,
 		"--state", filepath.Join(c.dir, "state"), "--listen", c.address, "--http", "127.0.0.1:0",
-		"--session-ttl", c.o.TTL.String(), "--allow-root", c.data, "--log-level", "debug"))
+		"--session-ttl", c.o.TTL.String(), "--lost-after", (lostAfter * c.o.TTL).String(), "--allow-root", c.data, "--log-level", "debug"))
 }
 
 func (c *crew) startAgent(k int) (*child.Process, error) {
@@ -250,7 +255,7 @@ func (c *crew) readJournals() (lives []*life, err error) {
 			lives = append(lives, l)
 		}
 	}
-	return lives, err
+	return lives, errors.Join(err, c.readGivenUp(lives))
 }
 
 // writeTrainer puts the trainers' package where they are started.

@@ -57,6 +57,7 @@
 //	journal.go   what the trainers wrote down; the trainers write it
 //	oracle.go    what that means
 //	books.go     what the master says
+//	givenup.go   which trainers the master has given up: only then may what they stepped come again
 //	left.go      what may not be left behind
 //	postmortem.go  what a run that does not end looks like: leases, stacks, who had what
 //	trainer/     the trainers, and the server of a shared model, in Python

@@ -76,6 +76,7 @@ type life struct {
 	restored     []restored
 	failedSaves  int
 	hashes       map[turn]int64
+	givenUp      []int64 // when the master gave up a process of the rank, since this one began
 }
 
 // saved is a checkpoint that counts.

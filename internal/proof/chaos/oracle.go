@@ -166,12 +166,14 @@ func repeated(got []application, disturbed []disturbance) string {
 	// another, when its session had ended: nobody could end it before it went on.
 	slices.SortFunc(got, func(a, b application) int { return int(a.b.yielded - b.b.yielded) })
 	last := got[len(got)-1]
-	for _, a := range got[:len(got)-1] {
-		switch {
+	for i, a := range got[:len(got)-1] {
+		switch next := got[i+1]; {
 		case a.sure():
 			return fmt.Sprintf("batch %d/%d of %v was durable, and then batch %d/%d of %v", a.b.stream, a.b.number, a.l, last.b.stream, last.b.number, last.l)
 		case a.l.ended == 0:
 			return fmt.Sprintf("%v has not ended", a.l)
+		case a.b.stepped != 0 && !a.l.givenUpBefore(next.b.yielded):
+			return fmt.Sprintf("batch %d/%d of %v was stepped, and %v got it though nobody had given up that rank", a.b.stream, a.b.number, a.l, next.l)
 		case a.b.stepped != 0 && a.l.ended-a.b.stepped > int64(prompt) && !a.l.frozen && !anyDuring(disturbed, a.b.stepped, a.l.ended, a.l.agent):
 			return fmt.Sprintf("batch %d/%d of %v was stepped %v before its end, and nothing was wrong", a.b.stream, a.b.number, a.l, time.Duration(a.l.ended-a.b.stepped))
 		case last.b.applied < a.b.applied && a.b.applied < a.l.ended && !a.l.frozen && last.l != a.l: // and not only the server was late

@@ -47,6 +47,10 @@ func TestARepeatNeedsAnEndWithTheBatchInHand(t *testing.T) {
 	unstepped.stepped = 0
 	durable := two(1, 0, 50*second)
 	durable.durableWhenLastStepped = true
+	lost := func(l *life, at int64) *life {
+		l.givenUp = []int64{at * second}
+		return l
+	}
 	left := killed(1, 51*second, unstepped)
 	left.done = true
 	behind := func(frozen bool, ended int64) *life { // it applies what others have had meanwhile
@@ -65,12 +69,14 @@ func TestARepeatNeedsAnEndWithTheBatchInHand(t *testing.T) {
 		twice     int
 	}{
 		{"killed with it in hand", killed(1, 51*second, unstepped), nil, 0},
-		{"killed before its step could become durable", killed(1, 51*second, two(1, 0, 50*second)), nil, 0},
+		{"killed when it had stepped it", killed(1, 51*second, two(1, 0, 50*second)), nil, 2},
+		{"killed when it had stepped it, and given up", lost(killed(1, 51*second, two(1, 0, 50*second)), 60), nil, 0},
+		{"killed when it had stepped it, and given up when another had it", lost(killed(1, 51*second, two(1, 0, 50*second)), 120), nil, 2},
 		{"killed long after its step", killed(1, 60*second, two(1, 0, 50*second)), nil, 2},
-		{"killed long after its step, while the master was away", killed(1, 60*second, two(1, 0, 50*second)), []disturbance{{40 * second, 70 * second, -1}}, 0},
+		{"killed long after its step, while the master was away", lost(killed(1, 60*second, two(1, 0, 50*second)), 70), []disturbance{{40 * second, 70 * second, -1}}, 0},
 		{"killed when its step was durable", killed(1, 51*second, durable), nil, 2},
 		{"left with it in hand", left, nil, 0},
-		{"frozen with it in hand until others had it", behind(true, 151), nil, 0},
+		{"frozen with it in hand until others had it", lost(behind(true, 151), 60), nil, 0},
 		{"running with it in hand until others had it", behind(false, 151), nil, 2},
 		{"killed when the server had it, and had not added it up", sent, nil, 0},
 		{"ended well", well(1, two(1, 0, 50*second)), nil, 2},

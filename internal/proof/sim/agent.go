@@ -16,8 +16,9 @@ type node struct {
 	name  string
 	no    int
 	boots int
-	agent *agent // nil or dead: none listens
-	cut   Time   // its way to the master is cut until then
+	agent *agent     // nil or dead: none listens
+	files []*trainer // of a shared model, whose step files lie there
+	cut   Time       // its way to the master is cut until then
 	links []*link
 }
 
@@ -29,12 +30,15 @@ type agent struct {
 	fx      hold.Effects
 	born    Time
 	ticks   Time
-	link    *link // to the master
+	link    *link   // to the master
+	with    *master // at its other end
 	met     bool
 	retry   Time
 	seats   []*seat
 	workers uint32
 	doubted Time // when trust in the session last ended
+
+	files map[*trainer]uint32 // processes that the core knows, and their numbers
 }
 
 // seat is the agent's side of one control connection.
@@ -54,7 +58,7 @@ func (w *World) startAgent(n *node) {
 		return
 	}
 	w.agents++
-	a := &agent{node: n, born: w.now, ticks: never, retry: 20 * millisecond}
+	a := &agent{node: n, born: w.now, ticks: never, retry: 20 * millisecond, files: map[*trainer]uint32{}}
 	a.begin(w, fmt.Sprintf("%s/agent%d", n.name, w.agents))
 	a.core = hold.New(hold.Config{
 		Hello:    &pb.Hello{Protocol: 1, Agent: n.name, Incarnation: uint64(w.agents), Clock: n.clockName()},
@@ -67,7 +71,10 @@ func (w *World) startAgent(n *node) {
 	if found {
 		wait = 150 * millisecond // trainers may come back
 	}
-	a.after(wait, a.connect)
+	a.after(wait, func() {
+		a.takeStepFiles()
+		a.connect()
+	})
 	a.ended = append(a.ended, func() { w.agentDown(n) })
 }
 
@@ -90,7 +97,7 @@ func (a *agent) connect() {
 		return
 	}
 	l := w.newLink(w.plan.delay/4, w.plan.delay, &a.process, &m.process)
-	l.far, a.link, a.met = true, l, false
+	l.far, a.link, a.with, a.met = true, l, m, false
 	a.node.links = append(a.node.links, l)
 	m.accept(l)
 	l.ends[0].take = func(msg any) {
@@ -261,6 +268,9 @@ func (a *agent) carryOut() {
 		if s := a.seat(k.Worker); s != nil {
 			s.quit(k.Reason)
 		}
+	}
+	for _, number := range fx.Forgotten {
+		a.forgotten(number)
 	}
 	if fx.Live {
 		for _, s := range a.seats {

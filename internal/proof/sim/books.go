@@ -39,9 +39,10 @@ type books struct {
 }
 
 type entry struct {
-	t  *trainer
-	at Time
-	is uint8
+	t    *trainer
+	at   Time
+	is   uint8
+	said bool // step() has returned
 }
 
 const (
@@ -82,7 +83,7 @@ func (b *books) received(t *trainer, recs []int32, sent Time) {
 				return
 			}
 		}
-		b.recs[r] = append(b.recs[r], entry{t, w.now, inHand})
+		b.recs[r] = append(b.recs[r], entry{t: t, at: w.now, is: inHand})
 	}
 }
 
@@ -118,6 +119,8 @@ func (b *books) has(e *entry) string {
 		return "was told that it is in the model, durably"
 	case e.is == inHand && q.alive && !q.nobodyEnds():
 		return "has it in hand"
+	case e.is == inModel && e.said && !q.noFile && q.lost == 0:
+		return "has stepped it, and neither its node was lost nor it was given up"
 	case e.is == inModel && q.alive && !q.stopped && !q.fenced && !b.lostTouch(e):
 		return "put it into the model and lives"
 	}
@@ -155,6 +158,44 @@ func (b *books) stepped(t *trainer, recs []int32) {
 		e := b.entry(t, r)
 		e.is, e.at = inModel, b.w.now
 	}
+}
+
+// said: step() has returned.
+func (b *books) said(t *trainer, recs []int32) {
+	for _, r := range recs {
+		b.entry(t, r).said = true
+	}
+}
+
+// givenUp: a master has not heard of a process for too long. incarnation 0: of all earlier
+// ones of the rank. It may not be so while an agent of its node speaks with this master.
+func (b *books) givenUp(m *master, rank uint32, incarnation uint64) {
+	w := b.w
+	for _, t := range w.everybody {
+		if t.rank != rank || t.lost > 0 || t.inc != incarnation && (incarnation != 0 || t.slot == nil || t.slot.cur == t) {
+			continue
+		}
+		t.lost = w.now
+		if a := t.node.agent; w.plan.model == shared && t.unheard() && a.speaksWith(m) && t.died < w.now-w.told() {
+			w.fail("%s is given up with steps that nobody has told, and %s could have told them", t.name, a.name)
+		}
+	}
+}
+
+// told is how long it takes an agent, at most, to tell what an ended process had stepped.
+func (w *World) told() Time { return second + lookEvery + 10*w.plan.delay }
+
+// speaksWith: the session with m was good for long enough to tell of ended processes.
+func (a *agent) speaksWith(m *master) bool {
+	return a != nil && a.alive && !a.stopped && a.link != nil && a.with == m && a.core.SessionLeft(a.now()) > 0 && max(a.doubted, a.woke) < a.w.now-a.w.told()
+}
+
+// unheard: it has ended, and its step file says what it was not told to be durable.
+func (t *trainer) unheard() bool {
+	if t.alive || !slices.Contains(t.node.files, t) || t.generation == 0 || !t.opened {
+		return false
+	}
+	return slices.ContainsFunc(t.streams, func(r *reader) bool { return r.stepped > r.acked })
 }
 
 func (b *books) acked(t *trainer, recs []int32) {

@@ -25,6 +25,7 @@
 //	discover.go   the master's discovery
 //	wire.go       the bytes between agents and masters
 //	agent.go      the shell of hold; seat.go, feed.go: its side of a trainer
+//	stepfile.go   what an ended trainer of a shared model had stepped: files of its node
 //	trainer.go    a trainer: its main thread
 //	watchdog.go   its control thread and watchdog
 //	exact.go      bit_exact: the batches of each step, known beforehand

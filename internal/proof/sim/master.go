@@ -79,7 +79,7 @@ func (w *World) startMaster() {
 	}
 	m.decoder = wire.Decoder{Job: jobName, Model: w.plan.model, Now: func() int64 { return 1 }}
 	m.encoder = wire.Encoder{Job: jobName, Model: w.plan.model, TTL: uint32(w.plan.ttl / millisecond)}
-	m.core = shardsvc.New(shardsvc.Config{Job: jobName, Model: w.plan.model, SessionTTL: shardsvc.Time(w.plan.ttl), History: w.plan.history, Ahead: 1})
+	m.core = shardsvc.New(shardsvc.Config{Job: jobName, Model: w.plan.model, SessionTTL: shardsvc.Time(w.plan.ttl), LostAfter: shardsvc.Time(w.plan.lostAfter), History: w.plan.history, Ahead: 1})
 	if err := w.disk.load(m.core); err != nil {
 		w.fail("a master cannot load what the last one stored: %v", err)
 		return
@@ -222,6 +222,8 @@ func (m *master) step(ev shardsvc.Event) {
 			w.seen.steals++
 		case shardsvc.ReportExpired:
 			w.seen.expired++
+		case shardsvc.ReportGivenUp:
+			w.books.givenUp(m, r.Rank, r.Incarnation)
 		}
 	}
 	if now := m.core.Job().Epoch; now != epoch && !fenced {

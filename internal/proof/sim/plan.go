@@ -13,6 +13,7 @@ type plan struct {
 	ranks      int
 	nodes      int
 	ttl        Time
+	lostAfter  Time // shared: an agent that is silent for so long is lost
 	history    int64
 	datasets   []datasetPlan
 	live       bool // the input grows while it is read
@@ -65,6 +66,10 @@ func (w *World) draw() {
 		commit:     w.time(millisecond, 30*millisecond),
 		trouble:    w.time(2*second, 20*second),
 		every:      w.time(200*millisecond, 3*second),
+	}
+	p.lostAfter = p.ttl
+	if p.model == shared && w.story.Seed%2 == 1 { // no dice: the other draws of a seed stay as they were
+		p.lostAfter = Time(1+w.story.Seed/2%4) * p.ttl
 	}
 	if w.oneIn(3) {
 		p.saves = 0

@@ -74,8 +74,13 @@ func (a *agent) hello(l *link, h hello) *seat {
 		f.delivered = r.Acked + uint32(len(r.Batches))
 	}
 	a.seats = append(a.seats, s)
+	before, knew := a.files[s.t]
+	a.files[s.t] = s.number
 	a.do(&hold.Join{Join: h.join, Resume: h.resume})
 	if why := a.fx.Invalid; why != "" { // it came again before its end was seen
+		if delete(a.files, s.t); knew {
+			a.files[s.t] = before
+		}
 		a.seats = a.seats[:len(a.seats)-1]
 		l.send(1, refused("resume: "+why))
 		return nil
@@ -178,6 +183,9 @@ func (s *seat) leave(why pb.Leave_Reason, ended bool) {
 	s.left = true
 	for _, f := range s.streams {
 		f.stop()
+	}
+	if ended {
+		a.rest(s)
 	}
 	a.seats = slices.DeleteFunc(a.seats, func(o *seat) bool { return o == s })
 	a.do(&hold.Gone{Worker: s.number, Reason: why, Ended: ended})

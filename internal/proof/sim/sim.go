@@ -18,18 +18,19 @@ type World struct {
 	lot   [][]int32 // bit_exact: the records of each virtual rank, in order
 	dealt []int     // whose each record is
 
-	disk     *disk
-	master   *master // the newest process that got through the disk's door
-	nodes    []*node
-	slots    []*slot
-	group    *group // of a replicated job, the newest
-	trainers []*trainer
-	model    *model // of a shared job
-	books    *books
-	storage  storage
-	texts    map[*cut.Cut][]byte // of cuts, as they travel
-	cuts     map[string]*cut.Cut // of those texts
-	records  int                 // of all passes
+	disk      *disk
+	master    *master // the newest process that got through the disk's door
+	nodes     []*node
+	slots     []*slot
+	group     *group // of a replicated job, the newest
+	trainers  []*trainer
+	everybody []*trainer // that was ever started
+	model     *model     // of a shared job
+	books     *books
+	storage   storage
+	texts     map[*cut.Cut][]byte // of cuts, as they travel
+	cuts      map[string]*cut.Cut // of those texts
+	records   int                 // of all passes
 
 	moved       bool              // a master has listed input that began later than before
 	lossy       bool              // the source has deleted something

@@ -98,7 +98,7 @@ var reportNames = map[shardsvc.ReportKind]string{
 	shardsvc.ReportReclaimed: "reclaimed", shardsvc.ReportStealAsked: "steal asked", shardsvc.ReportStolen: "stolen", shardsvc.ReportStealRefused: "steal refused",
 	shardsvc.ReportAckRefused: "ack refused", shardsvc.ReportDatasetDone: "dataset done", shardsvc.ReportPassDone: "pass done", shardsvc.ReportDatasetFailed: "dataset failed",
 	shardsvc.ReportDiverged: "diverged", shardsvc.ReportNeedSegments: "needs segments", shardsvc.ReportGeneration: "generation", shardsvc.ReportGenerationEnded: "generation ended",
-	shardsvc.ReportPendingAgain: "pending again", shardsvc.ReportStalled: "stalled", shardsvc.ReportExpired: "expired", shardsvc.ReportRecovered: "recovered",
+	shardsvc.ReportPendingAgain: "pending again", shardsvc.ReportStalled: "stalled", shardsvc.ReportExpired: "expired", shardsvc.ReportGivenUp: "given up", shardsvc.ReportRecovered: "recovered",
 	shardsvc.ReportCutFrozen: "cut frozen", shardsvc.ReportCutBound: "cut bound", shardsvc.ReportCutMemory: "cut in memory", shardsvc.ReportCutVoided: "cut voided", shardsvc.ReportCutDropped: "cut dropped",
 	shardsvc.ReportResolveCut: "is it on storage?", shardsvc.ReportRestored: "restored", shardsvc.ReportRewound: "rewound", shardsvc.ReportRestoreMissing: "not all restored",
 	shardsvc.ReportHeldRefused: "held refused", shardsvc.ReportRejected: "rejected", shardsvc.ReportFenced: "fenced", shardsvc.ReportPauseEnded: "hold ended",

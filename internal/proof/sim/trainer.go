@@ -45,6 +45,9 @@ type trainer struct {
 	asks       []*call // open
 	busy       bool    // computing, or in the barrier
 	fenced     bool
+	noFile     bool // what it has stepped lies nowhere any more
+	died       Time
+	lost       Time   // a master has given it up; 0: none has
 	finished   bool   // it ends with success
 	ending     Time   // when its agent began to end it
 	givenUp    bool   // by the master, after it was let in
@@ -62,6 +65,7 @@ type reader struct {
 	batches               []*batchInHand // received, not acked
 	received              uint32
 	yielded               uint32
+	step                  int64  // the last that was said of it
 	stepped, acked, asked uint32 // asked: credits given so far
 	ended                 bool
 }
@@ -81,7 +85,11 @@ func (w *World) startTrainer(s *slot, g *group, rank uint32, n *node) *trainer {
 	t.pace = w.time(w.plan.pace/20, w.plan.pace)
 	t.makeStreams()
 	w.trainers = append(w.trainers, t)
-	t.ended = append(t.ended, func() { w.trainerDown(t) })
+	w.everybody, n.files = append(w.everybody, t), append(n.files, t)
+	t.ended = append(t.ended, func() {
+		t.died = w.now
+		w.trainerDown(t)
+	})
 	t.woken = t.continued
 	w.tracef(t.name, "starts")
 	t.watchdog = newWatchdog(w, w.now)
@@ -335,6 +343,8 @@ func (t *trainer) stepped(r *reader, k uint32, s int64) {
 		r.stepped++
 		b := r.batch(r.stepped)
 		b.stepped, b.step = true, s
+		r.step = s
+		t.w.books.said(t, b.recs)
 	}
 	if t.w.tracing {
 		t.w.tracef(t.name, "step %d: %d batches of stream %d, through %d", s, k, r.number, r.stepped)

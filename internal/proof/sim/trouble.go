@@ -232,6 +232,10 @@ func (w *World) killNode(n *node) {
 			t.kill("its node is lost")
 		}
 	}
+	for _, t := range n.files {
+		t.noFile = true
+	}
+	n.files = nil
 	w.storage.powerLoss(n)
 }
 

@@ -10,9 +10,10 @@ before or faster, are left to this thread, which sends what has gathered every
 LINGER seconds: a system call each would cost such a loop several percent, and
 each turn of this thread costs it a hand-over of the interpreter lock, for each
 system call in it. What has gathered in a process that is killed was not said. Where
-the model outlives it that is a batch that comes again, so it is not much. In the
-other kinds who comes next goes back to a checkpoint, whose steps were sent, and it
-may be more: each send wakes agent and master, and ends in an fsync.
+the model outlives it the step file says it; without one that is a batch that comes
+again, so it is not much. In the other kinds who comes next goes back to a checkpoint,
+whose steps were sent, and it may be more: each send wakes agent and master, and ends in
+an fsync.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ log = logging.getLogger("headrace")
 
 THICK = 0.002  # seconds between two steps
 LINGER_SHARED = 0.01  # seconds between two sends of steps that come thick
-LINGER = 0.05  # where the model is not shared
+LINGER = 0.05  # where the model is not shared, or a step file has them
 SEEK = 0.05  # seconds between two tries to find the agent again
 STATS = 1.0  # seconds between two STATS of a stream
 BYE_SECONDS = 1.0  # for the agent to close the connection after BYE
@@ -341,7 +342,10 @@ class Control:
         about = dict(hello, job=self.welcome.get("job", ""), agent=self.welcome.get("agent", ""))
         about.update(generation=self.welcome.get("generation", 0), stream=channel.number)
         about.update(dataset=opened.get("dataset_id", 0), virtual=channel.open.get("virtual"))
-        return open_step_file(str(folder), about)
+        file = open_step_file(str(folder), about)
+        # What is written down outlives us: it may gather for as long as in the other kinds.
+        self._linger = LINGER if file is not None else LINGER_SHARED
+        return file
 
     def _extend(self) -> None:
         """Tells every stream until when it may yield."""

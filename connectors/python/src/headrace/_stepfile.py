@@ -11,19 +11,20 @@ Little-endian; agent/stepfile reads it, and api/vectors/stepfiles holds examples
 
     0     head: magic "HRSTEP01", u32 version 1, u32 bytes of JSON, u64 bytes of the file,
           u32 CRC-32 of these 24 bytes and the JSON
-    64    two marks of what was stepped: u64 number, u64 through which batch, i64 step,
-          u64 CRC-32 of these 24 bytes
+    64    two marks of what was stepped: u64 number, u64 through which batch, i64 step, u64
+          the number again
     128   two marks of what is durable: u64 number, u64 through which batch, i64 where the
-          oldest frame lies (0: there is none), u64 CRC-32
+          oldest frame lies (0: there is none), u64 the number again
     256   JSON: the process and its stream
     then  frames, each where there was room: what their batches are made of
 
-The marks of a pair are written in turn; the valid one with the higher number counts. A
-frame is "FRM1", u32 bytes of all of it, u32 first batch, u32 batches, u32 rows, u32 rows
-of a batch, u32 spans, u32 bytes of times, u32 CRC-32 (of all of it, with 0 here and in
-the next two), u32 0, u64 where the next frame lies (0: there is none); then the spans as
-in a FRAME, i64 for each batch but the first: where its first record begins, and the
-times. Its head is written last, and after that the place of it.
+The marks of a pair are written in turn, each from its first byte to its last; the whole
+one with the higher number counts. A frame is "FRM1", u32 bytes of all of it, u32 first
+batch, u32 batches, u32 rows, u32 rows of a batch, u32 spans, u32 bytes of times, u32
+CRC-32 (of all of it, with 0 here and in the next two), u32 0, u64 where the next frame
+lies (0: there is none); then the spans as in a FRAME, i64 for each batch but the first:
+where its first record begins, and the times. Its head is written last, and after that
+the place of it.
 
 The process holds a POSIX lock of the file for as long as it lives.
 """
@@ -53,14 +54,13 @@ MOST = 64 << 20  # bytes of the file: of memory only as much is taken as is used
 
 _HEAD = struct.Struct("<8sIIQ")
 _SUM = struct.Struct("<I")
-_BODY = struct.Struct("<QQq")
 _MARK = struct.Struct("<QQqQ")
 _FRAME = struct.Struct("<4sIIIIIIIIIQ")
 _NEXT = struct.Struct("<Q")
 _NEXT_AT = _FRAME.size - _NEXT.size
 _SPAN = 96
 
-_pack_body, _pack_mark = _BODY.pack, _MARK.pack_into
+_pack_mark = _MARK.pack_into
 
 
 def encode(ledger: Ledger) -> bytes:
@@ -113,8 +113,7 @@ class StepFile:
     def stepped(self, through: int, step: int) -> None:
         """Batches up to `through` are in the model as of step."""
         number = self._number + 1
-        at = STEPPED_AT + 32 * (number & 1)
-        _pack_mark(self._memory, at, number, through, step, crc32(_pack_body(number, through, step)))
+        _pack_mark(self._memory, STEPPED_AT + 32 * (number & 1), number, through, step, number)
         self._number = number
 
     def durable(self, through: int) -> None:
@@ -128,8 +127,7 @@ class StepFile:
 
     def _mark_durable(self, oldest: int) -> None:
         self._marks = number = self._marks + 1
-        at = DURABLE_AT + 32 * (number & 1)
-        _pack_mark(self._memory, at, number, self._durable, oldest, crc32(_pack_body(number, self._durable, oldest)))
+        _pack_mark(self._memory, DURABLE_AT + 32 * (number & 1), number, self._durable, oldest, number)
 
     def frame(self, ledger: Ledger) -> None:
         """A frame has come. It is written down before a batch of it is yielded."""

@@ -1,0 +1,59 @@
+package chaos
+
+import (
+	"bufio"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/headrace/headrace/internal/proof/child"
+)
+
+// A batch that was stepped comes again only if the master has given up its trainer: no
+// agent has spoken for the process, or for its step file, for too long. The master's log
+// says when.
+var givenUpLine = regexp.MustCompile(`^time=(\S+) .*msg="a trainer is given up: .* rank=(\d+)`)
+
+// readGivenUp gives each life the times when a process of its rank was given up.
+func (c *crew) readGivenUp(lives []*life) error {
+	file, err := os.Open(filepath.Join(c.dir, "master.log"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }()
+	ahead := time.Now().UnixNano() - child.Monotonic() // of the wall clock; nobody sets it here
+	in := bufio.NewScanner(file)
+	in.Buffer(nil, 1<<20)
+	for in.Scan() {
+		m := givenUpLine.FindStringSubmatch(in.Text())
+		if m == nil {
+			continue
+		}
+		when, err := time.Parse(time.RFC3339Nano, m[1])
+		rank, err2 := strconv.Atoi(m[2])
+		if err := errors.Join(err, err2); err != nil {
+			return err
+		}
+		c.lost++
+		at := when.UnixNano() - ahead
+		for _, l := range lives {
+			if l.rank == rank && l.began < at {
+				l.givenUp = append(l.givenUp, at)
+			}
+		}
+	}
+	return in.Err()
+}
+
+// givenUpBefore: a process of l's rank was given up between l's begin and a time.
+func (l *life) givenUpBefore(at int64) bool {
+	return slices.ContainsFunc(l.givenUp, func(g int64) bool { return g < at })
+}
