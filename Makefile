@@ -59,7 +59,7 @@ lint: need venv ## gofmt, vet, ruff, mypy
 	$(GO) vet -tags rocketmq $(ROCKETMQ_TESTS)
 	$(GO) vet -tags planted ./internal/proof/sim
 	$(GO) tool staticcheck ./...
-	$(VENV)/bin/ruff check connectors/python examples bench internal
+	$(VENV)/bin/ruff check connectors examples bench internal
 	cd connectors/python && ../../$(VENV)/bin/mypy src/headrace
 
 # The packages under the race detector. Of RACE_PART it plays less (-short), so test-go plays them too.
@@ -110,6 +110,11 @@ test-torch: build ## headrace.torch with a real torch; the first time it install
 	@python="$$($(PYTHON) connectors/python/tests_torch/install_torch.py)" && cd connectors/python && \
 	  HEADRACE_BIN="$(CURDIR)/$(BIN)" PYTHONPATH="$(CURDIR)/connectors/python/src" "$$python" -m pytest -q tests_torch
 
+.PHONY: test-ray
+test-ray: build ## headrace.ray with a real Ray; the first time it installs one into ~/.cache/headrace; not in `make test` yet
+	@python="$$($(PYTHON) connectors/python/environment.py ray connectors/python/tests_ray/requirements.txt)" && cd connectors/python && \
+	  HEADRACE_BIN="$(CURDIR)/$(BIN)" PYTHONPATH="$(CURDIR)/connectors/python/src" "$$python" -m pytest -q --timeout 1800 tests_ray
+
 HISTORIES ?= 500
 .PHONY: test-torch-long
 test-torch-long: build ## HISTORIES random histories of 4 gloo ranks with stalls, kills and 4 -> 3 -> 4 ranks; takes hours
@@ -117,6 +122,15 @@ test-torch-long: build ## HISTORIES random histories of 4 gloo ranks with stalls
 	  HISTORIES=$(HISTORIES) HEADRACE_BIN="$(CURDIR)/$(BIN)" PYTHONPATH="$(CURDIR)/connectors/python/src" "$$python" -m pytest -q tests_torch/check_histories.py
 
 MVN := mvn -q -B -f connectors/pom.xml
+.PHONY: spark test-spark
+spark: need ## the jars of the Spark connector, connectors/spark/*/target (needs java 11 or newer, and mvn)
+	$(MVN) -pl java,spark,spark/spark-3.5,spark/spark-4 package -DskipTests
+test-spark: build venv spark ## the Spark connector on a real Spark 3.5.9 and 4.0.5; the first time it installs them into ~/.cache/headrace; not in `make test` yet
+	@for of in 3.5 4; do \
+	  python="$$($(PYTHON) connectors/python/environment.py spark-$$of connectors/spark/tests/requirements-$$of.txt)"; \
+	  HEADRACE_BIN="$(CURDIR)/$(BIN)" HEADRACE_SPARK_PYTHON="$$python" HEADRACE_SPARK_JAR="$(CURDIR)/connectors/spark/spark-$$of/target/headrace-spark-$$of-0.1.0.jar" \
+	    $(PY) -m pytest -q -c connectors/python/pyproject.toml --rootdir connectors/spark --timeout 1800 connectors/spark/tests; done
+
 .PHONY: test-java
 test-java: build ## the Java client for pushed records against the real binary (needs java 11 or newer, and mvn); not in `make test` yet
 	HEADRACE_BIN="$(CURDIR)/$(BIN)" $(MVN) -pl java test

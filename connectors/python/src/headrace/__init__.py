@@ -58,6 +58,7 @@ File map:
     _shuffle.py   permutation
     _cli.py       the command
     torch/        headrace.torch, an import of its own
+    ray.py        headrace.ray, another one
     tensorflow/   headrace.tensorflow, likewise
 
 Threads: init(), dataset() and Dataset.batches() may be called from any thread.

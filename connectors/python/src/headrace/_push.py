@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import secrets
 import threading
@@ -86,8 +87,20 @@ class Pusher:
         patience: float | None = None,
         on_wait: Callable[[str], None] | None = None,
     ) -> None:
+        self._open(dataset, Target.find(job, master, token, token_file), patience, on_wait)
+
+    @classmethod
+    def _to(cls, dataset: str, target: Target, patience: float | None) -> Pusher:
+        """For connectors, whose workers get the target from their driver."""
+        pusher = cls.__new__(cls)
+        pusher._open(dataset, target, patience, None)
+        return pusher
+
+    def _open(
+        self, dataset: str, target: Target, patience: float | None, on_wait: Callable[[str], None] | None
+    ) -> None:
         self.dataset = dataset
-        self._master = Master(Target.find(job, master, token, token_file), patience, on_wait)
+        self._master = Master(target, patience, on_wait)
         self._path = f"/v1/datasets/{_quote(dataset)}"
         try:
             layout = self._master.ask("GET", f"{self._path}/layout")["layout"]
@@ -269,8 +282,12 @@ def _bytes_of(value: Value) -> bytes | None:
 
 
 def _plain(value: object) -> Any:
+    if isinstance(value, (np.datetime64, np.timedelta64)):
+        return str(value)
     if isinstance(value, (np.generic, np.ndarray)):
         return value.tolist()
+    if isinstance(value, (datetime.date, datetime.time)):
+        return value.isoformat()
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"a {type(value).__name__} is not JSON")

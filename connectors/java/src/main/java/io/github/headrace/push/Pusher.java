@@ -10,6 +10,8 @@ import io.github.headrace.v1.CommitReply;
 import io.github.headrace.v1.EndRequest;
 import io.github.headrace.v1.LandingFull;
 import io.github.headrace.v1.LandingGrpc;
+import io.github.headrace.v1.LandedReply;
+import io.github.headrace.v1.LandedRequest;
 import io.github.headrace.v1.LayoutRequest;
 import io.github.headrace.v1.StageRequest;
 import io.grpc.ManagedChannel;
@@ -170,6 +172,13 @@ public final class Pusher implements AutoCloseable {
                 + " records: another producer has used the same id. Give each producer ids of its own", null);
         }
         return new Committed(reply.getAlready(), reply.getRecords());
+    }
+
+    /** What is visible of a transaction, or null: nothing. Ask before its records are sent again. */
+    public Committed landed(String transaction) throws HeadraceException, InterruptedException {
+        LandedRequest request = LandedRequest.newBuilder().setDataset(dataset).setTransaction(transaction).build();
+        LandedReply reply = again(() -> api.landed(request));
+        return reply.getLanded() ? new Committed(true, reply.getRecords()) : null;
     }
 
     /** Says that no record follows, from any producer. The dataset's spec must allow it. */

@@ -2,6 +2,7 @@ package io.github.headrace.push;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -50,11 +51,13 @@ class PusherTest {
                     fill(t, 0, 1000);
                     Staged staged = t.stage();
                     assertEquals(1000, staged.records());
+                    assertNull(p.landed("t-" + c));
                     assertTrue(staged.locators().size() > 10, staged.toString());
                     Committed first = p.commit(staged);
                     assertEquals(1000, first.records());
                     assertFalse(first.already());
                     assertTrue(p.commit(staged).already());
+                    assertEquals(1000, p.landed("t-" + c).records());
 
                     Transaction again = p.begin("t-" + c); // as a producer does that was killed
                     fill(again, 0, 1000);

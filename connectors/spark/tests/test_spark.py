@@ -1,0 +1,287 @@
+"""The format headrace on a real Spark, against the real binary: each row of a batch and of an
+epoch comes once, whatever is killed, retried or repeated.
+
+HEADRACE_SPARK is the version's Python and jar, as `make test-spark` sets them.
+"""
+
+# ruff: noqa: E501 (programs and tables)
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import headrace
+import pytest
+
+PYTHON, JAR = os.environ["HEADRACE_SPARK_PYTHON"], os.environ["HEADRACE_SPARK_JAR"]
+TESTS_JAR = JAR.replace(".jar", "-tests.jar")
+ROOT = Path(__file__).resolve().parents[3]
+
+SMALL = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  # a JVM that starts often and runs shortly
+
+SPEC = """
+name: clicks
+landing: {end: pushed, partitions: 3, key: /user, chunk: 4KiB, retain: 0s}
+decode:
+  format: json
+  columns:
+    - {name: id, path: /id, dtype: int64}
+"""
+
+TRAINER = """
+import headrace
+with headrace.dataset("clicks").batches(500, max_wait=0.05) as stream:
+    for b in stream:
+        print(*b["id"].tolist(), flush=True)
+        stream.step()
+print("end", flush=True)
+"""
+
+# What all drivers begin with.
+SESSION = """
+import os, sys, time
+from pathlib import Path
+from pyspark import TaskContext
+from pyspark.sql import SparkSession, functions as F, types as T
+def session(master="local[2,4]", **settings):
+    b = SparkSession.builder.master(master).appName("test").config("spark.jars", os.environ["JARS"])
+    b = b.config("spark.ui.enabled", "false").config("spark.sql.shuffle.partitions", "3").config("spark.driver.memory", "1g")
+    b = b.config("spark.sql.codegen.wholeStage", "false").config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+    for name, value in settings.items():
+        b = b.config(name.replace("_", "."), value)
+    spark = b.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+FORMAT = "io.github.headrace.spark.KillingSource" if os.environ.get("HEADRACE_TEST_KILL") else "headrace"
+here = Path(os.environ["HERE"])
+"""
+
+BATCH = """
+spark = session()
+rows = spark.range(0, 2000, 1, 4).withColumn("user", F.col("id") % 7)
+w = rows.write.format(FORMAT).mode("append").option("dataset", "clicks")
+if len(sys.argv) > 1:
+    w = w.option("transaction", sys.argv[1])
+w.save()
+print("done")
+"""
+
+
+@pytest.fixture
+def landing(job: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("HEADRACE_STATE", job.env["HEADRACE_STATE"])
+    spec = job.folder / "clicks.yaml"
+    spec.write_text(SPEC)
+    job.up("-f", str(spec))
+    return job
+
+
+def drive(job: Any, code: str, *args: str, kill: str = "", check: bool = True) -> subprocess.CompletedProcess[str]:
+    env = {k: v for k, v in job.env.items() if k != "SPARK_HOME"}
+    env.update(JARS=f"{JAR},{TESTS_JAR}", HERE=str(job.folder), PYSPARK_PYTHON=PYTHON, HEADRACE_TEST_KILL=kill)
+    env.update(SPARK_LOCAL_IP="127.0.0.1", JAVA_TOOL_OPTIONS=SMALL)
+    done = subprocess.run(
+        [PYTHON, "-c", SESSION + code, *args], env=env, cwd=job.folder, capture_output=True, text=True, timeout=800
+    )
+    print(done.stdout[-2000:], done.stderr[-6000:])
+    assert not check or done.returncode == 0
+    return done
+
+
+def read(job: Any, trainer: Any) -> list[int]:
+    """What the trainer got until the end of data."""
+    with headrace.Pusher("clicks") as pusher:
+        pusher.end()
+    log = trainer.ended(300)
+    assert log.endswith("end\n"), log
+    return [int(n) for n in log.split()[:-1]]
+
+
+def killed(done: subprocess.CompletedProcess[str]) -> None:
+    """The JVM was killed, so Python lost it."""
+    assert done.returncode != 0
+    assert "done" not in done.stdout
+
+
+def test_a_batch_comes_once(landing: Any) -> None:
+    trainer = landing.trainer(TRAINER)
+    killed(drive(landing, BATCH, "backfill", kill="before:0", check=False))  # all is staged
+    killed(drive(landing, BATCH, "backfill", kill="after:0", check=False))  # it is visible
+    drive(landing, BATCH, "backfill")  # and stays so
+    drive(landing, BATCH, kill="twice:0")  # without an id: another write
+    assert Counter(read(landing, trainer)) == Counter(dict.fromkeys(range(2000), 2))
+
+
+FAILING = """
+spark = session("local[2,4]")
+def fails_twice(id):
+    # In the middle of each task, after rows have been staged.
+    if id % 500 == 400 and TaskContext.get().attemptNumber() < 2:
+        (here / f"failed-{id}-{TaskContext.get().attemptNumber()}").touch()
+        raise RuntimeError("this attempt fails")
+    return id
+fails = F.udf(fails_twice, T.LongType())
+rows = spark.range(0, 2000, 1, 4).withColumn("user", F.col("id") % 7).withColumn("id", fails("id")).withColumn("pad", F.expr("uuid()"))
+rows.write.format("headrace").mode("append").save("clicks")
+print("done")
+"""
+
+SPECULATIVE = """
+spark = session("local-cluster[2,1,1024]", spark_speculation="true", spark_speculation_multiplier="1.1", spark_speculation_quantile="0.1",
+    spark_speculation_minTaskRuntime="100ms", spark_speculation_interval="50ms", spark_executor_memory="512m")
+def slow(id):
+    (here / f"attempt-{TaskContext.get().partitionId()}-{TaskContext.get().attemptNumber()}").touch()
+    if id == 1999 and TaskContext.get().attemptNumber() == 0:
+        until = time.monotonic() + 300  # until the other attempt has begun, and staged too
+        while not (here / "attempt-3-1").exists() and time.monotonic() < until:
+            time.sleep(0.05)
+    return id
+slowly = F.udf(slow, T.LongType())
+rows = spark.range(0, 2000, 1, 4).withColumn("user", F.col("id") % 7).withColumn("id", slowly("id"))
+rows.write.format("headrace").mode("append").save("clicks")
+print("done")
+"""
+
+
+def test_tasks_that_fail_twice_add_nothing(landing: Any) -> None:
+    trainer = landing.trainer(TRAINER)
+    drive(landing, FAILING)
+    assert len(list(landing.folder.glob("failed-*"))) == 8
+    assert sorted(read(landing, trainer)) == list(range(2000))
+
+
+def test_speculative_tasks_add_nothing(landing: Any) -> None:
+    trainer = landing.trainer(TRAINER)
+    drive(landing, SPECULATIVE)
+    assert (landing.folder / "attempt-3-1").exists(), "no second attempt ran"
+    assert sorted(read(landing, trainer)) == list(range(2000))
+
+
+STREAM = """
+spark = session()
+rows = spark.readStream.schema("id LONG, user LONG").option("maxFilesPerTrigger", 1).json(str(here / "in"))
+query = (rows.repartition(3).writeStream.format(FORMAT).option("dataset", "clicks")
+    .option("checkpointLocation", str(here / "checkpoint")).trigger(availableNow=True).start())
+query.awaitTermination()
+print("done")
+"""
+
+
+def put(job: Any, name: str, start: int, stop: int) -> None:
+    (job.folder / "in").mkdir(exist_ok=True)
+    text = "".join(json.dumps({"id": i, "user": i % 7}) + "\n" for i in range(start, stop))
+    part = job.folder / f".{name}"
+    part.write_text(text)
+    part.rename(job.folder / "in" / f"{name}.json")
+
+
+def test_each_epoch_of_a_stream_comes_once(landing: Any) -> None:
+    trainer = landing.trainer(TRAINER)
+    for n in range(5):
+        put(landing, f"a{n}", 100 * n, 100 * (n + 1))
+    killed(drive(landing, STREAM, kill="before:2", check=False))  # 0 and 1 are visible; 2 is staged
+    killed(drive(landing, STREAM, kill="after:2", check=False))  # 2 is visible, and Spark does not know it
+    drive(landing, STREAM, kill="twice:3")
+    put(landing, "b", 500, 600)
+    drive(landing, STREAM)
+    assert sorted(read(landing, trainer)) == list(range(600))
+
+
+TYPES = """
+spark = session()
+from datetime import date, datetime
+from decimal import Decimal
+spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+schema = ("b BOOLEAN, y BYTE, s SHORT, i INT, id LONG, f FLOAT, d DOUBLE, m DECIMAL(20,3), t STRING, x BINARY, day DATE, at TIMESTAMP, "
+    "local TIMESTAMP_NTZ, list ARRAY<INT>, inner STRUCT<a: INT, `b c`: STRING>, dict MAP<STRING, DOUBLE>, none STRING")
+at = datetime.fromisoformat("2026-01-31T12:00:00.000123+00:00")
+rows = [
+    (True, 1, 2, 3, 9223372036854775807, 0.5, 1e300, Decimal("12345678901234567.250"), 'a "b"\\\\ \\n \\u00e4\\U0001f600', b"\\x00\\xff", date(1969, 12, 31), at,
+     datetime(2026, 1, 31, 12, 0), [1, None, 3], (1, "x"), {"k": 0.5}, None),
+    (None,) * 17,
+    (False, -1, -2, -3, 4, float("nan"), float("-inf"), Decimal("0.001"), "", b"", date(2026, 1, 31), datetime.fromisoformat("1969-12-31T23:59:59.999999+00:00"),
+     datetime(1969, 12, 31, 23, 59, 59), [], (None, None), {}, "z"),
+]
+w = spark.createDataFrame(rows, schema).coalesce(1).write.format("headrace").mode("append")
+w.save("raw")
+w.option("value", "x").option("key", "t").option("time", "at").save("raw") if len(sys.argv) > 1 else None
+for options in ({}, {"dataset": "raw", "datset": "raw"}, {"dataset": "nothere"}, {"dataset": "raw", "value": "nothere"}, {"dataset": "raw", "value": "i"},
+                {"dataset": "raw", "time": "i"}, {"dataset": "raw", "token": "a-token-that-nobody-knows"}, {"dataset": "raw", "patience": "x"}):
+    try:
+        spark.createDataFrame(rows, schema).write.format("headrace").mode("append").options(**options).save()
+        print("no error", options)
+    except Exception as e:
+        print("ERROR", " ".join(str(e).split())[:600])
+try:
+    spark.sql("SELECT INTERVAL 1 DAY AS days").write.format("headrace").mode("append").save("raw")
+except Exception as e:
+    print("ERROR", " ".join(str(e).split())[:600])
+print("done")
+"""
+
+RAW = """
+name: raw
+landing: {end: pushed, retain: 0s}
+decode:
+  format: lines
+"""
+
+LINES = """
+import headrace, sys
+with headrace.dataset("raw").batches(1, max_wait=0.05) as stream:
+    for b in stream:
+        print(*[bytes(v).decode() for v in next(iter(b.values()))] if hasattr(b, "values") else b, flush=True)
+        stream.step()
+print("end", flush=True)
+"""
+
+
+def test_rows_become_json_and_options_are_checked(landing: Any) -> None:
+    spec = landing.folder / "raw.yaml"
+    spec.write_text(RAW)
+    landing.headrace("apply", "-f", str(spec))
+    out = drive(landing, TYPES).stdout
+    errors = [line for line in out.splitlines() if line.startswith("ERROR")]
+    assert "no error" not in out
+    for text in ["option dataset is missing", "option datset is not known", 'no dataset "nothere" was applied', "there is no column nothere",
+                 "column i is int, and it must be string or binary", "column i is int, and it must be a timestamp", "it wants a token",
+                 '"x" is not a number of seconds', "column days is interval day"]:  # fmt: skip
+        assert any(text in e for e in errors), (text, errors)
+    with headrace.Pusher("raw") as pusher:
+        pusher.end()
+    log = landing.trainer(LINES).ended()
+    got = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
+    assert got == [
+        {"b": True, "y": 1, "s": 2, "i": 3, "id": 9223372036854775807, "f": 0.5, "d": 1e300, "m": 12345678901234567.250,
+         "t": 'a "b"\\ \n ä😀', "x": "AP8=", "day": "1969-12-31", "at": "2026-01-31T12:00:00.000123Z", "local": "2026-01-31T12:00:00",
+         "list": [1, None, 3], "inner": {"a": 1, "b c": "x"}, "dict": {"k": 0.5}},
+        {},
+        {"b": False, "y": -1, "s": -2, "i": -3, "id": 4, "f": "NaN", "d": "-Infinity", "m": 0.001, "t": "", "x": "", "day": "2026-01-31",
+         "at": "1969-12-31T23:59:59.999999Z", "local": "1969-12-31T23:59:59", "list": [], "inner": {}, "dict": {}, "none": "z"},
+    ], log  # fmt: skip
+
+
+def test_the_programs_of_the_page_run(landing: Any) -> None:
+    page = (ROOT / "docs" / "spark.md").read_text()
+    programs = re.findall(r"```python\n(.*?)```", page, re.S)
+    assert len(programs) == 2
+    trainer = landing.trainer(TRAINER)
+    put(landing, "a", 0, 100)
+    submit = Path(PYTHON).parent / "spark-submit"
+    env = {**landing.env, "PYSPARK_PYTHON": PYTHON, "SPARK_LOCAL_IP": "127.0.0.1", "JAVA_TOOL_OPTIONS": SMALL}
+    env["PATH"] = f"{Path(PYTHON).parent}:{env['PATH']}"
+    for n, program in enumerate(programs):
+        script = landing.folder / f"program-{n}.py"
+        script.write_text(program)
+        done = subprocess.run(
+            [submit, "--master", "local[2]", "--jars", JAR, script],
+            env=env, cwd=landing.folder, capture_output=True, text=True, timeout=800,
+        )  # fmt: skip
+        print(done.stderr[-6000:])
+        assert done.returncode == 0
+    assert Counter(read(landing, trainer)) == Counter(dict.fromkeys(range(100), 2))

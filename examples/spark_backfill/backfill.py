@@ -1,0 +1,21 @@
+"""Parquet into a landing, and on with each file that comes: spark-submit --jars JAR backfill.py FOLDER CHECKPOINT
+
+The first epochs are the history that lies in FOLDER; later ones are what is added. The
+checkpoint knows which files have landed, so the program may be killed and started again."""
+
+import sys
+
+from pyspark.sql import SparkSession
+
+folder, checkpoint = sys.argv[1], sys.argv[2]
+spark = SparkSession.builder.getOrCreate()
+schema = spark.read.parquet(folder).schema
+clicks = spark.readStream.schema(schema).option("maxFilesPerTrigger", 4).parquet(folder)
+query = (
+    clicks.writeStream.format("headrace")
+    .option("dataset", "clicks")
+    .option("checkpointLocation", checkpoint)
+    .trigger(processingTime="1 second")
+    .start()
+)
+query.awaitTermination()
