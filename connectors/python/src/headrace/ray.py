@@ -1,0 +1,93 @@
+"""Ray Data into a dataset whose source is `landing` (docs/LANDING.md, From Ray).
+
+    from headrace.ray import Datasink
+
+    ray.data.read_parquet("s3://...").write_datasink(Datasink("clicks", transaction="backfill-1"))
+
+All rows become visible together, once, when the last task has ended. Tasks that fail, are
+retried or run twice do no harm.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from typing import Any
+
+import ray.data
+
+from ._master import Target
+from ._push import Pushed, Pusher
+
+__all__ = ["Datasink"]
+
+_PIECE = 10_000  # rows that are Python objects at a time
+
+
+class Datasink(ray.data.Datasink):
+    """Writes a Ray dataset in one transaction.
+
+    dataset:      the name of a dataset with `landing:` in its spec.
+    transaction:  its id, unique for good. A write with an id that is visible adds nothing, so
+                  give one to a job that may run again. None: a new one for each Datasink.
+    value:        the column whose bytes or text is the record. None: a row is sent as JSON.
+    key:          the column with the key of a record. None: what the spec says.
+    master, token, token_file, job: as of headrace.Pusher. They are settled on the driver.
+    patience:     seconds that a task waits for a master that is away or full. None: no end.
+    """
+
+    def __init__(
+        self,
+        dataset: str,
+        *,
+        transaction: str | None = None,
+        value: str | None = None,
+        key: str | None = None,
+        job: str | None = None,
+        master: str | None = None,
+        token: str | None = None,
+        token_file: str | None = None,
+        patience: float | None = None,
+    ) -> None:
+        self.dataset = dataset
+        self.transaction = transaction if transaction is not None else f"ray-{uuid.uuid4().hex}"
+        self._value, self._key, self._patience = value, key, patience
+        self._target = Target.find(job, master, token, token_file)
+        self.done: Pushed | None = None  #: on the driver, when the write has ended
+
+    def get_name(self) -> str:
+        return "Headrace"
+
+    def _open(self) -> Pusher:
+        return Pusher._to(self.dataset, self._target, self._patience)
+
+    def on_write_start(self, *_: Any, **__: Any) -> None:
+        """On the driver: an error of the dataset or the token comes before any task."""
+        self._open().close()
+
+    def write(self, blocks: Iterable[Any], ctx: Any) -> list[str]:
+        """One task: stages its rows, and gives the locators of their chunks. Chunks of an
+        attempt whose answer is lost are named by nobody, and are deleted."""
+        with self._open() as pusher:
+            if pusher.landed(self.transaction):
+                return []
+            begun = pusher.begin(self.transaction)
+            for block in blocks:
+                table = ray.data.block.BlockAccessor.for_block(block).to_arrow()
+                for column in (self._value, self._key):
+                    if column is not None and column not in table.column_names:
+                        raise ValueError(f"there is no column {column!r} among {table.column_names}")
+                for piece in table.to_batches(max_chunksize=_PIECE):
+                    for row in piece.to_pylist():
+                        value = row if self._value is None else row[self._value]
+                        key = None if self._key is None else row[self._key]
+                        if not isinstance(key, (bytes, str, type(None))):
+                            key = str(key)
+                        begun.push(value, key=key)
+            return begun.stage()
+
+    def on_write_complete(self, write_result: Any) -> None:
+        """On the driver, when all tasks have ended: the one commit."""
+        with self._open() as pusher:
+            locators = [locator for part in write_result.write_returns for locator in part]
+            self.done = pusher.commit(self.transaction, locators)
