@@ -216,7 +216,7 @@ test-quickstart-rocketmq: build venv ## the quick start on a real RocketMQ, besi
 # deletes nothing in its first minute. So they run side by side.
 ROCKETMQ_TESTS := ./sources/rocketmq ./cmd/headrace ./internal/proof/testbroker
 ROCKETMQ_ALONE := TestTopicsPassTheSuite TestBrokersThatAreKilledFrozenOrAwayLoseNothingAndHoldUpNobodyElse
-ROCKETMQ_LONG  := TestWhatJavaAndGoWroteIsTheSameForUsAndForTheOfficialConsumer TestWhileFilesAreRemovedNothingIsSkippedAndASlaveGivesWhatItStillHas
+ROCKETMQ_LONG  := TestLargeMessagesAndSlowReadersLoseNothing TestWhatJavaAndGoWroteIsTheSameForUsAndForTheOfficialConsumer TestWhileFilesAreRemovedNothingIsSkippedAndASlaveGivesWhatItStillHas
 .PHONY: test-rocketmq test-rocketmq-long
 test-rocketmq: build venv ## the RocketMQ source on a real RocketMQ (needs java, and mvn once)
 	$(GO) test -c -tags rocketmq -o build/rocketmq.test ./sources/rocketmq
@@ -325,8 +325,8 @@ bench-rocketmq: build venv ## RocketMQ to numpy batches, against the official Go
 	$(PY) -m bench.rocketmq.bench
 bench-pulsar: build venv ## Pulsar to numpy batches, against the official Python client (needs java, and mvn once)
 	$(PY) -m bench.pulsar.bench
-bench-freshness: build venv ## age of records in Python at 10,000/s, against confluent-kafka (needs java, and mvn once)
-	$(PY) -m bench.freshness.bench
+bench-freshness: build venv ## age of records in Python at 10,000/s, against the queue's own client (needs java, and mvn once); SOURCE=kafka|pulsar|rocketmq, PARTITIONS
+	$(PY) -m bench.freshness.bench --source $(if $(filter file,$(origin SOURCE)),kafka,$(SOURCE)) --partitions $(or $(PARTITIONS),2)
 bench-flash: build venv ## what a save in memory blocks, what a restore from it costs
 	$(PY) -m bench.flash.bench
 .PHONY: bench-tf

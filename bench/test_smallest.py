@@ -10,11 +10,15 @@ from pathlib import Path
 
 import pytest
 
+FRESHNESS = ["--rounds", "1", "--seconds", "1", "--rate", "1000"]
 SMALLEST = {
     "bench.decode.bench": ["--records", "2000", "--rounds", "1"],
     "bench.acks.bench": ["--rows", "4000", "--seconds", "0.2", "--pairs", "1"],
     "bench.acks.bench --save-every": ["--rows", "4000", "--seconds", "0.5", "--pairs", "1", "--save-every", "0.2"],
     "bench.pulsar.bench": ["--records", "4000", "--rounds", "1"],
+    "bench.freshness.bench": FRESHNESS,
+    "bench.freshness.bench --source pulsar": ["--source", "pulsar", *FRESHNESS],
+    "bench.freshness.bench --source rocketmq": ["--source", "rocketmq", *FRESHNESS],
     "bench.rocketmq.bench": ["--records", "4000", "--rounds", "1"],
 }
 

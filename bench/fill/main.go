@@ -22,6 +22,8 @@ const (
 type broker interface {
 	// fill makes a topic of what next gives until io.EOF.
 	fill(ctx context.Context, topic string, next func() ([]byte, error)) error
+	// writer makes a topic and gives a function that writes to its partitions in turn.
+	writer(ctx context.Context, topic string, partitions int) (write func(context.Context, [][]byte) error, end func(), err error)
 	// address is what readers connect to.
 	address() string
 	Close() error
@@ -31,17 +33,19 @@ func main() {
 	kind := flag.String("broker", "rocketmq", "rocketmq or pulsar")
 	floats := flag.Int("floats", 0, "records of the topic floats: 125 float32 each")
 	tsv := flag.String("tsv", "", "file whose lines are the records of the topic tsv")
+	rate := flag.Int("rate", 0, "records/s that are written to the topic events until the end: the clock in ns and a number, int64 each")
+	parts := flag.Int("partitions", 2, "of the topic events")
 	wide := flag.Bool("wide", false, "of RocketMQ: let an answer hold 1,024 messages or 4 MiB, not 32 or 256 KiB")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *kind, *floats, *tsv, *wide); err != nil {
+	if err := run(ctx, *kind, *floats, *tsv, *rate, *parts, *wide); err != nil {
 		fmt.Fprintln(os.Stderr, "fill:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, kind string, floats int, tsv string, wide bool) (err error) {
+func run(ctx context.Context, kind string, floats int, tsv string, rate, parts int, wide bool) (err error) {
 	var b broker
 	switch kind {
 	case "rocketmq":
@@ -69,6 +73,9 @@ func run(ctx context.Context, kind string, floats int, tsv string, wide bool) (e
 		if err := b.fill(ctx, "tsv", lines(f)); err != nil {
 			return err
 		}
+	}
+	if rate > 0 {
+		return trickle(ctx, b, rate, parts)
 	}
 	fmt.Println(b.address())
 	<-ctx.Done()

@@ -53,3 +53,19 @@ func (b rocketmq) fill(ctx context.Context, topic string, next func() ([]byte, e
 		ends[q] += int64(len(values))
 	}
 }
+
+func (b rocketmq) writer(ctx context.Context, topic string, partitions int) (func(context.Context, [][]byte) error, func(), error) {
+	if err := b.CreateTopic(ctx, topic, partitions); err != nil {
+		return nil, nil, err
+	}
+	a, ends, q := b.NewAppender(topic), make([]int64, partitions), 0
+	write := func(ctx context.Context, values [][]byte) error {
+		if err := a.Append(ctx, q, ends[q], values, func() {}); err != nil {
+			return err
+		}
+		ends[q] += int64(len(values))
+		q = (q + 1) % partitions
+		return nil
+	}
+	return write, a.Close, nil
+}

@@ -1,9 +1,12 @@
-"""How old records are when a trainer has them: headrace and confluent-kafka, in turn.
+"""How old records are when a trainer has them: headrace and the queue's own client, in turn.
 
-    python -m bench.freshness.bench [--rate 10000] [--rounds 3] [--seconds 10]
+    python -m bench.freshness.bench [--source kafka] [--partitions 2] [--rate 10000] [--rounds 3] [--seconds 10]
 
-One real broker, started here (internal/proof/testbroker), a topic of two partitions, and a
-producer in a process of its own that writes at a fixed rate all the time. The two
+One real broker, started here (internal/proof/testbroker), a topic of two partitions or
+more, and a producer in a process of its own that writes at a fixed rate all the time: of
+Kafka producer.py, of Pulsar and RocketMQ bench/fill, which also runs the broker. Beside
+headrace the queue's own Python client reads: confluent-kafka, or pulsar-client. Nobody has
+a fast one for RocketMQ, so there headrace is alone. The two
 readers (readers.py) take turns, each in a fresh process that begins at the topic's
 end; the first seconds of each are left out. headrace is end to end: `headrace up`,
 leases, acks, socket, a step per batch. An age is from the producer's clock in the
@@ -18,9 +21,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -30,15 +36,51 @@ from bench.running import say, spread
 HERE = Path(__file__).resolve().parent
 WORK = running.ROOT / "build" / "bench" / "freshness"
 LOG = WORK / "up.log"
-PARTITIONS = 2
 WARMUP = 3.0
 IDLE = 10.0
 Figures = dict[str, float]
 
-SPEC = """name: events
-kafka: {{brokers: ["{broker}"], topic: events, start: latest, end: never}}
-decode: {{format: binary, columns: [{{name: at, dtype: int64}}, {{name: id, dtype: int64}}]}}
-"""
+DECODE = "decode: {format: binary, columns: [{name: at, dtype: int64}, {name: id, dtype: int64}]}\n"
+RIVALS = {"kafka": "confluent", "pulsar": "pulsar", "rocketmq": ""}
+REQUIREMENTS = {"kafka": HERE / "requirements.txt", "pulsar": HERE.parent / "pulsar" / "requirements.txt"}
+
+
+def spec(source: str, address: str) -> str:
+    if source == "kafka":
+        where = f'brokers: ["{address}"]'
+    elif source == "pulsar":
+        service, admin = address.split()
+        where = f'service: "{service}", admin: "{admin}"'
+    else:
+        where = f'name_servers: ["{address}"]'
+    return f"name: events\n{source}: {{{where}, topic: events, start: latest, end: never}}\n{DECODE}"
+
+
+@contextmanager
+def produced(source: str, rate: int, partitions: int) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """A broker to whose topic somebody writes; its address, and who is to be killed so that nothing is written."""
+    if source == "kafka":
+        with running.broker(WORK, "-topic", "events", "-partitions", str(partitions)) as address:
+            args = [sys.executable, str(HERE / "producer.py"), address, str(rate), str(partitions)]
+            producer = subprocess.Popen(args, text=True)
+            try:
+                yield address, producer
+            finally:
+                producer.kill()
+                producer.wait()
+        return
+    args = [str(WORK / "fill"), "-broker", source, "-rate", str(rate), "-partitions", str(partitions)]
+    with (WORK / "fill.log").open("w") as log:
+        fill = subprocess.Popen(args, stdout=subprocess.PIPE, stderr=log, text=True)
+        try:
+            assert fill.stdout
+            address = fill.stdout.readline().strip()
+            if not address:
+                raise SystemExit(f"the broker did not start; see {log.name}")
+            yield address, fill
+        finally:
+            fill.send_signal(signal.SIGINT)
+            fill.wait(60)
 
 
 def command(which: str, address: str, seconds: float) -> list[str]:
@@ -69,17 +111,17 @@ def read(which: str, address: str, seconds: float, **env: str) -> Figures:
     }
 
 
-def headrace(address: str, seconds: float) -> Figures:
-    with running.up(LOG, SPEC.format(broker=address)) as up:
+def headrace(source: str, address: str, seconds: float) -> Figures:
+    with running.up(LOG, spec(source, address)) as up:
         before = up.cpu()
         got = read("headrace", address, seconds, HEADRACE_AGENT=up.socket)
         got["up_cores"] = (up.cpu() - before) / (WARMUP + seconds)
         return got
 
 
-def idle(address: str) -> Figures:
+def idle(source: str, address: str) -> Figures:
     """Nothing is produced: what waiting costs."""
-    with running.up(LOG, SPEC.format(broker=address)) as up:
+    with running.up(LOG, spec(source, address)) as up:
         trainer = subprocess.Popen(
             command("headrace", address, 1000),
             env=running.environment(HEADRACE_AGENT=up.socket),
@@ -98,36 +140,41 @@ def idle(address: str) -> Figures:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--source", choices=list(RIVALS), default="kafka")
+    parser.add_argument("--partitions", type=int, default=2, help="of the topic, all read by one agent")
     parser.add_argument("--rate", type=int, default=10_000, help="records/s")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=10, help="measured of each reader and round")
     args = parser.parse_args()
-    running.prepare(WORK, HERE / "requirements.txt", "./internal/proof/testbroker/broker-kafka")
-    rounds: dict[str, list[Figures]] = {"headrace": [], "confluent": []}
-    with running.broker(WORK, "-topic", "events", "-partitions", str(PARTITIONS)) as address:
-        produce = [sys.executable, str(HERE / "producer.py"), address, str(args.rate), str(PARTITIONS)]
-        producer = subprocess.Popen(produce)
-        try:
-            for i in range(args.rounds):
-                rounds["headrace"].append(headrace(address, args.seconds))
-                rounds["confluent"].append(read("confluent", address, args.seconds))
-                last = ", ".join(
-                    f"{name} p50 {r[-1]['p50_ms']:.1f} p99 {r[-1]['p99_ms']:.1f} ms" for name, r in rounds.items()
-                )
-                load = f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
-                say(f"round {i + 1} of {args.rounds}, age of records: {last} ({load})")
-                short = min(r[-1]["rows"] for r in rounds.values()) / args.seconds / args.rate
-                if short < 0.9:
-                    say(f"  one reader saw only {100 * short:.0f} % of the rate: the machine is too busy for it")
-        finally:
-            producer.kill()
-            producer.wait()
-        result: dict[str, object] = {"rate": args.rate, "seconds": args.seconds, "rounds": args.rounds}
+    go = "./internal/proof/testbroker/broker-kafka" if args.source == "kafka" else "./bench/fill"
+    running.prepare(WORK, REQUIREMENTS.get(args.source, HERE / "requirements.txt"), go)
+    rival = RIVALS[args.source]
+    rounds: dict[str, list[Figures]] = {"headrace": []}
+    if rival:
+        rounds[rival] = []
+    result: dict[str, object] = dict(vars(args))
+    result["load"] = os.getloadavg()[0]  # of the machine before it began
+    with produced(args.source, args.rate, args.partitions) as (address, producer):
+        for i in range(args.rounds):
+            rounds["headrace"].append(headrace(args.source, address, args.seconds))
+            if rival:
+                rounds[rival].append(read(rival, address, args.seconds))
+            last = ", ".join(
+                f"{name} p50 {r[-1]['p50_ms']:.1f} p99 {r[-1]['p99_ms']:.1f} ms" for name, r in rounds.items()
+            )
+            load = f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+            say(f"round {i + 1} of {args.rounds}, age of records: {last} ({load})")
+            short = min(r[-1]["rows"] for r in rounds.values()) / args.seconds / args.rate
+            if short < 0.9:
+                say(f"  one reader saw only {100 * short:.0f} % of the rate: the machine is too busy for it")
         for name, all_rounds in rounds.items():
             for figure in all_rounds[0]:
                 if figure != "rows":
                     result[f"{name}_{figure}"] = spread([r[figure] for r in all_rounds])
-        result.update({k: round(v, 4) for k, v in idle(address).items()})
+        if args.source == "kafka":  # of the others, the broker ends with who writes
+            producer.kill()
+            producer.wait()
+            result.update({k: round(v, 4) for k, v in idle(args.source, address).items()})
     print(json.dumps(result))
 
 

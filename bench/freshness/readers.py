@@ -1,6 +1,6 @@
 """What bench.py measures: one reader per process, from the end of a topic on.
 
-    python readers.py WHICH BROKER WARMUP SECONDS OUT
+    python readers.py WHICH BROKER WARMUP SECONDS OUT     (a Pulsar's two addresses are one BROKER)
 
 Each takes batches of up to 256 records, none of which waits for more than 10 ms
 for others, and notes how old each record is when its batch is there as numpy
@@ -11,6 +11,8 @@ in ms, without those of the first WARMUP seconds, to OUT (.npy).
 headrace    the product: a running agent, `batches(256, max_wait=0.01)`, a step per batch
 confluent   confluent-kafka with default settings, consume(256, timeout=0.01), and one
             np.frombuffer for all of its values
+pulsar      pulsar-client with default settings, batch_receive() of as many messages in as
+            long a time, one cumulative acknowledgement per partition and batch
 """
 
 from __future__ import annotations
@@ -48,9 +50,23 @@ def confluent_batches(broker: str) -> Iterator[np.ndarray]:
             yield np.frombuffer(b"".join([m.value() for m in messages]), RECORD)["at"]
 
 
+def pulsar_batches(broker: str) -> Iterator[np.ndarray]:
+    import pulsar
+
+    client = pulsar.Client(broker.split()[0], logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+    policy = pulsar.ConsumerBatchReceivePolicy(ROWS, -1, int(1000 * WAIT))
+    consumer = client.subscribe("events", f"bench-freshness-{time.monotonic_ns()}", batch_receive_policy=policy)
+    while True:
+        if messages := consumer.batch_receive():
+            for last in {m.topic_name(): m for m in messages}.values():
+                consumer.acknowledge_cumulative(last)
+            yield np.frombuffer(b"".join([m.data() for m in messages]), RECORD)["at"]
+
+
 def main() -> None:
     which, broker, warmup, seconds, out = sys.argv[1:]
-    batches = {"headrace": headrace_batches, "confluent": confluent_batches}[which](broker)
+    readers = {"headrace": headrace_batches, "confluent": confluent_batches, "pulsar": pulsar_batches}
+    batches = readers[which](broker)
     ages: list[np.ndarray] = []
     first, cpu = 0.0, 0.0
     for at in batches:
