@@ -2,6 +2,7 @@ package remoting
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -17,6 +18,9 @@ const (
 	looksAtFirst   = 5 // after so many the configuration is asked for
 )
 
+// ErrNotTold: a broker does not say how far its queues are behind its commit log.
+var ErrNotTold = errors.New("the broker does not say how far its queues are behind its commit log")
+
 // Dispatched returns when the queues of a broker show every message whose sender had
 // its answer before the call.
 //
@@ -28,17 +32,20 @@ func (c *Client) Dispatched(ctx context.Context, addr string) error {
 	var comparable bool // both figures speak of the same end of the commit log
 	for n := 0; ; n++ {
 		info, err := c.Runtime(ctx, addr)
+		if code := CodeOf(err); code == NoPermission || code == Unsupported {
+			return fmt.Errorf("%w: %w", ErrNotTold, err)
+		}
 		if err != nil {
 			return err
 		}
 		// The broker takes the first figure before the second one.
 		reached, err := strconv.ParseInt(info["commitLogMaxOffset"], 10, 64)
 		if err != nil {
-			return fmt.Errorf("%s: commitLogMaxOffset is %q", addr, info["commitLogMaxOffset"])
+			return fmt.Errorf("%w: %s says that commitLogMaxOffset is %q", ErrNotTold, addr, info["commitLogMaxOffset"])
 		}
 		behind, err := strconv.ParseInt(info["dispatchBehindBytes"], 10, 64)
 		if err != nil {
-			return fmt.Errorf("%s: dispatchBehindBytes is %q", addr, info["dispatchBehindBytes"])
+			return fmt.Errorf("%w: %s says that dispatchBehindBytes is %q", ErrNotTold, addr, info["dispatchBehindBytes"])
 		}
 		switch {
 		case behind <= 0:
@@ -49,7 +56,7 @@ func (c *Client) Dispatched(ctx context.Context, addr string) error {
 			return nil
 		case n == looksAtFirst:
 			conf, err := c.Config(ctx, addr)
-			if err != nil {
+			if code := CodeOf(err); err != nil && code != NoPermission {
 				return err
 			}
 			// Otherwise a broker dispatches less than its commit log holds: what is

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -305,6 +306,22 @@ func TestWhileFilesAreRemovedNothingIsSkippedAndASlaveGivesWhatItStillHas(t *tes
 	}
 }
 
+func allowReader(t *testing.T, b *testbroker.RocketMQ, k remoting.Credentials, topic string) {
+	t.Helper()
+	const createUser, createACL = 3001, 3006
+	for _, cmd := range []*remoting.Command{
+		{Code: createUser, Ext: map[string]string{"username": k.AccessKey},
+			Body: fmt.Appendf(nil, `{"username":%q,"password":%q,"userType":"Normal"}`, k.AccessKey, k.SecretKey)},
+		{Code: createACL, Ext: map[string]string{"subject": "User:" + k.AccessKey},
+			Body: fmt.Appendf(nil, `{"subject":"User:%s","policies":[{"policyType":"Custom","entries":[`+
+				`{"resource":"Topic:%s","actions":["Sub","Get"],"decision":"Allow"},{"resource":"Group:headrace","actions":["Sub","Get"],"decision":"Allow"}]}]}`, k.AccessKey, topic)},
+	} {
+		if _, err := b.Client().Call(t.Context(), b.Addr(), cmd); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestSignedRequestsAndTLSReadTheSameAndARefusedOneSaysWhy(t *testing.T) {
 	b, err := testbroker.StartRocketMQ(t.Context(), testbroker.RocketMQOptions{ACL: true, TLS: true})
 	if err != nil {
@@ -340,6 +357,19 @@ func TestSignedRequestsAndTLSReadTheSameAndARefusedOneSaysWhy(t *testing.T) {
 	}
 	if err != nil {
 		t.Errorf("committing: %v", err)
+	}
+
+	// A user that may only read the topic reads it, and may ask how far its queues are.
+	reader := remoting.Credentials{AccessKey: "reader", SecretKey: "readers-password"}
+	allowReader(t, b, reader, topic)
+	var said bytes.Buffer
+	limited := options(b, topic)
+	limited.Credentials, limited.Logger = reader, slog.New(slog.NewTextHandler(&said, nil))
+	if got := len(everything(t, openFor(t, limited))); got != 1000 {
+		t.Errorf("of a user that may only read the topic: %d records", got)
+	}
+	if strings.Contains(said.String(), "level=WARN") {
+		t.Errorf("it may not ask how far the queues are: %s", said.String())
 	}
 
 	refused := func(o Options, word string) {

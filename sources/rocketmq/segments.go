@@ -104,11 +104,10 @@ func (s *Source) dispatched(ctx context.Context, p partition) error {
 		return err
 	}
 	err = s.client.Dispatched(ctx, addr)
-	if remoting.CodeOf(err) < 0 {
+	if !errors.Is(err, remoting.ErrNotTold) {
 		return s.explain(ctx, err, p.String())
 	}
-	s.o.Logger.Warn("the broker does not tell this user whether its queues show all messages yet: one that was sent in the last moment may lie after the end that is listed now; "+
-		"allow Get on the cluster to this user", "broker", p.broker, "partition", p.String(), "why", err)
+	s.o.Logger.Warn("the broker does not tell this user whether its queues show all messages yet: one that was sent in the last moment may lie after the end that is listed now", "broker", p.broker, "partition", p.String(), "why", err)
 	return nil
 }
 
