@@ -59,6 +59,11 @@ func (s *Source) list(ctx context.Context, p partition) ([]sources.Segment, erro
 	if err != nil {
 		return nil, err
 	}
+	if l.head().Compare(start) < 0 { // messages came since the ledgers were asked for
+		if l, err = s.layoutOf(ctx, p); err != nil {
+			return nil, err
+		}
+	}
 	end := l.head()
 	if !s.o.live() {
 		if end, err = s.endOf(ctx, p, &l); err != nil {

@@ -107,7 +107,10 @@ func (s *Source) dispatched(ctx context.Context, p partition) error {
 	if !errors.Is(err, remoting.ErrNotTold) {
 		return s.explain(ctx, err, p.String())
 	}
-	s.o.Logger.Warn("the broker does not tell this user whether its queues show all messages yet: one that was sent in the last moment may lie after the end that is listed now", "broker", p.broker, "partition", p.String(), "why", err)
+	s.untold.Do(func() {
+		s.o.Logger.Warn("the broker does not say whether its queues show all messages yet: one that was sent in the last moment may lie after the end that is listed now",
+			"broker", p.broker, "why", err)
+	})
 	return nil
 }
 

@@ -22,6 +22,7 @@ type Source struct {
 	perMessage atomic.Int64 // guess of a stored message's bytes, from what was read
 	window     atomic.Int64 // messages that one pull brings at most, from what was read
 	spare      chan []byte  // memory of answers, for those that come
+	untold     sync.Once    // a broker does not say how far its queues are: said once
 
 	mu       sync.Mutex // guards what follows
 	closed   bool
