@@ -144,6 +144,13 @@ test-tf-221: build ## of it TensorFlow 2.21: dataset, Keras 3
 	@python="$$($(PYTHON) connectors/python/tests_tf/install_tf.py 2.21)" && cd connectors/python && TF_CPP_MIN_LOG_LEVEL=2 \
 	  HEADRACE_BIN="$(CURDIR)/$(BIN)" PYTHONPATH="$(CURDIR)/connectors/python/src" "$$python" -m pytest -q tests_tf
 
+FLINK_THIN := flink/v1.20/connector,flink/v2/connector
+.PHONY: flink test-flink
+flink: need ## the jars of the Flink connector, under connectors/flink/v*/ (needs java 11 or newer, and mvn)
+	$(MVN) -pl $(FLINK_THIN),flink/v1.20/sql,flink/v2/sql -am package -DskipTests
+test-flink: build venv ## the Flink connector on Flink 1.20 and 2.x: Flink's own suite for sinks, SQL; not in `make test` yet
+	HEADRACE_BIN="$(CURDIR)/$(BIN)" HEADRACE_PYTHON="$(CURDIR)/$(PY)" $(MVN) -pl $(FLINK_THIN) -am test
+
 .PHONY: wheel
 wheel: build venv ## the Python package with the binary in it, tried in a fresh environment
 	@mkdir -p connectors/python/src/headrace/bin

@@ -20,6 +20,7 @@ public final class TestMaster implements AutoCloseable {
 
     private final Path dir;
     private final List<String> flags;
+    private final List<Process> others = new ArrayList<>();
     private Process process;
 
     private TestMaster(Path dir, List<String> flags) {
@@ -104,9 +105,13 @@ public final class TestMaster implements AutoCloseable {
 
     /** Applies the spec of a landing dataset of JSON records with a number {@code n}; landing is YAML, as in "{partitions: 2}". */
     public void apply(String dataset, String landing) throws Exception {
+        apply(dataset, landing, "{format: json, columns: [{name: n, path: /n, dtype: int64}]}");
+    }
+
+    /** Applies the spec of a landing dataset with this {@code decode}. */
+    public void apply(String dataset, String landing, String decode) throws Exception {
         Path spec = dir.resolve(dataset + ".yaml");
-        Files.writeString(spec, "name: " + dataset + "\nlanding: " + landing + "\n"
-            + "decode: {format: json, columns: [{name: n, path: /n, dtype: int64}]}\n");
+        Files.writeString(spec, "name: " + dataset + "\nlanding: " + landing + "\ndecode: " + decode + "\n");
         run("apply", "-f", spec.toString());
     }
 
@@ -119,8 +124,52 @@ public final class TestMaster implements AutoCloseable {
         return Long.parseLong(m.group(1));
     }
 
+    /** Starts an agent of this machine; trainers use it. */
+    public void agent() throws Exception {
+        Path socket = dir.resolve("agent.sock");
+        Process agent = new ProcessBuilder(binary(), "agent", "--name", "a1", "--socket", socket.toString(), "--state", state().toString(), "--log-level", "warn")
+            .directory(dir.toFile()).redirectErrorStream(true).redirectOutput(ProcessBuilder.Redirect.appendTo(dir.resolve("agent.log").toFile())).start();
+        others.add(agent);
+        long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(LONGEST_WAIT_S);
+        while (!Files.exists(socket)) {
+            if (!agent.isAlive() || System.nanoTime() > deadline) {
+                throw new IllegalStateException("the agent did not start: " + Files.readString(dir.resolve("agent.log")));
+            }
+            Thread.sleep(10);
+        }
+    }
+
+    private static final String TRAINER = String.join("\n",
+        "import headrace, sys",
+        "with headrace.dataset(sys.argv[1]).batches(1000, max_wait=0.05) as stream:",
+        "    for b in stream:",
+        "        for row in b.to_dicts():",
+        "            print(repr(tuple(row[name] for name in sorted(row))))",
+        "        sys.stdout.flush()",
+        "        stream.step()");
+
+    /**
+     * Starts a trainer in Python that prints each row that it gets, as a tuple of the columns by
+     * name, into the file that is returned. HEADRACE_PYTHON has the package headrace.
+     */
+    public Path trainer(String dataset) throws Exception {
+        String python = System.getenv("HEADRACE_PYTHON");
+        if (python == null) {
+            throw new IllegalStateException("HEADRACE_PYTHON does not name a Python with the package headrace: run `make test-flink`");
+        }
+        Path rows = dir.resolve("rows-" + dataset);
+        ProcessBuilder b = new ProcessBuilder(python, "-c", TRAINER, dataset).directory(dir.toFile())
+            .redirectOutput(rows.toFile()).redirectError(ProcessBuilder.Redirect.appendTo(dir.resolve("trainer.log").toFile()));
+        b.environment().put("HEADRACE_AGENT", dir.resolve("agent.sock").toString());
+        others.add(b.start());
+        return rows;
+    }
+
     @Override
     public void close() throws Exception {
+        for (Process p : others) {
+            p.destroyForcibly().waitFor();
+        }
         process.destroyForcibly().waitFor();
         try (Stream<Path> all = Files.walk(dir)) {
             for (Path p : (Iterable<Path>) all.sorted(Comparator.reverseOrder())::iterator) {

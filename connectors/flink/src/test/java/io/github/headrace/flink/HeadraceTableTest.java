@@ -1,0 +1,111 @@
+package io.github.headrace.flink;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.github.headrace.push.TestMaster;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import org.apache.flink.table.api.EnvironmentSettings;
+import org.apache.flink.table.api.TableEnvironment;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+/** SQL into a real master, read by a real trainer. */
+@Timeout(value = 600, unit = TimeUnit.SECONDS) // only ends a hang
+class HeadraceTableTest {
+    private static TestMaster master;
+
+    @BeforeAll
+    static void start() throws Exception {
+        master = TestMaster.start();
+        master.agent();
+    }
+
+    @AfterAll
+    static void stop() throws Exception {
+        if (master != null) {
+            master.close();
+        }
+    }
+
+    private static TableEnvironment flink() {
+        TableEnvironment t = TableEnvironment.create(EnvironmentSettings.inStreamingMode());
+        t.getConfig().set("parallelism.default", "2");
+        return t;
+    }
+
+    private static List<String> rows(Path file, int n) throws Exception {
+        while (true) {
+            List<String> all = Files.readAllLines(file);
+            if (all.size() >= n) {
+                return all;
+            }
+            Thread.sleep(20);
+        }
+    }
+
+    @Test
+    void rowsBecomeRecordsWithColumnsByName() throws Exception {
+        master.apply("typed", "{}", "\n  format: json\n  event_time: /at\n  columns:\n"
+            + "    - {name: a_bool, path: /a_bool, dtype: bool}\n"
+            + "    - {name: b_long, path: /b_long, dtype: int64}\n"
+            + "    - {name: c_double, path: /c_double, dtype: float64}\n"
+            + "    - {name: d_text, path: /d_text, dtype: string}\n"
+            + "    - {name: e_day, path: /e_day, dtype: string}\n"
+            + "    - {name: f_at, path: /at, dtype: int64}\n"
+            + "    - {name: g_list, path: '/g_list/*', dtype: int32}\n"
+            + "    - {name: h_nested, path: /h/x, dtype: int32}\n"
+            + "    - {name: i_map, path: /m/k, dtype: string}\n"
+            + "    - {name: j_null, path: /j_null, dtype: int64, default: -1}\n");
+        Path got = master.trainer("typed");
+        TableEnvironment t = flink();
+        t.executeSql("CREATE TABLE typed (j_null BIGINT, b_long BIGINT, a_bool BOOLEAN, c_double DOUBLE, d_text STRING, e_day DATE, `at` TIMESTAMP(3),"
+            + " g_list ARRAY<INT>, h ROW<x INT>, m MAP<STRING, STRING>) WITH ('connector' = 'headrace', 'dataset' = 'typed', 'state' = '" + master.state() + "')");
+        t.executeSql("INSERT INTO typed VALUES (CAST(NULL AS BIGINT), 9007199254740993, TRUE, CAST('NaN' AS DOUBLE), U&'say \"h\\00e9\"\\005c\\000a', DATE '2026-01-31',"
+            + " TIMESTAMP '2026-01-31 00:00:01.5', ARRAY[1, 2, 3], CAST(ROW(7) AS ROW<x INT>), MAP['k', 'v'])").await();
+        String row = rows(got, 1).get(0);
+        assertTrue(row.startsWith("(True, 9007199254740993, nan, 'say \"hé\"\\\\\\n', '2026-01-31', 1769817601500, "), row);
+        assertTrue(row.contains("1, 2, 3") && row.endsWith(", 7, 'v', -1)"), row);
+    }
+
+    @Test
+    void aFormatOfFlinkMayBeUsed() throws Exception {
+        master.apply("formatted", "{}");
+        Path got = master.trainer("formatted");
+        TableEnvironment t = flink();
+        t.executeSql("CREATE TABLE formatted (n BIGINT) WITH ('connector' = 'headrace', 'dataset' = 'formatted', 'format' = 'json',"
+            + " 'sink.delivery-guarantee' = 'at-least-once', 'sink.compression' = 'none', 'sink.parallelism' = '1', 'state' = '" + master.state() + "')");
+        t.executeSql("INSERT INTO formatted VALUES (1), (2), (3)").await();
+        assertEquals(List.of("(1,)", "(2,)", "(3,)"), rows(got, 3));
+    }
+
+    private static void refused(String columns, String options, String... parts) {
+        TableEnvironment t = flink();
+        t.executeSql("CREATE TABLE bad (" + columns + ") WITH ('connector' = 'headrace'" + options + ")");
+        Exception e = assertThrows(Exception.class, () -> t.explainSql("INSERT INTO bad SELECT * FROM bad_source".replace("SELECT * FROM bad_source",
+            columns.contains("INTERVAL") ? "VALUES (INTERVAL '1' DAY)" : columns.contains("VARBINARY") ? "VALUES (CAST(X'00' AS VARBINARY(4)))" : "VALUES (1)")));
+        StringBuilder all = new StringBuilder();
+        for (Throwable c = e; c != null; c = c.getCause()) {
+            all.append(c.getMessage()).append('\n');
+        }
+        for (String part : parts) {
+            assertTrue(all.toString().contains(part), all.toString());
+        }
+    }
+
+    @Test
+    void mistakesAreNamed() {
+        refused("n INT", ", 'master' = '127.0.0.1:1'", "dataset");
+        refused("n INT", ", 'dataset' = 'd'", "master is missing");
+        refused("n INT", ", 'dataset' = 'd', 'master' = '10.0.0.1:7070'", "table default_catalog.default_database.bad", "on another machine", "tls-ca");
+        refused("n INT", ", 'dataset' = 'd', 'master' = '127.0.0.1:1', 'topic' = 'x'", "Unsupported options", "topic");
+        refused("n INT", ", 'dataset' = 'd', 'master' = '127.0.0.1:1', 'sink.delivery-guarantee' = 'none'", "NONE would lose records");
+        refused("b VARBINARY(4)", ", 'dataset' = 'd', 'master' = '127.0.0.1:1'", "column b has type VARBINARY(4)", "CAST");
+    }
+}
