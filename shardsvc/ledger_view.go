@@ -9,14 +9,17 @@ import (
 
 // DatasetInfo is what the core knows of one dataset.
 type DatasetInfo struct {
-	ID              DatasetID
-	Name            string
-	Spec            []byte
-	Options         Options
-	State           string // listing | running | paused | failed | done
-	Reason          string
-	Counts          Counts
-	Records         cut.Tally // acked, in all passes; private: its times are bounds
+	ID      DatasetID
+	Name    string
+	Spec    []byte
+	Options Options
+	State   string // listing | running | paused | failed | done
+	Reason  string
+	Counts  Counts
+	Records cut.Tally // acked, in all passes; private: its times are bounds
+	// Reached is the newest event time that is acked, of the partition that is furthest
+	// behind, in ms; 0: no partition that is behind has one.
+	Reached         int64
 	Partitions      int
 	PartitionsKnown bool // PartitionsListed was said
 	ListingComplete bool
@@ -97,8 +100,12 @@ func (lg *ledger) info(d *dataset) DatasetInfo {
 		PartitionsKnown: d.partsAll, ListingComplete: d.partsAll && d.incomplete == 0,
 		Pass: uint32(d.opt.Passes - 1), Leases: d.leases, Waiting: d.waiting.Len()}
 	for _, p := range d.parts {
-		i.Counts.add(p.counts())
-		i.Records.Add(p.tally())
+		c, t := p.counts(), p.tally()
+		i.Counts.add(c)
+		i.Records.Add(t)
+		if c.Listed > c.Settled && t.Newest != 0 && (i.Reached == 0 || t.Newest < i.Reached) {
+			i.Reached = t.Newest
+		}
 		if !p.settled {
 			i.Pass = min(i.Pass, p.oldest())
 		}

@@ -39,6 +39,11 @@ type Dataset struct {
 	Partitions      uint32 `json:"partitions"`
 	ListingComplete bool   `json:"listing_complete"`
 	Counts          Counts `json:"counts"`
+	Live            bool   `json:"live"` // the input has no end
+
+	// EventLagSeconds is now minus the newest event time that is acked, of the partition
+	// that is furthest behind; 0: none is behind. null: no event time is known.
+	EventLagSeconds *float64 `json:"event_lag_seconds"`
 
 	Records   *Records   `json:"records"`   // in counts.acked
 	Retention *Retention `json:"retention"` // null: not guarded, or nothing is needed any more
@@ -52,6 +57,7 @@ func DatasetOf(d *headracev1.Dataset) Dataset {
 		Partitions: d.Partitions, ListingComplete: d.ListingComplete, Counts: CountsOf(d.Counts),
 		Records: RecordsOfTally(d.Records), Retention: retentionOf(d.Retention),
 		Silence: silenceOf(d.Silence), Imbalance: imbalanceOf(d.Imbalance),
+		Live: d.Live, EventLagSeconds: d.EventLagSeconds,
 	}
 }
 
@@ -61,7 +67,15 @@ func (d *Dataset) progress() string {
 		return "100.0%"
 	}
 	p := terminal.Percent(d.Counts.Settled, d.Counts.Listed)
+	behind := d.Counts.Listed - d.Counts.Settled
 	switch {
+	case d.Live && behind <= 0:
+		p = "caught up"
+		if d.Silence != nil {
+			p += " with what was listed before"
+		}
+	case d.Live:
+		p = terminal.Amount(behind, d.Unit) + " behind"
 	case p == "-":
 	case d.Silence != nil && !d.ListingComplete:
 		p += " of what was listed before"
@@ -69,6 +83,25 @@ func (d *Dataset) progress() string {
 		p += " of what is listed so far"
 	}
 	return p
+}
+
+// short is progress for a narrow table. An input without an end has no percentage.
+func (d *Dataset) short() string {
+	if d.Live && d.State != "done" {
+		return d.progress()
+	}
+	return terminal.Percent(d.Counts.Settled, d.Counts.Listed)
+}
+
+// lag is the event-time lag for people.
+func (d *Dataset) lag() string {
+	switch {
+	case d.EventLagSeconds == nil:
+		return "-"
+	case *d.EventLagSeconds < 60:
+		return fmt.Sprintf("%.1fs", *d.EventLagSeconds)
+	}
+	return terminal.Uptime(*d.EventLagSeconds)
 }
 
 // AtStart tells the user of a second run what was there before: the dataset is done,
@@ -80,7 +113,7 @@ func (d *Dataset) AtStart() string {
 	case d.State == "failed":
 		return fmt.Sprintf("dataset %s has failed: %s; when that is mended: `headrace run --resume-failed`, or `headrace dataset resume %s` while a master runs", d.Name, d.Reason, d.Name)
 	case d.Counts.Settled > 0:
-		return fmt.Sprintf("dataset %s goes on at %s", d.Name, d.progress())
+		return fmt.Sprintf("dataset %s goes on: %s", d.Name, d.progress())
 	}
 	return ""
 }
@@ -161,6 +194,9 @@ func (d *Dataset) write(w io.Writer) {
 		terminal.Amount(d.Counts.Acked, d.Unit), terminal.Amount(d.Counts.Excluded, d.Unit), terminal.Amount(d.Counts.Dropped, d.Unit)))
 	if d.Counts.Acked > 0 {
 		line("records", d.Records.Sentence())
+	}
+	if d.EventLagSeconds != nil {
+		line("event lag", d.lag())
 	}
 	if r := d.Retention; r != nil {
 		line("kept", r.sentence(d.Unit))

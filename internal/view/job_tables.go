@@ -60,7 +60,7 @@ func (v *Job) Write(w io.Writer, width int) {
 }
 
 func progressTable(all []Dataset) *terminal.Table {
-	t := terminal.NewTable("DATASET", "STATE", "PASS", "", "PROGRESS", "SETTLED>", "OF>", "KEPT FOR>")
+	t := terminal.NewTable("DATASET", "STATE", "PASS", "", "PROGRESS", "SETTLED>", "OF>", "LAG>", "KEPT FOR>")
 	for _, d := range all {
 		state := d.State
 		if d.Reason != "" && d.State != "running" {
@@ -69,8 +69,8 @@ func progressTable(all []Dataset) *terminal.Table {
 		if d.Silence != nil {
 			state += " (no answer from the source)"
 		}
-		t.Row(d.Name, state, d.passText(), terminal.Bar(d.Counts.Settled, d.Counts.Listed, 12), terminal.Percent(d.Counts.Settled, d.Counts.Listed),
-			terminal.Amount(d.Counts.Settled, d.Unit), terminal.Amount(d.Counts.Listed, d.Unit), d.Retention.text())
+		t.Row(d.Name, state, d.passText(), terminal.Bar(d.Counts.Settled, d.Counts.Listed, 12), d.short(),
+			terminal.Amount(d.Counts.Settled, d.Unit), terminal.Amount(d.Counts.Listed, d.Unit), d.lag(), d.Retention.text())
 	}
 	return t
 }

@@ -29,3 +29,39 @@ func TestAJobIsDrawnAsATable(t *testing.T) {
 	v.Write(&b, 0)
 	sameAsFile(t, "job.txt", b.String())
 }
+
+// An input without an end is never "100 %": what counts is how far it is behind.
+func TestAnInputWithoutAnEndHasNoPercentage(t *testing.T) {
+	lag := 2.5
+	d := Dataset{Name: "live", State: "running", Unit: "records", Passes: 1, Partitions: 3, Live: true, Counts: Counts{Listed: 1000, Settled: 1000}}
+	for _, tc := range []struct {
+		settled int64
+		lag     *float64
+		says    []string
+	}{
+		{1000, nil, []string{"caught up"}},
+		{766, &lag, []string{"234 behind", "2.5s"}},
+		{0, nil, []string{"1,000 behind"}},
+	} {
+		d.Counts.Settled, d.EventLagSeconds = tc.settled, tc.lag
+		v := Job{Datasets: []Dataset{d}}
+		var b, c, e strings.Builder
+		v.Write(&b, 0)
+		DatasetTable([]Dataset{d}).Write(&c)
+		d.write(&e)
+		for _, text := range []string{b.String(), c.String(), e.String()} {
+			if strings.Contains(text, "%") || !strings.Contains(text, tc.says[0]) {
+				t.Errorf("settled %d of 1,000:\n%s", tc.settled, text)
+			}
+		}
+		for _, text := range []string{b.String(), e.String()} {
+			if len(tc.says) > 1 && !strings.Contains(text, tc.says[1]) {
+				t.Errorf("the lag is not shown:\n%s", text)
+			}
+		}
+	}
+	d.State = "done"
+	if got := d.progress(); got != "100.0%" {
+		t.Error(got)
+	}
+}

@@ -250,6 +250,7 @@ func (d *datasets) Job(ctx context.Context, _ *headracev1.JobRequest) (*headrace
 			reply.Agents = append(reply.Agents, agentProto(a, l.agents[a.Name], now))
 		}
 		for _, w := range l.core.Workers() {
+			w.Rate = d.s.meter.rate(&w, time.Now())
 			reply.Workers = append(reply.Workers, workerProto(w))
 		}
 		return nil

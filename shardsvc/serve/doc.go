@@ -61,5 +61,5 @@
 //	gone.go        what the sources have deleted, by dataset
 //	reports.go     the core's reports to log and counters
 //	metrics.go     counters, and what is read from the core when scraped; track.go
-//	               age and drain time
+//	               age and drain time; meter.go looks at the counts once a second
 package serve

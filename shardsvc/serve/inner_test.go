@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/shardsvc"
+	"github.com/headrace/headrace/shardsvc/cut"
 )
 
 func TestBlockedTimeIsWhatTheLoopCouldNotRead(t *testing.T) {
@@ -80,5 +81,42 @@ func TestAnAgentThatWasJustHeardIsNotHeardInTheFuture(t *testing.T) {
 	}
 	if got := agentProto(a, nil, 5*shardsvc.Second).LastHeardSeconds; got != 2 {
 		t.Errorf("heard %v s ago, want 2", got)
+	}
+}
+
+// A worker's rate is what it has acked lately, whatever its leases are sized by.
+func TestTheRateOfAWorkerIsWhatItHasAckedInTheLastSeconds(t *testing.T) {
+	var m meter
+	start := time.Now()
+	w := shardsvc.WorkerInfo{Rank: 3, Incarnation: 9, Rate: 258_959}
+	for s := range 60 { // 500 a second for half a minute, then nothing
+		w.UnitsAcked = uint64(500 * min(s, 30))
+		now := start.Add(time.Duration(s) * time.Second)
+		m.add(now, []shardsvc.WorkerInfo{w})
+		switch got := m.rate(&w, now); {
+		case s == 0 && got != 0, s > 0 && s <= 30 && math.Abs(got-500) > 1, s > 42 && got != 0:
+			t.Errorf("after %d s: %v/s", s, got)
+		}
+	}
+	other := shardsvc.WorkerInfo{Rank: 3, Incarnation: 10, UnitsAcked: 7}
+	if got := m.rate(&other, start); got != 0 {
+		t.Errorf("another process of the rank: %v/s", got)
+	}
+	m.add(start.Add(time.Hour), nil)
+	if len(m.workers) != 0 {
+		t.Error("processes that are gone are remembered")
+	}
+}
+
+func TestTheEventTimeLagIsThatOfThePartitionThatIsFurthestBehind(t *testing.T) {
+	now := time.UnixMilli(1_700_000_060_000)
+	for _, tc := range []struct {
+		newest, reached int64
+		want            float64 // -1: unknown
+	}{{0, 0, -1}, {1_700_000_059_000, 0, 0}, {1_700_000_059_000, 1_700_000_000_000, 60}, {1_800_000_000_000, 1_800_000_000_000, 0}} {
+		got := eventLag(&shardsvc.DatasetInfo{Records: cut.Tally{Newest: tc.newest}, Reached: tc.reached}, now)
+		if got == nil && tc.want != -1 || got != nil && *got != tc.want {
+			t.Errorf("%+v: %v", tc, got)
+		}
 	}
 }

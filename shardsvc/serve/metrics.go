@@ -48,6 +48,7 @@ var (
 	descBacklog     = desc("backlog_records", "Not settled yet, by stage: unplanned, pending, leased. Above 500 partitions: the worst 20 and partition=\"_sum\"."+unitHelp, "dataset", "partition", "stage", "unit")
 	descDistance    = desc("distance_records", "Distance to head of retained (from here on the source must not delete), committed, bound, acked (low marks), leased, planned (high marks) and head itself. Above 500 partitions: the worst 20 and partition=\"_sum\"."+unitHelp, "dataset", "partition", "mark", "unit")
 	descAge         = desc("data_age_seconds", "How long the oldest unsettled data has been known to this master, by amounts: 0 when all is settled.", "dataset")
+	descLag         = desc("event_time_lag_seconds", "Now minus the newest event time that is acked, of the partition that is furthest behind: 0 when none is behind. Absent until a record with an event time is acked.", "dataset")
 	descDrain       = desc("drain_seconds", "Backlog over the rate of the last minute: +Inf when nothing is being settled.", "dataset")
 	descKeptRecords = desc("retention_distance_records", "From where the source's log begins to the oldest record that is still needed. Above 500 partitions: the 20 that are nearest in time."+unitHelp, "dataset", "partition", "unit")
 	descKeptSeconds = desc("retention_distance_seconds", "Until the source may delete the oldest record that is still needed: +Inf when nothing will, as far as is known.", "dataset", "partition")
@@ -103,7 +104,7 @@ func (m *metrics) unregister() {
 }
 
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descRecords, descBacklog, descDistance, descAge, descDrain, descKeptRecords, descKeptSeconds, descKeptWarning, descWait, descStep, descBound, descStepOf} {
+	for _, d := range []*prometheus.Desc{descRecords, descBacklog, descDistance, descAge, descLag, descDrain, descKeptRecords, descKeptSeconds, descKeptWarning, descWait, descStep, descBound, descStepOf} {
 		ch <- d
 	}
 }
@@ -162,6 +163,9 @@ func (m *metrics) dataset(ctx context.Context, d *shardsvc.DatasetInfo, ch chan<
 	}
 	age, drain := m.track(d.ID).seen(time.Now(), c)
 	ch <- prometheus.MustNewConstMetric(descAge, prometheus.GaugeValue, age, name)
+	if lag := eventLag(d, time.Now()); lag != nil {
+		ch <- prometheus.MustNewConstMetric(descLag, prometheus.GaugeValue, *lag, name)
+	}
 	ch <- prometheus.MustNewConstMetric(descDrain, prometheus.GaugeValue, drain, name)
 	m.retention(d, ch)
 	ch <- prometheus.MustNewConstMetric(descSilent, prometheus.GaugeValue, m.s.silence(d.ID).GetSeconds(), name)

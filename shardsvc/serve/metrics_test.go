@@ -268,3 +268,21 @@ func TestMetricsAndViewsSayHowLongTheOldestNeededRecordIsKept(t *testing.T) {
 	}
 	m.must(m.stop())
 }
+
+// Somebody who scrapes for the first time learns how old the data is.
+func TestTheAgeOfDataIsKnownAtTheFirstScrape(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	m := startMaster(t, memstore.New(), func(c *serve.Config) { c.Registerer = reg })
+	defer m.stop()
+	m.setUp(100)
+	deadline := time.Now().Add(time.Minute)
+	for !m.srv.Metered(1) {
+		if time.Now().After(deadline) {
+			t.Fatal("the counts were not looked at")
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if v := scrape(t, reg)[`headrace_data_age_seconds{dataset="clicks"}`]; v <= 0 {
+		t.Errorf("headrace_data_age_seconds is %v at the first scrape", v)
+	}
+}

@@ -35,6 +35,7 @@ type Server struct {
 	changed  signal
 	moved    signal // marks that brokers are told
 	metrics  *metrics
+	meter    meter
 	bodies   bodies
 	bindings bindings
 
@@ -104,6 +105,7 @@ func (s *Server) Run(ctx context.Context) error {
 	l := newLoop(s, c)
 	var wg sync.WaitGroup
 	wg.Go(c.run)
+	wg.Go(func() { s.meter.run(s.alive, s) })
 	err := l.run(ctx)
 	s.stop(err)
 	close(c.work) // after the loop: it is the only one that sends

@@ -2,12 +2,26 @@ package serve
 
 import (
 	"fmt"
+	"time"
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/shardsvc"
 	"github.com/headrace/headrace/shardsvc/wire"
 	"github.com/headrace/headrace/sources"
 )
+
+// eventLag is now minus the newest event time that is acked, of the partition that is
+// furthest behind; nil: no event time is known.
+func eventLag(d *shardsvc.DatasetInfo, now time.Time) *float64 {
+	lag := 0.0
+	switch {
+	case d.Records.Newest == 0:
+		return nil
+	case d.Reached != 0:
+		lag = max(0, now.Sub(time.UnixMilli(d.Reached)).Seconds())
+	}
+	return &lag
+}
 
 func storedProto(d shardsvc.DatasetInfo) (*headracev1.Dataset, error) {
 	st, err := decodeStored(d.Spec)
@@ -22,6 +36,7 @@ func datasetProto(d shardsvc.DatasetInfo, st stored) *headracev1.Dataset {
 		Id: d.ID, Name: d.Name, Yaml: wire.Valid(st.yaml), SpecJson: string(st.json), State: d.State, Reason: wire.Valid(d.Reason),
 		Counts: countsProto(d.Counts, d.Options.Unit), Partitions: uint32(d.Partitions), ListingComplete: d.ListingComplete,
 		Records: wire.TallyOf(&d.Records), Unit: d.Options.Unit, Passes: uint32(d.Options.Passes), Pass: d.Pass,
+		Live: st.spec.Source.Traits().Live, EventLagSeconds: eventLag(&d, time.Now()),
 	}
 }
 

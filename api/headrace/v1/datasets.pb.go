@@ -682,6 +682,10 @@ type Dataset struct {
 	Retention       *Retention             `protobuf:"bytes,13,opt,name=retention,proto3" json:"retention,omitempty"` // of the partition that is nearest to a loss, if it is guarded
 	Silence         *Silence               `protobuf:"bytes,15,opt,name=silence,proto3" json:"silence,omitempty"`     // absent: the source answers the master, or is not asked
 	Imbalance       *Imbalance             `protobuf:"bytes,16,opt,name=imbalance,proto3" json:"imbalance,omitempty"` // absent: nobody waits beside a rank that stands still
+	Live            bool                   `protobuf:"varint,17,opt,name=live,proto3" json:"live,omitempty"`          // the input has no end
+	// Now minus the newest event time that is acked, of the partition that is furthest
+	// behind; 0: none is behind. Absent: no record with an event time is acked.
+	EventLagSeconds *float64 `protobuf:"fixed64,18,opt,name=event_lag_seconds,json=eventLagSeconds,proto3,oneof" json:"event_lag_seconds,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -826,6 +830,20 @@ func (x *Dataset) GetImbalance() *Imbalance {
 		return x.Imbalance
 	}
 	return nil
+}
+
+func (x *Dataset) GetLive() bool {
+	if x != nil {
+		return x.Live
+	}
+	return false
+}
+
+func (x *Dataset) GetEventLagSeconds() float64 {
+	if x != nil && x.EventLagSeconds != nil {
+		return *x.EventLagSeconds
+	}
+	return 0
 }
 
 // Imbalance: a rank of a replicated model, which reads without rounds, waits for rows while
@@ -2253,7 +2271,7 @@ type WorkerState struct {
 	Agent         string                 `protobuf:"bytes,3,opt,name=agent,proto3" json:"agent,omitempty"`
 	Pid           int32                  `protobuf:"varint,4,opt,name=pid,proto3" json:"pid,omitempty"`
 	State         string                 `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"` // running | waiting | paused | stalled | ending | detached | fenced
-	Rate          float64                `protobuf:"fixed64,6,opt,name=rate,proto3" json:"rate,omitempty"` // units/s
+	Rate          float64                `protobuf:"fixed64,6,opt,name=rate,proto3" json:"rate,omitempty"` // units/s that became acked in the last 10 s
 	UnitsAcked    uint64                 `protobuf:"varint,7,opt,name=units_acked,json=unitsAcked,proto3" json:"units_acked,omitempty"`
 	Step          int64                  `protobuf:"varint,8,opt,name=step,proto3" json:"step,omitempty"`
 	Leases        uint32                 `protobuf:"varint,9,opt,name=leases,proto3" json:"leases,omitempty"`
@@ -2420,7 +2438,7 @@ const file_headrace_v1_datasets_proto_rawDesc = "" +
 	"\vDeleteReply\x12+\n" +
 	"\x06counts\x18\x01 \x01(\v2\x13.headrace.v1.CountsR\x06counts\x12\x16\n" +
 	"\x06leases\x18\x02 \x01(\rR\x06leases\x12\x1b\n" +
-	"\tat_source\x18\x03 \x01(\tR\batSource\"\x8e\x04\n" +
+	"\tat_source\x18\x03 \x01(\tR\batSource\"\xe9\x04\n" +
 	"\aDataset\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -2440,7 +2458,10 @@ const file_headrace_v1_datasets_proto_rawDesc = "" +
 	"\arecords\x18\x0e \x01(\v2\x12.headrace.v1.TallyR\arecords\x124\n" +
 	"\tretention\x18\r \x01(\v2\x16.headrace.v1.RetentionR\tretention\x12.\n" +
 	"\asilence\x18\x0f \x01(\v2\x14.headrace.v1.SilenceR\asilence\x124\n" +
-	"\timbalance\x18\x10 \x01(\v2\x16.headrace.v1.ImbalanceR\timbalance\"e\n" +
+	"\timbalance\x18\x10 \x01(\v2\x16.headrace.v1.ImbalanceR\timbalance\x12\x12\n" +
+	"\x04live\x18\x11 \x01(\bR\x04live\x12/\n" +
+	"\x11event_lag_seconds\x18\x12 \x01(\x01H\x00R\x0feventLagSeconds\x88\x01\x01B\x14\n" +
+	"\x12_event_lag_seconds\"e\n" +
 	"\tImbalance\x12\x12\n" +
 	"\x04idle\x18\x01 \x01(\rR\x04idle\x12\x12\n" +
 	"\x04busy\x18\x02 \x01(\rR\x04busy\x12\x16\n" +
@@ -2706,6 +2727,7 @@ func file_headrace_v1_datasets_proto_init() {
 		return
 	}
 	file_headrace_v1_session_proto_init()
+	file_headrace_v1_datasets_proto_msgTypes[12].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
