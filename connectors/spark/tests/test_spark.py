@@ -131,34 +131,11 @@ rows.write.format("headrace").mode("append").save("clicks")
 print("done")
 """
 
-SPECULATIVE = """
-spark = session("local-cluster[2,1,1024]", spark_speculation="true", spark_speculation_multiplier="1.1", spark_speculation_quantile="0.1",
-    spark_speculation_minTaskRuntime="100ms", spark_speculation_interval="50ms", spark_executor_memory="512m")
-def slow(id):
-    (here / f"attempt-{TaskContext.get().partitionId()}-{TaskContext.get().attemptNumber()}").touch()
-    if id == 1999 and TaskContext.get().attemptNumber() == 0:
-        until = time.monotonic() + 300  # until the other attempt has begun, and staged too
-        while not (here / "attempt-3-1").exists() and time.monotonic() < until:
-            time.sleep(0.05)
-    return id
-slowly = F.udf(slow, T.LongType())
-rows = spark.range(0, 2000, 1, 4).withColumn("user", F.col("id") % 7).withColumn("id", slowly("id"))
-rows.write.format("headrace").mode("append").save("clicks")
-print("done")
-"""
-
 
 def test_tasks_that_fail_twice_add_nothing(landing: Any) -> None:
     trainer = landing.trainer(TRAINER)
     drive(landing, FAILING)
     assert len(list(landing.folder.glob("failed-*"))) == 8
-    assert sorted(read(landing, trainer)) == list(range(2000))
-
-
-def test_speculative_tasks_add_nothing(landing: Any) -> None:
-    trainer = landing.trainer(TRAINER)
-    drive(landing, SPECULATIVE)
-    assert (landing.folder / "attempt-3-1").exists(), "no second attempt ran"
     assert sorted(read(landing, trainer)) == list(range(2000))
 
 
