@@ -34,8 +34,10 @@ type holder struct {
 	since   Time // last progress, or when it began to hold leases
 	stepped bool
 	stallAt Time
-	units   uint64
-	paused  bool // its trainer takes no batches
+	// unwanted is when it stood still last while nobody waited for its rows.
+	unwanted Time
+	units    uint64
+	paused   bool // its trainer takes no batches
 }
 
 // holderState is where a holder is in its life. It moves down this list. Only a detached

@@ -29,7 +29,11 @@ func (lg *ledger) watchStall(w *holder) {
 
 // stalled says whether w has made no progress for as long as it may. at is the deadline
 // that has come. If the deadline has moved meanwhile, it is watched again.
-func (lg *ledger) stalled(w *holder, at Time) bool {
+//
+// A holder whose rows nobody waits for may stand still for as long as it likes: a person
+// may be thinking in front of a notebook. Its time counts from when
+// somebody waits. awaited: others wait for it in another way.
+func (lg *ledger) stalled(w *holder, at Time, awaited bool) bool {
 	if w.stallAt != at {
 		return false
 	}
@@ -38,15 +42,39 @@ func (lg *ledger) stalled(w *holder, at Time) bool {
 		return false
 	}
 	p, stands := lg.patience(w), w.paused || w.still
-	if p > 0 && !stands && lg.now >= w.since+p {
+	if p > 0 && !stands && lg.now >= w.since+p && !awaited && !lg.othersWait(w) {
+		w.unwanted = lg.now
+		w.stallAt = lg.now + max(p/10, 1) // somebody may begin to wait
+		lg.timers.push(timer{at: w.stallAt, kind: timerStall, of: w})
+		return false
+	}
+	since := max(w.since, w.unwanted)
+	if p > 0 && !stands && lg.now >= since+p {
 		return true
 	}
 	if p > 0 {
-		w.stallAt = max(w.since+p, lg.now+1)
+		w.stallAt = max(since+p, lg.now+1)
 		if stands {
 			w.stallAt = lg.now + p
 		}
 		lg.timers.push(timer{at: w.stallAt, kind: timerStall, of: w})
+	}
+	return false
+}
+
+// othersWait reports whether another holder has an open request for a dataset of which w
+// holds leases. Virtual ranks are awaited by all: none goes on alone.
+func (lg *ledger) othersWait(w *holder) bool {
+	for l := w.leases; l != nil; l = l.wnext {
+		d := l.pass.p.ds
+		if d.opt.VirtualRanks > 0 {
+			return true
+		}
+		for _, r := range d.waiting.All() {
+			if r.w != w {
+				return true
+			}
+		}
 	}
 	return false
 }

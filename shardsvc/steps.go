@@ -17,7 +17,8 @@ func (gr *group) stepReport(a *agent, r *StepReport) {
 func (gr *group) stallDue(w *worker, at Time) {
 	still := w.still
 	gr.ledger.setStill(&w.holder, still || gr.awaitsRound(w))
-	stalled := gr.ledger.stalled(&w.holder, at)
+	// The other ranks of a synchronous group wait for it in a collective.
+	stalled := gr.ledger.stalled(&w.holder, at, gr.cfg.Model == Replicated && gr.worldSize > 1)
 	gr.ledger.setStill(&w.holder, still)
 	if !stalled {
 		return
