@@ -3,7 +3,6 @@ package feed
 import (
 	"errors"
 	"io/fs"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -35,12 +34,15 @@ func (o *stepFiles) open() {
 		return
 	}
 	o.folder = folder
+	if err := folder.Sweep(); err != nil {
+		o.srv.cfg.Logger.Warn("what agents have left behind that never came again cannot be removed", "error", err)
+	}
 }
 
 // close removes the folder, unless trainers have something in it.
 func (o *stepFiles) close() {
 	if o.folder != nil {
-		_ = os.Remove(o.folder.Path)
+		o.folder.Close()
 	}
 }
 

@@ -19,6 +19,7 @@
 //   - A step file is removed when the master has answered everything in it.
 //
 //     folder.go  where an agent's step files lie; which of them are of ended processes
+//     sweep.go   folders of agents that never came again
 //     read.go    one step file: its layout, its checks
 //     spans.go   the pieces of leases that a batch is made of
 package stepfile

@@ -20,7 +20,10 @@ import (
 const RootVariable = "HEADRACE_MEMORY_DIR"
 
 // Folder is where the trainers of one agent leave their step files.
-type Folder struct{ Path string }
+type Folder struct {
+	Path string
+	lock *os.File // the folder itself: it says that an agent lives
+}
 
 // Open makes the folder of the agent that listens on a socket: the same one for each agent
 // of this name on it. It is for its owner alone.
@@ -31,13 +34,28 @@ func Open(socket, agent string) (*Folder, error) {
 	}
 	base := filepath.Join(cmp.Or(os.Getenv(RootVariable), "/dev/shm"), fmt.Sprintf("headrace-%d", os.Getuid()))
 	sum := sha256.Sum256([]byte(socket + "\x00" + agent))
-	f := &Folder{Path: filepath.Join(base, fmt.Sprintf("steps-%x", sum[:8]))}
-	for _, dir := range []string{base, f.Path} {
-		if err := own(dir); err != nil {
-			return nil, err
+	f := &Folder{Path: filepath.Join(base, fmt.Sprintf("%s%x", prefix, sum[:8]))}
+	if err := own(base); err != nil {
+		return nil, err
+	}
+	for range 100 { // another agent may sweep it before it is locked
+		if err = own(f.Path); err == nil {
+			f.lock, err = locked(f.Path, unix.LOCK_SH)
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			break
 		}
 	}
+	if err != nil {
+		return nil, err
+	}
 	return f, nil
+}
+
+// Close removes the folder, unless trainers have something in it.
+func (f *Folder) Close() {
+	_ = os.Remove(f.Path)
+	_ = f.lock.Close()
 }
 
 // own makes a folder, or checks that the one that is there is ours alone.
