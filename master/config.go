@@ -37,6 +37,9 @@ type Config struct {
 	// Check looks at a spec before it is applied; see serve.Config.
 	Check func(context.Context, *dataset.Spec) error
 
+	// AllowRoots are the folders in which dead letters may be written.
+	AllowRoots []string
+
 	// How far ahead of the plan to list, whichever is reached first.
 	AheadSegments int   // listed and not settled; default 256. The core asks for 64 at least.
 	AheadUnits    int64 // listed and not planned; default 16 times the largest lease

@@ -19,5 +19,6 @@
 //	compare.go   records that a source took back, and others in their place
 //	ruler.go     distances between positions of a partition
 //	commits.go   what brokers are told: our progress, and what they must keep; look.go is a checkpoint there?
+//	letters.go   dead letters are written where their datasets want them
 //	release.go   what a deleted dataset had at its broker
 package master

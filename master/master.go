@@ -95,15 +95,17 @@ func (m *Master) Run(ctx context.Context) (err error) {
 	}
 	m.addr = reachable(grpcListener.Addr())
 
+	bad := &letters{open: m.cfg.OpenSource, state: m.cfg.State, roots: m.cfg.AllowRoots, log: m.cfg.Logger}
 	brokers := &commits{open: m.cfg.OpenSource, log: m.cfg.Logger, every: commitEvery, said: map[said]told{}}
 	srv, err := serve.New(serve.Config{
 		Store: st, Job: m.cfg.Job, Model: m.cfg.Model, Version: m.cfg.Version, TTL: m.cfg.SessionTTL, LostAfter: m.cfg.LostAfter,
 		Check: m.cfg.Check, Logger: m.cfg.Logger, Registerer: m.registry, Look: look, Moved: brokers.round, Release: brokers.release, SilentAfter: m.cfg.SilentAfter,
+		ReadLetters: bad.read,
 	})
 	if err != nil {
 		return fmt.Errorf("state folder %s: %w", m.cfg.State, err)
 	}
-	brokers.srv = srv
+	brokers.srv, bad.srv = srv, srv
 	srv.SetHTTP(m.http)
 	chunks, err := storage.OpenFolder(landing.Folder(m.cfg.State))
 	if err != nil {
@@ -111,13 +113,13 @@ func (m *Master) Run(ctx context.Context) (err error) {
 	}
 	defer func() { _ = chunks.Close() }()
 	pushed := landing.New(srv, chunks, m.cfg.Logger)
-	return m.serve(ctx, srv, brokers, home, pushed, grpcListener, httpListener)
+	return m.serve(ctx, srv, brokers, bad, home, pushed, grpcListener, httpListener)
 }
 
 // serve starts every goroutine of the process and stops them in order: first
 // discovery and HTTP, then the shard service, which ends the agents' streams,
 // then gRPC.
-func (m *Master) serve(ctx context.Context, srv *serve.Server, brokers *commits, home folders, pushed *landing.Service, grpcListener, httpListener net.Listener) error {
+func (m *Master) serve(ctx context.Context, srv *serve.Server, brokers *commits, bad *letters, home folders, pushed *landing.Service, grpcListener, httpListener net.Listener) error {
 	door, err := link.NewDoor(grpcListener, m.cfg.TLS, m.cfg.Access, m.cfg.Logger)
 	if err != nil {
 		return err
@@ -150,6 +152,7 @@ func (m *Master) serve(ctx context.Context, srv *serve.Server, brokers *commits,
 	})
 	outer.Go(func() { fail(newDiscovery(m.cfg, srv, &brokers.telling).run(ctx)) })
 	outer.Go(func() { brokers.run(ctx) })
+	outer.Go(func() { bad.run(ctx) })
 	outer.Go(func() { pushed.Run(ctx) })
 	outer.Go(func() { fail(home.watch(ctx)) })
 	outer.Go(func() { srv.WatchImbalance(ctx) })

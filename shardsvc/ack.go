@@ -64,6 +64,7 @@ func (lg *ledger) settle(l *lease, pos int64, k *Ack) {
 	lg.growTo(ps.p, line.Place{Segment: l.segment, Offset: pos - l.shift})
 	units := ps.Units(l.prefix, pos)
 	tally := k.tally(l, units)
+	ps.p.ds.bad.good += tally.Rows
 	ps.done.Add(l.prefix, pos, line.Acked)
 	ps.kinds[line.Acked] += units
 	ps.leasedUnits -= units

@@ -65,6 +65,8 @@ func (c *Core) Step(now Time, ev Event, fx *Effects) (wake Time) {
 		if d := c.dataset(e.ID); d != nil {
 			c.failDataset(d, e.Reason, false)
 		}
+	case *LettersWritten:
+		c.lettersWritten(e)
 	case *BindCut:
 		c.bindCut(e)
 	case *DropCut:

@@ -21,6 +21,7 @@ type dataset struct {
 	acksBind bool        // what is acked counts as bound
 
 	landings landings // transactions that were pushed
+	bad      badRecords
 
 	parts []*partition // by number
 	ready line.Queue[*partition]
@@ -123,7 +124,7 @@ func (lg *ledger) removeDataset(id DatasetID) {
 		lg.stand(d, d.waiting.Pop(), Deleted, "dataset "+d.name+" was deleted")
 	}
 	lg.dropParked(d, "dataset "+d.name+" was deleted")
-	for _, letter := range []byte{keyDataset, keyPartition, keySegment, keySettled, keyAck, keyTries, keyExcluded, keyTransaction} {
+	for _, letter := range []byte{keyDataset, keyPartition, keySegment, keySettled, keyAck, keyTries, keyExcluded, keyLetter, keyTransaction} {
 		lg.fx.put(DeleteRange,
 			func(b []byte) []byte { return appendNumbers(b, letter, id) },
 			func(b []byte) []byte { return appendNumbers(b, letter, id+1) })

@@ -60,6 +60,7 @@
 //	giveback.go      rows that come back: loss, release, failure, tries
 //	excluded.go      records that the source has lost: settled, and listed for ever
 //	stopped.go       why a dataset stopped: every range that is known to be lost
+//	bad.go           records that cannot be decoded: their limits, their dead letters
 //	members.go       from settled sets and acks to a cut
 //	lines.go         from a cut back to settled sets
 //	bound.go         acks that are in a bound cut fold

@@ -212,7 +212,7 @@ const (
 	ReportHeldRefused
 	ReportRejected // an event made no sense; Reason says why and nothing changed
 	ReportFenced
-	ReportExcluded       // Start..End of the source is settled without having been read; Reason
+	ReportExcluded       // Start..End of the source is settled and in no model; Bad, Reason
 	ReportCutFrozen      // Cut, Rank, Step, Path
 	ReportCutBound       // Cut, Rank, Step, Path
 	ReportCutMemory      // Cut, Rank, Step, Path: it lies in memory; told of one that was not frozen for that
@@ -244,6 +244,7 @@ type Report struct {
 	Agent       string
 	Reason      string
 	Lost        bool // ReportDatasetFailed: the source has lost records
+	Bad         bool // ReportExcluded: a record that cannot be decoded
 	Cut         uint64
 	Step        int64
 	Path        string

@@ -56,7 +56,10 @@ type Options struct {
 	// GoOnAfterLoss: what the source has lost is excluded, and the rest read on
 	// (on_loss: continue).
 	GoOnAfterLoss bool
-	Unit          string // bytes | records | entries
+	// MaxBad is how many bad records are excluded before the dataset stops; 0: no number
+	// is set. MaxBadShare is how many of a million records.
+	MaxBad, MaxBadShare int64
+	Unit                string // bytes | records | entries
 	// Resume is that of processes that do not say it. One model has one past: no two
 	// datasets say different ones.
 	Resume Resume
@@ -219,8 +222,25 @@ type ReadFailure struct {
 	Permanent bool
 	Kind      string
 	Message   string
-	Lost      *LostRange // with kind truncated: exactly what the source no longer has
-	When      int64      // ms since 1970
+	Lost      *LostRange  // with kind truncated: exactly what the source no longer has
+	Bad       []BadRecord // records that cannot be decoded
+	When      int64       // ms since 1970
+}
+
+// BadRecord is a record that was read and cannot be decoded, in the source's own
+// coordinates. Its Value may be only the beginning: Size is the length of the whole.
+type BadRecord struct {
+	Segment, Start, End  int64
+	Column, Kind, Reason string
+	Value, Key           []byte
+	Size                 int64
+}
+
+// LettersWritten says that dead letters are durable where the dataset wants them: the
+// first Count of those that Letters gives. The core forgets their bytes.
+type LettersWritten struct {
+	Dataset DatasetID
+	Count   int
 }
 
 // LostRange is in the source's own coordinates.
@@ -285,6 +305,7 @@ func (*PartitionsListed) event() {}
 func (*AddSegments) event()      {}
 func (*Heads) event()            {}
 func (*Truncated) event()        {}
+func (*LettersWritten) event()   {}
 func (*Lost) event()             {}
 func (*Tick) event()             {}
 func (*Message) event()          {}

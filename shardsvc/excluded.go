@@ -16,8 +16,9 @@ type exclusion struct {
 	pass                uint32
 	segment, start, end int64
 	units               int64
-	kind, reason        string // kind: truncated
+	kind, reason        string // kind: truncated, bad_record
 	when                int64  // of its first part, ms since 1970
+	column              string // of a bad record
 }
 
 // loss is what a source no longer has, in its own coordinates.
@@ -25,6 +26,7 @@ type loss struct {
 	segment, start, end int64
 	kind, reason        string
 	when                int64
+	column              string // of a bad record
 }
 
 // truncated takes in that the source has deleted [e.Start, e.End). A leased part of it
@@ -40,7 +42,7 @@ func (lg *ledger) truncated(e *Truncated) {
 	if lg.recovering {
 		return // the source will say so again
 	}
-	x := loss{e.Segment, e.Start, e.End, lossTruncated, e.Reason, e.When}
+	x := loss{segment: e.Segment, start: e.Start, end: e.End, kind: lossTruncated, reason: e.Reason, when: e.When}
 	if p.begun() == 0 { // nobody has read of it: a checkpoint that is brought yet may have it in its model
 		if p.ds.losses != nil && !p.ds.opt.GoOnAfterLoss {
 			lg.nameLoss(p.ds, lostRange{p.label(), 0, x.segment, x.start, x.end, x.kind, x.reason})
@@ -72,8 +74,11 @@ func (lg *ledger) truncated(e *Truncated) {
 	lg.changed(p)
 }
 
-// lossTruncated is the one kind of loss there is.
-const lossTruncated = "truncated"
+// The kinds of exclusions.
+const (
+	lossTruncated = "truncated"  // the source has deleted it
+	badRecord     = "bad_record" // it cannot be decoded (bad.go)
+)
 
 // readLoss takes in that the holder of l met a loss. From `from` on the lease is pending
 // again.
@@ -86,7 +91,7 @@ func (lg *ledger) readLoss(l *lease, from int64, f *ReadFailure) {
 		lg.reportBack(l, from, "truncated")
 	}
 	lg.giveBack(l, from, untouched)
-	lg.lostLease(ps, from, end, &loss{f.Lost.Segment, f.Lost.Start, f.Lost.End, lossTruncated, f.Message, f.When})
+	lg.lostLease(ps, from, end, &loss{segment: f.Lost.Segment, start: f.Lost.Start, end: f.Lost.End, kind: lossTruncated, reason: f.Message, when: f.When})
 }
 
 // lostLease excludes what is lost of [from, end), or stops the dataset. The holder of a
@@ -113,9 +118,11 @@ func (lg *ledger) lostLease(ps *pass, from, end int64, x *loss) {
 	lg.changed(ps.p)
 }
 
-// exclude settles the pending parts of [start, end), and keeps a record of each.
-func (lg *ledger) exclude(ps *pass, start, end int64, x *loss) {
+// exclude settles the pending parts of [start, end), and keeps a record of each. It says
+// whether there was one.
+func (lg *ledger) exclude(ps *pass, start, end int64, x *loss) (any bool) {
 	i, j := ps.pending.Overlap(start, end)
+	any = i < j
 	for _, s := range slices.Clone(ps.pending[i:j]) {
 		lo, hi := max(s.Start, start), min(s.End, end)
 		units := ps.Units(lo, hi)
@@ -130,17 +137,19 @@ func (lg *ledger) exclude(ps *pass, start, end int64, x *loss) {
 		lg.dropTries(ps, lo, hi)
 		lg.dirtyPass(ps)
 		from, to := ps.StartPlace(lo), ps.EndPlace(hi)
-		lg.addExclusion(ps.p, exclusion{ps.n, from.Segment, from.Offset, to.Offset, units, x.kind, x.reason, x.when})
+		lg.addExclusion(ps.p, exclusion{ps.n, from.Segment, from.Offset, to.Offset, units, x.kind, x.reason, x.when, x.column})
 		ps.EachPiece(lo, hi, func(_ int64, s *line.Segment, start, end int64) {
 			lg.report(Report{Kind: ReportExcluded, Dataset: ps.p.ds.id, Partition: ps.p.no, Pass: ps.n, Segment: s.ID,
-				Start: start, End: end, Units: end - start, Reason: x.kind + ": " + x.reason})
+				Start: start, End: end, Units: end - start, Reason: x.kind + ": " + x.reason, Bad: x.kind == badRecord})
 		})
 	}
+	return any
 }
 
 // addExclusion keeps e. If e begins where another exclusion of its kind ends, they become
-// one.
+// one, unless they are bad records.
 func (lg *ledger) addExclusion(p *partition, e exclusion) {
+	p.ds.bad.count(&e)
 	i := sort.Search(len(p.excluded), func(i int) bool { return p.excluded[i].compare(&e) >= 0 })
 	if i > 0 {
 		if q := &p.excluded[i-1]; q.follows(&e) {
@@ -163,7 +172,7 @@ func (lg *ledger) joinExclusion(p *partition, i int) {
 		p.excluded = slices.Delete(p.excluded, i+1, i+2)
 		e = &p.excluded[i]
 	}
-	v := exclusionValue{e.end, e.units, e.kind, e.reason, e.when}
+	v := exclusionValue{e.end, e.units, e.kind, e.reason, e.when, e.column}
 	lg.fx.put(Set, e.key(p), v.append)
 }
 
@@ -178,7 +187,7 @@ func (e *exclusion) compare(f *exclusion) int {
 
 // follows says whether f begins where e ends.
 func (e *exclusion) follows(f *exclusion) bool {
-	return e.pass == f.pass && e.segment == f.segment && e.end == f.start && e.kind == f.kind
+	return e.pass == f.pass && e.segment == f.segment && e.end == f.start && e.kind == f.kind && e.kind != badRecord
 }
 
 // ofPass are the exclusions of one pass, in their order.
@@ -211,13 +220,14 @@ func (lg *ledger) loadExcluded(all []stored[exclusionValue]) error {
 		if p == nil || p.ds.id != s.key.ds || s.key.pass >= p.begun() || s.key.start >= v.end || v.units < 1 {
 			return fmt.Errorf("stored %s: no such partition or pass, or nothing in it", s.key)
 		}
-		e := exclusion{s.key.pass, s.key.segment, s.key.start, v.end, v.units, v.kind, v.reason, v.when}
+		e := exclusion{s.key.pass, s.key.segment, s.key.start, v.end, v.units, v.kind, v.reason, v.when, v.column}
 		if n := len(p.excluded); n > 0 {
 			if q := &p.excluded[n-1]; q.pass == e.pass && q.segment == e.segment && q.end > e.start {
 				return fmt.Errorf("stored %s: it overlaps the one before it", s.key)
 			}
 		}
 		p.excluded = append(p.excluded, e)
+		p.ds.bad.count(&e)
 	}
 	for _, p := range lg.parts {
 		if p == nil {
@@ -280,7 +290,8 @@ type ExcludedInfo struct {
 	Segment      int64
 	Start, End   int64
 	Kind, Reason string
-	When         int64 // ms since 1970
+	When         int64  // ms since 1970
+	Column       string // of a bad record
 }
 
 // Excluded lists at most limit excluded ranges of a dataset after the first skip ones, in
@@ -295,7 +306,7 @@ func (lg *ledger) Excluded(id DatasetID, skip, limit int) (some []ExcludedInfo, 
 			e := &p.excluded[i]
 			each := func(segment, start, end int64) {
 				if total++; total > skip && len(some) < limit {
-					some = append(some, ExcludedInfo{p.no, p.identity, p.label(), e.pass, segment, start, end, e.kind, e.reason, e.when})
+					some = append(some, ExcludedInfo{p.no, p.identity, p.label(), e.pass, segment, start, end, e.kind, e.reason, e.when, e.column})
 				}
 			}
 			if !d.opt.Shuffle {

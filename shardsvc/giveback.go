@@ -178,8 +178,12 @@ func (lg *ledger) readFailure(a *speaker, f *ReadFailure) {
 		return
 	}
 	from := min(max(l.line(f.At), l.prefix), l.end)
-	if f.Lost != nil {
+	switch {
+	case f.Lost != nil:
 		lg.readLoss(l, from, f)
+		return
+	case len(f.Bad) > 0:
+		lg.readBad(l, from, f)
 		return
 	}
 	p, d := l.pass.p, l.pass.p.ds

@@ -9,6 +9,7 @@ import (
 // is durable); numbers follow big-endian so that keys sort.
 const (
 	keyAck         = 'a'
+	keyLetter      = 'b'
 	keyCut         = 'c'
 	keyDataset     = 'd'
 	keyFormat      = 'f' // the store's own
@@ -70,7 +71,7 @@ func decodeKey(b []byte) (key, error) {
 		k.ds, k.part, k.segment = d.fixed32(), d.fixed32(), unflip(d.fixed64())
 	case keySettled:
 		k.ds, k.part, k.pass = d.fixed32(), d.fixed32(), d.fixed32()
-	case keyAck, keyTries, keyExcluded:
+	case keyAck, keyTries, keyExcluded, keyLetter:
 		k.ds, k.part, k.pass = d.fixed32(), d.fixed32(), d.fixed32()
 		k.segment, k.start = unflip(d.fixed64()), unflip(d.fixed64())
 	case keyCut, keyRemoved:

@@ -195,7 +195,10 @@ func (lg *ledger) loadPasses(l *loading) error {
 			return fmt.Errorf("stored partition %s: %w", p.identity, err)
 		}
 	}
-	return lg.loadExcluded(l.excluded)
+	if err := lg.loadExcluded(l.excluded); err != nil {
+		return err
+	}
+	return lg.loadLetters(l.letters)
 }
 
 func (lg *ledger) loadRange(k key, to line.Place) (ps *pass, start, end int64, err error) {

@@ -26,6 +26,7 @@ type DatasetInfo struct {
 	Pass            uint32 // oldest one that is not settled
 	Leases          int
 	Waiting         int // open requests
+	Bad             BadInfo
 }
 
 // Counts are in units of the source.
@@ -98,7 +99,7 @@ func (lg *ledger) Dataset(id DatasetID) (DatasetInfo, bool) {
 func (lg *ledger) info(d *dataset) DatasetInfo {
 	i := DatasetInfo{ID: d.id, Name: d.name, Spec: d.spec, Options: d.opt, Reason: d.reason, Partitions: len(d.parts),
 		PartitionsKnown: d.partsAll, ListingComplete: d.partsAll && d.incomplete == 0,
-		Pass: uint32(d.opt.Passes - 1), Leases: d.leases, Waiting: d.waiting.Len()}
+		Pass: uint32(d.opt.Passes - 1), Leases: d.leases, Waiting: d.waiting.Len(), Bad: d.bad.info()}
 	for _, p := range d.parts {
 		c, t := p.counts(), p.tally()
 		i.Counts.add(c)

@@ -24,6 +24,8 @@ func (o *Options) validate() error {
 		return fmt.Errorf("shuffle block is %d, must be 1 to 2^40", o.Block)
 	case o.Max > line.Max || o.Initial > line.Max:
 		return fmt.Errorf("lease sizes: max %d, initial %d; at most 2^60", o.Max, o.Initial)
+	case o.MaxBad < 0 || o.MaxBadShare < 0 || o.MaxBadShare > 1e6:
+		return fmt.Errorf("%d bad records, and %d in a million, are no limits", o.MaxBad, o.MaxBadShare)
 	case o.Resume > ResumeStart:
 		return fmt.Errorf("unknown resume %d", o.Resume)
 	case o.VirtualRanks > cut.MaxVirtualRanks:

@@ -34,6 +34,8 @@ func TestNothingIsLostOrTakenTwiceWhateverBreaks(t *testing.T) {
 			"retention":     func(*rapid.T) { s.someRetention() },
 			"looks":         func(*rapid.T) { s.someLook() },
 			"reads":         func(*rapid.T) { s.someReadsOn() },
+			"bad":           func(*rapid.T) { s.someBad() },
+			"letters":       func(*rapid.T) { s.someLettersWritten() },
 			"ask":           func(*rapid.T) { s.someAsk() },
 			"ask2":          func(*rapid.T) { s.someAsk() },
 			"pause yields":  func(*rapid.T) { s.somePause() },

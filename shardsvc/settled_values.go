@@ -133,20 +133,56 @@ func decodeTries(b []byte) (v triesValue, err error) {
 	return v, d.done()
 }
 
+// columnVersion of `x` has a column. Older binaries read all others.
+const columnVersion = 2
+
 // exclusionValue is `x`.
 type exclusionValue struct {
 	end, units   int64
 	kind, reason string
 	when         int64
+	column       string // of a bad record
 }
 
 func (v *exclusionValue) append(b []byte) []byte {
-	b = appendInt(appendInt(append(b, valueVersion), v.end), v.units)
-	return appendInt(appendString(appendString(b, v.kind), v.reason), v.when)
+	version := byte(valueVersion)
+	if v.column != "" {
+		version = columnVersion
+	}
+	b = appendInt(appendInt(append(b, version), v.end), v.units)
+	b = appendInt(appendString(appendString(b, v.kind), v.reason), v.when)
+	if version >= columnVersion {
+		b = appendString(b, v.column)
+	}
+	return b
 }
 
 func decodeExclusion(b []byte) (v exclusionValue, err error) {
-	d := open(b)
+	d, version := openUpTo(b, columnVersion)
 	v.end, v.units, v.kind, v.reason, v.when = d.int(), d.int(), d.string(), d.string(), d.int()
+	if version >= columnVersion {
+		v.column = d.string()
+	}
+	return v, d.done()
+}
+
+// letterValue is `b`: a dead letter that is not written yet where its dataset wants it.
+type letterValue struct {
+	end, when, size      int64
+	column, kind, reason string
+	value, key           []byte
+}
+
+func (v *letterValue) append(b []byte) []byte {
+	b = appendInt(appendInt(appendInt(append(b, valueVersion), v.end), v.when), v.size)
+	b = appendString(appendString(appendString(b, v.column), v.kind), v.reason)
+	return appendString(appendString(b, v.value), v.key)
+}
+
+func decodeLetter(b []byte) (v letterValue, err error) {
+	d := open(b)
+	v.end, v.when, v.size = d.int(), d.int(), d.int()
+	v.column, v.kind, v.reason = d.string(), d.string(), d.string()
+	v.value, v.key = d.bytes(), d.bytes()
 	return v, d.done()
 }

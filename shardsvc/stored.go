@@ -13,6 +13,7 @@ type loading struct {
 	ranks    []stored[rankValue]
 	agents   []stored[agentValue]
 	excluded []stored[exclusionValue]
+	letters  []stored[letterValue]
 	cuts     []stored[cutValue]
 	removed  []stored[removedValue]
 	landed   []stored[landedValue]

@@ -54,8 +54,10 @@ func decodeJob(b []byte) (v jobValue, err error) {
 	return v, d.done()
 }
 
-// datasetVersion 2 has GoOnAfterLoss, 3 virtual ranks, 4 Resume.
-const datasetVersion = 4
+// datasetVersion 2 has GoOnAfterLoss, 3 virtual ranks, 4 Resume, 5 the limits of bad
+// records. It is written only where one is set, so that an older binary still opens the
+// rest.
+const datasetVersion = 5
 
 // datasetValue is `d`.
 type datasetValue struct {
@@ -66,7 +68,12 @@ type datasetValue struct {
 }
 
 func (v *datasetValue) append(b []byte) []byte {
-	b = append(b, datasetVersion)
+	limits := v.opt.MaxBad != 0 || v.opt.MaxBadShare != 0
+	if version := byte(datasetVersion); limits {
+		b = append(b, version)
+	} else {
+		b = append(b, version-1)
+	}
 	b = appendString(b, v.name)
 	b = appendString(b, v.reason)
 	b = appendString(b, v.spec)
@@ -79,7 +86,10 @@ func (v *datasetValue) append(b []byte) []byte {
 	}
 	b = appendBool(appendString(b, v.opt.Unit), v.opt.GoOnAfterLoss)
 	b = appendBool(appendUint(b, v.opt.VirtualRanks), v.opt.InOrder)
-	return appendUint(b, uint32(v.opt.Resume))
+	if b = appendUint(b, uint32(v.opt.Resume)); limits {
+		b = appendInt(appendInt(b, v.opt.MaxBad), v.opt.MaxBadShare)
+	}
+	return b
 }
 
 func decodeDataset(b []byte) (v datasetValue, err error) {
@@ -98,6 +108,9 @@ func decodeDataset(b []byte) (v datasetValue, err error) {
 	}
 	if version >= 4 {
 		v.opt.Resume = Resume(min(d.u32(), 1<<8-1)) // validated with the others
+	}
+	if version >= 5 {
+		v.opt.MaxBad, v.opt.MaxBadShare = d.int(), d.int()
 	}
 	if err := d.done(); err != nil {
 		return v, err

@@ -26,6 +26,7 @@ type Kind struct {
 	Commits   bool // its Source is a Committer
 	Retains   bool // its Source is a Retainer
 	Foretells bool // its Source is a Keeper
+	Posts     bool // its Source is a Poster
 
 	Sizes Sizes
 	// Rows are the sizes for formats whose records are rows of columns: offsets count

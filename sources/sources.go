@@ -140,6 +140,13 @@ type Mark struct {
 	Back      bool // progress went back on purpose: a rewind
 }
 
+// Poster is implemented by sources that can write dead letters to a topic of their broker.
+type Poster interface {
+	// Post returns when the broker has all values durably, each with the key of its place
+	// in the list. After an error some of them may be there.
+	Post(ctx context.Context, topic string, keys, values [][]byte) error
+}
+
 // Committer is implemented by sources whose broker keeps its readers' progress.
 type Committer interface {
 	// Commit tells the broker our progress: all records below each mark are in a bound

@@ -1,11 +1,14 @@
 package feed
 
 import (
+	"bytes"
 	"errors"
 
 	"github.com/headrace/headrace/agent/hold"
 	"github.com/headrace/headrace/internal/decode"
 	"github.com/headrace/headrace/internal/frame"
+
+	pb "github.com/headrace/headrace/api/headrace/v1"
 )
 
 // badRecord handles a record that cannot be decoded: the one after those that were.
@@ -20,9 +23,36 @@ func (c *cutter) badRecord(l *lease, err error) {
 		return
 	}
 	c.tellErrors()
+	if bad, ok := errors.AsType[*decode.Error](err); ok && c.st.ds.Spec.Skips() {
+		c.leaveOut(l, bad)
+		return
+	}
 	p := l.grant.Pieces[c.chunk.piece]
 	at := p.OrderStart + c.chunk.batch.Recs[c.at].Offset - p.Start
 	c.fail(l, at, c.chunk.piece, err)
+}
+
+// Bytes of a bad record that go to the master.
+const (
+	badValueBytes = 64 << 10
+	badKeyBytes   = 4 << 10
+)
+
+// leaveOut reports a record that cannot be decoded to the master, which excludes it and
+// grants the rest of the lease anew.
+func (c *cutter) leaveOut(l *lease, err *decode.Error) {
+	st, srv := c.st, c.st.t.srv
+	p, rec, arena := l.grant.Pieces[c.chunk.piece], &c.chunk.batch.Recs[c.at], c.chunk.batch.Arena
+	srv.cfg.Logger.Warn("a record is bad and left out", "dataset", st.ds.Name, "segment", p.Name, "offset", rec.Offset, "column", err.Column, "error", err.Error())
+	srv.cfg.Metrics.decodeErrors(err.Column, 1)
+	st.t.decodeErrors(1, err.Column)
+	value, key := arena[rec.Value[0]:rec.Value[1]], arena[rec.Key[0]:rec.Key[1]]
+	bad := &pb.BadRecord{Segment: p.Segment, Start: rec.Offset, End: rec.Next, Column: err.Column, Kind: "decode", Reason: err.Error(),
+		Value: bytes.Clone(value[:min(len(value), badValueBytes)]), Key: bytes.Clone(key[:min(len(key), badKeyBytes)]), Size: int64(len(value))}
+	at := p.OrderStart + rec.Offset - p.Start
+	spec := st.ds.Spec
+	c.giveUp(l, &hold.Failed{Lease: l.id, At: at, Kind: "decode", Message: bad.Reason, Bad: []*pb.BadRecord{bad},
+		Loose: spec.Order != "strict"})
 }
 
 // fail gives the lease back from at on, and ends the stream if the failure is permanent.
@@ -37,19 +67,25 @@ func (c *cutter) fail(l *lease, at int64, piece int, err error) {
 		srv.cfg.Metrics.decodeErrors(f.field, 1)
 		st.t.decodeErrors(1, f.field)
 	}
+	c.giveUp(l, &hold.Failed{Lease: l.id, At: at, Permanent: f.permanent, Kind: f.kind, Message: f.message, Lost: f.lost})
+	if f.permanent && f.lost == nil {
+		c.over = true
+		c.stopAhead()
+		st.t.out.send(frame.TypeError, st.id.Number, &frame.Error{Code: frame.CodeFailed, Message: f.message})
+	}
+}
+
+// giveUp stops reading l, and gives back what begins at ev.At or after it.
+func (c *cutter) giveUp(l *lease, ev *hold.Failed) {
+	st, desk := c.st, c.st.t.srv.cfg.Desk
 	c.drop(c.rd)
 	st.mu.Lock()
 	l.dry = true
 	tail, again := l.cut, st.recut
 	st.mu.Unlock()
-	srv.cfg.Desk.Do(&hold.Failed{Lease: l.id, At: at, Permanent: f.permanent, Kind: f.kind, Message: f.message, Lost: f.lost})
+	desk.Do(ev)
 	if !again { // else it is read again, up to there
-		srv.cfg.Desk.Do(&hold.Exhausted{Lease: l.id, Tail: tail}) // positions before it without a record stay with this lease
-	}
-	if f.permanent && f.lost == nil {
-		c.over = true
-		c.stopAhead()
-		st.t.out.send(frame.TypeError, st.id.Number, &frame.Error{Code: frame.CodeFailed, Message: f.message})
+		desk.Do(&hold.Exhausted{Lease: l.id, Tail: tail}) // positions before it without a record stay with this lease
 	}
 }
 

@@ -138,6 +138,8 @@ type Failed struct {
 	Kind      string
 	Message   string
 	Lost      *pb.LostRange // with kind truncated
+	Bad       []*pb.BadRecord
+	Loose     bool // what lies behind it need not wait for the rest of the lease
 }
 
 // Close: the stream is closed; the trainer uses none of its unstepped rows any more.

@@ -126,14 +126,18 @@ func (c *Core) refuse(l *lease, reason string) {
 // failed: nothing at or beyond At can be read; what lies before it goes on.
 func (c *Core) failed(l *lease, ev *Failed) {
 	at := max(ev.At, l.frontier)
-	l.s.missing(gap{partition: l.partition, pass: l.pass, segment: l.segment, at: at})
-	f := &pb.ReadFailure{Token: l.token.proto(), At: at, Permanent: ev.Permanent, Kind: ev.Kind, Message: ev.Message, Lost: ev.Lost}
+	if !ev.Loose {
+		l.s.missing(gap{partition: l.partition, pass: l.pass, segment: l.segment, at: at})
+	}
+	f := &pb.ReadFailure{Token: l.token.proto(), At: at, Permanent: ev.Permanent, Kind: ev.Kind, Message: ev.Message, Lost: ev.Lost, Bad: ev.Bad}
 	if c.talking() {
 		c.message().Failures = append(c.message().Failures, f)
 	}
 	c.unsure = append(c.unsure, unsure{at: c.unsureAt(), fail: f, lease: l})
 	c.shrink(l, at)
-	c.releaseBehind(l)
+	if !ev.Loose {
+		c.releaseBehind(l)
+	}
 	if s := l.s; s.virtual > 0 && s.standing == pb.Standing_DRAINED {
 		// What was given up comes to this stream again, and to no other: the batch that
 		// it breaks off in is not the last one. The next grant says how it stands.

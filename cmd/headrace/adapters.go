@@ -10,6 +10,7 @@ import (
 	"github.com/headrace/headrace/agent"
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/internal/deadletter"
 	"github.com/headrace/headrace/internal/sample"
 	"github.com/headrace/headrace/master"
 	"github.com/headrace/headrace/master/landing"
@@ -43,6 +44,11 @@ func (a *app) openSource(spec *dataset.Spec, o dataset.Opening) (sources.Source,
 func (a *app) checkSpec(log *slog.Logger) func(context.Context, *dataset.Spec) error {
 	chunks := &landing.Local{At: landing.Folder(a.cfg.State)}
 	return func(ctx context.Context, spec *dataset.Spec) error {
+		if k := spec.DeadLetter; k != nil && k.Files != "" {
+			if _, err := deadletter.FolderIn(a.cfg.AllowRoots, k.Files); err != nil {
+				return err
+			}
+		}
 		src, err := a.openSource(spec.ForALook(), dataset.Opening{AllowedRoots: a.cfg.AllowRoots, Chunks: chunks, Logger: log})
 		if err != nil {
 			return err

@@ -16,6 +16,7 @@
 //	folder.go    a job belongs to the folder in which it was begun
 //	owner.go     one run at a time starts a job's trainers
 //	datasets.go  apply, list, describe, pause, resume, delete
+//	deadletter.go                      bad records that were left out
 //	peek.go check.go                   rows without leases
 //	status.go top.go                   what is going on
 //	ckpt.go ckpt_pin.go ckpt_rm.go ckpt_verify.go  checkpoints on storage

@@ -73,6 +73,9 @@ func (a *app) loadUp(cmd *cobra.Command, files []string, defaults map[string]str
 	if a.cfg.From("allow_root") == "" {
 		for _, d := range docs {
 			a.cfg.AllowRoots = append(a.cfg.AllowRoots, d.Spec.Folders()...)
+			if k := d.Spec.DeadLetter; k != nil && k.Files != "" {
+				a.cfg.AllowRoots = append(a.cfg.AllowRoots, k.Files)
+			}
 		}
 	}
 	if a.cfg.From("allow_broker") == "" { // the same user brings the specs and the secrets

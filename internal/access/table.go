@@ -23,6 +23,8 @@ var calls = map[string]Roles{
 	headracev1.Datasets_Resume_FullMethodName:   Operator,
 	headracev1.Datasets_Delete_FullMethodName:   Operator,
 
+	headracev1.Datasets_ReadDeadLetters_FullMethodName: Operator, // they hold records
+
 	headracev1.Landing_Layout_FullMethodName: Pusher,
 	headracev1.Landing_Stage_FullMethodName:  Pusher,
 	headracev1.Landing_Commit_FullMethodName: Pusher,

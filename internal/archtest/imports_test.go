@@ -50,8 +50,9 @@ var rules = []struct {
 	{"internal/store/...", []string{"internal/store/...", "shardsvc"}},
 	{"internal/access", []string{"api/headrace/v1"}}, // which role each call needs
 	{"internal/link", []string{"internal/access"}},
-	{"internal/storage", nil}, // objects by key: a folder now, S3 later
-	{"internal/chunk", nil},   // the form of pushed records
+	{"internal/storage", nil},    // objects by key: a folder now, S3 later
+	{"internal/deadletter", nil}, // the form of bad records
+	{"internal/chunk", nil},      // the form of pushed records
 	{"internal/suggest", nil},
 	{"internal/terminal", nil},
 	{"internal/view", []string{"api/headrace/v1", "internal/terminal", "flashckpt/manifest", "shardsvc/cut", "sources"}},
@@ -80,7 +81,7 @@ var rules = []struct {
 	{"internal/proof/demo/...", []string{"internal/proof/demo/...", "examples/...", "api/headrace/v1", "internal/proof/child", "internal/link", "internal/proof/testbroker", "internal/remoting"}},
 
 	{"master/landing", []string{"sources", "shardsvc/serve", "api/headrace/v1", "internal/chunk", "internal/dataset", "internal/storage"}},
-	{"master", []string{"flashckpt/manifest", "shardsvc/cut", "sources", "shardsvc/serve", "api/headrace/v1", "internal/dataset", "internal/store", "internal/link", "internal/access", "internal/storage", "master/landing"}},
+	{"master", []string{"flashckpt/manifest", "shardsvc/cut", "sources", "shardsvc/serve", "api/headrace/v1", "internal/dataset", "internal/store", "internal/link", "internal/access", "internal/storage", "internal/deadletter", "master/landing"}},
 	{"agent/hold", []string{"sources", "api/headrace/v1"}},
 	{"agent/supervise", nil},
 	{"internal/proof/toymaster", []string{"sources", "api/headrace/v1", "internal/dataset", "internal/link"}},

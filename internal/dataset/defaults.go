@@ -65,6 +65,9 @@ func (s *Spec) fill() {
 	if s.Source != nil {
 		s.Source.Fill()
 	}
+	if s.Skips() {
+		s.MaxBad = orElse(s.MaxBad, defaultMaxBad)
+	}
 	d := &s.Decode
 	switch d.Format {
 	case "csv":

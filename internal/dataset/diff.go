@@ -55,6 +55,8 @@ func compatible(field string, old, new *Spec) bool {
 		return new.Passes > old.Passes
 	case repairs(field):
 		return true
+	case field == "dead_letter", strings.HasPrefix(field, "dead_letter."): // of bad records from now on
+		return true
 	case field == "resume": // of processes that come from now on
 		return true
 	}
@@ -66,7 +68,7 @@ func compatible(field string, old, new *Spec) bool {
 }
 
 func repairs(field string) bool {
-	return field == "decode.on_error" || field == "on_loss" || strings.HasSuffix(field, ".max_record")
+	return field == "decode.on_error" || field == "max_bad" || field == "on_loss" || strings.HasSuffix(field, ".max_record")
 }
 
 // Leaves gives the leaves of a spec: "kafka.topics" and its value as JSON.

@@ -15,6 +15,7 @@
 //	yaml.go      walking YAML nodes with their lines
 //	validate.go  what makes sense; columns.go the part about columns
 //	binary.go    the fixed layout of format binary
+//	bad.go       what is done with records that cannot be decoded
 //	path.go      where a column's value is: field, JSON Pointer, $value
 //	value.go     dtypes, and values written in a spec
 //	units.go     sizes and durations

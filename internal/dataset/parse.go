@@ -109,6 +109,11 @@ func (r *Reader) spec(n *yaml.Node, s *Spec) {
 		{"shuffle", func(n *yaml.Node, path string) { r.shuffle(n, path, s) }},
 		{"lease", func(n *yaml.Node, path string) { r.lease(n, path, &s.Lease) }},
 		{"on_loss", r.Text(&s.OnLoss)},
+		{"max_bad", r.Text(&s.MaxBad)},
+		{"dead_letter", func(n *yaml.Node, path string) {
+			s.DeadLetter = &DeadLetter{}
+			r.Mapping(n, path, []Member{{"files", r.Text(&s.DeadLetter.Files)}, {"topic", r.Text(&s.DeadLetter.Topic)}})
+		}},
 		{"resume", r.Text(&s.Resume)},
 		{"guard", func(n *yaml.Node, path string) {
 			r.Mapping(n, path, []Member{{"warn", Parsed(r, &s.Guard.Warn, ParseDuration)}, {"every", Parsed(r, &s.Guard.Every, ParseDuration)}})

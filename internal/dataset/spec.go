@@ -14,7 +14,10 @@ type Spec struct {
 	Lease    LeaseSpec  `json:"lease" yaml:"lease"`
 	OnLoss   string     `json:"on_loss" yaml:"on_loss"` // stop (default) | continue: what the source has lost is excluded
 	Guard    GuardSpec  `json:"guard" yaml:"guard"`
-	Resume   string     `json:"resume,omitempty" yaml:"resume"` // bound | acked | start: for processes that do not say it; "": as the model kind has it
+	// MaxBad and DeadLetter go with decode.on_error: skip.
+	MaxBad     string      `json:"max_bad,omitempty" yaml:"max_bad"` // "1000" (default) | "0.1%": when to stop
+	DeadLetter *DeadLetter `json:"dead_letter,omitempty" yaml:"dead_letter"`
+	Resume     string      `json:"resume,omitempty" yaml:"resume"` // bound | acked | start: for processes that do not say it; "": as the model kind has it
 }
 
 // GuardSpec: when to warn that a broker will delete what is not read yet.
@@ -37,7 +40,7 @@ type DecodeSpec struct {
 	RecordSize Size     `json:"record_size,omitempty" yaml:"record_size"`
 	Columns    []Column `json:"columns" yaml:"columns"`
 	EventTime  string   `json:"event_time,omitempty" yaml:"event_time"` // a path; integer ms or s, or RFC 3339
-	OnError    string   `json:"on_error" yaml:"on_error"`               // fail (default) | default
+	OnError    string   `json:"on_error" yaml:"on_error"`               // fail (default) | default | skip
 }
 
 // Columnar: records are rows of columns and not bytes; offsets count rows.

@@ -122,6 +122,7 @@ func (c *Check) spec(s *Spec) {
 	}
 	c.lease(&s.Lease)
 	c.decode(&s.Decode)
+	c.bad(s)
 }
 
 func (c *Check) noSource() {
@@ -198,7 +199,7 @@ func (c *Check) decode(d *DecodeSpec) {
 	if d.Header && c.source.Keyed {
 		c.Fail("decode.header", "", "is for files: a broker's records have no first line", "name the fields in decode.fields")
 	}
-	c.Among("decode.on_error", d.OnError, "fail", "default")
+	c.Among("decode.on_error", d.OnError, "fail", "default", OnErrorSkip)
 	if d.Format == "csv" || d.Format == "tsv" {
 		c.separators(d)
 	} else {

@@ -49,6 +49,7 @@ type Dataset struct {
 	Retention *Retention `json:"retention"` // null: not guarded, or nothing is needed any more
 	Silence   *Silence   `json:"silence"`   // null: the source answers the master, or is not asked
 	Imbalance *Imbalance `json:"imbalance"` // null: nobody waits beside a rank that stands still
+	Bad       *Bad       `json:"bad"`       // null: no record is bad
 }
 
 func DatasetOf(d *headracev1.Dataset) Dataset {
@@ -56,7 +57,7 @@ func DatasetOf(d *headracev1.Dataset) Dataset {
 		Name: d.Name, State: d.State, Reason: d.Reason, Unit: d.Unit, Passes: d.Passes, Pass: d.Pass,
 		Partitions: d.Partitions, ListingComplete: d.ListingComplete, Counts: CountsOf(d.Counts),
 		Records: RecordsOfTally(d.Records), Retention: retentionOf(d.Retention),
-		Silence: silenceOf(d.Silence), Imbalance: imbalanceOf(d.Imbalance),
+		Silence: silenceOf(d.Silence), Imbalance: imbalanceOf(d.Imbalance), Bad: badOf(d.Bad),
 		Live: d.Live, EventLagSeconds: d.EventLagSeconds,
 	}
 }
@@ -197,6 +198,9 @@ func (d *Dataset) write(w io.Writer) {
 	}
 	if d.EventLagSeconds != nil {
 		line("event lag", d.lag())
+	}
+	if d.Bad != nil {
+		line("bad", d.Bad.sentence())
 	}
 	if r := d.Retention; r != nil {
 		line("kept", r.sentence(d.Unit))

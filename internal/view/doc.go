@@ -15,6 +15,7 @@
 //	imbalance.go  a rank that waits beside one that stands still
 //	records.go    numbers of records with their event times
 //	excluded.go   ranges that are settled and were not read
+//	bad.go        records that could not be decoded
 //	cut.go        one cut of the ledger
 //	gone.go       what going back to a cut needs and the source has deleted
 package view

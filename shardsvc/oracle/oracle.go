@@ -27,6 +27,7 @@ type unit struct {
 	settled  bool
 	gone     bool // the source has lost it
 	excluded bool // settled, and stays so whatever is rewound
+	bad      bool // it cannot be decoded
 	rank     uint32
 	step     int64 // of its ack; -1: a cut that was bound or restored has it
 	untold   bool  // nobody said whether there is a record
@@ -114,7 +115,17 @@ func (b *Book) Lose(r Range) error {
 	return nil
 }
 
-// Exclude settles r for good. What the source still has must not be excluded, nor
+// Spoil says that no record can be made of r, in any pass.
+func (b *Book) Spoil(r Range) error {
+	for r.Pass = range b.passes {
+		if err := b.each(r, func(u *unit) error { u.bad = true; return nil }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Exclude settles r for good. What the source still has, and is not bad, must not be excluded, nor
 // what is settled, unless the same event goes back to a cut that says so: then it
 // is in no model any more.
 func (b *Book) Exclude(r Range, goesBack bool) error {
@@ -125,7 +136,7 @@ func (b *Book) Exclude(r Range, goesBack bool) error {
 		switch {
 		case u.settled && (u.excluded || !goesBack):
 			return fmt.Errorf("was excluded after it was settled")
-		case !u.gone:
+		case !u.gone && !u.bad:
 			return fmt.Errorf("was excluded, and the source has it")
 		case !u.settled:
 			u.times++

@@ -56,6 +56,10 @@ type Config struct {
 	// Moved, if set, tells brokers the marks of a rewind, before it is answered.
 	Moved func(context.Context) error
 
+	// ReadLetters, if set, reads dead letters that are files: at most `most` of them from
+	// byte `from` on, and where the next ones begin; 0: there are none now.
+	ReadLetters func(spec *dataset.Spec, from int64, most int) (lines [][]byte, next int64, err error)
+
 	// SilentAfter is how long a source may owe an answer before that is told.
 	SilentAfter time.Duration // default 3 s
 

@@ -45,6 +45,7 @@
 //	               loop (shardsvc/wire reads and writes them)
 //	discovery.go   what the master's discovery calls
 //	landing.go      what its landing calls: pushed transactions
+//	letters.go     dead letters: what waits to be written, what was
 //	apply.go       Datasets service: apply and its rules
 //	datasets.go    Datasets service: everything else
 //	cutcalls.go    answers with a cut; bodies.go its JSON, made once

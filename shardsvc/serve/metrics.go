@@ -45,6 +45,8 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 
 var (
 	descRecords     = desc("records_total", "Settled so far, by outcome: acked, excluded, dropped."+unitHelp, "dataset", "outcome", "unit")
+	descBad         = desc("bad_records", "Records that could not be decoded and are excluded, by column (empty: the record as a whole).", "dataset", "column")
+	descUnwritten   = desc("dead_letters_waiting", "Dead letters that are not written yet.", "dataset")
 	descBacklog     = desc("backlog_records", "Not settled yet, by stage: unplanned, pending, leased. Above 500 partitions: the worst 20 and partition=\"_sum\"."+unitHelp, "dataset", "partition", "stage", "unit")
 	descDistance    = desc("distance_records", "Distance to head of retained (from here on the source must not delete), committed, bound, acked (low marks), leased, planned (high marks) and head itself. Above 500 partitions: the worst 20 and partition=\"_sum\"."+unitHelp, "dataset", "partition", "mark", "unit")
 	descAge         = desc("data_age_seconds", "How long the oldest unsettled data has been known to this master, by amounts: 0 when all is settled.", "dataset")
@@ -104,7 +106,7 @@ func (m *metrics) unregister() {
 }
 
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descRecords, descBacklog, descDistance, descAge, descLag, descDrain, descKeptRecords, descKeptSeconds, descKeptWarning, descWait, descStep, descBound, descStepOf} {
+	for _, d := range []*prometheus.Desc{descRecords, descBad, descUnwritten, descBacklog, descDistance, descAge, descLag, descDrain, descKeptRecords, descKeptSeconds, descKeptWarning, descWait, descStep, descBound, descStepOf} {
 		ch <- d
 	}
 }
@@ -161,6 +163,10 @@ func (m *metrics) dataset(ctx context.Context, d *shardsvc.DatasetInfo, ch chan<
 	for outcome, v := range map[string]int64{"acked": c.Acked, "excluded": c.Excluded, "dropped": c.Dropped} {
 		ch <- prometheus.MustNewConstMetric(descRecords, prometheus.CounterValue, float64(sources.InUnits(unit, v)), name, outcome, unit)
 	}
+	for _, b := range d.Bad.Columns {
+		ch <- prometheus.MustNewConstMetric(descBad, prometheus.GaugeValue, float64(b.Records), name, b.Column)
+	}
+	ch <- prometheus.MustNewConstMetric(descUnwritten, prometheus.GaugeValue, float64(d.Bad.Unwritten), name)
 	age, drain := m.track(d.ID).seen(time.Now(), c)
 	ch <- prometheus.MustNewConstMetric(descAge, prometheus.GaugeValue, age, name)
 	if lag := eventLag(d, time.Now()); lag != nil {

@@ -85,12 +85,18 @@ func (s *Server) report(reports []shardsvc.Report) {
 			s.moved.fire()
 			s.changed.fire()
 		}
+		if r.Bad {
+			s.letters.fire()
+		}
 		how, ok := sayings[r.Kind]
 		if !ok {
 			how = said{slog.LevelInfo, fmt.Sprintf("report %d", r.Kind)}
 		}
 		if r.Kind == shardsvc.ReportReclaimed && r.Units == 0 { // it waited where nothing had come yet
 			how = said{slog.LevelDebug, "a lease came back, and no rows with it"}
+		}
+		if r.Bad {
+			how = said{slog.LevelWarn, "a record is bad; it is excluded"}
 		}
 		if r.Kind == shardsvc.ReportPauseEnded && r.Reason != "" {
 			how = said{slog.LevelWarn, "an exact save has failed: the yields were paused for its cut, and go on"}

@@ -34,6 +34,7 @@ type Server struct {
 	readers  sync.WaitGroup
 	changed  signal
 	moved    signal // marks that brokers are told
+	letters  signal // dead letters to be written
 	metrics  *metrics
 	meter    meter
 	bodies   bodies
@@ -62,6 +63,7 @@ func New(cfg Config) (*Server, error) {
 	s.alive, s.dead = context.WithCancel(context.Background())
 	s.changed.init()
 	s.moved.init()
+	s.letters.init()
 	if err := cfg.Store.Load(s.core.Load); err != nil {
 		return nil, fmt.Errorf("load state: %w", err)
 	}

@@ -55,6 +55,10 @@ func options(spec *dataset.Spec) shardsvc.Options {
 		GoOnAfterLoss: spec.OnLoss == "continue",
 		Resume:        resumeWords[spec.Resume],
 	}
+	if spec.Skips() {
+		limit := spec.BadLimit()
+		o.MaxBad, o.MaxBadShare = limit.Records, limit.PerMillion
+	}
 	if sh := spec.Shuffle; sh != nil {
 		o.Shuffle, o.Seed, o.Block = true, sh.Seed, int64(sh.Block)
 	}

@@ -35,7 +35,7 @@ func datasetProto(d shardsvc.DatasetInfo, st stored) *headracev1.Dataset {
 	return &headracev1.Dataset{
 		Id: d.ID, Name: d.Name, Yaml: wire.Valid(st.yaml), SpecJson: string(st.json), State: d.State, Reason: wire.Valid(d.Reason),
 		Counts: countsProto(d.Counts, d.Options.Unit), Partitions: uint32(d.Partitions), ListingComplete: d.ListingComplete,
-		Records: wire.TallyOf(&d.Records), Unit: d.Options.Unit, Passes: uint32(d.Options.Passes), Pass: d.Pass,
+		Records: wire.TallyOf(&d.Records), Unit: d.Options.Unit, Passes: uint32(d.Options.Passes), Pass: d.Pass, Bad: badProto(d.Bad),
 		Live: st.spec.Source.Traits().Live, EventLagSeconds: eventLag(&d, time.Now()),
 	}
 }
@@ -79,7 +79,7 @@ func distancesIn(d shardsvc.Distances, unit string) shardsvc.Distances {
 
 func excludedProto(e *shardsvc.ExcludedInfo) *headracev1.ExcludedRange {
 	return &headracev1.ExcludedRange{Partition: e.Partition, Identity: wire.Valid(e.Identity), Label: wire.Valid(e.Label), Pass: e.Pass, Segment: e.Segment,
-		Start: e.Start, End: e.End, Kind: e.Kind, Reason: wire.Valid(e.Reason), UnixMs: e.When}
+		Start: e.Start, End: e.End, Kind: e.Kind, Reason: wire.Valid(e.Reason), UnixMs: e.When, Column: wire.Valid(e.Column)}
 }
 
 func jobProto(j shardsvc.JobInfo, out *headracev1.JobReply) {

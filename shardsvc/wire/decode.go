@@ -253,6 +253,11 @@ func (d *Decoder) rare(m *Message, num protowire.Number, v []byte) error {
 			if x := p.Lost; x != nil {
 				f.Lost, f.When = &shardsvc.LostRange{Segment: x.Segment, Start: x.Start, End: x.End}, d.Now()
 			}
+			for _, x := range p.Bad {
+				f.When = d.Now()
+				f.Bad = append(f.Bad, shardsvc.BadRecord{Segment: x.Segment, Start: x.Start, End: x.End, Column: x.Column, Kind: x.Kind, Reason: x.Reason,
+					Value: x.Value, Key: x.Key, Size: x.Size})
+			}
 			return f
 		})
 	case 10:

@@ -39,5 +39,6 @@
 //	lost.go      why an offset cannot be read
 //	retention.go when Kafka will delete what is not read yet; logdirs.go sizes
 //	clock.go     the time by which retention is foretold
+//	post.go      dead letters to a topic
 //	commit.go    our progress as a group's offsets
 package kafka

@@ -20,7 +20,7 @@ import (
 // read, so nothing can be retained there.
 var Kind = dataset.Kind{
 	Kind: sources.Kind{
-		Name: "kafka", Unit: "records", Keyed: true, Commits: true, Foretells: true,
+		Name: "kafka", Unit: "records", Keyed: true, Commits: true, Foretells: true, Posts: true,
 		Sizes: sources.Sizes{Block: 4096, Initial: 10_000, Min: 100, Max: 10_000_000,
 			// A lease that ends ahead of head holds nothing up: it may be long, but not for hours.
 			MaxWhileLive: 1_000_000},

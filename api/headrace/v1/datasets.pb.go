@@ -685,7 +685,8 @@ type Dataset struct {
 	Live            bool                   `protobuf:"varint,17,opt,name=live,proto3" json:"live,omitempty"`          // the input has no end
 	// Now minus the newest event time that is acked, of the partition that is furthest
 	// behind; 0: none is behind. Absent: no record with an event time is acked.
-	EventLagSeconds *float64 `protobuf:"fixed64,18,opt,name=event_lag_seconds,json=eventLagSeconds,proto3,oneof" json:"event_lag_seconds,omitempty"`
+	EventLagSeconds *float64    `protobuf:"fixed64,18,opt,name=event_lag_seconds,json=eventLagSeconds,proto3,oneof" json:"event_lag_seconds,omitempty"`
+	Bad             *BadRecords `protobuf:"bytes,19,opt,name=bad,proto3" json:"bad,omitempty"` // absent: none
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -846,6 +847,13 @@ func (x *Dataset) GetEventLagSeconds() float64 {
 	return 0
 }
 
+func (x *Dataset) GetBad() *BadRecords {
+	if x != nil {
+		return x.Bad
+	}
+	return nil
+}
+
 // Imbalance: a rank of a replicated model, which reads without rounds, waits for rows while
 // another rank holds some, and nobody has made progress for 10 s.
 type Imbalance struct {
@@ -916,6 +924,119 @@ func (x *Imbalance) GetSeconds() float64 {
 	return 0
 }
 
+// BadRecords are the excluded records of a dataset that could not be decoded.
+type BadRecords struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Records       uint64                 `protobuf:"varint,1,opt,name=records,proto3" json:"records,omitempty"`
+	Columns       []*BadColumn           `protobuf:"bytes,2,rep,name=columns,proto3" json:"columns,omitempty"`      // in order of name
+	Unwritten     uint64                 `protobuf:"varint,3,opt,name=unwritten,proto3" json:"unwritten,omitempty"` // dead letters that are kept by the master until they are written
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BadRecords) Reset() {
+	*x = BadRecords{}
+	mi := &file_headrace_v1_datasets_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BadRecords) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BadRecords) ProtoMessage() {}
+
+func (x *BadRecords) ProtoReflect() protoreflect.Message {
+	mi := &file_headrace_v1_datasets_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BadRecords.ProtoReflect.Descriptor instead.
+func (*BadRecords) Descriptor() ([]byte, []int) {
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *BadRecords) GetRecords() uint64 {
+	if x != nil {
+		return x.Records
+	}
+	return 0
+}
+
+func (x *BadRecords) GetColumns() []*BadColumn {
+	if x != nil {
+		return x.Columns
+	}
+	return nil
+}
+
+func (x *BadRecords) GetUnwritten() uint64 {
+	if x != nil {
+		return x.Unwritten
+	}
+	return 0
+}
+
+type BadColumn struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Column        string                 `protobuf:"bytes,1,opt,name=column,proto3" json:"column,omitempty"` // empty: the record as a whole
+	Records       uint64                 `protobuf:"varint,2,opt,name=records,proto3" json:"records,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BadColumn) Reset() {
+	*x = BadColumn{}
+	mi := &file_headrace_v1_datasets_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BadColumn) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BadColumn) ProtoMessage() {}
+
+func (x *BadColumn) ProtoReflect() protoreflect.Message {
+	mi := &file_headrace_v1_datasets_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BadColumn.ProtoReflect.Descriptor instead.
+func (*BadColumn) Descriptor() ([]byte, []int) {
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *BadColumn) GetColumn() string {
+	if x != nil {
+		return x.Column
+	}
+	return ""
+}
+
+func (x *BadColumn) GetRecords() uint64 {
+	if x != nil {
+		return x.Records
+	}
+	return 0
+}
+
 // Silence: the source does not answer the master's questions, or not for all
 // partitions. It is told from 3 s on.
 type Silence struct {
@@ -929,7 +1050,7 @@ type Silence struct {
 
 func (x *Silence) Reset() {
 	*x = Silence{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[14]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -941,7 +1062,7 @@ func (x *Silence) String() string {
 func (*Silence) ProtoMessage() {}
 
 func (x *Silence) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[14]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -954,7 +1075,7 @@ func (x *Silence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Silence.ProtoReflect.Descriptor instead.
 func (*Silence) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{14}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Silence) GetSinceMs() int64 {
@@ -997,7 +1118,7 @@ type Counts struct {
 
 func (x *Counts) Reset() {
 	*x = Counts{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[15]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1009,7 +1130,7 @@ func (x *Counts) String() string {
 func (*Counts) ProtoMessage() {}
 
 func (x *Counts) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[15]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1022,7 +1143,7 @@ func (x *Counts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Counts.ProtoReflect.Descriptor instead.
 func (*Counts) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{15}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Counts) GetListed() int64 {
@@ -1106,7 +1227,7 @@ type StateRequest struct {
 
 func (x *StateRequest) Reset() {
 	*x = StateRequest{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[16]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1118,7 +1239,7 @@ func (x *StateRequest) String() string {
 func (*StateRequest) ProtoMessage() {}
 
 func (x *StateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[16]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1131,7 +1252,7 @@ func (x *StateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateRequest.ProtoReflect.Descriptor instead.
 func (*StateRequest) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{16}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *StateRequest) GetName() string {
@@ -1165,7 +1286,7 @@ type StateReply struct {
 
 func (x *StateReply) Reset() {
 	*x = StateReply{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[17]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1177,7 +1298,7 @@ func (x *StateReply) String() string {
 func (*StateReply) ProtoMessage() {}
 
 func (x *StateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[17]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1190,7 +1311,7 @@ func (x *StateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateReply.ProtoReflect.Descriptor instead.
 func (*StateReply) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{17}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *StateReply) GetPartitions() []*PartitionState {
@@ -1224,7 +1345,7 @@ type PartitionState struct {
 
 func (x *PartitionState) Reset() {
 	*x = PartitionState{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[18]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1236,7 +1357,7 @@ func (x *PartitionState) String() string {
 func (*PartitionState) ProtoMessage() {}
 
 func (x *PartitionState) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[18]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1249,7 +1370,7 @@ func (x *PartitionState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionState.ProtoReflect.Descriptor instead.
 func (*PartitionState) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{18}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *PartitionState) GetNumber() uint32 {
@@ -1331,7 +1452,7 @@ type Distances struct {
 
 func (x *Distances) Reset() {
 	*x = Distances{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[19]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1343,7 +1464,7 @@ func (x *Distances) String() string {
 func (*Distances) ProtoMessage() {}
 
 func (x *Distances) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[19]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1356,7 +1477,7 @@ func (x *Distances) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Distances.ProtoReflect.Descriptor instead.
 func (*Distances) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{19}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Distances) GetCommitted() int64 {
@@ -1426,7 +1547,7 @@ type Retention struct {
 
 func (x *Retention) Reset() {
 	*x = Retention{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[20]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1438,7 +1559,7 @@ func (x *Retention) String() string {
 func (*Retention) ProtoMessage() {}
 
 func (x *Retention) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[20]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1451,7 +1572,7 @@ func (x *Retention) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Retention.ProtoReflect.Descriptor instead.
 func (*Retention) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{20}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Retention) GetPartition() uint32 {
@@ -1533,7 +1654,7 @@ type LeaseState struct {
 
 func (x *LeaseState) Reset() {
 	*x = LeaseState{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[21]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1545,7 +1666,7 @@ func (x *LeaseState) String() string {
 func (*LeaseState) ProtoMessage() {}
 
 func (x *LeaseState) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[21]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1558,7 +1679,7 @@ func (x *LeaseState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseState.ProtoReflect.Descriptor instead.
 func (*LeaseState) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{21}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *LeaseState) GetToken() *Token {
@@ -1628,7 +1749,7 @@ type ExcludedRequest struct {
 
 func (x *ExcludedRequest) Reset() {
 	*x = ExcludedRequest{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[22]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1640,7 +1761,7 @@ func (x *ExcludedRequest) String() string {
 func (*ExcludedRequest) ProtoMessage() {}
 
 func (x *ExcludedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[22]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1653,7 +1774,7 @@ func (x *ExcludedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExcludedRequest.ProtoReflect.Descriptor instead.
 func (*ExcludedRequest) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{22}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ExcludedRequest) GetName() string {
@@ -1688,7 +1809,7 @@ type ExcludedReply struct {
 
 func (x *ExcludedReply) Reset() {
 	*x = ExcludedReply{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[23]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1700,7 +1821,7 @@ func (x *ExcludedReply) String() string {
 func (*ExcludedReply) ProtoMessage() {}
 
 func (x *ExcludedReply) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[23]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1713,7 +1834,7 @@ func (x *ExcludedReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExcludedReply.ProtoReflect.Descriptor instead.
 func (*ExcludedReply) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{23}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ExcludedReply) GetRanges() []*ExcludedRange {
@@ -1750,13 +1871,14 @@ type ExcludedRange struct {
 	Reason        string                 `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
 	UnixMs        int64                  `protobuf:"varint,9,opt,name=unix_ms,json=unixMs,proto3" json:"unix_ms,omitempty"` // when the first of it was excluded
 	Label         string                 `protobuf:"bytes,10,opt,name=label,proto3" json:"label,omitempty"`                 // what people call the partition
+	Column        string                 `protobuf:"bytes,11,opt,name=column,proto3" json:"column,omitempty"`               // of a bad record; empty: the record as a whole
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ExcludedRange) Reset() {
 	*x = ExcludedRange{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[24]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1768,7 +1890,7 @@ func (x *ExcludedRange) String() string {
 func (*ExcludedRange) ProtoMessage() {}
 
 func (x *ExcludedRange) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[24]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1781,7 +1903,7 @@ func (x *ExcludedRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExcludedRange.ProtoReflect.Descriptor instead.
 func (*ExcludedRange) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{24}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ExcludedRange) GetPartition() uint32 {
@@ -1854,6 +1976,133 @@ func (x *ExcludedRange) GetLabel() string {
 	return ""
 }
 
+func (x *ExcludedRange) GetColumn() string {
+	if x != nil {
+		return x.Column
+	}
+	return ""
+}
+
+type ReadDeadLettersRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	PageSize      uint32                 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"` // default 100, at most 1000
+	PageToken     string                 `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadDeadLettersRequest) Reset() {
+	*x = ReadDeadLettersRequest{}
+	mi := &file_headrace_v1_datasets_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadDeadLettersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadDeadLettersRequest) ProtoMessage() {}
+
+func (x *ReadDeadLettersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_headrace_v1_datasets_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadDeadLettersRequest.ProtoReflect.Descriptor instead.
+func (*ReadDeadLettersRequest) Descriptor() ([]byte, []int) {
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *ReadDeadLettersRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ReadDeadLettersRequest) GetPageSize() uint32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ReadDeadLettersRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+type ReadDeadLettersReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Letters       [][]byte               `protobuf:"bytes,1,rep,name=letters,proto3" json:"letters,omitempty"` // each one JSON object, see docs/BAD-RECORDS.md
+	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	Topic         string                 `protobuf:"bytes,3,opt,name=topic,proto3" json:"topic,omitempty"` // the dead letters are in this topic, and none is here
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadDeadLettersReply) Reset() {
+	*x = ReadDeadLettersReply{}
+	mi := &file_headrace_v1_datasets_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadDeadLettersReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadDeadLettersReply) ProtoMessage() {}
+
+func (x *ReadDeadLettersReply) ProtoReflect() protoreflect.Message {
+	mi := &file_headrace_v1_datasets_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadDeadLettersReply.ProtoReflect.Descriptor instead.
+func (*ReadDeadLettersReply) Descriptor() ([]byte, []int) {
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *ReadDeadLettersReply) GetLetters() [][]byte {
+	if x != nil {
+		return x.Letters
+	}
+	return nil
+}
+
+func (x *ReadDeadLettersReply) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *ReadDeadLettersReply) GetTopic() string {
+	if x != nil {
+		return x.Topic
+	}
+	return ""
+}
+
 type JobRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1862,7 +2111,7 @@ type JobRequest struct {
 
 func (x *JobRequest) Reset() {
 	*x = JobRequest{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[25]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1874,7 +2123,7 @@ func (x *JobRequest) String() string {
 func (*JobRequest) ProtoMessage() {}
 
 func (x *JobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[25]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1887,7 +2136,7 @@ func (x *JobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobRequest.ProtoReflect.Descriptor instead.
 func (*JobRequest) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{25}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{29}
 }
 
 type JobReply struct {
@@ -1916,7 +2165,7 @@ type JobReply struct {
 
 func (x *JobReply) Reset() {
 	*x = JobReply{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[26]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1928,7 +2177,7 @@ func (x *JobReply) String() string {
 func (*JobReply) ProtoMessage() {}
 
 func (x *JobReply) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[26]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1941,7 +2190,7 @@ func (x *JobReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobReply.ProtoReflect.Descriptor instead.
 func (*JobReply) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{26}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *JobReply) GetJob() string {
@@ -2087,7 +2336,7 @@ type NewestCheckpoint struct {
 
 func (x *NewestCheckpoint) Reset() {
 	*x = NewestCheckpoint{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[27]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2099,7 +2348,7 @@ func (x *NewestCheckpoint) String() string {
 func (*NewestCheckpoint) ProtoMessage() {}
 
 func (x *NewestCheckpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[27]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2112,7 +2361,7 @@ func (x *NewestCheckpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NewestCheckpoint.ProtoReflect.Descriptor instead.
 func (*NewestCheckpoint) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{27}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *NewestCheckpoint) GetCut() uint64 {
@@ -2180,7 +2429,7 @@ type AgentState struct {
 
 func (x *AgentState) Reset() {
 	*x = AgentState{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[28]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2192,7 +2441,7 @@ func (x *AgentState) String() string {
 func (*AgentState) ProtoMessage() {}
 
 func (x *AgentState) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[28]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2205,7 +2454,7 @@ func (x *AgentState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentState.ProtoReflect.Descriptor instead.
 func (*AgentState) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{28}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *AgentState) GetName() string {
@@ -2284,7 +2533,7 @@ type WorkerState struct {
 
 func (x *WorkerState) Reset() {
 	*x = WorkerState{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[29]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2296,7 +2545,7 @@ func (x *WorkerState) String() string {
 func (*WorkerState) ProtoMessage() {}
 
 func (x *WorkerState) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[29]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2309,7 +2558,7 @@ func (x *WorkerState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerState.ProtoReflect.Descriptor instead.
 func (*WorkerState) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{29}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *WorkerState) GetRank() uint32 {
@@ -2438,7 +2687,7 @@ const file_headrace_v1_datasets_proto_rawDesc = "" +
 	"\vDeleteReply\x12+\n" +
 	"\x06counts\x18\x01 \x01(\v2\x13.headrace.v1.CountsR\x06counts\x12\x16\n" +
 	"\x06leases\x18\x02 \x01(\rR\x06leases\x12\x1b\n" +
-	"\tat_source\x18\x03 \x01(\tR\batSource\"\xe9\x04\n" +
+	"\tat_source\x18\x03 \x01(\tR\batSource\"\x94\x05\n" +
 	"\aDataset\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -2460,13 +2709,22 @@ const file_headrace_v1_datasets_proto_rawDesc = "" +
 	"\asilence\x18\x0f \x01(\v2\x14.headrace.v1.SilenceR\asilence\x124\n" +
 	"\timbalance\x18\x10 \x01(\v2\x16.headrace.v1.ImbalanceR\timbalance\x12\x12\n" +
 	"\x04live\x18\x11 \x01(\bR\x04live\x12/\n" +
-	"\x11event_lag_seconds\x18\x12 \x01(\x01H\x00R\x0feventLagSeconds\x88\x01\x01B\x14\n" +
+	"\x11event_lag_seconds\x18\x12 \x01(\x01H\x00R\x0feventLagSeconds\x88\x01\x01\x12)\n" +
+	"\x03bad\x18\x13 \x01(\v2\x17.headrace.v1.BadRecordsR\x03badB\x14\n" +
 	"\x12_event_lag_seconds\"e\n" +
 	"\tImbalance\x12\x12\n" +
 	"\x04idle\x18\x01 \x01(\rR\x04idle\x12\x12\n" +
 	"\x04busy\x18\x02 \x01(\rR\x04busy\x12\x16\n" +
 	"\x06leases\x18\x03 \x01(\rR\x06leases\x12\x18\n" +
-	"\aseconds\x18\x04 \x01(\x01R\aseconds\"V\n" +
+	"\aseconds\x18\x04 \x01(\x01R\aseconds\"v\n" +
+	"\n" +
+	"BadRecords\x12\x18\n" +
+	"\arecords\x18\x01 \x01(\x04R\arecords\x120\n" +
+	"\acolumns\x18\x02 \x03(\v2\x16.headrace.v1.BadColumnR\acolumns\x12\x1c\n" +
+	"\tunwritten\x18\x03 \x01(\x04R\tunwritten\"=\n" +
+	"\tBadColumn\x12\x16\n" +
+	"\x06column\x18\x01 \x01(\tR\x06column\x12\x18\n" +
+	"\arecords\x18\x02 \x01(\x04R\arecords\"V\n" +
 	"\aSilence\x12\x19\n" +
 	"\bsince_ms\x18\x01 \x01(\x03R\asinceMs\x12\x18\n" +
 	"\aseconds\x18\x02 \x01(\x01R\aseconds\x12\x16\n" +
@@ -2541,7 +2799,7 @@ const file_headrace_v1_datasets_proto_rawDesc = "" +
 	"\rExcludedReply\x122\n" +
 	"\x06ranges\x18\x01 \x03(\v2\x1a.headrace.v1.ExcludedRangeR\x06ranges\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x04R\x05total\x12&\n" +
-	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\"\xfa\x01\n" +
+	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\"\x92\x02\n" +
 	"\rExcludedRange\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\rR\tpartition\x12\x1a\n" +
 	"\bidentity\x18\x02 \x01(\tR\bidentity\x12\x12\n" +
@@ -2553,7 +2811,17 @@ const file_headrace_v1_datasets_proto_rawDesc = "" +
 	"\x06reason\x18\b \x01(\tR\x06reason\x12\x17\n" +
 	"\aunix_ms\x18\t \x01(\x03R\x06unixMs\x12\x14\n" +
 	"\x05label\x18\n" +
-	" \x01(\tR\x05label\"\f\n" +
+	" \x01(\tR\x05label\x12\x16\n" +
+	"\x06column\x18\v \x01(\tR\x06column\"h\n" +
+	"\x16ReadDeadLettersRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1b\n" +
+	"\tpage_size\x18\x02 \x01(\rR\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"n\n" +
+	"\x14ReadDeadLettersReply\x12\x18\n" +
+	"\aletters\x18\x01 \x03(\fR\aletters\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x14\n" +
+	"\x05topic\x18\x03 \x01(\tR\x05topic\"\f\n" +
 	"\n" +
 	"JobRequest\"\xf7\x04\n" +
 	"\bJobReply\x12\x10\n" +
@@ -2614,7 +2882,7 @@ const file_headrace_v1_datasets_proto_rawDesc = "" +
 	"\fwait_seconds\x18\n" +
 	" \x01(\x01R\vwaitSeconds\x12!\n" +
 	"\fstep_seconds\x18\v \x01(\x01R\vstepSeconds\x12!\n" +
-	"\frows_yielded\x18\f \x01(\x04R\vrowsYielded2\xb8\x04\n" +
+	"\frows_yielded\x18\f \x01(\x04R\vrowsYielded2\x93\x05\n" +
 	"\bDatasets\x12;\n" +
 	"\x05Apply\x12\x19.headrace.v1.ApplyRequest\x1a\x17.headrace.v1.ApplyReply\x12>\n" +
 	"\bDescribe\x12\x1c.headrace.v1.DescribeRequest\x1a\x14.headrace.v1.Dataset\x128\n" +
@@ -2623,7 +2891,8 @@ const file_headrace_v1_datasets_proto_rawDesc = "" +
 	"\x06Resume\x12\x1a.headrace.v1.ResumeRequest\x1a\x18.headrace.v1.ResumeReply\x12>\n" +
 	"\x06Delete\x12\x1a.headrace.v1.DeleteRequest\x1a\x18.headrace.v1.DeleteReply\x12;\n" +
 	"\x05State\x12\x19.headrace.v1.StateRequest\x1a\x17.headrace.v1.StateReply\x12D\n" +
-	"\bExcluded\x12\x1c.headrace.v1.ExcludedRequest\x1a\x1a.headrace.v1.ExcludedReply\x125\n" +
+	"\bExcluded\x12\x1c.headrace.v1.ExcludedRequest\x1a\x1a.headrace.v1.ExcludedReply\x12Y\n" +
+	"\x0fReadDeadLetters\x12#.headrace.v1.ReadDeadLettersRequest\x1a!.headrace.v1.ReadDeadLettersReply\x125\n" +
 	"\x03Job\x12\x17.headrace.v1.JobRequest\x1a\x15.headrace.v1.JobReplyB9Z7github.com/headrace/headrace/api/headrace/v1;headracev1b\x06proto3"
 
 var (
@@ -2639,86 +2908,94 @@ func file_headrace_v1_datasets_proto_rawDescGZIP() []byte {
 }
 
 var file_headrace_v1_datasets_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_headrace_v1_datasets_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_headrace_v1_datasets_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_headrace_v1_datasets_proto_goTypes = []any{
-	(ApplyReply_Outcome)(0),  // 0: headrace.v1.ApplyReply.Outcome
-	(*ErrorDetail)(nil),      // 1: headrace.v1.ErrorDetail
-	(*ApplyRequest)(nil),     // 2: headrace.v1.ApplyRequest
-	(*ApplyReply)(nil),       // 3: headrace.v1.ApplyReply
-	(*DescribeRequest)(nil),  // 4: headrace.v1.DescribeRequest
-	(*ListRequest)(nil),      // 5: headrace.v1.ListRequest
-	(*ListReply)(nil),        // 6: headrace.v1.ListReply
-	(*PauseRequest)(nil),     // 7: headrace.v1.PauseRequest
-	(*PauseReply)(nil),       // 8: headrace.v1.PauseReply
-	(*ResumeRequest)(nil),    // 9: headrace.v1.ResumeRequest
-	(*ResumeReply)(nil),      // 10: headrace.v1.ResumeReply
-	(*DeleteRequest)(nil),    // 11: headrace.v1.DeleteRequest
-	(*DeleteReply)(nil),      // 12: headrace.v1.DeleteReply
-	(*Dataset)(nil),          // 13: headrace.v1.Dataset
-	(*Imbalance)(nil),        // 14: headrace.v1.Imbalance
-	(*Silence)(nil),          // 15: headrace.v1.Silence
-	(*Counts)(nil),           // 16: headrace.v1.Counts
-	(*StateRequest)(nil),     // 17: headrace.v1.StateRequest
-	(*StateReply)(nil),       // 18: headrace.v1.StateReply
-	(*PartitionState)(nil),   // 19: headrace.v1.PartitionState
-	(*Distances)(nil),        // 20: headrace.v1.Distances
-	(*Retention)(nil),        // 21: headrace.v1.Retention
-	(*LeaseState)(nil),       // 22: headrace.v1.LeaseState
-	(*ExcludedRequest)(nil),  // 23: headrace.v1.ExcludedRequest
-	(*ExcludedReply)(nil),    // 24: headrace.v1.ExcludedReply
-	(*ExcludedRange)(nil),    // 25: headrace.v1.ExcludedRange
-	(*JobRequest)(nil),       // 26: headrace.v1.JobRequest
-	(*JobReply)(nil),         // 27: headrace.v1.JobReply
-	(*NewestCheckpoint)(nil), // 28: headrace.v1.NewestCheckpoint
-	(*AgentState)(nil),       // 29: headrace.v1.AgentState
-	(*WorkerState)(nil),      // 30: headrace.v1.WorkerState
-	(*Tally)(nil),            // 31: headrace.v1.Tally
-	(*Token)(nil),            // 32: headrace.v1.Token
+	(ApplyReply_Outcome)(0),        // 0: headrace.v1.ApplyReply.Outcome
+	(*ErrorDetail)(nil),            // 1: headrace.v1.ErrorDetail
+	(*ApplyRequest)(nil),           // 2: headrace.v1.ApplyRequest
+	(*ApplyReply)(nil),             // 3: headrace.v1.ApplyReply
+	(*DescribeRequest)(nil),        // 4: headrace.v1.DescribeRequest
+	(*ListRequest)(nil),            // 5: headrace.v1.ListRequest
+	(*ListReply)(nil),              // 6: headrace.v1.ListReply
+	(*PauseRequest)(nil),           // 7: headrace.v1.PauseRequest
+	(*PauseReply)(nil),             // 8: headrace.v1.PauseReply
+	(*ResumeRequest)(nil),          // 9: headrace.v1.ResumeRequest
+	(*ResumeReply)(nil),            // 10: headrace.v1.ResumeReply
+	(*DeleteRequest)(nil),          // 11: headrace.v1.DeleteRequest
+	(*DeleteReply)(nil),            // 12: headrace.v1.DeleteReply
+	(*Dataset)(nil),                // 13: headrace.v1.Dataset
+	(*Imbalance)(nil),              // 14: headrace.v1.Imbalance
+	(*BadRecords)(nil),             // 15: headrace.v1.BadRecords
+	(*BadColumn)(nil),              // 16: headrace.v1.BadColumn
+	(*Silence)(nil),                // 17: headrace.v1.Silence
+	(*Counts)(nil),                 // 18: headrace.v1.Counts
+	(*StateRequest)(nil),           // 19: headrace.v1.StateRequest
+	(*StateReply)(nil),             // 20: headrace.v1.StateReply
+	(*PartitionState)(nil),         // 21: headrace.v1.PartitionState
+	(*Distances)(nil),              // 22: headrace.v1.Distances
+	(*Retention)(nil),              // 23: headrace.v1.Retention
+	(*LeaseState)(nil),             // 24: headrace.v1.LeaseState
+	(*ExcludedRequest)(nil),        // 25: headrace.v1.ExcludedRequest
+	(*ExcludedReply)(nil),          // 26: headrace.v1.ExcludedReply
+	(*ExcludedRange)(nil),          // 27: headrace.v1.ExcludedRange
+	(*ReadDeadLettersRequest)(nil), // 28: headrace.v1.ReadDeadLettersRequest
+	(*ReadDeadLettersReply)(nil),   // 29: headrace.v1.ReadDeadLettersReply
+	(*JobRequest)(nil),             // 30: headrace.v1.JobRequest
+	(*JobReply)(nil),               // 31: headrace.v1.JobReply
+	(*NewestCheckpoint)(nil),       // 32: headrace.v1.NewestCheckpoint
+	(*AgentState)(nil),             // 33: headrace.v1.AgentState
+	(*WorkerState)(nil),            // 34: headrace.v1.WorkerState
+	(*Tally)(nil),                  // 35: headrace.v1.Tally
+	(*Token)(nil),                  // 36: headrace.v1.Token
 }
 var file_headrace_v1_datasets_proto_depIdxs = []int32{
 	13, // 0: headrace.v1.ApplyReply.dataset:type_name -> headrace.v1.Dataset
 	0,  // 1: headrace.v1.ApplyReply.outcome:type_name -> headrace.v1.ApplyReply.Outcome
 	13, // 2: headrace.v1.ListReply.datasets:type_name -> headrace.v1.Dataset
-	16, // 3: headrace.v1.DeleteReply.counts:type_name -> headrace.v1.Counts
-	16, // 4: headrace.v1.Dataset.counts:type_name -> headrace.v1.Counts
-	31, // 5: headrace.v1.Dataset.records:type_name -> headrace.v1.Tally
-	21, // 6: headrace.v1.Dataset.retention:type_name -> headrace.v1.Retention
-	15, // 7: headrace.v1.Dataset.silence:type_name -> headrace.v1.Silence
+	18, // 3: headrace.v1.DeleteReply.counts:type_name -> headrace.v1.Counts
+	18, // 4: headrace.v1.Dataset.counts:type_name -> headrace.v1.Counts
+	35, // 5: headrace.v1.Dataset.records:type_name -> headrace.v1.Tally
+	23, // 6: headrace.v1.Dataset.retention:type_name -> headrace.v1.Retention
+	17, // 7: headrace.v1.Dataset.silence:type_name -> headrace.v1.Silence
 	14, // 8: headrace.v1.Dataset.imbalance:type_name -> headrace.v1.Imbalance
-	19, // 9: headrace.v1.StateReply.partitions:type_name -> headrace.v1.PartitionState
-	20, // 10: headrace.v1.PartitionState.distances:type_name -> headrace.v1.Distances
-	16, // 11: headrace.v1.PartitionState.counts:type_name -> headrace.v1.Counts
-	22, // 12: headrace.v1.PartitionState.lease:type_name -> headrace.v1.LeaseState
-	21, // 13: headrace.v1.PartitionState.retention:type_name -> headrace.v1.Retention
-	32, // 14: headrace.v1.LeaseState.token:type_name -> headrace.v1.Token
-	25, // 15: headrace.v1.ExcludedReply.ranges:type_name -> headrace.v1.ExcludedRange
-	29, // 16: headrace.v1.JobReply.agents:type_name -> headrace.v1.AgentState
-	30, // 17: headrace.v1.JobReply.workers:type_name -> headrace.v1.WorkerState
-	13, // 18: headrace.v1.JobReply.datasets:type_name -> headrace.v1.Dataset
-	28, // 19: headrace.v1.JobReply.checkpoint:type_name -> headrace.v1.NewestCheckpoint
-	2,  // 20: headrace.v1.Datasets.Apply:input_type -> headrace.v1.ApplyRequest
-	4,  // 21: headrace.v1.Datasets.Describe:input_type -> headrace.v1.DescribeRequest
-	5,  // 22: headrace.v1.Datasets.List:input_type -> headrace.v1.ListRequest
-	7,  // 23: headrace.v1.Datasets.Pause:input_type -> headrace.v1.PauseRequest
-	9,  // 24: headrace.v1.Datasets.Resume:input_type -> headrace.v1.ResumeRequest
-	11, // 25: headrace.v1.Datasets.Delete:input_type -> headrace.v1.DeleteRequest
-	17, // 26: headrace.v1.Datasets.State:input_type -> headrace.v1.StateRequest
-	23, // 27: headrace.v1.Datasets.Excluded:input_type -> headrace.v1.ExcludedRequest
-	26, // 28: headrace.v1.Datasets.Job:input_type -> headrace.v1.JobRequest
-	3,  // 29: headrace.v1.Datasets.Apply:output_type -> headrace.v1.ApplyReply
-	13, // 30: headrace.v1.Datasets.Describe:output_type -> headrace.v1.Dataset
-	6,  // 31: headrace.v1.Datasets.List:output_type -> headrace.v1.ListReply
-	8,  // 32: headrace.v1.Datasets.Pause:output_type -> headrace.v1.PauseReply
-	10, // 33: headrace.v1.Datasets.Resume:output_type -> headrace.v1.ResumeReply
-	12, // 34: headrace.v1.Datasets.Delete:output_type -> headrace.v1.DeleteReply
-	18, // 35: headrace.v1.Datasets.State:output_type -> headrace.v1.StateReply
-	24, // 36: headrace.v1.Datasets.Excluded:output_type -> headrace.v1.ExcludedReply
-	27, // 37: headrace.v1.Datasets.Job:output_type -> headrace.v1.JobReply
-	29, // [29:38] is the sub-list for method output_type
-	20, // [20:29] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	15, // 9: headrace.v1.Dataset.bad:type_name -> headrace.v1.BadRecords
+	16, // 10: headrace.v1.BadRecords.columns:type_name -> headrace.v1.BadColumn
+	21, // 11: headrace.v1.StateReply.partitions:type_name -> headrace.v1.PartitionState
+	22, // 12: headrace.v1.PartitionState.distances:type_name -> headrace.v1.Distances
+	18, // 13: headrace.v1.PartitionState.counts:type_name -> headrace.v1.Counts
+	24, // 14: headrace.v1.PartitionState.lease:type_name -> headrace.v1.LeaseState
+	23, // 15: headrace.v1.PartitionState.retention:type_name -> headrace.v1.Retention
+	36, // 16: headrace.v1.LeaseState.token:type_name -> headrace.v1.Token
+	27, // 17: headrace.v1.ExcludedReply.ranges:type_name -> headrace.v1.ExcludedRange
+	33, // 18: headrace.v1.JobReply.agents:type_name -> headrace.v1.AgentState
+	34, // 19: headrace.v1.JobReply.workers:type_name -> headrace.v1.WorkerState
+	13, // 20: headrace.v1.JobReply.datasets:type_name -> headrace.v1.Dataset
+	32, // 21: headrace.v1.JobReply.checkpoint:type_name -> headrace.v1.NewestCheckpoint
+	2,  // 22: headrace.v1.Datasets.Apply:input_type -> headrace.v1.ApplyRequest
+	4,  // 23: headrace.v1.Datasets.Describe:input_type -> headrace.v1.DescribeRequest
+	5,  // 24: headrace.v1.Datasets.List:input_type -> headrace.v1.ListRequest
+	7,  // 25: headrace.v1.Datasets.Pause:input_type -> headrace.v1.PauseRequest
+	9,  // 26: headrace.v1.Datasets.Resume:input_type -> headrace.v1.ResumeRequest
+	11, // 27: headrace.v1.Datasets.Delete:input_type -> headrace.v1.DeleteRequest
+	19, // 28: headrace.v1.Datasets.State:input_type -> headrace.v1.StateRequest
+	25, // 29: headrace.v1.Datasets.Excluded:input_type -> headrace.v1.ExcludedRequest
+	28, // 30: headrace.v1.Datasets.ReadDeadLetters:input_type -> headrace.v1.ReadDeadLettersRequest
+	30, // 31: headrace.v1.Datasets.Job:input_type -> headrace.v1.JobRequest
+	3,  // 32: headrace.v1.Datasets.Apply:output_type -> headrace.v1.ApplyReply
+	13, // 33: headrace.v1.Datasets.Describe:output_type -> headrace.v1.Dataset
+	6,  // 34: headrace.v1.Datasets.List:output_type -> headrace.v1.ListReply
+	8,  // 35: headrace.v1.Datasets.Pause:output_type -> headrace.v1.PauseReply
+	10, // 36: headrace.v1.Datasets.Resume:output_type -> headrace.v1.ResumeReply
+	12, // 37: headrace.v1.Datasets.Delete:output_type -> headrace.v1.DeleteReply
+	20, // 38: headrace.v1.Datasets.State:output_type -> headrace.v1.StateReply
+	26, // 39: headrace.v1.Datasets.Excluded:output_type -> headrace.v1.ExcludedReply
+	29, // 40: headrace.v1.Datasets.ReadDeadLetters:output_type -> headrace.v1.ReadDeadLettersReply
+	31, // 41: headrace.v1.Datasets.Job:output_type -> headrace.v1.JobReply
+	32, // [32:42] is the sub-list for method output_type
+	22, // [22:32] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_headrace_v1_datasets_proto_init() }
@@ -2734,7 +3011,7 @@ func file_headrace_v1_datasets_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headrace_v1_datasets_proto_rawDesc), len(file_headrace_v1_datasets_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   30,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -21,15 +21,16 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Datasets_Apply_FullMethodName    = "/headrace.v1.Datasets/Apply"
-	Datasets_Describe_FullMethodName = "/headrace.v1.Datasets/Describe"
-	Datasets_List_FullMethodName     = "/headrace.v1.Datasets/List"
-	Datasets_Pause_FullMethodName    = "/headrace.v1.Datasets/Pause"
-	Datasets_Resume_FullMethodName   = "/headrace.v1.Datasets/Resume"
-	Datasets_Delete_FullMethodName   = "/headrace.v1.Datasets/Delete"
-	Datasets_State_FullMethodName    = "/headrace.v1.Datasets/State"
-	Datasets_Excluded_FullMethodName = "/headrace.v1.Datasets/Excluded"
-	Datasets_Job_FullMethodName      = "/headrace.v1.Datasets/Job"
+	Datasets_Apply_FullMethodName           = "/headrace.v1.Datasets/Apply"
+	Datasets_Describe_FullMethodName        = "/headrace.v1.Datasets/Describe"
+	Datasets_List_FullMethodName            = "/headrace.v1.Datasets/List"
+	Datasets_Pause_FullMethodName           = "/headrace.v1.Datasets/Pause"
+	Datasets_Resume_FullMethodName          = "/headrace.v1.Datasets/Resume"
+	Datasets_Delete_FullMethodName          = "/headrace.v1.Datasets/Delete"
+	Datasets_State_FullMethodName           = "/headrace.v1.Datasets/State"
+	Datasets_Excluded_FullMethodName        = "/headrace.v1.Datasets/Excluded"
+	Datasets_ReadDeadLetters_FullMethodName = "/headrace.v1.Datasets/ReadDeadLetters"
+	Datasets_Job_FullMethodName             = "/headrace.v1.Datasets/Job"
 )
 
 // DatasetsClient is the client API for Datasets service.
@@ -51,6 +52,9 @@ type DatasetsClient interface {
 	// Excluded: ranges that are settled and were not read, paged in order of
 	// partition, pass and place.
 	Excluded(ctx context.Context, in *ExcludedRequest, opts ...grpc.CallOption) (*ExcludedReply, error)
+	// ReadDeadLetters: the bad records of a dataset whose dead letters are files, with
+	// their bytes, paged in order of writing.
+	ReadDeadLetters(ctx context.Context, in *ReadDeadLettersRequest, opts ...grpc.CallOption) (*ReadDeadLettersReply, error)
 	// Job: sessions, workers and totals; what `top` and `status` show.
 	Job(ctx context.Context, in *JobRequest, opts ...grpc.CallOption) (*JobReply, error)
 }
@@ -143,6 +147,16 @@ func (c *datasetsClient) Excluded(ctx context.Context, in *ExcludedRequest, opts
 	return out, nil
 }
 
+func (c *datasetsClient) ReadDeadLetters(ctx context.Context, in *ReadDeadLettersRequest, opts ...grpc.CallOption) (*ReadDeadLettersReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReadDeadLettersReply)
+	err := c.cc.Invoke(ctx, Datasets_ReadDeadLetters_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *datasetsClient) Job(ctx context.Context, in *JobRequest, opts ...grpc.CallOption) (*JobReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(JobReply)
@@ -172,6 +186,9 @@ type DatasetsServer interface {
 	// Excluded: ranges that are settled and were not read, paged in order of
 	// partition, pass and place.
 	Excluded(context.Context, *ExcludedRequest) (*ExcludedReply, error)
+	// ReadDeadLetters: the bad records of a dataset whose dead letters are files, with
+	// their bytes, paged in order of writing.
+	ReadDeadLetters(context.Context, *ReadDeadLettersRequest) (*ReadDeadLettersReply, error)
 	// Job: sessions, workers and totals; what `top` and `status` show.
 	Job(context.Context, *JobRequest) (*JobReply, error)
 	mustEmbedUnimplementedDatasetsServer()
@@ -207,6 +224,9 @@ func (UnimplementedDatasetsServer) State(context.Context, *StateRequest) (*State
 }
 func (UnimplementedDatasetsServer) Excluded(context.Context, *ExcludedRequest) (*ExcludedReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Excluded not implemented")
+}
+func (UnimplementedDatasetsServer) ReadDeadLetters(context.Context, *ReadDeadLettersRequest) (*ReadDeadLettersReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReadDeadLetters not implemented")
 }
 func (UnimplementedDatasetsServer) Job(context.Context, *JobRequest) (*JobReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Job not implemented")
@@ -376,6 +396,24 @@ func _Datasets_Excluded_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Datasets_ReadDeadLetters_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReadDeadLettersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DatasetsServer).ReadDeadLetters(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Datasets_ReadDeadLetters_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DatasetsServer).ReadDeadLetters(ctx, req.(*ReadDeadLettersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Datasets_Job_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(JobRequest)
 	if err := dec(in); err != nil {
@@ -432,6 +470,10 @@ var Datasets_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Excluded",
 			Handler:    _Datasets_Excluded_Handler,
+		},
+		{
+			MethodName: "ReadDeadLetters",
+			Handler:    _Datasets_ReadDeadLetters_Handler,
 		},
 		{
 			MethodName: "Job",

@@ -128,7 +128,7 @@ func (x Leave_Reason) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Leave_Reason.Descriptor instead.
 func (Leave_Reason) EnumDescriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{12, 0}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{13, 0}
 }
 
 // Refusal says why a process is not let in, for programs; reason says it for people.
@@ -175,7 +175,7 @@ func (x JoinReply_Refusal) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use JoinReply_Refusal.Descriptor instead.
 func (JoinReply_Refusal) EnumDescriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{19, 0}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{20, 0}
 }
 
 type AckResult_Code int32
@@ -224,7 +224,7 @@ func (x AckResult_Code) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use AckResult_Code.Descriptor instead.
 func (AckResult_Code) EnumDescriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{20, 0}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{21, 0}
 }
 
 type Standing_State int32
@@ -288,7 +288,7 @@ func (x Standing_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Standing_State.Descriptor instead.
 func (Standing_State) EnumDescriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{27, 0}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{28, 0}
 }
 
 type Restore_Mode int32
@@ -337,7 +337,7 @@ func (x Restore_Mode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Restore_Mode.Descriptor instead.
 func (Restore_Mode) EnumDescriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{33, 0}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{34, 0}
 }
 
 type CutReply_Code int32
@@ -395,7 +395,7 @@ func (x CutReply_Code) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CutReply_Code.Descriptor instead.
 func (CutReply_Code) EnumDescriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{34, 0}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{35, 0}
 }
 
 // Refusal says why a restore is refused, for programs; reason says it for people.
@@ -457,7 +457,7 @@ func (x CutReply_Refusal) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CutReply_Refusal.Descriptor instead.
 func (CutReply_Refusal) EnumDescriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{34, 1}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{35, 1}
 }
 
 // Token is one lease's fence. Epoch grows on rewind and on a new generation of
@@ -1361,7 +1361,10 @@ type ReadFailure struct {
 	// With kind truncated: exactly what the source no longer has of the lease. The
 	// dataset's on_loss decides: it stops, or the range is excluded and the rest of
 	// the lease is granted anew.
-	Lost          *LostRange `protobuf:"bytes,6,opt,name=lost,proto3" json:"lost,omitempty"`
+	Lost *LostRange `protobuf:"bytes,6,opt,name=lost,proto3" json:"lost,omitempty"`
+	// With on_error: skip: records that were read and cannot be decoded. Each is
+	// excluded, its bytes are kept, and the rest of the lease is granted anew.
+	Bad           []*BadRecord `protobuf:"bytes,7,rep,name=bad,proto3" json:"bad,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1438,6 +1441,122 @@ func (x *ReadFailure) GetLost() *LostRange {
 	return nil
 }
 
+func (x *ReadFailure) GetBad() []*BadRecord {
+	if x != nil {
+		return x.Bad
+	}
+	return nil
+}
+
+// BadRecord is in the source's own coordinates, not in order space.
+type BadRecord struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Segment       int64                  `protobuf:"varint,1,opt,name=segment,proto3" json:"segment,omitempty"`
+	Start         int64                  `protobuf:"varint,2,opt,name=start,proto3" json:"start,omitempty"`
+	End           int64                  `protobuf:"varint,3,opt,name=end,proto3" json:"end,omitempty"`      // where the next record begins
+	Column        string                 `protobuf:"bytes,4,opt,name=column,proto3" json:"column,omitempty"` // empty: the record as a whole
+	Kind          string                 `protobuf:"bytes,5,opt,name=kind,proto3" json:"kind,omitempty"`     // decode | too_large | malformed | kills
+	Reason        string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	Value         []byte                 `protobuf:"bytes,7,opt,name=value,proto3" json:"value,omitempty"` // at most 64 KiB
+	Key           []byte                 `protobuf:"bytes,8,opt,name=key,proto3" json:"key,omitempty"`     // at most 4 KiB
+	Size          int64                  `protobuf:"varint,9,opt,name=size,proto3" json:"size,omitempty"`  // of the whole value
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BadRecord) Reset() {
+	*x = BadRecord{}
+	mi := &file_headrace_v1_session_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BadRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BadRecord) ProtoMessage() {}
+
+func (x *BadRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_headrace_v1_session_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BadRecord.ProtoReflect.Descriptor instead.
+func (*BadRecord) Descriptor() ([]byte, []int) {
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *BadRecord) GetSegment() int64 {
+	if x != nil {
+		return x.Segment
+	}
+	return 0
+}
+
+func (x *BadRecord) GetStart() int64 {
+	if x != nil {
+		return x.Start
+	}
+	return 0
+}
+
+func (x *BadRecord) GetEnd() int64 {
+	if x != nil {
+		return x.End
+	}
+	return 0
+}
+
+func (x *BadRecord) GetColumn() string {
+	if x != nil {
+		return x.Column
+	}
+	return ""
+}
+
+func (x *BadRecord) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *BadRecord) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *BadRecord) GetValue() []byte {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
+func (x *BadRecord) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *BadRecord) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
 // LostRange is in the source's own coordinates, not in order space.
 type LostRange struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1450,7 +1569,7 @@ type LostRange struct {
 
 func (x *LostRange) Reset() {
 	*x = LostRange{}
-	mi := &file_headrace_v1_session_proto_msgTypes[11]
+	mi := &file_headrace_v1_session_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1462,7 +1581,7 @@ func (x *LostRange) String() string {
 func (*LostRange) ProtoMessage() {}
 
 func (x *LostRange) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[11]
+	mi := &file_headrace_v1_session_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1475,7 +1594,7 @@ func (x *LostRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LostRange.ProtoReflect.Descriptor instead.
 func (*LostRange) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{11}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *LostRange) GetSegment() int64 {
@@ -1511,7 +1630,7 @@ type Leave struct {
 
 func (x *Leave) Reset() {
 	*x = Leave{}
-	mi := &file_headrace_v1_session_proto_msgTypes[12]
+	mi := &file_headrace_v1_session_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1523,7 +1642,7 @@ func (x *Leave) String() string {
 func (*Leave) ProtoMessage() {}
 
 func (x *Leave) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[12]
+	mi := &file_headrace_v1_session_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1536,7 +1655,7 @@ func (x *Leave) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leave.ProtoReflect.Descriptor instead.
 func (*Leave) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{12}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Leave) GetWorker() uint32 {
@@ -1583,7 +1702,7 @@ type WorkerStatus struct {
 
 func (x *WorkerStatus) Reset() {
 	*x = WorkerStatus{}
-	mi := &file_headrace_v1_session_proto_msgTypes[13]
+	mi := &file_headrace_v1_session_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1595,7 +1714,7 @@ func (x *WorkerStatus) String() string {
 func (*WorkerStatus) ProtoMessage() {}
 
 func (x *WorkerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[13]
+	mi := &file_headrace_v1_session_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1608,7 +1727,7 @@ func (x *WorkerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerStatus.ProtoReflect.Descriptor instead.
 func (*WorkerStatus) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{13}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *WorkerStatus) GetWorker() uint32 {
@@ -1679,7 +1798,7 @@ type Head struct {
 
 func (x *Head) Reset() {
 	*x = Head{}
-	mi := &file_headrace_v1_session_proto_msgTypes[14]
+	mi := &file_headrace_v1_session_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1691,7 +1810,7 @@ func (x *Head) String() string {
 func (*Head) ProtoMessage() {}
 
 func (x *Head) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[14]
+	mi := &file_headrace_v1_session_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1704,7 +1823,7 @@ func (x *Head) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Head.ProtoReflect.Descriptor instead.
 func (*Head) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{14}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Head) GetPartition() uint32 {
@@ -1749,7 +1868,7 @@ type LeaseRequest struct {
 
 func (x *LeaseRequest) Reset() {
 	*x = LeaseRequest{}
-	mi := &file_headrace_v1_session_proto_msgTypes[15]
+	mi := &file_headrace_v1_session_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1761,7 +1880,7 @@ func (x *LeaseRequest) String() string {
 func (*LeaseRequest) ProtoMessage() {}
 
 func (x *LeaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[15]
+	mi := &file_headrace_v1_session_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1774,7 +1893,7 @@ func (x *LeaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRequest.ProtoReflect.Descriptor instead.
 func (*LeaseRequest) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{15}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *LeaseRequest) GetId() uint64 {
@@ -1841,7 +1960,7 @@ type MasterMessage struct {
 
 func (x *MasterMessage) Reset() {
 	*x = MasterMessage{}
-	mi := &file_headrace_v1_session_proto_msgTypes[16]
+	mi := &file_headrace_v1_session_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1853,7 +1972,7 @@ func (x *MasterMessage) String() string {
 func (*MasterMessage) ProtoMessage() {}
 
 func (x *MasterMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[16]
+	mi := &file_headrace_v1_session_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1866,7 +1985,7 @@ func (x *MasterMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MasterMessage.ProtoReflect.Descriptor instead.
 func (*MasterMessage) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{16}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *MasterMessage) GetHello() *HelloReply {
@@ -1983,7 +2102,7 @@ type HelloReply struct {
 
 func (x *HelloReply) Reset() {
 	*x = HelloReply{}
-	mi := &file_headrace_v1_session_proto_msgTypes[17]
+	mi := &file_headrace_v1_session_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1995,7 +2114,7 @@ func (x *HelloReply) String() string {
 func (*HelloReply) ProtoMessage() {}
 
 func (x *HelloReply) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[17]
+	mi := &file_headrace_v1_session_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2008,7 +2127,7 @@ func (x *HelloReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloReply.ProtoReflect.Descriptor instead.
 func (*HelloReply) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{17}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *HelloReply) GetProtocol() uint32 {
@@ -2081,7 +2200,7 @@ type HeldReply struct {
 
 func (x *HeldReply) Reset() {
 	*x = HeldReply{}
-	mi := &file_headrace_v1_session_proto_msgTypes[18]
+	mi := &file_headrace_v1_session_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2093,7 +2212,7 @@ func (x *HeldReply) String() string {
 func (*HeldReply) ProtoMessage() {}
 
 func (x *HeldReply) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[18]
+	mi := &file_headrace_v1_session_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2106,7 +2225,7 @@ func (x *HeldReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldReply.ProtoReflect.Descriptor instead.
 func (*HeldReply) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{18}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *HeldReply) GetWas() *Token {
@@ -2169,7 +2288,7 @@ type JoinReply struct {
 
 func (x *JoinReply) Reset() {
 	*x = JoinReply{}
-	mi := &file_headrace_v1_session_proto_msgTypes[19]
+	mi := &file_headrace_v1_session_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2181,7 +2300,7 @@ func (x *JoinReply) String() string {
 func (*JoinReply) ProtoMessage() {}
 
 func (x *JoinReply) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[19]
+	mi := &file_headrace_v1_session_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2194,7 +2313,7 @@ func (x *JoinReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinReply.ProtoReflect.Descriptor instead.
 func (*JoinReply) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{19}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *JoinReply) GetWorker() uint32 {
@@ -2281,7 +2400,7 @@ type AckResult struct {
 
 func (x *AckResult) Reset() {
 	*x = AckResult{}
-	mi := &file_headrace_v1_session_proto_msgTypes[20]
+	mi := &file_headrace_v1_session_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2293,7 +2412,7 @@ func (x *AckResult) String() string {
 func (*AckResult) ProtoMessage() {}
 
 func (x *AckResult) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[20]
+	mi := &file_headrace_v1_session_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2306,7 +2425,7 @@ func (x *AckResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AckResult.ProtoReflect.Descriptor instead.
 func (*AckResult) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{20}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *AckResult) GetToken() *Token {
@@ -2349,7 +2468,7 @@ type StealAsk struct {
 
 func (x *StealAsk) Reset() {
 	*x = StealAsk{}
-	mi := &file_headrace_v1_session_proto_msgTypes[21]
+	mi := &file_headrace_v1_session_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2361,7 +2480,7 @@ func (x *StealAsk) String() string {
 func (*StealAsk) ProtoMessage() {}
 
 func (x *StealAsk) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[21]
+	mi := &file_headrace_v1_session_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2374,7 +2493,7 @@ func (x *StealAsk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StealAsk.ProtoReflect.Descriptor instead.
 func (*StealAsk) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{21}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *StealAsk) GetToken() *Token {
@@ -2402,7 +2521,7 @@ type Revoke struct {
 
 func (x *Revoke) Reset() {
 	*x = Revoke{}
-	mi := &file_headrace_v1_session_proto_msgTypes[22]
+	mi := &file_headrace_v1_session_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2414,7 +2533,7 @@ func (x *Revoke) String() string {
 func (*Revoke) ProtoMessage() {}
 
 func (x *Revoke) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[22]
+	mi := &file_headrace_v1_session_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2427,7 +2546,7 @@ func (x *Revoke) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Revoke.ProtoReflect.Descriptor instead.
 func (*Revoke) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{22}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Revoke) GetToken() *Token {
@@ -2455,7 +2574,7 @@ type EndWorker struct {
 
 func (x *EndWorker) Reset() {
 	*x = EndWorker{}
-	mi := &file_headrace_v1_session_proto_msgTypes[23]
+	mi := &file_headrace_v1_session_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2467,7 +2586,7 @@ func (x *EndWorker) String() string {
 func (*EndWorker) ProtoMessage() {}
 
 func (x *EndWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[23]
+	mi := &file_headrace_v1_session_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2480,7 +2599,7 @@ func (x *EndWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndWorker.ProtoReflect.Descriptor instead.
 func (*EndWorker) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{23}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *EndWorker) GetWorker() uint32 {
@@ -2508,7 +2627,7 @@ type Fence struct {
 
 func (x *Fence) Reset() {
 	*x = Fence{}
-	mi := &file_headrace_v1_session_proto_msgTypes[24]
+	mi := &file_headrace_v1_session_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2520,7 +2639,7 @@ func (x *Fence) String() string {
 func (*Fence) ProtoMessage() {}
 
 func (x *Fence) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[24]
+	mi := &file_headrace_v1_session_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2533,7 +2652,7 @@ func (x *Fence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fence.ProtoReflect.Descriptor instead.
 func (*Fence) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{24}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Fence) GetWorker() uint32 {
@@ -2575,7 +2694,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_headrace_v1_session_proto_msgTypes[25]
+	mi := &file_headrace_v1_session_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2587,7 +2706,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[25]
+	mi := &file_headrace_v1_session_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2600,7 +2719,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{25}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Grant) GetRequest() uint64 {
@@ -2701,7 +2820,7 @@ type Piece struct {
 
 func (x *Piece) Reset() {
 	*x = Piece{}
-	mi := &file_headrace_v1_session_proto_msgTypes[26]
+	mi := &file_headrace_v1_session_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2713,7 +2832,7 @@ func (x *Piece) String() string {
 func (*Piece) ProtoMessage() {}
 
 func (x *Piece) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[26]
+	mi := &file_headrace_v1_session_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2726,7 +2845,7 @@ func (x *Piece) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Piece.ProtoReflect.Descriptor instead.
 func (*Piece) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{26}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Piece) GetOrderStart() int64 {
@@ -2786,7 +2905,7 @@ type Standing struct {
 
 func (x *Standing) Reset() {
 	*x = Standing{}
-	mi := &file_headrace_v1_session_proto_msgTypes[27]
+	mi := &file_headrace_v1_session_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2798,7 +2917,7 @@ func (x *Standing) String() string {
 func (*Standing) ProtoMessage() {}
 
 func (x *Standing) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[27]
+	mi := &file_headrace_v1_session_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2811,7 +2930,7 @@ func (x *Standing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Standing.ProtoReflect.Descriptor instead.
 func (*Standing) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{27}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Standing) GetRequest() uint64 {
@@ -2870,7 +2989,7 @@ type CutCall struct {
 
 func (x *CutCall) Reset() {
 	*x = CutCall{}
-	mi := &file_headrace_v1_session_proto_msgTypes[28]
+	mi := &file_headrace_v1_session_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2882,7 +3001,7 @@ func (x *CutCall) String() string {
 func (*CutCall) ProtoMessage() {}
 
 func (x *CutCall) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[28]
+	mi := &file_headrace_v1_session_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2895,7 +3014,7 @@ func (x *CutCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CutCall.ProtoReflect.Descriptor instead.
 func (*CutCall) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{28}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *CutCall) GetWorker() uint32 {
@@ -3012,7 +3131,7 @@ type CutPause struct {
 
 func (x *CutPause) Reset() {
 	*x = CutPause{}
-	mi := &file_headrace_v1_session_proto_msgTypes[29]
+	mi := &file_headrace_v1_session_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3024,7 +3143,7 @@ func (x *CutPause) String() string {
 func (*CutPause) ProtoMessage() {}
 
 func (x *CutPause) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[29]
+	mi := &file_headrace_v1_session_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3037,7 +3156,7 @@ func (x *CutPause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CutPause.ProtoReflect.Descriptor instead.
 func (*CutPause) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{29}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *CutPause) GetCut() uint64 {
@@ -3072,7 +3191,7 @@ type CutAsk struct {
 
 func (x *CutAsk) Reset() {
 	*x = CutAsk{}
-	mi := &file_headrace_v1_session_proto_msgTypes[30]
+	mi := &file_headrace_v1_session_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3084,7 +3203,7 @@ func (x *CutAsk) String() string {
 func (*CutAsk) ProtoMessage() {}
 
 func (x *CutAsk) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[30]
+	mi := &file_headrace_v1_session_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3097,7 +3216,7 @@ func (x *CutAsk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CutAsk.ProtoReflect.Descriptor instead.
 func (*CutAsk) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{30}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CutAsk) GetCut() uint64 {
@@ -3167,7 +3286,7 @@ type CutBind struct {
 
 func (x *CutBind) Reset() {
 	*x = CutBind{}
-	mi := &file_headrace_v1_session_proto_msgTypes[31]
+	mi := &file_headrace_v1_session_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3179,7 +3298,7 @@ func (x *CutBind) String() string {
 func (*CutBind) ProtoMessage() {}
 
 func (x *CutBind) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[31]
+	mi := &file_headrace_v1_session_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3192,7 +3311,7 @@ func (x *CutBind) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CutBind.ProtoReflect.Descriptor instead.
 func (*CutBind) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{31}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CutBind) GetCut() uint64 {
@@ -3221,7 +3340,7 @@ type CutDrop struct {
 
 func (x *CutDrop) Reset() {
 	*x = CutDrop{}
-	mi := &file_headrace_v1_session_proto_msgTypes[32]
+	mi := &file_headrace_v1_session_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3233,7 +3352,7 @@ func (x *CutDrop) String() string {
 func (*CutDrop) ProtoMessage() {}
 
 func (x *CutDrop) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[32]
+	mi := &file_headrace_v1_session_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3246,7 +3365,7 @@ func (x *CutDrop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CutDrop.ProtoReflect.Descriptor instead.
 func (*CutDrop) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{32}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *CutDrop) GetCut() uint64 {
@@ -3278,7 +3397,7 @@ type Restore struct {
 
 func (x *Restore) Reset() {
 	*x = Restore{}
-	mi := &file_headrace_v1_session_proto_msgTypes[33]
+	mi := &file_headrace_v1_session_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3290,7 +3409,7 @@ func (x *Restore) String() string {
 func (*Restore) ProtoMessage() {}
 
 func (x *Restore) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[33]
+	mi := &file_headrace_v1_session_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3303,7 +3422,7 @@ func (x *Restore) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Restore.ProtoReflect.Descriptor instead.
 func (*Restore) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{33}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Restore) GetMode() Restore_Mode {
@@ -3376,7 +3495,7 @@ type CutReply struct {
 
 func (x *CutReply) Reset() {
 	*x = CutReply{}
-	mi := &file_headrace_v1_session_proto_msgTypes[34]
+	mi := &file_headrace_v1_session_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3388,7 +3507,7 @@ func (x *CutReply) String() string {
 func (*CutReply) ProtoMessage() {}
 
 func (x *CutReply) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[34]
+	mi := &file_headrace_v1_session_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3401,7 +3520,7 @@ func (x *CutReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CutReply.ProtoReflect.Descriptor instead.
 func (*CutReply) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{34}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *CutReply) GetWorker() uint32 {
@@ -3502,7 +3621,7 @@ type PauseYields struct {
 
 func (x *PauseYields) Reset() {
 	*x = PauseYields{}
-	mi := &file_headrace_v1_session_proto_msgTypes[35]
+	mi := &file_headrace_v1_session_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3514,7 +3633,7 @@ func (x *PauseYields) String() string {
 func (*PauseYields) ProtoMessage() {}
 
 func (x *PauseYields) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[35]
+	mi := &file_headrace_v1_session_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3527,7 +3646,7 @@ func (x *PauseYields) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseYields.ProtoReflect.Descriptor instead.
 func (*PauseYields) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{35}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *PauseYields) GetWorker() uint32 {
@@ -3571,7 +3690,7 @@ type YieldsPaused struct {
 
 func (x *YieldsPaused) Reset() {
 	*x = YieldsPaused{}
-	mi := &file_headrace_v1_session_proto_msgTypes[36]
+	mi := &file_headrace_v1_session_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3583,7 +3702,7 @@ func (x *YieldsPaused) String() string {
 func (*YieldsPaused) ProtoMessage() {}
 
 func (x *YieldsPaused) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[36]
+	mi := &file_headrace_v1_session_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3596,7 +3715,7 @@ func (x *YieldsPaused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use YieldsPaused.ProtoReflect.Descriptor instead.
 func (*YieldsPaused) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{36}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *YieldsPaused) GetWorker() uint32 {
@@ -3643,7 +3762,7 @@ type RoundReport struct {
 
 func (x *RoundReport) Reset() {
 	*x = RoundReport{}
-	mi := &file_headrace_v1_session_proto_msgTypes[37]
+	mi := &file_headrace_v1_session_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3655,7 +3774,7 @@ func (x *RoundReport) String() string {
 func (*RoundReport) ProtoMessage() {}
 
 func (x *RoundReport) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[37]
+	mi := &file_headrace_v1_session_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3668,7 +3787,7 @@ func (x *RoundReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoundReport.ProtoReflect.Descriptor instead.
 func (*RoundReport) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{37}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *RoundReport) GetWorker() uint32 {
@@ -3778,7 +3897,7 @@ type RoundDecision struct {
 
 func (x *RoundDecision) Reset() {
 	*x = RoundDecision{}
-	mi := &file_headrace_v1_session_proto_msgTypes[38]
+	mi := &file_headrace_v1_session_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3790,7 +3909,7 @@ func (x *RoundDecision) String() string {
 func (*RoundDecision) ProtoMessage() {}
 
 func (x *RoundDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[38]
+	mi := &file_headrace_v1_session_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3803,7 +3922,7 @@ func (x *RoundDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoundDecision.ProtoReflect.Descriptor instead.
 func (*RoundDecision) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{38}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *RoundDecision) GetWorker() uint32 {
@@ -3944,14 +4063,25 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\aRelease\x12(\n" +
 	"\x05token\x18\x01 \x01(\v2\x12.headrace.v1.TokenR\x05token\x12\x16\n" +
 	"\x06prefix\x18\x02 \x01(\x03R\x06prefix\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"\xbf\x01\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\xe9\x01\n" +
 	"\vReadFailure\x12(\n" +
 	"\x05token\x18\x01 \x01(\v2\x12.headrace.v1.TokenR\x05token\x12\x0e\n" +
 	"\x02at\x18\x02 \x01(\x03R\x02at\x12\x1c\n" +
 	"\tpermanent\x18\x03 \x01(\bR\tpermanent\x12\x12\n" +
 	"\x04kind\x18\x04 \x01(\tR\x04kind\x12\x18\n" +
 	"\amessage\x18\x05 \x01(\tR\amessage\x12*\n" +
-	"\x04lost\x18\x06 \x01(\v2\x16.headrace.v1.LostRangeR\x04lost\"M\n" +
+	"\x04lost\x18\x06 \x01(\v2\x16.headrace.v1.LostRangeR\x04lost\x12(\n" +
+	"\x03bad\x18\a \x03(\v2\x16.headrace.v1.BadRecordR\x03bad\"\xcd\x01\n" +
+	"\tBadRecord\x12\x18\n" +
+	"\asegment\x18\x01 \x01(\x03R\asegment\x12\x14\n" +
+	"\x05start\x18\x02 \x01(\x03R\x05start\x12\x10\n" +
+	"\x03end\x18\x03 \x01(\x03R\x03end\x12\x16\n" +
+	"\x06column\x18\x04 \x01(\tR\x06column\x12\x12\n" +
+	"\x04kind\x18\x05 \x01(\tR\x04kind\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05value\x18\a \x01(\fR\x05value\x12\x10\n" +
+	"\x03key\x18\b \x01(\fR\x03key\x12\x12\n" +
+	"\x04size\x18\t \x01(\x03R\x04size\"M\n" +
 	"\tLostRange\x12\x18\n" +
 	"\asegment\x18\x01 \x01(\x03R\asegment\x12\x14\n" +
 	"\x05start\x18\x02 \x01(\x03R\x05start\x12\x10\n" +
@@ -4228,7 +4358,7 @@ func file_headrace_v1_session_proto_rawDescGZIP() []byte {
 }
 
 var file_headrace_v1_session_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_headrace_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
+var file_headrace_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
 var file_headrace_v1_session_proto_goTypes = []any{
 	(Join_Resume)(0),       // 0: headrace.v1.Join.Resume
 	(Leave_Reason)(0),      // 1: headrace.v1.Leave.Reason
@@ -4249,34 +4379,35 @@ var file_headrace_v1_session_proto_goTypes = []any{
 	(*StealAnswer)(nil),    // 16: headrace.v1.StealAnswer
 	(*Release)(nil),        // 17: headrace.v1.Release
 	(*ReadFailure)(nil),    // 18: headrace.v1.ReadFailure
-	(*LostRange)(nil),      // 19: headrace.v1.LostRange
-	(*Leave)(nil),          // 20: headrace.v1.Leave
-	(*WorkerStatus)(nil),   // 21: headrace.v1.WorkerStatus
-	(*Head)(nil),           // 22: headrace.v1.Head
-	(*LeaseRequest)(nil),   // 23: headrace.v1.LeaseRequest
-	(*MasterMessage)(nil),  // 24: headrace.v1.MasterMessage
-	(*HelloReply)(nil),     // 25: headrace.v1.HelloReply
-	(*HeldReply)(nil),      // 26: headrace.v1.HeldReply
-	(*JoinReply)(nil),      // 27: headrace.v1.JoinReply
-	(*AckResult)(nil),      // 28: headrace.v1.AckResult
-	(*StealAsk)(nil),       // 29: headrace.v1.StealAsk
-	(*Revoke)(nil),         // 30: headrace.v1.Revoke
-	(*EndWorker)(nil),      // 31: headrace.v1.EndWorker
-	(*Fence)(nil),          // 32: headrace.v1.Fence
-	(*Grant)(nil),          // 33: headrace.v1.Grant
-	(*Piece)(nil),          // 34: headrace.v1.Piece
-	(*Standing)(nil),       // 35: headrace.v1.Standing
-	(*CutCall)(nil),        // 36: headrace.v1.CutCall
-	(*CutPause)(nil),       // 37: headrace.v1.CutPause
-	(*CutAsk)(nil),         // 38: headrace.v1.CutAsk
-	(*CutBind)(nil),        // 39: headrace.v1.CutBind
-	(*CutDrop)(nil),        // 40: headrace.v1.CutDrop
-	(*Restore)(nil),        // 41: headrace.v1.Restore
-	(*CutReply)(nil),       // 42: headrace.v1.CutReply
-	(*PauseYields)(nil),    // 43: headrace.v1.PauseYields
-	(*YieldsPaused)(nil),   // 44: headrace.v1.YieldsPaused
-	(*RoundReport)(nil),    // 45: headrace.v1.RoundReport
-	(*RoundDecision)(nil),  // 46: headrace.v1.RoundDecision
+	(*BadRecord)(nil),      // 19: headrace.v1.BadRecord
+	(*LostRange)(nil),      // 20: headrace.v1.LostRange
+	(*Leave)(nil),          // 21: headrace.v1.Leave
+	(*WorkerStatus)(nil),   // 22: headrace.v1.WorkerStatus
+	(*Head)(nil),           // 23: headrace.v1.Head
+	(*LeaseRequest)(nil),   // 24: headrace.v1.LeaseRequest
+	(*MasterMessage)(nil),  // 25: headrace.v1.MasterMessage
+	(*HelloReply)(nil),     // 26: headrace.v1.HelloReply
+	(*HeldReply)(nil),      // 27: headrace.v1.HeldReply
+	(*JoinReply)(nil),      // 28: headrace.v1.JoinReply
+	(*AckResult)(nil),      // 29: headrace.v1.AckResult
+	(*StealAsk)(nil),       // 30: headrace.v1.StealAsk
+	(*Revoke)(nil),         // 31: headrace.v1.Revoke
+	(*EndWorker)(nil),      // 32: headrace.v1.EndWorker
+	(*Fence)(nil),          // 33: headrace.v1.Fence
+	(*Grant)(nil),          // 34: headrace.v1.Grant
+	(*Piece)(nil),          // 35: headrace.v1.Piece
+	(*Standing)(nil),       // 36: headrace.v1.Standing
+	(*CutCall)(nil),        // 37: headrace.v1.CutCall
+	(*CutPause)(nil),       // 38: headrace.v1.CutPause
+	(*CutAsk)(nil),         // 39: headrace.v1.CutAsk
+	(*CutBind)(nil),        // 40: headrace.v1.CutBind
+	(*CutDrop)(nil),        // 41: headrace.v1.CutDrop
+	(*Restore)(nil),        // 42: headrace.v1.Restore
+	(*CutReply)(nil),       // 43: headrace.v1.CutReply
+	(*PauseYields)(nil),    // 44: headrace.v1.PauseYields
+	(*YieldsPaused)(nil),   // 45: headrace.v1.YieldsPaused
+	(*RoundReport)(nil),    // 46: headrace.v1.RoundReport
+	(*RoundDecision)(nil),  // 47: headrace.v1.RoundDecision
 }
 var file_headrace_v1_session_proto_depIdxs = []int32{
 	10, // 0: headrace.v1.AgentMessage.hello:type_name -> headrace.v1.Hello
@@ -4287,13 +4418,13 @@ var file_headrace_v1_session_proto_depIdxs = []int32{
 	16, // 5: headrace.v1.AgentMessage.steal_answers:type_name -> headrace.v1.StealAnswer
 	17, // 6: headrace.v1.AgentMessage.releases:type_name -> headrace.v1.Release
 	18, // 7: headrace.v1.AgentMessage.failures:type_name -> headrace.v1.ReadFailure
-	20, // 8: headrace.v1.AgentMessage.leaves:type_name -> headrace.v1.Leave
-	21, // 9: headrace.v1.AgentMessage.status:type_name -> headrace.v1.WorkerStatus
-	22, // 10: headrace.v1.AgentMessage.heads:type_name -> headrace.v1.Head
-	23, // 11: headrace.v1.AgentMessage.requests:type_name -> headrace.v1.LeaseRequest
-	36, // 12: headrace.v1.AgentMessage.calls:type_name -> headrace.v1.CutCall
-	44, // 13: headrace.v1.AgentMessage.yields_paused:type_name -> headrace.v1.YieldsPaused
-	45, // 14: headrace.v1.AgentMessage.rounds:type_name -> headrace.v1.RoundReport
+	21, // 8: headrace.v1.AgentMessage.leaves:type_name -> headrace.v1.Leave
+	22, // 9: headrace.v1.AgentMessage.status:type_name -> headrace.v1.WorkerStatus
+	23, // 10: headrace.v1.AgentMessage.heads:type_name -> headrace.v1.Head
+	24, // 11: headrace.v1.AgentMessage.requests:type_name -> headrace.v1.LeaseRequest
+	37, // 12: headrace.v1.AgentMessage.calls:type_name -> headrace.v1.CutCall
+	45, // 13: headrace.v1.AgentMessage.yields_paused:type_name -> headrace.v1.YieldsPaused
+	46, // 14: headrace.v1.AgentMessage.rounds:type_name -> headrace.v1.RoundReport
 	0,  // 15: headrace.v1.Join.resume:type_name -> headrace.v1.Join.Resume
 	8,  // 16: headrace.v1.Held.token:type_name -> headrace.v1.Token
 	8,  // 17: headrace.v1.Ack.token:type_name -> headrace.v1.Token
@@ -4301,49 +4432,50 @@ var file_headrace_v1_session_proto_depIdxs = []int32{
 	8,  // 19: headrace.v1.StealAnswer.token:type_name -> headrace.v1.Token
 	8,  // 20: headrace.v1.Release.token:type_name -> headrace.v1.Token
 	8,  // 21: headrace.v1.ReadFailure.token:type_name -> headrace.v1.Token
-	19, // 22: headrace.v1.ReadFailure.lost:type_name -> headrace.v1.LostRange
-	1,  // 23: headrace.v1.Leave.reason:type_name -> headrace.v1.Leave.Reason
-	25, // 24: headrace.v1.MasterMessage.hello:type_name -> headrace.v1.HelloReply
-	27, // 25: headrace.v1.MasterMessage.joins:type_name -> headrace.v1.JoinReply
-	28, // 26: headrace.v1.MasterMessage.acks:type_name -> headrace.v1.AckResult
-	29, // 27: headrace.v1.MasterMessage.steal_asks:type_name -> headrace.v1.StealAsk
-	30, // 28: headrace.v1.MasterMessage.revokes:type_name -> headrace.v1.Revoke
-	31, // 29: headrace.v1.MasterMessage.ends:type_name -> headrace.v1.EndWorker
-	32, // 30: headrace.v1.MasterMessage.fences:type_name -> headrace.v1.Fence
-	33, // 31: headrace.v1.MasterMessage.grants:type_name -> headrace.v1.Grant
-	35, // 32: headrace.v1.MasterMessage.standings:type_name -> headrace.v1.Standing
-	42, // 33: headrace.v1.MasterMessage.cut_replies:type_name -> headrace.v1.CutReply
-	43, // 34: headrace.v1.MasterMessage.pause_yields:type_name -> headrace.v1.PauseYields
-	46, // 35: headrace.v1.MasterMessage.rounds:type_name -> headrace.v1.RoundDecision
-	26, // 36: headrace.v1.HelloReply.held:type_name -> headrace.v1.HeldReply
-	8,  // 37: headrace.v1.HeldReply.was:type_name -> headrace.v1.Token
-	8,  // 38: headrace.v1.HeldReply.token:type_name -> headrace.v1.Token
-	14, // 39: headrace.v1.JoinReply.again:type_name -> headrace.v1.Tally
-	0,  // 40: headrace.v1.JoinReply.resume:type_name -> headrace.v1.Join.Resume
-	2,  // 41: headrace.v1.JoinReply.refusal:type_name -> headrace.v1.JoinReply.Refusal
-	8,  // 42: headrace.v1.AckResult.token:type_name -> headrace.v1.Token
-	3,  // 43: headrace.v1.AckResult.code:type_name -> headrace.v1.AckResult.Code
-	8,  // 44: headrace.v1.StealAsk.token:type_name -> headrace.v1.Token
-	8,  // 45: headrace.v1.Revoke.token:type_name -> headrace.v1.Token
-	8,  // 46: headrace.v1.Grant.token:type_name -> headrace.v1.Token
-	34, // 47: headrace.v1.Grant.pieces:type_name -> headrace.v1.Piece
-	4,  // 48: headrace.v1.Standing.state:type_name -> headrace.v1.Standing.State
-	38, // 49: headrace.v1.CutCall.ask:type_name -> headrace.v1.CutAsk
-	39, // 50: headrace.v1.CutCall.bind:type_name -> headrace.v1.CutBind
-	40, // 51: headrace.v1.CutCall.drop:type_name -> headrace.v1.CutDrop
-	41, // 52: headrace.v1.CutCall.restore:type_name -> headrace.v1.Restore
-	37, // 53: headrace.v1.CutCall.pause:type_name -> headrace.v1.CutPause
-	5,  // 54: headrace.v1.Restore.mode:type_name -> headrace.v1.Restore.Mode
-	6,  // 55: headrace.v1.CutReply.code:type_name -> headrace.v1.CutReply.Code
-	14, // 56: headrace.v1.CutReply.again_tally:type_name -> headrace.v1.Tally
-	7,  // 57: headrace.v1.CutReply.refusal:type_name -> headrace.v1.CutReply.Refusal
-	9,  // 58: headrace.v1.Shards.Session:input_type -> headrace.v1.AgentMessage
-	24, // 59: headrace.v1.Shards.Session:output_type -> headrace.v1.MasterMessage
-	59, // [59:60] is the sub-list for method output_type
-	58, // [58:59] is the sub-list for method input_type
-	58, // [58:58] is the sub-list for extension type_name
-	58, // [58:58] is the sub-list for extension extendee
-	0,  // [0:58] is the sub-list for field type_name
+	20, // 22: headrace.v1.ReadFailure.lost:type_name -> headrace.v1.LostRange
+	19, // 23: headrace.v1.ReadFailure.bad:type_name -> headrace.v1.BadRecord
+	1,  // 24: headrace.v1.Leave.reason:type_name -> headrace.v1.Leave.Reason
+	26, // 25: headrace.v1.MasterMessage.hello:type_name -> headrace.v1.HelloReply
+	28, // 26: headrace.v1.MasterMessage.joins:type_name -> headrace.v1.JoinReply
+	29, // 27: headrace.v1.MasterMessage.acks:type_name -> headrace.v1.AckResult
+	30, // 28: headrace.v1.MasterMessage.steal_asks:type_name -> headrace.v1.StealAsk
+	31, // 29: headrace.v1.MasterMessage.revokes:type_name -> headrace.v1.Revoke
+	32, // 30: headrace.v1.MasterMessage.ends:type_name -> headrace.v1.EndWorker
+	33, // 31: headrace.v1.MasterMessage.fences:type_name -> headrace.v1.Fence
+	34, // 32: headrace.v1.MasterMessage.grants:type_name -> headrace.v1.Grant
+	36, // 33: headrace.v1.MasterMessage.standings:type_name -> headrace.v1.Standing
+	43, // 34: headrace.v1.MasterMessage.cut_replies:type_name -> headrace.v1.CutReply
+	44, // 35: headrace.v1.MasterMessage.pause_yields:type_name -> headrace.v1.PauseYields
+	47, // 36: headrace.v1.MasterMessage.rounds:type_name -> headrace.v1.RoundDecision
+	27, // 37: headrace.v1.HelloReply.held:type_name -> headrace.v1.HeldReply
+	8,  // 38: headrace.v1.HeldReply.was:type_name -> headrace.v1.Token
+	8,  // 39: headrace.v1.HeldReply.token:type_name -> headrace.v1.Token
+	14, // 40: headrace.v1.JoinReply.again:type_name -> headrace.v1.Tally
+	0,  // 41: headrace.v1.JoinReply.resume:type_name -> headrace.v1.Join.Resume
+	2,  // 42: headrace.v1.JoinReply.refusal:type_name -> headrace.v1.JoinReply.Refusal
+	8,  // 43: headrace.v1.AckResult.token:type_name -> headrace.v1.Token
+	3,  // 44: headrace.v1.AckResult.code:type_name -> headrace.v1.AckResult.Code
+	8,  // 45: headrace.v1.StealAsk.token:type_name -> headrace.v1.Token
+	8,  // 46: headrace.v1.Revoke.token:type_name -> headrace.v1.Token
+	8,  // 47: headrace.v1.Grant.token:type_name -> headrace.v1.Token
+	35, // 48: headrace.v1.Grant.pieces:type_name -> headrace.v1.Piece
+	4,  // 49: headrace.v1.Standing.state:type_name -> headrace.v1.Standing.State
+	39, // 50: headrace.v1.CutCall.ask:type_name -> headrace.v1.CutAsk
+	40, // 51: headrace.v1.CutCall.bind:type_name -> headrace.v1.CutBind
+	41, // 52: headrace.v1.CutCall.drop:type_name -> headrace.v1.CutDrop
+	42, // 53: headrace.v1.CutCall.restore:type_name -> headrace.v1.Restore
+	38, // 54: headrace.v1.CutCall.pause:type_name -> headrace.v1.CutPause
+	5,  // 55: headrace.v1.Restore.mode:type_name -> headrace.v1.Restore.Mode
+	6,  // 56: headrace.v1.CutReply.code:type_name -> headrace.v1.CutReply.Code
+	14, // 57: headrace.v1.CutReply.again_tally:type_name -> headrace.v1.Tally
+	7,  // 58: headrace.v1.CutReply.refusal:type_name -> headrace.v1.CutReply.Refusal
+	9,  // 59: headrace.v1.Shards.Session:input_type -> headrace.v1.AgentMessage
+	25, // 60: headrace.v1.Shards.Session:output_type -> headrace.v1.MasterMessage
+	60, // [60:61] is the sub-list for method output_type
+	59, // [59:60] is the sub-list for method input_type
+	59, // [59:59] is the sub-list for extension type_name
+	59, // [59:59] is the sub-list for extension extendee
+	0,  // [0:59] is the sub-list for field type_name
 }
 
 func init() { file_headrace_v1_session_proto_init() }
@@ -4351,7 +4483,7 @@ func file_headrace_v1_session_proto_init() {
 	if File_headrace_v1_session_proto != nil {
 		return
 	}
-	file_headrace_v1_session_proto_msgTypes[28].OneofWrappers = []any{
+	file_headrace_v1_session_proto_msgTypes[29].OneofWrappers = []any{
 		(*CutCall_Ask)(nil),
 		(*CutCall_Bind)(nil),
 		(*CutCall_Drop)(nil),
@@ -4364,7 +4496,7 @@ func file_headrace_v1_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headrace_v1_session_proto_rawDesc), len(file_headrace_v1_session_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   39,
+			NumMessages:   40,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

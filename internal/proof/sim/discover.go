@@ -107,7 +107,7 @@ func (b *books) reached(p *part) bool {
 	models := b.w.models()
 	last := p.segs[len(p.segs)-1]
 	for r := p.first; r < last.first+len(last.begins); r++ {
-		if !b.w.input.lost(int32(r)) && !slices.ContainsFunc(models, func(m *model) bool { return m.times[r] > 0 }) &&
+		if !b.w.input.lost(int32(r)) && !b.w.input.spoilt(int32(r)) && !slices.ContainsFunc(models, func(m *model) bool { return m.times[r] > 0 }) &&
 			!slices.ContainsFunc(b.recs[r], func(e entry) bool { return e.t.alive && !e.t.fenced }) {
 			return false
 		}

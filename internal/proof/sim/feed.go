@@ -325,7 +325,7 @@ func (w *World) recordsOf(g *pb.Grant, at, end int64) (recs []int32, tos []int64
 		shift := piece.OrderStart - piece.Start
 		s := p.segment(piece.Segment)
 		if lo-shift < s.low {
-			return recs, tos, &met{lo, &pb.LostRange{Segment: piece.Segment, Start: lo - shift, End: min(s.low, hi-shift)}}
+			return recs, tos, &met{at: lo, lost: &pb.LostRange{Segment: piece.Segment, Start: lo - shift, End: min(s.low, hi-shift)}}
 		}
 		head := s.head(w.now)
 		for k := s.from(lo - shift); k < len(s.begins) && s.begins[k] < min(hi-shift, head); k++ {
@@ -334,6 +334,10 @@ func (w *World) recordsOf(g *pb.Grant, at, end int64) (recs []int32, tos []int64
 				if to = end; i+1 < len(g.Pieces) {
 					to = min(g.Pieces[i+1].OrderStart, end)
 				}
+			}
+			if s.bad[k] {
+				return recs, tos, &met{at: s.begins[k] + shift, bad: &pb.BadRecord{Segment: piece.Segment, Start: s.begins[k], End: s.ends[k],
+					Column: "c", Kind: "decode", Reason: "no number", Value: []byte("x"), Size: 1}}
 			}
 			recs = append(recs, pass+int32(s.first+k))
 			tos = append(tos, min(to, end))

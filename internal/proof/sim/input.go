@@ -31,16 +31,19 @@ type segment struct {
 	first          int     // number of its first record
 	begins         []int64 // of each record
 	ends           []int64
-	listed         Time  // not seen before
-	grows          Time  // >0: unsealed, its head moves until then
-	low            int64 // below it the source has nothing any more
-	opens          int64 // where a listing begins
-	rolls          bool  // it is sealed when it grows no more, and another one comes after it
+	listed         Time   // not seen before
+	grows          Time   // >0: unsealed, its head moves until then
+	low            int64  // below it the source has nothing any more
+	opens          int64  // where a listing begins
+	bad            []bool // records that cannot be decoded
+	rolls          bool   // it is sealed when it grows no more, and another one comes after it
 }
 
 // newInput draws an input of about n records.
 func (w *World) newInput(n int) *input {
 	in := &input{datasets: w.plan.datasets, maxWait: w.plan.maxWait}
+	spoils := rand.New(rand.NewPCG(w.story.Seed, 0xbad))
+	w.spoilt = spoils.IntN(3) == 0 && w.plan.exact == 0 // bit_exact refuses on_error: skip
 	rolls := rand.New(rand.NewPCG(w.story.Seed, 0x5e9)) // its own, so that a seed's other draws stay
 	for d := range in.datasets {
 		parts := w.of(1, 3)
@@ -63,6 +66,10 @@ func (w *World) newInput(n int) *input {
 					}
 				}
 				s.end, s.low, s.opens = at, s.start, s.start
+				s.bad = make([]bool, len(s.begins))
+				for k := range s.bad {
+					s.bad[k] = w.spoilt && spoils.IntN(8) == 0
+				}
 				in.total += len(s.begins)
 				for range s.begins {
 					in.of = append(in.of, s)

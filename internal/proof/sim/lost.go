@@ -59,16 +59,22 @@ func (w *World) beginsAnew() {
 	}
 }
 
-// met is where a reader cannot go on: order space, and what is lost there.
+// met is where a reader cannot go on: order space, and what is lost there, or bad.
 type met struct {
 	at   int64
 	lost *pb.LostRange
+	bad  *pb.BadRecord
 }
 
 // meets tells that l cannot be read behind m, and that no record begins between tail
 // and there.
 func (f *feed) meets(l *reading, tail int64, m *met) {
-	f.s.a.do(&hold.Failed{Lease: l.id, At: m.at, Permanent: true, Kind: "truncated", Message: "it was deleted", Lost: m.lost})
+	if m.bad != nil {
+		strict := f.s.a.w.plan.datasets[f.dataset-1].opt.Strict
+		f.s.a.do(&hold.Failed{Lease: l.id, At: m.at, Kind: "decode", Message: m.bad.Reason, Bad: []*pb.BadRecord{m.bad}, Loose: !strict})
+	} else {
+		f.s.a.do(&hold.Failed{Lease: l.id, At: m.at, Permanent: true, Kind: "truncated", Message: "it was deleted", Lost: m.lost})
+	}
 	f.s.a.do(&hold.Exhausted{Lease: l.id, Tail: tail})
 	if l.at == tail {
 		l.dry = true
@@ -109,12 +115,14 @@ func (m *master) consent(i int, info *shardsvc.DatasetInfo) {
 // excludes is told what a Step has excluded.
 func (m *master) excludes(r *shardsvc.Report) {
 	w := m.w
-	if d, _ := m.core.Dataset(r.Dataset); !d.Options.GoOnAfterLoss {
+	if d, _ := m.core.Dataset(r.Dataset); !r.Bad && !d.Options.GoOnAfterLoss {
 		w.fail("%s pass %d segment %d [%d, %d) is excluded, and %s is to stop at a loss", r.Label, r.Pass, r.Segment, r.Start, r.End, d.Name)
 	}
 	w.eachIn(r.Label, r.Pass, r.Segment, r.Start, r.End, func(s *segment, rec int32, begins int64) {
 		switch {
-		case begins >= s.low:
+		case r.Bad && !w.input.spoilt(rec):
+			w.fail("%s is excluded as bad, and it is not", w.input.where(rec))
+		case begins >= s.low && !w.input.spoilt(rec):
 			w.fail("%s is excluded, and the source has it", w.input.where(rec))
 		case m.out[rec]:
 			w.fail("%s is excluded for the second time", w.input.where(rec))
@@ -142,6 +150,9 @@ func (b *books) exclude(reports []shardsvc.Report) {
 		w.eachIn(r.Label, r.Pass, r.Segment, r.Start, r.End, func(_ *segment, rec int32, _ int64) {
 			b.out[rec] = w.now
 			w.seen.excluded++
+			if r.Bad {
+				w.seen.bad++
+			}
 			if w.plan.model != shared {
 				return
 			}
@@ -169,6 +180,13 @@ func (in *input) lost(rec int32) bool {
 	i := int(rec) % in.total
 	s := in.of[i]
 	return s.begins[i-s.first] < s.low
+}
+
+// spoilt: a record cannot be decoded.
+func (in *input) spoilt(rec int32) bool {
+	i := int(rec) % in.total
+	s := in.of[i]
+	return s.bad[i-s.first]
 }
 
 // checkExcluded: what the core lists is what it has told, each record once.

@@ -34,6 +34,7 @@ type World struct {
 
 	moved       bool              // a master has listed input that began later than before
 	lossy       bool              // the source has deleted something
+	spoilt      bool              // some records are bad
 	frozenOut   map[uint64][]bool // what was excluded when a cut was frozen
 	served      bool              // the model of a shared job is where its trainers find it
 	groupStarts bool              // the next group begins from the start
@@ -50,7 +51,7 @@ type World struct {
 	incarnations    uint64
 
 	events, crashes, yields, repeats int
-	seen                             struct{ steals, expired, cuts, bound, restores, wentBack, exact, unstepped, excluded, gone int }
+	seen                             struct{ steals, expired, cuts, bound, restores, wentBack, exact, unstepped, excluded, bad, gone int }
 
 	tracing bool
 	out     io.Writer

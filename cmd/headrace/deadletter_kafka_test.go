@@ -1,0 +1,103 @@
+//go:build kafka
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+
+	"github.com/headrace/headrace/internal/deadletter"
+	"github.com/headrace/headrace/internal/proof/testbroker"
+	"github.com/headrace/headrace/internal/view"
+)
+
+// Bad records of a topic are left out, and their dead letters are in another topic of the
+// same brokers, each with the record's key and bytes.
+func TestBadRecordsOfATopicGoToATopic(t *testing.T) {
+	b, err := testbroker.StartKafka(t.Context(), testbroker.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	for _, topic := range []string{"clicks", "clicks.bad"} {
+		if err := b.CreateTopic(t.Context(), topic, 2, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	client, done := b.Client()
+	defer done()
+	const n = 3000
+	bad, sum, good := map[string]string{}, 0, 0 // by key
+	for p := range 2 {
+		var records []kafkago.Record
+		for i := p; i < n; i += 2 {
+			key, value := fmt.Sprint("k", i), fmt.Sprintf("%d\t%d\tuser", i%2, i)
+			if i%50 == 7 || i%50 == 8 {
+				value = fmt.Sprintf("0\tx%d\tuser", i)
+				bad[key] = value
+			} else {
+				sum += i
+				good++
+			}
+			records = append(records, kafkago.Record{Key: kafkago.NewBytes([]byte(key)), Value: kafkago.NewBytes([]byte(value))})
+		}
+		res, err := client.Produce(t.Context(), &kafkago.ProduceRequest{Topic: "clicks", Partition: p, RequiredAcks: kafkago.RequireAll, Records: kafkago.NewRecordReader(records...)})
+		if err = errors.Join(err, func() error {
+			if res != nil {
+				return res.Error
+			}
+			return nil
+		}()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := newWorld(t)
+	w.write("clicks.yaml", "name: clicks\nkafka: {brokers: [\""+b.Addr()+"\"], topic: clicks}\ndead_letter: {topic: clicks.bad}\n"+
+		"decode:\n  format: tsv\n  on_error: skip\n  columns:\n    - {name: label, path: 0, dtype: float32}\n    - {name: number, path: 1, dtype: int64}\n    - {name: user, path: 2, dtype: string}\n")
+	r := w.run("run", "-f", "clicks.yaml", "--", w.self(""))
+	rows, got := read(t, r.out)
+	if r.code != exitOK || int(rows) != good || int(got) != sum {
+		t.Fatalf("%d rows with sum %d, want %d with %d: %+v", rows, got, good, sum, r)
+	}
+	up := w.up()
+	up.until("all dead letters are written", func() bool {
+		v := decoded[view.Status](t, w.ok("dataset", "status", "clicks", "-o", "json"))
+		return v.State == "done" && v.Bad != nil && v.Bad.Records == uint64(len(bad)) && v.Bad.Unwritten == 0
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), long)
+	defer cancel()
+	want := len(bad)
+	for p := range 2 {
+		in := kafkago.NewReader(kafkago.ReaderConfig{Brokers: []string{b.Addr()}, Topic: "clicks.bad", Partition: p, MaxWait: 100 * time.Millisecond})
+		defer in.Close()
+		end, err := client.ListOffsets(ctx, &kafkago.ListOffsetsRequest{Topics: map[string][]kafkago.OffsetRequest{"clicks.bad": {kafkago.LastOffsetOf(p)}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range end.Topics["clicks.bad"][0].LastOffset {
+			m, err := in.ReadMessage(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l, err := deadletter.Decode(m.Value)
+			if err != nil || string(m.Key) != l.ID || l.Column != "number" || l.Name == "" {
+				t.Fatalf("%+v, %v", l, err)
+			}
+			if text, ok := bad[string(l.Key)]; !ok || text != string(l.Value) {
+				t.Fatalf("key %q: %q, want %q", l.Key, l.Value, text)
+			}
+			delete(bad, string(l.Key))
+		}
+	}
+	if len(bad) > 0 {
+		t.Errorf("%d of %d dead letters are missing: %v", len(bad), want, bad)
+	}
+	if r := w.run("deadletter", "list", "clicks"); r.code == exitOK {
+		t.Errorf("a topic was listed: %+v", r)
+	}
+}

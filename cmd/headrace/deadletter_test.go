@@ -1,0 +1,151 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/headrace/headrace/internal/deadletter"
+	"github.com/headrace/headrace/internal/view"
+)
+
+// badClicks writes an input in which some records are bad, and says the sum of the good
+// ones. Every tenth of the first file is bad from record 5 on.
+func (w *world) badClicks(n int) (sum, good int, bad map[int]string) {
+	var b strings.Builder
+	bad = map[int]string{}
+	for i := range n {
+		line := fmt.Sprintf("%d\t%d\tuser-%d", i%2, i, i%7)
+		if i%10 == 5 {
+			line = fmt.Sprintf("%d\tno-number-%d\tuser", i%2, i)
+			bad[b.Len()] = line
+		} else {
+			sum += i
+			good++
+		}
+		b.WriteString(line + "\n")
+	}
+	w.write("data/a.tsv", b.String())
+	return sum, good, bad
+}
+
+const skipSpec = "  on_error: skip\n"
+
+// Bad records are left out, each good one is in the model once, the dead letters are in
+// the folder with their bytes, and status, describe and the list agree with them.
+func TestBadRecordsAreLeftOutAndTheirBytesAreKept(t *testing.T) {
+	for _, tc := range []struct{ name, more string }{{"any", ""}, {"strict", "order: strict\n"}, {"shuffled", "shuffle: {seed: 3, block: 1KiB}\n"}} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t)
+			sum, good, bad := w.badClicks(2000)
+			at := w.path("letters")
+			w.write("clicks.yaml", clicksSpec+skipSpec+"dead_letter: {files: "+at+"}\n"+tc.more)
+			r := w.run("run", "-f", "clicks.yaml", "--", w.self(""))
+			rows, got := read(t, r.out)
+			if r.code != exitOK || int(rows) != good || int(got) != sum {
+				t.Fatalf("%d rows with sum %d, want %d with %d: %+v", rows, got, good, sum, r)
+			}
+			w.up()
+			v := decoded[view.Status](t, w.ok("dataset", "status", "clicks", "-o", "json"))
+			if v.State != "done" || v.Bad == nil || v.Bad.Records != uint64(len(bad)) || v.Bad.Columns["number"] != uint64(len(bad)) || v.Bad.Unwritten != 0 {
+				t.Errorf("%+v, bad %+v", v, v.Bad)
+			}
+			if v.Counts.Acked+v.Counts.Excluded != v.Counts.Listed {
+				t.Errorf("%+v", v.Counts)
+			}
+			text, err := os.ReadFile(at + "/clicks.jsonl")
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+			for _, line := range lines {
+				l, err := deadletter.Decode([]byte(line))
+				if err != nil {
+					t.Fatal(err)
+				}
+				want, is := bad[int(l.Offset)]
+				if !is || string(l.Value) != want || !l.Whole() || l.Column != "number" || l.Kind != "decode" || l.Name != "a.tsv" {
+					t.Fatalf("%q is a letter of %+v, want %q", l.Value, l, want)
+				}
+				delete(bad, int(l.Offset))
+			}
+			if len(bad) > 0 {
+				t.Errorf("no letter of %v", bad)
+			}
+			list := decoded[[]deadletter.Letter](t, w.ok("deadletter", "list", "clicks", "-o", "json"))
+			if len(list) != len(lines) {
+				t.Errorf("%d are listed, %d are in the file", len(list), len(lines))
+			}
+			if out := w.ok("deadletter", "show", "clicks", list[3].ID); !strings.Contains(out, "no-number") || !strings.Contains(out, "column    number") {
+				t.Error(out)
+			}
+			if out := w.ok("deadletter", "show", "clicks", list[3].ID, "--raw"); out != string(list[3].Value) {
+				t.Errorf("%q", out)
+			}
+			if out := w.ok("dataset", "describe", "clicks"); !strings.Contains(out, "column number 200") || !strings.Contains(out, "bad_record: ") {
+				t.Error(out)
+			}
+		})
+	}
+}
+
+// The dataset stops at max_bad, and says which column, how many and where; with a higher
+// limit it goes on, and nothing is lost or repeated.
+func TestTooManyBadRecordsStopTheDataset(t *testing.T) {
+	w := newWorld(t)
+	_, good, bad := w.badClicks(300)
+	spec := clicksSpec + skipSpec
+	w.write("clicks.yaml", spec+"max_bad: 7\n")
+	p := w.start("run", "-f", "clicks.yaml", "--", w.self(""))
+	p.until("the failure is told", func() bool { return strings.Contains(p.err.String(), "dataset stopped") })
+	p.signal(os.Interrupt)
+	p.wait()
+	up := w.up()
+	v := decoded[view.Status](t, w.ok("dataset", "status", "clicks", "-o", "json"))
+	for _, want := range []string{"8 records are bad, and max_bad is 7 (column number 8)", "a.tsv at offset ", "no-number-", "raise max_bad", "`headrace dataset resume clicks`"} {
+		if !strings.Contains(v.Reason, want) {
+			t.Errorf("the reason does not say %q: %s", want, v.Reason)
+		}
+	}
+	if v.State != "failed" || v.Bad.Records != 7 {
+		t.Errorf("%+v %+v", v, v.Bad)
+	}
+	up.stop()
+	w.write("clicks.yaml", spec+"max_bad: 50%\n")
+	r := w.run("run", "-f", "clicks.yaml", "--", w.self(""))
+	if r.code != exitOK || !strings.Contains(r.err, "it is resumed (its spec has changed, max_bad") {
+		t.Fatalf("with a higher limit: %+v", r)
+	}
+	w.up()
+	v = decoded[view.Status](t, w.ok("dataset", "status", "clicks", "-o", "json"))
+	if v.State != "done" || v.Bad.Records != uint64(len(bad)) || v.Counts.Acked+v.Counts.Excluded != v.Counts.Listed || int(v.Records.Rows) != good {
+		t.Errorf("%+v, records %+v, bad %+v", v, v.Records, v.Bad)
+	}
+	if list := decoded[[]deadletter.Letter](t, w.ok("deadletter", "list", "clicks", "-o", "json")); len(list) != len(bad) {
+		t.Errorf("%d dead letters, want %d", len(list), len(bad))
+	}
+}
+
+// Dead letters are pushed into another dataset, each once.
+func TestDeadLettersAreReplayedIntoALandingDataset(t *testing.T) {
+	w := newWorld(t)
+	_, _, bad := w.badClicks(300)
+	w.write("clicks.yaml", clicksSpec+skipSpec)
+	r := w.run("run", "-f", "clicks.yaml", "--", w.self(""))
+	if r.code != exitOK {
+		t.Fatalf("%+v", r)
+	}
+	w.up()
+	w.write("mended.yaml", "name: mended\nlanding: {partitions: 1}\ndecode: lines\n")
+	w.ok("dataset", "apply", "-f", "mended.yaml")
+	if out := w.ok("deadletter", "replay", "clicks", "--all", "--into", "mended"); !strings.Contains(out, fmt.Sprintf("%d records pushed into mended", len(bad))) {
+		t.Error(out)
+	}
+	if out := w.ok("deadletter", "replay", "clicks", "--all", "--into", "mended"); !strings.Contains(out, fmt.Sprintf("0 records pushed into mended, %d were pushed before", len(bad))) {
+		t.Error(out)
+	}
+	if v := decoded[view.Status](t, w.ok("dataset", "status", "mended", "-o", "json")); int(v.Counts.Listed) != len(bad) {
+		t.Errorf("%+v, want %d records", v, len(bad))
+	}
+}
