@@ -272,6 +272,12 @@ test-chaos-rocketmq: build venv ## the same over RocketMQ's topics
 test-bench: build venv ## each benchmark in Python starts, measures something small and ends well; those in Go have Go tests
 	$(PY) -m pytest -q bench/test_smallest.py
 
+.PHONY: test-nvml
+test-nvml: need ## the binary that lists GPUs builds and starts (needs a C compiler); a driver is not needed
+	@mkdir -p build
+	CGO_ENABLED=1 $(GO) build -trimpath -tags nvml -ldflags '$(LDFLAGS)' -o build/headrace-nvml ./cmd/headrace
+	build/headrace-nvml version
+
 SEEDS ?= 10000
 .PHONY: sim test-sim test-planted test-sim-long
 sim: need ## the simulation: SEEDS of them, or one with its trace: SEED=n
@@ -292,7 +298,7 @@ test-sim-long: need ## more seeds of the simulation
 check: build lint test-go-rest test-race ## the inner loop
 
 # The broker suites mostly wait for their brokers, so they run beside the others.
-LANES := "test-sim test-planted test-python test-rounds test-quickstart test-chaos test-quickstart-pulsar" "test-kafka test-pulsar test-rocketmq test-quickstart-rocketmq"
+LANES := "test-sim test-planted test-python test-rounds test-quickstart test-chaos" "test-kafka test-pulsar test-rocketmq test-quickstart-rocketmq test-quickstart-pulsar test-nvml wheel"
 .PHONY: test
 test: check quickstart-needs-kafka quickstart-needs-pulsar ## everything CI runs
 	@.ci/lanes $(LANES)

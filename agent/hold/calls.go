@@ -92,7 +92,7 @@ func (c *Core) cutReply(r *pb.CutReply) {
 	}
 	w.calls = slices.Delete(w.calls, i, i+1)
 	c.fx.Answers = append(c.fx.Answers, r)
-	if r.Code == pb.CutReply_FENCED {
+	if r.Code == pb.CutReply_FENCED && (w.state != ending || c.model != "shared") { // in `shared`, what an ending one steps still counts
 		c.fence(w, r.Reason)
 	}
 }
