@@ -236,7 +236,7 @@ import numpy as np
 path = os.environ["FILE"]
 stop, n = int(os.environ["STOP"]), int(os.environ["ROWS"])
 seen, step = np.zeros(n, np.int64), 0
-with headrace.dataset("rows").batches(50) as stream:
+with headrace.dataset("rows").batches(50, rounds=False) as stream:
     if os.path.exists(path):
         kept = json.load(open(path))
         stream.load_state_dict(kept["data"])
