@@ -113,7 +113,7 @@ def help_of(*verb: str) -> str:
 
 def test_each_verb_and_flag_that_a_page_shows_is_taken() -> None:
     verbs = set(re.findall(r"^  ([a-z]+)  ", help_of(), re.MULTILINE))
-    nested = {v: set(re.findall(r"^  ([a-z]+)  ", help_of(v), re.MULTILINE)) for v in ("dataset", "ckpt")}
+    nested = {v: set(re.findall(r"^  ([a-z]+)  ", help_of(v), re.MULTILINE)) for v in ("dataset", "ckpt", "deadletter")}
     shown, wrong = 0, []
     for page, line in commands("headrace"):
         words = re.split(r" -- | \| | &", line + " ")[0].split()
