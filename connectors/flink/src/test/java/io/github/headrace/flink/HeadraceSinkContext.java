@@ -69,6 +69,7 @@ final class HeadraceSinkContext implements DataStreamSinkV2ExternalContext<Strin
                     }
                 }
                 if (all.isEmpty()) {
+                    master.checkTrainer();
                     Thread.sleep(Math.min(50, timeout.toMillis()));
                 }
                 return all;

@@ -22,6 +22,7 @@ public final class TestMaster implements AutoCloseable {
     private final List<String> flags;
     private final List<Process> others = new ArrayList<>();
     private Process process;
+    private Process trainer;
 
     private TestMaster(Path dir, List<String> flags) {
         this.dir = dir;
@@ -150,23 +151,42 @@ public final class TestMaster implements AutoCloseable {
 
     /**
      * Starts a trainer in Python that prints each row that it gets, as a tuple of the columns by
-     * name, into the file that is returned. HEADRACE_PYTHON has the package headrace.
+     * name, into the file that is returned. It takes the place of the trainer that was started
+     * before. HEADRACE_PYTHON has the package headrace.
      */
     public Path trainer(String dataset) throws Exception {
         String python = System.getenv("HEADRACE_PYTHON");
         if (python == null) {
             throw new IllegalStateException("HEADRACE_PYTHON does not name a Python with the package headrace: run `make test-flink`");
         }
+        if (trainer != null) {
+            trainer.destroyForcibly().waitFor();
+        }
         Path rows = dir.resolve("rows-" + dataset);
         ProcessBuilder b = new ProcessBuilder(python, "-c", TRAINER, dataset).directory(dir.toFile())
-            .redirectOutput(rows.toFile()).redirectError(ProcessBuilder.Redirect.appendTo(dir.resolve("trainer.log").toFile()));
+            .redirectOutput(rows.toFile()).redirectError(trainerLog().toFile());
         b.environment().put("HEADRACE_AGENT", dir.resolve("agent.sock").toString());
-        others.add(b.start());
+        b.environment().put("PYTHONIOENCODING", "utf-8");
+        trainer = b.start();
         return rows;
+    }
+
+    /** Throws, with what the trainer said, if it has ended: its dataset stopped, so no row will come. */
+    public void checkTrainer() throws IOException {
+        if (!trainer.isAlive()) {
+            throw new IllegalStateException("the trainer has ended: " + Files.readString(trainerLog()));
+        }
+    }
+
+    private Path trainerLog() {
+        return dir.resolve("trainer.log");
     }
 
     @Override
     public void close() throws Exception {
+        if (trainer != null) {
+            trainer.destroyForcibly().waitFor();
+        }
         for (Process p : others) {
             p.destroyForcibly().waitFor();
         }

@@ -17,13 +17,15 @@ import org.apache.flink.table.types.logical.RowType;
 
 /**
  * Writes a row as one JSON object with a member for each column, as a dataset with {@code format:
- * json} reads it. NULL is left out, which is a missing value there. Times are whole milliseconds
- * since 1970, dates and times of day are ISO text.
+ * json} reads it. NULL is left out, which is a missing value there; inside an array it is {@code
+ * null}. NaN and infinity are written as NULL is: JSON has no number for them, and the dataset would
+ * stop at a text in the place of a number. Times are whole milliseconds since 1970, dates and times
+ * of day are ISO text.
  */
 final class RowToJson implements SerializationSchema<RowData> {
     private static final long serialVersionUID = 1L;
 
-    /** Writes a value that is not null. */
+    /** Writes a value that is not {@link #absent}. */
     private interface Writer extends Serializable {
         void write(JsonText out, Object value);
     }
@@ -41,6 +43,11 @@ final class RowToJson implements SerializationSchema<RowData> {
         return out.utf8();
     }
 
+    /** Whether JSON has no value for it: NULL, NaN and infinity. */
+    private static boolean absent(Object value) {
+        return value == null || value instanceof Double && !Double.isFinite((Double) value) || value instanceof Float && !Float.isFinite((Float) value);
+    }
+
     private static Writer rows(String path, RowType type) {
         List<String> names = type.getFieldNames();
         Writer[] writers = new Writer[names.size()];
@@ -54,7 +61,7 @@ final class RowToJson implements SerializationSchema<RowData> {
             out.open('{');
             for (int i = 0; i < writers.length; i++) {
                 Object v = getters[i].getFieldOrNull((RowData) value);
-                if (v != null) {
+                if (!absent(v)) {
                     out.name(members[i]);
                     writers[i].write(out, v);
                 }
@@ -70,18 +77,10 @@ final class RowToJson implements SerializationSchema<RowData> {
             case SMALLINT:
             case INTEGER:
             case BIGINT:
-            case DECIMAL:
-                return (out, v) -> out.raw(v.toString());
             case FLOAT:
             case DOUBLE:
-                return (out, v) -> {
-                    double d = ((Number) v).doubleValue();
-                    if (Double.isNaN(d) || Double.isInfinite(d)) {
-                        out.text(Double.isNaN(d) ? "nan" : d > 0 ? "inf" : "-inf"); // JSON has no number for them
-                    } else {
-                        out.raw(v.toString());
-                    }
-                };
+            case DECIMAL:
+                return (out, v) -> out.raw(v.toString());
             case CHAR:
             case VARCHAR:
                 return (out, v) -> out.text(v.toString());
@@ -113,7 +112,7 @@ final class RowToJson implements SerializationSchema<RowData> {
             for (int i = 0; i < a.size(); i++) {
                 Object v = get.getElementOrNull(a, i);
                 out.next();
-                if (v == null) {
+                if (absent(v)) {
                     out.raw("null");
                 } else {
                     element.write(out, v);
@@ -136,7 +135,7 @@ final class RowToJson implements SerializationSchema<RowData> {
             for (int i = 0; i < m.size(); i++) {
                 Object k = keys.getElementOrNull(m.keyArray(), i);
                 Object v = values.getElementOrNull(m.valueArray(), i);
-                if (k != null && v != null) {
+                if (k != null && !absent(v)) {
                     out.name(k.toString());
                     writer.write(out, v);
                 }
