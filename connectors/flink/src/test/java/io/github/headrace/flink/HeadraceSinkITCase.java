@@ -27,13 +27,7 @@ class HeadraceSinkITCase extends SinkTestSuiteBase<String> {
     CheckpointingMode[] semantics = {CheckpointingMode.EXACTLY_ONCE, CheckpointingMode.AT_LEAST_ONCE};
 
     @TestContext
-    ExternalContextFactory<HeadraceSinkContext> contexts = name -> {
-        try {
-            return new HeadraceSinkContext(master, "case-" + CASES.incrementAndGet());
-        } catch (Exception e) {
-            throw new IllegalStateException(e);
-        }
-    };
+    ExternalContextFactory<HeadraceSinkContext> contexts = name -> new HeadraceSinkContext(master, "case-" + CASES.incrementAndGet());
 
     @BeforeAll
     static void start() throws Exception {
