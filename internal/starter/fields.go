@@ -126,7 +126,6 @@ func delimited(records [][]byte, delimiter byte, topic bool) (*table, error) {
 			}
 			t.fields = append(t.fields, &field{name: name, path: path})
 		}
-		width = len(first)
 	} else {
 		for i := range width {
 			t.fields = append(t.fields, &field{path: strconv.Itoa(i)})
