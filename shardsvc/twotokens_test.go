@@ -1,0 +1,62 @@
+package shardsvc
+
+import (
+	"testing"
+
+	"github.com/headrace/headrace/sources"
+)
+
+// A process of a shared model has one lease by two tokens: batches before the master's
+// restart name the first, those after it the second. Agent and process end. The next agent
+// asserts both parts from the process's step file, tells what was stepped, and that the
+// process has ended. Nothing of it comes again, also after another restart of the master.
+func TestStepsOfALeaseWithTwoTokensCountWhenTheNextAgentTellsThem(t *testing.T) {
+	for _, heard := range []int64{0, 30, 50} { // of the first part, by acks of the agent that died
+		w := newWorld(t, Config{Job: "j", Model: Shared})
+		w.step(&ApplyDataset{ID: 1, Name: "d", Options: Options{Passes: 1, Initial: 100, Min: 100, Max: 100, Target: Second, Unit: sources.Records}})
+		w.step(&AddPartition{Dataset: 1, Number: 1, Identity: "a"})
+		w.step(&PartitionsListed{Dataset: 1})
+		w.step(&AddSegments{Partition: 1, Complete: true, Segments: []sources.Segment{{End: 200, Sealed: true}}})
+		w.step(&Message{Session: 1, Hello: &Hello{Agent: "a", Incarnation: 1}, Joins: []Join{{Worker: 1, Rank: 3, Incarnation: 6, WorldSize: 4, Resume: ResumeStart}}})
+		first := w.grants(1)[0].Token
+
+		w.restart()
+		held := func(token Token, worker uint32, from, to int64) Held {
+			return Held{Token: token, Worker: worker, Dataset: 1, Partition: 1, Start: from, End: to, Frontier: to}
+		}
+		join := func(worker uint32) []Join { return []Join{{Worker: worker, Rank: 3, Incarnation: 6, WorldSize: 4, Generation: 1}} }
+		now := func() (all []Reply) {
+			for _, r := range w.fx.Replies {
+				if r.Kind == ReplyHeld {
+					if r.Refused {
+						t.Fatalf("heard %d: %+v", heard, r)
+					}
+					all = append(all, r)
+				}
+			}
+			return all
+		}
+		w.step(&Message{Session: 1, Hello: &Hello{Agent: "a", Incarnation: 1}, Joins: join(1), Held: []Held{held(first, 1, 0, 100)}})
+		second := now()[0].Token
+		if second == first {
+			t.Fatal("the lease kept its token over a restart")
+		}
+		if heard > 0 {
+			w.step(&Message{Session: 1, Acks: []Ack{{Token: second, Prefix: heard, Step: 1}}})
+		}
+
+		w.step(&Message{Session: 2, Hello: &Hello{Agent: "a", Incarnation: 2}, Joins: join(2), Held: []Held{held(first, 2, 0, 50), held(second, 2, 50, 100)}})
+		parts := now()
+		if len(parts) != 2 {
+			t.Fatalf("heard %d: %+v", heard, parts)
+		}
+		w.step(&Message{Session: 2, Acks: []Ack{{Token: parts[0].Token, Prefix: 50, Step: 2}, {Token: parts[1].Token, Prefix: 80, Step: 3}, {Token: parts[1].Token, Prefix: 100, Step: 4}},
+			Steps: []StepReport{{Worker: 2, Step: 4}}, Leaves: []Leave{{Worker: 2, Ended: true}}})
+		for range 2 {
+			if d, _ := w.core.Dataset(1); d.Counts.Acked != 100 || d.Counts.Pending != 0 {
+				t.Fatalf("heard %d: %+v, after %+v", heard, d.Counts, parts)
+			}
+			w.restart()
+		}
+	}
+}
