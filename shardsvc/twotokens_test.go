@@ -24,7 +24,9 @@ func TestStepsOfALeaseWithTwoTokensCountWhenTheNextAgentTellsThem(t *testing.T) 
 		held := func(token Token, worker uint32, from, to int64) Held {
 			return Held{Token: token, Worker: worker, Dataset: 1, Partition: 1, Start: from, End: to, Frontier: to}
 		}
-		join := func(worker uint32) []Join { return []Join{{Worker: worker, Rank: 3, Incarnation: 6, WorldSize: 4, Generation: 1}} }
+		join := func(worker uint32) []Join {
+			return []Join{{Worker: worker, Rank: 3, Incarnation: 6, WorldSize: 4, Generation: 1}}
+		}
 		now := func() (all []Reply) {
 			for _, r := range w.fx.Replies {
 				if r.Kind == ReplyHeld {
