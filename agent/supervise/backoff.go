@@ -18,8 +18,8 @@ func backoff(n int) time.Duration {
 	return min(30*time.Second, time.Second<<min(n-2, 10))
 }
 
-// failures counts those in a row of a rank, or of the group. Who was killed did not fail:
-// its next start needs no pause.
+// failures counts the failures in a row of a rank, or of the group. A trainer that was
+// killed by a signal did not fail: its next start needs no pause.
 func (g *group) failures(rank int, w *worker) {
 	if time.Since(w.started) >= soon || w.end.Signal != 0 {
 		g.quick[rank] = 0

@@ -10,8 +10,8 @@ import (
 // linger is how long a record waits for others, as with Kafka's own clients.
 const linger = 5 * time.Millisecond
 
-// trickle writes records at a rate until ctx ends. What is due at a time goes to one
-// partition, and then the next one has its turn.
+// trickle writes records at a rate until ctx ends. All records that are due at one time go
+// to one partition; the next ones go to the next partition.
 func trickle(ctx context.Context, b broker, rate, partitions int) error {
 	write, end, err := b.writer(ctx, "events", partitions)
 	if err != nil {

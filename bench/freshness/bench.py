@@ -58,7 +58,10 @@ def spec(source: str, address: str) -> str:
 
 @contextmanager
 def produced(source: str, rate: int, partitions: int) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """A broker to whose topic somebody writes; its address, and who is to be killed so that nothing is written."""
+    """Starts a broker and a program that writes to its topic.
+
+    Yields the broker's address and the processes whose end stops the writing.
+    """
     if source == "kafka":
         with running.broker(WORK, "-topic", "events", "-partitions", str(partitions)) as address:
             args = [sys.executable, str(HERE / "producer.py"), address, str(rate), str(partitions)]

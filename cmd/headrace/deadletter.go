@@ -129,7 +129,7 @@ func (a *app) deadletterShow() *cobra.Command {
 				}
 				size := fmt.Sprintf("%d bytes", l.Size)
 				if !l.Whole() {
-					size += fmt.Sprintf(", of which the first %d are kept", len(l.Value))
+					size += fmt.Sprintf(", the first %d are kept", len(l.Value))
 				}
 				line("value", size)
 				fmt.Fprintln(w, textOf(l.Value))

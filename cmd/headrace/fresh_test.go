@@ -35,7 +35,7 @@ func TestAJobBelongsToTheFolderInWhichItWasBegun(t *testing.T) {
 	if r = w.run("up", "-f", "clicks.yaml"); r.code != exitFailed || !strings.Contains(r.err, "was begun in "+realPath(t, first)) {
 		t.Errorf("up: exit %d\n%s", r.code, r.err)
 	}
-	// Whoever names the job means it.
+	// With a job of its own the second project runs.
 	w.write("headrace.yaml", "job: second\n")
 	if r = w.run(run...); r.code != exitOK {
 		t.Errorf("a job of its own: exit %d\n%s", r.code, r.err)
