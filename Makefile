@@ -21,9 +21,8 @@ help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: need
-need:
-	@command -v $(GO) >/dev/null || { echo "missing: Go 1.26 (https://go.dev/dl)"; exit 1; }
-	@command -v $(PYTHON) >/dev/null || { echo "missing: Python 3.9 or newer"; exit 1; }
+need: ## what this machine lacks, and what to do about it
+	@.ci/need "$(GO)" "$(PYTHON)" $(if $(filter need,$(MAKECMDGOALS)),--all)
 
 .PHONY: build
 build: need ## the binary, build/headrace
@@ -54,9 +53,11 @@ quickstart: build venv quickstart-needs-$(SOURCE) ## the main job on embedded de
 lint: need venv ## gofmt, vet, ruff, mypy
 	@out=$$(gofmt -l $$(git ls-files '*.go' | grep -v '\.pb\.go$$')); [ -z "$$out" ] || { echo "gofmt: $$out"; exit 1; }
 	$(GO) vet ./...
+	GOOS=darwin $(GO) build -o /dev/null ./cmd/headrace
 	$(GO) vet -tags kafka $(KAFKA_TESTS)
 	$(GO) vet -tags pulsar $(PULSAR_TESTS)
 	$(GO) vet -tags rocketmq $(ROCKETMQ_TESTS)
+	$(GO) vet -tags s3 $(S3_TESTS)
 	$(GO) vet -tags planted ./internal/proof/sim
 	$(GO) tool staticcheck ./...
 	$(VENV)/bin/ruff check connectors examples bench internal
@@ -65,6 +66,9 @@ lint: need venv ## gofmt, vet, ruff, mypy
 # The packages under the race detector. Of RACE_PART it plays less (-short), so test-go plays them too.
 RACE      := ./shardsvc/... ./agent/... ./internal/store/... ./master/...
 RACE_PART := ./shardsvc ./internal/store
+.PHONY: test-monitoring
+test-monitoring: build ## the alerts and the dashboard of docs/monitoring, with Prometheus' own parser and a real /metrics
+	cd internal/proof/monitoring && $(GO) vet . && $(GO) test -count=1 .
 .PHONY: test-go test-go-rest
 test-go: need ## unit and integration tests in Go
 	$(GO) test -timeout 30m ./...
@@ -76,11 +80,12 @@ test-race: need ## the cores, the shell and the agent under the race detector
 	CGO_ENABLED=1 $(GO) test -race -short -timeout 30m $(RACE)
 
 PYTHON_KAFKA := tests/integration/test_bit_exact_kafka.py
+PYTHON_S3 := tests/integration/test_s3.py tests/integration/test_s3_checkpoints.py
 # pyarrow needs a newer numpy than the oldest one.
-PYTHON_ARROW := tests/integration/test_parquet.py --ignore=tests/integration/test_files_page.py
+PYTHON_ARROW := tests/integration/test_parquet.py --ignore=tests/integration/test_files_page.py --ignore=tests/integration/test_path_columns.py
 .PHONY: test-python
 test-python: build venv ## the Python package against the real binary, two tests at once: they mostly wait
-	cd connectors/python && HEADRACE_BIN="$(CURDIR)/$(BIN)" ../../$(PY) -m pytest -q -n 2 --ignore=$(PYTHON_KAFKA)
+	cd connectors/python && HEADRACE_BIN="$(CURDIR)/$(BIN)" ../../$(PY) -m pytest -q -n 2 --ignore=$(PYTHON_KAFKA) $(addprefix --ignore=,$(PYTHON_S3))
 
 .PHONY: test-rounds
 test-rounds: build venv ## rounds of a synchronous group, with deaths
@@ -103,12 +108,12 @@ test-python-numpy1: build ## the same with the oldest numpy line, and PYTHON_OLD
 	@test -x build/venv-numpy1/bin/pytest || { $(PYTHON_OLD) -m venv build/venv-numpy1 && \
 	  build/venv-numpy1/bin/python -m pip install -q 'numpy>=1.22,<2' awscrt==0.38.1 'safetensors>=0.4.3,<1' pytest==8.4.2 pytest-timeout==2.4.0 && \
 	  build/venv-numpy1/bin/python -m pip install -q --no-deps -e connectors/python; }
-	cd connectors/python && HEADRACE_BIN="$(CURDIR)/$(BIN)" ../../build/venv-numpy1/bin/python -m pytest -q --ignore=$(PYTHON_KAFKA) --ignore=$(PYTHON_ARROW)
+	cd connectors/python && HEADRACE_BIN="$(CURDIR)/$(BIN)" ../../build/venv-numpy1/bin/python -m pytest -q --ignore=$(PYTHON_KAFKA) $(addprefix --ignore=,$(PYTHON_S3)) --ignore=$(PYTHON_ARROW)
 
 .PHONY: test-torch
 test-torch: build ## headrace.torch with a real torch; the first time it installs one, for the CPU, into ~/.cache/headrace
 	@python="$$($(PYTHON) connectors/python/tests_torch/install_torch.py)" && cd connectors/python && \
-	  HEADRACE_BIN="$(CURDIR)/$(BIN)" PYTHONPATH="$(CURDIR)/connectors/python/src" "$$python" -m pytest -q tests_torch
+	  HEADRACE_BIN="$(CURDIR)/$(BIN)" PYTHONPATH="$(CURDIR)/connectors/python/src" "$$python" -m pytest -q --timeout 1800 tests_torch
 
 .PHONY: test-ray
 test-ray: build ## headrace.ray with a real Ray; the first time it installs one into ~/.cache/headrace; not in `make test` yet
@@ -151,6 +156,22 @@ flink: need ## the jars of the Flink connector, under connectors/flink/v*/ (need
 test-flink: build venv ## the Flink connector on Flink 1.20 and 2.x: Flink's own suite for sinks, SQL; not in `make test` yet
 	HEADRACE_BIN="$(CURDIR)/$(BIN)" HEADRACE_PYTHON="$(CURDIR)/$(PY)" $(MVN) -pl $(FLINK_THIN) -am test
 
+FLINK ?= 2.3.0
+.PHONY: flink-clicks test-flink-clicks
+flink-clicks: build venv flink ## examples/flink_clicks: Flink joins clicks with impressions, a trainer learns from the rows; FLINK=1.20.3 for the other line, KILL=1
+	$(PY) examples/flink_clicks/run.py --flink $(FLINK) $(if $(KILL),--kill)
+test-flink-clicks: build venv flink ## the same with a kill of Flink's task manager, checked; not in `make test` yet
+	@for of in 2.3.0 1.20.3; do HEADRACE_FLINK=$$of HEADRACE_BIN="$(CURDIR)/$(BIN)" \
+	  $(PY) -m pytest -q -c connectors/python/pyproject.toml --rootdir connectors/flink --timeout 1800 connectors/flink/tests/test_example.py; done
+
+.PHONY: test-flink-kills
+FLINK_KILLS := 2 1.20
+test-flink-kills: build venv ## a Flink job and the master are killed and started again; each record is trained on once; FLINK_KILLS=2 for one of the two lines; not in `make test` yet
+	$(MVN) -pl $(FLINK_THIN) -am test-compile -DskipTests
+	@for of in $(FLINK_KILLS); do target="$(CURDIR)/connectors/flink/v$$of/connector/target"; \
+	  HEADRACE_FLINK_CLASS_PATH="$$target/test-classes:$$target/classes:$$(cat $$target/classpath.txt)" HEADRACE_BIN="$(CURDIR)/$(BIN)" \
+	  $(PY) -m pytest -q -s -c connectors/python/pyproject.toml --rootdir connectors/flink --timeout 2400 connectors/flink/tests/test_kills.py; done
+
 .PHONY: wheel
 wheel: build venv ## the Python package with the binary in it, tried in a fresh environment
 	@mkdir -p connectors/python/src/headrace/bin
@@ -188,6 +209,17 @@ KAFKA_TESTS := ./sources/kafka ./cmd/headrace ./internal/proof/demo/produce
 test-race-kafka: need venv ## the Kafka source under the race detector, on a real Kafka
 	@$(PY) -m pip install -q -r sources/kafka/testdata/requirements.txt
 	CGO_ENABLED=1 HEADRACE_PYTHON="$(CURDIR)/$(PY)" $(GO) test -race -tags kafka -count=1 -timeout 20m ./sources/kafka
+
+S3_TESTS := ./internal/storage/s3 ./flashckpt/memory ./sources/files
+.PHONY: server-s3
+server-s3: need ## a real S3 server on 127.0.0.1 until Ctrl-C; prints the variables that clients need
+	@$(GO) run ./internal/proof/testbroker/server-s3 $(ARGS)
+
+.PHONY: test-s3
+test-s3: build venv ## what lies in S3, on a real S3 server (versitygw, built once from its module)
+	$(GO) test -tags s3 -count=1 -timeout 20m -run "S3|Thousands" ./sources/files
+	$(GO) test -tags s3 -count=1 -timeout 20m ./internal/storage/s3 ./flashckpt/memory
+	cd connectors/python && HEADRACE_BIN="$(CURDIR)/$(BIN)" ../../$(PY) -m pytest -q $(PYTHON_S3)
 
 .PHONY: test-kafka
 test-kafka: build venv test-quickstart-kafka test-python-kafka test-chaos-kafka test-kafka-go ## the Kafka source on a real Kafka (needs java, and mvn once)
@@ -241,8 +273,10 @@ MODEL ?= all
 SEED ?= 0
 PARALLEL ?= 2
 CHAOS := $(GO) run ./internal/proof/chaos/cmd
-.PHONY: chaos test-chaos
-chaos: build venv quickstart-needs-kafka ## KILLS at random and at named points, PARALLEL rounds at once, over files, Kafka and live Kafka; or SOURCE=files|kafka|pulsar|rocketmq, LIVE=1, MODEL=shared|private|replicated, DRAW=words, SEED, ROUNDS: docs/CHAOS.md
+.PHONY: chaos chaos-memory test-chaos
+chaos-memory: build venv ## chaos on files with checkpoints in memory: nodes that are lost, bits that flip, memory that is full; KILLS, MODEL=private|replicated, SEED
+	$(CHAOS) --draw memory --source files --model $(if $(filter all,$(MODEL)),in-memory,$(MODEL)) --kills $(KILLS) --seed $(SEED) --parallel $(PARALLEL) $(if $(ROUNDS),--rounds $(ROUNDS))
+chaos: build venv quickstart-needs-kafka ## KILLS at random and at named points, PARALLEL rounds at once, over files, Kafka and live Kafka; or SOURCE=files|kafka|pulsar|rocketmq|landing, LIVE=1, MODEL=shared|private|replicated, DRAW=words, SEED, ROUNDS: docs/CHAOS.md
 	$(CHAOS) --source $(if $(filter file,$(origin SOURCE)),all,$(SOURCE)) $(if $(LIVE),--live) $(if $(JOURNAL),--journal) \
 	  --model $(MODEL) --kills $(KILLS) --seed $(SEED) --parallel $(PARALLEL) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(DRAW),--draw $(DRAW))
 .PHONY: chaos-group
@@ -267,6 +301,10 @@ test-chaos-pulsar: build venv ## the same over Pulsar's topics; not in `make tes
 test-chaos-rocketmq: build venv ## the same over RocketMQ's topics
 	$(CHAOS) --source rocketmq --model shared --kills 12 --round-kills 10 --rounds 1
 	$(CHAOS) --source rocketmq --live --kills 40 --round-kills 10 --rounds 3 --parallel 2
+
+.PHONY: test-chaos-landing
+test-chaos-landing: build venv ## the same over records that are pushed meanwhile, by pushers that die between their calls; not in `make test` yet
+	$(CHAOS) --source landing --kills 40 --round-kills 10 --rounds 3 --parallel 2
 
 .PHONY: test-bench
 test-bench: build venv ## each benchmark in Python starts, measures something small and ends well; those in Go have Go tests
@@ -298,7 +336,7 @@ test-sim-long: need ## more seeds of the simulation
 check: build lint test-go-rest test-race ## the inner loop
 
 # The broker suites mostly wait for their brokers, so they run beside the others.
-LANES := "test-sim test-planted test-python test-rounds test-quickstart test-chaos" "test-kafka test-pulsar test-rocketmq test-quickstart-rocketmq test-quickstart-pulsar test-nvml wheel"
+LANES := "test-sim test-planted test-fuzz test-python test-rounds" "test-kafka test-pulsar test-rocketmq test-quickstart-rocketmq test-quickstart-pulsar test-quickstart test-chaos test-nvml test-monitoring wheel"
 .PHONY: test
 test: check quickstart-needs-kafka quickstart-needs-pulsar ## everything CI runs
 	@.ci/lanes $(LANES)
@@ -306,12 +344,13 @@ test: check quickstart-needs-kafka quickstart-needs-pulsar ## everything CI runs
 .PHONY: test-long
 test-long: test test-sim-long fuzz ## what takes long
 
-FUZZTIME ?= 30s
-.PHONY: fuzz
-fuzz: need ## each fuzz target for FUZZTIME
-	@for p in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u); do \
-	  for f in $$(grep -ho '^func Fuzz[A-Za-z0-9_]*' $$p/*_test.go | sed 's/func //'); do \
-	    echo "fuzz $$p $$f"; $(GO) test $$p -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME); done; done
+FUZZTIME ?= 10m
+.PHONY: fuzz test-fuzz
+fuzz: need ## each fuzz target for FUZZTIME; with the default it takes hours
+	@GO=$(GO) .ci/fuzz $(FUZZTIME)
+
+test-fuzz: need ## each fuzz target for 10 s
+	@GO=$(GO) .ci/fuzz 10s
 
 .PHONY: generate
 generate: venv ## api/**/*.pb.go from the proto files
@@ -340,11 +379,24 @@ bench-pulsar: build venv ## Pulsar to numpy batches, against the official Python
 	$(PY) -m bench.pulsar.bench
 bench-freshness: build venv ## age of records in Python at 10,000/s, against the queue's own client (needs java, and mvn once); SOURCE=kafka|pulsar|rocketmq, PARTITIONS
 	$(PY) -m bench.freshness.bench --source $(if $(filter file,$(origin SOURCE)),kafka,$(SOURCE)) --partitions $(or $(PARTITIONS),2)
+.PHONY: bench-landing
+bench-landing: build venv ## pushed records until a trainer has them, against a Kafka producer and consumer (needs java, and mvn once); not in `make bench`
+	$(PY) -m bench.landing.bench
 bench-flash: build venv ## what a save in memory blocks, what a restore from it costs
 	$(PY) -m bench.flash.bench
+.PHONY: bench-rounds
+bench-rounds: build venv ## four ranks with rounds, against the same without; not in `make bench`
+	$(PY) -m bench.rounds.bench
 .PHONY: bench-tf
 bench-tf: build venv ## input of a trivial Estimator, against TFRecord + parse_example; not in `make bench`
 	$(PY) -m bench.tensorflow.bench
+.PHONY: bench-columnar
+bench-columnar: build ## tf.Example with 40 features, against tf.data and parse_example; not in `make bench`
+	@python="$$($(PYTHON) connectors/python/tests_tf/install_tf.py 2.15)" && $(PYTHON) bench/columnar/run.py --tensorflow "$$python" --bin $(BIN)
+.PHONY: bench-parquet
+bench-parquet: build venv ## Parquet of 40 columns, decoder alone, against pyarrow; not in `make bench`
+	$(GO) build -o build/bench-parquet ./bench/columnar
+	$(PY) bench/columnar/parquet.py --reader build/bench-parquet
 bench: build venv ## all of them; rewrites docs/BENCHMARKS.md
 	$(PY) bench/run.py
 

@@ -68,7 +68,7 @@ func New(cfg Config) (*Agent, error) {
 	}
 	a.feed = feed.NewServer(feed.Config{
 		Socket: cfg.Socket, Agent: cfg.Name, Version: cfg.Version, Prefetch: cfg.Prefetch, Linger: cfg.Linger,
-		BufferBytes: cfg.BufferBytes, ShareFrom: cfg.ShareFrom, Desk: a.desk, Metrics: metrics, Logger: cfg.Logger,
+		BufferBytes: cfg.BufferBytes, ShareFrom: cfg.ShareFrom, Desk: a.desk, Checkpoints: cfg.Checkpoints, Metrics: metrics, Logger: cfg.Logger,
 		Catalog: &catalog{client: pb.NewDatasetsClient(a.conn), open: cfg.Open, sources: map[string]*shared{}},
 	})
 	a.desk.srv = a.feed

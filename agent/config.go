@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 
+	"github.com/headrace/headrace/flashckpt/bucket"
 	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/internal/link"
 	"github.com/headrace/headrace/sources"
@@ -18,10 +19,10 @@ import (
 
 // Defaults of Config.
 const (
-	DefaultPrefetch    = time.Second
-	DefaultLinger      = 5 * time.Millisecond
-	DefaultBufferBytes = 512 << 20
-	DefaultShareFrom   = 64 << 10
+	defaultPrefetch    = time.Second
+	defaultLinger      = 5 * time.Millisecond
+	defaultBufferBytes = 512 << 20
+	defaultShareFrom   = 64 << 10
 )
 
 // Opener opens the source of a dataset for reading. The agent closes it when
@@ -41,6 +42,8 @@ type Config struct {
 
 	Socket string // path of the trainers' socket, at most 107 bytes
 	Open   Opener
+	// Checkpoints opens those that lie in buckets; nil: none can be.
+	Checkpoints *bucket.Places
 
 	Prefetch    time.Duration // how far ahead of a trainer to read, in time of its own pace
 	Linger      time.Duration // how long a full batch waits for more before its frame leaves
@@ -72,20 +75,23 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Open == nil {
 		return c, errors.New("agent: no Open: it can read no source")
 	}
+	if c.Checkpoints == nil {
+		c.Checkpoints = bucket.None()
+	}
 	if c.Prefetch < 0 || c.Linger < 0 || c.BufferBytes < 0 {
 		return c, fmt.Errorf("agent: prefetch %v, linger %v, buffer_bytes %d: none may be negative", c.Prefetch, c.Linger, c.BufferBytes)
 	}
 	if c.Prefetch == 0 {
-		c.Prefetch = DefaultPrefetch
+		c.Prefetch = defaultPrefetch
 	}
 	if c.Linger == 0 {
-		c.Linger = DefaultLinger
+		c.Linger = defaultLinger
 	}
 	if c.BufferBytes == 0 {
-		c.BufferBytes = DefaultBufferBytes
+		c.BufferBytes = defaultBufferBytes
 	}
 	if c.ShareFrom == 0 {
-		c.ShareFrom = DefaultShareFrom
+		c.ShareFrom = defaultShareFrom
 	}
 	if c.Version == "" {
 		c.Version = "dev"

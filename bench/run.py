@@ -218,6 +218,26 @@ BENCHES = {
             "rounds": "",
         },
     ),
+    "rounds": Bench(
+        "Rounds of a group",
+        "Four ranks that train one model, with rounds and without, in turn; each run has an agent and a master of its "
+        "own. A step is next(), 5 ms of sleep in place of work, a barrier between the ranks in place of the "
+        "collective, and stream.step(). A rank waits in the collective because of data while it is in the barrier and "
+        "another rank is in next(). With rounds the rows of all ranks have arrived by then, so what is left is the "
+        "time in which the machine has not run the other rank yet. " + LOAD,
+        {
+            "cost": "time of a step with rounds over that without, minus 1, median of the pairs; goal at most 0.03",
+            "cost_range": "lowest, highest pair",
+            "data_wait_in_collective": "share of their time that ranks wait in the collective because of data; goal 0 "
+            "(see above)",
+            "data_wait_in_collective_none": "the same without rounds",
+            "scarce_data_wait_in_collective": "the same with rounds, where rows come at half the ranks' pace",
+            "scarce_in_next": "share of their time that ranks then wait in next(), where waiting harms nobody",
+            "cpu_us_per_batch": "CPU of trainers, agent and master",
+            "cpu_us_per_batch_none": "the same without rounds",
+            "step_ms": "a step without rounds",
+        },
+    ),
     "flash": Bench(
         "Checkpoints in memory",
         "A trainer saves float32 arrays, 66 or 2,000 of equal size, and is killed. `floor` is a copy of the same "
@@ -231,6 +251,9 @@ BENCHES = {
                 for count in (66, 2000)
                 for name, meaning in {
                     "floor_s": f"{count:,} arrays: one copy",
+                    "torch_save_blocks_times_ours": "torch.save and fsync block, over ours; goal at least 15",
+                    "dcp_async_save_blocks_times_ours": "the same of DCP's async_save; goal at least 8",
+                    "dlrover_memory_blocks_times_ours": "and DLRover's to memory, if it is installed",
                     "save_over_floor_median": "what a save blocks over the floor; goal at most 1.05",
                     "save_over_floor_p99": "the same, 99th percentile; goal at most 2",
                     "first_save_over_floor": "the first save, after prepare(); goal at most 1.15",

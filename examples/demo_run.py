@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import struct
 import subprocess
@@ -63,12 +64,12 @@ def all_four_were_killed(r: dict) -> None:
 
 
 def the_rival_had_the_same(r: dict, about: str) -> None:
-    """Records and kills. How much it repeats or loses is nothing to test."""
-    g = r["consumer_group"]
-    assert g["foreign"] == 0
-    assert g["applied_once"] + g["applied_twice"] + g["never"] == r["records"]
-    assert [k["name"] for k in g["kills"]] == ["consumer-1", "consumer-2", "consumer-3", "broker"]
-    assert about in g["about"]
+    """Records and kills. How much a group repeats or loses is nothing to test."""
+    for g, kind in zip(r["consumer_groups"], ["consumer", "careful"]):
+        assert g["foreign"] == 0
+        assert g["applied_once"] + g["applied_twice"] + g["never"] == r["records"]
+        assert [k["name"] for k in g["kills"]] == [f"{kind}-1", f"{kind}-2", f"{kind}-3", "broker"]
+    assert about in r["consumer_groups"][0]["about"]
 
 
 class Recount(NamedTuple):
@@ -144,18 +145,21 @@ def processes_of(folder: Path) -> list[str]:
     return found
 
 
-def interrupted(folder: Path, stage: str, *flags: str, runs: str = "") -> None:
-    """Ctrl-C when a line says `stage` leaves no process and no file; a process with
-    `runs` in its command line is there before."""
+def interrupted(folder: Path, stage: str, *flags: str, runs: str = "", trains: bool = True) -> None:
+    """Ctrl-C when a line says `stage` leaves no process and no file. Before it, a process
+    with `runs` in its command line is there, and with `trains` a trainer with its model."""
     scratch = folder / "tmp"
     scratch.mkdir()
-    models = set(Path("/dev/shm").glob("headrace-demo-*"))
     with subprocess.Popen(demo(folder, *flags), stdout=subprocess.PIPE, text=True, stderr=subprocess.STDOUT,
                           env={**os.environ, "TMPDIR": str(scratch)}) as process:
         assert process.stdout
         seen = next((line for line in process.stdout if stage in line), None)
         assert seen, f"it ended before {stage!r}"
-        assert any(runs in line for line in processes_of(folder))
+        running = processes_of(folder)
+        assert any(runs in line for line in running)
+        # Another demo may run on this machine: these are ours. Trainers name the model.
+        models = {Path(m) for line in running for m in re.findall(r"/dev/shm/headrace-demo-[^/ ]+", line)}
+        assert models or not trains
         process.send_signal(signal.SIGINT)
         output, _ = process.communicate(timeout=120)
     assert process.returncode != 0
@@ -163,4 +167,4 @@ def interrupted(folder: Path, stage: str, *flags: str, runs: str = "") -> None:
     assert processes_of(folder) == []
     assert not (folder / "run").exists(), "the run's folder"
     assert list(scratch.iterdir()) == [], "sockets, and a broker's folder"
-    assert set(Path("/dev/shm").glob("headrace-demo-*")) == models
+    assert not [m for m in models if m.exists()]

@@ -54,16 +54,17 @@ def test_records_were_learned_while_others_were_produced(run: Run) -> None:
 
 def test_the_consumer_group_got_the_same_records_and_the_same_kills(run: Run) -> None:
     the_rival_had_the_same(run.report, "automatic commits")
-    shares = run.report["consumer_group"]["worker_share"]
-    assert set(shares) == {"0", "1", "2", "3"}, "each had its partition before the first kill"
+    automatic, by_hand = run.report["consumer_groups"]
+    for group in (automatic, by_hand):
+        assert set(group["worker_share"]) == {"0", "1", "2", "3"}, "each had its partition before the first kill"
 
 
 def test_the_last_table_says_both(run: Run) -> None:
     table = run.output[run.output.index("The same records at the same time"):]
-    g = run.report["consumer_group"]
+    g = run.report["consumer_groups"][0]
     assert f"{run.report['applied_once']:,}" in table
     assert f"{g['applied_twice']:,}" in table
-    assert "headrace run --nproc-per-node 2 -f" in run.output.strip().splitlines()[-1]
+    assert "headrace init " in run.output.strip().splitlines()[-1]
 
 
 def numbers(name: str, offsets: np.ndarray) -> np.ndarray:
@@ -78,7 +79,9 @@ def test_a_recount_of_the_journals_of_both_agrees(run: Run) -> None:
     lines = b"".join((folder / "log" / f"day_{k}.tsv").read_bytes() for k in range(8)).split(b"\n")[:-1]
     crcs = np.array([zlib.crc32(line) for line in lines], np.uint64)
     assert len(lines) == RECORDS
-    for report, journals, sums in ((run.report, "journals", None), (run.report["consumer_group"], "group", crcs)):
+    automatic, by_hand = run.report["consumer_groups"]
+    all_three = ((run.report, "journals", None), (automatic, "group", crcs), (by_hand, "careful", crcs))
+    for report, journals, sums in all_three:
         counted = recount(folder / journals, RECORDS, numbers, sums)
         counted.agrees_with(report)
         assert int(np.maximum(counted.sure + counted.doubt - 1, 0).sum()) == report["repeats"]

@@ -20,10 +20,10 @@ const (
 	lastCommit   = 5 * time.Second // at the end of the process: a new group's first one takes the broker a moment
 )
 
-// commits tells brokers two positions of each dataset (docs/CUTS.md). Commit is our
-// progress, up to the newest bound checkpoint; it is told if the spec names a consumer
+// commits sends brokers two positions of each dataset (docs/CUTS.md). Commit is our
+// progress, up to the newest bound checkpoint. It is sent if the spec names a consumer
 // group or subscription, and only the broker's own tools read it. Retain is where the
-// oldest kept checkpoint begins; it is told if the broker keeps records on request.
+// oldest kept checkpoint begins. It is sent if the broker keeps records on request.
 type commits struct {
 	open Opener
 	srv  interface {
@@ -38,16 +38,16 @@ type commits struct {
 	mu   sync.Mutex // one round at a time
 	said map[said]told
 
-	// telling is read-held while brokers are told something of datasets that exist, and
-	// held while what a deleted one has at its broker is removed: a round that began
-	// before would make it again.
+	// telling is locked for reading while marks are sent to brokers, and for writing while
+	// the subscription of a deleted dataset is removed. Otherwise a round that began before
+	// the deletion could make the subscription again.
 	telling sync.RWMutex
 }
 
 type said struct {
 	dataset   uint32
 	retain    bool   // the retain mark, else the commit
-	progress  string // the group or subscription; a new one has heard nothing
+	progress  string // the group or subscription; a new one has got no mark yet
 	partition sources.PartitionID
 }
 
@@ -81,8 +81,8 @@ func (c *commits) warn(err error) {
 	}
 }
 
-// round tells brokers all marks that have moved. Its error names every dataset whose
-// broker was not told.
+// round sends brokers all marks that have moved. Its error names every dataset whose
+// broker could not be reached or refused a mark.
 func (c *commits) round(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,10 +107,10 @@ func (c *commits) round(ctx context.Context) error {
 
 func committed(spec *dataset.Spec) bool { return spec.Kind().Commits && progressOf(spec) != "" }
 
-// progressOf names whose progress the broker is told.
+// progressOf returns the group or subscription that shows our progress.
 func progressOf(spec *dataset.Spec) string { return spec.Source.Traits().Progress }
 
-// tell tells a dataset's broker the marks that it has not heard yet. Retain comes before
+// tell sends a dataset's broker the marks that it has not got yet. Retain comes before
 // commit, because a commit may let the broker delete.
 func (c *commits) tell(ctx context.Context, d *serve.Dataset) error {
 	var retain, commit []sources.Mark
@@ -134,7 +134,7 @@ func (c *commits) tell(ctx context.Context, d *serve.Dataset) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = src.Close() }() // what it was told is told
+	defer func() { _ = src.Close() }() // an error of Close takes nothing back
 	if len(retain) > 0 {
 		to, ok := src.(sources.Retainer)
 		if !ok {
@@ -158,8 +158,8 @@ func (c *commits) tell(ctx context.Context, d *serve.Dataset) error {
 	return nil
 }
 
-// news are the marks that were not told yet, or so long ago that the broker may have
-// forgotten them (commitAgain).
+// news returns the marks that were not sent yet, or were sent so long ago that the broker
+// may have forgotten them (commitAgain).
 func (c *commits) news(ctx context.Context, d *serve.Dataset, to said, marks func(context.Context, uint32) ([]sources.Mark, error)) ([]sources.Mark, error) {
 	all, err := marks(ctx, d.ID)
 	if err != nil {

@@ -7,15 +7,15 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// ending is the place of a partition in the shard service: the segment that it ends with.
+// ending is the last segment of a partition, as the shard service numbers them.
 type ending struct {
 	partition uint32
 	segment   int64
 }
 
-// replaced asks a source whose broker may take records back which ones it took, and gives
-// the heads that say so. The shard service stops a dataset of which such records were
-// planned: they may be in the model, and others have their positions.
+// replaced asks a source which records its broker took back, and returns them as heads that
+// fell. If such records were planned, the shard service stops the dataset: they may be in
+// the model, and other records have their positions now.
 func replaced(ctx context.Context, src sources.Source, ends func(sources.PartitionID) (ending, bool)) ([]serve.Head, error) {
 	c, ok := src.(sources.Comparer)
 	if !ok {
@@ -31,7 +31,8 @@ func replaced(ctx context.Context, src sources.Source, ends func(sources.Partiti
 	return heads, err
 }
 
-// compare does so for partitions that have ended. Those that grow are followed.
+// compare calls replaced for partitions that have ended. following does it for those that
+// grow.
 func (w *watch) compare(ctx context.Context, src sources.Source, needs []serve.Need, segs [][]sources.Segment) error {
 	heads, err := replaced(ctx, src, func(id sources.PartitionID) (ending, bool) {
 		for i, n := range needs {

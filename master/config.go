@@ -6,9 +6,11 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/headrace/headrace/flashckpt/bucket"
 	"github.com/headrace/headrace/internal/access"
 	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/internal/link"
+	"github.com/headrace/headrace/internal/storage"
 	"github.com/headrace/headrace/sources"
 )
 
@@ -16,7 +18,7 @@ import (
 // were numbered before. Discovery closes the source.
 type Opener func(ctx context.Context, spec *dataset.Spec, known []sources.Segment) (sources.Source, error)
 
-// Config is what a master is told. OpenSource, State and Listen are required.
+// Config of a master. OpenSource, State and Listen are required.
 type Config struct {
 	Job     string
 	Model   string // shared | replicated | private
@@ -27,7 +29,7 @@ type Config struct {
 	HTTP   string // "" serves none
 	TLS    link.TLS
 
-	// The callers that are let in. Nil: those that know a token of the state folder.
+	// Access says which callers are let in. Nil: those that know a token of the state folder.
 	Access *access.Book
 
 	SessionTTL time.Duration // 0: the default of 5 s
@@ -36,6 +38,12 @@ type Config struct {
 	OpenSource Opener
 	// Check looks at a spec before it is applied; see serve.Config.
 	Check func(context.Context, *dataset.Spec) error
+
+	// Checkpoints opens those that lie in buckets; nil: none can be.
+	Checkpoints *bucket.Places
+
+	// OpenLanding opens the place of pushed records; nil: a folder in the state folder.
+	OpenLanding func(context.Context) (storage.Store, error)
 
 	// AllowRoots are the folders in which dead letters may be written.
 	AllowRoots []string
@@ -50,7 +58,7 @@ type Config struct {
 	// partition may know less for a moment. After this time records are taken for lost.
 	HeadPatience time.Duration // 0: the default of 20 s
 
-	// SilentAfter is how long a source may owe an answer before that is told.
+	// SilentAfter is how long a source may leave a question unanswered before that is shown.
 	SilentAfter time.Duration // 0: the default of 3 s
 
 	Logger *slog.Logger
@@ -61,7 +69,7 @@ const (
 	aheadLeases          = 16
 	defaultHeadsEvery    = time.Second
 	defaultHeadPatience  = 20 * time.Second
-	listAtOnce           = 16 // segments per call of Source.Segments: each is durable soon
+	listAtOnce           = 16 // segments per call of Source.Segments; few, so that each is durable soon
 	storeFolder          = "store"
 	stopGrace            = 2 * time.Second // for calls in flight at the end
 )

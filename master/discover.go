@@ -12,7 +12,7 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// ledger is what discovery needs of the shard service (serve.Server).
+// ledger is the part of the shard service (serve.Server) that discovery uses.
 type ledger interface {
 	Changed() <-chan struct{}
 	Datasets(context.Context) ([]serve.Dataset, error)
@@ -26,8 +26,8 @@ type ledger interface {
 	asked
 }
 
-// discovery keeps one goroutine, a listing, per dataset that is not listed to
-// its end. It starts and stops them as datasets come, change and go.
+// discovery runs one goroutine, a listing, for each dataset that is not listed to its end. It
+// starts and stops them as datasets are added, changed and deleted.
 type discovery struct {
 	cfg  Config
 	srv  ledger
@@ -77,7 +77,7 @@ func (d *discovery) reconcile(ctx context.Context, all []serve.Dataset) {
 		case l == nil && needsListing(ds):
 			d.start(ctx, ds)
 		case l != nil && (!needsListing(ds) || !sameSpec(l.spec, ds.Spec)):
-			l.cancel() // started again, if need be, when it has ended
+			l.cancel() // when it has ended, it is started again if the dataset still needs it
 		case l != nil:
 			l.wake(ds)
 		}
@@ -110,7 +110,7 @@ func sameSpec(a, b *dataset.Spec) bool {
 	return errA == nil && errB == nil && bytes.Equal(ja, jb)
 }
 
-// start runs a listing; run forgets it when done says that it has ended.
+// start starts a listing. When it has ended, it sends its dataset on done, and run forgets it.
 func (d *discovery) start(all context.Context, ds *serve.Dataset) {
 	ctx, cancel := context.WithCancel(all)
 	l := &listing{

@@ -2,23 +2,26 @@
 // shard service (shardsvc/serve) behind gRPC, lists the records of every
 // dataset ahead of the plan, and serves metrics and health over HTTP.
 //
-// It decides nothing about records itself, reads none, and knows no adapter:
-// cmd hands it a way to open a source. Only cmd and tests call it.
+// It decides nothing about records, reads none and knows no adapter: cmd gives it a
+// function that opens a source. Only cmd and tests use it.
 //
-//	config.go    what a master is told
+//	config.go    Config and defaults
 //	master.go    its life: New, Run, Ready; who stops what
-//	folder.go    its state folder must stay
+//	folder.go    ends the master when its state folder is removed or replaced
 //	grpc.go      the gRPC server and its limits
 //	http.go      /metrics, /healthz, /readyz, pprof
-//	guard.go     how far unread records are from deletion; foresee.go the arithmetic
+//	guard.go     how far unread records are from deletion
+//	foresee.go   the arithmetic of that forecast
 //	gone.go      what the oldest kept checkpoint needs and the source has deleted
-//	discover.go  which datasets need listing; list.go one dataset
-//	follow.go    one without an end: its partitions, where they end now
-//	roll.go      a live partition whose segments end and follow each other
+//	discover.go  which datasets need listing
+//	list.go      lists one dataset
+//	follow.go    lists a live dataset: its partitions, and where they end now
+//	roll.go      a live partition with several segments, of which the last one grows
 //	silent.go    whether the sources answer
-//	compare.go   records that a source took back, and others in their place
+//	compare.go   records that a broker took back and replaced by others
 //	ruler.go     distances between positions of a partition
-//	commits.go   what brokers are told: our progress, and what they must keep; look.go is a checkpoint there?
-//	letters.go   dead letters are written where their datasets want them
-//	release.go   what a deleted dataset had at its broker
+//	commits.go   sends brokers our progress, and the records that they must keep
+//	look.go      whether the manifest of a checkpoint exists
+//	letters.go   writes dead letters where their datasets want them
+//	release.go   removes what a deleted dataset has at its broker
 package master

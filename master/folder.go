@@ -12,7 +12,7 @@ import (
 // folderEvery is how often a master looks whether its state folder is still there.
 const folderEvery = time.Second
 
-// folders are the state folder and the store in it, as they were when the master began.
+// folders has the state folder and the store in it, as they were when the master began.
 type folders map[string]fs.FileInfo
 
 func (m *Master) folders() (folders, error) {
@@ -28,9 +28,9 @@ func (m *Master) folders() (folders, error) {
 }
 
 // watch returns an error as soon as a folder was removed or replaced. The store's files are
-// still open then, and writing to them succeeds, but a master that is started again would
-// find nothing of it. A folder that cannot be looked at, as on a network file system that
-// hangs, is no reason to end: the store says itself when it cannot write.
+// still open then, and writes to them succeed, but the next master would not find them. If a
+// folder cannot be looked at, for example on a network file system that hangs, watch goes
+// on: the store itself reports writes that fail.
 func (f folders) watch(ctx context.Context) error {
 	look := time.NewTicker(folderEvery)
 	defer look.Stop()

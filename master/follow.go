@@ -17,13 +17,13 @@ type following struct {
 	*listing
 	src    sources.Source
 	lower  map[sources.PartitionID]time.Time // since when a head is below one seen before
-	silent bool                              // the source did not answer the last time
+	silent bool                              // the source did not answer the last question
 	joined bool                              // some partitions are known
-	begun  bool                              // the source keeps what is known
+	begun  bool                              // the source retains the known partitions (Retainer.Begin)
 }
 
-// follow adds partitions as they appear, and tells the shard service where they end.
-// Agents tell it the same as they read; follow also sees partitions that nobody reads.
+// follow adds partitions as they appear, and tells the shard service where they end. Agents
+// report ends too, but only of partitions that they read.
 func (l *listing) follow(ctx context.Context, src sources.Source) error {
 	f := &following{listing: l, src: src, lower: map[sources.PartitionID]time.Time{}}
 	heads, parts := time.NewTicker(l.headsEvery()), time.NewTicker(l.spec.Source.Traits().Refresh)
@@ -40,7 +40,7 @@ func (l *listing) follow(ctx context.Context, src sources.Source) error {
 			err = f.patient(f.ask(ctx, do))
 		case <-parts.C:
 			err = f.patient(f.ask(ctx, f.join))
-		case <-l.news: // a state that does not end this is no matter
+		case <-l.news: // a change that ends this listing cancels ctx; others do not matter here
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -48,12 +48,12 @@ func (l *listing) follow(ctx context.Context, src sources.Source) error {
 	return err
 }
 
-// ask runs join or heads, which ask the source.
+// ask runs join or heads, and notes whether the source answered.
 func (f *following) ask(ctx context.Context, do func(context.Context) error) error {
 	return ask(f.srv, f.id, func() error { return do(ctx) })
 }
 
-// headsEvery is how often heads are looked for.
+// headsEvery returns how often the source is asked for heads.
 func (l *listing) headsEvery() time.Duration {
 	if l.cfg.HeadsEvery > 0 {
 		return l.cfg.HeadsEvery
@@ -99,7 +99,7 @@ func (f *following) join(ctx context.Context) error {
 	f.joined = len(known) > 0
 	if first := !f.begun; first || len(came) > 0 {
 		begin := came
-		if first { // also what an earlier master has begun
+		if first { // including those that an earlier master has begun
 			begin = ids
 		}
 		if err := f.begin(ctx, f.src, begin); err != nil {
@@ -137,7 +137,7 @@ func (f *following) join(ctx context.Context) error {
 // heads tells where each partition ends now, and lists segments that follow the last
 // known one.
 func (f *following) heads(ctx context.Context) error {
-	ds, err := f.state(ctx) // first: what is asked for later is not older
+	ds, err := f.state(ctx) // before Bounds, so that its heads are not newer than the answer
 	if err != nil || ds == nil {
 		return err
 	}
@@ -174,7 +174,7 @@ func (f *following) heads(ctx context.Context) error {
 	}
 	for i, b := range bounds {
 		if taken[grown[i].Number] {
-			continue // its new head is told the next time, after what it took back
+			continue // its fallen head is in news already; the new one follows next time
 		}
 		h, err := f.reaches(ctx, grown[i], b)
 		_, temporary := errors.AsType[*sources.Temporary](err)

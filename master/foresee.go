@@ -58,8 +58,8 @@ func (l glances) rate(of func(glance) int64) float64 {
 
 // outlook is the forecast for the oldest needed record.
 type outlook struct {
-	records int64
-	left    time.Duration // sources.Never
+	records int64         // between the beginning of the log and the oldest needed record
+	left    time.Duration // until that record may be deleted, or sources.Never
 	by      string        // the rule that deletes it first: age, size, movement; or byDeleted
 	catchUp time.Duration // to read what is there, at the rate of the last minutes; 0: not known
 	warn    bool
@@ -85,7 +85,7 @@ func foresee(k *sources.Kept, seen glances, end int64, warn time.Duration) outlo
 		o.left, o.by = seconds(float64(o.records)/moves), "movement"
 	}
 	if o.records == 0 && now.needed < now.low {
-		o.left, o.by = 0, byDeleted // a worker that holds it may have read it before
+		o.left, o.by = 0, byDeleted // (a worker that holds it may have read it before)
 	}
 	if reads := seen.rate(func(l glance) int64 { return l.needed }); reads > 0 {
 		o.catchUp = seconds(float64(max(0, end-now.needed)) / reads)

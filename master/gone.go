@@ -9,11 +9,11 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// Ranges that the source has deleted, from the oldest kept checkpoint on. So each
-// checkpoint can be told which ranges of its input are gone.
+// The guard also finds ranges that the source has deleted, from the oldest kept checkpoint
+// on. So status can show for each checkpoint which ranges a rewind to it would miss.
 
-// opened opens the source with the segments that were planned. So the source notices a
-// topic that was deleted and created again.
+// opened opens the source with the planned segments, so that the source notices a topic that
+// was deleted and created again.
 func (w *watch) opened(ctx context.Context, needs []serve.Need) (sources.Source, error) {
 	var known []sources.Segment
 	for i := range needs {
@@ -29,14 +29,14 @@ func (w *watch) opened(ctx context.Context, needs []serve.Need) (sources.Source,
 	return w.open(ctx, w.spec, known)
 }
 
-// begins asks only where the segments begin now.
+// begins asks only where the segments begin now, without a forecast.
 func (w *watch) begins(ctx context.Context, keeper sources.Keeper, needs []serve.Need) error {
 	var marks []sources.Mark
 	var of [][]sources.Segment
 	for i := range needs {
 		n := &needs[i]
 		if slices.ContainsFunc(marks, func(m sources.Mark) bool { return string(m.Partition) == n.Source }) {
-			continue // another virtual rank's
+			continue // the same segments, for another virtual rank
 		}
 		segs, err := w.srv.Segments(ctx, n.Partition, -1, 0)
 		if err != nil {

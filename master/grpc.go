@@ -11,7 +11,8 @@ import (
 	"github.com/headrace/headrace/shardsvc/serve"
 )
 
-// maxStreams of one connection: an agent has one session, a tool a few calls.
+// maxStreams bounds the streams of one connection. An agent has one session, a tool a few
+// calls.
 const maxStreams = 64
 
 func grpcServer(srv *serve.Server, door *link.Door) *grpc.Server {
@@ -27,7 +28,7 @@ func grpcServer(srv *serve.Server, door *link.Door) *grpc.Server {
 	return gs
 }
 
-// stopGRPC lets calls in flight end, for a while.
+// stopGRPC waits for calls in flight, at most stopGrace, and then stops the server.
 func stopGRPC(gs *grpc.Server) {
 	done := make(chan struct{})
 	go func() { // ends with the server

@@ -19,7 +19,7 @@ const (
 	brokenAgain = 5 * time.Minute // between two warnings that the broker cannot be asked
 )
 
-// kept is what the guard needs of the shard service (serve.Server).
+// kept is the part of the shard service (serve.Server) that the guard uses.
 type kept interface {
 	Changed() <-chan struct{}
 	Datasets(context.Context) ([]serve.Dataset, error)
@@ -43,13 +43,13 @@ type guard struct {
 	wg   sync.WaitGroup
 }
 
-// guarded: its source deletes records by itself, and can say when.
+// guarded says whether a dataset's source deletes records by itself and can say when.
 func guarded(ds *serve.Dataset) bool { return ds.Spec.Kind().Foretells }
 
-// foreseen says whether deletions of a dataset are forecast. They are not once it is
-// done, because then only a rewind needs its records. They are not with virtual ranks,
-// whose positions are no places in a partition of the broker. For both, only what is
-// already deleted is told.
+// foreseen says whether deletions of a dataset are forecast. They are not when the dataset
+// is done, because then only a rewind needs its records. They are not with virtual ranks
+// either, because their positions are not places in a partition of the broker. In both cases
+// the guard only reports records that are deleted already.
 func foreseen(ds *serve.Dataset) bool { return ds.Spec.BitExact == nil && ds.State != "done" }
 
 // run returns when ctx or the shard service ends.
@@ -112,14 +112,13 @@ func (g *guard) reconcile(ctx context.Context, all []serve.Dataset) {
 
 // watch is the guard of one dataset.
 type watch struct {
-	open   Opener
-	srv    kept
-	log    *slog.Logger
-	id     uint32
-	spec   *dataset.Spec
-	cancel context.CancelFunc
-	// foresees: the watch forecasts deletions (foreseen).
-	foresees bool
+	open     Opener
+	srv      kept
+	log      *slog.Logger
+	id       uint32
+	spec     *dataset.Spec
+	cancel   context.CancelFunc
+	foresees bool // deletions are forecast (foreseen)
 	ended    chan struct{}
 
 	seen   map[uint32]*partitionWatch
@@ -164,8 +163,9 @@ func (w *watch) run(ctx context.Context) {
 				}
 				return w.round(ctx, src, needs)
 			})
-			// The dataset may have been replaced by another one. A source that does not
-			// answer for a while is kept: it knows what it has told before.
+			// After a permanent error the source is opened again: the dataset may have
+			// another spec by now. After a temporary one it is kept, with what it has
+			// found out before.
 			if _, temporary := errors.AsType[*sources.Temporary](err); err != nil && !temporary {
 				closed()
 			}
@@ -190,7 +190,7 @@ func (w *watch) run(ctx context.Context) {
 	}
 }
 
-// asks runs a round. Whether the source answers is told only while the dataset is read.
+// asks runs a round. It notes whether the source answers only while the dataset is read.
 func (w *watch) asks(ctx context.Context, round func() error) error {
 	if !w.foresees {
 		return round()
@@ -259,7 +259,7 @@ func (w *watch) round(ctx context.Context, src sources.Source, needs []serve.Nee
 	return err
 }
 
-// place is a position for people: its offset, and its segment if that is a different one.
+// place returns a position for people: its offset, and its segment if from has another one.
 func place(from, to sources.Position) string {
 	if from.Segment == to.Segment {
 		return fmt.Sprint(to.Offset)
@@ -267,7 +267,7 @@ func place(from, to sources.Position) string {
 	return fmt.Sprintf("offset %d of segment %d", to.Offset, to.Segment)
 }
 
-// watched is what is remembered of a partition, with its segments as they are now.
+// watched returns what is remembered of a partition, with its present segments.
 func (w *watch) watched(no uint32, segs []sources.Segment) *partitionWatch {
 	p := w.seen[no]
 	if p == nil {
@@ -281,7 +281,7 @@ func (w *watch) watched(no uint32, segs []sources.Segment) *partitionWatch {
 	return p
 }
 
-// partition adds a look and says in the log what has changed.
+// partition adds a look, makes the forecast, and logs a warning that begins or ends.
 func (w *watch) partition(p *partitionWatch, need *serve.Need, k *sources.Kept, warn time.Duration) outlook {
 	end := int64(sources.Never)
 	if n := len(p.ruler.segs); n > 0 && need.End <= p.ruler.segs[n-1].End {

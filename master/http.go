@@ -73,8 +73,8 @@ func mux(routes, posts map[string]http.Handler) http.Handler {
 
 // routes is every page by its pattern. access says which role each needs.
 func (m *Master) routes(srv *serve.Server, loopback bool) map[string]http.Handler {
-	// Healthy: the one loop that everything goes through turns. Ready: it also
-	// grants, because a new term has heard of all that was held.
+	// Healthy means that the shard service's loop answers. Ready means that it also grants:
+	// a new term has waited for the agents that it knows.
 	health := func(asked bool) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
@@ -115,7 +115,7 @@ func (w *web) serve(l net.Listener) error {
 	return served("HTTP", w.server.Serve(l), http.ErrServerClosed)
 }
 
-// stop ends it at once: a scrape or a profile that is cut off does no harm.
+// stop ends the server at once. A scrape or a profile that is cut off does no harm.
 func (w *web) stop() {
 	if w.server != nil {
 		_ = w.server.Close()

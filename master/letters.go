@@ -14,14 +14,14 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// lettersFolder is where dead letters go that their dataset sends nowhere else.
+// lettersFolder, in the state folder, gets the dead letters of datasets that name no other
+// place.
 const lettersFolder = "deadletters"
 
 const lettersAgain = 2 * time.Second // after a failure
 
-// letters writes dead letters where their datasets want them. A letter leaves the ledger
-// when it is durable there. So it is written twice if the master ends in between; its id
-// shows that.
+// letters writes dead letters where their datasets want them, and then removes them from the
+// ledger. If the master ends in between, a letter is written twice, with the same id.
 type letters struct {
 	srv   *serve.Server
 	open  Opener
@@ -51,7 +51,7 @@ func (k *letters) run(ctx context.Context) {
 		timer := time.NewTimer(wait)
 		select {
 		case <-more:
-			if wait == lettersAgain { // a new letter is no reason to hurry after a failure
+			if wait == lettersAgain { // after a failure a new letter does not shorten the wait
 				select {
 				case <-timer.C:
 				case <-ctx.Done():
@@ -67,7 +67,7 @@ func (k *letters) run(ctx context.Context) {
 	}
 }
 
-// round writes some letters of each dataset; any says whether there were some.
+// round writes some letters of each dataset. any says whether it wrote some.
 func (k *letters) round(ctx context.Context) (any bool, err error) {
 	all, err := k.srv.DeadLetters(ctx)
 	if err != nil {
@@ -108,7 +108,7 @@ func (k *letters) write(ctx context.Context, d *serve.DeadLetters) error {
 	return at.Append(d.Dataset, lines)
 }
 
-// folder is where the letters of a dataset are.
+// folder returns the folder of a dataset's letters.
 func (k *letters) folder(spec *dataset.Spec) (deadletter.Folder, error) {
 	if at := spec.DeadLetter; at != nil && at.Files != "" {
 		return deadletter.FolderIn(k.roots, at.Files)
@@ -116,7 +116,7 @@ func (k *letters) folder(spec *dataset.Spec) (deadletter.Folder, error) {
 	return deadletter.FolderIn([]string{k.state}, filepath.Join(k.state, lettersFolder))
 }
 
-// read reads letters back; serve.Config.ReadLetters.
+// read reads letters back. It is serve.Config.ReadLetters.
 func (k *letters) read(spec *dataset.Spec, from int64, most int) ([][]byte, int64, error) {
 	at, err := k.folder(spec)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// listing lists one dataset: first its partitions, then their segments, a window
-// ahead of the plan, each batch durable before the next is asked for.
+// listing lists one dataset: first its partitions, then their segments, a window ahead of the
+// plan. Each batch of segments is durable before the next one is asked for.
 type listing struct {
 	cfg    Config
 	srv    ledger
@@ -24,11 +24,11 @@ type listing struct {
 	spec   *dataset.Spec
 	cancel context.CancelFunc
 	news   chan *serve.Dataset // newest state; an older one is dropped
-	last   map[uint32]int64    // newest segment of each partition, as the source that is open knows it
+	last   map[uint32]int64    // newest segment of each partition, as the open source knows it
 }
 
-// errMoved: a restored checkpoint brought its own numbers of segments. The source must be
-// opened again with them.
+// errMoved means that a restored checkpoint brought its own numbered segments. The source
+// must be opened again with them.
 var errMoved = fmt.Errorf("what is listed is that of a restored checkpoint now: %w", serve.ErrUnknown)
 
 // wake hands over the newest state. Only discovery's goroutine calls it.
@@ -118,7 +118,8 @@ func (l *listing) open(ctx context.Context, ds *serve.Dataset) (sources.Source, 
 	return again(ctx, l, func() (sources.Source, error) { return l.cfg.OpenSource(ctx, l.spec, known) })
 }
 
-// partitions makes the source's partitions known and says which are bounded.
+// partitions adds the source's partitions to the shard service and returns which of them
+// are bounded.
 func (l *listing) partitions(ctx context.Context, src sources.Source, ds *serve.Dataset) (map[sources.PartitionID]bool, error) {
 	ids, err := again(ctx, l, func() ([]sources.PartitionID, error) { return src.Partitions(ctx) })
 	if err != nil {
@@ -167,7 +168,7 @@ func newPartitions(src sources.Source, ids []sources.PartitionID) []serve.NewPar
 	return parts
 }
 
-// called is the partition's name for people.
+// called returns the partition's name for people.
 func called(src sources.Source, id sources.PartitionID) string {
 	if n, ok := src.(sources.Namer); ok {
 		return n.PartitionName(id)
@@ -175,7 +176,7 @@ func called(src sources.Source, id sources.PartitionID) string {
 	return string(id)
 }
 
-// segments lists each partition up to its window. all: nothing is left to list.
+// segments lists each partition up to its window. all says that nothing is left to list.
 func (l *listing) segments(ctx context.Context, src sources.Source, bounded map[sources.PartitionID]bool) (all bool, err error) {
 	for progress := true; progress; {
 		ds, err := l.state(ctx)
@@ -207,8 +208,8 @@ func (l *listing) segments(ctx context.Context, src sources.Source, bounded map[
 	return all, nil
 }
 
-// state reads the dataset again, because the state that came with wake may be older than
-// what was added since. nil: the dataset is deleted.
+// state reads the dataset again, because segments may have been added since wake got its
+// state. It returns nil if the dataset was deleted.
 func (l *listing) state(ctx context.Context) (*serve.Dataset, error) {
 	all, err := l.srv.Datasets(ctx)
 	if err != nil {
@@ -274,7 +275,7 @@ func again[T any](ctx context.Context, l *listing, do func() (T, error)) (T, err
 	}
 }
 
-// pause reports false when ctx ended first.
+// pause waits for d. It returns false if ctx ended first.
 func pause(ctx context.Context, d time.Duration) bool {
 	wait := time.NewTimer(d)
 	defer wait.Stop()

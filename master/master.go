@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -99,7 +100,7 @@ func (m *Master) Run(ctx context.Context) (err error) {
 	brokers := &commits{open: m.cfg.OpenSource, log: m.cfg.Logger, every: commitEvery, said: map[said]told{}}
 	srv, err := serve.New(serve.Config{
 		Store: st, Job: m.cfg.Job, Model: m.cfg.Model, Version: m.cfg.Version, TTL: m.cfg.SessionTTL, LostAfter: m.cfg.LostAfter,
-		Check: m.cfg.Check, Logger: m.cfg.Logger, Registerer: m.registry, Look: look, Moved: brokers.round, Release: brokers.release, SilentAfter: m.cfg.SilentAfter,
+		Check: m.cfg.Check, Logger: m.cfg.Logger, Registerer: m.registry, Look: m.look, Moved: brokers.round, Release: brokers.release, SilentAfter: m.cfg.SilentAfter,
 		ReadLetters: bad.read,
 	})
 	if err != nil {
@@ -107,13 +108,22 @@ func (m *Master) Run(ctx context.Context) (err error) {
 	}
 	brokers.srv, bad.srv = srv, srv
 	srv.SetHTTP(m.http)
-	chunks, err := storage.OpenFolder(landing.Folder(m.cfg.State))
+	chunks, err := m.openLanding(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = chunks.Close() }()
+	if c, ok := chunks.(io.Closer); ok {
+		defer func() { _ = c.Close() }()
+	}
 	pushed := landing.New(srv, chunks, m.cfg.Logger)
 	return m.serve(ctx, srv, brokers, bad, home, pushed, grpcListener, httpListener)
+}
+
+func (m *Master) openLanding(ctx context.Context) (storage.Store, error) {
+	if m.cfg.OpenLanding != nil {
+		return m.cfg.OpenLanding(ctx)
+	}
+	return storage.OpenFolder(landing.Folder(m.cfg.State))
 }
 
 // serve starts every goroutine of the process and stops them in order: first

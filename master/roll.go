@@ -10,10 +10,12 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// Partitions of some live sources have several segments (Kind.Rolls): the last one
-// grows until the source seals it and begins another (a Pulsar ledger rolls over, a
-// chunk is appended). A segment's final end is told before the next segment is added,
-// because adding it seals the one before where that is known to end.
+// Partitions of some live sources have several segments (Kind.Rolls). The last one grows
+// until the source seals it and begins another: a Pulsar ledger rolls over, a chunk is
+// appended. The shard service must get the final end of a segment before the next segment is
+// added, because adding a segment seals the one before at its known end. Example: segment 3
+// is known to 80 and was sealed at 100. If segment 4 were added first, [80, 100) of segment
+// 3 would never be read.
 
 // atOnce is how many segments of a partition are asked for at a time.
 func (l *listing) atOnce() int {
@@ -29,11 +31,19 @@ func (f *following) listOn(ctx context.Context, p *serve.Partition) error {
 	if f.spec.Kind().Pushed || !f.wanted(p) {
 		return nil
 	}
+	if last, known := f.last[p.Number]; known && last != p.LastSegment && f.spec.Kind().Numbers {
+		return errMoved
+	}
+	f.last[p.Number] = p.LastSegment
 	segs, err := f.src.Segments(ctx, p.Identity, p.LastSegment, f.atOnce())
 	if err != nil || len(segs) == 0 {
 		return err
 	}
-	return f.srv.AddSegmentsAfter(ctx, p.Number, p.LastSegment, segs, false)
+	if err := f.srv.AddSegmentsAfter(ctx, p.Number, p.LastSegment, segs, false); err != nil {
+		return err
+	}
+	f.last[p.Number] = segs[len(segs)-1].ID
+	return nil
 }
 
 // rolled seals the last known segment of a partition that goes on in another one, and
@@ -48,7 +58,7 @@ func (f *following) rolled(ctx context.Context, p *serve.Partition) error {
 	}
 	last := segs[0]
 	if !last.Sealed {
-		return nil // the source says so a moment later
+		return nil // the source will show it as sealed a moment later
 	}
 	if last.End < p.Head && !f.fell(p, sources.Position{Segment: last.ID, Offset: last.End}) {
 		return nil
@@ -65,7 +75,7 @@ func (f *following) rolled(ctx context.Context, p *serve.Partition) error {
 	return f.srv.AddSegmentsAfter(ctx, p.Number, p.LastSegment, segs[1:], false)
 }
 
-// vanished: the source deleted the last known segment before its end was seen.
+// vanished handles a last known segment that the source deleted before its end was seen.
 func (f *following) vanished(ctx context.Context, p *serve.Partition, segs []sources.Segment) error {
 	if f.spec.OnLoss != "continue" {
 		return fmt.Errorf("segment %d was deleted before its end was seen: its records from offset %d on are lost, and nobody can say how many they are. "+
@@ -76,8 +86,8 @@ func (f *following) vanished(ctx context.Context, p *serve.Partition, segs []sou
 	return f.srv.AddSegmentsAfter(ctx, p.Number, p.LastSegment, segs, false)
 }
 
-// begin makes a source that can retain records retain these partitions, from where the
-// dataset begins. It comes before any segment is listed, so all that is planned is kept.
+// begin tells a source that can retain records to keep these partitions, from where the
+// dataset begins. It is called before any segment is listed, so everything planned is kept.
 func (l *listing) begin(ctx context.Context, src sources.Source, parts []sources.PartitionID) error {
 	if !l.spec.Kind().Retains || len(parts) == 0 {
 		return nil

@@ -7,11 +7,11 @@ import (
 // ruler measures distances between positions of a partition, with its segments laid end
 // to end. Its readings can be compared with those of the partition's earlier rulers.
 type ruler struct {
-	segs []sources.Segment // from some segment on, in order
-	base int64             // where the first one begins
+	segs []sources.Segment // in order; earlier ones may be missing
+	base int64             // the place of the beginning of the first one
 }
 
-// next is the ruler of the segments as they are listed now. fresh: its readings cannot be
+// next returns the ruler of the present segments. fresh says that its readings cannot be
 // compared with those of r.
 func (r ruler) next(segs []sources.Segment) (n ruler, fresh bool) {
 	if len(segs) == 0 {
@@ -25,7 +25,7 @@ func (r ruler) next(segs []sources.Segment) (n ruler, fresh bool) {
 	return ruler{segs, segs[0].Start}, true
 }
 
-// at is the place of a position. A position outside of all listed segments is at the
+// at returns the place of a position. A position outside all listed segments counts as the
 // nearest border.
 func (r ruler) at(p sources.Position) int64 {
 	at := r.base
@@ -42,7 +42,7 @@ func (r ruler) at(p sources.Position) int64 {
 	return at
 }
 
-// pieces are the parts of segments between two positions.
+// pieces returns the parts of segments between two positions.
 func (r ruler) pieces(from, to sources.Position) []sources.Range {
 	if from.Segment == to.Segment {
 		return []sources.Range{{Segment: from.Segment, Start: from.Offset, End: to.Offset}}

@@ -8,8 +8,8 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// asked is told whether sources answer (serve.Server). Call it before and after each
-// request to a dataset's source.
+// asked notes whether sources answer (serve.Server). Call it before and after each request
+// to a dataset's source.
 type asked interface {
 	SourceAsked(dataset uint32)
 	SourceSilent(dataset uint32, reason string)

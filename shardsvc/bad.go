@@ -122,6 +122,9 @@ func (lg *ledger) excludeBad(ps *pass, from, end int64, b *BadRecord, when int64
 	d.bad.add(k)
 	v := letterValue{k.End, k.When, k.Size, k.Column, k.Kind, k.Reason, k.Value, k.Key}
 	lg.fx.put(Set, d.letterKey(&k), v.append)
+	if b.Kind == BadCrash {
+		lg.clearSuspects(ps)
+	}
 	return true
 }
 

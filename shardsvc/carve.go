@@ -43,11 +43,14 @@ func (lg *ledger) carve(d *dataset, r *request) *lease {
 		return lg.carveVirtual(d, r)
 	}
 	w := r.w
-	size := lg.size(d, w)
+	size, most := lg.size(d, w), lg.mostOf(d, w)
+	if most == 0 {
+		return nil
+	}
 	for d.ready.Len() > 0 {
 		p := d.ready.Pop()
 		p.queued = false
-		l := lg.carveFrom(p, w, size)
+		l := lg.carveFrom(p, w, size, most)
 		lg.changed(p)
 		if l != nil {
 			return l
@@ -59,7 +62,7 @@ func (lg *ledger) carve(d *dataset, r *request) *lease {
 	// All free partitions are busy: go on in one that w holds.
 	for held := w.leases; held != nil; held = held.wnext {
 		if p := held.pass.p; p.ds == d && p.hasWork() {
-			if l := lg.carveFrom(p, w, size); l != nil {
+			if l := lg.carveFrom(p, w, size, most); l != nil {
 				lg.changed(p)
 				return l
 			}
@@ -68,7 +71,8 @@ func (lg *ledger) carve(d *dataset, r *request) *lease {
 	return nil
 }
 
-func (lg *ledger) carveFrom(p *partition, w *holder, size int64) *lease {
+// carveFrom leases about size units of what is there, and no more than most.
+func (lg *ledger) carveFrom(p *partition, w *holder, size, most int64) *lease {
 	if p.holder != nil && p.holder != w {
 		return nil
 	}
@@ -77,6 +81,7 @@ func (lg *ledger) carveFrom(p *partition, w *holder, size int64) *lease {
 		for len(ps.pending) > 0 {
 			first := ps.pending[0]
 			end := lg.clip(ps, first.Start, first.End, size)
+			end = first.Start + min(end-first.Start, most)
 			if p.holder != nil && !lg.inOrder(ps, first.Start) {
 				lg.recall(ps, first.Start)
 				return nil
@@ -105,7 +110,8 @@ func (lg *ledger) carveFrom(p *partition, w *holder, size int64) *lease {
 			return nil // the answer may make a range below the frontier pending
 		}
 		start := ps.frontier
-		end := ps.reachOut(start, lg.clip(ps, start, p.LineEnd(), size), size)
+		end := lg.clip(ps, start, p.LineEnd(), size)
+		end = ps.reachOut(start, start+min(end-start, most), size)
 		lg.advance(ps, end)
 		if ps.Units(start, end) == 0 {
 			lg.hole(ps, start, end)

@@ -41,6 +41,9 @@ type dataset struct {
 	sumRate                          int64
 	rated                            int // workers with a rate
 	nextScan                         Time
+	level                            []*holder // what there is, is spread evenly over them (level.go)
+	levelUntil                       Time
+	levelPart                        int64 // units of each
 	scanAt                           Time
 	dirty                            bool
 }
@@ -53,6 +56,10 @@ func (lg *ledger) applyDataset(e *ApplyDataset) {
 	d := lg.dataset(e.ID)
 	if x := lg.named(e.Name); e.Name == "" || x != nil && x != d {
 		lg.rejected("dataset %q: it has no name, or another one has it", e.Name)
+		return
+	}
+	if err := lg.badIsolate(&e.Options); err != nil {
+		lg.rejected("dataset %q: %v", e.Name, err)
 		return
 	}
 	if err := lg.badResume(d, e.Options.Resume); err != nil {

@@ -53,6 +53,7 @@
 //	token.go         their tokens, also of closed leases
 //	held.go          leases that are asserted again
 //	steal.go         which holder to ask for a tail
+//	level.go         what there is, evenly over the ranks of a round
 //	stall.go         how long a holder may make no progress
 //	ack.go           acks
 //	pieces.go        how acked pieces lie in the store, and which fold
@@ -61,6 +62,7 @@
 //	excluded.go      records that the source has lost: settled, and listed for ever
 //	stopped.go       why a dataset stopped: every range that is known to be lost
 //	bad.go           records that cannot be decoded: their limits, their dead letters
+//	suspect.go       records that crash their trainers
 //	members.go       from settled sets and acks to a cut
 //	lines.go         from a cut back to settled sets
 //	bound.go         acks that are in a bound cut fold
@@ -74,9 +76,9 @@
 //
 //	account admit adopt allOut anyAcked attach checkRecords closeStep comesAgain confirmed
 //	dataset detach dirtyRank dismiss dropRequests end fit fitBody foldCut goBack goBackRank
-//	goOn hasMoreThan kickAll linesOfBody linesOfFit markBound members moves newestLease park
-//	partition recordsAgain rejected report reported resumeOf revokeLeases sameRun setStill
-//	setTaking stalled standUnder standing succeed takeBack takeStepsDue taken unpark
+//	goOn hasMoreThan kickAll level linesOfBody linesOfFit markBound members moves newestLease
+//	park partition recordsAgain rejected report reported resumeOf revokeLeases sameRun setStill
+//	setTaking stalled standUnder standing succeed suspect takeBack takeStepsDue taken unpark
 //	withSegments
 //
 // The group: which agents and processes are there.

@@ -65,7 +65,7 @@ const (
 	// ReplyFence: Worker, Reason.
 	ReplyFence
 	// ReplyGrant: Request, Token, Worker, Dataset, Partition, Identity, Pass,
-	// Segment, Start, End, Tries, and its pieces: Effects.Pieces[PieceLo:PieceHi].
+	// Segment, Start, End, Tries, Suspicion, and its pieces: Effects.Pieces[PieceLo:PieceHi].
 	ReplyGrant
 	// ReplyStanding: Request, Worker, Dataset, State, Reason.
 	ReplyStanding
@@ -157,6 +157,7 @@ type Reply struct {
 	Partition        PartitionNo
 	Pass             uint32
 	Tries            uint32
+	Suspicion        Suspicion
 	Term             uint32
 	Epoch            uint32
 	Generation       uint32
@@ -264,3 +265,13 @@ func (fx *Effects) put(op Op, key func([]byte) []byte, value func([]byte) []byte
 	}
 	fx.Puts = append(fx.Puts, p)
 }
+
+// Suspicion says whether a record of a range may crash its trainer (suspect.go).
+type Suspicion uint8
+
+const (
+	NoSuspicion Suspicion = iota
+	Suspected             // a trainer crashed with it in hand
+	FailedAlone           // and one with nothing else in hand
+	Convicted             // and another one: it is to be excluded
+)

@@ -59,6 +59,7 @@ type Options struct {
 	// MaxBad is how many bad records are excluded before the dataset stops; 0: no number
 	// is set. MaxBadShare is how many of a million records.
 	MaxBad, MaxBadShare int64
+	Isolate             bool   // on_crash: isolate
 	Unit                string // bytes | records | entries
 	// Resume is that of processes that do not say it. One model has one past: no two
 	// datasets say different ones.
@@ -262,6 +263,22 @@ type Leave struct {
 	Reason LeaveReason
 	Ended  bool
 	Detail string
+	Crash  *Crash // nil: it did not crash, as far as is known
+}
+
+// Crash says which records a process had in hand, not stepped, when it crashed.
+type Crash struct {
+	Suspects []Suspect
+	Alone    bool // they are one record
+}
+
+// Suspect is a range of them in order space.
+type Suspect struct {
+	Dataset    DatasetID
+	Partition  PartitionNo
+	Pass       uint32
+	Segment    int64
+	Start, End int64
 }
 
 // WorkerStatus carries what the core needs and what it shows in Workers.

@@ -78,6 +78,10 @@ type RestoreCall struct {
 	After uint64
 	// Memory: Cut comes from the nodes' memory, and there is no manifest at Path.
 	Memory bool
+	// Tells: Readable are all cuts whose checkpoint this process can read from memory. A
+	// replicated group goes back to one of them only if every rank holds it.
+	Tells    bool
+	Readable []uint64
 	// Waited is how long ago the caller called for this restore first, if it was answered
 	// CutAgain.
 	Waited Time

@@ -140,15 +140,15 @@ func (lg *ledger) forgiveFailures(ps *pass) {
 	old := append(line.Map(nil), ps.tries...)
 	for _, s := range old {
 		if tries(s.Val).failures() > 0 {
-			lg.setTries(ps, s.Start, s.End, tries(tries(s.Val).lost()))
+			lg.setTries(ps, s.Start, s.End, tries(s.Val).forgiven())
 		}
 	}
 	old = append(old[:0], ps.pending...)
 	for _, s := range old {
-		ps.pending.Set(s.Start, s.End, tries(s.Val).lost())
+		ps.pending.Set(s.Start, s.End, uint32(tries(s.Val).forgiven()))
 	}
 	for l := ps.leases; l != nil; l = l.pnext {
-		l.tries = tries(l.tries.lost())
+		l.tries = l.tries.forgiven()
 	}
 }
 

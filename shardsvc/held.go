@@ -17,13 +17,14 @@ func (lg *ledger) held(a *speaker, w *holder, known bool, h *Held) {
 		return
 	}
 	s := lg.find(h.Token)
-	if s == nil || s.beyond(h) {
+	beyond := s == nil || s.beyond(h)
+	if beyond || s.endsInside(h) {
 		if l := lg.heldIn(w, h); l != nil {
 			s = &lg.leases.slots[l.slot]
 		} else if lg.wasConceded(w, h) {
 			lg.heldOver(a, w, h)
 			return
-		} else if (s != nil || h.Token.Term < lg.term) && lg.settledBy(w, h) {
+		} else if beyond && (s != nil || h.Token.Term < lg.term) && lg.settledBy(w, h) {
 			lg.heldReply(a, h, h.Token, h.End, h.End)
 			return
 		}
@@ -65,7 +66,8 @@ func (lg *ledger) refuseHeld(a *speaker, h *Held, reason string) {
 // master one lease had several tokens, and each of them claims its own part. The first
 // claim finds the lease and shrinks it. The rest is conceded until the message ends, and
 // the other claims take their parts of it. Example: lease [100, 200) is claimed as [100,
-// 150) and as [150, 200).
+// 150) and as [150, 200). If it was acked to 170 and the trainer had not heard so, the
+// first claim ends it at 170, and the second one takes [170, 200).
 type conceded struct {
 	ps         *pass
 	w          *holder
@@ -79,6 +81,11 @@ func (s *slot) beyond(h *Held) bool {
 	}
 	return s.l.line(h.Start) >= s.l.end
 }
+
+// endsInside says whether the lease that h's token names has ended inside of what h claims.
+// The rest of h is conceded, or, if an agent before this one claimed it so, has another
+// token by now.
+func (s *slot) endsInside(h *Held) bool { return s.l == nil && h.Start < s.final && s.final < h.End }
 
 // heldIn finds the lease of w that holds the rows that h claims. It is for tokens that
 // this master never heard of, because the lease had them two terms ago.
@@ -106,14 +113,26 @@ func (lg *ledger) wasConceded(w *holder, h *Held) bool {
 }
 
 // settledBy says whether everything that h claims is settled, and no rank but w's settled
-// it.
+// it. Who settled what is not kept where acks fold at once: there, all of a folded pass is
+// settled as the settled rows of any other pass are.
 func (lg *ledger) settledBy(w *holder, h *Held) bool {
+	if w.state == fenced {
+		return false
+	}
+	if lg.folds && lg.ofFoldedPass(h) {
+		return true
+	}
 	ps, from, end := lg.claimed(h)
-	if ps == nil || from < end || w.state == fenced {
+	if ps == nil || from < end {
 		return false
 	}
 	start, _ := ps.OnLine(line.Place{Segment: h.Segment, Offset: h.Start})
 	return !slices.ContainsFunc(ps.acks, func(k piece) bool { return k.start < end && start < k.end && k.rank != w.account.no })
+}
+
+func (lg *ledger) ofFoldedPass(h *Held) bool {
+	p := lg.partition(h.Partition)
+	return p != nil && p.ds.id == h.Dataset && h.Token.Epoch == lg.epoch && h.Pass < p.folded
 }
 
 // claimed gives the part of h that is not settled, on the line: [from, end).

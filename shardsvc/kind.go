@@ -43,6 +43,9 @@ type kind interface {
 	// undecided says why it is too early to decide a restore that w has waited for so long;
 	// empty: it is not.
 	undecided(w *worker, waited Time) string
+	// unreadable says who cannot read a cut's checkpoint from memory; empty: all can. wait says
+	// that some have not told yet.
+	unreadable(cut uint64) (why string, wait bool)
 	// answered answers a restore that is decided already, or that comes too late, and says
 	// so.
 	answered(w *worker, call uint64, k *RestoreCall) bool
@@ -171,6 +174,8 @@ func (ck anyKind) free(*rank, *cut.Cut, []fitted) error { return nil }
 func (ck anyKind) overlaps(x *keptCut, want *lines) bool { return ck.hasMore(x, want) }
 
 func (ck anyKind) undecided(*worker, Time) string { return "" }
+
+func (ck anyKind) unreadable(uint64) (why string, wait bool) { return "", false }
 
 func (ck anyKind) choice(*rank) (uint64, int64) { return ck.checkpoints.choice, ck.restored }
 

@@ -117,6 +117,10 @@ func (lg *ledger) nextInLine(d *dataset) {
 	if d.opt.Strict || d.waiting.Len() < 2 || d.ready.Len() == 0 {
 		return
 	}
+	if lg.leveling(d) {
+		lg.poorestFirst(d)
+		return
+	}
 	p := d.ready.All()[0]
 	if ps := p.last(); !p.Growing() || ps != nil && (ps.frontier < p.LineEnd() || len(ps.pending) > 0) {
 		return

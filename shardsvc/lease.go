@@ -26,19 +26,27 @@ type lease struct {
 	wprev, wnext, pprev, pnext *lease
 }
 
-// tries counts how often a range was handed out and lost (low half) and how
-// often it could not be read (high half).
+// tries counts how often a range was handed out and lost (the low 16 bits) and how often
+// it could not be read (the 14 bits above). The two highest bits are its suspicion.
 type tries uint32
 
+const (
+	suspicionAt = 30
+	maxFailed   = 1<<14 - 1
+)
+
 func (t tries) lost() uint32     { return uint32(t & 0xffff) }
-func (t tries) failures() uint32 { return uint32(t >> 16) }
+func (t tries) failures() uint32 { return uint32(t>>16) & maxFailed }
+
+// forgiven is t without its failures.
+func (t tries) forgiven() tries { return t &^ (maxFailed << 16) }
 
 func (t tries) oneMore(failed bool) tries {
 	lost, failures := min(t.lost()+1, 0xffff), t.failures()
 	if failed {
-		failures = min(failures+1, 0xffff)
+		failures = min(failures+1, maxFailed)
 	}
-	return tries(failures<<16 | lost)
+	return tries(failures<<16|lost) | t&(3<<suspicionAt)
 }
 
 // line turns an offset of order space that somebody sent into a position on the line. An

@@ -115,64 +115,17 @@ func (p *partition) foldedAddUp() bool {
 	return left == 0 || !exact
 }
 
+// loadPasses loads the passes with their settled ranges, and then everything that refers
+// to a pass: acks, tries, excluded ranges, dead letters.
 func (lg *ledger) loadPasses(l *loading) error {
 	for _, s := range l.settled {
-		p := lg.partition(s.key.part)
-		if p == nil || p.ds.id != s.key.ds || s.key.pass != p.begun() || s.key.pass >= uint32(p.ds.opt.Passes) {
-			return fmt.Errorf("stored %s: no such partition, or a pass out of order", s.key)
-		}
-		lg.growTo(p, s.val.low)
-		for _, r := range s.val.ranges {
-			lg.growTo(p, r.end)
-		}
-		ps := lg.newPass(p, s.key.pass)
-		low, ok := ps.OnLine(s.val.low)
-		ps.base.Low = low
-		ps.kinds = s.val.units
-		ps.folded = s.val.units[line.Acked]
-		if ps.records = s.val.records; lg.basis(ps) != &ps.records && ps.records != (cut.Tally{}) { // of an older version
-			p.records.Add(ps.records)
-			ps.records = cut.Tally{}
-			lg.dirtyPartition(p)
-			lg.dirtyPass(ps)
-		}
-		for _, r := range s.val.ranges {
-			start, ok1 := ps.OnLine(r.start)
-			end, ok2 := ps.OnLine(r.end)
-			if ok = ok && ok1 && ok2 && start < end; ok {
-				ps.base.Add(start, end, r.kind)
-			}
-		}
-		if !ok {
-			return fmt.Errorf("stored %s: a range lies outside the segments", s.key)
-		}
-		if sum := ps.kinds[line.Acked] + ps.kinds[line.Excluded] + ps.kinds[line.Dropped]; sum != ps.UnitsOf(&ps.base) || min(ps.kinds[line.Acked], ps.kinds[line.Excluded], ps.kinds[line.Dropped]) < 0 {
-			return fmt.Errorf("stored %s: its ranges hold %d units, its counts say %d", s.key, ps.UnitsOf(&ps.base), sum)
-		}
-		if ps.done != &ps.base {
-			lg.rebuildDone(ps)
+		if err := lg.loadPass(s.key, &s.val); err != nil {
+			return err
 		}
 	}
 	for _, s := range l.acks {
-		for i, k := range s.val.pieces {
-			ps, start, end, err := lg.loadRange(s.key, line.Place{Segment: s.key.segment, Offset: k.end})
-			if err != nil {
-				return err
-			}
-			if ps.done == &ps.base || ps.done.Touches(start, end) {
-				return fmt.Errorf("stored %s: settled twice, or the model kind keeps no steps", s.key)
-			}
-			units, records := ps.Units(start, end), k.records
-			if s.val.uncounted {
-				records = cut.Untold(units)
-			} else if records.Untold > units {
-				return fmt.Errorf("stored %s: %d units are untold of %d", s.key, records.Untold, units)
-			}
-			ps.acks = append(ps.acks, piece{start: start, end: end, rank: s.val.rank, generation: s.val.generation, step: k.step, Tally: records,
-				inKey: inKey{head: i == 0, stored: i == 0}})
-			ps.done.Add(start, end, line.Acked)
-			ps.kinds[line.Acked] += units
-			s.key.start = k.end // the next one begins there
+		if err := lg.loadAcks(s.key, &s.val); err != nil {
+			return err
 		}
 	}
 	for _, s := range l.tries {
@@ -199,6 +152,72 @@ func (lg *ledger) loadPasses(l *loading) error {
 		return err
 	}
 	return lg.loadLetters(l.letters)
+}
+
+// loadPass begins a pass with its stored settled set.
+func (lg *ledger) loadPass(k key, v *settledValue) error {
+	p := lg.partition(k.part)
+	if p == nil || p.ds.id != k.ds || k.pass != p.begun() || k.pass >= uint32(p.ds.opt.Passes) {
+		return fmt.Errorf("stored %s: no such partition, or a pass out of order", k)
+	}
+	lg.growTo(p, v.low)
+	for _, r := range v.ranges {
+		lg.growTo(p, r.end)
+	}
+	ps := lg.newPass(p, k.pass)
+	low, ok := ps.OnLine(v.low)
+	ps.base.Low = low
+	ps.kinds = v.units
+	ps.folded = v.units[line.Acked]
+	if ps.records = v.records; lg.basis(ps) != &ps.records && ps.records != (cut.Tally{}) { // of an older version
+		p.records.Add(ps.records)
+		ps.records = cut.Tally{}
+		lg.dirtyPartition(p)
+		lg.dirtyPass(ps)
+	}
+	for _, r := range v.ranges {
+		start, ok1 := ps.OnLine(r.start)
+		end, ok2 := ps.OnLine(r.end)
+		if ok = ok && ok1 && ok2 && start < end; ok {
+			ps.base.Add(start, end, r.kind)
+		}
+	}
+	if !ok {
+		return fmt.Errorf("stored %s: a range lies outside the segments", k)
+	}
+	if sum := ps.kinds[line.Acked] + ps.kinds[line.Excluded] + ps.kinds[line.Dropped]; sum != ps.UnitsOf(&ps.base) || min(ps.kinds[line.Acked], ps.kinds[line.Excluded], ps.kinds[line.Dropped]) < 0 {
+		return fmt.Errorf("stored %s: its ranges hold %d units, its counts say %d", k, ps.UnitsOf(&ps.base), sum)
+	}
+	if ps.done != &ps.base {
+		lg.rebuildDone(ps)
+	}
+	return nil
+}
+
+// loadAcks adds the pieces of one stored run of acks to their pass. Each piece begins where
+// the one before it ends.
+func (lg *ledger) loadAcks(k key, v *ackValue) error {
+	for i, x := range v.pieces {
+		ps, start, end, err := lg.loadRange(k, line.Place{Segment: k.segment, Offset: x.end})
+		if err != nil {
+			return err
+		}
+		if ps.done == &ps.base || ps.done.Touches(start, end) {
+			return fmt.Errorf("stored %s: settled twice, or the model kind keeps no steps", k)
+		}
+		units, records := ps.Units(start, end), x.records
+		if v.uncounted {
+			records = cut.Untold(units)
+		} else if records.Untold > units {
+			return fmt.Errorf("stored %s: %d units are untold of %d", k, records.Untold, units)
+		}
+		ps.acks = append(ps.acks, piece{start: start, end: end, rank: v.rank, generation: v.generation, step: x.step, Tally: records,
+			inKey: inKey{head: i == 0, stored: i == 0}})
+		ps.done.Add(start, end, line.Acked)
+		ps.kinds[line.Acked] += units
+		k.start = x.end
+	}
+	return nil
 }
 
 func (lg *ledger) loadRange(k key, to line.Place) (ps *pass, start, end int64, err error) {

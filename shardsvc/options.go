@@ -26,6 +26,8 @@ func (o *Options) validate() error {
 		return fmt.Errorf("lease sizes: max %d, initial %d; at most 2^60", o.Max, o.Initial)
 	case o.MaxBad < 0 || o.MaxBadShare < 0 || o.MaxBadShare > 1e6:
 		return fmt.Errorf("%d bad records, and %d in a million, are no limits", o.MaxBad, o.MaxBadShare)
+	case o.Isolate && o.VirtualRanks > 0:
+		return errors.New("on_crash: isolate does not go with virtual ranks")
 	case o.Resume > ResumeStart:
 		return fmt.Errorf("unknown resume %d", o.Resume)
 	case o.VirtualRanks > cut.MaxVirtualRanks:

@@ -30,9 +30,11 @@ func (ck *checkpoints) past(r *rank) *rankPast {
 
 // workerPast is what the checkpoints know of a process while it lives.
 type workerPast struct {
-	undecided Time   // until then its restore is taken to be said again; 0: none is
-	paused    uint64 // the cut of the pause that is on, if the process has said that it yields nothing
-	barred    bool   // it joined during the pause, and gets nothing until the pause ends
+	undecided Time     // until then its restore is taken to be said again; 0: none is
+	paused    uint64   // the cut of the pause that is on, if the process has said that it yields nothing
+	tells     bool     // its restore said what it can read
+	readable  []uint64 // cuts, in memory
+	barred    bool     // it joined during the pause, and gets nothing until the pause ends
 }
 
 // at is what is known of w.

@@ -172,6 +172,34 @@ func (ck replicated) sameLife(k, x *keptCut) bool { return k.generation == x.gen
 
 func (ck replicated) moved(*rank) bool { return ck.phase == restoreFree && ck.group.topStep > 0 }
 
+// unreadable: the ranks may be on several nodes, and each has its own memory. So a cut in
+// memory counts if every rank can read it.
+func (ck replicated) unreadable(id uint64) (why string, wait bool) {
+	for no := range ck.group.worldSize {
+		p := ck.process(no)
+		switch {
+		case p == nil || !p.tells:
+			return fmt.Sprintf("rank %d has not told yet what lies in memory for it", no), true
+		case !slices.Contains(p.readable, id) && why == "":
+			why = fmt.Sprintf("rank %d has no copy of it in memory", no)
+		}
+	}
+	return why, false
+}
+
+// process is what is known of the process of a rank of this generation; nil: none has
+// joined.
+func (ck replicated) process(no uint32) *workerPast {
+	r := ck.group.byRank[no]
+	if r == nil || r.generation != ck.generation {
+		return nil
+	}
+	if w := r.worker(); w != nil {
+		return ck.at(w)
+	}
+	return nil
+}
+
 // answered: all ranks of a generation go back to what the first one chose.
 func (ck replicated) answered(w *worker, call uint64, _ *RestoreCall) bool {
 	if ck.phase != restoreWaits && ck.phase != restoreDone {

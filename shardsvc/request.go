@@ -242,6 +242,7 @@ func (lg *ledger) grant(l *lease, id uint64) {
 	r.To, r.Kind, r.Request, r.Token, r.Worker = l.w.session(), ReplyGrant, id, l.token, l.w.number
 	r.Dataset, r.Partition, r.Identity, r.Pass = p.ds.id, p.no, p.source, ps.n
 	r.Segment, r.Start, r.End, r.Tries = l.segment, l.start-l.shift, l.end-l.shift, l.tries.lost()
+	r.Suspicion = l.tries.suspicion().told()
 	r.PieceLo, r.PieceHi = lo, hi
 }
 

@@ -32,6 +32,9 @@ func (ck *checkpoints) restore(w *worker, call uint64, k *RestoreCall) {
 		ck.at(w).undecided = ck.now + ck.cfg.SessionTTL
 		ck.answer(w.session(), w.number, call, CutAnswer{Code: CutAgain}, 0, reason)
 	}
+	if k.Tells {
+		ck.at(w).tells, ck.at(w).readable = true, k.Readable
+	}
 	if ck.recovering { // others may hold leases that they did not assert yet
 		again("a new master waits for its agents")
 		return
@@ -47,6 +50,15 @@ func (ck *checkpoints) restore(w *worker, call uint64, k *RestoreCall) {
 	if k.Mode == RestoreNewest && ck.resolving(r) && (k.Cut == nil || !ck.resolves(uint64(k.Cut.ID))) {
 		again(fmt.Sprintf("the master looks whether the last checkpoint of rank %d is complete", r.no))
 		return
+	}
+	if k.Memory && k.Tells && k.Cut != nil {
+		if why, wait := ck.kind.unreadable(uint64(k.Cut.ID)); wait {
+			again(why)
+			return
+		} else if why != "" {
+			ck.answer(w.session(), w.number, call, CutAnswer{Code: CutRefused}, 0, why)
+			return
+		}
 	}
 	witness := ck.kind.witness(r, k)
 	if witness != nil { // it tells of others, and has nothing to go back to itself

@@ -274,12 +274,19 @@ func (s *script) message(t *testing.T, d *datadriven.TestData) *Message {
 			m.Yields = append(m.Yields, YieldsPaused{Worker: w, Cut: uint64(a.num("cut", 0)), Untracked: uint32(a.num("untracked", 0))})
 		case "restore":
 			k := &RestoreCall{Mode: map[string]RestoreMode{"newest": RestoreNewest, "exact": RestoreExact, "start": RestoreStart}[a.word("mode", "newest")], Cut: s.cut(t, a), Path: a.word("path", ""), Memory: a.has("memory"), Waited: a.time("waited", 0)}
+			k.Tells = a.has("readable")
+			for _, v := range a.list("readable") {
+				if v != "none" {
+					k.Readable = append(k.Readable, uint64(args{t, []datadriven.CmdArg{{Key: "n", Vals: []string{v}}}}.num("n", 0)))
+				}
+			}
 			for _, v := range a.list("failed") {
 				k.Failed = append(k.Failed, uint64(args{t, []datadriven.CmdArg{{Key: "n", Vals: []string{v}}}}.num("n", 0)))
 			}
 			m.Calls = append(m.Calls, CutCall{Worker: w, ID: uint64(a.num("id", 1)), Restore: k})
 		case "round":
-			m.Rounds = append(m.Rounds, RoundReport{Worker: w, Dataset: ds, Series: 1, Through: uint32(a.num("through", 0)), More: a.has("more"), Drained: a.has("drained"), Newest: uint64(a.num("newest", 0)), Closed: a.has("closed")})
+			m.Rounds = append(m.Rounds, RoundReport{Worker: w, Dataset: ds, Series: 1, Through: uint32(a.num("through", 0)), More: a.has("more"), Drained: a.has("drained"), Newest: uint64(a.num("newest", 0)), Closed: a.has("closed"),
+				Endless: a.has("endless"), MaxWait: a.time("max_wait", 0)})
 		case "status":
 			m.Status = append(m.Status, WorkerStatus{Worker: w, Paused: a.has("paused")})
 		case "head":

@@ -11,6 +11,9 @@ const (
 	// roundSettle is how long the ranks that have no rows left wait for rows that are
 	// stolen for them.
 	roundSettle = 100 * Millisecond
+	// roundSpread is how long before max_wait has passed the rows of a round that will be
+	// short begin to be spread over the ranks.
+	roundSpread = 200 * Millisecond
 	// roundLook is how often a series is looked at while no rank reports.
 	roundLook = 250 * Millisecond
 	// maxSeries bounds the series of one generation, because a program may open streams in
@@ -28,6 +31,7 @@ type series struct {
 	generation uint32
 	told       []rounds.Decision // to each rank
 	due        bool
+	spread     uint32 // the last round whose rows were spread
 }
 
 // Pending implements rounds.View.
@@ -101,7 +105,7 @@ func (gr *group) seriesOf(k *RoundReport) *series {
 	}
 	world := int(max(gr.worldSize, 1))
 	s := &series{gr: gr, ds: k.Dataset, no: k.Series, generation: gr.generation, told: make([]rounds.Decision, world),
-		Series: rounds.New(rounds.Options{World: world, Endless: k.Endless, MaxWait: int64(k.MaxWait), Settle: int64(roundSettle)})}
+		Series: rounds.New(rounds.Options{World: world, Endless: k.Endless, MaxWait: int64(k.MaxWait), Settle: int64(roundSettle), Spread: int64(roundSpread)})}
 	gr.series = append(gr.series, s)
 	return s
 }
@@ -127,6 +131,7 @@ func (gr *group) checkRounds() {
 		s.due = false
 		s.leavers()
 		d, at := s.Decide(int64(gr.now), s)
+		s.spreadRows(d.Through + 1)
 		for no := range s.told {
 			if w := s.member(no); w != nil && w.session() != 0 && s.told[no] != d && s.Reported(no) {
 				gr.ledger.moves(&w.holder) // it may have waited for this
@@ -142,6 +147,21 @@ func (gr *group) checkRounds() {
 		gr.roundsAt = wake
 		gr.timers.push(timer{at: wake, kind: timerRounds})
 	}
+}
+
+// spreadRows begins to spread the rows of a round that will be closed short, once.
+func (s *series) spreadRows(round uint32) {
+	if !s.Short() || s.spread >= round {
+		return
+	}
+	s.spread = round
+	var ranks []*holder
+	for no := range s.told {
+		if w := s.member(no); w != nil {
+			ranks = append(ranks, &w.holder)
+		}
+	}
+	s.gr.ledger.level(s.ds, ranks, s.gr.now+roundSpread)
 }
 
 // leavers ends a series that a rank has left before its end.

@@ -34,6 +34,10 @@ func (v *victim) finish() float64 { return float64(v.backlog) / v.rate }
 // or that lead in more partitions than the process that waits.
 func (lg *ledger) scan(d *dataset) {
 	d.nextScan = lg.now + scanPeriod
+	if lg.leveling(d) {
+		lg.watchSteal(d, d.levelUntil)
+		return
+	}
 	whole := lg.standing(d, nil)
 	if d.waiting.Len() == 0 || d.leases == 0 || d.opt.Strict || !whole.why.grants() {
 		return
@@ -183,6 +187,7 @@ func (lg *ledger) stealAnswer(a *speaker, k *StealAnswer) {
 func (lg *ledger) scanDue(d *dataset, at Time) {
 	if d.scanAt == at && d.state != removed {
 		d.scanAt = 0
+		lg.leveled(d)
 		lg.scan(d)
 	}
 }

@@ -1,6 +1,7 @@
 package shardsvc
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/headrace/headrace/sources"
@@ -11,7 +12,7 @@ import (
 // asserts both parts from the process's step file, tells what was stepped, and that the
 // process has ended. Nothing of it comes again, also after another restart of the master.
 func TestStepsOfALeaseWithTwoTokensCountWhenTheNextAgentTellsThem(t *testing.T) {
-	for _, heard := range []int64{0, 30, 50} { // of the first part, by acks of the agent that died
+	for _, heard := range []int64{0, 30, 50, 60, 80, 90, 100} { // by acks of the agent that died, and not by the process
 		w := newWorld(t, Config{Job: "j", Model: Shared})
 		w.step(&ApplyDataset{ID: 1, Name: "d", Options: Options{Passes: 1, Initial: 100, Min: 100, Max: 100, Target: Second, Unit: sources.Records}})
 		w.step(&AddPartition{Dataset: 1, Number: 1, Identity: "a"})
@@ -47,12 +48,15 @@ func TestStepsOfALeaseWithTwoTokensCountWhenTheNextAgentTellsThem(t *testing.T) 
 			w.step(&Message{Session: 1, Acks: []Ack{{Token: second, Prefix: heard, Step: 1}}})
 		}
 
-		w.step(&Message{Session: 2, Hello: &Hello{Agent: "a", Incarnation: 2}, Joins: join(2), Held: []Held{held(first, 2, 0, 50), held(second, 2, 50, 100)}})
+		claims := []Held{held(first, 2, 0, 50), held(second, 2, 50, 100)}
+		for incarnation := uint64(2); incarnation < 4; incarnation++ { // the first of the two ends before its acks leave
+			w.step(&Message{Session: Session(incarnation), Hello: &Hello{Agent: "a", Incarnation: incarnation}, Joins: join(2), Held: slices.Clone(claims)})
+		}
 		parts := now()
 		if len(parts) != 2 {
 			t.Fatalf("heard %d: %+v", heard, parts)
 		}
-		w.step(&Message{Session: 2, Acks: []Ack{{Token: parts[0].Token, Prefix: 50, Step: 2}, {Token: parts[1].Token, Prefix: 80, Step: 3}, {Token: parts[1].Token, Prefix: 100, Step: 4}},
+		w.step(&Message{Session: 3, Acks: []Ack{{Token: parts[0].Token, Prefix: 50, Step: 2}, {Token: parts[1].Token, Prefix: 80, Step: 3}, {Token: parts[1].Token, Prefix: 100, Step: 4}},
 			Steps: []StepReport{{Worker: 2, Step: 4}}, Leaves: []Leave{{Worker: 2, Ended: true}}})
 		for range 2 {
 			if d, _ := w.core.Dataset(1); d.Counts.Acked != 100 || d.Counts.Pending != 0 {

@@ -55,9 +55,9 @@ func decodeJob(b []byte) (v jobValue, err error) {
 }
 
 // datasetVersion 2 has GoOnAfterLoss, 3 virtual ranks, 4 Resume, 5 the limits of bad
-// records. It is written only where one is set, so that an older binary still opens the
-// rest.
-const datasetVersion = 5
+// records, 6 Isolate. The last two are written only where one is set, so that an older
+// binary still opens the rest.
+const datasetVersion = 6
 
 // datasetValue is `d`.
 type datasetValue struct {
@@ -69,10 +69,13 @@ type datasetValue struct {
 
 func (v *datasetValue) append(b []byte) []byte {
 	limits := v.opt.MaxBad != 0 || v.opt.MaxBadShare != 0
-	if version := byte(datasetVersion); limits {
-		b = append(b, version)
-	} else {
+	switch version := byte(datasetVersion); {
+	case v.opt.Isolate:
+		b, limits = append(b, version), true
+	case limits:
 		b = append(b, version-1)
+	default:
+		b = append(b, version-2)
 	}
 	b = appendString(b, v.name)
 	b = appendString(b, v.reason)
@@ -88,6 +91,9 @@ func (v *datasetValue) append(b []byte) []byte {
 	b = appendBool(appendUint(b, v.opt.VirtualRanks), v.opt.InOrder)
 	if b = appendUint(b, uint32(v.opt.Resume)); limits {
 		b = appendInt(appendInt(b, v.opt.MaxBad), v.opt.MaxBadShare)
+	}
+	if v.opt.Isolate {
+		b = appendBool(b, true)
 	}
 	return b
 }
@@ -112,6 +118,7 @@ func decodeDataset(b []byte) (v datasetValue, err error) {
 	if version >= 5 {
 		v.opt.MaxBad, v.opt.MaxBadShare = d.int(), d.int()
 	}
+	v.opt.Isolate = version >= 6 && d.bool()
 	if err := d.done(); err != nil {
 		return v, err
 	}

@@ -2,6 +2,7 @@ package shardsvc
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/headrace/headrace/shardsvc/cut"
 )
@@ -96,7 +97,7 @@ func (lg *ledger) carveVirtual(d *dataset, r *request) *lease {
 	if p == nil {
 		return nil
 	}
-	l := lg.carveFrom(p, r.w, lg.size(d, r.w))
+	l := lg.carveFrom(p, r.w, lg.size(d, r.w), math.MaxInt64)
 	lg.changed(p)
 	return l
 }

@@ -257,6 +257,9 @@ func (gr *group) leave(a *agent, k *Leave) {
 		gr.drop(w, left, untouched, "left")
 	case k.Ended || gr.kind.leaveIsEnd():
 		gr.workerLost(w, "ended")
+		if k.Crash != nil {
+			gr.ledger.suspect(k.Crash)
+		}
 	default:
 		gr.detach(w, gr.now+gr.cfg.SessionTTL)
 		w.leftTo = a.incarnation

@@ -115,6 +115,8 @@ func (r Reply) text(pieces []Piece) string {
 		fmt.Fprintf(&b, " generation=%d epoch=%d step=%d again=%d", r.Generation, r.Epoch, r.Step, r.Units)
 	case ReplyAck:
 		fmt.Fprintf(&b, "ack %s prefix=%d %s", tok(r.Token), r.Prefix, [...]string{"durable", "STALE", "INVALID"}[r.Code])
+	case ReplyRound:
+		fmt.Fprintf(&b, "round w=%d through=%d last=%v close=%d", r.Worker, r.Round.Through, r.Round.Last, r.Round.Close)
 	case ReplySteal:
 		fmt.Fprintf(&b, "steal? %s at=%d", tok(r.Token), r.At)
 	case ReplyRevoke:

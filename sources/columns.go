@@ -1,6 +1,6 @@
 package sources
 
-// ValueKind is what the values of a Column are.
+// ValueKind is the type of a Column's values.
 type ValueKind uint8
 
 const (
@@ -12,44 +12,44 @@ const (
 	BytesValues // of any length
 )
 
-// Size is the bytes of one value; 0 for BytesValues.
+// Size returns the bytes of one value; 0 for BytesValues.
 func (k ValueKind) Size() int {
 	return [...]int{BoolValues: 1, Int32Values: 4, Int64Values: 8, Float32Values: 4, Float64Values: 8, BytesValues: 0}[k]
 }
 
-// Column is one field of the rows of a Batch, where a source's records are rows of
-// columns (Parquet) and not bytes. A slot is a place for a value: a row has one, or of a
-// list any number.
+// Column is one field of the rows of a Batch, for sources whose records are rows of columns
+// (Parquet) and not bytes. A slot is a place for a value. A row has one slot; in a list it
+// has any number.
 type Column struct {
 	Path string // as the spec writes it
 	Kind ValueKind
-	// TicksPerSecond: the values are times since 1970 in such ticks; PerDay: they are days;
-	// 0: they are no times.
+	// TicksPerSecond is set if the values are times: ticks since 1970. PerDay: they are days
+	// since 1970. 0: they are not times.
 	TicksPerSecond int64
 
-	Ends  []int32 // of a list: row i has the slots [Ends[i-1], Ends[i]); nil: one slot a row
-	Valid []byte  // by slot, 0: null, which has no value; nil: all have one
+	Ends  []int32 // in a list, row i has the slots [Ends[i-1], Ends[i]); nil: one slot a row
+	Valid []byte  // by slot; 0 is null, which has no value; nil: no slot is null
 
-	// Values of the slots that are not null, one behind the other. Of BytesValues value i
-	// is Values[Offsets[i]:Offsets[i+1]].
+	// Values has the values of the slots that are not null, one after another. With
+	// BytesValues, value i is Values[Offsets[i]:Offsets[i+1]].
 	Values  []byte
 	Offsets []int32
-	// Dict is not nil: value i is entry Entries[i] of it instead.
+	// If Dict is not nil, value i is its entry Entries[i] instead.
 	Dict    *Dictionary
 	Entries []uint32
 
-	List   bool // Ends counts, even when there is no row
+	List   bool // the column is a list, also if it has no row and Ends is empty
 	Absent bool // the file has no such field: every row is null, and nothing above is set
 }
 
-// PerDay is Column.TicksPerSecond of dates.
+// PerDay is Column.TicksPerSecond for dates.
 const PerDay = -1
 
-// Dictionary is the distinct values of a piece of a column. It is never changed.
+// Dictionary has the distinct values of a piece of a column. It never changes.
 type Dictionary struct {
 	Len     int
 	Values  []byte
-	Offsets []int32 // of BytesValues: Len+1
+	Offsets []int32 // only of BytesValues; Len+1 of them
 }
 
 // Reset empties the column and keeps its memory.

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Truncated: the source has deleted what was asked for. Lost is the exact range.
+// Truncated means that the source has deleted records that were asked for. Lost is their
+// exact range.
 type Truncated struct {
 	Lost Range
 	Name string // segment's name for people
@@ -18,8 +19,8 @@ func (e *Truncated) Error() string {
 }
 func (e *Truncated) Unwrap() error { return e.Err }
 
-// Changed: what is there now is not what was planned (a file was rewritten, a
-// topic was made again).
+// Changed means that the source has other data now than when it was planned: a file was
+// rewritten, a topic was made again.
 type Changed struct {
 	Range Range // empty: all of it, as far as is known
 	Name  string
@@ -34,12 +35,13 @@ func (e *Changed) Error() string {
 		e.Name, e.What, e.Range.Start, e.Range.End)
 }
 
-// Diverged: from Head on, which is below what was planned, the source has other records
-// than those that it told, or none yet. So a position no longer says which record it is
-// of, and no cut could be exact: a dataset stops, whatever its on_loss says.
+// Diverged means that the source took back records from Head on, which is below what was
+// planned. It has other records at these positions, or none yet. So a position no longer
+// says which record it means, and no cut could be exact: the dataset stops, whatever its
+// on_loss says.
 type Diverged struct {
 	Range Range
-	Name  string // of the segment, or the partition, for people; empty: its identity
+	Name  string // of the segment or partition, for people; empty: the partition's identity
 	Head  int64
 }
 
@@ -50,7 +52,7 @@ func (e *Diverged) Error() string {
 		cmp.Or(e.Name, string(e.Range.Partition)), e.Head, e.Range.End, e.Range.Segment, e.Head)
 }
 
-// Temporary: worth another try after Backoff.
+// Temporary means that another try after Backoff may succeed.
 type Temporary struct {
 	Err     error
 	Backoff time.Duration
@@ -59,7 +61,7 @@ type Temporary struct {
 func (e *Temporary) Error() string { return e.Err.Error() }
 func (e *Temporary) Unwrap() error { return e.Err }
 
-// TooLarge: one record is longer than the limit.
+// TooLarge means that one record is longer than max_record.
 type TooLarge struct {
 	Partition PartitionID
 	Position  Position
@@ -72,7 +74,7 @@ func (e *TooLarge) Error() string {
 	return fmt.Sprintf("the record at %s offset %d is longer than max_record %d bytes: raise max_record in the spec, apply it and resume the dataset", e.Name, e.Position.Offset, e.Limit)
 }
 
-// Malformed: the bytes at a position cannot be split into records.
+// Malformed means that the bytes at a position cannot be split into records.
 type Malformed struct {
 	Partition PartitionID
 	Position  Position

@@ -16,12 +16,19 @@ type Kind struct {
 	// then, and the next one begins (a Pulsar ledger rolls over). Where it is false, a
 	// partition that grows has one segment for good.
 	Rolls bool
+	// Numbers: the numbers of segments are the source's own count while it is open. If the
+	// ledger takes over those of a restored checkpoint, the source must be opened again.
+	Numbers bool
 	// Pushed: records are pushed to the master, which appends sealed segments by itself.
 	// Discovery lists its partitions and no segments.
 	Pushed bool
 	// HeadsEvery: how often the heads of partitions that grow are looked for, where no
 	// setting of the master says it; 0: the master's own default.
 	HeadsEvery time.Duration
+
+	// Paths: each segment lies in a file, and Segment.Name is the file's path below the
+	// root. Columns may take values from it.
+	Paths bool
 
 	Commits   bool // its Source is a Committer
 	Retains   bool // its Source is a Retainer

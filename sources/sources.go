@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// PartitionID names one ordered sequence of records for good. It is the
-// identity of what is read, not of the place: a topic deleted and made again
-// has another PartitionID. It is printable and stable over restarts.
+// PartitionID names one ordered sequence of records for good. It identifies the data and not
+// the place: a topic that was deleted and made again has another PartitionID. It is
+// printable and the same after restarts.
 //
 //	files    files:<dataset name>
 //	kafka    kafka:<cluster id>/<topic id>/<number>
@@ -16,9 +16,9 @@ type PartitionID string
 // Position is a place in a partition: the record that begins there, or the end
 // of the range before it. Positions compare by Segment, then Offset.
 //
-// An offset is one integer. A source whose broker names a record by two numbers
-// inside a segment packs both into it, the higher one first: a message of a Pulsar
-// entry has entry<<20 | index. Offsets without a record are legal (see Batch.End).
+// An offset is one integer. If a broker names a record by two numbers inside a segment, the
+// source packs both into it, the more significant one first: a message of a Pulsar entry has
+// entry<<20 | index. Offsets without a record are legal (see Batch.End).
 type Position struct {
 	Segment int64 // 0, a Pulsar ledger, a file; numbered once, durably
 	Offset  int64 // in the source's unit: byte, row, offset, packed entry and index
@@ -57,11 +57,11 @@ type Segment struct {
 	Start   int64  `json:"start"`
 	End     int64  `json:"end"`
 	Sealed  bool   `json:"sealed"`            // End is final
-	Name    string `json:"name"`              // for people: a file's path, a ledger's number
+	Name    string `json:"name"`              // for people: a file's path (Kind.Paths), a ledger's number
 	Locator []byte `json:"locator,omitempty"` // opaque: opens the segment on any node; travels in every grant
 }
 
-// Bounds is what a source knows of one partition now.
+// Bounds says where a partition begins and ends now.
 type Bounds struct {
 	Partition PartitionID
 	Low, Head Position
@@ -73,7 +73,7 @@ type Bounds struct {
 // Source is one place that records live in, opened for one dataset.
 // Implementations are safe for concurrent use.
 type Source interface {
-	// Partitions lists what there is; the list may grow.
+	// Partitions lists the partitions. The list may grow.
 	Partitions(ctx context.Context) ([]PartitionID, error)
 
 	// Bounds answers for each asked partition, in order.
@@ -81,8 +81,8 @@ type Source interface {
 
 	// Segments lists at most max segments of p with ID > after (use -1 for the
 	// first), in order of ID. Fewer than max means: no more for now. An ID, once
-	// listed, always means the same segment; an implementation that numbers
-	// segments itself (files) is handed what was numbered before by its opener.
+	// listed, always means the same segment. An implementation that numbers segments
+	// itself (files) gets the segments that were numbered before when it is opened.
 	Segments(ctx context.Context, p PartitionID, after int64, max int) ([]Segment, error)
 
 	// Open reads the records that begin in r, starting at from (>= r.Start).
@@ -108,11 +108,11 @@ type Cursor interface {
 type Batch struct {
 	Arena []byte
 	Recs  []Record
-	// End is the position after the last record and after any positions behind
-	// it that hold no record: what an ack of the whole batch may say.
+	// End is the position after the last record and after all positions without a record
+	// that follow it. An ack of the whole batch has this prefix.
 	End int64
-	// Columns are the fields of the records, where these are rows of columns: record i is
-	// row i of each. Such records have no value, and Arena is empty.
+	// Columns has the fields of records that are rows of columns: record i is row i of each.
+	// Such records have no value, and Arena is empty.
 	Columns []Column
 }
 
@@ -123,7 +123,7 @@ func (b *Batch) Reset() { b.Arena, b.Recs, b.End = b.Arena[:0], b.Recs[:0], 0 }
 // in the arena.
 type Record struct {
 	Offset     int64 // where it begins
-	Next       int64 // where the next one begins: an ack of this record says Next
+	Next       int64 // where the next one begins: an ack up to this record has the prefix Next
 	Key, Value [2]int32
 	Time       int64 // ms since the epoch, or 0
 	Headers    []Header
@@ -142,8 +142,8 @@ type Mark struct {
 
 // Poster is implemented by sources that can write dead letters to a topic of their broker.
 type Poster interface {
-	// Post returns when the broker has all values durably, each with the key of its place
-	// in the list. After an error some of them may be there.
+	// Post returns when the broker has all values durably; value i has key i. After an
+	// error the broker may have some of them.
 	Post(ctx context.Context, topic string, keys, values [][]byte) error
 }
 
@@ -151,54 +151,55 @@ type Poster interface {
 type Committer interface {
 	// Commit tells the broker our progress: all records below each mark are in a bound
 	// checkpoint. It reads back what the broker keeps, and returns nil only if that is
-	// the mark. What the broker has already does not go back, unless Mark.Back says so.
+	// the mark. It writes no older mark than the broker has, unless Mark.Back is set.
 	Commit(ctx context.Context, marks []Mark) error
 }
 
-// Retainer is implemented by sources whose broker deletes what no reader needs, and
-// keeps what a reader has asked it to keep.
+// Retainer is implemented by sources whose broker deletes records that no reader needs, and
+// keeps those that a reader has asked it to keep.
 type Retainer interface {
-	// Begin makes the broker keep these partitions from where the dataset begins to
-	// read them. It is called before their segments are listed for the first time, and
-	// again after each start of a master: what is kept already stays as it is.
+	// Begin makes the broker keep these partitions from where the dataset begins to read
+	// them. It is called before their segments are listed for the first time, and again
+	// after each start of a master. If the broker keeps a partition already, nothing
+	// changes.
 	Begin(ctx context.Context, parts []PartitionID) error
-	// Retain says that nothing below each mark is needed any more: the mark is that of
-	// the oldest kept checkpoint. It reads back what the broker keeps, and returns nil
-	// only if all from the mark on is kept. A mark may go back, where Mark.Back says so;
-	// what was deleted meanwhile stays deleted.
+	// Retain says that nothing below each mark is needed any more; the mark is that of the
+	// oldest kept checkpoint. It reads back what the broker keeps, and returns nil only if
+	// the broker keeps everything from the mark on. A mark goes back only if Mark.Back is
+	// set; records that were deleted before that stay deleted.
 	Retain(ctx context.Context, marks []Mark) error
-	// Release ends what Begin and Commit made at the broker: the dataset is deleted.
-	// Nothing there to end is no error.
+	// Release removes what Begin and Commit made at the broker, because the dataset is
+	// deleted. It is no error if there is nothing to remove.
 	Release(ctx context.Context) error
 }
 
-// Tailing is implemented by cursors of segments that grow. Their Next waits at
-// head for records: a range may end ahead of it.
+// Tailing is implemented by cursors of segments that grow. A range may end ahead of head;
+// Next then waits at head for records.
 type Tailing interface {
-	// OnHead has f called, from within Next, with the head that each answer of the
-	// source tells. Call it before the first Next.
+	// OnHead sets a function that Next calls with the head in each answer of the source.
+	// Call OnHead before the first Next.
 	OnHead(f func(head int64))
 }
 
-// Namer is implemented by sources whose partitions are called by another name than
-// their identity: a topic's, not its id.
+// Namer is implemented by sources whose partitions have a name for people that differs from
+// their identity: a topic's name, not its id.
 type Namer interface {
-	// PartitionName is what people call a partition that Partitions has listed.
+	// PartitionName returns the name of a partition that Partitions has listed.
 	PartitionName(p PartitionID) string
 }
 
 // Joiner is implemented by sources whose partitions may grow in number while they
 // are read.
 type Joiner interface {
-	// Joined says of partitions that they were not there when the dataset was first
-	// listed: nothing of them was ever left out, wherever the others begin.
+	// Joined says that these partitions did not exist when the dataset was first listed.
+	// They are read from their beginning, wherever the others begin.
 	Joined(parts []PartitionID)
 }
 
 // Headed is implemented by cursors of sources whose segments begin with a line
 // that names the fields (files with decode.header).
 type Headed interface {
-	// Header is that line without its line end, valid as long as the cursor; nil
-	// when there is none. Segments of one source may have different ones.
+	// Header returns that line without its line end; nil if there is none. It is valid as
+	// long as the cursor. Segments of one source may have different lines.
 	Header() []byte
 }

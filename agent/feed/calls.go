@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"path/filepath"
 	"strings"
 
 	"github.com/headrace/headrace/agent/hold"
 	pb "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/flashckpt/manifest"
 	"github.com/headrace/headrace/internal/frame"
 )
 
@@ -52,6 +52,10 @@ func (t *trainer) call(payload []byte) error {
 		t.persist(&v)
 		return nil
 	}
+	if v.Call == frame.CallStored {
+		t.stored(&v)
+		return nil
+	}
 	c, err := callProto(t.number, &v)
 	if err == nil {
 		if a := t.srv.cfg.Desk.Do(&hold.Call{Call: c}); a.Invalid != "" {
@@ -66,7 +70,7 @@ func (t *trainer) call(payload []byte) error {
 
 func callProto(worker uint32, v *frame.Call) (*pb.CutCall, error) {
 	c := &pb.CutCall{Worker: worker, Id: v.ID}
-	if v.Path != "" && !filepath.IsAbs(v.Path) {
+	if v.Path != "" && !manifest.Absolute(v.Path) {
 		return nil, fmt.Errorf("path %q of the manifest is not absolute", v.Path)
 	}
 	if v.Cut == 0 && v.Call != frame.CallRestore {
@@ -101,13 +105,16 @@ func callProto(worker uint32, v *frame.Call) (*pb.CutCall, error) {
 		case bytes.Equal(body, []byte("null")):
 			body = nil
 		}
-		r := &pb.Restore{Mode: mode, Body: bytes.Clone(body), Path: v.Path, After: v.After, Memory: v.Memory, WaitedMs: v.WaitedMS}
+		r := &pb.Restore{Mode: mode, Body: bytes.Clone(body), Path: v.Path, After: v.After, Memory: v.Memory, WaitedMs: v.WaitedMS, Tells: v.Tells}
 		for _, f := range v.Failed {
 			r.Failed = append(r.Failed, uint64(f))
 		}
+		for _, f := range v.Readable {
+			r.Readable = append(r.Readable, uint64(f))
+		}
 		c.Call = &pb.CutCall_Restore{Restore: r}
 	default:
-		return nil, fmt.Errorf("call %q: it is ask, pause, bind, drop, restore or persist", v.Call)
+		return nil, fmt.Errorf("call %q: it is ask, pause, bind, drop, restore, persist or stored", v.Call)
 	}
 	return c, nil
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/headrace/headrace/internal/frame"
 )
 
-// first reads the first message of a connection: HELLO or ATTACH.
+// first reads the first message of a connection: HELLO, ATTACH or ENDED.
 func (s *Server) first(c *net.UnixConn, cred *unix.Ucred) error {
 	var buf []byte
 	h, payload, err := frame.ReadControl(c, &buf)
@@ -33,6 +33,13 @@ func (s *Server) first(c *net.UnixConn, cred *unix.Ucred) error {
 			return s.refuse(c, 0, wireError(err))
 		}
 		return s.control(c, cred, hello)
+	case frame.TypeEnded:
+		ended, err := frame.Decode[frame.Ended](h.Type, payload)
+		if err != nil {
+			return s.refuse(c, 0, wireError(err))
+		}
+		s.fates.say(ended.Group, ended.Crash)
+		return nil
 	case frame.TypeAttach:
 		attach, err := frame.Decode[frame.Attach](h.Type, payload)
 		if err != nil {
@@ -73,6 +80,9 @@ func (s *Server) control(c *net.UnixConn, cred *unix.Ucred, hello frame.Hello) e
 	t := &trainer{
 		srv: s, hello: hello, cred: cred, proc: proc, conn: c, out: newOutbox(),
 		joined: make(chan hold.Joined, 1), ctx: ctx, streams: map[uint32]*stream{},
+	}
+	if group, err := unix.Getpgid(int(cred.Pid)); err == nil {
+		t.group = group
 	}
 	resume, err := t.resume(ctx, hello.Resume)
 	if err != nil {
@@ -279,6 +289,7 @@ func (t *trainer) step(number uint32, payload []byte) error {
 	if a := t.srv.cfg.Desk.Do(ev); a.Invalid != "" {
 		return invalid(a.Invalid, "steps grow, and only delivered batches can be stepped")
 	}
+	t.alone.steppedTo(st, &v)
 	return nil
 }
 

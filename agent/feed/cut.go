@@ -191,6 +191,9 @@ func (c *cutter) append(l *lease) {
 	if !c.bind(l) {
 		return
 	}
+	if c.w != nil && l.singly() && c.w.b.Rows() > 0 {
+		c.seal(c.w.b.Rows())
+	}
 	if c.w == nil {
 		c.w = c.st.fresh()
 	}
@@ -208,8 +211,15 @@ func (c *cutter) append(l *lease) {
 		c.skipChunk(l)
 		return
 	}
+	if l.convicted() {
+		c.leaveOut(l, "", "crash", crashReason)
+		return
+	}
 	rows := b.Rows()
 	room := c.st.rows - rows%c.st.rows
+	if l.singly() {
+		room = 1
+	}
 	whole := c.chunk.batch.Recs
 	c.chunk.batch.Recs = recs[:stop]
 	n, err := c.dec.Append(b, c.chunk.batch, c.at, rows+room)
@@ -225,7 +235,11 @@ func (c *cutter) append(l *lease) {
 	if added := b.Rows() - rows; added > 0 && rows%c.st.rows == 0 {
 		c.partial = time.Now()
 	}
-	if b.Rows() > rows && b.Rows()%c.st.rows == 0 {
+	switch {
+	case b.Rows() > rows && l.singly():
+		c.w.single = true
+		c.seal(b.Rows())
+	case b.Rows() > rows && b.Rows()%c.st.rows == 0:
 		c.batchFull()
 	}
 	if c.at >= len(recs) {
@@ -233,8 +247,19 @@ func (c *cutter) append(l *lease) {
 	}
 }
 
-// bind chooses the decoder for the file's header.
+// bind chooses the decoder for the file's header, and tells it the file's path.
 func (c *cutter) bind(l *lease) bool {
+	if !c.bindHeader(l) {
+		return false
+	}
+	if err := c.dec.In(l.grant.Pieces[c.chunk.piece].Name); err != nil {
+		c.fail(l, l.read, c.chunk.piece, err)
+		return false
+	}
+	return true
+}
+
+func (c *cutter) bindHeader(l *lease) bool {
 	if c.dec != nil && c.chunk.header == nil {
 		return true
 	}

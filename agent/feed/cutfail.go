@@ -24,7 +24,10 @@ func (c *cutter) badRecord(l *lease, err error) {
 	}
 	c.tellErrors()
 	if bad, ok := errors.AsType[*decode.Error](err); ok && c.st.ds.Spec.Skips() {
-		c.leaveOut(l, bad)
+		srv := c.st.t.srv
+		srv.cfg.Metrics.decodeErrors(bad.Column, 1)
+		c.st.t.decodeErrors(1, bad.Column)
+		c.leaveOut(l, bad.Column, "decode", bad.Error())
 		return
 	}
 	p := l.grant.Pieces[c.chunk.piece]
@@ -38,20 +41,18 @@ const (
 	badKeyBytes   = 4 << 10
 )
 
-// leaveOut reports a record that cannot be decoded to the master, which excludes it and
-// grants the rest of the lease anew.
-func (c *cutter) leaveOut(l *lease, err *decode.Error) {
+// leaveOut reports the next record as bad to the master, which excludes it and grants the
+// rest of the lease anew.
+func (c *cutter) leaveOut(l *lease, column, kind, reason string) {
 	st, srv := c.st, c.st.t.srv
 	p, rec, arena := l.grant.Pieces[c.chunk.piece], &c.chunk.batch.Recs[c.at], c.chunk.batch.Arena
-	srv.cfg.Logger.Warn("a record is bad and left out", "dataset", st.ds.Name, "segment", p.Name, "offset", rec.Offset, "column", err.Column, "error", err.Error())
-	srv.cfg.Metrics.decodeErrors(err.Column, 1)
-	st.t.decodeErrors(1, err.Column)
+	srv.cfg.Logger.Warn("a record is bad and left out", "dataset", st.ds.Name, "segment", p.Name, "offset", rec.Offset, "column", column, "error", reason)
 	value, key := arena[rec.Value[0]:rec.Value[1]], arena[rec.Key[0]:rec.Key[1]]
-	bad := &pb.BadRecord{Segment: p.Segment, Start: rec.Offset, End: rec.Next, Column: err.Column, Kind: "decode", Reason: err.Error(),
+	bad := &pb.BadRecord{Segment: p.Segment, Start: rec.Offset, End: rec.Next, Column: column, Kind: kind, Reason: reason,
 		Value: bytes.Clone(value[:min(len(value), badValueBytes)]), Key: bytes.Clone(key[:min(len(key), badKeyBytes)]), Size: int64(len(value))}
 	at := p.OrderStart + rec.Offset - p.Start
 	spec := st.ds.Spec
-	c.giveUp(l, &hold.Failed{Lease: l.id, At: at, Kind: "decode", Message: bad.Reason, Bad: []*pb.BadRecord{bad},
+	c.giveUp(l, &hold.Failed{Lease: l.id, At: at, Kind: kind, Message: reason, Bad: []*pb.BadRecord{bad},
 		Loose: spec.Order != "strict"})
 }
 

@@ -11,7 +11,7 @@
 // connection: one takes credits off the socket, one reads the source, one
 // decodes and cuts, one sends. The only lock that two of them share is
 // stream.mu; the Desk is never called under it. Lock order: the Desk's, then
-// Server.mu, then stream.mu.
+// Server.mu, then stream.mu, then alone.mu, then patience.mu.
 //
 //	server.go     the socket's life, accepting, Apply
 //	socket.go     where to listen, who may connect
@@ -21,7 +21,11 @@
 //	trainer.go    one trainer process: what is said to it, how it ends
 //	calls.go      questions about cuts
 //	persist.go    checkpoints in memory, to storage
+//	stored.go     checkpoints in a bucket, for trainers
 //	resume.go     what a returning trainer brings
+//	fate.go       how a process ended, as its parent says
+//	alone.go      records that may crash their trainer leave one by one
+//	patience.go   how long such a record waits for the step of another
 //	process.go    pidfds: exits noticed, processes ended
 //	data.go       ATTACH, CREDIT
 //	stream.go     one stream: its leases, queue and credit

@@ -93,6 +93,7 @@ type work struct {
 	runs   []run
 	rows   int // per batch
 	last   bool
+	single bool  // one record, which may crash its trainer
 	bytes  int64 // accounted for in the queue
 
 	times []frame.Times // of what each batch has of each run; nil: no row has a time

@@ -41,7 +41,7 @@ func (s *Server) persist(v *frame.Call) (path string, err error) {
 	}
 	ctx, cancel := context.WithCancel(s.stopped)
 	defer cancel()
-	if err := memory.Persist(ctx, memory.Direct{}, slot); err != nil {
+	if err := memory.Persist(ctx, s.cfg.Checkpoints.On(ctx, slot.About.Path, memory.Direct{}), slot); err != nil {
 		return "", err
 	}
 	return slot.About.Path, nil

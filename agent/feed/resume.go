@@ -26,7 +26,7 @@ func (t *trainer) resume(ctx context.Context, entries []frame.ResumeEntry) ([]ho
 			}
 			r.Rounds = st.rounds
 		}
-		st.delivered = e.Acked
+		st.delivered, st.stepped = e.Acked, e.Through
 		for _, b := range e.Batches {
 			rb := resumedBatch(b)
 			if !st.track { // delivered is acked
@@ -35,6 +35,7 @@ func (t *trainer) resume(ctx context.Context, entries []frame.ResumeEntry) ([]ho
 			r.Batches = append(r.Batches, rb)
 			st.delivered = b.Number
 		}
+		t.alone.left(st, st.delivered-min(st.delivered, st.stepped), false)
 		out = append(out, r)
 	}
 	return out, nil

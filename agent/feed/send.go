@@ -78,6 +78,9 @@ func (s *sender) next() (w *work, again time.Time, end bool) {
 		s.split = time.Time{}
 		return nil, time.Time{}, false
 	}
+	if again, ok := st.t.alone.mayLeave(st, w.single); !ok {
+		return nil, again, false
+	}
 	if credit < n {
 		// More credit is likely on its way; a trainer with a small window gets
 		// the part that it has room for.
@@ -121,6 +124,7 @@ func (s *sender) deliver(w *work) error {
 		st.credit -= batches
 		st.pace = a.Pace
 		s.sent(w)
+		st.t.alone.left(st, batches, w.single)
 	case hold.Untrusted:
 		st.blocked = true
 		st.recut = true

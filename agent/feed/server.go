@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/agent/hold"
+	"github.com/headrace/headrace/flashckpt/bucket"
 	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/internal/frame"
 	"github.com/headrace/headrace/sources"
@@ -63,6 +64,7 @@ type Config struct {
 	ShareFrom   int
 	Desk        Desk
 	Catalog     Catalog
+	Checkpoints *bucket.Places // those in buckets
 	Metrics     *Metrics
 	Logger      *slog.Logger
 }
@@ -86,6 +88,8 @@ type Server struct {
 	wg       sync.WaitGroup
 
 	stepFiles stepFiles
+	fates     fates
+	patience  patience
 
 	mu       sync.Mutex
 	trainers map[uint32]*trainer

@@ -60,6 +60,7 @@ type stream struct {
 	failed    bool
 	pace      float64 // batches per second, 0 unknown
 	delivered uint32
+	stepped   uint32      // guarded by trainer.alone
 	newest    hold.Lease  // of leases
 	closing   uint32      // with rounds: the batch to end where it is
 	round     frame.Round // with rounds: what the master has decided
@@ -128,6 +129,9 @@ func (t *trainer) newStream(ctx context.Context, number uint32, o frame.Open) (*
 	if taken {
 		ds.Close()
 		return nil, invalid(fmt.Sprintf("stream %d is open already", number), "number streams from 1 up")
+	}
+	if ds.Spec.Isolates() {
+		t.isolates.Store(true)
 	}
 	t.srv.streams.Add(1)
 	return st, nil

@@ -23,13 +23,16 @@ type trainer struct {
 	hello  frame.Hello
 	cred   *unix.Ucred
 	proc   *process // nil if the agent cannot see the process
+	group  int      // its process group; 0: unknown
+	alone  alone
 	conn   *net.UnixConn
 	out    *outbox
 	joined chan hold.Joined // answered once
 	ctx    context.Context  // of the control connection
 	wg     sync.WaitGroup   // OPENs under way, data connections
 
-	ttl atomic.Int64 // of the session, ns
+	ttl      atomic.Int64 // of the session, ns
+	isolates atomic.Bool  // it reads a dataset with on_crash: isolate
 
 	mu      sync.Mutex
 	streams map[uint32]*stream
@@ -187,10 +190,14 @@ func (t *trainer) kill(reason string) {
 func (t *trainer) depart(bye bool) {
 	number := t.number
 	gone := func(r pb.Leave_Reason, ended bool, detail string) {
+		crash := false
 		if ended {
 			t.srv.stepFiles.rest(t)
+			if crash = t.isolates.Load() && t.srv.fates.crashed(t.group); crash {
+				t.alone.crashed(&t.srv.patience)
+			}
 		}
-		t.srv.cfg.Desk.Do(&hold.Gone{Worker: number, Reason: r, Ended: ended, Detail: detail})
+		t.srv.cfg.Desk.Do(&hold.Gone{Worker: number, Reason: r, Ended: ended, Detail: detail, Crash: crash})
 	}
 	if bye {
 		gone(pb.Leave_CLOSED, false, "said goodbye")

@@ -27,6 +27,7 @@
 //	effects.go   what the shell has to do
 //	session.go   hello, echo, trust
 //	workers.go   join, resume, fence, leave
+//	crash.go     what a process that crashed had in hand
 //	leases.go    grant, steal, revoke, release, failure
 //	steps.go     delivered, stepped, acked, durable
 //	tally.go     the records in an ack; when acks fold

@@ -151,6 +151,7 @@ type Gone struct {
 	Reason pb.Leave_Reason
 	Ended  bool // its process is known to be gone
 	Detail string
+	Crash  bool // a signal that a crash raises has ended it
 }
 
 // Call: a trainer asks something about cuts (docs/CUTS.md). Ids grow per worker.

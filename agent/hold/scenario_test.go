@@ -88,7 +88,7 @@ func (s *scenario) run(t *testing.T, d *datadriven.TestData) string {
 		if d.HasArg("lost") {
 			return s.do(&hold.Gone{Worker: worker, Reason: pb.Leave_LOST})
 		}
-		return s.do(&hold.Gone{Worker: worker, Reason: pb.Leave_EXITED, Ended: true})
+		return s.do(&hold.Gone{Worker: worker, Reason: pb.Leave_EXITED, Ended: true, Crash: d.HasArg("crash")})
 	case "deliver":
 		ev := &hold.Deliver{Stream: id}
 		for line := range strings.Lines(d.Input) {
@@ -375,6 +375,9 @@ func sent(m *pb.AgentMessage, say func(string, ...any)) {
 	}
 	for _, l := range m.Leaves {
 		say("  leave worker %d %s ended=%v", l.Worker, l.Reason, l.Ended)
+		for _, s := range l.GetCrash().GetSuspects() {
+			say("    crashed with [%d, %d), alone=%v", s.Start, s.End, l.Crash.Alone)
+		}
 	}
 	for _, k := range m.Calls {
 		say("  call %d worker %d: ask cut %d step %d", k.Id, k.Worker, k.GetAsk().GetCut(), k.GetAsk().GetStep())

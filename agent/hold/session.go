@@ -9,10 +9,11 @@ import (
 	pb "github.com/headrace/headrace/api/headrace/v1"
 )
 
-// margin is what we give up before the master does: time to end processes.
+// margin is how much earlier than the master we give up a session. We need this time to end
+// processes.
 func margin(ttl time.Duration) time.Duration { return max(ttl/10, 20*time.Millisecond) }
 
-// connected says Hello: who we are, which workers we have, what we hold.
+// connected sends Hello. It names this agent, its workers and the leases that they hold.
 func (c *Core) connected() {
 	c.up, c.greeted, c.whole = true, false, false
 	clear(c.requests)
@@ -30,9 +31,9 @@ func (c *Core) connected() {
 		if w.state == gone && c.replaced(w) && c.model != "shared" && !w.ended {
 			c.dropAll(w, gone)
 		}
-		// One that has left is named as long as its acks or its Leave are not
-		// known to be processed: a new master waits for each process it knew.
-		// One that was never let in is not: it would replace whoever came since.
+		// Hello names a worker that has left until the master has processed its acks and its
+		// Leave, because a new master waits for each process that it knew. It does not name
+		// one that was never let in: that one would replace a process that came later.
 		claims := w.state == gone && w.answered && !c.replaced(w) && c.leaving(w)
 		for _, s := range w.streams {
 			s.requests = s.requests[:0]
@@ -49,8 +50,9 @@ func (c *Core) connected() {
 				})
 			}
 		}
-		// One that was not let in yet is named once Hello is answered: when it was made
-		// is measured by how fast our messages are, and Hello may have waited long.
+		// A worker that was not let in yet is named after Hello is answered. The master
+		// computes when it was made from the speed of our messages, and Hello may have
+		// waited long.
 		first := w.state == joining && w.join.Generation == 0 && !claims
 		if w.said = !first && (w.state != gone || claims); w.said {
 			m.Joins = append(m.Joins, w.joinNow())
@@ -58,13 +60,13 @@ func (c *Core) connected() {
 	}
 }
 
-// replaced: another process of w's rank is here. In `shared` what w has stepped
-// is in the model all the same, and is acked; in the other kinds its model is gone.
+// replaced says whether this agent has another process of w's rank. In `shared`, w's steps
+// are in the model all the same, so they are still acked. In the other kinds w's model is gone.
 func (c *Core) replaced(w *worker) bool {
 	return slices.ContainsFunc(c.workers, func(o *worker) bool { return o.join.Rank == w.join.Rank && o.state != gone })
 }
 
-// leaving: w's Leave is to be said again.
+// leaving says whether w's Leave must be sent again.
 func (c *Core) leaving(w *worker) bool {
 	return slices.ContainsFunc(c.unsure, func(u unsure) bool { return u.leave == w.leave })
 }
@@ -80,7 +82,7 @@ func (c *Core) received(m *pb.MasterMessage) {
 		return
 	}
 	if m.Hello != nil {
-		// Who was not let in is told why: that its leases are refused follows.
+		// A worker that was not let in is told why. Its leases are refused as a consequence.
 		for _, r := range m.Joins {
 			if r.Refused {
 				c.joinReply(r)
@@ -118,7 +120,7 @@ func (c *Core) received(m *pb.MasterMessage) {
 	for _, g := range m.Grants {
 		c.grant(g)
 	}
-	for i := range c.fx.Grants { // behind all of them: one may answer what another was told
+	for i := range c.fx.Grants { // after all other fields, because a grant may answer a request that they changed
 		if s := c.stream(c.fx.Grants[i].Stream); s != nil {
 			c.fx.Grants[i].Standing = s.standing
 		}
@@ -138,13 +140,16 @@ func (c *Core) received(m *pb.MasterMessage) {
 	c.dropStale()
 }
 
-// onHello takes the new tokens and says again what was not answered. An answer
-// without a protocol goes on where the last one ended: it has more about leases.
+// onHello takes the new tokens and sends again what was not answered. An answer without a
+// protocol continues the one before it: it has answers about more leases.
 func (c *Core) onHello(h *pb.HelloReply) {
 	more := h.Protocol == 0 && c.greeted
 	if !more {
 		c.greeted = true
 		c.job, c.model, c.ttl = h.Job, h.Model, time.Duration(h.SessionTtlMs)*time.Millisecond
+	}
+	if !more {
+		c.giveUpUnstepped()
 	}
 	n := min(len(h.Held), len(c.asserted))
 	asserted := c.asserted[:n]
@@ -157,7 +162,7 @@ func (c *Core) onHello(h *pb.HelloReply) {
 	}
 	if !more {
 		for _, w := range c.workers {
-			if w.reported = 0; !w.said && w.state != gone { // it came while Hello was on its way
+			if w.reported = 0; !w.said && w.state != gone { // it joined while Hello was under way
 				c.sayJoin(w)
 			}
 		}
@@ -169,9 +174,9 @@ func (c *Core) onHello(h *pb.HelloReply) {
 	}
 }
 
-// wholeHello: each lease has its token now, so acks leave. A step closes behind
-// its acks, and what is asked about it counts behind both: neither may overtake
-// acks of leases whose answer was still to come.
+// wholeHello runs when each lease has its new token. From now on acks are sent. The order is
+// acks, then the step that they belong to, then calls about that step. None of them may be
+// sent before the acks of leases whose answer had not come yet.
 func (c *Core) wholeHello() {
 	c.whole = true
 	for _, w := range c.workers {
@@ -199,8 +204,11 @@ func (c *Core) reasserted(l *lease, r *pb.HeldReply) {
 		c.fx.Tokens = append(c.fx.Tokens, Renamed{Stream: l.s.id, Lease: l.id, Token: t})
 	}
 	l.s.rounds.named(l.token)
+	if r.LeaseEnd < l.frontier && c.model == "shared" && l.s.w.state == gone {
+		l.clip(r.LeaseEnd) // the worker has left, so nobody is fenced, and what it stepped is in the model
+	}
 	if r.LeaseEnd < l.frontier {
-		// Delivered rows would be with others as well.
+		// The rows that were delivered may now be given to others as well.
 		c.refuse(l, "the master has given rows that were already delivered to others")
 		return
 	}
@@ -212,18 +220,46 @@ func (c *Core) reasserted(l *lease, r *pb.HeldReply) {
 	}
 }
 
-// shorterSince: while Hello was on its way, l was given up from its end of now on.
+// giveUpUnstepped is for trainers of a shared model that left before we knew the model's
+// kind. Others may have the rows that they had not stepped, because the agent before us has
+// told the master that they ended. The rows that they had stepped are in the model.
+func (c *Core) giveUpUnstepped() {
+	if c.model != "shared" {
+		return
+	}
+	for _, w := range slices.Clone(c.workers) {
+		c.giveBackAll(w)
+	}
+}
+
+// clip forgets that anything at or beyond end was delivered. Example: lease [100, 200) is
+// delivered to 160; after clip(150) it is delivered to 150.
+func (l *lease) clip(end int64) {
+	l.frontier, l.stepped = min(l.frontier, end), min(l.stepped, end)
+	n := 0
+	for n < len(l.acks) && l.acks[n].from < end {
+		n++
+	}
+	l.acks = l.acks[:n]
+	l.sent, l.said = min(l.sent, n), min(l.said, n)
+	if n > 0 && l.acks[n-1].prefix > end { // its tally includes records beyond end
+		l.acks[n-1] = ack{from: l.acks[n-1].from, prefix: end, step: l.acks[n-1].step}
+	}
+}
+
+// shorterSince handles a lease that became shorter while Hello was under way: it gives up
+// everything from the lease's present end on.
 func (c *Core) shorterSince(l *lease, r *pb.HeldReply) {
 	if r.Refused || l.end >= r.LeaseEnd || !l.dead && slices.ContainsFunc(c.unsure, func(u unsure) bool { return u.lease == l }) {
-		return // a failure says it itself
+		return // the failure that is sent gives it up
 	}
 	m := c.message()
 	m.Releases = append(m.Releases, &pb.Release{Token: r.Token, Prefix: max(l.end, r.Prefix), Reason: "given up while the session began"})
 }
 
-// unname forgets l's token, unless it is another lease's by now: one lease that a
-// trainer brings by several tokens of it comes back in parts, one of which may
-// have got the token by which another part was claimed.
+// unname forgets l's token, unless another lease has it by now. A trainer may claim one lease
+// by several of its tokens, t1 and t2. It then comes back in parts, and the part that was
+// claimed by t1 may have got t2.
 func (c *Core) unname(l *lease) {
 	if c.byToken[l.token] == l {
 		delete(c.byToken, l.token)
@@ -248,7 +284,8 @@ func (c *Core) sayAgain() {
 	}
 }
 
-// echoed: the master has processed what we sent at echo; trust grows from there.
+// echoed notes that the master has processed what we sent at the time echo. The session is
+// good for one TTL from that time.
 func (c *Core) echoed(echo Time) {
 	if echo <= 0 || echo > c.now {
 		return
@@ -277,8 +314,8 @@ func (c *Core) echoed(echo Time) {
 	c.unsure = kept
 }
 
-// owed: acks of a worker that has left are not answered. A new master would be
-// told of it again, and then that it has left.
+// owed says whether acks of a worker that has left are not answered yet. A new master is then
+// told of the worker again, and after that of its end.
 func (c *Core) owed(number uint32) bool {
 	w := c.byNumber[number]
 	return w != nil && c.claims(w)
@@ -302,10 +339,10 @@ func (c *Core) distrust() {
 	}
 }
 
-// ping tells a trainer how long the session is good. Of a shared model's rows it
-// goes by what it was told last, should we stand still from then on: so who hears
-// that the session is over has none in hand, and gets none before it has heard of
-// the next one; and who is being ended hears nothing more.
+// ping tells a trainer how long the session is good. If this agent then stands still, a
+// trainer of a shared model relies on the last ping that it got. So a trainer is told that the
+// session is over only when it has no rows in hand, and it gets no rows before it is told of
+// the next session. A trainer that is being ended is told nothing more.
 func (c *Core) ping(ev *Ping) {
 	c.distrust()
 	c.fx.Session = c.SessionLeft(c.now)
@@ -319,7 +356,7 @@ func (c *Core) ping(ev *Ping) {
 	w.doubts = over
 }
 
-// inHand: the worker has rows that were delivered and are not stepped.
+// inHand says whether the worker has rows that were delivered and are not stepped.
 func (c *Core) inHand(w *worker) bool {
 	for _, s := range w.streams {
 		for _, l := range s.leases {

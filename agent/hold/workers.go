@@ -217,11 +217,14 @@ func (c *Core) onGone(ev *Gone) {
 		}
 	}
 	unknown := w.state == joining && !w.said
+	if ev.Crash {
+		leave.Crash = w.inHand()
+	}
 	w.state, w.leave = gone, leave
 	w.calls = nil // nobody is there to be answered
 	c.unsure = append(c.unsure, unsure{at: c.unsureAt(), leave: leave})
 	for _, s := range slices.Clone(w.streams) {
-		if c.model == "shared" {
+		if c.model == "shared" || w.ended {
 			c.closeStream(s, "")
 		} else {
 			c.stopStream(s)

@@ -25,7 +25,7 @@ func seal(b []byte) {
 		copy(b[at+24:at+32], b[at:])
 	}
 	_, oldest, _ := mark(b[durableAt:])
-	for at, n := uint64(oldest), 0; at > 0 && at+frameBytes <= uint64(len(b)) && n < 100; n++ {
+	for at, n := uint64(oldest), 0; at > 0 && at < uint64(len(b)) && at+frameBytes <= uint64(len(b)) && n < 100; n++ {
 		f := b[at:]
 		size := binary.LittleEndian.Uint32(f[4:])
 		if size < frameBytes || uint64(size) > uint64(len(f)) {

@@ -18,35 +18,35 @@ func backoff(n int) time.Duration {
 	return min(30*time.Second, time.Second<<min(n-2, 10))
 }
 
-// failures counts the failures in a row of a rank, or of the group. A trainer that was
+// failures counts the failures in a row of a local rank, or of the group (-1). A trainer that was
 // killed by a signal did not fail: its next start needs no pause.
-func (g *group) failures(rank int, w *worker) {
+func (g *group) failures(local int, w *worker) {
 	if time.Since(w.started) >= soon || w.end.Signal != 0 {
-		g.quick[rank] = 0
+		g.quick[local] = 0
 	}
 	if w.end.Signal == 0 {
-		g.quick[rank]++
+		g.quick[local]++
 	}
 }
 
 // later starts what has failed so often now, or after its backoff.
-func (g *group) later(rank int, end End, start func() error) error {
-	pause := g.cfg.Backoff(g.quick[rank])
+func (g *group) later(local int, end End, start func() error) error {
+	pause := g.cfg.Backoff(g.quick[local])
 	if pause <= 0 {
 		return start()
 	}
-	g.cfg.Logger.Warn("it starts again after a pause, because it has failed several times in a row", "rank", rank, "pause", pause)
+	g.cfg.Logger.Warn("it starts again after a pause, because it has failed several times in a row", "task", end.Task, "pause", pause)
 	w := &wait{end: end}
 	w.timer = time.AfterFunc(pause, func() {
 		g.due <- func() error {
-			if g.waiting[rank] != w {
+			if g.waiting[local] != w {
 				return nil // it was stopped meanwhile
 			}
-			delete(g.waiting, rank)
+			delete(g.waiting, local)
 			return start()
 		}
 	})
-	g.waiting[rank] = w
+	g.waiting[local] = w
 	return nil
 }
 

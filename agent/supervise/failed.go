@@ -11,7 +11,8 @@ import (
 
 // End is how one process ended.
 type End struct {
-	Rank, Attempt, PID int
+	Task               string         // "rank 2", or "worker 1" of a cluster
+	Rank, Attempt, PID int            // Rank -1: it trains nothing
 	Code               int            // exit status; -1 unknown
 	Signal             syscall.Signal // 0: it exited by itself
 	Stderr             []string       // last lines; none of the only worker of a node, whose output ends with them
@@ -30,7 +31,7 @@ func (e End) Status() string {
 }
 
 func (e End) String() string {
-	return fmt.Sprintf("rank %d (attempt %d, pid %d): %s", e.Rank, e.Attempt, e.PID, e.Status())
+	return fmt.Sprintf("%s (attempt %d, pid %d): %s", e.Task, e.Attempt, e.PID, e.Status())
 }
 
 // Failed says which ranks did not end well. The first of Ends failed first; the cause is
@@ -54,7 +55,7 @@ func (f *Failed) Error() string {
 		}
 	}
 	if len(f.Ends) > 0 && len(f.Ends[0].Stderr) > 0 {
-		fmt.Fprintf(&b, "\n  last lines of rank %d on stderr:", f.Ends[0].Rank)
+		fmt.Fprintf(&b, "\n  last lines of %s on stderr:", f.Ends[0].Task)
 		for _, l := range f.Ends[0].Stderr {
 			b.WriteString("\n    " + l)
 		}

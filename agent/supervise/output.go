@@ -2,7 +2,6 @@ package supervise
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"sync"
 )
@@ -25,7 +24,7 @@ func (o *output) line(b []byte) {
 	_, _ = o.w.Write(b) // the reader has gone: workers go on
 }
 
-// prefixed puts "[rank] " in front of each line of one worker's stream.
+// prefixed puts "[rank] ", or "[role] ", in front of each line of one worker's stream.
 type prefixed struct {
 	to     *output
 	prefix string
@@ -36,8 +35,8 @@ type prefixed struct {
 	keep int
 }
 
-func newPrefixed(to *output, rank, keep int) *prefixed {
-	p := &prefixed{to: to, prefix: fmt.Sprintf("[%d] ", rank), keep: keep}
+func newPrefixed(to *output, name string, keep int) *prefixed {
+	p := &prefixed{to: to, prefix: "[" + name + "] ", keep: keep}
 	p.buf = append(p.buf, p.prefix...)
 	return p
 }

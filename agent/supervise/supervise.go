@@ -6,13 +6,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
-	"net"
 	"os"
 	"os/signal"
-	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -25,14 +20,20 @@ const (
 	Private    = "private"
 )
 
-// DefaultGrace is between the forwarded signal and SIGKILL.
-const DefaultGrace = 10 * time.Second
+// defaultGrace is between the forwarded signal and SIGKILL.
+const defaultGrace = 10 * time.Second
 
 // Config says what to run. Zero values mean the defaults.
 type Config struct {
 	Cmd []string // program and arguments
 	Dir string   // working folder; default: ours
 	Env []string // default: os.Environ(); ours are added to it
+
+	// Roles make the processes the tasks of a TensorFlow cluster; see role.go. Then
+	// NProcPerNode is not read, and NNodes is 1.
+	Roles []Role
+	// Event gets one line for people about each start and end of a task of Roles.
+	Event func(line string)
 
 	NProcPerNode int // default 1
 	NNodes       int // default 1
@@ -56,8 +57,12 @@ type Config struct {
 	// rank is started again, before the group is (rank -1), and at the end.
 	Ended func(rank int, again bool)
 
+	// Reaped is called, if it is set, when a worker has ended: with its process group, and
+	// whether it crashed.
+	Reaped func(group int, crash bool)
+
 	Out, Err io.Writer     // default: os.Stdout, os.Stderr
-	Grace    time.Duration // default DefaultGrace
+	Grace    time.Duration // default defaultGrace
 	Logger   *slog.Logger
 
 	// Signals: the first is forwarded to the workers and Grace begins, the
@@ -67,10 +72,13 @@ type Config struct {
 }
 
 func (c Config) withDefaults() (Config, error) {
-	if len(c.Cmd) == 0 || c.Cmd[0] == "" {
-		return c, errors.New("run: no command: headrace run -- python train.py")
+	if err := c.checkCommand(); err != nil {
+		return c, err
 	}
 	c.NProcPerNode, c.NNodes = max(c.NProcPerNode, 1), max(c.NNodes, 1)
+	if len(c.Roles) > 0 {
+		c.NProcPerNode = tasksOf(c.Roles)
+	}
 	if c.Model == "" {
 		c.Model = Replicated
 	}
@@ -81,6 +89,8 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("run: --max-restarts %d is below 0", c.MaxRestarts)
 	case c.NodeRank < 0 || c.NodeRank >= c.NNodes:
 		return c, fmt.Errorf("run: --node-rank %d of %d nodes: they count from 0", c.NodeRank, c.NNodes)
+	case c.NNodes > 1 && len(c.Roles) > 0:
+		return c, fmt.Errorf("run: --nnodes %d: roles run on one machine", c.NNodes)
 	case c.NNodes > 1 && (c.MasterAddr == "" || c.MasterPort == 0):
 		return c, fmt.Errorf("run: %d nodes need --master-addr and --master-port, the same on all of them", c.NNodes)
 	case c.MasterPort < 0 || c.MasterPort > 65535:
@@ -102,7 +112,10 @@ func (c Config) withDefaults() (Config, error) {
 		c.Backoff = backoff
 	}
 	if c.Grace == 0 {
-		c.Grace = DefaultGrace
+		c.Grace = defaultGrace
+	}
+	if c.Event == nil {
+		c.Event = func(string) {}
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -110,10 +123,26 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
+func (c *Config) checkCommand() error {
+	missing := len(c.Cmd) == 0 || c.Cmd[0] == ""
+	for _, r := range c.Roles {
+		if len(r.Cmd) == 0 && missing {
+			return fmt.Errorf("run: role %s has no command", r.Name)
+		}
+	}
+	if missing && len(c.Roles) == 0 {
+		return errors.New("run: no command: headrace run -- python train.py")
+	}
+	return nil
+}
+
 // Run starts the workers and returns when all have ended: nil if every rank
 // exited with 0, else a *Failed that names each rank's end. No process of theirs
 // is left behind. Errors before a worker runs name what could not be started.
 func Run(ctx context.Context, cfg Config) error {
+	if !runsHere {
+		return errors.New("run: trainers do not run on this system yet: use a container or a virtual machine with Linux")
+	}
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return err
@@ -125,7 +154,7 @@ func Run(ctx context.Context, cfg Config) error {
 		cfg.Signals = signals
 	}
 	g := &group{cfg: cfg, ends: make(chan *worker, cfg.NProcPerNode), out: &output{w: cfg.Out}, err: &output{w: cfg.Err}}
-	g.spawner = newSpawner()
+	g.spawner, g.oom = newSpawner(), newMemoryKills("/")
 	defer g.spawner.stop()
 	defer g.waits.Wait()
 	return g.run(ctx)
@@ -139,6 +168,7 @@ type group struct {
 	ends     chan *worker
 	waits    sync.WaitGroup
 
+	tasks    []task    // by local rank
 	workers  []*worker // by local rank; nil: ended for good
 	running  int
 	attempt  int // of the group
@@ -149,10 +179,13 @@ type group struct {
 	again    bool // replicated: the group is being stopped to start again
 	kill     *time.Timer
 
+	oom     *memoryKills
 	notes   string      // folder in which workers say why they end
-	quick   map[int]int // by rank, -1 of the group: failures in a row, each soon after its start
+	quick   map[int]int // by local rank, -1 of the group: failures in a row, each soon after its start
 	due     chan func() error
-	waiting map[int]*wait // starts that wait, by rank
+	waiting map[int]*wait // starts that wait, by local rank
+
+	cluster cluster // of Roles
 }
 
 func (g *group) run(ctx context.Context) error {
@@ -163,22 +196,21 @@ func (g *group) run(ctx context.Context) error {
 		g.notes = notes
 		defer os.RemoveAll(notes)
 	}
-	g.workers = make([]*worker, g.cfg.NProcPerNode)
+	g.tasks, g.workers = g.cfg.makeTasks(), make([]*worker, g.cfg.NProcPerNode)
+	g.cluster.late = time.NewTimer(time.Hour)
+	defer g.cluster.late.Stop()
 	if err := g.startAll(); err != nil {
 		return err
 	}
 	done := ctx.Done()
 	var by os.Signal // the signal that ended us
+	var broken error // why a task could not start again
 	for g.running > 0 || len(g.waiting) > 0 {
 		select {
 		case start := <-g.due:
-			if err := start(); err != nil {
-				return err
-			}
+			broken = g.endIfBroken(start(), broken)
 		case w := <-g.ends:
-			if err := g.ended(w); err != nil {
-				return err
-			}
+			broken = g.endIfBroken(g.ended(w), broken)
 		case s := <-g.cfg.Signals:
 			if by != nil {
 				g.signal(syscall.SIGKILL)
@@ -192,19 +224,35 @@ func (g *group) run(ctx context.Context) error {
 			by = syscall.SIGTERM
 			g.again = false
 			g.stop(syscall.SIGTERM)
+		case <-g.cluster.late.C:
+			g.tooLate()
 		case <-g.kill.C:
 			g.cfg.Logger.Warn("workers did not end in time", "grace", g.cfg.Grace)
 			g.signal(syscall.SIGKILL)
 		}
 	}
 	g.tell(-1, false)
+	if broken != nil {
+		return broken
+	}
 	if len(g.failed) == 0 {
 		return nil
 	}
 	return &Failed{Ends: g.failed, Signal: by, Restarts: g.restarts, Budget: g.cfg.MaxRestarts}
 }
 
-// startAll starts a generation of the group.
+// endIfBroken ends the others after a task could not start again. Signals still count
+// meanwhile.
+func (g *group) endIfBroken(err, before error) error {
+	if err == nil || before != nil {
+		return before
+	}
+	g.again = false
+	g.stop(syscall.SIGTERM)
+	return err
+}
+
+// startAll starts a generation of the group: all that does not run.
 func (g *group) startAll() error {
 	if g.port = g.cfg.MasterPort; g.port == 0 {
 		port, err := freePort()
@@ -213,7 +261,13 @@ func (g *group) startAll() error {
 		}
 		g.port = port
 	}
+	if err := g.makeCluster(); err != nil {
+		return err
+	}
 	for local := range g.workers {
+		if g.workers[local] != nil {
+			continue
+		}
 		if err := g.start(local, g.attempt); err != nil {
 			g.stop(syscall.SIGKILL)
 			for g.running > 0 {
@@ -233,9 +287,15 @@ func (g *group) start(local, attempt int) error {
 	}
 	g.workers[local] = w
 	g.running++
-	g.cfg.Logger.Info("worker started", "rank", w.rank, "pid", w.cmd.Process.Pid, "attempt", attempt)
+	if w.role != "" {
+		g.event("%s runs, pid %d", w.name, w.cmd.Process.Pid)
+	}
+	g.cfg.Logger.Info("worker started", "task", w.name, "pid", w.cmd.Process.Pid, "attempt", attempt)
 	g.waits.Go(func() {
 		w.wait()
+		if g.cfg.Reaped != nil {
+			g.cfg.Reaped(w.end.PID, w.end.Crashed() || w.end.killed() && g.oom.one())
+		}
 		g.ends <- w
 	})
 	return nil
@@ -245,16 +305,18 @@ func (g *group) start(local, attempt int) error {
 func (g *group) ended(w *worker) error {
 	g.running--
 	g.workers[w.local] = nil
-	g.cfg.Logger.Info("worker ended", "rank", w.rank, "pid", w.cmd.Process.Pid, "status", w.end.Status())
+	g.cfg.Logger.Info("worker ended", "task", w.name, "pid", w.cmd.Process.Pid, "status", w.end.Status())
 	switch {
 	case g.again:
-		if g.running == 0 {
+		if !g.groupRuns() {
 			return g.startAgain()
 		}
 	case g.stopping:
-		if w.end.Bad() {
+		if w.end.Bad() && !g.cluster.over {
 			g.failed = append(g.failed, w.end)
 		}
+	case len(g.cfg.Roles) > 0:
+		return g.taskEnded(w)
 	case !w.end.Bad():
 	case w.end.Final:
 		g.failed = append(g.failed, w.end)
@@ -263,21 +325,39 @@ func (g *group) ended(w *worker) error {
 		g.failed = append(g.failed, w.end)
 		g.stop(syscall.SIGTERM)
 	case g.cfg.Model == Replicated:
-		g.restarts++
-		g.cfg.Logger.Warn("restarting the whole group", "because", w.end.String(), "restart", g.restarts, "of", g.cfg.MaxRestarts)
-		g.failed = append(g.failed, w.end) // until the group runs again
-		g.again = true
-		g.stop(syscall.SIGTERM)
-		g.failures(-1, w)
-		if g.running == 0 {
-			return g.startAgain()
-		}
+		g.cfg.Logger.Warn("restarting the whole group", "because", w.end.String(), "restart", g.restarts+1, "of", g.cfg.MaxRestarts)
+		return g.restartGroup(w)
 	default:
-		g.restarts++
-		g.cfg.Logger.Warn("restarting a worker", "because", w.end.String(), "restart", g.restarts, "of", g.cfg.MaxRestarts)
+		g.cfg.Logger.Warn("restarting a worker", "because", w.end.String(), "restart", g.restarts+1, "of", g.cfg.MaxRestarts)
+		return g.restart(w)
+	}
+	return nil
+}
+
+// restart starts one worker again.
+func (g *group) restart(w *worker) error {
+	g.restarts++
+	if w.rank >= 0 {
 		g.tell(w.rank, true)
-		g.failures(w.rank, w)
-		return g.later(w.rank, w.end, func() error { return g.start(w.local, w.attempt+1) })
+	}
+	g.failures(w.local, w)
+	return g.later(w.local, w.end, func() error {
+		if g.workers[w.local] != nil { // it has started with the group
+			return nil
+		}
+		return g.start(w.local, w.attempt+1)
+	})
+}
+
+// restartGroup ends the group, because of w, and starts it again.
+func (g *group) restartGroup(w *worker) error {
+	g.restarts++
+	g.failed = append(g.failed, w.end) // until the group runs again
+	g.again = true
+	g.stop(syscall.SIGTERM)
+	g.failures(-1, w)
+	if !g.groupRuns() {
+		return g.startAgain()
 	}
 	return nil
 }
@@ -301,7 +381,7 @@ func (g *group) startAgain() error {
 
 // stop asks all workers to end, and kills them after Grace.
 func (g *group) stop(s syscall.Signal) {
-	g.stopping = true
+	g.stopping, g.cluster.lateDo = true, nil
 	g.stopWaiting()
 	g.signal(s)
 	g.kill.Reset(g.cfg.Grace)
@@ -309,63 +389,8 @@ func (g *group) stop(s syscall.Signal) {
 
 func (g *group) signal(s syscall.Signal) {
 	for _, w := range g.workers {
-		if w != nil {
+		if w != nil && !(g.again && w.role == Evaluator) {
 			w.signal(s)
 		}
 	}
-}
-
-// environment of one worker: torchrun's names and ours over cfg.Env.
-func (g *group) environment(local, attempt int) []string {
-	c := &g.cfg
-	set := map[string]string{
-		"RANK":             strconv.Itoa(c.NodeRank*c.NProcPerNode + local),
-		"LOCAL_RANK":       strconv.Itoa(local),
-		"GROUP_RANK":       strconv.Itoa(c.NodeRank),
-		"WORLD_SIZE":       strconv.Itoa(c.NNodes * c.NProcPerNode),
-		"LOCAL_WORLD_SIZE": strconv.Itoa(c.NProcPerNode),
-		"MASTER_ADDR":      c.MasterAddr,
-		"MASTER_PORT":      strconv.Itoa(g.port),
-		"HEADRACE_ATTEMPT": strconv.Itoa(attempt),
-	}
-	if g.notes != "" {
-		set[noteVariable] = g.note(c.NodeRank*c.NProcPerNode + local)
-	}
-	if c.Socket != "" {
-		set["HEADRACE_AGENT"] = c.Socket
-	}
-	if c.Job != "" {
-		set["HEADRACE_JOB"] = c.Job
-	}
-	if attempt == 0 {
-		for _, kv := range c.FirstEnv {
-			name, value, _ := strings.Cut(kv, "=")
-			set[name] = value
-		}
-	}
-	env := make([]string, 0, len(c.Env)+len(set)+1)
-	buffered := true
-	for _, kv := range c.Env {
-		name, _, _ := strings.Cut(kv, "=")
-		if _, ours := set[name]; !ours {
-			env = append(env, kv)
-		}
-		buffered = buffered && name != "PYTHONUNBUFFERED"
-	}
-	for _, name := range slices.Sorted(maps.Keys(set)) {
-		env = append(env, name+"="+set[name])
-	}
-	if buffered { // into a pipe Python would hold lines back for kilobytes
-		env = append(env, "PYTHONUNBUFFERED=1")
-	}
-	return env
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }

@@ -181,11 +181,11 @@ func TestNothingThatAWorkerHasStartedIsLeft(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	awaitEnd(t, pid)
+	awaitGone(t, pid)
 }
 
-// awaitEnd waits until pid is no process, or only an unreaped one.
-func awaitEnd(t *testing.T, pid int) {
+// awaitGone waits until pid is no process, or only an unreaped one.
+func awaitGone(t *testing.T, pid int) {
 	t.Helper()
 	after := time.After(patience)
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -226,7 +226,7 @@ func TestWorkersEndWhenTheirSupervisorIsKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	awaitEnd(t, pid)
+	awaitGone(t, pid)
 }
 
 func TestLinesAreBoundedAndNeverMixed(t *testing.T) {
@@ -235,7 +235,7 @@ func TestLinesAreBoundedAndNeverMixed(t *testing.T) {
 	var wg sync.WaitGroup
 	for rank := range 4 {
 		wg.Go(func() {
-			p := newPrefixed(to, rank, 0)
+			p := newPrefixed(to, strconv.Itoa(rank), 0)
 			text := strings.Repeat(strconv.Itoa(rank), maxLine+10) + "\n" + strings.Repeat(strconv.Itoa(rank), 5)
 			for i := 0; i < len(text); i += 1000 {
 				if n, err := p.Write([]byte(text[i:min(len(text), i+1000)])); err != nil || n == 0 {
@@ -274,6 +274,32 @@ func TestWhatCannotBeStartedIsNamed(t *testing.T) {
 	} {
 		if err := Run(t.Context(), c.cfg); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, not %q", name, err, c.want)
+		}
+	}
+}
+
+// The program is away when a worker is to start again, as in the middle of an upgrade. The
+// others would run for hours, and no signal would reach them.
+func TestAWorkerThatCannotStartAgainEndsTheOthers(t *testing.T) {
+	for _, pause := range []time.Duration{0, time.Millisecond} {
+		program := filepath.Join(t.TempDir(), "train")
+		script := "#!/bin/sh\necho runs $RANK\nif [ $RANK = 0 ]; then read x <\"$0.go\"; rm \"$0\"; exit 3; fi\ntrap 'echo ends $RANK; exit 0' TERM\nwhile :; do sleep 0.02; done\n"
+		if err := errors.Join(os.WriteFile(program, []byte(script), 0o700), syscall.Mkfifo(program+".go", 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		cfg := sh("")
+		cfg.Cmd, cfg.NProcPerNode, cfg.MaxRestarts, cfg.Model = []string{program}, 2, 5, Shared
+		cfg.Backoff = func(int) time.Duration { return pause }
+		done := make(chan error, 1)
+		go func() { done <- Run(t.Context(), cfg) }()
+		out := cfg.Out.(*lines)
+		out.await(t, 1, "runs 1")
+		if err := os.WriteFile(program+".go", []byte("go\n"), 0); err != nil {
+			t.Fatal(err)
+		}
+		out.await(t, 1, "ends 1")
+		if err := <-done; !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "start rank 0") {
+			t.Errorf("after a pause of %v: %v", pause, err)
 		}
 	}
 }

@@ -21,39 +21,37 @@ const pipeWait = 2 * time.Second
 
 // worker is one process and its group.
 type worker struct {
-	local, rank, attempt int
-	cmd                  *exec.Cmd
-	out, err             *prefixed
-	end                  End
-	started              time.Time
-	note                 string // a file in which it may say why it ends
-	once                 bool   // its last lines are not repeated: nothing came after them
+	task
+	attempt  int
+	cmd      *exec.Cmd
+	out, err *prefixed
+	end      End
+	started  time.Time
+	note     string // a file in which it may say why it ends
+	once     bool   // its last lines are not repeated: nothing came after them
 
 	mu     sync.Mutex
 	reaped bool // from then on its pid may be given to another process
 }
 
 func (g *group) startWorker(local, attempt int) (*worker, error) {
-	rank := g.cfg.NodeRank*g.cfg.NProcPerNode + local
-	w := &worker{local: local, rank: rank, attempt: attempt}
-	w.out, w.err = newPrefixed(g.out, rank, 0), newPrefixed(g.err, rank, keptLines)
-	w.cmd = exec.Command(g.cfg.Cmd[0], g.cfg.Cmd[1:]...)
+	w := &worker{task: g.tasks[local], attempt: attempt}
+	w.out, w.err = newPrefixed(g.out, w.prefix, 0), newPrefixed(g.err, w.prefix, keptLines)
+	w.cmd = exec.Command(w.command[0], w.command[1:]...)
 	w.cmd.Dir, w.cmd.Env = g.cfg.Dir, g.environment(local, attempt)
 	w.cmd.Stdout, w.cmd.Stderr = w.out, w.err
 	w.cmd.WaitDelay = pipeWait
-	// It gets a process group of its own, so that its children end with it. The kernel
-	// ends it if we are killed.
-	w.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	w.cmd.SysProcAttr = ownGroup()
 	w.started, w.once = time.Now(), g.cfg.NProcPerNode == 1
 	if g.notes != "" {
-		w.note = g.note(rank)
+		w.note = g.note(local)
 		_ = os.Remove(w.note) // of the attempt before
 	}
 	if err := g.spawner.start(w.cmd); err != nil {
 		if errors.Is(err, exec.ErrNotFound) {
-			return nil, fmt.Errorf("run: there is no program %q on PATH: %w", g.cfg.Cmd[0], err)
+			return nil, fmt.Errorf("run: there is no program %q on PATH: %w", w.command[0], err)
 		}
-		return nil, fmt.Errorf("run: start rank %d: %w", rank, err)
+		return nil, fmt.Errorf("run: start %s: %w", w.name, err)
 	}
 	return w, nil
 }
@@ -61,22 +59,15 @@ func (g *group) startWorker(local, attempt int) (*worker, error) {
 // wait returns when the process has ended and nothing of its group is left.
 func (w *worker) wait() {
 	pid := w.cmd.Process.Pid
-	// End its children now: until the process is reaped, no other process or group can
-	// get its number.
-	for {
-		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
-		if !errors.Is(err, unix.EINTR) {
-			break
-		}
-	}
-	w.signal(unix.SIGKILL)
+	awaitEnd(pid)
+	w.signal(unix.SIGKILL) // its children
 	w.mu.Lock()
 	w.reaped = true
 	w.mu.Unlock()
 	_ = w.cmd.Wait() // its error is in ProcessState
 	w.out.flush()
 	w.err.flush()
-	w.end = End{Rank: w.rank, Attempt: w.attempt, PID: pid, Final: w.isFinal()}
+	w.end = End{Task: w.name, Rank: w.rank, Attempt: w.attempt, PID: pid, Final: w.isFinal()}
 	if !w.once {
 		w.end.Stderr = w.err.last()
 	}
@@ -92,7 +83,7 @@ func (w *worker) wait() {
 // Python package writes it.
 const noteVariable = "HEADRACE_ENDED_BY"
 
-func (g *group) note(rank int) string { return filepath.Join(g.notes, fmt.Sprintf("rank-%d", rank)) }
+func (g *group) note(local int) string { return filepath.Join(g.notes, fmt.Sprintf("task-%d", local)) }
 
 func (w *worker) isFinal() bool {
 	if w.note == "" {

@@ -24,7 +24,7 @@ decode: {{format: tsv, columns: [{{name: id, path: "0", dtype: int64}}]}}
 """
 
 
-def measure(tensors: int, size: int, rounds: int, persists: int) -> dict:
+def measure(tensors: int, size: int, rounds: int, persists: int, rivals: int, python: str) -> dict:
     binary = os.environ.get("HEADRACE_BIN") or str(HERE.parents[1] / "build" / "headrace")
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as name:
         work = Path(name)
@@ -38,9 +38,12 @@ def measure(tensors: int, size: int, rounds: int, persists: int) -> dict:
             "bytes": size,
             "rounds": rounds,
             "persists": persists,
+            "rivals": rivals,
             "out": str(out),
         }
-        env = {k: v for k, v in os.environ.items() if not k.startswith("HEADRACE_")} | {"BENCH": json.dumps(cfg)}
+        ours = {k: v for k, v in os.environ.items() if not k.startswith("HEADRACE_") or k == "HEADRACE_DLROVER"}
+        source = str(HERE.parents[1] / "connectors" / "python" / "src")
+        env = ours | {"BENCH": json.dumps(cfg), "PYTHONPATH": source}
         command = [
             binary,
             "run",
@@ -59,7 +62,7 @@ def measure(tensors: int, size: int, rounds: int, persists: int) -> dict:
             "-f",
             str(work / "rows.yaml"),
             "--",
-            sys.executable,
+            python,
             str(HERE / "trainer.py"),
         ]
         done = subprocess.run(command, env=env, capture_output=True, text=True, cwd=work, timeout=1800)
@@ -67,6 +70,11 @@ def measure(tensors: int, size: int, rounds: int, persists: int) -> dict:
             raise SystemExit(done.stdout + done.stderr)
         found = json.loads(out.read_text())
     ratios = sorted(save / floor for save, floor in zip(found["save"], found["floor"]))
+    others = {
+        f"{name}_blocks_times_ours": round(statistics.median(t / o for t, o in zip(took, found["rivals"]["ours"])), 2)
+        for name, took in found.get("rivals", {}).items()
+        if name != "ours"
+    }
     restore = found["restore"]
     if restore["source"] != "memory":
         raise SystemExit(f"it was restored from {restore['source']}:\n{done.stdout}{done.stderr}")
@@ -75,6 +83,7 @@ def measure(tensors: int, size: int, rounds: int, persists: int) -> dict:
         "save_over_floor_median": round(statistics.median(ratios), 3),
         "save_over_floor_p99": round(ratios[min(len(ratios) - 1, int(len(ratios) * 0.99))], 3),
         "first_save_over_floor": round(found["first"], 3),
+        **others,
         "durable_s": round(statistics.median(found["persist"]), 3),
         "durable_over_dd": round(statistics.median(p / d for p, d in zip(found["persist"], found["dd"])), 3),
         "rate_kept_while_persisting": round(statistics.median(r["persist"] / r["alone"] for r in found["rate"]), 3),
@@ -87,15 +96,26 @@ def measure(tensors: int, size: int, rounds: int, persists: int) -> dict:
     }
 
 
+def torch_python() -> str:
+    """The Python of `make test-torch`, which has torch for the CPU."""
+    tests = HERE.parents[1] / "connectors" / "python" / "tests_torch"
+    done = subprocess.run([sys.executable, str(tests / "install_torch.py")], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mib", type=int, default=512)
     parser.add_argument("--rounds", type=int, default=16)
     parser.add_argument("--persists", type=int, default=3)
+    parser.add_argument(
+        "--rivals", type=int, default=3, help="turns of torch.save and DCP's async_save; 0: without torch"
+    )
     args = parser.parse_args()
+    python = torch_python() if args.rivals else sys.executable
     figures: dict[str, float] = {"load": round(os.getloadavg()[0], 1), "MiB": args.mib}
     for count in (66, 2000):
-        for name, value in measure(count, args.mib << 20, args.rounds, args.persists).items():
+        for name, value in measure(count, args.mib << 20, args.rounds, args.persists, args.rivals, python).items():
             print(f"{count:5} tensors  {name.replace('_', ' '):36}{value:>12}", flush=True)
             figures[f"t{count}_{name}"] = value
     print(json.dumps(figures))

@@ -1,10 +1,12 @@
-"""One trainer that measures its own saves; bench.py starts it, and again for the restore."""
+"""One trainer that measures its own saves. bench.py starts it, and then again to measure the
+restore."""
 
 from __future__ import annotations
 
 import json
 import mmap
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -74,7 +76,7 @@ def main() -> None:
             saved = ck.save(step, state, storage=storage)
             took = time.perf_counter() - began
             for name in list(state)[:: max(1, len(state) // 8)]:
-                state[name][:1000] = -1  # would tear a checkpoint that is not a copy
+                state[name][:1000] = -1  # if the save were not a copy, this would change the checkpoint
             saved.wait_memory()
             return took, saved
 
@@ -93,11 +95,86 @@ def main() -> None:
             found["persist"].append(time.perf_counter() - began - took if i % 2 else time.perf_counter() - begun)
             found["rate"][-1]["alone"] = rates(max(0.5, found["persist"][-1]))
             found["dd"].append(dd(saved.memory, size))
+        if cfg["rivals"]:
+            with Rivals(state) as rivals:
+                others = rivals.ways()
+                for i in range(cfg["rivals"]):
+                    turns = [("ours", lambda: save(False)[0]), *others]
+                    for name, run in turns if i % 2 == 0 else turns[::-1]:
+                        found.setdefault("rivals", {}).setdefault(name, []).append(run())
         save(False)
         with open(cfg["out"], "w") as file:
             json.dump(found, file)
         print("killed now", step, flush=True)
         os.kill(os.getpid(), 9)
+
+
+class Rivals:
+    """How long torch blocks the trainer when it saves the same tensors: by torch.save and
+    fsync, and by DCP's async_save. A save in the background ends before the next turn begins.
+    If HEADRACE_DLROVER names the folder in which dlrover is installed, its save to memory is
+    measured too."""
+
+    def __init__(self, state: dict[str, np.ndarray]) -> None:
+        import torch
+        import torch.distributed as dist
+        import torch.distributed.checkpoint as dcp
+
+        torch.set_num_threads(1)
+        self.torch, self.dist, self.dcp = torch, dist, dcp
+        self.state = {name: torch.from_numpy(array) for name, array in state.items()}
+        self.folder = os.path.join(cfg["dir"], "rivals")
+        self.dlrover: Any = None
+        self.step = 0
+
+    def __enter__(self) -> Rivals:
+        os.makedirs(self.folder)
+        self.dist.init_process_group("gloo", init_method=f"file://{self.folder}/group", rank=0, world_size=1)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.dlrover is not None:
+            self.dlrover._engine.saver_proc.kill()
+            shutil.rmtree("/tmp/ckpt_sock", ignore_errors=True)  # else the next process would wait for this socket
+        self.dist.destroy_process_group()
+
+    def ways(self) -> list[tuple[str, Any]]:
+        ways: list[tuple[str, Any]] = [("torch_save", self.whole), ("dcp_async_save", self.behind)]
+        if os.environ.get("HEADRACE_DLROVER"):
+            sys.path.append(os.environ["HEADRACE_DLROVER"])
+            from dlrover.trainer.torch.flash_checkpoint.ddp import DdpCheckpointer
+
+            self.dlrover = DdpCheckpointer(os.path.join(self.folder, "dlrover"))
+            self.in_memory()  # the first save allocates the memory
+            ways.append(("dlrover_memory", self.in_memory))
+        return ways
+
+    def in_memory(self) -> float:
+        from dlrover.trainer.torch.flash_checkpoint.ddp import StorageType
+
+        self.step += 1
+        path = os.path.join(self.folder, "dlrover", str(self.step))
+        began = time.perf_counter()
+        self.dlrover.save_checkpoint(self.step, self.state, path, storage_type=StorageType.MEMORY)
+        return time.perf_counter() - began
+
+    def whole(self) -> float:
+        began = time.perf_counter()
+        path = os.path.join(self.folder, "whole.pt")
+        with open(path, "wb") as file:
+            self.torch.save(self.state, file)
+            file.flush()
+            os.fsync(file.fileno())
+        took = time.perf_counter() - began
+        os.unlink(path)
+        return took
+
+    def behind(self) -> float:
+        began = time.perf_counter()
+        future = self.dcp.async_save(self.state, checkpoint_id=os.path.join(self.folder, "dcp"))
+        took = time.perf_counter() - began
+        future.result()
+        return took
 
 
 def dd(slot: str, size: int) -> float:
@@ -113,7 +190,7 @@ def dd(slot: str, size: int) -> float:
 
 
 def restore(ck: headrace.Checkpointer) -> None:
-    model = tensors(cfg["tensors"], cfg["bytes"])  # as a program has built it, warm
+    model = tensors(cfg["tensors"], cfg["bytes"])  # like a program that has built its model: memory is warm
     began = time.perf_counter()
     restored = ck.restore()
     mapped = time.perf_counter() - began

@@ -11,7 +11,7 @@ import (
 
 // What a real agent and client are set to.
 const (
-	prefetch = time.Second            // agent.DefaultPrefetch
+	prefetch = time.Second            // agent.defaultPrefetch
 	ackDelay = 5 * time.Millisecond   // how long an agent's ack waits for others
 	window   = 2                      // batches at the trainer: the one in its hands and one more, as the Python client asks
 	oneWay   = 200 * time.Microsecond // one way between agent and master

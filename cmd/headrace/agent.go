@@ -1,13 +1,11 @@
 package main
 
 import (
-	"log/slog"
+	"context"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc"
 
-	"github.com/headrace/headrace/agent"
 	"github.com/headrace/headrace/internal/advice"
 	"github.com/headrace/headrace/internal/config"
 	"github.com/headrace/headrace/internal/link"
@@ -52,16 +50,15 @@ find it by HEADRACE_AGENT, or at its default place.`,
 			return g.Run(cmd.Context())
 		},
 	}
-	config.AddFlags(cmd.Flags(), nil, append(ofAgent, "allow_root", "allow_broker", "metrics", "role", "role_token")...)
+	config.AddFlags(cmd.Flags(), nil, append(ofAgent, "allow_root", "allow_broker", "landing_storage", "landing_connection", "metrics", "role", "role_token")...)
 	completeFolders(cmd)
 	return cmd
 }
 
-func (a *app) newAgent(conn grpc.ClientConnInterface, target link.Target, log *slog.Logger, metrics prometheus.Registerer) (*agent.Agent, error) {
-	return agent.New(agent.Config{
-		Name: a.cfg.Name, Job: a.agentJob(), Conn: conn, Master: target.String(), Socket: a.cfg.Socket, Open: a.readSource(conn, log),
-		BufferBytes: a.cfg.Buffer, GPUs: listGPUs(log), Version: version, Logger: log, Registerer: metrics,
-	})
+// node is the agent of this machine.
+type node interface {
+	Run(context.Context) error
+	Ready() <-chan struct{}
 }
 
 // agentJob is the job that the agent insists on; "" if the user named none.

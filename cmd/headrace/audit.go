@@ -52,7 +52,7 @@ For a folder of checkpoints it takes the newest.`,
 			if with != "" && record != "" {
 				return advice.Usage.Errorf("ask twice", "--diff and --contains exclude each other")
 			}
-			c, err := ckpt.One(args[0])
+			c, err := ckpt.One(a.checkpointsOn(cmd.Context()), args[0])
 			if record != "" {
 				if err == nil {
 					err = a.contains(cmd.Context(), c, record, files)
@@ -63,7 +63,7 @@ For a folder of checkpoints it takes the newest.`,
 				return err
 			}
 			if with != "" {
-				other, err := ckpt.One(with)
+				other, err := ckpt.One(a.checkpointsOn(cmd.Context()), with)
 				if err != nil {
 					return err
 				}

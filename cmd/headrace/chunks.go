@@ -11,12 +11,13 @@ import (
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/internal/storage"
 	"github.com/headrace/headrace/master/landing"
 	"github.com/headrace/headrace/sources"
 )
 
 // chunksOfMaster gives an agent chunks of pushed records: from the folder of a master with
-// the same state folder, or from the master itself. A chunk's key is random, so a folder of
+// the same state folder, from the bucket of landing_storage, or from the master itself. A chunk's key is random, so a folder of
 // another job has none of its chunks.
 type chunksOfMaster struct {
 	local  *landing.Local
@@ -49,4 +50,41 @@ func (c *chunksOfMaster) Stream(context.Context, string) (string, error) {
 
 func (c *chunksOfMaster) Release(context.Context, string) error {
 	return errors.New("only a master deletes what was pushed")
+}
+
+// localChunks are those that this process reads by itself.
+func (a *app) localChunks() *landing.Local {
+	return &landing.Local{At: landing.Folder(a.cfg.State), Open: a.landingOpener()}
+}
+
+// landingOpener opens the bucket of landing_storage; nil: chunks lie in the state folder.
+func (a *app) landingOpener() func() (storage.Store, error) {
+	if a.cfg.Landing == "" {
+		return nil
+	}
+	return func() (storage.Store, error) {
+		url := a.cfg.Landing + "/" + a.cfg.Job // jobs do not see each other's datasets
+		store, err := a.connections.Bucket(a.cfg.LandingAs, url, []string{url})
+		if err != nil {
+			return nil, fmt.Errorf("landing_storage %s: %w", a.cfg.Landing, err)
+		}
+		return store, nil
+	}
+}
+
+// openLanding opens the place of pushed records for a master, and looks whether it can be
+// used: a wrong name or key is told at the start and not at the first push.
+func (a *app) openLanding(ctx context.Context) (storage.Store, error) {
+	open := a.landingOpener()
+	if open == nil {
+		return storage.OpenFolder(landing.Folder(a.cfg.State))
+	}
+	store, err := open()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := store.List(ctx, "", "", 1); err != nil {
+		return nil, fmt.Errorf("landing_storage: %w", err)
+	}
+	return store, nil
 }

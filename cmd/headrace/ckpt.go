@@ -20,9 +20,10 @@ func (a *app) ckptCommand() *cobra.Command {
 		Use:   "ckpt",
 		Short: "Checkpoints: list, show, verify, pin, unpin, rm",
 		Long: `Checkpoints on storage (docs/CHECKPOINTS.md). A path is a manifest, a
-checkpoint's folder, or a folder of checkpoints. The verbs read the files
-themselves and need no master; where one is there, they also show what its
-ledger says: bound, frozen, carried, voided, or nothing.`,
+checkpoint's folder, or a folder of checkpoints, here or in a bucket
+(s3://bucket/prefix). The verbs read the files themselves and need no master;
+where one is there, they also show what its ledger says: bound, frozen, carried,
+voided, or nothing.`,
 		Aliases: []string{"checkpoint", "checkpoints"},
 		Args:    noSuchVerb,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -47,7 +48,8 @@ it says "not rewindable", or "with a loss" where on_loss: continue is set, and h
 a line for each range (docs/CUTS.md says which sources tell).`,
 		Example: `  headrace ckpt list ckpt/
   headrace ckpt list                 what the master keeps
-  headrace ckpt list ckpt/ -o json`,
+  headrace ckpt list ckpt/ -o json
+  headrace ckpt list s3://models/clicks`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -56,7 +58,7 @@ a line for each range (docs/CUTS.md says which sources tell).`,
 			if err := a.load(cmd, nil); err != nil {
 				return err
 			}
-			all, err := ckpt.Find(args[0])
+			all, err := ckpt.Find(a.checkpointsOn(cmd.Context()), args[0])
 			if err != nil {
 				return err
 			}
@@ -106,7 +108,7 @@ are in its model. For a folder of checkpoints it shows the newest.
 			if err := a.load(cmd, nil); err != nil {
 				return err
 			}
-			c, err := ckpt.One(args[0])
+			c, err := ckpt.One(a.checkpointsOn(cmd.Context()), args[0])
 			if err != nil {
 				return err
 			}

@@ -25,9 +25,9 @@ import os, signal, sys
 import headrace
 import numpy as np
 
-folder, stop, to = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+folder, stop, to, keep = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
 headrace.init()
-with headrace.dataset("events").batches(100) as stream, headrace.Checkpointer(folder, stream) as ck:
+with headrace.dataset("events").batches(100) as stream, headrace.Checkpointer(folder, stream, keep=keep) as ck:
     restored = ck.restore(to if to == "newest" else int(to))
     step = restored.step if restored is not None else 0
     print("restored", step, flush=True)
@@ -45,7 +45,7 @@ print("end", step, flush=True)
 // gives the ids that it stepped.
 func (w *world) trained(stop int) (restored string, ids []int) {
 	w.t.Helper()
-	r := w.modelTrainer(stop, "newest")
+	r := w.modelTrainer(stop, "newest", 3)
 	if r.code == 0 == (stop > 0) {
 		w.t.Fatalf("a trainer: %+v", r)
 	}
@@ -67,18 +67,10 @@ func (w *world) trained(stop int) (restored string, ids []int) {
 	return restored, ids
 }
 
-// modelTrainer runs one that restores a step, or the newest.
-func (w *world) modelTrainer(stop int, to string) result {
+// modelTrainer runs one that restores a step, or the newest, and keeps so many checkpoints.
+func (w *world) modelTrainer(stop int, to string, keep int) result {
 	w.t.Helper()
-	python := os.Getenv("HEADRACE_PYTHON")
-	if python == "" {
-		python = "../../.venv/bin/python"
-	}
-	python, err := filepath.Abs(python)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return w.startProgram(python, "-c", modelTrainer, w.path("ckpt"), strconv.Itoa(stop), to).wait()
+	return w.startProgram(w.python(), "-c", modelTrainer, w.path("ckpt"), strconv.Itoa(stop), to, strconv.Itoa(keep)).wait()
 }
 
 // inModel says by audit which offsets of each partition are in a checkpoint's
@@ -150,7 +142,7 @@ func committed(t *testing.T, b *testbroker.Broker, partitions int) map[int]int64
 // no more; a rewind moves that back before it is answered; and a checkpoint
 // restores on a master that knows nothing, though the topic has grown.
 func TestACheckpointOfAKafkaTopicItsCommitsAndItsRewind(t *testing.T) {
-	b, err := testbroker.StartKafka(t.Context(), testbroker.Options{})
+	b, err := testbroker.StartKafka(t.Context(), testbroker.Options{Steady: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,8 +26,8 @@ func (a *app) ckptPinCommand() *cobra.Command {
 		Long: `Pins a checkpoint: nothing of Headrace's removes it until it is unpinned, with or
 without a master. The pin is a file beside the manifest.`,
 		Args: cobra.ExactArgs(1),
-		RunE: a.pinning(func(path string) error {
-			return manifest.SetPin(manifest.OS{}, path, manifest.Pin{Pinned: time.Now().UTC().Truncate(time.Second), Reason: reason})
+		RunE: a.pinning(func(on manifest.FS, path string) error {
+			return manifest.SetPin(on, path, manifest.Pin{Pinned: time.Now().UTC().Truncate(time.Second), Reason: reason})
 		}, func() pinnedView { return pinnedView{Pinned: true, Reason: reason} }),
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for whoever finds it")
@@ -39,24 +39,25 @@ func (a *app) ckptUnpinCommand() *cobra.Command {
 		Use:   "unpin CKPT",
 		Short: "Let a pinned checkpoint be removed like others",
 		Args:  cobra.ExactArgs(1),
-		RunE: a.pinning(func(path string) error { return manifest.Unpin(manifest.OS{}, path) },
+		RunE: a.pinning(manifest.Unpin,
 			func() pinnedView { return pinnedView{} }),
 	}
 }
 
-func (a *app) pinning(do func(path string) error, view func() pinnedView) func(*cobra.Command, []string) error {
+func (a *app) pinning(do func(on manifest.FS, path string) error, view func() pinnedView) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := a.load(cmd, nil); err != nil {
 			return err
 		}
-		c, err := ckpt.Exactly(args[0])
+		on := a.checkpointsOn(cmd.Context())
+		c, err := ckpt.Exactly(on, args[0])
 		if err != nil {
 			return err
 		}
 		if errors.Is(c.Err, manifest.ErrHalf) {
 			return fmt.Errorf("%s: %w", c.Folder(), c.Err)
 		}
-		if err := do(c.Path); err != nil {
+		if err := do(on(c.Path), c.Path); err != nil {
 			return err
 		}
 		v := view()

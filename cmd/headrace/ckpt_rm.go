@@ -58,7 +58,7 @@ gone already, because a framework has removed what it wrote, the ledger forgets 
 }
 
 func (a *app) remove(ctx context.Context, paths []string, r *removing) (err error) {
-	asked := ckpt.Removal{Keep: r.keep, Watch: a.watch}
+	asked := ckpt.Removal{On: a.checkpointsOn(ctx), Keep: r.keep, Watch: a.watch}
 	if !r.offline {
 		if asked.Ledger, err = a.ledger(ctx); err != nil {
 			return err
@@ -78,7 +78,7 @@ func (a *app) remove(ctx context.Context, paths []string, r *removing) (err erro
 		if err := a.confirm(ctx, fmt.Sprintf("remove %d checkpoints", going), r.yes); err != nil {
 			return err
 		}
-		if err := all.Remove(ctx, forget); err != nil {
+		if err := all.Remove(ctx, asked.On, forget); err != nil {
 			return err
 		}
 	}

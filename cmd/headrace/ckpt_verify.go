@@ -31,7 +31,7 @@ with what the manifests say. It exits with 1 when one does not verify; half ones
 			if err := a.load(cmd, nil); err != nil {
 				return err
 			}
-			views, err := ckpt.Verify(cmd.Context(), args, how, a.watch)
+			views, err := ckpt.Verify(cmd.Context(), a.checkpointsOn(cmd.Context()), args, how, a.watch)
 			if err != nil {
 				return err
 			}

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc"
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/flashckpt/manifest"
 	"github.com/headrace/headrace/flashckpt/memory"
 	"github.com/headrace/headrace/internal/link"
 )
@@ -24,7 +25,9 @@ const (
 // saveMemory writes to storage the newest checkpoints that a job's trainers have left in
 // memory, and tells the master. The trainers have ended.
 func (a *app) saveMemory(ctx context.Context, of memory.Left, target link.Target, log *slog.Logger) {
-	saved, err := memory.PersistNewest(ctx, memory.Direct{}, memory.Root(), of)
+	places := a.checkpoints()
+	on := func(path string) manifest.FS { return places.On(ctx, path, memory.Direct{}) }
+	saved, err := memory.PersistNewest(ctx, on, memory.Root(), of)
 	if err != nil {
 		log.Warn("what lies in memory could not be looked through", "error", err)
 	}

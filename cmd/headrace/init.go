@@ -16,19 +16,19 @@ import (
 )
 
 type initFlags struct {
-	out, name    string
-	torch, force bool
+	out, name        string
+	torch, tf, force bool
 }
 
 func (a *app) initCommand() *cobra.Command {
 	var f initFlags
 	cmd := &cobra.Command{
-		Use:   "init DATA [--torch]",
+		Use:   "init DATA [--torch | --tf]",
 		Short: "Look at your data; write a spec for it and a program that trains",
 		Long: `Looks at a file, a folder or a topic and writes two files: a spec (types, header,
 ids to hash) and train.py, which runs as it is and saves checkpoints. The spec is tried
-on up to 100,000 records first. DATA is CSV, TSV, JSON lines or Parquet, compressed or
-not, or a topic whose records are JSON or delimited text:
+on up to 100,000 records first. DATA is CSV, TSV, JSON lines, Parquet or TFRecord, compressed
+or not, or a topic whose records are JSON or delimited text:
 
   headrace init data/clicks.csv
   headrace init data                                 the most frequent kind of file in it
@@ -50,6 +50,8 @@ If there is no ` + config.DefaultFile + ` it writes one too, so that the job has
 	cmd.Flags().StringVar(&f.out, "out", ".", "`folder` for what is written")
 	cmd.Flags().StringVar(&f.name, "name", "", "name of the dataset (default: that of the file or topic)")
 	cmd.Flags().BoolVar(&f.torch, "torch", false, "the program uses torch")
+	cmd.Flags().BoolVar(&f.tf, "tf", false, "the program uses TensorFlow, with Keras")
+	cmd.MarkFlagsMutuallyExclusive("torch", "tf")
 	cmd.Flags().BoolVar(&f.force, "force", false, "write over files that are there")
 	return cmd
 }
@@ -80,8 +82,11 @@ func (a *app) init(cmd *cobra.Command, f *initFlags, data string) error {
 		spec = plan.Name + "-data.yaml"
 	}
 	with := "numpy"
-	if f.torch {
+	switch {
+	case f.torch:
 		with = "torch"
+	case f.tf:
+		with = "tf"
 	}
 	text, err := plan.Program(with, run)
 	if err != nil {

@@ -59,19 +59,11 @@ func (w *world) pythonTrainer(name string, rank int, args ...string) *proc {
 	env := w.env
 	defer func() { w.env = env }()
 	w.env = append(slices.Clone(env), fmt.Sprint("RANK=", rank), "WORLD_SIZE=2")
-	python := os.Getenv("HEADRACE_PYTHON")
-	if python == "" {
-		python = "../../.venv/bin/python"
-	}
-	python, err := filepath.Abs(python)
-	if err != nil {
-		w.t.Fatal(err)
-	}
 	script, err := filepath.Abs("../../examples/kafka/train.py")
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return w.startProgram(python, append([]string{script, "--seen", w.path("seen-" + name), "--model", w.path("model")}, args...)...)
+	return w.startProgram(w.python(), append([]string{script, "--seen", w.path("seen-" + name), "--model", w.path("model")}, args...)...)
 }
 
 // seen counts how often each id is in the model.

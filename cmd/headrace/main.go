@@ -11,7 +11,9 @@
 //	specs.go     the files of -f
 //	init.go      a spec and a program for data that the user names
 //	master.go agent.go up.go run.go    processes
+//	node_linux.go node_other.go        the agent; only Linux has what it needs
 //	flash.go                           what trainers of run left in memory, to storage
+//	run_roles.go the tasks of a TensorFlow cluster, from a job's file
 //	start.go     what up and run do with -f before trainers can come
 //	folder.go    a job belongs to the folder in which it was begun
 //	owner.go     one run at a time starts a job's trainers

@@ -41,7 +41,7 @@ func (a *app) newMaster(log *slog.Logger) (*master.Master, error) {
 	return master.New(master.Config{
 		Job: a.cfg.Job, Model: a.cfg.Model, Version: version, State: a.cfg.State,
 		Listen: a.cfg.Listen, HTTP: a.cfg.HTTP, TLS: a.cfg.TLS, Access: a.cfg.Book(), SessionTTL: a.cfg.SessionTTL, LostAfter: a.cfg.LostAfter,
-		OpenSource: a.listSource(log), Check: a.checkSpec(log), Logger: log, AllowRoots: a.cfg.AllowRoots,
+		OpenSource: a.listSource(log), Check: a.checkSpec(log), Logger: log, AllowRoots: a.cfg.AllowRoots, OpenLanding: a.openLanding, Checkpoints: a.checkpoints(),
 	})
 }
 

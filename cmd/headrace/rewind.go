@@ -12,7 +12,7 @@ import (
 )
 
 func (a *app) rewindCommand() *cobra.Command {
-	r, yes := &ckpt.Rewinding{On: manifest.OS{}, Ask: callTimeout, Verify: a.verifies}, false
+	r, yes := &ckpt.Rewinding{Ask: callTimeout, Verify: a.verifies}, false
 	cmd := &cobra.Command{
 		Use:   "rewind NAME --to CKPT",
 		Short: "Take a job back to a checkpoint",
@@ -55,6 +55,7 @@ framework carries nobody can look at.`,
 }
 
 func (a *app) rewind(ctx context.Context, c *client, job string, r *ckpt.Rewinding, yes bool) error {
+	r.On = a.checkpointsOn(ctx)
 	r.Confirm = func(planned *ckpt.Rewound) error {
 		if a.cfg.Output == "table" && !yes {
 			planned.Write(a.err)
@@ -70,5 +71,5 @@ func (a *app) rewind(ctx context.Context, c *client, job string, r *ckpt.Rewindi
 
 // verifies says why a checkpoint does not verify, and shows how far a long look is.
 func (a *app) verifies(ctx context.Context, c *manifest.Checkpoint) error {
-	return ckpt.Verifies(ctx, c, a.watch)
+	return ckpt.Verifies(ctx, a.checkpointsOn(ctx), c, a.watch)
 }

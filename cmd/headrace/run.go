@@ -19,6 +19,7 @@ import (
 	"github.com/headrace/headrace/flashckpt/memory"
 	"github.com/headrace/headrace/internal/advice"
 	"github.com/headrace/headrace/internal/config"
+	"github.com/headrace/headrace/internal/jobfile"
 	"github.com/headrace/headrace/internal/link"
 	"github.com/headrace/headrace/internal/suggest"
 	"github.com/headrace/headrace/master"
@@ -40,12 +41,14 @@ type runFlags struct {
 	maxRestarts  int
 	masterAddr   string
 	masterPort   int
+
+	job *jobfile.Job // of `run FILE`
 }
 
 func (a *app) runCommand() *cobra.Command {
 	var f runFlags
 	cmd := &cobra.Command{
-		Use:   "run [-f FILE] [--nproc-per-node N] [--max-restarts K] -- CMD [ARG...]",
+		Use:   "run [JOB.yaml] [-f FILE] [--nproc-per-node N] [--max-restarts K] -- CMD [ARG...]",
 		Short: "Start trainers, as torchrun does, with their data",
 		Long: `Starts N processes of CMD with RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and
 MASTER_PORT, restarts what fails (one worker; with --model replicated the whole
@@ -53,10 +56,18 @@ group) at most K times in all, prefixes their output, and stops cleanly.
 
 Without a master (none named, none alive in the state folder) it starts one and
 an agent in this process, and ends them with the trainers; the state stays, so
-the same command goes on where it stopped.`,
+the same command goes on where it stopped.
+
+JOB.yaml names the tasks of a TensorFlow cluster (roles: ps, chief, worker,
+evaluator), their command and the specs of their datasets. Each task gets its
+TF_CONFIG; what fails starts again, at most max_restarts times (100).`,
 		Example: `  headrace run -f clicks.yaml --nproc-per-node 4 -- python train.py
+  headrace run job.yaml
   headrace run --max-restarts 3 -- python train.py`,
-		Args: func(_ *cobra.Command, args []string) error {
+		Args: func(cmd *cobra.Command, args []string) error {
+			if isJobFile(cmd, args) {
+				return meant(args[1:])
+			}
 			if len(args) == 0 {
 				return errors.New("no command: write it after --, as in `headrace run -- python train.py`")
 			}
@@ -83,6 +94,8 @@ the same command goes on where it stopped.`,
 // its interpreter, a program that is not there.
 func meant(args []string) error {
 	switch {
+	case len(args) == 0: // of a job's file
+		return nil
 	case isYAML(args):
 		return advice.Usage.Errorf("`headrace run -f "+args[0]+" -- python train.py`", "%s is no program; the file of a spec is named with -f", args[0])
 	case strings.HasSuffix(args[0], ".py") && !strings.Contains(args[0], "/"):
@@ -120,7 +133,14 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, args []string) error {
 	// The first signal goes to the trainers, the second kills them, the third ends this
 	// process at once.
 	a.stops.patience.Store(3)
-	docs, err := a.loadUp(cmd, f.files, trainersFirst)
+	defaults := trainersFirst
+	if isJobFile(cmd, args) {
+		var err error
+		if defaults, args, err = f.readJob(cmd, args); err != nil {
+			return err
+		}
+	}
+	docs, err := a.loadUp(cmd, f.files, defaults)
 	if err != nil {
 		return err
 	}
@@ -222,9 +242,10 @@ func (a *app) supervise(ctx context.Context, f *runFlags, args []string, job job
 	}
 	log.Debug("trainers start", "command", args, "count", strconv.Itoa(f.perNode))
 	return supervise.Run(own, supervise.Config{
-		Cmd: args, Env: env, NProcPerNode: f.perNode, NNodes: f.nodes, NodeRank: f.nodeRank, MaxRestarts: f.maxRestarts, Model: job.model,
+		Cmd: args, Dir: f.dir(), Env: append(env, f.env()...), Roles: f.roles(), Event: func(line string) { a.say("%s", line) }, NProcPerNode: f.perNode, NNodes: f.nodes, NodeRank: f.nodeRank, MaxRestarts: f.maxRestarts, Model: job.model,
 		FirstEnv: first, Job: job.name, Socket: a.cfg.Socket, MasterAddr: f.masterAddr, MasterPort: f.masterPort,
 		Out: a.out, Err: a.err, Logger: log, Signals: a.stops.seen,
+		Reaped: a.tellEnded,
 		Ended: func(rank int, again bool) {
 			left, within := left, saveWithin
 			if rank >= 0 {

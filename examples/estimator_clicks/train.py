@@ -4,12 +4,11 @@
 
 or with a parameter server, a chief, two workers and an evaluator:
 
-    headrace up --model shared -f clicks.yaml &
-    python cluster.py -- python train.py
+    headrace run job.yaml
 
-Kill any process at any time and start it again (headrace run and cluster.py do it): training
-goes on at the newest checkpoint that has a list of its records, or with the model that lives
-on the parameter server.
+Kill any process at any time: headrace run starts it again, and training goes on at the newest
+checkpoint that has a list of its records, or with the model that lives on the parameter server.
+With kafka.yaml in place of clicks.yaml the same program learns from a topic, on and on.
 
 Beside its weights the model has `hist`: how often the record of each id is in it. The last
 line counts the ids that are in the model once, never and more often.
@@ -18,6 +17,7 @@ line counts the ids that are in the model once, never and more often.
 from __future__ import annotations
 
 import argparse
+import time
 from typing import Any
 
 import headrace.tensorflow
@@ -73,10 +73,21 @@ def evaluation() -> tf.data.Dataset:
     return tf.data.Dataset.from_tensors((features, tf.cast(user % 10 < 3, tf.int32)))
 
 
+class Rest(tf.compat.v1.train.SessionRunHook):
+    """Rests after each batch, so that there is time to kill something."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        time.sleep(self.seconds)
+
+
 def train(args: argparse.Namespace) -> None:
+    when = {"save_checkpoints_secs": args.seconds} if args.seconds else {"save_checkpoints_steps": args.every}
     config = tf.estimator.RunConfig(
         model_dir=args.dir,
-        save_checkpoints_steps=args.every,
+        **when,
         keep_checkpoint_max=args.keep,
         experimental_max_worker_delay_secs=0,
     )
@@ -87,7 +98,8 @@ def train(args: argparse.Namespace) -> None:
 
     trainable = headrace.tensorflow.estimator(model)
     spec = tf.estimator.EvalSpec(evaluation, steps=1, start_delay_secs=0, throttle_secs=30)
-    trainable.train_and_evaluate(tf.estimator.TrainSpec(clicks), spec)
+    hooks = [Rest(args.rest)] if args.rest else []
+    trainable.train_and_evaluate(tf.estimator.TrainSpec(clicks, hooks=hooks), spec)
     if not trainable.is_chief:
         return
     newest = tf.train.latest_checkpoint(args.dir)
@@ -102,5 +114,7 @@ if __name__ == "__main__":
     parser.add_argument("--records", type=int, default=200_000, help="ids there are")
     parser.add_argument("--rows", type=int, default=256, help="rows of a batch")
     parser.add_argument("--every", type=int, default=200, help="steps between two checkpoints")
+    parser.add_argument("--seconds", type=int, default=0, help="seconds between two checkpoints, in place of steps")
+    parser.add_argument("--rest", type=float, default=0, help="seconds to rest after each batch")
     parser.add_argument("--keep", type=int, default=3, help="checkpoints to keep")
     train(parser.parse_args())

@@ -14,6 +14,7 @@
 //	parse.go     bytes to a Manifest, with limits; the checksum at the end
 //	validate.go  what must hold in every manifest
 //	fs.go        the few calls that storage must offer, and those of this machine
+//	paths.go     paths on this machine and in buckets
 //	folders.go   folders that survive a power failure
 //	write.go     files and manifests onto storage, so that power may fail anywhere
 //	part.go      sharded saves: a part per rank, then the manifest

@@ -3,14 +3,13 @@ package manifest
 import (
 	"errors"
 	"io/fs"
-	"path/filepath"
 	"syscall"
 )
 
 // makeFolders makes a folder and what is missing above it, and says how many it made.
 func makeFolders(on FS, folder string) (made int, err error) {
 	err = on.Mkdir(folder)
-	if above := filepath.Dir(folder); errors.Is(err, fs.ErrNotExist) && above != folder {
+	if above := Dir(folder); errors.Is(err, fs.ErrNotExist) && above != folder {
 		if made, err = makeFolders(on, above); err == nil {
 			err = on.Mkdir(folder)
 		}
@@ -30,7 +29,7 @@ func makeFolders(on FS, folder string) (made int, err error) {
 // those stay as durable as they were.
 func syncAbove(on FS, folder string, must int) error {
 	for n := 1; ; n++ {
-		above := filepath.Dir(folder)
+		above := Dir(folder)
 		if above == folder {
 			return nil
 		}

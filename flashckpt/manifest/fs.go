@@ -31,6 +31,18 @@ type Writer interface {
 	Sync() error
 }
 
+// Bucket is an FS of objects: a file appears whole, or not at all, and is durable then. So
+// a manifest there needs no temporary name, no rename and no sync. Folders are only a part
+// of names.
+type Bucket interface {
+	FS
+	// PutNew writes size bytes of r where nothing is; else fs.ErrExist. Of two at a time one
+	// wins.
+	PutNew(path string, r io.Reader, size int64) error
+	// Open reads a file. fs.ErrNotExist.
+	Open(path string) (r io.ReadCloser, size int64, err error)
+}
+
 // Name is one entry of a folder.
 type Name struct {
 	Name   string

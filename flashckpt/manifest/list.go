@@ -26,14 +26,14 @@ type Checkpoint struct {
 var ErrHalf = errors.New("there is no manifest: the save did not end, or goes on")
 
 // Folder is where a checkpoint's files are.
-func (c *Checkpoint) Folder() string { return filepath.Dir(c.Path) }
+func (c *Checkpoint) Folder() string { return Dir(c.Path) }
 
 // Find lists the checkpoints that path means: the one of a manifest, or those in a folder
 // and in the folders one level below it. The newest comes first (Newer); checkpoints that
 // do not count come last. A missing path is fs.ErrNotExist.
 func Find(on FS, path string) ([]Checkpoint, error) {
-	path = filepath.Clean(path)
-	if isManifest(filepath.Base(path)) {
+	path = Clean(path)
+	if IsManifest(filepath.Base(path)) {
 		c := read(on, path)
 		if errors.Is(c.Err, fs.ErrNotExist) {
 			return nil, c.Err
@@ -49,21 +49,21 @@ func Find(on FS, path string) ([]Checkpoint, error) {
 		if !n.Folder || strings.HasPrefix(n.Name, ".") {
 			continue
 		}
-		folder := filepath.Join(path, n.Name)
+		folder := Join(path, n.Name)
 		below, err := on.ReadDir(folder)
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) && !isFolder(n.Name) {
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) && !IsFolder(n.Name) {
 			continue // just removed, or lost+found, or a folder that is not ours
 		}
 		if errors.Is(err, fs.ErrPermission) {
-			all = append(all, Checkpoint{Path: filepath.Join(folder, FileName), Err: err})
+			all = append(all, Checkpoint{Path: Join(folder, FileName), Err: err})
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
 		here := inFolder(on, folder, below)
-		if len(here) == 0 && isFolder(n.Name) {
-			here = []Checkpoint{{Path: filepath.Join(folder, FileName), Err: ErrHalf}}
+		if len(here) == 0 && IsFolder(n.Name) {
+			here = []Checkpoint{{Path: Join(folder, FileName), Err: ErrHalf}}
 		}
 		all = append(all, here...)
 	}
@@ -92,7 +92,7 @@ func Newer(a, b Checkpoint) int {
 // in the folder above. After a restore of it, new cuts must have higher numbers. Folders
 // that cannot be read are left out.
 func HighestOrder(on FS, c *Checkpoint) (order uint64) {
-	for _, folder := range []string{c.Folder(), filepath.Dir(c.Folder())} {
+	for _, folder := range []string{c.Folder(), Dir(c.Folder())} {
 		all, err := Find(on, folder)
 		if err != nil {
 			continue
@@ -130,8 +130,8 @@ func boolean(later bool) int {
 
 func inFolder(on FS, folder string, names []Name) (all []Checkpoint) {
 	for _, n := range names {
-		if !n.Folder && isManifest(n.Name) {
-			if c := read(on, filepath.Join(folder, n.Name)); !errors.Is(c.Err, fs.ErrNotExist) {
+		if !n.Folder && IsManifest(n.Name) {
+			if c := read(on, Join(folder, n.Name)); !errors.Is(c.Err, fs.ErrNotExist) {
 				all = append(all, c)
 			}
 		}
@@ -139,7 +139,8 @@ func inFolder(on FS, folder string, names []Name) (all []Checkpoint) {
 	return all
 }
 
-func isManifest(base string) bool {
+// IsManifest reports whether a file of that name is a manifest.
+func IsManifest(base string) bool {
 	return base == FileName || strings.HasSuffix(base, "."+FileName) && !strings.HasPrefix(base, ".")
 }
 

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,7 +26,7 @@ func partName(base string) bool {
 // damaged.
 func Parts(from FS, folder string, cut cut.ID, world uint32) (parts []*Part, missing []uint32, err error) {
 	for rank := range world {
-		path := filepath.Join(folder, PartName(rank))
+		path := Join(folder, PartName(rank))
 		b, err := from.ReadFile(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			missing = append(missing, rank)

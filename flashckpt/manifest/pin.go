@@ -27,14 +27,18 @@ func SetPin(on FS, manifest string, p Pin) error {
 		return err
 	}
 	path := PinPath(manifest)
-	temp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmp")
+	if _, is := on.(Bucket); is {
+		_, err := put(on, path, bytes.NewReader(append(b, '\n')))
+		return err
+	}
+	temp := Join(Dir(path), "."+filepath.Base(path)+".tmp")
 	if _, err := put(on, temp, bytes.NewReader(append(b, '\n'))); err != nil {
 		return errors.Join(err, ignoreMissing(on.Remove(temp)))
 	}
 	if err := on.Rename(temp, path); err != nil {
 		return errors.Join(err, ignoreMissing(on.Remove(temp)))
 	}
-	return on.SyncDir(filepath.Dir(path))
+	return on.SyncDir(Dir(path))
 }
 
 // Unpin takes the pin away, durably.
@@ -42,7 +46,7 @@ func Unpin(on FS, manifest string) error {
 	if err := ignoreMissing(on.Remove(PinPath(manifest))); err != nil {
 		return err
 	}
-	return on.SyncDir(filepath.Dir(manifest))
+	return on.SyncDir(Dir(manifest))
 }
 
 // readPin reads a pin. A pin that cannot be read still pins, so `touch` makes one.

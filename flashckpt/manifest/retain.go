@@ -94,7 +94,7 @@ func (c *Checkpoint) Delete(on FS) error {
 		if err := removeTree(on, folder); err != nil {
 			return err
 		}
-		return on.SyncDir(filepath.Dir(folder))
+		return on.SyncDir(Dir(folder))
 	}
 	if c.Manifest == nil {
 		return nil
@@ -110,7 +110,7 @@ func (c *Checkpoint) Delete(on FS) error {
 // ownFolder: Folder gave the folder its name, for this cut if it is known.
 func (c *Checkpoint) ownFolder() bool {
 	name := filepath.Base(c.Folder())
-	if filepath.Base(c.Path) != FileName || !isFolder(name) {
+	if filepath.Base(c.Path) != FileName || !IsFolder(name) {
 		return false
 	}
 	return c.Manifest == nil || strings.HasSuffix(name, "-"+c.Manifest.Cut.ID.String())
@@ -118,7 +118,8 @@ func (c *Checkpoint) ownFolder() bool {
 
 var folderName = regexp.MustCompile(`^step-[0-9]{10,19}(-rank-[0-9]{1,10})?-[0-9a-f]{16}$`)
 
-func isFolder(name string) bool { return folderName.MatchString(name) }
+// IsFolder reports whether Folder gave that name.
+func IsFolder(name string) bool { return folderName.MatchString(name) }
 
 func removeTree(on FS, folder string) error {
 	names, err := on.ReadDir(folder)
@@ -126,7 +127,7 @@ func removeTree(on FS, folder string) error {
 		return ignoreMissing(err)
 	}
 	for _, n := range names {
-		path := filepath.Join(folder, n.Name)
+		path := Join(folder, n.Name)
 		if n.Folder && !n.Link {
 			err = removeTree(on, path)
 		} else {

@@ -35,6 +35,7 @@ type Verifying struct {
 	Workers  int            // files read at a time; 0: one per processor, at most 8
 	Progress func(Progress) // from many goroutines, about once per MiB and file
 	Sizes    bool           // compare sizes only
+	On       FS             // where the checkpoint lies; nil: OS
 }
 
 // Verify compares the files of a checkpoint with its manifest: each is there,
@@ -42,16 +43,16 @@ type Verifying struct {
 // checksum. It returns the faults in the order of the manifest; an error is about
 // the folder, or ctx's.
 func Verify(ctx context.Context, folder string, m *Manifest, how Verifying) ([]Fault, error) {
-	root, err := os.OpenRoot(folder)
+	open, done, err := opener(how.On, folder)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = root.Close() }() // it was only read
+	defer done()
 	workers := how.Workers
 	if workers <= 0 {
 		workers = min(runtime.GOMAXPROCS(0), 8)
 	}
-	v := &verification{ctx: ctx, root: root, how: how, faults: make([]error, len(m.Files))}
+	v := &verification{ctx: ctx, open: open, how: how, faults: make([]error, len(m.Files))}
 	for i := range m.Files {
 		v.of += m.Files[i].Size
 	}
@@ -82,12 +83,34 @@ func Verify(ctx context.Context, folder string, m *Manifest, how Verifying) ([]F
 
 type verification struct {
 	ctx    context.Context
-	root   *os.Root
+	open   func(path string) (r io.ReadCloser, size int64, err error)
 	how    Verifying
 	faults []error
 	of     int64
 	bytes  atomic.Int64
 	files  atomic.Int64
+}
+
+// opener opens files of a folder. No link leads out of it.
+func opener(on FS, folder string) (open func(path string) (io.ReadCloser, int64, error), done func(), err error) {
+	if bucket, is := on.(Bucket); is {
+		return func(path string) (io.ReadCloser, int64, error) { return bucket.Open(Join(folder, path)) }, func() {}, nil
+	}
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return nil, nil, err
+	}
+	return func(path string) (io.ReadCloser, int64, error) {
+		f, err := regular(root.OpenFile(filepath.FromSlash(path), os.O_RDONLY|syscall.O_NONBLOCK, 0))
+		if err != nil {
+			return nil, 0, err
+		}
+		info, err := f.Stat()
+		if err != nil {
+			return nil, 0, errors.Join(err, f.Close())
+		}
+		return f, info.Size(), nil
+	}, func() { _ = root.Close() }, nil // it was only read
 }
 
 func (v *verification) progress(n int) {
@@ -98,7 +121,7 @@ func (v *verification) progress(n int) {
 }
 
 func (v *verification) file(want *File, buf []byte) error {
-	f, err := regular(v.root.OpenFile(filepath.FromSlash(want.Path), os.O_RDONLY|syscall.O_NONBLOCK, 0))
+	f, size, err := v.open(want.Path)
 	if err != nil {
 		if e, ok := errors.AsType[*os.PathError](err); ok {
 			return e.Err
@@ -106,12 +129,8 @@ func (v *verification) file(want *File, buf []byte) error {
 		return err
 	}
 	defer func() { _ = f.Close() }()
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	if info.Size() != want.Size {
-		return fmt.Errorf("it has %d bytes, its manifest says %d", info.Size(), want.Size)
+	if size != want.Size {
+		return fmt.Errorf("it has %d bytes, its manifest says %d", size, want.Size)
 	}
 	if v.how.Sizes {
 		return nil

@@ -28,7 +28,7 @@ func Folder(step int64, rank *uint32, cut cut.ID) string {
 // Begin makes a checkpoint's folder below dir, and what is missing above it. All of
 // them are durable when it returns.
 func Begin(on FS, dir, name string) (folder string, err error) {
-	folder = filepath.Join(dir, name)
+	folder = Join(dir, name)
 	made, err := makeFolders(on, folder)
 	if err != nil {
 		return "", err
@@ -43,8 +43,8 @@ func WriteFile(on FS, folder, path string, from io.Reader) (File, error) {
 	if !within(path) || ours(path) {
 		return File{}, fmt.Errorf("%q is no name for a file of a checkpoint", path)
 	}
-	full := filepath.Join(folder, filepath.FromSlash(path))
-	if below := filepath.Dir(full); below != filepath.Clean(folder) {
+	full := Join(folder, filepath.FromSlash(path))
+	if below := Dir(full); below != Clean(folder) {
 		if _, err := makeFolders(on, below); err != nil {
 			return File{}, err
 		}
@@ -54,7 +54,7 @@ func WriteFile(on FS, folder, path string, from io.Reader) (File, error) {
 	if err != nil {
 		return File{}, err
 	}
-	for d := filepath.Dir(full); d != filepath.Clean(folder); d = filepath.Dir(d) {
+	for d := Dir(full); d != Clean(folder); d = Dir(d) {
 		if err := on.SyncDir(d); err != nil {
 			return File{}, err
 		}
@@ -77,7 +77,7 @@ func put(on FS, path string, from io.Reader) (n int64, err error) {
 // WriteManifest completes a checkpoint: it syncs the folder with the files' names, writes
 // the manifest under a temporary name, syncs it, renames it, and syncs the folder. The
 // files must be synced before (WriteFile does it). After an error the manifest may be
-// there or not.
+// there or not. In a bucket it is one conditional put: fs.ErrExist if a manifest is there.
 func WriteManifest(on FS, path string, m *Manifest) error {
 	b, err := m.Encode()
 	if err != nil {
@@ -90,18 +90,21 @@ func WriteManifest(on FS, path string, m *Manifest) error {
 func WritePart(on FS, folder string, p *Part) error {
 	b, err := p.Encode()
 	if err != nil {
-		return fmt.Errorf("%s: %w", filepath.Join(folder, PartName(p.Rank)), err)
+		return fmt.Errorf("%s: %w", Join(folder, PartName(p.Rank)), err)
 	}
-	return commit(on, filepath.Join(folder, PartName(p.Rank)), p.Cut, b)
+	return commit(on, Join(folder, PartName(p.Rank)), p.Cut, b)
 }
 
 // commit is temp, fsync, rename, fsync of the folder.
 func commit(on FS, path string, cut cut.ID, b []byte) error {
-	folder := filepath.Dir(path)
+	if bucket, is := on.(Bucket); is {
+		return bucket.PutNew(path, bytes.NewReader(b), int64(len(b)))
+	}
+	folder := Dir(path)
 	if err := on.SyncDir(folder); err != nil {
 		return err
 	}
-	temp := filepath.Join(folder, "."+filepath.Base(path)+"."+cut.String()+".tmp")
+	temp := Join(folder, "."+filepath.Base(path)+"."+cut.String()+".tmp")
 	if _, err := put(on, temp, bytes.NewReader(b)); err != nil {
 		return errors.Join(err, ignoreMissing(on.Remove(temp)))
 	}
@@ -115,7 +118,7 @@ func commit(on FS, path string, cut cut.ID, b []byte) error {
 // have died between the rename and the sync of the folder. Call it before a restore of the
 // checkpoint, and before a broker is told of it.
 func Stays(on FS, path string) error {
-	err := on.SyncDir(filepath.Dir(path))
+	err := on.SyncDir(Dir(path))
 	switch {
 	case err == nil:
 	case errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.ENOTSUP), errors.Is(err, syscall.EROFS):

@@ -31,7 +31,7 @@ func (Direct) image(path string, b []byte, padded []byte, ended func() error) (c
 	if len(b) < directFrom {
 		return 0, false, nil
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_DIRECT, 0o666)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|past, 0o666)
 	if errors.Is(err, unix.EINVAL) {
 		return 0, false, nil
 	}
@@ -39,8 +39,7 @@ func (Direct) image(path string, b []byte, padded []byte, ended func() error) (c
 		return 0, false, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	// Room first: a full disk is told now.
-	if err := unix.Fallocate(int(f.Fd()), 0, 0, int64(len(padded))); err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
+	if err := room(f, int64(len(padded))); err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
 		return 0, true, &os.PathError{Op: "fallocate", Path: path, Err: err}
 	}
 	var (

@@ -8,5 +8,7 @@
 //	slot.go     one slot: its layout, opening, checking
 //	list.go     all slots of a node
 //	direct.go   large images, past the page cache
+//	direct_linux.go direct_other.go  what of it only Linux has
 //	persist.go  from a slot to a checkpoint on storage
+//	upload.go   the same into a bucket
 package memory

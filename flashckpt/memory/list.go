@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/headrace/headrace/flashckpt/manifest"
 )
 
 const (
@@ -55,7 +57,7 @@ func Folders(root, job string) ([]Folder, error) {
 	for _, e := range entries {
 		f := Folder{Path: filepath.Join(root, e.Name())}
 		b, err := os.ReadFile(filepath.Join(f.Path, aboutFile))
-		if err != nil || json.Unmarshal(b, &f) != nil || !filepath.IsAbs(f.Dir) {
+		if err != nil || json.Unmarshal(b, &f) != nil || !manifest.Absolute(f.Dir) {
 			continue // being made, or being removed
 		}
 		if job == "" || f.Job == job {

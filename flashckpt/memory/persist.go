@@ -20,13 +20,14 @@ import (
 // Persist writes the checkpoint of a slot to storage: its folder, the file, the
 // manifest last, each synced before the next. After a power failure at any point the
 // manifest is there with all that it names, or it is not there. A checkpoint that is
-// there already is left as it is.
+// there already is left as it is. In a bucket each of them is one object, which appears
+// whole; see upload.
 //
 // Errors: what the file system says; a slot whose memory is not as it was written; ctx.
 func Persist(ctx context.Context, on manifest.FS, s *Slot) error {
 	m := s.About.Manifest
-	folder := filepath.Dir(s.About.Path)
-	if want := manifest.Folder(m.Step, m.Rank, m.Cut.ID); !filepath.IsAbs(folder) || filepath.Base(folder) != want || filepath.Base(s.About.Path) != manifest.FileName {
+	folder := manifest.Dir(s.About.Path)
+	if want := manifest.Folder(m.Step, m.Rank, m.Cut.ID); !manifest.Absolute(folder) || filepath.Base(folder) != want || filepath.Base(s.About.Path) != manifest.FileName {
 		return fmt.Errorf("%s: its path %s is not %s in a folder %s", s.Path, s.About.Path, manifest.FileName, want)
 	}
 	unlock, err := s.onlyOne(ctx)
@@ -42,6 +43,9 @@ func Persist(ctx context.Context, on manifest.FS, s *Slot) error {
 	name, err := fileOf(m.State)
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.Path, err)
+	}
+	if bucket, is := on.(manifest.Bucket); is {
+		return s.upload(ctx, bucket, &m, name)
 	}
 	if folder, err = manifest.Begin(on, filepath.Dir(folder), filepath.Base(folder)); err != nil {
 		return err
@@ -147,7 +151,9 @@ type Left struct {
 // PersistNewest writes to storage what trainers have left in this node's memory and is
 // not there yet: the newest checkpoint of each private rank, or that of rank 0 of a
 // replicated group, whose state is the group's. Call it when the trainers have ended.
-func PersistNewest(ctx context.Context, on manifest.FS, root string, of Left) (all []Saved, err error) {
+//
+// on gives where a manifest's path lies.
+func PersistNewest(ctx context.Context, on func(path string) manifest.FS, root string, of Left) (all []Saved, err error) {
 	folders, err := Folders(root, of.Job)
 	if err != nil {
 		return nil, err
@@ -165,6 +171,7 @@ func PersistNewest(ctx context.Context, on manifest.FS, root string, of Left) (a
 			if m.Rank == nil && rank != 0 || m.Rank != nil && of.Ranks != nil && !slices.Contains(of.Ranks, rank) {
 				continue
 			}
+			on := on(h.About.Path)
 			if _, err := on.ReadFile(h.About.Path); err == nil {
 				continue
 			}

@@ -27,7 +27,7 @@ func writeSlot(t *testing.T, root, dir string, rank uint32, step int64, image []
 	t.Helper()
 	id := cut.ID(step)
 	folder := manifest.Folder(step, nil, id)
-	about := About{Version: version, Path: filepath.Join(dir, folder, manifest.FileName), Rank: rank, Node: "here", Run: "r",
+	about := About{Version: version, Path: manifest.Join(dir, folder, manifest.FileName), Rank: rank, Node: "here", Run: "r",
 		Manifest: manifest.Manifest{Format: manifest.Format, Version: manifest.Version, Job: "default", Model: "replicated", Step: step, WorldSize: 1,
 			Created: time.Date(2026, 11, 23, 5, 0, 0, 0, time.UTC), Files: []manifest.File{},
 			State: json.RawMessage(`{"format":"headrace-python-state","version":1,"tree":{"dict":[]},"file":"state.safetensors"}`),
@@ -80,7 +80,7 @@ func TestTheNewestCompleteCheckpointOfAKilledTrainerGoesToStorage(t *testing.T) 
 	_, old := writeSlot(t, root, dir, 0, 1, image(5000))
 	_, path := writeSlot(t, root, dir, 0, 2, image(9000))
 	writeSlot(t, root, dir, 1, 3, image(9000)) // the others of a replicated group have the same state
-	saved, err := PersistNewest(t.Context(), manifest.OS{}, root, Left{Job: "default", Run: "r"})
+	saved, err := PersistNewest(t.Context(), func(string) manifest.FS { return manifest.OS{} }, root, Left{Job: "default", Run: "r"})
 	if err != nil || len(saved) != 1 || saved[0].Err != nil || saved[0].Held.About.Path != path {
 		t.Fatalf("%+v, %v", saved, err)
 	}
@@ -98,7 +98,7 @@ func TestTheNewestCompleteCheckpointOfAKilledTrainerGoesToStorage(t *testing.T) 
 	if _, err := os.Stat(old); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the older one: %v", err)
 	}
-	if saved, err := PersistNewest(t.Context(), manifest.OS{}, root, Left{Job: "default", Run: "r"}); err != nil || len(saved) != 0 {
+	if saved, err := PersistNewest(t.Context(), func(string) manifest.FS { return manifest.OS{} }, root, Left{Job: "default", Run: "r"}); err != nil || len(saved) != 0 {
 		t.Errorf("a second time: %+v, %v", saved, err)
 	}
 }
@@ -107,7 +107,7 @@ func TestWhatOthersHaveLeftInMemoryStaysThere(t *testing.T) {
 	root, dir := t.TempDir(), filepath.Join(t.TempDir(), "ckpt")
 	writeSlot(t, root, dir, 0, 1, image(5000))
 	for _, left := range []Left{{Job: "another", Run: "r"}, {Job: "default", Run: "another"}, {Job: "default"}} {
-		if saved, err := PersistNewest(t.Context(), manifest.OS{}, root, left); err != nil || len(saved) != 0 {
+		if saved, err := PersistNewest(t.Context(), func(string) manifest.FS { return manifest.OS{} }, root, left); err != nil || len(saved) != 0 {
 			t.Errorf("%+v: %+v, %v", left, saved, err)
 		}
 	}
@@ -134,7 +134,7 @@ func TestChangedMemoryNeverBecomesACheckpoint(t *testing.T) {
 	root, dir := t.TempDir(), filepath.Join(t.TempDir(), "ckpt")
 	slot, path := writeSlot(t, root, dir, 0, 1, image(50000))
 	change(t, slot, page+31000)
-	saved, err := PersistNewest(t.Context(), manifest.OS{}, root, Left{Job: "default", Run: "r"})
+	saved, err := PersistNewest(t.Context(), func(string) manifest.FS { return manifest.OS{} }, root, Left{Job: "default", Run: "r"})
 	if err != nil || len(saved) != 1 || saved[0].Err == nil || !strings.Contains(saved[0].Err.Error(), "its memory was changed") {
 		t.Fatalf("%+v, %v", saved, err)
 	}

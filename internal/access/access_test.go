@@ -39,19 +39,19 @@ func everyCall(t *testing.T) (all []string) {
 
 func TestEveryCallHasARoleAndIsRefusedToTheOthers(t *testing.T) {
 	for _, method := range everyCall(t) {
-		needed, known := NeededForCall(method)
+		needed, known := neededForCall(method)
 		if !known || needed == 0 {
 			t.Errorf("%s has no row in the table: say which roles may make this call", method)
 			continue
 		}
 		for _, r := range []Roles{0, Viewer, Agent, Operator, Pusher} {
 			var info credentials.AuthInfo = Caller{"someone", r}
-			err := MayCall(peer.NewContext(t.Context(), &peer.Peer{AuthInfo: info}), method)
+			err := mayCall(peer.NewContext(t.Context(), &peer.Peer{AuthInfo: info}), method)
 			if want := needed&r != 0; (err == nil) != want {
 				t.Errorf("%s by %v: %v", method, r, err)
 			}
 		}
-		if MayCall(t.Context(), method) == nil {
+		if mayCall(t.Context(), method) == nil {
 			t.Errorf("%s is open to a connection without a caller", method)
 		}
 		if verb := method[strings.LastIndexByte(method, '/')+1:]; needed&(Viewer|Agent) == 0 == strings.Contains("Describe List State Excluded Job Cuts Show Session Read", verb) {
@@ -63,7 +63,7 @@ func TestEveryCallHasARoleAndIsRefusedToTheOthers(t *testing.T) {
 			t.Errorf("%s is in the table and not in the protocol", method)
 		}
 	}
-	if MayCall(peer.NewContext(t.Context(), &peer.Peer{AuthInfo: Caller{"owner", Owner}}), "/headrace.v1.Datasets/New") == nil {
+	if mayCall(peer.NewContext(t.Context(), &peer.Peer{AuthInfo: Caller{"owner", Owner}}), "/headrace.v1.Datasets/New") == nil {
 		t.Error("a call that is not in the table was let through")
 	}
 }

@@ -34,7 +34,7 @@ func ParseEntry(text string) (Entry, error) {
 	if !ok || value == "" {
 		return Entry{}, errors.New("not ROLE=..., as in viewer=prometheus")
 	}
-	r, err := ParseRole(role)
+	r, err := parseRole(role)
 	return Entry{r, value}, err
 }
 

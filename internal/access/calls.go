@@ -15,13 +15,13 @@ import (
 func Options() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
-			if err := MayCall(ctx, info.FullMethod); err != nil {
+			if err := mayCall(ctx, info.FullMethod); err != nil {
 				return nil, err
 			}
 			return handle(ctx, req)
 		}),
 		grpc.ChainStreamInterceptor(func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
-			if err := MayCall(stream.Context(), info.FullMethod); err != nil {
+			if err := mayCall(stream.Context(), info.FullMethod); err != nil {
 				return err
 			}
 			return handle(srv, stream)
@@ -29,13 +29,13 @@ func Options() []grpc.ServerOption {
 	}
 }
 
-// MayCall is nil if the caller of ctx may make the call.
-func MayCall(ctx context.Context, method string) error {
+// mayCall is nil if the caller of ctx may make the call.
+func mayCall(ctx context.Context, method string) error {
 	var c Caller
 	if p, ok := peer.FromContext(ctx); ok {
 		c, _ = p.AuthInfo.(Caller)
 	}
-	needed, known := NeededForCall(method)
+	needed, known := neededForCall(method)
 	if known && c.Roles&needed != 0 {
 		return nil
 	}

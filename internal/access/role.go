@@ -23,8 +23,8 @@ var roleNames = []struct {
 	name string
 }{{Viewer, "viewer"}, {Agent, "agent"}, {Operator, "operator"}, {Pusher, "pusher"}}
 
-// ParseRole reads the name of one role.
-func ParseRole(name string) (Roles, error) {
+// parseRole reads the name of one role.
+func parseRole(name string) (Roles, error) {
 	var all []string
 	for _, r := range roleNames {
 		if r.name == name {

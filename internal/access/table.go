@@ -49,9 +49,9 @@ var pages = map[string]Roles{
 	"/debug/pprof/": Operator, // memory and command line
 }
 
-// NeededForCall says which roles may make a call, and whether the table has it. A call
+// neededForCall says which roles may make a call, and whether the table has it. A call
 // that is not in the table is nobody's.
-func NeededForCall(method string) (Roles, bool) {
+func neededForCall(method string) (Roles, bool) {
 	r, ok := calls[method]
 	return r, ok
 }

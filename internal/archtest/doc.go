@@ -1,4 +1,5 @@
-// Package archtest keeps the shape of the house: which package may import which
-// of ours (docs/ARCHITECTURE.md, Import rules), the rooms of the core, file maps,
-// and names: those that say nothing, kinds of sources, retired words.
+// Package archtest has tests of the whole repository's structure: which of our packages a
+// package may import (docs/ARCHITECTURE.md, Import rules), the rooms of the core, the file
+// maps in package comments, and names (packages called "util", kinds of sources outside
+// their adapters, retired words).
 package archtest

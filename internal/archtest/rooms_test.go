@@ -24,8 +24,8 @@ var rooms = []struct {
 	files string
 }{
 	{"turn", "turn clock effects refusal event event_cut event_round options keys values settled_values value_bytes stored cut_state cut_values landing_values"},
-	{"ledger", `ledger holder dataset dataset_state landing partition virtual members lines again bound goback carve lead lease token ack pieces tally head held giveback
-		excluded stopped bad request standing parked steal stall adopt resume dirty ledger_load`},
+	{"ledger", `ledger holder dataset dataset_state landing partition virtual members lines again bound goback carve lead lease token ack pieces tally head held giveback suspect
+		excluded stopped bad request standing parked steal level stall adopt resume dirty ledger_load`},
 	{"group", "group groupkind session worker made generation steps series"},
 	{"checkpoints", `checkpoints kind shared replicated private past kept ask freeze bind restore gate resolve rewind removed doubt pause`},
 	{"view", "ledger_view ledger_marks ledger_check group_view imbalance query_serve query_cut needed gone"},
@@ -42,8 +42,8 @@ func TestNoRoomUsesARoomAboveIt(t *testing.T) {
 	}
 }
 
-// TestEachRoomOwnsItsState: what a room keeps, no other room changes. The turn is all
-// rooms' own.
+// TestEachRoomOwnsItsState: no room changes the state of another one. Only the state of the
+// turn belongs to all rooms.
 func TestEachRoomOwnsItsState(t *testing.T) {
 	for _, u := range usesOfRooms(t) {
 		if u.written && rooms[u.to].name != "turn" {
@@ -52,7 +52,7 @@ func TestEachRoomOwnsItsState(t *testing.T) {
 	}
 }
 
-// TestTheViewChangesNothing: it is asked by tools, in the middle of anything.
+// TestTheViewChangesNothing: tools ask it at any time.
 func TestTheViewChangesNothing(t *testing.T) {
 	seen := 0
 	for _, u := range usesOfRooms(t) {
@@ -68,8 +68,8 @@ func TestTheViewChangesNothing(t *testing.T) {
 	}
 }
 
-// TestRoomsAskOnlyWhatIsOffered: the lists of shardsvc/doc.go are all that one room asks
-// of another. The core itself, which hands out each part of a message, may call any
+// TestRoomsAskOnlyWhatIsOffered: a room calls only those methods of another room that
+// shardsvc/doc.go lists. The core, which distributes the parts of a message, may call any
 // method.
 func TestRoomsAskOnlyWhatIsOffered(t *testing.T) {
 	doc, err := os.ReadFile("../../shardsvc/doc.go")
@@ -226,7 +226,7 @@ func assigned(l ast.Expr, written map[*ast.Ident]bool) {
 	}
 }
 
-// exports finds what the compiler wrote of each package that dir depends on.
+// exports finds the compiler's export data of each package that dir depends on.
 func exports(t *testing.T, dir string) func(path string) (io.ReadCloser, error) {
 	list := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}}={{.Export}}", ".")
 	list.Dir = dir

@@ -15,6 +15,7 @@ import (
 
 // Removal is what `headrace ckpt rm` was asked for.
 type Removal struct {
+	On     On
 	Keep   int     // remove all but the newest Keep of each folder; 0: the paths name checkpoints
 	Ledger *Ledger // nil: no master was asked
 	Watch  Watch   // of the verifications
@@ -65,13 +66,13 @@ func (r *Removal) Choose(ctx context.Context, paths []string) (Chosen, error) {
 // whose cut the ledger has voided does not count as the newest, because it cannot be
 // restored.
 func (r *Removal) inFolder(ctx context.Context, dir string, wanted, done map[string]bool) (all Chosen, err error) {
-	here, err := Find(dir)
+	here, err := Find(r.On, dir)
 	if err != nil {
 		return nil, err
 	}
 	wants := func(i int) bool { return wanted[here[i].Path] }
 	stay := manifest.Stay(here, wants, func(c *manifest.Checkpoint) bool {
-		return r.Ledger.of(c.Manifest) != "voided" && Verifies(ctx, c, r.Watch) == nil
+		return r.Ledger.of(c.Manifest) != "voided" && Verifies(ctx, r.On, c, r.Watch) == nil
 	})
 	for i := range here {
 		if _, already := stay[i]; !already && r.Ledger.newest(&here[i]) {
@@ -93,17 +94,17 @@ func (r *Removal) inFolder(ctx context.Context, dir string, wanted, done map[str
 // want notes in wanted which checkpoints a path names, and returns their folder.
 func (r *Removal) want(path string, wanted map[string]bool) (dir string, err error) {
 	if r.Keep == 0 {
-		c, err := Exactly(path)
+		c, err := Exactly(r.On, path)
 		if err != nil {
 			return "", err
 		}
 		wanted[c.Path] = true
 		return folderOf(c), nil
 	}
-	if dir, err = filepath.Abs(path); err != nil {
+	if dir, err = absolute(path); err != nil {
 		return "", err
 	}
-	all, err := Find(dir)
+	all, err := Find(r.On, dir)
 	if err != nil {
 		return "", err
 	}
@@ -135,7 +136,10 @@ func (r *Removal) byCut(paths []string) (rest []string, gone Chosen) {
 			continue
 		}
 		k, kept := r.Ledger.cuts[id]
-		_, err = os.Lstat(k.Path)
+		err = nil
+		if k.Path != "" {
+			_, err = r.On(k.Path).ReadFile(k.Path)
+		}
 		switch {
 		case !kept:
 			rest = append(rest, path)
@@ -155,7 +159,7 @@ func (r *Removal) byCut(paths []string) (rest []string, gone Chosen) {
 // folderOf is the folder of checkpoints that a checkpoint lies in.
 func folderOf(c *manifest.Checkpoint) string {
 	if filepath.Base(c.Path) == manifest.FileName {
-		return filepath.Dir(c.Folder())
+		return manifest.Dir(c.Folder())
 	}
 	return c.Folder()
 }

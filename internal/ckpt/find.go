@@ -11,16 +11,24 @@ import (
 	"github.com/headrace/headrace/internal/advice"
 )
 
+// On says where a path of checkpoints lies.
+type On func(path string) manifest.FS
+
+// Local is this machine, whatever the path.
+func Local(string) manifest.FS { return manifest.OS{} }
+
 // Find lists the checkpoints that a path means: the one of a manifest or of a
 // checkpoint's folder, or all of a folder of checkpoints, the newest first.
-func Find(path string) ([]manifest.Checkpoint, error) {
-	abs, err := filepath.Abs(path)
+func Find(on On, path string) ([]manifest.Checkpoint, error) {
+	abs, err := absolute(path)
 	if err != nil {
 		return nil, err
 	}
-	all, err := manifest.Find(manifest.OS{}, abs)
+	all, err := manifest.Find(on(abs), abs)
 	hint := "a path is a manifest (" + manifest.FileName + "), a checkpoint's folder, or a folder of checkpoints"
 	switch {
+	case errors.Is(err, fs.ErrNotExist) && manifest.InBucket(abs):
+		return nil, advice.NotFound.Errorf(hint, "%s: nothing lies there", path)
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, advice.NotFound.Errorf(hint, "%s: no such file or folder", path)
 	case errors.Is(err, syscall.ENOTDIR):
@@ -29,9 +37,16 @@ func Find(path string) ([]manifest.Checkpoint, error) {
 	return all, err
 }
 
+func absolute(path string) (string, error) {
+	if manifest.InBucket(path) {
+		return manifest.Clean(path), nil
+	}
+	return filepath.Abs(path)
+}
+
 // One is the checkpoint that a path means: of several the newest. It is whole.
-func One(path string) (*manifest.Checkpoint, error) {
-	all, err := Find(path)
+func One(on On, path string) (*manifest.Checkpoint, error) {
+	all, err := Find(on, path)
 	if err != nil {
 		return nil, err
 	}
@@ -46,8 +61,8 @@ func One(path string) (*manifest.Checkpoint, error) {
 
 // Exactly is the only checkpoint that a path means. Verbs that change something use it:
 // they never choose among several.
-func Exactly(path string) (*manifest.Checkpoint, error) {
-	all, err := Find(path)
+func Exactly(on On, path string) (*manifest.Checkpoint, error) {
+	all, err := Find(on, path)
 	switch {
 	case err != nil:
 		return nil, err

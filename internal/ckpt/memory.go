@@ -34,6 +34,9 @@ func InMemory(root, path string, b *Ledger) ([]View, error) {
 }
 
 func sameFolder(a, b string) bool {
+	if manifest.InBucket(a) || manifest.InBucket(b) {
+		return manifest.Clean(a) == manifest.Clean(b)
+	}
 	x, err1 := filepath.EvalSymlinks(a)
 	y, err2 := filepath.Abs(b)
 	if err1 != nil || err2 != nil {

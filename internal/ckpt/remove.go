@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/headrace/headrace/flashckpt/manifest"
 	"github.com/headrace/headrace/internal/advice"
 	"github.com/headrace/headrace/shardsvc/cut"
 )
@@ -56,7 +55,7 @@ func (all Chosen) OwnedBy(job, target string) error {
 // Remove removes what does not stay: forget makes the ledger forget a cut, then the
 // manifest goes, durably, and then the data. A checkpoint whose cut was not forgotten
 // keeps its files.
-func (all Chosen) Remove(ctx context.Context, forget func(cut.ID) error) error {
+func (all Chosen) Remove(ctx context.Context, on On, forget func(cut.ID) error) error {
 	for _, d := range all {
 		if d.stay != "" {
 			continue
@@ -72,7 +71,7 @@ func (all Chosen) Remove(ctx context.Context, forget func(cut.ID) error) error {
 		if d.gone {
 			continue
 		}
-		if err := d.c.Delete(manifest.OS{}); err != nil {
+		if err := d.c.Delete(on(d.c.Path)); err != nil {
 			return fmt.Errorf("%s: %w", d.c.Path, err)
 		}
 	}

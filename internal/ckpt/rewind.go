@@ -14,10 +14,10 @@ import (
 
 // Rewinding goes back to a checkpoint, or says what that would do.
 type Rewinding struct {
-	To         string      // a manifest, a checkpoint's folder, a cut of the master, or "start"
-	DryRun     bool        // change nothing
-	Unverified bool        // do not read the checkpoint's files first
-	On         manifest.FS // where checkpoints lie
+	To         string // a manifest, a checkpoint's folder, a cut of the master, or "start"
+	DryRun     bool   // change nothing
+	Unverified bool   // do not read the checkpoint's files first
+	On         On     // where checkpoints lie
 
 	Verify  func(context.Context, *manifest.Checkpoint) error // nil: it verifies
 	Confirm func(planned *Rewound) error                      // asked before anything changes
@@ -56,7 +56,7 @@ func (r *Rewinding) Run(ctx context.Context, c headracev1.CheckpointsClient, job
 	}
 	// Brokers are told of this checkpoint: it must not vanish in a power failure.
 	if req.Path != "" && !r.Unverified {
-		if err := manifest.Stays(r.On, req.Path); err != nil {
+		if err := manifest.Stays(r.On(req.Path), req.Path); err != nil {
 			return nil, err
 		}
 	}
@@ -89,7 +89,7 @@ func (r *Rewinding) request(ctx context.Context, c headracev1.CheckpointsClient,
 		}
 		path = kept.Cut.Path // a frozen cut says nothing of its checkpoint: look at the files
 	}
-	target, err := Exactly(path)
+	target, err := Exactly(r.On, path)
 	switch {
 	case err != nil:
 		return nil, 0, err
@@ -107,5 +107,5 @@ func (r *Rewinding) request(ctx context.Context, c headracev1.CheckpointsClient,
 	if err != nil {
 		return nil, 0, err
 	}
-	return &headracev1.RewindRequest{Job: job, Body: body, Path: target.Path, After: manifest.HighestOrder(r.On, target)}, target.Manifest.Step, nil
+	return &headracev1.RewindRequest{Job: job, Body: body, Path: target.Path, After: manifest.HighestOrder(r.On(target.Path), target)}, target.Manifest.Step, nil
 }

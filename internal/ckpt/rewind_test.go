@@ -59,7 +59,7 @@ func rewinds(t *testing.T, k *keeper, r Rewinding) error {
 	}
 	defer func() { _ = conn.Close() }()
 	r.Ask, r.Confirm = time.Minute, func(*Rewound) error { return nil }
-	r.Verify = func(ctx context.Context, c *manifest.Checkpoint) error { return Verifies(ctx, c, nil) }
+	r.Verify = func(ctx context.Context, c *manifest.Checkpoint) error { return Verifies(ctx, Local, c, nil) }
 	_, err = r.Run(t.Context(), headracev1.NewCheckpointsClient(conn), "default")
 	return err
 }
@@ -71,7 +71,7 @@ func TestNobodyGoesBackToACheckpointThatAPowerFailureMayTakeAway(t *testing.T) {
 	path := filepath.Join(folder, manifest.FileName)
 	for err, back := range map[error]bool{nil: true, syscall.EROFS: true, syscall.EIO: false} {
 		k := &keeper{}
-		got := rewinds(t, k, Rewinding{To: folder, On: unsynced{err: err}})
+		got := rewinds(t, k, Rewinding{To: folder, On: func(string) manifest.FS { return unsynced{err: err} }})
 		if (got == nil) != back || (len(k.rewound) == 1 && k.rewound[0] == path) != back {
 			t.Errorf("sync: %v; rewind: %v, went back to %v", err, got, k.rewound)
 		}
@@ -96,7 +96,7 @@ func TestACutIsGoneBackToOnlyIfItsCheckpointIsThere(t *testing.T) {
 		{"carried", "", false, true},
 	} {
 		k := &keeper{kept: &headracev1.CutState{Cut: 0x640001, State: c.state, Path: c.path, Step: 100}}
-		err := rewinds(t, k, Rewinding{To: "0000000000640001", Unverified: c.unverified, On: manifest.OS{}})
+		err := rewinds(t, k, Rewinding{To: "0000000000640001", Unverified: c.unverified, On: Local})
 		if (err == nil) != c.back || (len(k.rewound) == 1) != c.back {
 			t.Errorf("%+v: %v, went back %d times", c, err, len(k.rewound))
 		}

@@ -18,7 +18,7 @@ func TestWhatIsGoneOfACheckpointIsSaidRangeByRange(t *testing.T) {
 		Records: &headracev1.Tally{Rows: 1600},
 		Gone: &headracev1.Gone{More: 7, Units: 123456, AtLeast: true, Stops: true, Ranges: []*headracev1.GoneRange{
 			r(0, 1, 340, 1700, "records", true, false), r(1, 1, 0, 20, "records", false, false), r(2, 3, 0, 2048, "bytes", false, false), r(0, 1, 2000, 2001, "records", true, true)}},
-		Refused: "there is no going back to step 10", Hint: "go back to step 20",
+		Refused: "cannot go back to step 10", Hint: "go back to step 20",
 		Voided: []*headracev1.CutState{{Cut: 7, State: "bound", Rank: -1, Step: 20, Path: "/ckpt/20"}},
 	}
 	var b strings.Builder

@@ -33,15 +33,15 @@ type Watch func(path string) (progress func(manifest.Progress), done func())
 
 // Verify reads all checkpoints that paths mean and compares their files with their
 // manifests.
-func Verify(ctx context.Context, paths []string, how manifest.Verifying, w Watch) ([]Verified, error) {
+func Verify(ctx context.Context, on On, paths []string, how manifest.Verifying, w Watch) ([]Verified, error) {
 	views := []Verified{}
 	for _, path := range paths {
-		all, err := Find(path)
+		all, err := Find(on, path)
 		if err != nil {
 			return nil, err
 		}
 		for i := range all {
-			v, err := verifyOne(ctx, &all[i], how, w)
+			v, err := verifyOne(ctx, on, &all[i], how, w)
 			if err != nil {
 				return nil, err
 			}
@@ -86,13 +86,14 @@ func AllVerify(views []Verified) error {
 	return nil
 }
 
-func verifyOne(ctx context.Context, c *manifest.Checkpoint, how manifest.Verifying, w Watch) (Verified, error) {
+func verifyOne(ctx context.Context, on On, c *manifest.Checkpoint, how manifest.Verifying, w Watch) (Verified, error) {
 	k := ViewOf(c, nil)
 	v := Verified{Path: k.Path, Step: k.Step, State: k.State, Reason: k.Reason, Files: k.Files, Bytes: k.Bytes, Faults: []Fault{}}
 	if c.Err != nil {
 		return v, nil
 	}
 	done := func() {}
+	how.On = on(c.Path)
 	if w != nil {
 		how.Progress, done = w(k.Path)
 	}
@@ -109,8 +110,8 @@ func verifyOne(ctx context.Context, c *manifest.Checkpoint, how manifest.Verifyi
 }
 
 // Verifies says why a checkpoint does not verify; nil: it does.
-func Verifies(ctx context.Context, c *manifest.Checkpoint, w Watch) error {
-	v, err := verifyOne(ctx, c, manifest.Verifying{}, w)
+func Verifies(ctx context.Context, on On, c *manifest.Checkpoint, w Watch) error {
+	v, err := verifyOne(ctx, on, c, manifest.Verifying{}, w)
 	switch {
 	case err != nil:
 		return err

@@ -31,6 +31,8 @@ type Config struct {
 	Socket     string   // of the agent
 	AllowRoots []string // folders that files may be read from; absolute
 
+	Landing         string     // s3://bucket/prefix where pushed records are stored; "": the state folder
+	LandingAs       string     // the connection for it; "": what the environment says
 	AllowBrokers    []string   // host:port that the secrets of specs may be sent to
 	Connections     *yaml.Node // of the settings file; nil: none
 	ConnectionsFile string     // for errors
@@ -138,6 +140,16 @@ var settings = []setting{
 			}
 			return nil
 		}},
+	{key: "landing_storage", usage: "s3://BUCKET/PREFIX where pushed records are stored (default: the master's state folder)",
+		set: func(c *Config, v []string) error {
+			if v[0] != "" && !strings.HasPrefix(v[0], "s3://") {
+				return errors.New("it must be s3://BUCKET/PREFIX, or nothing for the master's state folder")
+			}
+			c.Landing = strings.TrimRight(v[0], "/")
+			return nil
+		}},
+	{key: "landing_connection", usage: "name of the connection for landing_storage (default: what the environment says)",
+		set: func(c *Config, v []string) error { c.LandingAs = v[0]; return nil }},
 	{key: "buffer", def: "512MiB", usage: "bytes an agent may hold decoded and not yet taken by trainers",
 		set: func(c *Config, v []string) (err error) {
 			c.Buffer, err = size(v[0], 1<<20)
@@ -217,8 +229,16 @@ func setJob(c *Config, v []string) error { c.Job = v[0]; return name(v[0]) }
 
 func setRoots(c *Config, v []string) error {
 	c.AllowRoots = nil
-	for _, r := range v {
+	for i, r := range v {
+		if r == "s3" && i+1 < len(v) && strings.HasPrefix(v[i+1], "//") { // a variable's list, cut at colons
+			v[i+1] = "s3:" + v[i+1]
+			continue
+		}
 		if r == "" {
+			continue
+		}
+		if strings.HasPrefix(r, "s3://") {
+			c.AllowRoots = append(c.AllowRoots, strings.TrimRight(r, "/"))
 			continue
 		}
 		abs, err := absolute(r)

@@ -23,6 +23,7 @@ import (
 // Book is what the operator has registered.
 type Book struct {
 	named  map[string]dataset.Part
+	stores map[string]*store // of kind s3
 	names  []string
 	listed []string // host:port that secrets of specs may be sent to
 }
@@ -30,7 +31,7 @@ type Book struct {
 // Parse reads the mapping `connections:` of a settings file, which may be nil, and takes
 // the listed addresses. Errors name the file, the connection and the field.
 func Parse(n *yaml.Node, file string, listed []string) (*Book, error) {
-	b := &Book{named: map[string]dataset.Part{}, listed: listed}
+	b := &Book{named: map[string]dataset.Part{}, stores: map[string]*store{}, listed: listed}
 	if n == nil {
 		return b, nil
 	}
@@ -41,6 +42,13 @@ func Parse(n *yaml.Node, file string, listed []string) (*Book, error) {
 		name := n.Content[i].Value
 		if _, twice := b.named[name]; twice {
 			return nil, fmt.Errorf("%s:%d: connections: %s is registered twice", file, n.Content[i].Line, name)
+		}
+		if s, err := parseStore(n.Content[i+1], file); s != nil || err != nil {
+			if err != nil {
+				return nil, fmt.Errorf("connections: %s: %w", name, err)
+			}
+			b.stores[name], b.names = s, append(b.names, name)
+			continue
 		}
 		part, err := dataset.ParseConnection(n.Content[i+1], file)
 		if err != nil {
@@ -62,6 +70,7 @@ func (b *Book) Open(spec *dataset.Spec, o dataset.Opening) (sources.Source, erro
 	if err != nil {
 		return nil, fmt.Errorf("dataset %s: %w", spec.Name, err)
 	}
+	o.Objects = b.Objects
 	return spec.Open(o)
 }
 

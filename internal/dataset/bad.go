@@ -55,22 +55,35 @@ func (s *Spec) BadLimit() BadLimit {
 // Skips: a record that cannot be decoded is left out.
 func (s *Spec) Skips() bool { return s.Decode.OnError == OnErrorSkip }
 
-// OnErrorSkip is the word for it.
-const OnErrorSkip = "skip"
+// Isolates: a record that ends its trainer twice is left out.
+func (s *Spec) Isolates() bool { return s.OnCrash == OnCrashIsolate }
+
+// LeavesOut: some records may be excluded, and become dead letters.
+func (s *Spec) LeavesOut() bool { return s.Skips() || s.Isolates() }
+
+// The words for it.
+const (
+	OnErrorSkip    = "skip"
+	OnCrashIsolate = "isolate"
+)
 
 var topicName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,249}$`)
 
 func (c *Check) bad(s *Spec) {
-	if !s.Skips() {
+	c.Among("on_crash", s.OnCrash, "", OnCrashIsolate)
+	if s.Isolates() && s.BitExact != nil {
+		c.Fail("on_crash", OnCrashIsolate, "does not go with bit_exact: batches of one record are other batches", "remove one of them")
+	}
+	if !s.LeavesOut() {
 		if s.MaxBad != "" {
-			c.Fail("max_bad", s.MaxBad, "needs decode.on_error: skip, and it is "+s.Decode.OnError, "remove it, or set decode.on_error: skip")
+			c.Fail("max_bad", s.MaxBad, "needs decode.on_error: skip or on_crash: isolate, and on_error is "+s.Decode.OnError, "remove it, or set decode.on_error: skip")
 		}
 		if s.DeadLetter != nil {
-			c.Fail("dead_letter", "", "needs decode.on_error: skip, and it is "+s.Decode.OnError, "remove it, or set decode.on_error: skip")
+			c.Fail("dead_letter", "", "needs decode.on_error: skip or on_crash: isolate, and on_error is "+s.Decode.OnError, "remove it, or set decode.on_error: skip")
 		}
 		return
 	}
-	if s.BitExact != nil {
+	if s.Skips() && s.BitExact != nil {
 		c.Fail("decode.on_error", OnErrorSkip, "does not go with bit_exact: batches without bad records are not proven to be the same for any number of workers", "remove one of them")
 	}
 	if _, err := ParseBadLimit(s.MaxBad); err != nil {

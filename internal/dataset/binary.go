@@ -102,11 +102,11 @@ func (c *Check) binaryColumn(at string, col *Column, d *DecodeSpec) {
 }
 
 // notBinary: what only the columns of binary records have.
-func (c *Check) notBinary(at string, col *Column) {
+func (c *Check) notBinary(at string, col *Column, d *DecodeSpec) {
 	for _, f := range []struct {
 		name string
 		set  bool
-	}{{"offset", col.Offset != nil}, {"shape", len(col.Shape) > 0}} {
+	}{{"offset", col.Offset != nil}, {"shape", len(col.Shape) > 0 && !d.Features()}} {
 		if f.set {
 			c.Fail(at+"."+f.name, "", "is only for columns of decode.format binary that have no path", "remove it")
 		}

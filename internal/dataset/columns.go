@@ -55,7 +55,7 @@ func (c *Check) column(at string, col *Column, d *DecodeSpec) {
 		c.binaryColumn(at, col, d)
 		return
 	}
-	c.notBinary(at, col)
+	c.notBinary(at, col, d)
 	dtypeOK := c.Among(at+".dtype", col.DType, dtypeNames...)
 	paths, pathsOK := c.paths(at, col, d)
 	if !dtypeOK || !pathsOK {
@@ -64,7 +64,12 @@ func (c *Check) column(at string, col *Column, d *DecodeSpec) {
 	dtype := dtypeByName[col.DType]
 	ragged := col.Split != "" || paths[0].Ragged()
 	c.shape(at, col, dtype, paths)
-	c.multi(at, col, d, ragged)
+	if d.Features() && len(col.Shape) > 0 {
+		c.featureShape(at, col, dtype, paths)
+	}
+	if c.multi(at, col, d, ragged); paths[0].Kind == FromPath {
+		c.fromPath(at, col, d)
+	}
 	c.hash(at, col)
 	if col.Missing != "" && col.Missing != "mask" {
 		c.Among(at+".missing", col.Missing, "mask")
@@ -129,6 +134,8 @@ func pathHint(format string) string {
 		return "a field's number from 0, or its name"
 	case "json":
 		return "a JSON Pointer, as in /user/id or /items/*/price"
+	case "tfrecord":
+		return featurePathHint
 	}
 	if Fielded(format) {
 		return "a field's name, or for what lies deeper a JSON Pointer, as in /user/id or /items/*/price"
@@ -150,6 +157,16 @@ func (c *Check) path(field string, p Path, d *DecodeSpec) bool {
 		}
 		c.Fail(field, p.String(), c.source.Name+" have no keys, headers, timestamps or tombstones", "use $value or a field of the record")
 		return false
+	case FromPath:
+		if !c.source.Paths && c.source.Name != "" {
+			c.Fail(field, p.String(), "is for files: "+c.source.Name+" have no folders that name values", "use a field of the record")
+			return false
+		}
+	case Pointer:
+		if d.Features() && !p.feature() {
+			c.Fail(field, p.String(), "is no feature", featurePathHint)
+			return false
+		}
 	case FieldName:
 		if d.Header {
 			return true // known when a file is opened
@@ -182,6 +199,9 @@ func (c *Check) shape(at string, col *Column, dtype DType, paths []Path) {
 	if dtype == String || dtype == Bytes {
 		c.Fail(at+".dtype", col.DType, "cannot be packed into a matrix column", "use a column each, or hash with dtype int64")
 	}
+	if slices.ContainsFunc(paths, func(p Path) bool { return p.Kind == FromPath }) {
+		c.Fail(at+".paths", "", "a value of the file's path is not packed into a matrix column", "use a column of its own, as in path: $path.dt")
+	}
 	if col.Split != "" || slices.ContainsFunc(paths, Path.Ragged) {
 		c.Fail(at+".paths", "", "a matrix column has one value per field; split and * give any number", "use a column each")
 	}
@@ -189,7 +209,7 @@ func (c *Check) shape(at string, col *Column, dtype DType, paths []Path) {
 
 func (c *Check) multi(at string, col *Column, d *DecodeSpec, ragged bool) {
 	for _, f := range []struct{ name, value string }{{"split", col.Split}, {"weights", col.Weights}} {
-		if f.value != "" && d.Columnar() {
+		if f.value != "" && Fielded(d.Format) {
 			c.Fail(at+"."+f.name, f.value, "is for text, and "+d.Format+" has lists", "write a * in the path: /tags/*")
 			return
 		}
@@ -216,6 +236,13 @@ func (c *Check) multi(at string, col *Column, d *DecodeSpec, ragged bool) {
 		c.Fail(at+".max", strconv.Itoa(col.Max), "is negative", "0 keeps all")
 	} else if col.Max > 0 && !ragged {
 		c.Fail(at+".max", strconv.Itoa(col.Max), "needs split (or a * in the path): it limits the values of a row", "")
+	}
+}
+
+// fromPath: what a file's path says is one value.
+func (c *Check) fromPath(at string, col *Column, d *DecodeSpec) {
+	if col.Split != "" && !Fielded(d.Format) {
+		c.Fail(at+".split", col.Split, "does not go with "+col.Path+", which is one value", "remove it")
 	}
 }
 

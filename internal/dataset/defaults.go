@@ -65,7 +65,7 @@ func (s *Spec) fill() {
 	if s.Source != nil {
 		s.Source.Fill()
 	}
-	if s.Skips() {
+	if s.LeavesOut() {
 		s.MaxBad = orElse(s.MaxBad, defaultMaxBad)
 	}
 	d := &s.Decode

@@ -68,7 +68,7 @@ func compatible(field string, old, new *Spec) bool {
 }
 
 func repairs(field string) bool {
-	return field == "decode.on_error" || field == "max_bad" || field == "on_loss" || strings.HasSuffix(field, ".max_record")
+	return field == "decode.on_error" || field == "on_crash" || field == "max_bad" || field == "on_loss" || strings.HasSuffix(field, ".max_record")
 }
 
 // Leaves gives the leaves of a spec: "kafka.topics" and its value as JSON.

@@ -12,9 +12,11 @@
 //	defaults.go  what is filled in
 //	parse.go     YAML text to specs
 //	file.go      a spec's file on the command line: relative roots, several documents
+//	variables.go ${NAME} in a spec's text
 //	yaml.go      walking YAML nodes with their lines
 //	validate.go  what makes sense; columns.go the part about columns
 //	binary.go    the fixed layout of format binary
+//	features.go  format tfrecord: features of a tf.Example
 //	bad.go       what is done with records that cannot be decoded
 //	path.go      where a column's value is: field, JSON Pointer, $value
 //	value.go     dtypes, and values written in a spec

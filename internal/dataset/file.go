@@ -2,7 +2,6 @@ package dataset
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -20,8 +19,8 @@ type Document struct {
 }
 
 // ReadFile reads a spec's file as a command line does. A relative folder in it
-// (files.root) is relative to the file's folder. It is made absolute in the text, which
-// otherwise stays as it was written.
+// (files.root) is relative to the file's folder. It is made absolute in the text, and
+// variables (${NAME}) get their values; otherwise the text stays as it was written.
 func ReadFile(name string) ([]Document, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -42,10 +41,13 @@ func Documents(text []byte, filename, folder string) ([]Document, error) {
 	var whole []byte
 	var pieces [][]byte
 	for _, piece := range split(text) {
-		fixed, before := piece, bytes.Count(whole, []byte("\n"))
+		before := bytes.Count(whole, []byte("\n"))
+		fixed, err := withVariables(piece, filename, before)
+		if err != nil {
+			return nil, err
+		}
 		for _, k := range kinds {
 			for _, field := range k.Folders {
-				var err error
 				if fixed, err = absolute(fixed, filename, before, folder, k.Name, field); err != nil {
 					return nil, err
 				}
@@ -95,26 +97,11 @@ func absolute(text []byte, filename string, before int, folder, kind, field stri
 		return text, nil // ParseAll says why
 	}
 	root := member(member(deref(doc.Content[0]), kind), field)
-	if root == nil || root.Kind != yaml.ScalarNode || root.Value == "" || filepath.IsAbs(root.Value) {
+	if root == nil || root.Kind != yaml.ScalarNode || root.Value == "" || filepath.IsAbs(root.Value) || strings.Contains(root.Value, "://") {
 		return text, nil
 	}
 	lines := bytes.SplitAfter(text, []byte("\n"))
-	line := []rune(string(lines[root.Line-1]))
-	rest := string(line[min(root.Column-1, len(line)):])
-	anchor := ""
-	if strings.HasPrefix(rest, "&") {
-		anchor = rest[:strings.IndexAny(rest+" ", " ")+1]
-	}
-	for _, written := range []string{root.Value, `"` + root.Value + `"`, `'` + root.Value + `'`} {
-		after, ok := strings.CutPrefix(rest, anchor+written)
-		if !ok {
-			continue
-		}
-		quoted, err := json.Marshal(filepath.Join(folder, root.Value)) // JSON text is YAML too
-		if err != nil {
-			return nil, err
-		}
-		lines[root.Line-1] = []byte(string(line[:root.Column-1]) + anchor + string(quoted) + after)
+	if replaceScalar(lines, root, filepath.Join(folder, root.Value)) {
 		return bytes.Join(lines, nil), nil
 	}
 	return nil, SpecErrors{{File: filename, Line: before + root.Line, Field: kind + "." + field, Value: root.Value,

@@ -8,33 +8,34 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headrace/headrace/internal/storage"
 	"github.com/headrace/headrace/sources"
 )
 
-// Kind is a kind of source as specs know it: what it can do, its part of a spec, and
-// how it is opened. Each adapter declares one; cmd/headrace registers them.
+// Kind is a kind of source: what it can do, its part of a spec, and how to open it. Each
+// adapter declares one, and cmd/headrace registers them.
 type Kind struct {
 	sources.Kind
 	Example string   // of its part, on one line: "kafka: {brokers: [kafka-1:9092], topic: clicks}"
-	Folders []string // fields of its part that a spec's file may give relative to itself
-	// Connects: fields of its part that say how a broker is reached: addresses, TLS, login.
-	// A spec that names a connection of the operator's has none of them.
+	Folders []string // fields whose folder may be relative to the file of the spec
+	// Connects names the fields that say how to reach a broker: addresses, TLS, login. A spec
+	// that names a connection of the operator's must not have them.
 	Connects []string
 
-	// Address is how a person names a topic of it: "kafka://HOST:9092/TOPIC". "": it has
-	// none. FromURL gives the lines of a part for such an address; what it names is
-	// quoted as JSON.
+	// Address is the form in which a person names a topic: "kafka://HOST:9092/TOPIC"; "": there
+	// is none. FromURL returns the lines of the spec's part for such an address, with its
+	// values quoted as JSON.
 	Address string
 	FromURL func(hosts []string, topic string, query url.Values) []string
 
-	// New is a part with its defaults.
+	// New makes a part with its defaults.
 	New func() Part
-	// Open opens the dataset of a spec whose Source is New's. It does no more than it
-	// must: a broker is connected to when something is asked for.
+	// Open opens the source of a spec whose part was made by New. It does not connect to a
+	// broker: the first request does.
 	Open func(spec *Spec, o Opening) (sources.Source, error)
 }
 
-// QuoteYAML is s as JSON text, which is YAML too.
+// QuoteYAML returns s as JSON text, which is valid YAML.
 func QuoteYAML(s string) string {
 	text, err := json.Marshal(s)
 	if err != nil { // of a string, never
@@ -43,7 +44,7 @@ func QuoteYAML(s string) string {
 	return string(text)
 }
 
-// QuoteList is a list of such texts.
+// QuoteList returns a YAML list of quoted texts.
 func QuoteList(all []string) string {
 	quoted := make([]string, len(all))
 	for i, s := range all {
@@ -52,68 +53,74 @@ func QuoteList(all []string) string {
 	return "[" + strings.Join(quoted, ", ") + "]"
 }
 
-// Opening is what opening a source needs besides the spec.
+// Opening has what Open needs besides the spec.
 type Opening struct {
-	// AllowedRoots: what a spec names on this machine must lie in one of these folders.
+	// AllowedRoots are the folders of this machine in which files that a spec names must lie.
 	AllowedRoots []string
-	// Known: segments that were numbered before, which keep their numbers, of all
-	// partitions. A reader needs none.
+	// Known has the segments of all partitions that were numbered before. They keep their
+	// numbers. A source that is opened only for reading needs none.
 	Known []sources.Segment
-	// Cache is a folder of this process for what can be made again; "": there is none.
+	// Cache is a folder for files that can be made again; "": there is none.
 	Cache string
-	// Chunks are those that were pushed; nil: this process has none.
+	// Objects opens object storage as the operator allows it; nil: this process has none.
+	Objects ObjectsOpener
+	// Chunks gives pushed records; nil: this process has none.
 	Chunks Chunks
 	Logger *slog.Logger
 }
 
-// Part is a source's part of a spec: what stands under the name of its kind. It is a
-// pointer to a struct with JSON tags; its JSON is stored, and must stay readable.
+// ObjectsOpener opens s3://bucket/prefix with a connection of the operator's. Without one
+// the URL must lie in an allowed root.
+type ObjectsOpener func(connection, url string, allowedRoots []string) (storage.Objects, error)
+
+// Part is a source's part of a spec, under the name of its kind. It is a pointer to a struct
+// with JSON tags. Its JSON is stored, so newer versions must still read it.
 type Part interface {
 	Kind() sources.Kind
-	// Members are the names that may stand in the part, and what reads them.
+	// Members lists the fields of the part, each with the function that reads it.
 	Members(r *Reader) []Member
 	// Fill sets the defaults that depend on other fields.
 	Fill()
-	// Check says what is wrong with it, and with what else of the spec it does not go
-	// with. What no input without an end goes with is checked already.
+	// Check reports what is wrong with the part, and which other fields of the spec do not
+	// go with it. Fields that no live input may have are checked already.
 	Check(c *Check, s *Spec)
-	// Compatible says whether a field of the part ("tls.ca") may change while the
-	// dataset is read: the records and their positions stay the same. max_record may.
+	// Compatible says whether a field of the part ("tls.ca") may change while the dataset is
+	// read: its records and their positions must stay the same. max_record always may.
 	Compatible(field string) bool
-	// Traits is what others need to know of this very part. It is asked for often.
+	// Traits returns what others need to know of this part. It is called often.
 	Traits() Traits
 }
 
-// Traits is what others than the adapter need to know of a part.
+// Traits is what code outside the adapter needs to know of a part.
 type Traits struct {
 	Live      bool          // the input has no end
 	Refresh   time.Duration // Live: how often new partitions are looked for
 	MaxRecord Size
-	// Progress names whose progress the broker is told: a consumer group, a
-	// subscription. "": nobody's. ProgressField is the field that says it.
+	// Progress is the consumer group or subscription that shows our progress; "": none.
+	// ProgressField is the field that names it.
 	Progress, ProgressField string
-	// AtSource is what a dataset has at its source that is removed with it, for people:
-	// "the subscriptions headrace-a and headrace-a-keep". "": nothing.
+	// AtSource says, for people, what the dataset has at its source and is removed with it:
+	// "subscriptions clicks and clicks-retain of topic". "": nothing.
 	AtSource string
 	Folders  []string // on this machine that must be allowed for it to be read
 }
 
-// Quick is implemented by parts that can be opened for a look in less time than for
-// planning: files without hashing all of each.
+// Quick is implemented by parts that can be opened faster for a look than for planning. Files
+// are then not hashed as a whole.
 type Quick interface{ Quick() Part }
 
-// Placer is implemented by parts that can say of a record's offset where people find
-// it: the line of a file.
+// Placer is implemented by parts that can turn an offset into a place that people find: the
+// line of a file.
 type Placer interface {
-	// Place is the segment's name with that place, or the name alone.
+	// Place returns the segment's name with that place, or the name alone.
 	Place(s *Spec, segment string, offset int64) string
 }
 
-// kinds are the registered ones, in the order in which errors list them.
+// kinds has the registered kinds, in the order in which errors list them.
 var kinds []Kind
 
-// Register makes kinds of sources known to specs. It is called at the start of a
-// program, before anything is parsed; a kind that is known already stays.
+// Register adds kinds of sources, so that specs may use them. Call it at the start of a
+// program, before any spec is parsed. A kind that is registered already stays.
 func Register(all ...Kind) {
 	for _, k := range all {
 		if _, known := kindNamed(k.Name); !known {
@@ -122,7 +129,7 @@ func Register(all ...Kind) {
 	}
 }
 
-// Kinds lists the registered ones.
+// Kinds returns the registered kinds.
 func Kinds() []Kind { return kinds }
 
 func kindNamed(name string) (Kind, bool) {
@@ -142,7 +149,7 @@ func kindNames(between string) string {
 	return strings.Join(names, between)
 }
 
-// Kind is what the spec's source can do.
+// Kind returns the kind of the spec's source.
 func (s *Spec) Kind() sources.Kind {
 	if s.Source == nil {
 		return sources.Kind{}
@@ -163,7 +170,7 @@ func (s *Spec) Open(o Opening) (sources.Source, error) {
 	return k.Open(s, o)
 }
 
-// ForALook is the spec as it is opened to look at records, not to plan them.
+// ForALook returns the spec to open for a look at records, not for planning.
 func (s *Spec) ForALook() *Spec {
 	q, ok := s.Source.(Quick)
 	if !ok {
@@ -174,7 +181,7 @@ func (s *Spec) ForALook() *Spec {
 	return &look
 }
 
-// Folders are those on this machine that the spec's source reads.
+// Folders returns the folders of this machine that the spec's source reads.
 func (s *Spec) Folders() []string {
 	if s.Source == nil {
 		return nil
@@ -182,8 +189,8 @@ func (s *Spec) Folders() []string {
 	return s.Source.Traits().Folders
 }
 
-// Place is the segment's name with the place of an offset in it, as people find it
-// (day_0.tsv:17), or the name alone.
+// Place returns the segment's name with the place of an offset in it (day_0.tsv:17), or the
+// name alone.
 func (s *Spec) Place(segment string, offset int64) string {
 	if p, ok := s.Source.(Placer); ok {
 		return p.Place(s, segment, offset)

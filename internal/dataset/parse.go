@@ -109,6 +109,7 @@ func (r *Reader) spec(n *yaml.Node, s *Spec) {
 		{"shuffle", func(n *yaml.Node, path string) { r.shuffle(n, path, s) }},
 		{"lease", func(n *yaml.Node, path string) { r.lease(n, path, &s.Lease) }},
 		{"on_loss", r.Text(&s.OnLoss)},
+		{"on_crash", r.Text(&s.OnCrash)},
 		{"max_bad", r.Text(&s.MaxBad)},
 		{"dead_letter", func(n *yaml.Node, path string) {
 			s.DeadLetter = &DeadLetter{}
@@ -245,4 +246,30 @@ func ParseBool(s string) (bool, error) {
 		return false, nil
 	}
 	return false, errors.New("is neither true nor false")
+}
+
+// ReadMapping reads another YAML file that is one mapping, as strictly as a spec. The error
+// is a SpecErrors.
+func ReadMapping(text []byte, filename string, members func(*Reader) []Member) error {
+	if len(text) > maxText {
+		return SpecErrors{{File: filename, Reason: fmt.Sprintf("is %d bytes long; it has at most %d", len(text), maxText)}}
+	}
+	var doc yaml.Node
+	docs := yaml.NewDecoder(bytes.NewReader(text))
+	if err := docs.Decode(&doc); err != nil && !errors.Is(err, io.EOF) {
+		return SpecErrors{syntaxError(err, filename)}
+	}
+	if len(doc.Content) != 1 || isNull(doc.Content[0]) {
+		return SpecErrors{{File: filename, Reason: "is empty"}}
+	}
+	if err := docs.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return SpecErrors{{File: filename, Reason: "has a second document after ---"}}
+	}
+	r := &Reader{file: filename, lines: map[string]int{}}
+	r.Mapping(deref(doc.Content[0]), "", members(r))
+	if len(r.errs) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(r.errs, func(a, b *SpecError) int { return cmp.Compare(a.Line, b.Line) })
+	return r.errs
 }

@@ -18,6 +18,7 @@ const (
 	HeaderValue                     // $header.x: Name is x
 	Timestamp                       // $timestamp: ms since the epoch
 	Tombstone                       // $tombstone: 1 if the value is null, else 0
+	FromPath                        // $path.dt: Name is dt, of a folder dt=2026-11-22 of the file's path
 )
 
 // Path is one parsed path of a column.
@@ -76,7 +77,10 @@ func parseMeta(text string) (Path, error) {
 	if name, ok := strings.CutPrefix(text, "$header."); ok && name != "" {
 		return Path{Kind: HeaderValue, Name: name}, nil
 	}
-	return Path{}, fmt.Errorf("is not known; use $key, $value, $header.<name>, $timestamp or $tombstone")
+	if name, ok := strings.CutPrefix(text, "$path."); ok && name != "" {
+		return Path{Kind: FromPath, Name: name}, nil
+	}
+	return Path{}, fmt.Errorf("is not known; use $key, $value, $header.<name>, $path.<name>, $timestamp or $tombstone")
 }
 
 func parseField(text string) (Path, error) {
@@ -194,6 +198,8 @@ func (p Path) String() string {
 		return "$value"
 	case HeaderValue:
 		return "$header." + p.Name
+	case FromPath:
+		return "$path." + p.Name
 	case Timestamp:
 		return "$timestamp"
 	case Tombstone:

@@ -68,6 +68,8 @@ func (c *Column) fields(format string) ([]Field, error) {
 	switch {
 	case c.Paths != nil:
 		main.Shape = []int{len(paths)}
+	case len(c.Shape) > 0: // of a feature
+		main.Shape = append(main.Shape, c.Shape...)
 	default:
 		main.Ragged = c.Split != "" || paths[0].Ragged()
 	}

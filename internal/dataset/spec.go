@@ -14,7 +14,8 @@ type Spec struct {
 	Lease    LeaseSpec  `json:"lease" yaml:"lease"`
 	OnLoss   string     `json:"on_loss" yaml:"on_loss"` // stop (default) | continue: what the source has lost is excluded
 	Guard    GuardSpec  `json:"guard" yaml:"guard"`
-	// MaxBad and DeadLetter go with decode.on_error: skip.
+	OnCrash  string     `json:"on_crash,omitempty" yaml:"on_crash"` // "" (default): hand out again | isolate: exclude a record that ends its trainer twice
+	// MaxBad and DeadLetter go with decode.on_error: skip and on_crash: isolate.
 	MaxBad     string      `json:"max_bad,omitempty" yaml:"max_bad"` // "1000" (default) | "0.1%": when to stop
 	DeadLetter *DeadLetter `json:"dead_letter,omitempty" yaml:"dead_letter"`
 	Resume     string      `json:"resume,omitempty" yaml:"resume"` // bound | acked | start: for processes that do not say it; "": as the model kind has it
@@ -31,7 +32,7 @@ func (s *Spec) Live() bool { return s.Source != nil && s.Source.Traits().Live }
 
 // DecodeSpec says how bytes become columns.
 type DecodeSpec struct {
-	Format    string   `json:"format" yaml:"format"`                 // csv | tsv | json | lines | raw | binary | parquet
+	Format    string   `json:"format" yaml:"format"`                 // csv | tsv | json | lines | raw | binary | parquet | tfrecord
 	Header    bool     `json:"header,omitempty" yaml:"header"`       // csv, tsv: each file's first line names the fields (and is no record)
 	Fields    []string `json:"fields,omitempty" yaml:"fields"`       // csv, tsv: names without a header line
 	Delimiter string   `json:"delimiter,omitempty" yaml:"delimiter"` // one byte; default , or tab
@@ -47,7 +48,10 @@ type DecodeSpec struct {
 func (d *DecodeSpec) Columnar() bool { return d.Format == "parquet" }
 
 // Fielded: a path is a name, or a JSON Pointer for what lies deeper.
-func Fielded(format string) bool { return format == "parquet" }
+func Fielded(format string) bool { return format == "parquet" || format == "tfrecord" }
+
+// Features: records are tf.Example or tf.SequenceExample.
+func (d *DecodeSpec) Features() bool { return d.Format == "tfrecord" }
 
 // Column makes one column. Exactly one of Path, Paths and, in format binary,
 // Offset is set.
@@ -59,7 +63,7 @@ type Column struct {
 	Path    string   `json:"path,omitempty" yaml:"path"`
 	Paths   []string `json:"paths,omitempty" yaml:"paths"`     // several into one matrix column; "1..13" is a run of numbers
 	Offset  *int     `json:"offset,omitempty" yaml:"offset"`   // binary, where no path is set: byte in the record; default: behind the column before it
-	Shape   []int    `json:"shape,omitempty" yaml:"shape"`     // binary: elements that follow each other, row-major; of bytes, how many
+	Shape   []int    `json:"shape,omitempty" yaml:"shape"`     // binary, tfrecord: elements that follow each other, row-major; binary: of bytes, how many
 	DType   string   `json:"dtype" yaml:"dtype"`               // bool int32 int64 float32 float64 string bytes
 	Default *string  `json:"default,omitempty" yaml:"default"` // as text, parsed by dtype (of a hashed column: the number itself, it is not hashed); used where the value is missing (and on errors with on_error: default)
 	Missing string   `json:"missing,omitempty" yaml:"missing"` // "" | mask

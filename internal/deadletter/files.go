@@ -63,11 +63,12 @@ func (f Folder) Append(dataset string, lines [][]byte) (err error) {
 	if _, err := file.Seek(end, io.SeekStart); err != nil {
 		return err
 	}
-	if _, err := file.Write(bytes.Join(lines, nil)); err != nil {
-		return err
+	if _, err = file.Write(bytes.Join(lines, nil)); err == nil {
+		err = file.Sync()
 	}
-	if err := file.Sync(); err != nil {
-		return err
+	if err != nil {
+		// All of them are written again: those for which there was room must not stay.
+		return errors.Join(err, file.Truncate(end))
 	}
 	return f.sync(root)
 }

@@ -102,7 +102,7 @@ func (d *Decoder) putPieces(b *Builder, row int) *fault {
 	if d.copyPieces(b, row, rec) {
 		return nil
 	}
-	b.Truncate(row)
+	d.truncate(b, row)
 	for i := range d.pieces {
 		p := &d.pieces[i]
 		if v := rec[p.from : p.from+p.size]; p.column.dtype == dataset.Bool {

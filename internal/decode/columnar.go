@@ -43,7 +43,7 @@ func (d *Decoder) appendColumns(b *Builder, batch *sources.Batch, from, maxRows 
 		took, f := d.putRows(b, row, n)
 		if len(d.grows) > 0 && d.tooLarge(b, row+took-1) && took > 0 {
 			b.SetRows(row)
-			b.Truncate(row)
+			d.truncate(b, row)
 			if n = took / 2; n == 0 {
 				return 0, ErrFull
 			}
@@ -63,7 +63,7 @@ func (d *Decoder) appendColumns(b *Builder, batch *sources.Batch, from, maxRows 
 			d.columnar.row = from + took
 			return took, nil
 		}
-		b.Truncate(row + took)
+		d.truncate(b, row+took)
 		d.columnar.first = nil
 		return took, d.errorOf(f, from+took, batch.Recs[from+took].Offset)
 	}
@@ -242,6 +242,10 @@ func fixedRows[D element](d *Decoder, b *Builder, c *column, dst []D, row, n int
 		}
 		dense, errs := convertValues[D](d, c, e, f, count)
 		out, k := dst[row*width+e:], 0
+		if width == 1 && errs == nil && !c.mask && (valid == nil || c.hasDefault) {
+			spread(out[:n], dense, valid, missing)
+			continue
+		}
 		for i := range n {
 			at := i * width
 			switch {
@@ -272,6 +276,23 @@ func fixedRows[D element](d *Decoder, b *Builder, c *column, dst []D, row, n int
 		}
 	}
 	return n, bad
+}
+
+// spread writes the values of a column in which nothing can be wrong.
+func spread[D element](out, dense []D, valid []byte, missing D) {
+	if valid == nil {
+		copy(out, dense)
+		return
+	}
+	k := 0
+	for i, v := range valid {
+		if v == 0 {
+			out[i] = missing
+		} else {
+			out[i] = dense[k]
+			k++
+		}
+	}
 }
 
 // noValues is n slots without a value.

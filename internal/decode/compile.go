@@ -27,7 +27,10 @@ type column struct {
 	sources []int
 	run     bool // sources follow each other: sources[i] = sources[0] + i
 	fast    opKind
+	key     string // of a folder key=value of the file's path; "": not from the path
 	ragged  bool
+	feature bool // of a tf.Example
+	width   int  // with feature: elements of a row
 	hash    *hasher
 	mask    bool
 	split   byte // 0: none
@@ -56,10 +59,10 @@ type Option func(*options)
 // nil keeps all. OPEN's `columns`.
 func WithColumns(names []string) Option { return func(o *options) { o.columns = names } }
 
-// WithHeader (or Bind) names the fields of csv and tsv by a file's first line, for a spec
+// withHeader (or Bind) names the fields of csv and tsv by a file's first line, for a spec
 // with header: true. Decoders of one spec with different headers make the same
 // frames and may append to the same Builder.
-func WithHeader(line []byte) Option { return func(o *options) { o.header = line } }
+func withHeader(line []byte) Option { return func(o *options) { o.header = line } }
 
 // Compile makes a Decoder of a validated spec. Errors name the column.
 func Compile(spec *dataset.Spec, opts ...Option) (*Decoder, error) {
@@ -85,11 +88,16 @@ func Compile(spec *dataset.Spec, opts ...Option) (*Decoder, error) {
 		if err != nil {
 			return nil, fmt.Errorf("decode.event_time: %w", err)
 		}
+		if p.Kind == dataset.FromPath {
+			d.fromPath.timeKey = p.Name
+			d.finishPlan()
+			return d, nil
+		}
 		n, err := d.source(p)
 		if err != nil {
 			return nil, fmt.Errorf("decode.event_time: %w", err)
 		}
-		d.eventTime = &column{name: "event_time", sources: []int{n}}
+		d.eventTime = &column{name: "event_time", sources: []int{n}, feature: ds.Features() && p.Kind == dataset.Pointer}
 	}
 	d.finishPlan()
 	return d, nil
@@ -162,7 +170,11 @@ func (d *Decoder) choose(spec *dataset.Spec, names []string) (dataset.Schema, er
 		if err != nil {
 			return schema, fmt.Errorf("dataset %s: column %s: %w", spec.Name, c.Name, err)
 		}
-		d.columns = append(d.columns, col)
+		if col.key == "" {
+			d.columns = append(d.columns, col)
+		} else {
+			d.fromPath.columns = append(d.fromPath.columns, &pathColumn{column: col})
+		}
 		schema.Fields = append(schema.Fields, fields.Fields...)
 	}
 	for _, n := range names {
@@ -202,11 +214,21 @@ func (d *Decoder) compileColumn(spec *dataset.Spec, c *dataset.Column, f dataset
 		return nil, err
 	}
 	for _, p := range paths {
+		if p.Kind == dataset.FromPath {
+			col.key = p.Name
+			return col, nil
+		}
 		n, err := d.source(p)
 		if err != nil {
 			return nil, err
 		}
 		col.sources = append(col.sources, n)
+	}
+	if col.feature = spec.Decode.Features() && paths[0].Kind == dataset.Pointer; col.feature {
+		col.width = 1
+		for _, n := range f.Shape {
+			col.width *= n
+		}
 	}
 	col.fast, col.run = col.fastKind(), true
 	for i, n := range col.sources {

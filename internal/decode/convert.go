@@ -15,6 +15,8 @@ func (d *Decoder) convert(b *Builder, row int) *fault {
 		var f *fault
 		switch {
 		case len(c.sources) == 0: // putPieces has filled it
+		case c.feature:
+			f = d.putFeature(b, c, row)
 		case c.ragged:
 			f = d.putRagged(b, c, row)
 		case c.text():
@@ -33,6 +35,9 @@ func (d *Decoder) convert(b *Builder, row int) *fault {
 		if f != nil {
 			return f
 		}
+	}
+	if d.eventTime != nil && d.eventTime.feature {
+		return d.putFeatureTime(b, row)
 	}
 	if d.eventTime != nil {
 		return d.putTime(b, row, d.slots[d.eventTime.sources[0]])

@@ -30,6 +30,7 @@ type Decoder struct {
 	columns   []*column
 	sources   []source
 	eventTime *column
+	fromPath  fromPath
 	stars     []int // sources of paths with a *
 	metas     []int // sources that are no part of the value's text: $key and others
 	schema    dataset.Schema
@@ -45,6 +46,7 @@ type Decoder struct {
 	root        *node   // json: the wanted paths
 	columnar    columnState
 	words       []uint64 // rows of columns: scratch
+	features    features
 	keys        keyMemory
 	objects     uint64 // met so far; numbers them
 	wide        uint64 // json: all bytes of the record's strings, or-ed
@@ -83,7 +85,7 @@ func (d *Decoder) Clone() (*Decoder, error) { return d.compileAgain(d.o.header) 
 func (d *Decoder) Bind(header []byte) (*Decoder, error) { return d.compileAgain(header) }
 
 func (d *Decoder) compileAgain(header []byte) (*Decoder, error) {
-	c, err := Compile(d.spec, WithColumns(d.o.columns), WithHeader(header))
+	c, err := Compile(d.spec, WithColumns(d.o.columns), withHeader(header))
 	if err != nil {
 		return nil, err
 	}
@@ -106,6 +108,11 @@ func (d *Decoder) Errors() []FieldErrors {
 		list = append(list, FieldErrors{"$value", d.badRecords})
 	}
 	for _, c := range d.columns {
+		if c.errors > 0 {
+			list = append(list, FieldErrors{c.name, c.errors})
+		}
+	}
+	for _, c := range d.fromPath.columns {
 		if c.errors > 0 {
 			list = append(list, FieldErrors{c.name, c.errors})
 		}
@@ -133,6 +140,19 @@ func (d *Decoder) Append(b *Builder, batch *sources.Batch, from, maxRows int) (i
 	if b.Layout() != d.layout {
 		return 0, errors.New("decode: the builder was made for another dataset or other columns")
 	}
+	if !d.fromPath.wanted() {
+		return d.appendRecords(b, batch, from, maxRows)
+	}
+	if !d.fromPath.known {
+		return 0, errNoPath
+	}
+	d.fromPath.row = b.Rows()
+	n, err := d.appendRecords(b, batch, from, maxRows)
+	d.putFromPath(b, b.Rows())
+	return n, err
+}
+
+func (d *Decoder) appendRecords(b *Builder, batch *sources.Batch, from, maxRows int) (int, error) {
 	if d.spec.Decode.Columnar() {
 		return d.appendColumns(b, batch, from, maxRows)
 	}
@@ -151,16 +171,17 @@ func (d *Decoder) Append(b *Builder, batch *sources.Batch, from, maxRows int) (i
 		}
 		b.Offsets[row], b.Times[row] = rec.Offset, rec.Time
 		if d.ops == nil || !d.fastRow(b, row) {
-			b.SetRows(row)
-			b.Truncate(row)
+			if d.ops != nil || d.pieces != nil {
+				d.truncate(b, row)
+			}
 			if f := d.slowRow(b, row, batch, rec); f != nil {
-				b.Truncate(row)
+				d.truncate(b, row)
 				return n - from, d.errorOf(f, n, rec.Offset)
 			}
 		}
 		if len(d.grows) > 0 && d.tooLarge(b, row) {
 			b.SetRows(row)
-			b.Truncate(row)
+			d.truncate(b, row)
 			return n - from, ErrFull
 		}
 		row++
@@ -215,7 +236,7 @@ const frameReserve = 1 << 16
 // tooLarge checks the buffers that grow, after each row. The size of the others was
 // checked when the builder was made.
 func (d *Decoder) tooLarge(b *Builder, row int) bool {
-	size := (row+1)*d.layout.RowSize() + frameReserve
+	size := (row+1)*d.layout.RowSize() + frameReserve + (row+1-d.fromPath.row)*d.fromPath.size
 	for _, i := range d.grows {
 		size += len(b.Columns[i].Values) + 8*len(b.Columns[i].Elements)
 	}
@@ -237,6 +258,8 @@ func (d *Decoder) slowRow(b *Builder, row int, batch *sources.Batch, rec *source
 		f = d.walk()
 	case "binary":
 		f = d.putPieces(b, row)
+	case "tfrecord":
+		f = d.scanExample()
 	}
 	if f != nil {
 		if !d.lenient {
@@ -245,6 +268,7 @@ func (d *Decoder) slowRow(b *Builder, row int, batch *sources.Batch, rec *source
 		d.broken = true
 		d.badRecords++
 		clear(d.slots)
+		clear(d.features.found)
 		d.clearLists()
 		d.defaultPieces(b, row)
 	}

@@ -145,8 +145,3 @@ func (h *hasher) bytes(b []byte) int64 {
 	n := copy(room[:], b)
 	return int64(h.remainder(h.sum(unsafe.Pointer(&room), 0, n)))
 }
-
-// Hash64 is hash64 of docs/PROTOCOL.md for one value.
-func Hash64(value []byte, buckets int64, salt string) int64 {
-	return newHasher(buckets, salt).bytes(value)
-}

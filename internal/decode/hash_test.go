@@ -15,6 +15,11 @@ var rewrite = flag.Bool("rewrite", false, "write the vectors anew instead of che
 
 const vectors = "../../api/vectors"
 
+// Hash64 is hash64 of docs/PROTOCOL.md for one value.
+func Hash64(value []byte, buckets int64, salt string) int64 {
+	return newHasher(buckets, salt).bytes(value)
+}
+
 // hashVector is one line of api/vectors/hash64.json; value is UTF-8.
 type hashVector struct {
 	Value   string `json:"value"`

@@ -45,6 +45,10 @@ func (d *Decoder) finishPlan() {
 			d.grows = append(d.grows, i)
 		}
 	}
+	if d.spec.Decode.Features() {
+		d.planFeatures(pointers)
+		pointers = nil
+	}
 	d.root = d.newTrie(pointers)
 	if d.delimiter != 0 && !d.unbound && len(d.metas) == 0 && len(d.fieldSource) > 0 {
 		d.ops = d.planOps()

@@ -16,6 +16,19 @@ const (
 	// CallPersist is for the agent itself: write the checkpoint of Cut, in the slot at
 	// Path, to storage.
 	CallPersist = "persist"
+	// CallStored is for the agent itself: what Mode says, of checkpoints in a bucket.
+	CallStored = "stored"
+)
+
+// Modes of CallStored.
+const (
+	StoredID     = "id"     // of the folder of checkpoints at Path: ANSWER's cut
+	StoredList   = "list"   // copy its manifests into the local folder Into
+	StoredFetch  = "fetch"  // copy the files of the checkpoint whose manifest Path is into Into
+	StoredRemove = "remove" // remove that checkpoint
+	// StoredSweep removes what killed saves have left, in which nothing has changed for
+	// DeadlineMS before the manifest at Path was written.
+	StoredSweep = "sweep"
 )
 
 // Call asks something about cuts. Its fields are those of CutCall in
@@ -30,11 +43,14 @@ type Call struct {
 	DeadlineMS uint32          `json:"deadline_ms,omitempty"`
 	Exact      bool            `json:"exact,omitempty"`
 	Reason     string          `json:"reason,omitempty"`
-	Mode       string          `json:"mode,omitempty"` // newest | exact | start
+	Mode       string          `json:"mode,omitempty"` // newest | exact | start; of stored: see StoredID
 	Body       json.RawMessage `json:"body,omitempty"` // the cut, an object
 	Failed     []CutID         `json:"failed,omitempty"`
 	After      uint64          `json:"after,omitempty"`
-	Memory     bool            `json:"memory,omitempty"`    // the checkpoint lies in this node's memory
+	Memory     bool            `json:"memory,omitempty"` // the checkpoint lies in this node's memory
+	Tells      bool            `json:"tells,omitempty"`  // restore: readable is all that this process can read from memory
+	Readable   []CutID         `json:"readable,omitempty"`
+	Into       string          `json:"into,omitempty"`
 	WaitedMS   uint64          `json:"waited_ms,omitempty"` // restore: since its first call, after an answer "again"
 }
 

@@ -14,7 +14,7 @@ const Protocol = 1
 // Limits of docs/PROTOCOL.md; sizes in bytes.
 const (
 	HeaderSize = 16
-	MaxControl = 1 << 20   // payload of any message but those below
+	maxControl = 1 << 20   // payload of any message but those below
 	MaxCall    = 256 << 20 // payload of CALL and ANSWER, which carry cuts
 	MaxFrame   = 1 << 30   // payload of FRAME
 )
@@ -53,6 +53,7 @@ const (
 	TypeForget       Type = 28
 	TypeReady        Type = 29
 	TypeRound        Type = 30
+	TypeEnded        Type = 31
 )
 
 var typeNames = [...]string{
@@ -62,7 +63,7 @@ var typeNames = [...]string{
 	TypeClose: "CLOSE", TypeBye: "BYE", TypePing: "PING", TypePong: "PONG", TypeState: "STATE",
 	TypeCall: "CALL", TypeAnswer: "ANSWER", TypePauseYields: "PAUSE_YIELDS", TypeYieldsPaused: "YIELDS_PAUSED",
 	TypeRegion: "REGION", TypeFrameAt: "FRAME_AT", TypeRelease: "RELEASE", TypeForget: "FORGET",
-	TypeReady: "READY", TypeRound: "ROUND",
+	TypeReady: "READY", TypeRound: "ROUND", TypeEnded: "ENDED",
 }
 
 func (t Type) String() string {
@@ -83,7 +84,7 @@ func (t Type) limit() int {
 	case TypeCall, TypeAnswer:
 		return MaxCall
 	}
-	return MaxControl
+	return maxControl
 }
 
 // Header precedes every message.
@@ -108,9 +109,9 @@ func (h Header) Put(b *[HeaderSize]byte) {
 	binary.LittleEndian.PutUint32(b[12:], h.Number)
 }
 
-// ParseHeader checks type, flags and length against the limits.
+// parseHeader checks type, flags and length against the limits.
 // Errors wrap ErrProtocol.
-func ParseHeader(b *[HeaderSize]byte) (Header, error) {
+func parseHeader(b *[HeaderSize]byte) (Header, error) {
 	h := Header{
 		Length: binary.LittleEndian.Uint32(b[0:]),
 		Type:   Type(binary.LittleEndian.Uint16(b[4:])),
@@ -137,7 +138,7 @@ func ReadHeader(r io.Reader) (Header, error) {
 	if _, err := io.ReadFull(r, b[:]); err != nil {
 		return Header{}, err
 	}
-	return ParseHeader(&b)
+	return parseHeader(&b)
 }
 
 // ReadControl reads one whole message other than FRAME into buf, which grows as

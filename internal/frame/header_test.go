@@ -60,7 +60,7 @@ func TestWhatIsNoMessageIsRefused(t *testing.T) {
 		"unknown type":   {header(Header{Type: 99}), "unknown message type 99", true},
 		"type 0":         {header(Header{}), "unknown message type 0", true},
 		"flags":          {header(Header{Type: TypePing, Flags: 1}), "PING has flags 0x1", true},
-		"too long":       {header(Header{Type: TypeStep, Length: MaxControl + 1}), "STEP of 1048577 bytes is longer than the limit", true},
+		"too long":       {header(Header{Type: TypeStep, Length: maxControl + 1}), "STEP of 1048577 bytes is longer than the limit", true},
 		"frame too long": {header(Header{Type: TypeFrame, Length: MaxFrame + 1}), "FRAME of 1073741825 bytes", true},
 		"a frame":        {header(Header{Type: TypeFrame}), "FRAME on a control connection", true},
 		"half a header":  {header(Header{Type: TypePing})[:7], "unexpected EOF", false},
@@ -78,10 +78,10 @@ func TestWhatIsNoMessageIsRefused(t *testing.T) {
 			t.Errorf("%s: %v", payload, err)
 		}
 	}
-	if _, err := AppendControl(nil, TypeAnswer, 0, 0, Answer{Body: []byte(`"` + strings.Repeat("x", MaxControl) + `"`)}); err != nil {
+	if _, err := AppendControl(nil, TypeAnswer, 0, 0, Answer{Body: []byte(`"` + strings.Repeat("x", maxControl) + `"`)}); err != nil {
 		t.Errorf("a cut may be larger than other payloads: %v", err)
 	}
-	if _, err := AppendControl(nil, TypeError, 0, 0, Error{Message: strings.Repeat("x", MaxControl)}); err == nil {
+	if _, err := AppendControl(nil, TypeError, 0, 0, Error{Message: strings.Repeat("x", maxControl)}); err == nil {
 		t.Error("a payload over the limit was written")
 	}
 }

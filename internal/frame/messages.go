@@ -219,6 +219,13 @@ type Attach struct {
 	Regions     bool        `json:"regions,omitempty"` // frames may come in shared memory
 }
 
+// Ended begins a connection of whoever starts trainers (headrace run): a process of its own
+// has ended. Group is its process group.
+type Ended struct {
+	Group int  `json:"group"`
+	Crash bool `json:"crash"` // by a signal that a crash raises, or by the kernel for want of memory
+}
+
 // Step says that the oldest Batches unstepped batches are in the model as of
 // Step. Step is nil for a stream that is not tracked.
 type Step struct {

@@ -21,8 +21,8 @@ type Column struct {
 }
 
 const (
-	LayoutFixed  = "fixed"
-	LayoutRagged = "ragged"
+	layoutFixed  = "fixed"
+	layoutRagged = "ragged"
 )
 
 var dtypeNames = [...]string{
@@ -40,12 +40,12 @@ var elementSize = [...]int{
 func SchemaOf(s *dataset.Schema) Schema {
 	w := Schema{Columns: make([]Column, 0, len(s.Fields))}
 	for _, f := range s.Fields {
-		c := Column{Name: f.Name, DType: dtypeNames[f.DType], Shape: f.Shape, Layout: LayoutFixed, Mask: f.Mask}
+		c := Column{Name: f.Name, DType: dtypeNames[f.DType], Shape: f.Shape, Layout: layoutFixed, Mask: f.Mask}
 		if c.Shape == nil {
 			c.Shape = []int{}
 		}
 		if f.Ragged {
-			c.Layout = LayoutRagged
+			c.Layout = layoutRagged
 		}
 		w.Columns = append(w.Columns, c)
 	}
@@ -56,7 +56,7 @@ func SchemaOf(s *dataset.Schema) Schema {
 func (s Schema) Fields() ([]dataset.Field, error) {
 	fields := make([]dataset.Field, 0, len(s.Columns))
 	for _, c := range s.Columns {
-		f := dataset.Field{Name: c.Name, Shape: c.Shape, Mask: c.Mask, Ragged: c.Layout == LayoutRagged}
+		f := dataset.Field{Name: c.Name, Shape: c.Shape, Mask: c.Mask, Ragged: c.Layout == layoutRagged}
 		for d, name := range dtypeNames {
 			if name != "" && name == c.DType {
 				f.DType = dataset.DType(d)
@@ -65,7 +65,7 @@ func (s Schema) Fields() ([]dataset.Field, error) {
 		if f.DType == 0 {
 			return nil, fmt.Errorf("%w: column %q has unknown dtype %q", ErrProtocol, c.Name, c.DType)
 		}
-		if !f.Ragged && c.Layout != LayoutFixed {
+		if !f.Ragged && c.Layout != layoutFixed {
 			return nil, fmt.Errorf("%w: column %q has unknown layout %q", ErrProtocol, c.Name, c.Layout)
 		}
 		if _, ok := elements(c.Shape); !ok || (f.Ragged && len(c.Shape) > 0) {

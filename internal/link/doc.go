@@ -10,6 +10,7 @@
 //	listen.go    listening, with errors that name the port and the flag
 //	dial.go      client connections
 //	door.go      a listener that lets in callers that have proven who they are
+//	scale.go     how large the messages are that callers send, before they are read
 //	pages.go     those of them that speak HTTP/1.1
 //	proof.go     the proof that both sides know the same token
 //	key.go       a caller's token; TLS and the proof as gRPC credentials

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc/credentials"
 
 	"github.com/headrace/headrace/internal/access"
@@ -20,8 +21,8 @@ import (
 // Limits of a Door. A connection that has proven nothing is cheap and short-lived: a new
 // one takes the place of the oldest. A caller that has proven a role may have many.
 const (
-	DefaultStrangers = 128
-	DefaultPerCaller = 4096
+	defaultStrangers = 128
+	defaultPerCaller = 4096
 	knockWithin      = 5 * time.Second
 )
 
@@ -37,6 +38,7 @@ type Door struct {
 
 	in    chan *Guest
 	pages atomic.Pointer[doorPages] // nil: callers that speak HTTP/1.1 are refused
+	room  *semaphore.Weighted       // for large messages, of all callers together
 	done  chan struct{}
 	end   sync.Once
 	wg    sync.WaitGroup
@@ -52,29 +54,51 @@ type Guest struct {
 	Caller access.Caller
 	first  []byte     // read already
 	page   *doorPages // it speaks HTTP/1.1
+	scale  *scale     // of a caller that speaks gRPC
+	log    *slog.Logger
 	leave  func()
 }
 
-// Read gives what the door has read first.
-func (g *Guest) Read(b []byte) (int, error) {
+// Read gives what the door has read first. It waits while large messages of others are read.
+func (g *Guest) Read(b []byte) (n int, err error) {
 	if len(g.first) > 0 {
-		n := copy(b, g.first)
+		n = copy(b, g.first)
 		g.first = g.first[n:]
+	} else if n, err = g.Conn.Read(b); err != nil {
+		return n, err
+	}
+	if g.scale == nil {
 		return n, nil
 	}
-	return g.Conn.Read(b)
+	if err := g.scale.received(b[:n]); err != nil {
+		g.log.Warn("a connection is closed", "caller", g.Caller.Name, "from", g.RemoteAddr().String(), "error", err)
+		return 0, err
+	}
+	return n, nil
+}
+
+// Write sends to the caller.
+func (g *Guest) Write(b []byte) (int, error) {
+	if g.scale != nil {
+		g.scale.answered(b)
+	}
+	return g.Conn.Write(b)
 }
 
 // Close ends the connection and makes room for another.
 func (g *Guest) Close() error {
 	g.leave()
+	if g.scale != nil {
+		g.scale.end()
+	}
 	return g.Conn.Close()
 }
 
 // NewDoor opens the door; Close ends it.
 func NewDoor(l net.Listener, t TLS, book *access.Book, log *slog.Logger) (*Door, error) {
-	d := &Door{l: l, book: book, log: log, Strangers: DefaultStrangers, PerCaller: DefaultPerCaller,
-		in: make(chan *Guest), done: make(chan struct{}), inside: map[string]int{}}
+	d := &Door{l: l, book: book, log: log, Strangers: defaultStrangers, PerCaller: defaultPerCaller,
+		room: semaphore.NewWeighted(largeRoom),
+		in:   make(chan *Guest), done: make(chan struct{}), inside: map[string]int{}}
 	if t.Enabled() {
 		cfg, err := t.ServerConfig()
 		if err != nil {
@@ -203,7 +227,11 @@ func (d *Door) meet(c net.Conn) (*Guest, error) {
 			return nil, errors.New("it does not speak gRPC")
 		}
 	}
-	return &Guest{Conn: c, Caller: caller, first: first, page: page, leave: func() {}}, c.SetDeadline(time.Time{})
+	g := &Guest{Conn: c, Caller: caller, first: first, page: page, log: d.log, leave: func() {}}
+	if page == nil {
+		g.scale = newScale(d.room, caller.Roles, func() { _ = c.Close() })
+	}
+	return g, c.SetDeadline(time.Time{})
 }
 
 // enter counts a caller's connections.

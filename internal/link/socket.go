@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 )
 
-// MaxSocketPath is the longest path of a Unix socket on Linux, in bytes.
-const MaxSocketPath = 107
+// maxSocketPath is the longest path of a Unix socket on Linux, in bytes.
+const maxSocketPath = 107
 
 // SocketPath is the default socket of a job's agent (docs/PROTOCOL.md, The trainer
 // socket). Clients compute the same path.
@@ -26,8 +26,8 @@ func CheckSocketPath(path string) error {
 	if path == "" {
 		return fmt.Errorf("the path of a socket is empty")
 	}
-	if n := len(path); n > MaxSocketPath {
-		return fmt.Errorf("%s has %d bytes; Linux allows %d for a socket: choose a shorter path, as in /tmp/headrace.sock", path, n, MaxSocketPath)
+	if n := len(path); n > maxSocketPath {
+		return fmt.Errorf("%s has %d bytes; Linux allows %d for a socket: choose a shorter path, as in /tmp/headrace.sock", path, n, maxSocketPath)
 	}
 	return nil
 }

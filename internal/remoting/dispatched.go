@@ -32,7 +32,7 @@ func (c *Client) Dispatched(ctx context.Context, addr string) error {
 	var comparable bool // both figures speak of the same end of the commit log
 	for n := 0; ; n++ {
 		info, err := c.Runtime(ctx, addr)
-		if code := CodeOf(err); code == NoPermission || code == Unsupported {
+		if code := CodeOf(err); code == NoPermission || code == unsupported {
 			return fmt.Errorf("%w: %w", ErrNotTold, err)
 		}
 		if err != nil {

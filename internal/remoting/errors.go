@@ -10,7 +10,7 @@ const (
 	OK                = 0
 	SystemError       = 1
 	SystemBusy        = 2
-	Unsupported       = 3
+	unsupported       = 3
 	NoPermission      = 16
 	TopicUnknown      = 17
 	PullNotFound      = 19 // at the head

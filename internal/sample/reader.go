@@ -73,7 +73,7 @@ func (r *reader) segment(ctx context.Context, p sources.PartitionID, s sources.S
 		return err
 	}
 	defer func() { _ = cur.Close() }()
-	dec, err := bindHeader(r.dec, cur)
+	dec, err := bindFile(r.dec, cur, s)
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.Name, err)
 	}
@@ -90,10 +90,14 @@ func (r *reader) segment(ctx context.Context, p sources.PartitionID, s sources.S
 	}
 }
 
-// bindHeader gives the decoder of the cursor's file: its first line may name fields.
-func bindHeader(dec *decode.Decoder, cur sources.Cursor) (*decode.Decoder, error) {
+// bindFile gives the decoder of a segment's file: its first line may name fields, and its
+// path may say values.
+func bindFile(dec *decode.Decoder, cur sources.Cursor, s sources.Segment) (*decode.Decoder, error) {
 	if h, ok := cur.(sources.Headed); ok && h.Header() != nil {
-		return dec.Bind(h.Header())
+		var err error
+		if dec, err = dec.Bind(h.Header()); err != nil {
+			return nil, err
+		}
 	}
-	return dec, nil
+	return dec, dec.In(s.Name)
 }

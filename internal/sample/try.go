@@ -10,7 +10,7 @@ import (
 )
 
 // Try refuses a spec whose files, topics or offsets are not there, or whose fields are not
-// in the files' first line. It reads no more than first lines.
+// in the files' first line or path. It reads no more than first lines.
 func Try(ctx context.Context, spec *dataset.Spec, src sources.Source) error {
 	parts, err := src.Partitions(ctx)
 	if err != nil {
@@ -33,7 +33,7 @@ func Try(ctx context.Context, spec *dataset.Spec, src sources.Source) error {
 }
 
 // checkFirst looks at the first segment of each partition. That shows an offset that
-// is not there, and a first line without the fields that the spec names.
+// is not there, and a first line or a path without what the spec names.
 func checkFirst(ctx context.Context, src sources.Source, parts []sources.PartitionID, spec *dataset.Spec, dec *decode.Decoder) error {
 	for _, p := range parts {
 		segs, err := src.Segments(ctx, p, -1, 1)
@@ -41,6 +41,9 @@ func checkFirst(ctx context.Context, src sources.Source, parts []sources.Partiti
 			return err
 		}
 		for _, s := range segs {
+			if err := dec.In(s.Name); err != nil {
+				return fmt.Errorf("%s: %w", s.Name, err)
+			}
 			if !spec.Decode.Header {
 				continue
 			}
@@ -59,7 +62,7 @@ func checkHeader(ctx context.Context, src sources.Source, p sources.PartitionID,
 		return err
 	}
 	defer func() { _ = cur.Close() }()
-	if _, err := bindHeader(dec, cur); err != nil {
+	if _, err := bindFile(dec, cur, s); err != nil {
 		return fmt.Errorf("%s: %w", s.Name, err)
 	}
 	return nil

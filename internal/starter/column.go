@@ -21,6 +21,7 @@ type stats struct {
 	distinct               map[string]struct{}
 	ragged                 bool
 	clock                  bool // a time, by its type
+	single                 bool // float32, by its type
 }
 
 func (s *stats) value(v any) {
@@ -37,7 +38,10 @@ func (s *stats) value(v any) {
 	case string:
 		s.total++
 		s.word(v)
-	case int32, int64, float32, float64:
+	case float32:
+		s.single = true
+		s.number(fmt.Sprint(v))
+	case int32, int64, float64:
 		s.number(fmt.Sprint(v))
 	case map[string]any, []any:
 		s.total++
@@ -200,7 +204,7 @@ func (c *column) number(s *stats) {
 	c.role, c.dtype = number, "int64"
 	if s.floats > 0 {
 		c.dtype = "float32"
-		if s.digits > 7 {
+		if s.digits > 7 && !s.single {
 			c.dtype = "float64"
 		}
 	}

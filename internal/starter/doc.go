@@ -4,7 +4,9 @@
 //
 //	look.go     Look: from DATA to a Plan
 //	origin.go   what DATA names: files or a topic
+//	partitions.go what the folders key=value of files say
 //	fields.go   records to named values: JSON, fields between delimiters
+//	features.go TFRecord: features to named values
 //	column.go   what the values of a field are, and what to make of them
 //	refine.go   the plan is tried on many records and mended
 //	spec.go     the plan as a spec's YAML

@@ -17,7 +17,7 @@ import (
 
 // layout is how a record is cut into fields.
 type layout struct {
-	format    string // csv, tsv, json, lines, raw, parquet
+	format    string // csv, tsv, json, lines, raw, parquet, tfrecord
 	delimiter byte   // of csv, if it is no comma
 	header    bool
 }
@@ -41,7 +41,7 @@ func tableOf(records [][]byte, hint, about string, topic bool) (*table, error) {
 	for _, r := range records {
 		if !utf8.Valid(r) || bytes.IndexByte(r, 0) >= 0 {
 			return nil, advice.Failed.Errorf("for rows of one size, write the spec by hand: docs/DATASETS.md#binary",
-				"%s holds bytes that are no text: it is neither CSV, TSV, JSON lines nor Parquet", about)
+				"%s holds bytes that are no text: it is neither CSV, TSV, JSON lines, Parquet nor TFRecord", about)
 		}
 	}
 	if hint == "json" || hint == "" && looksLikeJSON(records) {

@@ -44,9 +44,12 @@ func Look(ctx context.Context, data, folder, name string, open sample.Opener) (*
 		p.Name = name
 	}
 	var t *table
-	if o.format == "parquet" {
+	switch o.format {
+	case "parquet":
 		t, err = p.lookAtColumns(ctx, folder, open)
-	} else {
+	case "tfrecord":
+		t, err = p.lookAtFeatures(ctx, folder, open)
+	default:
 		t, err = p.lookAtRecords(ctx, folder, open)
 	}
 	if err != nil {
@@ -159,15 +162,31 @@ func (p *Plan) choose(t *table) {
 			}
 			continue
 		}
-		for base, n := c.name, 2; used[c.name]; n++ {
-			c.name = fmt.Sprintf("%s_%d", base, n)
-		}
-		used[c.name] = true
+		c.name = unused(c.name, used)
 		p.columns, fields = append(p.columns, c), append(fields, f)
 	}
 	if p.label = labelOf(p.columns, fields); p.label >= 0 {
 		p.columns[p.label].role = label
 	}
+	for i := range p.origin.keyed {
+		if len(p.columns) == 0 { // whole lines
+			return
+		}
+		if c, ok := p.origin.keyed[i].column(len(p.columns)); ok {
+			c.name = unused(c.name, used)
+			p.columns = append(p.columns, c)
+		}
+	}
+}
+
+// unused is the name, or with a number the first one that no column has.
+func unused(name string, used map[string]bool) string {
+	base := name
+	for n := 2; used[name]; n++ {
+		name = fmt.Sprintf("%s_%d", base, n)
+	}
+	used[name] = true
+	return name
 }
 
 func orPath(f *field) string {

@@ -24,18 +24,20 @@ type origin struct {
 	format string // by the names of files; "": the content has to tell
 	file   string // one of the files
 	topic  bool
+	keyed  []keyed // folders key=value that files lie in
 }
 
 // suffixes of files by format, and those that say how a file is packed.
 var (
 	suffixes = map[string]string{".csv": "csv", ".tsv": "tsv", ".json": "json", ".jsonl": "json", ".ndjson": "json",
-		".parquet": "parquet", ".txt": "", ".log": "", "": ""}
+		".parquet": "parquet", ".tfrecord": "tfrecord", ".tfrecords": "tfrecord", ".tfrec": "tfrecord",
+		".tfrecord-*": "tfrecord", ".tfrecords-*": "tfrecord", ".txt": "", ".log": "", "": ""}
 	packed = []string{".gz", ".gzip", ".zst", ".zstd", ".bz2"}
 )
 
 // notYet are schemes of places that are not read, and the way round.
 var notYet = map[string]string{
-	"s3": "aws s3 sync %s data", "s3a": "aws s3 sync %s data", "gs": "gsutil -m rsync -r %s data",
+	"gs":   "gsutil -m rsync -r %s data",
 	"hdfs": "hdfs dfs -get %s data", "http": "curl -LO %s", "https": "curl -LO %s",
 }
 
@@ -43,6 +45,10 @@ func parseOrigin(data, folder string) (*origin, error) {
 	scheme, _, isURL := strings.Cut(data, "://")
 	if !isURL {
 		return filesOrigin(data, folder)
+	}
+	if scheme == "s3" || scheme == "s3a" {
+		return nil, advice.Usage.Errorf("copy one file to this machine (aws s3 cp), `headrace init` it, and write root: s3://BUCKET/PREFIX in the spec; docs/FILES.md says how",
+			"%s: data on S3 is read, but init only looks at files on this machine", data)
 	}
 	if way, known := notYet[scheme]; known {
 		return nil, advice.Usage.Errorf("copy it to this machine, `"+fmt.Sprintf(way, data)+"`, then `headrace init data`; a mounted folder works too",
@@ -116,6 +122,7 @@ func filesOrigin(data, folder string) (*origin, error) {
 		end := commonest(names)
 		names = slices.DeleteFunc(names, func(n string) bool { return ending(n) != end })
 		o.file = filepath.Join(abs, slices.Min(names))
+		o.partitions(names)
 		if end != "" {
 			paths = "**/*" + end
 		}
@@ -124,7 +131,9 @@ func filesOrigin(data, folder string) (*origin, error) {
 	for _, p := range packed {
 		end = strings.TrimSuffix(end, p)
 	}
-	o.format = suffixes[end]
+	if o.format = suffixes[end]; o.format == "" && isTFRecord(o.file) {
+		o.format = "tfrecord"
+	}
 	if rel, err := filepath.Rel(folder, root); err == nil && filepath.IsLocal(rel) {
 		root = rel // the spec may be moved together with the data
 	}
@@ -162,6 +171,9 @@ func namesBelow(root string) (names []string, err error) {
 func ending(name string) string {
 	base := filepath.Base(name)
 	end := filepath.Ext(base)
+	if shards, ok := tfrecordEnding(base); ok {
+		return shards
+	}
 	if slices.Contains(packed, strings.ToLower(end)) {
 		end = filepath.Ext(strings.TrimSuffix(base, end)) + end
 	}

@@ -17,10 +17,12 @@ var (
 	numpyText string
 	//go:embed torch.py.tmpl
 	torchText string
+	//go:embed tf.py.tmpl
+	tfText string
 	//go:embed count.py.tmpl
 	countText string
 
-	templates = map[string]*template.Template{"numpy": parsed("numpy", numpyText), "torch": parsed("torch", torchText), "count": parsed("count", countText)}
+	templates = map[string]*template.Template{"numpy": parsed("numpy", numpyText), "torch": parsed("torch", torchText), "tf": parsed("tf", tfText), "count": parsed("count", countText)}
 )
 
 func parsed(name, text string) *template.Template {
@@ -52,7 +54,7 @@ func (p *Plan) inputs() (numbers, ids []Column) {
 	return numbers, ids
 }
 
-// Program is a program that trains on the plan's dataset: with is "numpy" or "torch". run
+// Program is a program that trains on the plan's dataset: with is "numpy", "torch" or "tf". run
 // is the command that starts it.
 func (p *Plan) Program(with, run string) (string, error) {
 	numbers, ids := p.inputs()
@@ -72,7 +74,7 @@ func (p *Plan) Program(with, run string) (string, error) {
 		if l.binary {
 			about.Model = "logistic regression"
 		}
-		if with == "torch" {
+		if with != "numpy" {
 			about.Model = "a small network"
 		}
 	} else {

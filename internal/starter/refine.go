@@ -58,6 +58,8 @@ func (c *column) mend(f sample.Field) bool {
 		return changed
 	}
 	switch c.dtype {
+	case "string": // not UTF-8
+		c.dtype, changed = "bytes", true
 	case "int64":
 		if c.buckets > 0 {
 			return changed

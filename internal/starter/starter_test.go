@@ -179,6 +179,28 @@ func TestAFolderIsReadByItsMostFrequentEnding(t *testing.T) {
 	f.decodes(p, 6)
 }
 
+func TestFoldersNamedKeyValueBecomeColumns(t *testing.T) {
+	f := newFolder(t)
+	for i := range 4 {
+		f.write(fmt.Sprintf("data/dt=2026-11-2%d/hour=%02d/country=c%d/a.csv", i, i, i%2), fmt.Sprintf("x,label\n%d.5,0\n%d.25,1\n", i, i))
+	}
+	f.write("data/late.csv", "x,label\n1.5,0\n")
+	p := f.look("data")
+	for _, line := range []string{
+		`{name: dt, path: "$path.dt", dtype: string, default: ""}  # from the folder dt=..., which not all files lie in`,
+		`{name: hour, path: "$path.hour", dtype: int64, default: 0}`,
+		`{name: country, path: "$path.country", dtype: int64, hash: {buckets: 1000}, default: 0}`,
+	} {
+		if !strings.Contains(p.Spec(), line) {
+			t.Errorf("the spec does not say %s:\n%s", line, p.Spec())
+		}
+	}
+	if p.columns[p.label].name != "label" {
+		t.Errorf("column %d is predicted:\n%s", p.label, p.Spec())
+	}
+	f.decodes(p, 9)
+}
+
 func zipped(t *testing.T, text string) string {
 	t.Helper()
 	var b strings.Builder
@@ -222,7 +244,7 @@ func TestDataThatCannotBeReadIsAnErrorThatSaysWhatToDo(t *testing.T) {
 		{filepath.Join(f.path, "array.json"), "no object", "jq -c"},
 		{filepath.Join(f.path, "bin.dat"), "no text", "binary"},
 		{filepath.Join(f.path, "twice.csv"), `two fields are called "a"`, ""},
-		{"s3://bucket/clicks", "s3:// is not read yet", "aws s3 sync s3://bucket/clicks data"},
+		{"s3://bucket/clicks", "data on S3 is read, but init only looks at files on this machine", "write root: s3://BUCKET/PREFIX in the spec"},
 		{"https://x.org/a.csv", "https:// is not read yet", "curl -LO"},
 		{"kafka://host", "a broker and a topic", "kafka://HOST:9092/TOPIC"},
 		{"mqtt://host/t", "mqtt:// is not known", "kafka://"},

@@ -1,9 +1,11 @@
 // Package storage keeps immutable objects by key: chunks of pushed records first. A Store
-// is a folder now; the interface asks only for what S3 has too (put, get a range, list,
-// delete, put if nothing is there).
+// is a folder, or a bucket of S3 (package s3); the interface asks only for what both have:
+// put, get a range, list, delete, put if nothing is there.
 //
 // An object appears whole or not at all, and is durable when Put returns. Nothing here
 // knows what an object holds.
+//
+// Objects is the other half: reading what others wrote into a bucket, whatever their keys.
 package storage
 
 import (
@@ -11,18 +13,41 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 )
 
-// Errors of a Store. They are wrapped with the key.
+// Errors of a Store and of Objects. They are wrapped with the key.
 var (
 	ErrNotFound = errors.New("it is not there")
 	ErrExists   = errors.New("it is there already")
+	ErrChanged  = errors.New("another object is in its place")
+	// ErrPassing: the storage was not reached or is busy; later the same may work.
+	ErrPassing = errors.New("storage: try again later")
 )
 
 // Object is one entry of a listing.
 type Object struct {
 	Key  string
 	Size int64 // bytes
+	// Tag is the storage's name for this content (S3: its ETag, without quotes). A folder
+	// has none.
+	Tag      string
+	Modified time.Time // zero for a folder
+}
+
+// Objects are what others wrote: read only, whatever their keys. They are safe for
+// concurrent use.
+type Objects interface {
+	// Head is ErrNotFound where there is no object.
+	Head(ctx context.Context, key string) (Object, error)
+	// ReadAt fills p from an offset of the object whose Tag that is: ErrChanged if
+	// another one is in its place, ErrNotFound if none is.
+	ReadAt(ctx context.Context, key, tag string, p []byte, offset int64) error
+	// Page lists at most 1,000 objects whose keys begin with prefix and come after the
+	// key `after`, in order of their keys. There may be more if any came.
+	Page(ctx context.Context, prefix, after string) ([]Object, error)
+	// String says where they are: s3://bucket/prefix.
+	String() string
 }
 
 // Store is safe for concurrent use. Keys are relative paths with '/': letters, digits and

@@ -157,7 +157,7 @@ func (f *Folder) Stat(ctx context.Context, key string) (Object, error) {
 	if err != nil {
 		return Object{}, f.failed(key, err)
 	}
-	return Object{key, info.Size()}, nil
+	return Object{Key: key, Size: info.Size()}, nil
 }
 
 func (f *Folder) List(ctx context.Context, prefix, after string, most int) ([]Object, error) {
@@ -182,7 +182,7 @@ func (f *Folder) List(ctx context.Context, prefix, after string, most int) ([]Ob
 			return nil
 		}
 		if err == nil {
-			all = append(all, Object{name, info.Size()})
+			all = append(all, Object{Key: name, Size: info.Size()})
 		}
 		return err
 	})

@@ -41,18 +41,18 @@ type Changed struct {
 	Outcome string `json:"outcome"`
 }
 
-// Deleted is what was forgotten with a dataset, or would be.
+// Deleted says what was deleted with a dataset, or would be.
 type Deleted struct {
 	Name    string `json:"name"`
 	DryRun  bool   `json:"dry_run"`
 	Deleted bool   `json:"deleted"`
 	Leases  uint32 `json:"leases"`
 	Counts  Counts `json:"counts"`
-	// AtSource is what is removed at the source, "" if that is nothing.
+	// AtSource says what is removed at the source; "" is nothing.
 	AtSource string `json:"at_source,omitempty"`
 }
 
-// Question is what a person is asked before it is done.
+// Question is the question to a person before the deletion.
 func (v *Deleted) Question() string {
 	ask := fmt.Sprintf("delete dataset %s: %s settled units and %d leases are forgotten", v.Name, terminal.Grouped(v.Counts.Settled), v.Leases)
 	if v.AtSource != "" {

@@ -25,7 +25,7 @@ type Cut struct {
 	Records *Records `json:"records"` // in units.acked; null: voided
 
 	Rewindable bool  `json:"rewindable"`
-	Gone       *Gone `json:"gone"` // null: nothing of what comes behind it, as far as is known
+	Gone       *Gone `json:"gone"` // null: nothing after it is deleted, as far as is known
 }
 
 type Units struct {

@@ -10,7 +10,7 @@ import (
 	"github.com/headrace/headrace/internal/terminal"
 )
 
-// Excluded is one range that is settled and was not read, where it lies in the
+// Excluded is one range that is settled without being trained on. Positions are those of the
 // source.
 type Excluded struct {
 	Partition string `json:"partition"` // its identity

@@ -9,7 +9,7 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// Gone is what going back to a checkpoint needs and the source has deleted.
+// Gone lists the ranges that going back to a checkpoint would need and the source has deleted.
 type Gone struct {
 	Ranges  []GoneRange `json:"ranges"` // the first of them
 	More    uint32      `json:"more"`   // ranges that are not among them

@@ -33,16 +33,16 @@ type Worker struct {
 	RowsYielded uint64  `json:"rows_yielded"`
 }
 
-// Checkpoint is the newest bound one; for private that of the rank whose
-// newest is the oldest.
+// Checkpoint is the newest bound one, or the newest in memory; for private that of the
+// rank whose newest is the oldest.
 type Checkpoint struct {
 	Cut        string  `json:"cut"`
 	Step       int64   `json:"step"`
 	Rank       *uint32 `json:"rank"` // private only
 	Epoch      uint32  `json:"epoch"`
 	Path       string  `json:"path"`
-	AgeSeconds float64 `json:"age_seconds"` // since it was bound, as far as is known
-	Kept       uint32  `json:"kept"`        // bound and carried ones in all
+	AgeSeconds float64 `json:"age_seconds"` // since it was bound, or frozen for memory, as far as is known
+	Kept       uint32  `json:"kept"`        // bound and carried ones in all, or those in memory
 }
 
 type Job struct {
@@ -64,6 +64,7 @@ type Job struct {
 	Workers          []Worker    `json:"workers"`
 	Datasets         []Dataset   `json:"datasets"`
 	Checkpoint       *Checkpoint `json:"checkpoint"` // null: none is bound
+	InMemory         *Checkpoint `json:"in_memory"`  // newer than that, and in memory only; null: none
 }
 
 func JobOf(j *headracev1.JobReply) Job {
@@ -90,12 +91,18 @@ func JobOf(j *headracev1.JobReply) Job {
 	for _, d := range j.Datasets {
 		v.Datasets = append(v.Datasets, DatasetOf(d))
 	}
-	if c := j.Checkpoint; c != nil {
-		v.Checkpoint = &Checkpoint{Cut: cut.ID(c.Cut).String(), Step: c.Step, Epoch: c.Epoch, Path: c.Path, AgeSeconds: c.AgeSeconds, Kept: c.Kept}
-		if c.Rank >= 0 {
-			rank := uint32(c.Rank)
-			v.Checkpoint.Rank = &rank
-		}
+	v.Checkpoint, v.InMemory = checkpointOf(j.Checkpoint), checkpointOf(j.InMemory)
+	return v
+}
+
+func checkpointOf(c *headracev1.NewestCheckpoint) *Checkpoint {
+	if c == nil {
+		return nil
+	}
+	v := &Checkpoint{Cut: cut.ID(c.Cut).String(), Step: c.Step, Epoch: c.Epoch, Path: c.Path, AgeSeconds: c.AgeSeconds, Kept: c.Kept}
+	if c.Rank >= 0 {
+		rank := uint32(c.Rank)
+		v.Rank = &rank
 	}
 	return v
 }

@@ -22,11 +22,14 @@ func (v *Job) Write(w io.Writer, width int) {
 	line("grants %s  acks %s (refused %s)  reclaims %s  steals %s", terminal.Grouped(int64(v.GrantsTotal)), terminal.Grouped(int64(v.AcksTotal)),
 		terminal.Grouped(int64(v.AcksRefusedTotal)), terminal.Grouped(int64(v.ReclaimsTotal)), terminal.Grouped(int64(v.StealsTotal)))
 	if c := v.Checkpoint; c != nil {
-		rank := ""
-		if c.Rank != nil {
-			rank = fmt.Sprintf("  rank %d", *c.Rank)
+		line("checkpoint of step %s%s  bound %s ago  kept %d  %s", terminal.Grouped(c.Step), c.of(), terminal.Uptime(c.AgeSeconds), c.Kept, c.Path)
+	}
+	if c := v.InMemory; c != nil {
+		age := "some time"
+		if c.AgeSeconds > 0 {
+			age = terminal.Ago(c.AgeSeconds)
 		}
-		line("checkpoint of step %s%s  bound %s ago  kept %d  %s", terminal.Grouped(c.Step), rank, terminal.Uptime(c.AgeSeconds), c.Kept, c.Path)
+		line("in memory only: step %s%s  of %s ago  kept %d", terminal.Grouped(c.Step), c.of(), age, c.Kept)
 	}
 	if v.HTTP != "" {
 		line("http://%s/metrics", v.HTTP)
@@ -57,6 +60,14 @@ func (v *Job) Write(w io.Writer, width int) {
 	if len(v.Datasets) == 0 {
 		line("\nno datasets; make one with `headrace dataset apply -f FILE`")
 	}
+}
+
+// of names the rank whose it is, for private.
+func (c *Checkpoint) of() string {
+	if c.Rank == nil {
+		return ""
+	}
+	return fmt.Sprintf("  rank %d", *c.Rank)
 }
 
 func progressTable(all []Dataset) *terminal.Table {

@@ -10,6 +10,7 @@ func sample() Job {
 	return Job{
 		Job: "ctr", Model: "shared", State: "running", Term: 2, Epoch: 1, Generation: 1, UptimeSeconds: 83, HTTP: "127.0.0.1:7071",
 		Checkpoint:  &Checkpoint{Cut: "9f3c00000000abcd", Step: 1200, Epoch: 1, Path: "/ckpt/step-0000001200-9f3c00000000abcd/headrace-manifest.json", AgeSeconds: 12.4, Kept: 3},
+		InMemory:    &Checkpoint{Cut: "9f3c00000000abce", Step: 1203, Epoch: 1, AgeSeconds: 0.8, Kept: 2},
 		GrantsTotal: 1200, AcksTotal: 99001, ReclaimsTotal: 3, StealsTotal: 7,
 		Agents: []Agent{{Name: "node-1", Host: "h", PID: 7, Session: "live", LastHeardSeconds: 0.4, GPUs: []string{"0: x"}, Workers: 2},
 			{Name: "node-2", Host: "h", PID: 8, Session: "lost", LastHeardSeconds: 4}},

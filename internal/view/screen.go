@@ -10,7 +10,7 @@ import (
 	"github.com/headrace/headrace/internal/terminal"
 )
 
-// Screen is the last snapshot and what changed between snapshots.
+// Screen has the newest snapshot and the changes between snapshots.
 type Screen struct {
 	now     Job
 	seen    bool

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -41,32 +42,41 @@ func streamOf(ctx context.Context, store storage.Store, name string) (string, er
 	}
 }
 
-// Local gives the chunks of a folder on this machine. The folder is opened when it is
-// needed first.
+// Local gives chunks that this process reads by itself: of a folder on this machine, or of
+// a bucket. The place is opened when it is needed first.
 type Local struct {
-	At string
+	At   string                        // the folder
+	Open func() (storage.Store, error) // the bucket; nil: the folder
 
 	mu     sync.Mutex
-	folder *storage.Folder
+	opened storage.Store
 }
 
 var _ dataset.Chunks = (*Local)(nil)
 
-func (c *Local) open() (*storage.Folder, error) {
+func (c *Local) open() (storage.Store, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.folder != nil {
-		return c.folder, nil
+	if c.opened != nil {
+		return c.opened, nil
 	}
-	f, err := storage.OpenFolder(c.At)
-	if err == nil {
-		c.folder = f
+	open := c.Open
+	if open == nil {
+		open = func() (storage.Store, error) { return storage.OpenFolder(c.At) }
 	}
-	return f, err
+	f, err := open()
+	if err != nil {
+		return nil, err
+	}
+	c.opened = f
+	return f, nil
 }
 
-// There says whether the folder is there, so that a chunk may be in it.
+// There says whether the place is there, so that a chunk may be in it.
 func (c *Local) There() bool {
+	if c.Open != nil {
+		return true
+	}
 	info, err := os.Stat(c.At)
 	return err == nil && info.IsDir()
 }
@@ -135,14 +145,14 @@ func deleteStream(ctx context.Context, store storage.Store, stream string) error
 	return nil
 }
 
-// Close ends the use of the folder.
+// Close ends the use of the place.
 func (c *Local) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.folder == nil {
+	f, ok := c.opened.(io.Closer)
+	c.opened = nil
+	if !ok {
 		return nil
 	}
-	f := c.folder
-	c.folder = nil
 	return f.Close()
 }

@@ -133,7 +133,7 @@ func (t Tally) Append(b []byte) []byte {
 	return appendInt(appendInt(b, t.Oldest), t.Newest-t.Oldest)
 }
 
-// tally: nil where the version did not count records.
+// tally returns nil if the version of the cut did not count records.
 func (r *reader) tally() *Tally {
 	if r.version < 3 {
 		return nil
@@ -166,8 +166,8 @@ func (r *reader) pass() Pass {
 	return q
 }
 
-// append writes p as its distance from at, and moves at: ranges are many, and near
-// each other.
+// append writes p as its distance from at, and moves at to p. A cut has many ranges
+// that lie near each other, so distances take fewer bytes than positions.
 func (p Place) append(b []byte, at *Place) []byte {
 	b = appendInt(b, p.Segment-at.Segment)
 	if p.Segment == at.Segment {

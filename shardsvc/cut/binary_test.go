@@ -123,8 +123,8 @@ func TestWhatCannotBeAStoredCutIsRefused(t *testing.T) {
 	}
 }
 
-// FuzzDecode: bytes of a store may be anybody's. They decode to a cut that encodes
-// to the same again, or to an error.
+// FuzzDecode: any bytes decode to an error, or to a cut that stays the same when it is
+// encoded and decoded again.
 func FuzzDecode(f *testing.F) {
 	f.Add(someCut().Append(nil))
 	f.Add((&Cut{ID: 1, Rank: Group}).Append(nil))

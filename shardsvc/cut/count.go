@@ -16,17 +16,17 @@ type Units struct {
 	Dropped  int64 `json:"dropped"`
 }
 
-// Add sums up.
+// Add adds v to u.
 func (u *Units) Add(v Units) {
 	u.Acked += v.Acked
 	u.Excluded += v.Excluded
 	u.Dropped += v.Dropped
 }
 
-// Tally counts the records in acked units. Units say how much of the input is
-// settled. How many records that is only the reader knows, and says with its acks.
+// Tally counts the records in acked units. Only a reader knows how many records its
+// units hold; it says so with its acks. Units whose records nobody counted are untold.
 type Tally struct {
-	Rows   int64 `json:"rows"`             // records that became rows; with Untold: at least so many
+	Rows   int64 `json:"rows"`             // records that became rows; at least so many if Untold > 0
 	Untold int64 `json:"untold,omitempty"` // units whose records nobody counted
 	// Event times of the oldest and the newest record, ms since 1970. 0 and 0: no
 	// record has one.
@@ -34,10 +34,10 @@ type Tally struct {
 	Newest int64 `json:"newest,omitempty"`
 }
 
-// Untold is the tally of units whose records nobody counted.
+// Untold returns the tally of units whose records nobody counted.
 func Untold(units int64) Tally { return Tally{Untold: units} }
 
-// Add sums up.
+// Add adds o to t.
 func (t *Tally) Add(o Tally) {
 	t.Rows = min(t.Rows+o.Rows, maxLine)
 	t.Untold += o.Untold
@@ -50,8 +50,8 @@ func (t *Tally) Add(o Tally) {
 	}
 }
 
-// Without takes out records that are in t. The times stay: they are bounds of what
-// is left.
+// Without subtracts o, a part of t. The event times stay as they are: they are still
+// bounds for the rest.
 func (t *Tally) Without(o Tally) {
 	t.Rows = max(t.Rows-o.Rows, 0)
 	t.Untold = max(t.Untold-o.Untold, 0)
@@ -60,13 +60,13 @@ func (t *Tally) Without(o Tally) {
 	}
 }
 
-// Within bounds Untold: no more units can be untold than there are.
+// Within lowers Untold to units: no more units can be untold than there are.
 func (t Tally) Within(units int64) Tally {
 	t.Untold = min(t.Untold, units)
 	return t
 }
 
-// Check says what cannot be true of the records of so many units.
+// Check returns an error if t cannot be the tally of so many acked units.
 func (t *Tally) Check(units int64) error {
 	if _, err := t.wrong(units); err != nil {
 		return err
@@ -139,8 +139,8 @@ func (p *Partition) Records() Tally {
 	return t
 }
 
-// Counted are the records of a pass. A cut of a version that did not count them has
-// all of its units untold.
+// Counted returns the records of a pass. An older version did not count them: then all
+// acked units are untold.
 func (p *Pass) Counted() Tally {
 	if p.Records == nil {
 		return Untold(p.Units.Acked)
@@ -148,7 +148,7 @@ func (p *Pass) Counted() Tally {
 	return *p.Records
 }
 
-// DoneCounted are the records of the passes that are done.
+// DoneCounted returns the records of passes [0, Done), like Counted.
 func (p *Partition) DoneCounted() Tally {
 	if p.DoneRecords == nil {
 		return Untold(p.DoneUnits.Acked)

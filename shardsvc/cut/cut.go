@@ -13,10 +13,10 @@ import (
 // replicated or a shared model.
 const Group = -1
 
-// Rank is the rank whose cut it is (private), or Group.
+// Rank is the rank that the cut belongs to (model private), or Group.
 type Rank int64
 
-// IsZero leaves Group out of the JSON form.
+// IsZero makes the JSON form leave out the rank of Group.
 func (r Rank) IsZero() bool { return r == Group }
 
 // ID names a cut. The asker draws it at random. 0 is no cut.
@@ -58,7 +58,7 @@ type Cut struct {
 	Datasets []Dataset `json:"datasets"`
 }
 
-// Dataset is what is settled of one dataset.
+// Dataset says what is settled in one dataset.
 type Dataset struct {
 	Name       string      `json:"name"`
 	Unit       string      `json:"unit"`              // bytes | records | entries
@@ -77,8 +77,9 @@ type Shuffle struct {
 	InOrder      bool   `json:"in_order,omitempty"` // the blocks are not permuted
 }
 
-// Partition is what is settled of one partition: passes [0, Done) wholly, and what
-// Passes say of the later ones. Of a pass that is not listed nothing is settled.
+// Partition says what is settled in one partition. Passes [0, Done) are settled
+// wholly. Passes says what is settled in later ones; in a pass that it does not list,
+// nothing is.
 type Partition struct {
 	Identity  string `json:"identity"`       // sources.PartitionID
 	Name      string `json:"name,omitempty"` // for people: clicks/3; not in the binary form
@@ -87,11 +88,11 @@ type Partition struct {
 	Complete  bool   `json:"complete"` // Segments has all segments there will ever be
 	Done      uint32 `json:"done"`
 	DoneUnits Units  `json:"done_units"`
-	// DoneRecords counts the records of the passes that are done. nil: DoneCounted
-	// says how many.
+	// DoneRecords counts the records of passes [0, Done). nil: nobody counted them, and
+	// DoneCounted takes all their units as untold.
 	DoneRecords *Tally `json:"done_records,omitempty"`
-	// Segments up to the highest position that is named here. The end of an unsealed
-	// one is as far as it was known.
+	// Segments are all segments up to the highest position in the cut. End of an
+	// unsealed segment is where it ended when the cut was frozen.
 	Segments []sources.Segment `json:"segments"`
 	Passes   []Pass            `json:"passes"`
 	Excluded []Exclusion       `json:"excluded,omitempty"` // of all passes
@@ -107,13 +108,14 @@ func (p *Partition) Later() bool {
 	return p.Done > 0 || n > 0 && p.Passes[n-1].Pass > 0 || slices.ContainsFunc(p.Excluded, func(e Exclusion) bool { return e.Pass > 0 })
 }
 
-// Pass is what is settled of one pass over a partition: everything below Low, and
+// Pass says what is settled in one pass over a partition: everything below Low, and
 // the ranges above it.
 type Pass struct {
 	Pass  uint32 `json:"pass"`
 	Low   Place  `json:"low"`
 	Units Units  `json:"units"` // below and above Low
-	// Records counts the records in Units.Acked. nil: Counted says how many.
+	// Records counts the records in Units.Acked. nil: nobody counted them, and Counted
+	// takes all units as untold.
 	Records *Tally `json:"records,omitempty"`
 	Ranges  Ranges `json:"ranges"`
 }
@@ -181,7 +183,7 @@ func (r Range) String() string {
 	return fmt.Sprintf("the range from %v to %v", r.Start, r.End)
 }
 
-// Of says whether the cut is one of a job and its model kind.
+// Of returns an error if the cut is not of this job and model kind.
 func (c *Cut) Of(job, model string) error {
 	switch {
 	case c.Job != job:

@@ -31,8 +31,8 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Kind }
 
-// In gives e a field that lies inside of another one. Paths are made only when
-// something is wrong: a cut may have a million parts.
+// In puts field in front of e's path: "low" in "passes[0]" is "passes[0].low". Only
+// the error path builds names: a cut may have a million parts.
 func (e *Error) In(field string) *Error {
 	if e.Field != "" && e.Field[0] != '[' {
 		field += "."

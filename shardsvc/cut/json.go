@@ -44,8 +44,8 @@ func (c Cut) MarshalJSON() ([]byte, error) {
 	return json.Marshal((*plain)(&out))
 }
 
-// inPieces is p with ranges of one segment each, and with empty lists for missing
-// ones.
+// inPieces returns a copy of p whose ranges lie in one segment each. A missing list of
+// segments or passes becomes an empty one, so that JSON has [] and not null.
 func (p *Partition) inPieces(shuffled bool) Partition {
 	q := *p
 	if q.Segments == nil {
@@ -61,8 +61,8 @@ func (p *Partition) inPieces(shuffled bool) Partition {
 	return q
 }
 
-// ParseJSON reads a cut as it stands in a manifest, or travels alone. Errors:
-// *Error.
+// ParseJSON reads the JSON form of a cut, from a manifest or a message, and validates
+// it. Errors: *Error.
 func ParseJSON(b []byte) (*Cut, error) {
 	switch {
 	case len(b) > MaxBytes:
@@ -84,8 +84,8 @@ func ParseJSON(b []byte) (*Cut, error) {
 	return c, nil
 }
 
-// CheckVersion says whether this reader knows the version of a cut's JSON. It reads
-// nothing else of it: a newer cut may have other fields.
+// CheckVersion returns an error if this reader does not know the version of a cut's
+// JSON. It reads no other field: a newer cut may have other ones.
 func CheckVersion(b []byte) error {
 	var head struct {
 		Version int `json:"version"`
@@ -102,7 +102,7 @@ func CheckVersion(b []byte) error {
 	return nil
 }
 
-// WrongJSON gives an error of encoding/json as an *Error with its field.
+// WrongJSON turns an error of encoding/json into an *Error that names the field.
 func WrongJSON(err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e

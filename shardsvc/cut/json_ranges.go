@@ -54,8 +54,8 @@ func (all Ranges) MarshalJSON() ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-// UnmarshalJSON merges the lists by where their pieces begin. A list that is out of
-// order stays so, and the validator says where.
+// UnmarshalJSON merges the three lists, ordered by where their pieces begin. It does
+// not sort a list that is out of order: the validator refuses that and says where.
 func (all *Ranges) UnmarshalJSON(b []byte) error {
 	var lists struct{ Acked, Excluded, Dropped json.RawMessage }
 	if err := json.Unmarshal(b, &lists); err != nil {
@@ -90,7 +90,8 @@ func merge(each [kinds]Ranges, n int) Ranges {
 	return out
 }
 
-// parsePieces reads a list of pieces. text is JSON; there may be a million.
+// parsePieces reads a list of pieces from valid JSON. A list may have a million
+// pieces, so it is read by hand.
 func parsePieces(text []byte, kind Kind) (Ranges, *Error) {
 	rest := bytes.TrimSpace(text)
 	if len(rest) == 0 || string(rest) == "null" {
@@ -143,8 +144,8 @@ func appendNumbers(b []byte, all ...int64) []byte {
 	return append(b, ']')
 }
 
-// numbers reads a list of exactly len(into) integers, and gives what follows it.
-// encoding/json would fill a shorter list with zeros and cut a longer one.
+// numbers reads a list of exactly len(into) integers, and returns the text after it.
+// encoding/json would fill a shorter list with zeros and cut off a longer one.
 func numbers(b []byte, into []int64) (rest []byte, err error) {
 	rest, ok := bytes.CutPrefix(b, []byte("["))
 	for i := range into {

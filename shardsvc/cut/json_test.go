@@ -87,8 +87,8 @@ func anyRecords(t *rapid.T, units int64) *Tally {
 	return n
 }
 
-// settledUnits lists every unit of a pass's ranges: ranges that were cut at the
-// borders of segments are others, what they say is not.
+// settledUnits lists every unit of a pass's ranges. Ranges that were cut at the borders
+// of segments differ from those before the cut, but their units are the same.
 func settledUnits(p *Partition, ps *Pass, shuffled bool) map[Place]Kind {
 	out := map[Place]Kind{}
 	add := func(segment, start, end int64, kind Kind) {
@@ -163,8 +163,8 @@ func TestACutOfAnotherJobOrModelIsRefused(t *testing.T) {
 	}
 }
 
-// FuzzParseJSON: a manifest may be anybody's. Its cut is read and can be written and
-// stored again, or is refused with a kind of error.
+// FuzzParseJSON: a cut from any bytes is read, and can then be written and stored, or
+// it is refused with one of the three kinds of error.
 func FuzzParseJSON(f *testing.F) {
 	files, err := filepath.Glob("../../api/vectors/manifest/*_*.json")
 	if err != nil || len(files) < 20 {

@@ -25,8 +25,8 @@ func appendText[T ~string | ~[]byte](b []byte, x T) []byte {
 	return append(appendUint(b, len(x)), x...)
 }
 
-// reader takes apart the binary form. After the first thing that is wrong it gives
-// zeros.
+// reader reads the binary form. After the first error it returns only zeros, and done
+// returns that error.
 type reader struct {
 	b       []byte
 	version byte
@@ -77,7 +77,7 @@ func (r *reader) bool() bool {
 	return x == 1
 }
 
-// bytes copies: a stored value is valid only while it is loaded.
+// bytes returns a copy: the store takes its buffer back after the load.
 func (r *reader) bytes() []byte {
 	n := r.uint()
 	if n > uint64(len(r.b)) {

@@ -11,7 +11,8 @@ import (
 // Set is sorted, disjoint pieces that do not touch each other.
 type Set []Piece
 
-// NewSet makes a set of pieces in any order. It takes the slice.
+// NewSet makes a set of pieces that may come in any order. It reuses the memory of
+// pieces.
 func NewSet(pieces []Piece) Set {
 	slices.SortFunc(pieces, func(a, b Piece) int {
 		return cmp.Or(cmp.Compare(a.Segment, b.Segment), cmp.Compare(a.Start, b.Start))
@@ -30,7 +31,8 @@ func NewSet(pieces []Piece) Set {
 	return out
 }
 
-// Minus is what of s is not in t.
+// Minus returns the parts of s that are not in t. Example: [0, 300) minus [100, 200)
+// is [0, 100) and [200, 300).
 func (s Set) Minus(t Set) Set {
 	var out Set
 	j := 0
@@ -68,7 +70,7 @@ func (s Set) Has(at Place) bool {
 	return found
 }
 
-// Units counts what is in the set.
+// Units returns the number of units in the set.
 func (s Set) Units() (n int64) {
 	for _, p := range s {
 		n += p.End - p.Start
@@ -76,7 +78,7 @@ func (s Set) Units() (n int64) {
 	return n
 }
 
-// Pieces are the parts of ranges of some kinds that lie in each of the segments.
+// Pieces cuts the ranges of the given kinds at the borders of segments.
 func (all Ranges) Pieces(segs []sources.Segment, of ...Kind) (out []Piece) {
 	for _, r := range all {
 		if slices.Contains(of, r.Kind) {
@@ -86,8 +88,8 @@ func (all Ranges) Pieces(segs []sources.Segment, of ...Kind) (out []Piece) {
 	return out
 }
 
-// Pieces are the parts of r that lie in each of the segments. With a shuffle that is
-// r itself: it lies in order segment 0.
+// Pieces cuts r at the borders of segments. A range of a shuffled pass stays whole: it
+// lies in order segment 0.
 func (r Range) Pieces(segs []sources.Segment) iter.Seq[Piece] {
 	return func(yield func(Piece) bool) {
 		if r.Start.Segment == r.End.Segment {

@@ -13,9 +13,9 @@ import (
 // is shown.
 const maxOrder = 1<<62 - 1
 
-// Validate says whether the cut could be true: every position lies in one of its
-// segments, lists are in order, nothing is settled twice, counts can be. Errors:
-// *Error. Whether the cut fits a job's datasets is another question.
+// Validate returns an *Error if the cut contradicts itself. Every position must lie in
+// one of its segments, lists must be sorted, nothing may be settled twice, and counts
+// must be possible. It does not check that the cut fits a job's datasets.
 func (c *Cut) Validate() error {
 	if e := c.Wrong(); e != nil {
 		return e
@@ -23,7 +23,7 @@ func (c *Cut) Validate() error {
 	return nil
 }
 
-// Wrong is what Validate finds; nil: nothing.
+// Wrong is Validate with a typed result, for callers that add to the path.
 func (c *Cut) Wrong() *Error {
 	switch {
 	case c.Version != Version:
@@ -43,9 +43,9 @@ func (c *Cut) Wrong() *Error {
 	return c.check(false)
 }
 
-// check is the validator. bare: the cut is one that the core stores. It stands
-// without its segments: the core holds its positions against its own. Its texts are
-// those that the core was given, whatever they are.
+// check is the validator. bare means a cut as the core stores it, without its
+// segments: the core checks its positions against its own segments. Names and other
+// texts of a bare cut are not checked either; the core stores them as it got them.
 func (c *Cut) check(bare bool) *Error {
 	switch {
 	case c.ID == 0:
@@ -148,15 +148,15 @@ func (p *Partition) check(d *Dataset, bare bool) *Error {
 	return p.settled(&room)
 }
 
-// room is where a partition's positions may lie.
+// room says where the positions of a partition may lie.
 type room struct {
-	bare     bool // its segments are not known here
+	bare     bool // the cut has no segments: every position is accepted
 	shuffled bool
-	end      int64 // shuffled: of order segment 0
+	end      int64 // if shuffled: the end of order segment 0
 	segs     []sources.Segment
 }
 
-// room checks the table of segments.
+// room checks the table of segments and returns the room that it makes.
 func (p *Partition) room(d *Dataset, rank int) (room, *Error) {
 	r := room{shuffled: d.Shuffle != nil, segs: p.Segments}
 	total, blocks, last := int64(0), int64(0), int64(-1)
@@ -191,8 +191,8 @@ func (p *Partition) room(d *Dataset, rank int) (room, *Error) {
 	return r, nil
 }
 
-// holds says whether a place lies inside a segment, or at its end. The end of a
-// segment that may still grow is not known here.
+// holds says whether a place lies inside a segment, or at its end. An unsealed segment
+// may have grown since, so it has no upper limit here.
 func (r *room) holds(at Place) bool {
 	switch {
 	case r.bare:

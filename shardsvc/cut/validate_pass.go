@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// settled checks what of a partition is settled.
+// settled checks everything that the cut says is settled in p.
 func (p *Partition) settled(in *room) *Error {
 	if e := p.DoneUnits.check(); e != nil {
 		return e.In("done_units")
@@ -74,7 +74,8 @@ func (r *Range) wrong(in *room, at Place, first bool) *Error {
 	return invalid("", "%v does not come after the range before it, which ends at %v", r, at)
 }
 
-// nth is the place of range i among those of its kind: its place in the JSON form.
+// nth returns the index of range i among the ranges of its kind, which is its index in
+// the JSON form.
 func (q *Pass) nth(i int) (n int) {
 	for j := range i {
 		if q.Ranges[j].Kind == q.Ranges[i].Kind {
@@ -108,7 +109,7 @@ func (u *Units) check() *Error {
 	return nil
 }
 
-// check the records of acked units, if they were counted.
+// check checks the tally of acked units; nil is a tally that nobody counted.
 func (t *Tally) check(of Units) *Error {
 	if t == nil {
 		return nil

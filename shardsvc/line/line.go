@@ -11,7 +11,8 @@ type Line struct {
 	Order *order // nil: not shuffled
 }
 
-// Of is pass n of a table. A shuffled one has no order before all is listed.
+// Of returns pass n over a table. A shuffled pass has no order until all segments are
+// listed.
 func Of(t *Table, n uint32) Line {
 	if t.Size == 0 || !t.Complete || t.Count == 0 {
 		return Line{table: t}
@@ -28,7 +29,7 @@ func (ln *Line) Units(start, end int64) int64 {
 	return end - start - (ln.Order.below(end) - ln.Order.below(start))
 }
 
-// UnitsIn counts the units of a map's spans.
+// UnitsIn counts the units of a map's spans that hold records.
 func (ln *Line) UnitsIn(m Map) (n int64) {
 	for _, s := range m {
 		n += ln.Units(s.Start, s.End)
@@ -36,7 +37,7 @@ func (ln *Line) UnitsIn(m Map) (n int64) {
 	return n
 }
 
-// UnitsOf counts what a set holds.
+// UnitsOf counts the units of a set that hold records.
 func (ln *Line) UnitsOf(s *Set) int64 {
 	n := ln.Units(0, s.Low)
 	for _, x := range s.Above {
@@ -67,7 +68,8 @@ func (ln *Line) EndPlace(pos int64) Place {
 	return Place{s.ID, pos - s.Base + s.Start}
 }
 
-// OnLine is the inverse of both: the position of a place, and whether it lies on the line.
+// OnLine is the inverse of StartPlace and EndPlace. ok is false if the place does not lie
+// on the line.
 func (ln *Line) OnLine(at Place) (pos int64, ok bool) {
 	t := ln.table
 	if ln.Order != nil {
@@ -88,7 +90,8 @@ func (ln *Line) OnLine(at Place) (pos int64, ok bool) {
 	return at.Offset - s.Start + s.Base, true
 }
 
-// Within is the part of [start, end) of a segment that lies on an unshuffled line.
+// Within returns the positions of the part of [start, end) of a segment that lies on an
+// unshuffled line. ok is false if there is none.
 func (ln *Line) Within(segment, start, end int64) (lo, hi int64, ok bool) {
 	i := ln.table.SegByID(segment)
 	if i < 0 {
@@ -99,8 +102,8 @@ func (ln *Line) Within(segment, start, end int64) (lo, hi int64, ok bool) {
 	return lo - s.Start + s.Base, hi - s.Start + s.Base, lo < hi
 }
 
-// EachPiece walks over the parts of the source that [from, to) of the line reads, in
-// the order of the line: at is where the part lies on the line.
+// EachPiece calls each for every piece of the source that [from, to) of the line reads, in
+// the order of the line. at is the position of the piece on the line.
 func (ln *Line) EachPiece(from, to int64, each func(at int64, s *Segment, start, end int64)) {
 	t := ln.table
 	for pos := from; pos < to; {
@@ -126,9 +129,10 @@ func (ln *Line) EachPiece(from, to int64, each func(at int64, s *Segment, start,
 	}
 }
 
-// EachOfSegment is the reverse: it walks over the parts of the line that [s.Start, end) of
-// a segment takes up. A position plus shift is the offset at the source. It stops when
-// each is false.
+// EachOfSegment is the reverse of EachPiece: it calls each for every part of the line that
+// [s.Start, end) of a segment takes up. A position plus shift is the offset at the source.
+// A block of another virtual rank is the call each(0, 0, 0). It stops when each returns
+// false.
 func (ln *Line) EachOfSegment(s *Segment, end int64, each func(from, to, shift int64) bool) {
 	o := ln.Order
 	if o == nil {

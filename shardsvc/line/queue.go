@@ -35,7 +35,7 @@ func (q *Queue[T]) Pop() T {
 	return x
 }
 
-// All is everything that waits, the oldest first.
+// All returns the items in the queue, the oldest first.
 func (q *Queue[T]) All() []T { return q.items[q.head:] }
 
 // Keep drops the items for which keep is false.

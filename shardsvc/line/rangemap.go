@@ -11,7 +11,8 @@ type Span struct {
 	Val        uint32
 }
 
-// Map is sorted, disjoint spans; neighbours with one value are one span.
+// Map is sorted, disjoint spans. Two spans that touch have different values: Set merges
+// equal ones.
 type Map []Span
 
 // from returns the index of the first span that ends at or after pos.
@@ -122,7 +123,8 @@ const (
 	Kinds
 )
 
-// Set is everything of the line below Low, and ranges above it, each with its kind.
+// Set is a set of settled positions: everything below Low, and ranges above it, each with
+// its kind.
 type Set struct {
 	Low   int64
 	Above Map
@@ -206,12 +208,13 @@ func (s *Set) Minus(t *Set) Map {
 	return m
 }
 
-// Clone is a set of its own.
+// Clone returns a copy that shares no memory with s.
 func (s *Set) Clone() Set {
 	return Set{Low: s.Low, Above: slices.Clone(s.Above)}
 }
 
-// Spans are all ranges of the set, from 0 on.
+// Spans returns all ranges of the set, from 0 on. The kind of what lies below Low is not
+// kept: it counts as Acked.
 func (s *Set) Spans() Map {
 	var m Map
 	if s.Low > 0 {

@@ -9,12 +9,12 @@ import (
 // Max bounds offsets and lines, so that sums of a few never overflow.
 const Max = 1 << 60
 
-// Segment is a piece of the line of an unshuffled pass.
+// Segment is a segment of a partition and its place on the line.
 type Segment struct {
 	ID, Start, End int64
 	Sealed         bool
-	Base           int64 // where start lies on the line
-	block          int64 // number of its first block, with shuffle
+	Base           int64 // position of Start on the line, if not shuffled
+	block          int64 // number of its first block, if shuffled
 	Locator        []byte
 	Name           string
 }
@@ -34,12 +34,12 @@ type Blocks struct {
 // Table lists the segments of one partition, as far as they are known.
 type Table struct {
 	Blocks
-	Segs     []Segment // in order of id; those of a prefix that nothing needs any more are dropped
-	Pruned   bool
-	LastSeg  int64 // id of the last one listed, -1: none
-	Total    int64 // units listed
-	Count    int64 // blocks listed
-	Complete bool  // no segment will follow, and all ends are final
+	Segs     []Segment // in order of id, without those that Prune dropped
+	Pruned   bool      // Prune has dropped some
+	LastSeg  int64     // id of the last one listed, -1: none
+	Total    int64     // units listed
+	Count    int64     // blocks listed
+	Complete bool      // no segment will follow, and all ends are final
 }
 
 // Fits says whether a segment may be appended.
@@ -110,7 +110,7 @@ func (t *Table) SegAt(pos int64) int {
 	return min(i, n-1)
 }
 
-// SegByID returns the index of a segment, -1 if it is not there.
+// SegByID returns the index of a segment, or -1 if the table does not have it.
 func (t *Table) SegByID(id int64) int {
 	i := sort.Search(len(t.Segs), func(i int) bool { return t.Segs[i].ID >= id })
 	if i < len(t.Segs) && t.Segs[i].ID == id {

@@ -33,7 +33,7 @@ func (p permutation) round(r, x uint64) uint64 {
 	return splitmix64(p.key+r*0xD1B54A32D192ED03+x) & (1<<p.half - 1)
 }
 
-// Block returns which block of the input is block x of the order, x < n.
+// Block returns the block of the input that comes at place x of the order, x < n.
 func (p permutation) Block(x uint64) uint64 {
 	if p.inOrder {
 		return x
@@ -50,7 +50,7 @@ func (p permutation) Block(x uint64) uint64 {
 	}
 }
 
-// Place is the inverse of block.
+// Place is the inverse of Block.
 func (p permutation) Place(x uint64) uint64 {
 	if p.inOrder {
 		return x
@@ -83,7 +83,7 @@ type order struct {
 	dead         []deadTail // by start
 }
 
-// newOrder is the order of pass n of a table that is complete.
+// newOrder makes the order of pass n. The table must be complete.
 func (t *Table) newOrder(n uint32) *order {
 	block := t.Size
 	o := &order{Perm: NewPermutation(uint64(t.Count), t.Seed, n), Block: block, first: t.First, every: t.Every}
@@ -109,7 +109,7 @@ func (t *Table) newOrder(n uint32) *order {
 	return o
 }
 
-// Source is the block of the input that position pos of the line is in.
+// Source returns the block of the input that position pos of the line lies in.
 func (o *order) Source(pos int64) int64 {
 	return int64(o.Perm.Block(uint64(pos/o.Block*o.every + o.first)))
 }

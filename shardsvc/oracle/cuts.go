@@ -2,15 +2,15 @@ package oracle
 
 import "fmt"
 
-// Set is the records of a cut, one by one.
+// Set is a set of units, for example those of a cut.
 type Set map[unitKey]bool
 
-// Group is the rank of a cut that is not one rank's.
+// Group is the rank of a cut that belongs to all ranks together.
 const Group = int64(-1)
 
 func (u *unit) of(rank int64) bool { return rank == Group || int64(u.rank) == rank }
 
-// Members is what is in the model at a step: of a rank, or of all.
+// Members returns the units that are in the model of a rank, or of Group, at a step.
 func (b *Book) Members(rank, step int64) Set {
 	set := Set{}
 	for k, u := range b.units {
@@ -28,7 +28,7 @@ func (s Set) Add(r Range) {
 	}
 }
 
-// WithoutExcluded is the set without what is excluded by now.
+// WithoutExcluded returns s without the units that are excluded by now.
 func (b *Book) WithoutExcluded(s Set) Set {
 	left := Set{}
 	for k := range s {
@@ -39,7 +39,7 @@ func (b *Book) WithoutExcluded(s Set) Set {
 	return left
 }
 
-// Same says which record is in one of two sets only.
+// Same returns an error that names a unit which is in only one of the two sets.
 func (s Set) Same(t Set) error {
 	for k := range s {
 		if !t[k] {
@@ -54,7 +54,7 @@ func (s Set) Same(t Set) error {
 	return nil
 }
 
-// Bind: what is in the set needs no step any more.
+// Bind notes that s is in a bound cut. Its units lose their step.
 func (b *Book) Bind(s Set) {
 	for k := range s {
 		if u := b.units[k]; u != nil && u.settled {
@@ -63,8 +63,9 @@ func (b *Book) Bind(s Set) {
 	}
 }
 
-// Restore makes the set what is in the model of a rank, or of all, some units of it
-// untold. It returns what was in it and is not, and how many units the reverse.
+// Restore makes s the content of the model of a rank, or of Group. untold is the part of
+// s whose records nobody counted. again is what the model had and loses; more counts the
+// units that it did not have and gets.
 func (b *Book) Restore(rank int64, s, untold Set) (again Back, more int64, err error) {
 	for k, u := range b.units {
 		if u.settled && !u.excluded && u.of(rank) && !s[k] {
@@ -95,7 +96,7 @@ func (b *Book) Restore(rank int64, s, untold Set) (again Back, more int64, err e
 	return again, more, nil
 }
 
-// Back is what was settled and is not any more.
+// Back counts what was settled and is not any more.
 type Back struct {
 	Units int64
 	Count
@@ -121,14 +122,14 @@ func (b *Book) TakeBack(rank uint32, above int64) (again Back) {
 	return again
 }
 
-// Forget empties the book but for what the source has.
+// Forget unsettles every unit. It keeps only what the source has lost.
 func (b *Book) Forget() {
 	for _, u := range b.units {
 		*u = unit{gone: u.gone}
 	}
 }
 
-// Open is what of r is not settled.
+// Open returns the units of r that are not settled.
 func (b *Book) Open(r Range) Set {
 	set := Set{}
 	set.Add(r)
@@ -140,7 +141,7 @@ func (b *Book) Open(r Range) Set {
 	return set
 }
 
-// And is what is in both.
+// And returns the units that are in both sets.
 func (s Set) And(t Set) Set {
 	both := Set{}
 	for k := range s {

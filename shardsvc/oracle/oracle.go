@@ -1,8 +1,12 @@
-// Package oracle is the dumb model that tests compare the core with: one entry
-// per unit of the input, no cleverness, nothing shared with the core. It is told
-// what was promised (granted, acked, given up) and says when two promises do not
-// fit together. It works on the source's own coordinates, so that a wrong order
-// space shows too.
+// Package oracle is the simple model that tests compare the core with. It keeps one entry
+// per unit of the input and shares no code with the core. A test tells it everything that
+// was promised (granted, acked, excluded), and it returns an error when two promises
+// contradict each other: a unit that is acked twice, or granted after it was acked. It
+// uses the source's own coordinates, so that an error in order space shows too.
+//
+//	oracle.go   Book: units, and what may happen to them
+//	cuts.go     sets of units: what is in a cut, binding and restoring
+//	records.go  the made-up record at each unit, and counts of records
 package oracle
 
 import "fmt"
@@ -29,9 +33,9 @@ type unit struct {
 	excluded bool // settled, and stays so whatever is rewound
 	bad      bool // it cannot be decoded
 	rank     uint32
-	step     int64 // of its ack; -1: a cut that was bound or restored has it
-	untold   bool  // nobody said whether there is a record
-	times    int   // settled so often, rewinds undone
+	step     int64 // of its ack; -1: it is in a cut that was bound or restored
+	untold   bool  // its ack did not say whether there is a record
+	times    int   // how often it was settled, less what rewinds took back
 }
 
 // Book keeps every unit.
@@ -43,7 +47,7 @@ type Book struct {
 
 func New(passes uint32) *Book { return &Book{passes: passes, units: map[unitKey]*unit{}} }
 
-// List makes a segment known, in all passes.
+// List adds a segment, in all passes.
 func (b *Book) List(r Range) { b.segments = append(b.segments, r) }
 
 // Grow moves the end of a listed segment.
@@ -92,8 +96,8 @@ func (b *Book) Grant(r Range) error {
 	})
 }
 
-// Ack settles r for rank, at a step. A unit that is settled already is an error.
-// told: the ack said how many records there are.
+// Ack settles r for rank, at a step. It is an error if a unit is settled already. told
+// means that the ack said how many records there are.
 func (b *Book) Ack(r Range, rank uint32, step int64, told bool) error {
 	return b.each(r, func(u *unit) error {
 		if u.settled {
@@ -105,7 +109,7 @@ func (b *Book) Ack(r Range, rank uint32, step int64, told bool) error {
 	})
 }
 
-// Lose says that the source no longer has r, in any pass.
+// Lose notes that the source no longer has r, in any pass.
 func (b *Book) Lose(r Range) error {
 	for r.Pass = range b.passes {
 		if err := b.each(r, func(u *unit) error { u.gone = true; return nil }); err != nil {
@@ -115,7 +119,7 @@ func (b *Book) Lose(r Range) error {
 	return nil
 }
 
-// Spoil says that no record can be made of r, in any pass.
+// Spoil notes that the records in r cannot be decoded, in any pass.
 func (b *Book) Spoil(r Range) error {
 	for r.Pass = range b.passes {
 		if err := b.each(r, func(u *unit) error { u.bad = true; return nil }); err != nil {
@@ -125,9 +129,10 @@ func (b *Book) Spoil(r Range) error {
 	return nil
 }
 
-// Exclude settles r for good. What the source still has, and is not bad, must not be excluded, nor
-// what is settled, unless the same event goes back to a cut that says so: then it
-// is in no model any more.
+// Exclude settles r for good. It is an error if the source still has a unit of r that is
+// not bad, or if a unit was settled before. goesBack means that the same event goes back
+// to a cut without r: then a unit that was acked may be excluded, since it is in no
+// model any more.
 func (b *Book) Exclude(r Range, goesBack bool) error {
 	if r.Start >= r.End || !b.listed(r) {
 		return fmt.Errorf("%v was excluded and is not in the input", r)
@@ -156,7 +161,7 @@ func (b *Book) Excluded() (n int64) {
 	return n
 }
 
-// IsExcluded says whether all of r is.
+// IsExcluded says whether all of r is excluded.
 func (b *Book) IsExcluded(r Range) bool {
 	return b.each(r, func(u *unit) error {
 		if !u.excluded {
@@ -176,12 +181,12 @@ func (b *Book) Settled() (n int64) {
 	return n
 }
 
-// Done says nil if every unit of every pass is settled, exactly once.
+// Done returns an error unless every unit of every pass is settled exactly once.
 func (b *Book) Done() error {
 	return b.DoneOf(func(uint32, int64, int64) bool { return true })
 }
 
-// DoneOf is Done of some of the units.
+// DoneOf is Done for the units that asked accepts.
 func (b *Book) DoneOf(asked func(pass uint32, segment, offset int64) bool) error {
 	for pass := range b.passes {
 		for _, s := range b.segments {

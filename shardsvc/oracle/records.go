@@ -1,14 +1,15 @@
 package oracle
 
-// Count of records, as an ack tells them: how many there are, how many units nobody
-// told of, and of the rest the oldest and the newest time, if one has any.
+// Count counts records as acks do. Untold is the number of units whose acks did not say
+// how many records they have. Oldest and Newest are event times of the other records; 0
+// and 0 if none has a time.
 type Count struct {
 	Rows, Untold   int64
 	Oldest, Newest int64
 }
 
-// Record says what lies at a unit of the input: by its place alone, whatever the
-// pass. Some units hold none; some records have no time.
+// Record says whether a record begins at a unit of the input, and its event time; 0 is
+// none. It depends on the place alone, so it is the same in every pass.
 func Record(partition uint32, segment, offset int64) (row bool, time int64) {
 	x := uint64(partition)*0x9e3779b97f4a7c15 + uint64(segment)*0xbf58476d1ce4e5b9 + uint64(offset)*0x94d049bb133111eb
 	x ^= x >> 29
@@ -38,7 +39,7 @@ func (n *Count) add(k unitKey) {
 	}
 }
 
-// CountOf are the records in ranges of the input.
+// CountOf counts the records in ranges of the input.
 func CountOf(rs []Range) (n Count) {
 	for _, r := range rs {
 		for o := r.Start; o < r.End; o++ {
@@ -48,8 +49,8 @@ func CountOf(rs []Range) (n Count) {
 	return n
 }
 
-// Count are the records of a set, by partition. Those of the units in untold nobody
-// told.
+// Count counts the records of a set, by partition. The units in untold are counted as
+// untold.
 func (s Set) Count(untold Set) map[uint32]Count {
 	all := map[uint32]Count{}
 	for k := range s {
@@ -64,7 +65,7 @@ func (s Set) Count(untold Set) map[uint32]Count {
 	return all
 }
 
-// Untold are the units of a set whose records were not told when they were acked.
+// Untold returns the units of s whose acks did not say how many records they have.
 func (b *Book) Untold(s Set) Set {
 	some := Set{}
 	for k := range s {
@@ -75,5 +76,5 @@ func (b *Book) Untold(s Set) Set {
 	return some
 }
 
-// Acked is all that is in a model now.
+// Acked returns all units that are in a model now.
 func (b *Book) Acked() Set { return b.Members(Group, 1<<62) }

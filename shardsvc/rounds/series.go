@@ -26,6 +26,7 @@ type Options struct {
 	Endless bool  // the input has no end: no round is the last one
 	MaxWait int64 // how long rows may wait for a full round; 0: for ever
 	Settle  int64 // how long drained ranks wait for rows that are stolen for them
+	Spread  int64 // how long before MaxWait rows begin to be spread, at most half of it
 }
 
 // Decision is what all ranks are told.
@@ -49,6 +50,7 @@ type Series struct {
 	beyond  since  // rows wait for a full round
 	held    since  // a full round waits until it is known whether it is the last one
 	drained since  // no rank that is not ready gets more rows
+	short   bool   // the next round will be closed short
 }
 
 type member struct {
@@ -127,10 +129,14 @@ func (s *Series) Missing() (ranks []int) {
 	return ranks
 }
 
+// Short says whether the next round is about to be closed without all its rows. What
+// there is can then be spread over the ranks. It is as Decide found it.
+func (s *Series) Short() bool { return s.short }
+
 // Decide says where the series stands, and when to ask again although nobody has
 // reported. Through never falls, and Last and Over stay.
 func (s *Series) Decide(now int64, v View) (d Decision, wake int64) {
-	wake = Never
+	wake, s.short = Never, false
 	if s.Ended() {
 		return s.said, wake
 	}
@@ -156,6 +162,7 @@ func (s *Series) Decide(now int64, v View) (d Decision, wake int64) {
 		s.said.Through = max(s.said.Through, f.low-min(f.low, 1))
 	}
 	s.said.Close = 0
+	s.short = s.drained.on || s.opt.MaxWait > 0 && s.beyond.due(s.opt.MaxWait-min(s.opt.Spread, s.opt.MaxWait/2), now, &wake)
 	if s.drained.due(s.opt.Settle, now, &wake) || s.opt.MaxWait > 0 && s.beyond.due(s.opt.MaxWait, now, &wake) {
 		s.said.Close = f.low + 1
 	}

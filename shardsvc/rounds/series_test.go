@@ -149,6 +149,25 @@ func TestMissingNamesTheRanksThatARoundWaitsFor(t *testing.T) {
 	}
 }
 
+// The rows of a round that will be short are spread before it is closed, so closing comes
+// when max_wait has passed and no later.
+func TestAShortRoundIsToldBeforeItIsClosed(t *testing.T) {
+	s := New(Options{World: 2, Endless: true, MaxWait: 1000, Spread: 200})
+	s.Report(0, Report{More: true})
+	s.Report(1, Report{})
+	for _, at := range []struct {
+		now   int64
+		short bool
+		close uint32
+		wake  int64
+	}{{0, false, 0, 800}, {799, false, 0, 800}, {800, true, 0, 1000}, {1000, true, 1, Never}} {
+		d, wake := s.Decide(at.now, still{})
+		if s.Short() != at.short || d.Close != at.close || wake != at.wake {
+			t.Fatalf("at %d: short %v, close %d, wake %d; want %+v", at.now, s.Short(), d.Close, wake, at)
+		}
+	}
+}
+
 func TestWhatAnotherMasterHasDecidedStays(t *testing.T) {
 	s := New(Options{World: 2})
 	s.Heard(3, true)

@@ -20,9 +20,9 @@ type datasets struct {
 	s *Server
 }
 
-// Apply creates or changes a dataset. The same spec again changes nothing. What
-// would make records or positions of an existing dataset mean something else is
-// refused once one of them is settled or leased; lease sizes and the like may change.
+// Apply creates or changes a dataset. Applying the same spec again changes nothing.
+// Lease sizes and the like may change at any time. A change that would make records or
+// positions mean something else is refused as soon as a record is settled or leased.
 func (d *datasets) Apply(ctx context.Context, req *headracev1.ApplyRequest) (*headracev1.ApplyReply, error) {
 	spec, err := dataset.Parse([]byte(req.Yaml), "")
 	if err != nil {
@@ -99,18 +99,17 @@ func (d *datasets) Apply(ctx context.Context, req *headracev1.ApplyRequest) (*he
 	return reply, nil
 }
 
-// untouched reports whether nothing of a dataset is settled, leased or pushed: its spec
-// may become any other.
+// untouched reports whether no record of a dataset is settled, leased or pushed. Then
+// any other spec may replace its spec.
 func untouched(was shardsvc.DatasetInfo, spec *dataset.Spec) bool {
 	return was.Counts.Settled == 0 && was.Leases == 0 && !(spec.Kind().Pushed && was.Counts.Listed > 0)
 }
 
-// checkWithin bounds the look at a source that a spec names. It is less than a caller
-// waits for its answer: a source that does not answer must not look like a master that
-// does not.
+// checkWithin bounds how long Config.Check may ask the source. It is shorter than a caller
+// waits for its answer, so that a silent source does not look like a silent master.
 const checkWithin = 10 * time.Second
 
-// check asks Config.Check, and says what is wrong with the spec or its source.
+// check runs Config.Check and turns its error into a status for the caller.
 func (d *datasets) check(ctx context.Context, spec *dataset.Spec) error {
 	look, cancel := context.WithTimeout(ctx, checkWithin)
 	defer cancel()
@@ -169,7 +168,7 @@ func (l *loop) dataset(name string) (shardsvc.DatasetInfo, bool) {
 	return shardsvc.DatasetInfo{}, false
 }
 
-// mustDataset is dataset, or NOT_FOUND that names what exists.
+// mustDataset is dataset with a NOT_FOUND error that lists the datasets there are.
 func (l *loop) mustDataset(name string) (shardsvc.DatasetInfo, error) {
 	d, ok := l.dataset(name)
 	if ok {

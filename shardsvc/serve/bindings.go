@@ -9,8 +9,8 @@ import (
 	"github.com/headrace/headrace/shardsvc/cut"
 )
 
-// bindings remembers when cuts were bound, for people and metrics. It is not
-// durable: of a cut that was bound in an earlier term its manifest is asked.
+// bindings remembers when cuts were bound, or else frozen, for people and metrics. It is
+// not durable. If a cut was bound in an earlier term, its manifest says when.
 type bindings struct {
 	mu    sync.Mutex
 	at    map[uint64]time.Time
@@ -33,7 +33,8 @@ func (b *bindings) forget(id uint64) {
 	delete(b.asked, id)
 }
 
-// age of a binding; ask says that nobody looked for it before.
+// age returns how long a cut has been bound. If that is not known, ask is true for the
+// first caller, which then looks at the manifest.
 func (b *bindings) age(id uint64) (age time.Duration, known, ask bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -50,8 +51,8 @@ func (b *bindings) age(id uint64) (age time.Duration, known, ask bool) {
 	return 0, false, true
 }
 
-// boundAge is how long a cut has been bound, as far as is known; else 0, and it
-// is looked up for the next one who asks.
+// boundAge returns how long a cut has been bound. If that is not known yet, it returns 0
+// and looks at the manifest in the background, for the next caller.
 func (s *Server) boundAge(k *shardsvc.CutInfo) time.Duration {
 	age, _, ask := s.bindings.age(k.ID)
 	if ask && s.cfg.Look != nil && k.Path != "" {
@@ -67,11 +68,11 @@ func (s *Server) boundAge(k *shardsvc.CutInfo) time.Duration {
 	return age
 }
 
-// newest are the newest bound cuts: one, or for private one of each rank.
-func newest(cuts []shardsvc.CutInfo) map[uint64]bool {
+// newest returns the newest cut in a state, or for private the newest of each rank.
+func newest(cuts []shardsvc.CutInfo, state shardsvc.CutState) map[uint64]bool {
 	of := map[int64]uint64{}
 	for i := range cuts { // in order
-		if cuts[i].State == shardsvc.CutBound {
+		if cuts[i].State == state {
 			of[cuts[i].Rank] = cuts[i].ID
 		}
 	}

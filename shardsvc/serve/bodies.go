@@ -8,11 +8,11 @@ import (
 	"github.com/headrace/headrace/shardsvc/cut"
 )
 
-// keptBodies is how many cuts' texts are remembered: all ranks of a group ask for
-// the same cut, at about the same time.
+// keptBodies is the number of cuts whose JSON is kept. All ranks of a group ask for the
+// same cut at about the same time.
 const keptBodies = 2
 
-// bodies makes JSON of cuts, each once.
+// bodies makes the JSON of cuts, once for each.
 type bodies struct {
 	mu   sync.Mutex
 	made []*body // the newest last
@@ -52,7 +52,7 @@ func (b *bodies) find(id uint64) *body {
 	return one
 }
 
-// forget a cut that is not kept any more: its id may be drawn again.
+// forget drops a cut that the core does not keep any more. Its id may be drawn again.
 func (b *bodies) forget(id uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
+	"time"
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/shardsvc"
@@ -30,7 +32,7 @@ func (c *checkpoints) Cuts(ctx context.Context, _ *headracev1.CutsRequest) (*hea
 		return nil, callStatus(err)
 	}
 	reply := &headracev1.CutsReply{Job: job.Job, Model: c.s.cfg.Model, Epoch: job.Epoch}
-	is := newest(all)
+	is := newest(all, shardsvc.CutBound)
 	for i := range all {
 		k := c.state(&all[i], is[all[i].ID])
 		var err error
@@ -50,8 +52,8 @@ func (c *checkpoints) state(k *shardsvc.CutInfo, newest bool) *headracev1.CutSta
 	if k.State != shardsvc.CutVoided {
 		out.Records = wire.TallyOf(&k.Records)
 	}
-	if k.State == shardsvc.CutBound {
-		out.AgeSeconds = c.s.boundAge(k).Seconds()
+	if k.State == shardsvc.CutBound || k.State == shardsvc.CutMemory {
+		out.AgeSeconds = c.s.age(k).Seconds()
 	}
 	return out
 }
@@ -67,7 +69,7 @@ func (c *checkpoints) Show(ctx context.Context, req *headracev1.ShowCutRequest) 
 		all := l.core.Cuts()
 		i := slices.IndexFunc(all, func(k shardsvc.CutInfo) bool { return k.ID == req.Cut })
 		if found = i >= 0; found {
-			info, is = all[i], newest(all)[req.Cut]
+			info, is = all[i], newest(all, shardsvc.CutBound)[req.Cut]
 			body, _ = l.core.CutBody(req.Cut)
 		}
 	})
@@ -75,7 +77,7 @@ func (c *checkpoints) Show(ctx context.Context, req *headracev1.ShowCutRequest) 
 	case err != nil:
 		return nil, callStatus(err)
 	case !found:
-		return nil, statusOf(codes.NotFound, fmt.Errorf("no cut %v is kept", cut.ID(req.Cut)), detail{Hint: "headrace ckpt list shows those that are"})
+		return nil, statusOf(codes.NotFound, fmt.Errorf("no cut %v is kept", cut.ID(req.Cut)), detail{Hint: "`headrace ckpt list` shows the kept cuts"})
 	}
 	reply := &headracev1.ShowCutReply{Cut: c.state(&info, is)}
 	if reply.Cut.Gone, err = c.s.goneOf(ctx, &info); err != nil {
@@ -105,7 +107,7 @@ func (c *checkpoints) Drop(ctx context.Context, req *headracev1.DropCutRequest) 
 	return reply, c.change(ctx, &shardsvc.DropCut{Cut: req.Cut, Reason: req.Reason})
 }
 
-// change is one event that the core may refuse.
+// change steps one event that the core may reject.
 func (c *checkpoints) change(ctx context.Context, ev shardsvc.Event) error {
 	return callStatus(c.s.change(ctx, func(l *loop) error {
 		l.step(ev)
@@ -116,11 +118,11 @@ func (c *checkpoints) change(ctx context.Context, ev shardsvc.Event) error {
 	}))
 }
 
-// Rewind says what a rewind would do, and does it.
+// Rewind plans a rewind and, unless it is a dry run, does it.
 func (c *checkpoints) Rewind(ctx context.Context, req *headracev1.RewindRequest) (*headracev1.RewindReply, error) {
 	if req.Job != c.s.cfg.Job {
 		return nil, statusOf(codes.FailedPrecondition, fmt.Errorf("this master runs job %q, not %q", c.s.cfg.Job, req.Job),
-			detail{Field: "job", Hint: "name the job that is to be rewound, and its master with --master"})
+			detail{Field: "job", Hint: "name this master's job, or give the address of the other job's master with --master"})
 	}
 	cut, err := c.rewindTo(req)
 	if err != nil {
@@ -198,30 +200,50 @@ func (c *checkpoints) rewindTo(req *headracev1.RewindRequest) (*cut.Cut, error) 
 	return to, nil
 }
 
-// absolute: a master and its trainers mean the same file by a path.
+// absolute refuses a relative path: the master and its trainers may have different working
+// directories. s3://bucket/... means the same everywhere.
 func absolute(field, path string) error {
-	if filepath.IsAbs(path) {
+	if filepath.IsAbs(path) || strings.HasPrefix(path, "s3://") {
 		return nil
 	}
 	return statusOf(codes.InvalidArgument, fmt.Errorf("%s %q: must be absolute", field, path), detail{Field: field})
 }
 
-// checkpoint is what status shows: the newest bound cut; for private that of the
-// rank whose newest is the oldest.
+// checkpoint returns the newest bound cut, for status. For private, each rank has a newest
+// cut; it returns the oldest of these.
 func (s *Server) checkpoint(all []shardsvc.CutInfo) *headracev1.NewestCheckpoint {
-	is, kept := newest(all), uint32(0)
+	return s.newestOf(all, shardsvc.CutBound, shardsvc.CutCarried)
+}
+
+// inMemory is the same of the cuts whose checkpoint lies in memory only.
+func (s *Server) inMemory(all []shardsvc.CutInfo) *headracev1.NewestCheckpoint {
+	return s.newestOf(all, shardsvc.CutMemory)
+}
+
+// newestOf gives the newest cut in a state, and how many are in that or the others.
+func (s *Server) newestOf(all []shardsvc.CutInfo, state shardsvc.CutState, also ...shardsvc.CutState) *headracev1.NewestCheckpoint {
+	is, kept := newest(all, state), uint32(0)
 	var out *headracev1.NewestCheckpoint
 	for i := range all {
 		k := &all[i]
-		if k.State == shardsvc.CutBound || k.State == shardsvc.CutCarried {
+		if k.State == state || slices.Contains(also, k.State) {
 			kept++
 		}
 		if is[k.ID] && out == nil { // in order
-			out = &headracev1.NewestCheckpoint{Cut: k.ID, Step: k.Step, Rank: k.Rank, Epoch: k.Epoch, Path: wire.Valid(k.Path), AgeSeconds: s.boundAge(k).Seconds()}
+			out = &headracev1.NewestCheckpoint{Cut: k.ID, Step: k.Step, Rank: k.Rank, Epoch: k.Epoch, Path: wire.Valid(k.Path), AgeSeconds: s.age(k).Seconds()}
 		}
 	}
 	if out != nil {
 		out.Kept = kept
 	}
 	return out
+}
+
+// age of a cut that is bound, or lies in memory, as far as is known.
+func (s *Server) age(k *shardsvc.CutInfo) time.Duration {
+	if k.State == shardsvc.CutBound {
+		return s.boundAge(k)
+	}
+	age, _, _ := s.bindings.age(k.ID) // after a master's restart nobody knows
+	return age
 }

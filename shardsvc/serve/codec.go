@@ -8,14 +8,14 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// The codec has the name of gRPC's own, which it falls back to, so that every
-// server and client of the process has it without being told.
+// The codec replaces gRPC's own under the same name and falls back to it. So every server
+// and client of the process uses it without an option.
 func init() {
 	encoding.RegisterCodecV2(codec{encoding.GetCodecV2(proto.Name)})
 }
 
-// codec is Protocol Buffers, except that a session's messages go straight
-// between bytes and the core's structs. On the wire there is no difference.
+// codec is Protocol Buffers. It translates a session's messages directly between bytes and
+// the core's structs; the bytes are the same as those of generated code.
 type codec struct{ encoding.CodecV2 }
 
 func (codec) Name() string { return proto.Name }

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// committer makes one batch durable at a time and then says what it says.
+// committer makes one batch durable at a time, and then sends the batch's replies.
 type committer struct {
 	s    *Server
 	work chan *buffer   // from the loop; closed when there is no more
@@ -50,15 +50,15 @@ func (c *committer) commit(puts []shardsvc.Put) error {
 	return err
 }
 
-// answer hands out what a durable batch says: replies and echoes to their
-// streams, results to waiting calls, reports to log and counters.
+// answer hands out the results of a durable batch: replies and echoes to their streams,
+// results to waiting calls, reports to log and counters.
 func (c *committer) answer(b *buffer) {
 	var st *stream
 	for i := range b.fx.Replies {
 		r := &b.fx.Replies[i]
 		if st == nil || st.session != r.To {
 			if st = c.s.sessions.get(r.To); st == nil {
-				continue // the stream is gone; its agent asserts and asks again
+				continue // the stream is gone; its agent connects again, asserts its leases and asks again
 			}
 		}
 		if r.Kind == shardsvc.ReplyClose {
@@ -89,7 +89,7 @@ func (c *committer) answer(b *buffer) {
 	c.s.report(b.fx.Reports)
 }
 
-// touch notes a stream that this batch says something to.
+// touch notes a stream that gets something from this batch.
 func (c *committer) touch(st *stream) {
 	if !st.out.touched {
 		st.out.touched = true
@@ -97,8 +97,9 @@ func (c *committer) touch(st *stream) {
 	}
 }
 
-// closeCode is what an agent goes by: one that was replaced must end, and one whose
-// session expired may come again.
+// closeCode tells an agent what to do after its session was closed. ALREADY_EXISTS: another
+// process took its place, so it must end. ABORTED: its session expired, and it may connect
+// again.
 func closeCode(why shardsvc.CloseCode) codes.Code {
 	if why == shardsvc.CloseReplaced {
 		return codes.AlreadyExists

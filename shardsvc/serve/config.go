@@ -19,15 +19,15 @@ const (
 	defaultTTL         = 5 * time.Second
 	defaultMaxPending  = 64 << 10 // changes that wait for their commit
 	defaultOutboxBytes = 16 << 20 // replies that wait for one agent
-	// A leader that moves, or one slow answer, is no silence.
+	// Long enough that a moving leader or one slow answer does not count as silence.
 	defaultSilentAfter = 3 * time.Second
 	maxMessageBytes    = 1 << 20 // one MasterMessage is cut here
 )
 
 var (
-	// ErrStopped: Run has ended.
+	// ErrStopped means that Run has ended or is ending.
 	ErrStopped = errors.New("the master is stopping")
-	// ErrUnknown: no such dataset or partition.
+	// ErrUnknown means that there is no such dataset or partition.
 	ErrUnknown = errors.New("not known here")
 )
 
@@ -39,35 +39,35 @@ type Config struct {
 	Version string      // of this binary
 	TTL     time.Duration
 	// LostAfter is how long an agent of a shared model may be silent before the rows of its
-	// trainers go to others: TTL or more. Within that time an agent that is started again
-	// tells what they had stepped. Default: TTL.
+	// trainers go to others. An agent that is started again within that time reports what
+	// they had stepped. TTL or more; default: TTL.
 	LostAfter time.Duration
 
-	// Check, if set, looks at a spec before it is applied: are its root allowed,
-	// its files there, its fields in their first line? Its error refuses the
-	// spec; a *dataset.SpecError names the field.
+	// Check, if set, looks at a spec and its source before the spec is applied. For files:
+	// is the root allowed, are the files there, are the fields in their first line? Its
+	// error refuses the spec; a *dataset.SpecError names the field.
 	Check func(context.Context, *dataset.Spec) error
 
-	// Look, if set, resolves cuts whose process is gone. Without it their manifests
-	// are never seen, and they are voided.
+	// Look, if set, looks for the manifests of cuts whose process is gone. Without it nobody
+	// sees these manifests, and the cuts are voided.
 	Look Look
-	// Release, if set, ends what a dataset that was deleted has at its source.
+	// Release, if set, removes what a deleted dataset has at its source, such as a subscription.
 	Release func(context.Context, *dataset.Spec) error
-	// Moved, if set, tells brokers the marks of a rewind, before it is answered.
+	// Moved, if set, commits the marks after a rewind to brokers, before the rewind is answered.
 	Moved func(context.Context) error
 
-	// ReadLetters, if set, reads dead letters that are files: at most `most` of them from
-	// byte `from` on, and where the next ones begin; 0: there are none now.
+	// ReadLetters, if set, reads dead letters that are files: at most `most` of them, from
+	// byte `from` on. next is the byte where the next ones begin; 0: there are none now.
 	ReadLetters func(spec *dataset.Spec, from int64, most int) (lines [][]byte, next int64, err error)
 
-	// SilentAfter is how long a source may owe an answer before that is told.
+	// SilentAfter is how long a source may leave a question unanswered before that is shown.
 	SilentAfter time.Duration // default 3 s
 
 	Logger     *slog.Logger          // default: none
 	Registerer prometheus.Registerer // default: none
 
-	// MaxPending bounds how many changes may wait for the commit before the loop
-	// stops reading; OutboxBytes how much one agent may leave unread.
+	// MaxPending is how many changes may wait for the commit before the loop stops reading.
+	// OutboxBytes is how many bytes of replies one agent may leave unread.
 	MaxPending  int
 	OutboxBytes int
 }

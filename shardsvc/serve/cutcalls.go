@@ -7,16 +7,16 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// cutReply is an answer with a body, which becomes bytes when it is sent: it may
-// be megabytes, and neither the loop nor the committer has time for that.
+// cutReply is an answer with a body. The sender encodes it, because a body may have
+// megabytes and would hold up the loop or the committer.
 type cutReply struct {
 	reply *headracev1.CutReply
 	cut   *cut.Cut
 	texts *bodies
 }
 
-// encode is the whole message. A cut that cannot be said is answered as refused,
-// with the reason.
+// encode returns the whole message. If the cut cannot be written as JSON, the answer
+// becomes a refusal with the reason.
 func (c *cutReply) encode() *[]byte {
 	body, err := c.texts.of(c.cut)
 	if err != nil {

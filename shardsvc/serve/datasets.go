@@ -34,7 +34,7 @@ func (d *datasets) Describe(ctx context.Context, req *headracev1.DescribeRequest
 	return d.proto(info, stands)
 }
 
-// proto is what Describe and List say of a dataset.
+// proto returns a dataset as Describe and List show it.
 func (d *datasets) proto(info shardsvc.DatasetInfo, stands *shardsvc.Imbalance) (*headracev1.Dataset, error) {
 	p, err := storedProto(info)
 	if err == nil {
@@ -105,7 +105,7 @@ func (d *datasets) Delete(ctx context.Context, req *headracev1.DeleteRequest) (*
 			return err
 		}
 		reply.Counts, reply.Leases = countsProto(info.Counts, info.Options.Unit), uint32(info.Leases)
-		if kept, err := decodeStored(info.Spec); err == nil { // it may be of another version, and is deleted all the same
+		if kept, err := decodeStored(info.Spec); err == nil { // a spec of another version is deleted as well
 			spec = kept.spec
 			reply.AtSource = wire.Valid(spec.Source.Traits().AtSource)
 		}
@@ -127,7 +127,7 @@ func (d *datasets) Delete(ctx context.Context, req *headracev1.DeleteRequest) (*
 	return reply, nil
 }
 
-// release removes what a dataset that is forgotten has at its source.
+// release removes what a deleted dataset has at its source.
 func (d *datasets) release(ctx context.Context, spec *dataset.Spec) error {
 	if d.s.cfg.Release == nil {
 		return nil
@@ -139,7 +139,7 @@ func (d *datasets) release(ctx context.Context, spec *dataset.Spec) error {
 	return nil
 }
 
-// forget removes a dataset from the core, and what discovery was to do for it.
+// forget removes a dataset from the core, and the open requests for its segments.
 func (l *loop) forget(id shardsvc.DatasetID) {
 	for _, p := range l.core.Partitions(id) {
 		delete(l.needs, p.Number)
@@ -189,7 +189,8 @@ func (d *datasets) State(ctx context.Context, req *headracev1.StateRequest) (*he
 	return reply, nil
 }
 
-// page reads what a paged question asks for: how much, and behind what.
+// page reads the size and the token of a paged request. after is the last number of the page
+// before.
 func page(name string, size uint32, token string) (most int, after uint64, err error) {
 	if most = int(size); most == 0 {
 		most = defaultPage
@@ -205,7 +206,8 @@ func page(name string, size uint32, token string) (most int, after uint64, err e
 	return most, after, nil
 }
 
-// Excluded pages through what was not read; the token is how many came before.
+// Excluded pages through the excluded ranges. The token is the number of ranges in earlier
+// pages.
 func (d *datasets) Excluded(ctx context.Context, req *headracev1.ExcludedRequest) (*headracev1.ExcludedReply, error) {
 	size, after, err := page(req.Name, req.PageSize, req.PageToken)
 	if err != nil {
@@ -258,7 +260,7 @@ func (d *datasets) Job(ctx context.Context, _ *headracev1.JobRequest) (*headrace
 	if err != nil {
 		return nil, err
 	}
-	reply.Checkpoint = d.s.checkpoint(cuts)
+	reply.Checkpoint, reply.InMemory = d.s.checkpoint(cuts), d.s.inMemory(cuts)
 	reply.Datasets, err = d.all(ctx)
 	return reply, err
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// This file is what master's discovery calls. Every method is safe for
-// concurrent use and waits at most until ctx ends or the server stops (then the
-// error is ErrStopped).
+// The master's discovery calls the methods of this file. Each is safe for concurrent use.
+// Each waits until it has its answer, ctx ends, or the server stops; then the error is
+// ErrStopped.
 
 // Dataset is one dataset as discovery sees it.
 type Dataset struct {
@@ -22,7 +22,7 @@ type Dataset struct {
 	Spec            *dataset.Spec
 	State           string // listing | running | paused | failed | done
 	Reason          string // of paused or failed
-	PartitionsKnown bool   // PartitionsListed was said: no more partitions follow
+	PartitionsKnown bool   // PartitionsListed was called: no more partitions follow
 	Partitions      []Partition
 }
 
@@ -30,14 +30,14 @@ type Dataset struct {
 type Partition struct {
 	Number      uint32
 	Identity    sources.PartitionID
-	Label       string              // what people call it
-	Source      sources.PartitionID // what the source calls it: Identity, but for virtual ranks
+	Label       string              // its name for people
+	Source      sources.PartitionID // the source's identity; differs from Identity only for virtual ranks
 	Complete    bool                // no segment will follow
-	LastSegment int64               // newest one that was added; -1: none. List on from here.
+	LastSegment int64               // the newest one that was added; listing goes on after it. -1: none
 	Segments    int                 // listed and not settled yet
 	Ahead       int64               // units listed and not planned yet
-	// NeedsSegments: the planner is close to the end of what is listed. Listing
-	// ahead of it is welcome any time; this says that leases will run dry.
+	// NeedsSegments says that the planner is close to the end of the listed segments: without
+	// more of them there will be no leases. Segments may be added earlier at any time.
 	NeedsSegments bool
 	Growing       bool  // the last segment is unsealed: heads move its end
 	Head          int64 // where the last segment ends, as far as is known
@@ -81,9 +81,9 @@ func (s *Server) Datasets(ctx context.Context) ([]Dataset, error) {
 	return out, nil
 }
 
-// Segments lists at most max (0: all) known segments of a partition with ID >
-// after, with their locators: what an adapter that numbers segments itself is given back
-// when it is opened again. Fewer than max means: no more.
+// Segments lists at most max (0: all) known segments of a partition with ID > after, with
+// their locators. Fewer than max means that there are no more. An adapter that numbers
+// segments itself gets them back when it is opened again.
 func (s *Server) Segments(ctx context.Context, partition uint32, after int64, max int) ([]sources.Segment, error) {
 	var out []sources.Segment
 	if err := s.view(ctx, func(l *loop) { out = l.core.Segments(partition, after, max) }); err != nil {
@@ -92,10 +92,9 @@ func (s *Server) Segments(ctx context.Context, partition uint32, after int64, ma
 	return out, nil
 }
 
-// AddPartitions makes partitions of a dataset known and returns their durable
-// numbers, in the same order; one that is known already keeps its number.
-// Durable when it returns. estimated: the source has no counts. Their segments come
-// with AddSegments.
+// AddPartitions adds partitions to a dataset and returns their numbers, in the same order.
+// A partition that is known already keeps its number. All is durable when it returns.
+// estimated means that the source has no counts. AddSegments adds their segments.
 func (s *Server) AddPartitions(ctx context.Context, dataset uint32, parts []NewPartition, estimated bool) ([]uint32, error) {
 	var numbers []uint32
 	err := s.change(ctx, func(l *loop) error {
@@ -130,8 +129,8 @@ func (s *Server) AddPartitions(ctx context.Context, dataset uint32, parts []NewP
 	return numbers, nil
 }
 
-// partitionsOf are the core's partitions for those of the source: of a bit_exact
-// dataset one for each virtual rank.
+// partitionsOf returns the core's partitions for those of the source. They are the same,
+// but for a bit_exact dataset: it has one partition for each virtual rank.
 func partitionsOf(d *shardsvc.DatasetInfo, parts []NewPartition) ([]NewPartition, error) {
 	stored, err := decodeStored(d.Spec)
 	if err != nil {
@@ -154,12 +153,13 @@ func partitionsOf(d *shardsvc.DatasetInfo, parts []NewPartition) ([]NewPartition
 // NewPartition is a partition that the source has listed.
 type NewPartition struct {
 	ID       sources.PartitionID
-	Name     string            // what people call it; empty: by its identity
-	Segments []sources.Segment // of Join: its first ones
+	Name     string            // its name for people; empty: its identity
+	Segments []sources.Segment // its first ones; only Join uses them
 }
 
-// Join makes partitions known together with their segments, all in one commit: what
-// is known of a live input has a place where it begins. Known ones are skipped.
+// Join adds partitions together with their first segments, all in one commit. So a live
+// partition is never known without the place where it begins. It skips partitions that are
+// known already.
 func (s *Server) Join(ctx context.Context, dataset uint32, parts []NewPartition) error {
 	return s.change(ctx, func(l *loop) error {
 		if _, ok := l.core.Dataset(dataset); !ok {
@@ -185,8 +185,8 @@ func (s *Server) Join(ctx context.Context, dataset uint32, parts []NewPartition)
 	})
 }
 
-// PartitionsListed says that a dataset gets no more partitions. Without it no
-// worker is ever told that the data ended.
+// PartitionsListed says that a dataset gets no more partitions. Before that, no worker is
+// told that the data has ended.
 func (s *Server) PartitionsListed(ctx context.Context, dataset uint32) error {
 	return s.change(ctx, func(l *loop) error {
 		if _, ok := l.core.Dataset(dataset); !ok {
@@ -197,17 +197,18 @@ func (s *Server) PartitionsListed(ctx context.Context, dataset uint32) error {
 	})
 }
 
-// AddSegments appends segments to a partition in order of ID; known ones are
-// skipped. complete: no segment will ever follow. Durable when it returns. All
-// virtual ranks of a bit_exact dataset get them at once: they deal out the same.
+// AddSegments appends segments to a partition in order of ID, and skips known ones.
+// complete means that no segment will ever follow. All is durable when it returns. All
+// virtual ranks of a bit_exact dataset get the segments in the same commit, because they
+// share the blocks of one input.
 func (s *Server) AddSegments(ctx context.Context, partition uint32, segments []sources.Segment, complete bool) error {
 	return s.addSegments(ctx, partition, nil, segments, complete)
 }
 
-// AddSegmentsAfter is AddSegments of a listing that believes that after is the last
-// segment that is known (-1: none). It is ErrUnknown when that is not so any more:
-// somebody restored a checkpoint, whose numbers count, and the listing has to begin
-// again with what is known now.
+// AddSegmentsAfter is AddSegments for a listing that goes on after segment after (-1: from
+// the first). If after is not the last known segment any more, it returns ErrUnknown. That
+// happens when a restored checkpoint brought its own numbered segments; the listing must
+// then begin again after the last segment that is known now.
 func (s *Server) AddSegmentsAfter(ctx context.Context, partition uint32, after int64, segments []sources.Segment, complete bool) error {
 	return s.addSegments(ctx, partition, &after, segments, complete)
 }
@@ -225,7 +226,7 @@ func (s *Server) addSegments(ctx context.Context, partition uint32, after *int64
 		last := l.core.LastSegment(partition)
 		for _, no := range l.core.OfSource(partition) {
 			if l.core.LastSegment(no) != last {
-				continue // it is listed on by itself
+				continue // another virtual rank that is not as far: it has its own call
 			}
 			l.needs[no] = false
 			l.step(&shardsvc.AddSegments{Partition: no, Segments: segments, Complete: complete})
@@ -240,8 +241,8 @@ func (s *Server) addSegments(ctx context.Context, partition uint32, after *int64
 // Head is a new end of an unsealed segment.
 type Head = shardsvc.Head
 
-// Heads reports the ends of unsealed segments; one that has fallen below what was
-// planned stops the dataset. Heads are recomputed, not durable.
+// Heads reports the ends of unsealed segments. Heads are not durable; they are read again
+// after a restart. A head below what was planned stops the dataset.
 func (s *Server) Heads(ctx context.Context, heads []Head) error {
 	return s.change(ctx, func(l *loop) error {
 		l.step(&shardsvc.Heads{Heads: heads})
@@ -249,9 +250,9 @@ func (s *Server) Heads(ctx context.Context, heads []Head) error {
 	})
 }
 
-// Truncated says that a source has deleted [start, end) of a segment, why and how
-// it knows. What of it nobody holds and nobody has settled is excluded, or stops the
-// dataset, as its on_loss says.
+// Truncated says that a source has deleted [start, end) of a segment. reason says why, and
+// how the source knows. The part that is neither leased nor settled becomes excluded with
+// on_loss: continue; otherwise it stops the dataset.
 func (s *Server) Truncated(ctx context.Context, partition uint32, segment, start, end int64, reason string) error {
 	return s.change(ctx, func(l *loop) error {
 		if !l.core.HasPartition(partition) {

@@ -1,5 +1,5 @@
-// Package serve is the shell around the core of shardsvc: it gives it time,
-// durability and a network. It decides nothing about records.
+// Package serve is the shell around the core of shardsvc. It gives the core time,
+// durability and a network, and decides nothing about records.
 //
 // # Goroutines
 //
@@ -9,16 +9,15 @@
 //	                               |         buffers     |
 //	                               '------- done --------'
 //
-// ONE loop owns the core. It drains its inbox into one of two buffers (the
-// core's Effects) while ONE committer makes the other durable; when that is
-// done they swap. There is no timer: a batch is what came while the one before
-// it was synced. Nothing leaves before its batch is durable, grants included:
-// the committer hands the replies out after Commit returned.
+// ONE loop owns the core. It drains its inbox into one of two buffers (the core's Effects)
+// while ONE committer makes the other durable; then they swap. There is no timer: a batch
+// is everything that arrived while the batch before it was synced. Nothing is sent before
+// its batch is durable, grants included: the committer sends replies after Commit has
+// returned.
 //
 // Each stream has a reader (wire to events), a sender (outbox to wire), and its
 // gRPC handler, which waits for the stream's end and gives the reason. The outbox
-// is bounded; a full one closes that stream (RESOURCE_EXHAUSTED) and nobody
-// else's. When MaxPending changes wait for the commit the loop stops reading its
+// is bounded; a full one closes that stream (RESOURCE_EXHAUSTED) and no other. When MaxPending changes wait for the commit the loop stops reading its
 // inbox; the readers then stop reading, and gRPC's flow control holds the agents.
 //
 // Run starts loop and committer and ends with the first failure: a failed commit
@@ -37,20 +36,21 @@
 //	config.go      Config and defaults; errors
 //	server.go      New, Register, Run, and how other goroutines get into the loop
 //	loop.go        the loop
-//	blocked.go     how long it could not read
-//	committer.go   the committer, and who gets what after a commit
+//	blocked.go     how long the loop could not read
+//	committer.go   the committer: makes a batch durable, then sends its replies
 //	stream.go      one agent's stream: handler, reader, sender
 //	outbox.go      what waits to be sent to one agent
-//	codec.go       how messages skip generated code; inbound.go one on its way to the
-//	               loop (shardsvc/wire reads and writes them)
+//	codec.go       a session's messages without generated code (shardsvc/wire)
+//	inbound.go     one message on its way to the loop
 //	discovery.go   what the master's discovery calls
-//	landing.go      what its landing calls: pushed transactions
-//	letters.go     dead letters: what waits to be written, what was
+//	landing.go     what the master's landing calls: pushed transactions
+//	letters.go     dead letters: those that wait to be written, and reading written ones
 //	apply.go       Datasets service: apply and its rules
 //	datasets.go    Datasets service: everything else
-//	cutcalls.go    answers with a cut; bodies.go its JSON, made once
-//	resolve.go     looks for checkpoints whose process is gone; bindings.go since
-//	               when they are bound
+//	cutcalls.go    answers with a cut
+//	bodies.go      the JSON of a cut, made once
+//	resolve.go     looks for checkpoints whose process is gone
+//	bindings.go    when cuts were bound
 //	checkpoints.go Checkpoints service
 //	marks.go       what may be committed to brokers, and what must not be deleted
 //	stored.go      how a dataset's spec is stored
@@ -58,9 +58,10 @@
 //	status.go      errors with details
 //	retention.go   how far unread records are from deletion, as the guard found it
 //	silence.go     sources that do not answer the master
-//	imbalance.go   ranks that stand still beside one that waits
+//	imbalance.go   ranks that wait for each other: one for rows, one for its peers
 //	gone.go        what the sources have deleted, by dataset
 //	reports.go     the core's reports to log and counters
-//	metrics.go     counters, and what is read from the core when scraped; track.go
-//	               age and drain time; meter.go looks at the counts once a second
+//	metrics.go     counters, and what a scrape reads from the core
+//	track.go       age of data and drain time
+//	meter.go       looks at the counts once a second
 package serve

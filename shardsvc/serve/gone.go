@@ -15,18 +15,18 @@ import (
 	"github.com/headrace/headrace/shardsvc/wire"
 )
 
-// Deletion is what a source does not have any more of one segment.
+// Deletion says what a source has deleted of one segment.
 type Deletion = shardsvc.Deletion
 
-// deletions are what is known of them, by dataset. Nothing that was deleted comes
-// back, so it outlives the moment in which the source cannot be asked.
+// deletions keeps all known deletions, by dataset. Deleted records never come back, so a
+// finding stays true while the source cannot be asked.
 type deletions struct {
 	mu sync.Mutex
 	of map[uint32][]Deletion
 }
 
-// NoteDeleted adds what the master's guard found to what is known of a dataset. Of each
-// segment only the newest finding counts.
+// NoteDeleted adds the findings of the master's guard to those of a dataset. A new finding
+// replaces the older one of the same segment.
 func (s *Server) NoteDeleted(dataset uint32, found []Deletion) {
 	s.deletions.mu.Lock()
 	defer s.deletions.mu.Unlock()
@@ -49,14 +49,14 @@ func (s *Server) NoteDeleted(dataset uint32, found []Deletion) {
 	s.deletions.of[dataset] = all
 }
 
-// ForgetDeleted forgets a dataset that is not there any more.
+// ForgetDeleted drops the findings of a dataset that does not exist any more.
 func (s *Server) ForgetDeleted(dataset uint32) {
 	s.deletions.mu.Lock()
 	defer s.deletions.mu.Unlock()
 	delete(s.deletions.of, dataset)
 }
 
-// deleted is what is known of all datasets.
+// deleted returns the known deletions of all datasets.
 func (s *Server) deleted() (all []Deletion) {
 	s.deletions.mu.Lock()
 	defer s.deletions.mu.Unlock()
@@ -66,8 +66,8 @@ func (s *Server) deleted() (all []Deletion) {
 	return all
 }
 
-// goneOf lists what is deleted of one cut. It uses the loop for one cut at a time, so that
-// others get their turn in between.
+// goneOf lists the deleted records that going back to a cut would need. It asks the loop
+// about one cut, so that other calls get their turn between two cuts.
 func (s *Server) goneOf(ctx context.Context, k *shardsvc.CutInfo) (*headracev1.Gone, error) {
 	deleted := s.deleted()
 	if k.State == shardsvc.CutVoided || len(deleted) == 0 {
@@ -107,9 +107,9 @@ func goneText(g *shardsvc.Gone) string {
 	return strings.Join(some, ", ")
 }
 
-// notRewindable says why nobody may go back to a cut from which the dataset would stop,
-// and what to do instead. The dataset might stop hours later, and everything that was
-// saved until then would be void.
+// notRewindable returns the error for a rewind to a cut that would make a dataset stop at a
+// deleted range, and a hint what to do instead. Without this refusal the dataset might
+// stop hours later, and the checkpoints saved until then would be useless.
 func (l *loop) notRewindable(to *cut.Cut, g *shardsvc.Gone, deleted []Deletion) (hint string, err error) {
 	what, rank := "the start", int64(cut.Group)
 	if to != nil {
@@ -130,22 +130,22 @@ func (l *loop) notRewindable(to *cut.Cut, g *shardsvc.Gone, deleted []Deletion) 
 	}
 	var ways []string
 	if other := l.rewindable(rank, to, deleted); other != nil {
-		ways = append(ways, fmt.Sprintf("go back to step %d (cut %v): all that is behind it is there", other.Step, cut.ID(other.ID)))
+		ways = append(ways, fmt.Sprintf("go back to step %d (cut %v): every record after it is still there", other.Step, cut.ID(other.ID)))
 	}
 	if len(stop) > 0 {
-		ways = append(ways, fmt.Sprintf("write on_loss: continue into the spec of %s and apply it: what is deleted becomes excluded then, and is listed", strings.Join(stop, ", ")))
+		ways = append(ways, fmt.Sprintf("write on_loss: continue into the spec of %s and apply it: the deleted records then become excluded, and are listed", strings.Join(stop, ", ")))
 	}
 	if len(exact) > 0 {
-		ways = append(ways, fmt.Sprintf("delete bit_exact dataset %s, whose batches are others without these records: the model goes back without it then", strings.Join(exact, ", ")))
+		ways = append(ways, fmt.Sprintf("delete bit_exact dataset %s, because its batches would be different without these records: the model then goes back without it", strings.Join(exact, ", ")))
 	}
 	if len(whole) > 0 {
-		ways = append(ways, fmt.Sprintf("delete dataset %s, whose topic is not there any more: the model goes back without it then", strings.Join(whole, ", ")))
+		ways = append(ways, fmt.Sprintf("delete dataset %s, because its topic does not exist any more: the model then goes back without it", strings.Join(whole, ", ")))
 	}
-	return strings.Join(ways, "; or "), errors.New("there is no going back to " + what + ", for the source has deleted what would be read again: " + goneText(g))
+	return strings.Join(ways, "; or "), errors.New("cannot go back to " + what + ": the source has deleted records that would be read again: " + goneText(g))
 }
 
-// rewindable is the newest cut that one can go back to without a loss: of the group,
-// or of the rank.
+// rewindable returns the newest cut of the rank (or cut.Group), other than but, that one can
+// go back to without a loss.
 func (l *loop) rewindable(rank int64, but *cut.Cut, deleted []Deletion) *shardsvc.CutInfo {
 	all := l.core.Cuts()
 	for i := len(all) - 1; i >= 0; i-- {
@@ -160,8 +160,8 @@ func (l *loop) rewindable(rank int64, but *cut.Cut, deleted []Deletion) *shardsv
 	return nil
 }
 
-// tellGone logs what a model that went back will miss. A trainer that goes back by itself
-// asks nobody before.
+// tellGone logs the deleted records that a model needs after it went back to a cut. Only a
+// rewind by hand is refused for them; a trainer restores without asking a person.
 func (s *Server) tellGone(id uint64) {
 	deleted := s.deleted()
 	if id == 0 || len(deleted) == 0 {
@@ -176,7 +176,7 @@ func (s *Server) tellGone(id uint64) {
 		if g.Stops {
 			then = "the dataset stops there; with on_loss: continue in its spec they become excluded"
 		}
-		s.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "the source has deleted records behind the checkpoint that was gone back to",
+		s.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "the model went back to a checkpoint, and the source has deleted records after it",
 			slog.String("cut", cut.ID(id).String()), slog.String("ranges", goneText(&g)), slog.Int64("units", g.Units), slog.String("then", then))
 	})
 }

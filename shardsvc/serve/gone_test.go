@@ -65,7 +65,7 @@ func TestAMasterRefusesToGoBackToWhatTheSourceHasDeletedUnlessALossIsTaken(t *te
 	if dry.Gone.GetUnits() != 50 || !strings.Contains(dry.Refused, "[100, 150) of files:clicks") || !strings.Contains(dry.Hint, "go back to step 2") {
 		t.Errorf("%v", dry)
 	}
-	if _, err := rewind(false); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "no going back to step 1") {
+	if _, err := rewind(false); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "cannot go back to step 1") {
 		t.Errorf("%v", err)
 	}
 	if s := m.states(); s[0] != "bound!" || s[1] != "bound" {

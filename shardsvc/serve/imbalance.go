@@ -8,10 +8,11 @@ import (
 	"github.com/headrace/headrace/shardsvc"
 )
 
-// imbalanceEvery is how often the log looks for ranks that stand still.
+// imbalanceEvery is how often WatchImbalance looks.
 const imbalanceEvery = 5 * time.Second
 
-// imbalance of a dataset. Only the ranks of a replicated model train in step.
+// imbalance returns the core's finding for a dataset. Only the ranks of a replicated model
+// train in step, so other models have none.
 func (l *loop) imbalance(dataset shardsvc.DatasetID) *shardsvc.Imbalance {
 	if l.s.cfg.Model != shardsvc.Replicated {
 		return nil
@@ -26,8 +27,8 @@ func imbalanceProto(i *shardsvc.Imbalance) *headracev1.Imbalance {
 	return &headracev1.Imbalance{Idle: i.Idle, Busy: i.Busy, Leases: uint32(i.Leases), Seconds: time.Duration(i.Still).Seconds()}
 }
 
-// WatchImbalance says in the log when a rank begins to wait beside one that stands still.
-// It returns when ctx or the server ends.
+// WatchImbalance logs when two ranks wait for each other: one waits for rows, and another
+// holds rows and makes no progress. It returns when ctx or the server ends.
 func (s *Server) WatchImbalance(ctx context.Context) {
 	told := map[string]bool{}
 	every := time.NewTicker(imbalanceEvery)

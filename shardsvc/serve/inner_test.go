@@ -1,6 +1,8 @@
 package serve
 
 import (
+	"context"
+	"log/slog"
 	"math"
 	"testing"
 	"time"
@@ -84,7 +86,6 @@ func TestAnAgentThatWasJustHeardIsNotHeardInTheFuture(t *testing.T) {
 	}
 }
 
-// A worker's rate is what it has acked lately, whatever its leases are sized by.
 func TestTheRateOfAWorkerIsWhatItHasAckedInTheLastSeconds(t *testing.T) {
 	var m meter
 	start := time.Now()
@@ -118,5 +119,21 @@ func TestTheEventTimeLagIsThatOfThePartitionThatIsFurthestBehind(t *testing.T) {
 		if got == nil && tc.want != -1 || got != nil && *got != tc.want {
 			t.Errorf("%+v: %v", tc, got)
 		}
+	}
+}
+
+func TestACheckpointThatWasNotFoundHasNoAge(t *testing.T) {
+	looked := make(chan struct{})
+	s := &Server{stopping: make(chan struct{}), alive: t.Context(), cfg: Config{Logger: slog.New(slog.DiscardHandler),
+		Look: func(context.Context, string, cut.ID) (bool, time.Time, error) {
+			close(looked)
+			return false, time.Time{}, nil
+		}}}
+	s.resolve(7, "/ckpt/7")
+	<-looked
+	close(s.stopping)
+	s.readers.Wait()
+	if age, known, _ := s.bindings.age(7); known {
+		t.Errorf("it was bound %v ago", age)
 	}
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// This file is what master's landing calls.
+// The master's landing calls the methods of this file.
 
-// ErrRefused: a transaction can never land as it is.
+// ErrRefused means that a transaction can never land as it is.
 var ErrRefused = errors.New("refused")
 
-// Transaction is what was pushed and is to become visible.
+// Transaction is a set of pushed chunks that become visible together.
 type Transaction struct {
 	ID       string
 	Chunks   map[sources.PartitionID][]sources.Segment // by partition, in their order; numbered here
@@ -23,9 +23,9 @@ type Transaction struct {
 	Remember time.Duration // how long a repeated commit is recognised
 }
 
-// Land makes a transaction visible. It returns when that is durable, also if it was
-// visible before: already, and the records that it had then. ErrUnknown: the dataset or a
-// partition is not known (yet).
+// Land makes a transaction visible and returns when that is durable. If the transaction was
+// visible before, already is true and records is its count then. Errors: ErrUnknown if the
+// dataset or a partition is not known (yet), ErrRefused.
 func (s *Server) Land(ctx context.Context, dataset uint32, t Transaction) (already bool, records int64, err error) {
 	err = s.change(ctx, func(l *loop) error {
 		if _, ok := l.core.Dataset(dataset); !ok {
@@ -72,7 +72,7 @@ func (s *Server) Landed(ctx context.Context, dataset uint32, transaction string)
 	return records, landed, err
 }
 
-// EndLanding says that no transaction follows: all partitions are complete.
+// EndLanding says that no transaction follows. All partitions become complete.
 func (s *Server) EndLanding(ctx context.Context, dataset uint32) error {
 	return s.change(ctx, func(l *loop) error {
 		d, ok := l.core.Dataset(dataset)

@@ -26,7 +26,8 @@ const lettersAtOnce = 256
 // NewLetters returns a channel that is closed when there are new dead letters.
 func (s *Server) NewLetters() <-chan struct{} { return s.letters.wait() }
 
-// DeadLetters are letters that wait to be written. Their exclusion is durable.
+// DeadLetters returns letters that wait to be written. It returns when the exclusion of
+// their records is durable.
 func (s *Server) DeadLetters(ctx context.Context) ([]DeadLetters, error) {
 	var all []DeadLetters
 	err := s.change(ctx, func(l *loop) error {
@@ -48,8 +49,8 @@ func (s *Server) DeadLetters(ctx context.Context) ([]DeadLetters, error) {
 	return all, nil
 }
 
-// LettersWritten says that the first n letters that DeadLetters gave of a dataset are
-// durable where it wants them.
+// LettersWritten says that the first n letters that DeadLetters returned for a dataset are
+// written and durable.
 func (s *Server) LettersWritten(ctx context.Context, dataset uint32, n int) error {
 	return s.change(ctx, func(l *loop) error {
 		l.step(&shardsvc.LettersWritten{Dataset: dataset, Count: n})
@@ -57,7 +58,7 @@ func (s *Server) LettersWritten(ctx context.Context, dataset uint32, n int) erro
 	})
 }
 
-// ReadDeadLetters pages through letters that are files; the token is the place in the file.
+// ReadDeadLetters pages through letters in files. The token is an offset in bytes.
 func (d *datasets) ReadDeadLetters(ctx context.Context, req *headracev1.ReadDeadLettersRequest) (*headracev1.ReadDeadLettersReply, error) {
 	size, _, err := page(req.Name, req.PageSize, "")
 	if err != nil {

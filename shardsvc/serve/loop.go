@@ -25,15 +25,15 @@ type loop struct {
 	armed   shardsvc.Time // what timer is set to
 	timer   *time.Timer
 	blocked blocked
-	given   shardsvc.Time // blocked time that the core was told of: its clock is late by that
-	proved  shardsvc.Time // when the newest batch that is durable was handed over: the store was ours then
+	given   shardsvc.Time // blocked time that Ticks told the core; its clock is behind now() by that much
+	proved  shardsvc.Time // when the newest durable batch was handed over; the store was ours at that time
 
-	reported int // reports of cur that were looked at
+	reported int // index in cur of the first report of the last step
 	needs    map[uint32]bool
 	agents   map[string]*wire.About
 }
 
-// buffer is one batch: what the core wants stored and said, and who waits for it.
+// buffer is one batch: the core's effects, and the streams and calls that wait for it.
 type buffer struct {
 	seq    uint64
 	fx     shardsvc.Effects
@@ -78,8 +78,8 @@ func newLoop(s *Server, c *committer) *loop {
 // now is the core's clock. It starts at 1 s so that 0 is never a time.
 func (l *loop) now() shardsvc.Time { return shardsvc.Second + shardsvc.Time(time.Since(l.began)) }
 
-// run ends when ctx does, with everything that was taken in made durable, or
-// when a commit fails.
+// run returns when ctx ends or a commit fails. When ctx ends, it first makes everything
+// durable that it has taken from the inbox.
 func (l *loop) run(ctx context.Context) error {
 	defer l.timer.Stop()
 	l.step(&shardsvc.Start{})
@@ -116,13 +116,13 @@ func (l *loop) run(ctx context.Context) error {
 	}
 }
 
-// full says that too much waits for the committer: stop reading.
+// full says that so much waits for the committer that the loop must stop reading.
 func (l *loop) full() bool {
 	return l.cur.events+len(l.cur.fx.Replies) >= l.s.cfg.MaxPending
 }
 
-// drain takes what lies in the inbox. If it came to the end of it after the
-// core's deadline, the core is given its Tick.
+// drain takes all items from the inbox. If the inbox is then empty and the core's deadline
+// has passed, it gives the core a Tick.
 func (l *loop) drain() {
 	for !l.full() {
 		select {
@@ -165,7 +165,7 @@ func (l *loop) message(in *inbound) {
 	n := in.Size()
 	l.step(&in.Event)
 	l.cur.events += n
-	// An echo is what an agent trusts: none for a session that has expired.
+	// An agent that gets an echo trusts its leases for longer. An expired session gets none.
 	if at := int64(in.Event.SentAt); at != 0 && l.core.HasSession(st.session) {
 		l.echo(st, at)
 	}
@@ -203,7 +203,7 @@ func (l *loop) step(ev shardsvc.Event) {
 	}
 }
 
-// rejected says why the last step was rejected; nil: it was not.
+// rejected returns an error if the core rejected the last step, else nil.
 func (l *loop) rejected() error {
 	for _, r := range l.cur.fx.Reports[l.reported:] {
 		if r.Kind == shardsvc.ReportRejected {
@@ -213,7 +213,7 @@ func (l *loop) rejected() error {
 	return nil
 }
 
-// handOver gives the batch to the committer if that is idle.
+// handOver gives the batch to the committer if the committer is idle.
 func (l *loop) handOver() {
 	if l.spare == nil || l.cur.events+len(l.cur.calls) == 0 {
 		return
@@ -227,14 +227,15 @@ func (l *loop) handOver() {
 	l.cur = next
 }
 
-// trusted is for how long after a commit the store counts as ours, as a part of the TTL.
-// Agents trust an echo for nine tenths of the TTL. So a master whose store was taken gives
-// nobody trust that lasts longer than the next master waits.
+// trusted says for how long after a commit the store counts as ours: TTL / trusted. Agents
+// trust an echo for nine tenths of the TTL. 1/25 and 9/10 together are less than 1: trust
+// that a master gives after another took its store ends before the TTL that the other
+// waits for agents.
 const trusted = 25
 
-// prove makes sure that the store is still ours before a batch leaves that says something
-// and stores nothing. A master that stood still, or had nothing to store, may have lost
-// its store to another master. The commit then fails, and this master ends.
+// prove adds a write to a batch that has replies and no writes, if the last commit was too
+// long ago. A master that stood still, or had nothing to store, may have lost its store to
+// another master. The write then fails, and this master ends before it answers anybody.
 func (l *loop) prove() {
 	b := l.cur
 	b.handed = l.now()
@@ -251,8 +252,8 @@ func (l *loop) free(b *buffer) {
 	l.spare = b
 }
 
-// arm sets the timer for the core's deadline. A timer that fires early only
-// costs a look.
+// arm sets the timer for the core's deadline. It does not move the timer to a later time:
+// an early fire does no harm.
 func (l *loop) arm() {
 	if l.wake >= l.armed || l.full() {
 		return // when full, the committer's answer comes first
@@ -261,7 +262,7 @@ func (l *loop) arm() {
 	l.timer.Reset(time.Duration(max(0, l.wake-l.now())))
 }
 
-// finish makes durable what was taken in, and answers it.
+// finish makes everything durable that was taken from the inbox, and answers it.
 func (l *loop) finish() error {
 	for {
 		l.handOver()

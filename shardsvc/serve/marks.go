@@ -12,12 +12,13 @@ import (
 // channel first, then read the marks, then wait.
 func (s *Server) Moved() <-chan struct{} { return s.moved.wait() }
 
-// CommitMarks say for each partition of a dataset up to which position a broker may be
-// told of our progress: all records below are in the newest bound checkpoint. If no cut
-// can be bound, or a shared job never bound one, they are acked. Later passes read the
-// same records again, so a broker is told only of the first one. A shuffled partition
-// settles out of order, so a broker is told when all of it is settled. A partition without
-// segments has no mark. Needed says what the source must keep.
+// CommitMarks returns for each partition of a dataset the position that a broker may be
+// told as our progress: all records below it are in the newest bound checkpoint. If no cut
+// can be bound, or a shared job never bound one, all records below it are acked. Later
+// passes read the same records again, so a broker is told only of the first pass. A
+// shuffled partition settles out of order, so it has a mark only when all of it is
+// settled. A partition without segments has no mark. RetainMarks, not CommitMarks, says
+// what the source must keep.
 func (s *Server) CommitMarks(ctx context.Context, dataset uint32) ([]sources.Mark, error) {
 	var marks []sources.Mark
 	known := false
@@ -53,9 +54,9 @@ func (s *Server) CommitMarks(ctx context.Context, dataset uint32) ([]sources.Mar
 	return marks, nil
 }
 
-// RetainMarks say for each partition of a dataset, as the source calls it, from which
-// position on the source must keep its records (see Needed). Nothing below is read again,
-// whichever kept checkpoint one goes back to.
+// RetainMarks returns for each partition of the source the position from which on the
+// source must keep its records (see Needed). Nothing below it is read again, whichever
+// kept checkpoint one goes back to.
 func (s *Server) RetainMarks(ctx context.Context, dataset uint32) ([]sources.Mark, error) {
 	var marks []sources.Mark
 	known := false
@@ -67,7 +68,7 @@ func (s *Server) RetainMarks(ctx context.Context, dataset uint32) ([]sources.Mar
 		for _, n := range l.core.Needed(dataset) {
 			needed[n.Partition] = sources.Position{Segment: n.Segment, Offset: n.Offset}
 		}
-		at := map[sources.PartitionID]int{} // of several virtual ranks the lowest counts
+		at := map[sources.PartitionID]int{} // several virtual ranks share a partition; the lowest position counts
 		for _, p := range l.core.Partitions(dataset) {
 			pos, needs := needed[p.Number]
 			if !needs {

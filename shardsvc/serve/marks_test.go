@@ -38,8 +38,8 @@ func TestALowMarkStaysBelowWhatIsNotSettled(t *testing.T) {
 	m.must(m.stop())
 }
 
-// Of input without an end the mark is what is settled, also ahead of the head that
-// is known: a lease may end behind it, and its records are not settled for that.
+// The mark of a live input is the end of what is settled, also ahead of the known head. A
+// lease may end ahead of head; its unread records are not settled by that.
 func TestALowMarkOfLiveInputIsWhatIsSettledAndNoMore(t *testing.T) {
 	noLeaks(t)
 	m := startMaster(t, memstore.New(), nil)

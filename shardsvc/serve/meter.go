@@ -13,9 +13,9 @@ const (
 	meterWindow = 10 * time.Second
 )
 
-// meter looks at the counts once a second, whether or not anybody asks. So the rate of a
-// worker is what it has acked lately, and not what its leases are sized by; and the age of
-// data is known at the first scrape.
+// meter samples the counts once a second, whether or not anybody asks. So it knows what
+// each worker has really acked in the last seconds (the core only has the rate by which it
+// sizes leases), and the age of data is known at the first scrape.
 type meter struct {
 	mu      sync.Mutex
 	workers map[process]*speed
@@ -27,7 +27,7 @@ type process struct {
 	incarnation uint64
 }
 
-// speed is what a process had acked at some times, the oldest first.
+// speed holds samples of what a process had acked, the oldest first.
 type speed struct{ samples []sample }
 
 // run samples until ctx ends.
@@ -78,7 +78,8 @@ func (v *speed) add(now time.Time, acked int64) {
 	}
 }
 
-// rate is units per second that a process has acked in the last seconds.
+// rate returns the units per second that a process has acked in the last meterWindow; 0 if
+// that is not known yet.
 func (m *meter) rate(w *shardsvc.WorkerInfo, now time.Time) float64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	allPartitions   = 500 // up to here each partition has its series
-	worstPartitions = 20  // else these, and the sum
+	allPartitions   = 500 // up to so many partitions, each has its series
+	worstPartitions = 20  // with more, only so many of the worst have one, and there is a sum
 	sumLabel        = "_sum"
 	scrapeTimeout   = 5 * time.Second
 )
 
-// metrics counts what happens and, when it is scraped, looks at the core.
-// "records" in a name means units of the source: bytes for files.
+// metrics counts events and reads the core's counts at each scrape. "records" in a name
+// means units of the source: bytes for files.
 type metrics struct {
 	s        *Server
 	reg      prometheus.Registerer
@@ -52,12 +52,12 @@ var (
 	descAge         = desc("data_age_seconds", "How long the oldest unsettled data has been known to this master, by amounts: 0 when all is settled.", "dataset")
 	descLag         = desc("event_time_lag_seconds", "Now minus the newest event time that is acked, of the partition that is furthest behind: 0 when none is behind. Absent until a record with an event time is acked.", "dataset")
 	descDrain       = desc("drain_seconds", "Backlog over the rate of the last minute: +Inf when nothing is being settled.", "dataset")
-	descKeptRecords = desc("retention_distance_records", "From where the source's log begins to the oldest record that is still needed. Above 500 partitions: the 20 that are nearest in time."+unitHelp, "dataset", "partition", "unit")
-	descKeptSeconds = desc("retention_distance_seconds", "Until the source may delete the oldest record that is still needed: +Inf when nothing will, as far as is known.", "dataset", "partition")
-	descKeptWarning = desc("retention_warning", "1: that is less than guard.warn, or than twice what catching up needs.", "dataset", "partition")
-	descSilent      = desc("source_silent_seconds", "Since when the source has not answered the master's questions: 0 while it answers.", "dataset")
+	descKeptRecords = desc("retention_distance_records", "Distance from the beginning of the source's log to the oldest record that is still needed. Above 500 partitions: the 20 that are nearest in time."+unitHelp, "dataset", "partition", "unit")
+	descKeptSeconds = desc("retention_distance_seconds", "Time until the source may delete the oldest record that is still needed: +Inf when nothing will delete it, as far as is known.", "dataset", "partition")
+	descKeptWarning = desc("retention_warning", "1: headrace_retention_distance_seconds is less than guard.warn, or less than twice the time that catching up needs.", "dataset", "partition")
+	descSilent      = desc("source_silent_seconds", "How long the source has not answered the master's questions: 0 while it answers.", "dataset")
 	descWait        = desc("trainer_wait_seconds_total", "Time a trainer's process waited for batches.", "rank")
-	descBound       = desc("checkpoint_age_seconds", "Since when the newest checkpoint is bound, as far as this master knows. For private: that of each rank.", "rank")
+	descBound       = desc("checkpoint_age_seconds", "How long ago the newest checkpoint was bound, as far as this master knows. For private: the newest of each rank.", "rank")
 	descStepOf      = desc("checkpoint_step", "The step of the newest bound checkpoint.", "rank")
 	descStep        = desc("trainer_step_seconds_total", "Time a trainer's process spent between a batch and its step.", "rank")
 )
@@ -106,7 +106,7 @@ func (m *metrics) unregister() {
 }
 
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descRecords, descBad, descUnwritten, descBacklog, descDistance, descAge, descLag, descDrain, descKeptRecords, descKeptSeconds, descKeptWarning, descWait, descStep, descBound, descStepOf} {
+	for _, d := range []*prometheus.Desc{descRecords, descBad, descUnwritten, descBacklog, descDistance, descAge, descLag, descDrain, descKeptRecords, descKeptSeconds, descKeptWarning, descSilent, descWait, descStep, descBound, descStepOf} {
 		ch <- d
 	}
 }
@@ -141,9 +141,10 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// checkpoints: the label rank is empty unless each rank has its own.
+// checkpoints sends the newest checkpoints. The label rank is empty unless each rank has its
+// own model.
 func (m *metrics) checkpoints(cuts []shardsvc.CutInfo, ch chan<- prometheus.Metric) {
-	is := newest(cuts)
+	is := newest(cuts, shardsvc.CutBound)
 	for i := range cuts {
 		k := &cuts[i]
 		if !is[k.ID] {
@@ -192,7 +193,7 @@ func (m *metrics) dataset(ctx context.Context, d *shardsvc.DatasetInfo, ch chan<
 	}
 }
 
-// partitionMarks is one partition, its passes added up, or the sum of all.
+// partitionMarks is one partition with its passes added up, or the sum of all partitions.
 type partitionMarks struct {
 	label           string
 	dist            shardsvc.Distances
@@ -264,7 +265,7 @@ func (m *metrics) track(id uint32) *track {
 	return t
 }
 
-// forget drops what was remembered of datasets that are gone.
+// forget drops the tracks of datasets that are gone.
 func (m *metrics) forget(sets []shardsvc.DatasetInfo) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

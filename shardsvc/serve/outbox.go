@@ -12,10 +12,10 @@ import (
 
 var errOutboxFull = errors.New("too many replies wait for this agent")
 
-// outbox holds encoded MasterMessages for one agent. The committer gathers the
-// replies of a batch and publishes them together; the sender takes the first
-// message. What is published while a message is being sent is gathered into the
-// next, as far as the order allows.
+// outbox holds encoded MasterMessages for one agent. The committer gathers the replies of a
+// batch and publishes them together; the sender takes the first message. Batches that are
+// published while a message is being sent share the next message, as far as wire.Order
+// allows.
 type outbox struct {
 	limit int
 
@@ -31,16 +31,16 @@ type outbox struct {
 	ready  chan struct{}
 }
 
-// outgoing is one message. Its fields are concatenated bytes: Protocol Buffers read
-// repeated fields that way.
+// outgoing is one message. Its bytes are the encoded fields, one after another: that is how
+// Protocol Buffers encode a repeated field.
 type outgoing struct {
-	buf   *[]byte // of messages
+	buf   *[]byte // from the pool messages
 	order wire.Order
-	cut   *cutReply // instead of buf: alone in its message
+	cut   *cutReply // set instead of buf: a message of its own
 }
 
-// cutReplyBytes is what an answer with a cut counts for: its size is not known
-// yet, and the limit is about an agent that does not read.
+// cutReplyBytes is what an answer with a cut counts toward the limit. Its real size is not
+// known before it is encoded.
 const cutReplyBytes = 64 << 10
 
 func newOutbox(limit int) *outbox {
@@ -66,8 +66,8 @@ func (o *outbox) addCut(c *cutReply) {
 	o.batchBytes += cutReplyBytes
 }
 
-// publish hands all of a batch to the sender at once. It is false if the outbox is full;
-// then nothing of the batch is sent.
+// publish hands the whole batch to the sender. It returns false if the outbox is full; then
+// nothing of the batch is sent.
 func (o *outbox) publish() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -95,7 +95,8 @@ func (o *outbox) publish() bool {
 	return true
 }
 
-// takesAll appends a message of the next batch, if the order allows it.
+// takesAll appends next, a message of the next batch, to m and returns true, if order and
+// size allow it.
 func (m *outgoing) takesAll(next *outgoing) bool {
 	if m.cut != nil || next.cut != nil {
 		return false
@@ -114,18 +115,18 @@ func (m *outgoing) takes(kind shardsvc.ReplyKind, size int) bool {
 	if m.cut != nil {
 		return false
 	}
-	if len(*m.buf)+size > maxMessageBytes && kind != shardsvc.ReplyHeld { // a HelloReply is one piece
+	if len(*m.buf)+size > maxMessageBytes && kind != shardsvc.ReplyHeld { // a HelloReply must not be split
 		return false
 	}
 	return m.order.Takes(kind)
 }
 
-// take returns the next message, or nil. It goes back to messages when it was
-// written.
+// take returns the next message, or nil. gRPC gives its buffer back to messages when it has
+// written it.
 func (o *outbox) take() *[]byte {
 	buf, cut := o.next()
 	if cut != nil {
-		return cut.encode() // without the lock: it may be large
+		return cut.encode() // without the lock, because it may be large
 	}
 	return buf
 }
@@ -156,7 +157,7 @@ func (o *outbox) next() (buf *[]byte, cut *cutReply) {
 	return buf, nil
 }
 
-// messages are buffers of written messages, with the room that they grew to.
+// messages is the pool of buffers for messages. A buffer keeps its capacity.
 var messages messagePool
 
 type messagePool struct{ pool sync.Pool }
@@ -170,7 +171,7 @@ func (p *messagePool) get() *[]byte {
 	return &b
 }
 
-// Get and Put make it a mem.BufferPool: gRPC calls Put when it wrote a message.
+// Get and Put make it a mem.BufferPool. gRPC calls Put when it has written a message.
 func (p *messagePool) Get(n int) *[]byte {
 	b := p.get()
 	*b = slices.Grow(*b, n)[:n]

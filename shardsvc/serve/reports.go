@@ -12,7 +12,7 @@ import (
 	"github.com/headrace/headrace/shardsvc/cut"
 )
 
-// said is how a report reads in the log.
+// said is the level and the text of a report in the log.
 type said struct {
 	level slog.Level
 	text  string
@@ -20,9 +20,9 @@ type said struct {
 
 var sayings = map[shardsvc.ReportKind]said{
 	shardsvc.ReportReclaimed:       {slog.LevelInfo, "rows are pending again"},
-	shardsvc.ReportStealAsked:      {slog.LevelDebug, "holder is asked for its tail"},
+	shardsvc.ReportStealAsked:      {slog.LevelDebug, "a slow worker is asked for the tail of its lease"},
 	shardsvc.ReportStolen:          {slog.LevelDebug, "tail taken from a slower worker"},
-	shardsvc.ReportStealRefused:    {slog.LevelDebug, "holder keeps its tail"},
+	shardsvc.ReportStealRefused:    {slog.LevelDebug, "the worker keeps the tail of its lease"},
 	shardsvc.ReportAckRefused:      {slog.LevelWarn, "ack refused"},
 	shardsvc.ReportDatasetDone:     {slog.LevelInfo, "every record of the dataset is settled"},
 	shardsvc.ReportPassDone:        {slog.LevelDebug, "pass of a partition is settled"},
@@ -31,12 +31,12 @@ var sayings = map[shardsvc.ReportKind]said{
 	shardsvc.ReportNeedSegments:    {slog.LevelDebug, "segments run out"},
 	shardsvc.ReportGeneration:      {slog.LevelInfo, "a generation began"},
 	shardsvc.ReportGenerationEnded: {slog.LevelWarn, "the generation ended"},
-	shardsvc.ReportPendingAgain:    {slog.LevelWarn, "what a rank had acked is pending again"},
+	shardsvc.ReportPendingAgain:    {slog.LevelWarn, "records that a rank had acked are pending again"},
 	shardsvc.ReportStalled:         {slog.LevelWarn, "worker makes no progress; it is ended"},
 	shardsvc.ReportExpired:         {slog.LevelWarn, "agent's session expired"},
-	shardsvc.ReportGivenUp:         {slog.LevelWarn, "a trainer is given up: its rows go to others, and what it had stepped and nobody has told comes again"},
+	shardsvc.ReportGivenUp:         {slog.LevelWarn, "a trainer is given up: its rows go to others; batches that it stepped and did not report come again"},
 	shardsvc.ReportRecovered:       {slog.LevelInfo, "recovered"},
-	shardsvc.ReportHeldRefused:     {slog.LevelWarn, "a lease that was asserted belongs to others now"},
+	shardsvc.ReportHeldRefused:     {slog.LevelWarn, "an agent asserted a lease whose records belong to others now"},
 	shardsvc.ReportRejected:        {slog.LevelWarn, "refused"},
 	shardsvc.ReportFenced:          {slog.LevelWarn, "worker fenced"},
 	shardsvc.ReportCutFrozen:       {slog.LevelDebug, "cut frozen"},
@@ -44,16 +44,16 @@ var sayings = map[shardsvc.ReportKind]said{
 	shardsvc.ReportCutMemory:       {slog.LevelInfo, "checkpoint in memory"},
 	shardsvc.ReportCutVoided:       {slog.LevelWarn, "cut voided: its checkpoint does not count any more"},
 	shardsvc.ReportCutDropped:      {slog.LevelDebug, "cut forgotten"},
-	shardsvc.ReportResolveCut:      {slog.LevelInfo, "a process is gone: is its checkpoint there?"},
+	shardsvc.ReportResolveCut:      {slog.LevelInfo, "a process is gone: looking for its checkpoint"},
 	shardsvc.ReportRestored:        {slog.LevelWarn, "a group or rank went back to a cut"},
 	shardsvc.ReportRewound:         {slog.LevelWarn, "the job was rewound"},
 	shardsvc.ReportRestoreMissing:  {slog.LevelError, "not all ranks restored in time"},
 	shardsvc.ReportRestoreWaits:    {slog.LevelWarn, "a restore waits: trainers that have not ended properly are in the way"},
-	shardsvc.ReportPauseEnded:      {slog.LevelDebug, "the yields were paused for a cut, and go on"},
+	shardsvc.ReportPauseEnded:      {slog.LevelDebug, "trainers were paused for a cut, and go on"},
 	shardsvc.ReportExcluded:        {slog.LevelWarn, "the source has lost records; they are excluded"},
 }
 
-// report logs and counts what the core noticed in a batch, after it is durable.
+// report logs and counts the core's reports of a batch, after the batch is durable.
 func (s *Server) report(reports []shardsvc.Report) {
 	for i := range reports {
 		r := &reports[i]
@@ -64,6 +64,7 @@ func (s *Server) report(reports []shardsvc.Report) {
 			s.metrics.refused.WithLabelValues(class(r.Reason)).Inc()
 		case shardsvc.ReportCutFrozen:
 			s.metrics.cuts.WithLabelValues("frozen").Inc()
+			s.bindings.seen(r.Cut, time.Now()) // of one in memory this is its age
 		case shardsvc.ReportCutBound:
 			s.metrics.cuts.WithLabelValues("bound").Inc()
 			s.bindings.seen(r.Cut, time.Now())
@@ -92,14 +93,14 @@ func (s *Server) report(reports []shardsvc.Report) {
 		if !ok {
 			how = said{slog.LevelInfo, fmt.Sprintf("report %d", r.Kind)}
 		}
-		if r.Kind == shardsvc.ReportReclaimed && r.Units == 0 { // it waited where nothing had come yet
+		if r.Kind == shardsvc.ReportReclaimed && r.Units == 0 { // it waited at the end of a live input
 			how = said{slog.LevelDebug, "a lease came back, and no rows with it"}
 		}
 		if r.Bad {
 			how = said{slog.LevelWarn, "a record is bad; it is excluded"}
 		}
 		if r.Kind == shardsvc.ReportPauseEnded && r.Reason != "" {
-			how = said{slog.LevelWarn, "an exact save has failed: the yields were paused for its cut, and go on"}
+			how = said{slog.LevelWarn, "an exact save has failed: its trainers were paused, and go on"}
 		}
 		if s.cfg.Logger.Enabled(context.Background(), how.level) {
 			s.cfg.Logger.LogAttrs(context.Background(), how.level, how.text, attrs(r)...)
@@ -107,7 +108,7 @@ func (s *Server) report(reports []shardsvc.Report) {
 	}
 }
 
-// class is the reason without what is particular to one case.
+// class returns the part of a reason before the colon, as the label of a counter.
 func class(reason string) string {
 	head, _, _ := strings.Cut(reason, ":")
 	if head = strings.TrimSpace(head); head == "" || len(head) > 40 {
@@ -116,7 +117,7 @@ func class(reason string) string {
 	return head
 }
 
-// named is the word for people, or the number of what has no name any more.
+// named returns the name, or the number if there is no name any more.
 func named(name string, number uint32) string {
 	if name != "" {
 		return name

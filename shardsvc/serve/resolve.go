@@ -9,8 +9,8 @@ import (
 	"github.com/headrace/headrace/shardsvc/cut"
 )
 
-// Look says whether a valid manifest of a cut is at a path, and when it was made.
-// An error means that the storage could not be read, which resolves nothing.
+// Look says whether a valid manifest of a cut is at a path, and when it was made. An error
+// means that the storage could not be read; the cut is then not resolved.
 type Look func(ctx context.Context, path string, cut cut.ID) (found bool, created time.Time, err error)
 
 const (
@@ -32,7 +32,9 @@ func (s *Server) resolve(id uint64, path string) {
 		for {
 			found, created, err := s.look(ctx, path, cut)
 			if err == nil {
-				s.bindings.seen(id, created)
+				if found {
+					s.bindings.seen(id, created)
+				}
 				s.resolved(ctx, id, path, found)
 				return
 			}
@@ -50,14 +52,15 @@ func (s *Server) resolve(id uint64, path string) {
 func (s *Server) resolved(ctx context.Context, id uint64, path string, found bool) {
 	s.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "looked for a checkpoint whose process is gone", slog.String("cut", cut.ID(id).String()),
 		slog.String("path", path), slog.Bool("found", found))
-	// A server that stops resolves nothing: the next term asks again.
+	// The error means that the server stops. The next term resolves the cut.
 	_ = s.change(ctx, func(l *loop) error {
 		l.step(&shardsvc.ResolveCut{Cut: id, Found: found})
 		return nil
 	})
 }
 
-// look is one look, at most until ctx ends.
+// look calls Config.Look and waits at most until ctx ends. A call that hangs keeps its
+// goroutine until it returns.
 func (s *Server) look(ctx context.Context, path string, cut cut.ID) (found bool, created time.Time, err error) {
 	type seen struct {
 		found   bool

@@ -99,7 +99,7 @@ func TestAfterAKillHoldersGoOnAndNothingAckedComesAgain(t *testing.T) {
 	m.must(m.stop())
 }
 
-// journal is what a trainer knows for sure, outside of any master.
+// journal records what a trainer has applied, independently of any master.
 type journal struct {
 	acked   [totalUnits]bool // answered DURABLE
 	applied [totalUnits]int  // handed to the model
@@ -107,9 +107,8 @@ type journal struct {
 
 const totalUnits = 1000
 
-// train runs one trainer until the data ends or the master dies. It applies a
-// lease and acks it in two halves. What it holds when the master dies it brings
-// to the next one.
+// train runs one trainer until the data ends or the master dies. It applies a lease and
+// acks it in two halves. It asserts the leases that it holds at the next master.
 func (j *journal) train(m *master, brought *headracev1.Grant, from int64) (holds *headracev1.Grant, at int64, err error) {
 	msg := hello("a", 7)
 	msg.Joins = []*headracev1.Join{{Worker: 1, Rank: 0, Incarnation: 100, WorldSize: 1}}

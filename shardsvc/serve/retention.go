@@ -16,26 +16,26 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Retention says how far the oldest record of a partition that is still needed is from
-// being deleted at the source, as the master's guard found it last.
+// Retention says how close the source is to deleting the oldest record of a partition that
+// is still needed. It is the newest finding of the master's guard.
 type Retention struct {
 	Partition uint32
 	Identity  string
-	Label     string // what people call the partition
-	Records   int64
-	Left      time.Duration // sources.Never: nothing will delete it, as far as is known
-	By        string        // age | size | movement, deleted: it is gone; "" with Never
-	Warn      bool          // it is less than is safe
-	Blind     string        // why less is known than could be, "" if not
+	Label     string        // the partition's name for people
+	Records   int64         // from the beginning of the source's log to that record
+	Left      time.Duration // until it may be deleted; sources.Never: nothing will, as far as is known
+	By        string        // what deletes it: age | size | movement; deleted: it is gone; "" with Never
+	Warn      bool          // Left is less than is safe
+	Blind     string        // why the guard could not find out more; "" if it could
 }
 
-// retentions are the newest findings by dataset.
+// retentions keeps the newest findings, by dataset.
 type retentions struct {
 	mu sync.Mutex
 	of map[uint32][]Retention
 }
 
-// SetRetention replaces what is known of a dataset; none forgets it.
+// SetRetention replaces the findings of a dataset. An empty list forgets the dataset.
 func (s *Server) SetRetention(dataset uint32, all []Retention) {
 	s.retentions.mu.Lock()
 	defer s.retentions.mu.Unlock()
@@ -55,10 +55,10 @@ func (s *Server) retention(dataset uint32) []Retention {
 	return s.retentions.of[dataset]
 }
 
-// Need is what one partition's source must keep.
+// Need says what the source of a partition must keep.
 type Need = shardsvc.NeedInfo
 
-// Needed says for each partition of a dataset that is not settled from which position on
+// Needed returns for each partition that is not wholly settled the position from which on
 // its source must keep records.
 func (s *Server) Needed(ctx context.Context, dataset uint32) ([]Need, error) {
 	var all []Need
@@ -76,7 +76,7 @@ func (s *Server) Needed(ctx context.Context, dataset uint32) ([]Need, error) {
 	return all, nil
 }
 
-// seconds is Left as a number.
+// seconds returns Left in seconds; Never is +Inf.
 func (r *Retention) seconds() float64 {
 	if r.Left == sources.Never {
 		return math.Inf(1)
@@ -84,7 +84,7 @@ func (r *Retention) seconds() float64 {
 	return r.Left.Seconds()
 }
 
-// nearest is the partition that is closest to a loss.
+// nearest returns the partition that is closest to a loss; nil if there is none.
 func nearest(all []Retention) *Retention {
 	if len(all) == 0 {
 		return nil
@@ -107,7 +107,7 @@ func retentionProto(r *Retention) *headracev1.Retention {
 	return out
 }
 
-// retention shows the partitions of a dataset, or of many those that are nearest.
+// retention sends the partitions of a dataset; of many, only those nearest to a loss.
 func (m *metrics) retention(d *shardsvc.DatasetInfo, ch chan<- prometheus.Metric) {
 	all := slices.Clone(m.s.retention(d.ID))
 	if len(all) > allPartitions {

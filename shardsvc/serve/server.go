@@ -16,8 +16,8 @@ import (
 // Server is one job's shard service. Make it with New, Register it, then Run.
 type Server struct {
 	cfg     Config
-	core    *shardsvc.Core // the loop's, once Run has begun
-	decoder wire.Decoder   // the readers'
+	core    *shardsvc.Core // only the loop uses it once Run has begun
+	decoder wire.Decoder   // used by the readers
 	started time.Time
 	http    atomic.Pointer[string]
 
@@ -33,7 +33,7 @@ type Server struct {
 	sessions streams
 	readers  sync.WaitGroup
 	changed  signal
-	moved    signal // marks that brokers are told
+	moved    signal // commit marks may have moved
 	letters  signal // dead letters to be written
 	metrics  *metrics
 	meter    meter
@@ -45,7 +45,8 @@ type Server struct {
 	deletions  deletions
 }
 
-// New loads the store. An error names what could not be read.
+// New makes a server and loads its state from the store. An error names the value that
+// could not be read.
 func New(cfg Config) (*Server, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -83,11 +84,11 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 	headracev1.RegisterCheckpointsServer(r, &checkpoints{s: s})
 }
 
-// SetHTTP says where /metrics, /healthz and pprof are, for Job.
+// SetHTTP sets the address of /metrics, /healthz and pprof, which Job reports.
 func (s *Server) SetHTTP(addr string) { s.http.Store(&addr) }
 
-// Ready says whether the state was recovered: a new term waits for the agents it
-// knows, at most one session TTL.
+// Ready says whether the master has recovered. A new term first waits for the agents that
+// it knows, at most one session TTL.
 func (s *Server) Ready(ctx context.Context) (bool, error) {
 	var ready bool
 	if err := s.view(ctx, func(l *loop) { ready = !l.core.Job().Recovering }); err != nil {
@@ -127,7 +128,7 @@ func (s *Server) stop(err error) {
 	})
 }
 
-// stopErr is what those who wait are told.
+// stopErr is the error of calls that wait when the server stops.
 func (s *Server) stopErr() error {
 	if s.failure != nil {
 		return fmt.Errorf("%w: %w", ErrStopped, s.failure)
@@ -196,7 +197,7 @@ func (s *Server) do(ctx context.Context, c *call) error {
 	}
 }
 
-// signal wakes all that wait, again and again.
+// signal wakes all waiting goroutines at each fire.
 type signal struct {
 	mu sync.Mutex
 	ch chan struct{}

@@ -8,11 +8,11 @@ import (
 	"github.com/headrace/headrace/shardsvc/wire"
 )
 
-// silences are the questions to sources that were not answered, by dataset. Discovery and
-// the guard of the master ask them; it does not matter which of them.
+// silences keeps the unanswered questions to sources, by dataset. The master's discovery and
+// its guard ask the sources; their questions count alike.
 //
-// The rule: a source is silent since the first question after its last answer. So a call
-// that hangs counts like a call that fails. A source that nobody asks is not silent.
+// A source is silent since the first question after its last answer. So a call that hangs
+// counts like a call that fails, and a source that nobody asks is not silent.
 type silences struct {
 	mu sync.Mutex
 	of map[uint32]*unanswered
@@ -23,7 +23,7 @@ type unanswered struct {
 	reason string
 }
 
-// SourceAsked: the source of a dataset is asked something now.
+// SourceAsked says that the source of a dataset is asked something now.
 func (s *Server) SourceAsked(dataset uint32) { s.silences.note(dataset, "") }
 
 // SourceSilent says that the source did not answer, or not everything, and that another
@@ -53,7 +53,8 @@ func (x *silences) note(dataset uint32, reason string) {
 	}
 }
 
-// silence is what is told of a dataset, nil: nothing.
+// silence returns the silence of a dataset's source if it lasts SilentAfter or longer, else
+// nil.
 func (s *Server) silence(dataset uint32) *headracev1.Silence {
 	s.silences.mu.Lock()
 	defer s.silences.mu.Unlock()

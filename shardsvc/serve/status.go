@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// detail is what an error is about: headracev1.ErrorDetail without its locks.
+// detail says what an error is about. It is headracev1.ErrorDetail as a plain value.
 type detail struct {
 	Dataset, Partition, Position, Field, Hint string
 	Line                                      int
@@ -31,7 +31,7 @@ func statusOf(code codes.Code, err error, d detail) error {
 	return with.Err()
 }
 
-// callStatus is what a caller is told when the loop could not do its call.
+// callStatus turns the error of a call on the loop into a gRPC status.
 func callStatus(err error) error {
 	switch {
 	case err == nil:
@@ -47,8 +47,8 @@ func callStatus(err error) error {
 	return status.Error(codes.Internal, err.Error())
 }
 
-// specStatus is what a caller is told about a spec that is not accepted: the
-// first thing that is wrong in the detail, all of it in the message.
+// specStatus turns the error of a spec into a gRPC status. The message has all that is
+// wrong; the detail has the first of it.
 func specStatus(name string, err error) error {
 	d := detail{Dataset: name}
 	if e, ok := errors.AsType[*dataset.SpecError](err); ok {

@@ -8,15 +8,15 @@ import (
 	"github.com/headrace/headrace/shardsvc"
 )
 
-// stored is what the core keeps as a dataset's spec: the text as people wrote it, and our
-// reading of it.
+// stored is a dataset's spec as the core keeps it: the text as people wrote it, and the
+// parsed spec as JSON.
 type stored struct {
 	yaml string
 	json []byte
 	spec *dataset.Spec
 }
 
-// envelope is its durable form.
+// envelope is the durable form of stored.
 type envelope struct {
 	YAML string          `json:"yaml"`
 	Spec json.RawMessage `json:"spec"`
@@ -40,7 +40,7 @@ func decodeStored(b []byte) (stored, error) {
 	return stored{yaml: e.YAML, json: e.Spec, spec: spec}, err
 }
 
-// options is the part of a spec that the core follows.
+// options returns the part of a spec that the core uses.
 func options(spec *dataset.Spec) shardsvc.Options {
 	o := shardsvc.Options{
 		Passes:  spec.Passes,
@@ -55,7 +55,8 @@ func options(spec *dataset.Spec) shardsvc.Options {
 		GoOnAfterLoss: spec.OnLoss == "continue",
 		Resume:        resumeWords[spec.Resume],
 	}
-	if spec.Skips() {
+	o.Isolate = spec.Isolates()
+	if spec.LeavesOut() {
 		limit := spec.BadLimit()
 		o.MaxBad, o.MaxBadShare = limit.Records, limit.PerMillion
 	}

@@ -32,12 +32,12 @@ type stream struct {
 	end  chan struct{} // closed by close
 	err  error         // the stream's status; set before end is closed
 
-	// The loop's: where this stream's echo lies in the batch with that number.
+	// Used by the loop: the index of this stream's echo in the batch with number echoSeq.
 	echoSeq uint64
 	echoAt  int
 }
 
-// close ends the stream with err; the first reason wins.
+// close ends the stream with err. Only the first call counts.
 func (st *stream) close(err error) {
 	st.once.Do(func() {
 		st.err = err
@@ -45,8 +45,8 @@ func (st *stream) close(err error) {
 	})
 }
 
-// Session is the handler: it starts reader and sender and waits for the first
-// reason to end. Its return makes both of them end.
+// Session is the handler of a stream. It starts reader and sender and waits for the first
+// reason to end. When it returns, gRPC ends the stream, and both goroutines end.
 func (h *shards) Session(g grpc.BidiStreamingServer[headracev1.AgentMessage, headracev1.MasterMessage]) error {
 	st := &stream{s: h.s, grpc: g, out: newOutbox(h.s.cfg.OutboxBytes), end: make(chan struct{})}
 	if !h.s.begin() {
@@ -69,7 +69,8 @@ func (h *shards) Session(g grpc.BidiStreamingServer[headracev1.AgentMessage, hea
 	return st.err
 }
 
-// begin counts a reader. It is false if the server is stopping.
+// begin counts a goroutine that Run must wait for. It returns false if the server is
+// stopping.
 func (s *Server) begin() bool {
 	s.sessions.mu.Lock()
 	defer s.sessions.mu.Unlock()
@@ -82,8 +83,8 @@ func (s *Server) begin() bool {
 	}
 }
 
-// read turns messages into events until the stream breaks, and then says so to
-// the core.
+// read turns messages into events until the stream breaks. It then tells the core that the
+// session is lost.
 func (st *stream) read() {
 	greeted := false
 	for {
@@ -119,12 +120,26 @@ func (st *stream) broke(err error) {
 	st.close(err)
 }
 
+// maxAboutBytes bounds what an agent says about itself: it is kept, and stands in reports.
+const maxAboutBytes = 16 << 10
+
+func aboutBytes(a *wire.About) int {
+	n := len(a.Name) + len(a.Job) + len(a.Version) + len(a.Host)
+	for _, g := range a.Gpus {
+		n += len(g)
+	}
+	return n
+}
+
 // hello checks an agent's first message and gives the stream its session.
 func (st *stream) hello(in *inbound) error {
 	f := in.About
 	switch {
 	case f == nil:
 		return statusOf(codes.InvalidArgument, errors.New("the first message of a session has no hello"), detail{Field: "hello"})
+	case aboutBytes(f) > maxAboutBytes:
+		return statusOf(codes.InvalidArgument, fmt.Errorf("what an agent says about itself may have %d bytes, this has %d", maxAboutBytes, aboutBytes(f)),
+			detail{Field: "hello", Hint: "give the agent a shorter --name"})
 	case f.Protocol != wire.Protocol:
 		return statusOf(codes.FailedPrecondition, fmt.Errorf("agent %q speaks session protocol %d, this master speaks %d", f.Name, f.Protocol, wire.Protocol),
 			detail{Field: "hello.protocol", Hint: fmt.Sprintf("run the same version on both sides: agent %s, master %s", orUnknown(f.Version), orUnknown(st.s.cfg.Version))})
@@ -145,7 +160,7 @@ func orUnknown(version string) string {
 	return version
 }
 
-// send writes what is in the outbox until the stream ends.
+// send sends the messages of the outbox until the stream ends.
 func (st *stream) send() {
 	for {
 		select {
@@ -166,8 +181,8 @@ func (st *stream) send() {
 	}
 }
 
-// streams finds the stream of a session. It is read for every reply and changed
-// when an agent connects, so changes copy.
+// streams finds the stream of a session. Every reply reads it, and only connecting agents
+// change it, so it is copied on write and read without a lock.
 type streams struct {
 	mu   sync.Mutex
 	last shardsvc.Session

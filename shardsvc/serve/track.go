@@ -13,8 +13,8 @@ const (
 	trackSamples = 512
 )
 
-// track remembers at which time how much of a dataset was listed and how much was settled.
-// Age and drain time follow from these two curves.
+// track remembers how much of a dataset was listed, and how much was settled, at several
+// times. The age of data and the drain time follow from these two curves.
 type track struct {
 	mu      sync.Mutex
 	listed  []sample // one per change, the newest last
@@ -26,14 +26,14 @@ type sample struct {
 	units int64
 }
 
-// seen adds a look at the counts and returns age and drain time in seconds.
+// seen adds a sample of the counts and returns age and drain time in seconds.
 func (t *track) seen(now time.Time, c shardsvc.Counts) (age, drain float64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if n := len(t.listed); n == 0 || t.listed[n-1].units < c.Listed {
 		t.listed = append(t.listed, sample{now, c.Listed})
 	}
-	// Samples that are settled wholly have no age. Keep those above them.
+	// Drop samples whose data is all settled: the age is that of the first other one.
 	for len(t.listed) > 1 && t.listed[0].units <= c.Settled {
 		t.listed = t.listed[1:]
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/headrace/headrace/shardsvc"
 )
 
-// A caller whose context ends while the loop is busy goes on at once. The loop reads the
-// core for it all the same, later; the race detector sees whether both touch one value.
+// A caller whose context ends while the loop is busy returns at once. The loop still runs the
+// call's function later; the race detector reports it if both touch one value.
 func TestACallerThatHasGoneReadsNothingThatTheLoopStillWrites(t *testing.T) {
 	srv, err := New(Config{Store: memstore.New(), Job: "job", Version: "test"})
 	if err != nil {

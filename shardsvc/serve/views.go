@@ -10,8 +10,8 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// eventLag is now minus the newest event time that is acked, of the partition that is
-// furthest behind; nil: no event time is known.
+// eventLag returns how far acked event time lags behind now, in seconds, in the partition
+// where it lags most. nil: no event time is known.
 func eventLag(d *shardsvc.DatasetInfo, now time.Time) *float64 {
 	lag := 0.0
 	switch {
@@ -40,7 +40,7 @@ func datasetProto(d shardsvc.DatasetInfo, st stored) *headracev1.Dataset {
 	}
 }
 
-// createdProto is a dataset that is not there yet (or, dry, never).
+// createdProto returns a dataset that Apply is about to create.
 func createdProto(id uint32, st stored) *headracev1.Dataset {
 	o := options(st.spec)
 	return datasetProto(shardsvc.DatasetInfo{ID: id, Name: st.spec.Name, Options: o, State: "listing"}, st)
@@ -98,8 +98,8 @@ func agentProto(a shardsvc.AgentInfo, facts *wire.About, now shardsvc.Time) *hea
 		out.Session = "lost"
 	}
 	if a.LastHeard != 0 {
-		// The core's clock runs behind while the loop is blocked, and catches up:
-		// what was just heard may lie ahead of it.
+		// A Tick with blocked time sets the core's clock back, so LastHeard may lie ahead
+		// of now.
 		out.LastHeardSeconds = seconds(max(now-a.LastHeard, 0))
 	}
 	if facts != nil { // else it was known to the term before, and did not come yet

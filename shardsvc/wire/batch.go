@@ -7,8 +7,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Batch gathers the replies of one batch to one session into messages, for shells
-// that need no bound: the simulation and the benchmarks.
+// Batch gathers the replies of one batch to one session into messages. Its messages have
+// no size limit, so only the simulation and the benchmarks use it; the master has an
+// outbox.
 type Batch struct {
 	msgs  [][]byte
 	order Order // of the last message
@@ -25,15 +26,15 @@ func (b *Batch) Add(e *Encoder, r *shardsvc.Reply, pieces []shardsvc.Piece) {
 	b.order.Add(r.Kind)
 }
 
-// AddCut adds an answer with the text of its cut: a message of its own.
+// AddCut adds an answer with the text of its cut, as a message of its own.
 func (b *Batch) AddCut(r *shardsvc.Reply, text []byte) {
 	answer := CutReply(r)
 	answer.Body = text
 	b.msgs, b.alone = append(b.msgs, Marshal(&headracev1.MasterMessage{CutReplies: []*headracev1.CutReply{answer}})), true
 }
 
-// Messages are what to send. echo, unless it is 0, is in the first of them, which
-// there then is in any case.
+// Messages returns the messages to send. An echo other than 0 goes into the first one; if
+// there is none, it makes one.
 func (b *Batch) Messages(echo int64) [][]byte {
 	if echo == 0 {
 		return b.msgs

@@ -9,23 +9,23 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// maxCalls of one message: a trainer waits for its answers.
+// maxCalls bounds the calls in one message. A trainer waits for each answer.
 const maxCalls = 1 << 16
 
-// maxWaited is a day, in ms: nothing waits for so long.
+// maxWaited bounds how long a Restore says that it has waited: a day, in ms.
 const maxWaited = 24 * 3600 * 1000
 
-// Refusal is a call that the core cannot be asked: it says nothing that this master
-// knows, or its cut cannot be read.
+// Refusal is a call that is refused before the core sees it: this master does not know
+// the kind of call, or cannot read its cut.
 type Refusal struct {
 	worker uint32
 	id     uint64
 	reason string
 }
 
-// cutCall reads one CutCall. The body of a Restore may be large and come from
-// anywhere: it is read here, on the stream's own goroutine. One that cannot be
-// is refused, in its turn; it does not end the stream, which is everybody's.
+// cutCall reads one CutCall. The body of a Restore may be large, so it is parsed here, on
+// the stream's own goroutine, and not in the loop. A body that cannot be read refuses
+// its call. It does not end the stream: all trainers of the agent share it.
 func (d *Decoder) cutCall(m *Message, b []byte) error {
 	if len(m.Event.Calls)+len(m.Refusals) >= maxCalls {
 		return fmt.Errorf("more than %d calls in one message", maxCalls)
@@ -64,7 +64,7 @@ func (d *Decoder) restore(k *headracev1.Restore) (*shardsvc.RestoreCall, error) 
 	if k.GetMode() < 0 || k.GetMode() > headracev1.Restore_START {
 		return nil, fmt.Errorf("unknown mode %d", k.GetMode())
 	}
-	r := &shardsvc.RestoreCall{Mode: shardsvc.RestoreMode(k.GetMode()), Path: k.GetPath(), Failed: k.GetFailed(), After: k.GetAfter(), Memory: k.GetMemory(),
+	r := &shardsvc.RestoreCall{Mode: shardsvc.RestoreMode(k.GetMode()), Path: k.GetPath(), Failed: k.GetFailed(), After: k.GetAfter(), Memory: k.GetMemory(), Tells: k.GetTells(), Readable: k.GetReadable(),
 		Waited: shardsvc.Time(min(k.GetWaitedMs(), maxWaited)) * shardsvc.Millisecond}
 	if len(k.GetBody()) == 0 {
 		return r, nil
@@ -77,10 +77,10 @@ func (d *Decoder) restore(k *headracev1.Restore) (*shardsvc.RestoreCall, error) 
 		return nil, err
 	}
 	r.Cut = c
-	return r, err
+	return r, nil
 }
 
-// Reply is the answer to session to.
+// Reply is the refusal as an answer to session to.
 func (k Refusal) Reply(to shardsvc.Session) shardsvc.Reply {
 	return shardsvc.Reply{To: to, Kind: shardsvc.ReplyCut, Worker: k.worker, Request: k.id, Reason: k.reason,
 		Cut: &shardsvc.CutAnswer{Code: shardsvc.CutRefused}}

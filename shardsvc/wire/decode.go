@@ -11,8 +11,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// One request may ask for maxCount leases, one message for maxCounts in all: no
-// message makes more work than the loop does in some 100 ms.
+// One request may ask for maxCount leases, and all requests of a message together for
+// maxCounts. So one message costs the loop at most some 100 ms.
 const (
 	maxCount  = 4096
 	maxCounts = 1 << 16
@@ -26,9 +26,9 @@ type Decoder struct {
 
 var errWire = errors.New("not a protocol buffer")
 
-// Decode appends what b, one AgentMessage, says to m. What comes with every batch
-// (acks, requests, steps) is read by hand; the rest by generated code, one field at
-// a time.
+// Decode appends the content of b, one AgentMessage, to m. Acks, requests and steps come
+// with every batch and are read by hand. Generated code reads the rest, one field at a
+// time.
 func (d *Decoder) Decode(b []byte, m *Message) error {
 	for len(b) > 0 {
 		num, typ, n := protowire.ConsumeTag(b)
@@ -64,7 +64,8 @@ func (d *Decoder) Decode(b []byte, m *Message) error {
 	return limit(m.Event.Requests)
 }
 
-// limit cuts requests down to maxCounts leases in all.
+// limit lowers the counts of requests to maxCounts leases in all. Each request keeps at
+// least one.
 func limit(requests []shardsvc.LeaseRequest) error {
 	if len(requests) > maxCounts {
 		return fmt.Errorf("%d lease requests in one message, at most %d", len(requests), maxCounts)
@@ -94,7 +95,7 @@ func (d *Decoder) field(m *Message, num protowire.Number, v []byte) error {
 	return d.rare(m, num, v)
 }
 
-// fields walks over a message whose fields are varints, doubles and messages.
+// fields calls each for every field of a message that has varints, doubles and messages.
 func fields(b []byte, each func(num protowire.Number, typ protowire.Type, varint uint64, msg []byte) error) error {
 	for len(b) > 0 {
 		num, typ, n := protowire.ConsumeTag(b)
@@ -216,7 +217,7 @@ func decodeRequest(b []byte, r *shardsvc.LeaseRequest) error {
 	return err
 }
 
-// rate of a worker; 0 is unknown.
+// rate returns f, the rate of a worker, or 0 (unknown) if f is no usable number.
 func rate(f float64) float64 {
 	if f > 0 && f <= math.MaxFloat32 {
 		return f
@@ -262,7 +263,7 @@ func (d *Decoder) rare(m *Message, num protowire.Number, v []byte) error {
 		})
 	case 10:
 		return rareField(v, &e.Leaves, func(p *headracev1.Leave) shardsvc.Leave {
-			return shardsvc.Leave{Worker: p.Worker, Reason: leaveReason(p.Reason), Ended: p.Ended, Detail: p.Detail}
+			return shardsvc.Leave{Worker: p.Worker, Reason: leaveReason(p.Reason), Ended: p.Ended, Detail: p.Detail, Crash: crash(p.Crash)}
 		})
 	case 11:
 		return rareField(v, &e.Status, func(p *headracev1.WorkerStatus) shardsvc.WorkerStatus {
@@ -288,6 +289,17 @@ func (d *Decoder) rare(m *Message, num protowire.Number, v []byte) error {
 	return nil // a newer agent's field
 }
 
+func crash(c *headracev1.Crash) *shardsvc.Crash {
+	if c == nil {
+		return nil
+	}
+	out := &shardsvc.Crash{Alone: c.Alone}
+	for _, s := range c.Suspects {
+		out.Suspects = append(out.Suspects, shardsvc.Suspect{Dataset: s.Dataset, Partition: s.Partition, Pass: s.Pass, Segment: s.Segment, Start: s.Start, End: s.End})
+	}
+	return out
+}
+
 func resume(r headracev1.Join_Resume) shardsvc.Resume {
 	if r < 0 || r > headracev1.Join_START {
 		return shardsvc.ResumeDefault
@@ -295,7 +307,7 @@ func resume(r headracev1.Join_Resume) shardsvc.Resume {
 	return shardsvc.Resume(r)
 }
 
-// rareField decodes one message by generated code and appends what it means.
+// rareField decodes one message by generated code, converts it and appends it to into.
 func rareField[T any, P interface {
 	*T
 	proto.Message
@@ -308,7 +320,7 @@ func rareField[T any, P interface {
 	return nil
 }
 
-// Token is a token of the wire.
+// Token converts a token from its message.
 func Token(t *headracev1.Token) shardsvc.Token {
 	return shardsvc.Token{Epoch: t.GetEpoch(), Term: t.GetTerm(), Sequence: t.GetSequence()}
 }

@@ -29,13 +29,13 @@ func slow(m *headracev1.AgentMessage) (in Message) {
 	}
 	for _, r := range m.Requests {
 		in.Event.Requests = append(in.Event.Requests, shardsvc.LeaseRequest{ID: r.Id, Worker: r.Worker, Dataset: r.Dataset,
-			Rate: rate(r.Rate), Count: min(max(r.Count, 1), maxCount)})
+			Rate: rate(r.Rate), Count: min(max(r.Count, 1), maxCount), Virtual: r.Virtual})
 	}
 	if err := limit(in.Event.Requests); err != nil {
 		panic(err)
 	}
 	for _, l := range m.Leaves {
-		in.Event.Leaves = append(in.Event.Leaves, shardsvc.Leave{Worker: l.Worker, Reason: leaveReason(l.Reason), Ended: l.Ended, Detail: l.Detail})
+		in.Event.Leaves = append(in.Event.Leaves, shardsvc.Leave{Worker: l.Worker, Reason: leaveReason(l.Reason), Ended: l.Ended, Detail: l.Detail, Crash: crash(l.Crash)})
 	}
 	for _, k := range m.Calls {
 		b, err := proto.Marshal(k)

@@ -7,5 +7,6 @@
 //	decode.go   bytes to a Message
 //	calls.go    calls about cuts, and those that are refused at once
 //	encode.go   replies to bytes
-//	order.go    which replies may share a MasterMessage; batch.go gathers them so
+//	order.go    which replies may share a MasterMessage
+//	batch.go    gathers the replies of one batch, for the simulation and the benchmarks
 package wire

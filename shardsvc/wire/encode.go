@@ -14,21 +14,21 @@ import (
 // Protocol is the version of the session's protocol that this master speaks.
 const Protocol = 1
 
-// Encoder turns one reply into one field of a MasterMessage. Fields that follow one
-// another are one message, as far as Order allows it. Grants and acks, which come
-// with every batch, are written by hand, the rest by generated code.
+// Encoder turns one reply into one field of a MasterMessage. Concatenated fields are
+// one message; Order says which fields may be concatenated. Grants and acks come with
+// every batch and are written by hand. Generated code writes the rest.
 type Encoder struct {
 	Job, Model, Version string
 	TTL                 uint32 // ms
 
-	field []byte // the answer, reused
+	field []byte // what Encode returned last; reused
 	body  []byte
 	sub   []byte
 }
 
-// Encode returns the field; it is valid until the next call. A cut in a reply is
-// left out: CutReply and the cut's own text make a message of their own. ReplyClose
-// is no message.
+// Encode returns the field, which is valid until the next call. It leaves out the body
+// of a cut: a reply with a body is a message of its own (CutReply). A ReplyClose ends
+// the stream and is never encoded.
 func (e *Encoder) Encode(r *shardsvc.Reply, pieces []shardsvc.Piece) []byte {
 	switch r.Kind {
 	case shardsvc.ReplyAck:
@@ -74,7 +74,18 @@ func (e *Encoder) grant(r *shardsvc.Reply, pieces []shardsvc.Piece) []byte {
 		b = protowire.AppendTag(b, 12, protowire.BytesType)
 		b = protowire.AppendBytes(b, s)
 	}
+	b = varint(b, 13, suspicion(r.Suspicion))
 	return e.finish(10, b)
+}
+
+func suspicion(s shardsvc.Suspicion) uint64 {
+	switch s {
+	case shardsvc.NoSuspicion:
+		return uint64(headracev1.Grant_NONE)
+	case shardsvc.Convicted:
+		return uint64(headracev1.Grant_EXCLUDE)
+	}
+	return uint64(headracev1.Grant_SINGLY)
 }
 
 func (e *Encoder) finish(num protowire.Number, body []byte) []byte {
@@ -109,7 +120,8 @@ func text(b []byte, num protowire.Number, s string) []byte {
 	return protowire.AppendString(b, Valid(s))
 }
 
-// Valid: a file's name may be any bytes, a protocol buffer's string may not.
+// Valid returns s as valid UTF-8, which a string of a protocol buffer must be. The name
+// of a file may be any bytes.
 func Valid(s string) string {
 	if utf8.ValidString(s) {
 		return s
@@ -117,8 +129,8 @@ func Valid(s string) string {
 	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
-// rare encodes the replies that come now and then. A Held answer is a piece of
-// the HelloReply: pieces of one message field merge.
+// rare encodes the replies that come now and then. A ReplyHeld becomes a HelloReply with
+// one entry: a reader of protocol buffers merges the HelloReplies of a message.
 func (e *Encoder) rare(r *shardsvc.Reply) []byte {
 	m := &headracev1.MasterMessage{}
 	r.Reason = Valid(r.Reason)
@@ -160,19 +172,19 @@ func (e *Encoder) rare(r *shardsvc.Reply) []byte {
 	return field
 }
 
-// TokenOf is the wire's token.
+// TokenOf converts a token to its message.
 func TokenOf(t shardsvc.Token) *headracev1.Token {
 	return &headracev1.Token{Epoch: t.Epoch, Term: t.Term, Sequence: t.Sequence}
 }
 
-// CutReply is the answer to a call, without its body.
+// CutReply converts the answer to a call, without its body.
 func CutReply(r *shardsvc.Reply) *headracev1.CutReply {
 	return &headracev1.CutReply{Worker: r.Worker, Id: r.Request, Code: headracev1.CutReply_Code(r.Cut.Code), Reason: Valid(r.Reason),
 		Cut: r.Cut.Cut, Step: r.Step, Path: Valid(r.Cut.Path), Again: r.Units, Epoch: r.Epoch, AgainTally: TallyOf(r.Again),
 		Refusal: headracev1.CutReply_Refusal(r.Cut.Why)}
 }
 
-// TallyOf is the wire's tally; nil is none.
+// TallyOf converts a tally to its message; nil stays nil.
 func TallyOf(t *cut.Tally) *headracev1.Tally {
 	if t == nil {
 		return nil

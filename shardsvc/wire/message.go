@@ -5,8 +5,8 @@ import "github.com/headrace/headrace/shardsvc"
 // Message is one AgentMessage. Reuse it after Reset.
 type Message struct {
 	Event    shardsvc.Message // for Step; the caller sets its Session, and echoes its SentAt once it is durable
-	About    *About           // with Event.Hello
-	Refusals []Refusal        // calls that the core cannot be asked: answer them after Event
+	About    *About           // set if Event.Hello is
+	Refusals []Refusal        // calls that are refused without asking the core; answer them after Event
 }
 
 // About is what an agent says about itself in its hello.

@@ -2,11 +2,13 @@ package wire
 
 import "github.com/headrace/headrace/shardsvc"
 
-// Order says what a MasterMessage may hold. The fields of a message take effect in
-// the order of their numbers. So a reply about a lease or a worker must not share a
-// message with a grant that was made before it, and a grant not with a standing that
-// was told before it. An example: [grant, revoke, grant] is two messages, the first
-// grant alone in the first one.
+// Order says which replies may share a MasterMessage. An agent applies the fields of a
+// message by field number, not in the order in which they were written. A grant (10) has
+// a higher number than a revoke (7) or a fence (9): if a revoke joined the message of an
+// earlier grant, the agent would apply the revoke first. A standing (11) has a higher
+// number than a grant, so a grant must not join a message that has a standing. Acks and
+// rounds join any message. Example: [grant, revoke, grant] becomes the two messages
+// [grant] and [revoke, grant].
 type Order struct {
 	grants, standings bool
 	early             bool // has a reply that takes effect before a grant

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/internal/tfrecord"
 	"github.com/headrace/headrace/sources"
 	"github.com/headrace/headrace/sources/sourcetest"
 )
@@ -39,6 +40,10 @@ func (f *folder) Produce(t testing.TB, records [][]byte) {
 	var b bytes.Buffer
 	b.WriteString(f.preface)
 	for i, r := range records {
+		if f.framing.Kind == TFRecord {
+			b.Write(tfrecord.Append(nil, r))
+			continue
+		}
 		b.Write(r)
 		if i < len(records)-1 || f.files%2 == 0 { // every other file has no line end at its end
 			b.WriteString(f.lineEnd)

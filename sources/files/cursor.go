@@ -5,15 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
+	"io/fs"
 	"sort"
 
+	"github.com/headrace/headrace/internal/tfrecord"
 	"github.com/headrace/headrace/sources"
 )
 
 const (
-	// lineEndings is how many bytes more than its record a line may have.
-	lineEndings = 2
+	// lineEndings is how many bytes more than its record a line may have, and a TFRecord.
+	lineEndings = tfrecord.Head + tfrecord.Tail
 	// maxArena keeps the arena's int32 offsets far from their end.
 	maxArena = 1 << 30
 )
@@ -22,7 +23,7 @@ const (
 // from the file into the batch's arena and are not moved again.
 type cursor struct {
 	src     *Source
-	f       *os.File // for its stamp
+	f       file // for its stamp
 	data    content
 	loc     *locator
 	r       sources.Range
@@ -58,6 +59,7 @@ func (s *Source) Open(ctx context.Context, r sources.Range, from sources.Positio
 	if err != nil {
 		return nil, err
 	}
+	during(f, ctx)
 	if l.Rows != (s.framing.Kind == Table) {
 		_ = f.Close()
 		return nil, fmt.Errorf("%s: segment %d: %w", s.partition, r.Segment, errLocator)
@@ -77,7 +79,7 @@ func (s *Source) Open(ctx context.Context, r sources.Range, from sources.Positio
 }
 
 // contentOf is what records of the file are cut from; off is where reading will begin.
-func (s *Source) contentOf(f *os.File, l *locator, off int64) content {
+func (s *Source) contentOf(f file, l *locator, off int64) content {
 	if l.Codec == noCodec {
 		return &plain{f, l.Identity.Size}
 	}
@@ -97,7 +99,7 @@ func (c *cursor) seek() {
 	c.at = c.from
 	switch {
 	case c.from >= c.end:
-	case c.framer.framing.Kind == Quoted && len(c.loc.Starts) > 0:
+	case c.framer.framing.Kind.indexed() && len(c.loc.Starts) > 0:
 		starts := c.loc.Starts
 		c.from = max(c.from, starts[0])
 		i := sort.Search(len(starts), func(i int) bool { return starts[i] > c.from })
@@ -122,6 +124,7 @@ func (c *cursor) Close() error {
 
 func (c *cursor) Next(ctx context.Context, b *sources.Batch) error {
 	b.Reset()
+	during(c.f, ctx)
 	for c.err == nil && len(b.Recs) == 0 {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -147,8 +150,11 @@ func (c *cursor) Next(ctx context.Context, b *sources.Batch) error {
 // be of two states of it.
 func (c *cursor) finish() error { return c.src.finish(c.f, c.loc, c.r) }
 
-func (s *Source) finish(f *os.File, l *locator, r sources.Range) error {
-	now, err := stampOf(f)
+func (s *Source) finish(f file, l *locator, r sources.Range) error {
+	now, err := f.stamp()
+	if errors.Is(err, fs.ErrNotExist) {
+		return s.goneError(r, l)
+	}
 	if err != nil {
 		return s.fileError(l.Path, err)
 	}
@@ -207,7 +213,10 @@ func (c *cursor) readError(err error) error {
 	if err == nil {
 		return nil
 	}
-	now, statErr := stampOf(c.f)
+	if moved := c.src.moved(c.f, c.loc, c.r, err); moved != nil {
+		return moved
+	}
+	now, statErr := c.f.stamp()
 	if !errors.Is(err, errShort) && (statErr != nil || now.Size >= c.loc.Identity.Size) {
 		return c.src.contentError(c.loc.Path, err)
 	}
@@ -247,22 +256,34 @@ func (c *cursor) frame(b *sources.Batch, last bool) (used int, err error) {
 	limit := int(c.src.spec.MaxRecord)
 	for used < stop && len(b.Recs) < c.src.blocks.records {
 		value, next, state := c.framer.record(buf, used, last)
+		if state == damaged && used == 0 {
+			return 0, c.malformed(c.at, c.framer.wrong)
+		}
 		if state != complete {
 			return used, nil
 		}
+		first := used
+		if c.framer.framing.Kind == TFRecord {
+			first += tfrecord.Head
+		}
 		switch begins := c.at + int64(used); {
 		case begins < c.from:
-		case value-used > limit:
+		case value-first > limit:
 			if len(b.Recs) > 0 {
 				return used, nil
 			}
-			return used, c.large(begins, int64(value-used))
+			return used, c.large(begins, int64(value-first))
+		case first > used && tfrecordData(buf, first, value) != "":
+			if len(b.Recs) > 0 {
+				return used, nil
+			}
+			return used, c.malformed(begins, tfrecordData(buf, first, value))
 		case value == used && !c.framer.framing.EmptyLines:
 			if n := len(b.Recs); n > 0 {
 				b.Recs[n-1].Next = c.at + int64(next)
 			}
 		default:
-			b.Recs = append(b.Recs, sources.Record{Offset: begins, Next: c.at + int64(next), Value: [2]int32{int32(used), int32(value)}})
+			b.Recs = append(b.Recs, sources.Record{Offset: begins, Next: c.at + int64(next), Value: [2]int32{int32(first), int32(value)}})
 		}
 		used = next
 	}
@@ -308,10 +329,13 @@ func (c *cursor) tooLong(n int64) error {
 		return c.large(c.at, n)
 	}
 	if c.at+n == c.data.Size() {
-		return &sources.Malformed{Partition: c.r.Partition, Position: c.position(c.at), Name: c.loc.Path,
-			What: fmt.Sprintf("a field of the record that begins here opens a quote (%c) that is never closed", c.framer.framing.Quote)}
+		return c.malformed(c.at, c.framer.framing.unfinished())
 	}
 	return nil
+}
+
+func (c *cursor) malformed(at int64, what string) error {
+	return &sources.Malformed{Partition: c.r.Partition, Position: c.position(at), Name: c.loc.Path, What: what}
 }
 
 func (c *cursor) large(at, size int64) error {

@@ -6,8 +6,8 @@
 // A file is one segment whose offsets are its bytes. A record belongs to the
 // range that holds its first byte, so any two integers are a range, and a range
 // in the middle of a file is opened by looking at the byte before it. Only
-// quoted CSV, where a line end may stand inside a value, needs to be read from
-// its beginning: listing cuts such a file into segments of about 64 MiB at
+// quoted CSV, where a line end may stand inside a value, and TFRecord need to be
+// read from their beginning: listing cuts such a file into segments of about 64 MiB at
 // record borders and notes in each locator a record's start about every MiB.
 //
 // A compressed file is a segment for about each 64 MiB of what it unpacks to; its
@@ -22,8 +22,11 @@
 //	spec.go      Kind: what files can do, and their part of a spec; line.go the line of an offset
 //	options.go   Options, and how a spec says where records end
 //	source.go    Source: the sources.Source of one dataset
+//	place.go     what an open file is, wherever it lies
+//	bucket.go    objects on S3: listing, opening, what has changed; ahead.go reading ahead
 //	roots.go     every file is opened through an allowed root
 //	expand.go    paths to a sorted list of files; glob.go the patterns
+//	growing.go   folders that grow: when a file is complete, and each one once
 //	list.go      files to segments, one after the other
 //	index.go     segments of quoted CSV
 //	sniff.go     where the data of a file begins, and what is no text
@@ -36,6 +39,6 @@
 //	table.go     Parquet: row groups to segments, ranges to rows of columns
 //	blocks.go    how much is read at once
 //	cursor.go    ranges to batches of records; frame.go where a record ends;
-//	             settle.go where a batch ends
+//	             settle.go where a batch ends; tfrecord.go TFRecord
 //	errors.go    which errors are worth another try
 package files

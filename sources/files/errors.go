@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/headrace/headrace/internal/storage"
 	"github.com/headrace/headrace/sources"
 )
 
@@ -24,6 +25,9 @@ var passing = []error{
 // classify marks what is worth another try. A missing file is not: whoever knows
 // what was asked says what that means.
 func classify(err error) error {
+	if errors.Is(err, storage.ErrPassing) {
+		return &sources.Temporary{Err: err, Backoff: retryAfter}
+	}
 	for _, e := range passing {
 		if errors.Is(err, e) {
 			return &sources.Temporary{Err: err, Backoff: retryAfter}

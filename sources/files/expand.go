@@ -34,7 +34,7 @@ func (s *Source) expand(ctx context.Context) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !matched {
+		if !matched && !s.spec.live() {
 			return nil, s.nothing(clean)
 		}
 	}

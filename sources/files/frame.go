@@ -1,6 +1,9 @@
 package files
 
-import "bytes"
+import (
+	"bytes"
+	"fmt"
+)
 
 // framer finds where records end. It is the one place that knows.
 type framer struct {
@@ -9,6 +12,7 @@ type framer struct {
 	// being framed; -1: not looked for yet. Call reset for another buffer.
 	quoteAt int
 	known   bool
+	wrong   string // with state damaged: what
 }
 
 type state uint8
@@ -17,7 +21,16 @@ const (
 	complete state = iota
 	cut            // the record goes on behind the buffer
 	inQuotes       // so it does, and a quote is open
+	damaged        // nothing can be framed from here on
 )
+
+// unfinished says why a record does not end where its file does.
+func (f *Framing) unfinished() string {
+	if f.Kind == TFRecord {
+		return "the record that begins here goes on behind the end of the file; the file was cut short or is not written to its end yet"
+	}
+	return fmt.Sprintf("a field of the record that begins here opens a quote (%c) that is never closed", f.Quote)
+}
 
 func (fr *framer) reset() { fr.known = false }
 
@@ -29,6 +42,9 @@ func (fr *framer) record(buf []byte, s int, last bool) (value, next int, st stat
 			return 0, 0, cut
 		}
 		return next, next, complete
+	}
+	if fr.framing.Kind == TFRecord {
+		return fr.tfrecord(buf, s)
 	}
 	nl := bytes.IndexByte(buf[s:], '\n')
 	if fr.framing.Kind == Quoted && fr.quote(buf, s) < lineEnd(s, nl, len(buf)) {

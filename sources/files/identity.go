@@ -18,6 +18,8 @@ type identity struct {
 	Modified int64 // ns
 	Inode    uint64
 	Print    uint64 // XXH64 of the first and the last 64 KiB
+	// Tag is an object's ETag. With one, Modified and Inode are zero, and Print is of Tag.
+	Tag string
 }
 
 const printed = 64 << 10
@@ -27,6 +29,7 @@ const printed = 64 << 10
 type stamp struct {
 	Device, Inode           uint64
 	Size, Modified, Touched int64
+	Tag                     string // of an object
 }
 
 func stampOf(f *os.File) (stamp, error) {
@@ -94,6 +97,10 @@ func readFull(f io.ReaderAt, b []byte, at int64) (int, error) {
 // differs says in words what is not as it was, or "".
 func (want identity) differs(got stamp) string {
 	switch {
+	case want.Tag != "" && got.Tag != want.Tag:
+		return fmt.Sprintf("another object in its place: ETag %s and %d bytes, was %s and %d bytes", got.Tag, got.Size, want.Tag, want.Size)
+	case want.Tag != "":
+		return "" // the ETag stands for size and content
 	case got.Size != want.Size:
 		return fmt.Sprintf("size %d, was %d", got.Size, want.Size)
 	case got.Inode != want.Inode:

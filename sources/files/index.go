@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/headrace/headrace/sources"
 )
@@ -32,6 +31,9 @@ func (s *Source) index(ctx context.Context, c *openList) (starts []int64, end in
 		if x.end > 0 {
 			return x.starts, x.end, nil
 		}
+		if state == damaged && used == 0 {
+			return nil, 0, &sources.Malformed{Partition: s.partition, Position: sources.Position{Segment: s.nextID(), Offset: at}, Name: c.name, What: x.wrong}
+		}
 		if used == 0 {
 			if err := s.tooLong(c, at, n, state, at+n == x.size); err != nil {
 				return nil, 0, err
@@ -47,9 +49,9 @@ func (s *Source) index(ctx context.Context, c *openList) (starts []int64, end in
 func (s *Source) tooLong(c *openList, at, n int64, st state, last bool) error {
 	limit := int64(s.spec.MaxRecord)
 	switch where := (sources.Position{Segment: s.nextID(), Offset: at}); {
-	case last && st == inQuotes && n <= limit+lineEndings:
+	case last && (st == inQuotes || s.framing.Kind == TFRecord) && n <= limit+lineEndings:
 		return &sources.Malformed{Partition: s.partition, Position: where, Name: c.name,
-			What: fmt.Sprintf("a field of the record that begins here opens a quote (%c) that is never closed", s.framing.Quote)}
+			What: s.framing.unfinished()}
 	case n > limit+lineEndings:
 		return &sources.TooLarge{Partition: s.partition, Position: where, Name: c.name, Size: n, Limit: limit}
 	}
@@ -93,6 +95,9 @@ type indexer struct {
 // record, and returns the bytes of those that are complete.
 func (x *indexer) scan(buf []byte, base int64) (used int, st state) {
 	x.reset()
+	if x.framing.Kind == TFRecord {
+		return x.scanTFRecords(buf, base)
+	}
 	for used < len(buf) {
 		// Up to the next quote every line end is a border: find the first that is
 		// far enough to be noted, else pass them all at once.
@@ -111,6 +116,20 @@ func (x *indexer) scan(buf []byte, base int64) (used int, st state) {
 			continue
 		}
 		_, next, state := x.record(buf, used, base+int64(len(buf)) == x.size)
+		if state != complete {
+			return used, state
+		}
+		if used = next; base+int64(used) >= x.due() && x.border(base+int64(used)) {
+			return used, complete
+		}
+	}
+	return used, complete
+}
+
+// scanTFRecords is scan for records with a length.
+func (x *indexer) scanTFRecords(buf []byte, base int64) (used int, st state) {
+	for used < len(buf) {
+		_, next, state := x.tfrecord(buf, used)
 		if state != complete {
 			return used, state
 		}

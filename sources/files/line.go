@@ -19,7 +19,7 @@ func (f *Spec) Place(spec *dataset.Spec, file string, offset int64) string {
 	if spec.Decode.Columnar() {
 		return fmt.Sprintf("%s row %d", file, offset)
 	}
-	if spec.Decode.Format == "raw" || spec.Decode.Format == "binary" || offset > lineSearch {
+	if spec.Decode.Format == "raw" || spec.Decode.Format == "binary" || spec.Decode.Features() || offset > lineSearch {
 		return file
 	}
 	// Through the root, as the records were read: the name may hold links.
@@ -54,7 +54,7 @@ const packedSearch = 512 << 20
 
 // text reads the file from its beginning, unpacked.
 func (f *Spec) text(spec *dataset.Spec, file string, opened *os.File, offset int64) (io.Reader, bool) {
-	framing, err := FramingOf(spec.Decode)
+	framing, err := framingOf(spec.Decode)
 	if err != nil {
 		return nil, false
 	}

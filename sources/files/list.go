@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"sort"
 
+	"github.com/headrace/headrace/internal/storage"
 	"github.com/headrace/headrace/sources"
 )
 
@@ -20,6 +20,7 @@ type lister struct {
 	known map[string]listedFile // listed by an earlier process, all or in part
 	// current is a file that is cut just now: quoted CSV, or compressed.
 	current openList
+	growing growing // files.end: never
 }
 
 // listedFile says how far an earlier process came.
@@ -30,7 +31,7 @@ type listedFile struct {
 }
 
 type openList struct {
-	f     *os.File // for its stamp
+	f     file // for its stamp
 	data  content
 	name  string
 	stamp stamp
@@ -65,7 +66,7 @@ func (s *Source) resume(known []sources.Segment) error {
 				s.partition, g.ID, g.Name, l.Root, s.spec.Root)
 		}
 		was := listedFile{end: max(l.End, s.list.known[l.Path].end), id: l.Identity}
-		was.done = was.end == was.id.Size || s.framing.Kind != Quoted
+		was.done = was.end == was.id.Size || !s.framing.Kind.indexed()
 		if l.Codec != noCodec || l.Rows {
 			was.done = was.end == l.Plain
 		}
@@ -83,13 +84,35 @@ func (s *Source) findFiles(ctx context.Context) error {
 	if s.list.found {
 		return nil
 	}
-	names, err := s.expand(ctx)
+	names, err := s.names(ctx)
 	if err != nil {
 		return err
 	}
 	s.list.files, s.list.found = names, true
 	s.log.Debug("files found", "count", len(names), "root", s.spec.Root)
 	return nil
+}
+
+// names gives all names of files on this machine, or the first of those in a bucket.
+func (s *Source) names(ctx context.Context) ([]string, error) {
+	if s.bucket == nil {
+		return s.expand(ctx)
+	}
+	names, err := s.bucket.nextPage(ctx, s)
+	return names, s.placeError(err)
+}
+
+// moreNames: those that were found are listed. Names in a bucket come page by page.
+func (s *Source) moreNames(ctx context.Context) (bool, error) {
+	if s.bucket == nil || len(s.list.files) == 0 {
+		return false, nil
+	}
+	names, err := s.names(ctx)
+	if err != nil {
+		return false, err
+	}
+	s.list.files, s.list.next = names, 0
+	return len(names) > 0, nil
 }
 
 // listMore lists one more segment, or passes a file that gives none, or finds
@@ -105,6 +128,9 @@ func (s *Source) listMore(ctx context.Context) error {
 		return s.listChunk(ctx)
 	}
 	if s.list.next == len(s.list.files) {
+		if more, err := s.moreNames(ctx); more || err != nil {
+			return err
+		}
 		s.mu.Lock()
 		s.complete = true
 		s.mu.Unlock()
@@ -120,11 +146,12 @@ func (s *Source) listMore(ctx context.Context) error {
 }
 
 func (s *Source) listFile(ctx context.Context, name string, was listedFile, known bool) error {
-	f, err := s.openFile(name)
+	f, err := s.openFile(ctx, name)
 	if err != nil {
 		return err
 	}
-	var data content = &plain{File: f}
+	during(f, ctx)
+	var data content = &plain{file: f}
 	keep := false
 	defer func() {
 		if !keep {
@@ -151,8 +178,10 @@ func (s *Source) listFile(ctx context.Context, name string, was listedFile, know
 	start := max(l.Data, was.end)
 	switch {
 	case start >= data.Size() && s.framing.Kind != Whole, data.Size() == 0:
-		s.log.Debug("file has no record", "file", name)
-	case s.framing.Kind == Quoted, data.Size() == unknownSize:
+		if !known {
+			s.noRecord(name, st)
+		}
+	case s.framing.Kind.indexed(), data.Size() == unknownSize:
 		s.list.current = openList{f: f, data: data, name: name, stamp: st, loc: l, at: start}
 		keep = true
 	default:
@@ -164,10 +193,13 @@ func (s *Source) listFile(ctx context.Context, name string, was listedFile, know
 }
 
 // identify reads what a locator says of a file.
-func (s *Source) identify(ctx context.Context, f *os.File, name string) (locator, stamp, error) {
-	st, err := stampOf(f)
+func (s *Source) identify(ctx context.Context, f file, name string) (locator, stamp, error) {
+	st, err := f.stamp()
 	if err != nil {
 		return locator{}, stamp{}, s.fileError(name, err)
+	}
+	if s.bucket != nil {
+		return locator{Root: s.spec.Root, Path: name, Identity: identityOf(st)}, st, nil
 	}
 	full := s.spec.Verify == "full"
 	l := locator{Root: s.spec.Root, Path: name, HasFull: full,
@@ -179,9 +211,9 @@ func (s *Source) identify(ctx context.Context, f *os.File, name string) (locator
 }
 
 // unchanged: what was read belongs to one state of the file.
-func (s *Source) unchanged(f *os.File, name string, was stamp) error {
-	now, err := stampOf(f)
-	if err == nil && (now.Size != was.Size || now.Modified != was.Modified) {
+func (s *Source) unchanged(f file, name string, was stamp) error {
+	now, err := f.stamp()
+	if err == nil && (now.Size != was.Size || now.Tag != was.Tag || now.Tag == "" && now.Modified != was.Modified) {
 		err = &sources.Temporary{Err: fmt.Errorf("the file is being written (size %d, was %d); it is listed when it rests", now.Size, was.Size), Backoff: retryAfter}
 	}
 	if err != nil {
@@ -194,15 +226,16 @@ func (s *Source) unchanged(f *os.File, name string, was stamp) error {
 // file.
 func (s *Source) listChunk(ctx context.Context) error {
 	c := &s.list.current
+	during(c.f, ctx)
 	var starts []int64
 	var end int64
 	var err error
-	if s.framing.Kind == Quoted {
+	if s.framing.Kind.indexed() {
 		starts, end, err = s.index(ctx, c)
 	} else {
 		end, err = s.measure(ctx, c)
 	}
-	if err != nil && errors.As(err, new(*damage)) {
+	if err != nil && (errors.As(err, new(*damage)) || errors.Is(err, storage.ErrChanged)) {
 		// It may be a file that is written just now.
 		if changed := s.unchanged(c.f, c.name, c.stamp); changed == nil {
 			return err
@@ -228,6 +261,8 @@ func (s *Source) listChunk(ctx context.Context) error {
 	}
 	if end > c.at {
 		s.add(c.name, c.at, l)
+	} else if c.at == c.loc.Data {
+		s.noRecord(c.name, c.stamp)
 	}
 	if c.at = end; end == c.data.Size() {
 		c.close()

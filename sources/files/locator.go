@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 )
 
 // locator opens a segment on any node, and says which file it must be. Its
@@ -29,10 +30,11 @@ type locator struct {
 }
 
 const (
-	locatorVersion = 2 // 1: a file that is not compressed
+	locatorVersion = 3 // 1: a file that is not compressed; 3: an object
 	flagFull       = 1
 	flagPacked     = 2
 	flagRows       = 4
+	flagObject     = 8
 	maxStarts      = 1 << 16
 	maxPathBytes   = 4096 // PATH_MAX
 )
@@ -52,6 +54,9 @@ func (l *locator) encode() []byte {
 	case l.Rows:
 		version, flags = 2, flags|flagRows
 	}
+	if l.Identity.Tag != "" {
+		version, flags = 3, flags|flagObject
+	}
 	b = append(b, version, flags)
 	for _, s := range []string{l.Root, l.Path} {
 		b = binary.AppendUvarint(b, uint64(len(s)))
@@ -63,6 +68,10 @@ func (l *locator) encode() []byte {
 	b = binary.LittleEndian.AppendUint64(b, l.Identity.Print)
 	if l.HasFull {
 		b = binary.LittleEndian.AppendUint64(b, l.Full)
+	}
+	if l.Identity.Tag != "" {
+		b = binary.AppendUvarint(b, uint64(len(l.Identity.Tag)))
+		b = append(b, l.Identity.Tag...)
 	}
 	if l.Codec != noCodec || l.Rows {
 		b = append(b, byte(l.Codec))
@@ -93,6 +102,11 @@ func decodeLocator(b []byte) (*locator, error) {
 	if l.HasFull = flags&flagFull != 0; l.HasFull {
 		l.Full = d.fixed()
 	}
+	if flags&flagObject != 0 {
+		if l.Identity.Tag = d.text(); l.Identity.Tag == "" || version < 3 {
+			return nil, errLocator
+		}
+	}
 	most := l.Identity.Size
 	l.Rows = flags&flagRows != 0
 	if flags&(flagPacked|flagRows) != 0 {
@@ -116,11 +130,19 @@ func decodeLocator(b []byte) (*locator, error) {
 		}
 		l.Starts = append(l.Starts, at)
 	}
-	if d.bad || len(d.b) > 0 || flags&^(flagFull|flagPacked|flagRows) != 0 || !filepath.IsLocal(l.Path) ||
+	if d.bad || len(d.b) > 0 || flags&^(flagFull|flagPacked|flagRows|flagObject) != 0 || !l.named() ||
 		l.Data > most || l.End > most || at > most {
 		return nil, errLocator
 	}
 	return l, nil
+}
+
+// named: the path may be one of a file below the root, or of an object.
+func (l *locator) named() bool {
+	if l.Identity.Tag != "" {
+		return l.Path != "" && strings.HasPrefix(l.Root, scheme)
+	}
+	return filepath.IsLocal(l.Path)
 }
 
 // locatorReader reads and remembers that something was missing.

@@ -15,12 +15,17 @@ import (
 type FramingKind uint8
 
 const (
-	Lines  FramingKind = iota + 1 // one record a line, ended by \n or \r\n
-	Quoted                        // CSV records; a quoted field may hold line ends
-	Whole                         // the whole file is one record that begins at offset 0
-	Fixed                         // records of Size bytes, one behind the other
-	Table                         // Parquet: rows of columns; offsets are rows
+	Lines    FramingKind = iota + 1 // one record a line, ended by \n or \r\n
+	Quoted                          // CSV records; a quoted field may hold line ends
+	Whole                           // the whole file is one record that begins at offset 0
+	Fixed                           // records of Size bytes, one behind the other
+	TFRecord                        // records with a length and checksums
+	Table                           // Parquet: rows of columns; offsets are rows
 )
+
+// indexed: a record's start is known only by reading the file from its beginning. Listing
+// does that, and notes starts in the locators.
+func (k FramingKind) indexed() bool { return k == Quoted || k == TFRecord }
 
 // Framing is what of a spec's decode part says where records end.
 type Framing struct {
@@ -38,9 +43,9 @@ type Framing struct {
 	Paths []parquet.Path
 }
 
-// FramingOf: csv, tsv and json skip empty lines, lines keeps them; binary has no
+// framingOf: csv, tsv and json skip empty lines, lines keeps them; binary has no
 // lines.
-func FramingOf(d dataset.DecodeSpec) (Framing, error) {
+func framingOf(d dataset.DecodeSpec) (Framing, error) {
 	switch d.Format {
 	case "csv", "tsv":
 		f := Framing{Kind: Lines, Header: d.Header, Text: true}
@@ -64,6 +69,9 @@ func FramingOf(d dataset.DecodeSpec) (Framing, error) {
 		}
 		return Framing{Kind: Fixed, Size: int(d.RecordSize), EmptyLines: true}, nil
 	}
+	if d.Format == "tfrecord" {
+		return Framing{Kind: TFRecord, EmptyLines: true}, nil
+	}
 	if d.Format == "parquet" {
 		paths, err := tablePaths(d)
 		return Framing{Kind: Table, EmptyLines: true, Paths: paths}, err
@@ -76,6 +84,8 @@ type Options struct {
 	Dataset string
 	Spec    *Spec
 	Framing Framing
+	// Objects opens object storage, for a Root of s3://; nil: there is none.
+	Objects dataset.ObjectsOpener
 	// AllowedRoots: Spec.Root must be one of these folders or lie in one.
 	AllowedRoots []string
 	// Known: segments that were numbered before, which keep their numbers.
@@ -110,12 +120,12 @@ func openSpec(spec *dataset.Spec, in dataset.Opening) (sources.Source, error) {
 	if !ok {
 		return nil, fmt.Errorf("dataset %s: no files in its spec", spec.Name)
 	}
-	framing, err := FramingOf(spec.Decode)
+	framing, err := framingOf(spec.Decode)
 	if err != nil {
 		return nil, fmt.Errorf("dataset %s: %w", spec.Name, err)
 	}
 	src, err := Open(Options{Dataset: spec.Name, Spec: f, Framing: framing,
-		AllowedRoots: in.AllowedRoots, Known: in.Known, Cache: in.Cache, Logger: in.Logger})
+		AllowedRoots: in.AllowedRoots, Objects: in.Objects, Known: in.Known, Cache: in.Cache, Logger: in.Logger})
 	if err != nil {
 		return nil, err // not a nil *Source that looks like a source
 	}

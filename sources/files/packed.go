@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/headrace/headrace/sources"
 )
@@ -39,7 +38,7 @@ const maxPointLists = 1024
 
 // firstContent opens the content of a file that is being listed, and finds where its
 // data begins.
-func (s *Source) firstContent(ctx context.Context, f *os.File, l *locator) (content, error) {
+func (s *Source) firstContent(ctx context.Context, f file, l *locator) (content, error) {
 	l.Plain = -1
 	var data content = &plain{f, l.Identity.Size}
 	if l.Codec = s.codecOf(l.Path); l.Codec != noCodec && l.Identity.Size > 0 {

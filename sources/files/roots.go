@@ -1,6 +1,7 @@
 package files
 
 import (
+	"context"
 	"fmt"
 	"io/fs"
 	"os"
@@ -54,7 +55,14 @@ func below(outer, path string) (string, bool) {
 
 // openFile opens a regular file of the root for reading. It never waits for the
 // other end of a pipe.
-func (s *Source) openFile(name string) (*os.File, error) {
+func (s *Source) openFile(ctx context.Context, name string) (file, error) {
+	if s.bucket != nil {
+		o, err := s.bucket.open(ctx, name)
+		if err != nil {
+			return nil, s.fileError(name, err)
+		}
+		return o, nil
+	}
 	f, err := s.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, s.fileError(name, err)
@@ -67,7 +75,7 @@ func (s *Source) openFile(name string) (*os.File, error) {
 		f.Close()
 		return nil, s.fileError(name, err)
 	}
-	return f, nil
+	return localFile{f}, nil
 }
 
 func (s *Source) fileError(name string, err error) error {
@@ -77,7 +85,22 @@ func (s *Source) fileError(name string, err error) error {
 	if pe, ok := err.(*fs.PathError); ok {
 		err = pe.Err
 	}
+	if s.bucket != nil {
+		where := s.spec.Root + "/" + name
+		if strings.Contains(err.Error(), where) { // storage names its objects
+			return s.placeError(err)
+		}
+		return classify(fmt.Errorf("%s: %s: %w", s.partition, where, err))
+	}
 	return classify(fmt.Errorf("%s: %s: %w", s.partition, filepath.Join(s.spec.Root, name), err))
+}
+
+// placeError is one that is not of a file.
+func (s *Source) placeError(err error) error {
+	if err == nil || strings.HasPrefix(err.Error(), string(s.partition)) {
+		return err
+	}
+	return classify(fmt.Errorf("%s: %w", s.partition, err))
 }
 
 func notRegular(mode fs.FileMode) error {

@@ -3,8 +3,11 @@ package files
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+
+	"github.com/headrace/headrace/internal/tfrecord"
 )
 
 // magics begin files that are not text. Cutting them at line ends would give
@@ -22,6 +25,31 @@ var magics = []magic{
 	{"Obj\x01", "an Avro file"},
 	{"\xff\xfe", "UTF-16 text"},
 	{"\xfe\xff", "UTF-16 text"},
+}
+
+// looksLikeTFRecord: the length of a first record has the right CRC, which one of four
+// billion texts has.
+func looksLikeTFRecord(f io.ReaderAt, size int64) bool {
+	head := make([]byte, min(size, tfrecord.Head))
+	if _, err := readFull(f, head, 0); err != nil {
+		return false
+	}
+	fr := framer{framing: Framing{Kind: TFRecord}}
+	_, _, st := fr.tfrecord(head, 0)
+	return st != damaged && size >= tfrecord.Head
+}
+
+// tfrecordStart refuses what is something else.
+func (s *Source) tfrecordStart(f io.ReaderAt, name string, head []byte, packed codec) error {
+	if looksLikeTFRecord(f, int64(unknownSize)) {
+		return nil
+	}
+	for _, m := range magics {
+		if how := m.codec(); how != noCodec && packed == noCodec && bytes.HasPrefix(head, []byte(m.bytes)) {
+			return s.fileError(name, fmt.Errorf("is %s, and its name does not end in %s: rename it, or set files.compression: %s", m.what, how.suffixes(), how))
+		}
+	}
+	return nil // listing says which record it is
 }
 
 const byteOrderMark = "\xef\xbb\xbf"
@@ -45,6 +73,12 @@ func (s *Source) dataStart(ctx context.Context, f content, name string, packed c
 	head := make([]byte, min(size, 8))
 	if _, err := readFull(f, head, 0); err != nil {
 		return 0, s.fileError(name, err)
+	}
+	if s.framing.Kind == TFRecord {
+		return 0, s.tfrecordStart(f, name, head, packed)
+	}
+	if looksLikeTFRecord(f, size) {
+		return 0, s.fileError(name, errors.New("is a TFRecord file; set decode.format: tfrecord"))
 	}
 	for _, m := range magics {
 		if bytes.HasPrefix(head, []byte(m.bytes)) {

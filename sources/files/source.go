@@ -19,7 +19,8 @@ type Source struct {
 	framing   Framing
 	blocks    blocks
 	log       *slog.Logger
-	root      *os.Root
+	root      *os.Root // nil: the files lie in a bucket
+	bucket    *bucket
 	verified  verified
 	cache     string // folder of restart points; "": none
 	idle      idle
@@ -60,11 +61,18 @@ func Open(o Options) (*Source, error) {
 	if err := s.resume(o.Known); err != nil {
 		return nil, err
 	}
-	root, err := openRoot(o.AllowedRoots, s.spec.Root)
+	if s.spec.live() {
+		s.grow()
+	}
+	var err error
+	if s.spec.remote() {
+		s.bucket, err = openBucket(&o)
+	} else {
+		s.root, err = openRoot(o.AllowedRoots, s.spec.Root)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.partition, err)
 	}
-	s.root = root
 	trimPoints(s.cache, cacheLimit)
 	return s, nil
 }
@@ -74,13 +82,13 @@ func (s *Source) Partitions(ctx context.Context) ([]sources.PartitionID, error) 
 	return []sources.PartitionID{s.partition}, ctx.Err()
 }
 
-// Bounds: files are bounded. Head is where listing has come to, and an estimate
+// Bounds: files are bounded, but for folders that grow. Head is where listing has come to, and an estimate
 // until it is complete. The first call looks for the files of the spec, so that
 // one that does not exist is told here.
 func (s *Source) Bounds(ctx context.Context, parts []sources.PartitionID) ([]sources.Bounds, error) {
 	all := make([]sources.Bounds, len(parts))
 	for i, p := range parts {
-		all[i] = sources.Bounds{Partition: p, Bounded: true}
+		all[i] = sources.Bounds{Partition: p, Bounded: !s.spec.live()}
 		if p != s.partition {
 			all[i].Err = s.notMine(p)
 			continue
@@ -104,7 +112,7 @@ func (s *Source) notMine(p sources.PartitionID) error {
 	return fmt.Errorf("%s is not a partition of this dataset, which has only %s", p, s.partition)
 }
 
-// Segments lists in order of path. A file without a record has no segment. The
+// Segments lists in order of path, and of a folder that grows what is complete. A file without a record has no segment. The
 // time it takes grows with most: a file's ends are read, with verify: full all of
 // it, and quoted CSV is scanned (about 64 MiB a segment).
 func (s *Source) Segments(ctx context.Context, p sources.PartitionID, after int64, most int) ([]sources.Segment, error) {
@@ -116,6 +124,9 @@ func (s *Source) Segments(ctx context.Context, p sources.PartitionID, after int6
 		defer func() { <-s.turn }()
 	case <-ctx.Done():
 		return nil, ctx.Err()
+	}
+	if s.spec.live() {
+		return s.listGrowing(ctx, after, most)
 	}
 	for {
 		if n, complete := s.count(after); complete || n >= most {
@@ -129,6 +140,9 @@ func (s *Source) Segments(ctx context.Context, p sources.PartitionID, after int6
 
 // find looks for the files of the spec, once.
 func (s *Source) find(ctx context.Context) error {
+	if s.spec.live() {
+		return ctx.Err() // there may be none yet
+	}
 	select {
 	case s.turn <- struct{}{}:
 		defer func() { <-s.turn }()
@@ -163,5 +177,8 @@ func (s *Source) Close() error {
 	s.list.current.close()
 	s.idle.close()
 	s.tables.close()
+	if s.bucket != nil {
+		return s.bucket.close()
+	}
 	return s.root.Close()
 }

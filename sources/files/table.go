@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"sort"
 	"sync"
@@ -67,7 +66,7 @@ type idleGroup struct {
 const maxFooters = 64
 
 // table gives the footer of a file.
-func (s *Source) table(f *os.File, l *locator) (*parquet.File, error) {
+func (s *Source) table(f file, l *locator) (*parquet.File, error) {
 	s.tables.mu.Lock()
 	t := s.tables.footer[l.Identity]
 	s.tables.mu.Unlock()
@@ -88,14 +87,14 @@ func (s *Source) table(f *os.File, l *locator) (*parquet.File, error) {
 }
 
 // tableError names the file; it is not damaged if it has changed.
-func (s *Source) tableError(f *os.File, l *locator, r sources.Range, err error) error {
+func (s *Source) tableError(f file, l *locator, r sources.Range, err error) error {
 	if end := s.finish(f, l, r); end != io.EOF {
 		return end
 	}
 	return s.fileError(l.Path, fmt.Errorf("%w", err))
 }
 
-func (s *Source) listTable(f *os.File, l locator, st stamp, was listedFile) error {
+func (s *Source) listTable(f file, l locator, st stamp, was listedFile) error {
 	if err := s.unchanged(f, l.Path, st); err != nil {
 		return err
 	}
@@ -125,6 +124,9 @@ func (s *Source) listTable(f *os.File, l locator, st stamp, was listedFile) erro
 	if start >= 0 {
 		s.add(l.Path, start, l)
 	}
+	if t.Rows == 0 {
+		s.noRecord(l.Path, st)
+	}
 	s.list.next++
 	return nil
 }
@@ -138,7 +140,7 @@ func readFirst(t *parquet.File, f io.ReaderAt, paths []parquet.Path) (*parquet.R
 }
 
 // take gives a reading of the group that is at or before row, or nil.
-func (t *tables) take(id identity, group int, row int64, f *os.File) *parquet.Reader {
+func (t *tables) take(id identity, group int, row int64, f file) *parquet.Reader {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	best := -1
@@ -182,7 +184,7 @@ func (t *tables) close() {
 // tableCursor reads the rows [row, end) of a file.
 type tableCursor struct {
 	src      *Source
-	f        *os.File
+	f        file
 	loc      *locator
 	r        sources.Range
 	table    *parquet.File
@@ -192,7 +194,7 @@ type tableCursor struct {
 	err      error
 }
 
-func (s *Source) openTable(f *os.File, l *locator, r sources.Range, from sources.Position) (sources.Cursor, error) {
+func (s *Source) openTable(f file, l *locator, r sources.Range, from sources.Position) (sources.Cursor, error) {
 	t, err := s.table(f, l)
 	if err != nil {
 		_ = f.Close()
@@ -218,6 +220,7 @@ func (c *tableCursor) leave() {
 func (c *tableCursor) Next(ctx context.Context, b *sources.Batch) error {
 	cols := b.Columns
 	b.Reset()
+	during(c.f, ctx)
 	if err := ctx.Err(); err != nil {
 		return err
 	}

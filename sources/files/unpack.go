@@ -3,7 +3,6 @@ package files
 import (
 	"errors"
 	"io"
-	"os"
 	"sync"
 )
 
@@ -21,7 +20,7 @@ const unknownSize = 1 << 62
 
 // plain is a file's own bytes. A file that shrinks is told by its stamp.
 type plain struct {
-	*os.File
+	file
 	size int64
 }
 
@@ -31,7 +30,7 @@ func (p *plain) Size() int64 { return p.size }
 // restart point; what was read last is kept, because cursors read a record again that did
 // not end in the block before. It is used by one goroutine at a time.
 type unpacked struct {
-	raw    *os.File
+	raw    file
 	packed int64 // size of raw
 	codec  codec
 	points *pointsOf
@@ -46,7 +45,7 @@ type unpacked struct {
 // recentBytes is more than a cursor goes back.
 const recentBytes = 2 << 20
 
-func newUnpacked(raw *os.File, packed int64, c codec, points *pointsOf) *unpacked {
+func newUnpacked(raw file, packed int64, c codec, points *pointsOf) *unpacked {
 	return &unpacked{raw: raw, packed: packed, codec: c, points: points, size: unknownSize}
 }
 
@@ -178,7 +177,7 @@ const maxIdle = 8
 
 // take gives a reading of the file that is at or before off, the nearest one, with raw as
 // its handle; or nil.
-func (d *idle) take(path string, id identity, off int64, raw *os.File) *unpacked {
+func (d *idle) take(path string, id identity, off int64, raw file) *unpacked {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	best := -1

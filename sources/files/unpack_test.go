@@ -35,7 +35,7 @@ func openPacked(t testing.TB, name string, packed []byte, c codec, cache string)
 		t.Fatal(err)
 	}
 	id := identity{Size: int64(len(packed)), Print: uint64(len(packed))}
-	u := newUnpacked(f, id.Size, c, newPoints(cache, c, id, slog.New(slog.DiscardHandler)))
+	u := newUnpacked(localFile{f}, id.Size, c, newPoints(cache, c, id, slog.New(slog.DiscardHandler)))
 	u.points.every = 128 << 10
 	t.Cleanup(func() { _ = u.Close() })
 	return u

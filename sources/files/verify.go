@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"sync"
 	"time"
 
@@ -57,7 +56,7 @@ func (v *verified) of(s stamp) *verdict {
 }
 
 // prints gives the fingerprint, and with full the hash of the whole file.
-func (v *verified) prints(ctx context.Context, f *os.File, s stamp, full bool) (print, all uint64, err error) {
+func (v *verified) prints(ctx context.Context, f file, s stamp, full bool) (print, all uint64, err error) {
 	d := v.of(s)
 	select {
 	case d.turn <- struct{}{}:
@@ -86,10 +85,10 @@ func (v *verified) prints(ctx context.Context, f *os.File, s stamp, full bool) (
 
 // openPlanned opens the file of a locator and makes sure that it is the one
 // that was planned.
-func (s *Source) openPlanned(ctx context.Context, r sources.Range, l *locator) (*os.File, error) {
-	f, err := s.openFile(l.Path)
+func (s *Source) openPlanned(ctx context.Context, r sources.Range, l *locator) (file, error) {
+	f, err := s.openFile(ctx, l.Path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, &sources.Truncated{Lost: r, Name: l.Path, Err: fmt.Errorf("the file is gone from %s: bring it back, or delete the dataset", s.spec.Root)}
+		return nil, s.goneError(r, l)
 	}
 	if err != nil {
 		return nil, err
@@ -101,13 +100,17 @@ func (s *Source) openPlanned(ctx context.Context, r sources.Range, l *locator) (
 	return f, nil
 }
 
-func (s *Source) compare(ctx context.Context, f *os.File, r sources.Range, l *locator) error {
-	now, err := stampOf(f)
+func (s *Source) goneError(r sources.Range, l *locator) error {
+	return &sources.Truncated{Lost: r, Name: l.Path, Err: fmt.Errorf("the file is gone from %s: bring it back, or delete the dataset", s.spec.Root)}
+}
+
+func (s *Source) compare(ctx context.Context, f file, r sources.Range, l *locator) error {
+	now, err := f.stamp()
 	if err != nil {
 		return s.fileError(l.Path, err)
 	}
 	what := l.Identity.differs(now)
-	if what == "" {
+	if what == "" && now.Tag == "" {
 		print, full, err := s.verified.prints(ctx, f, now, l.HasFull)
 		switch {
 		case errors.Is(err, errShort):

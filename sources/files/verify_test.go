@@ -199,12 +199,12 @@ func TestAnOpenCursorGoesOnWhenItsFileIsReplacedByAnother(t *testing.T) {
 func TestAFileIsHashedOnceUntilItIsTouched(t *testing.T) {
 	dir := tree(t, map[string]string{"f": strings.Repeat("0123456\n", 1000)})
 	s := lineSource(t, Options{Spec: spec(dir)})
-	f, err := s.openFile("f")
+	f, err := s.openFile(t.Context(), "f")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	st, err := stampOf(f)
+	st, err := f.stamp()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,12 +231,12 @@ func TestAFileIsHashedOnceUntilItIsTouched(t *testing.T) {
 func TestAFileIsHashedOnceAlsoWhenTheClockWasSetBack(t *testing.T) {
 	dir := tree(t, map[string]string{"f": strings.Repeat("0123456\n", 1000)})
 	s := lineSource(t, Options{Spec: spec(dir)})
-	f, err := s.openFile("f")
+	f, err := s.openFile(t.Context(), "f")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	st, err := stampOf(f)
+	st, err := f.stamp()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,9 +260,9 @@ func TestAFileIsHashedOnceAlsoWhenTheClockWasSetBack(t *testing.T) {
 }
 
 // brokenFile is a closed file: reading it fails.
-func brokenFile(t *testing.T, f *os.File) *os.File {
+func brokenFile(t *testing.T, f file) file {
 	t.Helper()
-	other, err := os.Open(f.Name())
+	other, err := os.Open(f.(localFile).Name())
 	if err != nil {
 		other, err = os.Open(os.DevNull)
 	}
@@ -270,7 +270,7 @@ func brokenFile(t *testing.T, f *os.File) *os.File {
 		t.Fatal(err)
 	}
 	other.Close()
-	return other
+	return localFile{other}
 }
 
 func TestHashingAllOfAFileStopsWithItsContext(t *testing.T) {

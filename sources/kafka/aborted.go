@@ -6,12 +6,12 @@ import (
 	"slices"
 )
 
-// aborted knows, along the batches of one answer, which producers are in a
-// transaction that was taken back. A transaction begins in the list of the
-// answer and ends at its control record, so what lies between two transactions
-// of a producer, or has none, is kept.
+// aborted knows which producers are inside an aborted transaction, while the batches of one
+// answer are read in order. The answer lists the first offset of each aborted transaction;
+// a control record ends it. So the records that a producer wrote between two aborted
+// transactions, or without a transaction, are kept.
 type aborted struct {
-	list []abortedTxn // by first offset, those that are not begun yet
+	list []abortedTxn // those that have not begun yet, by first offset
 	open map[int64]bool
 }
 
@@ -23,8 +23,8 @@ func newAborted(list []abortedTxn) aborted {
 	return aborted{list: list, open: map[int64]bool{}}
 }
 
-// skip tells whether a batch holds no record for us, and must be asked of every
-// batch in order.
+// skip says whether a batch holds no record for us. It must be called for every batch, in
+// order.
 func (a *aborted) skip(h *header, records []byte) bool {
 	for len(a.list) > 0 && a.list[0].first <= h.last() {
 		a.open[a.list[0].producer] = true

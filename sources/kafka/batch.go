@@ -12,23 +12,23 @@ import (
 // Layout of a record batch (magic 2).
 const (
 	headerSize = 61
-	crcFrom    = 21 // what the checksum is of
+	crcFrom    = 21 // the checksum covers the bytes from here on
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 var (
-	// errPartial: the answer ends inside this batch; it comes whole with the next.
+	// errPartial means that the answer ends inside this batch. The next answer has all of it.
 	errPartial = errors.New("part of a batch")
 	errCRC     = errors.New("its checksum does not match its bytes")
 	errBatch   = errors.New("its bytes are no records")
 )
 
-// header is what stands before the records of a batch.
+// header is the part of a batch before its records.
 type header struct {
 	base       int64
 	epoch      int32 // of the leader that wrote it
-	size       int   // of all of it
+	size       int   // of the whole batch
 	attributes int16
 	lastDelta  int32
 	baseTime   int64
@@ -44,7 +44,7 @@ func (h *header) appendTime() bool    { return h.attributes&8 != 0 }
 func (h *header) transactional() bool { return h.attributes&16 != 0 }
 func (h *header) control() bool       { return h.attributes&32 != 0 }
 
-// timeOf a record; Kafka's -1, none, is 0 here.
+// timeOf returns the time of a record. No time is -1 in Kafka and 0 here.
 func (h *header) timeOf(delta int64) int64 {
 	if h.appendTime() {
 		return max(0, h.maxTime)
@@ -52,7 +52,8 @@ func (h *header) timeOf(delta int64) int64 {
 	return max(0, h.baseTime+delta)
 }
 
-// parseHeader looks at the batch that b begins with; it does not check its sum.
+// parseHeader reads the header of the batch at the beginning of b. It does not check the
+// checksum.
 func parseHeader(b []byte) (header, error) {
 	if len(b) < 17 {
 		return header{}, errPartial
@@ -91,9 +92,9 @@ func checkSum(batch []byte) error {
 	return nil
 }
 
-// raw is one record; key, value and headers are places in what was read.
+// raw is one record. Places (key, value, headersAt) are relative to its first byte.
 type raw struct {
-	size        int // of all of it
+	size        int // of the whole record
 	timeDelta   int64
 	offsetDelta int64
 	key, value  [2]int32
@@ -102,7 +103,7 @@ type raw struct {
 	tombstone   bool
 }
 
-// read parses the record that b begins with.
+// read parses the record at the beginning of b.
 func (rec *raw) read(b []byte) bool {
 	length, at := varint(b, 0)
 	if at < 0 || length < 0 || length > int64(len(b)-at) {
@@ -157,7 +158,8 @@ func (rec *raw) appendHeaders(b []byte, base int32, all []sources.Header) ([]sou
 	return all, true
 }
 
-// piece is a length and that many bytes; null, -1, is empty.
+// piece reads a length and that many bytes. Length -1 is null, and counts as empty. next is
+// -1 if the bytes are not there.
 func piece(b []byte, at int) ([2]int32, int) {
 	n, at := varint(b, at)
 	if at < 0 || n > int64(len(b)-at) {
@@ -169,7 +171,7 @@ func piece(b []byte, at int) ([2]int32, int) {
 	return [2]int32{int32(at), int32(at + int(n))}, at + int(n)
 }
 
-// varint is zigzag; the place behind it is -1 when there is none.
+// varint reads a zigzag number. next is -1 if there is none.
 func varint(b []byte, at int) (v int64, next int) {
 	u, next := uvarint(b, at)
 	return int64(u>>1) ^ -int64(u&1), next
@@ -183,7 +185,7 @@ func uvarint(b []byte, at int) (u uint64, next int) {
 	return longUvarint(b, at)
 }
 
-// longUvarint: the lengths of records and values have two bytes, mostly.
+// longUvarint tries two bytes first: most lengths of records and values have two.
 func longUvarint(b []byte, at int) (u uint64, next int) {
 	if at < 0 || at > len(b) {
 		return 0, -1
@@ -198,24 +200,24 @@ func longUvarint(b []byte, at int) (u uint64, next int) {
 	return u, at + n
 }
 
-// want is which records of a batch are asked for.
+// want says which records of a batch are wanted: offsets [from, end).
 type want struct {
 	from, end int64
 	maxRecord int64
 }
 
-// tooLarge: the record at offset has more bytes than the source takes.
+// tooLarge means that the record at offset has more bytes than max_record.
 type tooLarge struct{ offset, size int64 }
 
 func (e *tooLarge) Error() string { return fmt.Sprintf("record %d has %d bytes", e.offset, e.size) }
 
-// appendRecords appends the wanted records of a batch whose decompressed records
-// are arena[from:to]. *tooLarge: those before it are appended.
+// appendRecords appends the wanted records of a batch whose decompressed records are
+// arena[from:to]. With the error *tooLarge, it has appended the records before that one.
 func appendRecords(h *header, arena []byte, from, to int, w want, out *sources.Batch) error {
 	return appendAny(h, arena, to, appendPlain(h, arena, from, to, w, out), w, out)
 }
 
-// appendAny is of the records behind those that p is about, whatever they have.
+// appendAny appends the records after those that appendPlain took (p), of any form.
 func appendAny(h *header, arena []byte, to int, p plainRun, w want, out *sources.Batch) error {
 	from, previous := p.from, p.previous
 	for range p.left {

@@ -17,6 +17,7 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 
 	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/brokers"
 )
 
 // encoded is a batch as another library writes it.
@@ -259,12 +260,13 @@ func FuzzBatches(f *testing.F) {
 		f.Add(encoded(f, 7, codec, "a", "bb", "ccc"), true)
 	}
 	f.Add(append(encoded(f, 0, 0, "a"), encoded(f, 1, 0, "b")...), true)
+	f.Add(append(encoded(f, 3472328296227680304, 0, "a"), encoded(f, 3467824697408774240, 0, "b")...), true)
 	f.Fuzz(func(t *testing.T, b []byte, mend bool) {
 		if h, err := parseHeader(b); err == nil && mend {
 			binary.BigEndian.PutUint32(b[17:], crc32.Checksum(b[crcFrom:h.size], castagnoli))
 		}
-		if next, _, last := overview(b); next < -1 || next >= 0 && (last.to != next || last.from >= next) {
-			t.Fatalf("the next offset is %d, the last run %+v", next, last)
+		if next, _, last, err := overview(b); next < -1 || err != nil && next != -1 || next >= 0 && (last.to != next || last.from >= next) {
+			t.Fatalf("the next offset is %d, the last run %+v, %v", next, last, err)
 		}
 		out, _ := walk(b, anyRecord, 1<<16)
 		for _, r := range out.Recs {
@@ -327,7 +329,7 @@ func TestMemoryThatABatchHoldsIsNotGivenToTheNextCursor(t *testing.T) {
 			b := encoded(t, 0, 0, "value")
 			binary.BigEndian.PutUint32(b[23:], 5)
 			binary.BigEndian.PutUint32(b[crcFrom-4:], crc32.Checksum(b[crcFrom:], castagnoli))
-			s := &Source{o: Options{MaxRecord: 1 << 20}, spare: make(chan []byte, sparesMost)}
+			s := &Source{o: Options{MaxRecord: 1 << 20}, spare: make(brokers.Spares, sparesMost)}
 			cur := &cursor{s: s, at: c.from, r: sources.Range{End: 6}, cancel: func() {}, ahead: make(chan answer, 1)}
 			cur.ahead <- answer{offset: c.from, fetched: &fetched{stable: 6, records: b, buf: b}}
 			var into sources.Batch
@@ -337,12 +339,55 @@ func TestMemoryThatABatchHoldsIsNotGivenToTheNextCursor(t *testing.T) {
 			if err := cur.Close(); err != nil {
 				t.Fatal(err)
 			}
-			memory := s.kept()
+			memory := s.spare.Take()
 			if (memory != nil) != c.kept {
 				t.Errorf("the answer's memory is kept: %v", memory != nil)
 			}
 			if memory != nil && cap(into.Arena) > 0 && &memory[:1][0] == &into.Arena[:1][0] {
 				t.Error("the batch and the next cursor have the same memory")
+			}
+		})
+	}
+}
+
+// The checksum of a batch does not cover its base offset. Without a check of their order, a
+// batch whose offset is damaged hides itself or the batches after it.
+func TestBatchesThatAreNotInOrderAreDamagedAndNoneOfThemIsHandedOut(t *testing.T) {
+	for name, c := range map[string]struct {
+		bases []int64
+		says  string // "": all are handed out
+	}{
+		"in order":               {[]int64{7, 8, 9}, ""},
+		"the second goes back":   {[]int64{7, 1, 9}, "begins at offset 1 comes after offset 7"},
+		"the second comes again": {[]int64{7, 7, 9}, "begins at offset 7 comes after offset 7"},
+		"the first is too far":   {[]int64{1 << 40, 8, 9}, "begins at offset 8 comes after offset 1099511627776"},
+		"near the end of int64":  {[]int64{1 << 61, 1<<61 - 1}, "begins at offset 2305843009213693951 comes after offset 2305843009213693952"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var all []byte
+			for _, base := range c.bases {
+				all = append(all, encoded(t, base, 0, "value")...)
+			}
+			s := &Source{o: Options{MaxRecord: 1 << 20}, spare: make(chan []byte, sparesMost), epochs: newEpochs()}
+			cur := &cursor{s: s, p: partition{name: "clicks", number: 3}, at: 7, r: sources.Range{End: 10}, cancel: func() {},
+				ahead: make(chan answer, 1), tries: checksumTries - 1}
+			cur.ahead <- answer{offset: 7, fetched: &fetched{stable: 1 << 62, records: all, buf: all}}
+			var into sources.Batch
+			err := cur.Next(t.Context(), &into)
+			if c.says == "" {
+				if err != nil || len(into.Recs) != len(c.bases) {
+					t.Fatalf("%d records, %v", len(into.Recs), err)
+				}
+				return
+			}
+			var malformed *sources.Malformed
+			if !errors.As(err, &malformed) || malformed.Position.Offset != 7 || len(into.Recs) > 0 {
+				t.Fatalf("%d records, %v", len(into.Recs), err)
+			}
+			for _, says := range []string{"clicks/3 at offset 7", c.says, "another replica"} {
+				if !strings.Contains(err.Error(), says) {
+					t.Errorf("it does not say %q: %v", says, err)
+				}
 			}
 		})
 	}

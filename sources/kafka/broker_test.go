@@ -20,6 +20,7 @@ import (
 
 	"github.com/headrace/headrace/internal/proof/testbroker"
 	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/brokers"
 	"github.com/headrace/headrace/sources/sourcetest"
 )
 
@@ -44,7 +45,7 @@ func TestMain(m *testing.M) {
 func realBroker(t testing.TB) *testbroker.Broker {
 	t.Helper()
 	shared.once.Do(func() {
-		shared.broker, shared.err = testbroker.StartKafka(context.Background(), testbroker.Options{Secure: true})
+		shared.broker, shared.err = testbroker.StartKafka(context.Background(), testbroker.Options{Secure: true, Steady: true})
 	})
 	if shared.err != nil {
 		t.Fatal(shared.err)
@@ -161,7 +162,7 @@ func openWith(t testing.TB, o Options, known []sources.Segment) *Source {
 
 func options(b *testbroker.Broker, topics ...string) Options {
 	return Options{Dataset: "d", Brokers: []string{b.Addr()}, Topics: topics, MaxRecord: 4096,
-		Start: End{At: Earliest}, End: End{At: Latest}, headWithin: 500 * time.Millisecond}
+		Start: End{At: brokers.Earliest}, End: End{At: brokers.Latest}, headWithin: 500 * time.Millisecond}
 }
 
 var everyCodec = []kafkago.Compression{0, kafkago.Gzip, kafkago.Snappy, kafkago.Lz4, kafkago.Zstd}
@@ -176,7 +177,7 @@ func harness(t *testing.T, codecs ...kafkago.Compression) sourcetest.Harness {
 		MaxRecord:  4096,
 		Tail: func(t testing.TB, p sourcetest.Place) sources.Source {
 			o := options(b, p.(*place).topic)
-			o.End.At = Never
+			o.End.At = brokers.Never
 			return openWith(t, o, nil)
 		},
 		Change: func(t testing.TB, p sourcetest.Place) {

@@ -16,12 +16,12 @@ import (
 
 const (
 	clientID     = "headrace"
-	metadataTTL  = time.Second // how long a moved leader goes unnoticed
+	metadataTTL  = time.Second // after so long a moved leader is noticed
 	idleConns    = 30 * time.Second
-	dialWithin   = 5 * time.Second // all addresses of one broker
-	dialOne      = 3 * time.Second
+	dialWithin   = 5 * time.Second  // for all addresses of one broker
+	dialOne      = 3 * time.Second  // for one of them
 	answerWithin = 15 * time.Second // for requests that the broker answers at once
-	smallAnswer  = 64 << 20         // metadata of very many partitions
+	smallAnswer  = 64 << 20         // limit of answers without records; metadata of very many partitions fits
 )
 
 // Versions of the requests that we encode ourselves.
@@ -41,7 +41,7 @@ type client struct {
 }
 
 func newClient(o *Options) *client {
-	tr := &kafkago.Transport{ClientID: clientID, MetadataTTL: metadataTTL, MetadataTopics: o.topics(),
+	tr := &kafkago.Transport{ClientID: clientID, MetadataTTL: metadataTTL, MetadataTopics: o.Topics,
 		IdleTimeout: idleConns, Dial: dial, DialTimeout: dialWithin, TLS: o.TLS, SASL: o.SASL}
 	addr := kafkago.TCP(o.Brokers...)
 	return &client{addr: addr, transport: tr, mechanism: o.mechanism(), user: o.User,
@@ -50,8 +50,8 @@ func newClient(o *Options) *client {
 
 func (c *client) close() { c.transport.CloseIdleConnections() }
 
-// check asks once whether the brokers know our requests; before it nothing else
-// is asked, so it is also where wrong passwords and certificates show.
+// check asks once whether the brokers know our requests. It is the first request of all, so
+// wrong passwords and certificates show here.
 func (c *client) check(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,18 +83,19 @@ type exchange struct {
 	key     protocol.ApiKey
 	route   route
 	request []byte
-	answer  []byte // filled in; its memory is reused
-	limit   int
-	came    func(answer []byte) // is called with what there is of the answer, after each piece; or nil
+	answer  []byte              // filled in; its memory is reused
+	limit   int                 // most bytes of the answer
+	came    func(answer []byte) // if set, it is called after each piece with all bytes that have come
 }
 
-// route finds who is to be asked.
+// route finds the broker to ask.
 type route func(protocol.Cluster) (protocol.Broker, error)
 
-// anyBroker: the connection for questions that every broker answers.
+// anyBroker is the route of questions that every broker answers.
 func anyBroker(protocol.Cluster) (protocol.Broker, error) { return protocol.Broker{ID: -1}, nil }
 
-// leaderOf fails with kafka-go's own error when there is none for now.
+// leaderOf is the route to the leader of a partition. If there is none now, it returns
+// kafka-go's own error.
 func leaderOf(topic string, number int32) route {
 	return func(c protocol.Cluster) (protocol.Broker, error) {
 		p, ok := c.Topics[topic].Partitions[number]
@@ -127,7 +128,7 @@ func (x *exchange) RawExchange(rw io.ReadWriter) (protocol.Message, error) { ret
 var _ protocol.RawExchanger = (*exchange)(nil)
 var _ protocol.BrokerMessage = (*exchange)(nil)
 
-// correlation is the same in every request: a connection has one at a time.
+// correlation is the same in every request, because a connection has one request at a time.
 const correlation = 0x68656164
 
 func (x *exchange) over(rw io.ReadWriter) error {
@@ -148,7 +149,7 @@ func (x *exchange) over(rw io.ReadWriter) error {
 	x.answer = x.answer[:n]
 	for have := 0; have < len(x.answer); {
 		next := have + readPiece
-		if next+readPiece/4 > len(x.answer) { // a short rest comes along
+		if next+readPiece/4 > len(x.answer) { // a short rest is read with this piece
 			next = len(x.answer)
 		}
 		if _, err := io.ReadFull(rw, x.answer[have:next]); err != nil {
@@ -166,7 +167,7 @@ func (x *exchange) over(rw io.ReadWriter) error {
 
 var errAnswer = errors.New("not what Kafka answers")
 
-// request begins one of ours, all of which have the flexible header.
+// request begins a request that we encode ourselves. All of them have the flexible header.
 func request(key protocol.ApiKey) *writer {
 	w := &writer{b: make([]byte, 4, 256)} // its size, filled in by ask
 	w.i16(int16(key))
@@ -177,13 +178,13 @@ func request(key protocol.ApiKey) *writer {
 	return w
 }
 
-// ask sends a request and returns a reader of the answer behind its header. into
-// is memory to reuse, which after an error may still be written to: drop it.
+// ask sends a request and returns a reader that stands after the header of the answer. into
+// is memory for the answer. After an error somebody may still write to it: drop it then.
 func (c *client) ask(ctx context.Context, key protocol.ApiKey, to route, w *writer, limit int, into []byte) (*reader, error) {
 	return c.exchange(ctx, &exchange{key: key, route: to, request: w.b, answer: into, limit: limit})
 }
 
-// exchange is ask of what is made already.
+// exchange is ask with a prepared exchange.
 func (c *client) exchange(ctx context.Context, x *exchange) (*reader, error) {
 	if err := c.check(ctx); err != nil {
 		return nil, err

@@ -2,11 +2,11 @@ package kafka
 
 import "time"
 
-// clock tells the time by which Kafka's retention is foretold. Kafka compares the
-// timestamps of records with its own wall clock, so this has to be a wall clock too;
-// but ours may be set while we run, by hours. The clock goes by the wall clock, and
-// never below what the wall clock showed at the start plus the time that has passed
-// since: set back, it would make records younger, and a deletion would be foretold too late.
+// clock is the clock by which Kafka's retention is foretold. Kafka compares the timestamps
+// of records with its own wall clock, so this must be a wall clock too. But somebody may
+// set our wall clock while we run. If it were set back by an hour, records would look an
+// hour younger, and a deletion would be foretold an hour too late. So the clock shows the
+// wall clock, but never less than the wall clock at the start plus the time passed since.
 type clock struct {
 	wall  func() time.Time
 	since func() time.Duration // since the start, by the monotonic clock

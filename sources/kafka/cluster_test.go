@@ -16,6 +16,7 @@ import (
 
 	"github.com/headrace/headrace/internal/proof/testbroker"
 	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/brokers"
 )
 
 // leads waits until a broker leads the only partition with so many in sync.
@@ -30,7 +31,7 @@ func leads(t *testing.T, b *testbroker.Broker, topic string, id, inSync int) {
 		if time.Now().After(deadline) {
 			t.Fatalf("broker %d does not lead with %d in sync: leader %d, in sync %v, %v", id, inSync, leader, all, err)
 		}
-		if err := pause(t.Context(), 100*time.Millisecond); err != nil {
+		if err := brokers.Pause(t.Context(), 100*time.Millisecond); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -120,7 +121,7 @@ func headsDiverge(t *testing.T, b *testbroker.Broker) {
 		if !errors.As(err, &again) || time.Now().After(deadline) {
 			break
 		}
-		must(t, pause(t.Context(), again.Backoff))
+		must(t, brokers.Pause(t.Context(), again.Backoff))
 	}
 	var diverged *sources.Diverged
 	if !errors.As(err, &diverged) || errors.Is(err, io.EOF) || diverged.Head != 1000 || diverged.Range.End != 1500 {
@@ -148,7 +149,7 @@ func recordsReplaced(t *testing.T, b *testbroker.Broker) {
 	bounded := openFor(t, options(b, topic))
 	whole, loc := one(t, bounded)
 	endless := options(b, topic)
-	endless.End = End{At: Never}
+	endless.End = End{At: brokers.Never}
 	live := openFor(t, endless)
 	read := whole
 	read.End = 1200
@@ -186,7 +187,7 @@ func recordsReplaced(t *testing.T, b *testbroker.Broker) {
 		rest.Start = 1200
 		err := r.attempt(rest, loc, func(int) {})
 		for again := (*sources.Temporary)(nil); errors.As(err, &again); {
-			must(t, pause(t.Context(), again.Backoff))
+			must(t, brokers.Pause(t.Context(), again.Backoff))
 			err = r.attempt(rest, loc, func(int) {})
 		}
 		var diverged *sources.Diverged
@@ -230,6 +231,6 @@ func asked[T any](t *testing.T, ask func() (T, error)) T {
 		if !errors.As(err, &again) || time.Now().After(deadline) {
 			t.Fatal(err)
 		}
-		must(t, pause(t.Context(), again.Backoff))
+		must(t, brokers.Pause(t.Context(), again.Backoff))
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/pierrec/lz4/v4"
 )
 
-// inflate appends the decompressed bytes of a batch's records to dst. It never
-// makes more than limit of them.
+// inflate appends the decompressed records of a batch to dst. It returns an error if they
+// have more than limit bytes.
 func inflate(codec int16, dst, src []byte, limit int) ([]byte, error) {
 	switch codec {
 	case 0:
@@ -39,7 +39,7 @@ var (
 	errInflated = errors.New("it has too many bytes when it is decompressed")
 	lz4Readers  = sync.Pool{New: func() any { return lz4.NewReader(nil) }}
 	gzipReaders = sync.Pool{New: func() any { return new(gzip.Reader) }}
-	// zstdReader decodes on the caller's goroutine; it may be used by many.
+	// zstdReader decodes on the caller's goroutine. Many callers may use it at once.
 	zstdReader = sync.OnceValues(func() (*zstd.Decoder, error) {
 		return zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxMemory(inflatedMost))
 	})
@@ -132,7 +132,7 @@ func readAll(dst []byte, r io.Reader, limit int) ([]byte, error) {
 	}
 }
 
-// grow makes room for n more bytes; it at least doubles.
+// grow makes room for n more bytes. If it must move b, it at least doubles the capacity.
 func grow(b []byte, n int) []byte {
 	if cap(b)-len(b) >= n {
 		return b

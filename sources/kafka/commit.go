@@ -9,19 +9,19 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 
 	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/brokers"
 )
 
 const commitWithin = 20 * time.Second
 
-// Commit tells Kafka how far the group is: the next offset to read of each
-// partition. It is not a member of the group, and nobody else may be. An offset
-// below what the group has already is written only where the mark says that progress
-// went back.
+// Commit writes the group's offset of each partition: the next offset to read. The source is
+// not a member of the group, and no other consumer may be. An offset below the group's
+// present one is written only if the mark says that progress went back.
 func (s *Source) Commit(ctx context.Context, marks []sources.Mark) error {
 	if s.o.Group == "" {
 		return errors.New("kafka: commit without kafka.group in the spec")
 	}
-	if err := s.usable(ctx); err != nil {
+	if err := s.Usable(ctx); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, commitWithin)
@@ -39,7 +39,7 @@ func (s *Source) Commit(ctx context.Context, marks []sources.Mark) error {
 		if !errors.As(err, &again) {
 			return err
 		}
-		if pause(ctx, again.Backoff) != nil {
+		if brokers.Pause(ctx, again.Backoff) != nil {
 			return err
 		}
 	}
@@ -60,7 +60,7 @@ func (s *Source) commitOnce(ctx context.Context, parts []partition, marks []sour
 	if len(topics) == 0 {
 		return nil
 	}
-	// Generation -1 is for who commits without being a member.
+	// Generation -1: a commit by a client that is not a member of the group.
 	res, err := s.client.kafka.OffsetCommit(ctx, &kafkago.OffsetCommitRequest{GroupID: s.o.Group, GenerationID: -1, Topics: topics})
 	if err != nil {
 		return s.client.explain(ctx, err)
@@ -75,7 +75,7 @@ func (s *Source) commitOnce(ctx context.Context, parts []partition, marks []sour
 	return nil
 }
 
-// committed is what the group has; a partition without an offset is not in it.
+// committed returns the group's offsets. A partition without one is not in the map.
 func (s *Source) committed(ctx context.Context, parts []partition) (map[sources.PartitionID]int64, error) {
 	ask := map[string][]int{}
 	for _, p := range parts {

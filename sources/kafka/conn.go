@@ -7,25 +7,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A large answer comes through a socket in pieces of a few KiB to 64 KiB. A reader that
-// is woken for each spends as much on that as on the bytes, and keeps the sender from
-// sending; so it sleeps until readPiece is there (SO_RCVLOWAT, tcp(7)). The end of a
-// connection, and a full window, wake it in any case.
+// A large answer comes through a socket in pieces of a few KiB to 64 KiB. Waking the reader
+// for each piece costs as much CPU as reading the bytes, and keeps the sender from sending.
+// So the reader sleeps until readPiece bytes are there (SO_RCVLOWAT, tcp(7)). The end of
+// the connection and a full window wake it in any case.
 
 const (
-	readPiece = 256 << 10 // fits in a core's own cache, also beside what becomes of it
-	// Who reads more than this at once wants all of it: exchange. bufio, kafka-go and TLS
-	// read less, and want what is there.
+	readPiece = 256 << 10 // fits in the cache of one core together with its decoded rows
+	// A Read of more than largeRead bytes waits for all of them. Only exchange reads so much;
+	// bufio, kafka-go and TLS read less, and want what is there.
 	largeRead = 64 << 10
 )
 
-// conn waits for pieces. It is read by one goroutine at a time.
+// conn is a connection whose large reads wait for whole pieces. One goroutine reads it at a
+// time.
 type conn struct {
 	*net.TCPConn
 	low int // bytes that wake it
 }
 
-// dial is kafka-go's, but for what is read through it.
+// dial dials like kafka-go and returns a conn.
 func dial(ctx context.Context, network, address string) (net.Conn, error) {
 	c, err := (&net.Dialer{Timeout: dialOne}).DialContext(ctx, network, address)
 	if err != nil {
@@ -48,7 +49,7 @@ func (c *conn) Read(b []byte) (int, error) {
 	return c.TCPConn.Read(b)
 }
 
-// wakeAt: where the kernel does not take it, reads are as they always were.
+// wakeAt sets SO_RCVLOWAT. If the kernel refuses, reads return what is there, as usual.
 func (c *conn) wakeAt(low int) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -60,6 +61,6 @@ func (c *conn) wakeAt(low int) {
 		}
 	})
 	if err != nil {
-		c.low = 1 // closed: Read says so
+		c.low = 1 // the connection is closed; Read returns the error
 	}
 }

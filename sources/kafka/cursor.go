@@ -11,17 +11,18 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 
 	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/brokers"
 )
 
-// errAgain: the same is asked again soon.
+// errAgain makes next ask for the same offset again, after retryAfter.
 var errAgain = errors.New("again")
 
-// emptyWithin is how long an answer may be empty although it tells of more.
+// emptyWithin is how long answers may have no records although the head is further on.
 const emptyWithin = time.Second
 
 var _ sources.Tailing = (*cursor)(nil)
 
-// checksumTries is how often bytes that do not match their checksum are fetched.
+// checksumTries is how often a batch is fetched whose bytes do not match its checksum.
 const checksumTries = 3
 
 // cursor reads one range, one fetch ahead of its caller.
@@ -35,31 +36,31 @@ type cursor struct {
 	wg     sync.WaitGroup
 
 	ahead  chan answer // nil: no fetch is under way
-	waits  *waiting    // that it is not of this cursor alone
-	leader int32       // who answered last
+	waits  *waiting    // set if the fetch is one that cursors at a head share
+	leader int32       // the broker that answered last
 	now    *answer     // being handed out
-	rest   []byte      // of now's records
-	lend   bool        // now's memory becomes the arena; else batches are copied out of it
+	rest   []byte      // the records of now that are left
+	lend   bool        // the memory of now becomes the arena; else batches are decompressed into it
 	txns   aborted
 	spare  []byte    // memory for the next answer
-	tries  int       // of bytes that were damaged
-	wrong  time.Time // since when c.at cannot be read though it should
-	met    bool      // the broker has answered: where the head is has been told
-	head   int64     // where it was the last time
-	failed error     // said again by every Next
+	tries  int       // fetches of a damaged batch
+	wrong  time.Time // since when c.at cannot be read, although it should be there; zero: it can
+	met    bool      // a broker has answered, so head is known
+	head   int64     // the last stable offset of the newest answer
+	failed error     // the permanent error; every Next returns it again
 	onHead func(head int64)
 }
 
 type answer struct {
-	offset int64 // asked for
+	offset int64 // that was asked for
 	*fetched
 	leader int32
 	err    error
 }
 
-// Open connects if need be. What cannot be read is told by Next.
+// Open connects if that is not done yet. If the range cannot be read, Next says so.
 func (s *Source) Open(ctx context.Context, r sources.Range, from sources.Position, locator []byte) (sources.Cursor, error) {
-	if err := s.usable(ctx); err != nil {
+	if err := s.Usable(ctx); err != nil {
 		return nil, err
 	}
 	p, err := parseLocator(locator)
@@ -78,7 +79,8 @@ func (s *Source) Open(ctx context.Context, r sources.Range, from sources.Positio
 	return c, nil
 }
 
-// onCluster compares the brokers' cluster with the one that was planned, once.
+// onCluster returns an error if the brokers belong to another cluster than p. It asks them
+// once.
 func (s *Source) onCluster(ctx context.Context, p partition) error {
 	s.mu.Lock()
 	cluster := s.cluster
@@ -98,25 +100,25 @@ func (s *Source) onCluster(ctx context.Context, p partition) error {
 	return nil
 }
 
-// OnHead is called with last stable offsets.
+// OnHead sets a function that gets the last stable offset of each answer.
 func (c *cursor) OnHead(f func(head int64)) { c.onHead = f }
 
-// Close ends a fetch that is under way. Memory that nobody else has is kept for
-// cursors that come.
+// Close ends a fetch that is under way. It keeps memory that nobody else uses for later
+// cursors.
 func (c *cursor) Close() error {
 	c.cancel()
 	c.wg.Wait()
-	c.s.keep(c.spare)
+	c.s.spare.Keep(c.spare)
 	if c.now != nil && !c.lend {
-		c.s.keep(c.now.buf)
+		c.s.spare.Keep(c.now.buf)
 	}
 	if c.waits != nil {
 		c.s.tails.leave(c.waits)
 	}
 	select {
-	case a := <-c.ahead: // a fetch of its own has ended
+	case a := <-c.ahead: // an unread answer
 		if a.err == nil {
-			c.s.keep(a.buf)
+			c.s.spare.Keep(a.buf)
 		}
 	default:
 	}
@@ -124,29 +126,8 @@ func (c *cursor) Close() error {
 	return nil
 }
 
-// keep takes an answer's memory; what was spare before is dropped with the source.
-func (s *Source) keep(memory []byte) {
-	if cap(memory) == 0 {
-		return
-	}
-	select {
-	case s.spare <- memory[:0]:
-	default:
-	}
-}
-
-// kept gives memory for an answer, or nil.
-func (s *Source) kept() []byte {
-	select {
-	case memory := <-s.spare:
-		return memory
-	default:
-		return nil
-	}
-}
-
-// Next hands out the records of one answer, or as much of its decompressed batches
-// as is good for one arena. Offsets without a record ride with what is before them.
+// Next hands out the records of one answer, or as many of its decompressed batches as fit
+// in one arena. An offset without a record counts to the record before it.
 func (c *cursor) Next(ctx context.Context, b *sources.Batch) error {
 	if c.failed != nil {
 		return c.failed
@@ -155,13 +136,13 @@ func (c *cursor) Next(ctx context.Context, b *sources.Batch) error {
 	b.Reset()
 	err := c.next(ctx, b)
 	if len(b.Recs) == 0 {
-		b.Arena = memory[:0] // an answer without a record for us keeps its own
+		b.Arena = memory[:0] // no record was wanted: the answer keeps its memory
 	}
 	if err != nil && err != io.EOF {
-		err = notTheEnd(err)
+		err = brokers.NotTheEnd(err)
 	}
 	if cap(memory) > 0 && (cap(b.Arena) == 0 || &memory[:1][0] != &b.Arena[:1][0]) {
-		c.spare = memory // b took an answer's memory, and left its own for the next
+		c.spare = memory // b took the answer's memory; its own serves the next answer
 	}
 	var again *sources.Temporary
 	if err != nil && ctx.Err() == nil && !errors.As(err, &again) {
@@ -191,11 +172,11 @@ func (c *cursor) next(ctx context.Context, b *sources.Batch) error {
 			c.tries, c.wrong = 0, time.Time{}
 		}
 		switch {
-		case len(b.Recs) > 0: // an error behind them is met again by the next call
+		case len(b.Recs) > 0: // the next call meets an error after them again
 			b.End = min(c.at, c.r.End)
 			return nil
 		case errors.Is(err, errAgain):
-			if err := pause(ctx, retryAfter); err != nil {
+			if err := brokers.Pause(ctx, retryAfter); err != nil {
 				return err
 			}
 		case err != nil:
@@ -204,13 +185,13 @@ func (c *cursor) next(ctx context.Context, b *sources.Batch) error {
 	}
 }
 
-// receive waits for the answer that begins at c.at and asks for the one behind it.
+// receive waits for the answer that begins at c.at, and asks for the one after it.
 func (c *cursor) receive(ctx context.Context) error {
 	if c.ahead == nil {
 		c.fetch(c.at)
 	}
 	if c.waits != nil && c.onHead != nil {
-		c.onHead(c.head) // all below it was taken by now: from here on it waits
+		c.onHead(c.head) // all below head has been read: from here on the cursor waits
 	}
 	var a answer
 	select {
@@ -229,7 +210,7 @@ func (c *cursor) receive(ctx context.Context) error {
 	if a.err != nil {
 		return a.err
 	}
-	if a.offset != c.at { // fetched ahead, and then something was fetched again
+	if a.offset != c.at { // it was fetched ahead, and then an earlier offset was fetched again
 		c.spare = a.buf
 		return nil
 	}
@@ -249,17 +230,19 @@ func (c *cursor) receive(ctx context.Context) error {
 	if a.parted {
 		return c.parted(a.partedAt)
 	}
-	next, plain, last := overview(a.records)
+	next, plain, last, err := overview(a.records)
 	switch {
+	case err != nil:
+		return c.damaged(err)
 	case next > c.at:
 		c.now, c.rest, c.lend, c.txns = &a, a.records, plain, newAborted(a.aborted)
 		c.s.epochs.read(c.r.Partition, last)
 		if next < c.r.End {
 			c.fetch(next)
 		}
-	case c.s.o.live() && len(a.records) == 0 && (a.stable == c.at || a.stable > c.at && !c.waited(emptyWithin)):
+	case c.s.o.live() && len(a.records) == 0 && (a.stable == c.at || a.stable > c.at && !brokers.Longer(&c.wrong, emptyWithin)):
 		if a.stable == c.at {
-			c.wrong = time.Time{} // here more may come
+			c.wrong = time.Time{} // the cursor is at the head, where nothing is wrong
 			c.spare = a.buf
 			return nil
 		}
@@ -272,7 +255,8 @@ func (c *cursor) receive(ctx context.Context) error {
 	return nil
 }
 
-// stuck: below the last stable offset there is nothing whole at c.at.
+// stuck returns the error for an answer without a whole batch at c.at, although c.at is
+// below the last stable offset.
 func (c *cursor) stuck(a answer) error {
 	if _, err := parseHeader(a.records); len(a.records) > 0 && !errors.Is(err, errPartial) {
 		return c.damaged(fmt.Errorf("it does not hold the offset: %w", errors.Join(err, errBatch)))
@@ -280,16 +264,8 @@ func (c *cursor) stuck(a answer) error {
 	return temporary(fmt.Errorf("%s: no whole batch at offset %d, below the last stable offset %d", c.p, c.at, a.stable))
 }
 
-// waited: what is wrong at c.at has been so for that long.
-func (c *cursor) waited(long time.Duration) bool {
-	if c.wrong.IsZero() {
-		c.wrong = time.Now()
-	}
-	return time.Since(c.wrong) > long
-}
-
-// fetch asks for offset in the background: at a head that may grow together with all
-// others who wait there.
+// fetch asks for offset in the background. A cursor that waits at the head of a live
+// partition shares its request with all others that wait at the same leader.
 func (c *cursor) fetch(offset int64) {
 	if !c.s.o.live() || !c.met || offset < c.head {
 		c.direct(offset)
@@ -301,8 +277,8 @@ func (c *cursor) fetch(offset int64) {
 	c.s.tails.add(c.leader, c.waits)
 }
 
-// direct asks for offset by itself. Of what has no end only what is there: then
-// nothing waits, and few are asked at a time.
+// direct asks for offset in a request of its own. In a live partition the broker answers at
+// once with what is there, and at most fetchesMost such requests are under way.
 func (c *cursor) direct(offset int64) {
 	into, size, wait := c.spare, c.s.fetchSize(c.r.End-offset), int32(fetchWait)
 	if c.s.o.live() {
@@ -310,7 +286,7 @@ func (c *cursor) direct(offset int64) {
 	}
 	c.spare = nil
 	if into == nil {
-		into = c.s.kept()
+		into = c.s.spare.Take()
 	}
 	out := make(chan answer, 1)
 	c.ahead = out
@@ -329,8 +305,8 @@ func (c *cursor) direct(offset int64) {
 	})
 }
 
-// fetchSize guesses the bytes of so many offsets, so that a short range does not
-// read what belongs to others.
+// fetchSize estimates the bytes of so many offsets, so that a short range does not fetch
+// records of the ranges after it.
 func (s *Source) fetchSize(offsets int64) int {
 	per := s.perOffset.Load()
 	if per == 0 {
@@ -342,14 +318,20 @@ func (s *Source) fetchSize(offsets int64) int {
 	return int(max(fetchLeast, min(fetchMost, offsets*per*5/4)))
 }
 
-// overview gives the offset after the last whole batch of an answer, -1 if there
-// is none, whether all of them are uncompressed, and the last of them with one epoch.
-func overview(records []byte) (next int64, plain bool, last run) {
+// overview returns the offset after the last whole batch of an answer (-1: there is none),
+// whether all whole batches are uncompressed, and the run of the last batches that have one
+// epoch. The checksum of a batch does not cover its base offset. So overview returns an error
+// if a batch does not begin after the end of the one before it: by its wrong offset, that
+// batch or the next one would pass for records that were read before, and be left out.
+func overview(records []byte) (next int64, plain bool, last run, err error) {
 	next, plain = -1, true
 	for {
 		h, err := parseHeader(records)
 		if err != nil {
-			return next, plain, last
+			return next, plain, last, nil // take returns it, after the batches before
+		}
+		if h.base < next {
+			return -1, false, run{}, fmt.Errorf("a batch that begins at offset %d comes after offset %d: %w", h.base, next-1, errBatch)
 		}
 		next, plain, records = h.next(), plain && h.codec() == 0, records[h.size:]
 		if last.epoch != h.epoch || last.to == 0 {
@@ -359,7 +341,7 @@ func overview(records []byte) (next int64, plain bool, last run) {
 	}
 }
 
-// take appends batches of the current answer, up to c.at, which moves behind them.
+// take appends batches of the current answer to b and moves c.at after them.
 func (c *cursor) take(b *sources.Batch) error {
 	for {
 		h, err := parseHeader(c.rest)
@@ -397,7 +379,7 @@ func (c *cursor) append(h *header, records []byte, b *sources.Batch) error {
 	n, from := len(b.Recs), len(b.Arena)
 	if c.lend {
 		b.Arena = c.now.buf
-		from = cap(c.now.buf) - cap(records) // records are a piece of buf
+		from = cap(c.now.buf) - cap(records) // the place of records in buf
 	} else {
 		var err error
 		if b.Arena, err = inflate(h.codec(), b.Arena, records, inflatedMost); err != nil {
@@ -410,14 +392,15 @@ func (c *cursor) append(h *header, records []byte, b *sources.Batch) error {
 	var large *tooLarge
 	switch {
 	case errors.As(err, &large):
-		c.at = large.offset // those before it are handed out first
+		c.at = large.offset // the records before it are handed out first
 	case err != nil:
 		b.Recs = b.Recs[:n]
 	}
 	return err
 }
 
-// done with an answer; its memory is the batch's or that of the next one.
+// done drops the current answer. lent means that a batch has its memory; else the next
+// answer gets it.
 func (c *cursor) done(lent bool) {
 	if !lent {
 		c.spare = c.now.buf
@@ -425,7 +408,7 @@ func (c *cursor) done(lent bool) {
 	c.now, c.rest = nil, nil
 }
 
-// measure learns from a batch how many bytes an offset takes.
+// measure updates perOffset, the mean bytes of an offset, by one batch.
 func (s *Source) measure(h *header) {
 	per := int64(h.size) / (int64(h.lastDelta) + 1)
 	if old := s.perOffset.Load(); old != 0 {
@@ -434,8 +417,8 @@ func (s *Source) measure(h *header) {
 	s.perOffset.Store(max(1, per))
 }
 
-// damaged says what a batch that cannot be read means. Bytes that were damaged on
-// their way are fetched again.
+// damaged returns the error for a batch that cannot be read. At first that is errAgain: the
+// bytes may have been damaged on their way, so they are fetched again.
 func (c *cursor) damaged(err error) error {
 	at := sources.Position{Segment: c.r.Segment, Offset: c.at}
 	var large *tooLarge

@@ -1,19 +1,20 @@
-// Package kafka reads ranges of Kafka partitions, exactly: the committed records
-// whose offsets are in the range, once each and in order, or an error that says
-// which range cannot be had. It never joins a group and never jumps.
+// Package kafka reads ranges of Kafka partitions exactly: the committed records whose
+// offsets are in the range, once each and in order, or an error that says which range
+// cannot be read. It never joins a group and never skips an offset silently.
 //
-// segmentio/kafka-go keeps the connections: TLS, SASL, leaders, retries of its
-// own metadata. The requests that matter for exactness are ours, through its
-// hook for raw exchanges: topics by their ids (a topic deleted and made again
-// answers nothing), the list of aborted transactions, positions of batches and
-// not only of records. Bytes are walked in place and never trusted.
+// segmentio/kafka-go keeps the connections: TLS, SASL, leaders, retries of its own
+// metadata. We encode the requests that exactness depends on ourselves and send them
+// through its hook for raw exchanges. So topics are named by their ids (a topic that was
+// deleted and made again has another one), answers list the aborted transactions, and the
+// positions of batches are known, not only those of records. Records are parsed where they
+// lie in the answer, and every length is checked.
 //
-// A partition is listed as one segment that ends where its last stable offset
-// was; what is produced later is another segment behind it. Offsets without a
-// record (control records, aborted and compacted ones) ride with the record
-// before them.
+// A partition with an end is listed as one sealed segment, up to its end at that time. A
+// source that is opened again with known segments lists one more if the end is further by
+// then. A live partition is one segment that grows. An offset without a
+// record (control, aborted or compacted) counts to the record before it.
 //
-// Needs Kafka 3.1 or newer, or what speaks Fetch v13, Metadata v12, ListOffsets v7
+// It needs Kafka 3.1 or newer, or a broker that speaks Fetch v13, Metadata v12, ListOffsets v7
 // and OffsetForLeaderEpoch v4.
 //
 //	spec.go      Kind: what Kafka can do, and its part of a spec
@@ -25,19 +26,22 @@
 //	identity.go  PartitionID and locator
 //	client.go    requests through kafka-go's transport
 //	conn.go      connections that wake their reader for large pieces
-//	errors.go    what is worth another try, in a user's words
+//	errors.go    errors in a user's words, and which of them are temporary
 //	wire.go      Kafka's encoding
-//	metadata.go  Metadata; offsets.go ListOffsets; fetch.go Fetch
-//	sums.go      checksums of batches while their answer comes
+//	metadata.go  the request Metadata
+//	offsets.go   the request ListOffsets
+//	fetch.go     the request Fetch
+//	sums.go      checksums of batches while their answer arrives
 //	batch.go     record batches and records in a buffer
 //	plain.go     the same for records without keys and headers
 //	codec.go     compressed batches
-//	aborted.go   which records a transaction took back
+//	aborted.go   records of aborted transactions
 //	cursor.go    ranges to batches of records, one fetch ahead
-//	tails.go     who waits at heads asks each leader together
+//	tails.go     cursors that wait at heads share requests, by leader
 //	epochs.go    whether a new leader's log has what was read from the one before
 //	lost.go      why an offset cannot be read
-//	retention.go when Kafka will delete what is not read yet; logdirs.go sizes
+//	retention.go when Kafka will delete records that are not read yet
+//	logdirs.go   sizes of partitions
 //	clock.go     the time by which retention is foretold
 //	post.go      dead letters to a topic
 //	commit.go    our progress as a group's offsets

@@ -14,6 +14,7 @@ import (
 
 	"github.com/headrace/headrace/internal/proof/testbroker"
 	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/brokers"
 	"github.com/headrace/headrace/sources/sourcetest"
 )
 
@@ -53,7 +54,7 @@ func TestAStartInTheFutureIsNow(t *testing.T) {
 	topic := newTopic(t, b, 1, nil)
 	produce(t, b, topic, 0, 0, numbered(0, 10, 0))
 	o := liveOptions(options(b, topic))
-	o.Start = End{At: AtTime, Time: time.Now().Add(time.Hour)}
+	o.Start = End{At: brokers.AtTime, Time: time.Now().Add(time.Hour)}
 	lines := tail(t, openFor(t, o))
 	all := numbered(10, 1, 0)
 	produce(t, b, topic, 0, 0, all)

@@ -12,33 +12,36 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// A record batch carries the epoch of the leader that wrote it. Two replicas agree up to an
-// offset if they know the same epochs up to it, so a leader can say where what a reader
-// has read parts from its own log (KIP-320). It matters after an unclean election: the new
-// leader lacks records, and soon others have their offsets.
+// A record batch carries the epoch of the leader that wrote it. Two replicas have the same
+// records up to an offset if they have the same epochs up to it. So a leader can say from
+// which offset on a reader has read records that the leader does not have (KIP-320). That
+// happens after an unclean election: the new leader lacks the last records, and soon other
+// records get their offsets. Example: a reader has read [0, 120) of epoch 4, the new leader
+// has epoch 4 only up to 100: records [100, 120) were replaced.
 
 const (
 	unknownEpoch = -1
 	runsMost     = 16 // remembered of each partition
 )
 
-// run is offsets that were read and have one leader's epoch.
+// run is a range of offsets that were read and have the epoch of one leader.
 type run struct {
 	from, to int64
 	epoch    int32
 }
 
-// epochs remembers which leader wrote what was read, and how far the leaders reached.
+// epochs remembers the epochs of the offsets that were read, and the heads of leaders.
 type epochs struct {
 	mu    sync.Mutex // guards what follows
 	runs  map[sources.PartitionID][]run
 	heads map[sources.PartitionID]reached
-	// before: leaders that were followed by another one, and nobody has asked yet where
-	// their records end now. Of several the first one ends first.
+	// before has the leaders that were replaced, and whose end at the new leader Compare has
+	// not asked for yet. If a partition had several of them, the first one counts: its
+	// records end first.
 	before map[partition]reached
 }
 
-// reached is how far a partition went when its leader had an epoch.
+// reached is the head of a partition while its leader had an epoch.
 type reached struct {
 	epoch int32
 	head  int64
@@ -48,7 +51,7 @@ func newEpochs() *epochs {
 	return &epochs{runs: map[sources.PartitionID][]run{}, heads: map[sources.PartitionID]reached{}, before: map[partition]reached{}}
 }
 
-// read: the offsets [from, to) were read, and all have this epoch.
+// read notes that a run was read.
 func (e *epochs) read(id sources.PartitionID, r run) {
 	if r.epoch < 0 || r.from >= r.to {
 		return
@@ -74,9 +77,9 @@ func (e *epochs) read(id sources.PartitionID, r run) {
 	e.runs[id] = append(runs, r)
 }
 
-// at is the epoch of what was read just before an offset, or unknownEpoch. Of two, as
-// after an election that took records back, it is the older one: that is what others
-// may have read.
+// at returns the epoch of the record that was read just before an offset, or unknownEpoch.
+// After an election that took records back there may be two; it returns the older one,
+// because other readers may have read those records.
 func (e *epochs) at(id sources.PartitionID, offset int64) int32 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -89,7 +92,7 @@ func (e *epochs) at(id sources.PartitionID, offset int64) int32 {
 	return epoch
 }
 
-// headIs: a partition's leader told where it ends.
+// headIs notes the head that the leader of a partition reported.
 func (e *epochs) headIs(p partition, now reached) {
 	if now.epoch < 0 {
 		return
@@ -99,7 +102,7 @@ func (e *epochs) headIs(p partition, now reached) {
 	id := p.id()
 	old, met := e.heads[id]
 	switch {
-	case met && now.epoch < old.epoch: // a broker that does not know yet that it leads no more
+	case met && now.epoch < old.epoch: // from a broker that does not know yet that it is not the leader any more
 		return
 	case met && now.epoch == old.epoch:
 		now.head = max(now.head, old.head)
@@ -111,8 +114,8 @@ func (e *epochs) headIs(p partition, now reached) {
 	e.heads[id] = now
 }
 
-// Compare asks about partitions that got another leader since a head was told: up to which
-// offset this one has the records of the leader before. It asks once for each new leader.
+// Compare asks each new leader up to which offset it has the records of the leader before.
+// It returns the ranges that it does not have. It asks each new leader once.
 func (s *Source) Compare(ctx context.Context) ([]sources.Replaced, error) {
 	s.epochs.mu.Lock()
 	open := maps.Clone(s.epochs.before)
@@ -133,9 +136,9 @@ func (s *Source) Compare(ctx context.Context) ([]sources.Replaced, error) {
 	return all, nil
 }
 
-// epochEnd is the offset up to which the leader's log has records of this epoch and of
-// those before it; all that it has, if it knows of no later one. 0: it has never heard of
-// this epoch, so nothing that was read under it need be there.
+// epochEnd returns the offset up to which the leader's log has records of this epoch and
+// older ones. That is its head if it knows no later epoch. 0 means that the leader does not
+// know this epoch, so it may have none of the records that were read with it.
 func (c *client) epochEnd(ctx context.Context, p partition, epoch int32) (int64, error) {
 	w := request(protocol.OffsetForLeaderEpoch)
 	w.i32(-1) // no replica

@@ -2,8 +2,6 @@ package kafka
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +12,7 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 
 	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/brokers"
 )
 
 // Error codes that kafka-go has no name for.
@@ -31,26 +30,20 @@ const retryAfter = 200 * time.Millisecond
 
 func temporary(err error) error { return &sources.Temporary{Err: err, Backoff: retryAfter} }
 
-// explain says what an error of a connection means: *sources.Temporary where
-// another try may help.
+// explain turns the error of a request into one in the user's words. It is a
+// *sources.Temporary if another try may help.
 func (c *client) explain(ctx context.Context, err error) error {
-	// The caller's own end is not the broker's fault; ask's deadline is.
+	// If the caller has gone, that is not the broker's fault. Our own deadline is.
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return ctx.Err()
 	}
 	where := fmt.Sprintf("Kafka at %s", c.addr)
 	closed := endOfConnection(err)
-	err = notTheEnd(err)
+	err = brokers.NotTheEnd(err)
 	var (
-		authority   x509.UnknownAuthorityError
-		host        x509.HostnameError
-		invalid     x509.CertificateInvalidError
-		unverified  *tls.CertificateVerificationError
-		notTLS      tls.RecordHeaderError
-		alert       tls.AlertError
 		temporaryNo *sources.Temporary
 	)
-	switch {
+	switch fault := brokers.TLSFaultOf(err); {
 	case errors.As(err, &temporaryNo):
 		return err
 	case c.mechanism != "" && refusedLogin(err):
@@ -59,11 +52,11 @@ func (c *client) explain(ctx context.Context, err error) error {
 		return fmt.Errorf("%s does not offer %s: change sasl.mechanism (%w)", where, c.mechanism, err)
 	case errors.Is(err, kafkago.IllegalSASLState):
 		return fmt.Errorf("%s takes no login on this port: check brokers, or leave sasl out (%w)", where, err)
-	case errors.As(err, &authority), errors.As(err, &host), errors.As(err, &invalid), errors.As(err, &unverified):
+	case fault == brokers.BadCertificate:
 		return fmt.Errorf("%s shows a certificate that is not accepted: check tls.ca and tls.server_name (%w)", where, err)
-	case errors.As(err, &notTLS):
+	case fault == brokers.NotTLS:
 		return fmt.Errorf("%s does not speak TLS on this port: check brokers, or leave tls out (%w)", where, err)
-	case errors.As(err, &alert):
+	case fault == brokers.OursRefused:
 		return fmt.Errorf("%s refused our side of TLS: check tls.cert and tls.key (%w)", where, err)
 	}
 	var code kafkago.Error
@@ -88,20 +81,12 @@ func (c *client) explain(ctx context.Context, err error) error {
 	return fmt.Errorf("%s: %w", where, err)
 }
 
-// notTheEnd: io.EOF from a cursor says that its range is read. The end of a
-// connection, which is io.EOF too, must never be taken for it.
-func notTheEnd(err error) error {
-	if errors.Is(err, io.EOF) {
-		return errors.New(err.Error())
-	}
-	return err
-}
-
 func endOfConnection(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, net.ErrClosed)
 }
 
-// closedHint: a broker hangs up on who does not speak as its port wants.
+// closedHint says what to check. A broker closes a connection that does not use the TLS or
+// SASL that its port wants.
 func (c *client) closedHint() string {
 	switch {
 	case c.transport.TLS == nil && c.mechanism == "":
@@ -112,7 +97,8 @@ func (c *client) closedHint() string {
 	return " (it closed the connection; if it always does, this port does not speak TLS: leave tls out)"
 }
 
-// refusedLogin knows how kafka-go tells it, which differs by mechanism.
+// refusedLogin recognises a refused login. kafka-go reports it differently for each
+// mechanism.
 func refusedLogin(err error) bool {
 	return errors.Is(err, kafkago.SASLAuthenticationFailed) || strings.Contains(err.Error(), "SASL Authentication failed") ||
 		strings.Contains(strings.ToLower(err.Error()), "invalid credentials")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/headrace/headrace/internal/proof/testbroker"
 	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/brokers"
 )
 
 // reading does what an agent does: what is temporary is opened again where it was.
@@ -35,7 +36,7 @@ func (r *reading) whole(rng sources.Range, loc []byte, between func(records int)
 			r.t.Fatalf("at %d: %v", r.next, err)
 		}
 		r.again++
-		if err := pause(r.t.Context(), again.Backoff); err != nil {
+		if err := brokers.Pause(r.t.Context(), again.Backoff); err != nil {
 			r.t.Fatal(err)
 		}
 	}

@@ -8,31 +8,31 @@ import (
 )
 
 const (
-	fetchWait  = 250              // ms that a broker may wait for more to come
-	tailWait   = 500              // the same at the head of what has no end
-	overhead   = 1 << 20          // of an answer beside its records: aborted transactions
-	fetchLimit = 1<<30 + overhead // of one answer: a batch comes whole, however large
+	fetchWait  = 250              // ms that a broker may wait for more records
+	tailWait   = 500              // the same at the head of a live partition
+	overhead   = 1 << 20          // bytes of an answer beside its records: aborted transactions
+	fetchLimit = 1<<30 + overhead // bytes of one answer; a batch always comes whole
 )
 
-// fetched is one answer of one partition. records lie in buf.
+// fetched is the answer for one partition. records lie in buf.
 type fetched struct {
 	code     int16
 	stable   int64 // last stable offset
 	logStart int64
-	parted   bool // what was fetched before is not the leader's from partedAt on
+	parted   bool // from partedAt on, the leader does not have the records that were read before
 	partedAt int64
 	aborted  []abortedTxn
 	records  []byte
 	from     int // where records begin in buf
-	good     int // up to where in buf batches match their checksums; 0: nobody looked
+	good     int // batches before this place in buf match their checksums; 0: not checked
 	buf      []byte
 }
 
 type abortedTxn struct{ producer, first int64 }
 
-// fetch reads batches from the one on that holds offset. size limits the answer,
-// but a first batch comes whole. epoch is that of the record before offset, if it is known.
-// leader is who was asked.
+// fetch asks the leader for batches, from the one that holds offset on. size limits the
+// answer, but the first batch always comes whole. epoch is the epoch of the record before
+// offset, or unknownEpoch. leader is the broker that was asked.
 func (c *client) fetch(ctx context.Context, p partition, offset int64, epoch int32, size int, wait int32, into []byte) (f *fetched, leader int32, err error) {
 	w := fetchRequest(wait, size)
 	w.length(1)
@@ -58,7 +58,7 @@ func (c *client) fetch(ctx context.Context, p partition, offset int64, epoch int
 	return f, leader, nil
 }
 
-// fetchRequest begins a Fetch; topics follow, then fetchEnd.
+// fetchRequest begins a Fetch. The caller adds topics, and then calls fetchEnd.
 func fetchRequest(wait int32, size int) *writer {
 	w := request(protocol.Fetch)
 	w.i32(-1) // no replica
@@ -109,7 +109,7 @@ func parseFetch(r *reader, p partition) (*fetched, error) {
 	return f, r.err
 }
 
-// fetchedPartition reads one partition of an answer, but for its tags.
+// fetchedPartition reads one partition of an answer up to its tags.
 func (r *reader) fetchedPartition(f *fetched) (number int32) {
 	number = r.fetchedHead(f)
 	if n := r.length(1); n > 0 {
@@ -119,7 +119,7 @@ func (r *reader) fetchedPartition(f *fetched) (number int32) {
 	return number
 }
 
-// fetchedHead reads what stands before the records.
+// fetchedHead reads the fields before the records.
 func (r *reader) fetchedHead(f *fetched) (number int32) {
 	number = r.i32()
 	f.code = r.i16()
@@ -134,8 +134,8 @@ func (r *reader) fetchedHead(f *fetched) (number int32) {
 	return number
 }
 
-// fetchedTags reads what may stand behind the records: the place where what was fetched
-// before parts from the leader's log.
+// fetchedTags reads the tags after the records. One of them is the offset from which on the
+// leader does not have what was read before.
 func (r *reader) fetchedTags(f *fetched) {
 	const diverging = 0
 	for n := r.uvarint(); n > 0 && r.err == nil; n-- {

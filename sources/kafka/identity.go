@@ -4,11 +4,12 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
+	"strconv"
 
 	"github.com/headrace/headrace/sources"
 )
 
-// topicID is what a topic is; its name may come to mean another one.
+// topicID identifies a topic. A name may be given to another topic later.
 type topicID [16]byte
 
 func (id topicID) String() string { return base64.RawURLEncoding.EncodeToString(id[:]) }
@@ -27,6 +28,9 @@ func (p partition) id() sources.PartitionID {
 
 // String is the partition as people write it.
 func (p partition) String() string { return fmt.Sprintf("%s/%d", p.name, p.number) }
+
+// names are those that a spec may give it: clicks/3, or 3.
+func (p partition) names() []string { return []string{p.String(), strconv.Itoa(int(p.number))} }
 
 const locatorVersion = 1
 

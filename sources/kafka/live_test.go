@@ -11,10 +11,11 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/brokers"
 )
 
 func liveOptions(o Options) Options {
-	o.End = End{At: Never}
+	o.End = End{At: brokers.Never}
 	return o
 }
 
@@ -149,7 +150,7 @@ func TestWhatJoinsALiveTopicIsReadFromItsBeginning(t *testing.T) {
 	topic := newTopic(t, b, 1, nil)
 	produce(t, b, topic, 0, 0, []message{{value: []byte("old")}})
 	o := liveOptions(options(b, topic))
-	o.Start = End{At: Latest}
+	o.Start = End{At: brokers.Latest}
 	s := openWith(t, o, nil)
 	defer s.Close()
 	parts, err := s.Partitions(t.Context())

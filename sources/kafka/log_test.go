@@ -15,6 +15,7 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 
 	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/brokers"
 	"github.com/headrace/headrace/sources/sourcetest"
 )
 
@@ -79,7 +80,7 @@ func TestRecordsDeletedBelowAndInsideARangeAreToldExactly(t *testing.T) {
 	if r, _ := one(t, fresh); r.Start != 400 {
 		t.Errorf("a new plan begins at %d", r.Start)
 	}
-	o.Start.Offsets = map[string]int64{"0": 399}
+	o.Start.Places = map[string]int64{"0": 399}
 	late := openWith(t, o, nil)
 	defer late.Close()
 	var lost *sources.Truncated
@@ -168,7 +169,7 @@ func TestCompactedOffsetsAreHolesAndNotErrors(t *testing.T) {
 			return
 		}
 		s.Close()
-		if pause(ctx, 300*time.Millisecond) != nil {
+		if brokers.Pause(ctx, 300*time.Millisecond) != nil {
 			t.Fatalf("Kafka compacted nothing: %d records of %d", len(got), total)
 		}
 	}
@@ -300,13 +301,13 @@ func TestStartAndEndMayBeTimesAndOffsets(t *testing.T) {
 		start, end End
 		want       string
 	}{
-		"all":            {End{At: Earliest}, End{At: Latest}, "[0,100) [0,100)"},
-		"nothing":        {End{At: Latest}, End{At: Latest}, ""},
-		"times":          {End{At: AtTime, Time: second(20)}, End{At: AtTime, Time: second(30)}, "[20,30) [20,30)"},
-		"between two":    {End{At: AtTime, Time: second(20).Add(time.Millisecond)}, End{At: Latest}, "[21,100) [21,100)"},
-		"a time to come": {End{At: Earliest}, End{At: AtTime, Time: second(5000)}, "[0,100) [0,100)"},
-		"offsets": {End{At: Earliest, Offsets: map[string]int64{"0": 5, topic + "/1": 6}},
-			End{At: Latest, Offsets: map[string]int64{"1": 50}}, "[5,100) [6,50)"},
+		"all":            {End{At: brokers.Earliest}, End{At: brokers.Latest}, "[0,100) [0,100)"},
+		"nothing":        {End{At: brokers.Latest}, End{At: brokers.Latest}, ""},
+		"times":          {End{At: brokers.AtTime, Time: second(20)}, End{At: brokers.AtTime, Time: second(30)}, "[20,30) [20,30)"},
+		"between two":    {End{At: brokers.AtTime, Time: second(20).Add(time.Millisecond)}, End{At: brokers.Latest}, "[21,100) [21,100)"},
+		"a time to come": {End{At: brokers.Earliest}, End{At: brokers.AtTime, Time: second(5000)}, "[0,100) [0,100)"},
+		"offsets": {End{At: brokers.Earliest, Places: map[string]int64{"0": 5, topic + "/1": 6}},
+			End{At: brokers.Latest, Places: map[string]int64{"1": 50}}, "[5,100) [6,50)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := options(b, topic)
@@ -323,7 +324,7 @@ func TestStartAndEndMayBeTimesAndOffsets(t *testing.T) {
 		})
 	}
 	o := options(b, topic)
-	o.End.Offsets = map[string]int64{"0": 101}
+	o.End.Places = map[string]int64{"0": 101}
 	s := openWith(t, o, nil)
 	defer s.Close()
 	r, _ := one(t, openFor(t, options(b, topic)))

@@ -7,8 +7,8 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 )
 
-// logSizes asks each leader how many bytes its partitions have, by "topic/number".
-// A user who may not know gets none, without an error.
+// logSizes asks each leader how many bytes its partitions have, by "topic/number". For a
+// user without the permission the map is empty, without an error.
 func (s *Source) logSizes(ctx context.Context, parts []partition) (map[string]int64, error) {
 	_, topics, err := s.topics(ctx)
 	if err != nil {

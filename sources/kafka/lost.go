@@ -5,10 +5,11 @@ import (
 	"fmt"
 
 	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/brokers"
 )
 
-// outOfRange says why the broker refuses an offset: what retention has taken, or a
-// head that fell back.
+// outOfRange finds out why the broker refuses an offset: its record was deleted, or the
+// head fell back.
 func (c *cursor) outOfRange(ctx context.Context, offset int64) error {
 	low, err := c.s.client.offsetOf(ctx, c.p, atLogStart, uncommitted)
 	if err != nil {
@@ -24,7 +25,7 @@ func (c *cursor) outOfRange(ctx context.Context, offset int64) error {
 	if offset > head {
 		return c.behindHead(head)
 	}
-	if epoch := c.s.epochs.at(c.r.Partition, offset); epoch != unknownEpoch { // one that it has never heard of
+	if epoch := c.s.epochs.at(c.r.Partition, offset); epoch != unknownEpoch { // the leader may not know it
 		end, err := c.s.client.epochEnd(ctx, c.p, epoch)
 		if err != nil {
 			return err
@@ -43,25 +44,26 @@ func (c *cursor) truncated(offset, low int64) error {
 		Err: fmt.Errorf("the log in Kafka begins at offset %d now (retention, or deleted records)", low)}
 }
 
-// behindHead: a new leader may not know yet how far it may let us read, so it is
-// asked again for a while.
+// behindHead returns the error for a head below c.at. A new leader may not know yet how far
+// it may let us read, so it is asked again for headWithin.
 func (c *cursor) behindHead(head int64) error {
-	if !c.waited(c.s.o.headWithin) {
+	if !brokers.Longer(&c.wrong, c.s.o.headWithin) {
 		return errAgain
 	}
 	return &sources.Diverged{Range: c.r, Name: c.p.String(), Head: head}
 }
 
-// parted: an unclean election took back what was read before c.at, from this offset on.
+// parted returns the error for records that were read before c.at and that an unclean
+// election took back, from offset from on.
 func (c *cursor) parted(from int64) error {
 	r := c.r
 	r.End = max(r.End, c.at)
 	return &sources.Diverged{Range: r, Name: c.p.String(), Head: from}
 }
 
-// topicGone: the topic's id is unknown to the leader, or its name to the
-// connections. A broker that has just started may know no topic for a moment, so
-// that a deleted one is believed only after a while.
+// topicGone finds out why a leader does not know the topic's id, or no broker its name. A
+// broker that has just started may know no topics for a moment. So a topic counts as
+// deleted only if that lasts for topicWithin.
 func (c *cursor) topicGone(ctx context.Context) error {
 	_, topics, err := c.s.client.metadata(ctx, []string{c.p.name})
 	if err != nil {
@@ -77,7 +79,7 @@ func (c *cursor) topicGone(ctx context.Context) error {
 		return temporary(fmt.Errorf("%s: the leader does not know the topic's id %s yet", c.p, c.p.topic))
 	case len(topics) == 1 && topics[0].code == codeNone:
 		return madeAgain(c.p, c.p.String(), rest, topics[0].id)
-	case len(topics) == 1 && topics[0].code == codeUnknownTopic && !c.waited(topicWithin):
+	case len(topics) == 1 && topics[0].code == codeUnknownTopic && !brokers.Longer(&c.wrong, topicWithin):
 		return errAgain
 	case len(topics) == 1 && topics[0].code == codeUnknownTopic:
 		return &sources.Changed{Range: rest, Name: c.p.String(), What: "the topic was deleted"}

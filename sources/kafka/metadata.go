@@ -7,7 +7,7 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 )
 
-// topicMeta is one topic as a broker knows it now.
+// topicMeta is a topic as the broker knows it now.
 type topicMeta struct {
 	code       int16
 	name       string
@@ -55,7 +55,7 @@ func parseMetadata(r *reader) (cluster string, all []topicMeta) {
 		t := topicMeta{code: r.i16(), name: r.text(), id: r.id()}
 		r.i8() // internal
 		for k := r.length(18); k > 0 && r.err == nil; k-- {
-			r.i16() // its code: a partition without a leader is listed all the same
+			r.i16() // its code; a partition without a leader is listed too
 			t.partitions = append(t.partitions, partitionMeta{number: r.i32(), leader: r.i32()})
 			r.i32()       // epoch
 			for range 3 { // replicas, in sync, offline

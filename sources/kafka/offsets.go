@@ -7,20 +7,20 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 )
 
-// Instead of a time in ms ListOffsets takes these.
+// ListOffsets takes a time in ms, or one of these.
 const (
 	atLogStart = -2
 	atHead     = -1
 )
 
-// isolation levels: committed heads are last stable offsets.
+// Isolation levels. The head of committed is the last stable offset.
 const (
 	uncommitted = 0
 	committed   = 1
 )
 
-// offsetOf asks the leader for the offset at a time, or of one end. -1: no record
-// is at or behind that time.
+// offsetOf asks the leader for the offset of the first record of a time (ms) or later, or
+// for one end of the log. -1: there is no such record.
 func (c *client) offsetOf(ctx context.Context, p partition, at int64, isolation int8) (int64, error) {
 	all, err := c.offsetsOf(ctx, leaderOf(p.name, p.number), []partition{p}, []int64{at}, isolation)
 	if err != nil {
@@ -31,12 +31,12 @@ func (c *client) offsetOf(ctx context.Context, p partition, at int64, isolation 
 
 type offsetAnswer struct {
 	offset int64
-	epoch  int32 // of the leader, where the head was asked for
+	epoch  int32 // of the leader, if the head was asked for
 	err    error
 }
 
-// offsetsOf asks one broker, which leads all of them, in one request, each with its
-// time. Answers are in the order of parts.
+// offsetsOf asks one broker, the leader of all parts, in one request. at has the time for
+// each of them. Answers are in the order of parts.
 func (c *client) offsetsOf(ctx context.Context, to route, parts []partition, at []int64, isolation int8) ([]offsetAnswer, error) {
 	w := request(protocol.ListOffsets)
 	w.i32(-1) // no replica

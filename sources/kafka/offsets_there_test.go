@@ -11,9 +11,9 @@ func TestOffsetsOfAPartitionThatIsNotThereAreRefused(t *testing.T) {
 		for _, field := range []string{"start_offsets", "end_offsets"} {
 			o := &Options{Dataset: "d"}
 			if offsets := map[string]int64{key: 0}; field == "start_offsets" {
-				o.Start.Offsets = offsets
+				o.Start.Places = offsets
 			} else {
-				o.End.Offsets = offsets
+				o.End.Places = offsets
 			}
 			err := o.offsetsThere(topics)
 			if there != (err == nil) || !there && (!strings.Contains(err.Error(), "kafka."+field) || !strings.Contains(err.Error(), "partition "+key)) {

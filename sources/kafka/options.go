@@ -12,14 +12,15 @@ import (
 
 	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/brokers"
 )
 
 const (
-	fetchMost    = 4 << 20   // bytes asked for at once
-	fetchLeast   = 64 << 10  // and at least, however short the range
-	arenaMost    = 8 << 20   // of decompressed batches in one Batch, about
-	sparesMost   = 2         // buffers of closed cursors that are kept: of a lease's end and the next one's begin
-	inflatedMost = 256 << 20 // of one batch, decompressed
+	fetchMost    = 4 << 20   // most bytes that one request asks for
+	fetchLeast   = 64 << 10  // least bytes, however short the range
+	arenaMost    = 8 << 20   // bytes of decompressed batches in one Batch, about
+	sparesMost   = 2         // buffers of closed cursors that are kept for the next cursors
+	inflatedMost = 256 << 20 // bytes of one batch, decompressed
 	headWithin   = 20 * time.Second
 	topicWithin  = 3 * time.Second // for a new topic to be known to every broker
 )
@@ -38,30 +39,17 @@ type Options struct {
 	SASL sasl.Mechanism
 	User string // of SASL, for errors
 
-	// Known: segments that were listed before, which keep their numbers and ends.
-	// Readers need none.
+	// Known has the segments that were listed before. They keep their numbers and ends. A
+	// source that is opened only for reading needs none.
 	Known  []sources.Segment
 	Logger *slog.Logger
 
-	headWithin time.Duration // tests are less patient
+	headWithin time.Duration // default headWithin; tests set a shorter one
 }
 
-// End is where reading begins or ends.
-type End struct {
-	At      At
-	Time    time.Time        // AtTime: the first record of that time or later
-	Offsets map[string]int64 // by "topic/number" or, for all topics, "number"; At is for the others
-}
-
-// At is an end that does not depend on the partition.
-type At uint8
-
-const (
-	Earliest At = iota + 1 // where the partition's log begins
-	Latest                 // its last stable offset when it is first listed
-	AtTime
-	Never // of End: reads on as records come
-)
+// End is where reading begins or ends. Places are offsets, by "topic/number" or, for all
+// topics, "number".
+type End = brokers.End[int64]
 
 func (o *Options) check() error {
 	switch {
@@ -71,7 +59,7 @@ func (o *Options) check() error {
 		return fmt.Errorf("dataset %s: kafka.topics is empty", o.Dataset)
 	case o.MaxRecord < 1 || o.MaxRecord > 1<<30:
 		return fmt.Errorf("dataset %s: kafka.max_record is %d bytes; it must be from 1 to 1 GiB", o.Dataset, o.MaxRecord)
-	case o.Start.At == 0 || o.End.At == 0 || o.Start.At == Never:
+	case o.Start.At == 0 || o.End.At == 0 || o.Start.At == brokers.Never:
 		return errors.New("kafka: no start or no end")
 	}
 	if o.headWithin == 0 {
@@ -83,10 +71,8 @@ func (o *Options) check() error {
 	return nil
 }
 
-// live: what is read has no end.
-func (o *Options) live() bool { return o.End.At == Never }
-
-func (o *Options) topics() []string { return o.Topics }
+// live says whether the input has no end.
+func (o *Options) live() bool { return o.End.At == brokers.Never }
 
 func (o *Options) mechanism() string {
 	if o.SASL == nil {
@@ -95,8 +81,8 @@ func (o *Options) mechanism() string {
 	return o.SASL.Name()
 }
 
-// openSpec opens the topics of a dataset's spec: a *Whole of one that is bit_exact,
-// else a *Source. Files that hold passwords must lie in one of the allowed roots.
+// openSpec opens the topics of a dataset's spec: as a *Whole if it is bit_exact, else as a
+// *Source. Files that hold passwords must lie in one of the allowed roots.
 func openSpec(spec *dataset.Spec, in dataset.Opening) (sources.Source, error) {
 	k, ok := spec.Source.(*Spec)
 	if !ok {
@@ -105,8 +91,8 @@ func openSpec(spec *dataset.Spec, in dataset.Opening) (sources.Source, error) {
 	o := Options{Dataset: spec.Name, Brokers: k.Brokers, Topics: k.Topics, MaxRecord: int64(k.MaxRecord),
 		Group: k.Group, Known: in.Known, Logger: in.Logger}
 	var err error
-	if o.Start, err = endOf(k.Start, k.StartOffsets); err == nil {
-		o.End, err = endOf(k.End, k.EndOffsets)
+	if o.Start, err = brokers.EndOf("kafka", k.Start, k.StartOffsets); err == nil {
+		o.End, err = brokers.EndOf("kafka", k.End, k.EndOffsets)
 	}
 	if err == nil {
 		err = o.secure(k, in.AllowedRoots)
@@ -115,34 +101,15 @@ func openSpec(spec *dataset.Spec, in dataset.Opening) (sources.Source, error) {
 		return nil, fmt.Errorf("dataset %s: %w", spec.Name, err)
 	}
 	if spec.BitExact != nil {
-		return opened(OpenWhole(o))
+		return opened(newWhole(o))
 	}
 	return opened(Open(o))
 }
 
-// opened is not a nil pointer that looks like a source.
+// opened returns a nil interface after an error, instead of one that holds a nil pointer.
 func opened[S sources.Source](s S, err error) (sources.Source, error) {
 	if err != nil {
 		return nil, err
 	}
 	return s, nil
-}
-
-func endOf(text string, offsets map[string]int64) (End, error) {
-	e := End{Offsets: offsets}
-	switch text {
-	case "earliest":
-		e.At = Earliest
-	case "latest":
-		e.At = Latest
-	case "never":
-		e.At = Never
-	default:
-		t, err := time.Parse(time.RFC3339, text)
-		if err != nil {
-			return e, fmt.Errorf("kafka: %q is neither earliest, latest nor a time", text)
-		}
-		e.At, e.Time = AtTime, t
-	}
-	return e, nil
 }

@@ -14,30 +14,33 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// Kafka deletes whole segments from the beginning of a partition: those whose
-// newest record is older than retention.ms, and those without which the partition
-// still has retention.bytes. So a record stays at least as long as it, or any record
-// before it, is young enough, and as long as it and what is behind it are no larger
-// than retention.bytes. The first tells too early and never too late; the second
-// goes by the mean size of the records that are there.
+// Kafka deletes whole log files from the beginning of a partition: those whose newest
+// record is older than retention.ms, and those without which the partition still has
+// retention.bytes. So a record stays while one of these is true:
+//
+//   - by age: the record, or any record before it, is younger than retention.ms;
+//   - by size: the record and all after it have no more than retention.bytes.
+//
+// The forecast by age may be too early and is never too late. The forecast by size uses the
+// mean size of the present records.
 
 var _ sources.Keeper = (*Source)(nil)
 
-// policyFor is how long what is known of a topic's configuration is believed.
+// policyFor is how long a topic's configuration is used before it is asked for again.
 const policyFor = time.Minute
 
 // policy is what makes Kafka delete records of one topic.
 type policy struct {
-	age      time.Duration // sources.Never
-	bytes    int64         // sources.Never
-	blind    string        // why it is not known
-	untold   bool          // nothing of it is
-	compacts bool          // records vanish while those around them stay
-	at       time.Time
+	age      time.Duration // retention.ms, or sources.Never
+	bytes    int64         // retention.bytes, or sources.Never
+	blind    string        // why the policy is not known; "" if it is
+	untold   bool          // the policy is not known
+	compacts bool          // Kafka may delete single records and keep those around them
+	at       time.Time     // when it was asked for
 }
 
-// Keeps asks each leader once for where the log begins and ends, and a few times for
-// which records are younger than some moment, and, where a topic's size is limited, for sizes.
+// Keeps asks each leader once for where its logs begin and end, some times for the first
+// record after a moment, and for sizes if a topic has retention.bytes.
 func (s *Source) Keeps(ctx context.Context, marks []sources.Mark, ahead time.Duration) ([]sources.Kept, error) {
 	all := make([]sources.Kept, len(marks))
 	var k keeps
@@ -65,7 +68,7 @@ func (s *Source) Keeps(ctx context.Context, marks []sources.Mark, ahead time.Dur
 		return all, nil
 	}
 	switch err := k.bounds(ctx, s); {
-	case err != nil && lost: // nothing can be asked of the others while one topic is missing
+	case err != nil && lost: // while one topic is missing, nothing can be asked about the others
 		for _, x := range k.kept {
 			x.Err = err
 		}
@@ -87,11 +90,11 @@ func (s *Source) Keeps(ctx context.Context, marks []sources.Mark, ahead time.Dur
 	return all, k.sizes(ctx, s, policies)
 }
 
-// ids are the topics that there are, by name.
+// ids has the existing topics, by name.
 type ids map[string]topicID
 
-// there asks which of the spec's topics there are. One that is missing was looked for
-// long enough to be known to every broker.
+// there asks which of the spec's topics exist. It looks for a missing one long enough that
+// every broker would know it.
 func (s *Source) there(ctx context.Context) (ids, error) {
 	_, topics, err := s.topics(ctx)
 	if _, missing := errors.AsType[*sources.Changed](err); missing {
@@ -113,7 +116,7 @@ func (s *Source) there(ctx context.Context) (ids, error) {
 	return all, nil
 }
 
-// gone says why a partition that was planned is not there any more, nil: it is.
+// gone returns an error if the topic of a planned partition does not exist any more.
 func (all ids) gone(p partition) error {
 	switch id, is := all[p.name]; {
 	case !is:
@@ -124,15 +127,15 @@ func (all ids) gone(p partition) error {
 	return nil
 }
 
-// wasPlanned is a partition as it was first listed, by whomever.
+// wasPlanned returns a partition as it was first listed, by this source or by an earlier one.
 func (s *Source) wasPlanned(id sources.PartitionID) (partition, bool) {
 	if p, ok := s.planned[id]; ok {
 		return p, true
 	}
-	return s.listed(id)
+	return s.Listed(id)
 }
 
-// keeps is one round of questions.
+// keeps is one call of Keeps: the partitions, and what is found out about them.
 type keeps struct {
 	parts []partition
 	at    []int64 // the marked offsets
@@ -160,12 +163,13 @@ func (k *keeps) bounds(ctx context.Context, s *Source) error {
 	return nil
 }
 
-// rounds bounds the search for a record's time; most take about ten.
+// rounds bounds the search for the time that a record stays. Most searches take about ten.
 const rounds = 32
 
-// ages searches for how long each marked record stays because it, or one before it,
-// is young enough: all partitions at once, one request a leader and round. What is
-// found is the lower end of where it lies, within an eighth.
+// ages searches for how long each marked record stays because it, or one before it, is young
+// enough. It searches for all partitions at once, with one request per leader and round.
+// The result is never above the true time, and below it by at most an eighth or ahead/32,
+// whichever is larger.
 func (k *keeps) ages(ctx context.Context, s *Source, policies map[string]policy, ahead time.Duration) error {
 	now := s.clock.now()
 	var open []*search
@@ -186,7 +190,7 @@ func (k *keeps) ages(ctx context.Context, s *Source, policies map[string]policy,
 		}
 		rest := open[:0]
 		for n, q := range open {
-			x, young := k.kept[q.i], got[n].offset // the first one that is at least that young
+			x, young := k.kept[q.i], got[n].offset // the first record that is at least that young
 			if got[n].err != nil {
 				x.Err = errors.Join(x.Err, got[n].err)
 				continue
@@ -208,15 +212,16 @@ func (k *keeps) ages(ctx context.Context, s *Source, policies map[string]policy,
 	return nil
 }
 
-// search is one record's: it stays for low, and not known longer than high.
+// search is the search for one record: it stays at least for low and at most for high.
 type search struct {
 	i         int
 	age, fine time.Duration
 	low, high time.Duration
-	whole     bool // age itself was looked at
+	whole     bool // the time age itself was tried
 }
 
-// next is the moment to look at: first the whole time, then ever nearer.
+// next returns the time to try: first the whole age, then eighths of high while nothing
+// stays, then the middle of low and high.
 func (q *search) next() time.Duration {
 	switch {
 	case !q.whole:
@@ -239,7 +244,8 @@ func (q *search) take(stays bool) {
 
 func (q *search) done() bool { return q.high-q.low <= max(q.fine, q.low/8) }
 
-// sizes turns bytes into records by the mean size of those that are there.
+// sizes turns retention.bytes into a number of records, by the mean size of the present
+// records.
 func (k *keeps) sizes(ctx context.Context, s *Source, policies map[string]policy) error {
 	limited := func(p partition) bool { return policies[p.name].bytes != sources.Never }
 	if !slices.ContainsFunc(k.parts, limited) {
@@ -266,7 +272,8 @@ func (k *keeps) sizes(ctx context.Context, s *Source, policies map[string]policy
 	return nil
 }
 
-// Rewrites reports whether Kafka compacts the partition's topic, or does not tell.
+// Rewrites reports whether Kafka compacts the partition's topic. It is also true if Kafka
+// does not say.
 func (s *Source) Rewrites(ctx context.Context, id sources.PartitionID) (bool, error) {
 	p, err := s.find(ctx, id)
 	if err != nil {
@@ -279,8 +286,8 @@ func (s *Source) Rewrites(ctx context.Context, id sources.PartitionID) (bool, er
 	return all[p.name].compacts || all[p.name].untold, nil
 }
 
-// policies of all topics, asked for once a minute. What may not be asked for is
-// said, and nothing else fails.
+// policies returns the policies of all topics. It asks for them once in policyFor. If the
+// user may not ask for a topic, its policy says so, and there is no error.
 func (s *Source) policies(ctx context.Context) (map[string]policy, error) {
 	s.mu.Lock()
 	known := s.policy

@@ -9,7 +9,7 @@ import (
 	"github.com/headrace/headrace/internal/secret"
 )
 
-// secure reads what the spec only names: certificates and passwords.
+// secure reads the certificates and passwords that the spec names.
 func (o *Options) secure(k *Spec, allowedRoots []string) error {
 	var err error
 	if k.TLS != nil {

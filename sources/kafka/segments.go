@@ -10,14 +10,15 @@ import (
 	"strings"
 
 	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/brokers"
 )
 
-// Segments lists what is known and, behind it, one segment to where the partition
-// is read to, if that is further. Its end is found once and stays, whatever is
-// produced later. A partition without anything to read has no segment. Of what has
-// no end there is one segment, not sealed.
+// Segments lists the known segments and, if the partition is read further than they reach,
+// one more up to its end. That end is found once and stays, whatever is produced later. A
+// partition with nothing to read has no segment. A live partition has one segment, which
+// is not sealed.
 func (s *Source) Segments(ctx context.Context, id sources.PartitionID, after int64, most int) ([]sources.Segment, error) {
-	if err := s.usable(ctx); err != nil {
+	if err := s.Usable(ctx); err != nil {
 		return nil, err
 	}
 	p, err := s.find(ctx, id)
@@ -25,7 +26,7 @@ func (s *Source) Segments(ctx context.Context, id sources.PartitionID, after int
 		return nil, err
 	}
 	s.mu.Lock()
-	known, fixed := behind(s.segments[id], after), s.fixed[id]
+	known, fixed := brokers.Later(s.segments[id], after), s.fixed[id]
 	s.mu.Unlock()
 	if len(known) >= most {
 		return known[:most], nil
@@ -37,19 +38,8 @@ func (s *Source) Segments(ctx context.Context, id sources.PartitionID, after int
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	some := behind(s.segments[id], after)
+	some := brokers.Later(s.segments[id], after)
 	return some[:min(most, len(some))], nil
-}
-
-// behind copies the segments with ID > after, which are numbered from 0.
-func behind(all []sources.Segment, after int64) []sources.Segment {
-	var some []sources.Segment
-	for _, g := range all {
-		if g.ID > after {
-			some = append(some, g)
-		}
-	}
-	return some
 }
 
 // extend lists one more segment if there is more to read.
@@ -66,8 +56,8 @@ func (s *Source) extend(ctx context.Context, p partition) error {
 	}
 	s.mu.Lock()
 	listed, start := s.segments[p.id()], s.o.Start
-	if s.joined[p.id()] && start.At == Latest {
-		start.At = Earliest
+	if s.HasJoined(p.id()) && start.At == brokers.Latest {
+		start.At = brokers.Earliest
 	}
 	s.mu.Unlock()
 	if s.o.live() && len(listed) > 0 {
@@ -79,12 +69,12 @@ func (s *Source) extend(ctx context.Context, p partition) error {
 	} else if g.Start, err = s.resolve(ctx, p, start, "start", head); err != nil {
 		return err
 	}
-	if len(listed) == 0 && !s.o.live() && g.End < g.Start && (s.o.Start.names(p) || s.o.End.names(p)) {
+	if len(listed) == 0 && !s.o.live() && g.End < g.Start && (named(s.o.Start, p) || named(s.o.End, p)) {
 		return fmt.Errorf("%s: it would end at offset %d, before its start at offset %d: change start or end, start_offsets or end_offsets", p, g.End, g.Start)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.fixed[p.id()] && (g.Start < g.End || s.o.live()) { // nobody else was faster
+	if !s.fixed[p.id()] && (g.Start < g.End || s.o.live()) { // another call may have been faster
 		s.segments[p.id()] = append(s.segments[p.id()], g)
 	}
 	s.fixed[p.id()] = true
@@ -93,42 +83,34 @@ func (s *Source) extend(ctx context.Context, p partition) error {
 
 // resolve finds the offset that an end means in a partition now.
 func (s *Source) resolve(ctx context.Context, p partition, e End, name string, head int64) (int64, error) {
-	if offset, ok := e.of(p); ok {
+	if offset, ok := e.Of(p.names()...); ok {
 		return offset, s.inLog(ctx, p, offset, name, head)
 	}
 	switch e.At {
-	case Latest:
+	case brokers.Latest:
 		return head, nil
-	case Earliest:
+	case brokers.Earliest:
 		return s.client.offsetOf(ctx, p, atLogStart, committed)
-	case AtTime:
+	case brokers.AtTime:
 		offset, err := s.client.offsetOf(ctx, p, e.Time.UnixMilli(), committed)
 		if offset < 0 || offset > head {
-			offset = head // nothing is that new
+			offset = head // no record is that new
 		}
 		return offset, err
 	}
 	return 0, errors.New("kafka: no such end")
 }
 
-func (e End) of(p partition) (int64, bool) {
-	if o, ok := e.Offsets[p.String()]; ok {
-		return o, true
-	}
-	o, ok := e.Offsets[strconv.Itoa(int(p.number))]
-	return o, ok
+// named says whether an offset is given for the partition.
+func named(e End, p partition) bool {
+	_, is := e.Of(p.names()...)
+	return is
 }
 
-// names reports whether an offset is given for the partition.
-func (e End) names(p partition) bool {
-	_, ok := e.of(p)
-	return ok
-}
-
-// offsetsThere refuses offsets of partitions that the topics do not have: with a number
-// that is mistyped, a partition would be read from another place than was meant.
+// offsetsThere refuses start and end offsets of partitions that do not exist. With a mistyped
+// number, a partition would be read from another place than the user meant.
 func (o *Options) offsetsThere(topics []topicMeta) error {
-	for field, offsets := range map[string]map[string]int64{"start_offsets": o.Start.Offsets, "end_offsets": o.End.Offsets} {
+	for field, offsets := range map[string]map[string]int64{"start_offsets": o.Start.Places, "end_offsets": o.End.Places} {
 		for _, key := range slices.Sorted(maps.Keys(offsets)) {
 			topic, number, named := strings.Cut(key, "/")
 			if !named {
@@ -149,7 +131,8 @@ func (o *Options) offsetsThere(topics []topicMeta) error {
 	return nil
 }
 
-// inLog: an offset that was asked for by number must be there. Nothing jumps.
+// inLog returns an error if an offset that the spec names is not in the log. Reading never
+// begins at another offset instead.
 func (s *Source) inLog(ctx context.Context, p partition, offset int64, name string, head int64) error {
 	if offset > head {
 		return fmt.Errorf("%s: %s is at offset %d, and its last stable offset is %d now: name one that is there", p, name, offset, head)

@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -10,31 +9,30 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/brokers"
 )
 
-// Source is the topics of one dataset. Its goroutines are kafka-go's and those of
-// tails, which end with Close.
+// Source reads the topics of one dataset. Its goroutines are those of kafka-go and of tails;
+// they end with Close.
 type Source struct {
+	brokers.List[partition]
 	o      Options
 	client *client
 	clock  clock
 
-	// perOffset guesses how many bytes an offset takes, from what was read.
+	// perOffset is the estimated bytes of an offset, from what was read.
 	perOffset atomic.Int64
-	spare     chan []byte // of cursors that are closed
-	tailWait  int32       // ms that a broker may keep a question at the head of what has no end
+	spare     brokers.Spares // memory of closed cursors
+	tailWait  int32          // ms that a broker may keep a request at the head of a live partition
 	tails     *tails
 	epochs    *epochs
-	fetches   chan struct{}                     // one for each request of a live cursor that is under way
-	planned   map[sources.PartitionID]partition // of o.Known
+	fetches   chan struct{}                     // one item for each direct request of a live cursor
+	planned   map[sources.PartitionID]partition // the partitions of o.Known
 
 	mu       sync.Mutex // guards what follows
-	closed   bool
 	cluster  string
-	parts    map[sources.PartitionID]partition
 	segments map[sources.PartitionID][]sources.Segment
-	fixed    map[sources.PartitionID]bool // its end was found
-	joined   map[sources.PartitionID]bool // came while the others were read
+	fixed    map[sources.PartitionID]bool // the end of the partition was found
 	known    map[string]topicID           // by name, as first listed
 	policy   map[string]policy            // by topic
 }
@@ -47,16 +45,14 @@ var (
 	_ sources.Comparer  = (*Source)(nil)
 )
 
-var errClosed = errors.New("kafka: the source is closed")
-
-// Open connects to nothing yet.
+// Open makes a source. It does not connect yet.
 func Open(o Options) (*Source, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	s := &Source{o: o, client: newClient(&o), clock: newClock(), spare: make(chan []byte, sparesMost), tailWait: tailWait,
-		planned: map[sources.PartitionID]partition{}, parts: map[sources.PartitionID]partition{}, segments: map[sources.PartitionID][]sources.Segment{},
-		fixed: map[sources.PartitionID]bool{}, joined: map[sources.PartitionID]bool{}, known: map[string]topicID{}}
+	s := &Source{o: o, client: newClient(&o), clock: newClock(), spare: make(brokers.Spares, sparesMost), tailWait: tailWait,
+		planned: map[sources.PartitionID]partition{}, segments: map[sources.PartitionID][]sources.Segment{},
+		fixed: map[sources.PartitionID]bool{}, known: map[string]topicID{}}
 	s.tails, s.fetches, s.epochs = newTails(s.client, &s.tailWait), make(chan struct{}, fetchesMost), newEpochs()
 	for _, g := range o.Known {
 		p, err := parseLocator(g.Locator)
@@ -71,31 +67,17 @@ func Open(o Options) (*Source, error) {
 
 // Close ends the connections. Cursors fail from now on.
 func (s *Source) Close() error {
-	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
+	s.MarkClosed()
 	s.tails.close()
 	s.client.close()
 	return nil
 }
 
-func (s *Source) usable(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return errClosed
-	}
-	return nil
-}
-
-// Partitions lists topics in the order of the spec, each by number. A topic that
-// was deleted and made again is a *sources.Changed error: what was read of the old
-// one cannot be gone on with.
+// Partitions lists the partitions of all topics, in the order of the spec and by number. If
+// a topic was deleted and made again, it returns a *sources.Changed error: positions of the
+// old topic mean nothing in the new one.
 func (s *Source) Partitions(ctx context.Context) ([]sources.PartitionID, error) {
-	if err := s.usable(ctx); err != nil {
+	if err := s.Usable(ctx); err != nil {
 		return nil, err
 	}
 	cluster, topics, err := s.topics(ctx)
@@ -117,14 +99,14 @@ func (s *Source) Partitions(ctx context.Context) ([]sources.PartitionID, error) 
 		slices.SortFunc(t.partitions, func(a, b partitionMeta) int { return int(a.number - b.number) })
 		for _, pm := range t.partitions {
 			p := partition{cluster: cluster, topic: t.id, name: t.name, number: pm.number}
-			s.parts[p.id()] = p
+			s.Put(p.id(), p)
 			ids = append(ids, p.id())
 		}
 	}
 	return ids, nil
 }
 
-// sameTopics compares with what was known before.
+// sameTopics returns an error if a topic is not the one that was known before.
 func (s *Source) sameTopics(cluster string, topics []topicMeta) error {
 	for _, g := range s.o.Known {
 		p, err := parseLocator(g.Locator)
@@ -133,7 +115,7 @@ func (s *Source) sameTopics(cluster string, topics []topicMeta) error {
 		}
 		i := slices.IndexFunc(topics, func(t topicMeta) bool { return t.name == p.name })
 		if i < 0 {
-			continue // the spec names it no more
+			continue // the spec does not name it any more
 		}
 		if p.cluster != cluster {
 			return s.otherCluster(p, cluster)
@@ -151,15 +133,6 @@ func (s *Source) sameTopics(cluster string, topics []topicMeta) error {
 	return nil
 }
 
-// Joined: what came later is read from its beginning, also where start is latest.
-func (s *Source) Joined(ids []sources.PartitionID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, id := range ids {
-		s.joined[id] = true
-	}
-}
-
 func whole(p partition, g sources.Segment) sources.Range {
 	return sources.Range{Partition: p.id(), Segment: g.ID, Start: g.Start, End: g.End}
 }
@@ -174,8 +147,8 @@ func (s *Source) otherCluster(p partition, now string) error {
 		"or delete the dataset and apply it again", p, s.o.Brokers, now, p.cluster)
 }
 
-// topics asks for the spec's topics. One that was just made is not known to every
-// broker yet, so a missing one is asked for again for a while.
+// topics asks for the spec's topics. A new topic is not known to every broker yet, so it
+// asks for a missing one again until topicWithin has passed.
 func (s *Source) topics(ctx context.Context) (cluster string, topics []topicMeta, err error) {
 	for began := time.Now(); ; {
 		if cluster, topics, err = s.client.metadata(ctx, s.o.Topics); err != nil {
@@ -197,7 +170,7 @@ func (s *Source) topics(ctx context.Context) (cluster string, topics []topicMeta
 			}
 			return "", nil, fmt.Errorf("topic %s is not there, or not allowed to this user, on Kafka at %s: create it, allow it, or correct kafka.topic", topics[i].name, s.client.addr)
 		}
-		if err := pause(ctx, retryAfter); err != nil {
+		if err := brokers.Pause(ctx, retryAfter); err != nil {
 			return "", nil, err
 		}
 	}
@@ -210,51 +183,15 @@ func (s *Source) knownAs(topic string) (topicID, bool) {
 	return id, was
 }
 
-func pause(ctx context.Context, d time.Duration) error {
-	wait := time.NewTimer(d)
-	defer wait.Stop()
-	select {
-	case <-wait.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// find gives a partition that Partitions listed, or lists them first.
+// find returns a listed partition. If it is not listed, it lists the partitions first.
 func (s *Source) find(ctx context.Context, id sources.PartitionID) (partition, error) {
-	if p, ok := s.listed(id); ok {
-		return p, nil
-	}
-	if _, err := s.Partitions(ctx); err != nil {
-		return partition{}, err
-	}
-	if p, ok := s.listed(id); ok {
-		return p, nil
-	}
-	return partition{}, fmt.Errorf("%s is not a partition of dataset %s, which reads topics %v", id, s.o.Dataset, s.o.Topics)
+	return s.Find(ctx, id, s.Partitions, fmt.Sprintf("is not a partition of dataset %s, which reads topics %v", s.o.Dataset, s.o.Topics))
 }
 
-// PartitionName is the topic's name and the number: clicks/3.
-func (s *Source) PartitionName(id sources.PartitionID) string {
-	if p, ok := s.listed(id); ok {
-		return p.String()
-	}
-	return string(id)
-}
-
-func (s *Source) listed(id sources.PartitionID) (partition, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p, ok := s.parts[id]
-	return p, ok
-}
-
-// Bounds: Low is where the log begins, Head the last stable offset. What has no end
-// is not bounded. One request a
-// leader for each of the two.
+// Bounds returns the beginning of the log as Low and the last stable offset as Head. A live
+// partition is not bounded. It sends two requests to each leader.
 func (s *Source) Bounds(ctx context.Context, ids []sources.PartitionID) ([]sources.Bounds, error) {
-	if err := s.usable(ctx); err != nil {
+	if err := s.Usable(ctx); err != nil {
 		return nil, err
 	}
 	all := make([]sources.Bounds, len(ids))
@@ -299,7 +236,7 @@ func (s *Source) Bounds(ctx context.Context, ids []sources.PartitionID) ([]sourc
 	return all, nil
 }
 
-// offsets asks each leader once for all that it leads.
+// offsets asks for the offset of one time in all parts, with one request per leader.
 func (s *Source) offsets(ctx context.Context, parts []partition, time int64) ([]offsetAnswer, error) {
 	times := make([]int64, len(parts))
 	for i := range times {
@@ -308,7 +245,7 @@ func (s *Source) offsets(ctx context.Context, parts []partition, time int64) ([]
 	return s.offsetsAt(ctx, parts, times)
 }
 
-// offsetsAt does so with a time for each.
+// offsetsAt is offsets with a time for each part.
 func (s *Source) offsetsAt(ctx context.Context, parts []partition, times []int64) ([]offsetAnswer, error) {
 	all := make([]offsetAnswer, len(parts))
 	if len(parts) == 0 {
@@ -318,7 +255,7 @@ func (s *Source) offsetsAt(ctx context.Context, parts []partition, times []int64
 	if err != nil {
 		return nil, err
 	}
-	leads := map[int32][]int{} // leader: places in parts
+	leads := map[int32][]int{} // leader to indexes of parts
 	for i, p := range parts {
 		leader := int32(-1)
 		for _, t := range topics {

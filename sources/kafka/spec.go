@@ -14,15 +14,17 @@ import (
 
 	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/brokers"
 )
 
-// Kind is what Kafka can do. It deletes by its own retention, whatever a group has
-// read, so nothing can be retained there.
+// Kind says what Kafka can do. Kafka deletes by its own retention, whatever a group has
+// read, so it cannot retain records for us.
 var Kind = dataset.Kind{
 	Kind: sources.Kind{
 		Name: "kafka", Unit: "records", Keyed: true, Commits: true, Foretells: true, Posts: true,
 		Sizes: sources.Sizes{Block: 4096, Initial: 10_000, Min: 100, Max: 10_000_000,
-			// A lease that ends ahead of head holds nothing up: it may be long, but not for hours.
+			// A lease that ends ahead of head blocks no other worker, so it may be long, but not
+			// for hours.
 			MaxWhileLive: 1_000_000},
 	},
 	Example: "kafka: {brokers: [kafka-1:9092], topic: clicks}", Connects: []string{"brokers", "tls", "sasl"},
@@ -34,31 +36,25 @@ var Kind = dataset.Kind{
 	Open: openSpec,
 }
 
-const (
-	endNever       = "never"
-	defaultRefresh = dataset.Duration(5 * time.Second)
-	leastRefresh   = dataset.Duration(100 * time.Millisecond)
-)
-
-// Spec is a piece of every partition of some topics. What is listed first is fixed
-// then and for good, unless End is never: then records are read as they come, and new
-// partitions join.
+// Spec is the kafka part of a dataset's spec. It names a range of every partition of some
+// topics. Partitions and their ends are fixed when they are first listed. With End "never"
+// records are read as they come, and new partitions join.
 type Spec struct {
-	Connection   string           `json:"connection,omitempty"`    // of the operator's, in place of brokers, tls and sasl
+	Connection   string           `json:"connection,omitempty"`    // one of the operator's, instead of brokers, tls and sasl
 	Brokers      []string         `json:"brokers"`                 // host:port, a few of the cluster's
 	Topics       []string         `json:"topics"`                  // topic: in a spec's text
 	Start        string           `json:"start"`                   // earliest (default) | latest | RFC 3339
-	StartOffsets map[string]int64 `json:"start_offsets,omitempty"` // by partition, "3" or "clicks/3"; start is for the others
+	StartOffsets map[string]int64 `json:"start_offsets,omitempty"` // by partition, "3" or "clicks/3"; start counts for the others
 	End          string           `json:"end"`                     // latest (default: the last stable offset at apply) | RFC 3339 | never
 	EndOffsets   map[string]int64 `json:"end_offsets,omitempty"`   // exclusive
 	Refresh      dataset.Duration `json:"refresh,omitempty"`       // end: never: how often new partitions are looked for; default 5s
-	Group        string           `json:"group,omitempty"`         // whose offsets tell our progress; "" commits none
+	Group        string           `json:"group,omitempty"`         // the group whose offsets show our progress; "": nothing is committed
 	MaxRecord    dataset.Size     `json:"max_record"`              // key and value; default 16MiB
 	TLS          *dataset.TLS     `json:"tls,omitempty"`
 	SASL         *SASL            `json:"sasl,omitempty"`
 }
 
-// SASL never holds a password: a spec travels and is shown.
+// SASL never holds a password, because specs are sent and shown. It names where it is.
 type SASL struct {
 	Mechanism string `json:"mechanism"` // plain | scram-sha-256 | scram-sha-512
 	User      string `json:"user"`
@@ -73,21 +69,22 @@ var (
 func (k *Spec) Kind() sources.Kind { return Kind.Kind }
 
 func (k *Spec) Traits() dataset.Traits {
-	return dataset.Traits{Live: k.End == endNever, Refresh: time.Duration(k.Refresh), MaxRecord: k.MaxRecord, Progress: k.Group, ProgressField: "group"}
+	return dataset.Traits{Live: k.End == brokers.Live, Refresh: time.Duration(k.Refresh), MaxRecord: k.MaxRecord, Progress: k.Group, ProgressField: "group"}
 }
 
-// Compatible: how the same records are reached may change.
+// Compatible says whether a field may change while records are read: only fields that say
+// how to reach the same records.
 func (k *Spec) Compatible(field string) bool {
 	return field == "brokers" || field == "connection" || field == "group" || field == "refresh" || strings.HasPrefix(field, "tls") || strings.HasPrefix(field, "sasl")
 }
 
-// Reach: only the mechanism plain sends the password itself.
+// Reach says what the spec connects to. Only the mechanism plain sends the password itself.
 func (k *Spec) Reach() dataset.Reach {
 	return dataset.Reach{Connection: k.Connection, Addresses: k.Brokers, Secret: k.SASL != nil || k.TLS != nil && k.TLS.Cert != "",
 		ClearText: k.TLS == nil && k.SASL != nil && k.SASL.Mechanism == "plain"}
 }
 
-// Connect takes what Kind.Connects names.
+// Connect returns the spec with the fields that Kind.Connects names taken from another one.
 func (k *Spec) Connect(from dataset.Part) dataset.Part {
 	c := *k
 	if f, ok := from.(*Spec); ok {
@@ -96,11 +93,7 @@ func (k *Spec) Connect(from dataset.Part) dataset.Part {
 	return &c
 }
 
-func (k *Spec) Fill() {
-	if k.End == endNever && k.Refresh == 0 {
-		k.Refresh = defaultRefresh
-	}
-}
+func (k *Spec) Fill() { brokers.FillRefresh(k.End, &k.Refresh) }
 
 func (k *Spec) Members(r *dataset.Reader) []dataset.Member {
 	return []dataset.Member{
@@ -140,15 +133,17 @@ func (k *Spec) Check(c *dataset.Check, s *dataset.Spec) {
 			c.Fail(at, t, "is named twice", "")
 		}
 	}
-	checkEnd(c, "kafka.start", k.Start, k.StartOffsets, k.Topics)
-	if k.End == endNever {
-		k.checkLive(c)
-	} else {
-		checkEnd(c, "kafka.end", k.End, k.EndOffsets, k.Topics)
-		k.checkOrder(c)
-		if k.Refresh != 0 {
-			c.Fail("kafka.refresh", k.Refresh.String(), "is for input without an end", "remove it, or set end: never")
+	brokers.CheckEnd(c, "kafka", "start", k.Start, "; offsets go to kafka.start_offsets")
+	checkOffsets(c, "start_offsets", k.StartOffsets, k.Topics)
+	brokers.CheckRefresh(c, "kafka", k.End, k.Refresh)
+	if k.End == brokers.Live {
+		if len(k.EndOffsets) > 0 {
+			c.Fail("kafka.end_offsets", "", "does not go with end: never", "remove one of them")
 		}
+	} else {
+		brokers.CheckEnd(c, "kafka", "end", k.End, "; offsets go to kafka.end_offsets; never reads on as records come")
+		checkOffsets(c, "end_offsets", k.EndOffsets, k.Topics)
+		k.checkOrder(c)
 	}
 	c.MaxRecord("kafka.max_record", k.MaxRecord)
 	c.TLS("kafka.tls", k.TLS)
@@ -158,15 +153,6 @@ func (k *Spec) Check(c *dataset.Check, s *dataset.Spec) {
 			c.Fail("kafka.sasl.user", "", "must be given", "")
 		}
 		c.Password("kafka.sasl", "password", k.SASL.Password)
-	}
-}
-
-func (k *Spec) checkLive(c *dataset.Check) {
-	if len(k.EndOffsets) > 0 {
-		c.Fail("kafka.end_offsets", "", "does not go with end: never", "remove one of them")
-	}
-	if k.Refresh < leastRefresh {
-		c.Fail("kafka.refresh", k.Refresh.String(), "is too often", "use "+leastRefresh.String()+" or more; the default is "+defaultRefresh.String())
 	}
 }
 
@@ -189,20 +175,10 @@ func (k *Spec) checkOrder(c *dataset.Check) {
 	}
 }
 
-func checkEnd(c *dataset.Check, field, text string, offsets map[string]int64, topics []string) {
-	hint := ""
-	if field == "kafka.end" {
-		hint = "; never reads on as records come"
-	}
-	if text != "earliest" && text != "latest" {
-		if _, err := time.Parse(time.RFC3339, text); err != nil {
-			c.Fail(field, text, "is neither earliest, latest nor a time", "as in 2026-01-31T08:00:00Z; offsets go to "+field+"_offsets"+hint)
-		}
-	} else if field == "kafka.end" && text == "earliest" {
-		c.Fail(field, text, "leaves nothing to read", "use latest or a time")
-	}
+// checkOffsets checks the keys and values of start_offsets or end_offsets.
+func checkOffsets(c *dataset.Check, field string, offsets map[string]int64, topics []string) {
 	for _, key := range slices.Sorted(maps.Keys(offsets)) {
-		at := field + "_offsets." + key
+		at := "kafka." + field + "." + key
 		topic, number, named := strings.Cut(key, "/")
 		if !named {
 			number = topic

@@ -5,19 +5,20 @@ import (
 	"hash/crc32"
 )
 
-// sums checks batches while their answer comes, piece by piece: right after a piece
-// was copied from the socket it lies in the processor's cache, and later it does not.
+// sums checks the checksums of batches piece by piece, while their answer arrives. Right after
+// a piece was copied from the socket it is in the processor's cache; later it is not.
 type sums struct {
-	begun bool   // from, end and checked are known
-	from  int    // where records begin in the answer
-	end   int    // and end
-	good  int    // the batches before it are whole and match their sums
-	done  int    // bytes of the batch at good that sum is of
-	sum   uint32 // of them
-	over  bool   // what is at good is no good batch, or the end
+	begun bool   // from, end and good are known
+	from  int    // where the records begin in the answer
+	end   int    // where they end
+	good  int    // the batches before it are whole and match their checksums
+	done  int    // bytes of the batch at good that are in sum
+	sum   uint32 // the checksum of these bytes
+	over  bool   // the batch at good is damaged or not whole
 }
 
-// came looks at what there is of the answer to a Fetch of one partition by now.
+// came gets all bytes of the answer that have arrived so far. The answer is that to a Fetch
+// of one partition.
 func (s *sums) came(answer []byte) {
 	if !s.begun {
 		if s.from, s.end = recordsIn(answer); s.end == 0 {
@@ -49,8 +50,8 @@ func (s *sums) came(answer []byte) {
 	}
 }
 
-// recordsIn is where the records of the one partition lie in an answer to Fetch that
-// begins like this; 0, 0: not known yet.
+// recordsIn returns where the records of the one partition lie in an answer that begins with
+// these bytes; 0, 0 if that cannot be known yet.
 func recordsIn(answer []byte) (from, end int) {
 	r := &reader{b: answer}
 	r.i32() // correlation

@@ -9,26 +9,28 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go/protocol"
+
+	"github.com/headrace/headrace/sources/brokers"
 )
 
-// At the heads of partitions without an end a cursor waits for records. A question
-// for each would be a connection for each: who waits at one leader asks together.
+// At the head of a live partition a cursor waits for records. A request for each cursor
+// would need a connection for each. So cursors that wait at the same leader share requests.
 const (
-	pollsMost   = 16 // questions that wait at one leader at a time
-	pollShort   = 25 // ms that the last of them waits: soon it takes along who came since
-	pollPiece   = 1 << 20
-	gatherMost  = 5 * time.Millisecond
-	fetchesMost = 16 // requests for what is there already, at a time
+	pollsMost   = 16                   // requests that wait at one leader at a time
+	pollShort   = 25                   // ms that the last of them waits; the next one then takes newer cursors too
+	pollPiece   = 1 << 20              // bytes of one partition in an answer
+	gatherMost  = 5 * time.Millisecond // wait for cursors that come back after an answer
+	fetchesMost = 16                   // direct requests of live cursors at a time
 )
 
-// errDirect: the cursor has to ask for itself; what it is told is for it to judge.
+// errDirect tells a cursor to send a request of its own and to judge the answer itself.
 var errDirect = errors.New("to be asked for by itself")
 
-// tails asks leaders what comes at the heads of partitions. Its goroutines, at most
-// pollsMost a leader, end when nobody waits, or with close.
+// tails waits for new records at the heads of partitions. It has at most pollsMost goroutines
+// per leader. They end when no cursor waits, or with close.
 type tails struct {
 	client *client
-	wait   *int32 // ms that a broker may keep a question
+	wait   *int32 // ms that a broker may keep a request
 	ctx    context.Context
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
@@ -38,21 +40,21 @@ type tails struct {
 	leaders map[int32]*heads
 }
 
-// heads are those who wait at one leader.
+// heads has the cursors that wait at one leader.
 type heads struct {
-	open  []*waiting // in no question now
-	polls int        // questions, under way or in the making
-	until time.Time  // when all that are under way end, so that one may follow them
+	open  []*waiting // in no request now
+	polls int        // goroutines that send requests
+	until time.Time  // when the requests under way end, so that the next one can take all cursors
 }
 
-// waiting is a cursor at its head.
+// waiting is a cursor that waits at the head of its partition.
 type waiting struct {
 	p      partition
 	offset int64
 	epoch  int32         // of the record before it
 	out    chan<- answer // has room
 	memory []byte        // for the answer
-	gone   bool
+	gone   bool          // answered, or closed
 }
 
 type headKey struct {
@@ -74,7 +76,7 @@ func (t *tails) close() {
 	t.wg.Wait()
 }
 
-// add has w answered when there is something at its head.
+// add waits for records at the head of w. w then gets an answer.
 func (t *tails) add(leader int32, w *waiting) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -94,14 +96,14 @@ func (t *tails) add(leader int32, w *waiting) {
 	}
 }
 
-// leave: nobody reads w's answer any more.
+// leave notes that nobody reads the answer of w any more.
 func (t *tails) leave(w *waiting) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	w.gone = true
 }
 
-// poll asks again and again, until nobody waits that is in no other question.
+// poll sends requests until every waiting cursor is in another goroutine's request.
 func (t *tails) poll(leader int32, h *heads) {
 	var memory []byte
 	for {
@@ -111,20 +113,20 @@ func (t *tails) poll(leader int32, h *heads) {
 		}
 		r, err := t.ask(leader, asked, wait, memory)
 		if err != nil {
-			_ = pause(t.ctx, retryAfter) // who asks for itself is told why
+			_ = brokers.Pause(t.ctx, retryAfter) // the cursors ask for themselves and get the error
 			memory = nil
 		} else {
 			memory = r.b
 		}
 		if left := t.answer(leader, h, asked, r, err); left > pollsMost {
-			// Those who were answered come back soon, and may be asked for together.
-			_ = pause(t.ctx, min(gatherMost, time.Millisecond+time.Duration(left)*2*time.Microsecond))
+			// The cursors that were answered come back soon, and can share the next request.
+			_ = brokers.Pause(t.ctx, min(gatherMost, time.Millisecond+time.Duration(left)*2*time.Microsecond))
 		}
 	}
 }
 
-// take gives those who are in no question, each partition once, and for how many ms
-// the broker may wait. None: this goroutine ends.
+// take returns the cursors that are in no request, one for each partition, and for how many
+// ms the broker may wait. If there are none, the goroutine must end.
 func (t *tails) take(h *heads) (map[headKey]*waiting, int32) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -156,7 +158,7 @@ func (t *tails) take(h *heads) (map[headKey]*waiting, int32) {
 	return asked, wait
 }
 
-// tell answers, once, who is still there.
+// tell sends the answer, unless w was answered before or is closed.
 func (w *waiting) tell(a answer) {
 	if !w.gone {
 		w.gone = true
@@ -164,20 +166,21 @@ func (w *waiting) tell(a answer) {
 	}
 }
 
-// answer tells those readers for which records came, and returns how many go on waiting.
+// answer answers the cursors for which records came, or an error, and returns how many go
+// on waiting.
 func (t *tails) answer(leader int32, h *heads, asked map[headKey]*waiting, r *reader, err error) (left int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err == nil {
-		// An answer that cannot be read to its end says nothing of the partitions that
-		// come later in it: they stay in asked, and ask by themselves.
+		// An answer that cannot be read to its end says nothing about the partitions that
+		// come later in it. They stay in asked, and their cursors ask for themselves.
 		_ = parseFetches(r, func(key headKey, f *fetched) {
 			w := asked[key]
 			if w == nil {
 				return
 			}
-			switch next, _, _ := overview(f.records); {
-			case f.code == codeNone && next > w.offset:
+			switch next, _, _, err := overview(f.records); {
+			case f.code == codeNone && err == nil && next > w.offset:
 				f.buf = append(w.memory[:0], f.records...) // the answer is shared
 				f.records = f.buf
 				w.tell(answer{offset: w.offset, fetched: f, leader: leader})
@@ -196,7 +199,7 @@ func (t *tails) answer(leader int32, h *heads, asked map[headKey]*waiting, r *re
 	return left
 }
 
-// ask is one Fetch for many partitions of one leader.
+// ask sends one Fetch for many partitions of one leader.
 func (t *tails) ask(leader int32, asked map[headKey]*waiting, wait int32, into []byte) (*reader, error) {
 	byTopic := map[topicID][]*waiting{}
 	for key, w := range asked {
@@ -216,7 +219,7 @@ func (t *tails) ask(leader int32, asked map[headKey]*waiting, wait int32, into [
 	return t.client.ask(t.ctx, protocol.Fetch, broker(leader), w, fetchLimit, into)
 }
 
-// parseFetches gives each partition of an answer.
+// parseFetches calls each for every partition of an answer.
 func parseFetches(r *reader, each func(headKey, *fetched)) error {
 	r.i32() // throttle
 	if code := r.i16(); code != codeNone {

@@ -10,21 +10,21 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/brokers"
 )
 
-// Whole is the topics of a bit_exact dataset as one sequence: one partition, whose
-// segments are the partitions of Kafka, in the order of the spec's topics and by
-// number. Its blocks are dealt out to virtual ranks, so which records a block has
-// must never change: ends are last stable offsets, below which no transaction is
-// open, and a topic that Kafka compacts is refused. Positions without a record make
-// a block shorter, whoever reads it.
+// Whole reads the topics of a bit_exact dataset as one sequence. It has one partition, whose
+// segments are Kafka's partitions, in the order of the spec's topics and by number. Virtual
+// ranks share its blocks, so the records of a block must never change. Therefore ends are
+// last stable offsets, below which no transaction is open, and a topic that Kafka compacts
+// is refused. Offsets without a record make a block shorter, for every reader alike.
 //
-// It commits nothing: what is done of it is no prefix of a partition of Kafka.
+// It commits nothing: what is settled of it is not a prefix of Kafka's partitions.
 type Whole struct {
 	s *Source
 
 	mu     sync.Mutex
-	all    []sources.Segment // what is known, and behind it what was listed
+	all    []sources.Segment // the known segments, then those that were listed
 	listed bool
 }
 
@@ -34,8 +34,8 @@ var (
 	_ sources.Keeper = (*Whole)(nil)
 )
 
-// OpenWhole connects to nothing yet.
-func OpenWhole(o Options) (*Whole, error) {
+// newWhole makes a source. It does not connect yet.
+func newWhole(o Options) (*Whole, error) {
 	if o.live() {
 		return nil, fmt.Errorf("dataset %s: topics without an end cannot be dealt out", o.Dataset)
 	}
@@ -51,7 +51,8 @@ func OpenWhole(o Options) (*Whole, error) {
 // Close ends the connections. Cursors fail from now on.
 func (w *Whole) Close() error { return w.s.Close() }
 
-// Partitions is one: its identity are the topics', so that one made again is another.
+// Partitions returns the one partition. Its identity has the ids of the topics: with a topic
+// that was deleted and made again, it is another partition.
 func (w *Whole) Partitions(ctx context.Context) ([]sources.PartitionID, error) {
 	parts, err := w.partitions(ctx)
 	if err != nil {
@@ -69,10 +70,10 @@ func (w *Whole) Partitions(ctx context.Context) ([]sources.PartitionID, error) {
 	return []sources.PartitionID{sources.PartitionID(fmt.Sprintf("kafka:%s/%s", parts[0].cluster, strings.Join(topics, "+")))}, nil
 }
 
-// PartitionName is the topics'.
+// PartitionName returns the names of the topics.
 func (w *Whole) PartitionName(sources.PartitionID) string { return strings.Join(w.s.o.Topics, "+") }
 
-// partitions of Kafka, in order. A topic has at least one.
+// partitions returns Kafka's partitions, in order. A topic has at least one.
 func (w *Whole) partitions(ctx context.Context) ([]partition, error) {
 	ids, err := w.s.Partitions(ctx)
 	if err != nil {
@@ -90,8 +91,8 @@ func (w *Whole) partitions(ctx context.Context) ([]partition, error) {
 	return parts, nil
 }
 
-// neverCompacted: compaction takes records away while the rest stays, so that the
-// same offsets would hold other batches when they are read again.
+// neverCompacted refuses compacted topics. Compaction deletes single records, so the same
+// offsets would make other batches when they are read again.
 func (w *Whole) neverCompacted(ctx context.Context) error {
 	policies, err := w.s.policies(ctx)
 	if err != nil {
@@ -110,7 +111,8 @@ func (w *Whole) neverCompacted(ctx context.Context) error {
 	return nil
 }
 
-// Bounds of the one partition: its last segment's are those of all.
+// Bounds returns the bounds of the one partition: from the beginning of its first segment to
+// the head of its last one.
 func (w *Whole) Bounds(ctx context.Context, ids []sources.PartitionID) ([]sources.Bounds, error) {
 	parts, err := w.s.Partitions(ctx)
 	if err != nil {
@@ -135,8 +137,8 @@ func (w *Whole) Bounds(ctx context.Context, ids []sources.PartitionID) ([]source
 	return all, nil
 }
 
-// Segments: one for each partition of Kafka that has anything to read, numbered
-// once. Ends are found once and stay, whatever is produced later.
+// Segments lists one segment for each partition of Kafka that has anything to read. Numbers
+// and ends are found once and stay, whatever is produced later.
 func (w *Whole) Segments(ctx context.Context, _ sources.PartitionID, after int64, most int) ([]sources.Segment, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -146,7 +148,7 @@ func (w *Whole) Segments(ctx context.Context, _ sources.PartitionID, after int64
 		}
 		w.listed = true
 	}
-	some := behind(w.all, after)
+	some := brokers.Later(w.all, after)
 	return some[:min(most, len(some))], nil
 }
 
@@ -184,7 +186,7 @@ func (w *Whole) list(ctx context.Context) error {
 	return nil
 }
 
-// Keeps answers for the partitions of Kafka that the marks' segments are.
+// Keeps answers for Kafka's partitions: the segment of a mark says which one it is.
 func (w *Whole) Keeps(ctx context.Context, marks []sources.Mark, ahead time.Duration) ([]sources.Kept, error) {
 	inner := slices.Clone(marks)
 	w.mu.Lock()
@@ -192,7 +194,7 @@ func (w *Whole) Keeps(ctx context.Context, marks []sources.Mark, ahead time.Dura
 		m := &inner[i]
 		at := slices.IndexFunc(w.all, func(g sources.Segment) bool { return g.ID == m.Position.Segment })
 		if at < 0 {
-			continue // not a partition of the source, which says so
+			continue // the inner source returns an error for it
 		}
 		if p, err := parseLocator(w.all[at].Locator); err == nil {
 			m.Partition = p.id()
@@ -206,8 +208,8 @@ func (w *Whole) Keeps(ctx context.Context, marks []sources.Mark, ahead time.Dura
 	return all, err
 }
 
-// Open reads a range of one of Kafka's partitions, which the locator names. Its
-// errors name that, with its offsets.
+// Open reads a range of the Kafka partition that the locator names. Errors of the cursor name
+// that partition and its offsets.
 func (w *Whole) Open(ctx context.Context, r sources.Range, from sources.Position, locator []byte) (sources.Cursor, error) {
 	p, err := parseLocator(locator)
 	if err != nil {

@@ -18,7 +18,7 @@ func openWhole(t *testing.T, b *testbroker.Broker, known []sources.Segment, topi
 	t.Helper()
 	o := options(b, topics...)
 	o.Known = known
-	w, err := OpenWhole(o)
+	w, err := newWhole(o)
 	if err != nil {
 		t.Fatal(err)
 	}

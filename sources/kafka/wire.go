@@ -6,10 +6,10 @@ import (
 	"fmt"
 )
 
-// errShort: an answer ends before what it announces.
+// errShort means that an answer ends before a length that it announces.
 var errShort = errors.New("the broker's answer is cut short")
 
-// reader walks an answer. After the first error everything is zero.
+// reader reads an answer. After the first error it returns only zeros.
 type reader struct {
 	b   []byte
 	at  int
@@ -73,8 +73,8 @@ func (r *reader) uvarint() uint64 {
 	return v
 }
 
-// length of a compact string, bytes or list: -1 is null. Each element has at
-// least size bytes, so a list is never longer than the answer.
+// length reads the length of a compact string, bytes or list; -1 is null. Each element has
+// at least size bytes, so a length that the rest of the answer cannot hold is an error.
 func (r *reader) length(size int) int {
 	n := r.uvarint()
 	if n == 0 {
@@ -97,13 +97,13 @@ func (r *reader) tags() {
 		r.uvarint()
 		size := r.uvarint()
 		if size > uint64(len(r.b)) {
-			size = uint64(len(r.b)) // take complains
+			size = uint64(len(r.b)) // take sets the error
 		}
 		r.take(int(size))
 	}
 }
 
-// writer appends in the same encoding.
+// writer writes the same encoding.
 type writer struct{ b []byte }
 
 func (w *writer) i8(v int8)      { w.b = append(w.b, byte(v)) }

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-const adminWithin = 15 * time.Second // an answer of the admin API
+const adminWithin = 15 * time.Second // the time for an answer of the admin API
 
 // admin calls Pulsar's admin API over HTTP.
 type admin struct {
@@ -24,7 +24,7 @@ func (a *admin) close() { a.tr.CloseIdleConnections() }
 
 func (a *admin) where() string { return "Pulsar's admin API at " + a.base }
 
-// get asks; into is filled from the JSON of the answer.
+// get sends a GET and fills into from the JSON of the answer.
 func (a *admin) get(ctx context.Context, path string, into any) error {
 	return a.call(ctx, http.MethodGet, path, nil, into)
 }
@@ -56,7 +56,8 @@ func (a *admin) call(ctx context.Context, method, path string, body, into any) e
 	return nil
 }
 
-// do returns an answer of 2xx; the caller closes its body.
+// do returns an answer with status 2xx. The caller closes its body. Other statuses are
+// errors.
 func (a *admin) do(ctx context.Context, method, path string, body io.Reader) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, a.base+"/admin/v2/"+path, body)
 	if err != nil {
@@ -78,7 +79,7 @@ func (a *admin) do(ctx context.Context, method, path string, body io.Reader) (*h
 	return nil, answered(a.where(), method+" "+path, res.StatusCode, reasonIn(said))
 }
 
-// reasonIn is what an error's answer says: JSON with a reason, or a page.
+// reasonIn returns the reason in the answer of an error: JSON with a reason, or a page.
 func reasonIn(said []byte) string {
 	var why struct{ Reason string }
 	if json.Unmarshal(said, &why) == nil && why.Reason != "" {
@@ -91,7 +92,7 @@ func reasonIn(said []byte) string {
 	return strings.TrimSpace(text)
 }
 
-// messageAt is a place in a topic as the admin API says and takes it.
+// messageAt is a place in a topic in the form of the admin API.
 type messageAt struct {
 	Ledger    int64 `json:"ledgerId"`
 	Entry     int64 `json:"entryId"`
@@ -100,12 +101,12 @@ type messageAt struct {
 
 func (m messageAt) String() string { return fmt.Sprintf("%d:%d", m.Ledger, m.Entry) }
 
-// ledgerInfo is one ledger of a topic: the open one tells no entries.
+// ledgerInfo is one ledger of a topic. The open ledger shows 0 entries.
 type ledgerInfo struct {
 	Ledger    int64 `json:"ledgerId"`
 	Entries   int64 `json:"entries"`
 	Size      int64 `json:"size"`
-	Timestamp int64 `json:"timestamp"` // when it was closed, of internal-info
+	Timestamp int64 `json:"timestamp"` // when it was closed; only internal-info has it
 }
 
 type cursorInfo struct {
@@ -122,8 +123,7 @@ type internalStats struct {
 	Cursors        map[string]cursorInfo `json:"cursors"`
 }
 
-// infoOf is what the metadata says of a topic; it is there also while nobody has the
-// topic loaded.
+// infoOf is a topic's metadata. Pulsar has it also while no broker has loaded the topic.
 type infoOf struct {
 	Created string       `json:"creationDate"`
 	Ledgers []ledgerInfo `json:"ledgers"`

@@ -1,6 +1,6 @@
 package pulsar
 
-// How much a Reader may have ahead of us.
+// This file bounds how much a Reader fetches ahead of us.
 //
 // A Reader gives the broker permits, one for each message that it has room for. The
 // broker counts entries against them: with 1000 permits it sends up to a hundred entries
@@ -10,16 +10,16 @@ package pulsar
 // more than the range has, and no more than aheadBytes hold.
 const (
 	aheadBytes   = 4 << 20
-	messageBytes = 512 // what the library keeps of a message beside its payload
-	permitsFirst = 16  // while nothing is known of a partition's entries
+	messageBytes = 512 // bytes that the library keeps for a message beside its payload
+	permitsFirst = 16  // while the sizes of a partition's entries are not known
 	permitsLeast = 2
-	permitsBatch = 16 // the least of entries with several messages: half as many messages are one more command
+	permitsBatch = 16 // the least if entries have several messages: the library sends a command for each half of them
 	permitsMost  = 1000
-	knownFrom    = 64   // messages that make an average
-	knownMost    = 8192 // older ones count half
+	knownFrom    = 64   // from so many messages on, the average is used
+	knownMost    = 8192 // after so many messages, all counts are halved
 )
 
-// sizes is what was seen of a partition's entries lately.
+// sizes adds up the recent entries of a partition.
 type sizes struct{ entries, messages, bytes float64 }
 
 func (z *sizes) add(payload int, wholeEntry bool) {
@@ -34,7 +34,7 @@ func (z *sizes) add(payload int, wholeEntry bool) {
 
 func (z *sizes) known() bool { return z.messages >= knownFrom && z.entries > 0 }
 
-// permits for entries of these sizes.
+// permits returns the number of permits for entries of these sizes.
 func (z *sizes) permits() int64 {
 	if !z.known() {
 		return permitsFirst
@@ -47,13 +47,14 @@ func (z *sizes) permits() int64 {
 	return min(max(int64(aheadBytes/entry), least), permitsMost)
 }
 
-// permitsFor a range of so many entries.
+// permitsFor returns the number of permits for a range of so many entries.
 func (z *sizes) permitsFor(entries int64) int64 {
 	return max(permitsLeast, min(z.permits(), entries))
 }
 
-// fits says whether a Reader with these permits may read a range of so many entries: it
-// neither has far too much ahead, nor waits for the broker at each message.
+// fits says whether a Reader with these permits may read a range of so many entries. It must
+// not fetch more than four times too much ahead, nor have less than a quarter of the
+// permits that the range needs.
 func (z *sizes) fits(permits, entries int64) bool {
 	return permits <= 4*z.permits() && 4*permits >= z.permitsFor(entries)
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/headrace/headrace/internal/proof/testbroker"
 	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/brokers"
 	"github.com/headrace/headrace/sources/sourcetest"
 )
 
@@ -141,14 +142,14 @@ func (p *place) Produce(t testing.TB, records [][]byte) {
 	}
 }
 
-func (p *place) options(end At) Options {
+func (p *place) options(end brokers.At) Options {
 	return Options{Dataset: "test", Service: p.b.URL(), Admin: p.b.AdminURL(), Topics: []string{p.topic},
-		Start: End{At: Earliest}, End: End{At: end}, MaxRecord: p.max}
+		Start: End{At: brokers.Earliest}, End: End{At: end}, MaxRecord: p.max}
 }
 
 func (p *place) Open(t testing.TB, known []sources.Segment) sources.Source {
 	t.Helper()
-	o := p.options(Latest)
+	o := p.options(brokers.Latest)
 	o.Known = known
 	return mustOpen(t, o)
 }
@@ -184,7 +185,7 @@ func TestConformance(t *testing.T) {
 				},
 				Tail: func(t testing.TB, sp sourcetest.Place) sources.Source {
 					p := sp.(*place)
-					return mustOpen(t, p.options(Never))
+					return mustOpen(t, p.options(brokers.Never))
 				},
 				Roll: func(t testing.TB, sp sourcetest.Place) {
 					for _, name := range partitionNames(sp.(*place).topic, partitions) {

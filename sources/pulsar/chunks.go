@@ -10,16 +10,17 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// A producer may send a large message in chunks, one entry each, and others write
-// between them. Such a message is where its last chunk is: there the consumers of
-// Pulsar get it, too. Who begins to read between its chunks looks for the first one.
+// A producer may send a large message in chunks, one entry each. Entries of other messages
+// may lie between them. The position of such a message is that of its last chunk, where
+// Pulsar's consumers get it too. A cursor that begins between the chunks looks back for the
+// first one.
 
 const lookBackMost = 10_000 // entries
 
 // assemble puts the message that ends with the chunk at c.at into the batch.
 func (c *cursor) assemble(ctx context.Context, last entryInfo, b *sources.Batch) error {
 	entry := entryOf(c.at)
-	if c.at > at(entry, 0) { // the range begins behind it
+	if c.at > at(entry, 0) { // the range begins after it
 		c.moveTo(at(entry+1, 0))
 		return nil
 	}
@@ -62,7 +63,7 @@ func (c *cursor) assemble(ctx context.Context, last entryInfo, b *sources.Batch)
 	}
 }
 
-// firstChunk looks back for the chunk that a message begins with.
+// firstChunk looks back for the first chunk of a message.
 func (c *cursor) firstChunk(ctx context.Context, last entryInfo) (ledger, entry int64, err error) {
 	l, err := c.s.layoutOf(ctx, c.p)
 	if err != nil {
@@ -98,7 +99,7 @@ func (c *cursor) firstChunk(ctx context.Context, last entryInfo) (ledger, entry 
 		Err: fmt.Errorf("the message in chunks that ends at entry %d has lost its first chunk (Pulsar has deleted it)", entryOf(c.at))}
 }
 
-// properties are a message's, from an answer of the admin API.
+// properties returns the properties of a message, from the headers of the admin API's answer.
 func properties(h http.Header) map[string]string {
 	all := map[string]string{}
 	if text := h.Get("X-Pulsar-PROPERTY"); text != "" {

@@ -16,10 +16,10 @@ import (
 const (
 	connectWithin   = 5 * time.Second
 	operationWithin = 10 * time.Second
-	aliveEvery      = 5 * time.Second // a broker that is frozen is known after twice this
+	aliveEvery      = 5 * time.Second // a frozen broker is noticed after twice this time
 )
 
-// newAdmin is the admin API's client, with the dataset's login and TLS.
+// newAdmin makes a client of the admin API with the dataset's login and TLS.
 func newAdmin(o *Options) (*admin, error) {
 	tr := http.DefaultTransport.(*http.Transport).Clone()
 	tr.MaxIdleConnsPerHost = 8
@@ -51,7 +51,7 @@ func newAdmin(o *Options) (*admin, error) {
 	return a, nil
 }
 
-// newClient connects to nothing yet.
+// newClient makes the official client. It does not connect yet.
 func newClient(o *Options) (client.Client, error) {
 	opts := client.ClientOptions{
 		URL: o.Service, ConnectionTimeout: connectWithin, OperationTimeout: operationWithin, KeepAliveInterval: aliveEvery,
@@ -69,8 +69,8 @@ func newClient(o *Options) (client.Client, error) {
 	return client.NewClient(opts)
 }
 
-// quieter keeps the library's notes for who debugs: what goes wrong for good comes
-// out of the source as an error.
+// quieter logs the library's messages at debug level only. If something fails for good, the
+// source returns it as an error.
 type quieter struct{ slog.Handler }
 
 func (h quieter) Enabled(ctx context.Context, _ slog.Level) bool {
@@ -85,7 +85,7 @@ func (h quieter) Handle(ctx context.Context, r slog.Record) error {
 func (h quieter) WithAttrs(a []slog.Attr) slog.Handler { return quieter{h.Handler.WithAttrs(a)} }
 func (h quieter) WithGroup(n string) slog.Handler      { return quieter{h.Handler.WithGroup(n)} }
 
-// noKeys: messages that are encrypted are told, and not read.
+// noKeys has no keys: the cursor reports an encrypted message and does not read it.
 type noKeys struct{}
 
 var errNoKeys = errors.New("headrace has no keys")

@@ -24,6 +24,7 @@ import (
 
 	"github.com/headrace/headrace/internal/proof/testbroker"
 	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/brokers"
 	"github.com/headrace/headrace/sources/sourcetest"
 )
 
@@ -132,7 +133,7 @@ func TestRecordsOfTheJavaAndTheGoClientAreReadAsTheVendorsConsumerReadsThem(t *t
 	defer sub.Close()
 	javaSends(t, b, "many", topic, each)
 	goSends(t, topic, each)
-	s := mustOpen(t, (&place{b: b, topic: topic, max: 1 << 20}).options(Latest))
+	s := mustOpen(t, (&place{b: b, topic: topic, max: 1 << 20}).options(brokers.Latest))
 	defer s.Close()
 	got := readAll(t, s)
 	var want []string
@@ -179,7 +180,7 @@ func TestOfTransactionsWhatWasCommittedIsRead(t *testing.T) {
 		want = append(want, fmt.Sprintf("kept %d 0", i), fmt.Sprintf("kept %d 1", i), fmt.Sprintf("plain %d", i))
 	}
 	slices.Sort(want)
-	s := mustOpen(t, (&place{b: b, topic: topic, max: 1 << 20}).options(Latest))
+	s := mustOpen(t, (&place{b: b, topic: topic, max: 1 << 20}).options(brokers.Latest))
 	defer s.Close()
 	ids, err := s.Partitions(t.Context())
 	if err != nil {
@@ -235,7 +236,7 @@ func TestAnEncryptedMessageIsToldWithItsEntry(t *testing.T) {
 		p := producer(t, client.ProducerOptions{Topic: topic, DisableBatching: !batching, BatchingMaxPublishDelay: 10 * time.Millisecond,
 			Encryption: &client.ProducerEncryptionInfo{KeyReader: oneKey{public}, Keys: []string{"k"}}})
 		send(t, p, &client.ProducerMessage{Payload: []byte("secret")})
-		s := mustOpen(t, (&place{b: b, topic: topic, max: 1 << 20}).options(Latest))
+		s := mustOpen(t, (&place{b: b, topic: topic, max: 1 << 20}).options(brokers.Latest))
 		defer s.Close()
 		ids, err := s.Partitions(t.Context())
 		if err != nil {
@@ -255,8 +256,8 @@ func TestPartitionsThatAreAddedJoin(t *testing.T) {
 	b := realBroker(t)
 	connect(t, b)
 	topic := newTopic(t, b, 2)
-	o := (&place{b: b, topic: topic, max: 1 << 20}).options(Never)
-	o.Start = End{At: Latest}
+	o := (&place{b: b, topic: topic, max: 1 << 20}).options(brokers.Never)
+	o.Start = End{At: brokers.Latest}
 	s := mustOpen(t, o)
 	defer s.Close()
 	before, err := s.Partitions(t.Context())

@@ -12,14 +12,15 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/brokers"
 )
 
 const commitWithin = 20 * time.Second
 
-// Two durable subscriptions speak to Pulsar for a dataset. NAME shows our progress to
-// Pulsar's own tools. NAME-retain keeps Pulsar from deleting what a kept checkpoint may
-// have to read again. Nobody consumes with them: their cursors are moved with the admin
-// API, which can go forward and back, and each move is read back.
+// A dataset has two durable subscriptions. NAME shows our progress to Pulsar's own tools.
+// NAME-retain keeps Pulsar from deleting messages that a kept checkpoint may have to read
+// again. Nobody consumes with them: the admin API moves their cursors forward and back, and
+// each move is read back.
 var (
 	_ sources.Committer = (*Source)(nil)
 	_ sources.Retainer  = (*Source)(nil)
@@ -31,16 +32,16 @@ func (s *Source) Commit(ctx context.Context, marks []sources.Mark) error {
 	return s.moveAll(ctx, s.o.Progress, marks, func(_ *layout, m sources.Mark) messageAt { return s.next(m.Position) })
 }
 
-// Retain moves the cursor that keeps messages. The ledger before the mark's is kept
-// too: a message in chunks whose last one lies behind the mark may begin there.
+// Retain moves the cursor that keeps messages. It keeps the ledger before that of the mark
+// too: a message in chunks whose last chunk lies after the mark may begin there.
 func (s *Source) Retain(ctx context.Context, marks []sources.Mark) error {
 	return s.moveAll(ctx, s.o.Retain, marks, func(l *layout, m sources.Mark) messageAt {
 		return l.ledgerBefore(ledgerOf(m.Position.Segment))
 	})
 }
 
-// ledgerBefore is the beginning of the ledger that lies before one, or of that one
-// where there is none.
+// ledgerBefore returns the beginning of the ledger before the given one. If there is none, it
+// returns the beginning of the given ledger.
 func (l *layout) ledgerBefore(ledger int64) messageAt {
 	first := messageAt{Ledger: ledger, Partition: -1}
 	for _, g := range l.Ledgers {
@@ -51,16 +52,16 @@ func (l *layout) ledgerBefore(ledger int64) messageAt {
 	return first
 }
 
-// next is the entry that is to be read next at a position: one of which some messages
-// are done is not done.
+// next returns the first entry that is not done at a position. An entry is done when all of
+// its messages are.
 func (s *Source) next(p sources.Position) messageAt {
 	return messageAt{Ledger: ledgerOf(p.Segment), Entry: entryOf(p.Offset), Partition: -1}
 }
 
-// Begin makes both subscriptions where the dataset begins to read. What is there
-// already stays as it is.
+// Begin makes both subscriptions at the place where the dataset begins to read. A
+// subscription that exists stays as it is.
 func (s *Source) Begin(ctx context.Context, ids []sources.PartitionID) error {
-	if err := s.usable(ctx); err != nil {
+	if err := s.Usable(ctx); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, commitWithin)
@@ -92,10 +93,10 @@ func (s *Source) Begin(ctx context.Context, ids []sources.PartitionID) error {
 	})
 }
 
-// subscribe makes a subscription that keeps everything from the first call on, and moves
-// it to a place. The admin API does not serve here: it makes a subscription at the end of
-// the topic, where it keeps nothing, and moves it back in a second step. A broker that is
-// killed between the two leaves it at the end.
+// subscribe makes a subscription at the beginning of the topic, so that it keeps everything
+// at once, and then moves it to a place. The admin API could not do that: it makes a
+// subscription at the end of the topic and moves it back in a second step. If the broker is
+// killed between the two steps, the subscription stays at the end and keeps nothing.
 func (s *Source) subscribe(ctx context.Context, p partition, name string, at messageAt) error {
 	c, err := s.connection()
 	if err != nil {
@@ -111,7 +112,7 @@ func (s *Source) subscribe(ctx context.Context, p partition, name string, at mes
 		}
 		made <- err
 	}) {
-		return errClosed
+		return brokers.ErrClosed
 	}
 	select {
 	case err = <-made:
@@ -128,12 +129,12 @@ func (s *Source) subscription(p partition, name string) string {
 	return adminPath(p.topic) + "/subscription/" + url.PathEscape(name)
 }
 
-// moveAll moves a subscription's cursor of each marked partition.
+// moveAll moves a subscription's cursor in each marked partition.
 func (s *Source) moveAll(ctx context.Context, name string, marks []sources.Mark, to func(*layout, sources.Mark) messageAt) error {
 	if name == "" {
 		return errors.New("pulsar: no subscription in the options")
 	}
-	if err := s.usable(ctx); err != nil {
+	if err := s.Usable(ctx); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, commitWithin)
@@ -146,8 +147,8 @@ func (s *Source) moveAll(ctx context.Context, name string, marks []sources.Mark,
 	return s.each(ctx, ids, func(ctx context.Context, p partition) error { return s.move(ctx, p, name, by[p.id()], to) })
 }
 
-// move moves one cursor, and reads back where it is: a move that does nothing is
-// answered as if it had done something.
+// move moves one cursor and reads back where it is, because Pulsar also answers OK to a move
+// that did nothing.
 func (s *Source) move(ctx context.Context, p partition, name string, m sources.Mark, to func(*layout, sources.Mark) messageAt) error {
 	l, err := s.layoutOf(ctx, p)
 	if err != nil {
@@ -163,12 +164,12 @@ func (s *Source) move(ctx context.Context, p partition, name string, m sources.M
 		return nil
 	}
 	if _, there := l.find(at.Ledger); !there {
-		return nil // it is deleted already: reading says so, with the range
+		return nil // it is deleted already; the cursor that reads it returns the error with the range
 	}
 	return s.place(ctx, p, name, at)
 }
 
-// place puts a cursor somewhere, and reads back where it is.
+// place moves a cursor to a place and reads back where it is.
 func (s *Source) place(ctx context.Context, p partition, name string, at messageAt) error {
 	if err := s.admin.call(ctx, http.MethodPost, s.subscription(p, name)+"/resetcursor", at, nil); err != nil {
 		return fmt.Errorf("moving subscription %s of %s to %s: %w", name, p, at, err)
@@ -184,7 +185,8 @@ func (s *Source) place(ctx context.Context, p partition, name string, at message
 	return err
 }
 
-// cursor is the entry that a subscription reads next.
+// cursor returns the entry that a subscription would read next, and whether the subscription
+// exists.
 func (l *layout) cursor(name string) (messageAt, bool, error) {
 	c, ok := l.Cursors[url.QueryEscape(name)]
 	if !ok {
@@ -199,12 +201,14 @@ func (m messageAt) before(o messageAt) bool {
 	return m.Ledger < o.Ledger || m.Ledger == o.Ledger && m.Entry < o.Entry
 }
 
-// same: the end of a ledger and the beginning of the next are one place.
+// same says whether two places are the same. The end of a ledger and the beginning of the
+// next one are.
 func (m messageAt) same(o messageAt, l *layout) bool {
 	return l.normal(m) == l.normal(o)
 }
 
-// normal is a place as the entry that follows, where the ledger has no more.
+// normal returns the beginning of the next ledger for a place at the end of a ledger, and
+// other places unchanged.
 func (l *layout) normal(m messageAt) messageAt {
 	m.Partition = 0
 	for i, g := range l.Ledgers {
@@ -223,7 +227,7 @@ func (s *Source) Release(ctx context.Context) error {
 	ids, err := s.Partitions(ctx)
 	if err != nil {
 		if _, gone := errors.AsType[*sources.Changed](err); gone {
-			return nil // with the topic
+			return nil // they went with the topic
 		}
 		return err
 	}
@@ -240,7 +244,7 @@ func (s *Source) Release(ctx context.Context) error {
 	})
 }
 
-// each does something with partitions, a few side by side.
+// each calls do for every partition, askAtOnce of them at a time.
 func (s *Source) each(ctx context.Context, ids []sources.PartitionID, do func(context.Context, partition) error) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(askAtOnce)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/headrace/headrace/internal/proof/testbroker"
 	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/brokers"
 )
 
 func writeTo(t testing.TB, b *testbroker.Pulsar, topic string, partitions, from, n int) {
@@ -42,7 +43,7 @@ func TestTheSubscriptionRetainsAndIsReleased(t *testing.T) {
 	t.Cleanup(func() {
 		admincall(t, b, "POST", "namespaces/public/default/retention", map[string]int{"retentionTimeInMinutes": -1, "retentionSizeInMB": -1})
 	})
-	o := (&place{b: b, topic: topic, max: 1000}).options(Latest)
+	o := (&place{b: b, topic: topic, max: 1000}).options(brokers.Latest)
 	o.Retain, o.Progress = "x-retain", "x"
 	s := mustOpen(t, o)
 	defer s.Close()
@@ -134,7 +135,7 @@ func TestASubscriptionKeepsEverythingFromItsFirstMomentOn(t *testing.T) {
 	const partitions = 24
 	topic := newTopic(t, b, partitions)
 	writeTo(t, b, topic, partitions, 0, 20*partitions)
-	o := (&place{b: b, topic: topic, max: 1000}).options(Never)
+	o := (&place{b: b, topic: topic, max: 1000}).options(brokers.Never)
 	o.Retain, o.Progress = "x-retain", "x"
 	s := mustOpen(t, o)
 	defer s.Close()

@@ -12,16 +12,17 @@ import (
 	client "github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/brokers"
 )
 
 const (
 	arenaMost   = 1 << 20 // bytes of one Batch, about
 	recordsMost = 8192
 
-	quietFirst = 200 * time.Millisecond // without a message, the admin API is asked what is next
-	quietMost  = 5 * time.Second
-	realTries  = 3 // times that a message is there and does not come, before the Reader is opened again
-	opensMost  = 3 // times that it is opened for one entry
+	quietFirst = 200 * time.Millisecond // after so long without a message, the admin API is asked why
+	quietMost  = 5 * time.Second        // the wait doubles up to here
+	realTries  = 3                      // so often a message may exist and not come, before the Reader is opened again
+	opensMost  = 3                      // so often a Reader is opened for one entry
 )
 
 var _ sources.Tailing = (*cursor)(nil)
@@ -38,14 +39,14 @@ type cursor struct {
 	onHead func(head int64)
 
 	quiet  time.Duration // how long to wait for a message before asking
-	real   int           // times that the entry at c.at was there and did not come
+	real   int           // times that the entry at c.at existed and did not come
 	opens  int           // times that a Reader was opened for it
-	failed error         // said again by every Next
+	failed error         // the permanent error; every Next returns it again
 }
 
-// Open connects when the first record is asked for.
+// Open makes a cursor. It connects when the first record is asked for.
 func (s *Source) Open(ctx context.Context, r sources.Range, from sources.Position, locator []byte) (sources.Cursor, error) {
-	if err := s.usable(ctx); err != nil {
+	if err := s.Usable(ctx); err != nil {
 		return nil, err
 	}
 	p, ledger, err := parseLocator(locator)
@@ -60,10 +61,10 @@ func (s *Source) Open(ctx context.Context, r sources.Range, from sources.Positio
 
 func (c *cursor) name() string { return ledgerName(c.p, c.ledger) }
 
-// OnHead is called with the ends of entries.
+// OnHead sets a function that gets the highest end of an entry that was seen.
 func (c *cursor) OnHead(f func(head int64)) { c.onHead = f }
 
-// Close keeps the Reader for who goes on here.
+// Close keeps the Reader for a cursor that goes on at this place.
 func (c *cursor) Close() error {
 	if c.rd != nil {
 		c.rd.ledger, c.rd.offset = c.ledger, c.at
@@ -76,7 +77,7 @@ func (c *cursor) Close() error {
 	return nil
 }
 
-// Next hands out the messages that have come, and waits only for the first.
+// Next hands out the messages that have come. It waits only for the first one.
 func (c *cursor) Next(ctx context.Context, b *sources.Batch) error {
 	b.Reset()
 	if c.failed != nil {
@@ -84,11 +85,11 @@ func (c *cursor) Next(ctx context.Context, b *sources.Batch) error {
 	}
 	err := c.fill(ctx, b)
 	if len(b.Recs) > 0 {
-		b.End = min(c.at, c.r.End) // what went wrong behind them is met again by the next call
+		b.End = min(c.at, c.r.End) // the next call meets an error after them again
 		return nil
 	}
 	if err != nil && err != io.EOF && ctx.Err() == nil && !isTemporary(err) {
-		err = notTheEnd(err)
+		err = brokers.NotTheEnd(err)
 		c.failed = err
 	}
 	return err
@@ -132,8 +133,8 @@ func (c *cursor) fill(ctx context.Context, b *sources.Batch) error {
 	}
 }
 
-// reopen opens a Reader at c.at, if the topic is still the one that was planned: a
-// Reader of a topic that is not there would make it.
+// reopen opens a Reader at c.at. It first checks that the topic is still the planned one,
+// because opening a Reader would create a missing topic.
 func (c *cursor) reopen(ctx context.Context) error {
 	if r := c.s.kept(c.p, c.ledger, c.at, c.left()); r != nil {
 		c.rd = r
@@ -150,10 +151,10 @@ func (c *cursor) reopen(ctx context.Context) error {
 	return nil
 }
 
-// left is how many entries of the range are still to be read.
+// left returns how many entries of the range are not read yet.
 func (c *cursor) left() int64 { return entryOf(c.r.End-1) - entryOf(c.at) + 1 }
 
-// drop ends the Reader: another one is opened at c.at.
+// drop ends the Reader. The next one is opened at c.at.
 func (c *cursor) drop() {
 	if c.rd != nil {
 		c.s.mu.Lock()
@@ -164,8 +165,8 @@ func (c *cursor) drop() {
 	}
 }
 
-// peek is the next message, which stays; nil if none has come for a while, or at once
-// where wait is false.
+// peek returns the next message without taking it. It returns nil if none came within
+// c.quiet or, without wait, if none is there now.
 func (c *cursor) peek(ctx context.Context, wait bool) (client.Message, error) {
 	if c.rd.peeked != nil {
 		return c.rd.peeked, nil
@@ -200,17 +201,17 @@ func (c *cursor) came(m client.Message, ok bool) (client.Message, error) {
 	return m, nil
 }
 
-// take puts a message into the batch, or explains why it is not the next one.
+// take puts m into the batch if it is the next message. If a later one came, it finds out why.
 func (c *cursor) take(ctx context.Context, m client.Message, b *sources.Batch) error {
 	id := m.ID()
 	entry, index, size := id.EntryID(), max(0, id.BatchIdx()), max(1, id.BatchSize())
 	offset := at(entry, index)
 	switch {
 	case id.LedgerID() < c.ledger:
-		c.rd.peeked = nil // a Reader that was connected again repeats
+		c.rd.peeked = nil // after a reconnect a Reader repeats messages
 		return nil
 	case id.LedgerID() > c.ledger:
-		return c.explain(ctx, b) // the ledger has no more, or not what is wanted
+		return c.explain(ctx, b) // this ledger has ended, or a message is missing
 	}
 	c.seen(at(entry+1, 0))
 	behind := offset + 1
@@ -220,7 +221,7 @@ func (c *cursor) take(ctx context.Context, m client.Message, b *sources.Batch) e
 	switch {
 	case offset < c.at:
 		c.rd.peeked = nil
-		if entry == entryOf(c.at) && index == size-1 { // the range begins behind its last message
+		if entry == entryOf(c.at) && index == size-1 { // the range begins after its last message
 			c.moveTo(behind)
 		}
 		return nil
@@ -263,7 +264,7 @@ func (c *cursor) seen(head int64) {
 	}
 }
 
-// record is a message as it goes into a Batch.
+// record is a message on its way into a Batch.
 type record struct {
 	offset, behind   int64
 	key              string
@@ -302,13 +303,14 @@ func (c *cursor) put(b *sources.Batch, r record) error {
 	return nil
 }
 
-// malformed: this position cannot be read, whoever tries.
+// malformed returns the error for a position that nobody can read.
 func (c *cursor) malformed(what string) error {
 	return &sources.Malformed{Partition: c.r.Partition, Position: sources.Position{Segment: c.r.Segment, Offset: c.at},
 		Name: fmt.Sprintf("%s ledger %d entry %d", c.p, c.ledger, entryOf(c.at)), What: what}
 }
 
-// missing: the Reader has left something out. Another one may give it.
+// missing handles a message that the Reader left out. Another Reader may deliver it; after
+// opensMost Readers the position counts as malformed.
 func (c *cursor) missing(why error) error {
 	c.drop()
 	if c.opens++; c.opens < opensMost {

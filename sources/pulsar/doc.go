@@ -1,33 +1,35 @@
-// Package pulsar reads ranges of Pulsar topics, exactly: the messages whose positions
-// are in the range, once each and in order, or an error that says which range cannot
-// be had.
+// Package pulsar reads ranges of Pulsar topics exactly: the messages whose positions are in
+// the range, once each and in order, or an error that says which range cannot be read.
 //
-// The official client reads: one Reader per range, kept only while the next range
-// begins where the last one ended, and never told to seek. A Reader leaves out what
-// was deleted and what is damaged without an error, so every message's id is compared
-// with the one that is next. Where they differ, the admin API says what the entries
-// between them are: a transaction's marker, an aborted message or a piece of a larger
-// message holds nothing; anything else is an error, or is read again.
+// The official client reads, with one Reader per range. A Reader is kept if the next range
+// begins where the last one ended; it never seeks. A Reader skips deleted and damaged
+// messages without an error, so the id of every message is compared with the expected one.
+// If a message was skipped, the admin API says what lies at its place. A transaction's
+// marker, an aborted message or a chunk of a larger message has no record; anything else is
+// an error, or is read again.
 //
 // A ledger is a segment. An offset in it is an entry and the number of a message in
 // the entry (offset.go). The ledgers and where the open one ends come from the admin
 // API.
 //
-// Needs Pulsar 2.11 or newer, and its admin API.
+// It needs Pulsar 2.11 or newer, and its admin API.
 //
-//	spec.go     what Pulsar can do, and its part of a spec; secure.go secrets
+//	spec.go     what Pulsar can do, and its part of a spec
+//	secure.go   TLS and logins
 //	options.go  what to read
 //	source.go   Source: partitions and bounds
 //	segments.go ledgers as segments; from where to where a partition is read
-//	vanished.go what it means that an open ledger is gone
+//	vanished.go whether an open ledger that is gone held entries
 //	offset.go   entry and message as one offset, ledger and piece as one segment
 //	identity.go PartitionID and locator
-//	client.go   the official client; admin.go the admin API; errors.go both in a user's words
-//	reader.go   official Readers, kept for who goes on where they are
-//	ahead.go    how much a Reader may have ahead of us
+//	client.go   the official client
+//	admin.go    the admin API
+//	errors.go   errors of both in a user's words, and which of them are temporary
+//	reader.go   official Readers, kept for the range that goes on at their place
+//	ahead.go    how much a Reader fetches ahead of us
 //	cursor.go   a range to batches of records
 //	gaps.go     why an entry did not come
-//	commit.go   two subscriptions: our progress, and what must not be deleted
-//	keeps.go    how far what is needed is from its deletion
-//	chunks.go   a message in chunks whose first ones lie before the range
+//	commit.go   two subscriptions: our progress, and messages that Pulsar must keep
+//	keeps.go    when Pulsar will delete messages that are still needed
+//	chunks.go   a message in chunks that begins before the range
 package pulsar

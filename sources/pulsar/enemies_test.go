@@ -15,6 +15,7 @@ import (
 
 	"github.com/headrace/headrace/internal/proof/testbroker"
 	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/brokers"
 	"github.com/headrace/headrace/sources/sourcetest"
 )
 
@@ -38,7 +39,7 @@ func TestAMessageOfAHundredMegabytesIsReadOrNamed(t *testing.T) {
 		send(t, p, &client.ProducerMessage{Payload: v})
 	}
 	for _, most := range []int64{int64(len(large)), int64(len(large)) - 1} {
-		s := mustOpen(t, (&place{b: b, topic: topic, max: most}).options(Latest))
+		s := mustOpen(t, (&place{b: b, topic: topic, max: most}).options(brokers.Latest))
 		ids, err := s.Partitions(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -84,7 +85,7 @@ func TestASlowReaderReadsOnWhenItsTopicWasUnloadedMeanwhile(t *testing.T) {
 	if err := p.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	s := mustOpen(t, (&place{b: b, topic: topic, max: 1 << 20}).options(Latest))
+	s := mustOpen(t, (&place{b: b, topic: topic, max: 1 << 20}).options(brokers.Latest))
 	defer s.Close()
 	ids, err := s.Partitions(t.Context())
 	if err != nil {
@@ -149,7 +150,7 @@ func TestWhatPulsarsTimersDeleteIsNamed(t *testing.T) {
 			topic := newTopic(t, b, 0)
 			path := "persistent/public/default/" + topic
 			admincall(t, b, http.MethodPost, path+"/retention", map[string]int{"retentionTimeInMinutes": 0, "retentionSizeInMB": 0})
-			o := (&place{b: b, topic: topic, max: 1 << 20}).options(Latest)
+			o := (&place{b: b, topic: topic, max: 1 << 20}).options(brokers.Latest)
 			o.Retain, o.Progress = "timers-retain", "timers"
 			s := mustOpen(t, o)
 			defer s.Close()

@@ -2,11 +2,8 @@ package pulsar
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"time"
 
@@ -14,6 +11,7 @@ import (
 	client "github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/brokers"
 )
 
 const retryAfter = 300 * time.Millisecond
@@ -51,8 +49,8 @@ func answered(where, what string, status int, reason string) error {
 	return err
 }
 
-// explain says what an error of a connection means: *sources.Temporary where another
-// try may help.
+// explain turns the error of a request into one in the user's words. It is a
+// *sources.Temporary if another try may help.
 func explain(ctx context.Context, where string, err error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return ctx.Err()
@@ -60,21 +58,13 @@ func explain(ctx context.Context, where string, err error) error {
 	if isTemporary(err) {
 		return err
 	}
-	var (
-		authority  x509.UnknownAuthorityError
-		host       x509.HostnameError
-		invalid    x509.CertificateInvalidError
-		unverified *tls.CertificateVerificationError
-		notTLS     tls.RecordHeaderError
-		alert      tls.AlertError
-	)
-	err = notTheEnd(err)
-	switch {
-	case errors.As(err, &authority), errors.As(err, &host), errors.As(err, &invalid), errors.As(err, &unverified):
+	err = brokers.NotTheEnd(err)
+	switch fault := brokers.TLSFaultOf(err); {
+	case fault == brokers.BadCertificate:
 		return fmt.Errorf("%s shows a certificate that is not accepted: check pulsar.tls.ca (of an OAuth2 issuer: pulsar.auth.oauth2.ca), and the host's name (%w)", where, err)
-	case errors.As(err, &notTLS):
+	case fault == brokers.NotTLS:
 		return fmt.Errorf("%s does not speak TLS on this port: check the address, or write pulsar:// and http:// (%w)", where, err)
-	case errors.As(err, &alert):
+	case fault == brokers.OursRefused:
 		return fmt.Errorf("%s refused our side of TLS: check pulsar.auth.cert and pulsar.auth.key (%w)", where, err)
 	}
 	if e, ok := errors.AsType[*oauth2.TokenError](err); ok {
@@ -90,13 +80,4 @@ func explain(ctx context.Context, where string, err error) error {
 	}
 	// What is left is a broker that is away, restarts, moves a topic, or is busy.
 	return temporary(fmt.Errorf("%s does not answer: %w", where, err))
-}
-
-// notTheEnd: io.EOF from a cursor says that its range is read. The end of a
-// connection, which is io.EOF too, must never be taken for it.
-func notTheEnd(err error) error {
-	if errors.Is(err, io.EOF) {
-		return errors.New(err.Error())
-	}
-	return err
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/internal/proof/testbroker"
 	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/brokers"
 )
 
 func init() { dataset.Register(Kind) }
@@ -61,7 +62,7 @@ func TestARangeIsReadOnWhenTheBrokerWasKilledOrFrozen(t *testing.T) {
 	p.Close()
 	c.Close()
 	before := goleak.IgnoreCurrent()
-	s := mustOpen(t, (&place{b: b, topic: topic, max: 1 << 20}).options(Latest))
+	s := mustOpen(t, (&place{b: b, topic: topic, max: 1 << 20}).options(brokers.Latest))
 	ids, err := s.Partitions(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -98,7 +99,7 @@ func TestARangeIsReadOnWhenTheBrokerWasKilledOrFrozen(t *testing.T) {
 	if err := b.Freeze(); err != nil {
 		t.Fatal(err)
 	}
-	frozen := mustOpen(t, (&place{b: b, topic: topic, max: 1 << 20}).options(Latest))
+	frozen := mustOpen(t, (&place{b: b, topic: topic, max: 1 << 20}).options(brokers.Latest))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	if _, err := frozen.Partitions(ctx); err == nil {
 		t.Error("a frozen broker answers")

@@ -11,20 +11,20 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// What an entry is that no message came of.
+// entryKind says what an entry is from which no message came.
 type entryKind uint8
 
 const (
 	ordinary    entryKind = iota // a message, or a batch of them
-	hole                         // nothing for readers: a marker, an aborted message, a piece of a larger message
-	uncommitted                  // of a transaction that is open
-	lastChunk                    // the end of a message in pieces
+	hole                         // no record: a marker, an aborted message, a chunk that is not the last
+	uncommitted                  // part of an open transaction
+	lastChunk                    // the last chunk of a message
 )
 
-// entryInfo is what the broker says of one entry.
+// entryInfo is the broker's answer about one entry.
 type entryInfo struct {
 	kind   entryKind
-	uuid   string // of a message in pieces
+	uuid   string // of a message in chunks
 	chunk  int
 	header http.Header
 	length int64 // of its payload
@@ -54,11 +54,12 @@ func (s *Source) entry(ctx context.Context, p partition, ledger, entry int64) (e
 	return info, nil
 }
 
-// explain says why the entry at c.at is not the next to come although a later one
-// came: it moves c.at behind one entry that holds nothing, or fails.
+// explain finds out why a later entry came instead of the one at c.at. If the entry at c.at
+// has no record, it moves c.at to the next entry. Otherwise it reads the entry in another
+// way or returns an error.
 func (c *cursor) explain(ctx context.Context, b *sources.Batch) error {
 	if m := c.rd.peeked; m != nil && m.ID().LedgerID() > c.ledger {
-		err := c.written(ctx) // there may be no more in the ledger
+		err := c.written(ctx) // perhaps the ledger has ended
 		if errors.Is(err, errLater) {
 			return c.rest(ctx)
 		}
@@ -80,7 +81,7 @@ func (c *cursor) explain(ctx context.Context, b *sources.Batch) error {
 	case lastChunk:
 		return c.assemble(ctx, info, b)
 	case uncommitted:
-		c.drop() // what came behind it must not have come
+		c.drop() // the later entry should not have come
 		return temporary(fmt.Errorf("%s: entry %d:%d belongs to a transaction that is open, and a later one came", c.p, c.ledger, entryOf(c.at)))
 	}
 	if c.emptyMessage(info) {
@@ -89,9 +90,9 @@ func (c *cursor) explain(ctx context.Context, b *sources.Batch) error {
 	return c.missing(fmt.Errorf("entry %d:%d is there and did not come", c.ledger, entryOf(c.at)))
 }
 
-// look is explain when nothing comes at all: where c.at is the next message that will
-// ever be written, that is as it must be. The entry is asked for only where there is
-// one: a broker that is asked for a later one fails, with a page of its log.
+// look finds out why nothing comes. If the entry at c.at is not written yet, nothing is
+// wrong. It asks for the entry only if it exists, because a broker that is asked for a
+// later one fails and writes a page to its log.
 func (c *cursor) look(ctx context.Context, b *sources.Batch) error {
 	err := c.written(ctx)
 	if errors.Is(err, errLater) {
@@ -126,7 +127,7 @@ func (c *cursor) look(ctx context.Context, b *sources.Batch) error {
 	return nil
 }
 
-// sameTopic: what has the topic's name now is what was planned.
+// sameTopic returns an error if the topic of this name is not the planned one any more.
 func (c *cursor) sameTopic(ctx context.Context) error {
 	created, err := c.s.madeAt(ctx, c.p.topic)
 	if err == nil {
@@ -135,7 +136,7 @@ func (c *cursor) sameTopic(ctx context.Context) error {
 		}
 		return nil
 	}
-	// A topic that is not there is 404 in some places and 500 in others.
+	// For a missing topic, some paths of the admin API answer 404 and others 500.
 	var stats struct{ State string }
 	if there := c.s.admin.get(ctx, adminPath(c.p.topic)+"/internalStats", &stats); isNotFound(there) {
 		return deleted(c.name(), c.wanted())
@@ -143,7 +144,7 @@ func (c *cursor) sameTopic(ctx context.Context) error {
 	return err
 }
 
-// rest lets a while pass, longer each time, until a message comes.
+// rest waits for c.quiet, which grows until a message comes.
 func (c *cursor) rest(ctx context.Context) error {
 	t := time.NewTimer(c.quiet)
 	defer t.Stop()
@@ -156,7 +157,8 @@ func (c *cursor) rest(ctx context.Context) error {
 	}
 }
 
-// wanted is what is still wanted, as far as it is known to have been there.
+// wanted returns the rest of the range. In a live partition it ends at the head that was
+// seen, because a lease may end ahead of head.
 func (c *cursor) wanted() sources.Range {
 	r := c.r
 	r.Start = max(c.at, r.Start)
@@ -166,7 +168,7 @@ func (c *cursor) wanted() sources.Range {
 	return r
 }
 
-// unknown: the broker has just said that the entry at c.at is there, and does not know it.
+// unknown returns the error for an entry that exists, but that the broker does not find.
 func (c *cursor) unknown(ctx context.Context) error {
 	if err := c.written(ctx); err != nil {
 		return err
@@ -174,9 +176,9 @@ func (c *cursor) unknown(ctx context.Context) error {
 	return temporary(fmt.Errorf("%s: the broker does not know entry %d:%d, and has later ones", c.p, c.ledger, entryOf(c.at)))
 }
 
-// written is nil where the entry at c.at has been written and is kept. Else it says why
-// not: not yet (errLater), or no more (*sources.Truncated). Where Pulsar has begun
-// another ledger it is not yet, too: the master ends the range there, and nobody else.
+// written returns nil if the entry at c.at exists. It returns errLater if the entry is not
+// written yet, and *sources.Truncated if it was deleted. At the end of a ledger after which
+// Pulsar has begun another one, it returns errLater too: only the master ends the range.
 func (c *cursor) written(ctx context.Context) error {
 	if err := c.sameTopic(ctx); err != nil {
 		return err
@@ -205,8 +207,8 @@ func (c *cursor) written(ctx context.Context) error {
 	return &sources.Diverged{Range: c.wanted(), Name: c.name(), Head: end}
 }
 
-// emptyMessage: the library takes a message without a byte, not in a batch, for
-// damaged and leaves it out.
+// emptyMessage says whether the entry is a message of no bytes outside a batch. The library
+// takes such a message for damaged and skips it.
 func (c *cursor) emptyMessage(info entryInfo) bool {
 	return info.length == 0 && info.header.Get("X-Pulsar-num-batch-message") == "" && info.header.Get("X-Pulsar-Is-Encrypted") != "true"
 }

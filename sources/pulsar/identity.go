@@ -21,15 +21,15 @@ func (p partition) id() sources.PartitionID {
 	return sources.PartitionID(fmt.Sprintf("pulsar:%s@%d", p.topic, p.created))
 }
 
-// String is the partition as people write it, without what everybody has.
+// String returns the partition as people write it, without the default tenant and namespace.
 func (p partition) String() string { return shortName(p.topic) }
 
 func shortName(topic string) string { return strings.TrimPrefix(topic, "public/default/") }
 
-// url is how Pulsar's clients name it.
+// url returns the name that Pulsar's clients use.
 func (p partition) url() string { return "persistent://" + p.topic }
 
-// createdAt is when the topic was made, for people.
+// createdAt returns when the topic was made, for people.
 func (p partition) createdAt() string {
 	return time.UnixMilli(p.created).UTC().Format("2006-01-02T15:04:05.000Z")
 }
@@ -65,7 +65,7 @@ func fullName(topic string) string {
 	return topic
 }
 
-// adminPath is the topic in paths of the admin API.
+// adminPath returns the topic as a path of the admin API.
 func adminPath(topic string) string {
 	tenant, rest, _ := strings.Cut(topic, "/")
 	namespace, name, _ := strings.Cut(rest, "/")

@@ -12,31 +12,32 @@ import (
 )
 
 // Pulsar deletes a ledger when every durable subscription has passed it and the topic's
-// retention keeps it no longer. Our retaining subscription does not pass what is needed.
-// Two policies move it all the same: a TTL passes what is older, and a backlog quota that
-// evicts passes what is older than its time, or what makes the backlog larger than its
-// size. So an entry stays as long as none of the two reaches it, and then as long as the
-// retention keeps it.
+// retention does not keep it any more. Our subscription NAME-retain does not pass entries
+// that are needed. But two policies of Pulsar move it: a TTL moves it past entries that are
+// too old, and a backlog quota that evicts moves it past entries that are too old or that
+// make the backlog too large. So an entry stays until one of the two reaches it, and then
+// until the retention ends.
 
 var _ sources.Keeper = (*Source)(nil)
 
 const (
-	policyFor   = time.Minute // for so long what is known of a topic's policies is believed
-	evictedDown = 0.9         // a quota that evicts leaves this part of its size
-	untilAny    = -1          // Kept.Room: at any time
+	policyFor   = time.Minute // how long a topic's policies are used before they are asked for again
+	evictedDown = 0.9         // a quota that evicts leaves a backlog of this part of its size
+	untilAny    = -1          // as Kept.Room: deletion may come at any time
 )
 
-// policy is what makes Pulsar delete entries of a topic that we still need. 0: no limit.
+// policy has the policies that make Pulsar delete entries that we still need. 0: no limit.
 type policy struct {
-	moved     time.Duration // an entry of this age is passed
-	evicts    int64         // a backlog of so many bytes is cut
-	kept      time.Duration // by the retention, at least
+	moved     time.Duration // subscriptions are moved past entries of this age
+	evicts    int64         // subscriptions are moved when the backlog has so many bytes
+	kept      time.Duration // the retention keeps entries at least so long
 	forever   bool          // the retention deletes nothing
-	blind     string        // why it is not known
-	refreshed time.Time
+	blind     string        // why the policies are not known; "" if they are
+	refreshed time.Time     // when they were asked for
 }
 
-// deletes is the age that every entry reaches, sources.Never where none is too old.
+// deletes returns the age up to which an entry surely stays; sources.Never if age deletes
+// nothing.
 func (q *policy) deletes() time.Duration {
 	if q.moved == 0 || q.forever {
 		return sources.Never
@@ -44,7 +45,7 @@ func (q *policy) deletes() time.Duration {
 	return max(q.moved, q.kept)
 }
 
-// stamp is when an entry was published.
+// stamp remembers when an entry was published.
 type stamp struct {
 	at        messageAt
 	published time.Time
@@ -53,7 +54,7 @@ type stamp struct {
 // Keeps asks once for each partition's ledgers, once a minute for its topic's policies,
 // and for the entry at a mark when the mark has moved.
 func (s *Source) Keeps(ctx context.Context, marks []sources.Mark, ahead time.Duration) ([]sources.Kept, error) {
-	if err := s.usable(ctx); err != nil {
+	if err := s.Usable(ctx); err != nil {
 		return nil, err
 	}
 	all := make([]sources.Kept, len(marks))
@@ -86,7 +87,7 @@ func (s *Source) Keeps(ctx context.Context, marks []sources.Mark, ahead time.Dur
 	return all, ctx.Err()
 }
 
-// layoutIf is the ledgers of a topic that is still the one that was planned.
+// layoutIf returns the ledgers of a topic, or an error if it is not the planned one any more.
 func (s *Source) layoutIf(ctx context.Context, p partition) (layout, error) {
 	l, err := s.layoutOf(ctx, p)
 	if err != nil {
@@ -99,7 +100,7 @@ func (s *Source) layoutIf(ctx context.Context, p partition) (layout, error) {
 	return l, err
 }
 
-// foretell says how far the entry at a position is from its deletion.
+// foretell fills in how far the entry at a position is from its deletion.
 func (s *Source) foretell(ctx context.Context, p partition, l *layout, needed sources.Position, x *sources.Kept) error {
 	q, err := s.policyOf(ctx, p)
 	if err != nil {
@@ -131,8 +132,8 @@ func (s *Source) foretell(ctx context.Context, p partition, l *layout, needed so
 	return nil
 }
 
-// room is how many offsets may be written before a quota of so many bytes evicts what is
-// at a place.
+// room returns how many offsets may be written before a quota of so many bytes evicts the
+// entry at a place. It uses the mean size of the present entries.
 func (l *layout) room(from messageAt, quota int64) int64 {
 	var behind, bytes, entries float64
 	for _, g := range l.Ledgers {
@@ -151,7 +152,7 @@ func (l *layout) room(from messageAt, quota int64) int64 {
 	return int64(min(left/(bytes/entries)*float64(int64(1)<<indexBits), 1<<62))
 }
 
-// publishedAt is when an entry was published.
+// publishedAt returns when an entry was published.
 func (s *Source) publishedAt(ctx context.Context, p partition, at messageAt) (time.Time, error) {
 	s.mu.Lock()
 	known, is := s.stamps[p]
@@ -174,8 +175,8 @@ func (s *Source) publishedAt(ctx context.Context, p partition, at messageAt) (ti
 	return published, nil
 }
 
-// policyOf the topic of a partition. What may not be asked for is said, and nothing else
-// fails.
+// policyOf returns the policies of a partition's topic. If the user may not ask for them,
+// policy.blind says so, and there is no error.
 func (s *Source) policyOf(ctx context.Context, p partition) (policy, error) {
 	topic := s.topicOf(p)
 	s.mu.Lock()
@@ -198,7 +199,7 @@ func (s *Source) policyOf(ctx context.Context, p partition) (policy, error) {
 	return q, nil
 }
 
-// topicOf a partition is the topic of the spec: policies are set on it.
+// topicOf returns the spec's topic of a partition. Policies are set on the topic.
 func (s *Source) topicOf(p partition) string {
 	for _, topic := range s.o.Topics {
 		if p.topic == topic || strings.HasPrefix(p.topic, topic+"-partition-") {
@@ -208,8 +209,8 @@ func (s *Source) topicOf(p partition) string {
 	return p.topic
 }
 
-// read asks for the policies that are in force: the topic's, else its namespace's, else
-// the broker's.
+// read asks for the policies that apply: those of the topic, else of its namespace, else of
+// the broker.
 func (q *policy) read(ctx context.Context, a *admin, path string) error {
 	var (
 		ttl  int64

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/brokers"
 )
 
 // The policies are a topic's own: a TTL, a quota that evicts and a retention, which the
@@ -18,7 +19,7 @@ func TestDeletionByATTLAndByAQuotaIsForetold(t *testing.T) {
 	connect(t, b)
 	topic := newTopic(t, b, 2)
 	writeTo(t, b, topic, 2, 0, 100)
-	o := (&place{b: b, topic: topic, max: 1000}).options(Never)
+	o := (&place{b: b, topic: topic, max: 1000}).options(brokers.Never)
 	o.Retain, o.Progress = "keeps-retain", "keeps"
 	s := mustOpen(t, o)
 	defer s.Close()
@@ -102,7 +103,7 @@ func TestWhatATTLHasDeletedIsNamed(t *testing.T) {
 	b := realBroker(t)
 	connect(t, b)
 	topic := newTopic(t, b, 0)
-	o := (&place{b: b, topic: topic, max: 1000}).options(Latest)
+	o := (&place{b: b, topic: topic, max: 1000}).options(brokers.Latest)
 	o.Retain, o.Progress = "ttl-retain", "ttl"
 	s := mustOpen(t, o)
 	defer s.Close()

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	client "github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/headrace/headrace/sources/brokers"
 )
 
 // The end of a topic moves while it is looked for: a live dataset that begins there has a
@@ -30,8 +32,8 @@ func TestTheEndOfATopicThatIsBeingWrittenIsAPlaceToBeginAt(t *testing.T) {
 		}
 	}()
 	defer func() { close(done); <-ended }()
-	o := (&place{b: b, topic: topic, max: 1000}).options(Never)
-	o.Start = End{At: Latest}
+	o := (&place{b: b, topic: topic, max: 1000}).options(brokers.Never)
+	o.Start = End{At: brokers.Latest}
 	for range 50 {
 		s := mustOpen(t, o)
 		ids, err := s.Partitions(t.Context())

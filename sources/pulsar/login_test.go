@@ -106,7 +106,7 @@ func TestASpecLogsInOverTLSByTokenByOAuth2AndByCertificate(t *testing.T) {
 		}
 		for _, id := range ids {
 			// The official client logs in too.
-			r, err := src.(*Source).open(t.Context(), src.(*Source).parts[id], 0, 0, 1)
+			r, err := src.(*Source).open(t.Context(), src.(*Source).All()[id], 0, 0, 1)
 			if err != nil {
 				return err
 			}

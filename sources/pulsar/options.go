@@ -7,11 +7,11 @@ import (
 	"io"
 	"log/slog"
 	"strings"
-	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar/auth"
 
 	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/brokers"
 )
 
 // Options opens a dataset. Service, Admin, Topics and MaxRecord are required.
@@ -24,40 +24,28 @@ type Options struct {
 	Start, End End
 	MaxRecord  int64 // bytes of key and value together
 
-	// Retain and Progress are names of subscriptions; "" makes none.
+	// Retain and Progress are names of subscriptions. "" makes none.
 	Retain, Progress string
 
 	TLS *tls.Config
-	// Auth makes a new provider of a login; nil: none.
+	// Auth makes a new provider of a login. nil: no login.
 	Auth func() (auth.Provider, error)
 
-	// Known: segments that were listed before. Readers need none.
+	// Known has the segments that were listed before. A source that is opened only for
+	// reading needs none.
 	Known  []sources.Segment
 	Logger *slog.Logger
 }
 
-// End is where reading begins or ends.
-type End struct {
-	At   At
-	Time time.Time        // AtTime: the first entry of that time or later
-	IDs  map[string]Place // by partition as people write it; At is for the others
-}
+// End is where reading begins or ends. Places are message ids, by a partition's name or, for
+// all topics, its number.
+type End = brokers.End[Place]
 
-// Place is a message's id: the message of an entry, whole entries have index 0.
+// Place is the id of a message. Index is its number in the entry, 0 for the first.
 type Place struct {
 	Ledger, Entry int64
 	Index         int32
 }
-
-// At is an end that does not depend on the partition.
-type At uint8
-
-const (
-	Earliest At = iota + 1 // the topic's first entry that is still there
-	Latest                 // behind its last visible message when it is first listed
-	AtTime
-	Never // of End: reads on as records come
-)
 
 func (o *Options) check() error {
 	switch {
@@ -67,7 +55,7 @@ func (o *Options) check() error {
 		return fmt.Errorf("dataset %s: pulsar.topics is empty", o.Dataset)
 	case o.MaxRecord < 1 || o.MaxRecord > 1<<30:
 		return fmt.Errorf("dataset %s: pulsar.max_record is %d bytes; it must be from 1 to 1 GiB", o.Dataset, o.MaxRecord)
-	case o.Start.At == 0 || o.End.At == 0 || o.Start.At == Never:
+	case o.Start.At == 0 || o.End.At == 0 || o.Start.At == brokers.Never:
 		return errors.New("pulsar: no start or no end")
 	}
 	for i, t := range o.Topics {
@@ -80,5 +68,5 @@ func (o *Options) check() error {
 	return nil
 }
 
-// live: what is read has no end.
-func (o *Options) live() bool { return o.End.At == Never }
+// live says whether the input has no end.
+func (o *Options) live() bool { return o.End.At == brokers.Never }

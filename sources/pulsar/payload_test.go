@@ -12,6 +12,7 @@ import (
 	client "github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/brokers"
 	"github.com/headrace/headrace/sources/sourcetest"
 )
 
@@ -52,7 +53,7 @@ func TestAMessageInChunksIsReadWholeWhereverOneBegins(t *testing.T) {
 		send(t, small, &client.ProducerMessage{Payload: v})
 		want = append(want, v)
 	}
-	s := mustOpen(t, (&place{b: b, topic: topic, max: 1 << 20}).options(Latest))
+	s := mustOpen(t, (&place{b: b, topic: topic, max: 1 << 20}).options(brokers.Latest))
 	defer s.Close()
 	ids, err := s.Partitions(t.Context())
 	if err != nil {
@@ -97,7 +98,7 @@ func TestKeysPropertiesTimesAndEmptyValuesAreTheMessages(t *testing.T) {
 		send(t, p, &client.ProducerMessage{Key: "e", Payload: []byte{}})
 		send(t, p, &client.ProducerMessage{Key: "last", Payload: []byte("x")})
 	}
-	s := mustOpen(t, (&place{b: b, topic: topic, max: 1 << 20}).options(Latest))
+	s := mustOpen(t, (&place{b: b, topic: topic, max: 1 << 20}).options(brokers.Latest))
 	defer s.Close()
 	ids, err := s.Partitions(t.Context())
 	if err != nil {

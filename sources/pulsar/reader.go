@@ -7,16 +7,18 @@ import (
 
 	client "github.com/apache/pulsar-client-go/pulsar"
 	"github.com/apache/pulsar-client-go/pulsar/crypto"
+
+	"github.com/headrace/headrace/sources/brokers"
 )
 
 const (
-	pumpedMost = 128 // messages that were taken from a Reader and wait to be decoded
-	idleMost   = 16  // Readers that are kept for who goes on where they are
+	pumpedMost = 128 // messages taken from a Reader that wait to be decoded
+	idleMost   = 16  // Readers that are kept for later ranges
 )
 
-// reader is one of the official Readers. It reads on from where it was opened and is
-// never moved: a Reader that is told to seek may still give messages of its old place.
-// All who use it check each message's id against the one they expect.
+// reader is one official Reader. It reads on from the place where it was opened and never
+// seeks: after a seek it may still deliver messages from its old place. Its users compare
+// each message's id with the expected one.
 type reader struct {
 	s        *Source
 	p        partition
@@ -26,15 +28,15 @@ type reader struct {
 	pump     sync.WaitGroup
 	once     sync.Once
 
-	peeked  client.Message // came, and is not taken yet
-	permits int64          // ahead.go
+	peeked  client.Message // has come and is not taken yet
+	permits int64          // see ahead.go
 	sizes   sizes          // of the entries that came
-	// The next message that is wanted, for who goes on; ledger 0: unknown.
+	// The next message that this Reader delivers, set when it is kept. 0, 0: unknown.
 	ledger, offset int64
 }
 
-// open gives a Reader that stands at an offset of a ledger, or a new one, to read so
-// many entries.
+// open returns a Reader at an offset of a ledger, for a range of so many entries: a kept one
+// that fits, or a new one.
 func (s *Source) open(ctx context.Context, p partition, ledger, offset, entries int64) (*reader, error) {
 	if r := s.kept(p, ledger, offset, entries); r != nil {
 		return r, nil
@@ -55,7 +57,7 @@ func (s *Source) open(ctx context.Context, p partition, ledger, offset, entries 
 		official, err := c.CreateReader(client.ReaderOptions{
 			Topic: p.url(), StartMessageID: client.NewMessageID(ledger, entryOf(offset), -1, -1), StartMessageIDInclusive: true,
 			ReceiverQueueSize: int(permits), SubscriptionRolePrefix: "headrace",
-			// Encrypted messages come as they are, so that they can be told.
+			// Encrypted messages are delivered as they are, so that the cursor can report them.
 			Decryption: &client.MessageDecryptionInfo{KeyReader: noKeys{}, ConsumerCryptoFailureAction: crypto.ConsumerCryptoFailureActionConsume},
 		})
 		if err != nil {
@@ -68,7 +70,7 @@ func (s *Source) open(ctx context.Context, p partition, ledger, offset, entries 
 		r.pump.Go(func() { r.run(pumping) })
 		done <- result{reader: r}
 	}) {
-		return nil, errClosed
+		return nil, brokers.ErrClosed
 	}
 	select {
 	case res := <-done:
@@ -89,19 +91,19 @@ func (s *Source) open(ctx context.Context, p partition, ledger, offset, entries 
 	}
 }
 
-// begin runs f beside us; Close waits for it. It says whether the source is open.
+// begin runs f in the background; Close waits for it. It returns false, and does not run f,
+// if the source is closed.
 func (s *Source) begin(f func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if s.Closed() {
 		return false
 	}
 	s.ending.Go(f)
 	return true
 }
 
-// run moves messages into a channel, so that who takes them can see whether there is
-// one more now.
+// run moves messages into a channel, so that a cursor can see whether there is one now.
 func (r *reader) run(ctx context.Context) {
 	defer close(r.messages)
 	for {
@@ -117,8 +119,8 @@ func (r *reader) run(ctx context.Context) {
 	}
 }
 
-// close ends the Reader, in the background while the source is open: the broker may be
-// away.
+// close ends the Reader. While the source is open it does so in the background, because the
+// broker may be away.
 func (r *reader) close() {
 	if !r.s.begin(r.end) {
 		r.end()
@@ -133,12 +135,12 @@ func (r *reader) end() {
 	})
 }
 
-// connection is the dataset's, made when it is wanted first.
+// connection returns the official client. The first call makes it.
 func (s *Source) connection() (client.Client, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
-		return nil, errClosed
+	if s.Closed() {
+		return nil, brokers.ErrClosed
 	}
 	if s.client == nil {
 		c, err := newClient(&s.o)
@@ -150,12 +152,13 @@ func (s *Source) connection() (client.Client, error) {
 	return s.client, nil
 }
 
-// keep keeps a Reader for who goes on at its place, or ends it.
+// keep stores a Reader for the range that begins at its place, or ends it if the place is
+// unknown. If too many are stored, it ends the oldest.
 func (s *Source) keep(r *reader) {
 	s.mu.Lock()
 	s.sizes[r.p] = r.sizes
 	var last *reader
-	if s.closed || r.ledger == 0 && r.offset == 0 {
+	if s.Closed() || r.ledger == 0 && r.offset == 0 {
 		last = r
 	} else {
 		if s.idle = append(s.idle, r); len(s.idle) > idleMost {
@@ -168,7 +171,7 @@ func (s *Source) keep(r *reader) {
 	}
 }
 
-// kept takes the Reader that stands at a place, nil if there is none that fits.
+// kept returns a stored Reader at a place, or nil if none fits.
 func (s *Source) kept(p partition, ledger, offset, entries int64) *reader {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/headrace/headrace/internal/proof/testbroker"
 	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/brokers"
 )
 
 // sent is how many messages of a topic the broker has ever sent to anybody.
@@ -45,7 +46,7 @@ func TestTheBrokerSendsLittleMoreThanTheRangesHold(t *testing.T) {
 	if err := p.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	s := mustOpen(t, (&place{b: b, topic: topic, max: 1 << 20}).options(Latest))
+	s := mustOpen(t, (&place{b: b, topic: topic, max: 1 << 20}).options(brokers.Latest))
 	defer s.Close()
 	ids, err := s.Partitions(t.Context())
 	if err != nil {
@@ -84,7 +85,7 @@ func TestOfLargeMessagesFewAreAhead(t *testing.T) {
 	for range n {
 		send(t, p, &client.ProducerMessage{Payload: bytes.Repeat([]byte{1}, size)})
 	}
-	s := mustOpen(t, (&place{b: b, topic: topic, max: 1 << 22}).options(Latest))
+	s := mustOpen(t, (&place{b: b, topic: topic, max: 1 << 22}).options(brokers.Latest))
 	defer s.Close()
 	ids, err := s.Partitions(t.Context())
 	if err != nil {

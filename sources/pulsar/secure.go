@@ -10,8 +10,8 @@ import (
 	"github.com/headrace/headrace/internal/secret"
 )
 
-// secure reads what the spec only names: certificates, tokens and keys. A token's file
-// is read again whenever somebody logs in, so that it may be renewed.
+// secure reads the certificates, tokens and keys that the spec names. The file of a token is
+// read again at each login, so that the token can be renewed.
 func (o *Options) secure(k *Spec, allowedRoots []string) error {
 	var err error
 	if k.TLS != nil {

@@ -8,13 +8,14 @@ import (
 	"strings"
 
 	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/brokers"
 )
 
-// Segments lists ledgers. Of a bounded dataset the last segment ends where the
-// partition is read to, found once. Of a live one the last is the open ledger, not
-// sealed; when Pulsar has begun another ledger it is listed again, sealed.
+// Segments lists ledgers. With an end, the last segment ends there; that end is found once.
+// In a live partition the last segment is the open ledger, not sealed. When Pulsar has begun
+// another ledger, the segment is listed again, sealed.
 func (s *Source) Segments(ctx context.Context, id sources.PartitionID, after int64, most int) ([]sources.Segment, error) {
-	if err := s.usable(ctx); err != nil {
+	if err := s.Usable(ctx); err != nil {
 		return nil, err
 	}
 	p, err := s.find(ctx, id)
@@ -34,7 +35,7 @@ func (s *Source) Segments(ctx context.Context, id sources.PartitionID, after int
 	return some, nil
 }
 
-// list is every segment that was listed before or can be now.
+// list returns every segment that was listed before or can be listed now.
 func (s *Source) list(ctx context.Context, p partition) ([]sources.Segment, error) {
 	s.mu.Lock()
 	listed, fixed := s.listed[p.id()], s.fixed[p.id()]
@@ -72,7 +73,7 @@ func (s *Source) list(ctx context.Context, p partition) ([]sources.Segment, erro
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.fixed[p.id()] { // nobody else was faster
+	if !s.fixed[p.id()] { // another call may have been faster
 		all, err := s.extend(p, &l, s.listed[p.id()], start, end)
 		if err != nil {
 			return nil, err
@@ -91,7 +92,7 @@ func (s *Source) extend(p partition, l *layout, listed []sources.Segment, start,
 		if last := len(all) - 1; slices.Contains(l.emptied, g.ID) {
 			all[last].Sealed = true
 		} else {
-			all = all[:last] // it was deleted before anybody saw its end: whoever follows it must see that
+			all = all[:last] // it was deleted before its end was known; without it the master reports that it is gone
 		}
 	}
 	for i, g := range l.Ledgers {
@@ -127,16 +128,16 @@ func (s *Source) extend(p partition, l *layout, listed []sources.Segment, start,
 	return all, nil
 }
 
-// startOf is where a partition is read from: behind what is listed, or where the
-// spec's start is.
+// startOf returns where a partition is read from: the start of the first listed segment, or
+// the spec's start if nothing is listed.
 func (s *Source) startOf(ctx context.Context, p partition, l *layout, listed []sources.Segment) (sources.Position, error) {
 	if len(listed) > 0 {
 		return sources.Position{Segment: segmentOf(ledgerOf(listed[0].ID)), Offset: listed[0].Start}, nil
 	}
 	s.mu.Lock()
 	start := s.o.Start
-	if s.joined[p.id()] && start.At == Latest {
-		start.At = Earliest
+	if s.HasJoined(p.id()) && start.At == brokers.Latest {
+		start.At = brokers.Earliest
 	}
 	s.mu.Unlock()
 	return s.resolve(ctx, p, start, "start", l)
@@ -148,18 +149,15 @@ func (s *Source) endOf(ctx context.Context, p partition, l *layout) (sources.Pos
 
 // resolve finds the place that an end means in a partition now.
 func (s *Source) resolve(ctx context.Context, p partition, e End, name string, l *layout) (sources.Position, error) {
-	if id, ok := e.IDs[p.String()]; ok {
-		return s.placeIn(p, id, name, l)
-	}
-	if id, ok := e.IDs[numberOf(p.topic)]; ok {
+	if id, ok := e.Of(p.String(), numberOf(p.topic)); ok {
 		return s.placeIn(p, id, name, l)
 	}
 	switch e.At {
-	case Earliest:
+	case brokers.Earliest:
 		return position(l.Ledgers[0].Ledger, 0), nil
-	case Latest:
+	case brokers.Latest:
 		return s.visible(ctx, p, l)
-	case AtTime:
+	case brokers.AtTime:
 		var m messageAt
 		err := s.admin.get(ctx, fmt.Sprintf("%s/messageid/%d", adminPath(p.topic), e.Time.UnixMilli()), &m)
 		if isNotFound(err) {
@@ -167,15 +165,15 @@ func (s *Source) resolve(ctx context.Context, p partition, e End, name string, l
 		}
 		found := position(m.Ledger, at(max(0, m.Entry), 0))
 		if head, err := s.visible(ctx, p, l); err != nil || found.Compare(head) > 0 {
-			return head, err // nothing visible is that new
+			return head, err // no visible message is that new
 		}
 		return found, err
 	}
 	return sources.Position{}, errors.New("pulsar: no such end")
 }
 
-// visible is behind the last message that a reader can see: messages of a transaction
-// that is open are not.
+// visible returns the position after the last message that a reader can see. Messages of an
+// open transaction cannot be seen.
 func (s *Source) visible(ctx context.Context, p partition, l *layout) (sources.Position, error) {
 	var m messageAt
 	if err := s.admin.get(ctx, adminPath(p.topic)+"/lastMessageId", &m); err != nil {
@@ -183,14 +181,15 @@ func (s *Source) visible(ctx context.Context, p partition, l *layout) (sources.P
 	}
 	if _, ok := l.find(m.Ledger); !ok || m.Entry < 0 {
 		if first := l.Ledgers[0].Ledger; m.Ledger < first {
-			return position(first, 0), nil // nothing is there
+			return position(first, 0), nil // the partition is empty
 		}
 		return position(m.Ledger, 0), nil
 	}
 	return position(m.Ledger, at(m.Entry+1, 0)), nil
 }
 
-// placeIn: an id that was asked for must be there. Nothing jumps.
+// placeIn returns an error if a message id that the spec names does not exist. Reading never
+// begins at another message instead.
 func (s *Source) placeIn(p partition, id Place, name string, l *layout) (sources.Position, error) {
 	pos := position(id.Ledger, at(id.Entry, id.Index))
 	if g, ok := l.find(id.Ledger); ok && id.Entry <= g.Entries {
@@ -204,7 +203,7 @@ func (s *Source) placeIn(p partition, id Place, name string, l *layout) (sources
 		Err: fmt.Errorf("%s names a message that Pulsar has deleted; the first ledger is %d now", name, l.Ledgers[0].Ledger)}
 }
 
-// numberOf is N of topic-partition-N, "0" of a topic without partitions.
+// numberOf returns N of topic-partition-N, and "0" for a topic without partitions.
 func numberOf(topic string) string {
 	if i := strings.LastIndex(topic, "-partition-"); i >= 0 {
 		return topic[i+len("-partition-"):]

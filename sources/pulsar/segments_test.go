@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/brokers"
 )
 
 // ledgers is a layout: of each ledger its number and entries, the last one open.
@@ -22,7 +23,7 @@ func emptied(ledger int64, l *layout) *layout {
 }
 
 func TestLedgersOfLiveInputAreSegmentsThatRollOverAndVanish(t *testing.T) {
-	s := &Source{o: Options{End: End{At: Never}}}
+	s := &Source{o: Options{End: End{At: brokers.Never}}}
 	p := partition{topic: "public/default/x", created: 1}
 	for _, one := range []struct {
 		name string

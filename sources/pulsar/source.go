@@ -2,7 +2,6 @@ package pulsar
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,26 +11,25 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/brokers"
 )
 
-const askAtOnce = 8 // questions to the admin API side by side
+const askAtOnce = 8 // requests to the admin API at a time
 
-// Source is the topics of one dataset. Its goroutines end with Close.
+// Source reads the topics of one dataset. Its goroutines end with Close.
 type Source struct {
+	brokers.List[partition]
 	o     Options
 	admin *admin
 
 	ending sync.WaitGroup // Readers that are being opened or closed
 
-	mu     sync.Mutex // guards what follows
-	closed bool
-	client client.Client // made when something is read first
-	parts  map[sources.PartitionID]partition
-	known  map[string]int64 // by topic, as first listed: when it was made
-	joined map[sources.PartitionID]bool
-	fixed  map[sources.PartitionID]bool // its end was found
+	mu     sync.Mutex                   // guards what follows
+	client client.Client                // made when something is read for the first time
+	known  map[string]int64             // when each partition's topic was made, as first listed; by its full name
+	fixed  map[sources.PartitionID]bool // the end of the partition was found
 	listed map[sources.PartitionID][]sources.Segment
-	idle   []*reader // kept for who goes on where they are
+	idle   []*reader // kept for later ranges
 	sizes  map[partition]sizes
 	sights map[partition]sight
 
@@ -45,9 +43,7 @@ var (
 	_ sources.Namer  = (*Source)(nil)
 )
 
-var errClosed = errors.New("pulsar: the source is closed")
-
-// Open connects to nothing yet.
+// Open makes a source. It does not connect yet.
 func Open(o Options) (*Source, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -57,7 +53,7 @@ func Open(o Options) (*Source, error) {
 		return nil, err
 	}
 	s := &Source{o: o, admin: a,
-		parts: map[sources.PartitionID]partition{}, known: map[string]int64{}, joined: map[sources.PartitionID]bool{},
+		known:  map[string]int64{},
 		fixed:  map[sources.PartitionID]bool{},
 		listed: map[sources.PartitionID][]sources.Segment{},
 		sizes:  map[partition]sizes{}, sights: map[partition]sight{}, policies: map[string]policy{}, stamps: map[partition]stamp{}}
@@ -74,8 +70,8 @@ func Open(o Options) (*Source, error) {
 
 // Close ends connections and Readers. Cursors fail from now on.
 func (s *Source) Close() error {
+	s.MarkClosed()
 	s.mu.Lock()
-	s.closed = true
 	idle, c := s.idle, s.client
 	s.idle, s.client = nil, nil
 	s.mu.Unlock()
@@ -90,23 +86,11 @@ func (s *Source) Close() error {
 	return nil
 }
 
-func (s *Source) usable(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return errClosed
-	}
-	return nil
-}
-
-// Partitions lists topics in the order of the spec, each by number. A topic that was
-// deleted and made again is a *sources.Changed error: nobody can continue what was read
-// of the old one.
+// Partitions lists the partitions of all topics, in the order of the spec and by number. If
+// a topic was deleted and made again, it returns a *sources.Changed error: positions of the
+// old topic mean nothing in the new one.
 func (s *Source) Partitions(ctx context.Context) ([]sources.PartitionID, error) {
-	if err := s.usable(ctx); err != nil {
+	if err := s.Usable(ctx); err != nil {
 		return nil, err
 	}
 	all := make([][]partition, len(s.o.Topics))
@@ -134,7 +118,8 @@ func (s *Source) Partitions(ctx context.Context) ([]sources.PartitionID, error) 
 	}
 	for _, parts := range all {
 		for _, p := range parts {
-			s.known[p.topic], s.parts[p.id()] = p.created, p
+			s.known[p.topic] = p.created
+			s.Put(p.id(), p)
 			ids = append(ids, p.id())
 		}
 	}
@@ -166,8 +151,8 @@ func (s *Source) partitionsOf(ctx context.Context, topic string) ([]partition, e
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(askAtOnce)
 	for i, name := range names {
-		// A topic is made and deleted as a whole: the first of its partitions stands
-		// for those that are known.
+		// A topic is made and deleted as a whole. So it asks only for the first partition, and
+		// for those that are new.
 		if created, was := s.asListed(name); was && i > 0 {
 			parts[i] = partition{name, created}
 			continue
@@ -187,9 +172,9 @@ func (s *Source) partitionsOf(ctx context.Context, topic string) ([]partition, e
 	return parts, nil
 }
 
-// madeAt asks when a partition, or a topic without partitions, was made. The topic as a
-// whole is not asked: its broker then asks itself for each partition, over HTTP, and on a
-// busy one that takes longer than anybody waits.
+// madeAt asks when a partition, or a topic without partitions, was made. It does not ask for
+// a topic with partitions: its broker would ask itself about each of them over HTTP, and on
+// a busy broker that takes too long.
 func (s *Source) madeAt(ctx context.Context, name string) (int64, error) {
 	var info infoOf
 	if err := s.admin.get(ctx, adminPath(name)+"/internal-info", &info); err != nil {
@@ -228,7 +213,7 @@ func deleted(name string, r sources.Range) error {
 	return &sources.Changed{Range: r, Name: name, What: "the topic was deleted"}
 }
 
-// wholeOf is the last segment that was listed, for an error; s.mu is held.
+// wholeOf returns the last listed segment as a range, for an error. s.mu is held.
 func (s *Source) wholeOf(p partition) sources.Range {
 	r := sources.Range{Partition: p.id()}
 	if all := s.listed[p.id()]; len(all) > 0 {
@@ -244,49 +229,16 @@ func (s *Source) wholeOfLocked(p partition) sources.Range {
 	return s.wholeOf(p)
 }
 
-// Joined: what came later is read from its beginning, also where start is latest.
-func (s *Source) Joined(ids []sources.PartitionID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, id := range ids {
-		s.joined[id] = true
-	}
-}
-
-// find gives a partition that Partitions listed, or lists them first.
+// find returns a listed partition. If it is not listed, it lists the partitions first.
 func (s *Source) find(ctx context.Context, id sources.PartitionID) (partition, error) {
-	if p, ok := s.listedAs(id); ok {
-		return p, nil
-	}
-	if _, err := s.Partitions(ctx); err != nil {
-		return partition{}, err
-	}
-	if p, ok := s.listedAs(id); ok {
-		return p, nil
-	}
-	return partition{}, fmt.Errorf("%s is not a partition of dataset %s, which reads topics %v", id, s.o.Dataset, s.o.Topics)
+	return s.Find(ctx, id, s.Partitions, fmt.Sprintf("is not a partition of dataset %s, which reads topics %v", s.o.Dataset, s.o.Topics))
 }
 
-func (s *Source) listedAs(id sources.PartitionID) (partition, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p, ok := s.parts[id]
-	return p, ok
-}
-
-// PartitionName is the topic's name as people write it: clicks-partition-3.
-func (s *Source) PartitionName(id sources.PartitionID) string {
-	if p, ok := s.listedAs(id); ok {
-		return p.String()
-	}
-	return string(id)
-}
-
-// layout is the ledgers of a partition now, the open one with its true entries.
+// layout has the present ledgers of a partition. The open one has its true number of entries.
 type layout struct {
 	internalStats
 	last    messageAt // the last confirmed entry
-	emptied []int64   // open segments that were listed, whose ledgers are gone and held no entry
+	emptied []int64   // listed open segments whose ledgers are gone and had no entry
 }
 
 func (s *Source) layoutOf(ctx context.Context, p partition) (l layout, err error) {
@@ -303,7 +255,7 @@ func (s *Source) layoutOf(ctx context.Context, p partition) (l layout, err error
 	if len(l.Ledgers) == 0 {
 		return l, temporary(fmt.Errorf("%s has no ledger yet", p))
 	}
-	// The open ledger says 0 entries.
+	// Pulsar shows 0 entries for the open ledger.
 	open := &l.Ledgers[len(l.Ledgers)-1]
 	if open.Entries == 0 && l.last.Ledger == open.Ledger {
 		open.Entries, open.Size = l.last.Entry+1, l.CurrentSize
@@ -321,15 +273,15 @@ func (l *layout) find(ledger int64) (ledgerInfo, bool) {
 	return l.Ledgers[i], true
 }
 
-// head is behind the last entry, in the open ledger.
+// head returns the position after the last entry, in the open ledger.
 func (l *layout) head() sources.Position {
 	return position(l.open().Ledger, at(l.open().Entries, 0))
 }
 
-// Bounds: Low is the first entry that is still there, Head behind the last one. What
-// has no end is not bounded.
+// Bounds returns the first existing entry as Low and the position after the last one as
+// Head. A live partition is not bounded.
 func (s *Source) Bounds(ctx context.Context, ids []sources.PartitionID) ([]sources.Bounds, error) {
-	if err := s.usable(ctx); err != nil {
+	if err := s.Usable(ctx); err != nil {
 		return nil, err
 	}
 	all := make([]sources.Bounds, len(ids))
@@ -360,7 +312,7 @@ func (s *Source) Bounds(ctx context.Context, ids []sources.PartitionID) ([]sourc
 	return all, nil
 }
 
-// inSegment is a position with the number of the segment that it was listed in.
+// inSegment returns a position with the number of the newest listed segment of its ledger.
 func (s *Source) inSegment(p partition, at sources.Position) sources.Position {
 	s.mu.Lock()
 	defer s.mu.Unlock()

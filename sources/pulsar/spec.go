@@ -15,12 +15,13 @@ import (
 
 	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/brokers"
 )
 
 const entries = 1 << indexBits // offsets of one entry
 
-// Kind is what Pulsar can do: a durable subscription keeps what is not read yet, and
-// another one shows our progress.
+// Kind says what Pulsar can do. One durable subscription keeps messages that are not read
+// yet, and another one shows our progress.
 var Kind = dataset.Kind{
 	Kind: sources.Kind{
 		Name: "pulsar", Unit: sources.Entries, Keyed: true, Rolls: true,
@@ -44,22 +45,16 @@ var Kind = dataset.Kind{
 	Open: openSpec,
 }
 
-const (
-	endNever       = "never"
-	defaultRefresh = dataset.Duration(5 * time.Second)
-	leastRefresh   = dataset.Duration(100 * time.Millisecond)
-)
-
-// Spec is a piece of every partition of some topics. Where they end is fixed when they
-// are first listed, unless End is never: then messages are read as they come, and new
-// partitions join.
+// Spec is the pulsar part of a dataset's spec. It names a range of every partition of some
+// topics. Partitions and their ends are fixed when they are first listed. With End "never"
+// messages are read as they come, and new partitions join.
 type Spec struct {
-	Connection   string            `json:"connection,omitempty"` // of the operator's, in place of service, admin, tls and auth
+	Connection   string            `json:"connection,omitempty"` // one of the operator's, instead of service, admin, tls and auth
 	Service      string            `json:"service"`              // pulsar://host:port, or pulsar+ssl://
 	Admin        string            `json:"admin"`                // http://host:port, or https://
 	Topics       []string          `json:"topics"`               // topic: in a spec's text
 	Start        string            `json:"start"`                // earliest (default) | latest | RFC 3339
-	StartIDs     map[string]string `json:"start_ids,omitempty"`  // by partition, "3" or "clicks-partition-3": "ledger:entry"; start is for the others
+	StartIDs     map[string]string `json:"start_ids,omitempty"`  // by partition, "3" or "clicks-partition-3": "ledger:entry"; start counts for the others
 	End          string            `json:"end"`                  // latest (default: the last message at apply) | RFC 3339 | never
 	Refresh      dataset.Duration  `json:"refresh,omitempty"`    // end: never: how often new partitions are looked for; default 5s
 	Subscription string            `json:"subscription,omitempty"`
@@ -68,8 +63,8 @@ type Spec struct {
 	Auth         *Auth             `json:"auth,omitempty"`
 }
 
-// Auth never holds a secret: a spec travels and is shown. A client's certificate in
-// tls is a login of its own.
+// Auth never holds a secret, because specs are sent and shown. It names where the secret is.
+// A client's certificate in tls is a login without Auth.
 type Auth struct {
 	TokenEnv  string  `json:"token_env,omitempty"`
 	TokenFile string  `json:"token_file,omitempty"`
@@ -99,14 +94,14 @@ var (
 func (k *Spec) Kind() sources.Kind { return Kind.Kind }
 
 func (k *Spec) Traits() dataset.Traits {
-	t := dataset.Traits{Live: k.End == endNever, Refresh: time.Duration(k.Refresh), MaxRecord: k.MaxRecord, Progress: k.Subscription, ProgressField: "subscription", AtSource: k.atSource()}
+	t := dataset.Traits{Live: k.End == brokers.Live, Refresh: time.Duration(k.Refresh), MaxRecord: k.MaxRecord, Progress: k.Subscription, ProgressField: "subscription", AtSource: k.atSource()}
 	if t.Progress == "" {
 		t.Progress = "headrace" // and the dataset's name: subscriptionOf
 	}
 	return t
 }
 
-// atSource is what goes with the dataset.
+// atSource says what is removed from Pulsar together with the dataset.
 func (k *Spec) atSource() string {
 	name := k.Subscription
 	if name == "" {
@@ -122,12 +117,14 @@ func subscriptionOf(k *Spec, dataset string) string {
 	return "headrace-" + dataset
 }
 
-// Compatible: how the same messages are reached may change.
+// Compatible says whether a field may change while messages are read: only fields that say
+// how to reach the same messages.
 func (k *Spec) Compatible(field string) bool {
 	return field == "connection" || field == "service" || field == "admin" || field == "subscription" || field == "refresh" || strings.HasPrefix(field, "tls") || strings.HasPrefix(field, "auth")
 }
 
-// Reach: a token is sent as it is, to the brokers and to the admin service.
+// Reach says what the spec connects to. A token is sent as it is, to the brokers and to the
+// admin API.
 func (k *Spec) Reach() dataset.Reach {
 	r := dataset.Reach{Connection: k.Connection, Secret: k.Auth != nil || k.TLS != nil && k.TLS.Cert != ""}
 	urls := append(strings.Split(k.Service, ","), k.Admin)
@@ -155,7 +152,7 @@ func withPort(scheme, address string) string {
 	return net.JoinHostPort(strings.Trim(address, "[]"), map[string]string{"pulsar": "6650", "pulsar+ssl": "6651", "http": "80", "https": "443"}[scheme])
 }
 
-// Connect takes what Kind.Connects names.
+// Connect returns the spec with the fields that Kind.Connects names taken from another one.
 func (k *Spec) Connect(from dataset.Part) dataset.Part {
 	c := *k
 	if f, ok := from.(*Spec); ok {
@@ -164,11 +161,7 @@ func (k *Spec) Connect(from dataset.Part) dataset.Part {
 	return &c
 }
 
-func (k *Spec) Fill() {
-	if k.End == endNever && k.Refresh == 0 {
-		k.Refresh = defaultRefresh
-	}
-}
+func (k *Spec) Fill() { brokers.FillRefresh(k.End, &k.Refresh) }
 
 func (k *Spec) Members(r *dataset.Reader) []dataset.Member {
 	return []dataset.Member{
@@ -222,21 +215,15 @@ func (k *Spec) Check(c *dataset.Check, s *dataset.Spec) {
 			c.Fail(at, t, "is named twice", "")
 		}
 	}
-	checkEnd(c, "pulsar.start", k.Start)
+	brokers.CheckEnd(c, "pulsar", "start", k.Start, "")
 	for _, key := range slices.Sorted(maps.Keys(k.StartIDs)) {
 		if _, err := parseID(k.StartIDs[key]); err != nil {
 			c.Fail("pulsar.start_ids."+key, k.StartIDs[key], "is not a message id", "as in 12:500 (ledger, entry) or 12:500:3 (the fourth message of a batch)")
 		}
 	}
-	if k.End == endNever {
-		if k.Refresh < leastRefresh {
-			c.Fail("pulsar.refresh", k.Refresh.String(), "is too often", "use "+leastRefresh.String()+" or more; the default is "+defaultRefresh.String())
-		}
-	} else {
-		checkEnd(c, "pulsar.end", k.End)
-		if k.Refresh != 0 {
-			c.Fail("pulsar.refresh", k.Refresh.String(), "is for input without an end", "remove it, or set end: never")
-		}
+	brokers.CheckRefresh(c, "pulsar", k.End, k.Refresh)
+	if k.End != brokers.Live {
+		brokers.CheckEnd(c, "pulsar", "end", k.End, "; never reads on as messages come")
 	}
 	if k.Subscription != "" && !subscriptionName.MatchString(k.Subscription) {
 		c.Fail("pulsar.subscription", k.Subscription, "is not a subscription's name", "letters, digits, '.', '_' and '-'")
@@ -275,23 +262,6 @@ func checkURL(c *dataset.Check, field, text, example string, schemes ...string) 
 	}
 }
 
-func checkEnd(c *dataset.Check, field, text string) {
-	if text == "latest" || text == "earliest" && field == "pulsar.start" {
-		return
-	}
-	if text == "earliest" {
-		c.Fail(field, text, "leaves nothing to read", "use latest or a time")
-		return
-	}
-	if _, err := time.Parse(time.RFC3339, text); err != nil {
-		hint := "as in 2026-01-31T08:00:00Z"
-		if field == "pulsar.end" {
-			hint += "; never reads on as messages come"
-		}
-		c.Fail(field, text, "is neither earliest, latest nor a time", hint)
-	}
-}
-
 // parseID reads ledger:entry, or ledger:entry:index.
 func parseID(text string) (p Place, err error) {
 	parts := strings.Split(text, ":")
@@ -319,15 +289,16 @@ func openSpec(spec *dataset.Spec, in dataset.Opening) (sources.Source, error) {
 	name := subscriptionOf(k, spec.Name)
 	o := Options{Dataset: spec.Name, Service: k.Service, Admin: k.Admin, Topics: slices.Clone(k.Topics), MaxRecord: int64(k.MaxRecord),
 		Progress: name, Retain: name + "-retain", Known: in.Known, Logger: in.Logger}
+	var ids map[string]Place
 	err := o.secure(k, in.AllowedRoots)
 	if err == nil {
-		o.Start, err = endAt(k.Start)
+		ids, err = placesOf(k.StartIDs)
 	}
 	if err == nil {
-		o.End, err = endAt(k.End)
+		o.Start, err = brokers.EndOf("pulsar", k.Start, ids)
 	}
 	if err == nil {
-		o.Start.IDs, err = placesOf(k.StartIDs)
+		o.End, err = brokers.EndOf[Place]("pulsar", k.End, nil)
 	}
 	var s *Source
 	if err == nil {
@@ -349,19 +320,4 @@ func placesOf(ids map[string]string) (map[string]Place, error) {
 		all[key] = p
 	}
 	return all, nil
-}
-
-func endAt(text string) (e End, err error) {
-	switch text {
-	case "earliest":
-		e.At = Earliest
-	case "latest":
-		e.At = Latest
-	case endNever:
-		e.At = Never
-	default:
-		e.At = AtTime
-		e.Time, err = time.Parse(time.RFC3339, text)
-	}
-	return e, err
 }

@@ -7,18 +7,18 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// When Pulsar loads a topic (its broker starts, the topic is unloaded) it begins another
-// ledger, and deletes the one that was open if no entry is in it. Such a ledger is sealed
-// as it was listed, empty. Any other open ledger that is gone was deleted with its
-// entries: records may be lost, and that must be told.
+// When a broker loads a topic (after a restart or an unload), Pulsar begins another ledger
+// and deletes the open one if it has no entry. Such a ledger is sealed as it was listed,
+// empty. Any other open ledger that is gone was deleted with its entries: records may be
+// lost, and the user must be told.
 
-// sight is an open ledger that was listed and there.
+// sight says when a listed open ledger was last seen.
 type sight struct {
 	ledger int64
 	at     time.Time
 }
 
-// saw remembers when the open ledger that was listed last was there. s.mu is held.
+// saw notes that the open ledger of the last listed segment exists now. s.mu is held.
 func (s *Source) saw(p partition, l *layout) {
 	all := s.listed[p.id()]
 	if n := len(all); n > 0 && !all[n-1].Sealed && ledgerOf(all[n-1].ID) == l.open().Ledger {
@@ -26,7 +26,7 @@ func (s *Source) saw(p partition, l *layout) {
 	}
 }
 
-// vanished is the open segment that was listed last, if its ledger is gone.
+// vanished returns the last listed segment if it is open, and whether its ledger is gone.
 func vanished(l *layout, listed []sources.Segment) (sources.Segment, bool) {
 	if len(listed) == 0 || listed[len(listed)-1].Sealed {
 		return sources.Segment{}, false
@@ -36,8 +36,10 @@ func vanished(l *layout, listed []sources.Segment) (sources.Segment, bool) {
 	return last, !there
 }
 
-// wasEmpty says whether a ledger that vanished held no entry, as far as it can be known:
-// nothing could have deleted an entry that our retaining subscription had not passed.
+// wasEmpty says whether a ledger that is gone surely had no entry. Pulsar deletes no entry
+// that our subscription NAME-retain has not passed. So the ledger was empty if the
+// subscription has not passed its first entry, or if no policy can have moved the
+// subscription past entries.
 func (s *Source) wasEmpty(ctx context.Context, p partition, l *layout, g sources.Segment) (bool, error) {
 	if g.Start > 0 || g.End > 0 {
 		return false, nil
@@ -50,8 +52,8 @@ func (s *Source) wasEmpty(ctx context.Context, p partition, l *layout, g sources
 	if retained && !(messageAt{Ledger: ledger}).before(next) {
 		return true, nil // it has not passed the ledger's first entry
 	}
-	// Of a topic without an entry Pulsar moves it to the new ledger. A policy that passes
-	// entries leaves it there, too.
+	// The subscription stands after the ledger. Pulsar moves it there if the topic has no
+	// entry at all; a policy may have moved it past entries.
 	q, err := s.policyOf(ctx, p)
 	switch {
 	case err != nil:
@@ -65,7 +67,7 @@ func (s *Source) wasEmpty(ctx context.Context, p partition, l *layout, g sources
 	case q.moved == 0:
 		return true, nil
 	}
-	// What came after the ledger was seen is too young for the policy.
+	// An entry that came after the ledger was last seen would be too young for the policy.
 	s.mu.Lock()
 	before := s.sights[p]
 	s.mu.Unlock()

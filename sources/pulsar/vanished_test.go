@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/internal/proof/testbroker"
+	"github.com/headrace/headrace/sources/brokers"
 )
 
 // Pulsar removes the open ledger when it loads a topic, if no entry is in it. No record
@@ -40,7 +41,7 @@ func TestAnEmptyLedgerThatPulsarRemovesIsSealed(t *testing.T) {
 				writeTo(t, b, topic, 0, 0, one.before)
 				unload()
 			}
-			o := (&place{b: b, topic: topic, max: 1000}).options(Never)
+			o := (&place{b: b, topic: topic, max: 1000}).options(brokers.Never)
 			o.Retain, o.Progress = "x-retain", "x"
 			s := mustOpen(t, o)
 			defer s.Close()

@@ -25,6 +25,7 @@ import (
 	"github.com/headrace/headrace/internal/proof/testbroker"
 	"github.com/headrace/headrace/internal/remoting"
 	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/brokers"
 	"github.com/headrace/headrace/sources/sourcetest"
 )
 
@@ -205,7 +206,7 @@ func openFor(t testing.TB, o Options) *Source {
 
 func options(b *testbroker.RocketMQ, topics ...string) Options {
 	return Options{Dataset: "d", NameServers: []string{b.NameServer()}, Topics: topics, MaxRecord: 4096,
-		Start: End{At: Earliest}, End: End{At: Latest}, headWithin: 500 * time.Millisecond, topicWithin: 2 * time.Second}
+		Start: End{At: brokers.Earliest}, End: End{At: brokers.Latest}, headWithin: 500 * time.Millisecond, topicWithin: 2 * time.Second}
 }
 
 // fill writes so much that every file of the commit log that was there is closed.
@@ -229,7 +230,7 @@ func TestTopicsPassTheSuite(t *testing.T) {
 		MaxRecord:  4096,
 		Tail: func(t testing.TB, p sourcetest.Place) sources.Source {
 			o := options(b, p.(*place).topic)
-			o.End.At = Never
+			o.End.At = brokers.Never
 			return openWith(t, o, nil)
 		},
 		Change: func(t testing.TB, p sourcetest.Place) {

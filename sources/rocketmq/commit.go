@@ -12,15 +12,15 @@ import (
 
 const commitWithin = 20 * time.Second
 
-// Commit tells each broker how far the group is: the next offset to read of each
-// queue. Every commit is answered and read back. An offset below what the group has
-// already is written only where the mark says that progress went back. A broker that
-// is away keeps the others' commits from nothing.
+// Commit writes the group's offset of each queue: the next offset to read. It waits for the
+// answer of each commit and reads it back. An offset below the group's present one is
+// written only if the mark says that progress went back. If a broker is away, the commits
+// to the other brokers are made all the same.
 func (s *Source) Commit(ctx context.Context, marks []sources.Mark) error {
 	if s.o.Group == "" {
 		return errors.New("rocketmq: commit without rocketmq.group in the spec")
 	}
-	if err := s.usable(ctx); err != nil {
+	if err := s.Usable(ctx); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, commitWithin)
@@ -64,7 +64,7 @@ func (s *Source) commit(ctx context.Context, p partition, m sources.Mark) error 
 	}
 	_, err = s.client.Call(ctx, addr, remoting.UpdateOffset(p.remote(), s.o.Group, m.Position.Offset))
 	if remoting.CodeOf(err) == remoting.GroupUnknown {
-		// A pull makes the group, where the broker may do so.
+		// A pull creates the group, if the broker may create groups.
 		_, _ = s.client.Call(ctx, addr, remoting.Pull{Queue: p.remote(), Group: s.o.Group, Offset: m.Position.Offset, Most: 1}.Command())
 		_, err = s.client.Call(ctx, addr, remoting.UpdateOffset(p.remote(), s.o.Group, m.Position.Offset))
 	}
@@ -80,7 +80,7 @@ func (s *Source) commit(ctx context.Context, p partition, m sources.Mark) error 
 	return nil
 }
 
-// committed is what the group has of a queue.
+// committed returns the group's offset of a queue, if it has any.
 func (s *Source) committed(ctx context.Context, addr string, p partition) (offset int64, any bool, err error) {
 	a, err := s.client.Call(ctx, addr, remoting.QueryOffset(p.remote(), s.o.Group))
 	if code := remoting.CodeOf(err); code == remoting.NoOffset || code == remoting.GroupUnknown {
@@ -93,9 +93,9 @@ func (s *Source) committed(ctx context.Context, addr string, p partition) (offse
 	return offset, err == nil, err
 }
 
-// shown makes the group's retry topic on a broker, as any consumer of the group
-// would: `mqadmin consumerProgress -g GROUP` fails without its route. A broker that
-// does not allow it shows our progress with -t TOPIC only.
+// shown creates the group's retry topic on a broker, as every consumer of the group does.
+// Without that topic `mqadmin consumerProgress -g GROUP` fails. On a broker that does not
+// allow it, our progress is shown only with -t TOPIC.
 func (s *Source) shown(ctx context.Context, addr string) error {
 	s.mu.Lock()
 	did := s.groups[addr]

@@ -9,12 +9,13 @@ import (
 
 	"github.com/headrace/headrace/internal/remoting"
 	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/brokers"
 )
 
 const (
-	arenaEnough = 1 << 20 // of records in one Batch: it is handed out
-	arenaMost   = 16 << 20
-	damageTries = 3 // how often what is damaged is fetched
+	arenaEnough = 1 << 20  // a Batch with so many bytes is handed out
+	arenaMost   = 16 << 20 // a Batch takes no further message above so many bytes
+	damageTries = 3        // how often a damaged message is fetched
 )
 
 var _ sources.Tailing = (*cursor)(nil)
@@ -28,24 +29,24 @@ type cursor struct {
 
 	at      int64 // the next offset wanted
 	flight  pulls
-	replica remoting.Replica // asked now; "": none
-	turn    int              // replicas that did not answer
-	now     []byte           // rest of an answer: whole messages from c.at on
+	replica remoting.Replica // the one to ask; without Addr: not chosen yet
+	turn    int              // how many replicas in a row did not answer
+	now     []byte           // the rest of an answer: whole messages from c.at on
 	held    []byte           // the whole answer
 	nowFrom int64            // its request was for [nowFrom, nowEnd)
 	nowEnd  int64
 
-	met    bool  // a broker has answered: where the head is has been told
-	head   int64 // where it was the last time
-	tries  int   // of what was damaged
-	wrong  time.Time
-	failed error // said again by every Next
+	met    bool      // a master has answered, so head is known
+	head   int64     // the end of the queue in the newest answer
+	tries  int       // fetches of a damaged message
+	wrong  time.Time // since when c.at cannot be read, although it should be there; zero: it can
+	failed error     // the permanent error; every Next returns it again
 	onHead func(head int64)
 }
 
-// Open connects if need be. What cannot be read is told by Next.
+// Open makes a cursor. If the range cannot be read, Next says so.
 func (s *Source) Open(ctx context.Context, r sources.Range, from sources.Position, locator []byte) (sources.Cursor, error) {
-	if err := s.usable(ctx); err != nil {
+	if err := s.Usable(ctx); err != nil {
 		return nil, err
 	}
 	p, f, err := parseLocator(locator)
@@ -58,24 +59,24 @@ func (s *Source) Open(ctx context.Context, r sources.Range, from sources.Positio
 	return &cursor{s: s, p: p, f: f, r: r, at: max(r.Start, from.Offset)}, nil
 }
 
-// OnHead is called with the queue's end.
+// OnHead sets a function that gets the end of the queue from each answer of a master.
 func (c *cursor) OnHead(f func(head int64)) { c.onHead = f }
 
-// Close forgets the requests that are under way.
+// Close drops the requests that are under way.
 func (c *cursor) Close() error {
 	c.flight.drop()
 	c.done()
 	return nil
 }
 
-// done with an answer.
+// done drops the current answer and keeps its memory for later ones.
 func (c *cursor) done() {
-	c.s.keep(c.held)
+	c.s.spare.Keep(c.held)
 	c.now, c.held = nil, nil
 }
 
-// Next hands out the records of some answers. Offsets without a record for us ride
-// with what is before them.
+// Next hands out the records of some answers. An offset without a record for us counts to
+// the record before it.
 func (c *cursor) Next(ctx context.Context, b *sources.Batch) error {
 	if c.failed != nil {
 		return c.failed
@@ -90,7 +91,7 @@ func (c *cursor) Next(ctx context.Context, b *sources.Batch) error {
 		case err == nil:
 		case errors.Is(err, errAgain):
 			c.restart()
-			if err := pause(ctx, retryAfter); err != nil {
+			if err := brokers.Pause(ctx, retryAfter); err != nil {
 				return err
 			}
 		default:
@@ -99,7 +100,7 @@ func (c *cursor) Next(ctx context.Context, b *sources.Batch) error {
 	}
 }
 
-// end judges an error that the caller is told.
+// end returns an error to the caller and remembers a permanent one.
 func (c *cursor) end(ctx context.Context, err error) error {
 	if err == io.EOF {
 		c.flight.drop()
@@ -107,24 +108,24 @@ func (c *cursor) end(ctx context.Context, err error) error {
 	}
 	c.restart()
 	if _, again := errors.AsType[*sources.Temporary](err); !again && ctx.Err() == nil {
-		c.failed = notTheEnd(err)
+		c.failed = brokers.NotTheEnd(err)
 	}
-	return notTheEnd(err)
+	return brokers.NotTheEnd(err)
 }
 
-// restart: what is under way is asked for again, of whichever broker it is then.
+// restart drops all requests. They are sent again, perhaps to another replica.
 func (c *cursor) restart() {
 	c.flight.drop()
 	c.done()
 	c.replica = remoting.Replica{}
 }
 
-// more says whether there are messages that need not be waited for.
+// more says whether there are messages that need no waiting.
 func (c *cursor) more() bool {
 	return len(c.now) > 0 || c.at < c.r.End && len(c.flight.all) > 0 && c.flight.all[0].pending.Ready()
 }
 
-// step takes what there is of one answer.
+// step takes the messages of one answer. It waits for an answer if there is none.
 func (c *cursor) step(ctx context.Context, b *sources.Batch) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -148,8 +149,7 @@ func (c *cursor) step(ctx context.Context, b *sources.Batch) error {
 	return err
 }
 
-// choose picks the replica to ask: the master, or one after it that has not failed
-// to answer.
+// choose picks the replica to ask: the master, or the next one if replicas failed to answer.
 func (c *cursor) choose(ctx context.Context) error {
 	if c.replica.Addr != "" {
 		return nil
@@ -168,7 +168,7 @@ func (c *cursor) choose(ctx context.Context) error {
 	return nil
 }
 
-// atMaster: only a master's word on where a queue ends is believed.
+// atMaster says whether the master answers. Only a master knows where a queue ends.
 func (c *cursor) atMaster() bool { return c.replica.ID == remoting.MasterID }
 
 // receive waits for the answer that begins at c.at and keeps requests under way.
@@ -182,9 +182,9 @@ func (c *cursor) receive(ctx context.Context) error {
 	first := c.flight.all[0]
 	within := c.s.client.Answer()
 	if first.suspended {
-		within += 3 * suspendMS * time.Millisecond // it looks every five seconds
+		within += 3 * suspendMS * time.Millisecond // the broker looks for new messages every five seconds
 		if c.onHead != nil {
-			c.onHead(c.head) // all below it was taken by now: from here on it waits
+			c.onHead(c.head) // all below head has been read: from here on the cursor waits
 		}
 	}
 	a, err := first.pending.Wait(ctx, within)
@@ -200,8 +200,8 @@ func (c *cursor) receive(ctx context.Context) error {
 	return c.answer(ctx, first, &got)
 }
 
-// request asks for what is there, and at the head of a queue without an end for what
-// comes.
+// request asks for messages that exist. At the head of a live queue it asks the broker to
+// answer when a message comes.
 func (c *cursor) request(ctx context.Context) error {
 	limit := c.r.End
 	if c.s.o.live() {
@@ -215,7 +215,7 @@ func (c *cursor) request(ctx context.Context) error {
 	return c.send(ctx, 0, c.at, min(c.r.End, c.at+c.s.window.Load()), suspendMS)
 }
 
-// silent: the broker cannot be reached. Another replica may be.
+// silent handles a replica that cannot be reached. The next try asks another one.
 func (c *cursor) silent(ctx context.Context, err error) error {
 	if errors.Is(err, remoting.ErrUnreachable) && ctx.Err() == nil {
 		c.turn++
@@ -224,7 +224,7 @@ func (c *cursor) silent(ctx context.Context, err error) error {
 	return c.s.explain(ctx, err, fmt.Sprintf("%s at offset %d", c.p, c.at))
 }
 
-// answer judges what a pull was told.
+// answer handles the answer to a pull.
 func (c *cursor) answer(ctx context.Context, p *pull, a *remoting.Pulled) error {
 	switch a.Code {
 	case remoting.OK:
@@ -241,7 +241,7 @@ func (c *cursor) answer(ctx context.Context, p *pull, a *remoting.Pulled) error 
 	case remoting.PullMoved:
 		return c.outside(ctx, a)
 	case remoting.TopicUnknown, remoting.QueueUnknown:
-		if !c.atMaster() { // a slave hears of topics seconds later, and says nothing of what the master has
+		if !c.atMaster() { // a slave learns of topics seconds later, so its answer says nothing about the master
 			c.turn++
 			return temporary(fmt.Errorf("%s at offset %d: slave %s does not know the queue yet, and the master does not answer", c.p, c.at, c.replica.Addr))
 		}
@@ -253,7 +253,7 @@ func (c *cursor) answer(ctx context.Context, p *pull, a *remoting.Pulled) error 
 	return c.s.explain(ctx, err, fmt.Sprintf("%s at offset %d", c.p, c.at))
 }
 
-// told remembers where the head is.
+// told notes the head that a master reported.
 func (c *cursor) told(head int64) {
 	if !c.atMaster() {
 		return
@@ -263,7 +263,7 @@ func (c *cursor) told(head int64) {
 	}
 }
 
-// atHead: there is nothing at c.at yet.
+// atHead handles the answer that there is no message at c.at yet.
 func (c *cursor) atHead(ctx context.Context, head int64) error {
 	if !c.atMaster() {
 		c.turn = 0 // the master may have it
@@ -271,7 +271,7 @@ func (c *cursor) atHead(ctx context.Context, head int64) error {
 	}
 	if c.s.o.live() && head == c.at {
 		c.told(head)
-		c.wrong = time.Time{} // here more may come
+		c.wrong = time.Time{} // the cursor is at the head, where nothing is wrong
 		c.flight.drop()
 		return nil
 	}

@@ -5,6 +5,8 @@ package rocketmq
 import (
 	"testing"
 	"time"
+
+	"github.com/headrace/headrace/sources/brokers"
 )
 
 // A broker shows a message in its queue some milliseconds after it answered the sender.
@@ -16,17 +18,17 @@ func TestWhatWasAnsweredBeforeAListingIsListed(t *testing.T) {
 		name string
 		end  func() End
 	}{
-		{"latest", func() End { return End{At: Latest} }},
-		{"a time", func() End { return End{At: AtTime, Time: time.Now().Add(time.Hour)} }},
-		{"an offset", func() End { return End{At: Earliest, Offsets: map[string]int64{"0": 50}} }}, // an offset that is not there is refused
+		{"latest", func() End { return End{At: brokers.Latest} }},
+		{"a time", func() End { return End{At: brokers.AtTime, Time: time.Now().Add(time.Hour)} }},
+		{"an offset", func() End { return End{At: brokers.Earliest, Places: map[string]int64{"0": 50}} }}, // an offset that is not there is refused
 	} {
 		t.Run(one.name, func(t *testing.T) {
 			topic := newTopic(t, b, queues)
 			o := options(b, topic)
 			o.End = one.end()
 			for q := range queues {
-				if o.End.Offsets != nil {
-					o.End.Offsets[partition{topic: topic, broker: b.Name(), queue: q}.String()] = 50
+				if o.End.Places != nil {
+					o.End.Places[partition{topic: topic, broker: b.Name(), queue: q}.String()] = 50
 				}
 			}
 			s := openFor(t, o)

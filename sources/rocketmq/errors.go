@@ -2,28 +2,24 @@ package rocketmq
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/headrace/headrace/internal/remoting"
 	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/brokers"
 )
 
 const retryAfter = 200 * time.Millisecond
 
-var errClosed = errors.New("rocketmq: the source is closed")
-
-// errAgain: the same is asked again soon.
+// errAgain makes Next ask for the same offset again, after retryAfter.
 var errAgain = errors.New("again")
 
 func temporary(err error) error { return &sources.Temporary{Err: err, Backoff: retryAfter} }
 
-// explain says what an error of a request means: *sources.Temporary where another
-// try may help.
+// explain turns the error of a request into one in the user's words. It is a
+// *sources.Temporary if another try may help.
 func (s *Source) explain(ctx context.Context, err error, what string) error {
 	if err == nil {
 		return nil
@@ -32,33 +28,27 @@ func (s *Source) explain(ctx context.Context, err error, what string) error {
 		return ctx.Err()
 	}
 	var (
-		authority  x509.UnknownAuthorityError
-		host       x509.HostnameError
-		invalid    x509.CertificateInvalidError
-		unverified *tls.CertificateVerificationError
-		notTLS     tls.RecordHeaderError
-		alert      tls.AlertError
-		refused    *remoting.Error
-		again      *sources.Temporary
+		refused *remoting.Error
+		again   *sources.Temporary
 	)
-	switch {
+	switch fault := brokers.TLSFaultOf(err); {
 	case errors.As(err, &again):
 		return err
-	case errors.As(err, &authority), errors.As(err, &host), errors.As(err, &invalid), errors.As(err, &unverified):
-		return fmt.Errorf("%s: the certificate is not accepted: check rocketmq.tls.ca and rocketmq.tls.server_name (%w)", what, notTheEnd(err))
-	case errors.As(err, &notTLS):
-		return fmt.Errorf("%s: the server does not speak TLS on this port: check rocketmq.name_servers, or leave rocketmq.tls out (%w)", what, notTheEnd(err))
-	case errors.As(err, &alert):
-		return fmt.Errorf("%s: the server refused our side of TLS: check rocketmq.tls.cert and rocketmq.tls.key (%w)", what, notTheEnd(err))
+	case fault == brokers.BadCertificate:
+		return fmt.Errorf("%s: the certificate is not accepted: check rocketmq.tls.ca and rocketmq.tls.server_name (%w)", what, brokers.NotTheEnd(err))
+	case fault == brokers.NotTLS:
+		return fmt.Errorf("%s: the server does not speak TLS on this port: check rocketmq.name_servers, or leave rocketmq.tls out (%w)", what, brokers.NotTheEnd(err))
+	case fault == brokers.OursRefused:
+		return fmt.Errorf("%s: the server refused our side of TLS: check rocketmq.tls.cert and rocketmq.tls.key (%w)", what, brokers.NotTheEnd(err))
 	case errors.As(err, &refused):
 		return s.refused(refused, what)
 	case errors.Is(err, remoting.ErrUnreachable):
-		return &sources.Temporary{Err: fmt.Errorf("%s: %w", what, notTheEnd(err)), Backoff: retryAfter}
+		return &sources.Temporary{Err: fmt.Errorf("%s: %w", what, brokers.NotTheEnd(err)), Backoff: retryAfter}
 	}
-	return fmt.Errorf("%s: %w", what, notTheEnd(err))
+	return fmt.Errorf("%s: %w", what, brokers.NotTheEnd(err))
 }
 
-// refused says what an answer's code means.
+// refused turns the code of an answer into an error.
 func (s *Source) refused(e *remoting.Error, what string) error {
 	err := fmt.Errorf("%s: %w", what, e)
 	switch e.Code {
@@ -73,24 +63,4 @@ func (s *Source) refused(e *remoting.Error, what string) error {
 		return temporary(err)
 	}
 	return err
-}
-
-// notTheEnd: io.EOF from a cursor says that its range is read. The end of a
-// connection, which is io.EOF too, must never be taken for it.
-func notTheEnd(err error) error {
-	if errors.Is(err, io.EOF) {
-		return errors.New(err.Error())
-	}
-	return err
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	wait := time.NewTimer(d)
-	defer wait.Stop()
-	select {
-	case <-wait.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -89,7 +89,7 @@ func readAll(t *testing.T, s *Source) map[string]received {
 		t.Fatal(err)
 	}
 	for _, id := range parts {
-		p, _ := s.listed(id)
+		p, _ := s.Listed(id)
 		for _, g := range sourcetest.Segments(t, s, id, 10) {
 			c, err := s.Open(t.Context(), sources.Range{Partition: id, Segment: g.ID, Start: g.Start, End: g.End}, sources.Position{Segment: g.ID, Offset: g.Start}, g.Locator)
 			if err != nil {

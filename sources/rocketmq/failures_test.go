@@ -20,6 +20,7 @@ import (
 	"github.com/headrace/headrace/internal/remoting"
 	"github.com/headrace/headrace/internal/secret"
 	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/brokers"
 	"github.com/headrace/headrace/sources/sourcetest"
 )
 
@@ -45,7 +46,7 @@ func (r *reading) whole(rng sources.Range, loc []byte, between func(records int)
 		}
 		r.again++
 		between(r.records)
-		if err := pause(r.t.Context(), again.Backoff); err != nil {
+		if err := brokers.Pause(r.t.Context(), again.Backoff); err != nil {
 			r.t.Fatal(err)
 		}
 	}
@@ -251,7 +252,7 @@ func TestWhileFilesAreRemovedNothingIsSkippedAndASlaveGivesWhatItStillHas(t *tes
 		if time.Now().After(deadline) {
 			t.Fatalf("the slave does not give the topic: %v", err)
 		}
-		if err := pause(t.Context(), retryAfter); err != nil {
+		if err := brokers.Pause(t.Context(), retryAfter); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -4,13 +4,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/headrace/headrace/internal/remoting"
 	"github.com/headrace/headrace/sources"
 )
 
-// partition is one queue of one topic on one broker. RocketMQ has no ids: names are
-// all that there is.
+// partition is one queue of one topic on one broker. RocketMQ has no ids, only names.
 type partition struct {
 	cluster, broker, topic string
 	queue                  int
@@ -20,20 +20,29 @@ func (p partition) id() sources.PartitionID {
 	return sources.PartitionID(fmt.Sprintf("rocketmq:%s/%s/%s/%d", p.cluster, p.broker, p.topic, p.queue))
 }
 
-// String is the partition as people write it.
+// String returns the partition as people write it.
 func (p partition) String() string { return fmt.Sprintf("%s/%s/%d", p.topic, p.broker, p.queue) }
+
+// names are those that a spec may give it: clicks/broker-a/3, broker-a/3 or 3.
+func (p partition) names() []string {
+	queue := strconv.Itoa(p.queue)
+	return []string{p.String(), p.broker + "/" + queue, queue}
+}
 
 func (p partition) remote() remoting.Queue { return remoting.Queue{Topic: p.topic, ID: p.queue} }
 
-// print says which messages a segment was planned of. A broker's commit log only
-// grows, so a message below the planned end lies at or below the place of the last
-// one that was there. Messages of a topic that was made again lie higher.
+// print is a fingerprint of the messages for which a segment was planned. It detects a topic
+// that was deleted and made again, which RocketMQ gives no other id. A broker's commit log
+// only grows. So a message below the planned end lies at or below the place of the last
+// planned one, and the messages of a topic that was made again lie above it. Example: the
+// last planned message, offset 99, lies at place 5000. A message with offset 40 at place
+// 8000 is not a planned one.
 type print struct {
-	end   int64 // queue offsets below it are judged; 0: none
+	end   int64 // the planned end: queue offsets below it are checked; 0: none
 	place int64 // in the commit log, of the message before end
 }
 
-// fits says whether a message may be one of those that were planned.
+// fits says whether a message may be a planned one.
 func (f print) fits(m *message) bool { return m.queueOffset >= f.end || m.place <= f.place }
 
 const locatorVersion = 1

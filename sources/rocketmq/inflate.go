@@ -12,10 +12,10 @@ import (
 	"github.com/pierrec/lz4/v4"
 )
 
-// errLong: a body is longer than the source takes.
+// errLong means that a body is longer than max_record.
 var errLong = errors.New("too long")
 
-// inflaters are kept between messages.
+// inflaters keeps decompressors for the next messages.
 var inflaters = struct{ zlib, lz4, zstd sync.Pool }{
 	zlib: sync.Pool{},
 	lz4:  sync.Pool{New: func() any { return lz4.NewReader(nil) }},
@@ -28,8 +28,8 @@ var inflaters = struct{ zlib, lz4, zstd sync.Pool }{
 	}},
 }
 
-// inflate appends the decompressed body to b. The official client knows zlib only,
-// and hands on what is compressed with LZ4 or ZSTD as it is.
+// inflate appends the decompressed body to b. (The official client knows only zlib. It
+// returns bodies that are compressed with LZ4 or ZSTD as they are.)
 func inflate(flags int, b, body []byte, most int64) ([]byte, error) {
 	switch kind := flags >> 8 & 7; kind {
 	case 0, 3: // messages of old clients name no kind
@@ -61,7 +61,7 @@ func inflate(flags int, b, body []byte, most int64) ([]byte, error) {
 	}
 }
 
-// readMost appends what r gives, up to most bytes.
+// readMost appends the bytes of r to b. More than most bytes are errLong.
 func readMost(r io.Reader, b []byte, most int64) ([]byte, error) {
 	from := len(b)
 	for {

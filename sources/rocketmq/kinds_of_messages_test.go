@@ -18,6 +18,7 @@ import (
 	"github.com/headrace/headrace/internal/proof/testbroker"
 	"github.com/headrace/headrace/internal/remoting"
 	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/brokers"
 	"github.com/headrace/headrace/sources/sourcetest"
 )
 
@@ -184,7 +185,7 @@ func TestQueuesThatJoinALiveTopicAreReadFromTheirBeginning(t *testing.T) {
 	send(t, p, b.RocketBroker, topic, 0, primitive.NewMessage(topic, []byte("old")))
 	holds(t, b.RocketBroker, topic, 1)
 	o := options(b, topic)
-	o.Start, o.End = End{At: Latest}, End{At: Never}
+	o.Start, o.End = End{At: brokers.Latest}, End{At: brokers.Never}
 	s := openFor(t, o)
 	parts, err := s.Partitions(t.Context())
 	if err != nil {

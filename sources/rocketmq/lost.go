@@ -4,22 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/headrace/headrace/internal/remoting"
 	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/brokers"
 )
 
-// errMadeAgain: a message lies where none of those that were planned can lie.
+// errMadeAgain means that a message lies at a place where no planned message can lie.
 var errMadeAgain = errors.New("another message has its offset")
 
-// gap: the broker left out the messages up to next.
+// gap means that the broker left out the messages up to next.
 type gap struct{ next int64 }
 
 func (g *gap) Error() string { return fmt.Sprintf("the next message is %d", g.next) }
 
-// damaged says what a message that cannot be read means. Bytes that were damaged on
-// their way are fetched again.
+// damaged returns the error for a message that cannot be read. At first that is errAgain:
+// the bytes may have been damaged on their way, so they are fetched again.
 func (c *cursor) damaged(err error) error {
 	at := sources.Position{Segment: c.r.Segment, Offset: c.at}
 	if large, ok := errors.AsType[*tooLarge](err); ok {
@@ -44,16 +44,8 @@ func (c *cursor) damaged(err error) error {
 	return malformed
 }
 
-// waited: what is wrong at c.at has been so for that long.
-func (c *cursor) waited(long time.Duration) bool {
-	if c.wrong.IsZero() {
-		c.wrong = time.Now()
-	}
-	return time.Since(c.wrong) > long
-}
-
-// rest is what is left of the range. A lease may end ahead of the head: such a rest
-// ends at the head that was seen.
+// rest returns the rest of the range. In a live partition it ends at the head that was seen,
+// because a lease may end ahead of head.
 func (c *cursor) rest() sources.Range {
 	r := c.r
 	r.Start = max(c.at, r.Start)
@@ -63,7 +55,7 @@ func (c *cursor) rest() sources.Range {
 	return r
 }
 
-// outside: the broker says that c.at lies below its minimum or above its maximum.
+// outside handles the answer that c.at lies below the queue's minimum or above its maximum.
 func (c *cursor) outside(ctx context.Context, a *remoting.Pulled) error {
 	switch {
 	case !c.atMaster():
@@ -79,9 +71,9 @@ func (c *cursor) outside(ctx context.Context, a *remoting.Pulled) error {
 	return errAgain
 }
 
-// removing: the broker found nothing at c.at, and proposes to go on hundreds of
-// messages further. Every message was asked for, so none was passed over because of
-// its tag: messages are being removed. The minimum tells of it some seconds later.
+// removing handles the answer that there is no message at c.at, and that the next one lies
+// much further. We ask for messages of all tags, so no message was filtered out: the broker
+// is removing messages. The queue's minimum shows it some seconds later.
 func (c *cursor) removing(ctx context.Context) error {
 	if !c.atMaster() { // a slave that may not be read
 		c.turn = 0
@@ -93,16 +85,16 @@ func (c *cursor) removing(ctx context.Context) error {
 		return err
 	case c.at < low:
 		return c.truncated(ctx, low)
-	case !c.waited(c.s.o.trimWithin):
+	case !brokers.Longer(&c.wrong, c.s.o.trimWithin):
 		return errAgain
 	}
 	return temporary(fmt.Errorf("%s at offset %d: the broker is removing messages there, and says that the queue begins at %d", c.p, c.at, low))
 }
 
-// skipped: an answer left out messages.
+// skipped handles an answer that left out messages.
 func (c *cursor) skipped(g *gap) error {
-	if !c.waited(c.s.o.trimWithin) {
-		return errAgain // the minimum tells of it soon, and then the answer is another one
+	if !brokers.Longer(&c.wrong, c.s.o.trimWithin) {
+		return errAgain // if they were removed, the minimum shows it soon, and the answer changes
 	}
 	lost := c.rest()
 	lost.End = min(g.next, c.r.End)
@@ -110,7 +102,8 @@ func (c *cursor) skipped(g *gap) error {
 		Err: fmt.Errorf("the broker gives no message between offsets %d and %d", c.at, g.next)}
 }
 
-// truncated: the master has deleted c.at. A slave may still have it.
+// truncated handles a message that the master has deleted. If a slave still has it, the
+// cursor goes on there.
 func (c *cursor) truncated(ctx context.Context, low int64) error {
 	all, err := c.s.replicas(ctx, c.p)
 	if err != nil {
@@ -139,7 +132,7 @@ func (c *cursor) truncated(ctx context.Context, low int64) error {
 		Err: fmt.Errorf("the queue in RocketMQ begins at offset %d now (fileReservedTime, or a full disk)", low)}
 }
 
-// readable says whether a replica gives the message at c.at.
+// readable says whether a replica returns the message at c.at.
 func (c *cursor) readable(ctx context.Context, r remoting.Replica) bool {
 	a, err := c.s.client.Call(ctx, r.Addr, remoting.Pull{Queue: c.p.remote(), Group: c.s.o.group(), Offset: c.at, Most: 1}.Command())
 	if err != nil {
@@ -149,11 +142,11 @@ func (c *cursor) readable(ctx context.Context, r remoting.Replica) bool {
 	return m.read(a.Body) == nil && m.queueOffset == c.at
 }
 
-// beyondHead: a broker that has just started may not know yet how far its queue
-// reaches, so it is asked again for a while. One that is slow with entering messages
-// into its queues is waited for.
+// beyondHead returns the error for a head below c.at. A broker that has just started may not
+// know yet how far its queue reaches, so it is asked again for headWithin. Then we wait
+// until it has entered all stored messages into its queues.
 func (c *cursor) beyondHead(ctx context.Context, head int64) error {
-	if !c.waited(c.s.o.headWithin) {
+	if !brokers.Longer(&c.wrong, c.s.o.headWithin) {
 		return errAgain
 	}
 	if err := c.s.dispatched(ctx, c.p); err != nil {
@@ -169,11 +162,12 @@ func (c *cursor) beyondHead(ctx context.Context, head int64) error {
 	return &sources.Diverged{Range: c.r, Name: c.p.String(), Head: head}
 }
 
-// queueGone: the broker runs and does not have the queue. One that has just started
-// is registered some seconds later, so this is believed only after a while.
+// queueGone returns the error for a queue that its running broker does not have. A broker
+// that has just started is registered some seconds later, so the error comes only after
+// topicWithin.
 func (c *cursor) queueGone(why error) error {
 	c.s.forgetRoute(c.p.topic)
-	if !c.waited(c.s.o.topicWithin) {
+	if !brokers.Longer(&c.wrong, c.s.o.topicWithin) {
 		return errAgain
 	}
 	gone := &sources.Changed{Range: c.rest(), Name: c.p.String(),

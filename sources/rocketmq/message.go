@@ -13,8 +13,8 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// A stored message. Sizes vary by the hosts' addresses, the topic, the body and the
-// properties; all are checked before they are used.
+// The layout of a stored message. Its size depends on the addresses of the hosts, the topic,
+// the body and the properties. Every length is checked before it is used.
 const (
 	magicV1 = 0xDAA320A7 // the topic's length has one byte
 	magicV2 = 0xDAA320AB // two bytes
@@ -26,7 +26,7 @@ const (
 
 var errMessage = errors.New("damaged message")
 
-// message is where the parts of one message lie in the buffer that it begins.
+// message says where the parts of a message lie, relative to its first byte.
 type message struct {
 	size        int
 	queue       int
@@ -41,7 +41,7 @@ type message struct {
 	properties  [2]int
 }
 
-// read parses the message that b begins with. It trusts nothing.
+// read parses the message at the beginning of b. b may be any bytes.
 func (m *message) read(b []byte) error {
 	if len(b) < fixedSize {
 		return fmt.Errorf("%w: %d bytes are left", errMessage, len(b))
@@ -64,7 +64,7 @@ func (m *message) read(b []byte) error {
 	if m.flags&primitive.FlagBornHostV6 != 0 {
 		at += ipv6Extra
 	}
-	// From here on a piece may lie behind the end.
+	// From here on a part may lie after the end of b, so rest checks each of them.
 	r := rest{b: b, at: at}
 	m.stored = int64(r.number(8))
 	r.skip(8)
@@ -85,7 +85,7 @@ func (m *message) read(b []byte) error {
 	return nil
 }
 
-// rest reads on in a buffer and remembers that it was too short.
+// rest reads parts of a buffer. short is set if the buffer was too short for one of them.
 type rest struct {
 	b     []byte
 	at    int
@@ -118,8 +118,8 @@ func (r *rest) piece(lengthBytes int) [2]int {
 	return [2]int{from, r.at}
 }
 
-// check compares the body with its checksum, and the message with where it was
-// asked for.
+// check compares the body with its checksum, and the message's queue and topic with those
+// that were asked for.
 func (m *message) check(b []byte, p partition) error {
 	body := b[m.body[0]:m.body[1]]
 	// An empty body has the checksum 0. The broker drops the sum's highest bit.
@@ -153,7 +153,7 @@ func (m *message) tagged(b []byte, tags []string) bool {
 	return false
 }
 
-// eachProperty calls f for each "name \x01 value \x02"; the last may have no end.
+// eachProperty calls f for each "name \x01 value \x02". The last one may have no \x02.
 func eachProperty(b []byte, f func(name, value [2]int)) {
 	for at := 0; at < len(b); {
 		end := bytes.IndexByte(b[at:], 2)
@@ -167,14 +167,14 @@ func eachProperty(b []byte, f func(name, value [2]int)) {
 	}
 }
 
-// tooLarge: the message at offset has a larger body than the source takes.
+// tooLarge means that the message at offset has a body of more than max_record bytes.
 type tooLarge struct{ offset, size int64 }
 
 func (e *tooLarge) Error() string {
 	return fmt.Sprintf("message %d has a body of %d bytes", e.offset, e.size)
 }
 
-// appendRecord copies the message that b begins with into out.
+// appendRecord appends the message at the beginning of b to out.
 func (m *message) appendRecord(b []byte, maxRecord int64, bare bool, out *sources.Batch) error {
 	from := len(out.Arena)
 	body := b[m.body[0]:m.body[1]]

@@ -10,13 +10,14 @@ import (
 
 	"github.com/headrace/headrace/internal/remoting"
 	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/brokers"
 )
 
 const (
-	headWithin  = 20 * time.Second // for a head that fell back to come again
+	headWithin  = 20 * time.Second // a head that fell back may rise again for so long
 	topicWithin = 15 * time.Second // a broker that starts again is registered within 10 s
-	trimWithin  = 30 * time.Second // a queue's minimum is corrected some seconds after its data went
-	routeFor    = 5 * time.Second  // how long a route is believed
+	trimWithin  = 30 * time.Second // a queue's minimum is corrected some seconds after its messages were deleted
+	routeFor    = 5 * time.Second  // how long a route is used before it is asked for again
 	readGroup   = "headrace"       // pulls need a group's name; it gets no offsets
 )
 
@@ -25,46 +26,34 @@ type Options struct {
 	Dataset     string
 	NameServers []string
 	Topics      []string
-	// Brokers must all be registered before anything is listed: a name server does
-	// not tell of a broker that is down. Empty: the brokers that are there.
+	// Brokers are the brokers that must be registered before anything is listed. A name
+	// server does not know brokers that are down, so without this list their queues would
+	// not be missed. Empty: the registered brokers.
 	Brokers []string
-	// Tags: only messages with one of these tags are records. Empty: all.
+	// Tags selects messages: only those with one of these tags are records. Empty: all are.
 	Tags []string
 
 	Start, End End
 	MaxRecord  int64 // bytes of a body, decompressed
 	Group      string
-	// Bare: nobody needs keys and properties.
+	// Bare says that no column needs keys or properties.
 	Bare bool
 
 	TLS         *tls.Config
 	Credentials remoting.Credentials
 
-	// Known: segments that were listed before, which keep their numbers and ends.
-	// Readers need none.
+	// Known has the segments that were listed before. They keep their numbers and ends. A
+	// source that is opened only for reading needs none.
 	Known  []sources.Segment
 	Logger *slog.Logger
 
-	// Tests are less patient.
+	// Defaults: the constants above. Tests set shorter times.
 	headWithin, topicWithin, trimWithin, answerWithin time.Duration
 }
 
-// End is where reading begins or ends.
-type End struct {
-	At      At
-	Time    time.Time        // AtTime: the first message that was stored then or later
-	Offsets map[string]int64 // by "topic/broker/queue", "broker/queue" or "queue"; At is for the others
-}
-
-// At is an end that does not depend on the partition.
-type At uint8
-
-const (
-	Earliest At = iota + 1 // the queue's minimum
-	Latest                 // its head when it is first listed
-	AtTime
-	Never // of End: reads on as messages come
-)
+// End is where reading begins or ends. Places are offsets, by "topic/broker/queue",
+// "broker/queue" or "queue".
+type End = brokers.End[int64]
 
 func (o *Options) check() error {
 	switch {
@@ -74,7 +63,7 @@ func (o *Options) check() error {
 		return fmt.Errorf("dataset %s: rocketmq.topics is empty", o.Dataset)
 	case o.MaxRecord < 1 || o.MaxRecord > 1<<30:
 		return fmt.Errorf("dataset %s: rocketmq.max_record is %d bytes; it must be from 1 to 1 GiB", o.Dataset, o.MaxRecord)
-	case o.Start.At == 0 || o.End.At == 0 || o.Start.At == Never:
+	case o.Start.At == 0 || o.End.At == 0 || o.Start.At == brokers.Never:
 		return errors.New("rocketmq: no start or no end")
 	}
 	for _, d := range []struct {
@@ -91,10 +80,10 @@ func (o *Options) check() error {
 	return nil
 }
 
-// live: what is read has no end.
-func (o *Options) live() bool { return o.End.At == Never }
+// live says whether the input has no end.
+func (o *Options) live() bool { return o.End.At == brokers.Never }
 
-// group is the name that pulls carry.
+// group returns the name of the group in pull requests.
 func (o *Options) group() string {
 	if o.Group != "" {
 		return o.Group

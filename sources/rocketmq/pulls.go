@@ -7,20 +7,19 @@ import (
 	"github.com/headrace/headrace/internal/remoting"
 )
 
-// A broker gives at most 32 messages or 256 KiB an answer unless it is configured
-// otherwise (and 8 or 64 KiB of what is on its disk only). So a cursor asks for
-// several pieces of its range at once.
+// By default a broker returns at most 32 messages or 256 KiB in an answer (8 messages or 64
+// KiB if they must be read from its disk). So a cursor has several requests under way.
 const (
-	windowFirst = 32
-	windowMost  = 1024
-	depthMost   = 8
+	windowFirst = 32      // messages that the first requests ask for
+	windowMost  = 1024    // most messages that a request asks for
+	depthMost   = 8       // most requests under way
 	aheadMost   = 4 << 20 // bytes that a cursor asks for ahead, about
-	sparesMost  = 16      // memory of answers that is kept
-	suspendMS   = 5_000   // how long a broker may keep a question at the head
-	growAfter   = 16      // full answers, then more is asked for
+	sparesMost  = 16      // buffers that are kept for later answers
+	suspendMS   = 5_000   // how long a broker may keep a request at the head
+	growAfter   = 16      // after so many full answers in a row, requests ask for more
 )
 
-// pull is one request: [start, end) of the queue.
+// pull is one request for [start, end) of the queue.
 type pull struct {
 	start, end int64
 	pending    *remoting.Pending
@@ -31,10 +30,10 @@ type pull struct {
 // where the one before it ends.
 type pulls struct {
 	all  []*pull
-	full int // answers in a row that had all that was asked for
+	full int // answers in a row that had all messages of their requests
 }
 
-// next is where the next request begins, if the first one begins at `at`.
+// next returns where the next request begins. If there is none under way, that is at.
 func (f *pulls) next(at int64) int64 {
 	if n := len(f.all); n > 0 {
 		return f.all[n-1].end
@@ -42,7 +41,7 @@ func (f *pulls) next(at int64) int64 {
 	return at
 }
 
-// drop forgets all requests. Their memory goes with them.
+// drop abandons all requests. Their memory is not reused.
 func (f *pulls) drop() {
 	for _, p := range f.all {
 		p.pending.Abandon()
@@ -50,7 +49,7 @@ func (f *pulls) drop() {
 	f.all = nil
 }
 
-// depth is how many requests may be under way.
+// depth returns how many requests may be under way.
 func (s *Source) depth() int {
 	per := max(1, s.perMessage.Load()) * max(1, s.window.Load())
 	return int(min(depthMost, max(2, aheadMost/per)))
@@ -65,7 +64,7 @@ func (c *cursor) ask(ctx context.Context, limit int64) error {
 	}
 	depth := c.s.depth()
 	if !c.met {
-		depth = 1 // where the head is, is not known yet
+		depth = 1 // the head is not known yet
 	}
 	for len(c.flight.all) < depth {
 		start := c.flight.next(c.at)
@@ -82,7 +81,7 @@ func (c *cursor) ask(ctx context.Context, limit int64) error {
 // send puts one request at a place among those that are under way.
 func (c *cursor) send(ctx context.Context, place int, start, end int64, suspend int) error {
 	cmd := remoting.Pull{Queue: c.p.remote(), Group: c.s.o.group(), Offset: start, Most: int(min(end-start, windowMost)), SuspendMS: suspend}.Command()
-	pending, err := c.s.client.Start(ctx, c.replica.Addr, cmd, c.s.kept())
+	pending, err := c.s.client.Start(ctx, c.replica.Addr, cmd, c.s.spare.Take())
 	if err != nil {
 		return err
 	}
@@ -90,7 +89,7 @@ func (c *cursor) send(ctx context.Context, place int, start, end int64, suspend 
 	return nil
 }
 
-// learn adapts how much is asked for to what an answer brought, when it was read.
+// learn adapts the size of requests to an answer that was read.
 func (c *cursor) learn() {
 	asked, got := min(c.nowEnd-c.nowFrom, windowMost), c.at-c.nowFrom
 	if got <= 0 {
@@ -110,25 +109,5 @@ func (c *cursor) learn() {
 			c.flight.full = 0
 			c.s.window.Store(min(windowMost, 2*w))
 		}
-	}
-}
-
-// keep takes an answer's memory for answers that come.
-func (s *Source) keep(memory []byte) {
-	if cap(memory) == 0 {
-		return
-	}
-	select {
-	case s.spare <- memory[:0]:
-	default:
-	}
-}
-
-func (s *Source) kept() []byte {
-	select {
-	case memory := <-s.spare:
-		return memory
-	default:
-		return nil
 	}
 }

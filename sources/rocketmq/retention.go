@@ -11,26 +11,26 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// RocketMQ deletes whole files of a broker's commit log, which hold messages of all
-// its topics: once a day, at deleteWhen, those that were last written to more than
-// fileReservedTime ago, and at any time the oldest ones while its disk is fuller than
-// diskMaxUsedSpaceRatio. So a message stays at least until fileReservedTime after it
-// was stored, unless the disk is full. Nothing can make a broker keep more.
+// RocketMQ deletes whole files of a broker's commit log, which holds the messages of all its
+// topics. Once a day, at deleteWhen, it deletes files that were last written more than
+// fileReservedTime ago. While its disk is fuller than diskMaxUsedSpaceRatio, it deletes the
+// oldest files at any time. So a message stays at least for fileReservedTime after it was
+// stored, unless the disk is full. Nothing can make a broker keep more.
 
 var _ sources.Keeper = (*Source)(nil)
 
-// policyFor is how long what is known of a broker's configuration is believed.
+// policyFor is how long a broker's configuration is used before it is asked for again.
 const policyFor = time.Minute
 
-// policy is what makes one broker delete messages.
+// policy has the settings that make a broker delete messages.
 type policy struct {
-	age   time.Duration // fileReservedTime; sources.Never
-	full  bool          // the disk is fuller than it may be
-	blind string        // why it is not known
-	at    time.Time
+	age   time.Duration // fileReservedTime, or sources.Never
+	full  bool          // the disk is fuller than diskMaxUsedSpaceRatio
+	blind string        // why the policy is not known; "" if it is
+	at    time.Time     // when it was asked for
 }
 
-// stamp is when the message at an offset was stored.
+// stamp remembers when the message at an offset was stored.
 type stamp struct {
 	offset int64
 	stored time.Time
@@ -39,7 +39,7 @@ type stamp struct {
 // Keeps asks each broker for where its queues begin and end, once a minute for its
 // configuration and its disk, and for the message at a mark when the mark has moved.
 func (s *Source) Keeps(ctx context.Context, marks []sources.Mark, ahead time.Duration) ([]sources.Kept, error) {
-	if err := s.usable(ctx); err != nil {
+	if err := s.Usable(ctx); err != nil {
 		return nil, err
 	}
 	all := make([]sources.Kept, len(marks))
@@ -89,7 +89,8 @@ func (s *Source) Keeps(ctx context.Context, marks []sources.Mark, ahead time.Dur
 	return all, ctx.Err()
 }
 
-// gone: a broker that runs has been without the queue for a while.
+// gone returns an error if the queue's broker has been running without the queue for
+// topicWithin.
 func (s *Source) gone(p partition, err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +109,7 @@ func (s *Source) gone(p partition, err error) error {
 	return deleted(p, sources.Range{Partition: p.id()})
 }
 
-// storedAt is when the message at an offset was stored.
+// storedAt returns when the message at an offset was stored.
 func (s *Source) storedAt(ctx context.Context, p partition, offset int64) (time.Time, error) {
 	s.mu.Lock()
 	known, is := s.stamps[p.id()]
@@ -127,8 +128,8 @@ func (s *Source) storedAt(ctx context.Context, p partition, offset int64) (time.
 	return at, nil
 }
 
-// policyOf the broker of a queue. What may not be asked for is said, and nothing else
-// fails.
+// policyOf returns the policy of a queue's broker. If the user may not ask for it,
+// policy.blind says so, and there is no error.
 func (s *Source) policyOf(ctx context.Context, p partition) (policy, error) {
 	name := p.cluster + "/" + p.broker
 	s.mu.Lock()
@@ -167,7 +168,7 @@ func (q *policy) read(ctx context.Context, c *remoting.Client, addr string, conf
 	q.age = time.Duration(hours) * time.Hour
 	most, err := strconv.ParseFloat(config["diskMaxUsedSpaceRatio"], 64)
 	if err != nil {
-		return nil // not told: by age only
+		return nil // the broker does not say: only the age counts
 	}
 	state, err := c.Runtime(ctx, addr)
 	if err != nil {

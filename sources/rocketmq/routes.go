@@ -9,16 +9,16 @@ import (
 
 	"github.com/headrace/headrace/internal/remoting"
 	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/brokers"
 )
 
-// route is what the name servers said of a topic last.
+// route is the newest answer of the name servers about a topic.
 type route struct {
 	remoting.Route
 	at time.Time
 }
 
-// fetchRoute asks the name servers. Brokers that are away keep the place they had:
-// name servers forget a broker as soon as it is gone.
+// fetchRoute asks the name servers for the route of a topic and remembers it.
 func (s *Source) fetchRoute(ctx context.Context, topic string) (remoting.Route, error) {
 	r, err := s.client.Route(ctx, topic)
 	if err != nil {
@@ -38,7 +38,8 @@ func (s *Source) forgetRoute(topic string) {
 	}
 }
 
-// listTopic is the route of a topic whose every broker is there.
+// listTopic returns the route of a topic when all brokers of the spec are registered. It looks
+// for a missing topic for topicWithin.
 func (s *Source) listTopic(ctx context.Context, topic string) (remoting.Route, error) {
 	what := "topic " + topic
 	for began := time.Now(); ; {
@@ -57,20 +58,21 @@ func (s *Source) listTopic(ctx context.Context, topic string) (remoting.Route, e
 		switch {
 		case len(running) == 0, len(known) > 0 && !anyRuns(known, running):
 			return r, temporary(fmt.Errorf("%s: no broker that has it is registered at the name servers %v", what, s.o.NameServers))
-		case time.Since(began) < s.o.topicWithin: // a broker that starts is registered some seconds later
+		case time.Since(began) < s.o.topicWithin: // a starting broker is registered some seconds later
 		case len(known) > 0:
 			return r, deleted(known[0], sources.Range{Partition: known[0].id()})
 		default:
 			return r, fmt.Errorf("%s is not there on RocketMQ at %v: create it, or correct rocketmq.topic", what, s.o.NameServers)
 		}
-		if err := pause(ctx, retryAfter); err != nil {
+		if err := brokers.Pause(ctx, retryAfter); err != nil {
 			return r, err
 		}
 	}
 }
 
-// allThere: the spec may say which brokers there are. A name server does not tell of
-// one that is down, so without that its queues would not be missed.
+// allThere returns an error if a broker that the spec names is not registered. A name server
+// does not know brokers that are down, so without the spec's list their queues would not be
+// missed.
 func (s *Source) allThere(topic string, r remoting.Route) error {
 	for _, name := range s.o.Brokers {
 		if _, ok := r.Broker(name); !ok {
@@ -81,9 +83,7 @@ func (s *Source) allThere(topic string, r remoting.Route) error {
 }
 
 func (s *Source) knownOf(topic string) (all []partition) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, p := range s.parts {
+	for _, p := range s.All() {
 		if p.topic == topic {
 			all = append(all, p)
 		}
@@ -95,8 +95,8 @@ func anyRuns(parts []partition, running []remoting.Broker) bool {
 	return slices.ContainsFunc(parts, func(p partition) bool { return runs(p, running) })
 }
 
-// runs says whether a partition's broker is there with its master. Slaves alone do not
-// count: one that has just started does not know all topics.
+// runs says whether the master of a partition's broker is registered. Slaves alone do not
+// count: a slave that has just started does not know all topics.
 func runs(p partition, running []remoting.Broker) bool {
 	return slices.ContainsFunc(running, func(b remoting.Broker) bool {
 		return b.Name == p.broker && b.Cluster == p.cluster && len(b.Replicas) > 0 && b.Replicas[0].ID == remoting.MasterID
@@ -107,8 +107,8 @@ func deleted(p partition, r sources.Range) error {
 	return &sources.Changed{Range: r, Name: p.String(), What: fmt.Sprintf("topic %s is not on broker %s any more", p.topic, p.broker)}
 }
 
-// replicas are where a queue may be read, the master first. Without an answer from
-// the name servers what they said before is believed.
+// replicas returns the replicas of a queue, the master first. If the name servers do not
+// answer, it uses their last answer.
 func (s *Source) replicas(ctx context.Context, p partition) ([]remoting.Replica, error) {
 	s.mu.Lock()
 	old := s.routes[p.topic]
@@ -136,7 +136,7 @@ func (s *Source) replicas(ctx context.Context, p partition) ([]remoting.Replica,
 	return nil, s.explain(ctx, err, p.String())
 }
 
-// of gives the replicas of a queue's broker, nil if the route does not tell of the queue.
+// of returns the replicas of a queue's broker, or nil if the route does not have the queue.
 func (r *route) of(p partition) []remoting.Replica {
 	has := func(q remoting.Queues) bool { return q.Broker == p.broker && q.Read > p.queue }
 	b, ok := r.Broker(p.broker)
@@ -146,13 +146,14 @@ func (r *route) of(p partition) []remoting.Replica {
 	return b.Replicas
 }
 
-// errAway: the broker of a queue does not run, as far as the name servers know.
+// errAway means that the broker of a queue does not run, as far as the name servers know.
 var errAway = errors.New("its broker is away")
 
-// errNoTopic: the broker runs, and does not tell the name servers of the queue.
+// errNoTopic means that the broker runs, and has not registered the queue.
 var errNoTopic = errors.New("its broker does not have it")
 
-// notThere tells a broker that is away from a queue that is not there any more.
+// notThere finds out whether a missing queue's broker is away (errAway) or does not have the
+// queue any more (errNoTopic).
 func (s *Source) notThere(ctx context.Context, p partition, why error) error {
 	running, err := s.client.Brokers(ctx)
 	if err != nil {
@@ -164,8 +165,8 @@ func (s *Source) notThere(ctx context.Context, p partition, why error) error {
 	return temporary(fmt.Errorf("%s: %w: %w", p, errNoTopic, why))
 }
 
-// master is where a queue's ends are asked for, and offsets committed. While there
-// is no master it is a slave that acts as one.
+// master returns the address of a queue's master. The ends of a queue are asked for and
+// offsets are committed there. A slave that acts as master counts as one.
 func (s *Source) master(ctx context.Context, p partition) (string, error) {
 	all, err := s.replicas(ctx, p)
 	if err != nil {

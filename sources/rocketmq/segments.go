@@ -4,17 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 
 	"github.com/headrace/headrace/internal/remoting"
 	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/brokers"
 )
 
-// Segments lists what is known and, after it, one segment to where the queue is read
-// to, if that is further. Its end is found once and stays, whatever is produced
-// later. Of what has no end there is one segment, not sealed.
+// Segments lists the known segments and, if the queue is read further than they reach, one
+// more up to its end. That end is found once and stays, whatever is produced later. A live
+// queue has one segment, which is not sealed.
 func (s *Source) Segments(ctx context.Context, id sources.PartitionID, after int64, most int) ([]sources.Segment, error) {
-	if err := s.usable(ctx); err != nil {
+	if err := s.Usable(ctx); err != nil {
 		return nil, err
 	}
 	p, err := s.find(ctx, id)
@@ -22,7 +22,7 @@ func (s *Source) Segments(ctx context.Context, id sources.PartitionID, after int
 		return nil, err
 	}
 	s.mu.Lock()
-	known, fixed := later(s.segments[id], after), s.fixed[id]
+	known, fixed := brokers.Later(s.segments[id], after), s.fixed[id]
 	s.mu.Unlock()
 	if len(known) >= most {
 		return known[:most], nil
@@ -34,33 +34,22 @@ func (s *Source) Segments(ctx context.Context, id sources.PartitionID, after int
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	some := later(s.segments[id], after)
+	some := brokers.Later(s.segments[id], after)
 	return some[:min(most, len(some))], nil
-}
-
-// later copies the segments with ID > after, which are numbered from 0.
-func later(all []sources.Segment, after int64) []sources.Segment {
-	var some []sources.Segment
-	for _, g := range all {
-		if g.ID > after {
-			some = append(some, g)
-		}
-	}
-	return some
 }
 
 // extend lists one more segment if there is more to read.
 func (s *Source) extend(ctx context.Context, p partition) error {
 	s.mu.Lock()
 	listed, start := s.segments[p.id()], s.o.Start
-	if s.joined[p.id()] && start.At == Latest {
-		start.At = Earliest
+	if s.HasJoined(p.id()) && start.At == brokers.Latest {
+		start.At = brokers.Earliest
 	}
 	s.mu.Unlock()
 	if s.o.live() && len(listed) > 0 {
 		return nil
 	}
-	if !s.o.live() || start.At != Earliest || len(start.Offsets) > 0 {
+	if !s.o.live() || start.At != brokers.Earliest || len(start.Places) > 0 {
 		if err := s.dispatched(ctx, p); err != nil {
 			return err
 		}
@@ -89,15 +78,16 @@ func (s *Source) extend(ctx context.Context, p partition) error {
 	g.Locator = p.locator(f)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.fixed[p.id()] && (g.Start < g.End || s.o.live()) { // nobody else was faster
+	if !s.fixed[p.id()] && (g.Start < g.End || s.o.live()) { // another call may have been faster
 		s.segments[p.id()] = append(s.segments[p.id()], g)
 	}
 	s.fixed[p.id()] = true
 	return nil
 }
 
-// dispatched returns when a queue shows every message whose sender had its answer by now.
-// A user who writes and then applies a dataset must find all of it between its ends.
+// dispatched waits until the queue shows every message that the broker has stored by now. A
+// broker enters stored messages into its queues a moment later. Without this wait, a user
+// who sends messages and then applies a dataset might not find the last of them in it.
 func (s *Source) dispatched(ctx context.Context, p partition) error {
 	addr, err := s.master(ctx, p)
 	if err != nil {
@@ -114,7 +104,7 @@ func (s *Source) dispatched(ctx context.Context, p partition) error {
 	return nil
 }
 
-// printAt looks at the last message before end.
+// printAt makes the fingerprint of the messages before end.
 func (s *Source) printAt(ctx context.Context, p partition, end, low int64) (print, error) {
 	if end <= low {
 		return print{}, nil
@@ -126,7 +116,7 @@ func (s *Source) printAt(ctx context.Context, p partition, end, low int64) (prin
 	return print{end, m.place}, nil
 }
 
-// one reads the message at an offset, which is there.
+// one reads the message at an offset that exists.
 func (s *Source) one(ctx context.Context, p partition, offset int64) (message, []byte, error) {
 	addr, err := s.master(ctx, p)
 	if err != nil {
@@ -153,15 +143,15 @@ func (s *Source) one(ctx context.Context, p partition, offset int64) (message, [
 
 // resolve finds the offset that an end means in a queue now.
 func (s *Source) resolve(ctx context.Context, p partition, e End, name string, low, head int64) (int64, error) {
-	if offset, ok := e.of(p); ok {
+	if offset, ok := e.Of(p.names()...); ok {
 		return offset, inQueue(p, offset, name, low, head)
 	}
 	switch e.At {
-	case Latest:
+	case brokers.Latest:
 		return head, nil
-	case Earliest:
+	case brokers.Earliest:
 		return low, nil
-	case AtTime:
+	case brokers.AtTime:
 		addr, err := s.master(ctx, p)
 		if err != nil {
 			return 0, err
@@ -176,17 +166,8 @@ func (s *Source) resolve(ctx context.Context, p partition, e End, name string, l
 	return 0, errors.New("rocketmq: no such end")
 }
 
-func (e End) of(p partition) (int64, bool) {
-	queue := strconv.Itoa(p.queue)
-	for _, key := range []string{p.String(), p.broker + "/" + queue, queue} {
-		if o, ok := e.Offsets[key]; ok {
-			return o, true
-		}
-	}
-	return 0, false
-}
-
-// inQueue: an offset that was asked for by number must be there. Nothing skips ahead.
+// inQueue returns an error if an offset that the spec names is not in the queue. Reading never
+// begins at another offset instead.
 func inQueue(p partition, offset int64, name string, low, head int64) error {
 	switch {
 	case offset > head:

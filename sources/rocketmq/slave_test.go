@@ -7,13 +7,14 @@ import (
 
 	"github.com/headrace/headrace/internal/remoting"
 	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/brokers"
 )
 
 // A slave copies the list of topics every ten seconds. Before that it answers for a new
 // topic as for one that was deleted. Only a master's word stops a dataset.
 func TestASlaveThatDoesNotKnowATopicYetIsNoTopicThatWasDeleted(t *testing.T) {
 	s, err := Open(Options{Dataset: "d", NameServers: []string{"127.0.0.1:1"}, Topics: []string{"t"}, MaxRecord: 1,
-		Start: End{At: Earliest}, End: End{At: Latest}, topicWithin: time.Nanosecond})
+		Start: End{At: brokers.Earliest}, End: End{At: brokers.Latest}, topicWithin: time.Nanosecond})
 	if err != nil {
 		t.Fatal(err)
 	}

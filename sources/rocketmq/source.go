@@ -11,30 +11,29 @@ import (
 
 	"github.com/headrace/headrace/internal/remoting"
 	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/brokers"
 )
 
-// Source is the topics of one dataset. It has no goroutines but those of its
-// connections, which end with Close.
+// Source reads the topics of one dataset. Its only goroutines are those of its connections;
+// they end with Close.
 type Source struct {
+	brokers.List[partition]
 	o      Options
 	client *remoting.Client
 
-	perMessage atomic.Int64 // guess of a stored message's bytes, from what was read
-	window     atomic.Int64 // messages that one pull brings at most, from what was read
-	spare      chan []byte  // memory of answers, for those that come
-	untold     sync.Once    // a broker does not say how far its queues are: said once
+	perMessage atomic.Int64   // estimated bytes of a stored message, from what was read
+	window     atomic.Int64   // messages that one pull asks for, adapted by learn
+	spare      brokers.Spares // memory for answers
+	untold     sync.Once      // logs once that a broker does not say how far its queues are
 
 	mu       sync.Mutex // guards what follows
-	closed   bool
-	parts    map[sources.PartitionID]partition
 	segments map[sources.PartitionID][]sources.Segment
-	fixed    map[sources.PartitionID]bool // its end was found
-	joined   map[sources.PartitionID]bool // came while the others were read
+	fixed    map[sources.PartitionID]bool // the end of the queue was found
 	routes   map[string]*route            // by topic
-	groups   map[string]bool              // brokers that know the group's retry topic
+	groups   map[string]bool              // brokers where shown was called; by address
 	policies map[string]policy            // by cluster and broker
 	stamps   map[sources.PartitionID]stamp
-	missing  map[sources.PartitionID]time.Time // since when its broker runs without it
+	missing  map[sources.PartitionID]time.Time // since when the broker runs without the queue
 }
 
 var (
@@ -44,15 +43,15 @@ var (
 	_ sources.Namer     = (*Source)(nil)
 )
 
-// Open connects to nothing yet.
+// Open makes a source. It does not connect yet.
 func Open(o Options) (*Source, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	s := &Source{o: o, spare: make(chan []byte, sparesMost),
-		client: remoting.NewClient(remoting.Options{NameServers: o.NameServers, TLS: o.TLS, Credentials: o.Credentials, Answer: o.answerWithin}),
-		parts:  map[sources.PartitionID]partition{}, segments: map[sources.PartitionID][]sources.Segment{},
-		fixed: map[sources.PartitionID]bool{}, joined: map[sources.PartitionID]bool{}, routes: map[string]*route{}, groups: map[string]bool{},
+	s := &Source{o: o, spare: make(brokers.Spares, sparesMost),
+		client:   remoting.NewClient(remoting.Options{NameServers: o.NameServers, TLS: o.TLS, Credentials: o.Credentials, Answer: o.answerWithin}),
+		segments: map[sources.PartitionID][]sources.Segment{},
+		fixed:    map[sources.PartitionID]bool{}, routes: map[string]*route{}, groups: map[string]bool{},
 		policies: map[string]policy{}, stamps: map[sources.PartitionID]stamp{}, missing: map[sources.PartitionID]time.Time{}}
 	s.window.Store(windowFirst)
 	for _, g := range o.Known {
@@ -61,40 +60,26 @@ func Open(o Options) (*Source, error) {
 			return nil, err
 		}
 		if !slices.Contains(o.Topics, p.topic) {
-			continue // the spec names it no more
+			continue // the spec does not name it any more
 		}
 		s.segments[p.id()] = append(s.segments[p.id()], g)
-		s.parts[p.id()] = p
+		s.Put(p.id(), p)
 	}
 	return s, nil
 }
 
 // Close ends the connections. Cursors fail from now on.
 func (s *Source) Close() error {
-	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
+	s.MarkClosed()
 	s.client.Close()
 	return nil
 }
 
-func (s *Source) usable(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return errClosed
-	}
-	return nil
-}
-
-// Partitions lists topics in the order of the spec, each by broker and queue, and
-// after them the queues that were known and whose brokers are away. A topic that was
-// deleted is a *sources.Changed error.
+// Partitions lists the queues of all topics, in the order of the spec, by broker and queue.
+// After them it lists known queues whose brokers are away. If a topic was deleted, it
+// returns a *sources.Changed error.
 func (s *Source) Partitions(ctx context.Context) ([]sources.PartitionID, error) {
-	if err := s.usable(ctx); err != nil {
+	if err := s.Usable(ctx); err != nil {
 		return nil, err
 	}
 	var ids []sources.PartitionID
@@ -107,22 +92,18 @@ func (s *Source) Partitions(ctx context.Context) ([]sources.PartitionID, error) 
 		if err != nil {
 			return nil, err
 		}
-		s.mu.Lock()
 		for _, p := range parts {
-			s.parts[p.id()] = p
+			s.Put(p.id(), p)
 			ids = append(ids, p.id())
 		}
-		s.mu.Unlock()
 	}
 	return append(ids, s.away(ids)...), nil
 }
 
-// away are partitions that were known before and are in no route now.
+// away returns the known partitions that no route has now.
 func (s *Source) away(listed []sources.PartitionID) []sources.PartitionID {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	var ids []sources.PartitionID
-	for id := range s.parts {
+	for id := range s.All() {
 		if !slices.Contains(listed, id) {
 			ids = append(ids, id)
 		}
@@ -136,7 +117,7 @@ func (s *Source) queuesOf(topic string, r remoting.Route) ([]partition, error) {
 	for _, q := range r.Queues {
 		b, ok := r.Broker(q.Broker)
 		if !ok {
-			continue // it runs no more
+			continue // it does not run any more
 		}
 		if !q.Readable() {
 			return nil, fmt.Errorf("topic %s may not be read on broker %s (perm is %d): give it perm 4 or 6 (mqadmin updateTopicPerm)", topic, q.Broker, q.Perm)
@@ -148,48 +129,15 @@ func (s *Source) queuesOf(topic string, r remoting.Route) ([]partition, error) {
 	return all, nil
 }
 
-// Joined: what came later is read from its beginning, also where start is latest.
-func (s *Source) Joined(ids []sources.PartitionID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, id := range ids {
-		s.joined[id] = true
-	}
-}
-
-// find gives a partition that Partitions listed, or lists them first.
+// find returns a listed partition. If it is not listed, it lists the partitions first.
 func (s *Source) find(ctx context.Context, id sources.PartitionID) (partition, error) {
-	if p, ok := s.listed(id); ok {
-		return p, nil
-	}
-	if _, err := s.Partitions(ctx); err != nil {
-		return partition{}, err
-	}
-	if p, ok := s.listed(id); ok {
-		return p, nil
-	}
-	return partition{}, fmt.Errorf("%s is not a queue of dataset %s, which reads topics %v", id, s.o.Dataset, s.o.Topics)
+	return s.Find(ctx, id, s.Partitions, fmt.Sprintf("is not a queue of dataset %s, which reads topics %v", s.o.Dataset, s.o.Topics))
 }
 
-func (s *Source) listed(id sources.PartitionID) (partition, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p, ok := s.parts[id]
-	return p, ok
-}
-
-// PartitionName is the topic, the broker and the queue: clicks/broker-a/3.
-func (s *Source) PartitionName(id sources.PartitionID) string {
-	if p, ok := s.listed(id); ok {
-		return p.String()
-	}
-	return string(id)
-}
-
-// Bounds asks each broker for all its queues at once. A broker that is away makes
-// *sources.Temporary errors of its own queues only.
+// Bounds asks each broker for all its queues at once. If a broker is away, only its own
+// queues get a *sources.Temporary error.
 func (s *Source) Bounds(ctx context.Context, ids []sources.PartitionID) ([]sources.Bounds, error) {
-	if err := s.usable(ctx); err != nil {
+	if err := s.Usable(ctx); err != nil {
 		return nil, err
 	}
 	all := make([]sources.Bounds, len(ids))
@@ -214,7 +162,7 @@ func (s *Source) Bounds(ctx context.Context, ids []sources.PartitionID) ([]sourc
 	return all, ctx.Err()
 }
 
-// ends are where a queue begins and ends.
+// ends says where a queue begins and ends.
 type ends struct {
 	low, head int64
 	err       error
@@ -228,7 +176,7 @@ func (s *Source) ends(ctx context.Context, parts []partition, wanted func(int) b
 		low, head *remoting.Pending
 	}
 	under := make([]asked, len(parts))
-	away := map[string]error{} // by broker: it is asked once only
+	away := map[string]error{} // brokers that did not answer; they are not asked again
 	for i, p := range parts {
 		if !wanted(i) {
 			continue
@@ -270,7 +218,7 @@ func (s *Source) ends(ctx context.Context, parts []partition, wanted func(int) b
 	return all
 }
 
-// offset waits for an answer that holds one.
+// offset waits for an answer that has an offset.
 func (s *Source) offset(ctx context.Context, addr string, pending *remoting.Pending) (int64, error) {
 	a, err := pending.Wait(ctx, s.client.Answer())
 	if err != nil {
@@ -282,7 +230,7 @@ func (s *Source) offset(ctx context.Context, addr string, pending *remoting.Pend
 	return remoting.OffsetOf(a)
 }
 
-// endsOf is ends of one queue.
+// endsOf is ends for one queue.
 func (s *Source) endsOf(ctx context.Context, p partition) (low, head int64, err error) {
 	e := s.ends(ctx, []partition{p}, func(int) bool { return true })[0]
 	return e.low, e.head, e.err

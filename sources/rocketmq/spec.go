@@ -16,15 +16,17 @@ import (
 	"github.com/headrace/headrace/internal/remoting"
 	"github.com/headrace/headrace/internal/secret"
 	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/brokers"
 )
 
-// Kind is what RocketMQ can do. It deletes by its own retention, whatever a group has
-// read, so nothing can be retained there.
+// Kind says what RocketMQ can do. RocketMQ deletes by its own retention, whatever a group has
+// read, so it cannot retain messages for us.
 var Kind = dataset.Kind{
 	Kind: sources.Kind{
 		Name: "rocketmq", Unit: "records", Keyed: true, Commits: true, Foretells: true,
 		Sizes: sources.Sizes{Block: 4096, Initial: 10_000, Min: 100, Max: 10_000_000,
-			// A lease that ends ahead of head holds nothing up: it may be long, but not for hours.
+			// A lease that ends ahead of head blocks no other worker, so it may be long, but not
+			// for hours.
 			MaxWhileLive: 1_000_000},
 	},
 	Example: "rocketmq: {name_servers: [mq-1:9876], topic: clicks}", Connects: []string{"name_servers", "tls", "acl"},
@@ -36,33 +38,27 @@ var Kind = dataset.Kind{
 	Open: openSpec,
 }
 
-const (
-	endNever       = "never"
-	defaultRefresh = dataset.Duration(5 * time.Second)
-	leastRefresh   = dataset.Duration(100 * time.Millisecond)
-)
-
-// Spec is a piece of every queue of some topics. What is listed first is fixed then
-// and for good, unless End is never: then messages are read as they come, and new
-// queues join.
+// Spec is the rocketmq part of a dataset's spec. It names a range of every queue of some
+// topics. Queues and their ends are fixed when they are first listed. With End "never"
+// messages are read as they come, and new queues join.
 type Spec struct {
-	Connection   string           `json:"connection,omitempty"`    // of the operator's, in place of name_servers, tls and acl
+	Connection   string           `json:"connection,omitempty"`    // one of the operator's, instead of name_servers, tls and acl
 	NameServers  []string         `json:"name_servers"`            // host:port
 	Topics       []string         `json:"topics"`                  // topic: in a spec's text
 	Brokers      []string         `json:"brokers,omitempty"`       // names that must be registered before anything is listed
 	Tags         []string         `json:"tags,omitempty"`          // only messages with one of them are records
 	Start        string           `json:"start"`                   // earliest (default) | latest | RFC 3339
-	StartOffsets map[string]int64 `json:"start_offsets,omitempty"` // by queue: "3", "broker-a/3" or "clicks/broker-a/3"; start is for the others
+	StartOffsets map[string]int64 `json:"start_offsets,omitempty"` // by queue: "3", "broker-a/3" or "clicks/broker-a/3"; start counts for the others
 	End          string           `json:"end"`                     // latest (default: the queue's head at apply) | RFC 3339 | never
 	EndOffsets   map[string]int64 `json:"end_offsets,omitempty"`   // exclusive
 	Refresh      dataset.Duration `json:"refresh,omitempty"`       // end: never: how often new queues are looked for; default 5s
-	Group        string           `json:"group,omitempty"`         // whose offsets tell our progress; "" commits none
+	Group        string           `json:"group,omitempty"`         // the group whose offsets show our progress; "": nothing is committed
 	MaxRecord    dataset.Size     `json:"max_record"`              // of a body, decompressed; default 16MiB
 	TLS          *dataset.TLS     `json:"tls,omitempty"`
 	ACL          *ACL             `json:"acl,omitempty"`
 }
 
-// ACL never holds the secret key: a spec travels and is shown.
+// ACL never holds the secret key, because specs are sent and shown. It names where it is.
 type ACL struct {
 	AccessKey     string `json:"access_key"`
 	SecretKeyEnv  string `json:"secret_key_env,omitempty"`
@@ -82,20 +78,21 @@ var (
 func (k *Spec) Kind() sources.Kind { return Kind.Kind }
 
 func (k *Spec) Traits() dataset.Traits {
-	return dataset.Traits{Live: k.End == endNever, Refresh: time.Duration(k.Refresh), MaxRecord: k.MaxRecord, Progress: k.Group, ProgressField: "group"}
+	return dataset.Traits{Live: k.End == brokers.Live, Refresh: time.Duration(k.Refresh), MaxRecord: k.MaxRecord, Progress: k.Group, ProgressField: "group"}
 }
 
-// Compatible: how the same records are reached may change.
+// Compatible says whether a field may change while records are read: only fields that say
+// how to reach the same records.
 func (k *Spec) Compatible(field string) bool {
 	return slices.Contains([]string{"connection", "name_servers", "brokers", "group", "refresh"}, field) || strings.HasPrefix(field, "tls") || strings.HasPrefix(field, "acl")
 }
 
-// Reach: a request is signed with the key, which is never sent.
+// Reach says what the spec connects to. Requests are signed with the key, which is never sent.
 func (k *Spec) Reach() dataset.Reach {
 	return dataset.Reach{Connection: k.Connection, Addresses: k.NameServers, Secret: k.ACL != nil || k.TLS != nil && k.TLS.Cert != ""}
 }
 
-// Connect takes what Kind.Connects names.
+// Connect returns the spec with the fields that Kind.Connects names taken from another one.
 func (k *Spec) Connect(from dataset.Part) dataset.Part {
 	c := *k
 	if f, ok := from.(*Spec); ok {
@@ -104,11 +101,7 @@ func (k *Spec) Connect(from dataset.Part) dataset.Part {
 	return &c
 }
 
-func (k *Spec) Fill() {
-	if k.End == endNever && k.Refresh == 0 {
-		k.Refresh = defaultRefresh
-	}
-}
+func (k *Spec) Fill() { brokers.FillRefresh(k.End, &k.Refresh) }
 
 func (k *Spec) Members(r *dataset.Reader) []dataset.Member {
 	return []dataset.Member{
@@ -161,14 +154,16 @@ func (k *Spec) Check(c *dataset.Check, s *dataset.Spec) {
 	if s.BitExact != nil {
 		c.Fail("bit_exact", "", "does not go with rocketmq: its queues are not read as one sequence", "remove it")
 	}
-	k.checkEnd(c, "rocketmq.start", k.Start, k.StartOffsets)
-	if k.End == endNever {
-		k.checkLive(c)
-	} else {
-		k.checkEnd(c, "rocketmq.end", k.End, k.EndOffsets)
-		if k.Refresh != 0 {
-			c.Fail("rocketmq.refresh", k.Refresh.String(), "is for input without an end", "remove it, or set end: never")
+	brokers.CheckEnd(c, "rocketmq", "start", k.Start, "; offsets go to rocketmq.start_offsets")
+	k.checkOffsets(c, "start_offsets", k.StartOffsets)
+	brokers.CheckRefresh(c, "rocketmq", k.End, k.Refresh)
+	if k.End == brokers.Live {
+		if len(k.EndOffsets) > 0 {
+			c.Fail("rocketmq.end_offsets", "", "does not go with end: never", "remove one of them")
 		}
+	} else {
+		brokers.CheckEnd(c, "rocketmq", "end", k.End, "; offsets go to rocketmq.end_offsets; never reads on as messages come")
+		k.checkOffsets(c, "end_offsets", k.EndOffsets)
 	}
 	c.MaxRecord("rocketmq.max_record", k.MaxRecord)
 	c.TLS("rocketmq.tls", k.TLS)
@@ -180,29 +175,10 @@ func (k *Spec) Check(c *dataset.Check, s *dataset.Spec) {
 	}
 }
 
-func (k *Spec) checkLive(c *dataset.Check) {
-	if len(k.EndOffsets) > 0 {
-		c.Fail("rocketmq.end_offsets", "", "does not go with end: never", "remove one of them")
-	}
-	if k.Refresh < leastRefresh {
-		c.Fail("rocketmq.refresh", k.Refresh.String(), "is too often", "use "+leastRefresh.String()+" or more; the default is "+defaultRefresh.String())
-	}
-}
-
-func (k *Spec) checkEnd(c *dataset.Check, field, text string, offsets map[string]int64) {
-	hint := ""
-	if field == "rocketmq.end" {
-		hint = "; never reads on as messages come"
-	}
-	if text != "earliest" && text != "latest" {
-		if _, err := time.Parse(time.RFC3339, text); err != nil {
-			c.Fail(field, text, "is neither earliest, latest nor a time", "as in 2026-01-31T08:00:00Z; offsets go to "+field+"_offsets"+hint)
-		}
-	} else if field == "rocketmq.end" && text == "earliest" {
-		c.Fail(field, text, "leaves nothing to read", "use latest or a time")
-	}
+// checkOffsets checks the keys and values of start_offsets or end_offsets.
+func (k *Spec) checkOffsets(c *dataset.Check, field string, offsets map[string]int64) {
 	for _, key := range slices.Sorted(maps.Keys(offsets)) {
-		at := field + "_offsets." + key
+		at := "rocketmq." + field + "." + key
 		names := strings.Split(key, "/")
 		number := names[len(names)-1]
 		if n, err := strconv.ParseInt(number, 10, 32); len(names) > 3 || err != nil || n < 0 || strconv.FormatInt(n, 10) != number {
@@ -224,8 +200,8 @@ func openSpec(spec *dataset.Spec, in dataset.Opening) (sources.Source, error) {
 	o := Options{Dataset: spec.Name, NameServers: k.NameServers, Topics: k.Topics, Brokers: k.Brokers, Tags: k.Tags,
 		MaxRecord: int64(k.MaxRecord), Group: k.Group, Bare: bare(spec), Known: in.Known, Logger: in.Logger}
 	var err error
-	if o.Start, err = endOf(k.Start, k.StartOffsets); err == nil {
-		o.End, err = endOf(k.End, k.EndOffsets)
+	if o.Start, err = brokers.EndOf("rocketmq", k.Start, k.StartOffsets); err == nil {
+		o.End, err = brokers.EndOf("rocketmq", k.End, k.EndOffsets)
 	}
 	if err == nil && k.TLS != nil {
 		o.TLS, err = secret.TLS("rocketmq.tls", k.TLS)
@@ -244,31 +220,11 @@ func openSpec(spec *dataset.Spec, in dataset.Opening) (sources.Source, error) {
 	return s, nil
 }
 
-// bare says that no column is made of keys or properties, so that they need not be
-// read.
+// bare says that no column uses keys or properties, so that they need not be read.
 func bare(spec *dataset.Spec) bool {
 	paths := []string{spec.Decode.EventTime}
 	for _, c := range spec.Decode.Columns {
 		paths = append(append(paths, c.Path), c.Paths...)
 	}
 	return !slices.ContainsFunc(paths, func(p string) bool { return p == "$key" || strings.HasPrefix(p, "$header.") })
-}
-
-func endOf(text string, offsets map[string]int64) (End, error) {
-	e := End{Offsets: offsets}
-	switch text {
-	case "earliest":
-		e.At = Earliest
-	case "latest":
-		e.At = Latest
-	case endNever:
-		e.At = Never
-	default:
-		t, err := time.Parse(time.RFC3339, text)
-		if err != nil {
-			return e, fmt.Errorf("rocketmq: %q is neither earliest, latest nor a time", text)
-		}
-		e.At, e.Time = AtTime, t
-	}
-	return e, nil
 }

@@ -2156,9 +2156,10 @@ type JobReply struct {
 	AcksRefusedTotal uint64                 `protobuf:"varint,13,opt,name=acks_refused_total,json=acksRefusedTotal,proto3" json:"acks_refused_total,omitempty"`
 	ReclaimsTotal    uint64                 `protobuf:"varint,14,opt,name=reclaims_total,json=reclaimsTotal,proto3" json:"reclaims_total,omitempty"`
 	StealsTotal      uint64                 `protobuf:"varint,15,opt,name=steals_total,json=stealsTotal,proto3" json:"steals_total,omitempty"`
-	Http             string                 `protobuf:"bytes,16,opt,name=http,proto3" json:"http,omitempty"`             // address of /metrics, /healthz, pprof
-	State            string                 `protobuf:"bytes,17,opt,name=state,proto3" json:"state,omitempty"`           // recovering | running
-	Checkpoint       *NewestCheckpoint      `protobuf:"bytes,18,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"` // absent: nothing is bound
+	Http             string                 `protobuf:"bytes,16,opt,name=http,proto3" json:"http,omitempty"`                         // address of /metrics, /healthz, pprof
+	State            string                 `protobuf:"bytes,17,opt,name=state,proto3" json:"state,omitempty"`                       // recovering | running
+	Checkpoint       *NewestCheckpoint      `protobuf:"bytes,18,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`             // absent: nothing is bound
+	InMemory         *NewestCheckpoint      `protobuf:"bytes,19,opt,name=in_memory,json=inMemory,proto3" json:"in_memory,omitempty"` // newer than that, and in the nodes' memory only; absent: none
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -2319,8 +2320,15 @@ func (x *JobReply) GetCheckpoint() *NewestCheckpoint {
 	return nil
 }
 
-// NewestCheckpoint is the newest bound cut (private: of the rank whose is the
-// oldest).
+func (x *JobReply) GetInMemory() *NewestCheckpoint {
+	if x != nil {
+		return x.InMemory
+	}
+	return nil
+}
+
+// NewestCheckpoint is the newest cut, bound or in memory (private: of the rank whose
+// newest is the oldest).
 type NewestCheckpoint struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Cut           uint64                 `protobuf:"fixed64,1,opt,name=cut,proto3" json:"cut,omitempty"`
@@ -2328,8 +2336,8 @@ type NewestCheckpoint struct {
 	Rank          int64                  `protobuf:"varint,3,opt,name=rank,proto3" json:"rank,omitempty"` // private; else -1
 	Epoch         uint32                 `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	Path          string                 `protobuf:"bytes,5,opt,name=path,proto3" json:"path,omitempty"`
-	AgeSeconds    float64                `protobuf:"fixed64,6,opt,name=age_seconds,json=ageSeconds,proto3" json:"age_seconds,omitempty"` // since it was bound, as far as is known
-	Kept          uint32                 `protobuf:"varint,7,opt,name=kept,proto3" json:"kept,omitempty"`                                // bound and carried cuts in all
+	AgeSeconds    float64                `protobuf:"fixed64,6,opt,name=age_seconds,json=ageSeconds,proto3" json:"age_seconds,omitempty"` // since it was bound, or frozen for memory, as far as is known
+	Kept          uint32                 `protobuf:"varint,7,opt,name=kept,proto3" json:"kept,omitempty"`                                // bound and carried cuts in all; or those in memory
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2823,7 +2831,7 @@ const file_headrace_v1_datasets_proto_rawDesc = "" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x14\n" +
 	"\x05topic\x18\x03 \x01(\tR\x05topic\"\f\n" +
 	"\n" +
-	"JobRequest\"\xf7\x04\n" +
+	"JobRequest\"\xb3\x05\n" +
 	"\bJobReply\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05model\x18\x02 \x01(\tR\x05model\x12\x18\n" +
@@ -2848,7 +2856,8 @@ const file_headrace_v1_datasets_proto_rawDesc = "" +
 	"\x05state\x18\x11 \x01(\tR\x05state\x12=\n" +
 	"\n" +
 	"checkpoint\x18\x12 \x01(\v2\x1d.headrace.v1.NewestCheckpointR\n" +
-	"checkpoint\"\xab\x01\n" +
+	"checkpoint\x12:\n" +
+	"\tin_memory\x18\x13 \x01(\v2\x1d.headrace.v1.NewestCheckpointR\binMemory\"\xab\x01\n" +
 	"\x10NewestCheckpoint\x12\x10\n" +
 	"\x03cut\x18\x01 \x01(\x06R\x03cut\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x03R\x04step\x12\x12\n" +
@@ -2971,31 +2980,32 @@ var file_headrace_v1_datasets_proto_depIdxs = []int32{
 	34, // 19: headrace.v1.JobReply.workers:type_name -> headrace.v1.WorkerState
 	13, // 20: headrace.v1.JobReply.datasets:type_name -> headrace.v1.Dataset
 	32, // 21: headrace.v1.JobReply.checkpoint:type_name -> headrace.v1.NewestCheckpoint
-	2,  // 22: headrace.v1.Datasets.Apply:input_type -> headrace.v1.ApplyRequest
-	4,  // 23: headrace.v1.Datasets.Describe:input_type -> headrace.v1.DescribeRequest
-	5,  // 24: headrace.v1.Datasets.List:input_type -> headrace.v1.ListRequest
-	7,  // 25: headrace.v1.Datasets.Pause:input_type -> headrace.v1.PauseRequest
-	9,  // 26: headrace.v1.Datasets.Resume:input_type -> headrace.v1.ResumeRequest
-	11, // 27: headrace.v1.Datasets.Delete:input_type -> headrace.v1.DeleteRequest
-	19, // 28: headrace.v1.Datasets.State:input_type -> headrace.v1.StateRequest
-	25, // 29: headrace.v1.Datasets.Excluded:input_type -> headrace.v1.ExcludedRequest
-	28, // 30: headrace.v1.Datasets.ReadDeadLetters:input_type -> headrace.v1.ReadDeadLettersRequest
-	30, // 31: headrace.v1.Datasets.Job:input_type -> headrace.v1.JobRequest
-	3,  // 32: headrace.v1.Datasets.Apply:output_type -> headrace.v1.ApplyReply
-	13, // 33: headrace.v1.Datasets.Describe:output_type -> headrace.v1.Dataset
-	6,  // 34: headrace.v1.Datasets.List:output_type -> headrace.v1.ListReply
-	8,  // 35: headrace.v1.Datasets.Pause:output_type -> headrace.v1.PauseReply
-	10, // 36: headrace.v1.Datasets.Resume:output_type -> headrace.v1.ResumeReply
-	12, // 37: headrace.v1.Datasets.Delete:output_type -> headrace.v1.DeleteReply
-	20, // 38: headrace.v1.Datasets.State:output_type -> headrace.v1.StateReply
-	26, // 39: headrace.v1.Datasets.Excluded:output_type -> headrace.v1.ExcludedReply
-	29, // 40: headrace.v1.Datasets.ReadDeadLetters:output_type -> headrace.v1.ReadDeadLettersReply
-	31, // 41: headrace.v1.Datasets.Job:output_type -> headrace.v1.JobReply
-	32, // [32:42] is the sub-list for method output_type
-	22, // [22:32] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	32, // 22: headrace.v1.JobReply.in_memory:type_name -> headrace.v1.NewestCheckpoint
+	2,  // 23: headrace.v1.Datasets.Apply:input_type -> headrace.v1.ApplyRequest
+	4,  // 24: headrace.v1.Datasets.Describe:input_type -> headrace.v1.DescribeRequest
+	5,  // 25: headrace.v1.Datasets.List:input_type -> headrace.v1.ListRequest
+	7,  // 26: headrace.v1.Datasets.Pause:input_type -> headrace.v1.PauseRequest
+	9,  // 27: headrace.v1.Datasets.Resume:input_type -> headrace.v1.ResumeRequest
+	11, // 28: headrace.v1.Datasets.Delete:input_type -> headrace.v1.DeleteRequest
+	19, // 29: headrace.v1.Datasets.State:input_type -> headrace.v1.StateRequest
+	25, // 30: headrace.v1.Datasets.Excluded:input_type -> headrace.v1.ExcludedRequest
+	28, // 31: headrace.v1.Datasets.ReadDeadLetters:input_type -> headrace.v1.ReadDeadLettersRequest
+	30, // 32: headrace.v1.Datasets.Job:input_type -> headrace.v1.JobRequest
+	3,  // 33: headrace.v1.Datasets.Apply:output_type -> headrace.v1.ApplyReply
+	13, // 34: headrace.v1.Datasets.Describe:output_type -> headrace.v1.Dataset
+	6,  // 35: headrace.v1.Datasets.List:output_type -> headrace.v1.ListReply
+	8,  // 36: headrace.v1.Datasets.Pause:output_type -> headrace.v1.PauseReply
+	10, // 37: headrace.v1.Datasets.Resume:output_type -> headrace.v1.ResumeReply
+	12, // 38: headrace.v1.Datasets.Delete:output_type -> headrace.v1.DeleteReply
+	20, // 39: headrace.v1.Datasets.State:output_type -> headrace.v1.StateReply
+	26, // 40: headrace.v1.Datasets.Excluded:output_type -> headrace.v1.ExcludedReply
+	29, // 41: headrace.v1.Datasets.ReadDeadLetters:output_type -> headrace.v1.ReadDeadLettersReply
+	31, // 42: headrace.v1.Datasets.Job:output_type -> headrace.v1.JobReply
+	33, // [33:43] is the sub-list for method output_type
+	23, // [23:33] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_headrace_v1_datasets_proto_init() }

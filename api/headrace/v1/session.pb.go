@@ -175,7 +175,7 @@ func (x JoinReply_Refusal) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use JoinReply_Refusal.Descriptor instead.
 func (JoinReply_Refusal) EnumDescriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{20, 0}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{21, 0}
 }
 
 type AckResult_Code int32
@@ -224,7 +224,56 @@ func (x AckResult_Code) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use AckResult_Code.Descriptor instead.
 func (AckResult_Code) EnumDescriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{21, 0}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{22, 0}
+}
+
+type Grant_Suspicion int32
+
+const (
+	Grant_NONE    Grant_Suspicion = 0
+	Grant_SINGLY  Grant_Suspicion = 1 // a trainer crashed with records of it: batches of one record
+	Grant_EXCLUDE Grant_Suspicion = 2 // its record crashed two trainers alone: report it as bad
+)
+
+// Enum value maps for Grant_Suspicion.
+var (
+	Grant_Suspicion_name = map[int32]string{
+		0: "NONE",
+		1: "SINGLY",
+		2: "EXCLUDE",
+	}
+	Grant_Suspicion_value = map[string]int32{
+		"NONE":    0,
+		"SINGLY":  1,
+		"EXCLUDE": 2,
+	}
+)
+
+func (x Grant_Suspicion) Enum() *Grant_Suspicion {
+	p := new(Grant_Suspicion)
+	*p = x
+	return p
+}
+
+func (x Grant_Suspicion) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Grant_Suspicion) Descriptor() protoreflect.EnumDescriptor {
+	return file_headrace_v1_session_proto_enumTypes[4].Descriptor()
+}
+
+func (Grant_Suspicion) Type() protoreflect.EnumType {
+	return &file_headrace_v1_session_proto_enumTypes[4]
+}
+
+func (x Grant_Suspicion) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Grant_Suspicion.Descriptor instead.
+func (Grant_Suspicion) EnumDescriptor() ([]byte, []int) {
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{27, 0}
 }
 
 type Standing_State int32
@@ -275,11 +324,11 @@ func (x Standing_State) String() string {
 }
 
 func (Standing_State) Descriptor() protoreflect.EnumDescriptor {
-	return file_headrace_v1_session_proto_enumTypes[4].Descriptor()
+	return file_headrace_v1_session_proto_enumTypes[5].Descriptor()
 }
 
 func (Standing_State) Type() protoreflect.EnumType {
-	return &file_headrace_v1_session_proto_enumTypes[4]
+	return &file_headrace_v1_session_proto_enumTypes[5]
 }
 
 func (x Standing_State) Number() protoreflect.EnumNumber {
@@ -288,7 +337,7 @@ func (x Standing_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Standing_State.Descriptor instead.
 func (Standing_State) EnumDescriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{28, 0}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{29, 0}
 }
 
 type Restore_Mode int32
@@ -324,11 +373,11 @@ func (x Restore_Mode) String() string {
 }
 
 func (Restore_Mode) Descriptor() protoreflect.EnumDescriptor {
-	return file_headrace_v1_session_proto_enumTypes[5].Descriptor()
+	return file_headrace_v1_session_proto_enumTypes[6].Descriptor()
 }
 
 func (Restore_Mode) Type() protoreflect.EnumType {
-	return &file_headrace_v1_session_proto_enumTypes[5]
+	return &file_headrace_v1_session_proto_enumTypes[6]
 }
 
 func (x Restore_Mode) Number() protoreflect.EnumNumber {
@@ -337,7 +386,7 @@ func (x Restore_Mode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Restore_Mode.Descriptor instead.
 func (Restore_Mode) EnumDescriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{34, 0}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{35, 0}
 }
 
 type CutReply_Code int32
@@ -382,11 +431,11 @@ func (x CutReply_Code) String() string {
 }
 
 func (CutReply_Code) Descriptor() protoreflect.EnumDescriptor {
-	return file_headrace_v1_session_proto_enumTypes[6].Descriptor()
+	return file_headrace_v1_session_proto_enumTypes[7].Descriptor()
 }
 
 func (CutReply_Code) Type() protoreflect.EnumType {
-	return &file_headrace_v1_session_proto_enumTypes[6]
+	return &file_headrace_v1_session_proto_enumTypes[7]
 }
 
 func (x CutReply_Code) Number() protoreflect.EnumNumber {
@@ -395,7 +444,7 @@ func (x CutReply_Code) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CutReply_Code.Descriptor instead.
 func (CutReply_Code) EnumDescriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{35, 0}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{36, 0}
 }
 
 // Refusal says why a restore is refused, for programs; reason says it for people.
@@ -444,11 +493,11 @@ func (x CutReply_Refusal) String() string {
 }
 
 func (CutReply_Refusal) Descriptor() protoreflect.EnumDescriptor {
-	return file_headrace_v1_session_proto_enumTypes[7].Descriptor()
+	return file_headrace_v1_session_proto_enumTypes[8].Descriptor()
 }
 
 func (CutReply_Refusal) Type() protoreflect.EnumType {
-	return &file_headrace_v1_session_proto_enumTypes[7]
+	return &file_headrace_v1_session_proto_enumTypes[8]
 }
 
 func (x CutReply_Refusal) Number() protoreflect.EnumNumber {
@@ -457,7 +506,7 @@ func (x CutReply_Refusal) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CutReply_Refusal.Descriptor instead.
 func (CutReply_Refusal) EnumDescriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{35, 1}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{36, 1}
 }
 
 // Token is one lease's fence. Epoch grows on rewind and on a new generation of
@@ -1624,6 +1673,7 @@ type Leave struct {
 	Reason        Leave_Reason           `protobuf:"varint,2,opt,name=reason,proto3,enum=headrace.v1.Leave_Reason" json:"reason,omitempty"`
 	Ended         bool                   `protobuf:"varint,3,opt,name=ended,proto3" json:"ended,omitempty"`  // its process is known to be gone
 	Detail        string                 `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"` // "signal: killed", "exit status 3"
+	Crash         *Crash                 `protobuf:"bytes,5,opt,name=crash,proto3" json:"crash,omitempty"`   // unset: it did not crash, as far as is known
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1686,6 +1736,66 @@ func (x *Leave) GetDetail() string {
 	return ""
 }
 
+func (x *Leave) GetCrash() *Crash {
+	if x != nil {
+		return x.Crash
+	}
+	return nil
+}
+
+// Crash says which records a process had in hand, not stepped, when it crashed.
+type Crash struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Suspects      []*Crash_Suspect       `protobuf:"bytes,1,rep,name=suspects,proto3" json:"suspects,omitempty"`
+	Alone         bool                   `protobuf:"varint,2,opt,name=alone,proto3" json:"alone,omitempty"` // they are one record
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Crash) Reset() {
+	*x = Crash{}
+	mi := &file_headrace_v1_session_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Crash) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Crash) ProtoMessage() {}
+
+func (x *Crash) ProtoReflect() protoreflect.Message {
+	mi := &file_headrace_v1_session_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Crash.ProtoReflect.Descriptor instead.
+func (*Crash) Descriptor() ([]byte, []int) {
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Crash) GetSuspects() []*Crash_Suspect {
+	if x != nil {
+		return x.Suspects
+	}
+	return nil
+}
+
+func (x *Crash) GetAlone() bool {
+	if x != nil {
+		return x.Alone
+	}
+	return false
+}
+
 type WorkerStatus struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	Worker           uint32                 `protobuf:"varint,1,opt,name=worker,proto3" json:"worker,omitempty"`
@@ -1702,7 +1812,7 @@ type WorkerStatus struct {
 
 func (x *WorkerStatus) Reset() {
 	*x = WorkerStatus{}
-	mi := &file_headrace_v1_session_proto_msgTypes[14]
+	mi := &file_headrace_v1_session_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1714,7 +1824,7 @@ func (x *WorkerStatus) String() string {
 func (*WorkerStatus) ProtoMessage() {}
 
 func (x *WorkerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[14]
+	mi := &file_headrace_v1_session_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1727,7 +1837,7 @@ func (x *WorkerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerStatus.ProtoReflect.Descriptor instead.
 func (*WorkerStatus) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{14}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *WorkerStatus) GetWorker() uint32 {
@@ -1798,7 +1908,7 @@ type Head struct {
 
 func (x *Head) Reset() {
 	*x = Head{}
-	mi := &file_headrace_v1_session_proto_msgTypes[15]
+	mi := &file_headrace_v1_session_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1810,7 +1920,7 @@ func (x *Head) String() string {
 func (*Head) ProtoMessage() {}
 
 func (x *Head) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[15]
+	mi := &file_headrace_v1_session_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1823,7 +1933,7 @@ func (x *Head) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Head.ProtoReflect.Descriptor instead.
 func (*Head) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{15}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Head) GetPartition() uint32 {
@@ -1868,7 +1978,7 @@ type LeaseRequest struct {
 
 func (x *LeaseRequest) Reset() {
 	*x = LeaseRequest{}
-	mi := &file_headrace_v1_session_proto_msgTypes[16]
+	mi := &file_headrace_v1_session_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1880,7 +1990,7 @@ func (x *LeaseRequest) String() string {
 func (*LeaseRequest) ProtoMessage() {}
 
 func (x *LeaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[16]
+	mi := &file_headrace_v1_session_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1893,7 +2003,7 @@ func (x *LeaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRequest.ProtoReflect.Descriptor instead.
 func (*LeaseRequest) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{16}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *LeaseRequest) GetId() uint64 {
@@ -1960,7 +2070,7 @@ type MasterMessage struct {
 
 func (x *MasterMessage) Reset() {
 	*x = MasterMessage{}
-	mi := &file_headrace_v1_session_proto_msgTypes[17]
+	mi := &file_headrace_v1_session_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1972,7 +2082,7 @@ func (x *MasterMessage) String() string {
 func (*MasterMessage) ProtoMessage() {}
 
 func (x *MasterMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[17]
+	mi := &file_headrace_v1_session_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1985,7 +2095,7 @@ func (x *MasterMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MasterMessage.ProtoReflect.Descriptor instead.
 func (*MasterMessage) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{17}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *MasterMessage) GetHello() *HelloReply {
@@ -2102,7 +2212,7 @@ type HelloReply struct {
 
 func (x *HelloReply) Reset() {
 	*x = HelloReply{}
-	mi := &file_headrace_v1_session_proto_msgTypes[18]
+	mi := &file_headrace_v1_session_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2114,7 +2224,7 @@ func (x *HelloReply) String() string {
 func (*HelloReply) ProtoMessage() {}
 
 func (x *HelloReply) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[18]
+	mi := &file_headrace_v1_session_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2127,7 +2237,7 @@ func (x *HelloReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloReply.ProtoReflect.Descriptor instead.
 func (*HelloReply) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{18}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *HelloReply) GetProtocol() uint32 {
@@ -2200,7 +2310,7 @@ type HeldReply struct {
 
 func (x *HeldReply) Reset() {
 	*x = HeldReply{}
-	mi := &file_headrace_v1_session_proto_msgTypes[19]
+	mi := &file_headrace_v1_session_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2212,7 +2322,7 @@ func (x *HeldReply) String() string {
 func (*HeldReply) ProtoMessage() {}
 
 func (x *HeldReply) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[19]
+	mi := &file_headrace_v1_session_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2225,7 +2335,7 @@ func (x *HeldReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldReply.ProtoReflect.Descriptor instead.
 func (*HeldReply) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{19}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *HeldReply) GetWas() *Token {
@@ -2288,7 +2398,7 @@ type JoinReply struct {
 
 func (x *JoinReply) Reset() {
 	*x = JoinReply{}
-	mi := &file_headrace_v1_session_proto_msgTypes[20]
+	mi := &file_headrace_v1_session_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2300,7 +2410,7 @@ func (x *JoinReply) String() string {
 func (*JoinReply) ProtoMessage() {}
 
 func (x *JoinReply) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[20]
+	mi := &file_headrace_v1_session_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2313,7 +2423,7 @@ func (x *JoinReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinReply.ProtoReflect.Descriptor instead.
 func (*JoinReply) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{20}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *JoinReply) GetWorker() uint32 {
@@ -2400,7 +2510,7 @@ type AckResult struct {
 
 func (x *AckResult) Reset() {
 	*x = AckResult{}
-	mi := &file_headrace_v1_session_proto_msgTypes[21]
+	mi := &file_headrace_v1_session_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2412,7 +2522,7 @@ func (x *AckResult) String() string {
 func (*AckResult) ProtoMessage() {}
 
 func (x *AckResult) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[21]
+	mi := &file_headrace_v1_session_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2425,7 +2535,7 @@ func (x *AckResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AckResult.ProtoReflect.Descriptor instead.
 func (*AckResult) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{21}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *AckResult) GetToken() *Token {
@@ -2468,7 +2578,7 @@ type StealAsk struct {
 
 func (x *StealAsk) Reset() {
 	*x = StealAsk{}
-	mi := &file_headrace_v1_session_proto_msgTypes[22]
+	mi := &file_headrace_v1_session_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2480,7 +2590,7 @@ func (x *StealAsk) String() string {
 func (*StealAsk) ProtoMessage() {}
 
 func (x *StealAsk) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[22]
+	mi := &file_headrace_v1_session_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2493,7 +2603,7 @@ func (x *StealAsk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StealAsk.ProtoReflect.Descriptor instead.
 func (*StealAsk) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{22}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *StealAsk) GetToken() *Token {
@@ -2521,7 +2631,7 @@ type Revoke struct {
 
 func (x *Revoke) Reset() {
 	*x = Revoke{}
-	mi := &file_headrace_v1_session_proto_msgTypes[23]
+	mi := &file_headrace_v1_session_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2533,7 +2643,7 @@ func (x *Revoke) String() string {
 func (*Revoke) ProtoMessage() {}
 
 func (x *Revoke) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[23]
+	mi := &file_headrace_v1_session_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2546,7 +2656,7 @@ func (x *Revoke) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Revoke.ProtoReflect.Descriptor instead.
 func (*Revoke) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{23}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Revoke) GetToken() *Token {
@@ -2574,7 +2684,7 @@ type EndWorker struct {
 
 func (x *EndWorker) Reset() {
 	*x = EndWorker{}
-	mi := &file_headrace_v1_session_proto_msgTypes[24]
+	mi := &file_headrace_v1_session_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2586,7 +2696,7 @@ func (x *EndWorker) String() string {
 func (*EndWorker) ProtoMessage() {}
 
 func (x *EndWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[24]
+	mi := &file_headrace_v1_session_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2599,7 +2709,7 @@ func (x *EndWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndWorker.ProtoReflect.Descriptor instead.
 func (*EndWorker) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{24}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *EndWorker) GetWorker() uint32 {
@@ -2627,7 +2737,7 @@ type Fence struct {
 
 func (x *Fence) Reset() {
 	*x = Fence{}
-	mi := &file_headrace_v1_session_proto_msgTypes[25]
+	mi := &file_headrace_v1_session_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2639,7 +2749,7 @@ func (x *Fence) String() string {
 func (*Fence) ProtoMessage() {}
 
 func (x *Fence) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[25]
+	mi := &file_headrace_v1_session_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2652,7 +2762,7 @@ func (x *Fence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fence.ProtoReflect.Descriptor instead.
 func (*Fence) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{25}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Fence) GetWorker() uint32 {
@@ -2688,13 +2798,14 @@ type Grant struct {
 	LeaseEnd      int64                  `protobuf:"varint,10,opt,name=lease_end,json=leaseEnd,proto3" json:"lease_end,omitempty"`
 	Tries         uint32                 `protobuf:"varint,11,opt,name=tries,proto3" json:"tries,omitempty"` // how often records of it were handed out before
 	Pieces        []*Piece               `protobuf:"bytes,12,rep,name=pieces,proto3" json:"pieces,omitempty"`
+	Suspicion     Grant_Suspicion        `protobuf:"varint,13,opt,name=suspicion,proto3,enum=headrace.v1.Grant_Suspicion" json:"suspicion,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_headrace_v1_session_proto_msgTypes[26]
+	mi := &file_headrace_v1_session_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2706,7 +2817,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[26]
+	mi := &file_headrace_v1_session_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2719,7 +2830,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{26}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Grant) GetRequest() uint64 {
@@ -2806,6 +2917,13 @@ func (x *Grant) GetPieces() []*Piece {
 	return nil
 }
 
+func (x *Grant) GetSuspicion() Grant_Suspicion {
+	if x != nil {
+		return x.Suspicion
+	}
+	return Grant_NONE
+}
+
 type Piece struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	OrderStart    int64                  `protobuf:"varint,1,opt,name=order_start,json=orderStart,proto3" json:"order_start,omitempty"`
@@ -2820,7 +2938,7 @@ type Piece struct {
 
 func (x *Piece) Reset() {
 	*x = Piece{}
-	mi := &file_headrace_v1_session_proto_msgTypes[27]
+	mi := &file_headrace_v1_session_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2832,7 +2950,7 @@ func (x *Piece) String() string {
 func (*Piece) ProtoMessage() {}
 
 func (x *Piece) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[27]
+	mi := &file_headrace_v1_session_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2845,7 +2963,7 @@ func (x *Piece) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Piece.ProtoReflect.Descriptor instead.
 func (*Piece) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{27}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Piece) GetOrderStart() int64 {
@@ -2905,7 +3023,7 @@ type Standing struct {
 
 func (x *Standing) Reset() {
 	*x = Standing{}
-	mi := &file_headrace_v1_session_proto_msgTypes[28]
+	mi := &file_headrace_v1_session_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2917,7 +3035,7 @@ func (x *Standing) String() string {
 func (*Standing) ProtoMessage() {}
 
 func (x *Standing) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[28]
+	mi := &file_headrace_v1_session_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2930,7 +3048,7 @@ func (x *Standing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Standing.ProtoReflect.Descriptor instead.
 func (*Standing) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{28}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Standing) GetRequest() uint64 {
@@ -2989,7 +3107,7 @@ type CutCall struct {
 
 func (x *CutCall) Reset() {
 	*x = CutCall{}
-	mi := &file_headrace_v1_session_proto_msgTypes[29]
+	mi := &file_headrace_v1_session_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3001,7 +3119,7 @@ func (x *CutCall) String() string {
 func (*CutCall) ProtoMessage() {}
 
 func (x *CutCall) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[29]
+	mi := &file_headrace_v1_session_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3014,7 +3132,7 @@ func (x *CutCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CutCall.ProtoReflect.Descriptor instead.
 func (*CutCall) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{29}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *CutCall) GetWorker() uint32 {
@@ -3131,7 +3249,7 @@ type CutPause struct {
 
 func (x *CutPause) Reset() {
 	*x = CutPause{}
-	mi := &file_headrace_v1_session_proto_msgTypes[30]
+	mi := &file_headrace_v1_session_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3143,7 +3261,7 @@ func (x *CutPause) String() string {
 func (*CutPause) ProtoMessage() {}
 
 func (x *CutPause) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[30]
+	mi := &file_headrace_v1_session_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3156,7 +3274,7 @@ func (x *CutPause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CutPause.ProtoReflect.Descriptor instead.
 func (*CutPause) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{30}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CutPause) GetCut() uint64 {
@@ -3191,7 +3309,7 @@ type CutAsk struct {
 
 func (x *CutAsk) Reset() {
 	*x = CutAsk{}
-	mi := &file_headrace_v1_session_proto_msgTypes[31]
+	mi := &file_headrace_v1_session_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3203,7 +3321,7 @@ func (x *CutAsk) String() string {
 func (*CutAsk) ProtoMessage() {}
 
 func (x *CutAsk) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[31]
+	mi := &file_headrace_v1_session_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3216,7 +3334,7 @@ func (x *CutAsk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CutAsk.ProtoReflect.Descriptor instead.
 func (*CutAsk) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{31}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CutAsk) GetCut() uint64 {
@@ -3286,7 +3404,7 @@ type CutBind struct {
 
 func (x *CutBind) Reset() {
 	*x = CutBind{}
-	mi := &file_headrace_v1_session_proto_msgTypes[32]
+	mi := &file_headrace_v1_session_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3298,7 +3416,7 @@ func (x *CutBind) String() string {
 func (*CutBind) ProtoMessage() {}
 
 func (x *CutBind) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[32]
+	mi := &file_headrace_v1_session_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3311,7 +3429,7 @@ func (x *CutBind) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CutBind.ProtoReflect.Descriptor instead.
 func (*CutBind) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{32}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *CutBind) GetCut() uint64 {
@@ -3340,7 +3458,7 @@ type CutDrop struct {
 
 func (x *CutDrop) Reset() {
 	*x = CutDrop{}
-	mi := &file_headrace_v1_session_proto_msgTypes[33]
+	mi := &file_headrace_v1_session_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3352,7 +3470,7 @@ func (x *CutDrop) String() string {
 func (*CutDrop) ProtoMessage() {}
 
 func (x *CutDrop) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[33]
+	mi := &file_headrace_v1_session_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3365,7 +3483,7 @@ func (x *CutDrop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CutDrop.ProtoReflect.Descriptor instead.
 func (*CutDrop) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{33}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *CutDrop) GetCut() uint64 {
@@ -3391,13 +3509,15 @@ type Restore struct {
 	After         uint64                 `protobuf:"varint,5,opt,name=after,proto3" json:"after,omitempty"`                       // the highest order of the checkpoints that are here: what is frozen from now on is newer
 	Memory        bool                   `protobuf:"varint,6,opt,name=memory,proto3" json:"memory,omitempty"`                     // body comes from the nodes' memory: no manifest is at path
 	WaitedMs      uint64                 `protobuf:"varint,7,opt,name=waited_ms,json=waitedMs,proto3" json:"waited_ms,omitempty"` // since this restore was called for first, if it was answered AGAIN
+	Tells         bool                   `protobuf:"varint,8,opt,name=tells,proto3" json:"tells,omitempty"`                       // readable is all that this process can read from memory
+	Readable      []uint64               `protobuf:"fixed64,9,rep,packed,name=readable,proto3" json:"readable,omitempty"`         // replicated: cuts. The group goes back to one in memory only if every rank holds it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Restore) Reset() {
 	*x = Restore{}
-	mi := &file_headrace_v1_session_proto_msgTypes[34]
+	mi := &file_headrace_v1_session_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3409,7 +3529,7 @@ func (x *Restore) String() string {
 func (*Restore) ProtoMessage() {}
 
 func (x *Restore) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[34]
+	mi := &file_headrace_v1_session_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3422,7 +3542,7 @@ func (x *Restore) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Restore.ProtoReflect.Descriptor instead.
 func (*Restore) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{34}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Restore) GetMode() Restore_Mode {
@@ -3474,6 +3594,20 @@ func (x *Restore) GetWaitedMs() uint64 {
 	return 0
 }
 
+func (x *Restore) GetTells() bool {
+	if x != nil {
+		return x.Tells
+	}
+	return false
+}
+
+func (x *Restore) GetReadable() []uint64 {
+	if x != nil {
+		return x.Readable
+	}
+	return nil
+}
+
 // CutReply answers one CutCall.
 type CutReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3495,7 +3629,7 @@ type CutReply struct {
 
 func (x *CutReply) Reset() {
 	*x = CutReply{}
-	mi := &file_headrace_v1_session_proto_msgTypes[35]
+	mi := &file_headrace_v1_session_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3507,7 +3641,7 @@ func (x *CutReply) String() string {
 func (*CutReply) ProtoMessage() {}
 
 func (x *CutReply) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[35]
+	mi := &file_headrace_v1_session_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3520,7 +3654,7 @@ func (x *CutReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CutReply.ProtoReflect.Descriptor instead.
 func (*CutReply) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{35}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *CutReply) GetWorker() uint32 {
@@ -3621,7 +3755,7 @@ type PauseYields struct {
 
 func (x *PauseYields) Reset() {
 	*x = PauseYields{}
-	mi := &file_headrace_v1_session_proto_msgTypes[36]
+	mi := &file_headrace_v1_session_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3633,7 +3767,7 @@ func (x *PauseYields) String() string {
 func (*PauseYields) ProtoMessage() {}
 
 func (x *PauseYields) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[36]
+	mi := &file_headrace_v1_session_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3646,7 +3780,7 @@ func (x *PauseYields) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseYields.ProtoReflect.Descriptor instead.
 func (*PauseYields) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{36}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *PauseYields) GetWorker() uint32 {
@@ -3690,7 +3824,7 @@ type YieldsPaused struct {
 
 func (x *YieldsPaused) Reset() {
 	*x = YieldsPaused{}
-	mi := &file_headrace_v1_session_proto_msgTypes[37]
+	mi := &file_headrace_v1_session_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3702,7 +3836,7 @@ func (x *YieldsPaused) String() string {
 func (*YieldsPaused) ProtoMessage() {}
 
 func (x *YieldsPaused) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[37]
+	mi := &file_headrace_v1_session_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3715,7 +3849,7 @@ func (x *YieldsPaused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use YieldsPaused.ProtoReflect.Descriptor instead.
 func (*YieldsPaused) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{37}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *YieldsPaused) GetWorker() uint32 {
@@ -3762,7 +3896,7 @@ type RoundReport struct {
 
 func (x *RoundReport) Reset() {
 	*x = RoundReport{}
-	mi := &file_headrace_v1_session_proto_msgTypes[38]
+	mi := &file_headrace_v1_session_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3774,7 +3908,7 @@ func (x *RoundReport) String() string {
 func (*RoundReport) ProtoMessage() {}
 
 func (x *RoundReport) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[38]
+	mi := &file_headrace_v1_session_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3787,7 +3921,7 @@ func (x *RoundReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoundReport.ProtoReflect.Descriptor instead.
 func (*RoundReport) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{38}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *RoundReport) GetWorker() uint32 {
@@ -3897,7 +4031,7 @@ type RoundDecision struct {
 
 func (x *RoundDecision) Reset() {
 	*x = RoundDecision{}
-	mi := &file_headrace_v1_session_proto_msgTypes[39]
+	mi := &file_headrace_v1_session_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3909,7 +4043,7 @@ func (x *RoundDecision) String() string {
 func (*RoundDecision) ProtoMessage() {}
 
 func (x *RoundDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_session_proto_msgTypes[39]
+	mi := &file_headrace_v1_session_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3922,7 +4056,7 @@ func (x *RoundDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoundDecision.ProtoReflect.Descriptor instead.
 func (*RoundDecision) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_session_proto_rawDescGZIP(), []int{39}
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *RoundDecision) GetWorker() uint32 {
@@ -3972,6 +4106,90 @@ func (x *RoundDecision) GetOver() string {
 		return x.Over
 	}
 	return ""
+}
+
+type Crash_Suspect struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Dataset       uint32                 `protobuf:"varint,1,opt,name=dataset,proto3" json:"dataset,omitempty"`
+	Partition     uint32                 `protobuf:"varint,2,opt,name=partition,proto3" json:"partition,omitempty"`
+	Pass          uint32                 `protobuf:"varint,3,opt,name=pass,proto3" json:"pass,omitempty"`
+	Segment       int64                  `protobuf:"varint,4,opt,name=segment,proto3" json:"segment,omitempty"`
+	Start         int64                  `protobuf:"varint,5,opt,name=start,proto3" json:"start,omitempty"`
+	End           int64                  `protobuf:"varint,6,opt,name=end,proto3" json:"end,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Crash_Suspect) Reset() {
+	*x = Crash_Suspect{}
+	mi := &file_headrace_v1_session_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Crash_Suspect) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Crash_Suspect) ProtoMessage() {}
+
+func (x *Crash_Suspect) ProtoReflect() protoreflect.Message {
+	mi := &file_headrace_v1_session_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Crash_Suspect.ProtoReflect.Descriptor instead.
+func (*Crash_Suspect) Descriptor() ([]byte, []int) {
+	return file_headrace_v1_session_proto_rawDescGZIP(), []int{14, 0}
+}
+
+func (x *Crash_Suspect) GetDataset() uint32 {
+	if x != nil {
+		return x.Dataset
+	}
+	return 0
+}
+
+func (x *Crash_Suspect) GetPartition() uint32 {
+	if x != nil {
+		return x.Partition
+	}
+	return 0
+}
+
+func (x *Crash_Suspect) GetPass() uint32 {
+	if x != nil {
+		return x.Pass
+	}
+	return 0
+}
+
+func (x *Crash_Suspect) GetSegment() int64 {
+	if x != nil {
+		return x.Segment
+	}
+	return 0
+}
+
+func (x *Crash_Suspect) GetStart() int64 {
+	if x != nil {
+		return x.Start
+	}
+	return 0
+}
+
+func (x *Crash_Suspect) GetEnd() int64 {
+	if x != nil {
+		return x.End
+	}
+	return 0
 }
 
 var File_headrace_v1_session_proto protoreflect.FileDescriptor
@@ -4085,12 +4303,13 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\tLostRange\x12\x18\n" +
 	"\asegment\x18\x01 \x01(\x03R\asegment\x12\x14\n" +
 	"\x05start\x18\x02 \x01(\x03R\x05start\x12\x10\n" +
-	"\x03end\x18\x03 \x01(\x03R\x03end\"\xc5\x01\n" +
+	"\x03end\x18\x03 \x01(\x03R\x03end\"\xef\x01\n" +
 	"\x05Leave\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\rR\x06worker\x121\n" +
 	"\x06reason\x18\x02 \x01(\x0e2\x19.headrace.v1.Leave.ReasonR\x06reason\x12\x14\n" +
 	"\x05ended\x18\x03 \x01(\bR\x05ended\x12\x16\n" +
-	"\x06detail\x18\x04 \x01(\tR\x06detail\"C\n" +
+	"\x06detail\x18\x04 \x01(\tR\x06detail\x12(\n" +
+	"\x05crash\x18\x05 \x01(\v2\x12.headrace.v1.CrashR\x05crash\"C\n" +
 	"\x06Reason\x12\v\n" +
 	"\aUNKNOWN\x10\x00\x12\n" +
 	"\n" +
@@ -4099,7 +4318,17 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\x06EXITED\x10\x02\x12\n" +
 	"\n" +
 	"\x06KILLED\x10\x03\x12\b\n" +
-	"\x04LOST\x10\x04\"\x9d\x02\n" +
+	"\x04LOST\x10\x04\"\xef\x01\n" +
+	"\x05Crash\x126\n" +
+	"\bsuspects\x18\x01 \x03(\v2\x1a.headrace.v1.Crash.SuspectR\bsuspects\x12\x14\n" +
+	"\x05alone\x18\x02 \x01(\bR\x05alone\x1a\x97\x01\n" +
+	"\aSuspect\x12\x18\n" +
+	"\adataset\x18\x01 \x01(\rR\adataset\x12\x1c\n" +
+	"\tpartition\x18\x02 \x01(\rR\tpartition\x12\x12\n" +
+	"\x04pass\x18\x03 \x01(\rR\x04pass\x12\x18\n" +
+	"\asegment\x18\x04 \x01(\x03R\asegment\x12\x14\n" +
+	"\x05start\x18\x05 \x01(\x03R\x05start\x12\x10\n" +
+	"\x03end\x18\x06 \x01(\x03R\x03end\"\x9d\x02\n" +
 	"\fWorkerStatus\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\rR\x06worker\x12\x16\n" +
 	"\x06paused\x18\x02 \x01(\bR\x06paused\x12!\n" +
@@ -4194,7 +4423,7 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"7\n" +
 	"\x05Fence\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\rR\x06worker\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xe5\x02\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xd1\x03\n" +
 	"\x05Grant\x12\x18\n" +
 	"\arequest\x18\x01 \x01(\x04R\arequest\x12(\n" +
 	"\x05token\x18\x02 \x01(\v2\x12.headrace.v1.TokenR\x05token\x12\x16\n" +
@@ -4209,7 +4438,13 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\tlease_end\x18\n" +
 	" \x01(\x03R\bleaseEnd\x12\x14\n" +
 	"\x05tries\x18\v \x01(\rR\x05tries\x12*\n" +
-	"\x06pieces\x18\f \x03(\v2\x12.headrace.v1.PieceR\x06pieces\"\x98\x01\n" +
+	"\x06pieces\x18\f \x03(\v2\x12.headrace.v1.PieceR\x06pieces\x12:\n" +
+	"\tsuspicion\x18\r \x01(\x0e2\x1c.headrace.v1.Grant.SuspicionR\tsuspicion\".\n" +
+	"\tSuspicion\x12\b\n" +
+	"\x04NONE\x10\x00\x12\n" +
+	"\n" +
+	"\x06SINGLY\x10\x01\x12\v\n" +
+	"\aEXCLUDE\x10\x02\"\x98\x01\n" +
 	"\x05Piece\x12\x1f\n" +
 	"\vorder_start\x18\x01 \x01(\x03R\n" +
 	"orderStart\x12\x18\n" +
@@ -4264,7 +4499,7 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\x04path\x18\x02 \x01(\tR\x04path\"3\n" +
 	"\aCutDrop\x12\x10\n" +
 	"\x03cut\x18\x01 \x01(\x06R\x03cut\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xed\x01\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\x9f\x02\n" +
 	"\aRestore\x12-\n" +
 	"\x04mode\x18\x01 \x01(\x0e2\x19.headrace.v1.Restore.ModeR\x04mode\x12\x12\n" +
 	"\x04body\x18\x02 \x01(\fR\x04body\x12\x12\n" +
@@ -4272,7 +4507,9 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\x06failed\x18\x04 \x03(\x06R\x06failed\x12\x14\n" +
 	"\x05after\x18\x05 \x01(\x04R\x05after\x12\x16\n" +
 	"\x06memory\x18\x06 \x01(\bR\x06memory\x12\x1b\n" +
-	"\twaited_ms\x18\a \x01(\x04R\bwaitedMs\"(\n" +
+	"\twaited_ms\x18\a \x01(\x04R\bwaitedMs\x12\x14\n" +
+	"\x05tells\x18\b \x01(\bR\x05tells\x12\x1a\n" +
+	"\breadable\x18\t \x03(\x06R\breadable\"(\n" +
 	"\x04Mode\x12\n" +
 	"\n" +
 	"\x06NEWEST\x10\x00\x12\t\n" +
@@ -4357,125 +4594,131 @@ func file_headrace_v1_session_proto_rawDescGZIP() []byte {
 	return file_headrace_v1_session_proto_rawDescData
 }
 
-var file_headrace_v1_session_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_headrace_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
+var file_headrace_v1_session_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
+var file_headrace_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_headrace_v1_session_proto_goTypes = []any{
 	(Join_Resume)(0),       // 0: headrace.v1.Join.Resume
 	(Leave_Reason)(0),      // 1: headrace.v1.Leave.Reason
 	(JoinReply_Refusal)(0), // 2: headrace.v1.JoinReply.Refusal
 	(AckResult_Code)(0),    // 3: headrace.v1.AckResult.Code
-	(Standing_State)(0),    // 4: headrace.v1.Standing.State
-	(Restore_Mode)(0),      // 5: headrace.v1.Restore.Mode
-	(CutReply_Code)(0),     // 6: headrace.v1.CutReply.Code
-	(CutReply_Refusal)(0),  // 7: headrace.v1.CutReply.Refusal
-	(*Token)(nil),          // 8: headrace.v1.Token
-	(*AgentMessage)(nil),   // 9: headrace.v1.AgentMessage
-	(*Hello)(nil),          // 10: headrace.v1.Hello
-	(*Join)(nil),           // 11: headrace.v1.Join
-	(*Held)(nil),           // 12: headrace.v1.Held
-	(*Ack)(nil),            // 13: headrace.v1.Ack
-	(*Tally)(nil),          // 14: headrace.v1.Tally
-	(*StepReport)(nil),     // 15: headrace.v1.StepReport
-	(*StealAnswer)(nil),    // 16: headrace.v1.StealAnswer
-	(*Release)(nil),        // 17: headrace.v1.Release
-	(*ReadFailure)(nil),    // 18: headrace.v1.ReadFailure
-	(*BadRecord)(nil),      // 19: headrace.v1.BadRecord
-	(*LostRange)(nil),      // 20: headrace.v1.LostRange
-	(*Leave)(nil),          // 21: headrace.v1.Leave
-	(*WorkerStatus)(nil),   // 22: headrace.v1.WorkerStatus
-	(*Head)(nil),           // 23: headrace.v1.Head
-	(*LeaseRequest)(nil),   // 24: headrace.v1.LeaseRequest
-	(*MasterMessage)(nil),  // 25: headrace.v1.MasterMessage
-	(*HelloReply)(nil),     // 26: headrace.v1.HelloReply
-	(*HeldReply)(nil),      // 27: headrace.v1.HeldReply
-	(*JoinReply)(nil),      // 28: headrace.v1.JoinReply
-	(*AckResult)(nil),      // 29: headrace.v1.AckResult
-	(*StealAsk)(nil),       // 30: headrace.v1.StealAsk
-	(*Revoke)(nil),         // 31: headrace.v1.Revoke
-	(*EndWorker)(nil),      // 32: headrace.v1.EndWorker
-	(*Fence)(nil),          // 33: headrace.v1.Fence
-	(*Grant)(nil),          // 34: headrace.v1.Grant
-	(*Piece)(nil),          // 35: headrace.v1.Piece
-	(*Standing)(nil),       // 36: headrace.v1.Standing
-	(*CutCall)(nil),        // 37: headrace.v1.CutCall
-	(*CutPause)(nil),       // 38: headrace.v1.CutPause
-	(*CutAsk)(nil),         // 39: headrace.v1.CutAsk
-	(*CutBind)(nil),        // 40: headrace.v1.CutBind
-	(*CutDrop)(nil),        // 41: headrace.v1.CutDrop
-	(*Restore)(nil),        // 42: headrace.v1.Restore
-	(*CutReply)(nil),       // 43: headrace.v1.CutReply
-	(*PauseYields)(nil),    // 44: headrace.v1.PauseYields
-	(*YieldsPaused)(nil),   // 45: headrace.v1.YieldsPaused
-	(*RoundReport)(nil),    // 46: headrace.v1.RoundReport
-	(*RoundDecision)(nil),  // 47: headrace.v1.RoundDecision
+	(Grant_Suspicion)(0),   // 4: headrace.v1.Grant.Suspicion
+	(Standing_State)(0),    // 5: headrace.v1.Standing.State
+	(Restore_Mode)(0),      // 6: headrace.v1.Restore.Mode
+	(CutReply_Code)(0),     // 7: headrace.v1.CutReply.Code
+	(CutReply_Refusal)(0),  // 8: headrace.v1.CutReply.Refusal
+	(*Token)(nil),          // 9: headrace.v1.Token
+	(*AgentMessage)(nil),   // 10: headrace.v1.AgentMessage
+	(*Hello)(nil),          // 11: headrace.v1.Hello
+	(*Join)(nil),           // 12: headrace.v1.Join
+	(*Held)(nil),           // 13: headrace.v1.Held
+	(*Ack)(nil),            // 14: headrace.v1.Ack
+	(*Tally)(nil),          // 15: headrace.v1.Tally
+	(*StepReport)(nil),     // 16: headrace.v1.StepReport
+	(*StealAnswer)(nil),    // 17: headrace.v1.StealAnswer
+	(*Release)(nil),        // 18: headrace.v1.Release
+	(*ReadFailure)(nil),    // 19: headrace.v1.ReadFailure
+	(*BadRecord)(nil),      // 20: headrace.v1.BadRecord
+	(*LostRange)(nil),      // 21: headrace.v1.LostRange
+	(*Leave)(nil),          // 22: headrace.v1.Leave
+	(*Crash)(nil),          // 23: headrace.v1.Crash
+	(*WorkerStatus)(nil),   // 24: headrace.v1.WorkerStatus
+	(*Head)(nil),           // 25: headrace.v1.Head
+	(*LeaseRequest)(nil),   // 26: headrace.v1.LeaseRequest
+	(*MasterMessage)(nil),  // 27: headrace.v1.MasterMessage
+	(*HelloReply)(nil),     // 28: headrace.v1.HelloReply
+	(*HeldReply)(nil),      // 29: headrace.v1.HeldReply
+	(*JoinReply)(nil),      // 30: headrace.v1.JoinReply
+	(*AckResult)(nil),      // 31: headrace.v1.AckResult
+	(*StealAsk)(nil),       // 32: headrace.v1.StealAsk
+	(*Revoke)(nil),         // 33: headrace.v1.Revoke
+	(*EndWorker)(nil),      // 34: headrace.v1.EndWorker
+	(*Fence)(nil),          // 35: headrace.v1.Fence
+	(*Grant)(nil),          // 36: headrace.v1.Grant
+	(*Piece)(nil),          // 37: headrace.v1.Piece
+	(*Standing)(nil),       // 38: headrace.v1.Standing
+	(*CutCall)(nil),        // 39: headrace.v1.CutCall
+	(*CutPause)(nil),       // 40: headrace.v1.CutPause
+	(*CutAsk)(nil),         // 41: headrace.v1.CutAsk
+	(*CutBind)(nil),        // 42: headrace.v1.CutBind
+	(*CutDrop)(nil),        // 43: headrace.v1.CutDrop
+	(*Restore)(nil),        // 44: headrace.v1.Restore
+	(*CutReply)(nil),       // 45: headrace.v1.CutReply
+	(*PauseYields)(nil),    // 46: headrace.v1.PauseYields
+	(*YieldsPaused)(nil),   // 47: headrace.v1.YieldsPaused
+	(*RoundReport)(nil),    // 48: headrace.v1.RoundReport
+	(*RoundDecision)(nil),  // 49: headrace.v1.RoundDecision
+	(*Crash_Suspect)(nil),  // 50: headrace.v1.Crash.Suspect
 }
 var file_headrace_v1_session_proto_depIdxs = []int32{
-	10, // 0: headrace.v1.AgentMessage.hello:type_name -> headrace.v1.Hello
-	11, // 1: headrace.v1.AgentMessage.joins:type_name -> headrace.v1.Join
-	12, // 2: headrace.v1.AgentMessage.held:type_name -> headrace.v1.Held
-	13, // 3: headrace.v1.AgentMessage.acks:type_name -> headrace.v1.Ack
-	15, // 4: headrace.v1.AgentMessage.steps:type_name -> headrace.v1.StepReport
-	16, // 5: headrace.v1.AgentMessage.steal_answers:type_name -> headrace.v1.StealAnswer
-	17, // 6: headrace.v1.AgentMessage.releases:type_name -> headrace.v1.Release
-	18, // 7: headrace.v1.AgentMessage.failures:type_name -> headrace.v1.ReadFailure
-	21, // 8: headrace.v1.AgentMessage.leaves:type_name -> headrace.v1.Leave
-	22, // 9: headrace.v1.AgentMessage.status:type_name -> headrace.v1.WorkerStatus
-	23, // 10: headrace.v1.AgentMessage.heads:type_name -> headrace.v1.Head
-	24, // 11: headrace.v1.AgentMessage.requests:type_name -> headrace.v1.LeaseRequest
-	37, // 12: headrace.v1.AgentMessage.calls:type_name -> headrace.v1.CutCall
-	45, // 13: headrace.v1.AgentMessage.yields_paused:type_name -> headrace.v1.YieldsPaused
-	46, // 14: headrace.v1.AgentMessage.rounds:type_name -> headrace.v1.RoundReport
+	11, // 0: headrace.v1.AgentMessage.hello:type_name -> headrace.v1.Hello
+	12, // 1: headrace.v1.AgentMessage.joins:type_name -> headrace.v1.Join
+	13, // 2: headrace.v1.AgentMessage.held:type_name -> headrace.v1.Held
+	14, // 3: headrace.v1.AgentMessage.acks:type_name -> headrace.v1.Ack
+	16, // 4: headrace.v1.AgentMessage.steps:type_name -> headrace.v1.StepReport
+	17, // 5: headrace.v1.AgentMessage.steal_answers:type_name -> headrace.v1.StealAnswer
+	18, // 6: headrace.v1.AgentMessage.releases:type_name -> headrace.v1.Release
+	19, // 7: headrace.v1.AgentMessage.failures:type_name -> headrace.v1.ReadFailure
+	22, // 8: headrace.v1.AgentMessage.leaves:type_name -> headrace.v1.Leave
+	24, // 9: headrace.v1.AgentMessage.status:type_name -> headrace.v1.WorkerStatus
+	25, // 10: headrace.v1.AgentMessage.heads:type_name -> headrace.v1.Head
+	26, // 11: headrace.v1.AgentMessage.requests:type_name -> headrace.v1.LeaseRequest
+	39, // 12: headrace.v1.AgentMessage.calls:type_name -> headrace.v1.CutCall
+	47, // 13: headrace.v1.AgentMessage.yields_paused:type_name -> headrace.v1.YieldsPaused
+	48, // 14: headrace.v1.AgentMessage.rounds:type_name -> headrace.v1.RoundReport
 	0,  // 15: headrace.v1.Join.resume:type_name -> headrace.v1.Join.Resume
-	8,  // 16: headrace.v1.Held.token:type_name -> headrace.v1.Token
-	8,  // 17: headrace.v1.Ack.token:type_name -> headrace.v1.Token
-	14, // 18: headrace.v1.Ack.tally:type_name -> headrace.v1.Tally
-	8,  // 19: headrace.v1.StealAnswer.token:type_name -> headrace.v1.Token
-	8,  // 20: headrace.v1.Release.token:type_name -> headrace.v1.Token
-	8,  // 21: headrace.v1.ReadFailure.token:type_name -> headrace.v1.Token
-	20, // 22: headrace.v1.ReadFailure.lost:type_name -> headrace.v1.LostRange
-	19, // 23: headrace.v1.ReadFailure.bad:type_name -> headrace.v1.BadRecord
+	9,  // 16: headrace.v1.Held.token:type_name -> headrace.v1.Token
+	9,  // 17: headrace.v1.Ack.token:type_name -> headrace.v1.Token
+	15, // 18: headrace.v1.Ack.tally:type_name -> headrace.v1.Tally
+	9,  // 19: headrace.v1.StealAnswer.token:type_name -> headrace.v1.Token
+	9,  // 20: headrace.v1.Release.token:type_name -> headrace.v1.Token
+	9,  // 21: headrace.v1.ReadFailure.token:type_name -> headrace.v1.Token
+	21, // 22: headrace.v1.ReadFailure.lost:type_name -> headrace.v1.LostRange
+	20, // 23: headrace.v1.ReadFailure.bad:type_name -> headrace.v1.BadRecord
 	1,  // 24: headrace.v1.Leave.reason:type_name -> headrace.v1.Leave.Reason
-	26, // 25: headrace.v1.MasterMessage.hello:type_name -> headrace.v1.HelloReply
-	28, // 26: headrace.v1.MasterMessage.joins:type_name -> headrace.v1.JoinReply
-	29, // 27: headrace.v1.MasterMessage.acks:type_name -> headrace.v1.AckResult
-	30, // 28: headrace.v1.MasterMessage.steal_asks:type_name -> headrace.v1.StealAsk
-	31, // 29: headrace.v1.MasterMessage.revokes:type_name -> headrace.v1.Revoke
-	32, // 30: headrace.v1.MasterMessage.ends:type_name -> headrace.v1.EndWorker
-	33, // 31: headrace.v1.MasterMessage.fences:type_name -> headrace.v1.Fence
-	34, // 32: headrace.v1.MasterMessage.grants:type_name -> headrace.v1.Grant
-	36, // 33: headrace.v1.MasterMessage.standings:type_name -> headrace.v1.Standing
-	43, // 34: headrace.v1.MasterMessage.cut_replies:type_name -> headrace.v1.CutReply
-	44, // 35: headrace.v1.MasterMessage.pause_yields:type_name -> headrace.v1.PauseYields
-	47, // 36: headrace.v1.MasterMessage.rounds:type_name -> headrace.v1.RoundDecision
-	27, // 37: headrace.v1.HelloReply.held:type_name -> headrace.v1.HeldReply
-	8,  // 38: headrace.v1.HeldReply.was:type_name -> headrace.v1.Token
-	8,  // 39: headrace.v1.HeldReply.token:type_name -> headrace.v1.Token
-	14, // 40: headrace.v1.JoinReply.again:type_name -> headrace.v1.Tally
-	0,  // 41: headrace.v1.JoinReply.resume:type_name -> headrace.v1.Join.Resume
-	2,  // 42: headrace.v1.JoinReply.refusal:type_name -> headrace.v1.JoinReply.Refusal
-	8,  // 43: headrace.v1.AckResult.token:type_name -> headrace.v1.Token
-	3,  // 44: headrace.v1.AckResult.code:type_name -> headrace.v1.AckResult.Code
-	8,  // 45: headrace.v1.StealAsk.token:type_name -> headrace.v1.Token
-	8,  // 46: headrace.v1.Revoke.token:type_name -> headrace.v1.Token
-	8,  // 47: headrace.v1.Grant.token:type_name -> headrace.v1.Token
-	35, // 48: headrace.v1.Grant.pieces:type_name -> headrace.v1.Piece
-	4,  // 49: headrace.v1.Standing.state:type_name -> headrace.v1.Standing.State
-	39, // 50: headrace.v1.CutCall.ask:type_name -> headrace.v1.CutAsk
-	40, // 51: headrace.v1.CutCall.bind:type_name -> headrace.v1.CutBind
-	41, // 52: headrace.v1.CutCall.drop:type_name -> headrace.v1.CutDrop
-	42, // 53: headrace.v1.CutCall.restore:type_name -> headrace.v1.Restore
-	38, // 54: headrace.v1.CutCall.pause:type_name -> headrace.v1.CutPause
-	5,  // 55: headrace.v1.Restore.mode:type_name -> headrace.v1.Restore.Mode
-	6,  // 56: headrace.v1.CutReply.code:type_name -> headrace.v1.CutReply.Code
-	14, // 57: headrace.v1.CutReply.again_tally:type_name -> headrace.v1.Tally
-	7,  // 58: headrace.v1.CutReply.refusal:type_name -> headrace.v1.CutReply.Refusal
-	9,  // 59: headrace.v1.Shards.Session:input_type -> headrace.v1.AgentMessage
-	25, // 60: headrace.v1.Shards.Session:output_type -> headrace.v1.MasterMessage
-	60, // [60:61] is the sub-list for method output_type
-	59, // [59:60] is the sub-list for method input_type
-	59, // [59:59] is the sub-list for extension type_name
-	59, // [59:59] is the sub-list for extension extendee
-	0,  // [0:59] is the sub-list for field type_name
+	23, // 25: headrace.v1.Leave.crash:type_name -> headrace.v1.Crash
+	50, // 26: headrace.v1.Crash.suspects:type_name -> headrace.v1.Crash.Suspect
+	28, // 27: headrace.v1.MasterMessage.hello:type_name -> headrace.v1.HelloReply
+	30, // 28: headrace.v1.MasterMessage.joins:type_name -> headrace.v1.JoinReply
+	31, // 29: headrace.v1.MasterMessage.acks:type_name -> headrace.v1.AckResult
+	32, // 30: headrace.v1.MasterMessage.steal_asks:type_name -> headrace.v1.StealAsk
+	33, // 31: headrace.v1.MasterMessage.revokes:type_name -> headrace.v1.Revoke
+	34, // 32: headrace.v1.MasterMessage.ends:type_name -> headrace.v1.EndWorker
+	35, // 33: headrace.v1.MasterMessage.fences:type_name -> headrace.v1.Fence
+	36, // 34: headrace.v1.MasterMessage.grants:type_name -> headrace.v1.Grant
+	38, // 35: headrace.v1.MasterMessage.standings:type_name -> headrace.v1.Standing
+	45, // 36: headrace.v1.MasterMessage.cut_replies:type_name -> headrace.v1.CutReply
+	46, // 37: headrace.v1.MasterMessage.pause_yields:type_name -> headrace.v1.PauseYields
+	49, // 38: headrace.v1.MasterMessage.rounds:type_name -> headrace.v1.RoundDecision
+	29, // 39: headrace.v1.HelloReply.held:type_name -> headrace.v1.HeldReply
+	9,  // 40: headrace.v1.HeldReply.was:type_name -> headrace.v1.Token
+	9,  // 41: headrace.v1.HeldReply.token:type_name -> headrace.v1.Token
+	15, // 42: headrace.v1.JoinReply.again:type_name -> headrace.v1.Tally
+	0,  // 43: headrace.v1.JoinReply.resume:type_name -> headrace.v1.Join.Resume
+	2,  // 44: headrace.v1.JoinReply.refusal:type_name -> headrace.v1.JoinReply.Refusal
+	9,  // 45: headrace.v1.AckResult.token:type_name -> headrace.v1.Token
+	3,  // 46: headrace.v1.AckResult.code:type_name -> headrace.v1.AckResult.Code
+	9,  // 47: headrace.v1.StealAsk.token:type_name -> headrace.v1.Token
+	9,  // 48: headrace.v1.Revoke.token:type_name -> headrace.v1.Token
+	9,  // 49: headrace.v1.Grant.token:type_name -> headrace.v1.Token
+	37, // 50: headrace.v1.Grant.pieces:type_name -> headrace.v1.Piece
+	4,  // 51: headrace.v1.Grant.suspicion:type_name -> headrace.v1.Grant.Suspicion
+	5,  // 52: headrace.v1.Standing.state:type_name -> headrace.v1.Standing.State
+	41, // 53: headrace.v1.CutCall.ask:type_name -> headrace.v1.CutAsk
+	42, // 54: headrace.v1.CutCall.bind:type_name -> headrace.v1.CutBind
+	43, // 55: headrace.v1.CutCall.drop:type_name -> headrace.v1.CutDrop
+	44, // 56: headrace.v1.CutCall.restore:type_name -> headrace.v1.Restore
+	40, // 57: headrace.v1.CutCall.pause:type_name -> headrace.v1.CutPause
+	6,  // 58: headrace.v1.Restore.mode:type_name -> headrace.v1.Restore.Mode
+	7,  // 59: headrace.v1.CutReply.code:type_name -> headrace.v1.CutReply.Code
+	15, // 60: headrace.v1.CutReply.again_tally:type_name -> headrace.v1.Tally
+	8,  // 61: headrace.v1.CutReply.refusal:type_name -> headrace.v1.CutReply.Refusal
+	10, // 62: headrace.v1.Shards.Session:input_type -> headrace.v1.AgentMessage
+	27, // 63: headrace.v1.Shards.Session:output_type -> headrace.v1.MasterMessage
+	63, // [63:64] is the sub-list for method output_type
+	62, // [62:63] is the sub-list for method input_type
+	62, // [62:62] is the sub-list for extension type_name
+	62, // [62:62] is the sub-list for extension extendee
+	0,  // [0:62] is the sub-list for field type_name
 }
 
 func init() { file_headrace_v1_session_proto_init() }
@@ -4483,7 +4726,7 @@ func file_headrace_v1_session_proto_init() {
 	if File_headrace_v1_session_proto != nil {
 		return
 	}
-	file_headrace_v1_session_proto_msgTypes[29].OneofWrappers = []any{
+	file_headrace_v1_session_proto_msgTypes[30].OneofWrappers = []any{
 		(*CutCall_Ask)(nil),
 		(*CutCall_Bind)(nil),
 		(*CutCall_Drop)(nil),
@@ -4495,8 +4738,8 @@ func file_headrace_v1_session_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headrace_v1_session_proto_rawDesc), len(file_headrace_v1_session_proto_rawDesc)),
-			NumEnums:      8,
-			NumMessages:   40,
+			NumEnums:      9,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -25,6 +26,7 @@ def start(folder: str, name: str, code: str = "", **more: Any) -> subprocess.Pop
         "seed": 1, "journal": os.path.join(folder, name), "sizes": [[100, 1]], "trap": None, "rank": 0, "leaves": False,
         "checkpoints": os.path.join(folder, "ck"), "archive": os.path.join(folder, "ck"), "saves": "save", "keep": 1,
         "sharded": False, "pause": False, "save_every": 1000, "save_timeout": 60, "server_life": 1, "model": "shared",
+        "memory": False,
         "slots": [{"dataset": "clicks", "number": 0, "lines": False, "rows": 10, "rate": 1e6, "ack": "step",
                    "max_wait": 0, "closes": False}],
         **more,
@@ -56,6 +58,40 @@ def test_who_loses_its_agent_in_its_last_save_is_started_again(agents: Callable[
     finally:
         server.kill()
         ended(server)
+
+
+def test_who_comes_back_from_memory_and_has_nothing_to_learn_saves_to_storage(
+    agents: Callable[..., Agent], folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the broker is never told of the last records."""
+    memory = os.path.join(folder, "memory")
+    os.mkdir(memory)
+    monkeypatch.setenv("HEADRACE_MEMORY_DIR", memory)
+    agent = agents(total=30, model="private")
+    asked: list[int] = []
+
+    def answer(call: dict[str, Any]) -> dict[str, Any] | None:
+        if call["call"] == "persist":
+            return {"code": "refused", "reason": "the agent runs as another user"}
+        if call["call"] != "ask":
+            return None
+        asked.append(call["step"])
+        body = {**agent.body(call["cut"], call["step"]), "order": str(len(asked))}
+        return {"cut": call["cut"], "step": call["step"], "path": call["path"], "body": body}
+
+    agent.answer = answer
+    settings = {"role": "private", "model": "private", "memory": True, "save_every": 0, "life": 0, "restored": folder}
+    code = "from trainer import reader, __main__; reader.content = lambda b, _: (b['id'], b['id']); __main__.main()"
+    # Step 3 is the last one, and goes to memory only (Saving._save).
+    trap = {"point": "sealed", "after": 3, "victims": ["self"]}
+    status, err = ended(start(folder, "rank-0", code, trap=trap, **settings))
+    assert (status, asked) == (-signal.SIGKILL, [1, 2, 3]), err
+    assert not any("step-0000000003" in path for path in agent.bound.values())
+
+    agent.total = 0
+    status, err = ended(start(folder, "rank-0-again", code, **settings))
+    assert status == 0, err
+    assert any("step-0000000003" in path for path in agent.bound.values()), f"{agent.bound}\n{err}"
 
 
 LEAVES = """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -309,3 +310,11 @@ def test_a_file_that_can_not_be_written_is_named(tmp_path: Path) -> None:
     path = str(tmp_path / "no-folder" / "state.safetensors")
     with pytest.raises(headrace.CheckpointError, match=f"{path} could not be written"):
         _state.write(_state.capture({"w": np.ones(3)}), path, {})
+
+
+def test_a_url_is_refused_and_makes_no_folder_of_that_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for url in ("gs://lake/ckpt", "s3://", "s3://Lake/ckpt", "s3://lake/a//b", "s3://lake/../b"):
+        with pytest.raises(ValueError, match=f"^{re.escape(url)}: (checkpoints lie in|a prefix has)"):
+            headrace.Checkpointer(url)
+    assert os.listdir(tmp_path) == []

@@ -395,9 +395,13 @@ def test_interrupts_at_any_moment_lose_and_repeat_nothing(agents: Agents, way: d
         ({"rows": 1, "ack": "later"}, "ack='later'"),
         ({"rows": 1, "max_wait": 0}, "max_wait=0"),
         ({"rows": 1, "columns": "id"}, r"\['id'\]"),
+        ({"rows": 1, "global_rows": 8}, "say one of them"),
+        ({"global_rows": 8, "rounds": False}, "this stream has none: say rounds=True"),
     ],
 )
-def test_bad_arguments_name_the_argument(kwargs: dict[str, Any], message: str) -> None:
+def test_bad_arguments_name_the_argument(agents: Agents, kwargs: dict[str, Any], message: str) -> None:
+    if "global_rows" in kwargs:
+        agents(total=1)  # the world's size is asked for
     with pytest.raises(ValueError, match=message):
         headrace.dataset("clicks").batches(**kwargs)
 

@@ -47,7 +47,7 @@ def run(job: Any, *command: str, code: int = 0) -> str:
     with log.open("wb") as out:
         process = subprocess.Popen(command, cwd=job.folder, env=job.env, stdout=out, stderr=out)
         job.processes.append(process)
-        process.wait(280)
+        process.wait(1500)
     text = log.read_text()
     assert process.returncode == code, text[-6000:] + job.logs()[-6000:]
     return text
@@ -65,7 +65,8 @@ def judge(job: Any, text: str) -> None:
     begun = [int(n) for n in re.findall(r"begins behind step (\d+)", text)]
     assert len(begun) == 8, text
     assert min(begun[4:]) == max(begun[4:]) >= EVERY, text
-    saved = sorted(job.folder.glob("checkpoints/step-*"))
+    # A save that a kill cut short left a folder without a manifest: it is no checkpoint.
+    saved = sorted(m.parent for m in job.folder.glob("checkpoints/step-*/headrace-manifest.json"))
     assert len(saved) > 2
     for folder in saved:
         state = load_file(folder / "state.safetensors")

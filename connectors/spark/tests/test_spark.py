@@ -10,7 +10,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 import subprocess
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -136,6 +138,82 @@ def test_tasks_that_fail_twice_add_nothing(landing: Any) -> None:
     trainer = landing.trainer(TRAINER)
     drive(landing, FAILING)
     assert len(list(landing.folder.glob("failed-*"))) == 8
+    assert sorted(read(landing, trainer)) == list(range(2000))
+
+
+SPECULATING = """
+spark = session(sys.argv[1], spark_speculation="true", spark_speculation_interval="50ms", spark_speculation_quantile="0.5",
+    spark_speculation_multiplier="1.1", spark_speculation_minTaskRuntime="50ms", spark_executor_memory="512m", spark_cores_max="2", spark_executor_cores="1")
+def slow_once(id):
+    # In the middle of the first task, after rows have been staged. Its first attempt waits for
+    # the second one to come as far; then both go on.
+    if id == 400:
+        attempt = TaskContext.get().attemptNumber()
+        (here / f"attempt-{attempt}").touch()
+        while attempt == 0 and not (here / "attempt-1").exists():
+            time.sleep(0.01)
+    return id
+slow = F.udf(slow_once, T.LongType())
+rows = spark.range(0, 2000, 1, 4).withColumn("user", F.col("id") % 7).withColumn("id", slow("id")).withColumn("pad", F.expr("uuid()"))
+rows.write.format("headrace").mode("append").save("clicks")
+print("done")
+"""
+
+
+@pytest.fixture
+def two_hosts(landing: Any) -> str:
+    """A standalone Spark with two workers. Spark starts a speculative task on another host only, so each has an address of its own."""
+    env = {
+        **landing.env,
+        "PYSPARK_PYTHON": PYTHON,
+        "JAVA_TOOL_OPTIONS": SMALL,
+        "SPARK_WORKER_DIR": str(landing.folder / "work"),
+    }
+    spark_class = Path(PYTHON).parent / "spark-class"
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+
+    def start(name: str, *args: str) -> Path:
+        log = landing.folder / f"{name}.log"
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                [spark_class, f"org.apache.spark.deploy.{args[0]}", *args[1:]], env=env, stdout=out, stderr=out
+            )
+        landing.processes.append(process)
+        return log
+
+    def says(log: Path, text: str) -> None:
+        deadline = time.monotonic() + 200  # only ends a hang
+        while text not in log.read_text():
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.05)
+
+    url = f"spark://127.0.0.1:{port}"
+    master = start("spark-master", "master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0")
+    says(master, "I have been elected leader")
+    for host in ("127.0.0.2", "127.0.0.3"):
+        log = start(
+            f"worker-{host}",
+            "worker.Worker",
+            "--host",
+            host,
+            "--cores",
+            "1",
+            "--memory",
+            "1g",
+            "--webui-port",
+            "0",
+            url,
+        )
+        says(log, "Successfully registered with master")
+    return url
+
+
+def test_a_speculative_task_adds_nothing(landing: Any, two_hosts: str) -> None:
+    trainer = landing.trainer(TRAINER)
+    drive(landing, SPECULATING, two_hosts)
+    assert {p.name for p in landing.folder.glob("attempt-*")} == {"attempt-0", "attempt-1"}
     assert sorted(read(landing, trainer)) == list(range(2000))
 
 

@@ -208,7 +208,9 @@ func (r *Result) Add(o Result) {
 	r.MasterMiB = max(r.MasterMiB, o.MasterMiB)
 	r.AgentMiB = max(r.AgentMiB, o.AgentMiB)
 	r.KillsAtPoints += o.KillsAtPoints
+	r.PushersKilled += o.PushersKilled
 	r.Saves.add(o.Saves)
+	r.InMemory.add(o.InMemory)
 	for what, n := range o.Points {
 		if r.Points == nil {
 			r.Points = map[string]int{}

@@ -25,6 +25,50 @@ func TestRoundsHaveEveryKindOnce(t *testing.T) {
 	}
 }
 
+func TestMemoryIsDrawnForModelsThatCanLieThere(t *testing.T) {
+	for _, model := range Models {
+		for seed := range uint64(20) {
+			c := draw(Options{Model: model, Source: Files, Draw: []string{"memory"}}, rng(seed))
+			if c.memory != (model != "shared") || c.memory && (c.saves != byCheckpointer || c.sharded || c.exact) {
+				t.Errorf("%s, seed %d: %v", model, seed, c.words())
+			}
+		}
+	}
+}
+
+func TestAnOlderCheckpointThanThatInMemoryIsALostEpoch(t *testing.T) {
+	a := func(rank, group int, held []int64, back int64, at int64) *life {
+		l := &life{rank: rank, group: group, restored: []restored{{order: back, at: at, memory: back > 0}}}
+		for i, order := range held {
+			l.held = append(l.held, whole{order: order, at: at + 1 + int64(i)})
+		}
+		return l
+	}
+	for _, tc := range []struct {
+		name     string
+		model    string
+		lives    []*life
+		lost     []lostMemory
+		promises int
+		epochs   int
+	}{
+		{"the newest", "private", []*life{a(0, 0, []int64{1, 2}, 0, 10), a(0, 0, nil, 2, 20)}, nil, 1, 0},
+		{"an older one", "private", []*life{a(0, 0, []int64{1, 2}, 0, 10), a(0, 0, nil, 1, 20)}, nil, 1, 1},
+		{"of a lost node", "private", []*life{a(0, 0, []int64{1, 2}, 0, 10), a(0, 0, nil, 0, 20)}, []lostMemory{{-1, 0, 15}}, 0, 0},
+		{"of another rank's", "private", []*life{a(0, 0, []int64{1, 2}, 0, 10), a(0, 0, nil, 1, 20)}, []lostMemory{{1, 0, 15}}, 1, 1},
+		{"what one rank has not", "replicated", []*life{a(0, 0, []int64{1, 2}, 0, 10), a(1, 0, []int64{1}, 0, 10), a(0, 1, nil, 1, 20), a(1, 1, nil, 1, 20)}, nil, 2, 0},
+		{"less than all have", "replicated", []*life{a(0, 0, []int64{1, 2}, 0, 10), a(1, 0, []int64{1, 2}, 0, 10), a(0, 1, nil, 1, 20), a(1, 1, nil, 1, 20)}, nil, 2, 2},
+	} {
+		c := &crew{o: Options{Model: tc.model}, nodes: nodes{full: -1, lost: tc.lost}}
+		var v Verdict
+		var m InMemory
+		c.judgeMemory(tc.lives, &v, &m)
+		if m.Promises != tc.promises || m.EpochsLost != tc.epochs || len(v.Wrong) != tc.epochs {
+			t.Errorf("%s: %+v %v", tc.name, m, v.Wrong)
+		}
+	}
+}
+
 func TestWhatIsDrawnFitsTheKindOfRound(t *testing.T) {
 	for _, o := range []Options{{Model: "shared", Source: Files}, {Model: "private", Source: Kafka}, {Model: "replicated", Source: Kafka, Live: true}, {Model: "replicated", Source: Files}} {
 		o.Draw = Choices()

@@ -47,7 +47,8 @@ type Result struct {
 	Seed              uint64  `json:"seed"`
 	Kills             int     `json:"kills"`
 	KillsOnLeasedWork int     `json:"kills_on_leased_work"`
-	KillsAtPoints     int     `json:"kills_at_points"` // of the kills: at a named one
+	KillsAtPoints     int     `json:"kills_at_points"`          // of the kills: at a named one
+	PushersKilled     int     `json:"pushers_killed,omitempty"` // not among the kills; nearly all between two of their calls
 	Freezes           int     `json:"freezes"`
 	Lives             int     `json:"lives"` // processes of trainers
 	Records           int     `json:"records"`
@@ -55,6 +56,7 @@ type Result struct {
 	AgentMiB          int     `json:"agent_mib"`
 	Seconds           float64 `json:"seconds"`
 	Saves
+	InMemory
 	GivenUp int            `json:"given_up"`         // processes that the master has given up, since nobody spoke for them
 	Points  map[string]int `json:"points,omitempty"` // kills by point and victim
 	Folder  string         `json:"folder,omitempty"` // of a run in which something was wrong
@@ -105,7 +107,12 @@ func Run(ctx context.Context, o Options) (res Result, err error) {
 	}()
 	r := rand.New(rand.NewPCG(o.Seed, 1))
 	c := &crew{o: o, dir: root, data: root, sockets: filepath.Join(root, "s"), run: filepath.Base(root), rnd: rand.New(rand.NewPCG(o.Seed, 2)), damaged: map[cut.ID]bool{}, quit: make(chan struct{})}
-	if o.Source != Files {
+	switch o.Source {
+	case Files:
+	case Landing:
+		c.broker = &broker{queue: &landing{c: c}}
+		defer func() { err = errors.Join(err, c.broker.close()) }()
+	default:
 		if c.broker, err = startBroker(ctx, o.Source); err != nil {
 			return res, err
 		}
@@ -117,6 +124,12 @@ func Run(ctx context.Context, o Options) (res Result, err error) {
 	}
 	defer func() { _ = c.books.conn.Close() }()
 	trouble := &trouble{crew: c, rnd: r, tell: tell}
+	if c.memory {
+		if err := c.makeMemory(r, tell); err != nil {
+			return res, err
+		}
+		defer func() { err = errors.Join(err, c.removeMemory()) }()
+	}
 	err = c.live(ctx, trouble, tell, &res)
 	c.release()
 	if c.stuck {
@@ -149,6 +162,10 @@ func Run(ctx context.Context, o Options) (res Result, err error) {
 	res.Kills, res.KillsOnLeasedWork = trouble.kills+res.KillsAtPoints, trouble.leased+res.KillsAtPoints
 	res.Damaged, res.Pins, res.Rewinds, res.EmptyMasters = trouble.damaged, len(trouble.pinned), trouble.rewound, trouble.emptied
 	res.GivenUp = c.lost
+	res.Nodes, res.Flips = trouble.away, trouble.flips
+	if l, ok := c.pushers(); ok {
+		res.PushersKilled = l.died
+	}
 	res.Freezes, res.Lives = trouble.frozen, len(lives)
 	res.Seconds = float64(time.Since(began).Milliseconds()) / 1e3
 	return res, nil

@@ -23,11 +23,12 @@ type choices struct {
 	servers bool // shared: the server of the model is killed, too
 	pause   bool // shared, by save: all yields are paused meanwhile, so the cut is exact
 	exact   bool // replicated, where the input has an end: bit_exact batches
+	memory  bool // replicated, private, by save: checkpoints in memory too (memory.go)
 }
 
 // Choices are the words for Options.Draw.
 func Choices() []string {
-	return []string{byCheckpointer, ownFile, carriedCut, "sharded", "pins", "rewinds", "empty-master", "kill-server", "bit-exact", "pause"}
+	return []string{byCheckpointer, ownFile, carriedCut, "sharded", "pins", "rewinds", "empty-master", "kill-server", "bit-exact", "pause", "memory"}
 }
 
 // draw decides; what o.Draw names is decided.
@@ -45,6 +46,11 @@ func draw(o Options, r *rand.Rand) (c choices) {
 	c.pins, c.rewinds, c.empties = one("pins", 2), one("rewinds", 2), one("empty-master", 3)
 	c.servers, c.exact = one("kill-server", 2), one("bit-exact", 3)
 	c.pause = r.IntN(3) > 0 || said("pause")
+	asked := said("memory") && !said(ownFile) && !said(carriedCut)
+	drawn := r.IntN(3) == 0 && c.saves == byCheckpointer
+	if c.memory = drawn || asked; c.memory {
+		c.saves, c.sharded = byCheckpointer, false
+	}
 	switch {
 	case o.Journal:
 		return choices{}
@@ -53,9 +59,14 @@ func draw(o Options, r *rand.Rand) (c choices) {
 	}
 	if o.Model != "shared" {
 		c.servers, c.pause = false, false
+	} else {
+		c.memory = false
 	}
-	if o.Live {
+	if o.Live || c.memory { // the undisturbed job that bit_exact compares with has no nodes
 		c.exact = false
+	}
+	if o.Source == Landing { // what was pushed lies in the master's state
+		c.empties = false
 	}
 	if c.saves != byCheckpointer {
 		c.sharded, c.pause = false, false
@@ -71,7 +82,7 @@ func (c choices) words() (all []string) {
 	if c.saves != "" {
 		all = append(all, c.saves)
 	}
-	for i, yes := range []bool{c.sharded, c.pins, c.rewinds, c.empties, c.servers, c.exact, c.pause} {
+	for i, yes := range []bool{c.sharded, c.pins, c.rewinds, c.empties, c.servers, c.exact, c.pause, c.memory} {
 		if yes {
 			all = append(all, Choices()[3+i])
 		}

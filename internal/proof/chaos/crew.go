@@ -69,6 +69,7 @@ type crew struct {
 	released  sync.Once     // it is
 	stuck     bool          // the end did not come
 	lost      int           // processes that the master has given up
+	nodes     nodes         // with checkpoints in memory
 }
 
 // seat is a rank: its processes follow each other.
@@ -143,7 +144,7 @@ type slot struct {
 // startTrainer starts the next process of a rank on any agent. c.mu is held.
 func (c *crew) startTrainer(s *seat) (err error) {
 	r := c.rnd
-	s.life = &life{rank: s.rank, no: len(s.lives) + 1, agent: r.IntN(len(c.agents)), status: "running"}
+	s.life = &life{rank: s.rank, no: len(s.lives) + 1, agent: c.agentOf(s), status: "running", group: c.group}
 	s.lives = append(s.lives, s.life)
 	s.done = false
 	var slots []slot
@@ -182,12 +183,12 @@ func (c *crew) startTrainer(s *seat) (err error) {
 	if err != nil {
 		return err
 	}
-	s.p, err = c.start(fmt.Sprintf("trainer-%d", s.rank), []string{
-		"CHAOS_TRAINER=" + string(text), "HEADRACE_JOB=chaos", "HEADRACE_AGENT=" + c.socket(s.life.agent),
-		"HEADRACE_RANK=" + strconv.Itoa(s.rank), "HEADRACE_WORLD_SIZE=" + strconv.Itoa(len(c.seats)),
-		"HEADRACE_ATTEMPT=" + strconv.Itoa(s.life.no-1),
+	s.p, err = c.start(fmt.Sprintf("trainer-%d", s.rank), append(c.memoryOf(s.life.agent),
+		"CHAOS_TRAINER="+string(text), "HEADRACE_JOB=chaos", "HEADRACE_AGENT="+c.socket(s.life.agent),
+		"HEADRACE_RANK="+strconv.Itoa(s.rank), "HEADRACE_WORLD_SIZE="+strconv.Itoa(len(c.seats)),
+		"HEADRACE_ATTEMPT="+strconv.Itoa(s.life.no-1),
 		"OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1", "PYTHONUNBUFFERED=1",
-	}, c.o.Python, "-m", "trainer")
+	), c.o.Python, "-m", "trainer")
 	return err
 }
 

@@ -28,6 +28,9 @@
 //	bound      the master knows; the broker is about to be told
 //	restored   the master has gone back, and nothing was granted since
 //	paused     all trainers of a shared model wait, and it is not copied yet
+//	copying    half of the state is copied into memory
+//	sealed     it is whole in memory, and not on storage
+//	persist    somewhere on its way from memory to storage
 //
 // A rank's newest checkpoint is damaged too: then the one before it is restored.
 // With --journal the trainers save nothing: what is in the models is
@@ -39,6 +42,7 @@
 //	group.go     the same for a plain consumer group, whose script is group.py
 //	topic.go     the input in a topic
 //	queue.go     a broker of its own, what the judge asks of it, and its death; kafka.go, pulsar.go, rocketmq.go
+//	landing.go   records that are pushed while they are read, by processes that die between their calls
 //	end.go       waiting for the end of data, as long as something moves
 //	tail.go      when a run is over whose input has no end
 //	data.go      what there is to read, and the truth about it
@@ -50,6 +54,7 @@
 //	saving.go    what trainers have that save, and the traps in them
 //	saved.go     every checkpoint, against its cut and the generator
 //	carried.go   cuts that a trainer keeps in a file of its own
+//	memory.go    checkpoints in memory: nodes, what is lost with them, what must not be
 //	shared.go    what a shared model began with, and what an exact checkpoint of it may hold
 //	exact.go     bit_exact steps, against those of an undisturbed job
 //	early.go     what the broker was told too early

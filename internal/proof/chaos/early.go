@@ -24,7 +24,7 @@ const (
 // commitsBound: the broker is told of bound checkpoints, and of nothing else. What is
 // done of bit_exact batches is no offset of a partition.
 func (c *crew) commitsBound() bool {
-	return c.broker != nil && !c.o.Journal && c.o.Model != "shared" && c.saves != carriedCut && !c.exact
+	return c.broker != nil && c.o.Source != Landing && !c.o.Journal && c.o.Model != "shared" && c.saves != carriedCut && !c.exact
 }
 
 // early is what checkpoints have of the first pass.

@@ -28,13 +28,14 @@ const (
 	kindTrapped               // point number is reached: aux 0: it kills itself, 1: the master, 2: its agent
 	kindSaved                 // a manifest of step number and cut aux was renamed; its key: when the state was copied. stream: life of the server
 	kindBound                 // and bound
-	kindRestored              // the process went back to step number, cut aux; 0: to the start. stream: life of the shared model's server
+	kindRestored              // the process went back to step number, cut aux; 0: to the start. stream: life of the shared model's server. Keys, with memory: the cut's order, and 1 if it came from memory
 	kindFailedSave            // a save of step number did not succeed
 	kindHashed                // bit_exact: the batch of step number and virtual rank stream has hash aux
+	kindHeld                  // a checkpoint of step number and cut aux is whole in memory; its key: the cut's order
 )
 
 // trapPoints are the numbers of a trap's points: traps.py's POINTS.
-var trapPoints = []string{"yield", "apply", "step", "acked", "captured", "frozen", "files", "part", "manifest", "renamed", "bound", "restored", "paused"}
+var trapPoints = []string{"yield", "apply", "step", "acked", "captured", "frozen", "files", "part", "manifest", "renamed", "bound", "restored", "paused", "copying", "sealed", "persist"}
 
 const entrySize = 40
 
@@ -76,6 +77,8 @@ type life struct {
 	restored     []restored
 	failedSaves  int
 	hashes       map[turn]int64
+	held         []whole // in memory, in order
+	group        int     // replicated: the start of the group that it is of
 	givenUp      []int64 // when the master gave up a process of the rank, since this one began
 }
 
@@ -86,11 +89,21 @@ type saved struct {
 	captured int64 // when it was copied
 }
 
-// restored is what a process gave the shared model's server after its death.
+// restored is what a process went back to; shared: what it gave the model's server
+// after its death.
 type restored struct {
 	server int
 	cut    cut.ID
 	at     int64
+	order  int64 // of the cut, where checkpoints lie in memory too
+	memory bool  // it came from there
+}
+
+// whole is a checkpoint that was whole in memory.
+type whole struct {
+	cut   cut.ID
+	order int64
+	at    int64
 }
 
 // turn is one batch of a bit_exact step.
@@ -163,7 +176,13 @@ func (l *life) read(path string) error {
 		case kindRestored:
 			l.model = cut.ID(aux)
 			l.restores++
-			l.restored = append(l.restored, restored{stream, cut.ID(aux), when})
+			r := restored{server: stream, cut: cut.ID(aux), at: when}
+			if n == 2 {
+				r.order, r.memory = int64(binary.LittleEndian.Uint64(text)), text[8] == 1
+			}
+			l.restored = append(l.restored, r)
+		case kindHeld:
+			l.held = append(l.held, whole{cut: cut.ID(aux), order: int64(binary.LittleEndian.Uint64(text)), at: when})
 		case kindFailedSave:
 			l.failedSaves++
 		case kindHashed:

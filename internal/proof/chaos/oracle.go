@@ -172,7 +172,7 @@ func repeated(got []application, disturbed []disturbance) string {
 			return fmt.Sprintf("batch %d/%d of %v was durable, and then batch %d/%d of %v", a.b.stream, a.b.number, a.l, last.b.stream, last.b.number, last.l)
 		case a.l.ended == 0:
 			return fmt.Sprintf("%v has not ended", a.l)
-		case a.b.stepped != 0 && !a.l.givenUpBefore(next.b.yielded) && !bothDuring(disturbed, a.b.stepped, next.b.yielded, a.l.agent):
+		case a.b.stepped != 0 && !a.l.givenUpBefore(next.b.yielded):
 			return fmt.Sprintf("batch %d/%d of %v was stepped, and %v got it though nobody had given up that rank", a.b.stream, a.b.number, a.l, next.l)
 		case a.b.stepped != 0 && a.l.ended-a.b.stepped > int64(prompt) && !a.l.frozen && !anyDuring(disturbed, a.b.stepped, a.l.ended, a.l.agent):
 			return fmt.Sprintf("batch %d/%d of %v was stepped %v before its end, and nothing was wrong", a.b.stream, a.b.number, a.l, time.Duration(a.l.ended-a.b.stepped))
@@ -183,15 +183,6 @@ func repeated(got []application, disturbed []disturbance) string {
 		}
 	}
 	return ""
-}
-
-// bothDuring says whether the master and an agent were disturbed between two times. Such a
-// batch should not come again either; GUARANTEES 5 says that it has happened.
-func bothDuring(disturbed []disturbance, from, to int64, agent int) bool {
-	of := func(agent int) bool {
-		return slices.ContainsFunc(disturbed, func(d disturbance) bool { return d.agent == agent && d.from <= to && d.to >= from })
-	}
-	return of(-1) && of(agent)
 }
 
 func anyDuring(disturbed []disturbance, from, to int64, agent int) bool {

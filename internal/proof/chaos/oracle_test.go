@@ -69,7 +69,7 @@ func TestARepeatNeedsAnEndWithTheBatchInHand(t *testing.T) {
 		twice     int
 	}{
 		{"killed with it in hand", killed(1, 51*second, unstepped), nil, 0},
-		{"killed when it had stepped it, while its agent and the master were away", killed(1, 51*second, two(1, 0, 50*second)), []disturbance{{45 * second, 55 * second, -1}, {45 * second, 55 * second, 0}}, 0},
+		{"killed when it had stepped it, while its agent and the master were away", killed(1, 51*second, two(1, 0, 50*second)), []disturbance{{45 * second, 55 * second, -1}, {45 * second, 55 * second, 0}}, 2},
 		{"killed when it had stepped it, while only the master was away", killed(1, 51*second, two(1, 0, 50*second)), []disturbance{{45 * second, 55 * second, -1}}, 2},
 		{"killed when it had stepped it", killed(1, 51*second, two(1, 0, 50*second)), nil, 2},
 		{"killed when it had stepped it, and given up", lost(killed(1, 51*second, two(1, 0, 50*second)), 60), nil, 0},

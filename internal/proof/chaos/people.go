@@ -68,11 +68,17 @@ func (t *trouble) rewind(ctx context.Context) bool {
 	if !ok {
 		return false
 	}
+	t.mu.Lock()
+	t.disturbMemory(-1, -1)
+	t.mu.Unlock()
 	t.tell("rewind to %s (step %d)", filepath.Base(one.Folder()), one.Manifest.Step)
 	if err := t.headrace(ctx, "rewind", "chaos", "--to", one.Path, "--yes"); err != nil {
 		t.tell("rewind: %v", err) // it is voided, damaged or removed, or the master is away
 		return true
 	}
+	t.mu.Lock()
+	t.disturbMemory(-1, -1)
+	t.mu.Unlock()
 	t.rewound++
 	return true
 }
@@ -140,6 +146,7 @@ func (t *trouble) loseState(ctx context.Context) {
 		t.wrong = append(t.wrong, err.Error())
 	}
 	t.again()
+	t.disturbMemory(-1, -1)
 	t.unapplied = true
 	t.emptied++
 }

@@ -69,7 +69,7 @@ const (
 )
 
 // Sources are all that a run may read.
-func Sources() string { return strings.Join(append([]string{Files}, Queues()...), ", ") }
+func Sources() string { return strings.Join(append([]string{Files, Landing}, Queues()...), ", ") }
 
 // broker is the run's own queue, which is killed like everybody else.
 type broker struct {
@@ -118,7 +118,11 @@ func (t *trouble) killBroker(ctx context.Context) bool {
 		return false
 	}
 	t.kills++
-	t.tell("kill broker")
+	if t.o.Source == Landing {
+		t.tell("kill pushers")
+	} else {
+		t.tell("kill broker")
+	}
 	away := time.Duration(t.rnd.Int64N(int64(2 * time.Second)))
 	t.wg.Go(func() { // ends with the broker's start, which has a deadline
 		defer t.broker.mu.Unlock()

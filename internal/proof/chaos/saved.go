@@ -252,7 +252,7 @@ func (c *crew) checkAll(ctx context.Context, lives []*life, v *Verdict) (s Saves
 			found[m.Cut.ID] = kept{models, &m.Cut}
 		}
 	}
-	if err := c.checkCarried(found, v, &s); err != nil {
+	if err := errors.Join(c.checkCarried(found, v, &s), c.checkRestored(found, v, &s)); err != nil {
 		return s, nil, err
 	}
 	last := map[int]*life{}

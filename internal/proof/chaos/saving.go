@@ -45,6 +45,7 @@ func (c *crew) savesToo(s *seat, settings map[string]any) {
 	settings["keep"], settings["save_every"], settings["save_timeout"] = c.keeps, 0.15+c.rnd.Float64(), saveTimeout
 	settings["port"], settings["server"], settings["server_life"] = c.port, c.port, c.lifeOf
 	settings["pids"], settings["mark"] = c.pids(), mark+c.run
+	settings["memory"], settings["restored"], settings["life"] = c.memory, c.restoredDir(), s.life.no
 	settings["trap"] = c.trap(s.life.agent)
 }
 
@@ -54,7 +55,10 @@ func (c *crew) trap(agent int) map[string]any {
 	if c.calm || c.rnd.IntN(3) == 0 {
 		return nil
 	}
-	point := trapPoints[c.rnd.IntN(len(trapPoints))]
+	point := trapPoints[c.rnd.IntN(plainPoints)]
+	if c.memory && c.rnd.IntN(3) > 0 {
+		point = memoryPoints[c.rnd.IntN(len(memoryPoints))]
+	}
 	after := 1 + c.rnd.IntN(3)
 	switch point {
 	case "yield", "apply", "step", "acked":
@@ -167,6 +171,9 @@ func (c *crew) judgeSaves(ctx context.Context, lives []*life, res *Result) error
 			res.KillsAtPoints++
 			res.Points[t.point+"/"+[]string{"trainer", "master", "agent"}[t.victim]]++
 		}
+	}
+	if c.memory {
+		c.judgeMemory(lives, &res.Verdict, &res.InMemory)
 	}
 	saves, found, err := c.checkAll(ctx, lives, &res.Verdict)
 	if err != nil {

@@ -25,6 +25,8 @@ type trouble struct {
 	rewound int // by a person
 	emptied int // times that the master lost its state
 	pinned  []string
+	away    int // nodes that were lost, with what lay in their memory
+	flips   int // bits in slots
 	tell    func(string, ...any)
 }
 
@@ -81,6 +83,14 @@ func (t *trouble) people(ctx context.Context) bool {
 		return t.pin(ctx)
 	case t.rewinds && n >= 10 && n < 20:
 		return t.rewind(ctx)
+	case t.memory && n >= 25 && n < 37:
+		return t.loseNode(ctx)
+	case t.memory && n >= 37 && n < 45:
+		return t.flip(ctx)
+	case t.memory && n >= 45 && n < 55:
+		a := t.someTrainer()
+		t.kill(ctx, a, t.agentUnder(a))
+		return true
 	case t.servers && n >= 20 && n < 25:
 		t.mu.Lock()
 		defer t.mu.Unlock()
@@ -205,6 +215,7 @@ func (t *trouble) damage(ctx context.Context) bool {
 			<-s.p.Done
 		}
 	}
+	t.disturbMemory(rank, -1)
 	path, err := t.cutShort(rank)
 	if err != nil {
 		t.wrong = append(t.wrong, err.Error())

@@ -49,7 +49,7 @@ func Start(dir, name string, env []string, argv ...string) (*Process, error) {
 	p.Cmd = exec.Command(argv[0], argv[1:]...)
 	p.Cmd.Dir, p.Cmd.Env = dir, Environment(env...)
 	p.Cmd.Stdout, p.Cmd.Stderr = out, out
-	p.Cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	p.Cmd.SysProcAttr = ownGroup()
 	if err := p.Cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting %s: %w", name, err)
 	}

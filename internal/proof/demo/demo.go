@@ -25,7 +25,7 @@ type Options struct {
 	Kills   bool
 	Python  string // interpreter that has headrace and numpy
 	Source  string // files, or one of queues
-	Group   bool   // of queues: a plain consumer group beside ours
+	Group   bool   // of queues: plain consumer groups beside ours
 }
 
 const (
@@ -140,8 +140,8 @@ func (k *killer) end(ctx context.Context, o Options, took time.Duration) error {
 		return err
 	}
 	r.CPU = k.team.cpuShares(took)
-	if r.Group != nil {
-		r.Group.About = k.topic.queue.about
+	for i, g := range k.groups {
+		r.Groups[i].Title, r.Groups[i].About, r.Groups[i].CPU = g.rival.title, g.rival.about, r.CPU[g.rival.kind]
 	}
 	if err := r.Write(o.Report); err != nil {
 		return err
@@ -155,28 +155,13 @@ func (k *killer) end(ctx context.Context, o Options, took time.Duration) error {
 
 // nextCommand is the last line: the same on the user's own data.
 func nextCommand(o Options, binary string) string {
-	if o.Source == Kafka {
-		const example = "examples/kafka/"
-		if _, err := os.Stat(example + "events.yaml"); err != nil {
-			return "Next, on your own topic (github.com/headrace/headrace, docs/kafka.md):\n" +
-				"  headrace run --nproc-per-node 2 -f events.yaml -- " + o.Python + " train.py"
-		}
-		return "Next, on your own topic: put its brokers and name into " + example + "events.yaml, then\n  " +
-			fromHere(binary) + " run --nproc-per-node 2 -f " + example + "events.yaml -- " +
-			fromHere(o.Python) + " " + example + "train.py"
+	data := map[string]string{
+		Kafka: "kafka://HOST:9092/TOPIC", Pulsar: "pulsar://HOST:6650/TOPIC?admin=http://HOST:8080", RocketMQ: "rocketmq://HOST:9876/TOPIC",
+	}[o.Source]
+	if data == "" {
+		data = "DATA"
 	}
-	if live(o.Source) {
-		return "Next, on your own topic: take a config of docs/" + o.Source + ".md, then\n  " +
-			fromHere(binary) + " run --nproc-per-node 2 -f FILE -- " + fromHere(o.Python) + " train.py"
-	}
-	const example = "examples/clicks/"
-	if _, err := os.Stat(example + "clicks.yaml"); err != nil {
-		return "Next, on your own files (github.com/headrace/headrace, examples/clicks/README.md):\n" +
-			"  headrace run --nproc-per-node 2 -f clicks.yaml -- " + o.Python + " train.py"
-	}
-	return "Next, on your own files: put their folder into " + example + "clicks.yaml, then\n  " +
-		fromHere(binary) + " run --nproc-per-node 2 -f " + example + "clicks.yaml -- " +
-		fromHere(o.Python) + " " + example + "train.py"
+	return "The next command, on your own data, writes a spec and a program that trains on it:\n  " + fromHere(binary) + " init " + data
 }
 
 // fromHere is a path as one would type it in this folder.
@@ -218,9 +203,9 @@ func writeLog(ctx context.Context, s *story, o Options, dirs folders) (*clicklog
 	if live(o.Source) {
 		need *= 2
 	}
-	if err := unix.Statfs(dirs.root, &fs); err == nil && int64(fs.Bavail)*fs.Bsize < need {
+	if err := unix.Statfs(dirs.root, &fs); err == nil && int64(fs.Bavail)*int64(fs.Bsize) < need {
 		return nil, fmt.Errorf("%s has %d MB free and the click log takes %d MB; name another folder with --dir, or fewer --records",
-			dirs.root, int64(fs.Bavail)*fs.Bsize>>20, need>>20)
+			dirs.root, int64(fs.Bavail)*int64(fs.Bsize)>>20, need>>20)
 	}
 	s.say("writing a click log of %s records (Criteo's layout, Zipf ids, a drift half way, seed %d) ...", report.Thousands(o.Records), o.Seed)
 	start := time.Now()

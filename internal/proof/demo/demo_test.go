@@ -255,3 +255,13 @@ func TestAReleaseIsAnOverlappingLeaseOfAnotherHolder(t *testing.T) {
 		t.Errorf("a watch that was stopped has seen %d", at)
 	}
 }
+
+func TestTheLastLineNamesTheNextCommand(t *testing.T) {
+	for source, want := range map[string]string{
+		Files: "init DATA", Kafka: "init kafka://HOST:9092/TOPIC", Pulsar: "init pulsar://HOST:6650/TOPIC?admin=http://HOST:8080", RocketMQ: "init rocketmq://HOST:9876/TOPIC",
+	} {
+		if got := nextCommand(Options{Source: source}, "/opt/headrace"); !strings.HasSuffix(got, "\n  /opt/headrace "+want) {
+			t.Errorf("%s: %s", source, got)
+		}
+	}
+}

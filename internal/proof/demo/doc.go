@@ -9,7 +9,7 @@
 //
 // With --source kafka, pulsar or rocketmq the log is produced into a broker of the
 // demo's own while it is read, the broker is killed too, and the same trainers run as a
-// plain consumer group beside ours, on the same topic, through the same kills.
+// plain consumer groups beside ours, on the same topic, through the same kills.
 //
 //	command.go   flags
 //	demo.go      the story from first to last line
@@ -17,7 +17,7 @@
 //	queue.go     what a kind of broker brings; kafka.go, pulsar.go, rocketmq.go
 //	consume.go   RocketMQ's official client as a process; pushconsumer/ runs it
 //	topic.go     the broker, its producer and its death
-//	group.go     the consumer group that is compared with
+//	group.go     the consumer groups that are compared with
 //	live.go      what is other where the input has no end
 //	team.go      which processes there are, and how each is started
 //	process.go   one process: start, kill, wait; nothing is left behind

@@ -19,8 +19,11 @@ func follow(ctx context.Context, o Options, k *killer) error {
 	}
 	w := newWatch(k.team.journals, truth)
 	defer w.close()
-	g := k.group.watch(truth)
-	defer g.close()
+	var groups groupWatches
+	for _, g := range k.groups {
+		groups = append(groups, &groupWatch{watch: newWatch(g.journals(), truth), group: g})
+	}
+	defer groups.close()
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	ctx, cancel := context.WithCancel(ctx)
@@ -43,10 +46,10 @@ func follow(ctx context.Context, o Options, k *killer) error {
 			w.changed = time.Now() // a broker that starts slowly is nobody's fault
 		case <-ticker.C:
 		}
-		if err := errors.Join(w.look(), g.look()); err != nil {
+		if err := errors.Join(w.look(), groups.look()); err != nil {
 			return err
 		}
-		k.tell.progress(w.line(k.besides(g)))
+		k.tell.progress(w.line(k.besides(groups)))
 		if busy {
 			continue // whoever is dead now was killed by us
 		}
@@ -55,7 +58,7 @@ func follow(ctx context.Context, o Options, k *killer) error {
 			return err
 		}
 		if k.topic != nil {
-			if done, err := k.live(ctx, w, g); done || err != nil {
+			if done, err := k.live(ctx, w, groups); done || err != nil {
 				return err
 			}
 		}
@@ -101,7 +104,7 @@ func (t *team) trained() (all bool, gaveUp []int, err error) {
 
 // stopAll ends whatever still runs: trainers, agents, master. Twice does no harm.
 func (t *team) stopAll(s *story) {
-	for _, kind := range []string{"consumer", "trainer", "agent", "master"} {
+	for _, kind := range []string{"consumer", "careful", "trainer", "agent", "master"} {
 		for _, name := range t.stop(kind, grace) {
 			s.say("%s did not end in %v after SIGTERM and was killed", name, grace)
 		}
@@ -112,7 +115,7 @@ func (t *team) stopAll(s *story) {
 func (t *team) cpuShares(took time.Duration) map[string]float64 {
 	all := took.Seconds() * float64(runtime.NumCPU())
 	shares := map[string]float64{}
-	for _, kind := range []string{"trainer", "agent", "master", "consumer"} {
+	for _, kind := range []string{"trainer", "agent", "master", "consumer", "careful"} {
 		if used := t.cpu(kind); used > 0 {
 			shares[kind] = used.Seconds() / all
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -16,13 +17,11 @@ import (
 
 const formWithin = 40 * time.Second // on a busy machine
 
-// groupModel is what its model's file is called behind the name of ours.
-const groupModel = "-group"
-
-// group is the rival: the same trainers as a plain consumer group, on the same
-// topic at the same time, killed at the same moments. A nil group does nothing.
+// group is a rival: the same trainers as a plain consumer group, on the same topic at
+// the same time, killed at the same moments.
 type group struct {
 	*team
+	rival   rival
 	topic   *topic
 	model   string
 	members [trainers]*process
@@ -30,30 +29,28 @@ type group struct {
 	kills   []report.Kill
 }
 
-func newGroup(t *team, of *topic) (*group, error) {
+func newGroup(t *team, of *topic, r rival) (*group, error) {
 	for name, program := range map[string][]byte{"rival.py": clicks.Rival, "train_group.py": of.queue.program} {
 		if err := os.WriteFile(filepath.Join(t.root, name), program, 0o600); err != nil {
 			return nil, err
 		}
 	}
-	return &group{team: t, topic: of, model: t.folders.model + groupModel}, os.MkdirAll(t.groupJournals(), 0o700)
+	g := &group{team: t, rival: r, topic: of, model: t.folders.model + "-" + r.name}
+	return g, os.MkdirAll(g.journals(), 0o700)
 }
 
-func (f folders) groupJournals() string { return filepath.Join(f.root, "group") }
+func (g *group) journals() string { return filepath.Join(g.root, g.rival.name) }
 
-func memberName(rank int) string { return "consumer-" + strconv.Itoa(rank) }
+func (g *group) memberName(rank int) string { return g.rival.kind + "-" + strconv.Itoa(rank) }
 
 // start starts members, as their first or next processes.
 func (g *group) start(ranks ...int) (err error) {
-	if g == nil {
-		return nil
-	}
 	for _, rank := range ranks {
 		g.lives[rank]++
-		g.members[rank], err = g.processes.start("consumer", memberName(rank), []string{"OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1", "PYTHONUNBUFFERED=1"},
+		g.members[rank], err = g.processes.start(g.rival.kind, g.memberName(rank), []string{"OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1", "PYTHONUNBUFFERED=1"},
 			append([]string{g.python, filepath.Join(g.root, "train_group.py"), "--rank", strconv.Itoa(rank),
 				"--model", g.model, "--rows", strconv.Itoa(batchRows), "--rate", strconv.FormatFloat(topicRates[rank], 'f', -1, 64),
-				"--journal", g.journal(rank)}, g.topic.broker.group(topicName)...)...)
+				"--journal", g.journal(rank)}, slices.Concat(g.topic.broker.group(topicName, groupNames+g.rival.name), g.rival.args)...)...)
 		if err != nil {
 			return err
 		}
@@ -76,7 +73,7 @@ func (g *group) formed(ctx context.Context) error {
 				return err
 			}
 			if pause(ctx, poll) != nil {
-				return fmt.Errorf("%s has got no partition within %v (%w)", memberName(rank), formWithin, ctx.Err())
+				return fmt.Errorf("%s has got no partition within %v (%w)", g.memberName(rank), formWithin, ctx.Err())
 			}
 		}
 	}
@@ -104,51 +101,49 @@ func hasPartitions(path string) (bool, error) {
 }
 
 func (g *group) journal(rank int) string {
-	return filepath.Join(g.groupJournals(), fmt.Sprintf(journalName, rank, g.lives[rank]))
+	return filepath.Join(g.journals(), fmt.Sprintf(journalName, rank, g.lives[rank]))
 }
 
-// killMembers kills what stands, in the group, for what was just killed in ours,
+// killMembers kills what stands, in each group, for what was just killed in ours,
 // and returns what starts it again.
 func (k *killer) killMembers(ranks ...int) (again func() error, err error) {
-	g := k.group
-	if g == nil {
-		return func() error { return nil }, nil
-	}
-	var kills []report.Kill
-	for _, rank := range ranks {
-		p := g.members[rank]
-		at, err := p.Kill()
-		if err != nil {
-			return nil, err
+	killed := map[*group][]report.Kill{}
+	for _, g := range k.groups {
+		for _, rank := range ranks {
+			p := g.members[rank]
+			at, err := p.Kill()
+			if err != nil {
+				return nil, err
+			}
+			killed[g] = append(killed[g], report.Kill{What: "consumer", Name: p.Name, PID: p.Pid(), At: at})
+			k.tell.say("and SIGKILL to %s of the consumer group (process %d)", p.Name, p.Pid())
 		}
-		kills = append(kills, report.Kill{What: "consumer", Name: p.Name, PID: p.Pid(), At: at})
-		k.tell.say("and SIGKILL to %s of the consumer group (process %d)", p.Name, p.Pid())
 	}
 	return func() error {
-		if err := g.start(ranks...); err != nil {
-			return err
+		for _, g := range k.groups {
+			if err := g.start(ranks...); err != nil {
+				return err
+			}
+			kills := killed[g]
+			for i := range kills {
+				kills[i].Back = child.Monotonic()
+			}
+			if err := g.note(kills...); err != nil {
+				return err
+			}
 		}
-		for i := range kills {
-			kills[i].Back = child.Monotonic()
-		}
-		return g.note(kills...)
+		return nil
 	}, nil
 }
 
 // note writes kills down beside the group's journals.
 func (g *group) note(kills ...report.Kill) error {
-	if g == nil {
-		return nil
-	}
 	g.kills = append(g.kills, kills...)
-	return writeKills(g.groupJournals(), g.kills)
+	return writeKills(g.journals(), g.kills)
 }
 
 // ended is the error of a member that has ended by itself, nil if none has.
 func (g *group) ended() error {
-	if g == nil {
-		return nil
-	}
 	for _, p := range g.members {
 		if p.Ended() {
 			return p.died()

@@ -19,7 +19,12 @@ var kafkaQueue = queue{
 		return kafkaBroker{b}, err
 	},
 	module: "confluent_kafka", pip: "confluent-kafka", program: clicks.GroupTrainer,
-	about: "confluent-kafka, one consumer group, automatic commits (librdkafka's defaults, but " + sessionTimeout + ")",
+	rivals: []rival{
+		{name: "group", kind: "consumer", title: "consumer group",
+			about: "confluent-kafka, one consumer group, automatic commits (librdkafka's defaults, but " + sessionTimeout + ")"},
+		{name: "careful", kind: "careful", title: "commits by hand", args: []string{"--commit", "each"},
+			about: "the same with enable.auto.commit=false, and a synchronous commit behind each batch that is learned"},
+	},
 }
 
 // sessionTimeout is the one setting of the consumer group that is not the
@@ -54,16 +59,16 @@ func kafkaSource(address, topic string) string {
 	return fmt.Sprintf("kafka: {brokers: [%q], topic: %s, start: earliest, end: never}", address, topic)
 }
 
-func (b kafkaBroker) group(topic string) []string {
-	return []string{"--brokers", b.Addr(), "--topic", topic, "--group", groupName, "--set", sessionTimeout}
+func (b kafkaBroker) group(topic, name string) []string {
+	return []string{"--brokers", b.Addr(), "--topic", topic, "--group", name, "--set", sessionTimeout}
 }
 
-func (b kafkaBroker) groupDone(ctx context.Context, topic string, heads []int64) bool {
+func (b kafkaBroker) groupDone(ctx context.Context, topic, name string, heads []int64) bool {
 	client, done := b.Client()
 	defer done()
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	ask := &kafkago.OffsetFetchRequest{GroupID: groupName, Topics: map[string][]int{topic: {}}}
+	ask := &kafkago.OffsetFetchRequest{GroupID: name, Topics: map[string][]int{topic: {}}}
 	for p := range heads {
 		ask.Topics[topic] = append(ask.Topics[topic], p)
 	}

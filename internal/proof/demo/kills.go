@@ -42,14 +42,14 @@ const (
 
 // killer carries out the plan and keeps the record of it.
 type killer struct {
-	team  *team
-	tell  *story
-	books *ledger
-	plan  []step
-	topic *topic // nil: files are read
-	group *group // nil: nobody to compare with
-	kills []report.Kill
-	ends  []report.Kill // of trainers that gave up by themselves
+	team   *team
+	tell   *story
+	books  *ledger
+	plan   []step
+	topic  *topic   // nil: files are read
+	groups []*group // none: nobody to compare with
+	kills  []report.Kill
+	ends   []report.Kill // of trainers that gave up by themselves
 }
 
 // maxGaveUp: where a machine stands still for longer than a session lives (a

@@ -28,97 +28,109 @@ func (o Options) firstLine() string {
 	case !live(o.Source):
 		return "Headrace: four trainers, one input, one model. A trainer, an agent and the master will be killed."
 	case o.Group:
-		return "Headrace: four trainers learn from a topic while it is written, and beside them a plain consumer group. A trainer, an agent, the master and the broker will be killed."
+		return "Headrace: four trainers learn from a topic while it is written, and beside them plain consumer groups. A trainer, an agent, the master and the broker will be killed."
 	}
 	return "Headrace: four trainers learn from a topic while it is written. A trainer, an agent, the master and the broker will be killed."
 }
 
-// startLive starts the team, the consumer group, and then the producer: nobody
+// startLive starts the team, the consumer groups, and then the producer: nobody
 // finds a record that lay there before.
 func (k *killer) startLive(ctx context.Context, o Options, m *clicklog.Manifest) (err error) {
 	if err := k.team.startAll(ctx, k.books); err != nil {
 		return err
 	}
 	if o.Group {
-		if k.group, err = newGroup(k.team, k.topic); err != nil {
-			return err
+		for _, r := range k.topic.queue.rivals {
+			g, err := newGroup(k.team, k.topic, r)
+			if err != nil {
+				return err
+			}
+			k.groups = append(k.groups, g)
+			if err := g.start(0, 1, 2, 3); err != nil {
+				return err
+			}
 		}
-		if err := k.group.start(0, 1, 2, 3); err != nil {
-			return err
+		for _, g := range k.groups {
+			if err := g.formed(ctx); err != nil {
+				return err
+			}
+			k.tell.say("beside them the same four as a consumer group (%s), each with its partition", g.rival.title)
 		}
-		if err := k.group.formed(ctx); err != nil {
-			return err
-		}
-		k.tell.say("beside them the same four as a consumer group, each with its partition")
 	}
 	k.tell.say("producing %s records/s from now on", report.Thousands(producedPer))
 	return k.topic.produce(ctx, k.team.folders, m)
 }
 
-// groupWatch follows the consumer group's journals. A nil one sees nothing.
+// groupWatch follows one consumer group's journals.
 type groupWatch struct {
 	*watch
+	group *group
 	done  bool
 	asked time.Time
 }
 
-func (g *group) watch(truth *clicklog.Truth) *groupWatch {
-	if g == nil {
-		return nil
-	}
-	return &groupWatch{watch: newWatch(g.groupJournals(), truth)}
-}
+// groupWatches are those of all groups.
+type groupWatches []*groupWatch
 
-func (g *groupWatch) close() {
-	if g != nil {
-		g.watch.close()
+func (all groupWatches) close() {
+	for _, g := range all {
+		g.close()
 	}
 }
 
-func (g *groupWatch) look() error {
-	if g == nil {
-		return nil
+func (all groupWatches) look() error {
+	for _, g := range all {
+		if err := g.look(); err != nil {
+			return err
+		}
 	}
-	return g.watch.look()
+	return nil
 }
 
 // besides is what progress shows behind ours.
-func (k *killer) besides(g *groupWatch) string {
+func (k *killer) besides(groups groupWatches) string {
 	var b strings.Builder
 	if k.topic != nil {
 		fmt.Fprintf(&b, "  produced %3.0f %%", 100*float64(k.topic.producer.Records())/float64(k.topic.producer.Manifest.Records))
 	}
-	if g != nil {
-		fmt.Fprintf(&b, "  group %3.0f %%", 100*g.share())
+	for _, g := range groups {
+		fmt.Fprintf(&b, "  %s %3.0f %%", g.group.rival.name, 100*g.share())
 	}
 	return b.String()
 }
 
-// live says whether all is over: every record is in our model, and the consumer
-// group has either got as far or says that it is done.
-func (k *killer) live(ctx context.Context, w *watch, g *groupWatch) (bool, error) {
+// live says whether all is over: every record is in our model, and each consumer group
+// has either got as far or says that it is done.
+func (k *killer) live(ctx context.Context, w *watch, groups groupWatches) (bool, error) {
 	if err := k.topic.failed(); err != nil {
 		return false, err
 	}
-	if err := k.group.ended(); err != nil {
-		return false, err
+	for _, g := range k.groups {
+		if err := g.ended(); err != nil {
+			return false, err
+		}
 	}
-	if !w.all() {
-		return false, nil
+	over := w.all()
+	for _, g := range groups {
+		over = over && k.over(ctx, g)
 	}
-	if g == nil || g.done || g.all() {
-		return true, nil
+	return over, nil
+}
+
+// over says whether a consumer group has learned all, or learns no more.
+func (k *killer) over(ctx context.Context, g *groupWatch) bool {
+	if g.done || g.all() {
+		return true
 	}
 	quiet := time.Since(g.changed)
 	if quiet > groupQuiet {
-		k.tell.say("the consumer group has learned nothing for %v and is not waited for", groupQuiet)
-		return true, nil
-	}
-	if quiet > askGroup && time.Since(g.asked) > askGroup {
+		k.tell.say("%s has learned nothing for %v and is not waited for", g.group.rival.title, groupQuiet)
+		g.done = true
+	} else if quiet > askGroup && time.Since(g.asked) > askGroup {
 		g.asked = time.Now()
-		g.done = k.topic.groupDone(ctx, w.truth.Records)
+		g.done = k.topic.groupDone(ctx, g.group.rival, g.truth.Records)
 	}
-	return g.done, nil
+	return g.done
 }
 
 // settled asks the master how much of the dataset is settled, of how much; of a
@@ -136,8 +148,8 @@ func (k *killer) settled(ctx context.Context, records int64) (settled, listed in
 
 func (k *killer) reportFolders() report.Folders {
 	f := report.Folders{Truth: k.team.truth, Journals: k.team.journals}
-	if k.group != nil {
-		f.Group = k.group.groupJournals()
+	for _, g := range k.groups {
+		f.Groups = append(f.Groups, g.journals())
 	}
 	return f
 }

@@ -18,7 +18,8 @@ var pulsarQueue = queue{
 		return pulsarBroker{b}, err
 	},
 	module: "pulsar", pip: "pulsar-client", program: clicks.PulsarTrainer,
-	about: "pulsar-client, one shared subscription, each message acknowledged when it is learned (the library's defaults)",
+	rivals: []rival{{name: "group", kind: "consumer", title: "consumer group",
+		about: "pulsar-client, one shared subscription, each message acknowledged when it is learned (the library's defaults)"}},
 }
 
 type pulsarBroker struct{ *testbroker.Pulsar }
@@ -48,11 +49,11 @@ func (b pulsarBroker) source(topic string) string {
 	return fmt.Sprintf("pulsar: {service: %q, admin: %q, topic: %s, start: earliest, end: never}", b.URL(), b.AdminURL(), topic)
 }
 
-func (b pulsarBroker) group(topic string) []string {
-	return []string{"--service", b.URL(), "--topic", topic, "--subscription", groupName}
+func (b pulsarBroker) group(topic, name string) []string {
+	return []string{"--service", b.URL(), "--topic", topic, "--subscription", name}
 }
 
-func (b pulsarBroker) groupDone(ctx context.Context, topic string, heads []int64) bool {
+func (b pulsarBroker) groupDone(ctx context.Context, topic, name string, heads []int64) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	text, err := b.Admin(ctx, "GET", "persistent/public/default/"+topic+"/partitioned-stats?getPreciseBacklog=true", nil)
@@ -64,6 +65,6 @@ func (b pulsarBroker) groupDone(ctx context.Context, topic string, heads []int64
 	if err != nil || json.Unmarshal(text, &stats) != nil {
 		return false
 	}
-	s, ok := stats.Subscriptions[groupName]
+	s, ok := stats.Subscriptions[name]
 	return ok && s.Backlog == 0
 }

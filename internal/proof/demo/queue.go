@@ -13,11 +13,20 @@ type queue struct {
 	name  string // "Apache Kafka 4.1.1"
 	start func(context.Context) (broker, error)
 
-	// The rival: what its trainers import, and how that is installed; the program; what
-	// the report says of it.
+	// The rivals: what their trainers import, and how that is installed; the program; and
+	// the ways in which it is run, at the same time.
 	module, pip string
 	program     []byte
-	about       string
+	rivals      []rival
+}
+
+// rival is one consumer group that is compared with.
+type rival struct {
+	name  string   // of its journals' folder, and at the broker
+	kind  string   // of its processes
+	title string   // of its column in the report
+	about string   // what it is, with its settings
+	args  []string // of its trainers, beside those that all have
 }
 
 // queues are by --source. A new kind is one entry here and one file.
@@ -44,11 +53,12 @@ type broker interface {
 	source(topic string) string
 	// places is the column that says where a record lies, where offsets do not; "" else.
 	places() string
-	// group are arguments of the rival's trainers: where the topic is, and how it is read.
-	group(topic string) []string
-	// groupDone says whether the rival has told the broker that it is done with every
+	// group are arguments of a rival's trainers: where the topic is, and how a group with
+	// that name reads it.
+	group(topic, name string) []string
+	// groupDone says whether the group has told the broker that it is done with every
 	// record; false while nobody answers.
-	groupDone(ctx context.Context, topic string, heads []int64) bool
+	groupDone(ctx context.Context, topic, name string, heads []int64) bool
 }
 
 // live says whether a source is a topic that is written meanwhile.

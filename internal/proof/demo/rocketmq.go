@@ -19,7 +19,8 @@ var rocketmqQueue = queue{
 		return rocketmqBroker{b}, err
 	},
 	module: "numpy", pip: "numpy", program: clicks.RocketMQTrainer,
-	about: "the official Go client through a pipe, one group of push consumers, automatic commits (the library's defaults)",
+	rivals: []rival{{name: "group", kind: "consumer", title: "consumer group",
+		about: "the official Go client through a pipe, one group of push consumers, automatic commits (the library's defaults)"}},
 }
 
 type rocketmqBroker struct{ *testbroker.RocketMQ }
@@ -40,19 +41,19 @@ func (b rocketmqBroker) source(topic string) string {
 	return fmt.Sprintf("rocketmq: {name_servers: [%q], topic: %s, start: earliest, end: never}", b.NameServer(), topic)
 }
 
-func (b rocketmqBroker) group(topic string) []string {
+func (b rocketmqBroker) group(topic, name string) []string {
 	us, err := os.Executable()
 	if err != nil {
 		us = "headrace" // Run has asked before, and has ended if there is none
 	}
-	return []string{"--consumer", fmt.Sprintf("'%s' demo push-consumer", us), "--name-server", b.NameServer(), "--topic", topic, "--broker", b.Name(), "--group", groupName}
+	return []string{"--consumer", fmt.Sprintf("'%s' demo push-consumer", us), "--name-server", b.NameServer(), "--topic", topic, "--broker", b.Name(), "--group", name}
 }
 
-func (b rocketmqBroker) groupDone(ctx context.Context, topic string, heads []int64) bool {
+func (b rocketmqBroker) groupDone(ctx context.Context, topic, name string, heads []int64) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	for p, head := range heads {
-		a, err := b.Client().Call(ctx, b.Addr(), remoting.QueryOffset(remoting.Queue{Topic: topic, ID: p}, groupName))
+		a, err := b.Client().Call(ctx, b.Addr(), remoting.QueryOffset(remoting.Queue{Topic: topic, ID: p}, name))
 		if err != nil {
 			return false
 		}

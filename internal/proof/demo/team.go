@@ -56,8 +56,10 @@ func makeFolders(root string) (folders, error) {
 // remove what must never stay; the root belongs to whoever chose it.
 func (f folders) remove() {
 	_ = os.RemoveAll(f.sockets)
-	_ = os.Remove(f.model)
-	_ = os.Remove(f.model + groupModel)
+	models, _ := filepath.Glob(f.model + "*") // ours and the groups'
+	for _, m := range models {
+		_ = os.Remove(m)
+	}
 	_ = os.Remove(filepath.Dir(f.model))
 }
 

@@ -19,9 +19,9 @@ const (
 	partitions  = 4
 	stripe      = 128 // records that a partition gets at once
 	producedPer = 10_000.0
-	groupName   = "plain-trainers"
+	groupNames  = "plain-trainers-" // at the broker, before a rival's name
 	// Nobody says that a record is the last one, so the last batch is not full. The
-	// consumer group's trainers wait as long.
+	// consumer groups' trainers wait as long.
 	topicMaxWait = time.Second
 )
 
@@ -90,9 +90,9 @@ func (t *topic) close() error {
 	return t.broker.Close()
 }
 
-// groupDone says whether the rival has told the broker that it is done.
-func (t *topic) groupDone(ctx context.Context, records int) bool {
-	return t.broker.groupDone(ctx, topicName, t.producer.Manifest.Topic.Heads(records))
+// groupDone says whether a rival has told the broker that it is done.
+func (t *topic) groupDone(ctx context.Context, r rival, records int) bool {
+	return t.broker.groupDone(ctx, topicName, groupNames+r.name, t.producer.Manifest.Topic.Heads(records))
 }
 
 // killBroker ends the broker and starts it again on the same folder.
@@ -111,8 +111,10 @@ func (k *killer) killBroker(ctx context.Context) error {
 	}
 	kill.Back = child.Monotonic()
 	k.tell.say("the broker is started again, on the same folder, and answers %s after the kill", ms(kill.Back-kill.At))
-	if err := k.group.note(kill); err != nil {
-		return err
+	for _, g := range k.groups {
+		if err := g.note(kill); err != nil {
+			return err
+		}
 	}
 	return k.note(kill)
 }

@@ -49,6 +49,9 @@ func (m *master) poll() {
 	m.take(func() {
 		m.discover()
 		m.guard()
+		if len(m.w.pushes) > 0 && m.disk.mine(m) {
+			m.checkPushed()
+		}
 		if m.w.plan.saves > 0 && m.disk.mine(m) {
 			m.checkMarks()
 		}
@@ -68,6 +71,12 @@ func (m *master) number(id shardsvc.DatasetID, identity string) shardsvc.Partiti
 // list appends what came after the newest segment that is known.
 func (m *master) list(p *part, known shardsvc.PartitionInfo) {
 	w := m.w
+	if len(w.pushes) > 0 {
+		if w.now >= p.complete && w.allPushed(p.dataset) {
+			m.step(&shardsvc.AddSegments{Partition: known.Number, Complete: true})
+		}
+		return
+	}
 	ev := &shardsvc.AddSegments{Partition: known.Number, Complete: w.now >= p.complete && (!w.input.stands(p) || w.books.reached(p))}
 	room := w.of(1, 3)
 	last := place(known.LastSegment)

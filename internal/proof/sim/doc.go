@@ -22,11 +22,13 @@
 //	input.go      what there is to read, and the truth about it
 //	lost.go       what sources delete: excluded, listed in cuts, told of what is gone
 //	master.go     the shell of shardsvc: one loop, one committer, two buffers
+//	push.go       an input that is pushed, by transactions
 //	discover.go   the master's discovery
 //	wire.go       the bytes between agents and masters
 //	agent.go      the shell of hold; seat.go, feed.go: its side of a trainer
 //	stepfile.go   what an ended trainer of a shared model had stepped: files of its node
 //	trainer.go    a trainer: its main thread
+//	rounds.go     rounds of a group: all ranks get one, or none does
 //	watchdog.go   its control thread and watchdog
 //	exact.go      bit_exact: the batches of each step, known beforehand
 //	launch.go     who starts processes again: ranks, or whole groups

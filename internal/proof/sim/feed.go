@@ -27,6 +27,11 @@ type feed struct {
 	poked     bool
 	looks     bool // at a head, soon
 	waits     Time // since when rows are there that do not fill a batch
+
+	rounds  bool // its batches are rounds
+	closing uint32
+	newest  hold.Lease // of leases
+	said    ahead
 }
 
 // reading is a granted lease; everything below at was delivered.
@@ -72,7 +77,7 @@ func (f *feed) poke() {
 
 func (f *feed) granted(g hold.Granted) {
 	f.leases = append(f.leases, &reading{id: g.Lease, token: g.Token, grant: g.Grant, at: g.Grant.LeaseStart, end: g.Grant.LeaseEnd})
-	f.state, f.asked = g.Standing, false
+	f.state, f.asked, f.newest = g.Standing, false, g.Lease
 	f.poke()
 }
 
@@ -105,7 +110,7 @@ func (f *feed) standing(s pb.Standing_State, reason string) {
 	f.state = s
 	switch s {
 	case pb.Standing_END:
-		if !f.ended {
+		if !f.ended && !f.rounds { // else the end is a decision of all ranks
 			f.ended = true
 			f.s.l.send(1, over{f.id.Number})
 		}
@@ -131,6 +136,7 @@ type work struct {
 
 // cut reads up to a frame of whole batches, if there is credit and a lease.
 func (f *feed) cut() {
+	defer f.tellAhead()
 	if f.busy || f.blocked || f.stopped || f.credit == 0 || f.ended {
 		return
 	}
@@ -191,7 +197,10 @@ func (f *feed) cut() {
 		f.asked = true
 		a.do(&hold.Hungry{Stream: f.id})
 	}
-	if b != nil && len(wk.batches) == 0 && f.mayFlush() {
+	if len(wk.batches) < want && f.flushes(b, len(wk.batches)) {
+		if b == nil {
+			b = &batchInHand{}
+		}
 		wk.batches, wk.sizes = append(wk.batches, b), append(wk.sizes, size)
 	}
 	if len(wk.batches) == 0 {

@@ -91,6 +91,7 @@ func (w *World) newInput(n int) *input {
 			in.parts = append(in.parts, p)
 		}
 	}
+	w.bePushed(in)
 	return in
 }
 

@@ -144,6 +144,9 @@ func (g *group) down(t *trainer) {
 	w := g.w
 	if t.finished {
 		g.left++
+		if w.plan.rounds {
+			t.judgeLast()
+		}
 		g.meet()
 	} else if !g.broken {
 		g.broken = true
@@ -242,12 +245,15 @@ func (w *World) over() bool {
 
 // superseded: the master says that a process of t's rank, or a group, that was made
 // later has joined. It is never said of the newest one, unless it was made at almost the
-// same time as another one on another node: clocks of two nodes are compared as exactly as
-// a message between them is fast.
+// same time as one of its rank, or of another group, on another node: clocks of two nodes
+// are compared as exactly as a message between them is fast. A process that is known to a
+// master only from a Hello counts as made later by the time that the Hello was on its way:
+// a master that stood still reads it late.
 func (t *trainer) superseded(reason string) {
 	newest := t.slot != nil && t.slot.cur == t || t.group != nil && t.w.group == t.group
-	if newest && !slices.ContainsFunc(t.w.trainers, func(o *trainer) bool {
-		return o.rank == t.rank && o.node != t.node && o.born <= t.born && t.born-o.born < t.w.plan.delay
+	if newest && !slices.ContainsFunc(t.w.everybody, func(o *trainer) bool {
+		other := o.rank == t.rank || t.group != nil && o.group != nil && o.group != t.group
+		return other && o.node != t.node && o.born <= t.born && t.born-o.born < max(t.w.plan.delay, o.lag)
 	}) {
 		t.w.fail("%s is the newest of its rank, and is refused: %s", t.name, reason)
 	}

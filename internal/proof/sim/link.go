@@ -10,7 +10,8 @@ type link struct {
 	min, max Time // one way
 	far      bool // between nodes: what a process that dies has sent may be lost
 	ends     [2]end
-	held     Time // a partition holds messages until then
+	held     Time           // a partition holds messages until then
+	first    func(lag Time) // the first message of ends[0] is read, so long after it was sent
 }
 
 type end struct {
@@ -54,12 +55,16 @@ func (l *link) send(from int, msg any) {
 	if l.ends[from].shut {
 		return
 	}
-	e := &l.ends[1-from]
+	e, sent := &l.ends[1-from], l.w.now
 	l.w.at(l.arrival(1-from), func() {
 		if l.w.now > e.until {
 			return
 		}
 		e.p.run(func() {
+			if from == 0 && l.first != nil {
+				l.first(l.w.now - sent)
+				l.first = nil
+			}
 			if !e.shut {
 				e.take(msg)
 			}

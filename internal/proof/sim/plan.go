@@ -27,6 +27,8 @@ type plan struct {
 	maxPending int  // of the master's loop
 	commit     Time // at most, of a healthy disk
 
+	rounds bool // replicated: either all ranks get a batch, or none does
+
 	exact int // bit_exact: so many virtual ranks; 0: it is not
 
 	saves   int  // a checkpoint every so many steps; 0: none
@@ -105,6 +107,9 @@ func (w *World) draw() {
 	}
 	// Each seed has some kinds of trouble only, so that none hides another.
 	for _, t := range troubles {
+		if t.name == endsUnheard {
+			continue // only where it is what the seed is about
+		}
 		if w.oneIn(3) && (!t.rare || w.oneIn(3)) || t.name == diskLost && p.model == private && w.oneIn(3) {
 			p.kinds = append(p.kinds, t)
 		}
@@ -113,7 +118,24 @@ func (w *World) draw() {
 	if w.oneIn(3) {
 		pick(w.dice, themes).shape(w)
 	}
+	if p.model == shared && w.story.Seed%4 == 3 { // no dice, as above
+		allAway.shape(w)
+		p.beSlow()
+	} else if p.model != shared && w.story.Seed%4 == 2 {
+		outOfOrder.shape(w)
+	}
+	p.drawRounds(w.story.Seed)
 	p.draw(newDice(w.story.Seed, 1))
+}
+
+// beSlow makes leases of many batches, all of which are in the trainers' hands.
+func (p *plan) beSlow() {
+	p.ranks, p.accumulate = 1+p.ranks/3, 1
+	p.rows, p.window, p.every, p.delay, p.pace = 1+p.rows/4, 3, 5*second, p.delay/4, p.ttl/10
+	for i := range p.datasets {
+		o := &p.datasets[i].opt
+		o.Initial, o.Min, o.Max, o.Target = 60, 40, 200, shardsvc.Time(20*second)
+	}
 }
 
 // commitTime is how long the disk takes for a batch.

@@ -21,6 +21,7 @@ type (
 	open    struct {
 		stream, dataset, virtual uint32
 		rows                     int
+		rounds                   *hold.Rounds
 	}
 	credit struct {
 		stream uint32
@@ -71,7 +72,7 @@ func (a *agent) hello(l *link, h hello) *seat {
 	h.join.Worker = s.number
 	for i, r := range h.resume {
 		f := s.newFeed(r.Stream, r.Dataset, h.rows[i])
-		f.delivered = r.Acked + uint32(len(r.Batches))
+		f.delivered, f.rounds = r.Acked+uint32(len(r.Batches)), r.Rounds != nil
 	}
 	a.seats = append(a.seats, s)
 	before, knew := a.files[s.t]
@@ -105,12 +106,15 @@ func (s *seat) take(msg any) {
 	switch m := msg.(type) {
 	case open:
 		f := s.newFeed(m.stream, m.dataset, m.rows)
-		a.do(&hold.Open{Stream: f.id, Dataset: m.dataset, Virtual: m.virtual, Tracked: true})
+		f.rounds = m.rounds != nil
+		a.do(&hold.Open{Stream: f.id, Dataset: m.dataset, Virtual: m.virtual, Tracked: true, Rounds: m.rounds})
 	case credit:
 		if f := a.feed(hold.Stream{Worker: s.number, Number: m.stream}); f != nil {
 			f.credit += m.n
 			f.poke()
 		}
+	case arrived:
+		a.do(&hold.Arrived{Stream: hold.Stream{Worker: s.number, Number: m.stream}, Through: m.through})
 	case step:
 		ev := m.ev
 		ev.Stream.Worker = s.number

@@ -32,6 +32,7 @@ type World struct {
 	cuts      map[string]*cut.Cut // of those texts
 	records   int                 // of all passes
 
+	pushes      []*push           // of an input that is pushed, in order
 	moved       bool              // a master has listed input that began later than before
 	lossy       bool              // the source has deleted something
 	spoilt      bool              // some records are bad
@@ -180,6 +181,7 @@ func (w *World) begin() {
 		w.tracef("sim", "nothing breaks any more")
 	})
 	w.planTroubles()
+	w.startPushing()
 }
 
 // run until every rank has ended with success, or it takes too long.

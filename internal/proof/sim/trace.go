@@ -83,6 +83,8 @@ func replyText(r *shardsvc.Reply, pieces []shardsvc.Piece) string {
 		s = fmt.Sprintf("call %d of worker %d: code %d cut %x step %d path %s again %d", r.Request, r.Worker, r.Cut.Code, r.Cut.Cut, r.Step, r.Cut.Path, r.Units)
 	case shardsvc.ReplyPause:
 		s = fmt.Sprintf("hold worker %d for cut %x: on=%v", r.Worker, r.Cut.Cut, !r.Refused)
+	case shardsvc.ReplyRound:
+		s = fmt.Sprintf("rounds of series %d of dataset %d to worker %d: %+v", r.Request, r.Dataset, r.Worker, *r.Round)
 	case shardsvc.ReplyClose:
 		s = "close"
 	default:

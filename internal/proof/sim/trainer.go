@@ -47,6 +47,7 @@ type trainer struct {
 	fenced     bool
 	noFile     bool // what it has stepped lies nowhere any more
 	died       Time
+	lag        Time   // the longest that a Hello which named it was on its way
 	lost       Time   // a master has given it up; 0: none has
 	finished   bool   // it ends with success
 	ending     Time   // when its agent began to end it
@@ -68,6 +69,7 @@ type reader struct {
 	step                  int64  // the last that was said of it
 	stepped, acked, asked uint32 // asked: credits given so far
 	ended                 bool
+	rounding
 }
 
 func (r *reader) batch(number uint32) *batchInHand { return r.batches[number-r.acked-1] }
@@ -127,7 +129,9 @@ func (t *trainer) connect() {
 	t.outbox = nil // it follows from what is resumed
 	if t.generation != 0 && t.opened {
 		for _, r := range t.streams {
-			h.resume = append(h.resume, r.resume())
+			e := r.resume()
+			e.Rounds = r.begin(w)
+			h.resume = append(h.resume, e)
 			h.rows = append(h.rows, r.rows)
 		}
 	}
@@ -192,7 +196,12 @@ func (t *trainer) take(msg any) {
 			r.batches = append(r.batches, b)
 			w.books.received(t, b.recs, m.sent)
 		}
+		if w.plan.rounds {
+			t.l.send(0, arrived{r.number, r.received})
+		}
 		t.work()
+	case decided:
+		t.hear(m.round)
 	case acked:
 		r := t.streams[m.stream-1]
 		if m.through > r.stepped {
@@ -227,7 +236,7 @@ func (t *trainer) openStreams() {
 	}
 	t.opened = true
 	for _, r := range t.streams {
-		t.l.send(0, open{r.number, r.dataset, r.virtual, r.rows})
+		t.l.send(0, open{r.number, r.dataset, r.virtual, r.rows, r.begin(t.w)})
 		r.asked = r.received
 		t.credits(r)
 	}
@@ -264,10 +273,10 @@ func (t *trainer) work() {
 	var ready []*reader
 	ended := true
 	for _, r := range t.streams {
-		if r.received > r.yielded {
+		if r.yields(w) > 0 {
 			ready = append(ready, r)
 		}
-		ended = ended && r.ended && r.stepped == r.received
+		ended = ended && r.atEnd(w)
 	}
 	if t.paused != 0 {
 		ready = nil
@@ -276,14 +285,20 @@ func (t *trainer) work() {
 	switch {
 	case len(ready) > 0:
 		r := pick(w.dice, ready)
-		k := min(uint32(w.of(1, w.plan.accumulate)), r.received-r.yielded)
+		k := min(uint32(w.of(1, w.plan.accumulate)), r.yields(w))
+		if w.plan.rounds {
+			k = 1
+		}
 		r.yielded += k
+		if w.plan.rounds {
+			t.judgeRound(r)
+		}
 		t.credits(r)
 		t.busy = true
 		t.after(t.pace*Time(k), func() { t.computed(r, k) })
 	case ended:
 		t.finish()
-	case t.paused != 0:
+	case t.paused != 0 || w.plan.rounds:
 	case t.group != nil:
 		t.busy = true
 		t.after(w.time(50*millisecond, 300*millisecond), func() {

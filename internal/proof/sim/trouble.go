@@ -61,6 +61,8 @@ func (w *World) planTroubles() {
 const (
 	diskLost = "the master's disk is lost"
 	oneNode  = "the master is deposed, and goes on with one node"
+
+	endsUnheard = "a trainer ends while agent and master are away"
 )
 
 var troubles = []trouble{
@@ -130,6 +132,7 @@ var troubles = []trouble{
 			t.stop(w.time(10*millisecond, 2*w.plan.ttl))
 		}
 	}, false},
+	{endsUnheard, func(w *World) { w.endUnheard() }, true},
 	{"the disk is slow", func(w *World) {
 		w.slow = true
 		w.at(w.now+w.time(second, 5*second), func() { w.slow = false })
@@ -176,6 +179,54 @@ var themes = []theme{
 	{kinds: []string{"a trainer stands still", "an agent stands still", "a node is cut off", "an agent is killed", "another process for a rank"}},
 	{kinds: []string{"the master is killed", "a connection breaks", "a node is cut off", "the disk is slow", "the disk fails"}},
 	{kinds: []string{"the master is deposed", oneNode, "another process for a rank"}, peace: 6},
+}
+
+// outOfOrder: of two processes of a rank the one that was made first is heard last, as its
+// agent stood still or its node was cut off.
+var outOfOrder = theme{kinds: []string{"an agent stands still", "a node is cut off", "another process for a rank"}, peace: 1}
+
+// allAway: a lease gets a new token with each master. Then its trainer, its agent and the
+// master are away at once, and the next agent claims the lease in parts, from a step file.
+var allAway = theme{kinds: []string{"the master is killed", "an agent is killed", "a trainer is killed", endsUnheard, endsUnheard}}
+
+// endUnheard: a trainer ends while neither its agent nor the master is there, shortly
+// after the master has come back. Order and gaps are the dice's.
+func (w *World) endUnheard() {
+	t := w.someTrainer()
+	if t == nil {
+		return
+	}
+	pace := w.plan.pace
+	still, stop := w.time(0, 3*pace), w.time(3*pace, 20*pace)
+	agent := still + w.time(pace, 7*pace)
+	trainer := agent + w.time(0, 2*pace) - pace/4
+	w.killMaster()
+	w.whenHeard(func() {
+		still, agent, trainer := w.now+still, w.now+agent, w.now+trainer
+		w.at(still, func() {
+			if w.master != nil {
+				w.master.stop(stop)
+			}
+		})
+		w.at(agent, func() { t.node.killAgent(w) })
+		w.at(trainer, func() { t.kill("trouble") })
+	})
+}
+
+// whenHeard calls f once the agents of all nodes that have one talk to the master: it
+// compares processes by their messages.
+func (w *World) whenHeard(f func()) {
+	w.at(w.now+10*millisecond, func() {
+		talk := w.master != nil && w.master.alive && !slices.ContainsFunc(w.nodes, func(n *node) bool {
+			return n.agent != nil && n.agent.alive && n.agent.link == nil
+		})
+		switch {
+		case talk:
+			w.at(w.now+200*millisecond, f)
+		case w.calm == 0:
+			w.whenHeard(f)
+		}
+	})
 }
 
 func (h theme) shape(w *World) {

@@ -1,6 +1,6 @@
 // Package testbroker starts real brokers for tests and demonstrations: Apache
-// Kafka, Pulsar and RocketMQ, one node or a few. They listen on 127.0.0.1, live in
-// temporary folders and are ended by their process ids.
+// Kafka, Pulsar and RocketMQ, one node or a few, and a real S3 server. They listen on
+// 127.0.0.1, live in temporary folders and are ended by their process ids.
 // It needs java (17 or newer), and mvn once to fetch the jars into the user's
 // cache folder. Of the product only `headrace demo` uses it.
 //
@@ -24,4 +24,6 @@
 //	rocketmq_admin.go  topics, trimming, and RocketMQ's own mqadmin
 //	rocketmq_append.go each record once in a queue, through the broker's deaths
 //	broker-rocketmq/   the same as a command: make broker-rocketmq
+//
+//	s3.go            versitygw, an S3 server over a folder, built from its module
 package testbroker

@@ -28,13 +28,13 @@ type software struct {
 	settings []byte
 }
 
-// ErrMissing: a program that the broker needs is not on this machine.
-var ErrMissing = errors.New("missing")
+// errMissing: a program that the broker needs is not on this machine.
+var errMissing = errors.New("missing")
 
 // jars returns the folder of the broker's jars, fetched if need be.
 func (s software) jars(ctx context.Context) (string, error) {
 	if _, err := exec.LookPath("java"); err != nil {
-		return "", fmt.Errorf("%w: java, which runs the %s broker; install a JDK or JRE, 17 or newer", ErrMissing, s.name)
+		return "", fmt.Errorf("%w: java, which runs the %s broker; install a JDK or JRE, 17 or newer", errMissing, s.name)
 	}
 	cache, err := os.UserCacheDir() // $XDG_CACHE_HOME or ~/.cache
 	if err != nil {
@@ -62,7 +62,7 @@ func (s software) jars(ctx context.Context) (string, error) {
 // fetch fills lib in one step, so that what is there is complete.
 func (s software) fetch(ctx context.Context, home, lib string) error {
 	if _, err := exec.LookPath("mvn"); err != nil {
-		return fmt.Errorf("%w: mvn, which fetches %s %s from Maven Central (once, %s, to %s); install Maven 3.6 or newer", ErrMissing, s.name, s.version, s.size, home)
+		return fmt.Errorf("%w: mvn, which fetches %s %s from Maven Central (once, %s, to %s); install Maven 3.6 or newer", errMissing, s.name, s.version, s.size, home)
 	}
 	pom := filepath.Join(home, "pom.xml")
 	if err := os.WriteFile(pom, s.pom, 0o644); err != nil {

@@ -30,6 +30,10 @@ type Options struct {
 	// controller: who stops it stops leaders from moving. Not with Secure.
 	Brokers int
 
+	// Steady is for a broker that nobody kills: on a busy machine its controller waits 30 s
+	// for a heartbeat, not 2 s, before the broker's partitions have no leader.
+	Steady bool
+
 	HeapMiB int // of the JVM, 0: 256; a record of 100 MB is in it several times
 
 	Log io.Writer // what the broker says; nil: a file in its folder

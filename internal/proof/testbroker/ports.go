@@ -4,28 +4,61 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
 )
+
+// taken are the locks of the ports that this process has handed out. They end with it, so
+// a broker that starts again finds its own port, and no other process draws it before the
+// broker listens.
+var taken struct {
+	sync.Mutex
+	locks []*os.File
+}
 
 // freePorts finds n ports below those that systems hand out by themselves
 // (32768 and up), so that a broker that starts again finds its own still free.
 func freePorts(n int) ([]int, error) {
-	var held []net.Listener
-	defer func() {
-		for _, l := range held {
-			_ = l.Close()
-		}
-	}()
+	cache, err := os.UserCacheDir() // a run's temporary folder is its own, so others' locks are not in it
+	if err != nil {
+		return nil, err
+	}
+	dir := filepath.Join(cache, "headrace", "ports")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
 	var ports []int
 	for range 200 {
 		port := 20000 + rand.IntN(12000)
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err != nil {
+		if ok, err := takePort(dir, port); err != nil {
+			return nil, err
+		} else if !ok {
 			continue
 		}
-		held = append(held, l)
 		if ports = append(ports, port); len(ports) == n {
 			return ports, nil
 		}
 	}
 	return nil, fmt.Errorf("no %d free ports on 127.0.0.1 from 20000 to 32000", n)
+}
+
+// takePort locks the port's file, and says whether nobody has the port.
+func takePort(dir string, port int) (bool, error) {
+	f, err := os.OpenFile(filepath.Join(dir, fmt.Sprint(port)), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return false, err
+	}
+	if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
+		return false, f.Close()
+	}
+	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	if err != nil {
+		return false, f.Close()
+	}
+	taken.Lock()
+	taken.locks = append(taken.locks, f)
+	taken.Unlock()
+	return true, l.Close()
 }

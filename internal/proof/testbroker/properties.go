@@ -42,6 +42,9 @@ func (b *Broker) properties() string {
 
 		"share.coordinator.state.topic.replication.factor": "1",
 	}
+	if b.opts.Steady {
+		p["broker.session.timeout.ms"] = "30000"
+	}
 	if b.opts.DeletesEvery > 0 {
 		p["log.retention.check.interval.ms"] = fmt.Sprint(b.opts.DeletesEvery.Milliseconds())
 	}

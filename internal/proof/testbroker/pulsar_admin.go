@@ -77,12 +77,6 @@ func (b *Pulsar) CreateTopicIn(ctx context.Context, namespace, name string, part
 	return err
 }
 
-// CreateNamespace makes public/NAME with policies, as the admin API names them.
-func (b *Pulsar) CreateNamespace(ctx context.Context, name string, policies map[string]any) error {
-	_, err := b.Admin(ctx, "PUT", "namespaces/public/"+name, policies)
-	return err
-}
-
 // Deduplicate makes the broker leave out messages of public/default with a number that
 // their producer has used. As a setting of the whole broker, each start waits a minute
 // for topics of the system.

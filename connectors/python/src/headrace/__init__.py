@@ -25,6 +25,7 @@ File map:
     _control.py   the background thread: steps out, answers in, reconnects
     _calls.py     questions to the master, until they are answered
     _watchdog.py  how long a process may go on without its agent
+    _unanswered.py  how long steps have been without an answer
     _channel.py   a stream as its two threads share it
     _dataset.py   Dataset.batches()
     _stream.py    Stream: iteration and steps
@@ -35,6 +36,7 @@ File map:
     _columns.py   Ragged, Bytes, schemas
     _frame.py     a frame's payload as numpy views
     _ranges.py    which records a batch is
+    _claim.py     the same for a server that stores it with an update
     _messages.py  the socket's messages
     _wire.py      a control connection that never blocks
     _receive.py   reading frames; a signal never loses a byte
@@ -50,6 +52,7 @@ File map:
     _retain.py    which checkpoints go
     _cuts.py      ask, bind, drop, restore
     _state.py     what is saved, as a tree and arrays
+    _pickled.py   objects in files of their own
     _manifest.py  a checkpoint on storage
     _push.py      push(), Pusher: records into a landing
     _chunk.py     the form of pushed records
@@ -70,6 +73,7 @@ from __future__ import annotations
 
 from ._batch import Batch
 from ._checkpoint import Checkpointer
+from ._claim import Applied, Claim, Take
 from ._columns import Bytes, Column, Ragged
 from ._cuts import Cut
 from ._dataset import Dataset, dataset
@@ -87,6 +91,7 @@ from ._errors import (
     WorldChanged,
 )
 from ._hash import hash64
+from ._pickled import Pickled
 from ._push import Pushed, Pusher, Transaction, push
 from ._ranges import Range
 from ._restore import Restored
@@ -99,10 +104,12 @@ from ._version import __version__
 
 __all__ = [
     "AgentUnavailable",
+    "Applied",
     "Batch",
     "Bytes",
     "CheckpointError",
     "Checkpointer",
+    "Claim",
     "Column",
     "Cut",
     "Dataset",
@@ -110,6 +117,7 @@ __all__ = [
     "Fenced",
     "HeadraceError",
     "MasterUnavailable",
+    "Pickled",
     "ProtocolError",
     "PushError",
     "Pushed",
@@ -122,6 +130,7 @@ __all__ = [
     "Stats",
     "Steps",
     "Stream",
+    "Take",
     "Trainer",
     "Transaction",
     "UnsteppedWarning",

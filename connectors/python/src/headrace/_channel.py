@@ -27,6 +27,7 @@ from ._errors import Fenced, HeadraceError, ProtocolError
 from ._frame import Frame
 from ._ranges import Ledger
 from ._stepfile import StepFile
+from ._unanswered import Unanswered
 
 
 class Signal:
@@ -81,6 +82,7 @@ class Channel:
         self.may_wait: Callable[[], bool] = lambda: True  # for others to restore
         self.paused: str | None = None
         self.trust = 0.0  # until when next() may yield, by time.monotonic(); then it asks first
+        self.unanswered = Unanswered()
         self.yields_paused = False  # batches are yielded through Yields.enter() only
         self.yields_paused_seconds = 0.0  # of waiting there, since the iterating thread last looked
         self.stepper = self.iterator = 0  # the thread that stepped last, and that asks for batches
@@ -229,6 +231,14 @@ class Channel:
             "step_seconds": round(self.step_seconds, 6),
             "rows": self.rows,
         }
+
+    def answered(self) -> bool:
+        """Nothing that was stepped waits for an answer."""
+        return not self.tracked or self.fault is not None or self.acked >= self.stepped
+
+    def holds(self) -> bool:
+        """The process has batches that it may still step, or may get more."""
+        return not self.closed and not (self.ended and self.yielded == self.stepped) and self.fault is None
 
     def idle_step(self) -> int | None:
         """A reported step that no batch carries and that may not have arrived."""

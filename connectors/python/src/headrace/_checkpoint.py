@@ -11,11 +11,12 @@ from collections.abc import Iterable, Iterator
 from operator import index
 from typing import TYPE_CHECKING, Any, Union
 
-from . import _cuts, _durable, _manifest, _restore, _retain, _state
+from . import _bucket, _cuts, _durable, _manifest, _pickled, _restore, _retain, _state
+from ._bucket import Bucket, Staged
 from ._covered import Covered
 from ._cuts import Cut, ExactCut
 from ._errors import CheckpointError, Fenced, HeadraceError
-from ._flash import Flash, Pinned
+from ._flash import Flash, Pinned, about_of
 from ._memory import Written
 from ._restore import Restored
 from ._saved import Saved
@@ -35,12 +36,13 @@ SAVE_SECONDS = 600.0  # for a save, from the call to the bound manifest
 PAUSE_SECONDS = 60.0  # for all trainers of a shared model to finish their steps, and the state to be copied
 _LOOK = 0.02  # seconds between two looks for what other ranks write, growing
 _LOOK_MOST = 0.5
+_LOOK_BUCKET = 2.0  # of a bucket, where each look is a request
 
 
 class Checkpointer:
     """Saves and restores checkpoints in a folder; each carries its cut.
 
-    dir: the folder, the same for all ranks. stream: any stream of this process;
+    dir: the folder, the same for all ranks; or s3://bucket/prefix. stream: any stream of this process;
     default: the process's own attachment (headrace.init()). A cut spans all
     datasets of the job. keep: how many checkpoints stay; pinned ones stay besides.
     sharded: each rank of a replicated model saves a part of its own; else rank 0
@@ -50,6 +52,10 @@ class Checkpointer:
     memory: a save is a copy into memory that outlives this process, and goes to storage
     from there; see docs/FLASH.md. For replicated and private models. slots: how many
     such copies there are, at least 2.
+
+    pickle: places in the state ("model", "models.0") of objects that are no arrays: each is
+    pickled into a file of its own. restore() gives a Pickled in its place, which loads the
+    object when you ask it to. Not with memory=True.
 
     One save is under way at a time: the next one waits for it, or with memory only until
     it is whole in memory. An error of the background work is raised by the next call, and
@@ -67,12 +73,14 @@ class Checkpointer:
         pause_timeout: float = PAUSE_SECONDS,
         memory: bool = False,
         slots: int = 2,
+        pickle: Iterable[str] = (),
     ) -> None:
         if keep < 1:
             raise ValueError(f"keep={keep}; at least the newest checkpoint stays")
         if not timeout > 0 or not pause_timeout > 0:
             raise ValueError(f"timeout={timeout}, pause_timeout={pause_timeout}; they are seconds, more than 0")
-        self.dir = os.path.abspath(os.fspath(dir))
+        where = os.fspath(dir)
+        self.dir = _bucket.check(where) if _bucket.is_url(where) else os.path.abspath(where)
         self.keep = keep
         self._trainer: Trainer = stream._trainer if stream is not None else init()
         self._sharded = sharded and self._trainer.model == "replicated"
@@ -82,6 +90,12 @@ class Checkpointer:
         self._pause_timeout = pause_timeout
         self._last: Saved | None = None
         self._open: list[Saved] = []  # saves whose end nobody has seen
+        self._pickles = _pickled.names(pickle)
+        if memory and self._pickles:
+            raise ValueError("memory=True and pickle= together are not supported: memory holds arrays only")
+        self._at: str | Bucket = self.dir
+        if _bucket.is_url(self.dir):
+            self._at = self._in_bucket()
         self._flash: Flash | None = None
         if memory:
             self._flash = self._in_memory(slots)
@@ -89,6 +103,17 @@ class Checkpointer:
         self._after: int | None = None  # the highest order in dir, once that was looked at
         self._covered = Covered(self._trainer, self.dir)
         self._trainer.before_close(self._finish)
+
+    def _in_bucket(self) -> Bucket:
+        refused = {"a shared model": self._trainer.model == "shared", "sharded=True": self._sharded}
+        for what, is_asked in {**refused, "pickle=": bool(self._pickles)}.items():
+            if is_asked:
+                raise ValueError(f"{self.dir}: {what} is not supported in a bucket yet: save to a folder")
+        return Bucket(self._trainer, self.dir)
+
+    def _has(self, path: str) -> bool:
+        """A manifest lies at a path of dir."""
+        return self._at.exists(path) if isinstance(self._at, Bucket) else os.path.exists(path)
 
     def _in_memory(self, slots: int) -> Flash:
         if slots < 2:
@@ -154,7 +179,7 @@ class Checkpointer:
             self._finish()
         follows = trainer.model == "replicated" and trainer.rank != 0 and not self._sharded
         cut: Cut | None = None
-        captured: _state.Captured | None = None
+        captured: _state.Captured | Staged | None = None
         if trainer.model == "shared" and (callable(state) if exact is None else exact):
             cut, captured = self._paused(step, state, deadline)
         else:
@@ -163,13 +188,19 @@ class Checkpointer:
                     self._covered.inexact()
                 cut = self._ask(step, deadline, _cuts.new_id())
             if not follows:
-                captured = _capture(state)
+                captured = self._capture(state)
             self._reached("captured")
         saved = self._begun(step)
         threading.Thread(
             target=self._run, args=(saved, cut, captured, deadline), name="headrace-save", daemon=False
         ).start()
         return saved
+
+    def _capture(self, state: Any) -> _state.Captured | Staged:
+        if isinstance(self._at, Bucket):
+            flat = _state.flatten(state() if callable(state) else state)
+            return Staged(self._at, self._trainer.rank, flat)
+        return _state.capture(state() if callable(state) else state, self._pickles)
 
     def _begun(self, step: int) -> Saved:
         saved = self._last = Saved(step, self._covered.now)
@@ -223,6 +254,9 @@ class Checkpointer:
             self._await_newer(folder, cut, deadline)
             return folder
         path = os.path.join(folder, _manifest.FILE_NAME)
+        if isinstance(self._at, Bucket):
+            self._upload(cut, path, pinned.path, deadline)
+            return folder
         if os.path.lexists(path) or not self._by_agent(pinned, deadline):
             self._write(cut, folder, pinned, deadline)
             return folder
@@ -231,6 +265,29 @@ class Checkpointer:
         self._reached("bound")
         _retain.retain(self._trainer, self.dir, self.keep, path, self._timeout)
         return folder
+
+    def _upload(self, cut: Cut, path: str, slot: str, deadline: float) -> None:
+        """The agent uploads what lies in a slot."""
+        why = _cuts.persist(self._trainer, cut.id, slot, deadline)
+        if why:
+            raise CheckpointError(f"{path} was not written: {why}")
+        self._reached("renamed")
+        _cuts.bind(self._trainer, cut.id, path, max(deadline, time.monotonic() + _cuts.CALL_SECONDS))
+        self._reached("bound")
+        _retain.retain(self._trainer, self._at, self.keep, path, self._timeout)
+
+    def _write_staged(self, cut: Cut, folder: str, staged: Staged, deadline: float) -> None:
+        path = os.path.join(folder, _manifest.FILE_NAME)
+        try:
+            slot = staged.complete(about_of(self.dir, self._trainer.rank, cut, cut.step), cut)
+            self._reached("sealed")
+            self._upload(cut, path, slot, deadline)
+        except CheckpointError as error:
+            with contextlib.suppress(HeadraceError):
+                _cuts.drop(self._trainer, cut.id, f"its save failed: {error}")
+            raise
+        finally:
+            staged.drop()
 
     def _by_agent(self, pinned: Pinned, deadline: float) -> bool:
         """The agent has written the checkpoint to storage. False: it cannot; this process has to."""
@@ -243,18 +300,20 @@ class Checkpointer:
         """Until rank 0 has written this checkpoint to storage, or a newer one."""
         path = os.path.join(folder, _manifest.FILE_NAME)
         for _ in self._looks(deadline):
-            if os.path.exists(path) or _manifest.highest_order(self.dir) >= int(cut.body["order"]):
+            if self._has(path) or _manifest.highest_order(self._at) >= int(cut.body["order"]):
                 return
         raise CheckpointError(f"{path}: rank 0 wrote neither it nor a newer one within {self._timeout:.0f} s")
 
-    def _run(self, saved: Saved, cut: Cut | None, captured: _state.Captured | None, deadline: float) -> None:
+    def _run(self, saved: Saved, cut: Cut | None, captured: _state.Captured | Staged | None, deadline: float) -> None:
         error: BaseException | None = None
         try:
             cut = cut or self._ask(saved.step, deadline, _cuts.new_id())
             saved.cut, saved.exact = cut.id, bool(cut.body.get("exact", True))
             self._reached("frozen")
             folder = os.path.join(self.dir, _manifest.folder_name(saved.step, cut.body.get("rank"), cut.id))
-            if captured is not None:
+            if isinstance(captured, Staged):
+                self._write_staged(cut, folder, captured, deadline)
+            elif captured is not None:
                 self._write(cut, folder, captured, deadline)
             else:
                 self._await_manifest(folder, saved.step, deadline)
@@ -265,7 +324,7 @@ class Checkpointer:
             log.warning("the save of step %d failed: %s", saved.step, failure)
         saved._end(error)
 
-    def _paused(self, step: int, state: Any, deadline: float) -> tuple[Cut, _state.Captured]:
+    def _paused(self, step: int, state: Any, deadline: float) -> tuple[Cut, _state.Captured | Staged]:
         """Copies a shared model's state while no trainer changes it, and freezes the
         cut; then all go on."""
         trainer, cut = self._trainer, _cuts.new_id()
@@ -273,7 +332,7 @@ class Checkpointer:
         _cuts.pause(trainer, cut, min(deadline, time.monotonic() + self._pause_timeout))
         try:
             self._reached("paused")
-            captured = _capture(state)
+            captured = self._capture(state)
             self._reached("captured")
             return self._ask(step, deadline, cut, exact=True), captured
         except BaseException as error:
@@ -292,7 +351,7 @@ class Checkpointer:
         """The highest order of the checkpoints in dir. A master that has lost its state
         does not know of them, and what it freezes has to be newer."""
         if self._after is None:
-            self._after = _restore.highest_order(self.dir, self._flash)
+            self._after = _restore.highest_order(self._at, self._flash)
         return self._after
 
     def _frozen(self, cut: Cut) -> Cut:
@@ -326,7 +385,7 @@ class Checkpointer:
             _manifest.publish(temp, path)
         except BaseException as error:
             if again:
-                _manifest.remove_unlisted(path, [name])
+                _manifest.remove_unlisted(path, os.listdir(folder))
             else:
                 self._give_up(cut, folder, path, error, drop=not isinstance(captured, Pinned))
             raise
@@ -353,10 +412,14 @@ class Checkpointer:
         state: dict[str, Any] = {"format": _state.FORMAT, "version": _state.VERSION, "tree": captured.tree}
         if isinstance(captured, Pinned):
             return [captured.write(os.path.join(folder, name))], {**state, "file": name}
+        files: list[dict[str, Any]] = []
+        if captured.pickles:
+            files, places = _pickled.write(captured.pickles, folder, os.path.splitext(name)[0])
+            state.update(version=_state.PICKLES, pickles=places)
         if not captured.arrays:
-            return [], state
+            return files, state
         _state.write(captured, os.path.join(folder, name), {"step": str(step)})
-        return [_manifest.describe(folder, name)], {**state, "file": name}
+        return [_manifest.describe(folder, name), *files], {**state, "file": name}
 
     def _give_up(self, cut: Cut, folder: str, path: str, error: BaseException, drop: bool) -> None:
         """Ends a save attempt: no manifest will come. Parts of other ranks may stay.
@@ -409,7 +472,8 @@ class Checkpointer:
             if not missing:
                 files = [dict(f, rank=rank) for rank in range(world) for f in parts[rank]["files"] or ()]
                 shards = {str(rank): parts[rank].get("state") for rank in range(world)}
-                return files, {"format": _state.FORMAT, "version": _state.VERSION, "shards": shards}
+                version = max([int((s or {}).get("version", 0)) for s in shards.values()] + [_state.VERSION])
+                return files, {"format": _state.FORMAT, "version": version, "shards": shards}
         raise CheckpointError(
             f"{folder}: no part of rank{'s' * (len(missing) > 1)} {', '.join(map(str, missing))} came within "
             f"{self._timeout:.0f} s: every rank saves each sharded checkpoint, and sees the same folder"
@@ -418,8 +482,8 @@ class Checkpointer:
     def _await_manifest(self, folder: str, step: int, deadline: float) -> None:
         path = os.path.join(folder, _manifest.FILE_NAME)
         for _ in self._looks(deadline):
-            if os.path.exists(path):
-                _manifest.load(path)
+            if self._has(path):
+                _restore.load(self._at, path)
                 return
         raise CheckpointError(
             f"{path}: rank 0 did not write it within {self._timeout:.0f} s: its save of step {step} failed, or this "
@@ -435,7 +499,7 @@ class Checkpointer:
             if time.monotonic() > deadline:
                 return
             time.sleep(min(pause, max(0.0, deadline - time.monotonic())))
-            pause = min(2 * pause, _LOOK_MOST)
+            pause = min(2 * pause, _LOOK_BUCKET if isinstance(self._at, Bucket) else _LOOK_MOST)
 
     # Checkpoints that a framework writes.
 
@@ -525,6 +589,8 @@ class Checkpointer:
         Raises ValueError of a step that this rank has not said, OSError,
         CheckpointError, Fenced.
         """
+        if isinstance(self._at, Bucket):
+            raise ValueError(f"bind() is for checkpoints in a folder, and those of this Checkpointer lie in {self.dir}")
         self._trainer.check()
         self._raise_unseen()
         deadline = time.monotonic() + self._timeout
@@ -584,7 +650,7 @@ class Checkpointer:
         self._trainer.check()
         self._finish()
         self._raise_unseen()
-        restored = _restore.restore(self._trainer, self.dir, step, self._flash)
+        restored = _restore.restore(self._trainer, self._at, step, self._flash)
         if self._flash is not None:
             self._flash.warm()
         return restored
@@ -637,7 +703,3 @@ class Checkpointer:
         paused (all yields are), copying (half of it is in memory), captured, frozen,
         sealed (it is whole in memory), files, part, manifest (not yet renamed), renamed, bound.
         For tests, which override it."""
-
-
-def _capture(state: Any) -> _state.Captured:
-    return _state.capture(state() if callable(state) else state)

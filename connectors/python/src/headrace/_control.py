@@ -1,24 +1,22 @@
 """The background thread that owns the control connection.
 
-It sends what other threads leave in the outbox, hears what the agent answers,
-keeps the watchdog, and finds an agent that was started again on its socket. It
-touches no data connection except to wake up its reader.
+It sends what other threads leave in the outbox, handles the agent's messages, keeps the
+watchdog, and finds an agent that was started again on its socket. Of a data connection it
+only wakes up the reader.
 
-A step is sent by the thread that says it: what has left the process counts, even
-if it is killed the next moment. Only steps that come thick, THICK after the one
-before or faster, are left to this thread, which sends what has gathered every
-LINGER seconds: a system call each would cost such a loop several percent, and
-each turn of this thread costs it a hand-over of the interpreter lock, for each
-system call in it. What has gathered in a process that is killed was not said. Where
-the model outlives it the step file says it; without one that is a batch that comes
-again, so it is not much. In the other kinds who comes next goes back to a checkpoint,
-whose steps were sent, and it may be more: each send wakes agent and master, and ends in
-an fsync.
+step() sends the step in the caller's own thread. So a step has left the process when step()
+returns, even if the process is killed the next moment. The exception are steps that follow
+each other within THICK. They are left to this thread, which sends them together every LINGER
+seconds, because a system call for each step would slow such a loop down by several percent.
+
+A process that is killed loses the steps that it had not sent. In a `shared` model the step
+file has them; without one, those batches come again. In the other kinds the next process goes
+back to a checkpoint, whose steps were sent. There LINGER is longer, because each send wakes up
+agent and master and ends in an fsync.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import signal
@@ -32,6 +30,7 @@ from ._calls import Calls
 from ._calls import again as comes_again
 from ._channel import Channel
 from ._errors import AgentUnavailable, DatasetError, Fenced, HeadraceError, ProtocolError, from_wire
+from ._hello import await_welcome, goodbye, ttl_of
 from ._messages import Message
 from ._pause import Yields
 from ._settings import Settings
@@ -47,7 +46,6 @@ LINGER_SHARED = 0.01  # seconds between two sends of steps that come thick
 LINGER = 0.05  # where the model is not shared, or a step file has them
 SEEK = 0.05  # seconds between two tries to find the agent again
 STATS = 1.0  # seconds between two STATS of a stream
-BYE_SECONDS = 1.0  # for the agent to close the connection after BYE
 STUCK = 3.0  # seconds of waiting for the end with unstepped batches, before a word of advice
 
 # Stream, step, batches, through, more of the same step; and a run of so many steps, up
@@ -149,18 +147,34 @@ class Control:
         Raises what ends the stream. The watchdog bounds the wait: it ends a process,
         or fails its streams, when the agent stays silent.
         """
-        began = time.monotonic()
+        began, said = time.monotonic(), False
         try:
-            while time.monotonic() >= channel.trust:
+            while (now := time.monotonic()) >= channel.trust:
                 if channel.fault is not None:
                     raise channel.fault
                 if channel.closed:
                     raise HeadraceError("the stream is closed")
-                self._watchdog.eager = True
-                self.bell.ring()
+                if now >= self._watchdog.trust:
+                    self._watchdog.eager = True
+                    self.bell.ring()
+                elif not said and now >= channel.unanswered.until:
+                    said = True
+                    self._say_unanswered(channel, now)
                 channel.changed.wait(0.1)
+            if said:
+                log.warning("%s: the steps are answered, after %.1f s: next() goes on", channel.open["dataset"],
+                            now - began)  # fmt: skip
         finally:
             channel.yields_paused_seconds += time.monotonic() - began
+
+    @staticmethod
+    def _say_unanswered(channel: Channel, now: float) -> None:
+        log.warning(
+            "%s: next() waits, because steps have been unanswered for %.1f s (max_unanswered is %.1f s). If this node "
+            "were lost now, %d stepped batches would come again",
+            channel.open["dataset"], now - channel.unanswered.since, channel.unanswered.bound,
+            channel.stepped - channel.acked,
+        )  # fmt: skip
 
     def stop(self, patience: float) -> None:
         """Sends what is left, waits for the answers to steps, says BYE."""
@@ -213,6 +227,8 @@ class Control:
             except OSError:
                 self._hear(self._connection)  # why it was closed, if the agent said so
                 raise
+            for channel in list(self._channels.values()):
+                self._trust(channel, now)
             self._advise(now)
         except (OSError, EOFError) as error:
             self._disconnected(error)
@@ -221,7 +237,7 @@ class Control:
             self._fail(error)
             return True
         if self._stopping and (self._settled() or now > self._stop_by):
-            self._goodbye(self._connection)
+            goodbye(self._connection)
             return True
         self._sleep(self._connection)
         return False
@@ -247,7 +263,7 @@ class Control:
         if now >= self._next_stats:
             self._next_stats = now + STATS
             for channel in list(self._channels.values()):
-                if channel.closed and self._answered(channel):
+                if channel.closed and channel.answered():
                     self.rows_done += channel.rows_stepped()
                     del self._channels[channel.number]
                     with channel.lock:
@@ -314,6 +330,7 @@ class Control:
         if type_ == wire.ACKED:
             if channel.tracked:
                 channel.on_acked(wire.field(type_, payload, "through", int))
+                self._trust(channel, time.monotonic())
         elif type_ == wire.OPENED:
             if channel.step_file is None:
                 channel.step_file = self._step_file_of(channel, payload)
@@ -324,11 +341,8 @@ class Control:
         elif type_ == wire.STATE:
             channel.state, channel.reason = str(payload.get("state", "")), str(payload.get("reason", ""))
             if channel.state in ("failed", "deleted"):
-                channel.fail(
-                    DatasetError(
-                        f"dataset {channel.open['dataset']!r} {channel.state}: {channel.reason or 'no reason given'}"
-                    )
-                )
+                why = channel.reason or "no reason given"
+                channel.fail(DatasetError(f"dataset {channel.open['dataset']!r} {channel.state}: {why}"))
             else:
                 log.info("%s: %s %s", channel.open["dataset"], channel.state, channel.reason)
         else:
@@ -349,13 +363,25 @@ class Control:
 
     def _extend(self) -> None:
         """Tells every stream until when it may yield."""
-        trust = self._watchdog.trust
+        now = time.monotonic()
         for channel in list(self._channels.values()):
-            channel.trust = trust
-        if self._watchdog.eager and time.monotonic() < trust:
+            self._trust(channel, now)
+        if self._watchdog.eager and now < self._watchdog.trust:
             self._watchdog.eager = False
             for channel in list(self._channels.values()):
                 channel.changed.set()
+
+    def _trust(self, channel: Channel, now: float) -> None:
+        """Until when a stream may yield: the agent's session is good, and the steps are answered."""
+        trust = self._watchdog.trust
+        if self._watchdog.shared and channel.tracked:
+            unanswered = channel.unanswered
+            unanswered.bound = channel.open.get("max_unanswered") or self._watchdog.ttl
+            unanswered.look(now, channel.stepped, channel.acked)
+            trust = min(trust, unanswered.until)
+        waited, channel.trust = now >= channel.trust, trust
+        if waited and now < trust:
+            channel.changed.set()
 
     def _answered_call(self, payload: dict[str, Any]) -> None:
         answer = self.calls.answered(payload)
@@ -396,7 +422,7 @@ class Control:
         log.warning("the agent at %s is gone (%s); waiting for it to come back", self.settings.agent, error)
 
     def _seek(self, now: float) -> bool:
-        if self._stopping and (now > self._stop_by or self._settled()):
+        if self._given_up(now) or (self._stopping and self._settled()):
             return True
         try:
             self._meet(self._watchdog.deadline)
@@ -409,8 +435,11 @@ class Control:
             self.bell.wait(None, False, SEEK)
         return False
 
+    def _given_up(self, now: float) -> bool:
+        return self._stopping and now > self._stop_by
+
     def _meet(self, deadline: float) -> None:
-        """Connects, says HELLO, and takes up every stream where it was."""
+        """Connects, sends HELLO, and continues every stream where it was."""
         connection = ControlConnection(self.settings.agent)
         try:
             channels, resume, calls = self._take_up()
@@ -419,7 +448,8 @@ class Control:
                 hello["resume"] = resume
             sent = time.monotonic()
             connection.send(wire.encode(wire.HELLO, 0, hello))
-            self._welcomed(self._answer(connection, deadline), sent, again=bool(self.welcome))
+            welcome, self._early = await_welcome(connection, self.bell, deadline, self._given_up)
+            self._welcomed(welcome, sent, again=bool(self.welcome))
         except BaseException:
             connection.close()
             raise
@@ -444,8 +474,8 @@ class Control:
             connection.send(call)
 
     def _take_up(self) -> tuple[list[Channel], list[dict[str, Any]], list[bytes]]:
-        """The streams there are, what to resume, and the calls without an answer.
-        What waits in the outbox is in it, or follows from the streams' state."""
+        """Returns all streams, what to resume, and the calls without an answer. It empties the
+        outbox: its calls are among those, and its steps follow from the streams' state."""
         with self.lock:
             self.epoch += 1
             for item in self.outbox:
@@ -456,32 +486,8 @@ class Control:
             channels = list(self._channels.values())
             return channels, [c.resume() for c in channels if c.opened], self.calls.unanswered()
 
-    def _answer(self, connection: ControlConnection, deadline: float) -> dict[str, Any]:
-        while (now := time.monotonic()) < deadline and not (self._stopping and now > self._stop_by):
-            with contextlib.suppress(OSError):  # receive() says why it was closed
-                connection.flush()
-            messages = connection.receive()
-            for i, message in enumerate(messages):
-                if message.type == wire.WELCOME:
-                    self._early = messages[i + 1 :]
-                    return message.payload
-                if message.type == wire.ERROR:
-                    raise from_wire(message.payload)
-                if message.type != wire.PING:
-                    raise ProtocolError(f"the agent answered HELLO with {wire.name(message.type)}")
-            self.bell.wait(connection.sock, connection.pending, min(deadline - now, SEEK))
-        raise TimeoutError("the agent did not answer HELLO in time")
-
     def _welcomed(self, welcome: dict[str, Any], sent: float, again: bool) -> None:
-        protocol = wire.field(wire.WELCOME, welcome, "protocol", int)
-        if protocol != wire.PROTOCOL:
-            raise ProtocolError(
-                f"the agent speaks protocol {protocol}, this client {wire.PROTOCOL}: "
-                f"install the headrace package of version {welcome.get('version', '?')}"
-            )
-        ttl = wire.field(wire.WELCOME, welcome, "ttl_ms", int) / 1e3
-        if ttl <= 0:
-            raise ProtocolError(f"the agent's TTL is {ttl} s")
+        ttl = ttl_of(welcome)
         self.welcome = welcome
         self._linger = LINGER_SHARED if welcome.get("model") == "shared" else LINGER
         self._watchdog = Watchdog(ttl, sent, shared=welcome.get("model") == "shared")
@@ -495,24 +501,12 @@ class Control:
                 channel.fail(Fenced(f"what this process held belongs to others now: {answer.get('reason', '')}"))
         self._extend()  # last: no batch that was refused is yielded
 
-    # The end.
-
     def _settled(self) -> bool:
         if self.outbox or (self._connection is not None and self._connection.pending):
             return False
         if self.fault is not None:
             return True
-        return all(map(self._answered, list(self._channels.values())))
-
-    @staticmethod
-    def _answered(channel: Channel) -> bool:
-        return not channel.tracked or channel.fault is not None or channel.acked >= channel.stepped
-
-    @staticmethod
-    def _goodbye(connection: ControlConnection) -> None:
-        with contextlib.suppress(OSError, EOFError, ProtocolError):
-            connection.send(wire.encode(wire.BYE, 0, {}))
-            connection.finish(BYE_SECONDS)
+        return all(channel.answered() for channel in list(self._channels.values()))
 
     def _fail(self, fault: HeadraceError) -> None:
         with self.lock:
@@ -525,10 +519,7 @@ class Control:
     def _expire(self) -> None:
         silent = time.monotonic() - self._watchdog.heard
         why = f"the agent at {self.settings.agent} was not heard for {silent:.1f} s"
-        holding = self._told_to_end or any(
-            not c.closed and not (c.ended and c.yielded == c.stepped) and c.fault is None
-            for c in list(self._channels.values())
-        )
+        holding = self._told_to_end or any(channel.holds() for channel in list(self._channels.values()))
         if holding and self.welcome.get("model") == "shared":
             end_process(f"{why}, and what this process holds goes to others, who share its model")
         if self.welcome.get("model") == "shared":

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 NONE = "0" * 16  # the cut that is none: the start
 CUT_SECONDS = 60.0  # for a cut to be complete, unless somebody says otherwise
+RESTORE_SECONDS = 600.0  # until every rank of a group has told what it holds in memory
 CALL_SECONDS = 60.0  # for an answer that waits for nobody
 AGAIN_SECONDS = 0.25  # between two calls of a restore that cannot be decided yet, at most
 SLOW_SECONDS = 0.5  # without a decision: the user is told why
@@ -115,7 +116,7 @@ def ask(
 def persist(trainer: Trainer, cut: str, slot: str, deadline: float) -> str:
     """Has the agent write a checkpoint from its slot to storage. Gives why it did not;
     empty: it did. Raises CheckpointError at the deadline."""
-    answer = _wait(trainer, {"call": "persist", "cut": cut, "path": slot}, deadline, f"writing {slot} to storage")
+    answer = wait(trainer, {"call": "persist", "cut": cut, "path": slot}, deadline, f"writing {slot} to storage")
     return "" if answer.code == "ok" else answer.reason or answer.code
 
 
@@ -139,23 +140,27 @@ def restore(
     what: str,
     after: int = 0,
     memory: bool = False,
+    readable: list[str] | None = None,
 ) -> Answer:
     """Goes back to a cut, or to the start. The answer's code is ok, try or refused.
     While the master cannot decide yet, it says why, and this calls again.
     after: the highest order of the checkpoints that lie there; what is frozen from now
     on is newer, also at a master that has lost its state and counts anew. memory: the
-    checkpoint comes from this node's memory. Raises CheckpointError if none comes, and
-    Fenced."""
+    checkpoint comes from memory. readable: the cuts of all that this process can read from
+    there. One in memory is decided only when every rank has told what it can read. Raises
+    CheckpointError if none comes, and Fenced."""
     fields: dict[str, Any] = {"call": "restore", "mode": mode, "path": path, "failed": failed, "after": after}
     if memory:
         fields["memory"] = True
+    if readable is not None:
+        fields.update(tells=True, readable=readable)
     if body is not None:
         fields["body"] = body
     ttl = trainer.control.welcome["ttl_ms"] / 1000
     began, told = time.monotonic(), ""
-    deadline = began + max(CALL_SECONDS, 3 * ttl)
+    deadline = began + max(RESTORE_SECONDS if memory else CALL_SECONDS, 3 * ttl)
     while True:
-        answer = _wait(trainer, fields, deadline, what)
+        answer = wait(trainer, fields, deadline, what)
         waited = time.monotonic() - began
         if answer.code != "again":
             break
@@ -180,13 +185,13 @@ def forget(trainer: Trainer, cut: str, reason: str) -> None:
 
 
 def _say(trainer: Trainer, fields: dict[str, Any], deadline: float, what: str) -> Answer:
-    answer = _wait(trainer, fields, deadline, what)
+    answer = wait(trainer, fields, deadline, what)
     if answer.code != "ok":
         raise CheckpointError(f"{what}: {answer.reason or answer.code}")
     return answer
 
 
-def _wait(trainer: Trainer, fields: dict[str, Any], deadline: float, what: str) -> Answer:
+def wait(trainer: Trainer, fields: dict[str, Any], deadline: float, what: str) -> Answer:
     trainer.check()
     number = trainer.control.call(fields)
     answer = trainer.control.calls.wait(number, deadline)

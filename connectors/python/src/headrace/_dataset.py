@@ -25,15 +25,21 @@ class Dataset:
 
     def batches(
         self,
-        rows: int,
+        rows: int | None = None,
         *,
+        global_rows: int | None = None,
         columns: Iterable[str] | None = None,
         max_wait: float | None = None,
         ack: Literal["step", "auto"] = "step",
         track: bool = True,
         rounds: bool | None = None,
+        max_unanswered: float | None = None,
     ) -> Stream:
         """Opens a stream of batches of exactly `rows` rows.
+
+        global_rows, in place of rows: the rows of one round on all ranks together.
+        Each rank gets its share; if they do not divide, the first ranks get one row
+        more. So a group of another size trains the same rounds. It needs rounds.
 
         Only the end of the input shortens a batch, or max_wait: seconds from its
         first row after which it is yielded as it is. Without a row there is no
@@ -54,9 +60,15 @@ class Dataset:
         of more than one rank. rounds=False says that the program balances the ranks
         by itself: each gets what it asks for. docs/ROUNDS.md.
 
+        max_unanswered: of a shared model, the seconds for which steps may be without
+        an answer of the master before next() waits for it. So long at most a lost
+        node's steps come again. Default: the session's TTL.
+
         Raises DatasetError (unknown, invalid), AgentUnavailable, Fenced, and
         HeadraceError in a forked process or a DataLoader's worker.
         """
+        if global_rows is not None:
+            rows = self._share(rows, global_rows, rounds, track)
         request = self._request(rows, columns, track)
         count = request["rows"]
         if ack not in ("step", "auto"):
@@ -65,6 +77,10 @@ class Dataset:
             raise ValueError(f"max_wait={max_wait!r}; it is seconds, more than 0, or None")
         request["max_wait_ms"] = None if max_wait is None else max(1, round(max_wait * 1000))
         request["ack"] = ack
+        if max_unanswered is not None:
+            if not max_unanswered > 0:
+                raise ValueError(f"max_unanswered={max_unanswered!r}; it is seconds, more than 0, or None: the TTL")
+            request["max_unanswered"] = float(max_unanswered)
         trainer = init()
         if rounds is None:
             rounds = trainer.model == "replicated" and trainer.world_size > 1 and track
@@ -79,6 +95,24 @@ class Dataset:
             f"dataset {self.name!r} is bit_exact, with {ranks} virtual ranks: several batches are one step of it. "
             f"Open it with headrace.dataset({self.name!r}).steps({count})"
         )
+
+    def _share(self, rows: int | None, global_rows: int, rounds: bool | None, track: bool) -> int:
+        """This rank's rows of a round of global_rows."""
+        if rows is not None:
+            raise ValueError(f"rows={rows!r} and global_rows={global_rows!r}: say one of them")
+        try:
+            count = index(global_rows)
+        except TypeError:
+            raise TypeError(f"global_rows={global_rows!r}; it is a whole number, as in global_rows=4096") from None
+        trainer = init()
+        if rounds is False or (rounds is None and (trainer.model != "replicated" or not track)):
+            raise ValueError(
+                f"global_rows={count} is the size of a round, and this stream has none: say rounds=True, with a "
+                "replicated model, or say rows"
+            )
+        if count < trainer.world_size:
+            raise ValueError(f"global_rows={count} for {trainer.world_size} ranks: each needs a row at least")
+        return count // trainer.world_size + (trainer.rank < count % trainer.world_size)
 
     def _rounds(self, trainer: Trainer, request: dict[str, Any], max_wait: float) -> Stream:
         if trainer.model != "replicated":
@@ -118,9 +152,9 @@ class Dataset:
         mine = range(trainer.rank, channel.virtual_ranks, trainer.world_size)
         return Steps(trainer, request, mine)
 
-    def _request(self, rows: int, columns: Iterable[str] | None, track: bool) -> dict[str, Any]:
+    def _request(self, rows: int | None, columns: Iterable[str] | None, track: bool) -> dict[str, Any]:
         try:
-            count = index(rows)
+            count = index(rows)  # type: ignore[arg-type]
         except TypeError:
             raise TypeError(f"rows={rows!r}; it is a whole number, as in batches(1024)") from None
         if not 1 <= count <= MAX_ROWS:

@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from . import _image, _manifest, _memory, _slots, _state
+from ._bucket import Bucket
 from ._cuts import Cut
 from ._durable import room
 from ._errors import CheckpointError, HeadraceError
@@ -68,13 +69,28 @@ class Pinned:
         self._reading.close()
 
 
+def about_of(directory: str, rank: int, cut: Cut, step: int, tree: Any = None) -> dict[str, Any]:
+    """What a slot says of its checkpoint, which may go to that directory."""
+    state = {"format": _state.FORMAT, "version": _state.VERSION, "tree": tree, "file": FILE_NAME}
+    folder = _manifest.folder_name(step, cut.body.get("rank"), cut.id)
+    return {
+        "version": VERSION,
+        "path": os.path.join(directory, folder, _manifest.FILE_NAME),
+        "rank": rank,
+        "node": socket.gethostname(),
+        "run": os.environ.get("HEADRACE_RUN", ""),
+        "manifest": _manifest.manifest_of(cut.body, step, [], state),
+    }
+
+
 class Flash:
     """The checkpoints in memory of one Checkpointer."""
 
     def __init__(self, owner: Checkpointer, slots: int) -> None:
         self._owner = owner
         self._trainer = owner._trainer
-        self.folder = _slots.Folder(owner.dir, self._trainer.job)
+        at = owner._at
+        self.folder = at.slots if isinstance(at, Bucket) else _slots.Folder(at, self._trainer.job)
         self.memory = Memory(self.folder, self._trainer.rank, slots)
         self._told = False  # that there is no room
         self._changed = threading.Condition()
@@ -112,18 +128,7 @@ class Flash:
 
     def complete(self, written: Written, cut: Cut, step: int) -> str:
         """Makes the copy a checkpoint, which carries its cut. Gives the slot's path."""
-        rank = self._trainer.rank
-        private = cut.body.get("rank")
-        path = os.path.join(self._owner.dir, _manifest.folder_name(step, private, cut.id), _manifest.FILE_NAME)
-        state = {"format": _state.FORMAT, "version": _state.VERSION, "tree": written.tree, "file": FILE_NAME}
-        about = {
-            "version": VERSION,
-            "path": path,
-            "rank": rank,
-            "node": socket.gethostname(),
-            "run": os.environ.get("HEADRACE_RUN", ""),
-            "manifest": _manifest.manifest_of(cut.body, step, [], state),
-        }
+        about = about_of(self._owner.dir, self._trainer.rank, cut, step, written.tree)
         self.memory.complete(written, json.dumps(about, separators=(",", ":"), allow_nan=False).encode(), cut.id)
         return written.slot.path
 
@@ -194,37 +199,20 @@ class Flash:
     # Going back.
 
     def candidates(self) -> tuple[list[InMemory], list[str]]:
-        """The checkpoints in memory that all ranks hold, newest first; and why others
-        do not count."""
+        """The checkpoints in this node's memory, newest first; and why others do not count."""
         trainer = self._trainer
-        own = [
-            m
-            for m in _memory.found(self.folder, trainer.rank)
-            if m.fields["job"] == trainer.job and m.fields["model"] == trainer.model
-        ]
-        if trainer.model == "private":
-            return own, []
-        others: dict[int, set[str]] = {}
         whole: list[InMemory] = []
         why: list[str] = []
-        for m in own:
-            world = int(m.fields["world_size"])
-            if world != trainer.world_size:
-                why.append(
-                    f"step {m.step} lies in memory of a group of {world} ranks, and this one has {trainer.world_size}"
-                )
+        for m in _memory.found(self.folder, trainer.rank):
+            if m.fields["job"] != trainer.job or m.fields["model"] != trainer.model:
                 continue
-            missing = []
-            for rank in range(world):
-                if rank not in others:
-                    others[rank] = {x.cut_id for x in _memory.found(self.folder, rank)}
-                if m.cut_id not in others[rank]:
-                    missing.append(rank)
-            if missing:
-                ranks = ", ".join(map(str, missing[:8]))
-                why.append(f"step {m.step} is not whole in this node's memory: rank {ranks} has no copy here")
-            else:
+            world = int(m.fields["world_size"])
+            if trainer.model == "private" or world == trainer.world_size:
                 whole.append(m)
+                continue
+            why.append(
+                f"step {m.step} lies in memory of a group of {world} ranks, and this one has {trainer.world_size}"
+            )
         return whole, why
 
     def highest_order(self) -> int:
@@ -237,7 +225,7 @@ class Flash:
         if not any(sizes):
             try:
                 sizes = [
-                    _memory.size_of(sum(int(f["size"]) for f in m.files)) for m in _manifest.find(self._owner.dir)[:1]
+                    _memory.size_of(sum(int(f["size"]) for f in m.files)) for m in _manifest.find(self._owner._at)[:1]
                 ]
             except HeadraceError:
                 return
@@ -253,7 +241,7 @@ class Flash:
         newest = self.memory.newest()
         self.memory.close()
         about = _slots.peek(newest) if ended and newest is not None else None
-        if about is not None and os.path.exists(about["path"]):
+        if about is not None and self._owner._has(about["path"]):
             for path in self.folder.of(self._trainer.rank):
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(path)

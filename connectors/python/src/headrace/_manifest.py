@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from . import _cut
 from ._durable import room, sync, sync_above
@@ -316,12 +316,22 @@ def _age(m: Manifest) -> tuple[int, int, int, str]:
     return (m.order, m.epoch, 0 if m.fields["model"] == "shared" else m.step, str(m.fields["created"]))
 
 
-def find(directory: str, bad: list[str] | None = None) -> list[Manifest]:
+class Remote(Protocol):
+    """A directory of checkpoints that is not of a file system (_bucket.Bucket)."""
+
+    def __fspath__(self) -> str: ...
+
+    def find(self, bad: list[str] | None = None) -> list[Manifest]: ...
+
+
+def find(directory: str | Remote, bad: list[str] | None = None) -> list[Manifest]:
     """The good manifests of a directory, its own and those one level below: newest
     first, as they were frozen; those of older versions, which do not know it, behind
     the others, by epoch and step (shared: by epoch and clock, for each process of a
     rank counts its own steps). What is wrong with the others goes to `bad`. Raises
     CheckpointError where the directory itself cannot be read."""
+    if not isinstance(directory, str):
+        return directory.find(bad)
     found: list[Manifest] = []
     bad = bad if bad is not None else []
     for path in _manifests(directory, bad):
@@ -337,7 +347,7 @@ def find(directory: str, bad: list[str] | None = None) -> list[Manifest]:
     return found
 
 
-def highest_order(directory: str) -> int:
+def highest_order(directory: str | Remote) -> int:
     """Of all checkpoints of a directory; 0: none has one."""
     return max((m.order for m in find(directory)), default=0)
 

@@ -43,7 +43,7 @@ class Memory:
 
     def __init__(self, folder: Folder, rank: int, slots: int) -> None:
         self.folder = folder
-        self._rank = rank
+        self.rank = rank
         self._count = slots
         self._slots: dict[int, Slot] = {}
         self._layouts: dict[int, tuple[Any, _image.Layout, dict[str, Any]]] = {}
@@ -142,7 +142,7 @@ class Memory:
                     break
 
     def _slot(self, index: int) -> Slot:
-        path = self.folder.slot(self._rank, index)
+        path = self.folder.slot(self.rank, index)
         slot = self._slots.get(index)
         if slot is None:
             slot = self._slots[index] = Slot(path)

@@ -50,23 +50,29 @@ def _pieces(spans: NDArray[Any], start: int, stop: int) -> Iterator[_Piece]:
         begin = end
 
 
-def ranges(frame: Frame, start: int, stop: int) -> list[Range]:
-    """The records of rows [start, stop), in the source's own coordinates."""
-    out: list[Range] = []
+Token = tuple[int, int, int]  # epoch, term, sequence
+
+
+def leased(frame: Frame, start: int, stop: int) -> Iterator[tuple[Range, Token, int, int]]:
+    """The records of rows [start, stop) in the source's own coordinates, each run with the
+    token of its lease and the rows [from, to) of the frame that it is."""
     for span, a, b, whole_start, whole_stop in _pieces(frame.spans, start, stop):
         number, segment = int(span["partition"]), int(span["segment"])
-        out.append(
-            Range(
-                partition=frame.names.partitions.get(str(number), str(number)),
-                pass_=int(span["pass"]),
-                segment=segment,
-                start=int(span["start"]) if whole_start else int(frame.offsets[a]),
-                end=int(span["end"]) if whole_stop else int(frame.offsets[b]),
-                rows=b - a,
-                name=frame.names.segments.get(f"{number}/{segment}", str(segment)),
-            )
+        run = Range(
+            partition=frame.names.partitions.get(str(number), str(number)),
+            pass_=int(span["pass"]),
+            segment=segment,
+            start=int(span["start"]) if whole_start else int(frame.offsets[a]),
+            end=int(span["end"]) if whole_stop else int(frame.offsets[b]),
+            rows=b - a,
+            name=frame.names.segments.get(f"{number}/{segment}", str(segment)),
         )
-    return out
+        yield run, (int(span["epoch"]), int(span["term"]), int(span["sequence"])), a, b
+
+
+def ranges(frame: Frame, start: int, stop: int) -> list[Range]:
+    """The records of rows [start, stop), in the source's own coordinates."""
+    return [run for run, _, _, _ in leased(frame, start, stop)]
 
 
 class Ledger:

@@ -8,7 +8,8 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from . import _cuts, _durable, _manifest, _state
+from . import _cuts, _durable, _manifest, _pickled, _state
+from ._bucket import Bucket, Stored
 from ._calls import Answer
 from ._cuts import Cut
 from ._errors import CheckpointError
@@ -47,11 +48,38 @@ class Restored:
 class Place:
     """Where a trainer's checkpoints lie: a folder, and the memory of this node."""
 
-    def __init__(self, trainer: Trainer, directory: str, flash: Flash | None) -> None:
+    def __init__(self, trainer: Trainer, directory: str | Bucket, flash: Flash | None) -> None:
         self.trainer = trainer
         self.directory = directory
         self._flash = flash
         self.memory, self.passed_over = flash.candidates() if flash is not None else ([], [])
+        self._faults: dict[str, str | None] = {}  # of what lies in memory, by slot
+        self.readable: list[str] | None = None  # what this rank can read from memory; None: it does not look there
+        if flash is not None:
+            self.readable = [m.cut_id for m in self.memory if self.fault(m) is None]
+
+    def load(self, path: str) -> Manifest:
+        return load(self.directory, path)
+
+    def unreadable(self, path: str) -> str | None:
+        """None: a checkpoint lies there that verifies."""
+        try:
+            return _verified(self.load(path))
+        except (OSError, CheckpointError) as error:
+            return f"{path}: {error}"
+
+    def fault(self, manifest: Manifest) -> str | None:
+        """None: it is as it was written."""
+        if not isinstance(manifest, InMemory):
+            return _verified(manifest)
+        if manifest.slot not in self._faults:
+            self._faults[manifest.slot] = manifest.fault()
+        return self._faults[manifest.slot]
+
+    def not_everywhere(self, manifest: InMemory, why: str) -> None:
+        """Another rank cannot read it: it does not count."""
+        self.memory = [m for m in self.memory if m.slot != manifest.slot]
+        self.passed_over.append(f"step {manifest.step} in memory: {why}")
 
     def candidates(self) -> list[Manifest]:
         """What there is to go back to, newest first; of the same cut, memory first."""
@@ -71,20 +99,34 @@ class Place:
             stored = _candidates(self.trainer, self.directory)
             of = f"the newest on storage is step {stored[0].step}" if stored else "there is none on storage"
             return f"step {taken.step} is whole in memory, and {of}"
-        if self.passed_over:
-            return "; ".join(self.passed_over)
         newer = [m for m in self.memory if m.order > taken.order]
-        return f"step {newer[0].step} in memory is not to go back to" if newer else "nothing newer is in memory"
+        if newer:
+            return f"step {newer[0].step} in memory is not to go back to"
+        return "; ".join(self.passed_over) or "nothing newer is in memory"
 
 
-def highest_order(directory: str, flash: Flash | None) -> int:
+def load(directory: str | Bucket, path: str) -> Manifest:
+    """The manifest at path. Raises OSError, CheckpointError."""
+    return directory.load(path) if isinstance(directory, Bucket) else _manifest.load(path)
+
+
+def highest_order(directory: str | Bucket, flash: Flash | None) -> int:
     """Of all checkpoints of a folder and of this node's memory."""
     return max(_manifest.highest_order(directory), flash.highest_order() if flash is not None else 0)
 
 
-def restore(trainer: Trainer, directory: str, step: int | str, flash: Flash | None = None) -> Restored | None:
+def restore(
+    trainer: Trainer, directory: str | Bucket, step: int | str, flash: Flash | None = None
+) -> Restored | None:
     """See Checkpointer.restore."""
-    place = Place(trainer, directory, flash)
+    try:
+        return _restore(trainer, Place(trainer, directory, flash), step)
+    finally:
+        if isinstance(directory, Bucket):
+            directory.drop()
+
+
+def _restore(trainer: Trainer, place: Place, step: int | str) -> Restored | None:
     if step == "start":
         answer = _cuts.restore(trainer, "start", None, "", [], "starting over", place.highest_order())
         if answer.code != "ok":
@@ -124,11 +166,13 @@ def _exact(trainer: Trainer, place: Place, step: int) -> Restored | None:
     for manifest in place.candidates():
         if manifest.step != step:
             continue
-        fault = _verified(manifest)
+        fault = place.fault(manifest)
         if fault is None:
             what = f"restoring {manifest.path}"
             memory = isinstance(manifest, InMemory)
-            answer = _cuts.restore(trainer, "exact", manifest.cut, manifest.path, [], what, after, memory)
+            answer = _cuts.restore(
+                trainer, "exact", manifest.cut, manifest.path, [], what, after, memory, place.readable
+            )
             if answer.code == "ok":
                 return _gone_back(trainer, answer, manifest, place)
             fault = f"{manifest.path}: {answer.reason}"
@@ -152,37 +196,41 @@ def _newest(trainer: Trainer, place: Place) -> Restored | None:
         offer = None if over else _pick(place, better, failed, faults)
         body, path = (offer.cut, offer.path) if offer is not None else (_others(trainer, directory), "")
         memory = isinstance(offer, InMemory)
-        answer = _cuts.restore(trainer, "newest", body, path, failed, f"restoring from {directory}", after, memory)
+        what = f"restoring from {directory}"
+        answer = _cuts.restore(trainer, "newest", body, path, failed, what, after, memory, place.readable)
         if answer.code == "ok":
             if faults:
                 log.warning("checkpoints that were passed over: %s", "; ".join(faults))
             return _gone_back(trainer, answer, offer, place)
         if answer.code == "try" and answer.cut not in failed and answer.path != (better or ""):
             better = answer.path
-            fault = _unreadable(better)
+            fault = place.unreadable(better)
             if fault is not None:
                 failed.append(answer.cut)
                 faults.append(fault)
                 better = None
+            continue
+        if answer.code == "refused" and isinstance(offer, InMemory) and "in memory" in answer.reason:
+            place.not_everywhere(offer, answer.reason)
             continue
         if answer.code == "refused" and offer is not None and "void" in answer.reason:
             failed.append(offer.cut_id)
             faults.append(f"{offer.path}: {answer.reason}")
             better = None
             continue
-        what = offer.path if offer is not None else directory
+        what = offer.path if offer is not None else str(directory)
         raise CheckpointError(f"restoring {what}: {answer.reason or answer.code}")
 
 
 def _pick(place: Place, better: str | None, failed: list[str], faults: list[str]) -> Manifest | None:
     """The one at `better`, else the newest here that verifies and did not fail before."""
     if better is not None:
-        return _manifest.load(better)
+        return place.load(better)
     before = set(failed)
     for manifest in place.candidates():
         if manifest.cut_id in before:
             continue
-        fault = _verified(manifest)
+        fault = place.fault(manifest)
         if fault is None:
             if manifest.cut_id in failed:  # it is a copy, and the other one is damaged
                 failed.remove(manifest.cut_id)
@@ -194,7 +242,7 @@ def _pick(place: Place, better: str | None, failed: list[str], faults: list[str]
     return None
 
 
-def _tell_what_does_not_count(trainer: Trainer, directory: str) -> None:
+def _tell_what_does_not_count(trainer: Trainer, directory: str | Bucket) -> None:
     """Who starts over beside a folder full of checkpoints has to learn why."""
     bad: list[str] = []
     found = _manifest.find(directory, bad)
@@ -213,7 +261,7 @@ def _tell_what_does_not_count(trainer: Trainer, directory: str) -> None:
         )
 
 
-def _candidates(trainer: Trainer, directory: str) -> list[Manifest]:
+def _candidates(trainer: Trainer, directory: str | Bucket) -> list[Manifest]:
     rank = trainer.rank if trainer.model == "private" else None
     return [
         m
@@ -226,7 +274,7 @@ def _verified(manifest: Manifest) -> str | None:
     """None: its files are as it says, and it stays there through a power failure. Who
     renamed it may have died before the folder was synced, and the master tells
     brokers of what is restored."""
-    if isinstance(manifest, InMemory):
+    if isinstance(manifest, (InMemory, Stored)):
         return manifest.fault()
     fault = _manifest.verify(manifest)
     if fault is None:
@@ -238,7 +286,7 @@ def _verified(manifest: Manifest) -> str | None:
     return fault
 
 
-def _others(trainer: Trainer, directory: str) -> dict[str, Any] | None:
+def _others(trainer: Trainer, directory: str | Bucket) -> dict[str, Any] | None:
     """The newest cut of another rank of a private model, for a rank that has none of
     its own: a master that has lost its state learns of the job's past by it, and
     grants nobody that rank's records."""
@@ -248,13 +296,6 @@ def _others(trainer: Trainer, directory: str) -> dict[str, Any] | None:
         if manifest.fields["job"] == trainer.job and manifest.fields["model"] == trainer.model:
             return manifest.cut if manifest.rank != trainer.rank else None
     return None
-
-
-def _unreadable(path: str) -> str | None:
-    try:
-        return _verified(_manifest.load(path))
-    except (OSError, CheckpointError) as error:
-        return f"{path}: {error}"
 
 
 def _gone_back(trainer: Trainer, answer: Answer, offer: Manifest | None, place: Place) -> Restored | None:
@@ -288,14 +329,14 @@ def _chosen(trainer: Trainer, answer: Answer, place: Place) -> Manifest:
     faults: list[str] = []
     for manifest in place.candidates():
         if manifest.cut_id == answer.cut:
-            fault = _verified(manifest)
+            fault = place.fault(manifest)
             if fault is None:
                 return manifest
             faults.append(fault)
     if not faults:
-        fault = _unreadable(answer.path) if answer.path else "it has no manifest: a framework carries it"
+        fault = place.unreadable(answer.path) if answer.path else "it has no manifest: a framework carries it"
         if fault is None:
-            return _manifest.load(answer.path)
+            return place.load(answer.path)
         faults.append(fault)
     raise CheckpointError(
         f"the group goes back to cut {answer.cut} of step {answer.step}, which rank {trainer.rank} cannot read: "
@@ -314,7 +355,7 @@ def _load(manifest: Manifest, rank: int) -> Any:
     state = manifest.fields.get("state")
     if not isinstance(state, dict) or state.get("format") != _state.FORMAT:
         return None
-    if state.get("version") != _state.VERSION:
+    if state.get("version") not in _state.VERSIONS:
         raise CheckpointError(f"{manifest.path}: its state has version {state.get('version')}: use a newer headrace")
     if "shards" in state:
         state = state["shards"].get(str(rank))
@@ -323,4 +364,6 @@ def _load(manifest: Manifest, rank: int) -> Any:
     name = state.get("file")
     if name is not None and name not in {f["path"] for f in manifest.files}:
         raise CheckpointError(f"{manifest.path}: its state names {name!r}, which is none of its files")
-    return _state.read(state["tree"], os.path.join(manifest.folder, name) if name else None)
+    folder = manifest.bucket.fetch(manifest) if isinstance(manifest, Stored) else manifest.folder
+    pickles = _pickled.found(state.get("pickles"), folder, manifest.files)
+    return _state.read(state["tree"], os.path.join(folder, name) if name else None, pickles)

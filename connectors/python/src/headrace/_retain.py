@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 from . import _cuts, _manifest
+from ._bucket import Bucket
 from ._errors import HeadraceError
 from ._manifest import Manifest
 
@@ -21,16 +22,19 @@ log = logging.getLogger("headrace")
 _CLOCK = time.time() - time.monotonic()  # what the wall clock is ahead by
 
 
-def retain(trainer: Trainer, directory: str, keep: int, newest: str, patience: float) -> None:
+def retain(trainer: Trainer, directory: str | Bucket, keep: int, newest: str, patience: float) -> None:
     """Keeps the `keep` newest checkpoints that this rank saves, and removes older
     ones: unbound at the master first, then the manifest, then the data. What went
     wrong is logged: the checkpoint at `newest` is as good as ever."""
     try:
         for old in removable(_own(trainer, directory), keep, newest):
             _cuts.drop(trainer, old.cut_id, f"retention keeps {keep}")
-            _manifest.remove(old)
+            directory.remove(old) if isinstance(directory, Bucket) else _manifest.remove(old)
             log.info("removed %s: retention keeps %d", old.folder, keep)
-        _remove_half(trainer, directory, newest, patience)
+        if isinstance(directory, Bucket):
+            directory.sweep(newest, 2 * patience)
+        else:
+            _remove_half(trainer, directory, newest, patience)
     except (OSError, HeadraceError) as error:
         log.warning("%s: an old checkpoint could not be removed: %s", directory, error)
 
@@ -65,7 +69,7 @@ def removable(found: list[Manifest], keep: int, newest: str) -> list[Manifest]:
     return go
 
 
-def _own(trainer: Trainer, directory: str) -> list[Manifest]:
+def _own(trainer: Trainer, directory: str | Bucket) -> list[Manifest]:
     """Those that a Checkpointer of this rank has written there."""
     rank = trainer.rank if trainer.model == "private" else None
     return [

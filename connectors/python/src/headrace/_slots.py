@@ -24,6 +24,7 @@ import json
 import mmap
 import os
 import secrets
+import shutil
 import stat
 import struct
 import time
@@ -80,9 +81,10 @@ def root() -> str:
 class Folder:
     """The slots of one checkpoint folder and job on this node."""
 
-    def __init__(self, directory: str, job: str) -> None:
+    def __init__(self, directory: str, job: str, id: str | None = None) -> None:
+        """id: of a folder in a bucket, which the agent has asked for."""
         self.directory = directory
-        self.id = _folder_id(directory)
+        self.id = id or _folder_id(directory)
         base = os.path.join(root(), f"headrace-{os.getuid()}")
         _own_folder(base)
         self.path = os.path.join(base, f"{self.id}-{crc64(job.encode()):016x}")
@@ -90,7 +92,7 @@ class Folder:
         about = os.path.join(self.path, ABOUT_FILE)
         if not os.path.exists(about):
             _replace(about, json.dumps({"dir": directory, "id": self.id, "job": job}).encode())
-        _sweep(base)
+        _sweep(base, directory, self.id)
 
     def slot(self, rank: int, number: int) -> str:
         return os.path.join(self.path, f"rank-{rank}-slot-{number}")
@@ -355,13 +357,18 @@ def _affordable(path: str, more: int) -> None:
         raise OSError(errno.ENOSPC, f"only {min(free)} bytes of memory are free", path)
 
 
-def _sweep(base: str) -> None:
-    """Removes the slots of checkpoint folders that are not there any more."""
+def _sweep(base: str, directory: str, id: str) -> None:
+    """Removes the slots of checkpoint folders that are not there any more. Of those in
+    buckets, only of what lay at `directory` before."""
     for name in os.listdir(base):
         folder = os.path.join(base, name)
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             with open(os.path.join(folder, ABOUT_FILE)) as file:
                 about = json.load(file)
+            if "://" in about["dir"]:
+                if about["dir"] == directory and about["id"] != id:
+                    _remove(folder)
+                continue
             path = os.path.join(about["dir"], ID_FILE)
             if os.path.isdir(about["dir"]):
                 with contextlib.suppress(FileNotFoundError), open(path) as file:
@@ -373,6 +380,4 @@ def _sweep(base: str) -> None:
 
 
 def _remove(folder: str) -> None:
-    for name in os.listdir(folder):
-        os.unlink(os.path.join(folder, name))
-    os.rmdir(folder)
+    shutil.rmtree(folder)

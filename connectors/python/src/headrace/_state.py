@@ -3,7 +3,8 @@
 The arrays go to a safetensors file under the names of their places
 (``model.weight``), which any reader of that format opens. The tree says how they
 hang together and holds what is no array; it is JSON, in the manifest. Nothing is
-pickled, so nothing that is loaded can run.
+pickled unless Checkpointer(pickle=...) names it, and that is never loaded unasked, so
+nothing that is loaded can run.
 
 A node of the tree is one of
 
@@ -12,6 +13,7 @@ A node of the tree is one of
     {"list": [node, ...]}  {"tuple": [node, ...]}
     {"value": null | true | 1 | 0.5 | "text"}
     {"int": "123..."}  {"float": "nan"}  {"bytes": "base64"}
+    {"pickle": PLACE}     an object in a file of its own (_pickled.py), in version 2
 
 Tensors and variables of TensorFlow and Keras are saved as numpy arrays, and come back as
 such. An array that is in the state twice is one array twice after a restore as well.
@@ -28,11 +30,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from . import _pickled
 from ._durable import no_room, room
 from ._errors import CheckpointError
 
 FORMAT = "headrace-python-state"
 VERSION = 1
+PICKLES = 2  # the version of a state with objects in files of their own
+VERSIONS = (VERSION, PICKLES)
 
 _EXACT = 1 << 53  # beyond it readers that take numbers for floats would round
 _INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
@@ -45,6 +50,7 @@ class Captured(NamedTuple):
     tree: dict[str, Any]
     arrays: dict[str, Any]  # all numpy, or all torch
     torch: bool
+    pickles: dict[str, bytes] = {}  # by place  # noqa: RUF012
 
     @property
     def size(self) -> int:
@@ -52,9 +58,10 @@ class Captured(NamedTuple):
         return sum(int(a.nbytes) for a in self.arrays.values())
 
 
-def capture(state: Any) -> Captured:
-    """Copies a state. Raises TypeError that names the place of what cannot be saved."""
-    return _walk(state, copy=True)
+def capture(state: Any, pickles: frozenset[str] = frozenset()) -> Captured:
+    """Copies a state; what lies at one of the places `pickles` is pickled. Raises TypeError
+    that names the place of what cannot be saved, and of what is not there."""
+    return _walk(state, copy=True, pickles=pickles)
 
 
 def flatten(state: Any) -> Captured:
@@ -62,9 +69,11 @@ def flatten(state: Any) -> Captured:
     return _walk(state, copy=False)
 
 
-def _walk(state: Any, copy: bool) -> Captured:
-    walk = _Capture(copy)
+def _walk(state: Any, copy: bool, pickles: frozenset[str] = frozenset()) -> Captured:
+    walk = _Capture(copy, pickles)
     tree = walk.node(state, "", frozenset())
+    if missing := sorted(pickles - set(walk.pickles)):
+        raise TypeError(f"pickle= names {', '.join(map(repr, missing))}, which is not in the state")
     if walk.tensors and walk.arrays:
         # One file holds both; torch has every dtype that numpy has here, but for unsigned ones.
         for name, array in walk.arrays.items():
@@ -74,8 +83,8 @@ def _walk(state: Any, copy: bool) -> Captured:
                 raise TypeError(
                     f"state{name!r}: torch has no {array.dtype}; beside tensors save another type"
                 ) from None
-        return Captured(tree, walk.tensors, torch=True)
-    return Captured(tree, walk.tensors or walk.arrays, torch=bool(walk.tensors))
+        return Captured(tree, walk.tensors, True, walk.pickles)
+    return Captured(tree, walk.tensors or walk.arrays, bool(walk.tensors), walk.pickles)
 
 
 def write(captured: Captured, path: str, metadata: dict[str, str]) -> None:
@@ -89,8 +98,9 @@ def write(captured: Captured, path: str, metadata: dict[str, str]) -> None:
         raise CheckpointError(no_room(path, captured.size, str(error))) from error
 
 
-def read(tree: dict[str, Any], path: str | None) -> Any:
-    """The state that write() wrote. Raises CheckpointError."""
+def read(tree: dict[str, Any], path: str | None, pickles: dict[str, _pickled.Pickled] | None = None) -> Any:
+    """The state that write() wrote. pickles: what is in files of their own, by place.
+    Raises CheckpointError."""
     uses_torch = _mentions_torch(tree)
     if uses_torch:
         try:
@@ -101,23 +111,28 @@ def read(tree: dict[str, Any], path: str | None) -> Any:
     if path is not None:
         library = importlib.import_module("safetensors.torch" if uses_torch else "safetensors.numpy")
         arrays = library.load_file(path)
-    return _build(tree, arrays)
+    return _build(tree, arrays, pickles or {})
 
 
 def build(tree: dict[str, Any], arrays: dict[str, Any]) -> Any:
     """The state of a tree and its arrays. Raises CheckpointError."""
-    return _build(tree, arrays)
+    return _build(tree, arrays, {})
 
 
 class _Capture:
-    def __init__(self, copy: bool) -> None:
+    def __init__(self, copy: bool, names: frozenset[str]) -> None:
         self._copy = copy
+        self._names = names
+        self.pickles: dict[str, bytes] = {}
         self.arrays: dict[str, np.ndarray[Any, Any]] = {}
         self.tensors: dict[str, Any] = {}
         self._known: dict[tuple[Any, ...], str] = {}  # what an array is of -> its name
         self._alive: list[Any] = []
 
     def node(self, value: Any, at: str, inside: frozenset[int]) -> dict[str, Any]:
+        if at in self._names:
+            self.pickles[at] = _pickled.dumps(value, at)
+            return {"pickle": at}
         if isinstance(value, np.ndarray):
             return {"array": self._array(value, at), "of": "numpy"}
         if isinstance(value, np.generic):
@@ -191,7 +206,8 @@ def _leaf(value: Any, at: str) -> dict[str, Any]:
         return {"bytes": base64.b64encode(value).decode()}
     raise TypeError(
         f"{_place(at)} is a {type(value).__module__}.{type(value).__qualname__}: a state holds arrays, tensors, dicts, "
-        "lists, tuples, numbers, text, bytes and None; put what it is made of there (a module's state_dict())"
+        "lists, tuples, numbers, text, bytes and None; put what it is made of there (a module's state_dict()), "
+        f"or name its place to have it pickled into a file of its own: Checkpointer(..., pickle=[{at or 'PLACE'!r}])"
     )
 
 
@@ -211,14 +227,14 @@ def _place(at: str) -> str:
     return f"state {at!r}" if at else "the state"
 
 
-def _build(node: Any, arrays: dict[str, Any]) -> Any:
+def _build(node: Any, arrays: dict[str, Any], pickles: dict[str, _pickled.Pickled]) -> Any:
     try:
-        return _built(node, arrays)
+        return _built(node, arrays, pickles)
     except (LookupError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise CheckpointError(f"the checkpoint's tree of the state does not hold together: {error!r}") from None
 
 
-def _built(node: dict[str, Any], arrays: dict[str, Any]) -> Any:
+def _built(node: dict[str, Any], arrays: dict[str, Any], pickles: dict[str, _pickled.Pickled]) -> Any:
     ((kind, value),) = ((k, v) for k, v in node.items() if k != "of")
     if kind == "array":
         array, of = arrays[value], node["of"]
@@ -226,11 +242,13 @@ def _built(node: dict[str, Any], arrays: dict[str, Any]) -> Any:
             return array[()] if of == "scalar" else array
         return array.numpy()[()] if of == "scalar" else array.numpy()
     if kind == "dict":
-        return {(k if isinstance(k, str) else int(k["int"])): _built(v, arrays) for k, v in value}
+        return {(k if isinstance(k, str) else int(k["int"])): _built(v, arrays, pickles) for k, v in value}
     if kind == "list":
-        return [_built(v, arrays) for v in value]
+        return [_built(v, arrays, pickles) for v in value]
     if kind == "tuple":
-        return tuple(_built(v, arrays) for v in value)
+        return tuple(_built(v, arrays, pickles) for v in value)
+    if kind == "pickle":
+        return pickles[value]
     if kind == "bytes":
         return base64.b64decode(value)
     if kind == "value":

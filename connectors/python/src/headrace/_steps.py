@@ -136,6 +136,7 @@ class Steps:
             durable=sum(s.durable for s in each),
             wait_seconds=sum(s.wait_seconds for s in each),
             step_seconds=max((s.step_seconds for s in each), default=0.0),
+            unanswered_seconds=max((s.unanswered_seconds for s in each), default=0.0),
         )
 
     def __repr__(self) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from . import _cuts, _restore
 from ._batch import Batch
 from ._channel import Channel
+from ._claim import Claim, claim
 from ._columns import Column
 from ._errors import HeadraceError
 from ._feed import Feed
@@ -37,6 +38,7 @@ class Stats:
     durable: int  # batches whose step is durable
     wait_seconds: float  # in next(), waiting for data
     step_seconds: float  # between batches: the trainer's own time
+    unanswered_seconds: float = 0.0  # of a shared model: how long the oldest step has been without an answer
 
 
 def _whole(value: Any, name: str, as_in: str) -> int:
@@ -258,6 +260,15 @@ class Stream:
             self._channel = channel
         return rows
 
+    def claim(self, batch: Batch) -> Claim:
+        """Which records the batch holds, as the source names them, for a model whose server
+        can store something with an update: each record is then in the model once, whatever
+        is killed. See `Applied`. batch: of this stream, or a slice of one.
+        """
+        if batch._stream is not None and batch._stream is not self:
+            raise ValueError(f"batch {batch.number} is of another stream: ask that one")
+        return claim(self._channel.open["dataset"], batch)
+
     # Checkpoints that a framework writes.
 
     def state_dict(self, step: int | None = None) -> dict[str, Any]:
@@ -318,6 +329,7 @@ class Stream:
             durable=self._before + channel.acked,
             wait_seconds=channel.wait_seconds,
             step_seconds=channel.step_seconds,
+            unanswered_seconds=max(0.0, time.monotonic() - channel.unanswered.since),
         )
 
     def close(self) -> None:

@@ -123,6 +123,23 @@ def test_all_ranks_get_the_same_rounds_and_all_rows_come_once(job: Any, rows: in
     judge(*start(job, 4, slow=3), rows)
 
 
+def test_a_round_has_its_global_rows_whatever_the_number_of_ranks(job: Any) -> None:
+    """100 rows a round: 34, 33 and 33 on three ranks; then 50 and 50 on two."""
+    rows = job.write(5030)
+    job.up("--model", "replicated")
+    job.apply()
+    job.apply("again")
+    for world, name, shares in ((3, "rows", [34, 33, 33]), (2, "again", [50, 50])):
+        code = WORKER.replace('"rows").batches(100, ', f'"{name}").batches(global_rows=100, ')
+        group = Group(world)
+        ranks = [job.helper(code, str(world), str(r), "0", "0", str(group.port), "60") for r in range(world)]
+        each = judge(group, ranks, rows)
+        for rank, share in enumerate(shares):
+            # Only at the end of the data, when a rank gets no more rows, rounds are shorter.
+            assert max(x[1] for x in each[rank]) == share, (rank, share)
+            assert {x[1] for x in each[rank][:10]} == {share}, (rank, share)
+
+
 def test_more_ranks_than_rows(job: Any) -> None:
     """Ranks without a row take part in each round, with an empty batch."""
     job.write(3, files=1)
@@ -130,6 +147,31 @@ def test_more_ranks_than_rows(job: Any) -> None:
     job.apply()
     each = judge(*start(job, 4), 3)
     assert sum(x[1] == 0 for e in each for x in e) >= 1
+
+
+def test_the_rows_of_a_round_that_max_wait_closes_are_spread_over_the_ranks(job: Any) -> None:
+    """Each file is one lease, so one rank reads it. Before max_wait has passed, the others
+    get their part of it. A machine that stands still meanwhile may miss that, so files
+    come until each rank has had its part of one."""
+    spec = job.folder / "rows.yaml"
+    spec.write_text(
+        f"name: rows\nfiles: {{root: {job.data}, end: never, refresh: 100ms}}\n"
+        "decode: {format: csv, columns: [{name: id, path: 0, dtype: int64}]}\n"
+    )
+    job.up("--model", "replicated")
+    job.headrace("dataset", "apply", "-f", str(spec))
+    _, ranks = start(job, 3, max_wait=3.0)
+    deadline = time.monotonic() + 120
+    written, each = 0, [[], [], []]  # type: int, list[list[list[int]]]
+    while not any(min(sizes) >= 15 for sizes in zip(*([x[1] for x in e] for e in each))):
+        assert time.monotonic() < deadline, each
+        if sum(x[1] for e in each for x in e) == written * 60:
+            part = job.data / f".{written:04}"
+            part.write_text("".join(f"{i}\n" for i in range(written * 60, written * 60 + 60)))
+            part.rename(job.data / f"{written:04}.csv")
+            written += 1
+        time.sleep(0.1)
+        each = [rounds_of(r.log.read_text().rpartition("\n")[0]) for r in ranks]
 
 
 def test_when_a_rank_ends_next_raises_world_changed_on_the_others(job: Any) -> None:

@@ -142,6 +142,7 @@ class Job:
 
     def trainer(self, code: str, stdin: bool = False, **env: str) -> Trainer:
         number = len(self.processes)
+        code = f"import sys; sys.path.append({str(Path(__file__).parents[1])!r}); import tearing\n{code}"
         trainer = Trainer(code, {**self.env, **env}, self.folder / f"trainer-{number}.log", stdin=stdin)
         self.processes.append(trainer.process)
         return trainer

@@ -24,6 +24,9 @@ import (
 // roundKills: several rounds see more kinds of input than a long one.
 const roundKills = 40
 
+// inMemory is the word for the models whose checkpoints can lie in memory.
+const inMemory = "in-memory"
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -36,7 +39,7 @@ func main() {
 func run(ctx context.Context) error {
 	c := &chaos.Campaign{}
 	o := &c.Options
-	model := flag.String("model", "all", "shared, private, replicated, or all")
+	model := flag.String("model", "all", "shared, private, replicated, in-memory (replicated and private), or all")
 	source := flag.String("source", chaos.Files, "one of "+chaos.Sources()+" (a broker of its own, which is killed too), or all: files and kafka")
 	live := flag.Bool("live", false, "of a broker: only topics that are written while they are read; --source all has both")
 	draw := flag.String("draw", "", "what every round has, whatever its seed says: "+strings.Join(chaos.Choices(), ", "))
@@ -65,13 +68,18 @@ func run(ctx context.Context) error {
 		c.Sources, c.Lives = []string{chaos.Files, chaos.Kafka}, []bool{false, true}
 	case *source == chaos.Files && *live:
 		return errors.New("--live needs a broker: files are there before they are read")
+	case *source == chaos.Landing: // what is pushed is read while it comes
+		c.Sources, c.Lives = []string{*source}, []bool{true}
 	case *source == chaos.Files || slices.Contains(chaos.Queues(), *source):
 		c.Sources, c.Lives = []string{*source}, []bool{*live}
 	default:
 		return fmt.Errorf("--source %q: use %s or all", *source, chaos.Sources())
 	}
 	c.Models = chaos.Models
-	if *model != "all" {
+	switch {
+	case *model == inMemory: // those that can be kept there
+		c.Models = []string{"replicated", "private"}
+	case *model != "all":
 		if !slices.Contains(chaos.Models, *model) {
 			return fmt.Errorf("--model %q: use one of %s, all", *model, strings.Join(chaos.Models, ", "))
 		}

@@ -12,7 +12,7 @@ import struct
 import time
 
 START, YIELDED, APPLIED, STEPPED, ENDED, CLOSED, FENCED, DONE, BAD = range(1, 10)
-TRAPPED, SAVED, BOUND, RESTORED, FAILED_SAVE, HASHED = range(10, 16)
+TRAPPED, SAVED, BOUND, RESTORED, FAILED_SAVE, HASHED, HELD = range(10, 17)
 
 cfg = json.loads(os.environ["CHAOS_TRAINER"])
 rnd = random.Random(cfg["seed"])

@@ -126,7 +126,6 @@ def replicated():
         model.load(state)
     source.start()
     group = Group(trainer.rank, trainer.world_size)
-    new = False
     while True:
         found = source.next(step + 1)
         total, keys = reduced(group, found, source.over, trainer.rank == 0 and saving.due())
@@ -141,18 +140,23 @@ def replicated():
             write(APPLIED, stream, number)
         reached("apply")
         durable = source.step(step, found)
-        new = True
+        saving.new = True
         for _, stream, number, _, _, _ in found:
             write(STEPPED, stream, number, durable)
         reached("step")
         if found and durable == found[-1][2]:
             reached("acked")
         if total[-1]:
-            saving.save(step, model.state, source.streams[0])
-            new = False
-    if new:
+            saving.new = saving.save(step, model.state, source.streams[0])
+    if unsaved(group, saving):
         saving.save(step, model.state, source.streams[0], wait=True)
     source.close()
+
+
+def unsaved(group, saving):
+    """The model of some rank is not on storage: then all save, or none."""
+    total, _ = group.reduce(np.array([saving.unsaved()], np.uint64), np.zeros(0, np.int64))
+    return total[0] > 0
 
 
 def reduced(group, found, over, save):

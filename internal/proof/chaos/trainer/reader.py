@@ -47,7 +47,7 @@ class Reader:
 
     def save_last(self):
         with self.lock:
-            if self.saving is not None and self.saving.new:
+            if self.saving is not None and self.saving.unsaved():
                 self.saving.save(self.trainer.last_step, self.state, self.last, wait=True)
 
     def read(self, slot):
@@ -107,8 +107,7 @@ class Reader:
             if self.saving is not None:
                 self.saving.new = True
                 if self.saving.due():
-                    self.saving.save(step, self.state, s)
-                    self.saving.new = False
+                    self.saving.new = self.saving.save(step, self.state, s)
 
     def close_when_enough(self, s):
         enough.wait()

@@ -1,7 +1,7 @@
 """Checkpoints, by each of the ways that there are. What became of them is written
 into the journal: SAVED when a checkpoint counts, BOUND when it is this rank's model.
 
-    save      Checkpointer.save
+    save      Checkpointer.save; with memory too, where the run has that
     bind      Checkpointer.cut, a file that we write, Checkpointer.bind
     carried   Stream.state_dict in a file of ours; no manifest
 """
@@ -10,12 +10,13 @@ import contextlib
 import json
 import os
 import struct
+import threading
 import time
 
 import headrace
 from headrace import _manifest
 
-from .journal import BOUND, FAILED_SAVE, RESTORED, SAVED, cfg, rnd, signed, write
+from .journal import BOUND, FAILED_SAVE, HELD, RESTORED, SAVED, cfg, rnd, signed, write
 from .sums import from_bytes, to_bytes
 from .traps import reached
 
@@ -25,16 +26,32 @@ PATIENCE = 60  # seconds, for the last save: whoever answers it may be killed ag
 class Checkpointer(headrace.Checkpointer):
     binding = None  # the cut of a bind() under way
     captured = 0  # when the state was copied that is being saved
+    pinned = None  # what is being written from memory to storage
 
     def _reached(self, point):
         if point == "captured":
             self.captured = time.monotonic_ns()
+        if point == "sealed":
+            wrote(HELD, self._last.step, self._last.cut, self._after)
         if point in ("renamed", "bound"):
-            cut, step = (self.binding.id, self.binding.step) if self.binding else (self._last.cut, self._last.step)
+            one = self.binding or (self.pinned.cut if self.pinned else None)
+            cut, step = (one.id, one.step) if one else (self._last.cut, self._last.step)
             if point == "renamed" and not self.binding:
                 self.archive(step, cut)
             wrote(SAVED if point == "renamed" else BOUND, step, cut, self.captured)
         reached(point)
+
+    def _persist(self, pinned):
+        self.pinned = pinned
+        # Somewhere inside it: the agent writes while we wait.
+        threading.Timer(rnd.random() * 0.03, reached, ("persist",)).start()
+        try:
+            return super()._persist(pinned)
+        finally:
+            self.pinned = None
+
+    def _by_agent(self, pinned, deadline):
+        return rnd.random() < 0.8 and super()._by_agent(pinned, deadline)
 
     def archive(self, step, cut):
         """Links the checkpoint to where retention does not find it: the harness looks
@@ -57,32 +74,36 @@ class Saving:
     def __init__(self, trainer):
         self.trainer = trainer
         self.ck = Checkpointer(
-            cfg["checkpoints"], keep=cfg["keep"], sharded=cfg["sharded"], timeout=cfg["save_timeout"]
+            cfg["checkpoints"],
+            keep=cfg["keep"],
+            sharded=cfg["sharded"],
+            timeout=cfg["save_timeout"],
+            memory=cfg["memory"],
         )
         self.writes = trainer.model != "replicated" or trainer.rank == 0  # files of its own
         self.ways = {"save": self._save, "bind": self._bind, "carried": self._carry}
         self.next = time.monotonic() + cfg["save_every"] * rnd.random()
-        self.new = False  # something was stepped since the last save
+        self.new = False  # the model is not on storage: it was stepped since, or lies in memory only
+        self.going = None  # the newest save to storage that nobody has waited for
 
     def due(self):
         return time.monotonic() >= self.next
 
     def save(self, step, state, stream, wait=False):
         """Saves what state() gives. The model stands still meanwhile, but for a
-        shared one."""
+        shared one. Gives whether it is in memory only, or nowhere."""
         self.next = time.monotonic() + cfg["save_every"] * (0.5 + rnd.random())
         attempt, until = 0, time.monotonic() + PATIENCE
         while True:
             try:
-                self.ways[cfg["saves"]](step, state, stream, wait)
-                return
+                return bool(self.ways[cfg["saves"]](step, state, stream, wait))
             except headrace.Fenced:
                 raise
             except (headrace.CheckpointError, OSError) as error:
                 write(FAILED_SAVE, number=step, aux=attempt)
                 os.write(2, f"chaos: the save of step {step} failed: {error}\n".encode())
             if not wait:
-                return
+                return True
             if self.trainer.control.fault is not None:
                 raise self.trainer.control.fault  # its agent is gone: its next process tries
             if time.monotonic() > until:
@@ -91,9 +112,28 @@ class Saving:
             time.sleep(0.1)
 
     def _save(self, step, state, stream, wait):
-        saved = self.ck.save(step, state, exact=cfg["pause"] if self.trainer.model == "shared" else None)
+        exact = cfg["pause"] if self.trainer.model == "shared" else None
+        storage = wait or not cfg["memory"] or step * 2654435761 % 5 < 2  # the same on all ranks
+        saved = self.ck.save(step, state, exact=exact, storage=storage)
         if wait:
             saved.wait()
+        elif storage:
+            self.going = saved
+        return not storage
+
+    def unsaved(self):
+        """The model is not on storage. Waits for the save to storage that is under way:
+        it may fail."""
+        if self.going is not None and not self.new:
+            try:
+                self.going.wait()
+            except headrace.Fenced:
+                raise
+            except (headrace.CheckpointError, OSError) as error:
+                os.write(2, f"chaos: the save of step {self.going.step} failed: {error}\n".encode())
+                self.new = True
+            self.going = None
+        return self.new
 
     def _bind(self, step, state, stream, wait):
         if not self.writes and rnd.random() < 0.5:
@@ -150,6 +190,7 @@ class Saving:
 
     def restore(self, stream):
         """The step and the state to go on from; None: the start."""
+        from_ = b""
         if cfg["saves"] == "carried":
             found = self._load(stream)
         else:
@@ -160,10 +201,24 @@ class Saving:
                 if state is None:  # we have written it
                     with open(restored.path, "rb") as file:
                         state, _ = from_bytes(file.read())
+                if restored.source == "memory":
+                    self.new = True
+                    state = {name: array.copy() for name, array in state.items()}  # the slot is not pinned any more
+                    self._tell(restored, state)
                 found = restored.step, state, restored.cut.id
-        write(RESTORED, cfg["server_life"], found[0] if found else 0, signed(found[2]) if found else 0)
+                if cfg["memory"]:
+                    from_ = struct.pack("<qq", int(restored.cut.body["order"]), restored.source == "memory")
+        step, cut = (found[0], signed(found[2])) if found else (0, 0)
+        write(RESTORED, cfg["server_life"], step, cut, from_)
         reached("restored")
         return found
+
+    def _tell(self, restored, state):
+        """Writes down what came from memory: the harness compares it with its cut."""
+        path = os.path.join(cfg["restored"], f"{restored.cut.id}-rank-{self.trainer.rank}-{cfg['life']}")
+        with open(path + ".new", "wb") as file:
+            file.write(to_bytes(state, json.dumps(restored.cut.body)))
+        os.rename(path + ".new", path + ".model")
 
     def _load(self, stream):
         all_of_it = self._carried()

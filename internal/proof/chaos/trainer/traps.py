@@ -7,7 +7,7 @@ from pathlib import Path
 from .journal import TRAPPED, cfg, write
 
 POINTS = ("yield", "apply", "step", "acked", "captured", "frozen", "files", "part", "manifest", "renamed", "bound",
-          "restored", "paused")  # fmt: skip
+          "restored", "paused", "copying", "sealed", "persist")  # fmt: skip
 
 
 def reached(point):

@@ -26,13 +26,15 @@ const InFlight = 500 * time.Millisecond
 // tally is how often a record was applied.
 type tally struct {
 	yielded, sure, doubt uint8
-	reason               reason // why it may be applied again
+	first                int64  // when it was applied first
+	reason               reason // why it may be applied again after that
 }
 
 type reason uint8
 
 const (
-	none reason = iota
+	undecided reason = iota // it was not applied
+	none
 	inFlight
 	unstepped
 )
@@ -90,7 +92,11 @@ func (t *tally) add(b Batch, why reason) {
 	default:
 		return
 	}
-	t.reason = max(t.reason, why)
+	// Of two applications the first one must explain the second. How the second one ended
+	// explains nothing: it would only allow a third, and three are never explained.
+	if t.reason == undecided || b.Begun < t.first {
+		t.first, t.reason = b.Begun, why
+	}
 }
 
 // doubtful: begun and not finished.

@@ -10,6 +10,7 @@ import (
 // counted from its own trainers' journals by the same rules. Nothing is explained
 // away in it: Repeated and Never are what they are.
 type Group struct {
+	Title       string   `json:"title"` // of its column
 	About       string   `json:"about"` // what it is, with its settings
 	Once        int      `json:"applied_once"`
 	Twice       int      `json:"applied_twice"` // or more often
@@ -20,6 +21,7 @@ type Group struct {
 	Kills       []Killed `json:"kills"`
 	Freshness   `json:"freshness"`
 	WorkerShare map[string]float64 `json:"worker_share"`
+	CPU         float64            `json:"cpu"` // share of all cores; set by the demo
 }
 
 func computeGroup(truth *clicklog.Truth, journals []*Journal, kills []Kill, sent []int64) (*Group, error) {

@@ -46,8 +46,8 @@ type Batch struct {
 	Predictions                      []float32
 }
 
-// ReadJournal reads a whole journal and finds each of its rows in the log.
-func ReadJournal(path string, truth *clicklog.Truth) (*Journal, error) {
+// readJournal reads a whole journal and finds each of its rows in the log.
+func readJournal(path string, truth *clicklog.Truth) (*Journal, error) {
 	f, err := Follow(path, truth)
 	if err != nil {
 		return nil, err

@@ -32,7 +32,7 @@ func newLiveRun(t *testing.T) *liveRun {
 	if err == nil {
 		r.truth, err = clicklog.ReadTruth(o.TruthDir)
 	}
-	for _, dir := range []string{f.Journals, f.Group} {
+	for _, dir := range append(f.Groups, f.Journals) {
 		if err == nil {
 			err = os.MkdirAll(dir, 0o700)
 		}
@@ -45,7 +45,8 @@ func newLiveRun(t *testing.T) *liveRun {
 }
 
 func (r *liveRun) folders() Folders {
-	return Folders{Truth: filepath.Join(r.dir, "truth"), Journals: filepath.Join(r.dir, "journals"), Group: filepath.Join(r.dir, "group")}
+	return Folders{Truth: filepath.Join(r.dir, "truth"), Journals: filepath.Join(r.dir, "journals"),
+		Groups: []string{filepath.Join(r.dir, "group"), filepath.Join(r.dir, "careful")}}
 }
 
 // sent is when batch b was produced: one every 10 ms.
@@ -124,11 +125,15 @@ func TestOursAndTheConsumerGroupAreCountedByTheSameRules(t *testing.T) {
 	r.journal(f.Journals, "", 1, span(0, total/rows)...)
 	// The group's first process learns 30 batches and is killed; its next begins at
 	// the last commit, which was before 20 of them, and behind one that nobody learned.
-	r.journal(f.Group, "crc32", 2, span(0, 30)...)
-	r.journal(f.Group, "crc32", 3, append(span(10, 50), span(51, total/rows)...)...)
+	r.journal(f.Groups[0], "crc32", 2, span(0, 30)...)
+	r.journal(f.Groups[0], "crc32", 3, append(span(10, 50), span(51, total/rows)...)...)
+	// The careful one commits behind each batch: one of them, not yet committed, comes again.
+	r.journal(f.Groups[1], "crc32", 4, span(0, 30)...)
+	r.journal(f.Groups[1], "crc32", 5, span(29, total/rows)...)
 	broker := Kill{What: "broker", Name: "broker", At: int64(sent(40)) - 1, Back: int64(sent(40)) + 1}
 	r.kills(f.Journals, broker)
-	r.kills(f.Group, Kill{What: "consumer", Name: "consumer-0", PID: 2, At: int64(sent(31))}, broker)
+	r.kills(f.Groups[0], Kill{What: "consumer", Name: "consumer-0", PID: 2, At: int64(sent(31))}, broker)
+	r.kills(f.Groups[1], Kill{What: "consumer", Name: "careful-0", PID: 4, At: int64(sent(31))}, broker)
 	got, err := f.Compute()
 	if err != nil {
 		t.Fatal(err)
@@ -136,9 +141,12 @@ func TestOursAndTheConsumerGroupAreCountedByTheSameRules(t *testing.T) {
 	if got.Once != total || got.Twice+got.Never+got.Foreign+got.Repeats != 0 || !got.Clean {
 		t.Errorf("ours: %+v", got.Counts)
 	}
-	g := got.Group
+	g, careful := got.Groups[0], got.Groups[1]
 	if g.Twice != 20*rows || g.Repeats != 20*rows || g.Never != rows || g.Once != total-21*rows || g.Foreign != 0 {
 		t.Errorf("the group: %+v", g)
+	}
+	if careful.Twice != rows || careful.Never != 0 || careful.Once != total-rows {
+		t.Errorf("the other group: %+v", careful)
 	}
 	if got.Live.P50 != 5 || got.Live.Max != 5 || got.MakespanRatio != 0 {
 		t.Errorf("each record was learned 5 ms after it was produced: %+v", got.Live)
@@ -148,7 +156,7 @@ func TestOursAndTheConsumerGroupAreCountedByTheSameRules(t *testing.T) {
 	}
 	var text strings.Builder
 	got.Print(&text)
-	for _, want := range []string{"twice or more", "200", "consumer-0, broker"} {
+	for _, want := range []string{"twice or more", "200", "consumer-0, broker", "careful-0, broker"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("%q is not in\n%s", want, text.String())
 		}
@@ -158,15 +166,16 @@ func TestOursAndTheConsumerGroupAreCountedByTheSameRules(t *testing.T) {
 func TestRecordsOfTheGroupThatAreNotAsProducedAreNotClean(t *testing.T) {
 	r := newLiveRun(t)
 	f := r.folders()
+	f.Groups = f.Groups[:1]
 	r.journal(f.Journals, "", 1, span(0, total/rows)...)
 	r.truth.Lines[7]++
-	r.journal(f.Group, "crc32", 2, span(0, total/rows)...)
+	r.journal(f.Groups[0], "crc32", 2, span(0, total/rows)...)
 	got, err := f.Compute()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Group.Foreign != 1 || got.Clean {
-		t.Errorf("clean %v, %+v", got.Clean, got.Group)
+	if got.Groups[0].Foreign != 1 || got.Clean {
+		t.Errorf("clean %v, %+v", got.Clean, got.Groups[0])
 	}
 }
 

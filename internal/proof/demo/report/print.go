@@ -45,33 +45,38 @@ func (r *Report) Print(out io.Writer) {
 		curve = append(curve, strings.TrimPrefix(fmt.Sprintf("%.3f", w.AUC), "0"))
 	}
 	line("by tenths", "AUC %s", strings.Join(curve, " "))
-	if r.Group != nil {
+	if len(r.Groups) > 0 {
 		r.compare(out)
 	}
 }
 
-// compare is the last table: ours, and the consumer group on the same topic.
+// compare is the last table: ours, and the consumer groups on the same topic.
 func (r *Report) compare(out io.Writer) {
-	g := r.Group
-	line := func(name, ours, theirs string) {
-		_, _ = fmt.Fprintf(out, "  %-34s %12s %18s\n", name, ours, theirs)
+	line := func(name, ours string, theirs func(*Group) string) {
+		_, _ = fmt.Fprintf(out, "  %-34s %12s", name, ours)
+		for _, g := range r.Groups {
+			_, _ = fmt.Fprintf(out, " %18s", theirs(g))
+		}
+		_, _ = fmt.Fprintln(out)
 	}
-	number := func(name string, ours, theirs int) { line(name, Thousands(ours), Thousands(theirs)) }
+	number := func(name string, ours int, theirs func(*Group) int) {
+		line(name, Thousands(ours), func(g *Group) string { return Thousands(theirs(g)) })
+	}
 	_, _ = fmt.Fprintln(out, "\n  The same records at the same time, counted in the same way from each one's own journals:")
-	line("", "Headrace", "consumer group")
-	number("in the model once", r.Once, g.Once)
-	number("twice or more", r.Twice, g.Twice)
-	number("never", r.Never, g.Never)
-	number("repeats in all", r.Repeats, g.Repeats)
-	line("from produced to learned: half", millis(r.Live.P50), millis(g.P50))
-	line("                          99 of 100", millis(r.Live.P99), millis(g.P99))
+	line("", "Headrace", func(g *Group) string { return g.Title })
+	number("in the model once", r.Once, func(g *Group) int { return g.Once })
+	number("twice or more", r.Twice, func(g *Group) int { return g.Twice })
+	number("never", r.Never, func(g *Group) int { return g.Never })
+	number("repeats in all", r.Repeats, func(g *Group) int { return g.Repeats })
+	line("from produced to learned: half", millis(r.Live.P50), func(g *Group) string { return millis(g.P50) })
+	line("                          99 of 100", millis(r.Live.P99), func(g *Group) string { return millis(g.P99) })
 	if r.CPU != nil {
 		share := func(of float64) string { return fmt.Sprintf("%.1f %%", 100*of) }
-		line("CPU of all its processes", share(r.CPU["trainer"]+r.CPU["agent"]+r.CPU["master"]), share(r.CPU["consumer"]))
+		line("CPU of all its processes", share(r.CPU["trainer"]+r.CPU["agent"]+r.CPU["master"]), func(g *Group) string { return share(g.CPU) })
 	}
-	_, _ = fmt.Fprintf(out, "  killed of Headrace: %s; of the group: %s\n", names(r.Kills), names(g.Kills))
-	if g.About != "" {
-		_, _ = fmt.Fprintf(out, "  the group: %s\n", g.About)
+	_, _ = fmt.Fprintf(out, "  killed of Headrace: %s\n", names(r.Kills))
+	for _, g := range r.Groups {
+		_, _ = fmt.Fprintf(out, "  %s: %s; killed: %s\n", g.Title, g.About, names(g.Kills))
 	}
 }
 

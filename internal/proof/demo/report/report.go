@@ -51,18 +51,21 @@ type Report struct {
 	OverTime        []Window            `json:"over_time"` // by tenths of the log
 	BatchRows       int                 `json:"batch_rows"`
 	ShortBatches    int                 `json:"short_batches"`
-	TrainerCPU      float64             `json:"trainer_cpu_s"`            // of the trainers that saw the end of data
-	CPU             map[string]float64  `json:"cpu"`                      // share of all cores, by kind of process; set by the demo
-	Live            *Live               `json:"live,omitempty"`           // of records that were produced meanwhile
-	Group           *Group              `json:"consumer_group,omitempty"` // what another way made of the same
+	TrainerCPU      float64             `json:"trainer_cpu_s"`             // of the trainers that saw the end of data
+	CPU             map[string]float64  `json:"cpu"`                       // share of all cores, by kind of process; set by the demo
+	Live            *Live               `json:"live,omitempty"`            // of records that were produced meanwhile
+	Groups          []*Group            `json:"consumer_groups,omitempty"` // what other ways made of the same
 	Clean           bool                `json:"clean"`
 }
 
 // KillsName is the file of kills beside the journals.
 const KillsName = "kills.json"
 
-// Folders of a run. Group is that of a consumer group's journals, "" where none ran.
-type Folders struct{ Truth, Journals, Group string }
+// Folders of a run. Groups are those of the consumer groups' journals.
+type Folders struct {
+	Truth, Journals string
+	Groups          []string
+}
 
 // Compute reads truth, journals (*.journal) and kills, and computes.
 func (f Folders) Compute() (*Report, error) {
@@ -87,18 +90,20 @@ func (f Folders) Compute() (*Report, error) {
 	}
 	r.MakespanRatio = 0
 	r.Live = live(sent, journals)
-	if f.Group == "" {
-		return r, nil
+	for _, dir := range f.Groups {
+		if journals, kills, err = readFolder(dir, truth); err != nil {
+			return nil, err
+		}
+		g, err := computeGroup(truth, journals, afterBroker(kills, sent, journals), sent)
+		if err != nil {
+			return nil, err
+		}
+		g.Title = filepath.Base(dir)
+		r.Groups = append(r.Groups, g)
+		// What it lost and repeated is no fault of ours; foreign records would mean that
+		// it was not given the same.
+		r.Clean = r.Clean && g.Foreign == 0
 	}
-	if journals, kills, err = readFolder(f.Group, truth); err != nil {
-		return nil, err
-	}
-	if r.Group, err = computeGroup(truth, journals, afterBroker(kills, sent, journals), sent); err != nil {
-		return nil, err
-	}
-	// What it lost and repeated is no fault of ours; foreign records would mean that
-	// it was not given the same.
-	r.Clean = r.Clean && r.Group.Foreign == 0
 	return r, nil
 }
 
@@ -108,7 +113,7 @@ func readFolder(dir string, truth *clicklog.Truth) (journals []*Journal, kills [
 		return nil, nil, err
 	}
 	for _, path := range paths {
-		j, err := ReadJournal(path, truth)
+		j, err := readJournal(path, truth)
 		if err != nil {
 			return nil, nil, err
 		}

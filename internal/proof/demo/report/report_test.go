@@ -116,7 +116,7 @@ func (w *writer) journal() *Journal {
 	if err := os.WriteFile(w.path, w.bytes, 0o600); err != nil {
 		w.t.Fatal(err)
 	}
-	j, err := ReadJournal(w.path, w.truth)
+	j, err := readJournal(w.path, w.truth)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -173,6 +173,7 @@ func TestABatchInDoubtCountsAgainstUsBothWays(t *testing.T) {
 	a.batches(0, 400)
 	a.begin(400) // and killed
 	kills := []Kill{{What: "trainer", Name: "trainer 0", PID: 100, At: int64(a.now)}}
+	b.now = a.now // it goes on after that
 
 	b.batches(410, total)
 	if r := compute(t, truth, kills, a, b); r.Never != rows || r.Clean {
@@ -204,11 +205,27 @@ func TestARepeatIsExplainedOnlyByTheLastStepsOfAKilledTrainer(t *testing.T) {
 	a.now += InFlight
 	a.batch(400)
 	kills := []Kill{{What: "trainer", Name: "trainer 0", PID: 100, At: int64(a.now)}}
+	b.now = a.now // it goes on after that
 	b.batches(410, total)
 	b.batch(400) // its step was on its way
 	b.batch(0)   // its step was heard of long ago
 	r := compute(t, truth, kills, a, b)
 	if r.TwiceInFlight != rows || r.TwiceUnexplained != rows || r.Clean {
+		t.Errorf("%+v", r.Counts)
+	}
+}
+
+// The batch was stepped long ago by a trainer that lives. That another trainer was killed
+// with it in hand does not say why it had come again.
+func TestAKillExplainsNoApplicationBeforeIt(t *testing.T) {
+	truth := newTruth(t)
+	a, b := newWriter(t, truth, 0, 100), newWriter(t, truth, 1, 101)
+	a.batches(0, total)
+	b.now = a.now + time.Minute
+	b.begin(400) // and killed
+	kills := []Kill{{What: "trainer", Name: "trainer 1", PID: 101, At: int64(b.now)}}
+	r := compute(t, truth, kills, a, b)
+	if r.TwiceUnexplained != rows || r.TwiceUnstepped != 0 || r.Clean {
 		t.Errorf("%+v", r.Counts)
 	}
 }
@@ -248,7 +265,7 @@ func TestADamagedJournalIsRefusedWithItsOffset(t *testing.T) {
 	if err := os.WriteFile(w.path, w.bytes, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ReadJournal(w.path, truth); err == nil || !strings.Contains(err.Error(), "offset") {
+	if _, err := readJournal(w.path, truth); err == nil || !strings.Contains(err.Error(), "offset") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -297,7 +314,7 @@ func FuzzJournal(f *testing.F) {
 		if err := os.WriteFile(path, w.bytes, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, _ = ReadJournal(path, truth)
+		_, _ = readJournal(path, truth)
 	})
 }
 

@@ -62,6 +62,11 @@ class HeadraceCallback(tf.keras.callbacks.Callback):
         self._step = self._saved = 0
         self._begun = False
 
+    @property
+    def step(self) -> int:
+        """How many batches are in the model, those of earlier runs included."""
+        return self._step
+
     # What Keras calls.
 
     def on_train_begin(self, logs: Any = None) -> None:

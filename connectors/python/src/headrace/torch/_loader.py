@@ -95,7 +95,7 @@ class Loader(torch.utils.data.IterableDataset[TensorBatch]):
     ) -> None:
         if (name is None) == (stream is None):
             raise ValueError("give a dataset and the rows of a batch, or stream=")
-        if stream is None and rows is None:
+        if stream is None and rows is None and more.get("global_rows") is None:
             raise ValueError(f"say the rows of a batch, as in Loader({name!r}, 1024)")
         if stream is not None and (rows is not None or more):
             raise ValueError(f"rows and {', '.join(more) or 'options'} belong to the stream, which is open already")
@@ -114,7 +114,6 @@ class Loader(torch.utils.data.IterableDataset[TensorBatch]):
         """The stream, which is opened by the first call."""
         if self._stream is None:
             assert self._dataset is not None
-            assert self._rows is not None
             if "rounds" not in self._more:
                 self._more["rounds"] = init().model == "replicated"
             self._stream = self._dataset.batches(self._rows, **self._more)

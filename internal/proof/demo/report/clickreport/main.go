@@ -19,8 +19,10 @@ func main() {
 		os.Exit(2)
 	}
 	folders := report.Folders{Truth: filepath.Join(os.Args[1], "truth"), Journals: filepath.Join(os.Args[1], "journals")}
-	if group := filepath.Join(os.Args[1], "group"); exists(group) {
-		folders.Group = group
+	for _, name := range []string{"group", "careful"} { // internal/proof/demo's rivals
+		if dir := filepath.Join(os.Args[1], name); exists(dir) {
+			folders.Groups = append(folders.Groups, dir)
+		}
 	}
 	r, err := folders.Compute()
 	if err != nil {

@@ -1,0 +1,109 @@
+package feed
+
+import (
+	"sync"
+	"time"
+
+	pb "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/internal/frame"
+)
+
+// A record that may crash its trainer comes in a batch of its own, and leaves for the
+// trainer when that has stepped everything else: then the record alone is in hand. The next
+// batch waits until it is stepped.
+
+// alone counts what a trainer has in hand, over its streams.
+type alone struct {
+	mu      sync.Mutex
+	unstpd  uint32    // batches that were delivered and are not stepped
+	single  bool      // one of them is a record by itself
+	since   time.Time // since when the trainer works on the oldest of them
+	forced  bool      // one of them left although others were in hand
+	waiting map[*stream]time.Time
+}
+
+// mayLeave says whether a frame of st may leave now, or when to look again.
+func (a *alone) mayLeave(st *stream, single bool) (again time.Time, ok bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !st.track || a.unstpd == 0 || !single && !a.single {
+		delete(a.waiting, st)
+		return time.Time{}, true
+	}
+	since, waits := a.waiting[st]
+	if !waits {
+		if a.waiting == nil {
+			a.waiting = map[*stream]time.Time{}
+		}
+		since = time.Now()
+		a.waiting[st] = since
+	}
+	if again = since.Add(st.t.srv.patience.now()); time.Now().After(again) {
+		delete(a.waiting, st)
+		a.forced = true
+		return time.Time{}, true
+	}
+	return again, false
+}
+
+// left: batches of st were delivered.
+func (a *alone) left(st *stream, batches uint32, single bool) {
+	if !st.track {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.unstpd == 0 {
+		a.since = time.Now()
+	}
+	a.unstpd += batches
+	a.single = a.single || single
+}
+
+// steppedTo takes a STEP in.
+func (a *alone) steppedTo(st *stream, v *frame.Step) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	through := v.Through
+	if through == 0 {
+		through = st.stepped + v.Batches*max(v.Run, 1)
+	}
+	if through <= st.stepped {
+		return
+	}
+	batches := through - st.stepped
+	a.unstpd -= min(a.unstpd, batches)
+	st.stepped = through
+	if a.forced && a.single {
+		if v.Batches > 1 || v.More { // in one step
+			st.t.srv.patience.tookSeveral()
+		} else if batches == 1 && a.unstpd > 0 {
+			st.t.srv.patience.needed(time.Since(a.since), false)
+		}
+	}
+	a.since = time.Now()
+	if a.unstpd == 0 {
+		a.single, a.forced = false, false
+		for s := range a.waiting {
+			poke(s.wakeSend)
+		}
+	}
+}
+
+// crashed: the trainer ended by what it had in hand. If that was more than one record, the
+// next trainer is given more time with each.
+func (a *alone) crashed(p *patience) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.forced && a.single && a.unstpd > 0 {
+		p.needed(time.Since(a.since), true)
+	}
+}
+
+// singly: the records of the lease come one by one.
+func (l *lease) singly() bool { return l.grant.Suspicion == pb.Grant_SINGLY }
+
+// convicted says whether the master has decided that the records of the lease are bad.
+func (l *lease) convicted() bool { return l.grant.Suspicion == pb.Grant_EXCLUDE }
+
+const crashReason = "its trainer died twice while it alone was in the batch"

@@ -1,0 +1,96 @@
+package feed
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headrace/headrace/internal/frame"
+)
+
+// hands is a trainer that is given records one by one.
+type hands struct {
+	t       *testing.T
+	st      *stream
+	stepped uint32
+}
+
+func newHands(t *testing.T, srv *Server) *hands {
+	return &hands{t: t, st: &stream{track: true, t: &trainer{srv: srv}}}
+}
+
+// take waits until the next record may leave, and says for how long.
+func (h *hands) take() time.Duration {
+	began := time.Now()
+	for {
+		again, ok := h.st.t.alone.mayLeave(h.st, true)
+		if ok {
+			h.st.t.alone.left(h.st, 1, true)
+			return time.Since(began).Round(100 * time.Millisecond)
+		}
+		time.Sleep(time.Until(again) + time.Millisecond)
+	}
+}
+
+func (h *hands) step(batches uint32) {
+	h.stepped += batches
+	h.st.t.alone.steppedTo(h.st, &frame.Step{Batches: batches, Through: h.stepped})
+}
+
+func (h *hands) wants(d, want time.Duration) {
+	h.t.Helper()
+	if d != want {
+		h.t.Errorf("the next record waited %v, want %v", d, want)
+	}
+}
+
+func TestTheNextRecordWaitsAsLongAsStepsTake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHands(t, &Server{})
+		h.wants(h.take(), 0)
+		h.wants(h.take(), time.Second)
+		time.Sleep(2 * time.Second)
+		h.step(1) // 3 s after it came
+		h.wants(h.take(), 12*time.Second)
+	})
+}
+
+// The records come in the same order to the next trainer: it must not be as with the last.
+func TestACrashInALongStepGivesTheNextTrainerMoreTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := &Server{}
+		h := newHands(t, srv)
+		h.take()
+		h.wants(h.take(), time.Second)
+		time.Sleep(500 * time.Millisecond)
+		h.st.t.alone.crashed(&srv.patience)
+		h = newHands(t, srv)
+		h.take()
+		h.wants(h.take(), 6*time.Second)
+	})
+}
+
+// It waits for the next batch, and no patience is enough.
+func TestAProgramThatTakesTwoBatchesWaitsASecondEachTime(t *testing.T) {
+	for name, step := range map[string]func(*hands){
+		"at once":     func(h *hands) { h.step(2) },
+		"one by one":  func(h *hands) { h.step(1); h.step(1) },
+		"one is left": func(h *hands) { h.step(1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHands(t, &Server{})
+				h.take()
+				h.wants(h.take(), time.Second)
+				for range 20 {
+					time.Sleep(100 * time.Millisecond)
+					step(h)
+					if h.st.t.alone.unstpd == 0 {
+						h.take()
+					}
+					h.wants(h.take(), time.Second)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,85 @@
+package supervise
+
+import (
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// environment of one worker: torchrun's names and ours over cfg.Env.
+func (g *group) environment(local, attempt int) []string {
+	c := &g.cfg
+	t := &g.tasks[local]
+	set := map[string]string{"HEADRACE_ATTEMPT": strconv.Itoa(attempt)}
+	if t.rank >= 0 {
+		maps.Copy(set, g.torchrun(t))
+	}
+	if t.role != "" {
+		set["TF_CONFIG"] = g.cluster.config(t)
+	}
+	for _, kv := range t.env {
+		name, value, _ := strings.Cut(kv, "=")
+		set[name] = value
+	}
+	if g.notes != "" {
+		set[noteVariable] = g.note(local)
+	}
+	if c.Socket != "" {
+		set["HEADRACE_AGENT"] = c.Socket
+	}
+	if c.Job != "" {
+		set["HEADRACE_JOB"] = c.Job
+	}
+	if attempt == 0 {
+		for _, kv := range c.FirstEnv {
+			name, value, _ := strings.Cut(kv, "=")
+			set[name] = value
+		}
+	}
+	env := make([]string, 0, len(c.Env)+len(set)+1)
+	buffered := true
+	for _, kv := range c.Env {
+		name, _, _ := strings.Cut(kv, "=")
+		if _, ours := set[name]; !ours {
+			env = append(env, kv)
+		}
+		buffered = buffered && name != "PYTHONUNBUFFERED"
+	}
+	for _, name := range slices.Sorted(maps.Keys(set)) {
+		env = append(env, name+"="+set[name])
+	}
+	if buffered { // into a pipe Python would hold lines back for kilobytes
+		env = append(env, "PYTHONUNBUFFERED=1")
+	}
+	return env
+}
+
+// torchrun gives the variables of a task that trains, by torchrun's names.
+func (g *group) torchrun(t *task) map[string]string {
+	c, trainers := &g.cfg, 0
+	for i := range g.tasks {
+		if g.tasks[i].rank >= 0 {
+			trainers++
+		}
+	}
+	return map[string]string{
+		"RANK":             strconv.Itoa(t.rank),
+		"LOCAL_RANK":       strconv.Itoa(t.rank - c.NodeRank*c.NProcPerNode),
+		"GROUP_RANK":       strconv.Itoa(c.NodeRank),
+		"WORLD_SIZE":       strconv.Itoa(c.NNodes * trainers),
+		"LOCAL_WORLD_SIZE": strconv.Itoa(trainers),
+		"MASTER_ADDR":      c.MasterAddr,
+		"MASTER_PORT":      strconv.Itoa(g.port),
+	}
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}

@@ -1,0 +1,138 @@
+"""Parquet, 40 columns: CPU of our source and decoder, into the bytes of frames, against
+pyarrow's iter_batches on one thread, into numpy arrays. Both in turns; on a shared machine
+only the ratio means something.
+
+    python parquet.py --reader PROGRAM [--records N] [--rounds N] [--out FILE]
+
+numeric   a label, 13 floats (one value in ten is null), 26 int64
+strings   the same with 26 texts of 8 bytes for the int64, hashed into 2**20 buckets. pyarrow
+          reads them as dictionaries. numpy hashes the entries once for each dictionary, with
+          three multiplies: less work than XXH64, and possible because all have 8 bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+FLOATS, IDS = [f"x{i}" for i in range(13)], [f"c{i}" for i in range(26)]
+BATCHES, GOALS = (1024, 65536), {"numeric": (3, 2), "strings": (6, 2.5)}
+
+
+def write(folder: Path, kind: str, records: int) -> None:
+    rng = np.random.default_rng(1)
+    words = np.array([f"{i * 2654435761 % 2**32:08x}" for i in range(20_000)])
+    for part in range(2):
+        n = records // 2
+        columns: dict[str, Any] = {"label": rng.integers(2, size=n).astype(np.float32)}
+        for name in FLOATS:
+            columns[name] = pa.array(rng.random(n, dtype=np.float32), mask=rng.random(n) < 0.1)
+        for name in IDS:
+            ids = np.minimum(rng.zipf(1.2, size=n), len(words)) - 1
+            columns[name] = ids if kind == "numeric" else words[ids]
+        pq.write_table(pa.table(columns), folder / f"part-{part}.parquet", row_group_size=250_000)
+
+
+def spec(root: Path, kind: str) -> str:
+    lines = ["name: rows", f"files: {{root: {root}}}", "decode:", "  format: parquet", "  columns:"]
+    lines += [f"    - {{name: {c}, path: {c}, dtype: float32, default: 0}}" for c in ["label", *FLOATS]]
+    more = "" if kind == "numeric" else ", hash: {buckets: 1048576}"
+    lines += [f"    - {{name: {c}, path: {c}, dtype: int64{more}}}" for c in IDS]
+    return "\n".join(lines) + "\n"
+
+
+def hashed(texts: pa.Array) -> np.ndarray:
+    data = texts.buffers()[-1]
+    h = np.frombuffer(data, np.uint64, len(texts), 8 * texts.offset) * np.uint64(0x9E3779B185EBCA87)
+    h = (h ^ (h >> np.uint64(29))) * np.uint64(0xC2B2AE3D27D4EB4F)
+    h = (h ^ (h >> np.uint64(32))) * np.uint64(0x165667B19E3779F9)
+    return (h & np.uint64((1 << 20) - 1)).astype(np.int64)
+
+
+def pyarrow(folder: Path, kind: str, rows: int) -> None:
+    """Reads as pyarrow's users do, and prints rows and CPU seconds."""
+    known: dict[str, tuple[pa.Array, np.ndarray]] = {}
+
+    def bucket(name: str, column: pa.DictionaryArray) -> np.ndarray:
+        entries = column.dictionary
+        last = known.get(name)
+        if last is None or [b and b.address for b in last[0].buffers()] != [b and b.address for b in entries.buffers()]:
+            last = known[name] = (entries, hashed(entries))
+        return last[1][column.indices.to_numpy()]
+
+    before = resource.getrusage(resource.RUSAGE_SELF)
+    total = 0
+    for file in sorted(folder.glob("*.parquet")):
+        reader = pq.ParquetFile(file, read_dictionary=IDS if kind == "strings" else None)
+        for batch in reader.iter_batches(rows, use_threads=False):
+            arrays = [pc.fill_null(batch[c], 0).to_numpy(zero_copy_only=False) for c in ["label", *FLOATS]]
+            arrays += [batch[c].to_numpy() if kind == "numeric" else bucket(c, batch[c]) for c in IDS]
+            total += len(arrays[0])
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    print(json.dumps({"rows": total, "cpu_seconds": used}))
+
+
+def cpu(command: list[str], records: int) -> float:
+    """CPU seconds for a million rows."""
+    said = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    if said["rows"] != records:
+        raise SystemExit(f"{command[0]} read {said['rows']} rows of {records}")
+    return float(said["cpu_seconds"]) / records * 1e6
+
+
+def compare(reader: str, kind: str, records: int, rounds: int) -> dict[str, Any]:
+    report: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        data = Path(folder) / "data"
+        data.mkdir()
+        write(data, kind, records)
+        (Path(folder) / "rows.yaml").write_text(spec(data, kind))
+        for rows, goal in zip(BATCHES, GOALS[kind]):
+            ours, theirs = [], []
+            for _ in range(rounds):
+                ours.append(cpu([reader, str(Path(folder) / "rows.yaml"), str(rows)], records))
+                theirs.append(cpu([sys.executable, __file__, "--read", str(data), kind, str(rows)], records))
+            times = statistics.median(t / o for t, o in zip(theirs, ours))
+            report[f"{kind}_{rows}"] = {
+                "headrace_cpu_s_per_million": round(statistics.median(ours), 3),
+                "pyarrow_cpu_s_per_million": round(statistics.median(theirs), 3),
+                "times": round(times, 2),
+                "range": [round(f(t / o for t, o in zip(theirs, ours)), 2) for f in (min, max)],
+                "goal": f"{goal}: {'met' if times >= goal else 'missed'}",
+            }
+    return report
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["--read"]:
+        pyarrow(Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]))
+        return
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--reader", required=True, help="the program built from bench/columnar")
+    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--out")
+    args = parser.parse_args()
+    report: dict[str, Any] = {"records": args.records, "rounds": args.rounds}
+    for kind in GOALS:
+        report.update(compare(args.reader, kind, args.records, args.rounds))
+    print(json.dumps(report, indent=2))
+    if args.out:
+        Path(args.out).write_text(json.dumps(report) + "\n")
+
+
+if __name__ == "__main__":
+    main()

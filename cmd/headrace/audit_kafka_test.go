@@ -1,0 +1,180 @@
+//go:build kafka
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/headrace/headrace/internal/ckpt"
+	"github.com/headrace/headrace/internal/proof/testbroker"
+)
+
+// otherClient writes transactions into two partitions and aborts some of them. Then it
+// prints [partition, offset, id] of each record that a consumer of its own library gets.
+const otherClient = `
+import json, sys
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+
+bootstrap, topic = sys.argv[1:]
+one = Producer({"bootstrap.servers": bootstrap, "transactional.id": "one"})
+two = Producer({"bootstrap.servers": bootstrap, "transactional.id": "two", "compression.type": "zstd"})
+plain = Producer({"bootstrap.servers": bootstrap, "compression.type": "lz4"})
+one.init_transactions(30)
+two.init_transactions(30)
+number = 0
+
+def write(p, n):
+    global number
+    for _ in range(n):
+        p.produce(topic, json.dumps({"id": number, "x": 0.5, "y": 1.5}), "user", number % 2)
+        number += 1
+    p.flush(30)
+
+write(one, 0)
+for i in range(4):
+    one.begin_transaction()
+    two.begin_transaction()
+    write(plain, 3)
+    write(one, 4)
+    write(two, 3)
+    write(plain, 2)
+    one.commit_transaction(30) if i % 2 else one.abort_transaction(30)
+    two.abort_transaction(30) if i % 3 else two.commit_transaction(30)
+one.begin_transaction()
+write(one, 3)
+one.abort_transaction(30)
+
+c = Consumer({"bootstrap.servers": bootstrap, "group.id": "other", "isolation.level": "read_committed", "enable.partition.eof": True})
+c.assign([TopicPartition(topic, p, 0) for p in range(2)])
+seen, ended = [], set()
+while len(ended) < 2:
+    m = c.poll(60)
+    assert m is not None, "no record for a minute"
+    if m.error():
+        assert m.error().code() == KafkaError._PARTITION_EOF, m.error()
+        ended.add(m.partition())
+        continue
+    seen.append([m.partition(), m.offset(), json.loads(m.value())["id"]])
+ends = [c.get_watermark_offsets(TopicPartition(topic, p))[1] for p in range(2)]
+c.close()
+print(json.dumps({"seen": seen, "ends": ends}))
+`
+
+// placeTrainer prints [partition, offset, id] of each record that it steps, and saves at the end.
+const placeTrainer = `
+import json, sys
+import headrace
+import numpy as np
+
+headrace.init()
+step = 0
+with headrace.dataset("events").batches(7) as stream, headrace.Checkpointer(sys.argv[1], stream) as ck:
+    for b in stream:
+        at = b.positions()
+        for row in zip(at["partition"].tolist(), at["offset"].tolist(), b["id"].tolist()):
+            print(json.dumps(row))
+        step = stream.step(step + 1)
+    ck.save(step, {"step": np.int64(step)}).wait()
+`
+
+// Record by record: a topic with transactions that were taken back, read by Headrace and by
+// another client. The audit of the checkpoint says "yes" of what both have read, and of
+// nothing else.
+func TestAnAuditOfAKafkaTopicIsWhatAnotherClientReads(t *testing.T) {
+	b, err := testbroker.StartKafka(t.Context(), testbroker.Options{Steady: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if err := b.CreateTopic(t.Context(), "events", 2, nil); err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t)
+	out, err := exec.CommandContext(t.Context(), w.python(), "-c", otherClient, b.Addr(), "events").Output()
+	if err != nil {
+		t.Fatalf("%v; make test-kafka installs what it needs\n%s", err, out)
+	}
+	var other struct {
+		Seen [][3]int `json:"seen"`
+		Ends []int    `json:"ends"`
+	}
+	if err := json.Unmarshal(out, &other); err != nil {
+		t.Fatal(err)
+	}
+	ids := func(all [][3]int) map[[2]int]int {
+		m := map[[2]int]int{}
+		for _, r := range all {
+			m[[2]int{r[0], r[1]}] = r[2]
+		}
+		if len(m) != len(all) {
+			t.Fatalf("%d records at %d positions", len(all), len(m))
+		}
+		return m
+	}
+	want := ids(other.Seen)
+	positions := other.Ends[0] + other.Ends[1]
+	if len(want) == 0 || len(want) > positions-20 {
+		t.Fatalf("%d records in %d positions: the topic is not what the test is about", len(want), positions)
+	}
+
+	w.example(b.Addr())
+	up := w.up("-f", "events.yaml", "--model", "replicated")
+	r := w.startProgram(w.python(), "-c", placeTrainer, w.path("ckpt")).wait()
+	if r.code != 0 {
+		t.Fatalf("%+v", r)
+	}
+	var got [][3]int
+	for line := range strings.Lines(r.out) {
+		var record [3]int
+		if err := json.Unmarshal([]byte(line), &record); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		got = append(got, record)
+	}
+	if !maps.Equal(ids(got), want) {
+		slices.SortFunc(got, func(a, b [3]int) int { return slices.Compare(a[:], b[:]) })
+		t.Errorf("Headrace read (partition, offset, id)\n%v\nthe other client\n%v", got, other.Seen)
+	}
+
+	path := decoded[[]ckpt.View](t, w.ok("ckpt", "list", "ckpt", "-o", "json"))[0].Path
+	d := decoded[ckpt.Audit](t, w.ok("audit", path, "-o", "json")).Datasets[0]
+	if d.Records.Rows != int64(len(want)) || d.Units != int64(positions) {
+		t.Errorf("the audit counts %d records in %d positions, and there are %d in %d", d.Records.Rows, d.Units, len(want), positions)
+	}
+	if text, says := w.ok("audit", path), fmt.Sprintf("; %d positions held none", positions-len(want)); !strings.Contains(text, says) {
+		t.Errorf("it does not say %q:\n%s", says, text)
+	}
+	for p, end := range other.Ends {
+		for offset := range end + 1 {
+			r := w.run("audit", path, "--contains", fmt.Sprintf("events/%d/%d", p, offset), "-o", "json")
+			v := decoded[ckpt.Containing](t, r.out)
+			if _, has := want[[2]int{p, offset}]; v.In != has || v.Unsure || (r.code == exitOK) != has {
+				t.Errorf("events/%d/%d: the other client has it: %v; exit %d, %+v", p, offset, has, r.code, v)
+			}
+		}
+	}
+	up.stop()
+	w.nothingLeft()
+}
+
+// python has what make test-kafka installs.
+func (w *world) python() string {
+	w.t.Helper()
+	path := os.Getenv("HEADRACE_PYTHON")
+	if path == "" {
+		path = "../../.venv/bin/python"
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return path
+}

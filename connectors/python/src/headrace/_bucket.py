@@ -1,0 +1,222 @@
+"""Checkpoints in a bucket of S3 (docs/CHECKPOINTS.md, In a bucket).
+
+The agent has the S3 client and the credentials, and this process asks it. Both share a
+memory folder. A save writes the state there, and the agent uploads it. For a restore the
+agent downloads the files into it, and this process maps them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import tempfile
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from . import _cut, _cuts, _manifest, _slots, _state
+from ._errors import CheckpointError
+from ._manifest import Manifest
+from ._memory import ROOM, Memory, Written
+
+if TYPE_CHECKING:
+    from ._cuts import Cut
+    from ._trainer import Trainer
+
+SCHEME = "s3://"
+PATIENCE = 120.0  # for a listing, or a removal
+_NAMES = frozenset("abcdefghijklmnopqrstuvwxyz0123456789.-")
+
+
+def is_url(path: str) -> bool:
+    return "://" in path
+
+
+def check(url: str) -> str:
+    """Without a slash at the end. Raises ValueError."""
+    rest = url[len(SCHEME) :]
+    bucket, _, prefix = rest.strip("/").partition("/")
+    if not url.startswith(SCHEME) or not 3 <= len(bucket) <= 63 or set(bucket) - _NAMES:
+        raise ValueError(f"{url}: checkpoints lie in a folder, or in a bucket as s3://BUCKET/PREFIX")
+    if any(part in ("", ".", "..") for part in prefix.split("/") if prefix):
+        raise ValueError(f"{url}: a prefix has no empty part, no . and no ..")
+    return SCHEME + rest.strip("/")
+
+
+@dataclass(frozen=True)
+class Stored(Manifest):
+    """A manifest in a bucket. local: a copy of it on this machine."""
+
+    local: str = ""
+    bucket: Any = None
+
+    @property
+    def pinned(self) -> bool:
+        return os.path.lexists(self.local + ".pinned")
+
+    def fault(self) -> str | None:
+        """None: its files are as it says. They lie on this machine then, until drop()."""
+        if wrong := _cut.wrong_inside(self.cut):
+            return f"{self.path}: cut.{wrong}"
+        try:
+            self.bucket.fetch(self)
+        except CheckpointError as error:
+            return str(error)
+        return None
+
+
+class Bucket:
+    """A folder of checkpoints in a bucket, as a path."""
+
+    def __init__(self, trainer: Trainer, url: str) -> None:
+        """Raises CheckpointError: it cannot be reached, or not with these credentials."""
+        self.url = url
+        self._trainer = trainer
+        answer = self._ask("id", url, "the folder of checkpoints")
+        self.slots = _slots.Folder(url, trainer.job, answer.cut)
+        self._mirror = os.path.join(self.slots.path, f"mirror-rank-{trainer.rank}")
+        self._fetched: dict[str, str] = {}  # folders on this machine, by cut
+        _own(self._mirror)
+        shutil.rmtree(self._near, ignore_errors=True)  # of a process that was killed
+
+    def __fspath__(self) -> str:
+        return self.url
+
+    __str__ = __fspath__
+
+    @property
+    def _near(self) -> str:
+        return os.path.join(self.slots.path, f"fetched-rank-{self._trainer.rank}")
+
+    def _ask(self, mode: str, path: str, what: str, timeout: float = PATIENCE, **more: Any) -> Any:
+        fields = {"call": "stored", "mode": mode, "path": path, **more}
+        answer = _cuts.wait(self._trainer, fields, time.monotonic() + timeout, what)
+        if answer.code != "ok":
+            raise CheckpointError(f"{what}: {answer.reason or answer.code}")  # the reason names the object
+        return answer
+
+    def _list(self) -> None:
+        self._ask("list", self.url, "listing checkpoints", into=self._mirror)
+
+    def find(self, bad: list[str] | None = None) -> list[Manifest]:
+        """As _manifest.find."""
+        self._list()
+        wrong: list[str] = []
+        found = _manifest.find(self._mirror, wrong)
+        if bad is not None:
+            bad += [why.replace(self._mirror, self.url) for why in wrong]
+        return [self._stored(m.path, m.fields) for m in found]
+
+    def _stored(self, local: str, fields: dict[str, Any]) -> Stored:
+        return Stored(path=self.url + local[len(self._mirror) :], fields=fields, local=local, bucket=self)
+
+    def load(self, path: str) -> Stored:
+        """The manifest at a path of this folder. Raises CheckpointError."""
+        if not path.startswith(self.url + "/"):
+            raise CheckpointError(f"{path} does not lie in {self.url}")
+        self._list()
+        local = self._mirror + path[len(self.url) :]
+        try:
+            return self._stored(local, _manifest.load(local).fields)
+        except FileNotFoundError:
+            raise CheckpointError(f"{path}: it is not there") from None
+
+    def exists(self, path: str) -> bool:
+        self._list()
+        return os.path.exists(self._mirror + path[len(self.url) :])
+
+    def fetch(self, manifest: Stored) -> str:
+        """The files of a checkpoint, as its manifest says, in a folder of this machine.
+        Raises CheckpointError."""
+        known = self._fetched.get(manifest.cut_id)
+        if known is not None:
+            return known
+        need = sum(int(f["size"]) for f in manifest.files)
+        folder = self._room_for(need, manifest.cut_id)
+        try:
+            self._ask("fetch", manifest.path, "reading a checkpoint", _cuts.RESTORE_SECONDS, into=folder)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        self._fetched[manifest.cut_id] = folder
+        return folder
+
+    def _room_for(self, need: int, cut: str) -> str:
+        """A folder in memory, or where there is too little on a disk."""
+        space = os.statvfs(self.slots.path)
+        if space.f_bavail * space.f_frsize < need + ROOM:
+            return tempfile.mkdtemp(prefix="headrace-")
+        _own(self._near)
+        folder = os.path.join(self._near, cut)
+        _own(folder)
+        return folder
+
+    def drop(self) -> None:
+        """Removes the files that fetch() has downloaded. Arrays that are mapped from them stay valid."""
+        for folder in self._fetched.values():
+            shutil.rmtree(folder, ignore_errors=True)
+        self._fetched.clear()
+        shutil.rmtree(self._near, ignore_errors=True)
+
+    def remove(self, manifest: Manifest) -> None:
+        """The manifest first, then the rest. Raises CheckpointError."""
+        self._ask("remove", manifest.path, "removing a checkpoint")
+
+    def sweep(self, newest: str, patience: float) -> None:
+        """Removes what killed saves have left, in which nothing has changed for that long.
+        newest: a manifest that was just written."""
+        self._ask("sweep", newest, "removing what killed saves have left", deadline_ms=int(patience * 1000))
+
+
+class Staged:
+    """A copy of a state in memory, on its way to a bucket."""
+
+    def __init__(self, bucket: Bucket, rank: int, flat: _state.Captured) -> None:
+        """Raises CheckpointError: there is no room."""
+        place = _Staging(bucket.slots)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(place.slot(rank, 0))  # of a process that was killed
+        self._memory = Memory(place, rank, 1)
+        try:
+            self._written: Written = self._memory.copy(flat)
+        except OSError as error:
+            self.drop()
+            raise CheckpointError(
+                f"a save to {bucket} needs {flat.size + ROOM} bytes in {place.path}, from where the agent uploads it: "
+                f"{error.strerror or error}. Make room there (Docker: --shm-size; Kubernetes: an emptyDir with medium "
+                f"Memory), or name another tmpfs with {_slots.ROOT_VARIABLE}"
+            ) from error
+        except BaseException:
+            self.drop()
+            raise
+
+    def complete(self, about: dict[str, Any], cut: Cut) -> str:
+        """Says what it is. Gives the slot's path."""
+        about["manifest"]["state"]["tree"] = self._written.tree
+        text = json.dumps(about, separators=(",", ":"), allow_nan=False).encode()
+        self._memory.complete(self._written, text, cut.id)
+        return self._written.slot.path
+
+    def drop(self) -> None:
+        """Its memory goes, with the last who reads it."""
+        path = self._memory.folder.slot(self._memory.rank, 0)
+        self._memory.close()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+
+
+class _Staging(_slots.Folder):
+    """One slot of a rank beside those that are checkpoints in memory."""
+
+    def __init__(self, of: _slots.Folder) -> None:
+        self.directory, self.id, self.path = of.directory, of.id, of.path
+
+    def slot(self, rank: int, number: int) -> str:
+        return os.path.join(self.path, f"staged-rank-{rank}")
+
+
+def _own(folder: str) -> None:
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(folder, 0o700)

@@ -1,0 +1,195 @@
+"""Records that crash their trainer, under `headrace run` with on_crash: isolate."""
+
+from __future__ import annotations
+
+import collections
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+import pytest
+
+BAD = (2345, 4000)
+RECORDS = 5000
+
+SPEC = """\
+name: clicks
+files: {{root: {root}}}
+decode:
+  format: tsv
+  columns:
+    - {{name: n, path: 0, dtype: int64}}
+on_crash: isolate
+"""
+
+TRAINER = """\
+import ctypes, os, signal, sys, time
+import headrace
+
+bad = {int(n) for n in os.environ["BAD"].split(",") if n}
+seen = open(os.environ["SEEN"], "a")
+with headrace.dataset("clicks").batches(int(os.environ["ROWS"])) as stream:
+    for b in stream:
+        n = b["n"].tolist()
+        if bad & set(n):
+            print(f"crash {len(n)}", file=seen, flush=True)
+            time.sleep(float(os.environ.get("WORK", "0")))
+            ctypes.string_at(0)
+        if "KILL" in os.environ and os.environ["HEADRACE_ATTEMPT"] < "6":
+            os.kill(os.getpid(), signal.SIGKILL)  # with the batch in hand
+        print(*n, sep="\\n", file=seen, flush=True)
+        stream.step()
+"""
+
+PRIVATE = """\
+import ctypes, os
+import headrace
+import numpy as np
+
+bad = {int(n) for n in os.environ["BAD"].split(",")}
+with headrace.dataset("clicks").batches(64) as stream, headrace.Checkpointer("checkpoints", stream) as ck:
+    restored = ck.restore()
+    model = [] if restored is None else restored.state["model"].tolist()
+    step = 0 if restored is None else restored.step
+    for b in stream:
+        n = b["n"].tolist()
+        if bad & set(n):
+            print(f"crash {len(n)}", file=open(os.environ["SEEN"], "a"), flush=True)
+            ctypes.string_at(0)
+        model += n
+        step = stream.step(step + 1)
+        if step % 20 == 0:
+            ck.save(step, {"model": np.array(model)})
+    ck.save(step, {"model": np.array(model)})
+print(*model, sep="\\n", file=open(os.environ["SEEN"], "a"), flush=True)
+"""
+
+
+class Job:
+    def __init__(self, folder: pathlib.Path, binary: str) -> None:
+        self.folder, self.binary, self.seen = folder, binary, folder / "seen"
+        (folder / "data").mkdir()
+        (folder / "data" / "a.tsv").write_text("".join(f"{i}\tx{i}\n" for i in range(RECORDS)))
+        (folder / "clicks.yaml").write_text(SPEC.format(root=folder / "data"))
+        (folder / "train.py").write_text(TRAINER)
+        self.env = {
+            **{k: v for k, v in os.environ.items() if not k.startswith("HEADRACE_")},
+            "SEEN": str(self.seen),
+            "TMPDIR": str(folder),
+            "HEADRACE_STATE": str(folder / "state"),
+            "HEADRACE_AGENT": str(folder / "a.sock"),
+        }
+
+    def command(self, *args: str, **env: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [self.binary, *args], env={**self.env, **env}, cwd=self.folder, capture_output=True, text=True, timeout=240
+        )
+
+    def run(self, *args: str, model: str = "shared", **env: str) -> subprocess.CompletedProcess[str]:
+        program = [sys.executable, str(self.folder / "train.py")]
+        args = ("run", "--model", model, "-f", "clicks.yaml", *args, "--", *program)
+        return self.command(*args, **{"ROWS": "64", "BAD": ",".join(map(str, BAD)), **env})
+
+    def trained(self) -> collections.Counter[int]:
+        lines = self.seen.read_text().splitlines()
+        return collections.Counter(int(line) for line in lines if line.isdigit())
+
+    def crashes(self) -> list[int]:
+        return [int(line.split()[1]) for line in self.seen.read_text().splitlines() if line.startswith("crash")]
+
+    def letters(self) -> list[dict[str, object]]:
+        path = self.folder / "state" / "deadletters" / "clicks.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+@pytest.fixture
+def job(tmp_path: pathlib.Path, binary: str) -> Job:
+    return Job(tmp_path, binary)
+
+
+def all_but(*bad: int) -> collections.Counter[int]:
+    return collections.Counter(set(range(RECORDS)) - set(bad))
+
+
+def test_a_record_that_crashes_late_in_a_long_step_is_left_out(job: Job) -> None:
+    """Its step takes longer than the agent's first patience: the next record must not come to it."""
+    r = job.run("--max-restarts", "8", BAD="2345", WORK="1.5")
+    assert r.returncode == 0, r.stderr
+    assert job.trained() == all_but(2345)
+    assert [k["kind"] for k in job.letters()] == ["crash"]
+
+
+@pytest.mark.parametrize("trainers", [1, 2])
+def test_a_record_that_crashes_its_trainer_twice_alone_is_left_out(job: Job, trainers: int) -> None:
+    """The others are trained once, and `headrace deadletter` shows it with its bytes."""
+    r = job.run("--max-restarts", "12", "--nproc-per-node", str(trainers))
+    assert r.returncode == 0, r.stderr
+    assert job.trained() == all_but(*BAD)
+    assert job.crashes().count(1) == 2 * len(BAD), job.crashes()
+    letters = sorted(job.letters(), key=lambda k: str(k["offset"]))
+    assert [k["kind"] for k in letters] == ["crash"] * len(BAD)
+
+    (job.folder / "mended.yaml").write_text(
+        "name: mended\nlanding: {}\ndecode:\n  format: tsv\n  columns:\n    - {name: n, path: 0, dtype: int64}\n"
+    )
+    up = subprocess.Popen(
+        [job.binary, "up", "-f", "mended.yaml"], env=job.env, cwd=job.folder, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        deadline = time.monotonic() + 60
+        while (status := job.command("dataset", "status", "mended")).returncode != 0:
+            assert time.monotonic() < deadline, status.stderr
+            assert up.poll() is None
+        listed = json.loads(job.command("deadletter", "list", "clicks", "-o", "json").stdout)
+        assert len(listed) == len(BAD)
+        first = min(listed, key=lambda k: k["offset"])
+        shown = job.command("deadletter", "show", "clicks", first["id"]).stdout
+        assert "its trainer died twice while it alone was in the batch" in shown
+        assert job.command("deadletter", "show", "clicks", first["id"], "--raw").stdout == f"{BAD[0]}\tx{BAD[0]}"
+        again = job.command("deadletter", "replay", "clicks", "--all", "--into", "mended")
+        assert f"{len(BAD)} records pushed into mended" in again.stdout, again.stderr
+        described = json.loads(job.command("dataset", "status", "clicks", "-o", "json").stdout)
+        assert described["state"] == "done"
+        assert described["bad"]["records"] == len(BAD)
+    finally:
+        up.terminate()
+        up.communicate(timeout=60)
+
+
+def test_the_suspicion_outlives_the_master_and_the_agent(job: Job) -> None:
+    bad = {"BAD": str(BAD[0])}
+    r = job.run("--max-restarts", "1", **bad)  # once with a whole batch, once alone; then all of the job ends
+    assert r.returncode != 0
+    assert job.crashes() == [64, 1], r.stderr
+    r = job.run("--max-restarts", "1", **bad)
+    assert r.returncode == 0, r.stderr
+    assert job.crashes() == [64, 1, 1]
+    assert job.trained() == all_but(BAD[0])
+    assert len(job.letters()) == 1
+
+
+def test_a_private_model_goes_back_and_the_record_is_found(job: Job) -> None:
+    """Records since the newest checkpoint come again with the suspicion that they had."""
+    (job.folder / "train.py").write_text(PRIVATE)
+    r = job.run("--max-restarts", "12", model="private")
+    assert r.returncode == 0, r.stderr
+    assert job.trained() == all_but(*BAD)  # of the last model
+    assert job.crashes().count(1) == 2 * len(BAD), job.crashes()
+    assert [k["kind"] for k in job.letters()] == ["crash"] * len(BAD)
+
+
+def test_killed_trainers_make_no_dead_letter(job: Job) -> None:
+    """Six trainers in a row are killed with one record in hand, the same one. It is good."""
+    r = job.run("--max-restarts", "6", BAD="", ROWS="1", KILL="yes")
+    assert r.returncode == 0, r.stderr
+    assert job.trained() == all_but()
+    assert job.letters() == []
+
+
+def test_a_replicated_model_is_refused(job: Job) -> None:
+    r = job.run(model="replicated")
+    assert r.returncode != 0
+    assert "on_crash: isolate is for shared and private models" in r.stderr

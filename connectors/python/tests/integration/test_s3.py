@@ -1,0 +1,263 @@
+"""Files on a real S3 server, through real processes: `make test-s3`."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[4]
+
+TRAIN = """
+import headrace, os
+
+with headrace.dataset("rows").batches(500) as stream, open(os.environ["IDS"], "a") as out:
+    for n, b in enumerate(stream):
+        print(*b["id"].tolist(), file=out, flush=True)
+        stream.step()
+        if n % 5 == 0:
+            print("batch", n, flush=True)
+"""
+
+SPEC = """
+name: rows
+files: {{root: s3://lake/{prefix}, connection: lake, paths: ["*.{end}"]}}
+decode:
+  format: {format}
+  columns:
+    - {{name: id, path: id, dtype: int64}}
+    - {{name: text, path: text, dtype: string}}
+lease: {{initial: {lease}, min: {lease}, max: {lease}}}
+"""
+
+SETTINGS = """
+connections:
+  lake:
+    s3:
+      endpoint: {AWS_ENDPOINT_URL}
+      region: us-east-1
+      access_key: {AWS_ACCESS_KEY_ID}
+      secret_key_env: HEADRACE_LAKE_SECRET
+      prefixes: [s3://lake/{prefix}]
+"""
+
+
+class Server:
+    """An S3 server with the bucket lake."""
+
+    def __init__(self, program: Path) -> None:
+        self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        self.env = dict(line.rstrip("\n").split("=", 1) for line in iter(self.process.stdout.readline, "\n") if line)
+
+    def put(self, key: str, file: Path) -> None:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        print("put", f"lake/{key}", file, file=self.process.stdin, flush=True)
+        assert self.process.stdout.readline() == "done\n"
+
+    def list(self, prefix: str) -> list[str]:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        print("list", f"lake/{prefix}", file=self.process.stdin, flush=True)
+        return [line.rstrip("\n") for line in iter(self.process.stdout.readline, "done\n")]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    program = tmp_path_factory.mktemp("s3") / "server-s3"
+    subprocess.run(["go", "build", "-o", program, "./internal/proof/testbroker/server-s3"], cwd=ROOT, check=True)
+    server = Server(program)
+    yield server
+    server.process.terminate()
+    server.process.communicate(timeout=30)
+
+
+def write(file: Path, kind: str, first: int, last: int) -> None:
+    rows = range(first, last)
+    if kind == "csv":
+        file.write_text("id,text\n" + "".join(f'{i},"row {i}"\n' for i in rows))
+        return
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    table = pa.table({"id": list(rows), "text": [f"row {i}" for i in rows]})
+    pq.write_table(table, file, row_group_size=4000)
+
+
+def settings(job: Any, server: Server, prefix: str) -> None:
+    file = job.folder / "headrace.yaml"
+    file.write_text(SETTINGS.format(prefix=prefix, **server.env))
+    job.config = ["--config", str(file)]
+    job.env["HEADRACE_LAKE_SECRET"] = server.env["AWS_SECRET_ACCESS_KEY"]
+
+
+def fill(job: Any, server: Server, kind: str, rows: int, files: int = 4) -> Path:
+    prefix, per = f"{kind}-{job.folder.name}", rows // files
+    for k in range(files):
+        file = job.folder / f"part-{k}.{kind}"
+        write(file, kind, k * per, (k + 1) * per)
+        server.put(f"{prefix}/{file.name}", file)
+    settings(job, server, prefix)
+    more = "csv, header: true" if kind == "csv" else kind
+    text = SPEC.format(prefix=prefix, end=kind, format="{}", lease="64KiB" if kind == "csv" else "2048")
+    text = text.replace("format: {}", "format: " + more.replace(", ", "\n  "))
+    spec = job.folder / "rows.yaml"
+    spec.write_text(text)
+    return Path(spec)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_each_record_is_read_once_through_a_kill_of_the_agent(job: Any, server: Server, kind: str) -> None:
+    rows = 40_000
+    spec = fill(job, server, kind, rows)
+    checked = job.headrace("check", "-f", str(spec), *job.config)
+    assert "rows" in checked.stdout + checked.stderr
+    up = job.up("--model", "shared", *job.config)
+    job.headrace("dataset", "apply", "-f", str(spec), *job.config)
+    outs = [job.folder / f"ids-{k}" for k in range(2)]
+    # Each stands still in its second batch until the agent is another one.
+    train = TRAIN.replace("        stream.step()", "        if n == 1:\n            input()\n        stream.step()")
+    trainers = [
+        job.trainer(train, stdin=True, IDS=str(out), HEADRACE_RANK=str(k), HEADRACE_WORLD_SIZE="2")
+        for k, out in enumerate(outs)
+    ]
+    while not (all(out.exists() for out in outs) and any(out.read_text().count("\n") == 2 for out in outs)):
+        assert all(t.process.poll() is None for t in trainers), [t.log.read_text() for t in trainers]
+    os.kill(up.pid, signal.SIGKILL)
+    up.wait()
+    os.unlink(job.socket)
+    job.up("--model", "shared", *job.config)
+    for t in trainers:
+        t.process.stdin.write(b"\n")
+        t.process.stdin.close()
+    said = [t.ended() for t in trainers]
+    got = [int(i) for out in outs for i in out.read_text().split()]
+    assert sorted(got) == list(range(rows)), said
+
+
+def test_the_example_of_the_page(job: Any, server: Server) -> None:
+    file = job.folder / "a.parquet"
+    write(file, "parquet", 0, 1000)
+    server.put("clicks/dt=2026-11-23/a.parquet", file)
+    settings(job, server, "clicks")
+    page = (Path(__file__).parents[4] / "docs" / "FILES.md").read_text()
+    (example,) = (e for e in re.findall(r"```yaml\n(.*?)```", page, re.S) if "s3://" in e)
+    spec = job.folder / "clicks.yaml"
+    spec.write_text(example)
+    checked = job.headrace("check", "-f", str(spec), *job.config)
+    assert "1,000 rows, 0 bad" in checked.stdout or "1,000 records, 0 bad" in checked.stdout, checked.stdout
+
+
+def test_columns_come_from_the_names_of_folders(job: Any, server: Server) -> None:
+    prefix = f"days-{job.folder.name}"
+    for hour in range(3):
+        file = job.folder / "a.parquet"
+        write(file, "parquet", hour * 1000, hour * 1000 + 1000)
+        server.put(f"{prefix}/dt=2026-11-22T10%3A00/hour={hour:02}/a.parquet", file)
+    settings(job, server, prefix)
+    spec = job.folder / "rows.yaml"
+    spec.write_text(
+        f"name: rows\nfiles: {{root: s3://lake/{prefix}, connection: lake}}\ndecode:\n  format: parquet\n  columns:\n"
+        "    - {name: id, path: id, dtype: int64}\n    - {name: hour, path: $path.hour, dtype: int32}\n"
+        "    - {name: dt, path: $path.dt, dtype: string}\n"
+    )
+    job.up(*job.config)
+    job.headrace("dataset", "apply", "-f", str(spec), *job.config)
+    said = job.trainer(
+        "import headrace, json\n"
+        'with headrace.dataset("rows").batches(500) as stream:\n'
+        "    for b in stream:\n"
+        '        print(json.dumps([*zip(b["id"].tolist(), b["hour"].tolist(), b.text("dt"))]), flush=True)\n'
+        "        stream.step()\n"
+    ).ended()
+    rows = [row for line in said.splitlines() if line.startswith("[[") for row in json.loads(line)]
+    assert sorted(rows) == [[i, i // 1000, "2026-11-22T10:00"] for i in range(3000)], said
+
+
+def test_an_object_that_is_replaced_is_named(job: Any, server: Server) -> None:
+    spec = fill(job, server, "csv", 200_000, files=1)
+    job.up("--model", "shared", *job.config)
+    job.headrace("dataset", "apply", "-f", str(spec), *job.config)
+    trainer = job.trainer(
+        TRAIN.replace("stream.step()", "stream.step(); n or input()"), stdin=True, IDS=str(job.folder / "ids")
+    )
+    trainer.printed(0)
+    other = job.folder / "other.csv"
+    write(other, "csv", 500_000, 700_000)
+    while not (job.folder / "ids").exists() or not (job.folder / "ids").read_text():
+        assert trainer.process.poll() is None, trainer.log.read_text() + job.logs()
+    server.put(f"csv-{job.folder.name}/part-0.csv", other)
+    trainer.process.stdin.write(b"\n")
+    trainer.process.stdin.close()
+    said = trainer.ended()
+    assert "part-0.csv" in said, said
+    assert "another object in its place: ETag" in said, said
+    got = [int(i) for i in (job.folder / "ids").read_text().split()]
+    assert max(got) < 200_000
+
+
+def test_what_is_wrong_is_said_in_one_sentence(job: Any, server: Server) -> None:
+    spec = fill(job, server, "csv", 100, files=1)
+    job.env["HEADRACE_LAKE_SECRET"] = "not the secret key"
+    said = job.headrace("check", "-f", str(spec), *job.config, check=False)
+    assert said.returncode != 0
+    assert "the secret key does not fit the access key" in said.stderr
+    assert "not the secret key" not in said.stderr
+    assert server.env["AWS_SECRET_ACCESS_KEY"] not in said.stderr
+    spec.write_text(spec.read_text().replace("connection: lake", "connection: lak"))
+    said = job.headrace("check", "-f", str(spec), *job.config, check=False)
+    assert "no connection lak is registered here" in said.stderr
+
+
+PUSHED = """
+name: rows
+landing: {end: pushed, partitions: 2, key: /user, chunk: 16KiB, retain: 0s}
+decode:
+  format: json
+  columns:
+    - {name: id, path: /id, dtype: int64}
+    - {name: user, path: /user, dtype: string}
+"""
+
+
+def test_pushed_records_lie_on_s3_and_are_read_once_through_a_kill(job: Any, server: Server) -> None:
+    prefix = f"landing-{job.folder.name}"
+    settings(job, server, prefix)
+    job.env.update(HEADRACE_LANDING_STORAGE=f"s3://lake/{prefix}", HEADRACE_LANDING_CONNECTION="lake")
+    up = job.up("--model", "shared", *job.config)
+    spec = job.folder / "rows.yaml"
+    spec.write_text(PUSHED)
+    job.headrace("dataset", "apply", "-f", str(spec))
+    rows, each = 20_000, 2_000
+    for first in range(0, rows, each):
+        if first == rows // 2:
+            chunks = server.list(prefix)
+            assert len(chunks) > 10
+            assert not (job.folder / "state" / "landing").exists()
+            trainer = job.trainer(TRAIN, IDS=str(job.folder / "ids"))
+            trainer.printed(1)
+            os.kill(up.pid, signal.SIGKILL)
+            up.wait()
+            os.unlink(job.socket)
+            job.up("--model", "shared", *job.config)
+        file = job.folder / f"{first}.jsonl"
+        file.write_text("".join(f'{{"id": {i}, "user": "u{i % 13}"}}\n' for i in range(first, first + each)))
+        last = ["--end"] if first + each == rows else []
+        with file.open() as lines:
+            subprocess.run(
+                [job.binary, "push", "rows", "--transaction", str(first), *last, *job.config],
+                env=job.env,
+                stdin=lines,
+                check=True,
+                capture_output=True,
+                timeout=120,
+            )
+    said = trainer.ended()
+    got = [int(i) for i in (job.folder / "ids").read_text().split()]
+    assert sorted(got) == list(range(rows)), said

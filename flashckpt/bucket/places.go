@@ -1,0 +1,89 @@
+package bucket
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/headrace/headrace/flashckpt/manifest"
+	"github.com/headrace/headrace/internal/storage"
+)
+
+// Client is one prefix of a bucket.
+type Client interface {
+	storage.Store
+	// PutFrom is Put of size bytes of r, or PutNew.
+	PutFrom(ctx context.Context, key string, r io.Reader, size int64, onlyNew bool) error
+	// EndUploads gives up the uploads whose key is wanted and that began before a time. How
+	// many were there.
+	EndUploads(ctx context.Context, before time.Time, wanted func(key string) bool) (int, error)
+}
+
+// Places opens buckets. It is safe for concurrent use.
+type Places struct {
+	open func(url string) (Client, error)
+
+	mu    sync.Mutex
+	known map[string]Client
+}
+
+// New gives Places that open s3://bucket/prefix so.
+func New(open func(url string) (Client, error)) *Places {
+	return &Places{open: open, known: map[string]Client{}}
+}
+
+// None opens no bucket.
+func None() *Places {
+	return New(func(url string) (Client, error) { return nil, fmt.Errorf("%s: this process opens no buckets", url) })
+}
+
+// On is what a path lies on: its bucket, or else local. ctx bounds what is done there.
+func (p *Places) On(ctx context.Context, path string, local manifest.FS) manifest.FS {
+	if !manifest.InBucket(path) {
+		return local
+	}
+	return &FS{ctx: ctx, places: p}
+}
+
+// at is the client for a folder of checkpoints.
+func (p *Places) at(folder string) (Client, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c, ok := p.known[folder]; ok {
+		return c, nil
+	}
+	c, err := p.open(folder)
+	if err == nil {
+		p.known[folder] = c
+	}
+	return c, err
+}
+
+// file is the client and the key of a file: in a folder of checkpoints, or in the own
+// folder of one.
+func (p *Places) file(of string) (c Client, key string, err error) {
+	folder, key := manifest.Dir(of), path.Base(of)
+	for at := folder; at != manifest.Dir(at); at = manifest.Dir(at) {
+		if manifest.IsFolder(path.Base(at)) {
+			folder = manifest.Dir(at)
+			key = strings.TrimPrefix(of, folder+"/")
+			break
+		}
+	}
+	c, err = p.at(folder)
+	return c, key, err
+}
+
+// folder is the client for a folder, and what the keys in it begin with.
+func (p *Places) folder(of string) (c Client, prefix string, err error) {
+	if !manifest.IsFolder(path.Base(of)) {
+		c, err = p.at(of)
+		return c, "", err
+	}
+	c, err = p.at(manifest.Dir(of))
+	return c, path.Base(of) + "/", err
+}

@@ -1,0 +1,103 @@
+package bucket
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/headrace/headrace/flashckpt/manifest"
+	"github.com/headrace/headrace/internal/storage"
+)
+
+// Remove removes a checkpoint in a folder of its own: the manifest first.
+func (p *Places) Remove(ctx context.Context, of string) error {
+	on := &FS{ctx: ctx, places: p}
+	m, err := manifest.Load(on, of)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	c := manifest.Checkpoint{Path: of, Manifest: m}
+	return c.Delete(on)
+}
+
+// Sweep removes what saves have left that were killed, in the folder of checkpoints in which
+// the manifest newest was just written: of the same rank, folders without a manifest and
+// uploads that did not end, where nothing has changed for longer than patience. The clock
+// is the bucket's.
+func (p *Places) Sweep(ctx context.Context, newest string, patience time.Duration) (removed []string, err error) {
+	folder := manifest.Dir(manifest.Dir(newest))
+	c, err := p.at(folder)
+	if err != nil {
+		return nil, err
+	}
+	mine := path.Base(manifest.Dir(newest))
+	now, err := c.Stat(ctx, path.Join(mine, manifest.FileName))
+	if err != nil {
+		return nil, err
+	}
+	before := now.Modified.Add(-patience)
+	all, err := c.List(ctx, "", "", 0)
+	if err != nil {
+		return nil, err
+	}
+	for name, of := range halves(all) {
+		if name == mine || owner(name) != owner(mine) || !of.changed.Before(before) {
+			continue
+		}
+		if err := c.Delete(ctx, of.keys...); err != nil {
+			return removed, err
+		}
+		removed = append(removed, folder+"/"+name)
+	}
+	_, err = c.EndUploads(ctx, before, func(key string) bool {
+		name, _, below := strings.Cut(key, "/")
+		return below && name != mine && manifest.IsFolder(name) && owner(name) == owner(mine)
+	})
+	return removed, err
+}
+
+type half struct {
+	keys    []string
+	changed time.Time
+}
+
+// halves are the folders of checkpoints that have no manifest.
+func halves(all []storage.Object) map[string]*half {
+	found, whole := map[string]*half{}, map[string]bool{}
+	for _, o := range all {
+		name, rest, below := strings.Cut(o.Key, "/")
+		if !below || !manifest.IsFolder(name) {
+			continue
+		}
+		whole[name] = whole[name] || rest == manifest.FileName
+		h := found[name]
+		if h == nil {
+			h = &half{}
+			found[name] = h
+		}
+		h.keys = append(h.keys, o.Key)
+		if o.Modified.After(h.changed) {
+			h.changed = o.Modified
+		}
+	}
+	for name := range whole {
+		if whole[name] {
+			delete(found, name)
+		}
+	}
+	return found
+}
+
+var rankOf = regexp.MustCompile(`-rank-([0-9]+)-`)
+
+// owner is the rank in a folder's name; "": the group's.
+func owner(name string) string {
+	if m := rankOf.FindStringSubmatch(name); m != nil {
+		return m[1]
+	}
+	return ""
+}

@@ -1,0 +1,292 @@
+//go:build s3
+
+package memory
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+
+	"github.com/headrace/headrace/flashckpt/bucket"
+	"github.com/headrace/headrace/flashckpt/manifest"
+	"github.com/headrace/headrace/internal/proof/testbroker"
+	"github.com/headrace/headrace/internal/storage/s3"
+)
+
+var server *testbroker.S3
+
+func TestMain(m *testing.M) {
+	var err error
+	if server, err = testbroker.StartS3(context.Background(), nil); err == nil {
+		err = server.Bucket("test")
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	if err := server.Close(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func config() s3.Config {
+	return s3.Config{Endpoint: server.Endpoint(), Region: "us-east-1", AccessKey: server.AccessKey, SecretKey: server.SecretKey}
+}
+
+// inBucket gives a folder of checkpoints in the bucket, and what lies on its paths.
+func inBucket(t *testing.T) (dir string, places *bucket.Places, on manifest.Bucket) {
+	places = bucket.New(func(url string) (bucket.Client, error) { return s3.Open(config(), url) })
+	dir = "s3://test/" + strings.ReplaceAll(t.Name(), "/", "-")
+	return dir, places, places.On(t.Context(), dir, manifest.OS{}).(manifest.Bucket)
+}
+
+func store(t *testing.T, on manifest.FS, slot string) error {
+	t.Helper()
+	s, err := Open(slot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return errors.Join(Persist(t.Context(), on, s), s.Close())
+}
+
+// whole fails unless a checkpoint lies at path whose files are as its manifest says.
+func whole(t *testing.T, on manifest.FS, path string) *manifest.Manifest {
+	t.Helper()
+	m, err := manifest.Load(on, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	faults, err := manifest.Verify(t.Context(), manifest.Dir(path), m, manifest.Verifying{On: on})
+	if err != nil || len(faults) > 0 {
+		t.Fatalf("%v, %v", faults, err)
+	}
+	return m
+}
+
+func names(t *testing.T, on manifest.FS, folder string) (all []string) {
+	t.Helper()
+	found, err := on.ReadDir(folder)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	for _, n := range found {
+		all = append(all, n.Name)
+	}
+	return all
+}
+
+func TestASlotBecomesACheckpointInABucket(t *testing.T) {
+	dir, places, on := inBucket(t)
+	for _, size := range []int{8000, 40 << 20} { // one request, and parts
+		slot, at := writeSlot(t, t.TempDir(), dir, 0, int64(size), image(size))
+		if err := store(t, on, slot); err != nil {
+			t.Fatal(err)
+		}
+		whole(t, on, at)
+		if err := store(t, on, slot); err != nil {
+			t.Errorf("again: %v", err)
+		}
+		if got := names(t, on, manifest.Dir(at)); !slices.Equal(got, []string{manifest.FileName, "state.safetensors"}) {
+			t.Errorf("%v", got)
+		}
+		into := t.TempDir()
+		if err := places.Fetch(t.Context(), at, into); err != nil {
+			t.Fatal(err)
+		}
+		if b, err := os.ReadFile(path.Join(into, "state.safetensors")); err != nil || !bytes.Equal(b, image(size)) {
+			t.Errorf("%d bytes came back, %v", len(b), err)
+		}
+	}
+	found, err := manifest.Find(on, dir)
+	if err != nil || len(found) != 2 || found[0].Manifest.Step != 40<<20 {
+		t.Fatalf("%+v, %v", found, err)
+	}
+	into := t.TempDir()
+	if err := manifest.SetPin(on, found[1].Path, manifest.Pin{Reason: "kept"}); err != nil {
+		t.Fatal(err)
+	}
+	mirrored := func() []manifest.Checkpoint {
+		t.Helper()
+		if err := places.Mirror(t.Context(), dir, into); err != nil {
+			t.Fatal(err)
+		}
+		copies, err := manifest.Find(manifest.OS{}, into)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return copies[:slices.IndexFunc(append(copies, manifest.Checkpoint{Err: manifest.ErrHalf}), func(c manifest.Checkpoint) bool { return c.Err != nil })]
+	}
+	if copies := mirrored(); len(copies) != 2 || copies[0].Pin != nil || copies[1].Pin == nil {
+		t.Errorf("%+v", copies)
+	}
+	for range 2 { // the second time it is gone
+		if err := places.Remove(t.Context(), found[0].Path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if copies := mirrored(); len(copies) != 1 || copies[0].Manifest.Step != 8000 {
+		t.Errorf("%+v", copies)
+	}
+	if got := names(t, on, manifest.Dir(found[0].Path)); len(got) != 0 {
+		t.Errorf("%v is left", got)
+	}
+}
+
+func TestOfTwoWritersOfOneCheckpointOneWins(t *testing.T) {
+	dir, _, on := inBucket(t)
+	for round := range int64(5) {
+		var slots [4]string
+		var at string
+		for i := range slots {
+			slots[i], at = writeSlot(t, t.TempDir(), dir, 0, 100+round, image(300_000))
+		}
+		var wg sync.WaitGroup
+		for _, slot := range slots {
+			wg.Go(func() {
+				if err := store(t, on, slot); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		m := whole(t, on, at)
+		if got := names(t, on, manifest.Dir(at)); len(got) != 2 || !slices.Contains(got, m.Files[0].Path) {
+			t.Errorf("round %d: %v, of which %v is listed", round, got, m.Files[0].Path)
+		}
+	}
+}
+
+func TestWhatAKilledUploadHasLeftIsNeitherUsedNorWrittenOver(t *testing.T) {
+	dir, places, on := inBucket(t)
+	slot, at := writeSlot(t, t.TempDir(), dir, 0, 7, image(9000))
+	left := manifest.Join(manifest.Dir(at), "state.safetensors")
+	if err := on.PutNew(left, strings.NewReader("half"), 4); err != nil {
+		t.Fatal(err)
+	}
+	if found, err := manifest.Find(on, dir); err != nil || len(found) != 1 || !errors.Is(found[0].Err, manifest.ErrHalf) {
+		t.Fatalf("%+v, %v", found, err)
+	}
+	if err := store(t, on, slot); err != nil {
+		t.Fatal(err)
+	}
+	m := whole(t, on, at)
+	if name, err := fileOf(m.State); err != nil || name != "state-1.safetensors" || m.Files[0].Path != name {
+		t.Errorf("%s, %v, %+v", m.State, err, m.Files)
+	}
+	if b, err := on.ReadFile(left); err != nil || string(b) != "half" {
+		t.Errorf("%q, %v", b, err)
+	}
+	// Another attempt left a file, and one an upload that did not end.
+	half, private := manifest.Folder(3, nil, 3), manifest.Folder(3, new(uint32), 4)
+	for _, folder := range []string{half, private} {
+		if err := on.PutNew(manifest.Join(dir, folder, "state.safetensors"), strings.NewReader("half"), 4); err != nil {
+			t.Fatal(err)
+		}
+	}
+	core := uploads(t)
+	prefix := strings.TrimPrefix(dir, "s3://test/")
+	for _, folder := range []string{manifest.Folder(4, nil, 5), private} {
+		if _, err := core.NewMultipartUpload(t.Context(), "test", prefix+"/"+folder+"/state.safetensors", minio.PutObjectOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if removed, err := places.Sweep(t.Context(), at, time.Hour); err != nil || len(removed) != 0 {
+		t.Errorf("what is new was removed: %v, %v", removed, err)
+	}
+	if removed, err := places.Sweep(t.Context(), at, -time.Hour); err != nil || !slices.Equal(removed, []string{dir + "/" + half}) {
+		t.Errorf("%v, %v", removed, err)
+	}
+	whole(t, on, at)
+	var open []string
+	for u := range core.ListIncompleteUploads(t.Context(), "test", prefix+"/", true) {
+		open = append(open, u.Key)
+	}
+	if len(open) != 1 || !strings.Contains(open[0], private) {
+		t.Errorf("uploads that are open: %v", open)
+	}
+}
+
+func uploads(t *testing.T) minio.Core {
+	t.Helper()
+	c, err := minio.New(strings.TrimPrefix(server.Endpoint(), "http://"), &minio.Options{Creds: credentials.NewStaticV4(server.AccessKey, server.SecretKey, ""), Region: "us-east-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return minio.Core{Client: c}
+}
+
+func TestChangedMemoryBecomesNoCheckpointInABucket(t *testing.T) {
+	dir, _, on := inBucket(t)
+	slot, at := writeSlot(t, t.TempDir(), dir, 0, 7, image(20<<20))
+	change(t, slot, page+100)
+	if err := store(t, on, slot); err == nil || !strings.Contains(err.Error(), "memory was changed") {
+		t.Fatal(err)
+	}
+	if got := names(t, on, manifest.Dir(at)); len(got) != 0 {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestABucketThatRefusesOrIsNotThereIsNamed(t *testing.T) {
+	c := config()
+	c.SecretKey = "wrong"
+	refuses := bucket.New(func(url string) (bucket.Client, error) { return s3.Open(c, url) })
+	there := bucket.New(func(url string) (bucket.Client, error) { return s3.Open(config(), url) })
+	for _, k := range []struct {
+		places *bucket.Places
+		dir    string
+		want   string
+	}{
+		{refuses, "s3://test/refused", "the secret key does not fit"},
+		{there, "s3://nowhere/ckpt", "there is no bucket nowhere"},
+		{bucket.None(), "s3://test/none", "opens no buckets"},
+	} {
+		slot, _ := writeSlot(t, t.TempDir(), k.dir, 0, 7, image(9000))
+		errs := []error{store(t, k.places.On(t.Context(), k.dir, manifest.OS{}), slot), k.places.Mirror(t.Context(), k.dir, t.TempDir())}
+		_, err := k.places.Identify(t.Context(), k.dir)
+		for _, err := range append(errs, err) {
+			if err == nil || !strings.Contains(err.Error(), k.want) || !strings.Contains(err.Error(), k.dir) {
+				t.Errorf("%v, want %q", err, k.want)
+			}
+		}
+	}
+}
+
+func TestAFolderInABucketHasOneID(t *testing.T) {
+	dir, places, on := inBucket(t)
+	var ids [8]string
+	var wg sync.WaitGroup
+	for i := range ids {
+		wg.Go(func() {
+			var err error
+			if ids[i], err = places.Identify(t.Context(), dir); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if len(slices.Compact(slices.Sorted(slices.Values(ids[:])))) != 1 || len(ids[0]) != 16 {
+		t.Errorf("%v", ids)
+	}
+	if err := on.Remove(dir + "/headrace-memory-id"); err != nil {
+		t.Fatal(err)
+	}
+	if id, err := places.Identify(t.Context(), dir); err != nil || id == ids[0] {
+		t.Errorf("emptied, it has the id %s, %v", id, err)
+	}
+}

@@ -1,0 +1,380 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/headrace/headrace/flashckpt/memory"
+	"github.com/headrace/headrace/internal/proof/child"
+	"github.com/headrace/headrace/shardsvc/cut"
+)
+
+// Checkpoints in memory. Each agent is a node with a tmpfs of its own, in which the
+// trainers of that agent keep their slots; a trainer mostly starts again on its node, and
+// a replicated group is on one node.
+
+// plainPoints are the first of trapPoints, which are reached without memory too.
+const plainPoints = 13
+
+// memoryPoints are those of a save in memory and of its way to storage.
+var memoryPoints = []string{"copying", "captured", "frozen", "sealed", "persist", "persist", "renamed", "bound", "restored"}
+
+// fullBytes is the size of a node's tmpfs that has no room for a slot.
+const fullBytes = "1m"
+
+// InMemory is what was seen of checkpoints in memory.
+type InMemory struct {
+	Held           int `json:"held,omitempty"`             // checkpoints that trainers said were whole in memory
+	FromMemory     int `json:"from_memory,omitempty"`      // restores, each compared with its cut
+	Promises       int `json:"promises,omitempty"`         // restores before which a checkpoint was whole in memory that had to be there still
+	EpochsLost     int `json:"epochs_lost,omitempty"`      // of them: an older one was restored
+	Nodes          int `json:"nodes_lost,omitempty"`       // with their memory, their agent and its trainers
+	Flips          int `json:"flips,omitempty"`            // bits in slots
+	NodesWithoutIt int `json:"nodes_without_it,omitempty"` // whose tmpfs was full from the start
+}
+
+func (m *InMemory) add(o InMemory) {
+	m.Held += o.Held
+	m.FromMemory += o.FromMemory
+	m.Promises += o.Promises
+	m.EpochsLost += o.EpochsLost
+	m.Nodes += o.Nodes
+	m.Flips += o.Flips
+	m.NodesWithoutIt += o.NodesWithoutIt
+}
+
+// nodes is what the crew knows of them. crew.mu guards it.
+type nodes struct {
+	root    string
+	full    int // -1: none; its tmpfs has no room
+	mounted bool
+	at      int // replicated: where the group is
+	group   int // that was placed last
+	lost    []lostMemory
+}
+
+// lostMemory: from then on nothing is promised of what lay in memory before.
+type lostMemory struct {
+	rank, node int // -1: all
+	at         int64
+}
+
+func (c *crew) restoredDir() string  { return filepath.Join(c.dir, "restored") }
+func (c *crew) nodeDir(k int) string { return filepath.Join(c.nodes.root, fmt.Sprintf("node-%d", k)) }
+
+// makeMemory makes the nodes' tmpfs. Where the run may mount one, a node of some runs has
+// no room in it.
+func (c *crew) makeMemory(r *rand.Rand, tell func(string, ...any)) error {
+	c.nodes = nodes{root: filepath.Join("/dev/shm", c.run), full: -1}
+	if err := os.Mkdir(c.restoredDir(), 0o700); err != nil {
+		return err
+	}
+	for k := range c.agents {
+		if err := os.MkdirAll(c.nodeDir(k), 0o700); err != nil {
+			return err
+		}
+	}
+	if r.IntN(3) > 0 || os.Getuid() != 0 {
+		return nil
+	}
+	c.nodes.full = r.IntN(len(c.agents))
+	if err := syscall.Mount("none", c.nodeDir(c.nodes.full), "tmpfs", 0, "size="+fullBytes+",mode=700"); err != nil {
+		tell("no tmpfs of its own: %v", err)
+		c.nodes.full = -1
+		return nil
+	}
+	c.nodes.mounted = true
+	tell("the memory of agent-%d is full", c.nodes.full)
+	return nil
+}
+
+func (c *crew) removeMemory() error {
+	var err error
+	if c.nodes.mounted {
+		err = syscall.Unmount(c.nodeDir(c.nodes.full), 0)
+	}
+	return errors.Join(err, os.RemoveAll(c.nodes.root))
+}
+
+// memoryOf is the environment of a node's trainers.
+func (c *crew) memoryOf(node int, more ...string) []string {
+	if c.memory {
+		more = append(more, memory.RootVariable+"="+c.nodeDir(node))
+	}
+	return more
+}
+
+// agentOf is where the next process of a rank starts. c.mu is held.
+func (c *crew) agentOf(s *seat) int {
+	any := func() int { return c.rnd.IntN(len(c.agents)) }
+	switch {
+	case !c.memory:
+		return any()
+	case c.o.Model == "replicated":
+		if len(s.lives) == 0 && s.rank == 0 || c.nodes.group != c.group && c.rnd.IntN(6) == 0 {
+			c.nodes.at = any()
+		}
+		c.nodes.group = c.group
+		return c.nodes.at
+	case len(s.lives) == 0 || c.rnd.IntN(6) == 0:
+		return any()
+	}
+	return s.life.agent
+}
+
+// disturbMemory: nothing is promised of what a rank has in a node's memory now; -1: of all
+// ranks, on all nodes. c.mu is held.
+func (c *crew) disturbMemory(rank, node int) {
+	c.nodes.lost = append(c.nodes.lost, lostMemory{rank, node, child.Monotonic()})
+}
+
+// agentUnder is the agent of a trainer.
+func (t *trouble) agentUnder(v target) target {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return target{t.agents[v.agent], v.agent, nil}
+}
+
+// loseNode ends an agent and its trainers, and takes its memory away.
+func (t *trouble) loseNode(ctx context.Context) bool {
+	held := t.books.leases(ctx)
+	t.mu.Lock() // nobody is started meanwhile
+	defer t.mu.Unlock()
+	k := t.rnd.IntN(len(t.agents))
+	all := []target{{t.agents[k], k, nil}}
+	for _, s := range t.seats {
+		if s.life.agent == k {
+			all = append(all, target{s.p, k, s.life})
+		}
+	}
+	for _, v := range all {
+		if v.p.Ended() {
+			continue
+		}
+		v.p.Signal(syscall.SIGKILL)
+		t.kills++
+		if held.of(v) {
+			t.leased++
+		}
+	}
+	for _, v := range all {
+		<-v.p.Done
+	}
+	t.disturbMemory(-1, k)
+	entries, err := os.ReadDir(t.nodeDir(k))
+	for _, e := range entries {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(t.nodeDir(k), e.Name())))
+	}
+	if err != nil {
+		t.wrong = append(t.wrong, err.Error())
+	}
+	t.away++
+	t.tell("lose the node of agent-%d, with %d trainers and its memory", k, len(all)-1)
+	return true
+}
+
+// flip kills a trainer and changes a bit in its newest slot.
+func (t *trouble) flip(ctx context.Context) bool {
+	v := t.someTrainer()
+	t.kill(ctx, v)
+	t.mu.Lock() // nobody is started meanwhile
+	defer t.mu.Unlock()
+	<-v.p.Done
+	path, at, err := t.flipNewest(v)
+	if err != nil {
+		t.wrong = append(t.wrong, err.Error())
+	}
+	if path != "" {
+		t.flips++
+		t.disturbMemory(v.life.rank, v.agent)
+		t.tell("flip a bit of byte %d of %s", at, path)
+	}
+	return true
+}
+
+// flipNewest gives "" if the rank has no complete slot.
+func (t *trouble) flipNewest(v target) (path string, at int64, err error) {
+	slots, err := filepath.Glob(filepath.Join(t.nodeDir(v.agent), "headrace-*", "*", fmt.Sprintf("rank-%d-slot-[0-9]", v.life.rank)))
+	if err != nil {
+		return "", 0, err
+	}
+	var size, newest int64
+	for _, slot := range slots {
+		s, err := memory.Open(slot)
+		if err != nil {
+			continue // it is not complete
+		}
+		if order := int64(s.About.Manifest.Cut.Order); order > newest {
+			newest, path, size = order, slot, s.Bytes
+		}
+		if err := s.Close(); err != nil {
+			return "", 0, err
+		}
+	}
+	if path == "" {
+		return "", 0, nil
+	}
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", 0, nil
+	}
+	if err != nil {
+		return "", 0, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	var b [1]byte
+	at = 4096 + t.rnd.Int64N(size)
+	if _, err := f.ReadAt(b[:], at); err != nil {
+		return "", 0, err
+	}
+	b[0] ^= 1 << t.rnd.IntN(8)
+	_, err = f.WriteAt(b[:], at)
+	return path, at, err
+}
+
+// judgeMemory: what was whole in memory is there after a kill, or something newer, unless
+// that memory was lost or changed.
+func (c *crew) judgeMemory(lives []*life, v *Verdict, m *InMemory) {
+	if c.nodes.full >= 0 {
+		m.NodesWithoutIt++
+	}
+	byRank := map[int][]*life{}
+	for _, l := range lives {
+		byRank[l.rank] = append(byRank[l.rank], l) // in order
+		m.Held += len(l.held)
+		for _, r := range l.restored {
+			if r.memory {
+				m.FromMemory++
+			}
+		}
+	}
+	if c.o.Model == "private" {
+		for rank, all := range byRank {
+			p := promise{c: c, ranks: map[int]bool{rank: true}}
+			for _, l := range all {
+				p.life([]*life{l}, v, m)
+			}
+		}
+		return
+	}
+	p := promise{c: c, ranks: map[int]bool{}}
+	groups := map[int][]*life{}
+	last := 0
+	for rank, all := range byRank {
+		p.ranks[rank] = true
+		for _, l := range all {
+			groups[l.group] = append(groups[l.group], l)
+			last = max(last, l.group)
+		}
+	}
+	for g := range last + 1 {
+		p.life(groups[g], v, m)
+	}
+}
+
+// promise follows what a rank, or the ranks of a group, hold in memory.
+type promise struct {
+	c     *crew
+	ranks map[int]bool
+	has   map[int]map[int64]int64 // rank -> order of a cut -> since when
+	node  int
+}
+
+// life is the next start of them.
+func (p *promise) life(all []*life, v *Verdict, m *InMemory) {
+	if len(all) == 0 {
+		return
+	}
+	moved := p.node != all[0].agent
+	for _, l := range all {
+		for _, r := range l.restored {
+			if order, since := p.newest(); order > 0 && !moved && !p.lostSince(since, r.at) {
+				m.Promises++
+				if r.order < order {
+					m.EpochsLost++
+					v.say("%s went back to the cut of order %d (%v), and that of order %d had been whole in memory", l, r.order, r.cut, order)
+				}
+			}
+		}
+	}
+	var back *restored
+	for _, l := range all {
+		if len(l.restored) > 0 {
+			back = &l.restored[len(l.restored)-1]
+		}
+	}
+	if back == nil { // it was killed before it went back: what lies in memory lies there still
+		return
+	}
+	p.node, p.has = all[0].agent, map[int]map[int64]int64{}
+	for rank := range p.ranks {
+		p.has[rank] = map[int64]int64{}
+		if back.memory {
+			p.has[rank][back.order] = back.at
+		}
+	}
+	for _, l := range all {
+		for _, h := range l.held {
+			p.has[l.rank][h.order] = h.at
+		}
+	}
+}
+
+// newest is the newest cut that all hold, and since when; 0: there is none.
+func (p *promise) newest() (order, since int64) {
+	if len(p.has) == 0 {
+		return 0, 0
+	}
+	count, latest := map[int64]int{}, map[int64]int64{}
+	for _, orders := range p.has {
+		for o, at := range orders {
+			count[o]++
+			latest[o] = max(latest[o], at)
+		}
+	}
+	for o, n := range count {
+		if n == len(p.ranks) && o > order {
+			order, since = o, latest[o]
+		}
+	}
+	return order, since
+}
+
+func (p *promise) lostSince(since, until int64) bool {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	for _, l := range p.c.nodes.lost {
+		if (l.rank < 0 || p.ranks[l.rank]) && (l.node < 0 || l.node == p.node) && l.at >= since && l.at <= until {
+			return true
+		}
+	}
+	return false
+}
+
+// checkRestored compares what came from memory with its cut.
+func (c *crew) checkRestored(found map[cut.ID]kept, v *Verdict, s *Saves) error {
+	files, err := filepath.Glob(filepath.Join(c.restoredDir(), "*.model"))
+	if err != nil {
+		return err
+	}
+	for _, path := range files {
+		name := "restored from memory " + strings.TrimSuffix(filepath.Base(path), ".model")
+		body, err := carriedIn(path)
+		if err != nil {
+			v.say("%s: %v", name, err)
+			continue
+		}
+		models := checkFiles(name, []string{path}, body, c.inputs, v, s)
+		if _, known := found[body.ID]; !known && len(models) > 0 {
+			found[body.ID] = kept{models, body}
+		}
+	}
+	return nil
+}

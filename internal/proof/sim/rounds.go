@@ -1,0 +1,160 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"github.com/headrace/headrace/agent/hold"
+)
+
+// Rounds of a group (docs/ROUNDS.md): its trainers take a batch only when they are told
+// that every rank has the batch of that round, and never take part in a step without one.
+
+type (
+	arrived struct{ stream, through uint32 }
+	decided struct{ round hold.Round }
+)
+
+// rounding is the trainer's side of a stream with rounds.
+type rounding struct {
+	through uint32 // it may yield the rounds up to this one
+	last    bool
+}
+
+// drawRounds decides whether a seed plays rounds, without dice: the other draws of a seed
+// stay as they were.
+func (p *plan) drawRounds(seed uint64) {
+	if p.model != replicated || p.exact > 0 || seed%3 != 0 {
+		return
+	}
+	if p.rounds = true; p.maxWait == 0 {
+		p.maxWait = 150 * millisecond
+	}
+}
+
+// begin is what OPEN, or a resumed stream, says of rounds.
+func (r *reader) begin(w *World) *hold.Rounds {
+	if !w.plan.rounds {
+		return nil
+	}
+	return &hold.Rounds{Series: r.number, MaxWait: time.Duration(w.plan.maxWait), Told: r.through, ToldLast: r.last}
+}
+
+// The agent's side.
+
+// decide takes what the master has decided, and tells the trainer.
+func (f *feed) decide(d hold.Round) {
+	f.closing = d.Close
+	f.s.l.send(1, decided{d})
+	f.poke()
+}
+
+// tellAhead says what lies here and is not delivered, if that is news.
+func (f *feed) tellAhead() {
+	if !f.rounds || f.busy || f.stopped {
+		return
+	}
+	now := ahead{delivered: f.delivered, newest: f.newest, dry: true, told: true}
+	for _, l := range f.leases {
+		recs, _, met := f.s.a.w.recordsOf(l.grant, l.at, l.end)
+		now.rows = now.rows || len(recs) > 0
+		now.dry = now.dry && met == nil && !f.s.a.w.mayGrow(l.grant, l.end)
+	}
+	if now != f.said {
+		f.said = now
+		f.s.a.do(&hold.Ahead{Stream: f.id, Rows: now.rows, Dry: now.dry, Newest: now.newest})
+	}
+}
+
+type ahead struct {
+	delivered       uint32
+	newest          hold.Lease
+	rows, dry, told bool
+}
+
+// flushes says whether an unfinished batch, perhaps without a row, leaves now. n full ones
+// lie before it.
+func (f *feed) flushes(b *batchInHand, n int) bool {
+	if f.rounds {
+		return f.closing > f.delivered+uint32(n)
+	}
+	return b != nil && n == 0 && f.mayFlush()
+}
+
+// The trainer's side.
+
+// hear takes a decision.
+func (t *trainer) hear(d hold.Round) {
+	r := t.streams[d.Stream.Number-1]
+	if d.Through < r.through {
+		t.w.fail("%s: rounds through %d, and %d was said before", t.name, d.Through, r.through)
+		return
+	}
+	r.through, r.last = d.Through, r.last || d.Last
+	if r.last && r.received > r.through {
+		t.w.fail("%s: round %d is the last one, and it has received %d", t.name, r.through, r.received)
+	}
+	if t.w.tracing {
+		t.w.tracef(t.name, "rounds of stream %d: through %d, last %v, close %d", r.number, d.Through, d.Last, d.Close)
+	}
+	if d.Over != "" {
+		t.w.tracef(t.name, "WorldChanged: %s", d.Over)
+		t.after(t.w.time(0, 50*millisecond), func() { t.kill("the world has changed") })
+		return
+	}
+	t.work()
+}
+
+// yields says how many batches of r the loop may take now.
+func (r *reader) yields(w *World) uint32 {
+	if w.plan.rounds {
+		return min(r.received, max(r.through, r.yielded)) - r.yielded
+	}
+	return r.received - r.yielded
+}
+
+// atEnd says whether nothing of r follows.
+func (r *reader) atEnd(w *World) bool {
+	if w.plan.rounds {
+		return r.last && r.stepped == r.through
+	}
+	return r.ended && r.stepped == r.received
+}
+
+// judgeRound: either all ranks of a group get a round, or none does. The batch of the round
+// that t takes now lies in the process of every rank, or did when that process ended.
+func (t *trainer) judgeRound(r *reader) {
+	has := make([]bool, t.group.size)
+	for _, o := range t.generationOf() {
+		has[o.rank] = has[o.rank] || o.stream(r.number).received >= r.yielded
+	}
+	if rank := slices.Index(has, false); rank >= 0 {
+		t.w.fail("%s takes round %d of dataset %d, and rank %d has not received it", t.name, r.yielded, r.dataset, rank)
+	}
+}
+
+// judgeLast: t has ended. All ranks of its generation that have ended have trained the same
+// rounds.
+func (t *trainer) judgeLast() {
+	for _, r := range t.streams {
+		for _, o := range t.generationOf() {
+			if n := o.stream(r.number).yielded; o.finished && n != r.yielded {
+				t.w.fail("%s has trained %d rounds of dataset %d, and %s %d", t.name, r.yielded, r.dataset, o.name, n)
+			}
+		}
+	}
+}
+
+// generationOf are the processes of t's generation. The launcher's group may be another one:
+// a rank of it may have been replaced before all had joined. A master that has lost its
+// disk counts generations anew, so those that ended before t began are left out.
+func (t *trainer) generationOf() (all []*trainer) {
+	for _, o := range t.w.trainers {
+		if o.generation == t.generation && o.generation != 0 && o.group.size == t.group.size && (o.alive || o.died > t.born) {
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+func (t *trainer) stream(number uint32) *reader { return t.streams[number-1] }

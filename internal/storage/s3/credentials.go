@@ -1,0 +1,104 @@
+package s3
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/minio/minio-go/v7/pkg/credentials"
+)
+
+// credentials gives those of the connection, else the first that the chain finds.
+func (c *Config) credentials() (*credentials.Credentials, error) {
+	switch {
+	case c.Anonymous:
+		return credentials.NewStatic("", "", "", credentials.SignatureAnonymous), nil
+	case c.AccessKey != "" && c.SecretKey != "":
+		return credentials.NewStaticV4(c.AccessKey, c.SecretKey, c.SessionToken), nil
+	case c.AccessKey != "" || c.SecretKey != "":
+		return nil, errors.New("of an access key and its secret one is missing")
+	case c.Profile != "":
+		return credentials.New(&chain{links: []link{{"profile " + c.Profile, &credentials.FileAWSCredentials{Profile: c.Profile}}}}), nil
+	}
+	all := []link{
+		{"the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)", &credentials.EnvAWS{}},
+		{"the aws command's files (profile " + profileName() + ")", &credentials.FileAWSCredentials{}},
+	}
+	if role := c.role(); role != nil {
+		all = append(all, *role)
+	}
+	return credentials.New(&chain{links: all}), nil
+}
+
+func profileName() string {
+	if p := os.Getenv("AWS_PROFILE"); p != "" {
+		return p
+	}
+	return "default"
+}
+
+// role asks a web identity, a container's role or the instance's, whichever the
+// environment names.
+func (c *Config) role() *link {
+	name := "the instance's role (IMDS)"
+	switch {
+	case os.Getenv("AWS_WEB_IDENTITY_TOKEN_FILE") != "":
+		name = "the web identity (AWS_WEB_IDENTITY_TOKEN_FILE)"
+	case firstSet("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI") != "":
+		name = "the container's role"
+	case strings.EqualFold(os.Getenv("AWS_EC2_METADATA_DISABLED"), "true"):
+		return nil
+	}
+	// Where there is no such service, nothing answers: do not wait for long.
+	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
+		DialContext: (&net.Dialer{Timeout: time.Second}).DialContext, DisableKeepAlives: true}}
+	return &link{name, &credentials.IAM{Client: client, Region: c.region()}}
+}
+
+// chain takes the first that has credentials. Unlike that of the library it never falls
+// back to asking without any, and says where it looked.
+type chain struct {
+	links []link
+	found credentials.Provider
+}
+
+type link struct {
+	name string
+	credentials.Provider
+}
+
+func (c *chain) RetrieveWithCredContext(cc *credentials.CredContext) (credentials.Value, error) {
+	var looked []string
+	for _, l := range c.links {
+		v, err := l.RetrieveWithCredContext(cc)
+		if err == nil && v.AccessKeyID != "" && v.SecretAccessKey != "" {
+			c.found = l.Provider
+			return v, nil
+		}
+		why := "none"
+		if err != nil {
+			why = firstLine(err)
+		}
+		looked = append(looked, l.name+": "+why)
+	}
+	return credentials.Value{}, &noCredentials{looked}
+}
+
+func (c *chain) Retrieve() (credentials.Value, error) { return c.RetrieveWithCredContext(nil) }
+func (c *chain) IsExpired() bool                      { return c.found == nil || c.found.IsExpired() }
+
+// noCredentials: nobody has any.
+type noCredentials struct{ looked []string }
+
+func (e *noCredentials) Error() string {
+	return fmt.Sprintf("no credentials for S3 were found (%s): set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or name a connection", strings.Join(e.looked, "; "))
+}
+
+func firstLine(err error) string {
+	text, _, _ := strings.Cut(err.Error(), "\n")
+	return text
+}

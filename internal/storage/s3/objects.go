@@ -1,0 +1,84 @@
+package s3
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/minio/minio-go/v7"
+
+	"github.com/headrace/headrace/internal/storage"
+)
+
+// Head asks for an object's size, ETag and time.
+func (b *Bucket) Head(ctx context.Context, key string) (storage.Object, error) {
+	info, err := b.client.StatObject(ctx, b.bucket, b.full(key), minio.StatObjectOptions{})
+	if err != nil {
+		if err = b.failed(ctx, key, err); errors.Is(err, storage.ErrNotFound) {
+			return storage.Object{}, b.notFound(ctx, key, err)
+		}
+		return storage.Object{}, err
+	}
+	return storage.Object{Key: key, Size: info.Size, Tag: strings.Trim(info.ETag, `"`), Modified: info.LastModified}, nil
+}
+
+// notFound tells a missing bucket from a missing object: the answer to a HEAD has no body
+// that says which. An object that is gone may be given up as lost, a bucket may not.
+func (b *Bucket) notFound(ctx context.Context, key string, err error) error {
+	if there, asked := b.client.BucketExists(ctx, b.bucket); asked == nil && !there {
+		return b.failed(ctx, key, minio.ErrorResponse{Code: minio.NoSuchBucket, StatusCode: http.StatusNotFound})
+	}
+	return err
+}
+
+// ReadAt sends the ETag as a condition, so that no byte of another object is ever given.
+func (b *Bucket) ReadAt(ctx context.Context, key, tag string, p []byte, offset int64) error {
+	if len(p) == 0 {
+		return nil
+	}
+	core := minio.Core{Client: b.client}
+	done := 0
+	for try := 1; ; try++ {
+		var opts minio.GetObjectOptions
+		if err := opts.SetMatchETag(tag); err != nil {
+			return err
+		}
+		if err := opts.SetRange(offset+int64(done), offset+int64(len(p))-1); err != nil {
+			return err
+		}
+		body, _, head, err := core.GetObject(ctx, b.bucket, b.full(key), opts)
+		if err != nil {
+			if err = b.failed(ctx, key, err); errors.Is(err, errPrecondition) {
+				return fmt.Errorf("%s: %w", b.url(key), storage.ErrChanged)
+			}
+			return err
+		}
+		if err := inRange(opts, head); err != nil {
+			_ = body.Close()
+			return b.failed(ctx, key, err)
+		}
+		n, err := io.ReadFull(body, p[done:])
+		_ = body.Close()
+		if done += n; err == nil {
+			return nil
+		}
+		// The connection broke: go on behind what came.
+		if ctx.Err() != nil || try == tries {
+			return b.failed(ctx, key, err)
+		}
+	}
+}
+
+// Page lists what others wrote. Keys that end with a slash are the
+// marks of folders that some tools make.
+func (b *Bucket) Page(ctx context.Context, prefix, after string) ([]storage.Object, error) {
+	var page []storage.Object
+	err := b.walk(ctx, prefix, after, listedAtOnce, func(o storage.Object) bool {
+		page = append(page, o)
+		return len(page) < listedAtOnce
+	})
+	return page, err
+}

@@ -1,0 +1,123 @@
+package shardsvc
+
+import (
+	"math"
+	"slices"
+)
+
+// Leveling spreads what a dataset has left evenly over some holders, for a round that
+// will be closed short (docs/ROUNDS.md). Holders with more than their part are asked for
+// the tails of their leases, as in a steal, and what they give up goes to the holder with
+// the fewest units. Example: one of four holders has [0, 60) of which nothing is
+// delivered. It keeps [0, 15), and the others get 15 units each.
+
+// level begins. Until a time, grants of the dataset go to the poorest holder first.
+func (lg *ledger) level(id DatasetID, holders []*holder, until Time) {
+	d := lg.dataset(id)
+	if d == nil || d.opt.Strict || d.opt.VirtualRanks > 0 || len(holders) < 2 || !lg.standing(d, nil).why.grants() {
+		return
+	}
+	d.level, d.levelUntil = holders, until
+	total := d.unleased()
+	poorest := holders[0]
+	for _, w := range holders {
+		n := lg.backlog(d, w)
+		if total += n; n < lg.backlog(d, poorest) {
+			poorest = w
+		}
+	}
+	d.levelPart = (total + int64(len(holders)) - 1) / int64(len(holders))
+	for _, w := range holders {
+		if more := lg.backlog(d, w) - d.levelPart; more < 0 {
+			lg.recallLeadsOf(d, w)
+		} else {
+			lg.askDown(d, w, poorest, more)
+		}
+	}
+	lg.kick(d)
+	lg.watchSteal(d, until)
+}
+
+// recallLeadsOf asks w for what it has ahead of head: with a lead in hand it asks for no
+// rows that are there.
+func (lg *ledger) recallLeadsOf(d *dataset, w *holder) {
+	for l := w.leases; l != nil; l = l.wnext {
+		if l.pass.p.ds == d && l.leads() && !l.asked && w.mayAsk() {
+			lg.askFor(l, w, max(l.prefix, l.frontier, l.pass.p.LineEnd()))
+		}
+	}
+}
+
+// askDown asks w for so many units, the newest leases first.
+func (lg *ledger) askDown(d *dataset, w, thief *holder, units int64) {
+	if !w.mayAsk() {
+		return
+	}
+	for l := w.leases; l != nil && units > 0; l = l.wnext {
+		there := l.reach() - max(l.prefix, l.frontier)
+		if l.pass.p.ds != d || there <= 0 || l.asked {
+			continue
+		}
+		n := min(units, there)
+		lg.askFor(l, thief, l.reach()-n)
+		units -= n
+	}
+}
+
+// backlog is what w holds of d and has not acked: units that are there.
+func (lg *ledger) backlog(d *dataset, w *holder) (n int64) {
+	for l := w.leases; l != nil; l = l.wnext {
+		if l.pass.p.ds == d {
+			n += max(0, l.reach()-max(l.prefix, l.frontier))
+		}
+	}
+	return n
+}
+
+// leveling says whether grants of d go to the poorest holder.
+func (lg *ledger) leveling(d *dataset) bool { return lg.now < d.levelUntil }
+
+// leveled ends leveling when its time has come.
+func (lg *ledger) leveled(d *dataset) {
+	if d.level != nil && !lg.leveling(d) {
+		d.level = nil
+		lg.kick(d)
+	}
+}
+
+// poorestFirst moves the request of the poorest of the leveled holders to the front.
+func (lg *ledger) poorestFirst(d *dataset) {
+	all := d.waiting.All()
+	best, fewest := 0, int64(-1)
+	for i := range all {
+		if slices.Contains(d.level, all[i].w) {
+			if n := lg.backlog(d, all[i].w); fewest < 0 || n < fewest {
+				best, fewest = i, n
+			}
+		}
+	}
+	r := all[best]
+	copy(all[1:best+1], all[:best])
+	all[0] = r
+}
+
+// mostOf is the most that w may be granted at once. While d is leveled, that is what w
+// lacks of its part. A holder that has its part waits until leveling ends, because what is
+// free is another holder's part, who may not have asked for it yet.
+func (lg *ledger) mostOf(d *dataset, w *holder) int64 {
+	if !lg.leveling(d) || !slices.Contains(d.level, w) || d.unleased() == 0 {
+		return math.MaxInt64
+	}
+	return max(0, d.levelPart-lg.backlog(d, w))
+}
+
+// unleased counts the units that are there and that nobody was leased.
+func (d *dataset) unleased() int64 {
+	n := d.pending
+	for _, p := range d.parts {
+		if ps := p.last(); ps != nil && ps.frontier < p.LineEnd() {
+			n += ps.Units(ps.frontier, p.LineEnd())
+		}
+	}
+	return n
+}

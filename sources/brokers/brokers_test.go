@@ -1,0 +1,91 @@
+package brokers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/headrace/headrace/sources"
+)
+
+type queue string
+
+func (q queue) String() string { return "clicks/" + string(q) }
+
+func TestAPartitionIsFoundByListingAgain(t *testing.T) {
+	var l List[queue]
+	lists := 0
+	list := func(context.Context) ([]sources.PartitionID, error) {
+		lists++
+		l.Put("b", "1")
+		return nil, nil
+	}
+	for range 2 {
+		if p, err := l.Find(t.Context(), "b", list, "is unknown"); err != nil || p != "1" || lists != 1 {
+			t.Fatalf("found %q after %d lists: %v", p, lists, err)
+		}
+	}
+	if _, err := l.Find(t.Context(), "c", list, "is unknown"); err == nil || err.Error() != "c is unknown" {
+		t.Errorf("a partition that is not there: %v", err)
+	}
+	if a, b := l.PartitionName("b"), l.PartitionName("c"); a != "clicks/1" || b != "c" {
+		t.Errorf("names %q and %q", a, b)
+	}
+	if l.Joined([]sources.PartitionID{"b"}); !l.HasJoined("b") || l.HasJoined("c") {
+		t.Error("joined is not what was said")
+	}
+	if err := l.Usable(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if l.MarkClosed(); !errors.Is(l.Usable(t.Context()), ErrClosed) {
+		t.Error("a closed source is usable")
+	}
+}
+
+func TestTheFirstOfAPartitionsNamesCounts(t *testing.T) {
+	e, err := EndOf("kafka", "latest", map[string]int64{"3": 7, "clicks/3": 9})
+	if err != nil || e.At != Latest {
+		t.Fatal(e, err)
+	}
+	if at, given := e.Of("clicks/3", "3"); at != 9 || !given {
+		t.Error(at, given)
+	}
+	if at, given := e.Of("views/3", "3"); at != 7 || !given {
+		t.Error(at, given)
+	}
+	if _, given := e.Of("views/4", "4"); given {
+		t.Error("a place that nobody gave")
+	}
+	if _, err := EndOf[int64]("kafka", "soon", nil); err == nil {
+		t.Error("soon is no end")
+	}
+}
+
+func TestTheEndOfAConnectionIsNotTheEndOfARange(t *testing.T) {
+	err := fmt.Errorf("reading: %w", io.EOF)
+	if got := NotTheEnd(err); errors.Is(got, io.EOF) || got.Error() != err.Error() {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestLongerCountsFromItsFirstCall(t *testing.T) {
+	var since time.Time
+	if Longer(&since, time.Hour) || since.IsZero() {
+		t.Error("the first call did not start the time")
+	}
+	if since = since.Add(-2 * time.Hour); !Longer(&since, time.Hour) {
+		t.Error("two hours are not longer than one")
+	}
+}
+
+func TestSparesAreKeptUpToTheirCapacity(t *testing.T) {
+	s := make(Spares, 1)
+	s.Keep(make([]byte, 3, 10))
+	s.Keep(make([]byte, 3, 20)) // dropped
+	if a, b := s.Take(), s.Take(); cap(a) != 10 || len(a) != 0 || b != nil {
+		t.Errorf("kept %d bytes, then %v", cap(a), b)
+	}
+}

@@ -1,0 +1,261 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/headrace/headrace/internal/storage"
+	"github.com/headrace/headrace/sources"
+)
+
+// scheme begins the root of files that lie in a bucket.
+const scheme = "s3://"
+
+// remote: the files lie in a bucket.
+func (f *Spec) remote() bool { return strings.HasPrefix(f.Root, scheme) }
+
+// bucket is the place of files on S3. Its objects are listed page by page and read in
+// large ranges, each with the ETag as a condition.
+type bucket struct {
+	objects storage.Objects
+	ahead   *ahead
+	pages   pager
+}
+
+func openBucket(o *Options) (*bucket, error) {
+	if o.Objects == nil {
+		return nil, fmt.Errorf("files.root %s: this program reads no object storage here", o.Spec.Root)
+	}
+	objects, err := o.Objects(o.Spec.Connection, o.Spec.Root, o.AllowedRoots)
+	if err != nil {
+		return nil, fmt.Errorf("files.root %s: %w", o.Spec.Root, err)
+	}
+	return &bucket{objects: objects, ahead: newAhead(objects)}, nil
+}
+
+func (b *bucket) close() error {
+	b.ahead.close()
+	if c, ok := b.objects.(io.Closer); ok {
+		return c.Close()
+	}
+	return nil
+}
+
+// object is one that is open. Its ETag was compared when it was opened, and is a condition
+// of each read. It is read by one goroutine at a time.
+type object struct {
+	bucket  *bucket
+	is      storage.Object
+	streams streams
+	ctx     atomic.Pointer[context.Context] // of who reads; nil: nobody waits
+}
+
+func (b *bucket) open(ctx context.Context, name string) (*object, error) {
+	is, err := b.objects.Head(ctx, name)
+	if err != nil {
+		return nil, gone(err)
+	}
+	o := &object{bucket: b, is: is}
+	return o, nil
+}
+
+// gone gives the local file system's error for an object that is not there.
+func gone(err error) error {
+	if errors.Is(err, storage.ErrNotFound) {
+		return fmt.Errorf("%w: %w", err, fs.ErrNotExist)
+	}
+	return err
+}
+
+// during makes reads of f end with ctx. Reads of local files do not wait for long.
+func during(f file, ctx context.Context) {
+	if o, ok := f.(*object); ok {
+		o.ctx.Store(&ctx)
+	}
+}
+
+func (o *object) context() context.Context {
+	if ctx := o.ctx.Load(); ctx != nil {
+		return *ctx
+	}
+	return o.bucket.ahead.ctx
+}
+
+func (o *object) ReadAt(p []byte, off int64) (int, error) {
+	if off >= o.is.Size {
+		return 0, io.EOF
+	}
+	n := min(int64(len(p)), o.is.Size-off)
+	if err := o.bucket.ahead.read(o.context(), o, p[:n], off); err != nil {
+		return 0, gone(err)
+	}
+	if n < int64(len(p)) {
+		return int(n), io.EOF
+	}
+	return int(n), nil
+}
+
+// Close: there is no handle. What was read ahead stays for the next lease.
+func (o *object) Close() error { return nil }
+
+// stamp asks the bucket again.
+func (o *object) stamp() (stamp, error) {
+	now, err := o.bucket.objects.Head(o.context(), o.is.Key)
+	if err != nil {
+		return stamp{}, gone(err)
+	}
+	return stamp{Size: now.Size, Modified: now.Modified.UnixNano(), Tag: now.Tag}, nil
+}
+
+// identityOf is that of an object: its ETag stands for its content, whenever it was put.
+func identityOf(s stamp) identity {
+	return identity{Size: s.Size, Print: xxhash.Sum64String(s.Tag), Tag: s.Tag}
+}
+
+// moved explains an error of reading by what is in the file's place now; nil: it is still
+// the file that was planned.
+func (s *Source) moved(f file, l *locator, r sources.Range, err error) error {
+	if !errors.Is(err, storage.ErrChanged) && !errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if end := s.finish(f, l, r); end != io.EOF {
+		return end
+	}
+	return nil
+}
+
+// pager lists the objects that files.paths name, page by page, in order of their names.
+type pager struct {
+	patterns []pattern
+	prefixes []string // what is listed, in order; none is the beginning of another
+	next     int      // of prefixes
+	after    string
+}
+
+// pattern is one entry of files.paths.
+type pattern struct {
+	text  string
+	parts []string
+	hit   bool
+}
+
+func newPager(paths []string) pager {
+	p, all := pager{}, []string(nil)
+	for _, text := range paths {
+		text = path.Clean(text)
+		p.patterns = append(p.patterns, pattern{text: text, parts: strings.Split(text, "/")})
+		all = append(all, literal(text))
+	}
+	slices.Sort(all)
+	for _, prefix := range all {
+		if n := len(p.prefixes); n == 0 || !strings.HasPrefix(prefix, p.prefixes[n-1]) {
+			p.prefixes = append(p.prefixes, prefix)
+		}
+	}
+	return p
+}
+
+// literal is what every match of a pattern begins with.
+func literal(text string) string {
+	if text == "." {
+		return ""
+	}
+	if i := strings.IndexAny(text, `*?[\`); i >= 0 {
+		return text[:i]
+	}
+	return text
+}
+
+// match reports whether a name is one of those wanted, and marks what it matches.
+func (p *pager) match(name string) bool {
+	if name == "" || strings.HasSuffix(name, "/") {
+		return false // the mark of a folder
+	}
+	parts, any := strings.Split(name, "/"), false
+	for i := range p.patterns {
+		w := &p.patterns[i]
+		if w.text == "." && visible(parts) || w.text == name || strings.HasPrefix(name, w.text+"/") && visible(parts[len(w.parts):]) || fits(w.parts, parts) {
+			w.hit, any = true, true
+		}
+	}
+	return any
+}
+
+func visible(parts []string) bool {
+	return !slices.ContainsFunc(parts, func(s string) bool { return s == "" || hidden(s) })
+}
+
+// fits matches a pattern as the local file system's walk does: ** is any number of folders,
+// and a folder that matches is taken with all that lies in it.
+func fits(pattern, name []string) bool {
+	if len(pattern) == 0 {
+		return visible(name)
+	}
+	if len(name) == 0 || name[0] == "" {
+		return false
+	}
+	if pattern[0] == "**" {
+		if fits(pattern[1:], name) {
+			return true
+		}
+		return len(name) > 1 && !hidden(name[0]) && fits(pattern, name[1:])
+	}
+	if name[0][0] == '.' && pattern[0][0] != '.' {
+		return false
+	}
+	ok, err := path.Match(pattern[0], name[0])
+	return err == nil && ok && fits(pattern[1:], name[1:])
+}
+
+// nextPage gives the next names; none: there are no more.
+func (b *bucket) nextPage(ctx context.Context, s *Source) ([]string, error) {
+	p := &b.pages
+	if p.patterns == nil {
+		*p = newPager(s.spec.Paths)
+	}
+	for p.next < len(p.prefixes) {
+		page, err := b.objects.Page(ctx, p.prefixes[p.next], p.after)
+		if err != nil {
+			return nil, err
+		}
+		if len(page) == 0 {
+			p.next, p.after = p.next+1, ""
+			continue
+		}
+		p.after = page[len(page)-1].Key
+		var names []string
+		for _, o := range page {
+			if p.match(o.Key) {
+				names = append(names, o.Key)
+			}
+		}
+		if len(names) > 0 {
+			return names, nil
+		}
+	}
+	for _, w := range p.patterns {
+		if !w.hit {
+			return nil, b.nothing(s, w.text)
+		}
+	}
+	return nil, nil
+}
+
+func (b *bucket) nothing(s *Source, text string) error {
+	switch {
+	case text == ".":
+		return fmt.Errorf("%s: there is no object below %s: %w", s.partition, s.spec.Root, fs.ErrNotExist)
+	case hasMeta(text):
+		return fmt.Errorf("%s: files.paths %q matches no object below %s: %w", s.partition, text, s.spec.Root, fs.ErrNotExist)
+	}
+	return fmt.Errorf("%s: there is no object %s below %s: %w", s.partition, text, s.spec.Root, fs.ErrNotExist)
+}

@@ -1,0 +1,89 @@
+package files
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// empty makes a file without a byte that has rested.
+func empty(t *testing.T, dir, name string) {
+	t.Helper()
+	drop(t, dir, name, old)
+	if err := os.Truncate(filepath.Join(dir, name), 0); err != nil {
+		t.Fatal(err)
+	}
+	when := time.Now().Add(-old)
+	if err := os.Chtimes(filepath.Join(dir, name), when, when); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAFileThatWasEmptyIsReadWhenItHasRecords(t *testing.T) {
+	for _, complete := range []string{completeRest, completeRenamed} {
+		t.Run(complete, func(t *testing.T) {
+			dir := t.TempDir()
+			s, after := grown(t, dir, complete, nil), int64(-1)
+			empty(t, dir, "a") // opened by a writer that has nothing to write yet
+			drop(t, dir, "b", old)
+			if got := arrived(t, s, &after); got != "b" {
+				t.Fatal(got)
+			}
+			if got := arrived(t, s, &after); got != "" || len(s.list.files) != 0 {
+				t.Fatalf("%q arrived, and %q were looked at again", got, s.list.files)
+			}
+			drop(t, dir, "a", old/2)
+			if got := arrived(t, s, &after); got != "a" {
+				t.Fatalf("arrived: %q, want a", got)
+			}
+			if got := arrived(t, s, &after); got != "" {
+				t.Fatal(got)
+			}
+		})
+	}
+}
+
+func TestAFileThatWasRemovedBeforeItWasListedIsReadWhenItIsBack(t *testing.T) {
+	dir := t.TempDir()
+	s, after := grown(t, dir, completeRest, nil), int64(-1)
+	for _, name := range []string{"a", "b", "c"} {
+		drop(t, dir, name, old)
+	}
+	first, err := s.Segments(t.Context(), s.partition, after, 1)
+	if err != nil || len(first) != 1 || first[0].Name != "a" {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	after = first[0].ID
+	if err := os.Remove(filepath.Join(dir, "b")); err != nil {
+		t.Fatal(err)
+	}
+	if rest, err := s.Segments(t.Context(), s.partition, after, 2); err != nil || len(rest) != 1 || rest[0].Name != "c" {
+		t.Fatalf("%+v, %v", rest, err)
+	}
+	after++
+	drop(t, dir, "b", old)
+	if got := arrived(t, s, &after); got != "b" {
+		t.Fatalf("arrived: %q, want b", got)
+	}
+}
+
+// A wall clock that jumps makes no file older than it is: the monotonic clock goes on.
+func TestAClockThatIsSetForwardMakesNoFileComplete(t *testing.T) {
+	dir := t.TempDir()
+	s, after := grown(t, dir, completeRest, nil), int64(-1)
+	// As if the wall clock was an hour behind when this began, and the file was written by
+	// it just before the clock was set.
+	s.list.growing.wall = s.list.growing.wall.Add(-time.Hour)
+	drop(t, dir, "half", time.Hour)
+	if got := arrived(t, s, &after); got != "" {
+		t.Fatalf("%q is complete only by a clock that jumped", got)
+	}
+	for name, was := range s.list.growing.young {
+		was.since = was.since.Add(-11 * time.Second)
+		s.list.growing.young[name] = was
+	}
+	if got := arrived(t, s, &after); got != "half" {
+		t.Fatalf("arrived: %q", got)
+	}
+}
