@@ -121,6 +121,10 @@ func misspelt(environ []string) (errs []error) {
 		if !ours || slices.Contains(names, name) {
 			continue
 		}
+		if name == "SOCKET" { // the one setting whose variable is not named after it
+			errs = append(errs, fmt.Errorf("%s is no variable of headrace; did you mean HEADRACE_AGENT?", variable))
+			continue
+		}
 		if near := suggest.Closest(name, names); near != "" && len(name) > 2 {
 			errs = append(errs, fmt.Errorf("%s is no variable of headrace; did you mean HEADRACE_%s?", variable, near))
 		}

@@ -10,6 +10,7 @@ from typing import Any
 
 import headrace
 import pytest
+import tearing  # noqa: F401
 from agent import Agent
 
 # In the background of a shell SIGINT is ignored from the start, by what we start too.
@@ -18,13 +19,18 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 @pytest.fixture(autouse=True)
-def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests say what the environment holds."""
+def no_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Tests say what the environment holds. Default sockets lie in a folder of each test:
+    two suites that run side by side never meet at one."""
     for name in list(os.environ):
         if name.startswith(("HEADRACE_", "TORCHELASTIC_")) and name not in ("HEADRACE_BIN", "HEADRACE_SEED"):
             monkeypatch.delenv(name)
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "XDG_RUNTIME_DIR"):
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
         monkeypatch.delenv(name, raising=False)
+    runtime = tempfile.mkdtemp(prefix="hr-run-", dir="/tmp")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", runtime)
+    yield
+    shutil.rmtree(runtime, ignore_errors=True)
 
 
 @pytest.fixture

@@ -80,10 +80,11 @@ def resolve(
 
 # Every variable that the package or the command reads.
 _KNOWN = (
-    "AGENT", "ALLOW_BROKER", "ALLOW_ROOT", "ATTEMPT", "BIN", "BUFFER", "CACHE", "ENDED_BY", "HTTP", "JOB", "LISTEN",
-    "LOCAL_RANK", "LOG_FORMAT", "LOG_LEVEL", "LOST_AFTER", "MASTER", "MEMORY_DIR", "METRICS", "MODEL", "NAME", "OUTPUT",
-    "PYTHON", "RANK", "RESUME", "ROLE", "ROLE_TOKEN", "RUN", "SEED", "SESSION_TTL", "SHARED_FRAMES", "STATE", "TLS_CA",
-    "TLS_CERT", "TLS_KEY", "TOKEN", "TOKEN_FILE", "WORLD_SIZE",
+    "AGENT", "ALLOW_BROKER", "ALLOW_ROOT", "ATTEMPT", "BIN", "BUFFER", "CACHE", "ENDED_BY", "HTTP", "JOB",
+    "LANDING_CONNECTION", "LANDING_STORAGE", "LISTEN", "LOCAL_RANK", "LOG_FORMAT", "LOG_LEVEL", "LOST_AFTER",
+    "MASTER", "MEMORY_DIR", "METRICS", "MODEL", "NAME", "OUTPUT", "PYTHON", "RANK", "RESUME", "ROLE", "ROLE_TOKEN",
+    "RUN", "SEED", "SESSION_TTL", "SHARED_FRAMES", "STATE", "TLS_CA", "TLS_CERT", "TLS_KEY", "TOKEN", "TOKEN_FILE",
+    "WORLD_SIZE",
 )
 
 
@@ -93,6 +94,8 @@ def check_names(env: Environment) -> None:
         prefix, ours, name = variable.partition("HEADRACE_")
         if prefix or not ours or name in _KNOWN:
             continue
+        if name == "SOCKET":  # the one setting whose variable is not named after it
+            raise ValueError(f"{variable} is no variable of Headrace: did you mean HEADRACE_AGENT?")
         near = [n for n in difflib.get_close_matches(name, _KNOWN, 3, 0.75) if abs(len(n) - len(name)) <= 2]
         if near:
             raise ValueError(f"{variable} is no variable of Headrace: did you mean HEADRACE_{near[0]}?")
