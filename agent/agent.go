@@ -25,6 +25,10 @@ const ackDelay = 2 * time.Millisecond
 // trainers before its first Hello. A trainer that comes later costs a second Hello.
 const comeBack = 150 * time.Millisecond
 
+// lastWords is how long an agent that stops waits, at most, for the master to know which
+// trainers have ended. Living trainers are not waited for.
+const lastWords = 3 * time.Second
+
 // Agent is one node's agent. Make it with New, start it with Run.
 type Agent struct {
 	cfg   Config
@@ -109,7 +113,17 @@ func (a *Agent) Run(ctx context.Context) error {
 		}
 	}
 	a.feed.TakeStepFiles()
-	err = a.keepSession(ctx)
+	session, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	wg.Go(func() {
+		defer end()
+		select {
+		case <-ctx.Done():
+			a.tellOfTheEnded(session)
+		case <-done:
+		}
+	})
+	err = a.keepSession(session)
 	a.feed.Close()
 	close(done)
 	wg.Wait()
@@ -117,6 +131,15 @@ func (a *Agent) Run(ctx context.Context) error {
 		return fmt.Errorf("agent %s: %w", a.cfg.Name, err)
 	}
 	return nil
+}
+
+// tellOfTheEnded has the master know of each trainer whose process has ended: how it ended
+// says which records are suspects (on_crash: isolate). The next agent could not tell.
+func (a *Agent) tellOfTheEnded(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, lastWords)
+	defer cancel()
+	a.feed.Departed(ctx)
+	a.desk.leavesKnown(ctx)
 }
 
 // Ready is closed when the socket listens and the master has answered the first

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"hash/fnv"
 	"os"
 	"sync"
@@ -28,6 +29,7 @@ type desk struct {
 	link    *outgoing // of the open stream to the master, nil without one
 	lost    string    // why there is none
 	greeted chan struct{}
+	known   chan struct{} // closed when LeavesKnown; nil if nobody waits
 }
 
 func newDesk(cfg hold.Config) *desk {
@@ -91,7 +93,27 @@ func (d *desk) Do(ev hold.Event) feed.Answer {
 		}
 	}
 	d.srv.Apply(&d.fx)
+	if d.known != nil && d.core.LeavesKnown() {
+		close(d.known)
+		d.known = nil
+	}
 	return feed.Answer{Verdict: d.fx.Verdict, Pace: d.fx.Pace, Invalid: d.fx.Invalid, Session: d.fx.Session, Mute: d.fx.Mute}
+}
+
+// leavesKnown waits until the master is known to have each Leave, or until ctx ends.
+func (d *desk) leavesKnown(ctx context.Context) {
+	d.mu.Lock()
+	if d.core.LeavesKnown() {
+		d.mu.Unlock()
+		return
+	}
+	known := make(chan struct{})
+	d.known = known
+	d.mu.Unlock()
+	select {
+	case <-known:
+	case <-ctx.Done():
+	}
 }
 
 // NextWorker implements feed.Desk.

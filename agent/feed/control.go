@@ -79,7 +79,7 @@ func (s *Server) control(c *net.UnixConn, cred *unix.Ucred, hello frame.Hello) e
 	defer cancel()
 	t := &trainer{
 		srv: s, hello: hello, cred: cred, proc: proc, conn: c, out: newOutbox(),
-		joined: make(chan hold.Joined, 1), ctx: ctx, streams: map[uint32]*stream{},
+		joined: make(chan hold.Joined, 1), left: make(chan struct{}), ctx: ctx, streams: map[uint32]*stream{},
 	}
 	if group, err := unix.Getpgid(int(cred.Pid)); err == nil {
 		t.group = group
@@ -111,6 +111,7 @@ func (s *Server) control(c *net.UnixConn, cred *unix.Ucred, hello frame.Hello) e
 	t.wg.Wait()
 	t.closeStreams()
 	t.depart(bye)
+	close(t.left)
 	s.mu.Lock()
 	delete(s.trainers, t.number)
 	s.mu.Unlock()

@@ -47,11 +47,7 @@ func watch(pid int) (*process, error) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		// The runtime's poller wakes us when the pidfd is readable: it has ended.
-		err := raw.Read(func(fd uintptr) bool {
-			fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-			n, err := unix.Poll(fds, 0)
-			return n > 0 || (err != nil && !errors.Is(err, unix.EINTR))
-		})
+		err := raw.Read(readable)
 		if err == nil {
 			close(p.exited)
 		}
@@ -63,14 +59,30 @@ func watch(pid int) (*process, error) {
 	return p, nil
 }
 
-// gone reports whether the process has ended.
-func (p *process) gone() bool {
+// readable says whether the process of a pidfd has ended.
+func readable(fd uintptr) bool {
+	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	n, err := unix.Poll(fds, 0)
+	return n > 0 || (err != nil && !errors.Is(err, unix.EINTR))
+}
+
+// gone reports whether the process has ended. It asks the kernel: exited is closed a moment
+// after the end.
+func (p *process) gone() (ended bool) {
 	select {
 	case <-p.exited:
 		return true
 	default:
+	}
+	if p.fd == nil {
 		return false
 	}
+	raw, err := p.fd.SyscallConn()
+	if err != nil {
+		return false
+	}
+	_ = raw.Control(func(fd uintptr) { ended = readable(fd) })
+	return ended
 }
 
 // kill sends SIGKILL; exited is closed when the process has ended.

@@ -147,6 +147,24 @@ func (s *Server) Close() {
 	s.stepFiles.close()
 }
 
+// Departed waits until the Desk knows of each trainer whose process has ended, or until ctx
+// ends.
+func (s *Server) Departed(ctx context.Context) {
+	var ended []*trainer
+	s.each(func(t *trainer) {
+		if t.proc != nil && t.proc.gone() {
+			ended = append(ended, t)
+		}
+	})
+	for _, t := range ended {
+		select {
+		case <-t.left:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // Trainers counts the connected processes.
 func (s *Server) Trainers() int {
 	s.mu.Lock()

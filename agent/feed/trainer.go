@@ -28,6 +28,7 @@ type trainer struct {
 	conn   *net.UnixConn
 	out    *outbox
 	joined chan hold.Joined // answered once
+	left   chan struct{}    // closed when the Desk knows how it left
 	ctx    context.Context  // of the control connection
 	wg     sync.WaitGroup   // OPENs under way, data connections
 

@@ -2,6 +2,7 @@ package hold
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	pb "github.com/headrace/headrace/api/headrace/v1"
@@ -324,6 +325,11 @@ func (c *Core) stream(id Stream) *stream {
 		}
 	}
 	return nil
+}
+
+// LeavesKnown says whether the master is known to have each Leave that we could tell it.
+func (c *Core) LeavesKnown() bool {
+	return !c.talking() || !slices.ContainsFunc(c.unsure, func(u unsure) bool { return u.leave != nil })
 }
 
 // SessionLeft is how long the session can still be trusted.
