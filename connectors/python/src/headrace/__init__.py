@@ -41,7 +41,11 @@ File map:
     _wire.py      a control connection that never blocks
     _receive.py   reading frames; a signal never loses a byte
     _regions.py   frames in shared memory
-    _checkpoint.py  Checkpointer: saving, cuts, binding
+    _checkpoint.py  Checkpointer: what a program calls
+    _writing.py     a checkpoint into a folder
+    _parts.py       one that several ranks write
+    _tostorage.py   from memory to storage
+    _binding.py     one that a framework writes
     _saved.py     Saved
     _covered.py   which rows of this process are in a checkpoint
     _flash.py     saves to memory, and from there to storage

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator
-from operator import index
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Union
 
-from . import _bucket, _cuts, _durable, _manifest, _pickled, _restore, _retain, _state
+from . import _binding, _bucket, _cuts, _manifest, _parts, _pickled, _restore, _state, _tostorage, _writing
 from ._bucket import Bucket, Staged
 from ._covered import Covered
 from ._cuts import Cut, ExactCut
-from ._errors import CheckpointError, Fenced, HeadraceError
-from ._flash import Flash, Pinned, about_of
+from ._errors import CheckpointError
+from ._flash import Flash, Pinned
 from ._memory import Written
 from ._restore import Restored
 from ._saved import Saved
@@ -34,9 +33,6 @@ Path = Union[str, "os.PathLike[str]"]
 
 SAVE_SECONDS = 600.0  # for a save, from the call to the bound manifest
 PAUSE_SECONDS = 60.0  # for all trainers of a shared model to finish their steps, and the state to be copied
-_LOOK = 0.02  # seconds between two looks for what other ranks write, growing
-_LOOK_MOST = 0.5
-_LOOK_BUCKET = 2.0  # of a bucket, where each look is a request
 
 
 class Checkpointer:
@@ -247,47 +243,7 @@ class Checkpointer:
 
     def _persist(self, pinned: Pinned) -> str:
         """Writes a checkpoint from memory to storage. Gives its folder."""
-        deadline = time.monotonic() + self._timeout
-        cut = pinned.cut
-        folder = os.path.join(self.dir, _manifest.folder_name(cut.step, cut.body.get("rank"), cut.id))
-        if self._trainer.model == "replicated" and self._trainer.rank != 0:
-            self._await_newer(folder, cut, deadline)
-            return folder
-        path = os.path.join(folder, _manifest.FILE_NAME)
-        if isinstance(self._at, Bucket):
-            self._upload(cut, path, pinned.path, deadline)
-            return folder
-        if os.path.lexists(path) or not self._by_agent(pinned, deadline):
-            self._write(cut, folder, pinned, deadline)
-            return folder
-        self._reached("renamed")
-        _cuts.bind(self._trainer, cut.id, path, max(deadline, time.monotonic() + _cuts.CALL_SECONDS))
-        self._reached("bound")
-        _retain.retain(self._trainer, self.dir, self.keep, path, self._timeout)
-        return folder
-
-    def _upload(self, cut: Cut, path: str, slot: str, deadline: float) -> None:
-        """The agent uploads what lies in a slot."""
-        why = _cuts.persist(self._trainer, cut.id, slot, deadline)
-        if why:
-            raise CheckpointError(f"{path} was not written: {why}")
-        self._reached("renamed")
-        _cuts.bind(self._trainer, cut.id, path, max(deadline, time.monotonic() + _cuts.CALL_SECONDS))
-        self._reached("bound")
-        _retain.retain(self._trainer, self._at, self.keep, path, self._timeout)
-
-    def _write_staged(self, cut: Cut, folder: str, staged: Staged, deadline: float) -> None:
-        path = os.path.join(folder, _manifest.FILE_NAME)
-        try:
-            slot = staged.complete(about_of(self.dir, self._trainer.rank, cut, cut.step), cut)
-            self._reached("sealed")
-            self._upload(cut, path, slot, deadline)
-        except CheckpointError as error:
-            with contextlib.suppress(HeadraceError):
-                _cuts.drop(self._trainer, cut.id, f"its save failed: {error}")
-            raise
-        finally:
-            staged.drop()
+        return _tostorage.persist(self, pinned)
 
     def _by_agent(self, pinned: Pinned, deadline: float) -> bool:
         """The agent has written the checkpoint to storage. False: it cannot; this process has to."""
@@ -295,14 +251,6 @@ class Checkpointer:
         if why:
             log.warning("the trainer writes the checkpoint of step %d itself: %s", pinned.step, why)
         return not why
-
-    def _await_newer(self, folder: str, cut: Cut, deadline: float) -> None:
-        """Until rank 0 has written this checkpoint to storage, or a newer one."""
-        path = os.path.join(folder, _manifest.FILE_NAME)
-        for _ in self._looks(deadline):
-            if self._has(path) or _manifest.highest_order(self._at) >= int(cut.body["order"]):
-                return
-        raise CheckpointError(f"{path}: rank 0 wrote neither it nor a newer one within {self._timeout:.0f} s")
 
     def _run(self, saved: Saved, cut: Cut | None, captured: _state.Captured | Staged | None, deadline: float) -> None:
         error: BaseException | None = None
@@ -312,11 +260,11 @@ class Checkpointer:
             self._reached("frozen")
             folder = os.path.join(self.dir, _manifest.folder_name(saved.step, cut.body.get("rank"), cut.id))
             if isinstance(captured, Staged):
-                self._write_staged(cut, folder, captured, deadline)
+                _tostorage.write_staged(self, cut, folder, captured, deadline)
             elif captured is not None:
-                self._write(cut, folder, captured, deadline)
+                _writing.write(self, cut, folder, captured, deadline)
             else:
-                self._await_manifest(folder, saved.step, deadline)
+                _parts.await_manifest(self, folder, saved.step, deadline)
             saved.path = folder
             self._covered.saved(saved.rows)
         except BaseException as failure:
@@ -358,149 +306,6 @@ class Checkpointer:
         self._after = max(self._look(), int(cut.body.get("order", 0)))
         return cut
 
-    def _write(self, cut: Cut, folder: str, captured: _state.Captured | Pinned, deadline: float) -> None:
-        path = os.path.join(folder, _manifest.FILE_NAME)
-        rank = self._trainer.rank
-        # A replicated step that is saved again has the same cut, and so the same folder.
-        again = os.path.lexists(path)
-        if again and self._sharded:
-            self._bind_again(cut, folder, path, deadline)
-            return
-        name = _manifest.free_name(folder, f"state-rank-{rank}" if self._sharded else "state", ".safetensors")
-        try:
-            _durable.make_folder(folder)
-            files, state = self._write_state(folder, name, cut.step, captured)
-            self._reached("files")
-            if self._sharded:
-                self._publish_part(folder, cut.step, cut, files, state)
-                if rank != 0:
-                    self._await_manifest(folder, cut.step, deadline)
-                    return
-                files, state = self._await_parts(folder, cut, deadline)
-            temp = _manifest.prepare(path, cut.id, _manifest.manifest_of(cut.body, cut.step, files, state))
-            self._reached("manifest")
-            if time.monotonic() > deadline:
-                raise CheckpointError(f"the save of step {cut.step} took longer than {self._timeout:.0f} s")
-            self._trainer.check()
-            _manifest.publish(temp, path)
-        except BaseException as error:
-            if again:
-                _manifest.remove_unlisted(path, os.listdir(folder))
-            else:
-                self._give_up(cut, folder, path, error, drop=not isinstance(captured, Pinned))
-            raise
-        self._reached("renamed")
-        # From here on the checkpoint counts, whatever happens to us.
-        if again:
-            _manifest.remove_unlisted(path, os.listdir(folder))
-        _cuts.bind(self._trainer, cut.id, path, max(deadline, time.monotonic() + _cuts.CALL_SECONDS))
-        self._reached("bound")
-        _retain.retain(self._trainer, self.dir, self.keep, path, self._timeout)
-
-    def _bind_again(self, cut: Cut, folder: str, path: str, deadline: float) -> None:
-        """Of a sharded checkpoint that is there: what each rank has saved at a step is
-        its state at that step. Its parts are not written over each other."""
-        log.info("%s is there already: a step is not saved twice", path)
-        _durable.sync(folder)
-        if self._trainer.rank == 0:
-            _cuts.bind(self._trainer, cut.id, path, max(deadline, time.monotonic() + _cuts.CALL_SECONDS))
-
-    def _write_state(
-        self, folder: str, name: str, step: int, captured: _state.Captured | Pinned
-    ) -> tuple[list[dict[str, Any]], Any]:
-        """Writes the arrays; gives the manifest's files and state."""
-        state: dict[str, Any] = {"format": _state.FORMAT, "version": _state.VERSION, "tree": captured.tree}
-        if isinstance(captured, Pinned):
-            return [captured.write(os.path.join(folder, name))], {**state, "file": name}
-        files: list[dict[str, Any]] = []
-        if captured.pickles:
-            files, places = _pickled.write(captured.pickles, folder, os.path.splitext(name)[0])
-            state.update(version=_state.PICKLES, pickles=places)
-        if not captured.arrays:
-            return files, state
-        _state.write(captured, os.path.join(folder, name), {"step": str(step)})
-        return [_manifest.describe(folder, name), *files], {**state, "file": name}
-
-    def _give_up(self, cut: Cut, folder: str, path: str, error: BaseException, drop: bool) -> None:
-        """Ends a save attempt: no manifest will come. Parts of other ranks may stay.
-        drop: and there is nothing else to go back to at this cut."""
-        if os.path.exists(path):
-            return  # the rename was done: it counts
-        try:
-            if not self._sharded:
-                _manifest.remove_folder(folder)
-        except OSError as more:
-            log.warning("%s: what is left of a save that failed: %s", folder, more)
-        try:
-            if drop and not isinstance(error, Fenced) and (self._trainer.rank == 0 or not self._sharded):
-                _cuts.drop(self._trainer, cut.id, f"its save failed: {error}")
-        except HeadraceError as more:
-            log.warning("the cut of a save that failed was not dropped: %s", more)
-
-    # Saves of several ranks.
-
-    def _publish_part(self, folder: str, step: int, cut: Cut, files: list[dict[str, Any]], state: Any) -> None:
-        rank = self._trainer.rank
-        path = os.path.join(folder, _manifest.part_name(rank))
-        fields = {
-            "format": _manifest.PART_FORMAT,
-            "version": _manifest.VERSION,
-            "cut": cut.id,
-            "step": step,
-            "rank": rank,
-            "world_size": cut.body["world_size"],
-            "files": files,
-            "state": state,
-        }
-        _manifest.publish(_manifest.prepare(path, cut.id, fields), path)
-        self._reached("part")
-
-    def _await_parts(self, folder: str, cut: Cut, deadline: float) -> tuple[list[dict[str, Any]], Any]:
-        """All ranks' files and states. Raises CheckpointError at the deadline."""
-        world = int(cut.body["world_size"])
-        missing = list(range(world))
-        parts: dict[int, dict[str, Any]] = {}
-        for _ in self._looks(deadline):
-            for rank in list(missing):
-                try:
-                    part = _manifest.load_part(os.path.join(folder, _manifest.part_name(rank)))
-                except FileNotFoundError:
-                    continue
-                if part["cut"] == cut.id and part["rank"] == rank and part["world_size"] == world:
-                    parts[rank] = part
-                    missing.remove(rank)
-            if not missing:
-                files = [dict(f, rank=rank) for rank in range(world) for f in parts[rank]["files"] or ()]
-                shards = {str(rank): parts[rank].get("state") for rank in range(world)}
-                version = max([int((s or {}).get("version", 0)) for s in shards.values()] + [_state.VERSION])
-                return files, {"format": _state.FORMAT, "version": version, "shards": shards}
-        raise CheckpointError(
-            f"{folder}: no part of rank{'s' * (len(missing) > 1)} {', '.join(map(str, missing))} came within "
-            f"{self._timeout:.0f} s: every rank saves each sharded checkpoint, and sees the same folder"
-        )
-
-    def _await_manifest(self, folder: str, step: int, deadline: float) -> None:
-        path = os.path.join(folder, _manifest.FILE_NAME)
-        for _ in self._looks(deadline):
-            if self._has(path):
-                _restore.load(self._at, path)
-                return
-        raise CheckpointError(
-            f"{path}: rank 0 did not write it within {self._timeout:.0f} s: its save of step {step} failed, or this "
-            "rank does not see its folder"
-        )
-
-    def _looks(self, deadline: float) -> Any:
-        """Yields now and then until the deadline. Raises what ends this process's part."""
-        pause = _LOOK
-        while True:
-            self._trainer.check()
-            yield
-            if time.monotonic() > deadline:
-                return
-            time.sleep(min(pause, max(0.0, deadline - time.monotonic())))
-            pause = min(2 * pause, _LOOK_BUCKET if isinstance(self._at, Bucket) else _LOOK_MOST)
-
     # Checkpoints that a framework writes.
 
     def cut(self, step: int | None = None) -> Cut:
@@ -521,8 +326,7 @@ class Checkpointer:
             del self._cuts[min(self._cuts)]
         return cut
 
-    @contextlib.contextmanager
-    def exact(self, step: int | None = None) -> Iterator[ExactCut]:
+    def exact(self, step: int | None = None) -> AbstractContextManager[ExactCut]:
         """The model does not change inside the `with`, and the cut is exactly what is in it.
 
             with ck.exact(step) as cut:
@@ -538,32 +342,7 @@ class Checkpointer:
         as bind() names it: so a cut that is never bound can be told from one that a
         framework carries. Raises as save() does.
         """
-        trainer = self._trainer
-        trainer.check()
-        self._finish()
-        self._raise_unseen()
-        number = _cuts.check_step(trainer, step)
-        deadline = time.monotonic() + self._timeout
-        mine, shared = _cuts.new_id(), trainer.model == "shared"
-        exact = ExactCut()
-        if shared:
-            trainer.check_stepped()
-            _cuts.pause(trainer, mine, min(deadline, time.monotonic() + self._pause_timeout))
-        try:
-            self._reached("paused")
-            yield exact
-            self._reached("captured")
-            path = "" if exact.path is None else _manifest.place_of(os.path.abspath(os.fspath(exact.path)))
-            asked = _cuts.ask(
-                trainer, number, deadline, cut=mine, path=path, exact=shared, after=self._look()
-            )  # fmt: skip
-            exact.cut = self._frozen(asked)
-            self._covered.cut(number, self.keep)
-        except BaseException as error:
-            if shared:
-                _cuts.forget(trainer, mine, f"its save attempt ended: {error!r}")  # lets the others go on
-            raise
-        self._reached("frozen")
+        return _binding.exact(self, step)
 
     def bind(
         self,
@@ -589,43 +368,7 @@ class Checkpointer:
         Raises ValueError of a step that this rank has not said, OSError,
         CheckpointError, Fenced.
         """
-        if isinstance(self._at, Bucket):
-            raise ValueError(f"bind() is for checkpoints in a folder, and those of this Checkpointer lie in {self.dir}")
-        self._trainer.check()
-        self._raise_unseen()
-        deadline = time.monotonic() + self._timeout
-        if isinstance(cut_or_step, ExactCut):
-            if cut_or_step.cut is None:
-                raise ValueError("there is no cut yet: bind() comes after the `with ck.exact()` block has ended well")
-            path = cut_or_step.path if path is None else path
-            cut = cut_or_step.cut
-        elif isinstance(cut_or_step, Cut):
-            cut = cut_or_step
-        elif cut_or_step in self._cuts:
-            cut = self._cuts[cut_or_step]
-        elif cut_or_step > self._trainer.last_step:
-            last = self._trainer.last_step
-            raise ValueError(f"step {cut_or_step}, but the last step that this rank has said is {last}")
-        else:
-            cut = self._frozen(_cuts.ask(self._trainer, cut_or_step, deadline, after=self._look()))
-        if path is None:
-            raise ValueError("bind() needs the path of the checkpoint: a file, a folder, or the prefix of files=")
-        if step is not None and step != cut.step and self._trainer.model != "shared":
-            raise ValueError(f"step={step}, but the cut is that of step {cut.step}: only in a shared model they differ")
-        where = os.path.abspath(os.fspath(path))
-        if files is None:
-            manifest, listed = _manifest.describe_all(where)
-        else:
-            manifest, listed = _manifest.describe_files(where, [os.path.abspath(os.fspath(f)) for f in files])
-        fields = _manifest.manifest_of(cut.body, cut.step if step is None else index(step), listed)
-        temp = _manifest.prepare(manifest, cut.id, fields)
-        self._reached("manifest")
-        _manifest.publish(temp, manifest)
-        self._reached("renamed")
-        _cuts.bind(self._trainer, cut.id, manifest, deadline)
-        self._covered.bound(cut.step)
-        self._reached("bound")
-        return manifest
+        return _binding.bind(self, cut_or_step, path, files, step)
 
     # Restoring.
 

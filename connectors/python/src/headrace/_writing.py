@@ -1,0 +1,101 @@
+"""Writing a checkpoint into a folder: the files, then the manifest."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+from . import _cuts, _durable, _manifest, _parts, _pickled, _retain, _state
+from ._cuts import Cut
+from ._errors import CheckpointError, Fenced, HeadraceError
+from ._flash import Pinned
+
+if TYPE_CHECKING:
+    from ._checkpoint import Checkpointer
+
+log = logging.getLogger("headrace")
+
+
+def write(ck: Checkpointer, cut: Cut, folder: str, captured: _state.Captured | Pinned, deadline: float) -> None:
+    path = os.path.join(folder, _manifest.FILE_NAME)
+    rank = ck._trainer.rank
+    # A replicated step that is saved again has the same cut, and so the same folder.
+    again = os.path.lexists(path)
+    if again and ck._sharded:
+        bind_again(ck, cut, folder, path, deadline)
+        return
+    name = _manifest.free_name(folder, f"state-rank-{rank}" if ck._sharded else "state", ".safetensors")
+    try:
+        _durable.make_folder(folder)
+        files, state = write_state(ck, folder, name, cut.step, captured)
+        ck._reached("files")
+        if ck._sharded:
+            _parts.publish(ck, folder, cut.step, cut, files, state)
+            if rank != 0:
+                _parts.await_manifest(ck, folder, cut.step, deadline)
+                return
+            files, state = _parts.gather(ck, folder, cut, deadline)
+        temp = _manifest.prepare(path, cut.id, _manifest.manifest_of(cut.body, cut.step, files, state))
+        ck._reached("manifest")
+        if time.monotonic() > deadline:
+            raise CheckpointError(f"the save of step {cut.step} took longer than {ck._timeout:.0f} s")
+        ck._trainer.check()
+        _manifest.publish(temp, path)
+    except BaseException as error:
+        if again:
+            _manifest.remove_unlisted(path, os.listdir(folder))
+        else:
+            give_up(ck, cut, folder, path, error, drop=not isinstance(captured, Pinned))
+        raise
+    ck._reached("renamed")
+    # From here on the checkpoint counts, whatever happens to us.
+    if again:
+        _manifest.remove_unlisted(path, os.listdir(folder))
+    _cuts.bind(ck._trainer, cut.id, path, max(deadline, time.monotonic() + _cuts.CALL_SECONDS))
+    ck._reached("bound")
+    _retain.retain(ck._trainer, ck.dir, ck.keep, path, ck._timeout)
+
+
+def bind_again(ck: Checkpointer, cut: Cut, folder: str, path: str, deadline: float) -> None:
+    """Of a sharded checkpoint that is there: what each rank has saved at a step is
+    its state at that step. Its parts are not written over each other."""
+    log.info("%s is there already: a step is not saved twice", path)
+    _durable.sync(folder)
+    if ck._trainer.rank == 0:
+        _cuts.bind(ck._trainer, cut.id, path, max(deadline, time.monotonic() + _cuts.CALL_SECONDS))
+
+
+def write_state(
+    ck: Checkpointer, folder: str, name: str, step: int, captured: _state.Captured | Pinned
+) -> tuple[list[dict[str, Any]], Any]:
+    """Writes the arrays; gives the manifest's files and state."""
+    state: dict[str, Any] = {"format": _state.FORMAT, "version": _state.VERSION, "tree": captured.tree}
+    if isinstance(captured, Pinned):
+        return [captured.write(os.path.join(folder, name))], {**state, "file": name}
+    files: list[dict[str, Any]] = []
+    if captured.pickles:
+        files, places = _pickled.write(captured.pickles, folder, os.path.splitext(name)[0])
+        state.update(version=_state.PICKLES, pickles=places)
+    if not captured.arrays:
+        return files, state
+    _state.write(captured, os.path.join(folder, name), {"step": str(step)})
+    return [_manifest.describe(folder, name), *files], {**state, "file": name}
+
+
+def give_up(ck: Checkpointer, cut: Cut, folder: str, path: str, error: BaseException, drop: bool) -> None:
+    """Ends a save attempt: no manifest will come. Parts of other ranks may stay.
+    drop: and there is nothing else to go back to at this cut."""
+    if os.path.exists(path):
+        return  # the rename was done: it counts
+    try:
+        if not ck._sharded:
+            _manifest.remove_folder(folder)
+    except OSError as more:
+        log.warning("%s: what is left of a save that failed: %s", folder, more)
+    try:
+        if drop and not isinstance(error, Fenced) and (ck._trainer.rank == 0 or not ck._sharded):
+            _cuts.drop(ck._trainer, cut.id, f"its save failed: {error}")
+    except HeadraceError as more:
+        log.warning("the cut of a save that failed was not dropped: %s", more)
