@@ -216,14 +216,10 @@ func fits(pattern, name []string) bool {
 	return err == nil && ok && fits(pattern[1:], name[1:])
 }
 
-// nextPage gives the next names; none: there are no more.
-func (b *bucket) nextPage(ctx context.Context, s *Source) ([]string, error) {
-	p := &b.pages
-	if p.patterns == nil {
-		*p = newPager(s.spec.Paths)
-	}
+// page gives the objects of the next page that match; none: there are no more.
+func (p *pager) page(ctx context.Context, objects storage.Objects) ([]storage.Object, error) {
 	for p.next < len(p.prefixes) {
-		page, err := b.objects.Page(ctx, p.prefixes[p.next], p.after)
+		page, err := objects.Page(ctx, p.prefixes[p.next], p.after)
 		if err != nil {
 			return nil, err
 		}
@@ -232,15 +228,26 @@ func (b *bucket) nextPage(ctx context.Context, s *Source) ([]string, error) {
 			continue
 		}
 		p.after = page[len(page)-1].Key
-		var names []string
-		for _, o := range page {
-			if p.match(o.Key) {
-				names = append(names, o.Key)
-			}
+		if page = slices.DeleteFunc(page, func(o storage.Object) bool { return !p.match(o.Key) }); len(page) > 0 {
+			return page, nil
 		}
-		if len(names) > 0 {
-			return names, nil
+	}
+	return nil, nil
+}
+
+// nextPage gives the next names; none: there are no more.
+func (b *bucket) nextPage(ctx context.Context, s *Source) ([]string, error) {
+	p := &b.pages
+	if p.patterns == nil {
+		*p = newPager(s.spec.Paths)
+	}
+	page, err := p.page(ctx, b.objects)
+	if err != nil || len(page) > 0 {
+		names := make([]string, len(page))
+		for i, o := range page {
+			names[i] = o.Key
 		}
+		return names, err
 	}
 	for _, w := range p.patterns {
 		if !w.hit {

@@ -3,7 +3,6 @@ package files
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"path"
 	"strings"
@@ -12,10 +11,10 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// A folder that grows (files.end: never) is looked through again and again. Each file is
-// listed once, when it is complete. Files that one look finds are listed in the order of
-// their paths, after all that earlier looks found: a file whose name sorts before those is
-// late, and is read like any other.
+// A folder that grows (files.end: never) is looked through again and again (look.go). Each
+// file is listed once, when it is complete. Files that one look finds are listed in the
+// order of their paths, after all that earlier looks found: a file whose name sorts before
+// those is late, and is read like any other.
 
 // growing is what is known between two looks. Whoever uses it holds Source.turn.
 type growing struct {
@@ -31,7 +30,13 @@ type growing struct {
 type sighting struct {
 	size     int64
 	modified time.Time
+	tag      string // of an object; its time of modification is exact in one answer and cut in another
 	since    time.Time
+}
+
+// same reports whether a file has not changed.
+func (g sighting) same(was sighting) bool {
+	return g.size == was.size && g.tag == was.tag && (g.tag != "" || g.modified.Equal(was.modified))
 }
 
 const endNever = "never"
@@ -48,9 +53,13 @@ func (f *Spec) live() bool { return f.End == endNever }
 // inProgress are the ends of names that writers give to files that are not complete.
 var inProgress = []string{".tmp", ".temp", ".part", ".partial", ".inprogress", ".pending", ".crdownload", "._COPYING_", "~"}
 
-// temporary reports whether a name says that its file is not complete.
+// temporary reports whether a name says that its file is not complete, or no data. A
+// pattern such as dt=*/* matches _SUCCESS too.
 func temporary(name string) bool {
 	base := path.Base(name)
+	if hidden(base) {
+		return true
+	}
 	for _, end := range inProgress {
 		if strings.HasSuffix(base, end) {
 			return true
@@ -125,56 +134,14 @@ func (s *Source) forget(after int64) {
 	}
 }
 
-// look finds the files that are complete and not listed.
-func (s *Source) look(ctx context.Context, now time.Time) error {
-	g := &s.list.growing
-	names, err := s.expand(ctx)
-	if errors.Is(err, fs.ErrNotExist) {
-		// Something was renamed or removed while it was looked at.
-		return &sources.Temporary{Err: err, Backoff: retryAfter}
-	}
-	if err != nil {
-		return err
-	}
-	g.looked = now
-	s.list.files, s.list.next = s.list.files[:0], 0
-	young, hollow := map[string]sighting{}, map[string]sighting{}
-	marked := map[string]bool{}
-	for _, name := range names {
-		if _, again := g.taken[name]; again || temporary(name) {
-			continue
-		}
-		if was, ok := g.hollow[name]; ok && s.rests(name, was) {
-			hollow[name] = was
-			continue
-		}
-		done, err := s.isComplete(name, now, young, marked)
-		if err != nil {
-			return err
-		}
-		if done {
-			g.taken[name] = struct{}{}
-			s.list.files = append(s.list.files, name)
-		}
-	}
-	g.young, g.hollow = young, hollow
-	return s.goOn()
-}
-
 // noRecord notes a file without a record. Its writer may have opened it and written nothing
 // yet, so it is looked into again when it has changed.
 func (s *Source) noRecord(name string, st stamp) {
 	s.log.Debug("file has no record", "file", name)
 	if g := &s.list.growing; s.spec.live() {
 		delete(g.taken, name)
-		g.hollow[name] = sighting{size: st.Size, modified: time.Unix(0, st.Modified)}
+		g.hollow[name] = sighting{size: st.Size, modified: time.Unix(0, st.Modified), tag: st.Tag}
 	}
-}
-
-// rests reports whether a file is as it was.
-func (s *Source) rests(name string, was sighting) bool {
-	info, err := s.root.Stat(name)
-	return err == nil && info.Size() == was.size && info.ModTime().Equal(was.modified)
 }
 
 // ages is the time by which files grow old. A wall clock that is set forward makes no file
@@ -184,71 +151,4 @@ func (g *growing) ages(now time.Time) time.Time {
 		return steady
 	}
 	return now
-}
-
-// goOn puts a file first that an earlier process listed in part.
-func (s *Source) goOn() error {
-	for name, was := range s.list.known {
-		for i, found := range s.list.files {
-			if found == name {
-				copy(s.list.files[1:i+1], s.list.files[:i])
-				s.list.files[0] = name
-				return nil
-			}
-		}
-		if _, again := s.list.growing.taken[name]; again {
-			continue
-		}
-		if _, err := s.root.Stat(name); errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("%s: %s was removed after it was listed to %d: bring it back, or delete the dataset", s.partition, path.Join(s.spec.Root, name), was.end)
-		}
-	}
-	return nil
-}
-
-// isComplete decides about one file, and notes it in young if it has to wait.
-func (s *Source) isComplete(name string, now time.Time, young map[string]sighting, marked map[string]bool) (bool, error) {
-	switch s.spec.Complete {
-	case completeRenamed:
-		return true, nil
-	case completeSuccess:
-		return s.succeeded(path.Dir(name), marked)
-	}
-	info, err := s.root.Stat(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, s.fileError(name, err)
-	}
-	seen := sighting{info.Size(), info.ModTime(), now}
-	if was, ok := s.list.growing.young[name]; ok && was.size == seen.size && was.modified.Equal(seen.modified) {
-		seen.since = was.since
-	}
-	// The second rule is for clocks of writers that are ahead of ours.
-	rest := time.Duration(s.spec.Rest)
-	if s.list.growing.ages(now).Sub(seen.modified) >= rest || now.Sub(seen.since) >= rest {
-		return true, nil
-	}
-	young[name] = seen
-	return false, nil
-}
-
-// succeeded reports whether a folder, or one above it in the root, holds _SUCCESS.
-func (s *Source) succeeded(dir string, marked map[string]bool) (bool, error) {
-	if done, known := marked[dir]; known {
-		return done, nil
-	}
-	_, err := s.root.Stat(path.Join(dir, "_SUCCESS"))
-	done := err == nil
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return false, s.fileError(path.Join(dir, "_SUCCESS"), err)
-	}
-	if !done && dir != "." {
-		if done, err = s.succeeded(path.Dir(dir), marked); err != nil {
-			return false, err
-		}
-	}
-	marked[dir] = done
-	return done, nil
 }

@@ -173,7 +173,7 @@ func TestASpecWithoutAnEndIsChecked(t *testing.T) {
 	for text, want := range map[string]string{
 		"files: {root: /data, end: never}":                              "",
 		"files: {root: /data, end: never, complete: success}":           "",
-		"files: {root: \"s3://lake/data\", end: never}":                 "lies on S3",
+		"files: {root: \"s3://lake/data\", end: never}":                 "",
 		"files: {root: /data, end: latest}":                             "files.end",
 		"files: {root: /data, refresh: 1s}":                             "for folders that grow",
 		"files: {root: /data, end: never, complete: success, rest: 1s}": "goes with complete: rest",

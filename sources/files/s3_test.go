@@ -193,3 +193,5 @@ func TestABucketThatIsDeletedInTheMiddleIsNamedAndReadOnWhenItIsBack(t *testing.
 		t.Errorf("when it is back: %d records, %v", len(got), err)
 	}
 }
+
+func TestObjectsThatComeLaterOnS3AreListedOnce(t *testing.T) { objectsThatComeLater(t, onServer(t)) }

@@ -37,15 +37,16 @@ type Spec struct {
 	Connection string `json:"connection,omitempty"`
 	// End: never: files that come later are read too. "": those that are there.
 	End      string           `json:"end,omitempty"`
-	Refresh  dataset.Duration `json:"refresh,omitempty"`  // end: never: how often new files are looked for; default 2s
-	Complete string           `json:"complete,omitempty"` // end: never: rest (default) | success | renamed: which files are complete
+	Refresh  dataset.Duration `json:"refresh,omitempty"`  // end: never: how often new files are looked for; default 2s, on S3 10s
+	Complete string           `json:"complete,omitempty"` // end: never: rest (default; on S3 renamed) | success | renamed: which files are complete
 	Rest     dataset.Duration `json:"rest,omitempty"`     // complete: rest: how long a file must not have changed; default 10s
 }
 
 const (
-	defaultRefresh = dataset.Duration(2 * time.Second)
-	leastRefresh   = dataset.Duration(100 * time.Millisecond)
-	defaultRest    = dataset.Duration(10 * time.Second)
+	defaultRefresh   = dataset.Duration(2 * time.Second)
+	defaultRefreshS3 = dataset.Duration(10 * time.Second)
+	leastRefresh     = dataset.Duration(100 * time.Millisecond)
+	defaultRest      = dataset.Duration(10 * time.Second)
 )
 
 func (f *Spec) Kind() sources.Kind {
@@ -74,8 +75,12 @@ func (f *Spec) Fill() {
 	if !f.live() {
 		return
 	}
-	f.Refresh = cmp.Or(f.Refresh, defaultRefresh)
-	if f.Complete = cmp.Or(f.Complete, completeRest); f.Complete == completeRest {
+	refresh, complete := defaultRefresh, completeRest
+	if f.remote() { // each look costs requests, and an object appears whole
+		refresh, complete = defaultRefreshS3, completeRenamed
+	}
+	f.Refresh = cmp.Or(f.Refresh, refresh)
+	if f.Complete = cmp.Or(f.Complete, complete); f.Complete == completeRest {
 		f.Rest = cmp.Or(f.Rest, defaultRest)
 	}
 }
@@ -166,9 +171,6 @@ func (f *Spec) checkGrowing(c *dataset.Check) {
 			}
 		}
 		return
-	}
-	if f.remote() {
-		c.Fail("files.end", f.End, "is for folders of a machine, and files.root lies on S3", "remove it; mount the bucket as a folder, or push what comes later (landing)")
 	}
 	if f.Refresh < leastRefresh {
 		c.Fail("files.refresh", f.Refresh.String(), "is too often", "at least "+leastRefresh.String())

@@ -38,7 +38,8 @@ def test_a_loop_over_a_dataset_names_batches() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "meant"), [("MODLE", "MODEL"), ("RNAK", "RANK"), ("WORLDSIZE", "WORLD_SIZE"), ("AGNET", "AGENT"), ("SOCKET", "AGENT")]
+    ("name", "meant"),
+    [("MODLE", "MODEL"), ("RNAK", "RANK"), ("WORLDSIZE", "WORLD_SIZE"), ("AGNET", "AGENT"), ("SOCKET", "AGENT")],
 )
 def test_a_misspelt_variable_names_the_right_one(name: str, meant: str) -> None:
     said = rf"HEADRACE_{name} is no variable of Headrace: did you mean HEADRACE_{meant}\?"

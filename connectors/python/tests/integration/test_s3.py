@@ -261,3 +261,57 @@ def test_pushed_records_lie_on_s3_and_are_read_once_through_a_kill(job: Any, ser
     said = trainer.ended()
     got = [int(i) for i in (job.folder / "ids").read_text().split()]
     assert sorted(got) == list(range(rows)), said
+
+
+# Trains until it has seen as many ids as it is told.
+UNTIL = """
+import headrace, sys
+import numpy as np
+
+with headrace.dataset("rows").batches(100, max_wait=0.1) as stream, headrace.Checkpointer(sys.argv[1], stream) as ck:
+    restored = ck.restore()
+    seen = restored.state["seen"].tolist() if restored is not None else []
+    step = restored.step if restored is not None else 0
+    while len(seen) < int(sys.argv[2]):
+        seen += next(stream)["id"].tolist()
+        step = stream.step(step + 1)
+        if step % 5 == 0:
+            ck.save(step, {"seen": np.array(seen)})
+            print("step", step, flush=True)
+    ck.save(step, {"seen": np.array(seen)})
+    print("ids", *seen)
+"""
+
+
+def test_objects_that_are_put_later_are_read_once_through_kills(job: Any, server: Server) -> None:
+    """Half of them come after trainer, agent and master were killed."""
+    prefix, rows, files = f"grows-{job.folder.name}", 1000, 8
+    settings(job, server, prefix)
+    spec = job.folder / "rows.yaml"
+    spec.write_text(
+        f"name: rows\nfiles: {{root: s3://lake/{prefix}, connection: lake, end: never, refresh: 100ms}}\n"
+        "decode:\n  format: csv\n  header: true\n  columns:\n    - {name: id, path: id, dtype: int64}\n"
+        "lease: {initial: 1KiB, min: 1KiB, max: 4KiB}\n"
+    )
+    file = job.folder / "part.csv"
+
+    def put(numbers: range) -> None:
+        for n in numbers:
+            write(file, "csv", n * rows, (n + 1) * rows)
+            server.put(f"{prefix}/dt=2026-11-{20 + n % 3}/part-{files - n}.csv", file)
+
+    up = job.up("--model", "private", *job.config)
+    job.headrace("dataset", "apply", "-f", str(spec), *job.config)  # the prefix has no object
+    first = job.helper(UNTIL, str(job.folder / "checkpoints"), str(files * rows))
+    put(range(files // 2))
+    first.printed(2)
+    os.kill(up.pid, signal.SIGKILL)
+    up.wait()
+    os.kill(first.process.pid, signal.SIGKILL)
+    first.process.wait()
+    put(range(files // 2, files))
+    os.unlink(job.socket)
+    job.up("--model", "private", *job.config)
+    said = job.helper(UNTIL, str(job.folder / "checkpoints"), str(files * rows)).ended()
+    (ids,) = (line.split()[1:] for line in said.splitlines() if line.startswith("ids"))
+    assert sorted(map(int, ids)) == list(range(files * rows)), said
