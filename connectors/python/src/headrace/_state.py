@@ -168,7 +168,7 @@ class _Capture:
         if value.layout is not _torch().strided or value.is_quantized:
             raise TypeError(f"{_place(at)} is a {value.layout} tensor: save a dense one")
         if "DTensor" in type(value).__name__:
-            raise TypeError(f"{_place(at)} is a DTensor: save its local shard (.to_local()), with sharded=True")
+            raise TypeError(f"{_place(at)} is a DTensor: save with headrace.torch.distributed.save()")
         value = value.detach()
         key = (value.data_ptr(), tuple(value.shape), tuple(value.stride()), str(value.dtype), str(value.device))
         return self._name(key, at, value, lambda: self.tensors, lambda: value.to("cpu", copy=True).contiguous())

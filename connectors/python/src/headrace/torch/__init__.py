@@ -16,7 +16,8 @@ File map:
     _jagged.py      Jagged: rows of any length
     _pad.py         short batches at their full size
     _loader.py      Loader: for DataLoader, Lightning, Accelerate
-    _stateful.py    Records: the records of a distributed checkpoint
+    _stateful.py    Records: the records of a distributed checkpoint that torch writes
+    distributed.py  models that are spread over ranks (FSDP, DTensor), in our checkpoints
     lightning.py    a callback for Lightning
     transformers.py a callback for the Trainer of Hugging Face
 """

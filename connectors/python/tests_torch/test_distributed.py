@@ -1,0 +1,88 @@
+"""Models that are spread over ranks: saved by 4 of them, restored by 4, 3 and 1."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import headrace.torch.distributed
+import pytest
+import torch
+
+RECORDS = 3_017
+PROGRAM = str(Path(__file__).parent / "fsdp.py")
+
+
+@pytest.fixture
+def prepared(job: Any) -> Any:
+    """A job with RECORDS rows."""
+    (job.folder / "rows.yaml").write_text(job.spec("rows"))
+    job.write(RECORDS)
+    return job
+
+
+def run(job: Any, ranks: int, kill: str = "-1,0", killed: bool = False) -> str:
+    options = ["--model", "replicated", "--nproc-per-node", str(ranks), "--max-restarts", "0", "--http", "off"]
+    command = [job.binary, "run", *options, "-f", "rows.yaml", "--", sys.executable, PROGRAM]
+    env = {**job.env, "KILL": kill}
+    done = subprocess.run(command, cwd=job.folder, env=env, capture_output=True, text=True, timeout=1500)
+    text = done.stdout + done.stderr
+    assert (done.returncode != 0) == killed, text[-6000:] + job.logs()[-3000:]
+    return text
+
+
+def sums(text: str, word: str) -> dict[str, set[str]]:
+    """What ranks said of each step."""
+    said: dict[str, set[str]] = {}
+    for step, values in re.findall(rf"{word} (\d+) (.*)", text):
+        said.setdefault(step, set()).add(values)
+    return said
+
+
+def test_another_number_of_ranks_goes_on_with_the_same_model(prepared: Any) -> None:
+    """4 ranks are killed, then 3, then one rank reads to the end: the weights that each
+    loads are those that were saved, and each record is in the model once."""
+    saved: dict[str, set[str]] = {}
+    for ranks, kill in ((4, "2,12"), (3, "1,22"), (1, "-1,0")):
+        text = run(prepared, ranks, kill, killed=kill != "-1,0")
+        loaded = sums(text, "loads")
+        assert len(loaded) == (ranks < 4), text
+        for step, values in loaded.items():
+            assert len(values) == 1, text
+            assert values == saved[step], text
+        saved |= sums(text, "saves")
+    assert all(len(values) == 1 for values in saved.values()), saved
+    ((_, records, ids),) = set(re.findall(r"ends (\d+) (\d+) (\d+)", text))
+    assert (int(records), int(ids)) == (RECORDS, RECORDS * (RECORDS - 1) // 2), text
+
+
+def test_a_rank_that_has_no_part_to_save_is_told(prepared: Any) -> None:
+    """A value that is not plain is named, and so is a checkpoint of another kind."""
+    prepared.up("--model", "replicated")
+    prepared.headrace("dataset", "apply", "-f", str(prepared.folder / "rows.yaml"))
+    said = prepared.trainer(
+        "import headrace, headrace.torch.distributed as d, numpy as np, torch\n"
+        'with headrace.dataset("rows").batches(20) as stream, headrace.Checkpointer("c", stream) as ck:\n'
+        "    next(stream); stream.step(1)\n"
+        "    try:\n"
+        '        d.save(ck, 1, {"w": torch.ones(3), "odd": object()})\n'
+        "    except TypeError as error:\n"
+        "        print(error)\n"
+        '    ck.save(1, {"w": np.ones(3)}).wait()\n'
+        "class R: state, path = {'w': 1}, 'c/step-1'\n"
+        "try:\n"
+        '    d.load(R, {"w": torch.ones(3)})\n'
+        "except headrace.CheckpointError as error:\n"
+        "    print(error)\n"
+    ).ended()
+    assert "'values.odd' is a builtins.object" in said, said
+    assert "c/step-1 was not saved by headrace.torch.distributed.save()" in said, said
+
+
+def test_parts_are_named_after_their_tensor() -> None:
+    name = headrace.torch.distributed._name
+    assert name("w", (0, 0), (4, 3), torch.Size((4, 3))) == "w"
+    assert name("w", (2, 0), (2, 3), torch.Size((4, 3))) == "w@2,0"
