@@ -77,7 +77,7 @@ const (
 	// ReplyPause: Worker, Cut.Cut, Reason: hand it no further batch; Refused: the
 	// pause has ended.
 	ReplyPause
-	// ReplyRound: Worker, Dataset, Request (the series), and Round.
+	// ReplyRound: Worker, Dataset, Request (the series), Round and RoundRows.
 	ReplyRound
 )
 
@@ -174,6 +174,7 @@ type Reply struct {
 	Reason           string
 	Cut              *CutAnswer
 	Round            *rounds.Decision
+	RoundRows        []uint64   // of all ranks, of the rounds that are news
 	Again            *cut.Tally // the records in Units; nil: it is 0
 	Resume           Resume     // JOIN: what the process said, or else its datasets
 }

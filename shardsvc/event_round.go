@@ -15,4 +15,6 @@ type RoundReport struct {
 	ToldLast bool
 	Endless  bool
 	MaxWait  Time
+	Rows     []uint32 // of its batches, of the rounds up to Through that were not said or told
+	ToldRows []uint64 // of all ranks, of the newest rounds up to Told
 }

@@ -61,20 +61,20 @@ func (gr *group) roundReport(a *agent, k *RoundReport) {
 		return
 	}
 	if reason := gr.noRounds(); reason != "" {
-		gr.replyRound(w, k.Dataset, k.Series, rounds.Decision{Over: reason})
+		gr.replyRound(w, k.Dataset, k.Series, rounds.Decision{Over: reason}, nil)
 		return
 	}
 	s, no := gr.seriesOf(k), int(w.rank.no)
 	if s == nil || no >= len(s.told) {
-		gr.replyRound(w, k.Dataset, k.Series, rounds.Decision{Over: fmt.Sprintf("rank %d has more than %d streams with rounds in one start of the group", no, maxSeries)})
+		gr.replyRound(w, k.Dataset, k.Series, rounds.Decision{Over: fmt.Sprintf("rank %d has more than %d streams with rounds in one start of the group", no, maxSeries)}, nil)
 		return
 	}
 	s.due = true
 	if k.Again {
 		s.told[no] = rounds.Decision{Through: k.Told, Last: k.ToldLast}
 	}
-	s.Heard(k.Told, k.ToldLast)
-	s.Report(no, rounds.Report{Through: k.Through, More: k.More, Drained: k.Drained, Newest: k.Newest})
+	s.Heard(k.Told, k.ToldLast, k.ToldRows)
+	s.Report(no, rounds.Report{Through: k.Through, More: k.More, Drained: k.Drained, Newest: k.Newest, Rows: k.Rows})
 	if k.Closed {
 		s.End(fmt.Sprintf("rank %d closed its stream before the end of the data", no))
 	}
@@ -135,8 +135,9 @@ func (gr *group) checkRounds() {
 		for no := range s.told {
 			if w := s.member(no); w != nil && w.session() != 0 && s.told[no] != d && s.Reported(no) {
 				gr.ledger.moves(&w.holder) // it may have waited for this
+				rows := slices.Clone(s.Rows(s.told[no].Through))
 				s.told[no] = d
-				gr.replyRound(w, s.ds, s.no, d)
+				gr.replyRound(w, s.ds, s.no, d, rows)
 			}
 		}
 		if !d.Last && d.Over == "" {
@@ -186,6 +187,6 @@ func (gr *group) awaitsRound(w *worker) bool {
 	})
 }
 
-func (gr *group) replyRound(w *worker, ds DatasetID, no uint32, d rounds.Decision) {
-	gr.reply(Reply{To: w.session(), Kind: ReplyRound, Worker: w.number, Dataset: ds, Request: uint64(no), Round: &d})
+func (gr *group) replyRound(w *worker, ds DatasetID, no uint32, d rounds.Decision, rows []uint64) {
+	gr.reply(Reply{To: w.session(), Kind: ReplyRound, Worker: w.number, Dataset: ds, Request: uint64(no), Round: &d, RoundRows: rows})
 }

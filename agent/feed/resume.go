@@ -6,6 +6,7 @@ import (
 
 	"github.com/headrace/headrace/agent/hold"
 	"github.com/headrace/headrace/internal/frame"
+	"github.com/headrace/headrace/shardsvc/rounds"
 )
 
 // resume opens the streams again that a trainer brings from the agent before this one. It
@@ -22,7 +23,9 @@ func (t *trainer) resume(ctx context.Context, entries []frame.ResumeEntry) ([]ho
 		if st.rounds != nil {
 			if e.Round != nil {
 				st.rounds.Told, st.rounds.ToldLast = e.Round.Through, e.Round.Last
-				st.round = *e.Round
+				st.rounds.ToldRows = frame.RowsOf(e.Round.Rows, min(rounds.Kept, int(e.Round.Through)))
+				st.round.said = said{e.Round.Through, e.Round.Last, e.Round.Over}
+				st.round.rows.Upto(e.Round.Through, st.rounds.ToldRows)
 			}
 			r.Rounds = st.rounds
 		}
@@ -42,7 +45,7 @@ func (t *trainer) resume(ctx context.Context, entries []frame.ResumeEntry) ([]ho
 }
 
 func resumedBatch(b frame.ResumeBatch) hold.ResumedBatch {
-	rb := hold.ResumedBatch{Number: b.Number, Spans: make([]hold.Span, 0, len(b.Spans))}
+	rb := hold.ResumedBatch{Number: b.Number, Rows: b.Rows, Spans: make([]hold.Span, 0, len(b.Spans))}
 	if b.Step != nil {
 		rb.Stepped, rb.Step = true, *b.Step
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/headrace/headrace/agent/hold"
 	"github.com/headrace/headrace/internal/frame"
+	"github.com/headrace/headrace/shardsvc/rounds"
 )
 
 // A stream with rounds cuts and delivers like any other. Three things differ: a batch is
@@ -31,10 +32,25 @@ func (st *stream) inRounds(o *frame.Open) *frame.Error {
 	return nil
 }
 
+// decision is what the master has decided of a stream's rounds.
+type decision struct {
+	said
+	rows rounds.Rows[uint64] // of all ranks
+}
+
+// said is what a connection is told once.
+type said struct {
+	through uint32
+	last    bool
+	over    string
+}
+
 // decided takes what the master has decided. It is called under the Desk's lock.
 func (st *stream) decided(r hold.Round) {
 	st.mu.Lock()
-	st.round = frame.Round{Through: r.Through, Last: r.Last, Over: r.Over}
+	st.round.said = said{r.Through, r.Last, r.Over}
+	st.round.rows.Upto(r.Through, r.Rows)
+	st.round.rows.Keep(rounds.Kept)
 	st.closing = r.Close
 	st.mu.Unlock()
 	poke(st.wakeSend)
@@ -45,16 +61,18 @@ func (st *stream) decided(r hold.Round) {
 func (s *sender) tellRound() error {
 	st := s.st
 	st.mu.Lock()
-	now := st.round
+	now := st.round.said
 	news := st.rounds != nil && now != st.roundSaid && st.credited1
+	var runs [][2]uint64
 	if news {
+		runs = frame.RunsOf(st.round.rows.From(st.roundSaid.through))
 		st.roundSaid = now
 	}
 	st.mu.Unlock()
 	if !news { // before the first credit the trainer does not read yet: it is told then
 		return nil
 	}
-	return frame.WriteControl(s.conn, frame.TypeRound, st.id.Number, 0, now)
+	return frame.WriteControl(s.conn, frame.TypeRound, st.id.Number, 0, frame.Round{Through: now.through, Last: now.last, Over: now.over, Rows: runs})
 }
 
 // ahead is what the Desk was told of rows that are not delivered.

@@ -60,11 +60,11 @@ type stream struct {
 	failed    bool
 	pace      float64 // batches per second, 0 unknown
 	delivered uint32
-	stepped   uint32      // guarded by trainer.alone
-	newest    hold.Lease  // of leases
-	closing   uint32      // with rounds: the batch to end where it is
-	round     frame.Round // with rounds: what the master has decided
-	roundSaid frame.Round // on this connection
+	stepped   uint32     // guarded by trainer.alone
+	newest    hold.Lease // of leases
+	closing   uint32     // with rounds: the batch to end where it is
+	round     decision   // with rounds: what the master has decided
+	roundSaid said       // of it, on this connection
 }
 
 // open answers OPEN.
@@ -179,7 +179,7 @@ func (st *stream) attach(c net.Conn, shared bool) bool {
 		st.regions = newRegions(int(st.t.srv.cfg.BufferBytes / max(1, st.t.srv.streams.Load())))
 	}
 	// Rows that were cut for an earlier connection and not delivered are cut again.
-	st.credit, st.credited1, st.recut, st.roundSaid = 0, false, true, frame.Round{}
+	st.credit, st.credited1, st.recut, st.roundSaid = 0, false, true, said{}
 	return true
 }
 

@@ -55,6 +55,7 @@ type Resume struct {
 // ResumedBatch was received by the trainer and is not known to be durable.
 type ResumedBatch struct {
 	Number  uint32
+	Rows    uint32
 	Stepped bool
 	Step    int64
 	Spans   []Span

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	pb "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/shardsvc/rounds"
 )
 
 // Rounds of a synchronous group (docs/ROUNDS.md). A stream with rounds says to the master
@@ -18,6 +19,7 @@ type Rounds struct {
 	Endless  bool   // the dataset has no end
 	Told     uint32 // Resume: what the process was told
 	ToldLast bool
+	ToldRows []uint64 // Resume: of all ranks, of the newest rounds up to Told
 }
 
 // Arrived: the trainer's process has received the batches up to Through.
@@ -44,15 +46,18 @@ type Round struct {
 	Last    bool
 	Over    string
 	Close   uint32
+	Rows    []uint64 // of all ranks, in each of the rounds up to Through that are news
 }
 
 // rounding is the state of a stream with rounds.
 type rounding struct {
 	Rounds
 	received  uint32
-	rows, dry bool   // what its reader has said since the last Deliver
-	lease     Lease  // the newest that its reader was given
-	newest    uint64 // sequence of its leases' tokens, in this session
+	sizes     rounds.Rows[uint32] // rows of the batches that are delivered, of rounds that are not told
+	sums      rounds.Rows[uint64] // of all ranks, of the rounds that are told
+	rows, dry bool                // what its reader has said since the last Deliver
+	lease     Lease               // the newest that its reader was given
+	newest    uint64              // sequence of its leases' tokens, in this session
 	closed    bool
 	said      report
 	again     bool // nothing was said in this session
@@ -68,6 +73,7 @@ type report struct {
 
 func (c *Core) beginRounds(s *stream, r *Rounds) {
 	s.rounds = &rounding{Rounds: *r, received: s.delivered, again: true}
+	s.rounds.sums.Upto(r.Told, r.ToldRows)
 	c.rounding = append(c.rounding, s)
 }
 
@@ -93,6 +99,13 @@ func (c *Core) ahead(ev *Ahead) {
 func (r *rounding) delivered() {
 	if r != nil {
 		r.rows, r.dry = false, false
+	}
+}
+
+// size: batch number `number` is delivered, with so many rows.
+func (r *rounding) size(number uint32, rows int64) {
+	if r != nil {
+		r.sizes.Upto(number, []uint32{uint32(rows)})
 	}
 }
 
@@ -140,12 +153,28 @@ func (c *Core) sayRounds() {
 			continue
 		}
 		m := c.message()
-		m.Rounds = append(m.Rounds, &pb.RoundReport{
+		say := &pb.RoundReport{
 			Worker: s.id.Worker, Dataset: s.dataset, Series: r.Series, Through: now.through, More: now.more, Drained: now.drained, Newest: now.newest,
 			Closed: now.closed, Again: r.again, Told: r.Told, ToldLast: r.ToldLast, Endless: r.Endless, MaxWaitMs: uint32(r.MaxWait.Milliseconds()),
-		})
+			Rows: r.news(now.through),
+		}
+		if r.again {
+			say.ToldRows = slices.Clone(r.sums.From(0))
+		}
+		m.Rounds = append(m.Rounds, say)
 		r.said, r.again = now, false
 	}
+}
+
+// news are the rows of the batches up to `through` that the master was not told in this
+// session, and that no round that went has.
+func (r *rounding) news(through uint32) []uint32 {
+	after := r.Told
+	if !r.again {
+		after = max(after, r.said.through)
+	}
+	all := r.sizes.From(after)
+	return slices.Clone(all[:len(all)-min(len(all), int(r.sizes.End()-min(r.sizes.End(), through)))])
 }
 
 // round takes what the master has decided.
@@ -156,7 +185,10 @@ func (c *Core) round(d *pb.RoundDecision) {
 				return // said before
 			}
 			r.Told, r.ToldLast = d.Through, d.Last
-			c.fx.Rounds = append(c.fx.Rounds, Round{Stream: s.id, Through: d.Through, Last: d.Last, Over: d.Over, Close: d.Close})
+			r.sums.Upto(d.Through, d.Rows)
+			r.sums.Keep(rounds.Kept)
+			r.sizes.Forget(d.Through)
+			c.fx.Rounds = append(c.fx.Rounds, Round{Stream: s.id, Through: d.Through, Last: d.Last, Over: d.Over, Close: d.Close, Rows: d.Rows})
 			return
 		}
 	}

@@ -46,10 +46,11 @@ func (c *Core) deliver(ev *Deliver) {
 	wasIdle := s.delivered == s.stepped
 	next := 0
 	for _, n := range ev.Sizes {
-		units := int64(0)
+		units, rows := int64(0), int64(0)
 		for _, k := range ev.Takes[next : next+int(n)] {
 			l := c.byLease[k.Lease]
 			units += max(0, k.To-l.frontier)
+			rows += k.Rows
 			s.takes.push(take{l: l, from: l.frontier, to: k.To, told: true, Tally: k.Tally})
 			l.frontier = max(l.frontier, k.To)
 			c.rideTail(l)
@@ -60,6 +61,7 @@ func (c *Core) deliver(ev *Deliver) {
 		}
 		s.batches.push(batch{takes: n, units: units})
 		s.delivered++
+		s.rounds.size(s.delivered, rows)
 	}
 	if s.tracked {
 		s.rate.delivered(c.now, wasIdle)

@@ -59,6 +59,10 @@ func (c *Core) resume(w *worker, entries []Resume) error {
 		}
 		if r.Rounds != nil {
 			c.beginRounds(s, r.Rounds)
+			for _, b := range r.Batches {
+				s.rounds.size(b.Number, int64(b.Rows))
+			}
+			s.rounds.sizes.Forget(r.Rounds.Told)
 		}
 		if s.stepped != max(r.Stepped, r.Acked) {
 			return fmt.Errorf("stream %d: %d batches are said to be stepped, the list has them up to %d", r.Stream, r.Stepped, s.stepped)

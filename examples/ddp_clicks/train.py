@@ -12,7 +12,8 @@ run in bfloat16, and each 200 steps there is a checkpoint with the exact records
 in it. Kill any process at any time: the group starts again at the newest checkpoint.
 
 The batches come in rounds: either all ranks get a batch, or none does. A batch may have
-fewer rows than asked, or none. So the gradient is scaled by the rows of all ranks.
+fewer rows than asked, or none. So the gradient is scaled by the rows of all ranks
+(`global_rows`), which the data plane knows without a collective.
 
 Beside its weights the model counts its records and adds up a hash of each. The last line
 shows both, so anybody can check that no record is missing or in the model twice.
@@ -76,29 +77,29 @@ def train(args: argparse.Namespace) -> None:
         return {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
 
     for group in loader.groups(args.accumulate):
-        total = torch.zeros(3, dtype=torch.int64)  # rows, checksum, loss in millionths
+        rows = sum(b.global_rows for b in group)  # of all ranks
+        total = torch.zeros(2, dtype=torch.int64)  # checksum, loss in millionths
         for i, b in enumerate(group):
             ddp.require_backward_grad_sync = i == len(group) - 1  # all-reduce once a step
             with torch.autocast("cpu", dtype=torch.bfloat16):
                 logits = ddp(b)
             loss = nn.functional.binary_cross_entropy_with_logits(logits.float(), b["label"], reduction="sum")
             loss.backward()
-            total += torch.stack([torch.tensor(b.rows), mix(b["id"]).sum(), (loss.detach() * 1e6).long()])
+            total += torch.stack([mix(b["id"]).sum(), (loss.detach() * 1e6).long()])
         dist.all_reduce(total)
-        rows = max(int(total[0]), 1)
         for p in model.parameters():  # DDP has divided the sum by the ranks
             assert p.grad is not None
-            p.grad *= dist.get_world_size() / rows
+            p.grad *= dist.get_world_size() / max(rows, 1)
         optimizer.step()
         optimizer.zero_grad()
-        model.records += total[0]
-        model.checksum += total[1]
+        model.records += rows
+        model.checksum += total[0]
         step += 1
         loader.step(step, batches=len(group))
         if step % args.every == 0:
             checkpoints.save(step, state)  # every rank calls it; rank 0 writes
             if dist.get_rank() == 0:
-                print(f"step {step} loss {int(total[2]) / 1e6 / rows:.4f}", flush=True)
+                print(f"step {step} loss {int(total[1]) / 1e6 / max(rows, 1):.4f}", flush=True)
     if step and (restored is None or step > restored.step):
         checkpoints.save(step, state).wait()
     checkpoints.close()

@@ -88,10 +88,10 @@ var rules = []struct {
 
 	{"master/landing", []string{"sources", "shardsvc/serve", "api/headrace/v1", "internal/chunk", "internal/dataset", "internal/storage"}},
 	{"master", []string{"flashckpt/bucket", "flashckpt/manifest", "shardsvc/cut", "sources", "shardsvc/serve", "api/headrace/v1", "internal/dataset", "internal/store", "internal/link", "internal/access", "internal/storage", "internal/deadletter", "master/landing"}},
-	{"agent/hold", []string{"sources", "api/headrace/v1"}},
+	{"agent/hold", []string{"sources", "api/headrace/v1", "shardsvc/rounds"}}, // how rows of rounds are kept
 	{"agent/supervise", nil},
 	{"internal/proof/toymaster", []string{"sources", "api/headrace/v1", "internal/dataset", "internal/link"}},
-	{"agent/...", []string{"sources", "agent/...", "api/headrace/v1", "flashckpt/bucket", "flashckpt/manifest", "flashckpt/memory", "internal/dataset", "internal/decode", "internal/frame", "internal/link"}},
+	{"agent/...", []string{"sources", "agent/...", "shardsvc/rounds", "api/headrace/v1", "flashckpt/bucket", "flashckpt/manifest", "flashckpt/memory", "internal/dataset", "internal/decode", "internal/frame", "internal/link"}},
 
 	{"api/...", nil},
 	{"cmd/...", []string{"..."}}, // the only place that wires

@@ -196,6 +196,36 @@ type Round struct {
 	Through uint32 `json:"through"`
 	Last    bool   `json:"last,omitempty"`
 	Over    string `json:"over,omitempty"`
+	// Rows of all ranks in the newest of these rounds: [how many rounds, rows of each].
+	// The last run ends with round Through.
+	Rows [][2]uint64 `json:"rows,omitempty"`
+}
+
+// RunsOf are the runs that a Round has for the rows of consecutive rounds.
+func RunsOf(rows []uint64) (runs [][2]uint64) {
+	for _, n := range rows {
+		if k := len(runs) - 1; k >= 0 && runs[k][1] == n {
+			runs[k][0]++
+		} else {
+			runs = append(runs, [2]uint64{1, n})
+		}
+	}
+	return runs
+}
+
+// RowsOf are the rows of the newest `most` rounds that the runs tell of.
+func RowsOf(runs [][2]uint64, most int) (rows []uint64) {
+	first := len(runs)
+	for left := uint64(most); first > 0 && left > 0; {
+		first--
+		left -= min(left, runs[first][0])
+	}
+	for _, run := range runs[first:] {
+		for range min(run[0], uint64(most)) {
+			rows = append(rows, run[1])
+		}
+	}
+	return rows[len(rows)-min(len(rows), most):]
 }
 
 const (

@@ -3,6 +3,8 @@ package rounds
 import (
 	"fmt"
 	"math/rand/v2"
+	"reflect"
+	"slices"
 	"testing"
 	"time"
 )
@@ -49,6 +51,7 @@ type fakeRank struct {
 	sizes   []int // rows of the rounds that it has received
 	yielded uint32
 	heard   Decision
+	rows    Rows[uint64] // of all ranks in the rounds that it was told of
 	// The agent.
 	partial int
 	sealed  []int
@@ -58,9 +61,11 @@ type fakeRank struct {
 	in      []toAgent
 	out     []toMaster
 	said    Report
+	counted int // rounds whose rows were said in this session
 }
 
 type toAgent struct {
+	rows    []uint64
 	grant   int
 	newest  uint64
 	drained bool
@@ -68,8 +73,10 @@ type toAgent struct {
 }
 
 type toMaster struct {
-	back   int
-	report *Report
+	back     int
+	report   *Report
+	told     uint32
+	toldRows []uint64
 }
 
 func (h *history) Pending() bool          { return h.pool > 0 || !h.opt.Endless && h.toCome > 0 }
@@ -153,6 +160,7 @@ func (h *history) event() {
 			r.out = r.out[1:]
 			h.pool += m.back
 			if m.report != nil {
+				h.series.Heard(m.told, false, m.toldRows)
 				h.series.Report(k, *m.report)
 			}
 			h.decide()
@@ -186,9 +194,18 @@ func (h *history) say(r *fakeRank) {
 		return
 	}
 	now := Report{Through: uint32(len(r.sizes)), More: r.partial > 0 || len(r.sealed) > 0, Drained: r.drained, Newest: r.newest}
-	if now != r.said || len(r.out) == 0 {
+	if !reflect.DeepEqual(now, r.said) || len(r.out) == 0 {
 		r.said = now
-		r.out = append(r.out, toMaster{report: &now})
+		m := toMaster{report: &now}
+		if r.counted < 0 { // a new session
+			r.counted = int(r.heard.Through)
+			m.told, m.toldRows = r.heard.Through, slices.Clone(r.rows.From(0))
+		}
+		for _, n := range r.sizes[r.counted:] {
+			now.Rows = append(now.Rows, uint32(n))
+		}
+		r.counted = len(r.sizes)
+		r.out = append(r.out, m)
 	}
 }
 
@@ -200,6 +217,7 @@ func (h *history) agentHears(r *fakeRank) {
 	r.in = r.in[1:]
 	switch {
 	case m.round != nil:
+		r.rows.Upto(m.round.Through, m.rows)
 		if m.round.Through > r.heard.Through || m.round.Last || m.round.Over != "" {
 			r.heard = *m.round
 		}
@@ -224,8 +242,8 @@ func (h *history) decide() {
 	d, _ := h.series.Decide(h.now, h)
 	for k, r := range h.ranks {
 		if r.joined && h.told[k] != d {
+			r.in = append(r.in, toAgent{round: &d, rows: slices.Clone(h.series.Rows(h.told[k].Through))})
 			h.told[k] = d
-			r.in = append(r.in, toAgent{round: &d})
 		}
 	}
 }
@@ -246,7 +264,7 @@ func (h *history) cut(r *fakeRank) {
 	for _, m := range r.out {
 		h.pool += m.back
 	}
-	r.in, r.out, r.newest, r.drained = nil, nil, 0, false
+	r.in, r.out, r.newest, r.drained, r.counted = nil, nil, 0, false, -1
 }
 
 // newAgent: what its trainer has not received is lost with the agent.
@@ -270,6 +288,15 @@ func (h *history) check() error {
 			}
 			if r.heard.Last && len(o.sizes) > int(r.heard.Through) {
 				return fmt.Errorf("round %d is the last one, says rank %d, and rank %d has received %d", r.heard.Through, i, j, len(o.sizes))
+			}
+		}
+		for round := int(r.yielded); round < int(r.heard.Through); round++ {
+			sum := 0
+			for _, o := range h.ranks {
+				sum += o.sizes[round]
+			}
+			if n, known := r.rows.Of(uint32(round) + 1); !known || n != uint64(sum) {
+				return fmt.Errorf("round %d has %d rows on all ranks, and rank %d was told of %d (%v)", round+1, sum, i, n, known)
 			}
 		}
 		if r.heard.Last && h.rowsLeft() > 0 {

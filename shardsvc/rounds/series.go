@@ -9,6 +9,8 @@ type Report struct {
 	More    bool   // a row of a later round lies decoded at its agent
 	Drained bool   // it has read all that it was leased, and nothing is left to lease
 	Newest  uint64 // with Drained: the newest lease that its agent knew of then
+	// Rows of its batches of the rounds up to Through. Those that it has said before are left out.
+	Rows []uint32
 }
 
 // View is what the master itself knows when it decides.
@@ -45,6 +47,7 @@ type Series struct {
 	opt  Options
 	rank []member
 	said Decision
+	rows Rows[uint64] // of all ranks, of the rounds that went
 
 	low     uint32 // what the times below are about
 	beyond  since  // rows wait for a full round
@@ -56,6 +59,7 @@ type Series struct {
 type member struct {
 	Report
 	known bool
+	rows  Rows[uint32] // of the rounds that have not gone
 }
 
 // since is when something began to be true.
@@ -91,12 +95,16 @@ func (s *Series) Report(rank int, r Report) {
 	if rank < 0 || rank >= len(s.rank) {
 		return
 	}
-	r.Through = max(r.Through, s.rank[rank].Through) // what its process has, it keeps
-	s.rank[rank] = member{r, true}
+	m := &s.rank[rank]
+	m.rows.Upto(r.Through, r.Rows)
+	r.Through, r.Rows = max(r.Through, m.Through), nil // what its process has, it keeps
+	m.Report, m.known = r, true
 }
 
-// Heard takes what a rank was told by a master before this one: it stays true.
-func (s *Series) Heard(through uint32, last bool) {
+// Heard takes what a rank was told by a master before this one: it stays true. rows are
+// those of all ranks, in each of the newest rounds up to through.
+func (s *Series) Heard(through uint32, last bool, rows []uint64) {
+	s.rows.Upto(through, rows)
 	s.said.Through = max(s.said.Through, through)
 	if last && !s.said.Last {
 		s.said = Decision{Through: through, Last: true}
@@ -117,6 +125,30 @@ func (s *Series) End(why string) {
 
 // Ended says whether no later round goes.
 func (s *Series) Ended() bool { return s.said.Last || s.said.Over != "" }
+
+// Rows are those of all ranks, in each of the rounds after `after` up to the last one that
+// went. They are fewer if a rank has not said its own, as an older agent does not.
+func (s *Series) Rows(after uint32) []uint64 { return s.rows.From(after) }
+
+// gone adds up the rows of the rounds that have gone.
+func (s *Series) gone() {
+	for round := s.rows.end + 1; round <= s.said.Through; round++ {
+		sum, known := uint64(0), true
+		for i := range s.rank {
+			n, k := s.rank[i].rows.Of(round)
+			sum, known = sum+uint64(n), known && k
+		}
+		if known {
+			s.rows.Upto(round, []uint64{sum})
+		} else {
+			s.rows.Upto(round, nil)
+		}
+	}
+	s.rows.Keep(Kept)
+	for i := range s.rank {
+		s.rank[i].rows.Forget(s.said.Through)
+	}
+}
 
 // Missing are the ranks that have not reported, or that are not ready for the round after
 // the last one that went.
@@ -161,6 +193,7 @@ func (s *Series) Decide(now int64, v View) (d Decision, wake int64) {
 	default: // rows of round low are beyond the round before it
 		s.said.Through = max(s.said.Through, f.low-min(f.low, 1))
 	}
+	s.gone()
 	s.said.Close = 0
 	s.short = s.drained.on || s.opt.MaxWait > 0 && s.beyond.due(s.opt.MaxWait-min(s.opt.Spread, s.opt.MaxWait/2), now, &wake)
 	if s.drained.due(s.opt.Settle, now, &wake) || s.opt.MaxWait > 0 && s.beyond.due(s.opt.MaxWait, now, &wake) {

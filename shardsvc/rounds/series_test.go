@@ -170,7 +170,7 @@ func TestAShortRoundIsToldBeforeItIsClosed(t *testing.T) {
 
 func TestWhatAnotherMasterHasDecidedStays(t *testing.T) {
 	s := New(Options{World: 2})
-	s.Heard(3, true)
+	s.Heard(3, true, nil)
 	s.Report(0, Report{Through: 3})
 	decide(t, s, 0, Decision{Through: 3, Last: true}) // though rank 1 is not heard any more
 	s.End("rank 1 has left")

@@ -3879,17 +3879,19 @@ type RoundReport struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Worker        uint32                 `protobuf:"varint,1,opt,name=worker,proto3" json:"worker,omitempty"`
 	Dataset       uint32                 `protobuf:"varint,2,opt,name=dataset,proto3" json:"dataset,omitempty"`
-	Series        uint32                 `protobuf:"varint,3,opt,name=series,proto3" json:"series,omitempty"`                           // the trainer's number of this run of rounds, from 1; the same on every rank
-	Through       uint32                 `protobuf:"varint,4,opt,name=through,proto3" json:"through,omitempty"`                         // its process has received its batches of all rounds up to this one
-	More          bool                   `protobuf:"varint,5,opt,name=more,proto3" json:"more,omitempty"`                               // a row of a later round is decoded
-	Drained       bool                   `protobuf:"varint,6,opt,name=drained,proto3" json:"drained,omitempty"`                         // it has read all that it was leased, and was told DRAINED
-	Newest        uint64                 `protobuf:"varint,7,opt,name=newest,proto3" json:"newest,omitempty"`                           // the highest sequence of its leases that this agent knows of in this session
-	Closed        bool                   `protobuf:"varint,8,opt,name=closed,proto3" json:"closed,omitempty"`                           // its stream was closed: it takes part in no later round
-	Again         bool                   `protobuf:"varint,9,opt,name=again,proto3" json:"again,omitempty"`                             // the first one of a session: it wants to be told where the series stands
-	Told          uint32                 `protobuf:"varint,10,opt,name=told,proto3" json:"told,omitempty"`                              // what it was told before: it may yield the rounds up to this one
-	ToldLast      bool                   `protobuf:"varint,11,opt,name=told_last,json=toldLast,proto3" json:"told_last,omitempty"`      // and this was the last one
-	MaxWaitMs     uint32                 `protobuf:"varint,12,opt,name=max_wait_ms,json=maxWaitMs,proto3" json:"max_wait_ms,omitempty"` // 0: a round waits for its rows as long as it takes
-	Endless       bool                   `protobuf:"varint,13,opt,name=endless,proto3" json:"endless,omitempty"`                        // the dataset has no end, so no round is the last one
+	Series        uint32                 `protobuf:"varint,3,opt,name=series,proto3" json:"series,omitempty"`                             // the trainer's number of this run of rounds, from 1; the same on every rank
+	Through       uint32                 `protobuf:"varint,4,opt,name=through,proto3" json:"through,omitempty"`                           // its process has received its batches of all rounds up to this one
+	More          bool                   `protobuf:"varint,5,opt,name=more,proto3" json:"more,omitempty"`                                 // a row of a later round is decoded
+	Drained       bool                   `protobuf:"varint,6,opt,name=drained,proto3" json:"drained,omitempty"`                           // it has read all that it was leased, and was told DRAINED
+	Newest        uint64                 `protobuf:"varint,7,opt,name=newest,proto3" json:"newest,omitempty"`                             // the highest sequence of its leases that this agent knows of in this session
+	Closed        bool                   `protobuf:"varint,8,opt,name=closed,proto3" json:"closed,omitempty"`                             // its stream was closed: it takes part in no later round
+	Again         bool                   `protobuf:"varint,9,opt,name=again,proto3" json:"again,omitempty"`                               // the first one of a session: it wants to be told where the series stands
+	Told          uint32                 `protobuf:"varint,10,opt,name=told,proto3" json:"told,omitempty"`                                // what it was told before: it may yield the rounds up to this one
+	ToldLast      bool                   `protobuf:"varint,11,opt,name=told_last,json=toldLast,proto3" json:"told_last,omitempty"`        // and this was the last one
+	MaxWaitMs     uint32                 `protobuf:"varint,12,opt,name=max_wait_ms,json=maxWaitMs,proto3" json:"max_wait_ms,omitempty"`   // 0: a round waits for its rows as long as it takes
+	Endless       bool                   `protobuf:"varint,13,opt,name=endless,proto3" json:"endless,omitempty"`                          // the dataset has no end, so no round is the last one
+	Rows          []uint32               `protobuf:"varint,14,rep,packed,name=rows,proto3" json:"rows,omitempty"`                         // of its batches of the rounds up to `through`: those that were not said in this session, and are not told
+	ToldRows      []uint64               `protobuf:"varint,15,rep,packed,name=told_rows,json=toldRows,proto3" json:"told_rows,omitempty"` // with `again`: rows of all ranks in each of the newest rounds up to `told`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4015,16 +4017,31 @@ func (x *RoundReport) GetEndless() bool {
 	return false
 }
 
+func (x *RoundReport) GetRows() []uint32 {
+	if x != nil {
+		return x.Rows
+	}
+	return nil
+}
+
+func (x *RoundReport) GetToldRows() []uint64 {
+	if x != nil {
+		return x.ToldRows
+	}
+	return nil
+}
+
 // RoundDecision is what all ranks of a series are told.
 type RoundDecision struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Worker        uint32                 `protobuf:"varint,1,opt,name=worker,proto3" json:"worker,omitempty"`
 	Dataset       uint32                 `protobuf:"varint,2,opt,name=dataset,proto3" json:"dataset,omitempty"`
 	Series        uint32                 `protobuf:"varint,3,opt,name=series,proto3" json:"series,omitempty"`
-	Through       uint32                 `protobuf:"varint,4,opt,name=through,proto3" json:"through,omitempty"` // every rank yields its batches of the rounds up to this one
-	Last          bool                   `protobuf:"varint,5,opt,name=last,proto3" json:"last,omitempty"`       // and this was the last one
-	Close         uint32                 `protobuf:"varint,6,opt,name=close,proto3" json:"close,omitempty"`     // end your batch of this round with the rows that you have; 0: none
-	Over          string                 `protobuf:"bytes,7,opt,name=over,proto3" json:"over,omitempty"`        // not empty: no later round goes, and this is why
+	Through       uint32                 `protobuf:"varint,4,opt,name=through,proto3" json:"through,omitempty"`  // every rank yields its batches of the rounds up to this one
+	Last          bool                   `protobuf:"varint,5,opt,name=last,proto3" json:"last,omitempty"`        // and this was the last one
+	Close         uint32                 `protobuf:"varint,6,opt,name=close,proto3" json:"close,omitempty"`      // end your batch of this round with the rows that you have; 0: none
+	Over          string                 `protobuf:"bytes,7,opt,name=over,proto3" json:"over,omitempty"`         // not empty: no later round goes, and this is why
+	Rows          []uint64               `protobuf:"varint,8,rep,packed,name=rows,proto3" json:"rows,omitempty"` // of all ranks, in each of the rounds up to `through` that this rank was not told
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4106,6 +4123,13 @@ func (x *RoundDecision) GetOver() string {
 		return x.Over
 	}
 	return ""
+}
+
+func (x *RoundDecision) GetRows() []uint64 {
+	if x != nil {
+		return x.Rows
+	}
+	return nil
 }
 
 type Crash_Suspect struct {
@@ -4555,7 +4579,7 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\fYieldsPaused\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\rR\x06worker\x12\x10\n" +
 	"\x03cut\x18\x02 \x01(\x06R\x03cut\x12\x1c\n" +
-	"\tuntracked\x18\x03 \x01(\rR\tuntracked\"\xd0\x02\n" +
+	"\tuntracked\x18\x03 \x01(\rR\tuntracked\"\x81\x03\n" +
 	"\vRoundReport\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\rR\x06worker\x12\x18\n" +
 	"\adataset\x18\x02 \x01(\rR\adataset\x12\x16\n" +
@@ -4570,7 +4594,9 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	" \x01(\rR\x04told\x12\x1b\n" +
 	"\ttold_last\x18\v \x01(\bR\btoldLast\x12\x1e\n" +
 	"\vmax_wait_ms\x18\f \x01(\rR\tmaxWaitMs\x12\x18\n" +
-	"\aendless\x18\r \x01(\bR\aendless\"\xb1\x01\n" +
+	"\aendless\x18\r \x01(\bR\aendless\x12\x12\n" +
+	"\x04rows\x18\x0e \x03(\rR\x04rows\x12\x1b\n" +
+	"\ttold_rows\x18\x0f \x03(\x04R\btoldRows\"\xc5\x01\n" +
 	"\rRoundDecision\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\rR\x06worker\x12\x18\n" +
 	"\adataset\x18\x02 \x01(\rR\adataset\x12\x16\n" +
@@ -4578,7 +4604,8 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\athrough\x18\x04 \x01(\rR\athrough\x12\x12\n" +
 	"\x04last\x18\x05 \x01(\bR\x04last\x12\x14\n" +
 	"\x05close\x18\x06 \x01(\rR\x05close\x12\x12\n" +
-	"\x04over\x18\a \x01(\tR\x04over2N\n" +
+	"\x04over\x18\a \x01(\tR\x04over\x12\x12\n" +
+	"\x04rows\x18\b \x03(\x04R\x04rows2N\n" +
 	"\x06Shards\x12D\n" +
 	"\aSession\x12\x19.headrace.v1.AgentMessage\x1a\x1a.headrace.v1.MasterMessage(\x010\x01B9Z7github.com/headrace/headrace/api/headrace/v1;headracev1b\x06proto3"
 

@@ -19,6 +19,8 @@ type (
 type rounding struct {
 	through uint32 // it may yield the rounds up to this one
 	last    bool
+	sums    []uint64 // rows of all ranks in each of them, as it was told
+	sizes   []uint64 // rows of each batch that it has received
 }
 
 // drawRounds decides whether a seed plays rounds, without dice: the other draws of a seed
@@ -37,7 +39,7 @@ func (r *reader) begin(w *World) *hold.Rounds {
 	if !w.plan.rounds {
 		return nil
 	}
-	return &hold.Rounds{Series: r.number, MaxWait: time.Duration(w.plan.maxWait), Told: r.through, ToldLast: r.last}
+	return &hold.Rounds{Series: r.number, MaxWait: time.Duration(w.plan.maxWait), Told: r.through, ToldLast: r.last, ToldRows: slices.Clone(r.sums)}
 }
 
 // The agent's side.
@@ -90,6 +92,11 @@ func (t *trainer) hear(d hold.Round) {
 		t.w.fail("%s: rounds through %d, and %d was said before", t.name, d.Through, r.through)
 		return
 	}
+	if n := len(r.sums) + len(d.Rows); n < int(d.Through) || len(d.Rows) > int(d.Through) {
+		t.w.fail("%s: told of the rows of %d rounds, then of %d up to round %d", t.name, len(r.sums), len(d.Rows), d.Through)
+		return
+	}
+	r.sums = append(r.sums[:int(d.Through)-len(d.Rows)], d.Rows...)
 	r.through, r.last = d.Through, r.last || d.Last
 	if r.last && r.received > r.through {
 		t.w.fail("%s: round %d is the last one, and it has received %d", t.name, r.through, r.received)
@@ -122,11 +129,19 @@ func (r *reader) atEnd(w *World) bool {
 }
 
 // judgeRound: either all ranks of a group get a round, or none does. The batch of the round
-// that t takes now lies in the process of every rank, or did when that process ended.
+// that t takes now lies in the process of every rank, or did when that process ended. t was
+// told how many rows they have together.
 func (t *trainer) judgeRound(r *reader) {
 	has := make([]bool, t.group.size)
+	rows, members := uint64(0), 0
 	for _, o := range t.generationOf() {
-		has[o.rank] = has[o.rank] || o.stream(r.number).received >= r.yielded
+		if from := o.stream(r.number); from.received >= r.yielded {
+			has[o.rank] = true
+			rows, members = rows+from.sizes[r.yielded-1], members+1
+		}
+	}
+	if told := r.sums[r.yielded-1]; members == t.group.size && told != rows {
+		t.w.fail("%s takes round %d of dataset %d, which has %d rows on all ranks, and was told of %d", t.name, r.yielded, r.dataset, rows, told)
 	}
 	if rank := slices.Index(has, false); rank >= 0 {
 		t.w.fail("%s takes round %d of dataset %d, and rank %d has not received it", t.name, r.yielded, r.dataset, rank)

@@ -141,7 +141,7 @@ func (t *trainer) connect() {
 func (r *reader) resume() hold.Resume {
 	e := hold.Resume{Stream: r.number, Dataset: r.dataset, Virtual: r.virtual, Tracked: true, Stepped: r.stepped, Acked: r.acked}
 	for _, b := range r.batches {
-		e.Batches = append(e.Batches, hold.ResumedBatch{Number: b.number, Stepped: b.stepped, Step: b.step, Spans: slices.Clone(b.spans)})
+		e.Batches = append(e.Batches, hold.ResumedBatch{Number: b.number, Rows: uint32(len(b.recs)), Stepped: b.stepped, Step: b.step, Spans: slices.Clone(b.spans)})
 	}
 	return e
 }
@@ -193,7 +193,7 @@ func (t *trainer) take(msg any) {
 				return
 			}
 			r.received++
-			r.batches = append(r.batches, b)
+			r.batches, r.sizes = append(r.batches, b), append(r.sizes, uint64(len(b.recs)))
 			w.books.received(t, b.recs, m.sent)
 		}
 		if w.plan.rounds {

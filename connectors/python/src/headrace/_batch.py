@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -34,7 +35,9 @@ class Batch(Mapping[str, Values]):
     sees. Write into a copy there, or set HEADRACE_SHARED_FRAMES=0.
     """
 
-    __slots__ = ("_cache", "_frame", "_start", "_stop", "_stream", "number")
+    __slots__ = ("_cache", "_frame", "_global_rows", "_start", "_stop", "_stream", "number")
+
+    _global_rows: int  # of a round; -1: the agent did not say
 
     def __init__(self, frame: Frame, start: int, stop: int, stream: Stream | None, number: int) -> None:
         self._frame = frame
@@ -115,9 +118,32 @@ class Batch(Mapping[str, Values]):
     def last(self) -> bool:
         """No batch behind this one is known: the end of the input is in sight.
 
-        A hint: rows of a worker that dies may still come.
+        With rounds it is a decision, the same on every rank. Without them it is a hint:
+        rows of a worker that dies may still come.
         """
         return self._frame.last and self._stop == self._frame.rows
+
+    @property
+    def global_rows(self) -> int:
+        """Rows of this round on all ranks together: what a loss that is a sum is divided by.
+
+        It is known when the batch is yielded, and no rank asks another one for it. A
+        slice has that of its batch. With one rank, and no rounds, it is ``len(batch)``.
+        Raises ValueError without rounds, where ranks do not take batches together.
+        """
+        try:
+            rows = self._global_rows
+        except AttributeError:
+            stream = self._stream
+            if stream is not None and stream._trainer.world_size == 1:
+                return len(self)
+            raise ValueError(
+                "global_rows is of a round, and this batch is of a stream without rounds: a replicated model of "
+                "several ranks has them, unless the program says rounds=False"
+            ) from None
+        if rows < 0:
+            raise ValueError("this batch's global_rows is not known: the agent or the master is older than this client")
+        return rows
 
     @property
     def virtual_rank(self) -> int | None:
@@ -176,6 +202,8 @@ class Batch(Mapping[str, Values]):
         part = Batch(self._frame, self._start + a, self._start + max(a, b), None, self.number)
         # Through our own columns, so that what was changed in them shows.
         part._cache = {name: self[name][a : max(a, b)] for name in self}
+        with contextlib.suppress(ValueError):
+            part._global_rows = self.global_rows
         return part
 
     def done(self, step: int | None = None) -> int:

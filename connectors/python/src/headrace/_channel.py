@@ -64,6 +64,8 @@ class Channel:
         self.opened = False
         #: With rounds: what the agent has said of them, as in ROUND.
         self.round: dict[str, Any] = {}
+        #: Rows of all ranks, by the number of the round; in order, the newest ones.
+        self.round_rows: dict[int, int] = {}
 
         self.received = 0  # batches
         self.yielded = 0
@@ -209,6 +211,16 @@ class Channel:
         if step_file is not None:
             step_file.close(remove=answered)
 
+    def _round_runs(self, through: int) -> list[list[int]]:
+        """The rows of the newest rounds up to `through`, as in ROUND."""
+        runs: list[list[int]] = []
+        for _, rows in sorted(item for item in self.round_rows.copy().items() if item[0] <= through):
+            if runs and runs[-1][1] == rows:
+                runs[-1][0] += 1
+            else:
+                runs.append([1, rows])
+        return runs
+
     # What both ask.
 
     def unstepped_rows(self) -> int:
@@ -273,5 +285,5 @@ class Channel:
                 "batches": batches,
             }
             if self.round:
-                entry["round"] = self.round
+                entry["round"] = {**self.round, "rows": self._round_runs(self.round["through"])}
             return entry

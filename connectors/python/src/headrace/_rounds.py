@@ -20,12 +20,16 @@ from numpy.typing import NDArray
 from . import _messages as wire
 from ._batch import Batch
 from ._channel import Channel
-from ._errors import Fenced, HeadraceError, WorldChanged
+from ._errors import Fenced, HeadraceError, ProtocolError, WorldChanged
 from ._feed import Feed
 from ._frame import Frame
 from ._receive import Receiver
 from ._stream import Stream
 from ._trainer import Trainer
+
+# How many rounds' rows are kept after they were told: a rank that comes to an agent again
+# tells them to others. docs/PROTOCOL.md.
+KEPT = 4096
 
 _series: dict[tuple[str, str], int] = {}  # streams with rounds so far, by process and dataset
 
@@ -120,6 +124,11 @@ class RoundFeed(Feed):
         if through >= self.through:
             self.last = bool(said.get("last"))
             self.over = str(said.get("over", ""))
+            rows = _runs(said.get("rows") or [], through)
+            rounds = self._channel.round_rows
+            rounds.update(zip(range(through - len(rows) + 1, through + 1), rows))
+            while len(rounds) > 2 * KEPT:
+                del rounds[next(iter(rounds))]
             self._channel.round = {"through": through, "last": self.last}
             self.through = through  # last: an interrupted call deals with it again
         receiver.take()
@@ -137,6 +146,19 @@ class RoundFeed(Feed):
             self._ready = received
 
 
+def _runs(runs: Any, through: int) -> list[int]:
+    """The rows of consecutive rounds, as ROUND has them: [rounds, rows of each]."""
+    rows: list[int] = []
+    try:
+        for count, each in runs:
+            if count < 0 or each < 0 or len(rows) + count > through:
+                raise ValueError(count)
+            rows.extend([int(each)] * count)
+    except (TypeError, ValueError):
+        raise ProtocolError(f"a ROUND through {through} has the rows {runs!r}") from None
+    return rows
+
+
 class RoundStream(Stream):
     """A stream whose batch number r is this rank's part of round r of the group."""
 
@@ -144,11 +166,13 @@ class RoundStream(Stream):
 
     def __next__(self) -> Batch:
         try:
-            return super().__next__()
+            batch = super().__next__()
         except WorldChanged:
             raise
         except Fenced as fenced:
             raise WorldChanged(str(fenced)) from fenced
+        batch._global_rows = self._channel.round_rows.get(batch.number, -1)
+        return batch
 
     def give_back(self) -> int:
         """Refused: the round of a batch is decided for all ranks."""

@@ -42,7 +42,10 @@ try:
         if slow and b.number % slow == rank:
             time.sleep(0.03)
         ids = b["id"].tolist()
+        whole = b.global_rows  # without a word to the others
         total = reduce(rank=rank, round=b.number, rows=len(b), last=b.last)
+        assert whole == total["rows"], (b.number, whole, total)
+        assert b.slice(0, 1).global_rows == whole
         stream.step(step)
         print("round", b.number, len(ids), int(b.last), sum(ids), total["rows"], flush=True)
         if steps and b.number == steps:
@@ -245,7 +248,10 @@ s = headrace.dataset("rows").batches(100, rounds=False)
 print("opened", flush=True)
 if t.rank == 0:
     b = next(s)
-    print("has", len(b), flush=True)
+    try:
+        print("has", len(b), b.global_rows, flush=True)
+    except ValueError as e:
+        print("has", len(b), e, flush=True)
     sys.stdin.read()
     s.step(1)
 else:
@@ -253,6 +259,7 @@ else:
 """
     holds = job.trainer("import sys; sys.argv[1:] = ['0']\n" + code, stdin=True)
     holds.printed(2)
+    assert "global_rows is of a round, and this batch is of a stream without rounds" in holds.log.read_text()
     waits = job.helper(code, "1")
 
     def told() -> Any:

@@ -38,6 +38,11 @@ class TensorBatch(dict[str, Any]):
         return self._own.last
 
     @property
+    def global_rows(self) -> int:
+        """As Batch.global_rows."""
+        return self._own.global_rows
+
+    @property
     def _own(self) -> Batch:
         if self.batch is None:
             raise AttributeError("this dict is a copy that knows only the tensors: take them from the Loader itself")

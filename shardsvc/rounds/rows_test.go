@@ -1,0 +1,71 @@
+package rounds
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+// Rows are told again and again after deaths, and sometimes with a gap. What is known is
+// right, and a gap forgets what lies before it.
+func TestRowsAreKnownFromTheLastGapOn(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	dice := rand.New(rand.NewPCG(seed, 1))
+	of := func(round uint32) uint64 { return uint64(round)*7919 + 1 }
+	for range 300 {
+		var r Rows[uint64]
+		first, end := uint32(1), uint32(0) // of what must be known
+		for range 40 {
+			to := end + dice.Uint32N(6) - min(end, 2)
+			from := to - min(to, dice.Uint32N(9)) // from+1 ... to are told
+			var told []uint64
+			for n := from + 1; n <= to; n++ {
+				told = append(told, of(n))
+			}
+			r.Upto(to, told)
+			if to > end {
+				if from > end {
+					first = from + 1
+				}
+				end = to
+			}
+			if dice.IntN(4) == 0 {
+				through := dice.Uint32N(end + 2)
+				r.Forget(through)
+				first = max(first, min(through, end)+1)
+			}
+			if r.End() != end {
+				t.Fatalf("seed %d: it ends at %d, want %d", seed, r.End(), end)
+			}
+			after := dice.Uint32N(end + 2)
+			var want []uint64
+			for n := max(first, after+1); n <= end; n++ {
+				want = append(want, of(n))
+			}
+			if got := r.From(after); !slices.Equal(got, want) {
+				t.Fatalf("seed %d: after %d: %v, want %v (known from %d to %d)", seed, after, got, want, first, end)
+			}
+			for n := range end + 2 {
+				got, known := r.Of(n)
+				if want := n >= first && n <= end && n > 0; known != want || known && got != of(n) {
+					t.Fatalf("seed %d: round %d: %d, %v", seed, n, got, known)
+				}
+			}
+		}
+	}
+}
+
+func TestKeepForgetsTheOldest(t *testing.T) {
+	var r Rows[uint32]
+	for round := uint32(1); round <= 1000; round++ {
+		r.Upto(round, []uint32{round})
+		r.Keep(10)
+		if n := len(r.From(0)); n > 20 || round > 10 && n < 10 {
+			t.Fatalf("%d of %d rounds are kept", n, round)
+		}
+	}
+	if n, known := r.Of(991); !known || n != 991 {
+		t.Errorf("round 991: %d, %v", n, known)
+	}
+}
