@@ -94,7 +94,7 @@ def _name(fqn: str, offset: Any, size: Any, whole: Any) -> str:
     return f"{fqn}@{','.join(map(str, offset))}"
 
 
-class _Writer(StorageWriter):  # type: ignore[misc]
+class _Writer(StorageWriter):
     """Collects what this rank has to save. about: on the coordinator, where all parts are."""
 
     def __init__(self) -> None:
@@ -148,7 +148,7 @@ class _Writer(StorageWriter):  # type: ignore[misc]
         self.about = {"format": FORMAT, "version": VERSION, "tensors": tensors, "values": values}
 
 
-class _Reader(StorageReader):  # type: ignore[misc]
+class _Reader(StorageReader):
     """Gives the parts of a checkpoint, this rank's own without reading them again."""
 
     def __init__(self, restored: Restored, rank: int) -> None:
