@@ -63,7 +63,7 @@ func (k *killer) startAgain(rank int) error {
 	p := k.team.trainers[rank]
 	k.team.gaveUp[rank]++
 	k.tell.say("%s ended by itself, as it must: %s", p.Name, p.gaveUp())
-	end := report.Kill{What: "stopped trainer", Name: p.Name, PID: p.Pid(), At: child.Monotonic()}
+	end := report.Kill{What: report.StoppedTrainer, Name: p.Name, PID: p.Pid(), At: child.Monotonic()}
 	if err := k.team.startTrainer(rank); err != nil {
 		return err
 	}

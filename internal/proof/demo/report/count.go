@@ -1,7 +1,5 @@
 package report
 
-import "time"
-
 // Counts is what became of the records of a log; see the package's text.
 type Counts struct {
 	Records     int `json:"records"`
@@ -14,44 +12,34 @@ type Counts struct {
 	Foreign     int `json:"foreign"`     // rows that are no record of the log, or not as written
 
 	// Why records were applied twice; they add up to Twice.
-	TwiceUnstepped   int `json:"twice_unstepped"`   // a killed trainer's yielded batch that it had not stepped
-	TwiceInFlight    int `json:"twice_in_flight"`   // a killed trainer's batch, stepped less than InFlight before the kill
+	TwiceUnstepped   int `json:"twice_unstepped"`   // a killed trainer's last batch, which it had not stepped
 	TwiceUnexplained int `json:"twice_unexplained"` // must be 0
 }
-
-// InFlight is how long a step may be on its way from trainer to master: the
-// client sends it from a background thread, the master answers after fsync.
-const InFlight = 500 * time.Millisecond
 
 // tally is how often a record was applied.
 type tally struct {
 	yielded, sure, doubt uint8
-	first                int64  // when it was applied first
-	reason               reason // why it may be applied again after that
+	first, second        int64 // when the first application began, and the second
+	excused              int64 // from when on the first one may be followed by another; 0: never
 }
 
-type reason uint8
-
-const (
-	undecided reason = iota // it was not applied
-	none
-	inFlight
-	unstepped
-)
-
-func count(records int, journals []*Journal, killed map[int]int64) Counts {
+func count(records int, journals []*Journal, kills []Kill) Counts {
 	c := Counts{Records: records}
 	tallies := make([]tally, records)
 	for _, j := range journals {
 		c.Foreign += j.Foreign
-		for _, b := range j.Batches {
-			why := excuse(j, b, killed)
+		ended := j.endedBy(kills)
+		for i, b := range j.Batches {
+			excused := int64(0)
+			if i == len(j.Batches)-1 && b.Stepped == 0 {
+				excused = ended
+			}
 			if b.doubtful() {
 				c.InDoubt += len(b.Records)
 			}
 			for _, n := range b.Records {
 				if n >= 0 {
-					tallies[n].add(b, why)
+					tallies[n].add(b, excused)
 				}
 			}
 		}
@@ -66,20 +54,20 @@ func count(records int, journals []*Journal, killed map[int]int64) Counts {
 			c.Once++
 		default:
 			c.Twice++
-			switch {
-			case t.sure+t.doubt > 2 || t.reason == none:
-				c.TwiceUnexplained++
-			case t.reason == unstepped:
+			if t.sure+t.doubt == 2 && t.excused != 0 && t.second >= t.excused {
 				c.TwiceUnstepped++
-			case t.reason == inFlight:
-				c.TwiceInFlight++
+			} else {
+				c.TwiceUnexplained++
 			}
 		}
 	}
 	return c
 }
 
-func (t *tally) add(b Batch, why reason) {
+// add takes in one batch that has the record. Only the first application can explain the
+// second one. How the second one ended explains nothing: it would only allow a third, and
+// three are never explained.
+func (t *tally) add(b Batch, excused int64) {
 	if t.yielded == 255 {
 		return
 	}
@@ -92,27 +80,30 @@ func (t *tally) add(b Batch, why reason) {
 	default:
 		return
 	}
-	// Of two applications the first one must explain the second. How the second one ended
-	// explains nothing: it would only allow a third, and three are never explained.
-	if t.reason == undecided || b.Begun < t.first {
-		t.first, t.reason = b.Begun, why
+	if t.first == 0 || b.Begun < t.first {
+		t.first, t.second, t.excused = b.Begun, t.first, excused
+	} else {
+		t.second = b.Begun
 	}
 }
 
 // doubtful: begun and not finished.
 func (b Batch) doubtful() bool { return b.Begun != 0 && b.Applied == 0 }
 
-// excuse says whether the records of b may come again: only a process that was
-// killed leaves batches behind whose step nobody heard of.
-func excuse(j *Journal, b Batch, killed map[int]int64) reason {
-	at, dead := killed[j.About.PID]
-	switch {
-	case !dead:
-		return none
-	case b.Stepped == 0:
-		return unstepped
-	case at-b.Stepped < int64(InFlight):
-		return inFlight
+// endedBy says from when on others may have the last batch of a process that was killed
+// with it in hand; 0: nobody killed it. A batch whose step() has returned never comes
+// again: the step lies on the node, where the next agent finds it.
+//
+// The signal was sent at Kill.At. A process that ended itself is seen to have ended a
+// moment later, so there the last entry of its journal counts.
+func (j *Journal) endedBy(kills []Kill) int64 {
+	for _, k := range kills {
+		if k.PID == j.About.PID && k.What == StoppedTrainer {
+			return max(j.Last, 1)
+		}
+		if k.PID == j.About.PID {
+			return max(j.Last, k.At)
+		}
 	}
-	return none
+	return 0
 }

@@ -103,9 +103,6 @@ func (r *Report) whyTwice() string {
 	if r.TwiceUnstepped > 0 {
 		why = append(why, fmt.Sprintf("%s yielded to the killed trainer and not stepped", Thousands(r.TwiceUnstepped)))
 	}
-	if r.TwiceInFlight > 0 {
-		why = append(why, fmt.Sprintf("%s stepped by it, the word still on its way", Thousands(r.TwiceInFlight)))
-	}
 	if r.TwiceUnexplained > 0 {
 		why = append(why, fmt.Sprintf("%s WITHOUT A REASON", Thousands(r.TwiceUnexplained)))
 	}

@@ -12,10 +12,14 @@ import (
 	"github.com/headrace/headrace/internal/proof/demo/clicklog"
 )
 
+// StoppedTrainer is the What of a Kill that nobody sent: a trainer ended by itself, as it
+// must when its session is over.
+const StoppedTrainer = "stopped trainer"
+
 // Kill is one SIGKILL, written down by whoever sent it. Times are
 // CLOCK_MONOTONIC in ns; 0 where it did not happen.
 type Kill struct {
-	What     string `json:"what"` // trainer | agent | master | broker
+	What     string `json:"what"` // trainer | agent | master | broker | StoppedTrainer
 	Name     string `json:"name"`
 	PID      int    `json:"pid"`
 	At       int64  `json:"at_ns"`
@@ -138,7 +142,7 @@ func Compute(truth *clicklog.Truth, journals []*Journal, kills []Kill) (*Report,
 		return nil, err
 	}
 	killed := diedAt(kills)
-	r := &Report{Counts: count(truth.Records, journals, killed)}
+	r := &Report{Counts: count(truth.Records, journals, kills)}
 	r.MakespanSeconds, r.MakespanRatio = makespan(truth.Records, journals, killed)
 	r.Kills, r.ReleaseMS = times(kills, journals)
 	r.addWorkers(journals)

@@ -133,7 +133,7 @@ func compute(t *testing.T, truth *clicklog.Truth, kills []Kill, writers ...*writ
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Once+r.Twice+r.Never != r.Records || r.TwiceUnstepped+r.TwiceInFlight+r.TwiceUnexplained != r.Twice {
+	if r.Once+r.Twice+r.Never != r.Records || r.TwiceUnstepped+r.TwiceUnexplained != r.Twice {
 		t.Fatalf("the counts do not add up: %+v", r.Counts)
 	}
 	return r
@@ -198,20 +198,43 @@ func TestABatchThatWasOnlyYieldedIsRedeliveredAndNotInDoubt(t *testing.T) {
 	}
 }
 
-func TestARepeatIsExplainedOnlyByTheLastStepsOfAKilledTrainer(t *testing.T) {
+func TestARepeatIsExplainedOnlyByTheLastBatchOfAKilledTrainer(t *testing.T) {
 	truth := newTruth(t)
-	a, b := newWriter(t, truth, 0, 100), newWriter(t, truth, 1, 101)
-	a.batches(0, 400)
-	a.now += InFlight
-	a.batch(400)
-	kills := []Kill{{What: "trainer", Name: "trainer 0", PID: 100, At: int64(a.now)}}
-	b.now = a.now // it goes on after that
-	b.batches(410, total)
-	b.batch(400) // its step was on its way
-	b.batch(0)   // its step was heard of long ago
-	r := compute(t, truth, kills, a, b)
-	if r.TwiceInFlight != rows || r.TwiceUnexplained != rows || r.Clean {
-		t.Errorf("%+v", r.Counts)
+	const ms = int64(time.Millisecond)
+	stepped := func(a *writer) { a.batch(400) }
+	unstepped := func(a *writer) {
+		a.begin(400)
+		a.applied(0.25)
+	}
+	tookAnother := func(a *writer) {
+		unstepped(a)
+		a.batch(0) // which makes batch 0 the one that nobody explains
+	}
+	for _, c := range []struct {
+		name   string
+		last   func(a *writer)
+		what   string
+		killed int64         // after its last entry
+		again  time.Duration // when another begins with batch 400, after that entry
+		want   int
+	}{
+		{"killed before step() returned", unstepped, "trainer", 10 * ms, time.Second, rows},
+		{"killed right after step() returned", stepped, "trainer", ms, time.Second, 0},
+		{"killed when another had begun", unstepped, "trainer", 1000 * ms, 500 * time.Millisecond, 0},
+		{"ended by itself, which was seen late", unstepped, StoppedTrainer, 1000 * ms, 500 * time.Millisecond, rows},
+		{"killed with a later batch", tookAnother, "trainer", 10 * ms, time.Second, 0},
+	} {
+		a, b := newWriter(t, truth, 0, 100), newWriter(t, truth, 1, 101)
+		a.batches(0, 400)
+		c.last(a)
+		kills := []Kill{{What: c.what, Name: "trainer 0", PID: 100, At: int64(a.now) + c.killed}}
+		b.batches(410, total)
+		b.now = a.now + c.again
+		b.batch(400)
+		r := compute(t, truth, kills, a, b)
+		if r.TwiceUnstepped != c.want || r.Clean != (c.want > 0) {
+			t.Errorf("%s: %+v", c.name, r.Counts)
+		}
 	}
 }
 
