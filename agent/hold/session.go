@@ -28,7 +28,8 @@ func (c *Core) connected() {
 	c.paused = c.paused[:0]
 	for _, w := range c.workers {
 		w.pauseStale, w.pausedDue = w.pause != 0, false
-		if w.state == gone && c.replaced(w) && c.model != "shared" && !w.ended {
+		// Before the first session the model may be shared: nobody has said its kind.
+		if w.state == gone && c.replaced(w) && c.model != "" && c.model != "shared" && !w.ended {
 			c.dropAll(w, gone)
 		}
 		// Hello names a worker that has left until the master has processed its acks and its

@@ -121,6 +121,10 @@ func (b *books) has(e *entry) string {
 		return "has it in hand"
 	case e.is == inModel && e.said && !q.noFile && q.lost == 0:
 		return "has stepped it, and neither its node was lost nor it was given up"
+	case e.is == inModel && e.said && !q.noFile && q.untold != "":
+		return "has stepped it, and was given up though " + q.untold + " could have told so"
+	case e.is == inModel && e.said && !q.noFile && q.silence < b.w.plan.lostAfter:
+		return fmt.Sprintf("has stepped it, and was given up %v after its agent had spoken for it, not %v", span(q.silence), span(b.w.plan.lostAfter))
 	case e.is == inModel && q.alive && !q.stopped && !q.fenced && !b.lostTouch(e):
 		return "put it into the model and lives"
 	}
@@ -175,9 +179,11 @@ func (b *books) givenUp(m *master, rank uint32, incarnation uint64) {
 		if t.rank != rank || t.lost > 0 || t.inc != incarnation && (incarnation != 0 || t.slot == nil || t.slot.cur == t) {
 			continue
 		}
-		t.lost = w.now
-		if a := t.node.agent; w.plan.model == shared && t.unheard() && a.speaksWith(m) && t.died < w.now-w.told() {
-			w.fail("%s is given up with steps that nobody has told, and %s could have told them", t.name, a.name)
+		t.lost, t.silence = w.now, m.silence(t)
+		if a := t.node.agent; w.plan.model == shared && !t.alive && a.speaksWith(m) && t.died < w.now-w.told() {
+			if t.untold = a.name; t.unheard() {
+				w.fail("%s is given up with steps that nobody has told, and %s could have told them", t.name, a.name)
+			}
 		}
 	}
 }

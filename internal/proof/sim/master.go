@@ -20,6 +20,8 @@ type master struct {
 	disk     *disk
 	sessions map[shardsvc.Session]*link
 	newest   shardsvc.Session
+	speaks   map[shardsvc.Session][]*trainer // whom each session's agent has named
+	spoken   map[*trainer]Time               // when an agent that had named it was heard last
 
 	cur, spare *batch
 	syncing    *batch   // with the committer
@@ -54,7 +56,7 @@ type echo struct {
 
 // startMaster starts a master process on the disk, if the disk's door opens.
 func (w *World) startMaster() {
-	m := &master{disk: w.disk, born: w.now, cur: &batch{}, spare: &batch{}, sessions: map[shardsvc.Session]*link{}, wake: never, ticks: never}
+	m := &master{disk: w.disk, born: w.now, cur: &batch{}, spare: &batch{}, sessions: map[shardsvc.Session]*link{}, speaks: map[shardsvc.Session][]*trainer{}, spoken: map[*trainer]Time{}, wake: never, ticks: never}
 	m.begin(w, fmt.Sprintf("master%d", w.masters))
 	w.masters++
 	if w.disk.locked(m) {
@@ -351,6 +353,7 @@ func (m *master) accept(l *link) {
 				m.w.tracef(m.name, "from session %d: %s", s, messageText(b))
 			}
 			in := m.fromAgent(s, b)
+			m.hears(s, &in.Event)
 			m.step(&in.Event)
 			if at := int64(in.Event.SentAt); at != 0 && m.core.HasSession(s) {
 				m.echo(s, at)
@@ -361,11 +364,30 @@ func (m *master) accept(l *link) {
 		m.take(func() {
 			if s != 0 {
 				delete(m.sessions, s)
+				delete(m.speaks, s)
 				m.w.tracef(m.name, "session %d broke", s)
 				m.step(&shardsvc.Lost{Session: s})
 			}
 		})
 	}
+}
+
+// hears notes for whom the agent of a session speaks.
+func (m *master) hears(s shardsvc.Session, in *shardsvc.Message) {
+	for i := range in.Joins {
+		m.speaks[s] = append(m.speaks[s], m.w.everybody[in.Joins[i].Incarnation-1])
+	}
+	for _, t := range m.speaks[s] {
+		m.spoken[t] = m.w.now
+	}
+}
+
+// silence is how long no agent has spoken for a process, as far as m can know.
+func (m *master) silence(t *trainer) Time {
+	if at, ok := m.spoken[t]; ok {
+		return m.w.now - at
+	}
+	return m.w.now - m.born
 }
 
 func (m *master) echo(s shardsvc.Session, at int64) {

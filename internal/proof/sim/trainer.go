@@ -49,6 +49,8 @@ type trainer struct {
 	died       Time
 	lag        Time   // the longest that a Hello which named it was on its way
 	lost       Time   // a master has given it up; 0: none has
+	silence    Time   // for how long that master had not heard of it then
+	untold     string // the agent that could have told what it had stepped by then
 	finished   bool   // it ends with success
 	ending     Time   // when its agent began to end it
 	givenUp    bool   // by the master, after it was let in
