@@ -96,6 +96,7 @@ type fitted struct {
 	segments []sources.Segment // that the job does not have
 	complete bool              // it would be, and is not
 	begins   *sources.Segment  // where a live one begins that nobody has read from
+	split    bool              // p lists trimmed segments one by one again, as with does
 }
 
 func (d *dataset) fitPartition(q *cut.Partition) (f fitted, err error) {
@@ -114,14 +115,18 @@ func (d *dataset) fitPartition(q *cut.Partition) (f fitted, err error) {
 	with := *f.p
 	with.Segs, with.passes = slices.Clone(f.p.Segs), nil
 	with.folded = 0
-	for len(f.segments) > 0 && f.segments[0].ID <= with.LastSeg {
-		if f.p.begun() == 0 && with.beginAt(&f.segments[0]) {
-			f.begins = &f.segments[0]
+	for base := int64(0); len(f.segments) > 0 && f.segments[0].ID <= with.LastSeg; f.segments = f.segments[1:] {
+		s := &f.segments[0]
+		if f.p.begun() == 0 && with.beginAt(s) {
+			f.begins = s
 		}
-		if err := with.agrees(&f.segments[0]); err != nil {
+		if with.split(&line.Segment{ID: s.ID, Start: s.Start, End: s.End, Sealed: s.Sealed, Base: base, Locator: s.Locator, Name: s.Name}) {
+			f.split = true
+		}
+		if err := with.agrees(s, base); err != nil {
 			return f, err
 		}
-		f.segments = f.segments[1:]
+		base += s.End - s.Start
 	}
 	switch last := len(q.Segments); {
 	case with.Complete && len(f.segments) > 0:
@@ -235,8 +240,9 @@ func (p *partition) beginAt(s *sources.Segment) bool {
 }
 
 // agrees says why a segment of a cut is not the known one. Of an unsealed segment the cut
-// knows the end as of then.
-func (p *partition) agrees(s *sources.Segment) error {
+// knows the end as of then. A trimmed segment has no locator, and begins before all that
+// were folded into it. base is where the segment begins on the line of the cut.
+func (p *partition) agrees(s *sources.Segment, base int64) error {
 	i := p.SegByID(s.ID)
 	if i < 0 {
 		return refusal(RefusedSegments, "partition %s: segment %d (%s) of the cut is not known", p.label(), s.ID, s.Name)
@@ -245,10 +251,12 @@ func (p *partition) agrees(s *sources.Segment) error {
 	if g.Name != s.Name {
 		return fmt.Errorf("partition %s: segment %d is %s, in the cut it is %s: positions do not mean the same records", p.label(), s.ID, g.Name, s.Name)
 	}
-	if !bytes.Equal(g.Locator, s.Locator) {
+	trimmed := g.Sealed && s.Sealed && (len(g.Locator) == 0) != (len(s.Locator) == 0) || len(g.Locator)+len(s.Locator) == 0
+	if !bytes.Equal(g.Locator, s.Locator) && !trimmed {
 		return refusal(RefusedChanged, "partition %s: segment %d (%s) is not what it was when the cut was taken: the source has changed", p.label(), s.ID, s.Name)
 	}
-	if g.Start != s.Start || s.Sealed && g.Sealed && g.End != s.End || g.Sealed && s.End > g.End {
+	folded := trimmed && g.Sealed && s.Sealed && s.Start < g.Start && g.LineEnd() == base+s.End-s.Start
+	if g.Start != s.Start && !folded || s.Sealed && g.Sealed && g.End != s.End || g.Sealed && s.End > g.End {
 		return refusal(RefusedChanged, "partition %s: segment %d (%s) is [%d, %d), in the cut [%d, %d): the source has changed", p.label(), s.ID, g.Name, g.Start, g.End, s.Start, s.End)
 	}
 	if s.End > g.End {
@@ -283,6 +291,9 @@ func (lg *ledger) adopt(body *cut.Cut, all []fitted) *cut.Cut {
 				f.p.beginAt(f.begins)
 				f.p.ds.total += f.p.Total - old
 				lg.putSegment(f.p, &f.p.Segs[0])
+			}
+			if f.split {
+				lg.takeSplit(f.p, f.with)
 			}
 			lg.growAs(f.p, f.in)
 			lg.addSegments(&AddSegments{Partition: f.p.no, Segments: f.segments, Complete: f.complete})

@@ -51,6 +51,10 @@ func (c *Core) Step(now Time, ev Event, fx *Effects) (wake Time) {
 		c.addSegments(e)
 	case *Land:
 		c.land(e)
+	case *Trim:
+		if p, low, named := c.trimmable(e.Partition); p != nil {
+			c.ledger.trim(p, e.Before, low, named)
+		}
 	case *AddPartition:
 		c.addPartition(e)
 	case *PartitionsListed:

@@ -39,6 +39,7 @@
 //	dataset.go       datasets, their partitions and segments
 //	dataset_state.go the states of a dataset
 //	landing.go       transactions that were pushed: their segments and their ids in one Step
+//	trim.go          segments whose records are deleted leave the table
 //	partition.go     the passes of a partition, and their folding
 //	virtual.go       virtual ranks: one partition each, granted by itself (bit_exact)
 //	head.go          ends of segments that grow; diverged
@@ -132,6 +133,7 @@
 //	query_serve.go   segments, for sources that are opened again
 //	query_cut.go     kept cuts, marks to commit and to retain, the dry run of a rewind
 //	needed.go        from where on sources must keep their records
+//	trimmable.go     how far the table of segments may be trimmed
 //	gone.go          input that a cut needs and the source has deleted
 //
 // The core itself: one door.

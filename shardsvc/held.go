@@ -142,6 +142,9 @@ func (lg *ledger) claimed(h *Held) (ps *pass, from, end int64) {
 		return nil, 0, 0
 	}
 	ps = p.passes[h.Pass-p.folded]
+	if at := ps.trimmedAway(h.Segment); at >= 0 {
+		return ps, at, at
+	}
 	start, ok := ps.OnLine(line.Place{Segment: h.Segment, Offset: h.Start})
 	end, ok2 := ps.OnLine(line.Place{Segment: h.Segment, Offset: h.End})
 	if !ok || !ok2 || start > end {
@@ -200,6 +203,10 @@ func (lg *ledger) heldOver(a *speaker, w *holder, h *Held) {
 		h.End = max(h.Start, min(h.End, p.Segs[i].End)) // it ended ahead of head, where nothing comes any more
 	}
 	lg.growTo(p, line.Place{Segment: h.Segment, Offset: max(h.Start, min(h.Frontier, h.End))}) // delivered records were there
+	if ps.trimmedAway(h.Segment) >= 0 {
+		lg.heldReply(a, h, h.Token, h.End, h.End)
+		return
+	}
 	start, ok := ps.OnLine(line.Place{Segment: h.Segment, Offset: h.Start})
 	end, ok2 := ps.OnLine(line.Place{Segment: h.Segment, Offset: h.End})
 	if !ok || !ok2 || start > end {

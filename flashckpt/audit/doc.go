@@ -9,5 +9,5 @@
 //	space.go     order space to the source's segments and back; permute.go the shuffle
 //	report.go    everything that is in a cut; records.go: how many records
 //	contains.go  is this record in it?
-//	diff.go      what one has and another has not
+//	diff.go      what one has and another has not; trimmed.go: where one of them lists fewer segments
 package audit

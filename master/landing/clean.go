@@ -3,6 +3,8 @@ package landing
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -85,6 +87,8 @@ func (s *Service) clean(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
+// cleanStream costs as much as there is to delete: it lists nothing of the storage, except
+// once the hours whose staged chunks have become too old.
 func (s *Service) cleanStream(ctx context.Context, p *place) error {
 	marks, err := s.srv.RetainMarks(ctx, p.ID)
 	if err != nil {
@@ -94,90 +98,229 @@ func (s *Service) cleanStream(ctx context.Context, p *place) error {
 	if _, _, err := s.srv.Landed(ctx, p.ID, ""); err != nil {
 		return err
 	}
-	needless, _, err := s.committed(ctx, p, marks)
+	a, err := s.account(ctx, p.stream)
 	if err != nil {
 		return err
 	}
-	stored, err := s.store.List(ctx, p.stream+"/", "", 0)
-	if err != nil {
+	if err := s.sort(ctx, p, a); err != nil {
 		return err
 	}
-	now := s.now()
-	var gone, late []storage.Object
-	for _, o := range stored {
-		key, err := chunk.ParseKey(o.Key)
-		switch {
-		case err != nil:
-		case needless[o.Key] && now.Sub(key.At) >= p.Retain:
-			gone = append(gone, o)
-		case now.Sub(key.At) > p.StageTTL:
-			late = append(late, o)
+	for _, part := range p.Partitions() {
+		if err := s.cleanPartition(ctx, p, a, &part, marks); err != nil {
+			return err
 		}
 	}
-	if err := s.delete(ctx, p, gone, "they are trained on, and no kept checkpoint needs them"); err != nil || len(late) == 0 {
+	return s.cleanStaged(ctx, p, a)
+}
+
+// sort takes the chunks that are committed out of those that lay there when the process
+// began.
+func (s *Service) sort(ctx context.Context, p *place, a *stored) error {
+	s.mu.Lock()
+	sorted := a.sorted
+	s.mu.Unlock()
+	if sorted {
+		return nil
+	}
+	committed, err := s.committed(ctx, p)
+	if err != nil {
 		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key := range committed {
+		delete(a.staged, key)
+	}
+	a.sorted = true
+	return nil
+}
+
+const page = 256 // segments that are asked for at a time
+
+// cleanPartition deletes the first chunks of a partition, as many as nothing needs, and
+// then has their segments trimmed. If it is cut short between the two, the next one finds
+// no chunk and trims.
+func (s *Service) cleanPartition(ctx context.Context, p *place, a *stored, part *serve.Partition, marks []sources.Mark) error {
+	at := slices.IndexFunc(marks, func(m sources.Mark) bool { return m.Partition == part.Source })
+	if at < 0 {
+		return nil
+	}
+	deleted, known := a.deleted[part.Number]
+	if !known {
+		deleted = -1
+	}
+	var gone []storage.Object
+	// What was trimmed is few segments. The last one stays, so it alone is no reason to trim.
+	now, next, located, trim := s.now(), int64(-1), false, false
+	for done := false; !done; {
+		segs, err := s.srv.Segments(ctx, part.Number, next, page)
+		if err != nil {
+			return err
+		}
+		done = len(segs) < page
+		for _, g := range segs {
+			trim = trim || located
+			if (sources.Position{Segment: g.ID, Offset: g.End}).Compare(marks[at].Position) > 0 {
+				done = true
+				break
+			}
+			if len(g.Locator) > 0 { // else it was trimmed
+				l, key, err := chunk.ParseLocator(string(g.Locator))
+				if err != nil {
+					return err
+				}
+				if g.ID > deleted {
+					if now.Sub(key.At) < p.Retain {
+						done = true
+						break
+					}
+					gone = append(gone, storage.Object{Key: l.Key, Size: l.Size})
+				}
+				located = true
+			}
+			next = g.ID
+		}
+	}
+	if err := s.delete(ctx, p, a, gone, "they are trained on, and no kept checkpoint needs them"); err != nil {
+		return err
+	}
+	a.deleted[part.Number] = max(deleted, next)
+	if !trim {
+		return nil
+	}
+	return s.srv.Trim(ctx, part.Number, next+1)
+}
+
+// cleanStaged deletes chunks that nobody committed in time.
+func (s *Service) cleanStaged(ctx context.Context, p *place, a *stored) error {
+	now := s.now()
+	if err := s.sweep(ctx, p, a, now); err != nil {
+		return err
+	}
+	var late []storage.Object
+	s.mu.Lock()
+	for key, size := range a.staged {
+		if k, err := chunk.ParseKey(key); err == nil && now.Sub(k.At) > p.StageTTL {
+			late = append(late, storage.Object{Key: key, Size: size})
+		}
+	}
+	s.mu.Unlock()
+	if len(late) == 0 {
+		return nil
 	}
 	// A commit that has checked such a chunk in time has it visible before this goes on;
 	// any later one is refused.
 	s.cleaning.Lock()
 	defer s.cleaning.Unlock()
-	_, committed, err := s.committed(ctx, p, nil)
+	committed, err := s.committed(ctx, p)
 	if err != nil {
 		return err
 	}
-	staged := late[:0]
-	for _, o := range late {
-		if !committed[o.Key] {
-			staged = append(staged, o)
+	s.mu.Lock()
+	late = slices.DeleteFunc(late, func(o storage.Object) bool {
+		if _, staged := a.staged[o.Key]; !staged {
+			return true
 		}
+		if committed[o.Key] { // sweep met its commit
+			delete(a.staged, o.Key)
+			a.bytes -= o.Size
+		}
+		return committed[o.Key]
+	})
+	s.mu.Unlock()
+	slices.SortFunc(late, func(a, b storage.Object) int { return strings.Compare(a.Key, b.Key) })
+	if err := s.delete(ctx, p, a, late, "they were staged, and not committed within stage_ttl"); err != nil {
+		return err
 	}
-	return s.delete(ctx, p, staged, "they were staged, and not committed within stage_ttl")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, o := range late {
+		delete(a.staged, o.Key)
+	}
+	return nil
 }
 
-// committed are the keys of all chunks that are visible, and of those below the marks.
-func (s *Service) committed(ctx context.Context, p *place, marks []sources.Mark) (below, all map[string]bool, err error) {
-	below, all = map[string]bool{}, map[string]bool{}
+// sweep finds chunks that writers have put on the storage themselves and never committed.
+// It lists each hour once, when everything in it is older than stage_ttl.
+func (s *Service) sweep(ctx context.Context, p *place, a *stored, now time.Time) error {
+	last := now.Add(-p.StageTTL).UnixMilli()/time.Hour.Milliseconds() - 1
+	if a.swept == 0 { // what lay there when the process began was listed then
+		a.swept = min(last, s.began.Add(-p.StageTTL).UnixMilli()/time.Hour.Milliseconds()-1)
+	}
+	if a.swept >= last {
+		return nil
+	}
+	var found []storage.Object
+	for hour := a.swept + 1; hour <= last; hour++ {
+		for part := range p.Landing.Partitions {
+			some, err := s.store.List(ctx, fmt.Sprintf("%s/%d/%d/", p.stream, part, hour), "", 0)
+			if err != nil {
+				return err
+			}
+			found = append(found, some...)
+		}
+	}
+	if len(found) > 0 {
+		committed, err := s.committed(ctx, p)
+		if err != nil {
+			return err
+		}
+		s.mu.Lock()
+		for _, o := range found {
+			if _, known := a.staged[o.Key]; !known && !committed[o.Key] {
+				a.staged[o.Key] = o.Size
+				a.bytes += o.Size
+			}
+		}
+		s.mu.Unlock()
+	}
+	a.swept = last
+	return nil
+}
+
+// committed are the keys of all chunks that are visible.
+func (s *Service) committed(ctx context.Context, p *place) (map[string]bool, error) {
+	all := map[string]bool{}
 	for _, part := range p.Partitions() {
 		segs, err := s.srv.Segments(ctx, part.Number, -1, 0)
 		if err != nil {
-			return nil, nil, err
-		}
-		var mark sources.Position
-		for _, m := range marks {
-			if m.Partition == part.Source {
-				mark = m.Position
-			}
+			return nil, err
 		}
 		for _, g := range segs {
+			if len(g.Locator) == 0 {
+				continue // its chunk was deleted
+			}
 			l, _, err := chunk.ParseLocator(string(g.Locator))
 			if err != nil {
-				return nil, nil, err
+				return nil, err
 			}
 			all[l.Key] = true
-			if (sources.Position{Segment: g.ID, Offset: g.End}).Compare(mark) <= 0 {
-				below[l.Key] = true
-			}
 		}
 	}
-	return below, all, nil
+	return all, nil
 }
 
-func (s *Service) delete(ctx context.Context, p *place, what []storage.Object, why string) error {
-	if len(what) == 0 {
-		return nil
-	}
-	a, err := s.account(ctx, p.stream)
-	if err != nil {
-		return err
-	}
-	var bytes int64
+func (s *Service) delete(ctx context.Context, p *place, a *stored, what []storage.Object, why string) error {
+	var bytes, chunks int64
+	defer func() {
+		if chunks > 0 {
+			s.log.Info("chunks of pushed records are deleted", "dataset", p.Name, "chunks", chunks, "bytes", bytes, "because", why)
+		}
+	}()
 	for _, o := range what {
-		if err := s.store.Delete(ctx, o.Key); err != nil {
+		_, err := s.store.Stat(ctx, o.Key)
+		if errors.Is(err, storage.ErrNotFound) {
+			continue // and not counted any more
+		}
+		if err == nil {
+			err = s.store.Delete(ctx, o.Key)
+		}
+		if err != nil {
 			return err
 		}
 		s.add(a, -o.Size)
 		bytes += o.Size
+		chunks++
 	}
-	s.log.Info("chunks of pushed records are deleted", "dataset", p.Name, "chunks", len(what), "bytes", bytes, "because", why)
 	return nil
 }

@@ -36,6 +36,7 @@ func (s *Service) Commit(ctx context.Context, name, transaction string, locators
 	defer s.cleaning.RUnlock()
 	t := serve.Transaction{ID: transaction, Chunks: map[sources.PartitionID][]sources.Segment{}, Remember: p.Remember}
 	named := map[string]bool{}
+	var chunks []chunk.Locator
 	for _, text := range locators {
 		l, key, err := chunk.ParseLocator(text)
 		if err != nil {
@@ -45,6 +46,7 @@ func (s *Service) Commit(ctx context.Context, name, transaction string, locators
 			return Committed{}, fmt.Errorf("%w: chunk %s is named twice", ErrInvalid, l.Key)
 		}
 		named[l.Key] = true
+		chunks = append(chunks, l)
 		if err := s.check(ctx, p, transaction, l, key); err != nil {
 			return Committed{}, err
 		}
@@ -52,12 +54,19 @@ func (s *Service) Commit(ctx context.Context, name, transaction string, locators
 		t.Chunks[id] = append(t.Chunks[id], sources.Segment{End: int64(l.Records), Name: key.Name(), Locator: []byte(text)})
 		t.Records += int64(l.Records)
 	}
+	a, err := s.account(ctx, p.stream)
+	if err != nil {
+		return Committed{}, fmt.Errorf("%w: %w", ErrNotReady, err)
+	}
 	already, records, err := s.srv.Land(ctx, p.ID, t)
 	switch {
 	case errors.Is(err, serve.ErrRefused):
 		return Committed{}, fmt.Errorf("%w: %w", ErrRefused, err)
 	case errors.Is(err, serve.ErrUnknown):
 		return Committed{}, fmt.Errorf("%w: %w", ErrNotReady, err)
+	}
+	if err == nil && !already {
+		s.landedIn(a, chunks)
 	}
 	return Committed{already, records}, err
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headrace/headrace/internal/chunk"
 	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/internal/storage"
 	"github.com/headrace/headrace/shardsvc/serve"
@@ -23,6 +24,7 @@ type Ledger interface {
 	Land(ctx context.Context, dataset uint32, t serve.Transaction) (already bool, records int64, err error)
 	Landed(ctx context.Context, dataset uint32, transaction string) (records int64, landed bool, err error)
 	EndLanding(ctx context.Context, dataset uint32) error
+	Trim(ctx context.Context, partition uint32, before int64) error
 }
 
 // Errors. Their text says what to do; kinds are found with errors.Is.
@@ -56,6 +58,7 @@ type Service struct {
 	store storage.Store
 	log   *slog.Logger
 	now   func() time.Time
+	began time.Time
 	every time.Duration // how often Run looks
 
 	// commits hold it for reading from their look at a chunk until it is visible; Run
@@ -68,15 +71,20 @@ type Service struct {
 	stored map[string]*stored
 }
 
-// stored is how much lies in a stream.
+// stored is what lies in a stream, as far as this process has seen it. It is listed once,
+// and follows what is staged, committed and deleted from then on.
 type stored struct {
 	bytes   int64
 	counted bool
+	staged  map[string]int64 // bytes of chunks that no commit has named, by key
+	sorted  bool             // staged has no committed chunk of before this process
+	deleted map[uint32]int64 // of each partition: the chunks of segments up to this one are deleted
+	swept   int64            // the hours up to this one were listed after their stage_ttl
 }
 
 // New makes a service that keeps chunks in a store.
 func New(srv Ledger, store storage.Store, log *slog.Logger) *Service {
-	return &Service{srv: srv, store: store, log: log, now: time.Now, every: cleanEvery, stored: map[string]*stored{}}
+	return &Service{srv: srv, store: store, log: log, now: time.Now, began: time.Now(), every: cleanEvery, stored: map[string]*stored{}}
 }
 
 // place is a dataset that records can be pushed to.
@@ -170,7 +178,7 @@ func (s *Service) account(ctx context.Context, stream string) (*stored, error) {
 	defer s.mu.Unlock()
 	a := s.stored[stream]
 	if a == nil {
-		a = &stored{}
+		a = &stored{staged: map[string]int64{}, deleted: map[uint32]int64{}}
 		s.stored[stream] = a
 	}
 	if !a.counted {
@@ -180,6 +188,7 @@ func (s *Service) account(ctx context.Context, stream string) (*stored, error) {
 		}
 		for _, o := range all {
 			a.bytes += o.Size
+			a.staged[o.Key] = o.Size
 		}
 		a.counted = true
 	}
@@ -190,6 +199,26 @@ func (s *Service) add(a *stored, n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a.bytes += n
+}
+
+// cameTo notes a chunk that was staged.
+func (s *Service) cameTo(a *stored, key string, size int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a.staged[key] = size
+}
+
+// landedIn notes chunks that are committed. Those that their writer has put there itself are
+// counted now.
+func (s *Service) landedIn(a *stored, all []chunk.Locator) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range all {
+		if _, known := a.staged[l.Key]; !known {
+			a.bytes += l.Size
+		}
+		delete(a.staged, l.Key)
+	}
 }
 
 // Layout is how a dataset wants its records.

@@ -54,6 +54,7 @@ func (s *Service) Stage(ctx context.Context, name, transaction string, partition
 		s.add(a, -size)
 		return chunk.Locator{}, fmt.Errorf("%w: dataset %s: a chunk could not be stored: %w", ErrNotReady, name, err)
 	}
+	s.cameTo(a, key.String(), size)
 	return chunk.Locator{Key: key.String(), Size: size, Records: h.Records, Sum: h.Sum}, nil
 }
 

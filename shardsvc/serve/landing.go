@@ -72,6 +72,15 @@ func (s *Server) Landed(ctx context.Context, dataset uint32, transaction string)
 	return records, landed, err
 }
 
+// Trim says that the chunks of a partition's segments before one are deleted. Segments that
+// nothing names any more leave the table; it returns when that is durable.
+func (s *Server) Trim(ctx context.Context, partition uint32, before int64) error {
+	return s.change(ctx, func(l *loop) error {
+		l.step(&shardsvc.Trim{Partition: partition, Before: before})
+		return l.rejected()
+	})
+}
+
 // EndLanding says that no transaction follows. All partitions become complete.
 func (s *Server) EndLanding(ctx context.Context, dataset uint32) error {
 	return s.change(ctx, func(l *loop) error {

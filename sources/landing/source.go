@@ -174,6 +174,9 @@ func (s *Source) Open(ctx context.Context, r sources.Range, from sources.Positio
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
+	if len(locator) == 0 { // trimmed by the master
+		return nil, &sources.Truncated{Lost: r, Name: fmt.Sprintf("%s segment %d", s.PartitionName(r.Partition), r.Segment), Err: dataset.ErrNoChunk}
+	}
 	l, key, err := chunk.ParseLocator(string(locator))
 	if err != nil {
 		return nil, fmt.Errorf("dataset %s segment %d: %w", s.o.Dataset, r.Segment, err)

@@ -1,0 +1,194 @@
+package landing
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/headrace/headrace/internal/chunk"
+	"github.com/headrace/headrace/internal/storage"
+	"github.com/headrace/headrace/sources"
+)
+
+// settled pretends that a number of segments of each partition are trained on. The shard
+// service behind it is a real one.
+type settled struct {
+	Ledger
+	segments int64
+	trimmed  []int64
+}
+
+func (l *settled) RetainMarks(ctx context.Context, dataset uint32) ([]sources.Mark, error) {
+	all, err := l.Datasets(ctx)
+	var marks []sources.Mark
+	for _, p := range all[0].Partitions {
+		marks = append(marks, sources.Mark{Partition: p.Source, Position: sources.Position{Segment: l.segments}})
+	}
+	return marks, err
+}
+
+func (l *settled) Trim(ctx context.Context, partition uint32, before int64) error {
+	l.trimmed = append(l.trimmed, before)
+	return l.Ledger.Trim(ctx, partition, before)
+}
+
+// counted counts what is asked of a storage.
+type counted struct {
+	storage.Store
+	lists, stats, deletes int
+}
+
+func (c *counted) List(ctx context.Context, prefix, after string, most int) ([]storage.Object, error) {
+	c.lists++
+	return c.Store.List(ctx, prefix, after, most)
+}
+
+func (c *counted) Stat(ctx context.Context, key string) (storage.Object, error) {
+	c.stats++
+	return c.Store.Stat(ctx, key)
+}
+
+func (c *counted) Delete(ctx context.Context, keys ...string) error {
+	c.deletes++
+	return c.Store.Delete(ctx, keys...)
+}
+
+func TestWhatIsAskedOfTheStorageFollowsWhatIsToBeDeleted(t *testing.T) {
+	s := start(t)
+	l, store := &settled{Ledger: s.srv}, &counted{Store: s.store}
+	s.srv, s.store = l, store
+	for i := range 20 {
+		id := fmt.Sprint("t", i)
+		if _, err := s.Commit(t.Context(), "clicks", id, []string{s.staged(t, id, 0, lines("a", "b"))}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	clean := func() {
+		t.Helper()
+		if err := s.clean(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	clean()
+	if s.held(t) != 20 {
+		t.Fatalf("%d chunks are left, and none is trained on", s.held(t))
+	}
+	*store = counted{Store: store.Store}
+	for range 5 {
+		clean()
+	}
+	if store.lists+store.stats+store.deletes != 0 {
+		t.Errorf("nothing was to be done, and the storage was asked for %d lists, %d stats, %d deletions", store.lists, store.stats, store.deletes)
+	}
+	l.segments = 7
+	clean()
+	if store.lists != 0 || store.stats != 7 || store.deletes != 7 {
+		t.Errorf("7 chunks were to be deleted, and the storage was asked for %d lists, %d stats, %d deletions", store.lists, store.stats, store.deletes)
+	}
+	if s.held(t) != 13 {
+		t.Errorf("%d chunks are left of 20, and 7 are trained on", s.held(t))
+	}
+	before := len(l.trimmed)
+	if before == 0 || l.trimmed[before-1] != 7 {
+		t.Errorf("trimmed before segments %v", l.trimmed)
+	}
+}
+
+func TestBytesAreThoseThatLieThere(t *testing.T) {
+	s := start(t)
+	l := &settled{Ledger: s.srv}
+	s.srv = l
+	for i := range 9 {
+		id := fmt.Sprint("t", i)
+		if _, err := s.Commit(t.Context(), "clicks", id, []string{s.staged(t, id, i%2, lines("a", fmt.Sprint("b", i)))}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.staged(t, "never", 0, lines("x"))
+	check := func(when string) {
+		t.Helper()
+		all, err := s.store.List(t.Context(), "", "", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var lie int64
+		for _, o := range all {
+			if _, err := chunk.ParseKey(o.Key); err == nil {
+				lie += o.Size
+			}
+		}
+		if got, err := s.Layout(t.Context(), "clicks"); err != nil || got.Stored != lie {
+			t.Errorf("%s: %d bytes are counted, %v, and %d lie there", when, got.Stored, err, lie)
+		}
+	}
+	check("staged and committed")
+	l.segments = 2
+	if err := s.clean(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	check("after a deletion")
+	s.stored = map[string]*stored{} // as a new process
+	l.segments = 3
+	if err := s.clean(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	check("in a new process")
+	s.now = func() time.Time { return time.Now().Add(2 * time.Hour) }
+	if err := s.clean(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	check("after stage_ttl")
+	if s.held(t) != 9-6 {
+		t.Errorf("%d chunks are left", s.held(t))
+	}
+}
+
+// A writer that puts its chunks itself may die before its commit, and the master has never
+// heard of them.
+func TestChunksThatOnlyTheirWriterKnowsAreDeletedAfterTheirTime(t *testing.T) {
+	s := start(t)
+	if err := s.clean(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p, err := s.place(t.Context(), "clicks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	put := func(id string, at time.Time) string {
+		t.Helper()
+		data, key := lines(id), chunk.NewKey(p.stream, 1, id, at)
+		if err := s.store.PutNew(t.Context(), key.String(), data); err != nil {
+			t.Fatal(err)
+		}
+		h, err := chunk.ReadHeader(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return chunk.Locator{Key: key.String(), Size: int64(len(data)), Records: h.Records, Sum: h.Sum}.String()
+	}
+	if _, err := s.Commit(t.Context(), "clicks", "mine", []string{put("mine", began)}); err != nil {
+		t.Fatal(err)
+	}
+	put("dead", began.Add(time.Minute))
+	for _, after := range []time.Duration{0, 30 * time.Minute, 59 * time.Minute} {
+		s.now = func() time.Time { return began.Add(after) }
+		if err := s.clean(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if s.held(t) != 2 {
+			t.Fatalf("after %v %d chunks are left, and stage_ttl is 1h", after, s.held(t))
+		}
+	}
+	s.now = func() time.Time { return began.Add(2*time.Hour + 2*time.Minute) }
+	if err := s.clean(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if s.held(t) != 1 {
+		t.Errorf("%d chunks are left: only the committed one stays", s.held(t))
+	}
+	if got, err := s.Layout(t.Context(), "clicks"); err != nil || got.Stored > 200 || got.Stored < 1 {
+		t.Errorf("%d bytes are counted, %v", got.Stored, err)
+	}
+}
