@@ -13,10 +13,12 @@ import (
 	"github.com/headrace/headrace/internal/advice"
 	"github.com/headrace/headrace/internal/config"
 	"github.com/headrace/headrace/internal/starter"
+	"github.com/headrace/headrace/internal/storage"
 )
 
 type initFlags struct {
 	out, name        string
+	connection       string
 	torch, tf, force bool
 }
 
@@ -25,13 +27,14 @@ func (a *app) initCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init DATA [--torch | --tf]",
 		Short: "Look at your data; write a spec for it and a program that trains",
-		Long: `Looks at a file, a folder or a topic and writes two files: a spec (types, header,
+		Long: `Looks at a file, a folder, a place on S3 or a topic and writes two files: a spec (types, header,
 ids to hash) and train.py, which runs as it is and saves checkpoints. The spec is tried
 on up to 100,000 records first. DATA is CSV, TSV, JSON lines, Parquet or TFRecord, compressed
 or not, or a topic whose records are JSON or delimited text:
 
   headrace init data/clicks.csv
   headrace init data                                 the most frequent kind of file in it
+  headrace init s3://lake/clicks                     with the credentials that aws would use, or --connection
   headrace init kafka://127.0.0.1:9092/clicks
   headrace init pulsar://127.0.0.1:6650/clicks?admin=http://127.0.0.1:8080
   headrace init rocketmq://127.0.0.1:9876/clicks
@@ -49,6 +52,7 @@ If there is no ` + config.DefaultFile + ` it writes one too, so that the job has
 	}
 	cmd.Flags().StringVar(&f.out, "out", ".", "`folder` for what is written")
 	cmd.Flags().StringVar(&f.name, "name", "", "name of the dataset (default: that of the file or topic)")
+	cmd.Flags().StringVar(&f.connection, "connection", "", "`name` of the connection for data on S3 (docs/FILES.md)")
 	cmd.Flags().BoolVar(&f.torch, "torch", false, "the program uses torch")
 	cmd.Flags().BoolVar(&f.tf, "tf", false, "the program uses TensorFlow, with Keras")
 	cmd.MarkFlagsMutuallyExclusive("torch", "tf")
@@ -64,7 +68,10 @@ func (a *app) init(cmd *cobra.Command, f *initFlags, data string) error {
 	if err != nil {
 		return err
 	}
-	plan, err := starter.Look(cmd.Context(), data, out, f.name, a.openOwn)
+	bucket := func(connection, url string) (storage.Objects, error) {
+		return a.connections.Objects(connection, url, []string{url})
+	}
+	plan, err := starter.Look(cmd.Context(), data, out, f.name, starter.Openers{Source: a.openOwn, Bucket: bucket, Connection: f.connection})
 	if err != nil {
 		return err
 	}

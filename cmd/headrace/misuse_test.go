@@ -24,7 +24,7 @@ func TestAMisuseIsToldWhatWasMeant(t *testing.T) {
 		{"staus", "", "did you mean status?", exitUsage},
 		{"run --fersh -- true", "", "did you mean --fresh?", exitUsage},
 		{"init", "", "`headrace init data/clicks.csv`", exitUsage},
-		{"init s3://bucket/clicks", "", "write root: s3://BUCKET/PREFIX in the spec", exitUsage},
+		{"init s3://", "", "as in s3://lake/clicks", exitUsage},
 		{"list", "HEADRACE_MODLE=replicated", "did you mean HEADRACE_MODEL?", exitUsage},
 		{"list", "HEADRACE_SOCKET=a.sock", "did you mean HEADRACE_AGENT?", exitUsage},
 		{"run -- true", "HEADRACE_RNK=1", "did you mean HEADRACE_RANK?", exitUsage},

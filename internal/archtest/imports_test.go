@@ -63,7 +63,7 @@ var rules = []struct {
 	{"internal/terminal", nil},
 	{"internal/view", []string{"api/headrace/v1", "internal/terminal", "flashckpt/manifest", "shardsvc/cut", "sources"}},
 	{"internal/sample", []string{"sources", "internal/advice", "internal/dataset", "internal/decode", "internal/frame", "internal/suggest", "internal/terminal"}},
-	{"internal/starter", []string{"sources", "internal/advice", "internal/dataset", "internal/decode", "internal/parquet", "internal/sample", "internal/tfrecord"}}, // looks at a user's data
+	{"internal/starter", []string{"sources", "internal/advice", "internal/dataset", "internal/decode", "internal/parquet", "internal/sample", "internal/storage", "internal/tfrecord"}}, // looks at a user's data
 	{"internal/ckpt", []string{"api/headrace/v1", "flashckpt/audit", "flashckpt/manifest", "flashckpt/memory", "internal/advice", "internal/suggest", "internal/terminal", "internal/view", "shardsvc/cut", "sources"}},
 	{"internal/ckpt/ckpttest", []string{"flashckpt/manifest", "shardsvc/cut", "sources"}},
 	{"internal/advice", []string{"api/headrace/v1", "internal/link"}},

@@ -3,8 +3,6 @@ package starter
 import (
 	"context"
 	"fmt"
-	"io"
-	"os"
 	"strings"
 
 	"github.com/headrace/headrace/internal/advice"
@@ -14,14 +12,14 @@ import (
 )
 
 // isTFRecord reports whether a file begins with a record of TensorFlow's.
-func isTFRecord(name string) bool {
-	f, err := os.Open(name)
+func isTFRecord(ctx context.Context, open func(context.Context) (*part, error)) bool {
+	f, err := open(ctx)
 	if err != nil {
 		return false
 	}
-	defer f.Close()
+	defer f.close()
 	head := make([]byte, tfrecord.Head)
-	if _, err := io.ReadFull(f, head); err != nil {
+	if _, err := f.ReadAt(head, 0); err != nil {
 		return false
 	}
 	_, _, ok := tfrecord.Length(head)

@@ -3,13 +3,13 @@ package starter
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/headrace/headrace/internal/advice"
 	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/internal/parquet"
 	"github.com/headrace/headrace/internal/sample"
+	"github.com/headrace/headrace/internal/storage"
 )
 
 const (
@@ -32,10 +32,18 @@ type Plan struct {
 	looked    int
 }
 
-// Look looks at DATA: a file, a folder or a topic. folder is where the spec will lie. name
-// is the dataset's; "": it is made of DATA's.
-func Look(ctx context.Context, data, folder, name string, open sample.Opener) (*Plan, error) {
-	o, err := parseOrigin(data, folder)
+// Openers open what is looked at.
+type Openers struct {
+	Source     sample.Opener
+	Bucket     func(connection, url string) (storage.Objects, error)
+	Connection string // the operator's, for data on S3; "": what the environment says
+}
+
+// Look looks at DATA: a file, a folder, a place on S3 or a topic. folder is where the spec
+// will lie. name is the dataset's; "": it is made of DATA's.
+func Look(ctx context.Context, data, folder, name string, by Openers) (*Plan, error) {
+	open := by.Source
+	o, err := parseOrigin(ctx, data, folder, by)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +90,7 @@ func (p *Plan) lookAtRecords(ctx context.Context, folder string, open sample.Ope
 
 // lookAtColumns reads the schema of a Parquet file and the first rows.
 func (p *Plan) lookAtColumns(ctx context.Context, folder string, open sample.Opener) (*table, error) {
-	leaves, err := leavesOf(p.origin.file)
+	leaves, err := leavesOf(ctx, p.origin.part)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p.origin.file, err)
 	}
@@ -129,17 +137,13 @@ func (p *Plan) lookAtColumns(ctx context.Context, folder string, open sample.Ope
 	return t, nil
 }
 
-func leavesOf(name string) ([]parquet.Leaf, error) {
-	f, err := os.Open(name)
+func leavesOf(ctx context.Context, open func(context.Context) (*part, error)) ([]parquet.Leaf, error) {
+	f, err := open(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	file, err := parquet.Open(f, st.Size())
+	defer f.close()
+	file, err := parquet.Open(f, f.size)
 	if err != nil {
 		return nil, err
 	}

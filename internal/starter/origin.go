@@ -1,6 +1,7 @@
 package starter
 
 import (
+	"context"
 	"fmt"
 	"io/fs"
 	"net/url"
@@ -21,8 +22,9 @@ type origin struct {
 	about  string // for people
 	kind   string // of source
 	fields []string
-	format string // by the names of files; "": the content has to tell
-	file   string // one of the files
+	format string                               // by the names of files; "": the content has to tell
+	file   string                               // one of the files, for people
+	part   func(context.Context) (*part, error) // opens it
 	topic  bool
 	keyed  []keyed // folders key=value that files lie in
 }
@@ -41,14 +43,13 @@ var notYet = map[string]string{
 	"hdfs": "hdfs dfs -get %s data", "http": "curl -LO %s", "https": "curl -LO %s",
 }
 
-func parseOrigin(data, folder string) (*origin, error) {
-	scheme, _, isURL := strings.Cut(data, "://")
+func parseOrigin(ctx context.Context, data, folder string, by Openers) (*origin, error) {
+	scheme, rest, isURL := strings.Cut(data, "://")
 	if !isURL {
-		return filesOrigin(data, folder)
+		return filesOrigin(ctx, data, folder)
 	}
 	if scheme == "s3" || scheme == "s3a" {
-		return nil, advice.Usage.Errorf("copy one file to this machine (aws s3 cp), `headrace init` it, and write root: s3://BUCKET/PREFIX in the spec; docs/FILES.md says how",
-			"%s: data on S3 is read, but init only looks at files on this machine", data)
+		return bucketOrigin(ctx, strings.Trim(rest, "/"), by)
 	}
 	if way, known := notYet[scheme]; known {
 		return nil, advice.Usage.Errorf("copy it to this machine, `"+fmt.Sprintf(way, data)+"`, then `headrace init data`; a mounted folder works too",
@@ -73,7 +74,7 @@ func parseOrigin(data, folder string) (*origin, error) {
 
 // forms are the forms of DATA, for a hint.
 func forms() string {
-	all := []string{"a file", "a folder"}
+	all := []string{"a file", "a folder", "s3://BUCKET/PREFIX"}
 	for _, k := range dataset.Kinds() {
 		if k.Address != "" {
 			all = append(all, k.Address)
@@ -97,7 +98,7 @@ const mostNames = 20_000
 
 // filesOrigin looks at a file, or at the names of a folder's files: the most frequent
 // ending is what is read.
-func filesOrigin(data, folder string) (*origin, error) {
+func filesOrigin(ctx context.Context, data, folder string) (*origin, error) {
 	abs, err := filepath.Abs(data)
 	if err != nil {
 		return nil, err
@@ -108,32 +109,19 @@ func filesOrigin(data, folder string) (*origin, error) {
 	}
 	kind, field := filesKind()
 	o := &origin{name: safeName(strings.TrimSuffix(filepath.Base(abs), ending(abs))), about: data, kind: kind}
-	root, paths := abs, ""
+	root, one := abs, ""
+	var names []string
 	if !st.IsDir() {
-		root, paths, o.file = filepath.Dir(abs), filepath.Base(abs), abs
-	} else {
-		names, err := namesBelow(abs)
-		if err != nil {
-			return nil, err
-		}
-		if len(names) == 0 {
-			return nil, advice.NotFound.Errorf("names that begin with . or _ are left out", "%s holds no file", data)
-		}
-		end := commonest(names)
-		names = slices.DeleteFunc(names, func(n string) bool { return ending(n) != end })
-		o.file = filepath.Join(abs, slices.Min(names))
-		o.partitions(names)
-		if end != "" {
-			paths = "**/*" + end
-		}
+		root, one = filepath.Dir(abs), filepath.Base(abs)
+	} else if names, err = namesBelow(abs); err != nil {
+		return nil, err
+	} else if len(names) == 0 {
+		return nil, advice.NotFound.Errorf("names that begin with . or _ are left out", "%s holds no file", data)
 	}
-	end := strings.ToLower(ending(o.file))
-	for _, p := range packed {
-		end = strings.TrimSuffix(end, p)
-	}
-	if o.format = suffixes[end]; o.format == "" && isTFRecord(o.file) {
-		o.format = "tfrecord"
-	}
+	name, paths := o.files(names, one)
+	o.file = filepath.Join(root, name)
+	o.part = func(context.Context) (*part, error) { return openPart(o.file) }
+	o.say(ctx)
 	if rel, err := filepath.Rel(folder, root); err == nil && filepath.IsLocal(rel) {
 		root = rel // the spec may be moved together with the data
 	}
@@ -142,6 +130,32 @@ func filesOrigin(data, folder string) (*origin, error) {
 		o.fields = append(o.fields, "paths: "+dataset.QuoteList([]string{paths}))
 	}
 	return o, nil
+}
+
+// files chooses what is read: one file, or of the names those with the most frequent
+// ending. name is one of them, and paths what the spec says; "": everything.
+func (o *origin) files(names []string, one string) (name, paths string) {
+	if one != "" {
+		return one, one
+	}
+	end := commonest(names)
+	names = slices.DeleteFunc(names, func(n string) bool { return ending(n) != end })
+	o.partitions(names)
+	if end != "" {
+		paths = "**/*" + end
+	}
+	return slices.Min(names), paths
+}
+
+// say finds the format by the file's name, or by how the file begins.
+func (o *origin) say(ctx context.Context) {
+	end := strings.ToLower(ending(o.file))
+	for _, p := range packed {
+		end = strings.TrimSuffix(end, p)
+	}
+	if o.format = suffixes[end]; o.format == "" && isTFRecord(ctx, o.part) {
+		o.format = "tfrecord"
+	}
 }
 
 func namesBelow(root string) (names []string, err error) {

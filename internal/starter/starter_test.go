@@ -48,7 +48,7 @@ func (f folder) open(spec *dataset.Spec) (sources.Source, error) {
 
 func (f folder) look(name string) *Plan {
 	f.t.Helper()
-	p, err := Look(f.t.Context(), filepath.Join(f.path, name), f.path, "", f.open)
+	p, err := Look(f.t.Context(), filepath.Join(f.path, name), f.path, "", Openers{Source: f.open})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -244,12 +244,12 @@ func TestDataThatCannotBeReadIsAnErrorThatSaysWhatToDo(t *testing.T) {
 		{filepath.Join(f.path, "array.json"), "no object", "jq -c"},
 		{filepath.Join(f.path, "bin.dat"), "no text", "binary"},
 		{filepath.Join(f.path, "twice.csv"), `two fields are called "a"`, ""},
-		{"s3://bucket/clicks", "data on S3 is read, but init only looks at files on this machine", "write root: s3://BUCKET/PREFIX in the spec"},
+		{"s3://", "it needs a bucket", "s3://lake/clicks"},
 		{"https://x.org/a.csv", "https:// is not read yet", "curl -LO"},
 		{"kafka://host", "a broker and a topic", "kafka://HOST:9092/TOPIC"},
 		{"mqtt://host/t", "mqtt:// is not known", "kafka://"},
 	} {
-		_, err := Look(t.Context(), tc.data, f.path, "", f.open)
+		_, err := Look(t.Context(), tc.data, f.path, "", Openers{Source: f.open})
 		told, ok := errors.AsType[*advice.Error](err)
 		if !ok && tc.hint != "" || !strings.Contains(err.Error(), tc.says) || ok && !strings.Contains(told.Hint, tc.hint) {
 			t.Errorf("%s: %v (%+v)", tc.data, err, told)
@@ -265,7 +265,7 @@ func TestTopicsOfEachKindAreNamedInTheSpec(t *testing.T) {
 		"rocketmq://mq:9876/clicks":                         {`name_servers: ["mq:9876"]`, `topic: "clicks"`},
 		"kafka://127.0.0.1:9092/some.topic-with_everything": {`topic: "some.topic-with_everything"`, "name: some.topic-with_everything"},
 	} {
-		o, err := parseOrigin(data, t.TempDir())
+		o, err := parseOrigin(t.Context(), data, t.TempDir(), Openers{})
 		if err != nil {
 			t.Errorf("%s: %v", data, err)
 			continue

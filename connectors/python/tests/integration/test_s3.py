@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -315,3 +316,29 @@ def test_objects_that_are_put_later_are_read_once_through_kills(job: Any, server
     said = job.helper(UNTIL, str(job.folder / "checkpoints"), str(files * rows)).ended()
     (ids,) = (line.split()[1:] for line in said.splitlines() if line.startswith("ids"))
     assert sorted(map(int, ids)) == list(range(files * rows)), said
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize("one", [False, True])
+def test_init_looks_at_a_bucket(job: Any, server: Server, kind: str, one: bool) -> None:
+    """What it writes trains on every record: of a prefix, and of one object."""
+    prefix, rows = f"init-{kind}-{one}-{job.folder.name}", 3000
+    for n in range(2):
+        file = job.folder / f"part-{n}.{kind}"
+        write(file, kind, n * rows, (n + 1) * rows)
+        server.put(f"{prefix}/dt=2026-11-2{n}/{file.name}", file)
+    data = f"s3://lake/{prefix}" + (f"/dt=2026-11-20/part-0.{kind}" if one else "")
+    project = job.folder / "project"
+    project.mkdir()
+
+    def headrace(*args: str) -> str:
+        env = {**job.env, **server.env, "PATH": f"{Path(sys.executable).parent}:{job.env['PATH']}"}
+        done = subprocess.run([job.binary, *args], cwd=project, env=env, capture_output=True, text=True, timeout=200)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    wrote = headrace("init", data, "--name", "rows")
+    assert ("$path.dt" in (project / "rows.yaml").read_text()) != one
+    command = wrote.split("The next command:")[1].split()
+    out = headrace(*command[1:])
+    assert f"end of data: {rows if one else 2 * rows:,} records in this run" in out, out
