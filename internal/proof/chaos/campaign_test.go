@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -74,13 +75,16 @@ func TestWhatIsDrawnFitsTheKindOfRound(t *testing.T) {
 		o.Draw = Choices()
 		words := strings.Join(draw(o, rng(1)).words(), " ")
 		for word, fits := range map[string]bool{
-			"kill-server": o.Model == "shared", "bit-exact": o.Model == "replicated" && !o.Live, "empty-master": true,
+			"kill-server": o.Model == "shared", "bit-exact": o.Model == "replicated" && !o.Live, "empty-master": true, "rounds": o.Model == "replicated" && o.Live, // else bit_exact
 			"sharded": false, "rewinds": false, // the last way to save that is named is `carried`
 		} {
 			if strings.Contains(words, word) != fits {
 				t.Errorf("%s: %s", o.Name(), words)
 			}
 		}
+	}
+	if words := draw(Options{Model: "replicated", Source: Files, Draw: []string{"rounds"}}, rng(1)).words(); !slices.Contains(words, "rounds") || slices.Contains(words, "bit-exact") {
+		t.Errorf("rounds: %v", words)
 	}
 	if words := draw(Options{Model: "shared", Journal: true, Draw: Choices()}, rng(1)).words(); len(words) != 0 {
 		t.Errorf("trainers that save nothing: %v", words)

@@ -150,6 +150,9 @@ func Run(ctx context.Context, o Options) (res Result, err error) {
 	}
 	trouble.keptPins(&res.Verdict)
 	trouble.keptFew(lives, &res.Verdict)
+	if c.rounds {
+		res.judgeRounds(lives, c.disturbed)
+	}
 	if c.exact {
 		if err := c.judgeExact(ctx, lives, &res.Verdict); err != nil {
 			return res, err
@@ -189,7 +192,7 @@ func (c *crew) prepare(ctx context.Context, r *rand.Rand, tell func(string, ...a
 	}
 	c.agents = make([]*child.Process, 2+r.IntN(2))
 	n := 1 + r.IntN(2)
-	if c.exact { // a step is one list of one dataset
+	if c.exact || c.rounds && c.o.Live { // a step is one list, or one round, of one dataset
 		n = 1
 	}
 	for k := range n {

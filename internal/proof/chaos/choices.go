@@ -24,11 +24,12 @@ type choices struct {
 	pause   bool // shared, by save: all yields are paused meanwhile, so the cut is exact
 	exact   bool // replicated, where the input has an end: bit_exact batches
 	memory  bool // replicated, private, by save: checkpoints in memory too (memory.go)
+	rounds  bool // replicated: either all ranks get a batch, or none does (rounds.go)
 }
 
 // Choices are the words for Options.Draw.
 func Choices() []string {
-	return []string{byCheckpointer, ownFile, carriedCut, "sharded", "pins", "rewinds", "empty-master", "kill-server", "bit-exact", "pause", "memory"}
+	return []string{byCheckpointer, ownFile, carriedCut, "sharded", "pins", "rewinds", "empty-master", "kill-server", "bit-exact", "pause", "memory", "rounds"}
 }
 
 // draw decides; what o.Draw names is decided.
@@ -51,11 +52,12 @@ func draw(o Options, r *rand.Rand) (c choices) {
 	if c.memory = drawn || asked; c.memory {
 		c.saves, c.sharded = byCheckpointer, false
 	}
+	c.rounds = one("rounds", 2)
 	switch {
 	case o.Journal:
 		return choices{}
 	case o.Model != "replicated":
-		c.sharded, c.rewinds, c.exact = false, false, false
+		c.sharded, c.rewinds, c.exact, c.rounds = false, false, false, false
 	}
 	if o.Model != "shared" {
 		c.servers, c.pause = false, false
@@ -64,6 +66,13 @@ func draw(o Options, r *rand.Rand) (c choices) {
 	}
 	if o.Live || c.memory { // the undisturbed job that bit_exact compares with has no nodes
 		c.exact = false
+	}
+	switch { // bit_exact has steps of its own that all ranks share
+	case !c.exact:
+	case said("rounds") && !said("bit-exact"):
+		c.exact = false
+	default:
+		c.rounds = false
 	}
 	if o.Source == Landing { // what was pushed lies in the master's state
 		c.empties = false
@@ -82,7 +91,7 @@ func (c choices) words() (all []string) {
 	if c.saves != "" {
 		all = append(all, c.saves)
 	}
-	for i, yes := range []bool{c.sharded, c.pins, c.rewinds, c.empties, c.servers, c.exact, c.pause, c.memory} {
+	for i, yes := range []bool{c.sharded, c.pins, c.rewinds, c.empties, c.servers, c.exact, c.pause, c.memory, c.rounds} {
 		if yes {
 			all = append(all, Choices()[3+i])
 		}

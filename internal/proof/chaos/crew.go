@@ -130,6 +130,9 @@ func (c *crew) startAgent(k int) (*child.Process, error) {
 		"--master", c.address, "--socket", c.socket(k), "--allow-root", c.data, "--state", filepath.Join(c.dir, "state"), "--log-level", "debug"))
 }
 
+// roundWaits are what max_wait of rounds is, in seconds.
+var roundWaits = []float64{0.05, 0.1, 0.3}
+
 type slot struct {
 	Dataset string  `json:"dataset"`
 	Number  int     `json:"number"`
@@ -162,8 +165,11 @@ func (c *crew) startTrainer(s *seat) (err error) {
 				Dataset: in.name, Number: d, Lines: in.format == "lines", Rows: 16 + r.IntN(48), Rate: rate, Ack: ack,
 				MaxWait: max(float64(r.IntN(2))*0.05, in.leastWait()), Closes: ack == "step" && r.IntN(3) == 0,
 			})
-			if in.strict || c.exact {
-				break // two streams of a trainer would be two orders
+			if c.rounds {
+				slots[len(slots)-1].MaxWait = roundWaits[r.IntN(len(roundWaits))]
+			}
+			if in.strict || c.exact || c.rounds {
+				break // two streams of a trainer would be two orders; in rounds all ranks have the same ones
 			}
 		}
 	}

@@ -41,6 +41,7 @@ func (c *crew) sizes() (all [][2]int) {
 func (c *crew) savesToo(s *seat, settings map[string]any) {
 	settings["checkpoints"], settings["carried"] = c.checkpoints(), c.carried()
 	settings["saves"], settings["sharded"], settings["exact_rows"] = c.saves, c.sharded, c.exactRows()
+	settings["rounds"] = c.rounds
 	settings["pause"], settings["archive"] = c.pause, c.archive()
 	settings["keep"], settings["save_every"], settings["save_timeout"] = c.keeps, 0.15+c.rnd.Float64(), saveTimeout
 	settings["port"], settings["server"], settings["server_life"] = c.port, c.port, c.lifeOf

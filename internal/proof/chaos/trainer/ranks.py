@@ -15,6 +15,7 @@ from .ending import enough, leaving
 from .exact import ExactInput
 from .journal import APPLIED, ENDED, STEPPED, cfg, rnd, write
 from .reader import open_stream, yielded
+from .rounds import RoundInput
 from .saving import Saving
 from .server import reach, take
 from .sums import Model, content
@@ -115,10 +116,16 @@ class Input:
             s.close()
 
 
+def input_of():
+    if cfg["exact_rows"]:
+        return ExactInput()
+    return RoundInput() if cfg["rounds"] else Input()
+
+
 def replicated():
     trainer = headrace.init()
     saving, model = Saving(trainer), Model()
-    source = ExactInput() if cfg["exact_rows"] else Input()
+    source = input_of()
     found = saving.restore(lambda: contextlib.nullcontext(source.streams[0]))
     step = 0
     if found is not None:
@@ -129,12 +136,14 @@ def replicated():
     while True:
         found = source.next(step + 1)
         total, keys = reduced(group, found, source.over, trainer.rank == 0 and saving.due())
-        if len(keys) == 0:
+        if cfg["rounds"]:
+            source.judge(found, int(total[-3]), len(keys), trainer.world_size)
+        if not found and len(keys) == 0:
             if total[-2] == trainer.world_size:
                 break
             continue  # nobody has anything now: not a step
         step += 1
-        model.sums += total[:-2]
+        model.sums += total[:-3]
         model.count(keys)
         for _, stream, number, _, _, _ in found:
             write(APPLIED, stream, number)
@@ -153,6 +162,11 @@ def replicated():
     source.close()
 
 
+def place(found):
+    """Stream and number of the last batch, as one number; 0: there is none."""
+    return found[-1][1] << 32 | found[-1][2] if found else 0
+
+
 def unsaved(group, saving):
     """The model of some rank is not on storage: then all save, or none."""
     total, _ = group.reduce(np.array([saving.unsaved()], np.uint64), np.zeros(0, np.int64))
@@ -160,12 +174,13 @@ def unsaved(group, saving):
 
 
 def reduced(group, found, over, save):
-    """What all ranks have: their sums, how many are over, whether to save; and the keys."""
-    mine, keys = np.zeros(2 * len(cfg["sizes"]) + 2, np.uint64), np.zeros(0, np.int64)
+    """What all ranks have: their sums, their places, how many are over, whether to save;
+    and the keys."""
+    mine, keys = np.zeros(2 * len(cfg["sizes"]) + 3, np.uint64), np.zeros(0, np.int64)
     part = Model()
     for _, _, _, k, checks, slot in found:
         time.sleep(len(k) / slot["rate"])
         part.add(k, checks)
         keys = np.concatenate([keys, k])
-    mine[:-2], mine[-2], mine[-1] = part.sums, over, save
+    mine[:-3], mine[-3], mine[-2], mine[-1] = part.sums, place(found), over, save
     return group.reduce(mine, keys)

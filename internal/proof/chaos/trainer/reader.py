@@ -14,9 +14,9 @@ from .sums import content, mix
 from .traps import reached
 
 
-def open_stream(slot):
+def open_stream(slot, rounds=False):
     return headrace.dataset(slot["dataset"]).batches(
-        slot["rows"], ack=slot["ack"], max_wait=slot["max_wait"] or None, rounds=False
+        slot["rows"], ack=slot["ack"], max_wait=slot["max_wait"] or None, rounds=rounds
     )
 
 

@@ -1,0 +1,70 @@
+package chaos
+
+import "time"
+
+// Rounds: in no history does one rank get a round that another one never gets. A rank
+// yields a round when every rank's process has it, so those that live yield it too. A
+// start of the group that ends with a death ends between two rounds, or with one that some
+// ranks have yielded and others, who end then, have not.
+
+// roundPrompt is how long a rank may take to yield a round that another one has, when all
+// run.
+const roundPrompt = 30 * time.Second
+
+// judgeRounds compares the ranks of each start of the group.
+func (v *Verdict) judgeRounds(lives []*life, disturbed []disturbance) {
+	groups := map[int][]*life{}
+	last := 0
+	for _, l := range lives {
+		groups[l.group] = append(groups[l.group], l)
+		last = max(last, l.group)
+	}
+	for g := range last + 1 {
+		v.judgeGroupsRounds(groups[g], disturbed)
+	}
+}
+
+func (v *Verdict) judgeGroupsRounds(members []*life, disturbed []disturbance) {
+	death := int64(0) // the first one
+	frozen := false
+	rounds := map[*life]map[int]int{} // that each has yielded, by stream
+	for _, l := range members {
+		rounds[l] = l.rounds()
+		frozen = frozen || l.frozen
+		if !l.done && l.ended != 0 && (death == 0 || l.ended < death) {
+			death = l.ended
+		}
+	}
+	for _, l := range members {
+		for _, b := range l.batches {
+			for _, o := range members {
+				if n := rounds[o][b.stream]; n < b.number {
+					v.judgeMissed(l, o, b, n, death, frozen, disturbed)
+				}
+			}
+		}
+	}
+}
+
+// judgeMissed: l has yielded b, and o only n rounds of that stream.
+func (v *Verdict) judgeMissed(l, o *life, b *batch, n int, death int64, frozen bool, disturbed []disturbance) {
+	switch {
+	case death == 0 || o.done:
+		v.say("rounds: %v has yielded round %d of stream %d, and %v, which ended well, only %d", l, b.number, b.stream, o, n)
+	case !o.joined:
+		v.say("rounds: %v has yielded round %d of stream %d, and %v was never there", l, b.number, b.stream, o)
+	case b.number > n+1:
+		v.say("rounds: %v has yielded round %d of stream %d, and %v only %d", l, b.number, b.stream, o, n)
+	case death-b.yielded > int64(roundPrompt) && !frozen && !anyDuring(disturbed, b.yielded, death, l.agent) && !anyDuring(disturbed, b.yielded, death, o.agent):
+		v.say("rounds: %v has yielded round %d of stream %d, and %v had not %v later, when the first of the group ended", l, b.number, b.stream, o, time.Duration(death-b.yielded))
+	}
+}
+
+// rounds are how many rounds it has yielded of each stream.
+func (l *life) rounds() map[int]int {
+	n := map[int]int{}
+	for _, b := range l.batches {
+		n[b.stream] = max(n[b.stream], b.number)
+	}
+	return n
+}

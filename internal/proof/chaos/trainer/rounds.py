@@ -1,0 +1,79 @@
+"""Rounds: either all ranks get a batch, or none does. All take them from the same stream, so
+a rank never asks another one whether it has one. The journals of all ranks are compared
+(rounds.go); what one rank can see is judged here."""
+
+import threading
+
+import headrace
+
+from .ending import enough, leaving
+from .journal import ENDED, cfg, write
+from .reader import open_stream, yielded
+from .sums import content
+
+PATIENCE = 60  # seconds, for the word that all of an input without an end is in
+
+
+class RoundInput:
+    def __init__(self):
+        self.streams = [open_stream(slot, rounds=True) for slot in cfg["slots"]]
+        self.alive = list(zip(cfg["slots"], self.streams, range(1, len(self.streams) + 1)))
+        self.rows = 0  # of the round at hand, on all ranks, as the library says
+
+    def start(self):
+        threading.Thread(target=self.close_when_enough, daemon=True).start()
+
+    @property
+    def over(self):
+        return not self.alive
+
+    def next(self, step):
+        """This rank's batch of a round, perhaps without a row; none at the end. At the same
+        step all ranks take one of the same stream."""
+        while self.alive:
+            one = self.alive[step % len(self.alive)]
+            slot, s, stream = one
+            try:
+                b = next(s)
+            except StopIteration:
+                write(ENDED, stream)
+                self.alive.remove(one)
+                continue
+            except headrace.HeadraceError as error:
+                if not self.is_enough(error):
+                    raise
+                self.alive = []
+                break
+            keys, checks = content(b, slot)
+            yielded(stream, b.number, keys, checks)
+            self.rows = b.global_rows
+            return [(s, stream, b.number, keys, checks, slot)]
+        return []
+
+    def is_enough(self, error):
+        """The input has no end, and all of it is in the models: some rank has closed its
+        stream for that."""
+        return enough.is_set() or "closed its stream" in str(error) and enough.wait(PATIENCE)
+
+    def judge(self, found, places, keys, world):
+        """places: the sum of the places of all ranks; keys: how many records they have."""
+        mine = found[-1][1] << 32 | found[-1][2] if found else 0
+        if places != mine * world:
+            raise RuntimeError(f"this rank is at {mine:#x}, and all {world} ranks together at {places:#x}")
+        if found and keys != self.rows:
+            raise RuntimeError(f"round {mine:#x} has {keys} records on all ranks, and global_rows is {self.rows}")
+
+    def step(self, step, found):
+        s = found[0][0]
+        s.step(step, batches=1)
+        return s.stats().durable
+
+    def close_when_enough(self):
+        enough.wait()
+        for s in self.streams:
+            s.close()
+
+    def close(self):
+        leaving.set()
+        for s in self.streams:
+            s.close()
