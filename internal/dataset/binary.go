@@ -106,7 +106,7 @@ func (c *Check) notBinary(at string, col *Column, d *DecodeSpec) {
 	for _, f := range []struct {
 		name string
 		set  bool
-	}{{"offset", col.Offset != nil}, {"shape", len(col.Shape) > 0 && !d.Features()}} {
+	}{{"offset", col.Offset != nil}, {"shape", len(col.Shape) > 0 && !d.Shaped()}} {
 		if f.set {
 			c.Fail(at+"."+f.name, "", "is only for columns of decode.format binary that have no path", "remove it")
 		}

@@ -64,8 +64,9 @@ func (c *Check) column(at string, col *Column, d *DecodeSpec) {
 	dtype := dtypeByName[col.DType]
 	ragged := col.Split != "" || paths[0].Ragged()
 	c.shape(at, col, dtype, paths)
-	if d.Features() && len(col.Shape) > 0 {
-		c.featureShape(at, col, dtype, paths)
+	if d.Shaped() && len(col.Shape) > 0 {
+		c.fixedShape(at, col, d, dtype, paths)
+		ragged = false
 	}
 	if c.multi(at, col, d, ragged); paths[0].Kind == FromPath {
 		c.fromPath(at, col, d)

@@ -23,21 +23,25 @@ func (p Path) feature() bool {
 	return false
 }
 
-// featureShape: a feature of a fixed number of values.
-func (c *Check) featureShape(at string, col *Column, dtype DType, paths []Path) {
+// fixedShape: a feature, or a list, of a fixed number of values.
+func (c *Check) fixedShape(at string, col *Column, d *DecodeSpec, dtype DType, paths []Path) {
 	for i, n := range col.Shape {
 		if n < 1 {
 			c.Fail(fmt.Sprintf("%s.shape[%d]", at, i), strconv.Itoa(n), "must be 1 or more", "")
 			return
 		}
 	}
+	what, hint := "a feature", "write its name alone as the path"
+	if !d.Features() {
+		what, hint = "a list", "write a path with *, as in /embedding/*"
+	}
 	switch {
 	case len(col.Shape) > maxDimensions:
 		c.Fail(at+".shape", "", fmt.Sprintf("has %d dimensions; at most %d", len(col.Shape), maxDimensions), "")
 	case dtype == String || dtype == Bytes:
 		c.Fail(at+".shape", "", "is for numbers, and dtype is "+col.DType, "write a path /name/*, which gives any number of them")
-	case col.Paths != nil || paths[0].Kind != Pointer || paths[0].Ragged():
-		c.Fail(at+".shape", "", "is for a feature of a fixed number of values", "write its name alone as the path")
+	case col.Paths != nil || paths[0].Kind != Pointer || paths[0].Ragged() == d.Features():
+		c.Fail(at+".shape", "", "is for "+what+" of a fixed number of values", hint)
 	case col.Bytes() == 0:
 		c.Fail(at+".shape", "", "takes more than "+MaxRecord.String(), "")
 	}

@@ -51,6 +51,9 @@ func (d *DecodeSpec) Columnar() bool { return d.Format == "parquet" }
 func Fielded(format string) bool { return format == "parquet" || format == "tfrecord" }
 
 // Features: records are tf.Example or tf.SequenceExample.
+// Shaped reports whether columns with a path may have a shape.
+func (d *DecodeSpec) Shaped() bool { return d.Features() || d.Format == "parquet" }
+
 func (d *DecodeSpec) Features() bool { return d.Format == "tfrecord" }
 
 // Column makes one column. Exactly one of Path, Paths and, in format binary,

@@ -149,6 +149,8 @@ func (d *Decoder) putRows(b *Builder, row, n int) (int, *fault) {
 		var took int
 		var f *fault
 		switch {
+		case c.shaped:
+			took, f = d.shapedRows(b, c, row, n, base)
 		case c.ragged:
 			took, f = d.listRows(b, c, row, n, base)
 		case c.text():

@@ -3,6 +3,7 @@ package decode
 import (
 	"encoding/binary"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -105,6 +106,60 @@ func TestRowsOfColumnsBecomeRowsOneOrManyAtATime(t *testing.T) {
 		}
 		if b.Offsets[3] != 13 || b.Rows() != 4 {
 			t.Errorf("offsets %v", b.Offsets[:4])
+		}
+	}
+}
+
+// TestListsOfAFixedLengthFillAMatrix: v is [1, 2], null, [3, 2^40], [5], [6, null], [7, 8].
+func TestListsOfAFixedLengthFillAMatrix(t *testing.T) {
+	batch := func() *sources.Batch {
+		b := &sources.Batch{Columns: []sources.Column{{Path: "/v/*", Kind: sources.Int64Values, List: true,
+			Ends: []int32{2, 2, 4, 5, 7, 9}, Valid: []byte{1, 1, 1, 1, 1, 1, 0, 1, 1}, Values: int64s(1, 2, 3, 1<<40, 5, 6, 7, 8)}}}
+		for i := range 6 {
+			b.Recs = append(b.Recs, sources.Record{Offset: int64(i), Next: int64(i + 1)})
+		}
+		return b
+	}
+	for step := 1; step <= 6; step++ {
+		d := columnarDecoder(t, "default", `{name: v, path: "/v/*", dtype: int32, shape: [2], default: -1, missing: mask}`)
+		b, err := d.NewBuilder(10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for from := 0; from < 6; {
+			n, err := d.Append(b, batch(), from, from+step)
+			if err != nil || n == 0 {
+				t.Fatal(n, err)
+			}
+			from += n
+		}
+		got, mask := frame.View[int32](b.Columns[0].Values)[:12], b.Columns[0].Mask[:12]
+		if want := []int32{1, 2, -1, -1, 3, -1, -1, -1, 6, -1, 7, 8}; !slices.Equal(got, want) {
+			t.Errorf("%d at a time: %v, want %v", step, got, want)
+		}
+		if want := "\x01\x01\x00\x00\x01\x00\x00\x00\x01\x00\x01\x01"; string(mask) != want {
+			t.Errorf("%d at a time: mask %v", step, mask)
+		}
+		if e := d.Errors(); len(e) != 1 || e[0] != (FieldErrors{"v", 2}) {
+			t.Errorf("errors %v", e)
+		}
+	}
+	for _, c := range []struct {
+		column, want string
+		rows         int
+	}{
+		{"{dtype: int64}", "is missing", 1},
+		{"{dtype: int32, default: 0}", "out of the range of int32", 2},
+		{"{dtype: int64, default: 0}", "has 1 values, and its shape has 2", 3},
+	} {
+		d := columnarDecoder(t, "fail", `{name: v, path: "/v/*", shape: [2], `+strings.TrimPrefix(c.column, "{"))
+		b, err := d.NewBuilder(10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := d.Append(b, batch(), 0, 10)
+		if err == nil || !strings.Contains(err.Error(), c.want) || n != c.rows {
+			t.Errorf("%s: %d rows, %v", c.column, n, err)
 		}
 	}
 }

@@ -30,6 +30,7 @@ type column struct {
 	key     string // of a folder key=value of the file's path; "": not from the path
 	ragged  bool
 	feature bool // of a tf.Example
+	shaped  bool // a list of a fixed length, width values
 	width   int  // with feature: elements of a row
 	hash    *hasher
 	mask    bool
@@ -225,16 +226,24 @@ func (d *Decoder) compileColumn(spec *dataset.Spec, c *dataset.Column, f dataset
 		col.sources = append(col.sources, n)
 	}
 	if col.feature = spec.Decode.Features() && paths[0].Kind == dataset.Pointer; col.feature {
-		col.width = 1
-		for _, n := range f.Shape {
-			col.width *= n
-		}
+		col.width = product(f.Shape)
+	}
+	if col.shaped = !col.feature && c.Paths == nil && len(f.Shape) > 0; col.shaped {
+		col.width = product(f.Shape)
 	}
 	col.fast, col.run = col.fastKind(), true
 	for i, n := range col.sources {
 		col.run = col.run && n == col.sources[0]+i
 	}
 	return col, nil
+}
+
+func product(shape []int) int {
+	n := 1
+	for _, d := range shape {
+		n *= d
+	}
+	return n
 }
 
 func (c *column) setDefault(spec *dataset.Column) error {

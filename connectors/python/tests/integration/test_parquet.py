@@ -42,6 +42,8 @@ def table(first: int, n: int = ROWS) -> Any:
             "items": pa.array([[{"k": f"k{j}", "v": j / 2} for j in range(i % 3)] for i in at]),
             "map": pa.array([[(f"m{j}", i * j) for j in range(i % 3)] for i in at], pa.map_(pa.string(), pa.int64())),
             "matrix": pa.array([[[i, i + 1]] * (i % 3) for i in at], pa.list_(pa.list_(pa.int64()))),
+            "embedding": pa.array([[i / (j + 1) for j in range(6)] for i in at], pa.list_(pa.float32(), 6)),
+            "some": pa.array([None if i % 5 == 0 else [i, None if i % 3 == 0 else 2] for i in at], pa.list_(pa.int64())),
         }
     )
 
@@ -78,6 +80,8 @@ decode:
     - {{name: map_keys, path: /map/*/key, dtype: string}}
     - {{name: map_values, path: /map/*/value, dtype: int64}}
     - {{name: matrix, path: /matrix/*/*, dtype: int64}}
+    - {{name: embedding, path: /embedding/*, dtype: float32, shape: [2, 3]}}
+    - {{name: some, path: /some/*, dtype: int32, shape: [2], missing: mask}}
     - {{name: absent, path: /not/there, dtype: int64, default: 42}}
 lease: {{initial: 300, min: 100, max: 500}}
 """
@@ -151,6 +155,8 @@ def expected(t: Any) -> list[dict[str, Any]]:
                 "map_keys": [k for k, _ in r["map"]],
                 "map_values": [v for _, v in r["map"]],
                 "matrix": [v for inner in r["matrix"] for v in inner],
+                "embedding": np.array(r["embedding"], np.float32).reshape(2, 3).tolist(),
+                "some": r["some"] or [None, None],
                 "absent": 42,
             }
         )
@@ -171,6 +177,8 @@ def rows_of(b: Any) -> list[dict[str, Any]]:
     for name in ("x", "deep"):
         there = b.mask(name).tolist()
         columns[name] = [v if ok else None for v, ok in zip(columns[name], there)]
+    there = b.mask("some").tolist()
+    columns["some"] = [[v if ok else None for v, ok in zip(*row)] for row in zip(columns["some"], there)]
     return [{name: column[i] for name, column in columns.items()} for i in range(n)]
 
 

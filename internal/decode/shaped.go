@@ -1,0 +1,119 @@
+package decode
+
+import (
+	"fmt"
+
+	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/internal/frame"
+)
+
+// Lists of a fixed length (an embedding of 128 numbers) fill a column with a shape.
+
+// shapedRows writes such a column.
+func (d *Decoder) shapedRows(b *Builder, c *column, row, n, base int) (int, *fault) {
+	values := b.Columns[c.index].Values
+	switch {
+	case c.dtype == dataset.Float64:
+		return shapedOf(d, b, c, frame.View[float64](values), row, n, base)
+	case c.dtype == dataset.Float32:
+		return shapedOf(d, b, c, frame.View[float32](values), row, n, base)
+	case c.dtype == dataset.Int32:
+		return shapedOf(d, b, c, frame.View[int32](values), row, n, base)
+	case c.size == 8:
+		return shapedOf(d, b, c, frame.View[int64](values), row, n, base)
+	}
+	return shapedOf(d, b, c, values, row, n, base)
+}
+
+func shapedOf[D element](d *Decoder, b *Builder, c *column, dst []D, row, n, base int) (int, *fault) {
+	src := c.sources[0]
+	f := &d.columnar.feeds[src]
+	var valid []byte
+	var dense []D
+	var errs []string
+	if !f.col.Absent {
+		slots := f.slotEnd(base, n) - f.slot
+		count := slots
+		if valid = f.valid(slots); valid != nil {
+			count = countValid(valid)
+		}
+		dense, errs = convertValues[D](d, c, 0, f, count)
+	}
+	slot, k := 0, 0 // of valid, of dense
+	for i := range n {
+		length := 0
+		if !f.col.Absent {
+			length = int(f.col.Ends[base+i]) - f.slot - slot
+		}
+		out := dst[(row+i)*c.width:][:c.width]
+		var nulls []byte
+		has := length
+		if valid != nil {
+			nulls = valid[slot : slot+length]
+			has = countValid(nulls)
+		}
+		if length == c.width && has == length && errs == nil {
+			copy(out, dense[k:])
+			c.maskRow(b, row+i, 1)
+		} else if fa := shapedRow(d, b, c, f, out, row+i, length, nulls, k, dense, errs); fa != nil {
+			fa.source = src
+			return i, fa
+		}
+		slot, k = slot+length, k+has
+	}
+	return n, nil
+}
+
+// shapedRow writes a row that may lack values, or have wrong ones. Its values are dense from
+// k on.
+func shapedRow[D element](d *Decoder, b *Builder, c *column, f *feed, out []D, row, length int, nulls []byte, k int, dense []D, errs []string) *fault {
+	missing, fill := defaultOf[D](c), c.hasDefault || c.mask
+	if length != c.width {
+		switch {
+		case length == 0 && !fill:
+			return &fault{column: c, none: true, reason: "is missing"}
+		case length > 0 && !d.lenient:
+			return &fault{column: c, reason: fmt.Sprintf("has %d values, and its shape has %d", length, c.width)}
+		case length > 0:
+			c.errors++
+		}
+		for e := range out {
+			out[e] = missing
+		}
+		c.maskRow(b, row, 0)
+		return nil
+	}
+	mask := b.Columns[c.index].Mask
+	for e := range out {
+		present := byte(1)
+		if nulls != nil && nulls[e] == 0 {
+			if !fill {
+				return &fault{column: c, none: true, reason: "an element of the list has no value"}
+			}
+			out[e], present = missing, 0
+		} else {
+			out[e] = dense[k]
+			if errs != nil && errs[k] != "" {
+				if !d.lenient {
+					return &fault{column: c, value: f.excerpt(f.value + k), reason: errs[k]}
+				}
+				c.errors++
+				out[e], present = missing, 0
+			}
+			k++
+		}
+		c.putMask(mask, row*c.width+e, present)
+	}
+	return nil
+}
+
+// maskRow says of all elements of a row whether they were there.
+func (c *column) maskRow(b *Builder, row int, present byte) {
+	if !c.mask {
+		return
+	}
+	mask := b.Columns[c.index].Mask[row*c.width:][:c.width]
+	for e := range mask {
+		mask[e] = present
+	}
+}
