@@ -26,7 +26,8 @@
 //	              examplelook.go all of them, to look at
 //	number.go     text to int64, float32, float64
 //	hash.go       XXH64 of salt and value, and its remainder
-//	columnar.go   rows of columns into columns; columnvalues.go their values
+//	columnar.go   rows of columns into columns; columnvalues.go their values;
+//	              shaped.go lists of a fixed length
 //	eventtime.go  a slot as event time
 //	swar.go       8 bytes in one word
 package decode

@@ -43,7 +43,7 @@ def table(first: int, n: int = ROWS) -> Any:
             "map": pa.array([[(f"m{j}", i * j) for j in range(i % 3)] for i in at], pa.map_(pa.string(), pa.int64())),
             "matrix": pa.array([[[i, i + 1]] * (i % 3) for i in at], pa.list_(pa.list_(pa.int64()))),
             "embedding": pa.array([[i / (j + 1) for j in range(6)] for i in at], pa.list_(pa.float32(), 6)),
-            "some": pa.array([None if i % 5 == 0 else [i, None if i % 3 == 0 else 2] for i in at], pa.list_(pa.int64())),
+            "some": pa.array([[i, None if i % 3 == 0 else 2] if i % 5 else None for i in at], pa.list_(pa.int64())),
         }
     )
 
