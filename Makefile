@@ -103,12 +103,19 @@ test-flash: build venv ## checkpoints in memory, with kills; not in `make test` 
 test-python-kafka: build venv quickstart-needs-kafka ## the same over topics of a real Kafka
 	cd connectors/python && HEADRACE_BIN="$(CURDIR)/$(BIN)" ../../$(PY) -m pytest -q $(PYTHON_KAFKA)
 
-.PHONY: test-python-numpy1
-test-python-numpy1: build ## the same with the oldest numpy line, and PYTHON_OLD
+# What of the tests makes or takes arrays; the whole product once.
+PYTHON_ARRAYS := $(addprefix tests/test_,frame.py regions.py hash.py stream.py claim.py covered.py shuffle.py checkpoint.py manifest.py \
+  sharded.py restore.py pickled.py state.py push_form.py package.py) tests/integration/test_spine.py
+NUMPY1 := cd connectors/python && HEADRACE_BIN="$(CURDIR)/$(BIN)" ../../build/venv-numpy1/bin/python -m pytest -q
+.PHONY: venv-numpy1 test-python-numpy1 test-python-numpy1-arrays
+venv-numpy1: need
 	@test -x build/venv-numpy1/bin/pytest || { $(PYTHON_OLD) -m venv build/venv-numpy1 && \
 	  build/venv-numpy1/bin/python -m pip install -q 'numpy>=1.22,<2' awscrt==0.38.1 'safetensors>=0.4.3,<1' pytest==8.4.2 pytest-timeout==2.4.0 && \
 	  build/venv-numpy1/bin/python -m pip install -q --no-deps -e connectors/python; }
-	cd connectors/python && HEADRACE_BIN="$(CURDIR)/$(BIN)" ../../build/venv-numpy1/bin/python -m pytest -q --ignore=$(PYTHON_KAFKA) $(addprefix --ignore=,$(PYTHON_S3)) --ignore=$(PYTHON_ARROW)
+test-python-numpy1-arrays: build venv-numpy1 ## with the oldest numpy line, and PYTHON_OLD: what makes or takes arrays
+	$(NUMPY1) $(PYTHON_ARRAYS)
+test-python-numpy1: build venv-numpy1 ## the same, all of test-python
+	$(NUMPY1) --ignore=$(PYTHON_KAFKA) $(addprefix --ignore=,$(PYTHON_S3)) --ignore=$(PYTHON_ARROW)
 
 .PHONY: test-torch
 test-torch: build ## headrace.torch with a real torch; the first time it installs one, for the CPU, into ~/.cache/headrace
@@ -186,7 +193,7 @@ wheel: build venv ## the Python package with the binary in it, tried in a fresh 
 
 .PHONY: test-quickstart
 test-quickstart: build venv ## the quick start with its kills, report checked
-	$(PY) -m pytest -q examples bench/test_goals.py --ignore=examples/test_quickstart_kafka.py --ignore=examples/test_quickstart_pulsar.py --ignore=examples/test_quickstart_rocketmq.py
+	$(PY) -m pytest -q examples bench/test_goals.py bench/test_stepped.py --ignore=examples/test_quickstart_kafka.py --ignore=examples/test_quickstart_pulsar.py --ignore=examples/test_quickstart_rocketmq.py
 
 .PHONY: test-quickstart-kafka
 test-quickstart-kafka: build venv quickstart-needs-kafka ## the same on a real Kafka, beside a consumer group
@@ -336,13 +343,13 @@ test-sim-long: need ## more seeds of the simulation
 check: build lint test-go-rest test-race ## the inner loop
 
 # The broker suites mostly wait for their brokers, so they run beside the others.
-LANES := "test-sim test-planted test-fuzz test-python test-rounds" "test-kafka test-pulsar test-rocketmq test-quickstart-rocketmq test-quickstart-pulsar test-quickstart test-chaos test-nvml test-monitoring wheel"
+LANES := "test-sim test-planted test-fuzz test-python test-python-numpy1-arrays test-rounds" "test-kafka test-pulsar test-rocketmq test-quickstart-rocketmq test-quickstart-pulsar test-quickstart test-chaos test-nvml test-monitoring wheel"
 .PHONY: test
 test: check quickstart-needs-kafka quickstart-needs-pulsar ## everything CI runs
 	@.ci/lanes $(LANES)
 
 .PHONY: test-long
-test-long: test test-sim-long fuzz ## what takes long
+test-long: test test-sim-long test-python-numpy1 fuzz ## what takes long
 
 FUZZTIME ?= 10m
 .PHONY: fuzz test-fuzz

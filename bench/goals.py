@@ -40,7 +40,7 @@ def judged(text: str) -> str:
     return "\n".join(row(line) for line in text.split("\n"))
 
 
-RUN = re.compile(r"^`make [^`]+`, (?P<day>\S+) \S+ UTC, commit (?P<commit>\w+)", re.M)
+RUN = re.compile(r"^`[^`]+`,.*? (?P<day>\d{4}-\d\d-\d\d) \S+ UTC, commit (?P<commit>\w+)", re.M)
 TITLE = re.compile(r"^## (?P<title>.*?)(?: \(another run: [^)]*\))?$", re.M)
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from bench.goals import judged, titled
+from bench.run import BENCHES, PAGE
 
 
 @pytest.mark.parametrize(
@@ -33,3 +36,24 @@ def test_a_section_of_another_run_says_so_in_its_title() -> None:
     for _ in range(2):
         sections = titled(sections)
         assert [s.split("\n")[0] for s in sections] == ["## A (another run: 2026-11-21, commit aaa)", "## B", "## C"]
+
+
+def test_beside_each_ratio_of_speeds_stands_the_cpu_per_record() -> None:
+    """A rival with one thread is slower on more cores, and need not cost more."""
+    ratios = 0
+    for bench in BENCHES.values():
+        for key, meaning in bench.meanings.items():
+            head, vs, rival = key.partition("vs_")
+            if not vs or "CPU" in meaning:
+                continue
+            ratios += 1
+            assert f"{head}all_cpu_of_{rival}" in bench.meanings, key
+    assert ratios >= 12
+
+
+def test_the_page_judges_each_of_its_goals_and_names_the_runs() -> None:
+    """A section that somebody put there by hand too. `python bench/run.py --only none` repairs it."""
+    sections = re.split(r"^(?=## )", PAGE.read_text(), flags=re.M)[1:]
+    assert len(sections) > 5
+    assert [judged(s) for s in sections] == sections
+    assert titled(sections) == sections

@@ -7,6 +7,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 
@@ -17,12 +18,13 @@ def main(readers: dict[str, Callable[[str, str], Any]]) -> None:
     child_cpu: Callable[[], float] = getattr(reader, "child_cpu", lambda: 0.0)
     start, used, child = time.monotonic(), time.process_time(), child_cpu()
     n, checksum = 0, 0.0
-    for arrays in reader.batches():
-        n += len(arrays[0])
-        if check:
-            checksum += sum(float(a.sum(dtype="float64")) for a in arrays if a.dtype == "float32")
-        if n >= records:
-            break
+    with closing(reader.batches()) as batches:  # the product steps the last batch, and waits for its ack
+        for arrays in batches:
+            n += len(arrays[0])
+            if check:
+                checksum += sum(float(a.sum(dtype="float64")) for a in arrays if a.dtype == "float32")
+            if n >= records:
+                break
     seconds, cpu = time.monotonic() - start, time.process_time() - used
     child = child_cpu() - child
     getattr(reader, "end", lambda: None)()

@@ -113,6 +113,10 @@ def figures(rounds: list[dict[str, Figures]]) -> dict[str, list[float]]:
         out["vs_pyarrow"] = ratio(rate("headrace"), rate("pyarrow"))
         out["vs_pyarrow_raw"] = ratio(rate("headrace"), rate("pyarrow_raw"))
         out["vs_python"] = ratio(rate("headrace"), rate("python"))
+        product = [r["headrace"] for r in rounds]
+        own = [(p["cpu_seconds"] + p["up_cpu_seconds"]) / p["rows"] for p in product]
+        for rival in ("pyarrow", "pyarrow_raw", "python"):
+            out[f"all_cpu_of_{rival}"] = ratio(own, [r[rival]["cpu_seconds"] / r[rival]["rows"] for r in rounds])
         out["core_vs_pyarrow"] = ratio(core, rate("pyarrow", "cpu_seconds"))
         out["trainer_cpu_of_pyarrow"] = ratio(trainer, [r["pyarrow"]["cpu_seconds"] for r in rounds])
         out["core_records_per_s"] = spread(core)

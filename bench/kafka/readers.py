@@ -10,7 +10,8 @@ from before it opens its dataset or assigns its partitions, whose numbers it kno
 by then. With `check` it also sums all floats: what that costs is more than some of
 the readers do, so timed runs go without.
 
-headrace   the product: a running agent, `stream.step()` after each batch of 1,024.
+headrace   the product: a running agent, `stream.step()` after each batch of 1,024. Its
+           time ends when all steps are durable.
 ordinary   what most write: confluent-kafka with its default settings,
            consume(1000), then np.frombuffer and np.stack, or split, or json.loads
            for each record. Categories are hashed with zlib.crc32.
@@ -28,13 +29,14 @@ import sys
 import time
 import zlib
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "decode"))
-from contestants import BUCKETS, CAT, DENSE, hash_strings
+from contestants import BUCKETS, CAT, DENSE, hash_strings, stepped
 
 Arrays = tuple[np.ndarray, ...]
 
@@ -55,9 +57,7 @@ class Headrace:
 
     def batches(self) -> Iterator[Arrays]:
         with self.dataset.batches(ROWS) as stream:
-            for b in stream:
-                yield tuple(b[c] for c in self.columns)
-                stream.step()
+            yield from stepped(stream, lambda b: tuple(b[c] for c in self.columns))
 
 
 class Consumer:
@@ -177,14 +177,15 @@ def main() -> None:
     width = WIDTH if form == "floats" else len(CAT)
     start, used = time.monotonic(), time.process_time()
     n, checksum = 0, 0.0
-    for arrays in reader.batches():
-        n += len(arrays[0])
-        if arrays[-1].shape[1] != width:
-            raise SystemExit(f"rows of {arrays[-1].shape}")
-        if check:
-            checksum += sum(float(a.sum(dtype=np.float64)) for a in arrays if a.dtype == np.float32)
-        if n >= records:
-            break
+    with closing(reader.batches()) as batches:
+        for arrays in batches:
+            n += len(arrays[0])
+            if arrays[-1].shape[1] != width:
+                raise SystemExit(f"rows of {arrays[-1].shape}")
+            if check:
+                checksum += sum(float(a.sum(dtype=np.float64)) for a in arrays if a.dtype == np.float32)
+            if n >= records:
+                break
     seconds, cpu = time.monotonic() - start, time.process_time() - used
     print(json.dumps({"rows": n, "seconds": seconds, "cpu_seconds": cpu, "checksum": checksum}), flush=True)
 

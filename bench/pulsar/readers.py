@@ -4,7 +4,8 @@
 
 As bench/kafka/readers.py, with its decoders, for the topics `floats` and `tsv`.
 
-headrace   the product: a running agent, `stream.step()` after each batch of 1,024.
+headrace   the product: a running agent, `stream.step()` after each batch of 1,024. Its
+           time ends when all steps are durable.
 ordinary   what most write: pulsar-client with its default settings, receive() and
            acknowledge() for each message, np.frombuffer and np.stack, or split, for
            each record of 1,000.

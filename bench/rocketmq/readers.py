@@ -7,7 +7,8 @@ Nobody has a fast Python client of RocketMQ, so the rival is the official Go cli
 with a pipe into Python (internal/proof/demo/pushconsumer), which commits offsets by
 itself.
 
-headrace   the product: a running agent, `stream.step()` after each batch of 1,024.
+headrace   the product: a running agent, `stream.step()` after each batch of 1,024. Its
+           time ends when all steps are durable.
 ordinary   a push consumer with the library's defaults, one message after the other
            through the pipe; np.frombuffer and np.stack, or split, for each record.
 tuned      as many messages per pull and per call as the library allows, joined in
