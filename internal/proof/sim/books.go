@@ -72,7 +72,7 @@ func (b *books) received(t *trainer, recs []int32, sent Time) {
 			w.fail("%s is given to %s, and it was excluded", w.input.where(r), t.name)
 		}
 		for i := range b.recs[r] {
-			if why := b.clash(&b.recs[r][i], t, sent); why != "" {
+			if why := b.clash(&b.recs[r][i], t); why != "" {
 				w.fail("%s is given to %s, and %s %s", w.input.where(r), t.name, b.recs[r][i].t.name, why)
 				return
 			}
@@ -88,7 +88,7 @@ func (b *books) received(t *trainer, recs []int32, sent Time) {
 }
 
 // clash says why t may not get what e's trainer had before.
-func (b *books) clash(e *entry, t *trainer, sent Time) string {
+func (b *books) clash(e *entry, t *trainer) string {
 	w, q := b.w, e.t
 	if q == t {
 		return "had it already"
@@ -100,7 +100,7 @@ func (b *books) clash(e *entry, t *trainer, sent Time) string {
 		}
 		return ""
 	case private:
-		if e.is == durable && e.at < sent && t.slot.cur == t && t.born >= t.slot.rewound && q.slot.cur == q && e.at > q.slot.rewound && (q.finished && !q.givenUp || q.alive && !q.fenced && !q.stopped && q.welcomed && q.l != nil) && !b.lostTouch(e) {
+		if e.is == durable && t.slot.cur == t && t.born >= t.slot.rewound && q.slot.cur == q && e.at > q.slot.rewound && (q.finished && !q.givenUp || q.alive && !q.fenced && !q.stopped && q.welcomed && q.l != nil) && !b.lostTouch(e) {
 			return "has it in its model, durably"
 		}
 		return ""

@@ -254,8 +254,8 @@ func (w *World) rewind() {
 		return
 	}
 	w.request(fmt.Sprintf("rewind to cut %x of step %d", uint64(to.cut.ID), to.cut.Step), func(m *master) {
-		if to.leaves || !to.verifies() || w.plan.model == replicated && m.over() {
-			return // ranks may be leaving, with success
+		if to.leaves || !to.verifies() {
+			return
 		}
 		w.storage.sync(to.path) // as headrace rewind does
 		m.rewound = false
@@ -265,14 +265,4 @@ func (w *World) rewind() {
 			w.giveUp(uint32(int64(to.cut.Rank)))
 		}
 	}, nil)
-}
-
-// over: some dataset has come to its end, so ranks may be leaving.
-func (m *master) over() bool {
-	for _, d := range m.core.Datasets() {
-		if d.State == "done" {
-			return true
-		}
-	}
-	return false
 }
