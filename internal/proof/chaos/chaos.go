@@ -144,7 +144,7 @@ func Run(ctx context.Context, o Options) (res Result, err error) {
 		return res, err
 	}
 	if o.Journal {
-		res.Verdict = judge(o.Model, c.inputs, lives, c.disturbed)
+		res.Verdict = judge(o.Model, c.inputs, lives, c.excuses())
 	} else if err := c.judgeSaves(ctx, lives, &res); err != nil {
 		return res, err
 	}

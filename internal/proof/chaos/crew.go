@@ -117,7 +117,9 @@ func (c *crew) start(name string, env []string, argv ...string) (*child.Process,
 
 // lostAfter is how many TTLs an agent may be silent: whoever is started again is back
 // before it, and whoever is stopped goes on.
-const lostAfter = 3
+const lostAfter = 5
+
+func (c *crew) excuses() excuses { return excuses{c.disturbed, lostAfter * c.o.TTL} }
 
 func (c *crew) startMaster() (*child.Process, error) {
 	return c.known(c.start("master", nil, c.o.Binary, "master", "--job", "chaos", "--model", c.o.Model,

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"time"
 
@@ -17,7 +16,7 @@ import (
 // A batch that was stepped comes again only if the master has given up its trainer: no
 // agent has spoken for the process, or for its step file, for too long. The master's log
 // says when.
-var givenUpLine = regexp.MustCompile(`^time=(\S+) .*msg="a trainer is given up: .* rank=(\d+)`)
+var givenUpLine = regexp.MustCompile(`^time=(\S+) .*msg="a trainer is given up: [^"]*"(?: agent=agent-(\d+))? rank=(\d+)`)
 
 // readGivenUp gives each life the times when a process of its rank was given up.
 func (c *crew) readGivenUp(lives []*life) error {
@@ -38,22 +37,21 @@ func (c *crew) readGivenUp(lives []*life) error {
 			continue
 		}
 		when, err := time.Parse(time.RFC3339Nano, m[1])
-		rank, err2 := strconv.Atoi(m[2])
+		rank, err2 := strconv.Atoi(m[3])
+		agent := -1 // any: a master that was just started has heard of none
+		if m[2] != "" {
+			agent, _ = strconv.Atoi(m[2])
+		}
 		if err := errors.Join(err, err2); err != nil {
 			return err
 		}
 		c.lost++
 		at := when.UnixNano() - ahead
 		for _, l := range lives {
-			if l.rank == rank && l.began < at {
+			if l.rank == rank && l.began < at && (agent < 0 || agent == l.agent) {
 				l.givenUp = append(l.givenUp, at)
 			}
 		}
 	}
 	return in.Err()
-}
-
-// givenUpBefore: a process of l's rank was given up between l's begin and a time.
-func (l *life) givenUpBefore(at int64) bool {
-	return slices.ContainsFunc(l.givenUp, func(g int64) bool { return g < at })
 }

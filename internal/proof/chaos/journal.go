@@ -68,7 +68,8 @@ type life struct {
 	began, ended int64 // ended: by the harness's clock, 0 while it runs
 	agent        int
 	status       string
-	frozen       bool // stopped for a while
+	frozen       bool          // stopped for a while
+	stood        []disturbance // when
 	traps        []trapped
 	saved        []saved
 	model        cut.ID // what it restored, or has bound last

@@ -80,8 +80,7 @@ func (c *crew) keep(ctx context.Context, agent int, at **child.Process, again fu
 		next, err := again()
 		if err == nil {
 			*at = next
-			// Until it is back at work; a margin for that.
-			c.disturbed = append(c.disturbed, disturbance{from: p.At - int64(time.Second), to: child.Monotonic() + int64(3*time.Second), agent: agent})
+			c.disturbed = append(c.disturbed, disturbance{from: p.At, to: child.Monotonic(), agent: agent})
 		}
 		c.mu.Unlock()
 		if err != nil {

@@ -12,7 +12,7 @@ type Verdict struct {
 	Twice         int      `json:"twice"`             // records that are in it twice without a reason
 	Repeats       int      `json:"repeats,omitempty"` // of a consumer group: applications beyond a record's first
 	SharedRepeats int      `json:"shared_repeats"`    // records repeated because a trainer ended with them in hand
-	OfThemStepped int      `json:"of_them_stepped"`   // whose step was said, and could not become durable before the end
+	OfThemStepped int      `json:"of_them_stepped"`   // stepped, by a trainer that the master was right to give up
 	Wrong         []string `json:"wrong,omitempty"`
 }
 
@@ -24,17 +24,19 @@ func (v *Verdict) say(format string, args ...any) {
 	}
 }
 
-// disturbance: the master or an agent did not run, or was only just started.
+// disturbance is a time in which a process did not run: it was dead, or stopped.
 type disturbance struct {
 	from, to int64
 	agent    int // -1: the master
 }
 
-// prompt is how long a step may take to become durable when all run.
-const prompt = 5 * time.Second
+// told is how long an agent and a master that run may take until the master knows what
+// the processes of the agent's node have stepped: as long as both have to start on a
+// machine that is busy with other things.
+const told = 4 * time.Second
 
 // judge compares lives with the truth.
-func judge(model string, inputs []*input, lives []*life, disturbed []disturbance) Verdict {
+func judge(model string, inputs []*input, lives []*life, x excuses) Verdict {
 	var v Verdict
 	for _, l := range lives {
 		if l.bad {
@@ -42,7 +44,7 @@ func judge(model string, inputs []*input, lives []*life, disturbed []disturbance
 		}
 	}
 	if model == "shared" {
-		v.judgeShared(inputs, lives, []span{{}}, disturbed)
+		v.judgeShared(inputs, lives, []span{{}}, x)
 	} else {
 		v.judgeLast(inputs, lives)
 	}
@@ -102,13 +104,13 @@ type span struct {
 
 // judgeShared: the model outlives trainers, so every application counts that was made
 // to it.
-func (v *Verdict) judgeShared(inputs []*input, lives []*life, spans []span, disturbed []disturbance) {
+func (v *Verdict) judgeShared(inputs []*input, lives []*life, spans []span, x excuses) {
 	for _, s := range spans {
-		v.judgeSpan(inputs, lives, s, disturbed)
+		v.judgeSpan(inputs, lives, s, x)
 	}
 }
 
-func (v *Verdict) judgeSpan(inputs []*input, lives []*life, s span, disturbed []disturbance) {
+func (v *Verdict) judgeSpan(inputs []*input, lives []*life, s span, x excuses) {
 	all := map[key][]application{}
 	for _, l := range lives {
 		for _, b := range l.batches {
@@ -140,7 +142,7 @@ func (v *Verdict) judgeSpan(inputs []*input, lives []*life, s span, disturbed []
 			v.say("%v is in the checkpoint that the model began with, and applied again", k)
 			return
 		}
-		if why := repeated(got, disturbed); why != "" {
+		if why := x.repeated(got); why != "" {
 			v.Twice++
 			v.say("%v is applied %d times: %s", k, len(got), why)
 			return
@@ -157,8 +159,17 @@ func (v *Verdict) judgeSpan(inputs []*input, lives []*life, s span, disturbed []
 	}
 }
 
+// excuses are what a record may be applied again for.
+type excuses struct {
+	disturbed []disturbance
+	lostAfter time.Duration // for how long nobody must have spoken for a process that is given up
+}
+
 // repeated says why a record may not have been applied so often; "": it may.
-func repeated(got []application, disturbed []disturbance) string {
+//
+// Between two applications, the first trainer must have ended before its step() had
+// returned. Or the master had given it up, and was right to.
+func (x excuses) repeated(got []application) string {
 	if len(got) < 2 {
 		return ""
 	}
@@ -167,28 +178,74 @@ func repeated(got []application, disturbed []disturbance) string {
 	slices.SortFunc(got, func(a, b application) int { return int(a.b.yielded - b.b.yielded) })
 	last := got[len(got)-1]
 	for i, a := range got[:len(got)-1] {
-		switch next := got[i+1]; {
+		next := got[i+1]
+		ran := last.l != a.l && last.b.applied < a.l.ended                               // it still ran when another had applied it
+		late := last.l != a.l && last.b.applied < a.b.applied && a.b.applied < a.l.ended // and not only the server was late
+		switch {
 		case a.sure():
 			return fmt.Sprintf("batch %d/%d of %v was durable, and then batch %d/%d of %v", a.b.stream, a.b.number, a.l, last.b.stream, last.b.number, last.l)
 		case a.l.ended == 0:
 			return fmt.Sprintf("%v has not ended", a.l)
-		case a.b.stepped != 0 && !a.l.givenUpBefore(next.b.yielded):
-			return fmt.Sprintf("batch %d/%d of %v was stepped, and %v got it though nobody had given up that rank", a.b.stream, a.b.number, a.l, next.l)
-		case a.b.stepped != 0 && a.l.ended-a.b.stepped > int64(prompt) && !a.l.frozen && !anyDuring(disturbed, a.b.stepped, a.l.ended, a.l.agent):
-			return fmt.Sprintf("batch %d/%d of %v was stepped %v before its end, and nothing was wrong", a.b.stream, a.b.number, a.l, time.Duration(a.l.ended-a.b.stepped))
-		case last.b.applied < a.b.applied && a.b.applied < a.l.ended && !a.l.frozen && last.l != a.l: // and not only the server was late
-			return fmt.Sprintf("%v applied it %v after another", a.l, time.Duration(a.b.applied-last.b.applied))
-		case a.b.stepped == 0 && last.b.applied < a.l.ended && !a.l.frozen && last.l != a.l:
+		case (ran || late) && !a.l.frozenBefore(next.b.yielded):
 			return fmt.Sprintf("it was in the hands of %v, which still ran for %v", a.l, time.Duration(a.l.ended-last.b.applied))
+		case a.b.stepped != 0 || ran || late:
+			if why := x.givenUp(a.l, next.b.yielded); why != "" {
+				return fmt.Sprintf("batch %d/%d of %v was %s, and %v got it: %s", a.b.stream, a.b.number, a.l, a.state(), next.l, why)
+			}
 		}
 	}
 	return ""
 }
 
-func anyDuring(disturbed []disturbance, from, to int64, agent int) bool {
-	return slices.ContainsFunc(disturbed, func(d disturbance) bool {
-		return (d.agent < 0 || d.agent == agent) && d.from < to && from < d.to
-	})
+func (a application) state() string {
+	if a.b.stepped != 0 {
+		return "stepped"
+	}
+	return "in its hands"
+}
+
+// givenUp says why the master may not have given up l before a time; "": it may. Where the
+// master and l's agent ran for long enough, the master has heard of l, which lived, or
+// whose step file was there. Such a time must not lie in the lostAfter before the end.
+func (x excuses) givenUp(l *life, before int64) string {
+	why := "nobody had given up that rank"
+	for _, at := range l.givenUp {
+		if at >= before {
+			continue
+		}
+		from := at - int64(x.lostAfter)
+		if len(l.batches) > 0 {
+			from = max(from, l.batches[0].yielded) // by then it was let in
+		}
+		all := x.quiet(l, from, at)
+		if all < told {
+			return ""
+		}
+		why = fmt.Sprintf("that rank was given up, although in the %v before that its agent and the master ran for %v", x.lostAfter, all)
+	}
+	return why
+}
+
+// quiet is the longest time in which l was not stopped, and its agent and the master ran.
+func (x excuses) quiet(l *life, from, to int64) time.Duration {
+	var spans []disturbance
+	for _, d := range slices.Concat(x.disturbed, l.stood) {
+		if (d.agent < 0 || d.agent == l.agent) && d.from < to && d.to > from {
+			spans = append(spans, d)
+		}
+	}
+	slices.SortFunc(spans, func(a, b disturbance) int { return int(a.from - b.from) })
+	longest, reached := int64(0), from
+	for _, d := range append(spans, disturbance{from: to, to: to}) {
+		longest = max(longest, d.from-reached)
+		reached = max(reached, d.to)
+	}
+	return time.Duration(longest)
+}
+
+// frozenBefore: l was stopped for a while that began before a time.
+func (l *life) frozenBefore(at int64) bool {
+	return slices.ContainsFunc(l.stood, func(d disturbance) bool { return d.from < at })
 }
 
 // judgeLast: without cuts a new process begins anew, so what is in the models at

@@ -25,7 +25,7 @@ func killed(rank int, at int64, batches ...*batch) *life {
 
 func TestAllOnceIsRight(t *testing.T) {
 	for _, model := range []string{"shared", "private", "replicated"} {
-		v := judge(model, small(true), []*life{well(0, two(1, 0, 10), two(2, 2, 20)), well(1, two(1, 4, 30))}, nil)
+		v := judge(model, small(true), []*life{well(0, two(1, 0, 10), two(2, 2, 20)), well(1, two(1, 4, 30))}, excuses{})
 		if v.Lost+v.Twice+v.SharedRepeats+len(v.Wrong) != 0 {
 			t.Errorf("%s: %+v", model, v)
 		}
@@ -34,7 +34,7 @@ func TestAllOnceIsRight(t *testing.T) {
 
 func TestOneLossIsSeen(t *testing.T) {
 	for _, model := range []string{"shared", "private", "replicated"} {
-		if v := judge(model, small(false), []*life{well(0, two(1, 0, 10), two(2, 4, 20))}, nil); v.Lost != 2 {
+		if v := judge(model, small(false), []*life{well(0, two(1, 0, 10), two(2, 4, 20))}, excuses{}); v.Lost != 2 {
 			t.Errorf("%s: %+v", model, v)
 		}
 	}
@@ -53,15 +53,18 @@ func TestARepeatNeedsAnEndWithTheBatchInHand(t *testing.T) {
 	}
 	left := killed(1, 51*second, unstepped)
 	left.done = true
-	behind := func(frozen bool, ended int64) *life { // it applies what others have had meanwhile
+	behind := func(ended int64, stood ...disturbance) *life { // it applies what others have had meanwhile
 		b := two(1, 0, 150*second)
 		b.yielded = 50 * second
 		l := killed(1, ended*second, b)
-		l.frozen = frozen
+		l.stood = stood
 		return l
 	}
-	sent := behind(false, 60)
+	sent := behind(60)
 	sent.batches[0].stepped = 0
+	away := func(agent int, from, to int64) disturbance { return disturbance{from * second, to * second, agent} }
+	before := two(1, 4, 20*second) // so it was let in long ago
+	stepped := func() *life { return killed(1, 51*second, before, two(2, 0, 50*second)) }
 	for _, c := range []struct {
 		name      string
 		first     *life
@@ -69,22 +72,29 @@ func TestARepeatNeedsAnEndWithTheBatchInHand(t *testing.T) {
 		twice     int
 	}{
 		{"killed with it in hand", killed(1, 51*second, unstepped), nil, 0},
-		{"killed when it had stepped it, while its agent and the master were away", killed(1, 51*second, two(1, 0, 50*second)), []disturbance{{45 * second, 55 * second, -1}, {45 * second, 55 * second, 0}}, 2},
-		{"killed when it had stepped it, while only the master was away", killed(1, 51*second, two(1, 0, 50*second)), []disturbance{{45 * second, 55 * second, -1}}, 2},
-		{"killed when it had stepped it", killed(1, 51*second, two(1, 0, 50*second)), nil, 2},
-		{"killed when it had stepped it, and given up", lost(killed(1, 51*second, two(1, 0, 50*second)), 60), nil, 0},
-		{"killed when it had stepped it, and given up when another had it", lost(killed(1, 51*second, two(1, 0, 50*second)), 120), nil, 2},
-		{"killed long after its step", killed(1, 60*second, two(1, 0, 50*second)), nil, 2},
-		{"killed long after its step, while the master was away", lost(killed(1, 60*second, two(1, 0, 50*second)), 70), []disturbance{{40 * second, 70 * second, -1}}, 0},
+		{"killed when it had stepped it, while its agent and the master were away", stepped(), []disturbance{away(-1, 45, 55), away(0, 45, 55)}, 2},
+		{"killed when it had stepped it, and given up when its agent was away for long enough", lost(stepped(), 60), []disturbance{away(0, 49, 65)}, 0},
+		{"the same, and the master was away first", lost(stepped(), 60), []disturbance{away(-1, 49, 56), away(0, 55, 65)}, 0},
+		{"the same, and both had a moment together", lost(stepped(), 60), []disturbance{away(-1, 49, 54), away(0, 55, 65)}, 0},
+		{"given up after a TTL", lost(stepped(), 60), []disturbance{away(0, 57, 65)}, 2},
+		{"given up while all ran", lost(stepped(), 60), nil, 2},
+		{"given up while another agent was away", lost(stepped(), 60), []disturbance{away(1, 45, 65)}, 2},
+		{"given up when another had it", lost(stepped(), 120), []disturbance{away(0, 49, 125)}, 2},
 		{"killed when its step was durable", killed(1, 51*second, durable), nil, 2},
 		{"left with it in hand", left, nil, 0},
-		{"frozen with it in hand until others had it", lost(behind(true, 151), 60), nil, 0},
-		{"running with it in hand until others had it", behind(false, 151), nil, 2},
+		{"frozen with it in hand until others had it, and given up", lost(behind(151, away(0, 55, 149)), 80), nil, 0},
+		{"frozen with it in hand until others had it", behind(151, away(0, 55, 149)), nil, 2},
+		{"frozen after others had it", lost(behind(151, away(0, 120, 149)), 80), []disturbance{away(0, 60, 90)}, 2},
+		{"running with it in hand until others had it", behind(151), nil, 2},
 		{"killed when the server had it, and had not added it up", sent, nil, 0},
 		{"ended well", well(1, two(1, 0, 50*second)), nil, 2},
 		{"still running while another had it", killed(1, 200*second, unstepped), nil, 2},
 	} {
-		v := judge("shared", small(false), []*life{c.first, well(0, rest...)}, c.disturbed)
+		others := rest
+		if len(c.first.batches) == 2 {
+			others = rest[:2]
+		}
+		v := judge("shared", small(false), []*life{c.first, well(0, others...)}, excuses{c.disturbed, 10 * time.Second})
 		if v.Lost != 0 || v.Twice != c.twice || v.SharedRepeats != 2-c.twice {
 			t.Errorf("%s: %+v", c.name, v)
 		}
@@ -95,10 +105,10 @@ func TestOnlyTheLastLifeOfAPrivateRankCounts(t *testing.T) {
 	first := killed(0, 50, two(1, 0, 10), two(2, 2, 20))
 	last := well(0, two(1, 0, 60), two(2, 2, 70), two(3, 4, 80))
 	last.no = 2
-	if v := judge("private", small(false), []*life{first, last}, nil); v.Lost+v.Twice+len(v.Wrong) != 0 {
+	if v := judge("private", small(false), []*life{first, last}, excuses{}); v.Lost+v.Twice+len(v.Wrong) != 0 {
 		t.Errorf("%+v", v)
 	}
-	if v := judge("private", small(false), []*life{last, well(1, two(1, 2, 90))}, nil); v.Twice != 2 {
+	if v := judge("private", small(false), []*life{last, well(1, two(1, 2, 90))}, excuses{}); v.Twice != 2 {
 		t.Errorf("%+v", v)
 	}
 }
@@ -108,7 +118,7 @@ func TestAnotherOrderThanStrictIsSeen(t *testing.T) {
 		{well(0, two(1, 2, 10), two(2, 0, 20), two(3, 4, 30))},
 		{well(0, two(1, 0, 10), two(2, 4, 20)), well(1, two(1, 2, 30))},
 	} {
-		if v := judge("shared", small(true), lives, nil); len(v.Wrong) == 0 || !strings.Contains(v.Wrong[0], "strict") {
+		if v := judge("shared", small(true), lives, excuses{}); len(v.Wrong) == 0 || !strings.Contains(v.Wrong[0], "strict") {
 			t.Errorf("%+v", v)
 		}
 	}
@@ -119,10 +129,10 @@ func TestAPrivateStreamGoesBackOnlyForALostRank(t *testing.T) {
 	first := killed(1, 25, two(1, 0, 5))
 	next := well(1)
 	next.no, next.began = 2, 30
-	if v := judge("private", small(true), []*life{back, first, next}, nil); v.Lost+v.Twice+len(v.Wrong) != 0 {
+	if v := judge("private", small(true), []*life{back, first, next}, excuses{}); v.Lost+v.Twice+len(v.Wrong) != 0 {
 		t.Errorf("%+v", v)
 	}
-	if v := judge("private", small(true), []*life{back, first}, nil); len(v.Wrong) == 0 {
+	if v := judge("private", small(true), []*life{back, first}, excuses{}); len(v.Wrong) == 0 {
 		t.Errorf("%+v", v)
 	}
 }

@@ -120,7 +120,7 @@ func TestAModelThatIsRestoredHoldsItsCheckpointAndWhatCameAfterIt(t *testing.T) 
 		{"what the checkpoint has came again", []*batch{since(0, 1, 2), since(2, 2, 2), since(4, 3, 2)}, 0, 2},
 	} {
 		var v Verdict
-		v.judgeShared(small(false), []*life{well(0, x.batches...)}, []span{{server: 1, over: true}, {server: 2, base: base, cut: cut}}, nil)
+		v.judgeShared(small(false), []*life{well(0, x.batches...)}, []span{{server: 1, over: true}, {server: 2, base: base, cut: cut}}, excuses{})
 		if v.Lost != x.lost || v.Twice != x.twice {
 			t.Errorf("%s: %+v", x.name, v)
 		}

@@ -182,7 +182,7 @@ func (c *crew) judgeSaves(ctx context.Context, lives []*life, res *Result) error
 	}
 	res.Saves = saves
 	if c.o.Model == "shared" {
-		res.judgeShared(c.inputs, lives, c.sinceRestored(lives, found, &res.Verdict), c.disturbed)
+		res.judgeShared(c.inputs, lives, c.sinceRestored(lives, found, &res.Verdict), c.excuses())
 	}
 	res.judgeOrder(c.o.Model, c.inputs, lives)
 	return nil

@@ -239,8 +239,6 @@ func (t *trouble) freeze(v target) {
 	t.mu.Lock()
 	if v.life != nil {
 		v.life.frozen = true
-	} else {
-		t.disturbed = append(t.disturbed, disturbance{from: from, to: from + int64(d+3*time.Second), agent: v.agent})
 	}
 	t.mu.Unlock()
 	v.p.Signal(syscall.SIGSTOP)
@@ -253,6 +251,14 @@ func (t *trouble) freeze(v target) {
 		case <-v.p.Done:
 		}
 		v.p.Signal(syscall.SIGCONT)
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		stood := disturbance{from: from, to: child.Monotonic(), agent: v.agent}
+		if v.life != nil {
+			v.life.stood = append(v.life.stood, stood)
+		} else {
+			t.disturbed = append(t.disturbed, stood)
+		}
 	})
 }
 
