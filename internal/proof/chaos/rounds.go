@@ -1,6 +1,9 @@
 package chaos
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Rounds: in no history does one rank get a round that another one never gets. A rank
 // yields a round when every rank's process has it, so those that live yield it too. A
@@ -67,4 +70,15 @@ func (l *life) rounds() map[int]int {
 		n[b.stream] = max(n[b.stream], b.number)
 	}
 	return n
+}
+
+// backAtWork is how long a process that was just started may need to be so.
+const backAtWork = 3 * time.Second
+
+// anyDuring: the master or an agent did not run between two times, or had only just begun
+// to.
+func anyDuring(disturbed []disturbance, from, to int64, agent int) bool {
+	return slices.ContainsFunc(disturbed, func(d disturbance) bool {
+		return (d.agent < 0 || d.agent == agent) && d.from < to && from < d.to+int64(backAtWork)
+	})
 }
