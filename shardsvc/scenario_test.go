@@ -285,8 +285,12 @@ func (s *script) message(t *testing.T, d *datadriven.TestData) *Message {
 			}
 			m.Calls = append(m.Calls, CutCall{Worker: w, ID: uint64(a.num("id", 1)), Restore: k})
 		case "round":
+			var rows []uint32
+			for _, v := range a.list("rows") {
+				rows = append(rows, uint32(args{t, []datadriven.CmdArg{{Key: "n", Vals: []string{v}}}}.num("n", 0)))
+			}
 			m.Rounds = append(m.Rounds, RoundReport{Worker: w, Dataset: ds, Series: 1, Through: uint32(a.num("through", 0)), More: a.has("more"), Drained: a.has("drained"), Newest: uint64(a.num("newest", 0)), Closed: a.has("closed"),
-				Endless: a.has("endless"), MaxWait: a.time("max_wait", 0)})
+				Endless: a.has("endless"), MaxWait: a.time("max_wait", 0), Again: a.has("again"), Told: uint32(a.num("told", 0)), Rows: rows})
 		case "status":
 			m.Status = append(m.Status, WorkerStatus{Worker: w, Paused: a.has("paused")})
 		case "head":

@@ -30,6 +30,7 @@ type series struct {
 	no         uint32
 	generation uint32
 	told       []rounds.Decision // to each rank
+	heardOn    []Session         // each rank's newest report came on it
 	due        bool
 	spread     uint32 // the last round whose rows were spread
 }
@@ -69,7 +70,7 @@ func (gr *group) roundReport(a *agent, k *RoundReport) {
 		gr.replyRound(w, k.Dataset, k.Series, rounds.Decision{Over: fmt.Sprintf("rank %d has more than %d streams with rounds in one start of the group", no, maxSeries)}, nil)
 		return
 	}
-	s.due = true
+	s.due, s.heardOn[no] = true, w.session()
 	if k.Again {
 		s.told[no] = rounds.Decision{Through: k.Told, Last: k.ToldLast}
 	}
@@ -104,7 +105,7 @@ func (gr *group) seriesOf(k *RoundReport) *series {
 		return nil
 	}
 	world := int(max(gr.worldSize, 1))
-	s := &series{gr: gr, ds: k.Dataset, no: k.Series, generation: gr.generation, told: make([]rounds.Decision, world),
+	s := &series{gr: gr, ds: k.Dataset, no: k.Series, generation: gr.generation, told: make([]rounds.Decision, world), heardOn: make([]Session, world),
 		Series: rounds.New(rounds.Options{World: world, Endless: k.Endless, MaxWait: int64(k.MaxWait), Settle: int64(roundSettle), Spread: int64(roundSpread)})}
 	gr.series = append(gr.series, s)
 	return s
@@ -133,7 +134,8 @@ func (gr *group) checkRounds() {
 		d, at := s.Decide(int64(gr.now), s)
 		s.spreadRows(d.Through + 1)
 		for no := range s.told {
-			if w := s.member(no); w != nil && w.session() != 0 && s.told[no] != d && s.Reported(no) {
+			// An agent that has a new session says first what its process was told.
+			if w := s.member(no); w != nil && w.session() != 0 && s.heardOn[no] == w.session() && s.told[no] != d && s.Reported(no) {
 				gr.ledger.moves(&w.holder) // it may have waited for this
 				rows := slices.Clone(s.Rows(s.told[no].Through))
 				s.told[no] = d
