@@ -72,7 +72,7 @@ func New(cfg Config) (*Agent, error) {
 	}
 	a.feed = feed.NewServer(feed.Config{
 		Socket: cfg.Socket, Agent: cfg.Name, Version: cfg.Version, Prefetch: cfg.Prefetch, Linger: cfg.Linger,
-		BufferBytes: cfg.BufferBytes, ShareFrom: cfg.ShareFrom, Desk: a.desk, Checkpoints: cfg.Checkpoints, Metrics: metrics, Logger: cfg.Logger,
+		BufferBytes: cfg.BufferBytes, ShareFrom: cfg.ShareFrom, Desk: a.desk, Checkpoints: cfg.Checkpoints, Peers: cfg.Replicas, Metrics: metrics, Logger: cfg.Logger,
 		Catalog: &catalog{client: pb.NewDatasetsClient(a.conn), open: cfg.Open, sources: map[string]*shared{}},
 	})
 	a.desk.srv = a.feed
@@ -113,6 +113,11 @@ func (a *Agent) Run(ctx context.Context) error {
 		}
 	}
 	a.feed.TakeStepFiles()
+	peers, stopPeers := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopPeers()
+	if a.cfg.Replicas != nil {
+		wg.Go(func() { a.cfg.Replicas.Run(peers) })
+	}
 	session, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	wg.Go(func() {
@@ -125,6 +130,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	})
 	err = a.keepSession(session)
 	a.feed.Close()
+	stopPeers()
 	close(done)
 	wg.Wait()
 	if errors.Is(err, errTurnedAway) {

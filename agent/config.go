@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 
+	"github.com/headrace/headrace/agent/replica"
 	"github.com/headrace/headrace/flashckpt/bucket"
 	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/internal/link"
@@ -44,6 +45,8 @@ type Config struct {
 	Open   Opener
 	// Checkpoints opens those that lie in buckets; nil: none can be.
 	Checkpoints *bucket.Places
+	// Replicas are copies of checkpoints in memory; nil: the agent knows no other nodes.
+	Replicas *replica.Node
 
 	Prefetch    time.Duration // how far ahead of a trainer to read, in time of its own pace
 	Linger      time.Duration // how long a full batch waits for more before its frame leaves

@@ -20,7 +20,7 @@ const golden = "golden.txt"
 
 func files() []protoreflect.FileDescriptor {
 	return []protoreflect.FileDescriptor{headracev1.File_headrace_v1_session_proto, headracev1.File_headrace_v1_datasets_proto,
-		headracev1.File_headrace_v1_checkpoints_proto, headracev1.File_headrace_v1_landing_proto}
+		headracev1.File_headrace_v1_checkpoints_proto, headracev1.File_headrace_v1_landing_proto, headracev1.File_headrace_v1_peers_proto}
 }
 
 func TestTheWireIsTheOneThatWasAgreedOn(t *testing.T) {

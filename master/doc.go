@@ -23,5 +23,6 @@
 //	commits.go   sends brokers our progress, and the records that they must keep
 //	look.go      whether the manifest of a checkpoint exists
 //	letters.go   writes dead letters where their datasets want them
+//	peers.go     where agents find each other, for copies of checkpoints in memory
 //	release.go   removes what a deleted dataset has at its broker
 package master

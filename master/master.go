@@ -9,11 +9,13 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"google.golang.org/grpc"
 
+	pb "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/internal/access"
 	"github.com/headrace/headrace/internal/link"
 	"github.com/headrace/headrace/internal/storage"
@@ -136,6 +138,7 @@ func (m *Master) serve(ctx context.Context, srv *serve.Server, brokers *commits,
 	}
 	defer func() { _ = door.Close() }()
 	gs := grpcServer(srv, door)
+	pb.RegisterPeersServer(gs, newPeers(m.cfg.Job, time.Now))
 	pushed.Register(gs)
 	hs, err := m.httpServer(srv, pushed, httpListener)
 	if err != nil {

@@ -56,6 +56,10 @@ func (t *trainer) call(payload []byte) error {
 		t.stored(&v)
 		return nil
 	}
+	if v.Call == frame.CallPeers {
+		t.peers(&v)
+		return nil
+	}
 	c, err := callProto(t.number, &v)
 	if err == nil {
 		if a := t.srv.cfg.Desk.Do(&hold.Call{Call: c}); a.Invalid != "" {
@@ -114,7 +118,7 @@ func callProto(worker uint32, v *frame.Call) (*pb.CutCall, error) {
 		}
 		c.Call = &pb.CutCall_Restore{Restore: r}
 	default:
-		return nil, fmt.Errorf("call %q: it is ask, pause, bind, drop, restore, persist or stored", v.Call)
+		return nil, fmt.Errorf("call %q: it is ask, pause, bind, drop, restore, persist, stored or peers", v.Call)
 	}
 	return c, nil
 }

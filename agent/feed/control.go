@@ -182,7 +182,7 @@ func (t *trainer) greet(ctx context.Context) {
 	t.out.send(frame.TypeWelcome, 0, frame.Welcome{
 		Protocol: frame.Protocol, Version: t.srv.cfg.Version, Job: j.Job, Model: j.Model, Generation: j.Generation, Epoch: j.Epoch,
 		LastStep: j.LastStep, TTLMillis: j.TTLMillis, Agent: t.srv.cfg.Agent, PendingAgain: j.PendingAgain, Again: againOf(j.Again), Resumed: resumed,
-		ResumeFrom: resumeWord(j.Resume), StepRuns: true, StepFiles: t.srv.stepFiles.path(j.Model),
+		ResumeFrom: resumeWord(j.Resume), StepRuns: true, StepFiles: t.srv.stepFiles.path(j.Model), Replicas: t.srv.cfg.Peers.Copies(), Peers: t.srv.cfg.Peers != nil,
 	})
 }
 

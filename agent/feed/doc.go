@@ -22,6 +22,7 @@
 //	calls.go      questions about cuts
 //	persist.go    checkpoints in memory, to storage
 //	stored.go     checkpoints in a bucket, for trainers
+//	peers.go      checkpoints in the memory of other nodes, for trainers
 //	resume.go     what a returning trainer brings
 //	fate.go       how a process ended, as its parent says
 //	alone.go      records that may crash their trainer leave one by one

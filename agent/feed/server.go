@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/agent/hold"
+	"github.com/headrace/headrace/agent/replica"
 	"github.com/headrace/headrace/flashckpt/bucket"
 	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/internal/frame"
@@ -65,6 +66,7 @@ type Config struct {
 	Desk        Desk
 	Catalog     Catalog
 	Checkpoints *bucket.Places // those in buckets
+	Peers       *replica.Node  // those in other nodes' memory; nil: it knows no other nodes
 	Metrics     *Metrics
 	Logger      *slog.Logger
 }

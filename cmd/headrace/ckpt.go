@@ -4,8 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/flashckpt/memory"
@@ -40,7 +43,8 @@ func (a *app) ckptListCommand() *cobra.Command {
 		Long: `Lists what is in a folder: checkpoints, the newest first (the one that was
 frozen last), and after them what does not count, with the reason: half (no manifest),
 damaged, or of a newer version. Files are not read; ` + "`headrace ckpt verify`" + ` does.
-Checkpoints on storage stand first, then those in this node's memory (docs/FLASH.md).
+Checkpoints on storage stand first, then those in this node's memory, then the copies
+that agents keep of other nodes' checkpoints in memory (docs/FLASH.md).
 Without a path: the cuts that the master keeps.
 
 Where the source has deleted what would be read again after going back to one,
@@ -70,7 +74,11 @@ a line for each range (docs/CUTS.md says which sources tell).`,
 			if err != nil {
 				return err
 			}
-			views := append(ckpt.List(all, book), held...)
+			copies, err := a.replicas(cmd.Context(), args[0], book)
+			if err != nil {
+				return err
+			}
+			views := slices.Concat(ckpt.List(all, book), held, copies)
 			return a.show(views, func(w io.Writer) { ckpt.WriteList(w, views, args[0], book != nil) })
 		},
 	}
@@ -144,6 +152,28 @@ func (a *app) ledger(ctx context.Context) (*ckpt.Ledger, error) {
 		return nil, advice.FromMaster(err, c.target)
 	}
 	return ckpt.NewLedger(reply), nil
+}
+
+// replicas asks the master for the copies of checkpoints in memory, if ledger could ask it.
+func (a *app) replicas(ctx context.Context, path string, book *ckpt.Ledger) ([]ckpt.View, error) {
+	if book == nil {
+		return nil, nil
+	}
+	c, err := a.dial()
+	if err != nil {
+		return nil, err
+	}
+	defer c.close()
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	reply, err := headracev1.NewPeersClient(c.conn).List(ctx, &headracev1.ListPeersRequest{})
+	switch {
+	case status.Code(err) == codes.Unimplemented: // an older master
+		return nil, nil
+	case err != nil:
+		return nil, advice.FromMaster(err, c.target)
+	}
+	return ckpt.Replicas(reply, path, book), nil
 }
 
 func (c *client) cuts() headracev1.CheckpointsClient { return headracev1.NewCheckpointsClient(c.conn) }

@@ -19,6 +19,7 @@
 //	owner.go     one run at a time starts a job's trainers
 //	datasets.go  apply, list, describe, pause, resume, delete
 //	deadletter.go                      bad records that were left out
+//	peers.go      the port for agents of other nodes, and copies of checkpoints in memory
 //	peek.go check.go                   rows without leases
 //	status.go top.go                   what is going on
 //	ckpt.go ckpt_pin.go ckpt_rm.go ckpt_verify.go  checkpoints on storage

@@ -12,8 +12,12 @@ import (
 )
 
 func (a *app) newAgent(conn grpc.ClientConnInterface, target link.Target, log *slog.Logger, metrics prometheus.Registerer) (node, error) {
+	peers, err := a.peers(conn, log)
+	if err != nil {
+		return nil, err
+	}
 	return agent.New(agent.Config{
-		Name: a.cfg.Name, Job: a.agentJob(), Conn: conn, Master: target.String(), Socket: a.cfg.Socket, Open: a.readSource(conn, log), Checkpoints: a.checkpoints(),
+		Name: a.cfg.Name, Job: a.agentJob(), Conn: conn, Master: target.String(), Socket: a.cfg.Socket, Open: a.readSource(conn, log), Checkpoints: a.checkpoints(), Replicas: peers,
 		BufferBytes: a.cfg.Buffer, GPUs: listGPUs(log), Version: version, Logger: log, Registerer: metrics,
 	})
 }

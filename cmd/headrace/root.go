@@ -35,7 +35,7 @@ type app struct {
 var (
 	everywhere = []string{"job", "state", "master", "output", "log_level", "log_format", "tls_cert", "tls_key", "tls_ca", "token_file"}
 	ofMaster   = []string{"listen", "http", "model", "session_ttl", "lost_after", "allow_root", "allow_broker", "landing_storage", "landing_connection", "role", "role_token"}
-	ofAgent    = []string{"name", "socket", "buffer"}
+	ofAgent    = []string{"name", "socket", "buffer", "replicas", "peer_listen", "replica_bandwidth"}
 )
 
 func (a *app) root() *cobra.Command {

@@ -31,6 +31,7 @@ func Root() string {
 // Held is a checkpoint in memory.
 type Held struct {
 	Slot    string
+	Replica bool // of another node's trainer; else this node's trainer wrote it
 	Bytes   int64
 	About   About
 	Written time.Time
@@ -67,22 +68,28 @@ func Folders(root, job string) ([]Folder, error) {
 	return all, nil
 }
 
-// Held lists the complete checkpoints of a folder: by rank, the newest first.
-func (f *Folder) Held() ([]Held, error) {
+// Held lists the complete checkpoints of this node's trainers in a folder: by rank, the
+// newest first.
+func (f *Folder) Held() ([]Held, error) { return f.held("rank-") }
+
+// Replicas lists the complete replicas of other nodes' checkpoints, likewise.
+func (f *Folder) Replicas() ([]Held, error) { return f.held("replica-") }
+
+func (f *Folder) held(kind string) ([]Held, error) {
 	entries, err := os.ReadDir(f.Path)
 	if err != nil {
 		return nil, err
 	}
 	var all []Held
 	for _, e := range entries {
-		if _, ok := rankOf(e.Name()); !ok {
+		if _, ok := rankOf(e.Name(), kind); !ok {
 			continue
 		}
 		s, err := Open(filepath.Join(f.Path, e.Name()))
 		if err != nil {
 			continue // it holds none
 		}
-		h := Held{Slot: s.Path, Bytes: s.Bytes, About: s.About, Written: s.About.Manifest.Created}
+		h := Held{Slot: s.Path, Replica: kind == "replica-", Bytes: s.Bytes, About: s.About, Written: s.About.Manifest.Created}
 		if err := s.Close(); err != nil {
 			return nil, err
 		}
@@ -95,8 +102,8 @@ func (f *Folder) Held() ([]Held, error) {
 }
 
 // rankOf reads the name of a slot: rank-3-slot-0.
-func rankOf(name string) (uint32, bool) {
-	rest, ok := strings.CutPrefix(name, "rank-")
+func rankOf(name, kind string) (uint32, bool) {
+	rest, ok := strings.CutPrefix(name, kind)
 	if !ok {
 		return 0, false
 	}

@@ -23,7 +23,7 @@ import (
 )
 
 // writeSlot writes a slot as a trainer does, and gives its path and that of its manifest.
-func writeSlot(t *testing.T, root, dir string, rank uint32, step int64, image []byte) (slot, path string) {
+func writeSlot(t testing.TB, root, dir string, rank uint32, step int64, image []byte) (slot, path string) {
 	t.Helper()
 	id := cut.ID(step)
 	folder := manifest.Folder(step, nil, id)

@@ -1,10 +1,11 @@
 package memory
 
 import (
+	"bytes"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"runtime/debug"
 
@@ -12,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/headrace/headrace/flashckpt/manifest"
-	"github.com/headrace/headrace/shardsvc/cut"
 )
 
 const (
@@ -34,6 +34,8 @@ type About struct {
 	Path    string `json:"path"` // of the manifest, once it is on storage
 	Rank    uint32 `json:"rank"`
 	Node    string `json:"node"`
+	// Shard: the state is the rank's own part of a sharded checkpoint.
+	Shard bool `json:"shard,omitempty"`
 	// Run names the `headrace run` that had started the trainer; empty: none had.
 	Run string `json:"run"`
 	// Manifest has no files yet.
@@ -47,6 +49,7 @@ type Slot struct {
 	CRC   manifest.CRC64
 	About About
 
+	head   Head
 	file   *os.File
 	memory []byte
 }
@@ -94,7 +97,7 @@ func (s *Slot) parse(size int64) error {
 	}
 	image, about := le.Uint64(c[24:]), le.Uint64(c[40:])
 	at := page + (image+page-1)/page*page
-	if image > uint64(size) || about > manifest.MaxBytes || at+about > uint64(size) {
+	if image > uint64(size) || image > mostImage || about > manifest.MaxBytes || at+about > uint64(size) {
 		return fmt.Errorf("it says that it has %d and %d bytes, and has %d", image, about, size)
 	}
 	s.Bytes, s.CRC = int64(image), manifest.CRC64(le.Uint64(c[32:]))
@@ -102,14 +105,51 @@ func (s *Slot) parse(size int64) error {
 	if crc64nvme.Checksum(text) != le.Uint64(c[48:]) {
 		return errors.New("what it says of its checkpoint has another checksum: its memory was changed")
 	}
-	s.About.Manifest.Cut.Rank = cut.Group
-	if err := json.Unmarshal(text, &s.About); err != nil {
-		return fmt.Errorf("what it says of its checkpoint: %w", err)
+	s.head = Head{end, image, le.Uint64(c[32:]), about, le.Uint64(c[48:])}
+	var err error
+	s.About, err = parseAbout(text)
+	return err
+}
+
+// Head is what its control page says.
+func (s *Slot) Head() Head { return s.head }
+
+// Text is what it says of its checkpoint, as it lies there.
+func (s *Slot) Text() (text []byte, err error) {
+	err = guarded(func() error {
+		text = bytes.Clone(s.memory[s.head.textAt():s.head.size()])
+		return nil
+	})
+	return text, err
+}
+
+// ReadAt reads the image and then the text, as Receiving.Write takes them.
+func (s *Slot) ReadAt(b []byte, at int64) (n int, err error) {
+	err = guarded(func() error {
+		if left := int64(s.head.Image) - at; left > 0 {
+			n = copy(b[:min(int64(len(b)), left)], s.image()[at:])
+			b = b[n:]
+			at += int64(n)
+		}
+		if text := at - int64(s.head.Image); text >= 0 {
+			n += copy(b, s.memory[s.head.textAt()+text:s.head.size()])
+		}
+		return nil
+	})
+	if err == nil && len(b) > 0 && n == 0 {
+		err = io.EOF
 	}
-	if s.About.Version != version {
-		return fmt.Errorf("it has version %d, and this Headrace knows %d: use the version that the trainer has", s.About.Version, version)
-	}
-	return nil
+	return n, err
+}
+
+// Fault compares the image with its checksum. nil: it is as it was written.
+func (s *Slot) Fault() error {
+	return guarded(func() error {
+		if got := crc64nvme.Checksum(s.image()); got != s.head.ImageCRC {
+			return fmt.Errorf("%s: its %d bytes have the checksum %016x, and %016x was written: its memory was changed", s.Path, s.Bytes, got, s.head.ImageCRC)
+		}
+		return nil
+	})
 }
 
 // image is the safetensors file that lies in the slot.

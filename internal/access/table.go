@@ -32,6 +32,16 @@ var calls = map[string]Roles{
 	headracev1.Landing_End_FullMethodName:    Pusher,
 	headracev1.Landing_Read_FullMethodName:   Agent,
 
+	headracev1.Peers_Meet_FullMethodName: Agent,
+	headracev1.Peers_List_FullMethodName: seers,
+
+	// Of agents, for each other: what lies in memory is the model.
+	headracev1.Replicas_Keep_FullMethodName:   Agent,
+	headracev1.Replicas_Look_FullMethodName:   Agent,
+	headracev1.Replicas_Check_FullMethodName:  Agent,
+	headracev1.Replicas_Fetch_FullMethodName:  Agent,
+	headracev1.Replicas_Forget_FullMethodName: Agent,
+
 	headracev1.Checkpoints_Cuts_FullMethodName:   seers,
 	headracev1.Checkpoints_Show_FullMethodName:   seers,
 	headracev1.Checkpoints_Bind_FullMethodName:   Operator,

@@ -90,6 +90,7 @@ var rules = []struct {
 	{"master", []string{"flashckpt/bucket", "flashckpt/manifest", "shardsvc/cut", "sources", "shardsvc/serve", "api/headrace/v1", "internal/dataset", "internal/store", "internal/link", "internal/access", "internal/storage", "internal/deadletter", "master/landing"}},
 	{"agent/hold", []string{"sources", "api/headrace/v1", "shardsvc/rounds"}}, // how rows of rounds are kept
 	{"agent/supervise", nil},
+	{"agent/replica", []string{"api/headrace/v1", "flashckpt/memory", "shardsvc/cut"}}, // knows no trainers
 	{"internal/proof/toymaster", []string{"sources", "api/headrace/v1", "internal/dataset", "internal/link"}},
 	{"agent/...", []string{"sources", "agent/...", "shardsvc/rounds", "api/headrace/v1", "flashckpt/bucket", "flashckpt/manifest", "flashckpt/memory", "internal/dataset", "internal/decode", "internal/frame", "internal/link"}},
 

@@ -14,7 +14,7 @@ import (
 // View is one checkpoint of a folder.
 type View struct {
 	Path      string     `json:"path"`  // of its manifest
-	State     string     `json:"state"` // whole | half | damaged | newer | invalid | unreadable; whole: the manifest is, its files were not read | memory: it lies in a node's memory
+	State     string     `json:"state"` // whole | half | damaged | newer | invalid | unreadable; whole: the manifest is, its files were not read | memory: it lies in a node's memory | replica: a copy of one lies in another node's
 	Reason    string     `json:"reason"`
 	Job       string     `json:"job"`
 	Model     string     `json:"model"`
@@ -117,6 +117,9 @@ func table(views []View, ledger bool) *terminal.Table {
 		state := v.State
 		if v.Holder != nil {
 			state = fmt.Sprintf("memory of %s, rank %d", v.Node, *v.Holder)
+			if v.State == stateReplica {
+				state = fmt.Sprintf("replica at %s, rank %d", v.Node, *v.Holder)
+			}
 		}
 		if v.Pinned {
 			state += ", pinned"

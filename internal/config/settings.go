@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -37,17 +38,20 @@ type Config struct {
 	Connections     *yaml.Node // of the settings file; nil: none
 	ConnectionsFile string     // for errors
 
-	SessionTTL time.Duration
-	LostAfter  time.Duration // 0: SessionTTL
-	Buffer     int64         // bytes an agent may hold decoded and not delivered
-	TLS        link.TLS
-	Token      string         // proven to the master; "": the one of TokenFile, else of State
-	TokenFile  string         // a master accepts its tokens instead of those of State
-	Roles      []access.Entry // a master's: names of certificates
-	RoleTokens []access.Entry // and files of tokens
-	LogLevel   slog.Level
-	LogFormat  string // text | json
-	Output     string // table | json | yaml
+	SessionTTL       time.Duration
+	LostAfter        time.Duration // 0: SessionTTL
+	Buffer           int64         // bytes an agent may hold decoded and not delivered
+	Replicas         int           // copies of each checkpoint in memory that an agent makes on other nodes
+	PeerListen       string        // where an agent listens for those of other nodes; "": nowhere
+	ReplicaBandwidth int64         // bytes per second of copying
+	TLS              link.TLS
+	Token            string         // proven to the master; "": the one of TokenFile, else of State
+	TokenFile        string         // a master accepts its tokens instead of those of State
+	Roles            []access.Entry // a master's: names of certificates
+	RoleTokens       []access.Entry // and files of tokens
+	LogLevel         slog.Level
+	LogFormat        string // text | json
+	Output           string // table | json | yaml
 
 	from map[string]origin
 }
@@ -153,6 +157,31 @@ var settings = []setting{
 	{key: "buffer", def: "512MiB", usage: "bytes an agent may hold decoded and not yet taken by trainers",
 		set: func(c *Config, v []string) (err error) {
 			c.Buffer, err = size(v[0], 1<<20)
+			return err
+		}},
+	{key: "replicas", def: "0", usage: "copies of each checkpoint in memory that the agent makes on another node, in the background: 0 or 1",
+		set: func(c *Config, v []string) error {
+			c.Replicas = 0
+			if v[0] == "1" {
+				c.Replicas = 1
+			}
+			return oneOf(v[0], "0", "1")
+		}},
+	{key: "peer_listen", usage: "address where the agent listens for the agents of other nodes, as they reach it (default with replicas: 127.0.0.1:0; without: none)",
+		set: func(c *Config, v []string) error {
+			if c.PeerListen = v[0]; v[0] == "" {
+				return nil
+			}
+			if host, _, err := net.SplitHostPort(v[0]); err == nil {
+				if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+					return errors.New("other agents are told this address: name the one by which they reach this node, as in 10.0.0.5:7072")
+				}
+			}
+			return link.CheckAddress(v[0], true)
+		}},
+	{key: "replica_bandwidth", def: "256MiB", usage: "bytes per second that the agent sends of checkpoints in memory to another node",
+		set: func(c *Config, v []string) (err error) {
+			c.ReplicaBandwidth, err = size(v[0], 64<<10)
 			return err
 		}},
 	{key: "tls_cert", usage: "certificate (PEM) that this process shows; needed off loopback",

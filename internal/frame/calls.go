@@ -18,6 +18,21 @@ const (
 	CallPersist = "persist"
 	// CallStored is for the agent itself: what Mode says, of checkpoints in a bucket.
 	CallStored = "stored"
+	// CallPeers is for the agent itself: what Mode says, of checkpoints in the memory of other
+	// nodes.
+	CallPeers = "peers"
+)
+
+// Modes of CallPeers. Into is the folder of the trainer's slots.
+const (
+	// PeersFind looks for checkpoints. Readable are those that the trainer has itself; with
+	// Any the copy of any rank will do. ANSWER's body has what was found.
+	PeersFind = "find"
+	// PeersBring copies the checkpoint of Cut, which rank From wrote, from agent Path into
+	// this node's memory. ANSWER's path is where it lies.
+	PeersBring = "bring"
+	// PeersForget removes the copies of this rank: its last checkpoint is on storage.
+	PeersForget = "forget"
 )
 
 // Modes of CallStored.
@@ -51,6 +66,8 @@ type Call struct {
 	Tells      bool            `json:"tells,omitempty"`  // restore: readable is all that this process can read from memory
 	Readable   []CutID         `json:"readable,omitempty"`
 	Into       string          `json:"into,omitempty"`
+	Any        bool            `json:"any,omitempty"`
+	From       uint32          `json:"from,omitempty"`
 	WaitedMS   uint64          `json:"waited_ms,omitempty"` // restore: since its first call, after an answer "again"
 }
 

@@ -132,6 +132,8 @@ type Welcome struct {
 	ResumeFrom   string    `json:"resume_from,omitempty"` // as HELLO's; where that said nothing, what the job's datasets say
 	StepRuns     bool      `json:"step_runs,omitempty"`   // STEP may have Run
 	StepFiles    string    `json:"step_files,omitempty"`  // shared: the folder in which the trainer writes down its steps
+	Replicas     int       `json:"replicas,omitempty"`    // copies of each checkpoint in memory that are made on other nodes
+	Peers        bool      `json:"peers,omitempty"`       // the agent knows other nodes: CALL may be "peers"
 }
 
 // Again counts the records of units that became pending again.

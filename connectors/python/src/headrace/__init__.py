@@ -50,6 +50,7 @@ File map:
     _covered.py   which rows of this process are in a checkpoint
     _flash.py     saves to memory, and from there to storage
     _memory.py    a rank's slots: which one is written
+    _peers.py     checkpoints in the memory of other nodes
     _image.py     a state as a safetensors image
     _slots.py     slots: files that outlive the process
     _restore.py   going back to a checkpoint

@@ -9,6 +9,7 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _image, _manifest, _memory, _slots, _state
@@ -16,7 +17,9 @@ from ._bucket import Bucket
 from ._cuts import Cut
 from ._durable import room
 from ._errors import CheckpointError, HeadraceError
+from ._manifest import Manifest
 from ._memory import InMemory, Memory, Written
+from ._peers import AtPeer, Peers
 from ._saved import Saved
 from ._slots import Reading
 
@@ -91,7 +94,10 @@ class Flash:
         self._trainer = owner._trainer
         at = owner._at
         self.folder = at.slots if isinstance(at, Bucket) else _slots.Folder(at, self._trainer.job)
-        self.memory = Memory(self.folder, self._trainer.rank, slots)
+        self.peers = Peers(self._trainer, self.folder, self._trainer.model == "replicated")
+        # One that is copied to another node is pinned meanwhile: it takes a slot of its own.
+        self.memory = Memory(self.folder, self._trainer.rank, slots, self.peers.copies())
+        self._size = 0  # of a slot that was restored from another node
         self._told = False  # that there is no room
         self._changed = threading.Condition()
         self._want: tuple[Saved, str, int] | None = None
@@ -200,10 +206,26 @@ class Flash:
 
     def candidates(self) -> tuple[list[InMemory], list[str]]:
         """The checkpoints in this node's memory, newest first; and why others do not count."""
+        return self._fitting(_memory.found(self.folder, self._trainer.rank))
+
+    def at_peers(self, known: list[str]) -> tuple[list[InMemory], list[str]]:
+        """Those in the memory of other nodes, beside the cuts in `known`."""
+        found, faults = self.peers.find(known)
+        whole, why = self._fitting(found)
+        return whole, [*faults, *why]
+
+    def restored(self, manifest: Manifest) -> None:
+        """The state is mapped, or read."""
+        if isinstance(manifest, AtPeer):
+            self._size = _memory.size_of(os.path.getsize(self.peers.bring(manifest)))
+        self.peers.clean()
+
+    def _fitting(self, found: Sequence[InMemory]) -> tuple[list[InMemory], list[str]]:
+        """Those that this rank can go back to, and why others do not count."""
         trainer = self._trainer
         whole: list[InMemory] = []
         why: list[str] = []
-        for m in _memory.found(self.folder, trainer.rank):
+        for m in found:
             if m.fields["job"] != trainer.job or m.fields["model"] != trainer.model:
                 continue
             world = int(m.fields["world_size"])
@@ -222,7 +244,9 @@ class Flash:
     def warm(self) -> None:
         """Prepares the memory for a state as large as the newest checkpoint."""
         sizes = [os.path.getsize(path) for path in self.folder.of(self._trainer.rank)]
-        if not any(sizes):
+        if not any(sizes) and self._size:
+            sizes = [self._size]
+        elif not any(sizes):
             try:
                 sizes = [
                     _memory.size_of(sum(int(f["size"]) for f in m.files)) for m in _manifest.find(self._owner._at)[:1]
@@ -245,3 +269,4 @@ class Flash:
             for path in self.folder.of(self._trainer.rank):
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(path)
+            self.peers.forget()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import threading
 import weakref
@@ -14,6 +15,8 @@ from ._errors import CheckpointError
 from ._manifest import Manifest
 from ._slots import PAGE, Folder, Reading, Slot
 from ._state import Captured
+
+log = logging.getLogger("headrace")
 
 ROOM = 1 << 20  # for what is said of a checkpoint, beside its image
 
@@ -41,17 +44,19 @@ class Memory:
     that somebody reads is pinned: it is passed over, and nobody waits for it.
     """
 
-    def __init__(self, folder: Folder, rank: int, slots: int) -> None:
+    def __init__(self, folder: Folder, rank: int, slots: int, more: int = 0) -> None:
+        """more: slots that are used if there is room for them."""
         self.folder = folder
         self.rank = rank
-        self._count = slots
+        self._count = slots + more
+        self._least = slots
         self._slots: dict[int, Slot] = {}
         self._layouts: dict[int, tuple[Any, _image.Layout, dict[str, Any]]] = {}
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._warming: threading.Thread | None = None
         with self._lock:
-            for number in range(slots):
+            for number in range(self._count):
                 if os.path.exists(folder.slot(rank, number)):
                     self._slot(number)
 
@@ -59,10 +64,18 @@ class Memory:
         """Copies the arrays into a slot. Raises OSError (ENOSPC) if there is no room.
         halfway: called between two arrays, for tests."""
         with self._lock:
-            index = self._choose()
-            slot = self._slot(index)
+            while True:
+                index = self._choose()
+                slot = self._slot(index)
+                try:
+                    layout, views = self._layout(index, slot, flat)
+                    break
+                except BaseException as error:
+                    slot.unlock()
+                    if not isinstance(error, OSError) or index < self._least or slot.cut is not None:
+                        raise
+                    self._do_without(index, error)
             try:
-                layout, views = self._layout(index, slot, flat)
                 number = 1 + max(s.number() for s in self._slots.values())
                 replaced, slot.cut = slot.cut, None
                 slot.begin(number, layout.header)
@@ -76,6 +89,19 @@ class Memory:
                 slot.unlock()
                 raise
             return Written(slot, number, layout.size, flat.tree, replaced)
+
+    def _do_without(self, index: int, error: OSError) -> None:
+        """There is no room for a slot that need not be."""
+        log.warning(
+            "no room for one more copy of the state, which is used while a checkpoint goes to another node: %s. A "
+            "crash meanwhile may go back to that one",
+            error.strerror or error,
+        )
+        slot = self._slots.pop(index)
+        self._count = self._least
+        slot.close()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(slot.path)
 
     def complete(self, written: Written, about: bytes, cut: str) -> None:
         """Writes what is said of the copy, and the end mark."""

@@ -15,6 +15,7 @@ from ._cuts import Cut
 from ._errors import CheckpointError
 from ._manifest import Manifest
 from ._memory import InMemory
+from ._peers import AtPeer
 
 if TYPE_CHECKING:
     from ._flash import Flash
@@ -32,7 +33,7 @@ class Restored:
     path: str  # the checkpoint's folder, or the framework's file
     cut: Cut
     manifest: Manifest
-    source: str = "storage"  # or "memory"
+    source: str = "storage"  # or "memory", or "peer": another node's memory
     why: str = ""  # it was taken from there
 
     def shard(self, rank: int) -> Any:
@@ -57,6 +58,10 @@ class Place:
         self.readable: list[str] | None = None  # what this rank can read from memory; None: it does not look there
         if flash is not None:
             self.readable = [m.cut_id for m in self.memory if self.fault(m) is None]
+            others, why = flash.at_peers(self.readable)
+            self.memory += others
+            self.passed_over += why
+            self.readable += [m.cut_id for m in others]  # their agents have compared the checksums
 
     def load(self, path: str) -> Manifest:
         return load(self.directory, path)
@@ -73,7 +78,9 @@ class Place:
         if not isinstance(manifest, InMemory):
             return _verified(manifest)
         if manifest.slot not in self._faults:
-            self._faults[manifest.slot] = manifest.fault()
+            fault = self._faults[manifest.slot] = manifest.fault()
+            if fault is not None and self.readable is not None and isinstance(manifest, AtPeer):
+                self.readable = [cut for cut in self.readable if cut != manifest.cut_id]
         return self._faults[manifest.slot]
 
     def not_everywhere(self, manifest: InMemory, why: str) -> None:
@@ -89,7 +96,12 @@ class Place:
         return sorted([*self.memory, *stored], key=lambda m: (m.order, m.epoch), reverse=True)
 
     def highest_order(self) -> int:
-        return highest_order(self.directory, self._flash)
+        return max([highest_order(self.directory, self._flash), *(m.order for m in self.memory)])
+
+    def restored(self, taken: Manifest) -> None:
+        """Its state was loaded."""
+        if self._flash is not None:
+            self._flash.restored(taken)
 
     def why(self, taken: Manifest) -> str:
         """Why it was taken from where it lies."""
@@ -98,6 +110,10 @@ class Place:
         if isinstance(taken, InMemory):
             stored = _candidates(self.trainer, self.directory)
             of = f"the newest on storage is step {stored[0].step}" if stored else "there is none on storage"
+            if isinstance(taken, AtPeer):
+                whose = "" if taken.writer == self.trainer.rank else f" as rank {taken.writer}'s copy"
+                lost = "; ".join(self.passed_over) or "this node's memory has nothing as new"
+                return f"step {taken.step} is whole in memory of agent {taken.agent}{whose}, {of}; {lost}"
             return f"step {taken.step} is whole in memory, and {of}"
         newer = [m for m in self.memory if m.order > taken.order]
         if newer:
@@ -315,9 +331,10 @@ def _gone_back(trainer: Trainer, answer: Answer, offer: Manifest | None, place: 
         path=chosen.folder if os.path.basename(chosen.path) == _manifest.FILE_NAME else _file_of(chosen.path),
         cut=Cut(chosen.cut_id, chosen.step, chosen.cut),
         manifest=chosen,
-        source="memory" if isinstance(chosen, InMemory) else "storage",
+        source="peer" if isinstance(chosen, AtPeer) else "memory" if isinstance(chosen, InMemory) else "storage",
         why=place.why(chosen),
     )
+    place.restored(chosen)
     log.info("restored step %d from %s: %s", restored.step, restored.source, restored.why)
     trainer.last_step = chosen.step
     if answer.again:

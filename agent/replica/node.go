@@ -1,0 +1,151 @@
+package replica
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+
+	pb "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/flashckpt/memory"
+)
+
+// Config is what a Node is told.
+type Config struct {
+	Job       string // empty: whatever the master runs
+	Agent     string // name
+	Master    grpc.ClientConnInterface
+	Copies    int          // 0: keep those of others only; 1: copy this node's slots too
+	Bandwidth int64        // bytes per second of all copies together
+	Root      string       // folder of this user's slots
+	Listener  net.Listener // lets in only callers that have proven who they are
+	Address   string       // of Listener, as the other nodes reach it
+	Server    []grpc.ServerOption
+	Dial      func(address string) (*grpc.ClientConn, error)
+	Logger    *slog.Logger
+}
+
+// Node is one agent's part. Make it with New, and Run it.
+type Node struct {
+	pb.UnimplementedReplicasServer
+	cfg    Config
+	memory uint64
+	self   *pb.Peer
+	met    chan struct{} // closed when the others are known
+	wake   chan struct{} // the others have changed
+
+	mu      sync.Mutex
+	agents  []*pb.Peer // all living ones, by name
+	version uint64
+	job     string
+	conns   map[string]*grpc.ClientConn // by address
+	told    map[string]string           // what was logged last, by subject
+	settled bool
+}
+
+// New opens nothing but the folder of slots.
+func New(cfg Config) (*Node, error) {
+	if err := memory.Prepare(cfg.Root); err != nil {
+		return nil, fmt.Errorf("replicas: %w", err)
+	}
+	id, err := memoryID(cfg.Root)
+	if err != nil {
+		return nil, fmt.Errorf("replicas: %w", err)
+	}
+	n := &Node{cfg: cfg, memory: id, met: make(chan struct{}), wake: make(chan struct{}, 1),
+		conns: map[string]*grpc.ClientConn{}, told: map[string]string{}, job: cfg.Job}
+	n.self = &pb.Peer{Agent: cfg.Agent, Address: cfg.Address, Memory: id}
+	return n, nil
+}
+
+// Copies is how many copies of each slot other nodes are to have. A nil Node makes none.
+func (n *Node) Copies() int {
+	if n == nil {
+		return 0
+	}
+	return n.cfg.Copies
+}
+
+// Run serves the other agents and copies slots until ctx ends.
+func (n *Node) Run(ctx context.Context) {
+	gs := grpc.NewServer(append(n.cfg.Server, grpc.MaxConcurrentStreams(64))...)
+	pb.RegisterReplicasServer(gs, n)
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = gs.Serve(n.cfg.Listener) })
+	wg.Go(func() { n.meet(ctx) })
+	if n.cfg.Copies > 0 {
+		wg.Go(func() { n.send(ctx) })
+	}
+	<-ctx.Done()
+	gs.Stop()
+	wg.Wait()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, c := range n.conns {
+		_ = c.Close()
+	}
+}
+
+// ring is what is known of the others now: the next one first, whether this agent copies for
+// its node, and the job.
+func (n *Node) ring() (peers []*pb.Peer, copies bool, job string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return others(n.agents, n.self), speaks(n.agents, n.self), n.job
+}
+
+// client is a connection to another agent. It connects on first use.
+func (n *Node) client(p *pb.Peer) (pb.ReplicasClient, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	c := n.conns[p.Address]
+	if c == nil {
+		var err error
+		if c, err = n.cfg.Dial(p.Address); err != nil {
+			return nil, err
+		}
+		n.conns[p.Address] = c
+	}
+	return pb.NewReplicasClient(c), nil
+}
+
+// tell logs what is new of a subject; "": it is well again.
+func (n *Node) tell(about, text string, more ...any) {
+	n.mu.Lock()
+	was := n.told[about]
+	n.told[about] = text
+	n.mu.Unlock()
+	if text != "" && text != was {
+		n.cfg.Logger.Warn(text, more...)
+	}
+}
+
+// memoryID names the memory that a folder lies in, by the node's boot and the folder itself.
+func memoryID(root string) (uint64, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(root, &st); err != nil {
+		return 0, &os.PathError{Op: "stat", Path: root, Err: err}
+	}
+	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id") // without it the folder has to do
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%s %d %d", boot, st.Dev, st.Ino)
+	return h.Sum64(), nil
+}
+
+func wait(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

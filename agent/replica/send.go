@@ -1,0 +1,244 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	pb "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/flashckpt/memory"
+)
+
+const (
+	lookEvery = 100 * time.Millisecond
+	chunk     = 1 << 20
+	// stuckAfter ends a copy to an agent that takes nothing, and shunFor is how long the next
+	// agent of the ring is asked in its place.
+	stuckAfter = 30 * time.Second
+	shunFor    = 20 * time.Second
+)
+
+// stream names the checkpoints of one rank, or those of a whole replicated group, whose
+// ranks have the same state.
+type stream struct {
+	folder string
+	rank   string
+}
+
+// sent is what was copied last.
+type sent struct {
+	to    uint64 // memory of the receiver
+	order uint64
+}
+
+// sender copies slots. Only its own goroutine uses it.
+type sender struct {
+	n       *Node
+	pace    pace
+	done    map[stream]sent
+	shunned map[uint64]time.Time
+}
+
+// send copies the newest complete slot of each stream to the next agent, one at a time.
+func (n *Node) send(ctx context.Context) {
+	s := &sender{n: n, pace: pace{perSecond: n.cfg.Bandwidth}, done: map[stream]sent{}, shunned: map[uint64]time.Time{}}
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-n.wake:
+			clear(s.shunned) // one that was away may be back
+		case <-ctx.Done():
+			return
+		}
+		s.round(ctx)
+	}
+}
+
+// round copies what is new, each stream once.
+func (s *sender) round(ctx context.Context) {
+	peers, speaks, job := s.n.ring()
+	if !speaks || job == "" {
+		return
+	}
+	to := s.receiver(peers)
+	if to == nil {
+		return
+	}
+	folders, err := memory.Folders(s.n.cfg.Root, job)
+	if err != nil {
+		s.n.tell("slots", "the slots of this node cannot be read: "+err.Error())
+		return
+	}
+	for i := range folders {
+		held, err := folders[i].Held()
+		if err != nil {
+			continue // it was removed
+		}
+		for st, h := range newest(&folders[i], held) {
+			was, order := s.done[st], h.About.Manifest.Cut.Order
+			if was.to == to.Memory && was.order >= order && was.order != 0 {
+				continue
+			}
+			if ctx.Err() != nil || !s.copied(ctx, &folders[i], st, h, to, peers) {
+				return
+			}
+		}
+	}
+}
+
+// receiver is the first agent of the ring that is not shunned.
+func (s *sender) receiver(peers []*pb.Peer) *pb.Peer {
+	for _, p := range peers {
+		if time.Now().After(s.shunned[p.Memory]) {
+			return p
+		}
+	}
+	return nil
+}
+
+// newest is the newest checkpoint of each stream. The ranks of a replicated group have one
+// state, so one of them is copied: the lowest rank of this node.
+func newest(f *memory.Folder, held []memory.Held) map[stream]memory.Held {
+	all := map[stream]memory.Held{}
+	for _, h := range held { // by rank, the newest first
+		st := stream{folder: f.Path, rank: strconv.FormatUint(uint64(h.About.Rank), 10)}
+		if h.About.Manifest.Rank == nil && !h.About.Shard {
+			st.rank = "group"
+		}
+		if _, ok := all[st]; !ok {
+			all[st] = h
+		}
+	}
+	return all
+}
+
+// copied copies one slot. It returns false if nothing more can be copied now.
+func (s *sender) copied(ctx context.Context, f *memory.Folder, st stream, h memory.Held, to *pb.Peer, peers []*pb.Peer) bool {
+	began := time.Now()
+	err := s.copy(ctx, f, h, to)
+	m := &h.About.Manifest
+	switch {
+	case err == nil, status.Code(err) == codes.FailedPrecondition:
+		first := s.done[st].to != to.Memory
+		s.done[st] = sent{to.Memory, m.Cut.Order}
+		s.n.tell("peer "+to.Agent, "")
+		s.n.cfg.Logger.Debug("a checkpoint was copied to another node", "step", m.Step, "rank", h.About.Rank, "agent", to.Agent, "bytes", h.Bytes, "took", time.Since(began))
+		if first {
+			s.n.dropOlder(ctx, f, h.About.Rank, m.Cut.Order, to, peers)
+		}
+		return true
+	case ctx.Err() != nil:
+		return false
+	case errors.Is(err, memory.ErrIncomplete):
+		return true // the trainer writes it: there will be a newer one
+	case status.Code(err) == codes.Aborted:
+		return true // once more in the next round
+	}
+	s.shunned[to.Memory] = time.Now().Add(shunFor)
+	s.n.tell("peer "+to.Agent, fmt.Sprintf("no copy of the checkpoint of step %d is on another node: agent %s at %s: %s", m.Step, to.Agent, to.Address, status.Convert(err).Message()))
+	return false
+}
+
+// copy sends one slot, which is pinned meanwhile: its trainer uses another one.
+func (s *sender) copy(ctx context.Context, f *memory.Folder, h memory.Held, to *pb.Peer) (err error) {
+	slot, err := memory.Open(h.Slot)
+	if err != nil {
+		return fmt.Errorf("%w: %w", memory.ErrIncomplete, err)
+	}
+	defer func() { err = errors.Join(err, slot.Close()) }()
+	if slot.About.Manifest.Cut.ID != h.About.Manifest.Cut.ID {
+		return memory.ErrIncomplete
+	}
+	client, err := s.n.client(to)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stuck := time.AfterFunc(stuckAfter, func() { cancel(fmt.Errorf("it took nothing for %v", stuckAfter)) })
+	defer stuck.Stop()
+	out, err := client.Keep(ctx)
+	if err == nil {
+		err = out.Send(&pb.KeepRequest{Slot: headOf(f, slot)})
+	}
+	buf := make([]byte, chunk)
+	for at := int64(0); err == nil; {
+		k, rerr := slot.ReadAt(buf, at)
+		if errors.Is(rerr, io.EOF) {
+			break
+		}
+		if rerr != nil {
+			return fmt.Errorf("%w: %w", memory.ErrIncomplete, rerr)
+		}
+		if !s.pace.take(ctx, k) {
+			break
+		}
+		stuck.Reset(stuckAfter)
+		err = out.Send(&pb.KeepRequest{Data: buf[:k]})
+		at += int64(k)
+	}
+	if err == nil || errors.Is(err, io.EOF) { // the reply says why it ended
+		_, err = out.CloseAndRecv()
+	}
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		return cause
+	}
+	return err
+}
+
+// dropOlder has the other agents remove what they keep of a rank since it was copied to
+// them. Nobody waits for one that does not answer.
+func (n *Node) dropOlder(ctx context.Context, f *memory.Folder, rank uint32, below uint64, keeper *pb.Peer, peers []*pb.Peer) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	for _, p := range peers {
+		if keeper != nil && p.Memory == keeper.Memory {
+			continue
+		}
+		if c, err := n.client(p); err == nil {
+			_, _ = c.Forget(ctx, &pb.ForgetRequest{Folder: folderOf(f), Rank: rank, Below: below})
+		}
+	}
+}
+
+// ForgetRank has all agents remove a rank's replicas: its last checkpoint is on storage.
+func (n *Node) ForgetRank(ctx context.Context, folder string, rank uint32) {
+	if f := n.folder(folder); f != nil {
+		peers, _, _ := n.ring()
+		n.dropOlder(ctx, f, rank, math.MaxUint64, nil, peers)
+	}
+}
+
+// folder finds a folder of this node's slots.
+func (n *Node) folder(path string) *memory.Folder {
+	folders, err := memory.Folders(n.cfg.Root, "")
+	if err != nil {
+		return nil
+	}
+	for i := range folders {
+		if folders[i].Path == filepath.Clean(path) {
+			return &folders[i]
+		}
+	}
+	return nil
+}
+
+func folderOf(f *memory.Folder) *pb.SlotFolder {
+	return &pb.SlotFolder{Id: f.ID, Job: f.Job, Dir: f.Dir}
+}
+
+func headOf(f *memory.Folder, s *memory.Slot) *pb.SlotHead {
+	h := s.Head()
+	return &pb.SlotHead{Folder: folderOf(f), Rank: s.About.Rank, Number: h.Number, Image: h.Image, ImageCrc: h.ImageCRC, Text: h.Text, TextCrc: h.TextCRC,
+		Order: s.About.Manifest.Cut.Order, Cut: uint64(s.About.Manifest.Cut.ID)}
+}

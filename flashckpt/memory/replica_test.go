@@ -1,0 +1,303 @@
+package memory
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/headrace/headrace/flashckpt/manifest"
+)
+
+// tensors is a safetensors image with one array of n bytes.
+func tensors(n int) []byte {
+	header := fmt.Sprintf(`{"w":{"dtype":"U8","shape":[%d],"data_offsets":[0,%d]}}`, n, n)
+	b := binary.LittleEndian.AppendUint64(nil, uint64(len(header)))
+	return append(append(b, header...), bytes.Repeat([]byte{7}, n)...)
+}
+
+// newRoot is where a user's slots lie: nobody else may use it.
+func newRoot(t testing.TB) string { return filepath.Join(t.TempDir(), "headrace-1") }
+
+var job = Folder{Dir: "/ckpt", ID: "0123456789abcdef", Job: "default"}
+
+// sent opens a slot as a sender does, and gives its bytes.
+func sent(t *testing.T, path string) (*Slot, []byte) {
+	t.Helper()
+	s, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	all := make([]byte, s.Head().Image+s.Head().Text)
+	for at := 0; at < len(all); {
+		n, err := s.ReadAt(all[at:min(at+1000, len(all))], int64(at))
+		if err != nil {
+			t.Fatal(err)
+		}
+		at += n
+	}
+	return s, all
+}
+
+// keep copies the checkpoint of a step into root, with the bytes that with gives.
+func keep(t *testing.T, root string, step int64, with func([]byte) []byte) error {
+	t.Helper()
+	path, _ := writeSlot(t, t.TempDir(), job.Dir, 3, step, tensors(5000))
+	s, all := sent(t, path)
+	r, err := Keep(root, job, 3, uint64(s.About.Manifest.Cut.ID), s.About.Manifest.Cut.Order, s.Head())
+	if err != nil {
+		return err
+	}
+	for part := with(all); len(part) > 0 && err == nil; {
+		n := min(len(part), 700)
+		_, err = r.Write(part[:n])
+		part = part[n:]
+	}
+	if err == nil {
+		err = r.Done()
+	}
+	return errors.Join(err, r.Close())
+}
+
+func same(b []byte) []byte { return b }
+
+func steps(t *testing.T, root string) (all []int64) {
+	t.Helper()
+	f := job
+	held, err := f.Both(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range held {
+		all = append(all, h.About.Manifest.Step)
+	}
+	return all
+}
+
+func TestAReplicaIsItsSlotAndTheOlderOneMakesRoom(t *testing.T) {
+	root := newRoot(t)
+	for step := int64(1); step <= 4; step++ {
+		if err := keep(t, root, step, same); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := fmt.Sprint(steps(t, root)); got != "[4 3]" {
+		t.Fatal(got)
+	}
+	path, _ := writeSlot(t, t.TempDir(), job.Dir, 3, 4, tensors(5000))
+	_, want := sent(t, path)
+	f := job
+	held, err := f.Both(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, got := sent(t, held[0].Slot)
+	if !bytes.Equal(got, want) || s.Fault() != nil {
+		t.Error("the replica differs from its slot")
+	}
+	if own, err := f.Held(); err != nil || len(own) != 0 {
+		t.Errorf("a replica counts as a slot of this node's trainers: %v, %v", own, err)
+	}
+}
+
+func TestWhatIsNotWholeNeverCountsAndNeverCostsTheNewestReplica(t *testing.T) {
+	root := newRoot(t)
+	for step := int64(1); step <= 2; step++ {
+		if err := keep(t, root, step, same); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, with := range map[string]func([]byte) []byte{
+		"cut off": func(b []byte) []byte { return b[:len(b)-1] },
+		"nothing": func([]byte) []byte { return nil },
+		"longer":  func(b []byte) []byte { return append(bytes.Clone(b), 0) },
+		"a bit":   func(b []byte) []byte { c := bytes.Clone(b); c[300] ^= 1; return c },
+		"a bit of the text": func(b []byte) []byte {
+			c := bytes.Clone(b)
+			c[len(c)-9] ^= 1
+			return c
+		},
+	} {
+		if err := keep(t, root, 3, with); !errors.Is(err, ErrWrong) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got := fmt.Sprint(steps(t, root)); got != "[2]" {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	if err := keep(t, root, 3, same); err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(steps(t, root)); got != "[3 2]" {
+		t.Error(got)
+	}
+	if err := keep(t, root, 3, same); !errors.Is(err, ErrAsNew) {
+		t.Error(err)
+	}
+	if err := keep(t, root, 1, same); !errors.Is(err, ErrAsNew) {
+		t.Error(err)
+	}
+}
+
+func TestAnImageWithHolesIsNoReplica(t *testing.T) {
+	for name, header := range map[string]string{
+		"hole":    `{"w":{"data_offsets":[1,8]}}`,
+		"overlap": `{"w":{"data_offsets":[0,8]},"v":{"data_offsets":[2,8]}}`,
+		"short":   `{"w":{"data_offsets":[0,7]}}`,
+		"beyond":  `{"w":{"data_offsets":[0,9]}}`,
+		"nothing": `{}`,
+		"no JSON": `{"w"`,
+	} {
+		b := binary.LittleEndian.AppendUint64(nil, uint64(len(header)))
+		b = append(append(b, header...), make([]byte, 8)...)
+		if checkImage(b) == nil {
+			t.Error(name)
+		}
+	}
+	if err := checkImage(tensors(100)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAPinnedReplicaIsNotWritten(t *testing.T) {
+	root := newRoot(t)
+	for step := int64(1); step <= 2; step++ {
+		if err := keep(t, root, step, same); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := job
+	held, err := f.Both(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(held[1].Slot) // somebody restores from the older one
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := keep(t, root, 3, same); !errors.Is(err, ErrPinned) {
+		t.Error(err)
+	}
+	if err := errors.Join(s.Close(), keep(t, root, 3, same)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAMachineWithoutRoomKeepsNoReplica(t *testing.T) {
+	path, _ := writeSlot(t, t.TempDir(), job.Dir, 3, 1, tensors(100))
+	s, _ := sent(t, path)
+	h := s.Head()
+	h.Image = 1 << 44 // 16 TiB
+	root := newRoot(t)
+	_, err := Keep(root, job, 3, 1, 1, h)
+	if !errors.Is(err, ErrNoRoom) {
+		t.Error(err)
+	}
+	if err := keep(t, root, 2, same); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNamesFromOtherNodesStayInTheirFolder(t *testing.T) {
+	for _, f := range []Folder{
+		{Dir: "/c", ID: "../../../etc/pass", Job: "j"}, {Dir: "/c", ID: "0123456789ABCDEF", Job: "j"}, {Dir: "c", ID: job.ID, Job: "j"},
+		{Dir: "/c", ID: job.ID}, {Dir: "/c", ID: job.ID, Job: "a\nb"}, {Dir: "/c\x00", ID: job.ID, Job: "j"},
+	} {
+		if _, err := Keep(newRoot(t), f, 0, 1, 1, Head{Number: 1, Image: 100, Text: 10}); !errors.Is(err, ErrNoShape) {
+			t.Errorf("%+v: %v", f, err)
+		}
+	}
+	for _, h := range []Head{{}, {Number: 1, Image: 7, Text: 10}, {Number: 1, Image: math.MaxUint64, Text: 10}, {Number: 1, Image: 100, Text: manifest.MaxBytes + 1}} {
+		if _, err := Keep(newRoot(t), job, 0, 1, 1, h); !errors.Is(err, ErrNoShape) {
+			t.Errorf("%+v: %v", h, err)
+		}
+	}
+}
+
+func TestReplicasThatAreOldAreDropped(t *testing.T) {
+	root := newRoot(t)
+	for step := int64(1); step <= 2; step++ {
+		if err := keep(t, root, step, same); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		below uint64
+		left  string
+	}{{1, "[2 1]"}, {2, "[2]"}, {math.MaxUint64, "[]"}} {
+		if err := DropReplicas(root, job, 3, c.below); err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(steps(t, root)); got != c.left {
+			t.Errorf("below %d: %s", c.below, got)
+		}
+	}
+}
+
+func TestAFolderOfAnotherUserIsNotUsed(t *testing.T) {
+	root := t.TempDir()
+	if err := os.Chmod(root, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := keep(t, root, 1, same); err == nil {
+		t.Error("a folder that others may write to was used")
+	}
+	if err := Prepare(filepath.Join(root, "own")); err != nil {
+		t.Error(err)
+	}
+}
+
+// What another node says of a slot never does more than be refused.
+func FuzzKeep(f *testing.F) {
+	path, _ := writeSlot(f, f.TempDir(), job.Dir, 3, 1, tensors(200))
+	s, err := Open(path)
+	if err != nil {
+		f.Fatal(err)
+	}
+	defer s.Close()
+	h := s.Head()
+	all := make([]byte, h.Image+h.Text)
+	n, _ := s.ReadAt(all, 0)
+	f.Add(h.Number, h.Image, h.ImageCRC, h.Text, h.TextCRC, all[:n])
+	f.Add(h.Number, h.Image+1, h.ImageCRC, h.Text, h.TextCRC, all[:n])
+	f.Add(uint64(1), uint64(8), uint64(0), uint64(2), uint64(0), []byte("\x02\x00\x00\x00\x00\x00\x00\x00{}"))
+	root := newRoot(f)
+	f.Fuzz(func(t *testing.T, number, image, imageCRC, text, textCRC uint64, b []byte) {
+		if image > 1<<20 || text > 1<<20 {
+			t.Skip("it would only take room")
+		}
+		h := Head{number, image, imageCRC, text, textCRC}
+		r, err := Keep(root, job, 3, 1, math.MaxUint64-1, h)
+		if err != nil {
+			return
+		}
+		defer func() { _ = r.Close() }()
+		if _, err = r.Write(b); err == nil {
+			err = r.Done()
+		}
+		if err == nil { // then it is a slot that reads well
+			if s, err := Open(r.Path); err != nil && !errors.Is(err, ErrIncomplete) {
+				t.Error(err)
+			} else if err == nil {
+				_ = s.Close()
+			}
+			_ = os.Remove(r.Path)
+		}
+	})
+}
+
+// An image's header comes from another node.
+func FuzzCheckImage(f *testing.F) {
+	f.Add(tensors(100))
+	f.Add([]byte("\x02\x00\x00\x00\x00\x00\x00\x00{}"))
+	f.Fuzz(func(_ *testing.T, b []byte) {
+		if len(b) >= 8 {
+			_ = checkImage(b)
+		}
+	})
+}
