@@ -157,7 +157,7 @@ func (st *stream) exact(o *frame.Open) *frame.Error {
 }
 
 func (st *stream) compile(columns []string) (err error) {
-	if st.dec, err = decode.Compile(st.ds.Spec, decode.WithColumns(columns)); err != nil {
+	if st.dec, err = decode.Compile(st.ds.Spec, decode.WithColumns(columns), decode.WithSchemas(decode.SchemasOf(st.ds.Source))); err != nil {
 		return err
 	}
 	batch := st.rows * st.dec.Layout().RowSize()

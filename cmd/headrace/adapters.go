@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"path/filepath"
 
@@ -29,7 +30,7 @@ func (a *app) listSource(log *slog.Logger) master.Opener {
 func (a *app) readSource(conn grpc.ClientConnInterface, log *slog.Logger) func(context.Context, *dataset.Spec) (sources.Source, error) {
 	chunks := &chunksOfMaster{local: a.localChunks(), master: headracev1.NewLandingClient(conn)}
 	return func(_ context.Context, spec *dataset.Spec) (sources.Source, error) {
-		return a.openSource(spec, dataset.Opening{AllowedRoots: a.cfg.AllowRoots, Chunks: chunks, Logger: log})
+		return a.openToRead(spec, dataset.Opening{AllowedRoots: a.cfg.AllowRoots, Chunks: chunks, Logger: log})
 	}
 }
 
@@ -51,6 +52,19 @@ func (a *app) openSource(spec *dataset.Spec, o dataset.Opening) (sources.Source,
 	return a.connections.Open(spec, o)
 }
 
+// openToRead is openSource for those who decode the records: with the schemas that it takes.
+func (a *app) openToRead(spec *dataset.Spec, o dataset.Opening) (sources.Source, error) {
+	src, err := a.openSource(spec, o)
+	if err != nil {
+		return nil, err
+	}
+	read, err := a.connections.WithSchemas(spec, src, o.AllowedRoots, o.Logger)
+	if err != nil {
+		return nil, errors.Join(err, src.Close())
+	}
+	return read, nil
+}
+
 // checkSpec refuses a spec at apply whose root is not allowed, whose files, topics
 // or offsets are not there, or whose fields are not in the files' first line.
 func (a *app) checkSpec(log *slog.Logger) func(context.Context, *dataset.Spec) error {
@@ -61,7 +75,7 @@ func (a *app) checkSpec(log *slog.Logger) func(context.Context, *dataset.Spec) e
 				return err
 			}
 		}
-		src, err := a.openSource(spec.ForALook(), dataset.Opening{AllowedRoots: a.cfg.AllowRoots, Chunks: chunks, Logger: log})
+		src, err := a.openToRead(spec.ForALook(), dataset.Opening{AllowedRoots: a.cfg.AllowRoots, Chunks: chunks, Logger: log})
 		if err != nil {
 			return err
 		}

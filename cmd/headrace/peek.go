@@ -57,7 +57,7 @@ func (a *app) openQuick(spec *dataset.Spec) (sources.Source, error) {
 	if len(roots) == 0 {
 		roots = []string{"/"}
 	}
-	return a.openSource(spec.ForALook(), dataset.Opening{AllowedRoots: roots, Logger: slog.New(slog.DiscardHandler)})
+	return a.openToRead(spec.ForALook(), dataset.Opening{AllowedRoots: roots, Logger: slog.New(slog.DiscardHandler)})
 }
 
 // openOwn is openQuick for a spec of -f: the same user brings the spec and the secret that

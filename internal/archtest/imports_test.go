@@ -30,7 +30,9 @@ var rules = []struct {
 	{"sources/pulsar", []string{"sources", "sources/brokers", "internal/dataset", "internal/secret"}},
 	{"internal/tfrecord", nil},                // a format: how its records are framed
 	{"internal/parquet", []string{"sources"}}, // a format: files to columns
-	{"internal/remoting", nil},                // RocketMQ's protocol, for its adapter and its test broker
+	{"internal/schema", nil},                  // what writers of Avro say of their records
+	{"internal/registry", []string{"sources", "internal/decode", "internal/schema"}}, // asks a schema registry while records are read
+	{"internal/remoting", nil}, // RocketMQ's protocol, for its adapter and its test broker
 
 	{"shardsvc/cut", []string{"sources"}},  // what a cut is: pure, and the same for all
 	{"shardsvc/line", []string{"sources"}}, // pure values
@@ -49,9 +51,9 @@ var rules = []struct {
 	{"internal/dataset", []string{"sources", "internal/suggest", "internal/storage"}}, // what a kind of source can do
 	{"internal/jobfile", []string{"internal/dataset"}},
 	{"internal/secret", []string{"internal/dataset"}},
-	{"internal/connection", []string{"sources", "internal/dataset", "internal/secret", "internal/storage", "internal/storage/s3", "internal/suggest"}}, // which secret goes to which broker
+	{"internal/connection", []string{"sources", "internal/dataset", "internal/registry", "internal/schema", "internal/secret", "internal/storage", "internal/storage/s3", "internal/suggest"}}, // which secret goes to which broker
 	{"internal/frame", []string{"internal/dataset"}},
-	{"internal/decode/...", []string{"sources", "internal/dataset", "internal/frame", "internal/decode/..."}}, // schemas, not protos
+	{"internal/decode/...", []string{"sources", "internal/dataset", "internal/frame", "internal/schema", "internal/decode/..."}}, // schemas, not protos
 	{"internal/store/...", []string{"internal/store/...", "shardsvc"}},
 	{"internal/access", []string{"api/headrace/v1"}}, // which role each call needs
 	{"internal/link", []string{"internal/access"}},

@@ -1,5 +1,6 @@
 // Package connection decides to which brokers a secret is sent. The operator registers
-// connections by name: addresses, TLS, login. A spec names one. A spec that comes with an
+// connections by name: addresses, TLS, login. A spec names one. It does the same for buckets (store.go) and
+// schema registries (registry.go). A spec that comes with an
 // address of its own may name a secret only if the operator has listed that address:
 // otherwise whoever may apply a spec could send any secret of the master anywhere.
 //
@@ -12,10 +13,12 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/internal/registry"
 	"github.com/headrace/headrace/internal/suggest"
 	"github.com/headrace/headrace/sources"
 )
@@ -24,14 +27,18 @@ import (
 type Book struct {
 	named  map[string]dataset.Part
 	stores map[string]*store // of kind s3
+	places map[string]*place // of schema registries
 	names  []string
 	listed []string // host:port that secrets of specs may be sent to
+
+	mu         sync.Mutex
+	registries map[dataset.Registry]*registry.Registry // that were opened
 }
 
 // Parse reads the mapping `connections:` of a settings file, which may be nil, and takes
 // the listed addresses. Errors name the file, the connection and the field.
 func Parse(n *yaml.Node, file string, listed []string) (*Book, error) {
-	b := &Book{named: map[string]dataset.Part{}, stores: map[string]*store{}, listed: listed}
+	b := &Book{named: map[string]dataset.Part{}, stores: map[string]*store{}, places: map[string]*place{}, registries: map[dataset.Registry]*registry.Registry{}, listed: listed}
 	if n == nil {
 		return b, nil
 	}
@@ -48,6 +55,13 @@ func Parse(n *yaml.Node, file string, listed []string) (*Book, error) {
 				return nil, fmt.Errorf("connections: %s: %w", name, err)
 			}
 			b.stores[name], b.names = s, append(b.names, name)
+			continue
+		}
+		if p, err := parsePlace(n.Content[i+1], file); p != nil || err != nil {
+			if err != nil {
+				return nil, fmt.Errorf("connections: %s: %w", name, err)
+			}
+			b.places[name], b.names = p, append(b.names, name)
 			continue
 		}
 		part, err := dataset.ParseConnection(n.Content[i+1], file)

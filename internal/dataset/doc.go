@@ -17,6 +17,7 @@
 //	validate.go  what makes sense; columns.go the part about columns
 //	binary.go    the fixed layout of format binary
 //	features.go  format tfrecord: features of a tf.Example
+//	writers.go   format avro: where the schemas of records are
 //	bad.go       what is done with records that cannot be decoded
 //	path.go      where a column's value is: field, JSON Pointer, $value
 //	value.go     dtypes, and values written in a spec

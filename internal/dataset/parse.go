@@ -137,7 +137,7 @@ func (r *Reader) decode(n *yaml.Node, path string, d *DecodeSpec) {
 		r.Text(&d.Format)(n, path)
 		return
 	}
-	r.Mapping(n, path, []Member{
+	r.Mapping(n, path, append([]Member{
 		{"format", r.Text(&d.Format)},
 		{"header", Parsed(r, &d.Header, ParseBool)},
 		{"fields", r.Texts(&d.Fields)},
@@ -147,7 +147,7 @@ func (r *Reader) decode(n *yaml.Node, path string, d *DecodeSpec) {
 		{"columns", func(n *yaml.Node, path string) { r.columns(n, path, d) }},
 		{"event_time", r.Text(&d.EventTime)},
 		{"on_error", r.Text(&d.OnError)},
-	})
+	}, r.writers(d)...))
 }
 
 func (r *Reader) columns(n *yaml.Node, path string, d *DecodeSpec) {

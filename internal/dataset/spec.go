@@ -32,23 +32,29 @@ func (s *Spec) Live() bool { return s.Source != nil && s.Source.Traits().Live }
 
 // DecodeSpec says how bytes become columns.
 type DecodeSpec struct {
-	Format    string   `json:"format" yaml:"format"`                 // csv | tsv | json | lines | raw | binary | parquet | tfrecord
+	Format    string   `json:"format" yaml:"format"`                 // csv | tsv | json | lines | raw | binary | parquet | tfrecord | avro
 	Header    bool     `json:"header,omitempty" yaml:"header"`       // csv, tsv: each file's first line names the fields (and is no record)
 	Fields    []string `json:"fields,omitempty" yaml:"fields"`       // csv, tsv: names without a header line
 	Delimiter string   `json:"delimiter,omitempty" yaml:"delimiter"` // one byte; default , or tab
 	Quote     string   `json:"quote,omitempty" yaml:"quote"`         // one byte or "none"; default " for csv, none for tsv
 	// RecordSize: binary: bytes of every record; default: the end of the column that ends last.
-	RecordSize Size     `json:"record_size,omitempty" yaml:"record_size"`
-	Columns    []Column `json:"columns" yaml:"columns"`
-	EventTime  string   `json:"event_time,omitempty" yaml:"event_time"` // a path; integer ms or s, or RFC 3339
-	OnError    string   `json:"on_error" yaml:"on_error"`               // fail (default) | default | skip
+	RecordSize Size `json:"record_size,omitempty" yaml:"record_size"`
+	// avro: where the schemas of the records are.
+	Registry  *Registry     `json:"registry,omitempty" yaml:"registry"`
+	Schema    *WriterSchema `json:"schema,omitempty" yaml:"schema"`
+	Message   string        `json:"message,omitempty" yaml:"message"` // protobuf with Schema: the full name; default: the file's first
+	Columns   []Column      `json:"columns" yaml:"columns"`
+	EventTime string        `json:"event_time,omitempty" yaml:"event_time"` // a path; integer ms or s, or RFC 3339
+	OnError   string        `json:"on_error" yaml:"on_error"`               // fail (default) | default | skip
 }
 
 // Columnar: records are rows of columns and not bytes; offsets count rows.
 func (d *DecodeSpec) Columnar() bool { return d.Format == "parquet" }
 
 // Fielded: a path is a name, or a JSON Pointer for what lies deeper.
-func Fielded(format string) bool { return format == "parquet" || format == "tfrecord" }
+func Fielded(format string) bool {
+	return format == "parquet" || format == "tfrecord" || Written(format)
+}
 
 // Features: records are tf.Example or tf.SequenceExample.
 // Shaped reports whether columns with a path may have a shape.

@@ -189,7 +189,7 @@ func (c *Check) lease(l *LeaseSpec) {
 }
 
 func (c *Check) decode(d *DecodeSpec) {
-	if !c.Among("decode.format", d.Format, "csv", "tsv", "json", "lines", "raw", "binary", "parquet", "tfrecord") {
+	if !c.Among("decode.format", d.Format, "csv", "tsv", "json", "lines", "raw", "binary", "parquet", "tfrecord", "avro") {
 		return
 	}
 	if d.Columnar() && c.source.Rows.Max == 0 {
@@ -205,6 +205,7 @@ func (c *Check) decode(d *DecodeSpec) {
 	} else {
 		c.noSeparators(d)
 	}
+	c.writers(d)
 	c.columns(d)
 	c.recordSize(d)
 	if d.EventTime != "" {

@@ -31,6 +31,7 @@ type column struct {
 	ragged  bool
 	feature bool // of a tf.Example
 	shaped  bool // a list of a fixed length, width values
+	walked  bool // filled by the walk over a record with a schema
 	width   int  // with feature: elements of a row
 	hash    *hasher
 	mask    bool
@@ -51,6 +52,7 @@ type options struct {
 	columns []string
 	header  []byte
 	fields  []string
+	schemas Schemas
 }
 
 // Option changes what Compile makes of a spec.
@@ -91,8 +93,7 @@ func Compile(spec *dataset.Spec, opts ...Option) (*Decoder, error) {
 		}
 		if p.Kind == dataset.FromPath {
 			d.fromPath.timeKey = p.Name
-			d.finishPlan()
-			return d, nil
+			return d, d.plan()
 		}
 		n, err := d.source(p)
 		if err != nil {
@@ -100,8 +101,16 @@ func Compile(spec *dataset.Spec, opts ...Option) (*Decoder, error) {
 		}
 		d.eventTime = &column{name: "event_time", sources: []int{n}, feature: ds.Features() && p.Kind == dataset.Pointer}
 	}
+	return d, d.plan()
+}
+
+// plan derives from the columns how records are read.
+func (d *Decoder) plan() error {
 	d.finishPlan()
-	return d, nil
+	if d.spec.Decode.Written() {
+		return d.planWriters()
+	}
+	return nil
 }
 
 // separators sets the separators, and the names of fields.

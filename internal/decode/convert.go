@@ -14,7 +14,7 @@ func (d *Decoder) convert(b *Builder, row int) *fault {
 	for _, c := range d.columns {
 		var f *fault
 		switch {
-		case len(c.sources) == 0: // putPieces has filled it
+		case len(c.sources) == 0, c.walked: // putPieces or a walk has filled it
 		case c.feature:
 			f = d.putFeature(b, c, row)
 		case c.ragged:
@@ -39,7 +39,7 @@ func (d *Decoder) convert(b *Builder, row int) *fault {
 	if d.eventTime != nil && d.eventTime.feature {
 		return d.putFeatureTime(b, row)
 	}
-	if d.eventTime != nil {
+	if d.eventTime != nil && !d.eventTime.walked {
 		return d.putTime(b, row, d.slots[d.eventTime.sources[0]])
 	}
 	return nil

@@ -47,6 +47,10 @@ type Decoder struct {
 	columnar    columnState
 	words       []uint64 // rows of columns: scratch
 	features    features
+	wants       *want // records with a schema: the wanted paths
+	walking     walkState
+	programs    map[uint32]*program
+	fixed, last *program
 	keys        keyMemory
 	objects     uint64 // met so far; numbers them
 	wide        uint64 // json: all bytes of the record's strings, or-ed
@@ -85,7 +89,7 @@ func (d *Decoder) Clone() (*Decoder, error) { return d.compileAgain(d.o.header) 
 func (d *Decoder) Bind(header []byte) (*Decoder, error) { return d.compileAgain(header) }
 
 func (d *Decoder) compileAgain(header []byte) (*Decoder, error) {
-	c, err := Compile(d.spec, WithColumns(d.o.columns), withHeader(header))
+	c, err := Compile(d.spec, WithColumns(d.o.columns), withHeader(header), WithSchemas(d.o.schemas))
 	if err != nil {
 		return nil, err
 	}
@@ -158,6 +162,9 @@ func (d *Decoder) appendRecords(b *Builder, batch *sources.Batch, from, maxRows 
 	}
 	row, limit := b.Rows(), min(maxRows, b.Limit())
 	d.aim(b)
+	if d.wants != nil {
+		return d.appendWritten(b, batch, from, limit)
+	}
 	n := from
 	if d.onlyPieces() {
 		n = d.copyRows(b, batch, n, limit)

@@ -1,5 +1,5 @@
 // Package decode turns record bytes into columns of a frame.Builder, as a dataset's spec
-// says. It reads CSV, TSV, JSON lines, plain lines, raw bytes, tf.Example and records of a fixed
+// says. It reads CSV, TSV, JSON lines, plain lines, raw bytes, tf.Example, Avro and records of a fixed
 // layout. It is the hot path: nothing is allocated per record, fields are scanned 8 bytes
 // at a time, and strings are hashed where they lie.
 //
@@ -24,6 +24,9 @@
 //	frompath.go   values that folders key=value of a file's path say
 //	features.go   a tf.Example to the places of its features; featurevalues.go their values;
 //	              examplelook.go all of them, to look at
+//	writers.go    records that have the schema of their writer; want.go the paths that columns want of
+//	              them; cell.go the places in a row that their values go to
+//	avroplan.go   an Avro schema as a program; avrowalk.go the program run over a record
 //	number.go     text to int64, float32, float64
 //	hash.go       XXH64 of salt and value, and its remainder
 //	columnar.go   rows of columns into columns; columnvalues.go their values;

@@ -49,6 +49,9 @@ func (d *Decoder) finishPlan() {
 		d.planFeatures(pointers)
 		pointers = nil
 	}
+	if d.spec.Decode.Written() {
+		pointers = nil
+	}
 	d.root = d.newTrie(pointers)
 	if d.delimiter != 0 && !d.unbound && len(d.metas) == 0 && len(d.fieldSource) > 0 {
 		d.ops = d.planOps()

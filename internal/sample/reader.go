@@ -22,13 +22,13 @@ type reader struct {
 type Opener func(spec *dataset.Spec) (sources.Source, error)
 
 func openReader(spec *dataset.Spec, open Opener) (*reader, error) {
-	dec, err := decode.Compile(spec)
-	if err != nil {
-		return nil, err
-	}
 	src, err := open(spec)
 	if err != nil {
 		return nil, err
+	}
+	dec, err := decode.Compile(spec, decode.WithSchemas(decode.SchemasOf(src)))
+	if err != nil {
+		return nil, errors.Join(err, src.Close())
 	}
 	return &reader{spec, src, dec}, nil
 }

@@ -36,7 +36,7 @@ func First(ctx context.Context, spec *dataset.Spec, open Opener, n int, columns 
 		}
 	}
 	if len(columns) > 0 {
-		if r.dec, err = decode.Compile(r.spec, decode.WithColumns(columns)); err != nil {
+		if r.dec, err = decode.Compile(r.spec, decode.WithColumns(columns), decode.WithSchemas(decode.SchemasOf(r.src))); err != nil {
 			return nil, err
 		}
 		names = r.dec.Schema().Names()

@@ -25,7 +25,7 @@ func Try(ctx context.Context, spec *dataset.Spec, src sources.Source) error {
 			return b.Err
 		}
 	}
-	dec, err := decode.Compile(spec)
+	dec, err := decode.Compile(spec, decode.WithSchemas(decode.SchemasOf(src)))
 	if err != nil {
 		return err
 	}

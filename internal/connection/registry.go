@@ -1,0 +1,206 @@
+package connection
+
+import (
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/internal/registry"
+	"github.com/headrace/headrace/internal/schema"
+	"github.com/headrace/headrace/internal/secret"
+	"github.com/headrace/headrace/internal/suggest"
+	"github.com/headrace/headrace/sources"
+)
+
+// place is a connection to a schema registry: {registry: {url: https://registry:8081, ...}}.
+// It names the password or token and does not hold it.
+type place struct {
+	URL          string `yaml:"url"`
+	User         string `yaml:"user"`
+	PasswordEnv  string `yaml:"password_env"`
+	PasswordFile string `yaml:"password_file"`
+	TokenEnv     string `yaml:"token_env"`
+	TokenFile    string `yaml:"token_file"`
+	CA           string `yaml:"ca"`
+	Cert         string `yaml:"cert"`
+	Key          string `yaml:"key"`
+}
+
+var placeFields = []string{"url", "user", "password_env", "password_file", "token_env", "token_file", "ca", "cert", "key"}
+
+// parsePlace is nil for a connection of another kind.
+func parsePlace(n *yaml.Node, file string) (*place, error) {
+	if n.Kind != yaml.MappingNode || len(n.Content) == 0 || n.Content[0].Value != "registry" {
+		return nil, nil
+	}
+	if len(n.Content) > 2 {
+		return nil, fmt.Errorf("%s:%d: %s does not go with registry: a connection is of one kind: make two", file, n.Content[2].Line, n.Content[2].Value)
+	}
+	p, body := &place{}, n.Content[1]
+	if body.Kind != yaml.MappingNode {
+		return nil, fmt.Errorf("%s:%d: registry: must be a mapping, as in {url: https://registry:8081}", file, body.Line)
+	}
+	for i := 0; i+1 < len(body.Content); i += 2 {
+		if name := body.Content[i].Value; !slices.Contains(placeFields, name) {
+			return nil, fmt.Errorf("%s:%d: registry.%s: no such field: %s", file, body.Content[i].Line, name, suggest.Hint(name, placeFields, "fields"))
+		}
+	}
+	if err := body.Decode(p); err != nil {
+		return nil, fmt.Errorf("%s:%d: registry: %w", file, body.Line, err)
+	}
+	if err := p.check(); err != nil {
+		return nil, fmt.Errorf("%s:%d: %w", file, body.Line, err)
+	}
+	return p, nil
+}
+
+func (p *place) password() dataset.Password {
+	return dataset.Password{Env: p.PasswordEnv, File: p.PasswordFile}
+}
+
+func (p *place) token() dataset.Password { return dataset.Password{Env: p.TokenEnv, File: p.TokenFile} }
+
+func (p *place) check() error {
+	hasPassword, hasToken := p.password() != dataset.Password{}, p.token() != dataset.Password{}
+	switch {
+	case p.URL == "":
+		return fmt.Errorf("registry.url: must be given, as in https://registry:8081")
+	case dataset.RegistryURL(p.URL) != "":
+		return fmt.Errorf("registry.url: it %s; write it as in https://registry:8081", dataset.RegistryURL(p.URL))
+	case hasPassword && hasToken:
+		return fmt.Errorf("registry: of a password and a token only one goes")
+	case hasPassword != (p.User != ""):
+		return fmt.Errorf("registry.user: user and password go together: name the password with password_env (a variable that begins with %s) or password_file", dataset.SecretPrefix)
+	case p.PasswordEnv != "" && p.PasswordFile != "" || p.TokenEnv != "" && p.TokenFile != "":
+		return fmt.Errorf("registry: a secret is in a variable or in a file, not in both")
+	case (p.Cert == "") != (p.Key == ""):
+		return fmt.Errorf("registry: cert and key go together")
+	}
+	if u, err := url.Parse(p.URL); err == nil && u.Scheme == "http" && (hasPassword || hasToken) && !loopback(u.Hostname()) {
+		return fmt.Errorf("registry.url: the login would go to %s in clear text: use https", u.Host)
+	}
+	return nil
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+func (p *place) config() (registry.Config, error) {
+	c, err := registry.Config{URL: p.URL, User: p.User}, error(nil)
+	anywhere := []string{"/"} // the operator named the files
+	if p.User != "" {
+		if c.Password, err = secret.Read("registry.password", p.password(), anywhere); err != nil {
+			return c, err
+		}
+	}
+	if (p.token() != dataset.Password{}) {
+		if c.Token, err = secret.Read("registry.token", p.token(), anywhere); err != nil {
+			return c, err
+		}
+	}
+	var t *tls.Config
+	if t, err = secret.TLS("registry", &dataset.TLS{CA: p.CA, Cert: p.Cert, Key: p.Key}); err == nil {
+		c.TLS = t
+	}
+	return c, err
+}
+
+// WithSchemas returns the source for reading, with the schemas that its spec's format needs:
+// those of a registry, as the operator allows it, or the one that the spec gives.
+func (b *Book) WithSchemas(spec *dataset.Spec, src sources.Source, allowedRoots []string, log *slog.Logger) (sources.Source, error) {
+	d := &spec.Decode
+	switch {
+	case d.Registry != nil:
+		r, err := b.registry(d.Registry, log)
+		if err != nil {
+			return nil, fmt.Errorf("dataset %s: decode.registry: %w", spec.Name, err)
+		}
+		return registry.Reading(src, r), nil
+	case d.Schema != nil:
+		text, err := schemaText(d.Schema, allowedRoots)
+		if err == nil {
+			src, err = registry.Giving(src, text)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("dataset %s: decode.schema: %w", spec.Name, err)
+		}
+	}
+	return src, nil
+}
+
+// registry is the one that a spec names: one for all datasets of the process, so that each
+// id is asked for once.
+func (b *Book) registry(r *dataset.Registry, log *slog.Logger) (*registry.Registry, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if known := b.registries[*r]; known != nil {
+		return known, nil
+	}
+	c := registry.Config{URL: r.URL}
+	if r.Connection != "" {
+		p := b.places[r.Connection]
+		if p == nil {
+			return nil, b.noRegistry(r.Connection)
+		}
+		var err error
+		if c, err = p.config(); err != nil {
+			return nil, fmt.Errorf("connection %s: %w", r.Connection, err)
+		}
+	}
+	made := registry.New(c, log)
+	b.registries[*r] = made
+	return made, nil
+}
+
+func (b *Book) noRegistry(name string) error {
+	if part, other := b.named[name]; other {
+		return fmt.Errorf("connection %s is one to %s, and a schema registry is needed", name, part.Kind().Name)
+	}
+	if _, other := b.stores[name]; other {
+		return fmt.Errorf("connection %s is one to s3, and a schema registry is needed", name)
+	}
+	return fmt.Errorf("no connection %s is registered here: %s; write it under connections: in the settings file of master and agents",
+		name, suggest.Hint(name, b.names, "connections"))
+}
+
+// schemaText reads a schema's file through an allowed root, so that a link does not lead out
+// of it.
+func schemaText(s *dataset.WriterSchema, allowedRoots []string) (string, error) {
+	if s.File == "" {
+		return s.Inline, nil
+	}
+	for _, root := range allowedRoots {
+		abs, err := filepath.Abs(root)
+		if err != nil {
+			return "", err
+		}
+		rel, err := filepath.Rel(abs, s.File)
+		if err != nil || !filepath.IsLocal(rel) {
+			continue
+		}
+		r, err := os.OpenRoot(abs)
+		if err != nil {
+			return "", err
+		}
+		defer r.Close()
+		f, err := r.Open(rel)
+		if err != nil {
+			return "", err
+		}
+		defer f.Close()
+		text, err := io.ReadAll(io.LimitReader(f, schema.MaxText+1))
+		return string(text), err
+	}
+	return "", fmt.Errorf("%s is in no folder that is allowed here; start agents with --allow-root, or write the schema into the spec (inline)", s.File)
+}

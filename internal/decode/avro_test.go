@@ -1,0 +1,132 @@
+package decode
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/internal/frame"
+	"github.com/headrace/headrace/internal/schema"
+)
+
+// shelf is a registry's schemas by id.
+type shelf map[uint32]string
+
+func (s shelf) Schema(id uint32) (*schema.Schema, error) {
+	text, ok := s[id]
+	if !ok {
+		return nil, fmt.Errorf("is not in the registry")
+	}
+	return schema.ParseAvro([]byte(text))
+}
+
+const registryURL = "registry: {url: \"http://registry:8081\"}\n"
+
+// written compiles a spec of a topic whose records name a schema of the shelf.
+func written(t testing.TB, columns string, s Schemas) *Decoder {
+	t.Helper()
+	text := "name: d\nkafka: {brokers: [\"k:1\"], topic: a}\ndecode:\n" + indent("format: avro\n"+registryURL+columns)
+	spec, err := dataset.Parse([]byte(text), "d.yaml")
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	d, err := Compile(spec, WithSchemas(s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func wire(id uint32, record ...byte) string {
+	return string(append(binary.BigEndian.AppendUint32([]byte{0}, id), record...))
+}
+
+// TestAvroIsReadAsFastavroReadsIt: testdata/avro/make.py says what the cases are.
+func TestAvroIsReadAsFastavroReadsIt(t *testing.T) {
+	text, err := os.ReadFile("testdata/avro/records.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []struct {
+		Schema  json.RawMessage
+		Columns json.RawMessage
+		Records []string
+		Values  [][]json.RawMessage
+	}
+	if err := json.Unmarshal(text, &cases); err != nil {
+		t.Fatal(err)
+	}
+	if len(cases) < 50 {
+		t.Fatalf("only %d cases", len(cases))
+	}
+	for n, c := range cases {
+		d := written(t, "columns: "+string(c.Columns)+"\n", shelf{7: string(c.Schema)})
+		var records []string
+		for _, r := range c.Records {
+			b, err := hex.DecodeString(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			records = append(records, wire(7, b...))
+		}
+		f, err := decodeAll(t, d, lines(records...))
+		if err != nil {
+			t.Fatalf("case %d: %v\n%s\n%s", n, err, c.Schema, c.Columns)
+		}
+		for i := range f.Columns {
+			for row, want := range c.Values[i] {
+				if !same(&f.Columns[i], row, string(want)) {
+					t.Errorf("case %d, row %d, column %s: %v, want %s\n%s\n%s", n, row, f.Columns[i].Layout.Field.Name, f.Columns[i].Row(row), want, c.Schema, c.Columns)
+				}
+			}
+		}
+	}
+}
+
+// same compares a value of a column with what make.py writes.
+func same(c *frame.Received, row int, want string) bool {
+	var w any
+	dec := json.NewDecoder(strings.NewReader(want))
+	dec.UseNumber()
+	if dec.Decode(&w) != nil {
+		return false
+	}
+	if c.Layout.Field.Mask && c.Mask[row] == 0 {
+		return w == nil
+	}
+	return sameValue(c.Row(row), w)
+}
+
+func sameValue(got, want any) bool {
+	switch g := got.(type) {
+	case []any:
+		w, ok := want.([]any)
+		if !ok || len(g) != len(w) {
+			return false
+		}
+		for i := range g {
+			if !sameValue(g[i], w[i]) {
+				return false
+			}
+		}
+		return true
+	case string, bool:
+		return g == want
+	case []byte:
+		return want == "hex:"+hex.EncodeToString(g)
+	case int32, int64:
+		return fmt.Sprint(g) == fmt.Sprint(want)
+	case float32:
+		w, err := want.(json.Number).Float64()
+		return err == nil && g == float32(w)
+	case float64:
+		w, err := want.(json.Number).Float64()
+		return err == nil && g == w
+	}
+	return false
+}

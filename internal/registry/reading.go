@@ -1,0 +1,92 @@
+package registry
+
+import (
+	"context"
+	"encoding/binary"
+
+	"github.com/headrace/headrace/internal/decode"
+	"github.com/headrace/headrace/internal/schema"
+	"github.com/headrace/headrace/sources"
+)
+
+// Reading returns a source that gives the same records, each batch after the registry has
+// told the schemas that its records name. It can only be read from: what else the source
+// offers (commits and the like) is not passed on.
+func Reading(src sources.Source, r *Registry) sources.Source { return &reading{src, r} }
+
+type reading struct {
+	sources.Source
+	registry *Registry
+}
+
+var _ decode.Writing = (*reading)(nil)
+
+func (s *reading) Schemas() decode.Schemas { return s.registry }
+
+func (s *reading) Open(ctx context.Context, r sources.Range, from sources.Position, locator []byte) (sources.Cursor, error) {
+	c, err := s.Source.Open(ctx, r, from, locator)
+	if err != nil {
+		return nil, err
+	}
+	learning := &cursor{Cursor: c, registry: s.registry}
+	if t, ok := c.(sources.Tailing); ok {
+		return &tailing{learning, t}, nil
+	}
+	return learning, nil
+}
+
+// cursor learns the schemas of a batch before it gives the batch away.
+type cursor struct {
+	sources.Cursor
+	registry *Registry
+}
+
+type tailing struct {
+	*cursor
+	sources.Tailing
+}
+
+// head is what a record begins with: a byte 0 and the id.
+const head = 5
+
+// Next gives a batch only when all of its schemas are known. After an error the caller opens
+// the range again where it was, so no record is lost.
+func (c *cursor) Next(ctx context.Context, b *sources.Batch) error {
+	if err := c.Cursor.Next(ctx, b); err != nil {
+		return err
+	}
+	last, any := uint32(0), false
+	for i := range b.Recs {
+		v := b.Arena[b.Recs[i].Value[0]:b.Recs[i].Value[1]]
+		if len(v) < head || v[0] != 0 || b.Recs[i].Tombstone {
+			continue
+		}
+		id := binary.BigEndian.Uint32(v[1:])
+		if any && id == last {
+			continue
+		}
+		if err := c.registry.Learn(ctx, id); err != nil {
+			return err
+		}
+		last, any = id, true
+	}
+	return nil
+}
+
+// Giving returns a source whose records have the schema of the spec. text is the schema's.
+func Giving(src sources.Source, text string) (sources.Source, error) {
+	s, err := schema.ParseAvro([]byte(text))
+	return &giving{src, s}, err
+}
+
+type giving struct {
+	sources.Source
+	given *schema.Schema
+}
+
+var _ decode.Writing = (*giving)(nil)
+
+func (s *giving) Schemas() decode.Schemas { return s }
+
+// Schema implements decode.Schemas.
+func (s *giving) Schema(uint32) (*schema.Schema, error) { return s.given, nil }
