@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -158,7 +159,8 @@ func TestCommittedTransactionsAndDueDelaysComeAndNothingElse(t *testing.T) {
 	for _, g := range everything(t, openFor(t, options(b, topic))) {
 		texts = append(texts, string(g.Value))
 	}
-	if got := strings.Join(texts, ", "); got != "keep 1, keep 2, early, late" {
+	slices.Sort(texts) // the client tells the end of a transaction without waiting for an answer
+	if got := strings.Join(texts, ", "); got != "early, keep 1, keep 2, late" {
 		t.Errorf("read: %s", got)
 	}
 }
