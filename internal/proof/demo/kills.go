@@ -20,20 +20,22 @@ type step struct {
 
 var (
 	filePlan = []step{
-		{0.20, (*killer).killTrainer},
+		{0.20, killTrainer(1)},
 		{0.45, (*killer).killAgent},
 		{0.70, (*killer).killMaster},
 	}
+	// The rivals lose the same trainers at the same moments, and the broker. Agents and
+	// masters they have none.
 	topicPlan = []step{
-		{0.15, (*killer).killTrainer},
-		{0.38, (*killer).killAgent},
+		{0.12, killTrainer(1)},
+		{0.27, killTrainer(2)},
+		{0.42, (*killer).killAgent},
 		{0.60, (*killer).killMaster},
 		{0.75, (*killer).killBroker},
 	}
 )
 
 const (
-	victimRank   = 1
 	victimAgent  = 1                       // holds trainers 2 and 3
 	trainerPause = 2500 * time.Millisecond // long enough for others to want its rows
 	restartPause = 300 * time.Millisecond
@@ -82,9 +84,13 @@ func (k *killer) next(ctx context.Context, share float64) error {
 	return nil
 }
 
-func (k *killer) killTrainer(ctx context.Context) error {
-	p := k.team.trainers[victimRank]
-	held, err := k.heldBy(ctx, func(l lease) bool { return l.rank == victimRank })
+func killTrainer(rank int) func(*killer, context.Context) error {
+	return func(k *killer, ctx context.Context) error { return k.killTrainer(ctx, rank) }
+}
+
+func (k *killer) killTrainer(ctx context.Context, rank int) error {
+	p := k.team.trainers[rank]
+	held, err := k.heldBy(ctx, func(l lease) bool { return l.rank == uint32(rank) })
 	if err != nil {
 		return err
 	}
@@ -93,8 +99,8 @@ func (k *killer) killTrainer(ctx context.Context) error {
 		return err
 	}
 	kill := report.Kill{What: "trainer", Name: p.Name, PID: p.Pid(), At: at}
-	k.tell.say("SIGKILL to %s (process %d, paced to %.0f rows/s), which held %d leases", p.Name, p.Pid(), k.team.rates[victimRank], len(held))
-	membersAgain, err := k.killMembers(victimRank)
+	k.tell.say("SIGKILL to %s (process %d, paced to %.0f rows/s), which held %d leases", p.Name, p.Pid(), k.team.rates[rank], len(held))
+	membersAgain, err := k.killMembers(rank)
 	if err != nil {
 		return err
 	}
@@ -109,7 +115,7 @@ func (k *killer) killTrainer(ctx context.Context) error {
 			released = nil
 			k.sayReleased(kill)
 		case <-restart.C:
-			if err := k.team.startTrainer(victimRank); err != nil {
+			if err := k.team.startTrainer(rank); err != nil {
 				return err
 			}
 			kill.Back = child.Monotonic()
@@ -143,11 +149,6 @@ func (k *killer) killAgent(ctx context.Context) error {
 	}
 	kill := report.Kill{What: "agent", Name: p.Name, PID: p.Pid(), At: at}
 	k.tell.say("SIGKILL to %s (process %d), which held %d leases for trainers 2 and 3", p.Name, p.Pid(), len(held))
-	// A consumer group reads in its trainers.
-	membersAgain, err := k.killMembers(2, 3)
-	if err != nil {
-		return err
-	}
 	// Its rows count as released only until it is back: later they may be stolen
 	// from it, which is another thing.
 	watching, stop := context.WithCancel(ctx)
@@ -161,9 +162,6 @@ func (k *killer) killAgent(ctx context.Context) error {
 	}
 	kill.Back = child.Monotonic()
 	k.tell.say("%s is started again %s after the kill, on the same socket", p.Name, ms(kill.Back-at))
-	if err := membersAgain(); err != nil {
-		return err
-	}
 	if err := k.team.agentAnswers(ctx, k.books, victimAgent, k.team.agents[victimAgent]); err != nil {
 		return err
 	}
