@@ -54,11 +54,26 @@ func (c *catalog) Find(ctx context.Context, name string) (*feed.Dataset, error) 
 	if err != nil {
 		return nil, &frame.Error{Code: frame.CodeFailed, Message: err.Error(), Hint: "master and agent are of different versions"}
 	}
-	src, release, err := c.source(ctx, d.SpecJson, spec)
-	if err != nil {
-		return nil, &frame.Error{Code: frame.CodeFailed, Message: "dataset " + name + ": " + err.Error()}
+	out := &feed.Dataset{ID: d.Id, Name: d.Name, Unit: d.Unit, Spec: spec}
+	var opened []func()
+	out.Close = func() {
+		for _, release := range opened {
+			release()
+		}
 	}
-	return &feed.Dataset{ID: d.Id, Name: d.Name, Unit: d.Unit, Spec: spec, Source: src, Close: release}, nil
+	for _, in := range spec.Inputs() {
+		src, release, err := c.source(ctx, in.Source.Kind().Name+" "+d.SpecJson, in)
+		if err != nil {
+			out.Close()
+			return nil, &frame.Error{Code: frame.CodeFailed, Message: "dataset " + name + ": " + err.Error()}
+		}
+		if opened = append(opened, release); len(opened) == 1 && spec.Backfill != nil {
+			out.Backfill = &feed.Backfill{Spec: in, Source: src}
+		} else {
+			out.Source = src
+		}
+	}
+	return out, nil
 }
 
 // describe asks until the master answers. A trainer is not turned away because the

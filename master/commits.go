@@ -95,10 +95,12 @@ func (c *commits) round(ctx context.Context) error {
 	var failed []error
 	for i := range all {
 		d := &all[i]
+		whole := d.Spec
+		d.Spec = liveInput(whole)
 		if !committed(d.Spec) && !d.Spec.Kind().Retains {
 			continue
 		}
-		if err := c.tell(ctx, d); err != nil && !errors.Is(err, serve.ErrUnknown) && !errors.Is(err, serve.ErrStopped) {
+		if err := c.tell(ctx, d, whole); err != nil && !errors.Is(err, serve.ErrUnknown) && !errors.Is(err, serve.ErrStopped) {
 			failed = append(failed, fmt.Errorf("dataset %s: %w", d.Name, err))
 		}
 	}
@@ -110,18 +112,19 @@ func committed(spec *dataset.Spec) bool { return spec.Kind().Commits && progress
 // progressOf returns the group or subscription that shows our progress.
 func progressOf(spec *dataset.Spec) string { return spec.Source.Traits().Progress }
 
-// tell sends a dataset's broker the marks that it has not got yet. Retain comes before
+// tell sends a dataset's broker the marks that it has not got yet. d has the input at the
+// broker, whole all inputs. Retain comes before
 // commit, because a commit may let the broker delete.
-func (c *commits) tell(ctx context.Context, d *serve.Dataset) error {
+func (c *commits) tell(ctx context.Context, d *serve.Dataset, whole *dataset.Spec) error {
 	var retain, commit []sources.Mark
 	var err error
 	if d.Spec.Kind().Retains {
-		if retain, err = c.news(ctx, d, said{dataset: d.ID, retain: true}, c.srv.RetainMarks); err != nil {
+		if retain, err = c.news(ctx, d, whole, said{dataset: d.ID, retain: true}, c.srv.RetainMarks); err != nil {
 			return err
 		}
 	}
 	if committed(d.Spec) {
-		if commit, err = c.news(ctx, d, said{dataset: d.ID, progress: progressOf(d.Spec)}, c.srv.CommitMarks); err != nil {
+		if commit, err = c.news(ctx, d, whole, said{dataset: d.ID, progress: progressOf(d.Spec)}, c.srv.CommitMarks); err != nil {
 			return err
 		}
 	}
@@ -160,13 +163,13 @@ func (c *commits) tell(ctx context.Context, d *serve.Dataset) error {
 
 // news returns the marks that were not sent yet, or were sent so long ago that the broker
 // may have forgotten them (commitAgain).
-func (c *commits) news(ctx context.Context, d *serve.Dataset, to said, marks func(context.Context, uint32) ([]sources.Mark, error)) ([]sources.Mark, error) {
+func (c *commits) news(ctx context.Context, d *serve.Dataset, whole *dataset.Spec, to said, marks func(context.Context, uint32) ([]sources.Mark, error)) ([]sources.Mark, error) {
 	all, err := marks(ctx, d.ID)
 	if err != nil {
 		return nil, err
 	}
 	var news []sources.Mark
-	for _, m := range all {
+	for _, m := range ofLive(whole, all, ofMark) {
 		to.partition = m.Partition
 		old, any := c.said[to]
 		if !any || old.at != m.Position || time.Since(old.when) > commitAgain {

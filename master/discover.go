@@ -26,20 +26,26 @@ type ledger interface {
 	asked
 }
 
-// discovery runs one goroutine, a listing, for each dataset that is not listed to its end. It
+// discovery runs one goroutine, a listing, for each input that is not listed to its end. It
 // starts and stops them as datasets are added, changed and deleted.
 type discovery struct {
 	cfg  Config
 	srv  ledger
 	log  *slog.Logger
 	tell *sync.RWMutex // commits.telling
-	done chan uint32   // a listing of this dataset has ended
-	live map[uint32]*listing
+	done chan inputID  // a listing of this input has ended
+	live map[inputID]*listing
 	wg   sync.WaitGroup
 }
 
+// inputID names an input.
+type inputID struct {
+	dataset uint32
+	input   int
+}
+
 func newDiscovery(cfg Config, srv ledger, tell *sync.RWMutex) *discovery {
-	return &discovery{cfg: cfg, srv: srv, log: cfg.Logger, tell: tell, done: make(chan uint32), live: map[uint32]*listing{}}
+	return &discovery{cfg: cfg, srv: srv, log: cfg.Logger, tell: tell, done: make(chan inputID), live: map[inputID]*listing{}}
 }
 
 // run returns nil when ctx ends, or when the shard service does.
@@ -68,18 +74,20 @@ func (d *discovery) run(ctx context.Context) error {
 }
 
 func (d *discovery) reconcile(ctx context.Context, all []serve.Dataset) {
-	present := map[uint32]bool{}
+	present := map[inputID]bool{}
 	for i := range all {
-		ds := &all[i]
-		present[ds.ID] = true
-		l := d.live[ds.ID]
-		switch {
-		case l == nil && needsListing(ds):
-			d.start(ctx, ds)
-		case l != nil && (!needsListing(ds) || !sameSpec(l.spec, ds.Spec)):
-			l.cancel() // when it has ended, it is started again if the dataset still needs it
-		case l != nil:
-			l.wake(ds)
+		for _, in := range inputsOf(&all[i]) {
+			id := inputID{in.ID, in.no}
+			present[id] = true
+			l := d.live[id]
+			switch {
+			case l == nil && needsListing(&in.Dataset):
+				d.start(ctx, &in)
+			case l != nil && (!needsListing(&in.Dataset) || !sameSpec(l.spec, in.Spec)):
+				l.cancel() // when it has ended, it is started again if the dataset still needs it
+			case l != nil:
+				l.wake(&in.Dataset)
+			}
 		}
 	}
 	for id, l := range d.live {
@@ -110,20 +118,23 @@ func sameSpec(a, b *dataset.Spec) bool {
 	return errA == nil && errB == nil && bytes.Equal(ja, jb)
 }
 
-// start starts a listing. When it has ended, it sends its dataset on done, and run forgets it.
-func (d *discovery) start(all context.Context, ds *serve.Dataset) {
+// start starts a listing. When it has ended, it sends its input on done, and run forgets it.
+func (d *discovery) start(all context.Context, in *input) {
 	ctx, cancel := context.WithCancel(all)
 	l := &listing{
-		cfg: d.cfg, srv: d.srv, tell: d.tell, id: ds.ID, spec: ds.Spec, cancel: cancel,
-		log: d.log.With("dataset", ds.Name), news: make(chan *serve.Dataset, 1),
+		cfg: d.cfg, srv: d.srv, tell: d.tell, id: in.ID, input: in.no, alone: in.alone, spec: in.Spec, cancel: cancel,
+		log: d.log.With("dataset", in.Name), news: make(chan *serve.Dataset, 1),
 	}
-	l.wake(ds)
-	d.live[ds.ID] = l
+	if !in.alone {
+		l.log = l.log.With("input", in.Spec.Kind().Name)
+	}
+	l.wake(&in.Dataset)
+	d.live[inputID{l.id, l.input}] = l
 	d.wg.Go(func() {
 		defer cancel()
 		l.run(ctx)
 		select {
-		case d.done <- l.id:
+		case d.done <- inputID{l.id, l.input}:
 		case <-all.Done(): // run has returned
 		}
 	})

@@ -14,7 +14,8 @@
 //	foresee.go   the arithmetic of that forecast
 //	gone.go      what the oldest kept checkpoint needs and the source has deleted
 //	discover.go  which datasets need listing
-//	list.go      lists one dataset
+//	inputs.go    the inputs of a dataset: its backfill, and its source
+//	list.go      lists one input
 //	follow.go    lists a live dataset: its partitions, and where they end now
 //	roll.go      a live partition with several segments, of which the last one grows
 //	silent.go    whether the sources answer

@@ -83,14 +83,14 @@ func (g *guard) reconcile(ctx context.Context, all []serve.Dataset) {
 		}
 		wanted[ds.ID] = true
 		w := g.live[ds.ID]
-		if w != nil && sameSpec(w.spec, ds.Spec) && w.foresees == foreseen(ds) {
+		if w != nil && sameSpec(w.whole, ds.Spec) && w.foresees == foreseen(ds) {
 			continue
 		}
 		if w != nil {
 			w.end()
 			g.srv.SetRetention(ds.ID, nil)
 		}
-		w = &watch{open: g.open, srv: g.srv, id: ds.ID, spec: ds.Spec, foresees: foreseen(ds), log: g.log.With("dataset", ds.Name),
+		w = &watch{open: g.open, srv: g.srv, id: ds.ID, whole: ds.Spec, spec: liveInput(ds.Spec), foresees: foreseen(ds), log: g.log.With("dataset", ds.Name),
 			seen: map[uint32]*partitionWatch{}, ended: make(chan struct{})}
 		var own context.Context
 		own, w.cancel = context.WithCancel(ctx)
@@ -116,7 +116,8 @@ type watch struct {
 	srv      kept
 	log      *slog.Logger
 	id       uint32
-	spec     *dataset.Spec
+	whole    *dataset.Spec
+	spec     *dataset.Spec // of the input that is guarded
 	cancel   context.CancelFunc
 	foresees bool // deletions are forecast (foreseen)
 	ended    chan struct{}
@@ -150,6 +151,7 @@ func (w *watch) run(ctx context.Context) {
 	defer func() { closed() }()
 	for {
 		needs, err := w.srv.Needed(ctx, w.id)
+		needs = ofLive(w.whole, needs, ofNeed)
 		switch {
 		case err != nil || len(needs) == 0:
 			w.srv.SetRetention(w.id, nil)

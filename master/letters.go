@@ -126,6 +126,7 @@ func (k *letters) read(spec *dataset.Spec, from int64, most int) ([][]byte, int6
 }
 
 func (k *letters) post(ctx context.Context, spec *dataset.Spec, topic string, keys, lines [][]byte) error {
+	spec = liveInput(spec)
 	src, err := k.open(ctx, spec, nil)
 	if err != nil {
 		return err

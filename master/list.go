@@ -13,7 +13,7 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// listing lists one dataset: first its partitions, then their segments, a window ahead of the
+// listing lists one input: first its partitions, then their segments, a window ahead of the
 // plan. Each batch of segments is durable before the next one is asked for.
 type listing struct {
 	cfg    Config
@@ -21,7 +21,9 @@ type listing struct {
 	log    *slog.Logger
 	tell   *sync.RWMutex // commits.telling
 	id     uint32
-	spec   *dataset.Spec
+	input  int           // of the dataset: inputsOf
+	alone  bool          // the dataset has no other input
+	spec   *dataset.Spec // of the input
 	cancel context.CancelFunc
 	news   chan *serve.Dataset // newest state; an older one is dropped
 	last   map[uint32]int64    // newest segment of each partition, as the open source knows it
@@ -151,7 +153,7 @@ func (l *listing) partitions(ctx context.Context, src sources.Source, ds *serve.
 			l.last[no] = -1
 		}
 	}
-	if all && !ds.PartitionsKnown {
+	if all && !ds.PartitionsKnown && l.alone { // else the other input brings more
 		return bounded, l.srv.PartitionsListed(ctx, l.id)
 	}
 	return bounded, nil
@@ -217,7 +219,9 @@ func (l *listing) state(ctx context.Context) (*serve.Dataset, error) {
 	}
 	for i := range all {
 		if all[i].ID == l.id {
-			return &all[i], nil
+			if in := inputsOf(&all[i]); l.input < len(in) {
+				return &in[l.input].Dataset, nil
+			}
 		}
 	}
 	return nil, nil

@@ -13,6 +13,7 @@ const releaseWithin = 20 * time.Second
 
 // release tells the source of a deleted dataset that it need not keep records any more.
 func (c *commits) release(ctx context.Context, spec *dataset.Spec) error {
+	spec = liveInput(spec)
 	if !spec.Kind().Retains {
 		return nil
 	}

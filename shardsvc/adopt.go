@@ -106,8 +106,12 @@ func (d *dataset) fitPartition(q *cut.Partition) (f fitted, err error) {
 			f.p = p
 		}
 	}
+	if has, u := d.opt.UnitOf(q.Identity), cmp.Or(q.Unit, d.opt.Unit); has != u {
+		return f, fmt.Errorf("partition %s counts %s, in the cut it counts %s", q.Label(), has, u)
+	}
 	if f.p == nil {
-		if len(d.parts) > 0 || d.partsAll {
+		in := d.opt.inputOf(q.Identity) // the partitions of one input are listed together
+		if d.partsAll || slices.ContainsFunc(d.parts, func(p *partition) bool { return p.in == in }) {
 			return f, fmt.Errorf("the cut is of partition %s, which it has not: it has %s. Was the topic, or the files, deleted and made again? Then the cut's records are not those of the source any more", inFull(q.Name, q.Identity), d.identities())
 		}
 		return d.fitNew(q)
@@ -326,7 +330,7 @@ func (lg *ledger) removePartition(p *partition) {
 	}
 	p.gone = true
 	d.parts = slices.DeleteFunc(d.parts, func(x *partition) bool { return x == p })
-	d.ready.Keep(func(x **partition) bool { return *x != p })
+	d.unready(p)
 	lg.parts[p.no] = nil
 	for _, letter := range []byte{keyPartition, keySegment, keySettled, keyAck, keyTries} {
 		lg.fx.put(DeleteRange,

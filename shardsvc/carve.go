@@ -16,24 +16,24 @@ const (
 // bounded input it is at most half of w's share of the rest, so that all processes finish
 // together (guided self-scheduling). Example: at 1,000 units/s and a target of 2 s a lease
 // has 2,000 units; with 1,000 units left and two equal processes, 250.
-func (lg *ledger) size(d *dataset, w *holder) int64 {
+func (lg *ledger) size(d *dataset, w *holder, in input) int64 {
 	if d.opt.VirtualRanks > 0 {
 		return max(d.opt.Initial, d.opt.Block)
 	}
-	rate := w.rate(d.id)
-	size := d.opt.Initial
+	rate := w.rate(d.id, in)
+	size, least, most := d.opt.sizes(in)
 	if rate > 0 {
-		size = int64(min(float64(rate)*float64(d.opt.Target)/float64(Second), float64(d.opt.Max)))
+		size = int64(min(float64(rate)*float64(d.opt.Target)/float64(Second), float64(most)))
 	}
-	if d.partsAll && d.incomplete == 0 {
+	if d.partsAll && d.incomplete == 0 && !d.opt.hasBackfill() {
 		left := float64(d.total)*float64(d.opt.Passes) - float64(d.planned) + float64(d.pending)
 		share := 1 / float64(max(len(lg.holders), 1))
-		if rate > 0 && d.sumRate > 0 {
-			share = float64(rate) / float64(d.sumRate)
+		if sum := d.sumRate[in]; rate > 0 && sum > 0 {
+			share = float64(rate) / float64(sum)
 		}
 		size = min(size, int64(left*share/2))
 	}
-	return min(max(size, d.opt.Min), d.opt.Max)
+	return min(max(size, least), most)
 }
 
 // carve leases the next piece of d to the process that asks for it, or returns nil when
@@ -43,16 +43,13 @@ func (lg *ledger) carve(d *dataset, r *request) *lease {
 		return lg.carveVirtual(d, r)
 	}
 	w := r.w
-	size, most := lg.size(d, w), lg.mostOf(d, w)
+	most := lg.mostOf(d, w)
 	if most == 0 {
 		return nil
 	}
-	for d.ready.Len() > 0 {
-		p := d.ready.Pop()
-		p.queued = false
-		l := lg.carveFrom(p, w, size, most)
-		lg.changed(p)
-		if l != nil {
+	turns, n := d.turns()
+	for _, in := range turns[:n] {
+		if l := lg.carveReady(d, in, w, most); l != nil {
 			return l
 		}
 	}
@@ -60,12 +57,31 @@ func (lg *ledger) carve(d *dataset, r *request) *lease {
 		return nil
 	}
 	// All free partitions are busy: go on in one that w holds.
-	for held := w.leases; held != nil; held = held.wnext {
-		if p := held.pass.p; p.ds == d && p.hasWork() {
-			if l := lg.carveFrom(p, w, size, most); l != nil {
-				lg.changed(p)
-				return l
+	for _, in := range turns[:n] {
+		for held := w.leases; held != nil; held = held.wnext {
+			if p := held.pass.p; p.ds == d && p.in == in && p.hasWork() {
+				if l := lg.carveFrom(p, w, lg.size(d, w, in), most); l != nil {
+					lg.changed(p)
+					d.granting(p)
+					return l
+				}
 			}
+		}
+	}
+	return nil
+}
+
+// carveReady leases a piece of the next partition of an input that has one.
+func (lg *ledger) carveReady(d *dataset, in input, w *holder, most int64) *lease {
+	size := lg.size(d, w, in)
+	for d.ready[in].Len() > 0 {
+		p := d.ready[in].Pop()
+		p.queued = false
+		l := lg.carveFrom(p, w, size, most)
+		lg.changed(p)
+		if l != nil {
+			d.granting(p)
+			return l
 		}
 	}
 	return nil
@@ -174,7 +190,6 @@ func (lg *ledger) advance(ps *pass, pos int64) {
 // blocks, and so that no small rest remains. Example: size 100, and the segment ends after
 // 103 units: the lease takes all 103.
 func (lg *ledger) clip(ps *pass, start, limit, size int64) int64 {
-	opt := &ps.p.ds.opt
 	if ps.Order != nil {
 		block := ps.Order.Block
 		limit = min(limit, (start/block+maxBlocks)*block)
@@ -188,7 +203,7 @@ func (lg *ledger) clip(ps *pass, start, limit, size int64) int64 {
 	}
 	s := &ps.p.Segs[ps.p.SegAt(start)]
 	limit = min(limit, s.LineEnd())
-	if limit-start <= size || limit-start-size < opt.Min/2 && limit-start <= opt.Max {
+	if _, least, most := ps.p.ds.opt.sizes(ps.p.in); limit-start <= size || limit-start-size < least/2 && limit-start <= most {
 		return limit
 	}
 	return start + size

@@ -23,8 +23,9 @@ type dataset struct {
 	landings landings // transactions that were pushed
 	bad      badRecords
 
-	parts []*partition // by number
-	ready line.Queue[*partition]
+	parts  []*partition // by number
+	ready  readyQueues
+	newest int // grants of the source since the last one of the backfill
 
 	waiting line.Queue[request]
 	told    State // what waiting requests were told last
@@ -38,8 +39,8 @@ type dataset struct {
 	incomplete, undrained, unsettled int
 	leases                           int
 	done                             bool // was reported
-	sumRate                          int64
-	rated                            int // workers with a rate
+	sumRate                          [inputs]int64
+	rated                            [inputs]int // workers with a rate
 	nextScan                         Time
 	level                            []*holder // what there is, is spread evenly over them (level.go)
 	levelUntil                       Time
@@ -80,6 +81,9 @@ func (lg *ledger) applyDataset(e *ApplyDataset) {
 	switch {
 	case o.Strict != n.Strict || o.Shuffle != n.Shuffle || o.Seed != n.Seed || o.Block != n.Block || o.VirtualRanks != n.VirtualRanks || o.InOrder != n.InOrder:
 		lg.rejected("dataset %q: order, shuffle and bit_exact cannot change once it exists: delete it and apply it again", d.name)
+		return
+	case o.Backfill.Kind != n.Backfill.Kind:
+		lg.rejected("dataset %q: its backfill cannot change from %q to %q once it exists: delete it and apply it again", d.name, o.Backfill.Kind, n.Backfill.Kind)
 		return
 	case n.Passes != o.Passes && slices.ContainsFunc(d.parts, func(p *partition) bool { return p.Pruned || p.begun() > uint32(n.Passes) }):
 		lg.rejected("dataset %q: passes cannot change from %d to %d so late: records of the last pass are settled", d.name, o.Passes, n.Passes)

@@ -18,6 +18,7 @@
 //	event.go       events
 //	event_cut.go   events of cuts
 //	event_round.go reports of rounds
+//	input.go       the inputs of a dataset: its source, and its backfill
 //	options.go     which options of a dataset are valid
 //	effects.go     effects: puts, replies, reports
 //	refusal.go     why a restore is refused
@@ -41,6 +42,7 @@
 //	landing.go       transactions that were pushed: their segments and their ids in one Step
 //	trim.go          segments whose records are deleted leave the table
 //	partition.go     the passes of a partition, and their folding
+//	backfill.go      which input is granted first
 //	virtual.go       virtual ranks: one partition each, granted by itself (bit_exact)
 //	head.go          ends of segments that grow; diverged
 //	holder.go        processes that may hold leases, and the accounts of ranks

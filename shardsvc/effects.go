@@ -65,7 +65,7 @@ const (
 	// ReplyFence: Worker, Reason.
 	ReplyFence
 	// ReplyGrant: Request, Token, Worker, Dataset, Partition, Identity, Pass,
-	// Segment, Start, End, Tries, Suspicion, and its pieces: Effects.Pieces[PieceLo:PieceHi].
+	// Segment, Start, End, Tries, Suspicion, Backfill, and its pieces: Effects.Pieces[PieceLo:PieceHi].
 	ReplyGrant
 	// ReplyStanding: Request, Worker, Dataset, State, Reason.
 	ReplyStanding
@@ -158,6 +158,7 @@ type Reply struct {
 	Pass             uint32
 	Tries            uint32
 	Suspicion        Suspicion
+	Backfill         bool
 	Term             uint32
 	Epoch            uint32
 	Generation       uint32

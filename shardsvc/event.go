@@ -61,6 +61,8 @@ type Options struct {
 	MaxBad, MaxBadShare int64
 	Isolate             bool   // on_crash: isolate
 	Unit                string // bytes | records | entries
+	// Backfill is a second input of a dataset whose source has no end.
+	Backfill Backfill
 	// Resume is that of processes that do not say it. One model has one past: no two
 	// datasets say different ones.
 	Resume Resume
@@ -304,9 +306,10 @@ type LeaseRequest struct {
 	ID      uint64
 	Worker  uint32
 	Dataset DatasetID
-	Rate    float64
+	Rate    float64 // units/s of the source
 	Count   uint32
-	Virtual uint32 // which virtual rank's leases, from 1; 0 where there is none
+	Old     float64 // units/s of the backfill
+	Virtual uint32  // which virtual rank's leases, from 1; 0 where there is none
 }
 
 // Heads is Head from the master's own discovery.

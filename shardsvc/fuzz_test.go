@@ -221,7 +221,7 @@ func TestNoEventBreaksTheCore(t *testing.T) {
 				m.Yields = []YieldsPaused{{n, uint64(small.Draw(rt, "held cut")), small.Draw(rt, "untracked") / 2}}
 			}
 			m.Status = []WorkerStatus{{Worker: n, Paused: rapid.Bool().Draw(rt, "paused")}}
-			m.Requests = []LeaseRequest{{1, small.Draw(rt, "worker"), small.Draw(rt, "ds"), rapid.Float64().Draw(rt, "rate"), small.Draw(rt, "count"), small.Draw(rt, "virtual")}}
+			m.Requests = []LeaseRequest{{1, small.Draw(rt, "worker"), small.Draw(rt, "ds"), rapid.Float64().Draw(rt, "rate"), small.Draw(rt, "count"), rapid.Float64().Draw(rt, "old"), small.Draw(rt, "virtual")}}
 			return m
 		}
 		rt.Repeat(map[string]func(*rapid.T){

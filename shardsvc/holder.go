@@ -57,12 +57,13 @@ func (w *holder) gone() bool { return w.state >= left }
 
 type rateOf struct {
 	ds   DatasetID
+	in   input
 	rate int64 // units/s
 }
 
-func (w *holder) rate(ds DatasetID) int64 {
+func (w *holder) rate(ds DatasetID, in input) int64 {
 	for i := range w.rates {
-		if w.rates[i].ds == ds {
+		if w.rates[i].ds == ds && w.rates[i].in == in {
 			return w.rates[i].rate
 		}
 	}

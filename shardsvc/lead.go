@@ -114,14 +114,17 @@ func (lg *ledger) leadsOf(d *dataset, w *holder) (n int, ask *lease) {
 // there, that is the oldest request. Where records are only expected, it is the request of
 // the process with the fewest leads.
 func (lg *ledger) nextInLine(d *dataset) {
-	if d.opt.Strict || d.waiting.Len() < 2 || d.ready.Len() == 0 {
+	if d.opt.Strict || d.waiting.Len() < 2 {
 		return
 	}
 	if lg.leveling(d) {
 		lg.poorestFirst(d)
 		return
 	}
-	p := d.ready.All()[0]
+	p := d.upNext()
+	if p == nil {
+		return
+	}
 	if ps := p.last(); !p.Growing() || ps != nil && (ps.frontier < p.LineEnd() || len(ps.pending) > 0) {
 		return
 	}

@@ -15,8 +15,10 @@ type DatasetInfo struct {
 	Options Options
 	State   string // listing | running | paused | failed | done
 	Reason  string
-	Counts  Counts
-	Records cut.Tally // acked, in all passes; private: its times are bounds
+	Counts  Counts // of its source
+	// Backfill has the counts of the backfill, in its own unit.
+	Backfill Counts
+	Records  cut.Tally // acked, in all passes; private: its times are bounds
 	// Reached is the newest event time that is acked, of the partition that is furthest
 	// behind, in ms; 0: no partition that is behind has one.
 	Reached         int64
@@ -56,6 +58,7 @@ type PassInfo struct {
 	Number    PartitionNo
 	Identity  string
 	Label     string // what people call the partition
+	Unit      string // of its offsets
 	Pass      uint32
 	Distances Distances
 	Counts    Counts
@@ -102,7 +105,11 @@ func (lg *ledger) info(d *dataset) DatasetInfo {
 		Pass: uint32(d.opt.Passes - 1), Leases: d.leases, Waiting: d.waiting.Len(), Bad: d.bad.info()}
 	for _, p := range d.parts {
 		c, t := p.counts(), p.tally()
-		i.Counts.add(c)
+		if p.in == fromBackfill {
+			i.Backfill.add(c)
+		} else {
+			i.Counts.add(c)
+		}
 		i.Records.Add(t)
 		if c.Listed > c.Settled && t.Newest != 0 && (i.Reached == 0 || t.Newest < i.Reached) {
 			i.Reached = t.Newest
@@ -134,6 +141,12 @@ func (p *partition) oldest() uint32 {
 		}
 	}
 	return min(p.begun(), uint32(p.ds.opt.Passes-1))
+}
+
+// Plus adds counts, of one unit or not.
+func (a Counts) Plus(b Counts) Counts {
+	a.add(b)
+	return a
 }
 
 func (a *Counts) add(b Counts) {
@@ -240,7 +253,7 @@ func (lg *ledger) State(now Time, id DatasetID, after PartitionNo, limit int) []
 		if n == len(all) {
 			counts := p.foldedCounts()
 			counts.Listed = p.listed(p.oldest())
-			i := PassInfo{Number: p.no, Identity: p.identity, Label: p.label(), Pass: p.oldest(), Counts: counts}
+			i := PassInfo{Number: p.no, Identity: p.identity, Label: p.label(), Unit: p.ds.opt.unit(p.in), Pass: p.oldest(), Counts: counts}
 			if p.folded == 0 {
 				all := p.listed(0)
 				i.Distances = Distances{all, all, all, all, all, 0, p.estimated}
@@ -252,7 +265,7 @@ func (lg *ledger) State(now Time, id DatasetID, after PartitionNo, limit int) []
 }
 
 func (ps *pass) info(now Time) PassInfo {
-	i := PassInfo{Number: ps.p.no, Identity: ps.p.identity, Label: ps.p.label(), Pass: ps.n, Distances: ps.distances(), Counts: ps.counts(), Leases: ps.leaseCount}
+	i := PassInfo{Number: ps.p.no, Identity: ps.p.identity, Label: ps.p.label(), Unit: ps.p.ds.opt.unit(ps.p.in), Pass: ps.n, Distances: ps.distances(), Counts: ps.counts(), Leases: ps.leaseCount}
 	i.Counts.Listed = ps.p.listed(ps.n)
 	for l := ps.leases; l != nil && len(i.Lease) < 100; l = l.pnext {
 		i.Lease = append(i.Lease, LeaseInfo{Token: l.token, Agent: l.w.speaker.name, Rank: l.w.account.no, Segment: l.segment,

@@ -14,7 +14,7 @@ import (
 // level begins. Until a time, grants of the dataset go to the poorest holder first.
 func (lg *ledger) level(id DatasetID, holders []*holder, until Time) {
 	d := lg.dataset(id)
-	if d == nil || d.opt.Strict || d.opt.VirtualRanks > 0 || len(holders) < 2 || !lg.standing(d, nil).why.grants() {
+	if d == nil || d.opt.Strict || d.opt.VirtualRanks > 0 || len(holders) < 2 || !d.backfillOut() || !lg.standing(d, nil).why.grants() {
 		return
 	}
 	d.level, d.levelUntil = holders, until

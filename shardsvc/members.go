@@ -84,6 +84,9 @@ func (lg *ledger) withSegments(body *cut.Cut) *cut.Cut {
 			q := &body.Datasets[i].Partitions[j]
 			if p := lg.partition(q.Number); p != nil && p.identity == q.Identity {
 				q.Name = p.name
+				if u := p.ds.opt.unit(p.in); u != p.ds.opt.Unit {
+					q.Unit = u
+				}
 				q.Segments, q.Complete = p.segmentsOf(q)
 			}
 		}

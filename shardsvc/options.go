@@ -28,6 +28,10 @@ func (o *Options) validate() error {
 		return fmt.Errorf("%d bad records, and %d in a million, are no limits", o.MaxBad, o.MaxBadShare)
 	case o.Isolate && o.VirtualRanks > 0:
 		return errors.New("on_crash: isolate does not go with virtual ranks")
+	case o.hasBackfill() && (o.Passes > 1 || o.Shuffle || o.VirtualRanks > 0):
+		return errors.New("a backfill does not go with several passes, shuffle or virtual ranks")
+	case o.hasBackfill() && (o.Backfill.Min < 1 || o.Backfill.Max < o.Backfill.Min || o.Backfill.Max > line.Max || o.Backfill.Initial < 1 || o.Backfill.Initial > line.Max):
+		return fmt.Errorf("lease sizes of the backfill: initial %d, min %d, max %d; need 1 <= min <= max <= 2^60", o.Backfill.Initial, o.Backfill.Min, o.Backfill.Max)
 	case o.Resume > ResumeStart:
 		return fmt.Errorf("unknown resume %d", o.Resume)
 	case o.VirtualRanks > cut.MaxVirtualRanks:

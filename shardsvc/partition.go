@@ -15,6 +15,7 @@ type partition struct {
 	identity  string
 	source    string // its identity at the source: identity without the virtual rank
 	name      string // for people: label
+	in        input  // of the dataset that it is of
 	virtual   uint32 // whose it is, from 1; 0: of no virtual rank
 	estimated bool
 	line.Table
@@ -174,7 +175,7 @@ func (lg *ledger) changed(p *partition) {
 	}
 	if !p.queued && (!d.opt.Strict || p.holder == nil) && !drained && p.hasWork() {
 		p.queued = true
-		d.ready.Push(p)
+		d.ready[p.in].Push(p)
 		lg.kick(d)
 	}
 }

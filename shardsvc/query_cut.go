@@ -151,6 +151,7 @@ type AgainInfo struct {
 	Label     string // what people call the partition
 	Pass      uint32
 	Units     int64
+	Unit      string
 }
 
 // PlanRewind is the dry run of a Rewind to a cut as its manifest has it; nil: to the
@@ -172,7 +173,7 @@ func (ck *checkpoints) PlanRewind(k *cut.Cut, deleted []Deletion) (plan RewindPl
 		for n := range max(p.begun(), want.passes(p)) {
 			units, others := ck.ledger.comesAgain(p.line(n), shares, want.of(p, n))
 			if all, more = all+units, more+others; units > 0 {
-				plan.Again = append(plan.Again, AgainInfo{p.ds.name, p.no, p.label(), n, units})
+				plan.Again = append(plan.Again, AgainInfo{p.ds.name, p.no, p.label(), n, units, p.ds.opt.unit(p.in)})
 			}
 		}
 		plan.Records.Add(ck.ledger.recordsAgain(p, shares, want, all, more))

@@ -37,7 +37,8 @@ func (lg *ledger) request(a *speaker, w *holder, r *LeaseRequest) {
 		lg.rejected("worker %d of agent %q has %d open requests", w.number, a.name, w.waiting)
 		return
 	}
-	lg.setRate(w, d, r.Rate)
+	lg.setRate(w, d, fromSource, r.Rate)
+	lg.setRate(w, d, fromBackfill, r.Old)
 	w.waiting++
 	lg.setEnded(w.account, false)
 	q := request{w: w, id: r.ID, count: min(max(r.Count, 1), maxCount), virtual: r.Virtual}
@@ -50,29 +51,29 @@ func (lg *ledger) request(a *speaker, w *holder, r *LeaseRequest) {
 	lg.kick(d)
 }
 
-// setRate keeps the rate of w and the dataset's sum.
-func (lg *ledger) setRate(w *holder, d *dataset, rate float64) {
+// setRate keeps the rate of w in an input, and the dataset's sum.
+func (lg *ledger) setRate(w *holder, d *dataset, in input, rate float64) {
 	if !(rate > 0) { // NaN too
 		return
 	}
 	n := int64(min(max(rate, 1), maxRate))
 	for i := range w.rates {
-		if q := &w.rates[i]; q.ds == d.id {
-			d.sumRate += n - q.rate
+		if q := &w.rates[i]; q.ds == d.id && q.in == in {
+			d.sumRate[in] += n - q.rate
 			q.rate = n
 			return
 		}
 	}
-	w.rates = append(w.rates, rateOf{d.id, n})
-	d.sumRate += n
-	d.rated++
+	w.rates = append(w.rates, rateOf{d.id, in, n})
+	d.sumRate[in] += n
+	d.rated[in]++
 }
 
 func (lg *ledger) dropRates(w *holder) {
 	for _, q := range w.rates {
 		if d := lg.dataset(q.ds); d != nil {
-			d.sumRate -= q.rate
-			d.rated--
+			d.sumRate[q.in] -= q.rate
+			d.rated[q.in]--
 		}
 	}
 	w.rates = w.rates[:0]
@@ -242,7 +243,7 @@ func (lg *ledger) grant(l *lease, id uint64) {
 	r.To, r.Kind, r.Request, r.Token, r.Worker = l.w.session(), ReplyGrant, id, l.token, l.w.number
 	r.Dataset, r.Partition, r.Identity, r.Pass = p.ds.id, p.no, p.source, ps.n
 	r.Segment, r.Start, r.End, r.Tries = l.segment, l.start-l.shift, l.end-l.shift, l.tries.lost()
-	r.Suspicion = l.tries.suspicion().told()
+	r.Suspicion, r.Backfill = l.tries.suspicion().told(), p.in == fromBackfill
 	r.PieceLo, r.PieceHi = lo, hi
 }
 

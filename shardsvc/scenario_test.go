@@ -145,6 +145,10 @@ func (s *script) state(out *bytes.Buffer) {
 	for _, d := range c.Datasets() {
 		n := d.Counts
 		fmt.Fprintf(out, "ds %d %s: listed=%d planned=%d pending=%d leased=%d acked=%d excluded=%d waiting=%d", d.ID, d.State, n.Listed, n.Planned, n.Pending, n.Leased, n.Acked, n.Excluded, d.Waiting)
+		if d.Options.Backfill.Kind != "" {
+			n := d.Backfill
+			fmt.Fprintf(out, " backfill: listed=%d pending=%d leased=%d acked=%d", n.Listed, n.Pending, n.Leased, n.Acked)
+		}
 		if d.Reason != "" {
 			fmt.Fprintf(out, " (%s)", d.Reason)
 		}
@@ -175,6 +179,9 @@ func (s *script) event(t *testing.T, line string) Event {
 	case "dataset":
 		opt := Options{Passes: int(a.num("passes", 1)), Strict: a.has("strict"), Shuffle: a.has("block"), Seed: uint64(a.num("seed", 0)), Block: a.num("block", 0),
 			Initial: a.num("initial", 10), Min: a.num("min", 1), Max: a.num("max", 1000), Target: a.time("target", 2*Second), Stall: a.time("stall", 0), Unit: "records", GoOnAfterLoss: a.has("continue"), VirtualRanks: uint32(a.num("virtual", 0)), InOrder: a.has("inorder"), Resume: resumeWords[a.word("resume", "")]}
+		if kind := a.word("backfill", ""); kind != "" {
+			opt.Backfill = Backfill{Kind: kind, Unit: "bytes", Initial: a.num("old_initial", 10), Min: a.num("old_min", 1), Max: a.num("old_max", 1000), NewestFirst: a.has("newest_first")}
+		}
 		return &ApplyDataset{ID: ds, Name: a.word("name", "clicks"), Spec: []byte("{}"), Options: opt}
 	case "partition":
 		return &AddPartition{Dataset: ds, Number: part, Identity: a.word("identity", fmt.Sprintf("files:%d", part))}
@@ -296,7 +303,7 @@ func (s *script) message(t *testing.T, d *datadriven.TestData) *Message {
 		case "head":
 			m.Heads = append(m.Heads, Head{Partition: uint32(a.num("part", 1)), Segment: a.num("seg", 0), End: a.num("end", 0), Sealed: a.has("sealed")})
 		case "request":
-			m.Requests = append(m.Requests, LeaseRequest{ID: uint64(a.num("id", 1)), Worker: w, Dataset: ds, Rate: float64(a.num("rate", 0)), Count: uint32(a.num("count", 1)), Virtual: uint32(a.num("virtual", 0))})
+			m.Requests = append(m.Requests, LeaseRequest{ID: uint64(a.num("id", 1)), Worker: w, Dataset: ds, Rate: float64(a.num("rate", 0)), Old: float64(a.num("old_rate", 0)), Count: uint32(a.num("count", 1)), Virtual: uint32(a.num("virtual", 0))})
 		default:
 			t.Fatalf("unknown part %q", cmd)
 		}

@@ -20,7 +20,8 @@ const (
 type victim struct {
 	w       *holder
 	l       *lease // the last of its queue that may be asked for
-	backlog int64  // units it holds in the dataset
+	in      input  // of that lease, or of its newest one
+	backlog int64  // units it holds in that input
 	rate    float64
 	slow    bool
 	behind  bool // on a live input: what lies below head is more than a lease's worth
@@ -42,9 +43,11 @@ func (lg *ledger) scan(d *dataset) {
 	if d.waiting.Len() == 0 || d.leases == 0 || d.opt.Strict || !whole.why.grants() {
 		return
 	}
-	mean := 1.0
-	if d.rated > 0 {
-		mean = max(float64(d.sumRate)/float64(d.rated), 1)
+	mean := [inputs]float64{1, 1}
+	for in, n := range d.rated {
+		if n > 0 {
+			mean[in] = max(float64(d.sumRate[in])/float64(n), 1)
+		}
 	}
 	lg.thieves = lg.thieves[:0]
 	lg.findVictims(d, mean)
@@ -64,12 +67,12 @@ func (lg *ledger) scan(d *dataset) {
 	lg.watchSteal(d, d.nextScan)
 }
 
-func (lg *ledger) findVictims(d *dataset, mean float64) {
+func (lg *ledger) findVictims(d *dataset, mean [inputs]float64) {
 	lg.victims = lg.victims[:0]
 	for _, w := range lg.holders {
-		v := victim{w: w}
+		v := victim{w: w, in: lg.askedIn(d, w)}
 		for l := w.leases; l != nil; l = l.wnext { // newest first
-			if l.pass.p.ds != d {
+			if l.pass.p.ds != d || l.pass.p.in != v.in {
 				continue
 			}
 			there := max(0, l.reach()-max(l.prefix, l.frontier))
@@ -83,17 +86,33 @@ func (lg *ledger) findVictims(d *dataset, mean float64) {
 			}
 		}
 		if v.backlog > 0 {
-			v.rate, v.slow = lg.pace(d, w, mean)
+			v.rate, v.slow = lg.pace(d, w, v.in, mean[v.in])
 			v.behind = v.l != nil && v.l.leads() && v.finish() > float64(d.opt.Target)/float64(Second)
 			lg.victims = append(lg.victims, v)
 		}
 	}
 }
 
+// askedIn is the input of the newest lease of w that it could be asked for a part of.
+func (lg *ledger) askedIn(d *dataset, w *holder) (in input) {
+	if !d.opt.hasBackfill() {
+		return fromSource
+	}
+	for l := w.leases; l != nil; l = l.wnext {
+		if l.pass.p.ds != d {
+			continue
+		}
+		if in = l.pass.p.in; !l.asked && l.reach() > max(l.prefix, l.frontier) {
+			break
+		}
+	}
+	return in
+}
+
 // pace is the rate to expect of a holder. A paused or silent holder is slow.
-func (lg *ledger) pace(d *dataset, w *holder, mean float64) (rate float64, slow bool) {
+func (lg *ledger) pace(d *dataset, w *holder, in input, mean float64) (rate float64, slow bool) {
 	rate = mean
-	if r := w.rate(d.id); r > 0 {
+	if r := w.rate(d.id, in); r > 0 {
 		rate = float64(r)
 	}
 	if w.paused {
@@ -108,8 +127,8 @@ func (lg *ledger) pace(d *dataset, w *holder, mean float64) (rate float64, slow 
 // stealFor asks the holder that would finish last for so many units that it and w finish
 // together, if that is worth a round trip. Example: the holder has 900 units left, w has
 // none, and both read 100 units/s: it asks for 450.
-func (lg *ledger) stealFor(d *dataset, w *holder, mean float64, drained bool) bool {
-	own := victim{rate: mean}
+func (lg *ledger) stealFor(d *dataset, w *holder, mean [inputs]float64, drained bool) bool {
+	own := victim{}
 	best := -1
 	for i := range lg.victims {
 		v := &lg.victims[i]
@@ -121,17 +140,27 @@ func (lg *ledger) stealFor(d *dataset, w *holder, mean float64, drained bool) bo
 			best = i
 		}
 	}
-	if r := w.rate(d.id); r > 0 {
-		own.rate = float64(r)
-	}
 	if best < 0 || w.paused {
 		return false
 	}
 	v := &lg.victims[best]
+	busy := 0.0 // seconds that w has work for, if that is in other units
+	if own.in != v.in && own.backlog > 0 {
+		busy, own.rate = own.finish(), 0
+	}
+	if own.rate == 0 {
+		own.rate = mean[v.in]
+	}
+	if r := w.rate(d.id, v.in); r > 0 {
+		own.rate = float64(r)
+	}
+	if busy > 0 {
+		own.backlog = int64(busy * own.rate)
+	}
 	units := int64((float64(v.backlog)*own.rate - float64(own.backlog)*v.rate) / (v.rate + own.rate))
 	units = min(units, v.l.reach()-max(v.l.prefix, v.l.frontier))
 	gain := float64(units) / v.rate
-	if units < max(d.opt.Min/4, 1) || gain < float64(d.opt.Target)/float64(Second)/20 {
+	if _, least, _ := d.opt.sizes(v.in); units < max(least/4, 1) || gain < float64(d.opt.Target)/float64(Second)/20 {
 		return false
 	}
 	lg.askFor(v.l, w, v.l.reach()-units)

@@ -57,7 +57,7 @@ func decodeJob(b []byte) (v jobValue, err error) {
 // datasetVersion 2 has GoOnAfterLoss, 3 virtual ranks, 4 Resume, 5 the limits of bad
 // records, 6 Isolate. The last two are written only where one is set, so that an older
 // binary still opens the rest.
-const datasetVersion = 6
+const datasetVersion = 7
 
 // datasetValue is `d`.
 type datasetValue struct {
@@ -68,14 +68,17 @@ type datasetValue struct {
 }
 
 func (v *datasetValue) append(b []byte) []byte {
-	limits := v.opt.MaxBad != 0 || v.opt.MaxBadShare != 0
+	// An older version that has no field for what is not set can still read it.
+	limits, isolate, old := v.opt.MaxBad != 0 || v.opt.MaxBadShare != 0, v.opt.Isolate, v.opt.hasBackfill()
 	switch version := byte(datasetVersion); {
-	case v.opt.Isolate:
-		b, limits = append(b, version), true
+	case old:
+		b, limits, isolate = append(b, version), true, true
+	case isolate:
+		b, limits = append(b, version-1), true
 	case limits:
-		b = append(b, version-1)
-	default:
 		b = append(b, version-2)
+	default:
+		b = append(b, version-3)
 	}
 	b = appendString(b, v.name)
 	b = appendString(b, v.reason)
@@ -92,8 +95,13 @@ func (v *datasetValue) append(b []byte) []byte {
 	if b = appendUint(b, uint32(v.opt.Resume)); limits {
 		b = appendInt(appendInt(b, v.opt.MaxBad), v.opt.MaxBadShare)
 	}
-	if v.opt.Isolate {
-		b = appendBool(b, true)
+	if isolate {
+		b = appendBool(b, v.opt.Isolate)
+	}
+	if old {
+		o := &v.opt.Backfill
+		b = appendInt(appendInt(appendInt(appendString(appendString(b, o.Kind), o.Unit), o.Initial), o.Min), o.Max)
+		b = appendBool(b, o.NewestFirst)
 	}
 	return b
 }
@@ -119,6 +127,9 @@ func decodeDataset(b []byte) (v datasetValue, err error) {
 		v.opt.MaxBad, v.opt.MaxBadShare = d.int(), d.int()
 	}
 	v.opt.Isolate = version >= 6 && d.bool()
+	if version >= 7 {
+		v.opt.Backfill = Backfill{Kind: d.string(), Unit: d.string(), Initial: d.int(), Min: d.int(), Max: d.int(), NewestFirst: d.bool()}
+	}
 	if err := d.done(); err != nil {
 		return v, err
 	}

@@ -17,6 +17,7 @@ import (
 // named gives p its identity, and with it its virtual rank.
 func (p *partition) named(identity string) error {
 	p.identity, p.source, p.virtual = identity, identity, 0
+	p.in = p.ds.opt.inputOf(identity)
 	n := p.ds.opt.VirtualRanks
 	if n == 0 {
 		return nil
@@ -97,7 +98,7 @@ func (lg *ledger) carveVirtual(d *dataset, r *request) *lease {
 	if p == nil {
 		return nil
 	}
-	l := lg.carveFrom(p, r.w, lg.size(d, r.w), math.MaxInt64)
+	l := lg.carveFrom(p, r.w, lg.size(d, r.w, fromSource), math.MaxInt64)
 	lg.changed(p)
 	return l
 }

@@ -30,6 +30,10 @@ type Kind struct {
 	// root. Columns may take values from it.
 	Paths bool
 
+	// Backfills: its bounded input may be the history of a live source of another kind
+	// (backfill in a spec).
+	Backfills bool
+
 	Commits   bool // its Source is a Committer
 	Retains   bool // its Source is a Retainer
 	Foretells bool // its Source is a Keeper

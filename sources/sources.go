@@ -2,6 +2,7 @@ package sources
 
 import (
 	"context"
+	"strings"
 	"time"
 )
 
@@ -11,7 +12,16 @@ import (
 //
 //	files    files:<dataset name>
 //	kafka    kafka:<cluster id>/<topic id>/<number>
+//
+// It begins with the name of its source's kind and a colon. A dataset may have partitions of
+// two kinds (backfill in a spec).
 type PartitionID string
+
+// KindOf is the name of the kind of source that a partition's identity begins with.
+func KindOf(identity string) string {
+	kind, _, _ := strings.Cut(identity, ":")
+	return kind
+}
 
 // Position is a place in a partition: the record that begins there, or the end
 // of the range before it. Positions compare by Segment, then Offset.

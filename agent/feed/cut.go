@@ -26,8 +26,9 @@ type cutter struct {
 	chunk chunk
 	at    int // next record of the chunk
 	now   []*lease
-	decs  map[string]*decode.Decoder
+	decs  map[decoderOf]*decode.Decoder
 	dec   *decode.Decoder
+	decOf bool              // dec is of the backfill
 	errs  map[string]uint64 // decode errors said so far, by column
 	timer *time.Timer
 
@@ -38,9 +39,15 @@ type cutter struct {
 	said    ahead     // of a stream with rounds
 }
 
+// decoderOf names a decoder: each input has its own, and each header line.
+type decoderOf struct {
+	backfill bool
+	header   string
+}
+
 // cut runs until ctx ends.
 func (st *stream) cut(ctx context.Context) {
-	c := &cutter{st: st, decs: map[string]*decode.Decoder{}, errs: map[string]uint64{}, timer: time.NewTimer(time.Hour), came: make(chan struct{}, 1)}
+	c := &cutter{st: st, decs: map[decoderOf]*decode.Decoder{}, errs: map[string]uint64{}, timer: time.NewTimer(time.Hour), came: make(chan struct{}, 1)}
 	defer c.timer.Stop()
 	defer c.reset()
 	for ctx.Err() == nil {
@@ -78,8 +85,9 @@ func (c *cutter) next() (more bool) {
 		return false
 	}
 	live := st.ds.Spec.Live()
+	first := st.ds.inOrder() && slices.ContainsFunc(st.leases, func(l *lease) bool { return !l.dry && l.grant.Backfill })
 	for _, l := range st.leases {
-		if l.dry {
+		if l.dry || first && !l.grant.Backfill {
 			continue
 		}
 		if i := slices.IndexFunc(c.now, l.samePartition); i < 0 {
@@ -260,23 +268,27 @@ func (c *cutter) bind(l *lease) bool {
 }
 
 func (c *cutter) bindHeader(l *lease) bool {
-	if c.dec != nil && c.chunk.header == nil {
+	of := l.grant.Backfill && c.st.old != nil
+	if c.dec != nil && c.decOf == of && c.chunk.header == nil {
 		return true
 	}
-	key := string(c.chunk.header)
+	key := decoderOf{of, string(c.chunk.header)}
 	if d := c.decs[key]; d != nil {
-		c.dec = d
+		c.dec, c.decOf = d, of
 		return true
 	}
 	d := c.st.dec
+	if of {
+		d = c.st.old
+	}
 	if c.chunk.header != nil {
 		var err error
-		if d, err = c.st.dec.Bind(c.chunk.header); err != nil {
+		if d, err = d.Bind(c.chunk.header); err != nil {
 			c.fail(l, l.read, c.chunk.piece, err)
 			return false
 		}
 	}
-	c.decs[key], c.dec = d, d
+	c.decs[key], c.dec, c.decOf = d, d, of
 	return true
 }
 

@@ -157,7 +157,7 @@ func (r *reading) piece(ctx context.Context, i int, from, end int64) bool {
 
 // attempt opens the piece at pos and reads on; pos moves with what was read.
 func (r *reading) attempt(ctx context.Context, i int, p *pb.Piece, rng sources.Range, pos *sources.Position) error {
-	cur, err := r.ds.Source.Open(ctx, rng, *pos, p.Locator)
+	cur, err := r.ds.source(r.l).Open(ctx, rng, *pos, p.Locator)
 	if err != nil {
 		return err
 	}

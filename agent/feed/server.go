@@ -51,7 +51,28 @@ type Dataset struct {
 	Unit   string
 	Spec   *dataset.Spec
 	Source sources.Source
-	Close  func()
+	// Backfill is the other input of a dataset that has two; nil: it has one.
+	Backfill *Backfill
+	Close    func()
+}
+
+// Backfill is a dataset's backfill opened for reading. Its Spec has one source.
+type Backfill struct {
+	Spec   *dataset.Spec
+	Source sources.Source
+}
+
+// source is what a lease is read from.
+func (d *Dataset) source(l *lease) sources.Source {
+	if l.grant.Backfill && d.Backfill != nil {
+		return d.Backfill.Source
+	}
+	return d.Source
+}
+
+// inOrder says whether the records of the backfill come first.
+func (d *Dataset) inOrder() bool {
+	return d.Backfill != nil && d.Spec.CatchUp != dataset.CatchUpNewestFirst
 }
 
 // Config is what a Server is told.

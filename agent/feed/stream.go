@@ -32,6 +32,7 @@ type stream struct {
 	maxWait time.Duration // 0: none
 	rounds  *hold.Rounds  // nil: its batches are no rounds
 	dec     *decode.Decoder
+	old     *decode.Decoder // of the backfill; nil: there is none
 	pool    *frame.Pool
 	wg      sync.WaitGroup // attached connections, one at most
 	last    frame.Stats    // guarded by trainer.mu
@@ -159,6 +160,11 @@ func (st *stream) exact(o *frame.Open) *frame.Error {
 func (st *stream) compile(columns []string) (err error) {
 	if st.dec, err = decode.Compile(st.ds.Spec, decode.WithColumns(columns), decode.WithSchemas(decode.SchemasOf(st.ds.Source))); err != nil {
 		return err
+	}
+	if old := st.ds.Backfill; old != nil { // it makes the same columns: a spec is checked
+		if st.old, err = decode.Compile(old.Spec, decode.WithColumns(columns), decode.Beside(st.dec), decode.WithSchemas(decode.SchemasOf(old.Source))); err != nil {
+			return err
+		}
 	}
 	batch := st.rows * st.dec.Layout().RowSize()
 	st.pool, err = frame.NewPool(st.dec.Layout(), st.rows, st.rows*max(1, frameBytes/max(1, batch)))

@@ -57,7 +57,7 @@ func (c *Core) Dump() string {
 		}
 		for _, s := range w.streams {
 			fmt.Fprintf(&b, "  stream %d delivered=%d stepped=%d durable=%d hungry=%v requests=%v closed=%v over=%v rate=%.1f\n",
-				s.id.Number, s.delivered, s.stepped, s.durable, s.hungry, s.requests, s.closed, s.over, s.rate.units)
+				s.id.Number, s.delivered, s.stepped, s.durable, s.hungry, s.requests, s.closed, s.over, s.rate.units[ofSource])
 			for _, l := range s.leases {
 				fmt.Fprintf(&b, "    lease %d %v durable=%d stepped=%d frontier=%d end=%d acks=%v sent=%d\n", l.id, l.token, l.durable, l.stepped, l.frontier, l.end, l.acks, l.sent)
 			}

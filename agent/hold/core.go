@@ -115,17 +115,27 @@ type stream struct {
 	hungry    bool
 	requests  []uint64 // not answered
 	lastGrant int64
-	ratedFrom uint64 // the first request that carried a rate; 0: none did yet
-	sized     bool   // and a grant has answered one such
+	lastOf    input          // of which input it is
+	ratedFrom [inputs]uint64 // the first request that carried a rate of the input; 0: none did yet
+	sized     [inputs]bool   // and a grant of that input has answered one such
 	rate      meter
 	standing  pb.Standing_State
 	told      uint64    // the last of the requests that were told so
 	rounds    *rounding // nil: it has none
 }
 
+// input of a dataset: its source, or its backfill. Each counts in units of its own.
+type input uint8
+
+const (
+	ofSource input = iota
+	ofBackfill
+	inputs
+)
+
 type batch struct {
 	takes int32
-	units int64
+	units [inputs]int64
 }
 
 type take struct {
@@ -142,6 +152,7 @@ type lease struct {
 
 	partition, pass uint32
 	segment         int64
+	in              input
 
 	// start <= durable <= stepped <= frontier <= end, all in order space.
 	end      int64

@@ -49,14 +49,18 @@ func (c *Core) grant(g *pb.Grant) {
 		return
 	}
 	l := c.newLease(s, tokenOf(g.Token), g.LeaseStart, g.LeaseEnd)
-	l.partition, l.pass, l.segment = g.Partition, g.Pass, g.Segment
+	if l.partition, l.pass, l.segment = g.Partition, g.Pass, g.Segment; g.Backfill {
+		l.in = ofBackfill
+	}
 	s.rounds.granted(l)
 	s.hungry = false
 	if !slices.ContainsFunc(s.requests, func(id uint64) bool { return id <= s.told }) {
 		s.standing = pb.Standing_WAIT // of those that were told something the master tells changes only
 	}
-	s.lastGrant = max(1, g.LeaseEnd-g.LeaseStart)
-	s.sized = s.sized || s.ratedFrom > 0 && g.Request >= s.ratedFrom
+	s.lastGrant, s.lastOf = max(1, g.LeaseEnd-g.LeaseStart), l.in
+	if from := s.ratedFrom[l.in]; from > 0 && g.Request >= from {
+		s.sized[l.in] = true
+	}
 	c.fx.Grants = append(c.fx.Grants, Granted{Stream: s.id, Lease: l.id, Token: l.token, Grant: g, Standing: s.standing})
 	c.want(s)
 }

@@ -46,10 +46,10 @@ func (c *Core) deliver(ev *Deliver) {
 	wasIdle := s.delivered == s.stepped
 	next := 0
 	for _, n := range ev.Sizes {
-		units, rows := int64(0), int64(0)
+		units, rows := [inputs]int64{}, int64(0)
 		for _, k := range ev.Takes[next : next+int(n)] {
 			l := c.byLease[k.Lease]
-			units += max(0, k.To-l.frontier)
+			units[l.in] += max(0, k.To-l.frontier)
 			rows += k.Rows
 			s.takes.push(take{l: l, from: l.frontier, to: k.To, told: true, Tally: k.Tally})
 			l.frontier = max(l.frontier, k.To)
@@ -108,11 +108,12 @@ func (c *Core) step(ev *Stepped) {
 		c.fx.Invalid = fmt.Sprintf("step %d after step %d of this worker: a reported step is closed", step, s.w.lastStep)
 		return
 	}
-	units, batches := int64(0), through-s.stepped
+	batches := through - s.stepped
+	var done used
 	for i := s.stepped - s.durable; i < through-s.durable; i++ {
-		units += s.batches.at(int(i)).units
+		done.add(s.batches.at(int(i)).units, 1)
 	}
-	s.rate.consumed(c.now, units, batches, s.delivered > through)
+	s.rate.consumed(c.now, done, batches, s.delivered > through)
 	for ; step < ev.Step; step++ {
 		c.stepBatches(s, s.stepped+ev.Batches, step)
 	}

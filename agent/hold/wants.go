@@ -20,30 +20,48 @@ func (c *Core) want(s *stream) {
 	if !c.talking() || s.closed || s.over || s.w.state != joined {
 		return
 	}
-	left := int64(0)
-	for _, l := range s.leases {
-		left += max(0, min(l.end, l.head)-l.frontier)
-	}
-	short := s.rate.units*c.cfg.Prefetch.Seconds() - float64(left)
+	short := s.short(c.cfg.Prefetch.Seconds())
 	if !s.hungry && short <= 0 && !s.waits() {
 		return
 	}
 	n := 1
-	if s.sized && short > 0 {
+	if s.sized[s.lastOf] && short > 0 {
 		n = max(1, int(math.Ceil(min(maxOpen, short/float64(s.lastGrant)))))
 	}
 	for len(s.requests) < n {
 		c.lastRequest++
 		c.requests[c.lastRequest] = s
 		s.requests = append(s.requests, c.lastRequest)
-		if s.ratedFrom == 0 && s.rate.units > 0 {
-			s.ratedFrom = c.lastRequest
+		for in, rate := range s.rate.units {
+			if s.ratedFrom[in] == 0 && rate > 0 {
+				s.ratedFrom[in] = c.lastRequest
+			}
 		}
 		m := c.message()
 		m.Requests = append(m.Requests, &pb.LeaseRequest{
-			Id: c.lastRequest, Worker: s.id.Worker, Dataset: s.dataset, Rate: s.rate.units, Count: 1, Virtual: s.virtual,
+			Id: c.lastRequest, Worker: s.id.Worker, Dataset: s.dataset, Rate: s.rate.units[ofSource], BackfillRate: s.rate.units[ofBackfill], Count: 1, Virtual: s.virtual,
 		})
 	}
+}
+
+// short is how many units the stream has less than it uses up in a time, in units of the
+// input that was granted last. It has enough while it holds records of an input whose rate
+// is not known yet: it asks again when it has run out.
+func (s *stream) short(seconds float64) float64 {
+	var left [inputs]int64
+	for _, l := range s.leases {
+		left[l.in] += max(0, min(l.end, l.head)-l.frontier)
+	}
+	in := s.lastOf
+	other := inputs - 1 - in
+	short := s.rate.units[in]*seconds - float64(left[in])
+	if n := float64(left[other]); n > 0 {
+		if s.rate.units[other] == 0 {
+			return min(short, 0)
+		}
+		short -= n / s.rate.units[other] * s.rate.units[in]
+	}
+	return short
 }
 
 // onStanding tells the stream what it waits for; END closes the request.
@@ -67,14 +85,33 @@ func (c *Core) onStanding(st *pb.Standing) {
 // meter measures a worker's pace while it has something to do: the time in which
 // it waits for us does not make it slow.
 type meter struct {
-	units   float64 // per second, smoothed; 0 unknown
+	units   [inputs]float64 // per second, smoothed; 0 unknown
 	batches float64
 	since   Time // busy since, or the last sample's end
 	busy    Time // busy time of the sample so far
-	nUnits  int64
+	used    used
 	nBatch  uint32
 	flight  int64 // units of an untracked stream sent and not consumed
-	perSent float64
+	sentOf  input // of them, the newest
+	perSent [inputs]float64
+}
+
+// used is what some batches held of each input. A batch with records of both inputs says
+// nothing about either pace, so it does not count.
+type used struct {
+	units   [inputs]int64
+	batches [inputs]uint32
+}
+
+func (u *used) add(units [inputs]int64, batches uint32) {
+	in := ofSource
+	if units[ofBackfill] > 0 {
+		if in = ofBackfill; units[ofSource] > 0 {
+			return
+		}
+	}
+	u.units[in] += units[in]
+	u.batches[in] += batches
 }
 
 const (
@@ -89,9 +126,9 @@ func (m *meter) delivered(now Time, wasIdle bool) {
 	}
 }
 
-// consumed: units in batches were used up since the last call; busy says whether
+// consumed: what is in batches was used up since the last call; busy says whether
 // there is more to do.
-func (m *meter) consumed(now Time, units int64, batches uint32, busy bool) {
+func (m *meter) consumed(now Time, done used, batches uint32, busy bool) {
 	if m.since > 0 {
 		m.busy += now - m.since
 	}
@@ -99,30 +136,50 @@ func (m *meter) consumed(now Time, units int64, batches uint32, busy bool) {
 	if busy {
 		m.since = now
 	}
-	m.nUnits += units
+	for in := range done.units {
+		m.used.units[in] += done.units[in]
+		m.used.batches[in] += done.batches[in]
+	}
 	m.nBatch += batches
 	if m.busy < sampleMin || m.nBatch == 0 {
 		return
 	}
 	dt := float64(m.busy) / 1e9
 	weight := 1 - math.Exp(-float64(m.busy)/smoothedOver)
+	for in, n := range m.used.batches {
+		if n == 0 {
+			continue
+		}
+		took, w := dt, weight // all batches take about the same time
+		if n != m.nBatch {
+			took = dt * float64(n) / float64(m.nBatch)
+		}
+		if m.units[in] == 0 {
+			w = 1
+		}
+		m.units[in] += w * (float64(m.used.units[in])/took - m.units[in])
+	}
 	if m.batches == 0 {
 		weight = 1
 	}
-	m.units += weight * (float64(m.nUnits)/dt - m.units)
 	m.batches += weight * (float64(m.nBatch)/dt - m.batches)
-	m.busy, m.nUnits, m.nBatch = 0, 0, 0
+	m.busy, m.used, m.nBatch = 0, used{}, 0
 }
 
 // sent and consumeBatches measure an untracked stream by its credits.
-func (m *meter) sent(now Time, units int64) {
+func (m *meter) sent(now Time, units [inputs]int64) {
 	if m.flight == 0 {
 		m.since = now
 	}
 	m.flight++
-	m.perSent += 0.1 * (float64(units) - m.perSent)
-	if m.perSent == 0 || m.flight == 1 {
-		m.perSent = float64(units)
+	m.sentOf = ofSource
+	if units[ofBackfill] > units[ofSource] {
+		m.sentOf = ofBackfill
+	}
+	n, per := float64(units[m.sentOf]), &m.perSent[m.sentOf]
+	*per += 0.1 * (n - *per)
+	if *per == 0 || m.flight == 1 {
+		*per = n
 	}
 }
 
@@ -132,7 +189,11 @@ func (m *meter) consumeBatches(now Time, n uint32) {
 		return
 	}
 	m.flight -= int64(n)
-	m.consumed(now, int64(m.perSent*float64(n)), n, m.flight > 0)
+	var done used
+	units := [inputs]int64{}
+	units[m.sentOf] = int64(m.perSent[m.sentOf] * float64(n))
+	done.add(units, n)
+	m.consumed(now, done, n, m.flight > 0)
 }
 
 func (t Token) String() string { return fmt.Sprintf("%d.%d.%d", t.Epoch, t.Term, t.Sequence) }

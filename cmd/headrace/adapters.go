@@ -75,11 +75,17 @@ func (a *app) checkSpec(log *slog.Logger) func(context.Context, *dataset.Spec) e
 				return err
 			}
 		}
-		src, err := a.openToRead(spec.ForALook(), dataset.Opening{AllowedRoots: a.cfg.AllowRoots, Chunks: chunks, Logger: log})
-		if err != nil {
-			return err
+		for _, in := range spec.Inputs() {
+			src, err := a.openToRead(in.ForALook(), dataset.Opening{AllowedRoots: a.cfg.AllowRoots, Chunks: chunks, Logger: log})
+			if err != nil {
+				return err
+			}
+			err = sample.Try(ctx, in, src)
+			_ = src.Close() // it was only looked at
+			if err != nil {
+				return err
+			}
 		}
-		defer func() { _ = src.Close() }()
-		return sample.Try(ctx, spec, src)
+		return nil
 	}
 }

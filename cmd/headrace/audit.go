@@ -121,14 +121,14 @@ func (a *app) contains(ctx context.Context, c *manifest.Checkpoint, record strin
 
 // sourceOf opens datasets by the specs of -f, else by those of a master, if one was named
 // or lives here. nil: neither is there.
-func (a *app) sourceOf(ctx context.Context, files []string) (open func(string) (sources.Source, error), done func(), err error) {
+func (a *app) sourceOf(ctx context.Context, files []string) (open ckpt.OpenSource, done func(), err error) {
 	done = func() {}
 	if len(files) > 0 {
 		docs, err := a.readSpecs(files)
-		return func(name string) (sources.Source, error) {
+		return func(name, partition string) (sources.Source, error) {
 			for _, d := range docs {
 				if d.Spec.Name == name {
-					return a.openOwn(d.Spec)
+					return a.openOwn(d.Spec.InputOf(partition))
 				}
 			}
 			return nil, fmt.Errorf("no file of -f has dataset %s", name)
@@ -141,7 +141,7 @@ func (a *app) sourceOf(ctx context.Context, files []string) (open func(string) (
 	if err != nil {
 		return nil, done, err
 	}
-	return func(name string) (sources.Source, error) {
+	return func(name, partition string) (sources.Source, error) {
 		d, err := describe(ctx, c, name)
 		if err != nil {
 			return nil, err
@@ -153,6 +153,6 @@ func (a *app) sourceOf(ctx context.Context, files []string) (open func(string) (
 		if err != nil {
 			return nil, err
 		}
-		return a.openQuick(spec)
+		return a.openQuick(spec.InputOf(partition))
 	}, c.close, nil
 }

@@ -18,7 +18,8 @@ func (a *app) checkCommand() *cobra.Command {
 		Short: "Try a spec on its files and count errors by field; needs no master",
 		Long: `Reads and decodes records of every dataset in the file, in this process, and
 says how many values of each field could not be decoded, with the first example.
-Exits with 1 if there was any.`,
+Exits with 1 if there was any. Of a dataset with a backfill it also shows where the two
+inputs meet: the last record of the history and the first ones of the topic.`,
 		Example: `  headrace dataset check -f clicks.yaml -n 1000000`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -34,11 +35,20 @@ Exits with 1 if there was any.`,
 			}
 			results := []sample.Checked{}
 			for _, d := range docs {
-				c, err := sample.Check(cmd.Context(), d.Spec, a.openOwn, n)
-				if err != nil {
+				inputs := d.Spec.Inputs()
+				for _, in := range inputs {
+					c, err := sample.Check(cmd.Context(), in, a.openOwn, n)
+					if err != nil {
+						return err
+					}
+					if len(inputs) > 1 {
+						c.Input = in.Kind().Name
+					}
+					results = append(results, c)
+				}
+				if results[len(results)-1].Seam, err = sample.SeamOf(cmd.Context(), d.Spec, a.openOwn); err != nil {
 					return err
 				}
-				results = append(results, c)
 			}
 			return a.showChecked(results)
 		},

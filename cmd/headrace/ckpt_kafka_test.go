@@ -45,7 +45,13 @@ print("end", step, flush=True)
 // gives the ids that it stepped.
 func (w *world) trained(stop int) (restored string, ids []int) {
 	w.t.Helper()
-	r := w.modelTrainer(stop, "newest", 3)
+	return w.trainedKeeping(stop, 3)
+}
+
+// trainedKeeping is trained with so many checkpoints that are kept.
+func (w *world) trainedKeeping(stop, keep int) (restored string, ids []int) {
+	w.t.Helper()
+	r := w.modelTrainer(stop, "newest", keep)
 	if r.code == 0 == (stop > 0) {
 		w.t.Fatalf("a trainer: %+v", r)
 	}

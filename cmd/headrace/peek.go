@@ -38,7 +38,8 @@ what a trainer would get. Nothing is leased and nothing changes.`,
 			if err != nil {
 				return err
 			}
-			rows, err := sample.First(cmd.Context(), spec, a.openQuick, n, columns)
+			// Of a dataset with a backfill these are rows of the history; check shows both inputs.
+			rows, err := sample.First(cmd.Context(), spec.Inputs()[0], a.openQuick, n, columns)
 			if err != nil {
 				return err
 			}

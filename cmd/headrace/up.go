@@ -81,7 +81,9 @@ func (a *app) loadUp(cmd *cobra.Command, files []string, defaults map[string]str
 	if a.cfg.From("allow_broker") == "" { // the same user brings the specs and the secrets
 		brokers := a.cfg.AllowBrokers
 		for _, d := range docs {
-			brokers = append(brokers, d.Spec.ReachOf().Addresses...)
+			for _, in := range d.Spec.Inputs() {
+				brokers = append(brokers, in.ReachOf().Addresses...)
+			}
 		}
 		return docs, a.connect(brokers)
 	}

@@ -136,7 +136,7 @@ func exactFirst(all []Where, asked string) []Where {
 
 func where(d *cut.Dataset, p *cut.Partition, g *sources.Segment, offset int64) Where {
 	identity, _ := d.VirtualRank(p)
-	w := Where{Dataset: d.Name, Partition: identity, Label: cmp.Or(p.Name, identity), Segment: g.ID, Name: g.Name, Offset: offset, Unit: d.Unit, Passes: []Verdict{}}
+	w := Where{Dataset: d.Name, Partition: identity, Label: cmp.Or(p.Name, identity), Segment: g.ID, Name: g.Name, Offset: offset, Unit: d.UnitOf(p), Passes: []Verdict{}}
 	for n := range p.Done {
 		w.add(d, p, g, n, offset)
 	}
@@ -150,7 +150,7 @@ func (w *Where) add(d *cut.Dataset, p *cut.Partition, g *sources.Segment, pass u
 	s := newSpace(d, p, pass)
 	if at, own := s.order(g.ID, offset); own {
 		v := verdict(p, s, pass, at)
-		if v.State == "in" && d.Unit == positions && holes(d, p, pass) {
+		if v.State == "in" && d.UnitOf(p) == positions && holes(d, p, pass) {
 			v.State = "settled"
 		}
 		w.Passes = append(w.Passes, v)

@@ -70,7 +70,8 @@ func difference(d *cut.Dataset, a, b *cut.Partition, pass uint32) Difference {
 	inA := members(a, pass, newSpace(d, a, pass))
 	inB := members(b, pass, newSpace(d, b, pass))
 	onlyA, onlyB := s.source(inA.Minus(inB)), s.source(inB.Minus(inA))
-	out := Difference{Unit: d.Unit, Pass: pass, OnlyA: named(s, onlyA), UnitsA: sources.InUnits(d.Unit, onlyA.Units()), OnlyB: named(s, onlyB), UnitsB: sources.InUnits(d.Unit, onlyB.Units())}
+	unit := d.UnitOf(longer)
+	out := Difference{Unit: unit, Pass: pass, OnlyA: named(s, onlyA), UnitsA: sources.InUnits(unit, onlyA.Units()), OnlyB: named(s, onlyB), UnitsB: sources.InUnits(unit, onlyB.Units())}
 	zero := int64(0)
 	switch {
 	case out.UnitsB == 0:

@@ -108,7 +108,7 @@ func passOf(d *cut.Dataset, p *cut.Partition, n uint32) Pass {
 	all := settled(p, n, s)
 	source := s.source(all.Minus(left(p, n)))
 	missing := s.source(s.whole().Minus(all)).Units()
-	in := func(offsets int64) int64 { return sources.InUnits(d.Unit, offsets) }
+	in := func(offsets int64) int64 { return sources.InUnits(d.UnitOf(p), offsets) }
 	out := Pass{Pass: n, Whole: p.Complete && missing == 0, Units: in(source.Units()), Records: recordsOf(p, n), Ranges: named(s, source), Vague: in(vague(p, n))}
 	for i := range p.Excluded {
 		if e := &p.Excluded[i]; e.Pass == n {

@@ -23,8 +23,8 @@ var rooms = []struct {
 	name  string
 	files string
 }{
-	{"turn", "turn clock effects refusal event event_cut event_round options keys values settled_values value_bytes stored cut_state cut_values landing_values"},
-	{"ledger", `ledger holder dataset dataset_state landing trim partition virtual members lines again bound goback carve lead lease token ack pieces tally head held giveback suspect
+	{"turn", "turn clock effects refusal event event_cut event_round input options keys values settled_values value_bytes stored cut_state cut_values landing_values"},
+	{"ledger", `ledger holder dataset dataset_state landing trim partition virtual backfill members lines again bound goback carve lead lease token ack pieces tally head held giveback suspect
 		excluded stopped bad request standing parked steal level stall adopt resume dirty ledger_load`},
 	{"group", "group groupkind session worker made generation steps series"},
 	{"checkpoints", `checkpoints kind shared replicated private past kept ask freeze bind restore gate resolve rewind removed doubt pause`},

@@ -3,6 +3,7 @@ package ckpt
 import (
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/headrace/headrace/flashckpt/audit"
 	"github.com/headrace/headrace/flashckpt/manifest"
@@ -57,14 +58,21 @@ type auditDataset struct {
 	Name       string           `json:"name"`
 	Unit       string           `json:"unit"` // bytes | records | entries: what offsets count
 	Shuffled   bool             `json:"shuffled"`
-	Units      int64            `json:"units"` // in the model, all passes
+	Units      int64            `json:"units"`                 // in the model, all passes; of partitions of this unit
+	Other      []auditUnits     `json:"other_units,omitempty"` // of a backfill that counts in another unit
 	Records    *view.Records    `json:"records"`
 	Partitions []auditPartition `json:"partitions"`
+}
+
+type auditUnits struct {
+	Unit  string `json:"unit"`
+	Units int64  `json:"units"`
 }
 
 type auditPartition struct {
 	Identity string        `json:"identity"`
 	Label    string        `json:"label"` // what people call it
+	Unit     string        `json:"unit"`
 	Units    int64         `json:"units"`
 	Records  *view.Records `json:"records"`
 	Passes   []auditPass   `json:"passes"`
@@ -76,7 +84,7 @@ func AuditOf(c *manifest.Checkpoint) Audit {
 		d := &c.Manifest.Cut.Datasets[i]
 		out := auditDataset{Name: d.Name, Unit: d.Unit, Shuffled: d.Shuffle != nil, Records: view.RecordsOf(d.Records()), Partitions: []auditPartition{}}
 		for j := range d.Partitions {
-			p := auditPartition{Identity: d.Partitions[j].Identity, Label: d.Partitions[j].Label(), Records: view.RecordsOf(d.Partitions[j].Records()), Passes: []auditPass{}}
+			p := auditPartition{Identity: d.Partitions[j].Identity, Label: d.Partitions[j].Label(), Unit: d.UnitOf(&d.Partitions[j]), Records: view.RecordsOf(d.Partitions[j].Records()), Passes: []auditPass{}}
 			for pass := range audit.Passes(d, &d.Partitions[j]) {
 				one := auditPass{passOf: pass}
 				if pass.Records != nil {
@@ -86,11 +94,23 @@ func AuditOf(c *manifest.Checkpoint) Audit {
 				p.Units += pass.Units
 			}
 			out.Partitions = append(out.Partitions, p)
-			out.Units += p.Units
+			out.count(&p)
 		}
 		v.Datasets = append(v.Datasets, out)
 	}
 	return v
+}
+
+func (d *auditDataset) count(p *auditPartition) {
+	if p.Unit == d.Unit {
+		d.Units += p.Units
+		return
+	}
+	i := slices.IndexFunc(d.Other, func(o auditUnits) bool { return o.Unit == p.Unit })
+	if i < 0 {
+		i, d.Other = len(d.Other), append(d.Other, auditUnits{Unit: p.Unit})
+	}
+	d.Other[i].Units += p.Units
 }
 
 func (v *Audit) Write(w io.Writer, ranges bool) {
@@ -100,7 +120,11 @@ func (v *Audit) Write(w io.Writer, ranges bool) {
 		if d.Shuffled {
 			shuffled = ", shuffled"
 		}
-		fmt.Fprintf(w, "\ndataset %s: %s %s in the model%s\n", d.Name, terminal.Grouped(d.Units), amount(d.Unit), shuffled)
+		also := ""
+		for _, o := range d.Other {
+			also += fmt.Sprintf(" and %s %s", terminal.Grouped(o.Units), amount(o.Unit))
+		}
+		fmt.Fprintf(w, "\ndataset %s: %s %s%s in the model%s\n", d.Name, terminal.Grouped(d.Units), amount(d.Unit), also, shuffled)
 		fmt.Fprintf(w, "records: %s%s\n", d.Records.Sentence(), d.without())
 		t := terminal.NewTable("PARTITION", "PASS>", "IN THE MODEL>", "RECORDS>", "RANGES>", "ALL SETTLED", "EXCLUDED>", "OLDEST", "NEWEST")
 		for _, p := range d.Partitions {
@@ -141,7 +165,7 @@ func amount(unit string) string {
 
 // without says how many positions held no record, where all are told.
 func (d *auditDataset) without() string {
-	if d.Unit != "records" || d.Records == nil || d.Records.Untold > 0 || d.Records.Rows >= d.Units {
+	if d.Unit != "records" || len(d.Other) > 0 || d.Records == nil || d.Records.Untold > 0 || d.Records.Rows >= d.Units {
 		return ""
 	}
 	return fmt.Sprintf("; %s positions held none", terminal.Grouped(d.Units-d.Records.Rows))
@@ -151,7 +175,7 @@ func writeVague(w io.Writer, d *auditDataset) {
 	for _, p := range d.Partitions {
 		for _, ps := range p.Passes {
 			if ps.Vague > 0 {
-				fmt.Fprintf(w, "%s pass %d: %s %s of this were dropped by choice; the cut does not say which\n", p.Label, ps.Pass+1, terminal.Grouped(ps.Vague), amount(d.Unit))
+				fmt.Fprintf(w, "%s pass %d: %s %s of this were dropped by choice; the cut does not say which\n", p.Label, ps.Pass+1, terminal.Grouped(ps.Vague), amount(p.Unit))
 			}
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/headrace/headrace/flashckpt/manifest"
 	"github.com/headrace/headrace/internal/advice"
 	"github.com/headrace/headrace/internal/suggest"
-	"github.com/headrace/headrace/sources"
 )
 
 // Containing says whether a record is in a model.
@@ -32,7 +31,7 @@ func (v *Containing) notAsked(err error) {
 // Contains looks for the record that text names, as TOPIC/PARTITION/OFFSET or
 // PATH/OFFSET. A cut knows which positions are settled, and not always which of them held
 // a record: ask then asks the source; nil: nobody can.
-func Contains(ctx context.Context, c *manifest.Checkpoint, text string, ask func(dataset string) (sources.Source, error)) (Containing, error) {
+func Contains(ctx context.Context, c *manifest.Checkpoint, text string, ask OpenSource) (Containing, error) {
 	r, err := audit.ParseRecord(text)
 	if err != nil {
 		return Containing{}, advice.Usage.Wrap("as in --contains clicks/3/81234, or --contains logs/day_3.tsv/1048576", err)

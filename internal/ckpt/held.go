@@ -15,10 +15,13 @@ import (
 // askWithin bounds the question whether a source holds a record.
 const askWithin = 15 * time.Second
 
+// OpenSource opens what a partition of a dataset is read from.
+type OpenSource func(dataset, partition string) (sources.Source, error)
+
 // askSource resolves a settled position: the source says whether it holds a record. The
 // error says why it is not known.
-func askSource(ctx context.Context, c *manifest.Checkpoint, w *audit.Where, open func(dataset string) (sources.Source, error)) error {
-	src, err := open(w.Dataset)
+func askSource(ctx context.Context, c *manifest.Checkpoint, w *audit.Where, open OpenSource) error {
+	src, err := open(w.Dataset, w.Partition)
 	if err != nil {
 		return err
 	}

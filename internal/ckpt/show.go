@@ -27,7 +27,8 @@ type File struct {
 	Rank *uint32 `json:"rank"`
 }
 
-// InModel is a dataset in a model, passes added up.
+// InModel is a dataset in a model, passes added up. A dataset with a backfill that counts in
+// another unit has two.
 type InModel struct {
 	Name       string        `json:"name"`
 	Unit       string        `json:"unit"`
@@ -48,16 +49,21 @@ func Describe(c *manifest.Checkpoint, b *Ledger) Description {
 		v.File = append(v.File, File{f.Path, f.Size, f.CRC.String(), f.Rank})
 	}
 	for i := range m.Cut.Datasets {
-		d := &m.Cut.Datasets[i]
-		in := InModel{Name: d.Name, Unit: d.Unit, Shuffled: d.Shuffle != nil, Partitions: len(d.Partitions), Settled: settledOf(d), Records: view.RecordsOf(d.Records())}
-		for j := range d.Partitions {
-			for pass := range audit.Passes(d, &d.Partitions[j]) {
-				in.InModel += pass.Units
-			}
+		for _, d := range m.Cut.Datasets[i].ByUnit() {
+			v.Datasets = append(v.Datasets, inModel(&d))
 		}
-		v.Datasets = append(v.Datasets, in)
 	}
 	return v
+}
+
+func inModel(d *cut.Dataset) InModel {
+	in := InModel{Name: d.Name, Unit: d.Unit, Shuffled: d.Shuffle != nil, Partitions: len(d.Partitions), Settled: settledOf(d), Records: view.RecordsOf(d.Records())}
+	for j := range d.Partitions {
+		for pass := range audit.Passes(d, &d.Partitions[j]) {
+			in.InModel += pass.Units
+		}
+	}
+	return in
 }
 
 func settledOf(d *cut.Dataset) view.Units {

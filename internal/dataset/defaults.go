@@ -68,7 +68,14 @@ func (s *Spec) fill() {
 	if s.LeavesOut() {
 		s.MaxBad = orElse(s.MaxBad, defaultMaxBad)
 	}
-	d := &s.Decode
+	s.Decode.fill()
+	if s.Backfill != nil {
+		s.Backfill.fill(s)
+		s.CatchUp = orElse(s.CatchUp, CatchUpInOrder)
+	}
+}
+
+func (d *DecodeSpec) fill() {
 	switch d.Format {
 	case "csv":
 		d.Delimiter, d.Quote = orElse(d.Delimiter, ","), orElse(d.Quote, `"`)

@@ -57,11 +57,21 @@ func compatible(field string, old, new *Spec) bool {
 		return true
 	case field == "dead_letter", strings.HasPrefix(field, "dead_letter."): // of bad records from now on
 		return true
+	case field == "catch_up": // of what is granted from now on
+		return new.Backfill != nil && old.Backfill != nil
 	case field == "resume": // of processes that come from now on
 		return true
 	}
 	if new.Source == nil || old.Source == nil || old.Source.Kind().Name != new.Source.Kind().Name {
 		return false
+	}
+	if old, ok := strings.CutPrefix(field, "backfill."); ok {
+		b := new.Backfill
+		if b == nil || b.Source == nil {
+			return false
+		}
+		own, ok := strings.CutPrefix(old, b.Source.Kind().Name+".")
+		return ok && b.Source.Compatible(own)
 	}
 	own, ok := strings.CutPrefix(field, new.Source.Kind().Name+".")
 	return ok && new.Source.Compatible(own)

@@ -48,8 +48,10 @@ func Documents(text []byte, filename, folder string) ([]Document, error) {
 		}
 		for _, k := range kinds {
 			for _, field := range k.Folders {
-				if fixed, err = absolute(fixed, filename, before, folder, k.Name, field); err != nil {
-					return nil, err
+				for _, under := range [][]string{{k.Name, field}, {"backfill", k.Name, field}} {
+					if fixed, err = absolute(fixed, filename, before, folder, under); err != nil {
+						return nil, err
+					}
 				}
 			}
 		}
@@ -91,12 +93,15 @@ func split(text []byte) [][]byte {
 }
 
 // absolute replaces a relative folder, such as files.root, in the text of one document.
-func absolute(text []byte, filename string, before int, folder, kind, field string) ([]byte, error) {
+func absolute(text []byte, filename string, before int, folder string, field []string) ([]byte, error) {
 	var doc yaml.Node
 	if yaml.Unmarshal(text, &doc) != nil || len(doc.Content) != 1 {
 		return text, nil // ParseAll says why
 	}
-	root := member(member(deref(doc.Content[0]), kind), field)
+	root := deref(doc.Content[0])
+	for _, name := range field {
+		root = member(root, name)
+	}
 	if root == nil || root.Kind != yaml.ScalarNode || root.Value == "" || filepath.IsAbs(root.Value) || strings.Contains(root.Value, "://") {
 		return text, nil
 	}
@@ -104,7 +109,7 @@ func absolute(text []byte, filename string, before int, folder, kind, field stri
 	if replaceScalar(lines, root, filepath.Join(folder, root.Value)) {
 		return bytes.Join(lines, nil), nil
 	}
-	return nil, SpecErrors{{File: filename, Line: before + root.Line, Field: kind + "." + field, Value: root.Value,
+	return nil, SpecErrors{{File: filename, Line: before + root.Line, Field: strings.Join(field, "."), Value: root.Value,
 		Reason: "is relative, and is not written plainly on one line", Allowed: "write it without escapes, or as an absolute path"}}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -161,8 +162,11 @@ func (s *Spec) Kind() sources.Kind {
 	return k
 }
 
-// Open opens the dataset's source.
+// Open opens the source of an input (Inputs).
 func (s *Spec) Open(o Opening) (sources.Source, error) {
+	if s.Backfill != nil {
+		return nil, fmt.Errorf("dataset %s has two inputs: open each of them", s.Name)
+	}
 	k, ok := kindNamed(s.Kind().Name)
 	if !ok {
 		return nil, fmt.Errorf("dataset %s: it names no source that this version reads; it reads %s", s.Name, kindNames(" and "))
@@ -185,6 +189,9 @@ func (s *Spec) ForALook() *Spec {
 func (s *Spec) Folders() []string {
 	if s.Source == nil {
 		return nil
+	}
+	if s.Backfill != nil && s.Backfill.Source != nil {
+		return slices.Concat(s.Source.Traits().Folders, s.Backfill.Source.Traits().Folders)
 	}
 	return s.Source.Traits().Folders
 }

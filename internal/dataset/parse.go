@@ -115,6 +115,8 @@ func (r *Reader) spec(n *yaml.Node, s *Spec) {
 			s.DeadLetter = &DeadLetter{}
 			r.Mapping(n, path, []Member{{"files", r.Text(&s.DeadLetter.Files)}, {"topic", r.Text(&s.DeadLetter.Topic)}})
 		}},
+		{"backfill", func(n *yaml.Node, path string) { r.backfill(n, path, s) }},
+		{"catch_up", r.Text(&s.CatchUp)},
 		{"resume", r.Text(&s.Resume)},
 		{"guard", func(n *yaml.Node, path string) {
 			r.Mapping(n, path, []Member{{"warn", Parsed(r, &s.Guard.Warn, ParseDuration)}, {"every", Parsed(r, &s.Guard.Every, ParseDuration)}})

@@ -86,10 +86,12 @@ func (c *Check) reach(s *Spec) {
 	}
 	kind, _ := kindNamed(s.Source.Kind().Name)
 	// What the connection says is not missing here.
-	c.errs = slices.DeleteFunc(c.errs, func(e *SpecError) bool { return kind.connects(e.Field) && c.lines[e.Field] == 0 })
+	c.errs = slices.DeleteFunc(c.errs, func(e *SpecError) bool {
+		return kind.connects(strings.TrimPrefix(e.Field, c.under)) && c.lines[e.Field] == 0
+	})
 	for _, name := range kind.Connects {
 		at := kind.Name + "." + name
-		if c.lines[at] != 0 {
+		if c.lines[c.under+at] != 0 {
 			c.Fail(at, "", "does not go with connection: address and login are those of connection "+reach.Connection, "remove one of them")
 		}
 	}

@@ -18,7 +18,10 @@ type Spec struct {
 	// MaxBad and DeadLetter go with decode.on_error: skip and on_crash: isolate.
 	MaxBad     string      `json:"max_bad,omitempty" yaml:"max_bad"` // "1000" (default) | "0.1%": when to stop
 	DeadLetter *DeadLetter `json:"dead_letter,omitempty" yaml:"dead_letter"`
-	Resume     string      `json:"resume,omitempty" yaml:"resume"` // bound | acked | start: for processes that do not say it; "": as the model kind has it
+	// Backfill is read beside a live source, CatchUp says which of them first.
+	Backfill *Backfill `json:"backfill,omitempty" yaml:"backfill"`
+	CatchUp  string    `json:"catch_up,omitempty" yaml:"catch_up"` // in_order (default) | newest_first
+	Resume   string    `json:"resume,omitempty" yaml:"resume"`     // bound | acked | start: for processes that do not say it; "": as the model kind has it
 }
 
 // GuardSpec: when to warn that a broker will delete what is not read yet.

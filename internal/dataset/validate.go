@@ -29,6 +29,7 @@ type Check struct {
 	file  string
 	lines map[string]int
 	errs  SpecErrors
+	under string // the block whose fields are checked, "backfill."
 
 	source    sources.Kind
 	maxRecord Size   // of the source
@@ -43,6 +44,7 @@ func (s *Spec) validate(file string, lines map[string]int, other string) SpecErr
 
 // Fail names a field ("kafka.topic"); its line is its own, or that of the closest field around it.
 func (c *Check) Fail(field, value, reason, allowed string) {
+	field = c.under + field
 	line, at := 0, field
 	for line == 0 {
 		line = c.lines[at]
@@ -123,6 +125,7 @@ func (c *Check) spec(s *Spec) {
 	c.lease(&s.Lease)
 	c.decode(&s.Decode)
 	c.bad(s)
+	c.backfill(s)
 }
 
 func (c *Check) noSource() {

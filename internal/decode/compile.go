@@ -3,6 +3,7 @@ package decode
 import (
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -53,6 +54,7 @@ type options struct {
 	header  []byte
 	fields  []string
 	schemas Schemas
+	beside  *Decoder
 }
 
 // Option changes what Compile makes of a spec.
@@ -61,6 +63,10 @@ type Option func(*options)
 // WithColumns keeps only these columns (and their weights), in the spec's order;
 // nil keeps all. OPEN's `columns`.
 func WithColumns(names []string) Option { return func(o *options) { o.columns = names } }
+
+// Beside is a decoder whose builders this one appends to as well: both make the same
+// columns, of records of another form.
+func Beside(other *Decoder) Option { return func(o *options) { o.beside = other } }
 
 // withHeader (or Bind) names the fields of csv and tsv by a file's first line, for a spec
 // with header: true. Decoders of one spec with different headers make the same
@@ -85,6 +91,12 @@ func Compile(spec *dataset.Spec, opts ...Option) (*Decoder, error) {
 	d.schema = schema
 	if d.layout, err = frame.NewLayout(schema.Fields); err != nil {
 		return nil, err
+	}
+	if o.beside != nil {
+		if !reflect.DeepEqual(d.layout.Columns, o.beside.layout.Columns) {
+			return nil, fmt.Errorf("the records of both inputs must make the same columns, and these make others")
+		}
+		d.layout = o.beside.layout
 	}
 	if ds.EventTime != "" {
 		p, err := dataset.ParsePath(ds.Format, ds.EventTime)

@@ -16,9 +16,11 @@ import (
 // Checked is what a dataset's records were found to be.
 type Checked struct {
 	Name    string  `json:"name"`
+	Input   string  `json:"input,omitempty"` // of a dataset with two: the kind of its source
 	Records int64   `json:"records"`
 	Bad     int64   `json:"bad_records"`
 	Fields  []Field `json:"fields"`
+	Seam    *Seam   `json:"seam,omitempty"` // of a dataset with two inputs, with the second one
 }
 
 // Field counts the errors of one column or path.
@@ -98,7 +100,14 @@ func (c *Checked) add(spec *dataset.Spec, file string, e *decode.Error) {
 
 // Write prints the numbers, and the first error of each field.
 func (c *Checked) Write(w io.Writer) {
-	fmt.Fprintf(w, "dataset %s: %s records, %s bad (%s)\n", c.Name, terminal.Grouped(c.Records), terminal.Grouped(c.Bad), terminal.Percent(c.Bad, c.Records))
+	of := c.Name
+	if c.Input != "" {
+		of += ", " + c.Input
+	}
+	fmt.Fprintf(w, "dataset %s: %s records, %s bad (%s)\n", of, terminal.Grouped(c.Records), terminal.Grouped(c.Bad), terminal.Percent(c.Bad, c.Records))
+	if c.Seam != nil {
+		defer c.Seam.Write(w)
+	}
 	if len(c.Fields) == 0 {
 		return
 	}

@@ -7,5 +7,6 @@
 //	raw.go     the first records, before anything is decoded
 //	value.go   one decoded value, for a cell or for JSON
 //	check.go   numbers of errors by field
+//	seam.go    where a backfill ends and its live source begins
 //	try.go     whether a source has what its spec says, without reading it
 package sample

@@ -40,6 +40,8 @@ type Dataset struct {
 	ListingComplete bool   `json:"listing_complete"`
 	Counts          Counts `json:"counts"`
 	Live            bool   `json:"live"` // the input has no end
+	// Backfill is the other input of a dataset that has two: its history.
+	Backfill *Backfill `json:"backfill,omitempty"`
 
 	// EventLagSeconds is now minus the newest event time that is acked, of the partition
 	// that is furthest behind; 0: none is behind. null: no event time is known.
@@ -52,13 +54,33 @@ type Dataset struct {
 	Bad       *Bad       `json:"bad"`       // null: no record is bad
 }
 
+// Backfill is how far the history of a dataset is read, in its own unit.
+type Backfill struct {
+	Unit   string `json:"unit"`
+	Counts Counts `json:"counts"`
+}
+
+func backfillOf(d *headracev1.Dataset) *Backfill {
+	if d.Backfill == nil {
+		return nil
+	}
+	return &Backfill{d.BackfillUnit, CountsOf(d.Backfill)}
+}
+
+// sentence says how much of the history is settled.
+func (b *Backfill) sentence() string {
+	return fmt.Sprintf("%s of %s settled (%s)", terminal.Amount(b.Counts.Settled, b.Unit), terminal.Amount(b.Counts.Listed, b.Unit), b.percent())
+}
+
+func (b *Backfill) percent() string { return terminal.Percent(b.Counts.Settled, b.Counts.Listed) }
+
 func DatasetOf(d *headracev1.Dataset) Dataset {
 	return Dataset{
 		Name: d.Name, State: d.State, Reason: d.Reason, Unit: d.Unit, Passes: d.Passes, Pass: d.Pass,
 		Partitions: d.Partitions, ListingComplete: d.ListingComplete, Counts: CountsOf(d.Counts),
 		Records: RecordsOfTally(d.Records), Retention: retentionOf(d.Retention),
 		Silence: silenceOf(d.Silence), Imbalance: imbalanceOf(d.Imbalance), Bad: badOf(d.Bad),
-		Live: d.Live, EventLagSeconds: d.EventLagSeconds,
+		Live: d.Live, EventLagSeconds: d.EventLagSeconds, Backfill: backfillOf(d),
 	}
 }
 
@@ -167,6 +189,10 @@ func DatasetTable(views []Dataset) *terminal.Table {
 		}
 		t.Row(d.Name, d.State, d.passText(), terminal.Amount(d.Counts.Listed, d.Unit), terminal.Amount(d.Counts.Leased, d.Unit),
 			terminal.Amount(d.Counts.Settled, d.Unit), d.progress(), terminal.Clip(reason, 60))
+		if b := d.Backfill; b != nil {
+			t.Row("  backfill", "", "", terminal.Amount(b.Counts.Listed, b.Unit), terminal.Amount(b.Counts.Leased, b.Unit),
+				terminal.Amount(b.Counts.Settled, b.Unit), b.percent(), "")
+		}
 	}
 	return t
 }
@@ -186,6 +212,9 @@ func (d *Dataset) write(w io.Writer) {
 		line("stands", d.Imbalance.sentence())
 	}
 	line("pass", fmt.Sprintf("%s, %d partitions", d.passText(), d.Partitions))
+	if d.Backfill != nil {
+		line("backfill", d.Backfill.sentence())
+	}
 	listed := terminal.Amount(d.Counts.Listed, d.Unit)
 	if !d.ListingComplete {
 		listed += ", and going on"

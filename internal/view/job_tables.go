@@ -82,6 +82,10 @@ func progressTable(all []Dataset) *terminal.Table {
 		}
 		t.Row(d.Name, state, d.passText(), terminal.Bar(d.Counts.Settled, d.Counts.Listed, 12), d.short(),
 			terminal.Amount(d.Counts.Settled, d.Unit), terminal.Amount(d.Counts.Listed, d.Unit), d.lag(), d.Retention.text())
+		if b := d.Backfill; b != nil {
+			t.Row("  backfill", "", "", terminal.Bar(b.Counts.Settled, b.Counts.Listed, 12), b.percent(),
+				terminal.Amount(b.Counts.Settled, b.Unit), terminal.Amount(b.Counts.Listed, b.Unit), "", "")
+		}
 	}
 	return t
 }

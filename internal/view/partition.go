@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 
@@ -33,6 +34,7 @@ type Partition struct {
 	Number    uint32    `json:"number"`
 	Identity  string    `json:"identity"`
 	Label     string    `json:"label"` // what people call it
+	Unit      string    `json:"unit"`  // of counts and distances
 	Pass      uint32    `json:"pass"`
 	Distances Distances `json:"distances"`
 	Counts    Counts    `json:"counts"`
@@ -45,7 +47,7 @@ type Partition struct {
 func partitionOf(p *headracev1.PartitionState) Partition {
 	d := p.GetDistances()
 	v := Partition{
-		Number: p.Number, Identity: p.Identity, Label: p.Label, Pass: p.Pass, Counts: CountsOf(p.Counts), Leases: p.Leases,
+		Number: p.Number, Identity: p.Identity, Label: p.Label, Unit: p.Unit, Pass: p.Pass, Counts: CountsOf(p.Counts), Leases: p.Leases,
 		Distances: Distances{
 			Committed: d.GetCommitted(), Bound: d.GetBound(), Acked: d.GetAcked(), Leased: d.GetLeased(),
 			Planned: d.GetPlanned(), Head: d.GetHead(), Estimated: d.GetEstimated(),
@@ -64,7 +66,7 @@ func partitionOf(p *headracev1.PartitionState) Partition {
 func partitionTable(parts []Partition, unit string) *terminal.Table {
 	t := terminal.NewTable("PARTITION", "PASS>", "SETTLED>", "LEASED>", "PENDING>", "LEASES>", "ACKED TO HEAD>", "LEASED TO HEAD>", "PLANNED TO HEAD>", "KEPT FOR>")
 	for _, p := range parts {
-		mark := ""
+		mark, unit := "", cmp.Or(p.Unit, unit)
 		if p.Distances.Estimated {
 			mark = "~"
 		}

@@ -76,10 +76,12 @@ func (s *Service) clean(ctx context.Context) error {
 	}
 	var failed []error
 	for i := range all {
-		if l, ok := all[i].Spec.Landing(); ok && len(all[i].Partitions) > 0 {
+		l, ok := all[i].Spec.Landing()
+		if p := (&place{Dataset: &all[i], Landing: l}); ok && len(p.Partitions()) > 0 {
 			stream, err := streamOf(ctx, s.store, all[i].Name)
 			if err == nil {
-				err = s.cleanStream(ctx, &place{&all[i], l, stream})
+				p.stream = stream
+				err = s.cleanStream(ctx, p)
 			}
 			failed = append(failed, err)
 		}

@@ -104,8 +104,20 @@ func (p *place) ended() bool {
 	return len(p.Partitions()) > 0
 }
 
-// Partitions are those of the dataset that the shard service knows.
-func (p *place) Partitions() []serve.Partition { return p.Dataset.Partitions }
+// Partitions are those of the pushed records that the shard service knows. A backfill has
+// others.
+func (p *place) Partitions() []serve.Partition {
+	if p.Spec.Backfill == nil {
+		return p.Dataset.Partitions
+	}
+	var own []serve.Partition
+	for _, q := range p.Dataset.Partitions {
+		if !p.Spec.IsBackfill(string(q.Source)) {
+			own = append(own, q)
+		}
+	}
+	return own
+}
 
 // place finds a dataset by name.
 func (s *Service) place(ctx context.Context, name string) (*place, error) {

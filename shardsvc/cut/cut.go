@@ -83,6 +83,7 @@ type Shuffle struct {
 type Partition struct {
 	Identity  string `json:"identity"`       // sources.PartitionID
 	Name      string `json:"name,omitempty"` // for people: clicks/3; not in the binary form
+	Unit      string `json:"unit,omitempty"` // of its offsets; "": the dataset's; not in the binary form
 	Number    uint32 `json:"number"`         // at the master that froze the cut
 	Estimated bool   `json:"estimated,omitempty"`
 	Complete  bool   `json:"complete"` // Segments has all segments there will ever be
@@ -96,6 +97,26 @@ type Partition struct {
 	Segments []sources.Segment `json:"segments"`
 	Passes   []Pass            `json:"passes"`
 	Excluded []Exclusion       `json:"excluded,omitempty"` // of all passes
+}
+
+// UnitOf is the unit of a partition's offsets: a dataset with a backfill has two.
+func (d *Dataset) UnitOf(p *Partition) string { return cmp.Or(p.Unit, d.Unit) }
+
+// ByUnit splits a dataset into one for each unit that its partitions count in, its own first.
+func (d *Dataset) ByUnit() []Dataset {
+	all := []Dataset{*d}
+	all[0].Partitions = nil
+	for _, p := range d.Partitions {
+		u := d.UnitOf(&p)
+		i := slices.IndexFunc(all, func(x Dataset) bool { return x.Unit == u })
+		if i < 0 {
+			i = len(all)
+			all = append(all, *d)
+			all[i].Unit, all[i].Partitions = u, nil
+		}
+		all[i].Partitions = append(all[i].Partitions, p)
+	}
+	return all
 }
 
 // Label is the partition's name for people, or else its identity.

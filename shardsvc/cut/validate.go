@@ -118,6 +118,9 @@ func (p *Partition) texts(bare bool) *Error {
 	case bare:
 		return nil
 	}
+	if u := p.Unit; u != "" && u != sources.Bytes && u != sources.Records && u != sources.Entries {
+		return invalid("unit", "%.40q: must be bytes, records or entries", u)
+	}
 	if e := text("identity", p.Identity, 1, 4096); e != nil {
 		return e
 	}

@@ -102,7 +102,7 @@ func (d *datasets) Apply(ctx context.Context, req *headracev1.ApplyRequest) (*he
 // untouched reports whether no record of a dataset is settled, leased or pushed. Then
 // any other spec may replace its spec.
 func untouched(was shardsvc.DatasetInfo, spec *dataset.Spec) bool {
-	return was.Counts.Settled == 0 && was.Leases == 0 && !(spec.Kind().Pushed && was.Counts.Listed > 0)
+	return was.Counts.Settled+was.Backfill.Settled == 0 && was.Leases == 0 && !(spec.Kind().Pushed && was.Counts.Listed > 0)
 }
 
 // checkWithin bounds how long Config.Check may ask the source. It is shorter than a caller
@@ -150,7 +150,7 @@ func incompatible(was shardsvc.DatasetInfo, changes []dataset.Change) error {
 	}
 	field, _, _ := strings.Cut(fields[0], ":")
 	hint := fmt.Sprintf("`headrace run -f FILE --fresh` forgets its progress and begins with the new spec, and so does `headrace delete %s` while a master runs; or give the new one another name", name)
-	if was.Counts.Settled == 0 && was.Leases > 0 {
+	if was.Counts.Settled+was.Backfill.Settled == 0 && was.Leases > 0 {
 		hint = "trainers are reading it: stop them, and apply the new spec then; nothing of it is settled yet"
 	}
 	return statusOf(codes.FailedPrecondition,

@@ -131,7 +131,6 @@ func (c *checkpoints) Rewind(ctx context.Context, req *headracev1.RewindRequest)
 	var (
 		plan    shardsvc.RewindPlan
 		epoch   uint32
-		units   = map[string]string{}
 		gone    *headracev1.Gone
 		deleted = c.s.deleted()
 		refused error
@@ -154,9 +153,6 @@ func (c *checkpoints) Rewind(ctx context.Context, req *headracev1.RewindRequest)
 			}
 		}
 		epoch = l.core.Job().Epoch
-		for _, d := range l.core.Datasets() {
-			units[d.Name] = d.Options.Unit
-		}
 		return nil
 	}
 	if err := c.s.do(ctx, &call{view: req.DryRun, f: do}); err != nil {
@@ -164,7 +160,8 @@ func (c *checkpoints) Rewind(ctx context.Context, req *headracev1.RewindRequest)
 	}
 	reply := &headracev1.RewindReply{Epoch: epoch, Fenced: plan.Fenced, Gone: gone}
 	for _, a := range plan.Again {
-		reply.Again = append(reply.Again, &headracev1.AgainUnits{Dataset: a.Name, Partition: wire.Valid(a.Label), Pass: a.Pass, Units: sources.InUnits(units[a.Name], a.Units), Unit: units[a.Name]})
+		unit := a.Unit
+		reply.Again = append(reply.Again, &headracev1.AgainUnits{Dataset: a.Name, Partition: wire.Valid(a.Label), Pass: a.Pass, Units: sources.InUnits(unit, a.Units), Unit: unit})
 	}
 	if refused != nil {
 		reply.Refused, reply.Hint = wire.Valid(refused.Error()), wire.Valid(hint)

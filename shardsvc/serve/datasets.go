@@ -158,14 +158,13 @@ func (d *datasets) State(ctx context.Context, req *headracev1.StateRequest) (*he
 		passes []shardsvc.PassInfo
 		more   bool
 		kept   []Retention
-		unit   string
 	)
 	err = d.look(ctx, func(l *loop) error {
 		info, err := l.mustDataset(req.Name)
 		if err != nil {
 			return err
 		}
-		kept, unit = d.s.retention(info.ID), info.Options.Unit
+		kept = d.s.retention(info.ID)
 		passes = l.core.State(l.now(), info.ID, uint32(after), size)
 		if n := len(passes); n > 0 {
 			more = len(l.core.State(l.now(), info.ID, passes[n-1].Number, 1)) > 0
@@ -177,7 +176,7 @@ func (d *datasets) State(ctx context.Context, req *headracev1.StateRequest) (*he
 	}
 	reply := &headracev1.StateReply{}
 	for i := range passes {
-		p := passProto(&passes[i], unit)
+		p := passProto(&passes[i])
 		if at := slices.IndexFunc(kept, func(r Retention) bool { return r.Partition == p.Number }); at >= 0 {
 			p.Retention = retentionProto(&kept[at])
 		}

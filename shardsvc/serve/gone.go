@@ -88,7 +88,7 @@ func (l *loop) goneProto(g shardsvc.Gone) *headracev1.Gone {
 	for _, x := range g.Ranges {
 		d, _ := l.core.Dataset(x.Dataset)
 		out.Ranges = append(out.Ranges, &headracev1.GoneRange{Dataset: x.Name, Partition: wire.Valid(x.Label), Identity: wire.Valid(x.Source), Pass: x.Pass, Passes: x.Passes,
-			Segment: x.Segment, Start: x.Start, End: x.End, Unit: d.Options.Unit, Stops: x.Stops, Whole: x.All})
+			Segment: x.Segment, Start: x.Start, End: x.End, Unit: d.Options.UnitOf(x.Source), Stops: x.Stops, Whole: x.All})
 	}
 	return out
 }

@@ -43,7 +43,7 @@ func (m *meter) run(ctx context.Context, s *Server) {
 		now := time.Now()
 		m.add(now, workers)
 		for i := range sets {
-			s.metrics.track(sets[i].ID).seen(now, sets[i].Counts)
+			s.metrics.track(sets[i].ID).seen(now, sets[i].Counts.Plus(sets[i].Backfill))
 		}
 		s.metrics.forget(sets)
 		select {

@@ -160,15 +160,21 @@ func (m *metrics) checkpoints(cuts []shardsvc.CutInfo, ch chan<- prometheus.Metr
 }
 
 func (m *metrics) dataset(ctx context.Context, d *shardsvc.DatasetInfo, ch chan<- prometheus.Metric) {
-	name, unit, c := d.Name, d.Options.Unit, d.Counts
-	for outcome, v := range map[string]int64{"acked": c.Acked, "excluded": c.Excluded, "dropped": c.Dropped} {
-		ch <- prometheus.MustNewConstMetric(descRecords, prometheus.CounterValue, float64(sources.InUnits(unit, v)), name, outcome, unit)
+	name, o := d.Name, &d.Options
+	counts := map[string]shardsvc.Counts{o.Unit: d.Counts}
+	if old := o.Backfill.Unit; old != "" { // the same unit, or another one
+		counts[old] = counts[old].Plus(d.Backfill)
+	}
+	for unit, c := range counts {
+		for outcome, v := range map[string]int64{"acked": c.Acked, "excluded": c.Excluded, "dropped": c.Dropped} {
+			ch <- prometheus.MustNewConstMetric(descRecords, prometheus.CounterValue, float64(sources.InUnits(unit, v)), name, outcome, unit)
+		}
 	}
 	for _, b := range d.Bad.Columns {
 		ch <- prometheus.MustNewConstMetric(descBad, prometheus.GaugeValue, float64(b.Records), name, b.Column)
 	}
 	ch <- prometheus.MustNewConstMetric(descUnwritten, prometheus.GaugeValue, float64(d.Bad.Unwritten), name)
-	age, drain := m.track(d.ID).seen(time.Now(), c)
+	age, drain := m.track(d.ID).seen(time.Now(), d.Counts.Plus(d.Backfill))
 	ch <- prometheus.MustNewConstMetric(descAge, prometheus.GaugeValue, age, name)
 	if lag := eventLag(d, time.Now()); lag != nil {
 		ch <- prometheus.MustNewConstMetric(descLag, prometheus.GaugeValue, *lag, name)
@@ -177,12 +183,13 @@ func (m *metrics) dataset(ctx context.Context, d *shardsvc.DatasetInfo, ch chan<
 	m.retention(d, ch)
 	ch <- prometheus.MustNewConstMetric(descSilent, prometheus.GaugeValue, m.s.silence(d.ID).GetSeconds(), name)
 
-	marks, err := m.marks(ctx, d.ID)
+	marks, err := m.marks(ctx, d.ID, o.Unit)
 	if err != nil {
 		ch <- prometheus.NewInvalidMetric(descBacklog, err)
 		return
 	}
 	for _, p := range marks {
+		unit := cmp.Or(p.unit, o.Unit)
 		for stage, v := range map[string]int64{"unplanned": p.dist.Planned, "pending": p.pending, "leased": p.leased} {
 			ch <- prometheus.MustNewConstMetric(descBacklog, prometheus.GaugeValue, float64(sources.InUnits(unit, v)), name, p.label, stage, unit)
 		}
@@ -196,6 +203,7 @@ func (m *metrics) dataset(ctx context.Context, d *shardsvc.DatasetInfo, ch chan<
 // partitionMarks is one partition with its passes added up, or the sum of all partitions.
 type partitionMarks struct {
 	label           string
+	unit            string // empty: of the dataset's source
 	dist            shardsvc.Distances
 	retained        int64
 	pending, leased int64
@@ -213,7 +221,7 @@ func (p *partitionMarks) add(q *partitionMarks) {
 	p.leased += q.leased
 }
 
-func (m *metrics) marks(ctx context.Context, id uint32) ([]partitionMarks, error) {
+func (m *metrics) marks(ctx context.Context, id uint32, unit string) ([]partitionMarks, error) {
 	var all []partitionMarks
 	retained := map[shardsvc.PartitionNo]int64{}
 	if err := m.s.view(ctx, func(l *loop) {
@@ -233,7 +241,7 @@ func (m *metrics) marks(ctx context.Context, id uint32) ([]partitionMarks, error
 		}
 		for i := range page {
 			p := &page[i]
-			one := partitionMarks{label: wire.Valid(named(p.Label, p.Number)), dist: p.Distances, pending: p.Counts.Pending, leased: p.Counts.Leased}
+			one := partitionMarks{label: wire.Valid(named(p.Label, p.Number)), unit: p.Unit, dist: p.Distances, pending: p.Counts.Pending, leased: p.Counts.Leased}
 			if n := len(all); n > 0 && all[n-1].label == one.label {
 				all[n-1].add(&one)
 				continue
@@ -248,7 +256,9 @@ func (m *metrics) marks(ctx context.Context, id uint32) ([]partitionMarks, error
 	}
 	sum := partitionMarks{label: sumLabel}
 	for i := range all {
-		sum.add(&all[i])
+		if all[i].unit == unit { // else of the backfill
+			sum.add(&all[i])
+		}
 	}
 	slices.SortFunc(all, func(a, b partitionMarks) int { return cmp.Compare(b.dist.Acked, a.dist.Acked) })
 	return append(all[:worstPartitions:worstPartitions], sum), nil

@@ -60,6 +60,11 @@ func options(spec *dataset.Spec) shardsvc.Options {
 		limit := spec.BadLimit()
 		o.MaxBad, o.MaxBadShare = limit.Records, limit.PerMillion
 	}
+	if b := spec.Backfill; b != nil {
+		old := spec.Inputs()[0]
+		o.Backfill = shardsvc.Backfill{Kind: old.Kind().Name, Unit: old.Kind().Unit, NewestFirst: spec.CatchUp == dataset.CatchUpNewestFirst,
+			Initial: int64(old.Lease.Initial), Min: int64(old.Lease.Min), Max: int64(old.Lease.Max)}
+	}
 	if sh := spec.Shuffle; sh != nil {
 		o.Shuffle, o.Seed, o.Block = true, sh.Seed, int64(sh.Block)
 	}

@@ -32,12 +32,16 @@ func storedProto(d shardsvc.DatasetInfo) (*headracev1.Dataset, error) {
 }
 
 func datasetProto(d shardsvc.DatasetInfo, st stored) *headracev1.Dataset {
-	return &headracev1.Dataset{
+	out := &headracev1.Dataset{
 		Id: d.ID, Name: d.Name, Yaml: wire.Valid(st.yaml), SpecJson: string(st.json), State: d.State, Reason: wire.Valid(d.Reason),
 		Counts: countsProto(d.Counts, d.Options.Unit), Partitions: uint32(d.Partitions), ListingComplete: d.ListingComplete,
 		Records: wire.TallyOf(&d.Records), Unit: d.Options.Unit, Passes: uint32(d.Options.Passes), Pass: d.Pass, Bad: badProto(d.Bad),
 		Live: st.spec.Source.Traits().Live, EventLagSeconds: eventLag(&d, time.Now()),
 	}
+	if old := &d.Options.Backfill; old.Kind != "" {
+		out.Backfill, out.BackfillUnit = countsProto(d.Backfill, old.Unit), old.Unit
+	}
+	return out
 }
 
 // createdProto returns a dataset that Apply is about to create.
@@ -54,10 +58,11 @@ func countsProto(c shardsvc.Counts, unit string) *headracev1.Counts {
 	}
 }
 
-func passProto(p *shardsvc.PassInfo, unit string) *headracev1.PartitionState {
+func passProto(p *shardsvc.PassInfo) *headracev1.PartitionState {
+	unit := p.Unit
 	d := distancesIn(p.Distances, unit)
 	out := &headracev1.PartitionState{
-		Number: p.Number, Identity: wire.Valid(p.Identity), Label: wire.Valid(p.Label), Pass: p.Pass, Counts: countsProto(p.Counts, unit), Leases: uint32(p.Leases),
+		Number: p.Number, Identity: wire.Valid(p.Identity), Label: wire.Valid(p.Label), Pass: p.Pass, Counts: countsProto(p.Counts, unit), Leases: uint32(p.Leases), Unit: unit,
 		Distances: &headracev1.Distances{Committed: d.Committed, Bound: d.Bound, Acked: d.Acked, Leased: d.Leased,
 			Planned: d.Planned, Head: d.Head, Estimated: d.Estimated},
 	}

@@ -75,6 +75,9 @@ func (e *Encoder) grant(r *shardsvc.Reply, pieces []shardsvc.Piece) []byte {
 		b = protowire.AppendBytes(b, s)
 	}
 	b = varint(b, 13, suspicion(r.Suspicion))
+	if r.Backfill {
+		b = varint(b, 14, 1)
+	}
 	return e.finish(10, b)
 }
 

@@ -686,7 +686,9 @@ type Dataset struct {
 	// Now minus the newest event time that is acked, of the partition that is furthest
 	// behind; 0: none is behind. Absent: no record with an event time is acked.
 	EventLagSeconds *float64    `protobuf:"fixed64,18,opt,name=event_lag_seconds,json=eventLagSeconds,proto3,oneof" json:"event_lag_seconds,omitempty"`
-	Bad             *BadRecords `protobuf:"bytes,19,opt,name=bad,proto3" json:"bad,omitempty"` // absent: none
+	Bad             *BadRecords `protobuf:"bytes,19,opt,name=bad,proto3" json:"bad,omitempty"`                                       // absent: none
+	Backfill        *Counts     `protobuf:"bytes,20,opt,name=backfill,proto3" json:"backfill,omitempty"`                             // absent: it has none; counts, unit and records then: of its source, of both
+	BackfillUnit    string      `protobuf:"bytes,21,opt,name=backfill_unit,json=backfillUnit,proto3" json:"backfill_unit,omitempty"` // of these counts
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -852,6 +854,20 @@ func (x *Dataset) GetBad() *BadRecords {
 		return x.Bad
 	}
 	return nil
+}
+
+func (x *Dataset) GetBackfill() *Counts {
+	if x != nil {
+		return x.Backfill
+	}
+	return nil
+}
+
+func (x *Dataset) GetBackfillUnit() string {
+	if x != nil {
+		return x.BackfillUnit
+	}
+	return ""
 }
 
 // Imbalance: a rank of a replicated model, which reads without rounds, waits for rows while
@@ -1339,6 +1355,7 @@ type PartitionState struct {
 	Lease         []*LeaseState          `protobuf:"bytes,7,rep,name=lease,proto3" json:"lease,omitempty"` // at most 100
 	Retention     *Retention             `protobuf:"bytes,8,opt,name=retention,proto3" json:"retention,omitempty"`
 	Label         string                 `protobuf:"bytes,9,opt,name=label,proto3" json:"label,omitempty"` // what people call the partition: clicks/3, or its identity
+	Unit          string                 `protobuf:"bytes,10,opt,name=unit,proto3" json:"unit,omitempty"`  // of its counts and distances
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1432,6 +1449,13 @@ func (x *PartitionState) GetRetention() *Retention {
 func (x *PartitionState) GetLabel() string {
 	if x != nil {
 		return x.Label
+	}
+	return ""
+}
+
+func (x *PartitionState) GetUnit() string {
+	if x != nil {
+		return x.Unit
 	}
 	return ""
 }
@@ -2695,7 +2719,7 @@ const file_headrace_v1_datasets_proto_rawDesc = "" +
 	"\vDeleteReply\x12+\n" +
 	"\x06counts\x18\x01 \x01(\v2\x13.headrace.v1.CountsR\x06counts\x12\x16\n" +
 	"\x06leases\x18\x02 \x01(\rR\x06leases\x12\x1b\n" +
-	"\tat_source\x18\x03 \x01(\tR\batSource\"\x94\x05\n" +
+	"\tat_source\x18\x03 \x01(\tR\batSource\"\xea\x05\n" +
 	"\aDataset\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -2718,7 +2742,9 @@ const file_headrace_v1_datasets_proto_rawDesc = "" +
 	"\timbalance\x18\x10 \x01(\v2\x16.headrace.v1.ImbalanceR\timbalance\x12\x12\n" +
 	"\x04live\x18\x11 \x01(\bR\x04live\x12/\n" +
 	"\x11event_lag_seconds\x18\x12 \x01(\x01H\x00R\x0feventLagSeconds\x88\x01\x01\x12)\n" +
-	"\x03bad\x18\x13 \x01(\v2\x17.headrace.v1.BadRecordsR\x03badB\x14\n" +
+	"\x03bad\x18\x13 \x01(\v2\x17.headrace.v1.BadRecordsR\x03bad\x12/\n" +
+	"\bbackfill\x18\x14 \x01(\v2\x13.headrace.v1.CountsR\bbackfill\x12#\n" +
+	"\rbackfill_unit\x18\x15 \x01(\tR\fbackfillUnitB\x14\n" +
 	"\x12_event_lag_seconds\"e\n" +
 	"\tImbalance\x12\x12\n" +
 	"\x04idle\x18\x01 \x01(\rR\x04idle\x12\x12\n" +
@@ -2759,7 +2785,7 @@ const file_headrace_v1_datasets_proto_rawDesc = "" +
 	"\n" +
 	"partitions\x18\x01 \x03(\v2\x1b.headrace.v1.PartitionStateR\n" +
 	"partitions\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xce\x02\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xe2\x02\n" +
 	"\x0ePartitionState\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x12\x1a\n" +
 	"\bidentity\x18\x02 \x01(\tR\bidentity\x12\x12\n" +
@@ -2769,7 +2795,9 @@ const file_headrace_v1_datasets_proto_rawDesc = "" +
 	"\x06leases\x18\x06 \x01(\rR\x06leases\x12-\n" +
 	"\x05lease\x18\a \x03(\v2\x17.headrace.v1.LeaseStateR\x05lease\x124\n" +
 	"\tretention\x18\b \x01(\v2\x16.headrace.v1.RetentionR\tretention\x12\x14\n" +
-	"\x05label\x18\t \x01(\tR\x05label\"\xb9\x01\n" +
+	"\x05label\x18\t \x01(\tR\x05label\x12\x12\n" +
+	"\x04unit\x18\n" +
+	" \x01(\tR\x04unit\"\xb9\x01\n" +
 	"\tDistances\x12\x1c\n" +
 	"\tcommitted\x18\x01 \x01(\x03R\tcommitted\x12\x14\n" +
 	"\x05bound\x18\x02 \x01(\x03R\x05bound\x12\x14\n" +
@@ -2968,44 +2996,45 @@ var file_headrace_v1_datasets_proto_depIdxs = []int32{
 	17, // 7: headrace.v1.Dataset.silence:type_name -> headrace.v1.Silence
 	14, // 8: headrace.v1.Dataset.imbalance:type_name -> headrace.v1.Imbalance
 	15, // 9: headrace.v1.Dataset.bad:type_name -> headrace.v1.BadRecords
-	16, // 10: headrace.v1.BadRecords.columns:type_name -> headrace.v1.BadColumn
-	21, // 11: headrace.v1.StateReply.partitions:type_name -> headrace.v1.PartitionState
-	22, // 12: headrace.v1.PartitionState.distances:type_name -> headrace.v1.Distances
-	18, // 13: headrace.v1.PartitionState.counts:type_name -> headrace.v1.Counts
-	24, // 14: headrace.v1.PartitionState.lease:type_name -> headrace.v1.LeaseState
-	23, // 15: headrace.v1.PartitionState.retention:type_name -> headrace.v1.Retention
-	36, // 16: headrace.v1.LeaseState.token:type_name -> headrace.v1.Token
-	27, // 17: headrace.v1.ExcludedReply.ranges:type_name -> headrace.v1.ExcludedRange
-	33, // 18: headrace.v1.JobReply.agents:type_name -> headrace.v1.AgentState
-	34, // 19: headrace.v1.JobReply.workers:type_name -> headrace.v1.WorkerState
-	13, // 20: headrace.v1.JobReply.datasets:type_name -> headrace.v1.Dataset
-	32, // 21: headrace.v1.JobReply.checkpoint:type_name -> headrace.v1.NewestCheckpoint
-	32, // 22: headrace.v1.JobReply.in_memory:type_name -> headrace.v1.NewestCheckpoint
-	2,  // 23: headrace.v1.Datasets.Apply:input_type -> headrace.v1.ApplyRequest
-	4,  // 24: headrace.v1.Datasets.Describe:input_type -> headrace.v1.DescribeRequest
-	5,  // 25: headrace.v1.Datasets.List:input_type -> headrace.v1.ListRequest
-	7,  // 26: headrace.v1.Datasets.Pause:input_type -> headrace.v1.PauseRequest
-	9,  // 27: headrace.v1.Datasets.Resume:input_type -> headrace.v1.ResumeRequest
-	11, // 28: headrace.v1.Datasets.Delete:input_type -> headrace.v1.DeleteRequest
-	19, // 29: headrace.v1.Datasets.State:input_type -> headrace.v1.StateRequest
-	25, // 30: headrace.v1.Datasets.Excluded:input_type -> headrace.v1.ExcludedRequest
-	28, // 31: headrace.v1.Datasets.ReadDeadLetters:input_type -> headrace.v1.ReadDeadLettersRequest
-	30, // 32: headrace.v1.Datasets.Job:input_type -> headrace.v1.JobRequest
-	3,  // 33: headrace.v1.Datasets.Apply:output_type -> headrace.v1.ApplyReply
-	13, // 34: headrace.v1.Datasets.Describe:output_type -> headrace.v1.Dataset
-	6,  // 35: headrace.v1.Datasets.List:output_type -> headrace.v1.ListReply
-	8,  // 36: headrace.v1.Datasets.Pause:output_type -> headrace.v1.PauseReply
-	10, // 37: headrace.v1.Datasets.Resume:output_type -> headrace.v1.ResumeReply
-	12, // 38: headrace.v1.Datasets.Delete:output_type -> headrace.v1.DeleteReply
-	20, // 39: headrace.v1.Datasets.State:output_type -> headrace.v1.StateReply
-	26, // 40: headrace.v1.Datasets.Excluded:output_type -> headrace.v1.ExcludedReply
-	29, // 41: headrace.v1.Datasets.ReadDeadLetters:output_type -> headrace.v1.ReadDeadLettersReply
-	31, // 42: headrace.v1.Datasets.Job:output_type -> headrace.v1.JobReply
-	33, // [33:43] is the sub-list for method output_type
-	23, // [23:33] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	18, // 10: headrace.v1.Dataset.backfill:type_name -> headrace.v1.Counts
+	16, // 11: headrace.v1.BadRecords.columns:type_name -> headrace.v1.BadColumn
+	21, // 12: headrace.v1.StateReply.partitions:type_name -> headrace.v1.PartitionState
+	22, // 13: headrace.v1.PartitionState.distances:type_name -> headrace.v1.Distances
+	18, // 14: headrace.v1.PartitionState.counts:type_name -> headrace.v1.Counts
+	24, // 15: headrace.v1.PartitionState.lease:type_name -> headrace.v1.LeaseState
+	23, // 16: headrace.v1.PartitionState.retention:type_name -> headrace.v1.Retention
+	36, // 17: headrace.v1.LeaseState.token:type_name -> headrace.v1.Token
+	27, // 18: headrace.v1.ExcludedReply.ranges:type_name -> headrace.v1.ExcludedRange
+	33, // 19: headrace.v1.JobReply.agents:type_name -> headrace.v1.AgentState
+	34, // 20: headrace.v1.JobReply.workers:type_name -> headrace.v1.WorkerState
+	13, // 21: headrace.v1.JobReply.datasets:type_name -> headrace.v1.Dataset
+	32, // 22: headrace.v1.JobReply.checkpoint:type_name -> headrace.v1.NewestCheckpoint
+	32, // 23: headrace.v1.JobReply.in_memory:type_name -> headrace.v1.NewestCheckpoint
+	2,  // 24: headrace.v1.Datasets.Apply:input_type -> headrace.v1.ApplyRequest
+	4,  // 25: headrace.v1.Datasets.Describe:input_type -> headrace.v1.DescribeRequest
+	5,  // 26: headrace.v1.Datasets.List:input_type -> headrace.v1.ListRequest
+	7,  // 27: headrace.v1.Datasets.Pause:input_type -> headrace.v1.PauseRequest
+	9,  // 28: headrace.v1.Datasets.Resume:input_type -> headrace.v1.ResumeRequest
+	11, // 29: headrace.v1.Datasets.Delete:input_type -> headrace.v1.DeleteRequest
+	19, // 30: headrace.v1.Datasets.State:input_type -> headrace.v1.StateRequest
+	25, // 31: headrace.v1.Datasets.Excluded:input_type -> headrace.v1.ExcludedRequest
+	28, // 32: headrace.v1.Datasets.ReadDeadLetters:input_type -> headrace.v1.ReadDeadLettersRequest
+	30, // 33: headrace.v1.Datasets.Job:input_type -> headrace.v1.JobRequest
+	3,  // 34: headrace.v1.Datasets.Apply:output_type -> headrace.v1.ApplyReply
+	13, // 35: headrace.v1.Datasets.Describe:output_type -> headrace.v1.Dataset
+	6,  // 36: headrace.v1.Datasets.List:output_type -> headrace.v1.ListReply
+	8,  // 37: headrace.v1.Datasets.Pause:output_type -> headrace.v1.PauseReply
+	10, // 38: headrace.v1.Datasets.Resume:output_type -> headrace.v1.ResumeReply
+	12, // 39: headrace.v1.Datasets.Delete:output_type -> headrace.v1.DeleteReply
+	20, // 40: headrace.v1.Datasets.State:output_type -> headrace.v1.StateReply
+	26, // 41: headrace.v1.Datasets.Excluded:output_type -> headrace.v1.ExcludedReply
+	29, // 42: headrace.v1.Datasets.ReadDeadLetters:output_type -> headrace.v1.ReadDeadLettersReply
+	31, // 43: headrace.v1.Datasets.Job:output_type -> headrace.v1.JobReply
+	34, // [34:44] is the sub-list for method output_type
+	24, // [24:34] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_headrace_v1_datasets_proto_init() }

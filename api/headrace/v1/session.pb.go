@@ -1969,9 +1969,10 @@ type LeaseRequest struct {
 	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"` // grows in the stream
 	Worker        uint32                 `protobuf:"varint,2,opt,name=worker,proto3" json:"worker,omitempty"`
 	Dataset       uint32                 `protobuf:"varint,3,opt,name=dataset,proto3" json:"dataset,omitempty"`
-	Rate          float64                `protobuf:"fixed64,4,opt,name=rate,proto3" json:"rate,omitempty"`      // units/s of this worker as the agent measured it; 0: unknown
-	Count         uint32                 `protobuf:"varint,5,opt,name=count,proto3" json:"count,omitempty"`     // leases wanted, default 1
-	Virtual       uint32                 `protobuf:"varint,6,opt,name=virtual,proto3" json:"virtual,omitempty"` // bit_exact: which virtual rank's, its number + 1; 0: the dataset has none
+	Rate          float64                `protobuf:"fixed64,4,opt,name=rate,proto3" json:"rate,omitempty"`                                     // units/s of this worker as the agent measured it; 0: unknown
+	Count         uint32                 `protobuf:"varint,5,opt,name=count,proto3" json:"count,omitempty"`                                    // leases wanted, default 1
+	Virtual       uint32                 `protobuf:"varint,6,opt,name=virtual,proto3" json:"virtual,omitempty"`                                // bit_exact: which virtual rank's, its number + 1; 0: the dataset has none
+	BackfillRate  float64                `protobuf:"fixed64,7,opt,name=backfill_rate,json=backfillRate,proto3" json:"backfill_rate,omitempty"` // rate is that of the dataset's source, and this that of its backfill
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2044,6 +2045,13 @@ func (x *LeaseRequest) GetCount() uint32 {
 func (x *LeaseRequest) GetVirtual() uint32 {
 	if x != nil {
 		return x.Virtual
+	}
+	return 0
+}
+
+func (x *LeaseRequest) GetBackfillRate() float64 {
+	if x != nil {
+		return x.BackfillRate
 	}
 	return 0
 }
@@ -2799,6 +2807,7 @@ type Grant struct {
 	Tries         uint32                 `protobuf:"varint,11,opt,name=tries,proto3" json:"tries,omitempty"` // how often records of it were handed out before
 	Pieces        []*Piece               `protobuf:"bytes,12,rep,name=pieces,proto3" json:"pieces,omitempty"`
 	Suspicion     Grant_Suspicion        `protobuf:"varint,13,opt,name=suspicion,proto3,enum=headrace.v1.Grant_Suspicion" json:"suspicion,omitempty"`
+	Backfill      bool                   `protobuf:"varint,14,opt,name=backfill,proto3" json:"backfill,omitempty"` // the partition is of the dataset's backfill
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2922,6 +2931,13 @@ func (x *Grant) GetSuspicion() Grant_Suspicion {
 		return x.Suspicion
 	}
 	return Grant_NONE
+}
+
+func (x *Grant) GetBackfill() bool {
+	if x != nil {
+		return x.Backfill
+	}
+	return false
 }
 
 type Piece struct {
@@ -4366,14 +4382,15 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\tpartition\x18\x01 \x01(\rR\tpartition\x12\x18\n" +
 	"\asegment\x18\x02 \x01(\x03R\asegment\x12\x10\n" +
 	"\x03end\x18\x03 \x01(\x03R\x03end\x12\x16\n" +
-	"\x06sealed\x18\x04 \x01(\bR\x06sealed\"\x94\x01\n" +
+	"\x06sealed\x18\x04 \x01(\bR\x06sealed\"\xb9\x01\n" +
 	"\fLeaseRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x16\n" +
 	"\x06worker\x18\x02 \x01(\rR\x06worker\x12\x18\n" +
 	"\adataset\x18\x03 \x01(\rR\adataset\x12\x12\n" +
 	"\x04rate\x18\x04 \x01(\x01R\x04rate\x12\x14\n" +
 	"\x05count\x18\x05 \x01(\rR\x05count\x12\x18\n" +
-	"\avirtual\x18\x06 \x01(\rR\avirtual\"\x87\x05\n" +
+	"\avirtual\x18\x06 \x01(\rR\avirtual\x12#\n" +
+	"\rbackfill_rate\x18\a \x01(\x01R\fbackfillRate\"\x87\x05\n" +
 	"\rMasterMessage\x12-\n" +
 	"\x05hello\x18\x01 \x01(\v2\x17.headrace.v1.HelloReplyR\x05hello\x12\x12\n" +
 	"\x04echo\x18\x02 \x01(\x03R\x04echo\x12\x12\n" +
@@ -4447,7 +4464,7 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"7\n" +
 	"\x05Fence\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\rR\x06worker\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xd1\x03\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xed\x03\n" +
 	"\x05Grant\x12\x18\n" +
 	"\arequest\x18\x01 \x01(\x04R\arequest\x12(\n" +
 	"\x05token\x18\x02 \x01(\v2\x12.headrace.v1.TokenR\x05token\x12\x16\n" +
@@ -4463,7 +4480,8 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	" \x01(\x03R\bleaseEnd\x12\x14\n" +
 	"\x05tries\x18\v \x01(\rR\x05tries\x12*\n" +
 	"\x06pieces\x18\f \x03(\v2\x12.headrace.v1.PieceR\x06pieces\x12:\n" +
-	"\tsuspicion\x18\r \x01(\x0e2\x1c.headrace.v1.Grant.SuspicionR\tsuspicion\".\n" +
+	"\tsuspicion\x18\r \x01(\x0e2\x1c.headrace.v1.Grant.SuspicionR\tsuspicion\x12\x1a\n" +
+	"\bbackfill\x18\x0e \x01(\bR\bbackfill\".\n" +
 	"\tSuspicion\x12\b\n" +
 	"\x04NONE\x10\x00\x12\n" +
 	"\n" +

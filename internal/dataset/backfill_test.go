@@ -1,0 +1,153 @@
+package dataset_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	. "github.com/headrace/headrace/internal/dataset"
+)
+
+const backfilled = `name: clicks
+backfill:
+  files: {root: /data/clicks, paths: ["day_*.csv"]}
+  decode:
+    format: csv
+    header: true
+    columns:
+      - {name: user, path: user, dtype: int64, hash: {buckets: 1000}}
+      - {name: label, path: clicked, dtype: float32}
+kafka:
+  brokers: [kafka-1:9092]
+  topic: clicks
+  start_offsets: {0: 1500}
+  end: never
+decode:
+  format: json
+  on_error: skip
+  columns:
+    - {name: label, path: /clicked, dtype: float32}
+    - {name: user, path: /user, dtype: int64, hash: {buckets: 1000}}
+`
+
+func TestADatasetWithABackfillHasTwoInputs(t *testing.T) {
+	s := mustParse(t, backfilled)
+	all := s.Inputs()
+	if len(all) != 2 || s.CatchUp != CatchUpInOrder || !s.Live() {
+		t.Fatalf("%d inputs, catch_up %s, live %v", len(all), s.CatchUp, s.Live())
+	}
+	old, live := all[0], all[1]
+	switch {
+	case old.Kind().Name != "files" || old.Kind().Unit != "bytes" || old.Live() || old.Decode.Format != "csv" || !old.Skips():
+		t.Errorf("the history is read as %+v", old)
+	case live.Kind().Name != "kafka" || !live.Live() || live.Decode.Format != "json":
+		t.Errorf("the source is read as %+v", live)
+	case old.Lease.Max == live.Lease.Max || old.Lease.Initial != 256<<10 || live.Lease.Initial != 10_000:
+		t.Errorf("leases of %+v and %+v", old.Lease, live.Lease)
+	case old.Decode.Columns[0].Name != "label":
+		t.Error("the columns are not in the dataset's order")
+	}
+	if s.InputOf("files:clicks").Kind().Name != "files" || s.InputOf("kafka:c/t/0").Kind().Name != "kafka" {
+		t.Error("a partition is of the input of its kind")
+	}
+	if f := s.Folders(); len(f) != 1 || f[0] != "/data/clicks" {
+		t.Errorf("folders %v", f)
+	}
+
+	text, err := s.JSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := FromJSON(text)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	if other, err := again.JSON(); err != nil || !bytes.Equal(text, other) {
+		t.Errorf("%v\n%s\n%s", err, text, other)
+	}
+	if d := Diff(s, again); len(d) != 0 {
+		t.Errorf("%v", d)
+	}
+}
+
+// What the history's decode block leaves out is the dataset's.
+func TestABackfillOfTheSameFormatNeedsNoDecode(t *testing.T) {
+	s := mustParse(t, "name: a\nbackfill: {files: {root: /d}}\ncatch_up: newest_first\nkafka: {brokers: [k:9092], topic: a, end: never}\n"+
+		"decode: {format: json, event_time: /at, columns: [{name: x, path: /x, dtype: int64}]}\n")
+	if d := s.Inputs()[0].Decode; d.Format != "json" || len(d.Columns) != 1 || d.EventTime != "/at" || s.CatchUp != CatchUpNewestFirst {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestWhatIsWrongWithABackfillIsNamedWithItsLine(t *testing.T) {
+	for _, c := range []struct{ replace, by, want string }{
+		{"label, path: clicked, dtype: float32", "label, path: clicked, dtype: int64", "clicks.yaml:7: backfill.decode.columns: column label is int64, and in decode.columns it is float32; files and topic must give the same columns"},
+		{"      - {name: label, path: clicked, dtype: float32}\n", "", "backfill.decode.columns: has no column label, which the dataset has"},
+		{"name: label, path: clicked", "name: lable, path: clicked", "has column lable, which decode.columns has not"},
+		{"hash: {buckets: 1000}}\n      -", "hash: {buckets: 999}}\n      -", "column user has another hash"},
+		{"path: clicked, dtype: float32", "path: clicked, dtype: float23", "clicks.yaml:9: backfill.decode.columns[1].dtype: \"float23\""},
+		{"paths: [\"day_*.csv\"]", "paths: [../x]", "clicks.yaml:3: backfill.files.paths[0]: \"../x\": leaves files.root"},
+		{"files: {root: /data/clicks,", "files: {root: /data/clicks, end: never,", "backfill.files.end: \"never\": does not go with backfill"},
+		{"end: never\ndecode", "end: latest\ndecode", "backfill: comes before a source without an end, and kafka has one here; set kafka.end: never"},
+		{"    header: true\n", "    header: true\n    on_error: skip\n", "backfill.decode.on_error: \"skip\": is the same for all records"},
+		{"kafka:\n  brokers: [kafka-1:9092]\n  topic: clicks\n  start_offsets: {0: 1500}\n", "files:\n  root: /data/more\n", "comes before a live source of another kind, and both are files"},
+		{"  files: {root: /data/clicks, paths: [\"day_*.csv\"]}\n", "", "backfill: names no source"},
+		{"  files: {root: /data/clicks, paths: [\"day_*.csv\"]}\n", "  kafka: {topic: x}\n", "no such field in backfill"},
+		{"kafka:\n", "catch_up: oldest_first\nkafka:\n", "catch_up: \"oldest_first\": is not known here; did you mean newest_first? use one of in_order, newest_first"},
+		{"kafka:\n", "passes: 2\nkafka:\n", "passes: \"2\": does not go with end: never"},
+		{"kafka:\n", "shuffle: {seed: 1}\nkafka:\n", "shuffle: does not go with end: never"},
+	} {
+		text := strings.Replace(backfilled, c.replace, c.by, 1)
+		if text == backfilled {
+			t.Fatalf("nothing was replaced: %q", c.replace)
+		}
+		if _, err := Parse([]byte(text), "clicks.yaml"); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q by %q: %v", c.replace, c.by, err)
+		}
+	}
+	if _, err := Parse([]byte(strings.Replace(criteo, "decode:", "catch_up: in_order\ndecode:", 1)), ""); err == nil || !strings.Contains(err.Error(), "catch_up: \"in_order\": needs a backfill") {
+		t.Errorf("catch_up alone: %v", err)
+	}
+}
+
+func TestWhichFieldsOfABackfillMayChange(t *testing.T) {
+	old := mustParse(t, backfilled)
+	for _, c := range []struct {
+		replace, by string
+		may         bool
+	}{
+		{"kafka:\n", "catch_up: newest_first\nkafka:\n", true},
+		{"root: /data/clicks,", "root: /data/clicks, max_record: 1MiB,", true},
+		{"root: /data/clicks,", "root: /data/other,", false},
+		{"header: true", "fields: [user, clicked]", false},
+		{"path: clicked, dtype: float32}", "path: other, dtype: float32}", false},
+	} {
+		text := strings.Replace(backfilled, c.replace, c.by, 1)
+		changes := Diff(old, mustParse(t, text))
+		if len(changes) == 0 {
+			t.Fatalf("%q: no change", c.by)
+		}
+		for _, ch := range changes {
+			if ch.Compatible != c.may {
+				t.Errorf("%v: compatible %v", ch, ch.Compatible)
+			}
+		}
+	}
+}
+
+func TestTheHistorysFolderIsRelativeToTheSpecsFile(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, "clicks.yaml")
+	if err := os.WriteFile(name, []byte(strings.Replace(backfilled, "/data/clicks", "history", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	docs, err := ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f := docs[0].Spec.Folders(); len(f) != 1 || f[0] != filepath.Join(dir, "history") {
+		t.Errorf("%v", f)
+	}
+}

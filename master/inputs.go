@@ -1,0 +1,59 @@
+package master
+
+import (
+	"slices"
+
+	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/shardsvc/serve"
+	"github.com/headrace/headrace/sources"
+)
+
+// A dataset with a backfill has two inputs. Each is listed by itself, and asks its own
+// source. What commits to a broker, retains and is guarded is the live one.
+
+// input is one input of a dataset, as a dataset with one source and its partitions.
+type input struct {
+	serve.Dataset
+	no    int  // among the inputs
+	alone bool // the dataset has no other one
+}
+
+func inputsOf(ds *serve.Dataset) []input {
+	specs := ds.Spec.Inputs()
+	if len(specs) == 1 {
+		return []input{{*ds, 0, true}}
+	}
+	all := make([]input, len(specs))
+	for i, spec := range specs {
+		in := input{*ds, i, false}
+		in.Spec, in.Partitions = spec, nil
+		for _, p := range ds.Partitions {
+			if ds.Spec.IsBackfill(string(p.Source)) == (i == 0) {
+				in.Partitions = append(in.Partitions, p)
+			}
+		}
+		if !spec.Live() { // its partitions are added together
+			in.PartitionsKnown = len(in.Partitions) > 0
+		}
+		all[i] = in
+	}
+	return all
+}
+
+// liveInput is the input that a broker has.
+func liveInput(spec *dataset.Spec) *dataset.Spec {
+	all := spec.Inputs()
+	return all[len(all)-1]
+}
+
+// ofLive leaves out what is of the backfill.
+func ofLive[T any](spec *dataset.Spec, all []T, identity func(*T) string) []T {
+	if spec.Backfill == nil {
+		return all
+	}
+	return slices.DeleteFunc(all, func(x T) bool { return spec.IsBackfill(identity(&x)) })
+}
+
+func ofMark(m *sources.Mark) string { return string(m.Partition) }
+
+func ofNeed(n *serve.Need) string { return n.Source }
