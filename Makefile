@@ -118,7 +118,7 @@ test-python-numpy1: build venv-numpy1 ## the same, all of test-python
 	$(NUMPY1) --ignore=$(PYTHON_KAFKA) $(addprefix --ignore=,$(PYTHON_S3)) --ignore=$(PYTHON_ARROW)
 
 .PHONY: test-torch
-test-torch: build ## headrace.torch with a real torch; the first time it installs one, for the CPU, into ~/.cache/headrace
+test-torch: build venv quickstart-needs-kafka ## headrace.torch with a real torch; the first time it installs one, for the CPU, into ~/.cache/headrace
 	@python="$$($(PYTHON) connectors/python/tests_torch/install_torch.py)" && cd connectors/python && \
 	  HEADRACE_BIN="$(CURDIR)/$(BIN)" PYTHONPATH="$(CURDIR)/connectors/python/src" "$$python" -m pytest -q --timeout 1800 tests_torch
 

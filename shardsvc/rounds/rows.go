@@ -32,6 +32,9 @@ func (r *Rows[N]) Upto(end uint32, n []N) {
 // End is the last round that they tell of.
 func (r *Rows[N]) End() uint32 { return r.end }
 
+// before is the round before the first one that they tell of.
+func (r *Rows[N]) before() uint32 { return r.end - uint32(len(r.n)) }
+
 // From are the rows of the rounds after `after`, up to the last one. If `after` is too long
 // ago, they are those that are known.
 func (r *Rows[N]) From(after uint32) []N {

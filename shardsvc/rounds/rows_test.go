@@ -1,6 +1,7 @@
 package rounds
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -69,3 +70,33 @@ func TestKeepForgetsTheOldest(t *testing.T) {
 		t.Errorf("round 991: %d, %v", n, known)
 	}
 }
+
+// An agent may say any number of rounds, and need not say their rows. The master answers at
+// once, and says no rows that it does not know.
+func TestRowsThatNobodySaidAreNotKnown(t *testing.T) {
+	view := noRows{}
+	s := New(Options{World: 2, Endless: true})
+	s.Report(0, Report{Through: 2, Rows: []uint32{7, 8}})
+	s.Report(1, Report{Through: 2, Rows: []uint32{1}}) // of round 2
+	if d, _ := s.Decide(0, view); d.Through != 2 || !slices.Equal(s.Rows(0), []uint64{9}) {
+		t.Fatalf("%+v, rows %v; want those of round 2 only", d, s.Rows(0))
+	}
+	for rank := range 2 {
+		s.Report(rank, Report{Through: math.MaxUint32})
+	}
+	if d, _ := s.Decide(0, view); d.Through != math.MaxUint32 || len(s.Rows(0)) != 0 {
+		t.Fatalf("%+v, rows %v", d, s.Rows(0))
+	}
+	s.Decide(0, view)
+	s = New(Options{World: 2})
+	s.Heard(math.MaxUint32, true, []uint64{5})
+	s.Decide(0, view)
+	if !slices.Equal(s.Rows(math.MaxUint32-1), []uint64{5}) {
+		t.Errorf("rows %v", s.Rows(0))
+	}
+}
+
+type noRows struct{}
+
+func (noRows) Pending() bool     { return false }
+func (noRows) Newest(int) uint64 { return 0 }

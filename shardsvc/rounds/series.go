@@ -130,23 +130,29 @@ func (s *Series) Ended() bool { return s.said.Last || s.said.Over != "" }
 // went. They are fewer if a rank has not said its own, as an older agent does not.
 func (s *Series) Rows(after uint32) []uint64 { return s.rows.From(after) }
 
-// gone adds up the rows of the rounds that have gone.
+// gone adds up the rows of the rounds that have gone. An agent may say any number: only
+// rounds whose rows were said are looked at.
 func (s *Series) gone() {
-	for round := s.rows.end + 1; round <= s.said.Through; round++ {
-		sum, known := uint64(0), true
+	last := s.said.Through
+	from, known := s.rows.end, last
+	for i := range s.rank {
+		from, known = max(from, s.rank[i].rows.before()), min(known, s.rank[i].rows.end)
+	}
+	if known < last {
+		from = last
+	}
+	s.rows.Upto(min(from, last), nil)
+	for round := from; round < last; round++ {
+		sum := uint64(0)
 		for i := range s.rank {
-			n, k := s.rank[i].rows.Of(round)
-			sum, known = sum+uint64(n), known && k
+			n, _ := s.rank[i].rows.Of(round + 1)
+			sum += uint64(n)
 		}
-		if known {
-			s.rows.Upto(round, []uint64{sum})
-		} else {
-			s.rows.Upto(round, nil)
-		}
+		s.rows.Upto(round+1, []uint64{sum})
 	}
 	s.rows.Keep(Kept)
 	for i := range s.rank {
-		s.rank[i].rows.Forget(s.said.Through)
+		s.rank[i].rows.Forget(last)
 	}
 }
 

@@ -1,7 +1,7 @@
 """Runs a training program whose rank kills itself: python killed.py PROGRAM ARGUMENTS...
 
 KILL=RANK,STEP: in the first attempt that rank ends by SIGKILL at the call of step(STEP),
-as soon as a checkpoint is there. KILLED=before: the step was not said; behind: it was.
+as soon as a checkpoint is there: a path like SAVED. KILLED=before: the step was not said; behind: it was.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import headrace
 
 attempt = int(os.environ.get("TORCHELASTIC_RESTART_COUNT") or os.environ.get("HEADRACE_ATTEMPT") or 0)
 victim, at = map(int, os.environ["KILL"].split(","))
+saved = os.environ.get("SAVED", "checkpoints/step-*/headrace-manifest.json")
 said = headrace.Stream.step
 
 
@@ -27,7 +28,7 @@ def step(self: headrace.Stream, step: int | None = None, **more: Any) -> int:
     if os.environ["KILLED"] == "behind":
         said(self, step, **more)
     deadline = time.monotonic() + 120
-    while not list(Path("checkpoints").glob("step-*/headrace-manifest.json")):
+    while not list(Path().glob(saved)):
         assert time.monotonic() < deadline, "no checkpoint came"
         time.sleep(0.01)
     print(f"rank {victim} is killed", flush=True)

@@ -1,14 +1,18 @@
-"""examples/ddp_clicks: a rank is killed, the group starts again, and each record is in
-the model once. Under `headrace run`, and under torchrun beside an agent that runs."""
+"""examples/ddp_clicks and accelerate_clicks: a rank is killed, the group starts again, and
+each record is in the model once. Under `headrace run`, from files and from a topic, and under
+torchrun beside an agent that runs."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import random
 import re
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +91,71 @@ def test_under_torchrun_beside_an_agent(prepared: Any) -> None:
     command = [torchrun, "--standalone", "--local-addr", "127.0.0.1", "--nproc-per-node", "4"]
     text = run(prepared, *command, str(HERE / "killed.py"), *ARGUMENTS, code=1)
     judge(prepared, text + run(prepared, *command, *ARGUMENTS))
+
+
+PRODUCE = """
+import sys
+from confluent_kafka import Producer
+
+def told(error, message):
+    assert error is None, error
+
+producer = Producer({"bootstrap.servers": sys.argv[1], "log_level": 3})
+for i, line in enumerate(sys.stdin.buffer):
+    producer.produce("clicks", line.rstrip(b"\\n"), partition=i % 4, on_delivery=told)
+    producer.poll(0)
+producer.flush()
+"""
+
+
+@contextlib.contextmanager
+def kafka(folder: Path, lines: str) -> Iterator[str]:
+    """A real Kafka with the lines in its topic `clicks`."""
+    root, program = HERE.parents[2], folder / "broker-kafka"
+    subprocess.run(["go", "build", "-o", program, "./internal/proof/testbroker/broker-kafka"], check=True, cwd=root)
+    command = [program, "-topic", "clicks", "-partitions", "4"]
+    with (
+        (folder / "broker.log").open("w") as log,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True) as process,
+    ):
+        try:
+            assert process.stdout
+            address = process.stdout.readline().strip()
+            assert address, (folder / "broker.log").read_text()
+            python = root / ".venv" / "bin" / "python"  # which has a Kafka client
+            subprocess.run([python, "-c", PRODUCE, address], input=lines.encode(), check=True, timeout=300)
+            yield address
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(60)
+
+
+def test_under_headrace_run_from_a_topic(prepared: Any) -> None:
+    spec = (EXAMPLE / "kafka.yaml").read_text()
+    with kafka(prepared.folder, "".join(module("make_log").lines(0, RECORDS))) as address:
+        (prepared.folder / "kafka.yaml").write_text(spec.replace("127.0.0.1:9092", address))
+        options = ["--model", "replicated", "--nproc-per-node", "4", "--max-restarts", "3", "--http", "off"]
+        command = [prepared.binary, "run", *options, "-f", "kafka.yaml", "--", sys.executable, str(HERE / "killed.py")]
+        judge(prepared, run(prepared, *command, *ARGUMENTS))
+
+
+def test_accelerate_under_headrace_run(prepared: Any) -> None:
+    """Two ranks. One of them is killed once, and all go back to Accelerate's newest checkpoint."""
+    train = EXAMPLE.parent / "accelerate_clicks" / "train.py"
+    (prepared.folder / "clicks.yaml").write_text((train.parent / "clicks.yaml").read_text())
+    prepared.env["KILL"] = re.sub(r"^\d", lambda m: str(int(m[0]) % 2), prepared.env["KILL"])
+    prepared.env["SAVED"] = "checkpoints/step-*/random_states_0.pkl"
+    options = ["--model", "replicated", "--nproc-per-node", "2", "--max-restarts", "3", "--http", "off"]
+    command = [prepared.binary, "run", *options, "-f", "clicks.yaml", "--", sys.executable, str(HERE / "killed.py")]
+    text = run(prepared, *command, str(train), "--rows", "128", "--every", str(EVERY))
+    assert "is killed" in text
+    begun = [int(n) for n in re.findall(r"begins behind step (\d+)", text)]
+    assert len(begun) == 4, text
+    assert begun[2] == begun[3] >= EVERY, text
+    ends = re.findall(r"rank (\d) ends: step (\d+) records (\d+) checksum (-?\d+) weights (\S+)", text)
+    assert sorted(e[0] for e in ends) == ["0", "1"], text
+    assert ends[0][1:] == ends[1][1:], text
+    assert ends[0][2:4] == (str(RECORDS), str(int(module("train").mix(torch.arange(RECORDS)).sum()))), text
 
 
 PAGE = (HERE.parents[2] / "docs" / "torch.md").read_text()
