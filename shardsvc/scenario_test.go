@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -292,12 +293,9 @@ func (s *script) message(t *testing.T, d *datadriven.TestData) *Message {
 			}
 			m.Calls = append(m.Calls, CutCall{Worker: w, ID: uint64(a.num("id", 1)), Restore: k})
 		case "round":
-			var rows []uint32
-			for _, v := range a.list("rows") {
-				rows = append(rows, uint32(args{t, []datadriven.CmdArg{{Key: "n", Vals: []string{v}}}}.num("n", 0)))
-			}
 			m.Rounds = append(m.Rounds, RoundReport{Worker: w, Dataset: ds, Series: 1, Through: uint32(a.num("through", 0)), More: a.has("more"), Drained: a.has("drained"), Newest: uint64(a.num("newest", 0)), Closed: a.has("closed"),
-				Endless: a.has("endless"), MaxWait: a.time("max_wait", 0), Again: a.has("again"), Told: uint32(a.num("told", 0)), Rows: rows})
+				Endless: a.has("endless"), MaxWait: a.time("max_wait", 0), Again: a.has("again"), Told: uint32(a.num("told", 0)),
+				Rows: numbers[uint32](t, a.list("rows")), ToldRows: numbers[uint64](t, a.list("told_rows"))})
 		case "status":
 			m.Status = append(m.Status, WorkerStatus{Worker: w, Paused: a.has("paused")})
 		case "head":
@@ -415,4 +413,16 @@ func (a args) time(key string, def Time) Time {
 		a.t.Fatalf("%s=%s: %v", key, v, err)
 	}
 	return Time(d)
+}
+
+// numbers are those that a list says.
+func numbers[N uint32 | uint64](t testing.TB, list []string) (all []N) {
+	for _, v := range list {
+		n, err := strconv.ParseUint(v, 10, 32)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, N(n))
+	}
+	return all
 }

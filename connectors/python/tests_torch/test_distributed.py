@@ -65,7 +65,8 @@ def test_a_rank_that_has_no_part_to_save_is_told(prepared: Any) -> None:
     prepared.headrace("dataset", "apply", "-f", str(prepared.folder / "rows.yaml"))
     said = prepared.trainer(
         "import headrace, headrace.torch.distributed as d, numpy as np, torch\n"
-        'with headrace.dataset("rows").batches(20) as stream, headrace.Checkpointer("c", stream) as ck:\n'
+        f"folder = {str(prepared.folder / 'c')!r}\n"
+        'with headrace.dataset("rows").batches(20) as stream, headrace.Checkpointer(folder, stream) as ck:\n'
         "    next(stream); stream.step(1)\n"
         "    try:\n"
         '        d.save(ck, 1, {"w": torch.ones(3), "odd": object()})\n'
