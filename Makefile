@@ -58,7 +58,7 @@ lint: need venv ## gofmt, vet, ruff, mypy
 	$(GO) vet -tags pulsar $(PULSAR_TESTS)
 	$(GO) vet -tags rocketmq $(ROCKETMQ_TESTS)
 	$(GO) vet -tags s3 $(S3_TESTS)
-	$(GO) vet -tags planted ./internal/proof/sim
+	$(GO) vet -tags planted ./internal/proof/sim ./internal/proof/chaos
 	$(GO) tool staticcheck ./...
 	$(VENV)/bin/ruff check connectors examples bench internal
 	cd connectors/python && ../../$(VENV)/bin/mypy src/headrace
@@ -293,6 +293,9 @@ chaos-group: build venv quickstart-needs-kafka ## the same tool on a plain consu
 test-chaos: build venv ## a minute of it; HEADRACE_SEED runs one again
 	$(CHAOS) --kills 60 --round-kills 10 --parallel 2
 	$(CHAOS) --journal --kills 30 --round-kills 10 --rounds 3 --parallel 2
+.PHONY: test-chaos-planted
+test-chaos-planted: build venv ## bugs that are planted are found by chaos; some minutes
+	$(GO) test -tags planted -count=1 -timeout 60m -v -run Planted ./internal/proof/chaos
 .PHONY: test-chaos-kafka
 test-chaos-kafka: build venv quickstart-needs-kafka ## the same over topics, the broker among the victims
 	$(CHAOS) --source kafka --model shared --kills 12 --round-kills 10 --rounds 1
@@ -349,7 +352,7 @@ test: check quickstart-needs-kafka quickstart-needs-pulsar ## everything CI runs
 	@.ci/lanes $(LANES)
 
 .PHONY: test-long
-test-long: test test-sim-long test-python-numpy1 fuzz ## what takes long
+test-long: test test-sim-long test-chaos-planted test-python-numpy1 fuzz ## what takes long
 
 FUZZTIME ?= 10m
 .PHONY: fuzz test-fuzz

@@ -4,6 +4,7 @@ import (
 	"embed"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -43,6 +44,16 @@ func Bugs() ([]Bug, error) {
 		all = append(all, b)
 	}
 	return all, nil
+}
+
+// Always is the bug in a program that has it and no other: nothing is chosen.
+func (b Bug) Always() Bug {
+	edits := slices.Clone(b.Edits)
+	for i := range edits {
+		edits[i].New = strings.ReplaceAll(edits[i].New, "PLANTED", "true")
+	}
+	b.Edits = edits
+	return b
 }
 
 // parse reads a bug's file: a sentence, then its edits, each as
