@@ -127,6 +127,11 @@ test-ray: build ## headrace.ray with a real Ray; the first time it installs one 
 	@python="$$($(PYTHON) connectors/python/environment.py ray connectors/python/tests_ray/requirements.txt)" && cd connectors/python && \
 	  HEADRACE_BIN="$(CURDIR)/$(BIN)" PYTHONPATH="$(CURDIR)/connectors/python/src" "$$python" -m pytest -q --timeout 1800 tests_ray
 
+.PHONY: test-registry
+test-registry: build ## Avro from a real Kafka with a real schema registry (needs java, and mvn once); the first time it installs confluent-kafka and fastavro into ~/.cache/headrace; not in `make test` yet
+	@python="$$($(PYTHON) connectors/python/environment.py registry connectors/python/tests_registry/requirements.txt)" && cd connectors/python && \
+	  HEADRACE_BIN="$(CURDIR)/$(BIN)" PYTHONPATH="$(CURDIR)/connectors/python/src" "$$python" -m pytest -q --timeout 600 tests_registry
+
 HISTORIES ?= 500
 .PHONY: test-torch-long
 test-torch-long: build ## HISTORIES random histories of 4 gloo ranks with stalls, kills and 4 -> 3 -> 4 ranks; takes hours

@@ -1,5 +1,6 @@
 // Package testbroker starts real brokers for tests and demonstrations: Apache
-// Kafka, Pulsar and RocketMQ, one node or a few, and a real S3 server. They listen on
+// Kafka, Pulsar and RocketMQ, one node or a few, a real S3 server
+// and a real schema registry. They listen on
 // 127.0.0.1, live in temporary folders and are ended by their process ids.
 // It needs java (17 or newer), and mvn once to fetch the jars into the user's
 // cache folder. Of the product only `headrace demo` uses it.
@@ -26,4 +27,6 @@
 //	broker-rocketmq/   the same as a command: make broker-rocketmq
 //
 //	s3.go            versitygw, an S3 server over a folder, built from its module
+//
+//	registry.go      Apicurio Registry, a schema registry; server-registry/ the same as a command
 package testbroker

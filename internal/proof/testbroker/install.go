@@ -1,6 +1,7 @@
 package testbroker
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -26,6 +27,7 @@ type software struct {
 	pom                 []byte
 	// settings are Maven's for this one, nil: the user's.
 	settings []byte
+	goal     string // of Maven's dependency plugin; "": copy-dependencies
 }
 
 // errMissing: a program that the broker needs is not on this machine.
@@ -72,7 +74,7 @@ func (s software) fetch(ctx context.Context, home, lib string) error {
 	if err := os.RemoveAll(part); err != nil {
 		return err
 	}
-	args := []string{"-q", "-B", "-f", pom, "dependency:copy-dependencies", "-DoutputDirectory=" + part}
+	args := []string{"-q", "-B", "-f", pom, "dependency:" + cmp.Or(s.goal, "copy-dependencies"), "-DoutputDirectory=" + part}
 	if s.settings != nil {
 		settings := filepath.Join(home, "settings.xml")
 		if err := os.WriteFile(settings, s.settings, 0o644); err != nil {
