@@ -14,5 +14,6 @@
 //	direct.go   large images, past the page cache
 //	direct_linux.go direct_other.go  what of it only Linux has
 //	persist.go  from a slot to a checkpoint on storage
+//	shards.go   the same of one that every rank has a part of
 //	upload.go   the same into a bucket
 package memory

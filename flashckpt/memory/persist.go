@@ -150,7 +150,8 @@ type Left struct {
 
 // PersistNewest writes to storage what trainers have left in this node's memory and is
 // not there yet: the newest checkpoint of each private rank, or that of rank 0 of a
-// replicated group, whose state is the group's. Call it when the trainers have ended.
+// replicated group, whose state is the group's. Of sharded checkpoints it writes the newest
+// one of which this node has every rank's part. Call it when the trainers have ended.
 //
 // on gives where a manifest's path lies.
 func PersistNewest(ctx context.Context, on func(path string) manifest.FS, root string, of Left) (all []Saved, err error) {
@@ -163,8 +164,12 @@ func PersistNewest(ctx context.Context, on func(path string) manifest.FS, root s
 		if err != nil {
 			return all, err
 		}
+		all = append(all, shardsLeft(ctx, on, held, of.Run)...)
 		for j, h := range held {
 			m, rank := &h.About.Manifest, h.About.Rank
+			if h.About.Shard {
+				continue
+			}
 			if j > 0 && held[j-1].About.Rank == rank || h.About.Run != of.Run {
 				continue // older, or of others
 			}

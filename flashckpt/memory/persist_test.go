@@ -25,6 +25,12 @@ import (
 // writeSlot writes a slot as a trainer does, and gives its path and that of its manifest.
 func writeSlot(t testing.TB, root, dir string, rank uint32, step int64, image []byte) (slot, path string) {
 	t.Helper()
+	return writeSlotAs(t, root, dir, rank, step, image, func(*About) {})
+}
+
+// writeSlotAs lets the caller change what the slot says of its checkpoint.
+func writeSlotAs(t testing.TB, root, dir string, rank uint32, step int64, image []byte, change func(*About)) (slot, path string) {
+	t.Helper()
 	id := cut.ID(step)
 	folder := manifest.Folder(step, nil, id)
 	about := About{Version: version, Path: manifest.Join(dir, folder, manifest.FileName), Rank: rank, Node: "here", Run: "r",
@@ -33,6 +39,7 @@ func writeSlot(t testing.TB, root, dir string, rank uint32, step int64, image []
 			State: json.RawMessage(`{"format":"headrace-python-state","version":1,"tree":{"dict":[]},"file":"state.safetensors"}`),
 			Cut: cut.Cut{Version: cut.Version, ID: id, Job: "default", Model: "replicated", Epoch: 1, Generation: 1, Rank: cut.Group, WorldSize: 1,
 				Step: step, Order: uint64(step), Exact: true, Datasets: []cut.Dataset{}}}}
+	change(&about)
 	text, err := json.Marshal(about)
 	if err != nil {
 		t.Fatal(err)

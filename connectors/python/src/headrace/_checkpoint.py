@@ -47,7 +47,8 @@ class Checkpointer:
 
     memory: a save is a copy into memory that outlives this process, and goes to storage
     from there; see docs/FLASH.md. For replicated and private models. slots: how many
-    such copies there are, at least 2.
+    such copies there are, at least 2. With sharded, each rank's part lies in its own
+    memory, and a save with storage waits until the one before it is on storage.
 
     pickle: places in the state ("model", "models.0") of objects that are no arrays: each is
     pickled into a file of its own. restore() gives a Pickled in its place, which loads the
@@ -116,8 +117,6 @@ class Checkpointer:
             raise ValueError(f"slots={slots}; one is written while another one stays whole")
         if self._trainer.model not in ("replicated", "private"):
             raise ValueError("memory=True is for a replicated or private model: a shared one outlives its trainers")
-        if self._sharded:
-            raise ValueError("memory=True and sharded=True together are not supported yet")
         flash = Flash(self, slots)
         flash.warm()
         return flash
@@ -163,7 +162,8 @@ class Checkpointer:
         trainer.check()
         if flash is None and not storage:
             raise ValueError("storage=False keeps a checkpoint in memory only: make the Checkpointer with memory=True")
-        self._finish(storage=flash is None)
+        # The ranks of a sharded checkpoint write the same ones: none takes another's place.
+        self._finish(storage=flash is None or (self._sharded and storage))
         self._raise_unseen()
         step = _cuts.check_step(trainer, step)
         deadline = time.monotonic() + self._timeout

@@ -72,11 +72,15 @@ class Pinned:
         self._reading.close()
 
 
-def about_of(directory: str, rank: int, cut: Cut, step: int, tree: Any = None) -> dict[str, Any]:
-    """What a slot says of its checkpoint, which may go to that directory."""
-    state = {"format": _state.FORMAT, "version": _state.VERSION, "tree": tree, "file": FILE_NAME}
+def about_of(
+    directory: str, rank: int, cut: Cut, step: int, tree: Any = None, shard: bool = False
+) -> dict[str, Any]:
+    """What a slot says of its checkpoint, which may go to that directory. shard: it is the
+    rank's own part of one."""
+    name = f"state-rank-{rank}.safetensors" if shard else FILE_NAME
+    state = {"format": _state.FORMAT, "version": _state.VERSION, "tree": tree, "file": name}
     folder = _manifest.folder_name(step, cut.body.get("rank"), cut.id)
-    return {
+    about = {
         "version": VERSION,
         "path": os.path.join(directory, folder, _manifest.FILE_NAME),
         "rank": rank,
@@ -84,6 +88,9 @@ def about_of(directory: str, rank: int, cut: Cut, step: int, tree: Any = None) -
         "run": os.environ.get("HEADRACE_RUN", ""),
         "manifest": _manifest.manifest_of(cut.body, step, [], state),
     }
+    if shard:
+        about["shard"] = True
+    return about
 
 
 class Flash:
@@ -94,7 +101,8 @@ class Flash:
         self._trainer = owner._trainer
         at = owner._at
         self.folder = at.slots if isinstance(at, Bucket) else _slots.Folder(at, self._trainer.job)
-        self.peers = Peers(self._trainer, self.folder, self._trainer.model == "replicated")
+        self._shard = owner._sharded
+        self.peers = Peers(self._trainer, self.folder, self._trainer.model == "replicated" and not self._shard)
         # One that is copied to another node is pinned meanwhile: it takes a slot of its own.
         self.memory = Memory(self.folder, self._trainer.rank, slots, self.peers.copies())
         self._size = 0  # of a slot that was restored from another node
@@ -134,7 +142,7 @@ class Flash:
 
     def complete(self, written: Written, cut: Cut, step: int) -> str:
         """Makes the copy a checkpoint, which carries its cut. Gives the slot's path."""
-        about = about_of(self._owner.dir, self._trainer.rank, cut, step, written.tree)
+        about = about_of(self._owner.dir, self._trainer.rank, cut, step, written.tree, self._shard)
         self.memory.complete(written, json.dumps(about, separators=(",", ":"), allow_nan=False).encode(), cut.id)
         return written.slot.path
 
@@ -228,6 +236,10 @@ class Flash:
         for m in found:
             if m.fields["job"] != trainer.job or m.fields["model"] != trainer.model:
                 continue
+            if m.shard != self._shard:
+                is_ = "one rank's part" if m.shard else "the whole state"
+                why.append(f"step {m.step} in memory is {is_}, and sharded={self._shard}")
+                continue
             world = int(m.fields["world_size"])
             if trainer.model == "private" or world == trainer.world_size:
                 whole.append(m)
@@ -248,8 +260,10 @@ class Flash:
             sizes = [self._size]
         elif not any(sizes):
             try:
+                own = (None, self._trainer.rank)  # of a sharded one, only this rank's files
                 sizes = [
-                    _memory.size_of(sum(int(f["size"]) for f in m.files)) for m in _manifest.find(self._owner._at)[:1]
+                    _memory.size_of(sum(int(f["size"]) for f in m.files if f.get("rank") in own))
+                    for m in _manifest.find(self._owner._at)[:1]
                 ]
             except HeadraceError:
                 return

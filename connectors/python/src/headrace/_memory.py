@@ -225,6 +225,7 @@ class InMemory(Manifest):
     """A checkpoint in a slot, as a manifest. path: where it would be on storage."""
 
     slot: str = ""
+    shard: bool = False  # this rank's own part of a sharded checkpoint
 
     def fault(self) -> str | None:
         """None: it is as it was written."""
@@ -265,5 +266,6 @@ def found(folder: Folder, rank: int) -> list[InMemory]:
     for path in folder.of(rank):
         about = _slots.peek(path)
         if about is not None and about.get("version") == 1:
-            all_.append(InMemory(path=about["path"], fields=about["manifest"], slot=path))
+            shard = bool(about.get("shard"))
+            all_.append(InMemory(path=about["path"], fields=about["manifest"], slot=path, shard=shard))
     return sorted(all_, key=lambda m: m.frozen, reverse=True)

@@ -57,6 +57,7 @@ class Peers:
                 path=about["path"],
                 fields=about["manifest"],
                 slot=f"{one['agent']}:{one['cut']}",
+                shard=bool(about.get("shard")),
                 agent=str(one["agent"]),
                 writer=int(one["rank"]),
                 peers=self,
@@ -111,7 +112,7 @@ class AtPeer(InMemory):
     def _here(self) -> InMemory:
         """The same in this node's memory. Raises CheckpointError."""
         assert self.peers is not None
-        return InMemory(path=self.path, fields=self.fields, slot=self.peers.bring(self))
+        return InMemory(path=self.path, fields=self.fields, slot=self.peers.bring(self), shard=self.shard)
 
     def fault(self) -> str | None:
         try:

@@ -35,14 +35,24 @@ class Restored:
     manifest: Manifest
     source: str = "storage"  # or "memory", or "peer": another node's memory
     why: str = ""  # it was taken from there
+    rank: int = 0  # of this process
 
     def shard(self, rank: int) -> Any:
-        """What `rank` had saved of a sharded checkpoint; for another number of ranks."""
+        """What `rank` had saved of a sharded checkpoint; for another number of ranks.
+        Raises CheckpointError: it lies in memory, and each rank has its own part there."""
+        if isinstance(self.manifest, InMemory) and self.manifest.shard:
+            if rank != self.rank:
+                raise CheckpointError(
+                    f"step {self.step} lies in memory, where each rank has its own part: rank {rank} has this one"
+                )
+            return self.state
         return _load(self.manifest, rank)
 
     @property
     def shards(self) -> int:
         """How many ranks have saved the checkpoint; 0: it is not sharded."""
+        if isinstance(self.manifest, InMemory):
+            return int(self.manifest.fields["world_size"]) if self.manifest.shard else 0
         return len((self.manifest.fields.get("state") or {}).get("shards", ()))
 
 
@@ -333,6 +343,7 @@ def _gone_back(trainer: Trainer, answer: Answer, offer: Manifest | None, place: 
         manifest=chosen,
         source="peer" if isinstance(chosen, AtPeer) else "memory" if isinstance(chosen, InMemory) else "storage",
         why=place.why(chosen),
+        rank=trainer.rank,
     )
     place.restored(chosen)
     log.info("restored step %d from %s: %s", restored.step, restored.source, restored.why)

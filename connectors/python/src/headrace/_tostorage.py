@@ -22,6 +22,9 @@ def persist(ck: Checkpointer, pinned: Pinned) -> str:
     deadline = time.monotonic() + ck._timeout
     cut = pinned.cut
     folder = os.path.join(ck.dir, _manifest.folder_name(cut.step, cut.body.get("rank"), cut.id))
+    if ck._sharded:
+        _writing.write(ck, cut, folder, pinned, deadline)
+        return folder
     if ck._trainer.model == "replicated" and ck._trainer.rank != 0:
         await_newer(ck, folder, cut, deadline)
         return folder
