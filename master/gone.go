@@ -12,12 +12,20 @@ import (
 // The guard also finds ranges that the source has deleted, from the oldest kept checkpoint
 // on. So status can show for each checkpoint which ranges a rewind to it would miss.
 
+// firstChunks bounds the chunks that are looked at. Those that were deleted are trimmed, so
+// the first one that is there is among them.
+const firstChunks = 1024
+
 // opened opens the source with the planned segments, so that the source notices a topic that
 // was deleted and created again.
 func (w *watch) opened(ctx context.Context, needs []serve.Need) (sources.Source, error) {
 	var known []sources.Segment
 	for i := range needs {
-		segs, err := w.srv.Segments(ctx, needs[i].Partition, -1, 0)
+		most := 0
+		if w.spec.Kind().Pushed {
+			most = firstChunks
+		}
+		segs, err := w.srv.Segments(ctx, needs[i].Partition, -1, most)
 		if err != nil {
 			return nil, err
 		}
@@ -67,6 +75,12 @@ func (w *watch) note(marks []sources.Mark, all []sources.Kept, segs [][]sources.
 		switch {
 		case k.Gone:
 			found = append(found, serve.Deletion{Source: of, Segment: at, All: true})
+		case k.Err == nil && w.spec.Kind().Pushed && w.foresees:
+			for _, g := range segs[i] {
+				if g.ID < k.Low.Segment || g.ID == k.Low.Segment && g.End <= k.Low.Offset {
+					found = append(found, serve.Deletion{Source: of, Segment: g.ID, Low: g.End})
+				}
+			}
 		case k.Err != nil || k.Low.Segment < at:
 		case k.Low.Segment == at:
 			found = append(found, serve.Deletion{Source: of, Segment: at, Low: k.Low.Offset})

@@ -168,7 +168,8 @@ func (w *watch) run(ctx context.Context) {
 			// After a permanent error the source is opened again: the dataset may have
 			// another spec by now. After a temporary one it is kept, with what it has
 			// found out before.
-			if _, temporary := errors.AsType[*sources.Temporary](err); err != nil && !temporary {
+			// One of pushed records knows only the chunks of when it was opened.
+			if _, temporary := errors.AsType[*sources.Temporary](err); err != nil && !temporary || w.spec.Kind().Pushed {
 				closed()
 			}
 		}
@@ -230,6 +231,9 @@ func (w *watch) round(ctx context.Context, src sources.Source, needs []serve.Nee
 			continue
 		}
 		from := min(needs[i].Segment, all[i].Low.Segment)
+		if w.spec.Kind().Pushed { // its table is trimmed, so what is deleted of it is few segments
+			from = 0
+		}
 		if segs[i], err = w.srv.Segments(ctx, needs[i].Partition, from-1, 0); err != nil {
 			return err
 		}

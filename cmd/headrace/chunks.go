@@ -17,11 +17,19 @@ import (
 )
 
 // chunksOfMaster gives an agent chunks of pushed records: from the folder of a master with
-// the same state folder, from the bucket of landing_storage, or from the master itself. A chunk's key is random, so a folder of
-// another job has none of its chunks.
+// the same state folder, from the bucket of landing_storage, or from the master itself. A
+// chunk's key is random, so a folder of another job has none of its chunks.
 type chunksOfMaster struct {
 	local  *landing.Local
 	master headracev1.LandingClient
+}
+
+func (c *chunksOfMaster) Has(ctx context.Context, key string) (bool, error) {
+	_, err := c.Get(ctx, key)
+	if errors.Is(err, dataset.ErrNoChunk) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 func (c *chunksOfMaster) Get(ctx context.Context, key string) ([]byte, error) {

@@ -35,6 +35,7 @@ func (a *app) pushCommand() *cobra.Command {
 		rows  int64
 		every time.Duration
 		end   bool
+		own   bool
 	)
 	cmd := &cobra.Command{
 		Use:   "push DATASET [FILE...]",
@@ -64,7 +65,11 @@ visible already is not added again. With --rows too, part 3 is transaction ID/3.
 			}
 			defer closeAll()
 			told := &waits{w: cmd.ErrOrStderr()}
-			p, err := push.Open(cmd.Context(), c.conn, args[0], push.OnWait(told.wait))
+			options := []push.Option{push.OnWait(told.wait)}
+			if own {
+				options = append(options, push.Upload(a.putter))
+			}
+			p, err := push.Open(cmd.Context(), c.conn, args[0], options...)
 			if err != nil {
 				return err
 			}
@@ -93,6 +98,7 @@ visible already is not added again. With --rows too, part 3 is transaction ID/3.
 	cmd.Flags().StringVar(&id, "transaction", "", "its id: a transaction that is visible is not added again")
 	cmd.Flags().Int64Var(&rows, "rows", 0, "records per transaction; 0: all in one")
 	cmd.Flags().DurationVar(&every, "every", 0, "commit what came in this time; 0: only at the end, or after --rows")
+	cmd.Flags().BoolVar(&own, "upload", false, "put the chunks into the bucket of landing_storage from here, not through the master")
 	cmd.Flags().BoolVar(&end, "end", false, "say that no record follows, from anybody")
 	return cmd
 }

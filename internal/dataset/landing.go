@@ -40,6 +40,8 @@ type Chunks interface {
 	Stream(ctx context.Context, dataset string) (string, error)
 	// Get reads the chunk of a key.
 	Get(ctx context.Context, key string) ([]byte, error)
+	// Has says whether the chunk of a key is stored.
+	Has(ctx context.Context, key string) (bool, error)
 	// Release deletes the stream of a dataset with its chunks.
 	Release(ctx context.Context, dataset string) error
 }

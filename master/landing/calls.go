@@ -31,8 +31,12 @@ func (c *calls) Layout(ctx context.Context, req *headracev1.LayoutRequest) (*hea
 	if err != nil {
 		return nil, statusOf(req.Dataset, err)
 	}
-	return &headracev1.LayoutReply{Partitions: uint32(l.Partitions), ChunkBytes: l.ChunkBytes, MaxChunkBytes: chunk.MaxBytes, MaxRecord: l.MaxRecord,
-		Ended: l.Ended, StoredBytes: l.Stored, MaxBytes: l.MaxBytes, StageTtlMs: l.StageTTL.Milliseconds(), Key: l.Key}, nil
+	reply := &headracev1.LayoutReply{Partitions: uint32(l.Partitions), ChunkBytes: l.ChunkBytes, MaxChunkBytes: chunk.MaxBytes, MaxRecord: l.MaxRecord,
+		Ended: l.Ended, StoredBytes: l.Stored, MaxBytes: l.MaxBytes, StageTtlMs: l.StageTTL.Milliseconds(), Key: l.Key}
+	if u := l.Upload; u.URL != "" {
+		reply.Upload = &headracev1.Upload{Url: u.URL, Stream: u.Stream, NowMs: u.Now.UnixMilli()}
+	}
+	return reply, nil
 }
 
 func (c *calls) Stage(ctx context.Context, req *headracev1.StageRequest) (*headracev1.StageReply, error) {

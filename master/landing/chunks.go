@@ -98,6 +98,20 @@ func (c *Local) Get(ctx context.Context, key string) ([]byte, error) {
 	return readChunk(ctx, f, key)
 }
 
+func (c *Local) Has(ctx context.Context, key string) (bool, error) {
+	f, err := c.open()
+	if err == nil {
+		_, err = f.Stat(ctx, key)
+	}
+	switch {
+	case errors.Is(err, storage.ErrNotFound):
+		return false, nil
+	case err != nil && ctx.Err() == nil:
+		return false, &sources.Temporary{Err: err, Backoff: 200 * time.Millisecond}
+	}
+	return err == nil, err
+}
+
 func readChunk(ctx context.Context, store storage.Store, key string) ([]byte, error) {
 	if _, err := chunk.ParseKey(key); err != nil {
 		return nil, err

@@ -172,7 +172,8 @@ func (s *Service) cleanPartition(ctx context.Context, p *place, a *stored, part 
 					return err
 				}
 				if g.ID > deleted {
-					if now.Sub(key.At) < p.Retain {
+					if age := now.Sub(key.At); age < p.Retain {
+						s.announce(p, part, deleted, p.Retain-age)
 						done = true
 						break
 					}
@@ -191,6 +192,17 @@ func (s *Service) cleanPartition(ctx context.Context, p *place, a *stored, part 
 		return nil
 	}
 	return s.srv.Trim(ctx, part.Number, next+1)
+}
+
+// announce says once for each partition, before anything of it is deleted, from when on
+// going back to the start misses records.
+func (s *Service) announce(p *place, part *serve.Partition, deleted int64, left time.Duration) {
+	if deleted >= 0 || s.announced[part.Number] {
+		return
+	}
+	s.announced[part.Number] = true
+	s.log.Info("pushed records that are trained on, and that no kept checkpoint needs, will be deleted: going back to the start then misses them; a longer landing.retain keeps them",
+		"dataset", p.Name, "partition", part.Label, "left", left.Round(time.Second).String())
 }
 
 // cleanStaged deletes chunks that nobody committed in time.

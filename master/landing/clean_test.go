@@ -2,6 +2,8 @@ package landing
 
 import (
 	"context"
+	"crypto/rand"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -171,17 +173,20 @@ func TestChunksThatOnlyTheirWriterKnowsAreDeletedAfterTheirTime(t *testing.T) {
 	if _, err := s.Commit(t.Context(), "clicks", "mine", []string{put("mine", began)}); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := s.Commit(t.Context(), "clicks", "early", []string{put("early", began.Add(time.Hour))}); !errors.Is(err, ErrInvalid) {
+		t.Errorf("a key of an hour from now: %v", err)
+	}
 	put("dead", began.Add(time.Minute))
 	for _, after := range []time.Duration{0, 30 * time.Minute, 59 * time.Minute} {
 		s.now = func() time.Time { return began.Add(after) }
 		if err := s.clean(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if s.held(t) != 2 {
+		if s.held(t) != 3 {
 			t.Fatalf("after %v %d chunks are left, and stage_ttl is 1h", after, s.held(t))
 		}
 	}
-	s.now = func() time.Time { return began.Add(2*time.Hour + 2*time.Minute) }
+	s.now = func() time.Time { return began.Add(3*time.Hour + 2*time.Minute) }
 	if err := s.clean(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -190,5 +195,61 @@ func TestChunksThatOnlyTheirWriterKnowsAreDeletedAfterTheirTime(t *testing.T) {
 	}
 	if got, err := s.Layout(t.Context(), "clicks"); err != nil || got.Stored > 200 || got.Stored < 1 {
 		t.Errorf("%d bytes are counted, %v", got.Stored, err)
+	}
+}
+
+// bucket is a store that says where it is, as a bucket does.
+type bucket struct{ storage.Store }
+
+func (bucket) String() string { return "s3://lake/p/job/" }
+
+func TestOnlyABucketIsOfferedToWriters(t *testing.T) {
+	s := start(t)
+	if l, err := s.Layout(t.Context(), "clicks"); err != nil || l.Upload.URL != "" {
+		t.Errorf("a folder: %+v, %v", l.Upload, err)
+	}
+	s.store = bucket{s.store}
+	if l, err := s.Layout(t.Context(), "clicks"); err != nil || l.Upload.URL != "s3://lake/p/job" || l.Upload.Stream == "" || l.Upload.Now.IsZero() {
+		t.Errorf("a bucket: %+v, %v", l.Upload, err)
+	}
+}
+
+func TestWhatWritersPutThemselvesCountsForMaxBytes(t *testing.T) {
+	s := start(t)
+	p, err := s.place(t.Context(), "clicks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(id string) (string, int64) {
+		t.Helper()
+		noise := make([]byte, 700<<10)
+		_, _ = rand.Read(noise)
+		data, key := lines(string(noise)), chunk.NewKey(p.stream, 0, id, time.Now())
+		if err := s.store.PutNew(t.Context(), key.String(), data); err != nil {
+			t.Fatal(err)
+		}
+		h, err := chunk.ReadHeader(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return chunk.Locator{Key: key.String(), Size: int64(len(data)), Records: h.Records, Sum: h.Sum}.String(), int64(len(data))
+	}
+	if _, err := s.Layout(t.Context(), "clicks"); err != nil { // has listed what lies there
+		t.Fatal(err)
+	}
+	l, size := put("t1")
+	if _, err := s.Commit(t.Context(), "clicks", "t1", []string{l}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Layout(t.Context(), "clicks"); err != nil || got.Stored != size {
+		t.Errorf("%d bytes are counted, %v; the chunk has %d", got.Stored, err, size)
+	}
+	l, _ = put("t2")
+	_, err = s.Commit(t.Context(), "clicks", "t2", []string{l})
+	if full, ok := errors.AsType[*Full](err); !ok || full.Most != 1<<20 {
+		t.Errorf("above max_bytes: %v", err)
+	}
+	if landed, _, err := s.Landed(t.Context(), "clicks", "t2"); err != nil || landed {
+		t.Errorf("it landed: %v, %v", landed, err)
 	}
 }

@@ -12,6 +12,10 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
+// aheadMost is how far the time in a chunk's key may be ahead of the master's clock. The
+// key says when the chunk may be deleted if it is not committed.
+const aheadMost = 10 * time.Minute
+
 // Committed answers a commit.
 type Committed struct {
 	Already bool  // it was visible before
@@ -58,6 +62,9 @@ func (s *Service) Commit(ctx context.Context, name, transaction string, locators
 	if err != nil {
 		return Committed{}, fmt.Errorf("%w: %w", ErrNotReady, err)
 	}
+	if err := s.fits(a, p, chunks); err != nil {
+		return Committed{}, err
+	}
 	already, records, err := s.srv.Land(ctx, p.ID, t)
 	switch {
 	case errors.Is(err, serve.ErrRefused):
@@ -69,6 +76,23 @@ func (s *Service) Commit(ctx context.Context, name, transaction string, locators
 		s.landedIn(a, chunks)
 	}
 	return Committed{already, records}, err
+}
+
+// fits is nil if the chunks that their writer has put there itself do not exceed max_bytes.
+// What was staged through the master was counted then.
+func (s *Service) fits(a *stored, p *place, all []chunk.Locator) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var more int64
+	for _, l := range all {
+		if _, known := a.staged[l.Key]; !known {
+			more += l.Size
+		}
+	}
+	if more > 0 && a.bytes+more > p.MaxBytes {
+		return &Full{Dataset: p.Name, Stored: a.bytes + more, Most: p.MaxBytes, After: fullWait}
+	}
+	return nil
 }
 
 // Landed says whether a transaction is visible, and how many records it has.
@@ -93,6 +117,9 @@ func (s *Service) check(ctx context.Context, p *place, transaction string, l chu
 		return fmt.Errorf("%w: chunk %s was not staged for transaction %q", ErrRefused, l.Key, transaction)
 	case key.Partition < 0 || key.Partition >= p.Landing.Partitions:
 		return fmt.Errorf("%w: dataset %s has no partition %d", ErrInvalid, p.Name, key.Partition)
+	}
+	if ahead := key.At.Sub(s.now()); ahead > aheadMost {
+		return fmt.Errorf("%w: chunk %s is named for %v from now: a writer takes the time of its keys from the master (now_ms of the layout)", ErrInvalid, l.Key, ahead.Round(time.Second))
 	}
 	if age := s.now().Sub(key.At); age > p.StageTTL {
 		return fmt.Errorf("%w: transaction %q of dataset %s was staged %v ago, and landing.stage_ttl is %v. "+

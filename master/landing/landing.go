@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -59,7 +60,9 @@ type Service struct {
 	log   *slog.Logger
 	now   func() time.Time
 	began time.Time
-	every time.Duration // how often Run looks
+
+	announced map[uint32]bool // partitions of which a deletion was announced; of Run alone
+	every     time.Duration   // how often Run looks
 
 	// commits hold it for reading from their look at a chunk until it is visible; Run
 	// holds it for writing while it deletes what was staged.
@@ -84,7 +87,7 @@ type stored struct {
 
 // New makes a service that keeps chunks in a store.
 func New(srv Ledger, store storage.Store, log *slog.Logger) *Service {
-	return &Service{srv: srv, store: store, log: log, now: time.Now, began: time.Now(), every: cleanEvery, stored: map[string]*stored{}}
+	return &Service{srv: srv, store: store, log: log, now: time.Now, began: time.Now(), every: cleanEvery, stored: map[string]*stored{}, announced: map[uint32]bool{}}
 }
 
 // place is a dataset that records can be pushed to.
@@ -238,6 +241,22 @@ type Layout struct {
 	dataset.Landing
 	Ended  bool
 	Stored int64 // bytes
+	Upload Upload
+}
+
+// Upload is where writers may put chunks by themselves. URL is empty if they may not.
+type Upload struct {
+	URL, Stream string
+	Now         time.Time
+}
+
+// upload is for a store that others can write to as well: a bucket.
+func (s *Service) upload(p *place) Upload {
+	b, ok := s.store.(fmt.Stringer)
+	if !ok || !strings.HasPrefix(b.String(), "s3://") {
+		return Upload{}
+	}
+	return Upload{URL: strings.TrimSuffix(b.String(), "/"), Stream: p.stream, Now: s.now()}
 }
 
 // Layout tells it.
@@ -252,7 +271,7 @@ func (s *Service) Layout(ctx context.Context, name string) (Layout, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Layout{p.Landing, p.ended(), a.bytes}, nil
+	return Layout{p.Landing, p.ended(), a.bytes, s.upload(p)}, nil
 }
 
 func checkTransaction(id string) error {

@@ -50,6 +50,15 @@ type layout struct {
 	StoredBytes   int64  `json:"stored_bytes"`
 	MaxBytes      int64  `json:"max_bytes"`
 	StageTTLMs    int64  `json:"stage_ttl_ms"`
+
+	Upload *upload `json:"upload,omitempty"`
+}
+
+// upload is landing.proto's Upload.
+type upload struct {
+	URL    string `json:"url"`
+	Stream string `json:"stream"`
+	NowMs  int64  `json:"now_ms"`
 }
 
 // page turns errors into HTTP's codes. 429 and 503 say when to try again.
@@ -94,7 +103,11 @@ func (s *Service) getLayout(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return answer{Layout: &layout{Partitions: l.Partitions, ChunkBytes: l.ChunkBytes, MaxChunkBytes: chunk.MaxBytes, MaxRecord: l.MaxRecord, Key: l.Key,
+	var up *upload
+	if u := l.Upload; u.URL != "" {
+		up = &upload{u.URL, u.Stream, u.Now.UnixMilli()}
+	}
+	return answer{Layout: &layout{Upload: up, Partitions: l.Partitions, ChunkBytes: l.ChunkBytes, MaxChunkBytes: chunk.MaxBytes, MaxRecord: l.MaxRecord, Key: l.Key,
 		Ended: l.Ended, StoredBytes: l.Stored, MaxBytes: l.MaxBytes, StageTTLMs: l.StageTTL.Milliseconds()}}, nil
 }
 

@@ -8,4 +8,5 @@
 //	spec.go    the part of a dataset's spec
 //	source.go  partitions, and the chunks that were read last
 //	cursor.go  one range
+//	keeps.go   which chunks are deleted, for the master's guard
 package landing

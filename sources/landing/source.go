@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/headrace/headrace/internal/chunk"
 	"github.com/headrace/headrace/internal/dataset"
@@ -17,6 +18,7 @@ type Options struct {
 	Dataset    string
 	Partitions int
 	MaxRecord  int64 // bytes of a value; 0: no limit but the chunk's
+	Retain     time.Duration
 	Known      []sources.Segment
 	Chunks     dataset.Chunks
 }
@@ -44,6 +46,7 @@ var (
 	_ sources.Source   = (*Source)(nil)
 	_ sources.Namer    = (*Source)(nil)
 	_ sources.Retainer = (*Source)(nil)
+	_ sources.Keeper   = (*Source)(nil)
 
 	errClosed = errors.New("landing: the source is closed")
 	errNone   = errors.New("landing: pushed records lie at the master, and this command does not ask it: look at them with a trainer, or with `headrace describe` and `headrace top`")

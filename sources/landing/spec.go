@@ -13,7 +13,7 @@ import (
 // Kind is what pushed records can do. Offsets are numbers of records.
 var Kind = dataset.Kind{
 	Kind: sources.Kind{
-		Name: "landing", Unit: sources.Records, Keyed: true, Pushed: true, Retains: true,
+		Name: "landing", Unit: sources.Records, Keyed: true, Pushed: true, Retains: true, Foretells: true,
 		Sizes: sources.Sizes{Block: 4096, Initial: 10_000, Min: 100, Max: 10_000_000, MaxWhileLive: 1_000_000},
 	},
 	Example: "landing: {}",
@@ -119,5 +119,5 @@ func openSpec(spec *dataset.Spec, in dataset.Opening) (sources.Source, error) {
 	if !ok {
 		return nil, fmt.Errorf("dataset %s: no landing in its spec", spec.Name)
 	}
-	return Open(Options{Dataset: spec.Name, Partitions: s.Partitions, MaxRecord: int64(s.MaxRecord), Known: in.Known, Chunks: in.Chunks}), nil
+	return Open(Options{Dataset: spec.Name, Partitions: s.Partitions, MaxRecord: int64(s.MaxRecord), Retain: time.Duration(s.Retain), Known: in.Known, Chunks: in.Chunks}), nil
 }

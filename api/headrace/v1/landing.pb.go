@@ -79,6 +79,7 @@ type LayoutReply struct {
 	MaxBytes      int64                  `protobuf:"varint,7,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`          // Stage is refused above; 0: no limit
 	StageTtlMs    int64                  `protobuf:"varint,8,opt,name=stage_ttl_ms,json=stageTtlMs,proto3" json:"stage_ttl_ms,omitempty"`  // a transaction must be committed within this time
 	Key           string                 `protobuf:"bytes,9,opt,name=key,proto3" json:"key,omitempty"`                                     // of a JSON record that has no key of its own: the pointer to it; empty: none
+	Upload        *Upload                `protobuf:"bytes,10,opt,name=upload,proto3" json:"upload,omitempty"`                              // absent: only the master writes chunks
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -176,6 +177,78 @@ func (x *LayoutReply) GetKey() string {
 	return ""
 }
 
+func (x *LayoutReply) GetUpload() *Upload {
+	if x != nil {
+		return x.Upload
+	}
+	return nil
+}
+
+// Upload is where a writer may put chunks by itself, with its own credentials, instead of
+// calling Stage. It names no secret. The writer puts each chunk, if nothing is there yet,
+// under url + "/" + key, with a checksum that the service verifies. Commit checks each
+// chunk before it makes any visible. Keys are those of docs/LANDING.md, "The key of a
+// chunk".
+type Upload struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Url           string                 `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`                   // s3://bucket/prefix
+	Stream        string                 `protobuf:"bytes,2,opt,name=stream,proto3" json:"stream,omitempty"`             // the first part of every key
+	NowMs         int64                  `protobuf:"varint,3,opt,name=now_ms,json=nowMs,proto3" json:"now_ms,omitempty"` // the master's clock, for keys: ms since 1970
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Upload) Reset() {
+	*x = Upload{}
+	mi := &file_headrace_v1_landing_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Upload) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Upload) ProtoMessage() {}
+
+func (x *Upload) ProtoReflect() protoreflect.Message {
+	mi := &file_headrace_v1_landing_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Upload.ProtoReflect.Descriptor instead.
+func (*Upload) Descriptor() ([]byte, []int) {
+	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Upload) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *Upload) GetStream() string {
+	if x != nil {
+		return x.Stream
+	}
+	return ""
+}
+
+func (x *Upload) GetNowMs() int64 {
+	if x != nil {
+		return x.NowMs
+	}
+	return 0
+}
+
 type StageRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Dataset       string                 `protobuf:"bytes,1,opt,name=dataset,proto3" json:"dataset,omitempty"`
@@ -188,7 +261,7 @@ type StageRequest struct {
 
 func (x *StageRequest) Reset() {
 	*x = StageRequest{}
-	mi := &file_headrace_v1_landing_proto_msgTypes[2]
+	mi := &file_headrace_v1_landing_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -200,7 +273,7 @@ func (x *StageRequest) String() string {
 func (*StageRequest) ProtoMessage() {}
 
 func (x *StageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_landing_proto_msgTypes[2]
+	mi := &file_headrace_v1_landing_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -213,7 +286,7 @@ func (x *StageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageRequest.ProtoReflect.Descriptor instead.
 func (*StageRequest) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{2}
+	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *StageRequest) GetDataset() string {
@@ -254,7 +327,7 @@ type StageReply struct {
 
 func (x *StageReply) Reset() {
 	*x = StageReply{}
-	mi := &file_headrace_v1_landing_proto_msgTypes[3]
+	mi := &file_headrace_v1_landing_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -266,7 +339,7 @@ func (x *StageReply) String() string {
 func (*StageReply) ProtoMessage() {}
 
 func (x *StageReply) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_landing_proto_msgTypes[3]
+	mi := &file_headrace_v1_landing_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -279,7 +352,7 @@ func (x *StageReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageReply.ProtoReflect.Descriptor instead.
 func (*StageReply) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{3}
+	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *StageReply) GetLocator() string {
@@ -307,7 +380,7 @@ type CommitRequest struct {
 
 func (x *CommitRequest) Reset() {
 	*x = CommitRequest{}
-	mi := &file_headrace_v1_landing_proto_msgTypes[4]
+	mi := &file_headrace_v1_landing_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -319,7 +392,7 @@ func (x *CommitRequest) String() string {
 func (*CommitRequest) ProtoMessage() {}
 
 func (x *CommitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_landing_proto_msgTypes[4]
+	mi := &file_headrace_v1_landing_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -332,7 +405,7 @@ func (x *CommitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitRequest.ProtoReflect.Descriptor instead.
 func (*CommitRequest) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{4}
+	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *CommitRequest) GetDataset() string {
@@ -366,7 +439,7 @@ type CommitReply struct {
 
 func (x *CommitReply) Reset() {
 	*x = CommitReply{}
-	mi := &file_headrace_v1_landing_proto_msgTypes[5]
+	mi := &file_headrace_v1_landing_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -378,7 +451,7 @@ func (x *CommitReply) String() string {
 func (*CommitReply) ProtoMessage() {}
 
 func (x *CommitReply) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_landing_proto_msgTypes[5]
+	mi := &file_headrace_v1_landing_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -391,7 +464,7 @@ func (x *CommitReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitReply.ProtoReflect.Descriptor instead.
 func (*CommitReply) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{5}
+	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *CommitReply) GetAlready() bool {
@@ -418,7 +491,7 @@ type LandedRequest struct {
 
 func (x *LandedRequest) Reset() {
 	*x = LandedRequest{}
-	mi := &file_headrace_v1_landing_proto_msgTypes[6]
+	mi := &file_headrace_v1_landing_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -430,7 +503,7 @@ func (x *LandedRequest) String() string {
 func (*LandedRequest) ProtoMessage() {}
 
 func (x *LandedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_landing_proto_msgTypes[6]
+	mi := &file_headrace_v1_landing_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -443,7 +516,7 @@ func (x *LandedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LandedRequest.ProtoReflect.Descriptor instead.
 func (*LandedRequest) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{6}
+	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *LandedRequest) GetDataset() string {
@@ -470,7 +543,7 @@ type LandedReply struct {
 
 func (x *LandedReply) Reset() {
 	*x = LandedReply{}
-	mi := &file_headrace_v1_landing_proto_msgTypes[7]
+	mi := &file_headrace_v1_landing_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -482,7 +555,7 @@ func (x *LandedReply) String() string {
 func (*LandedReply) ProtoMessage() {}
 
 func (x *LandedReply) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_landing_proto_msgTypes[7]
+	mi := &file_headrace_v1_landing_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -495,7 +568,7 @@ func (x *LandedReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LandedReply.ProtoReflect.Descriptor instead.
 func (*LandedReply) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{7}
+	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *LandedReply) GetLanded() bool {
@@ -521,7 +594,7 @@ type EndRequest struct {
 
 func (x *EndRequest) Reset() {
 	*x = EndRequest{}
-	mi := &file_headrace_v1_landing_proto_msgTypes[8]
+	mi := &file_headrace_v1_landing_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -533,7 +606,7 @@ func (x *EndRequest) String() string {
 func (*EndRequest) ProtoMessage() {}
 
 func (x *EndRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_landing_proto_msgTypes[8]
+	mi := &file_headrace_v1_landing_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -546,7 +619,7 @@ func (x *EndRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndRequest.ProtoReflect.Descriptor instead.
 func (*EndRequest) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{8}
+	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *EndRequest) GetDataset() string {
@@ -564,7 +637,7 @@ type EndReply struct {
 
 func (x *EndReply) Reset() {
 	*x = EndReply{}
-	mi := &file_headrace_v1_landing_proto_msgTypes[9]
+	mi := &file_headrace_v1_landing_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -576,7 +649,7 @@ func (x *EndReply) String() string {
 func (*EndReply) ProtoMessage() {}
 
 func (x *EndReply) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_landing_proto_msgTypes[9]
+	mi := &file_headrace_v1_landing_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -589,7 +662,7 @@ func (x *EndReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndReply.ProtoReflect.Descriptor instead.
 func (*EndReply) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{9}
+	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{10}
 }
 
 type ReadChunkRequest struct {
@@ -603,7 +676,7 @@ type ReadChunkRequest struct {
 
 func (x *ReadChunkRequest) Reset() {
 	*x = ReadChunkRequest{}
-	mi := &file_headrace_v1_landing_proto_msgTypes[10]
+	mi := &file_headrace_v1_landing_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -615,7 +688,7 @@ func (x *ReadChunkRequest) String() string {
 func (*ReadChunkRequest) ProtoMessage() {}
 
 func (x *ReadChunkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_landing_proto_msgTypes[10]
+	mi := &file_headrace_v1_landing_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -628,7 +701,7 @@ func (x *ReadChunkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadChunkRequest.ProtoReflect.Descriptor instead.
 func (*ReadChunkRequest) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{10}
+	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ReadChunkRequest) GetKey() string {
@@ -661,7 +734,7 @@ type ReadChunkReply struct {
 
 func (x *ReadChunkReply) Reset() {
 	*x = ReadChunkReply{}
-	mi := &file_headrace_v1_landing_proto_msgTypes[11]
+	mi := &file_headrace_v1_landing_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -673,7 +746,7 @@ func (x *ReadChunkReply) String() string {
 func (*ReadChunkReply) ProtoMessage() {}
 
 func (x *ReadChunkReply) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_landing_proto_msgTypes[11]
+	mi := &file_headrace_v1_landing_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -686,7 +759,7 @@ func (x *ReadChunkReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadChunkReply.ProtoReflect.Descriptor instead.
 func (*ReadChunkReply) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{11}
+	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ReadChunkReply) GetData() []byte {
@@ -706,7 +779,7 @@ type LandingFull struct {
 
 func (x *LandingFull) Reset() {
 	*x = LandingFull{}
-	mi := &file_headrace_v1_landing_proto_msgTypes[12]
+	mi := &file_headrace_v1_landing_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -718,7 +791,7 @@ func (x *LandingFull) String() string {
 func (*LandingFull) ProtoMessage() {}
 
 func (x *LandingFull) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_landing_proto_msgTypes[12]
+	mi := &file_headrace_v1_landing_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -731,7 +804,7 @@ func (x *LandingFull) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LandingFull.ProtoReflect.Descriptor instead.
 func (*LandingFull) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{12}
+	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *LandingFull) GetRetryAfterMs() int64 {
@@ -747,7 +820,7 @@ const file_headrace_v1_landing_proto_rawDesc = "" +
 	"\n" +
 	"\x19headrace/v1/landing.proto\x12\vheadrace.v1\")\n" +
 	"\rLayoutRequest\x12\x18\n" +
-	"\adataset\x18\x01 \x01(\tR\adataset\"\x9f\x02\n" +
+	"\adataset\x18\x01 \x01(\tR\adataset\"\xcc\x02\n" +
 	"\vLayoutReply\x12\x1e\n" +
 	"\n" +
 	"partitions\x18\x01 \x01(\rR\n" +
@@ -762,7 +835,13 @@ const file_headrace_v1_landing_proto_rawDesc = "" +
 	"\tmax_bytes\x18\a \x01(\x03R\bmaxBytes\x12 \n" +
 	"\fstage_ttl_ms\x18\b \x01(\x03R\n" +
 	"stageTtlMs\x12\x10\n" +
-	"\x03key\x18\t \x01(\tR\x03key\"~\n" +
+	"\x03key\x18\t \x01(\tR\x03key\x12+\n" +
+	"\x06upload\x18\n" +
+	" \x01(\v2\x13.headrace.v1.UploadR\x06upload\"I\n" +
+	"\x06Upload\x12\x10\n" +
+	"\x03url\x18\x01 \x01(\tR\x03url\x12\x16\n" +
+	"\x06stream\x18\x02 \x01(\tR\x06stream\x12\x15\n" +
+	"\x06now_ms\x18\x03 \x01(\x03R\x05nowMs\"~\n" +
 	"\fStageRequest\x12\x18\n" +
 	"\adataset\x18\x01 \x01(\tR\adataset\x12 \n" +
 	"\vtransaction\x18\x02 \x01(\tR\vtransaction\x12\x1c\n" +
@@ -819,40 +898,42 @@ func file_headrace_v1_landing_proto_rawDescGZIP() []byte {
 	return file_headrace_v1_landing_proto_rawDescData
 }
 
-var file_headrace_v1_landing_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_headrace_v1_landing_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_headrace_v1_landing_proto_goTypes = []any{
 	(*LayoutRequest)(nil),    // 0: headrace.v1.LayoutRequest
 	(*LayoutReply)(nil),      // 1: headrace.v1.LayoutReply
-	(*StageRequest)(nil),     // 2: headrace.v1.StageRequest
-	(*StageReply)(nil),       // 3: headrace.v1.StageReply
-	(*CommitRequest)(nil),    // 4: headrace.v1.CommitRequest
-	(*CommitReply)(nil),      // 5: headrace.v1.CommitReply
-	(*LandedRequest)(nil),    // 6: headrace.v1.LandedRequest
-	(*LandedReply)(nil),      // 7: headrace.v1.LandedReply
-	(*EndRequest)(nil),       // 8: headrace.v1.EndRequest
-	(*EndReply)(nil),         // 9: headrace.v1.EndReply
-	(*ReadChunkRequest)(nil), // 10: headrace.v1.ReadChunkRequest
-	(*ReadChunkReply)(nil),   // 11: headrace.v1.ReadChunkReply
-	(*LandingFull)(nil),      // 12: headrace.v1.LandingFull
+	(*Upload)(nil),           // 2: headrace.v1.Upload
+	(*StageRequest)(nil),     // 3: headrace.v1.StageRequest
+	(*StageReply)(nil),       // 4: headrace.v1.StageReply
+	(*CommitRequest)(nil),    // 5: headrace.v1.CommitRequest
+	(*CommitReply)(nil),      // 6: headrace.v1.CommitReply
+	(*LandedRequest)(nil),    // 7: headrace.v1.LandedRequest
+	(*LandedReply)(nil),      // 8: headrace.v1.LandedReply
+	(*EndRequest)(nil),       // 9: headrace.v1.EndRequest
+	(*EndReply)(nil),         // 10: headrace.v1.EndReply
+	(*ReadChunkRequest)(nil), // 11: headrace.v1.ReadChunkRequest
+	(*ReadChunkReply)(nil),   // 12: headrace.v1.ReadChunkReply
+	(*LandingFull)(nil),      // 13: headrace.v1.LandingFull
 }
 var file_headrace_v1_landing_proto_depIdxs = []int32{
-	0,  // 0: headrace.v1.Landing.Layout:input_type -> headrace.v1.LayoutRequest
-	2,  // 1: headrace.v1.Landing.Stage:input_type -> headrace.v1.StageRequest
-	4,  // 2: headrace.v1.Landing.Commit:input_type -> headrace.v1.CommitRequest
-	6,  // 3: headrace.v1.Landing.Landed:input_type -> headrace.v1.LandedRequest
-	8,  // 4: headrace.v1.Landing.End:input_type -> headrace.v1.EndRequest
-	10, // 5: headrace.v1.Landing.Read:input_type -> headrace.v1.ReadChunkRequest
-	1,  // 6: headrace.v1.Landing.Layout:output_type -> headrace.v1.LayoutReply
-	3,  // 7: headrace.v1.Landing.Stage:output_type -> headrace.v1.StageReply
-	5,  // 8: headrace.v1.Landing.Commit:output_type -> headrace.v1.CommitReply
-	7,  // 9: headrace.v1.Landing.Landed:output_type -> headrace.v1.LandedReply
-	9,  // 10: headrace.v1.Landing.End:output_type -> headrace.v1.EndReply
-	11, // 11: headrace.v1.Landing.Read:output_type -> headrace.v1.ReadChunkReply
-	6,  // [6:12] is the sub-list for method output_type
-	0,  // [0:6] is the sub-list for method input_type
-	0,  // [0:0] is the sub-list for extension type_name
-	0,  // [0:0] is the sub-list for extension extendee
-	0,  // [0:0] is the sub-list for field type_name
+	2,  // 0: headrace.v1.LayoutReply.upload:type_name -> headrace.v1.Upload
+	0,  // 1: headrace.v1.Landing.Layout:input_type -> headrace.v1.LayoutRequest
+	3,  // 2: headrace.v1.Landing.Stage:input_type -> headrace.v1.StageRequest
+	5,  // 3: headrace.v1.Landing.Commit:input_type -> headrace.v1.CommitRequest
+	7,  // 4: headrace.v1.Landing.Landed:input_type -> headrace.v1.LandedRequest
+	9,  // 5: headrace.v1.Landing.End:input_type -> headrace.v1.EndRequest
+	11, // 6: headrace.v1.Landing.Read:input_type -> headrace.v1.ReadChunkRequest
+	1,  // 7: headrace.v1.Landing.Layout:output_type -> headrace.v1.LayoutReply
+	4,  // 8: headrace.v1.Landing.Stage:output_type -> headrace.v1.StageReply
+	6,  // 9: headrace.v1.Landing.Commit:output_type -> headrace.v1.CommitReply
+	8,  // 10: headrace.v1.Landing.Landed:output_type -> headrace.v1.LandedReply
+	10, // 11: headrace.v1.Landing.End:output_type -> headrace.v1.EndReply
+	12, // 12: headrace.v1.Landing.Read:output_type -> headrace.v1.ReadChunkReply
+	7,  // [7:13] is the sub-list for method output_type
+	1,  // [1:7] is the sub-list for method input_type
+	1,  // [1:1] is the sub-list for extension type_name
+	1,  // [1:1] is the sub-list for extension extendee
+	0,  // [0:1] is the sub-list for field type_name
 }
 
 func init() { file_headrace_v1_landing_proto_init() }
@@ -866,7 +947,7 @@ func file_headrace_v1_landing_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headrace_v1_landing_proto_rawDesc), len(file_headrace_v1_landing_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   13,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -2,6 +2,8 @@ package push
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -10,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/internal/chunk"
 )
 
 // shy answers the first calls with "later".
@@ -60,5 +63,81 @@ func TestARecordOfAHundredMegabytesIsRefusedWithWhatToDo(t *testing.T) {
 	}
 	if err := tx.Push(t.Context(), Record{Value: []byte("small")}); err != nil || tx.Records() != 1 {
 		t.Errorf("a smaller record after it: %v, %d records", err, tx.Records())
+	}
+}
+
+// bucketed is a master whose chunks lie in its state folder; with a URL they lie in a
+// bucket.
+type bucketed struct {
+	grpc.ClientConnInterface
+	url    string
+	staged int
+}
+
+func (b *bucketed) Invoke(_ context.Context, method string, _, reply any, _ ...grpc.CallOption) error {
+	switch r := reply.(type) {
+	case *headracev1.LayoutReply:
+		r.Partitions, r.ChunkBytes, r.MaxRecord = 2, 1<<20, 1<<20
+		if b.url != "" {
+			r.Upload = &headracev1.Upload{Url: b.url, Stream: "s1", NowMs: 1_700_000_000_000}
+		}
+	case *headracev1.StageReply:
+		b.staged++
+	}
+	return nil
+}
+
+type later struct{}
+
+func (later) Error() string   { return "slow down" }
+func (later) Temporary() bool { return true }
+
+// flaky refuses some puts.
+type flaky struct {
+	errs []error
+	keys []string
+}
+
+func (f *flaky) PutNew(_ context.Context, key string, _ []byte) error {
+	if f.keys = append(f.keys, key); len(f.errs) > 0 {
+		err := f.errs[0]
+		f.errs = f.errs[1:]
+		return err
+	}
+	return nil
+}
+
+func TestChunksArePutIntoTheBucketAndNotSentToTheMaster(t *testing.T) {
+	master, f := &bucketed{url: "s3://lake/p"}, &flaky{errs: []error{fmt.Errorf("put: %w", later{}), later{}}}
+	asked, waits := "", 0
+	p, err := Open(t.Context(), master, "clicks", OnWait(func(error) { waits++ }), Upload(func(url string) (Putter, error) { asked = url; return f, nil }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx := p.Begin("t1")
+	if err := tx.Push(t.Context(), Record{Value: []byte("v")}); err != nil {
+		t.Fatal(err)
+	}
+	locators, err := tx.Stage(t.Context())
+	if err != nil || len(locators) != 1 {
+		t.Fatal(locators, err)
+	}
+	l, key, err := chunk.ParseLocator(locators[0])
+	if err != nil || key.Stream != "s1" || key.Transaction != chunk.TransactionSum("t1") || l.Records != 1 || key.At.UnixMilli() < 1_700_000_000_000 {
+		t.Errorf("%+v, %+v, %v", l, key, err)
+	}
+	if asked != "s3://lake/p" || master.staged != 0 || waits != 2 || len(f.keys) != 3 || f.keys[2] != l.Key || f.keys[0] == f.keys[1] {
+		t.Errorf("opened %q, %d chunks at the master, %d waits, keys %q", asked, master.staged, waits, f.keys)
+	}
+	f.errs = []error{errors.New("access denied")}
+	tx = p.Begin("t2")
+	if err := tx.Push(t.Context(), Record{Value: []byte("v")}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Stage(t.Context()); err == nil || !strings.Contains(err.Error(), `"t2" could not be put: access denied`) {
+		t.Errorf("refused: %v", err)
+	}
+	if _, err := Open(t.Context(), &bucketed{}, "clicks", Upload(func(string) (Putter, error) { return f, nil })); err == nil || !strings.Contains(err.Error(), "only the master can write") {
+		t.Errorf("no bucket: %v", err)
 	}
 }

@@ -77,11 +77,7 @@ func (t *Transaction) send(ctx context.Context, part int) error {
 	t.mu.Unlock()
 	t.wg.Go(func() {
 		defer func() { <-t.slots }()
-		var reply *headracev1.StageReply
-		err := t.p.again(ctx, func() (err error) {
-			reply, err = t.p.api.Stage(ctx, &headracev1.StageRequest{Dataset: t.p.dataset, Transaction: t.id, Partition: uint32(part), Chunk: data})
-			return err
-		})
+		locator, err := t.p.stage(ctx, t.id, part, data)
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		if err != nil {
@@ -90,9 +86,24 @@ func (t *Transaction) send(ctx context.Context, part int) error {
 			}
 			return
 		}
-		t.names[at] = reply.Locator
+		t.names[at] = locator
 	})
 	return t.failure()
+}
+
+// stage sends a chunk to the master, or puts it into the bucket.
+func (p *Pusher) stage(ctx context.Context, id string, part int, data []byte) (locator string, err error) {
+	if p.bucket != nil {
+		return p.put(ctx, id, part, data)
+	}
+	err = p.again(ctx, func() error {
+		reply, err := p.api.Stage(ctx, &headracev1.StageRequest{Dataset: p.dataset, Transaction: id, Partition: uint32(part), Chunk: data})
+		if err == nil {
+			locator = reply.Locator
+		}
+		return err
+	})
+	return locator, err
 }
 
 func (t *Transaction) failure() error {

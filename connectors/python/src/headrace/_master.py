@@ -241,10 +241,14 @@ class Master:
             wait = min(2 * wait, _LONGEST_WAIT)
             if self.patience is not None and time.monotonic() + pause - began > self.patience:
                 raise MasterUnavailable(f"no answer within {self.patience:g} s: {reason}")
-            self._waits.tell(reason)
-            if self._on_wait is not None:
-                self._on_wait(reason)
+            self.tell(reason)
             self._closed.wait(pause)
+
+    def tell(self, reason: str) -> None:
+        """Says why nothing goes on."""
+        self._waits.tell(reason)
+        if self._on_wait is not None:
+            self._on_wait(reason)
 
     def _once(self, method: str, path: str, body: bytes | None) -> dict[str, Any]:
         connection = self._take()
@@ -335,4 +339,4 @@ class _Waits:
             if now - self._since < (_TOLD_SECONDS if self._told else _QUIET_SECONDS):
                 return
             self._since, self._told = now, True
-        log.warning("the master does not take the records yet; trying again: %s", reason)
+        log.warning("the records are not taken yet; trying again: %s", reason)

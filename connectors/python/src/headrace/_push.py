@@ -6,6 +6,7 @@ import datetime
 import json
 import secrets
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -15,7 +16,9 @@ from urllib.parse import quote
 import numpy as np
 
 from ._chunk import Builder, Header, key_of, partition_of
+from ._errors import PushError
 from ._master import Master, Target
+from ._upload import Client, Uploader
 
 #: A record: bytes and str as they are, a mapping or a list as JSON, None as a null value.
 Value = Union[bytes, bytearray, memoryview, str, Mapping[str, Any], Sequence[Any], None]
@@ -43,12 +46,13 @@ def push(
     token_file: str | None = None,
     patience: float | None = None,
     on_wait: Callable[[str], None] | None = None,
+    upload: bool | Client = False,
 ) -> Pushed:
     """Pushes records in one transaction: all of them become visible, or none.
 
     With the same ``transaction`` again, nothing is added; if it is visible already, records
     are not even read. It waits and tries again while the master is away or the dataset is
-    full: for ``patience`` seconds, or for ever.
+    full: for ``patience`` seconds, or for ever. upload: as of Pusher.
 
     Raises DatasetError (no such dataset), PushError (refused: the message says what to do),
     MasterUnavailable (patience is over), TypeError and ValueError (a record, by its number).
@@ -56,7 +60,14 @@ def push(
     if isinstance(records, (str, bytes, bytearray, memoryview, Mapping)):
         raise TypeError(f"records is one {type(records).__name__}; it must be an iterable of records")
     with Pusher(
-        dataset, job=job, master=master, token=token, token_file=token_file, patience=patience, on_wait=on_wait
+        dataset,
+        job=job,
+        master=master,
+        token=token,
+        token_file=token_file,
+        patience=patience,
+        on_wait=on_wait,
+        upload=upload,
     ) as pusher:
         if transaction is not None:
             landed = pusher.landed(transaction)
@@ -74,6 +85,11 @@ class Pusher:
     The master's address and the token are found as the ``headrace`` command finds them:
     arguments, else HEADRACE_MASTER, HEADRACE_TOKEN and HEADRACE_TOKEN_FILE, else the state
     folder of the job (HEADRACE_STATE, HEADRACE_JOB). The file headrace.yaml is not read.
+
+    upload: this process puts chunks into the dataset's bucket itself, and only the commit goes
+    to the master (landing_storage: s3://...). True takes AWS_ACCESS_KEY_ID,
+    AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, AWS_REGION and AWS_ENDPOINT_URL_S3 from the
+    environment; boto3.client("s3"), or what has its put_object, takes what it takes.
     """
 
     def __init__(
@@ -86,8 +102,9 @@ class Pusher:
         token_file: str | None = None,
         patience: float | None = None,
         on_wait: Callable[[str], None] | None = None,
+        upload: bool | Client = False,
     ) -> None:
-        self._open(dataset, Target.find(job, master, token, token_file), patience, on_wait)
+        self._open(dataset, Target.find(job, master, token, token_file), patience, on_wait, upload)
 
     @classmethod
     def _to(cls, dataset: str, target: Target, patience: float | None) -> Pusher:
@@ -97,13 +114,19 @@ class Pusher:
         return pusher
 
     def _open(
-        self, dataset: str, target: Target, patience: float | None, on_wait: Callable[[str], None] | None
+        self,
+        dataset: str,
+        target: Target,
+        patience: float | None,
+        on_wait: Callable[[str], None] | None,
+        upload: bool | Client = False,
     ) -> None:
         self.dataset = dataset
         self._master = Master(target, patience, on_wait)
         self._path = f"/v1/datasets/{_quote(dataset)}"
         try:
             layout = self._master.ask("GET", f"{self._path}/layout")["layout"]
+            self._upload = self._uploader(layout, upload)
         except BaseException:
             self._master.close()
             raise
@@ -112,6 +135,16 @@ class Pusher:
         self._max_chunk_bytes: int = layout["max_chunk_bytes"]
         self._max_record: int = layout["max_record"]
         self._key: str = layout["key"]
+
+    def _uploader(self, layout: dict[str, Any], upload: bool | Client) -> Uploader | None:
+        if upload is False:
+            return None
+        if layout.get("upload") is None:
+            raise PushError(
+                f"dataset {self.dataset}: its master keeps chunks in its state folder, so only the master can write "
+                "them: push without upload, or set landing_storage: s3://... for the master"
+            )
+        return Uploader(layout["upload"], None if upload is True else upload, time.monotonic())
 
     def begin(self, transaction: str | None = None) -> Transaction:
         """Starts a transaction. The id (1 to 200 bytes) is unique for good; None makes one
@@ -149,6 +182,8 @@ class Pusher:
         return f"{self._path}/transactions/{_quote(transaction)}"
 
     def _stage(self, transaction: str, partition: int, chunk: bytes) -> str:
+        if self._upload is not None:
+            return self._upload.stage(transaction, partition, chunk, self._master.patience, self._master.tell)
         answer = self._master.ask("POST", f"{self._of(transaction)}/chunks?partition={partition}", chunk)
         locator: str = answer["locators"][0]
         return locator

@@ -71,6 +71,25 @@ def test_a_kept_checkpoint_keeps_its_chunks_and_a_rewind_finds_them(job: Any, mo
     poll(lambda: 0 < len(chunks(job)) < 5)
 
 
+def test_what_a_start_over_would_miss_is_told_before_it(job: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    start(job, monkeypatch, "guard: {every: 200ms}")
+    killed(job, 31)
+    poll(lambda: cleaned(job) > 0)
+
+    def plan(to: str) -> str:
+        said = job.headrace("rewind", "default", "--to", to, "--dry-run", check=False)
+        return said.stdout + said.stderr
+
+    poll(lambda: "deleted" in plan("start"))
+    kept = [c for c in json.loads(job.headrace("ckpt", "list", "-o", "json").stdout) if c["state"] == "bound"]
+    oldest = min(kept, key=lambda c: c["step"])
+    assert "deleted" not in plan(oldest["path"]), plan(oldest["path"])  # its chunks are kept
+    # Without on_loss: continue the dataset would stop there, so the rewind itself is refused.
+    said = job.headrace("rewind", "default", "--to", "start", "--yes", check=False)
+    assert said.returncode != 0, said.stdout
+    assert "deleted records that would be read again" in said.stderr, said.stderr
+
+
 def test_a_start_over_tells_which_records_are_deleted(job: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     start(job, monkeypatch, "on_loss: continue")
     killed(job, 31)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import headrace
 import pytest
 
 ROOT = Path(__file__).parents[4]
@@ -262,6 +263,73 @@ def test_pushed_records_lie_on_s3_and_are_read_once_through_a_kill(job: Any, ser
     said = trainer.ended()
     got = [int(i) for i in (job.folder / "ids").read_text().split()]
     assert sorted(got) == list(range(rows)), said
+
+
+def test_writers_put_their_chunks_into_the_bucket_themselves(
+    job: Any, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefix = f"upload-{job.folder.name}"
+    settings(job, server, prefix)
+    job.env.update(HEADRACE_LANDING_STORAGE=f"s3://lake/{prefix}", HEADRACE_LANDING_CONNECTION="lake")
+    up = job.up("--model", "shared", *job.config)
+    spec = job.folder / "rows.yaml"
+    spec.write_text(PUSHED)
+    job.headrace("dataset", "apply", "-f", str(spec))
+    monkeypatch.setenv("HEADRACE_STATE", job.env["HEADRACE_STATE"])
+    for name, value in server.env.items():
+        monkeypatch.setenv(name, value)
+    rows = 4_000
+
+    def line(i: int) -> dict[str, Any]:
+        return {"id": i, "user": f"u{i % 13}"}
+
+    with headrace.Pusher("rows", upload=True) as pusher:
+        part = pusher.begin("frozen")
+        before = len(server.list(prefix))
+        os.kill(up.pid, signal.SIGSTOP)  # nothing can go through a master that stands still
+        try:
+            for i in range(rows):
+                part.push(line(i))
+            locators = part.stage()
+        finally:
+            os.kill(up.pid, signal.SIGCONT)
+        assert len(server.list(prefix)) == before + len(locators) > 5
+        forged = [*locators[:-1], locators[-1].replace("1 ", "1 x", 1)]
+        for wrong, why in (
+            (forged, "not stored|not the locator|staged for another"),
+            (locators[:1] * 2, "named twice"),
+        ):
+            with pytest.raises(headrace.PushError, match=why):
+                pusher.commit("frozen", wrong)
+        with pytest.raises(headrace.PushError, match="was not staged for"):
+            pusher.commit("another", locators)
+        assert pusher.commit("frozen", locators).records == rows
+        assert pusher.commit("frozen", locators).already
+        never = pusher.begin("never")
+        never.push(line(10**6))
+        never.stage()  # and not committed: nobody sees it
+
+    assert (
+        headrace.push("rows", (line(i) for i in range(rows, 2 * rows)), transaction="again", upload=True).records
+        == rows
+    )
+    file = job.folder / "more.jsonl"
+    file.write_text("".join(json.dumps(line(i)) + "\n" for i in range(2 * rows, 3 * rows)))
+    for _ in range(2):
+        job.headrace("push", "rows", str(file), "--transaction", "cli", "--upload", *job.config)
+    job.headrace("push", "rows", "--end", "--upload", "/dev/null", *job.config)
+
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "not the secret key")
+    with headrace.Pusher("rows", upload=True) as pusher:
+        part = pusher.begin("refused")
+        part.push(line(0))
+        with pytest.raises(headrace.PushError, match="403") as refused:
+            part.stage()
+        assert "not the secret key" not in str(refused.value)
+
+    job.trainer(TRAIN, IDS=str(job.folder / "ids")).ended()
+    got = [int(i) for i in (job.folder / "ids").read_text().split()]
+    assert sorted(got) == list(range(3 * rows))
 
 
 # Trains until it has seen as many ids as it is told.

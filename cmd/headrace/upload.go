@@ -1,0 +1,41 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/headrace/headrace/connectors/go/push"
+	"github.com/headrace/headrace/internal/storage"
+	"github.com/headrace/headrace/internal/storage/s3"
+)
+
+// putter opens the bucket that the master names, with this machine's own credentials: those
+// of landing_connection, else what the environment says.
+func (a *app) putter(url string) (push.Putter, error) {
+	b, err := a.connections.Bucket(a.cfg.LandingAs, url, []string{url})
+	if err != nil {
+		return nil, err
+	}
+	return bucketPutter{b}, nil
+}
+
+type bucketPutter struct{ *s3.Bucket }
+
+// PutNew takes an object that is there already for its own: its client has tried again
+// after an answer was lost. Nobody else has the key, and the commit checks the object.
+func (p bucketPutter) PutNew(ctx context.Context, key string, data []byte) error {
+	switch err := p.Bucket.PutNew(ctx, key, data); {
+	case errors.Is(err, storage.ErrExists):
+		return nil
+	case errors.Is(err, storage.ErrPassing):
+		return passing{err}
+	default:
+		return err
+	}
+}
+
+// passing is an error of which push may try again.
+type passing struct{ error }
+
+func (p passing) Temporary() bool { return true }
+func (p passing) Unwrap() error   { return p.error }

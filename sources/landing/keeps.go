@@ -1,0 +1,69 @@
+package landing
+
+import (
+	"context"
+	"sort"
+	"time"
+
+	"github.com/headrace/headrace/internal/chunk"
+	"github.com/headrace/headrace/sources"
+)
+
+// Keeps says from which chunk on a partition is there. The master deletes chunks in their
+// order and none that is needed, so nothing is forecast: what is told are the records that
+// going back to the start, or to a checkpoint that was dropped, would miss. A few chunks of
+// each partition are looked for.
+func (s *Source) Keeps(ctx context.Context, marks []sources.Mark, _ time.Duration) ([]sources.Kept, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	lows := map[sources.PartitionID]sources.Position{}
+	all := make([]sources.Kept, len(marks))
+	for i, m := range marks {
+		all[i] = sources.Kept{Partition: m.Partition, ByAge: sources.Never, Room: sources.Never, Held: true, Retention: s.o.Retain, Err: s.mine(ctx, m.Partition)}
+		if all[i].Err != nil {
+			continue
+		}
+		known := s.known(m.Partition, -1)
+		low, seen := lows[m.Partition]
+		if !seen {
+			var err error
+			if low, err = s.low(ctx, known); err != nil {
+				return nil, err
+			}
+			lows[m.Partition] = low
+		}
+		all[i].Low, all[i].Head = low, low
+		if n := len(known); n > 0 {
+			all[i].Head = sources.Position{Segment: known[n-1].ID, Offset: known[n-1].End}
+		}
+	}
+	return all, nil
+}
+
+// low is where the first chunk that is there begins, or the last one that is gone ended.
+func (s *Source) low(ctx context.Context, known []sources.Segment) (low sources.Position, err error) {
+	there := func(i int) bool {
+		if err != nil {
+			return false
+		}
+		l, _, e := chunk.ParseLocator(string(known[i].Locator))
+		is := false
+		if e == nil {
+			is, e = s.o.Chunks.Has(ctx, l.Key)
+		}
+		err = e
+		return is
+	}
+	switch n := len(known); {
+	case n == 0:
+		return low, nil
+	case there(0): // mostly
+		return sources.Position{Segment: known[0].ID, Offset: known[0].Start}, nil
+	default:
+		if i := 1 + sort.Search(n-1, func(i int) bool { return there(i + 1) }); i < n {
+			return sources.Position{Segment: known[i].ID, Offset: known[i].Start}, err
+		}
+		return sources.Position{Segment: known[n-1].ID, Offset: known[n-1].End}, err
+	}
+}
