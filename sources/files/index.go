@@ -26,7 +26,9 @@ func (s *Source) index(ctx context.Context, c *openList) (starts []int64, end in
 		if err != nil {
 			return nil, 0, err
 		}
-		n, x.size = int64(k), c.data.Size()
+		if n, x.size = int64(k), c.data.Size(); n == 0 {
+			break // compressed content whose last byte was the last one of the read before
+		}
 		used, state := x.scan(buf[:n], at)
 		if x.end > 0 {
 			return x.starts, x.end, nil

@@ -148,3 +148,24 @@ func FuzzTFRecord(f *testing.F) {
 		}
 	})
 }
+
+// A read may end with the last byte of what a file unpacks to, and then nobody knows yet
+// that it was the last one.
+func TestCompressedTFRecordsThatEndWithAReadAreWhole(t *testing.T) {
+	const size = 25 // of a record; 100 bytes are read at once
+	data := bytes.Repeat([]byte("x"), size-tfrecord.Head-tfrecord.Tail)
+	for n := range 4 {
+		for _, records := range []int{4, 400, 60_000} { // looking at how a file begins finds the end of a small one
+			var content []byte
+			for range records {
+				content = tfrecord.Append(content, data)
+			}
+			s := one(t, packGzip(t, n, content), Framing{Kind: TFRecord, EmptyLines: true}, tinyBlocks)
+			s.spec.Compression = "gzip"
+			segs, err := listAll(t, s)
+			if err != nil || len(segs) == 0 || segs[len(segs)-1].End != int64(len(content)) {
+				t.Fatalf("file %d of %d bytes: %v, %v", n, len(content), segs, err)
+			}
+		}
+	}
+}
