@@ -115,7 +115,7 @@ type stream struct {
 	hungry    bool
 	requests  []uint64 // not answered
 	lastGrant int64
-	lastOf    input          // of which input it is
+	lastOf    input          // the input that it belongs to
 	ratedFrom [inputs]uint64 // the first request that carried a rate of the input; 0: none did yet
 	sized     [inputs]bool   // and a grant of that input has answered one such
 	rate      meter

@@ -127,7 +127,7 @@ func (n *Node) look(ctx context.Context, f *memory.Folder, peers []*pb.Peer) (al
 }
 
 // byCut gives the copies of each cut that is wanted, the newest cut first; of a cut, the
-// rank's own copies first. What is older than all that the trainer has does not help it.
+// rank's own copies first. Copies older than the trainer's own checkpoints are left out.
 func byCut(places []place, w *Wanted) [][]place {
 	var least uint64
 	for _, p := range places {

@@ -34,7 +34,7 @@ func (p bucketPutter) PutNew(ctx context.Context, key string, data []byte) error
 	}
 }
 
-// passing is an error of which push may try again.
+// passing is an error after which push tries again.
 type passing struct{ error }
 
 func (p passing) Temporary() bool { return true }

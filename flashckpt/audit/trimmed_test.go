@@ -8,7 +8,7 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// upTo is a cut of pushed records, in chunks of 10, of which the first ones were trimmed.
+// upTo is a cut of pushed records in chunks of 10. Its first chunks were trimmed.
 func upTo(trimmed, segments int, low cut.Place) *cut.Cut {
 	p := cut.Partition{Number: 1, Identity: "landing:s/0"}
 	for i := range segments {
