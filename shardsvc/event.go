@@ -303,13 +303,13 @@ type Head struct {
 }
 
 type LeaseRequest struct {
-	ID      uint64
-	Worker  uint32
-	Dataset DatasetID
-	Rate    float64 // units/s of the source
-	Count   uint32
-	Old     float64 // units/s of the backfill
-	Virtual uint32  // which virtual rank's leases, from 1; 0 where there is none
+	ID           uint64
+	Worker       uint32
+	Dataset      DatasetID
+	Rate         float64 // units/s of the source
+	Count        uint32
+	BackfillRate float64 // units/s of the backfill
+	Virtual      uint32  // which virtual rank's leases, from 1; 0 where there is none
 }
 
 // Heads is Head from the master's own discovery.

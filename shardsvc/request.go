@@ -38,7 +38,7 @@ func (lg *ledger) request(a *speaker, w *holder, r *LeaseRequest) {
 		return
 	}
 	lg.setRate(w, d, fromSource, r.Rate)
-	lg.setRate(w, d, fromBackfill, r.Old)
+	lg.setRate(w, d, fromBackfill, r.BackfillRate)
 	w.waiting++
 	lg.setEnded(w.account, false)
 	q := request{w: w, id: r.ID, count: min(max(r.Count, 1), maxCount), virtual: r.Virtual}

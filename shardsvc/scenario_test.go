@@ -301,7 +301,7 @@ func (s *script) message(t *testing.T, d *datadriven.TestData) *Message {
 		case "head":
 			m.Heads = append(m.Heads, Head{Partition: uint32(a.num("part", 1)), Segment: a.num("seg", 0), End: a.num("end", 0), Sealed: a.has("sealed")})
 		case "request":
-			m.Requests = append(m.Requests, LeaseRequest{ID: uint64(a.num("id", 1)), Worker: w, Dataset: ds, Rate: float64(a.num("rate", 0)), Old: float64(a.num("old_rate", 0)), Count: uint32(a.num("count", 1)), Virtual: uint32(a.num("virtual", 0))})
+			m.Requests = append(m.Requests, LeaseRequest{ID: uint64(a.num("id", 1)), Worker: w, Dataset: ds, Rate: float64(a.num("rate", 0)), BackfillRate: float64(a.num("old_rate", 0)), Count: uint32(a.num("count", 1)), Virtual: uint32(a.num("virtual", 0))})
 		default:
 			t.Fatalf("unknown part %q", cmd)
 		}

@@ -200,7 +200,7 @@ func decodeRequest(b []byte, r *shardsvc.LeaseRequest) error {
 		case num == 4 && typ == protowire.Fixed64Type:
 			r.Rate = rate(math.Float64frombits(v))
 		case num == 7 && typ == protowire.Fixed64Type:
-			r.Old = rate(math.Float64frombits(v))
+			r.BackfillRate = rate(math.Float64frombits(v))
 		case typ != protowire.VarintType:
 		case num == 1:
 			r.ID = v

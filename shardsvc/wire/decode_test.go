@@ -29,7 +29,7 @@ func slow(m *headracev1.AgentMessage) (in Message) {
 	}
 	for _, r := range m.Requests {
 		in.Event.Requests = append(in.Event.Requests, shardsvc.LeaseRequest{ID: r.Id, Worker: r.Worker, Dataset: r.Dataset,
-			Rate: rate(r.Rate), Count: min(max(r.Count, 1), maxCount), Virtual: r.Virtual})
+			Rate: rate(r.Rate), BackfillRate: rate(r.BackfillRate), Count: min(max(r.Count, 1), maxCount), Virtual: r.Virtual})
 	}
 	if err := limit(in.Event.Requests); err != nil {
 		panic(err)
@@ -103,7 +103,7 @@ func anyAgentMessage(t *rapid.T) *headracev1.AgentMessage {
 	}
 	for range n.Draw(t, "requests") {
 		m.Requests = append(m.Requests, &headracev1.LeaseRequest{Id: rapid.Uint64().Draw(t, "id"), Worker: rapid.Uint32().Draw(t, "worker"),
-			Dataset: rapid.Uint32().Draw(t, "dataset"), Rate: rapid.Float64().Draw(t, "rate"), Count: rapid.Uint32().Draw(t, "count")})
+			Dataset: rapid.Uint32().Draw(t, "dataset"), Rate: rapid.Float64().Draw(t, "rate"), BackfillRate: rapid.Float64().Draw(t, "backfill rate"), Count: rapid.Uint32().Draw(t, "count")})
 	}
 	for range n.Draw(t, "leaves") {
 		m.Leaves = append(m.Leaves, &headracev1.Leave{Worker: rapid.Uint32().Draw(t, "worker"),
