@@ -149,7 +149,7 @@ test-spark: build venv spark ## the Spark connector on a real Spark 3.5.9 and 4.
 	    $(PY) -m pytest -q -c connectors/python/pyproject.toml --rootdir connectors/spark --timeout 1800 connectors/spark/tests; done
 
 .PHONY: test-java
-test-java: build ## the Java client for pushed records against the real binary (needs java 11 or newer, and mvn); not in `make test` yet
+test-java: build ## the Java client for pushed records against the real binary (needs java 11 or newer, and mvn)
 	HEADRACE_BIN="$(CURDIR)/$(BIN)" $(MVN) -pl java test
 
 .PHONY: test-tf test-tf-215 test-tf-221
@@ -351,7 +351,7 @@ test-sim-long: need ## more seeds of the simulation
 check: build lint test-go-rest test-race ## the inner loop
 
 # The broker suites mostly wait for their brokers, so they run beside the others.
-LANES := "test-sim test-planted test-fuzz test-python test-python-numpy1-arrays test-rounds" "test-kafka test-pulsar test-rocketmq test-quickstart-rocketmq test-quickstart-pulsar test-quickstart test-chaos test-nvml test-monitoring wheel"
+LANES := "test-sim test-planted test-fuzz test-python test-python-numpy1-arrays test-rounds" "test-kafka test-pulsar test-rocketmq test-quickstart-rocketmq test-quickstart-pulsar test-quickstart test-chaos test-nvml test-monitoring wheel test-java test-s3"
 .PHONY: test
 test: check quickstart-needs-kafka quickstart-needs-pulsar ## everything CI runs
 	@.ci/lanes $(LANES)

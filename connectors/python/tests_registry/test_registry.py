@@ -79,6 +79,7 @@ class Place(NamedTuple):
     registry: str
     registry_pid: int
     admin: AdminClient
+    schemas: SchemaRegistryClient
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +98,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
             line = process.stdout.readline().split()
             assert line, "".join(p.read_text() for p in folder.glob("*.log"))
             said.append(line)
-        yield Place(said[0][0], said[1][0], int(said[1][1]), AdminClient({"bootstrap.servers": said[0][0]}))
+        admin = AdminClient({"bootstrap.servers": said[0][0]})
+        with SchemaRegistryClient({"url": said[1][0]}) as schemas:
+            yield Place(said[0][0], said[1][0], int(said[1][1]), admin, schemas)
     finally:
         for process in processes:
             process.send_signal(signal.SIGINT)
@@ -132,8 +135,7 @@ class Topic:
         self.place, self.name = place, name
         place.admin.create_topics([NewTopic(name, 2, 1)])[name].result(120)
         self.producer = Producer({"bootstrap.servers": place.broker, "log_level": 3})
-        client = SchemaRegistryClient({"url": place.registry})
-        self.serializers = {v: AvroSerializer(client, json.dumps(s)) for v, s in ((1, V1), (2, V2))}
+        self.serializers = {v: AvroSerializer(place.schemas, json.dumps(s)) for v, s in ((1, V1), (2, V2))}
         self.parsed = {v: fastavro.parse_schema(s) for v, s in ((1, V1), (2, V2))}
         self.read: dict[int, dict[str, Any]] = {}
 
@@ -266,7 +268,7 @@ def test_what_is_no_record_is_a_bad_record(job: Any, place: Place) -> None:
 def test_a_schema_that_does_not_fit_stops_the_dataset_and_is_named(job: Any, place: Place) -> None:
     topic = Topic(place, "unfit")
     topic.write(seeded(), range(3))
-    number = SchemaRegistryClient({"url": place.registry}).register_schema(
+    number = place.schemas.register_schema(
         "other-value", Schema('{"type":"record","name":"Other","fields":[{"name":"id","type":"string"}]}', "AVRO")
     )
     topic.raw(b"\x00" + number.to_bytes(4, "big") + b"\x02x")
