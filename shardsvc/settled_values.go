@@ -27,6 +27,9 @@ func decodeSettled(b []byte) (v settledValue, err error) {
 	for i := range v.units {
 		v.units[i] = d.int()
 	}
+	if n := v.units[line.Acked]; n < 0 {
+		d.fail(fmt.Errorf("%d acked units", n))
+	}
 	if v.records = cut.Untold(max(v.units[line.Acked], 0)); version >= recordsVersion {
 		v.records = d.tally(v.units[line.Acked])
 	}
