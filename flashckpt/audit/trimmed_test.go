@@ -53,7 +53,7 @@ func TestCutsBeforeAndAfterATrimAreCompared(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What is trimmed is named by the chunks that the older cut knows, and then as one range.
+	// Trimmed records are named by the chunks that the older cut knows, and then as one range.
 	if got := fmt.Sprint(diff[0].OnlyB); got != fmt.Sprint([]Range{{Segment: 2, Start: 4, End: 10, Name: "c2"}, {Segment: 4, Start: -10, End: 10, Name: "c4"}, {Segment: 5, End: 10, Name: "c5"}, {Segment: 6, End: 3, Name: "c6"}}) {
 		t.Errorf("only in the newer: %s", got)
 	}

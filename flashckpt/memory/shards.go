@@ -14,8 +14,8 @@ import (
 	"github.com/headrace/headrace/shardsvc/cut"
 )
 
-// wholeShards gives the parts of the newest sharded checkpoint of which every rank's part is
-// among held, by rank; nil: there is none.
+// wholeShards gives the parts of the newest sharded checkpoint whose parts are all among
+// held, by rank; nil: there is none.
 func wholeShards(held []Held, run string) []Held {
 	byCut := map[cut.ID][]Held{}
 	for _, h := range held {

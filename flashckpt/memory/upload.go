@@ -84,7 +84,7 @@ func isFree(on manifest.Bucket, path string) (bool, error) {
 	return false, r.Close()
 }
 
-// inFile is the state of which the file has that name.
+// inFile is the state whose file has that name.
 func inFile(state json.RawMessage, name string) (json.RawMessage, error) {
 	if was, err := fileOf(state); err != nil || was == name {
 		return state, err

@@ -16,7 +16,7 @@ type avroProgram struct {
 	absent []string // by check: why there is none
 }
 
-// avroStep is one step of a run. What lies in a container has runs of its own.
+// avroStep is one step of a run. The fields of a container have runs of their own.
 type avroStep struct {
 	op    avroOp
 	null  int8  // of a leaf: 1 + the number of the null branch of its union; 0: no union
@@ -211,7 +211,7 @@ func (c *avroCompiler) union(t *schema.Type, ws []*want, at where) {
 	c.add(avroStep{op: avroUnion, more: more})
 }
 
-// array writes an array of which every element is wanted (*), or some by their numbers.
+// array writes the wanted elements of an array: all of them (*), or some by their numbers.
 func (c *avroCompiler) array(t *schema.Type, ws []*want, at where) {
 	c.bad(cellsOf(ws), "is an array: write a * for its elements, as in /tags/*, or the number of one", at)
 	more := &avroBranches{star: -1}
