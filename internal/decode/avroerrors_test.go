@@ -174,7 +174,31 @@ func TestASchemaThatIsNotThereYetIsNoFaultOfTheRecord(t *testing.T) {
 	}
 }
 
-// FuzzAvroRecord: skipping a value is the same as reading it, and no bytes do harm.
+// A block of an array that says its size and does not keep to it is a fault when it is
+// read. Skipping goes by the size, as Avro wants it, and sees nothing.
+func TestABlockOfAnAvroArrayTakesTheBytesThatItSays(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		record []byte
+		want   string
+	}{
+		{"its bytes", []byte{3, 6, 2, 8, 0, 0}, ""}, // two items, 3 bytes: 4 and null
+		{"too few", []byte{3, 4, 2, 8, 0, 0}, "it says 2 bytes, and its items take 3"},
+		{"too many", []byte{3, 8, 2, 8, 0, 0}, "it says 4 bytes, and its items take 3"},
+		{"none", []byte{0xff, 0xff, 0, 0, 0}, "within a value"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := written(t, "columns:\n- {name: p, path: /items/*/price, dtype: int32, default: \"7\"}\n", shelf{1: clickList})
+			_, err := decodeAll(t, d, lines(wire(1, c.record...)))
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+// FuzzAvroRecord: skipping a value is the same as reading it, except for the inside of
+// blocks that are skipped by their size. No bytes do harm.
 func FuzzAvroRecord(f *testing.F) {
 	for _, s := range clicks {
 		f.Add(s, "/user", []byte(oneV1[5:]))
@@ -207,7 +231,7 @@ func FuzzAvroRecord(f *testing.F) {
 			t.Fatalf("%v, %v", err1, err2)
 		}
 		broken := func(d *Decoder) bool { e := d.Errors(); return len(e) > 0 && e[0].Column == "$value" }
-		if broken(lenient) != broken(other) {
+		if broken(lenient) != broken(other) && (broken(other) || other.walking.jumps == 0) {
 			t.Fatalf("%s\n%s %x: reading says broken %v, skipping %v", text, path, record, broken(lenient), broken(other))
 		}
 	})

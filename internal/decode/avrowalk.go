@@ -290,7 +290,7 @@ func uuidText(dst, v []byte) []byte {
 }
 
 // block reads the head of a block of an array or a map: how many items follow, 0 at the
-// end. size is that of the block in bytes, or -1.
+// end. size is that of the block in bytes, or -1 if the writer did not say it.
 func (d *Decoder) block(p int) (count int64, size, next int) {
 	count, next = d.zigzag(p)
 	if next < 0 || count >= 0 {
@@ -304,6 +304,16 @@ func (d *Decoder) block(p int) (count int64, size, next int) {
 		return 0, -1, d.avroBroken(p, "is no block of an array or a map: its size leads out of the record")
 	}
 	return -count, int(n), next
+}
+
+// sized checks the end of a block whose items were read: a block that says its size is
+// skipped by it, so a size that is not true would make readers see different records.
+func (d *Decoder) sized(from, size, to int) bool {
+	if size < 0 || from+size == to {
+		return true
+	}
+	d.avroBroken(from, fmt.Sprintf("is no block of an array or a map: it says %d bytes, and its items take %d", size, to-from))
+	return false
 }
 
 // moved counts items that take no bytes, of which a few bytes may announce any number.
@@ -323,6 +333,7 @@ func (d *Decoder) avroPass(prog *avroProgram, run int32, p int, keys bool) int {
 			return next
 		}
 		if p = next; size >= 0 {
+			d.walking.jumps++
 			p += size
 			continue
 		}
@@ -350,7 +361,7 @@ func (d *Decoder) avroPass(prog *avroProgram, run int32, p int, keys bool) int {
 func (d *Decoder) avroItems(prog *avroProgram, more *avroBranches, p int) int {
 	w := &d.walking
 	for i := 0; ; {
-		count, _, next := d.block(p)
+		count, size, next := d.block(p)
 		if next < 0 || count == 0 {
 			return next
 		}
@@ -389,13 +400,16 @@ func (d *Decoder) avroItems(prog *avroProgram, more *avroBranches, p int) int {
 			}
 			i++
 		}
+		if !d.sized(next, size, p) {
+			return -1
+		}
 	}
 }
 
 // avroKeys walks a map of which some keys are wanted.
 func (d *Decoder) avroKeys(prog *avroProgram, more *avroBranches, p int) int {
 	for {
-		count, _, next := d.block(p)
+		count, size, next := d.block(p)
 		if next < 0 || count == 0 {
 			return next
 		}
@@ -415,6 +429,9 @@ func (d *Decoder) avroKeys(prog *avroProgram, more *avroBranches, p int) int {
 			if p = d.avroRun(prog, run, to); p < 0 {
 				return -1
 			}
+		}
+		if !d.sized(next, size, p) {
+			return -1
 		}
 	}
 }

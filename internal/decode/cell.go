@@ -138,6 +138,7 @@ type walkState struct {
 	fault *fault
 	depth int
 	idle  int // elements without bytes
+	jumps int // blocks that were skipped by their size
 	room  [40]byte
 }
 
@@ -397,7 +398,7 @@ func (d *Decoder) badCell(id int32, value []byte, reason string) bool {
 // beginCells begins a row.
 func (d *Decoder) beginCells(row int) {
 	w := &d.walking
-	w.row, w.fault, w.depth, w.idle, w.at = row, nil, 0, 0, d.start
+	w.row, w.fault, w.depth, w.idle, w.jumps, w.at = row, nil, 0, 0, 0, d.start
 	w.turn++
 }
 
