@@ -29,7 +29,7 @@ func (ck *checkpoints) gated(w *worker) bool {
 func (ck *checkpoints) gate(w *worker) string {
 	switch {
 	case ck.phase == restoreWaits && ck.past(w.rank).way == wentBack:
-		return fmt.Sprintf("it waits until all %d ranks have restored", ck.group.worldSize)
+		return fmt.Sprintf("it waits until all %d ranks have joined and restored. Ranks that are started by hand restart together: end those that still run, then start all", ck.group.worldSize)
 	case ck.phase == restoreWaits:
 		return "the other ranks restore: call restore or load_state_dict too, or say resume=start"
 	case ck.starts(w):

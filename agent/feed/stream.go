@@ -320,7 +320,11 @@ func (st *stream) granted(g hold.Granted) {
 		read: g.Grant.LeaseStart, sent: g.Grant.LeaseStart, cut: g.Grant.LeaseStart,
 	})
 	st.state, st.newest = g.Standing, g.Lease
+	restored := st.said.State == frame.StateRestore && g.Standing != pb.Standing_RESTORE
 	st.mu.Unlock()
+	if restored { // else the trainer says that it waits for others, when it waits for rows
+		st.say(frame.StateWait, "")
+	}
 	poke(st.wakeCut)
 }
 

@@ -395,8 +395,12 @@ class Control:
         os.kill(os.getpid(), signal.SIGTERM)
 
     def _advise(self, now: float) -> None:
-        """Nothing ends while somebody holds unstepped batches; say so if it is us."""
+        """Nothing ends while somebody holds unstepped batches; say so if it is us. A rank
+        that came alone gets nothing before the others have restored; say so too."""
         for channel in list(self._channels.values()):
+            if channel.waiting and channel.state == "restore":
+                self._advise_alone(channel, now)
+                continue
             held = channel.yielded - channel.stepped
             if not (channel.waiting and channel.tracked and held and channel.state == "drained"):
                 self._waiting_since.pop(channel.number, None)
@@ -409,6 +413,12 @@ class Control:
                     "batches, without which there is no end: stream.step(batches=%d) before asking for more",
                     channel.open["dataset"], held, held,
                 )  # fmt: skip
+
+    def _advise_alone(self, channel: Channel, now: float) -> None:
+        since = self._waiting_since.setdefault(channel.number, now)
+        if now - since > STUCK:
+            self._waiting_since[channel.number] = float("inf")
+            log.warning("%s: next() waits: %s", channel.open["dataset"], channel.reason)
 
     # Losing the agent and finding it again.
 

@@ -489,3 +489,56 @@ def test_a_step_that_is_saved_twice_has_a_whole_checkpoint_at_every_point(job: A
     for m in manifest.find(str(job.folder / "ckpt")):
         own = [name for name in os.listdir(m.folder) if name.endswith(".safetensors")]
         assert sorted(own) == [f["path"] for f in m.files]
+
+
+# One rank of a group that is started by hand: no launcher ends it when another rank dies.
+BY_HAND = """
+import headrace, numpy as np, os, time
+
+folder = os.environ["FOLDER"]
+stream = headrace.dataset("rows").batches(10)
+with stream, headrace.Checkpointer(folder + "/ckpt", stream) as ck:
+    restored = ck.restore()
+    step = restored.step if restored is not None else 0
+    print("restored", step, flush=True)
+    try:
+        for b in stream:
+            step = stream.step(step + 1)
+            if step == 5:
+                ck.save(step, {"w": np.zeros(1)}).wait()
+                print("saved", flush=True)
+            while step == 8 and not os.path.exists(folder + "/go"):
+                time.sleep(0.01)
+                headrace.init().check()
+    except headrace.Fenced as error:
+        os.write(1, f"fenced: {error}\\n".encode())
+        os._exit(3)
+print("end", flush=True)
+"""
+
+
+def test_a_rank_that_comes_alone_is_told_to_restart_with_the_others(job: Any) -> None:
+    job.write(4000)
+    job.up("--model", "replicated")
+    job.apply()
+
+    def start(rank: int) -> Any:
+        return job.trainer(BY_HAND, FOLDER=str(job.folder), HEADRACE_RANK=str(rank), HEADRACE_WORLD_SIZE="2")
+
+    first = [start(0), start(1)]
+    for rank in first:
+        rank.printed(2)  # it has saved
+    first[1].process.kill()
+    out = first[0].ended()
+    assert "fenced: this process is not of the group any more: rank 1 is lost" in out
+    alone = start(1)  # and rank 0 does not come
+    says = (
+        "rows: next() waits: it waits until all 2 ranks have joined and restored. Ranks that are started by hand "
+        "restart together: end those that still run, then start all"
+    )
+    poll(lambda: says in alone.log.read_text())
+    assert "restored 5" in alone.log.read_text()
+    (job.folder / "go").touch()
+    other = start(0)
+    for rank in (alone, other):
+        assert "end" in rank.ended().splitlines(), job.logs()
