@@ -375,7 +375,7 @@ generate: venv ## api/**/*.pb.go from the proto files
 	  --go_out=. --go_opt=module=github.com/headrace/headrace \
 	  --go-grpc_out=. --go-grpc_opt=module=github.com/headrace/headrace api/headrace/v1/*.proto
 
-.PHONY: bench bench-lease bench-makespan bench-decode bench-acks bench-exact bench-kafka bench-rocketmq bench-pulsar bench-freshness bench-flash
+.PHONY: bench bench-lease bench-makespan bench-decode bench-acks bench-exact bench-kafka bench-rocketmq bench-pulsar bench-freshness bench-flash bench-deltas
 bench-lease: build ## durable lease+ack pairs per second
 	$(GO) run ./bench/lease
 bench-makespan: build ## time over ideal, memory, planner cost
@@ -399,6 +399,8 @@ bench-landing: build venv ## pushed records until a trainer has them, against a 
 	$(PY) -m bench.landing.bench
 bench-flash: build venv ## what a save in memory blocks, what a restore from it costs
 	$(PY) -m bench.flash.bench
+bench-deltas: build venv ## a delta of a table beside a whole save
+	$(PY) -m bench.flash.deltas
 .PHONY: bench-rounds
 bench-rounds: build venv ## four ranks with rounds, against the same without; not in `make bench`
 	$(PY) -m bench.rounds.bench

@@ -276,6 +276,18 @@ BENCHES = {
             "load": "the machine's load before the run, of 2 cores",
         },
     ),
+    "deltas": Bench(
+        "Deltas of a table",
+        "A table of float32, 64 wide. Whole saves and deltas alternate in one process; before each one 5 % of the "
+        "rows, drawn at random, change and are touched. " + LOAD,
+        {
+            "whole_over_delta_bytes": "bytes on storage, whole over delta; goal at least 18",
+            "whole_over_delta_took": "from save() to the bound checkpoint, whole over delta; goal at least 6",
+            "whole_over_delta_blocked": "the call of save(), whole over delta",
+            "MiB": "of the table",
+            "load": "the machine's load before the run, of 2 cores",
+        },
+    ),
     "acks": Bench(
         "The cost of acking every batch",
         "Of a replicated job, a trainer that does nothing but step each batch against the same trainer that takes the "

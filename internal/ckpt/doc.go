@@ -10,6 +10,7 @@
 //	memory.go   those in the memory of this node
 //	show.go     one checkpoint: its files and what is in its model
 //	verify.go   files compared with their manifests
+//	needs.go    the same for the checkpoints that one needs: the bases of deltas
 //	choose.go   which checkpoints a removal means, and which of them stay
 //	remove.go   the removal: ledger first, then the manifest, then the data
 //	rewind.go   going back to a checkpoint

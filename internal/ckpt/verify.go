@@ -105,7 +105,13 @@ func verifyOne(ctx context.Context, on On, c *manifest.Checkpoint, how manifest.
 	for _, f := range faults {
 		v.Faults = append(v.Faults, Fault{f.Path, f.Err.Error()})
 	}
-	v.Verifies = len(faults) == 0
+	how.Progress = nil // it was told of this one
+	needs, err := verifyNeeds(ctx, c, how)
+	if err != nil {
+		return v, err
+	}
+	v.Faults = append(v.Faults, needs...)
+	v.Verifies = len(v.Faults) == 0
 	return v, nil
 }
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Union
 
-from . import _binding, _bucket, _cuts, _manifest, _parts, _pickled, _restore, _state, _tostorage, _writing
+from . import _binding, _bucket, _cuts, _delta, _manifest, _parts, _pickled, _restore, _state, _tostorage, _writing
 from ._bucket import Bucket, Staged
 from ._covered import Covered
 from ._cuts import Cut, ExactCut
@@ -54,6 +54,11 @@ class Checkpointer:
     pickled into a file of its own. restore() gives a Pickled in its place, which loads the
     object when you ask it to. Not with memory=True.
 
+    deltas: places in the state ("tables.user") of arrays of which few rows change between
+    two saves. touch() tells which. Then only every full_every-th save is whole, and the
+    others hold of these arrays the rows that were touched since; see docs/CHECKPOINTS.md.
+    In a folder, for replicated and private models; not with memory=True or sharded=True.
+
     One save is under way at a time: the next one waits for it, or with memory only until
     it is whole in memory. An error of the background work is raised by the next call, and
     by Saved.
@@ -71,6 +76,8 @@ class Checkpointer:
         memory: bool = False,
         slots: int = 2,
         pickle: Iterable[str] = (),
+        deltas: Iterable[str] = (),
+        full_every: int = 10,
     ) -> None:
         if keep < 1:
             raise ValueError(f"keep={keep}; at least the newest checkpoint stays")
@@ -90,6 +97,11 @@ class Checkpointer:
         self._pickles = _pickled.names(pickle)
         if memory and self._pickles:
             raise ValueError("memory=True and pickle= together are not supported: memory holds arrays only")
+        self._deltas = _delta.Deltas(deltas, full_every, self.dir)
+        shared = self._trainer.model == "shared"
+        for what, is_asked in {"memory=True": memory, "sharded=True": self._sharded, "a shared model": shared}.items():
+            if is_asked and self._deltas.names:
+                raise ValueError(f"deltas= and {what} together are not supported")
         self._at: str | Bucket = self.dir
         if _bucket.is_url(self.dir):
             self._at = self._in_bucket()
@@ -103,7 +115,7 @@ class Checkpointer:
 
     def _in_bucket(self) -> Bucket:
         refused = {"a shared model": self._trainer.model == "shared", "sharded=True": self._sharded}
-        for what, is_asked in {**refused, "pickle=": bool(self._pickles)}.items():
+        for what, is_asked in {**refused, "pickle=": bool(self._pickles), "deltas=": bool(self._deltas.names)}.items():
             if is_asked:
                 raise ValueError(f"{self.dir}: {what} is not supported in a bucket yet: save to a folder")
         return Bucket(self._trainer, self.dir)
@@ -127,6 +139,16 @@ class Checkpointer:
         size. Does nothing without memory=True."""
         if self._flash is not None:
             self._flash.prepare(state() if callable(state) else state)
+
+    def touch(self, name: str, rows: Any) -> None:
+        """A step changes these rows of an array that deltas= names: whole numbers from 0, in
+        any order, repeats allowed. Call it for every step, with the rows of all ranks where
+        they train one model.
+
+        Raises ValueError of a name that deltas= does not have, IndexError of a row that was
+        not there at the last whole save, TypeError.
+        """
+        self._deltas.touch(name, rows)
 
     # Saving.
 
@@ -184,7 +206,7 @@ class Checkpointer:
                     self._covered.inexact()
                 cut = self._ask(step, deadline, _cuts.new_id())
             if not follows:
-                captured = self._capture(state)
+                captured = self._capture(state, step)
             self._reached("captured")
         saved = self._begun(step)
         threading.Thread(
@@ -192,10 +214,12 @@ class Checkpointer:
         ).start()
         return saved
 
-    def _capture(self, state: Any) -> _state.Captured | Staged:
+    def _capture(self, state: Any, step: int) -> _state.Captured | Staged:
         if isinstance(self._at, Bucket):
             flat = _state.flatten(state() if callable(state) else state)
             return Staged(self._at, self._trainer.rank, flat)
+        if self._deltas.names:
+            return self._deltas.capture(step, state() if callable(state) else state, self._pickles)
         return _state.capture(state() if callable(state) else state, self._pickles)
 
     def _begun(self, step: int) -> Saved:
@@ -263,6 +287,7 @@ class Checkpointer:
                 _tostorage.write_staged(self, cut, folder, captured, deadline)
             elif captured is not None:
                 _writing.write(self, cut, folder, captured, deadline)
+                self._deltas.saved(captured, saved.step, folder, cut.id)
             else:
                 _parts.await_manifest(self, folder, saved.step, deadline)
             saved.path = folder
@@ -270,6 +295,8 @@ class Checkpointer:
         except BaseException as failure:
             error = failure
             log.warning("the save of step %d failed: %s", saved.step, failure)
+            if isinstance(captured, _state.Captured):
+                self._deltas.failed(captured)
         saved._end(error)
 
     def _paused(self, step: int, state: Any, deadline: float) -> tuple[Cut, _state.Captured | Staged]:
@@ -280,7 +307,7 @@ class Checkpointer:
         _cuts.pause(trainer, cut, min(deadline, time.monotonic() + self._pause_timeout))
         try:
             self._reached("paused")
-            captured = self._capture(state)
+            captured = self._capture(state, step)
             self._reached("captured")
             return self._ask(step, deadline, cut, exact=True), captured
         except BaseException as error:
@@ -393,6 +420,7 @@ class Checkpointer:
         self._trainer.check()
         self._finish()
         self._raise_unseen()
+        self._deltas.reset()
         restored = _restore.restore(self._trainer, self._at, step, self._flash)
         if self._flash is not None:
             self._flash.warm()

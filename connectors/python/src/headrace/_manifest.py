@@ -197,8 +197,11 @@ def _bindable(path: str, name: str) -> None:
         raise CheckpointError(f"{path}: the name is one of Headrace's own; call it otherwise")
 
 
-def manifest_of(cut: dict[str, Any], step: int, files: list[dict[str, Any]], state: Any = None) -> dict[str, Any]:
-    """A manifest's fields, but for its checksum."""
+def manifest_of(
+    cut: dict[str, Any], step: int, files: list[dict[str, Any]], state: Any = None, needs: list[str] | None = None
+) -> dict[str, Any]:
+    """A manifest's fields, but for its checksum. needs: cuts of the checkpoints without
+    which this one cannot be loaded."""
     fields: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
@@ -215,6 +218,8 @@ def manifest_of(cut: dict[str, Any], step: int, files: list[dict[str, Any]], sta
         fields["rank"] = cut["rank"]
     if state is not None:
         fields["state"] = state
+    if needs:
+        fields["needs"] = needs
     return fields
 
 

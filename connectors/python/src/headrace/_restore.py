@@ -8,7 +8,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from . import _cuts, _durable, _manifest, _pickled, _state
+from . import _cuts, _delta, _durable, _manifest, _pickled, _state
 from ._bucket import Bucket, Stored
 from ._calls import Answer
 from ._cuts import Cut
@@ -141,9 +141,7 @@ def highest_order(directory: str | Bucket, flash: Flash | None) -> int:
     return max(_manifest.highest_order(directory), flash.highest_order() if flash is not None else 0)
 
 
-def restore(
-    trainer: Trainer, directory: str | Bucket, step: int | str, flash: Flash | None = None
-) -> Restored | None:
+def restore(trainer: Trainer, directory: str | Bucket, step: int | str, flash: Flash | None = None) -> Restored | None:
     """See Checkpointer.restore."""
     try:
         return _restore(trainer, Place(trainer, directory, flash), step)
@@ -305,6 +303,12 @@ def _verified(manifest: Manifest) -> str | None:
     fault = _manifest.verify(manifest)
     if fault is None:
         try:
+            base = _delta.base_of(manifest)
+            if base is not None and (fault := _manifest.verify(base)) is not None:
+                return f"{manifest.path}: its base does not verify: {fault}"
+        except CheckpointError as error:
+            return str(error)
+        try:
             _durable.sync(manifest.folder)
         except OSError as error:
             if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EROFS):  # no fsync of folders, or read-only here
@@ -394,4 +398,6 @@ def _load(manifest: Manifest, rank: int) -> Any:
         raise CheckpointError(f"{manifest.path}: its state names {name!r}, which is none of its files")
     folder = manifest.bucket.fetch(manifest) if isinstance(manifest, Stored) else manifest.folder
     pickles = _pickled.found(state.get("pickles"), folder, manifest.files)
-    return _state.read(state["tree"], os.path.join(folder, name) if name else None, pickles)
+    base = _delta.base_of(manifest)
+    arrays = _delta.arrays_of(base) if base is not None else None
+    return _state.read(state["tree"], os.path.join(folder, name) if name else None, pickles, arrays)

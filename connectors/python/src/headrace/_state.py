@@ -14,6 +14,8 @@ A node of the tree is one of
     {"value": null | true | 1 | 0.5 | "text"}
     {"int": "123..."}  {"float": "nan"}  {"bytes": "base64"}
     {"pickle": PLACE}     an object in a file of its own (_pickled.py), in version 2
+    {"delta": NAME, "rows": NAME, "base": NAME, "of": "numpy" | "torch"}   in version 3: the
+                          array of the base (_delta.py) with these rows in place of its own
 
 Tensors and variables of TensorFlow and Keras are saved as numpy arrays, and come back as
 such. An array that is in the state twice is one array twice after a restore as well.
@@ -26,7 +28,7 @@ import functools
 import importlib
 import math
 import sys
-from typing import Any, NamedTuple
+from typing import Any, Callable, NamedTuple
 
 import numpy as np
 
@@ -37,11 +39,19 @@ from ._errors import CheckpointError
 FORMAT = "headrace-python-state"
 VERSION = 1
 PICKLES = 2  # the version of a state with objects in files of their own
-VERSIONS = (VERSION, PICKLES)
+DELTAS = 3  # of one that holds only some rows of its tables
+VERSIONS = (VERSION, PICKLES, DELTAS)
 
 _EXACT = 1 << 53  # beyond it readers that take numbers for floats would round
 _INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 _DTYPES = ("bool", *_INTEGERS, "float16", "float32", "float64")
+
+
+class Base(NamedTuple):
+    """The checkpoint that a delta is based on."""
+
+    cut: str
+    folder: str  # its name
 
 
 class Captured(NamedTuple):
@@ -51,6 +61,8 @@ class Captured(NamedTuple):
     arrays: dict[str, Any]  # all numpy, or all torch
     torch: bool
     pickles: dict[str, bytes] = {}  # by place  # noqa: RUF012
+    tables: dict[str, str] = {}  # what tables= named, by place: the array's name  # noqa: RUF012
+    base: Base | None = None  # None: it is whole
 
     @property
     def size(self) -> int:
@@ -58,10 +70,15 @@ class Captured(NamedTuple):
         return sum(int(a.nbytes) for a in self.arrays.values())
 
 
-def capture(state: Any, pickles: frozenset[str] = frozenset()) -> Captured:
-    """Copies a state; what lies at one of the places `pickles` is pickled. Raises TypeError
-    that names the place of what cannot be saved, and of what is not there."""
-    return _walk(state, copy=True, pickles=pickles)
+# Of a table: its name in the base and the rows to save; None: all of it.
+Changed = Callable[[Any], "tuple[str, np.ndarray[Any, Any]] | None"]
+
+
+def capture(state: Any, pickles: frozenset[str] = frozenset(), tables: dict[str, Changed] | None = None) -> Captured:
+    """Copies a state; what lies at one of the places `pickles` is pickled, and of what lies
+    at one of `tables` some rows are copied. Raises TypeError that names the place of what
+    cannot be saved, and of what is not there."""
+    return _walk(state, copy=True, pickles=pickles, tables=tables)
 
 
 def flatten(state: Any) -> Captured:
@@ -69,11 +86,14 @@ def flatten(state: Any) -> Captured:
     return _walk(state, copy=False)
 
 
-def _walk(state: Any, copy: bool, pickles: frozenset[str] = frozenset()) -> Captured:
-    walk = _Capture(copy, pickles)
+def _walk(
+    state: Any, copy: bool, pickles: frozenset[str] = frozenset(), tables: dict[str, Changed] | None = None
+) -> Captured:
+    walk = _Capture(copy, pickles, tables or {})
     tree = walk.node(state, "", frozenset())
-    if missing := sorted(pickles - set(walk.pickles)):
-        raise TypeError(f"pickle= names {', '.join(map(repr, missing))}, which is not in the state")
+    for option, asked, there in (("pickle", pickles, walk.pickles), ("deltas", tables or {}, walk.tables)):
+        if missing := sorted(set(asked) - set(there)):
+            raise TypeError(f"{option}= names {', '.join(map(repr, missing))}, which is not in the state")
     if walk.tensors and walk.arrays:
         # One file holds both; torch has every dtype that numpy has here, but for unsigned ones.
         for name, array in walk.arrays.items():
@@ -83,8 +103,8 @@ def _walk(state: Any, copy: bool, pickles: frozenset[str] = frozenset()) -> Capt
                 raise TypeError(
                     f"state{name!r}: torch has no {array.dtype}; beside tensors save another type"
                 ) from None
-        return Captured(tree, walk.tensors, True, walk.pickles)
-    return Captured(tree, walk.tensors or walk.arrays, bool(walk.tensors), walk.pickles)
+        return Captured(tree, walk.tensors, True, walk.pickles, walk.tables)
+    return Captured(tree, walk.tensors or walk.arrays, bool(walk.tensors), walk.pickles, walk.tables)
 
 
 def write(captured: Captured, path: str, metadata: dict[str, str]) -> None:
@@ -98,9 +118,14 @@ def write(captured: Captured, path: str, metadata: dict[str, str]) -> None:
         raise CheckpointError(no_room(path, captured.size, str(error))) from error
 
 
-def read(tree: dict[str, Any], path: str | None, pickles: dict[str, _pickled.Pickled] | None = None) -> Any:
-    """The state that write() wrote. pickles: what is in files of their own, by place.
-    Raises CheckpointError."""
+def read(
+    tree: dict[str, Any],
+    path: str | None,
+    pickles: dict[str, _pickled.Pickled] | None = None,
+    base: Callable[[str, str], Any] | None = None,
+) -> Any:
+    """The state that write() wrote. pickles: what is in files of their own, by place. base:
+    gives an array of a delta's base. Raises CheckpointError."""
     uses_torch = _mentions_torch(tree)
     if uses_torch:
         try:
@@ -111,18 +136,28 @@ def read(tree: dict[str, Any], path: str | None, pickles: dict[str, _pickled.Pic
     if path is not None:
         library = importlib.import_module("safetensors.torch" if uses_torch else "safetensors.numpy")
         arrays = library.load_file(path)
-    return _build(tree, arrays, pickles or {})
+    return _build(tree, _Source(arrays, pickles or {}, base))
 
 
 def build(tree: dict[str, Any], arrays: dict[str, Any]) -> Any:
     """The state of a tree and its arrays. Raises CheckpointError."""
-    return _build(tree, arrays, {})
+    return _build(tree, _Source(arrays, {}, None))
+
+
+def rows_of(value: Any, rows: np.ndarray[Any, Any]) -> Any:
+    """A copy of some rows of an array or a tensor, in this machine's memory."""
+    if _is_tensor(value):
+        value = value.detach()
+        return value[_torch().from_numpy(rows).to(value.device)].to("cpu")
+    return value[rows]
 
 
 class _Capture:
-    def __init__(self, copy: bool, names: frozenset[str]) -> None:
+    def __init__(self, copy: bool, names: frozenset[str], tables: dict[str, Changed]) -> None:
         self._copy = copy
         self._names = names
+        self._tables = tables
+        self.tables: dict[str, str] = {}  # those that were met, by place
         self.pickles: dict[str, bytes] = {}
         self.arrays: dict[str, np.ndarray[Any, Any]] = {}
         self.tensors: dict[str, Any] = {}
@@ -133,6 +168,8 @@ class _Capture:
         if at in self._names:
             self.pickles[at] = _pickled.dumps(value, at)
             return {"pickle": at}
+        if at in self._tables:
+            return self._table(value, at)
         if isinstance(value, np.ndarray):
             return {"array": self._array(value, at), "of": "numpy"}
         if isinstance(value, np.generic):
@@ -156,6 +193,21 @@ class _Capture:
         kind = "list" if isinstance(value, list) else "tuple"
         return {kind: [self.node(v, _join(at, i), inside) for i, v in enumerate(value)]}
 
+    def _table(self, value: Any, at: str) -> dict[str, Any]:
+        is_tensor = _is_tensor(value)
+        if not (is_tensor or isinstance(value, np.ndarray)) or value.ndim == 0:
+            raise TypeError(f"{_place(at)} is a {type(value).__qualname__}: deltas= names arrays and tensors with rows")
+        of = "torch" if is_tensor else "numpy"
+        changed = self._tables[at](value)
+        if changed is None:
+            name = self.tables[at] = self._tensor(value, at) if is_tensor else self._array(value, at)
+            return {"array": name, "of": of}
+        base, rows = changed
+        name = self.tables[at] = self._free(at)
+        (self.tensors if is_tensor else self.arrays)[name] = rows_of(value, rows)
+        self.arrays[index := self._free(f"{at}.rows")] = rows
+        return {"delta": name, "rows": index, "base": base, "of": of}
+
     def _array(self, value: np.ndarray[Any, Any], at: str) -> str:
         if isinstance(value, np.ma.MaskedArray):
             raise TypeError(f"{_place(at)} is a masked array: save its .data and its .mask")
@@ -178,12 +230,15 @@ class _Capture:
             key = (at,)  # empty ones share addresses with anything
         if key in self._known:
             return self._known[key]
-        name = at or "state"
-        while name in self.arrays or name in self.tensors or name == "__metadata__":
-            name += "_"  # {"a": {"b": x}, "a.b": y}
+        name = self._free(at or "state")
         self._alive.append(value)  # so that no address is used again meanwhile
         self._known[key] = name
         table()[name] = copy() if self._copy else value
+        return name
+
+    def _free(self, name: str) -> str:
+        while name in self.arrays or name in self.tensors or name == "__metadata__":
+            name += "_"  # {"a": {"b": x}, "a.b": y}
         return name
 
 
@@ -227,28 +282,48 @@ def _place(at: str) -> str:
     return f"state {at!r}" if at else "the state"
 
 
-def _build(node: Any, arrays: dict[str, Any], pickles: dict[str, _pickled.Pickled]) -> Any:
+class _Source(NamedTuple):
+    arrays: dict[str, Any]
+    pickles: dict[str, _pickled.Pickled]
+    base: Callable[[str, str], Any] | None
+
+    def patched(self, node: dict[str, Any]) -> Any:
+        """The array of the base with a delta's rows."""
+        if self.base is None:
+            raise LookupError("it is a delta, and names no base")
+        of = node["of"]
+        array, rows, values = self.base(node["base"], of), self.arrays[node["rows"]], self.arrays[node["delta"]]
+        if of == "torch":
+            array[rows] = values
+        else:
+            array[np.asarray(rows)] = np.asarray(values)
+        return array
+
+
+def _build(node: Any, source: _Source) -> Any:
     try:
-        return _built(node, arrays, pickles)
+        return _built(node, source)
     except (LookupError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise CheckpointError(f"the checkpoint's tree of the state does not hold together: {error!r}") from None
 
 
-def _built(node: dict[str, Any], arrays: dict[str, Any], pickles: dict[str, _pickled.Pickled]) -> Any:
+def _built(node: dict[str, Any], source: _Source) -> Any:
+    if "delta" in node:
+        return source.patched(node)
     ((kind, value),) = ((k, v) for k, v in node.items() if k != "of")
     if kind == "array":
-        array, of = arrays[value], node["of"]
+        array, of = source.arrays[value], node["of"]
         if of == "torch" or isinstance(array, np.ndarray):
             return array[()] if of == "scalar" else array
         return array.numpy()[()] if of == "scalar" else array.numpy()
     if kind == "dict":
-        return {(k if isinstance(k, str) else int(k["int"])): _built(v, arrays, pickles) for k, v in value}
+        return {(k if isinstance(k, str) else int(k["int"])): _built(v, source) for k, v in value}
     if kind == "list":
-        return [_built(v, arrays, pickles) for v in value]
+        return [_built(v, source) for v in value]
     if kind == "tuple":
-        return tuple(_built(v, arrays, pickles) for v in value)
+        return tuple(_built(v, source) for v in value)
     if kind == "pickle":
-        return pickles[value]
+        return source.pickles[value]
     if kind == "bytes":
         return base64.b64decode(value)
     if kind == "value":

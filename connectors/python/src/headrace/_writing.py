@@ -37,7 +37,9 @@ def write(ck: Checkpointer, cut: Cut, folder: str, captured: _state.Captured | P
                 _parts.await_manifest(ck, folder, cut.step, deadline)
                 return
             files, state = _parts.gather(ck, folder, cut, deadline)
-        temp = _manifest.prepare(path, cut.id, _manifest.manifest_of(cut.body, cut.step, files, state))
+        base = captured.base if isinstance(captured, _state.Captured) else None
+        needs = [base.cut] if base is not None else []
+        temp = _manifest.prepare(path, cut.id, _manifest.manifest_of(cut.body, cut.step, files, state, needs))
         ck._reached("manifest")
         if time.monotonic() > deadline:
             raise CheckpointError(f"the save of step {cut.step} took longer than {ck._timeout:.0f} s")
@@ -78,6 +80,8 @@ def write_state(
     if captured.pickles:
         files, places = _pickled.write(captured.pickles, folder, os.path.splitext(name)[0])
         state.update(version=_state.PICKLES, pickles=places)
+    if captured.base is not None:
+        state.update(version=_state.DELTAS, base=captured.base._asdict())
     if not captured.arrays:
         return files, state
     _state.write(captured, os.path.join(folder, name), {"step": str(step)})

@@ -43,6 +43,8 @@ with stream, Checkpointer(cfg["dir"], stream, **cfg.get("options", {})) as ck:
     print("restored", step, int(seen.sum()), flush=True)
     for b in stream:
         np.add.at(seen, b["id"], 1)
+        for table in cfg.get("options", {}).get("deltas", ()):
+            ck.touch(table, b["id"])
         step = stream.step(step + 1)
         if step % cfg["every"] == 0:
             saved = ck.save(step, {"seen": seen, "step": step})

@@ -1,0 +1,204 @@
+"""Deltas: what is saved of a table, what a restore makes of it, and what is refused."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import headrace
+import numpy as np
+import pytest
+from headrace import _delta, _restore
+from headrace import _manifest as manifest
+from saving import Agents, stepped
+
+ROWS = 1000
+
+
+def loaded(path: str) -> Any:
+    m = manifest.load(os.path.join(path, manifest.FILE_NAME))
+    assert _restore._verified(m) is None
+    return _restore._load(m, 0)
+
+
+def size(path: str) -> int:
+    return sum(os.path.getsize(os.path.join(path, name)) for name in os.listdir(path))
+
+
+class Model:
+    """A table of which a step changes a few rows, and a dense part."""
+
+    def __init__(self) -> None:
+        self.table = np.zeros((ROWS, 8), np.float32)
+        self.dense = np.zeros(3)
+
+    def learn(self, ck: headrace.Checkpointer, rows: list[int]) -> None:
+        np.add.at(self.table, rows, 1)
+        self.dense += 1
+        ck.touch("tables.0", np.array(rows))
+
+    @property
+    def state(self) -> dict[str, Any]:
+        return {"tables": [self.table], "dense": self.dense, "step": 7}
+
+
+def same(state: Any, model: Model) -> bool:
+    return np.array_equal(state["tables"][0], model.table) and np.array_equal(state["dense"], model.dense)
+
+
+def test_a_delta_holds_the_rows_that_were_touched_since_the_last_whole_save(agents: Agents, tmp_path: Path) -> None:
+    agents(model="private")
+    dice = np.random.default_rng(3)
+    model = Model()
+    paths, copies = [], []
+    with (
+        headrace.dataset("clicks").batches(1) as stream,
+        headrace.Checkpointer(tmp_path, stream, deltas=["tables.0"], full_every=4, keep=100) as ck,
+    ):
+        for _ in range(9):
+            model.learn(ck, [int(r) for r in dice.integers(0, ROWS, 5)])
+            paths.append(ck.save(stepped(stream, 1, np.zeros(1)), model.state).wait(60))
+            copies.append((model.table.copy(), model.dense.copy()))
+    needs = [manifest.load(os.path.join(p, manifest.FILE_NAME)).needs for p in paths]
+    ids = [manifest.load(os.path.join(p, manifest.FILE_NAME)).cut_id for p in paths]
+    assert needs == [[], [ids[0]], [ids[0]], [ids[0]], [], [ids[4]], [ids[4]], [ids[4]], []]
+    assert size(paths[1]) < size(paths[0]) / 5
+    for path, (table, dense) in zip(paths, copies):
+        state = loaded(path)
+        assert np.array_equal(state["tables"][0], table), path
+        assert np.array_equal(state["dense"], dense)
+        assert state["step"] == 7
+
+
+def test_a_changed_row_that_nobody_touched_is_an_error_and_the_next_save_is_whole(
+    agents: Agents, tmp_path: Path
+) -> None:
+    agents(model="private")
+    model = Model()
+    with (
+        headrace.dataset("clicks").batches(1) as stream,
+        headrace.Checkpointer(tmp_path, stream, deltas=["tables.0"]) as ck,
+    ):
+        ck.save(stepped(stream, 1, np.zeros(1)), model.state).wait(60)
+        model.learn(ck, [1])
+        model.table *= np.float32(0.5)  # weight decay: zeros stay zeros
+        model.table -= 1
+        step = stepped(stream, 1, np.zeros(1))
+        untold = r"row \d+ of 'tables\.0' has changed .* touch\(\) was not told"
+        with pytest.raises(headrace.CheckpointError, match=untold):
+            ck.save(step, model.state)
+        path = ck.save(step, model.state).wait(60)
+        assert manifest.load(os.path.join(path, manifest.FILE_NAME)).needs == []
+        assert same(loaded(path), model)
+
+
+def test_nan_and_minus_zero_are_compared_as_bytes(agents: Agents, tmp_path: Path) -> None:
+    agents(model="private")
+    model = Model()
+    model.table[:] = np.nan
+    with (
+        headrace.dataset("clicks").batches(1) as stream,
+        headrace.Checkpointer(tmp_path, stream, deltas=["tables.0"]) as ck,
+    ):
+        ck.save(stepped(stream, 1, np.zeros(1)), model.state).wait(60)
+        path = ck.save(stepped(stream, 1, np.zeros(1)), model.state).wait(60)
+    assert len(manifest.load(os.path.join(path, manifest.FILE_NAME)).needs) == 1
+    assert np.isnan(loaded(path)["tables"][0]).all()
+
+
+def whole_again(ck: headrace.Checkpointer, stream: headrace.Stream, model: Model) -> None:
+    path = ck.save(stepped(stream, 1, np.zeros(1)), model.state).wait(60)
+    assert manifest.load(os.path.join(path, manifest.FILE_NAME)).needs == []
+    assert same(loaded(path), model)
+
+
+def test_what_makes_a_save_whole(agents: Agents, tmp_path: Path) -> None:
+    agents(model="private")
+    model = Model()
+    with (
+        headrace.dataset("clicks").batches(1) as stream,
+        headrace.Checkpointer(tmp_path, stream, deltas=["tables.0"], full_every=100, keep=100) as ck,
+    ):
+        whole_again(ck, stream, model)
+        model.learn(ck, list(range(ROWS // 2 + 1)))  # more than half of the rows
+        whole_again(ck, stream, model)
+        model.table = np.concatenate([model.table, np.ones((5, 8), np.float32)])  # it grows
+        whole_again(ck, stream, model)
+        ck.touch("tables.0", [ROWS + 4])
+        base = ck._deltas._base
+        assert base is not None
+        shutil.rmtree(tmp_path / base.folder)  # the base is gone
+        whole_again(ck, stream, model)
+
+
+def test_retention_never_removes_a_base_that_is_needed(agents: Agents, tmp_path: Path) -> None:
+    agents(model="private")
+    model = Model()
+    with (
+        headrace.dataset("clicks").batches(1) as stream,
+        headrace.Checkpointer(tmp_path, stream, deltas=["tables.0"], full_every=5, keep=1) as ck,
+    ):
+        there = []
+        for n in range(7):
+            model.learn(ck, [n])
+            path = ck.save(stepped(stream, 1, np.zeros(1)), model.state).wait(60)
+            there.append(len(manifest.find(str(tmp_path))))
+            assert same(loaded(path), model)
+    assert there == [1, 2, 2, 2, 2, 1, 2]
+
+
+def test_a_delta_without_its_base_does_not_verify(agents: Agents, tmp_path: Path) -> None:
+    agents(model="private")
+    model = Model()
+    with (
+        headrace.dataset("clicks").batches(1) as stream,
+        headrace.Checkpointer(tmp_path, stream, deltas=["tables.0"]) as ck,
+    ):
+        base = Path(ck.save(stepped(stream, 1, np.zeros(1)), model.state).wait(60))
+        model.learn(ck, [5])
+        delta = ck.save(stepped(stream, 1, np.zeros(1)), model.state).wait(60)
+    m = manifest.load(os.path.join(delta, manifest.FILE_NAME))
+    assert _restore._verified(m) is None
+    data = bytearray((base / "state.safetensors").read_bytes())
+    data[-1] ^= 1
+    (base / "state.safetensors").write_bytes(data)
+    assert "its base does not verify" in str(_restore._verified(m))
+    shutil.rmtree(base)
+    assert "copy both" in str(_restore._verified(m))
+    with pytest.raises(headrace.CheckpointError, match="copy both"):
+        _restore._load(m, 0)
+
+
+def test_misuse_of_deltas_is_told(agents: Agents, tmp_path: Path) -> None:
+    agents(model="private")
+    with headrace.dataset("clicks").batches(1) as stream:
+        with pytest.raises(ValueError, match="full_every=0"):
+            headrace.Checkpointer(tmp_path, stream, full_every=0)
+        with pytest.raises(TypeError, match=r"deltas=\[3\]"):
+            headrace.Checkpointer(tmp_path, stream, deltas=[3])  # type: ignore[list-item]
+        with pytest.raises(ValueError, match="deltas= and memory=True together"):
+            headrace.Checkpointer(tmp_path, stream, deltas=["t"], memory=True)
+        with headrace.Checkpointer(tmp_path, stream, deltas=["t"]) as ck:
+            step = stepped(stream, 1, np.zeros(1))
+            with pytest.raises(TypeError, match="deltas= names 't', which is not in the state"):
+                ck.save(step, {"u": np.ones(3)})
+            with pytest.raises(TypeError, match="state 't' is a list: deltas= names arrays"):
+                ck.save(step, {"t": [1]})
+            with pytest.raises(ValueError, match=r"touch\('u'\): deltas= names 't'"):
+                ck.touch("u", [1])
+            ck.save(step, {"t": np.ones((3, 2))}).wait(60)
+            with pytest.raises(IndexError, match="no row 3: the table had 3"):
+                ck.touch("t", [0, 3])
+            with pytest.raises(TypeError, match="whole numbers"):
+                ck.touch("t", [0.5])
+            ck.touch("t", [])
+
+
+def test_a_failed_save_of_the_base_makes_the_next_one_whole() -> None:
+    deltas = _delta.Deltas(["t"], 10, "/nowhere")
+    captured = deltas.capture(1, {"t": np.zeros((4, 2))}, frozenset())
+    assert captured.base is None
+    deltas.failed(captured)
+    assert deltas.capture(2, {"t": np.zeros((4, 2))}, frozenset()).base is None
