@@ -11,7 +11,7 @@ import headrace
 import numpy as np
 import pytest
 from headrace import _manifest as manifest
-from headrace import _retain
+from headrace import _remove, _retain
 from headrace._retain import removable
 from saving import Agents, stepped
 
@@ -59,7 +59,7 @@ def test_a_checkpoint_that_another_trainer_removes_too_is_removed(
         return found
 
     monkeypatch.setattr(os, "walk", other_is_faster)
-    manifest.remove_folder(str(folder))
+    _remove.remove_folder(str(folder))
     assert not folder.exists()
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from agent import poll
 from headrace import _manifest as manifest
-from headrace import _state
+from headrace import _publish, _state
 from headrace._durable import make_folder
 from saving import Agents, calls
 
@@ -23,8 +23,8 @@ def part_of(rank: int, folder: str, cut: str, step: int, world: int) -> None:
     tree = {"format": _state.FORMAT, "version": _state.VERSION, "tree": captured.tree, "file": name}
     path = os.path.join(folder, manifest.part_name(rank))
     fields = {"format": manifest.PART_FORMAT, "version": 1, "cut": cut, "step": step, "rank": rank, "world_size": world}
-    fields |= {"files": [manifest.describe(folder, name)], "state": tree}
-    manifest.publish(manifest.prepare(path, cut, fields), path)
+    fields |= {"files": [_publish.describe(folder, name)], "state": tree}
+    _publish.publish(_publish.prepare(path, cut, fields), path)
 
 
 def test_a_sharded_checkpoint_is_there_when_all_parts_are(agents: Agents, tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_a_rank_that_does_not_save_follows_rank_0(agents: Agents, tmp_path: Path
         folder = tmp_path / manifest.folder_name(4, None, theirs)
         path = str(folder / manifest.FILE_NAME)
         make_folder(str(folder))
-        manifest.publish(manifest.prepare(path, theirs, manifest.manifest_of(agent.body(theirs, 4), 4, [])), path)
+        _publish.publish(_publish.prepare(path, theirs, _publish.manifest_of(agent.body(theirs, 4), 4, [])), path)
         assert saved.wait(60) == str(folder)
         assert calls(agent) == ["ask"]
         impatient = headrace.Checkpointer(tmp_path / "elsewhere", stream, timeout=4)

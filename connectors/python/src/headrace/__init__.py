@@ -58,7 +58,10 @@ File map:
     _cuts.py      ask, bind, drop, restore
     _state.py     what is saved, as a tree and arrays
     _pickled.py   objects in files of their own
-    _manifest.py  a checkpoint on storage
+    _delta.py     of large tables only the rows that have changed
+    _manifest.py  a checkpoint on storage: reading and verifying it
+    _publish.py   writing it, so that power may fail at any call
+    _remove.py    removing it
     _push.py      push(), Pusher: records into a landing
     _chunk.py     the form of pushed records
     _master.py    requests to the master, for processes that push

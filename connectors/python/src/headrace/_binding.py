@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from operator import index
 from typing import TYPE_CHECKING, Union
 
-from . import _cuts, _manifest
+from . import _cuts, _publish
 from ._bucket import Bucket
 from ._cuts import Cut, ExactCut
 
@@ -37,7 +37,7 @@ def exact(ck: Checkpointer, step: int | None) -> Iterator[ExactCut]:
         ck._reached("paused")
         yield exact
         ck._reached("captured")
-        path = "" if exact.path is None else _manifest.place_of(os.path.abspath(os.fspath(exact.path)))
+        path = "" if exact.path is None else _publish.place_of(os.path.abspath(os.fspath(exact.path)))
         asked = _cuts.ask(
             trainer, number, deadline, cut=mine, path=path, exact=shared, after=ck._look()
         )  # fmt: skip
@@ -83,13 +83,13 @@ def bind(
         raise ValueError(f"step={step}, but the cut is that of step {cut.step}: only in a shared model they differ")
     where = os.path.abspath(os.fspath(path))
     if files is None:
-        manifest, listed = _manifest.describe_all(where)
+        manifest, listed = _publish.describe_all(where)
     else:
-        manifest, listed = _manifest.describe_files(where, [os.path.abspath(os.fspath(f)) for f in files])
-    fields = _manifest.manifest_of(cut.body, cut.step if step is None else index(step), listed)
-    temp = _manifest.prepare(manifest, cut.id, fields)
+        manifest, listed = _publish.describe_files(where, [os.path.abspath(os.fspath(f)) for f in files])
+    fields = _publish.manifest_of(cut.body, cut.step if step is None else index(step), listed)
+    temp = _publish.prepare(manifest, cut.id, fields)
     ck._reached("manifest")
-    _manifest.publish(temp, manifest)
+    _publish.publish(temp, manifest)
     ck._reached("renamed")
     _cuts.bind(ck._trainer, cut.id, manifest, deadline)
     ck._covered.bound(cut.step)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from . import _image, _manifest, _memory, _slots, _state
+from . import _image, _manifest, _memory, _publish, _slots, _state
 from ._bucket import Bucket
 from ._cuts import Cut
 from ._durable import room
@@ -86,7 +86,7 @@ def about_of(
         "rank": rank,
         "node": socket.gethostname(),
         "run": os.environ.get("HEADRACE_RUN", ""),
-        "manifest": _manifest.manifest_of(cut.body, step, [], state),
+        "manifest": _publish.manifest_of(cut.body, step, [], state),
     }
     if shard:
         about["shard"] = True

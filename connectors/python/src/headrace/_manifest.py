@@ -6,21 +6,17 @@ writes the same. What a cut is, _cut says: load() checks its head, verify() all 
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import json
 import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Protocol
 
 from . import _cut
-from ._durable import room, sync, sync_above
 from ._errors import CheckpointError
-from ._version import __version__
 
 FILE_NAME = "headrace-manifest.json"
 FORMAT = "headrace-checkpoint"
@@ -120,157 +116,6 @@ def folder_name(step: int, rank: int | None, cut: str) -> str:
 
 def part_name(rank: int) -> str:
     return f"part-{rank}.json"
-
-
-# Writing.
-
-
-def describe(folder: str, path: str) -> dict[str, Any]:
-    """Syncs a file and says what its manifest must of it; path is relative."""
-    full = os.path.join(folder, path)
-    with open(full, "rb", buffering=0) as file:
-        crc, size = _sum(file)
-        with room(full, size):  # some file systems find out late
-            os.fsync(file.fileno())
-    return {"path": path, "size": size, "crc64nvme": f"{crc:016x}"}
-
-
-def describe_all(where: str) -> tuple[str, list[dict[str, Any]]]:
-    """Where the manifest of a framework's file or folder belongs, and its files,
-    all of them durable. Raises OSError, and CheckpointError of what a reader would
-    not take."""
-    if not os.path.isdir(where):
-        folder, name = os.path.split(where)
-        _bindable(where, name)
-        sync_above(folder, 0)
-        return f"{where}.{FILE_NAME}", [describe(folder, name)]
-    files: list[dict[str, Any]] = []
-    for top, folders, names in os.walk(where):
-        folders.sort()
-        for name in folders:
-            _bindable(os.path.join(top, name), name)
-        for name in sorted(names):
-            path = os.path.relpath(os.path.join(top, name), where)
-            if not is_ours(path) or _PART.match(name):
-                _bindable(os.path.join(top, name), name)
-                files.append(describe(where, path.replace(os.sep, "/")))
-        if top != where:
-            sync(top)
-    sync_above(where)
-    return os.path.join(where, FILE_NAME), files
-
-
-def place_of(where: str) -> str:
-    """Where the manifest of a framework's file, folder or prefix belongs."""
-    return os.path.join(where, FILE_NAME) if os.path.isdir(where) else f"{where}.{FILE_NAME}"
-
-
-def describe_files(where: str, paths: list[str]) -> tuple[str, list[dict[str, Any]]]:
-    """Where the manifest of files with the prefix `where` belongs, and the files, all of
-    them durable. Raises OSError, and CheckpointError of what a reader would not take."""
-    folder, name = os.path.split(where)
-    if not paths:
-        raise CheckpointError(f"{where}: files= names no file: a checkpoint has at least one")
-    _bindable(where, name)
-    files = []
-    for path in sorted(paths):
-        if os.path.dirname(path) != folder:
-            raise CheckpointError(f"{path} does not lie in {folder}, its manifest's folder: bind files of one folder")
-        _bindable(path, os.path.basename(path))
-        files.append(describe(folder, os.path.basename(path)))
-    sync_above(folder, 0)
-    return f"{where}.{FILE_NAME}", files
-
-
-def _bindable(path: str, name: str) -> None:
-    """Raises CheckpointError of a file or folder whose checkpoint would never verify."""
-    if os.path.islink(path):
-        raise CheckpointError(
-            f"{path} is a link, to {os.path.realpath(path)}: a checkpoint's files lie in its folder, so that they stay "
-            "as they are. Bind what it leads to, or put a copy there"
-        )
-    if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
-        raise CheckpointError(f"{path} is no file: a checkpoint holds files and folders")
-    if not _within(name):
-        raise CheckpointError(f"{path!r}: the names of a checkpoint's files are printable, without a backslash")
-    if is_ours(name):
-        raise CheckpointError(f"{path}: the name is one of Headrace's own; call it otherwise")
-
-
-def manifest_of(
-    cut: dict[str, Any], step: int, files: list[dict[str, Any]], state: Any = None, needs: list[str] | None = None
-) -> dict[str, Any]:
-    """A manifest's fields, but for its checksum. needs: cuts of the checkpoints without
-    which this one cannot be loaded."""
-    fields: dict[str, Any] = {
-        "format": FORMAT,
-        "version": VERSION,
-        "job": cut["job"],
-        "model": cut["model"],
-        "step": step,
-        "world_size": cut["world_size"],
-        "created": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-        "writer": f"headrace-python {__version__}",
-        "files": files,
-        "cut": cut,
-    }
-    if cut["model"] == "private":
-        fields["rank"] = cut["rank"]
-    if state is not None:
-        fields["state"] = state
-    if needs:
-        fields["needs"] = needs
-    return fields
-
-
-def seal(fields: dict[str, Any]) -> bytes:
-    """The bytes of a manifest or a part: JSON that ends in its own checksum."""
-    body = json.dumps(fields, separators=(",", ":"), allow_nan=False).encode()[:-1]
-    sealed = body + b',"crc64nvme":"%016x"}\n' % crc64(body)
-    if len(sealed) > MAX_BYTES:
-        raise CheckpointError(f"a manifest of {len(sealed)} bytes, at most {MAX_BYTES}: save large values as arrays")
-    return sealed
-
-
-def prepare(path: str, cut: str, fields: dict[str, Any]) -> str:
-    """Writes a manifest or a part beside its place, durably; gives where. The names
-    of the files in the folder are durable before it."""
-    folder, base = os.path.split(path)
-    temp = os.path.join(folder, f".{base}.{cut}.tmp")
-    sealed = seal(fields)
-    with room(path, len(sealed)), _or_gone(temp):
-        sync(folder)
-        with open(temp, "wb") as file:
-            file.write(sealed)
-            file.flush()
-            os.fsync(file.fileno())
-    return temp
-
-
-def publish(temp: str, path: str) -> None:
-    """The rename that makes the checkpoint one, made durable. Where it is not, for the
-    folder cannot be synced, the checkpoint counts all the same: whoever finds it
-    tries again. Only nobody may be told that it stays."""
-    with room(path, os.path.getsize(temp)), _or_gone(temp):
-        os.rename(temp, path)
-    folder = os.path.dirname(path)
-    try:
-        sync(folder)
-    except OSError as error:
-        raise CheckpointError(
-            f"{path} is there, but {folder} could not be synced: {error.strerror or error}. A power failure may take "
-            "it away, so it is not bound: save, or bind, again"
-        ) from error
-
-
-@contextlib.contextmanager
-def _or_gone(temp: str) -> Iterator[None]:
-    try:
-        yield
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temp)
-        raise
 
 
 # Reading.
@@ -415,56 +260,9 @@ def verify(manifest: Manifest) -> str | None:
     return None
 
 
-# Removing.
-
-
-def remove(manifest: Manifest) -> None:
-    """Removes a checkpoint in a folder of its own: the manifest first, durably."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(manifest.path)
-        sync(manifest.folder)
-    remove_folder(manifest.folder)
-
-
 def own_folder(path: str) -> bool:
     """folder_name gave the folder its name: all that is in it is the checkpoint's."""
     return bool(_FOLDER.match(os.path.basename(path)))
-
-
-def free_name(folder: str, stem: str, end: str) -> str:
-    """A file's name that is not taken in a folder: what a manifest lists is not written over."""
-    name, n = stem + end, 1
-    while os.path.lexists(os.path.join(folder, name)):
-        name, n = f"{stem}-{n}{end}", n + 1
-    return name
-
-
-def remove_unlisted(path: str, names: list[str]) -> None:
-    """Removes those of some files beside a manifest that are none of its own."""
-    try:
-        listed = {file["path"] for file in load(path).files}
-    except (OSError, CheckpointError):
-        return  # nobody knows what is its own
-    for name in names:
-        if name not in listed and not is_ours(name):
-            with contextlib.suppress(OSError):
-                os.unlink(os.path.join(os.path.dirname(path), name))
-
-
-def remove_folder(folder: str) -> None:
-    """Removes a checkpoint's own folder with all that is in it. Another trainer may
-    be at the same: what is gone is gone."""
-    for top, folders, files in os.walk(folder, topdown=False):
-        for name in files:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(os.path.join(top, name))
-        for name in folders:
-            path = os.path.join(top, name)
-            with contextlib.suppress(FileNotFoundError):
-                (os.unlink if os.path.islink(path) else os.rmdir)(path)
-    with contextlib.suppress(FileNotFoundError):
-        os.rmdir(folder)
-        sync(os.path.dirname(folder))
 
 
 # What both share.

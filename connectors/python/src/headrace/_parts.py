@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from . import _manifest, _restore, _state
+from . import _manifest, _publish, _restore, _state
 from ._bucket import Bucket
 from ._cuts import Cut
 from ._errors import CheckpointError
@@ -34,7 +34,7 @@ def publish(ck: Checkpointer, folder: str, step: int, cut: Cut, files: list[dict
         "files": files,
         "state": state,
     }
-    _manifest.publish(_manifest.prepare(path, cut.id, fields), path)
+    _publish.publish(_publish.prepare(path, cut.id, fields), path)
     ck._reached("part")
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from . import _manifest
+from . import _manifest, _publish, _remove
 from ._durable import room
 from ._errors import CheckpointError
 
@@ -67,11 +67,11 @@ def write(pickles: dict[str, bytes], folder: str, stem: str) -> tuple[list[dict[
     and the file of each place."""
     entries, where = [], {}
     for place, data in pickles.items():
-        name = _manifest.free_name(folder, f"{stem}-{re.sub(r'[^A-Za-z0-9_-]', '_', place)[:64]}", END)
+        name = _remove.free_name(folder, f"{stem}-{re.sub(r'[^A-Za-z0-9_-]', '_', place)[:64]}", END)
         path = os.path.join(folder, name)
         with room(path, len(data)), open(path, "xb") as file:
             file.write(data)
-        entries.append(_manifest.describe(folder, name))
+        entries.append(_publish.describe(folder, name))
         where[place] = name
     return entries, where
 

@@ -9,7 +9,7 @@ import re
 import time
 from typing import TYPE_CHECKING
 
-from . import _cuts, _manifest
+from . import _cuts, _manifest, _remove
 from ._bucket import Bucket
 from ._errors import HeadraceError
 from ._manifest import Manifest
@@ -29,7 +29,7 @@ def retain(trainer: Trainer, directory: str | Bucket, keep: int, newest: str, pa
     try:
         for old in removable(_own(trainer, directory), keep, newest):
             _cuts.drop(trainer, old.cut_id, f"retention keeps {keep}")
-            directory.remove(old) if isinstance(directory, Bucket) else _manifest.remove(old)
+            directory.remove(old) if isinstance(directory, Bucket) else _remove.remove(old)
             log.info("removed %s: retention keeps %d", old.folder, keep)
         if isinstance(directory, Bucket):
             directory.sweep(newest, 2 * patience)
@@ -99,5 +99,5 @@ def _remove_half(trainer: Trainer, directory: str, newest: str, patience: float)
             names = os.listdir(folder)
             changed = max(os.stat(os.path.join(folder, n)).st_mtime for n in [".", *names])
             if _manifest.FILE_NAME not in names and changed < now - 2 * patience:
-                _manifest.remove_folder(folder)
+                _remove.remove_folder(folder)
                 log.info("removed %s: its save did not end", folder)

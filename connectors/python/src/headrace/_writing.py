@@ -7,7 +7,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from . import _cuts, _durable, _manifest, _parts, _pickled, _retain, _state
+from . import _cuts, _durable, _manifest, _parts, _pickled, _publish, _remove, _retain, _state
 from ._cuts import Cut
 from ._errors import CheckpointError, Fenced, HeadraceError
 from ._flash import Pinned
@@ -26,7 +26,7 @@ def write(ck: Checkpointer, cut: Cut, folder: str, captured: _state.Captured | P
     if again and ck._sharded:
         bind_again(ck, cut, folder, path, deadline)
         return
-    name = _manifest.free_name(folder, f"state-rank-{rank}" if ck._sharded else "state", ".safetensors")
+    name = _remove.free_name(folder, f"state-rank-{rank}" if ck._sharded else "state", ".safetensors")
     try:
         _durable.make_folder(folder)
         files, state = write_state(ck, folder, name, cut.step, captured)
@@ -39,22 +39,22 @@ def write(ck: Checkpointer, cut: Cut, folder: str, captured: _state.Captured | P
             files, state = _parts.gather(ck, folder, cut, deadline)
         base = captured.base if isinstance(captured, _state.Captured) else None
         needs = [base.cut] if base is not None else []
-        temp = _manifest.prepare(path, cut.id, _manifest.manifest_of(cut.body, cut.step, files, state, needs))
+        temp = _publish.prepare(path, cut.id, _publish.manifest_of(cut.body, cut.step, files, state, needs))
         ck._reached("manifest")
         if time.monotonic() > deadline:
             raise CheckpointError(f"the save of step {cut.step} took longer than {ck._timeout:.0f} s")
         ck._trainer.check()
-        _manifest.publish(temp, path)
+        _publish.publish(temp, path)
     except BaseException as error:
         if again:
-            _manifest.remove_unlisted(path, os.listdir(folder))
+            _remove.remove_unlisted(path, os.listdir(folder))
         else:
             give_up(ck, cut, folder, path, error, drop=not isinstance(captured, Pinned))
         raise
     ck._reached("renamed")
     # From here on the checkpoint counts, whatever happens to us.
     if again:
-        _manifest.remove_unlisted(path, os.listdir(folder))
+        _remove.remove_unlisted(path, os.listdir(folder))
     _cuts.bind(ck._trainer, cut.id, path, max(deadline, time.monotonic() + _cuts.CALL_SECONDS))
     ck._reached("bound")
     _retain.retain(ck._trainer, ck.dir, ck.keep, path, ck._timeout)
@@ -85,7 +85,7 @@ def write_state(
     if not captured.arrays:
         return files, state
     _state.write(captured, os.path.join(folder, name), {"step": str(step)})
-    return [_manifest.describe(folder, name), *files], {**state, "file": name}
+    return [_publish.describe(folder, name), *files], {**state, "file": name}
 
 
 def give_up(ck: Checkpointer, cut: Cut, folder: str, path: str, error: BaseException, drop: bool) -> None:
@@ -95,7 +95,7 @@ def give_up(ck: Checkpointer, cut: Cut, folder: str, path: str, error: BaseExcep
         return  # the rename was done: it counts
     try:
         if not ck._sharded:
-            _manifest.remove_folder(folder)
+            _remove.remove_folder(folder)
     except OSError as more:
         log.warning("%s: what is left of a save that failed: %s", folder, more)
     try:

@@ -9,7 +9,7 @@ from headrace import _manifest as manifest
 
 SAVER = """
 import datetime, headrace, json, os
-from headrace import _manifest
+from headrace import _publish
 
 cfg = json.loads(os.environ["TRAINER"])
 real, saves = datetime.datetime, 0
@@ -19,7 +19,7 @@ class SetBack(datetime.datetime):  # an hour at each save
     def now(cls, tz=None):
         return real.now(tz) - saves * datetime.timedelta(hours=1)
 
-_manifest.datetime = SetBack
+_publish.datetime = SetBack
 with headrace.dataset("rows").batches(50) as stream, headrace.Checkpointer(cfg["dir"], stream, keep=2) as ck:
     restored = ck.restore()
     print("restored", restored and restored.state, flush=True)

@@ -15,18 +15,18 @@ from test_checkpoints import checked, of_end
 
 TRAINER = """
 import errno, headrace, json, os, signal
-from headrace import _manifest
+from headrace import _manifest, _publish
 import numpy as np
 
 cfg = json.loads(os.environ["TRAINER"])
-sync, broken = _manifest.sync, False
+sync, broken = _publish.sync, False
 
 def fails(path):
     if broken and os.path.exists(os.path.join(path, _manifest.FILE_NAME)):
         raise OSError(errno.EIO, os.strerror(errno.EIO), path)
     sync(path)
 
-_manifest.sync = fails
+_publish.sync = fails
 seen = np.zeros(cfg["rows"], np.int64)
 with headrace.dataset("rows").batches(50) as stream, headrace.Checkpointer(cfg["dir"], stream) as ck:
     restored = ck.restore()
