@@ -532,7 +532,7 @@ def test_a_rank_that_comes_alone_is_told_to_restart_with_the_others(job: Any) ->
         rank.printed(2)  # it has saved
     first[1].process.kill()
     out = first[0].ended()
-    assert "fenced: this process is not of the group any more: rank 1 is lost" in out
+    assert "fenced: this process is not of the group any more: " in out  # by the loss, or by a refused ack
     alone = start(1)  # and rank 0 does not come
     says = (
         "rows: next() waits: it waits until all 2 ranks have joined and restored. Ranks that are started by hand "
