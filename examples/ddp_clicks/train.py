@@ -65,10 +65,10 @@ def train(args: argparse.Namespace) -> None:
 
     loader = headrace.torch.Loader("clicks", args.rows, max_wait=args.max_wait)
     checkpoints = headrace.Checkpointer(args.dir, loader.stream, keep=args.keep)
-    step = 0
+    step = saved = 0
     restored = checkpoints.restore()  # every rank calls it
     if restored is not None:
-        step = restored.step
+        step = saved = restored.step
         model.load_state_dict(restored.state["model"])
         optimizer.load_state_dict(restored.state["optimizer"])
     print(f"rank {dist.get_rank()} begins behind step {step} with {int(model.records)} records", flush=True)
@@ -98,9 +98,10 @@ def train(args: argparse.Namespace) -> None:
         loader.step(step, batches=len(group))
         if step % args.every == 0:
             checkpoints.save(step, state)  # every rank calls it; rank 0 writes
+            saved = step
             if dist.get_rank() == 0:
                 print(f"step {step} loss {int(total[1]) / 1e6 / max(rows, 1):.4f}", flush=True)
-    if step and (restored is None or step > restored.step):
+    if step > saved:
         checkpoints.save(step, state).wait()
     checkpoints.close()
     loader.close()

@@ -14,38 +14,22 @@ import random
 import re
 import shutil
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from safetensors.torch import load_file
+import saved
+from forks import HERE, Zygote
 
-HERE = Path(__file__).parent
 HISTORIES = int(os.environ.get("HISTORIES", 5))
-PATIENCE = 180.0  # seconds; a group that has not ended then hangs
-
-
-class Zygote:
-    def __init__(self) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, str(HERE / "zygote.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-
-    def ask(self, **what: Any) -> Any:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        print(json.dumps(what), file=self.process.stdin, flush=True)
-        return json.loads(self.process.stdout.readline())
+PATIENCE = 900.0  # seconds; a group that has not ended then hangs
 
 
 @pytest.fixture(scope="module")
 def zygote() -> Iterator[Zygote]:
     made = Zygote()
     yield made
-    made.process.communicate(timeout=30)
+    made.end()
 
 
 def free_port() -> int:
@@ -61,8 +45,8 @@ def group(job: Any, zygote: Zygote, world: int, env: dict[str, str]) -> tuple[li
     for r, log in enumerate(logs):
         log.unlink(missing_ok=True)
         told = {**env, "RANK": str(r), "LOCAL_RANK": str(r)}
-        pids.append(zygote.ask(start=str(HERE / "rank.py"), env=told, folder=str(job.folder), log=str(log)))
-    codes = zygote.ask(wait=pids, within=PATIENCE)
+        pids.append(zygote.start(HERE / "rank.py", told, job.folder, log))
+    codes = zygote.wait(pids, PATIENCE)
     for pid, code in zip(pids, codes):
         if code is None:
             os.kill(pid, 9)
@@ -75,7 +59,7 @@ def hashed(rows: int) -> list[int]:
     return [rows, sum(i * 7919 + i * i for i in range(rows))]
 
 
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("history", range(HISTORIES))
 def test_no_history_hangs_or_loses_or_repeats_a_record(
     job: Any, zygote: Zygote, rng: random.Random, history: int
@@ -97,10 +81,8 @@ def test_no_history_hangs_or_loses_or_repeats_a_record(
     ends = {re.findall(r"^ends .*", text, re.MULTILINE)[0] for text in texts}
     assert len(ends) == 1, ends
     assert str(hashed(rows)) in ends.pop(), (rows, texts)
-    for folder in sorted(job.folder.glob("checkpoints/step-*")):
-        if not (folder / "headrace-manifest.json").exists():
-            continue  # its save was killed
-        records = int(load_file(folder / "state.safetensors")["sums"][0])
+    for folder in saved.whole(job.folder / "checkpoints"):
+        records = int(saved.state(folder)["sums"][0])
         audit = json.loads(job.headrace("audit", str(folder), "-o", "json").stdout)
         assert records == audit["datasets"][0]["records"]["rows"], folder
     shutil.rmtree(job.folder / "checkpoints", ignore_errors=True)

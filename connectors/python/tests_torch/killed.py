@@ -27,7 +27,7 @@ def step(self: headrace.Stream, step: int | None = None, **more: Any) -> int:
         return said(self, step, **more)
     if os.environ["KILLED"] == "behind":
         said(self, step, **more)
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 900
     while not list(Path().glob(saved)):
         assert time.monotonic() < deadline, "no checkpoint came"
         time.sleep(0.01)

@@ -17,13 +17,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import saved
 import torch
-from safetensors.torch import load_file
 
 HERE = Path(__file__).parent
 EXAMPLE = HERE.parents[2] / "examples" / "ddp_clicks"
-RECORDS, STEP_ROWS, EVERY = 20_137, 4 * 4 * 64, 5
-ARGUMENTS = [str(EXAMPLE / "train.py"), "--rows", "64", "--every", str(EVERY), "--keep", "1000"]
+RECORDS, EVERY = 20_137, 5
+
+
+def arguments(every: int = EVERY, rows: int = 64) -> list[str]:
+    return [str(EXAMPLE / "train.py"), "--rows", str(rows), "--every", str(every), "--keep", "1000"]
 
 
 def module(name: str) -> Any:
@@ -57,40 +60,49 @@ def run(job: Any, *command: str, code: int = 0) -> str:
     return text
 
 
-def judge(job: Any, text: str) -> None:
+def judge(job: Any, text: str, ranks: int = 4, every: int = EVERY) -> None:
     """All ranks ended alike, with each record once; so was it at every checkpoint."""
     ids = torch.arange(RECORDS)
     want = (str(RECORDS), str(int(module("train").mix(ids).sum())))
     ends = re.findall(r"rank (\d) ends: step (\d+) records (\d+) checksum (-?\d+) weights (\S+)", text)
-    assert sorted(e[0] for e in ends) == ["0", "1", "2", "3"], text
+    assert sorted(e[0] for e in ends) == [str(r) for r in range(ranks)], text
     assert len({e[1:] for e in ends}) == 1, text
     assert ends[0][2:4] == want, text
     assert "is killed" in text
     begun = [int(n) for n in re.findall(r"begins behind step (\d+)", text)]
-    assert len(begun) == 8, text
-    assert min(begun[4:]) == max(begun[4:]) >= EVERY, text
-    # A save that a kill cut short left a folder without a manifest: it is no checkpoint.
-    saved = sorted(m.parent for m in job.folder.glob("checkpoints/step-*/headrace-manifest.json"))
-    assert len(saved) > 2
-    for folder in saved:
-        state = load_file(folder / "state.safetensors")
+    assert len(begun) == 2 * ranks, text
+    assert min(begun[ranks:]) == max(begun[ranks:]) >= every, text
+    folders = saved.whole(job.folder / "checkpoints")
+    assert len(folders) > 2
+    assert folders[-1].name.startswith(f"step-{int(ends[0][1]):010d}-"), folders
+    for folder in folders:
+        # A step that was saved already is not saved again at the end.
+        assert [p.name for p in folder.glob("*.safetensors")] == ["state.safetensors"], folder
         cut = json.loads(job.headrace("audit", str(folder), "-o", "json").stdout)
-        assert int(state["model.records"]) == cut["datasets"][0]["records"]["rows"], folder
+        assert int(saved.state(folder)["model.records"]) == cut["datasets"][0]["records"]["rows"], folder
+
+
+def of_two(job: Any) -> None:
+    """The rank that is killed is one of two."""
+    job.env["KILL"] = re.sub(r"^\d", lambda m: str(int(m[0]) % 2), job.env["KILL"])
 
 
 def test_under_headrace_run(prepared: Any) -> None:
     options = ["--model", "replicated", "--nproc-per-node", "4", "--max-restarts", "3", "--http", "off"]
     command = [prepared.binary, "run", *options, "-f", "clicks.yaml", "--", sys.executable, str(HERE / "killed.py")]
-    judge(prepared, run(prepared, *command, *ARGUMENTS))
+    judge(prepared, run(prepared, *command, *arguments()))
 
 
 def test_under_torchrun_beside_an_agent(prepared: Any) -> None:
-    """torchrun is started twice: the first one ends with the rank that is killed."""
+    """torchrun is started twice: the first one ends with the rank that is killed. Each step
+    is saved, so also the last one, whatever its number."""
+    of_two(prepared)
     prepared.up("--model", "replicated", "-f", str(prepared.folder / "clicks.yaml"))
     torchrun = str(Path(sys.executable).parent / "torchrun")
-    command = [torchrun, "--standalone", "--local-addr", "127.0.0.1", "--nproc-per-node", "4"]
-    text = run(prepared, *command, str(HERE / "killed.py"), *ARGUMENTS, code=1)
-    judge(prepared, text + run(prepared, *command, *ARGUMENTS))
+    command = [torchrun, "--standalone", "--local-addr", "127.0.0.1", "--nproc-per-node", "2"]
+    program = arguments(every=1, rows=128)
+    text = run(prepared, *command, str(HERE / "killed.py"), *program, code=1)
+    judge(prepared, text + run(prepared, *command, *program), ranks=2, every=1)
 
 
 PRODUCE = """
@@ -131,19 +143,20 @@ def kafka(folder: Path, lines: str) -> Iterator[str]:
 
 
 def test_under_headrace_run_from_a_topic(prepared: Any) -> None:
+    of_two(prepared)
     spec = (EXAMPLE / "kafka.yaml").read_text()
     with kafka(prepared.folder, "".join(module("make_log").lines(0, RECORDS))) as address:
         (prepared.folder / "kafka.yaml").write_text(spec.replace("127.0.0.1:9092", address))
-        options = ["--model", "replicated", "--nproc-per-node", "4", "--max-restarts", "3", "--http", "off"]
+        options = ["--model", "replicated", "--nproc-per-node", "2", "--max-restarts", "3", "--http", "off"]
         command = [prepared.binary, "run", *options, "-f", "kafka.yaml", "--", sys.executable, str(HERE / "killed.py")]
-        judge(prepared, run(prepared, *command, *ARGUMENTS))
+        judge(prepared, run(prepared, *command, *arguments(rows=128)), ranks=2)
 
 
 def test_accelerate_under_headrace_run(prepared: Any) -> None:
     """Two ranks. One of them is killed once, and all go back to Accelerate's newest checkpoint."""
     train = EXAMPLE.parent / "accelerate_clicks" / "train.py"
     (prepared.folder / "clicks.yaml").write_text((train.parent / "clicks.yaml").read_text())
-    prepared.env["KILL"] = re.sub(r"^\d", lambda m: str(int(m[0]) % 2), prepared.env["KILL"])
+    of_two(prepared)
     prepared.env["SAVED"] = "checkpoints/step-*/random_states_0.pkl"
     options = ["--model", "replicated", "--nproc-per-node", "2", "--max-restarts", "3", "--http", "off"]
     command = [prepared.binary, "run", *options, "-f", "clicks.yaml", "--", sys.executable, str(HERE / "killed.py")]
@@ -167,7 +180,7 @@ def test_the_pages_ddp_program_has_each_record_once(prepared: Any) -> None:
     program = program.replace("1024", "64").replace("% 200", "% 5")
     end = 'print("rank", dist.get_rank(), "ends: step", step, model.weight.tolist(), model.bias.tolist(), flush=True)'
     (prepared.folder / "page.py").write_text(program + end + "\n")
-    prepared.env["KILL"] = re.sub(r"^\d", lambda m: str(int(m[0]) % 2), prepared.env["KILL"])
+    of_two(prepared)
     options = ["--model", "replicated", "--nproc-per-node", "2", "--max-restarts", "3", "--http", "off"]
     command = [prepared.binary, "run", *options, "-f", "clicks.yaml", "--", sys.executable, str(HERE / "killed.py")]
     text = run(prepared, *command, str(prepared.folder / "page.py"))

@@ -1,18 +1,21 @@
 """Lightning, the Trainer of Hugging Face, Accelerate and distributed checkpoints: killed in
 mid-pass and started again, each record is in the model once.
 
-Each framework runs in processes of its own. The model adds up `id` and `id * id` in
-a buffer, so that a batch that was fetched and not trained, or trained twice, shows.
+Each program is a process of its own, forked from one that has imported all frameworks.
+The model adds up `id` and `id * id` in a buffer, so that a batch that was fetched and not
+trained, or trained twice, shows.
 """
 
 from __future__ import annotations
 
+import os
 import random
 import signal
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from forks import Zygote
 
 N = 1970  # rows: 99 batches of 20. A step takes two batches, and the last step takes one
 
@@ -38,7 +41,9 @@ class Sums(torch.nn.Module):
             print("killed", flush=True)
             os.kill(os.getpid(), signal.SIGKILL)
 """
-LIGHTNING = MODEL + """
+LIGHTNING = (
+    MODEL
+    + """
 import glob, logging, warnings
 warnings.simplefilter("ignore")
 import lightning
@@ -74,7 +79,10 @@ net = module.net
 print("begun behind", newest, flush=True)
 print("sums", net.sums.tolist(), "steps", trainer.global_step, "unstepped", loader.stream.unstepped, flush=True)
 """
-TRANSFORMERS = MODEL + """
+)
+TRANSFORMERS = (
+    MODEL
+    + """
 import warnings
 warnings.simplefilter("ignore")
 from transformers import TrainingArguments, TrainerCallback
@@ -106,7 +114,10 @@ net = model.net
 print("begun behind", begun, flush=True)
 print("sums", net.sums.tolist(), "steps", trainer.state.global_step, "unstepped", loader.stream.unstepped, flush=True)
 """
-ACCELERATE = MODEL + """
+)
+ACCELERATE = (
+    MODEL
+    + """
 import glob
 from accelerate import Accelerator
 
@@ -136,7 +147,10 @@ for group in loader.groups(2):
 print("begun behind", newest, flush=True)
 print("sums", model.sums.tolist(), "steps", step, "unstepped", loader.stream.unstepped, flush=True)
 """
-DCP = MODEL + """
+)
+DCP = (
+    MODEL
+    + """
 import glob, warnings
 warnings.simplefilter("ignore")
 import torch.distributed.checkpoint as dcp
@@ -162,6 +176,14 @@ for group in loader.groups(2):
 print("begun behind", newest, flush=True)
 print("sums", model.sums.tolist(), "steps", step, "unstepped", loader.stream.unstepped, flush=True)
 """
+)
+
+
+@pytest.fixture(scope="module")
+def zygote() -> Iterator[Zygote]:
+    made = Zygote("lightning.pytorch", "transformers.trainer", "accelerate", "torch.distributed.checkpoint")
+    yield made
+    made.end()
 
 
 @pytest.mark.parametrize(
@@ -171,20 +193,28 @@ print("sums", model.sums.tolist(), "steps", step, "unstepped", loader.stream.uns
     ids=["lightning", "transformers", "accelerate", "dcp"],
 )
 def test_killed_in_mid_pass_each_record_is_in_the_model_once(
-    job: Any, rng: random.Random, monkeypatch: pytest.MonkeyPatch, program: str, n: int
+    job: Any, rng: random.Random, zygote: Zygote, program: str, n: int
 ) -> None:
     job.write(n)
     job.up("--model", "replicated")
     job.apply()
-    work = Path(job.folder) / "work"
+    work = job.folder / "work"
     work.mkdir()
-    monkeypatch.chdir(work)
-    first = job.trainer(program, KILL=str(rng.randint(8, 45)))
-    text = first.ended(280)
-    assert first.process.returncode == -signal.SIGKILL, text
-    again = job.trainer(program)
-    text = again.ended(280)
-    assert again.process.returncode == 0, text
+    (work / "train.py").write_text(program)
+
+    def run(code: int, **env: str) -> str:
+        log = job.folder / "train.log"
+        log.unlink(missing_ok=True)
+        pid = zygote.start(work / "train.py", {**job.env, **env}, work, log)
+        (ended,) = zygote.wait([pid], 1500)
+        if ended is None:
+            os.kill(pid, signal.SIGKILL)
+        text = log.read_text()
+        assert ended == code, text + job.logs()
+        return text
+
+    run(-signal.SIGKILL, KILL=str(rng.randint(8, 45)))
+    text = run(0)
     assert "begun behind None" not in text, text
     ids = range(n)
     sums = f"sums {[len(ids), sum(ids), sum(i * i for i in ids)]} "

@@ -1,4 +1,4 @@
-"""Imports torch once, and forks a rank for each line of JSON that it reads.
+"""Imports torch once, and what its arguments name, and forks a program for each line of JSON that it reads.
 
 {"start": PROGRAM, "env": {...}, "folder": DIR, "log": FILE} is answered with a process id,
 {"wait": [PID, ...], "within": SECONDS} with the exit codes; null: it has not ended.
@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import atexit
+import importlib
 import json
 import os
 import runpy
@@ -31,6 +32,7 @@ def become(rank: dict[str, Any]) -> None:
         os.environ.clear()
         os.environ.update(rank["env"])
         os.chdir(rank["folder"])
+        sys.argv = [rank["start"]]
         runpy.run_path(rank["start"], run_name="__main__")
         code = 0
     except BaseException:
@@ -53,6 +55,8 @@ def wait(pids: list[int], within: float) -> list[int | None]:
     return list(codes.values())
 
 
+for module in sys.argv[1:]:
+    importlib.import_module(module)
 for line in sys.stdin:
     asked = json.loads(line)
     if "start" in asked:
