@@ -79,6 +79,8 @@ func (c *Core) Step(now Time, ev Event, fx *Effects) (wake Time) {
 		c.resolveCut(e.Cut, e.Found, "no valid manifest of it was found")
 	case *Rewind:
 		c.rewind(e)
+	case *Reclaim:
+		c.reclaimRank(e)
 	case *Start:
 		c.start()
 	default:

@@ -90,6 +90,7 @@
 //	groupkind.go   its questions to the model kind
 //	session.go     agents and their sessions; recovery of a new term
 //	worker.go      trainer processes: joins, leaves
+//	reclaim.go     a person takes back what a process holds
 //	made.go        which of two processes of a rank is the newer one
 //	generation.go  one start of the whole group, and its end
 //	steps.go       reported steps; processes that stall
@@ -97,7 +98,7 @@
 //
 // The group offers:
 //
-//	drop endGeneration fence fenceRank olderThanAll rankOf refuseJoin refuseOlder replace setKind setTopStep
+//	drop endGeneration fence fenceRank olderThanAll rankOf reclaimable refuseJoin refuseOlder replace setKind setTopStep
 //	setWorldSize startGeneration
 //
 // Checkpoints: which records are in which model.
@@ -133,6 +134,7 @@
 //	group_view.go    agents and workers
 //	imbalance.go     a rank that waits beside one that stands still
 //	query_serve.go   segments, for sources that are opened again
+//	query_reclaim.go the dry run of taking back
 //	query_cut.go     kept cuts, marks to commit and to retain, the dry run of a rewind
 //	needed.go        from where on sources must keep their records
 //	trimmable.go     how far the table of segments may be trimmed

@@ -312,6 +312,13 @@ type LeaseRequest struct {
 	Virtual      uint32  // which virtual rank's leases, from 1; 0 where there is none
 }
 
+// Reclaim takes back what the process of a rank holds, without its help: the process is
+// fenced. It is Rejected with the reason, among others where the model is shared.
+type Reclaim struct {
+	Rank        uint32
+	Incarnation uint64 // of the process that is meant; 0: whichever has the rank
+}
+
 // Heads is Head from the master's own discovery.
 type Heads struct{ Heads []Head }
 
@@ -324,6 +331,7 @@ func (*AddPartition) event()     {}
 func (*PartitionsListed) event() {}
 func (*AddSegments) event()      {}
 func (*Heads) event()            {}
+func (*Reclaim) event()          {}
 func (*Truncated) event()        {}
 func (*LettersWritten) event()   {}
 func (*Lost) event()             {}

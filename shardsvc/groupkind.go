@@ -20,6 +20,9 @@ type groupKind interface {
 	counts(w *worker) bool
 	// leaveIsEnd says whether a process that leaves is lost, although it may still run.
 	leaveIsEnd() bool
+	// keepsRows says why the rows of w, which may run, cannot be given to others; empty:
+	// they can, because what w does with them from now on reaches no checkpoint.
+	keepsRows(w *worker) string
 	// ending says that w was told to end.
 	ending(w *worker, reason string)
 	// dropped says that w is out of the group.

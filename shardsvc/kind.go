@@ -89,6 +89,8 @@ func (ck anyKind) takesOlder() bool { return false }
 
 func (ck anyKind) leaveIsEnd() bool { return false }
 
+func (ck anyKind) keepsRows(*worker) string { return "" }
+
 // mayResume turns a newcomer away that says resume=acked. The model of the acked records
 // went with an earlier process.
 func (ck anyKind) mayResume(a *agent, j *Join, newcomer bool) bool {

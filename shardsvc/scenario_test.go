@@ -74,6 +74,10 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 		if deleted != nil {
 			plan.Gone.tell(&out, "plan")
 		}
+	case "plan_reclaim":
+		a := args{t, d.CmdArgs}
+		plan := s.w.core.PlanReclaim(&Reclaim{Rank: uint32(a.num("rank", 0))})
+		fmt.Fprintf(&out, "inc=%d agent=%s leases=%d step=%d kept=%d fenced=%v refused=%q\n", plan.Incarnation, plan.Agent, plan.Leases, plan.Step, plan.Kept, plan.Fenced, plan.Refused)
 	case "gone":
 		s.gone(&out, args{t, d.CmdArgs})
 	case "store":
@@ -217,6 +221,8 @@ func (s *script) event(t *testing.T, line string) Event {
 		return &ResolveCut{Cut: uint64(a.num("cut", 0)), Found: a.has("found")}
 	case "rewind":
 		return &Rewind{Cut: s.cut(t, a), Path: a.word("path", "")}
+	case "reclaim":
+		return &Reclaim{Rank: uint32(a.num("rank", 0)), Incarnation: uint64(a.num("inc", 0))}
 	case "lost":
 		return &Lost{Session: s.w.last[a.word("agent", "a")]}
 	case "head":

@@ -11,6 +11,12 @@ type shared struct{ anyKind }
 
 func (ck shared) takesOlder() bool { return ck.noCuts() == "" }
 
+// keepsRows: a batch that w has not stepped may be in the model already.
+func (ck shared) keepsRows(w *worker) string {
+	return fmt.Sprintf("rows that rank %d has in hand may be in the shared model already, so they go to others only when its process has ended. "+
+		"End process %d on the node of agent %q, or let it call stream.close()", w.rank.no, w.pid, w.agent.name)
+}
+
 // enter has an older process of the rank ended. Its rows wait until it is known to be
 // gone. The first process of a group may begin anew.
 func (ck shared) enter(_ *agent, r *rank, j *Join, newcomer bool, _ made) (again comesAgain, ok bool) {

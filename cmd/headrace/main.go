@@ -24,6 +24,7 @@
 //	status.go top.go                   what is going on
 //	ckpt.go ckpt_pin.go ckpt_rm.go ckpt_verify.go  checkpoints on storage
 //	audit.go rewind.go                 which records are in a model; back to one
+//	reclaim.go   what an idle process holds
 //	ask.go       questions: confirm on a terminal, completion of names
 //	metrics.go   an agent's own numbers
 //	version.go gpu_none.go gpu_nvml.go

@@ -85,7 +85,7 @@ The verbs of ` + "`headrace dataset`" + ` work without that word too: headrace l
 		cmd.GroupID = "run"
 		root.AddCommand(cmd)
 	}
-	for _, cmd := range []*cobra.Command{a.pushCommand(), a.datasetCommand(), a.statusCommand(), a.topCommand(), a.deadletterCommand(), a.ckptCommand(), a.auditCommand(), a.rewindCommand()} {
+	for _, cmd := range []*cobra.Command{a.pushCommand(), a.datasetCommand(), a.statusCommand(), a.topCommand(), a.deadletterCommand(), a.ckptCommand(), a.auditCommand(), a.rewindCommand(), a.reclaimCommand()} {
 		cmd.GroupID = "look"
 		root.AddCommand(cmd)
 	}

@@ -94,7 +94,7 @@ func TestWhatIsInterruptedExitsWith130WhateverItSays(t *testing.T) {
 func TestHelpOfEveryVerb(t *testing.T) {
 	w := newWorld(t)
 	for _, args := range []string{"", "up", "run", "master", "agent", "demo", "dataset", "dataset apply", "dataset list", "dataset describe", "dataset peek",
-		"dataset check", "dataset pause", "dataset resume", "dataset delete", "dataset status", "status", "top", "version", "ckpt", "ckpt list", "ckpt show", "ckpt verify", "ckpt pin", "ckpt unpin", "ckpt rm", "audit", "rewind", "push"} {
+		"dataset check", "dataset pause", "dataset resume", "dataset delete", "dataset status", "status", "top", "version", "ckpt", "ckpt list", "ckpt show", "ckpt verify", "ckpt pin", "ckpt unpin", "ckpt rm", "audit", "rewind", "reclaim", "push"} {
 		name := strings.ReplaceAll(strings.TrimSpace("headrace "+args), " ", "-")
 		golden(t, filepath.Join("help", name+".txt"), w.ok(append(strings.Fields(args), "--help")...))
 	}

@@ -22,6 +22,7 @@ var calls = map[string]Roles{
 	headracev1.Datasets_Pause_FullMethodName:    Operator,
 	headracev1.Datasets_Resume_FullMethodName:   Operator,
 	headracev1.Datasets_Delete_FullMethodName:   Operator,
+	headracev1.Datasets_Reclaim_FullMethodName:  Operator,
 
 	headracev1.Datasets_ReadDeadLetters_FullMethodName: Operator, // they hold records
 

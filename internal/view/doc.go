@@ -10,6 +10,7 @@
 //	status.go     one dataset by partition
 //	partition.go  a partition, its distances and its leases
 //	change.go     results of apply, pause, resume and delete
+//	reclaimed.go  what was taken back from a process
 //	retention.go  how long a broker still keeps the records that are needed
 //	silence.go    a source that does not answer
 //	imbalance.go  a rank that waits for rows while another one makes no progress

@@ -121,8 +121,7 @@ func (c *checkpoints) change(ctx context.Context, ev shardsvc.Event) error {
 // Rewind plans a rewind and, unless it is a dry run, does it.
 func (c *checkpoints) Rewind(ctx context.Context, req *headracev1.RewindRequest) (*headracev1.RewindReply, error) {
 	if req.Job != c.s.cfg.Job {
-		return nil, statusOf(codes.FailedPrecondition, fmt.Errorf("this master runs job %q, not %q", c.s.cfg.Job, req.Job),
-			detail{Field: "job", Hint: "name this master's job, or give the address of the other job's master with --master"})
+		return nil, c.s.otherJob(req.Job)
 	}
 	cut, err := c.rewindTo(req)
 	if err != nil {
@@ -178,6 +177,12 @@ func (c *checkpoints) Rewind(ctx context.Context, req *headracev1.RewindRequest)
 		}
 	}
 	return reply, nil
+}
+
+// otherJob is the error for a call that names another job than this master's.
+func (s *Server) otherJob(named string) error {
+	return statusOf(codes.FailedPrecondition, fmt.Errorf("this master runs job %q, not %q", s.cfg.Job, named),
+		detail{Field: "job", Hint: "name this master's job, or give the address of the other job's master with --master"})
 }
 
 func (c *checkpoints) rewindTo(req *headracev1.RewindRequest) (*cut.Cut, error) {

@@ -268,3 +268,30 @@ func (d *datasets) Job(ctx context.Context, _ *headracev1.JobRequest) (*headrace
 func (d *datasets) look(ctx context.Context, f func(*loop) error) error {
 	return callStatus(d.s.do(ctx, &call{view: true, f: f}))
 }
+
+// Reclaim takes back what the process of a rank holds, or says what that would do.
+func (d *datasets) Reclaim(ctx context.Context, req *headracev1.ReclaimRequest) (*headracev1.ReclaimReply, error) {
+	if req.Job != d.s.cfg.Job {
+		return nil, d.s.otherJob(req.Job)
+	}
+	ev := &shardsvc.Reclaim{Rank: req.Rank, Incarnation: req.Incarnation}
+	var plan shardsvc.ReclaimPlan
+	do := func(l *loop) error {
+		if plan = l.core.PlanReclaim(ev); plan.Refused != "" {
+			return statusOf(codes.FailedPrecondition, errors.New(wire.Valid(plan.Refused)), detail{})
+		}
+		if req.DryRun {
+			return nil
+		}
+		l.step(ev)
+		if err := l.rejected(); err != nil {
+			return statusOf(codes.FailedPrecondition, err, detail{})
+		}
+		return nil
+	}
+	if err := d.s.do(ctx, &call{view: req.DryRun, f: do}); err != nil {
+		return nil, callStatus(err)
+	}
+	return &headracev1.ReclaimReply{Incarnation: plan.Incarnation, Agent: wire.Valid(plan.Agent), Pid: plan.Pid, Leases: uint32(plan.Leases),
+		Step: plan.Step, Kept: plan.Kept, Fenced: plan.Fenced}, nil
+}

@@ -2677,6 +2677,166 @@ func (x *WorkerState) GetRowsYielded() uint64 {
 	return 0
 }
 
+type ReclaimRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"` // must be this master's
+	Rank          uint32                 `protobuf:"varint,2,opt,name=rank,proto3" json:"rank,omitempty"`
+	Incarnation   uint64                 `protobuf:"fixed64,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"` // of the process that is meant, as a dry run answers it; 0: whichever has the rank
+	DryRun        bool                   `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReclaimRequest) Reset() {
+	*x = ReclaimRequest{}
+	mi := &file_headrace_v1_datasets_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReclaimRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReclaimRequest) ProtoMessage() {}
+
+func (x *ReclaimRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_headrace_v1_datasets_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReclaimRequest.ProtoReflect.Descriptor instead.
+func (*ReclaimRequest) Descriptor() ([]byte, []int) {
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *ReclaimRequest) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *ReclaimRequest) GetRank() uint32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *ReclaimRequest) GetIncarnation() uint64 {
+	if x != nil {
+		return x.Incarnation
+	}
+	return 0
+}
+
+func (x *ReclaimRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+type ReclaimReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Incarnation   uint64                 `protobuf:"fixed64,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"` // of the process
+	Agent         string                 `protobuf:"bytes,2,opt,name=agent,proto3" json:"agent,omitempty"`
+	Pid           int32                  `protobuf:"varint,3,opt,name=pid,proto3" json:"pid,omitempty"`
+	Leases        uint32                 `protobuf:"varint,4,opt,name=leases,proto3" json:"leases,omitempty"`        // that are taken back, with all rows that are not stepped
+	Step          int64                  `protobuf:"varint,5,opt,name=step,proto3" json:"step,omitempty"`            // that the process has reported
+	Kept          int64                  `protobuf:"varint,6,opt,name=kept,proto3" json:"kept,omitempty"`            // step of the model's newest checkpoint: what was stepped after it comes again; -1: there is none
+	Fenced        []uint32               `protobuf:"varint,7,rep,packed,name=fenced,proto3" json:"fenced,omitempty"` // ranks whose processes have to start again
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReclaimReply) Reset() {
+	*x = ReclaimReply{}
+	mi := &file_headrace_v1_datasets_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReclaimReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReclaimReply) ProtoMessage() {}
+
+func (x *ReclaimReply) ProtoReflect() protoreflect.Message {
+	mi := &file_headrace_v1_datasets_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReclaimReply.ProtoReflect.Descriptor instead.
+func (*ReclaimReply) Descriptor() ([]byte, []int) {
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *ReclaimReply) GetIncarnation() uint64 {
+	if x != nil {
+		return x.Incarnation
+	}
+	return 0
+}
+
+func (x *ReclaimReply) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+func (x *ReclaimReply) GetPid() int32 {
+	if x != nil {
+		return x.Pid
+	}
+	return 0
+}
+
+func (x *ReclaimReply) GetLeases() uint32 {
+	if x != nil {
+		return x.Leases
+	}
+	return 0
+}
+
+func (x *ReclaimReply) GetStep() int64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *ReclaimReply) GetKept() int64 {
+	if x != nil {
+		return x.Kept
+	}
+	return 0
+}
+
+func (x *ReclaimReply) GetFenced() []uint32 {
+	if x != nil {
+		return x.Fenced
+	}
+	return nil
+}
+
 var File_headrace_v1_datasets_proto protoreflect.FileDescriptor
 
 const file_headrace_v1_datasets_proto_rawDesc = "" +
@@ -2919,7 +3079,20 @@ const file_headrace_v1_datasets_proto_rawDesc = "" +
 	"\fwait_seconds\x18\n" +
 	" \x01(\x01R\vwaitSeconds\x12!\n" +
 	"\fstep_seconds\x18\v \x01(\x01R\vstepSeconds\x12!\n" +
-	"\frows_yielded\x18\f \x01(\x04R\vrowsYielded2\x93\x05\n" +
+	"\frows_yielded\x18\f \x01(\x04R\vrowsYielded\"q\n" +
+	"\x0eReclaimRequest\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x12\n" +
+	"\x04rank\x18\x02 \x01(\rR\x04rank\x12 \n" +
+	"\vincarnation\x18\x03 \x01(\x06R\vincarnation\x12\x17\n" +
+	"\adry_run\x18\x04 \x01(\bR\x06dryRun\"\xb0\x01\n" +
+	"\fReclaimReply\x12 \n" +
+	"\vincarnation\x18\x01 \x01(\x06R\vincarnation\x12\x14\n" +
+	"\x05agent\x18\x02 \x01(\tR\x05agent\x12\x10\n" +
+	"\x03pid\x18\x03 \x01(\x05R\x03pid\x12\x16\n" +
+	"\x06leases\x18\x04 \x01(\rR\x06leases\x12\x12\n" +
+	"\x04step\x18\x05 \x01(\x03R\x04step\x12\x12\n" +
+	"\x04kept\x18\x06 \x01(\x03R\x04kept\x12\x16\n" +
+	"\x06fenced\x18\a \x03(\rR\x06fenced2\xd6\x05\n" +
 	"\bDatasets\x12;\n" +
 	"\x05Apply\x12\x19.headrace.v1.ApplyRequest\x1a\x17.headrace.v1.ApplyReply\x12>\n" +
 	"\bDescribe\x12\x1c.headrace.v1.DescribeRequest\x1a\x14.headrace.v1.Dataset\x128\n" +
@@ -2930,7 +3103,8 @@ const file_headrace_v1_datasets_proto_rawDesc = "" +
 	"\x05State\x12\x19.headrace.v1.StateRequest\x1a\x17.headrace.v1.StateReply\x12D\n" +
 	"\bExcluded\x12\x1c.headrace.v1.ExcludedRequest\x1a\x1a.headrace.v1.ExcludedReply\x12Y\n" +
 	"\x0fReadDeadLetters\x12#.headrace.v1.ReadDeadLettersRequest\x1a!.headrace.v1.ReadDeadLettersReply\x125\n" +
-	"\x03Job\x12\x17.headrace.v1.JobRequest\x1a\x15.headrace.v1.JobReplyB9Z7github.com/headrace/headrace/api/headrace/v1;headracev1b\x06proto3"
+	"\x03Job\x12\x17.headrace.v1.JobRequest\x1a\x15.headrace.v1.JobReply\x12A\n" +
+	"\aReclaim\x12\x1b.headrace.v1.ReclaimRequest\x1a\x19.headrace.v1.ReclaimReplyB9Z7github.com/headrace/headrace/api/headrace/v1;headracev1b\x06proto3"
 
 var (
 	file_headrace_v1_datasets_proto_rawDescOnce sync.Once
@@ -2945,7 +3119,7 @@ func file_headrace_v1_datasets_proto_rawDescGZIP() []byte {
 }
 
 var file_headrace_v1_datasets_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_headrace_v1_datasets_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_headrace_v1_datasets_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_headrace_v1_datasets_proto_goTypes = []any{
 	(ApplyReply_Outcome)(0),        // 0: headrace.v1.ApplyReply.Outcome
 	(*ErrorDetail)(nil),            // 1: headrace.v1.ErrorDetail
@@ -2982,8 +3156,10 @@ var file_headrace_v1_datasets_proto_goTypes = []any{
 	(*NewestCheckpoint)(nil),       // 32: headrace.v1.NewestCheckpoint
 	(*AgentState)(nil),             // 33: headrace.v1.AgentState
 	(*WorkerState)(nil),            // 34: headrace.v1.WorkerState
-	(*Tally)(nil),                  // 35: headrace.v1.Tally
-	(*Token)(nil),                  // 36: headrace.v1.Token
+	(*ReclaimRequest)(nil),         // 35: headrace.v1.ReclaimRequest
+	(*ReclaimReply)(nil),           // 36: headrace.v1.ReclaimReply
+	(*Tally)(nil),                  // 37: headrace.v1.Tally
+	(*Token)(nil),                  // 38: headrace.v1.Token
 }
 var file_headrace_v1_datasets_proto_depIdxs = []int32{
 	13, // 0: headrace.v1.ApplyReply.dataset:type_name -> headrace.v1.Dataset
@@ -2991,7 +3167,7 @@ var file_headrace_v1_datasets_proto_depIdxs = []int32{
 	13, // 2: headrace.v1.ListReply.datasets:type_name -> headrace.v1.Dataset
 	18, // 3: headrace.v1.DeleteReply.counts:type_name -> headrace.v1.Counts
 	18, // 4: headrace.v1.Dataset.counts:type_name -> headrace.v1.Counts
-	35, // 5: headrace.v1.Dataset.records:type_name -> headrace.v1.Tally
+	37, // 5: headrace.v1.Dataset.records:type_name -> headrace.v1.Tally
 	23, // 6: headrace.v1.Dataset.retention:type_name -> headrace.v1.Retention
 	17, // 7: headrace.v1.Dataset.silence:type_name -> headrace.v1.Silence
 	14, // 8: headrace.v1.Dataset.imbalance:type_name -> headrace.v1.Imbalance
@@ -3003,7 +3179,7 @@ var file_headrace_v1_datasets_proto_depIdxs = []int32{
 	18, // 14: headrace.v1.PartitionState.counts:type_name -> headrace.v1.Counts
 	24, // 15: headrace.v1.PartitionState.lease:type_name -> headrace.v1.LeaseState
 	23, // 16: headrace.v1.PartitionState.retention:type_name -> headrace.v1.Retention
-	36, // 17: headrace.v1.LeaseState.token:type_name -> headrace.v1.Token
+	38, // 17: headrace.v1.LeaseState.token:type_name -> headrace.v1.Token
 	27, // 18: headrace.v1.ExcludedReply.ranges:type_name -> headrace.v1.ExcludedRange
 	33, // 19: headrace.v1.JobReply.agents:type_name -> headrace.v1.AgentState
 	34, // 20: headrace.v1.JobReply.workers:type_name -> headrace.v1.WorkerState
@@ -3020,18 +3196,20 @@ var file_headrace_v1_datasets_proto_depIdxs = []int32{
 	25, // 31: headrace.v1.Datasets.Excluded:input_type -> headrace.v1.ExcludedRequest
 	28, // 32: headrace.v1.Datasets.ReadDeadLetters:input_type -> headrace.v1.ReadDeadLettersRequest
 	30, // 33: headrace.v1.Datasets.Job:input_type -> headrace.v1.JobRequest
-	3,  // 34: headrace.v1.Datasets.Apply:output_type -> headrace.v1.ApplyReply
-	13, // 35: headrace.v1.Datasets.Describe:output_type -> headrace.v1.Dataset
-	6,  // 36: headrace.v1.Datasets.List:output_type -> headrace.v1.ListReply
-	8,  // 37: headrace.v1.Datasets.Pause:output_type -> headrace.v1.PauseReply
-	10, // 38: headrace.v1.Datasets.Resume:output_type -> headrace.v1.ResumeReply
-	12, // 39: headrace.v1.Datasets.Delete:output_type -> headrace.v1.DeleteReply
-	20, // 40: headrace.v1.Datasets.State:output_type -> headrace.v1.StateReply
-	26, // 41: headrace.v1.Datasets.Excluded:output_type -> headrace.v1.ExcludedReply
-	29, // 42: headrace.v1.Datasets.ReadDeadLetters:output_type -> headrace.v1.ReadDeadLettersReply
-	31, // 43: headrace.v1.Datasets.Job:output_type -> headrace.v1.JobReply
-	34, // [34:44] is the sub-list for method output_type
-	24, // [24:34] is the sub-list for method input_type
+	35, // 34: headrace.v1.Datasets.Reclaim:input_type -> headrace.v1.ReclaimRequest
+	3,  // 35: headrace.v1.Datasets.Apply:output_type -> headrace.v1.ApplyReply
+	13, // 36: headrace.v1.Datasets.Describe:output_type -> headrace.v1.Dataset
+	6,  // 37: headrace.v1.Datasets.List:output_type -> headrace.v1.ListReply
+	8,  // 38: headrace.v1.Datasets.Pause:output_type -> headrace.v1.PauseReply
+	10, // 39: headrace.v1.Datasets.Resume:output_type -> headrace.v1.ResumeReply
+	12, // 40: headrace.v1.Datasets.Delete:output_type -> headrace.v1.DeleteReply
+	20, // 41: headrace.v1.Datasets.State:output_type -> headrace.v1.StateReply
+	26, // 42: headrace.v1.Datasets.Excluded:output_type -> headrace.v1.ExcludedReply
+	29, // 43: headrace.v1.Datasets.ReadDeadLetters:output_type -> headrace.v1.ReadDeadLettersReply
+	31, // 44: headrace.v1.Datasets.Job:output_type -> headrace.v1.JobReply
+	36, // 45: headrace.v1.Datasets.Reclaim:output_type -> headrace.v1.ReclaimReply
+	35, // [35:46] is the sub-list for method output_type
+	24, // [24:35] is the sub-list for method input_type
 	24, // [24:24] is the sub-list for extension type_name
 	24, // [24:24] is the sub-list for extension extendee
 	0,  // [0:24] is the sub-list for field type_name
@@ -3050,7 +3228,7 @@ func file_headrace_v1_datasets_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headrace_v1_datasets_proto_rawDesc), len(file_headrace_v1_datasets_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   34,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

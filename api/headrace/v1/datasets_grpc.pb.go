@@ -31,6 +31,7 @@ const (
 	Datasets_Excluded_FullMethodName        = "/headrace.v1.Datasets/Excluded"
 	Datasets_ReadDeadLetters_FullMethodName = "/headrace.v1.Datasets/ReadDeadLetters"
 	Datasets_Job_FullMethodName             = "/headrace.v1.Datasets/Job"
+	Datasets_Reclaim_FullMethodName         = "/headrace.v1.Datasets/Reclaim"
 )
 
 // DatasetsClient is the client API for Datasets service.
@@ -57,6 +58,9 @@ type DatasetsClient interface {
 	ReadDeadLetters(ctx context.Context, in *ReadDeadLettersRequest, opts ...grpc.CallOption) (*ReadDeadLettersReply, error)
 	// Job: sessions, workers and totals; what `top` and `status` show.
 	Job(ctx context.Context, in *JobRequest, opts ...grpc.CallOption) (*JobReply, error)
+	// Reclaim takes back what the process of a rank holds, without its help: the process is
+	// fenced. Where the model is shared it is refused, because the rows may be in the model.
+	Reclaim(ctx context.Context, in *ReclaimRequest, opts ...grpc.CallOption) (*ReclaimReply, error)
 }
 
 type datasetsClient struct {
@@ -167,6 +171,16 @@ func (c *datasetsClient) Job(ctx context.Context, in *JobRequest, opts ...grpc.C
 	return out, nil
 }
 
+func (c *datasetsClient) Reclaim(ctx context.Context, in *ReclaimRequest, opts ...grpc.CallOption) (*ReclaimReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReclaimReply)
+	err := c.cc.Invoke(ctx, Datasets_Reclaim_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // DatasetsServer is the server API for Datasets service.
 // All implementations must embed UnimplementedDatasetsServer
 // for forward compatibility.
@@ -191,6 +205,9 @@ type DatasetsServer interface {
 	ReadDeadLetters(context.Context, *ReadDeadLettersRequest) (*ReadDeadLettersReply, error)
 	// Job: sessions, workers and totals; what `top` and `status` show.
 	Job(context.Context, *JobRequest) (*JobReply, error)
+	// Reclaim takes back what the process of a rank holds, without its help: the process is
+	// fenced. Where the model is shared it is refused, because the rows may be in the model.
+	Reclaim(context.Context, *ReclaimRequest) (*ReclaimReply, error)
 	mustEmbedUnimplementedDatasetsServer()
 }
 
@@ -230,6 +247,9 @@ func (UnimplementedDatasetsServer) ReadDeadLetters(context.Context, *ReadDeadLet
 }
 func (UnimplementedDatasetsServer) Job(context.Context, *JobRequest) (*JobReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Job not implemented")
+}
+func (UnimplementedDatasetsServer) Reclaim(context.Context, *ReclaimRequest) (*ReclaimReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Reclaim not implemented")
 }
 func (UnimplementedDatasetsServer) mustEmbedUnimplementedDatasetsServer() {}
 func (UnimplementedDatasetsServer) testEmbeddedByValue()                  {}
@@ -432,6 +452,24 @@ func _Datasets_Job_Handler(srv interface{}, ctx context.Context, dec func(interf
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Datasets_Reclaim_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReclaimRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DatasetsServer).Reclaim(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Datasets_Reclaim_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DatasetsServer).Reclaim(ctx, req.(*ReclaimRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Datasets_ServiceDesc is the grpc.ServiceDesc for Datasets service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -478,6 +516,10 @@ var Datasets_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Job",
 			Handler:    _Datasets_Job_Handler,
+		},
+		{
+			MethodName: "Reclaim",
+			Handler:    _Datasets_Reclaim_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

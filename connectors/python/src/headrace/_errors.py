@@ -24,8 +24,9 @@ class DatasetError(HeadraceError):
 class Fenced(HeadraceError):
     """This process is not of the group any more.
 
-    What it has in hand belongs to others now. It must not save a checkpoint and
-    can only end; a new process of the rank goes on.
+    What it has in hand belongs to others now, and it cannot save a checkpoint. It ends,
+    and a new process of the rank goes on. Or it calls ``shutdown()``, ``init()`` and
+    ``Checkpointer.restore()``, for example in a notebook.
     """
 
 
