@@ -77,7 +77,7 @@ func (s *scenario) run(t *testing.T, d *datadriven.TestData) string {
 		var rank, gen uint32
 		arg(d, t, "rank", &rank)
 		arg(d, t, "gen", &gen)
-		return s.do(&hold.Join{Join: &pb.Join{Worker: worker, Rank: rank, Generation: gen}, Resume: resumes(d.Input)})
+		return s.do(&hold.Join{Join: &pb.Join{Worker: worker, Rank: rank, Generation: gen}, Resume: resumes(d.Input), Ended: d.HasArg("ended")})
 	case "open":
 		return s.do(&hold.Open{Stream: id, Dataset: 1, Tracked: !d.HasArg("untracked")})
 	case "hungry":

@@ -35,7 +35,7 @@ func (c *Core) connected() {
 		// Hello names a worker that has left until the master has processed its acks and its
 		// Leave, because a new master waits for each process that it knew. It does not name
 		// one that was never let in: that one would replace a process that came later.
-		claims := w.state == gone && w.answered && !c.replaced(w) && c.leaving(w)
+		claims := w.state == gone && c.leaving(w) && (w.answered && !c.replaced(w) || w.wasLetIn())
 		for _, s := range w.streams {
 			s.requests = s.requests[:0]
 			for _, l := range s.leases {

@@ -220,7 +220,7 @@ func (c *Core) onGone(ev *Gone) {
 			return
 		}
 	}
-	unknown := w.state == joining && !w.said
+	unknown := w.state == joining && !w.said && !w.wasLetIn()
 	if ev.Crash {
 		leave.Crash = w.inHand()
 	}
@@ -264,6 +264,10 @@ func (c *Core) unsureAt() Time {
 	}
 	return Never
 }
+
+// wasLetIn says whether w came as step files and the agent before this one had let it in. The
+// master keeps its leases until it hears of its end, though nothing in the files is to be acked.
+func (w *worker) wasLetIn() bool { return w.ended && w.join.Generation != 0 }
 
 func (c *Core) claims(w *worker) bool {
 	return slices.ContainsFunc(w.streams, func(s *stream) bool { return len(s.leases) > 0 })

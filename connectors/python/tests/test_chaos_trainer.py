@@ -26,7 +26,7 @@ def start(folder: str, name: str, code: str = "", **more: Any) -> subprocess.Pop
         "seed": 1, "journal": os.path.join(folder, name), "sizes": [[100, 1]], "trap": None, "rank": 0, "leaves": False,
         "checkpoints": os.path.join(folder, "ck"), "archive": os.path.join(folder, "ck"), "saves": "save", "keep": 1,
         "sharded": False, "pause": False, "save_every": 1000, "save_timeout": 60, "server_life": 1, "model": "shared",
-        "memory": False,
+        "memory": False, "lull": "",
         "slots": [{"dataset": "clicks", "number": 0, "lines": False, "rows": 10, "rate": 1e6, "ack": "step",
                    "max_wait": 0, "closes": False}],
         **more,

@@ -106,7 +106,7 @@ func Run(ctx context.Context, o Options) (res Result, err error) {
 		tell("everything is kept in %s", root)
 	}()
 	r := rand.New(rand.NewPCG(o.Seed, 1))
-	c := &crew{o: o, dir: root, data: root, sockets: filepath.Join(root, "s"), run: filepath.Base(root), rnd: rand.New(rand.NewPCG(o.Seed, 2)), damaged: map[cut.ID]bool{}, quit: make(chan struct{})}
+	c := &crew{o: o, dir: root, data: root, sockets: filepath.Join(root, "s"), run: filepath.Base(root), rnd: rand.New(rand.NewPCG(o.Seed, 2)), damaged: map[cut.ID]bool{}, absent: map[int]time.Duration{}, quit: make(chan struct{})}
 	switch o.Source {
 	case Files:
 	case Landing:
@@ -123,7 +123,7 @@ func Run(ctx context.Context, o Options) (res Result, err error) {
 		return res, err
 	}
 	defer func() { _ = c.books.conn.Close() }()
-	trouble := &trouble{crew: c, rnd: r, tell: tell}
+	trouble := &trouble{crew: c, rnd: r, tell: tell, lullAt: r.IntN(max(1, o.Kills/2))}
 	if c.memory {
 		if err := c.makeMemory(r, tell); err != nil {
 			return res, err
@@ -240,7 +240,7 @@ func (c *crew) enough(in *input, n, ranks int) int {
 	if c.servers {
 		readers /= 2 // everybody goes back to a checkpoint, several times
 	}
-	return int(c.o.Rate * readers * 0.4 * (float64(c.o.Kills)*c.o.Every.Seconds()*1.3 + 2))
+	return int(c.o.Rate * readers * (0.4*(float64(c.o.Kills)*c.o.Every.Seconds()*1.3+2) + c.lullSeconds()))
 }
 
 // patience for the end, in which everything has its time: after the last trouble one trainer could read everything, on

@@ -54,6 +54,9 @@ type crew struct {
 	agents    []*child.Process
 	seats     []*seat
 	disturbed []disturbance
+	standing  int                   // processes that are stopped now
+	absent    map[int]time.Duration // how long an agent stays away when it ends next
+	born      int64                 // when all were started first
 	wrong     []string
 	group     int             // start of the group, for `replicated`
 	port      int             // where this group's ranks meet
@@ -150,6 +153,7 @@ type slot struct {
 func (c *crew) startTrainer(s *seat) (err error) {
 	r := c.rnd
 	s.life = &life{rank: s.rank, no: len(s.lives) + 1, agent: c.agentOf(s), status: "running", group: c.group}
+	s.life.started = child.Monotonic()
 	s.lives = append(s.lives, s.life)
 	s.done = false
 	var slots []slot
@@ -180,7 +184,7 @@ func (c *crew) startTrainer(s *seat) (err error) {
 	}
 	settings := map[string]any{
 		"role": c.o.Model, "rank": s.rank, "seed": r.Uint32(), "journal": c.journal(s.life), "model": c.o.Model, "sizes": c.sizes(),
-		"slots": slots, "leaves": c.o.Model != "replicated" && !c.calm, "trap": nil,
+		"slots": slots, "leaves": c.o.Model != "replicated" && !c.calm, "trap": nil, "lull": c.lullFile(s.rank),
 	}
 	if c.o.Journal {
 		settings["role"] = "plain"
@@ -231,6 +235,7 @@ func (c *crew) startAll(ctx context.Context, ranks int) (err error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.born = child.Monotonic()
 	for rank := range ranks {
 		s := &seat{rank: rank, rate: c.o.Rate}
 		if rank == ranks-1 && (c.o.Journal || c.o.Model != "replicated") { // where all wait for the slowest

@@ -50,6 +50,7 @@
 //	port.go      where they listen
 //	keep.go      whoever ends is started again
 //	trouble.go   what happens to them, and when
+//	lull.go      an agent that dies when all was quiet, so that no other trouble excuses what comes of it
 //	people.go    what people do meanwhile: pin, go back, lose the master's disk
 //	saving.go    what trainers have that save, and the traps in them
 //	saved.go     every checkpoint, against its cut and the generator

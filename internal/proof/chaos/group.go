@@ -201,7 +201,7 @@ func (c *crew) keepMember(s *seat) {
 			c.wrongf("%s ended by itself: %s; see %s.log", s.life, how, p.Name)
 			return
 		}
-		if !c.wait() {
+		if !c.wait(-1) {
 			return
 		}
 		c.mu.Lock()

@@ -66,6 +66,7 @@ type life struct {
 	done, fenced bool
 	bad          bool
 	began, ended int64 // ended: by the harness's clock, 0 while it runs
+	started      int64 // by the harness's clock
 	agent        int
 	status       string
 	frozen       bool          // stopped for a while

@@ -73,7 +73,7 @@ func (c *crew) keep(ctx context.Context, agent int, at **child.Process, again fu
 		if status, how := p.Status(); status > 0 {
 			c.wrongf("%s ended by itself: %s", p.Name, how)
 		}
-		if !c.wait() {
+		if !c.wait(agent) {
 			return
 		}
 		c.mu.Lock() // who takes the master's state away first ends everybody
@@ -94,12 +94,16 @@ func (c *crew) keep(ctx context.Context, agent int, at **child.Process, again fu
 }
 
 // wait is the time between an end and the next start: mostly short, sometimes
-// longer than a session lives. False: there is no next.
-func (c *crew) wait() bool {
+// longer than a session lives. Of an agent it may be decided. False: there is no next.
+func (c *crew) wait(agent int) bool {
 	c.mu.Lock()
 	d := time.Duration(c.rnd.Int64N(int64(400 * time.Millisecond)))
 	if !c.calm && c.rnd.IntN(4) == 0 {
 		d = c.o.TTL/2 + time.Duration(c.rnd.Int64N(int64(c.o.TTL)))
+	}
+	if away, ok := c.absent[agent]; ok {
+		d = away
+		delete(c.absent, agent)
 	}
 	c.mu.Unlock()
 	t := time.NewTimer(d)
@@ -139,7 +143,7 @@ func (c *crew) keepTrainer(ctx context.Context, s *seat) {
 				return
 			}
 		}
-		if status != 0 && !c.wait() || !c.applied(ctx) {
+		if status != 0 && !c.wait(-1) || !c.applied(ctx) {
 			return
 		}
 		c.mu.Lock()

@@ -17,10 +17,11 @@ import (
 )
 
 // ofChaos are the planted bugs that chaos has to find beside the simulation: each makes
-// stepped batches of a shared model come again, near a death that would excuse much. docs/CHAOS.md
-// says why two others of this kind are not among them.
+// stepped batches of a shared model come again, near a death that would excuse much.
 var ofChaos = []string{
 	"a leave counts before the acks beside it",
+	"a silent agent is lost after one ttl",
+	"steps of an ended process count as in hand",
 	"acks wait a second and die with their trainer",
 }
 

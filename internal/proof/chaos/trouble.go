@@ -27,6 +27,8 @@ type trouble struct {
 	pinned  []string
 	away    int // nodes that were lost, with what lay in their memory
 	flips   int // bits in slots
+	lulls   int
+	lullAt  int // kills before it
 	tell    func(string, ...any)
 }
 
@@ -39,6 +41,10 @@ func (t *trouble) run(ctx context.Context) {
 		}
 		if t.empties && t.emptied == 0 && t.kills > t.o.Kills/2 && t.allSaved() {
 			t.loseState(ctx)
+			continue
+		}
+		if t.mayLull() {
+			t.lull(ctx)
 			continue
 		}
 		if t.people(ctx) {
@@ -240,6 +246,7 @@ func (t *trouble) freeze(v target) {
 	if v.life != nil {
 		v.life.frozen = true
 	}
+	t.standing++
 	t.mu.Unlock()
 	v.p.Signal(syscall.SIGSTOP)
 	t.wg.Go(func() { // ends with the freeze, or the run
@@ -253,6 +260,7 @@ func (t *trouble) freeze(v target) {
 		v.p.Signal(syscall.SIGCONT)
 		t.mu.Lock()
 		defer t.mu.Unlock()
+		t.standing--
 		stood := disturbance{from: from, to: child.Monotonic(), agent: v.agent}
 		if v.life != nil {
 			v.life.stood = append(v.life.stood, stood)

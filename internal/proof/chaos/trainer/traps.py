@@ -1,5 +1,6 @@
 """Traps: one kill, at a named point, of this process, its agent or the master."""
 
+import contextlib
 import os
 import signal
 from pathlib import Path
@@ -11,6 +12,8 @@ POINTS = ("yield", "apply", "step", "acked", "captured", "frozen", "files", "par
 
 
 def reached(point):
+    if point == "apply" and os.path.exists(cfg["lull"]):
+        lull_is_over()
     trap = cfg["trap"]
     if trap is None or trap["point"] != point:
         return
@@ -23,6 +26,14 @@ def reached(point):
             os.kill(os.getpid(), signal.SIGKILL)
         elif kill(victim):
             write(TRAPPED, number=POINTS.index(point), aux=1 if victim == "master" else 2)
+
+
+def lull_is_over():
+    """lull.go has left the number of this process's agent: it dies before this batch is stepped."""
+    with contextlib.suppress(OSError, ValueError):
+        pid = int(Path(cfg["lull"]).read_text())
+        os.unlink(cfg["lull"])
+        os.kill(pid, signal.SIGKILL)
 
 
 def kill(victim):
