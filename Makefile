@@ -142,6 +142,10 @@ MVN := mvn -q -B -f connectors/pom.xml
 .PHONY: spark test-spark
 spark: need ## the jars of the Spark connector, connectors/spark/*/target (needs java 11 or newer, and mvn)
 	$(MVN) -pl java,spark,spark/spark-3.5,spark/spark-4 package -DskipTests
+# Its path is in HEADRACE_SERVER_S3 for the tests in Java.
+.PHONY: build-server-s3
+build-server-s3: need
+	@$(GO) build -o build/server-s3 ./internal/proof/testbroker/server-s3
 test-spark: build venv spark ## the Spark connector on a real Spark 3.5.9 and 4.0.5; the first time it installs them into ~/.cache/headrace; not in `make test` yet
 	@for of in 3.5 4; do \
 	  python="$$($(PYTHON) connectors/python/environment.py spark-$$of connectors/spark/tests/requirements-$$of.txt)"; \
@@ -149,8 +153,8 @@ test-spark: build venv spark ## the Spark connector on a real Spark 3.5.9 and 4.
 	    $(PY) -m pytest -q -c connectors/python/pyproject.toml --rootdir connectors/spark --timeout 1800 connectors/spark/tests; done
 
 .PHONY: test-java
-test-java: build ## the Java client for pushed records against the real binary (needs java 11 or newer, and mvn)
-	HEADRACE_BIN="$(CURDIR)/$(BIN)" $(MVN) -pl java test
+test-java: build build-server-s3 ## the Java client for pushed records against the real binary and a real S3 server (needs java 11 or newer, and mvn)
+	HEADRACE_BIN="$(CURDIR)/$(BIN)" HEADRACE_SERVER_S3="$(CURDIR)/build/server-s3" $(MVN) -pl java test
 
 .PHONY: test-tf test-tf-215 test-tf-221
 test-tf: test-tf-215 test-tf-221 ## headrace.tensorflow with a real TensorFlow 2.15 and 2.21; the first time it installs both, for the CPU, into ~/.cache/headrace
@@ -165,8 +169,8 @@ FLINK_THIN := flink/v1.20/connector,flink/v2/connector
 .PHONY: flink test-flink
 flink: need ## the jars of the Flink connector, under connectors/flink/v*/ (needs java 11 or newer, and mvn)
 	$(MVN) -pl $(FLINK_THIN),flink/v1.20/sql,flink/v2/sql -am package -DskipTests
-test-flink: build venv ## the Flink connector on Flink 1.20 and 2.x: Flink's own suite for sinks, SQL; not in `make test` yet
-	HEADRACE_BIN="$(CURDIR)/$(BIN)" HEADRACE_PYTHON="$(CURDIR)/$(PY)" $(MVN) -pl $(FLINK_THIN) -am test
+test-flink: build venv build-server-s3 ## the Flink connector on Flink 1.20 and 2.x: Flink's own suite for sinks, SQL; not in `make test` yet
+	HEADRACE_BIN="$(CURDIR)/$(BIN)" HEADRACE_SERVER_S3="$(CURDIR)/build/server-s3" HEADRACE_PYTHON="$(CURDIR)/$(PY)" $(MVN) -pl $(FLINK_THIN) -am test
 
 FLINK ?= 2.3.0
 .PHONY: flink-clicks test-flink-clicks

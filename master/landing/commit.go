@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/headrace/headrace/internal/chunk"
 	"github.com/headrace/headrace/internal/storage"
 	"github.com/headrace/headrace/shardsvc/serve"
@@ -15,6 +17,10 @@ import (
 // aheadMost is how far the time in a chunk's key may be ahead of the master's clock. The
 // key says when the chunk may be deleted if it is not committed.
 const aheadMost = 10 * time.Minute
+
+// checking is how many chunks of a commit are looked at at a time. On S3 each look is two
+// requests, one after the other.
+const checking = 16
 
 // Committed answers a commit.
 type Committed struct {
@@ -51,12 +57,15 @@ func (s *Service) Commit(ctx context.Context, name, transaction string, locators
 		}
 		named[l.Key] = true
 		chunks = append(chunks, l)
-		if err := s.check(ctx, p, transaction, l, key); err != nil {
+		if err := s.check(p, transaction, l, key); err != nil {
 			return Committed{}, err
 		}
 		id := sources.PartitionID(key.PartitionID())
 		t.Chunks[id] = append(t.Chunks[id], sources.Segment{End: int64(l.Records), Name: key.Name(), Locator: []byte(text)})
 		t.Records += int64(l.Records)
+	}
+	if err := s.allThere(ctx, transaction, chunks); err != nil {
+		return Committed{}, err
 	}
 	a, err := s.account(ctx, p.stream)
 	if err != nil {
@@ -108,8 +117,8 @@ func (s *Service) Landed(ctx context.Context, name, transaction string) (landed 
 	return landed, records, err
 }
 
-// check is nil if a chunk is stored, and was staged for this transaction lately.
-func (s *Service) check(ctx context.Context, p *place, transaction string, l chunk.Locator, key chunk.Key) error {
+// check is nil if a chunk was staged for this transaction lately, by its key.
+func (s *Service) check(p *place, transaction string, l chunk.Locator, key chunk.Key) error {
 	switch {
 	case key.Stream != p.stream:
 		return fmt.Errorf("%w: chunk %s was staged for another dataset, or before dataset %s was deleted and applied again", ErrRefused, l.Key, p.Name)
@@ -126,6 +135,23 @@ func (s *Service) check(ctx context.Context, p *place, transaction string, l chu
 			"It is not remembered as visible: it never was, or that is longer ago than landing.remember (%v). Find out which before you push its records again",
 			ErrRefused, transaction, p.Name, age.Round(time.Second), p.StageTTL, p.Remember)
 	}
+	return nil
+}
+
+// allThere is nil if each chunk is stored as its locator says.
+func (s *Service) allThere(ctx context.Context, transaction string, chunks []chunk.Locator) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(checking)
+	for _, l := range chunks {
+		if ctx.Err() != nil {
+			break // one of them is not there
+		}
+		g.Go(func() error { return s.there(ctx, transaction, l) })
+	}
+	return g.Wait()
+}
+
+func (s *Service) there(ctx context.Context, transaction string, l chunk.Locator) error {
 	head, err := s.store.Get(ctx, l.Key, 0, chunk.HeaderSize)
 	if err == nil {
 		err = l.Fits(head)
@@ -137,6 +163,8 @@ func (s *Service) check(ctx context.Context, p *place, transaction string, l chu
 	switch {
 	case errors.Is(err, storage.ErrNotFound):
 		return fmt.Errorf("%w: chunk %s of transaction %q is not stored: stage it again", ErrRefused, l.Key, transaction)
+	case errors.Is(err, storage.ErrPassing) || ctx.Err() != nil:
+		return fmt.Errorf("%w: chunk %s: %w", ErrNotReady, l.Key, err)
 	case err != nil:
 		return fmt.Errorf("%w: chunk %s: %w", ErrRefused, l.Key, err)
 	case o.Size != l.Size:

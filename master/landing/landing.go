@@ -134,7 +134,7 @@ func (s *Service) place(ctx context.Context, name string) (*place, error) {
 	}
 	stream, err := streamOf(ctx, s.store, name)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", ErrNotReady, err)
 	}
 	return &place{d, l, stream}, nil
 }

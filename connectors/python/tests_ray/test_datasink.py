@@ -13,6 +13,7 @@ from typing import Any
 
 import headrace
 import pytest
+from s3_server import Server
 
 PAGE = (Path(__file__).parents[3] / "docs" / "LANDING.md").read_text()
 
@@ -61,7 +62,18 @@ class Sink(Datasink):
 ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False, address="local")
 frame = pd.DataFrame({"user": np.arange(1000), "label": np.ones(1000, np.float32)})
 rows = ray.data.from_pandas(frame).repartition(4)
-sink = Sink("clicks", transaction=name)
+
+class Counting:
+    # A client that the user makes: it has what is used of boto3.
+    def __init__(self, url):
+        from headrace._upload import _Environment
+        self.real = _Environment("lake")
+    def put_object(self, *, Bucket, Key, Body, IfNoneMatch, ChecksumCRC32):
+        assert (Bucket, IfNoneMatch) == ("lake", "*") and ChecksumCRC32
+        self.real.put(Key, Body)
+
+uploads = {"": False, "environment": True, "client": lambda: Counting("lake")}
+sink = Sink("clicks", transaction=name, upload=uploads[os.environ.get("UPLOAD", "")])
 rows.write_datasink(sink)
 print(sink.done.records, sink.done.already, len(list(folder.glob(f"{name}-*"))), flush=True)
 ray.shutdown()
@@ -107,10 +119,44 @@ def test_each_row_comes_once_whatever_is_killed(landing: Any) -> None:
     assert Counter(map(int, log.split()[:-1])) == Counter(dict.fromkeys(range(1000), 2))
 
 
+def test_tasks_put_their_chunks_into_the_bucket_themselves(
+    job: Any, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With their own keys: the master's are right, and with wrong ones the tasks fail."""
+    prefix = f"ray-{job.folder.name}"
+    job.env.update(server.env, HEADRACE_LANDING_STORAGE=f"s3://lake/{prefix}", UPLOAD="environment")
+    monkeypatch.setenv("HEADRACE_STATE", job.env["HEADRACE_STATE"])
+    (job.folder / "clicks.yaml").write_text(SPEC.replace("retain: 0s", "retain: 1h"))
+    job.up("-f", str(job.folder / "clicks.yaml"))
+    before = server.list(prefix)
+    job.env["AWS_SECRET_ACCESS_KEY"] = "not the secret key"
+    out = drive(job, "refused", "nothing")
+    assert out.returncode == 1
+    assert "the service answers 403" in out.stderr
+    assert server.list(prefix) == before
+    job.env.update(server.env)
+    trainer = job.trainer(TRAINER)
+    assert said(drive(job, "environment", "kill tasks")).split()[:2] == ["1000", "False"]
+    environment = len(server.list(prefix))
+    assert environment >= len(before) + 4
+    job.env["UPLOAD"] = "client"
+    assert said(drive(job, "client", "nothing")) == "1000 False 0"
+    assert len(server.list(prefix)) >= environment + 4
+    with headrace.Pusher("clicks") as pusher:
+        pusher.end()
+    log = trainer.ended()
+    assert Counter(map(int, log.split()[:-1])) == Counter(dict.fromkeys(range(1000), 2))
+
+
 def test_a_driver_is_told_what_is_wrong_before_a_task_runs(landing: Any) -> None:
     out = drive(landing, "x" * 201, "nothing")
     assert out.returncode == 1
     assert "1 to 200 bytes" in out.stderr
+    landing.env["UPLOAD"] = "environment"
+    out = drive(landing, "bucket", "nothing")
+    assert out.returncode == 1
+    assert "push without upload" in out.stderr
+    del landing.env["UPLOAD"]
     landing.headrace("delete", "clicks", "--yes")
     out = drive(landing, "nothere", "nothing")
     assert out.returncode == 1

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 import subprocess
 import time
 from collections import Counter
@@ -19,6 +18,7 @@ from typing import Any
 
 import headrace
 import pytest
+from s3_server import Server
 
 PYTHON, JAR = os.environ["HEADRACE_SPARK_PYTHON"], os.environ["HEADRACE_SPARK_JAR"]
 TESTS_JAR = JAR.replace(".jar", "-tests.jar")
@@ -119,6 +119,38 @@ def test_a_batch_comes_once(landing: Any) -> None:
     assert Counter(read(landing, trainer)) == Counter(dict.fromkeys(range(2000), 2))
 
 
+UPLOAD = """
+spark = session()
+rows = spark.range(0, 2000, 1, 4).withColumn("user", F.col("id") % 7)
+rows.write.format(FORMAT).mode("append").option("dataset", "clicks").option("upload", "true").option("transaction", "up").save()
+print("done")
+"""
+
+
+def test_tasks_put_their_chunks_into_the_bucket_themselves(
+    job: Any, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With their own keys: the master's are right, and with wrong ones the tasks fail."""
+    prefix = f"spark-{job.folder.name}"
+    job.env.update(server.env, HEADRACE_LANDING_STORAGE=f"s3://lake/{prefix}")
+    monkeypatch.setenv("HEADRACE_STATE", job.env["HEADRACE_STATE"])
+    (job.folder / "clicks.yaml").write_text(SPEC.replace("retain: 0s", "retain: 1h"))
+    job.up("-f", str(job.folder / "clicks.yaml"))
+    before = server.list(prefix)
+    job.env["AWS_SECRET_ACCESS_KEY"] = "not the secret key"
+    refused = drive(job, UPLOAD, check=False)
+    killed(refused)
+    assert "the service answers 403" in refused.stderr
+    assert server.list(prefix) == before
+    job.env.update(server.env)
+    trainer = job.trainer(TRAINER)
+    killed(drive(job, UPLOAD, kill="before:0", check=False))
+    drive(job, UPLOAD)
+    drive(job, UPLOAD)
+    assert len(server.list(prefix)) > len(before) + 4
+    assert sorted(read(job, trainer)) == list(range(2000))
+
+
 FAILING = """
 spark = session("local[2,4]")
 def fails_twice(id):
@@ -170,9 +202,6 @@ def two_hosts(landing: Any) -> str:
         "SPARK_WORKER_DIR": str(landing.folder / "work"),
     }
     spark_class = Path(PYTHON).parent / "spark-class"
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
 
     def start(name: str, *args: str) -> Path:
         log = landing.folder / f"{name}.log"
@@ -183,14 +212,15 @@ def two_hosts(landing: Any) -> str:
         landing.processes.append(process)
         return log
 
-    def says(log: Path, text: str) -> None:
+    def says(log: Path, pattern: str) -> str:
         deadline = time.monotonic() + 200  # only ends a hang
-        while text not in log.read_text():
+        while (found := re.search(pattern, log.read_text())) is None:
             assert time.monotonic() < deadline, log.read_text()
             time.sleep(0.05)
+        return found[0]
 
-    url = f"spark://127.0.0.1:{port}"
-    master = start("spark-master", "master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0")
+    master = start("spark-master", "master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+    url = says(master, r"spark://127\.0\.0\.1:[1-9]\d*")
     says(master, "I have been elected leader")
     for host in ("127.0.0.2", "127.0.0.3"):
         log = start(

@@ -107,10 +107,10 @@ class Pusher:
         self._open(dataset, Target.find(job, master, token, token_file), patience, on_wait, upload)
 
     @classmethod
-    def _to(cls, dataset: str, target: Target, patience: float | None) -> Pusher:
+    def _to(cls, dataset: str, target: Target, patience: float | None, upload: bool | Client) -> Pusher:
         """For connectors, whose workers get the target from their driver."""
         pusher = cls.__new__(cls)
-        pusher._open(dataset, target, patience, None)
+        pusher._open(dataset, target, patience, None, upload)
         return pusher
 
     def _open(
@@ -119,7 +119,7 @@ class Pusher:
         target: Target,
         patience: float | None,
         on_wait: Callable[[str], None] | None,
-        upload: bool | Client = False,
+        upload: bool | Client,
     ) -> None:
         self.dataset = dataset
         self._master = Master(target, patience, on_wait)

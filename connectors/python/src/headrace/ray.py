@@ -11,17 +11,25 @@ retried or run twice do no harm.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import ray.data
 
 from ._master import Target
 from ._push import Pushed, Pusher
+from ._upload import Client
 
 __all__ = ["Datasink"]
 
 _PIECE = 10_000  # rows that are Python objects at a time
+
+
+class _Nothing:
+    """The driver puts nothing, so it needs no credentials."""
+
+    def put_object(self, **_: Any) -> Any:
+        raise NotImplementedError
 
 
 class Datasink(ray.data.Datasink):
@@ -34,6 +42,10 @@ class Datasink(ray.data.Datasink):
     key:          the column with the key of a record. None: what the spec says.
     master, token, token_file, job: as of headrace.Pusher. They are settled on the driver.
     patience:     seconds that a task waits for a master that is away or full. None: no end.
+    upload:       tasks put their chunks into the dataset's bucket themselves, with the
+                  credentials of their workers; only the commit goes to the master. True: as of
+                  headrace.Pusher; or a function that makes a client in each task, such as
+                  lambda: boto3.client("s3").
     """
 
     def __init__(
@@ -48,27 +60,33 @@ class Datasink(ray.data.Datasink):
         token: str | None = None,
         token_file: str | None = None,
         patience: float | None = None,
+        upload: bool | Callable[[], Client] = False,
     ) -> None:
         self.dataset = dataset
         self.transaction = transaction if transaction is not None else f"ray-{uuid.uuid4().hex}"
-        self._value, self._key, self._patience = value, key, patience
+        self._value, self._key, self._patience, self._upload = value, key, patience, upload
         self._target = Target.find(job, master, token, token_file)
         self.done: Pushed | None = None  #: on the driver, when the write has ended
 
     def get_name(self) -> str:
         return "Headrace"
 
-    def _open(self) -> Pusher:
-        return Pusher._to(self.dataset, self._target, self._patience)
+    def _open(self, upload: bool | Client = False) -> Pusher:
+        return Pusher._to(self.dataset, self._target, self._patience, upload)
+
+    def _staging(self) -> Pusher:
+        return self._open(self._upload if isinstance(self._upload, bool) else self._upload())
 
     def on_write_start(self, *_: Any, **__: Any) -> None:
-        """On the driver: an error of the dataset or the token comes before any task."""
-        self._open().close()
+        """On the driver: an error of the dataset or the token comes before any task, and so does
+        a master that has no bucket to upload to."""
+        with self._open(_Nothing() if self._upload is not False else False):
+            pass
 
     def write(self, blocks: Iterable[Any], ctx: Any) -> list[str]:
         """One task: stages its rows, and gives the locators of their chunks. Chunks of an
         attempt whose answer is lost are named by nobody, and are deleted."""
-        with self._open() as pusher:
+        with self._staging() as pusher:
             if pusher.landed(self.transaction):
                 return []
             begun = pusher.begin(self.transaction)

@@ -8,14 +8,14 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import headrace
 import pytest
+from s3_server import Server, server
 
-ROOT = Path(__file__).parents[4]
+__all__ = ["server"]
 
 TRAIN = """
 import headrace, os
@@ -49,37 +49,6 @@ connections:
       secret_key_env: HEADRACE_LAKE_SECRET
       prefixes: [s3://lake/{prefix}]
 """
-
-
-class Server:
-    """An S3 server with the bucket lake."""
-
-    def __init__(self, program: Path) -> None:
-        self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        assert self.process.stdout is not None
-        self.env = dict(line.rstrip("\n").split("=", 1) for line in iter(self.process.stdout.readline, "\n") if line)
-
-    def put(self, key: str, file: Path) -> None:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        print("put", f"lake/{key}", file, file=self.process.stdin, flush=True)
-        assert self.process.stdout.readline() == "done\n"
-
-    def list(self, prefix: str) -> list[str]:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        print("list", f"lake/{prefix}", file=self.process.stdin, flush=True)
-        return [line.rstrip("\n") for line in iter(self.process.stdout.readline, "done\n")]
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    program = tmp_path_factory.mktemp("s3") / "server-s3"
-    subprocess.run(["go", "build", "-o", program, "./internal/proof/testbroker/server-s3"], cwd=ROOT, check=True)
-    server = Server(program)
-    yield server
-    server.process.terminate()
-    server.process.communicate(timeout=30)
 
 
 def write(file: Path, kind: str, first: int, last: int) -> None:

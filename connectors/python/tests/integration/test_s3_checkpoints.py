@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from headrace import _slots
-from test_s3 import Server, server
+from s3_server import Server, server
 
 __all__ = ["server"]  # a fixture
 

@@ -28,7 +28,7 @@ final class HeadraceCommitter implements Committer<HeadraceCommittable> {
             try {
                 Pusher p = pushers.get(c.dataset());
                 if (p == null) {
-                    p = settings.open(c.dataset());
+                    p = settings.forCommits(c.dataset());
                     pushers.put(c.dataset(), p);
                 }
                 Committed done = p.commit(c.staged());

@@ -28,6 +28,7 @@ public final class HeadraceSinkBuilder<T> {
     private Compression compression = Compression.ZLIB;
     private DeliveryGuarantee guarantee = DeliveryGuarantee.EXACTLY_ONCE;
     private Duration commitInterval = Duration.ofSeconds(1);
+    private boolean upload;
 
     HeadraceSinkBuilder() {}
 
@@ -107,6 +108,18 @@ public final class HeadraceSinkBuilder<T> {
         return this;
     }
 
+    /**
+     * True: task managers put their chunks into the dataset's bucket themselves, and only commits go
+     * to the master, which must have a bucket ({@code landing_storage: s3://...}). Credentials, region
+     * and endpoint come from where the AWS SDK looks for them on each task manager. In a Java job,
+     * {@code software.amazon.awssdk:s3} and {@code url-connection-client} must be on the class path.
+     * The default is false: chunks go to the master.
+     */
+    public HeadraceSinkBuilder<T> setUpload(boolean upload) {
+        this.upload = upload;
+        return this;
+    }
+
     /** Checks the settings and builds the sink. */
     public HeadraceSink<T> build() {
         check(dataset != null && !dataset.isEmpty(), "dataset is missing: name one whose spec has `landing:`");
@@ -116,7 +129,7 @@ public final class HeadraceSinkBuilder<T> {
         check(guarantee != DeliveryGuarantee.NONE, "delivery guarantee NONE would lose records: use AT_LEAST_ONCE or EXACTLY_ONCE");
         check(commitInterval.toMillis() >= 1, "commit interval " + commitInterval + " is too short: a millisecond or more");
         try {
-            return new HeadraceSink<>(new SinkSettings(target.build(), dataset, sinkId, compression, guarantee, commitInterval), serializer);
+            return new HeadraceSink<>(new SinkSettings(target.build(), dataset, sinkId, compression, guarantee, commitInterval, upload), serializer);
         } catch (HeadraceException e) {
             throw new IllegalArgumentException(e.getMessage(), e);
         }

@@ -59,7 +59,7 @@ final class HeadraceWriter<T> implements CommittingSinkWriter<T, HeadraceCommitt
             throw new IOException("the serializer of the sink to dataset " + settings.dataset + " could not be opened", e);
         }
         try {
-            pusher = settings.open(settings.dataset);
+            pusher = settings.forStaging();
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
             throw new IOException("the task was cancelled while it waited for the master of dataset " + settings.dataset, e);

@@ -22,18 +22,32 @@ final class SinkSettings implements Serializable {
     final Compression compression;
     final DeliveryGuarantee guarantee;
     final Duration commitInterval;
+    final boolean upload;
 
-    SinkSettings(Target target, String dataset, String sinkId, Compression compression, DeliveryGuarantee guarantee, Duration commitInterval) {
+    SinkSettings(Target target, String dataset, String sinkId, Compression compression, DeliveryGuarantee guarantee, Duration commitInterval,
+        boolean upload) {
         this.target = target;
         this.dataset = dataset;
         this.sinkId = sinkId;
         this.compression = compression;
         this.guarantee = guarantee;
         this.commitInterval = commitInterval;
+        this.upload = upload;
     }
 
-    /** A connection for a dataset. Waits for the master, and says in the log why it waits. */
-    Pusher open(String dataset) throws HeadraceException, InterruptedException {
+    /** A connection of a writer. */
+    Pusher forStaging() throws HeadraceException, InterruptedException {
+        Pusher.Builder b = builder(dataset);
+        return (upload ? b.upload() : b).open();
+    }
+
+    /** A connection that commits what was staged for a dataset. */
+    Pusher forCommits(String dataset) throws HeadraceException, InterruptedException {
+        return builder(dataset).open();
+    }
+
+    /** Calls wait for the master, and say in the log why they wait. */
+    private Pusher.Builder builder(String dataset) {
         long[] said = {System.currentTimeMillis()}; // a wait of less than this is not worth a line
         return Pusher.builder(target, dataset).compression(compression).onWait(reason -> {
             synchronized (said) {
@@ -42,6 +56,6 @@ final class SinkSettings implements Serializable {
                     LOG.warn("pushing to dataset {} of {} waits: {}", dataset, target, reason);
                 }
             }
-        }).open();
+        });
     }
 }

@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.github.headrace.push.TestMaster;
+import io.github.headrace.push.TestS3;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
@@ -41,6 +42,10 @@ class HeadraceTableTest {
     }
 
     private static List<String> rows(Path file, int n) throws Exception {
+        return rows(master, file, n);
+    }
+
+    private static List<String> rows(TestMaster master, Path file, int n) throws Exception {
         while (true) {
             List<String> all = Files.readAllLines(file);
             if (all.size() >= n) {
@@ -112,17 +117,41 @@ class HeadraceTableTest {
         assertEquals(List.of("(1,)", "(2,)", "(3,)"), rows(got, 3));
     }
 
+    /** The master's keys are right; with wrong ones of their own the tasks fail. */
+    @Test
+    void tasksPutTheirChunksIntoTheBucketThemselves() throws Exception {
+        try (TestS3 s3 = TestS3.start(); TestMaster master = TestMaster.start(s3.landing("flink"))) {
+            master.agent();
+            master.apply("uploaded", "{}");
+            int before = s3.list("flink").size();
+            TableEnvironment t = flink();
+            t.executeSql("CREATE TABLE uploaded (n BIGINT) WITH ('connector' = 'headrace', 'dataset' = 'uploaded', 'sink.upload' = 'true',"
+                + " 'sink.parallelism' = '1', 'state' = '" + master.state() + "')");
+            Path got = master.trainer("uploaded");
+            t.executeSql("INSERT INTO uploaded VALUES (1), (2), (3)").await();
+            assertEquals(List.of("(1,)", "(2,)", "(3,)"), rows(master, got, 3));
+            assertEquals(before + 1, s3.list("flink").size());
+            System.setProperty("aws.secretAccessKey", "not the secret key");
+            Exception e = assertThrows(Exception.class, () -> t.executeSql("INSERT INTO uploaded VALUES (4)").await());
+            assertTrue(causes(e).contains("the service answers 403"), causes(e));
+        }
+    }
+
+    private static String causes(Throwable e) {
+        StringBuilder all = new StringBuilder();
+        for (Throwable c = e; c != null; c = c.getCause()) {
+            all.append(c.getMessage()).append('\n');
+        }
+        return all.toString();
+    }
+
     private static void refused(String columns, String options, String... parts) {
         TableEnvironment t = flink();
         t.executeSql("CREATE TABLE bad (" + columns + ") WITH ('connector' = 'headrace'" + options + ")");
         Exception e = assertThrows(Exception.class, () -> t.explainSql("INSERT INTO bad SELECT * FROM bad_source".replace("SELECT * FROM bad_source",
             columns.contains("INTERVAL") ? "VALUES (INTERVAL '1' DAY)" : columns.contains("VARBINARY") ? "VALUES (CAST(X'00' AS VARBINARY(4)))" : "VALUES (1)")));
-        StringBuilder all = new StringBuilder();
-        for (Throwable c = e; c != null; c = c.getCause()) {
-            all.append(c.getMessage()).append('\n');
-        }
         for (String part : parts) {
-            assertTrue(all.toString().contains(part), all.toString());
+            assertTrue(causes(e).contains(part), causes(e));
         }
     }
 

@@ -12,6 +12,7 @@ import io.github.headrace.v1.LandingFull;
 import io.github.headrace.v1.LandingGrpc;
 import io.github.headrace.v1.LandedReply;
 import io.github.headrace.v1.LandedRequest;
+import io.github.headrace.v1.LayoutReply;
 import io.github.headrace.v1.LayoutRequest;
 import io.github.headrace.v1.StageRequest;
 import io.grpc.ManagedChannel;
@@ -46,6 +47,7 @@ public final class Pusher implements AutoCloseable {
     private final AtomicLong waitedNanos = new AtomicLong();
     private volatile boolean closed;
     private Layout layout;
+    private Uploader uploader; // null: chunks go to the master
 
     private Pusher(Builder b) {
         dataset = b.dataset;
@@ -85,6 +87,7 @@ public final class Pusher implements AutoCloseable {
         private Compression compression = Compression.ZLIB;
         private Consumer<String> onWait = reason -> { };
         private Duration patience;
+        private Bucket.Opener upload;
 
         private Builder(Target target, String dataset) {
             this.target = Objects.requireNonNull(target, "target");
@@ -109,12 +112,32 @@ public final class Pusher implements AutoCloseable {
             return this;
         }
 
+        /**
+         * This process puts chunks into the dataset's bucket itself, and only the commit goes to the
+         * master. The master must have a bucket ({@code landing_storage: s3://...}). It needs
+         * {@code software.amazon.awssdk:s3} and {@code url-connection-client} on the class path, and
+         * takes credentials, region and endpoint where the AWS SDK looks for them.
+         */
+        public Builder upload() {
+            return upload(Uploader::openS3);
+        }
+
+        /** {@link #upload()} with a client of the caller's own. */
+        public Builder upload(Bucket.Opener open) {
+            upload = Objects.requireNonNull(open, "open");
+            return this;
+        }
+
         /** Opens it. */
         public Pusher open() throws HeadraceException, InterruptedException {
             Pusher p = new Pusher(this);
             try {
                 LayoutRequest request = LayoutRequest.newBuilder().setDataset(dataset).build();
-                p.layout = new Layout(p.again(() -> p.api.layout(request)));
+                LayoutReply reply = p.again(() -> p.api.layout(request));
+                p.layout = new Layout(reply);
+                if (upload != null) {
+                    p.uploader = Uploader.open(dataset, reply, upload);
+                }
                 return p;
             } catch (HeadraceException | InterruptedException | RuntimeException e) {
                 p.close();
@@ -157,6 +180,9 @@ public final class Pusher implements AutoCloseable {
     }
 
     String stage(Transaction t, int partition, byte[] chunk) throws HeadraceException, InterruptedException {
+        if (uploader != null) {
+            return retry(() -> uploader.put(t.id(), partition, chunk), t::givenUp);
+        }
         StageRequest request = StageRequest.newBuilder().setDataset(dataset).setTransaction(t.id())
             .setPartition(partition).setChunk(ByteString.copyFrom(chunk)).build();
         return again(() -> api.stage(request), t::givenUp).getLocator();
@@ -191,19 +217,34 @@ public final class Pusher implements AutoCloseable {
         return again(call, () -> false);
     }
 
-    /** Tries until the master answers with anything but "later", or nobody wants to know any more. */
     private <T> T again(Supplier<ListenableFuture<T>> call, BooleanSupplier givenUp) throws HeadraceException, InterruptedException {
-        long began = System.nanoTime();
-        for (long wait = FIRST_WAIT_MS;; wait = Math.min(2 * wait, MOST_WAIT_MS)) {
+        return retry(() -> {
             ListenableFuture<T> f = call.get();
-            HeadraceException e;
             try {
                 return f.get();
             } catch (InterruptedException interrupted) {
                 f.cancel(true);
                 throw interrupted;
             } catch (ExecutionException failed) {
-                e = explain(failed.getCause());
+                throw explain(failed.getCause());
+            }
+        }, givenUp);
+    }
+
+    /** One try of something that may do later. */
+    private interface Try<T> {
+        T call() throws HeadraceException, InterruptedException;
+    }
+
+    /** Tries until the answer is anything but "later", or nobody wants to know any more. */
+    private <T> T retry(Try<T> call, BooleanSupplier givenUp) throws HeadraceException, InterruptedException {
+        long began = System.nanoTime();
+        for (long wait = FIRST_WAIT_MS;; wait = Math.min(2 * wait, MOST_WAIT_MS)) {
+            HeadraceException e;
+            try {
+                return call.call();
+            } catch (HeadraceException failed) {
+                e = failed;
             }
             long pause = e.kind() == Kind.FULL ? Math.max(1, e.retryAfterMillis()) : wait;
             if (!e.temporary() || closed || givenUp.getAsBoolean() || System.nanoTime() - began + TimeUnit.MILLISECONDS.toNanos(pause) > patienceNanos) {
@@ -287,5 +328,8 @@ public final class Pusher implements AutoCloseable {
         closed = true;
         senders.shutdownNow();
         channel.shutdownNow();
+        if (uploader != null) {
+            uploader.close();
+        }
     }
 }

@@ -8,6 +8,7 @@ import java.nio.file.attribute.FileTime;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
@@ -20,18 +21,25 @@ public final class TestMaster implements AutoCloseable {
 
     private final Path dir;
     private final List<String> flags;
+    private final Map<String, String> environment;
     private final List<Process> others = new ArrayList<>();
     private Process process;
     private Process trainer;
 
-    private TestMaster(Path dir, List<String> flags) {
+    private TestMaster(Path dir, List<String> flags, Map<String, String> environment) {
         this.dir = dir;
         this.flags = flags;
+        this.environment = environment;
     }
 
     /** Starts one; flags are more flags of {@code headrace master}. */
     public static TestMaster start(String... flags) throws Exception {
-        TestMaster m = new TestMaster(Files.createTempDirectory("hr"), List.of(flags));
+        return start(Map.of(), flags);
+    }
+
+    /** Starts one with more variables in its environment; its agent has them too. */
+    public static TestMaster start(Map<String, String> environment, String... flags) throws Exception {
+        TestMaster m = new TestMaster(Files.createTempDirectory("hr"), List.of(flags), environment);
         Files.createDirectory(m.state());
         m.begin();
         return m;
@@ -74,8 +82,10 @@ public final class TestMaster implements AutoCloseable {
         command.addAll(flags);
         Path address = state().resolve("master.addr");
         FileTime old = Files.exists(address) ? Files.getLastModifiedTime(address) : null;
-        process = new ProcessBuilder(command).directory(dir.toFile()).redirectErrorStream(true)
-            .redirectOutput(ProcessBuilder.Redirect.appendTo(dir.resolve("master.log").toFile())).start();
+        ProcessBuilder b = new ProcessBuilder(command).directory(dir.toFile()).redirectErrorStream(true)
+            .redirectOutput(ProcessBuilder.Redirect.appendTo(dir.resolve("master.log").toFile()));
+        b.environment().putAll(environment);
+        process = b.start();
         long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(LONGEST_WAIT_S);
         while (!Files.exists(address) || Files.getLastModifiedTime(address).equals(old)) {
             if (!process.isAlive() || System.nanoTime() > deadline) {
@@ -83,6 +93,11 @@ public final class TestMaster implements AutoCloseable {
             }
             Thread.sleep(10);
         }
+    }
+
+    /** Stops the process where it stands, or lets it go on: kill -STOP, kill -CONT. */
+    public void freeze(boolean frozen) throws Exception {
+        new ProcessBuilder("kill", frozen ? "-STOP" : "-CONT", Long.toString(process.pid())).start().waitFor();
     }
 
     /** kill -9. */
@@ -128,8 +143,10 @@ public final class TestMaster implements AutoCloseable {
     /** Starts an agent of this machine; trainers use it. */
     public void agent() throws Exception {
         Path socket = dir.resolve("agent.sock");
-        Process agent = new ProcessBuilder(binary(), "agent", "--name", "a1", "--socket", socket.toString(), "--state", state().toString(), "--log-level", "warn")
-            .directory(dir.toFile()).redirectErrorStream(true).redirectOutput(ProcessBuilder.Redirect.appendTo(dir.resolve("agent.log").toFile())).start();
+        ProcessBuilder b = new ProcessBuilder(binary(), "agent", "--name", "a1", "--socket", socket.toString(), "--state", state().toString(), "--log-level", "warn")
+            .directory(dir.toFile()).redirectErrorStream(true).redirectOutput(ProcessBuilder.Redirect.appendTo(dir.resolve("agent.log").toFile()));
+        b.environment().putAll(environment);
+        Process agent = b.start();
         others.add(agent);
         long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(LONGEST_WAIT_S);
         while (!Files.exists(socket)) {

@@ -102,7 +102,7 @@ final class HeadraceWrite implements Write {
 
     /** Errors of the dataset or the token come before any task. */
     private static void check(Settings settings) {
-        try (Pusher p = settings.open()) {
+        try (Pusher p = settings.openForStaging()) {
             LOG.debug("dataset {} has {} partitions", settings.dataset, p.layout().partitions());
         } catch (IOException e) {
             throw new UncheckedIOException(e);

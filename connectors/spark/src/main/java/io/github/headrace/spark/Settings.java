@@ -19,7 +19,7 @@ final class Settings implements Serializable {
 
     /** All options, as docs/spark.md lists them; Spark compares names without case. */
     private static final Set<String> KNOWN = Set.of("dataset", "path", "transaction", "value", "key", "time", "job", "state",
-        "master", "token", "tokenfile", "tlscert", "tlskey", "tlsca", "patience");
+        "master", "token", "tokenfile", "tlscert", "tlskey", "tlsca", "patience", "upload");
     /** What Spark itself gives to a sink. */
     private static final Set<String> OF_SPARK = Set.of("checkpointlocation", "queryname");
 
@@ -29,6 +29,7 @@ final class Settings implements Serializable {
     final String key; // column, or null: what the spec says
     final String time; // column, or null
     final Duration patience; // null: for ever
+    final boolean upload; // tasks put chunks into the bucket themselves
     private final Target target;
 
     private Settings(CaseInsensitiveStringMap options, Map<String, String> env) throws HeadraceException {
@@ -48,6 +49,7 @@ final class Settings implements Serializable {
         key = options.get("key");
         time = options.get("time");
         patience = duration(options.get("patience"));
+        upload = flag(options.get("upload"));
         String master = options.getOrDefault("master", env.get("HEADRACE_MASTER"));
         String token = options.get("token");
         String tokenFile = options.get("tokenFile");
@@ -96,9 +98,29 @@ final class Settings implements Serializable {
         }
     }
 
+    private static boolean flag(String text) {
+        if (text == null || text.equalsIgnoreCase("false")) {
+            return false;
+        }
+        if (text.equalsIgnoreCase("true")) {
+            return true;
+        }
+        throw new IllegalArgumentException("option upload: \"" + text + "\" is not true or false");
+    }
+
+    /** For the driver, which commits. */
     Pusher open() throws IOException {
+        return open(Pusher.builder(target, dataset));
+    }
+
+    /** For a task, and for the driver to find out before any task runs that one could not. */
+    Pusher openForStaging() throws IOException {
+        Pusher.Builder b = Pusher.builder(target, dataset);
+        return open(upload ? b.upload() : b);
+    }
+
+    private Pusher open(Pusher.Builder b) throws IOException {
         try {
-            Pusher.Builder b = Pusher.builder(target, dataset);
             return (patience == null ? b : b.patience(patience)).open();
         } catch (InterruptedException e) {
             throw interrupted(e);

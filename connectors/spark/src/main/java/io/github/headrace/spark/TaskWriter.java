@@ -23,7 +23,7 @@ final class TaskWriter implements DataWriter<InternalRow> {
 
     static TaskWriter begin(Settings settings, RowRecords records, String id) {
         try {
-            Pusher p = settings.open();
+            Pusher p = settings.openForStaging();
             return new TaskWriter(p, p.begin(id), records);
         } catch (IOException e) {
             throw new UncheckedIOException(e);

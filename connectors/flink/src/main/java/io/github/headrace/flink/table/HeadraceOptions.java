@@ -30,6 +30,8 @@ final class HeadraceOptions {
         .withDescription("How often records become visible with at-least-once.");
     static final ConfigOption<Compression> COMPRESSION = ConfigOptions.key("sink.compression").enumType(Compression.class)
         .defaultValue(Compression.ZLIB).withDescription("zlib or none.");
+    static final ConfigOption<Boolean> UPLOAD = ConfigOptions.key("sink.upload").booleanType().defaultValue(false)
+        .withDescription("Task managers put chunks into the dataset's bucket themselves.");
 
     private HeadraceOptions() {}
 }

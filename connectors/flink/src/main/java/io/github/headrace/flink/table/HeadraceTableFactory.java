@@ -31,7 +31,7 @@ public final class HeadraceTableFactory implements DynamicTableSinkFactory {
     @Override
     public Set<ConfigOption<?>> optionalOptions() {
         return Set.of(HeadraceOptions.MASTER, HeadraceOptions.STATE, HeadraceOptions.TOKEN_FILE, HeadraceOptions.TLS_CERT, HeadraceOptions.TLS_KEY,
-            HeadraceOptions.TLS_CA, HeadraceOptions.SINK_ID, HeadraceOptions.GUARANTEE, HeadraceOptions.COMMIT_INTERVAL, HeadraceOptions.COMPRESSION,
+            HeadraceOptions.TLS_CA, HeadraceOptions.SINK_ID, HeadraceOptions.GUARANTEE, HeadraceOptions.COMMIT_INTERVAL, HeadraceOptions.COMPRESSION, HeadraceOptions.UPLOAD,
             FactoryUtil.FORMAT, FactoryUtil.SINK_PARALLELISM);
     }
 
@@ -47,7 +47,8 @@ public final class HeadraceTableFactory implements DynamicTableSinkFactory {
             .setSinkId(o.get(HeadraceOptions.SINK_ID))
             .setDeliveryGuarantee(o.get(HeadraceOptions.GUARANTEE))
             .setCommitInterval(o.get(HeadraceOptions.COMMIT_INTERVAL))
-            .setCompression(o.get(HeadraceOptions.COMPRESSION));
+            .setCompression(o.get(HeadraceOptions.COMPRESSION))
+            .setUpload(o.get(HeadraceOptions.UPLOAD));
         o.getOptional(HeadraceOptions.MASTER).ifPresent(builder::setMaster);
         o.getOptional(HeadraceOptions.STATE).ifPresent(builder::setState);
         o.getOptional(HeadraceOptions.TOKEN_FILE).ifPresent(builder::setTokenFile);

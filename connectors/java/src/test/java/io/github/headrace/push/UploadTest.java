@@ -1,0 +1,138 @@
+package io.github.headrace.push;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.github.headrace.push.HeadraceException.Kind;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.HashSet;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+/** Chunks that this client puts into the bucket itself: a real master, a real S3 server. */
+@Timeout(value = 300, unit = TimeUnit.SECONDS) // only ends a hang
+class UploadTest {
+    private static void fill(Transaction t, int n) throws Exception {
+        for (int i = 0; i < n; i++) {
+            t.push(PushRecord.of("{\"n\": " + i + ", \"user\": \"user-" + i % 7 + "\"}"));
+        }
+    }
+
+    @Test
+    void chunksGoIntoTheBucketAndOnlyTheCommitToTheMaster() throws Exception {
+        try (TestS3 s3 = TestS3.start(); TestMaster master = TestMaster.start(s3.landing("java"))) {
+            master.apply("clicks", "{partitions: 3, key: /user, chunk: 4KiB}");
+            for (Compression c : Compression.values()) {
+                try (Pusher p = Pusher.builder(master.target(), "clicks").compression(c).upload().open()) {
+                    Transaction t = p.begin("t-" + c);
+                    int before = s3.list("java").size();
+                    master.freeze(true); // nothing can go through a master that stands still
+                    Staged staged;
+                    try {
+                        fill(t, 1000);
+                        staged = t.stage();
+                    } finally {
+                        master.freeze(false);
+                    }
+                    assertTrue(staged.locators().size() > 5, staged.toString());
+                    assertEquals(before + staged.locators().size(), s3.list("java").size());
+                    HeadraceException e = assertThrows(HeadraceException.class,
+                        () -> p.commit(new Staged("other", staged.locators(), staged.records(), staged.bytes())));
+                    assertTrue(e.getMessage().contains("was not staged for"), e.getMessage());
+                    assertFalse(p.commit(staged).already());
+                    assertTrue(p.commit(staged).already());
+                }
+            }
+            assertEquals(2000, master.visible("clicks"));
+            refusedKeys(master);
+        }
+    }
+
+    private static void refusedKeys(TestMaster master) throws Exception {
+        String secret = "not the secret key";
+        System.setProperty("aws.secretAccessKey", secret);
+        try (Pusher p = Pusher.builder(master.target(), "clicks").upload().open()) {
+            Transaction t = p.begin();
+            fill(t, 1);
+            HeadraceException e = assertThrows(HeadraceException.class, t::commit);
+            assertEquals(Kind.DENIED, e.kind(), e.getMessage());
+            assertTrue(e.getMessage().contains("403") && !e.getMessage().contains(secret), e.getMessage());
+        }
+        System.clearProperty("aws.secretAccessKey");
+        System.clearProperty("aws.accessKeyId");
+        try (Pusher p = Pusher.builder(master.target(), "clicks").upload().open()) {
+            Transaction t = p.begin();
+            fill(t, 1);
+            HeadraceException e = assertThrows(HeadraceException.class, t::commit);
+            assertEquals(Kind.SETTINGS, e.kind(), e.getMessage());
+            assertTrue(e.getMessage().contains("credentials"), e.getMessage());
+        }
+    }
+
+    @Test
+    void aPutIsTriedAgainWithAnotherKey() throws Exception {
+        try (TestS3 s3 = TestS3.start(); TestMaster master = TestMaster.start(s3.landing("again"))) {
+            master.apply("clicks", "{}");
+            List<String> keys = Collections.synchronizedList(new ArrayList<>());
+            List<String> waits = Collections.synchronizedList(new ArrayList<>());
+            AtomicInteger closed = new AtomicInteger();
+            try (Pusher p = Pusher.builder(master.target(), "clicks").onWait(waits::add).upload(url -> {
+                assertTrue(url.startsWith("s3://lake/again"), url);
+                Bucket real = Uploader.openS3(url);
+                return new Bucket() {
+                    @Override
+                    public void putNew(String key, byte[] data) throws HeadraceException, InterruptedException {
+                        keys.add(key);
+                        if (keys.size() < 3) {
+                            throw new HeadraceException(Kind.UNAVAILABLE, "busy", null);
+                        }
+                        real.putNew(key, data);
+                        real.putNew(key, data); // its own earlier try: no error
+                    }
+
+                    @Override
+                    public void close() {
+                        closed.incrementAndGet();
+                        real.close();
+                    }
+                };
+            }).open()) {
+                Transaction t = p.begin();
+                fill(t, 10);
+                assertEquals(10, t.commit().records());
+            }
+            assertEquals(3, new HashSet<>(keys).size(), keys.toString());
+            assertEquals(List.of("busy", "busy"), waits);
+            assertEquals(1, closed.get());
+        }
+    }
+
+    @Test
+    void aServiceThatIsAwayIsTemporary() throws Exception {
+        try (TestS3 s3 = TestS3.start()) {
+            Bucket bucket = Uploader.openS3("s3://lake/away");
+            s3.close();
+            System.setProperty("aws.accessKeyId", "a");
+            System.setProperty("aws.secretAccessKey", "b");
+            HeadraceException e = assertThrows(HeadraceException.class, () -> bucket.putNew("k", new byte[] {1}));
+            assertEquals(Kind.UNAVAILABLE, e.kind(), e.getMessage());
+            bucket.close();
+        }
+    }
+
+    @Test
+    void aMasterWithoutABucketIsNamed() throws Exception {
+        try (TestMaster master = TestMaster.start()) {
+            master.apply("clicks", "{}");
+            HeadraceException e = assertThrows(HeadraceException.class, () -> Pusher.builder(master.target(), "clicks").upload().open());
+            assertEquals(Kind.SETTINGS, e.kind());
+            assertTrue(e.getMessage().contains("landing_storage"), e.getMessage());
+        }
+    }
+}
