@@ -7,7 +7,7 @@
 //	errors.go    errors to exit codes and hints
 //	output.go    table, json, yaml
 //	kinds.go     the sources that this program reads; adapters.go opens them
-//	push.go      pushes lines; upload.go puts them into a bucket; chunks.go where an agent finds pushed records
+//	push.go      pushes lines; upload.go puts them into a bucket; chunks.go where an agent finds pushed records; pushed.go where peek and check do
 //	specs.go     the files of -f
 //	init.go      a spec and a program for data that the user names
 //	master.go agent.go up.go run.go    processes

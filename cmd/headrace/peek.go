@@ -21,7 +21,8 @@ func (a *app) peekCommand() *cobra.Command {
 		Use:   "peek NAME [-n ROWS] [--columns A,B]",
 		Short: "The first rows of a dataset, decoded; no lease is taken",
 		Long: `Reads and decodes the first rows in this process, from this machine's files:
-what a trainer would get. Nothing is leased and nothing changes.`,
+what a trainer would get. Nothing is leased and nothing changes. Of pushed records these
+are the first ones that are not deleted; the master gives them.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeDatasets,
 		RunE: a.withMaster(func(cmd *cobra.Command, c *client, args []string) error {
@@ -58,7 +59,11 @@ func (a *app) openQuick(spec *dataset.Spec) (sources.Source, error) {
 	if len(roots) == 0 {
 		roots = []string{"/"}
 	}
-	return a.openToRead(spec.ForALook(), dataset.Opening{AllowedRoots: roots, Logger: slog.New(slog.DiscardHandler)})
+	o := dataset.Opening{AllowedRoots: roots, Logger: slog.New(slog.DiscardHandler)}
+	if _, ok := spec.Landing(); ok {
+		return a.lookAtPushed(spec, o)
+	}
+	return a.openToRead(spec.ForALook(), o)
 }
 
 // openOwn is openQuick for a spec of -f: the same user brings the spec and the secret that

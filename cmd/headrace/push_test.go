@@ -91,6 +91,55 @@ func TestPushedRecordsAreTrainedOnOnce(t *testing.T) {
 	up.stop()
 }
 
+// People look at pushed records as at those of files: what is visible and not deleted.
+func TestPushedRecordsCanBeLookedAt(t *testing.T) {
+	for _, model := range []string{"shared", "private"} {
+		t.Run(model, func(t *testing.T) {
+			w := newWorld(t)
+			w.write("clicks.yaml", pushedSpec)
+			if r := w.run("check", "-f", "clicks.yaml"); r.code == 0 || !strings.Contains(r.err, "master") {
+				t.Errorf("check without a master: exit %d, %s", r.code, r.err)
+			}
+			up := w.up("-f", "clicks.yaml", "--model", model)
+			if out := w.ok("peek", "clicks"); !strings.Contains(out, "LABEL") && !strings.Contains(out, "label") {
+				t.Errorf("nothing was pushed, and peek says %q", out)
+			}
+			w.ok("push", "clicks", w.rows("rows", 0, 2000), "--rows", "300", "--transaction", "t")
+			conn, err := link.Dial(link.Target{State: w.state()}, link.TLS{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = conn.Close() }()
+			p, err := push.Open(t.Context(), conn, "clicks")
+			if err != nil {
+				t.Fatal(err)
+			}
+			staged := p.Begin("never committed")
+			if err := staged.Push(t.Context(), push.Record{Value: []byte(`{"label": "bad"}`)}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := staged.Stage(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if out := w.ok("check", "-f", "clicks.yaml"); !strings.Contains(out, "dataset clicks: 2,000 records, 0 bad") {
+				t.Errorf("check: %s", out)
+			}
+			if out := w.ok("peek", "clicks", "-n", "3", "--columns", "number,user", "-o", "json"); strings.Count(out, `"number"`) != 3 || !strings.Contains(out, "user-") {
+				t.Errorf("peek: %s", out)
+			}
+			w.write("wrong.yaml", strings.Replace(pushedSpec, "path: /user, dtype: string", "path: /user, dtype: int64", 1))
+			if r := w.run("check", "-f", "wrong.yaml"); r.code == 0 || !strings.Contains(r.out, "2,000 records, 2,000 bad") || !strings.Contains(r.out, "/user") {
+				t.Errorf("check of a wrong spec: exit %d, %s%s", r.code, r.out, r.err)
+			}
+			w.write("other.yaml", strings.Replace(pushedSpec, "clicks", "nothere", 1))
+			if r := w.run("check", "-f", "other.yaml"); r.code == 0 || !strings.Contains(r.err, "nothere") {
+				t.Errorf("check of a dataset that is not applied: exit %d, %s", r.code, r.err)
+			}
+			up.stop()
+		})
+	}
+}
+
 // Each pushed transaction comes once or not at all, whenever the master is killed: before
 // and between the chunks, before the commit, during it, and after its answer. The producer
 // does what producers do: it tries again, and after a failure it commits again.

@@ -54,7 +54,7 @@ func TestEveryCallHasARoleAndIsRefusedToTheOthers(t *testing.T) {
 		if mayCall(t.Context(), method) == nil {
 			t.Errorf("%s is open to a connection without a caller", method)
 		}
-		if verb := method[strings.LastIndexByte(method, '/')+1:]; needed&(Viewer|Agent) == 0 == strings.Contains("Describe List State Excluded Job Cuts Show Session Read Meet Keep Look Check Fetch Forget", verb) {
+		if verb := method[strings.LastIndexByte(method, '/')+1:]; needed&(Viewer|Agent) == 0 == strings.Contains("Describe List State Excluded Job Cuts Show Session Read Chunks Meet Keep Look Check Fetch Forget", verb) {
 			t.Errorf("%s needs %v", method, needed)
 		}
 	}

@@ -31,7 +31,8 @@ var calls = map[string]Roles{
 	headracev1.Landing_Commit_FullMethodName: Pusher,
 	headracev1.Landing_Landed_FullMethodName: Pusher,
 	headracev1.Landing_End_FullMethodName:    Pusher,
-	headracev1.Landing_Read_FullMethodName:   Agent,
+	headracev1.Landing_Read_FullMethodName:   Agent | Operator, // as dead letters
+	headracev1.Landing_Chunks_FullMethodName: Agent | Operator,
 
 	headracev1.Peers_Meet_FullMethodName: Agent,
 	headracev1.Peers_List_FullMethodName: seers,

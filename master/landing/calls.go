@@ -70,6 +70,18 @@ func (c *calls) End(ctx context.Context, req *headracev1.EndRequest) (*headracev
 	return &headracev1.EndReply{}, nil
 }
 
+func (c *calls) Chunks(ctx context.Context, req *headracev1.ChunksRequest) (*headracev1.ChunksReply, error) {
+	stream, segments, err := c.s.Visible(ctx, req.Dataset, int(req.Partition), req.After, int(min(req.Max, mostListed)))
+	if err != nil {
+		return nil, statusOf(req.Dataset, err)
+	}
+	reply := &headracev1.ChunksReply{Stream: stream}
+	for _, g := range segments {
+		reply.Chunks = append(reply.Chunks, &headracev1.VisibleChunk{Number: g.ID, Start: g.Start, End: g.End, Locator: string(g.Locator)})
+	}
+	return reply, nil
+}
+
 // Read is for agents: they have locators, which name keys.
 func (c *calls) Read(ctx context.Context, req *headracev1.ReadChunkRequest) (*headracev1.ReadChunkReply, error) {
 	if _, err := chunk.ParseKey(req.Key); err != nil {

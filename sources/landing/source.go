@@ -49,7 +49,7 @@ var (
 	_ sources.Keeper   = (*Source)(nil)
 
 	errClosed = errors.New("landing: the source is closed")
-	errNone   = errors.New("landing: pushed records lie at the master, and this command does not ask it: look at them with a trainer, or with `headrace describe` and `headrace top`")
+	errNone   = errors.New("landing: pushed records lie at the master, and this command does not ask it: look at them with `headrace dataset peek`")
 )
 
 // Open asks for nothing yet.

@@ -725,6 +725,194 @@ func (x *ReadChunkRequest) GetLength() int64 {
 	return 0
 }
 
+type ChunksRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Dataset       string                 `protobuf:"bytes,1,opt,name=dataset,proto3" json:"dataset,omitempty"`
+	Partition     uint32                 `protobuf:"varint,2,opt,name=partition,proto3" json:"partition,omitempty"` // 0 to partitions - 1
+	After         int64                  `protobuf:"varint,3,opt,name=after,proto3" json:"after,omitempty"`         // only chunks with a higher number; the first one has 0 or more
+	Max           uint32                 `protobuf:"varint,4,opt,name=max,proto3" json:"max,omitempty"`             // the most chunks of the answer
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChunksRequest) Reset() {
+	*x = ChunksRequest{}
+	mi := &file_headrace_v1_landing_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChunksRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChunksRequest) ProtoMessage() {}
+
+func (x *ChunksRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_headrace_v1_landing_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChunksRequest.ProtoReflect.Descriptor instead.
+func (*ChunksRequest) Descriptor() ([]byte, []int) {
+	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ChunksRequest) GetDataset() string {
+	if x != nil {
+		return x.Dataset
+	}
+	return ""
+}
+
+func (x *ChunksRequest) GetPartition() uint32 {
+	if x != nil {
+		return x.Partition
+	}
+	return 0
+}
+
+func (x *ChunksRequest) GetAfter() int64 {
+	if x != nil {
+		return x.After
+	}
+	return 0
+}
+
+func (x *ChunksRequest) GetMax() uint32 {
+	if x != nil {
+		return x.Max
+	}
+	return 0
+}
+
+type ChunksReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Stream        string                 `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"` // the first part of every key
+	Chunks        []*VisibleChunk        `protobuf:"bytes,2,rep,name=chunks,proto3" json:"chunks,omitempty"` // none: there is no other
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChunksReply) Reset() {
+	*x = ChunksReply{}
+	mi := &file_headrace_v1_landing_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChunksReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChunksReply) ProtoMessage() {}
+
+func (x *ChunksReply) ProtoReflect() protoreflect.Message {
+	mi := &file_headrace_v1_landing_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChunksReply.ProtoReflect.Descriptor instead.
+func (*ChunksReply) Descriptor() ([]byte, []int) {
+	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ChunksReply) GetStream() string {
+	if x != nil {
+		return x.Stream
+	}
+	return ""
+}
+
+func (x *ChunksReply) GetChunks() []*VisibleChunk {
+	if x != nil {
+		return x.Chunks
+	}
+	return nil
+}
+
+type VisibleChunk struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        int64                  `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"` // of its segment
+	Start         int64                  `protobuf:"varint,2,opt,name=start,proto3" json:"start,omitempty"`   // its first record, and one past its last
+	End           int64                  `protobuf:"varint,3,opt,name=end,proto3" json:"end,omitempty"`
+	Locator       string                 `protobuf:"bytes,4,opt,name=locator,proto3" json:"locator,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VisibleChunk) Reset() {
+	*x = VisibleChunk{}
+	mi := &file_headrace_v1_landing_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VisibleChunk) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VisibleChunk) ProtoMessage() {}
+
+func (x *VisibleChunk) ProtoReflect() protoreflect.Message {
+	mi := &file_headrace_v1_landing_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VisibleChunk.ProtoReflect.Descriptor instead.
+func (*VisibleChunk) Descriptor() ([]byte, []int) {
+	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *VisibleChunk) GetNumber() int64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *VisibleChunk) GetStart() int64 {
+	if x != nil {
+		return x.Start
+	}
+	return 0
+}
+
+func (x *VisibleChunk) GetEnd() int64 {
+	if x != nil {
+		return x.End
+	}
+	return 0
+}
+
+func (x *VisibleChunk) GetLocator() string {
+	if x != nil {
+		return x.Locator
+	}
+	return ""
+}
+
 type ReadChunkReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
@@ -734,7 +922,7 @@ type ReadChunkReply struct {
 
 func (x *ReadChunkReply) Reset() {
 	*x = ReadChunkReply{}
-	mi := &file_headrace_v1_landing_proto_msgTypes[12]
+	mi := &file_headrace_v1_landing_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -746,7 +934,7 @@ func (x *ReadChunkReply) String() string {
 func (*ReadChunkReply) ProtoMessage() {}
 
 func (x *ReadChunkReply) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_landing_proto_msgTypes[12]
+	mi := &file_headrace_v1_landing_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -759,7 +947,7 @@ func (x *ReadChunkReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadChunkReply.ProtoReflect.Descriptor instead.
 func (*ReadChunkReply) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{12}
+	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ReadChunkReply) GetData() []byte {
@@ -779,7 +967,7 @@ type LandingFull struct {
 
 func (x *LandingFull) Reset() {
 	*x = LandingFull{}
-	mi := &file_headrace_v1_landing_proto_msgTypes[13]
+	mi := &file_headrace_v1_landing_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -791,7 +979,7 @@ func (x *LandingFull) String() string {
 func (*LandingFull) ProtoMessage() {}
 
 func (x *LandingFull) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_landing_proto_msgTypes[13]
+	mi := &file_headrace_v1_landing_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -804,7 +992,7 @@ func (x *LandingFull) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LandingFull.ProtoReflect.Descriptor instead.
 func (*LandingFull) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{13}
+	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *LandingFull) GetRetryAfterMs() int64 {
@@ -872,18 +1060,32 @@ const file_headrace_v1_landing_proto_rawDesc = "" +
 	"\x10ReadChunkRequest\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x03R\x06offset\x12\x16\n" +
-	"\x06length\x18\x03 \x01(\x03R\x06length\"$\n" +
+	"\x06length\x18\x03 \x01(\x03R\x06length\"o\n" +
+	"\rChunksRequest\x12\x18\n" +
+	"\adataset\x18\x01 \x01(\tR\adataset\x12\x1c\n" +
+	"\tpartition\x18\x02 \x01(\rR\tpartition\x12\x14\n" +
+	"\x05after\x18\x03 \x01(\x03R\x05after\x12\x10\n" +
+	"\x03max\x18\x04 \x01(\rR\x03max\"X\n" +
+	"\vChunksReply\x12\x16\n" +
+	"\x06stream\x18\x01 \x01(\tR\x06stream\x121\n" +
+	"\x06chunks\x18\x02 \x03(\v2\x19.headrace.v1.VisibleChunkR\x06chunks\"h\n" +
+	"\fVisibleChunk\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x03R\x06number\x12\x14\n" +
+	"\x05start\x18\x02 \x01(\x03R\x05start\x12\x10\n" +
+	"\x03end\x18\x03 \x01(\x03R\x03end\x12\x18\n" +
+	"\alocator\x18\x04 \x01(\tR\alocator\"$\n" +
 	"\x0eReadChunkReply\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\"3\n" +
 	"\vLandingFull\x12$\n" +
-	"\x0eretry_after_ms\x18\x01 \x01(\x03R\fretryAfterMs2\x81\x03\n" +
+	"\x0eretry_after_ms\x18\x01 \x01(\x03R\fretryAfterMs2\xc1\x03\n" +
 	"\aLanding\x12>\n" +
 	"\x06Layout\x12\x1a.headrace.v1.LayoutRequest\x1a\x18.headrace.v1.LayoutReply\x12;\n" +
 	"\x05Stage\x12\x19.headrace.v1.StageRequest\x1a\x17.headrace.v1.StageReply\x12>\n" +
 	"\x06Commit\x12\x1a.headrace.v1.CommitRequest\x1a\x18.headrace.v1.CommitReply\x12>\n" +
 	"\x06Landed\x12\x1a.headrace.v1.LandedRequest\x1a\x18.headrace.v1.LandedReply\x125\n" +
 	"\x03End\x12\x17.headrace.v1.EndRequest\x1a\x15.headrace.v1.EndReply\x12B\n" +
-	"\x04Read\x12\x1d.headrace.v1.ReadChunkRequest\x1a\x1b.headrace.v1.ReadChunkReplyBR\n" +
+	"\x04Read\x12\x1d.headrace.v1.ReadChunkRequest\x1a\x1b.headrace.v1.ReadChunkReply\x12>\n" +
+	"\x06Chunks\x12\x1a.headrace.v1.ChunksRequest\x1a\x18.headrace.v1.ChunksReplyBR\n" +
 	"\x15io.github.headrace.v1P\x01Z7github.com/headrace/headrace/api/headrace/v1;headracev1b\x06proto3"
 
 var (
@@ -898,7 +1100,7 @@ func file_headrace_v1_landing_proto_rawDescGZIP() []byte {
 	return file_headrace_v1_landing_proto_rawDescData
 }
 
-var file_headrace_v1_landing_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_headrace_v1_landing_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_headrace_v1_landing_proto_goTypes = []any{
 	(*LayoutRequest)(nil),    // 0: headrace.v1.LayoutRequest
 	(*LayoutReply)(nil),      // 1: headrace.v1.LayoutReply
@@ -912,28 +1114,34 @@ var file_headrace_v1_landing_proto_goTypes = []any{
 	(*EndRequest)(nil),       // 9: headrace.v1.EndRequest
 	(*EndReply)(nil),         // 10: headrace.v1.EndReply
 	(*ReadChunkRequest)(nil), // 11: headrace.v1.ReadChunkRequest
-	(*ReadChunkReply)(nil),   // 12: headrace.v1.ReadChunkReply
-	(*LandingFull)(nil),      // 13: headrace.v1.LandingFull
+	(*ChunksRequest)(nil),    // 12: headrace.v1.ChunksRequest
+	(*ChunksReply)(nil),      // 13: headrace.v1.ChunksReply
+	(*VisibleChunk)(nil),     // 14: headrace.v1.VisibleChunk
+	(*ReadChunkReply)(nil),   // 15: headrace.v1.ReadChunkReply
+	(*LandingFull)(nil),      // 16: headrace.v1.LandingFull
 }
 var file_headrace_v1_landing_proto_depIdxs = []int32{
 	2,  // 0: headrace.v1.LayoutReply.upload:type_name -> headrace.v1.Upload
-	0,  // 1: headrace.v1.Landing.Layout:input_type -> headrace.v1.LayoutRequest
-	3,  // 2: headrace.v1.Landing.Stage:input_type -> headrace.v1.StageRequest
-	5,  // 3: headrace.v1.Landing.Commit:input_type -> headrace.v1.CommitRequest
-	7,  // 4: headrace.v1.Landing.Landed:input_type -> headrace.v1.LandedRequest
-	9,  // 5: headrace.v1.Landing.End:input_type -> headrace.v1.EndRequest
-	11, // 6: headrace.v1.Landing.Read:input_type -> headrace.v1.ReadChunkRequest
-	1,  // 7: headrace.v1.Landing.Layout:output_type -> headrace.v1.LayoutReply
-	4,  // 8: headrace.v1.Landing.Stage:output_type -> headrace.v1.StageReply
-	6,  // 9: headrace.v1.Landing.Commit:output_type -> headrace.v1.CommitReply
-	8,  // 10: headrace.v1.Landing.Landed:output_type -> headrace.v1.LandedReply
-	10, // 11: headrace.v1.Landing.End:output_type -> headrace.v1.EndReply
-	12, // 12: headrace.v1.Landing.Read:output_type -> headrace.v1.ReadChunkReply
-	7,  // [7:13] is the sub-list for method output_type
-	1,  // [1:7] is the sub-list for method input_type
-	1,  // [1:1] is the sub-list for extension type_name
-	1,  // [1:1] is the sub-list for extension extendee
-	0,  // [0:1] is the sub-list for field type_name
+	14, // 1: headrace.v1.ChunksReply.chunks:type_name -> headrace.v1.VisibleChunk
+	0,  // 2: headrace.v1.Landing.Layout:input_type -> headrace.v1.LayoutRequest
+	3,  // 3: headrace.v1.Landing.Stage:input_type -> headrace.v1.StageRequest
+	5,  // 4: headrace.v1.Landing.Commit:input_type -> headrace.v1.CommitRequest
+	7,  // 5: headrace.v1.Landing.Landed:input_type -> headrace.v1.LandedRequest
+	9,  // 6: headrace.v1.Landing.End:input_type -> headrace.v1.EndRequest
+	11, // 7: headrace.v1.Landing.Read:input_type -> headrace.v1.ReadChunkRequest
+	12, // 8: headrace.v1.Landing.Chunks:input_type -> headrace.v1.ChunksRequest
+	1,  // 9: headrace.v1.Landing.Layout:output_type -> headrace.v1.LayoutReply
+	4,  // 10: headrace.v1.Landing.Stage:output_type -> headrace.v1.StageReply
+	6,  // 11: headrace.v1.Landing.Commit:output_type -> headrace.v1.CommitReply
+	8,  // 12: headrace.v1.Landing.Landed:output_type -> headrace.v1.LandedReply
+	10, // 13: headrace.v1.Landing.End:output_type -> headrace.v1.EndReply
+	15, // 14: headrace.v1.Landing.Read:output_type -> headrace.v1.ReadChunkReply
+	13, // 15: headrace.v1.Landing.Chunks:output_type -> headrace.v1.ChunksReply
+	9,  // [9:16] is the sub-list for method output_type
+	2,  // [2:9] is the sub-list for method input_type
+	2,  // [2:2] is the sub-list for extension type_name
+	2,  // [2:2] is the sub-list for extension extendee
+	0,  // [0:2] is the sub-list for field type_name
 }
 
 func init() { file_headrace_v1_landing_proto_init() }
@@ -947,7 +1155,7 @@ func file_headrace_v1_landing_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headrace_v1_landing_proto_rawDesc), len(file_headrace_v1_landing_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   14,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

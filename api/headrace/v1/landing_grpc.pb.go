@@ -28,6 +28,7 @@ const (
 	Landing_Landed_FullMethodName = "/headrace.v1.Landing/Landed"
 	Landing_End_FullMethodName    = "/headrace.v1.Landing/End"
 	Landing_Read_FullMethodName   = "/headrace.v1.Landing/Read"
+	Landing_Chunks_FullMethodName = "/headrace.v1.Landing/Chunks"
 )
 
 // LandingClient is the client API for Landing service.
@@ -51,8 +52,11 @@ type LandingClient interface {
 	Landed(ctx context.Context, in *LandedRequest, opts ...grpc.CallOption) (*LandedReply, error)
 	// End says that no record follows. Commits are refused from then on.
 	End(ctx context.Context, in *EndRequest, opts ...grpc.CallOption) (*EndReply, error)
-	// Read gives a part of a stored chunk, for agents.
+	// Read gives a part of a stored chunk, for agents and for looking at records.
 	Read(ctx context.Context, in *ReadChunkRequest, opts ...grpc.CallOption) (*ReadChunkReply, error)
+	// Chunks lists the chunks of a partition that are visible and not deleted, in their
+	// order, for looking at records.
+	Chunks(ctx context.Context, in *ChunksRequest, opts ...grpc.CallOption) (*ChunksReply, error)
 }
 
 type landingClient struct {
@@ -123,6 +127,16 @@ func (c *landingClient) Read(ctx context.Context, in *ReadChunkRequest, opts ...
 	return out, nil
 }
 
+func (c *landingClient) Chunks(ctx context.Context, in *ChunksRequest, opts ...grpc.CallOption) (*ChunksReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ChunksReply)
+	err := c.cc.Invoke(ctx, Landing_Chunks_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // LandingServer is the server API for Landing service.
 // All implementations must embed UnimplementedLandingServer
 // for forward compatibility.
@@ -144,8 +158,11 @@ type LandingServer interface {
 	Landed(context.Context, *LandedRequest) (*LandedReply, error)
 	// End says that no record follows. Commits are refused from then on.
 	End(context.Context, *EndRequest) (*EndReply, error)
-	// Read gives a part of a stored chunk, for agents.
+	// Read gives a part of a stored chunk, for agents and for looking at records.
 	Read(context.Context, *ReadChunkRequest) (*ReadChunkReply, error)
+	// Chunks lists the chunks of a partition that are visible and not deleted, in their
+	// order, for looking at records.
+	Chunks(context.Context, *ChunksRequest) (*ChunksReply, error)
 	mustEmbedUnimplementedLandingServer()
 }
 
@@ -173,6 +190,9 @@ func (UnimplementedLandingServer) End(context.Context, *EndRequest) (*EndReply, 
 }
 func (UnimplementedLandingServer) Read(context.Context, *ReadChunkRequest) (*ReadChunkReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Read not implemented")
+}
+func (UnimplementedLandingServer) Chunks(context.Context, *ChunksRequest) (*ChunksReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Chunks not implemented")
 }
 func (UnimplementedLandingServer) mustEmbedUnimplementedLandingServer() {}
 func (UnimplementedLandingServer) testEmbeddedByValue()                 {}
@@ -303,6 +323,24 @@ func _Landing_Read_Handler(srv interface{}, ctx context.Context, dec func(interf
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Landing_Chunks_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ChunksRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LandingServer).Chunks(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Landing_Chunks_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LandingServer).Chunks(ctx, req.(*ChunksRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Landing_ServiceDesc is the grpc.ServiceDesc for Landing service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -333,6 +371,10 @@ var Landing_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Read",
 			Handler:    _Landing_Read_Handler,
+		},
+		{
+			MethodName: "Chunks",
+			Handler:    _Landing_Chunks_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
