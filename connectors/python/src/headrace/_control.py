@@ -402,6 +402,9 @@ class Control:
                 self._advise_alone(channel, now)
                 continue
             held = channel.yielded - channel.stepped
+            if channel.waiting and not held and channel.state == "drained" and self._read_in_turns(channel):
+                self._advise_turns(channel, now)
+                continue
             if not (channel.waiting and channel.tracked and held and channel.state == "drained"):
                 self._waiting_since.pop(channel.number, None)
                 continue
@@ -419,6 +422,30 @@ class Control:
         if now - since > STUCK:
             self._waiting_since[channel.number] = float("inf")
             log.warning("%s: next() waits: %s", channel.open["dataset"], channel.reason)
+
+    def _read_in_turns(self, channel: Channel) -> bool:
+        """The thread that waits reads another stream of the same dataset, too. What lies there
+        comes to nobody while it waits. Streams of virtual ranks, and of rounds, have their own shares."""
+        if channel.open.get("virtual") is not None or channel.open.get("rounds"):
+            return False
+        return any(
+            other is not channel
+            and other.open["dataset"] == channel.open["dataset"]
+            and not (other.closed or other.ended or other.waiting)
+            and other.iterator in (0, channel.iterator)
+            for other in list(self._channels.values())
+        )
+
+    def _advise_turns(self, channel: Channel, now: float) -> None:
+        since = self._waiting_since.setdefault(channel.number, now)
+        if now - since > STUCK:
+            self._waiting_since[channel.number] = float("inf")
+            log.warning(
+                "%s: all other records are out or done, and next() waits. This thread reads another stream of the "
+                "same dataset too. If that stream has the rest, next() waits for ever: read one stream, or give each "
+                "stream a thread that takes its batches and steps them",
+                channel.open["dataset"],
+            )
 
     # Losing the agent and finding it again.
 

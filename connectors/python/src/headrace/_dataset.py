@@ -60,6 +60,11 @@ class Dataset:
         of more than one rank. rounds=False says that the program balances the ranks
         by itself: each gets what it asks for. docs/ROUNDS.md.
 
+        Two streams of one dataset in one process share its records as two processes
+        do, and a stream gives no rows away to another one of its own process. So do
+        not read them in turns in one thread: one of them may wait for rows that the
+        other one has. Give each a thread that steps its batches.
+
         max_unanswered: of a shared model, the seconds for which steps may be without
         an answer of the master before next() waits for it. So long at most a lost
         node's steps come again. Default: the session's TTL.
