@@ -89,7 +89,7 @@ test-python: build venv ## the Python package against the real binary, two tests
 
 .PHONY: test-rounds
 test-rounds: build venv ## rounds of a synchronous group, with deaths
-	cd connectors/python && HEADRACE_BIN="$(CURDIR)/$(BIN)" ../../$(PY) -m pytest -q tests/integration/check_rounds.py
+	cd connectors/python && HEADRACE_BIN="$(CURDIR)/$(BIN)" ../../$(PY) -m pytest -q tests/integration/check_rounds.py tests/integration/check_drop.py
 
 .PHONY: quickstart-flash
 quickstart-flash: build venv ## a trainer with checkpoints in memory beside one without, both killed every ten seconds; two minutes

@@ -332,7 +332,7 @@ func (lg *ledger) removePartition(p *partition) {
 	d.parts = slices.DeleteFunc(d.parts, func(x *partition) bool { return x == p })
 	d.unready(p)
 	lg.parts[p.no] = nil
-	for _, letter := range []byte{keyPartition, keySegment, keySettled, keyAck, keyTries} {
+	for _, letter := range []byte{keyPartition, keySegment, keySettled, keyAck, keyTries, keyDropped} {
 		lg.fx.put(DeleteRange,
 			func(b []byte) []byte { return appendNumbers(b, letter, d.id, p.no) },
 			func(b []byte) []byte { return appendNumbers(b, letter, d.id, p.no+1) })
@@ -392,7 +392,7 @@ func (lg *ledger) linesOfFit(all []fitted) *lines {
 	l := lg.newLines()
 	for i := range all {
 		if p := all[i].p; p != nil {
-			l.parts[p.no], l.records[p.no] = all[i].sets, p.tallies(all[i].in, all[i].sets)
+			l.parts[p.no], l.records[p.no], l.dropped[p.no] = all[i].sets, p.tallies(all[i].in, all[i].sets), dropsOf(all[i].in)
 		}
 	}
 	return l

@@ -135,7 +135,7 @@ func (lg *ledger) removeDataset(id DatasetID) {
 		lg.stand(d, d.waiting.Pop(), Deleted, "dataset "+d.name+" was deleted")
 	}
 	lg.dropParked(d, "dataset "+d.name+" was deleted")
-	for _, letter := range []byte{keyDataset, keyPartition, keySegment, keySettled, keyAck, keyTries, keyExcluded, keyLetter, keyTransaction} {
+	for _, letter := range []byte{keyDataset, keyPartition, keySegment, keySettled, keyAck, keyTries, keyExcluded, keyDropped, keyLetter, keyTransaction} {
 		lg.fx.put(DeleteRange,
 			func(b []byte) []byte { return appendNumbers(b, letter, id) },
 			func(b []byte) []byte { return appendNumbers(b, letter, id+1) })

@@ -63,6 +63,8 @@ func (fx *Effects) putSettled(ps *pass) {
 	units := ps.kinds
 	if ps.done != &ps.base {
 		units[line.Acked] = ps.folded // the rest is in `a` records
+		_, loose := ps.droppedUnits()
+		units[line.Dropped] -= loose // they are in `q` records
 	}
 	fx.arena = appendSettledHead(fx.arena, &units, &ps.records, ps.StartPlace(ps.base.Low), len(ps.base.Above))
 	for _, s := range ps.base.Above {

@@ -63,6 +63,7 @@
 //	tally.go         how many records are settled
 //	giveback.go      rows that come back: loss, release, failure, tries
 //	excluded.go      records that the source has lost: settled, and listed for ever
+//	dropped.go       what no full round has: settled at a step, and listed
 //	stopped.go       why a dataset stopped: every range that is known to be lost
 //	bad.go           records that cannot be decoded: their limits, their dead letters
 //	suspect.go       records that crash their trainers
@@ -77,9 +78,9 @@
 //
 // The ledger offers:
 //
-//	account admit adopt allOut anyAcked attach checkRecords closeStep comesAgain confirmed
-//	dataset detach dirtyRank dismiss dropRequests end fit fitBody foldCut goBack goBackRank
-//	goOn hasMoreThan kickAll level linesOfBody linesOfFit markBound members moves newestLease
+//	account admit adopt allOut anyAcked asking attach bindDrops checkRecords closeStep comesAgain confirmed cutsDue
+//	dataset detach dirtyRank dismiss dropRequests dropRest end fit fitBody foldCut goBack goBackRank
+//	goOn hasMoreThan kickAll lastStepIn level linesOfBody linesOfFit markBound members moves newestLease
 //	park partition recordsAgain rejected report reported resumeOf revokeLeases sameRun setStill
 //	setTaking stalled standUnder standing succeed suspect takeBack takeStepsDue taken unpark
 //	withSegments
@@ -98,7 +99,7 @@
 //
 // The group offers:
 //
-//	drop endGeneration fence fenceRank olderThanAll rankOf reclaimable refuseJoin refuseOlder replace setKind setTopStep
+//	drop dropsUnknown endGeneration fence fenceRank olderThanAll rankOf reclaimable refuseJoin refuseOlder replace setKind setTopStep
 //	setWorldSize startGeneration
 //
 // Checkpoints: which records are in which model.

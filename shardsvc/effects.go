@@ -226,6 +226,7 @@ const (
 	ReportRewound        // somebody went back to Cut (0: the start); Units are pending again
 	ReportRestoreMissing // not all ranks restored by the deadline; Reason names them
 	ReportRestoreWaits   // Rank's restore waits until it is known whether others train; Reason names them
+	ReportRoundsDropped  // Units of a dataset that no full round has are settled, at Step
 	ReportPauseEnded     // Rank's pause of yields for Cut has ended; Reason, if that was before the freeze
 )
 

@@ -14,6 +14,8 @@ type RoundReport struct {
 	Told     uint32 // what it was told before
 	ToldLast bool
 	Endless  bool
+	Drop     bool // no round is short: what is left at the end is dropped
+	Done     bool // it has stepped the last round, and what it had beyond it is given back
 	MaxWait  Time
 	Rows     []uint32 // of its batches, of the rounds up to Through that were not said or told
 	ToldRows []uint64 // of all ranks, of the newest rounds up to Told

@@ -235,10 +235,11 @@ func (lg *ledger) unsettle(ps *pass, r *account, above int64) (all comesAgain) {
 	return all
 }
 
-// rebuildDone computes done from the base and the acks.
+// rebuildDone computes done from the base, the acks and the drops.
 func (lg *ledger) rebuildDone(ps *pass) {
 	ps.done.Low, ps.done.Above = ps.base.Low, append(ps.done.Above[:0], ps.base.Above...)
 	for _, k := range ps.acks {
 		ps.done.Add(k.start, k.end, line.Acked)
 	}
+	ps.eachLoose(func(_ *drop, start, end int64) { ps.done.Add(start, end, line.Dropped) })
 }

@@ -21,9 +21,10 @@ func (lg *ledger) resettle(ps *pass, base line.Set, keep func(*piece) bool) (aga
 	}
 	again, more = ps.UnitsIn(was.Minus(ps.done)), ps.UnitsIn(ps.done.Minus(&was))
 	ps.kinds[line.Excluded] = ps.excludedUnits()
-	ps.kinds[line.Dropped] = 0 // holes have no units
-	ps.kinds[line.Acked] = ps.UnitsOf(ps.done) - ps.kinds[line.Excluded]
-	ps.folded = ps.UnitsOf(&ps.base) - ps.kinds[line.Excluded]
+	dropped, loose := ps.droppedUnits()
+	ps.kinds[line.Dropped] = dropped
+	ps.kinds[line.Acked] = ps.UnitsOf(ps.done) - ps.kinds[line.Excluded] - dropped
+	ps.folded = ps.UnitsOf(&ps.base) - ps.kinds[line.Excluded] - (dropped - loose)
 	lg.advance(ps, ps.done.High())
 	lg.repend(ps)
 	if len(ps.tries) > 0 {
@@ -67,7 +68,8 @@ func (lg *ledger) unfold(p *partition, n uint32) {
 		ps := lg.newPass(p, n)
 		ps.base.Low, ps.done.Low, ps.frontier = p.LineEnd(), p.LineEnd(), p.LineEnd()
 		ps.kinds[line.Excluded] = ps.excludedUnits()
-		ps.kinds[line.Acked] = ps.Units(0, ps.frontier) - ps.kinds[line.Excluded]
+		ps.kinds[line.Dropped], _ = ps.droppedUnits()
+		ps.kinds[line.Acked] = ps.Units(0, ps.frontier) - ps.kinds[line.Excluded] - ps.kinds[line.Dropped]
 		ps.folded = ps.kinds[line.Acked]
 		for i, k := range ps.kinds {
 			p.units[i] -= k
@@ -112,13 +114,14 @@ func (lg *ledger) goBack(l *lines) (again comesAgain) {
 		}
 		was, units, more := p.tally(), int64(0), int64(0)
 		whole := uint32(0) // passes that stay folded
-		for whole < p.folded && int64(whole) < int64(len(want)) && want[whole].Low == p.LineEnd() {
+		for whole < p.folded && int64(whole) < int64(len(want)) && want[whole].Low == p.LineEnd() && !p.dropsIn(whole, l) {
 			whole++
 		}
 		lg.unfold(p, whole)
 		if len(want) > 0 {
 			lg.begin(p, uint32(len(want)-1))
 		}
+		lg.redrop(p, l)
 		// What is excluded here stays so, although the cut has read it.
 		if records := l.allRecords(p, int(whole)).Within(p.units[line.Acked]); records != p.records {
 			p.records = records

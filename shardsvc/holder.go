@@ -203,6 +203,9 @@ func (lg *ledger) closeStep(a *account, step int64) {
 	}
 }
 
+// cutsDue says that a cut may be complete.
+func (lg *ledger) cutsDue() { lg.stepsDue = true }
+
 // takeStepsDue says whether a cut may have become complete since it was asked last.
 func (lg *ledger) takeStepsDue() (due bool) {
 	due, lg.stepsDue = lg.stepsDue, false

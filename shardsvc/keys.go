@@ -18,6 +18,7 @@ const (
 	keyTransaction = 'l'
 	keyAgent       = 'n'
 	keyPartition   = 'p'
+	keyDropped     = 'q'
 	keyRemoved     = 'r'
 	keySettled     = 's'
 	keyTries       = 't'
@@ -71,7 +72,7 @@ func decodeKey(b []byte) (key, error) {
 		k.ds, k.part, k.segment = d.fixed32(), d.fixed32(), unflip(d.fixed64())
 	case keySettled:
 		k.ds, k.part, k.pass = d.fixed32(), d.fixed32(), d.fixed32()
-	case keyAck, keyTries, keyExcluded, keyLetter:
+	case keyAck, keyTries, keyExcluded, keyLetter, keyDropped:
 		k.ds, k.part, k.pass = d.fixed32(), d.fixed32(), d.fixed32()
 		k.segment, k.start = unflip(d.fixed64()), unflip(d.fixed64())
 	case keyCut, keyRemoved:

@@ -135,7 +135,7 @@ func (ck anyKind) lost(*worker, bool, string) {}
 func (ck anyKind) unheard([]*rank) {}
 
 func (ck anyKind) recovered() {
-	ck.pauseDue, ck.recoveredAt = true, ck.now
+	ck.pauseDue, ck.askDue, ck.recoveredAt = true, true, ck.now
 }
 
 func (ck anyKind) generationEnded(reason string) { ck.dropAsks(nil, reason) }

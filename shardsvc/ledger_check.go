@@ -32,6 +32,9 @@ func (lg *ledger) checkDataset(d *dataset) error {
 		if err := p.checkExcluded(); err != nil {
 			return fmt.Errorf("partition %d %s: %w", p.no, p.identity, err)
 		}
+		if err := p.checkDropped(); err != nil {
+			return fmt.Errorf("partition %d %s: %w", p.no, p.identity, err)
+		}
 		if err := lg.checkRecords(p); err != nil {
 			return fmt.Errorf("partition %d %s: %w", p.no, p.identity, err)
 		}
@@ -136,7 +139,7 @@ func cmp2(a, b line.Span) int {
 	return int(min(max(a.End-b.End, -1), 1))
 }
 
-// checkSettled: units per kind, and that done is base and the acks.
+// checkSettled: units per kind, and that done is base, the acks and the drops.
 func (lg *ledger) checkSettled(ps *pass) error {
 	sum := int64(0)
 	for _, n := range ps.kinds {
@@ -160,8 +163,9 @@ func (lg *ledger) checkSettled(ps *pass) error {
 		end = k.end
 		again.Add(k.start, k.end, line.Acked)
 	}
+	ps.eachLoose(func(_ *drop, start, end int64) { again.Add(start, end, line.Dropped) })
 	if again.Low != ps.done.Low || !slices.Equal(again.Above, ps.done.Above) {
-		return fmt.Errorf("base and acks make %+v, kept %+v", again, *ps.done)
+		return fmt.Errorf("base, acks and drops make %+v, kept %+v", again, *ps.done)
 	}
 	return nil
 }

@@ -116,7 +116,7 @@ func (p *partition) foldedAddUp() bool {
 }
 
 // loadPasses loads the passes with their settled ranges, and then everything that refers
-// to a pass: acks, tries, excluded ranges, dead letters.
+// to a pass: acks, tries, dropped and excluded ranges, dead letters.
 func (lg *ledger) loadPasses(l *loading) error {
 	for _, s := range l.settled {
 		if err := lg.loadPass(s.key, &s.val); err != nil {
@@ -127,6 +127,9 @@ func (lg *ledger) loadPasses(l *loading) error {
 		if err := lg.loadAcks(s.key, &s.val); err != nil {
 			return err
 		}
+	}
+	if err := lg.loadDropped(l.dropped); err != nil {
+		return err
 	}
 	for _, s := range l.tries {
 		ps, start, end, err := lg.loadRange(s.key, s.val.end)
@@ -150,6 +153,14 @@ func (lg *ledger) loadPasses(l *loading) error {
 	}
 	if err := lg.loadExcluded(l.excluded); err != nil {
 		return err
+	}
+	for _, p := range lg.parts {
+		if p == nil {
+			continue
+		}
+		if err := p.checkDropped(); err != nil {
+			return fmt.Errorf("stored partition %s: %w", p.identity, err)
+		}
 	}
 	return lg.loadLetters(l.letters)
 }

@@ -192,7 +192,8 @@ func (ps *pass) counts() (n Counts) {
 	case ps.p.ds.acksBind:
 		n.Bound = n.Settled
 	case ps.done != &ps.base:
-		n.Bound = ps.folded + n.Excluded + n.Dropped
+		_, loose := ps.droppedUnits()
+		n.Bound = ps.folded + n.Excluded + n.Dropped - loose
 	default:
 		n.Bound = ps.boundUnits
 	}

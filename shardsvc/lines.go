@@ -11,10 +11,11 @@ import (
 type lines struct {
 	parts   [][]line.Set  // by number and pass
 	records [][]cut.Tally // of those
+	dropped [][]drop      // of them, by number
 }
 
 func (lg *ledger) newLines() *lines {
-	return &lines{make([][]line.Set, len(lg.parts)), make([][]cut.Tally, len(lg.parts))}
+	return &lines{make([][]line.Set, len(lg.parts)), make([][]cut.Tally, len(lg.parts)), make([][]drop, len(lg.parts))}
 }
 
 // recordsOf counts the records of a pass that are in the cut.
@@ -56,7 +57,7 @@ func (lg *ledger) linesOfBody(body *cut.Cut) *lines {
 				if err != nil {
 					panic("shardsvc: a kept cut does not fit its partition: " + err.Error())
 				}
-				l.parts[p.no], l.records[p.no] = sets, p.tallies(q, sets)
+				l.parts[p.no], l.records[p.no], l.dropped[p.no] = sets, p.tallies(q, sets), dropsOf(q)
 			}
 		}
 	}

@@ -30,6 +30,8 @@ func (c *Core) Load(k, value []byte) error {
 		err = load(&l.tries, at, value, decodeTries)
 	case keyExcluded:
 		err = load(&l.excluded, at, value, decodeExclusion)
+	case keyDropped:
+		err = load(&l.dropped, at, value, decodeDrop)
 	case keyLetter:
 		err = load(&l.letters, at, value, decodeLetter)
 	case keyCut:

@@ -34,8 +34,8 @@ func (lg *ledger) members(r *account, step int64, own *lines) *cut.Cut {
 					set, records := ps.ofRank(r, step, own.of(p, n), own.recordsOf(p, n))
 					addPass(&q, &done, ps, &set, records, 0, 0)
 				} else {
-					set, records := ps.ofGroup(step)
-					addPass(&q, &done, ps, &set, records, ps.kinds[line.Excluded], ps.kinds[line.Dropped])
+					set, records, dropped := ps.ofGroup(step)
+					addPass(&q, &done, ps, &set, records, ps.kinds[line.Excluded], dropped)
 				}
 			}
 			if q.Done > 0 {
@@ -45,6 +45,11 @@ func (lg *ledger) members(r *account, step int64, own *lines) *cut.Cut {
 				q.Excluded = append(q.Excluded, cut.Exclusion{Pass: e.pass, Piece: cut.Piece{Segment: e.segment, Start: e.start, End: e.end},
 					Units: e.units, Kind: e.kind, Reason: e.reason, When: e.when})
 			}
+			for _, x := range p.dropped {
+				if x.step <= step || !x.loose {
+					q.Dropped = append(q.Dropped, cut.Drop{Pass: x.pass, Piece: cut.Piece{Segment: x.segment, Start: x.start, End: x.end}, Units: x.units, Step: x.step})
+				}
+			}
 			s.Partitions = append(s.Partitions, q)
 		}
 		body.Datasets = append(body.Datasets, s)
@@ -52,8 +57,9 @@ func (lg *ledger) members(r *account, step int64, own *lines) *cut.Cut {
 	return body
 }
 
-// ofGroup is what was settled before the generation began, and its acks up to step.
-func (ps *pass) ofGroup(step int64) (set line.Set, records cut.Tally) {
+// ofGroup is what was settled before the generation began, and its acks and drops up to
+// step. dropped counts the units of all drops in it.
+func (ps *pass) ofGroup(step int64) (set line.Set, records cut.Tally, dropped int64) {
 	set, records = ps.base.Clone(), ps.records
 	for i := range ps.acks {
 		if k := &ps.acks[i]; k.step <= step {
@@ -61,7 +67,15 @@ func (ps *pass) ofGroup(step int64) (set line.Set, records cut.Tally) {
 			records.Add(k.Tally)
 		}
 	}
-	return set, records
+	dropped = ps.kinds[line.Dropped]
+	ps.eachLoose(func(x *drop, start, end int64) {
+		if x.step <= step {
+			set.Add(start, end, line.Dropped)
+		} else {
+			dropped -= x.units
+		}
+	})
+	return set, records, dropped
 }
 
 // ofRank is what the rank restored or bound last, and its own acks up to step.
@@ -106,6 +120,9 @@ func (p *partition) segmentsOf(q *cut.Partition) (segs []sources.Segment, comple
 	}
 	for _, e := range q.Excluded {
 		high = max(high, e.Piece.Segment)
+	}
+	for _, x := range q.Dropped {
+		high = max(high, x.Piece.Segment)
 	}
 	if n := len(p.Segs); n > 0 && (q.Later() || p.ds.opt.Shuffle && len(q.Passes)+len(q.Excluded) > 0) {
 		high = p.Segs[n-1].ID

@@ -27,6 +27,7 @@ type partition struct {
 	passes    []*pass           // begun and not folded, by number
 
 	excluded []exclusion // in order of pass and place
+	dropped  []drop      // in order of pass and place
 
 	holder    *holder // strict: who has its leases
 	holderHas int     // leases
@@ -189,7 +190,7 @@ func sign(was bool) int {
 
 // foldPasses forgets finished passes and keeps only how many there were and their units.
 func (lg *ledger) foldPasses(p *partition) {
-	for len(p.passes) > 0 && p.passes[0].over() && len(p.passes[0].acks) == 0 {
+	for len(p.passes) > 0 && p.passes[0].over() && len(p.passes[0].acks) == 0 && !p.passes[0].dropsLoose() {
 		ps := p.passes[0]
 		for i, n := range ps.kinds {
 			p.units[i] += n

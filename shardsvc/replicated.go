@@ -102,6 +102,9 @@ func (ck replicated) gated(*worker) bool { return false }
 // complete: every rank of the generation has reported the step, or was told END and has
 // nothing left to report.
 func (ck replicated) complete(q *ask) bool {
+	if ck.group.dropsUnknown(ck.recoveredAt) {
+		return false
+	}
 	for ; q.missing < ck.group.worldSize; q.missing++ {
 		if !ck.reported(q.missing, q.cut.Step) {
 			return false
@@ -157,7 +160,10 @@ func (ck replicated) sameStep(k *CutAsk) *keptCut {
 	return nil
 }
 
-func (ck replicated) bound(k *keptCut) { ck.ledger.foldCut(nil, ck.inCut(k)) }
+func (ck replicated) bound(k *keptCut) {
+	ck.ledger.foldCut(nil, ck.inCut(k))
+	ck.ledger.bindDrops(func() *lines { return ck.linesOf(k) })
+}
 
 // overlaps: epochs and steps order all cuts of a group.
 func (ck replicated) overlaps(*keptCut, *lines) bool { return false }

@@ -52,6 +52,12 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 			fmt.Fprintf(&out, "part %d pass %d seg %d [%d, %d) %s: %s, at %d\n", e.Partition, e.Pass, e.Segment, e.Start, e.End, e.Kind, e.Reason, e.When)
 		}
 		fmt.Fprintf(&out, "%d in all\n", total)
+	case "dropped":
+		all, total := s.w.core.Dropped(1, 100)
+		for _, x := range all {
+			fmt.Fprintf(&out, "part %d pass %d seg %d [%d, %d) at step %d\n", x.Partition, x.Pass, x.Segment, x.Start, x.End, x.Step)
+		}
+		fmt.Fprintf(&out, "%d in all\n", total)
 	case "cuts":
 		s.cuts(&out)
 	case "forget": // the master's disk is gone
@@ -300,7 +306,7 @@ func (s *script) message(t *testing.T, d *datadriven.TestData) *Message {
 			m.Calls = append(m.Calls, CutCall{Worker: w, ID: uint64(a.num("id", 1)), Restore: k})
 		case "round":
 			m.Rounds = append(m.Rounds, RoundReport{Worker: w, Dataset: ds, Series: 1, Through: uint32(a.num("through", 0)), More: a.has("more"), Drained: a.has("drained"), Newest: uint64(a.num("newest", 0)), Closed: a.has("closed"),
-				Endless: a.has("endless"), MaxWait: a.time("max_wait", 0), Again: a.has("again"), Told: uint32(a.num("told", 0)),
+				Endless: a.has("endless"), Drop: a.has("drop"), Done: a.has("done"), ToldLast: a.has("told_last"), MaxWait: a.time("max_wait", 0), Again: a.has("again"), Told: uint32(a.num("told", 0)),
 				Rows: numbers[uint32](t, a.list("rows")), ToldRows: numbers[uint64](t, a.list("told_rows"))})
 		case "status":
 			m.Status = append(m.Status, WorkerStatus{Worker: w, Paused: a.has("paused")})

@@ -33,10 +33,15 @@ type series struct {
 	heardOn    []Session         // each rank's newest report came on it
 	due        bool
 	spread     uint32 // the last round whose rows were spread
+	drop       bool   // what is left at its end is dropped
+	dropped    bool   // and was
 }
 
 // Pending implements rounds.View.
 func (s *series) Pending() bool { return !s.gr.ledger.allOut(s.ds) }
+
+// Moving implements rounds.View.
+func (s *series) Moving() bool { return s.gr.ledger.asking(s.ds) }
 
 // Newest implements rounds.View.
 func (s *series) Newest(rank int) uint64 {
@@ -70,12 +75,15 @@ func (gr *group) roundReport(a *agent, k *RoundReport) {
 		gr.replyRound(w, k.Dataset, k.Series, rounds.Decision{Over: fmt.Sprintf("rank %d has more than %d streams with rounds in one start of the group", no, maxSeries)}, nil)
 		return
 	}
+	if s.drop != k.Drop {
+		s.End(fmt.Sprintf("rank %d reads rounds with tail=%q, and another rank does not", no, tails[k.Drop]))
+	}
 	s.due, s.heardOn[no] = true, w.session()
 	if k.Again {
 		s.told[no] = rounds.Decision{Through: k.Told, Last: k.ToldLast}
 	}
 	s.Heard(k.Told, k.ToldLast, k.ToldRows)
-	s.Report(no, rounds.Report{Through: k.Through, More: k.More, Drained: k.Drained, Newest: k.Newest, Rows: k.Rows})
+	s.Report(no, rounds.Report{Through: k.Through, More: k.More, Drained: k.Drained, Newest: k.Newest, Rows: k.Rows, Done: k.Done})
 	if k.Closed {
 		s.End(fmt.Sprintf("rank %d closed its stream before the end of the data", no))
 	}
@@ -105,8 +113,8 @@ func (gr *group) seriesOf(k *RoundReport) *series {
 		return nil
 	}
 	world := int(max(gr.worldSize, 1))
-	s := &series{gr: gr, ds: k.Dataset, no: k.Series, generation: gr.generation, told: make([]rounds.Decision, world), heardOn: make([]Session, world),
-		Series: rounds.New(rounds.Options{World: world, Endless: k.Endless, MaxWait: int64(k.MaxWait), Settle: int64(roundSettle), Spread: int64(roundSpread)})}
+	s := &series{gr: gr, ds: k.Dataset, no: k.Series, generation: gr.generation, drop: k.Drop, told: make([]rounds.Decision, world), heardOn: make([]Session, world),
+		Series: rounds.New(rounds.Options{World: world, Endless: k.Endless, MaxWait: int64(k.MaxWait), Settle: int64(roundSettle), Spread: int64(roundSpread), Drop: k.Drop})}
 	gr.series = append(gr.series, s)
 	return s
 }
@@ -120,6 +128,7 @@ func (gr *group) roundsDue(at Time) {
 	for _, s := range gr.series {
 		s.due = true
 	}
+	gr.ledger.cutsDue() // one may have waited for what is dropped
 }
 
 // checkRounds decides what has changed. It runs once at the end of a Step.
@@ -146,15 +155,90 @@ func (gr *group) checkRounds() {
 			wake = min(wake, Time(at), gr.now+roundLook)
 		}
 	}
-	if wake = max(wake, gr.now+1); wake < Never && (gr.roundsAt == 0 || wake < gr.roundsAt) {
-		gr.roundsAt = wake
-		gr.timers.push(timer{at: wake, kind: timerRounds})
+	if wake = max(wake, gr.now+1); wake < Never {
+		gr.lookAt(wake)
+	}
+}
+
+// tails are the values of `tail` as a program writes them.
+var tails = map[bool]string{true: "drop", false: "short"}
+
+// dropRests settles what lies beyond the last full round of each series with tail="drop",
+// once every rank has stepped that round. It runs before a cut of that step can be frozen.
+func (gr *group) dropRests() {
+	if gr.genEnded || gr.recovering {
+		return
+	}
+	for _, s := range gr.series {
+		d := gr.ledger.dataset(s.ds)
+		if d == nil || d.leases > 0 || !s.dropsDue() {
+			continue // acks are on their way
+		}
+		step := gr.ledger.lastStepIn(d, gr.topStep)
+		if !s.allDone(step) {
+			continue
+		}
+		s.dropped = true
+		gr.ledger.cutsDue()
+		if units := gr.ledger.dropRest(d, step); units > 0 {
+			gr.ledger.report(Report{Kind: ReportRoundsDropped, Dataset: d.id, Units: units, Step: step})
+		}
+	}
+}
+
+// dropsDue says whether the series has had its last round, and what lies beyond it is not
+// dropped yet, as far as this master knows.
+func (s *series) dropsDue() bool {
+	return s.Drops() && !s.dropped && s.generation == s.gr.generation
+}
+
+// allDone says whether every rank has stepped the last round, whose step that is. A rank may
+// have told an earlier master, and have left since: then its steps say so. One of them at
+// least says it now.
+func (s *series) allDone(step int64) (any bool) {
+	for no := range s.told {
+		if s.Done(no) {
+			any = true
+			continue
+		}
+		r := s.gr.byRank[uint32(no)]
+		if r == nil || r.generation != s.generation || r.process == present || r.step < step {
+			return false
+		}
+	}
+	return any
+}
+
+// dropsUnknown says that a master that began to know all processes at a time may not know yet
+// what is to be dropped: a rank has not said how far it is. A rank that has closed its stream
+// never says so to a new master and a new agent, so one TTL is enough.
+func (gr *group) dropsUnknown(since Time) bool {
+	for _, s := range gr.series {
+		if !s.dropsDue() {
+			continue
+		}
+		for no := range s.told {
+			waits := gr.recovering || since > 0 && gr.now < since+gr.cfg.SessionTTL && s.member(no) != nil && !s.Reported(no)
+			if waits {
+				gr.lookAt(gr.now + roundLook)
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// lookAt has all series looked at again at a time, or before it.
+func (gr *group) lookAt(at Time) {
+	if gr.roundsAt == 0 || at < gr.roundsAt {
+		gr.roundsAt = at
+		gr.timers.push(timer{at: at, kind: timerRounds})
 	}
 }
 
 // spreadRows begins to spread the rows of a round that will be closed short, once.
 func (s *series) spreadRows(round uint32) {
-	if !s.Short() || s.spread >= round {
+	if !s.Short() || s.spread >= round && !s.Anew() {
 		return
 	}
 	s.spread = round

@@ -169,6 +169,22 @@ func decodeExclusion(b []byte) (v exclusionValue, err error) {
 	return v, d.done()
 }
 
+// dropValue is `q`.
+type dropValue struct {
+	end, units, step int64
+	loose            bool
+}
+
+func (v *dropValue) append(b []byte) []byte {
+	return appendBool(appendInt(appendInt(appendInt(append(b, valueVersion), v.end), v.units), v.step), v.loose)
+}
+
+func decodeDrop(b []byte) (v dropValue, err error) {
+	d := open(b)
+	v.end, v.units, v.step, v.loose = d.int(), d.int(), d.int(), d.bool()
+	return v, d.done()
+}
+
 // letterValue is `b`: a dead letter that is not written yet where its dataset wants it.
 type letterValue struct {
 	end, when, size      int64

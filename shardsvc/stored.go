@@ -13,6 +13,7 @@ type loading struct {
 	ranks    []stored[rankValue]
 	agents   []stored[agentValue]
 	excluded []stored[exclusionValue]
+	dropped  []stored[dropValue]
 	letters  []stored[letterValue]
 	cuts     []stored[cutValue]
 	removed  []stored[removedValue]

@@ -17,7 +17,7 @@ import (
 // position that is named anywhere keeps its meaning, and no segment gets another number.
 //
 // A segment that is named one by one stays in the table and loses only its locator: by the
-// position of a kept cut, by an excluded range, or by a try.
+// position of a kept cut, by an excluded or a dropped range, or by a try.
 type Trim struct {
 	Partition PartitionNo
 	Before    int64 // segment
@@ -30,6 +30,9 @@ func (*Trim) event() {}
 func (lg *ledger) trim(p *partition, before, low int64, named map[int64]bool) {
 	for _, e := range p.excluded {
 		named[e.segment] = true
+	}
+	for _, x := range p.dropped {
+		named[x.segment] = true
 	}
 	kept := make([]line.Segment, 0, len(p.Segs))
 	var run []line.Segment

@@ -36,6 +36,9 @@ func namedBy(body *cut.Cut, p *partition, named map[int64]bool) {
 			if q.Number != p.no || q.Identity != p.identity {
 				continue
 			}
+			for _, x := range q.Dropped {
+				named[x.Piece.Segment] = true
+			}
 			for n := range q.Passes {
 				named[q.Passes[n].Low.Segment] = true
 				for _, x := range q.Passes[n].Ranges {

@@ -81,7 +81,7 @@ func (c *cutter) next() (more bool) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.leases = slices.DeleteFunc(st.leases, func(l *lease) bool { return l.dry && l.sent >= l.cut && !c.reads(l) })
-	if !st.credited1 || c.over || st.failed || st.closed || !c.room() {
+	if !st.credited1 || c.over || st.failed || st.closed || st.beyond() || !c.room() {
 		return false
 	}
 	live := st.ds.Spec.Live()

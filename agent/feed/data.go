@@ -92,7 +92,7 @@ func (st *stream) takeCredits(c net.Conn) error {
 				st.t.srv.cfg.Desk.Do(&hold.Consumed{Stream: st.id, Batches: h.Number})
 			}
 		case h.Type == frame.TypeReady && st.rounds != nil:
-			if a := st.t.srv.cfg.Desk.Do(&hold.Arrived{Stream: st.id, Through: h.Number}); a.Invalid != "" {
+			if a := st.arrived(h.Number); a.Invalid != "" {
 				return fmt.Errorf("%w: READY: %s", frame.ErrProtocol, a.Invalid)
 			}
 		case st.regions != nil && (h.Type == frame.TypeRelease || h.Type == frame.TypeForget):

@@ -21,6 +21,10 @@ func (st *stream) inRounds(o *frame.Open) *frame.Error {
 		return nil
 	case r.Series == 0 || r.MaxWaitMS < 0:
 		return invalid(fmt.Sprintf("rounds of series %d with max_wait_ms %d", r.Series, r.MaxWaitMS), "series count from 1")
+	case r.Tail != frame.TailShort && r.Tail != frame.TailDrop:
+		return invalid(fmt.Sprintf("rounds with tail %q", r.Tail), `leave it out, or say "drop"`)
+	case r.Tail == frame.TailDrop && st.ds.Spec.Order == "strict":
+		return invalid(fmt.Sprintf(`tail="drop" of dataset %s, which has order: strict`, st.ds.Name), "one rank at a time reads a partition, so a rank may get no row while others wait for its batch: leave order: strict out, or use tail=\"short\"")
 	case st.ds.Spec.BitExact != nil:
 		return invalid(fmt.Sprintf("rounds of dataset %s, which is bit_exact", st.ds.Name), "its steps are the same on every rank already: open it with steps()")
 	case !st.track:
@@ -28,7 +32,7 @@ func (st *stream) inRounds(o *frame.Open) *frame.Error {
 	case o.MaxWaitMS != nil:
 		return invalid("max_wait_ms beside that of rounds", "")
 	}
-	st.rounds = &hold.Rounds{Series: r.Series, MaxWait: time.Duration(r.MaxWaitMS) * time.Millisecond, Endless: st.ds.Spec.Live()}
+	st.rounds = &hold.Rounds{Series: r.Series, MaxWait: time.Duration(r.MaxWaitMS) * time.Millisecond, Endless: st.ds.Spec.Live(), Drop: r.Tail == frame.TailDrop}
 	return nil
 }
 
@@ -52,9 +56,26 @@ func (st *stream) decided(r hold.Round) {
 	st.round.rows.Upto(r.Through, r.Rows)
 	st.round.rows.Keep(rounds.Kept)
 	st.closing = r.Close
+	st.recut = st.recut || st.beyond()
 	st.mu.Unlock()
 	poke(st.wakeSend)
 	poke(st.wakeCut)
+}
+
+// beyond says whether what lies here lies beyond the last round: no row of it is delivered.
+// The caller holds stream.mu.
+func (st *stream) beyond() bool {
+	return st.rounds != nil && st.rounds.Drop && !st.rounds.Endless && st.round.last
+}
+
+// arrived takes READY.
+func (st *stream) arrived(number uint32) Answer {
+	st.mu.Lock()
+	// A process that hears which round is the last one says once more what it has, without
+	// what it has of later ones.
+	last := st.beyond() && st.roundSaid.last && number == st.roundSaid.through
+	st.mu.Unlock()
+	return st.t.srv.cfg.Desk.Do(&hold.Arrived{Stream: st.id, Through: number, Last: last})
 }
 
 // tellRound tells the trainer what it was not told on this connection.

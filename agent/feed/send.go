@@ -66,7 +66,7 @@ func (s *sender) next() (w *work, again time.Time, end bool) {
 	st := s.st
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if st.recut || st.blocked {
+	if st.recut || st.blocked || st.beyond() {
 		return nil, time.Time{}, false
 	}
 	if len(st.queue) == 0 {

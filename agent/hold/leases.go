@@ -36,7 +36,7 @@ func (c *Core) grant(g *pb.Grant) {
 		delete(c.requests, g.Request)
 		s.answeredRequest(g.Request)
 	}
-	if s == nil || s.closed || !s.w.deliverable() {
+	if s == nil || s.closed || s.rounds.ends() || !s.w.deliverable() {
 		m := c.message()
 		m.Releases = append(m.Releases, &pb.Release{Token: g.Token, Prefix: g.LeaseStart, Reason: "nobody here asks for it any more"})
 		return

@@ -17,6 +17,7 @@ type Rounds struct {
 	Series   uint32 // the trainer's number of this run of rounds, the same on every rank
 	MaxWait  time.Duration
 	Endless  bool   // the dataset has no end
+	Drop     bool   // no round is short; of a dataset with an end, what no full round has is dropped
 	Told     uint32 // Resume: what the process was told
 	ToldLast bool
 	ToldRows []uint64 // Resume: of all ranks, of the newest rounds up to Told
@@ -26,6 +27,8 @@ type Rounds struct {
 type Arrived struct {
 	Stream  Stream
 	Through uint32
+	// Last: it was told which round is the last one, and has none of a later one any more.
+	Last bool
 }
 
 // Ahead says what the stream's reader has since the last Deliver. Rows: rows that were
@@ -59,6 +62,8 @@ type rounding struct {
 	lease     Lease               // the newest that its reader was given
 	newest    uint64              // sequence of its leases' tokens, in this session
 	closed    bool
+	cut       bool // Drop: what lies beyond the last round is given back
+	done      bool // and the last round is stepped
 	said      report
 	again     bool // nothing was said in this session
 }
@@ -68,12 +73,13 @@ type report struct {
 	through       uint32
 	more, drained bool
 	newest        uint64
-	closed        bool
+	closed, done  bool
 }
 
 func (c *Core) beginRounds(s *stream, r *Rounds) {
 	s.rounds = &rounding{Rounds: *r, received: s.delivered, again: true}
 	s.rounds.sums.Upto(r.Told, r.ToldRows)
+	s.over, s.rounds.cut = s.over || s.rounds.ends(), s.rounds.ends() // its process has brought nothing of a later round
 	c.rounding = append(c.rounding, s)
 }
 
@@ -87,6 +93,9 @@ func (c *Core) arrived(ev *Arrived) {
 		return
 	}
 	s.rounds.received = max(s.rounds.received, ev.Through)
+	if ev.Last {
+		c.cutOff(s)
+	}
 }
 
 func (c *Core) ahead(ev *Ahead) {
@@ -126,7 +135,8 @@ func (r *rounding) named(t Token) {
 // report is what holds of s now.
 func (s *stream) report() report {
 	r := s.rounds
-	now := report{through: r.received, closed: r.closed}
+	r.done = r.done || r.cut && s.stepped >= r.Told
+	now := report{through: r.received, closed: r.closed, done: r.done}
 	if r.closed {
 		return now
 	}
@@ -156,7 +166,7 @@ func (c *Core) sayRounds() {
 		say := &pb.RoundReport{
 			Worker: s.id.Worker, Dataset: s.dataset, Series: r.Series, Through: now.through, More: now.more, Drained: now.drained, Newest: now.newest,
 			Closed: now.closed, Again: r.again, Told: r.Told, ToldLast: r.ToldLast, Endless: r.Endless, MaxWaitMs: uint32(r.MaxWait.Milliseconds()),
-			Rows: r.news(now.through),
+			Rows: r.news(now.through), Drop: r.Drop, Done: now.done,
 		}
 		if r.again {
 			say.ToldRows = slices.Clone(r.sums.From(0))
@@ -185,11 +195,52 @@ func (c *Core) round(d *pb.RoundDecision) {
 				return // said before
 			}
 			r.Told, r.ToldLast = d.Through, d.Last
+			s.over = s.over || r.ends()
 			r.sums.Upto(d.Through, d.Rows)
 			r.sums.Keep(rounds.Kept)
 			r.sizes.Forget(d.Through)
 			c.fx.Rounds = append(c.fx.Rounds, Round{Stream: s.id, Through: d.Through, Last: d.Last, Over: d.Over, Close: d.Close, Rows: d.Rows})
 			return
 		}
+	}
+}
+
+// ends says whether the last round is known, and rows of this stream may lie beyond it.
+func (r *rounding) ends() bool { return r != nil && r.Drop && !r.Endless && r.ToldLast }
+
+// cutOff gives back what lies beyond the last round: the trainer yields nothing of it. It
+// is called when its process says that it has none of it any more. That is so at the latest
+// when the last round is stepped, because a process hears which one that is before it
+// yields it. Example: lease [100, 200) is delivered to 160, and the last round ends at 140:
+// [140, 200) is given back.
+func (c *Core) cutOff(s *stream) {
+	r := s.rounds
+	if !r.ends() || r.cut {
+		return
+	}
+	r.cut = true
+	for s.delivered > max(r.Told, s.stepped) {
+		s.takes.drop(int(s.batches.drop(1)[0].takes))
+		s.delivered--
+	}
+	r.received = min(r.received, s.delivered)
+	for _, l := range slices.Clone(s.leases) {
+		at := l.stepped
+		for i := range s.takes.len() {
+			if k := s.takes.at(i); k.l == l {
+				at = max(at, k.to)
+			}
+		}
+		if at >= l.tail {
+			at = l.end
+		}
+		if l.frontier = at; at == l.end {
+			continue
+		}
+		if c.talking() {
+			m := c.message()
+			m.Releases = append(m.Releases, &pb.Release{Token: l.token.proto(), Prefix: at, Reason: "beyond the last round"})
+		}
+		c.shrink(l, at)
 	}
 }

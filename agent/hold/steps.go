@@ -36,6 +36,10 @@ func (c *Core) deliver(ev *Deliver) {
 		c.fx.Verdict = Untrusted
 		return
 	}
+	if s.rounds.ends() {
+		c.fx.Verdict = Shortened // no round follows
+		return
+	}
 	for i := range ev.Takes {
 		l := c.byLease[ev.Takes[i].Lease]
 		if l == nil || l.dead || l.s != s || ev.Takes[i].To > l.end {
@@ -107,6 +111,9 @@ func (c *Core) step(ev *Stepped) {
 	case c.model != "shared" && through > s.stepped && step <= s.w.lastStep:
 		c.fx.Invalid = fmt.Sprintf("step %d after step %d of this worker: a reported step is closed", step, s.w.lastStep)
 		return
+	}
+	if r := s.rounds; r.ends() && through >= r.Told {
+		c.cutOff(s) // it was yielded, so its process knows that it is the last one
 	}
 	batches := through - s.stepped
 	var done used

@@ -175,6 +175,11 @@ func verdict(p *cut.Partition, s *space, pass uint32, at cut.Place) Verdict {
 			return Verdict{Pass: pass, State: "excluded", Reason: strings.TrimPrefix(e.Kind+": "+e.Reason, ": ")}
 		}
 	}
+	for i := range p.Dropped {
+		if x := &p.Dropped[i]; x.Pass == pass && (cut.Set{x.Piece}).Has(at) {
+			return Verdict{Pass: pass, State: "dropped", Reason: fmt.Sprintf("no full round had it; the last one was step %d", x.Step)}
+		}
+	}
 	for i := range p.Passes {
 		if p.Passes[i].Pass == pass && cut.NewSet(p.Passes[i].Ranges.Pieces(p.Segments, cut.Dropped)).Has(at) {
 			return Verdict{Pass: pass, State: "dropped"}

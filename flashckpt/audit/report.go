@@ -25,6 +25,7 @@ type Pass struct {
 	Records  *cut.Tally `json:"-"`
 	Ranges   []Range    `json:"ranges"`
 	Excluded []Excluded `json:"excluded,omitempty"`
+	Dropped  []Dropped  `json:"dropped,omitempty"`
 	// Vague counts units in Ranges that were dropped by the user's choice; the cut does
 	// not say which they are.
 	Vague int64 `json:"vague,omitempty"`
@@ -37,6 +38,14 @@ type Excluded struct {
 	Kind   string  `json:"kind"`
 	Reason string  `json:"reason"`
 	When   int64   `json:"when"` // ms since 1970
+}
+
+// Dropped is a range that no full round has (tail="drop"), in the source's own segments. It is
+// settled and not in the model.
+type Dropped struct {
+	Ranges []Range `json:"ranges"`
+	Units  int64   `json:"units"`
+	Step   int64   `json:"step"` // of the last round
 }
 
 // settled is all that is settled of a pass, in order space.
@@ -52,8 +61,7 @@ func settled(p *cut.Partition, pass uint32, s *space) cut.Set {
 	return nil
 }
 
-// left is the part of it that is surely not in the model: excluded, or dropped above the
-// low mark.
+// left is the part of it that is surely not in the model: excluded, or dropped.
 func left(p *cut.Partition, pass uint32) cut.Set {
 	var out []cut.Piece
 	for i := range p.Passes {
@@ -66,13 +74,25 @@ func left(p *cut.Partition, pass uint32) cut.Set {
 			out = append(out, p.Excluded[i].Piece)
 		}
 	}
+	for i := range p.Dropped {
+		if p.Dropped[i].Pass == pass {
+			out = append(out, p.Dropped[i].Piece)
+		}
+	}
 	return cut.NewSet(out)
 }
 
 // vague counts the units that were dropped where the cut does not say which.
 func vague(p *cut.Partition, pass uint32) int64 {
 	if pass < p.Done {
-		return p.DoneUnits.Dropped // of all passes done
+		return max(0, p.DoneUnits.Dropped-listed(p, func(n uint32) bool { return n < p.Done })) // of all passes done
+	}
+	if n := listed(p, func(n uint32) bool { return n == pass }); n > 0 {
+		for i := range p.Passes {
+			if ps := &p.Passes[i]; ps.Pass == pass {
+				return max(0, ps.Units.Dropped-n)
+			}
+		}
 	}
 	for i := range p.Passes {
 		if ps := &p.Passes[i]; ps.Pass == pass {
@@ -80,6 +100,16 @@ func vague(p *cut.Partition, pass uint32) int64 {
 		}
 	}
 	return 0
+}
+
+// listed counts the units that the cut lists as dropped, in some passes.
+func listed(p *cut.Partition, in func(pass uint32) bool) (n int64) {
+	for i := range p.Dropped {
+		if in(p.Dropped[i].Pass) {
+			n += p.Dropped[i].Units
+		}
+	}
+	return n
 }
 
 func members(p *cut.Partition, pass uint32, s *space) cut.Set {
@@ -113,6 +143,11 @@ func passOf(d *cut.Dataset, p *cut.Partition, n uint32) Pass {
 	for i := range p.Excluded {
 		if e := &p.Excluded[i]; e.Pass == n {
 			out.Excluded = append(out.Excluded, Excluded{named(s, s.source(cut.Set{e.Piece})), in(e.Units), e.Kind, e.Reason, e.When})
+		}
+	}
+	for i := range p.Dropped {
+		if x := &p.Dropped[i]; x.Pass == n {
+			out.Dropped = append(out.Dropped, Dropped{named(s, s.source(cut.Set{x.Piece})), in(x.Units), x.Step})
 		}
 	}
 	return out

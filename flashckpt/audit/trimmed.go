@@ -58,5 +58,8 @@ func places(p *cut.Partition) (all []cut.Place) {
 	for _, e := range p.Excluded {
 		all = append(all, cut.Place{Segment: e.Piece.Segment, Offset: e.Piece.Start})
 	}
+	for _, x := range p.Dropped {
+		all = append(all, cut.Place{Segment: x.Piece.Segment, Offset: x.Piece.Start})
+	}
 	return all
 }

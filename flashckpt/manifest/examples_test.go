@@ -67,6 +67,23 @@ func of(c cut.Cut, f ...File) *Manifest {
 }
 
 // good are manifests that every reader must take.
+// dropped is files() with what no full round has: in a pass that is done, below the low
+// mark, and above it.
+func dropped() cut.Dataset {
+	d := files()
+	p := &d.Partitions[0]
+	p.DoneUnits = cut.Units{Acked: 2980, Excluded: 10, Dropped: 10}
+	q := &p.Passes[0]
+	q.Units = cut.Units{Acked: 1550, Excluded: 40, Dropped: 60}
+	q.Ranges = append(q.Ranges, cut.Range{Start: cut.Place{Segment: 1, Offset: 1500}, End: cut.Place{Segment: 1, Offset: 1540}, Kind: cut.Dropped})
+	p.Dropped = []cut.Drop{
+		{Pass: 0, Piece: cut.Piece{Segment: 0, Start: 900, End: 910}, Units: 10, Step: 60},
+		{Pass: 1, Piece: cut.Piece{Segment: 1, Start: 230, End: 250}, Units: 20, Step: 130},
+		{Pass: 1, Piece: cut.Piece{Segment: 1, Start: 1500, End: 1540}, Units: 40, Step: 130},
+	}
+	return d
+}
+
 func good() map[string]*Manifest {
 	private := cutOf("private", files())
 	private.Rank = 2
@@ -87,5 +104,6 @@ func good() map[string]*Manifest {
 		"shared":        of(shared),
 		"nothing":       of(cutOf("replicated")),
 		"needs_another": needy,
+		"dropped":       of(cutOf("replicated", dropped())),
 	}
 }

@@ -51,6 +51,7 @@ func bad(t *testing.T) map[string]struct {
 		field string
 	}{}
 	whole := encoded(t, good()["sharded"])
+	drops := encoded(t, good()["dropped"])
 	add := func(name string, kind error, field string, text []byte) {
 		out[name] = struct {
 			text  []byte
@@ -121,6 +122,16 @@ func bad(t *testing.T) map[string]struct {
 	change("no_id", ErrInvalid, "cut.id", `"id":"9f3c00000000abcd"`, `"id":"0000000000000000"`)
 	change("no_ranks_in_the_world", ErrInvalid, "cut.world_size", `"world_size":3,"step":130,"exact"`, `"world_size":0,"step":130,"exact"`)
 	change("order_below_none", ErrInvalid, "cut.order", `"order":12`, `"order":-12`)
+	whole = drops
+	change("dropped_unsorted", ErrInvalid, first+".dropped[1]", `{"pass":0,"range":[0,900,910],"units":10,"step":60},{"pass":1,"range":[1,230,250],"units":20,"step":130}`,
+		`{"pass":1,"range":[1,230,250],"units":20,"step":130},{"pass":0,"range":[0,900,910],"units":10,"step":60}`)
+	change("dropped_outside", ErrInvalid, first+".dropped[0].range", `[0,900,910]`, `[0,900,1001]`)
+	change("dropped_and_not_settled", ErrInvalid, first+".dropped[2].range", `"range":[1,1500,1540]`, `"range":[1,1500,1541]`)
+	change("dropped_more_than_there_is", ErrInvalid, first+".dropped[1].units", `"units":20`, `"units":21`)
+	change("dropped_before_the_first_step", ErrInvalid, first+".dropped[0].step", `"step":60`, `"step":-1`)
+	whole = encoded(t, good()["shared"])
+	change("dropped_of_a_shared_model", ErrInvalid, first+".dropped", `[[0,9007199254740995,9007199254740996]]}}]`,
+		`[[0,9007199254740995,9007199254740996]]}}],"dropped":[{"pass":0,"range":[0,17,18],"units":1,"step":1}]`)
 	return out
 }
 

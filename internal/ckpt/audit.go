@@ -126,24 +126,28 @@ func (v *Audit) Write(w io.Writer, ranges bool) {
 		}
 		fmt.Fprintf(w, "\ndataset %s: %s %s%s in the model%s\n", d.Name, terminal.Grouped(d.Units), amount(d.Unit), also, shuffled)
 		fmt.Fprintf(w, "records: %s%s\n", d.Records.Sentence(), d.without())
-		t := terminal.NewTable("PARTITION", "PASS>", "IN THE MODEL>", "RECORDS>", "RANGES>", "ALL SETTLED", "EXCLUDED>", "OLDEST", "NEWEST")
+		t := terminal.NewTable("PARTITION", "PASS>", "IN THE MODEL>", "RECORDS>", "RANGES>", "ALL SETTLED", "EXCLUDED>", "DROPPED>", "OLDEST", "NEWEST")
 		for _, p := range d.Partitions {
 			for _, ps := range p.Passes {
 				out := int64(0)
 				for _, e := range ps.Excluded {
 					out += e.Units
 				}
+				dropped := ps.Vague
+				for _, x := range ps.Dropped {
+					dropped += x.Units
+				}
 				whole := "no"
 				if ps.Whole {
 					whole = "yes"
 				}
-				t.Row(p.Label, fmt.Sprint(ps.Pass+1), terminal.Grouped(ps.Units), ps.Records.Text(), fmt.Sprint(len(ps.Ranges)), whole, terminal.Grouped(out), ps.Records.OldestText(), ps.Records.NewestText())
+				t.Row(p.Label, fmt.Sprint(ps.Pass+1), terminal.Grouped(ps.Units), ps.Records.Text(), fmt.Sprint(len(ps.Ranges)), whole, terminal.Grouped(out), terminal.Grouped(dropped), ps.Records.OldestText(), ps.Records.NewestText())
 			}
 			if len(p.Passes) == 0 {
-				t.Row(p.Label, "-", "0", "0", "0", "no", "0", "-", "-")
+				t.Row(p.Label, "-", "0", "0", "0", "no", "0", "0", "-", "-")
 			}
 			if len(p.Passes) > 1 {
-				t.Row(p.Label, "all", terminal.Grouped(p.Units), p.Records.Text(), "", "", "", p.Records.OldestText(), p.Records.NewestText())
+				t.Row(p.Label, "all", terminal.Grouped(p.Units), p.Records.Text(), "", "", "", "", p.Records.OldestText(), p.Records.NewestText())
 			}
 		}
 		t.Write(w)
@@ -152,6 +156,7 @@ func (v *Audit) Write(w io.Writer, ranges bool) {
 			auditRanges(w, &d)
 		}
 		auditExcluded(w, &d)
+		auditDropped(w, &d)
 	}
 }
 
@@ -192,6 +197,23 @@ func auditRanges(w io.Writer, d *auditDataset) {
 	}
 	fmt.Fprintln(w)
 	t.Write(w)
+}
+
+func auditDropped(w io.Writer, d *auditDataset) {
+	t := terminal.NewTable("DROPPED: NOT IN THE MODEL", "PASS>", "START>", "END>", "AT STEP>")
+	for _, p := range d.Partitions {
+		for _, ps := range p.Passes {
+			for _, x := range ps.Dropped {
+				for _, r := range x.Ranges {
+					t.Row(r.Name, fmt.Sprint(ps.Pass+1), fmt.Sprint(r.Start), fmt.Sprint(r.End), fmt.Sprint(x.Step))
+				}
+			}
+		}
+	}
+	if !t.Empty() {
+		fmt.Fprintln(w)
+		t.Write(w)
+	}
 }
 
 func auditExcluded(w io.Writer, d *auditDataset) {

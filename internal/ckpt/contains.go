@@ -87,7 +87,7 @@ func writeWhere(w io.Writer, f *audit.Where) {
 	}
 	fmt.Fprintf(w, "%s: %s (dataset %s, partition %s)\n", word, place, f.Dataset, f.Label)
 	for _, p := range f.Passes {
-		line := map[string]string{"in": "in the model", "out": "not in the model", "excluded": "excluded", "dropped": "dropped by choice",
+		line := map[string]string{"in": "in the model", "out": "not in the model", "excluded": "excluded", "dropped": "dropped: not in the model",
 			"settled": "this position is settled; whether a record was there is not known here (give the dataset's spec with -f, or ask while a master runs)",
 			"empty":   "this position is settled, and holds no record: it is a transaction's mark, or of a transaction that was taken back"}[p.State]
 		if p.Vague {

@@ -188,9 +188,16 @@ type Open struct {
 
 // Rounds is what an OPEN says of them (docs/ROUNDS.md).
 type Rounds struct {
-	Series    uint32 `json:"series"`      // the trainer's number of this run of rounds, from 1, the same on every rank
-	MaxWaitMS int64  `json:"max_wait_ms"` // how long rows wait for a full round; 0: for ever
+	Series    uint32 `json:"series"`         // the trainer's number of this run of rounds, from 1, the same on every rank
+	MaxWaitMS int64  `json:"max_wait_ms"`    // how long rows wait for a full round; 0: for ever
+	Tail      string `json:"tail,omitempty"` // TailDrop, or TailShort
 }
+
+// What becomes of rows that make no full round.
+const (
+	TailShort = ""     // a short one
+	TailDrop  = "drop" // they wait for more; at the end of the input they are dropped
+)
 
 // Round says that every rank has the rounds up to Through, and may yield them. No round
 // follows after Last, or if Over says why.

@@ -153,6 +153,8 @@ type Description struct {
 
 	Excluded       []Excluded `json:"excluded"`        // the first 100
 	ExcludedRanges uint64     `json:"excluded_ranges"` // all
+	Dropped        []Dropped  `json:"dropped"`         // the first 1000
+	DroppedRanges  uint64     `json:"dropped_ranges"`  // all
 }
 
 // AskDescription asks for a dataset with its spec and its first excluded ranges.
@@ -165,7 +167,8 @@ func AskDescription(ctx context.Context, c headracev1.DatasetsClient, name strin
 	if !json.Valid(v.Spec) {
 		v.Spec = json.RawMessage("null")
 	}
-	v.Excluded, v.ExcludedRanges, err = askExcluded(ctx, c, name, false)
+	out, err := askExcluded(ctx, c, name, false)
+	v.Excluded, v.ExcludedRanges, v.Dropped, v.DroppedRanges = out.excluded, out.ranges, out.dropped, out.drops
 	return v, err
 }
 
@@ -173,6 +176,7 @@ func AskDescription(ctx context.Context, c headracev1.DatasetsClient, name strin
 func (v *Description) Write(w io.Writer) {
 	v.Dataset.write(w)
 	writeExcluded(w, v.Excluded, v.ExcludedRanges)
+	writeDropped(w, v.Dropped, v.DroppedRanges)
 	fmt.Fprintf(w, "\n%s\n", strings.TrimRight(v.YAML, "\n"))
 }
 

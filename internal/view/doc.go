@@ -15,7 +15,7 @@
 //	silence.go    a source that does not answer
 //	imbalance.go  a rank that waits for rows while another one makes no progress
 //	records.go    numbers of records with their event times
-//	excluded.go   ranges that are settled without being trained on
+//	excluded.go   ranges that are settled without being trained on, excluded or dropped
 //	bad.go        records that could not be decoded
 //	cut.go        one cut of the ledger
 //	gone.go       deleted ranges that going back to a cut would need

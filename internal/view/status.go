@@ -15,6 +15,8 @@ type Status struct {
 
 	Excluded       []Excluded `json:"excluded"`
 	ExcludedRanges uint64     `json:"excluded_ranges"` // shown or not
+	Dropped        []Dropped  `json:"dropped"`
+	DroppedRanges  uint64     `json:"dropped_ranges"` // shown or not
 }
 
 // AskStatus asks for the state of one dataset: all of its partitions and excluded
@@ -41,11 +43,13 @@ func AskStatus(ctx context.Context, c headracev1.DatasetsClient, name string, al
 			break
 		}
 	}
-	v.Excluded, v.ExcludedRanges, err = askExcluded(ctx, c, name, all)
+	out, err := askExcluded(ctx, c, name, all)
+	v.Excluded, v.ExcludedRanges, v.Dropped, v.DroppedRanges = out.excluded, out.ranges, out.dropped, out.drops
 	return v, err
 }
 
-// Write prints the dataset, its partitions, its leases and its excluded ranges.
+// Write prints the dataset, its partitions, its leases and its excluded and dropped
+// ranges.
 func (v *Status) Write(w io.Writer) {
 	v.Dataset.write(w)
 	if len(v.Partition) > 0 {
@@ -57,4 +61,5 @@ func (v *Status) Write(w io.Writer) {
 	}
 	writeLeases(w, v.Partition)
 	writeExcluded(w, v.Excluded, v.ExcludedRanges)
+	writeDropped(w, v.Dropped, v.DroppedRanges)
 }

@@ -6,20 +6,25 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// binaryVersion 2 added virtual ranks, 3 the records. Decode reads 1, too.
-const binaryVersion = 3
+// binaryVersion 2 added virtual ranks, 3 the records, 4 dropped pieces. Decode reads 1, too.
+// A cut that drops nothing is written as version 3, which an older Headrace reads.
+const (
+	binaryVersion  = 4
+	recordsVersion = 3
+)
 
 // Append appends the binary form, in which the core stores a cut. It leaves out job,
 // model and order, which the core keeps beside it, and the partitions' names, which
 // the core knows itself.
 func (c *Cut) Append(b []byte) []byte {
-	b = append(b, binaryVersion)
+	version := c.version()
+	b = append(b, version)
 	b = appendUint(appendUint(appendUint(b, c.ID), c.Epoch), c.Generation)
 	b = appendInt(appendInt(b, int64(c.Rank)), c.Step)
 	b = appendBool(appendUint(b, c.WorldSize), c.Exact)
 	b = appendUint(b, len(c.Datasets))
 	for i := range c.Datasets {
-		b = c.Datasets[i].append(b)
+		b = c.Datasets[i].append(b, version)
 	}
 	return b
 }
@@ -49,7 +54,19 @@ func Decode(b []byte) (*Cut, error) {
 	return c, nil
 }
 
-func (d *Dataset) append(b []byte) []byte {
+// version is the oldest that has everything of the cut.
+func (c *Cut) version() byte {
+	for i := range c.Datasets {
+		for j := range c.Datasets[i].Partitions {
+			if len(c.Datasets[i].Partitions[j].Dropped) > 0 {
+				return binaryVersion
+			}
+		}
+	}
+	return recordsVersion
+}
+
+func (d *Dataset) append(b []byte, version byte) []byte {
 	b = appendText(appendText(b, d.Name), d.Unit)
 	s := d.Shuffle
 	if b = appendBool(b, s != nil); s == nil {
@@ -59,7 +76,7 @@ func (d *Dataset) append(b []byte) []byte {
 	b = appendUint(appendBool(b, s.InOrder), s.VirtualRanks)
 	b = appendUint(b, len(d.Partitions))
 	for i := range d.Partitions {
-		b = d.Partitions[i].append(b)
+		b = d.Partitions[i].append(b, version)
 	}
 	return b
 }
@@ -77,7 +94,7 @@ func (r *reader) dataset() Dataset {
 	return d
 }
 
-func (p *Partition) append(b []byte) []byte {
+func (p *Partition) append(b []byte, version byte) []byte {
 	b = appendText(appendUint(b, p.Number), p.Identity)
 	b = appendBool(appendBool(b, p.Estimated), p.Complete)
 	b = p.DoneUnits.append(appendUint(b, p.Done))
@@ -99,6 +116,15 @@ func (p *Partition) append(b []byte) []byte {
 		b = appendInt(appendInt(appendInt(b, e.Piece.Start), e.Piece.End), e.Units)
 		b = appendInt(appendText(appendText(b, e.Kind), e.Reason), e.When)
 	}
+	if version < binaryVersion {
+		return b
+	}
+	b = appendUint(b, len(p.Dropped))
+	for i := range p.Dropped {
+		x := &p.Dropped[i]
+		b = appendInt(appendUint(b, x.Pass), x.Piece.Segment)
+		b = appendInt(appendInt(appendInt(appendInt(b, x.Piece.Start), x.Piece.End), x.Units), x.Step)
+	}
 	return b
 }
 
@@ -110,11 +136,18 @@ func (r *reader) partition() Partition {
 	p.Segments = list(r, 6, r.segment)
 	p.Passes = list(r, 7, r.pass)
 	p.Excluded = list(r, 8, r.exclusion)
+	if r.version >= 4 {
+		p.Dropped = list(r, 6, r.drop)
+	}
 	return p
 }
 
 func (r *reader) segment() sources.Segment {
 	return sources.Segment{ID: r.int(), Start: r.int(), End: r.int(), Sealed: r.bool(), Locator: r.bytes(), Name: r.text()}
+}
+
+func (r *reader) drop() Drop {
+	return Drop{Pass: r.u32(), Piece: Piece{r.int(), r.int(), r.int()}, Units: r.int(), Step: r.int()}
 }
 
 func (r *reader) exclusion() Exclusion {
@@ -135,7 +168,7 @@ func (t Tally) Append(b []byte) []byte {
 
 // tally returns nil if the version of the cut did not count records.
 func (r *reader) tally() *Tally {
-	if r.version < 3 {
+	if r.version < recordsVersion {
 		return nil
 	}
 	t := &Tally{Rows: r.int(), Untold: r.int(), Oldest: r.int()}

@@ -146,3 +146,27 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// A cut that drops nothing is stored as an older Headrace reads it.
+func TestWhatIsDroppedIsStoredAndACutWithoutItHasTheOlderVersion(t *testing.T) {
+	c := &Cut{ID: 7, Rank: Group, Step: 12, WorldSize: 2, Datasets: []Dataset{{Name: "d", Unit: "bytes", Partitions: []Partition{{
+		Identity: "p", Number: 1, Passes: []Pass{{Low: Place{0, 50}, Units: Units{Acked: 40, Dropped: 10}}},
+	}}}}}
+	p := &c.Datasets[0].Partitions[0]
+	if b := c.Append(nil); b[0] != recordsVersion {
+		t.Fatalf("version %d", b[0])
+	}
+	p.Dropped = []Drop{{Piece: Piece{0, 10, 15}, Units: 5, Step: 11}, {Piece: Piece{0, 45, 50}, Units: 5, Step: 12}}
+	b := c.Append(nil)
+	got, err := Decode(b)
+	if err != nil || b[0] != binaryVersion {
+		t.Fatal(b[0], err)
+	}
+	if !reflect.DeepEqual(got.Datasets[0].Partitions[0].Dropped, p.Dropped) {
+		t.Fatalf("%+v", got.Datasets[0].Partitions[0].Dropped)
+	}
+	p.Dropped[1].Piece.End = 51
+	if _, err := Decode(c.Append(nil)); err == nil {
+		t.Fatal("a drop that is not settled was read")
+	}
+}

@@ -97,6 +97,7 @@ type Partition struct {
 	Segments []sources.Segment `json:"segments"`
 	Passes   []Pass            `json:"passes"`
 	Excluded []Exclusion       `json:"excluded,omitempty"` // of all passes
+	Dropped  []Drop            `json:"dropped,omitempty"`  // of all passes
 }
 
 // UnitOf is the unit of a partition's offsets: a dataset with a backfill has two.
@@ -126,7 +127,8 @@ func (p *Partition) Label() string { return cmp.Or(p.Name, p.Identity) }
 // first begins only when all segments are known.
 func (p *Partition) Later() bool {
 	n := len(p.Passes)
-	return p.Done > 0 || n > 0 && p.Passes[n-1].Pass > 0 || slices.ContainsFunc(p.Excluded, func(e Exclusion) bool { return e.Pass > 0 })
+	return p.Done > 0 || n > 0 && p.Passes[n-1].Pass > 0 || slices.ContainsFunc(p.Excluded, func(e Exclusion) bool { return e.Pass > 0 }) ||
+		slices.ContainsFunc(p.Dropped, func(x Drop) bool { return x.Pass > 0 })
 }
 
 // Pass says what is settled in one pass over a partition: everything below Low, and
@@ -189,6 +191,16 @@ type Exclusion struct {
 	Kind   string `json:"kind"` // lost, quarantined, dead_letter, ...
 	Reason string `json:"reason"`
 	When   int64  `json:"when"` // ms since 1970
+}
+
+// Drop is a piece of the input that is settled without being in the model, because it lies
+// beyond the last full round of a group (tail="drop"). Only the cut of a replicated model
+// has some.
+type Drop struct {
+	Pass  uint32 `json:"pass"`
+	Piece Piece  `json:"range"`
+	Units int64  `json:"units"`
+	Step  int64  `json:"step"` // of the last round
 }
 
 func (p Place) String() string { return fmt.Sprintf("segment %d offset %d", p.Segment, p.Offset) }

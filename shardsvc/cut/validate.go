@@ -40,7 +40,22 @@ func (c *Cut) Wrong() *Error {
 	if e := text("job", c.Job, 1, 256); e != nil {
 		return e
 	}
-	return c.check(false)
+	if e := c.check(false); e != nil || c.Model == "replicated" {
+		return e
+	}
+	return c.dropsNothing()
+}
+
+// dropsNothing: only ranks that train in rounds drop rows.
+func (c *Cut) dropsNothing() *Error {
+	for i := range c.Datasets {
+		for j := range c.Datasets[i].Partitions {
+			if len(c.Datasets[i].Partitions[j].Dropped) > 0 {
+				return invalid("dropped", "only a replicated model's cut has it").at("partitions", j).at("datasets", i)
+			}
+		}
+	}
+	return nil
 }
 
 // check is the validator. bare means a cut as the core stores it, without its

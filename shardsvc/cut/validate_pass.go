@@ -3,6 +3,7 @@ package cut
 import (
 	"cmp"
 	"math"
+	"sort"
 )
 
 // settled checks everything that the cut says is settled in p.
@@ -33,7 +34,61 @@ func (p *Partition) settled(in *room) *Error {
 			return e.at("excluded", i)
 		}
 	}
+	for i := range p.Dropped {
+		x := &p.Dropped[i]
+		e := x.check(in)
+		switch {
+		case e != nil:
+		case i > 0 && !after(p.Dropped[i-1].Pass, p.Dropped[i-1].Piece, x.Pass, x.Piece):
+			e = invalid("", "%v of pass %d does not come after the one before it", x.Piece, x.Pass)
+		case !p.settles(x):
+			e = invalid("range", "%v of pass %d is not settled", x.Piece, x.Pass)
+		}
+		if e != nil {
+			return e.at("dropped", i)
+		}
+	}
 	return nil
+}
+
+func (x *Drop) check(in *room) *Error {
+	p := x.Piece
+	switch {
+	case p.Start >= p.End || !in.holds(Place{p.Segment, p.Start}) || !in.holds(Place{p.Segment, p.End}):
+		return invalid("range", "%v is empty or lies in no segment", p)
+	case x.Units < 1 || x.Units > p.End-p.Start:
+		return invalid("units", "%d, must be 1 to %d", x.Units, p.End-p.Start)
+	case x.Step < 0:
+		return invalid("step", "%d, must not be negative", x.Step)
+	}
+	return nil
+}
+
+// settles says whether the cut says that all of x is settled.
+func (p *Partition) settles(x *Drop) bool {
+	if x.Pass < p.Done {
+		return true
+	}
+	at, end := Place{x.Piece.Segment, x.Piece.Start}, Place{x.Piece.Segment, x.Piece.End}
+	for i := range p.Passes {
+		q := &p.Passes[i]
+		if q.Pass != x.Pass {
+			continue
+		}
+		if end.Compare(q.Low) <= 0 {
+			return true
+		}
+		if at.Compare(q.Low) < 0 {
+			at = q.Low
+		}
+		j := sort.Search(len(q.Ranges), func(j int) bool { return at.Compare(q.Ranges[j].End) < 0 })
+		for ; j < len(q.Ranges) && q.Ranges[j].Start.Compare(at) <= 0; j++ {
+			if at = q.Ranges[j].End; end.Compare(at) <= 0 {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (q *Pass) check(in *room) *Error {
@@ -99,7 +154,12 @@ func (e *Exclusion) check(in *room) *Error {
 }
 
 func (e *Exclusion) after(before *Exclusion) bool {
-	return cmp.Or(cmp.Compare(before.Pass, e.Pass), cmp.Compare(before.Piece.Segment, e.Piece.Segment), cmp.Compare(before.Piece.End-1, e.Piece.Start)) < 0
+	return after(before.Pass, before.Piece, e.Pass, e.Piece)
+}
+
+// after says whether piece p of a pass comes after another one.
+func after(beforePass uint32, before Piece, pass uint32, p Piece) bool {
+	return cmp.Or(cmp.Compare(beforePass, pass), cmp.Compare(before.Segment, p.Segment), cmp.Compare(before.End-1, p.Start)) < 0
 }
 
 func (u *Units) check() *Error {

@@ -100,3 +100,4 @@ type noRows struct{}
 
 func (noRows) Pending() bool     { return false }
 func (noRows) Newest(int) uint64 { return 0 }
+func (noRows) Moving() bool      { return false }

@@ -11,6 +11,8 @@ type Report struct {
 	Newest  uint64 // with Drained: the newest lease that its agent knew of then
 	// Rows of its batches of the rounds up to Through. Those that it has said before are left out.
 	Rows []uint32
+	// Done: it has stepped the last round, and what it had beyond it is given back.
+	Done bool
 }
 
 // View is what the master itself knows when it decides.
@@ -20,6 +22,8 @@ type View interface {
 	// Newest is the newest lease that a rank still has; 0: it has none. A rank that says
 	// that it is drained may not have heard of it yet.
 	Newest(rank int) uint64
+	// Moving says whether rows are on their way from one rank to another.
+	Moving() bool
 }
 
 // Options of a series. Times are in ns.
@@ -29,6 +33,7 @@ type Options struct {
 	MaxWait int64 // how long rows may wait for a full round; 0: for ever
 	Settle  int64 // how long drained ranks wait for rows that are stolen for them
 	Spread  int64 // how long before MaxWait rows begin to be spread, at most half of it
+	Drop    bool  // no round is closed short: what is left at the end is in none
 }
 
 // Decision is what all ranks are told.
@@ -54,6 +59,8 @@ type Series struct {
 	held    since  // a full round waits until it is known whether it is the last one
 	drained since  // no rank that is not ready gets more rows
 	short   bool   // the next round will be closed short
+	anew    bool   // what there is may be spread once more for the same round
+	spreads int    // with Drop: how often what there is was spread, since round low is full
 }
 
 type member struct {
@@ -98,6 +105,7 @@ func (s *Series) Report(rank int, r Report) {
 	m := &s.rank[rank]
 	m.rows.Upto(r.Through, r.Rows)
 	r.Through, r.Rows = max(r.Through, m.Through), nil // what its process has, it keeps
+	r.Done = r.Done || m.Done
 	m.Report, m.known = r, true
 }
 
@@ -171,10 +179,20 @@ func (s *Series) Missing() (ranks []int) {
 // there is can then be spread over the ranks. It is as Decide found it.
 func (s *Series) Short() bool { return s.short }
 
+// Anew says whether it may be spread although it was spread for this round before, as with
+// Drop.
+func (s *Series) Anew() bool { return s.anew }
+
+// Drops says whether the series is over and leaves rows that are in no round.
+func (s *Series) Drops() bool { return s.opt.Drop && !s.opt.Endless && s.said.Last }
+
+// Done says whether a rank has stepped the last round and given back what it had beyond it.
+func (s *Series) Done(rank int) bool { return s.rank[rank].Done }
+
 // Decide says where the series stands, and when to ask again although nobody has
 // reported. Through never falls, and Last and Over stay.
 func (s *Series) Decide(now int64, v View) (d Decision, wake int64) {
-	wake, s.short = Never, false
+	wake, s.short, s.anew = Never, false, false
 	if s.Ended() {
 		return s.said, wake
 	}
@@ -184,10 +202,14 @@ func (s *Series) Decide(now int64, v View) (d Decision, wake int64) {
 		return s.said, wake
 	}
 	if f.low != s.low {
-		s.low, s.beyond, s.held, s.drained = f.low, since{}, since{}, since{}
+		s.low, s.beyond, s.held, s.drained, s.spreads = f.low, since{}, since{}, since{}, 0
+	}
+	s.beyond.is(f.beyond, now)
+	if s.opt.Drop {
+		s.decideFull(f, now, v, &wake)
+		return s.said, wake
 	}
 	known := s.opt.Endless || f.beyond || f.drained // whether round low is the last one
-	s.beyond.is(f.beyond, now)
 	s.drained.is(f.beyond && f.lowDrained, now)
 	s.held.is(!known && f.low > s.said.Through, now)
 	switch {
@@ -206,6 +228,48 @@ func (s *Series) Decide(now int64, v View) (d Decision, wake int64) {
 		s.said.Close = f.low + 1
 	}
 	return s.said, wake
+}
+
+// mostSpreads is how often rows are spread before a rank that gets none ends the series.
+const mostSpreads = 3
+
+// decideFull decides for a series whose rounds are all full. Round low is known not to be
+// the last one when every rank is ready for the one after it, so that low is higher. It is
+// the last one if a rank that is ready through it only gets no more rows, although those of
+// the others were spread a few times.
+func (s *Series) decideFull(f facts, now int64, v View, wake *int64) {
+	s.said.Close = 0
+	if s.opt.MaxWait > 0 && s.beyond.due(s.opt.MaxWait, now, wake) {
+		// It is spread again later, so that grants are not held back for ever.
+		s.short, s.anew, s.beyond.at = true, true, now+4*s.opt.Spread
+		*wake = min(*wake, s.beyond.at+s.opt.MaxWait)
+	}
+	if s.opt.Endless {
+		s.said.Through = f.low
+		s.gone()
+		return
+	}
+	began := !s.drained.on
+	s.drained.is(f.lowDrained, now)
+	switch {
+	case !s.drained.on:
+	case f.drained && !f.beyond:
+		s.said.Last = true
+	case s.spreads < mostSpreads:
+		if began || s.drained.due(s.opt.Settle, now, wake) {
+			s.spreads++
+			s.short, s.anew, s.drained.at = true, true, now
+			*wake = min(*wake, now+s.opt.Settle)
+		}
+	default:
+		s.said.Last = s.drained.due(s.opt.Settle, now, wake) && !v.Moving()
+	}
+	if s.said.Last {
+		s.said.Through = f.low
+	} else {
+		s.said.Through = max(s.said.Through, f.low-min(f.low, 1))
+	}
+	s.gone()
 }
 
 // facts are what the reports say together.

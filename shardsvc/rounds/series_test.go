@@ -7,6 +7,7 @@ type still struct{}
 
 func (still) Pending() bool     { return false }
 func (still) Newest(int) uint64 { return 0 }
+func (still) Moving() bool      { return false }
 
 func decide(t *testing.T, s *Series, now int64, want Decision) {
 	t.Helper()
@@ -175,4 +176,77 @@ func TestWhatAnotherMasterHasDecidedStays(t *testing.T) {
 	decide(t, s, 0, Decision{Through: 3, Last: true}) // though rank 1 is not heard any more
 	s.End("rank 1 has left")
 	decide(t, s, 0, Decision{Through: 3, Last: true})
+}
+
+type moving struct{ still }
+
+func (moving) Moving() bool { return true }
+
+// With Drop every round is full. A round goes when every rank has the next one, too, or when it
+// is the last one: a rank that has no later one gets no more rows.
+func TestAFullRoundGoesWhenTheNextOneIsThereOrNoneFollows(t *testing.T) {
+	s := New(Options{World: 2, Drop: true, MaxWait: 50, Spread: 20, Settle: 100})
+	s.Report(0, Report{Through: 3, More: true})
+	s.Report(1, Report{Through: 2, More: true})
+	decide(t, s, 0, Decision{Through: 1})
+	decide(t, s, 1000, Decision{Through: 1}) // max_wait lets none go
+	s.Report(1, Report{Through: 2, More: true, Drained: true})
+	decide(t, s, 1000, Decision{Through: 1})
+	if !s.Short() {
+		t.Fatal("what there is is not spread")
+	}
+	for _, at := range []int64{1100, 1200} { // once more, in case that it was too early
+		if d, wake := s.Decide(at, still{}); d != (Decision{Through: 1}) || !s.Short() || wake > at+100 {
+			t.Fatalf("at %d: %+v, short %v, wakes at %d", at, d, s.Short(), wake)
+		}
+	}
+	if d, _ := s.Decide(1300, moving{}); d != (Decision{Through: 1}) || s.Short() {
+		t.Fatalf("rows are on their way, and it decided %+v, short %v", d, s.Short())
+	}
+	if over, done := s.Drops(), s.Done(0); over || done {
+		t.Fatalf("over %v, done %v", over, done)
+	}
+	decide(t, s, 1300, Decision{Through: 2, Last: true}) // what rank 0 has of round 3 is dropped
+	if !s.Drops() || s.Done(0) {
+		t.Fatalf("drops %v, rank 0 is done %v", s.Drops(), s.Done(0))
+	}
+	s.Report(0, Report{Through: 2, Done: true})
+	s.Report(0, Report{Through: 2}) // from a new agent
+	if !s.Done(0) || s.Done(1) {
+		t.Fatalf("done: %v, %v", s.Done(0), s.Done(1))
+	}
+}
+
+func TestWithoutAFullRoundTheLastOneIsRoundZero(t *testing.T) {
+	s := New(Options{World: 2, Drop: true, Settle: 100})
+	s.Report(0, Report{More: true, Drained: true})
+	s.Report(1, Report{More: true, Drained: true})
+	for _, at := range []int64{0, 100, 200} {
+		decide(t, s, at, Decision{})
+	}
+	decide(t, s, 300, Decision{Last: true})
+}
+
+// An input without an end closes no round. What there is is spread again and again.
+func TestFullRoundsOfAnInputWithoutEndWaitForRows(t *testing.T) {
+	s := New(Options{World: 2, Drop: true, Endless: true, MaxWait: 1000, Spread: 200})
+	s.Report(0, Report{Through: 1, More: true})
+	s.Report(1, Report{})
+	spread := 0
+	for now := int64(0); now < 10_000; now += 100 {
+		if d, _ := s.Decide(now, still{}); d != (Decision{}) {
+			t.Fatalf("at %d: %+v", now, d)
+		}
+		if s.Short() && s.Anew() {
+			spread++
+		}
+	}
+	if spread != 5 { // after 1,000, and then each 1,800
+		t.Fatalf("spread %d times", spread)
+	}
+	s.Report(1, Report{Through: 1})
+	decide(t, s, 10_000, Decision{Through: 1})
+	if s.Drops() {
+		t.Fatal("it drops")
+	}
 }

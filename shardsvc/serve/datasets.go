@@ -213,8 +213,10 @@ func (d *datasets) Excluded(ctx context.Context, req *headracev1.ExcludedRequest
 		return nil, err
 	}
 	var (
-		some  []shardsvc.ExcludedInfo
-		total int
+		some    []shardsvc.ExcludedInfo
+		dropped []shardsvc.DroppedInfo
+		total   int
+		drops   int
 	)
 	err = d.look(ctx, func(l *loop) error {
 		info, err := l.mustDataset(req.Name)
@@ -222,12 +224,18 @@ func (d *datasets) Excluded(ctx context.Context, req *headracev1.ExcludedRequest
 			return err
 		}
 		some, total = l.core.Excluded(info.ID, int(after), size)
+		if after == 0 {
+			dropped, drops = l.core.Dropped(info.ID, maxPage)
+		}
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	reply := &headracev1.ExcludedReply{Total: uint64(total)}
+	reply := &headracev1.ExcludedReply{Total: uint64(total), DroppedTotal: uint64(drops)}
+	for i := range dropped {
+		reply.Dropped = append(reply.Dropped, droppedProto(&dropped[i]))
+	}
 	for i := range some {
 		reply.Ranges = append(reply.Ranges, excludedProto(&some[i]))
 	}

@@ -50,6 +50,7 @@ var sayings = map[shardsvc.ReportKind]said{
 	shardsvc.ReportRestoreMissing:  {slog.LevelError, "not all ranks restored in time"},
 	shardsvc.ReportRestoreWaits:    {slog.LevelWarn, "a restore waits: trainers that have not ended properly are in the way"},
 	shardsvc.ReportPauseEnded:      {slog.LevelDebug, "trainers were paused for a cut, and go on"},
+	shardsvc.ReportRoundsDropped:   {slog.LevelInfo, "rows beyond the last full round are dropped: they are in no model"},
 	shardsvc.ReportExcluded:        {slog.LevelWarn, "the source has lost records; they are excluded"},
 }
 

@@ -87,6 +87,11 @@ func excludedProto(e *shardsvc.ExcludedInfo) *headracev1.ExcludedRange {
 		Start: e.Start, End: e.End, Kind: e.Kind, Reason: wire.Valid(e.Reason), UnixMs: e.When, Column: wire.Valid(e.Column)}
 }
 
+func droppedProto(x *shardsvc.DroppedInfo) *headracev1.DroppedRange {
+	return &headracev1.DroppedRange{Partition: x.Partition, Identity: wire.Valid(x.Identity), Label: wire.Valid(x.Label), Pass: x.Pass, Segment: x.Segment,
+		Start: x.Start, End: x.End, Step: x.Step}
+}
+
 func jobProto(j shardsvc.JobInfo, out *headracev1.JobReply) {
 	out.Job, out.Model, out.Term, out.Epoch, out.Generation = j.Job, j.Model, j.Term, j.Epoch, j.Generation
 	out.GrantsTotal, out.AcksTotal, out.AcksRefusedTotal = j.Grants, j.Acks, j.Refused

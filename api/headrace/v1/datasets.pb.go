@@ -1827,6 +1827,8 @@ type ExcludedReply struct {
 	Ranges        []*ExcludedRange       `protobuf:"bytes,1,rep,name=ranges,proto3" json:"ranges,omitempty"`
 	Total         uint64                 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"` // ranges of the dataset
 	NextPageToken string                 `protobuf:"bytes,3,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	Dropped       []*DroppedRange        `protobuf:"bytes,4,rep,name=dropped,proto3" json:"dropped,omitempty"`                                // the first 1000, with the first page
+	DroppedTotal  uint64                 `protobuf:"varint,5,opt,name=dropped_total,json=droppedTotal,proto3" json:"dropped_total,omitempty"` // ranges of the dataset
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1882,6 +1884,122 @@ func (x *ExcludedReply) GetNextPageToken() string {
 	return ""
 }
 
+func (x *ExcludedReply) GetDropped() []*DroppedRange {
+	if x != nil {
+		return x.Dropped
+	}
+	return nil
+}
+
+func (x *ExcludedReply) GetDroppedTotal() uint64 {
+	if x != nil {
+		return x.DroppedTotal
+	}
+	return 0
+}
+
+// DroppedRange is what no full round has: it is settled, and not in the model. It is in the
+// source's own coordinates.
+type DroppedRange struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Partition     uint32                 `protobuf:"varint,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	Identity      string                 `protobuf:"bytes,2,opt,name=identity,proto3" json:"identity,omitempty"`
+	Pass          uint32                 `protobuf:"varint,3,opt,name=pass,proto3" json:"pass,omitempty"`
+	Segment       int64                  `protobuf:"varint,4,opt,name=segment,proto3" json:"segment,omitempty"`
+	Start         int64                  `protobuf:"varint,5,opt,name=start,proto3" json:"start,omitempty"`
+	End           int64                  `protobuf:"varint,6,opt,name=end,proto3" json:"end,omitempty"`
+	Step          int64                  `protobuf:"varint,7,opt,name=step,proto3" json:"step,omitempty"`  // of the last round
+	Label         string                 `protobuf:"bytes,8,opt,name=label,proto3" json:"label,omitempty"` // what people call the partition
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DroppedRange) Reset() {
+	*x = DroppedRange{}
+	mi := &file_headrace_v1_datasets_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DroppedRange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DroppedRange) ProtoMessage() {}
+
+func (x *DroppedRange) ProtoReflect() protoreflect.Message {
+	mi := &file_headrace_v1_datasets_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DroppedRange.ProtoReflect.Descriptor instead.
+func (*DroppedRange) Descriptor() ([]byte, []int) {
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *DroppedRange) GetPartition() uint32 {
+	if x != nil {
+		return x.Partition
+	}
+	return 0
+}
+
+func (x *DroppedRange) GetIdentity() string {
+	if x != nil {
+		return x.Identity
+	}
+	return ""
+}
+
+func (x *DroppedRange) GetPass() uint32 {
+	if x != nil {
+		return x.Pass
+	}
+	return 0
+}
+
+func (x *DroppedRange) GetSegment() int64 {
+	if x != nil {
+		return x.Segment
+	}
+	return 0
+}
+
+func (x *DroppedRange) GetStart() int64 {
+	if x != nil {
+		return x.Start
+	}
+	return 0
+}
+
+func (x *DroppedRange) GetEnd() int64 {
+	if x != nil {
+		return x.End
+	}
+	return 0
+}
+
+func (x *DroppedRange) GetStep() int64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *DroppedRange) GetLabel() string {
+	if x != nil {
+		return x.Label
+	}
+	return ""
+}
+
 // ExcludedRange is in the source's own coordinates.
 type ExcludedRange struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1902,7 +2020,7 @@ type ExcludedRange struct {
 
 func (x *ExcludedRange) Reset() {
 	*x = ExcludedRange{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[26]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1914,7 +2032,7 @@ func (x *ExcludedRange) String() string {
 func (*ExcludedRange) ProtoMessage() {}
 
 func (x *ExcludedRange) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[26]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1927,7 +2045,7 @@ func (x *ExcludedRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExcludedRange.ProtoReflect.Descriptor instead.
 func (*ExcludedRange) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{26}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ExcludedRange) GetPartition() uint32 {
@@ -2018,7 +2136,7 @@ type ReadDeadLettersRequest struct {
 
 func (x *ReadDeadLettersRequest) Reset() {
 	*x = ReadDeadLettersRequest{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[27]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2030,7 +2148,7 @@ func (x *ReadDeadLettersRequest) String() string {
 func (*ReadDeadLettersRequest) ProtoMessage() {}
 
 func (x *ReadDeadLettersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[27]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2043,7 +2161,7 @@ func (x *ReadDeadLettersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadDeadLettersRequest.ProtoReflect.Descriptor instead.
 func (*ReadDeadLettersRequest) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{27}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ReadDeadLettersRequest) GetName() string {
@@ -2078,7 +2196,7 @@ type ReadDeadLettersReply struct {
 
 func (x *ReadDeadLettersReply) Reset() {
 	*x = ReadDeadLettersReply{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[28]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2090,7 +2208,7 @@ func (x *ReadDeadLettersReply) String() string {
 func (*ReadDeadLettersReply) ProtoMessage() {}
 
 func (x *ReadDeadLettersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[28]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2103,7 +2221,7 @@ func (x *ReadDeadLettersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadDeadLettersReply.ProtoReflect.Descriptor instead.
 func (*ReadDeadLettersReply) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{28}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ReadDeadLettersReply) GetLetters() [][]byte {
@@ -2135,7 +2253,7 @@ type JobRequest struct {
 
 func (x *JobRequest) Reset() {
 	*x = JobRequest{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[29]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2147,7 +2265,7 @@ func (x *JobRequest) String() string {
 func (*JobRequest) ProtoMessage() {}
 
 func (x *JobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[29]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2160,7 +2278,7 @@ func (x *JobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobRequest.ProtoReflect.Descriptor instead.
 func (*JobRequest) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{29}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{30}
 }
 
 type JobReply struct {
@@ -2190,7 +2308,7 @@ type JobReply struct {
 
 func (x *JobReply) Reset() {
 	*x = JobReply{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[30]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2202,7 +2320,7 @@ func (x *JobReply) String() string {
 func (*JobReply) ProtoMessage() {}
 
 func (x *JobReply) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[30]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2215,7 +2333,7 @@ func (x *JobReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobReply.ProtoReflect.Descriptor instead.
 func (*JobReply) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{30}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *JobReply) GetJob() string {
@@ -2368,7 +2486,7 @@ type NewestCheckpoint struct {
 
 func (x *NewestCheckpoint) Reset() {
 	*x = NewestCheckpoint{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[31]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2380,7 +2498,7 @@ func (x *NewestCheckpoint) String() string {
 func (*NewestCheckpoint) ProtoMessage() {}
 
 func (x *NewestCheckpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[31]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2393,7 +2511,7 @@ func (x *NewestCheckpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NewestCheckpoint.ProtoReflect.Descriptor instead.
 func (*NewestCheckpoint) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{31}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *NewestCheckpoint) GetCut() uint64 {
@@ -2461,7 +2579,7 @@ type AgentState struct {
 
 func (x *AgentState) Reset() {
 	*x = AgentState{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[32]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2473,7 +2591,7 @@ func (x *AgentState) String() string {
 func (*AgentState) ProtoMessage() {}
 
 func (x *AgentState) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[32]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2486,7 +2604,7 @@ func (x *AgentState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentState.ProtoReflect.Descriptor instead.
 func (*AgentState) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{32}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *AgentState) GetName() string {
@@ -2565,7 +2683,7 @@ type WorkerState struct {
 
 func (x *WorkerState) Reset() {
 	*x = WorkerState{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[33]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2577,7 +2695,7 @@ func (x *WorkerState) String() string {
 func (*WorkerState) ProtoMessage() {}
 
 func (x *WorkerState) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[33]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2590,7 +2708,7 @@ func (x *WorkerState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerState.ProtoReflect.Descriptor instead.
 func (*WorkerState) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{33}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *WorkerState) GetRank() uint32 {
@@ -2689,7 +2807,7 @@ type ReclaimRequest struct {
 
 func (x *ReclaimRequest) Reset() {
 	*x = ReclaimRequest{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[34]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2701,7 +2819,7 @@ func (x *ReclaimRequest) String() string {
 func (*ReclaimRequest) ProtoMessage() {}
 
 func (x *ReclaimRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[34]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2714,7 +2832,7 @@ func (x *ReclaimRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReclaimRequest.ProtoReflect.Descriptor instead.
 func (*ReclaimRequest) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{34}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ReclaimRequest) GetJob() string {
@@ -2760,7 +2878,7 @@ type ReclaimReply struct {
 
 func (x *ReclaimReply) Reset() {
 	*x = ReclaimReply{}
-	mi := &file_headrace_v1_datasets_proto_msgTypes[35]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2772,7 +2890,7 @@ func (x *ReclaimReply) String() string {
 func (*ReclaimReply) ProtoMessage() {}
 
 func (x *ReclaimReply) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_datasets_proto_msgTypes[35]
+	mi := &file_headrace_v1_datasets_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2785,7 +2903,7 @@ func (x *ReclaimReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReclaimReply.ProtoReflect.Descriptor instead.
 func (*ReclaimReply) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{35}
+	return file_headrace_v1_datasets_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ReclaimReply) GetIncarnation() uint64 {
@@ -2991,11 +3109,22 @@ const file_headrace_v1_datasets_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\rR\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\"\x81\x01\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"\xdb\x01\n" +
 	"\rExcludedReply\x122\n" +
 	"\x06ranges\x18\x01 \x03(\v2\x1a.headrace.v1.ExcludedRangeR\x06ranges\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x04R\x05total\x12&\n" +
-	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\"\x92\x02\n" +
+	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\x123\n" +
+	"\adropped\x18\x04 \x03(\v2\x19.headrace.v1.DroppedRangeR\adropped\x12#\n" +
+	"\rdropped_total\x18\x05 \x01(\x04R\fdroppedTotal\"\xc8\x01\n" +
+	"\fDroppedRange\x12\x1c\n" +
+	"\tpartition\x18\x01 \x01(\rR\tpartition\x12\x1a\n" +
+	"\bidentity\x18\x02 \x01(\tR\bidentity\x12\x12\n" +
+	"\x04pass\x18\x03 \x01(\rR\x04pass\x12\x18\n" +
+	"\asegment\x18\x04 \x01(\x03R\asegment\x12\x14\n" +
+	"\x05start\x18\x05 \x01(\x03R\x05start\x12\x10\n" +
+	"\x03end\x18\x06 \x01(\x03R\x03end\x12\x12\n" +
+	"\x04step\x18\a \x01(\x03R\x04step\x12\x14\n" +
+	"\x05label\x18\b \x01(\tR\x05label\"\x92\x02\n" +
 	"\rExcludedRange\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\rR\tpartition\x12\x1a\n" +
 	"\bidentity\x18\x02 \x01(\tR\bidentity\x12\x12\n" +
@@ -3119,7 +3248,7 @@ func file_headrace_v1_datasets_proto_rawDescGZIP() []byte {
 }
 
 var file_headrace_v1_datasets_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_headrace_v1_datasets_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_headrace_v1_datasets_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_headrace_v1_datasets_proto_goTypes = []any{
 	(ApplyReply_Outcome)(0),        // 0: headrace.v1.ApplyReply.Outcome
 	(*ErrorDetail)(nil),            // 1: headrace.v1.ErrorDetail
@@ -3148,18 +3277,19 @@ var file_headrace_v1_datasets_proto_goTypes = []any{
 	(*LeaseState)(nil),             // 24: headrace.v1.LeaseState
 	(*ExcludedRequest)(nil),        // 25: headrace.v1.ExcludedRequest
 	(*ExcludedReply)(nil),          // 26: headrace.v1.ExcludedReply
-	(*ExcludedRange)(nil),          // 27: headrace.v1.ExcludedRange
-	(*ReadDeadLettersRequest)(nil), // 28: headrace.v1.ReadDeadLettersRequest
-	(*ReadDeadLettersReply)(nil),   // 29: headrace.v1.ReadDeadLettersReply
-	(*JobRequest)(nil),             // 30: headrace.v1.JobRequest
-	(*JobReply)(nil),               // 31: headrace.v1.JobReply
-	(*NewestCheckpoint)(nil),       // 32: headrace.v1.NewestCheckpoint
-	(*AgentState)(nil),             // 33: headrace.v1.AgentState
-	(*WorkerState)(nil),            // 34: headrace.v1.WorkerState
-	(*ReclaimRequest)(nil),         // 35: headrace.v1.ReclaimRequest
-	(*ReclaimReply)(nil),           // 36: headrace.v1.ReclaimReply
-	(*Tally)(nil),                  // 37: headrace.v1.Tally
-	(*Token)(nil),                  // 38: headrace.v1.Token
+	(*DroppedRange)(nil),           // 27: headrace.v1.DroppedRange
+	(*ExcludedRange)(nil),          // 28: headrace.v1.ExcludedRange
+	(*ReadDeadLettersRequest)(nil), // 29: headrace.v1.ReadDeadLettersRequest
+	(*ReadDeadLettersReply)(nil),   // 30: headrace.v1.ReadDeadLettersReply
+	(*JobRequest)(nil),             // 31: headrace.v1.JobRequest
+	(*JobReply)(nil),               // 32: headrace.v1.JobReply
+	(*NewestCheckpoint)(nil),       // 33: headrace.v1.NewestCheckpoint
+	(*AgentState)(nil),             // 34: headrace.v1.AgentState
+	(*WorkerState)(nil),            // 35: headrace.v1.WorkerState
+	(*ReclaimRequest)(nil),         // 36: headrace.v1.ReclaimRequest
+	(*ReclaimReply)(nil),           // 37: headrace.v1.ReclaimReply
+	(*Tally)(nil),                  // 38: headrace.v1.Tally
+	(*Token)(nil),                  // 39: headrace.v1.Token
 }
 var file_headrace_v1_datasets_proto_depIdxs = []int32{
 	13, // 0: headrace.v1.ApplyReply.dataset:type_name -> headrace.v1.Dataset
@@ -3167,7 +3297,7 @@ var file_headrace_v1_datasets_proto_depIdxs = []int32{
 	13, // 2: headrace.v1.ListReply.datasets:type_name -> headrace.v1.Dataset
 	18, // 3: headrace.v1.DeleteReply.counts:type_name -> headrace.v1.Counts
 	18, // 4: headrace.v1.Dataset.counts:type_name -> headrace.v1.Counts
-	37, // 5: headrace.v1.Dataset.records:type_name -> headrace.v1.Tally
+	38, // 5: headrace.v1.Dataset.records:type_name -> headrace.v1.Tally
 	23, // 6: headrace.v1.Dataset.retention:type_name -> headrace.v1.Retention
 	17, // 7: headrace.v1.Dataset.silence:type_name -> headrace.v1.Silence
 	14, // 8: headrace.v1.Dataset.imbalance:type_name -> headrace.v1.Imbalance
@@ -3179,40 +3309,41 @@ var file_headrace_v1_datasets_proto_depIdxs = []int32{
 	18, // 14: headrace.v1.PartitionState.counts:type_name -> headrace.v1.Counts
 	24, // 15: headrace.v1.PartitionState.lease:type_name -> headrace.v1.LeaseState
 	23, // 16: headrace.v1.PartitionState.retention:type_name -> headrace.v1.Retention
-	38, // 17: headrace.v1.LeaseState.token:type_name -> headrace.v1.Token
-	27, // 18: headrace.v1.ExcludedReply.ranges:type_name -> headrace.v1.ExcludedRange
-	33, // 19: headrace.v1.JobReply.agents:type_name -> headrace.v1.AgentState
-	34, // 20: headrace.v1.JobReply.workers:type_name -> headrace.v1.WorkerState
-	13, // 21: headrace.v1.JobReply.datasets:type_name -> headrace.v1.Dataset
-	32, // 22: headrace.v1.JobReply.checkpoint:type_name -> headrace.v1.NewestCheckpoint
-	32, // 23: headrace.v1.JobReply.in_memory:type_name -> headrace.v1.NewestCheckpoint
-	2,  // 24: headrace.v1.Datasets.Apply:input_type -> headrace.v1.ApplyRequest
-	4,  // 25: headrace.v1.Datasets.Describe:input_type -> headrace.v1.DescribeRequest
-	5,  // 26: headrace.v1.Datasets.List:input_type -> headrace.v1.ListRequest
-	7,  // 27: headrace.v1.Datasets.Pause:input_type -> headrace.v1.PauseRequest
-	9,  // 28: headrace.v1.Datasets.Resume:input_type -> headrace.v1.ResumeRequest
-	11, // 29: headrace.v1.Datasets.Delete:input_type -> headrace.v1.DeleteRequest
-	19, // 30: headrace.v1.Datasets.State:input_type -> headrace.v1.StateRequest
-	25, // 31: headrace.v1.Datasets.Excluded:input_type -> headrace.v1.ExcludedRequest
-	28, // 32: headrace.v1.Datasets.ReadDeadLetters:input_type -> headrace.v1.ReadDeadLettersRequest
-	30, // 33: headrace.v1.Datasets.Job:input_type -> headrace.v1.JobRequest
-	35, // 34: headrace.v1.Datasets.Reclaim:input_type -> headrace.v1.ReclaimRequest
-	3,  // 35: headrace.v1.Datasets.Apply:output_type -> headrace.v1.ApplyReply
-	13, // 36: headrace.v1.Datasets.Describe:output_type -> headrace.v1.Dataset
-	6,  // 37: headrace.v1.Datasets.List:output_type -> headrace.v1.ListReply
-	8,  // 38: headrace.v1.Datasets.Pause:output_type -> headrace.v1.PauseReply
-	10, // 39: headrace.v1.Datasets.Resume:output_type -> headrace.v1.ResumeReply
-	12, // 40: headrace.v1.Datasets.Delete:output_type -> headrace.v1.DeleteReply
-	20, // 41: headrace.v1.Datasets.State:output_type -> headrace.v1.StateReply
-	26, // 42: headrace.v1.Datasets.Excluded:output_type -> headrace.v1.ExcludedReply
-	29, // 43: headrace.v1.Datasets.ReadDeadLetters:output_type -> headrace.v1.ReadDeadLettersReply
-	31, // 44: headrace.v1.Datasets.Job:output_type -> headrace.v1.JobReply
-	36, // 45: headrace.v1.Datasets.Reclaim:output_type -> headrace.v1.ReclaimReply
-	35, // [35:46] is the sub-list for method output_type
-	24, // [24:35] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	39, // 17: headrace.v1.LeaseState.token:type_name -> headrace.v1.Token
+	28, // 18: headrace.v1.ExcludedReply.ranges:type_name -> headrace.v1.ExcludedRange
+	27, // 19: headrace.v1.ExcludedReply.dropped:type_name -> headrace.v1.DroppedRange
+	34, // 20: headrace.v1.JobReply.agents:type_name -> headrace.v1.AgentState
+	35, // 21: headrace.v1.JobReply.workers:type_name -> headrace.v1.WorkerState
+	13, // 22: headrace.v1.JobReply.datasets:type_name -> headrace.v1.Dataset
+	33, // 23: headrace.v1.JobReply.checkpoint:type_name -> headrace.v1.NewestCheckpoint
+	33, // 24: headrace.v1.JobReply.in_memory:type_name -> headrace.v1.NewestCheckpoint
+	2,  // 25: headrace.v1.Datasets.Apply:input_type -> headrace.v1.ApplyRequest
+	4,  // 26: headrace.v1.Datasets.Describe:input_type -> headrace.v1.DescribeRequest
+	5,  // 27: headrace.v1.Datasets.List:input_type -> headrace.v1.ListRequest
+	7,  // 28: headrace.v1.Datasets.Pause:input_type -> headrace.v1.PauseRequest
+	9,  // 29: headrace.v1.Datasets.Resume:input_type -> headrace.v1.ResumeRequest
+	11, // 30: headrace.v1.Datasets.Delete:input_type -> headrace.v1.DeleteRequest
+	19, // 31: headrace.v1.Datasets.State:input_type -> headrace.v1.StateRequest
+	25, // 32: headrace.v1.Datasets.Excluded:input_type -> headrace.v1.ExcludedRequest
+	29, // 33: headrace.v1.Datasets.ReadDeadLetters:input_type -> headrace.v1.ReadDeadLettersRequest
+	31, // 34: headrace.v1.Datasets.Job:input_type -> headrace.v1.JobRequest
+	36, // 35: headrace.v1.Datasets.Reclaim:input_type -> headrace.v1.ReclaimRequest
+	3,  // 36: headrace.v1.Datasets.Apply:output_type -> headrace.v1.ApplyReply
+	13, // 37: headrace.v1.Datasets.Describe:output_type -> headrace.v1.Dataset
+	6,  // 38: headrace.v1.Datasets.List:output_type -> headrace.v1.ListReply
+	8,  // 39: headrace.v1.Datasets.Pause:output_type -> headrace.v1.PauseReply
+	10, // 40: headrace.v1.Datasets.Resume:output_type -> headrace.v1.ResumeReply
+	12, // 41: headrace.v1.Datasets.Delete:output_type -> headrace.v1.DeleteReply
+	20, // 42: headrace.v1.Datasets.State:output_type -> headrace.v1.StateReply
+	26, // 43: headrace.v1.Datasets.Excluded:output_type -> headrace.v1.ExcludedReply
+	30, // 44: headrace.v1.Datasets.ReadDeadLetters:output_type -> headrace.v1.ReadDeadLettersReply
+	32, // 45: headrace.v1.Datasets.Job:output_type -> headrace.v1.JobReply
+	37, // 46: headrace.v1.Datasets.Reclaim:output_type -> headrace.v1.ReclaimReply
+	36, // [36:47] is the sub-list for method output_type
+	25, // [25:36] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_headrace_v1_datasets_proto_init() }
@@ -3228,7 +3359,7 @@ func file_headrace_v1_datasets_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headrace_v1_datasets_proto_rawDesc), len(file_headrace_v1_datasets_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   36,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -3907,6 +3907,8 @@ type RoundReport struct {
 	MaxWaitMs     uint32                 `protobuf:"varint,12,opt,name=max_wait_ms,json=maxWaitMs,proto3" json:"max_wait_ms,omitempty"`   // 0: a round waits for its rows as long as it takes
 	Endless       bool                   `protobuf:"varint,13,opt,name=endless,proto3" json:"endless,omitempty"`                          // the dataset has no end, so no round is the last one
 	Rows          []uint32               `protobuf:"varint,14,rep,packed,name=rows,proto3" json:"rows,omitempty"`                         // of its batches of the rounds up to `through`: those that were not said in this session, and are not told
+	Drop          bool                   `protobuf:"varint,16,opt,name=drop,proto3" json:"drop,omitempty"`                                // no round is short: rows that no full round has are dropped at the end, or stay pending if the dataset has no end
+	Done          bool                   `protobuf:"varint,17,opt,name=done,proto3" json:"done,omitempty"`                                // with drop: it has stepped the last round, and what it had beyond it is given back
 	ToldRows      []uint64               `protobuf:"varint,15,rep,packed,name=told_rows,json=toldRows,proto3" json:"told_rows,omitempty"` // with `again`: rows of all ranks in each of the newest rounds up to `told`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4038,6 +4040,20 @@ func (x *RoundReport) GetRows() []uint32 {
 		return x.Rows
 	}
 	return nil
+}
+
+func (x *RoundReport) GetDrop() bool {
+	if x != nil {
+		return x.Drop
+	}
+	return false
+}
+
+func (x *RoundReport) GetDone() bool {
+	if x != nil {
+		return x.Done
+	}
+	return false
 }
 
 func (x *RoundReport) GetToldRows() []uint64 {
@@ -4597,7 +4613,7 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\fYieldsPaused\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\rR\x06worker\x12\x10\n" +
 	"\x03cut\x18\x02 \x01(\x06R\x03cut\x12\x1c\n" +
-	"\tuntracked\x18\x03 \x01(\rR\tuntracked\"\x81\x03\n" +
+	"\tuntracked\x18\x03 \x01(\rR\tuntracked\"\xa9\x03\n" +
 	"\vRoundReport\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\rR\x06worker\x12\x18\n" +
 	"\adataset\x18\x02 \x01(\rR\adataset\x12\x16\n" +
@@ -4613,7 +4629,9 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\ttold_last\x18\v \x01(\bR\btoldLast\x12\x1e\n" +
 	"\vmax_wait_ms\x18\f \x01(\rR\tmaxWaitMs\x12\x18\n" +
 	"\aendless\x18\r \x01(\bR\aendless\x12\x12\n" +
-	"\x04rows\x18\x0e \x03(\rR\x04rows\x12\x1b\n" +
+	"\x04rows\x18\x0e \x03(\rR\x04rows\x12\x12\n" +
+	"\x04drop\x18\x10 \x01(\bR\x04drop\x12\x12\n" +
+	"\x04done\x18\x11 \x01(\bR\x04done\x12\x1b\n" +
 	"\ttold_rows\x18\x0f \x03(\x04R\btoldRows\"\xc5\x01\n" +
 	"\rRoundDecision\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\rR\x06worker\x12\x18\n" +

@@ -87,6 +87,13 @@ func (b *books) received(t *trainer, recs []int32, sent Time) {
 	}
 }
 
+// givenBack: t had records in hand that it never trains.
+func (b *books) givenBack(t *trainer, recs []int32) {
+	for _, r := range recs {
+		b.recs[r] = slices.DeleteFunc(b.recs[r], func(e entry) bool { return e.t == t && e.is == inHand })
+	}
+}
+
 // clash says why t may not get what e's trainer had before.
 func (b *books) clash(e *entry, t *trainer) string {
 	w, q := b.w, e.t
@@ -264,7 +271,8 @@ func (w *World) inOrder(r int32) bool {
 func (b *books) close() {
 	w := b.w
 	unlisted := w.master.unlisted()
-	absent := func(r int) bool { return b.out[r] > 0 || unlisted[r] && w.input.lost(int32(r)) }
+	dropped := w.master.dropped()
+	absent := func(r int) bool { return b.out[r] > 0 || dropped[r] || unlisted[r] && w.input.lost(int32(r)) }
 	if w.plan.model == shared {
 		for r, n := range w.model.times {
 			if n == 0 && absent(r) {
@@ -297,6 +305,9 @@ func (b *books) close() {
 		records++
 		if n == 1 && b.out[r] > 0 {
 			w.fail("%s is in the model, and excluded", w.input.where(int32(r)))
+		}
+		if n == 1 && dropped[r] {
+			w.fail("%s is in the model, and dropped", w.input.where(int32(r)))
 		}
 		if n != 1 {
 			w.fail("%s is in the model %d times", w.input.where(int32(r)), n)

@@ -49,6 +49,7 @@ func (w *World) members(body *cut.Cut) []bool {
 				})
 			}
 			w.markExcluded(in, d, q, false)
+			w.markDropped(in, false, d, q)
 			for k := range q.Segments {
 				g := &q.Segments[k]
 				for pass := 0; pass*w.input.total < w.records; pass++ {

@@ -106,9 +106,9 @@ func (s *segment) sealed(now Time) bool { return s.grows == 0 || s.rolls && now 
 
 // stands: p stands still for as long as it takes: its last segment is sealed when
 // trainers have all of it, and if they never do the job never ends. A record that
-// waits for others to fill its batch waits with right.
+// waits for others to fill its batch waits with right, as all do where every round is full.
 func (in *input) stands(p *part) bool {
-	return in.maxWait > 0 && p.segs[len(p.segs)-1].grows > 0
+	return in.maxWait > 0 && !in.full && p.segs[len(p.segs)-1].grows > 0
 }
 
 // reached: every record of p's first pass is in a model or a living trainer's hands.

@@ -28,6 +28,7 @@
 //	agent.go      the shell of hold; seat.go, feed.go: its side of a trainer
 //	stepfile.go   what an ended trainer of a shared model had stepped: files of its node
 //	trainer.go    a trainer: its main thread
+//	dropped.go    what no full round has at the end is dropped
 //	rounds.go     rounds of a group: all ranks get one, or none does
 //	watchdog.go   its control thread and watchdog
 //	exact.go      bit_exact: the batches of each step, known beforehand

@@ -30,6 +30,7 @@ type feed struct {
 
 	rounds  bool // its batches are rounds
 	closing uint32
+	beyond  bool       // what is here lies beyond the last round
 	newest  hold.Lease // of leases
 	said    ahead
 }
@@ -93,7 +94,7 @@ func (f *feed) find(id hold.Lease) *reading {
 func (f *feed) shrunk(e hold.LeaseEnd) {
 	if l := f.find(e.Lease); l != nil && e.End < l.end {
 		l.end = e.End
-		if l.end < l.at {
+		if l.end < l.at && !f.beyond {
 			f.s.a.w.fail("%s: lease %d ends at %d, delivered up to %d", f.s.a.name, l.id, e.End, l.at)
 		}
 	}
@@ -137,7 +138,7 @@ type work struct {
 // cut reads up to a frame of whole batches, if there is credit and a lease.
 func (f *feed) cut() {
 	defer f.tellAhead()
-	if f.busy || f.blocked || f.stopped || f.credit == 0 || f.ended {
+	if f.busy || f.blocked || f.stopped || f.credit == 0 || f.ended || f.beyond {
 		return
 	}
 	a := f.s.a

@@ -16,6 +16,7 @@ type input struct {
 	of       []*segment // of each record
 	datasets []datasetPlan
 	maxWait  Time
+	full     bool // every batch has all its rows
 }
 
 type part struct {
@@ -41,7 +42,7 @@ type segment struct {
 
 // newInput draws an input of about n records.
 func (w *World) newInput(n int) *input {
-	in := &input{datasets: w.plan.datasets, maxWait: w.plan.maxWait}
+	in := &input{datasets: w.plan.datasets, maxWait: w.plan.maxWait, full: w.plan.drops}
 	spoils := rand.New(rand.NewPCG(w.story.Seed, 0xbad))
 	w.spoilt = spoils.IntN(3) == 0 && w.plan.exact == 0 // bit_exact refuses on_error: skip
 	rolls := rand.New(rand.NewPCG(w.story.Seed, 0x5e9)) // its own, so that a seed's other draws stay

@@ -44,9 +44,11 @@ func (m *master) checkMarks() {
 	}
 }
 
-// checkBefore: all records before the marks are in one of the models, or excluded.
+// checkBefore: all records before the marks are in one of the models, dropped in one of their
+// cuts, or excluded.
 func (m *master) checkBefore(what string, unlisted []bool, marks []shardsvc.MarkInfo, in []*manifest) {
 	w := m.w
+	dropped := w.droppedIn(in)
 	for _, k := range marks {
 		if k.Shuffled {
 			continue
@@ -59,7 +61,7 @@ func (m *master) checkBefore(what string, unlisted []bool, marks []shardsvc.Mark
 						break
 					}
 					r := pass*w.input.total + s.first + i
-					if !held(in, r) && !m.out[r] && !unlisted[r] {
+					if !held(in, r) && !dropped[r] && !m.out[r] && !unlisted[r] {
 						w.fail("%s is %s, and in none of the checkpoints that it should be in", w.input.where(int32(r)), what)
 					}
 				}

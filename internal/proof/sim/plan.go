@@ -28,6 +28,7 @@ type plan struct {
 	commit     Time // at most, of a healthy disk
 
 	rounds bool // replicated: either all ranks get a batch, or none does
+	drops  bool // and every round is full: what is left at the end is dropped
 
 	exact int // bit_exact: so many virtual ranks; 0: it is not
 

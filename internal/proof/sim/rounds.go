@@ -11,7 +11,10 @@ import (
 // that every rank has the batch of that round, and never take part in a step without one.
 
 type (
-	arrived struct{ stream, through uint32 }
+	arrived struct {
+		stream, through uint32
+		last            bool
+	}
 	decided struct{ round hold.Round }
 )
 
@@ -32,6 +35,10 @@ func (p *plan) drawRounds(seed uint64) {
 	if p.rounds = true; p.maxWait == 0 {
 		p.maxWait = 150 * millisecond
 	}
+	strict := slices.ContainsFunc(p.datasets, func(d datasetPlan) bool { return d.opt.Strict }) // does not go with it
+	if p.drops = seed%6 == 0 && !strict; p.drops {                                              // a round goes when all ranks have the next one, too
+		p.window = max(p.window, 2)
+	}
 }
 
 // begin is what OPEN, or a resumed stream, says of rounds.
@@ -39,7 +46,7 @@ func (r *reader) begin(w *World) *hold.Rounds {
 	if !w.plan.rounds {
 		return nil
 	}
-	return &hold.Rounds{Series: r.number, MaxWait: time.Duration(w.plan.maxWait), Told: r.through, ToldLast: r.last, ToldRows: slices.Clone(r.sums)}
+	return &hold.Rounds{Series: r.number, MaxWait: time.Duration(w.plan.maxWait), Drop: w.plan.drops, Told: r.through, ToldLast: r.last, ToldRows: slices.Clone(r.sums)}
 }
 
 // The agent's side.
@@ -47,6 +54,7 @@ func (r *reader) begin(w *World) *hold.Rounds {
 // decide takes what the master has decided, and tells the trainer.
 func (f *feed) decide(d hold.Round) {
 	f.closing = d.Close
+	f.beyond = f.beyond || d.Last && f.s.a.w.plan.drops
 	f.s.l.send(1, decided{d})
 	f.poke()
 }
@@ -98,6 +106,9 @@ func (t *trainer) hear(d hold.Round) {
 	}
 	r.sums = append(r.sums[:int(d.Through)-len(d.Rows)], d.Rows...)
 	r.through, r.last = d.Through, r.last || d.Last
+	if r.last && t.w.plan.drops {
+		t.dropBeyond(r)
+	}
 	if r.last && r.received > r.through {
 		t.w.fail("%s: round %d is the last one, and it has received %d", t.name, r.through, r.received)
 	}
@@ -110,6 +121,19 @@ func (t *trainer) hear(d hold.Round) {
 		return
 	}
 	t.work()
+}
+
+// dropBeyond: what has come of later rounds than the last one goes back.
+func (t *trainer) dropBeyond(r *reader) {
+	for len(r.batches) > 0 && r.batches[len(r.batches)-1].number > r.through {
+		k := len(r.batches) - 1
+		t.w.books.givenBack(t, r.batches[k].recs)
+		r.batches, r.sizes = r.batches[:k], r.sizes[:len(r.sizes)-1]
+		r.received--
+	}
+	if t.l != nil {
+		t.l.send(0, arrived{r.number, r.received, true})
+	}
 }
 
 // yields says how many batches of r the loop may take now.
@@ -132,6 +156,7 @@ func (r *reader) atEnd(w *World) bool {
 // that t takes now lies in the process of every rank, or did when that process ended. t was
 // told how many rows they have together.
 func (t *trainer) judgeRound(r *reader) {
+	t.judgeFull(r)
 	has := make([]bool, t.group.size)
 	rows, members := uint64(0), 0
 	for _, o := range t.generationOf() {

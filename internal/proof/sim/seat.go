@@ -114,7 +114,7 @@ func (s *seat) take(msg any) {
 			f.poke()
 		}
 	case arrived:
-		a.do(&hold.Arrived{Stream: hold.Stream{Worker: s.number, Number: m.stream}, Through: m.through})
+		a.do(&hold.Arrived{Stream: hold.Stream{Worker: s.number, Number: m.stream}, Through: m.through, Last: m.last})
 	case step:
 		ev := m.ev
 		ev.Stream.Worker = s.number

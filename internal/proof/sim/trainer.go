@@ -199,7 +199,7 @@ func (t *trainer) take(msg any) {
 			w.books.received(t, b.recs, m.sent)
 		}
 		if w.plan.rounds {
-			t.l.send(0, arrived{r.number, r.received})
+			t.l.send(0, arrived{r.number, r.received, false})
 		}
 		t.work()
 	case decided:

@@ -35,8 +35,9 @@ class Batch(Mapping[str, Values]):
     sees. Write into a copy there, or set HEADRACE_SHARED_FRAMES=0.
     """
 
-    __slots__ = ("_cache", "_frame", "_global_rows", "_start", "_stop", "_stream", "number")
+    __slots__ = ("_cache", "_ends", "_frame", "_global_rows", "_start", "_stop", "_stream", "number")
 
+    _ends: bool  # of a round: it is the last one
     _global_rows: int  # of a round; -1: the agent did not say
 
     def __init__(self, frame: Frame, start: int, stop: int, stream: Stream | None, number: int) -> None:
@@ -121,7 +122,10 @@ class Batch(Mapping[str, Values]):
         With rounds it is a decision, the same on every rank. Without them it is a hint:
         rows of a worker that dies may still come.
         """
-        return self._frame.last and self._stop == self._frame.rows
+        try:
+            return self._ends
+        except AttributeError:  # it is of no round
+            return self._frame.last and self._stop == self._frame.rows
 
     @property
     def global_rows(self) -> int:
@@ -202,6 +206,8 @@ class Batch(Mapping[str, Values]):
         part = Batch(self._frame, self._start + a, self._start + max(a, b), None, self.number)
         # Through our own columns, so that what was changed in them shows.
         part._cache = {name: self[name][a : max(a, b)] for name in self}
+        with contextlib.suppress(AttributeError):
+            part._ends = self._ends and part._stop == self._stop
         with contextlib.suppress(ValueError):
             part._global_rows = self.global_rows
         return part

@@ -179,6 +179,13 @@ class Channel:
             self.received += frame.batches
             return True
 
+    def on_round(self, through: int, ends: bool) -> None:
+        """ends: batches after `through` are never yielded. They count as not received, so
+        the next agent is not told of them."""
+        if ends:
+            with self.lock:
+                self.received = min(self.received, through)
+
     def use(self, data: socket.socket | None, connection: int) -> bool:
         """Makes data the data connection; False if the agent is gone again, or the
         stream was closed."""

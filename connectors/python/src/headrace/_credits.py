@@ -16,9 +16,10 @@ MAX_BATCHES = 1024  # of a frame; two frames of them must fit into HELLO's `resu
 class Credits:
     """The window of one stream, from what its frames were like."""
 
-    __slots__ = ("_batch_bytes", "_batch_seconds", "per_frame", "window")
+    __slots__ = ("_batch_bytes", "_batch_seconds", "_most", "per_frame", "window")
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = 2 * MAX_BATCHES) -> None:
+        self._most = most  # of window
         self._batch_bytes = 0.0
         self._batch_seconds = 0.0
         self.per_frame = 1  # batches
@@ -33,7 +34,7 @@ class Credits:
         self._batch_seconds = _blend(self._batch_seconds, max(seconds / batches, 1e-6))
         by_size = FRAME_BYTES / max(self._batch_bytes, 1.0)
         by_time = FRAME_SECONDS / self._batch_seconds
-        self.per_frame = max(1, min(MAX_BATCHES, int(by_size), int(by_time)))
+        self.per_frame = max(1, min(self._most // 2, int(by_size), int(by_time)))
         self.window = 2 * self.per_frame
 
 

@@ -68,6 +68,12 @@ def wrong_inside(cut: dict[str, Any]) -> str | None:
             _ok(name not in names, f"{where}.name", f"{name!r} is there twice")
             names.add(name)
             _dataset(dataset, where)
+            for j, partition in enumerate(dataset.get("partitions") or ()):
+                _ok(
+                    cut.get("model") == "replicated" or not partition.get("dropped"),
+                    f"{where}.partitions[{j}].dropped",
+                    "only a replicated model's cut has it",
+                )
     except _Wrong as wrong:
         return str(wrong)
     return None
@@ -169,6 +175,43 @@ def _partition(partition: dict[str, Any], room: _Room, where: str) -> None:
         _number(one, "units", at, 0)
         _ok(before is None or before <= (number, segment, start), at, "does not come after the one before it")
         before = (number, segment, end)
+    _dropped(partition, room, where)
+
+
+def _dropped(partition: dict[str, Any], room: _Room, where: str) -> None:
+    """What no full round has. It is settled, and in no model."""
+    before: tuple[int, int, int] | None = None
+    for i, one in enumerate(_list(partition, "dropped", f"{where}.dropped")):
+        at = f"{where}.dropped[{i}]"
+        number = _number(one, "pass", at, 0, (1 << 32) - 1)
+        segment, start, end = _numbers(one.get("range"), 3, f"{at}.range")
+        _ok(start < end and room.holds(segment, start, end), f"{at}.range", "is empty or lies in no segment")
+        _number(one, "units", at, 1, end - start)
+        _number(one, "step", at, 0)
+        _ok(before is None or before <= (number, segment, start), at, "does not come after the one before it")
+        _ok(_settles(partition, number, (segment, start, end)), f"{at}.range", f"[{start}, {end}) is not settled")
+        before = (number, segment, end)
+
+
+def _settles(partition: dict[str, Any], number: int, piece: _Piece) -> bool:
+    """All of a piece of a pass is settled. The passes were checked before."""
+    segment, at, end = piece
+    if number < partition.get("done", 0):
+        return True
+    for one in partition.get("passes") or ():
+        if one["pass"] != number:
+            continue
+        low = tuple(one["low"])
+        if (segment, end) <= low:
+            return True
+        if (segment, at) < low:
+            at = low[1]
+        ranges = one.get("ranges") or {}
+        for (other, start, stop), _ in _merged([_pieces(ranges.get(kind), kind) for kind in KINDS], ""):
+            if other == segment and start <= at < stop:
+                at = stop
+        return at >= end
+    return False
 
 
 def _ranges(ranges: Any, low: tuple[int, int], room: _Room, where: str) -> None:

@@ -33,6 +33,7 @@ class Dataset:
         ack: Literal["step", "auto"] = "step",
         track: bool = True,
         rounds: bool | None = None,
+        tail: Literal["short", "drop"] = "short",
         max_unanswered: float | None = None,
     ) -> Stream:
         """Opens a stream of batches of exactly `rows` rows.
@@ -60,6 +61,11 @@ class Dataset:
         of more than one rank. rounds=False says that the program balances the ranks
         by itself: each gets what it asks for. docs/ROUNDS.md.
 
+        tail="drop", with rounds: every batch has all its rows. What no full round has
+        at the end of the input is dropped: it counts as settled with the last round's
+        step, is in no model, and is listed (headrace status, headrace audit). Of an
+        input without an end it waits for more rows; no round is closed by max_wait.
+
         Two streams of one dataset in one process share its records as two processes
         do, and a stream gives no rows away to another one of its own process. So do
         not read them in turns in one thread: one of them may wait for rows that the
@@ -86,11 +92,15 @@ class Dataset:
             if not max_unanswered > 0:
                 raise ValueError(f"max_unanswered={max_unanswered!r}; it is seconds, more than 0, or None: the TTL")
             request["max_unanswered"] = float(max_unanswered)
+        if tail not in ("short", "drop"):
+            raise ValueError(f'tail={tail!r}; it is "short" or "drop". headrace.torch.Loader has "pad", too')
         trainer = init()
         if rounds is None:
             rounds = trainer.model == "replicated" and trainer.world_size > 1 and track
         if rounds:
-            return self._rounds(trainer, request, 2.0 if max_wait is None else max_wait)
+            return self._rounds(trainer, request, 2.0 if max_wait is None else max_wait, tail)
+        if tail != "short":
+            raise ValueError('tail="drop" is about the last round, and this stream has none: say rounds=True')
         channel = trainer.open(request)
         if not channel.virtual_ranks:
             return Stream(trainer, request, channel)
@@ -119,7 +129,7 @@ class Dataset:
             raise ValueError(f"global_rows={count} for {trainer.world_size} ranks: each needs a row at least")
         return count // trainer.world_size + (trainer.rank < count % trainer.world_size)
 
-    def _rounds(self, trainer: Trainer, request: dict[str, Any], max_wait: float) -> Stream:
+    def _rounds(self, trainer: Trainer, request: dict[str, Any], max_wait: float, tail: str) -> Stream:
         if trainer.model != "replicated":
             raise ValueError(
                 f"rounds=True is for ranks that train one model together, and this job's model is {trainer.model!r}: "
@@ -128,7 +138,7 @@ class Dataset:
         if not request["track"]:
             raise ValueError("rounds=True with track=False: a round is in the model when you step it")
         request["max_wait_ms"] = None
-        return open_rounds(trainer, request, max_wait)
+        return open_rounds(trainer, request, max_wait, tail)
 
     def steps(self, rows: int, *, columns: Iterable[str] | None = None, track: bool = True) -> Steps:
         """Opens a dataset with ``bit_exact``: yields, for one step at a time, the list

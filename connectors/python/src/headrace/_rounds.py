@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from . import _messages as wire
 from ._batch import Batch
 from ._channel import Channel
+from ._credits import Credits
 from ._errors import Fenced, HeadraceError, ProtocolError, WorldChanged
 from ._feed import Feed
 from ._frame import Frame
@@ -44,6 +45,10 @@ class RoundFeed(Feed):
         self.over = ""  # why no later one goes
         self._came: deque[Frame] = deque()  # behind the current frame
         self._ready = 0  # what READY said last
+        #: What has come of a later round than the last one is dropped, and never yielded.
+        self._drops = channel.open["rounds"].get("tail") == "drop"
+        if self._drops:  # one round is yielded once all ranks have the next one, too
+            self._credits = Credits(2)
 
     def frame(self, yielded: int) -> Frame | None:
         """The frame that holds the batch of round yielded + 1, once all ranks have
@@ -58,11 +63,13 @@ class RoundFeed(Feed):
             return None
         self._replenish(yielded)
         frame = self._frame
-        if self.last and frame.end == self.through:
-            frame.last = True
         due = self._granted - self._credits.window + self._credits.per_frame
         self.carefree_until = min(frame.end, self.through, max(due, yielded + 1))
         return frame
+
+    def ends(self, number: int) -> bool:
+        """Says whether the batch is this rank's part of the last round."""
+        return self.last and number == self.through
 
     def _has(self, yielded: int) -> bool:
         return yielded < self._frame.end and yielded < self.through
@@ -129,9 +136,15 @@ class RoundFeed(Feed):
             rounds.update(zip(range(through - len(rows) + 1, through + 1), rows))
             while len(rounds) > 2 * KEPT:
                 del rounds[next(iter(rounds))]
+            self._channel.on_round(through, self.last and self._drops)
             self._channel.round = {"through": through, "last": self.last}
             self.through = through  # last: an interrupted call deals with it again
+            if self.last and self._drops:
+                while self._came and self._came[-1].first > through:
+                    self._came.pop()
+                self._ready = -1  # READY says again what has come: nothing after the last round
         receiver.take()
+        self._say_ready()
 
     def _take_frame(self, frame: Frame) -> None:
         newest = self._came[-1] if self._came else self._frame
@@ -163,6 +176,7 @@ class RoundStream(Stream):
     """A stream whose batch number r is this rank's part of round r of the group."""
 
     _connector = RoundFeed
+    _feed: RoundFeed
 
     def __next__(self) -> Batch:
         try:
@@ -172,6 +186,7 @@ class RoundStream(Stream):
         except Fenced as fenced:
             raise WorldChanged(str(fenced)) from fenced
         batch._global_rows = self._channel.round_rows.get(batch.number, -1)
+        batch._ends = self._feed.ends(batch.number)
         return batch
 
     def give_back(self) -> int:
@@ -188,11 +203,13 @@ class RoundStream(Stream):
             raise WorldChanged(str(fenced)) from fenced
 
 
-def open_rounds(trainer: Trainer, request: dict[str, Any], max_wait: float) -> RoundStream:
+def open_rounds(trainer: Trainer, request: dict[str, Any], max_wait: float, tail: str) -> RoundStream:
     """Opens this process's next series of rounds of a dataset."""
     key = (trainer.incarnation, str(request["dataset"]))
     series = _series.get(key, 0) + 1
     request["rounds"] = {"series": series, "max_wait_ms": max(1, round(max_wait * 1000))}
+    if tail == "drop":
+        request["rounds"]["tail"] = tail
     stream = RoundStream(trainer, request, trainer.open(request))
     _series[key] = series
     return stream

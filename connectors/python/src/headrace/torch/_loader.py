@@ -78,7 +78,8 @@ class Loader(torch.utils.data.IterableDataset[TensorBatch]):
 
     tail="pad": a batch with fewer rows than asked is filled up with its own rows, and the
     column `weight` (float32) is 0 for those, 1 for the others: multiply the loss with it.
-    It keeps shapes constant. The default, "short", leaves the batch as it is.
+    It keeps shapes constant. The default, "short", leaves the batch as it is. "drop" trains
+    full batches only, as in `Dataset.batches()`.
 
     It is an IterableDataset whose elements are whole batches, so a DataLoader takes it
     as ``DataLoader(Loader("clicks", 1024), batch_size=None)``. There is no need for one:
@@ -95,7 +96,7 @@ class Loader(torch.utils.data.IterableDataset[TensorBatch]):
         *,
         stream: Stream | None = None,
         device: Device = None,
-        tail: Literal["short", "pad"] = "short",
+        tail: Literal["short", "pad", "drop"] = "short",
         **more: Any,
     ) -> None:
         if (name is None) == (stream is None):
@@ -109,8 +110,12 @@ class Loader(torch.utils.data.IterableDataset[TensorBatch]):
         self._more = more
         self._stream = stream
         self.device = device
-        if tail not in ("short", "pad"):
-            raise ValueError(f'tail={tail!r}; it is "short" or "pad"')
+        if tail not in ("short", "pad", "drop"):
+            raise ValueError(f'tail={tail!r}; it is "short", "pad" or "drop"')
+        if tail == "drop":
+            if stream is not None:
+                raise ValueError('tail="drop" belongs to the stream, which is open already: batches(tail="drop")')
+            self._more = {**more, "tail": tail}
         #: "pad": every batch has all its rows, and a column `weight`.
         self.tail = tail
 

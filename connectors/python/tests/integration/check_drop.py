@@ -1,0 +1,267 @@
+"""tail="drop": every round is full on every rank. What no full round has at the end of the
+data is dropped at the step of the last round: it is settled, in no model, and listed. Who
+goes back to a checkpoint before that step gets it again.
+
+Real master, agents and processes; a socket of the test stands for the collective, as in
+check_rounds.py.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agent import poll
+from check_rounds import Group
+
+WORKER = """
+import json, os, signal, socket, sys, time
+import headrace
+import numpy as np
+
+cfg = json.loads(sys.argv[1])
+rank, world = int(sys.argv[2]), cfg["world"]
+group = socket.create_connection(("127.0.0.1", cfg["port"]))
+file = group.makefile("rw")
+
+def reduce(**what):
+    print(json.dumps(what), file=file, flush=True)
+    line = file.readline()
+    if not line:
+        os._exit(4)
+    return json.loads(line)
+
+t = headrace.init(rank=rank, world_size=world)
+stream = headrace.dataset("rows").batches(100, tail="drop", max_wait=cfg.get("max_wait", 2.0))
+ck = headrace.Checkpointer(cfg["dir"], stream)
+restored = ck.restore()
+step = restored.step if restored is not None else 0
+print("began", step, flush=True)
+number = 0
+try:
+    for b in stream:
+        step, number = step + 1, number + 1
+        assert b.number == number and len(b) == 100, (b.number, number, len(b))
+        if cfg.get("slow") and number % cfg["slow"] == rank:
+            time.sleep(0.02)
+        assert b.global_rows == reduce(rank=rank, round=number, rows=len(b), last=b.last)["rows"]
+        if cfg.get("dies") == [rank, number]:
+            os.kill(os.getpid(), signal.SIGKILL)
+        stream.step(step)
+        print("round", step, int(b.last), *b["id"].tolist(), flush=True)
+        if number in cfg.get("saves", ()):
+            ck.save(step, {"step": np.int64(step)}).wait()
+except headrace.WorldChanged as e:
+    print("changed", e, flush=True)
+    os._exit(3)
+print("end", step, flush=True)
+if cfg.get("last"):
+    ck.save(step, {"step": np.int64(step)}).wait()
+reduce(rank=rank, round=-1, rows=0, last=False)
+headrace.shutdown()
+"""
+
+
+class Run:
+    """One start of a group."""
+
+    def __init__(self, job: Any, world: int, **cfg: Any) -> None:
+        self.group = Group(world)
+        said = json.dumps({"world": world, "port": self.group.port, "dir": str(job.folder / "ckpt"), **cfg})
+        self.ranks = [job.helper(WORKER, said, str(r)) for r in range(world)]
+
+    def lines(self, rank: int, word: str) -> list[list[int]]:
+        text = self.ranks[rank].log.read_text()
+        whole = text.rpartition("\n")[0].splitlines()
+        return [[int(v) for v in line.split()[1:]] for line in whole if line.startswith(word + " ")]
+
+    def ids(self, upto: int = 1 << 60) -> list[int]:
+        """What all ranks have trained, up to a step."""
+        return [i for r in range(len(self.ranks)) for x in self.lines(r, "round") if x[0] <= upto for i in x[2:]]
+
+    def ended(self) -> list[int]:
+        """All ranks end well, with the same rounds, of which the last one said that it is.
+        Gives the steps."""
+        for r in self.ranks:
+            r.ended()
+        assert not self.group.wrong, self.group.wrong
+        for r in self.ranks:
+            assert r.process.returncode == 0, r.log.read_text()
+        steps = [[x[:2] for x in self.lines(r, "round")] for r in range(len(self.ranks))]
+        assert all(s == steps[0] for s in steps), [len(s) for s in steps]
+        assert [last for _, last in steps[0]] == [0] * (len(steps[0]) - 1) + [1] * bool(steps[0])
+        return [step for step, _ in steps[0]]
+
+    def broken(self) -> None:
+        for r in self.ranks:
+            r.ended()
+
+
+def ids_in(job: Any, ranges: list[tuple[str, int, int]]) -> list[int]:
+    """The ids of the lines that begin in ranges of files."""
+    out = []
+    for name, start, end in ranges:
+        at = 0
+        for line in (job.data / Path(name).name).read_bytes().splitlines(keepends=True):
+            if start <= at < end:
+                out.append(int(line.split(b"\t")[0]))
+            at += len(line)
+    return out
+
+
+def dropped(job: Any) -> list[int]:
+    """The ids that `status` lists as dropped, each once."""
+    status = json.loads(job.headrace("dataset", "status", "rows", "-o", "json").stdout)
+    assert status["state"] == "done", status
+    assert len(status["dropped"]) == status["dropped_ranges"]
+    names = sorted(p.name for p in job.data.glob("*.tsv"))
+    ids = ids_in(job, [(names[x["segment"]], x["start"], x["end"]) for x in status["dropped"]])
+    assert sum(x["end"] - x["start"] for x in status["dropped"]) == status["counts"]["dropped"]
+    assert len(ids) == len(set(ids))
+    return ids
+
+
+def once_or_dropped(job: Any, trained: list[int], rows: int) -> list[int]:
+    out = dropped(job)
+    assert sorted(trained + out) == list(range(rows))
+    return out
+
+
+def audited(job: Any, step: int) -> dict[str, Any]:
+    [path] = (job.folder / "ckpt").glob(f"step-{step:010d}-*")
+    return json.loads(job.headrace("audit", str(path), "-o", "json").stdout)
+
+
+@pytest.mark.parametrize(("rows", "world"), [(20_137, 4), (150, 4), (1_200, 3), (3_050, 2)])
+def test_each_row_is_trained_once_or_dropped(job: Any, rows: int, world: int) -> None:
+    job.write(rows)
+    job.up("--model", "replicated")
+    job.apply()
+    run = Run(job, world, slow=3)
+    steps = run.ended()
+    left = once_or_dropped(job, run.ids(), rows)
+    assert steps == list(range(1, len(steps) + 1))
+    assert len(left) == rows - len(steps) * world * 100
+    assert len(left) < 2 * world * 100  # a rank may have one full batch more than another one
+    if left:
+        assert "DROPPED: NOT IN THE MODEL" in job.headrace("dataset", "describe", "rows").stdout
+    assert ("rows beyond the last full round are dropped" in job.logs()) == bool(left)
+
+
+def test_a_checkpoint_of_the_last_step_lists_them_and_one_before_it_gives_them_again(job: Any) -> None:
+    rows = 5_030
+    job.write(rows)
+    job.up("--model", "replicated")
+    job.apply()
+    first = Run(job, 4, slow=3, saves=[5], last=True)
+    steps = first.ended()
+    left = once_or_dropped(job, first.ids(), rows)
+    assert left
+
+    [partition] = audited(job, steps[-1])["datasets"][0]["partitions"]
+    [one] = partition["passes"]
+    ranges = [(r["name"], r["start"], r["end"]) for x in one["dropped"] for r in x["ranges"]]
+    assert sorted(ids_in(job, ranges)) == sorted(left)
+    assert {x["step"] for x in one["dropped"]} == {steps[-1]}
+    members = ids_in(job, [(r["name"], r["start"], r["end"]) for r in one["ranges"]])
+    assert sorted(members) == sorted(first.ids())
+    assert one["whole"]
+    name, start, _ = ranges[0]
+    [path] = (job.folder / "ckpt").glob(f"step-{steps[-1]:010d}-*")
+    said = job.headrace("audit", str(path), "--contains", f"{Path(name).name}/{start}", check=False).stdout
+    assert "dropped: not in the model: no full round had it; the last one was step" in said, said
+
+    [partition] = audited(job, 5)["datasets"][0]["partitions"]
+    assert "dropped" not in partition["passes"][0]
+
+    # Nothing is left: the next group gets no round, and the list stays.
+    again = Run(job, 4)
+    assert again.ended() == []
+    assert again.lines(0, "began") == [[steps[-1]]]
+    assert sorted(dropped(job)) == sorted(left)
+
+    # Back to step 5: what was dropped is there again, with all that came after that step.
+    [path] = (job.folder / "ckpt").glob("step-0000000005-*")
+    job.headrace("rewind", "default", "--to", str(path), "--yes")
+    assert json.loads(job.headrace("dataset", "status", "rows", "-o", "json").stdout)["dropped"] == []
+    run = Run(job, 3)
+    assert run.ended()[0] == 6
+    assert run.lines(0, "began") == [[5]]
+    once_or_dropped(job, first.ids(5) + run.ids(), rows)
+
+
+@pytest.mark.parametrize("at", ["before", "last"])
+def test_a_rank_that_is_killed_at_the_end_takes_no_row_along(job: Any, at: str) -> None:
+    """It ends in the last round, or in the one before it. The next group begins at the
+    checkpoint, and has the rest."""
+    rows = 2_450
+    job.write(rows)
+    job.up("--model", "replicated")
+    job.apply()
+    rounds = 8  # of 300 rows
+    run = Run(job, 3, saves=[4], dies=[1, rounds if at == "last" else rounds - 1])
+    run.broken()
+    assert run.ranks[1].process.returncode == -signal.SIGKILL, run.ranks[1].log.read_text()
+    poll(lambda: json.loads(job.headrace("status", "-o", "json").stdout)["workers"] == [])
+    again = Run(job, 3, last=True)
+    assert again.ended()[0] == 5
+    assert again.lines(0, "began") == [[4]]
+    once_or_dropped(job, run.ids(4) + again.ids(), rows)
+
+
+@pytest.mark.parametrize("at", [1, 18, 19, 20])
+def test_master_and_agent_end_near_the_end_and_come_again(job: Any, at: int) -> None:
+    rows = 6_137  # 20 rounds of 300
+    job.write(rows)
+    up = job.up("--model", "replicated")
+    job.apply()
+    run = Run(job, 3, slow=2, last=True)
+    poll(lambda: len(run.lines(0, "round")) >= at, 120)
+    up.kill()
+    up.wait()
+    os.unlink(job.socket)
+    job.up("--model", "replicated")
+    steps = run.ended()
+    left = once_or_dropped(job, run.ids(), rows)
+    [one] = audited(job, steps[-1])["datasets"][0]["partitions"][0]["passes"]
+    ranges = [(r["name"], r["start"], r["end"]) for x in one["dropped"] for r in x["ranges"]]
+    assert sorted(ids_in(job, ranges)) == sorted(left)
+
+
+@pytest.mark.parametrize(("more", "error"), [("tail='pad'", "short"), ("tail='drop', rounds=False", "no")])
+def test_what_does_not_go_with_it_is_refused(job: Any, more: str, error: str) -> None:
+    job.write(100)
+    job.up("--model", "replicated")
+    job.apply()
+    code = f"""
+import headrace
+headrace.init(rank=0, world_size=1)
+try:
+    headrace.dataset("rows").batches(10, {more})
+except ValueError as e:
+    print("refused", e, flush=True)
+"""
+    said = job.helper(code).ended()
+    assert "refused" in said, said
+    assert error in said
+
+
+def test_order_strict_is_refused(job: Any) -> None:
+    job.write(100)
+    job.up("--model", "replicated")
+    job.apply("rows", "order: strict\n")
+    code = """
+import headrace
+headrace.init(rank=0, world_size=1)
+try:
+    headrace.dataset("rows").batches(10, rounds=True, tail="drop")
+except headrace.DatasetError as e:
+    print("refused", e, flush=True)
+"""
+    said = job.helper(code).ended()
+    assert "refused" in said, said
+    assert "order: strict" in said

@@ -1,0 +1,73 @@
+package sim
+
+import (
+	"github.com/headrace/headrace/shardsvc"
+	"github.com/headrace/headrace/shardsvc/cut"
+)
+
+// Rounds with tail="drop": what no full round has at the end of the data is in no model. The
+// core lists it, and so does each cut that was frozen at that step or later.
+
+// dropped are the records that the core lists as dropped, each once.
+func (m *master) dropped() []bool {
+	w := m.w
+	out := make([]bool, w.records)
+	for i := range w.plan.datasets {
+		d, ok := m.core.Dataset(shardsvc.DatasetID(i + 1))
+		if !ok {
+			continue
+		}
+		units := int64(0)
+		all, _ := m.core.Dropped(d.ID, 1<<30)
+		for _, x := range all {
+			units += x.End - x.Start
+			w.eachIn(x.Identity, x.Pass, x.Segment, x.Start, x.End, func(_ *segment, rec int32, _ int64) {
+				if out[rec] {
+					w.fail("%s is listed as dropped twice", w.input.where(rec))
+				}
+				out[rec] = true
+			})
+		}
+		if units != d.Counts.Dropped {
+			w.fail("%d units of %s are listed as dropped, %d are counted", units, d.Name, d.Counts.Dropped)
+		}
+		if units > 0 && !w.plan.drops {
+			w.fail("%d units of %s are dropped, and nobody reads full rounds only", units, d.Name)
+		}
+	}
+	return out
+}
+
+// markDropped sets the records that a partition of a cut lists as dropped. as: to what.
+func (w *World) markDropped(to []bool, as bool, d *cut.Dataset, q *cut.Partition) {
+	p := w.input.part(q.Identity)
+	for k := range q.Dropped {
+		x := &q.Dropped[k]
+		start, end := cut.Place{Segment: x.Piece.Segment, Offset: x.Piece.Start}, cut.Place{Segment: x.Piece.Segment, Offset: x.Piece.End}
+		w.mark(to, as, d, p, q.Identity, x.Pass, func(at cut.Place) bool { return !before(at, start) && before(at, end) })
+	}
+}
+
+// droppedIn are the records that the cuts of some checkpoints list as dropped.
+func (w *World) droppedIn(all []*manifest) []bool {
+	out := make([]bool, w.records)
+	if !w.plan.drops {
+		return out
+	}
+	for _, x := range all {
+		for i := range x.cut.Datasets {
+			d := &x.cut.Datasets[i]
+			for j := range d.Partitions {
+				w.markDropped(out, true, d, &d.Partitions[j])
+			}
+		}
+	}
+	return out
+}
+
+// judgeFull: each round of a series that drops the rest has all its rows on every rank.
+func (t *trainer) judgeFull(r *reader) {
+	if n := r.sizes[r.yielded-1]; t.w.plan.drops && n != uint64(r.rows) {
+		t.w.fail("%s takes %d rows of round %d, and asked for %d", t.name, n, r.yielded, r.rows)
+	}
+}

@@ -1,0 +1,343 @@
+package shardsvc
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sort"
+
+	"github.com/headrace/headrace/shardsvc/cut"
+	"github.com/headrace/headrace/shardsvc/line"
+)
+
+// Dropped rows are those that lie beyond the last full round of a series with tail="drop"
+// (docs/ROUNDS.md). They are settled, and in no model. They belong to the step of the last
+// round, as its acks do: a cut at that step or a later one has them, and who goes back to
+// an earlier one finds them pending again. A settled set forgets why a range below its low
+// mark is settled, so dropped ranges have a list of their own.
+
+// drop is one `q` key: a range of one pass in one segment of order space.
+type drop struct {
+	pass                uint32
+	segment, start, end int64
+	units               int64
+	step                int64
+	loose               bool // no bound cut has it: it is not in pass.base
+}
+
+// dropRest settles everything of d that is pending or not planned, as dropped at a step.
+// Nothing of it may be leased.
+func (lg *ledger) dropRest(d *dataset, step int64) (units int64) {
+	for _, p := range d.parts {
+		if !p.Complete {
+			continue
+		}
+		for _, ps := range p.passes {
+			if end := p.LineEnd(); ps.frontier < end {
+				old := ps.frontier
+				lg.advance(ps, end)
+				lg.addPending(ps, old, end)
+			}
+			for _, s := range slices.Clone(ps.pending) {
+				units += lg.dropRange(ps, s.Start, s.End, step)
+			}
+			ps.pending = ps.pending[:0]
+		}
+		lg.changed(p)
+	}
+	return units
+}
+
+// lastStepIn is the highest step of the acks of d that no bound cut has; step: if there is
+// none.
+func (lg *ledger) lastStepIn(d *dataset, step int64) (last int64) {
+	last = -1
+	for _, p := range d.parts {
+		for _, ps := range p.passes {
+			for i := range ps.acks {
+				last = max(last, ps.acks[i].step)
+			}
+		}
+	}
+	if last < 0 {
+		return step
+	}
+	return last
+}
+
+// asking says whether a holder was asked for rows of a dataset and has not answered.
+func (lg *ledger) asking(id DatasetID) bool {
+	d := lg.dataset(id)
+	return d != nil && slices.ContainsFunc(d.parts, (*partition).asks)
+}
+
+// dropRange settles a pending range. Each segment has a drop of its own.
+func (lg *ledger) dropRange(ps *pass, start, end, step int64) (units int64) {
+	n := ps.Units(start, end)
+	ps.pendingUnits -= n
+	ps.p.ds.pending -= n
+	ps.eachSegment(start, end, func(start, end int64) {
+		n := ps.Units(start, end)
+		if n == 0 {
+			ps.base.Add(start, end, line.Dropped)
+			ps.done.Add(start, end, line.Dropped)
+			lg.dirtyPass(ps)
+			return
+		}
+		lg.addDrop(ps, start, end, step, true)
+		ps.done.Add(start, end, line.Dropped)
+		ps.kinds[line.Dropped] += n
+	})
+	if len(ps.tries) > 0 {
+		lg.dropTries(ps, start, end)
+	}
+	return n
+}
+
+// eachSegment cuts a range of the line where segments end.
+func (ps *pass) eachSegment(start, end int64, each func(start, end int64)) {
+	for start < end {
+		stop := end
+		if ps.Order == nil {
+			stop = min(end, ps.p.Segs[ps.p.SegAt(start)].LineEnd())
+		}
+		each(start, stop)
+		start = stop
+	}
+}
+
+func (lg *ledger) addDrop(ps *pass, start, end, step int64, loose bool) {
+	from, to := ps.StartPlace(start), ps.EndPlace(end)
+	x := drop{ps.n, from.Segment, from.Offset, to.Offset, ps.Units(start, end), step, loose}
+	p := ps.p
+	i := sort.Search(len(p.dropped), func(i int) bool { return p.dropped[i].compare(&x) >= 0 })
+	p.dropped = slices.Insert(p.dropped, i, x)
+	lg.putDrop(p, &x)
+}
+
+func (lg *ledger) putDrop(p *partition, x *drop) {
+	v := dropValue{x.end, x.units, x.step, x.loose}
+	lg.fx.put(Set, x.key(p), v.append)
+}
+
+func (x *drop) key(p *partition) func([]byte) []byte {
+	pass, segment, start := x.pass, x.segment, x.start
+	return func(b []byte) []byte { return appendRangeKey(b, keyDropped, p.ds.id, p.no, pass, segment, start) }
+}
+
+func (x *drop) compare(y *drop) int {
+	return cmp.Or(cmp.Compare(x.pass, y.pass), cmp.Compare(x.segment, y.segment), cmp.Compare(x.start, y.start))
+}
+
+// droppedOf are the drops of one pass, in their order.
+func (p *partition) droppedOf(n uint32) []drop {
+	i := sort.Search(len(p.dropped), func(i int) bool { return p.dropped[i].pass >= n })
+	j := sort.Search(len(p.dropped), func(i int) bool { return p.dropped[i].pass > n })
+	return p.dropped[i:j]
+}
+
+// onLine is where a drop lies.
+func (ps *pass) onLine(x *drop) (start, end int64, ok bool) {
+	start, ok1 := ps.OnLine(line.Place{Segment: x.segment, Offset: x.start})
+	end, ok2 := ps.OnLine(line.Place{Segment: x.segment, Offset: x.end})
+	return start, end, ok1 && ok2 && start < end
+}
+
+// droppedUnits counts the dropped units of the pass. loose are those that no bound cut has.
+func (ps *pass) droppedUnits() (all, loose int64) {
+	for _, x := range ps.p.droppedOf(ps.n) {
+		if all += x.units; x.loose {
+			loose += x.units
+		}
+	}
+	return all, loose
+}
+
+func (ps *pass) dropsLoose() bool {
+	return slices.ContainsFunc(ps.p.droppedOf(ps.n), func(x drop) bool { return x.loose })
+}
+
+// dropsIn says whether anything of a pass is dropped, here or in l.
+func (p *partition) dropsIn(pass uint32, l *lines) bool {
+	return len(p.droppedOf(pass)) > 0 || slices.ContainsFunc(l.dropped[p.no], func(x drop) bool { return x.pass == pass })
+}
+
+// dropsOf are the drops of a partition in a cut.
+func dropsOf(q *cut.Partition) (all []drop) {
+	for i := range q.Dropped {
+		x := &q.Dropped[i]
+		all = append(all, drop{x.Pass, x.Piece.Segment, x.Piece.Start, x.Piece.End, x.Units, x.Step, false})
+	}
+	return all
+}
+
+// eachLoose calls each with the drops of the pass that no bound cut has.
+func (ps *pass) eachLoose(each func(x *drop, start, end int64)) {
+	all := ps.p.droppedOf(ps.n)
+	for i := range all {
+		if x := &all[i]; x.loose {
+			start, end, _ := ps.onLine(x)
+			each(x, start, end)
+		}
+	}
+}
+
+// bindDrops: a cut that lies at l is bound. Its drops leave the list of loose ones.
+func (lg *ledger) bindDrops(lines func() *lines) {
+	if !slices.ContainsFunc(lg.parts, func(p *partition) bool {
+		return p != nil && slices.ContainsFunc(p.dropped, func(x drop) bool { return x.loose })
+	}) {
+		return
+	}
+	l := lines()
+	for _, p := range lg.parts {
+		if p == nil {
+			continue
+		}
+		for _, ps := range p.passes {
+			ps.eachLoose(func(x *drop, start, end int64) {
+				if l.of(p, ps.n).Prefix(start) < end {
+					return
+				}
+				x.loose = false
+				ps.base.Add(start, end, line.Dropped)
+				lg.putDrop(p, x)
+				lg.dirtyPass(ps)
+			})
+		}
+		lg.changed(p)
+	}
+}
+
+// redrop makes the drops of a cut those of the partition. What they cover is settled in the
+// cut; of a cut that says otherwise, only the settled part counts. What is excluded by now
+// is not dropped.
+func (lg *ledger) redrop(p *partition, l *lines) {
+	for i := range p.dropped {
+		lg.fx.put(Delete, p.dropped[i].key(p), nil)
+	}
+	p.dropped = p.dropped[:0]
+	if l == nil {
+		return
+	}
+	for i := range l.dropped[p.no] {
+		x := &l.dropped[p.no][i]
+		ps := p.line(x.pass)
+		start, end, ok := ps.onLine(x)
+		if !ok {
+			continue
+		}
+		var free line.Map
+		free.Set(start, end, line.Dropped)
+		l.of(p, x.pass).Gaps(start, end, free.Clear)
+		free.Without(ps.excludedOnLine())
+		for _, s := range free {
+			ps.eachSegment(s.Start, s.End, func(start, end int64) {
+				if ps.Units(start, end) > 0 {
+					lg.addDrop(ps, start, end, x.step, false)
+				}
+			})
+		}
+	}
+}
+
+// loadDropped takes the `q` keys, after the acks and before pending is derived.
+func (lg *ledger) loadDropped(all []stored[dropValue]) error {
+	for _, s := range all {
+		p, v := lg.partition(s.key.part), &s.val
+		if p == nil || p.ds.id != s.key.ds || s.key.pass >= p.begun() || s.key.start >= v.end || v.units < 1 || v.loose && s.key.pass < p.folded {
+			return fmt.Errorf("stored %s: no such partition or pass, or nothing in it", s.key)
+		}
+		x := drop{s.key.pass, s.key.segment, s.key.start, v.end, v.units, v.step, v.loose}
+		if n := len(p.dropped); n > 0 {
+			if q := &p.dropped[n-1]; q.pass == x.pass && q.segment == x.segment && q.end > x.start {
+				return fmt.Errorf("stored %s: it overlaps the one before it", s.key)
+			}
+		}
+		p.dropped = append(p.dropped, x)
+		if !x.loose {
+			continue
+		}
+		ps, start, end, err := lg.loadRange(s.key, line.Place{Segment: s.key.segment, Offset: v.end})
+		if err != nil {
+			return err
+		}
+		if ps.done == &ps.base || ps.done.Touches(start, end) {
+			return fmt.Errorf("stored %s: settled twice, or the model kind drops nothing", s.key)
+		}
+		ps.done.Add(start, end, line.Dropped)
+		ps.kinds[line.Dropped] += ps.Units(start, end)
+	}
+	return nil
+}
+
+// checkDropped checks that the ranges that are settled as dropped are those of the list.
+func (p *partition) checkDropped() error {
+	var folded int64
+	for i := range p.dropped {
+		x := &p.dropped[i]
+		if i > 0 && p.dropped[i-1].compare(x) >= 0 {
+			return fmt.Errorf("dropped ranges are out of order at pass %d segment %d [%d, %d)", x.pass, x.segment, x.start, x.end)
+		}
+		if x.pass < p.folded {
+			folded += x.units
+		}
+	}
+	if folded != p.units[line.Dropped] {
+		return fmt.Errorf("%d units of finished passes are dropped, their ranges have %d", p.units[line.Dropped], folded)
+	}
+	for _, ps := range p.passes {
+		all := p.droppedOf(ps.n)
+		units, _ := ps.droppedUnits()
+		for i := range all {
+			x := &all[i]
+			start, end, ok := ps.onLine(x)
+			if !ok || ps.Units(start, end) != x.units {
+				return fmt.Errorf("pass %d: dropped segment %d [%d, %d) does not hold %d units", ps.n, x.segment, x.start, x.end, x.units)
+			}
+			if settled := ps.base.Prefix(start) >= end; settled == x.loose || ps.done.Prefix(start) < end {
+				return fmt.Errorf("pass %d: [%d, %d) is dropped; in the base: %v, in a bound cut: %v", ps.n, start, end, settled, !x.loose)
+			}
+		}
+		if units != ps.kinds[line.Dropped] {
+			return fmt.Errorf("pass %d: %d units are dropped, their ranges have %d", ps.n, ps.kinds[line.Dropped], units)
+		}
+	}
+	return nil
+}
+
+// DroppedInfo is one dropped range in the source's own coordinates.
+type DroppedInfo struct {
+	Partition  PartitionNo
+	Identity   string
+	Label      string // what people call the partition
+	Pass       uint32
+	Segment    int64
+	Start, End int64
+	Step       int64
+}
+
+// Dropped lists at most limit dropped ranges of a dataset, in order of partition, pass and
+// place. total counts all of them.
+func (lg *ledger) Dropped(id DatasetID, limit int) (some []DroppedInfo, total int) {
+	d := lg.dataset(id)
+	if d == nil {
+		return nil, 0
+	}
+	for _, p := range d.parts {
+		for i := range p.dropped {
+			x := &p.dropped[i]
+			each := func(segment, start, end int64) {
+				if total++; len(some) < limit {
+					some = append(some, DroppedInfo{p.no, p.identity, p.label(), x.pass, segment, start, end, x.step})
+				}
+			}
+			if !d.opt.Shuffle {
+				each(x.segment, x.start, x.end)
+				continue
+			}
+			p.inOrder(x.pass).EachPiece(x.start, x.end, func(_ int64, s *line.Segment, start, end int64) { each(s.ID, start, end) })
+		}
+	}
+	return some, total
+}
