@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"slices"
+
 	"github.com/headrace/headrace/shardsvc"
 	"github.com/headrace/headrace/shardsvc/cut"
 )
@@ -63,6 +65,47 @@ func (w *World) droppedIn(all []*manifest) []bool {
 		}
 	}
 	return out
+}
+
+// checkDrops: each bound checkpoint of the last generation lists what was dropped at its step
+// or before it. A dataset without a round is left out: what it drops has the step of another
+// one, and a cut of that step may be older.
+func (w *World) checkDrops() {
+	m := w.master
+	if !w.plan.drops {
+		return
+	}
+	all := m.dropped()
+	for _, k := range m.core.Cuts() {
+		x := w.storage.bound(k.Path, k.ID)
+		if k.State != shardsvc.CutBound || x == nil || k.Generation != m.core.Job().Generation {
+			continue
+		}
+		listed := w.droppedIn([]*manifest{x})
+		for i := range w.plan.datasets {
+			if !w.hadRounds(uint32(i+1), k.Generation) {
+				continue
+			}
+			drops, _ := m.core.Dropped(shardsvc.DatasetID(i+1), 1<<30)
+			for _, d := range drops {
+				if d.Step > k.Step {
+					continue
+				}
+				w.eachIn(d.Identity, d.Pass, d.Segment, d.Start, d.End, func(_ *segment, rec int32, _ int64) {
+					if all[rec] && !listed[rec] {
+						w.fail("%s was dropped at step %d, and cut %x of step %d does not list it", w.input.where(rec), d.Step, k.ID, k.Step)
+					}
+				})
+			}
+		}
+	}
+}
+
+// hadRounds says whether a generation has trained a round of a dataset.
+func (w *World) hadRounds(dataset, generation uint32) bool {
+	return slices.ContainsFunc(w.trainers, func(t *trainer) bool {
+		return t.generation == generation && slices.ContainsFunc(t.streams, func(r *reader) bool { return r.dataset == dataset && r.yielded > 0 })
+	})
 }
 
 // judgeFull: each round of a series that drops the rest has all its rows on every rank.

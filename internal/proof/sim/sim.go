@@ -217,4 +217,5 @@ func (w *World) settleDown() {
 		do()
 	}
 	w.leftOver()
+	w.checkDrops()
 }

@@ -232,6 +232,38 @@ def test_master_and_agent_end_near_the_end_and_come_again(job: Any, at: int) -> 
     assert sorted(ids_in(job, ranges)) == sorted(left)
 
 
+def test_on_an_input_without_end_rows_wait_until_a_round_is_full(job: Any) -> None:
+    """Files come one by one, each for one rank. The rows of a file that fill no round wait;
+    max_wait closes none. They are in the round that the next files fill."""
+    spec = job.folder / "rows.yaml"
+    spec.write_text(
+        f"name: rows\nfiles: {{root: {job.data}, end: never, refresh: 100ms}}\n"
+        "decode: {format: csv, columns: [{name: id, path: 0, dtype: int64}]}\n"
+    )
+    job.up("--model", "replicated")
+    job.headrace("dataset", "apply", "-f", str(spec))
+    run = Run(job, 2, max_wait=0.5)
+    written = 0
+
+    def counts() -> dict[str, Any]:
+        return json.loads(job.headrace("dataset", "status", "rows", "-o", "json").stdout)["counts"]
+
+    for rows in (150, 150, 60, 240):  # rounds of 200
+        part = job.data / f".{written:05}"
+        part.write_text("".join(f"{i}\n" for i in range(written, written + rows)))
+        part.rename(job.data / f"{written:05}.csv")
+        written += rows
+        full = written // 200
+        poll(lambda: all(len(run.lines(r, "round")) >= full for r in (0, 1)), 120)  # noqa: B023
+        at = [len(run.lines(r, "round")) for r in (0, 1)]
+        assert at == [full, full]
+    poll(lambda: counts()["leased"] == 0, 120)  # all steps are durable
+    assert sorted(run.ids()) == list(range(written))
+    assert counts()["dropped"] == 0
+    for r in run.ranks:
+        r.process.kill()
+
+
 @pytest.mark.parametrize(("more", "error"), [("tail='pad'", "short"), ("tail='drop', rounds=False", "no")])
 def test_what_does_not_go_with_it_is_refused(job: Any, more: str, error: str) -> None:
     job.write(100)
