@@ -128,7 +128,7 @@ test-ray: build ## headrace.ray with a real Ray; the first time it installs one 
 	  HEADRACE_BIN="$(CURDIR)/$(BIN)" PYTHONPATH="$(CURDIR)/connectors/python/src" "$$python" -m pytest -q --timeout 1800 tests_ray
 
 .PHONY: test-registry
-test-registry: build ## Avro from a real Kafka with a real schema registry (needs java, and mvn once); the first time it installs confluent-kafka and fastavro into ~/.cache/headrace; not in `make test` yet
+test-registry: build ## Avro and Protobuf from a real Kafka with a real schema registry (needs java, and mvn once); the first time it installs confluent-kafka and fastavro into ~/.cache/headrace; not in `make test` yet
 	@python="$$($(PYTHON) connectors/python/environment.py registry connectors/python/tests_registry/requirements.txt)" && cd connectors/python && \
 	  HEADRACE_BIN="$(CURDIR)/$(BIN)" PYTHONPATH="$(CURDIR)/connectors/python/src" "$$python" -m pytest -q --timeout 600 tests_registry
 

@@ -30,7 +30,7 @@ var rules = []struct {
 	{"sources/pulsar", []string{"sources", "sources/brokers", "internal/dataset", "internal/secret"}},
 	{"internal/tfrecord", nil},                // a format: how its records are framed
 	{"internal/parquet", []string{"sources"}}, // a format: files to columns
-	{"internal/schema", nil},                  // what writers of Avro say of their records
+	{"internal/schema", nil},                  // what writers of Avro and Protobuf say of their records
 	{"internal/registry", []string{"sources", "internal/decode", "internal/schema"}}, // asks a schema registry while records are read
 	{"internal/remoting", nil}, // RocketMQ's protocol, for its adapter and its test broker
 

@@ -3,19 +3,15 @@ package connection
 import (
 	"crypto/tls"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/url"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/internal/registry"
-	"github.com/headrace/headrace/internal/schema"
 	"github.com/headrace/headrace/internal/secret"
 	"github.com/headrace/headrace/internal/suggest"
 	"github.com/headrace/headrace/sources"
@@ -128,13 +124,11 @@ func (b *Book) WithSchemas(spec *dataset.Spec, src sources.Source, allowedRoots 
 		}
 		return registry.Reading(src, r), nil
 	case d.Schema != nil:
-		text, err := schemaText(d.Schema, allowedRoots)
-		if err == nil {
-			src, err = registry.Giving(src, text)
-		}
+		given, err := givenSchema(d, allowedRoots)
 		if err != nil {
 			return nil, fmt.Errorf("dataset %s: decode.schema: %w", spec.Name, err)
 		}
+		return registry.Giving(src, given), nil
 	}
 	return src, nil
 }
@@ -172,35 +166,4 @@ func (b *Book) noRegistry(name string) error {
 	}
 	return fmt.Errorf("no connection %s is registered here: %s; write it under connections: in the settings file of master and agents",
 		name, suggest.Hint(name, b.names, "connections"))
-}
-
-// schemaText reads a schema's file through an allowed root, so that a link does not lead out
-// of it.
-func schemaText(s *dataset.WriterSchema, allowedRoots []string) (string, error) {
-	if s.File == "" {
-		return s.Inline, nil
-	}
-	for _, root := range allowedRoots {
-		abs, err := filepath.Abs(root)
-		if err != nil {
-			return "", err
-		}
-		rel, err := filepath.Rel(abs, s.File)
-		if err != nil || !filepath.IsLocal(rel) {
-			continue
-		}
-		r, err := os.OpenRoot(abs)
-		if err != nil {
-			return "", err
-		}
-		defer r.Close()
-		f, err := r.Open(rel)
-		if err != nil {
-			return "", err
-		}
-		defer f.Close()
-		text, err := io.ReadAll(io.LimitReader(f, schema.MaxText+1))
-		return string(text), err
-	}
-	return "", fmt.Errorf("%s is in no folder that is allowed here; start agents with --allow-root, or write the schema into the spec (inline)", s.File)
 }

@@ -17,7 +17,7 @@
 //	validate.go  what makes sense; columns.go the part about columns
 //	binary.go    the fixed layout of format binary
 //	features.go  format tfrecord: features of a tf.Example
-//	writers.go   format avro: where the schemas of records are
+//	writers.go   formats avro and protobuf: where the schemas of records are
 //	backfill.go  the history of a live source, in files
 //	bad.go       what is done with records that cannot be decoded
 //	path.go      where a column's value is: field, JSON Pointer, $value

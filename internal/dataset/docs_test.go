@@ -44,6 +44,7 @@ func TestEveryFieldIsInTheDocumentation(t *testing.T) {
 	all := Leaves(s)
 	maps.Copy(all, Leaves(mustParse(t, "name: a\nfiles: {root: /data}\ndecode: {format: binary, columns: [{name: x, dtype: int32, shape: [2]}]}\n")))
 	maps.Copy(all, Leaves(mustParse(t, "name: a\nkafka: {brokers: [k:1], topic: t}\ndecode: {format: avro, registry: {connection: r}, columns: [{name: x, path: x, dtype: int32}]}\n")))
+	maps.Copy(all, Leaves(mustParse(t, "name: a\nkafka: {brokers: [k:1], topic: t}\ndecode: {format: protobuf, schema: {inline: x}, message: M, columns: [{name: x, path: x, dtype: int32}]}\n")))
 	maps.DeleteFunc(all, func(field, _ string) bool { return strings.HasPrefix(field, "kafka.") }) // docs/kafka.md
 	for field := range all {
 		if strings.HasPrefix(field, "decode.columns.") {

@@ -35,17 +35,17 @@ func (s *Spec) Live() bool { return s.Source != nil && s.Source.Traits().Live }
 
 // DecodeSpec says how bytes become columns.
 type DecodeSpec struct {
-	Format    string   `json:"format" yaml:"format"`                 // csv | tsv | json | lines | raw | binary | parquet | tfrecord | avro
+	Format    string   `json:"format" yaml:"format"`                 // csv | tsv | json | lines | raw | binary | parquet | tfrecord | avro | protobuf
 	Header    bool     `json:"header,omitempty" yaml:"header"`       // csv, tsv: each file's first line names the fields (and is no record)
 	Fields    []string `json:"fields,omitempty" yaml:"fields"`       // csv, tsv: names without a header line
 	Delimiter string   `json:"delimiter,omitempty" yaml:"delimiter"` // one byte; default , or tab
 	Quote     string   `json:"quote,omitempty" yaml:"quote"`         // one byte or "none"; default " for csv, none for tsv
 	// RecordSize: binary: bytes of every record; default: the end of the column that ends last.
 	RecordSize Size `json:"record_size,omitempty" yaml:"record_size"`
-	// avro: where the schemas of the records are.
+	// avro, protobuf: where the schemas of the records are.
 	Registry  *Registry     `json:"registry,omitempty" yaml:"registry"`
 	Schema    *WriterSchema `json:"schema,omitempty" yaml:"schema"`
-	Message   string        `json:"message,omitempty" yaml:"message"` // protobuf with Schema: the full name; default: the file's first
+	Message   string        `json:"message,omitempty" yaml:"message"` // protobuf with Schema: its full name; default: the file's first
 	Columns   []Column      `json:"columns" yaml:"columns"`
 	EventTime string        `json:"event_time,omitempty" yaml:"event_time"` // a path; integer ms or s, or RFC 3339
 	OnError   string        `json:"on_error" yaml:"on_error"`               // fail (default) | default | skip

@@ -192,7 +192,7 @@ func (c *Check) lease(l *LeaseSpec) {
 }
 
 func (c *Check) decode(d *DecodeSpec) {
-	if !c.Among("decode.format", d.Format, "csv", "tsv", "json", "lines", "raw", "binary", "parquet", "tfrecord", "avro") {
+	if !c.Among("decode.format", d.Format, "csv", "tsv", "json", "lines", "raw", "binary", "parquet", "tfrecord", "avro", "protobuf") {
 		return
 	}
 	if d.Columnar() && c.source.Rows.Max == 0 {

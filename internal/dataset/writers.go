@@ -9,8 +9,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Format avro: a record is read with the schema of its writer. It lies in a registry or in
-// the spec.
+// Formats avro and protobuf: a record is read with the schema of its writer. It lies in a
+// registry or in the spec.
 
 // Registry says which schema registry knows the ids of the records. One field is set.
 type Registry struct {
@@ -28,7 +28,7 @@ type WriterSchema struct {
 func (d *DecodeSpec) Written() bool { return Written(d.Format) }
 
 // Written reports whether a format's records are read with the schema of their writer.
-func Written(format string) bool { return format == "avro" }
+func Written(format string) bool { return format == "avro" || format == "protobuf" }
 
 func (r *Reader) writers(d *DecodeSpec) []Member {
 	return []Member{
@@ -40,6 +40,7 @@ func (r *Reader) writers(d *DecodeSpec) []Member {
 			d.Schema = &WriterSchema{}
 			r.Mapping(n, path, []Member{{"file", r.Text(&d.Schema.File)}, {"inline", r.Text(&d.Schema.Inline)}})
 		}},
+		{"message", r.Text(&d.Message)},
 	}
 }
 
@@ -48,20 +49,27 @@ func (c *Check) writers(d *DecodeSpec) {
 		for _, f := range []struct {
 			name string
 			set  bool
-		}{{"registry", d.Registry != nil}, {"schema", d.Schema != nil}} {
+		}{{"registry", d.Registry != nil}, {"schema", d.Schema != nil}, {"message", d.Message != ""}} {
 			if f.set {
-				c.Fail("decode."+f.name, "", "is for avro, and decode.format is "+d.Format, "remove it")
+				c.Fail("decode."+f.name, "", "is for avro and protobuf, and decode.format is "+d.Format, "remove it")
 			}
 		}
 		return
 	}
 	switch {
 	case c.source.Paths:
-		c.Fail("decode.format", d.Format, "is for records of a broker: Avro files are not read yet", "")
+		c.Fail("decode.format", d.Format, "is for records of a broker: files of them are not read yet", "")
 	case d.Registry == nil && d.Schema == nil:
-		c.Fail("decode.registry", "", "must be given: where the schemas of the records are", "as in registry: {connection: NAME}, or schema: {file: /schemas/click.avsc}")
+		c.Fail("decode.registry", "", "must be given: where the schemas of the records are", "as in registry: {connection: NAME}, or schema: {file: /schemas/click"+map[string]string{"avro": ".avsc", "protobuf": ".proto"}[d.Format]+"}")
 	case d.Registry != nil && d.Schema != nil:
 		c.Fail("decode.schema", "", "does not go with decode.registry: a record's schema is in one place", "remove one of them")
+	}
+	switch {
+	case d.Message == "":
+	case d.Format != "protobuf":
+		c.Fail("decode.message", d.Message, "is for protobuf, and decode.format is "+d.Format, "remove it")
+	case d.Registry != nil:
+		c.Fail("decode.message", d.Message, "does not go with decode.registry: each record says which message it is", "remove it")
 	}
 	if r := d.Registry; r != nil {
 		c.registry(r)

@@ -12,7 +12,7 @@ func TestWhereTheSchemasOfRecordsAre(t *testing.T) {
 	for _, c := range []struct{ source, decoding, want string }{
 		{kafka, "format: avro, registry: {connection: main}", ""},
 		{kafka, "format: avro, schema: {inline: '\"long\"'}", ""},
-		{files, "format: avro", "Avro files are not read yet"},
+		{files, "format: avro", "files of them are not read yet"},
 		{kafka, "format: avro", "decode.registry: must be given"},
 		{kafka, "format: avro, registry: {}", "names no registry, or two"},
 		{kafka, `format: avro, registry: {connection: a, url: "http://r"}`, "names no registry, or two"},
@@ -21,7 +21,14 @@ func TestWhereTheSchemasOfRecordsAre(t *testing.T) {
 		{kafka, "format: avro, registry: {connection: a}, schema: {inline: x}", "a record's schema is in one place"},
 		{kafka, "format: avro, schema: {file: a.avsc}", "is relative"},
 		{kafka, "format: avro, schema: {}", "names no schema, or two"},
-		{kafka, "format: json, registry: {connection: a}", "is for avro"},
+		{kafka, "format: json, registry: {connection: a}", "is for avro and protobuf"},
+		{kafka, "format: protobuf, registry: {connection: a}", ""},
+		{kafka, "format: protobuf, schema: {file: /a.desc}, message: shop.Click", ""},
+		{kafka, "format: protobuf, schema: {file: /a.desc}", ""},
+		{kafka, "format: protobuf", "schema: {file: /schemas/click.proto}"},
+		{kafka, "format: protobuf, registry: {connection: a}, message: A", "each record says which message it is"},
+		{kafka, "format: avro, schema: {file: /a.avsc}, message: A", "is for protobuf, and decode.format is avro"},
+		{kafka, "format: json, message: A", "is for avro and protobuf"},
 	} {
 		text := "name: d\n" + c.source + "\ndecode: {" + c.decoding + ", columns: [{name: x, path: /a/b, dtype: int64}]}\n"
 		spec, err := Parse([]byte(text), "")

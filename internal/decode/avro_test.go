@@ -30,7 +30,12 @@ const registryURL = "registry: {url: \"http://registry:8081\"}\n"
 // written compiles a spec of a topic whose records name a schema of the shelf.
 func written(t testing.TB, columns string, s Schemas) *Decoder {
 	t.Helper()
-	text := "name: d\nkafka: {brokers: [\"k:1\"], topic: a}\ndecode:\n" + indent("format: avro\n"+registryURL+columns)
+	return topicDecoder(t, "avro", columns, s)
+}
+
+func topicDecoder(t testing.TB, format, columns string, s Schemas) *Decoder {
+	t.Helper()
+	text := "name: d\nkafka: {brokers: [\"k:1\"], topic: a}\ndecode:\n" + indent("format: "+format+"\n"+registryURL+columns)
 	spec, err := dataset.Parse([]byte(text), "d.yaml")
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)

@@ -17,15 +17,20 @@ const (
 
 // walkAvro fills the row from the record that lies in [p, end of the record).
 func (d *Decoder) walkAvro(prog *avroProgram, p int) *fault {
-	w := &d.walking
 	if p = d.avroRun(prog, 0, p); p >= 0 && p != d.end {
-		d.avroBroken(p, fmt.Sprintf("%d bytes are left after the last field: the record was not written with this schema", d.end-p))
+		d.malformed(p, fmt.Sprintf("%d bytes are left after the last field: the record was not written with this schema", d.end-p))
 	}
+	return d.endWalk(prog.checks, prog.absent)
+}
+
+// endWalk fills what the record did not.
+func (d *Decoder) endWalk(checks []int32, absent []string) *fault {
+	w := &d.walking
 	if w.fault != nil {
 		return w.fault
 	}
-	for i, id := range prog.checks {
-		if w.seen[id] != w.turn && !d.missingCell(id, prog.absent[i]) {
+	for i, id := range checks {
+		if w.seen[id] != w.turn && !d.missingCell(id, absent[i]) {
 			return w.fault
 		}
 	}
@@ -33,16 +38,16 @@ func (d *Decoder) walkAvro(prog *avroProgram, p int) *fault {
 	return nil
 }
 
-// avroBroken makes the fault of a record whose bytes are not what its schema says.
-func (d *Decoder) avroBroken(p int, reason string) int {
+// malformed makes the fault of a record whose bytes are not what its schema says.
+func (d *Decoder) malformed(p int, reason string) int {
 	if d.walking.fault == nil {
 		d.walking.fault = &fault{at: p - d.start, value: d.buf[p:d.end], reason: reason}
 	}
 	return -1
 }
 
-func (d *Decoder) avroShort(p int) int {
-	return d.avroBroken(min(p, d.end), "the record ends here, within a value")
+func (d *Decoder) cutShort(p int) int {
+	return d.malformed(min(p, d.end), "the record ends here, within a value")
 }
 
 // zigzag reads an int or a long. next is -1 after a fault.
@@ -54,9 +59,9 @@ func (d *Decoder) zigzag(p int) (v int64, next int) {
 	u, n := binary.Uvarint(d.buf[p:max(p, d.end)])
 	switch {
 	case n == 0:
-		return 0, d.avroShort(p)
+		return 0, d.cutShort(p)
 	case n < 0:
-		return 0, d.avroBroken(p, "is no number: it has more than 64 bits")
+		return 0, d.malformed(p, "is no number: it has more than 64 bits")
 	}
 	return int64(u>>1) ^ -int64(u&1), p + n
 }
@@ -68,9 +73,9 @@ func (d *Decoder) span(p int) (from, to int) {
 	case from < 0:
 		return -1, -1
 	case n < 0:
-		return d.avroBroken(p, "has a negative length"), -1
+		return d.malformed(p, "has a negative length"), -1
 	case n > int64(d.end-from):
-		return d.avroBroken(p, fmt.Sprintf("has a length of %d bytes, and the record ends after %d", n, d.end-from)), -1
+		return d.malformed(p, fmt.Sprintf("has a length of %d bytes, and the record ends after %d", n, d.end-from)), -1
 	}
 	return from, from + int(n)
 }
@@ -79,7 +84,7 @@ func (d *Decoder) span(p int) (from, to int) {
 func (d *Decoder) avroRun(prog *avroProgram, run int32, p int) int {
 	w := &d.walking
 	if w.depth++; w.depth > maxCalls {
-		return d.avroBroken(p, fmt.Sprintf("has more than %d records inside each other", maxCalls))
+		return d.malformed(p, fmt.Sprintf("has more than %d records inside each other", maxCalls))
 	}
 	steps := prog.runs[run]
 	for i := range steps {
@@ -97,7 +102,7 @@ func (d *Decoder) avroRun(prog *avroProgram, run int32, p int) int {
 				continue
 			}
 			if uint64(branch) > 1 {
-				return d.avroBroken(p, fmt.Sprintf("names branch %d of a union of 2", branch))
+				return d.malformed(p, fmt.Sprintf("names branch %d of a union of 2", branch))
 			}
 			p = next
 		}
@@ -127,7 +132,7 @@ func (d *Decoder) avroRun(prog *avroProgram, run int32, p int) int {
 			p = to
 		case avroDouble:
 			if d.end-p < 8 {
-				return d.avroShort(p)
+				return d.cutShort(p)
 			}
 			bits := binary.LittleEndian.Uint64(d.buf[p:])
 			for _, id := range s.cells {
@@ -136,7 +141,7 @@ func (d *Decoder) avroRun(prog *avroProgram, run int32, p int) int {
 			p += 8
 		case avroFloat:
 			if d.end-p < 4 {
-				return d.avroShort(p)
+				return d.cutShort(p)
 			}
 			bits := binary.LittleEndian.Uint32(d.buf[p:])
 			for _, id := range s.cells {
@@ -145,7 +150,7 @@ func (d *Decoder) avroRun(prog *avroProgram, run int32, p int) int {
 			p += 4
 		case avroSkip:
 			if d.end-p < int(s.n) {
-				return d.avroShort(p)
+				return d.cutShort(p)
 			}
 			p += int(s.n)
 		case avroSkipVarint:
@@ -189,10 +194,10 @@ func (d *Decoder) avroRare(prog *avroProgram, s *avroStep, p int) int {
 	switch s.op {
 	case avroBool:
 		if d.end == p {
-			return d.avroShort(p)
+			return d.cutShort(p)
 		}
 		if d.buf[p] > 1 {
-			return d.avroBroken(p, "is no boolean: the byte is neither 0 nor 1")
+			return d.malformed(p, "is no boolean: the byte is neither 0 nor 1")
 		}
 		for _, id := range s.cells {
 			d.putTruth(id, d.buf[p])
@@ -204,10 +209,11 @@ func (d *Decoder) avroRare(prog *avroProgram, s *avroStep, p int) int {
 			return -1
 		}
 		if uint64(v) >= uint64(len(s.typ.Symbols)) {
-			return d.avroBroken(p, fmt.Sprintf("names symbol %d of %s, which has %d", v, s.typ.Name, len(s.typ.Symbols)))
+			return d.malformed(p, fmt.Sprintf("names symbol %d of %s, which has %d", v, s.typ.Name, len(s.typ.Symbols)))
 		}
+		d.scratch = append(d.scratch[:0], s.typ.Symbols[v]...)
 		for _, id := range s.cells {
-			if !d.putText(id, append(d.scratch[:0], s.typ.Symbols[v]...)) {
+			if !d.putText(id, d.scratch) {
 				return -1
 			}
 		}
@@ -224,7 +230,7 @@ func (d *Decoder) avroRare(prog *avroProgram, s *avroStep, p int) int {
 	case avroFixed, avroFixedDecimal, avroUUID:
 		to := p + int(s.n)
 		if d.end-p < int(s.n) {
-			return d.avroShort(p)
+			return d.cutShort(p)
 		}
 		if !d.putFixed(s, p, to) {
 			return -1
@@ -245,7 +251,7 @@ func (d *Decoder) avroRare(prog *avroProgram, s *avroStep, p int) int {
 			return -1
 		}
 		if uint64(branch) >= uint64(len(s.more.runs)) {
-			return d.avroBroken(p, fmt.Sprintf("names branch %d of a union of %d", branch, len(s.more.runs)))
+			return d.malformed(p, fmt.Sprintf("names branch %d of a union of %d", branch, len(s.more.runs)))
 		}
 		return d.avroRun(prog, s.more.runs[branch], next)
 	case avroArray:
@@ -301,7 +307,7 @@ func (d *Decoder) block(p int) (count int64, size, next int) {
 	case next < 0:
 		return 0, -1, -1
 	case count == math.MinInt64 || n < 0 || n > int64(d.end-next):
-		return 0, -1, d.avroBroken(p, "is no block of an array or a map: its size leads out of the record")
+		return 0, -1, d.malformed(p, "is no block of an array or a map: its size leads out of the record")
 	}
 	return -count, int(n), next
 }
@@ -312,7 +318,7 @@ func (d *Decoder) sized(from, size, to int) bool {
 	if size < 0 || from+size == to {
 		return true
 	}
-	d.avroBroken(from, fmt.Sprintf("is no block of an array or a map: it says %d bytes, and its items take %d", size, to-from))
+	d.malformed(from, fmt.Sprintf("is no block of an array or a map: it says %d bytes, and its items take %d", size, to-from))
 	return false
 }
 
@@ -351,7 +357,7 @@ func (d *Decoder) avroPass(prog *avroProgram, run int32, p int, keys bool) int {
 				return -1
 			}
 			if !d.moved(before, p) {
-				return d.avroBroken(p, fmt.Sprintf("has more than %d elements without bytes", maxIdle))
+				return d.malformed(p, fmt.Sprintf("has more than %d elements without bytes", maxIdle))
 			}
 		}
 	}
@@ -396,7 +402,7 @@ func (d *Decoder) avroItems(prog *avroProgram, more *avroBranches, p int) int {
 				}
 			}
 			if !d.moved(before, p) {
-				return d.avroBroken(p, fmt.Sprintf("has more than %d elements without bytes", maxIdle))
+				return d.malformed(p, fmt.Sprintf("has more than %d elements without bytes", maxIdle))
 			}
 			i++
 		}

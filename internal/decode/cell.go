@@ -140,6 +140,12 @@ type walkState struct {
 	idle  int // elements without bytes
 	jumps int // blocks that were skipped by their size
 	room  [40]byte
+
+	// Of Protobuf.
+	counters []int32 // of elements
+	stamps   []stamp
+	stack    []int // how long lists were when the elements began in which the walk is
+	frame    int   // where those of the innermost element begin
 }
 
 // aimCells points the cells at a builder.

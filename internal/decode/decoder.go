@@ -49,7 +49,7 @@ type Decoder struct {
 	features    features
 	wants       *want // records with a schema: the wanted paths
 	walking     walkState
-	programs    map[uint32]*program
+	programs    map[programID]*program
 	fixed, last *program
 	keys        keyMemory
 	objects     uint64 // met so far; numbers them

@@ -4,6 +4,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/headrace/headrace/internal/schema"
 	"github.com/headrace/headrace/sources"
@@ -21,7 +24,7 @@ type Schemas interface {
 // Given is the id of the schema that the spec itself gives.
 const Given = 0
 
-// WithSchemas says where the schemas of format avro are.
+// WithSchemas says where the schemas of formats avro and protobuf are.
 func WithSchemas(s Schemas) Option { return func(o *options) { o.schemas = s } }
 
 // Writing is implemented by sources that have the schemas of their records.
@@ -35,11 +38,18 @@ func SchemasOf(src sources.Source) Schemas {
 	return nil
 }
 
+// programID is what the head of a record says of it.
+type programID struct {
+	schema uint32
+	index  string // Protobuf: the numbers that name the message, as the record has them
+}
+
 // program is how records of one schema are walked, or why they cannot be.
 type program struct {
-	id   uint32
-	avro *avroProgram
-	err  string
+	programID
+	avro  *avroProgram
+	proto *protoProgram
+	err   string
 }
 
 // maxPrograms bounds what one decoder keeps. More ids than that are compiled again.
@@ -48,7 +58,7 @@ const maxPrograms = 1 << 10
 // planWriters prepares for records that have a schema.
 func (d *Decoder) planWriters() error {
 	d.wants = d.planWants()
-	d.programs = map[uint32]*program{}
+	d.programs = map[programID]*program{}
 	ds := &d.spec.Decode
 	switch {
 	case ds.Schema != nil && d.o.schemas != nil:
@@ -56,7 +66,7 @@ func (d *Decoder) planWriters() error {
 		if err != nil {
 			return err
 		}
-		d.fixed, err = d.compileSchema(Given, s)
+		d.fixed, err = d.compileSchema(programID{}, s)
 		return err
 	case ds.Schema == nil && ds.Registry == nil: // the head of each file has it
 		if d.o.header == nil {
@@ -67,17 +77,31 @@ func (d *Decoder) planWriters() error {
 		if err != nil {
 			return err
 		}
-		d.fixed, err = d.compileSchema(Given, s)
+		d.fixed, err = d.compileSchema(programID{}, s)
 		return err
 	}
 	return nil
 }
 
-func (d *Decoder) compileSchema(id uint32, s *schema.Schema) (*program, error) {
-	p := &program{id: id}
-	var err error
-	p.avro, err = d.compileAvro(s.Avro)
-	return p, err
+func (d *Decoder) compileSchema(id programID, s *schema.Schema) (p *program, err error) {
+	p = &program{programID: id}
+	switch {
+	case d.format == "avro" && s.Avro != nil:
+		p.avro, err = d.compileAvro(s.Avro)
+		return p, err
+	case d.format == "protobuf" && s.Proto != nil:
+		var m protoreflect.MessageDescriptor
+		if id.index == "" {
+			m, err = s.Proto.Message(d.spec.Decode.Message)
+		} else {
+			m, err = s.Proto.ByIndexes(indexes([]byte(id.index))...)
+		}
+		if err == nil {
+			p.proto, err = d.compileProto(m)
+		}
+		return p, err
+	}
+	return nil, fmt.Errorf("it is a schema of another kind than decode.format, which is %s", d.format)
 }
 
 // programOf finds the program of the current record and where its value begins.
@@ -89,10 +113,17 @@ func (d *Decoder) programOf() (prog *program, at int, f *fault, err error) {
 		return nil, 0, &fault{value: d.buf[d.start:min(d.end, d.start+wireHead)],
 			reason: "is not in the registry's wire format, which begins with a byte 0 and 4 bytes of schema id"}, nil
 	}
-	id := binary.BigEndian.Uint32(d.buf[d.start+1:])
-	if d.last == nil || d.last.id != id {
-		if d.last = d.programs[id]; d.last == nil {
-			if d.last, err = d.newProgram(id); err != nil {
+	id, head := binary.BigEndian.Uint32(d.buf[d.start+1:]), d.start+wireHead
+	if d.format == "protobuf" {
+		if head = indexesEnd(d.buf[:d.end], head); head < 0 {
+			return nil, 0, &fault{at: wireHead, value: d.buf[d.start:min(d.end, d.start+2*wireHead)],
+				reason: "does not say which message it is: in the registry's wire format, numbers follow the schema id"}, nil
+		}
+	}
+	index := d.buf[d.start+wireHead : head]
+	if d.last == nil || d.last.schema != id || d.last.index != string(index) {
+		if d.last = d.programs[programID{id, string(index)}]; d.last == nil {
+			if d.last, err = d.newProgram(programID{id, string(index)}); err != nil {
 				return nil, 0, nil, err
 			}
 		}
@@ -100,18 +131,54 @@ func (d *Decoder) programOf() (prog *program, at int, f *fault, err error) {
 	if d.last.err != "" {
 		return nil, 0, &fault{at: 1, value: d.buf[d.start : d.start+wireHead], reason: d.last.err}, nil
 	}
-	return d.last, d.start + wireHead, nil, nil
+	return d.last, head, nil, nil
 }
 
-// wireHead is the length of a registry's header: a byte 0 and the id, big-endian.
+// wireHead is the length of a registry's header: a byte 0 and the id, big-endian. In front
+// of a Protobuf message follow the numbers that name it.
 const wireHead = 5
 
-func (d *Decoder) newProgram(id uint32) (*program, error) {
+// maxIndexes is how deep a message may be defined in others.
+const maxIndexes = 32
+
+// indexesEnd is where the numbers end that begin at p; -1: they do not. A count and the
+// numbers are written as Avro writes an int; a count of 0 means the first message.
+func indexesEnd(b []byte, p int) int {
+	count, n := binary.Varint(b[p:])
+	if n <= 0 || count < 0 || count > maxIndexes {
+		return -1
+	}
+	for p += n; count > 0; count-- {
+		if _, n = binary.Varint(b[p:]); n <= 0 {
+			return -1
+		}
+		p += n
+	}
+	return p
+}
+
+// indexes are the numbers that indexesEnd has seen.
+func indexes(b []byte) []int {
+	count, n := binary.Varint(b)
+	if count == 0 {
+		return []int{0}
+	}
+	list := make([]int, count)
+	for i := range list {
+		b = b[n:]
+		var v int64
+		v, n = binary.Varint(b)
+		list[i] = int(max(-1, min(v, math.MaxInt32)))
+	}
+	return list
+}
+
+func (d *Decoder) newProgram(id programID) (*program, error) {
 	if d.o.schemas == nil {
 		return nil, errors.New("decode: no registry was given")
 	}
 	var p *program
-	s, err := d.o.schemas.Schema(id)
+	s, err := d.o.schemas.Schema(id.schema)
 	if err == nil {
 		p, err = d.compileSchema(id, s)
 	}
@@ -119,7 +186,7 @@ func (d *Decoder) newProgram(id uint32) (*program, error) {
 		return nil, err
 	}
 	if err != nil {
-		return &program{id: id, err: fmt.Sprintf("its schema %d: %v", id, err)}, nil // not kept: the registry may have it later
+		return &program{programID: id, err: fmt.Sprintf("its schema %d: %v", id.schema, err)}, nil // not kept: the registry may have it later
 	}
 	if len(d.programs) >= maxPrograms {
 		clear(d.programs)
@@ -167,8 +234,13 @@ func (d *Decoder) writtenRow(b *Builder, row int, batch *sources.Batch, rec *sou
 		return nil, err
 	}
 	if f == nil {
-		if f = d.walkAvro(prog.avro, at); f != nil && d.fixed == nil {
-			f.reason += fmt.Sprintf(" (schema %d)", prog.id)
+		if prog.proto != nil {
+			f = d.walkProto(prog.proto, at)
+		} else {
+			f = d.walkAvro(prog.avro, at)
+		}
+		if f != nil && d.fixed == nil {
+			f.reason += fmt.Sprintf(" (schema %d)", prog.schema)
 		}
 	}
 	if f != nil {

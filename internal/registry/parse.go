@@ -36,8 +36,8 @@ func (r *Registry) fetch(ctx context.Context, id uint32) (*schema.Schema, int, e
 // references are the schemas that one refers to, each after those that it refers to.
 type references struct {
 	client *client
-	asked  map[string]bool // by subject and version
-	texts  []string
+	asked  map[string]bool    // by subject and version
+	files  []schema.ProtoFile // of Avro: the texts alone
 	size   int
 }
 
@@ -57,7 +57,7 @@ func (r *references) add(ctx context.Context, list []reference) error {
 		if err := r.add(ctx, a.References); err != nil {
 			return err
 		}
-		r.texts = append(r.texts, a.Text)
+		r.files = append(r.files, schema.ProtoFile{Name: ref.Name, Text: a.Text})
 		if r.size += len(a.Text); r.size > 4*schema.MaxText {
 			return &unreadable{fmt.Errorf("with what it refers to it has more than %d bytes", 4*schema.MaxText)}
 		}
@@ -68,11 +68,17 @@ func (r *references) add(ctx context.Context, list []reference) error {
 func parse(kind, text string, refs *references) (*schema.Schema, error) {
 	switch kind {
 	case "", "AVRO":
-		texts := make([][]byte, len(refs.texts))
-		for i, t := range refs.texts {
-			texts[i] = []byte(t)
+		texts := make([][]byte, len(refs.files))
+		for i, f := range refs.files {
+			texts[i] = []byte(f.Text)
 		}
 		return schema.ParseAvro([]byte(text), texts...)
+	case "PROTOBUF":
+		p, err := schema.ParseProto(text, refs.files...)
+		if err != nil {
+			return nil, err
+		}
+		return &schema.Schema{Proto: p}, nil
 	}
-	return nil, fmt.Errorf("it is a %s schema, and only Avro is read", kind)
+	return nil, fmt.Errorf("it is a %s schema, and only Avro and Protobuf are read", kind)
 }

@@ -73,11 +73,8 @@ func (c *cursor) Next(ctx context.Context, b *sources.Batch) error {
 	return nil
 }
 
-// Giving returns a source whose records have the schema of the spec. text is the schema's.
-func Giving(src sources.Source, text string) (sources.Source, error) {
-	s, err := schema.ParseAvro([]byte(text))
-	return &giving{src, s}, err
-}
+// Giving returns a source whose records have the schema of the spec.
+func Giving(src sources.Source, s *schema.Schema) sources.Source { return &giving{src, s} }
 
 type giving struct {
 	sources.Source

@@ -109,7 +109,7 @@ func TestAnswersOfARegistry(t *testing.T) {
 		"/schemas/ids/5": map[string]any{"schema": `"B"`, "references": []any{map[string]any{"name": "B", "subject": "gone", "version": 1}}},
 	}}
 	r := open(t, s, Config{})
-	for id, want := range map[uint32]string{1: "", 2: "only Avro is read", 3: "is not JSON", 5: "it refers to B: is not in the registry", 6: "is not in the registry: schema registry http"} {
+	for id, want := range map[uint32]string{1: "", 2: "only Avro and Protobuf are read", 3: "is not JSON", 5: "it refers to B: is not in the registry", 6: "is not in the registry: schema registry http"} {
 		if err := r.Learn(t.Context(), id); err != nil {
 			t.Errorf("%d: %v", id, err)
 			continue

@@ -1,8 +1,9 @@
 package schema
 
-// Schema is what the records of one writer are made of.
+// Schema is what the records of one writer are made of. One field is set.
 type Schema struct {
-	Avro *Type
+	Avro  *Type
+	Proto *Proto
 }
 
 // Bounds of a schema that comes from outside.

@@ -4,3 +4,4 @@ fixtures of tests/."""
 from __future__ import annotations
 
 from fixtures import agents, binary, folder, job, no_environment, rng, way  # noqa: F401
+from servers import place  # noqa: F401

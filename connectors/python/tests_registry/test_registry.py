@@ -10,27 +10,24 @@ import json
 import os
 import random
 import signal
-import subprocess
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import fastavro
 import headrace
 import numpy as np
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
-from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+from confluent_kafka.admin import NewTopic
+from confluent_kafka.schema_registry import Schema
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
+from servers import Place, seeded
 
 # The registry's client in confluent-kafka leaves its connections to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore:.*socket:pytest.PytestUnraisableExceptionWarning")
 
-ROOT = Path(__file__).parents[3]
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 
 V1: dict[str, Any] = {
@@ -72,42 +69,6 @@ decode:
     - {{name: score, path: score, dtype: float64, missing: mask}}
     - {{name: seen, path: "/seen/*/position", dtype: int32, default: -5}}
 """
-
-
-class Place(NamedTuple):
-    broker: str
-    registry: str
-    registry_pid: int
-    admin: AdminClient
-    schemas: SchemaRegistryClient
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    """A Kafka and a registry of our own."""
-    folder = tmp_path_factory.mktemp("servers")
-    processes, said = [], []
-    try:
-        for name in ("broker-kafka", "server-registry"):
-            package = f"./internal/proof/testbroker/{name}"
-            subprocess.run(["go", "build", "-o", folder / name, package], check=True, cwd=ROOT)
-            with (folder / f"{name}.log").open("w") as log:
-                processes.append(subprocess.Popen([folder / name], stdout=subprocess.PIPE, stderr=log, text=True))
-        for process in processes:
-            assert process.stdout
-            line = process.stdout.readline().split()
-            assert line, "".join(p.read_text() for p in folder.glob("*.log"))
-            said.append(line)
-        admin = AdminClient({"bootstrap.servers": said[0][0]})
-        with SchemaRegistryClient({"url": said[1][0]}) as schemas:
-            yield Place(said[0][0], said[1][0], int(said[1][1]), admin, schemas)
-    finally:
-        for process in processes:
-            process.send_signal(signal.SIGINT)
-        for process in processes:
-            process.wait(60)
-            assert process.stdout
-            process.stdout.close()
 
 
 def click(rng: random.Random, number: int, version: int) -> dict[str, Any]:
@@ -206,12 +167,6 @@ def check(got: dict[int, dict[str, Any]], topic: Topic) -> None:
         want = wanted(topic.read[number])
         del want["at"]
         assert row == want, number
-
-
-def seeded() -> random.Random:
-    seed = int(os.environ.get("HEADRACE_SEED") or random.getrandbits(32))
-    print("HEADRACE_SEED", seed)
-    return random.Random(seed)
 
 
 def test_two_versions_of_a_schema_give_the_columns_that_fastavro_reads(job: Any, place: Place) -> None:
