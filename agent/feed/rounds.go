@@ -102,6 +102,7 @@ type ahead struct {
 	delivered uint32     // batches, then
 	newest    hold.Lease // that the reader has, then
 	rows, dry bool
+	full      bool // the rows fill a batch
 }
 
 // tellAhead tells the Desk what lies here, if that is news. After each delivery it is. dry:
@@ -114,12 +115,13 @@ func (c *cutter) tellAhead(dry bool) {
 		return // it is not known yet; the cutter is woken when it is
 	}
 	now := ahead{told: true, delivered: st.delivered, newest: st.newest, rows: len(st.queue) > 0 || c.w != nil && c.w.b.Rows() > 0}
+	now.full = len(st.queue) > 0 || c.w != nil && c.w.b.Rows() >= st.rows
 	// A lease that has come since is not read, and one that was read stays so.
 	now.dry = dry || c.said.dry && c.idles()
 	st.mu.Unlock()
 	if now != c.said {
 		c.said = now
-		st.t.srv.cfg.Desk.Do(&hold.Ahead{Stream: st.id, Rows: now.rows, Dry: now.dry, Newest: now.newest})
+		st.t.srv.cfg.Desk.Do(&hold.Ahead{Stream: st.id, Rows: now.rows, Full: now.full, Dry: now.dry, Newest: now.newest})
 	}
 }
 

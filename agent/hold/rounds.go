@@ -36,6 +36,7 @@ type Arrived struct {
 type Ahead struct {
 	Stream    Stream
 	Rows, Dry bool
+	Full      bool  // the rows fill a batch
 	Newest    Lease // the last lease that the reader was given
 }
 
@@ -58,6 +59,7 @@ type rounding struct {
 	received  uint32
 	sizes     rounds.Rows[uint32] // rows of the batches that are delivered, of rounds that are not told
 	sums      rounds.Rows[uint64] // of all ranks, of the rounds that are told
+	full      bool                // a batch that waits is full
 	rows, dry bool                // what its reader has said since the last Deliver
 	lease     Lease               // the newest that its reader was given
 	newest    uint64              // sequence of its leases' tokens, in this session
@@ -100,6 +102,7 @@ func (c *Core) arrived(ev *Arrived) {
 
 func (c *Core) ahead(ev *Ahead) {
 	if s := c.stream(ev.Stream); s != nil && s.rounds != nil {
+		s.rounds.full = ev.Full
 		s.rounds.rows, s.rounds.dry = ev.Rows, ev.Dry && ev.Newest == s.rounds.lease
 	}
 }
@@ -141,7 +144,9 @@ func (s *stream) report() report {
 		return now
 	}
 	now.more = r.rows || s.delivered > r.received
-	if now.drained = r.dry && (s.over || s.standing == pb.Standing_DRAINED); now.drained {
+	// Where every round is full, a rank that gets another full batch is not at its end.
+	full := r.Drop && (r.full || s.delivered > r.received)
+	if now.drained = r.dry && !full && (s.over || s.standing == pb.Standing_DRAINED); now.drained {
 		now.newest = r.newest
 	}
 	return now

@@ -65,14 +65,17 @@ func (f *feed) tellAhead() {
 		return
 	}
 	now := ahead{delivered: f.delivered, newest: f.newest, dry: true, told: true}
+	n := 0
 	for _, l := range f.leases {
 		recs, _, met := f.s.a.w.recordsOf(l.grant, l.at, l.end)
 		now.rows = now.rows || len(recs) > 0
+		n += len(recs)
 		now.dry = now.dry && met == nil && !f.s.a.w.mayGrow(l.grant, l.end)
 	}
+	now.full = n >= f.rows
 	if now != f.said {
 		f.said = now
-		f.s.a.do(&hold.Ahead{Stream: f.id, Rows: now.rows, Dry: now.dry, Newest: now.newest})
+		f.s.a.do(&hold.Ahead{Stream: f.id, Rows: now.rows, Full: now.full, Dry: now.dry, Newest: now.newest})
 	}
 }
 
@@ -80,6 +83,7 @@ type ahead struct {
 	delivered       uint32
 	newest          hold.Lease
 	rows, dry, told bool
+	full            bool
 }
 
 // flushes says whether an unfinished batch, perhaps without a row, leaves now. n full ones
