@@ -178,7 +178,7 @@ flink-clicks: build venv flink ## examples/flink_clicks: Flink joins clicks with
 	$(PY) examples/flink_clicks/run.py --flink $(FLINK) $(if $(KILL),--kill)
 test-flink-clicks: build venv flink ## the same with a kill of Flink's task manager, checked; not in `make test` yet
 	@for of in 2.3.0 1.20.3; do HEADRACE_FLINK=$$of HEADRACE_BIN="$(CURDIR)/$(BIN)" \
-	  $(PY) -m pytest -q -c connectors/python/pyproject.toml --rootdir connectors/flink --timeout 1800 connectors/flink/tests/test_example.py; done
+	  $(PY) -m pytest -q -c connectors/python/pyproject.toml --rootdir connectors/flink --timeout 1800 connectors/flink/tests/test_example.py connectors/flink/tests/test_shaded.py; done
 
 .PHONY: test-flink-kills
 FLINK_KILLS := 2 1.20

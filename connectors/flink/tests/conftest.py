@@ -3,3 +3,4 @@
 from __future__ import annotations
 
 from fixtures import binary, folder, job  # noqa: F401
+from s3_server import server  # noqa: F401
