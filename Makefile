@@ -122,10 +122,12 @@ test-torch: build venv quickstart-needs-kafka ## headrace.torch with a real torc
 	@python="$$($(PYTHON) connectors/python/tests_torch/install_torch.py)" && cd connectors/python && \
 	  HEADRACE_BIN="$(CURDIR)/$(BIN)" PYTHONPATH="$(CURDIR)/connectors/python/src" "$$python" -m pytest -q --timeout 1800 tests_torch
 
+# Ray Train needs a torch: that of test-torch.
 .PHONY: test-ray
-test-ray: build ## headrace.ray with a real Ray; the first time it installs one into ~/.cache/headrace; not in `make test` yet
-	@python="$$($(PYTHON) connectors/python/environment.py ray connectors/python/tests_ray/requirements.txt)" && cd connectors/python && \
-	  HEADRACE_BIN="$(CURDIR)/$(BIN)" PYTHONPATH="$(CURDIR)/connectors/python/src" "$$python" -m pytest -q --timeout 1800 tests_ray
+test-ray: build ## headrace.ray with a real Ray; the first time it installs Ray and torch into ~/.cache/headrace; not in `make test` yet
+	@python="$$($(PYTHON) connectors/python/environment.py ray connectors/python/tests_ray/requirements.txt)" && \
+	  torch="$$("$$($(PYTHON) connectors/python/tests_torch/install_torch.py)" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" && cd connectors/python && \
+	  HEADRACE_BIN="$(CURDIR)/$(BIN)" PYTHONPATH="$(CURDIR)/connectors/python/src:$$torch" "$$python" -m pytest -q --timeout 1800 tests_ray
 
 .PHONY: test-registry
 test-registry: build ## Avro and Protobuf from a real Kafka with a real schema registry (needs java, and mvn once); the first time it installs confluent-kafka and fastavro into ~/.cache/headrace; not in `make test` yet

@@ -6,21 +6,29 @@
 
 All rows become visible together, once, when the last task has ended. Tasks that fail, are
 retried or run twice do no harm.
+
+In a worker of Ray Train, init() attaches to the agent of its node (docs/torch.md, Ray Train):
+
+    def worker(config):
+        headrace.ray.init()
+        loader = headrace.torch.Loader("clicks", 1024)
 """
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Literal
 
 import ray.data
 
+from . import _trainer
+from ._errors import HeadraceError
 from ._master import Target
 from ._push import Pushed, Pusher
 from ._upload import Client
 
-__all__ = ["Datasink"]
+__all__ = ["Datasink", "init"]
 
 _PIECE = 10_000  # rows that are Python objects at a time
 
@@ -30,6 +38,31 @@ class _Nothing:
 
     def put_object(self, **_: Any) -> Any:
         raise NotImplementedError
+
+
+def init(
+    job: str | None = None,
+    *,
+    agent: str | None = None,
+    resume: Literal["bound", "acked", "start"] | None = None,
+) -> _trainer.Trainer:
+    """Attaches a worker of Ray Train to its node's agent, as headrace.init() does, with the
+    rank and the world size of ray.train.get_context().
+
+    job, agent, resume: as of headrace.init(). Call it in the worker, before the first stream.
+    Raises HeadraceError outside a worker of Ray Train, and what headrace.init() raises.
+    """
+    import ray.train
+
+    try:
+        context = ray.train.get_context()
+        rank, world_size = context.get_world_rank(), context.get_world_size()
+    except Exception as error:  # which one depends on Ray's version
+        raise HeadraceError(
+            "headrace.ray.init() is for workers of Ray Train, and this process is none: call it in the function that "
+            f"the trainer is given, or call headrace.init(rank=..., world_size=...): {error}"
+        ) from error
+    return _trainer.init(job, agent=agent, rank=rank, world_size=world_size, resume=resume)
 
 
 class Datasink(ray.data.Datasink):
