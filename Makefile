@@ -381,25 +381,27 @@ generate: venv ## api/**/*.pb.go from the proto files
 	  --go_out=. --go_opt=module=github.com/headrace/headrace \
 	  --go-grpc_out=. --go-grpc_opt=module=github.com/headrace/headrace api/headrace/v1/*.proto
 
+# ROUNDS=n: fewer rounds (or pairs of windows) of each benchmark in Python but bench-flash and bench-deltas. Its ranges say less.
+FEWER = $(if $(ROUNDS),--rounds $(ROUNDS))
 .PHONY: bench bench-lease bench-makespan bench-decode bench-acks bench-exact bench-kafka bench-rocketmq bench-pulsar bench-freshness bench-flash bench-deltas
 bench-lease: build ## durable lease+ack pairs per second
 	$(GO) run ./bench/lease
 bench-makespan: build ## time over ideal, memory, planner cost
 	$(GO) run ./bench/makespan
 bench-decode: build venv ## file to numpy batches, against pyarrow
-	$(PY) -m bench.decode.bench
+	$(PY) -m bench.decode.bench $(FEWER)
 bench-acks: build venv ## the cost of acking every batch
-	$(PY) -m bench.acks.bench
+	$(PY) -m bench.acks.bench $(if $(ROUNDS),--pairs $(ROUNDS))
 bench-exact: build venv ## the cost of acks, cuts and a checkpoint every 10 s, against none
-	$(PY) -m bench.acks.bench --seconds 10 --pairs 20 --save-every 10
+	$(PY) -m bench.acks.bench --seconds 10 --pairs $(or $(ROUNDS),20) --save-every 10
 bench-kafka: build venv ## Kafka to numpy batches, against confluent-kafka (needs java, and mvn once)
-	$(PY) -m bench.kafka.bench
+	$(PY) -m bench.kafka.bench $(FEWER)
 bench-rocketmq: build venv ## RocketMQ to numpy batches, against the official Go client (needs java, and mvn once)
-	$(PY) -m bench.rocketmq.bench
+	$(PY) -m bench.rocketmq.bench $(FEWER)
 bench-pulsar: build venv ## Pulsar to numpy batches, against the official Python client (needs java, and mvn once)
-	$(PY) -m bench.pulsar.bench
+	$(PY) -m bench.pulsar.bench $(FEWER)
 bench-freshness: build venv ## age of records in Python at 10,000/s, against the queue's own client (needs java, and mvn once); SOURCE=kafka|pulsar|rocketmq, PARTITIONS
-	$(PY) -m bench.freshness.bench --source $(if $(filter file,$(origin SOURCE)),kafka,$(SOURCE)) --partitions $(or $(PARTITIONS),2)
+	$(PY) -m bench.freshness.bench --source $(if $(filter file,$(origin SOURCE)),kafka,$(SOURCE)) --partitions $(or $(PARTITIONS),2) $(FEWER)
 .PHONY: bench-landing
 bench-landing: build venv ## pushed records until a trainer has them, against a Kafka producer and consumer (needs java, and mvn once); not in `make bench`
 	$(PY) -m bench.landing.bench
@@ -420,7 +422,7 @@ bench-columnar: build ## tf.Example with 40 features, against tf.data and parse_
 bench-parquet: build venv ## Parquet of 40 columns, decoder alone, against pyarrow; not in `make bench`
 	$(GO) build -o build/bench-parquet ./bench/columnar
 	$(PY) bench/columnar/parquet.py --reader build/bench-parquet
-bench: build venv ## all of them; rewrites docs/BENCHMARKS.md
+bench: build venv ## all of them; rewrites docs/BENCHMARKS.md; ROUNDS=n: fewer rounds
 	$(PY) bench/run.py
 
 .PHONY: clean
