@@ -130,7 +130,7 @@ test-ray: build ## headrace.ray with a real Ray; the first time it installs Ray 
 	  HEADRACE_BIN="$(CURDIR)/$(BIN)" PYTHONPATH="$(CURDIR)/connectors/python/src:$$torch" "$$python" -m pytest -q --timeout 1800 tests_ray
 
 .PHONY: test-registry
-test-registry: build ## Avro and Protobuf from a real Kafka with a real schema registry (needs java, and mvn once); the first time it installs confluent-kafka and fastavro into ~/.cache/headrace; not in `make test` yet
+test-registry: build ## Avro and Protobuf from a real Kafka with a real schema registry (needs java, and mvn once); the first time it installs confluent-kafka and fastavro into ~/.cache/headrace
 	@python="$$($(PYTHON) connectors/python/environment.py registry connectors/python/tests_registry/requirements.txt)" && cd connectors/python && \
 	  HEADRACE_BIN="$(CURDIR)/$(BIN)" PYTHONPATH="$(CURDIR)/connectors/python/src" "$$python" -m pytest -q --timeout 600 tests_registry
 
@@ -357,7 +357,7 @@ test-sim-long: need ## more seeds of the simulation
 check: build lint test-go-rest test-race ## the inner loop
 
 # The broker suites mostly wait for their brokers, so they run beside the others.
-LANES := "test-sim test-planted test-fuzz test-python test-python-numpy1-arrays test-rounds" "test-kafka test-pulsar test-rocketmq test-quickstart-rocketmq test-quickstart-pulsar test-quickstart test-chaos test-nvml test-monitoring wheel test-java test-s3"
+LANES := "test-sim test-planted test-fuzz test-python test-python-numpy1-arrays test-rounds test-registry" "test-kafka test-pulsar test-rocketmq test-quickstart-rocketmq test-quickstart-pulsar test-quickstart test-chaos test-nvml test-monitoring wheel test-java test-s3"
 .PHONY: test
 test: check quickstart-needs-kafka quickstart-needs-pulsar ## everything CI runs
 	@.ci/lanes $(LANES)
