@@ -254,7 +254,6 @@ func (w *World) someTrainer() *trainer {
 			alive = append(alive, t)
 		}
 	}
-	w.trainers = append(w.trainers[:0], alive...)
 	if len(alive) == 0 {
 		return nil
 	}
