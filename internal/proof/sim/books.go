@@ -107,7 +107,7 @@ func (b *books) clash(e *entry, t *trainer) string {
 		}
 		return ""
 	case private:
-		if e.is == durable && t.slot.cur == t && !t.givenUp && t.born >= t.slot.rewound && q.slot.cur == q && e.at > q.slot.rewound && (q.finished && !q.givenUp || q.alive && !q.fenced && !q.stopped && q.welcomed && q.l != nil) && !b.lostTouch(e) {
+		if e.is == durable && t.slot.cur == t && !t.givenUp && t.lost == 0 && t.born >= t.slot.rewound && q.slot.cur == q && e.at > q.slot.rewound && (q.finished && !q.givenUp || q.alive && !q.fenced && !q.stopped && q.welcomed && q.l != nil) && !b.lostTouch(e) {
 			return "has it in its model, durably"
 		}
 		return ""
