@@ -136,7 +136,7 @@ test-registry: build ## Avro and Protobuf from a real Kafka with a real schema r
 
 HISTORIES ?= 500
 .PHONY: test-torch-long
-test-torch-long: build ## HISTORIES random histories of 4 gloo ranks with stalls, kills and 4 -> 3 -> 4 ranks; takes hours
+test-torch-long: build ## HISTORIES random histories of 4 gloo ranks with stalls, kills and 4 -> 3 -> 4 ranks; about an hour
 	@python="$$($(PYTHON) connectors/python/tests_torch/install_torch.py)" && cd connectors/python && \
 	  HISTORIES=$(HISTORIES) HEADRACE_BIN="$(CURDIR)/$(BIN)" PYTHONPATH="$(CURDIR)/connectors/python/src" "$$python" -m pytest -q tests_torch/check_histories.py
 
