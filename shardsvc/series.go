@@ -212,10 +212,16 @@ func (s *series) allDone(step int64) (any bool) {
 // dropsUnknown says that a master that began to know all processes at a time may not know yet
 // what is to be dropped: a rank has not said how far it is. A rank that has closed its stream
 // never says so to a new master and a new agent, so one TTL is enough.
+//
+// Nor may a cut be frozen while all ranks have stepped the last round and acks of it are on
+// their way: what is dropped at its step would be missing in the cut.
 func (gr *group) dropsUnknown(since Time) bool {
 	for _, s := range gr.series {
 		if !s.dropsDue() {
 			continue
+		}
+		if d := gr.ledger.dataset(s.ds); d != nil && d.leases > 0 && s.allDone(gr.ledger.lastStepIn(d, gr.topStep)) {
+			return true // the last ack asks again: dropRests
 		}
 		for no := range s.told {
 			waits := gr.recovering || since > 0 && gr.now < since+gr.cfg.SessionTTL && s.member(no) != nil && !s.Reported(no)
