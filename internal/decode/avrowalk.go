@@ -331,6 +331,10 @@ func (d *Decoder) moved(before, after int) bool {
 	return d.walking.idle <= maxIdle
 }
 
+func (d *Decoder) avroIdle(p int) int {
+	return d.malformed(p, fmt.Sprintf("has more than %d elements without bytes", maxIdle))
+}
+
 // avroPass skips an array or a map.
 func (d *Decoder) avroPass(prog *avroProgram, run int32, p int, keys bool) int {
 	for {
@@ -343,8 +347,12 @@ func (d *Decoder) avroPass(prog *avroProgram, run int32, p int, keys bool) int {
 			p += size
 			continue
 		}
-		if !keys && len(prog.runs[run]) == 0 {
-			continue // of nulls
+		if !keys && len(prog.runs[run]) == 0 { // nulls: counted as by those who read them
+			if count > int64(maxIdle-d.walking.idle) {
+				return d.avroIdle(p)
+			}
+			d.walking.idle += int(count)
+			continue
 		}
 		for range count {
 			before := p
@@ -357,7 +365,7 @@ func (d *Decoder) avroPass(prog *avroProgram, run int32, p int, keys bool) int {
 				return -1
 			}
 			if !d.moved(before, p) {
-				return d.malformed(p, fmt.Sprintf("has more than %d elements without bytes", maxIdle))
+				return d.avroIdle(p)
 			}
 		}
 	}
@@ -402,7 +410,7 @@ func (d *Decoder) avroItems(prog *avroProgram, more *avroBranches, p int) int {
 				}
 			}
 			if !d.moved(before, p) {
-				return d.malformed(p, fmt.Sprintf("has more than %d elements without bytes", maxIdle))
+				return d.avroIdle(p)
 			}
 			i++
 		}
