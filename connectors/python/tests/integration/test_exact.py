@@ -186,10 +186,10 @@ class World:
 
 @pytest.mark.parametrize("others", [("auto", "gathers"), ("ahead", "two")], ids="-".join)
 def test_a_shared_model_is_saved_exactly_while_others_train(job: Any, others: tuple[str, str]) -> None:
-    n = job.write(30_000)
+    # Many rows and small leases: if all rows are leased early, one stream of `two` has none, and
+    # the other waits for it with a batch that nobody can step.
+    n = job.write(80_000)
     job.up("--model", "shared")
-    # Small ones: if all rows are leased early, one stream of `two` has none, and the other
-    # waits for it with a batch that nobody can step.
     job.apply(more="lease: {initial: 4KiB, min: 1KiB, max: 8KiB}")
     world = World(job, n, "through")
     for rank, how in enumerate(("step", *others)):
