@@ -171,6 +171,25 @@ def test_a_delta_without_its_base_does_not_verify(agents: Agents, tmp_path: Path
         _restore._load(m, 0)
 
 
+def test_a_small_table_may_be_touched_whole_and_a_table_may_be_empty(agents: Agents, tmp_path: Path) -> None:
+    agents(model="private")
+    state = {"large": np.zeros((500, 8)), "small": np.zeros((3, 2)), "empty": np.zeros((0, 4)), "flat": np.zeros(5)}
+    names = ["large", "small", "empty", "flat"]
+    with (
+        headrace.dataset("clicks").batches(1) as stream,
+        headrace.Checkpointer(tmp_path, stream, deltas=names) as ck,
+    ):
+        ck.save(stepped(stream, 1, np.zeros(1)), state).wait(60)
+        state["small"] += 1
+        state["flat"][2] = 4
+        ck.touch("small", [0, 1, 2])
+        ck.touch("flat", [2])
+        path = ck.save(stepped(stream, 1, np.zeros(1)), state).wait(60)
+    assert len(manifest.load(os.path.join(path, manifest.FILE_NAME)).needs) == 1
+    back = loaded(path)
+    assert all(np.array_equal(back[name], state[name]) for name in names)
+
+
 def test_misuse_of_deltas_is_told(agents: Agents, tmp_path: Path) -> None:
     agents(model="private")
     with headrace.dataset("clicks").batches(1) as stream:

@@ -129,6 +129,8 @@ class _Table:
             raise _Grown
         untouched = ~self._touched[self._sample]
         rows = self._sample[untouched]
+        if not rows.size:  # all of the sample was touched
+            return self._name, np.flatnonzero(self._touched)
         differs = (_bytes(_state.rows_of(value, rows)) != self._before[untouched]).any(axis=1)
         if differs.any():
             raise CheckpointError(
@@ -141,6 +143,8 @@ class _Table:
 
 def _bytes(rows: Any) -> np.ndarray[Any, Any]:
     """Rows as bytes: NaNs compare too."""
+    if not len(rows) or not np.prod(rows.shape[1:]):
+        return np.zeros((len(rows), 0), np.uint8)
     if _state._is_tensor(rows):
         rows = rows.contiguous().view(importlib.import_module("torch").uint8).numpy()
     return np.ascontiguousarray(rows).reshape(len(rows), -1).view(np.uint8)
