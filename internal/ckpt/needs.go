@@ -12,7 +12,7 @@ import (
 )
 
 // verifyNeeds verifies the checkpoints without which c cannot be loaded: the bases of
-// deltas, which lie beside it. What they need in turn is verified too.
+// deltas, which lie beside it. If a base needs another checkpoint, that is verified too.
 func verifyNeeds(ctx context.Context, c *manifest.Checkpoint, how manifest.Verifying) (faults []Fault, err error) {
 	if len(c.Manifest.Needs) == 0 {
 		return nil, nil

@@ -142,7 +142,7 @@ func (c *protoCompiler) container(ws []*want, x *protoField, why string) {
 	}
 }
 
-// keyed compiles a map of which some values are wanted by their keys.
+// keyed compiles a map. The columns name some of its keys, and only their values are decoded.
 func (c *protoCompiler) keyed(f protoreflect.FieldDescriptor, ws []*want, x *protoField) {
 	x.repeated = true
 	c.container(ws, x, "is a map: name one of its keys, as in /attributes/color")

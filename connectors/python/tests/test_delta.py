@@ -28,7 +28,7 @@ def size(path: str) -> int:
 
 
 class Model:
-    """A table of which a step changes a few rows, and a dense part."""
+    """A table and a dense part. A step changes a few rows of the table."""
 
     def __init__(self) -> None:
         self.table = np.zeros((ROWS, 8), np.float32)

@@ -54,9 +54,9 @@ class Checkpointer:
     pickled into a file of its own. restore() gives a Pickled in its place, which loads the
     object when you ask it to. Not with memory=True.
 
-    deltas: places in the state ("tables.user") of arrays of which few rows change between
-    two saves. touch() tells which. Then only every full_every-th save is whole, and the
-    others hold of these arrays the rows that were touched since; see docs/CHECKPOINTS.md.
+    deltas: names large arrays by their places in the state ("tables.user"), for example
+    embedding tables. touch() tells which rows change. Then only every full_every-th save is
+    whole; the others hold the rows that were touched since it. See docs/CHECKPOINTS.md.
     In a folder, for replicated and private models; not with memory=True or sharded=True.
 
     One save is under way at a time: the next one waits for it, or with memory only until

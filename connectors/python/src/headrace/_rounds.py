@@ -45,7 +45,7 @@ class RoundFeed(Feed):
         self.over = ""  # why no later one goes
         self._came: deque[Frame] = deque()  # behind the current frame
         self._ready = 0  # what READY said last
-        #: What has come of a later round than the last one is dropped, and never yielded.
+        #: Rows of rounds after the last one are dropped, and never yielded.
         self._drops = channel.open["rounds"].get("tail") == "drop"
         if self._drops:  # one round is yielded once all ranks have the next one, too
             self._credits = Credits(2)
