@@ -36,12 +36,13 @@ func (w *World) members(body *cut.Cut) []bool {
 			}
 			for k := range q.Passes {
 				x := &q.Passes[k]
+				low := p.unfold(x.Low.Segment, x.Low.Offset)
 				w.mark(in, true, d, p, q.Identity, x.Pass, func(at cut.Place) bool {
-					if before(at, x.Low) {
+					if before(at, low) {
 						return true
 					}
 					for _, y := range x.Ranges {
-						if y.Kind == cut.Acked && !before(at, y.Start) && before(at, y.End) {
+						if y.Kind == cut.Acked && !before(at, p.unfold(y.Start.Segment, y.Start.Offset)) && before(at, p.unfold(y.End.Segment, y.End.Offset)) {
 							return true
 						}
 					}

@@ -49,6 +49,7 @@ func (m *master) poll() {
 	m.take(func() {
 		m.discover()
 		m.guard()
+		m.clean()
 		if len(m.w.pushes) > 0 && m.disk.mine(m) {
 			m.checkPushed()
 		}

@@ -45,7 +45,7 @@ func (w *World) markDropped(to []bool, as bool, d *cut.Dataset, q *cut.Partition
 	p := w.input.part(q.Identity)
 	for k := range q.Dropped {
 		x := &q.Dropped[k]
-		start, end := cut.Place{Segment: x.Piece.Segment, Offset: x.Piece.Start}, cut.Place{Segment: x.Piece.Segment, Offset: x.Piece.End}
+		start, end := p.unfold(x.Piece.Segment, x.Piece.Start), p.unfold(x.Piece.Segment, x.Piece.End)
 		w.mark(to, as, d, p, q.Identity, x.Pass, func(at cut.Place) bool { return !before(at, start) && before(at, end) })
 	}
 }

@@ -133,9 +133,12 @@ func (m *master) excludes(r *shardsvc.Report) {
 
 // eachIn gives the records of a range of the source.
 func (w *World) eachIn(identity string, pass uint32, segment, start, end int64, do func(s *segment, rec int32, begins int64)) {
-	s := w.input.part(identity).segment(segment)
-	for k := s.from(start); k < len(s.begins) && s.begins[k] < end; k++ {
-		do(s, int32(int(pass)*w.input.total+s.first+k), s.begins[k])
+	p := w.input.part(identity)
+	for _, piece := range p.unfolded(segment, start, end) {
+		s := p.segment(piece.Segment)
+		for k := s.from(piece.Start); k < len(s.begins) && s.begins[k] < piece.End; k++ {
+			do(s, int32(int(pass)*w.input.total+s.first+k), s.begins[k])
+		}
 	}
 }
 
@@ -263,7 +266,7 @@ func (w *World) markExcluded(to []bool, d *cut.Dataset, q *cut.Partition, as boo
 	p := w.input.part(q.Identity)
 	for k := range q.Excluded {
 		e := &q.Excluded[k]
-		start, end := cut.Place{Segment: e.Piece.Segment, Offset: e.Piece.Start}, cut.Place{Segment: e.Piece.Segment, Offset: e.Piece.End}
+		start, end := p.unfold(e.Piece.Segment, e.Piece.Start), p.unfold(e.Piece.Segment, e.Piece.End)
 		w.mark(to, as, d, p, q.Identity, e.Pass, func(at cut.Place) bool { return !before(at, start) && before(at, end) })
 	}
 }

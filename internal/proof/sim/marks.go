@@ -53,7 +53,7 @@ func (m *master) checkBefore(what string, unlisted []bool, marks []shardsvc.Mark
 		if k.Shuffled {
 			continue
 		}
-		at := cut.Place{Segment: k.Segment, Offset: k.Offset}
+		at := w.input.part(k.Identity).unfold(k.Segment, k.Offset)
 		for pass := range int(k.Pass) + 1 {
 			for _, s := range w.input.part(k.Identity).segs {
 				for i, begins := range s.begins {

@@ -144,7 +144,7 @@ func (m *master) land(t *push) bool {
 		if no == 0 {
 			return false // its partitions are not listed yet
 		}
-		ev.Parts = append(ev.Parts, shardsvc.LandPart{Partition: no, Segments: []sources.Segment{{End: t.segs[i].end, Name: t.id}}})
+		ev.Parts = append(ev.Parts, shardsvc.LandPart{Partition: no, Segments: []sources.Segment{{End: t.segs[i].end, Name: t.id, Locator: []byte(t.id)}}})
 		ev.Records += int64(len(t.segs[i].begins))
 	}
 	if _, known := m.core.Landed(id, t.id); !known && w.now-t.staged > stagedFor {
@@ -201,13 +201,22 @@ func (m *master) checkPushed() {
 			continue
 		}
 		segs := m.core.Segments(no, -1, 0)
-		if len(segs) != there[p] {
-			w.fail("%s has %d segments, and %d transactions with one of them are known", p.identity, len(segs), there[p])
-		}
-		for i, g := range segs {
-			if s := p.segs[i]; g.End != s.end {
-				w.fail("segment %d of %s is [%d, %d), and what was pushed ends at %d", i, p.identity, g.Start, g.End, s.end)
+		at := 0 // of p.segs: up to there they are listed
+		for _, g := range segs {
+			s, start := p.segs[g.ID], int64(0)
+			for ; at < int(g.ID); at++ {
+				start -= p.segs[at].end
 			}
+			at++
+			if g.Start != start || g.End != s.end {
+				w.fail("segment %d of %s is [%d, %d), and what was pushed is [%d, %d)", g.ID, p.identity, g.Start, g.End, start, s.end)
+			}
+			if len(g.Locator) == 0 && s.low < s.end {
+				w.fail("segment %d of %s is trimmed, and its chunk is not deleted", g.ID, p.identity)
+			}
+		}
+		if at != there[p] {
+			w.fail("%s lists %d segments, and %d transactions with one of them are known", p.identity, at, there[p])
 		}
 	}
 }
