@@ -171,7 +171,7 @@ FLINK_THIN := flink/v1.20/connector,flink/v2/connector
 .PHONY: flink test-flink
 flink: need ## the jars of the Flink connector, under connectors/flink/v*/ (needs java 11 or newer, and mvn)
 	$(MVN) -pl $(FLINK_THIN),flink/v1.20/sql,flink/v2/sql -am package -DskipTests
-test-flink: build venv build-server-s3 ## the Flink connector on Flink 1.20 and 2.x: Flink's own suite for sinks, SQL; not in `make test` yet
+test-flink: build venv build-server-s3 ## the Flink connector on Flink 1.20 and 2.x: Flink's own suite for sinks, SQL
 	HEADRACE_BIN="$(CURDIR)/$(BIN)" HEADRACE_SERVER_S3="$(CURDIR)/build/server-s3" HEADRACE_PYTHON="$(CURDIR)/$(PY)" $(MVN) -pl $(FLINK_THIN) -am test
 
 FLINK ?= 2.3.0
@@ -184,10 +184,10 @@ test-flink-clicks: build venv flink ## the same with a kill of Flink's task mana
 
 .PHONY: test-flink-kills
 FLINK_KILLS := 2 1.20
-test-flink-kills: build venv ## a Flink job and the master are killed and started again; each record is trained on once; FLINK_KILLS=2 for one of the two lines; not in `make test` yet
-	$(MVN) -pl $(FLINK_THIN) -am test-compile -DskipTests
-	@for of in $(FLINK_KILLS); do target="$(CURDIR)/connectors/flink/v$$of/connector/target"; \
-	  HEADRACE_FLINK_CLASS_PATH="$$target/test-classes:$$target/classes:$$(cat $$target/classpath.txt)" HEADRACE_BIN="$(CURDIR)/$(BIN)" \
+test-flink-kills: build venv ## a Flink job and the master are killed and started again; each record is trained on once, also with chunks that go straight to S3; FLINK_KILLS=2 for one of the two lines; in `make test-long`
+	$(MVN) -pl $(FLINK_THIN) -am process-test-classes -DskipTests
+	@for of in $(FLINK_KILLS); do target="$(CURDIR)/connectors/flink/v$$of/connector/target"; jars="$$(cat "$$target/classpath.txt")"; \
+	  HEADRACE_FLINK_CLASS_PATH="$$target/test-classes:$$target/classes:$$jars" HEADRACE_BIN="$(CURDIR)/$(BIN)" \
 	  $(PY) -m pytest -q -s -c connectors/python/pyproject.toml --rootdir connectors/flink --timeout 2400 connectors/flink/tests/test_kills.py; done
 
 .PHONY: wheel
@@ -356,14 +356,15 @@ test-sim-long: need ## more seeds of the simulation
 .PHONY: check
 check: build lint test-go-rest test-race ## the inner loop
 
-# The broker suites mostly wait for their brokers, so they run beside the others.
-LANES := "test-sim test-planted test-fuzz test-python test-python-numpy1-arrays test-rounds test-registry" "test-kafka test-pulsar test-rocketmq test-quickstart-rocketmq test-quickstart-pulsar test-quickstart test-chaos test-nvml test-monitoring wheel test-java test-s3"
+# The broker suites mostly wait for their brokers, so they run beside the others. Targets that
+# run Maven share connectors/java/target, so all of them are in one lane.
+LANES := "test-sim test-planted test-fuzz test-python test-python-numpy1-arrays test-rounds test-registry" "test-kafka test-pulsar test-rocketmq test-quickstart-rocketmq test-quickstart-pulsar test-quickstart test-chaos test-nvml test-monitoring wheel test-java test-flink test-s3"
 .PHONY: test
 test: check quickstart-needs-kafka quickstart-needs-pulsar ## everything CI runs
 	@.ci/lanes $(LANES)
 
 .PHONY: test-long
-test-long: test test-sim-long test-chaos-planted test-python-numpy1 fuzz ## what takes long
+test-long: test test-sim-long test-chaos-planted test-python-numpy1 test-flink-kills fuzz ## what takes long
 
 FUZZTIME ?= 10m
 .PHONY: fuzz test-fuzz

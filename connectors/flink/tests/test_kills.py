@@ -1,5 +1,6 @@
 """A Flink job with a checkpoint every 500 ms: its JVM is killed ten times and the master five times, it goes on from
-its last checkpoint, and from savepoints with other parallelisms. Two trainers have each record once.
+its last checkpoint, and from savepoints with other parallelisms. Two trainers have each record once. The job goes on
+until all that is done. Its chunks go to the master, or straight into the bucket of a real S3 server.
 
 HEADRACE_SEED draws the same order of kills again.
 """
@@ -18,10 +19,11 @@ from typing import Any
 
 import headrace
 import pytest
+from s3_server import Server
 
 CLASS_PATH = os.environ["HEADRACE_FLINK_CLASS_PATH"]
-RECORDS = 200_000
 PER_SECOND = 500
+SECOND = 1 << 40  # the first number of the second split, as in KilledJob
 
 SPEC = """
 name: numbers
@@ -43,7 +45,7 @@ with open(sys.argv[1], "a") as journal, headrace.dataset("numbers").batches(500,
 OPENS = ["java.base/java.lang", "java.base/java.util", "java.base/java.net", "java.base/java.time"]
 
 
-def await_(what: str, reached: Callable[[], Any], job: Any, seconds: float = 300) -> Any:
+def await_(what: str, reached: Callable[[], Any], job: Any, seconds: float = 900) -> Any:
     deadline = time.monotonic() + seconds  # only ends a hang
     while True:
         found = reached()
@@ -56,11 +58,12 @@ def await_(what: str, reached: Callable[[], Any], job: Any, seconds: float = 300
 class Flink:
     """The job's JVM, and what it can go on from."""
 
-    def __init__(self, job: Any) -> None:
+    def __init__(self, job: Any, upload: bool) -> None:
         self.job = job
+        self.upload = upload
         self.checkpoints = job.folder / "checkpoints"
         self.savepoints = job.folder / "savepoints"
-        self.parallelism, self.per_second = 2, PER_SECOND
+        self.parallelism = 2
         self.starts = 0
         self.process: subprocess.Popen[str] | None = None
 
@@ -81,10 +84,12 @@ class Flink:
         opens = [f"--add-opens={package}=ALL-UNNAMED" for package in OPENS]
         command = ["java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *opens, "-cp", CLASS_PATH]
         command += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "io.github.headrace.flink.KilledJob"]
-        command += [self.job.env["HEADRACE_STATE"], str(self.checkpoints), str(RECORDS), str(self.per_second)]
-        command += [str(self.parallelism), str(newest[0]) if newest else ""]
+        command += [self.job.env["HEADRACE_STATE"], str(self.checkpoints), str(PER_SECOND)]
+        command += [str(self.parallelism), str(self.upload).lower(), str(newest[0]) if newest else ""]
         with self.log.open("wb") as log:
-            self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, text=True)
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=log, stderr=log, text=True, env=self.job.env
+            )
         self.job.processes.append(self.process)
 
     def next_checkpoint(self) -> None:
@@ -109,18 +114,25 @@ class Flink:
         assert self.process.stdin is not None
         self.process.stdin.close()
 
-    def ended(self, word: str) -> None:
-        assert self.process is not None
-        process = self.process
-        await_(word, lambda: process.poll() is not None, self.job, 600)
-        self._gone()
-        assert word in self.log.read_text(), self.log.read_text()[-8000:]
-
-    def stop_with_savepoint(self) -> None:
+    def _stopped(self, order: str, word: str) -> list[str]:
+        """Gives the order, and what the job says when it has ended."""
         assert self.process is not None
         assert self.process.stdin is not None
-        print(self.savepoints, file=self.process.stdin, flush=True)
-        self.ended("SAVEPOINT")
+        process = self.process
+        print(order, self.savepoints, file=self.process.stdin, flush=True)
+        await_(word, lambda: process.poll() is not None, self.job)
+        self._gone()
+        said = [line.split() for line in self.log.read_text().splitlines() if line.startswith(word + " ")]
+        assert len(said) == 1, self.log.read_text()[-8000:]
+        return said[0]
+
+    def stop_with_savepoint(self) -> None:
+        self._stopped("savepoint", "SAVEPOINT")
+
+    def end(self) -> tuple[int, int]:
+        """Ends the job's input. The last number of each split."""
+        said = self._stopped("end", "ENDED")
+        return int(said[2]), int(said[3])
 
 
 class Master:
@@ -141,6 +153,19 @@ class Master:
 
 @pytest.mark.timeout(2400)
 def test_each_record_comes_once_through_kills_of_job_and_master(job: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    each_record_comes_once(job, monkeypatch, upload=False)
+
+
+@pytest.mark.timeout(2400)
+def test_chunks_that_tasks_put_into_a_bucket_come_once_through_the_same_kills(
+    job: Any, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefix = f"kills-{job.folder.name}"
+    job.env.update(server.env, HEADRACE_LANDING_STORAGE=f"s3://lake/{prefix}")
+    each_record_comes_once(job, monkeypatch, upload=True)
+
+
+def each_record_comes_once(job: Any, monkeypatch: pytest.MonkeyPatch, upload: bool) -> None:
     seed = int(os.environ.get("HEADRACE_SEED") or random.SystemRandom().randrange(1 << 32))
     print(f"HEADRACE_SEED={seed}")
     rng = random.Random(seed)
@@ -155,7 +180,7 @@ def test_each_record_comes_once_through_kills_of_job_and_master(job: Any, monkey
     journals = [job.folder / f"journal-{i}" for i in range(2)]
     trainers = [job.helper(TRAINER, str(journal)) for journal in journals]
 
-    flink = Flink(job)
+    flink = Flink(job, upload)
     flink.start()
     kills = ["job"] * 10 + ["master"] * 5
     rng.shuffle(kills)
@@ -178,15 +203,17 @@ def test_each_record_comes_once_through_kills_of_job_and_master(job: Any, monkey
             flink.start()
     flink.next_checkpoint()
     flink.stop_with_savepoint()
-    flink.per_second, flink.parallelism = 0, 2
+    flink.parallelism = 2  # each has a split again
     flink.start()
-    flink.ended("FINISHED")
+    flink.next_checkpoint()  # all its tasks run
+    last = flink.end()
 
     with headrace.Pusher("numbers") as pusher:
         pusher.end()
     for trainer in trainers:
-        trainer.ended(300)
+        trainer.ended(900)
     trained = Counter(int(n) for journal in journals for n in journal.read_text().split())
-    print(f"{len(trained)} records, {flink.starts} starts of the job")
-    assert [n for n in range(RECORDS) if trained[n] != 1] == []
-    assert len(trained) == RECORDS
+    print(f"{len(trained)} records, the last are {last}; {flink.starts} starts of the job")
+    given = [*range(last[0] + 1), *range(SECOND, last[1] + 1)]
+    assert [n for n in given if trained[n] != 1] == []
+    assert len(trained) == len(given)

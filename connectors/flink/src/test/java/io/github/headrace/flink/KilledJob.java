@@ -3,6 +3,7 @@ package io.github.headrace.flink;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
+import java.util.concurrent.atomic.AtomicLongArray;
 import org.apache.flink.api.common.eventtime.WatermarkStrategy;
 import org.apache.flink.api.common.serialization.SimpleStringSchema;
 import org.apache.flink.api.common.typeinfo.Types;
@@ -15,19 +16,24 @@ import org.apache.flink.core.execution.SavepointFormatType;
 import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
 
 /**
- * A job in a JVM of its own, for tests that kill it: the numbers below {@code records} into the
- * dataset {@code numbers}, with a checkpoint every 500 ms. A line on stdin that names a folder stops
- * it with a savepoint there. It prints {@code SAVEPOINT path} or {@code FINISHED}.
+ * A job in a JVM of its own, for tests that kill it: numbers into the dataset {@code numbers}, with
+ * a checkpoint every 500 ms, until it is told to stop. They come in two splits: from 0 on, and from
+ * {@link #SECOND} on. A line on stdin stops it: {@code savepoint FOLDER}, or {@code end FOLDER}, which
+ * ends its input. It prints {@code SAVEPOINT path} or {@code ENDED path last last}, where last is the
+ * last number of a split.
  */
 final class KilledJob {
+    private static final long SECOND = 1L << 40;
+    private static final AtomicLongArray LAST = new AtomicLongArray(new long[] {-1, -1});
+
     private KilledJob() {}
 
     public static void main(String[] args) throws Exception {
         String state = args[0];
         String checkpoints = args[1];
-        long records = Long.parseLong(args[2]);
-        double perSecond = Double.parseDouble(args[3]); // 0: as fast as it goes
-        int parallelism = Integer.parseInt(args[4]);
+        double perSecond = Double.parseDouble(args[2]);
+        int parallelism = Integer.parseInt(args[3]);
+        boolean upload = Boolean.parseBoolean(args[4]);
         String restore = args[5]; // a checkpoint or a savepoint; empty: from the start
 
         Configuration conf = new Configuration();
@@ -38,13 +44,14 @@ final class KilledJob {
             conf.setString("execution.state-recovery.path", restore);
         }
         StreamExecutionEnvironment env = StreamExecutionEnvironment.createLocalEnvironment(parallelism, conf);
-        GeneratorFunction<Long, String> line = n -> "{\"n\": " + n + "}";
         env.fromSource(
-                new DataGeneratorSource<>(line, records, perSecond > 0 ? RateLimiterStrategy.perSecond(perSecond) : RateLimiterStrategy.noOp(), Types.STRING),
+                // A first start has two subtasks, and each gets half of the numbers: a split.
+                new DataGeneratorSource<>(new Line(), 2 * SECOND, RateLimiterStrategy.perSecond(perSecond), Types.STRING),
                 WatermarkStrategy.noWatermarks(), "numbers")
             .uid("numbers")
             .rebalance()
-            .sinkTo(HeadraceSink.<String>builder().setState(state).setDataset("numbers").setValueSerializationSchema(new SimpleStringSchema()).build())
+            .sinkTo(HeadraceSink.<String>builder().setState(state).setDataset("numbers").setUpload(upload)
+                .setValueSerializationSchema(new SimpleStringSchema()).build())
             .uid("headrace");
         JobClient job = env.executeAsync("numbers");
         Thread stopper = new Thread(() -> stopWhenTold(job), "stopper");
@@ -53,22 +60,36 @@ final class KilledJob {
         job.getJobExecutionResult().get();
         if (stopping) {
             stopper.join();
-        } else {
-            System.out.println("FINISHED");
         }
         System.exit(0);
+    }
+
+    /** Makes a record, and notes how far its split has come. */
+    private static final class Line implements GeneratorFunction<Long, String> {
+        private static final long serialVersionUID = 1L;
+
+        @Override
+        public String map(Long n) {
+            LAST.set(n < SECOND ? 0 : 1, n);
+            return "{\"n\": " + n + "}";
+        }
     }
 
     private static volatile boolean stopping;
 
     private static void stopWhenTold(JobClient job) {
         try {
-            String folder = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8)).readLine();
-            if (folder == null) {
+            String told = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8)).readLine();
+            if (told == null) {
                 return;
             }
+            boolean end = told.startsWith("end ");
+            while (end && (LAST.get(0) < 0 || LAST.get(1) < 0)) {
+                Thread.sleep(20); // a split has given nothing yet
+            }
             stopping = true;
-            System.out.println("SAVEPOINT " + job.stopWithSavepoint(false, folder, SavepointFormatType.CANONICAL).get());
+            String path = job.stopWithSavepoint(end, told.substring(told.indexOf(' ') + 1), SavepointFormatType.CANONICAL).get();
+            System.out.println(end ? "ENDED " + path + " " + LAST.get(0) + " " + LAST.get(1) : "SAVEPOINT " + path);
         } catch (Exception e) {
             e.printStackTrace();
             System.exit(1);
