@@ -52,6 +52,16 @@ one.begin_transaction()
 write(one, 3)
 one.abort_transaction(30)
 
+# A transaction has ended when its coordinator says so; the leader learns of it afterwards.
+def ends(isolation):
+    c = Consumer({"bootstrap.servers": bootstrap, "group.id": "ends", "isolation.level": isolation})
+    all = [c.get_watermark_offsets(TopicPartition(topic, p), timeout=30)[1] for p in range(2)]
+    c.close()
+    return all
+
+while ends("read_committed") != ends("read_uncommitted"):
+    pass
+
 c = Consumer({"bootstrap.servers": bootstrap, "group.id": "other", "isolation.level": "read_committed", "enable.partition.eof": True})
 c.assign([TopicPartition(topic, p, 0) for p in range(2)])
 seen, ended = [], set()

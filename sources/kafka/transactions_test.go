@@ -101,10 +101,32 @@ func TestOnlyCommittedRecordsAreDelivered(t *testing.T) {
 		t.Fatal(err)
 	}
 	want = w.list()
+	stable(t, s, topic)
 	later := openWith(t, options(b, topic), known)
 	defer later.Close()
 	if got := texts(everything(t, later)); got != strings.Join(want, " ") {
 		t.Fatalf("read\n%s\nwant\n%s", got, strings.Join(want, " "))
+	}
+}
+
+// stable waits until no transaction of partition 0 is open. A commit returns when the
+// coordinator has decided; the leader learns of it by a marker that comes afterwards.
+func stable(t *testing.T, s *Source, topic string) {
+	t.Helper()
+	p := partition{name: topic}
+	for {
+		last, err := s.client.offsetOf(t.Context(), p, atHead, committed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		end, err := s.client.offsetOf(t.Context(), p, atHead, uncommitted)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if last == end {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
 	}
 }
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from integration.exact import Input, Runs
 from integration.exact import run as run_plan
@@ -66,6 +66,14 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
             process.wait(60)
 
 
+def ends(broker: Broker, isolation: str) -> list[int]:
+    reader = Consumer({"bootstrap.servers": broker.address, "group.id": "ends", "isolation.level": isolation})
+    try:
+        return [reader.get_watermark_offsets(TopicPartition("rows", p), timeout=60)[1] for p in range(PARTITIONS)]
+    finally:
+        reader.close()
+
+
 @pytest.fixture(scope="module")
 def rows(broker: Broker) -> Input:
     """The topic `rows`: transactions of all sizes, some of them taken back, in all
@@ -103,6 +111,9 @@ def rows(broker: Broker) -> Input:
             one.flush(120)
             one.abort_transaction(30)
         round_ += 1
+    # A transaction has ended when its coordinator says so; the leader learns of it afterwards.
+    while ends(broker, "read_committed") != ends(broker, "read_uncommitted"):
+        pass
     assert len(ids) == PARTITIONS - 1
     return Input({name: (offsets[name], ids[name]) for name in ids})
 
