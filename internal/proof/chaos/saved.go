@@ -208,6 +208,15 @@ func (in *input) within(p *cut.Partition, r audit.Range, f func(id int)) error {
 	if len(places) == 0 {
 		return fmt.Errorf("%s: it names %s [%d, %d), where no record is", p.Identity, r.Name, r.Start, r.End)
 	}
+	if r.Start < 0 {
+		ids, err := in.earlier(places[0].id, r)
+		if err != nil {
+			return fmt.Errorf("%s: %w", p.Identity, err)
+		}
+		for _, id := range ids {
+			f(id)
+		}
+	}
 	first, _ := slices.BinarySearchFunc(places, r.Start, func(x place, at int64) int { return int(x.at - at) })
 	for _, x := range places[first:] {
 		if x.at >= r.End {
@@ -216,6 +225,27 @@ func (in *input) within(p *cut.Partition, r audit.Range, f func(id int)) error {
 		f(x.id)
 	}
 	return nil
+}
+
+// earlier are the records of a range that lie before its segment, which begins with record
+// first. Chunks of a landing that were deleted are one segment with the name of the last of
+// them: a negative offset counts records back from the beginning of that chunk.
+func (in *input) earlier(first int, r audit.Range) ([]int, error) {
+	if _, ok := in.queue.(*landing); !ok {
+		return nil, fmt.Errorf("it names %s [%d, %d), and only chunks of a landing may have a negative offset", r.Name, r.Start, r.End)
+	}
+	for p := range in.partitions {
+		ids := in.rowsOf(p)
+		i, there := slices.BinarySearch(ids, first)
+		if !there {
+			continue
+		}
+		if int64(i)+r.Start < 0 {
+			return nil, fmt.Errorf("it names %s [%d, %d), and only %d records lie before that chunk", r.Name, r.Start, r.End, i)
+		}
+		return ids[int64(i)+r.Start : int64(i)+min(r.End, 0)], nil
+	}
+	return nil, fmt.Errorf("it names %s [%d, %d), and no partition has its first record %d", r.Name, r.Start, r.End, first)
 }
 
 // kept is a checkpoint that was checked: its models, and what it says is in them.

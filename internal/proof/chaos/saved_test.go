@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/headrace/headrace/flashckpt/audit"
 	"github.com/headrace/headrace/flashckpt/manifest"
 	"github.com/headrace/headrace/shardsvc/cut"
 	"github.com/headrace/headrace/sources"
@@ -191,5 +194,70 @@ func TestTheEndIsEverythingOnceOverAllRanks(t *testing.T) {
 				t.Errorf("%+v", v)
 			}
 		})
+	}
+}
+
+// Chunks 4, 5 and 6 of a landing have 3, 2 and 4 records. They were deleted, so a cut has them
+// as one segment, chunk 6 [-5, 4).
+func TestACutOfDeletedChunksNamesTheRecordsOfAllOfThem(t *testing.T) {
+	in := &input{name: "pushed", records: 20, passes: 1, partitions: 2, live: true, queue: &landing{}}
+	id := 0
+	put := func(partition int, chunk string, records int) {
+		for at := range records {
+			in.putIn(partition, chunk, int64(at), id)
+			id++
+		}
+	}
+	put(0, "chunk-1", 2) // 0, 1
+	put(1, "chunk-2", 2) // 2, 3: of the other partition
+	put(0, "chunk-4", 3) // 4 to 6
+	put(1, "chunk-3", 1) // 7
+	put(0, "chunk-5", 2) // 8, 9
+	put(0, "chunk-6", 4) // 10 to 13
+	put(0, "chunk-7", 3) // 14 to 16
+	in.same("chunk-6", "chunk-6-of-another-attempt")
+
+	named := func(pieces ...cut.Range) (map[key]bool, error) {
+		p := cut.Partition{
+			Identity: "landing:pushed/0",
+			Segments: []sources.Segment{
+				{ID: 1, End: 2, Sealed: true, Name: "chunk-1"},
+				{ID: 6, Start: -5, End: 4, Sealed: true, Name: "chunk-6-of-another-attempt"},
+				{ID: 7, End: 3, Sealed: true, Name: "chunk-7", Locator: []byte("there")},
+			},
+			Passes: []cut.Pass{{Low: cut.Place{Segment: 1}, Ranges: pieces}},
+		}
+		return members(&cut.Cut{Datasets: []cut.Dataset{{Name: "pushed", Unit: "records", Partitions: []cut.Partition{p}}}}, []*input{in})
+	}
+	for _, c := range []struct {
+		name       string
+		from, till cut.Place
+		want       []key
+	}{
+		{"the whole run", cut.Place{Segment: 6, Offset: -5}, cut.Place{Segment: 6, Offset: 4}, []key{4, 5, 6, 8, 9, 10, 11, 12, 13}},
+		{"only of the first ones", cut.Place{Segment: 6, Offset: -4}, cut.Place{Segment: 6, Offset: -1}, []key{5, 6, 8}},
+		{"across the border of the last one", cut.Place{Segment: 6, Offset: -1}, cut.Place{Segment: 6, Offset: 2}, []key{9, 10, 11}},
+		{"only of the last one", cut.Place{Segment: 6, Offset: 1}, cut.Place{Segment: 6, Offset: 3}, []key{11, 12}},
+		{"on into chunks that are there", cut.Place{Segment: 6, Offset: -2}, cut.Place{Segment: 7, Offset: 1}, []key{8, 9, 10, 11, 12, 13, 14}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := named(cut.Range{Start: c.from, End: c.till})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if ids := slices.Sorted(maps.Keys(got)); !slices.Equal(ids, c.want) {
+				t.Errorf("records %d, want %d", ids, c.want)
+			}
+		})
+	}
+
+	// What cannot be is said.
+	p := &cut.Partition{Identity: "landing:pushed/0"}
+	if err := in.within(p, audit.Range{Name: "chunk-6", Start: -8, End: 4}, func(int) {}); err == nil || !strings.Contains(err.Error(), "only 7 records lie before") {
+		t.Errorf("of more records than there are: %v", err)
+	}
+	in.queue = nil
+	if err := in.within(p, audit.Range{Name: "chunk-6", Start: -1, End: 4}, func(int) {}); err == nil || !strings.Contains(err.Error(), "negative offset") {
+		t.Errorf("of a file: %v", err)
 	}
 }
