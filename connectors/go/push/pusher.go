@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -25,12 +27,22 @@ type Field = chunk.Field
 type Pusher struct {
 	api     headracev1.LandingClient
 	dataset string
-	layout  *headracev1.LayoutReply
 	onWait  func(error)
+	told    atomic.Pointer[told]
 
-	open   func(url string) (Putter, error) // nil: chunks go to the master
-	bucket Putter
-	asked  time.Time // when the master told its clock
+	open    func(url string) (Putter, error) // nil: chunks go to the master
+	mu      sync.Mutex
+	buckets map[string]Putter // by URL; guarded by mu
+}
+
+// told is how the dataset wants its records, as the master said. A transaction keeps what it
+// began with. Later the dataset may be deleted and applied again, or its chunks may go to
+// another bucket.
+type told struct {
+	layout   *headracev1.LayoutReply
+	bucket   Putter      // nil: chunks go to the master
+	asked    time.Time   // when the master told its clock
+	doubtful atomic.Bool // a call has failed for good since
 }
 
 // Putter puts a new object into a bucket, with a checksum that the service verifies. It is
@@ -56,42 +68,83 @@ func Upload(open func(url string) (Putter, error)) Option {
 
 // Open asks the master how the dataset wants its records.
 func Open(ctx context.Context, conn grpc.ClientConnInterface, dataset string, options ...Option) (*Pusher, error) {
-	p := &Pusher{api: headracev1.NewLandingClient(conn), dataset: dataset, onWait: func(error) {}}
+	p := &Pusher{api: headracev1.NewLandingClient(conn), dataset: dataset, onWait: func(error) {}, buckets: map[string]Putter{}}
 	for _, o := range options {
 		o(p)
 	}
+	_, err := p.ask(ctx)
+	return p, err
+}
+
+// now is how the dataset wants a transaction that begins now. The master is asked again after
+// a call has failed for good, because that may be the reason. Otherwise a writer with a bucket
+// needs no master until its commit.
+func (p *Pusher) now(ctx context.Context) (*told, error) {
+	if t := p.told.Load(); !t.doubtful.Load() {
+		return t, nil
+	}
+	return p.ask(ctx)
+}
+
+func (p *Pusher) ask(ctx context.Context) (*told, error) {
+	t := &told{}
 	err := p.again(ctx, func() (err error) {
-		p.asked = time.Now()
-		p.layout, err = p.api.Layout(ctx, &headracev1.LayoutRequest{Dataset: dataset})
+		t.asked = time.Now()
+		t.layout, err = p.api.Layout(ctx, &headracev1.LayoutRequest{Dataset: p.dataset})
 		return err
 	})
-	if err != nil || p.open == nil {
-		return p, err
+	if err != nil {
+		return nil, err
 	}
-	if p.layout.Upload == nil {
-		return nil, fmt.Errorf("dataset %s: its master keeps chunks in its state folder, so only the master can write them: push without Upload, or set landing_storage: s3://... for the master", dataset)
+	if p.open != nil {
+		if t.bucket, err = p.bucketOf(t.layout.Upload); err != nil {
+			return nil, fmt.Errorf("dataset %s: %w", p.dataset, err)
+		}
 	}
-	if p.bucket, err = p.open(p.layout.Upload.Url); err != nil {
-		return nil, fmt.Errorf("dataset %s: %s: %w", dataset, p.layout.Upload.Url, err)
+	p.told.Store(t)
+	return t, nil
+}
+
+func (p *Pusher) bucketOf(u *headracev1.Upload) (Putter, error) {
+	if u == nil {
+		return nil, errors.New("its master keeps chunks in its state folder, so only the master can write them: push without Upload, or set landing_storage: s3://... for the master")
 	}
-	return p, nil
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if b := p.buckets[u.Url]; b != nil {
+		return b, nil
+	}
+	b, err := p.open(u.Url)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", u.Url, err)
+	}
+	p.buckets[u.Url] = b
+	return b, nil
+}
+
+// failed notes that a call has failed for good.
+func (p *Pusher) failed() {
+	if t := p.told.Load(); t != nil {
+		t.doubtful.Store(true)
+	}
 }
 
 // put stages a chunk in the bucket and returns its locator. Another try has another key: if
 // the first one was stored after all, nobody commits it, and it is deleted after stage_ttl.
-func (p *Pusher) put(ctx context.Context, id string, part int, data []byte) (string, error) {
+func (p *Pusher) put(ctx context.Context, t *told, id string, part int, data []byte) (string, error) {
 	h, err := chunk.ReadHeader(data)
 	if err != nil {
 		return "", err
 	}
 	for wait := first; ; wait = min(2*wait, most) {
-		at := time.UnixMilli(p.layout.Upload.NowMs).Add(time.Since(p.asked)) // of the master's clock
-		l := chunk.Locator{Key: chunk.NewKey(p.layout.Upload.Stream, part, id, at).String(), Size: int64(len(data)), Records: h.Records, Sum: h.Sum}
-		err := p.bucket.PutNew(ctx, l.Key, data)
+		at := time.UnixMilli(t.layout.Upload.NowMs).Add(time.Since(t.asked)) // of the master's clock
+		l := chunk.Locator{Key: chunk.NewKey(t.layout.Upload.Stream, part, id, at).String(), Size: int64(len(data)), Records: h.Records, Sum: h.Sum}
+		err := t.bucket.PutNew(ctx, l.Key, data)
 		if err == nil {
 			return l.String(), nil
 		}
 		if ctx.Err() != nil || !temporary(err) {
+			p.failed()
 			return "", fmt.Errorf("a chunk of transaction %q could not be put: %w", id, err)
 		}
 		p.onWait(err)
@@ -125,8 +178,7 @@ func (p *Pusher) Begin(id string) *Transaction {
 	if id == "" {
 		id = "push-" + rand.Text()
 	}
-	n := int(p.layout.Partitions)
-	return &Transaction{p: p, id: id, builders: make([]chunk.Builder, n), slots: make(chan struct{}, staging)}
+	return &Transaction{p: p, id: id, slots: make(chan struct{}, staging)}
 }
 
 // End says that no record follows, from any producer. The dataset's spec must allow it.
@@ -150,7 +202,10 @@ func (p *Pusher) again(ctx context.Context, do func() error) error {
 				return err // a message that is too large stays so
 			}
 			after = told
+		case codes.OK:
+			return nil
 		default:
+			p.failed()
 			return err
 		}
 		p.onWait(err)

@@ -141,3 +141,70 @@ func TestChunksArePutIntoTheBucketAndNotSentToTheMaster(t *testing.T) {
 		t.Errorf("no bucket: %v", err)
 	}
 }
+
+// applied is a master whose dataset may be deleted and applied again. Then it refuses what was
+// staged for the one before.
+type applied struct {
+	grpc.ClientConnInterface
+	url, stream string
+	partitions  uint32
+	asked       int
+}
+
+func (a *applied) Invoke(_ context.Context, _ string, args, reply any, _ ...grpc.CallOption) error {
+	switch r := reply.(type) {
+	case *headracev1.LayoutReply:
+		a.asked++
+		r.Partitions, r.ChunkBytes, r.MaxRecord = a.partitions, 1<<20, 1<<20
+		r.Upload = &headracev1.Upload{Url: a.url, Stream: a.stream, NowMs: 1_700_000_000_000}
+	case *headracev1.CommitReply:
+		for _, l := range args.(*headracev1.CommitRequest).Locators {
+			if _, key, err := chunk.ParseLocator(l); err != nil || key.Stream != a.stream {
+				return status.Error(codes.FailedPrecondition, "a chunk was staged before the dataset was deleted and applied again")
+			}
+		}
+	}
+	return nil
+}
+
+func TestAPusherAsksAgainAfterItWasRefused(t *testing.T) {
+	master, buckets := &applied{url: "s3://lake/p", stream: "s1", partitions: 3}, map[string]*flaky{}
+	p, err := Open(t.Context(), master, "clicks", Upload(func(url string) (Putter, error) {
+		if buckets[url] != nil {
+			t.Errorf("%s is opened twice", url)
+		}
+		buckets[url] = &flaky{}
+		return buckets[url], nil
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pushed := func() error {
+		tx := p.Begin("")
+		if err := tx.Push(t.Context(), Record{Value: []byte("v")}); err != nil {
+			t.Fatal(err)
+		}
+		_, err := tx.Commit(t.Context())
+		return err
+	}
+	for range 2 {
+		if err := pushed(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if master.asked != 1 {
+		t.Errorf("asked %d times while all was well", master.asked)
+	}
+	master.stream, master.partitions = "s2", 1
+	if err := pushed(); status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("for the dataset that is gone: %v", err)
+	}
+	if err := pushed(); err != nil {
+		t.Errorf("the next transaction: %v", err)
+	}
+	master.url, master.stream = "s3://pool/q", "s3"
+	_ = pushed()
+	if err := pushed(); err != nil || len(buckets) != 2 || len(buckets["s3://pool/q"].keys) != 1 {
+		t.Errorf("after its chunks were moved: %v, buckets %v", err, buckets)
+	}
+}

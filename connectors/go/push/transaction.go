@@ -17,6 +17,7 @@ const staging = 4
 type Transaction struct {
 	p        *Pusher
 	id       string
+	told     *told           // nil: nothing was pushed yet
 	builders []chunk.Builder // by partition
 	records  int64
 	next     int // partition of the records without a key
@@ -36,11 +37,19 @@ func (t *Transaction) Records() int64 { return t.records }
 
 // Push adds a record, and sends a chunk when one is full. It copies the record.
 func (t *Transaction) Push(ctx context.Context, r Record) error {
-	if n := int64(len(r.Value)); n > t.p.layout.MaxRecord {
-		return fmt.Errorf("record %d of transaction %q has %d bytes, and max_record of dataset %s is %d: raise it in the spec and apply that", t.records, t.id, n, t.p.dataset, t.p.layout.MaxRecord)
+	if t.told == nil {
+		now, err := t.p.now(ctx)
+		if err != nil {
+			return err
+		}
+		t.told, t.builders = now, make([]chunk.Builder, now.layout.Partitions)
 	}
-	if r.Key == nil && t.p.layout.Key != "" {
-		key, err := chunk.KeyOf(t.p.layout.Key, r.Value)
+	layout := t.told.layout
+	if n := int64(len(r.Value)); n > layout.MaxRecord {
+		return fmt.Errorf("record %d of transaction %q has %d bytes, and max_record of dataset %s is %d: raise it in the spec and apply that", t.records, t.id, n, t.p.dataset, layout.MaxRecord)
+	}
+	if r.Key == nil && layout.Key != "" {
+		key, err := chunk.KeyOf(layout.Key, r.Value)
 		if err != nil {
 			return fmt.Errorf("record %d of transaction %q: %w", t.records, t.id, err)
 		}
@@ -50,7 +59,7 @@ func (t *Transaction) Push(ctx context.Context, r Record) error {
 	b := &t.builders[part]
 	b.Add(r)
 	t.records++
-	if int64(b.Size()) < t.p.layout.ChunkBytes {
+	if int64(b.Size()) < layout.ChunkBytes {
 		return nil
 	}
 	return t.send(ctx, part)
@@ -77,7 +86,7 @@ func (t *Transaction) send(ctx context.Context, part int) error {
 	t.mu.Unlock()
 	t.wg.Go(func() {
 		defer func() { <-t.slots }()
-		locator, err := t.p.stage(ctx, t.id, part, data)
+		locator, err := t.p.stage(ctx, t.told, t.id, part, data)
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		if err != nil {
@@ -92,9 +101,9 @@ func (t *Transaction) send(ctx context.Context, part int) error {
 }
 
 // stage sends a chunk to the master, or puts it into the bucket.
-func (p *Pusher) stage(ctx context.Context, id string, part int, data []byte) (locator string, err error) {
-	if p.bucket != nil {
-		return p.put(ctx, id, part, data)
+func (p *Pusher) stage(ctx context.Context, t *told, id string, part int, data []byte) (locator string, err error) {
+	if t.bucket != nil {
+		return p.put(ctx, t, id, part, data)
 	}
 	err = p.again(ctx, func() error {
 		reply, err := p.api.Stage(ctx, &headracev1.StageRequest{Dataset: p.dataset, Transaction: id, Partition: uint32(part), Chunk: data})

@@ -79,6 +79,20 @@ def push(
         return begun.commit()
 
 
+@dataclass
+class _Told:
+    """How the dataset wants its records, as the master said. A transaction keeps what it began with. Later the dataset
+    may be deleted and applied again, or its chunks may go to another bucket."""
+
+    partitions: int
+    chunk_bytes: int
+    max_chunk_bytes: int
+    max_record: int
+    key: str
+    upload: Uploader | None  # None: chunks go to the master
+    doubtful: bool = False  # a call has failed since
+
+
 class Pusher:
     """Pushes to one dataset. Its methods may be called from any thread.
 
@@ -124,19 +138,33 @@ class Pusher:
         self.dataset = dataset
         self._master = Master(target, patience, on_wait)
         self._path = f"/v1/datasets/{_quote(dataset)}"
+        self._upload = upload
         try:
-            layout = self._master.ask("GET", f"{self._path}/layout")["layout"]
-            self._upload = self._uploader(layout, upload)
+            self._told = self._ask()
         except BaseException:
             self._master.close()
             raise
-        self._partitions: int = layout["partitions"]
-        self._chunk_bytes: int = layout["chunk_bytes"]
-        self._max_chunk_bytes: int = layout["max_chunk_bytes"]
-        self._max_record: int = layout["max_record"]
-        self._key: str = layout["key"]
 
-    def _uploader(self, layout: dict[str, Any], upload: bool | Client) -> Uploader | None:
+    def _ask(self) -> _Told:
+        layout = self._master.ask("GET", f"{self._path}/layout")["layout"]
+        return _Told(
+            layout["partitions"],
+            layout["chunk_bytes"],
+            layout["max_chunk_bytes"],
+            layout["max_record"],
+            layout["key"],
+            self._uploader(layout),
+        )
+
+    def _now(self) -> _Told:
+        """How the dataset wants a transaction that begins now. The master is asked again after a call has failed,
+        because that may be the reason. Otherwise a writer with a bucket needs no master until its commit."""
+        if self._told.doubtful:
+            self._told = self._ask()
+        return self._told
+
+    def _uploader(self, layout: dict[str, Any]) -> Uploader | None:
+        upload = self._upload
         if upload is False:
             return None
         if layout.get("upload") is None:
@@ -159,7 +187,11 @@ class Pusher:
     def commit(self, transaction: str, locators: Iterable[str]) -> Pushed:
         """Makes a transaction visible whose chunks were staged, by whichever processes."""
         body = json.dumps({"locators": list(locators)}).encode()
-        answer = self._master.ask("POST", f"{self._of(transaction)}/commit", body)
+        try:
+            answer = self._master.ask("POST", f"{self._of(transaction)}/commit", body)
+        except Exception:
+            self._told.doubtful = True
+            raise
         return Pushed(transaction, answer["already"], answer["records"])
 
     def end(self) -> None:
@@ -181,10 +213,14 @@ class Pusher:
             raise ValueError(f"a transaction's id has 1 to 200 bytes, and this one has {len(transaction.encode())}")
         return f"{self._path}/transactions/{_quote(transaction)}"
 
-    def _stage(self, transaction: str, partition: int, chunk: bytes) -> str:
-        if self._upload is not None:
-            return self._upload.stage(transaction, partition, chunk, self._master.patience, self._master.tell)
-        answer = self._master.ask("POST", f"{self._of(transaction)}/chunks?partition={partition}", chunk)
+    def _stage(self, told: _Told, transaction: str, partition: int, chunk: bytes) -> str:
+        try:
+            if told.upload is not None:
+                return told.upload.stage(transaction, partition, chunk, self._master.patience, self._master.tell)
+            answer = self._master.ask("POST", f"{self._of(transaction)}/chunks?partition={partition}", chunk)
+        except Exception:
+            self._told.doubtful = True
+            raise
         locator: str = answer["locators"][0]
         return locator
 
@@ -205,7 +241,8 @@ class Transaction:
         self.records = 0
         self.done: Pushed | None = None  #: the answer to the commit
         pusher._of(name)  # checks the id
-        self._builders = [Builder() for _ in range(pusher._partitions)]
+        self._told: _Told | None = None  # nothing was pushed yet
+        self._builders: list[Builder] = []
         self._rest = 0  # partition of the records without a key
         self._slots = threading.BoundedSemaphore(_STAGING)
         self._locators: list[str] = []  # in the order in which chunks were closed
@@ -224,30 +261,33 @@ class Transaction:
         key: records with the same key stay in order; without one, the field of the spec's
         ``landing.key`` is taken. time: ms since 1970. headers: names and values beside it.
         """
-        p = self._pusher
+        if self._told is None:
+            self._told = self._pusher._now()
+            self._builders = [Builder() for _ in range(self._told.partitions)]
+        told = self._told
         try:
             data = _bytes_of(value)
-            if data is not None and len(data) > p._max_record:
+            if data is not None and len(data) > told.max_record:
                 raise ValueError(
-                    f"it has {len(data)} bytes, and max_record of dataset {p.dataset} is {p._max_record}: "
+                    f"it has {len(data)} bytes, and max_record of dataset {self._pusher.dataset} is {told.max_record}: "
                     "raise it in the spec and apply that"
                 )
             if isinstance(key, str):
                 key = key.encode()
-            if key is None and p._key and data is not None:
-                key = key_of(p._key, data)
+            if key is None and told.key and data is not None:
+                key = key_of(told.key, data)
             fields: list[Header] = list(headers)
         except (TypeError, ValueError) as error:
             raise type(error)(f"record {self.records} of transaction {self.id!r}: {error}") from None
         part = partition_of(key, len(self._builders), self._rest)
         builder = self._builders[part]
         more = len(data or b"") + len(key or b"") + sum(len(n) + len(v) + 20 for n, v in fields) + 64
-        if len(builder.raw) + more > p._max_chunk_bytes:
+        if len(builder.raw) + more > told.max_chunk_bytes:
             self._send(part)
             builder = self._builders[part]
         builder.add(key, data, time, fields)
         self.records += 1
-        if len(builder.raw) >= p._chunk_bytes:
+        if len(builder.raw) >= told.chunk_bytes:
             self._send(part)
 
     def stage(self) -> list[str]:
@@ -283,8 +323,8 @@ class Transaction:
     def _send(self, part: int) -> None:
         """Stages the chunk of a partition in the background; waits while too many are on their way."""
         self._check()
-        builder, at = self._builders[part], len(self._locators)
-        if not builder.records:
+        builder, at, told = self._builders[part], len(self._locators), self._told
+        if not builder.records or told is None:
             return
         self._builders[part] = Builder()
         self._rest += 1
@@ -293,7 +333,7 @@ class Transaction:
 
         def stage() -> None:
             try:
-                self._locators[at] = self._pusher._stage(self.id, part, builder.seal())
+                self._locators[at] = self._pusher._stage(told, self.id, part, builder.seal())
             except Exception as error:
                 self._failed = self._failed or error
             finally:

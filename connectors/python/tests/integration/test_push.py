@@ -263,6 +263,27 @@ def test_a_full_dataset_makes_pushers_wait_and_loses_nothing(job: Any) -> None:
     assert sorted(numbers(trainer.ended())) == list(range(900))
 
 
+def test_a_pusher_goes_on_after_its_dataset_was_deleted_and_applied_again(job: Any) -> None:
+    start(job, partitions=3)
+    with headrace.Pusher("clicks") as pusher:
+        with pusher.begin("before") as t:
+            t.push({"user": "a", "number": 1})
+        staged = pusher.begin("staged")
+        staged.push({"user": "a", "number": 2})
+        locators = staged.stage()
+        job.headrace("delete", "clicks", "--yes")
+        (job.folder / "clicks.yaml").write_text(SPEC.format(name="clicks", partitions=1, more=""))
+        job.headrace("dataset", "apply", "-f", str(job.folder / "clicks.yaml"))
+        with pytest.raises(headrace.PushError, match="before dataset clicks was deleted and applied again"):
+            pusher.commit("staged", locators)
+        with pusher.begin("after") as t:  # asks how many partitions there are now
+            for n in range(100):
+                t.push({"user": f"u{n}", "number": n})
+        assert t.done is not None
+        assert (t.done.records, t.done.already) == (100, False)
+        assert pusher.landed("before") is None  # of the dataset that is gone
+
+
 def test_bad_records_and_ids_are_named(job: Any) -> None:
     start(job, more=", max_record: 1KiB")
     with headrace.Pusher("clicks") as pusher:
