@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -130,6 +131,15 @@ func TestWhatPulsarLosesStopsTheDatasetOrIsExcludedExactly(t *testing.T) {
 	w.write("clicks.yaml", spec)
 	up := w.up("-f", "clicks.yaml")
 	status := func() view.Status { return decoded[view.Status](t, w.ok("dataset", "status", "clicks", "-o", "json")) }
+	defer func() {
+		if t.Failed() {
+			t.Logf("status: %s", w.run("dataset", "status", "clicks", "-o", "json").out)
+			for p := range pulsarParts {
+				text, err := b.Admin(context.Background(), http.MethodGet, fmt.Sprintf("persistent/public/default/clicks-partition-%d/internalStats", p), nil)
+				t.Logf("partition %d at the broker: %s %v", p, text, err)
+			}
+		}
+	}()
 	const entries = pulsarRecords / pulsarBatch
 	up.until("all is listed", func() bool { return status().Counts.Listed == entries })
 

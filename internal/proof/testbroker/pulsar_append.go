@@ -51,11 +51,19 @@ func (b *Pulsar) Client() (pulsar.Client, error) {
 		Logger: log.NewLoggerWithSlog(slog.New(slog.NewTextHandler(io.Discard, nil))), MetricsRegisterer: prometheus.NewRegistry()})
 }
 
+const (
+	pulsarAppendMost = 10_000 // records of one Append
+	neverFlushed     = 1000 * time.Hour
+)
+
 // Close ends its producers.
 func (a *PulsarAppender) Close() { a.client.Close() }
 
-// Append puts values, in one batch, behind a partition that holds end records.
+// Append puts values, in one entry of at most 4 MiB, behind a partition that holds end records.
 func (a *PulsarAppender) Append(ctx context.Context, partition int, end int64, values [][]byte, sending func()) error {
+	if len(values) > pulsarAppendMost {
+		return fmt.Errorf("writing to %s, partition %d: %d records at once, at most %d", a.topic, partition, len(values), pulsarAppendMost)
+	}
 	p, err := a.producer(ctx, partition)
 	if err != nil {
 		return err
@@ -156,7 +164,10 @@ func (a *PulsarAppender) partition(n int) string { return fmt.Sprintf("%s-partit
 func (a *PulsarAppender) producer(ctx context.Context, partition int) (pulsar.Producer, error) {
 	for a.producers[partition] == nil {
 		p, err := a.client.CreateProducer(pulsar.ProducerOptions{Topic: a.partition(partition), Name: "appender-" + strconv.Itoa(partition), SendTimeout: -1,
-			CompressionType: a.Codec, BatchingMaxPublishDelay: time.Second, BatchingMaxMessages: 10_000, BatchingMaxSize: 4 << 20, DisableBlockIfQueueFull: false})
+			// Only Append flushes. The client's timer would cut its records in two where it fires,
+			// and so would a queue that is too short for them.
+			BatchingMaxPublishDelay: neverFlushed, MaxPendingMessages: pulsarAppendMost, BatchingMaxMessages: pulsarAppendMost,
+			CompressionType: a.Codec, BatchingMaxSize: 4 << 20, DisableBlockIfQueueFull: false})
 		if err == nil {
 			a.producers[partition] = p
 			break

@@ -1,0 +1,57 @@
+//go:build pulsar
+
+package testbroker
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// Tests count entries, so the records of one Append must be one entry, also if the client takes
+// long to gather them. A client with a timer for its batches would have cut some of these in two.
+func TestEachAppendIsOnePulsarEntry(t *testing.T) {
+	b, err := StartPulsar(t.Context(), PulsarOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := b.CreateTopic(t.Context(), "t", 1); err != nil {
+		t.Fatal(err)
+	}
+	a, err := NewPulsarAppender(b, "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	values := make([][]byte, 5000)
+	for i := range values {
+		values[i] = []byte(strconv.Itoa(i))
+	}
+	appends := int64(0)
+	for began := time.Now(); appends < 3 || time.Since(began) < 4*time.Second; appends++ {
+		if err := a.Append(t.Context(), 0, appends*int64(len(values)), values, func() {}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := b.Admin(t.Context(), http.MethodGet, "persistent/public/default/t-partition-0/internalStats", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stats struct{ EntriesAddedCounter int64 }
+	if err := json.Unmarshal(text, &stats); err != nil {
+		t.Fatal(err)
+	}
+	if stats.EntriesAddedCounter != appends {
+		t.Errorf("%d appends are %d entries", appends, stats.EntriesAddedCounter)
+	}
+	if err := a.Append(t.Context(), 0, 0, make([][]byte, pulsarAppendMost+1), func() {}); err == nil {
+		t.Error("more records than fit into one entry were taken")
+	}
+}
