@@ -155,8 +155,8 @@ test-spark: build venv spark ## the Spark connector on a real Spark 3.5.9 and 4.
 	    $(PY) -m pytest -q -c connectors/python/pyproject.toml --rootdir connectors/spark --timeout 1800 connectors/spark/tests; done
 
 .PHONY: test-java
-test-java: build build-server-s3 ## the Java client for pushed records against the real binary and a real S3 server (needs java 11 or newer, and mvn)
-	HEADRACE_BIN="$(CURDIR)/$(BIN)" HEADRACE_SERVER_S3="$(CURDIR)/build/server-s3" $(MVN) -pl java test
+test-java: build venv build-server-s3 ## the Java client for pushed records against the real binary and a real S3 server (needs java 11 or newer, and mvn)
+	HEADRACE_BIN="$(CURDIR)/$(BIN)" HEADRACE_SERVER_S3="$(CURDIR)/build/server-s3" HEADRACE_PYTHON="$(CURDIR)/$(PY)" $(MVN) -pl java test
 
 .PHONY: test-tf test-tf-215 test-tf-221
 test-tf: test-tf-215 test-tf-221 ## headrace.tensorflow with a real TensorFlow 2.15 and 2.21; the first time it installs both, for the CPU, into ~/.cache/headrace
@@ -254,10 +254,11 @@ test-kafka-go: build venv quickstart-needs-kafka ## the part of it that is in Go
 test-quickstart-pulsar: build venv quickstart-needs-pulsar ## the same on a real Pulsar, beside the official client
 	$(PY) -m pytest -q examples/test_quickstart_pulsar.py
 
-PULSAR_TESTS := ./sources/pulsar ./cmd/headrace
+PULSAR_TESTS := ./sources/pulsar ./cmd/headrace ./internal/proof/testbroker
 .PHONY: test-pulsar
 test-pulsar: build venv ## the Pulsar source on a real Pulsar (needs java, and mvn once)
 	$(GO) test -tags pulsar -count=1 -timeout 20m -skip '$(PULSAR_MORE)' ./sources/pulsar
+	$(GO) test -tags pulsar -count=1 -timeout 10m -run Pulsar ./internal/proof/testbroker
 # What has not passed five times yet.
 PULSAR_MORE := TestConformance/0_partitions|TestRecordsOfTheJava|TestOfTransactions|TestAnEncrypted|TestPartitionsThatAreAdded|TestARangeIsReadOn|TestASpecLogsIn|TestDeletionByATTL|TestWhatATTLHas|TestAMessageOfAHundred|TestASlowReader|TestWhatPulsarsTimers
 .PHONY: test-pulsar-more
