@@ -132,6 +132,9 @@ func (d *dataset) fitPartition(q *cut.Partition) (f fitted, err error) {
 		}
 		base += s.End - s.Start
 	}
+	if err := with.knowsNone(f.segments); err != nil {
+		return f, err
+	}
 	switch last := len(q.Segments); {
 	case with.Complete && len(f.segments) > 0:
 		return f, refusal(RefusedSegments, "partition %s ends with segment %d, the cut has segment %d (%s): the source has changed", q.Label(), with.LastSeg, f.segments[0].ID, f.segments[0].Name)
@@ -268,6 +271,26 @@ func (p *partition) agrees(s *sources.Segment, base int64) error {
 			return fmt.Errorf("partition %s: segment %d ends at %d, in the cut at %d", p.label(), s.ID, g.End, s.End)
 		}
 		p.SetEnd(s.End)
+	}
+	return nil
+}
+
+// knowsNone says which of some segments of a cut, all beyond the last one of p, p knows by
+// another number. With it the partition would have the same records twice. Example: p has
+// file a as segment 0, and a cut of another life of the master has it as segment 7.
+func (p *partition) knowsNone(more []sources.Segment) error {
+	if len(more) == 0 {
+		return nil
+	}
+	known := map[string]*line.Segment{}
+	for i := range p.Segs {
+		known[p.Segs[i].Name] = &p.Segs[i]
+	}
+	for i := range more {
+		s := &more[i]
+		if g := known[s.Name]; g != nil && s.Name != "" && bytes.Equal(g.Locator, s.Locator) {
+			return refusal(RefusedSegments, "partition %s: segment %d (%s) of the cut is segment %d here: positions do not mean the same records", p.label(), s.ID, s.Name, g.ID)
+		}
 	}
 	return nil
 }

@@ -152,6 +152,25 @@ func TestACutOfOtherFilesIsRefusedWhereSomethingIsSettled(t *testing.T) {
 	}
 }
 
+// A master without state numbers segments anew. A cut whose segments the job knows by other
+// numbers would add them once more, and their records would come, or be excluded, twice.
+func TestACutWhoseSegmentsHaveOtherNumbersAddsNoneOfThemAgain(t *testing.T) {
+	for _, model := range perRank {
+		body := listedWorld(t, model, true, Options{}, file(5, "a", 20), file(6, "b", 20)).cutOf(3)
+		body.ID = 78 // both worlds draw 77
+		w := listedWorld(t, model, false, Options{}, file(0, "a", 20), file(1, "b", 20))
+		w.cutOf(1)
+		w.step(&Rewind{Cut: body, Path: "/c"})
+		i := slices.IndexFunc(w.fx.Reports, func(r Report) bool { return r.Kind == ReportRejected })
+		if want := "segment 5 (a) of the cut is segment 0 here"; i < 0 || !strings.Contains(w.fx.Reports[i].Reason, want) {
+			t.Errorf("%s: %+v, want %q", model, w.fx.Reports, want)
+		}
+		if d, _ := w.core.Dataset(1); d.Counts.Listed != 40 {
+			t.Errorf("%s: %d units are listed, the files have 40", model, d.Counts.Listed)
+		}
+	}
+}
+
 // A shuffled pass is a permutation of all its blocks: with one file more positions
 // mean other records, though all files that the cut knows are the same.
 func TestAShuffledCutOfFewerFilesIsNotTakenForOneOfMore(t *testing.T) {

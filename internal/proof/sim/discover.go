@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/headrace/headrace/shardsvc"
@@ -94,7 +95,8 @@ func (m *master) list(p *part, known shardsvc.PartitionInfo) {
 			m.needs = true
 		default:
 			room--
-			ev.Segments = append(ev.Segments, sources.Segment{ID: lives*w.lives + s.id, Start: s.opens, End: max(s.opens, s.head(w.now)), Sealed: s.sealed(w.now)})
+			ev.Segments = append(ev.Segments, sources.Segment{ID: lives*w.lives + s.id, Start: s.opens, End: max(s.opens, s.head(w.now)), Sealed: s.sealed(w.now),
+				Name: fmt.Sprintf("%s/%d", p.identity, s.id)})
 		}
 	}
 	if len(ev.Segments) > 0 || ev.Complete {
