@@ -96,10 +96,6 @@ func (s *Service) cleanStream(ctx context.Context, p *place) error {
 	if err != nil {
 		return err
 	}
-	// The marks may rest on acks that are not durable yet. This is answered when they are.
-	if _, _, err := s.srv.Landed(ctx, p.ID, ""); err != nil {
-		return err
-	}
 	a, err := s.account(ctx, p.stream)
 	if err != nil {
 		return err

@@ -18,13 +18,13 @@ func (s *Server) Moved() <-chan struct{} { return s.moved.wait() }
 // passes read the same records again, so a broker is told only of the first pass. A
 // shuffled partition settles out of order, so it has a mark only when all of it is
 // settled. A partition without segments has no mark. RetainMarks, not CommitMarks, says
-// what the source must keep.
+// what the source must keep. It returns when all that the marks follow from is durable.
 func (s *Server) CommitMarks(ctx context.Context, dataset uint32) ([]sources.Mark, error) {
 	var marks []sources.Mark
 	known := false
-	err := s.view(ctx, func(l *loop) {
+	err := s.change(ctx, func(l *loop) error { // answered after the batch that its acks may be in
 		if _, known = l.core.Dataset(dataset); !known {
-			return
+			return nil
 		}
 		lasts := map[shardsvc.PartitionNo]int64{}
 		for _, p := range l.core.Partitions(dataset) {
@@ -44,6 +44,7 @@ func (s *Server) CommitMarks(ctx context.Context, dataset uint32) ([]sources.Mar
 			}
 			marks = append(marks, sources.Mark{Partition: sources.PartitionID(m.Identity), Position: at})
 		}
+		return nil
 	})
 	switch {
 	case err != nil:
@@ -56,13 +57,15 @@ func (s *Server) CommitMarks(ctx context.Context, dataset uint32) ([]sources.Mar
 
 // RetainMarks returns for each partition of the source the position from which on the
 // source must keep its records (see Needed). Nothing below it is read again, whichever
-// kept checkpoint one goes back to.
+// kept checkpoint one goes back to. It returns when all that the marks follow from is
+// durable: brokers and the landing delete data by them, and after a crash the acks that
+// moved a mark would be lost while the data were gone.
 func (s *Server) RetainMarks(ctx context.Context, dataset uint32) ([]sources.Mark, error) {
 	var marks []sources.Mark
 	known := false
-	err := s.view(ctx, func(l *loop) {
+	err := s.change(ctx, func(l *loop) error { // answered after the batch that its acks may be in
 		if _, known = l.core.Dataset(dataset); !known {
-			return
+			return nil
 		}
 		needed := map[shardsvc.PartitionNo]sources.Position{}
 		for _, n := range l.core.Needed(dataset) {
@@ -87,6 +90,7 @@ func (s *Server) RetainMarks(ctx context.Context, dataset uint32) ([]sources.Mar
 				marks[i].Position = pos
 			}
 		}
+		return nil
 	})
 	switch {
 	case err != nil:

@@ -1,9 +1,13 @@
 package serve_test
 
 import (
+	"context"
 	"errors"
+	"syscall"
 	"testing"
+	"testing/synctest"
 
+	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/internal/store/memstore"
 	"github.com/headrace/headrace/shardsvc/serve"
 	"github.com/headrace/headrace/sources"
@@ -69,4 +73,53 @@ func TestALowMarkOfLiveInputIsWhatIsSettledAndNoMore(t *testing.T) {
 	mark(1050, 7)
 	a.hangUp()
 	m.must(m.stop())
+}
+
+// Guarantee 3: "Once we have answered that something is acked, bound or committed, it
+// survives". Brokers and the landing delete by these marks, so an ack moves none of them
+// before it is durable.
+func TestNoMarkRestsOnAnAckThatIsNotDurable(t *testing.T) {
+	type answer struct {
+		marks []sources.Mark
+		err   error
+	}
+	for name, read := range map[string]func(*serve.Server, context.Context) ([]sources.Mark, error){
+		"commit": func(s *serve.Server, ctx context.Context) ([]sources.Mark, error) { return s.CommitMarks(ctx, 1) },
+		"retain": func(s *serve.Server, ctx context.Context) ([]sources.Mark, error) { return s.RetainMarks(ctx, 1) },
+	} {
+		for _, fails := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				st := newGate()
+				m := startMaster(t, st, nil)
+				m.setUp(1000)
+				a := m.joined("a", 0)
+				g := a.grant()
+				st.shut.Store(true)
+				a.send(&headracev1.AgentMessage{Acks: []*headracev1.Ack{{Token: g.Token, Prefix: g.LeaseEnd, Worker: 1}}})
+				synctest.Wait() // the committer has the ack, and waits for the store
+				answered := make(chan answer, 1)
+				go func() {
+					marks, err := read(m.srv, t.Context())
+					answered <- answer{marks, err}
+				}()
+				synctest.Wait()
+				if len(answered) > 0 {
+					t.Fatalf("%s: marks %v before the ack was durable", name, (<-answered).marks)
+				}
+				st.fails.Store(fails)
+				st.release()
+				got := <-answered
+				switch {
+				case fails && got.err == nil:
+					t.Errorf("%s: marks %v, and the ack was never stored", name, got.marks)
+				case !fails && (got.err != nil || len(got.marks) != 1 || got.marks[0].Position.Offset != g.LeaseEnd):
+					t.Errorf("%s: marks %v (%v), want %d", name, got.marks, got.err, g.LeaseEnd)
+				}
+				a.hangUp()
+				if err := m.stop(); fails != errors.Is(err, syscall.EIO) {
+					t.Errorf("%s: the master ended with %v", name, err)
+				}
+			})
+		}
+	}
 }

@@ -28,11 +28,11 @@ type gate struct {
 func newGate() *gate {
 	g := &gate{Store: memstore.New(), open: make(chan struct{})}
 	g.Before = func(int, []shardsvc.Put) error {
-		if g.fails.Load() {
-			return syscall.EIO
-		}
 		if g.shut.Load() {
 			<-g.open
+		}
+		if g.fails.Load() {
+			return syscall.EIO
 		}
 		return nil
 	}
