@@ -7,7 +7,7 @@ import "github.com/headrace/headrace/shardsvc/line"
 // 180 settles [150, 180), and an ack at 150 changes nothing.
 func (lg *ledger) ack(a *speaker, k *Ack) {
 	s := lg.find(k.Token)
-	if s == nil || s.holder().speaker != a || s.l == nil && (s.w.state == fenced || s.epoch != lg.epoch) {
+	if s == nil || s.holder().speaker != a || s.l == nil && (s.w.state == fenced || s.token.Epoch != lg.epoch) {
 		lg.refuse(a, k, Stale, "unknown or fenced token: its rows belong to others")
 		return
 	}

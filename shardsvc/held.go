@@ -157,7 +157,7 @@ func (lg *ledger) claimed(h *Held) (ps *pass, from, end int64) {
 func (lg *ledger) heldAgain(a *speaker, w *holder, s *slot, h *Held) {
 	l := s.l
 	switch {
-	case s.holder() != w || w.state == fenced || s.epoch != lg.epoch:
+	case s.holder() != w || w.state == fenced || s.token.Epoch != lg.epoch:
 		lg.refuseHeld(a, h, "another worker holds it")
 		return
 	case l == nil:

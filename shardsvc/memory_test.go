@@ -138,3 +138,23 @@ func TestMemoryFollowsLeasesNotTheInput(t *testing.T) {
 		t.Errorf("a flush wrote %d bytes", len(p.fx.arena))
 	}
 }
+
+// A rank whose agent does not know of its newest lease yet is not drained (docs/ROUNDS.md).
+// The agent says the highest sequence that it knows of, so a later lease must have a higher
+// one, also when the slots of closed leases are used again in another order.
+func TestALaterLeaseHasAHigherSequence(t *testing.T) {
+	p := newPairs(1, Options{Passes: 1, Initial: 10, Min: 10, Max: 10, Target: Second, Stall: 600 * Second})
+	p.step(&AddSegments{Partition: 1, Segments: []sources.Segment{{End: 1 << 50}}})
+	last, granted := uint64(0), 0
+	for granted < 3*keepClosed {
+		p.round()
+		for i := range p.fx.Replies {
+			if r := &p.fx.Replies[i]; r.Kind == ReplyGrant {
+				if granted++; r.Token.Sequence <= last {
+					t.Fatalf("lease %d has sequence %#x, the one before it %#x", granted, r.Token.Sequence, last)
+				}
+				last = r.Token.Sequence
+			}
+		}
+	}
+}

@@ -2,9 +2,10 @@ package shardsvc
 
 import "github.com/headrace/headrace/shardsvc/line"
 
-// A token's sequence is (use of the slot) << slotBits | slot. So a token is found without
-// a map, and no token is used twice in a term. The slot of a closed lease stays in use
-// until keepClosed other leases were closed, so that a repeated ack is still answered.
+// A token's sequence is (number of the lease) << slotBits | slot. So a token is found without
+// a map. Leases are numbered in the order in which they are granted, so of two leases of a
+// term the later one has the higher sequence. The slot of a closed lease stays in use until
+// keepClosed other leases were closed, so that a repeated ack is still answered.
 const (
 	slotBits   = 24
 	keepClosed = 1 << 14
@@ -15,8 +16,7 @@ type slot struct {
 	l     *lease  // nil: closed
 	w     *holder // whose it was when it closed; nil: its token is unknown
 	final int64   // of a closed one, in order space: all below is settled
-	use   uint32
-	epoch uint32
+	token Token
 }
 
 func (s *slot) holder() *holder {
@@ -30,6 +30,7 @@ type leaseTable struct {
 	slots []slot
 	free  line.Queue[uint32] // of closed leases, in the order of closing
 	spare []*lease
+	last  uint64 // the number of the newest lease
 
 	retold map[Token]Token  // by their token of an older term, leases' tokens of this one
 	was    map[uint32]Token // keys of retold by slot
@@ -66,8 +67,9 @@ func (t *leaseTable) take(epoch, term uint32) *lease {
 		l = &lease{}
 	}
 	s := &t.slots[at]
-	s.l, s.epoch, s.use = l, epoch, s.use+1
-	*l = lease{slot: at, token: Token{Epoch: epoch, Term: term, Sequence: uint64(s.use)<<slotBits | uint64(at)}}
+	t.last++
+	*l = lease{slot: at, token: Token{Epoch: epoch, Term: term, Sequence: t.last<<slotBits | uint64(at)}}
+	s.l, s.token = l, l.token
 	return l
 }
 
@@ -120,7 +122,7 @@ func (lg *ledger) find(k Token) *slot {
 		return nil
 	}
 	s := &lg.leases.slots[at]
-	if uint64(s.use) != k.Sequence>>slotBits || s.epoch != k.Epoch || s.l == nil && s.w == nil {
+	if s.token != k || s.l == nil && s.w == nil {
 		return nil
 	}
 	return s

@@ -78,17 +78,17 @@ func commit(store map[string][]byte, puts []Put) {
 	}
 }
 
-// tok writes a token as epoch.term.slot.use.
+// tok writes a token as epoch.term.slot.number.
 func tok(k Token) string {
 	return fmt.Sprintf("%d.%d.%d.%d", k.Epoch, k.Term, k.Sequence&(1<<slotBits-1), k.Sequence>>slotBits)
 }
 
 func parseTok(t testing.TB, s string) (k Token) {
-	var slot, use uint64
-	if _, err := fmt.Sscanf(s, "%d.%d.%d.%d", &k.Epoch, &k.Term, &slot, &use); err != nil {
+	var slot, number uint64
+	if _, err := fmt.Sscanf(s, "%d.%d.%d.%d", &k.Epoch, &k.Term, &slot, &number); err != nil {
 		t.Fatalf("token %q: %v", s, err)
 	}
-	k.Sequence = use<<slotBits | slot
+	k.Sequence = number<<slotBits | slot
 	return k
 }
 
