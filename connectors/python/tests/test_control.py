@@ -13,7 +13,7 @@ import headrace
 import numpy as np
 import pytest
 from agent import ACKED, BYE, ERROR, FENCED, HEADER, HELLO, PING, PONG, STEP, Agent, poll
-from headrace import _control
+from headrace import _control, _outbox
 from headrace._control import Control
 from headrace._messages import Message
 from headrace._settings import resolve
@@ -199,7 +199,7 @@ def _stepped(stream: headrace.Stream) -> Any:
 def test_steps_that_come_thick_leave_together_and_each_is_said(
     agents: Agents, monkeypatch: pytest.MonkeyPatch, known: bool
 ) -> None:
-    monkeypatch.setattr(_control, "THICK", float("inf"))
+    monkeypatch.setattr(_outbox, "THICK", float("inf"))
     agent = agents(model="replicated", total=1000, per_frame=30, ttl_ms=60_000, step_runs=known)
     stream = headrace.dataset("clicks").batches(10)
     control = headrace.init().control
@@ -232,7 +232,7 @@ def test_steps_that_come_thick_leave_together_and_each_is_said(
 
 
 def test_who_asks_while_steps_gather_is_answered_at_once(agents: Agents, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_control, "THICK", float("inf"))
+    monkeypatch.setattr(_outbox, "THICK", float("inf"))
     monkeypatch.setattr(_control, "LINGER", 3600.0)
     agent = agents(model="replicated", ttl_ms=3_600_000)
     stream = headrace.dataset("clicks").batches(10)
@@ -247,7 +247,7 @@ def test_who_asks_while_steps_gather_is_answered_at_once(agents: Agents, monkeyp
 @pytest.mark.parametrize(("model", "seconds"), [("shared", 0.01), ("replicated", 0.05), ("private", 0.05)])
 def test_where_the_model_outlives_the_process_less_steps_gather(agents: Agents, model: str, seconds: float) -> None:
     agents(model=model)
-    assert headrace.init().control._linger == seconds
+    assert headrace.init().control.outbox.linger == seconds
 
 
 def test_of_steps_that_gathered_each_batch_is_resumed_with_its_own(agents: Agents) -> None:
@@ -356,12 +356,12 @@ def test_an_answer_that_has_come_is_heard_before_the_agent_is_judged(monkeypatch
     control = Control(resolve(env={}), {}, {})
     now = time.monotonic()
     control.welcome = {"model": "shared"}
-    dog = control._watchdog = Watchdog(5.0, now - 4, shared=True)
+    dog = control.trust.watchdog = Watchdog(5.0, now - 4, shared=True)
     dog.sent(now - 4)
     dog.answered(now - 4, 3.5)
     assert not dog.expired(now - 2, connected=True)
     dog.sent(now - 2)
-    monkeypatch.setattr(control, "_connection", Answered(now - 2))
+    monkeypatch.setattr(control.outbox, "connection", Answered(now - 2))
     control.bell.ring()
     assert not control._turn()
     assert control.fault is None

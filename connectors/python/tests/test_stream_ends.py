@@ -141,7 +141,7 @@ def test_end_is_the_end_however_often_one_asks(agents: Agents) -> None:
 def test_waiting_for_an_end_that_only_we_hold_up_is_said(
     agents: Agents, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace._control.STUCK", 0.2)
+    monkeypatch.setattr("headrace._advice.STUCK", 0.2)
     agent = agents(total=10, ttl_ms=5000)
     stream = headrace.dataset("clicks").batches(10)
     next(stream)

@@ -22,7 +22,10 @@ File map:
     _settings.py  who this process is: arguments, environment
     _trainer.py   init(), the process's one attachment to its agent, forks
     _pause.py     the pause of yields while a shared model is saved
-    _control.py   the background thread: steps out, answers in, reconnects
+    _control.py   the background thread: answers in, finding the agent again
+    _outbox.py    what it sends: messages and steps
+    _trust.py     until when a stream may yield
+    _advice.py    what the log says when next() waits for this program
     _calls.py     questions to the master, until they are answered
     _watchdog.py  how long a process may go on without its agent
     _unanswered.py  how long steps have been without an answer

@@ -110,7 +110,7 @@ class Stream:
         if stop > frame.rows:
             stop = frame.rows
         if monotonic() >= channel.trust:  # this process, or its agent, stood still
-            self._trainer.control.await_trust(channel)
+            self._trainer.control.trust.wait(channel)
         channel.yielded = number
         if channel.yields_paused:  # looked at behind the count, as the control thread looks at that behind it
             self._trainer.control.yields.enter(channel, number)

@@ -180,8 +180,8 @@ class Trainer:
         with self.control.lock:
             channel.yields_paused = bool(self.control.yields.cut)
             self._channels[channel.number] = channel
-            channel.trust = self.control.trust
-            self.control.post(wire.encode(wire.OPEN, channel.number, request))
+            channel.trust = self.control.trust.until
+            self.control.outbox.post(wire.encode(wire.OPEN, channel.number, request))
         deadline = time.monotonic() + OPEN_SECONDS
         try:
             while not channel.opened and channel.fault is None and (left := deadline - time.monotonic()) > 0:
@@ -207,13 +207,13 @@ class Trainer:
             if not channel.closed:
                 channel.close()
                 last = wire.encode(wire.STATS, channel.number, channel.totals())
-                self.control.post(last + wire.encode(wire.CLOSE, channel.number, {}))
+                self.control.outbox.post(last + wire.encode(wire.CLOSE, channel.number, {}))
 
     def pause(self, channel: Channel, why: str | None) -> None:
         with self.control.lock:
             channel.paused = why
             payload = {"paused": why is not None, "why": why or ""}
-            self.control.post(wire.encode(wire.PAUSE, channel.number, payload))
+            self.control.outbox.post(wire.encode(wire.PAUSE, channel.number, payload))
 
     def report(self, channel: Channel, step: int | None, batches: int) -> int:
         """The oldest unstepped batches are in the model as of step. Never blocks."""
@@ -228,7 +228,7 @@ class Trainer:
                 step = last + 1
             elif step <= last:
                 raise ValueError(f"step {step} after step {last}: the steps of a rank grow")
-            outbox, run = control.outbox, 0
+            outbox, run = control.outbox.items, 0
             if outbox and batches and step == last + 1:
                 item = outbox[-1]
                 if item[0] is channel and item[1] == last and item[2] == batches:
@@ -244,7 +244,7 @@ class Trainer:
                 outbox[-1] = (channel, step, batches, through, False, run + 1)
             else:
                 outbox.append((channel, step, batches, through, False, 1))
-            if control.step_sent():
+            if control.outbox.step_sent():
                 return step
         if control.sleeping:
             control.sleeping = False
@@ -273,8 +273,8 @@ class Trainer:
                 channel.stepper = threading.get_ident()
             marks = map(setattr, held, itertools.repeat("stepped"), [c.yielded for c in held])
             # In C, so that a signal's exception comes behind all of it, or before.
-            control.outbox.extend(map(_SECOND, zip(marks, items)))
-            if control.step_sent():
+            control.outbox.items.extend(map(_SECOND, zip(marks, items)))
+            if control.outbox.step_sent():
                 return step
         if control.sleeping:
             control.sleeping = False

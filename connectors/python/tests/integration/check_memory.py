@@ -19,7 +19,7 @@ import pytest
 from agent import poll
 from headrace import _manifest as manifest
 from headrace import _slots
-from test_checkpoints import checked, ids_of, settings
+from seen import checked, ids_of, settings
 
 # The model says how often it has seen each id. `copies` are as large as the test wants
 # them, and have to be what the model was when save() was called.

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from check_memory import TRAINER, of_end, restored
 from headrace import _slots
-from test_checkpoints import ids_of, settings
+from seen import ids_of, settings
 
 ROOT = _slots.ROOT_VARIABLE
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_checkpoints import FRAMEWORK, of_end
+from seen import of_end
+from test_frameworks import FRAMEWORK
 from test_rewind import SHUFFLED, kill_everything
 
 MODELS = ["replicated", "private", "shared"]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from headrace import _manifest as manifest
-from test_checkpoints import POINTS, TRAINER, checked, of_end, settings
+from seen import POINTS, TRAINER, checked, of_end, settings
 
 # A save each 5 steps of 50 rows. The model has many more rows than two cycles touch.
 OPTIONS = {"deltas": ["seen"], "full_every": 3, "keep": 2}

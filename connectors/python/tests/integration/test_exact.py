@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from agent import poll
 from headrace import _manifest as manifest
-from test_checkpoints import ids_of
+from seen import ids_of
 
 # The model: how often each id was pushed. It outlives the trainers.
 SERVER = """

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_checkpoints import poll
+from agent import poll
 from test_rewind import TRAINER, kill_everything, killed, newest, settings, stepped
 
 MORE = """

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from agent import poll
 from headrace import _manifest as manifest
-from test_checkpoints import ids_of
+from seen import ids_of
 
 TRAINER = """
 import headrace, json, logging, os, time

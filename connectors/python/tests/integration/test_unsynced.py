@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from headrace import _manifest as manifest
-from test_checkpoints import checked, of_end
+from seen import checked, of_end
 
 TRAINER = """
 import errno, headrace, json, os, signal

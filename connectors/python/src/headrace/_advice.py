@@ -1,0 +1,75 @@
+"""What the log says when next() waits for something that only this program can do."""
+
+from __future__ import annotations
+
+import logging
+
+from ._channel import Channel
+
+log = logging.getLogger("headrace")
+
+STUCK = 3.0  # seconds of waiting, before a word of advice
+
+
+class Advice:
+    """Says each thing once for each wait. The control thread looks at each of its turns."""
+
+    def __init__(self, channels: dict[int, Channel]) -> None:
+        self._channels = channels
+        self._since: dict[int, float] = {}  # by stream: when it began to wait so
+
+    def look(self, now: float) -> None:
+        for channel in list(self._channels.values()):
+            drained = channel.waiting and channel.state == "drained"
+            held = channel.yielded - channel.stepped
+            if channel.waiting and channel.state == "restore":
+                self._say_alone(channel, now)
+            elif drained and held and channel.tracked:
+                self._say_held(channel, now, held)
+            elif drained and not held and self._read_in_turns(channel):
+                self._say_turns(channel, now)
+            else:
+                self._since.pop(channel.number, None)
+
+    def _due(self, channel: Channel, now: float) -> bool:
+        """It has waited for long, and nothing was said yet."""
+        if now - self._since.setdefault(channel.number, now) <= STUCK:
+            return False
+        self._since[channel.number] = float("inf")
+        return True
+
+    def _say_held(self, channel: Channel, now: float, held: int) -> None:
+        """Nothing ends while somebody holds unstepped batches, and it is we who do."""
+        if self._due(channel, now):
+            log.warning(
+                "%s: all other records are out or done, and next() waits while this process holds %d unstepped "
+                "batches, without which there is no end: stream.step(batches=%d) before asking for more",
+                channel.open["dataset"], held, held,
+            )  # fmt: skip
+
+    def _say_alone(self, channel: Channel, now: float) -> None:
+        """A rank that came alone gets nothing before the others have restored."""
+        if self._due(channel, now):
+            log.warning("%s: next() waits: %s", channel.open["dataset"], channel.reason)
+
+    def _read_in_turns(self, channel: Channel) -> bool:
+        """The thread that waits reads another stream of the same dataset, too. What lies there
+        comes to nobody while it waits. Streams of virtual ranks, and of rounds, have their own shares."""
+        if channel.open.get("virtual") is not None or channel.open.get("rounds"):
+            return False
+        return any(
+            other is not channel
+            and other.open["dataset"] == channel.open["dataset"]
+            and not (other.closed or other.ended or other.waiting)
+            and other.iterator in (0, channel.iterator)
+            for other in list(self._channels.values())
+        )
+
+    def _say_turns(self, channel: Channel, now: float) -> None:
+        if self._due(channel, now):
+            log.warning(
+                "%s: all other records are out or done, and next() waits. This thread reads another stream of the "
+                "same dataset too. If that stream has the rest, next() waits for ever: read one stream, or give each "
+                "stream a thread that takes its batches and steps them",
+                channel.open["dataset"],
+            )
