@@ -377,7 +377,7 @@ func (lg *ledger) adoptExcluded(p *partition, q *cut.Partition) {
 		if !ok1 || !ok2 || start >= end || ps.Units(start, end) < 1 || ps.inUse(start, end, lg.perRank) {
 			continue
 		}
-		lg.addExclusion(p, exclusion{e.Pass, e.Piece.Segment, e.Piece.Start, e.Piece.End, ps.Units(start, end), e.Kind, e.Reason, e.When, ""})
+		lg.addExclusion(p, exclusion{listed{e.Pass, e.Piece.Segment, e.Piece.Start, e.Piece.End, ps.Units(start, end)}, e.Kind, e.Reason, e.When, ""})
 		ps.EachPiece(start, end, func(_ int64, s *line.Segment, start, end int64) {
 			lg.report(Report{Kind: ReportExcluded, Dataset: p.ds.id, Partition: p.no, Pass: e.Pass, Segment: s.ID,
 				Start: start, End: end, Units: end - start, Reason: e.Kind + ": " + e.Reason, Bad: e.Kind == badRecord})

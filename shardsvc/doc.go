@@ -62,6 +62,7 @@
 //	pieces.go        how acked pieces lie in the store, and which fold
 //	tally.go         how many records are settled
 //	giveback.go      rows that come back: loss, release, failure, tries
+//	listed.go        ranges that a partition lists: those that are excluded, or dropped
 //	excluded.go      records that the source has lost: settled, and listed for ever
 //	dropped.go       what no full round has: settled at a step, and listed
 //	stopped.go       why a dataset stopped: every range that is known to be lost

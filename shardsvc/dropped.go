@@ -1,10 +1,8 @@
 package shardsvc
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
-	"sort"
 
 	"github.com/headrace/headrace/shardsvc/cut"
 	"github.com/headrace/headrace/shardsvc/line"
@@ -18,11 +16,9 @@ import (
 
 // drop is one `q` key: a range of one pass in one segment of order space.
 type drop struct {
-	pass                uint32
-	segment, start, end int64
-	units               int64
-	step                int64
-	loose               bool // no bound cut has it: it is not in pass.base
+	listed
+	step  int64
+	loose bool // no bound cut has it: it is not in pass.base
 }
 
 // dropRest settles everything of d that is pending or not planned, as dropped at a step.
@@ -107,45 +103,19 @@ func (ps *pass) eachSegment(start, end int64, each func(start, end int64)) {
 }
 
 func (lg *ledger) addDrop(ps *pass, start, end, step int64, loose bool) {
-	from, to := ps.StartPlace(start), ps.EndPlace(end)
-	x := drop{ps.n, from.Segment, from.Offset, to.Offset, ps.Units(start, end), step, loose}
-	p := ps.p
-	i := sort.Search(len(p.dropped), func(i int) bool { return p.dropped[i].compare(&x) >= 0 })
-	p.dropped = slices.Insert(p.dropped, i, x)
+	x, p := drop{ps.listing(start, end), step, loose}, ps.p
+	p.dropped = slices.Insert(p.dropped, placeIn(p.dropped, &x.listed), x)
 	lg.putDrop(p, &x)
 }
 
 func (lg *ledger) putDrop(p *partition, x *drop) {
 	v := dropValue{x.end, x.units, x.step, x.loose}
-	lg.fx.put(Set, x.key(p), v.append)
-}
-
-func (x *drop) key(p *partition) func([]byte) []byte {
-	pass, segment, start := x.pass, x.segment, x.start
-	return func(b []byte) []byte { return appendRangeKey(b, keyDropped, p.ds.id, p.no, pass, segment, start) }
-}
-
-func (x *drop) compare(y *drop) int {
-	return cmp.Or(cmp.Compare(x.pass, y.pass), cmp.Compare(x.segment, y.segment), cmp.Compare(x.start, y.start))
-}
-
-// droppedOf are the drops of one pass, in their order.
-func (p *partition) droppedOf(n uint32) []drop {
-	i := sort.Search(len(p.dropped), func(i int) bool { return p.dropped[i].pass >= n })
-	j := sort.Search(len(p.dropped), func(i int) bool { return p.dropped[i].pass > n })
-	return p.dropped[i:j]
-}
-
-// onLine is where a drop lies.
-func (ps *pass) onLine(x *drop) (start, end int64, ok bool) {
-	start, ok1 := ps.OnLine(line.Place{Segment: x.segment, Offset: x.start})
-	end, ok2 := ps.OnLine(line.Place{Segment: x.segment, Offset: x.end})
-	return start, end, ok1 && ok2 && start < end
+	lg.fx.put(Set, x.key(keyDropped, p), v.append)
 }
 
 // droppedUnits counts the dropped units of the pass. loose are those that no bound cut has.
 func (ps *pass) droppedUnits() (all, loose int64) {
-	for _, x := range ps.p.droppedOf(ps.n) {
+	for _, x := range ofPass(ps.p.dropped, ps.n) {
 		if all += x.units; x.loose {
 			loose += x.units
 		}
@@ -154,29 +124,29 @@ func (ps *pass) droppedUnits() (all, loose int64) {
 }
 
 func (ps *pass) dropsLoose() bool {
-	return slices.ContainsFunc(ps.p.droppedOf(ps.n), func(x drop) bool { return x.loose })
+	return slices.ContainsFunc(ofPass(ps.p.dropped, ps.n), func(x drop) bool { return x.loose })
 }
 
 // dropsIn says whether anything of a pass is dropped, here or in l.
 func (p *partition) dropsIn(pass uint32, l *lines) bool {
-	return len(p.droppedOf(pass)) > 0 || slices.ContainsFunc(l.dropped[p.no], func(x drop) bool { return x.pass == pass })
+	return len(ofPass(p.dropped, pass)) > 0 || slices.ContainsFunc(l.dropped[p.no], func(x drop) bool { return x.pass == pass })
 }
 
 // dropsOf are the drops of a partition in a cut.
 func dropsOf(q *cut.Partition) (all []drop) {
 	for i := range q.Dropped {
 		x := &q.Dropped[i]
-		all = append(all, drop{x.Pass, x.Piece.Segment, x.Piece.Start, x.Piece.End, x.Units, x.Step, false})
+		all = append(all, drop{listed{x.Pass, x.Piece.Segment, x.Piece.Start, x.Piece.End, x.Units}, x.Step, false})
 	}
 	return all
 }
 
 // eachLoose calls each with the drops of the pass that no bound cut has.
 func (ps *pass) eachLoose(each func(x *drop, start, end int64)) {
-	all := ps.p.droppedOf(ps.n)
+	all := ofPass(ps.p.dropped, ps.n)
 	for i := range all {
 		if x := &all[i]; x.loose {
-			start, end, _ := ps.onLine(x)
+			start, end, _ := ps.onLine(&x.listed)
 			each(x, start, end)
 		}
 	}
@@ -214,7 +184,7 @@ func (lg *ledger) bindDrops(lines func() *lines) {
 // is not dropped.
 func (lg *ledger) redrop(p *partition, l *lines) {
 	for i := range p.dropped {
-		lg.fx.put(Delete, p.dropped[i].key(p), nil)
+		lg.fx.put(Delete, p.dropped[i].key(keyDropped, p), nil)
 	}
 	p.dropped = p.dropped[:0]
 	if l == nil {
@@ -223,7 +193,7 @@ func (lg *ledger) redrop(p *partition, l *lines) {
 	for i := range l.dropped[p.no] {
 		x := &l.dropped[p.no][i]
 		ps := p.line(x.pass)
-		start, end, ok := ps.onLine(x)
+		start, end, ok := ps.onLine(&x.listed)
 		if !ok {
 			continue
 		}
@@ -248,11 +218,9 @@ func (lg *ledger) loadDropped(all []stored[dropValue]) error {
 		if p == nil || p.ds.id != s.key.ds || s.key.pass >= p.begun() || s.key.start >= v.end || v.units < 1 || v.loose && s.key.pass < p.folded {
 			return fmt.Errorf("stored %s: no such partition or pass, or nothing in it", s.key)
 		}
-		x := drop{s.key.pass, s.key.segment, s.key.start, v.end, v.units, v.step, v.loose}
-		if n := len(p.dropped); n > 0 {
-			if q := &p.dropped[n-1]; q.pass == x.pass && q.segment == x.segment && q.end > x.start {
-				return fmt.Errorf("stored %s: it overlaps the one before it", s.key)
-			}
+		x := drop{listed{s.key.pass, s.key.segment, s.key.start, v.end, v.units}, v.step, v.loose}
+		if n := len(p.dropped); n > 0 && p.dropped[n-1].overlaps(&x.listed) {
+			return fmt.Errorf("stored %s: it overlaps the one before it", s.key)
 		}
 		p.dropped = append(p.dropped, x)
 		if !x.loose {
@@ -276,7 +244,7 @@ func (p *partition) checkDropped() error {
 	var folded int64
 	for i := range p.dropped {
 		x := &p.dropped[i]
-		if i > 0 && p.dropped[i-1].compare(x) >= 0 {
+		if i > 0 && p.dropped[i-1].compare(&x.listed) >= 0 {
 			return fmt.Errorf("dropped ranges are out of order at pass %d segment %d [%d, %d)", x.pass, x.segment, x.start, x.end)
 		}
 		if x.pass < p.folded {
@@ -287,11 +255,11 @@ func (p *partition) checkDropped() error {
 		return fmt.Errorf("%d units of finished passes are dropped, their ranges have %d", p.units[line.Dropped], folded)
 	}
 	for _, ps := range p.passes {
-		all := p.droppedOf(ps.n)
+		all := ofPass(p.dropped, ps.n)
 		units, _ := ps.droppedUnits()
 		for i := range all {
 			x := &all[i]
-			start, end, ok := ps.onLine(x)
+			start, end, ok := ps.onLine(&x.listed)
 			if !ok || ps.Units(start, end) != x.units {
 				return fmt.Errorf("pass %d: dropped segment %d [%d, %d) does not hold %d units", ps.n, x.segment, x.start, x.end, x.units)
 			}
@@ -327,16 +295,11 @@ func (lg *ledger) Dropped(id DatasetID, limit int) (some []DroppedInfo, total in
 	for _, p := range d.parts {
 		for i := range p.dropped {
 			x := &p.dropped[i]
-			each := func(segment, start, end int64) {
+			p.eachInSource(&x.listed, func(segment, start, end int64) {
 				if total++; len(some) < limit {
 					some = append(some, DroppedInfo{p.no, p.identity, p.label(), x.pass, segment, start, end, x.step})
 				}
-			}
-			if !d.opt.Shuffle {
-				each(x.segment, x.start, x.end)
-				continue
-			}
-			p.inOrder(x.pass).EachPiece(x.start, x.end, func(_ int64, s *line.Segment, start, end int64) { each(s.ID, start, end) })
+			})
 		}
 	}
 	return some, total

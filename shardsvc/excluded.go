@@ -1,10 +1,8 @@
 package shardsvc
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
-	"sort"
 
 	"github.com/headrace/headrace/shardsvc/line"
 )
@@ -13,12 +11,10 @@ import (
 // order space, so that neighbours that are excluded one by one become one exclusion. It
 // stays when its pass is folded, and when somebody goes back to a cut.
 type exclusion struct {
-	pass                uint32
-	segment, start, end int64
-	units               int64
-	kind, reason        string // kind: truncated, bad_record
-	when                int64  // of its first part, ms since 1970
-	column              string // of a bad record
+	listed
+	kind, reason string // kind: truncated, bad_record
+	when         int64  // of its first part, ms since 1970
+	column       string // of a bad record
 }
 
 // loss is what a source no longer has, in its own coordinates.
@@ -136,8 +132,7 @@ func (lg *ledger) exclude(ps *pass, start, end int64, x *loss) (any bool) {
 		ps.kinds[line.Excluded] += units
 		lg.dropTries(ps, lo, hi)
 		lg.dirtyPass(ps)
-		from, to := ps.StartPlace(lo), ps.EndPlace(hi)
-		lg.addExclusion(ps.p, exclusion{ps.n, from.Segment, from.Offset, to.Offset, units, x.kind, x.reason, x.when, x.column})
+		lg.addExclusion(ps.p, exclusion{ps.listing(lo, hi), x.kind, x.reason, x.when, x.column})
 		ps.EachPiece(lo, hi, func(_ int64, s *line.Segment, start, end int64) {
 			lg.report(Report{Kind: ReportExcluded, Dataset: ps.p.ds.id, Partition: ps.p.no, Pass: ps.n, Segment: s.ID,
 				Start: start, End: end, Units: end - start, Reason: x.kind + ": " + x.reason, Bad: x.kind == badRecord})
@@ -150,7 +145,7 @@ func (lg *ledger) exclude(ps *pass, start, end int64, x *loss) (any bool) {
 // one, unless they are bad records.
 func (lg *ledger) addExclusion(p *partition, e exclusion) {
 	p.ds.bad.count(&e)
-	i := sort.Search(len(p.excluded), func(i int) bool { return p.excluded[i].compare(&e) >= 0 })
+	i := placeIn(p.excluded, &e.listed)
 	if i > 0 {
 		if q := &p.excluded[i-1]; q.follows(&e) {
 			q.end, q.units, q.reason = e.end, q.units+e.units, e.reason // which is about the later part, so about all
@@ -168,21 +163,12 @@ func (lg *ledger) joinExclusion(p *partition, i int) {
 	if i+1 < len(p.excluded) && e.follows(&p.excluded[i+1]) {
 		next := p.excluded[i+1]
 		e.end, e.units, e.reason = next.end, e.units+next.units, next.reason
-		lg.fx.put(Delete, next.key(p), nil)
+		lg.fx.put(Delete, next.key(keyExcluded, p), nil)
 		p.excluded = slices.Delete(p.excluded, i+1, i+2)
 		e = &p.excluded[i]
 	}
 	v := exclusionValue{e.end, e.units, e.kind, e.reason, e.when, e.column}
-	lg.fx.put(Set, e.key(p), v.append)
-}
-
-func (e *exclusion) key(p *partition) func([]byte) []byte {
-	pass, segment, start := e.pass, e.segment, e.start
-	return func(b []byte) []byte { return appendRangeKey(b, keyExcluded, p.ds.id, p.no, pass, segment, start) }
-}
-
-func (e *exclusion) compare(f *exclusion) int {
-	return cmp.Or(cmp.Compare(e.pass, f.pass), cmp.Compare(e.segment, f.segment), cmp.Compare(e.start, f.start))
+	lg.fx.put(Set, e.key(keyExcluded, p), v.append)
 }
 
 // follows says whether f begins where e ends.
@@ -190,23 +176,15 @@ func (e *exclusion) follows(f *exclusion) bool {
 	return e.pass == f.pass && e.segment == f.segment && e.end == f.start && e.kind == f.kind && e.kind != badRecord
 }
 
-// ofPass are the exclusions of one pass, in their order.
-func (p *partition) ofPass(n uint32) []exclusion {
-	i := sort.Search(len(p.excluded), func(i int) bool { return p.excluded[i].pass >= n })
-	j := sort.Search(len(p.excluded), func(i int) bool { return p.excluded[i].pass > n })
-	return p.excluded[i:j]
-}
-
 // excludedOnLine is the part of the pass that stays settled, whichever cut one goes back
 // to.
 func (ps *pass) excludedOnLine() line.Map {
 	var m line.Map
-	for _, e := range ps.p.ofPass(ps.n) {
+	for _, e := range ofPass(ps.p.excluded, ps.n) {
 		if ps.p.Forgotten(e.segment) {
 			continue
 		}
-		start, _ := ps.OnLine(line.Place{Segment: e.segment, Offset: e.start})
-		end, _ := ps.OnLine(line.Place{Segment: e.segment, Offset: e.end})
+		start, end, _ := ps.onLine(&e.listed)
 		m.Set(start, end, line.Excluded)
 	}
 	return m
@@ -220,11 +198,9 @@ func (lg *ledger) loadExcluded(all []stored[exclusionValue]) error {
 		if p == nil || p.ds.id != s.key.ds || s.key.pass >= p.begun() || s.key.start >= v.end || v.units < 1 {
 			return fmt.Errorf("stored %s: no such partition or pass, or nothing in it", s.key)
 		}
-		e := exclusion{s.key.pass, s.key.segment, s.key.start, v.end, v.units, v.kind, v.reason, v.when, v.column}
-		if n := len(p.excluded); n > 0 {
-			if q := &p.excluded[n-1]; q.pass == e.pass && q.segment == e.segment && q.end > e.start {
-				return fmt.Errorf("stored %s: it overlaps the one before it", s.key)
-			}
+		e := exclusion{listed{s.key.pass, s.key.segment, s.key.start, v.end, v.units}, v.kind, v.reason, v.when, v.column}
+		if n := len(p.excluded); n > 0 && p.excluded[n-1].overlaps(&e.listed) {
+			return fmt.Errorf("stored %s: it overlaps the one before it", s.key)
 		}
 		p.excluded = append(p.excluded, e)
 		p.ds.bad.count(&e)
@@ -246,7 +222,7 @@ func (p *partition) checkExcluded() error {
 	var folded int64
 	for i := range p.excluded {
 		e := &p.excluded[i]
-		if i > 0 && p.excluded[i-1].compare(e) >= 0 {
+		if i > 0 && p.excluded[i-1].compare(&e.listed) >= 0 {
 			return fmt.Errorf("excluded ranges are out of order at pass %d segment %d [%d, %d)", e.pass, e.segment, e.start, e.end)
 		}
 		if e.pass < p.folded {
@@ -258,14 +234,13 @@ func (p *partition) checkExcluded() error {
 	}
 	for _, ps := range p.passes {
 		var units int64
-		for _, e := range p.ofPass(ps.n) {
+		for _, e := range ofPass(p.excluded, ps.n) {
 			units += e.units
 			if p.Forgotten(e.segment) {
 				continue
 			}
-			start, ok1 := ps.OnLine(line.Place{Segment: e.segment, Offset: e.start})
-			end, ok2 := ps.OnLine(line.Place{Segment: e.segment, Offset: e.end})
-			if !ok1 || !ok2 || start >= end || ps.Units(start, end) != e.units {
+			start, end, ok := ps.onLine(&e.listed)
+			if !ok || ps.Units(start, end) != e.units {
 				return fmt.Errorf("pass %d: excluded segment %d [%d, %d) does not hold %d units", ps.n, e.segment, e.start, e.end, e.units)
 			}
 		}
@@ -304,26 +279,12 @@ func (lg *ledger) Excluded(id DatasetID, skip, limit int) (some []ExcludedInfo, 
 	for _, p := range d.parts {
 		for i := range p.excluded {
 			e := &p.excluded[i]
-			each := func(segment, start, end int64) {
+			p.eachInSource(&e.listed, func(segment, start, end int64) {
 				if total++; total > skip && len(some) < limit {
 					some = append(some, ExcludedInfo{p.no, p.identity, p.label(), e.pass, segment, start, end, e.kind, e.reason, e.when, e.column})
 				}
-			}
-			if !d.opt.Shuffle {
-				each(e.segment, e.start, e.end)
-				continue
-			}
-			p.inOrder(e.pass).EachPiece(e.start, e.end, func(_ int64, s *line.Segment, start, end int64) { each(s.ID, start, end) })
+			})
 		}
 	}
 	return some, total
-}
-
-// inOrder is a pass of a shuffled partition with its order. The order of a folded pass is
-// computed again.
-func (p *partition) inOrder(n uint32) *pass {
-	if n >= p.folded && n < p.begun() {
-		return p.passes[n-p.folded]
-	}
-	return &pass{p: p, n: n, Line: line.Of(&p.Table, n)}
 }

@@ -50,7 +50,7 @@ func (lg *ledger) repend(ps *pass) {
 // excludedUnits counts the units of the pass that stay settled, whichever cut one goes
 // back to.
 func (ps *pass) excludedUnits() (n int64) {
-	for _, e := range ps.p.ofPass(ps.n) {
+	for _, e := range ofPass(ps.p.excluded, ps.n) {
 		n += e.units
 	}
 	return n
