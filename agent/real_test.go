@@ -209,9 +209,9 @@ func TestAPrivateJobsTrainerGoesOnThroughARestartOfTheMaster(t *testing.T) {
 	tr.bye()
 }
 
-// A trainer's frames carry the tokens of their time. Its batches are its own under
-// any of them, however often the master and then the agent were started again.
-func TestATrainersRowsAreItsOwnUnderTokensOfTermsAgo(t *testing.T) {
+// A lease keeps its token over restarts of the master. A trainer's batches are its own by the
+// tokens of their frames, however often the master and then the agent were started again.
+func TestATrainersRowsAreItsOwnByTokensOfTermsAgo(t *testing.T) {
 	for restarts := 1; restarts <= 2; restarts++ {
 		t.Run(fmt.Sprint(restarts), func(t *testing.T) {
 			root, begins := input(t, 3000, 3000)
@@ -234,7 +234,7 @@ func TestATrainersRowsAreItsOwnUnderTokensOfTermsAgo(t *testing.T) {
 				if n > 0 {
 					m.restart()
 				}
-				// The agent goes on under the old token until it is back at the master.
+				// Until a batch comes that a lease of this term has, the agent goes on with its old ones.
 				for again := time.NewTicker(20 * time.Millisecond); ; <-again.C {
 					check(t, s.credit(1))
 					b := must(s.next(took))(t)

@@ -116,7 +116,6 @@ func (c *Core) message(m *Message) {
 	for i := range m.Held {
 		c.held(&a.speaker, a.holder(m.Held[i].Worker), a.known, &m.Held[i])
 	}
-	c.endHeld()
 	if m.Hello != nil || len(c.rejoined) > 0 {
 		c.asserted(a)
 	}

@@ -49,7 +49,7 @@ const (
 	// ReplyHello: Term, Epoch. The ReplyHeld of the same message follow, in the
 	// order asked; its ReplyJoin lie between.
 	ReplyHello ReplyKind = iota + 1
-	// ReplyHeld: Was, Token, Refused, Reason, Prefix, End. Without a ReplyHello
+	// ReplyHeld: Token, Refused, Reason, Prefix, End. Without a ReplyHello
 	// before it, it answers a Held in a later message.
 	ReplyHeld
 	// ReplyJoin: Worker, Refused, Join, Reason, Generation, Epoch, Step, Units, Again.
@@ -164,7 +164,7 @@ type Reply struct {
 	Generation       uint32
 	PieceLo, PieceHi int32
 	Request          uint64
-	Was, Token       Token
+	Token            Token
 	Segment          int64
 	Start, End       int64
 	Prefix           int64

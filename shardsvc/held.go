@@ -16,24 +16,15 @@ func (lg *ledger) held(a *speaker, w *holder, known bool, h *Held) {
 		lg.refuseHeld(a, h, "its worker has not joined")
 		return
 	}
-	s := lg.find(h.Token)
-	beyond := s == nil || s.beyond(h)
-	if beyond || s.endsInside(h) {
-		if l := lg.heldIn(w, h); l != nil {
-			s = &lg.leases.slots[l.slot]
-		} else if lg.wasConceded(w, h) {
-			lg.heldOver(a, w, h)
-			return
-		} else if beyond && (s != nil || h.Token.Term < lg.term) && lg.settledBy(w, h) {
-			lg.heldReply(a, h, h.Token, h.End, h.End)
-			return
-		}
-	}
-	if s != nil {
+	if s := lg.find(h.Token); s != nil {
 		lg.heldAgain(a, w, s, h)
 		return
 	}
-	if h.Token.Term >= lg.term || h.Token.Epoch != lg.epoch || !lg.recovering || !known {
+	if h.Token.Term < lg.term && lg.settledBy(w, h) {
+		lg.heldReply(a, h, h.End, h.End)
+		return
+	}
+	if h.Token.Term >= lg.term || h.Token.Epoch != lg.epoch || !lg.recovering || !known || h.Token.Sequence>>slotBits > maxTaken {
 		lg.refuseHeld(a, h, "unknown or fenced token: its rows belong to others")
 		return
 	}
@@ -56,60 +47,9 @@ func (lg *ledger) clipHeld(h *Held) {
 }
 
 func (lg *ledger) refuseHeld(a *speaker, h *Held, reason string) {
-	lg.reply(Reply{To: a.session, Kind: ReplyHeld, Was: h.Token, Token: h.Token, Refused: true, Reason: reason})
+	lg.reply(Reply{To: a.session, Kind: ReplyHeld, Token: h.Token, Refused: true, Reason: reason})
 	lg.report(Report{Kind: ReportHeldRefused, Dataset: h.Dataset, Partition: h.Partition, Pass: h.Pass,
 		Segment: h.Segment, Start: h.Start, End: h.End, Token: h.Token, Agent: a.name, Reason: reason})
-}
-
-// conceded is the part of a lease that its holder gave up in this message. A trainer that
-// comes with another agent claims rows by the tokens of its frames. Over restarts of the
-// master one lease had several tokens, and each of them claims its own part. The first
-// claim finds the lease and shrinks it. The rest is conceded until the message ends, and
-// the other claims take their parts of it. Example: lease [100, 200) is claimed as [100,
-// 150) and as [150, 200). If it was acked to 170 and the trainer had not heard so, the
-// first claim ends it at 170, and the second one takes [170, 200).
-type conceded struct {
-	ps         *pass
-	w          *holder
-	start, end int64
-}
-
-// beyond says whether h claims rows after those of the lease that its token names.
-func (s *slot) beyond(h *Held) bool {
-	if s.l == nil {
-		return h.Start >= s.final && h.End > s.final
-	}
-	return s.l.line(h.Start) >= s.l.end
-}
-
-// endsInside says whether the lease that h's token names has ended inside of what h claims.
-// The rest of h is conceded, or, if an agent before this one claimed it so, has another
-// token by now.
-func (s *slot) endsInside(h *Held) bool { return s.l == nil && h.Start < s.final && s.final < h.End }
-
-// heldIn finds the lease of w that holds the rows that h claims. It is for tokens that
-// this master never heard of, because the lease had them two terms ago.
-func (lg *ledger) heldIn(w *holder, h *Held) *lease {
-	ps, from, end := lg.claimed(h)
-	if ps == nil {
-		return nil
-	}
-	for l := w.leases; l != nil; l = l.wnext {
-		if l.pass == ps && !l.asserted && l.prefix <= from && from < min(l.end, end) {
-			return l
-		}
-	}
-	return nil
-}
-
-func (lg *ledger) wasConceded(w *holder, h *Held) bool {
-	ps, from, end := lg.claimed(h)
-	for _, q := range lg.conceded {
-		if q.ps == ps && q.w == w && q.start <= from && end <= q.end {
-			return true
-		}
-	}
-	return false
 }
 
 // settledBy says whether everything that h claims is settled, and no rank but w's settled
@@ -161,7 +101,7 @@ func (lg *ledger) heldAgain(a *speaker, w *holder, s *slot, h *Held) {
 		lg.refuseHeld(a, h, "another worker holds it")
 		return
 	case l == nil:
-		lg.heldReply(a, h, lg.leases.current(h.Token), s.final, s.final)
+		lg.heldReply(a, h, s.final, s.final)
 		return
 	case l.line(h.Start) > l.prefix:
 		lg.refuseHeld(a, h, "it claims less than the lease: rows before its start are not settled")
@@ -173,14 +113,13 @@ func (lg *ledger) heldAgain(a *speaker, w *holder, s *slot, h *Held) {
 	lg.growTo(l.pass.p, line.Place{Segment: l.segment, Offset: l.frontier - l.shift})
 	if end := max(l.line(h.End), l.prefix); end < l.end {
 		lg.reportBack(l, end, "not_reasserted")
-		lg.conceded = append(lg.conceded, conceded{l.pass, w, end, l.end})
 		lg.giveBack(l, end, untouched)
 	}
-	lg.heldReply(a, h, l.token, l.prefix-l.shift, l.end-l.shift)
+	lg.heldReply(a, h, l.prefix-l.shift, l.end-l.shift)
 }
 
-func (lg *ledger) heldReply(a *speaker, h *Held, token Token, prefix, end int64) {
-	lg.reply(Reply{To: a.session, Kind: ReplyHeld, Was: h.Token, Token: token, Prefix: prefix, End: end})
+func (lg *ledger) heldReply(a *speaker, h *Held, prefix, end int64) {
+	lg.reply(Reply{To: a.session, Kind: ReplyHeld, Token: h.Token, Prefix: prefix, End: end})
 }
 
 // heldOver takes over a lease of an older term, if its rows are nobody else's.
@@ -191,7 +130,7 @@ func (lg *ledger) heldOver(a *speaker, w *holder, h *Held) {
 		return
 	}
 	if h.Pass < p.folded {
-		lg.heldReply(a, h, h.Token, h.End, h.End)
+		lg.heldReply(a, h, h.End, h.End)
 		return
 	}
 	if h.Pass >= p.begun() {
@@ -204,7 +143,7 @@ func (lg *ledger) heldOver(a *speaker, w *holder, h *Held) {
 	}
 	lg.growTo(p, line.Place{Segment: h.Segment, Offset: max(h.Start, min(h.Frontier, h.End))}) // delivered records were there
 	if ps.trimmedAway(h.Segment) >= 0 {
-		lg.heldReply(a, h, h.Token, h.End, h.End)
+		lg.heldReply(a, h, h.End, h.End)
 		return
 	}
 	start, ok := ps.OnLine(line.Place{Segment: h.Segment, Offset: h.Start})
@@ -215,7 +154,7 @@ func (lg *ledger) heldOver(a *speaker, w *holder, h *Held) {
 	}
 	prefix := ps.done.Prefix(start)
 	if prefix >= end {
-		lg.heldReply(a, h, h.Token, h.End, h.End)
+		lg.heldReply(a, h, h.End, h.End)
 		return
 	}
 	if ps.done.Touches(prefix, end) || lg.overlapsLease(ps, prefix, end) || p.holder != nil && p.holder != w {
@@ -236,13 +175,12 @@ func (lg *ledger) heldOver(a *speaker, w *holder, h *Held) {
 	for ; i < j; i++ {
 		t = max(t, tries(ps.tries[i].Val))
 	}
-	l := lg.newLease(ps, w, prefix, end, t)
+	l := lg.open(lg.leases.takeOver(h.Token), ps, w, prefix, end, t)
 	lg.setEnded(w.account, false)
 	l.start, l.asserted = start, true
 	l.frontier = min(max(l.line(h.Frontier), prefix), end)
-	lg.leases.retell(h.Token, l)
 	lg.changed(p)
-	lg.heldReply(a, h, l.token, prefix-l.shift, end-l.shift)
+	lg.heldReply(a, h, prefix-l.shift, end-l.shift)
 }
 
 func (lg *ledger) overlapsLease(ps *pass, start, end int64) bool {
@@ -280,10 +218,4 @@ func (lg *ledger) confirmed(w *holder) {
 		}
 		l = next
 	}
-}
-
-// endHeld says that the message asserts no further lease.
-func (lg *ledger) endHeld() {
-	clear(lg.conceded)
-	lg.conceded = lg.conceded[:0]
 }

@@ -37,8 +37,10 @@ func (c *Core) CheckInvariants() error {
 			return fmt.Errorf("token %v does not find its lease", l.token)
 		}
 	}
-	if n := len(c.leases.retold); n != len(c.leases.was) || n > len(c.leases.slots) {
-		return fmt.Errorf("%d tokens of older terms, of %d leases", n, len(c.leases.was))
+	for k, at := range c.leases.older {
+		if s := &c.leases.slots[at]; k.Term >= c.term || s.token != k || s.l == nil && s.w == nil {
+			return fmt.Errorf("token %v of an older term names slot %d, which has %v", k, at, s.token)
+		}
 	}
 	return c.checkPause()
 }

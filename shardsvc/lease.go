@@ -57,7 +57,11 @@ func (l *lease) line(offset int64) int64 {
 
 // newLease opens a lease; the units must be in no other state.
 func (lg *ledger) newLease(ps *pass, w *holder, start, end int64, t tries) *lease {
-	l := lg.leases.take(lg.epoch, lg.term)
+	return lg.open(lg.leases.take(lg.epoch, lg.term), ps, w, start, end, t)
+}
+
+// open gives [start, end) to w as l.
+func (lg *ledger) open(l *lease, ps *pass, w *holder, start, end int64, t tries) *lease {
 	l.pass, l.w, l.start, l.prefix, l.end, l.tries, l.granted = ps, w, start, start, end, t, lg.now
 	l.frontier = start
 	if at := ps.StartPlace(start); ps.Order == nil {

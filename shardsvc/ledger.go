@@ -21,11 +21,10 @@ type ledger struct {
 	accounts map[uint32]*account
 	stepsDue bool // a step was reported, or a rank was told END: a cut may be complete
 
-	dirty    dirty
-	kicked   []*dataset
-	thieves  []*holder  // scratch of steal scans
-	victims  []victim   // scratch of steal scans
-	conceded []conceded // in the message at hand
+	dirty   dirty
+	kicked  []*dataset
+	thieves []*holder // scratch of steal scans
+	victims []victim  // scratch of steal scans
 }
 
 // aboveLedger is everything that the ledger asks of the rooms above it.

@@ -68,13 +68,12 @@ func (s *sim) promise(r Reply, pieces []Piece) {
 		s.ofItsVirtualRank(r.Request, l)
 		s.granted[r.Token] = l
 	case ReplyHeld:
-		if l := s.granted[r.Was]; !r.Refused && r.Prefix < r.End {
-			s.granted[r.Token] = l
+		if l := s.granted[r.Token]; !r.Refused && r.Prefix < r.End {
 			for _, x := range s.ranges(l, r.Prefix, r.End) {
 				s.fail(s.book.Grant(x))
 			}
 			if r.Prefix < l.settled {
-				s.t.Fatalf("%s was acked up to %d, held answers %d", tok(r.Was), l.settled, r.Prefix)
+				s.t.Fatalf("%s was acked up to %d, held answers %d", tok(r.Token), l.settled, r.Prefix)
 			}
 		}
 	case ReplyStanding:
@@ -173,12 +172,8 @@ func (s *sim) deliver(r Reply, pieces []Piece) {
 }
 
 func (s *sim) deliverLease(a *simAgent, r Reply) {
-	token := r.Token
-	if r.Kind == ReplyHeld {
-		token = r.Was
-	}
 	for _, t := range s.trainers {
-		i := slices.IndexFunc(t.leases, func(l *simLease) bool { return l.token == token })
+		i := slices.IndexFunc(t.leases, func(l *simLease) bool { return l.token == r.Token })
 		if i < 0 || t.agent != a {
 			continue
 		}
@@ -194,7 +189,7 @@ func (s *sim) deliverLease(a *simAgent, r Reply) {
 			t.asks = append(t.asks, r)
 			return
 		case r.Kind == ReplyHeld:
-			l.token, l.end, l.said = r.Token, r.End, r.Prefix
+			l.end, l.said = r.End, r.Prefix
 		}
 		l.prefix = max(l.prefix, r.Prefix)
 		l.frontier = max(l.frontier, l.prefix)

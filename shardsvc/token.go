@@ -3,12 +3,20 @@ package shardsvc
 import "github.com/headrace/headrace/shardsvc/line"
 
 // A token's sequence is (number of the lease) << slotBits | slot. So a token is found without
-// a map. Leases are numbered in the order in which they are granted, so of two leases of a
-// term the later one has the higher sequence. The slot of a closed lease stays in use until
-// keepClosed other leases were closed, so that a repeated ack is still answered.
+// a map. Leases are numbered in the order in which they are granted. The slot of a closed
+// lease stays in use until keepClosed other leases were closed, so that a repeated ack is
+// still answered.
+//
+// A lease that its holder asserts to a new term keeps its token. The numbers of the new term
+// go on above those of such leases, because nothing is granted before they are asserted. So
+// of two leases that a holder has, the newer one has the higher sequence, also over restarts.
 const (
 	slotBits   = 24
 	keepClosed = 1 << 14
+
+	// maxTaken bounds the number in a token that is taken over. An agent that says a higher
+	// one must not use up the numbers.
+	maxTaken = 1 << (63 - slotBits)
 )
 
 // slot is a lease by its token: an open one, or the little that is kept of a closed one.
@@ -30,20 +38,18 @@ type leaseTable struct {
 	slots []slot
 	free  line.Queue[uint32] // of closed leases, in the order of closing
 	spare []*lease
-	last  uint64 // the number of the newest lease
+	last  uint64 // the highest number of a lease
 
-	retold map[Token]Token  // by their token of an older term, leases' tokens of this one
-	was    map[uint32]Token // keys of retold by slot
+	older map[Token]uint32 // slots of leases whose token is of an older term
 }
 
 // newLeaseTable allocates room for keepClosed leases at once. Later the table grows only
 // with the number of open leases.
 func newLeaseTable() leaseTable {
 	t := leaseTable{
-		slots:  make([]slot, keepClosed+keepClosed/16),
-		free:   line.NewQueue[uint32](keepClosed + keepClosed/4),
-		retold: map[Token]Token{},
-		was:    map[uint32]Token{},
+		slots: make([]slot, keepClosed+keepClosed/16),
+		free:  line.NewQueue[uint32](keepClosed + keepClosed/4),
+		older: map[Token]uint32{},
 	}
 	clear(t.slots)
 	t.slots = t.slots[:0]
@@ -52,6 +58,23 @@ func newLeaseTable() leaseTable {
 
 // take gives an empty lease with a new token.
 func (t *leaseTable) take(epoch, term uint32) *lease {
+	l := t.put()
+	t.last++
+	t.name(l, Token{Epoch: epoch, Term: term, Sequence: t.last<<slotBits | uint64(l.slot)})
+	return l
+}
+
+// takeOver gives an empty lease with a token of an older term.
+func (t *leaseTable) takeOver(k Token) *lease {
+	l := t.put()
+	t.last = max(t.last, k.Sequence>>slotBits)
+	t.older[k] = l.slot
+	t.name(l, k)
+	return l
+}
+
+// put gives an empty lease in a slot of its own.
+func (t *leaseTable) put() *lease {
 	var at uint32
 	if t.free.Len() > keepClosed || len(t.slots) == 1<<slotBits-1 {
 		at = t.free.Pop()
@@ -66,11 +89,13 @@ func (t *leaseTable) take(epoch, term uint32) *lease {
 	} else {
 		l = &lease{}
 	}
-	s := &t.slots[at]
-	t.last++
-	*l = lease{slot: at, token: Token{Epoch: epoch, Term: term, Sequence: t.last<<slotBits | uint64(at)}}
-	s.l, s.token = l, l.token
+	*l = lease{slot: at}
 	return l
+}
+
+func (t *leaseTable) name(l *lease, k Token) {
+	l.token = k
+	t.slots[l.slot].l, t.slots[l.slot].token = l, k
 }
 
 // close keeps only what is needed to answer a repeated ack of l. l stays readable until
@@ -85,39 +110,21 @@ func (t *leaseTable) close(l *lease) {
 // erase makes a closed lease's token unknown.
 func (t *leaseTable) erase(at uint32) {
 	t.slots[at].w = nil
-	if len(t.was) > 0 {
-		if old, ok := t.was[at]; ok {
-			delete(t.retold, old)
-			delete(t.was, at)
-		}
+	if len(t.older) > 0 {
+		delete(t.older, t.slots[at].token)
 	}
-}
-
-// retell remembers the token that l had in an older term. If another lease had that token
-// too, and l was a part of it, the token goes on to name that other lease.
-func (t *leaseTable) retell(old Token, l *lease) {
-	if _, ok := t.retold[old]; ok || old.Term == l.token.Term {
-		return
-	}
-	t.retold[old], t.was[l.slot] = l.token, old
-}
-
-// current is the token by which a lease is known in this term.
-func (t *leaseTable) current(k Token) Token {
-	if now, ok := t.retold[k]; ok {
-		return now
-	}
-	return k
 }
 
 // find gives the lease of a token, open or closed; nil: it is unknown.
 func (lg *ledger) find(k Token) *slot {
+	at := k.Sequence & (1<<slotBits - 1)
 	if k.Term != lg.term {
-		if k = lg.leases.current(k); k.Term != lg.term {
+		slot, ok := lg.leases.older[k]
+		if !ok {
 			return nil
 		}
+		at = uint64(slot)
 	}
-	at := k.Sequence & (1<<slotBits - 1)
 	if at >= uint64(len(lg.leases.slots)) {
 		return nil
 	}

@@ -99,10 +99,10 @@ func (r Reply) text(pieces []Piece) string {
 	case ReplyHello:
 		fmt.Fprintf(&b, "hello term=%d epoch=%d", r.Term, r.Epoch)
 	case ReplyHeld:
-		if fmt.Fprintf(&b, "held %s", tok(r.Was)); r.Refused {
+		if fmt.Fprintf(&b, "held %s", tok(r.Token)); r.Refused {
 			fmt.Fprintf(&b, " REFUSED")
 		} else {
-			fmt.Fprintf(&b, " now %s [%d, %d)", tok(r.Token), r.Prefix, r.End)
+			fmt.Fprintf(&b, " [%d, %d)", r.Prefix, r.End)
 		}
 	case ReplyJoin:
 		fmt.Fprintf(&b, "joined w=%d", r.Worker)

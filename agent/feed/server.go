@@ -227,11 +227,6 @@ func (s *Server) Apply(fx *hold.Effects) {
 			st.shrunk(e)
 		}
 	}
-	for _, r := range fx.Tokens {
-		if st := s.stream(r.Stream); st != nil {
-			st.renamed(r)
-		}
-	}
 	for _, a := range fx.Acked {
 		if t := s.trainer(a.Stream.Worker); t != nil {
 			t.acked(a)

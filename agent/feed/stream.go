@@ -347,14 +347,6 @@ func (st *stream) shrunk(e hold.LeaseEnd) {
 	poke(st.wakeCut)
 }
 
-func (st *stream) renamed(r hold.Renamed) {
-	st.mu.Lock()
-	if l := st.lease(r.Lease); l != nil {
-		l.token = r.Token
-	}
-	st.mu.Unlock()
-}
-
 func (st *stream) stateChanged(s pb.Standing_State, reason string) {
 	st.mu.Lock()
 	st.state = s

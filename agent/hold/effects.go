@@ -32,7 +32,6 @@ type Effects struct {
 	Joined    []Joined
 	Grants    []Granted
 	Ends      []LeaseEnd
-	Tokens    []Renamed
 	Acked     []Acked
 	Answers   []*pb.CutReply
 	States    []StateOf
@@ -85,13 +84,6 @@ type LeaseEnd struct {
 	End    int64
 }
 
-// Renamed: the lease has a new token.
-type Renamed struct {
-	Stream Stream
-	Lease  Lease
-	Token  Token
-}
-
 // Acked: the first Through batches of the stream are durable.
 type Acked struct {
 	Stream  Stream
@@ -118,7 +110,7 @@ func (e *Effects) Reset() {
 	clear(e.Joined)
 	clear(e.Answers)
 	*e = Effects{
-		Send: e.Send[:0], Joined: e.Joined[:0], Grants: e.Grants[:0], Ends: e.Ends[:0], Tokens: e.Tokens[:0],
+		Send: e.Send[:0], Joined: e.Joined[:0], Grants: e.Grants[:0], Ends: e.Ends[:0],
 		Acked: e.Acked[:0], Answers: e.Answers[:0], States: e.States[:0], Fenced: e.Fenced[:0], Pauses: e.Pauses[:0], Rounds: e.Rounds[:0], Kill: e.Kill[:0], Forgotten: e.Forgotten[:0],
 	}
 }

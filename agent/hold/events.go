@@ -11,10 +11,10 @@ type Stream struct {
 	Number uint32 // the trainer's number for the stream, from 1
 }
 
-// Lease is our own name for a lease; it outlives renamed tokens.
+// Lease is our own name for a lease.
 type Lease int64
 
-// Token is the master's name for a lease.
+// Token is the master's name for a lease. It stays the same over restarts of both.
 type Token struct {
 	Epoch, Term uint32
 	Sequence    uint64

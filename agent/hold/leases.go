@@ -17,7 +17,7 @@ func (c *Core) newLease(s *stream, t Token, start, end int64) *lease {
 // remove forgets a lease of which nothing is open.
 func (c *Core) remove(l *lease) {
 	l.dead = true
-	c.unname(l)
+	delete(c.byToken, l.token)
 	delete(c.byLease, l.id)
 	l.s.leases = slices.DeleteFunc(l.s.leases, func(o *lease) bool { return o == l })
 	if l.dirty {

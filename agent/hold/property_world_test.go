@@ -82,17 +82,6 @@ func (w *world) do(ev hold.Event) {
 			}
 		}
 	}
-	for _, r := range w.fx.Tokens {
-		x := w.workers[r.Stream.Worker]
-		if x == nil {
-			continue // gone, and its acks are still on their way
-		}
-		for _, l := range x.leases {
-			if l.id == r.Lease {
-				l.token = r.Token
-			}
-		}
-	}
 	for _, a := range w.fx.Acked {
 		x := w.workers[a.Stream.Worker]
 		if x == nil {

@@ -303,9 +303,6 @@ func (s *scenario) do(ev hold.Event) string {
 	for _, e := range fx.Ends {
 		say("lease %d ends at %d", e.Lease, e.End)
 	}
-	for _, r := range fx.Tokens {
-		say("lease %d is %v now", r.Lease, r.Token)
-	}
 	for _, a := range fx.Acked {
 		say("stream %v durable through %d", a.Stream, a.Through)
 	}

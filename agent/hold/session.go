@@ -141,7 +141,7 @@ func (c *Core) received(m *pb.MasterMessage) {
 	c.dropStale()
 }
 
-// onHello takes the new tokens and sends again what was not answered. An answer without a
+// onHello takes the answers about leases and sends again what was not answered. An answer without a
 // protocol continues the one before it: it has answers about more leases.
 func (c *Core) onHello(h *pb.HelloReply) {
 	more := h.Protocol == 0 && c.greeted
@@ -175,7 +175,7 @@ func (c *Core) onHello(h *pb.HelloReply) {
 	}
 }
 
-// wholeHello runs when each lease has its new token. From now on acks are sent. The order is
+// wholeHello runs when each lease was answered. From now on acks are sent. The order is
 // acks, then the step that they belong to, then calls about that step. None of them may be
 // sent before the acks of leases whose answer had not come yet.
 func (c *Core) wholeHello() {
@@ -197,13 +197,11 @@ func (c *Core) reasserted(l *lease, r *pb.HeldReply) {
 		c.refuse(l, r.Reason)
 		return
 	}
-	l.resume = false
-	if t := tokenOf(r.Token); t != l.token {
-		c.unname(l)
-		l.token = t
-		c.byToken[t] = l
-		c.fx.Tokens = append(c.fx.Tokens, Renamed{Stream: l.s.id, Lease: l.id, Token: t})
+	if tokenOf(r.Token) != l.token {
+		c.refuse(l, "the master gave the lease another name, as versions before this agent's did: start a master of this version")
+		return
 	}
+	l.resume = false
 	l.s.rounds.named(l.token)
 	if r.LeaseEnd < l.frontier && c.model == "shared" && l.s.w.state == gone {
 		l.clip(r.LeaseEnd) // the worker has left, so nobody is fenced, and what it stepped is in the model
@@ -256,15 +254,6 @@ func (c *Core) shorterSince(l *lease, r *pb.HeldReply) {
 	}
 	m := c.message()
 	m.Releases = append(m.Releases, &pb.Release{Token: r.Token, Prefix: max(l.end, r.Prefix), Reason: "given up while the session began"})
-}
-
-// unname forgets l's token, unless another lease has it by now. A trainer may claim one lease
-// by several of its tokens, t1 and t2. It then comes back in parts, and the part that was
-// claimed by t1 may have got t2.
-func (c *Core) unname(l *lease) {
-	if c.byToken[l.token] == l {
-		delete(c.byToken, l.token)
-	}
 }
 
 // sayAgain repeats leaves and failures that the last session may have lost.

@@ -13,6 +13,7 @@ import (
 	"github.com/headrace/headrace/shardsvc/serve"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 )
 
 func held(g *headracev1.Grant, from int64) *headracev1.Held {
@@ -50,15 +51,14 @@ func TestAfterAKillHoldersGoOnAndNothingAckedComesAgain(t *testing.T) {
 	if len(reply.Hello.Held) != 1 || reply.Hello.Held[0].Refused || reply.Hello.Held[0].Prefix != 150 || reply.Hello.Held[0].LeaseEnd != 200 {
 		t.Fatalf("re-asserted: %v", reply)
 	}
-	now := reply.Hello.Held[0].Token
-	if now.Term != g.Token.Term+1 || now.Epoch != g.Token.Epoch {
-		t.Fatalf("a new life is a new term, not a new epoch: %v, was %v", now, g.Token)
+	if h := reply.Hello; h.Term != g.Token.Term+1 || h.Epoch != g.Token.Epoch || !proto.Equal(h.Held[0].Token, g.Token) {
+		t.Fatalf("a new life is a new term, not a new epoch, and a lease keeps its token: %v, was %v", h, g.Token)
 	}
 	if _, s, err := a.ask(); err != nil || s.GetState() != headracev1.Standing_RECOVERING {
 		t.Fatalf("granted before all known agents came: %v %v", s, err)
 	}
-	if res, err := a.ack(now, 200); err != nil || res.Code != headracev1.AckResult_DURABLE {
-		t.Fatalf("new token: %v %v", res, err)
+	if res, err := a.ack(g.Token, 200); err != nil || res.Code != headracev1.AckResult_DURABLE {
+		t.Fatalf("after the restart: %v %v", res, err)
 	}
 
 	// The other agent's trainer comes again and holds nothing: its rows go to a.

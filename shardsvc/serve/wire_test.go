@@ -31,8 +31,8 @@ func TestEveryReplyReachesTheWireWhole(t *testing.T) {
 	pieces := []shardsvc.Piece{{Segment: 9}, {OrderStart: 5, Segment: 3, Start: 10, End: 20, Locator: []byte{0, 1}, Name: "bad\xffname"}, {OrderStart: 15, Segment: 4, End: 5}}
 	replies := []shardsvc.Reply{
 		{Kind: shardsvc.ReplyHello, Term: 2, Epoch: 1},
-		{Kind: shardsvc.ReplyHeld, Was: tok, Token: tok, Prefix: 7, End: 9},
-		{Kind: shardsvc.ReplyHeld, Was: tok, Refused: true, Reason: "gone"},
+		{Kind: shardsvc.ReplyHeld, Token: tok, Prefix: 7, End: 9},
+		{Kind: shardsvc.ReplyHeld, Token: tok, Refused: true, Reason: "gone"},
 		{Kind: shardsvc.ReplyJoin, Worker: 1, Generation: 3, Epoch: 1, Step: 12, Units: 100, Again: &cut.Tally{Rows: 9, Untold: 2}},
 		{Kind: shardsvc.ReplyAck, Token: tok, Prefix: -1, Code: shardsvc.Invalid, Reason: "prefix"},
 		{Kind: shardsvc.ReplySteal, Token: tok, At: 44},
@@ -55,7 +55,7 @@ func TestEveryReplyReachesTheWireWhole(t *testing.T) {
 	}
 	want := &headracev1.MasterMessage{
 		Hello: &headracev1.HelloReply{Protocol: 1, Job: "j", Model: "shared", Term: 2, Epoch: 1, SessionTtlMs: 5000, Master: "v",
-			Held: []*headracev1.HeldReply{{Was: wt, Token: wt, Prefix: 7, LeaseEnd: 9}, {Was: wt, Token: &headracev1.Token{}, Refused: true, Reason: "gone"}}},
+			Held: []*headracev1.HeldReply{{Was: wt, Token: wt, Prefix: 7, LeaseEnd: 9}, {Was: wt, Token: wt, Refused: true, Reason: "gone"}}},
 		Echo: 77, Term: 2,
 		Joins:     []*headracev1.JoinReply{{Worker: 1, Generation: 3, Epoch: 1, LastStep: 12, PendingAgain: 100, Again: &headracev1.Tally{Rows: 9, Untold: 2}}},
 		Acks:      []*headracev1.AckResult{{Token: wt, Prefix: -1, Code: headracev1.AckResult_INVALID, Reason: "prefix"}},

@@ -143,7 +143,7 @@ func (e *Encoder) rare(r *shardsvc.Reply) []byte {
 		m.Hello = &headracev1.HelloReply{Protocol: Protocol, Job: e.Job, Model: e.Model, Term: r.Term, Epoch: r.Epoch,
 			SessionTtlMs: e.TTL, Master: e.Version}
 	case shardsvc.ReplyHeld:
-		m.Hello = &headracev1.HelloReply{Held: []*headracev1.HeldReply{{Was: TokenOf(r.Was), Token: TokenOf(r.Token),
+		m.Hello = &headracev1.HelloReply{Held: []*headracev1.HeldReply{{Was: TokenOf(r.Token), Token: TokenOf(r.Token),
 			Refused: r.Refused, Reason: r.Reason, Prefix: r.Prefix, LeaseEnd: r.End}}}
 	case shardsvc.ReplyJoin:
 		m.Joins = []*headracev1.JoinReply{{Worker: r.Worker, Refused: r.Refused, Reason: r.Reason, Generation: r.Generation,

@@ -511,7 +511,8 @@ func (CutReply_Refusal) EnumDescriptor() ([]byte, []int) {
 
 // Token is one lease's fence. Epoch grows on rewind and on a new generation of
 // the group; term with each life of a master; sequence is never used twice
-// within a term. Compared for equality only.
+// within a term. A lease that is asserted to a later term keeps its token. Of two
+// leases of one holder the later one has the higher sequence.
 type Token struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Epoch         uint32                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
@@ -2307,7 +2308,7 @@ func (x *HelloReply) GetHeld() []*HeldReply {
 type HeldReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Was           *Token                 `protobuf:"bytes,1,opt,name=was,proto3" json:"was,omitempty"`
-	Token         *Token                 `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`      // use this from now on
+	Token         *Token                 `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`      // as in was: a lease keeps its token over restarts of the master
 	Refused       bool                   `protobuf:"varint,3,opt,name=refused,proto3" json:"refused,omitempty"` // its rows belong to others now
 	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	Prefix        int64                  `protobuf:"varint,5,opt,name=prefix,proto3" json:"prefix,omitempty"`                     // durable: everything below is settled

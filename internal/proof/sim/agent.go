@@ -248,11 +248,6 @@ func (a *agent) carryOut() {
 			f.shrunk(e)
 		}
 	}
-	for _, r := range fx.Tokens {
-		if f := a.feed(r.Stream); f != nil {
-			f.renamed(r)
-		}
-	}
 	for _, k := range fx.Acked {
 		if s := a.seat(k.Stream.Worker); s != nil {
 			s.l.send(1, acked{k.Stream.Number, k.Through})

@@ -101,12 +101,6 @@ func (f *feed) shrunk(e hold.LeaseEnd) {
 	f.poke()
 }
 
-func (f *feed) renamed(r hold.Renamed) {
-	if l := f.find(r.Lease); l != nil {
-		l.token = r.Token
-	}
-}
-
 func (f *feed) standing(s pb.Standing_State, reason string) {
 	f.state = s
 	switch s {
@@ -280,7 +274,7 @@ func (f *feed) deliver(wk *work) {
 	f.poke()
 }
 
-// send makes the spans, with the tokens of now, and lets the frame go.
+// send makes the spans and lets the frame go.
 func (f *feed) send(wk *work) {
 	k := 0
 	for i, b := range wk.batches {

@@ -57,7 +57,7 @@ func replyText(r *shardsvc.Reply, pieces []shardsvc.Piece) string {
 	case shardsvc.ReplyHello:
 		s = fmt.Sprintf("hello term %d epoch %d", r.Term, r.Epoch)
 	case shardsvc.ReplyHeld:
-		s = fmt.Sprintf("held %s -> %s [%d, %d) refused=%v", token(r.Was), token(r.Token), r.Prefix, r.End, r.Refused)
+		s = fmt.Sprintf("held %s [%d, %d) refused=%v", token(r.Token), r.Prefix, r.End, r.Refused)
 	case shardsvc.ReplyJoin:
 		s = fmt.Sprintf("joined worker %d generation %d epoch %d step %d again %d refused=%v", r.Worker, r.Generation, r.Epoch, r.Step, r.Units, r.Refused)
 	case shardsvc.ReplyAck:

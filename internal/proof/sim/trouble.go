@@ -185,8 +185,8 @@ var themes = []theme{
 // agent stood still or its node was cut off.
 var outOfOrder = theme{kinds: []string{"an agent stands still", "a node is cut off", "another process for a rank"}, peace: 1}
 
-// allAway: a lease gets a new token with each master. Then its trainer, its agent and the
-// master are away at once, and the next agent claims the lease in parts, from a step file.
+// allAway: a trainer, its agent and the master are away at once, and the next agent claims the
+// trainer's leases from a step file, by tokens that a master before this one gave.
 var allAway = theme{kinds: []string{"the master is killed", "an agent is killed", "a trainer is killed", endsUnheard, endsUnheard}}
 
 // endUnheard: a trainer ends while neither its agent nor the master is there, shortly

@@ -210,7 +210,7 @@ func (m *Master) Handle(s *Session, in *pb.AgentMessage) {
 	m.Serve()
 }
 
-// reassert gives new tokens for what is still free, or still theirs.
+// reassert gives back what is still free, or still theirs. A lease keeps its token.
 func (m *Master) reassert(s *Session, held []*pb.Held, reply *pb.HelloReply) {
 	for _, h := range held {
 		was := key(h.Token)
@@ -236,9 +236,9 @@ func (m *Master) reassert(s *Session, held []*pb.Held, reply *pb.HelloReply) {
 			r.Refused, r.Reason = true, "its rows are with others"
 			continue
 		}
-		t := m.add(want, holder{s, s.agent, h.Worker})
-		r.Token, r.Prefix, r.LeaseEnd = t, prefix, h.LeaseEnd
-		m.finish(key(t))
+		m.put(was, want, holder{s, s.agent, h.Worker})
+		r.Token, r.Prefix, r.LeaseEnd = h.Token, prefix, h.LeaseEnd
+		m.finish(was)
 	}
 	// The same process knows all that it holds; a new one may hear of more from
 	// trainers that come back later.
@@ -276,9 +276,13 @@ func (m *Master) take(s span) bool {
 func (m *Master) add(s span, by holder) *pb.Token {
 	m.sequence++
 	t := token{m.Epoch, m.Term, m.sequence}
+	m.put(t, s, by)
+	return &pb.Token{Epoch: t.epoch, Term: t.term, Sequence: t.sequence}
+}
+
+func (m *Master) put(t token, s span, by holder) {
 	m.leases[t] = &lease{span: s, prefix: s.start, by: by}
 	m.order = append(m.order, t)
-	return &pb.Token{Epoch: t.epoch, Term: t.term, Sequence: t.sequence}
 }
 
 func key(t *pb.Token) token { return token{t.GetEpoch(), t.GetTerm(), t.GetSequence()} }
