@@ -234,16 +234,16 @@ func TestATrainersRowsAreItsOwnByTokensOfTermsAgo(t *testing.T) {
 				if n > 0 {
 					m.restart()
 				}
-				// Until a batch comes that a lease of this term has, the agent goes on with its old ones.
-				for again := time.NewTicker(20 * time.Millisecond); ; <-again.C {
-					check(t, s.credit(1))
-					b := must(s.next(took))(t)
-					took++
-					if b.spans[0].Term == uint32(n+1) {
-						again.Stop()
-						break
+				check(t, s.credit(3))
+				for range 3 {
+					if b := must(s.next(took))(t); b.spans[0].Term != 1 {
+						t.Fatalf("batch %d names the lease by %+v", b.number, b.spans[0])
 					}
+					took++
 				}
+				step()
+				took--
+				check(t, s.acked(s.through)) // so the agent is back at the master, with the lease
 			}
 			check(t, a.stop())
 			m.agent("node", socket)
@@ -252,7 +252,7 @@ func TestATrainersRowsAreItsOwnByTokensOfTermsAgo(t *testing.T) {
 			for range took {
 				step()
 			}
-			check(t, s.acked(uint32(took)))
+			check(t, s.acked(s.through))
 			check(t, s.credit(200))
 			for {
 				if _, err := s.next(0); err == errEnd {
