@@ -1,7 +1,9 @@
 package supervise
 
 import (
+	"fmt"
 	"maps"
+	"math/rand/v2"
 	"net"
 	"slices"
 	"strconv"
@@ -75,11 +77,22 @@ func (g *group) torchrun(t *task) map[string]string {
 	}
 }
 
+// Ports of tasks. They lie below those that the system gives to outgoing connections (32768
+// and up, mostly): a task listens seconds after its port was chosen, and nobody may take the
+// port until then.
+const firstPort, lastPort = 20_000, 32_000
+
+// freePort is a port of 127.0.0.1 on which nobody listens.
 func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
+	var err error
+	for range 200 {
+		port := firstPort + rand.IntN(lastPort-firstPort)
+		var l net.Listener
+		if l, err = net.Listen("tcp", local(port)); err == nil {
+			return port, l.Close()
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
+	return 0, fmt.Errorf("no free port on 127.0.0.1 from %d to %d: %w", firstPort, lastPort, err)
 }
+
+func local(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }

@@ -3,8 +3,6 @@ package supervise
 import (
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"slices"
 	"strconv"
 )
@@ -98,21 +96,18 @@ func (g *group) makeCluster() error {
 	return nil
 }
 
-// freeAddress gives a free port below those that the system gives to outgoing connections:
-// nobody takes it while a task that has ended starts again.
+// freeAddress gives an address that no other task has.
 func freeAddress(taken map[string][]string) (string, error) {
-	var err error
-	for range 200 {
-		address := "127.0.0.1:" + strconv.Itoa(20_000+rand.IntN(12_000))
-		if slices.ContainsFunc([]string{PS, Chief, Worker}, func(role string) bool { return slices.Contains(taken[role], address) }) {
-			continue
+	for {
+		port, err := freePort()
+		if err != nil {
+			return "", err
 		}
-		var l net.Listener
-		if l, err = net.Listen("tcp", address); err == nil {
-			return address, l.Close()
+		address := local(port)
+		if !slices.ContainsFunc([]string{PS, Chief, Worker}, func(role string) bool { return slices.Contains(taken[role], address) }) {
+			return address, nil
 		}
 	}
-	return "", err
 }
 
 // config is the TF_CONFIG of a task.

@@ -85,6 +85,21 @@ func TestEachRankGetsTorchrunsEnvironmentAndItsPrefix(t *testing.T) {
 	}
 }
 
+// A task listens seconds after its port was chosen. The system gives ports from 32768 on to
+// outgoing connections meanwhile.
+func TestMasterPortIsNoneThatTheSystemGivesAway(t *testing.T) {
+	for range 20 {
+		cfg := sh(`echo "port $((MASTER_PORT >= 20000 && MASTER_PORT < 32000))"`)
+		cfg.NProcPerNode = 1
+		if err := Run(t.Context(), cfg); err != nil {
+			t.Fatal(err)
+		}
+		if got := cfg.Out.(*lines).String(); !strings.Contains(got, "port 1\n") {
+			t.Fatalf("MASTER_PORT is not from 20000 to 31999:\n%s", got)
+		}
+	}
+}
+
 func TestASharedJobRestartsOnlyTheFailedWorker(t *testing.T) {
 	cfg := sh(`echo "start $RANK $HEADRACE_ATTEMPT"; if [ $RANK = 1 ] && [ $HEADRACE_ATTEMPT = 0 ]; then exit 3; fi`)
 	cfg.NProcPerNode, cfg.MaxRestarts, cfg.Model = 3, 1, Shared

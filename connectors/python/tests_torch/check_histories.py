@@ -13,13 +13,12 @@ import os
 import random
 import re
 import shutil
-import socket
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import saved
-from forks import HERE, Zygote
+from forks import HERE, Zygote, free_port
 
 HISTORIES = int(os.environ.get("HISTORIES", 5))
 PATIENCE = 900.0  # seconds; a group that has not ended then hangs
@@ -30,11 +29,6 @@ def zygote() -> Iterator[Zygote]:
     made = Zygote()
     yield made
     made.end()
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def group(job: Any, zygote: Zygote, world: int, env: dict[str, str]) -> tuple[list[int], list[str]]:

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import random
+import socket
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
+
+
+def free_port() -> int:
+    """Below those that the system gives to outgoing connections: rank 0 listens there later."""
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 class Zygote:

@@ -130,6 +130,8 @@ def test_a_loader_takes_a_stream_that_is_open(agents: Agents) -> None:
         stream.step()
         with pytest.raises(ValueError, match="stream, which is open already"):
             Loader(stream=stream, rows=3)
+        with pytest.raises(ValueError, match='tail="drop" belongs to the stream, which is open already'):
+            Loader(stream=stream, tail="drop")
     with pytest.raises(ValueError, match=r"Loader\('clicks', 1024\)"):
         Loader("clicks")
 
@@ -189,8 +191,8 @@ def test_pad_repeats_rows_with_weight_0(agents: Agents) -> None:
         refuse_pad(loader, False)
     refuse_pad(loader, True)
     refuse_pad(Loader("clicks", 20), False)
-    with pytest.raises(ValueError, match='tail=\'drop\'; it is "short" or "pad"'):
-        Loader("clicks", 20, tail="drop")
+    with pytest.raises(ValueError, match='tail=\'x\'; it is "short", "pad" or "drop"'):
+        Loader("clicks", 20, tail="x")
 
 
 def test_a_batch_without_rows_is_padded_with_nothing(agents: Agents) -> None:
