@@ -135,6 +135,19 @@ def test_what_init_writes_trains_on_every_record_once(project: Project, write: W
     assert "end of data: 0 records in this run" in again.stdout, again.stdout + again.stderr
 
 
+def test_the_last_step_is_saved_once_whatever_its_number(project: Project, rng: random.Random) -> None:
+    """Each step is saved, so also the last one: it is not saved again."""
+    as_csv(project.folder / "data", clicks(rng, 5_000))
+    run = project.next_command(project.headrace("init", "data").stdout)
+    program = (project.folder / "train.py").read_text()
+    assert "step % 100 == 0" in program
+    (project.folder / "train.py").write_text(program.replace("step % 100 == 0", "step % 1 == 0"))
+    project.headrace(*run)
+    newest = max(f for f in (project.folder / "checkpoints").iterdir() if f.name.startswith("step-"))
+    assert newest.name.startswith("step-0000000005-"), newest
+    assert [p.name for p in newest.glob("*.safetensors")] == ["state.safetensors"], newest
+
+
 def test_a_fresh_run_trains_everything_again_beside_old_checkpoints(project: Project, rng: random.Random) -> None:
     as_csv(project.folder / "data", clicks(rng, ROWS // 10))
     run = project.next_command(project.headrace("init", "data").stdout)
