@@ -5,7 +5,8 @@
 
 It installs the packages that a list pins, if that is not done, and prints the Python to use.
 The environment lies in $HEADRACE_CACHE or ~/.cache/headrace, in a folder named after the
-connector and the list. It is made again when the list or this program changes.
+connector and a hash of the list and this program: two checkouts that need other packages have
+a folder each, and neither installs over the other's.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ def main() -> None:
     parser.add_argument("packages", type=Path)
     args = parser.parse_args()
     cache = Path(os.environ.get("HEADRACE_CACHE") or Path.home() / ".cache" / "headrace")
-    home = cache / f"{args.name}-py{sys.version_info[0]}.{sys.version_info[1]}"
     cache.mkdir(parents=True, exist_ok=True)
     want = hashlib.sha256(args.packages.read_bytes() + Path(__file__).read_bytes()).hexdigest()
+    home = cache / f"{args.name}-py{sys.version_info[0]}.{sys.version_info[1]}-{want[:8]}"
     ready = home / ".ready"
     with open(cache / f"{home.name}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

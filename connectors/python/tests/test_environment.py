@@ -1,0 +1,35 @@
+"""environment.py: where the packages of a connector's tests are installed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+PROGRAM = Path(__file__).parents[1] / "environment.py"
+
+
+def test_checkouts_that_need_other_packages_have_a_folder_each(tmp_path: Path) -> None:
+    """The first one's is as it was when the second one has installed its own."""
+    env = {**os.environ, "HEADRACE_CACHE": str(tmp_path / "cache")}
+
+    def python_of(checkout: str) -> Path:
+        packages = tmp_path / checkout / "requirements.txt"
+        packages.parent.mkdir(exist_ok=True)
+        packages.write_text(f"# of checkout {checkout}: nothing to install\n")
+        done = subprocess.run(
+            [sys.executable, PROGRAM, "ray", packages], env=env, capture_output=True, text=True, timeout=250
+        )
+        assert done.returncode == 0, done.stderr
+        return Path(done.stdout.strip())
+
+    first = python_of("a")
+    mark = first.parents[1] / "mark"
+    mark.write_text("")
+    second = python_of("b")
+    assert first.parents[1] != second.parents[1]
+    assert os.access(first, os.X_OK)
+    assert os.access(second, os.X_OK)
+    assert python_of("a") == first
+    assert mark.exists(), "it was installed again"
