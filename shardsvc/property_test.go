@@ -25,6 +25,7 @@ func TestNothingIsLostOrTakenTwiceWhateverBreaks(t *testing.T) {
 			"answer":        func(*rapid.T) { s.someAnswer() },
 			"kill":          func(*rapid.T) { s.someKill() },
 			"close":         func(*rapid.T) { s.someClose() },
+			"reclaim":       func(*rapid.T) { s.someReclaim() },
 			"unhook":        func(*rapid.T) { s.someUnhooked() },
 			"break":         func(*rapid.T) { s.someBreak() },
 			"reconnect":     func(*rapid.T) { s.someReconnect() },
@@ -87,6 +88,7 @@ func TestACutHoldsExactlyItsRecordsWhateverBreaks(t *testing.T) {
 			"lose memory":   func(*rapid.T) { s.loseMemory() },
 			"kill":          func(*rapid.T) { s.someKill() },
 			"close":         func(*rapid.T) { s.someClose() },
+			"reclaim":       func(*rapid.T) { s.someReclaim() },
 			"restore":       func(*rapid.T) { s.allRestore() },
 			"resolve":       func(*rapid.T) { s.someLookDone() },
 			"rewind":        func(*rapid.T) { s.someRewind() },
@@ -332,6 +334,51 @@ func (s *sim) someClose() {
 	a, n := t.agent, t.number
 	s.remove(t)
 	s.send(a, &Message{Leaves: []Leave{{Worker: n, Reason: LeaveClosed}}})
+}
+
+// someReclaim: an operator takes back what a rank holds. Its process may run on, but nothing
+// that it says counts any more.
+func (s *sim) someReclaim() {
+	e := &Reclaim{Rank: uint32(rapid.IntRange(0, 2).Draw(s.t, "rank"))}
+	plan := s.w.core.PlanReclaim(e)
+	if plan.Refused != "" {
+		return
+	}
+	if s.model == Shared {
+		s.t.Fatalf("shared: rows of rank %d may be in the model, and can be taken back", e.Rank)
+	}
+	e.Incarnation = plan.Incarnation
+	before := s.leasesOf(e.Rank)
+	if len(before) < plan.Leases {
+		s.t.Fatalf("the dry run says that rank %d holds %d leases, it holds %d", e.Rank, plan.Leases, len(before))
+	}
+	lose := rapid.IntRange(0, 10).Draw(s.t, "crash") == 10
+	if s.step(e, lose); lose {
+		return
+	}
+	if s.w.core.PlanReclaim(e).Refused == "" {
+		s.t.Fatalf("rank %d was taken back, and its process is still there", e.Rank)
+	}
+	if left := s.leasesOf(e.Rank); len(left) > 0 {
+		s.t.Fatalf("rank %d was taken back, and still holds %s", e.Rank, tok(left[0]))
+	}
+}
+
+// leasesOf a rank, as the core has them.
+func (s *sim) leasesOf(rank uint32) (all []Token) {
+	for _, p := range s.w.core.parts {
+		if p == nil {
+			continue
+		}
+		for _, ps := range p.passes {
+			for l := ps.leases; l != nil; l = l.pnext {
+				if l.w.account.no == rank {
+					all = append(all, l.token)
+				}
+			}
+		}
+	}
+	return all
 }
 
 // someUnhooked: a trainer's connection breaks; it may come back within its TTL.

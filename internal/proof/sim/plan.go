@@ -125,6 +125,9 @@ func (w *World) draw() {
 	} else if p.model != shared && w.story.Seed%4 == 2 {
 		outOfOrder.shape(w)
 	}
+	if len(p.kinds) > 0 && w.story.Seed%5 == 1 {
+		p.kinds = append(p.kinds, reclaimed)
+	}
 	p.drawRounds(w.story.Seed)
 	p.draw(newDice(w.story.Seed, 1))
 }

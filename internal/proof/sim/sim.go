@@ -52,7 +52,7 @@ type World struct {
 	incarnations    uint64
 
 	events, crashes, yields, repeats int
-	seen                             struct{ steals, expired, cuts, bound, restores, wentBack, exact, unstepped, excluded, bad, gone int }
+	seen                             struct{ steals, expired, cuts, bound, restores, wentBack, exact, unstepped, excluded, bad, gone, reclaims int }
 
 	tracing bool
 	out     io.Writer
@@ -76,6 +76,7 @@ type Result struct {
 	Back    int // restores to a cut
 	Lost    int // records that were excluded
 	Gone    int // how often a cut was compared with what is deleted
+	Taken   int // ranks whose rows somebody took back
 	Reached int // how many of the seed's troubles came
 	Size    int // how often the input that was drawn first
 	End     Time
@@ -142,7 +143,7 @@ func (s Story) play(trace io.Writer) (res Result) {
 		}
 		w.tracef("sim", "ends: %s", w.fault)
 		res = Result{Seed: s.Seed, Size: s.Size, Reached: w.reached, Failed: w.fault, Events: w.events, Crashes: w.crashes, Yields: w.yields, Repeats: w.repeats,
-			Steals: w.seen.steals, Expired: w.seen.expired, Cuts: w.seen.cuts, Exact: w.seen.exact, Killed: w.seen.unstepped, Bound: w.seen.bound, Back: w.seen.wentBack, Lost: w.seen.excluded, Gone: w.seen.gone, End: w.now}
+			Steals: w.seen.steals, Expired: w.seen.expired, Cuts: w.seen.cuts, Exact: w.seen.exact, Killed: w.seen.unstepped, Bound: w.seen.bound, Back: w.seen.wentBack, Lost: w.seen.excluded, Gone: w.seen.gone, Taken: w.seen.reclaims, End: w.now}
 	}()
 	w.begin()
 	w.run()

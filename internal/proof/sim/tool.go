@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/headrace/headrace/shardsvc"
@@ -145,6 +146,32 @@ func (w *World) dropFrozen() {
 			return
 		}
 	}
+}
+
+// reclaimByTool is headrace reclaim: what the process of a rank holds is taken back, without
+// its help. It is about the process that the tool saw when it asked first. A rewind of
+// that rank, or the end of its group, is what the others see of it.
+func (w *World) reclaimByTool() {
+	rank := uint32(w.of(0, w.plan.ranks-1))
+	e := &shardsvc.Reclaim{Rank: rank}
+	w.request(fmt.Sprintf("reclaim rank %d", rank), func(m *master) {
+		plan := m.core.PlanReclaim(e)
+		if plan.Refused != "" {
+			return
+		}
+		if w.plan.model == shared {
+			w.fail("rank %d of a shared model may be taken back while it runs", rank)
+		}
+		e.Incarnation = plan.Incarnation
+		m.step(e)
+		w.seen.reclaims++
+		if w.plan.model == private {
+			w.slots[rank].rewound = w.now
+		}
+		if again := m.core.PlanReclaim(e); again.Refused == "" {
+			w.fail("rank %d was taken back, and still holds %d leases", rank, again.Leases)
+		}
+	}, nil)
 }
 
 // pause a dataset for a while.

@@ -65,6 +65,9 @@ const (
 	endsUnheard = "a trainer ends while agent and master are away"
 )
 
+// reclaimed is in one seed of five, without dice: the other draws of a seed stay as they were.
+var reclaimed = trouble{name: "somebody takes back what a rank holds", do: func(w *World) { w.reclaimByTool() }}
+
 var troubles = []trouble{
 	{"a trainer is killed", func(w *World) {
 		if t := w.someTrainer(); t != nil {
