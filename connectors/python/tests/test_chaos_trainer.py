@@ -28,7 +28,7 @@ def start(folder: str, name: str, code: str = "", **more: Any) -> subprocess.Pop
         "sharded": False, "pause": False, "save_every": 1000, "save_timeout": 60, "server_life": 1, "model": "shared",
         "memory": False, "lull": "",
         "slots": [{"dataset": "clicks", "number": 0, "lines": False, "rows": 10, "rate": 1e6, "ack": "step",
-                   "max_wait": 0, "closes": False}],
+                   "max_wait": 0, "closes": False, "tail": "short"}],
         **more,
     }  # fmt: skip
     command = ["-c", code] if code else ["-m", "trainer"]

@@ -148,7 +148,8 @@ func (b *books) balance(ctx context.Context, inputs []*input) (wrong []string) {
 			}
 			continue
 		}
-		if d.State != "done" || k.Settled != k.Listed || k.Acked != k.Settled || k.Pending != 0 || k.Leased != 0 || k.Listed == 0 {
+		in.dropped = k.Dropped
+		if d.State != "done" || k.Settled != k.Listed || k.Acked+k.Dropped != k.Settled || !in.drops && k.Dropped > 0 || k.Pending != 0 || k.Leased != 0 || k.Listed == 0 {
 			wrong = append(wrong, fmt.Sprintf("%s is %q (%s) with %v at the end of data", in.name, d.State, d.Reason, k))
 		}
 	}

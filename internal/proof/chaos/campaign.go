@@ -230,6 +230,7 @@ func (r *Result) Add(o Result) {
 	r.SharedRepeats += o.SharedRepeats
 	r.GivenUp += o.GivenUp
 	r.OfThemStepped += o.OfThemStepped
+	r.Dropped += o.Dropped
 	r.Wrong = append(r.Wrong, o.Wrong...)
 	r.Stood = append(r.Stood, o.Stood...)
 }

@@ -30,8 +30,8 @@ func (c *crew) checkCarried(found map[cut.ID]kept, v *Verdict, s *Saves) error {
 		}
 		s.CheckpointsChecked++
 		s.Carried++
-		if models := checkFiles(name, []string{path}, body, c.inputs, v, s); len(models) > 0 {
-			found[body.ID] = kept{models, body}
+		if models, dropped := checkFiles(name, []string{path}, body, c.inputs, v, s); len(models) > 0 {
+			found[body.ID] = kept{models, body, dropped}
 		}
 	}
 	return nil

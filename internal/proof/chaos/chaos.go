@@ -200,6 +200,9 @@ func (c *crew) prepare(ctx context.Context, r *rand.Rand, tell func(string, ...a
 		if c.exact {
 			in.setExact(ranks + r.IntN(4))
 		}
+		if c.drops {
+			in.setDrops()
+		}
 		if c.o.Live {
 			in.setLive()
 		}
@@ -305,7 +308,7 @@ func (c *crew) live(ctx context.Context, t *trouble, tell func(string, ...any), 
 	for _, w := range c.books.balance(ctx, c.inputs) {
 		c.wrongf("%s", w)
 	}
-	if c.commitsBound() {
+	if c.commitsBound() && !c.drops { // of what is dropped, no checkpoint may know: drops.go
 		c.committedAll(ctx)
 	}
 	c.mu.Lock()

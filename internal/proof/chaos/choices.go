@@ -25,11 +25,12 @@ type choices struct {
 	exact   bool // replicated, where the input has an end: bit_exact batches
 	memory  bool // replicated, private, by save: checkpoints in memory too (memory.go)
 	rounds  bool // replicated: either all ranks get a batch, or none does (rounds.go)
+	drops   bool // with rounds, where the input has an end: full rounds only (drops.go)
 }
 
 // Choices are the words for Options.Draw.
 func Choices() []string {
-	return []string{byCheckpointer, ownFile, carriedCut, "sharded", "pins", "rewinds", "empty-master", "kill-server", "bit-exact", "pause", "memory", "rounds"}
+	return []string{byCheckpointer, ownFile, carriedCut, "sharded", "pins", "rewinds", "empty-master", "kill-server", "bit-exact", "pause", "memory", "rounds", "drop"}
 }
 
 // draw decides; what o.Draw names is decided.
@@ -52,7 +53,8 @@ func draw(o Options, r *rand.Rand) (c choices) {
 	if c.memory = drawn || asked; c.memory {
 		c.saves, c.sharded = byCheckpointer, false
 	}
-	c.rounds = one("rounds", 2)
+	c.rounds = one("rounds", 2) || said("drop")
+	c.drops = one("drop", 2)
 	switch {
 	case o.Journal:
 		return choices{}
@@ -69,10 +71,13 @@ func draw(o Options, r *rand.Rand) (c choices) {
 	}
 	switch { // bit_exact has steps of its own that all ranks share
 	case !c.exact:
-	case said("rounds") && !said("bit-exact"):
+	case (said("rounds") || said("drop")) && !said("bit-exact"):
 		c.exact = false
 	default:
 		c.rounds = false
+	}
+	if !c.rounds || o.Live { // an input without an end drops nothing: its last rows wait for more
+		c.drops = false
 	}
 	if o.Source == Landing { // what was pushed lies in the master's state
 		c.empties = false
@@ -91,7 +96,7 @@ func (c choices) words() (all []string) {
 	if c.saves != "" {
 		all = append(all, c.saves)
 	}
-	for i, yes := range []bool{c.sharded, c.pins, c.rewinds, c.empties, c.servers, c.exact, c.pause, c.memory, c.rounds} {
+	for i, yes := range []bool{c.sharded, c.pins, c.rewinds, c.empties, c.servers, c.exact, c.pause, c.memory, c.rounds, c.drops} {
 		if yes {
 			all = append(all, Choices()[3+i])
 		}

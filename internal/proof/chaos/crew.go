@@ -147,6 +147,7 @@ type slot struct {
 	Ack     string  `json:"ack"`
 	MaxWait float64 `json:"max_wait"`
 	Closes  bool    `json:"closes"`
+	Tail    string  `json:"tail"`
 }
 
 // startTrainer starts the next process of a rank on any agent. c.mu is held.
@@ -169,10 +170,13 @@ func (c *crew) startTrainer(s *seat) (err error) {
 			}
 			slots = append(slots, slot{
 				Dataset: in.name, Number: d, Lines: in.format == "lines", Rows: 16 + r.IntN(48), Rate: rate, Ack: ack,
-				MaxWait: max(float64(r.IntN(2))*0.05, in.leastWait()), Closes: ack == "step" && r.IntN(3) == 0,
+				MaxWait: max(float64(r.IntN(2))*0.05, in.leastWait()), Closes: ack == "step" && r.IntN(3) == 0, Tail: "short",
 			})
 			if c.rounds {
 				slots[len(slots)-1].MaxWait = roundWaits[r.IntN(len(roundWaits))]
+			}
+			if c.drops {
+				slots[len(slots)-1].Tail = "drop"
 			}
 			if in.strict || c.exact || c.rounds {
 				break // two streams of a trainer would be two orders; in rounds all ranks have the same ones
@@ -181,6 +185,9 @@ func (c *crew) startTrainer(s *seat) (err error) {
 	}
 	if c.pause && s.rank == 0 { // while it saves it has no other batch in hand
 		slots = slots[r.IntN(len(slots)):][:1]
+	}
+	for _, one := range slots {
+		s.life.rows = append(s.life.rows, one.Rows)
 	}
 	settings := map[string]any{
 		"role": c.o.Model, "rank": s.rank, "seed": r.Uint32(), "journal": c.journal(s.life), "model": c.o.Model, "sizes": c.sizes(),

@@ -24,6 +24,8 @@ type input struct {
 	strict  bool
 	shuffle bool
 	root    string             // of the files
+	drops   bool               // it is read in full rounds only: what is left at its end is dropped
+	dropped int64              // units that the master has dropped at the end
 	virtual int                // bit_exact: virtual ranks; 0: it is not
 	mu      sync.Mutex         // guards what follows while records are still written
 	places  map[string][]place // where each record begins, by file, or as the queue says
@@ -58,6 +60,9 @@ func newInput(r *rand.Rand, k, records int, root string) *input {
 // setExact: what is read in steps has virtual ranks for its order.
 func (in *input) setExact(virtual int) { in.virtual, in.strict = virtual, false }
 
+// setDrops: a rank without a partition would never get its rows.
+func (in *input) setDrops() { in.drops, in.strict = true, false }
+
 // setLive: what has no end has one pass, in its own order.
 func (in *input) setLive() { in.live, in.passes, in.shuffle = true, 1, false }
 
@@ -68,6 +73,9 @@ func (in *input) String() string {
 	}
 	if in.shuffle {
 		s += ", shuffled"
+	}
+	if in.drops {
+		s += ", in full rounds"
 	}
 	if in.virtual > 0 {
 		s += fmt.Sprintf(", bit_exact with %d virtual ranks", in.virtual)

@@ -58,6 +58,7 @@
 //	memory.go    checkpoints in memory: nodes, what is lost with them, what must not be
 //	shared.go    what a shared model began with, and what an exact checkpoint of it may hold
 //	rounds.go    rounds of a group, by the journals of all its ranks
+//	drops.go     full rounds only: what of an input no round has
 //	exact.go     bit_exact steps, against those of an undisturbed job
 //	early.go     what the broker was told too early
 //	model.go     what they train, by the generator and from a file

@@ -3,6 +3,7 @@ package chaos
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"time"
@@ -60,10 +61,11 @@ func (e *early) take(archive string) error {
 			continue // it is being linked; the judge says what is wrong with it
 		}
 		e.known[f.Name()] = true
-		in, err := members(&m.Cut, e.inputs)
+		in, dropped, err := members(&m.Cut, e.inputs)
 		if err != nil {
 			continue // so does he of this
 		}
+		maps.Copy(in, dropped) // that is done, too
 		e.has(in)
 	}
 	return nil

@@ -67,6 +67,7 @@ type life struct {
 	bad          bool
 	began, ended int64 // ended: by the harness's clock, 0 while it runs
 	started      int64 // by the harness's clock
+	rows         []int // that it asks for, by stream
 	agent        int
 	status       string
 	frozen       bool          // stopped for a while

@@ -371,9 +371,9 @@ func (c *crew) checkRestored(found map[cut.ID]kept, v *Verdict, s *Saves) error 
 			v.say("%s: %v", name, err)
 			continue
 		}
-		models := checkFiles(name, []string{path}, body, c.inputs, v, s)
+		models, dropped := checkFiles(name, []string{path}, body, c.inputs, v, s)
 		if _, known := found[body.ID]; !known && len(models) > 0 {
-			found[body.ID] = kept{models, body}
+			found[body.ID] = kept{models, body, dropped}
 		}
 	}
 	return nil

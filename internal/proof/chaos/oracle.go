@@ -13,6 +13,7 @@ type Verdict struct {
 	Repeats       int      `json:"repeats,omitempty"` // of a consumer group: applications beyond a record's first
 	SharedRepeats int      `json:"shared_repeats"`    // records repeated because a trainer ended with them in hand
 	OfThemStepped int      `json:"of_them_stepped"`   // stepped, by a trainer that the master was right to give up
+	Dropped       int      `json:"dropped,omitempty"` // records that no full round had (tail="drop"): they are in no model, and rightly so
 	Wrong         []string `json:"wrong,omitempty"`
 }
 

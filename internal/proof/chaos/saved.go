@@ -32,6 +32,7 @@ type Saves struct {
 	Ahead              int `json:"ahead"`                     // records that those hold beyond their cut
 	Exact              int `json:"exact"`                     // `shared`: checkpoints that say exact: true
 	InHand             int `json:"in_hand"`                   // records that those hold beyond their cut: killed trainers had them in hand
+	WithDrops          int `json:"with_drops"`                // checkpoints that list dropped records
 }
 
 func (s *Saves) add(o Saves) {
@@ -49,6 +50,7 @@ func (s *Saves) add(o Saves) {
 	s.Ahead += o.Ahead
 	s.Exact += o.Exact
 	s.InHand += o.InHand
+	s.WithDrops += o.WithDrops
 }
 
 func (c *crew) checkpoints() string { return filepath.Join(c.dir, "checkpoints") }
@@ -173,30 +175,45 @@ func hardLink(from, to string) error {
 }
 
 // members are the records that a cut names, by the generator's own list of where
-// each begins.
-func members(body *cut.Cut, inputs []*input) (map[key]bool, error) {
-	in := map[key]bool{}
+// each begins; and those that it lists as dropped.
+func members(body *cut.Cut, inputs []*input) (in, dropped map[key]bool, err error) {
+	in, dropped = map[key]bool{}, map[key]bool{}
 	for i := range body.Datasets {
 		d := &body.Datasets[i]
 		n := slices.IndexFunc(inputs, func(in *input) bool { return in.name == d.Name })
 		if n < 0 {
-			return nil, fmt.Errorf("it names dataset %s, which is none", d.Name)
+			return nil, nil, fmt.Errorf("it names dataset %s, which is none", d.Name)
 		}
 		for j := range d.Partitions {
 			p := &d.Partitions[j]
 			for pass := range audit.Passes(d, p) {
-				if pass.Vague != 0 || len(pass.Excluded) != 0 {
-					return nil, fmt.Errorf("%s: pass %d has %d dropped units and %v excluded, and nothing was ever wrong", p.Identity, pass.Pass, pass.Vague, pass.Excluded)
+				if pass.Vague != 0 || len(pass.Excluded) != 0 || len(pass.Dropped) > 0 && !inputs[n].drops {
+					return nil, nil, fmt.Errorf("%s: pass %d has %d dropped units that it does not list, %v dropped and %v excluded, and nothing was ever wrong", p.Identity, pass.Pass, pass.Vague, pass.Dropped, pass.Excluded)
 				}
-				for _, r := range pass.Ranges {
-					if err := inputs[n].within(p, r, func(id int) { in[key(id)|key(pass.Pass)<<40|key(n)<<56] = true }); err != nil {
-						return nil, err
+				put := func(to map[key]bool, all []audit.Range) error {
+					for _, r := range all {
+						if err := inputs[n].within(p, r, func(id int) { to[key(id)|key(pass.Pass)<<40|key(n)<<56] = true }); err != nil {
+							return err
+						}
 					}
+					return nil
+				}
+				err := put(in, pass.Ranges)
+				for _, x := range pass.Dropped {
+					err = errors.Join(err, put(dropped, x.Ranges))
+				}
+				if err != nil {
+					return nil, nil, err
 				}
 			}
 		}
 	}
-	return in, nil
+	for k := range dropped {
+		if in[k] {
+			return nil, nil, fmt.Errorf("%v is in the model and dropped", k)
+		}
+	}
+	return in, dropped, nil
 }
 
 func (in *input) within(p *cut.Partition, r audit.Range, f func(id int)) error {
@@ -248,10 +265,12 @@ func (in *input) earlier(first int, r audit.Range) ([]int, error) {
 	return nil, fmt.Errorf("it names %s [%d, %d), and no partition has its first record %d", r.Name, r.Start, r.End, first)
 }
 
-// kept is a checkpoint that was checked: its models, and what it says is in them.
+// kept is a checkpoint that was checked: its models, what it says is in them, and what it
+// lists as dropped.
 type kept struct {
-	models []model
-	cut    *cut.Cut
+	models  []model
+	cut     *cut.Cut
+	dropped map[key]bool
 }
 
 // checkAll judges every checkpoint that there ever was, and what is in the models
@@ -278,8 +297,8 @@ func (c *crew) checkAll(ctx context.Context, lives []*life, v *Verdict) (s Saves
 			continue
 		}
 		s.CheckpointsChecked++
-		if models := checkOne(ctx, f.Name(), folder, m, c.inputs, v, &s); len(models) > 0 {
-			found[m.Cut.ID] = kept{models, &m.Cut}
+		if models, dropped := checkOne(ctx, f.Name(), folder, m, c.inputs, v, &s); len(models) > 0 {
+			found[m.Cut.ID] = kept{models, &m.Cut, dropped}
 		}
 	}
 	if err := errors.Join(c.checkCarried(found, v, &s), c.checkRestored(found, v, &s)); err != nil {
@@ -308,7 +327,7 @@ func (c *crew) checkAll(ctx context.Context, lives []*life, v *Verdict) (s Saves
 
 // checkEnd: the models of all ranks together hold everything once.
 func (c *crew) checkEnd(last map[int]*life, found map[cut.ID]kept, v *Verdict) {
-	sum := model{sums: make([]uint64, 2*len(c.inputs)), seen: make([]uint8, len(everything(c.inputs)))}
+	sum, want := model{sums: make([]uint64, 2*len(c.inputs)), seen: make([]uint8, len(everything(c.inputs)))}, everything(c.inputs)
 	for rank, l := range last {
 		if !l.done {
 			v.say("%v is the last of its rank and has not ended well", l)
@@ -322,17 +341,23 @@ func (c *crew) checkEnd(last map[int]*life, found map[cut.ID]kept, v *Verdict) {
 			continue
 		}
 		sum.add(m.models[0])
+		for k := range m.dropped {
+			delete(want, k)
+		}
 	}
-	v.compare("the end", sum, everything(c.inputs), c.inputs, nil)
+	if c.drops {
+		v.judgeDropped(c.inputs, last, sum, want)
+	}
+	v.compare("the end", sum, want, c.inputs, nil)
 }
 
 // checkOne judges one checkpoint, and gives the models in it: one, or one of each
 // rank of a sharded save.
-func checkOne(ctx context.Context, name, folder string, m *manifest.Manifest, inputs []*input, v *Verdict, s *Saves) (models []model) {
+func checkOne(ctx context.Context, name, folder string, m *manifest.Manifest, inputs []*input, v *Verdict, s *Saves) (models []model, dropped map[key]bool) {
 	faults, err := manifest.Verify(ctx, folder, m, manifest.Verifying{Workers: 1})
 	if err != nil || len(faults) > 0 {
 		v.say("checkpoint %s does not verify: %v %v", name, faults, err)
-		return nil
+		return nil, nil
 	}
 	var files []string
 	for _, f := range m.Files {
@@ -341,12 +366,15 @@ func checkOne(ctx context.Context, name, folder string, m *manifest.Manifest, in
 	return checkFiles("checkpoint "+name, files, &m.Cut, inputs, v, s)
 }
 
-// checkFiles compares the models in files with a cut.
-func checkFiles(what string, files []string, body *cut.Cut, inputs []*input, v *Verdict, s *Saves) (models []model) {
-	in, err := members(body, inputs)
+// checkFiles compares the models in files with a cut. It gives also what that lists as dropped.
+func checkFiles(what string, files []string, body *cut.Cut, inputs []*input, v *Verdict, s *Saves) (models []model, dropped map[key]bool) {
+	in, dropped, err := members(body, inputs)
 	if err != nil {
 		v.say("%s: %v", what, err)
-		return nil
+		return nil, nil
+	}
+	if len(dropped) > 0 {
+		s.WithDrops++
 	}
 	var ahead *int
 	switch {
@@ -370,7 +398,7 @@ func checkFiles(what string, files []string, body *cut.Cut, inputs []*input, v *
 	if len(models) == 0 {
 		v.say("%s holds no model", what)
 	}
-	return models
+	return models, dropped
 }
 
 // compare says what of the records of a set a model has lost or has twice. With

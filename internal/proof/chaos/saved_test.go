@@ -227,7 +227,8 @@ func TestACutOfDeletedChunksNamesTheRecordsOfAllOfThem(t *testing.T) {
 			},
 			Passes: []cut.Pass{{Low: cut.Place{Segment: 1}, Ranges: pieces}},
 		}
-		return members(&cut.Cut{Datasets: []cut.Dataset{{Name: "pushed", Unit: "records", Partitions: []cut.Partition{p}}}}, []*input{in})
+		all, _, err := members(&cut.Cut{Datasets: []cut.Dataset{{Name: "pushed", Unit: "records", Partitions: []cut.Partition{p}}}}, []*input{in})
+		return all, err
 	}
 	for _, c := range []struct {
 		name       string

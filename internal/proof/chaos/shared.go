@@ -23,7 +23,7 @@ func (c *crew) sinceRestored(lives []*life, found map[cut.ID]kept, v *Verdict) (
 				v.say("life %d of the server began with cut %v, of which there is no checkpoint", n, last.cut)
 				continue
 			}
-			in, err := members(k.cut, c.inputs)
+			in, _, err := members(k.cut, c.inputs)
 			if err != nil {
 				continue // checkAll has said so
 			}
@@ -48,7 +48,7 @@ func (c *crew) checkExact(lives []*life, found map[cut.ID]kept, v *Verdict, s *S
 			if !ok || !k.cut.Exact {
 				continue
 			}
-			in, err := members(k.cut, c.inputs)
+			in, _, err := members(k.cut, c.inputs)
 			if err != nil {
 				continue // checkAll has said so
 			}

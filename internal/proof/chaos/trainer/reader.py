@@ -16,7 +16,7 @@ from .traps import reached
 
 def open_stream(slot, rounds=False):
     return headrace.dataset(slot["dataset"]).batches(
-        slot["rows"], ack=slot["ack"], max_wait=slot["max_wait"] or None, rounds=rounds
+        slot["rows"], ack=slot["ack"], max_wait=slot["max_wait"] or None, rounds=rounds, tail=slot["tail"]
     )
 
 

@@ -46,6 +46,8 @@ class RoundInput:
                 break
             keys, checks = content(b, slot)
             yielded(stream, b.number, keys, checks)
+            if slot["tail"] == "drop" and len(keys) != slot["rows"]:
+                raise RuntimeError(f"round {b.number} has {len(keys)} rows here, and {slot['rows']} were asked for")
             self.rows = b.global_rows
             return [(s, stream, b.number, keys, checks, slot)]
         return []
