@@ -97,7 +97,7 @@ quickstart-flash: build venv ## a trainer with checkpoints in memory beside one 
 
 .PHONY: test-flash
 test-flash: build venv ## checkpoints in memory, with kills; not in `make test` yet
-	cd connectors/python && HEADRACE_BIN="$(CURDIR)/$(BIN)" ../../$(PY) -m pytest -q tests/integration/check_memory.py tests/integration/check_replicas.py
+	cd connectors/python && HEADRACE_BIN="$(CURDIR)/$(BIN)" ../../$(PY) -m pytest -q tests/integration/check_memory*.py tests/integration/check_replicas.py
 
 .PHONY: test-python-kafka
 test-python-kafka: build venv quickstart-needs-kafka ## the same over topics of a real Kafka

@@ -8,16 +8,16 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from check_memory import TRAINER, of_end, restored
 from headrace import _slots
+from in_memory import ROOT, TRAINER, memory, of_end, restored, told
 from seen import ids_of, settings
 
-ROOT = _slots.ROOT_VARIABLE
+__all__ = ["memory"]  # a fixture
 
 
 class Node:
@@ -76,14 +76,6 @@ def until(done: Callable[[], Any], job: Any) -> None:
         time.sleep(0.01)
 
 
-@pytest.fixture
-def memory(tmp_path: Path) -> Iterator[Path]:
-    folder = Path("/dev/shm") / f"headrace-test-{os.getpid()}-{tmp_path.name}"
-    folder.mkdir(mode=0o700)
-    yield folder
-    shutil.rmtree(folder)
-
-
 def start(job: Any, memory: Path, model: str, *names: str, more: tuple[str, ...] = ()) -> list[Node]:
     """A master, and an agent on each node."""
     how = ["--listen", "127.0.0.1:0", "--http", "off", "--model", model, "--session-ttl", "5s"]
@@ -134,7 +126,7 @@ def test_a_changed_bit_in_the_copy_is_found_and_storage_is_taken(job: Any, memor
 
 # A rank of a replicated group. All step together, through a file for each step; at `waits` they wait.
 GROUP = """
-import headrace, json, os, time
+import headrace, json, os, signal, time
 import numpy as np
 
 cfg = json.loads(os.environ["TRAINER"])
@@ -160,7 +152,8 @@ with rows.batches(50, rounds=False) as stream, headrace.Checkpointer(cfg["dir"],
         while not os.path.exists(f"{cfg['dir']}/{cfg['life']}-{step}-{1 - trainer.rank}"):
             time.sleep(0.002)
     print("saved", step, flush=True)
-    time.sleep(cfg["stays"])
+    if cfg["stays"]:
+        signal.pause()
 print("end", step, flush=True)
 """
 
@@ -171,20 +164,20 @@ def test_a_group_goes_on_from_memory_when_one_of_its_nodes_was_lost(job: Any, me
     (job.folder / "ckpt").mkdir()
     a, b = start(job, memory, "replicated", "node-a", "node-b")
 
-    def group(nodes: list[Node], life: int, steps: int, stays: int) -> list[Any]:
+    def group(nodes: list[Node], life: int, steps: int, stays: bool) -> list[Any]:
         how = settings(job, 0, life=life, steps=steps, stays=stays)
         return [node.trainer(GROUP, rank, 2, **how) for rank, node in enumerate(nodes)]
 
-    ranks = group([a, b], 0, 30, 600)
+    ranks = group([a, b], 0, 30, True)
     for rank in ranks:
-        until(lambda log=rank.log: "saved 30" in log.read_text(), job)
+        told(rank, "saved 30")
     until(lambda: 30 in b.steps() and 30 in a.steps(rank=1), job)
     ranks[0].process.kill()
     a.lose()
     ranks[1].process.kill()
     ranks[1].process.wait()
     c = Node(job, memory, "node-c").start()
-    out = [r.ended() for r in group([c, b], 1, 40, 0)]
+    out = [r.ended() for r in group([c, b], 1, 40, False)]
     assert restored(out[0])[1:4] == ["30", "1500", "peer"], out
     assert restored(out[1])[1:4] == ["30", "1500", "memory"], out
     assert all("end 40" in o for o in out), out
@@ -192,14 +185,14 @@ def test_a_group_goes_on_from_memory_when_one_of_its_nodes_was_lost(job: Any, me
 
 def test_a_receiver_that_is_killed_in_mid_copy_costs_nothing_and_leaves_nothing_torn(job: Any, memory: Path) -> None:
     n = job.write(5000)
-    a, b = start(job, memory, "private", "node-a", "node-b", more=("--replica-bandwidth", "512KiB"))
+    a, b = start(job, memory, "private", "node-a", "node-b", more=("--replica-bandwidth", "128KiB"))
     trainer = a.trainer(TRAINER, **settings(job, n, every=1000, waits=60))
-    # The state has 360 KB: a copy takes 0.7 s. One copy is whole, and the next one is under way.
+    # The state has 360 KB: a copy takes 2.8 s. One copy is whole, and the next one is under way.
     until(lambda: b.steps() and len(b.slots("replica")) == 2 and len(b.steps()) == 1, job)
     b.kill()
     whole = b.steps()
     assert len(whole) == 1
-    until(lambda: "saved 60" in trainer.log.read_text(), job)  # the trainer goes on
+    told(trainer, "saved 60")  # the trainer goes on
     assert b.steps() == whole
     b.start()
     until(lambda: 60 in b.steps(), job)
@@ -238,7 +231,7 @@ def test_an_agent_that_has_no_room_is_passed_over_and_the_trainer_does_not_notic
         a, _, c = start(job, memory, "private", "node-a", "node-b", "node-c")
         trainer = a.trainer(TRAINER, **settings(job, n, every=1000, waits=31))
         until(lambda: 31 in c.steps(), job)
-        assert "saved 31" in trainer.log.read_text()
+        told(trainer, "saved 31")
         assert "there is no room in memory" in (job.folder / "agent-node-a.log").read_text()
     finally:
         job.stop()
@@ -251,17 +244,15 @@ def test_a_copy_that_is_behind_the_newest_is_gone_back_to_with_its_own_records(
 ) -> None:
     """The master has forgotten its cut: newer ones lay in the lost memory."""
     n = job.write(10000)
-    a, b = start(job, memory, model, "node-a", "node-b", more=("--replica-bandwidth", "128KiB"))
-    trainer = a.trainer(TRAINER, **settings(job, n, every=1000, waits=150))
-    until(lambda: b.steps() and "saved 150" in trainer.log.read_text(), job)
-    a.kill()  # while the next copy is under way
-    trainer.process.kill()
-    trainer.process.wait()
-    (step,) = b.steps()
-    assert step < 140
-    shutil.rmtree(a.memory)
+    a, b = start(job, memory, model, "node-a", "node-b")
+    trainer = a.trainer(TRAINER, **settings(job, n, every=1000, waits=20, stop=150))
+    until(lambda: b.steps()[-1:] == [20], job)
+    b.kill()  # it gets none of the newer ones
     (job.folder / "ckpt" / "go").touch()
+    assert "saved 150" in trainer.ended()
+    a.lose()
+    b.start()
     out = b.trainer(TRAINER, **settings(job, n, every=1000)).ended()
     # b's own agent keeps the copy: nothing has to travel.
-    assert restored(out)[1:3] == [str(step), str(50 * step)], out + job.logs()
+    assert restored(out)[1:3] == ["20", "1000"], out + job.logs()
     assert (of_end(out) == 1).all(), out

@@ -1,0 +1,62 @@
+"""What trainers leave in memory goes to storage when `headrace run` sees them fail."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from headrace import _manifest as manifest
+from in_memory import ROOT, memory
+from seen import settings
+
+__all__ = ["memory"]  # a fixture
+
+# Rank 0 is killed once, by itself. A replicated group steps together, through a file for each step.
+KILLED_ONCE = """
+import headrace, json, os, signal, sys, time
+import numpy as np
+
+cfg = json.loads(os.environ["TRAINER"])
+trainer = headrace.init()
+with headrace.dataset("rows").batches(50) as stream, headrace.Checkpointer(cfg["dir"], stream, memory=True) as ck:
+    restored = ck.restore()
+    step = restored.step if restored is not None else 0
+    total = int(restored.state["total"]) if restored is not None else 0
+    print("restored", step, total, restored.source if restored else "-", flush=True)
+    del restored
+    for b in stream:
+        total += len(b)
+        step = stream.step(step + 1)
+        if step <= 21:
+            ck.save(step, {"total": total, "w": np.full(5000, step)}, storage=False).wait_memory()
+        while step == cfg["stop"] and trainer.rank != 0 and not os.path.exists(cfg["dir"] + "/killed"):
+            time.sleep(0.01)  # else it may train all that there is before rank 0 comes so far
+        if step == cfg["stop"] and trainer.rank == 0 and os.environ["HEADRACE_ATTEMPT"] == "0":
+            open(cfg["dir"] + "/killed", "x").close()
+            os.kill(os.getpid(), signal.SIGKILL)
+print("end", step, total, flush=True)
+"""
+
+
+@pytest.mark.parametrize(("model", "ranks"), [("replicated", 1), ("replicated", 2), ("private", 2)])
+def test_run_writes_what_a_killed_trainer_left_in_memory_before_it_starts_again(
+    job: Any, memory: Path, model: str, ranks: int
+) -> None:
+    n = job.write(6000)
+    (job.folder / "rows.yaml").write_text(job.spec("rows"))
+    script = job.folder / "train.py"
+    script.write_text(KILLED_ONCE)
+    env = {**job.env, **settings(job, n, every=100000, stop=21), ROOT: str(memory)}
+    args = ["run", "--model", model, "-f", str(job.folder / "rows.yaml"), "--nproc-per-node", str(ranks)]
+    args += ["--max-restarts", "3", "--http", "off", "--socket", job.socket, "--", sys.executable, str(script)]
+    out = subprocess.run([job.binary, *args], env=env, capture_output=True, text=True, timeout=120)
+    text = out.stdout + out.stderr
+    assert out.returncode == 0, text
+    assert "the checkpoint of step 21 lay in memory only; it is on storage now" in text, text
+    assert "[0] restored 21 1050 memory" in text, text
+    found = manifest.find(str(job.folder / "ckpt"))
+    assert all(manifest.verify(m) is None for m in found)
+    assert 21 in {m.step for m in found}, [m.path for m in found]
