@@ -25,6 +25,12 @@ class Server:
         print("put", f"lake/{key}", file, file=self.process.stdin, flush=True)
         assert self.process.stdout.readline() == "done\n"
 
+    def delete(self, key: str) -> None:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        print("delete", f"lake/{key}", file=self.process.stdin, flush=True)
+        assert self.process.stdout.readline() == "done\n"
+
     def list(self, prefix: str) -> list[str]:
         assert self.process.stdin is not None
         assert self.process.stdout is not None

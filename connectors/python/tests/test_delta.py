@@ -10,7 +10,7 @@ from typing import Any
 import headrace
 import numpy as np
 import pytest
-from headrace import _delta, _restore
+from headrace import _delta, _restore, _state
 from headrace import _manifest as manifest
 from saving import Agents, stepped
 
@@ -129,7 +129,8 @@ def test_what_makes_a_save_whole(agents: Agents, tmp_path: Path) -> None:
         ck.touch("tables.0", [ROWS + 4])
         base = ck._deltas._base
         assert base is not None
-        shutil.rmtree(tmp_path / base.folder)  # the base is gone
+        assert base.name is not None
+        shutil.rmtree(tmp_path / base.name.folder)  # the base is gone
         whole_again(ck, stream, model)
 
 
@@ -197,8 +198,6 @@ def test_misuse_of_deltas_is_told(agents: Agents, tmp_path: Path) -> None:
             headrace.Checkpointer(tmp_path, stream, full_every=0)
         with pytest.raises(TypeError, match=r"deltas=\[3\]"):
             headrace.Checkpointer(tmp_path, stream, deltas=[3])  # type: ignore[list-item]
-        with pytest.raises(ValueError, match="deltas= and memory=True together"):
-            headrace.Checkpointer(tmp_path, stream, deltas=["t"], memory=True)
         with headrace.Checkpointer(tmp_path, stream, deltas=["t"]) as ck:
             step = stepped(stream, 1, np.zeros(1))
             with pytest.raises(TypeError, match="deltas= names 't', which is not in the state"):
@@ -219,5 +218,74 @@ def test_a_failed_save_of_the_base_makes_the_next_one_whole() -> None:
     deltas = _delta.Deltas(["t"], 10, "/nowhere")
     captured = deltas.capture(1, {"t": np.zeros((4, 2))}, frozenset())
     assert captured.base is None
-    deltas.failed(captured)
+    deltas.failed()
     assert deltas.capture(2, {"t": np.zeros((4, 2))}, frozenset()).base is None
+
+
+def patched(delta: _state.Captured, base: dict[str, np.ndarray]) -> np.ndarray:
+    """The table t of a delta and its base."""
+    source = _state._Source(delta.arrays, {}, lambda name, of: base[name].copy())
+    return np.asarray(_state._build(delta.tree, source)["t"])
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whichever_copy_in_memory_goes_to_storage_its_delta_is_that_copy(seed: int) -> None:
+    """Copies are taken, some of them wait for storage, newer ones take their places, some fail,
+    and rows are touched all the time, also between the copy and its way to storage."""
+    dice = np.random.default_rng(seed)
+    rows = 300
+    table, other = np.zeros((rows, 4)), np.zeros(3)
+    deltas = _delta.Deltas(["t"], full_every=6, directory="/ckpt", has=lambda path: True)
+    held: dict[str, tuple[int, _state.Captured]] = {}  # in memory, by cut: the step, the copy
+    stored: dict[str, dict[str, np.ndarray]] = {}  # whole ones on storage, by cut
+    met = {"delta": 0, "whole": 0}
+    for step in range(1, 400):
+        some = dice.integers(0, rows, int(dice.integers(1, 8)))
+        table[some] += dice.normal(size=(len(some), 4))
+        other += 1
+        deltas.touch("t", some)
+        if dice.random() < 0.02:  # it grows
+            table = np.concatenate([table, dice.normal(size=(3, 4))])
+            rows += 3
+            number = deltas.copied(deltas.flatten({"t": table, "other": other}))
+            deltas.holds(f"{step:016x}", number)
+            held[f"{step:016x}"] = (step, _state.capture({"t": table, "other": other}))
+            continue
+        if dice.random() < 0.6:
+            flat = deltas.flatten({"t": table, "other": other})
+            held[f"{step:016x}"] = (step, _state.capture({"t": table, "other": other}))
+            deltas.holds(f"{step:016x}", deltas.copied(flat))
+        if held and dice.random() < 0.3:
+            cut = sorted(held)[-int(dice.integers(1, 3)) :][0]
+            at, copy = held[cut]
+            held = {c: h for c, h in held.items() if c > cut}
+            delta = deltas.of_copy(cut, at, copy.tree, copy.arrays)
+            if dice.random() < 0.1:
+                continue  # it could not be written
+            if delta is None:
+                stored[cut] = copy.arrays
+                met["whole"] += 1
+            else:
+                assert delta.base is not None
+                assert np.array_equal(patched(delta, stored[delta.base.cut]), copy.arrays["t"]), step
+                assert len(delta.arrays["t"]) < rows / 2 + 1
+                met["delta"] += 1
+            deltas.stored(cut, at, copy.tree, copy.arrays, f"/ckpt/step-{cut}", whole=delta is None)
+    assert met["delta"] > 10, met
+    assert met["whole"] > 5, met
+
+
+def test_a_delta_of_a_copy_in_memory_finds_rows_that_nobody_touched() -> None:
+    deltas = _delta.Deltas(["t"], 10, "/ckpt", has=lambda path: True)
+    table = np.zeros((50, 2))
+
+    def copy(step: int) -> tuple[Any, Any]:
+        flat = _state.capture({"t": table})
+        deltas.holds(f"{step:016x}", deltas.copied(deltas.flatten({"t": table})))
+        return flat.tree, flat.arrays
+
+    deltas.stored(f"{1:016x}", 1, *copy(1), "/ckpt/a", whole=True)
+    table += 1
+    with pytest.raises(headrace.CheckpointError, match=r"row \d+ of 't' has changed .* The next save is whole"):
+        deltas.of_copy(f"{2:016x}", 2, *copy(2))
+    assert deltas.of_copy(f"{3:016x}", 3, *copy(3)) is None

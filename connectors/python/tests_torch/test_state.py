@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from headrace import _state
+from headrace import _delta, _state
 from safetensors.torch import load_file
 
 
@@ -77,3 +77,15 @@ def test_tied_weights_are_stored_once_and_are_one_again(tmp_path: Path) -> None:
 def test_a_tensor_that_is_not_dense_is_named() -> None:
     with pytest.raises(TypeError, match=r"'x\.0' is a torch\.sparse_coo tensor"):
         _state.capture({"x": [torch.eye(3).to_sparse()]})
+
+
+def test_of_arrays_and_tensors_together_a_delta_is_made_too() -> None:
+    """The base's file holds all of them as tensors."""
+    deltas = _delta.Deltas(["t"], 10, "/ckpt", has=lambda path: True)
+    state = {"t": np.zeros((50, 2), np.float32), "w": torch.zeros(3)}
+    assert deltas.capture(1, state, frozenset()).base is None
+    deltas.saved("/ckpt/a", f"{1:016x}")
+    deltas.touch("t", [3])
+    state["t"][3] = 1
+    captured = deltas.capture(2, state, frozenset())
+    assert captured.base is not None

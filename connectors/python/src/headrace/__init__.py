@@ -48,6 +48,7 @@ File map:
     _writing.py     a checkpoint into a folder
     _parts.py       one that several ranks write
     _tostorage.py   from memory to storage
+    _staged.py      a copy in memory that goes when it is on storage
     _binding.py     one that a framework writes
     _saved.py     Saved
     _covered.py   which rows of this process are in a checkpoint
@@ -62,6 +63,7 @@ File map:
     _state.py     what is saved, as a tree and arrays
     _pickled.py   objects in files of their own
     _delta.py     of large tables only the rows that have changed
+    _basis.py     reading such a checkpoint: its base
     _manifest.py  a checkpoint on storage: reading and verifying it
     _publish.py   writing it, so that power may fail at any call
     _remove.py    removing it

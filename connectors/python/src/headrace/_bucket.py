@@ -8,7 +8,6 @@ agent downloads the files into it, and this process maps them.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import tempfile
@@ -16,13 +15,12 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from . import _cut, _cuts, _manifest, _slots, _state
+from . import _cut, _cuts, _manifest, _slots
 from ._errors import CheckpointError
 from ._manifest import Manifest
-from ._memory import ROOM, Memory, Written
+from ._memory import ROOM
 
 if TYPE_CHECKING:
-    from ._cuts import Cut
     from ._trainer import Trainer
 
 SCHEME = "s3://"
@@ -168,53 +166,6 @@ class Bucket:
         """Removes what killed saves have left, in which nothing has changed for that long.
         newest: a manifest that was just written."""
         self._ask("sweep", newest, "removing what killed saves have left", deadline_ms=int(patience * 1000))
-
-
-class Staged:
-    """A copy of a state in memory, on its way to a bucket."""
-
-    def __init__(self, bucket: Bucket, rank: int, flat: _state.Captured) -> None:
-        """Raises CheckpointError: there is no room."""
-        place = _Staging(bucket.slots)
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(place.slot(rank, 0))  # of a process that was killed
-        self._memory = Memory(place, rank, 1)
-        try:
-            self._written: Written = self._memory.copy(flat)
-        except OSError as error:
-            self.drop()
-            raise CheckpointError(
-                f"a save to {bucket} needs {flat.size + ROOM} bytes in {place.path}, from where the agent uploads it: "
-                f"{error.strerror or error}. Make room there (Docker: --shm-size; Kubernetes: an emptyDir with medium "
-                f"Memory), or name another tmpfs with {_slots.ROOT_VARIABLE}"
-            ) from error
-        except BaseException:
-            self.drop()
-            raise
-
-    def complete(self, about: dict[str, Any], cut: Cut) -> str:
-        """Says what it is. Gives the slot's path."""
-        about["manifest"]["state"]["tree"] = self._written.tree
-        text = json.dumps(about, separators=(",", ":"), allow_nan=False).encode()
-        self._memory.complete(self._written, text, cut.id)
-        return self._written.slot.path
-
-    def drop(self) -> None:
-        """Its memory goes, with the last who reads it."""
-        path = self._memory.folder.slot(self._memory.rank, 0)
-        self._memory.close()
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
-
-
-class _Staging(_slots.Folder):
-    """One slot of a rank beside those that are checkpoints in memory."""
-
-    def __init__(self, of: _slots.Folder) -> None:
-        self.directory, self.id, self.path = of.directory, of.id, of.path
-
-    def slot(self, rank: int, number: int) -> str:
-        return os.path.join(self.path, f"staged-rank-{rank}")
 
 
 def _own(folder: str) -> None:

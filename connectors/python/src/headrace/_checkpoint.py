@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Union
 
 from . import _binding, _bucket, _cuts, _delta, _manifest, _parts, _pickled, _restore, _state, _tostorage, _writing
-from ._bucket import Bucket, Staged
+from ._bucket import Bucket
 from ._covered import Covered
 from ._cuts import Cut, ExactCut
 from ._errors import CheckpointError
@@ -19,6 +19,7 @@ from ._flash import Flash, Pinned
 from ._memory import Written
 from ._restore import Restored
 from ._saved import Saved
+from ._staged import Staged
 from ._trainer import Trainer, init
 
 if TYPE_CHECKING:
@@ -57,7 +58,8 @@ class Checkpointer:
     deltas: names large arrays by their places in the state ("tables.user"), for example
     embedding tables. touch() tells which rows change. Then only every full_every-th save is
     whole; the others hold the rows that were touched since it. See docs/CHECKPOINTS.md.
-    In a folder, for replicated and private models; not with memory=True or sharded=True.
+    With memory=True a slot holds all of the state, and the delta is made on the way to
+    storage. The saves of a shared model are exact then.
 
     One save is under way at a time: the next one waits for it, or with memory only until
     it is whole in memory. An error of the background work is raised by the next call, and
@@ -97,11 +99,7 @@ class Checkpointer:
         self._pickles = _pickled.names(pickle)
         if memory and self._pickles:
             raise ValueError("memory=True and pickle= together are not supported: memory holds arrays only")
-        self._deltas = _delta.Deltas(deltas, full_every, self.dir)
-        shared = self._trainer.model == "shared"
-        for what, is_asked in {"memory=True": memory, "sharded=True": self._sharded, "a shared model": shared}.items():
-            if is_asked and self._deltas.names:
-                raise ValueError(f"deltas= and {what} together are not supported")
+        self._deltas = _delta.Deltas(deltas, full_every, self.dir, self._has)
         self._at: str | Bucket = self.dir
         if _bucket.is_url(self.dir):
             self._at = self._in_bucket()
@@ -115,7 +113,7 @@ class Checkpointer:
 
     def _in_bucket(self) -> Bucket:
         refused = {"a shared model": self._trainer.model == "shared", "sharded=True": self._sharded}
-        for what, is_asked in {**refused, "pickle=": bool(self._pickles), "deltas=": bool(self._deltas.names)}.items():
+        for what, is_asked in {**refused, "pickle=": bool(self._pickles)}.items():
             if is_asked:
                 raise ValueError(f"{self.dir}: {what} is not supported in a bucket yet: save to a folder")
         return Bucket(self._trainer, self.dir)
@@ -143,7 +141,8 @@ class Checkpointer:
     def touch(self, name: str, rows: Any) -> None:
         """A step changes these rows of an array that deltas= names: whole numbers from 0, in
         any order, repeats allowed. Call it for every step, with the rows of all ranks where
-        they train one model.
+        they train one model: of a shared one in the function that gives the state, with what
+        the model's server knows.
 
         Raises ValueError of a name that deltas= does not have, IndexError of a row that was
         not there at the last whole save, TypeError.
@@ -202,6 +201,11 @@ class Checkpointer:
             cut, captured = self._paused(step, state, deadline)
         else:
             if trainer.model == "shared":
+                if self._deltas.names:
+                    raise ValueError(
+                        "deltas= of a shared model: others may change rows while the state is copied, and touch() "
+                        "cannot know them. Save exactly: save(step, pull), with a function that gives the state"
+                    )
                 if exact is None:
                     self._covered.inexact()
                 cut = self._ask(step, deadline, _cuts.new_id())
@@ -215,12 +219,13 @@ class Checkpointer:
         return saved
 
     def _capture(self, state: Any, step: int) -> _state.Captured | Staged:
-        if isinstance(self._at, Bucket):
-            flat = _state.flatten(state() if callable(state) else state)
-            return Staged(self._at, self._trainer.rank, flat)
+        state = state() if callable(state) else state
+        bucket = self._at if isinstance(self._at, Bucket) else None
         if self._deltas.names:
-            return self._deltas.capture(step, state() if callable(state) else state, self._pickles)
-        return _state.capture(state() if callable(state) else state, self._pickles)
+            captured = self._deltas.capture(step, state, self._pickles, copy=bucket is None)
+        else:
+            captured = _state.capture(state, self._pickles, copy=bucket is None)
+        return captured if bucket is None else Staged(bucket.slots, self.dir, self._trainer.rank, captured)
 
     def _begun(self, step: int) -> Saved:
         saved = self._last = Saved(step, self._covered.now)
@@ -283,20 +288,21 @@ class Checkpointer:
             saved.cut, saved.exact = cut.id, bool(cut.body.get("exact", True))
             self._reached("frozen")
             folder = os.path.join(self.dir, _manifest.folder_name(saved.step, cut.body.get("rank"), cut.id))
-            if isinstance(captured, Staged):
-                _tostorage.write_staged(self, cut, folder, captured, deadline)
-            elif captured is not None:
-                _writing.write(self, cut, folder, captured, deadline)
-                self._deltas.saved(captured, saved.step, folder, cut.id)
-            else:
+            if captured is None:
                 _parts.await_manifest(self, folder, saved.step, deadline)
+            elif isinstance(captured, Staged):
+                _tostorage.write_staged(self, cut, folder, captured, deadline)
+                self._deltas.saved(folder, cut.id)
+            elif _writing.write(self, cut, folder, captured, deadline):
+                self._deltas.saved(folder, cut.id)
+            else:
+                self._deltas.failed()
             saved.path = folder
             self._covered.saved(saved.rows)
         except BaseException as failure:
             error = failure
             log.warning("the save of step %d failed: %s", saved.step, failure)
-            if isinstance(captured, _state.Captured):
-                self._deltas.failed(captured)
+            self._deltas.failed()
         saved._end(error)
 
     def _paused(self, step: int, state: Any, deadline: float) -> tuple[Cut, _state.Captured | Staged]:
@@ -472,5 +478,5 @@ class Checkpointer:
     def _reached(self, point: str) -> None:
         """Called at each point of a save at which a crash makes a difference:
         paused (all yields are), copying (half of it is in memory), captured, frozen,
-        sealed (it is whole in memory), files, part, manifest (not yet renamed), renamed, bound.
-        For tests, which override it."""
+        sealed (it is whole in memory), staged (so is its delta), files, part, manifest (not
+        yet renamed), renamed, bound. For tests, which override it."""

@@ -1,14 +1,21 @@
 """Deltas: saves that hold, of large tables, only the rows that have changed since a base.
 
-The base is a whole checkpoint. A delta holds all rows that were touched since then, so a
-restore reads one base and one delta, never a chain. Everything that is no table is whole
-in each of them.
+The base is a whole checkpoint on storage. A delta holds all rows that were touched since
+then, so a restore reads one base and one delta, never a chain. Everything that is no table
+is whole in each of them. _basis.py reads them.
+
+Copies of the state are numbered. Of each row, touch() keeps the number of the newest copy
+before it. So the rows to save are known for whatever copy is to be written later, and
+whichever copy turns out to be the base: with memory=True copies lie in slots, and a newer
+one may take the place of one that waits for storage. Rows that were touched after the copy
+that is written are among them, with the values that they have in the copy.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
+import threading
 from collections.abc import Iterable
 from typing import Any, Callable
 
@@ -16,121 +23,229 @@ import numpy as np
 
 from . import _manifest, _state
 from ._errors import CheckpointError
-from ._manifest import Manifest
 
 SAMPLE = 4096  # rows of a table that each delta compares with its base
+HELD = 64  # copies whose numbers are known: many more than there are slots
 WORTH = 0.5  # of the tables' bytes: above that a save is whole
 
 
 class Deltas:
-    """Which rows of the tables have changed since the last whole save of this process."""
+    """Which rows of the tables have changed since the base."""
 
-    def __init__(self, names: Iterable[str], full_every: int, directory: str) -> None:
+    def __init__(
+        self, names: Iterable[str], full_every: int, directory: str, has: Callable[[str], bool] = os.path.exists
+    ) -> None:
+        """has: whether a manifest lies at a path of the directory."""
         places = [names] if isinstance(names, str) else list(names)
         if not all(isinstance(place, str) and place for place in places):
             raise TypeError(f'deltas={names!r}; it is a list of places in the state, as in deltas=["tables.user"]')
         if full_every < 1:
             raise ValueError(f"full_every={full_every}; 10 makes every tenth save a whole one")
         self.names = frozenset(places)
-        self._full_every, self._directory = full_every, directory
-        self._tables: dict[str, _Table] = {}  # by place; empty: the next save is whole
-        self._base: _state.Base | None = None  # None: the save of the base is under way, or there is none
-        self._step = 0  # of the base
+        self._full_every, self._directory, self._has = full_every, directory, has
+        self._tables: dict[str, _Table] = {}  # by place; empty until the first copy
+        self._copies = 0  # how many were taken
+        self._numbers: dict[str, int] = {}  # of the copies in memory, by cut
+        self._lock = threading.Lock()  # of _numbers
+        self._pending: _Whole | None = None  # a whole copy that is on its way to storage
+        self._base: _Whole | None = None  # None: the next save is whole
         self._saves = 0  # since the base, itself included
 
     def touch(self, name: str, rows: Any) -> None:
         if name not in self.names:
             known = ", ".join(map(repr, sorted(self.names))) or "nothing"
             raise ValueError(f"touch({name!r}): deltas= names {known}")
-        if self._tables:
-            self._tables[name].touch(name, rows)
+        table = self._tables.get(name)
+        if table is not None:
+            table.touch(name, rows, self._copies)
 
-    def capture(self, step: int, state: Any, pickles: frozenset[str]) -> _state.Captured:
-        """Copies a state: whole, or as a delta. Raises TypeError, and CheckpointError if a row
-        has changed that nobody has touched."""
-        if self._worth(step):
-            assert self._base is not None
+    # Saves that are written as they are captured.
+
+    def capture(self, step: int, state: Any, pickles: frozenset[str], copy: bool = True) -> _state.Captured:
+        """Copies a state: whole, or as a delta. copy=False: the caller copies it, at once.
+        Raises TypeError, and CheckpointError if a row has changed that nobody has touched."""
+        self._pending = None
+        base = self._usable(step)
+        if base is not None:
             try:
-                captured = _state.capture(state, pickles, {n: t.changed for n, t in self._tables.items()})
-                self._saves += 1
-                return captured._replace(base=self._base)
+                captured = _state.capture(state, pickles, base.changed(self._tables), copy)
             except _Grown:
                 pass
             except BaseException:
-                self.reset()
+                self._base = None
                 raise
-        self.reset()
-        captured = _state.capture(state, pickles, dict.fromkeys(self.names, _whole))
-        self._tables = {place: _Table(name, captured.arrays[name]) for place, name in captured.tables.items()}
+            else:
+                self._copies += 1
+                self._saves += 1
+                return captured._replace(base=base.name)
+        self._base = None
+        captured = _state.capture(state, pickles, dict.fromkeys(self.names, _all), copy)
+        self._pending = _Whole(self.copied(captured), step, captured)
         return captured
 
-    def saved(self, captured: _state.Captured, step: int, folder: str, cut: str) -> None:
-        """The checkpoint is on storage."""
-        if captured.base is None and self._tables:
-            self._base, self._step, self._saves = _state.Base(cut, os.path.basename(folder)), step, 1
+    def saved(self, folder: str, cut: str) -> None:
+        """What was captured is on storage."""
+        if self._pending is not None:
+            self._based_on(self._pending, folder, cut)
 
-    def failed(self, captured: _state.Captured) -> None:
+    def failed(self) -> None:
         """It is not. Deltas go on from their base; without a base the next save is whole."""
-        if captured.base is None:
-            self.reset()
+        self._pending = None
+
+    # Saves that are copied into memory, and go to storage from there.
+
+    def flatten(self, state: Any) -> _state.Captured:
+        """As _state.flatten. Raises TypeError, also of a table that is not in the state."""
+        return _state.capture(state, frozenset(), dict.fromkeys(self.names, _all), copy=False)
+
+    def copied(self, flat: _state.Captured) -> int:
+        """The state was copied, all of it. Gives the copy's number."""
+        self._copies += 1
+        for place, name in flat.tables.items():
+            rows = int(flat.arrays[name].shape[0])
+            table = self._tables.get(place)
+            if table is None or table.rows != rows:
+                self._tables[place] = _Table(rows, self._copies)
+        return self._copies
+
+    def holds(self, cut: str, number: int) -> None:
+        """The copy is the checkpoint of a cut. A step that is saved twice has one: of the two
+        copies the older one has more rows to save."""
+        with self._lock:
+            self._numbers.setdefault(cut, number)
+            while len(self._numbers) > HELD:
+                del self._numbers[next(iter(self._numbers))]
+
+    def of_copy(self, cut: str, step: int, tree: Any, arrays: dict[str, Any]) -> _state.Captured | None:
+        """What to write of a copy in memory as a delta; None: all of it. What is no table are
+        views of `arrays`. Raises CheckpointError if a row has changed that nobody has touched."""
+        with self._lock:
+            number = self._numbers.get(cut, 0)
+        base = self._usable(step)
+        if base is None or number <= base.number:
+            return None
+        if any(table.since > base.number for table in self._tables.values()):
+            return None  # it had another shape at the base
+        try:
+            delta = _state.capture(_state.build(tree, arrays), frozenset(), base.changed(self._tables), copy=False)
+        except _Grown:
+            return None
+        except CheckpointError:
+            self._base = None
+            raise
+        return delta._replace(base=base.name)
+
+    def stored(self, cut: str, step: int, tree: Any, arrays: dict[str, Any], folder: str, whole: bool) -> None:
+        """A copy in memory is on storage. whole: all of it."""
+        with self._lock:
+            number = self._numbers.get(cut, 0)
+            self._numbers = {c: n for c, n in self._numbers.items() if n >= number}
+        if not whole:
+            self._saves += 1
+        elif number:
+            self._based_on(_Whole(number, step, self.flatten(_state.build(tree, arrays))), folder, cut)
+
+    # Both.
 
     def reset(self) -> None:
-        """The next save is whole."""
-        self._tables, self._base = {}, None
+        """The next save is whole, and the tables may have other shapes."""
+        self._tables, self._base, self._pending = {}, None, None
+        with self._lock:
+            self._numbers.clear()
 
-    def _worth(self, step: int) -> bool:
-        if self._base is None or self._saves >= self._full_every or step <= self._step:
-            return False
-        if not os.path.exists(os.path.join(self._directory, self._base.folder, _manifest.FILE_NAME)):
-            return False  # somebody has removed it
-        of = sum(t.bytes for t in self._tables.values())
-        return sum(t.touched_bytes for t in self._tables.values()) <= WORTH * of
+    def _based_on(self, whole: _Whole, folder: str, cut: str) -> None:
+        whole.name = _state.Base(cut, os.path.basename(folder))
+        self._base, self._pending, self._saves = whole, None, 1
+
+    def _usable(self, step: int) -> _Whole | None:
+        """The base, if a delta is worth it."""
+        base = self._base
+        if base is None or base.name is None or self._saves >= self._full_every or step <= base.step:
+            return None
+        if not self._has(os.path.join(self._directory, base.name.folder, _manifest.FILE_NAME)):
+            return None  # somebody has removed it
+        touched, of = base.bytes(self._tables)
+        return base if touched <= WORTH * of else None
 
 
 class _Grown(Exception):
     """A table has another shape or type than in the base."""
 
 
-def _whole(value: Any) -> None:
+def _all(value: Any) -> None:
     return None
 
 
 class _Table:
-    """One table since its base."""
+    """When each row of a table was touched."""
 
-    def __init__(self, name: str, base: Any) -> None:
-        self._name, self._shape, self._dtype = name, tuple(base.shape), str(base.dtype)
-        self._touched = np.zeros(self._shape[0], np.bool_)
-        self.bytes = int(base.nbytes)
-        rows = np.random.default_rng().integers(0, max(self._shape[0], 1), min(SAMPLE, self._shape[0]))
-        self._sample = np.unique(rows)
-        self._before = _bytes(_state.rows_of(base, self._sample))
+    def __init__(self, rows: int, since: int) -> None:
+        """since: the number of the first copy with so many rows."""
+        self.rows, self.since = rows, since
+        self._last = np.zeros(rows, np.uint32)  # the number of the newest copy before; 0: never
 
-    @property
-    def touched_bytes(self) -> int:
-        rows = self._shape[0]
-        return self.bytes * int(np.count_nonzero(self._touched)) // rows if rows else 0
-
-    def touch(self, name: str, rows: Any) -> None:
+    def touch(self, name: str, rows: Any, copy: int) -> None:
         index = np.asarray(rows.detach().cpu() if _state._is_tensor(rows) else rows)
         if index.size == 0:
             return
         if index.dtype.kind not in "iu":
             raise TypeError(f"touch({name!r}): rows are whole numbers, not {index.dtype}")
         low, high = int(index.min()), int(index.max())
-        if low < 0 or high >= self._shape[0]:
+        if low < 0 or high >= self.rows:
             wrong = low if low < 0 else high
-            raise IndexError(f"touch({name!r}): no row {wrong}: the table had {self._shape[0]} at the last whole save")
-        self._touched[index] = True
+            raise IndexError(f"touch({name!r}): no row {wrong}: the table had {self.rows} at the last whole save")
+        self._last[index] = copy
 
-    def changed(self, value: Any) -> tuple[str, np.ndarray[Any, Any]]:
-        """The table's name in the base, and the rows that a delta holds."""
-        if tuple(value.shape) != self._shape or str(value.dtype) != self._dtype:
+    def touched(self, copy: int) -> np.ndarray[Any, Any]:
+        """Of each row whether it was touched after that copy."""
+        touched: np.ndarray[Any, Any] = self._last >= copy
+        return touched
+
+
+class _Whole:
+    """A whole copy of the state that deltas may be based on."""
+
+    def __init__(self, number: int, step: int, captured: _state.Captured) -> None:
+        self.number, self.step = number, step
+        self.name: _state.Base | None = None  # once it is on storage
+        self._samples = {place: _Sample(name, captured.arrays[name]) for place, name in captured.tables.items()}
+
+    def changed(self, tables: dict[str, _Table]) -> dict[str, _state.Changed]:
+        """What a delta holds of each table, by place."""
+
+        def of(table: _Table, sample: _Sample) -> _state.Changed:
+            return lambda value: sample.changed(value, table.touched(self.number))
+
+        return {place: of(tables[place], sample) for place, sample in self._samples.items() if place in tables}
+
+    def bytes(self, tables: dict[str, _Table]) -> tuple[float, int]:
+        """How many bytes of the tables were touched, and how many there are."""
+        touched = 0.0
+        for place, sample in self._samples.items():
+            table = tables.get(place)
+            if table is not None and table.rows:
+                touched += sample.bytes * int(np.count_nonzero(table.touched(self.number))) / table.rows
+        return touched, sum(sample.bytes for sample in self._samples.values())
+
+
+class _Sample:
+    """Some rows of a table as they are in the base."""
+
+    def __init__(self, name: str, base: Any) -> None:
+        self._name, self._shape, self._dtype = name, tuple(base.shape), _state.dtype_name(base.dtype)
+        self.bytes = int(base.nbytes)
+        rows = np.random.default_rng().integers(0, max(self._shape[0], 1), min(SAMPLE, self._shape[0]))
+        self._rows = np.unique(rows)
+        self._before = _bytes(_state.rows_of(base, self._rows))
+
+    def changed(self, value: Any, touched: np.ndarray[Any, Any]) -> tuple[str, np.ndarray[Any, Any]]:
+        """The table's name in the base, and the rows that a delta holds. Raises CheckpointError."""
+        if tuple(value.shape) != self._shape or _state.dtype_name(value.dtype) != self._dtype:
             raise _Grown
-        untouched = ~self._touched[self._sample]
-        rows = self._sample[untouched]
+        untouched = ~touched[self._rows]
+        rows = self._rows[untouched]
         if not rows.size:  # all of the sample was touched
-            return self._name, np.flatnonzero(self._touched)
+            return self._name, np.flatnonzero(touched)
         differs = (_bytes(_state.rows_of(value, rows)) != self._before[untouched]).any(axis=1)
         if differs.any():
             raise CheckpointError(
@@ -138,7 +253,7 @@ class _Table:
                 "was not told: a delta would lack it. Tell touch() every row that a step changes (weight decay and "
                 f"momentum change all of them), or leave {self._name!r} out of deltas=. The next save is whole"
             )
-        return self._name, np.flatnonzero(self._touched)
+        return self._name, np.flatnonzero(touched)
 
 
 def _bytes(rows: Any) -> np.ndarray[Any, Any]:
@@ -148,52 +263,3 @@ def _bytes(rows: Any) -> np.ndarray[Any, Any]:
     if _state._is_tensor(rows):
         rows = rows.contiguous().view(importlib.import_module("torch").uint8).numpy()
     return np.ascontiguousarray(rows).reshape(len(rows), -1).view(np.uint8)
-
-
-# Reading.
-
-
-def base_of(manifest: Manifest) -> Manifest | None:
-    """The base of a delta, None of a whole checkpoint. Raises CheckpointError."""
-    state = manifest.fields.get("state")
-    base = state.get("base") if isinstance(state, dict) else None
-    if base is None:
-        return None
-    above = os.path.dirname(manifest.folder)
-    try:
-        cut, folder = base["cut"], base["folder"]
-        if folder == os.path.basename(folder) and cut in manifest.needs:
-            found = _manifest.load(os.path.join(above, folder, _manifest.FILE_NAME))
-            if found.cut_id == cut and base_of_none(found):
-                return found
-    except (KeyError, TypeError, OSError):
-        pass
-    raise CheckpointError(
-        f"{manifest.path}: it holds what changed since {_text(base, 'folder')}, and that is no checkpoint in {above}: "
-        "a delta is restored from its base, so copy both"
-    )
-
-
-def base_of_none(manifest: Manifest) -> bool:
-    """It is whole."""
-    return not (manifest.fields.get("state") or {}).get("base")
-
-
-def _text(base: Any, key: str) -> str:
-    return repr(base.get(key)) if isinstance(base, dict) else repr(base)
-
-
-def arrays_of(base: Manifest) -> Callable[[str, str], Any]:
-    """Gives an array of a base by its name, as of "numpy" or "torch"."""
-    state = base.fields.get("state") or {}
-    name = str(state.get("file"))
-    if name not in {f["path"] for f in base.files}:
-        raise CheckpointError(f"{base.path}: its state names {name!r}, which is none of its files")
-    path = os.path.join(base.folder, name)
-    library = importlib.import_module("safetensors")
-
-    def array(key: str, of: str) -> Any:
-        with library.safe_open(path, framework="pt" if of == "torch" else "np") as file:
-            return file.get_tensor(key)
-
-    return array

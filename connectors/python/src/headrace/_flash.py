@@ -50,8 +50,21 @@ class Pinned:
         self.step = int(manifest["step"])
         self.cut = Cut(manifest["cut"]["id"], self.step, manifest["cut"])
         self.order = int(manifest["cut"]["order"])
-        self.tree = manifest["state"]["tree"]
+        self.state: dict[str, Any] = {k: v for k, v in manifest["state"].items() if k != "file"}
+        self.needs: list[str] = list(manifest.get("needs") or ())
         self.size = self._reading.control.image
+
+    @property
+    def tree(self) -> Any:
+        return self.state["tree"]
+
+    def arrays(self) -> dict[str, Any]:
+        """The arrays where they lie: as long as this is open, nobody writes them. Raises
+        CheckpointError: the memory is not as it was written."""
+        fault = self._reading.fault()
+        if fault is not None:
+            raise CheckpointError(fault)
+        return _image.load(self._reading.memory, self.size, self.tree)
 
     def write(self, path: str) -> dict[str, Any]:
         """Writes the image as a file, durably; gives its entry in the manifest. Raises
@@ -73,12 +86,20 @@ class Pinned:
 
 
 def about_of(
-    directory: str, rank: int, cut: Cut, step: int, tree: Any = None, shard: bool = False
+    directory: str,
+    rank: int,
+    cut: Cut,
+    step: int,
+    tree: Any = None,
+    shard: bool = False,
+    base: _state.Base | None = None,
 ) -> dict[str, Any]:
     """What a slot says of its checkpoint, which may go to that directory. shard: it is the
-    rank's own part of one."""
+    rank's own part of one. base: of a delta."""
     name = f"state-rank-{rank}.safetensors" if shard else FILE_NAME
     state = {"format": _state.FORMAT, "version": _state.VERSION, "tree": tree, "file": name}
+    if base is not None:
+        state.update(version=_state.DELTAS, base=base._asdict())
     folder = _manifest.folder_name(step, cut.body.get("rank"), cut.id)
     about = {
         "version": VERSION,
@@ -86,7 +107,7 @@ def about_of(
         "rank": rank,
         "node": socket.gethostname(),
         "run": os.environ.get("HEADRACE_RUN", ""),
-        "manifest": _publish.manifest_of(cut.body, step, [], state),
+        "manifest": _publish.manifest_of(cut.body, step, [], state, [base.cut] if base is not None else None),
     }
     if shard:
         about["shard"] = True
@@ -114,9 +135,12 @@ class Flash:
 
     def copy(self, state: Any) -> Written | None:
         """Copies the state into a slot. None: there is no room, and that was said."""
-        flat = _state.flatten(state)
+        deltas = self._owner._deltas
+        flat = deltas.flatten(state) if deltas.names else _state.flatten(state)
         try:
-            return self.memory.copy(flat, self._halfway)
+            written = self.memory.copy(flat, self._halfway)
+            written.copy = deltas.copied(flat)
+            return written
         except OSError as error:
             if not self._told:
                 self._told = True
@@ -144,6 +168,7 @@ class Flash:
         """Makes the copy a checkpoint, which carries its cut. Gives the slot's path."""
         about = about_of(self._owner.dir, self._trainer.rank, cut, step, written.tree, self._shard)
         self.memory.complete(written, json.dumps(about, separators=(",", ":"), allow_nan=False).encode(), cut.id)
+        self._owner._deltas.holds(cut.id, written.copy)
         return written.slot.path
 
     # To storage.

@@ -35,6 +35,7 @@ class Written:
     image: int  # bytes
     tree: Any
     replaced: str | None  # the cut of what lay there
+    copy: int = 0  # its number (_delta.py)
 
 
 class Memory:

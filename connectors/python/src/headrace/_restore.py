@@ -8,7 +8,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from . import _cuts, _delta, _durable, _manifest, _pickled, _state
+from . import _basis, _cuts, _durable, _manifest, _pickled, _state
 from ._bucket import Bucket, Stored
 from ._calls import Answer
 from ._cuts import Cut
@@ -298,22 +298,29 @@ def _verified(manifest: Manifest) -> str | None:
     """None: its files are as it says, and it stays there through a power failure. Who
     renamed it may have died before the folder was synced, and the master tells
     brokers of what is restored."""
-    if isinstance(manifest, (InMemory, Stored)):
+    if isinstance(manifest, InMemory):
         return manifest.fault()
-    fault = _manifest.verify(manifest)
+    fault = _as_written(manifest)
     if fault is None:
         try:
-            base = _delta.base_of(manifest)
-            if base is not None and (fault := _manifest.verify(base)) is not None:
-                return f"{manifest.path}: its base does not verify: {fault}"
+            for base in _basis.bases_of(manifest):
+                if (fault := _as_written(base)) is not None:
+                    return f"{manifest.path}: its base does not verify: {fault}"
         except CheckpointError as error:
             return str(error)
+        if isinstance(manifest, Stored):
+            return None
         try:
             _durable.sync(manifest.folder)
         except OSError as error:
             if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EROFS):  # no fsync of folders, or read-only here
                 return f"{manifest.folder}: it cannot be synced: {error.strerror or error}"
     return fault
+
+
+def _as_written(manifest: Manifest) -> str | None:
+    """None: the files are as the manifest says."""
+    return manifest.fault() if isinstance(manifest, Stored) else _manifest.verify(manifest)
 
 
 def _others(trainer: Trainer, directory: str | Bucket) -> dict[str, Any] | None:
@@ -398,6 +405,6 @@ def _load(manifest: Manifest, rank: int) -> Any:
         raise CheckpointError(f"{manifest.path}: its state names {name!r}, which is none of its files")
     folder = manifest.bucket.fetch(manifest) if isinstance(manifest, Stored) else manifest.folder
     pickles = _pickled.found(state.get("pickles"), folder, manifest.files)
-    base = _delta.base_of(manifest)
-    arrays = _delta.arrays_of(base) if base is not None else None
+    base = _basis.base_of(manifest, rank)
+    arrays = _basis.arrays_of(base, rank) if base is not None else None
     return _state.read(state["tree"], os.path.join(folder, name) if name else None, pickles, arrays)

@@ -74,11 +74,17 @@ class Captured(NamedTuple):
 Changed = Callable[[Any], "tuple[str, np.ndarray[Any, Any]] | None"]
 
 
-def capture(state: Any, pickles: frozenset[str] = frozenset(), tables: dict[str, Changed] | None = None) -> Captured:
+def capture(
+    state: Any,
+    pickles: frozenset[str] = frozenset(),
+    tables: dict[str, Changed] | None = None,
+    copy: bool = True,
+) -> Captured:
     """Copies a state; what lies at one of the places `pickles` is pickled, and of what lies
     at one of `tables` some rows are copied. Raises TypeError that names the place of what
-    cannot be saved, and of what is not there."""
-    return _walk(state, copy=True, pickles=pickles, tables=tables)
+    cannot be saved, and of what is not there. copy=False: arrays that are whole stay where
+    they lie."""
+    return _walk(state, copy, pickles=pickles, tables=tables)
 
 
 def flatten(state: Any) -> Captured:

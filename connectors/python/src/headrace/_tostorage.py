@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from . import _cuts, _manifest, _parts, _retain, _writing
-from ._bucket import Bucket, Staged
+from ._bucket import Bucket
 from ._cuts import Cut
 from ._errors import CheckpointError, HeadraceError
 from ._flash import Pinned, about_of
+from ._staged import Staged
 
 if TYPE_CHECKING:
     from ._checkpoint import Checkpointer
+
+log = logging.getLogger("headrace")
 
 
 def persist(ck: Checkpointer, pinned: Pinned) -> str:
@@ -22,24 +27,64 @@ def persist(ck: Checkpointer, pinned: Pinned) -> str:
     deadline = time.monotonic() + ck._timeout
     cut = pinned.cut
     folder = os.path.join(ck.dir, _manifest.folder_name(cut.step, cut.body.get("rank"), cut.id))
-    if ck._sharded:
-        _writing.write(ck, cut, folder, pinned, deadline)
-        return folder
-    if ck._trainer.model == "replicated" and ck._trainer.rank != 0:
+    if ck._trainer.model == "replicated" and ck._trainer.rank != 0 and not ck._sharded:
         await_newer(ck, folder, cut, deadline)
         return folder
+    if not ck._deltas.names:
+        _write(ck, cut, folder, pinned, deadline)
+        return folder
+    # A step that was saved before has its checkpoint, which others may be based on.
+    again = ck._has(os.path.join(folder, _manifest.FILE_NAME))
+    arrays = pinned.arrays()
+    with _delta_of(ck, pinned, arrays) as delta:
+        written = _write(ck, cut, folder, delta or pinned, deadline) and not again
+        if written:
+            ck._deltas.stored(cut.id, cut.step, pinned.tree, arrays, folder, whole=delta is None)
+    return folder
+
+
+def _write(ck: Checkpointer, cut: Cut, folder: str, source: Pinned, deadline: float) -> bool:
+    """Writes what lies in a slot. False: a part of it was there already."""
     path = os.path.join(folder, _manifest.FILE_NAME)
     if isinstance(ck._at, Bucket):
-        upload(ck, cut, path, pinned.path, deadline)
-        return folder
-    if os.path.lexists(path) or not ck._by_agent(pinned, deadline):
-        _writing.write(ck, cut, folder, pinned, deadline)
-        return folder
+        upload(ck, cut, path, source.path, deadline)
+        return True
+    if ck._sharded or os.path.lexists(path) or not ck._by_agent(source, deadline):
+        return _writing.write(ck, cut, folder, source, deadline)
     ck._reached("renamed")
     _cuts.bind(ck._trainer, cut.id, path, max(deadline, time.monotonic() + _cuts.CALL_SECONDS))
     ck._reached("bound")
     _retain.retain(ck._trainer, ck.dir, ck.keep, path, ck._timeout)
-    return folder
+    return True
+
+
+@contextlib.contextmanager
+def _delta_of(ck: Checkpointer, pinned: Pinned, arrays: dict[str, Any]) -> Iterator[Pinned | None]:
+    """A slot with what has changed in the arrays since their base. None: all of them are to
+    be written."""
+    assert ck._flash is not None
+    rank, cut = ck._trainer.rank, pinned.cut
+    captured = ck._deltas.of_copy(cut.id, cut.step, pinned.tree, arrays)
+    if captured is None:
+        yield None
+        return
+    try:
+        staged = Staged(ck._flash.folder, ck.dir, rank, captured)
+    except CheckpointError as error:
+        log.warning("the checkpoint of step %d is written whole: %s", cut.step, error)
+        yield None
+        return
+    del captured
+    try:
+        slot = staged.complete(about_of(ck.dir, rank, cut, cut.step, shard=ck._sharded, base=staged.base), cut)
+        ck._reached("staged")
+        delta = Pinned(slot, cut.id)
+        try:
+            yield delta
+        finally:
+            delta.close()
+    finally:
+        staged.drop()
 
 
 def upload(ck: Checkpointer, cut: Cut, path: str, slot: str, deadline: float) -> None:
@@ -56,7 +101,7 @@ def upload(ck: Checkpointer, cut: Cut, path: str, slot: str, deadline: float) ->
 def write_staged(ck: Checkpointer, cut: Cut, folder: str, staged: Staged, deadline: float) -> None:
     path = os.path.join(folder, _manifest.FILE_NAME)
     try:
-        slot = staged.complete(about_of(ck.dir, ck._trainer.rank, cut, cut.step), cut)
+        slot = staged.complete(about_of(ck.dir, ck._trainer.rank, cut, cut.step, base=staged.base), cut)
         ck._reached("sealed")
         upload(ck, cut, path, slot, deadline)
     except CheckpointError as error:

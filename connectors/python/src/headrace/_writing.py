@@ -18,14 +18,15 @@ if TYPE_CHECKING:
 log = logging.getLogger("headrace")
 
 
-def write(ck: Checkpointer, cut: Cut, folder: str, captured: _state.Captured | Pinned, deadline: float) -> None:
+def write(ck: Checkpointer, cut: Cut, folder: str, captured: _state.Captured | Pinned, deadline: float) -> bool:
+    """False: it was there already, and stays as it was."""
     path = os.path.join(folder, _manifest.FILE_NAME)
     rank = ck._trainer.rank
     # A replicated step that is saved again has the same cut, and so the same folder.
     again = os.path.lexists(path)
     if again and ck._sharded:
         bind_again(ck, cut, folder, path, deadline)
-        return
+        return False
     name = _remove.free_name(folder, f"state-rank-{rank}" if ck._sharded else "state", ".safetensors")
     try:
         _durable.make_folder(folder)
@@ -35,10 +36,9 @@ def write(ck: Checkpointer, cut: Cut, folder: str, captured: _state.Captured | P
             _parts.publish(ck, folder, cut.step, cut, files, state)
             if rank != 0:
                 _parts.await_manifest(ck, folder, cut.step, deadline)
-                return
+                return True
             files, state = _parts.gather(ck, folder, cut, deadline)
-        base = captured.base if isinstance(captured, _state.Captured) else None
-        needs = [base.cut] if base is not None else []
+        needs = sorted({s["base"]["cut"] for s in state.get("shards", {"": state}).values() if (s or {}).get("base")})
         temp = _publish.prepare(path, cut.id, _publish.manifest_of(cut.body, cut.step, files, state, needs))
         ck._reached("manifest")
         if time.monotonic() > deadline:
@@ -58,6 +58,7 @@ def write(ck: Checkpointer, cut: Cut, folder: str, captured: _state.Captured | P
     _cuts.bind(ck._trainer, cut.id, path, max(deadline, time.monotonic() + _cuts.CALL_SECONDS))
     ck._reached("bound")
     _retain.retain(ck._trainer, ck.dir, ck.keep, path, ck._timeout)
+    return True
 
 
 def bind_again(ck: Checkpointer, cut: Cut, folder: str, path: str, deadline: float) -> None:
@@ -73,9 +74,9 @@ def write_state(
     ck: Checkpointer, folder: str, name: str, step: int, captured: _state.Captured | Pinned
 ) -> tuple[list[dict[str, Any]], Any]:
     """Writes the arrays; gives the manifest's files and state."""
-    state: dict[str, Any] = {"format": _state.FORMAT, "version": _state.VERSION, "tree": captured.tree}
     if isinstance(captured, Pinned):
-        return [captured.write(os.path.join(folder, name))], {**state, "file": name}
+        return [captured.write(os.path.join(folder, name))], {**captured.state, "file": name}
+    state: dict[str, Any] = {"format": _state.FORMAT, "version": _state.VERSION, "tree": captured.tree}
     files: list[dict[str, Any]] = []
     if captured.pickles:
         files, places = _pickled.write(captured.pickles, folder, os.path.splitext(name)[0])

@@ -34,7 +34,8 @@ class Checkpointer(headrace.Checkpointer):
 
 seen = np.zeros(cfg["rows"], np.int64)
 trainer = headrace.init()
-with headrace.dataset("rows").batches(50) as stream, Checkpointer(cfg["dir"], stream, memory=True) as ck:
+options = {"memory": True, **cfg.get("options", {})}
+with headrace.dataset("rows").batches(50) as stream, Checkpointer(cfg["dir"], stream, **options) as ck:
     restored = ck.restore()
     if restored is not None:
         seen[:] = restored.state["seen"]
@@ -48,6 +49,8 @@ with headrace.dataset("rows").batches(50) as stream, Checkpointer(cfg["dir"], st
     copies = np.zeros((40, 1000))
     for b in stream:
         np.add.at(seen, b["id"], 1)
+        for table in options.get("deltas", ()):
+            ck.touch(table, b["id"])
         step = stream.step(step + 1)
         copies[:] = step
         saved = ck.save(step, {"seen": seen, "copies": copies, "step": step}, storage=step % cfg["every"] == 0)

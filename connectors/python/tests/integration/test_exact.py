@@ -59,7 +59,7 @@ def push(ids):
         peer.sendall(struct.pack("<i", len(ids)) + ids.tobytes())
         reads.read(1)
 
-pulls, good = 0, 0
+pulls, good, saver, before = 0, 0, None, {}
 
 def pace():  # slow until all have come to what they are here for: the data is not at its end before
     time.sleep(cfg.get("pause", 0) * (1 if all(map(os.path.exists, cfg["enough"])) else 20))
@@ -72,7 +72,11 @@ def pull():  # all trainers are held
         os.kill(cfg["kill"] or os.getpid(), signal.SIGKILL)
     with lock:
         peer.sendall(struct.pack("<i", -1))
-        return {"seen": np.frombuffer(reads.read(8 * cfg["rows"]), np.int64)}
+        now = np.frombuffer(reads.read(8 * cfg["rows"]), np.int64)
+    for table in cfg.get("options", {}).get("deltas", ()):
+        saver.touch(table, np.flatnonzero(now != before[table]) if table in before else np.arange(0))
+        before[table] = now
+    return {"seen": now}
 
 def save(ck, step):
     global good
@@ -86,8 +90,9 @@ def save(ck, step):
         print("failed", error, flush=True)
 
 def one_by_one(ack):
+    global saver
     with headrace.dataset("rows").batches(50, ack=ack) as stream:
-        ck = headrace.Checkpointer(cfg["dir"], stream, keep=1000)
+        ck = saver = headrace.Checkpointer(cfg["dir"], stream, keep=1000, **cfg.get("options", {}))
         for n, b in enumerate(stream):
             push(b["id"])
             pace()

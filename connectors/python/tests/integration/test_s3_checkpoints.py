@@ -38,7 +38,8 @@ seen = np.zeros(cfg["rows"], np.int64)
 trainer = headrace.init()
 memory = cfg.get("memory", False)
 with headrace.dataset("rows").batches(50) as stream, \\
-        Checkpointer(cfg["dir"], stream, memory=memory, keep=cfg.get("keep", 3), timeout=cfg.get("timeout", 60)) as ck:
+        Checkpointer(cfg["dir"], stream, memory=memory, keep=cfg.get("keep", 3), timeout=cfg.get("timeout", 60),
+                     **cfg.get("options", {})) as ck:
     restored = ck.restore()
     if restored is not None:
         seen[:] = restored.state["seen"]
@@ -49,6 +50,8 @@ with headrace.dataset("rows").batches(50) as stream, \\
     copies = np.zeros((cfg.get("kib", 64), 128))
     for b in stream:
         np.add.at(seen, b["id"], 1)
+        for table in cfg.get("options", {}).get("deltas", ()):
+            ck.touch(table, b["id"])
         step = stream.step(step + 1)
         copies[:] = step
         if step % cfg.get("every", 5) == 0:

@@ -1,0 +1,101 @@
+"""Deltas in a bucket of a real S3 server, with and without memory=True: `make test-s3`."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from s3_server import Server, server
+from test_s3_checkpoints import TRAINER, keys, listed, of_end, of_line, settings, surroundings, url
+
+__all__ = ["server", "surroundings"]  # fixtures
+
+OPTIONS: dict[str, Any] = {"deltas": ["seen"], "full_every": 5}
+# In memory "sealed" is the slot, and "staged" its delta. Without, "sealed" is the copy that is uploaded.
+POINTS = [(True, "frozen"), (True, "sealed"), (True, "staged"), (True, "renamed"), (True, "bound")]
+POINTS += [(False, "frozen"), (False, "sealed"), (False, "renamed")]
+
+
+def needs(job: Any) -> dict[int, list[str]]:
+    """Of each checkpoint in the bucket, by step."""
+    said = [json.loads(job.headrace("ckpt", "show", v["path"], "-o", "json").stdout) for v in listed(job)]
+    return {v["step"]: v["needs"] for v in said}
+
+
+@pytest.mark.parametrize("model", ["replicated", "private"])
+@pytest.mark.parametrize("memory", [True, False])
+def test_a_trainer_goes_on_from_a_delta_in_a_bucket(job: Any, server: Server, model: str, memory: bool) -> None:
+    n = job.write(10_000)
+    up = job.up("--model", model)
+    job.apply()
+    for stop in (23, 48):
+        trainer = job.trainer(TRAINER, **settings(job, n, memory=memory, stop=stop, kib=1, options=OPTIONS))
+        out = trainer.ended()
+        assert trainer.process.returncode == -signal.SIGKILL, out + job.logs()
+    of = needs(job)
+    assert len(of[45]) == 1, of
+    assert [] in of.values(), of
+    job.headrace("ckpt", "verify", url(job))
+    # A new master knows nothing, and this node's memory is gone.
+    up.kill()
+    up.wait()
+    shutil.rmtree(job.folder / "state")
+    shutil.rmtree(job.env["HEADRACE_MEMORY_DIR"])
+    os.mkdir(job.env["HEADRACE_MEMORY_DIR"], 0o700)
+    os.unlink(job.socket) if os.path.exists(job.socket) else None
+    job.up("--model", model)
+    job.apply()
+    out = job.trainer(TRAINER, **settings(job, n, memory=memory, kib=1, options=OPTIONS)).ended()
+    assert of_line(out, "restored")[1:] == ["45", "2250", "storage"], out
+    assert (of_end(out) == 1).all(), out
+    job.headrace("ckpt", "verify", url(job))
+
+
+@pytest.mark.parametrize(("memory", "point"), POINTS)
+def test_a_crash_at_every_point_of_a_delta_leaves_whole_checkpoints(
+    job: Any, server: Server, memory: bool, point: str
+) -> None:
+    n = job.write(10_000)
+    job.up("--model", "replicated")
+    job.apply()
+    how = settings(job, n, memory=memory, die=point, die_after=20, kib=1, options=OPTIONS)
+    trainer = job.trainer(TRAINER, **how)
+    out = trainer.ended()
+    assert trainer.process.returncode == -signal.SIGKILL, out
+    assert f"dies at {point} 20" in out, out
+    job.headrace("ckpt", "verify", url(job))
+    out = job.trainer(TRAINER, **settings(job, n, memory=memory, kib=1, options=OPTIONS)).ended()
+    step = int(of_line(out, "restored")[1])
+    assert step in (15, 20), out
+    assert int(of_line(out, "restored")[2]) == 50 * step, out
+    assert (of_end(out) == 1).all(), out
+    job.headrace("ckpt", "verify", url(job))
+    left = Path(job.env["HEADRACE_MEMORY_DIR"]).rglob("staged-rank-0")
+    assert not list(left), "what a killed save has left goes with the next one"
+
+
+def test_a_base_in_a_bucket_stays_while_a_delta_needs_it(job: Any, server: Server) -> None:
+    n = job.write(10_000)
+    job.up("--model", "replicated")
+    job.apply()
+    how = settings(job, n, stop=23, keep=1, kib=1, options=OPTIONS)
+    job.trainer(TRAINER, **how).ended()
+    of = needs(job)
+    assert sorted(of) == [5, 20], of
+    base = next(v for v in listed(job) if v["step"] == 5)
+    said = job.headrace("ckpt", "rm", base["path"], "--yes", check=False)
+    assert said.returncode != 0
+    assert "step 20 needs it" in said.stdout + said.stderr
+    name = base["path"].rsplit("/", 2)[1] + "/state.safetensors"
+    assert name in keys(job, server)
+    server.delete(f"{job.folder.name}/ckpt/{name}")
+    said = job.headrace("ckpt", "verify", url(job), check=False)
+    assert said.returncode != 0
+    # The one that is left does not verify, and nothing is trained twice without a word.
+    out = job.trainer(TRAINER, **settings(job, n, kib=1, options=OPTIONS)).ended()
+    assert "its base does not verify" in out, out
