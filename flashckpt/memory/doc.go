@@ -14,6 +14,7 @@
 //	direct.go   large images, past the page cache
 //	direct_linux.go direct_other.go  what of it only Linux has
 //	persist.go  from a slot to a checkpoint on storage
+//	split.go    the same with parts of the state in files of their own
 //	shards.go   the same of one that every rank has a part of
 //	upload.go   the same into a bucket
 package memory

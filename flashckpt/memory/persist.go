@@ -17,8 +17,8 @@ import (
 	"github.com/headrace/headrace/flashckpt/manifest"
 )
 
-// Persist writes the checkpoint of a slot to storage: its folder, the file, the
-// manifest last, each synced before the next. After a power failure at any point the
+// Persist writes the checkpoint of a slot to storage: its folder, the file (or those of
+// its parts, see split.go), the manifest last, each synced before the next. After a power failure at any point the
 // manifest is there with all that it names, or it is not there. A checkpoint that is
 // there already is left as it is. In a bucket each of them is one object, which appears
 // whole; see upload.
@@ -40,24 +40,15 @@ func Persist(ctx context.Context, on manifest.FS, s *Slot) error {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	name, err := fileOf(m.State)
-	if err != nil {
-		return fmt.Errorf("%s: %w", s.Path, err)
-	}
 	if bucket, is := on.(manifest.Bucket); is {
-		return s.upload(ctx, bucket, &m, name)
+		return s.upload(ctx, bucket, &m)
 	}
 	if folder, err = manifest.Begin(on, filepath.Dir(folder), filepath.Base(folder)); err != nil {
 		return err
 	}
-	file, err := s.write(ctx, on, folder, name)
-	if err != nil {
+	if m.Files, err = s.writeFiles(ctx, on, folder, nil); err != nil {
 		return err
 	}
-	if file.CRC != s.CRC {
-		return fmt.Errorf("%s: its %d bytes have the checksum %v, and %v was written: its memory was changed", s.Path, s.Bytes, file.CRC, s.CRC)
-	}
-	m.Files = []manifest.File{file}
 	return manifest.WriteManifest(on, s.About.Path, &m)
 }
 

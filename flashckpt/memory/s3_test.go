@@ -290,3 +290,35 @@ func TestAFolderInABucketHasOneID(t *testing.T) {
 		t.Errorf("emptied, it has the id %s, %v", id, err)
 	}
 }
+
+func TestPartsOfAStateGetObjectsOfTheirOwn(t *testing.T) {
+	dir, places, on := inBucket(t)
+	slot, at := writeSlotAs(t, t.TempDir(), dir, 0, 1, tensors(t, parts...), inParts)
+	// What an upload has left that was killed is not written over.
+	if err := on.PutNew(manifest.Join(manifest.Dir(at), "model.safetensors"), strings.NewReader("half"), 4); err != nil {
+		t.Fatal(err)
+	}
+	if err := store(t, on, slot); err != nil {
+		t.Fatal(err)
+	}
+	m := whole(t, on, at)
+	if len(m.Files) != 4 || !strings.Contains(string(m.State), `"model":"model-1.safetensors"`) {
+		t.Errorf("%+v, %s", m.Files, m.State)
+	}
+	into := t.TempDir()
+	if err := places.Fetch(t.Context(), at, into); err != nil {
+		t.Fatal(err)
+	}
+	if got := readTensors(t, path.Join(into, "model-1.safetensors")); !slices.Equal(got, []tensor{{"b", ""}, {"w", "wwwwwwww"}}) {
+		t.Errorf("%v", got)
+	}
+	// A flipped bit leaves no object and no manifest.
+	slot, at = writeSlotAs(t, t.TempDir(), dir, 0, 2, tensors(t, parts...), inParts)
+	change(t, slot, page+int64(len(tensors(t, parts...)))-1)
+	if err := store(t, on, slot); err == nil || !strings.Contains(err.Error(), "its memory was changed") {
+		t.Errorf("%v", err)
+	}
+	if got := names(t, on, manifest.Dir(at)); len(got) != 0 {
+		t.Errorf("%v is left", got)
+	}
+}

@@ -53,11 +53,11 @@ func persistShards(ctx context.Context, on manifest.FS, parts []Held) error {
 	shards := map[string]json.RawMessage{}
 	m.Files = []manifest.File{}
 	for _, h := range parts {
-		file, state, err := persistShard(ctx, on, folder, h)
+		files, state, err := persistShard(ctx, on, folder, h)
 		if err != nil {
 			return err
 		}
-		m.Files = append(m.Files, file)
+		m.Files = append(m.Files, files...)
 		shards[fmt.Sprint(h.About.Rank)] = state
 	}
 	var of struct {
@@ -75,27 +75,17 @@ func persistShards(ctx context.Context, on manifest.FS, parts []Held) error {
 	return manifest.WriteManifest(on, at, &m)
 }
 
-func persistShard(ctx context.Context, on manifest.FS, folder string, h Held) (file manifest.File, state json.RawMessage, err error) {
+func persistShard(ctx context.Context, on manifest.FS, folder string, h Held) (files []manifest.File, state json.RawMessage, err error) {
 	s, err := Open(h.Slot)
 	if err != nil {
-		return file, nil, err
+		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	if s.About.Manifest.Cut.ID != h.About.Manifest.Cut.ID {
-		return file, nil, fmt.Errorf("%s: another checkpoint lies there now", h.Slot)
+		return nil, nil, fmt.Errorf("%s: another checkpoint lies there now", h.Slot)
 	}
-	name, err := fileOf(s.About.Manifest.State)
-	if err != nil {
-		return file, nil, fmt.Errorf("%s: %w", h.Slot, err)
-	}
-	if file, err = s.write(ctx, on, folder, name); err != nil {
-		return file, nil, err
-	}
-	if file.CRC != s.CRC {
-		return file, nil, fmt.Errorf("%s: its %d bytes have the checksum %v, and %v was written: its memory was changed", s.Path, s.Bytes, file.CRC, s.CRC)
-	}
-	file.Rank = &s.About.Rank
-	return file, s.About.Manifest.State, nil
+	files, err = s.writeFiles(ctx, on, folder, &s.About.Rank)
+	return files, s.About.Manifest.State, err
 }
 
 // shardsLeft persists what persistNewest does for checkpoints that are one slot each.

@@ -9,6 +9,7 @@ import (
 	"hash"
 	"io/fs"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -17,23 +18,15 @@ import (
 	"github.com/headrace/headrace/flashckpt/manifest"
 )
 
-// upload writes the checkpoint into a bucket: the image under a name where nothing is, then
-// the manifest where none is. An image without a manifest is of an upload that was killed,
+// upload writes the checkpoint into a bucket: its files under names where nothing is, then
+// the manifest where none is. A file without a manifest is of an upload that was killed,
 // or of another one that goes on; it is not written over, and goes with its folder.
-func (s *Slot) upload(ctx context.Context, on manifest.Bucket, m *manifest.Manifest, name string) error {
+func (s *Slot) upload(ctx context.Context, on manifest.Bucket, m *manifest.Manifest) error {
 	folder := manifest.Dir(s.About.Path)
-	file, err := s.put(ctx, on, folder, name)
-	if err != nil {
+	var err error
+	if m.Files, m.State, err = s.putFiles(ctx, on, folder); err != nil {
 		return err
 	}
-	own := manifest.Join(folder, file.Path)
-	if file.CRC != s.CRC {
-		return errors.Join(fmt.Errorf("%s: its %d bytes have the checksum %v, and %v was written: its memory was changed", s.Path, s.Bytes, file.CRC, s.CRC), on.Remove(own))
-	}
-	if m.State, err = inFile(m.State, file.Path); err != nil {
-		return fmt.Errorf("%s: %w", s.Path, err)
-	}
-	m.Files = []manifest.File{file}
 	err = manifest.WriteManifest(on, s.About.Path, m)
 	if !errors.Is(err, fs.ErrExist) {
 		return err
@@ -46,16 +39,18 @@ func (s *Slot) upload(ctx context.Context, on manifest.Bucket, m *manifest.Manif
 	if there.Cut.ID != m.Cut.ID {
 		return fmt.Errorf("%s is of cut %v, and should be of %v", s.About.Path, there.Cut.ID, m.Cut.ID)
 	}
-	for i := range there.Files {
-		if there.Files[i].Path == file.Path {
-			return nil
+	var failed error
+	for _, own := range m.Files {
+		if !slices.ContainsFunc(there.Files, func(f manifest.File) bool { return f.Path == own.Path }) {
+			failed = errors.Join(failed, on.Remove(manifest.Join(folder, own.Path)))
 		}
 	}
-	return on.Remove(own)
+	return failed
 }
 
-// put uploads the image under the first name that is free.
-func (s *Slot) put(ctx context.Context, on manifest.Bucket, folder, name string) (manifest.File, error) {
+// put uploads a file under the first name that is free.
+func (s *Slot) put(ctx context.Context, on manifest.Bucket, folder string, f split) (manifest.File, error) {
+	name := f.name
 	stem, end := strings.TrimSuffix(name, path.Ext(name)), path.Ext(name)
 	for n := 1; ; n++ {
 		free, err := isFree(on, manifest.Join(folder, name))
@@ -63,10 +58,10 @@ func (s *Slot) put(ctx context.Context, on manifest.Bucket, folder, name string)
 			return manifest.File{}, err
 		}
 		if free {
-			r := &summed{reader: reader{ctx: ctx, from: bytes.NewReader(s.image())}, sum: crc64nvme.New()}
-			err := guarded(func() error { return on.PutNew(manifest.Join(folder, name), r, s.Bytes) })
+			r := &summed{reader: *f.from(ctx), sum: crc64nvme.New()}
+			err := guarded(func() error { return on.PutNew(manifest.Join(folder, name), r, f.size) })
 			if !errors.Is(err, fs.ErrExist) {
-				return manifest.File{Path: name, Size: s.Bytes, CRC: manifest.CRC64(r.sum.Sum64())}, err
+				return manifest.File{Path: name, Size: f.size, CRC: manifest.CRC64(r.sum.Sum64())}, err
 			}
 		}
 		name = stem + "-" + strconv.Itoa(n) + end
@@ -84,19 +79,29 @@ func isFree(on manifest.Bucket, path string) (bool, error) {
 	return false, r.Close()
 }
 
-// inFile is the state whose file has that name.
-func inFile(state json.RawMessage, name string) (json.RawMessage, error) {
-	if was, err := fileOf(state); err != nil || was == name {
-		return state, err
-	}
+// inFile is the state in which the file of a place has that name.
+func inFile(state json.RawMessage, place, name string) (json.RawMessage, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(state, &fields); err != nil {
 		return nil, fmt.Errorf("its state cannot be read: %w", err)
 	}
-	var err error
-	if fields["file"], err = json.Marshal(name); err != nil {
+	key, value := "file", any(name)
+	if place != "" {
+		files := map[string]string{}
+		if err := json.Unmarshal(fields["files"], &files); err != nil {
+			return nil, fmt.Errorf("its state cannot be read: %w", err)
+		}
+		files[place] = name
+		key, value = "files", files
+	}
+	text, err := json.Marshal(value)
+	if err != nil {
 		return nil, err
 	}
+	if bytes.Equal(text, fields[key]) {
+		return state, nil
+	}
+	fields[key] = text
 	return json.Marshal(fields)
 }
 

@@ -309,7 +309,7 @@ def test_a_step_has_left_when_the_process_is_killed_behind_it(agents: Agents) ->
 def test_a_file_that_can_not_be_written_is_named(tmp_path: Path) -> None:
     path = str(tmp_path / "no-folder" / "state.safetensors")
     with pytest.raises(headrace.CheckpointError, match=f"{path} could not be written"):
-        _state.write(_state.capture({"w": np.ones(3)}), path, {})
+        _state.write({"w": np.ones(3)}, path, {})
 
 
 def test_a_url_is_refused_and_makes_no_folder_of_that_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ def part_of(rank: int, folder: str, cut: str, step: int, world: int) -> None:
     """What another rank of a sharded save writes."""
     name = f"state-rank-{rank}.safetensors"
     captured = _state.capture({"w": np.full(2, rank)})
-    _state.write(captured, os.path.join(folder, name), {})
+    _state.write(captured.arrays, os.path.join(folder, name), {})
     tree = {"format": _state.FORMAT, "version": _state.VERSION, "tree": captured.tree, "file": name}
     path = os.path.join(folder, manifest.part_name(rank))
     fields = {"format": manifest.PART_FORMAT, "version": 1, "cut": cut, "step": step, "rank": rank, "world_size": world}

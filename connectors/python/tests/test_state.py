@@ -18,8 +18,8 @@ def through(state: Any, folder: Path) -> Any:
     captured = _state.capture(state)
     path = str(folder / "state.safetensors") if captured.arrays else None
     if path:
-        _state.write(captured, path, {})
-    return _state.read(captured.tree, path)
+        _state.write(captured.arrays, path, {})
+    return _state.read(captured.tree, [(path, "")] if path else [])
 
 
 def same(a: Any, b: Any) -> bool:
@@ -73,13 +73,13 @@ def test_changes_after_the_capture_are_not_in_it(tmp_path: Path) -> None:
     w += 1
     nested["l"].append(2)
     path = str(tmp_path / "s")
-    _state.write(captured, path, {})
-    assert same(_state.read(captured.tree, path), {"w": np.zeros(3), "n": {"l": [1]}})
+    _state.write(captured.arrays, path, {})
+    assert same(_state.read(captured.tree, [(path, "")]), {"w": np.zeros(3), "n": {"l": [1]}})
 
 
 def test_the_file_is_read_by_anybody_under_the_arrays_own_names(tmp_path: Path) -> None:
     state = {"weight": np.arange(6.0).reshape(2, 3), "layers": [{"bias": np.ones(2, np.float32)}], "step": 3}
-    _state.write(_state.capture(state), str(tmp_path / "s"), {"step": "3"})
+    _state.write(_state.capture(state).arrays, str(tmp_path / "s"), {"step": "3"})
     assert sorted(load_file(str(tmp_path / "s"))) == ["layers.0.bias", "weight"]
 
 
@@ -124,4 +124,4 @@ def test_a_state_that_contains_itself_is_refused() -> None:
 def test_a_tree_that_was_made_up_is_refused() -> None:
     for tree in ({}, {"array": "x", "of": "numpy"}, {"dict": [1]}, {"call": "os.system"}, {"int": "x"}, {"list": 3}):
         with pytest.raises(_state.CheckpointError):
-            _state.read(tree, None)
+            _state.read(tree, [])

@@ -15,8 +15,8 @@ from safetensors.torch import load_file
 
 def through(state: Any, folder: Path) -> Any:
     captured = _state.capture(state)
-    _state.write(captured, str(folder / "s"), {})
-    return _state.read(json.loads(json.dumps(captured.tree, allow_nan=False)), str(folder / "s"))
+    _state.write(captured.arrays, str(folder / "s"), {})
+    return _state.read(json.loads(json.dumps(captured.tree, allow_nan=False)), [(str(folder / "s"), "")])
 
 
 def model() -> tuple[torch.nn.Module, torch.optim.Optimizer]:
@@ -39,9 +39,9 @@ def test_a_model_and_its_optimizer_go_on_exactly(tmp_path: Path) -> None:
     saved = {"model": net.state_dict(), "adam": adam.state_dict(), "rng": torch.get_rng_state(), "np": np.arange(3)}
     captured = _state.capture(saved)
     want = learn(net, adam)  # changes everything that was captured
-    _state.write(captured, str(tmp_path / "s"), {})
+    _state.write(captured.arrays, str(tmp_path / "s"), {})
     assert "model.0.weight" in load_file(str(tmp_path / "s"))
-    back = _state.read(captured.tree, str(tmp_path / "s"))
+    back = _state.read(captured.tree, [(str(tmp_path / "s"), "")])
     net, adam = model()
     net.load_state_dict(back["model"])
     adam.load_state_dict(back["adam"])

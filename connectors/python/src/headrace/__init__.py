@@ -58,10 +58,12 @@ File map:
     _image.py     a state as a safetensors image
     _slots.py     slots: files that outlive the process
     _restore.py   going back to a checkpoint
+    _load.py      reading one without training
     _retain.py    which checkpoints go
     _cuts.py      ask, bind, drop, restore
     _state.py     what is saved, as a tree and arrays
     _pickled.py   objects in files of their own
+    _files.py     parts of it in files of their own
     _delta.py     of large tables only the rows that have changed
     _basis.py     reading such a checkpoint: its base
     _manifest.py  a checkpoint on storage: reading and verifying it
@@ -104,6 +106,7 @@ from ._errors import (
     WorldChanged,
 )
 from ._hash import hash64
+from ._load import load
 from ._pickled import Pickled
 from ._push import Pushed, Pusher, Transaction, push
 from ._ranges import Range
@@ -152,6 +155,7 @@ __all__ = [
     "dataset",
     "hash64",
     "init",
+    "load",
     "permutation",
     "push",
     "shutdown",

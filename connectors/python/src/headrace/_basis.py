@@ -6,7 +6,7 @@ import importlib
 import os
 from typing import Any, Callable
 
-from . import _manifest
+from . import _files, _manifest
 from ._bucket import Stored
 from ._errors import CheckpointError
 from ._manifest import Manifest
@@ -53,15 +53,14 @@ def bases_of(manifest: Manifest) -> list[Manifest]:
 
 def arrays_of(base: Manifest, rank: int) -> Callable[[str, str], Any]:
     """Gives an array of a base by its name, as of "numpy" or "torch"."""
-    name = str(state_of(base, rank).get("file"))
-    if name not in {f["path"] for f in base.files}:
-        raise CheckpointError(f"{base.path}: its state names {name!r}, which is none of its files")
+    files = _files.of_state(state_of(base, rank), base.files, base.path)
     folder = base.bucket.fetch(base) if isinstance(base, Stored) else base.folder
-    path = os.path.join(folder, name)
     library = importlib.import_module("safetensors")
 
     def array(key: str, of: str) -> Any:
+        place = _files.place_of(key, [p for p in files if p])
+        path = os.path.join(folder, files[place])
         with library.safe_open(path, framework="pt" if of == "torch" else "np") as file:
-            return file.get_tensor(key)
+            return file.get_tensor(key[len(place) + 1 :] if place else key)
 
     return array

@@ -10,7 +10,20 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Union
 
-from . import _binding, _bucket, _cuts, _delta, _manifest, _parts, _pickled, _restore, _state, _tostorage, _writing
+from . import (
+    _binding,
+    _bucket,
+    _cuts,
+    _delta,
+    _files,
+    _manifest,
+    _parts,
+    _pickled,
+    _restore,
+    _state,
+    _tostorage,
+    _writing,
+)
 from ._bucket import Bucket
 from ._covered import Covered
 from ._cuts import Cut, ExactCut
@@ -61,6 +74,10 @@ class Checkpointer:
     With memory=True a slot holds all of the state, and the delta is made on the way to
     storage. The saves of a shared model are exact then.
 
+    files: places in the state ("model", "optimizer") that get files of their own:
+    model.safetensors has the model's own names, and any reader of the format opens it.
+    restore(only=["model"]) and headrace.load() read one without the others.
+
     One save is under way at a time: the next one waits for it, or with memory only until
     it is whole in memory. An error of the background work is raised by the next call, and
     by Saved.
@@ -80,6 +97,7 @@ class Checkpointer:
         pickle: Iterable[str] = (),
         deltas: Iterable[str] = (),
         full_every: int = 10,
+        files: Iterable[str] = (),
     ) -> None:
         if keep < 1:
             raise ValueError(f"keep={keep}; at least the newest checkpoint stays")
@@ -99,7 +117,8 @@ class Checkpointer:
         self._pickles = _pickled.names(pickle)
         if memory and self._pickles:
             raise ValueError("memory=True and pickle= together are not supported: memory holds arrays only")
-        self._deltas = _delta.Deltas(deltas, full_every, self.dir, self._has)
+        self._own = _files.places(files)
+        self._deltas = _delta.Deltas(deltas, full_every, self.dir, self._has, self._own)
         self._at: str | Bucket = self.dir
         if _bucket.is_url(self.dir):
             self._at = self._in_bucket()
@@ -224,7 +243,7 @@ class Checkpointer:
         if self._deltas.names:
             captured = self._deltas.capture(step, state, self._pickles, copy=bucket is None)
         else:
-            captured = _state.capture(state, self._pickles, copy=bucket is None)
+            captured = _state.capture(state, self._pickles, copy=bucket is None, own=self._own)
         return captured if bucket is None else Staged(bucket.slots, self.dir, self._trainer.rank, captured)
 
     def _begun(self, step: int) -> Saved:
@@ -405,7 +424,7 @@ class Checkpointer:
 
     # Restoring.
 
-    def restore(self, step: int | str = "newest") -> Restored | None:
+    def restore(self, step: int | str = "newest", *, only: Iterable[str] | None = None) -> Restored | None:
         """Goes back to a checkpoint: its state, and the input without its records.
 
         step: "newest" (the newest whose files verify here), a step, or "start".
@@ -415,6 +434,9 @@ class Checkpointer:
         there; Restored.source and .why say which one was taken. Arrays that come from
         memory are the slot's own, and keep it from being written again: copy them into
         the model, and let go of them.
+
+        only: of the places that files= had named only these are loaded, and what has no file
+        of its own. The others are not in the state.
 
         Collective in a replicated model: every rank calls it, once for each start of
         the group; the first call fixes the checkpoint for all, and no rank gets a
@@ -427,7 +449,7 @@ class Checkpointer:
         self._finish()
         self._raise_unseen()
         self._deltas.reset()
-        restored = _restore.restore(self._trainer, self._at, step, self._flash)
+        restored = _restore.restore(self._trainer, self._at, step, self._flash, only)
         if self._flash is not None:
             self._flash.warm()
         return restored

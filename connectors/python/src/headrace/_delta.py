@@ -33,16 +33,22 @@ class Deltas:
     """Which rows of the tables have changed since the base."""
 
     def __init__(
-        self, names: Iterable[str], full_every: int, directory: str, has: Callable[[str], bool] = os.path.exists
+        self,
+        names: Iterable[str],
+        full_every: int,
+        directory: str,
+        has: Callable[[str], bool] = os.path.exists,
+        own: frozenset[str] = frozenset(),
     ) -> None:
-        """has: whether a manifest lies at a path of the directory."""
+        """has: whether a manifest lies at a path of the directory. own: places that have files
+        of their own."""
         places = [names] if isinstance(names, str) else list(names)
         if not all(isinstance(place, str) and place for place in places):
             raise TypeError(f'deltas={names!r}; it is a list of places in the state, as in deltas=["tables.user"]')
         if full_every < 1:
             raise ValueError(f"full_every={full_every}; 10 makes every tenth save a whole one")
         self.names = frozenset(places)
-        self._full_every, self._directory, self._has = full_every, directory, has
+        self._full_every, self._directory, self._has, self._own = full_every, directory, has, own
         self._tables: dict[str, _Table] = {}  # by place; empty until the first copy
         self._copies = 0  # how many were taken
         self._numbers: dict[str, int] = {}  # of the copies in memory, by cut
@@ -68,7 +74,7 @@ class Deltas:
         base = self._usable(step)
         if base is not None:
             try:
-                captured = _state.capture(state, pickles, base.changed(self._tables), copy)
+                captured = _state.capture(state, pickles, base.changed(self._tables), copy, self._own)
             except _Grown:
                 pass
             except BaseException:
@@ -79,7 +85,7 @@ class Deltas:
                 self._saves += 1
                 return captured._replace(base=base.name)
         self._base = None
-        captured = _state.capture(state, pickles, dict.fromkeys(self.names, _all), copy)
+        captured = _state.capture(state, pickles, dict.fromkeys(self.names, _all), copy, self._own)
         self._pending = _Whole(self.copied(captured), step, captured)
         return captured
 
@@ -96,7 +102,7 @@ class Deltas:
 
     def flatten(self, state: Any) -> _state.Captured:
         """As _state.flatten. Raises TypeError, also of a table that is not in the state."""
-        return _state.capture(state, frozenset(), dict.fromkeys(self.names, _all), copy=False)
+        return _state.capture(state, frozenset(), dict.fromkeys(self.names, _all), copy=False, own=self._own)
 
     def copied(self, flat: _state.Captured) -> int:
         """The state was copied, all of it. Gives the copy's number."""
@@ -127,7 +133,8 @@ class Deltas:
         if any(table.since > base.number for table in self._tables.values()):
             return None  # it had another shape at the base
         try:
-            delta = _state.capture(_state.build(tree, arrays), frozenset(), base.changed(self._tables), copy=False)
+            changed = base.changed(self._tables)
+            delta = _state.capture(_state.build(tree, arrays), frozenset(), changed, copy=False, own=self._own)
         except _Grown:
             return None
         except CheckpointError:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from . import _image, _manifest, _memory, _publish, _slots, _state
+from . import _files, _image, _manifest, _memory, _publish, _slots, _state
 from ._bucket import Bucket
 from ._cuts import Cut
 from ._durable import room
@@ -93,13 +93,16 @@ def about_of(
     tree: Any = None,
     shard: bool = False,
     base: _state.Base | None = None,
+    own: frozenset[str] = frozenset(),
 ) -> dict[str, Any]:
     """What a slot says of its checkpoint, which may go to that directory. shard: it is the
-    rank's own part of one. base: of a delta."""
+    rank's own part of one. base: of a delta. own: places that have files of their own there."""
     name = f"state-rank-{rank}.safetensors" if shard else FILE_NAME
     state = {"format": _state.FORMAT, "version": _state.VERSION, "tree": tree, "file": name}
     if base is not None:
         state.update(version=_state.DELTAS, base=base._asdict())
+    if own:
+        state.update(version=_state.FILES, files=_files.names(own, os.path.splitext(name)[0]))
     folder = _manifest.folder_name(step, cut.body.get("rank"), cut.id)
     about = {
         "version": VERSION,
@@ -136,7 +139,7 @@ class Flash:
     def copy(self, state: Any) -> Written | None:
         """Copies the state into a slot. None: there is no room, and that was said."""
         deltas = self._owner._deltas
-        flat = deltas.flatten(state) if deltas.names else _state.flatten(state)
+        flat = deltas.flatten(state) if deltas.names else _state.flatten(state, self._owner._own)
         try:
             written = self.memory.copy(flat, self._halfway)
             written.copy = deltas.copied(flat)
@@ -166,7 +169,8 @@ class Flash:
 
     def complete(self, written: Written, cut: Cut, step: int) -> str:
         """Makes the copy a checkpoint, which carries its cut. Gives the slot's path."""
-        about = about_of(self._owner.dir, self._trainer.rank, cut, step, written.tree, self._shard)
+        owner, rank = self._owner, self._trainer.rank
+        about = about_of(owner.dir, rank, cut, step, written.tree, self._shard, own=owner._own)
         self.memory.complete(written, json.dumps(about, separators=(",", ":"), allow_nan=False).encode(), cut.id)
         self._owner._deltas.holds(cut.id, written.copy)
         return written.slot.path

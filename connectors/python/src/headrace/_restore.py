@@ -5,10 +5,11 @@ from __future__ import annotations
 import errno
 import logging
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from . import _basis, _cuts, _durable, _manifest, _pickled, _state
+from . import _basis, _cuts, _durable, _files, _manifest, _pickled, _state
 from ._bucket import Bucket, Stored
 from ._calls import Answer
 from ._cuts import Cut
@@ -36,6 +37,7 @@ class Restored:
     source: str = "storage"  # or "memory", or "peer": another node's memory
     why: str = ""  # it was taken from there
     rank: int = 0  # of this process
+    only: tuple[str, ...] | None = None  # the places that were asked for
 
     def shard(self, rank: int) -> Any:
         """What `rank` had saved of a sharded checkpoint; for another number of ranks.
@@ -46,7 +48,7 @@ class Restored:
                     f"step {self.step} lies in memory, where each rank has its own part: rank {rank} has this one"
                 )
             return self.state
-        return _load(self.manifest, rank)
+        return _load(self.manifest, rank, self.only)
 
     @property
     def shards(self) -> int:
@@ -59,8 +61,11 @@ class Restored:
 class Place:
     """Where a trainer's checkpoints lie: a folder, and the memory of this node."""
 
-    def __init__(self, trainer: Trainer, directory: str | Bucket, flash: Flash | None) -> None:
+    def __init__(
+        self, trainer: Trainer, directory: str | Bucket, flash: Flash | None, only: Iterable[str] | None = None
+    ) -> None:
         self.trainer = trainer
+        self.only = only if only is None else (only,) if isinstance(only, str) else tuple(only)
         self.directory = directory
         self._flash = flash
         self.memory, self.passed_over = flash.candidates() if flash is not None else ([], [])
@@ -141,10 +146,16 @@ def highest_order(directory: str | Bucket, flash: Flash | None) -> int:
     return max(_manifest.highest_order(directory), flash.highest_order() if flash is not None else 0)
 
 
-def restore(trainer: Trainer, directory: str | Bucket, step: int | str, flash: Flash | None = None) -> Restored | None:
+def restore(
+    trainer: Trainer,
+    directory: str | Bucket,
+    step: int | str,
+    flash: Flash | None = None,
+    only: Iterable[str] | None = None,
+) -> Restored | None:
     """See Checkpointer.restore."""
     try:
-        return _restore(trainer, Place(trainer, directory, flash), step)
+        return _restore(trainer, Place(trainer, directory, flash, only), step)
     finally:
         if isinstance(directory, Bucket):
             directory.drop()
@@ -348,13 +359,14 @@ def _gone_back(trainer: Trainer, answer: Answer, offer: Manifest | None, place: 
     chosen = offer if offer is not None and offer.cut_id == answer.cut else _chosen(trainer, answer, place)
     restored = Restored(
         step=chosen.step,
-        state=_load(chosen, trainer.rank),
+        state=_load(chosen, trainer.rank, place.only),
         path=chosen.folder if os.path.basename(chosen.path) == _manifest.FILE_NAME else _file_of(chosen.path),
         cut=Cut(chosen.cut_id, chosen.step, chosen.cut),
         manifest=chosen,
         source="peer" if isinstance(chosen, AtPeer) else "memory" if isinstance(chosen, InMemory) else "storage",
         why=place.why(chosen),
         rank=trainer.rank,
+        only=place.only,
     )
     place.restored(chosen)
     log.info("restored step %d from %s: %s", restored.step, restored.source, restored.why)
@@ -387,10 +399,13 @@ def _file_of(manifest: str) -> str:
     return manifest[: -len("." + _manifest.FILE_NAME)]
 
 
-def _load(manifest: Manifest, rank: int) -> Any:
-    """A rank's state. None: a framework wrote it, or that many ranks did not save."""
+def _load(manifest: Manifest, rank: int, only: Iterable[str] | None = None) -> Any:
+    """A rank's state. None: a framework wrote it, or that many ranks did not save. only: of
+    the places with files of their own, these."""
     if isinstance(manifest, InMemory):
-        return _state.build(*manifest.load())
+        tree, arrays = manifest.load()
+        own = manifest.fields["state"].get("files") or {}
+        return _state.build(_tree_of(tree, own, only, manifest.path), arrays)
     state = manifest.fields.get("state")
     if not isinstance(state, dict) or state.get("format") != _state.FORMAT:
         return None
@@ -400,11 +415,16 @@ def _load(manifest: Manifest, rank: int) -> Any:
         state = state["shards"].get(str(rank))
         if state is None:
             return None
-    name = state.get("file")
-    if name is not None and name not in {f["path"] for f in manifest.files}:
-        raise CheckpointError(f"{manifest.path}: its state names {name!r}, which is none of its files")
+    files = _files.of_state(state, manifest.files, manifest.path)
+    tree = _tree_of(state["tree"], files, only, manifest.path)
     folder = manifest.bucket.fetch(manifest) if isinstance(manifest, Stored) else manifest.folder
     pickles = _pickled.found(state.get("pickles"), folder, manifest.files)
     base = _basis.base_of(manifest, rank)
-    arrays = _basis.arrays_of(base, rank) if base is not None else None
-    return _state.read(state["tree"], os.path.join(folder, name) if name else None, pickles, arrays)
+    of_base = _basis.arrays_of(base, rank) if base is not None else None
+    return _state.read(tree, _files.paths(folder, _files.wanted(files, only, manifest.path)), pickles, of_base)
+
+
+def _tree_of(tree: Any, files: dict[str, str], only: Iterable[str] | None, where: str) -> Any:
+    """The tree of a state, without the places that were not asked for."""
+    gone = set(files) - set(_files.wanted(files, only, where))
+    return _files.beside(tree, frozenset(gone)) if gone else tree

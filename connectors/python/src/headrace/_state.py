@@ -17,6 +17,8 @@ A node of the tree is one of
     {"delta": NAME, "rows": NAME, "base": NAME, "of": "numpy" | "torch"}   in version 3: the
                           array of the base (_delta.py) with these rows in place of its own
 
+Parts of the state may have files of their own, in version 4: _files.py.
+
 Tensors and variables of TensorFlow and Keras are saved as numpy arrays, and come back as
 such. An array that is in the state twice is one array twice after a restore as well.
 """
@@ -28,11 +30,12 @@ import functools
 import importlib
 import math
 import sys
+from collections.abc import Iterable
 from typing import Any, Callable, NamedTuple
 
 import numpy as np
 
-from . import _pickled
+from . import _files, _pickled
 from ._durable import no_room, room
 from ._errors import CheckpointError
 
@@ -40,7 +43,8 @@ FORMAT = "headrace-python-state"
 VERSION = 1
 PICKLES = 2  # the version of a state with objects in files of their own
 DELTAS = 3  # of one that holds only some rows of its tables
-VERSIONS = (VERSION, PICKLES, DELTAS)
+FILES = 4  # of one of which some parts have files of their own (_files.py)
+VERSIONS = (VERSION, PICKLES, DELTAS, FILES)
 
 _EXACT = 1 << 53  # beyond it readers that take numbers for floats would round
 _INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
@@ -63,6 +67,7 @@ class Captured(NamedTuple):
     pickles: dict[str, bytes] = {}  # by place  # noqa: RUF012
     tables: dict[str, str] = {}  # what tables= named, by place: the array's name  # noqa: RUF012
     base: Base | None = None  # None: it is whole
+    own: frozenset[str] = frozenset()  # places that have files of their own
 
     @property
     def size(self) -> int:
@@ -79,25 +84,16 @@ def capture(
     pickles: frozenset[str] = frozenset(),
     tables: dict[str, Changed] | None = None,
     copy: bool = True,
+    own: frozenset[str] = frozenset(),
 ) -> Captured:
     """Copies a state; what lies at one of the places `pickles` is pickled, and of what lies
     at one of `tables` some rows are copied. Raises TypeError that names the place of what
     cannot be saved, and of what is not there. copy=False: arrays that are whole stay where
-    they lie."""
-    return _walk(state, copy, pickles=pickles, tables=tables)
-
-
-def flatten(state: Any) -> Captured:
-    """The arrays of a state where they lie: nothing is copied. Raises as capture()."""
-    return _walk(state, copy=False)
-
-
-def _walk(
-    state: Any, copy: bool, pickles: frozenset[str] = frozenset(), tables: dict[str, Changed] | None = None
-) -> Captured:
-    walk = _Capture(copy, pickles, tables or {})
+    they lie. own: places that have files of their own."""
+    walk = _Capture(copy, pickles, tables or {}, own)
     tree = walk.node(state, "", frozenset())
-    for option, asked, there in (("pickle", pickles, walk.pickles), ("deltas", tables or {}, walk.tables)):
+    options = (("pickle", pickles, walk.pickles), ("deltas", tables or {}, walk.tables), ("files", own, walk.met))
+    for option, asked, there in options:
         if missing := sorted(set(asked) - set(there)):
             raise TypeError(f"{option}= names {', '.join(map(repr, missing))}, which is not in the state")
     if walk.tensors and walk.arrays:
@@ -109,29 +105,40 @@ def _walk(
                 raise TypeError(
                     f"state{name!r}: torch has no {array.dtype}; beside tensors save another type"
                 ) from None
-        return Captured(tree, walk.tensors, True, walk.pickles, walk.tables)
-    return Captured(tree, walk.tensors or walk.arrays, bool(walk.tensors), walk.pickles, walk.tables)
+        return Captured(tree, walk.tensors, True, walk.pickles, walk.tables, own=own)
+    arrays = walk.tensors or walk.arrays
+    return Captured(tree, arrays, bool(walk.tensors), walk.pickles, walk.tables, own=own)
 
 
-def write(captured: Captured, path: str, metadata: dict[str, str]) -> None:
-    """Writes the arrays as a safetensors file; it is not synced. Raises CheckpointError:
+def flatten(state: Any, own: frozenset[str] = frozenset()) -> Captured:
+    """The arrays of a state where they lie: nothing is copied. Raises as capture()."""
+    return capture(state, copy=False, own=own)
+
+
+def write(arrays: dict[str, Any], path: str, metadata: dict[str, str]) -> None:
+    """Writes arrays as a safetensors file; it is not synced. Raises CheckpointError:
     the library's own errors (a full disk) do not say which file."""
-    library = importlib.import_module("safetensors.torch" if captured.torch else "safetensors.numpy")
+    size = sum(int(a.nbytes) for a in arrays.values())
+    uses_torch = any(map(_is_tensor, arrays.values()))
+    if uses_torch:  # one file holds both kinds
+        arrays = {n: a if _is_tensor(a) else _torch().from_numpy(a) for n, a in arrays.items()}
+    library = importlib.import_module("safetensors.torch" if uses_torch else "safetensors.numpy")
     try:
-        with room(path, captured.size):
-            library.save_file(captured.arrays, path, metadata=metadata)
+        with room(path, size):
+            library.save_file(arrays, path, metadata=metadata)
     except importlib.import_module("safetensors").SafetensorError as error:
-        raise CheckpointError(no_room(path, captured.size, str(error))) from error
+        raise CheckpointError(no_room(path, size, str(error))) from error
 
 
 def read(
     tree: dict[str, Any],
-    path: str | None,
+    files: Iterable[tuple[str, str]],
     pickles: dict[str, _pickled.Pickled] | None = None,
     base: Callable[[str, str], Any] | None = None,
 ) -> Any:
-    """The state that write() wrote. pickles: what is in files of their own, by place. base:
-    gives an array of a delta's base. Raises CheckpointError."""
+    """The state that write() wrote. files: each with what the names of its arrays lack.
+    pickles: what is in files of their own, by place. base: gives an array of a delta's base.
+    Raises CheckpointError."""
     uses_torch = _mentions_torch(tree)
     if uses_torch:
         try:
@@ -139,9 +146,9 @@ def read(
         except ImportError:
             raise CheckpointError("the checkpoint holds torch tensors: install torch to restore it") from None
     arrays: dict[str, Any] = {}
-    if path is not None:
+    for path, prefix in files:
         library = importlib.import_module("safetensors.torch" if uses_torch else "safetensors.numpy")
-        arrays = library.load_file(path)
+        arrays.update((prefix + name, array) for name, array in library.load_file(path).items())
     return _build(tree, _Source(arrays, pickles or {}, base))
 
 
@@ -159,8 +166,10 @@ def rows_of(value: Any, rows: np.ndarray[Any, Any]) -> Any:
 
 
 class _Capture:
-    def __init__(self, copy: bool, names: frozenset[str], tables: dict[str, Changed]) -> None:
+    def __init__(self, copy: bool, names: frozenset[str], tables: dict[str, Changed], own: frozenset[str]) -> None:
         self._copy = copy
+        self._own = own
+        self.met: set[str] = set()  # places of own
         self._names = names
         self._tables = tables
         self.tables: dict[str, str] = {}  # those that were met, by place
@@ -176,6 +185,11 @@ class _Capture:
             return {"pickle": at}
         if at in self._tables:
             return self._table(value, at)
+        if at in self._own:
+            if not isinstance(value, (dict, list, tuple)):
+                kind = type(value).__qualname__
+                raise TypeError(f"{_place(at)} is a {kind}: files= names dicts and lists, as a state_dict() is one")
+            self.met.add(at)
         if isinstance(value, np.ndarray):
             return {"array": self._array(value, at), "of": "numpy"}
         if isinstance(value, np.generic):
@@ -193,11 +207,11 @@ class _Capture:
             raise TypeError(f"{_place(at)} contains itself")
         inside |= {id(value)}
         if isinstance(value, dict):
-            return {"dict": [[_key(k, at), self.node(v, _join(at, k), inside)] for k, v in value.items()]}
+            return {"dict": [[_key(k, at), self.node(v, _files.join(at, k), inside)] for k, v in value.items()]}
         if isinstance(value, tuple) and type(value) is not tuple:
             raise TypeError(f"{_place(at)} is a {type(value).__name__}: save it as a dict or a plain tuple")
         kind = "list" if isinstance(value, list) else "tuple"
-        return {kind: [self.node(v, _join(at, i), inside) for i, v in enumerate(value)]}
+        return {kind: [self.node(v, _files.join(at, i), inside) for i, v in enumerate(value)]}
 
     def _table(self, value: Any, at: str) -> dict[str, Any]:
         is_tensor = _is_tensor(value)
@@ -234,6 +248,8 @@ class _Capture:
     def _name(self, key: tuple[Any, ...], at: str, value: Any, table: Any, copy: Any) -> str:
         if (value.size if isinstance(value, np.ndarray) else value.numel()) == 0:
             key = (at,)  # empty ones share addresses with anything
+        if self._own:  # what is in two files is in each of them
+            key = (_files.place_of(at, self._own), *key)
         if key in self._known:
             return self._known[key]
         name = self._free(at or "state")
@@ -278,10 +294,6 @@ def _key(key: Any, at: str) -> Any:
     if isinstance(key, (int, np.integer)) and not isinstance(key, bool):
         return {"int": str(int(key))}
     raise TypeError(f"{_place(at)} has the key {key!r}: keys are text or whole numbers")
-
-
-def _join(at: str, key: Any) -> str:
-    return f"{at}.{key}" if at else str(key)
 
 
 def _place(at: str) -> str:

@@ -76,7 +76,8 @@ def _delta_of(ck: Checkpointer, pinned: Pinned, arrays: dict[str, Any]) -> Itera
         return
     del captured
     try:
-        slot = staged.complete(about_of(ck.dir, rank, cut, cut.step, shard=ck._sharded, base=staged.base), cut)
+        about = about_of(ck.dir, rank, cut, cut.step, shard=ck._sharded, base=staged.base, own=ck._own)
+        slot = staged.complete(about, cut)
         ck._reached("staged")
         delta = Pinned(slot, cut.id)
         try:
@@ -101,7 +102,8 @@ def upload(ck: Checkpointer, cut: Cut, path: str, slot: str, deadline: float) ->
 def write_staged(ck: Checkpointer, cut: Cut, folder: str, staged: Staged, deadline: float) -> None:
     path = os.path.join(folder, _manifest.FILE_NAME)
     try:
-        slot = staged.complete(about_of(ck.dir, ck._trainer.rank, cut, cut.step, base=staged.base), cut)
+        about = about_of(ck.dir, ck._trainer.rank, cut, cut.step, base=staged.base, own=ck._own)
+        slot = staged.complete(about, cut)
         ck._reached("sealed")
         upload(ck, cut, path, slot, deadline)
     except CheckpointError as error:

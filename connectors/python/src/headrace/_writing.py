@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import time
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from . import _cuts, _durable, _manifest, _parts, _pickled, _publish, _remove, _retain, _state
+from . import _cuts, _durable, _files, _manifest, _parts, _pickled, _publish, _remove, _retain, _state
 from ._cuts import Cut
 from ._errors import CheckpointError, Fenced, HeadraceError
 from ._flash import Pinned
@@ -74,8 +75,10 @@ def write_state(
     ck: Checkpointer, folder: str, name: str, step: int, captured: _state.Captured | Pinned
 ) -> tuple[list[dict[str, Any]], Any]:
     """Writes the arrays; gives the manifest's files and state."""
-    if isinstance(captured, Pinned):
+    if isinstance(captured, Pinned) and not captured.state.get("files"):
         return [captured.write(os.path.join(folder, name))], {**captured.state, "file": name}
+    if isinstance(captured, Pinned):
+        return _write_arrays(folder, name, step, captured.arrays(), captured.state["files"], dict(captured.state))
     state: dict[str, Any] = {"format": _state.FORMAT, "version": _state.VERSION, "tree": captured.tree}
     files: list[dict[str, Any]] = []
     if captured.pickles:
@@ -83,10 +86,31 @@ def write_state(
         state.update(version=_state.PICKLES, pickles=places)
     if captured.base is not None:
         state.update(version=_state.DELTAS, base=captured.base._asdict())
-    if not captured.arrays:
-        return files, state
-    _state.write(captured, os.path.join(folder, name), {"step": str(step)})
-    return [_publish.describe(folder, name), *files], {**state, "file": name}
+    if captured.own:
+        state["version"] = _state.FILES
+    written, state = _write_arrays(folder, name, step, captured.arrays, captured.own, state)
+    return [*written, *files], state
+
+
+def _write_arrays(
+    folder: str, name: str, step: int, arrays: dict[str, Any], own: Iterable[str], state: dict[str, Any]
+) -> tuple[list[dict[str, Any]], Any]:
+    """Writes arrays, those of the places in `own` to files of their own. name: of the file of
+    the rest. Gives the manifest's files, and the state with their names."""
+    stem = os.path.splitext(name)[0]
+    names = _files.free(_files.names(own, stem), folder)
+    if names:
+        state["files"] = names
+    files = []
+    for place, part in _files.split(arrays, own).items():
+        if not part and not place:
+            continue
+        at = names.get(place, name)
+        _state.write(part, os.path.join(folder, at), {"step": str(step)})
+        files.append(_publish.describe(folder, at))
+        if not place:
+            state["file"] = at
+    return files, state
 
 
 def give_up(ck: Checkpointer, cut: Cut, folder: str, path: str, error: BaseException, drop: bool) -> None:
