@@ -22,7 +22,6 @@ from . import (
     _restore,
     _state,
     _tostorage,
-    _writing,
 )
 from ._bucket import Bucket
 from ._covered import Covered
@@ -309,10 +308,7 @@ class Checkpointer:
             folder = os.path.join(self.dir, _manifest.folder_name(saved.step, cut.body.get("rank"), cut.id))
             if captured is None:
                 _parts.await_manifest(self, folder, saved.step, deadline)
-            elif isinstance(captured, Staged):
-                _tostorage.write_staged(self, cut, folder, captured, deadline)
-                self._deltas.saved(folder, cut.id)
-            elif _writing.write(self, cut, folder, captured, deadline):
+            elif _tostorage.write(self, cut, folder, captured, deadline):
                 self._deltas.saved(folder, cut.id)
             else:
                 self._deltas.failed()

@@ -68,10 +68,11 @@ class Deltas:
     # Saves that are written as they are captured.
 
     def capture(self, step: int, state: Any, pickles: frozenset[str], copy: bool = True) -> _state.Captured:
-        """Copies a state: whole, or as a delta. copy=False: the caller copies it, at once.
-        Raises TypeError, and CheckpointError if a row has changed that nobody has touched."""
+        """Copies a state: whole, or as a delta. copy=False: the caller copies it, at once, and
+        looks for the base before it writes (in a bucket that takes a request). Raises
+        TypeError, and CheckpointError if a row has changed that nobody has touched."""
         self._pending = None
-        base = self._usable(step)
+        base = self._usable(step, look=copy)
         if base is not None:
             try:
                 captured = _state.capture(state, pickles, base.changed(self._tables), copy, self._own)
@@ -93,6 +94,16 @@ class Deltas:
         """What was captured is on storage."""
         if self._pending is not None:
             self._based_on(self._pending, folder, cut)
+
+    def based(self, base: _state.Base | None) -> None:
+        """Raises CheckpointError if the base of what was captured is gone. The next save is
+        whole then."""
+        if base is not None and not self._there(base):
+            self._base = None
+            raise CheckpointError(
+                f"{self._directory}/{base.folder} is gone, and this save holds only what has changed since. The next "
+                "save is whole"
+            )
 
     def failed(self) -> None:
         """It is not. Deltas go on from their base; without a base the next save is whole."""
@@ -127,7 +138,7 @@ class Deltas:
         views of `arrays`. Raises CheckpointError if a row has changed that nobody has touched."""
         with self._lock:
             number = self._numbers.get(cut, 0)
-        base = self._usable(step)
+        base = self._usable(step, look=True)
         if base is None or number <= base.number:
             return None
         if any(table.since > base.number for table in self._tables.values()):
@@ -164,12 +175,15 @@ class Deltas:
         whole.name = _state.Base(cut, os.path.basename(folder))
         self._base, self._pending, self._saves = whole, None, 1
 
-    def _usable(self, step: int) -> _Whole | None:
-        """The base, if a delta is worth it."""
+    def _there(self, base: _state.Base) -> bool:
+        return self._has(os.path.join(self._directory, base.folder, _manifest.FILE_NAME))
+
+    def _usable(self, step: int, look: bool) -> _Whole | None:
+        """The base, if a delta is worth it. look: and it is there."""
         base = self._base
         if base is None or base.name is None or self._saves >= self._full_every or step <= base.step:
             return None
-        if not self._has(os.path.join(self._directory, base.name.folder, _manifest.FILE_NAME)):
+        if look and not self._there(base.name):
             return None  # somebody has removed it
         touched, of = base.bytes(self._tables)
         return base if touched <= WORTH * of else None

@@ -1,4 +1,4 @@
-"""From memory to storage: what the agent writes or uploads, and what rank 0 does."""
+"""To storage: what the agent writes or uploads from memory, and what rank 0 does."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from ._cuts import Cut
 from ._errors import CheckpointError, HeadraceError
 from ._flash import Pinned, about_of
 from ._staged import Staged
+from ._state import Captured
 
 if TYPE_CHECKING:
     from ._checkpoint import Checkpointer
@@ -99,13 +100,23 @@ def upload(ck: Checkpointer, cut: Cut, path: str, slot: str, deadline: float) ->
     _retain.retain(ck._trainer, ck._at, ck.keep, path, ck._timeout)
 
 
-def write_staged(ck: Checkpointer, cut: Cut, folder: str, staged: Staged, deadline: float) -> None:
+def write(ck: Checkpointer, cut: Cut, folder: str, captured: Captured | Staged, deadline: float) -> bool:
+    """Writes what was captured. False: it was there already, and stays as it was."""
+    if isinstance(captured, Staged):
+        return _write_staged(ck, cut, folder, captured, deadline)
+    return _writing.write(ck, cut, folder, captured, deadline)
+
+
+def _write_staged(ck: Checkpointer, cut: Cut, folder: str, staged: Staged, deadline: float) -> bool:
     path = os.path.join(folder, _manifest.FILE_NAME)
     try:
+        ck._deltas.based(staged.base)
+        again = bool(ck._deltas.names) and ck._has(path)
         about = about_of(ck.dir, ck._trainer.rank, cut, cut.step, base=staged.base, own=ck._own)
         slot = staged.complete(about, cut)
         ck._reached("sealed")
         upload(ck, cut, path, slot, deadline)
+        return not again
     except CheckpointError as error:
         with contextlib.suppress(HeadraceError):
             _cuts.drop(ck._trainer, cut.id, f"its save failed: {error}")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from in_memory import told
 from s3_server import Server, server
 from test_s3_checkpoints import TRAINER, keys, listed, of_end, of_line, settings, surroundings, url
 
@@ -77,6 +78,36 @@ def test_a_crash_at_every_point_of_a_delta_leaves_whole_checkpoints(
     job.headrace("ckpt", "verify", url(job))
     left = Path(job.env["HEADRACE_MEMORY_DIR"]).rglob("staged-rank-0")
     assert not list(left), "what a killed save has left goes with the next one"
+
+
+def test_a_save_whose_base_was_taken_away_fails_and_the_next_one_is_whole(job: Any, server: Server) -> None:
+    n = job.write(10_000)
+    job.up("--model", "replicated")
+    job.apply()
+    code = TRAINER.replace("                saved.wait()\n", """                try:
+                    saved.wait()
+                except headrace.CheckpointError as error:
+                    print("failed", step, error, flush=True)
+        if step == 12:
+            print("waits", flush=True)
+            sys.stdin.readline()
+""", 1)  # fmt: skip
+    trainer = job.trainer(code, stdin=True, **settings(job, n, kib=1, options=OPTIONS))
+    told(trainer, "waits")
+    base = next(v for v in listed(job) if v["step"] == 5)
+    at = f"{job.folder.name}/ckpt/{base['path'].rsplit('/', 2)[1]}"
+    for name in ("headrace-manifest.json", "state.safetensors"):
+        server.delete(f"{at}/{name}")
+    assert trainer.process.stdin is not None
+    trainer.process.stdin.close()
+    out = trainer.ended()
+    assert (of_end(out) == 1).all(), out
+    assert out.count("\nfailed ") == 1, out
+    assert "failed 15 " in out, out
+    assert "is gone, and this save holds only what has changed since" in out, out
+    assert needs(job)[max(needs(job))] is not None
+    back = job.trainer(TRAINER, **settings(job, n, kib=1, options=OPTIONS)).ended()
+    assert of_line(back, "restored")[1:] == ["200", "10000", "storage"], back
 
 
 def test_a_base_in_a_bucket_stays_while_a_delta_needs_it(job: Any, server: Server) -> None:
