@@ -81,6 +81,9 @@ func (s *Slot) splits() ([]split, error) {
 			return nil, err
 		}
 		file.place, file.name = place, names[place]
+		if filepath.Base(file.name) != file.name || file.name == ".." {
+			return nil, fmt.Errorf("%s: %q is no name of a file", s.Path, file.name)
+		}
 		all = append(all, file)
 	}
 	return all, nil
@@ -163,9 +166,6 @@ func (s *Slot) writeFiles(ctx context.Context, on manifest.FS, folder string, ra
 	var files []manifest.File
 	for i := range splits {
 		f := &splits[i]
-		if filepath.Base(f.name) != f.name {
-			return nil, fmt.Errorf("%s: %q is no name of a file", s.Path, f.name)
-		}
 		var file manifest.File
 		err := guarded(func() (err error) {
 			file, err = manifest.WriteFile(on, folder, f.name, f.from(ctx))
