@@ -293,7 +293,7 @@ func TestAFolderInABucketHasOneID(t *testing.T) {
 
 func TestPartsOfAStateGetObjectsOfTheirOwn(t *testing.T) {
 	dir, places, on := inBucket(t)
-	slot, at := writeSlotAs(t, t.TempDir(), dir, 0, 1, tensors(t, parts...), inParts)
+	slot, at := writeSlotAs(t, t.TempDir(), dir, 0, 1, imageOf(t, parts...), inParts)
 	// What an upload has left that was killed is not written over.
 	if err := on.PutNew(manifest.Join(manifest.Dir(at), "model.safetensors"), strings.NewReader("half"), 4); err != nil {
 		t.Fatal(err)
@@ -313,8 +313,8 @@ func TestPartsOfAStateGetObjectsOfTheirOwn(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	// A flipped bit leaves no object and no manifest.
-	slot, at = writeSlotAs(t, t.TempDir(), dir, 0, 2, tensors(t, parts...), inParts)
-	change(t, slot, page+int64(len(tensors(t, parts...)))-1)
+	slot, at = writeSlotAs(t, t.TempDir(), dir, 0, 2, imageOf(t, parts...), inParts)
+	change(t, slot, page+int64(len(imageOf(t, parts...)))-1)
 	if err := store(t, on, slot); err == nil || !strings.Contains(err.Error(), "its memory was changed") {
 		t.Errorf("%v", err)
 	}

@@ -17,7 +17,7 @@ import (
 // tensor is an array of bytes in a safetensors image.
 type tensor struct{ name, bytes string }
 
-func tensors(t testing.TB, all ...tensor) []byte {
+func imageOf(t testing.TB, all ...tensor) []byte {
 	t.Helper()
 	header, data := map[string]any{}, ""
 	for _, a := range all {
@@ -66,7 +66,7 @@ var parts = []tensor{{"model.w", "wwwwwwww"}, {"seen", "12345"}, {"optimizer.0.m
 
 func TestPartsOfAStateGetFilesOfTheirOwnWithTheirOwnNames(t *testing.T) {
 	root, dir := t.TempDir(), filepath.Join(t.TempDir(), "ckpt")
-	_, path := writeSlotAs(t, root, dir, 0, 1, tensors(t, parts...), inParts)
+	_, path := writeSlotAs(t, root, dir, 0, 1, imageOf(t, parts...), inParts)
 	saved, err := PersistNewest(t.Context(), func(string) manifest.FS { return Direct{} }, root, Left{Job: "default", Run: "r"})
 	if err != nil || len(saved) != 1 || saved[0].Err != nil {
 		t.Fatalf("%+v, %v", saved, err)
@@ -91,7 +91,7 @@ func TestPartsOfAStateGetFilesOfTheirOwnWithTheirOwnNames(t *testing.T) {
 }
 
 func TestChangedMemoryOfAStateInPartsNeverBecomesACheckpoint(t *testing.T) {
-	image := tensors(t, parts...)
+	image := imageOf(t, parts...)
 	for _, at := range []int{3, 12, len(image) - 1} { // the header's length, the header, the data
 		root, dir := t.TempDir(), filepath.Join(t.TempDir(), "ckpt")
 		slot, path := writeSlotAs(t, root, dir, 0, 1, image, inParts)
@@ -109,7 +109,7 @@ func TestChangedMemoryOfAStateInPartsNeverBecomesACheckpoint(t *testing.T) {
 func TestAPartIsWrittenToItsFolderOnly(t *testing.T) {
 	for _, name := range []string{"../model.safetensors", "a/model.safetensors", "", ".."} {
 		root, dir := t.TempDir(), filepath.Join(t.TempDir(), "ckpt")
-		_, path := writeSlotAs(t, root, dir, 0, 1, tensors(t, parts...), func(a *About) {
+		_, path := writeSlotAs(t, root, dir, 0, 1, imageOf(t, parts...), func(a *About) {
 			text, _ := json.Marshal(map[string]any{"file": "state.safetensors", "files": map[string]string{"model": name}})
 			a.Manifest.State = text
 		})
