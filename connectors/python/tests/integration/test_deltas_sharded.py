@@ -106,7 +106,10 @@ def test_a_crash_at_every_point_leaves_parts_that_are_together_their_cut(
         found = checked(job, n)
         met += sum(1 for m in found if m.needs)
         newest = found[0].step
-        assert newest == (dies if point in ("renamed", "bound") else dies - 5), (point, out)
+        if (point, victim) == ("part", 1):  # rank 0 has all parts, and may write the manifest before it is killed
+            assert newest in (dies - 5, dies), out
+        else:
+            assert newest == (dies if point in ("renamed", "bound") else dies - 5), (point, out)
     assert met > 7
     ranks = group(job, memory, 100, newest + 12, rows=n, options=options)
     both = [restored(rank.ended()) for rank in ranks]
