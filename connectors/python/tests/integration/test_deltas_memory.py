@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from headrace import _manifest as manifest
 from in_memory import ROOT, TRAINER, in_memory, memory, of_end, restored
-from test_checkpoints import checked, settings
+from seen import checked, settings
 
 __all__ = ["memory"]  # a fixture
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from headrace import _manifest as manifest
 from in_memory import ROOT, memory, restored
-from test_checkpoints import ids_of
+from seen import ids_of
 
 __all__ = ["memory"]  # a fixture
 

@@ -11,7 +11,7 @@ import headrace
 import numpy as np
 import pytest
 from headrace import _manifest as manifest
-from test_checkpoints import ids_of
+from seen import ids_of
 from test_exact import World, end
 
 OPTIONS: dict[str, Any] = {"deltas": ["seen"], "full_every": 4}
