@@ -31,7 +31,7 @@ type split struct {
 func (s *Slot) splits() ([]split, error) {
 	var state struct {
 		File  string            `json:"file"`
-		Files map[string]string `json:"files"`
+		Files map[string]string `json:"own"`
 	}
 	if err := json.Unmarshal(s.About.Manifest.State, &state); err != nil {
 		return nil, fmt.Errorf("%s: its state cannot be read: %w", s.Path, err)

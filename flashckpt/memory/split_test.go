@@ -59,7 +59,7 @@ func readTensors(t *testing.T, path string) (all []tensor) {
 // inParts says that model and optimizer have files of their own.
 func inParts(a *About) {
 	a.Manifest.State = json.RawMessage(`{"format":"headrace-python-state","version":4,"tree":{"dict":[]},"file":"state.safetensors",` +
-		`"files":{"model":"model.safetensors","model.head":"model_head.safetensors","optimizer":"optimizer.safetensors"}}`)
+		`"own":{"model":"model.safetensors","model.head":"model_head.safetensors","optimizer":"optimizer.safetensors"}}`)
 }
 
 var parts = []tensor{{"model.w", "wwwwwwww"}, {"seen", "12345"}, {"optimizer.0.m", "mmm"}, {"model.head.b", "h"}, {"model.b", ""}, {"optimizer.0.v", "vv"}, {"models", "x"}}
@@ -110,7 +110,7 @@ func TestAPartIsWrittenToItsFolderOnly(t *testing.T) {
 	for _, name := range []string{"../model.safetensors", "a/model.safetensors", "", ".."} {
 		root, dir := t.TempDir(), filepath.Join(t.TempDir(), "ckpt")
 		_, path := writeSlotAs(t, root, dir, 0, 1, imageOf(t, parts...), func(a *About) {
-			text, _ := json.Marshal(map[string]any{"file": "state.safetensors", "files": map[string]string{"model": name}})
+			text, _ := json.Marshal(map[string]any{"file": "state.safetensors", "own": map[string]string{"model": name}})
 			a.Manifest.State = text
 		})
 		saved, err := PersistNewest(t.Context(), func(string) manifest.FS { return Direct{} }, root, Left{Job: "default", Run: "r"})

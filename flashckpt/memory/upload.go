@@ -88,11 +88,11 @@ func inFile(state json.RawMessage, place, name string) (json.RawMessage, error) 
 	key, value := "file", any(name)
 	if place != "" {
 		files := map[string]string{}
-		if err := json.Unmarshal(fields["files"], &files); err != nil {
+		if err := json.Unmarshal(fields["own"], &files); err != nil {
 			return nil, fmt.Errorf("its state cannot be read: %w", err)
 		}
 		files[place] = name
-		key, value = "files", files
+		key, value = "own", files
 	}
 	text, err := json.Marshal(value)
 	if err != nil {

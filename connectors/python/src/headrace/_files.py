@@ -60,7 +60,7 @@ def free(given: dict[str, str], folder: str) -> dict[str, str]:
 def of_state(state: dict[str, Any], listed: Iterable[dict[str, Any]], where: str) -> dict[str, str]:
     """The file of each place, as a manifest says it; that of "" has the rest. Raises
     CheckpointError of one that the manifest does not list."""
-    files = dict(state.get("files") or {})
+    files = dict(state.get("own") or {})
     if state.get("file") is not None:
         files[""] = state["file"]
     known = {f["path"] for f in listed}

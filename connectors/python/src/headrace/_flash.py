@@ -102,7 +102,7 @@ def about_of(
     if base is not None:
         state.update(version=_state.DELTAS, base=base._asdict())
     if own:
-        state.update(version=_state.FILES, files=_files.names(own, os.path.splitext(name)[0]))
+        state.update(version=_state.FILES, own=_files.names(own, os.path.splitext(name)[0]))
     folder = _manifest.folder_name(step, cut.body.get("rank"), cut.id)
     about = {
         "version": VERSION,

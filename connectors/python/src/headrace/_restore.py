@@ -404,7 +404,7 @@ def _load(manifest: Manifest, rank: int, only: Iterable[str] | None = None) -> A
     the places with files of their own, these."""
     if isinstance(manifest, InMemory):
         tree, arrays = manifest.load()
-        own = manifest.fields["state"].get("files") or {}
+        own = manifest.fields["state"].get("own") or {}
         return _state.build(_tree_of(tree, own, only, manifest.path), arrays)
     state = manifest.fields.get("state")
     if not isinstance(state, dict) or state.get("format") != _state.FORMAT:

@@ -75,10 +75,10 @@ def write_state(
     ck: Checkpointer, folder: str, name: str, step: int, captured: _state.Captured | Pinned
 ) -> tuple[list[dict[str, Any]], Any]:
     """Writes the arrays; gives the manifest's files and state."""
-    if isinstance(captured, Pinned) and not captured.state.get("files"):
+    if isinstance(captured, Pinned) and not captured.state.get("own"):
         return [captured.write(os.path.join(folder, name))], {**captured.state, "file": name}
     if isinstance(captured, Pinned):
-        return _write_arrays(folder, name, step, captured.arrays(), captured.state["files"], dict(captured.state))
+        return _write_arrays(folder, name, step, captured.arrays(), captured.state["own"], dict(captured.state))
     state: dict[str, Any] = {"format": _state.FORMAT, "version": _state.VERSION, "tree": captured.tree}
     files: list[dict[str, Any]] = []
     if captured.pickles:
@@ -100,7 +100,7 @@ def _write_arrays(
     stem = os.path.splitext(name)[0]
     names = _files.free(_files.names(own, stem), folder)
     if names:
-        state["files"] = names
+        state["own"] = names
     files = []
     for place, part in _files.split(arrays, own).items():
         if not part and not place:
