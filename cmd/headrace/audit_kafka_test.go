@@ -174,17 +174,3 @@ func TestAnAuditOfAKafkaTopicIsWhatAnotherClientReads(t *testing.T) {
 	up.stop()
 	w.nothingLeft()
 }
-
-// python has what make test-kafka installs.
-func (w *world) python() string {
-	w.t.Helper()
-	path := os.Getenv("HEADRACE_PYTHON")
-	if path == "" {
-		path = "../../.venv/bin/python"
-	}
-	path, err := filepath.Abs(path)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return path
-}

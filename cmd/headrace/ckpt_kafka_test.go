@@ -19,64 +19,11 @@ import (
 	"github.com/headrace/headrace/internal/proof/testbroker"
 )
 
-// modelTrainer prints the ids that it steps and saves every five steps.
-const modelTrainer = `
-import os, signal, sys
-import headrace
-import numpy as np
-
-folder, stop, to, keep = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
-headrace.init()
-with headrace.dataset("events").batches(100) as stream, headrace.Checkpointer(folder, stream, keep=keep) as ck:
-    restored = ck.restore(to if to == "newest" else int(to))
-    step = restored.step if restored is not None else 0
-    print("restored", step, flush=True)
-    for b in stream:
-        step = stream.step(step + 1)
-        print("step", step, *b["id"].tolist(), flush=True)
-        if step % 5 == 0:
-            ck.save(step, {"step": np.int64(step)}).wait()
-        if step == stop:
-            os.kill(os.getpid(), signal.SIGKILL)
-print("end", step, flush=True)
-`
-
 // trained runs a trainer to its end, or to the step after which it is killed, and
 // gives the ids that it stepped.
 func (w *world) trained(stop int) (restored string, ids []int) {
 	w.t.Helper()
 	return w.trainedKeeping(stop, 3)
-}
-
-// trainedKeeping is trained with so many checkpoints that are kept.
-func (w *world) trainedKeeping(stop, keep int) (restored string, ids []int) {
-	w.t.Helper()
-	r := w.modelTrainer(stop, "newest", keep)
-	if r.code == 0 == (stop > 0) {
-		w.t.Fatalf("a trainer: %+v", r)
-	}
-	for line := range strings.Lines(r.out) {
-		words := strings.Fields(line)
-		switch words[0] {
-		case "restored":
-			restored = words[1]
-		case "step":
-			for _, id := range words[2:] {
-				n, err := strconv.Atoi(id)
-				if err != nil {
-					w.t.Fatal(err)
-				}
-				ids = append(ids, n)
-			}
-		}
-	}
-	return restored, ids
-}
-
-// modelTrainer runs one that restores a step, or the newest, and keeps so many checkpoints.
-func (w *world) modelTrainer(stop int, to string, keep int) result {
-	w.t.Helper()
-	return w.startProgram(w.python(), "-c", modelTrainer, w.path("ckpt"), strconv.Itoa(stop), to, strconv.Itoa(keep)).wait()
 }
 
 // inModel says by audit which offsets of each partition are in a checkpoint's
