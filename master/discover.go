@@ -22,6 +22,7 @@ type ledger interface {
 	AddSegmentsAfter(ctx context.Context, partition uint32, after int64, segments []sources.Segment, complete bool) error
 	Join(ctx context.Context, dataset uint32, parts []serve.NewPartition) error
 	Heads(ctx context.Context, heads []serve.Head) error
+	Aged(ctx context.Context, all []serve.Old) error
 	Fail(ctx context.Context, dataset uint32, reason string) error
 	asked
 }

@@ -18,6 +18,7 @@
 //	list.go      lists one input
 //	follow.go    lists a live dataset: its partitions, and where they end now
 //	roll.go      a live partition with several segments, of which the last one grows
+//	age.go       which records are older than a dataset wants
 //	silent.go    whether the sources answer
 //	compare.go   records that a broker took back and replaced by others
 //	ruler.go     distances between positions of a partition

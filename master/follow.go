@@ -29,6 +29,12 @@ func (l *listing) follow(ctx context.Context, src sources.Source) error {
 	heads, parts := time.NewTicker(l.headsEvery()), time.NewTicker(l.spec.Source.Traits().Refresh)
 	defer heads.Stop()
 	defer parts.Stop()
+	var aged <-chan time.Time
+	if every := l.agesEvery(); every > 0 {
+		ages := time.NewTicker(every)
+		defer ages.Stop()
+		aged = ages.C
+	}
 	err := f.patient(f.ask(ctx, f.join))
 	for err == nil {
 		select {
@@ -40,6 +46,8 @@ func (l *listing) follow(ctx context.Context, src sources.Source) error {
 			err = f.patient(f.ask(ctx, do))
 		case <-parts.C:
 			err = f.patient(f.ask(ctx, f.join))
+		case <-aged:
+			err = f.patient(f.ask(ctx, f.ages))
 		case <-l.news: // a change that ends this listing cancels ctx; others do not matter here
 		case <-ctx.Done():
 			return ctx.Err()
@@ -97,7 +105,8 @@ func (f *following) join(ctx context.Context) error {
 		}
 	}
 	f.joined = len(known) > 0
-	if first := !f.begun; first || len(came) > 0 {
+	first := !f.begun
+	if first || len(came) > 0 {
 		begin := came
 		if first { // including those that an earlier master has begun
 			begin = ids
@@ -108,6 +117,9 @@ func (f *following) join(ctx context.Context) error {
 		f.begun = true
 	}
 	if len(came) == 0 {
+		if first {
+			return f.ages(ctx)
+		}
 		return nil
 	}
 	if j, ok := f.src.(sources.Joiner); ok && len(known) > 0 {
@@ -131,7 +143,7 @@ func (f *following) join(ctx context.Context) error {
 	} else {
 		f.log.Info("partitions joined", "partitions", len(came), "known_before", len(known))
 	}
-	return nil
+	return f.ages(ctx) // nothing of it is granted before
 }
 
 // heads tells where each partition ends now, and lists segments that follow the last

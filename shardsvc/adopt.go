@@ -380,7 +380,7 @@ func (lg *ledger) adoptExcluded(p *partition, q *cut.Partition) {
 		lg.addExclusion(p, exclusion{listed{e.Pass, e.Piece.Segment, e.Piece.Start, e.Piece.End, ps.Units(start, end)}, e.Kind, e.Reason, e.When, ""})
 		ps.EachPiece(start, end, func(_ int64, s *line.Segment, start, end int64) {
 			lg.report(Report{Kind: ReportExcluded, Dataset: p.ds.id, Partition: p.no, Pass: e.Pass, Segment: s.ID,
-				Start: start, End: end, Units: end - start, Reason: e.Kind + ": " + e.Reason, Bad: e.Kind == badRecord})
+				Start: start, End: end, Units: end - start, Reason: e.Kind + ": " + e.Reason, Bad: e.Kind == badRecord, Old: e.Kind == tooOld})
 		})
 	}
 }

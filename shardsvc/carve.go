@@ -92,8 +92,12 @@ func (lg *ledger) carveFrom(p *partition, w *holder, size, most int64) *lease {
 	if p.holder != nil && p.holder != w {
 		return nil
 	}
+	if !p.dated() {
+		return nil
+	}
 	for i := 0; i < len(p.passes); i++ {
 		ps := p.passes[i]
+		lg.dropOld(ps)
 		for len(ps.pending) > 0 {
 			first := ps.pending[0]
 			end := lg.clip(ps, first.Start, first.End, size)
@@ -121,6 +125,8 @@ func (lg *ledger) carveFrom(p *partition, w *holder, size, most int64) *lease {
 			}
 			ps = lg.newPass(p, p.begun())
 			lg.dirtyPass(ps)
+			lg.dropOld(ps)
+			continue
 		}
 		if p.holder != nil && p.asks() {
 			return nil // the answer may make a range below the frontier pending

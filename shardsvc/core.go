@@ -47,6 +47,8 @@ func (c *Core) Step(now Time, ev Event, fx *Effects) (wake Time) {
 		}
 	case *Truncated:
 		c.truncated(e)
+	case *Aged:
+		c.aged(e)
 	case *AddSegments:
 		c.addSegments(e)
 	case *Land:

@@ -93,6 +93,7 @@ func (lg *ledger) applyDataset(e *ApplyDataset) {
 	lg.setOptions(d, n)
 	lg.dirtyDataset(d)
 	for _, p := range d.parts {
+		p.young = nil // the age may be another one now
 		lg.changed(p)
 	}
 	lg.kick(d)

@@ -64,6 +64,7 @@
 //	giveback.go      rows that come back: loss, release, failure, tries
 //	listed.go        ranges that a partition lists: those that are excluded, or dropped
 //	excluded.go      records that the source has lost: settled, and listed for ever
+//	old.go           records that are older than a dataset wants: excluded, and listed
 //	dropped.go       what no full round has: settled at a step, and listed
 //	stopped.go       why a dataset stopped: every range that is known to be lost
 //	bad.go           records that cannot be decoded: their limits, their dead letters

@@ -215,7 +215,7 @@ const (
 	ReportHeldRefused
 	ReportRejected // an event made no sense; Reason says why and nothing changed
 	ReportFenced
-	ReportExcluded       // Start..End of the source is settled and in no model; Bad, Reason
+	ReportExcluded       // Start..End of the source is settled and in no model; Bad, Old, Reason
 	ReportCutFrozen      // Cut, Rank, Step, Path
 	ReportCutBound       // Cut, Rank, Step, Path
 	ReportCutMemory      // Cut, Rank, Step, Path: it lies in memory; told of one that was not frozen for that
@@ -249,6 +249,7 @@ type Report struct {
 	Reason      string
 	Lost        bool // ReportDatasetFailed: the source has lost records
 	Bad         bool // ReportExcluded: a record that cannot be decoded
+	Old         bool // ReportExcluded: records that are too old
 	Cut         uint64
 	Step        int64
 	Path        string

@@ -63,6 +63,8 @@ type Options struct {
 	Unit                string // bytes | records | entries
 	// Backfill is a second input of a dataset whose source has no end.
 	Backfill Backfill
+	// DropOld: records of the source that are too old are excluded (Aged).
+	DropOld bool
 	// Resume is that of processes that do not say it. One model has one past: no two
 	// datasets say different ones.
 	Resume Resume
@@ -126,6 +128,18 @@ type Truncated struct {
 	Start, End int64
 	Reason     string
 	When       int64 // ms since 1970
+}
+
+// Aged says which records of a partition are too old for Options.DropOld: those that begin
+// before a place. They are excluded, unless they are settled or leased. The shell says it
+// again and again, because age grows and the core has no clock for it. It is not durable: a
+// new term grants nothing of the partition until it is told. So nothing that is too old is
+// granted first, whatever was missed while no master was there.
+type Aged struct {
+	Partition       PartitionNo
+	Segment, Offset int64
+	Reason          string
+	When            int64 // ms since 1970
 }
 
 // Lost says that a session's stream broke. The agent's TTL still counts from when it was
@@ -333,6 +347,7 @@ func (*AddSegments) event()      {}
 func (*Heads) event()            {}
 func (*Reclaim) event()          {}
 func (*Truncated) event()        {}
+func (*Aged) event()             {}
 func (*LettersWritten) event()   {}
 func (*Lost) event()             {}
 func (*Tick) event()             {}

@@ -12,7 +12,7 @@ import (
 // stays when its pass is folded, and when somebody goes back to a cut.
 type exclusion struct {
 	listed
-	kind, reason string // kind: truncated, bad_record
+	kind, reason string // kind: truncated, bad_record, too_old
 	when         int64  // of its first part, ms since 1970
 	column       string // of a bad record
 }
@@ -35,7 +35,7 @@ func (lg *ledger) truncated(e *Truncated) {
 		lg.rejected("truncated: no partition %d", e.Partition)
 		return
 	}
-	if lg.recovering {
+	if lg.recovering || !p.dated() { // what is too old is nobody's loss
 		return // the source will say so again
 	}
 	x := loss{segment: e.Segment, start: e.Start, end: e.End, kind: lossTruncated, reason: e.Reason, when: e.When}
@@ -50,6 +50,7 @@ func (lg *ledger) truncated(e *Truncated) {
 		if ps.Order != nil {
 			continue // its leases meet the loss block by block
 		}
+		lg.dropOld(ps)
 		start, end, ok := ps.Within(x.segment, x.start, x.end)
 		if !ok {
 			continue
@@ -87,6 +88,7 @@ func (lg *ledger) readLoss(l *lease, from int64, f *ReadFailure) {
 		lg.reportBack(l, from, "truncated")
 	}
 	lg.giveBack(l, from, untouched)
+	lg.dropOld(ps)
 	lg.lostLease(ps, from, end, &loss{segment: f.Lost.Segment, start: f.Lost.Start, end: f.Lost.End, kind: lossTruncated, reason: f.Message, when: f.When})
 }
 
@@ -100,6 +102,9 @@ func (lg *ledger) lostLease(ps *pass, from, end int64, x *loss) {
 			return
 		}
 		if !ps.p.ds.opt.GoOnAfterLoss {
+			if i, j := ps.pending.Overlap(at+lo-start, at+hi-start); i == j {
+				return // it is too old, and excluded as that
+			}
 			if first < 0 {
 				first = lo
 			}
@@ -135,7 +140,7 @@ func (lg *ledger) exclude(ps *pass, start, end int64, x *loss) (any bool) {
 		lg.addExclusion(ps.p, exclusion{ps.listing(lo, hi), x.kind, x.reason, x.when, x.column})
 		ps.EachPiece(lo, hi, func(_ int64, s *line.Segment, start, end int64) {
 			lg.report(Report{Kind: ReportExcluded, Dataset: ps.p.ds.id, Partition: ps.p.no, Pass: ps.n, Segment: s.ID,
-				Start: start, End: end, Units: end - start, Reason: x.kind + ": " + x.reason, Bad: x.kind == badRecord})
+				Start: start, End: end, Units: end - start, Reason: x.kind + ": " + x.reason, Bad: x.kind == badRecord, Old: x.kind == tooOld})
 		})
 	}
 	return any

@@ -32,6 +32,8 @@ func (o *Options) validate() error {
 		return errors.New("a backfill does not go with several passes, shuffle or virtual ranks")
 	case o.hasBackfill() && (o.Backfill.Min < 1 || o.Backfill.Max < o.Backfill.Min || o.Backfill.Max > line.Max || o.Backfill.Initial < 1 || o.Backfill.Initial > line.Max):
 		return fmt.Errorf("lease sizes of the backfill: initial %d, min %d, max %d; need 1 <= min <= max <= 2^60", o.Backfill.Initial, o.Backfill.Min, o.Backfill.Max)
+	case o.DropOld && (o.Passes > 1 || o.Shuffle || o.VirtualRanks > 0):
+		return errors.New("leaving out what is too old does not go with several passes, shuffle or virtual ranks")
 	case o.Resume > ResumeStart:
 		return fmt.Errorf("unknown resume %d", o.Resume)
 	case o.VirtualRanks > cut.MaxVirtualRanks:

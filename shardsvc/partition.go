@@ -26,6 +26,7 @@ type partition struct {
 	boundDone int64             // of those, where acks fold: in the newest bound cut
 	passes    []*pass           // begun and not folded, by number
 
+	young    *cutoff     // its records before this are too old (old.go); nil: not known in this term
 	excluded []exclusion // in order of pass and place
 	dropped  []drop      // in order of pass and place
 
@@ -130,6 +131,9 @@ func (p *partition) mayBegin() bool {
 
 // hasWork says whether something could be carved.
 func (p *partition) hasWork() bool {
+	if !p.dated() {
+		return false
+	}
 	for _, ps := range p.passes {
 		if len(ps.pending) > 0 {
 			return true

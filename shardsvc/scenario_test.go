@@ -193,6 +193,7 @@ func (s *script) event(t *testing.T, line string) Event {
 		if kind := a.word("backfill", ""); kind != "" {
 			opt.Backfill = Backfill{Kind: kind, Unit: "bytes", Initial: a.num("old_initial", 10), Min: a.num("old_min", 1), Max: a.num("old_max", 1000), NewestFirst: a.has("newest_first")}
 		}
+		opt.DropOld = a.has("drop_old")
 		return &ApplyDataset{ID: ds, Name: a.word("name", "clicks"), Spec: []byte("{}"), Options: opt}
 	case "partition":
 		return &AddPartition{Dataset: ds, Number: part, Identity: a.word("identity", fmt.Sprintf("files:%d", part))}
@@ -219,6 +220,8 @@ func (s *script) event(t *testing.T, line string) Event {
 		return &RemoveDataset{ID: ds}
 	case "truncated":
 		return &Truncated{Partition: part, Segment: a.num("seg", 0), Start: a.num("start", 0), End: a.num("end", 0), Reason: "the log begins later", When: a.num("when", 1000)}
+	case "aged":
+		return &Aged{Partition: part, Segment: a.num("seg", 0), Offset: a.num("before", 0), Reason: "older than 1h", When: a.num("when", 1000)}
 	case "bindcut":
 		return &BindCut{Cut: uint64(a.num("cut", 0)), Path: a.word("path", "")}
 	case "dropcut":

@@ -55,9 +55,9 @@ func decodeJob(b []byte) (v jobValue, err error) {
 }
 
 // datasetVersion 2 has GoOnAfterLoss, 3 virtual ranks, 4 Resume, 5 the limits of bad
-// records, 6 Isolate. The last two are written only where one is set, so that an older
-// binary still opens the rest.
-const datasetVersion = 7
+// records, 6 Isolate, 7 a backfill, 8 DropOld. The last four are written only where one is
+// set, so that an older binary still opens the rest.
+const datasetVersion = 8
 
 // datasetValue is `d`.
 type datasetValue struct {
@@ -71,14 +71,16 @@ func (v *datasetValue) append(b []byte) []byte {
 	// An older version that has no field for what is not set can still read it.
 	limits, isolate, old := v.opt.MaxBad != 0 || v.opt.MaxBadShare != 0, v.opt.Isolate, v.opt.hasBackfill()
 	switch version := byte(datasetVersion); {
+	case v.opt.DropOld:
+		b, limits, isolate, old = append(b, version), true, true, true
 	case old:
-		b, limits, isolate = append(b, version), true, true
+		b, limits, isolate = append(b, version-1), true, true
 	case isolate:
-		b, limits = append(b, version-1), true
+		b, limits = append(b, version-2), true
 	case limits:
-		b = append(b, version-2)
-	default:
 		b = append(b, version-3)
+	default:
+		b = append(b, version-4)
 	}
 	b = appendString(b, v.name)
 	b = appendString(b, v.reason)
@@ -102,6 +104,9 @@ func (v *datasetValue) append(b []byte) []byte {
 		o := &v.opt.Backfill
 		b = appendInt(appendInt(appendInt(appendString(appendString(b, o.Kind), o.Unit), o.Initial), o.Min), o.Max)
 		b = appendBool(b, o.NewestFirst)
+	}
+	if v.opt.DropOld {
+		b = appendBool(b, true)
 	}
 	return b
 }
@@ -130,6 +135,7 @@ func decodeDataset(b []byte) (v datasetValue, err error) {
 	if version >= 7 {
 		v.opt.Backfill = Backfill{Kind: d.string(), Unit: d.string(), Initial: d.int(), Min: d.int(), Max: d.int(), NewestFirst: d.bool()}
 	}
+	v.opt.DropOld = version >= 8 && d.bool()
 	if err := d.done(); err != nil {
 		return v, err
 	}

@@ -38,6 +38,7 @@ type Kind struct {
 	Retains   bool // its Source is a Retainer
 	Foretells bool // its Source is a Keeper
 	Posts     bool // its Source is a Poster
+	Dates     bool // its Source is a Dater
 
 	Sizes Sizes
 	// Rows are the sizes for formats whose records are rows of columns: offsets count

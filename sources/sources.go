@@ -198,6 +198,14 @@ type Namer interface {
 	PartitionName(p PartitionID) string
 }
 
+// Dater is implemented by sources whose broker finds records by their time.
+type Dater interface {
+	// Since returns, for each partition in order, the position before which every record is
+	// older than t, as the broker's own index of times says. If no record is as new as t, that
+	// is the end of the partition.
+	Since(ctx context.Context, parts []PartitionID, t time.Time) ([]Position, error)
+}
+
 // Joiner is implemented by sources whose partitions may grow in number while they
 // are read.
 type Joiner interface {

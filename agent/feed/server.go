@@ -72,7 +72,7 @@ func (d *Dataset) source(l *lease) sources.Source {
 
 // inOrder says whether the records of the backfill come first.
 func (d *Dataset) inOrder() bool {
-	return d.Backfill != nil && d.Spec.CatchUp != dataset.CatchUpNewestFirst
+	return d.Backfill != nil && d.Spec.CatchUp.Order != dataset.CatchUpNewestFirst
 }
 
 // Config is what a Server is told.

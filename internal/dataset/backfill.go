@@ -18,12 +18,6 @@ type Backfill struct {
 	Decode DecodeSpec // without on_error, which is the dataset's
 }
 
-// The words of catch_up: which input is granted first.
-const (
-	CatchUpInOrder     = "in_order"     // the backfill, then the live source
-	CatchUpNewestFirst = "newest_first" // the live source; the backfill fills what time is left
-)
-
 // Inputs are the inputs of a dataset, each as a spec with one source: the backfill, if there
 // is one, and the spec's source. Code that opens, lists or decodes records takes one of them.
 func (s *Spec) Inputs() []*Spec {
@@ -31,7 +25,7 @@ func (s *Spec) Inputs() []*Spec {
 		return []*Spec{s}
 	}
 	old, live := *s, *s
-	old.Backfill, old.CatchUp, live.Backfill, live.CatchUp = nil, "", nil, ""
+	old.Backfill, old.CatchUp, live.Backfill, live.CatchUp.Order = nil, CatchUp{}, nil, ""
 	old.Source, old.Decode = s.Backfill.Source, s.Backfill.Decode
 	old.Decode.OnError = s.Decode.OnError
 	old.Decode.Columns = inOrderOf(s.Decode.Columns, old.Decode.Columns)
@@ -90,6 +84,9 @@ func (b *Backfill) fill(s *Spec) {
 		}
 		d.Delimiter, d.Quote, d.EventTime = orElse(was.Delimiter, d.Delimiter), orElse(was.Quote, d.Quote), orElse(was.EventTime, d.EventTime)
 		d.OnError = was.OnError
+		if b.Source != nil && b.Source.Kind().Paths { // each Avro file has its own
+			d.Registry, d.Schema = nil, nil
+		}
 	}
 	if len(d.Columns) == 0 {
 		d.Columns = slices.Clone(s.Decode.Columns)
@@ -118,14 +115,8 @@ func orList(list, other []string) []string {
 
 // backfill checks the block, and that it makes the dataset's columns.
 func (c *Check) backfill(s *Spec) {
-	if s.CatchUp != "" {
-		c.Among("catch_up", s.CatchUp, CatchUpInOrder, CatchUpNewestFirst)
-	}
 	b := s.Backfill
 	if b == nil {
-		if s.CatchUp != "" {
-			c.Fail("catch_up", s.CatchUp, "needs a backfill", "remove it, or say in backfill: where the history is")
-		}
 		return
 	}
 	if b.Source == nil {

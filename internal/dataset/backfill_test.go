@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/headrace/headrace/internal/dataset"
 )
@@ -35,8 +36,8 @@ decode:
 func TestADatasetWithABackfillHasTwoInputs(t *testing.T) {
 	s := mustParse(t, backfilled)
 	all := s.Inputs()
-	if len(all) != 2 || s.CatchUp != CatchUpInOrder || !s.Live() {
-		t.Fatalf("%d inputs, catch_up %s, live %v", len(all), s.CatchUp, s.Live())
+	if len(all) != 2 || s.CatchUp.Order != CatchUpInOrder || !s.Live() {
+		t.Fatalf("%d inputs, catch_up %s, live %v", len(all), s.CatchUp.Order, s.Live())
 	}
 	old, live := all[0], all[1]
 	switch {
@@ -76,7 +77,7 @@ func TestADatasetWithABackfillHasTwoInputs(t *testing.T) {
 func TestABackfillOfTheSameFormatNeedsNoDecode(t *testing.T) {
 	s := mustParse(t, "name: a\nbackfill: {files: {root: /d}}\ncatch_up: newest_first\nkafka: {brokers: [k:9092], topic: a, end: never}\n"+
 		"decode: {format: json, event_time: /at, columns: [{name: x, path: /x, dtype: int64}]}\n")
-	if d := s.Inputs()[0].Decode; d.Format != "json" || len(d.Columns) != 1 || d.EventTime != "/at" || s.CatchUp != CatchUpNewestFirst {
+	if d := s.Inputs()[0].Decode; d.Format != "json" || len(d.Columns) != 1 || d.EventTime != "/at" || s.CatchUp.Order != CatchUpNewestFirst {
 		t.Errorf("%+v", d)
 	}
 }
@@ -109,6 +110,72 @@ func TestWhatIsWrongWithABackfillIsNamedWithItsLine(t *testing.T) {
 	}
 	if _, err := Parse([]byte(strings.Replace(criteo, "decode:", "catch_up: in_order\ndecode:", 1)), ""); err == nil || !strings.Contains(err.Error(), "catch_up: \"in_order\": needs a backfill") {
 		t.Errorf("catch_up alone: %v", err)
+	}
+}
+
+const liveTopic = "name: a\nkafka: {brokers: [k:9092], topic: a, end: never}\ndecode: {format: json, columns: [{name: x, path: /x, dtype: int64}]}\n"
+
+func TestRecordsThatAreTooOldGoWithALiveTopicAndMayChange(t *testing.T) {
+	plain := mustParse(t, liveTopic)
+	s := mustParse(t, liveTopic+"catch_up: {drop_older_than: 6h}\n")
+	if s.CatchUp != (CatchUp{DropOlderThan: Duration(6 * time.Hour)}) || plain.CatchUp != (CatchUp{}) {
+		t.Errorf("%+v, %+v", s.CatchUp, plain.CatchUp)
+	}
+	both := mustParse(t, strings.Replace(backfilled, "kafka:", "catch_up: {order: newest_first, drop_older_than: 90m}\nkafka:", 1))
+	if all := both.Inputs(); all[0].CatchUp != (CatchUp{}) || all[1].CatchUp != (CatchUp{DropOlderThan: Duration(90 * time.Minute)}) {
+		t.Errorf("the inputs catch up as %+v and %+v", all[0].CatchUp, all[1].CatchUp)
+	}
+	for _, s := range []*Spec{plain, s, both} {
+		text, err := s.JSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := FromJSON(text)
+		if err != nil || again.CatchUp != s.CatchUp || len(Diff(s, again)) != 0 {
+			t.Errorf("%v\n%s", err, text)
+		}
+	}
+	// What versions before it have stored.
+	text, err := mustParse(t, backfilled).JSON()
+	if err != nil || !bytes.Contains(text, []byte(`"catch_up":"in_order"`)) {
+		t.Errorf("%v\n%s", err, text)
+	}
+	for _, c := range Diff(plain, s) {
+		if !c.Compatible || c.Field != "catch_up.drop_older_than" {
+			t.Errorf("%+v", c)
+		}
+	}
+	for text, want := range map[string]string{
+		liveTopic + "catch_up: drop_older_than\n":                                              "catch_up: \"drop_older_than\": needs an age; as in catch_up: {drop_older_than: 6h}",
+		liveTopic + "catch_up: {drop_older_than: 10ms}\n":                                      "catch_up.drop_older_than: \"10ms\": is too short",
+		liveTopic + "catch_up: {order: in_order, drop_older_than: 1h}\n":                       "catch_up.order: \"in_order\": needs a backfill",
+		liveTopic + "catch_up: {drop_older: 1h}\n":                                             "no such field in catch_up; fields are order, drop_older_than",
+		liveTopic + "catch_up: {drop_older_than: soon}\n":                                      "catch_up.drop_older_than: \"soon\"",
+		strings.Replace(liveTopic, "never", "latest", 1) + "catch_up: {drop_older_than: 1h}\n": "is for a source without an end; set kafka.end: never",
+		"name: a\nfiles: {root: /d}\ndecode: lines\ncatch_up: {drop_older_than: 1h}\n":         "does not go with files, which does not find records by their time",
+	} {
+		if _, err := Parse([]byte(text), "a.yaml"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+// Each Avro file has the schema of its records; what the topic says of schemas is not theirs.
+func TestAHistoryInAvroFilesNeedsNoRegistry(t *testing.T) {
+	s := mustParse(t, "name: a\nbackfill: {files: {root: /d}}\nkafka: {brokers: [k:9092], topic: a, end: never}\n"+
+		"decode: {format: avro, registry: {url: \"http://r:8081\"}, columns: [{name: x, path: x, dtype: int64}]}\n")
+	old := s.Inputs()[0]
+	if old.Decode.Registry != nil || old.Decode.Format != "avro" || old.Kind().Unit != "records" || s.Decode.Registry == nil {
+		t.Errorf("%+v of %s", old.Decode, old.Kind().Unit)
+	}
+	for text, want := range map[string]string{
+		"registry: {url: \"http://r:8081\"}": "decode.registry: does not go with files: each Avro file has the schema of its records",
+		"schema: {inline: '\"long\"'}":       "decode.schema: does not go with files",
+	} {
+		_, err := Parse([]byte("name: a\nfiles: {root: /d}\ndecode: {format: avro, "+text+", columns: [{name: x, path: x, dtype: int64}]}\n"), "a.yaml")
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
 	}
 }
 

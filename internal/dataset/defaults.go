@@ -71,7 +71,7 @@ func (s *Spec) fill() {
 	s.Decode.fill()
 	if s.Backfill != nil {
 		s.Backfill.fill(s)
-		s.CatchUp = orElse(s.CatchUp, CatchUpInOrder)
+		s.CatchUp.Order = orElse(s.CatchUp.Order, CatchUpInOrder)
 	}
 }
 

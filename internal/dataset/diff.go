@@ -57,8 +57,8 @@ func compatible(field string, old, new *Spec) bool {
 		return true
 	case field == "dead_letter", strings.HasPrefix(field, "dead_letter."): // of bad records from now on
 		return true
-	case field == "catch_up": // of what is granted from now on
-		return new.Backfill != nil && old.Backfill != nil
+	case field == "catch_up", strings.HasPrefix(field, "catch_up."): // of what is granted from now on
+		return true
 	case field == "resume": // of processes that come from now on
 		return true
 	}

@@ -19,6 +19,7 @@
 //	features.go  format tfrecord: features of a tf.Example
 //	writers.go   formats avro and protobuf: where the schemas of records are
 //	backfill.go  the history of a live source, in files
+//	catchup.go   what comes first, and what is too old
 //	bad.go       what is done with records that cannot be decoded
 //	path.go      where a column's value is: field, JSON Pointer, $value
 //	value.go     dtypes, and values written in a spec

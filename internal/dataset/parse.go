@@ -116,7 +116,7 @@ func (r *Reader) spec(n *yaml.Node, s *Spec) {
 			r.Mapping(n, path, []Member{{"files", r.Text(&s.DeadLetter.Files)}, {"topic", r.Text(&s.DeadLetter.Topic)}})
 		}},
 		{"backfill", func(n *yaml.Node, path string) { r.backfill(n, path, s) }},
-		{"catch_up", r.Text(&s.CatchUp)},
+		{"catch_up", func(n *yaml.Node, path string) { r.catchUp(n, path, &s.CatchUp) }},
 		{"resume", r.Text(&s.Resume)},
 		{"guard", func(n *yaml.Node, path string) {
 			r.Mapping(n, path, []Member{{"warn", Parsed(r, &s.Guard.Warn, ParseDuration)}, {"every", Parsed(r, &s.Guard.Every, ParseDuration)}})

@@ -18,10 +18,11 @@ type Spec struct {
 	// MaxBad and DeadLetter go with decode.on_error: skip and on_crash: isolate.
 	MaxBad     string      `json:"max_bad,omitempty" yaml:"max_bad"` // "1000" (default) | "0.1%": when to stop
 	DeadLetter *DeadLetter `json:"dead_letter,omitempty" yaml:"dead_letter"`
-	// Backfill is read beside a live source, CatchUp says which of them first.
+	// Backfill is read beside a live source. CatchUp says which of them first, and what is too
+	// old.
 	Backfill *Backfill `json:"backfill,omitempty" yaml:"backfill"`
-	CatchUp  string    `json:"catch_up,omitempty" yaml:"catch_up"` // in_order (default) | newest_first
-	Resume   string    `json:"resume,omitempty" yaml:"resume"`     // bound | acked | start: for processes that do not say it; "": as the model kind has it
+	CatchUp  CatchUp   `json:"catch_up,omitzero" yaml:"catch_up"`
+	Resume   string    `json:"resume,omitempty" yaml:"resume"` // bound | acked | start: for processes that do not say it; "": as the model kind has it
 }
 
 // GuardSpec: when to warn that a broker will delete what is not read yet.
@@ -53,6 +54,9 @@ type DecodeSpec struct {
 
 // Columnar: records are rows of columns and not bytes; offsets count rows.
 func (d *DecodeSpec) Columnar() bool { return d.Format == "parquet" }
+
+// CountsRows: in files of the format, offsets count rows.
+func (d *DecodeSpec) CountsRows() bool { return d.Columnar() || d.Format == "avro" }
 
 // Fielded: a path is a name, or a JSON Pointer for what lies deeper.
 func Fielded(format string) bool {

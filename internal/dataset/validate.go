@@ -126,6 +126,7 @@ func (c *Check) spec(s *Spec) {
 	c.decode(&s.Decode)
 	c.bad(s)
 	c.backfill(s)
+	c.catchUp(s)
 }
 
 func (c *Check) noSource() {

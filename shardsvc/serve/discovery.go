@@ -263,6 +263,29 @@ func (s *Server) Truncated(ctx context.Context, partition uint32, segment, start
 	})
 }
 
+// Aged says that the records of a partition before a place are older than its dataset wants.
+// Those that are neither leased nor settled become excluded. Without it a dataset with
+// catch_up.drop_older_than grants nothing.
+func (s *Server) Aged(ctx context.Context, all []Old) error {
+	return s.change(ctx, func(l *loop) error {
+		for i := range all {
+			o := &all[i]
+			if !l.core.HasPartition(o.Partition) {
+				return fmt.Errorf("partition %d: %w", o.Partition, ErrUnknown)
+			}
+			l.step(&shardsvc.Aged{Partition: o.Partition, Segment: o.Before.Segment, Offset: o.Before.Offset, Reason: o.Reason, When: time.Now().UnixMilli()})
+		}
+		return l.rejected()
+	})
+}
+
+// Old says which records of a partition are too old.
+type Old struct {
+	Partition uint32
+	Before    sources.Position
+	Reason    string
+}
+
 // Fail stops a dataset: nothing more of it is granted. The reason names the
 // place and what to do; people see it in status, workers in their error.
 func (s *Server) Fail(ctx context.Context, dataset uint32, reason string) error {

@@ -100,6 +100,9 @@ func (s *Server) report(reports []shardsvc.Report) {
 		if r.Bad {
 			how = said{slog.LevelWarn, "a record is bad; it is excluded"}
 		}
+		if r.Old {
+			how = said{slog.LevelInfo, "records are older than the dataset wants (catch_up); they are excluded"}
+		}
 		if r.Kind == shardsvc.ReportPauseEnded && r.Reason != "" {
 			how = said{slog.LevelWarn, "an exact save has failed: its trainers were paused, and go on"}
 		}

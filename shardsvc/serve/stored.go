@@ -62,9 +62,10 @@ func options(spec *dataset.Spec) shardsvc.Options {
 	}
 	if b := spec.Backfill; b != nil {
 		old := spec.Inputs()[0]
-		o.Backfill = shardsvc.Backfill{Kind: old.Kind().Name, Unit: old.Kind().Unit, NewestFirst: spec.CatchUp == dataset.CatchUpNewestFirst,
+		o.Backfill = shardsvc.Backfill{Kind: old.Kind().Name, Unit: old.Kind().Unit, NewestFirst: spec.CatchUp.Order == dataset.CatchUpNewestFirst,
 			Initial: int64(old.Lease.Initial), Min: int64(old.Lease.Min), Max: int64(old.Lease.Max)}
 	}
+	o.DropOld = spec.CatchUp.DropOlderThan > 0
 	if sh := spec.Shuffle; sh != nil {
 		o.Shuffle, o.Seed, o.Block = true, sh.Seed, int64(sh.Block)
 	}

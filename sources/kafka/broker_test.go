@@ -145,6 +145,8 @@ func (p *place) Produce(t testing.TB, records [][]byte) {
 	}
 }
 
+func (p *place) Border() time.Time { return time.UnixMilli(int64(1700000000000 + p.next)) }
+
 func (p *place) Open(t testing.TB, known []sources.Segment) sources.Source {
 	t.Helper()
 	return openWith(t, options(p.b, p.topic), known)

@@ -30,6 +30,7 @@
 //	wire.go      Kafka's encoding
 //	metadata.go  the request Metadata
 //	offsets.go   the request ListOffsets
+//	since.go     which records are older than a time
 //	fetch.go     the request Fetch
 //	sums.go      checksums of batches while their answer arrives
 //	batch.go     record batches and records in a buffer

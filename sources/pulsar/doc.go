@@ -19,6 +19,7 @@
 //	options.go  what to read
 //	source.go   Source: partitions and bounds
 //	segments.go ledgers as segments; from where to where a partition is read
+//	since.go    which records are older than a time
 //	vanished.go whether an open ledger that is gone held entries
 //	offset.go   entry and message as one offset, ledger and piece as one segment
 //	identity.go PartitionID and locator

@@ -16,6 +16,7 @@
 //	source.go     Source: partitions and bounds
 //	routes.go     which broker has a queue, also while it is away
 //	segments.go   from where to where a queue is read
+//	since.go      which records are older than a time
 //	identity.go   PartitionID and locator
 //	message.go    stored messages in a buffer
 //	inflate.go    compressed bodies

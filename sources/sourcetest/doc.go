@@ -8,6 +8,7 @@
 //	listing.go   segments and their numbers, growth
 //	failures.go  what is gone, changed, too large, cancelled
 //	tail.go      input without an end; roll.go segments that are sealed and followed
+//	dated.go     where records of a time begin
 //	load.go      a million records, readers side by side, a slow one
 //	roll.go      a live source in memory whose segments roll over and are trimmed
 package sourcetest

@@ -83,6 +83,7 @@ func Run(t *testing.T, h Harness) {
 		{"ABatchStaysAsItIsUntilTheNextCall", (*suite).slow},
 		{"ReadersSideBySideDoNotDisturbEachOther", (*suite).concurrent},
 		{"ATailWaitsAtHeadAndEndsAtOnceWhenItIsCancelled", (*suite).tail},
+		{"WhereRecordsOfATimeBeginIsKnown", (*suite).dated},
 		{"ATailThatRollsOverIsSealedWhereItEndedAndGoesOn", (*suite).rollover},
 		{"EachOfManyRecordsComesOnceAndUndamaged", (*suite).load},
 	} {

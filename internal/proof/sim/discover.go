@@ -50,6 +50,7 @@ func (m *master) poll() {
 	m.take(func() {
 		m.discover()
 		m.guard()
+		m.age()
 		m.clean()
 		if len(m.w.pushes) > 0 && m.disk.mine(m) {
 			m.checkPushed()
@@ -119,7 +120,7 @@ func (b *books) reached(p *part) bool {
 	models := b.w.models()
 	last := p.segs[len(p.segs)-1]
 	for r := p.first; r < last.first+len(last.begins); r++ {
-		if !b.w.input.lost(int32(r)) && !b.w.input.spoilt(int32(r)) && !slices.ContainsFunc(models, func(m *model) bool { return m.times[r] > 0 }) &&
+		if !b.w.input.lost(int32(r)) && !b.w.input.spoilt(int32(r)) && b.out[r] == 0 && !slices.ContainsFunc(models, func(m *model) bool { return m.times[r] > 0 }) &&
 			!slices.ContainsFunc(b.recs[r], func(e entry) bool { return e.t.alive && !e.t.fenced }) {
 			return false
 		}

@@ -23,6 +23,7 @@
 //	lost.go       what sources delete: excluded, listed in cuts, told of what is gone
 //	master.go     the shell of shardsvc: one loop, one committer, two buffers
 //	push.go       an input that is pushed, by transactions
+//	catchup.go    an input with a history; records that are too old
 //	trim.go       of it, chunks that are deleted and trimmed
 //	discover.go   the master's discovery
 //	wire.go       the bytes between agents and masters

@@ -30,8 +30,8 @@ func (m *master) dropped() []bool {
 				out[rec] = true
 			})
 		}
-		if units != d.Counts.Dropped {
-			w.fail("%d units of %s are listed as dropped, %d are counted", units, d.Name, d.Counts.Dropped)
+		if counted := d.Counts.Dropped + d.Backfill.Dropped; units != counted {
+			w.fail("%d units of %s are listed as dropped, %d are counted", units, d.Name, counted)
 		}
 		if units > 0 && !w.plan.drops {
 			w.fail("%d units of %s are dropped, and nobody reads full rounds only", units, d.Name)

@@ -142,7 +142,7 @@ func (f *feed) cut() {
 	size := int32(0)
 	var heads []uint32 // partitions whose reader waits at the head
 	for _, l := range f.inOrder() {
-		if l.dry || slices.Contains(heads, l.grant.Partition) {
+		if l.dry || slices.Contains(heads, l.grant.Partition) || f.waitsForHistory(l) {
 			continue
 		}
 		recs, tos, met := a.w.recordsOf(l.grant, l.at, l.end)
@@ -214,7 +214,15 @@ func (f *feed) cut() {
 // inOrder: what ends ahead of head comes last.
 func (f *feed) inOrder() []*reading {
 	var leases, leads []*reading
+	for _, l := range f.leases { // what others wait for comes first
+		if !f.waitsForHistory(l) && l.grant.Backfill {
+			leases = append(leases, l)
+		}
+	}
 	for _, l := range f.leases {
+		if l.grant.Backfill {
+			continue
+		}
 		if f.s.a.w.mayGrow(l.grant, l.end) {
 			leads = append(leads, l)
 		} else {

@@ -25,6 +25,7 @@ type part struct {
 	segs     []*segment
 	first    int // its first record
 	complete Time
+	history  bool // it is read before, or beside, the others
 }
 
 type segment struct {
@@ -46,13 +47,21 @@ func (w *World) newInput(n int) *input {
 	spoils := rand.New(rand.NewPCG(w.story.Seed, 0xbad))
 	w.spoilt = spoils.IntN(3) == 0 && w.plan.exact == 0 // bit_exact refuses on_error: skip
 	rolls := rand.New(rand.NewPCG(w.story.Seed, 0x5e9)) // its own, so that a seed's other draws stay
+	w.drawCatchUp(in)
 	for d := range in.datasets {
 		parts := w.of(1, 3)
 		if w.plan.exact > 0 {
 			parts = 1
 		}
+		history := in.datasets[d].opt.Backfill.Kind != ""
+		if history {
+			parts++
+		}
 		for k := range parts {
 			p := &part{dataset: d, identity: fmt.Sprintf("d%d/p%d", d+1, k), first: in.total}
+			if history && k == 0 {
+				p.identity, p.history = historyOf(d), true
+			}
 			segs := w.of(1, 4)
 			gone := Time(0)
 			for id := range segs {
@@ -81,7 +90,7 @@ func (w *World) newInput(n int) *input {
 				}
 			}
 			last := p.segs[segs-1]
-			if w.plan.live && !in.datasets[d].opt.Shuffle && w.oneIn(2) {
+			if w.plan.live && !in.datasets[d].opt.Shuffle && w.oneIn(2) && !p.history {
 				last.grows = gone + w.time(second, 6*second)
 				gone = last.grows
 			}

@@ -16,7 +16,7 @@ func (w *World) leftOver() {
 	}
 	for i := range w.plan.datasets {
 		d, _ := m.core.Dataset(shardsvc.DatasetID(i + 1))
-		if d.State != "done" || d.Counts.Pending != 0 || d.Counts.Leased != 0 {
+		if d.State != "done" || d.Counts.Pending+d.Backfill.Pending != 0 || d.Counts.Leased+d.Backfill.Leased != 0 {
 			w.fail("all ranks were told the end of the data, and dataset %s is %s: %+v", d.Name, d.State, d.Counts)
 		}
 	}

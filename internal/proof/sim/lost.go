@@ -115,14 +115,16 @@ func (m *master) consent(i int, info *shardsvc.DatasetInfo) {
 // excludes is told what a Step has excluded.
 func (m *master) excludes(r *shardsvc.Report) {
 	w := m.w
-	if d, _ := m.core.Dataset(r.Dataset); !r.Bad && !d.Options.GoOnAfterLoss {
+	if d, _ := m.core.Dataset(r.Dataset); !r.Bad && !r.Old && !d.Options.GoOnAfterLoss {
 		w.fail("%s pass %d segment %d [%d, %d) is excluded, and %s is to stop at a loss", r.Label, r.Pass, r.Segment, r.Start, r.End, d.Name)
 	}
 	w.eachIn(r.Label, r.Pass, r.Segment, r.Start, r.End, func(s *segment, rec int32, begins int64) {
 		switch {
 		case r.Bad && !w.input.spoilt(rec):
 			w.fail("%s is excluded as bad, and it is not", w.input.where(rec))
-		case begins >= s.low && !w.input.spoilt(rec):
+		case r.Old && !w.tooOld(rec):
+			w.fail("%s is excluded as too old, and it is not", w.input.where(rec))
+		case begins >= s.low && !w.input.spoilt(rec) && !r.Old:
 			w.fail("%s is excluded, and the source has it", w.input.where(rec))
 		case m.out[rec]:
 			w.fail("%s is excluded for the second time", w.input.where(rec))
@@ -155,6 +157,9 @@ func (b *books) exclude(reports []shardsvc.Report) {
 			w.seen.excluded++
 			if r.Bad {
 				w.seen.bad++
+			}
+			if r.Old {
+				w.seen.old++
 			}
 			if w.plan.model != shared {
 				return
@@ -212,8 +217,8 @@ func (m *master) checkExcluded() {
 				listed[rec] = true
 			})
 		}
-		if units != d.Counts.Excluded {
-			w.fail("%d units of %s are listed as excluded, %d are counted", units, d.Name, d.Counts.Excluded)
+		if counted := d.Counts.Excluded + d.Backfill.Excluded; units != counted {
+			w.fail("%d units of %s are listed as excluded, %d are counted", units, d.Name, counted)
 		}
 	}
 	for r := range listed {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/headrace/headrace/shardsvc"
+	"github.com/headrace/headrace/shardsvc/cut"
 	"github.com/headrace/headrace/shardsvc/wire"
 )
 
@@ -30,13 +31,14 @@ type master struct {
 
 	wake, ticks Time // the core's wish; the tick that is planned
 	blocked     Time
-	proved      Time   // when the newest batch that is durable was handed over
-	full        Time   // since when the buffer is full
-	behind      bool   // it was stopped, and its inbox is not drained yet
-	lenient     bool   // the event at hand may be refused
-	rewound     bool   // the event at hand was a rewind, and is done
-	needs       bool   // segments
-	out         []bool // records that are excluded, as far as it has told
+	proved      Time                               // when the newest batch that is durable was handed over
+	full        Time                               // since when the buffer is full
+	behind      bool                               // it was stopped, and its inbox is not drained yet
+	lenient     bool                               // the event at hand may be refused
+	rewound     bool                               // the event at hand was a rewind, and is done
+	needs       bool                               // segments
+	young       map[shardsvc.PartitionNo]cut.Place // of each partition, the first place that is not too old
+	out         []bool                             // records that are excluded, as far as it has told
 	listing     bool
 	lists       Time // when its discovery has seen the source for the first time
 }
@@ -56,7 +58,7 @@ type echo struct {
 
 // startMaster starts a master process on the disk, if the disk's door opens.
 func (w *World) startMaster() {
-	m := &master{disk: w.disk, born: w.now, cur: &batch{}, spare: &batch{}, sessions: map[shardsvc.Session]*link{}, speaks: map[shardsvc.Session][]*trainer{}, spoken: map[*trainer]Time{}, wake: never, ticks: never}
+	m := &master{disk: w.disk, born: w.now, cur: &batch{}, spare: &batch{}, sessions: map[shardsvc.Session]*link{}, speaks: map[shardsvc.Session][]*trainer{}, spoken: map[*trainer]Time{}, young: map[shardsvc.PartitionNo]cut.Place{}, wake: never, ticks: never}
 	m.begin(w, fmt.Sprintf("master%d", w.masters))
 	w.masters++
 	if w.disk.locked(m) {
@@ -180,7 +182,7 @@ func (m *master) step(ev shardsvc.Event) {
 	w := m.w
 	w.events++
 	fx := &m.cur.fx
-	told, epoch, fenced := len(fx.Reports), m.core.Job().Epoch, false
+	told, replied, epoch, fenced := len(fx.Reports), len(fx.Replies), m.core.Job().Epoch, false
 	m.wake = Time(m.core.Step(m.now(), ev, fx))
 	if m.wake == Time(shardsvc.Never) {
 		m.wake = never
@@ -228,6 +230,7 @@ func (m *master) step(ev shardsvc.Event) {
 			w.books.givenUp(m, r.Rank, r.Incarnation)
 		}
 	}
+	m.granted(fx.Replies[replied:])
 	if now := m.core.Job().Epoch; now != epoch && !fenced {
 		w.fail("after %T the epoch is %d, it was %d, and nobody went back and no generation began", ev, now, epoch)
 	}

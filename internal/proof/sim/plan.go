@@ -48,6 +48,7 @@ type plan struct {
 type datasetPlan struct {
 	name string
 	opt  shardsvc.Options
+	age  Time // of records that are too old; 0: none is
 }
 
 func (w *World) draw() {
@@ -101,7 +102,7 @@ func (w *World) draw() {
 			opt.Shuffle, opt.Block, opt.Seed = true, int64(w.of(1, 12)), w.r.Uint64()
 		}
 		opt.GoOnAfterLoss = !w.oneIn(4)
-		p.datasets = append(p.datasets, datasetPlan{fmt.Sprint("d", i+1), opt})
+		p.datasets = append(p.datasets, datasetPlan{fmt.Sprint("d", i+1), opt, 0})
 	}
 	if p.model == replicated && w.oneIn(3) {
 		p.beExact(w)
@@ -156,7 +157,7 @@ func (w *World) patience() Time {
 	if w.plan.model == replicated {
 		d += Time(w.records) * 300 * millisecond // every step waits for ranks that have nothing to do
 	}
-	if w.lossy || w.spoilt { // a lease of which nothing is there takes a way to the master and back
+	if w.lossy || w.spoilt || w.ages { // a lease of which nothing is there takes a way to the master and back
 		d += 4 * Time(w.records) * w.plan.delay
 	}
 	if w.dawdled {

@@ -36,6 +36,7 @@ type World struct {
 	moved       bool              // a master has listed input that began later than before
 	lossy       bool              // the source has deleted something
 	spoilt      bool              // some records are bad
+	ages        bool              // some records become too old
 	frozenOut   map[uint64][]bool // what was excluded when a cut was frozen
 	served      bool              // the model of a shared job is where its trainers find it
 	groupStarts bool              // the next group begins from the start
@@ -52,7 +53,7 @@ type World struct {
 	incarnations    uint64
 
 	events, crashes, yields, repeats int
-	seen                             struct{ steals, expired, cuts, bound, restores, wentBack, exact, unstepped, excluded, bad, gone, reclaims int }
+	seen                             struct{ steals, expired, cuts, bound, restores, wentBack, exact, unstepped, excluded, bad, old, gone, crossed, reclaims int }
 
 	tracing bool
 	out     io.Writer
@@ -75,6 +76,8 @@ type Result struct {
 	Bound   int
 	Back    int // restores to a cut
 	Lost    int // records that were excluded
+	Old     int // of those, for their age
+	Crossed int // grants of a live source after all of its history
 	Gone    int // how often a cut was compared with what is deleted
 	Taken   int // ranks whose rows somebody took back
 	Reached int // how many of the seed's troubles came
@@ -143,7 +146,7 @@ func (s Story) play(trace io.Writer) (res Result) {
 		}
 		w.tracef("sim", "ends: %s", w.fault)
 		res = Result{Seed: s.Seed, Size: s.Size, Reached: w.reached, Failed: w.fault, Events: w.events, Crashes: w.crashes, Yields: w.yields, Repeats: w.repeats,
-			Steals: w.seen.steals, Expired: w.seen.expired, Cuts: w.seen.cuts, Exact: w.seen.exact, Killed: w.seen.unstepped, Bound: w.seen.bound, Back: w.seen.wentBack, Lost: w.seen.excluded, Gone: w.seen.gone, Taken: w.seen.reclaims, End: w.now}
+			Steals: w.seen.steals, Expired: w.seen.expired, Cuts: w.seen.cuts, Exact: w.seen.exact, Killed: w.seen.unstepped, Bound: w.seen.bound, Back: w.seen.wentBack, Lost: w.seen.excluded, Gone: w.seen.gone, Taken: w.seen.reclaims, Old: w.seen.old, Crossed: w.seen.crossed, End: w.now}
 	}()
 	w.begin()
 	w.run()

@@ -1,0 +1,124 @@
+//go:build kafka
+
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+
+	"github.com/headrace/headrace/internal/ckpt"
+	"github.com/headrace/headrace/internal/proof/testbroker"
+	"github.com/headrace/headrace/internal/view"
+)
+
+const oldSpec = `name: events
+catch_up: {drop_older_than: 1h}
+kafka:
+  brokers: [BROKER]
+  topic: events
+  end: never
+  group: headrace-events
+decode:
+  format: json
+  columns: [{name: id, path: /id, dtype: int64}]
+`
+
+// catch_up.drop_older_than: records of two hours ago are excluded before the first lease. They
+// are listed by status and in the checkpoint, also by a new master, and every other record is
+// trained on once.
+func TestRecordsOfAKafkaTopicThatAreTooOldAreExcludedAndListed(t *testing.T) {
+	b, err := testbroker.StartKafka(t.Context(), testbroker.Options{Steady: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if err := b.CreateTopic(t.Context(), "events", 2, map[string]string{"retention.ms": "-1"}); err != nil {
+		t.Fatal(err)
+	}
+	produce := func(from, to int, at time.Time) {
+		t.Helper()
+		client, done := b.Client()
+		defer done()
+		for p := range 2 {
+			var records []kafkago.Record
+			for id := from + p; id < to; id += 2 {
+				records = append(records, kafkago.Record{Value: kafkago.NewBytes(fmt.Appendf(nil, `{"id": %d}`, id)), Time: at})
+			}
+			res, err := client.Produce(t.Context(), &kafkago.ProduceRequest{Topic: "events", Partition: p, RequiredAcks: kafkago.RequireAll, Records: kafkago.NewRecordReader(records...)})
+			if err == nil {
+				err = res.Error
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	ids := func(ranges ...[2]int) (all []int) {
+		for _, r := range ranges {
+			for id := r[0]; id < r[1]; id++ {
+				all = append(all, id)
+			}
+		}
+		return all
+	}
+	now := time.Now()
+	produce(0, 1000, now.Add(-2*time.Hour))
+	produce(1000, 1600, now)
+	w := newWorld(t)
+	w.write("events.yaml", strings.Replace(oldSpec, "BROKER", b.Addr(), 1))
+	up := w.up("-f", "events.yaml", "--model", "replicated")
+
+	_, got := w.trainedKeeping(6, 20)
+	if slices.Sort(got); !slices.Equal(got, ids([2]int{1000, 1600})) {
+		t.Fatalf("%d records came, from %d to %d\n%s", len(got), got[0], got[len(got)-1], up.err)
+	}
+	excluded := func() (all []string) {
+		for _, e := range decoded[view.Status](t, w.ok("dataset", "status", "events", "-o", "json")).Excluded {
+			all = append(all, fmt.Sprintf("%s [%d, %d) %s: %s", e.Label, e.Start, e.End, e.Kind, e.Reason))
+		}
+		slices.Sort(all)
+		return all
+	}
+	const why = "too_old: older than 1h0m0s when its turn came (catch_up.drop_older_than)"
+	if got, want := excluded(), []string{"events/0 [0, 500) " + why, "events/1 [0, 500) " + why}; !slices.Equal(got, want) {
+		t.Errorf("excluded are\n%q, want\n%q", got, want)
+	}
+	if out := w.ok("dataset", "status", "events"); !strings.Contains(out, "too_old") || !strings.Contains(out, "1,000") {
+		t.Errorf("status says\n%s", out)
+	}
+
+	// A new master knows it, and a checkpoint lists it.
+	up.kill()
+	up = w.up("--model", "replicated")
+	restored, got := w.trainedKeeping(6, 20)
+	if restored != "5" || len(got) != 100 || slices.Min(got) < 1000 || slices.Max(got) >= 1600 || len(excluded()) != 2 {
+		t.Errorf("restored step %s; %d records came; excluded are %q\n%s", restored, len(got), excluded(), up.err)
+	}
+	newest := decoded[[]ckpt.View](t, w.ok("ckpt", "list", "ckpt", "-o", "json"))
+	path := newest[slices.IndexFunc(newest, func(c ckpt.View) bool { return c.Step == 5 })].Path
+	v := decoded[ckpt.Audit](t, w.ok("audit", path, "-o", "json"))
+	units := int64(0)
+	for _, p := range v.Datasets[0].Partitions {
+		for _, ps := range p.Passes {
+			for _, x := range ps.Excluded {
+				if units += x.Units; x.Kind != "too_old" {
+					t.Errorf("%+v", x)
+				}
+			}
+		}
+	}
+	if units != 1000 || v.Datasets[0].Units != 500 {
+		t.Errorf("the checkpoint has %d records, and lists %d as excluded", v.Datasets[0].Units, units)
+	}
+	r := w.run("audit", path, "--contains", "events/0/499", "-o", "json")
+	if c := decoded[ckpt.Containing](t, r.out); c.In || c.Unsure {
+		t.Errorf("%+v %s", c, r.err)
+	}
+	up.stop()
+	w.nothingLeft()
+}

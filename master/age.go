@@ -1,0 +1,63 @@
+package master
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/shardsvc/serve"
+	"github.com/headrace/headrace/sources"
+)
+
+// The bounds of how often a source is asked which records are too old
+// (catch_up.drop_older_than): a twentieth of the age.
+const (
+	ageEvery      = 10 * time.Second
+	ageEveryLeast = time.Second
+)
+
+// agesEvery returns how often, or 0: all records are read.
+func (l *listing) agesEvery() time.Duration {
+	age := time.Duration(l.spec.CatchUp.DropOlderThan)
+	if age <= 0 {
+		return 0
+	}
+	return min(max(age/20, ageEveryLeast), ageEvery)
+}
+
+// ages tells the shard service which records of each partition are too old. It says so again
+// even if nothing has changed: the shard service forgets it when the spec changes.
+func (f *following) ages(ctx context.Context) error {
+	age := time.Duration(f.spec.CatchUp.DropOlderThan)
+	if age <= 0 {
+		return nil
+	}
+	dater, ok := f.src.(sources.Dater)
+	if !ok {
+		return errors.New("its kind says that it finds records by their time, and it does not")
+	}
+	ds, err := f.state(ctx)
+	if err != nil || ds == nil || len(ds.Partitions) == 0 {
+		return err
+	}
+	ids := make([]sources.PartitionID, len(ds.Partitions))
+	for i := range ids {
+		ids[i] = ds.Partitions[i].Identity
+	}
+	places, err := dater.Since(ctx, ids, time.Now().Add(-age))
+	if err != nil {
+		return err
+	}
+	all := make([]serve.Old, len(places))
+	for i, at := range places {
+		all[i] = serve.Old{Partition: ds.Partitions[i].Number, Before: at, Reason: tooOld(f.spec)}
+	}
+	return f.srv.Aged(ctx, all)
+}
+
+// tooOld is why a record is excluded.
+func tooOld(spec *dataset.Spec) string {
+	return fmt.Sprintf("older than %s when its turn came (catch_up.drop_older_than)", spec.CatchUp.DropOlderThan)
+}
