@@ -24,7 +24,8 @@ var rules = []struct {
 	{"sources/sourcetest", []string{"sources"}},
 	{"sources/landing", []string{"sources", "internal/dataset", "internal/chunk"}},
 	{"sources/rocketmq", []string{"sources", "sources/brokers", "internal/dataset", "internal/secret", "internal/remoting"}},
-	{"sources/files", []string{"sources", "internal/dataset", "internal/parquet", "internal/storage", "internal/tfrecord"}},
+	{"internal/avrofile", []string{"internal/schema"}}, // a format: where records of Avro files lie
+	{"sources/files", []string{"sources", "internal/avrofile", "internal/dataset", "internal/parquet", "internal/storage", "internal/tfrecord"}},
 	{"sources/brokers", []string{"sources", "internal/dataset"}}, // what the adapters of brokers share
 	{"sources/kafka", []string{"sources", "sources/brokers", "internal/dataset", "internal/secret"}},
 	{"sources/pulsar", []string{"sources", "sources/brokers", "internal/dataset", "internal/secret"}},

@@ -156,7 +156,7 @@ func (s *Spec) Kind() sources.Kind {
 		return sources.Kind{}
 	}
 	k := s.Source.Kind()
-	if s.Decode.Columnar() && k.Rows.Max > 0 {
+	if s.Decode.CountsRows() && k.Rows.Max > 0 {
 		k.Unit, k.Sizes = sources.Records, k.Rows
 	}
 	return k

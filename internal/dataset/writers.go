@@ -10,7 +10,7 @@ import (
 )
 
 // Formats avro and protobuf: a record is read with the schema of its writer. It lies in a
-// registry or in the spec.
+// registry or in the spec, or in the head of an Avro file.
 
 // Registry says which schema registry knows the ids of the records. One field is set.
 type Registry struct {
@@ -57,8 +57,13 @@ func (c *Check) writers(d *DecodeSpec) {
 		return
 	}
 	switch {
-	case c.source.Paths:
+	case c.source.Paths && d.Format == "protobuf":
 		c.Fail("decode.format", d.Format, "is for records of a broker: files of them are not read yet", "")
+	case c.source.Paths && d.Registry != nil:
+		c.Fail("decode.registry", "", "does not go with files: each Avro file has the schema of its records", "remove it")
+	case c.source.Paths && d.Schema != nil:
+		c.Fail("decode.schema", "", "does not go with files: each Avro file has the schema of its records", "remove it")
+	case c.source.Paths:
 	case d.Registry == nil && d.Schema == nil:
 		c.Fail("decode.registry", "", "must be given: where the schemas of the records are", "as in registry: {connection: NAME}, or schema: {file: /schemas/click"+map[string]string{"avro": ".avsc", "protobuf": ".proto"}[d.Format]+"}")
 	case d.Registry != nil && d.Schema != nil:

@@ -12,7 +12,8 @@ func TestWhereTheSchemasOfRecordsAre(t *testing.T) {
 	for _, c := range []struct{ source, decoding, want string }{
 		{kafka, "format: avro, registry: {connection: main}", ""},
 		{kafka, "format: avro, schema: {inline: '\"long\"'}", ""},
-		{files, "format: avro", "files of them are not read yet"},
+		{files, "format: avro", ""},
+		{files, "format: protobuf", "files of them are not read yet"},
 		{kafka, "format: avro", "decode.registry: must be given"},
 		{kafka, "format: avro, registry: {}", "names no registry, or two"},
 		{kafka, `format: avro, registry: {connection: a, url: "http://r"}`, "names no registry, or two"},

@@ -42,8 +42,8 @@ func (c codec) String() string {
 // are, unless the spec says otherwise.
 func (s *Source) codecOf(name string) codec {
 	said := s.spec.Compression
-	if s.framing.Kind == Table {
-		return noCodec // pages are compressed, not files
+	if s.framing.Kind.rows() {
+		return noCodec // pages and blocks are compressed, not files
 	}
 	for _, k := range compressions {
 		if said == k.name {

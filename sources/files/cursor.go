@@ -60,9 +60,12 @@ func (s *Source) Open(ctx context.Context, r sources.Range, from sources.Positio
 		return nil, err
 	}
 	during(f, ctx)
-	if l.Rows != (s.framing.Kind == Table) {
+	if l.Rows != s.framing.Kind.rows() || (len(l.Points) > 0) != (s.framing.Kind == Container) {
 		_ = f.Close()
 		return nil, fmt.Errorf("%s: segment %d: %w", s.partition, r.Segment, errLocator)
+	}
+	if s.framing.Kind == Container {
+		return s.openContainer(f, l, r, from)
 	}
 	if l.Rows {
 		return s.openTable(f, l, r, from)

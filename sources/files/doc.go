@@ -37,6 +37,7 @@
 //	packed.go    listing them; unpack.go reading them as if they were plain
 //	points.go    where reading may begin in them
 //	table.go     Parquet: row groups to segments, ranges to rows of columns
+//	container.go Avro files: blocks to segments, ranges to records
 //	blocks.go    how much is read at once
 //	cursor.go    ranges to batches of records; frame.go where a record ends;
 //	             settle.go where a batch ends; tfrecord.go TFRecord

@@ -16,7 +16,7 @@ const lineSearch = 2 << 30
 // day_0.tsv:17. Only a reading from the beginning knows lines, so that deep in a
 // large file, and in a file that is one record, it is the file alone.
 func (f *Spec) Place(spec *dataset.Spec, file string, offset int64) string {
-	if spec.Decode.Columnar() {
+	if spec.Decode.CountsRows() {
 		return fmt.Sprintf("%s row %d", file, offset)
 	}
 	if spec.Decode.Format == "raw" || spec.Decode.Format == "binary" || spec.Decode.Features() || offset > lineSearch {

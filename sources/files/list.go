@@ -165,6 +165,9 @@ func (s *Source) listFile(ctx context.Context, name string, was listedFile, know
 	if s.framing.Kind == Table {
 		return s.listTable(f, l, st, was)
 	}
+	if s.framing.Kind == Container {
+		return s.listContainer(ctx, f, l, st, was)
+	}
 	if data, err = s.firstContent(ctx, f, &l); err != nil {
 		return err
 	}

@@ -24,17 +24,21 @@ type locator struct {
 	Plain int64
 	// Rows: offsets are rows, and Plain is how many the file has.
 	Rows bool
+	// Points: of an Avro file, where some of the segment's blocks begin; the first one is that
+	// of the segment's first row.
+	Points []rowPoint
 	// Starts: for quoted CSV offsets where records begin, the first is the
 	// segment's start; one at least. Else empty.
 	Starts []int64
 }
 
 const (
-	locatorVersion = 3 // 1: a file that is not compressed; 3: an object
+	locatorVersion = 4 // 1: a file that is not compressed; 3: an object; 4: with Points
 	flagFull       = 1
 	flagPacked     = 2
 	flagRows       = 4
 	flagObject     = 8
+	flagPoints     = 16
 	maxStarts      = 1 << 16
 	maxPathBytes   = 4096 // PATH_MAX
 )
@@ -56,6 +60,9 @@ func (l *locator) encode() []byte {
 	}
 	if l.Identity.Tag != "" {
 		version, flags = 3, flags|flagObject
+	}
+	if len(l.Points) > 0 {
+		version, flags = 4, flags|flagPoints
 	}
 	b = append(b, version, flags)
 	for _, s := range []string{l.Root, l.Path} {
@@ -84,6 +91,14 @@ func (l *locator) encode() []byte {
 	for _, s := range l.Starts {
 		b = binary.AppendUvarint(b, uint64(s-last))
 		last = s
+	}
+	if len(l.Points) > 0 {
+		b = binary.AppendUvarint(b, uint64(len(l.Points)))
+		var last rowPoint
+		for _, p := range l.Points {
+			b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(p.row-last.row)), uint64(p.at-last.at))
+			last = p
+		}
 	}
 	return b
 }
@@ -130,7 +145,12 @@ func decodeLocator(b []byte) (*locator, error) {
 		}
 		l.Starts = append(l.Starts, at)
 	}
-	if d.bad || len(d.b) > 0 || flags&^(flagFull|flagPacked|flagRows|flagObject) != 0 || !l.named() ||
+	if flags&flagPoints != 0 {
+		if l.Points = d.points(); version < 4 || !l.Rows || len(l.Points) == 0 {
+			return nil, errLocator
+		}
+	}
+	if d.bad || len(d.b) > 0 || flags&^(flagFull|flagPacked|flagRows|flagObject|flagPoints) != 0 || !l.named() ||
 		l.Data > most || l.End > most || at > most {
 		return nil, errLocator
 	}
@@ -159,6 +179,24 @@ func (d *locatorReader) take(n int) []byte {
 	v := d.b[:n]
 	d.b = d.b[n:]
 	return v
+}
+
+// points reads the places of blocks. Sums that are no positions are damage.
+func (d *locatorReader) points() (all []rowPoint) {
+	n := d.uvarint()
+	if n > maxStarts || n > uint64(len(d.b)) {
+		d.bad = true
+		return nil
+	}
+	var p rowPoint
+	for range n {
+		p.row, p.at = p.row+d.length(), p.at+d.length()
+		if d.bad = d.bad || p.row < 0 || p.at < 0; d.bad {
+			return nil
+		}
+		all = append(all, p)
+	}
+	return all
 }
 
 func (d *locatorReader) byte() byte    { return d.take(1)[0] }

@@ -15,13 +15,17 @@ import (
 type FramingKind uint8
 
 const (
-	Lines    FramingKind = iota + 1 // one record a line, ended by \n or \r\n
-	Quoted                          // CSV records; a quoted field may hold line ends
-	Whole                           // the whole file is one record that begins at offset 0
-	Fixed                           // records of Size bytes, one behind the other
-	TFRecord                        // records with a length and checksums
-	Table                           // Parquet: rows of columns; offsets are rows
+	Lines     FramingKind = iota + 1 // one record a line, ended by \n or \r\n
+	Quoted                           // CSV records; a quoted field may hold line ends
+	Whole                            // the whole file is one record that begins at offset 0
+	Fixed                            // records of Size bytes, one behind the other
+	TFRecord                         // records with a length and checksums
+	Table                            // Parquet: rows of columns; offsets are rows
+	Container                        // Avro files: blocks of records; offsets are rows
 )
+
+// rows: offsets are rows of the file.
+func (k FramingKind) rows() bool { return k == Table || k == Container }
 
 // indexed: a record's start is known only by reading the file from its beginning. Listing
 // does that, and notes starts in the locators.
@@ -72,6 +76,9 @@ func framingOf(d dataset.DecodeSpec) (Framing, error) {
 	if d.Format == "tfrecord" {
 		return Framing{Kind: TFRecord, EmptyLines: true}, nil
 	}
+	if d.Format == "avro" {
+		return Framing{Kind: Container, EmptyLines: true}, nil
+	}
 	if d.Format == "parquet" {
 		paths, err := tablePaths(d)
 		return Framing{Kind: Table, EmptyLines: true, Paths: paths}, err
@@ -103,7 +110,7 @@ func (o *Options) check() error {
 		return errors.New("files: no dataset's name")
 	case o.Spec == nil:
 		return fmt.Errorf("dataset %s: no files in its spec", o.Dataset)
-	case o.Framing.Kind < Lines || o.Framing.Kind > Table, o.Framing.Kind == Fixed && o.Framing.Size < 1:
+	case o.Framing.Kind < Lines || o.Framing.Kind > Container, o.Framing.Kind == Fixed && o.Framing.Size < 1:
 		return fmt.Errorf("dataset %s: no framing", o.Dataset)
 	case o.Spec.MaxRecord < 1 || o.Spec.MaxRecord > 1<<30:
 		return fmt.Errorf("dataset %s: files.max_record is %d bytes; it must be from 1 to 1 GiB", o.Dataset, o.Spec.MaxRecord)

@@ -9,6 +9,7 @@ import (
 	"sort"
 	"sync"
 
+	"github.com/headrace/headrace/internal/avrofile"
 	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/internal/parquet"
 	"github.com/headrace/headrace/sources"
@@ -53,6 +54,7 @@ func tablePaths(d dataset.DecodeSpec) ([]parquet.Path, error) {
 type tables struct {
 	mu     sync.Mutex
 	footer map[identity]*parquet.File
+	header map[identity]*avrofile.File
 	idle   []idleGroup // the newest last
 	closed bool
 }

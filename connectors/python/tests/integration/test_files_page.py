@@ -8,6 +8,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pyarrow.parquet as pq
 import pytest
 from test_parquet import table
@@ -45,6 +46,17 @@ def tfrecord(i: int) -> bytes:
     return length + masked(length) + record + masked(record)
 
 
+AVRO = {
+    "type": "record",
+    "name": "R",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "word", "type": "string"},
+        {"name": "tags", "type": {"type": "array", "items": "string"}},
+        {"name": "when", "type": "long"},
+    ],
+}
+
 # The one on S3 is in test_s3.py: it needs a server.
 EXAMPLES = [e for e in re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.S) if "s3://" not in e]
 
@@ -55,6 +67,8 @@ def write(data: Path) -> None:
     (data / "export").write_bytes(gzip.compress(text))
     (data / "a.tfrecord").write_bytes(b"".join(map(tfrecord, range(1000))))
     pq.write_table(table(0, 1000), data / "a.parquet")
+    with open(data / "a.avro", "wb") as f:
+        fastavro.writer(f, AVRO, ({"id": i, "word": "w", "tags": ["t"] * (i % 3), "when": i} for i in range(1000)))
     day = data / "dt=2026-11-22" / "hour=07" / "country=de"
     day.mkdir(parents=True)
     (day / "a.parquet").write_bytes((data / "a.parquet").read_bytes())
