@@ -264,7 +264,7 @@ PULSAR_MORE := TestConformance/0_partitions|TestRecordsOfTheJava|TestOfTransacti
 .PHONY: test-pulsar-more
 test-pulsar-more: build venv ## a topic without partitions, the Java client, transactions, encryption, logins, losses, a broker that is killed
 	$(GO) test -tags pulsar -count=1 -timeout 30m -run '$(PULSAR_MORE)' ./sources/pulsar
-	$(GO) test -tags pulsar -count=1 -timeout 15m -run Pulsar -skip GoesOnInPulsar ./cmd/headrace
+	$(GO) test -tags pulsar -count=1 -timeout 15m -run Pulsar ./cmd/headrace
 
 .PHONY: test-quickstart-rocketmq
 test-quickstart-rocketmq: build venv ## the quick start on a real RocketMQ, beside its own push consumers

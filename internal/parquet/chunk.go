@@ -16,6 +16,9 @@ type chunk struct {
 	win   window
 	un    *unpacker
 	left  int64 // values (nulls counted) of pages that were not begun
+	meta  *columnChunk
+	// jumped: pages of lists were passed by their index, and left is more than is left.
+	jumped bool
 
 	dict *sources.Dictionary
 	// The current page: entries from entry on are left. An entry is a value, a null, or
@@ -46,21 +49,18 @@ func (f *File) chunk(r io.ReaderAt, group int, leaf *node, un *unpacker) (*chunk
 	if err := checkCodec(m.codec); err != nil {
 		return nil, err
 	}
-	at := m.dataAt
-	if m.dictionary > 0 && m.dictionary < at {
-		at = m.dictionary
-	}
+	at := m.begin()
 	if at < 4 || m.size < 0 || m.size > f.size || at > f.size-m.size || m.values < 0 {
 		return nil, errors.New("it does not lie in the file")
 	}
-	return &chunk{leaf: leaf, codec: m.codec, win: window{r: r, at: at, end: at + m.size}, un: un, left: m.values}, nil
+	return &chunk{leaf: leaf, codec: m.codec, win: window{r: r, at: at, end: at + m.size}, un: un, left: m.values, meta: m}, nil
 }
 
 // load begins the next page that has values. skip is how many rows are not wanted: pages
 // that hold no other ones are passed, and counted in passed.
 func (c *chunk) load(skip int64) (passed int64, err error) {
 	for c.entry == c.entries {
-		if c.left == 0 {
+		if c.left == 0 || c.jumped && c.win.at == c.win.end {
 			return passed, io.EOF
 		}
 		h, err := c.win.header()

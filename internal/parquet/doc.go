@@ -16,6 +16,7 @@
 //	values.go    PLAIN and BYTE_STREAM_SPLIT; delta.go the delta encodings
 //	kinds.go     physical and logical types to kinds of values
 //	chunk.go     one column of a row group, page by page
+//	pageindex.go where a column's pages begin, if the file says it
 //	reader.go    rows of a row group
 //
 // The format: github.com/apache/parquet-format.

@@ -56,6 +56,8 @@ type columnChunk struct {
 	size       int64 // compressed, headers included
 	dataAt     int64
 	dictionary int64
+	indexAt    int64 // of its offset index; 0: it has none
+	indexSize  int64
 	path       []string
 	hasMeta    bool
 }
@@ -246,6 +248,10 @@ func (t *thrift) columnChunk(typ byte) columnChunk {
 		case id == 3 && typ == tStruct:
 			c.hasMeta = true
 			t.columnMeta(&c)
+		case id == 4 && typ == tI64:
+			c.indexAt = t.int()
+		case id == 5 && typ == tI32:
+			c.indexSize = t.int()
 		case id == 8:
 			c.encrypted = true
 			t.skip(typ)

@@ -83,7 +83,15 @@ func (r *Reader) Skip(n int64) (err error) {
 		if c == nil {
 			continue
 		}
-		if err := r.skipIn(c, &r.skip[i], n); err != nil {
+		left := n
+		if r.row == 0 {
+			passed, err := c.jump(r.f, r.rows, n)
+			if err != nil {
+				return fieldError(r.paths[i].Text, err)
+			}
+			left -= passed
+		}
+		if err := r.skipIn(c, &r.skip[i], left); err != nil {
 			return fieldError(r.paths[i].Text, err)
 		}
 	}

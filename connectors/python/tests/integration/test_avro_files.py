@@ -16,6 +16,10 @@ import pytest
 
 CODECS = ["null", "deflate", "snappy", "zstandard"]
 
+USER = [
+    {"name": "age", "type": ["null", "int"]},
+    {"name": "raw", "type": {"type": "fixed", "name": "F", "size": 4}},
+]
 V1 = {
     "type": "record",
     "name": "Click",
@@ -27,7 +31,7 @@ V1 = {
         {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
         {"name": "tags", "type": {"type": "array", "items": "string"}},
         {"name": "size", "type": {"type": "map", "values": "double"}},
-        {"name": "user", "type": {"type": "record", "name": "User", "fields": [{"name": "age", "type": ["null", "int"]}, {"name": "raw", "type": {"type": "fixed", "name": "F", "size": 4}}]}},
+        {"name": "user", "type": {"type": "record", "name": "User", "fields": USER}},
         {"name": "color", "type": {"type": "enum", "name": "Color", "symbols": ["RED", "GREEN", "BLUE"]}},
     ],
 }
@@ -116,7 +120,8 @@ def test_every_codec_gives_what_fastavro_reads(job: Any) -> None:
     print("seed", seed)
     r = random.Random(seed)
     for codec in CODECS:
-        folder = job.data / codec
+        name = f"of-{codec}"  # null alone is nothing in YAML
+        folder = job.data / name
         folder.mkdir()
         for k, schema in enumerate((V1, V2)):
             rows = [click(r, 1000 * k + i, k == 1) for i in range(1000)]
@@ -126,11 +131,11 @@ def test_every_codec_gives_what_fastavro_reads(job: Any) -> None:
         for k in range(2):
             with open(folder / f"{k}.avro", "rb") as f:
                 want += [expected(row) for row in fastavro.reader(f)]
-        spec = job.folder / f"{codec}.yaml"
-        spec.write_text(SPEC.format(name=codec, root=job.data))
+        spec = job.folder / f"{name}.yaml"
+        spec.write_text(SPEC.format(name=name, root=job.data))
         job.headrace("dataset", "apply", "-f", str(spec))
         got = []
-        with headrace.dataset(codec).batches(60) as stream:
+        with headrace.dataset(name).batches(60) as stream:
             for b in stream:
                 got += rows_of(b)
                 stream.step()
@@ -199,7 +204,7 @@ def test_a_checkpoint_of_avro_files_is_resumed_in_the_middle_of_a_block(job: Any
         ("cut", "it was cut short"),
         ("text", "it is no Avro file"),
         ("dtype", "id"),
-        ("field", "the writer's schema has no field idd"),
+        ("field", "/idd"),
         ("registry", "each Avro file has the schema of its records"),
     ],
 )

@@ -87,11 +87,14 @@ lease: {{initial: 300, min: 100, max: 500}}
 """
 
 PLAIN = {"use_dictionary": False}
+INDEXED = {"write_page_index": True, "data_page_size": 1000, "write_batch_size": 20}
 WAYS: dict[str, dict[str, Any]] = {
     "default": {},
     "v2": {"data_page_version": "2.0", "data_page_size": 3000},
     "plain": {**PLAIN, "compression": "none", "data_page_size": 2000},
     "plain-v2": {**PLAIN, "compression": "zstd", "data_page_version": "2.0"},
+    "indexed": {**INDEXED},
+    "indexed-v2": {**PLAIN, **INDEXED, "data_page_version": "2.0"},
     "gzip": {"compression": "gzip", "row_group_size": 33},
     "lz4": {"compression": "lz4", "data_page_size": 1000},
     "crc": {"compression": "zstd", "write_page_checksum": True},
