@@ -263,11 +263,11 @@ func (w *world) readsFilesAndGoesOn(l *liveSource) {
 		t.Errorf("after a rewind to step %s %d records came, and %d are not in the checkpoint", restored, len(ids), len(want))
 	}
 
-	// A master that knows nothing restores on both sides of the transition. Of pushed records it
-	// knows what a checkpoint names, and one before the transition names none.
+	// A master that knows nothing restores on both sides of the transition. Pushed records are
+	// known to the master alone: what it loses is to be pushed again.
 	sides := []int64{25, 35}
 	if l.pushed {
-		sides = sides[1:]
+		sides = nil
 	}
 	for _, step := range sides {
 		up.kill()
