@@ -100,15 +100,6 @@ func (a *agent) connect() {
 	l.far, a.link, a.with, a.met = true, l, m, false
 	a.node.links = append(a.node.links, l)
 	m.accept(l)
-	var named []*trainer // in the Hello
-	for t := range a.files {
-		named = append(named, t)
-	}
-	l.first = func(lag Time) {
-		for _, t := range named {
-			t.lag = max(t.lag, lag)
-		}
-	}
 	l.ends[0].take = func(msg any) {
 		if a.link != l {
 			return

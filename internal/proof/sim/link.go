@@ -10,8 +10,7 @@ type link struct {
 	min, max Time // one way
 	far      bool // between nodes: what a process that dies has sent may be lost
 	ends     [2]end
-	held     Time           // a partition holds messages until then
-	first    func(lag Time) // the first message of ends[0] is read, so long after it was sent
+	held     Time // a partition holds messages until then
 }
 
 type end struct {
@@ -55,16 +54,12 @@ func (l *link) send(from int, msg any) {
 	if l.ends[from].shut {
 		return
 	}
-	e, sent := &l.ends[1-from], l.w.now
+	e := &l.ends[1-from]
 	l.w.at(l.arrival(1-from), func() {
 		if l.w.now > e.until {
 			return
 		}
 		e.p.run(func() {
-			if from == 0 && l.first != nil {
-				l.first(l.w.now - sent)
-				l.first = nil
-			}
 			if !e.shut {
 				e.take(msg)
 			}

@@ -344,19 +344,22 @@ type turnedAway string
 // accept takes a stream that an agent has opened.
 func (m *master) accept(l *link) {
 	var s shardsvc.Session
+	opened := m.w.now
 	l.ends[1].take = func(msg any) {
 		b := msg.([]byte)
 		m.take(func() {
+			lag := Time(0)
 			if s == 0 {
 				m.newest++
 				s = m.newest
 				m.sessions[s] = l
+				lag = m.w.now - opened // a Hello is sent at once; it may have waited here too
 			}
 			if m.w.tracing {
 				m.w.tracef(m.name, "from session %d: %s", s, messageText(b))
 			}
 			in := m.fromAgent(s, b)
-			m.hears(s, &in.Event)
+			m.hears(s, &in.Event, lag)
 			m.step(&in.Event)
 			if at := int64(in.Event.SentAt); at != 0 && m.core.HasSession(s) {
 				m.echo(s, at)
@@ -375,10 +378,13 @@ func (m *master) accept(l *link) {
 	}
 }
 
-// hears notes for whom the agent of a session speaks.
-func (m *master) hears(s shardsvc.Session, in *shardsvc.Message) {
+// hears notes for whom the agent of a session speaks, and that its Hello was on its way for
+// so long; 0: in is no Hello.
+func (m *master) hears(s shardsvc.Session, in *shardsvc.Message, lag Time) {
 	for i := range in.Joins {
-		m.speaks[s] = append(m.speaks[s], m.w.everybody[in.Joins[i].Incarnation-1])
+		t := m.w.everybody[in.Joins[i].Incarnation-1]
+		t.lag = max(t.lag, lag)
+		m.speaks[s] = append(m.speaks[s], t)
 	}
 	for _, t := range m.speaks[s] {
 		m.spoken[t] = m.w.now
