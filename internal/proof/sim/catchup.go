@@ -143,8 +143,8 @@ func (m *master) granted(all []shardsvc.Reply) {
 	}
 }
 
-// waitsForHistory: a lease of the source is not read while one of the history is there.
+// waitsForHistory: l is of the source, and is not read before all that f has of the history.
 func (f *feed) waitsForHistory(l *reading) bool {
 	b := f.s.a.w.plan.datasets[f.dataset-1].opt.Backfill
-	return b.Kind != "" && !b.NewestFirst && !l.grant.Backfill && slices.ContainsFunc(f.leases, func(o *reading) bool { return !o.dry && o.grant.Backfill })
+	return b.Kind != "" && !b.NewestFirst && !l.grant.Backfill
 }

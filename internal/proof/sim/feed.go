@@ -141,12 +141,15 @@ func (f *feed) cut() {
 	var b *batchInHand
 	size := int32(0)
 	var heads []uint32 // partitions whose reader waits at the head
+	history := false   // some of it is not in this frame
 	for _, l := range f.inOrder() {
-		if l.dry || slices.Contains(heads, l.grant.Partition) || f.waitsForHistory(l) {
+		if l.dry || slices.Contains(heads, l.grant.Partition) || history && f.waitsForHistory(l) {
+			history = history || !l.dry && l.grant.Backfill
 			continue
 		}
 		recs, tos, met := a.w.recordsOf(l.grant, l.at, l.end)
 		open := met == nil && a.w.mayGrow(l.grant, l.end)
+		history = history || l.grant.Backfill && (open || met != nil)
 		if open {
 			heads = append(heads, l.grant.Partition)
 			f.headSeen(l)
@@ -215,7 +218,7 @@ func (f *feed) cut() {
 func (f *feed) inOrder() []*reading {
 	var leases, leads []*reading
 	for _, l := range f.leases { // what others wait for comes first
-		if !f.waitsForHistory(l) && l.grant.Backfill {
+		if l.grant.Backfill {
 			leases = append(leases, l)
 		}
 	}
