@@ -84,14 +84,19 @@ def test_a_save_whose_base_was_taken_away_fails_and_the_next_one_is_whole(job: A
     n = job.write(10_000)
     job.up("--model", "replicated")
     job.apply()
-    code = TRAINER.replace("                saved.wait()\n", """                try:
+    old = """                saved.wait()
+                print("stored", step, flush=True)
+"""
+    assert old in TRAINER
+    code = TRAINER.replace(old, """                try:
                     saved.wait()
+                    print("stored", step, flush=True)
                 except headrace.CheckpointError as error:
                     print("failed", step, error, flush=True)
         if step == 12:
             print("waits", flush=True)
             sys.stdin.readline()
-""", 1)  # fmt: skip
+""")  # fmt: skip
     trainer = job.trainer(code, stdin=True, **settings(job, n, kib=1, options=OPTIONS))
     told(trainer, "waits")
     base = next(v for v in listed(job) if v["step"] == 5)
