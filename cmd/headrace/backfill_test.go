@@ -263,8 +263,8 @@ func (w *world) readsFilesAndGoesOn(l *liveSource) {
 		t.Errorf("after a rewind to step %s %d records came, and %d are not in the checkpoint", restored, len(ids), len(want))
 	}
 
-	// A master that knows nothing restores on both sides of the transition. Pushed records are
-	// known to the master alone: what it loses is to be pushed again.
+	// A master that knows nothing restores on both sides of the transition. Only the master
+	// knows pushed records. If it loses them, they must be pushed again.
 	sides := []int64{25, 35}
 	if l.pushed {
 		sides = nil

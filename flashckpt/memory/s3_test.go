@@ -294,7 +294,7 @@ func TestAFolderInABucketHasOneID(t *testing.T) {
 func TestPartsOfAStateGetObjectsOfTheirOwn(t *testing.T) {
 	dir, places, on := inBucket(t)
 	slot, at := writeSlotAs(t, t.TempDir(), dir, 0, 1, imageOf(t, parts...), inParts)
-	// What an upload has left that was killed is not written over.
+	// An upload that was killed has left half a file. It is not written over.
 	if err := on.PutNew(manifest.Join(manifest.Dir(at), "model.safetensors"), strings.NewReader("half"), 4); err != nil {
 		t.Fatal(err)
 	}

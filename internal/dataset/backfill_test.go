@@ -135,7 +135,7 @@ func TestRecordsThatAreTooOldGoWithALiveTopicAndMayChange(t *testing.T) {
 			t.Errorf("%v\n%s", err, text)
 		}
 	}
-	// What versions before it have stored.
+	// Older versions have stored this.
 	text, err := mustParse(t, backfilled).JSON()
 	if err != nil || !bytes.Contains(text, []byte(`"catch_up":"in_order"`)) {
 		t.Errorf("%v\n%s", err, text)

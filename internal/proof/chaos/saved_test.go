@@ -252,7 +252,7 @@ func TestACutOfDeletedChunksNamesTheRecordsOfAllOfThem(t *testing.T) {
 		})
 	}
 
-	// What cannot be is said.
+	// A range before the first record is an error.
 	p := &cut.Partition{Identity: "landing:pushed/0"}
 	if err := in.within(p, audit.Range{Name: "chunk-6", Start: -8, End: 4}, func(int) {}); err == nil || !strings.Contains(err.Error(), "only 7 records lie before") {
 		t.Errorf("of more records than there are: %v", err)

@@ -157,7 +157,7 @@ func (w *World) patience() Time {
 	if w.plan.model == replicated {
 		d += Time(w.records) * 300 * millisecond // every step waits for ranks that have nothing to do
 	}
-	if w.lossy || w.spoilt || w.ages { // a lease of which nothing is there takes a way to the master and back
+	if w.lossy || w.spoilt || w.ages { // an empty lease costs a message to the master and its answer
 		d += 4 * Time(w.records) * w.plan.delay
 	}
 	if w.dawdled {

@@ -53,8 +53,8 @@ class Advice:
             log.warning("%s: next() waits: %s", channel.open["dataset"], channel.reason)
 
     def _read_in_turns(self, channel: Channel) -> bool:
-        """The thread that waits reads another stream of the same dataset, too. What lies there
-        comes to nobody while it waits. Streams of virtual ranks, and of rounds, have their own shares."""
+        """The thread that waits reads another stream of the same dataset, too. Nobody gets
+        the rows of that stream while it waits. Streams of virtual ranks, and of rounds, have their own shares."""
         if channel.open.get("virtual") is not None or channel.open.get("rounds"):
             return False
         return any(

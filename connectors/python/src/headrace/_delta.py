@@ -134,8 +134,8 @@ class Deltas:
                 del self._numbers[next(iter(self._numbers))]
 
     def of_copy(self, cut: str, step: int, tree: Any, arrays: dict[str, Any]) -> _state.Captured | None:
-        """What to write of a copy in memory as a delta; None: all of it. What is no table are
-        views of `arrays`. Raises CheckpointError if a row has changed that nobody has touched."""
+        """What to write of a copy in memory as a delta; None: all of it. Arrays that are no tables
+        are views of `arrays`. Raises CheckpointError if a row has changed that nobody has touched."""
         with self._lock:
             number = self._numbers.get(cut, 0)
         base = self._usable(step, look=True)

@@ -43,7 +43,7 @@ FORMAT = "headrace-python-state"
 VERSION = 1
 PICKLES = 2  # the version of a state with objects in files of their own
 DELTAS = 3  # of one that holds only some rows of its tables
-FILES = 4  # of one of which some parts have files of their own (_files.py)
+FILES = 4  # of one in which some parts have files of their own (_files.py)
 VERSIONS = (VERSION, PICKLES, DELTAS, FILES)
 
 _EXACT = 1 << 53  # beyond it readers that take numbers for floats would round

@@ -33,8 +33,8 @@ def test_private_ranks_restore_alone_and_all_records_are_in_one_model(job: Any) 
 
 
 def test_private_ranks_come_and_go_while_others_train(job: Any) -> None:
-    """Of one that is killed and never comes again the checkpoint stays, and the rest is
-    the others', one of which joined behind its end."""
+    """A rank is killed and never comes again: its checkpoint stays. Other ranks get the rest
+    of its rows, also a rank that joined after its end."""
     n = job.write(12_000)
     job.up("--model", "private")
     job.apply()
