@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"sync"
 
 	"github.com/headrace/headrace/sources"
 )
@@ -16,7 +17,9 @@ func (s *Source) index(ctx context.Context, c *openList) (starts []int64, end in
 		blocks: s.blocks, chunk: c.at, starts: []int64{c.at},
 		size: c.data.Size(), limit: int64(s.spec.MaxRecord),
 	}
-	buf := make([]byte, s.blocks.scan)
+	room := scanRoom(s.blocks.scan)
+	defer scanRooms.Put(room)
+	buf := (*room)[:s.blocks.scan]
 	for at := c.at; at < x.size; { // at: a record begins here
 		if err := ctx.Err(); err != nil {
 			return nil, 0, err
@@ -45,6 +48,19 @@ func (s *Source) index(ctx context.Context, c *openList) (starts []int64, end in
 		at += int64(used)
 	}
 	return x.starts, x.size, nil
+}
+
+// scanRooms are buffers to list files with: there may be a hundred thousand small ones, and
+// one buffer for each took most of the time.
+var scanRooms sync.Pool // of *[]byte
+
+// scanRoom gives a buffer of at least size bytes.
+func scanRoom(size int64) *[]byte {
+	if b, ok := scanRooms.Get().(*[]byte); ok && int64(len(*b)) >= size {
+		return b
+	}
+	b := make([]byte, size)
+	return &b
 }
 
 // tooLong judges a record that does not end in the n bytes from at.

@@ -67,7 +67,9 @@ func (s *Source) measureFirst(u *unpacked, l *locator) error {
 			l.Plain, u.size = length, length
 		}
 	}
-	head := make([]byte, min(maxHeader+16, u.size))
+	room := scanRoom(maxHeader + 16)
+	defer scanRooms.Put(room)
+	head := (*room)[:min(maxHeader+16, u.size)]
 	if _, err := readFull(u, head, 0); err != nil && !errors.Is(err, errShort) {
 		return err
 	}
@@ -79,7 +81,9 @@ func (s *Source) measureFirst(u *unpacked, l *locator) error {
 
 // measure unpacks the next segment of the file that is listed, and gives its end.
 func (s *Source) measure(ctx context.Context, c *openList) (int64, error) {
-	buf := make([]byte, s.blocks.scan)
+	room := scanRoom(s.blocks.scan)
+	defer scanRooms.Put(room)
+	buf := (*room)[:s.blocks.scan]
 	at := c.at
 	for at < c.data.Size() && (at < c.at+s.blocks.segment || s.framing.Kind == Whole) {
 		if err := ctx.Err(); err != nil {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -164,5 +166,40 @@ func TestARangeThatReachesOutOfItsSegmentGivesOnlyTheSegmentsRecords(t *testing.
 	}
 	if got, err := readRange(t, s, g, -5, 0); err != nil || len(got) > 0 {
 		t.Errorf("%d records before it, %v", len(got), err)
+	}
+}
+
+func TestASmallFileIsListedWithoutRoomForALargeOne(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		content []byte
+		framing Framing
+	}{
+		{"quoted", []byte("1,2\n"), Framing{Kind: Quoted, Quote: '"', Delimiter: ','}},
+		{"lines.gz", packGzip(t, 1, []byte("1\n")), Framing{Kind: Lines}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			const files = 200
+			dir := t.TempDir()
+			for i := range files {
+				if err := os.WriteFile(filepath.Join(dir, fmt.Sprint(i, c.name)), c.content, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s, err := Open(Options{Dataset: "d", Framing: c.framing, AllowedRoots: []string{dir}, Spec: &Spec{Root: dir, MaxRecord: 1 << 20}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			if all, err := listAll(t, s); err != nil || len(all) != files {
+				t.Fatalf("%d segments, %v", len(all), err)
+			}
+			runtime.ReadMemStats(&after)
+			if each := (after.TotalAlloc - before.TotalAlloc) / files; each > 512<<10 {
+				t.Errorf("to list a file of %d bytes takes %d bytes", len(c.content), each)
+			}
+		})
 	}
 }

@@ -140,10 +140,7 @@ func (u *unpacked) keep(p []byte) {
 	if len(p) >= recentBytes {
 		u.recent, p = u.recent[:0], p[len(p)-recentBytes:]
 	}
-	if u.recent == nil {
-		u.recent = make([]byte, 0, 2*recentBytes)
-	}
-	if len(u.recent)+len(p) > cap(u.recent) {
+	if len(u.recent)+len(p) > 2*recentBytes {
 		stay := recentBytes - len(p)
 		u.recent = u.recent[:copy(u.recent, u.recent[len(u.recent)-stay:])]
 	}
