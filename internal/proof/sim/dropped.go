@@ -108,6 +108,48 @@ func (w *World) hadRounds(dataset, generation uint32) bool {
 	})
 }
 
+// inLastRound: t has yielded the last round of every stream.
+func (t *trainer) inLastRound() bool {
+	return !slices.ContainsFunc(t.streams, func(r *reader) bool { return !r.last || r.yielded < r.through })
+}
+
+// endsUnstepped: the program ends with its last round in hand, and well. So nothing of that
+// round may be dropped.
+func (t *trainer) endsUnstepped() {
+	t.w.tracef(t.name, "ends, and has not stepped its last round")
+	if t.l != nil && t.welcomed {
+		t.flush()
+		t.closes()
+	}
+	t.kill("it leaves")
+}
+
+// checkDropped: what the core has just dropped is in no round that a rank of the generation
+// has yielded. A process that ended before this master began is not known to it.
+func (m *master) checkDropped(r *shardsvc.Report) {
+	w := m.w
+	out := make([]bool, w.records)
+	all, _ := m.core.Dropped(r.Dataset, 1<<30)
+	for _, x := range all {
+		if x.Step == r.Step {
+			w.eachIn(x.Identity, x.Pass, x.Segment, x.Start, x.End, func(_ *segment, rec int32, _ int64) { out[rec] = true })
+		}
+	}
+	for _, t := range w.trainers {
+		if t.generation != m.core.Job().Generation || !t.alive && t.died < m.born {
+			continue
+		}
+		for _, from := range t.streams {
+			for _, b := range from.batches {
+				i := slices.IndexFunc(b.recs, func(rec int32) bool { return out[rec] })
+				if i >= 0 && b.number <= from.yielded {
+					w.fail("%s is dropped at step %d, and %s has it in round %d", w.input.where(b.recs[i]), r.Step, t.name, b.number)
+				}
+			}
+		}
+	}
+}
+
 // judgeFull: each round of a series that drops the rest has all its rows on every rank.
 func (t *trainer) judgeFull(r *reader) {
 	if n := r.sizes[r.yielded-1]; t.w.plan.drops && n != uint64(r.rows) {

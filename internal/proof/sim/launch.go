@@ -190,6 +190,14 @@ func (g *group) meet() {
 				return // the others hang until the launcher ends them
 			}
 		}
+		last := w.plan.drops && !slices.ContainsFunc(here, func(a arrival) bool { return !a.t.inLastRound() })
+		if last && w.plan.forgets && !w.forgot {
+			w.forgot = true
+			for _, a := range here {
+				a.t.run(a.t.endsUnstepped)
+			}
+			return
+		}
 		if g.step++; w.plan.exact == 0 {
 			g.step += int64(w.of(0, 1))
 		}
@@ -204,7 +212,7 @@ func (g *group) meet() {
 		}
 		g.allEnded = w.plan.exact > 0 && idle
 		save := saving{shards: g.size}
-		if w.plan.saves > 0 && w.oneIn(w.plan.saves) {
+		if w.plan.saves > 0 && w.oneIn(w.plan.saves) || last { // a program saves once more at its end
 			save.copied, save.carried = g.model.clone(), w.carries()
 			if save.carried || !w.plan.sharded {
 				save.shards = 0

@@ -345,9 +345,9 @@ func (m *master) checkGoneOf(body *cut.Cut, g shardsvc.Gone, listed []bool) {
 			w.eachIn(x.Source, x.Pass+pass, x.Segment, x.Start, x.End, func(_ *segment, rec int32, _ int64) { told[rec] = true })
 		}
 	}
-	in := w.members(body)
+	in, drops := w.members(body), w.droppedIn([]*manifest{{cut: body}})
 	for r := range told {
-		open := listed[r] && !in[r] && !m.out[r]
+		open := listed[r] && !in[r] && !m.out[r] && !drops[r] // a job that goes back reads none that the cut drops
 		switch {
 		case told[r] && !open:
 			w.fail("cut %x is said to miss %s: the source has it (%v), or it is in the cut (%v), or excluded (%v)", uint64(body.ID), w.input.where(int32(r)), !listed[r], in[r], m.out[r])

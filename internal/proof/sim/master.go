@@ -210,6 +210,8 @@ func (m *master) step(ev shardsvc.Event) {
 			w.fail("the core reports %s: %s", reportNames[r.Kind], r.Reason)
 		case shardsvc.ReportExcluded:
 			m.excludes(r)
+		case shardsvc.ReportRoundsDropped:
+			m.checkDropped(r)
 		case shardsvc.ReportCutFrozen:
 			w.frozenOut[r.Cut] = slices.Clone(m.out)
 		case shardsvc.ReportDatasetFailed:

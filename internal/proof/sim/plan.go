@@ -29,6 +29,9 @@ type plan struct {
 
 	rounds bool // replicated: either all ranks get a batch, or none does
 	drops  bool // and every round is full: what is left at the end is dropped
+	// forgets: the program of the first group that comes to the last round ends without
+	// stepping it.
+	forgets bool
 
 	exact int // bit_exact: so many virtual ranks; 0: it is not
 

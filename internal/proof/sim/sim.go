@@ -40,6 +40,7 @@ type World struct {
 	frozenOut   map[uint64][]bool // what was excluded when a cut was frozen
 	served      bool              // the model of a shared job is where its trainers find it
 	groupStarts bool              // the next group begins from the start
+	forgot      bool              // a group has ended without stepping its last round
 	lives       int64             // of masters that began on an empty disk, and numbered segments anew
 	loaded      *manifest         // shared: what the model that is served began with
 	dawdles     bool              // the next rank that is to restore does not, for long

@@ -410,12 +410,21 @@ func (t *trainer) finish() {
 			return // ACKED, or WELCOME, comes here again
 		}
 	}
+	if t.saving && t.w.plan.drops { // the last checkpoint
+		t.after(20*millisecond, t.work)
+		return
+	}
 	t.flush()
 	t.finished = true
+	t.closes()
+	t.w.tracef(t.name, "is done")
+	t.kill("done")
+}
+
+// closes says BYE.
+func (t *trainer) closes() {
 	for _, r := range t.streams {
 		t.l.send(0, shut{r.number})
 	}
 	t.l.send(0, bye{})
-	t.w.tracef(t.name, "is done")
-	t.kill("done")
 }

@@ -51,6 +51,9 @@ try:
         assert b.global_rows == reduce(rank=rank, round=number, rows=len(b), last=b.last)["rows"]
         if cfg.get("dies") == [rank, number]:
             os.kill(os.getpid(), signal.SIGKILL)
+        if cfg.get("forgets") and b.last:
+            step -= 1
+            break
         stream.step(step)
         print("round", step, int(b.last), *b["id"].tolist(), flush=True)
         if number in cfg.get("saves", ()):
@@ -62,6 +65,8 @@ print("end", step, flush=True)
 if cfg.get("last"):
     ck.save(step, {"step": np.int64(step)}).wait()
 reduce(rank=rank, round=-1, rows=0, last=False)
+if cfg.get("forgets"):
+    stream.close()
 headrace.shutdown()
 """
 
@@ -192,6 +197,30 @@ def test_a_checkpoint_of_the_last_step_lists_them_and_one_before_it_gives_them_a
     assert run.ended()[0] == 6
     assert run.lines(0, "began") == [[5]]
     once_or_dropped(job, first.ids(5) + run.ids(), rows)
+
+
+def test_a_program_that_ends_without_stepping_its_last_round_drops_nothing(job: Any) -> None:
+    """The rows of that round and those beyond it are pending. The next group has them."""
+    rows = 2_450  # 8 rounds of 300
+    job.write(rows)
+    job.up("--model", "replicated")
+    job.apply()
+    run = Run(job, 3, forgets=True, saves=[7])
+    run.broken()
+    assert [r.process.returncode for r in run.ranks] == [0, 0, 0], run.ranks[0].log.read_text()
+    trained = len(run.ids())
+    assert trained == 7 * 300
+
+    def counts() -> dict[str, Any]:
+        return json.loads(job.headrace("dataset", "status", "rows", "-o", "json").stdout)["counts"]
+
+    poll(lambda: counts()["leased"] == 0)
+    assert counts()["dropped"] == 0
+    assert counts()["pending"] > 0
+    again = Run(job, 3, last=True)
+    again.ended()  # with one round or, if the rest does not divide well, none
+    assert again.lines(0, "began") == [[7]]
+    once_or_dropped(job, run.ids() + again.ids(), rows)
 
 
 @pytest.mark.parametrize("at", ["before", "last"])
