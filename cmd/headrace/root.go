@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -69,6 +70,10 @@ The verbs of ` + "`headrace dataset`" + ` work without that word too: headrace l
 			if near := suggest.Closest(name, flags); near != "" {
 				hint = "did you mean --" + near + "?"
 			}
+		}
+		invalid, isValue := errors.AsType[*pflag.InvalidValueError](err)
+		if number, is := errors.AsType[*strconv.NumError](err); is && isValue {
+			return advice.Usage.Errorf(hint, "--%s: %q is no number that it can have", invalid.GetFlag().Name, number.Num)
 		}
 		return advice.Usage.Wrap(hint, err)
 	})

@@ -57,6 +57,7 @@ func TestExitCodesAndHintsWithoutAMaster(t *testing.T) {
 		{"socket path too long", "agent --socket " + long, exitUsage, []string{"121 bytes; Linux allows 107"}},
 		{"socket path too long in up", "up --socket " + long, exitUsage, []string{"121 bytes; Linux allows 107"}},
 		{"nothing to run", "run", exitUsage, []string{"no command: write it after --"}},
+		{"nproc that is no number", "run --nproc-per-node x -- true", exitUsage, []string{`--nproc-per-node: "x" is no number`, "headrace run --help"}},
 		{"nproc of 0", "run --nproc-per-node 0 -- true", exitUsage, []string{"--nproc-per-node: 0: must be from 1 to 10000"}},
 		{"several machines without a master", "run --nnodes 2 -- true", exitUsage, []string{"--nnodes 2: several machines need one master"}},
 		{"root that is not there", "up --allow-root /no/such/folder", exitUsage, []string{`--allow-root: allow_root: "/no/such/folder": no such folder`}},
