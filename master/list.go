@@ -130,15 +130,20 @@ func (l *listing) partitions(ctx context.Context, src sources.Source, ds *serve.
 	if _, err := again(ctx, l, func() (struct{}, error) { return struct{}{}, l.begin(ctx, src, ids) }); err != nil {
 		return nil, err
 	}
-	bounds, err := again(ctx, l, func() ([]sources.Bounds, error) { return src.Bounds(ctx, ids) })
+	bounds, err := again(ctx, l, func() ([]sources.Bounds, error) {
+		all, err := src.Bounds(ctx, ids)
+		for _, b := range all {
+			if b.Err != nil && err == nil { // of this partition only, perhaps for now only
+				err = fmt.Errorf("partition %s: %w", called(src, b.Partition), b.Err)
+			}
+		}
+		return all, err
+	})
 	if err != nil {
 		return nil, err
 	}
 	bounded, all, estimated := map[sources.PartitionID]bool{}, true, false
 	for _, b := range bounds {
-		if b.Err != nil {
-			return nil, fmt.Errorf("partition %s: %w", called(src, b.Partition), b.Err)
-		}
 		bounded[b.Partition] = b.Bounded
 		all = all && b.Bounded
 		// Until a bounded source is listed, its size is an estimate.

@@ -31,7 +31,8 @@ type shelf struct {
 
 	mu     sync.Mutex
 	fail   func(after int64) error
-	opened []int // known segments at each open
+	away   atomic.Int32 // so often the partition has no leader when its bounds are asked for
+	opened []int        // known segments at each open
 	closed int
 	asked  []int64 // `after` of each listing
 }
@@ -51,6 +52,9 @@ func (s *shelf) Bounds(_ context.Context, parts []sources.PartitionID) ([]source
 	out := make([]sources.Bounds, len(parts))
 	for i, p := range parts {
 		out[i] = sources.Bounds{Partition: p, Bounded: true, Estimated: true}
+		if s.away.Add(-1) >= 0 {
+			out[i].Err = &sources.Temporary{Err: errors.New("it has no leader now"), Backoff: time.Millisecond}
+		}
 	}
 	return out, nil
 }
@@ -246,6 +250,16 @@ func TestATemporaryErrorIsTriedAgain(t *testing.T) {
 	r := start(t, Config{State: t.TempDir(), OpenSource: s.open})
 	r.apply(spec)
 	if d := r.until("complete listing", complete); d.State != "running" || d.Counts.Listed != 300 {
+		t.Error(d)
+	}
+}
+
+func TestAPartitionWithoutALeaderIsAskedAgain(t *testing.T) {
+	s := &shelf{n: 3}
+	s.away.Store(2)
+	r := start(t, Config{State: t.TempDir(), OpenSource: s.open})
+	r.apply(spec)
+	if d := r.until("complete listing", complete); d.State != "running" || s.away.Load() >= 0 {
 		t.Error(d)
 	}
 }
