@@ -30,7 +30,8 @@ model(torch.zeros(1, 3)).sum().backward()
 optimizer.step()  # so that the optimizer has states
 
 loader = headrace.torch.Loader("rows", 20, max_wait=0.5)
-ck = headrace.Checkpointer("checkpoints", loader.stream, sharded=True, keep=100)
+memory = os.environ.get("MEMORY") == "1"  # then each step is saved there
+ck = headrace.Checkpointer("checkpoints", loader.stream, sharded=True, keep=100, memory=memory)
 
 
 def state() -> dict:
@@ -47,6 +48,7 @@ if restored is not None:
     assert full["note"] == {"lr": 0.5, "name": "ü", "none": None}, full["note"]
     set_state_dict(model, optimizer, model_state_dict=full["model"], optim_state_dict=full["optimizer"])
     seen = full["seen"]
+    print("from", restored.source, flush=True)
     print("loads", step, *(t.full_tensor().sum().item() for t in model.state_dict().values()), flush=True)
 
 for b in loader:
@@ -57,17 +59,18 @@ for b in loader:
     optimizer.step()
     seen += now
     step = loader.step(step + 1)
-    if step % 5 == 0:
+    if memory or step % 5 == 0:
         sums = [t.full_tensor().sum().item() for t in model.state_dict().values()]
-        saved = headrace.torch.distributed.save(ck, step, state())
+        saved = headrace.torch.distributed.save(ck, step, state(), storage=step % 5 == 0)
         with torch.no_grad():
             for p in model.parameters():  # a tear would be seen in what is loaded
                 p.add_(1.0)
                 p.sub_(1.0)
-        saved.wait()
+        saved.wait_memory() if memory else saved.wait()
         print("saves", step, *sums, flush=True)
     if rank == victim and step == at:
         os.kill(os.getpid(), signal.SIGKILL)
+ck.close()
 loader.close()
 print("ends", step, *seen.tolist(), flush=True)
 dist.destroy_process_group()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +29,10 @@ def prepared(job: Any) -> Any:
     return job
 
 
-def run(job: Any, ranks: int, kill: str = "-1,0", killed: bool = False) -> str:
-    options = ["--model", "replicated", "--nproc-per-node", str(ranks), "--max-restarts", "0"]
+def run(job: Any, ranks: int, kill: str = "-1,0", killed: bool = False, **env: str) -> str:
+    options = ["--model", "replicated", "--nproc-per-node", str(ranks), "--max-restarts", "0", "--http", "off"]
     command = [job.binary, "run", *options, *PATIENT, "-f", "rows.yaml", "--", sys.executable, PROGRAM]
-    env = {**job.env, "KILL": kill}
+    env = {**job.env, "KILL": kill, **env}
     done = subprocess.run(command, cwd=job.folder, env=env, capture_output=True, text=True, timeout=1500)
     text = done.stdout + done.stderr
     assert (done.returncode != 0) == killed, text[-6000:] + job.logs()[-3000:]
@@ -53,6 +56,35 @@ def test_another_number_of_ranks_goes_on_with_the_same_model(prepared: Any) -> N
         loaded = sums(text, "loads")
         assert len(loaded) == (ranks < 4), text
         for step, values in loaded.items():
+            assert len(values) == 1, text
+            assert values == saved[step], text
+        saved |= sums(text, "saves")
+    assert all(len(values) == 1 for values in saved.values()), saved
+    ((_, records, ids),) = set(re.findall(r"ends (\d+) (\d+) (\d+)", text))
+    assert (int(records), int(ids)) == (RECORDS, RECORDS * (RECORDS - 1) // 2), text
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Path]:
+    """Slots of this test alone, in the real tmpfs."""
+    folder = Path("/dev/shm") / f"headrace-test-{os.getpid()}-{tmp_path.name}"
+    folder.mkdir(mode=0o700)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def test_the_same_ranks_go_on_from_memory_and_another_number_from_storage(prepared: Any, memory: Path) -> None:
+    """Each step is saved in memory, every fifth also to storage. What the killed ranks have left
+    in memory is written to storage by `headrace run`, so 3 ranks go on where 4 were killed."""
+    saved: dict[str, set[str]] = {}
+    lives = ((4, "2,12", None, 0), (4, "1,23", "memory", 11), (3, "1,34", "storage", 22), (1, "-1,0", "storage", 33))
+    for ranks, kill, source, least in lives:
+        killed = kill != "-1,0"
+        text = run(prepared, ranks, kill, killed, MEMORY="1", HEADRACE_MEMORY_DIR=str(memory))
+        loaded = sums(text, "loads")
+        assert set(re.findall(r"from (\w+)", text)) == ({source} if source else set()), text
+        for step, values in loaded.items():
+            assert least <= int(step) <= least + 1, text
             assert len(values) == 1, text
             assert values == saved[step], text
         saved |= sums(text, "saves")

@@ -11,6 +11,9 @@ state is what torch.distributed.checkpoint takes: nested dicts of tensors, DTens
 plain values, as get_state_dict(model, optimizer) gives. torch.distributed.checkpoint plans
 which rank writes and reads which part, also for another number of ranks; where the parts
 lie, and that a checkpoint is whole and carries its cut, is the Checkpointer's.
+
+With memory=True each rank's part lies in its own memory, which other nodes do not see. So it
+has everything that the rank itself loads again: also what other ranks have too.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ from torch.distributed.checkpoint.metadata import (
     TensorProperties,
     TensorStorageMetadata,
 )
-from torch.distributed.checkpoint.planner import LoadItemType, LoadPlan, SavePlan, WriteItemType
+from torch.distributed.checkpoint.planner import LoadItemType, LoadPlan, SavePlan, WriteItem, WriteItemType
 from torch.distributed.checkpoint.storage import StorageReader, StorageWriter, WriteResult
 from torch.futures import Future
 
@@ -51,13 +54,14 @@ def save(ck: Checkpointer, step: int, state: dict[str, Any], *, storage: bool = 
     rank calls it right after its step(). Returns as Checkpointer.save() does, and raises
     what it raises; TypeError names a value that is neither a tensor nor plain.
 
-    ck: made with sharded=True, where there are several ranks. storage: as in save().
+    ck: made with sharded=True, where there are several ranks, and with memory=True or
+    without. storage: as in save().
     """
     ranks = dist.get_world_size() if dist.is_initialized() else 1
     if ranks > 1 and not ck._sharded:
         raise ValueError("each rank has a part of its own to save: make the Checkpointer with sharded=True")
     _check_rank(ck._trainer.rank)
-    writer = _Writer()
+    writer = _Writer(all_of_it=ck._flash is not None)
     dcp.save(state, storage_writer=writer, planner=DefaultSavePlanner(), no_dist=ranks == 1)
     parts: dict[str, Any] = {"tensors": writer.tensors, "values": writer.values}
     if writer.about is not None:
@@ -95,9 +99,12 @@ def _name(fqn: str, offset: Any, size: Any, whole: Any) -> str:
 
 
 class _Writer(StorageWriter):
-    """Collects what this rank has to save. about: on the coordinator, where all parts are."""
+    """Collects what this rank has to save. about: on the coordinator, where all parts are.
+    all_of_it: also what another rank has too, and that one saves."""
 
-    def __init__(self) -> None:
+    def __init__(self, all_of_it: bool) -> None:
+        self._local: SavePlan | None = None
+        self._all = all_of_it
         self.tensors: dict[str, torch.Tensor] = {}
         self.values: dict[str, Any] = {}
         self.about: dict[str, Any] | None = None
@@ -107,6 +114,7 @@ class _Writer(StorageWriter):
     def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None: ...
 
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
+        self._local = plan
         return plan
 
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
@@ -123,14 +131,24 @@ class _Writer(StorageWriter):
                 self.values[item.index.fqn] = planner.lookup_object(item.index)
                 results.append(WriteResult(index=item.index, size_in_bytes=0, storage_data=""))
                 continue
-            tensor = planner.resolve_data(item).detach()
-            of = item.tensor_data
-            name = _name(item.index.fqn, of.chunk.offsets, of.chunk.sizes, of.size)
+            name, tensor = _tensor(planner, item)
             self.tensors[name] = tensor
             results.append(WriteResult(index=item.index, size_in_bytes=tensor.nbytes, storage_data=name))
+        if self._all:
+            self._add_what_others_save(planner)
         future: Future[list[WriteResult]] = Future()
         future.set_result(results)
         return future
+
+    def _add_what_others_save(self, planner: DefaultSavePlanner) -> None:
+        assert self._local is not None
+        for item in self._local.items:
+            if item.type != WriteItemType.BYTE_IO:
+                name, tensor = _tensor(planner, item)
+                self.tensors.setdefault(name, tensor)
+        for fqn, value in planner.state_dict.items():
+            if not isinstance(value, torch.Tensor):
+                self.values.setdefault(fqn, value)
 
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
         where = {(r.index.fqn, tuple(r.index.offset or ())): n for n, rank in enumerate(results) for r in rank}
@@ -148,12 +166,19 @@ class _Writer(StorageWriter):
         self.about = {"format": FORMAT, "version": VERSION, "tensors": tensors, "values": values}
 
 
+def _tensor(planner: DefaultSavePlanner, item: WriteItem) -> tuple[str, torch.Tensor]:
+    """What this rank has of a tensor, and how its file calls it."""
+    of = item.tensor_data
+    return _name(item.index.fqn, of.chunk.offsets, of.chunk.sizes, of.size), planner.resolve_data(item).detach()
+
+
 class _Reader(StorageReader):
     """Gives the parts of a checkpoint, this rank's own without reading them again."""
 
     def __init__(self, restored: Restored, rank: int) -> None:
         self._restored = restored
         self.own = restored.state
+        self._rank = rank
         self._parts: dict[int, Any] = {rank: self.own}
         self._where: dict[tuple[str, tuple[int, ...]], tuple[int, str]] = {}
         self._metadata = Metadata({})
@@ -225,7 +250,11 @@ class _Reader(StorageReader):
         return future
 
     def _at(self, index: MetadataIndex) -> tuple[int, str]:
-        return self._where[index.fqn, tuple(index.offset or ())]
+        """The rank whose part has it, and its name there; this rank's, if that has it too."""
+        rank, name = self._where[index.fqn, tuple(index.offset or ())]
+        if isinstance(self.own, dict) and (name in self.own["tensors"] or name in self.own["values"]):
+            rank = self._rank
+        return rank, name
 
     def _part(self, rank: int) -> Any:
         if rank not in self._parts:
