@@ -30,7 +30,7 @@ def prepared(job: Any) -> Any:
 
 
 def run(job: Any, ranks: int, kill: str = "-1,0", killed: bool = False, **env: str) -> str:
-    options = ["--model", "replicated", "--nproc-per-node", str(ranks), "--max-restarts", "0", "--http", "off"]
+    options = ["--model", "replicated", "--nproc-per-node", str(ranks), "--max-restarts", "0"]
     command = [job.binary, "run", *options, *PATIENT, "-f", "rows.yaml", "--", sys.executable, PROGRAM]
     env = {**job.env, "KILL": kill, **env}
     done = subprocess.run(command, cwd=job.folder, env=env, capture_output=True, text=True, timeout=1500)

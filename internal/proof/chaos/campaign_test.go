@@ -37,6 +37,26 @@ func TestMemoryIsDrawnForModelsThatCanLieThere(t *testing.T) {
 	}
 }
 
+func TestCopiesOnOtherNodesAreDrawnWithMemoryOnly(t *testing.T) {
+	with, without := 0, 0
+	for seed := range uint64(200) {
+		switch c := draw(Options{Model: "replicated", Source: Files}, rng(seed)); {
+		case c.copies && !c.memory:
+			t.Fatalf("seed %d: %v", seed, c.words())
+		case c.copies:
+			with++
+		case c.memory:
+			without++
+		}
+		if c := draw(Options{Model: "private", Source: Files, Draw: []string{"replicas"}}, rng(seed)); !c.memory || !c.copies {
+			t.Fatalf("seed %d, asked for replicas: %v", seed, c.words())
+		}
+	}
+	if with == 0 || without == 0 {
+		t.Errorf("%d runs in memory with copies, %d without", with, without)
+	}
+}
+
 func TestAnOlderCheckpointThanThatInMemoryIsALostEpoch(t *testing.T) {
 	a := func(rank, group int, held []int64, back int64, at int64) *life {
 		l := &life{rank: rank, group: group, restored: []restored{{order: back, at: at, memory: back > 0}}}

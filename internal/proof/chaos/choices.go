@@ -24,13 +24,14 @@ type choices struct {
 	pause   bool // shared, by save: all yields are paused meanwhile, so the cut is exact
 	exact   bool // replicated, where the input has an end: bit_exact batches
 	memory  bool // replicated, private, by save: checkpoints in memory too (memory.go)
+	copies  bool // with memory: agents copy slots to each other (--replicas 1)
 	rounds  bool // replicated: either all ranks get a batch, or none does (rounds.go)
 	drops   bool // with rounds, where the input has an end: full rounds only (drops.go)
 }
 
 // Choices are the words for Options.Draw.
 func Choices() []string {
-	return []string{byCheckpointer, ownFile, carriedCut, "sharded", "pins", "rewinds", "empty-master", "kill-server", "bit-exact", "pause", "memory", "rounds", "drop"}
+	return []string{byCheckpointer, ownFile, carriedCut, "sharded", "pins", "rewinds", "empty-master", "kill-server", "bit-exact", "pause", "memory", "rounds", "drop", "replicas"}
 }
 
 // draw decides; what o.Draw names is decided.
@@ -48,7 +49,7 @@ func draw(o Options, r *rand.Rand) (c choices) {
 	c.pins, c.rewinds, c.empties = one("pins", 2), one("rewinds", 2), one("empty-master", 3)
 	c.servers, c.exact = one("kill-server", 2), one("bit-exact", 3)
 	c.pause = r.IntN(3) > 0 || said("pause")
-	asked := said("memory") && !said(ownFile) && !said(carriedCut)
+	asked := (said("memory") || said("replicas")) && !said(ownFile) && !said(carriedCut)
 	drawn := r.IntN(3) == 0 && c.saves == byCheckpointer
 	if c.memory = drawn || asked; c.memory {
 		c.saves, c.sharded = byCheckpointer, false
@@ -88,6 +89,9 @@ func draw(o Options, r *rand.Rand) (c choices) {
 	if c.saves == carriedCut { // there is no manifest to pin, or to give a path to
 		c.pins, c.rewinds = false, false
 	}
+	if c.memory {
+		c.copies = one("replicas", 2)
+	}
 	return c
 }
 
@@ -96,7 +100,7 @@ func (c choices) words() (all []string) {
 	if c.saves != "" {
 		all = append(all, c.saves)
 	}
-	for i, yes := range []bool{c.sharded, c.pins, c.rewinds, c.empties, c.servers, c.exact, c.pause, c.memory, c.rounds, c.drops} {
+	for i, yes := range []bool{c.sharded, c.pins, c.rewinds, c.empties, c.servers, c.exact, c.pause, c.memory, c.rounds, c.drops, c.copies} {
 		if yes {
 			all = append(all, Choices()[3+i])
 		}

@@ -131,8 +131,13 @@ func (c *crew) startMaster() (*child.Process, error) {
 }
 
 func (c *crew) startAgent(k int) (*child.Process, error) {
-	return c.known(c.start(fmt.Sprintf("agent-%d", k), nil, c.o.Binary, "agent", "--job", "chaos", "--name", fmt.Sprintf("agent-%d", k),
-		"--master", c.address, "--socket", c.socket(k), "--allow-root", c.data, "--state", filepath.Join(c.dir, "state"), "--log-level", "debug"))
+	name := fmt.Sprintf("agent-%d", k)
+	args := []string{c.o.Binary, "agent", "--job", "chaos", "--name", name, "--master", c.address, "--socket", c.socket(k),
+		"--allow-root", c.data, "--state", filepath.Join(c.dir, "state"), "--log-level", "debug"}
+	if c.copies {
+		args = append(args, "--replicas", "1")
+	}
+	return c.known(c.start(name, c.memoryOf(k), args...))
 }
 
 // roundWaits are what max_wait of rounds is, in seconds.

@@ -28,7 +28,7 @@ const (
 	kindTrapped               // point number is reached: aux 0: it kills itself, 1: the master, 2: its agent
 	kindSaved                 // a manifest of step number and cut aux was renamed; its key: when the state was copied. stream: life of the server
 	kindBound                 // and bound
-	kindRestored              // the process went back to step number, cut aux; 0: to the start. stream: life of the shared model's server. Keys, with memory: the cut's order, and 1 if it came from memory
+	kindRestored              // the process went back to step number, cut aux; 0: to the start. stream: life of the shared model's server. Keys, with memory: the cut's order, and 1 if it came from memory, 2 if from another node's
 	kindFailedSave            // a save of step number did not succeed
 	kindHashed                // bit_exact: the batch of step number and virtual rank stream has hash aux
 	kindHeld                  // a checkpoint of step number and cut aux is whole in memory; its key: the cut's order
@@ -100,6 +100,7 @@ type restored struct {
 	at     int64
 	order  int64 // of the cut, where checkpoints lie in memory too
 	memory bool  // it came from there
+	peer   bool  // it came from another node's memory
 }
 
 // whole is a checkpoint that was whole in memory.
@@ -181,7 +182,8 @@ func (l *life) read(path string) error {
 			l.restores++
 			r := restored{server: stream, cut: cut.ID(aux), at: when}
 			if n == 2 {
-				r.order, r.memory = int64(binary.LittleEndian.Uint64(text)), text[8] == 1
+				r.order = int64(binary.LittleEndian.Uint64(text))
+				r.memory, r.peer = text[8] == 1, text[8] == 2
 			}
 			l.restored = append(l.restored, r)
 		case kindHeld:

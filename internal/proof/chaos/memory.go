@@ -18,7 +18,7 @@ import (
 
 // Checkpoints in memory. Each agent is a node with a tmpfs of its own, in which the
 // trainers of that agent keep their slots; a trainer mostly starts again on its node, and
-// a replicated group is on one node.
+// a replicated group is on one node. In some runs agents copy slots to each other.
 
 // plainPoints are the first of trapPoints, which are reached without memory too.
 const plainPoints = 13
@@ -33,6 +33,7 @@ const fullBytes = "1m"
 type InMemory struct {
 	Held           int `json:"held,omitempty"`             // checkpoints that trainers said were whole in memory
 	FromMemory     int `json:"from_memory,omitempty"`      // restores, each compared with its cut
+	FromPeers      int `json:"from_peers,omitempty"`       // the same, from another node's memory
 	Promises       int `json:"promises,omitempty"`         // restores before which a checkpoint was whole in memory that had to be there still
 	EpochsLost     int `json:"epochs_lost,omitempty"`      // of them: an older one was restored
 	Nodes          int `json:"nodes_lost,omitempty"`       // with their memory, their agent and its trainers
@@ -43,6 +44,7 @@ type InMemory struct {
 func (m *InMemory) add(o InMemory) {
 	m.Held += o.Held
 	m.FromMemory += o.FromMemory
+	m.FromPeers += o.FromPeers
 	m.Promises += o.Promises
 	m.EpochsLost += o.EpochsLost
 	m.Nodes += o.Nodes
@@ -103,7 +105,7 @@ func (c *crew) removeMemory() error {
 	return errors.Join(err, os.RemoveAll(c.nodes.root))
 }
 
-// memoryOf is the environment of a node's trainers.
+// memoryOf is the environment of a node's agent and trainers.
 func (c *crew) memoryOf(node int, more ...string) []string {
 	if c.memory {
 		more = append(more, memory.RootVariable+"="+c.nodeDir(node))
@@ -250,8 +252,11 @@ func (c *crew) judgeMemory(lives []*life, v *Verdict, m *InMemory) {
 		byRank[l.rank] = append(byRank[l.rank], l) // in order
 		m.Held += len(l.held)
 		for _, r := range l.restored {
-			if r.memory {
+			switch {
+			case r.memory:
 				m.FromMemory++
+			case r.peer:
+				m.FromPeers++
 			}
 		}
 	}

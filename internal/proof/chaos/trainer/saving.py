@@ -22,6 +22,8 @@ from .traps import reached
 
 PATIENCE = 60  # seconds, for the last save: whoever answers it may be killed again and again
 
+SOURCES = ("storage", "memory", "peer")  # of what was restored
+
 
 class Checkpointer(headrace.Checkpointer):
     binding = None  # the cut of a bind() under way
@@ -201,13 +203,13 @@ class Saving:
                 if state is None:  # we have written it
                     with open(restored.path, "rb") as file:
                         state, _ = from_bytes(file.read())
-                if restored.source == "memory":
+                if restored.source != "storage":
                     self.new = True
                     state = {name: array.copy() for name, array in state.items()}  # the slot is not pinned any more
                     self._tell(restored, state)
                 found = restored.step, state, restored.cut.id
                 if cfg["memory"]:
-                    from_ = struct.pack("<qq", int(restored.cut.body["order"]), restored.source == "memory")
+                    from_ = struct.pack("<qq", int(restored.cut.body["order"]), SOURCES.index(restored.source))
         step, cut = (found[0], signed(found[2])) if found else (0, 0)
         write(RESTORED, cfg["server_life"], step, cut, from_)
         reached("restored")
