@@ -124,14 +124,45 @@ def test_what_makes_a_save_whole(agents: Agents, tmp_path: Path) -> None:
         whole_again(ck, stream, model)
         model.learn(ck, list(range(ROWS // 2 + 1)))  # more than half of the rows
         whole_again(ck, stream, model)
-        model.table = np.concatenate([model.table, np.ones((5, 8), np.float32)])  # it grows
+        model.table = model.table[:-5].copy()  # it has fewer rows
         whole_again(ck, stream, model)
-        ck.touch("tables.0", [ROWS + 4])
+        model.table = model.table.astype(np.float64)
+        whole_again(ck, stream, model)
+        model.table = np.concatenate([model.table, np.ones((2 * ROWS, 8))])  # most rows are new
+        whole_again(ck, stream, model)
         base = ck._deltas._base
         assert base is not None
         assert base.name is not None
         shutil.rmtree(tmp_path / base.name.folder)  # the base is gone
         whole_again(ck, stream, model)
+
+
+@pytest.mark.parametrize("rows", [ROWS, 0])
+def test_a_delta_of_a_table_that_grows_has_its_new_rows(agents: Agents, tmp_path: Path, rows: int) -> None:
+    """New rows are touched before any save has them, or not at all; the large table beside it
+    stays as it is, so that a delta is worth it."""
+    agents(model="private")
+    table, large = np.zeros((rows, 8), np.float32), np.ones((20 * ROWS, 8), np.float32)
+    paths, copies = [], []
+    with (
+        headrace.dataset("clicks").batches(1) as stream,
+        headrace.Checkpointer(tmp_path, stream, deltas=["table", "large"], full_every=4, keep=100) as ck,
+    ):
+        for n in range(7):
+            path = ck.save(stepped(stream, 1, np.zeros(1)), {"table": table, "large": large}).wait(60)
+            paths.append(path)
+            copies.append(table.copy())
+            table = np.concatenate([table, np.full((30, 8), n, np.float32)])
+            some = [len(table) - 1, len(table) - 20, len(table) - 30]
+            table[some] += 1
+            ck.touch("table", some)
+            if n:
+                table[n] += 5
+                ck.touch("table", [n])
+    needs = [manifest.load(os.path.join(p, manifest.FILE_NAME)).needs for p in paths]
+    assert [len(n) for n in needs] == [0, 1, 1, 1, 0, 1, 1]
+    for path, copy in zip(paths, copies):
+        assert np.array_equal(loaded(path)["table"], copy), path
 
 
 def test_retention_never_removes_a_base_that_is_needed(agents: Agents, tmp_path: Path) -> None:
@@ -207,11 +238,17 @@ def test_misuse_of_deltas_is_told(agents: Agents, tmp_path: Path) -> None:
             with pytest.raises(ValueError, match=r"touch\('u'\): deltas= names 't'"):
                 ck.touch("u", [1])
             ck.save(step, {"t": np.ones((3, 2))}).wait(60)
-            with pytest.raises(IndexError, match="no row 3: the table had 3"):
-                ck.touch("t", [0, 3])
+            with pytest.raises(IndexError, match=r"touch\('t'\): no row -1: they are counted from 0"):
+                ck.touch("t", [0, -1])
             with pytest.raises(TypeError, match="whole numbers"):
                 ck.touch("t", [0.5])
             ck.touch("t", [])
+            ck.touch("t", [0, 3])  # the table may grow by then
+            step = stepped(stream, 1, np.zeros(1))
+            with pytest.raises(headrace.CheckpointError, match=r"was told of row 3, and the table has 3: .*whole"):
+                ck.save(step, {"t": np.ones((3, 2))})
+            path = ck.save(step, {"t": np.ones((3, 2))}).wait(60)
+            assert manifest.load(os.path.join(path, manifest.FILE_NAME)).needs == []
 
 
 def test_a_failed_save_of_the_base_makes_the_next_one_whole() -> None:
@@ -238,19 +275,18 @@ def test_whichever_copy_in_memory_goes_to_storage_its_delta_is_that_copy(seed: i
     deltas = _delta.Deltas(["t"], full_every=6, directory="/ckpt", has=lambda path: True)
     held: dict[str, tuple[int, _state.Captured]] = {}  # in memory, by cut: the step, the copy
     stored: dict[str, dict[str, np.ndarray]] = {}  # whole ones on storage, by cut
-    met = {"delta": 0, "whole": 0}
+    met = {"delta": 0, "grown": 0, "whole": 0}
     for step in range(1, 400):
+        if dice.random() < 0.05:  # it grows
+            table = np.concatenate([table, dice.normal(size=(3, 4))])
+            rows += 3
+        elif dice.random() < 0.01:
+            rows -= 5
+            table = table[:rows].copy()
         some = dice.integers(0, rows, int(dice.integers(1, 8)))
         table[some] += dice.normal(size=(len(some), 4))
         other += 1
         deltas.touch("t", some)
-        if dice.random() < 0.02:  # it grows
-            table = np.concatenate([table, dice.normal(size=(3, 4))])
-            rows += 3
-            number = deltas.copied(deltas.flatten({"t": table, "other": other}))
-            deltas.holds(f"{step:016x}", number)
-            held[f"{step:016x}"] = (step, _state.capture({"t": table, "other": other}))
-            continue
         if dice.random() < 0.6:
             flat = deltas.flatten({"t": table, "other": other})
             held[f"{step:016x}"] = (step, _state.capture({"t": table, "other": other}))
@@ -268,10 +304,12 @@ def test_whichever_copy_in_memory_goes_to_storage_its_delta_is_that_copy(seed: i
             else:
                 assert delta.base is not None
                 assert np.array_equal(patched(delta, stored[delta.base.cut]), copy.arrays["t"]), step
-                assert len(delta.arrays["t"]) < rows / 2 + 1
+                assert len(delta.arrays["t"]) < len(copy.arrays["t"])
                 met["delta"] += 1
+                met["grown"] += len(stored[delta.base.cut]["t"]) < len(copy.arrays["t"])
             deltas.stored(cut, at, copy.tree, copy.arrays, f"/ckpt/step-{cut}", whole=delta is None)
     assert met["delta"] > 10, met
+    assert met["grown"] > 2, met
     assert met["whole"] > 5, met
 
 

@@ -89,3 +89,42 @@ def test_of_arrays_and_tensors_together_a_delta_is_made_too() -> None:
     state["t"][3] = 1
     captured = deltas.capture(2, state, frozenset())
     assert captured.base is not None
+
+
+@pytest.mark.parametrize("of", [torch.zeros, np.zeros])
+@pytest.mark.parametrize("memory", [True, False])
+def test_a_delta_of_a_table_that_grows_has_its_new_rows(of: Any, memory: bool) -> None:
+    """Rows are touched before any save has them, with bf16 beside the table."""
+    deltas = _delta.Deltas(["t"], 10, "/ckpt", has=lambda path: True)
+    state = {"t": of((50, 2)), "half": torch.zeros(3).bfloat16()}
+
+    def saved(step: int) -> tuple[_state.Captured, _state.Captured | None]:
+        """The copy, and its delta."""
+        cut = f"{step:016x}"
+        whole = _state.capture(state)
+        if memory:
+            deltas.holds(cut, deltas.copied(deltas.flatten(state)))
+            delta = deltas.of_copy(cut, step, whole.tree, whole.arrays)
+            deltas.stored(cut, step, whole.tree, whole.arrays, "/ckpt/a", whole=delta is None)
+            return whole, delta
+        captured = deltas.capture(step, state, frozenset())
+        deltas.saved("/ckpt/a", cut)
+        return whole, captured if captured.base is not None else None
+
+    base, delta = saved(1)
+    assert delta is None
+    for step in range(2, 5):
+        rows = len(state["t"])
+        deltas.touch("t", torch.tensor([rows + 2, 3]))
+        cat = torch.cat if of is torch.zeros else np.concatenate
+        state["t"] = cat([state["t"], of((5, 2)) + step])
+        state["t"][[rows + 2, 3]] += 1
+        whole, delta = saved(step)
+        assert delta is not None
+        assert len(delta.arrays["t"]) == 1 + 5 * (step - 1)
+        source = _state._Source(delta.arrays, {}, lambda name, of: base.arrays[name].clone())
+        if of is np.zeros:
+            source = source._replace(base=lambda name, of: base.arrays[name].numpy().copy())
+        back, want = _state._build(delta.tree, source), _state.build(whole.tree, whole.arrays)
+        assert np.array_equal(np.asarray(back["t"]), np.asarray(want["t"])), step
+        assert back["half"].dtype == torch.bfloat16

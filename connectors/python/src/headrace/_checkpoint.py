@@ -162,8 +162,9 @@ class Checkpointer:
         they train one model: of a shared one in the function that gives the state, with what
         the model's server knows.
 
-        Raises ValueError of a name that deltas= does not have, IndexError of a row that was
-        not there at the last whole save, TypeError.
+        The table may have grown: new rows are saved in any case. A row that it does not have
+        at the next save makes that raise CheckpointError. Raises ValueError of a name that
+        deltas= does not have, IndexError of a row below 0, TypeError.
         """
         self._deltas.touch(name, rows)
 

@@ -9,11 +9,14 @@ before it. So the rows to save are known for whatever copy is to be written late
 whichever copy turns out to be the base: with memory=True copies lie in slots, and a newer
 one may take the place of one that waits for storage. Rows that were touched after the copy
 that is written are among them, with the values that they have in the copy.
+
+A table may grow. A delta holds all rows that its base does not have, touched or not.
 """
 
 from __future__ import annotations
 
 import importlib
+import math
 import os
 import threading
 from collections.abc import Iterable
@@ -74,19 +77,22 @@ class Deltas:
         self._pending = None
         base = self._usable(step, look=copy)
         if base is not None:
+            sizes: dict[str, int] = {}
+            changed = {place: self._checked(place, of, sizes) for place, of in base.changed(self._tables).items()}
             try:
-                captured = _state.capture(state, pickles, base.changed(self._tables), copy, self._own)
-            except _Grown:
+                captured = _state.capture(state, pickles, changed, copy, self._own)
+            except _Reshaped:
                 pass
             except BaseException:
                 self._base = None
                 raise
             else:
-                self._copies += 1
-                self._saves += 1
-                return captured._replace(base=base.name)
+                if base.is_worth(captured, sizes):
+                    self._sized(sizes)
+                    self._saves += 1
+                    return captured._replace(base=base.name)
         self._base = None
-        captured = _state.capture(state, pickles, dict.fromkeys(self.names, _all), copy, self._own)
+        captured = _state.capture(state, pickles, self._all(), copy, self._own)
         self._pending = _Whole(self.copied(captured), step, captured)
         return captured
 
@@ -112,18 +118,44 @@ class Deltas:
     # Saves that are copied into memory, and go to storage from there.
 
     def flatten(self, state: Any) -> _state.Captured:
-        """As _state.flatten. Raises TypeError, also of a table that is not in the state."""
-        return _state.capture(state, frozenset(), dict.fromkeys(self.names, _all), copy=False, own=self._own)
+        """As _state.flatten. Raises TypeError, also of a table that is not in the state, and
+        CheckpointError of a touched row that the table does not have."""
+        return _state.capture(state, frozenset(), self._all(), copy=False, own=self._own)
 
     def copied(self, flat: _state.Captured) -> int:
         """The state was copied, all of it. Gives the copy's number."""
+        return self._sized({place: int(flat.arrays[name].shape[0]) for place, name in flat.tables.items()})
+
+    def _sized(self, sizes: dict[str, int]) -> int:
+        """A copy was taken of tables with so many rows. Gives its number."""
         self._copies += 1
-        for place, name in flat.tables.items():
-            rows = int(flat.arrays[name].shape[0])
+        for place, rows in sizes.items():
             table = self._tables.get(place)
-            if table is None or table.rows != rows:
+            if table is None or rows < table.rows:
                 self._tables[place] = _Table(rows, self._copies)
+            else:
+                table.grow(rows)
         return self._copies
+
+    def _all(self) -> dict[str, _state.Changed]:
+        """All of each table."""
+        return {place: self._checked(place, lambda value: None, {}) for place in self.names}
+
+    def _checked(self, place: str, changed: _state.Changed, sizes: dict[str, int]) -> _state.Changed:
+        """The same of a table that has all rows that touch() was told of. sizes: how many it has."""
+
+        def of(value: Any) -> Any:
+            rows, table = int(value.shape[0]), self._tables.get(place)
+            if table is not None and table.rows <= rows < table.told:
+                told, table.told, self._base = table.told, 0, None
+                raise CheckpointError(
+                    f"touch({place!r}) was told of row {told - 1}, and the table has {rows}: tell it rows of the "
+                    "table, from 0. The next save is whole"
+                )
+            return counted(value)
+
+        counted = _counted(place, changed, sizes)
+        return of
 
     def holds(self, cut: str, number: int) -> None:
         """The copy is the checkpoint of a cut. A step that is saved twice has one: of the two
@@ -141,17 +173,19 @@ class Deltas:
         base = self._usable(step, look=True)
         if base is None or number <= base.number:
             return None
-        if any(table.since > base.number for table in self._tables.values()):
-            return None  # it had another shape at the base
+        tables = dict(self._tables)
+        if any(table.since > base.number for table in tables.values()):
+            return None  # it has had fewer rows since the base
         try:
-            changed = base.changed(self._tables)
+            sizes: dict[str, int] = {}
+            changed = {place: _counted(place, of, sizes) for place, of in base.changed(tables).items()}
             delta = _state.capture(_state.build(tree, arrays), frozenset(), changed, copy=False, own=self._own)
-        except _Grown:
+        except _Reshaped:
             return None
         except CheckpointError:
             self._base = None
             raise
-        return delta._replace(base=base.name)
+        return delta._replace(base=base.name) if base.is_worth(delta, sizes) else None
 
     def stored(self, cut: str, step: int, tree: Any, arrays: dict[str, Any], folder: str, whole: bool) -> None:
         """A copy in memory is on storage. whole: all of it."""
@@ -161,7 +195,9 @@ class Deltas:
         if not whole:
             self._saves += 1
         elif number:
-            self._based_on(_Whole(number, step, self.flatten(_state.build(tree, arrays))), folder, cut)
+            tables: dict[str, _state.Changed] = dict.fromkeys(self.names, lambda value: None)
+            flat = _state.capture(_state.build(tree, arrays), frozenset(), tables, copy=False, own=self._own)
+            self._based_on(_Whole(number, step, flat), folder, cut)
 
     # Both.
 
@@ -189,20 +225,28 @@ class Deltas:
         return base if touched <= WORTH * of else None
 
 
-class _Grown(Exception):
-    """A table has another shape or type than in the base."""
+def _counted(place: str, changed: _state.Changed, sizes: dict[str, int]) -> _state.Changed:
+    """The same, and sizes gets the number of the table's rows."""
+
+    def of(value: Any) -> _state.Rows | None:
+        sizes[place] = int(value.shape[0])
+        return changed(value)
+
+    return of
 
 
-def _all(value: Any) -> None:
-    return None
+class _Reshaped(Exception):
+    """A table has fewer rows than in the base, or rows of another shape or type."""
 
 
 class _Table:
     """When each row of a table was touched."""
 
     def __init__(self, rows: int, since: int) -> None:
-        """since: the number of the first copy with so many rows."""
+        """rows: as of the newest copy. since: the number of the first copy that has had no
+        more rows than any later one."""
         self.rows, self.since = rows, since
+        self.told = 0  # rows that it must have by the next copy
         self._last = np.zeros(rows, np.uint32)  # the number of the newest copy before; 0: never
 
     def touch(self, name: str, rows: Any, copy: int) -> None:
@@ -212,14 +256,22 @@ class _Table:
         if index.dtype.kind not in "iu":
             raise TypeError(f"touch({name!r}): rows are whole numbers, not {index.dtype}")
         low, high = int(index.min()), int(index.max())
-        if low < 0 or high >= self.rows:
-            wrong = low if low < 0 else high
-            raise IndexError(f"touch({name!r}): no row {wrong}: the table had {self.rows} at the last whole save")
+        if low < 0:
+            raise IndexError(f"touch({name!r}): no row {low}: they are counted from 0")
+        if high >= self.rows:  # it has grown: a delta has all rows that no copy had yet
+            self.told = max(self.told, high + 1)
+            index = index[index < self.rows]
         self._last[index] = copy
 
-    def touched(self, copy: int) -> np.ndarray[Any, Any]:
-        """Of each row whether it was touched after that copy."""
-        touched: np.ndarray[Any, Any] = self._last >= copy
+    def grow(self, rows: int) -> None:
+        """A copy was taken, with so many rows."""
+        if rows > self.rows:
+            self._last = np.concatenate([self._last, np.zeros(rows - self.rows, np.uint32)])
+        self.rows, self.told = rows, 0
+
+    def touched(self, copy: int, rows: int) -> np.ndarray[Any, Any]:
+        """Of each of the first `rows` whether it was touched after that copy."""
+        touched: np.ndarray[Any, Any] = self._last[:rows] >= copy
         return touched
 
 
@@ -235,18 +287,26 @@ class _Whole:
         """What a delta holds of each table, by place."""
 
         def of(table: _Table, sample: _Sample) -> _state.Changed:
-            return lambda value: sample.changed(value, table.touched(self.number))
+            return lambda value: sample.changed(value, table.touched(self.number, sample.rows))
 
         return {place: of(tables[place], sample) for place, sample in self._samples.items() if place in tables}
 
-    def bytes(self, tables: dict[str, _Table]) -> tuple[float, int]:
+    def is_worth(self, delta: _state.Captured, sizes: dict[str, int]) -> bool:
+        """It is small enough beside tables of so many rows, of which nobody may have told."""
+        holds = sum(int(delta.arrays[name].nbytes) for name in delta.tables.values())
+        return bool(holds <= WORTH * sum(self._samples[place].of_row * rows for place, rows in sizes.items()))
+
+    def bytes(self, tables: dict[str, _Table]) -> tuple[int, int]:
         """How many bytes of the tables were touched, and how many there are."""
-        touched = 0.0
+        touched = total = 0
         for place, sample in self._samples.items():
             table = tables.get(place)
-            if table is not None and table.rows:
-                touched += sample.bytes * int(np.count_nonzero(table.touched(self.number))) / table.rows
-        return touched, sum(sample.bytes for sample in self._samples.values())
+            grown = 0
+            if table is not None:
+                grown = max(table.rows, table.told, sample.rows) - sample.rows
+                touched += sample.of_row * (grown + int(np.count_nonzero(table.touched(self.number, sample.rows))))
+            total += sample.of_row * (grown + sample.rows)
+        return touched, total
 
 
 class _Sample:
@@ -254,27 +314,31 @@ class _Sample:
 
     def __init__(self, name: str, base: Any) -> None:
         self._name, self._shape, self._dtype = name, tuple(base.shape), _state.dtype_name(base.dtype)
-        self.bytes = int(base.nbytes)
+        self.rows = self._shape[0]
+        size = base.element_size() if _state._is_tensor(base) else base.dtype.itemsize
+        self.of_row = int(size) * math.prod(self._shape[1:])  # bytes
         rows = np.random.default_rng().integers(0, max(self._shape[0], 1), min(SAMPLE, self._shape[0]))
         self._rows = np.unique(rows)
         self._before = _bytes(_state.rows_of(base, self._rows))
 
-    def changed(self, value: Any, touched: np.ndarray[Any, Any]) -> tuple[str, np.ndarray[Any, Any]]:
-        """The table's name in the base, and the rows that a delta holds. Raises CheckpointError."""
-        if tuple(value.shape) != self._shape or _state.dtype_name(value.dtype) != self._dtype:
-            raise _Grown
+    def changed(self, value: Any, touched: np.ndarray[Any, Any]) -> _state.Rows:
+        """What a delta holds. touched: of the base's rows. Raises CheckpointError."""
+        now, shape = tuple(value.shape), self._shape
+        if now[1:] != shape[1:] or now[0] < shape[0] or _state.dtype_name(value.dtype) != self._dtype:
+            raise _Reshaped
         untouched = ~touched[self._rows]
         rows = self._rows[untouched]
-        if not rows.size:  # all of the sample was touched
-            return self._name, np.flatnonzero(touched)
-        differs = (_bytes(_state.rows_of(value, rows)) != self._before[untouched]).any(axis=1)
-        if differs.any():
-            raise CheckpointError(
-                f"row {rows[differs.argmax()]} of {self._name!r} has changed since the last whole save, and touch() "
-                "was not told: a delta would lack it. Tell touch() every row that a step changes (weight decay and "
-                f"momentum change all of them), or leave {self._name!r} out of deltas=. The next save is whole"
-            )
-        return self._name, np.flatnonzero(touched)
+        if rows.size:
+            differs = (_bytes(_state.rows_of(value, rows)) != self._before[untouched]).any(axis=1)
+            if differs.any():
+                raise CheckpointError(
+                    f"row {rows[differs.argmax()]} of {self._name!r} has changed since the last whole save, and "
+                    "touch() was not told: a delta would lack it. Tell touch() every row that a step changes (weight "
+                    f"decay and momentum change all of them), or leave {self._name!r} out of deltas=. The next save "
+                    "is whole"
+                )
+        new = np.arange(shape[0], now[0])
+        return _state.Rows(self._name, np.concatenate([np.flatnonzero(touched), new]), now[0] if new.size else None)
 
 
 def _bytes(rows: Any) -> np.ndarray[Any, Any]:

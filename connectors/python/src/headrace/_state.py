@@ -15,7 +15,8 @@ A node of the tree is one of
     {"int": "123..."}  {"float": "nan"}  {"bytes": "base64"}
     {"pickle": PLACE}     an object in a file of its own (_pickled.py), in version 2
     {"delta": NAME, "rows": NAME, "base": NAME, "of": "numpy" | "torch"}   in version 3: the
-                          array of the base (_delta.py) with these rows in place of its own
+                          array of the base (_delta.py) with these rows in place of its own;
+                          with "size": N it has N rows, and those that the base lacks are here
 
 Parts of the state may have files of their own, in version 4: _files.py.
 
@@ -31,7 +32,7 @@ import importlib
 import math
 import sys
 from collections.abc import Iterable
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable, NamedTuple, Optional
 
 import numpy as np
 
@@ -75,8 +76,16 @@ class Captured(NamedTuple):
         return sum(int(a.nbytes) for a in self.arrays.values())
 
 
-# Of a table: its name in the base and the rows to save; None: all of it.
-Changed = Callable[[Any], "tuple[str, np.ndarray[Any, Any]] | None"]
+class Rows(NamedTuple):
+    """Some rows of a table."""
+
+    base: str  # the table's name in the base
+    rows: np.ndarray[Any, Any]
+    size: int | None  # how many the table has, if it has more than in the base
+
+
+# Of a table: the rows to save; None: all of it.
+Changed = Callable[[Any], Optional[Rows]]
 
 
 def capture(
@@ -222,11 +231,11 @@ class _Capture:
         if changed is None:
             name = self.tables[at] = self._tensor(value, at) if is_tensor else self._array(value, at)
             return {"array": name, "of": of}
-        base, rows = changed
         name = self.tables[at] = self._free(at)
-        (self.tensors if is_tensor else self.arrays)[name] = rows_of(value, rows)
-        self.arrays[index := self._free(f"{at}.rows")] = rows
-        return {"delta": name, "rows": index, "base": base, "of": of}
+        (self.tensors if is_tensor else self.arrays)[name] = rows_of(value, changed.rows)
+        self.arrays[index := self._free(f"{at}.rows")] = changed.rows
+        size = {} if changed.size is None else {"size": changed.size}
+        return {"delta": name, "rows": index, "base": changed.base, "of": of, **size}
 
     def _array(self, value: np.ndarray[Any, Any], at: str) -> str:
         if isinstance(value, np.ma.MaskedArray):
@@ -311,6 +320,11 @@ class _Source(NamedTuple):
             raise LookupError("it is a delta, and names no base")
         of = node["of"]
         array, rows, values = self.base(node["base"], of), self.arrays[node["rows"]], self.arrays[node["delta"]]
+        if "size" in node:  # it has grown
+            shape = (node["size"], *array.shape[1:])
+            larger = array.new_empty(shape) if of == "torch" else np.empty(shape, array.dtype)
+            larger[: len(array)] = array
+            array = larger
         if of == "torch":
             array[rows] = values
         else:

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 from headrace import _manifest as manifest
+from headrace import _restore
 from in_memory import ROOT, TRAINER, in_memory, memory, of_end, restored
-from seen import checked, settings
+from seen import checked, ids_of, settings
 
 __all__ = ["memory"]  # a fixture
 
@@ -68,6 +69,38 @@ def test_without_memory_a_delta_on_storage_is_gone_back_to(job: Any, memory: Pat
         shutil.rmtree(folder)  # as if the node had been started again
     out = job.trainer(TRAINER, **settings(job, n, every=5, options=OPTIONS), **{ROOT: str(memory)}).ended()
     assert restored(out)[1:4] == ["45", "2250", "storage"], out + job.logs()
+    assert np.array_equal(of_end(out), np.ones(n)), out + job.logs()
+
+
+def test_a_table_that_grows_goes_to_memory_and_as_deltas_to_storage(job: Any, memory: Path) -> None:
+    """It has a row for each id that was seen so far, and touch() is told of new ones first."""
+    n = job.write(10_000, files=1)  # ids come in order
+    job.up("--model", "replicated")
+    job.apply()
+    code = (
+        TRAINER.replace('seen = np.zeros(cfg["rows"], np.int64)', "seen = np.zeros(0, np.int64)")
+        .replace('seen[:] = restored.state["seen"]', 'seen = restored.state["seen"].copy()')
+        .replace(
+            '        np.add.at(seen, b["id"], 1)\n',
+            '        new = max(0, int(b["id"].max()) + 1 - len(seen))\n'
+            "        seen = np.concatenate([seen, np.zeros(new, np.int64)])\n"
+            '        np.add.at(seen, b["id"], 1)\n',
+        )
+    )
+    options = {**OPTIONS, "keep": 1000}
+    how = settings(job, n, every=5, stop=103, stored=True, options=options)
+    out = job.trainer(code, **how, **{ROOT: str(memory)}).ended()
+    assert "saved 103" in out, out + job.logs()
+    grown = 0
+    for m in stored(job):
+        seen = _restore._load(m, 0)["seen"]
+        counts = np.bincount(ids_of(job, m.cut))
+        assert np.array_equal(seen, counts), m.path
+        bases = [b for b in stored(job) if b.cut_id in m.needs]
+        grown += sum(len(_restore._load(b, 0)["seen"]) < len(seen) for b in bases)
+    assert grown > 5, [m.needs for m in stored(job)]
+    out = job.trainer(code, **settings(job, n, every=5, options=options), **{ROOT: str(memory)}).ended()
+    assert restored(out)[1:4] == ["103", "5150", "memory"], out + job.logs()
     assert np.array_equal(of_end(out), np.ones(n)), out + job.logs()
 
 
