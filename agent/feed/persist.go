@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 
+	"github.com/headrace/headrace/flashckpt/manifest"
 	"github.com/headrace/headrace/flashckpt/memory"
 	"github.com/headrace/headrace/internal/frame"
 )
@@ -15,7 +17,9 @@ import (
 func (t *trainer) persist(v *frame.Call) {
 	t.srv.wg.Go(func() {
 		a := frame.Answer{ID: v.ID, Code: frame.AnswerOK, Cut: v.Cut}
-		if path, err := t.srv.persist(v); err != nil {
+		if path, missing, err := t.srv.persist(v); len(missing) > 0 {
+			a.Code, a.Reason = frame.AnswerAgain, fmt.Sprintf("no part of rank%s yet", ranks(missing))
+		} else if err != nil {
 			a.Code, a.Reason = frame.AnswerRefused, err.Error()
 			t.srv.cfg.Logger.Warn("a checkpoint stays in memory only", "rank", t.hello.Rank, "cut", v.Cut, "error", err)
 		} else {
@@ -25,24 +29,40 @@ func (t *trainer) persist(v *frame.Call) {
 	})
 }
 
-func (s *Server) persist(v *frame.Call) (path string, err error) {
+func ranks(of []uint32) string {
+	text := fmt.Sprint(of)
+	text = strings.ReplaceAll(text[1:len(text)-1], " ", ", ")
+	if len(of) > 1 {
+		return "s " + text
+	}
+	return " " + text
+}
+
+// persist gives the path of the manifest, or the ranks whose parts are missing for it.
+func (s *Server) persist(v *frame.Call) (path string, missing []uint32, err error) {
 	slot, err := memory.Open(v.Path)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	defer func() { _ = slot.Close() }() // it was only read
 	switch uid, err := slot.Owner(); {
 	case err != nil:
-		return "", err
+		return "", nil, err
 	case int(uid) != os.Getuid():
-		return "", fmt.Errorf("%s is of user %d, and the agent runs as user %d: files on storage would be of another user", v.Path, uid, os.Getuid())
+		return "", nil, fmt.Errorf("%s is of user %d, and the agent runs as user %d: files on storage would be of another user", v.Path, uid, os.Getuid())
 	case frame.CutID(slot.About.Manifest.Cut.ID) != v.Cut:
-		return "", fmt.Errorf("%s holds cut %v, and not %v", v.Path, slot.About.Manifest.Cut.ID, v.Cut)
+		return "", nil, fmt.Errorf("%s holds cut %v, and not %v", v.Path, slot.About.Manifest.Cut.ID, v.Cut)
 	}
 	ctx, cancel := context.WithCancel(s.stopped)
 	defer cancel()
-	if err := memory.Persist(ctx, s.cfg.Checkpoints.On(ctx, slot.About.Path, memory.Direct{}), slot); err != nil {
-		return "", err
+	on := s.cfg.Checkpoints.On(ctx, slot.About.Path, memory.Direct{})
+	if v.Mode == frame.PersistGather {
+		bucket, is := on.(manifest.Bucket)
+		if !is {
+			return "", nil, fmt.Errorf("%s does not lie in a bucket", slot.About.Path)
+		}
+		missing, err = memory.Gather(bucket, slot)
+		return slot.About.Path, missing, err
 	}
-	return slot.About.Path, nil
+	return slot.About.Path, nil, memory.Persist(ctx, on, slot)
 }

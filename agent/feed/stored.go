@@ -44,7 +44,7 @@ func (s *Server) storedFor(uid uint32, v *frame.Call) (id frame.CutID, err error
 	case frame.StoredList:
 		return 0, places.Mirror(ctx, v.Path, v.Into)
 	case frame.StoredFetch:
-		return 0, places.Fetch(ctx, v.Path, v.Into)
+		return 0, places.Fetch(ctx, v.Path, v.Into, &v.From)
 	case frame.StoredRemove:
 		return 0, places.Remove(ctx, v.Path)
 	case frame.StoredSweep:

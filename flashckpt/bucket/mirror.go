@@ -134,8 +134,9 @@ func ignoreMissing(err error) error {
 }
 
 // Fetch downloads the files of a checkpoint into a local folder, and compares them with
-// its manifest.
-func (p *Places) Fetch(ctx context.Context, of, into string) error {
+// its manifest. Of a sharded one it downloads the part of one rank, if it is named; of the
+// files of others it compares the size and the checksum that the service has of them.
+func (p *Places) Fetch(ctx context.Context, of, into string, rank *uint32) error {
 	on := &FS{ctx: ctx, places: p}
 	m, err := manifest.Load(on, of)
 	if err != nil {
@@ -147,11 +148,51 @@ func (p *Places) Fetch(ctx context.Context, of, into string) error {
 	}
 	defer func() { _ = root.Close() }()
 	for i := range m.Files {
-		if err := p.fetch(ctx, manifest.Join(manifest.Dir(of), m.Files[i].Path), root, &m.Files[i]); err != nil {
+		f, get := &m.Files[i], p.fetch
+		if rank != nil && f.Rank != nil && *f.Rank != *rank {
+			get = p.compare
+		}
+		if err := get(ctx, manifest.Join(manifest.Dir(of), f.Path), root, f); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// compare is fetch without a download. If the service has no checksum of an object, it is
+// read, and not kept.
+func (p *Places) compare(ctx context.Context, from string, _ *os.Root, want *manifest.File) error {
+	c, key, err := p.file(from)
+	if err != nil {
+		return err
+	}
+	size, crc, err := c.Sum(ctx, key)
+	if err != nil {
+		return failed("open", from, err)
+	}
+	if size != want.Size {
+		return wrongSize(from, size, want)
+	}
+	if crc == nil {
+		sum := crc64nvme.New()
+		if _, err := io.Copy(sum, &reading{ctx: ctx, c: c, key: key, size: size}); err != nil {
+			return err
+		}
+		crc = new(sum.Sum64())
+	}
+	return wrongSum(from, manifest.CRC64(*crc), want)
+}
+
+func wrongSize(of string, size int64, want *manifest.File) error {
+	return fmt.Errorf("%s: it has %d bytes, its manifest says %d", of, size, want.Size)
+}
+
+// wrongSum is nil for the right checksum.
+func wrongSum(of string, got manifest.CRC64, want *manifest.File) error {
+	if got == want.CRC {
+		return nil
+	}
+	return fmt.Errorf("%s: its checksum is %v, its manifest says %v", of, got, want.CRC)
 }
 
 func (p *Places) fetch(ctx context.Context, from string, root *os.Root, want *manifest.File) (err error) {
@@ -164,7 +205,7 @@ func (p *Places) fetch(ctx context.Context, from string, root *os.Root, want *ma
 		return failed("open", from, err)
 	}
 	if o.Size != want.Size {
-		return fmt.Errorf("%s: it has %d bytes, its manifest says %d", from, o.Size, want.Size)
+		return wrongSize(from, o.Size, want)
 	}
 	if dir := path.Dir(want.Path); dir != "." {
 		if err := root.MkdirAll(filepath.FromSlash(dir), 0o700); err != nil {
@@ -183,10 +224,7 @@ func (p *Places) fetch(ctx context.Context, from string, root *os.Root, want *ma
 	if _, err := io.Copy(sum, io.NewSectionReader(f, 0, want.Size)); err != nil {
 		return err
 	}
-	if got := manifest.CRC64(sum.Sum64()); got != want.CRC {
-		return fmt.Errorf("%s: its checksum is %v, its manifest says %v", from, got, want.CRC)
-	}
-	return nil
+	return wrongSum(from, manifest.CRC64(sum.Sum64()), want)
 }
 
 // download asks for some ranges at a time.

@@ -18,6 +18,9 @@ type Client interface {
 	storage.Store
 	// PutFrom is Put of size bytes of r, or PutNew.
 	PutFrom(ctx context.Context, key string, r io.Reader, size int64, onlyNew bool) error
+	// Sum is the size of an object, and its CRC-64/NVME if the service has that of all of it.
+	// It does not read the object. storage.ErrNotFound.
+	Sum(ctx context.Context, key string) (size int64, crc *uint64, err error)
 	// EndUploads gives up the uploads whose key is wanted and that began before a time. How
 	// many were there.
 	EndUploads(ctx context.Context, before time.Time, wanted func(key string) bool) (int, error)

@@ -86,13 +86,19 @@ func WriteManifest(on FS, path string, m *Manifest) error {
 	return commit(on, path, m.Cut.ID, b)
 }
 
-// WritePart says that a rank's files of a sharded save are on storage.
+// WritePart says that a rank's files of a sharded save are on storage. It replaces the part
+// of an earlier attempt.
 func WritePart(on FS, folder string, p *Part) error {
 	b, err := p.Encode()
 	if err != nil {
 		return fmt.Errorf("%s: %w", Join(folder, PartName(p.Rank)), err)
 	}
-	return commit(on, Join(folder, PartName(p.Rank)), p.Cut, b)
+	path := Join(folder, PartName(p.Rank))
+	if _, is := on.(Bucket); is { // it appears whole
+		_, err := put(on, path, bytes.NewReader(b))
+		return err
+	}
+	return commit(on, path, p.Cut, b)
 }
 
 // commit is temp, fsync, rename, fsync of the folder.

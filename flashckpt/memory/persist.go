@@ -21,7 +21,8 @@ import (
 // its parts, see split.go), the manifest last, each synced before the next. After a power failure at any point the
 // manifest is there with all that it names, or it is not there. A checkpoint that is
 // there already is left as it is. In a bucket each of them is one object, which appears
-// whole; see upload.
+// whole; see upload. A slot with the part of a rank is written to a bucket only, and no
+// manifest: Gather does that.
 //
 // Errors: what the file system says; a slot whose memory is not as it was written; ctx.
 func Persist(ctx context.Context, on manifest.FS, s *Slot) error {
@@ -40,8 +41,14 @@ func Persist(ctx context.Context, on manifest.FS, s *Slot) error {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if bucket, is := on.(manifest.Bucket); is {
+	bucket, is := on.(manifest.Bucket)
+	switch {
+	case is && s.About.Shard:
+		return s.uploadPart(ctx, bucket)
+	case is:
 		return s.upload(ctx, bucket, &m)
+	case s.About.Shard:
+		return fmt.Errorf("%s holds the part of rank %d of a sharded checkpoint: into a folder its trainer writes it", s.Path, s.About.Rank)
 	}
 	if folder, err = manifest.Begin(on, filepath.Dir(folder), filepath.Base(folder)); err != nil {
 		return err

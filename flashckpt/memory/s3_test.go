@@ -105,7 +105,7 @@ func TestASlotBecomesACheckpointInABucket(t *testing.T) {
 			t.Errorf("%v", got)
 		}
 		into := t.TempDir()
-		if err := places.Fetch(t.Context(), at, into); err != nil {
+		if err := places.Fetch(t.Context(), at, into, nil); err != nil {
 			t.Fatal(err)
 		}
 		if b, err := os.ReadFile(path.Join(into, "state.safetensors")); err != nil || !bytes.Equal(b, image(size)) {
@@ -306,7 +306,7 @@ func TestPartsOfAStateGetObjectsOfTheirOwn(t *testing.T) {
 		t.Errorf("%+v, %s", m.Files, m.State)
 	}
 	into := t.TempDir()
-	if err := places.Fetch(t.Context(), at, into); err != nil {
+	if err := places.Fetch(t.Context(), at, into, nil); err != nil {
 		t.Fatal(err)
 	}
 	if got := readTensors(t, path.Join(into, "model-1.safetensors")); !slices.Equal(got, []tensor{{"b", ""}, {"w", "wwwwwwww"}}) {
@@ -320,5 +320,111 @@ func TestPartsOfAStateGetObjectsOfTheirOwn(t *testing.T) {
 	}
 	if got := names(t, on, manifest.Dir(at)); len(got) != 0 {
 		t.Errorf("%v is left", got)
+	}
+}
+
+func TestAShardedCheckpointInABucketIsThereWhenAllPartsAre(t *testing.T) {
+	dir, places, on := inBucket(t)
+	root := t.TempDir()
+	slot0, at := writeShard(t, root, dir, 0, 2)
+	slot1, _ := writeShard(t, root, dir, 1, 2)
+	gather := func(slot string) (missing []uint32, err error) {
+		t.Helper()
+		s, err := Open(slot)
+		if err != nil {
+			t.Fatal(err)
+		}
+		missing, err = Gather(on, s)
+		return missing, errors.Join(err, s.Close())
+	}
+	// An upload that was killed has left half a file.
+	left := manifest.Join(manifest.Dir(at), "state-rank-1.safetensors")
+	if err := on.PutNew(left, strings.NewReader("half"), 4); err != nil {
+		t.Fatal(err)
+	}
+	if missing, err := gather(slot0); err != nil || !slices.Equal(missing, []uint32{0, 1}) {
+		t.Fatalf("%v, %v", missing, err)
+	}
+	for range 2 { // the second time it takes the place of the first
+		if err := store(t, on, slot0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if missing, err := gather(slot0); err != nil || !slices.Equal(missing, []uint32{1}) {
+		t.Fatalf("%v, %v", missing, err)
+	}
+	if got := names(t, on, manifest.Dir(at)); slices.Contains(got, manifest.FileName) {
+		t.Fatalf("a manifest without all parts: %v", got)
+	}
+	change(t, slot1, page+4999)
+	if err := store(t, on, slot1); err == nil || !strings.Contains(err.Error(), "memory was changed") {
+		t.Fatal(err)
+	}
+	if missing, err := gather(slot0); err != nil || !slices.Equal(missing, []uint32{1}) {
+		t.Fatalf("changed memory became a part: %v, %v", missing, err)
+	}
+	change(t, slot1, page+4999) // as it was
+	if err := store(t, on, slot1); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second time it is there
+		if missing, err := gather(slot0); err != nil || len(missing) > 0 {
+			t.Fatalf("%v, %v", missing, err)
+		}
+	}
+	m := whole(t, on, at)
+	if len(m.Files) != 2 || *m.Files[0].Rank != 0 || *m.Files[1].Rank != 1 || m.Files[1].Path != "state-rank-1-1.safetensors" || !strings.Contains(string(m.State), m.Files[1].Path) {
+		t.Errorf("%+v, %s", m.Files, m.State)
+	}
+	for rank := range uint32(3) {
+		into := t.TempDir()
+		if err := places.Fetch(t.Context(), at, into, &rank); err != nil {
+			t.Fatal(err)
+		}
+		found, err := os.ReadDir(into)
+		if err != nil || rank < 2 && (len(found) != 1 || found[0].Name() != m.Files[rank].Path) || rank == 2 && len(found) != 0 {
+			t.Errorf("rank %d has %v, %v", rank, found, err)
+		}
+	}
+	// Another object takes the place of rank 1's file: rank 0 sees it by its checksum.
+	key := manifest.Join(manifest.Dir(at), m.Files[1].Path)
+	if err := on.Remove(key); err != nil {
+		t.Fatal(err)
+	}
+	if err := on.PutNew(key, bytes.NewReader(make([]byte, m.Files[1].Size)), m.Files[1].Size); err != nil {
+		t.Fatal(err)
+	}
+	if err := places.Fetch(t.Context(), at, t.TempDir(), new(uint32)); err == nil || !strings.Contains(err.Error(), "its checksum is") {
+		t.Error(err)
+	}
+	c, err := s3.Open(config(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, crc, err := c.Sum(t.Context(), path.Base(manifest.Dir(at))+"/"+m.Files[0].Path)
+	if err != nil || crc == nil || manifest.CRC64(*crc) != m.Files[0].CRC {
+		t.Errorf("the service's checksum is %v, %v", crc, err)
+	}
+	if err := places.Remove(t.Context(), at); err != nil || len(names(t, on, manifest.Dir(at))) != 0 {
+		t.Error(err, names(t, on, manifest.Dir(at)))
+	}
+}
+
+func TestWhatKilledRanksLeftGoesToABucketWithAllParts(t *testing.T) {
+	dir, places, on := inBucket(t)
+	root := t.TempDir()
+	writeShard(t, root, dir, 0, 1)
+	_, at := writeShard(t, root, dir, 0, 2)
+	writeShard(t, root, dir, 1, 2)
+	writeShard(t, root, dir, 1, 3)
+	saved, err := PersistNewest(t.Context(), func(p string) manifest.FS { return places.On(t.Context(), p, Direct{}) }, root, Left{Job: "default", Run: "r"})
+	if err != nil || len(saved) != 1 || saved[0].Err != nil || saved[0].Held.About.Path != at {
+		t.Fatalf("%+v, %v", saved, err)
+	}
+	if m := whole(t, on, at); len(m.Files) != 2 || *m.Files[1].Rank != 1 {
+		t.Errorf("%+v", m.Files)
+	}
+	if found, err := manifest.Find(on, dir); err != nil || len(found) != 1 {
+		t.Errorf("%+v, %v", found, err)
 	}
 }

@@ -46,33 +46,109 @@ func persistShards(ctx context.Context, on manifest.FS, parts []Held) error {
 	if want := manifest.Folder(m.Step, m.Rank, m.Cut.ID); filepath.Base(folder) != want || filepath.Base(at) != manifest.FileName {
 		return fmt.Errorf("%s: its path %s is not %s in a folder %s", parts[0].Slot, at, manifest.FileName, want)
 	}
-	folder, err := manifest.Begin(on, filepath.Dir(folder), filepath.Base(folder))
-	if err != nil {
-		return err
+	if _, is := on.(manifest.Bucket); !is {
+		if _, err := manifest.Begin(on, filepath.Dir(folder), filepath.Base(folder)); err != nil {
+			return err
+		}
 	}
-	shards := map[string]json.RawMessage{}
+	states := make([]json.RawMessage, len(parts))
 	m.Files = []manifest.File{}
-	for _, h := range parts {
+	for i, h := range parts {
 		files, state, err := persistShard(ctx, on, folder, h)
 		if err != nil {
 			return err
 		}
 		m.Files = append(m.Files, files...)
-		shards[fmt.Sprint(h.About.Rank)] = state
+		states[i] = state
 	}
-	var of struct {
+	if err := ofShards(&m, states); err != nil {
+		return err
+	}
+	_, err := commit(on, at, &m)
+	return err
+}
+
+// ofShards gives a manifest the states of all ranks, and what they need.
+func ofShards(m *manifest.Manifest, states []json.RawMessage) error {
+	var all struct {
 		Format  string                     `json:"format"`
 		Version int                        `json:"version"`
 		Shards  map[string]json.RawMessage `json:"shards"`
 	}
-	if err := json.Unmarshal(m.State, &of); err != nil {
-		return fmt.Errorf("%s: its state cannot be read: %w", parts[0].Slot, err)
+	all.Shards = map[string]json.RawMessage{}
+	m.Needs = nil
+	for rank, state := range states {
+		all.Shards[fmt.Sprint(rank)] = state
+		var of struct {
+			Format  string `json:"format"`
+			Version int    `json:"version"`
+			Base    *struct {
+				Cut cut.ID `json:"cut"`
+			} `json:"base"`
+		}
+		if err := json.Unmarshal(state, &of); err != nil {
+			return fmt.Errorf("the state of rank %d cannot be read: %w", rank, err)
+		}
+		all.Format, all.Version = of.Format, max(all.Version, of.Version)
+		if of.Base != nil && !slices.Contains(m.Needs, of.Base.Cut) {
+			m.Needs = append(m.Needs, of.Base.Cut)
+		}
 	}
-	of.Shards = shards
-	if m.State, err = json.Marshal(of); err != nil {
+	slices.Sort(m.Needs)
+	var err error
+	m.State, err = json.Marshal(all)
+	return err
+}
+
+// uploadPart writes the part of a rank into a bucket: its files, then what lists them. A part
+// of an earlier attempt at this checkpoint is replaced, and its files stay.
+func (s *Slot) uploadPart(ctx context.Context, on manifest.Bucket) error {
+	folder, m := manifest.Dir(s.About.Path), &s.About.Manifest
+	files, state, err := s.putFiles(ctx, on, folder)
+	if err != nil {
 		return err
 	}
-	return manifest.WriteManifest(on, at, &m)
+	part := manifest.Part{Cut: m.Cut.ID, Step: m.Step, Rank: s.About.Rank, WorldSize: m.WorldSize, Files: files, State: state}
+	return manifest.WritePart(on, folder, &part)
+}
+
+// Gather writes the manifest of a sharded checkpoint in a bucket, of which this slot holds
+// a part, when the parts of all ranks lie there. missing are the ranks whose part does not.
+func Gather(on manifest.Bucket, s *Slot) (missing []uint32, err error) {
+	m, at := s.About.Manifest, s.About.Path
+	if !s.About.Shard {
+		return nil, fmt.Errorf("%s holds no part of a sharded checkpoint", s.Path)
+	}
+	folder := manifest.Dir(at)
+	names, err := on.ReadDir(folder) // one request, while parts are missing
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for rank := range m.WorldSize {
+		if !slices.ContainsFunc(names, func(n manifest.Name) bool { return n.Name == manifest.PartName(rank) }) {
+			missing = append(missing, rank)
+		}
+	}
+	if len(missing) > 0 {
+		return missing, nil
+	}
+	parts, missing, err := manifest.Parts(on, folder, m.Cut.ID, m.WorldSize)
+	if err != nil || len(missing) > 0 {
+		return missing, err
+	}
+	m.Files = []manifest.File{}
+	if err := m.Merge(parts); err != nil {
+		return nil, fmt.Errorf("%s: %w", folder, err)
+	}
+	states := make([]json.RawMessage, len(parts))
+	for rank, part := range parts {
+		states[rank] = part.State
+	}
+	if err := ofShards(&m, states); err != nil {
+		return nil, fmt.Errorf("%s: %w", folder, err)
+	}
+	_, err = commit(on, at, &m)
+	return nil, err
 }
 
 func persistShard(ctx context.Context, on manifest.FS, folder string, h Held) (files []manifest.File, state json.RawMessage, err error) {
@@ -83,6 +159,13 @@ func persistShard(ctx context.Context, on manifest.FS, folder string, h Held) (f
 	defer func() { err = errors.Join(err, s.Close()) }()
 	if s.About.Manifest.Cut.ID != h.About.Manifest.Cut.ID {
 		return nil, nil, fmt.Errorf("%s: another checkpoint lies there now", h.Slot)
+	}
+	if bucket, is := on.(manifest.Bucket); is {
+		files, state, err = s.putFiles(ctx, bucket, folder)
+		for i := range files {
+			files[i].Rank = &h.About.Rank
+		}
+		return files, state, err
 	}
 	files, err = s.writeFiles(ctx, on, folder, &s.About.Rank)
 	return files, s.About.Manifest.State, err

@@ -27,17 +27,9 @@ func (s *Slot) upload(ctx context.Context, on manifest.Bucket, m *manifest.Manif
 	if m.Files, m.State, err = s.putFiles(ctx, on, folder); err != nil {
 		return err
 	}
-	err = manifest.WriteManifest(on, s.About.Path, m)
-	if !errors.Is(err, fs.ErrExist) {
+	there, err := commit(on, s.About.Path, m)
+	if there == nil || err != nil {
 		return err
-	}
-	// Another one was faster. Its checkpoint has this cut, and so this state.
-	there, err := manifest.Load(on, s.About.Path)
-	if err != nil {
-		return err
-	}
-	if there.Cut.ID != m.Cut.ID {
-		return fmt.Errorf("%s is of cut %v, and should be of %v", s.About.Path, there.Cut.ID, m.Cut.ID)
 	}
 	var failed error
 	for _, own := range m.Files {
@@ -46,6 +38,18 @@ func (s *Slot) upload(ctx context.Context, on manifest.Bucket, m *manifest.Manif
 		}
 	}
 	return failed
+}
+
+// commit writes the manifest. If another writer was faster, it gives that one's: its
+// checkpoint has this cut, and so this state.
+func commit(on manifest.FS, path string, m *manifest.Manifest) (there *manifest.Manifest, err error) {
+	if err := manifest.WriteManifest(on, path, m); !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	if there, err = manifest.Load(on, path); err == nil && there.Cut.ID != m.Cut.ID {
+		err = fmt.Errorf("%s is of cut %v, and should be of %v", path, there.Cut.ID, m.Cut.ID)
+	}
+	return there, err
 }
 
 // put uploads a file under the first name that is free.

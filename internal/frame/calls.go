@@ -14,7 +14,7 @@ const (
 	CallPause   = "pause"
 
 	// CallPersist is for the agent itself: write the checkpoint of Cut, in the slot at
-	// Path, to storage.
+	// Path, to storage. Of a part of a sharded one in a bucket that is only the part.
 	CallPersist = "persist"
 	// CallStored is for the agent itself: what Mode says, of checkpoints in a bucket.
 	CallStored = "stored"
@@ -22,6 +22,10 @@ const (
 	// nodes.
 	CallPeers = "peers"
 )
+
+// PersistGather is a mode of CallPersist: write the manifest of the sharded checkpoint in a
+// bucket that the slot holds a part of. AnswerAgain: parts are missing, and Reason names them.
+const PersistGather = "gather"
 
 // Modes of CallPeers. Into is the folder of the trainer's slots.
 const (
@@ -39,7 +43,7 @@ const (
 const (
 	StoredID     = "id"     // of the folder of checkpoints at Path: ANSWER's cut
 	StoredList   = "list"   // copy its manifests into the local folder Into
-	StoredFetch  = "fetch"  // copy the files of the checkpoint whose manifest Path is into Into
+	StoredFetch  = "fetch"  // copy what rank From needs of the checkpoint whose manifest Path is into Into
 	StoredRemove = "remove" // remove that checkpoint
 	// StoredSweep removes what killed saves have left, in which nothing has changed for
 	// DeadlineMS before the manifest at Path was written.
@@ -58,7 +62,7 @@ type Call struct {
 	DeadlineMS uint32          `json:"deadline_ms,omitempty"`
 	Exact      bool            `json:"exact,omitempty"`
 	Reason     string          `json:"reason,omitempty"`
-	Mode       string          `json:"mode,omitempty"` // newest | exact | start; of stored: see StoredID
+	Mode       string          `json:"mode,omitempty"` // newest | exact | start; of stored: see StoredID; of persist: PersistGather
 	Body       json.RawMessage `json:"body,omitempty"` // the cut, an object
 	Failed     []CutID         `json:"failed,omitempty"`
 	After      uint64          `json:"after,omitempty"`
@@ -78,7 +82,7 @@ const (
 	AnswerFenced  = "fenced"
 	AnswerTry     = "try"
 	AnswerTimeout = "timeout"
-	AnswerAgain   = "again" // restore: it cannot be decided yet; call again
+	AnswerAgain   = "again" // it cannot be decided or written yet; call again
 )
 
 // Answer answers the CALL that has the same id.

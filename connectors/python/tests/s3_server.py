@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +25,21 @@ class Server:
         assert self.process.stdout is not None
         print("put", f"lake/{key}", file, file=self.process.stdin, flush=True)
         assert self.process.stdout.readline() == "done\n"
+
+    def get(self, key: str, file: Path) -> None:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        print("get", f"lake/{key}", file, file=self.process.stdin, flush=True)
+        assert self.process.stdout.readline() == "done\n"
+
+    def folder(self, prefix: str, into: Path) -> Path:
+        """A copy of what lies below a prefix, and of nothing else."""
+        shutil.rmtree(into, ignore_errors=True)
+        for key in self.list(prefix):
+            file = into / key[len(prefix) :]
+            file.parent.mkdir(parents=True, exist_ok=True)
+            self.get(key, file)
+        return into
 
     def delete(self, key: str) -> None:
         assert self.process.stdin is not None

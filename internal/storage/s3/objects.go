@@ -2,6 +2,8 @@ package s3
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -23,6 +25,23 @@ func (b *Bucket) Head(ctx context.Context, key string) (storage.Object, error) {
 		return storage.Object{}, err
 	}
 	return storage.Object{Key: key, Size: info.Size, Tag: strings.Trim(info.ETag, `"`), Modified: info.LastModified}, nil
+}
+
+// Sum asks for an object's size, and for its CRC-64/NVME as the service has verified it.
+// nil: the service has none of the whole object.
+func (b *Bucket) Sum(ctx context.Context, key string) (size int64, crc *uint64, err error) {
+	info, err := b.client.StatObject(ctx, b.bucket, b.full(key), minio.StatObjectOptions{Checksum: true})
+	if err != nil {
+		if err = b.failed(ctx, key, err); errors.Is(err, storage.ErrNotFound) {
+			err = b.notFound(ctx, key, err)
+		}
+		return 0, nil, err
+	}
+	raw, err := base64.StdEncoding.DecodeString(info.ChecksumCRC64NVME)
+	if err == nil && len(raw) == 8 { // else it is missing, or that of parts
+		crc = new(binary.BigEndian.Uint64(raw))
+	}
+	return info.Size, crc, nil
 }
 
 // notFound tells a missing bucket from a missing object: the answer to a HEAD has no body

@@ -54,7 +54,7 @@ def bases_of(manifest: Manifest) -> list[Manifest]:
 def arrays_of(base: Manifest, rank: int) -> Callable[[str, str], Any]:
     """Gives an array of a base by its name, as of "numpy" or "torch"."""
     files = _files.of_state(state_of(base, rank), base.files, base.path)
-    folder = base.bucket.fetch(base) if isinstance(base, Stored) else base.folder
+    folder = base.bucket.fetch(base, rank) if isinstance(base, Stored) else base.folder
     library = importlib.import_module("safetensors")
 
     def array(key: str, of: str) -> Any:

@@ -55,11 +55,12 @@ class Stored(Manifest):
         return os.path.lexists(self.local + ".pinned")
 
     def fault(self) -> str | None:
-        """None: its files are as it says. They lie on this machine then, until drop()."""
+        """None: its files are as it says. Those that this rank needs lie on this machine then,
+        until drop()."""
         if wrong := _cut.wrong_inside(self.cut):
             return f"{self.path}: cut.{wrong}"
         try:
-            self.bucket.fetch(self)
+            self.bucket.fetch(self, self.bucket.rank)
         except CheckpointError as error:
             return str(error)
         return None
@@ -72,10 +73,11 @@ class Bucket:
         """Raises CheckpointError: it cannot be reached, or not with these credentials."""
         self.url = url
         self._trainer = trainer
+        self.rank = trainer.rank
         answer = self._ask("id", url, "the folder of checkpoints")
         self.slots = _slots.Folder(url, trainer.job, answer.cut)
         self._mirror = os.path.join(self.slots.path, f"mirror-rank-{trainer.rank}")
-        self._fetched: dict[str, str] = {}  # folders on this machine, by cut
+        self._fetched: dict[tuple[str, int], str] = {}  # folders on this machine, by cut and rank
         _own(self._mirror)
         shutil.rmtree(self._near, ignore_errors=True)  # of a process that was killed
 
@@ -125,29 +127,31 @@ class Bucket:
         self._list()
         return os.path.exists(self._mirror + path[len(self.url) :])
 
-    def fetch(self, manifest: Stored) -> str:
-        """The files of a checkpoint, as its manifest says, in a folder of this machine.
+    def fetch(self, manifest: Stored, rank: int) -> str:
+        """The files of a checkpoint, as its manifest says, in a folder of this machine; of a
+        sharded one the part of a rank. The files of the others are compared where they lie.
         Raises CheckpointError."""
-        known = self._fetched.get(manifest.cut_id)
+        known = self._fetched.get((manifest.cut_id, rank))
         if known is not None:
             return known
-        need = sum(int(f["size"]) for f in manifest.files)
-        folder = self._room_for(need, manifest.cut_id)
+        need = sum(int(f["size"]) for f in manifest.files if f.get("rank") in (None, rank))
+        folder = self._room_for(need, f"{manifest.cut_id}-{rank}")
         try:
-            self._ask("fetch", manifest.path, "reading a checkpoint", _cuts.RESTORE_SECONDS, into=folder)
+            more = {"into": folder, "from": rank}
+            self._ask("fetch", manifest.path, "reading a checkpoint", _cuts.RESTORE_SECONDS, **more)
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
-        self._fetched[manifest.cut_id] = folder
+        self._fetched[manifest.cut_id, rank] = folder
         return folder
 
-    def _room_for(self, need: int, cut: str) -> str:
+    def _room_for(self, need: int, name: str) -> str:
         """A folder in memory, or where there is too little on a disk."""
         space = os.statvfs(self.slots.path)
         if space.f_bavail * space.f_frsize < need + ROOM:
             return tempfile.mkdtemp(prefix="headrace-")
         _own(self._near)
-        folder = os.path.join(self._near, cut)
+        folder = os.path.join(self._near, name)
         _own(folder)
         return folder
 

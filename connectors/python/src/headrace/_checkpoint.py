@@ -130,10 +130,8 @@ class Checkpointer:
         self._trainer.before_close(self._finish)
 
     def _in_bucket(self) -> Bucket:
-        refused = {"a shared model": self._trainer.model == "shared", "sharded=True": self._sharded}
-        for what, is_asked in {**refused, "pickle=": bool(self._pickles)}.items():
-            if is_asked:
-                raise ValueError(f"{self.dir}: {what} is not supported in a bucket yet: save to a folder")
+        if self._pickles:
+            raise ValueError(f"{self.dir}: pickle= is not supported in a bucket yet: save to a folder")
         return Bucket(self._trainer, self.dir)
 
     def _has(self, path: str) -> bool:

@@ -120,6 +120,16 @@ def persist(trainer: Trainer, cut: str, slot: str, deadline: float) -> str:
     return "" if answer.code == "ok" else answer.reason or answer.code
 
 
+def gather(trainer: Trainer, cut: str, slot: str, deadline: float) -> str:
+    """Has the agent write the manifest of a sharded checkpoint in a bucket, of which a slot holds
+    a part. Gives which parts are missing; empty: it is written. Raises CheckpointError."""
+    fields = {"call": "persist", "mode": "gather", "cut": cut, "path": slot}
+    answer = wait(trainer, fields, deadline, f"writing the manifest of what lies in {slot}")
+    if answer.code not in ("ok", "again"):
+        raise CheckpointError(answer.reason or answer.code)  # the reason names the object
+    return answer.reason if answer.code == "again" else ""
+
+
 def bind(trainer: Trainer, cut: str, path: str, deadline: float) -> None:
     """Tells that a valid manifest of the cut is at path. Raises CheckpointError, Fenced."""
     _say(trainer, {"call": "bind", "cut": cut, "path": path}, deadline, f"binding {path}")

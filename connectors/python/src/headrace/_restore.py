@@ -48,7 +48,11 @@ class Restored:
                     f"step {self.step} lies in memory, where each rank has its own part: rank {rank} has this one"
                 )
             return self.state
-        return _load(self.manifest, rank, self.only)
+        try:
+            return _load(self.manifest, rank, self.only)
+        finally:
+            if isinstance(self.manifest, Stored):
+                self.manifest.bucket.drop()
 
     @property
     def shards(self) -> int:
@@ -417,7 +421,7 @@ def _load(manifest: Manifest, rank: int, only: Iterable[str] | None = None) -> A
             return None
     files = _files.of_state(state, manifest.files, manifest.path)
     tree = _tree_of(state["tree"], files, only, manifest.path)
-    folder = manifest.bucket.fetch(manifest) if isinstance(manifest, Stored) else manifest.folder
+    folder = manifest.bucket.fetch(manifest, rank) if isinstance(manifest, Stored) else manifest.folder
     pickles = _pickled.found(state.get("pickles"), folder, manifest.files)
     base = _basis.base_of(manifest, rank)
     of_base = _basis.arrays_of(base, rank) if base is not None else None

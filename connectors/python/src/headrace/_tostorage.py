@@ -48,8 +48,7 @@ def _write(ck: Checkpointer, cut: Cut, folder: str, source: Pinned, deadline: fl
     """Writes what lies in a slot. False: a part of it was there already."""
     path = os.path.join(folder, _manifest.FILE_NAME)
     if isinstance(ck._at, Bucket):
-        upload(ck, cut, path, source.path, deadline)
-        return True
+        return upload(ck, cut, path, source.path, deadline)
     if ck._sharded or os.path.lexists(path) or not ck._by_agent(source, deadline):
         return _writing.write(ck, cut, folder, source, deadline)
     ck._reached("renamed")
@@ -89,15 +88,38 @@ def _delta_of(ck: Checkpointer, pinned: Pinned, arrays: dict[str, Any]) -> Itera
         staged.drop()
 
 
-def upload(ck: Checkpointer, cut: Cut, path: str, slot: str, deadline: float) -> None:
-    """The agent uploads what lies in a slot."""
+def upload(ck: Checkpointer, cut: Cut, path: str, slot: str, deadline: float) -> bool:
+    """The agent uploads what lies in a slot. False: a sharded one was there already."""
+    if ck._sharded and ck._has(path):
+        _writing.bind_again(ck, cut, path, deadline)
+        return False
     why = _cuts.persist(ck._trainer, cut.id, slot, deadline)
     if why:
         raise CheckpointError(f"{path} was not written: {why}")
+    if ck._sharded:
+        ck._reached("part")
+        if ck._trainer.rank != 0:
+            _parts.await_manifest(ck, os.path.dirname(path), cut.step, deadline)
+            return True
+        gather(ck, cut, path, slot, deadline)
     ck._reached("renamed")
     _cuts.bind(ck._trainer, cut.id, path, max(deadline, time.monotonic() + _cuts.CALL_SECONDS))
     ck._reached("bound")
     _retain.retain(ck._trainer, ck._at, ck.keep, path, ck._timeout)
+    return True
+
+
+def gather(ck: Checkpointer, cut: Cut, path: str, slot: str, deadline: float) -> None:
+    """Rank 0's agent writes the manifest in a bucket when all parts are there. Raises
+    CheckpointError at the deadline."""
+    missing = ""
+    for _ in _parts.looks(ck, deadline):
+        missing = _cuts.gather(ck._trainer, cut.id, slot, max(deadline, time.monotonic() + _cuts.CALL_SECONDS))
+        if not missing:
+            return
+    raise CheckpointError(
+        f"{path}: {missing}, after {ck._timeout:.0f} s: every rank saves each sharded checkpoint, into the same bucket"
+    )
 
 
 def write(ck: Checkpointer, cut: Cut, folder: str, captured: Captured | Staged, deadline: float) -> bool:
@@ -112,14 +134,15 @@ def _write_staged(ck: Checkpointer, cut: Cut, folder: str, staged: Staged, deadl
     try:
         ck._deltas.based(staged.base)
         again = bool(ck._deltas.names) and ck._has(path)
-        about = about_of(ck.dir, ck._trainer.rank, cut, cut.step, base=staged.base, own=ck._own)
+        rank = ck._trainer.rank
+        about = about_of(ck.dir, rank, cut, cut.step, shard=ck._sharded, base=staged.base, own=ck._own)
         slot = staged.complete(about, cut)
         ck._reached("sealed")
-        upload(ck, cut, path, slot, deadline)
-        return not again
+        return upload(ck, cut, path, slot, deadline) and not again
     except CheckpointError as error:
-        with contextlib.suppress(HeadraceError):
-            _cuts.drop(ck._trainer, cut.id, f"its save failed: {error}")
+        if ck._trainer.rank == 0 or not ck._sharded:
+            with contextlib.suppress(HeadraceError):
+                _cuts.drop(ck._trainer, cut.id, f"its save failed: {error}")
         raise
     finally:
         staged.drop()

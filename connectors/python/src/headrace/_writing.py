@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from . import _cuts, _durable, _files, _manifest, _parts, _pickled, _publish, _remove, _retain, _state
+from ._bucket import Bucket
 from ._cuts import Cut
 from ._errors import CheckpointError, Fenced, HeadraceError
 from ._flash import Pinned
@@ -26,7 +27,7 @@ def write(ck: Checkpointer, cut: Cut, folder: str, captured: _state.Captured | P
     # A replicated step that is saved again has the same cut, and so the same folder.
     again = os.path.lexists(path)
     if again and ck._sharded:
-        bind_again(ck, cut, folder, path, deadline)
+        bind_again(ck, cut, path, deadline)
         return False
     name = _remove.free_name(folder, f"state-rank-{rank}" if ck._sharded else "state", ".safetensors")
     try:
@@ -62,11 +63,12 @@ def write(ck: Checkpointer, cut: Cut, folder: str, captured: _state.Captured | P
     return True
 
 
-def bind_again(ck: Checkpointer, cut: Cut, folder: str, path: str, deadline: float) -> None:
+def bind_again(ck: Checkpointer, cut: Cut, path: str, deadline: float) -> None:
     """Of a sharded checkpoint that is there: what each rank has saved at a step is
     its state at that step. Its parts are not written over each other."""
     log.info("%s is there already: a step is not saved twice", path)
-    _durable.sync(folder)
+    if not isinstance(ck._at, Bucket):
+        _durable.sync(os.path.dirname(path))
     if ck._trainer.rank == 0:
         _cuts.bind(ck._trainer, cut.id, path, max(deadline, time.monotonic() + _cuts.CALL_SECONDS))
 

@@ -1,7 +1,7 @@
 // Command server-s3 runs a real S3 server in the foreground: make server-s3. It prints what
 // clients need as variables of the environment, one a line, and an empty line. Then it
-// reads commands, one a line: "put BUCKET/KEY FILE", "delete BUCKET/KEY" and
-// "list BUCKET/PREFIX", and ends each answer with "done".
+// reads commands, one a line: "put BUCKET/KEY FILE", "get BUCKET/KEY
+// FILE", "delete BUCKET/KEY" and "list BUCKET/PREFIX", and ends each answer with "done".
 package main
 
 import (
@@ -78,6 +78,8 @@ func obey(ctx context.Context, client *minio.Client, words []string) error {
 	case words[0] == "put" && len(words) == 3:
 		_, err := client.FPutObject(ctx, bucket, key, words[2], minio.PutObjectOptions{})
 		return err
+	case words[0] == "get" && len(words) == 3:
+		return client.FGetObject(ctx, bucket, key, words[2], minio.GetObjectOptions{})
 	case words[0] == "delete":
 		return client.RemoveObject(ctx, bucket, key, minio.RemoveObjectOptions{})
 	case words[0] == "list":
