@@ -271,8 +271,10 @@ func (c *crew) fill(ctx context.Context, r *rand.Rand, in *input) error {
 	rate := float64(in.records) / (float64(c.o.Kills)*c.o.Every.Seconds()*1.3 + 2)
 	own := rand.New(rand.NewPCG(c.o.Seed, r.Uint64()))
 	ctx, cancel := context.WithCancel(ctx)
+	c.producing.Add(1)
 	c.wg.Go(func() { // ends with the last record, or with the run
 		defer cancel()
+		defer c.producing.Add(-1)
 		if err := in.produce(ctx, own, rate); err != nil && ctx.Err() == nil {
 			c.wrongf("%v", err)
 		}
@@ -296,15 +298,18 @@ func (c *crew) live(ctx context.Context, t *trouble, tell func(string, ...any), 
 	c.mu.Lock()
 	c.calm = true
 	c.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, patiences*c.patience())
-	defer cancel()
-	if err := t.resumeAll(ctx); err != nil {
+	resume, resumed := context.WithTimeout(ctx, patiences*c.patience())
+	err := t.resumeAll(resume)
+	resumed()
+	if err != nil {
 		return fmt.Errorf("seed %d: %w", c.o.Seed, err)
 	}
 	tell("%d kills and %d freezes are done; waiting for the end of data", t.kills, t.frozen)
 	if !c.ends(ctx) {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, patiences*c.patience())
+	defer cancel()
 	for _, w := range c.books.balance(ctx, c.inputs) {
 		c.wrongf("%s", w)
 	}

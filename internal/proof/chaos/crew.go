@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
@@ -68,6 +69,7 @@ type crew struct {
 	unapplied bool           // the master has lost its state and was told no datasets yet
 	looked    time.Time      // when tellEnough has last read the journals
 	wg        sync.WaitGroup
+	producing atomic.Int32  // inputs whose records are still being written
 	quit      chan struct{} // closed: nobody is started again
 	released  sync.Once     // it is
 	stuck     bool          // the end did not come

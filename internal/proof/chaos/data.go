@@ -28,6 +28,7 @@ type input struct {
 	dropped int64              // units that the master has dropped at the end
 	virtual int                // bit_exact: virtual ranks; 0: it is not
 	mu      sync.Mutex         // guards what follows while records are still written
+	written int                // records that have a place
 	places  map[string][]place // where each record begins, by file, or as the queue says
 	// Of a topic, which bears the input's name.
 	queue      queue // nil: files
@@ -138,6 +139,7 @@ func (in *input) put(segment string, at int64, id int) {
 		in.places = map[string][]place{}
 	}
 	in.places[segment] = append(in.places[segment], place{at, id})
+	in.written++
 }
 
 // placesOf a segment: those that are known by now.

@@ -22,13 +22,17 @@ func (c *crew) ends(ctx context.Context) bool {
 	defer tick.Stop()
 	began := time.Now()
 	moved, asked, last := began, began, ""
+	left := allowance{most: patiences * c.patience(), since: began}
 	for {
 		select {
 		case <-ctx.Done():
+		case <-tick.C:
+		}
+		written, more := c.writtenYet()
+		if ctx.Err() != nil || left.over(time.Now(), written, more) {
 			c.wrongf("no end of data %.0f s after the last trouble: %s", time.Since(began).Seconds(), c.who())
 			c.stuck = true
 			return false
-		case <-tick.C:
 		}
 		if c.o.Live {
 			c.tellEnough(ctx)
@@ -52,6 +56,34 @@ func (c *crew) ends(ctx context.Context) bool {
 			return false
 		}
 	}
+}
+
+// allowance is how long the end may take. It begins anew with each record that is written:
+// there are so many records, and how fast they come says nothing about the job. Pushers kill
+// themselves, and each new one is a Python that starts. On a machine with a load of 50, that
+// alone took ten minutes.
+type allowance struct {
+	most    time.Duration
+	since   time.Time
+	written int
+}
+
+func (a *allowance) over(now time.Time, written int, more bool) bool {
+	if more && written != a.written {
+		a.since, a.written = now, written
+	}
+	return now.Sub(a.since) > a.most
+}
+
+// writtenYet counts the records of inputs that are written while they are read, and says
+// whether more will come.
+func (c *crew) writtenYet() (n int, more bool) {
+	for _, in := range c.inputs {
+		in.mu.Lock()
+		n += in.written
+		in.mu.Unlock()
+	}
+	return n, c.producing.Load() > 0
 }
 
 // progress is what moves as long as a job goes on: what there is, and what of it is

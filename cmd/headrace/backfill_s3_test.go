@@ -1,0 +1,29 @@
+//go:build s3
+
+package main
+
+import (
+	"testing"
+
+	"github.com/headrace/headrace/internal/proof/testbroker"
+)
+
+// The chunks of pushed records lie in a bucket, so a master that has lost its state folder
+// restores on both sides of the transition and goes on with what was pushed.
+func TestADatasetReadsItsHistoryFromFilesAndGoesOnInPushedRecordsOnS3(t *testing.T) {
+	server, err := testbroker.StartS3(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := server.Bucket("lake"); err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t)
+	w.env = append(append(w.env, server.Environment()...), "HEADRACE_LANDING_STORAGE=s3://lake/landing")
+	w.readsFilesAndGoesOnInPushedRecords(false)
+}

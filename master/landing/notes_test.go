@@ -1,0 +1,313 @@
+package landing
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/internal/chunk"
+	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/internal/storage"
+	"github.com/headrace/headrace/internal/store/memstore"
+	"github.com/headrace/headrace/shardsvc/serve"
+	"github.com/headrace/headrace/sources"
+	adapter "github.com/headrace/headrace/sources/landing"
+)
+
+// life runs a shard service on a store, with landing beside it, as a master's life does.
+func life(t *testing.T, st *memstore.Store, chunks storage.Store, text string) (s *Service, said *bytes.Buffer) {
+	t.Helper()
+	dataset.Register(adapter.Kind)
+	srv, err := serve.New(serve.Config{Store: st})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- srv.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	r := registrar{}
+	srv.Register(r)
+	if _, err := r["headrace.v1.Datasets"].(headracev1.DatasetsServer).Apply(t.Context(), &headracev1.ApplyRequest{Yaml: text}); err != nil {
+		t.Fatal(err)
+	}
+	stream, err := streamOf(t.Context(), chunks, "clicks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts := []serve.NewPartition{{ID: sources.PartitionID(chunk.PartitionID(stream, 0))}, {ID: sources.PartitionID(chunk.PartitionID(stream, 1))}}
+	if _, err := srv.AddPartitions(t.Context(), 1, parts, false); err != nil {
+		t.Fatal(err)
+	}
+	said = &bytes.Buffer{}
+	return New(srv, chunks, slog.New(slog.NewTextHandler(said, nil))), said
+}
+
+// breaking is a store whose puts fail while it is broken.
+type breaking struct {
+	bucket
+	broken bool
+}
+
+func (b *breaking) Put(ctx context.Context, key string, data []byte) error {
+	if b.broken && strings.HasPrefix(key, "visible/") {
+		return errors.New("the bucket is busy")
+	}
+	return b.bucket.Put(ctx, key, data)
+}
+
+func folder(t *testing.T) *storage.Folder {
+	t.Helper()
+	f, err := storage.OpenFolder(filepath.Join(t.TempDir(), "chunks"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() })
+	return f
+}
+
+// visible are the chunks that the shard service knows, with their numbers.
+func (s *Service) visible(t *testing.T) map[string]int64 {
+	t.Helper()
+	p, err := s.place(t.Context(), "clicks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]int64{}
+	for _, q := range p.Partitions() {
+		segs, err := s.srv.Segments(t.Context(), q.Number, -1, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, g := range segs {
+			all[string(g.Locator)] = g.ID
+		}
+	}
+	return all
+}
+
+func (s *Service) pushed(t *testing.T, id string, partition int) (locator string) {
+	t.Helper()
+	locator = s.staged(t, id, partition, lines(id))
+	if done, err := s.Commit(t.Context(), "clicks", id, []string{locator}); err != nil || done.Already || done.Records != 1 {
+		t.Fatalf("%s: %+v, %v", id, done, err)
+	}
+	return locator
+}
+
+// A master that has lost its store takes from the bucket what was visible: the chunks with
+// their numbers, the transactions, and nothing that was only staged.
+func TestAMasterThatHasLostItsStoreTakesWhatWasVisibleFromTheBucket(t *testing.T) {
+	chunks := bucket{folder(t)}
+	s, _ := life(t, memstore.New(), chunks, spec)
+	var all []string
+	for i, id := range []string{"a", "b", "c", "d"} {
+		all = append(all, s.pushed(t, id, i%2))
+	}
+	stray := s.staged(t, "stray", 0, lines("stray"))
+	want := s.visible(t)
+	if len(want) != 4 {
+		t.Fatalf("%v", want)
+	}
+
+	for life2 := range 2 { // the second one takes the table of the first one
+		s, said := life(t, memstore.New(), chunks, spec)
+		if landed, records, err := s.Landed(t.Context(), "clicks", "c"); err != nil || !landed || records != 1 {
+			t.Fatalf("life %d: %v, %d, %v", life2, landed, records, err)
+		}
+		got := s.visible(t)
+		if len(got) != 4 {
+			t.Fatalf("life %d: %v", life2, got)
+		}
+		for _, l := range all {
+			if got[l] != want[l] {
+				t.Errorf("chunk %s is number %d, and was %d", l, got[l], want[l])
+			}
+		}
+		if !strings.Contains(said.String(), "chunks=4 records=4 transactions=4") {
+			t.Errorf("said: %s", said)
+		}
+		if done, err := s.Commit(t.Context(), "clicks", "b", []string{all[1]}); err != nil || !done.Already {
+			t.Errorf("again: %+v, %v", done, err)
+		}
+	}
+
+	// It goes on: what comes now has numbers after those, and stray ones may still be committed.
+	s, _ = life(t, memstore.New(), chunks, spec)
+	if done, err := s.Commit(t.Context(), "clicks", "stray", []string{stray}); err != nil || done.Already {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	if got := s.visible(t); len(got) != 5 || got[stray] != 2 {
+		t.Errorf("%v", got)
+	}
+}
+
+// What was deleted before is not read again.
+func TestDeletedChunksAreNotVisibleAgain(t *testing.T) {
+	chunks := bucket{folder(t)}
+	s, _ := life(t, memstore.New(), chunks, spec)
+	var all []string
+	for _, id := range []string{"a", "b", "c"} {
+		all = append(all, s.pushed(t, id, 0))
+	}
+	l, _, err := chunk.ParseLocator(all[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := chunks.Delete(t.Context(), l.Key); err != nil {
+		t.Fatal(err)
+	}
+	s, _ = life(t, memstore.New(), chunks, spec)
+	if err := s.recallAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.visible(t); len(got) != 2 || got[all[1]] != 1 || got[all[2]] != 2 {
+		t.Errorf("%v", got)
+	}
+	if landed, _, err := s.Landed(t.Context(), "clicks", "a"); err != nil || !landed {
+		t.Errorf("a is forgotten: %v", err)
+	}
+}
+
+// No commit is answered before it is noted, and one that was not noted yet is when it comes
+// again.
+func TestACommitIsAnsweredWhenItIsNoted(t *testing.T) {
+	chunks := &breaking{bucket{folder(t)}, false}
+	s, _ := life(t, memstore.New(), chunks, spec)
+	first := s.pushed(t, "first", 0)
+	chunks.broken = true
+	second := s.staged(t, "second", 0, lines("second"))
+	for range 2 {
+		if _, err := s.Commit(t.Context(), "clicks", "second", []string{second}); !errors.Is(err, ErrNotReady) {
+			t.Fatalf("answered: %v", err)
+		}
+	}
+	if _, _, err := s.Landed(t.Context(), "clicks", "second"); !errors.Is(err, ErrNotReady) {
+		t.Fatalf("answered: %v", err)
+	}
+	chunks.broken = false
+	if done, err := s.Commit(t.Context(), "clicks", "second", []string{second}); err != nil || !done.Already {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	s, _ = life(t, memstore.New(), chunks, spec)
+	if err := s.recallAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.visible(t); len(got) != 2 || got[first] != 0 || got[second] != 1 {
+		t.Errorf("%v", got)
+	}
+}
+
+// A master that was killed between a commit and its note writes it when it starts.
+func TestAMasterNotesAtItsStartWhatItKnows(t *testing.T) {
+	chunks, st := &breaking{bucket{folder(t)}, true}, memstore.New()
+	s, _ := life(t, st, chunks, spec)
+	only := s.staged(t, "only", 1, lines("only"))
+	if _, err := s.Commit(t.Context(), "clicks", "only", []string{only}); !errors.Is(err, ErrNotReady) {
+		t.Fatalf("answered: %v", err)
+	}
+	chunks.broken = false
+	again := New(s.srv, chunks, s.log)
+	if err := again.recallAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s, _ = life(t, memstore.New(), chunks, spec)
+	if landed, _, err := s.Landed(t.Context(), "clicks", "only"); err != nil || !landed {
+		t.Errorf("%v, %v", landed, err)
+	}
+}
+
+// Notes do not become more and more, and are deleted with their dataset.
+func TestATableReplacesManyNotes(t *testing.T) {
+	chunks := bucket{folder(t)}
+	s, _ := life(t, memstore.New(), chunks, strings.Replace(spec, "max_bytes: 1MiB", "max_bytes: 16MiB", 1))
+	p, err := s.ready(t.Context(), "clicks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 40 {
+		s.pushed(t, string(rune('A'+i)), i%2)
+	}
+	a, err := s.account(t.Context(), p.stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.noting.Lock()
+	err = s.table(t.Context(), p, a)
+	a.noting.Unlock()
+	notes, err2 := chunks.List(t.Context(), notesOf(p.stream), "", 0)
+	if err := errors.Join(err, err2); err != nil || len(notes) != 1 {
+		t.Fatalf("%d notes, %v", len(notes), err)
+	}
+	s.pushed(t, "last", 0)
+	s, _ = life(t, memstore.New(), chunks, spec)
+	if err := s.recallAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.visible(t); len(got) != 41 {
+		t.Errorf("%d chunks", len(got))
+	}
+	if err := (&Local{opened: chunks}).Release(t.Context(), "clicks"); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := chunks.List(t.Context(), "", "", 0); err != nil || len(left) != 0 {
+		t.Errorf("%v, %v", left, err)
+	}
+}
+
+// Chunks in a folder are lost with the store, mostly. What is lost is told.
+func TestAMasterThatHasLostItsStoreAndNotItsFolderSaysWhatIsLost(t *testing.T) {
+	chunks := folder(t)
+	s, _ := life(t, memstore.New(), chunks, spec)
+	s.pushed(t, "a", 0)
+	s.pushed(t, "b", 0)
+	s.staged(t, "c", 0, lines("c"))
+	state := func(s *Service) (string, string) {
+		all, err := s.srv.Datasets(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all[0].State, all[0].Reason
+	}
+	st := memstore.New()
+	s, _ = life(t, st, chunks, spec)
+	if err := s.recallAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if is, why := state(s); is != "failed" || !strings.Contains(why, "push the others again") || !strings.Contains(why, "on_loss: continue") {
+		t.Errorf("%s: %s", is, why)
+	}
+
+	// With on_loss: continue it goes on, and says so.
+	s, _ = life(t, memstore.New(), chunks, spec)
+	s.pushed(t, "a", 0)
+	s, said := life(t, memstore.New(), chunks, spec+"on_loss: continue\n")
+	if err := s.recallAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if is, why := state(s); is == "failed" || !strings.Contains(said.String(), "push the others again") {
+		t.Errorf("%s %s: %s", is, why, said)
+	}
+
+	// What was only staged is not lost: it never was visible.
+	other := folder(t)
+	s, _ = life(t, memstore.New(), other, spec)
+	s.staged(t, "c", 0, lines("c"))
+	s, said = life(t, memstore.New(), other, spec)
+	if err := s.recallAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if is, why := state(s); is == "failed" || said.Len() > 0 {
+		t.Errorf("%s %s: %s", is, why, said)
+	}
+}
