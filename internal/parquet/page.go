@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"slices"
 
+	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/snappy"
 	"github.com/klauspost/compress/zstd"
@@ -21,6 +23,7 @@ const (
 	uncompressed = 0
 	snappyCodec  = 1
 	gzipCodec    = 2
+	brotliCodec  = 4
 	zstdCodec    = 6
 	lz4RawCodec  = 7
 )
@@ -29,22 +32,23 @@ var codecNames = []string{"none", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4 (the o
 
 func checkCodec(c int32) error {
 	switch c {
-	case uncompressed, snappyCodec, gzipCodec, zstdCodec, lz4RawCodec:
+	case uncompressed, snappyCodec, gzipCodec, brotliCodec, zstdCodec, lz4RawCodec:
 		return nil
 	}
 	name := fmt.Sprint(c)
 	if c >= 0 && int(c) < len(codecNames) {
 		name = codecNames[c]
 	}
-	return fmt.Errorf("its compression %s is not supported; write the file with ZSTD, SNAPPY, GZIP, LZ4_RAW or none", name)
+	return fmt.Errorf("its compression %s is not supported; write the file with ZSTD, SNAPPY, GZIP, BROTLI, LZ4_RAW or none", name)
 }
 
 var errUnpacked = errors.New("a page unpacks to another size than it says")
 
 // unpacker unpacks pages. It keeps its decoders.
 type unpacker struct {
-	zstd *zstd.Decoder
-	gzip *gzip.Reader
+	zstd   *zstd.Decoder
+	gzip   *gzip.Reader
+	brotli *brotli.Reader
 }
 
 func (u *unpacker) close() {
@@ -57,7 +61,7 @@ func (u *unpacker) close() {
 // unpack gives the size bytes that src unpacks to, in dst's memory if there is enough.
 // Memory is taken only if the codec can make so much of so little.
 func (u *unpacker) unpack(codec int32, dst, src []byte, size int) ([]byte, error) {
-	if codec != uncompressed && codec != zstdCodec && size > 1<<20 && size/1100 > len(src) {
+	if codec != uncompressed && codec != zstdCodec && codec != brotliCodec && size > 1<<20 && size/1100 > len(src) {
 		return nil, errUnpacked
 	}
 	if size == 0 && len(src) == 0 {
@@ -76,6 +80,8 @@ func (u *unpacker) unpack(codec int32, dst, src []byte, size int) ([]byte, error
 		return snappy.Decode(room(dst, size), src)
 	case gzipCodec:
 		return u.gunzip(room(dst, size), src)
+	case brotliCodec:
+		return u.unbrotli(dst[:0], src, size)
 	case zstdCodec:
 		if u.zstd == nil {
 			var err error
@@ -128,6 +134,35 @@ func (u *unpacker) gunzip(out, src []byte) ([]byte, error) {
 		return nil, err
 	}
 	return out, nil
+}
+
+// unbrotli takes memory as the text comes: a few bytes of BROTLI may unpack to very many.
+func (u *unpacker) unbrotli(out, src []byte, size int) ([]byte, error) {
+	in := bytes.NewReader(src)
+	if u.brotli == nil {
+		u.brotli = brotli.NewReader(in)
+	} else if err := u.brotli.Reset(in); err != nil {
+		return nil, err
+	}
+	for {
+		if len(out) == cap(out) {
+			out = slices.Grow(out, min(max(len(out), 64<<10), size+1-len(out)))
+		}
+		n, err := u.brotli.Read(out[len(out):min(cap(out), size+1)])
+		out = out[:len(out)+n]
+		switch {
+		case len(out) > size:
+			return nil, errUnpacked
+		case err == io.EOF && len(out) < size:
+			return nil, errUnpacked
+		case err == io.EOF && in.Len() > 0:
+			return nil, errUnpacked
+		case err == io.EOF:
+			return out, nil
+		case err != nil:
+			return nil, err
+		}
+	}
 }
 
 // window reads a column chunk, ahead of what is asked for.
