@@ -56,6 +56,15 @@ def write(file: Path, kind: str, first: int, last: int) -> None:
     if kind == "csv":
         file.write_text("id,text\n" + "".join(f'{i},"row {i}"\n' for i in rows))
         return
+    if kind == "avro":
+        import fastavro
+
+        fields = [{"name": "id", "type": "long"}, {"name": "text", "type": "string"}]
+        schema = fastavro.parse_schema({"type": "record", "name": "Row", "fields": fields})
+        records = ({"id": i, "text": f"row {i}"} for i in rows)
+        with file.open("wb") as out:  # many blocks, so that leases begin inside of a file
+            fastavro.writer(out, schema, records, codec="zstandard", sync_interval=4000)
+        return
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     table = pa.table({"id": list(rows), "text": [f"row {i}" for i in rows]})
     pq.write_table(table, file, row_group_size=4000)
@@ -83,7 +92,7 @@ def fill(job: Any, server: Server, kind: str, rows: int, files: int = 4) -> Path
     return Path(spec)
 
 
-@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize("kind", ["csv", "parquet", "avro"])
 def test_each_record_is_read_once_through_a_kill_of_the_agent(job: Any, server: Server, kind: str) -> None:
     rows = 40_000
     spec = fill(job, server, kind, rows)
