@@ -228,7 +228,7 @@ test-race-kafka: need venv ## the Kafka source under the race detector, on a rea
 	@$(PY) -m pip install -q -r sources/kafka/testdata/requirements.txt
 	CGO_ENABLED=1 HEADRACE_PYTHON="$(CURDIR)/$(PY)" $(GO) test -race -tags kafka -count=1 -timeout 20m ./sources/kafka
 
-S3_TESTS := ./internal/storage/s3 ./flashckpt/memory ./sources/files
+S3_TESTS := ./internal/storage/s3 ./flashckpt/memory ./sources/files ./cmd/headrace
 .PHONY: server-s3
 server-s3: need ## a real S3 server on 127.0.0.1 until Ctrl-C; prints the variables that clients need
 	@$(GO) run ./internal/proof/testbroker/server-s3 $(ARGS)
@@ -237,6 +237,7 @@ server-s3: need ## a real S3 server on 127.0.0.1 until Ctrl-C; prints the variab
 test-s3: build venv ## what lies in S3, on a real S3 server (versitygw, built once from its module)
 	$(GO) test -tags s3 -count=1 -timeout 20m -run "S3|Thousands" ./sources/files
 	$(GO) test -tags s3 -count=1 -timeout 20m ./internal/storage/s3 ./flashckpt/memory
+	$(GO) test -tags s3 -count=1 -timeout 20m -run S3 ./cmd/headrace
 	cd connectors/python && HEADRACE_BIN="$(CURDIR)/$(BIN)" ../../$(PY) -m pytest -q $(PYTHON_S3)
 
 .PHONY: test-kafka

@@ -3,6 +3,7 @@ package shardsvc
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -44,7 +45,7 @@ func (lg *ledger) fit(body *cut.Cut, r *account, known bool) ([]fitted, error) {
 			f, err := d.fitPartition(&s.Partitions[j])
 			if err != nil && f.p != nil && !known && lg.untouched(f.p, r) {
 				old := f.p
-				f, err = d.fitNew(&s.Partitions[j])
+				f, err = d.fitNew(&s.Partitions[j], old.pushedAfter(&s.Partitions[j])...)
 				f.old = old
 			}
 			if err != nil {
@@ -97,6 +98,7 @@ type fitted struct {
 	complete bool              // it would be, and is not
 	begins   *sources.Segment  // where a live one begins that nobody has read from
 	split    bool              // p lists trimmed segments one by one again, as with does
+	lost     bool              // pushed records that are gone
 }
 
 func (d *dataset) fitPartition(q *cut.Partition) (f fitted, err error) {
@@ -111,6 +113,9 @@ func (d *dataset) fitPartition(q *cut.Partition) (f fitted, err error) {
 	}
 	if f.p == nil {
 		in := d.opt.inputOf(q.Identity) // the partitions of one input are listed together
+		if d.opt.isPushed(q.Identity) && slices.ContainsFunc(d.parts, func(p *partition) bool { return p.in == in }) {
+			return d.fitLost(q)
+		}
 		if d.partsAll || slices.ContainsFunc(d.parts, func(p *partition) bool { return p.in == in }) {
 			return f, fmt.Errorf("the cut is of partition %s, which it has not: it has %s. Was the topic, or the files, deleted and made again? Then the cut's records are not those of the source any more", inFull(q.Name, q.Identity), d.identities())
 		}
@@ -149,10 +154,25 @@ func (d *dataset) fitPartition(q *cut.Partition) (f fitted, err error) {
 // fitNew fits a partition that the job does not have, or that gives way. Other segments of
 // the source are listed after those of the cut. If the cut has a later pass, or a shuffled
 // one, its segments are all there are: that pass was planned over them.
-func (d *dataset) fitNew(q *cut.Partition) (f fitted, err error) {
+func (d *dataset) fitNew(q *cut.Partition, after ...sources.Segment) (f fitted, err error) {
 	n := len(q.Passes)
 	fixed := d.opt.Shuffle && (n > 0 || len(q.Excluded) > 0) || q.Later()
-	f = fitted{ds: d, in: q, segments: q.Segments, complete: q.Complete && fixed}
+	f = fitted{ds: d, in: q, segments: slices.Concat(q.Segments, after), complete: q.Complete && fixed}
+	p := &partition{ds: d, name: q.Name, Table: d.noSegments()}
+	if err := p.named(q.Identity); err != nil {
+		return f, err
+	}
+	return f, f.into(p)
+}
+
+// fitLost fits a partition of pushed records that are gone: its stream is not that of the
+// dataset. What the cut has of it stays in the model. The rest can never come, so the
+// partition is complete. Nobody knows what was pushed after the cut.
+func (d *dataset) fitLost(q *cut.Partition) (f fitted, err error) {
+	if !d.opt.GoOnAfterLoss {
+		return f, errors.New(lostPushed(inFull(q.Name, q.Identity)))
+	}
+	f = fitted{ds: d, in: q, segments: q.Segments, complete: true, lost: true}
 	p := &partition{ds: d, name: q.Name, Table: d.noSegments()}
 	if err := p.named(q.Identity); err != nil {
 		return f, err
@@ -325,6 +345,9 @@ func (lg *ledger) adopt(body *cut.Cut, all []fitted) *cut.Cut {
 			lg.growAs(f.p, f.in)
 			lg.addSegments(&AddSegments{Partition: f.p.no, Segments: f.segments, Complete: f.complete})
 			lg.adoptExcluded(f.p, f.in)
+			if f.lost {
+				lg.report(Report{Kind: ReportPushedLost, Dataset: f.ds.id, Partition: f.p.no})
+			}
 			q := &s.Partitions[j]
 			q.Number, q.Segments, q.Complete = f.p.no, nil, false
 		}

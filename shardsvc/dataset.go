@@ -191,6 +191,7 @@ func (lg *ledger) addPartition(e *AddPartition) {
 		return
 	}
 	lg.needSegments(lg.makePartition(d, e.Identity, e.Name, e.Estimated))
+	lg.endLostPushed(d, e.Identity)
 }
 
 func (lg *ledger) makePartition(d *dataset, identity, name string, estimated bool) *partition {

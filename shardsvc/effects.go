@@ -227,6 +227,7 @@ const (
 	ReportRestoreMissing // not all ranks restored by the deadline; Reason names them
 	ReportRestoreWaits   // Rank's restore waits until it is known whether others train; Reason names them
 	ReportRoundsDropped  // Units of a dataset that no full round has are settled, at Step
+	ReportPushedLost     // pushed records of Partition that a restored cut does not name are lost
 	ReportPauseEnded     // Rank's pause of yields for Cut has ended; Reason, if that was before the freeze
 )
 

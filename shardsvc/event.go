@@ -56,6 +56,8 @@ type Options struct {
 	// GoOnAfterLoss: what the source has lost is excluded, and the rest read on
 	// (on_loss: continue).
 	GoOnAfterLoss bool
+	// Pushed: its source's records come by Land, and only this ledger knows them.
+	Pushed bool
 	// MaxBad is how many bad records are excluded before the dataset stops; 0: no number
 	// is set. MaxBadShare is how many of a million records.
 	MaxBad, MaxBadShare int64

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
+	"github.com/headrace/headrace/shardsvc/cut"
 	"github.com/headrace/headrace/sources"
 )
 
@@ -37,6 +39,62 @@ func (*Land) event() {}
 // maxTransaction bounds the bytes of an id.
 const maxTransaction = 256
 
+// isPushed says whether the partition of an identity is one of pushed records.
+func (o *Options) isPushed(identity string) bool {
+	return o.Pushed && o.inputOf(identity) == fromSource
+}
+
+// streamOf is the part of an identity that all partitions of one landing share.
+func streamOf(identity string) string { return identity[:strings.LastIndexByte(identity, '/')+1] }
+
+// endLostPushed is called for a new partition. A restored cut may have brought partitions of
+// another landing before that. Nobody pushes to those any more.
+func (lg *ledger) endLostPushed(d *dataset, identity string) {
+	if !d.opt.isPushed(identity) {
+		return
+	}
+	for _, p := range d.parts {
+		if p.Complete || !d.opt.isPushed(p.identity) || streamOf(p.identity) == streamOf(identity) {
+			continue
+		}
+		lg.complete(p)
+		lg.dirtyPartition(p)
+		lg.changed(p)
+		lg.report(Report{Kind: ReportPushedLost, Dataset: d.id, Partition: p.no})
+		if !d.opt.GoOnAfterLoss {
+			lg.failDataset(d, lostPushed(p.label()), true)
+		}
+	}
+}
+
+func lostPushed(partition string) string {
+	return fmt.Sprintf("the pushed records of partition %s are lost: the master's landing folder or bucket is not that of the checkpoint, or the dataset was deleted and applied again. "+
+		"Those that are not in the checkpoint must be pushed again. To go on without them, set `on_loss: continue` in the spec and apply it; or bring the folder back", partition)
+}
+
+// pushedAfter are the chunks of p that a cut does not name. Nobody lists them again: if p
+// gives way to the cut, they follow the cut's chunks. They keep their numbers where these are
+// above the cut's.
+func (p *partition) pushedAfter(q *cut.Partition) (more []sources.Segment) {
+	if !p.ds.opt.isPushed(p.identity) {
+		return nil
+	}
+	named, last := map[string]bool{}, int64(-1)
+	for i := range q.Segments {
+		named[q.Segments[i].Name] = true
+		last = q.Segments[i].ID
+	}
+	for i := range p.Segs {
+		s := &p.Segs[i]
+		if named[s.Name] || len(s.Locator) == 0 { // the latter is deleted
+			continue
+		}
+		last = max(s.ID, last+1)
+		more = append(more, sources.Segment{ID: last, Start: s.Start, End: s.End, Sealed: true, Locator: s.Locator, Name: s.Name})
+	}
+	return more
+}
+
 // landings are the transactions of a dataset that are remembered.
 type landings struct {
 	byID  map[string]LandedInfo
@@ -56,6 +114,25 @@ func (lg *ledger) Landed(id DatasetID, transaction string) (LandedInfo, bool) {
 	}
 	v, ok := d.landings.byID[transaction]
 	return v, ok
+}
+
+// LandedTransaction is one that is remembered.
+type LandedTransaction struct {
+	ID string
+	LandedInfo
+}
+
+// Landings are the transactions of a dataset that are remembered, the oldest first.
+func (lg *ledger) Landings(id DatasetID) []LandedTransaction {
+	d := lg.dataset(id)
+	if d == nil {
+		return nil
+	}
+	all := make([]LandedTransaction, len(d.landings.order))
+	for i, l := range d.landings.order {
+		all[i] = LandedTransaction{l.id, d.landings.byID[l.id]}
+	}
+	return all
 }
 
 func (lg *ledger) land(e *Land) {

@@ -11,7 +11,7 @@ import (
 // emptied is a master that has lost its state, with the dataset applied again.
 func emptied(t *testing.T, model string, goOn bool) *world {
 	w := newWorld(t, Config{Job: "j", Model: model})
-	w.step(&ApplyDataset{ID: 1, Name: "pushed", Options: Options{Passes: 1, Initial: 10, Min: 1, Max: 10, Target: Second, Unit: sources.Records, GoOnAfterLoss: goOn}})
+	w.step(&ApplyDataset{ID: 1, Name: "pushed", Options: Options{Passes: 1, Initial: 10, Min: 1, Max: 10, Target: Second, Unit: sources.Records, GoOnAfterLoss: goOn, Pushed: true}})
 	return w
 }
 

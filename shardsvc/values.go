@@ -85,7 +85,7 @@ func (v *datasetValue) append(b []byte) []byte {
 	b = appendString(b, v.name)
 	b = appendString(b, v.reason)
 	b = appendString(b, v.spec)
-	for _, x := range [...]bool{v.paused, v.failed, v.partsAll, v.opt.Strict, v.opt.Shuffle, false} { // the last one is not used
+	for _, x := range [...]bool{v.paused, v.failed, v.partsAll, v.opt.Strict, v.opt.Shuffle, v.opt.Pushed} {
 		b = appendBool(b, x)
 	}
 	b = appendUint(b, v.opt.Seed)
@@ -115,7 +115,7 @@ func decodeDataset(b []byte) (v datasetValue, err error) {
 	d, version := openUpTo(b, datasetVersion)
 	v.name, v.reason, v.spec = d.string(), d.string(), d.bytes()
 	v.paused, v.failed, v.partsAll = d.bool(), d.bool(), d.bool()
-	v.opt.Strict, v.opt.Shuffle, _ = d.bool(), d.bool(), d.bool()
+	v.opt.Strict, v.opt.Shuffle, v.opt.Pushed = d.bool(), d.bool(), d.bool()
 	v.opt.Seed = d.uint()
 	v.opt.Passes = int(d.int())
 	v.opt.Block, v.opt.Initial, v.opt.Min, v.opt.Max = d.int(), d.int(), d.int(), d.int()

@@ -34,6 +34,10 @@ type liveSource struct {
 	part func() string
 	// pushed: the source needs a master with the dataset before it takes a record.
 	pushed bool
+	// again is called when a master has begun that knows nothing; nil: the source needs no call.
+	again func()
+	// lost: what was pushed is lost with the master's state.
+	lost bool
 	// write adds records to a partition that has `before` records already.
 	write func(partition, before int, values [][]byte) error
 	// place is where a record lies, as an audit says it. Segment -1: any of that name.
@@ -263,25 +267,17 @@ func (w *world) readsFilesAndGoesOn(l *liveSource) {
 		t.Errorf("after a rewind to step %s %d records came, and %d are not in the checkpoint", restored, len(ids), len(want))
 	}
 
-	// A master that knows nothing restores on both sides of the transition. Only the master
-	// knows pushed records. If it loses them, they must be pushed again.
-	sides := []int64{25, 35}
-	if l.pushed {
-		sides = nil
+	if l.lost {
+		up = w.pushesAgain(l, up)
+		up.stop()
+		w.nothingLeft()
+		return
 	}
-	for _, step := range sides {
+	// A master that knows nothing restores on both sides of the transition.
+	for _, step := range []int64{25, 35} {
 		up.kill()
 		w.forget()
-		for _, c := range decoded[[]ckpt.View](t, w.ok("ckpt", "list", "ckpt", "-o", "json")) {
-			if c.Step == step {
-				checkpoints[step] = c.Path
-			}
-			if c.Step > step {
-				if err := os.RemoveAll(filepath.Dir(c.Path)); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
+		checkpoints[step] = w.checkpointsUpTo(step)
 		up = w.up("-f", "events.yaml", "--model", "replicated")
 		has := w.modelOf(checkpoints[step], l)
 		restored, ids := w.trainedKeeping(50, 20)
@@ -292,6 +288,65 @@ func (w *world) readsFilesAndGoesOn(l *liveSource) {
 	}
 	up.stop()
 	w.nothingLeft()
+}
+
+// checkpointsUpTo removes the checkpoints after a step, and gives the path of that step's.
+func (w *world) checkpointsUpTo(step int64) (path string) {
+	w.t.Helper()
+	for _, c := range decoded[[]ckpt.View](w.t, w.ok("ckpt", "list", "ckpt", "-o", "json")) {
+		if c.Step == step {
+			path = c.Path
+		}
+		if c.Step > step {
+			if err := os.RemoveAll(filepath.Dir(c.Path)); err != nil {
+				w.t.Fatal(err)
+			}
+		}
+	}
+	return path
+}
+
+// pushesAgain: a master loses what it knows, with its landing folder and without. A trainer
+// that restores a checkpoint of before the transition is told at once what is lost. With
+// on_loss: continue it reads the rest of the files, and what is pushed again.
+func (w *world) pushesAgain(l *liveSource, up *proc) *proc {
+	t := w.t
+	stops := l.part()
+	goesOn := stops + "\non_loss: continue\n"
+	for _, c := range []struct{ lost, says string }{
+		{"its store", "the master has lost its state, and only that said which pushed records were visible"},
+		{"its whole state folder", "the pushed records of partition events/0"},
+	} {
+		up.kill()
+		w.forget()
+		if c.lost != "its store" {
+			if err := os.RemoveAll(filepath.Join(w.state(), "landing")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		path := w.checkpointsUpTo(25)
+		w.write("events.yaml", stops)
+		up = w.up("-f", "events.yaml", "--model", "replicated")
+		if r := w.modelTrainer(0, "newest", 20); r.code == 0 || !strings.Contains(r.err, c.says) || !strings.Contains(r.err, "on_loss: continue") || !strings.Contains(r.err, "pushed again") && !strings.Contains(r.err, "push the others again") {
+			t.Fatalf("a master has lost %s, and a trainer is told: exit %d\n%s", c.lost, r.code, r.err)
+		}
+		w.write("events.yaml", goesOn)
+		w.ok("dataset", "apply", "-f", "events.yaml")
+		w.ok("dataset", "resume", "events")
+		l.again()
+		pushed := make(chan error, 1)
+		go func() { pushed <- l.produce(backfilled, backfillAll) }()
+		restored, ids := w.trainedKeeping(50, 20)
+		if err := <-pushed; err != nil {
+			t.Fatal(err)
+		}
+		has := func(id int) bool { return id < 2500 } // one trainer has read the files in their order
+		slices.Sort(ids)
+		if want := everyID(backfillAll, has); restored != "25" || !slices.Equal(ids, want) {
+			t.Fatalf("a master has lost %s: restored step %s of %s; %d records came, and %d are not in the checkpoint\n%s", c.lost, restored, path, len(ids), len(want), up.err.String())
+		}
+	}
+	return up
 }
 
 // forget removes all that a master knows, but no pushed records: they lie in its state folder
@@ -364,11 +419,17 @@ func (e *pushedEvents) write(partition, before int, values [][]byte) error {
 }
 
 func TestADatasetReadsItsHistoryFromFilesAndGoesOnInPushedRecords(t *testing.T) {
-	w := newWorld(t)
+	newWorld(t).readsFilesAndGoesOnInPushedRecords(true)
+}
+
+func (w *world) readsFilesAndGoesOnInPushedRecords(lost bool) {
+	t := w.t
 	e := &pushedEvents{w: w, place: map[int]audit.Range{}}
 	w.readsFilesAndGoesOn(&liveSource{
 		part:   func() string { return historySpec(t, "landing: {}") },
 		pushed: true,
+		lost:   lost,
+		again:  func() { e.pusher = nil },
 		write:  e.write,
 		place: func(id int) (string, int64, int64) {
 			r := e.place[id]

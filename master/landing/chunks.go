@@ -147,13 +147,15 @@ func (c *Local) Release(ctx context.Context, name string) error {
 }
 
 func deleteStream(ctx context.Context, store storage.Store, stream string) error {
-	all, err := store.List(ctx, stream+"/", "", 0)
-	if err != nil {
-		return err
-	}
-	for _, o := range all {
-		if err := store.Delete(ctx, o.Key); err != nil {
+	for _, prefix := range []string{stream + "/", notesOf(stream)} {
+		all, err := store.List(ctx, prefix, "", 0)
+		if err != nil {
 			return err
+		}
+		for _, o := range all {
+			if err := store.Delete(ctx, o.Key); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -22,9 +22,12 @@ func (s *Service) Run(ctx context.Context) {
 	defer tick.Stop()
 	s.warn(ctx, s.orphans(ctx))
 	for {
+		changed := s.srv.Changed()
+		s.warn(ctx, s.recallAll(ctx))
 		select {
 		case <-ctx.Done():
 			return
+		case <-changed:
 		case <-tick.C:
 			s.warn(ctx, s.clean(ctx))
 		}
@@ -57,10 +60,11 @@ func (s *Service) orphans(ctx context.Context) error {
 		live[string(stream)] = true
 	}
 	for _, o := range all {
-		if _, err := chunk.ParseKey(o.Key); err != nil {
-			continue // no chunk
+		of, isNote := strings.CutPrefix(o.Key, "visible/")
+		if _, err := chunk.ParseKey(o.Key); err != nil && !isNote {
+			continue
 		}
-		if stream, _, _ := strings.Cut(o.Key, "/"); !live[stream] {
+		if stream, _, _ := strings.Cut(of, "/"); !live[stream] {
 			if err := s.store.Delete(ctx, o.Key); err != nil {
 				return err
 			}
@@ -70,6 +74,11 @@ func (s *Service) orphans(ctx context.Context) error {
 }
 
 func (s *Service) clean(ctx context.Context) error {
+	return s.each(ctx, func(*place) bool { return true }, s.cleanStream)
+}
+
+// each does something with the datasets that it is for, once their partitions are listed.
+func (s *Service) each(ctx context.Context, is func(*place) bool, do func(context.Context, *place, *stored) error) error {
 	all, err := s.srv.Datasets(ctx)
 	if err != nil {
 		return err
@@ -77,26 +86,40 @@ func (s *Service) clean(ctx context.Context) error {
 	var failed []error
 	for i := range all {
 		l, ok := all[i].Spec.Landing()
-		if p := (&place{Dataset: &all[i], Landing: l}); ok && len(p.Partitions()) > 0 {
-			stream, err := streamOf(ctx, s.store, all[i].Name)
-			if err == nil {
-				p.stream = stream
-				err = s.cleanStream(ctx, p)
-			}
-			failed = append(failed, err)
+		if p := (&place{Dataset: &all[i], Landing: l}); ok && len(p.Partitions()) > 0 && is(p) {
+			failed = append(failed, s.doWith(ctx, p, do))
 		}
 	}
 	return errors.Join(failed...)
 }
 
-// cleanStream costs as much as there is to delete: it lists nothing of the storage, except
-// once the hours whose staged chunks have become too old.
-func (s *Service) cleanStream(ctx context.Context, p *place) error {
-	marks, err := s.srv.RetainMarks(ctx, p.ID)
-	if err != nil {
+// recallAll is called often, and asks the storage once for each dataset.
+func (s *Service) recallAll(ctx context.Context) error {
+	return s.each(ctx, func(p *place) bool { return !s.recalled[p.ID] }, func(ctx context.Context, p *place, a *stored) error {
+		err := s.recall(ctx, p, a)
+		s.recalled[p.ID] = err == nil
+		return err
+	})
+}
+
+func (s *Service) doWith(ctx context.Context, p *place, do func(context.Context, *place, *stored) error) (err error) {
+	if p.stream, err = streamOf(ctx, s.store, p.Name); err != nil || !p.listed() {
 		return err
 	}
 	a, err := s.account(ctx, p.stream)
+	if err != nil {
+		return err
+	}
+	return do(ctx, p, a)
+}
+
+// cleanStream costs as much as there is to delete: it lists nothing of the storage, except
+// once the hours whose staged chunks have become too old.
+func (s *Service) cleanStream(ctx context.Context, p *place, a *stored) error {
+	if err := s.recall(ctx, p, a); err != nil {
+		return err
+	}
+	marks, err := s.srv.RetainMarks(ctx, p.ID)
 	if err != nil {
 		return err
 	}

@@ -38,9 +38,16 @@ func (s *Service) Commit(ctx context.Context, name, transaction string, locators
 	if err != nil {
 		return Committed{}, err
 	}
+	a, err := s.account(ctx, p.stream)
+	if err != nil {
+		return Committed{}, fmt.Errorf("%w: %w", ErrNotReady, err)
+	}
+	if err := s.recall(ctx, p, a); err != nil {
+		return Committed{}, err
+	}
 	// First, because the chunks of what is visible may be deleted.
 	if records, landed, err := s.srv.Landed(ctx, p.ID, transaction); err != nil || landed {
-		return Committed{landed, records}, err
+		return Committed{landed, records}, errors.Join(err, s.flush(ctx, p, a))
 	}
 	s.cleaning.RLock()
 	defer s.cleaning.RUnlock()
@@ -67,10 +74,6 @@ func (s *Service) Commit(ctx context.Context, name, transaction string, locators
 	if err := s.allThere(ctx, transaction, chunks); err != nil {
 		return Committed{}, err
 	}
-	a, err := s.account(ctx, p.stream)
-	if err != nil {
-		return Committed{}, fmt.Errorf("%w: %w", ErrNotReady, err)
-	}
 	if err := s.fits(a, p, chunks); err != nil {
 		return Committed{}, err
 	}
@@ -83,6 +86,10 @@ func (s *Service) Commit(ctx context.Context, name, transaction string, locators
 	}
 	if err == nil && !already {
 		s.landedIn(a, chunks)
+		s.note(a, &t)
+	}
+	if err == nil {
+		err = s.flush(ctx, p, a)
 	}
 	return Committed{already, records}, err
 }
@@ -112,6 +119,15 @@ func (s *Service) Landed(ctx context.Context, name, transaction string) (landed 
 	p, err := s.place(ctx, name)
 	if err != nil {
 		return false, 0, err
+	}
+	if p.listed() {
+		a, err := s.account(ctx, p.stream)
+		if err != nil {
+			return false, 0, fmt.Errorf("%w: %w", ErrNotReady, err)
+		}
+		if err := errors.Join(s.recall(ctx, p, a), s.flush(ctx, p, a)); err != nil {
+			return false, 0, err
+		}
 	}
 	records, landed, err = s.srv.Landed(ctx, p.ID, transaction)
 	return landed, records, err

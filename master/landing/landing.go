@@ -25,7 +25,10 @@ type Ledger interface {
 	Land(ctx context.Context, dataset uint32, t serve.Transaction) (already bool, records int64, err error)
 	Landed(ctx context.Context, dataset uint32, transaction string) (records int64, landed bool, err error)
 	EndLanding(ctx context.Context, dataset uint32) error
+	Landings(ctx context.Context, dataset uint32) ([]serve.Remembered, error)
+	Recall(ctx context.Context, dataset uint32, chunks map[sources.PartitionID][]sources.Segment, all []serve.Remembered) error
 	Trim(ctx context.Context, partition uint32, before int64) error
+	Fail(ctx context.Context, dataset uint32, reason string) error
 }
 
 // Errors. Their text says what to do; kinds are found with errors.Is.
@@ -62,6 +65,7 @@ type Service struct {
 	began time.Time
 
 	announced map[uint32]bool // partitions of which a deletion was announced; of Run alone
+	recalled  map[uint32]bool // datasets, by id; of Run alone
 	every     time.Duration   // how often Run looks
 
 	// commits hold it for reading from their look at a chunk until it is visible; Run
@@ -83,11 +87,17 @@ type stored struct {
 	sorted  bool             // staged has no committed chunk of before this process
 	deleted map[uint32]int64 // of each partition: the chunks of segments up to this one are deleted
 	swept   int64            // the hours up to this one were listed after their stage_ttl
+
+	unwritten [][]byte // what is visible and not noted yet
+
+	noting   sync.Mutex // guards what follows, and is taken before mu
+	recalled bool       // what was visible before this process is known
+	notes    []string   // keys of what is noted
 }
 
 // New makes a service that keeps chunks in a store.
 func New(srv Ledger, store storage.Store, log *slog.Logger) *Service {
-	return &Service{srv: srv, store: store, log: log, now: time.Now, began: time.Now(), every: cleanEvery, stored: map[string]*stored{}, announced: map[uint32]bool{}}
+	return &Service{srv: srv, store: store, log: log, now: time.Now, began: time.Now(), every: cleanEvery, stored: map[string]*stored{}, announced: map[uint32]bool{}, recalled: map[uint32]bool{}}
 }
 
 // place is a dataset that records can be pushed to.
@@ -176,7 +186,7 @@ func (s *Service) ready(ctx context.Context, name string) (*place, error) {
 	for {
 		changed := s.srv.Changed()
 		p, err := s.place(ctx, name)
-		if err != nil || len(p.Partitions()) >= p.Landing.Partitions {
+		if err != nil || p.listed() {
 			return p, err
 		}
 		select {
@@ -252,11 +262,10 @@ type Upload struct {
 
 // upload is for a store that others can write to as well: a bucket.
 func (s *Service) upload(p *place) Upload {
-	b, ok := s.store.(fmt.Stringer)
-	if !ok || !strings.HasPrefix(b.String(), "s3://") {
+	if !s.outlives() {
 		return Upload{}
 	}
-	return Upload{URL: strings.TrimSuffix(b.String(), "/"), Stream: p.stream, Now: s.now()}
+	return Upload{URL: strings.TrimSuffix(s.store.(fmt.Stringer).String(), "/"), Stream: p.stream, Now: s.now()}
 }
 
 // Layout tells it.

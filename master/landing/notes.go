@@ -212,7 +212,7 @@ func (s *Service) table(ctx context.Context, p *place, a *stored) error {
 func (n noted) line() []byte {
 	text, err := json.Marshal(n)
 	if err != nil {
-		panic("landing: " + err.Error()) // texts and numbers
+		panic(err) // texts and numbers
 	}
 	return append(text, '\n')
 }

@@ -18,7 +18,7 @@ var ErrRefused = errors.New("refused")
 // Transaction is a set of pushed chunks that become visible together.
 type Transaction struct {
 	ID       string
-	Chunks   map[sources.PartitionID][]sources.Segment // by partition, in their order; numbered here
+	Chunks   map[sources.PartitionID][]sources.Segment // by partition, in their order; Land numbers them
 	Records  int64
 	Remember time.Duration // how long a repeated commit is recognised
 }
@@ -42,6 +42,9 @@ func (s *Server) Land(ctx context.Context, dataset uint32, t Transaction) (alrea
 		found := 0
 		for _, p := range l.core.Partitions(dataset) { // in order: no map is iterated
 			if chunks, ok := t.Chunks[sources.PartitionID(p.Identity)]; ok {
+				for i := range chunks {
+					chunks[i].ID = p.LastSegment + 1 + int64(i)
+				}
 				ev.Parts = append(ev.Parts, shardsvc.LandPart{Partition: p.Number, Segments: chunks})
 				found++
 			}
@@ -70,6 +73,51 @@ func (s *Server) Landed(ctx context.Context, dataset uint32, transaction string)
 		return nil
 	})
 	return records, landed, err
+}
+
+// Remembered is a transaction that is visible.
+type Remembered struct {
+	ID      string
+	Records int64
+	When    int64 // ms since 1970
+}
+
+// Landings are the visible transactions of a dataset that are remembered, the oldest first.
+func (s *Server) Landings(ctx context.Context, dataset uint32) (all []Remembered, err error) {
+	err = s.change(ctx, func(l *loop) error { // answered after the batch that some may be in
+		for _, v := range l.core.Landings(dataset) {
+			all = append(all, Remembered{v.ID, v.Records, v.When})
+		}
+		return nil
+	})
+	return all, err
+}
+
+// Recall gives a dataset the chunks and transactions that were visible before the master lost
+// its state. The chunks have their numbers; those up to the last known one of a partition are
+// skipped. It returns when that is durable.
+func (s *Server) Recall(ctx context.Context, dataset uint32, chunks map[sources.PartitionID][]sources.Segment, all []Remembered) error {
+	return s.change(ctx, func(l *loop) error {
+		for _, p := range l.core.Partitions(dataset) {
+			some := chunks[sources.PartitionID(p.Identity)]
+			if len(some) == 0 {
+				continue
+			}
+			l.step(&shardsvc.AddSegments{Partition: p.Number, Segments: some})
+			if err := l.rejected(); err != nil {
+				return err
+			}
+			l.needs[p.Number] = false
+		}
+		for _, t := range all {
+			l.step(&shardsvc.Land{Dataset: dataset, Transaction: t.ID, Records: t.Records, When: t.When})
+			if err := l.rejected(); err != nil {
+				return err
+			}
+		}
+		s.changed.fire()
+		return nil
+	})
 }
 
 // Trim says that the chunks of a partition's segments before one are deleted. Segments that

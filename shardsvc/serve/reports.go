@@ -51,6 +51,7 @@ var sayings = map[shardsvc.ReportKind]said{
 	shardsvc.ReportRestoreWaits:    {slog.LevelWarn, "a restore waits: trainers that have not ended properly are in the way"},
 	shardsvc.ReportPauseEnded:      {slog.LevelDebug, "trainers were paused for a cut, and go on"},
 	shardsvc.ReportRoundsDropped:   {slog.LevelInfo, "rows beyond the last full round are dropped: they are in no model"},
+	shardsvc.ReportPushedLost:      {slog.LevelWarn, "pushed records that the checkpoint does not have are lost with the master's landing: push them again"},
 	shardsvc.ReportExcluded:        {slog.LevelWarn, "the source has lost records; they are excluded"},
 }
 

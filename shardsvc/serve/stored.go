@@ -53,6 +53,7 @@ func options(spec *dataset.Spec) shardsvc.Options {
 		Unit:    spec.Kind().Unit,
 
 		GoOnAfterLoss: spec.OnLoss == "continue",
+		Pushed:        spec.Kind().Pushed,
 		Resume:        resumeWords[spec.Resume],
 	}
 	o.Isolate = spec.Isolates()
