@@ -15,13 +15,11 @@ import (
 	"github.com/headrace/headrace/sources/brokers"
 )
 
-// Error codes that kafka-go has no name for.
+// Error codes that decide more than whether to try again.
 const (
 	codeNone              = 0
 	codeOutOfRange        = 1
 	codeUnknownTopic      = 3
-	codeFencedEpoch       = 74
-	codeUnknownEpoch      = 75
 	codeUnknownTopicID    = 100
 	codeInconsistentTopic = 103
 )
@@ -62,7 +60,7 @@ func (c *client) explain(ctx context.Context, err error) error {
 	var code kafkago.Error
 	if errors.As(err, &code) {
 		err = fmt.Errorf("%s: %w", where, err)
-		if code.Temporary() || code == kafkago.UnknownTopicOrPartition || code == kafkago.BrokerNotAvailable {
+		if passes(code) {
 			return temporary(err)
 		}
 		return err
@@ -110,9 +108,14 @@ func answered(code int16, what string) error {
 		return nil
 	}
 	err := fmt.Errorf("%s: %w", what, kafkago.Error(code))
-	switch {
-	case kafkago.Error(code).Temporary(), code == codeUnknownTopic, code == codeFencedEpoch, code == codeUnknownEpoch, code == codeUnknownTopicID:
+	if passes(kafkago.Error(code)) {
 		return temporary(err)
 	}
 	return err
+}
+
+// passes says whether an answer may be another one soon: the codes that Kafka's own client
+// tries again. kafka-go does not count the first two.
+func passes(code kafkago.Error) bool {
+	return code == kafkago.BrokerNotAvailable || code == kafkago.ReplicaNotAvailable || code.Temporary()
 }

@@ -1,0 +1,28 @@
+package kafka
+
+import (
+	"errors"
+	"testing"
+
+	kafkago "github.com/segmentio/kafka-go"
+
+	"github.com/headrace/headrace/sources"
+)
+
+// The codes are those whose exceptions are RetriableException in Kafka's own client.
+func TestAnswersThatPassAreAskedAgain(t *testing.T) {
+	c := &client{addr: kafkago.TCP("127.0.0.1:9092")}
+	for code, again := range map[kafkago.Error]bool{
+		kafkago.UnknownTopicOrPartition: true, kafkago.LeaderNotAvailable: true, kafkago.NotLeaderForPartition: true,
+		kafkago.BrokerNotAvailable: true, kafkago.ReplicaNotAvailable: true, kafkago.KafkaStorageError: true,
+		kafkago.FencedLeaderEpoch: true, kafkago.UnknownLeaderEpoch: true, kafkago.OffsetNotAvailable: true, kafkago.UnknownTopicID: true,
+		kafkago.OffsetOutOfRange: false, kafkago.TopicAuthorizationFailed: false, kafkago.UnsupportedVersion: false,
+	} {
+		for what, err := range map[string]error{"an answer": answered(int16(code), "t/0"), "a request": c.explain(t.Context(), code)} {
+			var temporary *sources.Temporary
+			if errors.As(err, &temporary) != again || !errors.Is(err, code) {
+				t.Errorf("%s with code %d is %v", what, code, err)
+			}
+		}
+	}
+}
