@@ -14,6 +14,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/internal/proof/child"
 	"github.com/headrace/headrace/shardsvc/cut"
@@ -266,11 +269,20 @@ func (c *crew) startAll(ctx context.Context, ranks int) (err error) {
 	return nil
 }
 
-// apply tells the master the datasets.
+// apply tells the master the datasets. A broker that was just started on a busy machine may
+// need longer than the master waits for it: that is asked again for as long as there is
+// patience.
 func (c *crew) apply(ctx context.Context) error {
 	for _, in := range c.inputs {
-		if _, err := asked(ctx, c.books.api.Apply, &headracev1.ApplyRequest{Yaml: in.yaml()}); err != nil {
-			return fmt.Errorf("applying %s: %w", in.name, err)
+		for began := time.Now(); ; {
+			_, err := asked(ctx, c.books.api.Apply, &headracev1.ApplyRequest{Yaml: in.yaml()})
+			if err == nil {
+				break
+			}
+			if status.Code(err) != codes.FailedPrecondition || time.Since(began) > c.o.Patience || ctx.Err() != nil {
+				return fmt.Errorf("applying %s: %w", in.name, err)
+			}
+			time.Sleep(collectEvery)
 		}
 	}
 	return nil
