@@ -95,9 +95,14 @@ test-rounds: build venv ## rounds of a synchronous group, with deaths
 quickstart-flash: build venv ## a trainer with checkpoints in memory beside one without, both killed every ten seconds; two minutes
 	@$(PY) examples/flash/quickstart.py --report build/quickstart-flash.json
 
-.PHONY: test-flash
+.PHONY: test-flash test-flash-long
+TESTS_FLASH := tests/integration/check_memory*.py tests/integration/check_replicas*.py
+# What takes long, or proves once more in another way what a shorter test proves.
+FLASH_LONG := cable_stays_out
 test-flash: build venv ## checkpoints in memory, with kills; not in `make test` yet
-	cd connectors/python && HEADRACE_BIN="$(CURDIR)/$(BIN)" ../../$(PY) -m pytest -q tests/integration/check_memory*.py tests/integration/check_replicas.py
+	cd connectors/python && HEADRACE_BIN="$(CURDIR)/$(BIN)" ../../$(PY) -m pytest -q $(TESTS_FLASH) -k 'not ($(FLASH_LONG))'
+test-flash-long: build venv ## what of it takes long
+	cd connectors/python && HEADRACE_BIN="$(CURDIR)/$(BIN)" ../../$(PY) -m pytest -q $(TESTS_FLASH) -k '$(FLASH_LONG)'
 
 .PHONY: test-python-kafka
 test-python-kafka: build venv quickstart-needs-kafka ## the same over topics of a real Kafka

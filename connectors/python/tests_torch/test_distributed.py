@@ -112,7 +112,7 @@ def test_a_rank_that_has_no_part_to_save_is_told(prepared: Any) -> None:
         '    d.load(R, {"w": torch.ones(3)})\n'
         "except headrace.CheckpointError as error:\n"
         "    print(error)\n"
-    ).ended()
+    ).ended(600)
     assert "'values.odd' is a builtins.object" in said, said
     assert "c/step-1 was not saved by headrace.torch.distributed.save()" in said, said
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from agent import poll
 from headrace import _manifest as manifest
 from in_memory import ROOT, memory
 from seen import settings
@@ -37,6 +40,9 @@ with headrace.dataset("rows").batches(50) as stream, headrace.Checkpointer(cfg["
         if step == cfg["stop"] and trainer.rank == 0 and os.environ["HEADRACE_ATTEMPT"] == "0":
             open(cfg["dir"] + "/killed", "x").close()
             os.kill(os.getpid(), signal.SIGKILL)
+        if step == cfg.get("waits"):
+            print("waits", flush=True)
+            signal.pause()
 print("end", step, total, flush=True)
 """
 
@@ -60,3 +66,40 @@ def test_run_writes_what_a_killed_trainer_left_in_memory_before_it_starts_again(
     found = manifest.find(str(job.folder / "ckpt"))
     assert all(manifest.verify(m) is None for m in found)
     assert 21 in {m.step for m in found}, [m.path for m in found]
+
+
+@pytest.mark.parametrize(("model", "ranks"), [("replicated", 1), ("private", 2)])
+def test_a_node_that_is_preempted_writes_what_lies_in_memory_before_it_ends(
+    job: Any, memory: Path, model: str, ranks: int
+) -> None:
+    """It gets SIGTERM. Afterwards its memory is gone, and storage has the last step."""
+    n = job.write(6000)
+    (job.folder / "rows.yaml").write_text(job.spec("rows"))
+    script = job.folder / "train.py"
+    script.write_text(KILLED_ONCE)
+    args = ["run", "--model", model, "-f", str(job.folder / "rows.yaml"), "--nproc-per-node", str(ranks)]
+    args += ["--http", "off", "--socket", job.socket, "--", sys.executable, str(script)]
+
+    def run(**how: Any) -> tuple[Any, Path]:
+        env = {**job.env, **settings(job, n, every=100000, stop=-1, **how), ROOT: str(memory)}
+        log = job.folder / f"run-{len(job.processes)}.log"
+        with log.open("wb") as out:
+            process = subprocess.Popen([job.binary, *args], env=env, stdout=out, stderr=out)
+        job.processes.append(process)
+        return process, log
+
+    process, log = run(waits=17)
+    poll(lambda: log.read_text().count("] waits\n") == ranks or process.poll() is not None, 120)
+    process.send_signal(signal.SIGTERM)
+    process.wait(120)
+    text = log.read_text()
+    assert text.count("the checkpoint of step 17 lay in memory only; it is on storage now") == ranks, text
+    found = manifest.find(str(job.folder / "ckpt"))
+    assert [m.step for m in found] == [17] * ranks, text
+    assert all(manifest.verify(m) is None for m in found)
+    for folder in memory.iterdir():
+        shutil.rmtree(folder)
+    process, log = run()
+    assert process.wait(120) == 0, log.read_text()
+    for rank in range(ranks):
+        assert f"[{rank}] restored 17 850 storage" in log.read_text(), log.read_text()

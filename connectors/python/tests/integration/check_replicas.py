@@ -29,14 +29,15 @@ class Node:
         self.socket = str(job.folder / f"{name}.sock")
         self.env = {ROOT: str(self.memory), "HEADRACE_AGENT": self.socket}
         self.more: tuple[str, ...] = ()
+        self.within: tuple[str, ...] = ()  # the command that starts its processes
         self.agent: subprocess.Popen[Any] | None = None
 
     def start(self, *more: str) -> Node:
         self.memory.mkdir(mode=0o700, exist_ok=True)
         self.more = more or self.more
         log = (self.job.folder / f"agent-{self.name}.log").open("ab")
-        command = [self.job.binary, "agent", "--name", self.name, "--socket", self.socket, "--replicas", "1"]
-        command += ["--allow-root", str(self.job.folder), *self.more]
+        command = [*self.within, self.job.binary, "agent", "--name", self.name, "--socket", self.socket]
+        command += ["--replicas", "1", "--allow-root", str(self.job.folder), *self.more]
         self.agent = subprocess.Popen(command, env={**self.job.env, **self.env}, stdout=log, stderr=log)
         log.close()
         self.job.processes.append(self.agent)
@@ -66,7 +67,7 @@ class Node:
 
     def trainer(self, code: str, rank: int = 0, world: int = 1, **how: str) -> Any:
         of_group = {"HEADRACE_RANK": str(rank), "HEADRACE_WORLD_SIZE": str(world)}
-        return self.job.trainer(code, **how, **self.env, **of_group)
+        return self.job.trainer(code, within=self.within, **how, **self.env, **of_group)
 
 
 def until(done: Callable[[], Any], job: Any) -> None:

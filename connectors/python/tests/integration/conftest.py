@@ -43,11 +43,14 @@ def binary() -> str:
 class Trainer:
     """A training process, and the file that it prints to."""
 
-    def __init__(self, code: str, env: dict[str, str], log: Path, *args: str, stdin: bool = False) -> None:
+    def __init__(
+        self, code: str, env: dict[str, str], log: Path, *args: str, stdin: bool = False, within: tuple[str, ...] = ()
+    ) -> None:
+        """within: the command that starts it."""
         self.log = log
         with log.open("wb") as out:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", code, *args],
+                [*within, sys.executable, "-c", code, *args],
                 env=env,
                 stdin=subprocess.PIPE if stdin else None,
                 stdout=out,
@@ -140,10 +143,11 @@ class Job:
         spec.write_text(self.spec(name, more))
         self.headrace("dataset", "apply", "-f", str(spec))
 
-    def trainer(self, code: str, stdin: bool = False, **env: str) -> Trainer:
+    def trainer(self, code: str, stdin: bool = False, within: tuple[str, ...] = (), **env: str) -> Trainer:
         number = len(self.processes)
         code = f"import sys; sys.path.append({str(Path(__file__).parents[1])!r}); import tearing\n{code}"
-        trainer = Trainer(code, {**self.env, **env}, self.folder / f"trainer-{number}.log", stdin=stdin)
+        log = self.folder / f"trainer-{number}.log"
+        trainer = Trainer(code, {**self.env, **env}, log, stdin=stdin, within=within)
         self.processes.append(trainer.process)
         return trainer
 

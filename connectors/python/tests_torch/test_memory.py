@@ -1,0 +1,51 @@
+"""Checkpoints in memory of a torch model: make test-torch."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import flash
+import pytest
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Path]:
+    """Slots of this test alone, in the real tmpfs."""
+    folder = Path("/dev/shm") / f"headrace-test-{os.getpid()}-{tmp_path.name}"
+    folder.mkdir(mode=0o700)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def test_a_model_with_everything_goes_on_exactly_from_memory_and_from_storage(job: Any, memory: Path) -> None:
+    """bf16, fp8, tied weights, buffers, the optimizer's state and the generator's: killed twice, once
+    with its memory lost, it ends with the same bits as one that was never killed."""
+    job.write(2000)
+    job.up("--model", "replicated")
+    job.apply()
+
+    def life(dies: int) -> str:
+        env = {**job.env, "HEADRACE_MEMORY_DIR": str(memory), "DIES": str(dies)}
+        done = subprocess.run(
+            [sys.executable, flash.__file__], cwd=job.folder, env=env, capture_output=True, text=True, timeout=300
+        )
+        text = done.stdout + done.stderr
+        assert (done.returncode != 0) == (dies > 0), text + job.logs()
+        return text
+
+    assert "restored 0 -" in life(7)
+    assert "restored 7 memory" in (text := life(13)), text
+    for folder in memory.iterdir():
+        shutil.rmtree(folder)  # as if the node had been started again
+    text = life(0)
+    assert "restored 10 storage" in text, text
+    model = flash.Model()
+    for _ in range(flash.STEPS):
+        model.learn()
+    assert f"end {flash.STEPS} {model.digest()}" in text, text
