@@ -65,7 +65,9 @@ func Fielded(format string) bool {
 
 // Features: records are tf.Example or tf.SequenceExample.
 // Shaped reports whether columns with a path may have a shape.
-func (d *DecodeSpec) Shaped() bool { return d.Features() || d.Format == "parquet" }
+func (d *DecodeSpec) Shaped() bool {
+	return d.Features() || d.Format == "parquet" || d.Format == "json" || Written(d.Format)
+}
 
 func (d *DecodeSpec) Features() bool { return d.Format == "tfrecord" }
 
@@ -79,7 +81,7 @@ type Column struct {
 	Path    string   `json:"path,omitempty" yaml:"path"`
 	Paths   []string `json:"paths,omitempty" yaml:"paths"`     // several into one matrix column; "1..13" is a run of numbers
 	Offset  *int     `json:"offset,omitempty" yaml:"offset"`   // binary, where no path is set: byte in the record; default: behind the column before it
-	Shape   []int    `json:"shape,omitempty" yaml:"shape"`     // binary, tfrecord: elements that follow each other, row-major; binary: of bytes, how many
+	Shape   []int    `json:"shape,omitempty" yaml:"shape"`     // elements that follow each other, row-major: of binary, of a feature, of a list; binary: of bytes, how many
 	DType   string   `json:"dtype" yaml:"dtype"`               // bool int32 int64 float32 float64 string bytes
 	Default *string  `json:"default,omitempty" yaml:"default"` // as text, parsed by dtype (of a hashed column: the number itself, it is not hashed); used where the value is missing (and on errors with on_error: default)
 	Missing string   `json:"missing,omitempty" yaml:"missing"` // "" | mask

@@ -34,8 +34,7 @@ func (d *Decoder) endWalk(checks []int32, absent []string) *fault {
 			return w.fault
 		}
 	}
-	d.endLists()
-	return nil
+	return d.endLists()
 }
 
 // malformed makes the fault of a record whose bytes are not what its schema says.

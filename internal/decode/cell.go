@@ -76,7 +76,7 @@ func newCell(c *column, element, src int) cell {
 	switch {
 	case c.ragged && c.text():
 		x.kind = textList
-	case c.ragged:
+	case c.ragged, c.shaped:
 		x.kind = numberList
 	case c.text():
 		x.kind = textCell
@@ -153,7 +153,11 @@ func (d *Decoder) aimCells(b *Builder) {
 	w := &d.walking
 	w.b = b
 	for i := range w.cells {
-		if c := &w.cells[i]; c.kind != instantCell {
+		switch c := &w.cells[i]; {
+		case c.kind == instantCell:
+		case c.column.shaped:
+			c.col = c.column.gather.of(len(b.Offsets))
+		default:
 			c.col = &b.Columns[c.column.index]
 		}
 	}
@@ -368,6 +372,8 @@ func (d *Decoder) missingElement(id int32) bool {
 	w.seen[id] = w.turn
 	full := c.column.count(c.col)-int(c.col.RowOffsets[w.row]) >= c.column.max
 	switch {
+	case c.column.shaped && (c.column.hasDefault || c.column.mask || d.lenient):
+		c.column.lacks(c.col)
 	case full || d.lenient && !c.column.hasDefault:
 	case !c.column.hasDefault:
 		w.fault = &fault{column: c.column, source: c.source, none: true, reason: "an element of the array has no value"}
@@ -392,7 +398,9 @@ func (d *Decoder) badCell(id int32, value []byte, reason string) bool {
 	case instantCell:
 		w.b.Times[w.row] = 0
 	case numberList, textList:
-		if c.column.hasDefault && c.column.count(c.col)-int(c.col.RowOffsets[w.row]) < c.column.max {
+		if c.column.shaped {
+			c.column.lacks(c.col)
+		} else if c.column.hasDefault && c.column.count(c.col)-int(c.col.RowOffsets[w.row]) < c.column.max {
 			c.column.appendDefault(c.col, nil)
 		}
 	default:
@@ -406,12 +414,19 @@ func (d *Decoder) beginCells(row int) {
 	w := &d.walking
 	w.row, w.fault, w.depth, w.idle, w.jumps, w.at = row, nil, 0, 0, 0, d.start
 	w.turn++
+	d.clearShaped()
 }
 
-// endLists ends the row in the ragged columns.
-func (d *Decoder) endLists() {
+// endLists ends the row in the ragged columns, and in those of a shape.
+func (d *Decoder) endLists() *fault {
 	w := &d.walking
 	for _, c := range w.lists {
+		if c.shaped {
+			if f := d.putGathered(c); f != nil {
+				return f
+			}
+			continue
+		}
 		col := &w.b.Columns[c.index]
 		there := byte(1)
 		if c.count(col) == int(col.RowOffsets[w.row]) {
@@ -422,13 +437,15 @@ func (d *Decoder) endLists() {
 		col.RowOffsets[w.row+1] = int64(c.count(col))
 		c.putMask(col.Mask, w.row, there)
 	}
+	return nil
 }
 
 // defaultCells fills the row of a record that cannot be read (on_error: default).
 func (d *Decoder) defaultCells() {
 	w := &d.walking
+	d.clearShaped()
 	for id := range w.cells {
 		d.missingCell(int32(id), "")
 	}
-	d.endLists()
+	d.endLists() // nothing is an error now
 }

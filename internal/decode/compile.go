@@ -44,6 +44,8 @@ type column struct {
 	defaultBits  uint64 // numbers and bools, as they lie in the frame
 	defaultBytes []byte // strings
 
+	gather *gather // of a shaped column: what a walk has found of a row
+
 	dicts []any // of rows of columns: by source, the dictionary that was converted last
 
 	errors uint64 // values replaced by the default
@@ -251,6 +253,7 @@ func (d *Decoder) compileColumn(spec *dataset.Spec, c *dataset.Column, f dataset
 	}
 	if col.shaped = !col.feature && c.Paths == nil && len(f.Shape) > 0; col.shaped {
 		col.width = product(f.Shape)
+		col.gather = &gather{}
 	}
 	col.fast, col.run = col.fastKind(), true
 	for i, n := range col.sources {

@@ -19,6 +19,8 @@ func (d *Decoder) convert(b *Builder, row int) *fault {
 			f = d.putFeature(b, c, row)
 		case c.ragged:
 			f = d.putRagged(b, c, row)
+		case c.shaped:
+			f = d.putShaped(b, c, row)
 		case c.text():
 			f = d.putBytes(b, c, row, d.slots[c.sources[0]])
 		case c.run && c.fast == opHash:

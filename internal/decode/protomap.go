@@ -33,6 +33,9 @@ func (d *Decoder) protoClear(prog *protoProgram, list []protoClear) {
 func (c *column) shorten(col *frame.Buffers, n int) {
 	if !c.text() {
 		col.Values = col.Values[:n*c.size]
+		if c.shaped {
+			c.gather.shorten(n)
+		}
 		return
 	}
 	col.Elements = col.Elements[:n+1]

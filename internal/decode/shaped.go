@@ -107,6 +107,103 @@ func shapedRow[D element](d *Decoder, b *Builder, c *column, f *feed, out []D, r
 	return nil
 }
 
+// gather is a row of a shaped column while a walk finds its elements.
+type gather struct {
+	frame.Buffers
+	nulls []int // elements that have no value
+}
+
+// of is where cells append. Each row begins with nothing.
+func (g *gather) of(rows int) *frame.Buffers {
+	for len(g.RowOffsets) <= rows {
+		g.RowOffsets = append(g.RowOffsets, 0)
+	}
+	return &g.Buffers
+}
+
+func (g *gather) shorten(n int) {
+	for len(g.nulls) > 0 && g.nulls[len(g.nulls)-1] >= n {
+		g.nulls = g.nulls[:len(g.nulls)-1]
+	}
+}
+
+func (d *Decoder) clearShaped() {
+	for _, c := range d.walking.lists {
+		if c.shaped {
+			c.gather.Values, c.gather.nulls = c.gather.Values[:0], c.gather.nulls[:0]
+		}
+	}
+}
+
+// lacks notes an element without a value.
+func (c *column) lacks(col *frame.Buffers) {
+	c.gather.nulls = append(c.gather.nulls, c.count(col))
+	c.appendDefault(col, nil)
+}
+
+// putGathered writes the row that a walk has found.
+func (d *Decoder) putGathered(c *column) *fault {
+	w := &d.walking
+	n := c.count(&c.gather.Buffers)
+	if n != c.width {
+		return d.notShaped(w.b, c, w.row, n)
+	}
+	copy(w.b.Columns[c.index].Values[w.row*c.width*c.size:], c.gather.Values)
+	c.maskRow(w.b, w.row, 1)
+	for _, e := range c.gather.nulls {
+		c.putMask(w.b.Columns[c.index].Mask, w.row*c.width+e, 0)
+	}
+	return nil
+}
+
+// notShaped is for a row that has another number of values than the shape.
+func (d *Decoder) notShaped(b *Builder, c *column, row, n int) *fault {
+	switch {
+	case n == 0 && !c.hasDefault && !c.mask && !d.broken:
+		return &fault{column: c, source: c.sources[0], none: true, reason: "is missing"}
+	case n > 0 && !d.lenient:
+		return &fault{column: c, source: c.sources[0], reason: fmt.Sprintf("has %d values, and its shape has %d", n, c.width)}
+	case n > 0:
+		c.errors++
+	}
+	values := b.Columns[c.index].Values
+	for e := row * c.width; e < (row+1)*c.width; e++ {
+		putBits(values, c.size, e, c.defaultBits)
+	}
+	c.maskRow(b, row, 0)
+	return nil
+}
+
+// putShaped writes a row from the slots of its list.
+func (d *Decoder) putShaped(b *Builder, c *column, row int) *fault {
+	slots := d.lists[c.sources[0]].slots
+	if len(slots) != c.width {
+		return d.notShaped(b, c, row, len(slots))
+	}
+	col := &b.Columns[c.index]
+	for e, s := range slots {
+		at, bits, present, reason := row*c.width+e, c.defaultBits, byte(0), ""
+		switch {
+		case !s.isMissing():
+			if bits, reason = d.number(c, s); reason == "" {
+				present = 1
+			} else if !d.lenient {
+				return d.bad(c, 0, s, reason)
+			} else {
+				c.errors++
+				bits = c.defaultBits
+			}
+		case !c.hasDefault && !c.mask && !d.lenient:
+			f := d.missing(c, 0, s)
+			f.reason = "an element of the array has no value"
+			return f
+		}
+		c.putMask(col.Mask, at, present)
+		putBits(col.Values, c.size, at, bits)
+	}
+	return nil
+}
+
 // maskRow says of all elements of a row whether they were there.
 func (c *column) maskRow(b *Builder, row int, present byte) {
 	if !c.mask {

@@ -29,7 +29,7 @@ func (d *Decoder) planWants() *want {
 			if c.walked = d.sources[src].path.Kind == dataset.Pointer; !c.walked {
 				continue
 			}
-			if add(c, e, src); c.ragged {
+			if add(c, e, src); c.ragged || c.shaped {
 				w.lists = append(w.lists, c)
 			}
 		}

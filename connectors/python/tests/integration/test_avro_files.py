@@ -32,6 +32,7 @@ V1 = {
         {"name": "tags", "type": {"type": "array", "items": "string"}},
         {"name": "size", "type": {"type": "map", "values": "double"}},
         {"name": "user", "type": {"type": "record", "name": "User", "fields": USER}},
+        {"name": "vector", "type": {"type": "array", "items": "float"}},
         {"name": "color", "type": {"type": "enum", "name": "Color", "symbols": ["RED", "GREEN", "BLUE"]}},
     ],
 }
@@ -52,6 +53,7 @@ def click(r: random.Random, i: int, v2: bool) -> dict[str, Any]:
         "size": {k: r.random() for k in r.sample(["w", "h", "d"], r.randrange(4))},
         "user": {"age": None if i % 7 == 0 else r.randrange(100), "raw": i.to_bytes(4, "big")},
         "color": r.choice(["RED", "GREEN", "BLUE"]),
+        "vector": [i / 4, -0.5, r.randrange(100) / 8],
     }
     if v2:
         del row["label"]
@@ -77,6 +79,7 @@ decode:
     - {{name: age, path: /user/age, dtype: int32, default: -1}}
     - {{name: raw, path: /user/raw, dtype: bytes}}
     - {{name: color, path: color, dtype: string}}
+    - {{name: vector, path: /vector/*, dtype: float32, shape: [3]}}
     - {{name: new, path: new, dtype: int64, default: 42}}
 lease: {{initial: 300, min: 100, max: 500}}
 """
@@ -97,13 +100,14 @@ def expected(r: dict[str, Any]) -> dict[str, Any]:
         "age": -1 if r["user"]["age"] is None else r["user"]["age"],
         "raw": r["user"]["raw"],
         "color": r["color"],
+        "vector": r["vector"],
         "new": r.get("new", 42),
     }
 
 
 def rows_of(b: Any) -> list[dict[str, Any]]:
     columns: dict[str, list[Any]] = {}
-    for name in ("id", "label", "word", "hashed", "price", "at", "tags", "width", "age", "raw", "color", "new"):
+    for name in ("id", "label", "word", "hashed", "price", "at", "tags", "width", "age", "raw", "color", "vector", "new"):
         v = b[name]
         if isinstance(v, np.ndarray):
             columns[name] = v.tolist()
