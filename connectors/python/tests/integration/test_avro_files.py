@@ -107,7 +107,21 @@ def expected(r: dict[str, Any]) -> dict[str, Any]:
 
 def rows_of(b: Any) -> list[dict[str, Any]]:
     columns: dict[str, list[Any]] = {}
-    for name in ("id", "label", "word", "hashed", "price", "at", "tags", "width", "age", "raw", "color", "vector", "new"):
+    for name in (
+        "id",
+        "label",
+        "word",
+        "hashed",
+        "price",
+        "at",
+        "tags",
+        "width",
+        "age",
+        "raw",
+        "color",
+        "vector",
+        "new",
+    ):
         v = b[name]
         if isinstance(v, np.ndarray):
             columns[name] = v.tolist()

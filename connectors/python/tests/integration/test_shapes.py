@@ -43,7 +43,9 @@ def test_lists_of_a_fixed_length_are_matrices(job: Any) -> None:
     page = (Path(__file__).parents[4] / "docs" / "DATASETS.md").read_text()
     (example,) = (e for e in re.findall(r"```yaml\n(.*?)```", page, re.S) if "name: embeddings" in e)
     spec = job.folder / "embeddings.yaml"
-    spec.write_text(example.replace("/data/embeddings", str(job.data)) + "lease: {initial: 4KiB, min: 4KiB, max: 4KiB}\n")
+    spec.write_text(
+        example.replace("/data/embeddings", str(job.data)) + "lease: {initial: 4KiB, min: 4KiB, max: 4KiB}\n"
+    )
     up = job.up()
     job.headrace("dataset", "apply", "-f", str(spec))
     out = job.folder / "rows"
