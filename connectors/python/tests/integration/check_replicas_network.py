@@ -14,6 +14,7 @@ import os
 import shutil
 import signal
 import subprocess
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ from in_memory import TRAINER, memory, of_end, restored, told
 from seen import settings
 
 __all__ = ["memory"]  # a fixture
+
+pytestmark = pytest.mark.filterwarnings("default:no network namespaces")  # it is shown, and no error
 
 NODES = ("node-a", "node-b", "node-c")
 NOTHING = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
@@ -144,20 +147,14 @@ class Host(Node):
 
 
 @pytest.fixture
-def network(
-    job: Any,
-    tmp_path_factory: pytest.TempPathFactory,
-    capfd: pytest.CaptureFixture[str],
-    request: pytest.FixtureRequest,
-) -> Iterator[Network]:
+def network(job: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
     network = Network(tmp_path_factory.mktemp("network"))
     if not network.real:
-        with capfd.disabled():
-            print(
-                f"\n{request.node.name}: no network namespaces ({network.missing}). The nodes are addresses of "
-                "loopback, and a pulled cable is an agent that is stopped. Not tested here: ports off loopback, lost "
-                "packets"
-            )
+        warnings.warn(
+            f"no network namespaces ({network.missing}). The nodes are addresses of loopback, and a pulled cable is an "
+            "agent that is stopped. Not tested here: ports off loopback, lost packets",
+            stacklevel=1,
+        )
     yield network
     for process in job.processes:
         if process.poll() is None:
