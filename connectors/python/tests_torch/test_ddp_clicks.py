@@ -177,24 +177,27 @@ def test_accelerate_under_headrace_run(prepared: Any) -> None:
 
 
 PAGE = (HERE.parents[2] / "docs" / "torch.md").read_text()
+ROWS = 440_000  # of the page: 215 steps of two ranks with 1,024 records each, and some more
 
 
-def test_the_pages_ddp_program_has_each_record_once(prepared: Any) -> None:
-    """Two ranks. One of them is killed once. The newest checkpoint holds all records. Each step
-    is saved, so also the last one, whatever its number: it is not saved again."""
+def test_the_pages_ddp_program_has_each_record_once(job: Any, rng: random.Random) -> None:
+    """As it is printed, with two ranks. One of them is killed after step 200, which is saved. The
+    group goes on there and saves its last step. Started again, it saves nothing: the last step is
+    saved once."""
     (program,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    program = program.replace("1024", "64").replace("% 200", "% 1")
-    end = 'print("rank", dist.get_rank(), "ends: step", step, model.weight.tolist(), model.bias.tolist(), flush=True)'
-    (prepared.folder / "page.py").write_text(program + end + "\n")
-    of_two(prepared)
-    command = started(prepared, 2)
-    text = run(prepared, *command, str(prepared.folder / "page.py"))
-    assert "is killed" in text
-    ends = re.findall(r"ends: (step \d+ .*)", text)
-    assert len(ends) == 2, text
-    assert ends[0] == ends[1], text
-    audit = json.loads(prepared.headrace("audit", str(prepared.folder / "checkpoints"), "-o", "json").stdout)
-    assert audit["datasets"][0]["records"]["rows"] == RECORDS, audit
-    newest = saved.whole(prepared.folder / "checkpoints")[-1]
-    assert newest.name.startswith(f"step-{int(ends[0].split()[1]):010d}-"), newest
-    assert [p.name for p in newest.glob("*.safetensors")] == ["state.safetensors"], newest
+    (job.folder / "page.py").write_text(program)
+    (job.folder / "clicks.yaml").write_text((EXAMPLE / "clicks.yaml").read_text())
+    for f in range(4):
+        lines = (f"{i}\t{i % 2}\t0.{i % 7}\t0.{i % 5}\t0.5\tu{i % 900}\t{i % 400}\t1\n" for i in range(f, ROWS, 4))
+        (job.data / f"part-{f}.tsv").write_text("".join(lines))
+    job.env.update(KILL=f"{rng.randrange(2)},{rng.randint(201, 210)}", KILLED=rng.choice(["before", "behind"]))
+    command = [*started(job, 2), str(job.folder / "page.py")]
+    assert "is killed" in run(job, *command)
+    first, last = saved.whole(job.folder / "checkpoints")
+    assert first.name.startswith("step-0000000200-"), first
+    audit = json.loads(job.headrace("audit", str(last), "-o", "json").stdout)
+    assert audit["datasets"][0]["records"]["rows"] == ROWS, audit
+    job.env["KILL"] = "0,-1"
+    run(job, *command)
+    assert saved.whole(job.folder / "checkpoints") == [first, last]
+    assert [p.name for p in last.glob("*.safetensors")] == ["state.safetensors"], last
