@@ -18,10 +18,9 @@ from typing import Any
 
 import pytest
 import saved
-from forks import HERE, Zygote, free_port
+from forks import HERE, Zygote
 
 HISTORIES = int(os.environ.get("HISTORIES", 5))
-PATIENCE = 900.0  # seconds; a group that has not ended then hangs
 
 
 @pytest.fixture(scope="module")
@@ -29,24 +28,6 @@ def zygote() -> Iterator[Zygote]:
     made = Zygote()
     yield made
     made.end()
-
-
-def group(job: Any, zygote: Zygote, world: int, env: dict[str, str]) -> tuple[list[int], list[str]]:
-    """A group of ranks from its start to its end: exit codes and what each has printed."""
-    env = {**job.env, **env, "WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    logs = [job.folder / f"rank-{r}.log" for r in range(world)]
-    pids = []
-    for r, log in enumerate(logs):
-        log.unlink(missing_ok=True)
-        told = {**env, "RANK": str(r), "LOCAL_RANK": str(r)}
-        pids.append(zygote.start(HERE / "rank.py", told, job.folder, log))
-    codes = zygote.wait(pids, PATIENCE)
-    for pid, code in zip(pids, codes):
-        if code is None:
-            os.kill(pid, 9)
-    texts = [log.read_text() for log in logs]
-    assert None not in codes, f"the group hangs: {codes}\n" + "\n".join(t[-2000:] for t in texts) + job.logs()[-4000:]
-    return codes, texts
 
 
 def hashed(rows: int) -> list[int]:
@@ -69,7 +50,7 @@ def test_no_history_hangs_or_loses_or_repeats_a_record(
         last = i == len(worlds) - 1
         at = -1 if last else rng.randint(1, 2 + rows // (20 * world))
         kill = f"{rng.randrange(world)},{at},{rng.randrange(2)}"
-        codes, texts = group(job, zygote, world, {**base, "KILL": kill})
+        codes, texts = zygote.group(job, world, HERE / "rank.py", **base, KILL=kill)
         assert (set(codes) == {0}) or -9 in codes, "\n".join(texts) + job.logs()[-4000:]
     assert set(codes) == {0}, "\n".join(texts)
     ends = {re.findall(r"^ends .*", text, re.MULTILINE)[0] for text in texts}

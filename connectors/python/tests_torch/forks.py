@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import random
+import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
+PATIENCE = 900.0  # seconds; a group that has not ended then hangs
 
 
 def free_port() -> int:
@@ -39,10 +43,28 @@ class Zygote:
         print(json.dumps(what), file=self.process.stdin, flush=True)
         return json.loads(self.process.stdout.readline())
 
-    def start(self, program: Path, env: dict[str, str], folder: Path, log: Path) -> int:
+    def start(self, program: Path, env: dict[str, str], folder: Path, log: Path, args: Sequence[str] = ()) -> int:
         """Starts a program that prints into log; gives its process id."""
-        pid: int = self._ask(start=str(program), env=env, folder=str(folder), log=str(log))
+        pid: int = self._ask(start=str(program), args=list(args), env=env, folder=str(folder), log=str(log))
         return pid
+
+    def group(self, job: Any, world: int, program: Path, *args: str, **env: str) -> tuple[list[int], list[str]]:
+        """A group of ranks of a job from its start to its end: exit codes and what each has printed."""
+        told = {**job.env, **env, "WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+        logs = [job.folder / f"rank-{r}.log" for r in range(world)]
+        pids = []
+        for r, log in enumerate(logs):
+            log.unlink(missing_ok=True)
+            pids.append(self.start(program, {**told, "RANK": str(r), "LOCAL_RANK": str(r)}, job.folder, log, args))
+        codes = self.wait(pids, PATIENCE)
+        for pid, code in zip(pids, codes):
+            if code is None:
+                os.kill(pid, signal.SIGKILL)
+        texts = [log.read_text() for log in logs]
+        ended = [code for code in codes if code is not None]
+        ends = "\n".join(text[-2000:] for text in texts)
+        assert len(ended) == world, f"the group hangs: {codes}\n{ends}{job.logs()[-4000:]}"
+        return ended, texts
 
     def wait(self, pids: list[int], within: float) -> list[int | None]:
         """The exit codes; None: it has not ended."""

@@ -1,6 +1,7 @@
-"""examples/ddp_clicks and accelerate_clicks: a rank is killed, the group starts again, and
-each record is in the model once. Under `headrace run`, from files and from a topic, and under
-torchrun beside an agent that runs."""
+"""examples/ddp_clicks, accelerate_clicks and the page's program: a rank is killed, the group starts
+again, and each record is in the model once. Under torchrun and under `headrace run` each rank is a
+process that imports torch; of the groups beside an agent that runs the ranks are forks, which are
+there at once."""
 
 from __future__ import annotations
 
@@ -19,6 +20,7 @@ from typing import Any
 import pytest
 import saved
 import torch
+from forks import Zygote
 
 HERE = Path(__file__).parent
 EXAMPLE = HERE.parents[2] / "examples" / "ddp_clicks"
@@ -26,7 +28,7 @@ RECORDS, EVERY = 9_137, 3  # steps of 1,024 records in most tests
 
 
 def arguments(every: int = EVERY, rows: int = 64) -> list[str]:
-    return [str(EXAMPLE / "train.py"), "--rows", str(rows), "--every", str(every), "--keep", "1000"]
+    return ["--rows", str(rows), "--every", str(every), "--keep", "1000"]
 
 
 def module(name: str) -> Any:
@@ -60,12 +62,15 @@ def run(job: Any, *command: str, code: int = 0) -> str:
     return text
 
 
-def started(job: Any, ranks: int, spec: str = "clicks.yaml") -> list[str]:
-    """The launcher, up to the program that it starts. Processes that wait for a busy machine
-    are not given up: their session is long."""
-    options = ["--model", "replicated", "--nproc-per-node", str(ranks), "--max-restarts", "3"]
-    more = ["--http", "off", "--session-ttl", "20s", "-f", spec]
-    return [job.binary, "run", *options, *more, "--", sys.executable, str(HERE / "killed.py")]
+def forked(job: Any, zygote: Zygote, world: int, train: Path, *args: str) -> str:
+    """The group is started as any launcher does it, beside an agent that runs, and again after a
+    rank was killed. Gives what all ranks have printed."""
+    program = str(HERE / "killed.py")
+    codes, texts = zygote.group(job, world, Path(program), str(train), *args, HEADRACE_ATTEMPT="0")
+    assert -signal.SIGKILL in codes, "\n".join(texts) + job.logs()[-6000:]
+    codes, again = zygote.group(job, world, Path(program), str(train), *args, HEADRACE_ATTEMPT="1")
+    assert codes == [0] * world, "\n".join(again) + job.logs()[-6000:]
+    return "\n".join(texts + again)
 
 
 def judge(job: Any, text: str, ranks: int = 4, every: int = EVERY) -> None:
@@ -95,19 +100,23 @@ def of_two(job: Any) -> None:
     job.env["KILL"] = re.sub(r"^\d", lambda m: str(int(m[0]) % 2), job.env["KILL"])
 
 
-def test_under_headrace_run(prepared: Any) -> None:
-    command = started(prepared, 4)
-    judge(prepared, run(prepared, *command, *arguments()))
+def up(job: Any, spec: str = "clicks.yaml") -> None:
+    job.up("--model", "replicated", "-f", str(job.folder / spec))
+
+
+def test_four_ranks_accumulate_gradients(prepared: Any, zygote: Zygote) -> None:
+    up(prepared)
+    judge(prepared, forked(prepared, zygote, 4, EXAMPLE / "train.py", *arguments()))
 
 
 def test_under_torchrun_beside_an_agent(prepared: Any) -> None:
     """torchrun is started twice: the first one ends with the rank that is killed. Each step
     is saved, so also the last one, whatever its number."""
     of_two(prepared)
-    prepared.up("--model", "replicated", "-f", str(prepared.folder / "clicks.yaml"))
+    up(prepared)
     torchrun = str(Path(sys.executable).parent / "torchrun")
     command = [torchrun, "--standalone", "--local-addr", "127.0.0.1", "--nproc-per-node", "2"]
-    program = arguments(every=1, rows=128)
+    program = [str(EXAMPLE / "train.py"), *arguments(every=1, rows=128)]
     text = run(prepared, *command, str(HERE / "killed.py"), *program, code=1)
     judge(prepared, text + run(prepared, *command, *program), ranks=2, every=1)
 
@@ -149,23 +158,23 @@ def kafka(folder: Path, lines: str) -> Iterator[str]:
             process.wait(60)
 
 
-def test_under_headrace_run_from_a_topic(prepared: Any) -> None:
+def test_two_ranks_from_a_topic(prepared: Any, zygote: Zygote) -> None:
     of_two(prepared)
     spec = (EXAMPLE / "kafka.yaml").read_text()
     with kafka(prepared.folder, "".join(module("make_log").lines(0, RECORDS))) as address:
         (prepared.folder / "kafka.yaml").write_text(spec.replace("127.0.0.1:9092", address))
-        command = started(prepared, 2, "kafka.yaml")
-        judge(prepared, run(prepared, *command, *arguments(rows=128)), ranks=2)
+        up(prepared, "kafka.yaml")
+        judge(prepared, forked(prepared, zygote, 2, EXAMPLE / "train.py", *arguments(rows=128)), ranks=2)
 
 
-def test_accelerate_under_headrace_run(prepared: Any) -> None:
+def test_accelerate(prepared: Any, zygote: Zygote) -> None:
     """Two ranks. One of them is killed once, and all go back to Accelerate's newest checkpoint."""
     train = EXAMPLE.parent / "accelerate_clicks" / "train.py"
     (prepared.folder / "clicks.yaml").write_text((train.parent / "clicks.yaml").read_text())
     of_two(prepared)
+    up(prepared)
     prepared.env["SAVED"] = "checkpoints/step-*/random_states_0.pkl"
-    command = started(prepared, 2)
-    text = run(prepared, *command, str(train), "--rows", "128", "--every", str(EVERY))
+    text = forked(prepared, zygote, 2, train, "--rows", "128", "--every", str(EVERY))
     assert "is killed" in text
     begun = [int(n) for n in re.findall(r"begins behind step (\d+)", text)]
     assert len(begun) == 4, text
@@ -181,23 +190,26 @@ ROWS = 440_000  # of the page: 215 steps of two ranks with 1,024 records each, a
 
 
 def test_the_pages_ddp_program_has_each_record_once(job: Any, rng: random.Random) -> None:
-    """As it is printed, with two ranks. One of them is killed after step 200, which is saved. The
-    group goes on there and saves its last step. Started again, it saves nothing: the last step is
-    saved once."""
-    (program,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    (job.folder / "page.py").write_text(program)
+    """As it is printed, under `headrace run`, with two ranks. One of them is killed after step 200,
+    which is saved. The group goes on there and saves its last step. Started again, with one rank, it
+    saves nothing: the last step is saved once."""
+    (text,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    (job.folder / "page.py").write_text(text)
     (job.folder / "clicks.yaml").write_text((EXAMPLE / "clicks.yaml").read_text())
     for f in range(4):
         lines = (f"{i}\t{i % 2}\t0.{i % 7}\t0.{i % 5}\t0.5\tu{i % 900}\t{i % 400}\t1\n" for i in range(f, ROWS, 4))
         (job.data / f"part-{f}.tsv").write_text("".join(lines))
     job.env.update(KILL=f"{rng.randrange(2)},{rng.randint(201, 210)}", KILLED=rng.choice(["before", "behind"]))
-    command = [*started(job, 2), str(job.folder / "page.py")]
-    assert "is killed" in run(job, *command)
+    # Processes that wait for a busy machine are not given up: their session is long.
+    patient = ["--http", "off", "--session-ttl", "20s"]
+    options = ["--model", "replicated", "--max-restarts", "3", *patient, "-f", "clicks.yaml"]
+    program = ["--", sys.executable, str(HERE / "killed.py"), "page.py"]
+    assert "is killed" in run(job, job.binary, "run", "--nproc-per-node", "2", *options, *program)
     first, last = saved.whole(job.folder / "checkpoints")
     assert first.name.startswith("step-0000000200-"), first
     audit = json.loads(job.headrace("audit", str(last), "-o", "json").stdout)
     assert audit["datasets"][0]["records"]["rows"] == ROWS, audit
     job.env["KILL"] = "0,-1"
-    run(job, *command)
+    run(job, job.binary, "run", *options, *program)
     assert saved.whole(job.folder / "checkpoints") == [first, last]
     assert [p.name for p in last.glob("*.safetensors")] == ["state.safetensors"], last

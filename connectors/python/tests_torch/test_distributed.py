@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from typing import Any
 import headrace.torch.distributed
 import pytest
 import torch
+from forks import Zygote
 
 RECORDS = 3_017
 # Processes that wait for a busy machine are not given up.
@@ -39,6 +41,14 @@ def run(job: Any, ranks: int, kill: str = "-1,0", killed: bool = False, **env: s
     return text
 
 
+def forked(job: Any, zygote: Zygote, ranks: int, kill: str, killed: bool) -> str:
+    """The same beside an agent that runs, with forks for ranks."""
+    codes, texts = zygote.group(job, ranks, Path(PROGRAM), KILL=kill)
+    text = "\n".join(texts)
+    assert -signal.SIGKILL in codes if killed else codes == [0] * ranks, text[-6000:] + job.logs()[-3000:]
+    return text
+
+
 def sums(text: str, word: str) -> dict[str, set[str]]:
     """What ranks said of each step."""
     said: dict[str, set[str]] = {}
@@ -47,12 +57,13 @@ def sums(text: str, word: str) -> dict[str, set[str]]:
     return said
 
 
-def test_another_number_of_ranks_goes_on_with_the_same_model(prepared: Any) -> None:
+def test_another_number_of_ranks_goes_on_with_the_same_model(prepared: Any, zygote: Zygote) -> None:
     """4 ranks are killed, then 3, then one rank reads to the end: the weights that each
     loads are those that were saved, and each record is in the model once."""
+    prepared.up("--model", "replicated", "-f", str(prepared.folder / "rows.yaml"))
     saved: dict[str, set[str]] = {}
     for ranks, kill in ((4, "2,12"), (3, "1,22"), (1, "-1,0")):
-        text = run(prepared, ranks, kill, killed=kill != "-1,0")
+        text = forked(prepared, zygote, ranks, kill, killed=kill != "-1,0")
         loaded = sums(text, "loads")
         assert len(loaded) == (ranks < 4), text
         for step, values in loaded.items():

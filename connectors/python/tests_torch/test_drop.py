@@ -3,13 +3,11 @@ trained once, or dropped and listed."""
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 from typing import Any
 
 from check_drop import dropped
-from forks import Zygote, free_port
+from forks import Zygote
 
 WORLD, ROWS, RECORDS = 2, 20, 1970
 
@@ -32,24 +30,13 @@ dist.destroy_process_group()
 """
 
 
-def test_full_batches_are_trained_and_the_rest_is_dropped(job: Any) -> None:
+def test_full_batches_are_trained_and_the_rest_is_dropped(job: Any, zygote: Zygote) -> None:
     job.write(RECORDS)
     job.up("--model", "replicated")
     job.apply()
     program = job.folder / "train.py"
     program.write_text(PROGRAM)
-    zygote = Zygote()
-    try:
-        logs = [job.folder / f"rank-{r}.log" for r in range(WORLD)]
-        env = {**job.env, "WORLD_SIZE": str(WORLD), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-        pids = [zygote.start(program, {**env, "RANK": str(r)}, job.folder, log) for r, log in enumerate(logs)]
-        codes = zygote.wait(pids, 900)
-        for pid, code in zip(pids, codes):
-            if code is None:
-                os.kill(pid, signal.SIGKILL)
-    finally:
-        zygote.end()
-    texts = [log.read_text() for log in logs]
+    codes, texts = zygote.group(job, WORLD, program)
     assert codes == [0] * WORLD, "\n".join(texts) + job.logs()[-4000:]
     rounds = [re.findall(r"^round (\d) (.*)$", text, re.MULTILINE) for text in texts]
     ids = [[int(i) for i in line.split()] for of_rank in rounds for _, line in of_rank]

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -177,13 +176,6 @@ print("begun behind", newest, flush=True)
 print("sums", model.sums.tolist(), "steps", step, "unstepped", loader.stream.unstepped, flush=True)
 """
 )
-
-
-@pytest.fixture(scope="module")
-def zygote() -> Iterator[Zygote]:
-    made = Zygote("lightning.pytorch", "transformers.trainer", "accelerate", "torch.distributed.checkpoint")
-    yield made
-    made.end()
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Imports torch once, and what its arguments name, and forks a program for each line of JSON that it reads.
 
-{"start": PROGRAM, "env": {...}, "folder": DIR, "log": FILE} is answered with a process id,
+{"start": PROGRAM, "args": [...], "env": {...}, "folder": DIR, "log": FILE} is answered with a process id,
 {"wait": [PID, ...], "within": SECONDS} with the exit codes; null: it has not ended.
 """
 
@@ -32,7 +32,8 @@ def become(rank: dict[str, Any]) -> None:
         os.environ.clear()
         os.environ.update(rank["env"])
         os.chdir(rank["folder"])
-        sys.argv = [rank["start"]]
+        sys.argv = [rank["start"], *rank["args"]]
+        sys.path.insert(0, os.path.dirname(rank["start"]))
         runpy.run_path(rank["start"], run_name="__main__")
         code = 0
     except BaseException:
