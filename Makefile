@@ -15,6 +15,8 @@ VERSION := $(shell cat VERSION 2>/dev/null || echo 0.1.0)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 export CGO_ENABLED ?= 0
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# If it is set, each process compiles all of torch, or of TensorFlow, again: 10 s.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help
 help: ## this list
