@@ -57,8 +57,11 @@ func (c *Check) writers(d *DecodeSpec) {
 		return
 	}
 	switch {
+	case c.source.Paths && d.Format == "protobuf" && d.Registry != nil:
+		c.Fail("decode.registry", "", "does not go with files, whose messages name no schema", "write schema: {file: /schemas/click.proto}")
+	case c.source.Paths && d.Format == "protobuf" && d.Schema == nil:
+		c.Fail("decode.schema", "", "must be given: what the messages of the files are", "as in schema: {file: /schemas/click.proto}")
 	case c.source.Paths && d.Format == "protobuf":
-		c.Fail("decode.format", d.Format, "is for records of a broker: files of them are not read yet", "")
 	case c.source.Paths && d.Registry != nil:
 		c.Fail("decode.registry", "", "does not go with files: each Avro file has the schema of its records", "remove it")
 	case c.source.Paths && d.Schema != nil:

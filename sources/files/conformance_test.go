@@ -44,6 +44,10 @@ func (f *folder) Produce(t testing.TB, records [][]byte) {
 			b.Write(tfrecord.Append(nil, r))
 			continue
 		}
+		if f.framing.Kind == Delimited {
+			b.Write(delimited(r))
+			continue
+		}
 		b.Write(r)
 		if i < len(records)-1 || f.files%2 == 0 { // every other file has no line end at its end
 			b.WriteString(f.lineEnd)

@@ -265,10 +265,7 @@ func (c *cursor) frame(b *sources.Batch, last bool) (used int, err error) {
 		if state != complete {
 			return used, nil
 		}
-		first := used
-		if c.framer.framing.Kind == TFRecord {
-			first += tfrecord.Head
-		}
+		first := used + c.framer.head(buf, used)
 		switch begins := c.at + int64(used); {
 		case begins < c.from:
 		case value-first > limit:
@@ -276,7 +273,7 @@ func (c *cursor) frame(b *sources.Batch, last bool) (used int, err error) {
 				return used, nil
 			}
 			return used, c.large(begins, int64(value-first))
-		case first > used && tfrecordData(buf, first, value) != "":
+		case c.framer.framing.Kind == TFRecord && tfrecordData(buf, first, value) != "":
 			if len(b.Recs) > 0 {
 				return used, nil
 			}

@@ -40,6 +40,7 @@
 //	container.go Avro files: blocks to segments, ranges to records
 //	blocks.go    how much is read at once
 //	cursor.go    ranges to batches of records; frame.go where a record ends;
-//	             settle.go where a batch ends; tfrecord.go TFRecord
+//	             settle.go where a batch ends; tfrecord.go TFRecord;
+//	             delimited.go Protobuf messages with their lengths
 //	errors.go    which errors are worth another try
 package files

@@ -26,7 +26,7 @@ const (
 
 // unfinished says why a record does not end where its file does.
 func (f *Framing) unfinished() string {
-	if f.Kind == TFRecord {
+	if f.Kind == TFRecord || f.Kind == Delimited {
 		return "the record that begins here goes on behind the end of the file; the file was cut short or is not written to its end yet"
 	}
 	return fmt.Sprintf("a field of the record that begins here opens a quote (%c) that is never closed", f.Quote)
@@ -43,8 +43,11 @@ func (fr *framer) record(buf []byte, s int, last bool) (value, next int, st stat
 		}
 		return next, next, complete
 	}
-	if fr.framing.Kind == TFRecord {
+	switch fr.framing.Kind {
+	case TFRecord:
 		return fr.tfrecord(buf, s)
+	case Delimited:
+		return fr.delimited(buf, s)
 	}
 	nl := bytes.IndexByte(buf[s:], '\n')
 	if fr.framing.Kind == Quoted && fr.quote(buf, s) < lineEnd(s, nl, len(buf)) {

@@ -67,7 +67,7 @@ func scanRoom(size int64) *[]byte {
 func (s *Source) tooLong(c *openList, at, n int64, st state, last bool) error {
 	limit := int64(s.spec.MaxRecord)
 	switch where := (sources.Position{Segment: s.nextID(), Offset: at}); {
-	case last && (st == inQuotes || s.framing.Kind == TFRecord) && n <= limit+lineEndings:
+	case last && (st == inQuotes || s.framing.measured()) && n <= limit+lineEndings:
 		return &sources.Malformed{Partition: s.partition, Position: where, Name: c.name,
 			What: s.framing.unfinished()}
 	case n > limit+lineEndings:
@@ -113,8 +113,8 @@ type indexer struct {
 // record, and returns the bytes of those that are complete.
 func (x *indexer) scan(buf []byte, base int64) (used int, st state) {
 	x.reset()
-	if x.framing.Kind == TFRecord {
-		return x.scanTFRecords(buf, base)
+	if x.framing.measured() {
+		return x.scanMeasured(buf, base)
 	}
 	for used < len(buf) {
 		// Up to the next quote every line end is a border: find the first that is
@@ -144,10 +144,10 @@ func (x *indexer) scan(buf []byte, base int64) (used int, st state) {
 	return used, complete
 }
 
-// scanTFRecords is scan for records with a length.
-func (x *indexer) scanTFRecords(buf []byte, base int64) (used int, st state) {
+// scanMeasured is scan for records with a length.
+func (x *indexer) scanMeasured(buf []byte, base int64) (used int, st state) {
 	for used < len(buf) {
-		_, next, state := x.tfrecord(buf, used)
+		_, next, state := x.record(buf, used, false)
 		if state != complete {
 			return used, state
 		}

@@ -22,6 +22,7 @@ const (
 	TFRecord                         // records with a length and checksums
 	Table                            // Parquet: rows of columns; offsets are rows
 	Container                        // Avro files: blocks of records; offsets are rows
+	Delimited                        // Protobuf messages, each after its length
 )
 
 // rows: offsets are rows of the file.
@@ -29,7 +30,10 @@ func (k FramingKind) rows() bool { return k == Table || k == Container }
 
 // indexed: a record's start is known only by reading the file from its beginning. Listing
 // does that, and notes starts in the locators.
-func (k FramingKind) indexed() bool { return k == Quoted || k == TFRecord }
+func (k FramingKind) indexed() bool { return k == Quoted || k == TFRecord || k == Delimited }
+
+// measured: each record begins with its length.
+func (f *Framing) measured() bool { return f.Kind == TFRecord || f.Kind == Delimited }
 
 // Framing is what of a spec's decode part says where records end.
 type Framing struct {
@@ -76,6 +80,9 @@ func framingOf(d dataset.DecodeSpec) (Framing, error) {
 	if d.Format == "tfrecord" {
 		return Framing{Kind: TFRecord, EmptyLines: true}, nil
 	}
+	if d.Format == "protobuf" {
+		return Framing{Kind: Delimited, EmptyLines: true}, nil
+	}
 	if d.Format == "avro" {
 		return Framing{Kind: Container, EmptyLines: true}, nil
 	}
@@ -110,7 +117,7 @@ func (o *Options) check() error {
 		return errors.New("files: no dataset's name")
 	case o.Spec == nil:
 		return fmt.Errorf("dataset %s: no files in its spec", o.Dataset)
-	case o.Framing.Kind < Lines || o.Framing.Kind > Container, o.Framing.Kind == Fixed && o.Framing.Size < 1:
+	case o.Framing.Kind < Lines || o.Framing.Kind > Delimited, o.Framing.Kind == Fixed && o.Framing.Size < 1:
 		return fmt.Errorf("dataset %s: no framing", o.Dataset)
 	case o.Spec.MaxRecord < 1 || o.Spec.MaxRecord > 1<<30:
 		return fmt.Errorf("dataset %s: files.max_record is %d bytes; it must be from 1 to 1 GiB", o.Dataset, o.Spec.MaxRecord)

@@ -46,6 +46,12 @@ def tfrecord(i: int) -> bytes:
     return length + masked(length) + record + masked(record)
 
 
+def message(i: int) -> bytes:
+    """A Protobuf message of an int64, a text and three floats, after its length."""
+    text = b"\x08" + bytes([i & 127 | 128, i >> 7]) + part(2, b"w") + part(3, struct.pack("<3f", i, 1, 2))
+    return bytes([len(text)]) + text
+
+
 AVRO = {
     "type": "record",
     "name": "R",
@@ -66,6 +72,7 @@ def write(data: Path) -> None:
     (data / "a.csv.gz").write_bytes(gzip.compress(text))
     (data / "export").write_bytes(gzip.compress(text))
     (data / "a.tfrecord").write_bytes(b"".join(map(tfrecord, range(1000))))
+    (data / "a.pb").write_bytes(b"".join(map(message, range(1000))))
     pq.write_table(table(0, 1000), data / "a.parquet")
     with open(data / "a.avro", "wb") as f:
         fastavro.writer(f, AVRO, ({"id": i, "word": "w", "tags": ["t"] * (i % 3), "when": i} for i in range(1000)))
