@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -131,7 +130,7 @@ func FuzzDelimited(f *testing.F) {
 			compareParts(t, whole, append(left, right...))
 			for _, r := range whole {
 				if !bytes.Contains(content, r.Value) {
-					t.Fatal(fmt.Sprintf("no record %q", r.Value))
+					t.Fatalf("no record %q", r.Value)
 				}
 			}
 		}
