@@ -124,10 +124,12 @@ test-python-numpy1-arrays: build venv-numpy1 ## with the oldest numpy line, and 
 test-python-numpy1: build venv-numpy1 ## the same, all of test-python
 	$(NUMPY1) --ignore=$(PYTHON_KAFKA) $(addprefix --ignore=,$(PYTHON_S3)) --ignore=$(PYTHON_ARROW)
 
+# It imports torch in twelve processes, one after the other.
+TORCH_LONG := same_ranks
 .PHONY: test-torch
 test-torch: build venv quickstart-needs-kafka ## headrace.torch with a real torch; the first time it installs one, for the CPU, into ~/.cache/headrace
 	@python="$$($(PYTHON) connectors/python/tests_torch/install_torch.py)" && cd connectors/python && \
-	  HEADRACE_BIN="$(CURDIR)/$(BIN)" PYTHONPATH="$(CURDIR)/connectors/python/src" "$$python" -m pytest -q --timeout 1800 tests_torch
+	  HEADRACE_BIN="$(CURDIR)/$(BIN)" PYTHONPATH="$(CURDIR)/connectors/python/src" "$$python" -m pytest -q --timeout 1800 tests_torch -k 'not ($(TORCH_LONG))'
 
 # Ray Train needs a torch: that of test-torch.
 .PHONY: test-ray
@@ -145,7 +147,7 @@ HISTORIES ?= 500
 .PHONY: test-torch-long
 test-torch-long: build ## HISTORIES random histories of 4 gloo ranks with stalls, kills and 4 -> 3 -> 4 ranks; about an hour
 	@python="$$($(PYTHON) connectors/python/tests_torch/install_torch.py)" && cd connectors/python && \
-	  HISTORIES=$(HISTORIES) HEADRACE_BIN="$(CURDIR)/$(BIN)" PYTHONPATH="$(CURDIR)/connectors/python/src" "$$python" -m pytest -q tests_torch/check_histories.py
+	  HISTORIES=$(HISTORIES) HEADRACE_BIN="$(CURDIR)/$(BIN)" PYTHONPATH="$(CURDIR)/connectors/python/src" "$$python" -m pytest -q tests_torch/test_distributed.py tests_torch/check_histories.py -k '$(TORCH_LONG) or check_histories'
 
 MVN := mvn -q -B -f connectors/pom.xml
 .PHONY: spark test-spark
@@ -367,7 +369,7 @@ check: build lint test-go-rest test-race ## the inner loop
 
 # The broker suites mostly wait for their brokers, so they run beside the others. Targets that
 # run Maven share connectors/java/target, so all of them are in one lane.
-LANES := "test-sim test-planted test-fuzz test-python test-python-numpy1-arrays test-rounds test-registry" "test-kafka test-pulsar test-rocketmq test-quickstart-rocketmq test-quickstart-pulsar test-quickstart test-chaos test-nvml test-monitoring wheel test-java test-flink test-s3"
+LANES := "test-torch test-sim test-planted test-fuzz test-python test-python-numpy1-arrays test-rounds test-registry" "test-kafka test-pulsar test-rocketmq test-quickstart-rocketmq test-quickstart-pulsar test-quickstart test-chaos test-nvml test-monitoring wheel test-java test-flink test-s3"
 .PHONY: test
 test: check quickstart-needs-kafka quickstart-needs-pulsar ## everything CI runs
 	@.ci/lanes $(LANES)
