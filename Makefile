@@ -99,9 +99,10 @@ quickstart-flash: build venv ## a trainer with checkpoints in memory beside one 
 
 .PHONY: test-flash test-flash-long
 TESTS_FLASH := tests/integration/check_memory*.py tests/integration/check_replicas*.py
-# What takes long, or proves once more in another way what a shorter test proves.
-FLASH_LONG := cable_stays_out or (every_point and private) or (run_writes and replicated-1) or (behind_the_newest and private)
-test-flash: build venv ## checkpoints in memory, with kills, two tests at once: they mostly wait; not in `make test` yet
+# What takes long, proves once more in another way what a shorter test proves, or needs root:
+# a tmpfs of its own, network namespaces.
+FLASH_LONG := check_replicas_network or full_tmpfs or has_no_room_is_passed_over or (every_point and private) or (run_writes and replicated-1) or (behind_the_newest and private)
+test-flash: build venv ## checkpoints in memory, with kills, two tests at once: they mostly wait
 	cd connectors/python && HEADRACE_BIN="$(CURDIR)/$(BIN)" ../../$(PY) -m pytest -q -n 2 $(TESTS_FLASH) -k 'not ($(FLASH_LONG))'
 test-flash-long: build venv ## what of it takes long
 	cd connectors/python && HEADRACE_BIN="$(CURDIR)/$(BIN)" ../../$(PY) -m pytest -q $(TESTS_FLASH) -k '$(FLASH_LONG)'
@@ -369,7 +370,7 @@ check: build lint test-go-rest test-race ## the inner loop
 
 # The broker suites mostly wait for their brokers, so they run beside the others. Targets that
 # run Maven share connectors/java/target, so all of them are in one lane.
-LANES := "test-torch test-sim test-planted test-fuzz test-python test-python-numpy1-arrays test-rounds test-registry" "test-kafka test-pulsar test-rocketmq test-quickstart-rocketmq test-quickstart-pulsar test-quickstart test-chaos test-nvml test-monitoring wheel test-java test-flink test-s3"
+LANES := "test-torch test-flash test-sim test-planted test-fuzz test-python test-python-numpy1-arrays test-rounds test-registry" "test-kafka test-pulsar test-rocketmq test-quickstart-rocketmq test-quickstart-pulsar test-quickstart test-chaos test-nvml test-monitoring wheel test-java test-flink test-s3"
 .PHONY: test
 test: check quickstart-needs-kafka quickstart-needs-pulsar ## everything CI runs
 	@.ci/lanes $(LANES)
