@@ -21,6 +21,8 @@ import io.grpc.StatusRuntimeException;
 import io.grpc.okhttp.OkHttpChannelBuilder;
 import io.grpc.protobuf.StatusProto;
 import java.time.Duration;
+import java.util.HashMap;
+import java.util.Map;
 import java.util.Objects;
 import java.util.UUID;
 import java.util.concurrent.ExecutionException;
@@ -45,14 +47,16 @@ public final class Pusher implements AutoCloseable {
     private final Consumer<String> onWait;
     private final long patienceNanos;
     private final AtomicLong waitedNanos = new AtomicLong();
+    private final Bucket.Opener upload; // null: chunks go to the master
+    private final Map<String, Bucket> buckets = new HashMap<>(); // by URL; guarded by itself
     private volatile boolean closed;
-    private Layout layout;
-    private Uploader uploader; // null: chunks go to the master
+    private volatile Told told;
 
     private Pusher(Builder b) {
         dataset = b.dataset;
         compression = b.compression;
         onWait = b.onWait;
+        upload = b.upload;
         patienceNanos = b.patience == null ? Long.MAX_VALUE : b.patience.toNanos();
         channel = OkHttpChannelBuilder.forAddress("127.0.0.1", 7070) // ProvenSockets knows the address
             .socketFactory(new ProvenSockets(b.target))
@@ -132,23 +136,65 @@ public final class Pusher implements AutoCloseable {
         public Pusher open() throws HeadraceException, InterruptedException {
             Pusher p = new Pusher(this);
             try {
-                LayoutRequest request = LayoutRequest.newBuilder().setDataset(dataset).build();
-                LayoutReply reply = p.again(() -> p.api.layout(request));
-                p.layout = new Layout(reply);
-                if (upload != null) {
-                    p.uploader = Uploader.open(dataset, reply, upload);
-                }
+                p.ask();
                 return p;
-            } catch (HeadraceException | InterruptedException | RuntimeException e) {
+            } catch (Throwable e) { // also errors of a caller's opener
                 p.close();
                 throw e;
             }
         }
     }
 
-    /** How the dataset wants its records; as it was when this pusher was opened. */
+    /**
+     * What the master told of the dataset. A transaction keeps what it began with. Later the dataset
+     * may be deleted and applied again, or its chunks may go to another bucket.
+     */
+    static final class Told {
+        final Layout layout;
+        final Uploader uploader; // null: chunks go to the master
+        private volatile boolean doubtful; // a call has failed since
+
+        private Told(Layout layout, Uploader uploader) {
+            this.layout = layout;
+            this.uploader = uploader;
+        }
+    }
+
+    /**
+     * How the dataset wants a transaction that begins now. The master is asked again after a call has
+     * failed for good, because that may be the reason. Otherwise a writer with a bucket needs no
+     * master until its commit.
+     */
+    Told told() throws HeadraceException, InterruptedException {
+        Told t = told;
+        return t.doubtful ? ask() : t;
+    }
+
+    private Told ask() throws HeadraceException, InterruptedException {
+        LayoutRequest request = LayoutRequest.newBuilder().setDataset(dataset).build();
+        LayoutReply reply = again(() -> api.layout(request));
+        Told t = new Told(new Layout(reply), upload == null ? null : Uploader.of(dataset, reply, this::bucket));
+        told = t;
+        return t;
+    }
+
+    private Bucket bucket(String url) throws HeadraceException {
+        synchronized (buckets) {
+            if (closed) {
+                throw new HeadraceException(Kind.UNAVAILABLE, "the pusher of dataset " + dataset + " was closed", null);
+            }
+            Bucket b = buckets.get(url);
+            if (b == null) {
+                b = upload.open(url);
+                buckets.put(url, b);
+            }
+            return b;
+        }
+    }
+
+    /** How the dataset wants its records, as the master told it last: when this was opened, or after a call had failed. */
     public Layout layout() {
-        return layout;
+        return told.layout;
     }
 
     /** The dataset's name. */
@@ -179,7 +225,7 @@ public final class Pusher implements AutoCloseable {
         senders.execute(r);
     }
 
-    String stage(Transaction t, int partition, byte[] chunk) throws HeadraceException, InterruptedException {
+    String stage(Transaction t, Uploader uploader, int partition, byte[] chunk) throws HeadraceException, InterruptedException {
         if (uploader != null) {
             return retry(() -> uploader.put(t.id(), partition, chunk), t::givenUp);
         }
@@ -247,6 +293,10 @@ public final class Pusher implements AutoCloseable {
                 e = failed;
             }
             long pause = e.kind() == Kind.FULL ? Math.max(1, e.retryAfterMillis()) : wait;
+            Told t = told;
+            if (t != null && !e.temporary()) {
+                t.doubtful = true;
+            }
             if (!e.temporary() || closed || givenUp.getAsBoolean() || System.nanoTime() - began + TimeUnit.MILLISECONDS.toNanos(pause) > patienceNanos) {
                 throw e;
             }
@@ -328,8 +378,9 @@ public final class Pusher implements AutoCloseable {
         closed = true;
         senders.shutdownNow();
         channel.shutdownNow();
-        if (uploader != null) {
-            uploader.close();
+        synchronized (buckets) {
+            buckets.values().forEach(Bucket::close);
+            buckets.clear();
         }
     }
 }

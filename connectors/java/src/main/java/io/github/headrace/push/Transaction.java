@@ -19,7 +19,8 @@ public final class Transaction {
 
     private final Pusher pusher;
     private final String id;
-    private final ChunkBuilder[] builders;
+    private Pusher.Told told; // null: nothing was pushed yet
+    private ChunkBuilder[] builders = {}; // of each partition
     private final Semaphore slots = new Semaphore(STAGING);
     private long unsent;
     private long records;
@@ -35,7 +36,6 @@ public final class Transaction {
     Transaction(Pusher pusher, String id) {
         this.pusher = pusher;
         this.id = id;
-        builders = new ChunkBuilder[pusher.layout().partitions()];
     }
 
     /** Names the transaction. */
@@ -56,7 +56,11 @@ public final class Transaction {
     /** Adds a record, and sends a chunk when one is full. It waits while too many are on their way. */
     public void push(PushRecord r) throws HeadraceException, InterruptedException {
         open();
-        Layout layout = pusher.layout();
+        if (told == null) {
+            told = pusher.told();
+            builders = new ChunkBuilder[told.layout.partitions()];
+        }
+        Layout layout = told.layout;
         if (r.value() != null && r.value().length > layout.maxRecord()) {
             throw new HeadraceException(Kind.INVALID, "record " + records + " of transaction " + id + " has " + r.value().length
                 + " bytes, and max_record of dataset " + pusher.dataset() + " is " + layout.maxRecord() + ": raise it in the spec and apply that", null);
@@ -85,7 +89,7 @@ public final class Transaction {
     }
 
     private byte[] keyOf(byte[] value) throws HeadraceException {
-        String pointer = pusher.layout().key();
+        String pointer = told.layout.key();
         try {
             return JsonKey.find(pointer, value);
         } catch (JsonKey.Malformed e) {
@@ -120,7 +124,7 @@ public final class Transaction {
         pusher.inBackground(() -> {
             try {
                 if (!givenUp()) {
-                    String locator = pusher.stage(this, part, chunk);
+                    String locator = pusher.stage(this, told.uploader, part, chunk);
                     synchronized (lock) {
                         locators.set(at, locator);
                     }

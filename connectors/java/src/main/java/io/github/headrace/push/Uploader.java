@@ -32,7 +32,8 @@ final class Uploader {
         toldNanos = System.nanoTime();
     }
 
-    static Uploader open(String dataset, LayoutReply layout, Bucket.Opener opener) throws HeadraceException {
+    /** Of what a layout says now. The opener keeps and closes the bucket. */
+    static Uploader of(String dataset, LayoutReply layout, Bucket.Opener opener) throws HeadraceException {
         if (!layout.hasUpload()) {
             throw new HeadraceException(Kind.SETTINGS, "dataset " + dataset + ": its master keeps chunks in its state folder, so only the master can write"
                 + " them: push without upload, or set landing_storage: s3://... for the master", null);
@@ -80,9 +81,5 @@ final class Uploader {
         } catch (NoSuchAlgorithmException e) {
             throw new IllegalStateException(e); // every Java has it
         }
-    }
-
-    void close() {
-        bucket.close();
     }
 }

@@ -21,7 +21,7 @@ public final class TestMaster implements AutoCloseable {
 
     private final Path dir;
     private final List<String> flags;
-    private final Map<String, String> environment;
+    private Map<String, String> environment;
     private final List<Process> others = new ArrayList<>();
     private Process process;
     private Process trainer;
@@ -71,6 +71,12 @@ public final class TestMaster implements AutoCloseable {
     /** The address of the master that runs. */
     public String address() throws IOException {
         return Files.readString(state().resolve("master.addr")).trim();
+    }
+
+    /** Starts it again with other variables in its environment. */
+    public void begin(Map<String, String> environment) throws Exception {
+        this.environment = environment;
+        begin();
     }
 
     /** Starts it (again), on any free port, unless flags name one. */
@@ -174,7 +180,7 @@ public final class TestMaster implements AutoCloseable {
     public Path trainer(String dataset) throws Exception {
         String python = System.getenv("HEADRACE_PYTHON");
         if (python == null) {
-            throw new IllegalStateException("HEADRACE_PYTHON does not name a Python with the package headrace: run `make test-flink`");
+            throw new IllegalStateException("HEADRACE_PYTHON does not name a Python with the package headrace: run `make test-java` or `make test-flink`");
         }
         if (trainer != null) {
             trainer.destroyForcibly().waitFor();
@@ -192,6 +198,31 @@ public final class TestMaster implements AutoCloseable {
     public void checkTrainer() throws IOException {
         if (!trainer.isAlive()) {
             throw new IllegalStateException("the trainer has ended: " + Files.readString(trainerLog()));
+        }
+    }
+
+    /** Waits until the trainer has written so many rows. */
+    public void untilRows(Path rows, int n) throws Exception {
+        long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(LONGEST_WAIT_S);
+        while (Files.readAllLines(rows).size() < n) {
+            checkTrainer();
+            if (System.nanoTime() > deadline) {
+                throw new IllegalStateException("the trainer has " + Files.readAllLines(rows).size() + " rows, not " + n + ": " + Files.readString(trainerLog()));
+            }
+            Thread.sleep(10);
+        }
+    }
+
+    /** Ends the trainer. */
+    public void endTrainer() throws Exception {
+        trainer.destroy();
+        trainer.waitFor();
+    }
+
+    /** Waits until the trainer has ended well: it has read the dataset to its end. */
+    public void trainerEnded() throws Exception {
+        if (!trainer.waitFor(LONGEST_WAIT_S, TimeUnit.SECONDS) || trainer.exitValue() != 0) {
+            throw new IllegalStateException("the trainer has not ended well: " + Files.readString(trainerLog()));
         }
     }
 

@@ -6,6 +6,8 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.github.headrace.push.HeadraceException.Kind;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.HashSet;
@@ -110,6 +112,124 @@ class UploadTest {
             assertEquals(3, new HashSet<>(keys).size(), keys.toString());
             assertEquals(List.of("busy", "busy"), waits);
             assertEquals(1, closed.get());
+        }
+    }
+
+    /** Pushes 100 records. A pusher may find out by one failure that it has to ask the master again, and not by two. */
+    private static Committed pushedAtTheSecondTry(Pusher p, Kind failure, String... parts) throws Exception {
+        try {
+            Transaction t = p.begin();
+            fill(t, 100);
+            return t.commit();
+        } catch (HeadraceException e) {
+            assertEquals(failure, e.kind(), e.getMessage());
+            for (String part : parts) {
+                assertTrue(e.getMessage().contains(part), e.getMessage());
+            }
+        }
+        Transaction t = p.begin();
+        fill(t, 100);
+        return t.commit();
+    }
+
+    @Test
+    void aPusherGoesOnAfterItsDatasetWasDeletedAndAppliedAgain() throws Exception {
+        try (TestS3 s3 = TestS3.start(); TestMaster master = TestMaster.start(s3.landing("deleted"))) {
+            master.apply("clicks", "{partitions: 3, key: /user}");
+            AtomicInteger opened = new AtomicInteger();
+            AtomicInteger closed = new AtomicInteger();
+            try (Pusher uploads = Pusher.builder(master.target(), "clicks").upload(counted(opened, closed)).open();
+                Pusher sends = Pusher.open(master.target(), "clicks")) {
+                Transaction before = uploads.begin("before");
+                fill(before, 100);
+                Staged staged = before.stage();
+                master.run("delete", "clicks", "--yes");
+                master.apply("clicks", "{partitions: 1, key: /user}");
+                assertEquals(100, pushedAtTheSecondTry(uploads, Kind.REFUSED, "before dataset clicks was deleted and applied again").records());
+                assertEquals(100, pushedAtTheSecondTry(sends, Kind.INVALID, "has no partition").records());
+                assertEquals(1, uploads.layout().partitions());
+                assertEquals(1, sends.layout().partitions());
+                // What was put for the dataset that is gone stays refused.
+                HeadraceException e = assertThrows(HeadraceException.class, () -> uploads.commit(staged));
+                assertEquals(Kind.REFUSED, e.kind(), e.getMessage());
+            }
+            assertEquals(200, master.visible("clicks"));
+            assertEquals(1, opened.get()); // it is still the same bucket
+            assertEquals(1, closed.get());
+        }
+    }
+
+    @Test
+    void aPusherFollowsChunksToAnotherBucket() throws Exception {
+        try (TestS3 s3 = TestS3.start(); TestMaster master = TestMaster.start(s3.landing("old"))) {
+            master.apply("clicks", "{}");
+            AtomicInteger opened = new AtomicInteger();
+            AtomicInteger closed = new AtomicInteger();
+            try (Pusher p = Pusher.builder(master.target(), "clicks").upload(counted(opened, closed)).open()) {
+                master.kill();
+                master.begin(s3.landing("new"));
+                assertEquals(100, pushedAtTheSecondTry(p, Kind.REFUSED).records());
+                assertEquals(100, pushedAtTheSecondTry(p, Kind.REFUSED).records());
+            }
+            assertEquals(200, master.visible("clicks"));
+            assertTrue(s3.list("new").stream().filter(key -> key.contains("-")).count() >= 2, s3.list("new").toString());
+            assertEquals(2, opened.get());
+            assertEquals(2, closed.get());
+        }
+    }
+
+    private static Bucket.Opener counted(AtomicInteger opened, AtomicInteger closed) {
+        return url -> {
+            opened.incrementAndGet();
+            Bucket real = Uploader.openS3(url);
+            return new Bucket() {
+                @Override
+                public void putNew(String key, byte[] data) throws HeadraceException, InterruptedException {
+                    real.putNew(key, data);
+                }
+
+                @Override
+                public void close() {
+                    closed.incrementAndGet();
+                    real.close();
+                }
+            };
+        };
+    }
+
+    /** Its locators are all that a writer keeps of what it has put: they hold whatever happens to the trainers meanwhile. */
+    @Test
+    void whatWasPutBeforeARewindLandsOnceAfterIt() throws Exception {
+        try (TestS3 s3 = TestS3.start(); TestMaster master = TestMaster.start(s3.landing("rewind"))) {
+            master.apply("clicks", "{end: pushed, retain: 1h}");
+            master.agent();
+            try (Pusher p = Pusher.builder(master.target(), "clicks").upload().open()) {
+                Transaction first = p.begin("first");
+                fill(first, 100);
+                Staged visible = first.stage();
+                assertFalse(p.commit(visible).already());
+                Path rows = master.trainer("clicks");
+                master.untilRows(rows, 100);
+
+                Transaction open = p.begin("open");
+                fill(open, 50);
+                Transaction second = p.begin("second");
+                fill(second, 100);
+                Staged staged = second.stage();
+                master.endTrainer(); // the model outlives it
+                master.run("rewind", "default", "--to", "start", "--yes");
+                rows = master.trainer("clicks");
+
+                assertTrue(p.commit(visible).already());
+                assertFalse(p.commit(staged).already());
+                assertTrue(p.commit(staged).already());
+                fill(open, 50);
+                assertFalse(open.commit().already());
+                p.end();
+                master.trainerEnded();
+                assertEquals(300, Files.readAllLines(rows).size());
+            }
+            assertEquals(300, master.visible("clicks"));
         }
     }
 
