@@ -34,8 +34,6 @@ func TestADatasetReadsItsHistoryFromFilesAndGoesOnInKafka(t *testing.T) {
 			return strings.Replace(string(text), "127.0.0.1:9092", b.Addr(), 1)
 		},
 		write: func(partition, _ int, values [][]byte) error {
-			client, done := b.Client()
-			defer done()
 			var records []kafkago.Record
 			for _, v := range values {
 				var e struct {
@@ -47,11 +45,7 @@ func TestADatasetReadsItsHistoryFromFilesAndGoesOnInKafka(t *testing.T) {
 				}
 				records = append(records, kafkago.Record{Key: kafkago.NewBytes([]byte(e.User)), Value: kafkago.NewBytes(v), Time: time.UnixMilli(e.At)})
 			}
-			res, err := client.Produce(t.Context(), &kafkago.ProduceRequest{Topic: "events", Partition: partition, RequiredAcks: kafkago.RequireAll, Records: kafkago.NewRecordReader(records...)})
-			if err == nil {
-				err = res.Error
-			}
-			return err
+			return b.Produce(t.Context(), kafkago.ProduceRequest{Topic: "events", Partition: partition}, records)
 		},
 		place:   func(id int) (string, int64, int64) { return fmt.Sprintf("events/%d", id%2), -1, int64(id / 2) },
 		restart: func() error { return errors.Join(b.Kill(), b.Start(t.Context())) },

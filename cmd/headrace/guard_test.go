@@ -20,19 +20,13 @@ import (
 // dated produces n records of about a KiB with ids from first on, all of one time.
 func dated(t *testing.T, b *testbroker.Broker, topic string, first, n int, when time.Time) {
 	t.Helper()
-	client, done := b.Client()
-	defer done()
 	for id := first; id < first+n; id += 200 {
 		var records []kafkago.Record
 		for i := id; i < min(first+n, id+200); i++ {
 			records = append(records, kafkago.Record{Time: when, Value: kafkago.NewBytes(
 				fmt.Appendf(nil, `{"id": %d, "x": 1, "y": 2, "z": %q}`, i, strings.Repeat("z", 1000)))})
 		}
-		res, err := client.Produce(t.Context(), &kafkago.ProduceRequest{Topic: topic, RequiredAcks: kafkago.RequireAll, Records: kafkago.NewRecordReader(records...)})
-		if err == nil {
-			err = res.Error
-		}
-		if err != nil {
+		if err := b.Produce(t.Context(), kafkago.ProduceRequest{Topic: topic}, records); err != nil {
 			t.Fatal(err)
 		}
 	}

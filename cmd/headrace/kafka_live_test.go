@@ -58,19 +58,13 @@ func produceEvents(t *testing.T, b *testbroker.Broker, partitions int) *producer
 }
 
 func (p *producer) some(n int) error {
-	client, done := p.b.Client()
-	defer done()
 	first := int(p.made.Load())
 	var records []kafkago.Record
 	for i := first; i < first+n; i++ {
 		x := float64(i%1000)/500 - 1
 		records = append(records, kafkago.Record{Value: kafkago.NewBytes(fmt.Appendf(nil, `{"id": %d, "x": %g, "y": %g}`, i, x, 3*x-1)), Time: time.Now()})
 	}
-	res, err := client.Produce(p.t.Context(), &kafkago.ProduceRequest{Topic: "events", Partition: first / n % int(p.partitions.Load()),
-		RequiredAcks: kafkago.RequireAll, Records: kafkago.NewRecordReader(records...)})
-	if err == nil {
-		err = res.Error
-	}
+	err := p.b.Produce(p.t.Context(), kafkago.ProduceRequest{Topic: "events", Partition: first / n % int(p.partitions.Load())}, records)
 	if err == nil {
 		p.made.Add(int64(n))
 	}

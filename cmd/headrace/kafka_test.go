@@ -22,8 +22,6 @@ import (
 // events produces n records over all partitions of a topic, compressed and not.
 func events(t *testing.T, b *testbroker.Broker, topic string, partitions, from, n int) {
 	t.Helper()
-	client, done := b.Client()
-	defer done()
 	for p := range partitions {
 		for id := from + p; id < from+n; id += partitions * 500 {
 			var records []kafkago.Record
@@ -32,12 +30,7 @@ func events(t *testing.T, b *testbroker.Broker, topic string, partitions, from, 
 				records = append(records, kafkago.Record{Key: kafkago.NewBytes(fmt.Append(nil, "user-", i%7)),
 					Value: kafkago.NewBytes(fmt.Appendf(nil, `{"id": %d, "x": %g, "y": %g}`, i, x, 3*x-1)), Time: time.UnixMilli(int64(1_700_000_000_000 + i))})
 			}
-			res, err := client.Produce(t.Context(), &kafkago.ProduceRequest{Topic: topic, Partition: p, RequiredAcks: kafkago.RequireAll,
-				Compression: kafkago.Compression(id / 500 % 5), Records: kafkago.NewRecordReader(records...)})
-			if err == nil {
-				err = res.Error
-			}
-			if err != nil {
+			if err := b.Produce(t.Context(), kafkago.ProduceRequest{Topic: topic, Partition: p, Compression: kafkago.Compression(id / 500 % 5)}, records); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -2,10 +2,12 @@ package testbroker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
 )
 
 const (
@@ -102,4 +104,39 @@ func (a *Appender) wait(ctx context.Context, why error) error {
 	}
 	a.transport.CloseIdleConnections()
 	return why
+}
+
+// Produce writes records to a partition, all of them or none. It tries again what says that
+// nothing was written: on a busy machine a broker loses its leaders for a moment.
+func (b *Broker) Produce(ctx context.Context, req kafkago.ProduceRequest, records []kafkago.Record) error {
+	client, done := b.Client()
+	defer done()
+	keys, values := make([][]byte, len(records)), make([][]byte, len(records))
+	for i, r := range records { // a reader of bytes is read once
+		var err, err2 error
+		keys[i], err = protocol.ReadAll(r.Key)
+		values[i], err2 = protocol.ReadAll(r.Value)
+		if err := errors.Join(err, err2); err != nil {
+			return err
+		}
+	}
+	for within := time.Now().Add(2 * time.Minute); ; {
+		for i := range records {
+			records[i].Key, records[i].Value = kafkago.NewBytes(keys[i]), kafkago.NewBytes(values[i])
+		}
+		req.Records, req.RequiredAcks = kafkago.NewRecordReader(records...), kafkago.RequireAll
+		res, err := client.Produce(ctx, &req)
+		if err == nil {
+			err = res.Error
+		}
+		nothing := errors.Is(err, kafkago.NotLeaderForPartition) || errors.Is(err, kafkago.LeaderNotAvailable) || errors.Is(err, kafkago.UnknownTopicOrPartition)
+		if !nothing || time.Now().After(within) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pollEvery):
+		}
+	}
 }
