@@ -49,7 +49,7 @@ class Life:
         self.begin()
 
     def begin(self) -> None:
-        self.job.up("--model", self.model, "--session-ttl", "2s")
+        self.job.up("--model", self.model, "--session-ttl", "20s")
         self.job.apply()
 
     def again(self) -> None:
