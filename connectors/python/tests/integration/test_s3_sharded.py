@@ -148,10 +148,12 @@ def test_a_crash_at_every_point_leaves_parts_that_are_together_their_cut(
         newest = found[0].step if found else 0
         may = {str(newest)}
         if (point, victim) == ("part", 1):  # rank 0 has all parts, and its agent may write the manifest still
-            assert newest in (dies - 5, dies), out
+            # The one before may be in memory only, if the upload was slower than the trainers.
+            assert newest in ((dies - 10, dies - 5, dies) if memory else (dies - 5, dies)), out
             may.add(str(dies))
         else:
-            assert newest == (dies if point in ("renamed", "bound") else dies - 5), (point, out)
+            goal = dies if point in ("renamed", "bound") else dies - 5
+            assert newest == goal or (memory and dies - 10 <= newest < goal), (point, out)
     ranks = group(job, 100, n, newest + 22, options=options)
     both = [restored(rank.ended()) for rank in ranks]
     assert sum(int(line[2]) for line in both) == 100 * int(both[0][1]), both
