@@ -166,7 +166,7 @@ func (d *dataset) fitNew(q *cut.Partition, after ...sources.Segment) (f fitted, 
 }
 
 // fitLost fits a partition of pushed records that are gone: its stream is not that of the
-// dataset. What the cut has of it stays in the model. The rest can never come, so the
+// dataset. The records that the cut has stay in the model. No others can come, so the
 // partition is complete. Nobody knows what was pushed after the cut.
 func (d *dataset) fitLost(q *cut.Partition) (f fitted, err error) {
 	if !d.opt.GoOnAfterLoss {

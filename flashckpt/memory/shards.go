@@ -112,8 +112,8 @@ func (s *Slot) uploadPart(ctx context.Context, on manifest.Bucket) error {
 	return manifest.WritePart(on, folder, &part)
 }
 
-// Gather writes the manifest of a sharded checkpoint in a bucket, of which this slot holds
-// a part, when the parts of all ranks lie there. missing are the ranks whose part does not.
+// Gather writes the manifest of a sharded checkpoint in a bucket, if the parts of all ranks
+// lie there. This slot holds one of them. missing are the ranks whose parts do not lie there.
 func Gather(on manifest.Bucket, s *Slot) (missing []uint32, err error) {
 	m, at := s.About.Manifest, s.About.Path
 	if !s.About.Shard {

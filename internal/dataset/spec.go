@@ -63,12 +63,12 @@ func Fielded(format string) bool {
 	return format == "parquet" || format == "tfrecord" || Written(format)
 }
 
-// Features: records are tf.Example or tf.SequenceExample.
 // Shaped reports whether columns with a path may have a shape.
 func (d *DecodeSpec) Shaped() bool {
 	return d.Features() || d.Format == "parquet" || d.Format == "json" || Written(d.Format)
 }
 
+// Features: records are tf.Example or tf.SequenceExample.
 func (d *DecodeSpec) Features() bool { return d.Format == "tfrecord" }
 
 // Column makes one column. Exactly one of Path, Paths and, in format binary,

@@ -100,7 +100,7 @@ func TestListsOfAFixedLengthAreRowsOfAMatrix(t *testing.T) {
 				t.Errorf("%s %v, want %s %s", got, f.Columns[0].Mask, want, mask)
 			}
 
-			// What does not fit is an error of its record.
+			// A list that does not fit the shape is an error of its record.
 			for _, c := range []struct {
 				column string
 				all    []float64

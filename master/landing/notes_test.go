@@ -152,7 +152,7 @@ func TestAMasterThatHasLostItsStoreTakesWhatWasVisibleFromTheBucket(t *testing.T
 	}
 }
 
-// What was deleted before is not read again.
+// Chunks that were deleted before the state was lost do not become visible again.
 func TestDeletedChunksAreNotVisibleAgain(t *testing.T) {
 	chunks := bucket{folder(t)}
 	s, _ := life(t, memstore.New(), chunks, spec)
@@ -265,7 +265,8 @@ func TestATableReplacesManyNotes(t *testing.T) {
 	}
 }
 
-// Chunks in a folder are lost with the store, mostly. What is lost is told.
+// A folder of chunks is mostly lost together with the store. If only the store is lost, the
+// dataset stops, and its reason says what to do.
 func TestAMasterThatHasLostItsStoreAndNotItsFolderSaysWhatIsLost(t *testing.T) {
 	chunks := folder(t)
 	s, _ := life(t, memstore.New(), chunks, spec)
@@ -299,7 +300,7 @@ func TestAMasterThatHasLostItsStoreAndNotItsFolderSaysWhatIsLost(t *testing.T) {
 		t.Errorf("%s %s: %s", is, why, said)
 	}
 
-	// What was only staged is not lost: it never was visible.
+	// A chunk that was only staged was never visible: nothing is lost.
 	other := folder(t)
 	s, _ = life(t, memstore.New(), other, spec)
 	s.staged(t, "c", 0, lines("c"))

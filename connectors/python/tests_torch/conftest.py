@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from fixtures import agents, binary, folder, job, no_environment, rng, way  # noqa: F401
@@ -15,3 +18,12 @@ def zygote() -> Iterator[Zygote]:
     made = Zygote("lightning.pytorch", "transformers.trainer", "accelerate", "torch.distributed.checkpoint")
     yield made
     made.end()
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Path]:
+    """Slots of this test alone, in the real tmpfs."""
+    slots = Path("/dev/shm") / f"headrace-test-{os.getpid()}-{tmp_path.name}"
+    slots.mkdir(mode=0o700)
+    yield slots
+    shutil.rmtree(slots)

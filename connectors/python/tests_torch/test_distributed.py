@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -75,18 +72,9 @@ def test_another_number_of_ranks_goes_on_with_the_same_model(prepared: Any, zygo
     assert (int(records), int(ids)) == (RECORDS, RECORDS * (RECORDS - 1) // 2), text
 
 
-@pytest.fixture
-def memory(tmp_path: Path) -> Iterator[Path]:
-    """Slots of this test alone, in the real tmpfs."""
-    folder = Path("/dev/shm") / f"headrace-test-{os.getpid()}-{tmp_path.name}"
-    folder.mkdir(mode=0o700)
-    yield folder
-    shutil.rmtree(folder)
-
-
 def test_the_same_ranks_go_on_from_memory_and_another_number_from_storage(prepared: Any, memory: Path) -> None:
-    """Each step is saved in memory, every fifth also to storage. What the killed ranks have left
-    in memory is written to storage by `headrace run`, so 3 ranks go on where 4 were killed."""
+    """Each step is saved in memory, every fifth also to storage. `headrace run` writes what
+    lies in memory to storage when ranks were killed, so 3 ranks go on where 4 were killed."""
     saved: dict[str, set[str]] = {}
     lives = ((4, "2,12", None, 0), (4, "1,23", "memory", 11), (3, "1,34", "storage", 22), (1, "-1,0", "storage", 33))
     for ranks, kill, source, least in lives:

@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import flash
-import pytest
-
-
-@pytest.fixture
-def memory(tmp_path: Path) -> Iterator[Path]:
-    """Slots of this test alone, in the real tmpfs."""
-    folder = Path("/dev/shm") / f"headrace-test-{os.getpid()}-{tmp_path.name}"
-    folder.mkdir(mode=0o700)
-    yield folder
-    shutil.rmtree(folder)
 
 
 def test_a_model_with_everything_goes_on_exactly_from_memory_and_from_storage(job: Any, memory: Path) -> None:

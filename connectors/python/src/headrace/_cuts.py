@@ -121,8 +121,8 @@ def persist(trainer: Trainer, cut: str, slot: str, deadline: float) -> str:
 
 
 def gather(trainer: Trainer, cut: str, slot: str, deadline: float) -> str:
-    """Has the agent write the manifest of a sharded checkpoint in a bucket, of which a slot holds
-    a part. Gives which parts are missing; empty: it is written. Raises CheckpointError."""
+    """Asks the agent to write the manifest of a sharded checkpoint in a bucket. The slot holds one
+    of its parts. Gives which parts are missing; empty: it is written. Raises CheckpointError."""
     fields = {"call": "persist", "mode": "gather", "cut": cut, "path": slot}
     answer = wait(trainer, fields, deadline, f"writing the manifest of what lies in {slot}")
     if answer.code not in ("ok", "again"):

@@ -292,7 +292,7 @@ class _Whole:
         return {place: of(tables[place], sample) for place, sample in self._samples.items() if place in tables}
 
     def is_worth(self, delta: _state.Captured, sizes: dict[str, int]) -> bool:
-        """It is small enough beside tables of so many rows, of which nobody may have told."""
+        """Whether it is small enough beside the whole tables. sizes: how many rows they have now."""
         holds = sum(int(delta.arrays[name].nbytes) for name in delta.tables.values())
         return bool(holds <= WORTH * sum(self._samples[place].of_row * rows for place, rows in sizes.items()))
 

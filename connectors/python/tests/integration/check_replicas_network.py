@@ -164,7 +164,7 @@ def network(job: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Netw
 
 
 def hosts(job: Any, memory: Path, network: Network, *more: str) -> list[Host]:
-    """A master, and the nodes, of which none has been started. more: settings of their agents."""
+    """A master, and nodes that are not started yet. more: settings of their agents."""
     within, address = network.within("hub"), network.address["hub"]
     command = [*within, job.binary, "master", "--listen", f"{address}:0", "--http", "off", "--model", "private"]
     command += ["--session-ttl", "5s", "--allow-root", str(job.folder), *network.tls("hub")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -156,6 +157,22 @@ class Job:
         trainer = Trainer(code, self.env, self.folder / f"process-{len(self.processes)}.log", *args)
         self.processes.append(trainer.process)
         return trainer
+
+    def rows_through_a_kill(self, spec: Path, code: str) -> tuple[list[Any], str]:
+        """What a trainer wrote into the file $ROWS, a JSON value in each line, sorted, and what it
+        said. Master and agent are killed once it has written something, and start again."""
+        up = self.up()
+        self.headrace("dataset", "apply", "-f", str(spec))
+        out = self.folder / "rows"
+        trainer = self.trainer(code, ROWS=str(out))
+        while not out.exists() or not out.read_text():
+            assert trainer.process.poll() is None, trainer.log.read_text()
+        up.kill()
+        up.wait()
+        os.unlink(self.socket)
+        self.up()
+        said = trainer.ended()
+        return sorted(json.loads(line) for line in out.read_text().splitlines()), said
 
     def logs(self) -> str:
         return "".join(f"\n--- {p.name}\n{p.read_text()}" for p in sorted(self.folder.glob("*.log")))

@@ -5,10 +5,7 @@ from __future__ import annotations
 
 import gzip
 import io
-import json
-import os
 import re
-import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -38,7 +35,8 @@ def example(job: Any) -> str:
 @pytest.fixture
 def click(job: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The class of the page's message, from Protobuf's own compiler."""
-    protoc = pytest.importorskip("grpc_tools.protoc")
+    from grpc_tools import protoc
+
     lines = re.search(r"inline: \|\n((?:      .*\n)+)", example(job))
     assert lines is not None
     (job.folder / "click_of_page.proto").write_text(lines[1])
@@ -67,18 +65,7 @@ def test_delimited_messages_are_read_once_through_a_kill(job: Any, click: Any) -
     (job.data / "b.pb.gz").write_bytes(gzip.compress(delimited(click, 2000, 4000)))
     spec = job.folder / "clicks.yaml"
     spec.write_text(example(job))
-    up = job.up()
-    job.headrace("dataset", "apply", "-f", str(spec))
-    out = job.folder / "rows"
-    trainer = job.trainer(TRAIN, ROWS=str(out))
-    while not out.exists() or not out.read_text():
-        assert trainer.process.poll() is None, trainer.log.read_text()
-    os.kill(up.pid, signal.SIGKILL)
-    up.wait()
-    os.unlink(job.socket)
-    job.up()
-    said = trainer.ended()
-    rows = sorted(json.loads(line) for line in out.read_text().splitlines())
+    rows, said = job.rows_through_a_kill(spec, TRAIN)
     assert rows == [[i, int(headrace.hash64(f"w{i % 9}", "", 1000)), [i / 4, 1, -2]] for i in range(4000)], said
 
 

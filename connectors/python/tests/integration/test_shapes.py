@@ -4,9 +4,7 @@ master and an agent that are killed."""
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -46,18 +44,8 @@ def test_lists_of_a_fixed_length_are_matrices(job: Any) -> None:
     spec.write_text(
         example.replace("/data/embeddings", str(job.data)) + "lease: {initial: 4KiB, min: 4KiB, max: 4KiB}\n"
     )
-    up = job.up()
-    job.headrace("dataset", "apply", "-f", str(spec))
-    out = job.folder / "rows"
-    trainer = job.trainer(TRAIN, ROWS=str(out))
-    while not out.exists() or not out.read_text():
-        assert trainer.process.poll() is None, trainer.log.read_text()
-    os.kill(up.pid, signal.SIGKILL)
-    up.wait()
-    os.unlink(job.socket)
-    job.up()
-    said = trainer.ended()
-    assert sorted(json.loads(line) for line in out.read_text().splitlines()) == [row(i) for i in range(n)], said
+    rows, said = job.rows_through_a_kill(spec, TRAIN)
+    assert rows == [row(i) for i in range(n)], said
 
 
 @pytest.mark.parametrize(

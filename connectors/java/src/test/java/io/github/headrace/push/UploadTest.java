@@ -149,7 +149,7 @@ class UploadTest {
                 assertEquals(100, pushedAtTheSecondTry(sends, Kind.INVALID, "has no partition").records());
                 assertEquals(1, uploads.layout().partitions());
                 assertEquals(1, sends.layout().partitions());
-                // What was put for the dataset that is gone stays refused.
+                // Chunks that were put for the deleted dataset are still refused.
                 HeadraceException e = assertThrows(HeadraceException.class, () -> uploads.commit(staged));
                 assertEquals(Kind.REFUSED, e.kind(), e.getMessage());
             }
