@@ -198,7 +198,10 @@ func (c *crew) resumeUnanswered(ctx context.Context) (bool, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.resumed, nil
+	if !c.resumed {
+		return false, errors.New("no dataset has failed")
+	}
+	return true, nil
 }
 
 // endTrainers kills all that still run: nobody of them writes a file any more. c.mu

@@ -47,18 +47,23 @@ print("end", step, total, flush=True)
 """
 
 
+def running(job: Any, model: str, ranks: int, *more: str) -> tuple[int, list[str]]:
+    """Writes rows, a spec and the program above. Gives the number of rows and the `headrace run` of it."""
+    n = job.write(6000)
+    spec, program = job.folder / "rows.yaml", job.folder / "train.py"
+    spec.write_text(job.spec("rows"))
+    program.write_text(KILLED_ONCE)
+    command = [job.binary, "run", "--model", model, "-f", str(spec), "--nproc-per-node", str(ranks), *more]
+    return n, [*command, "--http", "off", "--socket", job.socket, "--", sys.executable, str(program)]
+
+
 @pytest.mark.parametrize(("model", "ranks"), [("replicated", 1), ("replicated", 2), ("private", 2)])
 def test_run_writes_what_a_killed_trainer_left_in_memory_before_it_starts_again(
     job: Any, memory: Path, model: str, ranks: int
 ) -> None:
-    n = job.write(6000)
-    (job.folder / "rows.yaml").write_text(job.spec("rows"))
-    script = job.folder / "train.py"
-    script.write_text(KILLED_ONCE)
+    n, command = running(job, model, ranks, "--max-restarts", "3")
     env = {**job.env, **settings(job, n, every=100000, stop=21), ROOT: str(memory)}
-    args = ["run", "--model", model, "-f", str(job.folder / "rows.yaml"), "--nproc-per-node", str(ranks)]
-    args += ["--max-restarts", "3", "--http", "off", "--socket", job.socket, "--", sys.executable, str(script)]
-    out = subprocess.run([job.binary, *args], env=env, capture_output=True, text=True, timeout=120)
+    out = subprocess.run(command, env=env, capture_output=True, text=True, timeout=600)
     text = out.stdout + out.stderr
     assert out.returncode == 0, text
     assert "the checkpoint of step 21 lay in memory only; it is on storage now" in text, text
@@ -73,25 +78,20 @@ def test_a_node_that_is_preempted_writes_what_lies_in_memory_before_it_ends(
     job: Any, memory: Path, model: str, ranks: int
 ) -> None:
     """It gets SIGTERM. Afterwards its memory is gone, and storage has the last step."""
-    n = job.write(6000)
-    (job.folder / "rows.yaml").write_text(job.spec("rows"))
-    script = job.folder / "train.py"
-    script.write_text(KILLED_ONCE)
-    args = ["run", "--model", model, "-f", str(job.folder / "rows.yaml"), "--nproc-per-node", str(ranks)]
-    args += ["--http", "off", "--socket", job.socket, "--", sys.executable, str(script)]
+    n, command = running(job, model, ranks)
 
     def run(**how: Any) -> tuple[Any, Path]:
         env = {**job.env, **settings(job, n, every=100000, stop=-1, **how), ROOT: str(memory)}
         log = job.folder / f"run-{len(job.processes)}.log"
         with log.open("wb") as out:
-            process = subprocess.Popen([job.binary, *args], env=env, stdout=out, stderr=out)
+            process = subprocess.Popen(command, env=env, stdout=out, stderr=out)
         job.processes.append(process)
         return process, log
 
     process, log = run(waits=17)
-    poll(lambda: log.read_text().count("] waits\n") == ranks or process.poll() is not None, 120)
+    poll(lambda: log.read_text().count("] waits\n") == ranks or process.poll() is not None, 600)
     process.send_signal(signal.SIGTERM)
-    process.wait(120)
+    process.wait(600)
     text = log.read_text()
     assert text.count("the checkpoint of step 17 lay in memory only; it is on storage now") == ranks, text
     found = manifest.find(str(job.folder / "ckpt"))
@@ -100,6 +100,6 @@ def test_a_node_that_is_preempted_writes_what_lies_in_memory_before_it_ends(
     for folder in memory.iterdir():
         shutil.rmtree(folder)
     process, log = run()
-    assert process.wait(120) == 0, log.read_text()
+    assert process.wait(600) == 0, log.read_text()
     for rank in range(ranks):
         assert f"[{rank}] restored 17 850 storage" in log.read_text(), log.read_text()
