@@ -90,6 +90,18 @@ def test_one_array_in_two_places_is_stored_once_and_is_one_again(tmp_path: Path)
     assert len(load_file(str(tmp_path / "state.safetensors"))) == 2
 
 
+def test_empty_arrays_whose_places_are_written_alike_are_two(tmp_path: Path) -> None:
+    state = {"a.b": np.zeros((3, 0)), "a": {"b": np.zeros((0, 2), np.float16)}, 0: np.zeros(0), "0": np.zeros(0, "i1")}
+    assert same(through(state, tmp_path), state)
+
+
+@pytest.mark.parametrize("options", [{"pickles": frozenset({"a.b"})}, {"tables": {"a.b": lambda _: None}}])
+def test_an_option_whose_place_is_there_twice_is_refused(options: dict[str, Any]) -> None:
+    state = {"a.b": np.zeros(3), "a": {"b": np.ones(3)}}
+    with pytest.raises(TypeError, match=r"'a\.b' is there twice"):
+        _state.capture(state, **options)
+
+
 def test_an_ordered_dict_comes_back_in_its_order(tmp_path: Path) -> None:
     state = collections.OrderedDict(b=np.ones(1), a=np.zeros(1))
     assert list(through(state, tmp_path)) == ["b", "a"]

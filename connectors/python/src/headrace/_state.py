@@ -189,6 +189,8 @@ class _Capture:
         self._alive: list[Any] = []
 
     def node(self, value: Any, at: str, inside: frozenset[int]) -> dict[str, Any]:
+        if at in self.pickles or at in self.tables:
+            raise TypeError(f"{_place(at)} is there twice, by keys as 'a.b' and 'a', 'b': an option names one place")
         if at in self._names:
             self.pickles[at] = _pickled.dumps(value, at)
             return {"pickle": at}
@@ -256,7 +258,7 @@ class _Capture:
 
     def _name(self, key: tuple[Any, ...], at: str, value: Any, table: Any, copy: Any) -> str:
         if (value.size if isinstance(value, np.ndarray) else value.numel()) == 0:
-            key = (at,)  # empty ones share addresses with anything
+            key = (id(value),)  # empty ones share addresses with anything
         if self._own:  # what is in two files is in each of them
             key = (_files.place_of(at, self._own), *key)
         if key in self._known:

@@ -59,7 +59,7 @@ with headrace.dataset("rows").batches(50) as stream, Checkpointer(cfg["dir"], st
         seen[:] -= 1000000
         if cfg.get("wait", True):
             saved.wait_memory()
-        if cfg.get("stored") and step % cfg["every"] == 0:
+        if step % (cfg["every"] if cfg.get("stored") else cfg.get("settles", 1 << 30)) == 0:
             saved.wait()
         print("saved", step, flush=True)
         if step == cfg.get("stop"):

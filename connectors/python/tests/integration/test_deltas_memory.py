@@ -105,14 +105,15 @@ def test_a_table_that_grows_goes_to_memory_and_as_deltas_to_storage(job: Any, me
 
 
 def test_if_saves_come_faster_than_storage_each_that_is_written_is_its_cut(job: Any, memory: Path) -> None:
-    """Each step is saved with storage and none is awaited: newer ones take the places of those that wait."""
+    """Each step is saved with storage, and one of 40 is awaited: newer ones take the places of those that wait."""
     n = job.write(10_000)
     job.up("--model", "replicated")
     job.apply()
     options = {**OPTIONS, "keep": 1000}
-    out = job.trainer(TRAINER, **settings(job, n, every=1, wait=False, options=options), **{ROOT: str(memory)}).ended()
+    how = settings(job, n, every=1, wait=False, settles=40, options=options)
+    out = job.trainer(TRAINER, **how, **{ROOT: str(memory)}).ended()
     assert np.array_equal(of_end(out), np.ones(n)), out + job.logs()
-    assert checked(job, n) > 5
+    assert checked(job, n) >= 5  # those of 200 steps that were awaited
     assert any(m.needs for m in stored(job)), [m.path for m in stored(job)]
 
 
