@@ -194,7 +194,7 @@ type ReportKind uint8
 
 const (
 	// ReportReclaimed: leased rows are pending again; Reason: ended, lost,
-	// expired, released, read_failed, fenced, not_reasserted, generation, left, truncated.
+	// expired, released, read_failed, source_away, fenced, not_reasserted, generation, left, truncated.
 	ReportReclaimed ReportKind = iota + 1
 	ReportStealAsked
 	ReportStolen       // Start..End is pending, taken from Rank

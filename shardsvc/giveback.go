@@ -170,7 +170,11 @@ func (lg *ledger) release(a *speaker, r *Release) {
 	lg.giveBack(l, from, untouched)
 }
 
+// maxFailures is how often a range of an input with an end may fail to be read. A source
+// that is away says nothing about the range, so that does not count.
 const maxFailures = 3
+
+const kindAway = "away"
 
 func (lg *ledger) readFailure(a *speaker, f *ReadFailure) {
 	l := lg.owned(a, f.Token)
@@ -189,6 +193,11 @@ func (lg *ledger) readFailure(a *speaker, f *ReadFailure) {
 	p, d := l.pass.p, l.pass.p.ds
 	at, end := l.pass.StartPlace(from), max(from, l.reach())-l.shift
 	failures := l.tries.failures() + 1
+	if !f.Permanent && f.Kind == kindAway {
+		lg.reportBack(l, from, "source_away")
+		lg.giveBack(l, from, untouched)
+		return
+	}
 	lg.reportBack(l, from, "read_failed")
 	lg.giveBack(l, from, unread)
 	if f.Permanent || failures >= maxFailures && !p.Growing() { // a dataset without an end waits until its source answers

@@ -56,6 +56,10 @@ func (e *Diverged) Error() string {
 type Temporary struct {
 	Err     error
 	Backoff time.Duration
+	// Away: nobody answers there, so nothing is known of the data. It is tried for as long as
+	// that lasts. A source that says so also answers the master's questions with it, so that
+	// status shows since when.
+	Away bool
 }
 
 func (e *Temporary) Error() string { return e.Err.Error() }

@@ -84,6 +84,9 @@ func faultOf(ds *Dataset, name string, err error) fault {
 		f.kind = "malformed"
 	case errors.As(err, &temporary):
 		f.permanent = false
+		if temporary.Away {
+			f.kind = "away"
+		}
 		f.message = fmt.Sprintf("dataset %s: %s could not be read for %v: %v", ds.Name, name, retryFor, err)
 	case errors.As(err, &bad):
 		f.kind, f.field = "decode", bad.Column

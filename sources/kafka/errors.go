@@ -28,6 +28,11 @@ const retryAfter = 200 * time.Millisecond
 
 func temporary(err error) error { return &sources.Temporary{Err: err, Backoff: retryAfter} }
 
+// away means that no broker answers for a partition now.
+func away(err error) error {
+	return &sources.Temporary{Err: err, Backoff: retryAfter, Away: true}
+}
+
 // explain turns the error of a request into one in the user's words. It is a
 // *sources.Temporary if another try may help.
 func (c *client) explain(ctx context.Context, err error) error {
@@ -59,11 +64,7 @@ func (c *client) explain(ctx context.Context, err error) error {
 	}
 	var code kafkago.Error
 	if errors.As(err, &code) {
-		err = fmt.Errorf("%s: %w", where, err)
-		if passes(code) {
-			return temporary(err)
-		}
-		return err
+		return passing(code, fmt.Errorf("%s: %w", where, err))
 	}
 	if errors.Is(err, errAnswer) || errors.Is(err, errShort) {
 		return fmt.Errorf("%s: %w", where, err)
@@ -74,7 +75,7 @@ func (c *client) explain(ctx context.Context, err error) error {
 	}
 	var network net.Error
 	if hint != "" || errors.As(err, &network) || errors.Is(err, context.DeadlineExceeded) {
-		return &sources.Temporary{Err: fmt.Errorf("%s does not answer%s: %w", where, hint, err), Backoff: retryAfter}
+		return away(fmt.Errorf("%s does not answer%s: %w", where, hint, err))
 	}
 	return fmt.Errorf("%s: %w", where, err)
 }
@@ -107,15 +108,17 @@ func answered(code int16, what string) error {
 	if code == codeNone {
 		return nil
 	}
-	err := fmt.Errorf("%s: %w", what, kafkago.Error(code))
-	if passes(kafkago.Error(code)) {
+	return passing(kafkago.Error(code), fmt.Errorf("%s: %w", what, kafkago.Error(code)))
+}
+
+// passing is err as what its code means. An answer may be another one soon if Kafka's own
+// client tries it again; kafka-go does not count BrokerNotAvailable and ReplicaNotAvailable.
+func passing(code kafkago.Error, err error) error {
+	switch {
+	case code == kafkago.LeaderNotAvailable, code == kafkago.BrokerNotAvailable, code == kafkago.ReplicaNotAvailable:
+		return away(err)
+	case code.Temporary():
 		return temporary(err)
 	}
 	return err
-}
-
-// passes says whether an answer may be another one soon: the codes that Kafka's own client
-// tries again. kafka-go does not count the first two.
-func passes(code kafkago.Error) bool {
-	return code == kafkago.BrokerNotAvailable || code == kafkago.ReplicaNotAvailable || code.Temporary()
 }

@@ -1,7 +1,11 @@
 package kafka
 
 import (
+	"context"
 	"errors"
+	"io"
+	"net"
+	"syscall"
 	"testing"
 
 	kafkago "github.com/segmentio/kafka-go"
@@ -23,6 +27,26 @@ func TestAnswersThatPassAreAskedAgain(t *testing.T) {
 			if errors.As(err, &temporary) != again || !errors.Is(err, code) {
 				t.Errorf("%s with code %d is %v", what, code, err)
 			}
+		}
+	}
+}
+
+// A broker that is away says nothing about a range, so reading waits for it as long as it
+// takes. A code that is about the range, or a leader that moved, is tried three times.
+func TestABrokerThatIsAwayIsSaidToBe(t *testing.T) {
+	c := &client{transport: &kafkago.Transport{}}
+	for err, want := range map[error]bool{
+		error(&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}): true,
+		context.DeadlineExceeded:                                   true,
+		io.ErrUnexpectedEOF:                                        true,
+		kafkago.LeaderNotAvailable:                                 true,
+		kafkago.BrokerNotAvailable:                                 true,
+		kafkago.NotLeaderForPartition:                              false,
+		kafkago.KafkaStorageError:                                  false,
+	} {
+		got, ok := errors.AsType[*sources.Temporary](c.explain(t.Context(), err))
+		if !ok || got.Away != want {
+			t.Errorf("%v: %+v, away %v wanted", err, got, want)
 		}
 	}
 }

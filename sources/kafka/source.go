@@ -266,7 +266,7 @@ func (s *Source) offsetsAt(ctx context.Context, parts []partition, times []int64
 			}
 		}
 		if leader < 0 {
-			all[i].err = temporary(fmt.Errorf("%s has no leader now", p))
+			all[i].err = away(fmt.Errorf("%s has no leader now", p))
 			continue
 		}
 		leads[leader] = append(leads[leader], i)

@@ -79,5 +79,5 @@ func explain(ctx context.Context, where string, err error) error {
 		}
 	}
 	// What is left is a broker that is away, restarts, moves a topic, or is busy.
-	return temporary(fmt.Errorf("%s does not answer: %w", where, err))
+	return &sources.Temporary{Err: fmt.Errorf("%s does not answer: %w", where, err), Backoff: retryAfter, Away: true}
 }

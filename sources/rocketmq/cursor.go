@@ -162,7 +162,7 @@ func (c *cursor) choose(ctx context.Context) error {
 		return err
 	}
 	if len(all) == 0 {
-		return temporary(fmt.Errorf("%s: %w", c.p, errAway))
+		return away(fmt.Errorf("%s: %w", c.p, errAway))
 	}
 	c.replica = all[c.turn%len(all)]
 	return nil
@@ -243,7 +243,7 @@ func (c *cursor) answer(ctx context.Context, p *pull, a *remoting.Pulled) error 
 	case remoting.TopicUnknown, remoting.QueueUnknown:
 		if !c.atMaster() { // a slave learns of topics seconds later, so its answer says nothing about the master
 			c.turn++
-			return temporary(fmt.Errorf("%s at offset %d: slave %s does not know the queue yet, and the master does not answer", c.p, c.at, c.replica.Addr))
+			return away(fmt.Errorf("%s at offset %d: slave %s does not know the queue yet, and the master does not answer", c.p, c.at, c.replica.Addr))
 		}
 		return c.queueGone(fmt.Errorf("the broker answers code %d: %s", a.Code, a.Remark))
 	case remoting.SubscriptionWrong, remoting.SubscriptionNone:

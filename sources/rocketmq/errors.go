@@ -18,6 +18,11 @@ var errAgain = errors.New("again")
 
 func temporary(err error) error { return &sources.Temporary{Err: err, Backoff: retryAfter} }
 
+// away means that no broker answers for a queue now.
+func away(err error) error {
+	return &sources.Temporary{Err: err, Backoff: retryAfter, Away: true}
+}
+
 // explain turns the error of a request into one in the user's words. It is a
 // *sources.Temporary if another try may help.
 func (s *Source) explain(ctx context.Context, err error, what string) error {
@@ -43,7 +48,7 @@ func (s *Source) explain(ctx context.Context, err error, what string) error {
 	case errors.As(err, &refused):
 		return s.refused(refused, what)
 	case errors.Is(err, remoting.ErrUnreachable):
-		return &sources.Temporary{Err: fmt.Errorf("%s: %w", what, brokers.NotTheEnd(err)), Backoff: retryAfter}
+		return away(fmt.Errorf("%s: %w", what, brokers.NotTheEnd(err)))
 	}
 	return fmt.Errorf("%s: %w", what, brokers.NotTheEnd(err))
 }

@@ -128,7 +128,7 @@ func TestBrokersThatAreKilledFrozenOrAwayLoseNothingAndHoldUpNobodyElse(t *testi
 	if err != nil || bounds[0].Err != nil || bounds[0].Head.Offset != n {
 		t.Errorf("of the broker that runs: %+v (%v)", bounds, err)
 	}
-	if _, again := errors.AsType[*sources.Temporary](bounds[1].Err); !again {
+	if again, _ := errors.AsType[*sources.Temporary](bounds[1].Err); again == nil || !again.Away {
 		t.Errorf("of the broker that is away: %v", bounds[1].Err)
 	}
 	if _, err := openFor(t, o).Partitions(t.Context()); err == nil || !strings.Contains(err.Error(), "b1") {

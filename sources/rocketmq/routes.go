@@ -57,7 +57,7 @@ func (s *Source) listTopic(ctx context.Context, topic string) (remoting.Route, e
 		known := s.knownOf(topic)
 		switch {
 		case len(running) == 0, len(known) > 0 && !anyRuns(known, running):
-			return r, temporary(fmt.Errorf("%s: no broker that has it is registered at the name servers %v", what, s.o.NameServers))
+			return r, away(fmt.Errorf("%s: no broker that has it is registered at the name servers %v", what, s.o.NameServers))
 		case time.Since(began) < s.o.topicWithin: // a starting broker is registered some seconds later
 		case len(known) > 0:
 			return r, deleted(known[0], sources.Range{Partition: known[0].id()})
@@ -76,7 +76,7 @@ func (s *Source) listTopic(ctx context.Context, topic string) (remoting.Route, e
 func (s *Source) allThere(topic string, r remoting.Route) error {
 	for _, name := range s.o.Brokers {
 		if _, ok := r.Broker(name); !ok {
-			return temporary(fmt.Errorf("topic %s: broker %s, which rocketmq.brokers names, is not registered at the name servers: start it, or correct the spec", topic, name))
+			return away(fmt.Errorf("topic %s: broker %s, which rocketmq.brokers names, is not registered at the name servers: start it, or correct the spec", topic, name))
 		}
 	}
 	return nil
@@ -160,7 +160,7 @@ func (s *Source) notThere(ctx context.Context, p partition, why error) error {
 		return s.explain(ctx, err, p.String())
 	}
 	if !runs(p, running) {
-		return temporary(fmt.Errorf("%s: %w: broker %s of cluster %s does not run, or is not registered at the name servers yet", p, errAway, p.broker, p.cluster))
+		return away(fmt.Errorf("%s: %w: broker %s of cluster %s does not run, or is not registered at the name servers yet", p, errAway, p.broker, p.cluster))
 	}
 	return temporary(fmt.Errorf("%s: %w: %w", p, errNoTopic, why))
 }
@@ -173,7 +173,7 @@ func (s *Source) master(ctx context.Context, p partition) (string, error) {
 		return "", err
 	}
 	if len(all) == 0 || all[0].ID != remoting.MasterID {
-		return "", temporary(fmt.Errorf("%s: %w: broker %s has no master now", p, errAway, p.broker))
+		return "", away(fmt.Errorf("%s: %w: broker %s has no master now", p, errAway, p.broker))
 	}
 	return all[0].Addr, nil
 }

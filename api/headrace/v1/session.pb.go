@@ -1400,13 +1400,14 @@ func (x *Release) GetReason() string {
 }
 
 // ReadFailure: the lease could not be read or decoded. The rest from `at` goes
-// back to pending with one more try; `permanent` stops the dataset at once.
+// back to pending with one more try; `permanent` stops the dataset at once. With kind
+// away nobody answered: that is no try, and another holder tries again, for ever.
 type ReadFailure struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Token     *Token                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
 	At        int64                  `protobuf:"varint,2,opt,name=at,proto3" json:"at,omitempty"` // order space: everything below was delivered or is held
 	Permanent bool                   `protobuf:"varint,3,opt,name=permanent,proto3" json:"permanent,omitempty"`
-	Kind      string                 `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`       // changed | truncated | diverged | malformed | too_large | decode | io
+	Kind      string                 `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`       // changed | truncated | diverged | malformed | too_large | decode | io | away
 	Message   string                 `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"` // names file or topic, offset, field, and what to do
 	// With kind truncated: exactly what the source no longer has of the lease. The
 	// dataset's on_loss decides: it stops, or the range is excluded and the rest of

@@ -49,7 +49,6 @@ type crew struct {
 	address string
 	books   *books
 	broker  *broker // nil: files are read
-	resumed bool    // a dataset that had stopped, because the broker was away for long
 	inputs  []*input
 
 	mu        sync.Mutex

@@ -3,13 +3,10 @@ package chaos
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
-	"strings"
 	"syscall"
 	"time"
 
-	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/internal/proof/child"
 )
 
@@ -139,11 +136,7 @@ func (c *crew) keepTrainer(ctx context.Context, s *seat) {
 		s.done = status == 0
 		c.mu.Unlock()
 		switch status {
-		case exitNoDataset:
-			if resumed, err := c.resumeUnanswered(ctx); !resumed {
-				c.wrongf("%s failed: %s; see %s.log; %v", s.life, how, p.Name, err)
-			}
-		case exitFailed, 1, 2:
+		case exitFailed, exitNoDataset, 1, 2:
 			c.wrongf("%s failed: %s; see %s.log", s.life, how, p.Name)
 		case 0:
 			if !c.restarted(group) {
@@ -169,39 +162,6 @@ func (c *crew) keepTrainer(ctx context.Context, s *seat) {
 			return
 		}
 	}
-}
-
-// unanswered is in the reason of a dataset that stopped because a broker was away for longer
-// than three attempts, which a killed one is on a busy machine.
-const unanswered = "when the source answers again, run `headrace dataset resume"
-
-// resumeUnanswered does what the reason of such a dataset says, as an operator would. It
-// reports whether that is all that was wrong; another trainer may have found it first.
-func (c *crew) resumeUnanswered(ctx context.Context) (bool, error) {
-	for _, in := range c.inputs {
-		d, err := asked(ctx, c.books.api.Describe, &headracev1.DescribeRequest{Name: in.name})
-		if err != nil {
-			return false, err
-		}
-		if d.State != "failed" {
-			continue
-		}
-		if c.broker == nil || !strings.Contains(d.Reason, unanswered) {
-			return false, fmt.Errorf("dataset %s failed: %s", in.name, d.Reason)
-		}
-		if _, err := asked(ctx, c.books.api.Resume, &headracev1.ResumeRequest{Name: in.name}); err != nil {
-			return false, fmt.Errorf("resuming %s: %w", in.name, err)
-		}
-		c.mu.Lock()
-		c.resumed = true
-		c.mu.Unlock()
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.resumed {
-		return false, errors.New("no dataset has failed")
-	}
-	return true, nil
 }
 
 // endTrainers kills all that still run: nobody of them writes a file any more. c.mu

@@ -1,0 +1,24 @@
+package pulsar
+
+import (
+	"errors"
+	"syscall"
+	"testing"
+
+	"github.com/headrace/headrace/sources"
+)
+
+// A broker that is away says nothing about a range, so reading waits for it as long as it
+// takes. An answer that is an error is tried three times.
+func TestABrokerThatIsAwayIsSaidToBe(t *testing.T) {
+	for err, want := range map[error]bool{
+		explain(t.Context(), "pulsar://a", syscall.ECONNREFUSED): true,
+		answered("http://a", "the ledgers", 503, "not ready"):     false,
+		temporary(errors.New("an entry is missing")):              false,
+	} {
+		got, ok := errors.AsType[*sources.Temporary](err)
+		if !ok || got.Away != want {
+			t.Errorf("%v: %+v, away %v wanted", err, got, want)
+		}
+	}
+}
