@@ -363,7 +363,11 @@ func (a *agent) failRead() {
 			for _, l := range f.leases {
 				if !l.dry && !f.stopped && !f.busy {
 					l.dry = true
-					a.do(&hold.Failed{Lease: l.id, At: l.at, Kind: "io", Message: "the disk hiccuped"})
+					kind := "io"
+					if l.id%2 == 0 {
+						kind = "away"
+					}
+					a.do(&hold.Failed{Lease: l.id, At: l.at, Kind: kind, Message: "the disk hiccuped"})
 					f.poke()
 					return
 				}
