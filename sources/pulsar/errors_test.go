@@ -13,8 +13,8 @@ import (
 func TestABrokerThatIsAwayIsSaidToBe(t *testing.T) {
 	for err, want := range map[error]bool{
 		explain(t.Context(), "pulsar://a", syscall.ECONNREFUSED): true,
-		answered("http://a", "the ledgers", 503, "not ready"):     false,
-		temporary(errors.New("an entry is missing")):              false,
+		answered("http://a", "the ledgers", 503, "not ready"):    false,
+		temporary(errors.New("an entry is missing")):             false,
 	} {
 		got, ok := errors.AsType[*sources.Temporary](err)
 		if !ok || got.Away != want {
