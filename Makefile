@@ -253,7 +253,9 @@ test-s3: build venv ## what lies in S3, on a real S3 server (versitygw, built on
 .PHONY: test-kafka
 test-kafka: build venv test-quickstart-kafka test-python-kafka test-chaos-kafka test-kafka-go ## the Kafka source on a real Kafka (needs java, and mvn once)
 # The parts have brokers of their own and mostly wait for them, so they run side by side.
-.PHONY: test-kafka-go
+.PHONY: test-kafka-go test-kafka-long
+test-kafka-long: build venv ## a broker that is away for two minutes
+	HEADRACE_PYTHON="$(CURDIR)/$(PY)" $(GO) test -tags kafka -count=1 -timeout 10m ./cmd/headrace -run WaitsForItsBroker
 test-kafka-go: build venv quickstart-needs-kafka ## the part of it that is in Go
 	@export HEADRACE_PYTHON="$(CURDIR)/$(PY)"; pids=; part() { "$$@" & pids+=" $$!"; }; \
 	part $(GO) test -tags kafka -count=1 -timeout 20m ./sources/kafka; \
@@ -376,7 +378,7 @@ test: check quickstart-needs-kafka quickstart-needs-pulsar ## everything CI runs
 	@.ci/lanes $(LANES)
 
 .PHONY: test-long
-test-long: test test-flash-long test-sim-long test-chaos-planted test-python-numpy1 test-flink-kills fuzz ## what takes long
+test-long: test test-kafka-long test-flash-long test-sim-long test-chaos-planted test-python-numpy1 test-flink-kills fuzz ## what takes long
 
 FUZZTIME ?= 10m
 .PHONY: fuzz test-fuzz

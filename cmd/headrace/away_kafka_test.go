@@ -1,0 +1,58 @@
+//go:build kafka
+
+package main
+
+import (
+	"regexp"
+	"testing"
+
+	"github.com/headrace/headrace/internal/proof/testbroker"
+)
+
+// A broker is away for longer than three attempts to read. A dataset with an end waits, says
+// so, and goes on by itself.
+func TestADatasetWithAnEndWaitsForItsBrokerWithoutAnEnd(t *testing.T) {
+	b, err := testbroker.StartKafka(t.Context(), testbroker.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	const n = 20_000
+	if err := b.CreateTopic(t.Context(), "events", 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	events(t, b, "events", 1, 0, n)
+	w := newWorld(t)
+	w.example(b.Addr())
+	up := w.up("-f", "events.yaml")
+	trainer := w.pythonTrainer("a", 0, "--seconds", "0.01")
+	trainer.until("some of the data", func() bool { _, total := w.seen(); return total > n/20 })
+	if err := b.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	given := regexp.MustCompile(`rows are pending again.* (start=\d+) .*source_away`)
+	for _, tries := range []int{2, 4} { // of one range; each lasts 30 s
+		trainer.until("attempts to read", func() bool {
+			of := map[string]int{}
+			for _, m := range given.FindAllStringSubmatch(up.err.String(), -1) {
+				of[m[1]]++
+			}
+			for _, k := range of {
+				if k >= tries {
+					return true
+				}
+			}
+			return false
+		})
+	}
+	if err := b.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if r := trainer.wait(); r.code != 0 {
+		t.Fatalf("the trainer: exit %d\n%s%s", r.code, r.out, r.err)
+	}
+	if ids, total := w.seen(); len(ids) != n || total != n {
+		t.Errorf("%d records were trained %d times, want %d once", len(ids), total, n)
+	}
+	up.stop()
+}
