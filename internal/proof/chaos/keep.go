@@ -175,10 +175,12 @@ func (c *crew) endTrainers() {
 	}
 }
 
-// again has also those start again that have seen the end: the shared model which they
-// were done with is gone, and rank 0, who restores it, may be one of them. c.mu is held.
+// again has also those start again that have seen the end: what they were done with is gone.
+// Of a shared model that is the model, and rank 0, who restores it, may be one of them. Of
+// private models it is what the master knew, and a new master waits until all ranks have
+// restored. A replicated group begins again with the first of it that was killed. c.mu is held.
 func (c *crew) again() {
-	if c.server != nil {
+	if c.o.Model != "replicated" {
 		c.group++
 	}
 }

@@ -1,8 +1,11 @@
 package chaos
 
 import (
+	"encoding/binary"
 	"errors"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/headrace/headrace/internal/proof/child"
@@ -60,5 +63,36 @@ func TestWhoHasSeenTheEndStartsAgainWhenTheSharedModelIsGone(t *testing.T) {
 	}
 	if tr.kills != kills {
 		t.Error("the server is killed when all are done, and nobody is left to restore the model")
+	}
+}
+
+// A new master of private models waits until every rank has restored. One rank may be killed
+// behind its last checkpoint when all others are done already: without them it waited for ever.
+func TestWhoHasSeenTheEndStartsAgainWhenTheMastersStateIsGone(t *testing.T) {
+	for model, again := range map[string]bool{"private": true, "replicated": false} {
+		done, killed := &seat{rank: 0, done: true}, &seat{rank: 1}
+		c := &crew{o: Options{Model: model}, seats: []*seat{done, killed}, quit: make(chan struct{})}
+		close(c.quit) // nobody waits for another reason
+		c.again()
+		if c.restarted(done.group) != again { // a replicated group begins again with its killed member
+			t.Errorf("%s: rank 0 starts again: %v", model, !again)
+		}
+	}
+}
+
+// The server of a shared model was killed when all was in. Its trainers may not be told that
+// all is in before rank 0 has restored the model: until then the master counts what was lost.
+func TestALifeOfTheServerIsRestoredOnceAJournalSaysSo(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rank-0-1.journal")
+	for server, want := range map[uint16]bool{1: false, 2: true} {
+		entry := append([]byte("CHJ1"), make([]byte, entrySize-4)...)
+		binary.LittleEndian.PutUint16(entry[4:], kindRestored)
+		binary.LittleEndian.PutUint16(entry[6:], server)
+		if err := os.WriteFile(path, entry, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if restoredIn([]string{path + "-not", path}, 2) != want {
+			t.Errorf("the server's life 2, when life %d was restored: %v", server, !want)
+		}
 	}
 }

@@ -30,7 +30,13 @@ func (c *crew) tellEnough(ctx context.Context) {
 		return
 	}
 	c.looked = time.Now()
-	now, paths := map[*seat]*child.Process{}, []string{}
+	now, paths, restorer := map[*seat]*child.Process{}, []string{}, []string{}
+	if c.lifeOf > 1 { // another life of the server: what is in is not in its model before rank 0 has restored that
+		for _, l := range c.seats[0].lives {
+			restorer = append(restorer, c.journal(l))
+		}
+	}
+	server := c.lifeOf
 	for _, s := range c.seats {
 		if s.p.Ended() && !s.done {
 			c.mu.Unlock()
@@ -48,6 +54,9 @@ func (c *crew) tellEnough(ctx context.Context) {
 			return // or this one may; or an entry is being written
 		}
 	}
+	if restorer != nil && !restoredIn(restorer, server) {
+		return
+	}
 	if !c.books.settledAll(ctx, c.inputs) {
 		return
 	}
@@ -59,4 +68,21 @@ func (c *crew) tellEnough(ctx context.Context) {
 			p.Signal(syscall.SIGUSR1)
 		}
 	}
+}
+
+// restoredIn: one of these journals says that this life of the shared model's server was
+// given a model. Before that the master still counts what only the lost model had.
+func restoredIn(journals []string, server int) bool {
+	for _, path := range journals {
+		var l life
+		if l.read(path) != nil {
+			continue // an entry is being written
+		}
+		for _, r := range l.restored {
+			if r.server == server {
+				return true
+			}
+		}
+	}
+	return false
 }
