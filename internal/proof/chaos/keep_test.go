@@ -84,6 +84,11 @@ func TestWhoHasSeenTheEndStartsAgainWhenTheMastersStateIsGone(t *testing.T) {
 // all is in before rank 0 has restored the model: until then the master counts what was lost.
 func TestALifeOfTheServerIsRestoredOnceAJournalSaysSo(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rank-0-1.journal")
+	for server, want := range []bool{true, true, false} {
+		if restoredIn(nil, server) != want {
+			t.Errorf("life %d of the server needs to be restored: %v", server, want)
+		}
+	}
 	for server, want := range map[uint16]bool{1: false, 2: true} {
 		entry := append([]byte("CHJ1"), make([]byte, entrySize-4)...)
 		binary.LittleEndian.PutUint16(entry[4:], kindRestored)

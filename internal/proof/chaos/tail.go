@@ -31,10 +31,8 @@ func (c *crew) tellEnough(ctx context.Context) {
 	}
 	c.looked = time.Now()
 	now, paths, restorer := map[*seat]*child.Process{}, []string{}, []string{}
-	if c.lifeOf > 1 { // another life of the server: what is in is not in its model before rank 0 has restored that
-		for _, l := range c.seats[0].lives {
-			restorer = append(restorer, c.journal(l))
-		}
+	for _, l := range c.seats[0].lives {
+		restorer = append(restorer, c.journal(l))
 	}
 	server := c.lifeOf
 	for _, s := range c.seats {
@@ -54,7 +52,7 @@ func (c *crew) tellEnough(ctx context.Context) {
 			return // or this one may; or an entry is being written
 		}
 	}
-	if restorer != nil && !restoredIn(restorer, server) {
+	if !restoredIn(restorer, server) {
 		return
 	}
 	if !c.books.settledAll(ctx, c.inputs) {
@@ -73,6 +71,9 @@ func (c *crew) tellEnough(ctx context.Context) {
 // restoredIn: one of these journals says that this life of the shared model's server was
 // given a model. Before that the master still counts what only the lost model had.
 func restoredIn(journals []string, server int) bool {
+	if server <= 1 {
+		return true // there is none, or it has begun with its model
+	}
 	for _, path := range journals {
 		var l life
 		if l.read(path) != nil {
