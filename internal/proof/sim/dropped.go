@@ -101,10 +101,11 @@ func (w *World) checkDrops() {
 	}
 }
 
-// hadRounds says whether a generation has trained a round of a dataset.
+// hadRounds says whether a generation has trained a round of a dataset. A master that has lost
+// its disk counts generations anew, so those of a master before that are left out.
 func (w *World) hadRounds(dataset, generation uint32) bool {
 	return slices.ContainsFunc(w.trainers, func(t *trainer) bool {
-		return t.generation == generation && slices.ContainsFunc(t.streams, func(r *reader) bool { return r.dataset == dataset && r.yielded > 0 })
+		return t.generation == generation && t.born >= w.emptied && slices.ContainsFunc(t.streams, func(r *reader) bool { return r.dataset == dataset && r.yielded > 0 })
 	})
 }
 

@@ -164,6 +164,18 @@ func (r *reader) atEnd(w *World) bool {
 	return r.ended && r.stepped == r.received
 }
 
+// roundStream is the stream whose round all ranks take in the next step of the group. A rank that has
+// not heard yet that a stream is at its end waits for that.
+func (t *trainer) roundStream() *reader {
+	first := int(t.group.step) % len(t.streams)
+	for i := range t.streams {
+		if r := t.streams[(first+i)%len(t.streams)]; !r.atEnd(t.w) {
+			return r
+		}
+	}
+	return nil
+}
+
 // judgeRound: either all ranks of a group get a round, or none does. The batch of the round
 // that t takes now lies in the process of every rank, or did when that process ended. t was
 // told how many rows they have together.

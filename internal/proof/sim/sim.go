@@ -42,6 +42,7 @@ type World struct {
 	groupStarts bool              // the next group begins from the start
 	forgot      bool              // a group has ended without stepping its last round
 	lives       int64             // of masters that began on an empty disk, and numbered segments anew
+	emptied     Time              // when the master last lost its disk
 	loaded      *manifest         // shared: what the model that is served began with
 	dawdles     bool              // the next rank that is to restore does not, for long
 	dawdled     bool

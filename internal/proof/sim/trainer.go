@@ -280,6 +280,10 @@ func (t *trainer) work() {
 		}
 		ended = ended && r.atEnd(w)
 	}
+	if w.plan.rounds && !ended {
+		next := t.roundStream()
+		ready = slices.DeleteFunc(ready, func(r *reader) bool { return r != next })
+	}
 	if t.paused != 0 {
 		ready = nil
 		t.sayPaused()

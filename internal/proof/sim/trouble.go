@@ -89,7 +89,7 @@ var troubles = []trouble{
 			w.killNode(n)
 		}
 		w.tracef("disk", "is empty")
-		w.disk.data = map[string][]byte{}
+		w.disk.data, w.emptied = map[string][]byte{}, w.now
 		w.books.forget()
 		clear(w.books.out)
 		w.beginsAnew()
