@@ -254,9 +254,9 @@ func (w *World) over() bool {
 // superseded: the master says that a process of t's rank, or a group, that was made
 // later has joined. It is never said of the newest one, unless it was made at almost the
 // same time as one of its rank, or of another group, on another node: clocks of two nodes
-// are compared as exactly as a message between them is fast. A process that is known to a
-// master only from a Hello counts as made later by the time that the Hello was on its way:
-// a master that stood still reads it late.
+// are compared as exactly as a message between them is fast. If a master stood still and read
+// all messages of a session late, the processes that this session names count as made later by
+// as much. That is never more than the time that its Hello was on its way.
 func (t *trainer) superseded(reason string) {
 	newest := t.slot != nil && t.slot.cur == t || t.group != nil && t.w.group == t.group
 	if newest && !slices.ContainsFunc(t.w.everybody, func(o *trainer) bool {

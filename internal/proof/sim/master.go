@@ -22,6 +22,7 @@ type master struct {
 	sessions map[shardsvc.Session]*link
 	newest   shardsvc.Session
 	speaks   map[shardsvc.Session][]*trainer // whom each session's agent has named
+	lags     map[shardsvc.Session]Time       // how long each session's Hello was on its way and waited here
 	spoken   map[*trainer]Time               // when an agent that had named it was heard last
 
 	cur, spare *batch
@@ -58,7 +59,7 @@ type echo struct {
 
 // startMaster starts a master process on the disk, if the disk's door opens.
 func (w *World) startMaster() {
-	m := &master{disk: w.disk, born: w.now, cur: &batch{}, spare: &batch{}, sessions: map[shardsvc.Session]*link{}, speaks: map[shardsvc.Session][]*trainer{}, spoken: map[*trainer]Time{}, young: map[shardsvc.PartitionNo]cut.Place{}, wake: never, ticks: never}
+	m := &master{disk: w.disk, born: w.now, cur: &batch{}, spare: &batch{}, sessions: map[shardsvc.Session]*link{}, speaks: map[shardsvc.Session][]*trainer{}, lags: map[shardsvc.Session]Time{}, spoken: map[*trainer]Time{}, young: map[shardsvc.PartitionNo]cut.Place{}, wake: never, ticks: never}
 	m.begin(w, fmt.Sprintf("master%d", w.masters))
 	w.masters++
 	if w.disk.locked(m) {
@@ -350,18 +351,17 @@ func (m *master) accept(l *link) {
 	l.ends[1].take = func(msg any) {
 		b := msg.([]byte)
 		m.take(func() {
-			lag := Time(0)
 			if s == 0 {
 				m.newest++
 				s = m.newest
 				m.sessions[s] = l
-				lag = m.w.now - opened // a Hello is sent at once; it may have waited here too
+				m.lags[s] = m.w.now - opened // a Hello is sent at once; it may have waited here too
 			}
 			if m.w.tracing {
 				m.w.tracef(m.name, "from session %d: %s", s, messageText(b))
 			}
 			in := m.fromAgent(s, b)
-			m.hears(s, &in.Event, lag)
+			m.hears(s, &in.Event)
 			m.step(&in.Event)
 			if at := int64(in.Event.SentAt); at != 0 && m.core.HasSession(s) {
 				m.echo(s, at)
@@ -380,12 +380,11 @@ func (m *master) accept(l *link) {
 	}
 }
 
-// hears notes for whom the agent of a session speaks, and that its Hello was on its way for
-// so long; 0: in is no Hello.
-func (m *master) hears(s shardsvc.Session, in *shardsvc.Message, lag Time) {
+// hears notes for whom the agent of a session speaks, and how long its Hello was on its way.
+func (m *master) hears(s shardsvc.Session, in *shardsvc.Message) {
 	for i := range in.Joins {
 		t := m.w.everybody[in.Joins[i].Incarnation-1]
-		t.lag = max(t.lag, lag)
+		t.lag = max(t.lag, m.lags[s])
 		m.speaks[s] = append(m.speaks[s], t)
 	}
 	for _, t := range m.speaks[s] {

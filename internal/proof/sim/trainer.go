@@ -47,7 +47,7 @@ type trainer struct {
 	fenced     bool
 	noFile     bool // what it has stepped lies nowhere any more
 	died       Time
-	lag        Time   // the longest that a Hello which named it was on its way and waited at the master
+	lag        Time   // the longest that the Hello of a session which named it was on its way and waited at the master
 	lost       Time   // a master has given it up; 0: none has
 	silence    Time   // for how long that master had not heard of it then
 	untold     string // the agent that could have told what it had stepped by then
