@@ -77,7 +77,7 @@ const (
 	// ReplyPause: Worker, Cut.Cut, Reason: hand it no further batch; Refused: the
 	// pause has ended.
 	ReplyPause
-	// ReplyRound: Worker, Dataset, Request (the series), Round and RoundRows.
+	// ReplyRound: Worker, Dataset, Virtual, Request (the series), Round and RoundRows.
 	ReplyRound
 )
 
@@ -176,6 +176,7 @@ type Reply struct {
 	Cut              *CutAnswer
 	Round            *rounds.Decision
 	RoundRows        []uint64   // of all ranks, of the rounds that are news
+	Virtual          uint32     // with Round: the virtual rank of the stream, from 1; 0: none
 	Again            *cut.Tally // the records in Units; nil: it is 0
 	Resume           Resume     // JOIN: what the process said, or else its datasets
 }

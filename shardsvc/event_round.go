@@ -5,6 +5,7 @@ type RoundReport struct {
 	Worker   uint32
 	Dataset  DatasetID
 	Series   uint32 // the trainer's number of this run of rounds
+	Virtual  uint32 // of a bit_exact dataset: the virtual rank of its stream, from 1
 	Through  uint32 // its process has received its batches of all rounds up to this one
 	More     bool   // a row of a later round is decoded
 	Drained  bool   // it has read all that it was leased, and was told so

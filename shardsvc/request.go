@@ -247,17 +247,25 @@ func (lg *ledger) grant(l *lease, id uint64) {
 	r.PieceLo, r.PieceHi = lo, hi
 }
 
-// allOut says whether every planned record of a dataset is settled or leased, and no
-// more can come but what comes back.
-func (lg *ledger) allOut(id DatasetID) bool {
+// allOut says whether every planned record of a dataset, or of one virtual rank of it, is
+// settled or leased, and no more can come but what comes back.
+func (lg *ledger) allOut(id DatasetID, virtual uint32) bool {
 	d := lg.dataset(id)
-	return d != nil && d.partsAll && d.undrained == 0
+	if d == nil || !d.partsAll {
+		return false
+	}
+	if virtual > 0 {
+		p := d.virtualRank(virtual)
+		return p != nil && p.drained
+	}
+	return d.undrained == 0
 }
 
-// newestLease is the highest sequence of the leases that w has of a dataset; 0: none.
-func (lg *ledger) newestLease(w *holder, id DatasetID) (newest uint64) {
+// newestLease is the highest sequence of the leases that w has of a dataset, or of one
+// virtual rank of it; 0: none.
+func (lg *ledger) newestLease(w *holder, id DatasetID, virtual uint32) (newest uint64) {
 	for l := w.leases; l != nil; l = l.wnext {
-		if l.pass.p.ds.id == id {
+		if p := l.pass.p; p.ds.id == id && (virtual == 0 || p.virtual == virtual) {
 			newest = max(newest, l.token.Sequence)
 		}
 	}

@@ -310,7 +310,7 @@ func (s *script) message(t *testing.T, d *datadriven.TestData) *Message {
 		case "round":
 			m.Rounds = append(m.Rounds, RoundReport{Worker: w, Dataset: ds, Series: 1, Through: uint32(a.num("through", 0)), More: a.has("more"), Drained: a.has("drained"), Newest: uint64(a.num("newest", 0)), Closed: a.has("closed"),
 				Endless: a.has("endless"), Drop: a.has("drop"), Done: a.has("done"), ToldLast: a.has("told_last"), MaxWait: a.time("max_wait", 0), Again: a.has("again"), Told: uint32(a.num("told", 0)),
-				Rows: numbers[uint32](t, a.list("rows")), ToldRows: numbers[uint64](t, a.list("told_rows"))})
+				Rows: numbers[uint32](t, a.list("rows")), ToldRows: numbers[uint64](t, a.list("told_rows")), Virtual: uint32(a.num("virtual", 0))})
 		case "status":
 			m.Status = append(m.Status, WorkerStatus{Worker: w, Paused: a.has("paused")})
 		case "head":

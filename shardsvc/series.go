@@ -22,38 +22,53 @@ const (
 )
 
 // series is one run of rounds of the generation. Nothing of it is stored: the ranks report
-// again to a new master.
+// again to a new master. Its members are the ranks; of a bit_exact dataset they are the
+// virtual ranks, each of which has a stream of its own. Only the end of its own records
+// makes a virtual rank's batch short, so nobody waits for them by the clock.
 type series struct {
 	*rounds.Series
 	gr         *group
 	ds         DatasetID
 	no         uint32
 	generation uint32
-	told       []rounds.Decision // to each rank
-	heardOn    []Session         // each rank's newest report came on it
+	virtual    bool              // its members are virtual ranks
+	reader     []uint32          // who reads each member's stream: a rank, or nobody yet
+	told       []rounds.Decision // to each member
+	heardOn    []Session         // each member's newest report came on it
 	due        bool
 	spread     uint32 // the last round whose rows were spread
 	drop       bool   // what is left at its end is dropped
 	dropped    bool   // and was
 }
 
+// nobody reads a virtual rank before its stream is heard of.
+const nobody = ^uint32(0)
+
+// virtualOf is the virtual rank of a member, from 1; 0: the member is a rank.
+func (s *series) virtualOf(no int) uint32 {
+	if s.virtual {
+		return uint32(no) + 1
+	}
+	return 0
+}
+
 // Pending implements rounds.View.
-func (s *series) Pending() bool { return !s.gr.ledger.allOut(s.ds) }
+func (s *series) Pending(no int) bool { return !s.gr.ledger.allOut(s.ds, s.virtualOf(no)) }
 
 // Moving implements rounds.View.
 func (s *series) Moving() bool { return s.gr.ledger.asking(s.ds) }
 
 // Newest implements rounds.View.
-func (s *series) Newest(rank int) uint64 {
-	if w := s.member(rank); w != nil {
-		return s.gr.ledger.newestLease(&w.holder, s.ds)
+func (s *series) Newest(no int) uint64 {
+	if w := s.member(no); w != nil {
+		return s.gr.ledger.newestLease(&w.holder, s.ds, s.virtualOf(no))
 	}
 	return 0
 }
 
-// member is the process of a rank of the generation; nil: it is not there.
-func (s *series) member(rank int) *worker {
-	r := s.gr.byRank[uint32(rank)]
+// member is the process of the generation that reads for a member; nil: it is not there.
+func (s *series) member(no int) *worker {
+	r := s.gr.byRank[s.reader[no]]
 	if r == nil || r.generation != s.generation {
 		return nil
 	}
@@ -66,17 +81,24 @@ func (gr *group) roundReport(a *agent, k *RoundReport) {
 	if w == nil || w.rank.worker() != w {
 		return
 	}
-	if reason := gr.noRounds(); reason != "" {
-		gr.replyRound(w, k.Dataset, k.Series, rounds.Decision{Over: reason}, nil)
+	refuse := func(why string) {
+		gr.reply(Reply{To: w.session(), Kind: ReplyRound, Worker: w.number, Dataset: k.Dataset, Virtual: k.Virtual, Request: uint64(k.Series), Round: &rounds.Decision{Over: why}})
+	}
+	if reason := gr.noRounds(k); reason != "" {
+		refuse(reason)
 		return
 	}
 	s, no := gr.seriesOf(k), int(w.rank.no)
-	if s == nil || no >= len(s.told) {
-		gr.replyRound(w, k.Dataset, k.Series, rounds.Decision{Over: fmt.Sprintf("rank %d has more than %d streams with rounds in one start of the group", no, maxSeries)}, nil)
+	if s == nil || !s.virtual && no >= len(s.told) {
+		refuse(fmt.Sprintf("rank %d has more than %d streams with rounds in one start of the group", no, maxSeries))
 		return
 	}
+	if s.virtual {
+		no = int(k.Virtual) - 1
+		s.reader[no] = w.rank.no
+	}
 	if s.drop != k.Drop {
-		s.End(fmt.Sprintf("rank %d reads rounds with tail=%q, and another rank does not", no, tails[k.Drop]))
+		s.End(fmt.Sprintf("rank %d reads rounds with tail=%q, and another rank does not", w.rank.no, tails[k.Drop]))
 	}
 	s.due, s.heardOn[no] = true, w.session()
 	if k.Again {
@@ -85,13 +107,23 @@ func (gr *group) roundReport(a *agent, k *RoundReport) {
 	s.Heard(k.Told, k.ToldLast, k.ToldRows)
 	s.Report(no, rounds.Report{Through: k.Through, More: k.More, Drained: k.Drained, Newest: k.Newest, Rows: k.Rows, Done: k.Done})
 	if k.Closed {
-		s.End(fmt.Sprintf("rank %d closed its stream before the end of the data", no))
+		s.End(fmt.Sprintf("rank %d closed its stream before the end of the data", w.rank.no))
 	}
 }
 
-// noRounds says why the job has none.
-func (gr *group) noRounds() string {
+// noRounds says why the job has none, or why that stream takes part in none.
+func (gr *group) noRounds(k *RoundReport) string {
+	virtual := uint32(0)
+	if d := gr.ledger.dataset(k.Dataset); d != nil {
+		virtual = d.opt.VirtualRanks
+	}
 	switch {
+	case virtual == 0 && k.Virtual > 0:
+		return "the dataset is not bit_exact: it has no virtual ranks"
+	case virtual > 0 && (k.Virtual == 0 || k.Virtual > virtual):
+		return fmt.Sprintf("the dataset is bit_exact: a stream reads one of its %d virtual ranks, and says which", virtual)
+	case virtual > 0 && (k.Drop || k.Endless):
+		return "the dataset is bit_exact: all its records are in its rounds, and they end"
 	case gr.cfg.Model != Replicated:
 		return fmt.Sprintf("rounds are for ranks that train one model together, and this job's model is %q: start the master with --model replicated", gr.cfg.Model)
 	case gr.genEnded:
@@ -112,9 +144,18 @@ func (gr *group) seriesOf(k *RoundReport) *series {
 	if len(gr.series) == maxSeries {
 		return nil
 	}
-	world := int(max(gr.worldSize, 1))
-	s := &series{gr: gr, ds: k.Dataset, no: k.Series, generation: gr.generation, drop: k.Drop, told: make([]rounds.Decision, world), heardOn: make([]Session, world),
-		Series: rounds.New(rounds.Options{World: world, Endless: k.Endless, MaxWait: int64(k.MaxWait), Settle: int64(roundSettle), Spread: int64(roundSpread), Drop: k.Drop})}
+	o := rounds.Options{World: int(max(gr.worldSize, 1)), Endless: k.Endless, MaxWait: int64(k.MaxWait), Settle: int64(roundSettle), Spread: int64(roundSpread), Drop: k.Drop}
+	virtual := k.Virtual > 0
+	if d := gr.ledger.dataset(k.Dataset); virtual && d != nil {
+		o = rounds.Options{World: int(d.opt.VirtualRanks)}
+	}
+	s := &series{gr: gr, ds: k.Dataset, no: k.Series, generation: gr.generation, drop: k.Drop, virtual: virtual, reader: make([]uint32, o.World),
+		told: make([]rounds.Decision, o.World), heardOn: make([]Session, o.World), Series: rounds.New(o)}
+	for no := range s.reader {
+		if s.reader[no] = uint32(no); virtual {
+			s.reader[no] = nobody
+		}
+	}
 	gr.series = append(gr.series, s)
 	return s
 }
@@ -148,7 +189,7 @@ func (gr *group) checkRounds() {
 				gr.ledger.moves(&w.holder) // it may have waited for this
 				rows := slices.Clone(s.Rows(s.told[no].Through))
 				s.told[no] = d
-				gr.replyRound(w, s.ds, s.no, d, rows)
+				gr.reply(Reply{To: w.session(), Kind: ReplyRound, Worker: w.number, Dataset: s.ds, Virtual: s.virtualOf(no), Request: uint64(s.no), Round: &d, RoundRows: rows})
 			}
 		}
 		if !d.Last && d.Over == "" {
@@ -244,7 +285,7 @@ func (gr *group) lookAt(at Time) {
 
 // spreadRows begins to spread the rows of a round that will be closed short, once.
 func (s *series) spreadRows(round uint32) {
-	if !s.Short() || s.spread >= round && !s.Anew() {
+	if s.virtual || !s.Short() || s.spread >= round && !s.Anew() {
 		return
 	}
 	s.spread = round
@@ -259,8 +300,8 @@ func (s *series) spreadRows(round uint32) {
 
 // leavers ends a series that a rank has left before its end.
 func (s *series) leavers() {
-	for no := range s.told {
-		if r := s.gr.byRank[uint32(no)]; r != nil && r.generation == s.generation && r.process != present {
+	for no := range max(s.gr.worldSize, 1) {
+		if r := s.gr.byRank[no]; r != nil && r.generation == s.generation && r.process != present {
 			s.End(fmt.Sprintf("rank %d has left before the end of the data", no))
 		}
 	}
@@ -270,15 +311,20 @@ func (s *series) leavers() {
 // can make no progress then.
 func (gr *group) awaitsRound(w *worker) bool {
 	return slices.ContainsFunc(gr.series, func(s *series) bool {
-		no := int(w.rank.no)
-		if s.member(no) != w || s.Ended() || !s.Reported(no) {
+		missing := s.Missing()
+		if s.Ended() || len(missing) == 0 {
 			return false
 		}
-		missing := s.Missing()
-		return len(missing) > 0 && !slices.Contains(missing, no)
+		reads := false
+		for no := range s.told {
+			if s.member(no) != w {
+				continue
+			}
+			if !s.Reported(no) || slices.Contains(missing, no) {
+				return false
+			}
+			reads = true
+		}
+		return reads
 	})
-}
-
-func (gr *group) replyRound(w *worker, ds DatasetID, no uint32, d rounds.Decision, rows []uint64) {
-	gr.reply(Reply{To: w.session(), Kind: ReplyRound, Worker: w.number, Dataset: ds, Request: uint64(no), Round: &d, RoundRows: rows})
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/agent/hold"
+	pb "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/internal/frame"
 	"github.com/headrace/headrace/shardsvc/rounds"
 )
@@ -25,8 +26,10 @@ func (st *stream) inRounds(o *frame.Open) *frame.Error {
 		return invalid(fmt.Sprintf("rounds with tail %q", r.Tail), `leave it out, or say "drop"`)
 	case r.Tail == frame.TailDrop && st.ds.Spec.Order == "strict":
 		return invalid(fmt.Sprintf(`tail="drop" of dataset %s, which has order: strict`, st.ds.Name), "one rank at a time reads a partition, so a rank may get no row while others wait for its batch: leave order: strict out, or use tail=\"short\"")
-	case st.ds.Spec.BitExact != nil:
-		return invalid(fmt.Sprintf("rounds of dataset %s, which is bit_exact", st.ds.Name), "its steps are the same on every rank already: open it with steps()")
+	case st.ds.Spec.BitExact != nil && st.virtual == 0:
+		return invalid(fmt.Sprintf("rounds of dataset %s, which is bit_exact, and no virtual rank", st.ds.Name), "open it with steps()")
+	case st.ds.Spec.BitExact != nil && (r.MaxWaitMS > 0 || r.Tail == frame.TailDrop):
+		return invalid(fmt.Sprintf("rounds of dataset %s, which is bit_exact, with max_wait or tail", st.ds.Name), "its batches never depend on time, and all its records are in them: leave both out")
 	case !st.track:
 		return invalid("rounds without steps", "leave track=False out")
 	case o.MaxWaitMS != nil:
@@ -135,6 +138,15 @@ func (c *cutter) idles() bool {
 	return true
 }
 
+// mayEnd says whether the stream may end its batch where it is. A virtual rank's batch is short
+// only behind its last record. The master asked for it when all its records were here, and some
+// may have been given back since. The caller holds stream.mu.
+func (c *cutter) mayEnd() bool {
+	st := c.st
+	drained := st.state == pb.Standing_DRAINED || st.state == pb.Standing_END
+	return st.virtual == 0 || drained && c.idles()
+}
+
 // closeRound ends the batch in the making where it is, if the master has asked for that.
 func (c *cutter) closeRound() {
 	st := c.st
@@ -143,7 +155,7 @@ func (c *cutter) closeRound() {
 	if c.w != nil {
 		next += uint32(c.w.b.Rows() / st.rows)
 	}
-	skip := next > st.closing || st.sending || st.recut || st.closed || !st.credited1
+	skip := next > st.closing || st.sending || st.recut || st.closed || !st.credited1 || !c.mayEnd()
 	st.mu.Unlock()
 	if skip {
 		return

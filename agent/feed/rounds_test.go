@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/headrace/headrace/agent/hold"
+	pb "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/internal/frame"
 )
 
@@ -58,5 +59,27 @@ func TestARoundThatWasDecidedBeforeTheFirstCreditIsTold(t *testing.T) {
 	}
 	if len(said) != 1 || said[0].Through != 11 {
 		t.Errorf("the trainer was told %+v", said)
+	}
+}
+
+// A decision to end a round may be on its way when a range of a virtual rank cannot be read.
+// The rows come to it again, so its batch is not ended then.
+func TestAVirtualRanksBatchEndsBehindItsLastRecordOnly(t *testing.T) {
+	for _, x := range []struct {
+		virtual uint32
+		state   pb.Standing_State
+		unread  bool
+		ends    bool
+	}{
+		{0, pb.Standing_WAIT, true, true},
+		{1, pb.Standing_DRAINED, false, true},
+		{1, pb.Standing_END, false, true},
+		{1, pb.Standing_DRAINED, true, false},
+		{1, pb.Standing_WAIT, false, false},
+	} {
+		st := &stream{virtual: x.virtual, state: x.state, leases: []*lease{{dry: !x.unread}}}
+		if (&cutter{st: st}).mayEnd() != x.ends {
+			t.Errorf("%+v", x)
+		}
 	}
 }

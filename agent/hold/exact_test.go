@@ -106,3 +106,55 @@ func TestAVirtualRankWhoseRangeCouldNotBeReadIsNotDrained(t *testing.T) {
 		t.Errorf("after what could not be read was granted again: %+v", fx.Grants)
 	}
 }
+
+// In rounds, such a virtual rank is not said to be drained before it has the records again:
+// the master would have its batch ended, and that would not be the last one.
+func TestAVirtualRankThatGaveRowsBackIsNotSaidToBeDrained(t *testing.T) {
+	core := hold.New(hold.Config{Hello: &pb.Hello{Agent: "a"}})
+	now := int64(0)
+	said := &pb.RoundReport{}
+	do := func(ev hold.Event) (fx hold.Effects) {
+		t.Helper()
+		now += 1e6
+		if core.Step(now, ev, &fx); fx.Invalid != "" {
+			t.Fatal(fx.Invalid)
+		}
+		for _, m := range fx.Send {
+			for _, r := range m.Rounds {
+				said = r
+			}
+		}
+		return fx
+	}
+	received := func(m *pb.MasterMessage) hold.Effects { return do(&hold.Received{Message: m}) }
+	drained := func(request uint64) {
+		received(&pb.MasterMessage{Standings: []*pb.Standing{{Request: request, Worker: 1, Dataset: 1, State: pb.Standing_DRAINED}}})
+	}
+	stream := hold.Stream{Worker: 1, Number: 1}
+	do(&hold.Join{Join: &pb.Join{Worker: 1}})
+	do(&hold.Connected{})
+	received(&pb.MasterMessage{Hello: &pb.HelloReply{Model: "replicated", SessionTtlMs: 60_000}, Joins: []*pb.JoinReply{{Worker: 1, Generation: 1, Epoch: 1}}, Echo: now})
+	do(&hold.Open{Stream: stream, Dataset: 1, Virtual: 1, Tracked: true, Rounds: &hold.Rounds{Series: 1}})
+	open := do(&hold.Hungry{Stream: stream}).Send[0].Requests[0].Id
+	take := func(sequence uint64, start, end int64) hold.Lease {
+		got := received(&pb.MasterMessage{Grants: []*pb.Grant{{Request: open, Token: &pb.Token{Epoch: 1, Term: 1, Sequence: sequence}, Worker: 1, Dataset: 1, Partition: 1, LeaseStart: start, LeaseEnd: end}}})
+		open = do(&hold.Hungry{Stream: stream}).Send[0].Requests[0].Id
+		drained(open)
+		return got.Grants[0].Lease
+	}
+	lease := take(1, 0, 10)
+	do(&hold.Ahead{Stream: stream, Rows: true, Dry: true, Newest: lease})
+	if !said.Drained || said.Virtual != 1 || said.Newest != 1 {
+		t.Errorf("all is read: %v", said)
+	}
+	do(&hold.Failed{Lease: lease, At: 4, Kind: "io"})
+	do(&hold.Ahead{Stream: stream, Rows: true, Dry: true, Newest: lease})
+	if said.Drained {
+		t.Errorf("a part comes again: %v", said)
+	}
+	lease = take(2, 4, 10)
+	do(&hold.Ahead{Stream: stream, Rows: true, Dry: true, Newest: lease})
+	if !said.Drained || said.Newest != 2 {
+		t.Errorf("it came again, and is read: %v", said)
+	}
+}

@@ -147,6 +147,9 @@ func (c *Core) failed(l *lease, ev *Failed) {
 		// it breaks off in is not the last one. The next grant says how it stands.
 		c.fx.States = append(c.fx.States, StateOf{Stream: s.id, State: pb.Standing_WAIT})
 	}
+	if s := l.s; s.virtual > 0 && s.rounds != nil {
+		s.rounds.gaveUp = true
+	}
 }
 
 // gap is where a partition could not be read on, or a grant went back for that. Grants

@@ -63,6 +63,7 @@ type rounding struct {
 	rows, dry bool                // what its reader has said since the last Deliver
 	lease     Lease               // the newest that its reader was given
 	newest    uint64              // sequence of its leases' tokens, in this session
+	gaveUp    bool                // of a virtual rank: rows that could not be read, which come to it again
 	closed    bool
 	cut       bool // Drop: what lies beyond the last round is given back
 	done      bool // and the last round is stepped
@@ -124,7 +125,7 @@ func (r *rounding) size(number uint32, rows int64) {
 // granted: a lease came, and its reader has not said anything of it.
 func (r *rounding) granted(l *lease) {
 	if r.named(l.token); r != nil {
-		r.lease, r.dry = l.id, false
+		r.lease, r.dry, r.gaveUp = l.id, false, false
 	}
 }
 
@@ -146,7 +147,7 @@ func (s *stream) report() report {
 	now.more = r.rows || s.delivered > r.received
 	// Where every round is full, a rank that gets another full batch is not at its end.
 	full := r.Drop && (r.full || s.delivered > r.received)
-	if now.drained = r.dry && !full && (s.over || s.standing == pb.Standing_DRAINED); now.drained {
+	if now.drained = r.dry && !full && !r.gaveUp && (s.over || s.standing == pb.Standing_DRAINED); now.drained {
 		now.newest = r.newest
 	}
 	return now
@@ -171,7 +172,7 @@ func (c *Core) sayRounds() {
 		say := &pb.RoundReport{
 			Worker: s.id.Worker, Dataset: s.dataset, Series: r.Series, Through: now.through, More: now.more, Drained: now.drained, Newest: now.newest,
 			Closed: now.closed, Again: r.again, Told: r.Told, ToldLast: r.ToldLast, Endless: r.Endless, MaxWaitMs: uint32(r.MaxWait.Milliseconds()),
-			Rows: r.news(now.through), Drop: r.Drop, Done: now.done,
+			Rows: r.news(now.through), Drop: r.Drop, Done: now.done, Virtual: s.virtual,
 		}
 		if r.again {
 			say.ToldRows = slices.Clone(r.sums.From(0))
@@ -195,7 +196,7 @@ func (r *rounding) news(through uint32) []uint32 {
 // round takes what the master has decided.
 func (c *Core) round(d *pb.RoundDecision) {
 	for _, s := range c.rounding {
-		if r := s.rounds; s.id.Worker == d.Worker && s.dataset == d.Dataset && r.Series == d.Series && !r.closed {
+		if r := s.rounds; s.id.Worker == d.Worker && s.dataset == d.Dataset && s.virtual == d.Virtual && r.Series == d.Series && !r.closed {
 			if r.ToldLast || d.Through < r.Told {
 				return // said before
 			}

@@ -39,8 +39,9 @@ type history struct {
 	*rand.Rand
 	now     int64
 	opt     Options
-	pool    int // rows that nobody was leased
-	made    int // rows so far
+	own     bool  // each rank has rows of its own
+	pool    []int // rows that nobody was leased: of each rank, or of all ranks in the first
+	made    int   // rows so far
 	toCome  int
 	series  *Series
 	newest  []uint64
@@ -85,9 +86,19 @@ type toMaster struct {
 	toldRows []uint64
 }
 
-func (h *history) Pending() bool          { return h.pool > 0 || !h.opt.Endless && h.toCome > 0 }
+func (h *history) Pending(rank int) bool {
+	return *h.rows(rank) > 0 || !h.opt.Endless && h.toCome > 0
+}
 func (h *history) Newest(rank int) uint64 { return h.newest[rank] }
 func (h *history) Moving() bool           { return false }
+
+// rows are those that a rank may be leased.
+func (h *history) rows(rank int) *int {
+	if h.own {
+		return &h.pool[rank]
+	}
+	return &h.pool[0]
+}
 
 func play(seed uint64) error {
 	h := &history{Rand: rand.New(rand.NewPCG(seed, 7))}
@@ -98,6 +109,10 @@ func play(seed uint64) error {
 	}
 	h.toCome = h.IntN(120)
 	h.opt.Drop = !h.opt.Endless && seed%3 == 0
+	if h.own = !h.opt.Endless && seed%3 == 1; h.own {
+		h.opt = Options{World: n}
+	}
+	h.pool = make([]int, n)
 	for range n {
 		h.ranks = append(h.ranks, &fakeRank{})
 	}
@@ -126,7 +141,7 @@ func (h *history) describe() (s string) {
 	for i, r := range h.ranks {
 		s += fmt.Sprintf("\n%d: received %d, yielded %d, heard %+v, partial %d, sealed %v, drained %v, said %+v", i, len(r.sizes), r.yielded, r.heard, r.partial, r.sealed, r.drained, r.said)
 	}
-	return s + fmt.Sprintf("\npool %d, to come %d", h.pool, h.toCome)
+	return s + fmt.Sprintf("\npool %v, to come %d", h.pool, h.toCome)
 }
 
 func (h *history) event() {
@@ -141,18 +156,19 @@ func (h *history) event() {
 		}
 	case 1:
 		if n := min(h.toCome, 1+h.IntN(9)); n > 0 {
-			h.toCome, h.pool, h.made = h.toCome-n, h.pool+n, h.made+n
+			h.toCome, h.made = h.toCome-n, h.made+n
+			*h.rows(k) += n
 		}
 	case 2:
-		if n := min(h.pool, 1+h.IntN(9)); n > 0 && r.joined && r.partial < 3*batch {
-			h.pool -= n
+		if n := min(*h.rows(k), 1+h.IntN(9)); n > 0 && r.joined && r.partial < 3*batch {
+			*h.rows(k) -= n
 			h.message++
 			h.newest[k] = uint64(h.message)
 			r.in = append(r.in, toAgent{grant: n, newest: h.newest[k]})
 			h.decide()
 		}
 	case 3:
-		if r.joined && !h.Pending() && len(r.in) == 0 {
+		if r.joined && !h.Pending(k) && len(r.in) == 0 {
 			r.in = append(r.in, toAgent{drained: true})
 		}
 	case 4, 5:
@@ -166,7 +182,7 @@ func (h *history) event() {
 		if len(r.out) > 0 {
 			m := r.out[0]
 			r.out = r.out[1:]
-			h.pool += m.back
+			*h.rows(k) += m.back
 			if m.report != nil {
 				h.series.Heard(m.told, m.toldLast, m.toldRows)
 				h.series.Report(k, *m.report)
@@ -179,7 +195,7 @@ func (h *history) event() {
 		}
 	case 10:
 		h.decide()
-		if r.partial > 0 && !h.quiet && h.IntN(3) == 0 { // its tail is stolen
+		if r.partial > 0 && !h.own && !h.quiet && h.IntN(3) == 0 { // its tail is stolen
 			n := 1 + h.IntN(r.partial)
 			r.partial -= n
 			r.out = append(r.out, toMaster{back: n})
@@ -259,18 +275,19 @@ func (h *history) decide() {
 // newMaster: what was on its way is lost, and rows that nobody claims are pending.
 func (h *history) newMaster() {
 	h.series, h.newest, h.told = New(h.opt), make([]uint64, len(h.ranks)), make([]Decision, len(h.ranks))
-	for _, r := range h.ranks {
-		h.cut(r)
+	for k, r := range h.ranks {
+		h.cut(k)
 		h.say(r)
 	}
 }
 
-func (h *history) cut(r *fakeRank) {
+func (h *history) cut(k int) {
+	r := h.ranks[k]
 	for _, m := range r.in {
-		h.pool += m.grant
+		*h.rows(k) += m.grant
 	}
 	for _, m := range r.out {
-		h.pool += m.back
+		*h.rows(k) += m.back
 	}
 	r.in, r.out, r.newest, r.drained, r.counted = nil, nil, 0, false, -1
 }
@@ -280,11 +297,11 @@ func (h *history) cut(r *fakeRank) {
 func (h *history) newAgent(k int) {
 	r := h.ranks[k]
 	newest := r.newest
-	h.cut(r)
+	h.cut(k)
 	r.newest = newest
-	h.pool += r.partial
+	*h.rows(k) += r.partial
 	for _, n := range r.sealed {
-		h.pool += n
+		*h.rows(k) += n
 	}
 	r.partial, r.sealed, r.close = 0, nil, 0
 	h.newest[k], h.told[k] = newest, Decision{}
@@ -313,6 +330,11 @@ func (h *history) check() error {
 		for _, n := range r.sizes {
 			if h.opt.Drop && n != batch {
 				return fmt.Errorf("rank %d has received %d rows in one round: %v", i, n, r.sizes)
+			}
+		}
+		for n, next := range r.sizes[min(1, len(r.sizes)):] {
+			if h.own && next > 0 && r.sizes[n] < batch {
+				return fmt.Errorf("rank %d has a short batch before its last rows: %v", i, r.sizes)
 			}
 		}
 		if !h.opt.Drop && r.heard.Last && h.rowsLeft() > 0 {

@@ -98,6 +98,6 @@ func TestRowsThatNobodySaidAreNotKnown(t *testing.T) {
 
 type noRows struct{}
 
-func (noRows) Pending() bool     { return false }
+func (noRows) Pending(int) bool  { return false }
 func (noRows) Newest(int) uint64 { return 0 }
 func (noRows) Moving() bool      { return false }

@@ -17,8 +17,8 @@ type Report struct {
 
 // View is what the master itself knows when it decides.
 type View interface {
-	// Pending says whether there are rows that no rank has been leased.
-	Pending() bool
+	// Pending says whether there are rows that no rank has been leased, and that this one may get.
+	Pending(rank int) bool
 	// Newest is the newest lease that a rank still has; 0: it has none. A rank that says
 	// that it is drained may not have heard of it yet.
 	Newest(rank int) uint64
@@ -281,8 +281,7 @@ type facts struct {
 }
 
 func (s *Series) facts(v View) (f facts, all bool) {
-	pending := v.Pending()
-	drained := func(i int) bool { return !pending && s.rank[i].Drained && v.Newest(i) <= s.rank[i].Newest }
+	drained := func(i int) bool { return s.rank[i].Drained && !v.Pending(i) && v.Newest(i) <= s.rank[i].Newest }
 	f = facts{low: ^uint32(0), drained: true, lowDrained: true}
 	high := uint32(0)
 	for i := range s.rank {

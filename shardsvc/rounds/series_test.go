@@ -5,7 +5,7 @@ import "testing"
 // still is a master with nothing pending, whose ranks know all their leases.
 type still struct{}
 
-func (still) Pending() bool     { return false }
+func (still) Pending(int) bool  { return false }
 func (still) Newest(int) uint64 { return 0 }
 func (still) Moving() bool      { return false }
 
@@ -104,7 +104,7 @@ func TestAFullRoundDoesNotWaitLongerThanMaxWaitToKnowWhetherItIsTheLast(t *testi
 
 type pending struct{ still }
 
-func (pending) Pending() bool { return true }
+func (pending) Pending(int) bool { return true }
 
 type leased struct{ still }
 

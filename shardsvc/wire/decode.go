@@ -285,7 +285,8 @@ func (d *Decoder) rare(m *Message, num protowire.Number, v []byte) error {
 		return rareField(v, &e.Rounds, func(p *headracev1.RoundReport) shardsvc.RoundReport {
 			return shardsvc.RoundReport{Worker: p.Worker, Dataset: p.Dataset, Series: p.Series, Through: p.Through, More: p.More, Drained: p.Drained,
 				Newest: p.Newest, Closed: p.Closed, Again: p.Again, Told: p.Told, ToldLast: p.ToldLast, Endless: p.Endless,
-				MaxWait: shardsvc.Time(p.MaxWaitMs) * shardsvc.Millisecond, Rows: p.Rows, ToldRows: p.ToldRows, Drop: p.Drop, Done: p.Done}
+				MaxWait: shardsvc.Time(p.MaxWaitMs) * shardsvc.Millisecond, Rows: p.Rows, ToldRows: p.ToldRows, Drop: p.Drop, Done: p.Done,
+				Virtual: p.Virtual}
 		})
 	}
 	return nil // a newer agent's field

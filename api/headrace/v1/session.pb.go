@@ -3911,6 +3911,7 @@ type RoundReport struct {
 	Rows          []uint32               `protobuf:"varint,14,rep,packed,name=rows,proto3" json:"rows,omitempty"`                         // of its batches of the rounds up to `through`: those that were not said in this session, and are not told
 	Drop          bool                   `protobuf:"varint,16,opt,name=drop,proto3" json:"drop,omitempty"`                                // no round is short: rows that no full round has are dropped at the end, or stay pending if the dataset has no end
 	Done          bool                   `protobuf:"varint,17,opt,name=done,proto3" json:"done,omitempty"`                                // with drop: it has stepped the last round, and what it had beyond it is given back
+	Virtual       uint32                 `protobuf:"varint,19,opt,name=virtual,proto3" json:"virtual,omitempty"`                          // of a bit_exact dataset: the virtual rank of its stream, from 1. The members of such a series are all virtual ranks
 	ToldRows      []uint64               `protobuf:"varint,15,rep,packed,name=told_rows,json=toldRows,proto3" json:"told_rows,omitempty"` // with `again`: rows of all ranks in each of the newest rounds up to `told`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4058,6 +4059,13 @@ func (x *RoundReport) GetDone() bool {
 	return false
 }
 
+func (x *RoundReport) GetVirtual() uint32 {
+	if x != nil {
+		return x.Virtual
+	}
+	return 0
+}
+
 func (x *RoundReport) GetToldRows() []uint64 {
 	if x != nil {
 		return x.ToldRows
@@ -4076,6 +4084,7 @@ type RoundDecision struct {
 	Close         uint32                 `protobuf:"varint,6,opt,name=close,proto3" json:"close,omitempty"`      // end your batch of this round with the rows that you have; 0: none
 	Over          string                 `protobuf:"bytes,7,opt,name=over,proto3" json:"over,omitempty"`         // not empty: no later round goes, and this is why
 	Rows          []uint64               `protobuf:"varint,8,rep,packed,name=rows,proto3" json:"rows,omitempty"` // of all ranks, in each of the rounds up to `through` that this rank was not told
+	Virtual       uint32                 `protobuf:"varint,9,opt,name=virtual,proto3" json:"virtual,omitempty"`  // as in RoundReport
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4164,6 +4173,13 @@ func (x *RoundDecision) GetRows() []uint64 {
 		return x.Rows
 	}
 	return nil
+}
+
+func (x *RoundDecision) GetVirtual() uint32 {
+	if x != nil {
+		return x.Virtual
+	}
+	return 0
 }
 
 type Crash_Suspect struct {
@@ -4615,7 +4631,7 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\fYieldsPaused\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\rR\x06worker\x12\x10\n" +
 	"\x03cut\x18\x02 \x01(\x06R\x03cut\x12\x1c\n" +
-	"\tuntracked\x18\x03 \x01(\rR\tuntracked\"\xa9\x03\n" +
+	"\tuntracked\x18\x03 \x01(\rR\tuntracked\"\xc3\x03\n" +
 	"\vRoundReport\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\rR\x06worker\x12\x18\n" +
 	"\adataset\x18\x02 \x01(\rR\adataset\x12\x16\n" +
@@ -4633,8 +4649,9 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\aendless\x18\r \x01(\bR\aendless\x12\x12\n" +
 	"\x04rows\x18\x0e \x03(\rR\x04rows\x12\x12\n" +
 	"\x04drop\x18\x10 \x01(\bR\x04drop\x12\x12\n" +
-	"\x04done\x18\x11 \x01(\bR\x04done\x12\x1b\n" +
-	"\ttold_rows\x18\x0f \x03(\x04R\btoldRows\"\xc5\x01\n" +
+	"\x04done\x18\x11 \x01(\bR\x04done\x12\x18\n" +
+	"\avirtual\x18\x13 \x01(\rR\avirtual\x12\x1b\n" +
+	"\ttold_rows\x18\x0f \x03(\x04R\btoldRows\"\xdf\x01\n" +
 	"\rRoundDecision\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\rR\x06worker\x12\x18\n" +
 	"\adataset\x18\x02 \x01(\rR\adataset\x12\x16\n" +
@@ -4643,7 +4660,8 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\x04last\x18\x05 \x01(\bR\x04last\x12\x14\n" +
 	"\x05close\x18\x06 \x01(\rR\x05close\x12\x12\n" +
 	"\x04over\x18\a \x01(\tR\x04over\x12\x12\n" +
-	"\x04rows\x18\b \x03(\x04R\x04rows2N\n" +
+	"\x04rows\x18\b \x03(\x04R\x04rows\x12\x18\n" +
+	"\avirtual\x18\t \x01(\rR\avirtual2N\n" +
 	"\x06Shards\x12D\n" +
 	"\aSession\x12\x19.headrace.v1.AgentMessage\x1a\x1a.headrace.v1.MasterMessage(\x010\x01B9Z7github.com/headrace/headrace/api/headrace/v1;headracev1b\x06proto3"
 

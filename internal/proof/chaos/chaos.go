@@ -150,7 +150,7 @@ func Run(ctx context.Context, o Options) (res Result, err error) {
 	}
 	trouble.keptPins(&res.Verdict)
 	trouble.keptFew(lives, &res.Verdict)
-	if c.rounds {
+	if c.rounds && !c.exact { // there each step is known, and a rank without records in it writes nothing down
 		res.judgeRounds(lives, c.disturbed)
 	}
 	if c.exact {

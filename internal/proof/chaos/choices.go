@@ -70,14 +70,10 @@ func draw(o Options, r *rand.Rand) (c choices) {
 	if o.Live || c.memory { // the undisturbed job that bit_exact compares with has no nodes
 		c.exact = false
 	}
-	switch { // bit_exact has steps of its own that all ranks share
-	case !c.exact:
-	case (said("rounds") || said("drop")) && !said("bit-exact"):
+	if c.exact && said("drop") && !said("bit-exact") {
 		c.exact = false
-	default:
-		c.rounds = false
 	}
-	if !c.rounds || o.Live { // an input without an end drops nothing: its last rows wait for more
+	if !c.rounds || o.Live || c.exact { // an input without an end drops nothing: its last rows wait for more. bit_exact has all records in its steps
 		c.drops = false
 	}
 	if o.Source == Landing { // what was pushed lies in the master's state

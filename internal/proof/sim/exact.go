@@ -81,6 +81,10 @@ func (w *World) checkBatch(t *trainer, r *reader, b *batchInHand, step int64) {
 
 // workExact takes the next batch of each stream that has not ended, when all are there.
 func (t *trainer) workExact() {
+	if t.w.plan.rounds {
+		t.workRound()
+		return
+	}
 	ended := true
 	for _, r := range t.streams {
 		over := r.ended && r.stepped == r.received
@@ -107,6 +111,26 @@ func (t *trainer) workExact() {
 		}
 	}
 	t.after(t.pace, func() { t.group.arrive(t, t.streams[0], uint32(k)) })
+}
+
+// workRound takes the next batch of each stream when all ranks may, and ends when all do.
+func (t *trainer) workRound() {
+	ended, ready := true, true
+	for _, r := range t.streams {
+		ended, ready = ended && r.atEnd(t.w), ready && r.yields(t.w) > 0
+	}
+	switch {
+	case ended:
+		t.finish()
+	case ready:
+		t.busy = true
+		for _, r := range t.streams {
+			r.yielded++
+			t.judgeRound(r)
+			t.credits(r)
+		}
+		t.after(t.pace, func() { t.group.arrive(t, t.streams[0], uint32(len(t.streams))) })
+	}
 }
 
 // intoExact puts the list of batches of a step into the model.

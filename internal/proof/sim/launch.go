@@ -27,6 +27,7 @@ type group struct {
 	broken   bool
 	next     bool // the next group is planned
 	starts   bool // it begins from the start
+	rewound  bool // somebody went back while it ran
 	allEnded bool // bit_exact: in the last step nobody had a batch any more
 }
 
@@ -148,6 +149,13 @@ func (g *group) down(t *trainer) {
 			t.judgeLast()
 		}
 		g.meet()
+		// All may end with success before they hear that somebody went back. Whoever looks
+		// after the job sees that it is not done, and starts the group again.
+		if g.rewound && g.left == g.size && w.group == g {
+			g.next = true
+			w.at(w.now+w.time(20*millisecond, 2*second), w.startGroup)
+			return
+		}
 	} else if !g.broken {
 		g.broken = true
 		for _, m := range g.members {
@@ -241,7 +249,7 @@ func (g *group) meet() {
 // over: every rank ended with success.
 func (w *World) over() bool {
 	if w.plan.model == replicated {
-		return w.group.left == w.group.size
+		return w.group.left == w.group.size && !w.group.next
 	}
 	for _, s := range w.slots {
 		if !s.done {

@@ -260,6 +260,9 @@ func (w *World) rewind() {
 		w.storage.sync(to.path) // as headrace rewind does
 		m.rewound = false
 		m.step(&shardsvc.Rewind{Cut: to.cut, Path: to.path, After: w.storage.order(int64(to.cut.Rank))})
+		if m.rewound && w.group != nil {
+			w.group.rewound = w.group.rewound || slices.ContainsFunc(w.group.members, func(t *trainer) bool { return t.generation == m.core.Job().Generation })
+		}
 		if m.rewound && int64(to.cut.Rank) != cut.Group {
 			w.slots[int64(to.cut.Rank)].rewound = w.now
 			w.giveUp(uint32(int64(to.cut.Rank)))

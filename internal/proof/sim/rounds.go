@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/agent/hold"
+	pb "github.com/headrace/headrace/api/headrace/v1"
 )
 
 // Rounds of a group (docs/ROUNDS.md): its trainers take a batch only when they are told
@@ -35,7 +36,13 @@ func (p *plan) drawRounds(seed uint64) {
 			p.datasets[i].opt.Strict = false
 		}
 	}
-	if p.model != replicated || p.exact > 0 || seed%3 != 0 {
+	if p.exact > 0 { // no clock ends a batch of it
+		if p.rounds = p.model == replicated && seed%2 == 0; p.rounds {
+			p.window = max(p.window, 2) // a round goes when it is known whether another one follows
+		}
+		return
+	}
+	if p.model != replicated || seed%3 != 0 {
 		return
 	}
 	if p.rounds = true; p.maxWait == 0 {
@@ -54,7 +61,11 @@ func (r *reader) begin(w *World) *hold.Rounds {
 	if !w.plan.rounds {
 		return nil
 	}
-	return &hold.Rounds{Series: r.number, MaxWait: time.Duration(w.plan.maxWait), Drop: w.plan.drops, Told: r.through, ToldLast: r.last, ToldRows: slices.Clone(r.sums)}
+	series := r.number
+	if r.virtual > 0 {
+		series = r.dataset // one of all virtual ranks
+	}
+	return &hold.Rounds{Series: series, MaxWait: time.Duration(w.plan.maxWait), Drop: w.plan.drops, Told: r.through, ToldLast: r.last, ToldRows: slices.Clone(r.sums)}
 }
 
 // The agent's side.
@@ -98,7 +109,8 @@ type ahead struct {
 // lie before it.
 func (f *feed) flushes(b *batchInHand, n int) bool {
 	if f.rounds {
-		return f.closing > f.delivered+uint32(n)
+		closes := f.closing > f.delivered+uint32(n)
+		return closes && (f.s.a.w.plan.exact == 0 || f.state == pb.Standing_DRAINED || f.state == pb.Standing_END)
 	}
 	return b != nil && n == 0 && f.mayFlush()
 }
@@ -182,18 +194,28 @@ func (t *trainer) roundStream() *reader {
 func (t *trainer) judgeRound(r *reader) {
 	t.judgeFull(r)
 	has := make([]bool, t.group.size)
+	if r.virtual > 0 {
+		has = make([]bool, t.w.plan.exact)
+	}
 	rows, members := uint64(0), 0
 	for _, o := range t.generationOf() {
-		if from := o.stream(r.number); from.received >= r.yielded {
-			has[o.rank] = true
+		for _, from := range o.of(r.dataset) {
+			if from.received < r.yielded {
+				continue
+			}
+			member := o.rank
+			if r.virtual > 0 {
+				member = from.virtual - 1
+			}
+			has[member] = true
 			rows, members = rows+from.sizes[r.yielded-1], members+1
 		}
 	}
-	if told := r.sums[r.yielded-1]; members == t.group.size && told != rows {
+	if told := r.sums[r.yielded-1]; members == len(has) && told != rows {
 		t.w.fail("%s takes round %d of dataset %d, which has %d rows on all ranks, and was told of %d", t.name, r.yielded, r.dataset, rows, told)
 	}
-	if rank := slices.Index(has, false); rank >= 0 {
-		t.w.fail("%s takes round %d of dataset %d, and rank %d has not received it", t.name, r.yielded, r.dataset, rank)
+	if member := slices.Index(has, false); member >= 0 {
+		t.w.fail("%s takes round %d of dataset %d, and rank or virtual rank %d has not received it", t.name, r.yielded, r.dataset, member)
 	}
 }
 
@@ -202,8 +224,10 @@ func (t *trainer) judgeRound(r *reader) {
 func (t *trainer) judgeLast() {
 	for _, r := range t.streams {
 		for _, o := range t.generationOf() {
-			if n := o.stream(r.number).yielded; o.finished && n != r.yielded {
-				t.w.fail("%s has trained %d rounds of dataset %d, and %s %d", t.name, r.yielded, r.dataset, o.name, n)
+			for _, from := range o.of(r.dataset) {
+				if n := from.yielded; o.finished && n != r.yielded {
+					t.w.fail("%s has trained %d rounds of dataset %d, and %s %d", t.name, r.yielded, r.dataset, o.name, n)
+				}
 			}
 		}
 	}
@@ -221,4 +245,7 @@ func (t *trainer) generationOf() (all []*trainer) {
 	return all
 }
 
-func (t *trainer) stream(number uint32) *reader { return t.streams[number-1] }
+// of are the streams of a dataset: one, or those of the virtual ranks that the rank has.
+func (t *trainer) of(dataset uint32) []*reader {
+	return slices.DeleteFunc(slices.Clone(t.streams), func(r *reader) bool { return r.dataset != dataset })
+}

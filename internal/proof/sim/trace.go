@@ -169,6 +169,13 @@ func messageText(text []byte) string {
 	for _, r := range m.Requests {
 		fmt.Fprintf(&b, "request #%d worker %d dataset %d rate %.1f; ", r.Id, r.Worker, r.Dataset, r.Rate)
 	}
+	for _, r := range m.Rounds {
+		fmt.Fprintf(&b, "worker %d of dataset %d series %d", r.Worker, r.Dataset, r.Series)
+		if r.Virtual > 0 {
+			fmt.Fprintf(&b, " virtual rank %d", r.Virtual-1)
+		}
+		fmt.Fprintf(&b, " is ready through round %d, more=%v drained=%v newest=%d closed=%v done=%v; ", r.Through, r.More, r.Drained, r.Newest, r.Closed, r.Done)
+	}
 	if b.Len() == 0 {
 		return "heartbeat"
 	}

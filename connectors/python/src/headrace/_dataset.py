@@ -130,6 +130,11 @@ class Dataset:
         return count // trainer.world_size + (trainer.rank < count % trainer.world_size)
 
     def _rounds(self, trainer: Trainer, request: dict[str, Any], max_wait: float, tail: str) -> Stream:
+        self._may_have_rounds(trainer, request)
+        request["max_wait_ms"] = None
+        return open_rounds(trainer, request, max_wait, tail)
+
+    def _may_have_rounds(self, trainer: Trainer, request: dict[str, Any]) -> None:
         if trainer.model != "replicated":
             raise ValueError(
                 f"rounds=True is for ranks that train one model together, and this job's model is {trainer.model!r}: "
@@ -137,10 +142,15 @@ class Dataset:
             )
         if not request["track"]:
             raise ValueError("rounds=True with track=False: a round is in the model when you step it")
-        request["max_wait_ms"] = None
-        return open_rounds(trainer, request, max_wait, tail)
 
-    def steps(self, rows: int, *, columns: Iterable[str] | None = None, track: bool = True) -> Steps:
+    def steps(
+        self,
+        rows: int,
+        *,
+        columns: Iterable[str] | None = None,
+        track: bool = True,
+        rounds: bool | None = None,
+    ) -> Steps:
         """Opens a dataset with ``bit_exact``: yields, for one step at a time, the list
         of the batches of exactly `rows` rows of this rank's virtual ranks.
 
@@ -148,11 +158,22 @@ class Dataset:
         Only the end of a virtual rank's records shortens its last batch; behind it
         it is not in the list any more, and behind the last one's there is no list.
 
+        rounds=True: every rank gets the same number of lists, so that a synchronous
+        group (DDP) may reduce once for each. A rank whose virtual ranks have no record
+        left gets empty lists until the last step of the group. next() raises
+        WorldChanged if a rank has ended. This is the default for a replicated model of
+        more than one rank. rounds=False: a rank's last list is that of its own records.
+        docs/ROUNDS.md.
+
         columns, track: as in batches(). Raises what that does, and ValueError if
         there are more ranks than virtual ranks.
         """
         request = self._request(rows, columns, track)
         trainer = init()
+        if rounds is None:
+            rounds = trainer.model == "replicated" and trainer.world_size > 1 and track
+        if rounds:
+            self._may_have_rounds(trainer, request)
         channel = trainer.open(request)
         trainer.close_channel(channel)  # it says how many virtual ranks there are, and is none of them
         if not channel.virtual_ranks:
@@ -165,7 +186,7 @@ class Dataset:
                 "ranks: at most as many ranks as that"
             )
         mine = range(trainer.rank, channel.virtual_ranks, trainer.world_size)
-        return Steps(trainer, request, mine)
+        return Steps(trainer, request, mine, rounds)
 
     def _request(self, rows: int | None, columns: Iterable[str] | None, track: bool) -> dict[str, Any]:
         try:
@@ -187,8 +208,7 @@ class Dataset:
 
     def __iter__(self) -> NoReturn:
         raise TypeError(
-            f"a dataset is read in batches of so many rows: "
-            f"for b in headrace.dataset({self.name!r}).batches(1024)"
+            f"a dataset is read in batches of so many rows: for b in headrace.dataset({self.name!r}).batches(1024)"
         )
 
     def __repr__(self) -> str:

@@ -142,8 +142,13 @@ class Feed:
         self._regions.done()
 
     def _first(self, receiver: Receiver) -> bool:
-        """Something of the first frame has come. Before it has, a job with a past may
-        want this process to restore, which next() says and does not wait for."""
+        """Something of the first frame has come."""
+        self._may_begin()
+        return receiver.ready(FIRST_SECONDS)
+
+    def _may_begin(self) -> None:
+        """Before anything has come, a job with a past may want this process to restore.
+        next() says so, and does not wait for it. Raises RestoreNeeded."""
         channel = self._channel
         if channel.state == "restore" and not channel.may_wait():
             raise RestoreNeeded(
@@ -151,7 +156,6 @@ class Feed:
                 'Checkpointer.restore() or Stream.load_state_dict() first, or say headrace.init(resume="start") to '
                 "start over"
             )
-        return receiver.ready(FIRST_SECONDS)
 
     def _accept(self, payload: NDArray[np.uint8], header: wire.Header) -> None:
         frame = parse(payload, self._channel.columns, self._names)

@@ -10,8 +10,10 @@ the connection as they come, ahead of the loop: that is what the other ranks wai
 from __future__ import annotations
 
 import contextlib
+import select
 import time
 from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +24,7 @@ from ._batch import Batch
 from ._channel import Channel
 from ._credits import Credits
 from ._errors import Fenced, HeadraceError, ProtocolError, WorldChanged
-from ._feed import Feed
+from ._feed import FIRST_SECONDS, Feed
 from ._frame import Frame
 from ._receive import Receiver
 from ._stream import Stream
@@ -66,6 +68,36 @@ class RoundFeed(Feed):
         due = self._granted - self._credits.window + self._credits.per_frame
         self.carefree_until = min(frame.end, self.through, max(due, yielded + 1))
         return frame
+
+    def come(self, yielded: int) -> bool | None:
+        """Takes what has come, and waits for nothing more. True: round yielded + 1 is here,
+        and all ranks have it. False: there is none. None: not yet. Raises WorldChanged."""
+        channel = self._channel
+        if channel.fault is not None:
+            self._drop()
+            raise channel.fault
+        if channel.closed:
+            self._drop()
+            raise HeadraceError("the stream is closed")
+        if self._receiver is None:
+            self._next(yielded)
+        elif not channel.received:
+            self._may_begin()
+        self._take_what_came(yielded)
+        self._turn_to(yielded)
+        self._replenish(yielded)
+        return self._wait_ends(yielded)
+
+    @property
+    def connection(self) -> int:
+        """The descriptor on which more will come; -1: there is none now."""
+        sock = self._sock
+        return -1 if sock is None else sock.fileno()
+
+    def waited(self, began: float) -> None:
+        """The program has waited since then, and got nothing done."""
+        self._since = time.monotonic()
+        self._channel.wait_seconds += self._since - began
 
     def ends(self, number: int) -> bool:
         """Says whether the batch is this rank's part of the last round."""
@@ -118,8 +150,7 @@ class RoundFeed(Feed):
                 self._next(yielded)
         finally:
             channel.waiting = False
-            self._since = time.monotonic()
-            channel.wait_seconds += self._since - began
+            self.waited(began)
 
     def _deal_with(self, header: wire.Header, payload: NDArray[np.uint8], receiver: Receiver) -> None:
         if header.type != wire.ROUND:
@@ -159,6 +190,26 @@ class RoundFeed(Feed):
             self._ready = received
 
 
+def wait_for(feeds: Sequence[RoundFeed]) -> None:
+    """Waits until something has come for one of them, or one has lost its connection."""
+    poll = select.poll()
+    for feed in feeds:
+        if feed.connection < 0:
+            return
+        poll.register(feed.connection, select.POLLIN)
+    channels = [feed._channel for feed in feeds]
+    begins = not all(channel.received for channel in channels)
+    began = time.monotonic()
+    for channel in channels:
+        channel.waiting = True
+    try:
+        poll.poll(FIRST_SECONDS * 1000 if begins else None)
+    finally:
+        for feed in feeds:
+            feed._channel.waiting = False
+            feed.waited(began)
+
+
 def _runs(runs: Any, through: int) -> list[int]:
     """The rows of consecutive rounds, as ROUND has them: [rounds, rows of each]."""
     rows: list[int] = []
@@ -181,10 +232,8 @@ class RoundStream(Stream):
     def __next__(self) -> Batch:
         try:
             batch = super().__next__()
-        except WorldChanged:
-            raise
         except Fenced as fenced:
-            raise WorldChanged(str(fenced)) from fenced
+            raise world_changed(fenced) from None
         batch._global_rows = self._channel.round_rows.get(batch.number, -1)
         batch._ends = self._feed.ends(batch.number)
         return batch
@@ -197,19 +246,29 @@ class RoundStream(Stream):
         """As Stream.step(); WorldChanged stands for Fenced."""
         try:
             return super().step(step, batches=batches, through=through)
-        except WorldChanged:
-            raise
         except Fenced as fenced:
-            raise WorldChanged(str(fenced)) from fenced
+            raise world_changed(fenced) from None
+
+
+def world_changed(fenced: Fenced) -> WorldChanged:
+    """What is Fenced elsewhere is WorldChanged in rounds: the whole group begins again."""
+    return fenced if isinstance(fenced, WorldChanged) else WorldChanged(str(fenced))
 
 
 def open_rounds(trainer: Trainer, request: dict[str, Any], max_wait: float, tail: str) -> RoundStream:
     """Opens this process's next series of rounds of a dataset."""
+    rounds: dict[str, Any] = {"max_wait_ms": max(1, round(max_wait * 1000))}
+    if tail == "drop":
+        rounds["tail"] = tail
+    with next_series(trainer, request, rounds) as numbered:
+        return RoundStream(trainer, numbered, trainer.open(numbered))
+
+
+@contextlib.contextmanager
+def next_series(trainer: Trainer, request: Mapping[str, Any], rounds: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The request with these rounds, as this process's next series of the dataset. The number
+    is used once the block is left without an error."""
     key = (trainer.incarnation, str(request["dataset"]))
     series = _series.get(key, 0) + 1
-    request["rounds"] = {"series": series, "max_wait_ms": max(1, round(max_wait * 1000))}
-    if tail == "drop":
-        request["rounds"]["tail"] = tail
-    stream = RoundStream(trainer, request, trainer.open(request))
+    yield dict(request, rounds={"series": series, **rounds})
     _series[key] = series
-    return stream

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ._batch import Batch
 from ._columns import Column
+from ._errors import Fenced
+from ._rounds import RoundStream, next_series, wait_for, world_changed
 from ._stream import Stats, Stream, _whole
 from ._trainer import Trainer
 
@@ -28,22 +30,36 @@ class Steps:
             model.apply()
             steps.step(step)
 
-    The ranks may run out of batches one step apart from each other: one that has none
+    With rounds, either all ranks get a step or none does: all yield the same number of
+    lists, and a rank whose virtual ranks have no record left gets empty ones. Without,
+    the ranks may run out of batches one step apart from each other: one that has none
     left says step() as well, while others go on. One thread iterates.
     """
 
-    def __init__(self, trainer: Trainer, request: Mapping[str, Any], virtual_ranks: Sequence[int]) -> None:
+    def __init__(
+        self, trainer: Trainer, request: Mapping[str, Any], virtual_ranks: Sequence[int], rounds: bool = False
+    ) -> None:
         self._trainer = trainer
         self._tracked = bool(request["track"])
         self._batches: list[Batch] = []  # of the list in the making: an interrupted next() goes on with it
         self._turn = 0  # whose batch is the next of it
         self._streams: list[Stream] = []
+        self._rounds: list[RoundStream] = []  # the same ones, with rounds
         self._over: set[int] = set()
+        self._round: Batch | None = None  # with rounds: one of the list that was yielded last
         #: The virtual ranks that this rank reads, in their order.
         self.virtual_ranks = tuple(virtual_ranks)
         try:
-            for v in self.virtual_ranks:
-                self._streams.append(Stream(trainer, dict(request, virtual=v)))
+            if rounds:
+                # Only the end of its own records makes a virtual rank's batch short: no clock does.
+                with next_series(trainer, request, {"max_wait_ms": 0}) as numbered:
+                    for v in self.virtual_ranks:
+                        mine = dict(numbered, virtual=v)
+                        self._rounds.append(RoundStream(trainer, mine, trainer.open(mine)))
+                        self._streams.append(self._rounds[-1])
+            else:
+                for v in self.virtual_ranks:
+                    self._streams.append(Stream(trainer, dict(request, virtual=v)))
         except BaseException:
             self.close()
             raise
@@ -54,6 +70,11 @@ class Steps:
         return self
 
     def __next__(self) -> list[Batch]:
+        if self._rounds:
+            try:
+                return self._next_round()
+            except Fenced as fenced:
+                raise world_changed(fenced) from None
         while self._turn < len(self._streams):
             if self._turn not in self._over:
                 batch = next(self._streams[self._turn], None)
@@ -67,6 +88,39 @@ class Steps:
             raise StopIteration
         return batches
 
+    def _next_round(self) -> list[Batch]:
+        """The batches of the next round, in which a virtual rank may have no row left."""
+        if not self._turn and not self._round_comes():
+            raise StopIteration
+        while self._turn < len(self._streams):
+            batch = next(self._streams[self._turn])
+            self._batches.append(batch)
+            self._turn += 1
+        batches, self._batches, self._turn = self._batches, [], 0
+        self._round = batches[0]
+        return [batch for batch in batches if len(batch)]
+
+    def _round_comes(self) -> bool:
+        """Waits until all virtual ranks have their batch of the next round, or there is none.
+
+        All connections are read meanwhile: a virtual rank is ready for a round once its
+        batch has come to this process, and the others wait for that.
+        """
+        while True:
+            here, waits = True, []
+            for stream in self._rounds:
+                channel = stream._channel
+                if channel.yielded < stream._fast_until and channel.fault is None:
+                    continue
+                comes = stream._feed.come(channel.yielded)
+                if comes is None:
+                    waits.append(stream._feed)
+                elif not comes:
+                    here = False
+            if not waits:
+                return here
+            wait_for(waits)
+
     # Steps.
 
     def step(self, step: int | None = None) -> int:
@@ -74,8 +128,15 @@ class Steps:
         `step`; where there are none, the rank only reports it.
 
         step: as in Stream.step(). Never blocks. Returns the step. Raises ValueError,
-        Fenced if an earlier step was refused, and HeadraceError if they were closed.
+        Fenced (with rounds: WorldChanged) if an earlier step was refused, and
+        HeadraceError if they were closed.
         """
+        try:
+            return self._step(step)
+        except Fenced as fenced:
+            raise world_changed(fenced) if self._rounds else fenced from None
+
+    def _step(self, step: int | None) -> int:
         trainer = self._trainer
         channels = [stream._channel for stream in self._streams]
         for channel in channels:
@@ -106,6 +167,24 @@ class Steps:
         self._streams[0].load_state_dict(state)
 
     # The rest.
+
+    @property
+    def last(self) -> bool:
+        """With rounds: the list that was yielded last is the last one, on every rank."""
+        return self._of_round().last
+
+    @property
+    def global_rows(self) -> int:
+        """With rounds: the rows of all ranks in the step that was yielded last. A loss that is
+        a sum over rows is divided by it."""
+        return self._of_round().global_rows
+
+    def _of_round(self) -> Batch:
+        if not self._rounds:
+            raise ValueError("these steps have no rounds: open them with steps(rows, rounds=True)")
+        if self._round is None:
+            raise ValueError("no list was yielded yet")
+        return self._round
 
     @property
     def columns(self) -> tuple[Column, ...]:

@@ -16,6 +16,7 @@ import threading
 import time
 from typing import Any
 
+import headrace
 import pytest
 
 WORKER = """
@@ -50,6 +51,45 @@ try:
         print("round", b.number, len(ids), int(b.last), sum(ids), total["rows"], flush=True)
         if steps and b.number == steps:
             break
+except headrace.WorldChanged as e:
+    print("changed", time.monotonic(), e, flush=True)
+    os._exit(3)
+print("end", flush=True)
+reduce(rank=rank, round=-1, rows=0, last=False)
+headrace.shutdown()
+"""
+
+# The same, on the steps of a bit_exact dataset: a list of batches is this rank's part of a round.
+STEPS = """
+import json, os, socket, sys, time
+import headrace
+
+world, rank, slow = (int(a) for a in sys.argv[1:4])
+group = socket.create_connection(("127.0.0.1", int(sys.argv[4])))
+file = group.makefile("rw")
+
+def reduce(**what):
+    print(json.dumps(what), file=file, flush=True)
+    line = file.readline()
+    if not line:
+        sys.exit("the group is gone")
+    return json.loads(line)
+
+t = headrace.init(rank=rank, world_size=world)
+steps = headrace.dataset("rows").steps(20)  # rounds are the default here
+step = t.last_step
+try:
+    for batches in steps:
+        step += 1
+        if slow and step % slow == rank:
+            time.sleep(0.03)
+        rows, ids = sum(map(len, batches)), sum(sum(b["id"].tolist()) for b in batches)
+        whole = steps.global_rows
+        total = reduce(rank=rank, round=step, rows=rows, last=steps.last)
+        assert whole == total["rows"], (step, whole, total)
+        assert all(b.global_rows == whole and b.last == steps.last for b in batches)
+        steps.step(step)
+        print("round", step, rows, int(steps.last), ids, total["rows"], flush=True)
 except headrace.WorldChanged as e:
     print("changed", time.monotonic(), e, flush=True)
     os._exit(3)
@@ -278,3 +318,88 @@ else:
     assert "got 0" in waits.ended()
     holds.ended()
     assert told() is None
+
+
+def start_steps(job: Any, world: int, slow: int = 0) -> tuple[Group, list[Any]]:
+    group = Group(world)
+    return group, [job.helper(STEPS, str(world), str(r), str(slow), str(group.port)) for r in range(world)]
+
+
+@pytest.mark.parametrize("world", [1, 2, 3, 5])
+@pytest.mark.parametrize("rows", [5000, 150, 30])
+def test_steps_are_rounds(job: Any, rows: int, world: int) -> None:
+    """Five virtual ranks have different numbers of records: of 30 rows, some have none. A rank
+    gets an empty list then, and all ranks the same number of lists."""
+    job.write(rows, files=1)
+    job.up("--model", "replicated")
+    job.apply(more="bit_exact: {virtual_ranks: 5, block: 700}\n")
+    if world == 1:
+        code = STEPS.replace("steps(20)", "steps(20, rounds=True)")
+        group = Group(1)
+        judge(group, [job.helper(code, "1", "0", "0", str(group.port))], rows)
+        return
+    each = judge(*start_steps(job, world, slow=3), rows)
+    if rows == 30 and world == 5:
+        assert any(x[1] == 0 for e in each for x in e), each
+
+
+def test_when_a_rank_ends_the_others_get_no_further_step(job: Any) -> None:
+    job.write(20_000)
+    job.up("--model", "replicated")
+    job.apply(more="bit_exact: {virtual_ranks: 5, block: 700}\n")
+    _, ranks = start_steps(job, 3, slow=3)
+    ranks[1].printed(20)
+    os.kill(ranks[1].process.pid, signal.SIGKILL)
+    for r in (ranks[0], ranks[2]):
+        text = r.ended()
+        assert "changed" in text or "the group is gone" in text, text
+
+
+def test_agent_and_master_end_while_steps_are_taken(job: Any) -> None:
+    job.write(20_000)
+    up = job.up("--model", "replicated")
+    job.apply(more="bit_exact: {virtual_ranks: 5, block: 700}\n")
+    group, ranks = start_steps(job, 3, slow=3)
+    for n in (10, 30):
+        ranks[0].printed(n)
+        up.kill()
+        up.wait()
+        os.unlink(job.socket)
+        up = job.up("--model", "replicated")
+    judge(group, ranks, 20_000)
+
+
+def test_steps_without_rounds_end_with_a_ranks_own_records(job: Any) -> None:
+    job.write(30, files=1)
+    job.up("--model", "replicated")
+    job.apply(more="bit_exact: {virtual_ranks: 5, block: 700}\n")
+    code = """
+import sys
+import headrace
+t = headrace.init(rank=int(sys.argv[1]), world_size=5)
+s = headrace.dataset("rows").steps(20, rounds=False)
+n = 0
+for batches in s:
+    n += 1
+    assert all(len(b) for b in batches)
+    s.step(n)
+try:
+    s.last
+except ValueError as e:
+    print("lists", n, e, flush=True)
+while n < 10: # as long as others go on
+    n += 1
+    s.step(n)
+headrace.shutdown()
+"""
+    lists = {int(r.ended().split("lists ")[1].split()[0]) for r in [job.helper(code, str(r)) for r in range(5)]}
+    assert 0 in lists, lists
+    assert len(lists) > 1, lists
+
+
+def test_what_does_not_go_with_rounds_of_steps_is_refused(job: Any) -> None:
+    job.write(30)
+    job.up("--model", "private")
+    job.apply(more="")
+    with pytest.raises(ValueError, match="this job's model is 'private'"):
+        headrace.dataset("rows").steps(20, rounds=True)

@@ -137,7 +137,7 @@ def replicated():
         found = source.next(step + 1)
         total, keys = reduced(group, found, source.over, trainer.rank == 0 and saving.due())
         if cfg["rounds"]:
-            source.judge(found, int(total[-3]), len(keys), trainer.world_size)
+            source.judge(found, int(total[-3]), len(keys), trainer.world_size, int(total[-2]))
         if not found and len(keys) == 0:
             if total[-2] == trainer.world_size:
                 break

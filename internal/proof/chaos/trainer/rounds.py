@@ -57,8 +57,11 @@ class RoundInput:
         stream for that."""
         return enough.is_set() or "closed its stream" in str(error) and enough.wait(PATIENCE)
 
-    def judge(self, found, places, keys, world):
-        """places: the sum of the places of all ranks; keys: how many records they have."""
+    def judge(self, found, places, keys, world, over):
+        """places: the sum of the places of all ranks; keys: how many records they have;
+        over: how many are at the end."""
+        if over not in (0, world):
+            raise RuntimeError(f"{over} of {world} ranks are at the end of the rounds")
         mine = found[-1][1] << 32 | found[-1][2] if found else 0
         if places != mine * world:
             raise RuntimeError(f"this rank is at {mine:#x}, and all {world} ranks together at {places:#x}")
