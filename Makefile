@@ -417,6 +417,9 @@ bench-pulsar: build venv ## Pulsar to numpy batches, against the official Python
 	$(PY) -m bench.pulsar.bench $(FEWER)
 bench-freshness: build venv ## age of records in Python at 10,000/s, against the queue's own client (needs java, and mvn once); SOURCE=kafka|pulsar|rocketmq, PARTITIONS
 	$(PY) -m bench.freshness.bench --source $(if $(filter file,$(origin SOURCE)),kafka,$(SOURCE)) --partitions $(or $(PARTITIONS),2) $(FEWER)
+# bench-freshness-kafka-500: the source, and how many partitions
+bench-freshness-%: build venv
+	$(PY) -m bench.freshness.bench --source $(word 1,$(subst -, ,$*)) --partitions $(word 2,$(subst -, ,$*)) $(FEWER)
 .PHONY: bench-landing
 bench-landing: build venv ## pushed records until a trainer has them, against a Kafka producer and consumer (needs java, and mvn once); not in `make bench`
 	$(PY) -m bench.landing.bench

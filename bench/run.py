@@ -77,6 +77,32 @@ QUEUES = {
     "load": "the machine's load before the run, of 2 cores",
 }
 
+AGES = {
+    "headrace_p50_ms": "age in ms, half of the records are younger",
+    "headrace_p99_ms": "99 in 100 are younger; goal at most 50",
+    "confluent_p50_ms": "the same with confluent-kafka",
+    "confluent_p99_ms": "",
+    "pulsar_p50_ms": "the same with pulsar-client",
+    "pulsar_p99_ms": "",
+    "headrace_p999_ms": "999 in 1,000",
+    "confluent_p999_ms": "",
+    "headrace_max_ms": "the oldest",
+    "confluent_max_ms": "",
+    "headrace_rows_per_batch": "",
+    "confluent_rows_per_batch": "",
+    "headrace_trainer_cores": "cores that the trainer's process kept busy",
+    "headrace_up_cores": "and `headrace up`",
+    "confluent_trainer_cores": "",
+    "idle_up_cores": "`headrace up` while nothing is produced",
+    "idle_trainer_cores": "a trainer that waits then",
+    "load": "the machine's load before the run, of 2 cores",
+    "source": "",
+    "partitions": "",
+    "rate": "records/s",
+    "seconds": "of each round",
+    "rounds": "",
+}
+
 BENCHES = {
     "lease": Bench(
         "Durable lease and ack",
@@ -198,30 +224,20 @@ BENCHES = {
         "256 rows that wait for at most 10 ms; `headrace` is `batches(256, max_wait=0.01)` with a step per batch, "
         "`confluent` is confluent-kafka's consume(256, 0.01) and np.frombuffer. They take turns in one run. Each "
         "figure is [median, min, max] over the rounds.",
-        {
-            "headrace_p50_ms": "age in ms, half of the records are younger",
-            "headrace_p99_ms": "99 in 100 are younger; goal at most 50",
-            "confluent_p50_ms": "the same with confluent-kafka",
-            "confluent_p99_ms": "",
-            "headrace_p999_ms": "999 in 1,000",
-            "confluent_p999_ms": "",
-            "headrace_max_ms": "the oldest",
-            "confluent_max_ms": "",
-            "headrace_rows_per_batch": "",
-            "confluent_rows_per_batch": "",
-            "headrace_trainer_cores": "cores that the trainer's process kept busy",
-            "headrace_up_cores": "and `headrace up`",
-            "confluent_trainer_cores": "",
-            "idle_up_cores": "`headrace up` while nothing is produced",
-            "idle_trainer_cores": "a trainer that waits then",
-            "load": "the machine's load before the run, of 2 cores",
-            "source": "",
-            "partitions": "",
-            "rate": "records/s",
-            "seconds": "of each round",
-            "rounds": "",
-        },
+        AGES,
     ),
+    **{
+        f"freshness-{source}-500": Bench(
+            f"Produced to batch, 500 partitions of {name}",
+            f"The same with 500 partitions of {name} that are all written, on one agent. {rival}",
+            AGES,
+        )
+        for source, name, rival in (
+            ("kafka", "Kafka", ""),
+            ("pulsar", "Pulsar", "`pulsar` is pulsar-client."),
+            ("rocketmq", "RocketMQ", "Nobody has a fast Python client for it, so there is no rival."),
+        )
+    },
     "rounds": Bench(
         "Rounds of a group",
         "Four ranks that train one model, with rounds and without, in turn; each run has an agent and a master of its "
