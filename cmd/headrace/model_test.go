@@ -1,10 +1,13 @@
 package main
 
 import (
+	"iter"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"testing"
 )
 
 // modelTrainer prints the ids that it steps and saves every five steps.
@@ -38,21 +41,32 @@ func (w *world) trainedKeeping(stop, keep int) (restored string, ids []int) {
 		w.t.Fatalf("a trainer: %+v", r)
 	}
 	for line := range strings.Lines(r.out) {
-		words := strings.Fields(line)
-		switch words[0] {
-		case "restored":
-			restored = words[1]
-		case "step":
+		if step, ok := strings.CutPrefix(line, "restored "); ok {
+			restored = strings.TrimSpace(step)
+		}
+	}
+	return restored, slices.Collect(steppedIn(w.t, r.out))
+}
+
+// steppedIn are the ids that modelTrainer has printed.
+func steppedIn(t *testing.T, out string) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for line := range strings.Lines(out) {
+			words := strings.Fields(line)
+			if words[0] != "step" {
+				continue
+			}
 			for _, id := range words[2:] {
 				n, err := strconv.Atoi(id)
 				if err != nil {
-					w.t.Fatal(err)
+					t.Fatal(err)
 				}
-				ids = append(ids, n)
+				if !yield(n) {
+					return
+				}
 			}
 		}
 	}
-	return restored, ids
 }
 
 // modelTrainer runs one that restores a step, or the newest, and keeps so many checkpoints.

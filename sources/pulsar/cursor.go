@@ -35,7 +35,7 @@ type cursor struct {
 	r      sources.Range
 	at     int64 // the next offset wanted
 	rd     *reader
-	head   int64 // the highest end of an entry that was seen
+	head   int64 // the highest end of an entry that was seen; -1: nothing was asked yet
 	onHead func(head int64)
 
 	quiet  time.Duration // how long to wait for a message before asking
@@ -56,7 +56,7 @@ func (s *Source) Open(ctx context.Context, r sources.Range, from sources.Positio
 	if p.id() != r.Partition || ledger != ledgerOf(r.Segment) {
 		return nil, fmt.Errorf("pulsar: the locator opens ledger %d of %s, and not segment %d of %s", ledger, p.id(), r.Segment, r.Partition)
 	}
-	return &cursor{s: s, p: p, ledger: ledger, r: r, at: max(r.Start, from.Offset), quiet: quietFirst}, nil
+	return &cursor{s: s, p: p, ledger: ledger, r: r, at: max(r.Start, from.Offset), head: -1, quiet: quietFirst}, nil
 }
 
 func (c *cursor) name() string { return ledgerName(c.p, c.ledger) }

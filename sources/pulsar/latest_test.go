@@ -3,10 +3,14 @@
 package pulsar
 
 import (
+	"context"
+	"errors"
 	"testing"
+	"time"
 
 	client "github.com/apache/pulsar-client-go/pulsar"
 
+	"github.com/headrace/headrace/sources"
 	"github.com/headrace/headrace/sources/brokers"
 )
 
@@ -50,5 +54,44 @@ func TestTheEndOfATopicThatIsBeingWrittenIsAPlaceToBeginAt(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// Pulsar begins a new ledger when one is full, and nothing may be written to it for hours. A
+// reader that waits there says so: else its stream asks for no other partition.
+func TestAReaderOfALedgerWithoutAMessageSaysThatItWaits(t *testing.T) {
+	b := realBroker(t)
+	connect(t, b)
+	s := mustOpen(t, (&place{b: b, topic: newTopic(t, b, 0), max: 1000}).options(brokers.Never))
+	ids, err := s.Partitions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := sourcetestSegments(t, s, ids[0])[0]
+	if g.Sealed || g.End > g.Start {
+		t.Fatalf("the topic has no message, and is listed as %+v", g)
+	}
+	c, err := s.Open(t.Context(), sources.Range{Partition: ids[0], Segment: g.ID, Start: g.Start, End: g.Start + 1<<40}, sources.Position{Segment: g.ID, Offset: g.Start}, g.Locator)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	heads, ended := make(chan int64, 1), make(chan error, 1)
+	c.(sources.Tailing).OnHead(func(head int64) { heads <- head })
+	go func() { ended <- c.Next(ctx, &sources.Batch{}) }()
+	select {
+	case head := <-heads:
+		if head != g.Start {
+			t.Errorf("the head is %d, and it waits at %d", head, g.Start)
+		}
+	case err := <-ended:
+		t.Errorf("it ends with %v", err)
+	case <-time.After(time.Minute):
+		t.Error("it says nothing for a minute")
+	}
+	cancel()
+	<-ended
+	if err := errors.Join(c.Close(), s.Close()); err != nil {
+		t.Error(err)
 	}
 }

@@ -1,0 +1,39 @@
+//go:build pulsar
+
+package main
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/headrace/headrace/internal/proof/testbroker"
+)
+
+func TestRecordsOfAPulsarTopicThatAreTooOldAreExcludedAndListed(t *testing.T) {
+	b, err := testbroker.StartPulsar(t.Context(), testbroker.PulsarOptions{EntriesPerLedger: pulsarLedger})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if err := b.CreateTopic(t.Context(), "events", pulsarParts); err != nil {
+		t.Fatal(err)
+	}
+	a, err := testbroker.NewPulsarAppender(b, "events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	var ends [pulsarParts]int64
+	turn := 0
+	add := func(ids []int) { // an entry holds 100
+		t.Helper()
+		for from := 0; from < len(ids); from += pulsarBatch {
+			if err := a.Append(t.Context(), turn, ends[turn], jsonOf(ids[from:from+pulsarBatch]), func() {}); err != nil {
+				t.Fatal(err)
+			}
+			ends[turn] += pulsarBatch
+			turn = (turn + 1) % pulsarParts
+		}
+	}
+	tooOldIsLeftOut(t, fmt.Sprintf("pulsar: {service: %q, admin: %q, topic: events, start: earliest, end: never}", b.URL(), b.AdminURL()), 10, add)
+}
