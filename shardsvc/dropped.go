@@ -45,9 +45,8 @@ func (lg *ledger) dropRest(d *dataset, step int64) (units int64) {
 }
 
 // lastStepIn is the highest step of the acks of d that no bound cut has; step: if there is
-// none.
+// none. A lease that holds no record may be acked at step 0.
 func (lg *ledger) lastStepIn(d *dataset, step int64) (last int64) {
-	last = -1
 	for _, p := range d.parts {
 		for _, ps := range p.passes {
 			for i := range ps.acks {
@@ -55,7 +54,7 @@ func (lg *ledger) lastStepIn(d *dataset, step int64) (last int64) {
 			}
 		}
 	}
-	if last < 0 {
+	if last == 0 {
 		return step
 	}
 	return last
