@@ -339,7 +339,7 @@ class Agent:
 
     def _call(self, call: dict[str, Any]) -> dict[str, Any]:
         if call["call"] == "ask":
-            last = max((p["step"] for s in self.streams.values() for p in s.steps), default=0)
+            last = max((p["step"] for s in self.streams.values() for p in s.steps), default=self.last_step)
             assert call["step"] <= last, "a step arrives before the cut at it is asked for"
             body = self.body(call["cut"], call["step"])
             return {"cut": call["cut"], "step": call["step"], "path": call["path"], "body": body}

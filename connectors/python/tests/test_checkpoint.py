@@ -172,9 +172,6 @@ def test_a_call_is_said_again_to_an_agent_that_comes_back(agents: Agents, tmp_pa
         first.wait(lambda: calls(first) == ["ask"])
         first.kill()
         second = agents(model="private", ttl_ms=5000, last_step=2)
-        second.answer = lambda call: (
-            {"cut": call["cut"], "step": 2, "body": second.body(call["cut"], 2)} if call["call"] == "ask" else None
-        )
         saved.wait(60)
         assert second.of(CALL)[0] == first.of(CALL)[0]
         ck.close()

@@ -3,6 +3,7 @@ package demo
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -54,15 +55,26 @@ func (l *ledger) waitForMaster(ctx context.Context) error {
 
 // waitForAgent returns when the master knows agent name as process pid.
 func (l *ledger) waitForAgent(ctx context.Context, name string, pid int) error {
+	return l.waitFor(ctx, func(job *headracev1.JobReply) bool {
+		return slices.ContainsFunc(job.Agents, func(a *headracev1.AgentState) bool {
+			return a.Name == name && int(a.Pid) == pid && a.Session == "live"
+		})
+	})
+}
+
+// waitForTrainer returns when the master knows a rank as process pid.
+func (l *ledger) waitForTrainer(ctx context.Context, rank, pid int) error {
+	return l.waitFor(ctx, func(job *headracev1.JobReply) bool {
+		return slices.ContainsFunc(job.Workers, func(w *headracev1.WorkerState) bool { return int(w.Rank) == rank && int(w.Pid) == pid })
+	})
+}
+
+// waitFor returns when the job is as it is to be.
+func (l *ledger) waitFor(ctx context.Context, is func(*headracev1.JobReply) bool) error {
 	for {
 		job, err := l.api.Job(ctx, &headracev1.JobRequest{}, grpc.WaitForReady(true))
-		if err != nil {
+		if err != nil || is(job) {
 			return err
-		}
-		for _, a := range job.Agents {
-			if a.Name == name && int(a.Pid) == pid && a.Session == "live" {
-				return nil
-			}
 		}
 		if err := pause(ctx, poll); err != nil {
 			return err

@@ -164,6 +164,22 @@ func (t *team) agentAnswers(ctx context.Context, l *ledger, k int, p *process) e
 	return answer(ctx, p, func(ctx context.Context) error { return l.waitForAgent(ctx, agentName(k), p.Pid()) })
 }
 
+// trainerJoins waits until the master knows the process of a rank. If that ends first, whoever
+// looks after the team says what it means.
+func (t *team) trainerJoins(ctx context.Context, l *ledger, rank int) error {
+	p := t.trainers[rank]
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	joined := make(chan error, 1)
+	go func() { joined <- l.waitForTrainer(ctx, rank, p.Pid()) }() // ends with ctx
+	select {
+	case err := <-joined:
+		return err
+	case <-p.Done:
+		return nil
+	}
+}
+
 // answer waits until wait returns, p has ended, or it took too long.
 func answer(ctx context.Context, p *process, wait func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
