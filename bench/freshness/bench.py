@@ -31,6 +31,8 @@ from pathlib import Path
 
 import numpy as np
 from bench import running
+from bench.freshness.producer import MANY
+from bench.freshness.readers import READY
 from bench.running import say, spread
 
 HERE = Path(__file__).resolve().parent
@@ -38,6 +40,7 @@ WORK = running.ROOT / "build" / "bench" / "freshness"
 LOG = WORK / "up.log"
 WARMUP = 3.0
 IDLE = 10.0
+SETTLE = 30.0  # a new topic's many partitions begin one after the other; a cold broker is slow meanwhile
 Figures = dict[str, float]
 
 DECODE = "decode: {format: binary, columns: [{name: at, dtype: int64}, {name: id, dtype: int64}]}\n"
@@ -86,18 +89,18 @@ def produced(source: str, rate: int, partitions: int) -> Iterator[tuple[str, sub
             fill.wait(60)
 
 
-def command(which: str, address: str, seconds: float) -> list[str]:
+def command(which: str, address: str, seconds: float, rate: int) -> list[str]:
     out = str(WORK / f"{which}.npy")
-    return [sys.executable, str(HERE / "readers.py"), which, address, str(WARMUP), str(seconds), out]
+    return [sys.executable, str(HERE / "readers.py"), which, address, str(WARMUP), str(seconds), str(rate), out]
 
 
-def read(which: str, address: str, seconds: float, **env: str) -> Figures:
+def read(which: str, address: str, seconds: float, rate: int, **env: str) -> Figures:
     run = subprocess.run(
-        command(which, address, seconds),
+        command(which, address, seconds, rate),
         check=True,
         stdout=subprocess.PIPE,
         text=True,
-        timeout=WARMUP + seconds + 60,
+        timeout=READY + seconds + 60,
         env=running.environment(**env),
     )
     got: Figures = json.loads(run.stdout.splitlines()[-1])
@@ -111,14 +114,15 @@ def read(which: str, address: str, seconds: float, **env: str) -> Figures:
         "rows": len(ages),
         "rows_per_batch": len(ages) / got["batches"],
         "trainer_cores": got["cpu_seconds"] / seconds,
+        "ready_seconds": got["ready_seconds"],
     }
 
 
-def headrace(source: str, address: str, seconds: float) -> Figures:
+def headrace(source: str, address: str, seconds: float, rate: int) -> Figures:
     with running.up(LOG, spec(source, address)) as up:
         before = up.cpu()
-        got = read("headrace", address, seconds, HEADRACE_AGENT=up.socket)
-        got["up_cores"] = (up.cpu() - before) / (WARMUP + seconds)
+        got = read("headrace", address, seconds, rate, HEADRACE_AGENT=up.socket)
+        got["up_cores"] = (up.cpu() - before) / (got["ready_seconds"] + seconds)
         return got
 
 
@@ -126,7 +130,7 @@ def idle(source: str, address: str) -> Figures:
     """Nothing is produced: what waiting costs."""
     with running.up(LOG, spec(source, address)) as up:
         trainer = subprocess.Popen(
-            command("headrace", address, 1000),
+            command("headrace", address, 1000, 0),
             env=running.environment(HEADRACE_AGENT=up.socket),
             stdout=subprocess.DEVNULL,
         )
@@ -158,10 +162,12 @@ def main() -> None:
     result: dict[str, object] = dict(vars(args))
     result["load"] = os.getloadavg()[0]  # of the machine before it began
     with produced(args.source, args.rate, args.partitions) as (address, producer):
+        if args.partitions > MANY:
+            time.sleep(SETTLE)
         for i in range(args.rounds):
-            rounds["headrace"].append(headrace(args.source, address, args.seconds))
+            rounds["headrace"].append(headrace(args.source, address, args.seconds, args.rate))
             if rival:
-                rounds[rival].append(read(rival, address, args.seconds))
+                rounds[rival].append(read(rival, address, args.seconds, args.rate))
             last = ", ".join(
                 f"{name} p50 {r[-1]['p50_ms']:.1f} p99 {r[-1]['p99_ms']:.1f} ms" for name, r in rounds.items()
             )

@@ -1,12 +1,14 @@
 """What bench.py measures: one reader per process, from the end of a topic on.
 
-    python readers.py WHICH BROKER WARMUP SECONDS OUT     (a Pulsar's two addresses are one BROKER)
+    python readers.py WHICH BROKER WARMUP SECONDS RATE OUT     (a Pulsar's two addresses are one BROKER)
 
 Each takes batches of up to 256 records, none of which waits for more than 10 ms
 for others, and notes how old each record is when its batch is there as numpy
 arrays: the record holds the wall clock of its producer, in ns. It prints one JSON
 object with rows, batches and the CPU seconds of this process, and writes the ages
-in ms, without those of the first WARMUP seconds, to OUT (.npy).
+in ms, without those of the first WARMUP seconds, to OUT (.npy). The first seconds go on,
+for READY at most, until nine tenths of RATE records have come within a second: a reader of
+many partitions finds them one after the other.
 
 headrace    the product: a running agent, `batches(256, max_wait=0.01)`, a step per batch
 confluent   confluent-kafka with default settings, consume(256, timeout=0.01), and one
@@ -20,11 +22,13 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections import deque
 from collections.abc import Iterator
 
 import numpy as np
 
 ROWS, WAIT = 256, 0.01
+READY = 180.0  # seconds
 RECORD = np.dtype([("at", "<i8"), ("id", "<i8")])
 
 
@@ -64,24 +68,32 @@ def pulsar_batches(broker: str) -> Iterator[np.ndarray]:
 
 
 def main() -> None:
-    which, broker, warmup, seconds, out = sys.argv[1:]
+    which, broker, warmup, seconds, rate, out = sys.argv[1:]
     readers = {"headrace": headrace_batches, "confluent": confluent_batches, "pulsar": pulsar_batches}
     batches = readers[which](broker)
     ages: list[np.ndarray] = []
-    first, cpu = 0.0, 0.0
+    first, cpu, begins = 0.0, 0.0, 0.0
+    second: deque[tuple[float, int]] = deque()  # what has come in the last one: when, and rows
     for at in batches:
         now = time.time_ns()
         clock = time.monotonic()
         if not first:
             first = clock
-        if clock - first < float(warmup):
+        if not begins:
+            second.append((clock, len(at)))
+            while clock - second[0][0] > 1:
+                second.popleft()
+            ready = sum(rows for _, rows in second) >= 0.9 * float(rate) or clock - first > READY
+            if clock - first >= float(warmup) and ready:
+                begins = clock
             cpu = time.process_time()
             continue
         ages.append(now - at)
-        if clock - first > float(warmup) + float(seconds):
+        if clock - begins > float(seconds):
             break
     np.save(out, np.concatenate(ages) / 1e6)
-    print(json.dumps({"batches": len(ages), "cpu_seconds": time.process_time() - cpu}))
+    used = time.process_time() - cpu
+    print(json.dumps({"batches": len(ages), "cpu_seconds": used, "ready_seconds": begins - first}))
 
 
 if __name__ == "__main__":
