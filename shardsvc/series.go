@@ -22,9 +22,9 @@ const (
 )
 
 // series is one run of rounds of the generation. Nothing of it is stored: the ranks report
-// again to a new master. Its members are the ranks; of a bit_exact dataset they are the
-// virtual ranks, each of which has a stream of its own. Only the end of its own records
-// makes a virtual rank's batch short, so nobody waits for them by the clock.
+// again to a new master. Its members are the ranks. For a bit_exact dataset they are the
+// virtual ranks instead: each has its own stream and its own records. A virtual rank's batch
+// is short only when its records end, so such a series closes no round by the clock.
 type series struct {
 	*rounds.Series
 	gr         *group

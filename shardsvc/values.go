@@ -170,7 +170,9 @@ func decodePartition(b []byte) (v partitionValue, err error) {
 	d, version := openUpTo(b, partitionVersion)
 	v.identity, v.estimated, v.complete, v.done = d.string(), d.bool(), d.bool(), d.u32()
 	for i := range v.units {
-		v.units[i] = d.int()
+		if v.units[i] = d.int(); v.units[i] > line.Max {
+			d.fail(fmt.Errorf("%d units are more than a partition can have", v.units[i]))
+		}
 	}
 	if v.records = cut.Untold(max(v.units[line.Acked], 0)); version >= recordsVersion {
 		v.records = d.tally(line.Max)

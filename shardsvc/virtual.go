@@ -84,6 +84,9 @@ func (p *partition) listedSoFar() (all int64) {
 // virtualRank is the partition of virtual rank v, counted from 1; nil if it is not listed
 // yet, or there is none.
 func (d *dataset) virtualRank(v uint32) *partition {
+	if v > 0 && int(v) <= len(d.parts) && d.parts[v-1].virtual == v {
+		return d.parts[v-1] // as they are listed
+	}
 	for _, p := range d.parts {
 		if v > 0 && p.virtual == v {
 			return p

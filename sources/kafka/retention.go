@@ -42,6 +42,14 @@ type policy struct {
 // Keeps asks each leader once for where its logs begin and end, some times for the first
 // record after a moment, and for sizes if a topic has retention.bytes.
 func (s *Source) Keeps(ctx context.Context, marks []sources.Mark, ahead time.Duration) ([]sources.Kept, error) {
+	all, err := s.keeps(ctx, marks, ahead)
+	if _, changed := errors.AsType[*sources.Changed](err); changed { // between two questions: now it is known which topic
+		return s.keeps(ctx, marks, ahead)
+	}
+	return all, err
+}
+
+func (s *Source) keeps(ctx context.Context, marks []sources.Mark, ahead time.Duration) ([]sources.Kept, error) {
 	all := make([]sources.Kept, len(marks))
 	var k keeps
 	lost := false

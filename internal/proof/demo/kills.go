@@ -126,7 +126,7 @@ func (k *killer) killTrainer(ctx context.Context, rank int) error {
 		}
 	}
 	// Its agent may be killed next, and a program that starts while no agent is there ends.
-	if err := k.team.trainerJoins(ctx, k.books, rank); err != nil {
+	if err := k.team.trainerReads(ctx, k.books, rank); err != nil {
 		return err
 	}
 	return k.note(kill)

@@ -62,10 +62,13 @@ func (l *ledger) waitForAgent(ctx context.Context, name string, pid int) error {
 	})
 }
 
-// waitForTrainer returns when the master knows a rank as process pid.
+// waitForTrainer returns when process pid of a rank has read something, so that its start is
+// behind it.
 func (l *ledger) waitForTrainer(ctx context.Context, rank, pid int) error {
 	return l.waitFor(ctx, func(job *headracev1.JobReply) bool {
-		return slices.ContainsFunc(job.Workers, func(w *headracev1.WorkerState) bool { return int(w.Rank) == rank && int(w.Pid) == pid })
+		return slices.ContainsFunc(job.Workers, func(w *headracev1.WorkerState) bool {
+			return int(w.Rank) == rank && int(w.Pid) == pid && w.RowsYielded > 0
+		})
 	})
 }
 

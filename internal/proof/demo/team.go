@@ -164,16 +164,16 @@ func (t *team) agentAnswers(ctx context.Context, l *ledger, k int, p *process) e
 	return answer(ctx, p, func(ctx context.Context) error { return l.waitForAgent(ctx, agentName(k), p.Pid()) })
 }
 
-// trainerJoins waits until the master knows the process of a rank. If that ends first, whoever
+// trainerReads waits until the process of a rank has read something. If that ends first, whoever
 // looks after the team says what it means.
-func (t *team) trainerJoins(ctx context.Context, l *ledger, rank int) error {
+func (t *team) trainerReads(ctx context.Context, l *ledger, rank int) error {
 	p := t.trainers[rank]
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	joined := make(chan error, 1)
-	go func() { joined <- l.waitForTrainer(ctx, rank, p.Pid()) }() // ends with ctx
+	reads := make(chan error, 1)
+	go func() { reads <- l.waitForTrainer(ctx, rank, p.Pid()) }() // ends with ctx
 	select {
-	case err := <-joined:
+	case err := <-reads:
 		return err
 	case <-p.Done:
 		return nil

@@ -19,13 +19,13 @@ from typing import Any
 import headrace
 import pytest
 
-WORKER = """
+# The collective of a rank, and its place in the group.
+GROUP = """
 import json, os, socket, sys, time
 import headrace
 
-world, rank, steps, slow = (int(a) for a in sys.argv[1:5])
-group = socket.create_connection(("127.0.0.1", int(sys.argv[5])))
-file = group.makefile("rw")
+world, rank, slow, port = (int(a) for a in sys.argv[1:5])
+file = socket.create_connection(("127.0.0.1", port)).makefile("rw")
 
 def reduce(**what):
     print(json.dumps(what), file=file, flush=True)
@@ -35,7 +35,12 @@ def reduce(**what):
     return json.loads(line)
 
 t = headrace.init(rank=rank, world_size=world)
-stream = headrace.dataset("rows").batches(100, max_wait=float(sys.argv[6]))  # rounds are the default here
+"""
+
+WORKER = (
+    GROUP
+    + """
+stream = headrace.dataset("rows").batches(100, max_wait=float(sys.argv[5]))  # rounds are the default here
 step = t.last_step
 try:
     for b in stream:
@@ -49,8 +54,6 @@ try:
         assert b.slice(0, 1).global_rows == whole
         stream.step(step)
         print("round", b.number, len(ids), int(b.last), sum(ids), total["rows"], flush=True)
-        if steps and b.number == steps:
-            break
 except headrace.WorldChanged as e:
     print("changed", time.monotonic(), e, flush=True)
     os._exit(3)
@@ -58,24 +61,12 @@ print("end", flush=True)
 reduce(rank=rank, round=-1, rows=0, last=False)
 headrace.shutdown()
 """
+)
 
 # The same, on the steps of a bit_exact dataset: a list of batches is this rank's part of a round.
-STEPS = """
-import json, os, socket, sys, time
-import headrace
-
-world, rank, slow = (int(a) for a in sys.argv[1:4])
-group = socket.create_connection(("127.0.0.1", int(sys.argv[4])))
-file = group.makefile("rw")
-
-def reduce(**what):
-    print(json.dumps(what), file=file, flush=True)
-    line = file.readline()
-    if not line:
-        sys.exit("the group is gone")
-    return json.loads(line)
-
-t = headrace.init(rank=rank, world_size=world)
+STEPS = (
+    GROUP
+    + """
 steps = headrace.dataset("rows").steps(20)  # rounds are the default here
 step = t.last_step
 try:
@@ -97,6 +88,7 @@ print("end", flush=True)
 reduce(rank=rank, round=-1, rows=0, last=False)
 headrace.shutdown()
 """
+)
 
 
 class Group:
@@ -130,13 +122,11 @@ class Group:
                     end.close()
 
 
-def start(job: Any, world: int, steps: int = 0, slow: int = 0, max_wait: float = 2.0) -> tuple[Group, list[Any]]:
+def start(job: Any, world: int, slow: int = 0, max_wait: float = 2.0) -> tuple[Group, list[Any]]:
     group = Group(world)
-    ranks = [
-        job.helper(WORKER, str(world), str(r), str(steps), str(slow), str(group.port), str(max_wait))
-        for r in range(world)
+    return group, [
+        job.helper(WORKER, str(world), str(r), str(slow), str(group.port), str(max_wait)) for r in range(world)
     ]
-    return group, ranks
 
 
 def rounds_of(text: str) -> list[list[int]]:
@@ -175,7 +165,7 @@ def test_a_round_has_its_global_rows_whatever_the_number_of_ranks(job: Any) -> N
     for world, name, shares in ((3, "rows", [34, 33, 33]), (2, "again", [50, 50])):
         code = WORKER.replace('"rows").batches(100, ', f'"{name}").batches(global_rows=100, ')
         group = Group(world)
-        ranks = [job.helper(code, str(world), str(r), "0", "0", str(group.port), "60") for r in range(world)]
+        ranks = [job.helper(code, str(world), str(r), "0", str(group.port), "60") for r in range(world)]
         each = judge(group, ranks, rows)
         for rank, share in enumerate(shares):
             # Only at the end of the data, when a rank gets no more rows, rounds are shorter.
@@ -341,6 +331,42 @@ def test_steps_are_rounds(job: Any, rows: int, world: int) -> None:
     each = judge(*start_steps(job, world, slow=3), rows)
     if rows == 30 and world == 5:
         assert any(x[1] == 0 for e in each for x in e), each
+
+
+def test_steps_of_an_input_without_a_record_end_at_once(job: Any) -> None:
+    job.data.mkdir(exist_ok=True)
+    (job.data / "empty.tsv").write_bytes(b"")
+    job.up("--model", "replicated")
+    job.apply(more="bit_exact: {virtual_ranks: 5, block: 700}\n")
+    group, ranks = start_steps(job, 3)
+    assert [rounds_of(r.ended()) for r in ranks] == [[], [], []]
+    assert not group.wrong, group.wrong
+
+
+def test_a_rank_that_closes_its_steps_early_ends_them_for_all(job: Any) -> None:
+    job.write(20_000)
+    job.up("--model", "replicated")
+    job.apply(more="bit_exact: {virtual_ranks: 5, block: 700}\n")
+    code = """
+import os, sys
+import headrace
+t = headrace.init(rank=int(sys.argv[1]), world_size=2)
+steps = headrace.dataset("rows").steps(20)
+for n, batches in enumerate(steps, 1):
+    steps.step(n)
+    print("round", n, flush=True)
+    if t.rank == 1 and n == 5:
+        steps.close()
+        print("closed", flush=True)
+        sys.stdin.read()
+        break
+"""
+    left = job.trainer("import sys; sys.argv[1:] = ['1']\n" + code, stdin=True)
+    text = job.helper(code, "0").ended()
+    assert "WorldChanged: no round follows after round" in text, text
+    assert "rank 1 closed its stream" in text, text
+    left.process.stdin.close()
+    left.ended()
 
 
 def test_when_a_rank_ends_the_others_get_no_further_step(job: Any) -> None:
