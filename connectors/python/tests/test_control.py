@@ -13,7 +13,7 @@ import headrace
 import numpy as np
 import pytest
 from agent import ACKED, BYE, ERROR, FENCED, HEADER, HELLO, PING, PONG, STEP, Agent, poll
-from headrace import _control, _outbox
+from headrace import _control, _outbox, _trainer
 from headrace._control import Control
 from headrace._messages import Message
 from headrace._settings import resolve
@@ -48,6 +48,39 @@ def test_without_an_agent_the_error_names_the_command(folder: str, monkeypatch: 
         headrace.dataset("clicks").batches(1)
     with pytest.raises(headrace.AgentUnavailable, match="`headrace agent --master m:7070`"):
         headrace.init(master="m:7070")
+
+
+def test_a_trainer_that_starts_while_its_agent_is_started_again_waits_for_it(
+    agents: Agents, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_trainer, "AGENT_BACK_SECONDS", 60.0)
+    path = f"{folder}/a.sock"
+
+    def dies_of_hello() -> None:
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(path)
+            listener.listen()
+            bound.set()
+            with listener.accept()[0] as connection:
+                connection.recv(1 << 16)
+        os.unlink(path)  # a new agent removes the old one's socket before it makes its own
+        agents()
+
+    bound = threading.Event()
+    thread = threading.Thread(target=dies_of_hello)
+    thread.start()
+    assert bound.wait(60)
+    assert headrace.init().agent == "a1"
+    thread.join()
+
+
+def test_an_agent_that_stays_away_is_told(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_trainer, "AGENT_BACK_SECONDS", 0.2)
+    monkeypatch.setenv("HEADRACE_AGENT", f"{folder}/left.sock")
+    with socket.socket(socket.AF_UNIX) as killed:
+        killed.bind(f"{folder}/left.sock")
+    with pytest.raises(headrace.AgentUnavailable, match=r"left.sock \(Connection refused\).*`headrace up`"):
+        headrace.init()
 
 
 def test_another_protocol_is_refused_by_either_side(agents: Agents) -> None:

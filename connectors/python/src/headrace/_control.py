@@ -67,9 +67,11 @@ class Control:
 
     # Called by other threads.
 
-    def start(self, deadline: float) -> None:
-        """Says HELLO and starts the thread. Raises OSError, EOFError, HeadraceError."""
-        self._meet(deadline)
+    def start(self, deadline: float, patience: float) -> None:
+        """Says HELLO and starts the thread. An agent whose socket is there and that does not
+        answer on it may be about to be started again: it has patience seconds to come back.
+        Raises OSError, EOFError, HeadraceError."""
+        self._meet_first(deadline, time.monotonic() + patience)
         self._thread = threading.Thread(target=self._run, name="headrace-control", daemon=True)
         self._thread.start()
 
@@ -291,6 +293,20 @@ class Control:
 
     def _given_up(self, now: float) -> bool:
         return self._stopping and now > self._stop_by
+
+    def _meet_first(self, deadline: float, back_by: float) -> None:
+        gone = False
+        while True:
+            try:
+                return self._meet(deadline)
+            except (ConnectionRefusedError, ConnectionResetError, BrokenPipeError, FileNotFoundError, EOFError) as e:
+                # While it starts, an agent removes the old socket before it makes its own.
+                if time.monotonic() >= back_by or (isinstance(e, FileNotFoundError) and not gone):
+                    raise
+                if not gone:
+                    log.warning("the agent at %s went away (%s); waiting for it", self.settings.agent, e)
+                gone = True
+                time.sleep(SEEK)
 
     def _meet(self, deadline: float) -> None:
         """Connects, sends HELLO, and continues every stream where it was."""

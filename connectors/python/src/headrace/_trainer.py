@@ -24,6 +24,7 @@ from ._settings import Settings, agents_beside, resolve
 from ._version import __version__
 
 WELCOME_SECONDS = 30.0  # an agent may wait for its master before it answers
+AGENT_BACK_SECONDS = 5.0  # an agent that was killed is started again within this time
 _SECOND = operator.itemgetter(1)
 OPEN_SECONDS = 60.0  # and for the listing of a dataset's schema
 
@@ -79,7 +80,7 @@ class Trainer:
         self._at_end: list[Callable[[], None]] = []
         self.control = Control(settings, hello, self._channels)
         try:
-            self.control.start(time.monotonic() + WELCOME_SECONDS)
+            self.control.start(time.monotonic() + WELCOME_SECONDS, AGENT_BACK_SECONDS)
         except BaseException as error:
             self.control.stop(0)
             if isinstance(error, HeadraceError) or not isinstance(error, (OSError, EOFError)):
@@ -342,7 +343,8 @@ def init(
     first batch; ``acked`` (shared only, and its default): go on behind what is
     acked; ``start``: everything again, in a model that knows nothing.
 
-    Called by the first stream if you do not; again, it returns the same trainer.
+    Called by the first stream if you do not; again, it returns the same trainer. It waits
+    30 s at most for an agent whose master does not answer, and 5 s for one that was killed.
 
     Raises AgentUnavailable, ValueError, and HeadraceError in a forked process.
     """
