@@ -237,6 +237,7 @@ BENCHES = {
         for source, name, rival in (
             ("kafka", "Kafka", ""),
             ("pulsar", "Pulsar", "`pulsar` is pulsar-client."),
+            ("rocketmq", "RocketMQ", "Nobody has a fast Python client of RocketMQ, so Headrace runs alone."),
         )
     },
     "rounds": Bench(

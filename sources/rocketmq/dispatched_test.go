@@ -50,6 +50,9 @@ func TestWhatWasAnsweredBeforeAListingIsListed(t *testing.T) {
 				if err := to.Append(t.Context(), p.queue, 0, values, func() {}); err != nil {
 					t.Fatal(err)
 				}
+				if _, err := s.Partitions(t.Context()); err != nil { // a new listing
+					t.Fatal(err)
+				}
 				all, err := s.Segments(t.Context(), id, -1, 2)
 				if err != nil || len(all) != 1 || all[0].End != 50 {
 					t.Fatalf("%s is listed as %+v (%v), and 50 messages were answered", p, all, err)

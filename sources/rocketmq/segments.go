@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/headrace/headrace/internal/remoting"
 	"github.com/headrace/headrace/sources"
@@ -85,23 +86,65 @@ func (s *Source) extend(ctx context.Context, p partition) error {
 	return nil
 }
 
-// dispatched waits until the queue shows every message that the broker has stored by now. A
-// broker enters stored messages into its queues a moment later. Without this wait, a user
-// who sends messages and then applies a dataset might not find the last of them in it.
+// dispatched waits until the queue shows every message that the broker had stored when the
+// queues were listed. A broker enters stored messages into its queues a moment later.
+// Without this wait, a user who sends messages and then applies a dataset might not find
+// the last of them in it. One wait serves all queues of a broker.
 func (s *Source) dispatched(ctx context.Context, p partition) error {
+	listing, done := s.showed.all(p.broker)
+	if done {
+		return nil
+	}
 	addr, err := s.master(ctx, p)
 	if err != nil {
 		return err
 	}
-	err = s.client.Dispatched(ctx, addr)
-	if !errors.Is(err, remoting.ErrNotTold) {
+	switch err = s.client.Dispatched(ctx, addr); {
+	case errors.Is(err, remoting.ErrNotTold):
+		s.untold.Do(func() {
+			s.o.Logger.Warn("the broker does not say whether its queues show all messages yet: one that was sent in the last moment may lie after the end that is listed now",
+				"broker", p.broker, "why", err)
+		})
+	case err != nil:
 		return s.explain(ctx, err, p.String())
 	}
-	s.untold.Do(func() {
-		s.o.Logger.Warn("the broker does not say whether its queues show all messages yet: one that was sent in the last moment may lie after the end that is listed now",
-			"broker", p.broker, "why", err)
-	})
+	s.showed.add(p.broker, listing)
 	return nil
+}
+
+// showed is the set of brokers whose queues show what was stored when the queues were last
+// listed.
+type showed struct {
+	mu      sync.Mutex
+	listing int // counts the listings
+	brokers map[string]bool
+}
+
+// forget begins a new listing.
+func (w *showed) forget() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.listing, w.brokers = w.listing+1, nil
+}
+
+// all gives the listing's number, and whether the broker's queues show everything.
+func (w *showed) all(broker string) (listing int, done bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.listing, w.brokers[broker]
+}
+
+// add takes in that the broker's queues show everything, unless another listing has begun.
+func (w *showed) add(broker string, listing int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if listing != w.listing {
+		return
+	}
+	if w.brokers == nil {
+		w.brokers = map[string]bool{}
+	}
+	w.brokers[broker] = true
 }
 
 // printAt makes the fingerprint of the messages before end.

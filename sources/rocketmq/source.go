@@ -25,6 +25,7 @@ type Source struct {
 	window     atomic.Int64   // messages that one pull asks for, adapted by learn
 	spare      brokers.Spares // memory for answers
 	untold     sync.Once      // logs once that a broker does not say how far its queues are
+	showed     showed
 
 	mu       sync.Mutex // guards what follows
 	segments map[sources.PartitionID][]sources.Segment
@@ -82,6 +83,7 @@ func (s *Source) Partitions(ctx context.Context) ([]sources.PartitionID, error) 
 	if err := s.Usable(ctx); err != nil {
 		return nil, err
 	}
+	s.showed.forget()
 	var ids []sources.PartitionID
 	for _, topic := range s.o.Topics {
 		r, err := s.listTopic(ctx, topic)
