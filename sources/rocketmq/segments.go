@@ -91,13 +91,13 @@ func (s *Source) extend(ctx context.Context, p partition) error {
 // Without this wait, a user who sends messages and then applies a dataset might not find
 // the last of them in it. One wait serves all queues of a broker.
 func (s *Source) dispatched(ctx context.Context, p partition) error {
-	listing, done := s.showed.all(p.broker)
-	if done {
-		return nil
-	}
 	addr, err := s.master(ctx, p)
 	if err != nil {
 		return err
+	}
+	listing, done := s.showed.all(addr)
+	if done {
+		return nil
 	}
 	switch err = s.client.Dispatched(ctx, addr); {
 	case errors.Is(err, remoting.ErrNotTold):
@@ -108,12 +108,13 @@ func (s *Source) dispatched(ctx context.Context, p partition) error {
 	case err != nil:
 		return s.explain(ctx, err, p.String())
 	}
-	s.showed.add(p.broker, listing)
+	s.showed.add(addr, listing)
 	return nil
 }
 
 // showed is the set of brokers whose queues show what was stored when the queues were last
-// listed.
+// listed. A broker is named by its address: two clusters may have brokers of one name, and
+// another machine may become a broker's master.
 type showed struct {
 	mu      sync.Mutex
 	listing int // counts the listings
@@ -128,14 +129,14 @@ func (w *showed) forget() {
 }
 
 // all gives the listing's number, and whether the broker's queues show everything.
-func (w *showed) all(broker string) (listing int, done bool) {
+func (w *showed) all(addr string) (listing int, done bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.listing, w.brokers[broker]
+	return w.listing, w.brokers[addr]
 }
 
 // add takes in that the broker's queues show everything, unless another listing has begun.
-func (w *showed) add(broker string, listing int) {
+func (w *showed) add(addr string, listing int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if listing != w.listing {
@@ -144,7 +145,7 @@ func (w *showed) add(broker string, listing int) {
 	if w.brokers == nil {
 		w.brokers = map[string]bool{}
 	}
-	w.brokers[broker] = true
+	w.brokers[addr] = true
 }
 
 // printAt makes the fingerprint of the messages before end.

@@ -125,7 +125,7 @@ func (k *killer) killTrainer(ctx context.Context, rank int) error {
 			}
 		}
 	}
-	// Its agent may be killed next, and a program that starts while no agent is there ends.
+	// Its agent may be killed next, and a program that starts meanwhile waits only 5 s for it.
 	if err := k.team.trainerReads(ctx, k.books, rank); err != nil {
 		return err
 	}

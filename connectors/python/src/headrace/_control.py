@@ -306,7 +306,7 @@ class Control:
                 if not gone:
                     log.warning("the agent at %s went away (%s); waiting for it", self.settings.agent, e)
                 gone = True
-                time.sleep(SEEK)
+                self.bell.wait(None, False, SEEK)
 
     def _meet(self, deadline: float) -> None:
         """Connects, sends HELLO, and continues every stream where it was."""
