@@ -438,7 +438,7 @@ func (lg *ledger) linesOfFit(all []fitted) *lines {
 	l := lg.newLines()
 	for i := range all {
 		if p := all[i].p; p != nil {
-			l.parts[p.no], l.records[p.no], l.dropped[p.no] = all[i].sets, p.tallies(all[i].in, all[i].sets), dropsOf(all[i].in)
+			l.put(p, all[i].in, all[i].sets)
 		}
 	}
 	return l

@@ -65,7 +65,7 @@ const (
 	// ReplyFence: Worker, Reason.
 	ReplyFence
 	// ReplyGrant: Request, Token, Worker, Dataset, Partition, Identity, Pass,
-	// Segment, Start, End, Tries, Suspicion, Backfill, and its pieces: Effects.Pieces[PieceLo:PieceHi].
+	// Segment, Start, End, Tries, Suspicion, Backfill, Leads, At, and its pieces: Effects.Pieces[PieceLo:PieceHi].
 	ReplyGrant
 	// ReplyStanding: Request, Worker, Dataset, State, Reason.
 	ReplyStanding
@@ -159,6 +159,7 @@ type Reply struct {
 	Tries            uint32
 	Suspicion        Suspicion
 	Backfill         bool
+	Leads            bool // ends ahead of head, which is At
 	Term             uint32
 	Epoch            uint32
 	Generation       uint32
@@ -217,6 +218,7 @@ const (
 	ReportRejected // an event made no sense; Reason says why and nothing changed
 	ReportFenced
 	ReportExcluded       // Start..End of the source is settled and in no model; Bad, Old, Reason
+	ReportReadmitted     // Start..End of the source was excluded, and is in the model that the job goes on with
 	ReportCutFrozen      // Cut, Rank, Step, Path
 	ReportCutBound       // Cut, Rank, Step, Path
 	ReportCutMemory      // Cut, Rank, Step, Path: it lies in memory; told of one that was not frozen for that

@@ -9,7 +9,8 @@ import (
 
 // exclusion is one `x` key: a range of one pass that is settled as excluded. It is in
 // order space, so that neighbours that are excluded one by one become one exclusion. It
-// stays when its pass is folded, and when somebody goes back to a cut.
+// stays when its pass is folded, and when somebody goes back to a cut that does not have it
+// in its model.
 type exclusion struct {
 	listed
 	kind, reason string // kind: truncated, bad_record, too_old
@@ -179,6 +180,75 @@ func (lg *ledger) joinExclusion(p *partition, i int) {
 // follows says whether f begins where e ends.
 func (e *exclusion) follows(f *exclusion) bool {
 	return e.pass == f.pass && e.segment == f.segment && e.end == f.start && e.kind == f.kind && e.kind != badRecord
+}
+
+// givesWay is what is excluded of pass n here, and in the model of the cut at l. A job comes
+// to that if it goes back to an older cut, what lies behind that cut is excluded, and then
+// it goes on from a newer cut after all, which only storage has kept. Bad records stay
+// excluded.
+func (p *partition) givesWay(n uint32, l *lines) (give line.Map) {
+	all := ofPass(p.excluded, n)
+	if len(all) == 0 {
+		return nil
+	}
+	ps, has := p.line(n), l.of(p, n).Spans()
+	for _, x := range ofPass(l.excludedOf(p), n) {
+		if start, end, ok := ps.onLine(&x); ok {
+			has.Clear(start, end)
+		}
+	}
+	for _, x := range ofPass(l.droppedOf(p), n) {
+		if start, end, ok := ps.onLine(&x.listed); ok {
+			has.Clear(start, end)
+		}
+	}
+	for i := range all {
+		if e := &all[i]; e.kind != badRecord && !p.Forgotten(e.segment) {
+			start, end, _ := ps.onLine(&e.listed)
+			for _, s := range has {
+				if s.Val == line.Acked {
+					give.Set(max(s.Start, start), min(s.End, end), line.Acked)
+				}
+			}
+		}
+	}
+	return give
+}
+
+// readmit ends the exclusion of what the cut at l has in its model, and counts its units.
+// The passes that have some of it are not folded.
+func (lg *ledger) readmit(p *partition, l *lines) (units int64) {
+	for _, ps := range p.passes {
+		for _, s := range p.givesWay(ps.n, l) {
+			units += ps.Units(s.Start, s.End)
+			lg.endExclusion(ps, s.Start, s.End)
+			ps.EachPiece(s.Start, s.End, func(_ int64, g *line.Segment, start, end int64) {
+				lg.report(Report{Kind: ReportReadmitted, Dataset: p.ds.id, Partition: p.no, Pass: ps.n, Segment: g.ID,
+					Start: start, End: end, Units: end - start})
+			})
+		}
+	}
+	return units
+}
+
+// endExclusion takes [from, to) of a pass out of the list. What is left of an exclusion on
+// either side stays listed.
+func (lg *ledger) endExclusion(ps *pass, from, to int64) {
+	p := ps.p
+	for _, e := range slices.Clone(ofPass(p.excluded, ps.n)) {
+		start, end, ok := ps.onLine(&e.listed)
+		if !ok || e.kind == badRecord || p.Forgotten(e.segment) || end <= from || to <= start {
+			continue
+		}
+		i := placeIn(p.excluded, &e.listed)
+		lg.fx.put(Delete, e.key(keyExcluded, p), nil)
+		p.excluded = slices.Delete(p.excluded, i, i+1)
+		for _, left := range [][2]int64{{start, min(end, from)}, {max(start, to), end}} {
+			if left[0] < left[1] && ps.Units(left[0], left[1]) > 0 {
+				lg.addExclusion(p, exclusion{ps.listing(left[0], left[1]), e.kind, e.reason, e.when, e.column})
+			}
+		}
+	}
 }
 
 // excludedOnLine is the part of the pass that stays settled, whichever cut one goes back

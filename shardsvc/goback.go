@@ -102,7 +102,8 @@ func (ps *pass) plus(m line.Map) line.Set {
 }
 
 // goBack makes l, and what is excluded, the settled records of the whole job. With nil
-// only what is excluded stays settled. No lease may be out.
+// only what is excluded stays settled. What is excluded here, and in the model of the cut,
+// is not excluded any more. No lease may be out.
 func (lg *ledger) goBack(l *lines) (again comesAgain) {
 	for _, p := range lg.parts {
 		if p == nil {
@@ -114,15 +115,16 @@ func (lg *ledger) goBack(l *lines) (again comesAgain) {
 		}
 		was, units, more := p.tally(), int64(0), int64(0)
 		whole := uint32(0) // passes that stay folded
-		for whole < p.folded && int64(whole) < int64(len(want)) && want[whole].Low == p.LineEnd() && !p.dropsIn(whole, l) {
+		for whole < p.folded && int64(whole) < int64(len(want)) && want[whole].Low == p.LineEnd() && !p.dropsIn(whole, l) && len(p.givesWay(whole, l)) == 0 {
 			whole++
 		}
 		lg.unfold(p, whole)
 		if len(want) > 0 {
 			lg.begin(p, uint32(len(want)-1))
 		}
+		more += lg.readmit(p, l)
 		lg.redrop(p, l)
-		// What is excluded here stays so, although the cut has read it.
+		// A bad record stays excluded, although the cut has read it.
 		if records := l.allRecords(p, int(whole)).Within(p.units[line.Acked]); records != p.records {
 			p.records = records
 			lg.dirtyPartition(p)

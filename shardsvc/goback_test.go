@@ -1,15 +1,16 @@
 package shardsvc
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/headrace/headrace/sources"
 )
 
-// TestACutOfWhatIsExcludedByNowCountsNoRecordsTwice: a cut holds [0, 10), all read. The
-// master that it is restored on knows that [0, 10) is lost at the source, so the range
-// stays excluded, and none of its records are untold any more.
-func TestACutOfWhatIsExcludedByNowCountsNoRecordsTwice(t *testing.T) {
+// TestWhatTheModelHasIsNotExcludedAnyMore: a cut holds [0, 10), all read. The master that it
+// is restored on knows that [0, 10) is lost at the source. The model that is loaded has it
+// all the same, so it counts as acked, and later cuts list it.
+func TestWhatTheModelHasIsNotExcludedAnyMore(t *testing.T) {
 	begin := func(lost bool) *world {
 		w := newWorld(t, Config{Job: "j", Model: Replicated})
 		w.step(&ApplyDataset{ID: 1, Name: "d", Options: Options{Passes: 1, Initial: 10, Min: 10, Max: 10, Target: Second, GoOnAfterLoss: true, Unit: "records"}})
@@ -41,11 +42,14 @@ func TestACutOfWhatIsExcludedByNowCountsNoRecordsTwice(t *testing.T) {
 		t.Fatalf("%+v", d.Counts)
 	}
 	w.step(&Rewind{Cut: body, Path: "/ck"}) // checks the invariants
-	if n := len(w.fx.Reports); n == 0 || w.fx.Reports[n-1].Kind != ReportRewound {
+	if !slices.ContainsFunc(w.fx.Reports, func(r Report) bool { return r.Kind == ReportRewound }) {
 		t.Fatalf("not rewound: %+v", w.fx.Reports)
 	}
-	if d, _ := w.core.Dataset(1); d.Counts.Excluded != 10 || d.Records.Untold != 0 {
+	if d, _ := w.core.Dataset(1); d.Counts.Excluded != 0 || d.Counts.Acked != 10 || d.Records.Untold != 10 {
 		t.Errorf("%+v, %+v", d.Counts, d.Records)
+	}
+	if all, total := w.core.Excluded(1, 0, 10); total != 0 {
+		t.Errorf("excluded: %+v", all)
 	}
 	w.restart()
 }

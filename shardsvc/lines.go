@@ -9,13 +9,24 @@ import (
 
 // lines are a cut's records on the lines of the partitions that are there.
 type lines struct {
-	parts   [][]line.Set  // by number and pass
-	records [][]cut.Tally // of those
-	dropped [][]drop      // of them, by number
+	parts    [][]line.Set  // by number and pass
+	records  [][]cut.Tally // of those
+	dropped  [][]drop      // of them, by number
+	excluded [][]listed    // what the cut lists as excluded, by number
 }
 
 func (lg *ledger) newLines() *lines {
-	return &lines{make([][]line.Set, len(lg.parts)), make([][]cut.Tally, len(lg.parts)), make([][]drop, len(lg.parts))}
+	n := len(lg.parts)
+	return &lines{make([][]line.Set, n), make([][]cut.Tally, n), make([][]drop, n), make([][]listed, n)}
+}
+
+// put adds the part of the cut that is of p.
+func (l *lines) put(p *partition, q *cut.Partition, sets []line.Set) {
+	l.parts[p.no], l.records[p.no], l.dropped[p.no] = sets, p.tallies(q, sets), dropsOf(q)
+	for i := range q.Excluded {
+		e := &q.Excluded[i]
+		l.excluded[p.no] = append(l.excluded[p.no], listed{e.Pass, e.Piece.Segment, e.Piece.Start, e.Piece.End, e.Units})
+	}
 }
 
 // recordsOf counts the records of a pass that are in the cut.
@@ -35,6 +46,22 @@ func (l *lines) allRecords(p *partition, n int) (t cut.Tally) {
 		}
 	}
 	return t
+}
+
+// excludedOf is what the cut lists as excluded of p.
+func (l *lines) excludedOf(p *partition) []listed {
+	if l == nil {
+		return nil
+	}
+	return l.excluded[p.no]
+}
+
+// droppedOf is what the cut lists as dropped of p.
+func (l *lines) droppedOf(p *partition) []drop {
+	if l == nil {
+		return nil
+	}
+	return l.dropped[p.no]
 }
 
 // of is the part of a pass that is in the cut.
@@ -57,7 +84,7 @@ func (lg *ledger) linesOfBody(body *cut.Cut) *lines {
 				if err != nil {
 					panic("shardsvc: a kept cut does not fit its partition: " + err.Error())
 				}
-				l.parts[p.no], l.records[p.no], l.dropped[p.no] = sets, p.tallies(q, sets), dropsOf(q)
+				l.put(p, q, sets)
 			}
 		}
 	}

@@ -14,6 +14,12 @@ import (
 func (s *sim) excluded(reports []Report) {
 	goesBack := s.model != Private && slices.ContainsFunc(reports, func(r Report) bool { return r.Kind == ReportRestored })
 	for _, r := range reports {
+		if r.Kind == ReportReadmitted {
+			if !goesBack {
+				s.t.Fatalf("%s, and nobody goes back", r.text())
+			}
+			s.fail(s.book.Readmit(oracle.Range{Partition: s.src(r.Partition), Pass: r.Pass, Segment: r.Segment, Start: r.Start, End: r.End}))
+		}
 		if r.Kind != ReportExcluded {
 			continue
 		}

@@ -203,7 +203,7 @@ var reportNames = map[ReportKind]string{
 	ReportAckRefused: "ack_refused", ReportDatasetDone: "dataset_done", ReportPassDone: "pass_done", ReportDatasetFailed: "dataset_failed",
 	ReportDiverged: "diverged", ReportNeedSegments: "need_segments", ReportGeneration: "generation", ReportGenerationEnded: "generation_ended",
 	ReportPendingAgain: "pending_again", ReportStalled: "stalled", ReportExpired: "expired", ReportGivenUp: "given_up", ReportRecovered: "recovered",
-	ReportHeldRefused: "held_refused", ReportRejected: "rejected", ReportFenced: "fenced", ReportExcluded: "excluded", ReportRoundsDropped: "rounds_dropped",
+	ReportHeldRefused: "held_refused", ReportRejected: "rejected", ReportFenced: "fenced", ReportExcluded: "excluded", ReportReadmitted: "readmitted", ReportRoundsDropped: "rounds_dropped",
 	ReportCutFrozen: "cut_frozen", ReportCutBound: "cut_bound", ReportCutMemory: "cut_memory", ReportCutVoided: "cut_voided", ReportCutDropped: "cut_dropped", ReportResolveCut: "resolve_cut",
 	ReportRestored: "restored", ReportRewound: "rewound", ReportRestoreMissing: "restore_missing", ReportPauseEnded: "pause_ended",
 	ReportRestoreWaits: "restore_waits",

@@ -151,6 +151,19 @@ func (b *Book) Exclude(r Range, goesBack bool) error {
 	})
 }
 
+// Readmit notes that r is not excluded any more, because the cut that the job goes back to has it
+// in its model. Restore, which follows, settles it.
+func (b *Book) Readmit(r Range) error {
+	return b.each(r, func(u *unit) error {
+		if !u.excluded {
+			return fmt.Errorf("is not excluded any more, and it never was")
+		}
+		u.excluded, u.settled = false, false
+		u.times--
+		return nil
+	})
+}
+
 // Excluded counts the excluded units.
 func (b *Book) Excluded() (n int64) {
 	for _, u := range b.units {

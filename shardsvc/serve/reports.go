@@ -53,6 +53,7 @@ var sayings = map[shardsvc.ReportKind]said{
 	shardsvc.ReportRoundsDropped:   {slog.LevelInfo, "rows beyond the last full round are dropped: they are in no model"},
 	shardsvc.ReportPushedLost:      {slog.LevelWarn, "pushed records that the checkpoint does not have are lost with the master's landing: push them again"},
 	shardsvc.ReportExcluded:        {slog.LevelWarn, "the source has lost records; they are excluded"},
+	shardsvc.ReportReadmitted:      {slog.LevelInfo, "records that were excluded are in the model that training goes on with: they are not excluded any more"},
 }
 
 // report logs and counts the core's reports of a batch, after the batch is durable.

@@ -149,6 +149,9 @@ func (b *books) exclude(reports []shardsvc.Report) {
 	w := b.w
 	for i := range reports {
 		r := &reports[i]
+		if r.Kind == shardsvc.ReportReadmitted {
+			w.eachIn(r.Label, r.Pass, r.Segment, r.Start, r.End, func(_ *segment, rec int32, _ int64) { b.out[rec] = 0 })
+		}
 		if r.Kind != shardsvc.ReportExcluded {
 			continue
 		}

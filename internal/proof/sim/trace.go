@@ -104,7 +104,7 @@ var reportNames = map[shardsvc.ReportKind]string{
 	shardsvc.ReportCutFrozen: "cut frozen", shardsvc.ReportCutBound: "cut bound", shardsvc.ReportCutMemory: "cut in memory", shardsvc.ReportCutVoided: "cut voided", shardsvc.ReportCutDropped: "cut dropped",
 	shardsvc.ReportResolveCut: "is it on storage?", shardsvc.ReportRestored: "restored", shardsvc.ReportRewound: "rewound", shardsvc.ReportRestoreMissing: "not all restored",
 	shardsvc.ReportHeldRefused: "held refused", shardsvc.ReportRejected: "rejected", shardsvc.ReportFenced: "fenced", shardsvc.ReportPauseEnded: "hold ended",
-	shardsvc.ReportRestoreWaits: "restore waits", shardsvc.ReportExcluded: "excluded", shardsvc.ReportRoundsDropped: "rounds dropped",
+	shardsvc.ReportRestoreWaits: "restore waits", shardsvc.ReportExcluded: "excluded", shardsvc.ReportReadmitted: "not excluded any more", shardsvc.ReportRoundsDropped: "rounds dropped",
 }
 
 func reportText(r *shardsvc.Report) string {
