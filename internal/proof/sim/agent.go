@@ -20,6 +20,8 @@ type node struct {
 	files []*trainer // of a shared model, whose step files lie there
 	cut   Time       // its way to the master is cut until then
 	links []*link
+
+	memory []*copied // checkpoints of its trainers
 }
 
 // agent is the shell around hold.Core, with what agent/feed does beside it.

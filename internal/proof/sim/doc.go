@@ -39,6 +39,7 @@
 //	call.go       what trainers ask about cuts; tool.go: what tools ask, and may ask twice
 //	save.go       checkpoints: saved by one or all ranks, bound, removed
 //	storage.go    the folder they lie in, and power loss
+//	memory.go     those in the memory of a node
 //	restore.go    who goes back to one; cut.go: a cut against its model
 //	records.go    event times; how many records a cut says it has
 //	pause.go      exact saves of a shared model, while nobody yields

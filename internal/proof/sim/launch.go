@@ -135,6 +135,7 @@ func (w *World) trainerDown(t *trainer) {
 	}
 	w.at(w.now+away, func() {
 		if s.cur == t {
+			t.persistLeft()
 			s.start(w)
 		}
 	})
@@ -175,7 +176,10 @@ func (g *group) down(t *trainer) {
 		}
 	}
 	g.next = true
-	w.at(w.now+w.time(20*millisecond, 2*second), w.startGroup)
+	w.at(w.now+w.time(20*millisecond, 2*second), func() {
+		g.members[0].persistLeft()
+		w.startGroup()
+	})
 }
 
 // arrive is the all-reduce: when all members are here, the step is in every
@@ -222,7 +226,8 @@ func (g *group) meet() {
 		save := saving{shards: g.size}
 		if w.plan.saves > 0 && w.oneIn(w.plan.saves) || last { // a program saves once more at its end
 			save.copied, save.carried = g.model.clone(), w.carries()
-			if save.carried || !w.plan.sharded {
+			save.stores = last || w.stores()
+			if save.carried || !w.plan.sharded || w.plan.memory {
 				save.shards = 0
 			}
 		}

@@ -211,6 +211,8 @@ func (m *master) step(ev shardsvc.Event) {
 			w.fail("the core reports %s: %s", reportNames[r.Kind], r.Reason)
 		case shardsvc.ReportExcluded:
 			m.excludes(r)
+		case shardsvc.ReportReadmitted:
+			w.eachIn(r.Label, r.Pass, r.Segment, r.Start, r.End, func(_ *segment, rec int32, _ int64) { m.out[rec] = false })
 		case shardsvc.ReportRoundsDropped:
 			m.checkDropped(r)
 		case shardsvc.ReportCutFrozen:
@@ -380,8 +382,13 @@ func (m *master) accept(l *link) {
 	}
 }
 
-// hears notes for whom the agent of a session speaks, and how long its Hello was on its way.
+// hears notes for whom the agent of a session speaks, and how long its Hello was on its way. A
+// session that has expired is not heard any more; its agent learns that when the batch is
+// durable.
 func (m *master) hears(s shardsvc.Session, in *shardsvc.Message) {
+	if in.Hello == nil && !m.core.HasSession(s) {
+		return
+	}
 	for i := range in.Joins {
 		t := m.w.everybody[in.Joins[i].Incarnation-1]
 		t.lag = max(t.lag, m.lags[s])

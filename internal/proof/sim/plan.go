@@ -39,6 +39,7 @@ type plan struct {
 	carries int  // of so many saves one is ours, the others a framework's; 0: all are ours
 	sharded bool // replicated: all ranks write
 	keep    int  // checkpoints
+	memory  bool // each save is a copy in the node's memory first, and goes on to storage sometimes
 	apart   bool // private: each rank has a folder of its own, and sees no other's
 	write   Time // of one call of the checkpoints' file system, at most
 
@@ -133,6 +134,7 @@ func (w *World) draw() {
 		p.kinds = append(p.kinds, reclaimed)
 	}
 	p.drawRounds(w.story.Seed)
+	p.drawMemory(w.story.Seed)
 	p.draw(newDice(w.story.Seed, 1))
 }
 

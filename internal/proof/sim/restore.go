@@ -15,6 +15,7 @@ type going struct {
 	rank   int64
 	failed []uint64
 	better *manifest // that the master knows of
+	apart  []uint64  // in memory, and not for every rank
 	bodies bool      // a framework's files are still to be tried
 }
 
@@ -59,6 +60,9 @@ func (g *going) offer() {
 			m, c.Mode = x, pb.Restore_EXACT
 		}
 	}
+	if x := t.newestInMemory(append(slices.Clone(g.failed), g.apart...)); x != nil && g.better == nil && (m == nil || x.cut.Order >= m.cut.Order) {
+		m = x
+	}
 	if w.plan.model == shared { // others may train yet, whom nobody has missed
 		if c.Mode = pb.Restore_EXACT; m == nil {
 			c.Mode = pb.Restore_START
@@ -67,7 +71,11 @@ func (g *going) offer() {
 	if t.fromStart() {
 		m, c.Mode = nil, pb.Restore_START
 	}
-	c.Failed, c.After = slices.Clone(g.failed), w.storage.order(g.rank)
+	c.Failed, c.After = slices.Clone(g.failed), t.highestOrder()
+	if w.plan.memory {
+		t.canRead = t.readable()
+		c.Tells, c.Readable = true, t.canRead
+	}
 	if m == nil && w.plan.model == private && !w.plan.apart && c.Mode == pb.Restore_NEWEST {
 		if x := w.storage.witness(g.rank); x != nil {
 			c.Body = w.bodyOf(x.cut)
@@ -78,8 +86,10 @@ func (g *going) offer() {
 		if c.Body = w.bodyOf(m.cut); !m.carried {
 			c.Path = m.path
 		}
-		w.storage.sync(m.path) // it may have come a moment ago
-		w.tracef(t.name, "offers cut %x of step %d, carried %v", uint64(m.cut.ID), m.cut.Step, m.carried)
+		if c.Memory = m.memory; !m.memory {
+			w.storage.sync(m.path) // it may have come a moment ago
+		}
+		w.tracef(t.name, "offers cut %x of step %d, carried %v, from memory %v", uint64(m.cut.ID), m.cut.Step, m.carried, m.memory)
 	}
 	t.callRestore(c, func(r *pb.CutReply) { g.answered(m, r) })
 }
@@ -97,6 +107,9 @@ func (g *going) answered(m *manifest, r *pb.CutReply) {
 			g.failed = append(g.failed, r.Cut)
 			g.better = nil
 		}
+		g.offer()
+	case r.Code == pb.CutReply_REFUSED && m != nil && m.memory && r.Refusal == pb.CutReply_OTHER:
+		g.apart = append(g.apart, uint64(m.cut.ID))
 		g.offer()
 	case r.Code == pb.CutReply_REFUSED && m != nil && (m.carried || r.Refusal == pb.CutReply_GIVEN_UP):
 		g.failed = append(g.failed, uint64(m.cut.ID))
@@ -142,15 +155,20 @@ func (t *trainer) goneBack(r *pb.CutReply) {
 	w.seen.restores++
 	base := w.newModel()
 	if r.Cut != 0 {
-		m := w.storage.ofCut(r.Cut)
+		m := t.ofCut(r.Cut)
 		if m == nil {
 			if w.storage.models[r.Cut] == nil {
 				w.fail("%s is to go back to cut %x, of which there never was a manifest", t.name, r.Cut)
 			}
+			if !slices.Contains(t.canRead, r.Cut) && !w.storage.ever(r.Cut) {
+				w.fail("%s is to go back to cut %x, which lies in memory only, and has said that it cannot read it", t.name, r.Cut)
+			}
 			t.kill("the files of the checkpoint are not there any more")
 			return
 		}
-		base = m.model
+		if base = m.model; m.memory {
+			w.seen.fromMemory++
+		}
 		w.books.checkAdopted(m.cut)
 		w.seen.wentBack++
 	}

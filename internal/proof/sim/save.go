@@ -16,6 +16,8 @@ type saving struct {
 	until   Time
 	m       *manifest
 	own     []*file // that it has written
+	slot    *copied // in memory; nil: none
+	stores  bool    // and then on storage
 }
 
 // maySave saves now and then.
@@ -25,12 +27,15 @@ func (t *trainer) maySave(m *model) {
 			t.saveExactly()
 			return
 		}
-		t.save(&saving{copied: m.clone(), writes: true, carried: w.carries()})
+		t.save(&saving{copied: m.clone(), writes: true, carried: w.carries(), stores: w.stores()})
 	}
 }
 
 // carries: this time a framework saves.
 func (w *World) carries() bool { return w.plan.carries > 0 && !w.oneIn(w.plan.carries) }
+
+// stores: of the saves in memory, this one goes on to storage.
+func (w *World) stores() bool { return w.plan.memory && w.oneIn(3) }
 
 // save asks for the cut at the step just made, while the model of that step is
 // copied, and writes the checkpoint beside the training.
@@ -43,6 +48,9 @@ func (t *trainer) save(s *saving) {
 	ask := &pb.CutAsk{Cut: id, Step: step, Path: fmt.Sprintf("/ckpt/%d-%x", step, id), DeadlineMs: uint32(w.of(500, 20000)), After: t.look()}
 	if ask.Carried = s.carried; s.carried {
 		ask.Path = ""
+	}
+	if w.plan.memory {
+		ask.Memory, s.slot = true, t.copyInto()
 	}
 	w.tracef(t.name, "saves step %d: cut %x, carried %v, shares %d", step, id, s.carried, s.shards)
 	t.call(&pb.CutCall{Call: &pb.CutCall_Ask{Ask: ask}}, func(r *pb.CutReply) {
@@ -58,7 +66,7 @@ func (t *trainer) save(s *saving) {
 		t.order = max(t.order, cut.Order)
 		w.seen.cuts++
 		w.books.checkCut(t, cut, s.copied)
-		if !s.writes && s.shards == 0 {
+		if !s.writes && s.shards == 0 && s.slot == nil {
 			t.saving = false
 			return
 		}
@@ -82,6 +90,8 @@ func (t *trainer) inTurn(todo ...func() bool) {
 func (s *saving) write() {
 	t, disk := s.t, &s.t.w.storage
 	switch {
+	case s.slot != nil:
+		t.inTurn(s.complete)
 	case s.carried:
 		t.inTurn(s.writeFiles, s.syncFiles, s.appear, s.done)
 	case s.shards > 0 && s.writes:

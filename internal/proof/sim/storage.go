@@ -46,6 +46,7 @@ type manifest struct {
 	carried bool
 	pinned  bool
 	leaves  bool // it is about to be removed
+	memory  bool // it lies in the memory of a node
 }
 
 // create makes a file appear in the page cache of a node.
@@ -198,7 +199,7 @@ func (s *storage) order(rank int64) (highest uint64) {
 func (t *trainer) look() uint64 {
 	if !t.looked {
 		t.looked = true
-		t.order = max(t.order, t.w.storage.order(t.folder()))
+		t.order = max(t.order, t.highestOrder())
 	}
 	return t.order
 }

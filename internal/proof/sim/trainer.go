@@ -39,8 +39,9 @@ type trainer struct {
 	late       bool   // shared: it goes back to where the model began, that others train
 	opened     bool   // its streams are
 	saving     bool
-	looked     bool   // at the checkpoints that lie there
-	order      uint64 // the highest of those and of its own cuts
+	looked     bool     // at the checkpoints that lie there
+	canRead    []uint64 // cuts that it has said it can read from memory
+	order      uint64   // the highest of those and of its own cuts
 	calls      uint64
 	asks       []*call // open
 	busy       bool    // computing, or in the barrier

@@ -289,6 +289,7 @@ func (w *World) killNode(n *node) {
 		t.noFile = true
 	}
 	n.files = nil
+	n.memory = nil
 	w.storage.powerLoss(n)
 }
 
