@@ -4,7 +4,9 @@ model once, id by id."""
 from __future__ import annotations
 
 import json
+import os
 import random
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -79,6 +81,9 @@ callback = headrace.tensorflow.keras.HeadraceCallback(rows, "checkpoints", every
 model.fit(rows, callbacks=[callback], verbose=0)
 report(model, callback.input, callback.initial_step)
 """
+)
+MEMORY = FIT.replace("every=7)", "every=7, memory_every=1)").replace(
+    "report(model, callback", 'print("from", callback.restored_from, flush=True)\nreport(model, callback'
 )
 # What the first fit() had pulled ahead and not trained is trained by the second one.
 PARTS = (
@@ -163,6 +168,28 @@ def test_killed_in_mid_pass_each_record_is_in_the_model_once(
     assert done["records"] == N
     assert done["wrong"] == 0
     assert done["unstepped"] == 0
+
+
+def test_a_killed_process_comes_back_from_memory(work: Any, rng: random.Random, tmp_path: Path) -> None:
+    slots = Path("/dev/shm") / f"headrace-test-{os.getpid()}-{tmp_path.name}"
+    slots.mkdir(mode=0o700)
+    try:
+        first, second = rng.randint(16, 30), rng.randint(16, 30)
+        for n in (first, second):
+            killed = work.trainer(MEMORY, KILL=f"step,{n}", HEADRACE_MEMORY_DIR=str(slots))
+            text = killed.ended(900)
+            assert killed.process.returncode == -signal.SIGKILL, text
+        done = work.trainer(MEMORY, HEADRACE_MEMORY_DIR=str(slots))
+        text = done.ended(900)
+        assert done.process.returncode == 0, text
+        assert "from memory" in text, text
+        found = json.loads(next(line for line in reversed(text.splitlines()) if line.startswith("{")))
+        # Each process was killed behind a step that it had said and not saved yet; the one before
+        # that may not have been whole in memory.
+        assert first + second - 4 <= found["begun"] <= first + second - 2, text
+        assert (found["records"], found["wrong"], found["unstepped"]) == (N, 0, 0), text
+    finally:
+        shutil.rmtree(slots)
 
 
 def test_what_keras_would_not_tell_is_refused_by_name(work: Any) -> None:

@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -178,15 +181,9 @@ print("sums", model.sums.tolist(), "steps", step, "unstepped", loader.stream.uns
 )
 
 
-@pytest.mark.parametrize(
-    ("program", "n"),
-    # The Trainer of Hugging Face takes no step of fewer batches than it was told.
-    [(LIGHTNING, N), (TRANSFORMERS, N - 10), (ACCELERATE, N), (DCP, N)],
-    ids=["lightning", "transformers", "accelerate", "dcp"],
-)
-def test_killed_in_mid_pass_each_record_is_in_the_model_once(
-    job: Any, rng: random.Random, zygote: Zygote, program: str, n: int
-) -> None:
+def lives(job: Any, zygote: Zygote, program: str, n: int, **always: str) -> Callable[..., str]:
+    """Starts a job with n rows. The result runs the program once, with the exit code that it must
+    end with, and returns what it printed."""
     job.write(n)
     job.up("--model", "replicated")
     job.apply()
@@ -197,7 +194,7 @@ def test_killed_in_mid_pass_each_record_is_in_the_model_once(
     def run(code: int, **env: str) -> str:
         log = job.folder / "train.log"
         log.unlink(missing_ok=True)
-        pid = zygote.start(work / "train.py", {**job.env, **env}, work, log)
+        pid = zygote.start(work / "train.py", {**job.env, **always, **env}, work, log)
         (ended,) = zygote.wait([pid], 1500)
         if ended is None:
             os.kill(pid, signal.SIGKILL)
@@ -205,10 +202,75 @@ def test_killed_in_mid_pass_each_record_is_in_the_model_once(
         assert ended == code, text + job.logs()
         return text
 
+    return run
+
+
+@pytest.mark.parametrize(
+    ("program", "n"),
+    # The Trainer of Hugging Face takes no step of fewer batches than it was told.
+    [(LIGHTNING, N), (TRANSFORMERS, N - 10), (ACCELERATE, N), (DCP, N)],
+    ids=["lightning", "transformers", "accelerate", "dcp"],
+)
+def test_killed_in_mid_pass_each_record_is_in_the_model_once(
+    job: Any, rng: random.Random, zygote: Zygote, program: str, n: int
+) -> None:
+    run = lives(job, zygote, program, n)
     run(-signal.SIGKILL, KILL=str(rng.randint(8, 45)))
     text = run(0)
     assert "begun behind None" not in text, text
     ids = range(n)
     sums = f"sums {[len(ids), sum(ids), sum(i * i for i in ids)]} "
     assert sums in text, text + job.logs()
+    assert "unstepped 0" in text, text
+
+
+LIGHTNING_MEMORY = LIGHTNING.replace(
+    """newest = max(glob.glob("ckpt/*.ckpt"), key=lambda p: int(p.split("=")[1].split(".")[0]), default=None)
+if newest is None:
+    headrace.init(resume="start")
+saves = ModelCheckpoint("ckpt", filename="{step}", every_n_train_steps=7, save_top_k=-1)
+""",
+    """callback = HeadraceCallback(loader, "ckpt", memory_every=1, storage_every=5)
+newest = callback.restore()
+begun = callback._stream._trainer.last_step
+print("went back:", begun, callback.restored_from, flush=True)
+""",
+).replace(
+    "callbacks=[HeadraceCallback(loader), saves],\n    logger",
+    "callbacks=[callback], enable_checkpointing=False,\n    logger",
+)
+TRANSFORMERS_MEMORY = (
+    TRANSFORMERS.replace('(loader, "out")', '(loader, "out", memory_every=1, storage_every=5)')
+    .replace("save_steps=7", 'save_strategy="no"')
+    .replace(
+        "begun = callback.restore()",
+        """begun = callback.restore()
+print("went back:", callback._stream._trainer.last_step, callback.restored_from, flush=True)""",
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("program", "n"), [(LIGHTNING_MEMORY, N), (TRANSFORMERS_MEMORY, N - 10)], ids=["lightning", "transformers"]
+)
+def test_from_memory_after_a_kill_and_from_storage_after_the_memory_is_lost(
+    job: Any, rng: random.Random, zygote: Zygote, memory: Path, program: str, n: int
+) -> None:
+    """A killed trainer goes on behind its last step or the one before. Without its memory it goes on
+    from storage. Each record is in the model once."""
+    run = lives(job, zygote, program, n, HEADRACE_MEMORY_DIR=str(memory))
+    first, second = rng.randint(8, 20), rng.randint(28, 45)
+    run(-signal.SIGKILL, KILL=str(first))
+    text = run(-signal.SIGKILL, KILL=str(second))
+    at, source = text.split("went back: ")[1].split()[:2]
+    assert source == "memory", text
+    assert first - 2 <= int(at) <= first, text
+    for folder in memory.iterdir():
+        shutil.rmtree(folder)  # as if the node had been started again
+    text = run(0)
+    at, source = text.split("went back: ")[1].split()[:2]
+    assert source == "storage", text
+    assert int(at) % 5 == 0, text
+    ids = range(n)
+    assert f"sums {[len(ids), sum(ids), sum(i * i for i in ids)]} " in text, text + job.logs()
     assert "unstepped 0" in text, text

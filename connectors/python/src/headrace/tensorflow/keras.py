@@ -4,6 +4,8 @@
     callback = headrace.tensorflow.keras.HeadraceCallback(clicks, "checkpoints", every=1000)
     model.fit(clicks, callbacks=[callback])
 
+With memory_every=10 each tenth batch is saved in memory too, which costs a copy.
+
 For Keras 2.15 and Keras 3 with the TensorFlow backend.
 """
 
@@ -30,11 +32,13 @@ class HeadraceCallback(tf.keras.callbacks.Callback):
     dataset: the tf.data.Dataset that is given to fit(). It may pull batches ahead
     (prefetch, parallel map); what it must not do is listed at `input_of`.
     checkpoints: a folder, or a `headrace.Checkpointer`; None saves nothing. every: batches
-    between two checkpoints; 0: only when training ends.
+    between two checkpoints; 0: only when training ends. memory_every: batches between two
+    checkpoints that stay in memory (docs/FLASH.md); 0: none.
 
     When training begins, the newest checkpoint is restored: weights, the optimizer's
     variables and the records, which do not come again. The model must be built and
-    compiled before, for example by an Input layer. `initial_step` is where it began.
+    compiled before, for example by an Input layer. `initial_step` is where it began, and
+    `restored_from` says where the checkpoint lay.
 
     model.fit with steps_per_execution above 1 is refused: Keras does not tell a callback
     about a last execution that is shorter. So is more than one epoch without
@@ -47,18 +51,22 @@ class HeadraceCallback(tf.keras.callbacks.Callback):
         checkpoints: str | os.PathLike[str] | Checkpointer | None = None,
         *,
         every: int = 0,
+        memory_every: int = 0,
     ) -> None:
         super().__init__()
-        if every < 0:
-            raise ValueError(f"every={every}; it is a number of batches, or 0")
-        if every and checkpoints is None:
-            raise ValueError(f"every={every} without checkpoints: say the folder")
+        for name, n in (("every", every), ("memory_every", memory_every)):
+            if n < 0:
+                raise ValueError(f"{name}={n}; it is a number of batches, or 0")
+            if n and checkpoints is None:
+                raise ValueError(f"{name}={n} without checkpoints: say the folder")
         self.input = _chain.input_of(dataset)
-        self.every = every
+        self.every, self.memory_every = every, memory_every
         self._folder = None if checkpoints is None or isinstance(checkpoints, Checkpointer) else checkpoints
         self._checkpointer = checkpoints if isinstance(checkpoints, Checkpointer) else None
         #: Batches that were in the model when training began.
         self.initial_step = 0
+        #: Where these were found: "memory", "peer" (of another node) or "storage"; "": nowhere.
+        self.restored_from = ""
         self._step = self._saved = 0
         self._begun = False
 
@@ -81,6 +89,8 @@ class HeadraceCallback(tf.keras.callbacks.Callback):
         self._step = self.input.step()
         if self.every and self._step % self.every == 0:
             self._save()
+        elif self.memory_every and self._step % self.memory_every == 0 and self._checkpointer is not None:
+            self._checkpointer.save(self._step, self._variables(), storage=False)
 
     def on_train_end(self, logs: Any = None) -> None:
         """Gives back what was pulled ahead and not trained, and saves the end."""
@@ -133,10 +143,11 @@ class HeadraceCallback(tf.keras.callbacks.Callback):
     def _restore(self) -> None:
         trainer = self.input.stream._trainer
         if self._folder is not None:
-            self._checkpointer = Checkpointer(self._folder, self.input.stream)
+            self._checkpointer = Checkpointer(self._folder, self.input.stream, memory=self.memory_every > 0)
         if self._checkpointer is not None:
             restored = self._checkpointer.restore()
             if restored is not None:
+                self.restored_from = restored.source
                 self._load(restored)
         self._step = self._saved = self.initial_step = trainer.last_step
 

@@ -7,15 +7,24 @@
     loader = Loader("clicks", 1024)
     trainer = lightning.Trainer(callbacks=[HeadraceCallback(loader), ModelCheckpoint(...)])
     trainer.fit(model, DataLoader(loader, batch_size=None), ckpt_path=...)
+
+With checkpoints in memory, after each step, and on storage after each 1000th:
+
+    callback = HeadraceCallback(loader, "checkpoints", memory_every=1, storage_every=1000)
+    trainer = lightning.Trainer(callbacks=[callback])
+    trainer.fit(model, DataLoader(loader, batch_size=None), ckpt_path=callback.restore())
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
+import torch
 from headrace._stream import Stream
 
+from ._flash import Flash
 from ._loader import Loader, refuse_pad
 
 if "pytorch_lightning" in sys.modules and "lightning" not in sys.modules:
@@ -24,6 +33,7 @@ else:
     from lightning.pytorch import Callback
 
 _KEY = "headrace"
+_BACK = "headrace_restored"  # the step, of a checkpoint whose records restore() went back to
 
 
 class HeadraceCallback(Callback):
@@ -37,13 +47,42 @@ class HeadraceCallback(Callback):
 
     A checkpoint holds the whole cut of the job. All ranks ask for it, so the checkpoint is
     saved by all, as Lightning's strategies do. Resume with ``fit(ckpt_path=...)``.
+
+    dir, memory_every, storage_every: after every so many steps, what Lightning needs to go
+    on is copied into memory (docs/FLASH.md), and every so many steps it goes to the folder
+    `dir` too; 0: only when training ends. Then resume with
+    ``fit(ckpt_path=callback.restore())``. It takes the newest that all ranks hold, from
+    memory or from storage. Hyperparameters are not in it: the program has them. State of
+    callbacks and modules has to be plain: tensors, arrays, numbers, text, and containers of
+    them. Models that are spread over ranks (FSDP) have their own way: docs/torch.md.
     """
 
-    def __init__(self, stream: Stream | Loader, *, loss_applies_weight: bool = False) -> None:
+    def __init__(
+        self,
+        stream: Stream | Loader,
+        dir: str | os.PathLike[str] | None = None,
+        *,
+        memory_every: int = 0,
+        storage_every: int = 0,
+        loss_applies_weight: bool = False,
+    ) -> None:
         refuse_pad(stream, loss_applies_weight)
         self._given = stream
         self._trained = 0  # batches behind the last step
         self._last = 0
+        self._dumps = False  # the state is taken for memory, and the records are bound to it there
+        self._flash = Flash(self._stream, dir, memory_every, storage_every)
+
+    def restore(self) -> str | None:
+        """Goes back to the newest checkpoint of `dir`, in memory or on storage: a path for
+        ``fit(ckpt_path=...)``, or None. Every rank calls it, before fit()."""
+        return self._flash.restore(_write)
+
+    @property
+    def restored_from(self) -> str:
+        """Where restore() found the checkpoint: "memory", "peer" (the memory of another node) or
+        "storage"; "": there was none."""
+        return self._flash.source
 
     @property
     def _stream(self) -> Stream:
@@ -56,18 +95,45 @@ class HeadraceCallback(Callback):
         if step > max(self._last, self._stream._trainer.last_step):
             self._stream.step(step, batches=self._trained)
             self._trained, self._last = 0, step
+            self._flash.stepped(step, lambda: self._dump(trainer))
+
+    def on_train_end(self, trainer: Any, module: Any) -> None:
+        """With memory_every, saves the end on storage."""
+        if self._last:
+            self._flash.ended(self._last, lambda: self._dump(trainer))
+
+    def _dump(self, trainer: Any) -> dict[str, Any]:
+        """What Lightning would write to a file, without what the program has anyway."""
+        self._dumps = True
+        try:
+            checkpoint: dict[str, Any] = trainer._checkpoint_connector.dump_checkpoint(weights_only=False)
+        finally:
+            self._dumps = False
+        checkpoint[_BACK] = trainer.global_step
+        return {
+            k: v for k, v in checkpoint.items() if not k.startswith(("hparams_", "hyper_parameters", "datamodule_"))
+        }
 
     def on_save_checkpoint(self, trainer: Any, module: Any, checkpoint: dict[str, Any]) -> None:
         """Waits until all ranks have said the step, and stores the cut."""
-        if trainer.global_step:
+        if trainer.global_step and not self._dumps:
             checkpoint[_KEY] = self._stream.state_dict()
 
     def on_load_checkpoint(self, trainer: Any, module: Any, checkpoint: dict[str, Any]) -> None:
         """Goes back to the records of the checkpoint's model."""
+        if _BACK in checkpoint:
+            self._last, self._trained = int(checkpoint[_BACK]), 0
+            return
         if _KEY not in checkpoint:
             raise ValueError(
                 "this checkpoint of Lightning has no records of Headrace: it was saved without HeadraceCallback, or "
-                "before the first step. Start over without ckpt_path and with headrace.init(resume=\"start\")"
+                'before the first step. Start over without ckpt_path and with headrace.init(resume="start")'
             )
         self._stream.load_state_dict(checkpoint[_KEY])
         self._last, self._trained = int(checkpoint[_KEY]["step"]), 0
+
+
+def _write(state: Any, folder: str) -> str:
+    path = os.path.join(folder, "restored.ckpt")
+    torch.save(state, path)
+    return path

@@ -10,19 +10,28 @@ checkpoints are bound to their records.
     arguments = TrainingArguments("out", max_steps=..., ignore_data_skip=True)
     trainer = HeadraceTrainer(model, arguments, train_dataset=loader, callbacks=[callback])
     trainer.train(resume_from_checkpoint=callback.restore())
+
+With checkpoints in memory, after each step:
+
+    callback = HeadraceCallback(loader, "out", memory_every=1)
 """
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
+import random
 from typing import Any
 
+import numpy as np
 import torch.distributed
 import torch.utils.data
-from headrace._checkpoint import Checkpointer
 from headrace._stream import Stream
+from safetensors.torch import save_file
 from transformers import Trainer, TrainerCallback
 
+from ._flash import Flash
 from ._loader import Loader, refuse_pad
 
 
@@ -51,20 +60,39 @@ class HeadraceCallback(TrainerCallback):
     restore() before train(): it gives the newest checkpoint that is whole, with its
     records, for ``train(resume_from_checkpoint=...)``. A checkpoint that was written and
     not bound, because the process was killed between, does not count.
+
+    memory_every: after every so many steps, model, optimizer, scheduler, the Trainer's state
+    and the generators' are copied into memory (docs/FLASH.md). restore() takes the newest
+    that all ranks hold, there or in `dir`. storage_every: every so many steps such a copy
+    goes to `dir` too, beside what the Trainer writes; 0: only when training ends. DeepSpeed
+    and FSDP are not saved in memory.
     """
 
     def __init__(
-        self, stream: Stream | Loader, dir: str | os.PathLike[str], *, loss_applies_weight: bool = False
+        self,
+        stream: Stream | Loader,
+        dir: str | os.PathLike[str],
+        *,
+        memory_every: int = 0,
+        storage_every: int = 0,
+        loss_applies_weight: bool = False,
     ) -> None:
         refuse_pad(stream, loss_applies_weight)
         self._stream = stream.stream if isinstance(stream, Loader) else stream
-        self._checkpoints = Checkpointer(dir, self._stream)
+        self._flash = Flash(self._stream, dir, memory_every, storage_every)
+        self._checkpoints = self._flash.checkpointer
+        self._memory = memory_every > 0
         self._trained = 0
 
     def restore(self) -> str | None:
         """Goes back to the newest checkpoint: its folder, or None. Every rank calls it."""
-        restored = self._checkpoints.restore()
-        return None if restored is None else restored.path
+        return self._flash.restore(self._write)
+
+    @property
+    def restored_from(self) -> str:
+        """Where restore() found the checkpoint: "memory", "peer" (the memory of another node) or
+        "storage"; "": there was none."""
+        return self._flash.source
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         """Refuses settings with which the Trainer would train other records than it says."""
@@ -76,6 +104,8 @@ class HeadraceCallback(TrainerCallback):
             )
         if args.dataloader_num_workers:
             raise ValueError("set dataloader_num_workers=0: the agent reads and decodes in a process of its own")
+        if self._memory and (args.deepspeed or args.fsdp):
+            raise ValueError("memory_every=0 with DeepSpeed and FSDP: each rank has only a part of the model")
 
     def on_substep_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         """A batch of gradient accumulation was trained."""
@@ -85,6 +115,25 @@ class HeadraceCallback(TrainerCallback):
         """Steps what the optimizer has taken in."""
         self._stream.step(state.global_step, batches=self._trained + 1)
         self._trained = 0
+        self._flash.stepped(state.global_step, lambda: _state_of(state, **more))
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+        """With memory_every, saves the end on storage."""
+        if state.global_step:
+            self._flash.ended(state.global_step, lambda: _state_of(state, **more))
+
+    def _write(self, state: Any, folder: str) -> str:
+        """Writes a state as the Trainer writes its checkpoints."""
+        world = torch.distributed.get_world_size() if torch.distributed.is_initialized() else 1
+        generators = "rng_state.pth" if world == 1 else f"rng_state_{self._stream._trainer.rank}.pth"
+        # A file of safetensors has each array once: tied weights are written out.
+        save_file({k: v.clone() for k, v in state["model"].items()}, os.path.join(folder, "model.safetensors"))
+        torch.save(state["optimizer"], os.path.join(folder, "optimizer.pt"))
+        torch.save(state["scheduler"], os.path.join(folder, "scheduler.pt"))
+        torch.save(_generators_of(state["generators"]), os.path.join(folder, generators))
+        with open(os.path.join(folder, "trainer_state.json"), "w") as f:
+            f.write(state["trainer"])
+        return folder
 
     def on_save(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         """Binds the folder that was just written. All ranks wait for the cut; the first one binds."""
@@ -94,3 +143,32 @@ class HeadraceCallback(TrainerCallback):
             torch.distributed.barrier()  # other ranks may still write files of theirs
         if self._stream._trainer.rank == 0:
             self._checkpoints.bind(cut, folder)
+
+
+def _state_of(state: Any, model: Any, optimizer: Any, lr_scheduler: Any, **_: Any) -> dict[str, Any]:
+    version, numbers, gauss = random.getstate()
+    kind, keys, at, has, cached = np.random.get_state(legacy=True)  # noqa: NPY002
+    generators = {
+        "python": [version, np.array(numbers, np.int64), gauss],
+        "numpy": [kind, keys.astype(np.int64), at, has, cached],
+        "cpu": torch.random.get_rng_state(),
+    }
+    if torch.cuda.is_available():
+        generators["cuda"] = torch.cuda.random.get_rng_state()
+    return {
+        "model": model.state_dict(),
+        "optimizer": optimizer.state_dict(),
+        "scheduler": lr_scheduler.state_dict(),
+        "trainer": json.dumps(dataclasses.asdict(state)),
+        "generators": generators,
+    }
+
+
+def _generators_of(saved: dict[str, Any]) -> dict[str, Any]:
+    version, numbers, gauss = saved["python"]
+    kind, keys, at, has, cached = saved["numpy"]
+    return {
+        **saved,
+        "python": (version, tuple(int(n) for n in numbers), gauss),
+        "numpy": (kind, np.asarray(keys).astype(np.uint32), at, has, cached),
+    }
