@@ -244,6 +244,9 @@ func (lg *ledger) grant(l *lease, id uint64) {
 	r.Dataset, r.Partition, r.Identity, r.Pass = p.ds.id, p.no, p.source, ps.n
 	r.Segment, r.Start, r.End, r.Tries = l.segment, l.start-l.shift, l.end-l.shift, l.tries.lost()
 	r.Suspicion, r.Backfill = l.tries.suspicion().told(), p.in == fromBackfill
+	if r.Leads = l.leads(); r.Leads {
+		r.At = p.LineEnd() - l.shift
+	}
 	r.PieceLo, r.PieceHi = lo, hi
 }
 

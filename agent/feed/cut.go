@@ -26,6 +26,9 @@ type cutter struct {
 	chunk chunk
 	at    int // next record of the chunk
 	now   []*lease
+	round uint64         // counts how often now was chosen
+	place map[passOf]int // in now
+	live  bool           // the dataset has no end
 	decs  map[decoderOf]*decode.Decoder
 	dec   *decode.Decoder
 	decOf bool              // dec is of the backfill
@@ -45,9 +48,14 @@ type decoderOf struct {
 	header   string
 }
 
+func newCutter(st *stream) *cutter {
+	return &cutter{st: st, live: st.ds.Spec.Live(), came: make(chan struct{}, 1), timer: time.NewTimer(time.Hour),
+		place: map[passOf]int{}, decs: map[decoderOf]*decode.Decoder{}, errs: map[string]uint64{}}
+}
+
 // cut runs until ctx ends.
 func (st *stream) cut(ctx context.Context) {
-	c := &cutter{st: st, decs: map[decoderOf]*decode.Decoder{}, errs: map[string]uint64{}, timer: time.NewTimer(time.Hour), came: make(chan struct{}, 1)}
+	c := newCutter(st)
 	defer c.timer.Stop()
 	defer c.reset()
 	for ctx.Err() == nil {
@@ -80,26 +88,36 @@ func (c *cutter) next() (more bool) {
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	st.leases = slices.DeleteFunc(st.leases, func(l *lease) bool { return l.dry && l.sent >= l.cut && !c.reads(l) })
+	st.leases = slices.DeleteFunc(st.leases, func(l *lease) bool { return l.dry && l.sent >= l.cut && l.rd == nil })
 	if !st.credited1 || c.over || st.failed || st.closed || st.beyond() || !c.room() {
 		return false
 	}
-	live := st.ds.Spec.Live()
+	clear(c.place)
 	first := st.ds.inOrder() && slices.ContainsFunc(st.leases, func(l *lease) bool { return !l.dry && l.grant.Backfill })
 	for _, l := range st.leases {
 		if l.dry || first && !l.grant.Backfill {
 			continue
 		}
-		if i := slices.IndexFunc(c.now, l.samePartition); i < 0 {
+		if i, there := c.place[l.passOf()]; !there {
+			c.place[l.passOf()] = len(c.now)
 			c.now = append(c.now, l)
 		} else if l.before(c.now[i]) {
 			c.now[i] = l
 		}
-		if !live {
+		if !c.live {
 			break
 		}
 	}
+	c.chosen()
 	return true
+}
+
+// chosen marks the leases of now.
+func (c *cutter) chosen() {
+	c.round++
+	for _, l := range c.now {
+		l.round = c.round
+	}
 }
 
 // room reports whether more may wait in the queue. The queue is bounded in bytes, and in

@@ -22,6 +22,10 @@ type lease struct {
 	cut   int64 // rows in frames reach up to here; cut <= read
 	sent  int64 // delivered up to here; sent <= cut
 	dry   bool  // read to its end
+
+	// Only the cutter uses these.
+	rd    *reading // that reads it, or nil
+	round uint64   // of the cutter's choices, the last one that it was among
 }
 
 // pieceAt is the piece that holds order position pos, or else the next piece after pos;
@@ -35,9 +39,10 @@ func (l *lease) pieceAt(pos int64) int {
 	return len(l.grant.Pieces)
 }
 
-func (l *lease) samePartition(o *lease) bool {
-	return l.grant.Partition == o.grant.Partition && l.grant.Pass == o.grant.Pass
-}
+// passOf is a pass of a partition.
+type passOf struct{ partition, pass uint32 }
+
+func (l *lease) passOf() passOf { return passOf{l.grant.Partition, l.grant.Pass} }
 
 // before reports whether l's records come before the other's in their pass. Pieces of
 // different segments are in the order of their segments.

@@ -76,7 +76,9 @@ func TestTheNextLeaseIsBegunWhileRecordsOfOneWaitAndItsMemoryIsHandedOn(t *testi
 	first := &lease{grant: &pb.Grant{LeaseEnd: 2, Pieces: []*pb.Piece{{Start: 1, OrderStart: 1, End: 2}}}, read: 1, end: 2}
 	second := &lease{grant: &pb.Grant{LeaseEnd: 2, Pieces: []*pb.Piece{{End: 2}}}, end: 2}
 	st := &stream{t: &trainer{srv: &Server{}}, ds: &Dataset{Source: oneRecord{}, Spec: &dataset.Spec{}}, leases: []*lease{first, second}}
-	c := &cutter{st: st, came: make(chan struct{}, 1), now: []*lease{first}, timer: time.NewTimer(time.Hour)}
+	c := newCutter(st)
+	c.now = []*lease{first}
+	c.chosen()
 	defer c.reset()
 	for deadline := time.Now().Add(time.Minute); c.ahead == nil; runtime.Gosched() {
 		if c.open(t.Context()); time.Now().After(deadline) {
@@ -88,6 +90,7 @@ func TestTheNextLeaseIsBegunWhileRecordsOfOneWaitAndItsMemoryIsHandedOn(t *testi
 	}
 	ahead := c.ahead
 	c.now = []*lease{second}
+	c.chosen()
 	c.open(t.Context())
 	if len(c.rds) != 1 || c.rds[0] != ahead || c.ahead != nil {
 		t.Error("what was read ahead is read again")
@@ -135,7 +138,9 @@ func (c *sealedCursor) Close() error { return nil }
 func TestALeaseWhoseEndWasMovedBackIsReadToIt(t *testing.T) {
 	l := &lease{grant: &pb.Grant{LeaseEnd: 10, Pieces: []*pb.Piece{{End: 10}}}, read: 2, end: 10}
 	st := &stream{t: &trainer{srv: &Server{}}, ds: &Dataset{Source: sealed{}, Spec: &dataset.Spec{Source: &memsource.Spec{End: "never"}}}, leases: []*lease{l}}
-	c := &cutter{st: st, came: make(chan struct{}, 1), now: []*lease{l}, timer: time.NewTimer(time.Hour)}
+	c := newCutter(st)
+	c.now = []*lease{l}
+	c.chosen()
 	defer c.reset()
 	c.open(t.Context())
 	l.end = 5

@@ -50,28 +50,38 @@ func (c *cutter) taken(rd *reading, ch chunk, ok bool) bool {
 // others. A reading that waits at the head for records that were stolen, or in a segment
 // that was sealed, would otherwise wait for ever.
 func (c *cutter) open(ctx context.Context) {
-	for i := len(c.rds) - 1; i >= 0; i-- {
-		if rd := c.rds[i]; !slices.Contains(c.now, rd.l) {
-			c.drop(rd)
-		} else if c.overtaken(rd) {
-			c.drop(rd)
+	for _, rd := range c.stale() {
+		c.drop(rd)
+		if rd.l.round == c.round && c.overtaken(rd.l) {
 			c.leaseEnd(rd.l)
-		} else if c.cutBack(rd) {
-			c.drop(rd) // read again below, to the new end
-		}
+		} // else it is read again below, to the new end, or not now
 	}
 	for _, l := range c.now {
-		if c.reads(l) || c.adopt(l) {
+		if l.rd != nil || c.adopt(l) {
 			continue
 		}
 		c.st.mu.Lock()
 		from, end, dry := l.read, l.end, l.dry
 		c.st.mu.Unlock()
 		if !dry {
-			c.rds = append(c.rds, startReading(ctx, c.st.ds, c.st.t.srv.cfg.Desk, l, from, end, c.came, &c.spare))
+			l.rd = startReading(ctx, c.st.ds, c.st.t.srv.cfg.Desk, l, from, end, c.came, &c.spare)
+			c.rds = append(c.rds, l.rd)
 		}
 	}
 	c.readAhead(ctx)
+}
+
+// stale are the readings of leases that are not read now, and those whose end was moved back.
+// There may be hundreds of readings, and this is asked for each chunk.
+func (c *cutter) stale() (all []*reading) {
+	c.st.mu.Lock()
+	defer c.st.mu.Unlock()
+	for _, rd := range c.rds {
+		if rd.l.round != c.round || c.live && (rd.l.read >= rd.l.end || rd.l.end < rd.end) {
+			all = append(all, rd)
+		}
+	}
+	return all
 }
 
 // adopt takes over the reading that was begun ahead of l.
@@ -87,13 +97,13 @@ func (c *cutter) adopt(l *lease) bool {
 		c.stopAhead()
 		return false
 	}
-	c.rds, c.ahead = append(c.rds, rd), nil
+	c.rds, c.ahead, l.rd = append(c.rds, rd), nil, rd
 	return true
 }
 
 // readAhead opens the next lease once the source has given all of the one before.
 func (c *cutter) readAhead(ctx context.Context) {
-	if c.ahead != nil || len(c.rds) != 1 || !c.rds[0].atEnd.Load() || c.st.ds.Spec.Live() {
+	if c.ahead != nil || len(c.rds) != 1 || !c.rds[0].atEnd.Load() || c.live {
 		return
 	}
 	var next *lease
@@ -117,31 +127,15 @@ func (c *cutter) stopAhead() {
 	}
 }
 
-// overtaken handles a lease of live input whose end was moved back to where it was read.
-func (c *cutter) overtaken(rd *reading) bool {
-	if !c.st.ds.Spec.Live() {
-		return false
-	}
+// overtaken says whether the end of a lease of live input was moved back to where it was
+// read. It may also be moved back to a place that is not reached yet. For example, lease
+// [100, 300) was read to 200, positions [200, 210) hold no record, and the segment was
+// sealed at 210: its reading waits for a record behind 210, which never comes. One that
+// ends at 210 finds that there is none.
+func (c *cutter) overtaken(l *lease) bool {
 	c.st.mu.Lock()
 	defer c.st.mu.Unlock()
-	return rd.l.read >= rd.l.end
-}
-
-// cutBack reports whether the end of a lease of live input was moved back while it is
-// read. For example, lease [100, 300) was read to 200, positions [200, 210) hold no
-// record, and the segment was sealed at 210: its reading waits for a record behind 210,
-// which never comes. One that ends at 210 finds that there is none.
-func (c *cutter) cutBack(rd *reading) bool {
-	if !c.st.ds.Spec.Live() {
-		return false
-	}
-	c.st.mu.Lock()
-	defer c.st.mu.Unlock()
-	return rd.l.end < rd.end
-}
-
-func (c *cutter) reads(l *lease) bool {
-	return slices.ContainsFunc(c.rds, func(rd *reading) bool { return rd.l == l })
+	return c.live && l.read >= l.end
 }
 
 func (c *cutter) stopReading() {
@@ -157,6 +151,7 @@ func (c *cutter) drop(rd *reading) {
 		held = c.chunk.batch
 	}
 	rd.stop(held, &c.spare)
+	rd.l.rd = nil
 	c.rds = slices.DeleteFunc(c.rds, func(o *reading) bool { return o == rd })
 	if c.rd == rd {
 		c.rd, c.chunk, c.at = nil, chunk{}, 0

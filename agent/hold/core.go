@@ -163,6 +163,7 @@ type lease struct {
 
 	head  int64 // where its segment ends by now; Never: it was not seen, or it is final
 	waits bool  // the reader waits there
+	ahead bool  // the master knew of no record in it when it was granted, and the reader has not said more
 	news  bool  // in Core.heads
 
 	acks   []ack // unanswered, in order; the first `sent` were sent in this session

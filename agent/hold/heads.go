@@ -15,23 +15,35 @@ func (c *Core) headSeen(l *lease, ev *HeadSeen) {
 		l.news = true
 		c.heads = append(c.heads, l)
 	}
-	l.head, l.waits = ev.Head, ev.Waits
+	l.head, l.waits, l.ahead = ev.Head, ev.Waits, false
 	if reached && c.talking() {
 		c.message()
 	}
 	c.want(l.s)
 }
 
-// waits: readers of the stream wait at heads, and none has anything to read.
+// openingMost bounds the leases of a stream that begin at a head as the master knows it and
+// whose readers have not said yet that they wait there. A source may need a tenth of a
+// second to open a reader: hundreds of partitions are not opened one by one. More would
+// take partitions from other trainers before it is known that there is nothing to read.
+const openingMost = 16
+
+// waits: readers of the stream wait at heads, or are expected to, and none has anything to
+// read.
 func (s *stream) waits() bool {
-	some := false
+	some, opening := false, 0
 	for _, l := range s.leases {
-		if l.tail == Never && !l.waits {
+		if l.tail != Never {
+			continue
+		}
+		if l.ahead {
+			opening++
+		} else if !l.waits {
 			return false
 		}
-		some = some || l.tail == Never
+		some = true
 	}
-	return some
+	return some && opening < openingMost
 }
 
 func (c *Core) appendHeads(m *pb.AgentMessage) {

@@ -52,6 +52,10 @@ func (c *Core) grant(g *pb.Grant) {
 	if l.partition, l.pass, l.segment = g.Partition, g.Pass, g.Segment; g.Backfill {
 		l.in = ofBackfill
 	}
+	if g.Head != nil {
+		l.head = max(*g.Head, g.LeaseStart)
+		l.ahead = l.head == g.LeaseStart
+	}
 	s.rounds.granted(l)
 	s.hungry = false
 	if !slices.ContainsFunc(s.requests, func(id uint64) bool { return id <= s.told }) {

@@ -237,9 +237,13 @@ func message(t *testing.T, input string) *pb.MasterMessage {
 			e := &pb.Fence{Reason: "the generation ended"}
 			scan(f[1], "%d", &e.Worker)
 			m.Fences = append(m.Fences, e)
-		case "grant": // grant request token start-end
+		case "grant": // grant request token start-end [HEAD]
 			g := &pb.Grant{Token: token(f[2]), Dataset: 1, Partition: 1}
 			scan(f[1]+" "+f[3], "%d %d-%d", &g.Request, &g.LeaseStart, &g.LeaseEnd)
+			if len(f) > 4 {
+				g.Head = new(int64)
+				scan(f[4], "%d", g.Head)
+			}
 			m.Grants = append(m.Grants, g)
 		case "standing": // standing request STATE
 			st := &pb.Standing{State: pb.Standing_State(pb.Standing_State_value[f[2]])}

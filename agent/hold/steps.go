@@ -56,7 +56,7 @@ func (c *Core) deliver(ev *Deliver) {
 			units[l.in] += max(0, k.To-l.frontier)
 			rows += k.Rows
 			s.takes.push(take{l: l, from: l.frontier, to: k.To, told: true, Tally: k.Tally})
-			l.frontier = max(l.frontier, k.To)
+			l.frontier, l.ahead = max(l.frontier, k.To), false
 			c.rideTail(l)
 		}
 		next += int(n)

@@ -78,6 +78,10 @@ func (e *Encoder) grant(r *shardsvc.Reply, pieces []shardsvc.Piece) []byte {
 	if r.Backfill {
 		b = varint(b, 14, 1)
 	}
+	if r.Leads {
+		b = protowire.AppendTag(b, 15, protowire.VarintType)
+		b = protowire.AppendVarint(b, uint64(r.At))
+	}
 	return e.finish(10, b)
 }
 

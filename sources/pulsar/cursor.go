@@ -19,8 +19,9 @@ const (
 	arenaMost   = 1 << 20 // bytes of one Batch, about
 	recordsMost = 8192
 
+	quietOpen  = 10 * time.Millisecond  // after so long without a first message, a live cursor asks whether it stands at the head
 	quietFirst = 200 * time.Millisecond // after so long without a message, the admin API is asked why
-	quietMost  = 5 * time.Second        // the wait doubles up to here
+	quietMost  = 5 * time.Second        // the wait doubles up to here; of a live cursor it stays there while nothing is odd
 	realTries  = 3                      // so often a message may exist and not come, before the Reader is opened again
 	opensMost  = 3                      // so often a Reader is opened for one entry
 )
@@ -38,10 +39,11 @@ type cursor struct {
 	head   int64 // the highest end of an entry that was seen; -1: nothing was asked yet
 	onHead func(head int64)
 
-	quiet  time.Duration // how long to wait for a message before asking
-	real   int           // times that the entry at c.at existed and did not come
-	opens  int           // times that a Reader was opened for it
-	failed error         // the permanent error; every Next returns it again
+	quiet   time.Duration // how long to wait for a message before asking
+	opening bool          // no message has come, and nobody asked whether one is there
+	real    int           // times that the entry at c.at existed and did not come
+	opens   int           // times that a Reader was opened for it
+	failed  error         // the permanent error; every Next returns it again
 }
 
 // Open makes a cursor. It connects when the first record is asked for.
@@ -56,7 +58,11 @@ func (s *Source) Open(ctx context.Context, r sources.Range, from sources.Positio
 	if p.id() != r.Partition || ledger != ledgerOf(r.Segment) {
 		return nil, fmt.Errorf("pulsar: the locator opens ledger %d of %s, and not segment %d of %s", ledger, p.id(), r.Segment, r.Partition)
 	}
-	return &cursor{s: s, p: p, ledger: ledger, r: r, at: max(r.Start, from.Offset), head: -1, quiet: quietFirst}, nil
+	c := &cursor{s: s, p: p, ledger: ledger, r: r, at: max(r.Start, from.Offset), head: -1, quiet: quietFirst}
+	if s.o.live() {
+		c.opening, c.quiet = true, quietOpen
+	}
+	return c, nil
 }
 
 func (c *cursor) name() string { return ledgerName(c.p, c.ledger) }
@@ -122,7 +128,12 @@ func (c *cursor) fill(ctx context.Context, b *sources.Batch) error {
 			if len(b.Recs) > 0 {
 				return nil
 			}
-			if err := c.look(ctx, b); err != nil {
+			if c.opening {
+				err = c.atHead(ctx)
+			} else {
+				err = c.look(ctx, b)
+			}
+			if err != nil {
 				return err
 			}
 			continue
@@ -154,6 +165,15 @@ func (c *cursor) reopen(ctx context.Context) error {
 // left returns how many entries of the range are not read yet.
 func (c *cursor) left() int64 { return entryOf(c.r.End-1) - entryOf(c.at) + 1 }
 
+// there returns how many entries of the range are not read and known to be there. A live
+// range ends far ahead of the head, and at the head few permits will do.
+func (c *cursor) there() int64 {
+	if !c.s.o.live() {
+		return c.left()
+	}
+	return min(c.left(), max(0, entryOf(c.head-1)-entryOf(c.at)+1))
+}
+
 // drop ends the Reader. The next one is opened at c.at.
 func (c *cursor) drop() {
 	if c.rd != nil {
@@ -179,6 +199,9 @@ func (c *cursor) peek(ctx context.Context, wait bool) (client.Message, error) {
 	if !wait {
 		return nil, nil
 	}
+	if c.at >= c.head && c.head >= 0 && c.onHead != nil {
+		c.onHead(c.head) // all that was seen has been read: from here on the cursor waits
+	}
 	t := time.NewTimer(c.quiet)
 	defer t.Stop()
 	select {
@@ -197,7 +220,10 @@ func (c *cursor) came(m client.Message, ok bool) (client.Message, error) {
 		c.drop()
 		return nil, temporary(fmt.Errorf("%s: the connection's Reader has ended", c.p))
 	}
-	c.rd.peeked, c.quiet = m, quietFirst
+	c.rd.peeked, c.opening = m, false
+	if !c.s.o.live() || m.ID().LedgerID() != c.ledger {
+		c.quiet = quietFirst
+	}
 	return m, nil
 }
 
@@ -243,7 +269,7 @@ func (c *cursor) take(ctx context.Context, m client.Message, b *sources.Batch) e
 	c.rd.peeked = nil
 	c.rd.sizes.add(len(m.Payload()), index == size-1)
 	c.moveTo(behind)
-	if index == size-1 && !c.rd.sizes.fits(c.rd.permits, c.left()) {
+	if index == size-1 && !c.rd.sizes.fits(c.rd.permits, c.there()) {
 		c.drop()
 	}
 	return nil

@@ -90,6 +90,16 @@ func (c *cursor) explain(ctx context.Context, b *sources.Batch) error {
 	return c.missing(fmt.Errorf("entry %d:%d is there and did not come", c.ledger, entryOf(c.at)))
 }
 
+// atHead finds out early whether a live cursor that was opened waits at the head. A stream
+// asks for another partition as soon as all of its cursors wait there.
+func (c *cursor) atHead(ctx context.Context) error {
+	c.opening, c.quiet = false, quietFirst
+	if err := c.written(ctx); !errors.Is(err, errLater) {
+		return err // nil: it is there, and is on its way
+	}
+	return nil
+}
+
 // look finds out why nothing comes. If the entry at c.at is not written yet, nothing is
 // wrong. It asks for the entry only if it exists, because a broker that is asked for a
 // later one fails and writes a page to its log.
@@ -108,9 +118,9 @@ func (c *cursor) look(ctx context.Context, b *sources.Batch) error {
 	if err != nil {
 		return err
 	}
+	c.quiet = quietFirst // something is there that does not come by itself
 	switch {
 	case info.kind == hole:
-		c.quiet = quietFirst
 		c.seen(at(entryOf(c.at)+1, 0))
 		c.moveTo(at(entryOf(c.at)+1, 0))
 	case info.kind == uncommitted:

@@ -95,3 +95,52 @@ func TestAReaderOfALedgerWithoutAMessageSaysThatItWaits(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A cursor that has read all says that it waits. It does so too if the last head that it saw
+// lay behind a record which was not read yet: the stream would ask for no other partition.
+func TestACursorThatHasReadAllSaysThatItWaits(t *testing.T) {
+	b := realBroker(t)
+	connect(t, b)
+	topic := newTopic(t, b, 0)
+	send(t, producer(t, client.ProducerOptions{Topic: topic, DisableBatching: true}), &client.ProducerMessage{Payload: []byte("one")})
+	o := (&place{b: b, topic: topic, max: 1000}).options(brokers.Never)
+	s := mustOpen(t, o)
+	ids, err := s.Partitions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := sourcetestSegments(t, s, ids[0])[0]
+	c, err := s.Open(t.Context(), sources.Range{Partition: ids[0], Segment: g.ID, Start: g.Start, End: g.Start + 1<<40}, sources.Position{Segment: g.ID, Offset: g.Start}, g.Locator)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.(sources.Tailing).OnHead(func(int64) {})
+	read := &sources.Batch{}
+	if err := c.Next(t.Context(), read); err != nil || len(read.Recs) != 1 {
+		t.Fatalf("%d records, %v", len(read.Recs), err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	heads, ended := make(chan int64, 1), make(chan error, 1)
+	c.(sources.Tailing).OnHead(func(head int64) {
+		select {
+		case heads <- head:
+		default:
+		}
+	})
+	go func() { ended <- c.Next(ctx, &sources.Batch{}) }()
+	select {
+	case head := <-heads:
+		if head > read.End {
+			t.Errorf("the head is %d, and it waits at %d", head, read.End)
+		}
+	case err := <-ended:
+		t.Errorf("it ends with %v", err)
+	case <-time.After(time.Minute):
+		t.Error("it says nothing for a minute")
+	}
+	cancel()
+	<-ended
+	if err := errors.Join(c.Close(), s.Close()); err != nil {
+		t.Error(err)
+	}
+}

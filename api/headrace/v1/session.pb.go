@@ -2810,6 +2810,7 @@ type Grant struct {
 	Pieces        []*Piece               `protobuf:"bytes,12,rep,name=pieces,proto3" json:"pieces,omitempty"`
 	Suspicion     Grant_Suspicion        `protobuf:"varint,13,opt,name=suspicion,proto3,enum=headrace.v1.Grant_Suspicion" json:"suspicion,omitempty"`
 	Backfill      bool                   `protobuf:"varint,14,opt,name=backfill,proto3" json:"backfill,omitempty"` // the partition is of the dataset's backfill
+	Head          *int64                 `protobuf:"varint,15,opt,name=head,proto3,oneof" json:"head,omitempty"`   // of a lease that ends ahead of the head: where that is, as far as the master knows
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2940,6 +2941,13 @@ func (x *Grant) GetBackfill() bool {
 		return x.Backfill
 	}
 	return false
+}
+
+func (x *Grant) GetHead() int64 {
+	if x != nil && x.Head != nil {
+		return *x.Head
+	}
+	return 0
 }
 
 type Piece struct {
@@ -4498,7 +4506,7 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"7\n" +
 	"\x05Fence\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\rR\x06worker\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xed\x03\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\x8f\x04\n" +
 	"\x05Grant\x12\x18\n" +
 	"\arequest\x18\x01 \x01(\x04R\arequest\x12(\n" +
 	"\x05token\x18\x02 \x01(\v2\x12.headrace.v1.TokenR\x05token\x12\x16\n" +
@@ -4515,12 +4523,14 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\x05tries\x18\v \x01(\rR\x05tries\x12*\n" +
 	"\x06pieces\x18\f \x03(\v2\x12.headrace.v1.PieceR\x06pieces\x12:\n" +
 	"\tsuspicion\x18\r \x01(\x0e2\x1c.headrace.v1.Grant.SuspicionR\tsuspicion\x12\x1a\n" +
-	"\bbackfill\x18\x0e \x01(\bR\bbackfill\".\n" +
+	"\bbackfill\x18\x0e \x01(\bR\bbackfill\x12\x17\n" +
+	"\x04head\x18\x0f \x01(\x03H\x00R\x04head\x88\x01\x01\".\n" +
 	"\tSuspicion\x12\b\n" +
 	"\x04NONE\x10\x00\x12\n" +
 	"\n" +
 	"\x06SINGLY\x10\x01\x12\v\n" +
-	"\aEXCLUDE\x10\x02\"\x98\x01\n" +
+	"\aEXCLUDE\x10\x02B\a\n" +
+	"\x05_head\"\x98\x01\n" +
 	"\x05Piece\x12\x1f\n" +
 	"\vorder_start\x18\x01 \x01(\x03R\n" +
 	"orderStart\x12\x18\n" +
@@ -4809,6 +4819,7 @@ func file_headrace_v1_session_proto_init() {
 	if File_headrace_v1_session_proto != nil {
 		return
 	}
+	file_headrace_v1_session_proto_msgTypes[27].OneofWrappers = []any{}
 	file_headrace_v1_session_proto_msgTypes[30].OneofWrappers = []any{
 		(*CutCall_Ask)(nil),
 		(*CutCall_Bind)(nil),
