@@ -147,7 +147,8 @@ class HeadraceCallback(TrainerCallback):
 
 def _state_of(state: Any, model: Any, optimizer: Any, lr_scheduler: Any, **_: Any) -> dict[str, Any]:
     version, numbers, gauss = random.getstate()
-    kind, keys, at, has, cached = np.random.get_state(legacy=True)  # noqa: NPY002
+    of_numpy: Any = np.random.get_state(legacy=True)  # noqa: NPY002
+    kind, keys, at, has, cached = of_numpy
     generators = {
         "python": [version, np.array(numbers, np.int64), gauss],
         "numpy": [kind, keys.astype(np.int64), at, has, cached],
