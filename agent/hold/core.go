@@ -162,6 +162,7 @@ type lease struct {
 	tail     int64 // no record begins in [tail, end); Never until read to the end
 
 	head  int64 // where its segment ends by now; Never: it was not seen, or it is final
+	met   bool  // the reader has said so; else the master has, and it may be wrong
 	waits bool  // the reader waits there
 	ahead bool  // the master knew of no record in it when it was granted, and the reader has not said more
 	news  bool  // in Core.heads

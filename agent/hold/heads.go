@@ -4,18 +4,19 @@ import pb "github.com/headrace/headrace/api/headrace/v1"
 
 // headSeen: of a lease that ends ahead of head only what is there counts as work.
 // A stream whose readers all wait wants more: records may be in other partitions.
+// A reader may see less than the master: of an open transaction of Kafka it sees nothing.
 // The master hears of heads with what is said anyway, and at once where the lease's
 // end is reached, because what lies behind it is nobody's yet.
 func (c *Core) headSeen(l *lease, ev *HeadSeen) {
-	if l.dead || l.head != Never && ev.Head < l.head {
+	if l.dead || l.met && ev.Head < l.head {
 		return
 	}
 	reached := ev.Head >= l.end && (l.head == Never || l.head < l.end)
-	if l.head != ev.Head && !l.news {
+	if (l.head == Never || ev.Head > l.head) && !l.news {
 		l.news = true
 		c.heads = append(c.heads, l)
 	}
-	l.head, l.waits, l.ahead = ev.Head, ev.Waits, false
+	l.head, l.met, l.waits, l.ahead = ev.Head, true, ev.Waits, false
 	if reached && c.talking() {
 		c.message()
 	}

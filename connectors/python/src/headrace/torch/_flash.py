@@ -69,6 +69,8 @@ class Flash:
         if restored is None:
             return None
         self.source = restored.source
+        if restored.source == "storage":
+            self._stored = restored.step
         if restored.state is None:
             return restored.path
         self._folder = tempfile.TemporaryDirectory(prefix="headrace-restored-")
