@@ -319,9 +319,11 @@ func (s *sim) someDrop() {
 	}
 }
 
-// loseMemory: a node's memory is gone, or its slot is used again.
+// loseMemory: a node's memory is gone, or its slot is used again. It is not while a group goes
+// back to that cut: a rank whose node is lost then is lost too, and so is the generation.
 func (s *sim) loseMemory() {
-	if k := s.someCut(); k != nil {
+	k := s.someCut()
+	if c := s.w.core; k != nil && !(c.phase == restoreWaits && c.choice == k.id) {
 		delete(s.memories, k.id)
 	}
 }
