@@ -277,4 +277,5 @@ def test_from_memory_after_a_kill_and_from_storage_after_the_memory_is_lost(
     assert "unstepped 0" in text, text
     for folder in memory.iterdir():
         shutil.rmtree(folder)
-    assert whole in (text := run(0)), text  # the end lies on storage, and nothing is left to train
+    text = run(0)  # the end lies on storage, and nothing is left to train
+    assert whole in text, text
