@@ -158,3 +158,47 @@ func TestAVirtualRankThatGaveRowsBackIsNotSaidToBeDrained(t *testing.T) {
 		t.Errorf("it came again, and is read: %v", said)
 	}
 }
+
+// A stream asks for leads one after the other before their readers are open, but only so many.
+func TestSixteenReadersAtMostAreWaitedFor(t *testing.T) {
+	core := hold.New(hold.Config{Hello: &pb.Hello{Agent: "a"}})
+	now := int64(0)
+	do := func(ev hold.Event) (fx hold.Effects) {
+		t.Helper()
+		now += 1e6
+		if core.Step(now, ev, &fx); fx.Invalid != "" {
+			t.Fatal(fx.Invalid)
+		}
+		return fx
+	}
+	request := func(fx hold.Effects) (id uint64) {
+		for _, m := range fx.Send {
+			for _, r := range m.Requests {
+				id = r.Id
+			}
+		}
+		return id
+	}
+	stream := hold.Stream{Worker: 1, Number: 1}
+	do(&hold.Join{Join: &pb.Join{Worker: 1}})
+	do(&hold.Connected{})
+	do(&hold.Received{Message: &pb.MasterMessage{Hello: &pb.HelloReply{Model: "shared", SessionTtlMs: 60_000}, Joins: []*pb.JoinReply{{Worker: 1, Generation: 1, Epoch: 1}}, Echo: now}})
+	do(&hold.Open{Stream: stream, Dataset: 1, Tracked: true})
+	open := request(do(&hold.Hungry{Stream: stream}))
+	var first hold.Lease
+	n := uint64(0)
+	for head := int64(100); open != 0 && n < 100; {
+		n++
+		fx := do(&hold.Received{Message: &pb.MasterMessage{Grants: []*pb.Grant{{Request: open, Token: &pb.Token{Epoch: 1, Term: 1, Sequence: n}, Worker: 1, Dataset: 1,
+			Partition: uint32(n), LeaseStart: head, LeaseEnd: head + 1000, Head: &head}}}})
+		if open = request(fx); n == 1 {
+			first = fx.Grants[0].Lease
+		}
+	}
+	if n != 16 {
+		t.Errorf("%d leads were asked for before a reader was open", n)
+	}
+	if request(do(&hold.HeadSeen{Lease: first, Head: 100, Waits: true})) == 0 {
+		t.Error("one reader waits, and no other lead is asked for")
+	}
+}
