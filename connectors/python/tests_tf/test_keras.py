@@ -184,9 +184,9 @@ def test_a_killed_process_comes_back_from_memory(work: Any, rng: random.Random, 
         assert done.process.returncode == 0, text
         assert "from memory" in text, text
         found = json.loads(next(line for line in reversed(text.splitlines()) if line.startswith("{")))
-        # Each process was killed behind a step that it had said and not saved yet; the one before
-        # that may not have been whole in memory.
-        assert first + second - 4 <= found["begun"] <= first + second - 2, text
+        # A save may be torn by the kill: then the one that is on its way to storage is left.
+        least = ((first - 2) // 7 * 7 + second - 2) // 7 * 7
+        assert least <= found["begun"] <= first + second - 2, text
         assert (found["records"], found["wrong"], found["unstepped"]) == (N, 0, 0), text
     finally:
         shutil.rmtree(slots)

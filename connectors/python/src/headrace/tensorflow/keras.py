@@ -150,6 +150,8 @@ class HeadraceCallback(tf.keras.callbacks.Callback):
                 self.restored_from = restored.source
                 self._load(restored)
         self._step = self._saved = self.initial_step = trainer.last_step
+        if self.restored_from in ("memory", "peer"):
+            self._saved = 0  # it is not on storage, perhaps
 
     def _load(self, restored: Restored) -> None:
         for part, variables in self._variables().items():

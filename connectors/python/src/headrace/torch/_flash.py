@@ -7,7 +7,9 @@ framework loads its own checkpoints.
 
 from __future__ import annotations
 
+import hashlib
 import os
+import shutil
 import tempfile
 from typing import Any, Callable
 
@@ -35,7 +37,10 @@ class Flash:
         self._stored = 0
         #: Where restore() found what it went back to: "memory", "peer" or "storage"; "": nowhere.
         self.source = ""
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder = ""
+        trainer = stream._trainer
+        name = hashlib.sha256(f"{trainer.job}\n{os.path.abspath(dir or '')}".encode()).hexdigest()[:16]
+        self._restored = os.path.join(tempfile.gettempdir(), f"headrace-{os.getuid()}-restored-{name}-{trainer.rank}")
         self._checkpointer = None if dir is None else Checkpointer(dir, stream, memory=memory_every > 0)
 
     @property
@@ -73,8 +78,13 @@ class Flash:
             self._stored = restored.step
         if restored.state is None:
             return restored.path
-        self._folder = tempfile.TemporaryDirectory(prefix="headrace-restored-")
-        return write(restored.state, self._folder.name)
+        # It has one name for each rank: a process that was killed before its first step has left
+        # a copy of the model there.
+        if os.path.lexists(self._restored):
+            shutil.rmtree(self._restored)
+        os.mkdir(self._restored, 0o700)
+        self._folder = self._restored
+        return write(restored.state, self._folder)
 
     def _save(self, step: int, state: Callable[[], Any], storage: bool) -> None:
         self.checkpointer.save(step, state(), storage=storage)
@@ -83,6 +93,6 @@ class Flash:
 
     def _loaded(self) -> None:
         """The framework has read what restore() wrote."""
-        if self._folder is not None:
-            self._folder.cleanup()
-            self._folder = None
+        if self._folder:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = ""

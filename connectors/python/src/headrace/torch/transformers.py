@@ -105,7 +105,7 @@ class HeadraceCallback(TrainerCallback):
         if args.dataloader_num_workers:
             raise ValueError("set dataloader_num_workers=0: the agent reads and decodes in a process of its own")
         if self._memory and (args.deepspeed or args.fsdp):
-            raise ValueError("memory_every=0 with DeepSpeed and FSDP: each rank has only a part of the model")
+            raise ValueError("set memory_every=0: with DeepSpeed and FSDP each rank has only a part of the model")
 
     def on_substep_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         """A batch of gradient accumulation was trained."""
@@ -155,7 +155,8 @@ def _state_of(state: Any, model: Any, optimizer: Any, lr_scheduler: Any, **_: An
         "cpu": torch.random.get_rng_state(),
     }
     if torch.cuda.is_available():
-        generators["cuda"] = torch.cuda.random.get_rng_state()
+        several = torch.distributed.is_initialized()
+        generators["cuda"] = torch.cuda.random.get_rng_state_all() if several else torch.cuda.random.get_rng_state()
     return {
         "model": model.state_dict(),
         "optimizer": optimizer.state_dict(),
