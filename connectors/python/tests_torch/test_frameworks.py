@@ -261,7 +261,8 @@ if os.environ.get("DIES"):
 def test_from_memory_after_a_kill_and_from_storage_after_the_memory_is_lost(
     job: Any, rng: random.Random, zygote: Zygote, memory: Path, program: str, n: int
 ) -> None:
-    """A killed trainer goes on from memory. Without its memory it goes on from storage. Each record is in the model once."""
+    """A killed trainer goes on from memory. Without its memory it goes on from storage.
+    Each record is in the model once."""
     copies = job.folder / "tmp"
     copies.mkdir()
     run = lives(job, zygote, program, n, HEADRACE_MEMORY_DIR=str(memory), TMPDIR=str(copies))
