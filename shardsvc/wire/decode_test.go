@@ -18,7 +18,7 @@ var decoder = Decoder{Now: func() int64 { return 1 }}
 func slow(m *headracev1.AgentMessage) (in Message) {
 	in.Event.SentAt = shardsvc.Time(m.SentAt)
 	if h := m.Hello; h != nil {
-		in.Event.Hello = &shardsvc.Hello{Agent: h.Agent, Incarnation: h.Incarnation}
+		in.Event.Hello = &shardsvc.Hello{Agent: h.Agent, Incarnation: h.Incarnation, Clock: h.Clock}
 	}
 	for _, a := range m.Acks {
 		in.Event.Acks = append(in.Event.Acks, shardsvc.Ack{Token: Token(a.Token), Prefix: a.Prefix, Step: a.Step, From: a.From,
@@ -90,7 +90,7 @@ func anyTally(t *rapid.T) *headracev1.Tally {
 func anyAgentMessage(t *rapid.T) *headracev1.AgentMessage {
 	m := &headracev1.AgentMessage{SentAt: rapid.Int64().Draw(t, "sent")}
 	if rapid.Bool().Draw(t, "hello") {
-		m.Hello = &headracev1.Hello{Protocol: 1, Agent: rapid.String().Draw(t, "agent"), Incarnation: rapid.Uint64().Draw(t, "inc")}
+		m.Hello = &headracev1.Hello{Protocol: 1, Agent: rapid.String().Draw(t, "agent"), Incarnation: rapid.Uint64().Draw(t, "inc"), Clock: rapid.Uint64().Draw(t, "clock")}
 	}
 	n := rapid.IntRange(0, 3)
 	for range n.Draw(t, "acks") {

@@ -57,15 +57,27 @@ func (a *RocketAppender) Append(ctx context.Context, queue int, end int64, value
 			return err
 		}
 		at, err := a.End(ctx, queue)
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case at == end+int64(len(values)):
-			return nil // it was written before the answer was lost
-		case at != end:
+		}
+		left, ok := notWritten(values, end, at)
+		if !ok {
 			return a.notAlone(queue, at, end)
 		}
+		if end, values = at, left; len(values) == 0 {
+			return nil
+		}
 	}
+}
+
+// notWritten returns those of values that a queue lacks, if it ended at end before them
+// and ends at at now. A broker that is killed may have written the first messages of a
+// batch only.
+func notWritten(values [][]byte, end, at int64) ([][]byte, bool) {
+	if at < end || at > end+int64(len(values)) {
+		return nil, false
+	}
+	return values[at-end:], true
 }
 
 func (a *RocketAppender) notAlone(queue int, at, end int64) error {
