@@ -20,6 +20,7 @@
 //	roll.go      a live partition with several segments, of which the last one grows
 //	age.go       which records are older than a dataset wants
 //	silent.go    whether the sources answer
+//	away.go      asks the sources that agents could not reach
 //	compare.go   records that a broker took back and replaced by others
 //	ruler.go     distances between positions of a partition
 //	commits.go   sends brokers our progress, and the records that they must keep

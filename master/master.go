@@ -100,15 +100,16 @@ func (m *Master) Run(ctx context.Context) (err error) {
 
 	bad := &letters{open: m.cfg.OpenSource, state: m.cfg.State, roots: m.cfg.AllowRoots, log: m.cfg.Logger}
 	brokers := &commits{open: m.cfg.OpenSource, log: m.cfg.Logger, every: commitEvery, said: map[said]told{}}
+	away := &probes{open: m.cfg.OpenSource, log: m.cfg.Logger, told: make(chan uint32, 16)}
 	srv, err := serve.New(serve.Config{
 		Store: st, Job: m.cfg.Job, Model: m.cfg.Model, Version: m.cfg.Version, TTL: m.cfg.SessionTTL, LostAfter: m.cfg.LostAfter,
 		Check: m.cfg.Check, Logger: m.cfg.Logger, Registerer: m.registry, Look: m.look, Moved: brokers.round, Release: brokers.release, SilentAfter: m.cfg.SilentAfter,
-		ReadLetters: bad.read,
+		ReadLetters: bad.read, Away: away.note,
 	})
 	if err != nil {
 		return fmt.Errorf("state folder %s: %w", m.cfg.State, err)
 	}
-	brokers.srv, bad.srv = srv, srv
+	brokers.srv, bad.srv, away.srv = srv, srv, srv
 	srv.SetHTTP(m.http)
 	chunks, err := m.openLanding(ctx)
 	if err != nil {
@@ -118,7 +119,7 @@ func (m *Master) Run(ctx context.Context) (err error) {
 		defer func() { _ = c.Close() }()
 	}
 	pushed := landing.New(srv, chunks, m.cfg.Logger)
-	return m.serve(ctx, srv, brokers, bad, home, pushed, grpcListener, httpListener)
+	return m.serve(ctx, srv, brokers, bad, away, home, pushed, grpcListener, httpListener)
 }
 
 func (m *Master) openLanding(ctx context.Context) (storage.Store, error) {
@@ -131,7 +132,7 @@ func (m *Master) openLanding(ctx context.Context) (storage.Store, error) {
 // serve starts every goroutine of the process and stops them in order: first
 // discovery and HTTP, then the shard service, which ends the agents' streams,
 // then gRPC.
-func (m *Master) serve(ctx context.Context, srv *serve.Server, brokers *commits, bad *letters, home folders, pushed *landing.Service, grpcListener, httpListener net.Listener) error {
+func (m *Master) serve(ctx context.Context, srv *serve.Server, brokers *commits, bad *letters, away *probes, home folders, pushed *landing.Service, grpcListener, httpListener net.Listener) error {
 	door, err := link.NewDoor(grpcListener, m.cfg.TLS, m.cfg.Access, m.cfg.Logger)
 	if err != nil {
 		return err
@@ -166,6 +167,7 @@ func (m *Master) serve(ctx context.Context, srv *serve.Server, brokers *commits,
 	outer.Go(func() { fail(newDiscovery(m.cfg, srv, &brokers.telling).run(ctx)) })
 	outer.Go(func() { brokers.run(ctx) })
 	outer.Go(func() { bad.run(ctx) })
+	outer.Go(func() { away.run(ctx) })
 	outer.Go(func() { pushed.Run(ctx) })
 	outer.Go(func() { fail(home.watch(ctx)) })
 	outer.Go(func() { srv.WatchImbalance(ctx) })

@@ -23,11 +23,15 @@ const silentAgain = 2 * time.Second
 func ask(to asked, dataset uint32, question func() error) error {
 	to.SourceAsked(dataset)
 	err := question()
-	_, temporary := errors.AsType[*sources.Temporary](err)
-	if temporary || errors.Is(err, context.DeadlineExceeded) {
+	if isTemporary(err) || errors.Is(err, context.DeadlineExceeded) {
 		to.SourceSilent(dataset, err.Error())
 	} else {
 		to.SourceAnswered(dataset)
 	}
 	return err
+}
+
+func isTemporary(err error) bool {
+	_, temporary := errors.AsType[*sources.Temporary](err)
+	return temporary
 }

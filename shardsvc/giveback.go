@@ -176,6 +176,9 @@ const maxFailures = 3
 
 const kindAway = "away"
 
+// SourceAway is the reason of a ReportReclaimed: the agent could not reach the source.
+const SourceAway = "source_away"
+
 func (lg *ledger) readFailure(a *speaker, f *ReadFailure) {
 	l := lg.owned(a, f.Token)
 	if l == nil {
@@ -194,7 +197,7 @@ func (lg *ledger) readFailure(a *speaker, f *ReadFailure) {
 	at, end := l.pass.StartPlace(from), max(from, l.reach())-l.shift
 	failures := l.tries.failures() + 1
 	if !f.Permanent && f.Kind == kindAway {
-		lg.reportBack(l, from, "source_away")
+		lg.reportBack(l, from, SourceAway)
 		lg.giveBack(l, from, untouched)
 		return
 	}

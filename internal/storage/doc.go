@@ -23,7 +23,15 @@ var (
 	ErrChanged  = errors.New("another object is in its place")
 	// ErrPassing: the storage was not reached or is busy; later the same may work.
 	ErrPassing = errors.New("storage: try again later")
+	// ErrAway is an ErrPassing: nobody answered, or only a proxy did. So nothing is known of
+	// the object.
+	ErrAway error = away{}
 )
+
+type away struct{}
+
+func (away) Error() string { return ErrPassing.Error() }
+func (away) Unwrap() error { return ErrPassing }
 
 // Object is one entry of a listing.
 type Object struct {

@@ -56,6 +56,10 @@ type Config struct {
 	// Moved, if set, commits the marks after a rewind to brokers, before the rewind is answered.
 	Moved func(context.Context) error
 
+	// Away, if set, is told that an agent could not reach the source of a dataset. It returns
+	// at once.
+	Away func(dataset uint32)
+
 	// ReadLetters, if set, reads dead letters that are files: at most `most` of them, from
 	// byte `from` on. next is the byte where the next ones begin; 0: there are none now.
 	ReadLetters func(spec *dataset.Spec, from int64, most int) (lines [][]byte, next int64, err error)

@@ -63,6 +63,9 @@ func (s *Server) report(reports []shardsvc.Report) {
 		switch r.Kind {
 		case shardsvc.ReportReclaimed:
 			s.metrics.reclaims.WithLabelValues(class(r.Reason)).Inc()
+			if r.Reason == shardsvc.SourceAway && s.cfg.Away != nil {
+				s.cfg.Away(r.Dataset)
+			}
 		case shardsvc.ReportAckRefused:
 			s.metrics.refused.WithLabelValues(class(r.Reason)).Inc()
 		case shardsvc.ReportCutFrozen:

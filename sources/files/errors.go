@@ -2,6 +2,7 @@ package files
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -13,25 +14,26 @@ import (
 // retryAfter is how long an operating system's hiccup is left alone.
 const retryAfter = time.Second
 
-// passing are the errors that go away by themselves: the machine is short of
-// something, or a network file system is.
-var passing = []error{
-	syscall.EAGAIN, syscall.EINTR, syscall.EIO, syscall.ENOMEM, syscall.ENOBUFS,
-	syscall.EMFILE, syscall.ENFILE, syscall.EBUSY, syscall.ETIMEDOUT,
-	syscall.ESTALE, syscall.ENOTCONN, syscall.ECONNRESET, syscall.ECONNREFUSED,
-	syscall.EHOSTDOWN, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.ENETDOWN,
-}
+// Errors that go away by themselves: the machine is short of something, or a network file
+// system is (passing), or its server does not answer (away).
+var (
+	passing = []error{
+		syscall.EAGAIN, syscall.EINTR, syscall.EIO, syscall.ENOMEM, syscall.ENOBUFS,
+		syscall.EMFILE, syscall.ENFILE, syscall.EBUSY, syscall.ESTALE,
+	}
+	away = []error{
+		storage.ErrAway, syscall.ETIMEDOUT, syscall.ENOTCONN, syscall.ECONNRESET, syscall.ECONNREFUSED,
+		syscall.EHOSTDOWN, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.ENETDOWN,
+	}
+)
 
 // classify marks what is worth another try. A missing file is not: whoever knows
 // what was asked says what that means.
 func classify(err error) error {
-	if errors.Is(err, storage.ErrPassing) {
-		return &sources.Temporary{Err: err, Backoff: retryAfter}
-	}
-	for _, e := range passing {
-		if errors.Is(err, e) {
-			return &sources.Temporary{Err: err, Backoff: retryAfter}
-		}
+	is := func(e error) bool { return errors.Is(err, e) }
+	gone := slices.ContainsFunc(away, is)
+	if gone || is(storage.ErrPassing) || slices.ContainsFunc(passing, is) {
+		return &sources.Temporary{Err: err, Backoff: retryAfter, Away: gone}
 	}
 	return err
 }

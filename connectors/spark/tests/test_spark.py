@@ -18,6 +18,7 @@ from typing import Any
 
 import headrace
 import pytest
+from agent import poll
 from s3_server import Server
 
 PYTHON, JAR = os.environ["HEADRACE_SPARK_PYTHON"], os.environ["HEADRACE_SPARK_JAR"]
@@ -275,6 +276,36 @@ def test_each_epoch_of_a_stream_comes_once(landing: Any) -> None:
     put(landing, "b", 500, 600)
     drive(landing, STREAM)
     assert sorted(read(landing, trainer)) == list(range(600))
+
+
+def test_a_stream_that_uploads_goes_on_after_a_rewind(
+    job: Any, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Epoch 2 lies in the bucket, uncommitted, when the job goes back to its start; epoch 3 is made after it."""
+    job.env.update(server.env, HEADRACE_LANDING_STORAGE=f"s3://lake/stream-{job.folder.name}")
+    monkeypatch.setenv("HEADRACE_STATE", job.env["HEADRACE_STATE"])
+    (job.folder / "clicks.yaml").write_text(SPEC.replace("retain: 0s", "retain: 1h"))
+    job.up("-f", str(job.folder / "clicks.yaml"))
+    stream = STREAM.replace('.option("dataset", "clicks")', '.option("dataset", "clicks").option("upload", "true")')
+    for n in range(4):
+        put(job, f"a{n}", 100 * n, 100 * (n + 1))
+    trainer = job.trainer(TRAINER)
+    killed(drive(job, stream, kill="before:2", check=False))
+
+    def seen() -> list[int]:
+        return [int(n) for n in trainer.log.read_text().rpartition("\n")[0].split()]
+
+    poll(lambda: len(seen()) >= 200)
+    assert len(set(seen())) == len(seen()) == 200  # two of the four files
+    trainer.process.terminate()
+    trainer.ended()
+    job.headrace("rewind", "default", "--to", "start", "--yes")
+
+    trainer = job.trainer(TRAINER)
+    killed(drive(job, stream, kill="after:2", check=False))
+    put(job, "b", 400, 500)
+    drive(job, stream)
+    assert sorted(read(job, trainer)) == list(range(500))
 
 
 TYPES = """

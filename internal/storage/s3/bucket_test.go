@@ -182,7 +182,7 @@ func TestABusyServiceIsAskedAgainAFewTimes(t *testing.T) {
 	busy = 1000
 	asked.Store(0)
 	_, err := b.Head(t.Context(), "k")
-	if !errors.Is(err, storage.ErrPassing) || asked.Load() != tries {
+	if !errors.Is(err, storage.ErrAway) || !errors.Is(err, storage.ErrPassing) || asked.Load() != tries {
 		t.Fatalf("%v after %d tries", err, asked.Load())
 	}
 }

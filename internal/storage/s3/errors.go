@@ -41,6 +41,8 @@ func (b *Bucket) failed(ctx context.Context, key string, err error) error {
 		return fmt.Errorf("%s: %w", where, storage.ErrNotFound)
 	case answer.StatusCode == http.StatusPreconditionFailed, answer.Code == minio.PreconditionFailed:
 		return fmt.Errorf("%s: %w", where, errPrecondition)
+	case answer.StatusCode == http.StatusBadGateway, answer.StatusCode == http.StatusServiceUnavailable, answer.StatusCode == http.StatusGatewayTimeout:
+		return fmt.Errorf("%s: %w: the service is busy or away: %s", where, storage.ErrAway, said(answer))
 	case answer.StatusCode >= 500, answer.StatusCode == http.StatusTooManyRequests, answer.Code == "SlowDown", answer.Code == "RequestTimeout":
 		return fmt.Errorf("%s: %w: the service is busy or broken: %s", where, storage.ErrPassing, said(answer))
 	}
@@ -127,13 +129,13 @@ func (b *Bucket) unreached(err error) error {
 	var name *net.DNSError
 	switch text := err.Error(); {
 	case errors.As(err, &name):
-		return fmt.Errorf("%w: no host of the name %s is found: check the connection's endpoint", storage.ErrPassing, name.Name)
+		return fmt.Errorf("%w: no host of the name %s is found: check the connection's endpoint", storage.ErrAway, name.Name)
 	case strings.Contains(text, "x509:"), strings.Contains(text, "tls:"):
 		return fmt.Errorf("%s is not trusted: name the file of its authority as ca in the connection: %s", b.host, tail(text))
 	case strings.Contains(text, "HTTP response to HTTPS"):
 		return fmt.Errorf("%s speaks http and not https: write http:// in the endpoint", b.host)
 	default:
-		return fmt.Errorf("%w: %s does not answer: %s", storage.ErrPassing, b.host, tail(text))
+		return fmt.Errorf("%w: %s does not answer: %s", storage.ErrAway, b.host, tail(text))
 	}
 }
 

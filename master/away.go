@@ -1,0 +1,117 @@
+package master
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+
+	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/shardsvc/serve"
+	"github.com/headrace/headrace/sources"
+)
+
+// probes ask the sources that agents could not reach, until they answer, so that status
+// and metrics show since when a source is away. Brokers are asked by the guard anyway, and
+// folders that grow by their listing. What is left are files that were listed before: in a
+// bucket, or on a network file system.
+type probes struct {
+	open func(context.Context, *dataset.Spec, []sources.Segment) (sources.Source, error)
+	srv  interface {
+		Datasets(context.Context) ([]serve.Dataset, error)
+		asked
+	}
+	log  *slog.Logger
+	told chan uint32 // datasets; see note
+}
+
+// note says that an agent could not reach the source of a dataset. It returns at once: what
+// does not fit in is told again after the agent's next try.
+func (p *probes) note(dataset uint32) {
+	select {
+	case p.told <- dataset:
+	default:
+	}
+}
+
+// run returns when ctx ends.
+func (p *probes) run(ctx context.Context) {
+	var (
+		wg   sync.WaitGroup
+		done = make(chan uint32)
+		live = map[uint32]bool{}
+	)
+	defer wg.Wait()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case id := <-done:
+			delete(live, id)
+		case id := <-p.told:
+			if live[id] {
+				continue
+			}
+			live[id] = true
+			wg.Go(func() {
+				p.until(ctx, id)
+				select {
+				case done <- id:
+				case <-ctx.Done():
+				}
+			})
+		}
+	}
+}
+
+// until asks a source until it answers.
+func (p *probes) until(ctx context.Context, id uint32) {
+	for {
+		in := p.input(ctx, id)
+		if in == nil {
+			p.srv.SourceAnswered(id) // it is not asked any more
+			return
+		}
+		err := ask(p.srv, id, func() error { return p.first(ctx, in.Spec) })
+		if ctx.Err() != nil || !isTemporary(err) {
+			return
+		}
+		p.log.Debug("the source does not answer", "dataset", in.Name, "error", err)
+		if !pause(ctx, silentAgain) {
+			return
+		}
+	}
+}
+
+// input is the input of a dataset that is read, and that nobody else asks, or nil.
+func (p *probes) input(ctx context.Context, id uint32) *input {
+	all, err := p.srv.Datasets(ctx)
+	if err != nil {
+		return nil
+	}
+	for i := range all {
+		if all[i].ID != id || all[i].State == "failed" || all[i].State == "done" {
+			continue
+		}
+		for _, in := range inputsOf(&all[i]) {
+			if in.Spec.Kind().Paths && !in.Spec.Live() {
+				return &in
+			}
+		}
+	}
+	return nil
+}
+
+// first lists the first file.
+func (p *probes) first(ctx context.Context, spec *dataset.Spec) error {
+	src, err := p.open(ctx, spec, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = src.Close() }()
+	all, err := src.Partitions(ctx)
+	if err != nil || len(all) == 0 {
+		return err
+	}
+	_, err = src.Segments(ctx, all[0], -1, 1)
+	return err
+}

@@ -1,0 +1,76 @@
+package master
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/shardsvc/serve"
+	"github.com/headrace/headrace/sources"
+)
+
+// answers notes what was told of a dataset's source.
+type answers struct {
+	sets []serve.Dataset
+	told chan string
+}
+
+func (a *answers) Datasets(context.Context) ([]serve.Dataset, error) { return a.sets, nil }
+func (a *answers) SourceAsked(uint32)                                {}
+func (a *answers) SourceSilent(uint32, string)                       { a.told <- "silent" }
+func (a *answers) SourceAnswered(uint32)                             { a.told <- "answered" }
+
+func TestAnAwayBucketIsAskedUntilItAnswers(t *testing.T) {
+	spec := func(text string) *dataset.Spec {
+		s, err := dataset.Parse([]byte(text), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	const files = "name: clicks\nfiles: {root: s3://lake/clicks}\ndecode: lines\n"
+	s, away := &shelf{n: 3}, 1
+	s.set(func(int64) error { // asked under its lock
+		if away--; away >= 0 {
+			return &sources.Temporary{Err: errors.New("nobody is there"), Away: true}
+		}
+		return nil
+	})
+	a := &answers{told: make(chan string), sets: []serve.Dataset{
+		{ID: 1, Name: "clicks", State: "running", Spec: spec(files)},
+		{ID: 2, Name: "live", State: "running", Spec: spec(liveSpec)}, // the guard asks its brokers
+		{ID: 3, Name: "ended", State: "done", Spec: spec(files)},
+	}}
+	p := &probes{srv: a, log: slog.New(slog.DiscardHandler), told: make(chan uint32, 1), open: s.open}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { p.run(ctx); close(ended) }() // waited for below
+	next := func(want string) {
+		t.Helper()
+		select {
+		case got := <-a.told:
+			if got != want {
+				t.Fatalf("told %s, want %s", got, want)
+			}
+		case <-time.After(time.Minute): // only ends a hang
+			t.Fatalf("nothing was told, want %s", want)
+		}
+	}
+	p.note(1)
+	p.note(1)
+	next("silent")
+	next("answered")
+	for _, id := range []uint32{2, 3, 4} { // nothing is asked
+		asked := len(s.asked)
+		p.note(id)
+		next("answered")
+		if len(s.asked) != asked {
+			t.Errorf("the source of dataset %d was asked", id)
+		}
+	}
+	cancel()
+	<-ended
+}
