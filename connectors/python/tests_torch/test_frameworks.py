@@ -291,3 +291,62 @@ def test_from_memory_after_a_kill_and_from_storage_after_the_memory_is_lost(
         shutil.rmtree(folder)
     text = run(0)  # the end lies on storage, and nothing is left to train
     assert whole in text, text
+
+
+# Two ranks of DDP. What all ranks have seen in a round is added up, so the sums are the same on both.
+LIGHTNING_DDP = (
+    LIGHTNING_MEMORY.replace(
+        "self.sums += torch.stack([torch.tensor(len(id)), id.sum(), (id * id).sum()])",
+        "seen = torch.stack([torch.tensor(len(id)), id.sum(), (id * id).sum()])\n"
+        "        torch.distributed.all_reduce(seen)\n"
+        "        self.sums += seen",
+    )
+    .replace("devices=1,", 'devices=2, strategy="ddp",')
+    .replace('print("sums"', 'print("weights", net.line.weight.tolist(), "end")\nprint("sums"')
+    .replace(
+        'KILL = int(os.environ.get("KILL", 0))',
+        'KILL = int(os.environ["KILL"]) if os.environ.get("DYING") == os.environ["RANK"] else -1',
+    )
+)
+
+
+def test_two_ranks_of_ddp_go_on_from_memory(job: Any, rng: random.Random, zygote: Zygote, memory: Path) -> None:
+    """One rank is killed, and the group is started again. Both find the same save in their
+    memories. Without the memories both go on from storage. Each record is in the model once."""
+    n = N
+    job.write(n)
+    job.up("--model", "replicated")
+    job.apply()
+    (job.folder / "train.py").write_text(LIGHTNING_DDP)
+
+    def run(kill: int = 0) -> list[str]:
+        codes, texts = zygote.group(
+            job, 2, job.folder / "train.py", KILL=str(kill), DYING=str(rng.randrange(2)),
+            TORCHELASTIC_RUN_ID="t", LOCAL_WORLD_SIZE="2", GROUP_RANK="0", HEADRACE_MEMORY_DIR=str(memory),
+        )  # fmt: skip
+        assert (-signal.SIGKILL in codes) if kill else codes == [0, 0], "\n".join(texts) + job.logs()
+        return texts
+
+    def back(texts: list[str]) -> tuple[int, str]:
+        places = {tuple(text.split("went back: ")[1].split()[:2]) for text in texts}
+        assert len(places) == 1, "\n".join(texts) + job.logs()
+        at, source = places.pop()
+        return int(at), source
+
+    first, second = rng.randint(6, 10), rng.randint(14, 22)
+    run(first)
+    at, source = back(run(second))
+    assert source == "memory"
+    assert (first - 2) // 5 * 5 <= at <= first
+    for folder in memory.iterdir():
+        shutil.rmtree(folder)
+    texts = run()
+    at, source = back(texts)
+    assert source == "storage"
+    assert at % 5 == 0
+    ids = range(n)
+    whole = f"sums {[n, sum(ids), sum(i * i for i in ids)]} "
+    for text in texts:
+        assert whole in text, text + job.logs()
+        assert "unstepped 0" in text, text
+    assert len({text.split("weights ")[1].split(" end")[0] for text in texts}) == 1, texts
