@@ -102,6 +102,16 @@ def evaluate(args: argparse.Namespace, trainable: Any, input_fn: Any) -> None:
     print("ended well", flush=True)
 
 
+class Begins(tf.compat.v1.train.SessionRunHook):
+    """Prints where a session begins."""
+
+    def __init__(self, trainable: Any) -> None:
+        self.trainable = trainable
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        print("begins behind", self.trainable._run.trainer.last_step, self.trainable.restored_from, flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--dir", default="model")
@@ -110,11 +120,12 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=10)
     parser.add_argument("--keep", type=int, default=3)
     parser.add_argument("--prefetch", type=int, default=0)
+    parser.add_argument("--memory-every", type=int, default=0)
     parser.add_argument("--steps", type=int, action="append", help="train() of so many steps, then the next one")
     args = parser.parse_args()
     if os.environ.get("KILL"):
         kill_when_told()
-    trainable = headrace.tensorflow.estimator(model(args))
+    trainable = headrace.tensorflow.estimator(model(args), memory_every=args.memory_every)
 
     def input_fn() -> tf.data.Dataset:
         made = headrace.tensorflow.dataset("rows", args.rows).map(label)
@@ -124,7 +135,7 @@ def main() -> None:
         evaluate(args, trainable, input_fn)
         return
     for steps in [*(args.steps or []), None]:
-        trainable.train(input_fn, steps=steps)
+        trainable.train(input_fn, [Begins(trainable)], steps=steps)
     newest = tf.train.latest_checkpoint(args.dir)
     hist = tf.train.load_variable(newest, "hist")
     wrong = {int(i): int(n) for i, n in enumerate(hist) if n != 1}

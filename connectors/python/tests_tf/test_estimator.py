@@ -6,7 +6,12 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
+import shutil
 import signal
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -134,3 +139,79 @@ def test_a_job_of_another_kind_is_refused_by_name(job: Any, monkeypatch: pytest.
     monkeypatch.chdir(job.folder)
     text = start(job).ended(900)
     assert "start the master with --model replicated, or name parameter servers in TF_CONFIG" in text
+
+
+@pytest.fixture
+def slots(tmp_path: Path) -> Iterator[Path]:
+    made = Path("/dev/shm") / f"headrace-test-{os.getpid()}-{tmp_path.name}"
+    made.mkdir(mode=0o700)
+    yield made
+    shutil.rmtree(made)
+
+
+def test_killed_it_goes_on_from_memory_and_without_memory_from_storage(
+    work: Any, rng: random.Random, slots: Path
+) -> None:
+    def go(**env: str) -> Any:
+        return start(work, "--every", "10", "--memory-every", "1", HEADRACE_MEMORY_DIR=str(slots), **env)
+
+    def begins(trainer: Any) -> tuple[int, str]:
+        step, source = re.findall(r"^begins behind (\d+) ?(\w*)$", trainer.log.read_text(), re.MULTILINE)[0]
+        return int(step), source
+
+    # In its n-th step of a run, and then when a copy is made, or is complete. That is
+    # before the first save to storage of that run.
+    first, second = rng.randint(4, 9), rng.randint(4, 9)
+    trainer = go(KILL=f"step,{first}")
+    killed(trainer)
+    assert begins(trainer) == (0, "")
+    place = rng.choice(["captured", "sealed"])
+    trainer = go(KILL=f"{place},{second}")
+    killed(trainer)
+    at, source = begins(trainer)
+    assert source == "memory"
+    assert first - 2 <= at <= first
+    trainer = go(KILL="step,25")
+    killed(trainer)
+    again, source = begins(trainer)
+    assert source == "memory"
+    assert at + second - 2 <= again <= at + second
+    for folder in slots.iterdir():
+        shutil.rmtree(folder)  # as if the node had been started again
+    trainer = go()
+    done = ended(trainer)
+    assert begins(trainer) == (again + 20, "storage")
+    assert done | {"newest": ""} == {"newest": "", "step": 100, "records": N, "wrong": 0}
+    check_bound(work)
+
+
+def test_what_headrace_run_has_written_from_memory_is_gone_back_to(
+    job: Any, monkeypatch: pytest.MonkeyPatch, slots: Path
+) -> None:
+    """A trainer is killed. `headrace run` writes its last save to storage, and the memory is lost."""
+    job.write(N)
+    work = Path(job.folder) / "work"
+    work.mkdir()
+    job.work = work
+    monkeypatch.chdir(work)
+    (work / "rows.yaml").write_text(job.spec("rows"))
+    command = [job.binary, "run", "--model", "replicated", "--max-restarts", "0", "-f", "rows.yaml", "--"]
+    command += [sys.executable, str(HERE / "counting.py"), "--every", "1000", "--memory-every", "1"]
+    env = {**job.env, "HEADRACE_MEMORY_DIR": str(slots)}
+    died = subprocess.run(command, env={**env, "KILL": "step,20"}, capture_output=True, text=True, timeout=900)
+    assert "lay in memory only; it is on storage now" in died.stdout + died.stderr
+    (written,) = work.glob("model/step-*/headrace-manifest.json")
+    for folder in slots.iterdir():
+        shutil.rmtree(folder)
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=900)
+    text = done.stdout + done.stderr
+    assert done.returncode == 0, text
+    begun = re.findall(r"begins behind (\d+) (\w+)", text)
+    assert begun in ([("18", "storage")], [("19", "storage")], [("20", "storage")]), text
+    assert '"records": 2000, "wrong": 0' in text
+    assert not written.exists()  # TensorFlow's own checkpoint at the end is newer
+
+
+def test_memory_every_is_checked(work: Any) -> None:
+    text = start(work, "--memory-every", "-1").ended(900)
+    assert "memory_every=-1; it is a number of batches, or 0" in text

@@ -188,6 +188,8 @@ def test_a_killed_process_comes_back_from_memory(work: Any, rng: random.Random, 
         least = ((first - 2) // 7 * 7 + second - 2) // 7 * 7
         assert least <= found["begun"] <= first + second - 2, text
         assert (found["records"], found["wrong"], found["unstepped"]) == (N, 0, 0), text
+        ends = list(Path(work.folder, "work", "checkpoints").glob(f"step-{N // 20:010}-*/headrace-manifest.json"))
+        assert len(ends) == 1, "the end does not lie on storage"
     finally:
         shutil.rmtree(slots)
 

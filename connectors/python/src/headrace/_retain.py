@@ -27,7 +27,7 @@ def retain(trainer: Trainer, directory: str | Bucket, keep: int, newest: str, pa
     ones: unbound at the master first, then the manifest, then the data. What went
     wrong is logged: the checkpoint at `newest` is as good as ever."""
     try:
-        for old in removable(_own(trainer, directory), keep, newest):
+        for old in removable(own(trainer, directory), keep, newest):
             _cuts.drop(trainer, old.cut_id, f"retention keeps {keep}")
             directory.remove(old) if isinstance(directory, Bucket) else _remove.remove(old)
             log.info("removed %s: retention keeps %d", old.folder, keep)
@@ -69,7 +69,7 @@ def removable(found: list[Manifest], keep: int, newest: str) -> list[Manifest]:
     return go
 
 
-def _own(trainer: Trainer, directory: str | Bucket) -> list[Manifest]:
+def own(trainer: Trainer, directory: str | Bucket) -> list[Manifest]:
     """Those that a Checkpointer of this rank has written there."""
     rank = trainer.rank if trainer.model == "private" else None
     return [

@@ -17,6 +17,7 @@ File map:
     _chain.py       which transformations keep the batches countable
     _cluster.py     rank and world size from TF_CONFIG
     _prefix.py      checkpoints that TensorFlow writes under a prefix, with their manifests
+    _variables.py   the variables of a session as a state
     estimator.py    Estimator: local, and with parameter servers
     keras.py        a callback for Model.fit
 """
@@ -30,11 +31,11 @@ from ._cluster import Task, task
 from ._input import Input, dataset
 
 
-def estimator(estimator: Any, checkpointer: Any = None) -> Any:
+def estimator(estimator: Any, checkpointer: Any = None, *, memory_every: int = 0) -> Any:
     """As `headrace.tensorflow.estimator.Trainable`: an Estimator whose checkpoints know their records."""
     from .estimator import Trainable
 
-    return Trainable(estimator, checkpointer)
+    return Trainable(estimator, checkpointer, memory_every=memory_every)
 
 
 __all__ = ["Input", "Task", "dataset", "estimator", "input_of", "task"]

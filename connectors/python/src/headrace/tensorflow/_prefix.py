@@ -15,7 +15,7 @@ import logging
 import os
 
 import tensorflow as tf
-from headrace import _cuts, _durable, _manifest, _restore
+from headrace import _cuts, _durable, _manifest, _remove, _restore, _retain
 from headrace._errors import CheckpointError, HeadraceError
 from headrace._manifest import Manifest
 from headrace._trainer import Trainer
@@ -101,5 +101,19 @@ def retain(trainer: Trainer, folder: str, keep: int) -> None:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(path)
             log.info("removed %s: keep_checkpoint_max=%d", prefix_of(old), keep)
+        except (OSError, HeadraceError) as error:
+            log.warning("%s: an old checkpoint could not be removed: %s", old.path, error)
+
+
+def remove_ours(trainer: Trainer, folder: str) -> None:
+    """Removes what a save in memory has left on storage, when its process had failed: the newest
+    checkpoint of TensorFlow's is newer."""
+    newest = next(iter(bound(trainer, folder)), None)
+    for old in _retain.own(trainer, folder):
+        if newest is None or old.pinned or old.frozen >= newest.frozen:
+            continue
+        try:
+            _cuts.drop(trainer, old.cut_id, "a newer checkpoint is there")
+            _remove.remove(old)
         except (OSError, HeadraceError) as error:
             log.warning("%s: an old checkpoint could not be removed: %s", old.path, error)

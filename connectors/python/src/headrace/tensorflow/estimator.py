@@ -21,7 +21,7 @@ from headrace._checkpoint import Checkpointer
 from headrace._errors import CheckpointError
 from headrace._trainer import Trainer
 
-from . import _chain, _prefix, _roles
+from . import _chain, _prefix, _roles, _variables
 from ._cluster import CHIEFS, Task, init_by_task, task
 from ._input import Input
 
@@ -45,10 +45,15 @@ class Trainable:
     input that does not come from `headrace.tensorflow.dataset`, or goes through shuffle(),
     batch(), repeat() and the like.
 
+    memory_every: after every so many batches the variables are copied into memory
+    (docs/FLASH.md); 0: never. train() then goes back to the newest of memory and model_dir;
+    `restored_from` says which one that was: "memory", "peer" or "storage"; "": none. Not with
+    parameter servers: the model outlives its trainers there.
+
     With parameter servers in TF_CONFIG: see docs/tensorflow.md.
     """
 
-    def __init__(self, estimator: Any, checkpointer: Checkpointer | None = None) -> None:
+    def __init__(self, estimator: Any, checkpointer: Checkpointer | None = None, *, memory_every: int = 0) -> None:
         self.inner = estimator
         self.model_dir = os.path.abspath(estimator.model_dir)
         self.task: Task = task()
@@ -58,8 +63,14 @@ class Trainable:
                 f"the Checkpointer's folder is {checkpointer.dir}, and the Estimator's model_dir {self.model_dir}: "
                 "make them the same"
             )
+        if isinstance(memory_every, bool) or not isinstance(memory_every, int) or memory_every < 0:
+            raise ValueError(f"memory_every={memory_every!r}; it is a number of batches, or 0")
+        if memory_every and checkpointer is not None and checkpointer._flash is None:
+            raise ValueError("memory_every: make the Checkpointer with memory=True")
+        self.memory_every = memory_every
+        self.restored_from = ""
         # What this process's model is the same as, after a train(): a checkpoint, or None for
-        # a new model; and how many batches are in it.
+        # a new model, or "": one of memory; and how many batches are in it.
         self._kept: tuple[str | None, int] | None = None
         #: The Estimator that trains: the given one's model, with our saver.
         self.estimator = tf.estimator.Estimator(
@@ -95,7 +106,7 @@ class Trainable:
         trainer = init_by_task()
         self._check(trainer)
         if self._checkpointer is None and self.is_chief:  # a worker saves nothing
-            self._checkpointer = Checkpointer(self.model_dir)
+            self._checkpointer = Checkpointer(self.model_dir, memory=self.memory_every > 0)
         run = _Run(self, trainer, self._checkpointer)
         self._run = run
         hook = _ChiefHook(run, list(saving_listeners or ())) if self.is_chief else _StepHook(run)
@@ -128,6 +139,10 @@ class Trainable:
             raise ValueError(
                 "this Estimator's model lives in this process, and the job's model is 'shared': start the master with "
                 "--model replicated, or name parameter servers in TF_CONFIG"
+            )
+        if shared and self.memory_every:
+            raise ValueError(
+                "memory_every with parameter servers: the model lives on them and outlives its trainers. Leave it out"
             )
         if not servers and trainer.world_size > 1 and trainer.model != "private":
             raise ValueError(
@@ -203,8 +218,11 @@ class _Run:
             _prefix.tell_tensorflow(self.trainer, self.folder)
             self.saved = next((m.step for m in _prefix.bound(self.trainer, self.folder)), -1)
             return
-        prefix = self._where_to_begin()
-        if prefix is None:
+        prefix, restored = self._where_to_begin()
+        if restored is not None and restored.state is not None:  # of a save in memory
+            _variables.assign(session, restored.state, f"the checkpoint of {restored.path}")
+            prefix = ""
+        elif prefix is None:
             _prefix.warn_of_unbound(self.trainer, self.folder)
             session.run(scaffold.real_init_op, feed_dict=scaffold.init_feed_dict)
             if scaffold.real_init_fn is not None:
@@ -213,22 +231,25 @@ class _Run:
             scaffold.saver.load(session, prefix)
             self.saved = self.trainer.last_step
         self.owner._kept = prefix, self.trainer.last_step
-        _prefix.tell_tensorflow(self.trainer, self.folder, prefix)
+        _prefix.tell_tensorflow(self.trainer, self.folder, prefix or None)
 
-    def _where_to_begin(self) -> str | None:
-        """The checkpoint to load; None: the model is new. A process goes back once: a
-        second train() loads what the first one has saved at its end."""
+    def _where_to_begin(self) -> tuple[str | None, Any]:
+        """The checkpoint to load, None: the model is new; and what it was restored as. A
+        process goes back once: a second train() loads what the first one has saved at its end."""
         kept = self.owner._kept
         if self.shared or kept is None:
             restored = self._restored()
-            return None if restored is None else str(restored.path)
+            if restored is None:
+                return None, None
+            self.owner.restored_from = restored.source
+            return str(restored.path), restored
         prefix, step = kept
-        if step != self.trainer.last_step:
+        if step != self.trainer.last_step or prefix == "":
             raise CheckpointError(
                 f"the last train() ended with an error, and the {self.trainer.last_step - step} batches that it had "
                 "trained since its last checkpoint are lost: start this process again, then they come again"
             )
-        return prefix
+        return prefix, None
 
     def _restored(self) -> Any:
         """The newest checkpoint, once no other process has anything of a model that is lost."""
@@ -269,10 +290,25 @@ class _Run:
         self.saved = self.now(step)
         self.owner._kept = str(cut.path), self.trainer.last_step
         _prefix.retain(self.trainer, self.folder, self.config.keep_checkpoint_max or 0)
+        if self.owner.memory_every:
+            _prefix.remove_ours(self.trainer, self.folder)
         _prefix.tell_tensorflow(self.trainer, self.folder)
         log.info("saved %s with its records", cut.path)
         stops = [listener.after_save(session, step) for listener in listeners]
         return any(stops)
+
+    def to_memory(self, session: Any) -> None:
+        """Copies the model into memory if it is time, and it was not saved just now."""
+        every, step, checkpointer = self.owner.memory_every, self.trainer.last_step, self.checkpointer
+        if not every or step % every or step == self.saved:
+            return
+        assert checkpointer is not None
+        try:
+            checkpointer.save(step, lambda: _variables.values(session), storage=False)
+        except CheckpointError as error:
+            if self.trainer.control.fault is not None:
+                raise
+            log.warning("a checkpoint was not saved in memory; training goes on: %s", error)
 
     def now(self, global_step: int) -> int:
         """What `saved` would be of a checkpoint of now."""
@@ -318,6 +354,8 @@ class _Scaffold(tf.compat.v1.train.Scaffold):
     def finalize(self) -> Any:
         """TensorFlow calls it at the beginning of each session."""
         self._run.session_begins()
+        if self._run.owner.memory_every:
+            _variables.check()
         missing = tf.compat.v1.report_uninitialized_variables(tf.compat.v1.global_variables())
         self.missing = tf.identity(missing)  # TensorFlow warns of an op that nothing uses in the graph
         return super().finalize()
@@ -374,6 +412,10 @@ class _ChiefHook(tf.compat.v1.train.CheckpointSaverHook):
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
         self._run.step()
+        self._save_when_due(run_context, run_values)
+        self._run.to_memory(run_context.session)
+
+    def _save_when_due(self, run_context: Any, run_values: Any) -> None:
         if self._timer is None or not self._timer.should_trigger_for_step(int(run_values.results) + 1):
             return
         step = int(run_context.session.run(self._global_step))

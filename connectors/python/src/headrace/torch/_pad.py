@@ -52,4 +52,3 @@ def _empty(column: Any, rows: int) -> Any:
     if isinstance(column, Ragged):
         return Ragged(column.values[:0], offsets)
     return Bytes(column.data[:0], offsets, column.text)
-

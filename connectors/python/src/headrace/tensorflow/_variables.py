@@ -1,0 +1,41 @@
+"""The variables of a session of TensorFlow 1 as a state of numpy arrays, and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+from headrace._errors import CheckpointError
+
+
+def check() -> None:
+    """Raises ValueError if the model of this graph has more than variables, such as tables."""
+    more = tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.SAVEABLE_OBJECTS)
+    if more:
+        raise ValueError(
+            f"memory_every: {', '.join(sorted(s.name for s in more))} is part of the model and is no variable, so it "
+            "cannot be saved in memory. Leave memory_every out"
+        )
+
+
+def values(session: Any) -> dict[str, Any]:
+    """The value of each variable, by name."""
+    got: dict[str, Any] = session.run({v.name: v for v in tf.compat.v1.global_variables()})
+    return got
+
+
+def assign(session: Any, state: Any, source: str) -> None:
+    """Gives each variable its value of a state. source: what to call that in an error."""
+    variables = {v.name: v for v in tf.compat.v1.global_variables()}
+    if not isinstance(state, dict) or set(state) != set(variables):
+        other = sorted(set(variables) ^ set(state)) if isinstance(state, dict) else ["all"]
+        raise CheckpointError(f"{source} is of another model: not in both are {', '.join(other[:5])}")
+    for name, variable in variables.items():
+        value = state[name]
+        if not variable.shape.is_compatible_with(value.shape):
+            raise CheckpointError(
+                f"{source} is of another model: {name} has the shape {value.shape} there, and {variable.shape} here"
+            )
+    # The graph is final: no op can be added. That of the first value takes any value.
+    feed = {v.initializer.inputs[1]: state[name] for name, v in variables.items()}
+    session.run([v.initializer for v in variables.values()], feed_dict=feed)
