@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import subprocess
 import sys
 from typing import Any
@@ -31,8 +32,10 @@ def test_a_cluster_trains_each_record_once(job: Any) -> None:
     text = made.ends()
     assert "in the model once 6000, never 0, more often 0" in text, text
     assert made.check().sum() == 6000
-    for line in ("chief has ended well", "worker 1 has ended well", "ps 0 has ended (", "evaluator has ended"):
+    for line in ("chief has ended well", "ps 0 has ended (", "evaluator has ended"):
         assert f"[headrace] {line}" in text, text
+    # On a busy machine a worker may come so late that nothing is left to train, and is ended.
+    assert re.search(r"\[headrace\] worker 1( has ended well|: .* so nothing is left to train)", text), text
     assert "it starts again" not in text, text
 
 
