@@ -434,12 +434,14 @@ bench-rounds: build venv ## four ranks with rounds, against the same without; no
 bench-tf: build venv ## input of a trivial Estimator, against TFRecord + parse_example; not in `make bench`
 	$(PY) -m bench.tensorflow.bench
 .PHONY: bench-columnar
-bench-columnar: build ## tf.Example with 40 features, against tf.data and parse_example; not in `make bench`
-	@python="$$($(PYTHON) connectors/python/tests_tf/install_tf.py 2.15)" && $(PYTHON) bench/columnar/run.py --tensorflow "$$python" --bin $(BIN)
+bench-columnar: build-bench-columnar ## tf.Example with 40 features, against tf.data and parse_example; not in `make bench`
+	@python="$$($(PYTHON) connectors/python/tests_tf/install_tf.py 2.15)" && $(PYTHON) bench/columnar/run.py --tensorflow "$$python" --reader build/bench-columnar
+.PHONY: build-bench-columnar
+build-bench-columnar: need
+	@$(GO) build -o build/bench-columnar ./bench/columnar
 .PHONY: bench-parquet
-bench-parquet: build venv ## Parquet of 40 columns, decoder alone, against pyarrow; not in `make bench`
-	$(GO) build -o build/bench-parquet ./bench/columnar
-	$(PY) bench/columnar/parquet.py --reader build/bench-parquet
+bench-parquet: build-bench-columnar venv ## Parquet of 40 columns, decoder alone, against pyarrow; not in `make bench`
+	$(PY) bench/columnar/parquet.py --reader build/bench-columnar
 bench: build venv ## all of them; rewrites docs/BENCHMARKS.md; ROUNDS=n: fewer rounds
 	$(PY) bench/run.py
 

@@ -1,5 +1,7 @@
 package sources
 
+import "encoding/binary"
+
 // ValueKind is the type of a Column's values.
 type ValueKind uint8
 
@@ -28,7 +30,7 @@ type Column struct {
 	TicksPerSecond int64
 
 	Ends  []int32 // in a list, row i has the slots [Ends[i-1], Ends[i]); nil: one slot a row
-	Valid []byte  // by slot; 0 is null, which has no value; nil: no slot is null
+	Valid []byte  // by slot; 0 is null, which has no value, and 1 is not; empty: no slot is null
 
 	// Values has the values of the slots that are not null, one after another. With
 	// BytesValues, value i is Values[Offsets[i]:Offsets[i+1]].
@@ -56,4 +58,17 @@ type Dictionary struct {
 func (c *Column) Reset() {
 	c.Ends, c.Valid, c.Values, c.Offsets, c.Entries = c.Ends[:0], c.Valid[:0], c.Values[:0], c.Offsets[:0], c.Entries[:0]
 	c.Dict, c.Absent = nil, false
+}
+
+// CountValid returns how many slots are not null.
+func CountValid(valid []byte) int {
+	n := 0
+	for ; len(valid) >= 8; valid = valid[8:] {
+		// The product's highest byte is the sum of all eight.
+		n += int(binary.LittleEndian.Uint64(valid) * 0x0101010101010101 >> 56)
+	}
+	for _, v := range valid {
+		n += int(v)
+	}
+	return n
 }

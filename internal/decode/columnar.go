@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"unicode/utf8"
+	"unsafe"
 
 	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/internal/frame"
@@ -128,16 +129,8 @@ func (f *feed) pass(n int) {
 	}
 	f.value = f.slot
 	if len(f.col.Valid) > 0 {
-		f.value = countValid(f.col.Valid[:f.slot])
+		f.value = sources.CountValid(f.col.Valid[:f.slot])
 	}
-}
-
-func countValid(valid []byte) int {
-	n := 0
-	for _, v := range valid {
-		n += int(v)
-	}
-	return n
 }
 
 // putRows writes n rows of every column from row on. It returns how many are good, and
@@ -181,7 +174,7 @@ func (f *feed) advance(base, n int) {
 	}
 	slot := f.slotEnd(base, n)
 	if len(f.col.Valid) > 0 {
-		f.value += countValid(f.col.Valid[f.slot:slot])
+		f.value += sources.CountValid(f.col.Valid[f.slot:slot])
 	} else {
 		f.value += slot - f.slot
 	}
@@ -239,13 +232,24 @@ func fixedRows[D element](d *Decoder, b *Builder, c *column, dst []D, row, n int
 			valid, count = noValues(n), 0
 		default:
 			if valid = f.valid(n); valid != nil {
-				count = countValid(valid)
+				if count = sources.CountValid(valid); count == n {
+					valid = nil
+				}
 			}
 		}
-		dense, errs := convertValues[D](d, c, e, f, count)
 		out, k := dst[row*width+e:], 0
-		if width == 1 && errs == nil && !c.mask && (valid == nil || c.hasDefault) {
-			spread(out[:n], dense, valid, missing)
+		var into []D
+		if width == 1 && valid == nil {
+			into = out[:n]
+		}
+		dense, errs := convertValues(d, c, e, f, count, into)
+		if width == 1 && errs == nil && (valid == nil || c.hasDefault || c.mask) {
+			if valid != nil {
+				spread(out[:n], dense, valid, missing)
+			}
+			if c.mask {
+				setMask(mask[row:row+n], valid)
+			}
 			continue
 		}
 		for i := range n {
@@ -280,20 +284,42 @@ func fixedRows[D element](d *Decoder, b *Builder, c *column, dst []D, row, n int
 	return n, bad
 }
 
-// spread writes the values of a column in which nothing can be wrong.
+// spread writes values where there are some, and missing elsewhere. dense has room for one
+// value more, so that nothing depends on what is there.
 func spread[D element](out, dense []D, valid []byte, missing D) {
-	if valid == nil {
-		copy(out, dense)
-		return
+	switch unsafe.Sizeof(missing) {
+	case 8:
+		spreadBits(bitsAs[uint64](out), bitsAs[uint64](dense[:cap(dense)]), valid, uint64(bitsOf(missing)))
+	case 4:
+		spreadBits(bitsAs[uint32](out), bitsAs[uint32](dense[:cap(dense)]), valid, uint32(bitsOf(missing)))
+	default:
+		spreadBits(bitsAs[uint8](out), bitsAs[uint8](dense[:cap(dense)]), valid, uint8(bitsOf(missing)))
 	}
+}
+
+func spreadBits[U uint64 | uint32 | uint8](out, dense []U, valid []byte, missing U) {
+	out = out[:len(valid)]
 	k := 0
 	for i, v := range valid {
-		if v == 0 {
-			out[i] = missing
-		} else {
-			out[i] = dense[k]
-			k++
-		}
+		here := -U(v) // all bits, or none
+		out[i] = dense[k]&here | missing&^here
+		k += int(v)
+	}
+}
+
+// bitsAs is the same memory as numbers of another type, whose size divides that of D.
+func bitsAs[U, D any](s []D) []U {
+	return unsafe.Slice((*U)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(*new(D))/unsafe.Sizeof(*new(U))))
+}
+
+// setMask marks the rows that have a value; valid is nil if all have.
+func setMask(mask, valid []byte) {
+	if valid != nil {
+		copy(mask, valid)
+		return
+	}
+	for i := range mask {
+		mask[i] = 1
 	}
 }
 
@@ -355,7 +381,7 @@ func (d *Decoder) listRows(b *Builder, c *column, row, n, base int) (int, *fault
 		slots := f.slotEnd(base, n) - f.slot
 		values := slots
 		if v := f.valid(slots); v != nil {
-			values = countValid(v)
+			values = sources.CountValid(v)
 		}
 		put = newListPutter(d, c, f, values)
 	}
@@ -433,7 +459,7 @@ func newListPutter(d *Decoder, c *column, f *feed, values int) listPutter {
 }
 
 func numbersOf[D element](d *Decoder, c *column, f *feed, values int) listPutter {
-	dense, errs := convertValues[D](d, c, 0, f, values)
+	dense, errs := convertValues[D](d, c, 0, f, values, nil)
 	return func(col *frame.Buffers, k int) string {
 		if errs != nil && errs[k] != "" {
 			return errs[k]

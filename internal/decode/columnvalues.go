@@ -54,15 +54,19 @@ type converted[D element] struct {
 }
 
 // convertValues gives the next count values of a feed as elements of the column; errs,
-// unless nil, says what is wrong with each.
-func convertValues[D element](d *Decoder, c *column, e int, f *feed, count int) (vals []D, errs []string) {
-	if count == 0 {
-		return nil, nil
-	}
+// unless nil, says what is wrong with each. They lie in into, unless that is nil, else in
+// scratch memory with room for one more.
+func convertValues[D element](d *Decoder, c *column, e int, f *feed, count int, into []D) (vals []D, errs []string) {
 	for len(c.dicts) <= e {
 		c.dicts = append(c.dicts, nil)
 	}
-	scratch := scratchOf[D](d, count)
+	scratch := into
+	if into == nil {
+		scratch = scratchOf[D](d, count+1)[:count]
+	}
+	if count == 0 {
+		return scratch, nil
+	}
 	if f.col.Dict == nil {
 		errs = convert[D](c, f.col.Kind, f.col.Values, f.col.Offsets, f.value, scratch)
 		return scratch, errs
@@ -101,6 +105,11 @@ func convert[D element](c *column, kind sources.ValueKind, values []byte, offset
 		return nil
 	}
 	n := len(out)
+	if kind == sameKind[D]() {
+		w := kind.Size()
+		copy(bitsAs[byte](out), values[w*first:w*(first+n)])
+		return nil
+	}
 	switch kind {
 	case sources.BoolValues:
 		for i, v := range values[first : first+n] {
@@ -127,6 +136,21 @@ func convert[D element](c *column, kind sources.ValueKind, values []byte, offset
 		}
 	}
 	return nil
+}
+
+// sameKind is the kind of values that lie in memory as D does.
+func sameKind[D element]() sources.ValueKind {
+	switch any(*new(D)).(type) {
+	case float64:
+		return sources.Float64Values
+	case float32:
+		return sources.Float32Values
+	case int64:
+		return sources.Int64Values
+	case int32:
+		return sources.Int32Values
+	}
+	return sources.BoolValues
 }
 
 // narrow makes int32 of int64.

@@ -55,8 +55,26 @@ type entries struct {
 
 type entry struct {
 	head   string // the bytes before the value's length: tag, length, name, tag
+	first  uint64 // of head: its first 8 bytes, fewer of a shorter one
+	mask   uint64 // the bits of first that count
+	last   uint64 // its last 8 bytes, if it has 8 to 16
 	wanted int32  // index in found; -1: not wanted
 	next   int32
+}
+
+// at says whether head lies at base+p. 8 bytes more can be read.
+func (e *entry) at(d *Decoder, p int) bool {
+	n := len(e.head)
+	if (load(d.base, p)^e.first)&e.mask != 0 {
+		return false
+	}
+	switch {
+	case n <= 8:
+		return true
+	case n <= 16:
+		return load(d.base, p+n-8) == e.last
+	}
+	return string(d.buf[p:p+n]) == e.head
 }
 
 // These bound what names that no column wants take.
@@ -100,7 +118,14 @@ func newEntries() entries {
 func (m *entries) add(name string, wanted int32) int32 {
 	head := append(binary.AppendUvarint([]byte{field1}, uint64(len(name))), name...)
 	id := int32(len(m.list))
-	m.list = append(m.list, entry{head: string(append(head, field2)), wanted: wanted})
+	e := entry{head: string(append(head, field2)), wanted: wanted, mask: math.MaxUint64}
+	var room [16]byte
+	n := copy(room[:], e.head)
+	e.first, e.last = binary.LittleEndian.Uint64(room[:]), binary.LittleEndian.Uint64(room[max(n-8, 0):])
+	if n < 8 {
+		e.mask >>= 64 - 8*n
+	}
+	m.list = append(m.list, e)
 	m.byName[name] = id
 	return id
 }
@@ -201,11 +226,11 @@ func (d *Decoder) scanMap(m *entries, p, end int, lists bool) *fault {
 			}
 		}
 		id, value := m.list[last].next, -1
-		if head := m.list[id].head; id > 0 && len(head) < next-at && string(d.buf[at:at+len(head)]) == head {
+		if e := &m.list[id]; id > 0 && len(e.head) < next-at && e.at(d, at) {
 			// The length of the value follows, and the value ends the entry.
-			if v := at + len(head); int(d.buf[v]) == next-v-1 && d.buf[v] < 0x80 {
+			if v := at + len(e.head); int(d.buf[v]) == next-v-1 && d.buf[v] < 0x80 {
 				value = v + 1
-			} else if n, from := d.uvarint(at+len(head), next); from > 0 && n == uint64(next-from) {
+			} else if n, from := d.uvarint(v, next); from > 0 && n == uint64(next-from) {
 				value = from
 			}
 		}
@@ -222,7 +247,9 @@ func (d *Decoder) scanMap(m *entries, p, end int, lists bool) *fault {
 			m.list[last].next = id
 		}
 		if w := m.list[id].wanted; w >= 0 {
-			if f := d.find(&d.features.found[w], value, valueEnd, lists); f != nil {
+			if kind, ok := d.shortFeature(value, valueEnd); ok && !lists {
+				d.features.found[w] = found{int32(value) + 2, int32(valueEnd), kind}
+			} else if f := d.find(&d.features.found[w], value, valueEnd, lists); f != nil {
 				return f
 			}
 		}
@@ -266,13 +293,22 @@ func (d *Decoder) find(f *found, p, end int, lists bool) *fault {
 	return nil
 }
 
+// shortFeature is the kind of a Feature's list that has at least one byte and less than 128.
+func (d *Decoder) shortFeature(p, end int) (featureKind, bool) {
+	if end-p <= 2 {
+		return noFeature, false
+	}
+	tag, n := d.buf[p], d.buf[p+1]
+	return featureKind(tag >> 3), tag&7 == 2 && tag>>3-1 < byte(int64List) && n < 0x80 && int(n) == end-p-2
+}
+
 // featureAt reads a Feature: the kind of its list, and where it lies.
 func (d *Decoder) featureAt(p, end int) (kind featureKind, from, to int, reason string) {
 	if p == end {
 		return noFeature, p, p, ""
 	}
-	if end-p > 2 && d.buf[p]&7 == 2 && d.buf[p]>>3 <= byte(int64List) && d.buf[p] > 7 && d.buf[p+1] < 0x80 && int(d.buf[p+1]) == end-p-2 {
-		return featureKind(d.buf[p] >> 3), p + 2, end, ""
+	if kind, ok := d.shortFeature(p, end); ok {
+		return kind, p + 2, end, ""
 	}
 	tag, from, to := d.protoField(p, end)
 	if to != end || tag&7 != 2 || tag>>3 > uint32(int64List) {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/internal/frame"
+	"github.com/headrace/headrace/sources"
 )
 
 // Lists of a fixed length (an embedding of 128 numbers) fill a column with a shape.
@@ -35,9 +36,9 @@ func shapedOf[D element](d *Decoder, b *Builder, c *column, dst []D, row, n, bas
 		slots := f.slotEnd(base, n) - f.slot
 		count := slots
 		if valid = f.valid(slots); valid != nil {
-			count = countValid(valid)
+			count = sources.CountValid(valid)
 		}
-		dense, errs = convertValues[D](d, c, 0, f, count)
+		dense, errs = convertValues[D](d, c, 0, f, count, nil)
 	}
 	slot, k := 0, 0 // of valid, of dense
 	for i := range n {
@@ -50,7 +51,7 @@ func shapedOf[D element](d *Decoder, b *Builder, c *column, dst []D, row, n, bas
 		has := length
 		if valid != nil {
 			nulls = valid[slot : slot+length]
-			has = countValid(nulls)
+			has = sources.CountValid(nulls)
 		}
 		if length == c.width && has == length && errs == nil {
 			copy(out, dense[k:])

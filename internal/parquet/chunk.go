@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/headrace/headrace/sources"
 )
@@ -27,11 +28,12 @@ type chunk struct {
 	entries int
 	entry   int
 	reps    []byte // by entry; empty if there are no lists
-	defs    []byte // by entry; empty if all are there
+	defs    []byte // by entry; empty if the page has no null
 	vals    values
+	coded   bool   // in counts, and not vals
+	in      hybrid // entries of the dictionary that are left
 	index   []uint32
-	coded   bool // index counts, and not vals
-	val     int  // next one of vals or index
+	val     int // next one of vals
 }
 
 const maxEntries = 1 << 26 // of a page
@@ -187,7 +189,7 @@ func (c *chunk) begin(h pageHeader, reps, defs, b []byte) error {
 		}
 	}
 	count := n
-	if c.leaf.def > 0 {
+	if c.leaf.def > 0 && (c.leaf.rep > 0 || !allFull(defs, n, c.leaf.def)) {
 		c.defs = room(c.defs, n)
 		var err error
 		if count, err = readLevels(defs, c.defs, c.leaf.def); err != nil {
@@ -203,26 +205,37 @@ func (c *chunk) begin(h pageHeader, reps, defs, b []byte) error {
 	if c.dict == nil {
 		return errors.New("its dictionary is missing")
 	}
-	if cap(c.index) < count {
-		c.index = make([]uint32, count)
-	}
-	c.index = c.index[:count]
 	if count == 0 {
 		return nil
 	}
 	if len(b) == 0 || b[0] > 32 {
 		return errShortPage
 	}
-	in := newHybrid(b[1:], uint(b[0]))
-	if err := in.read(c.index); err != nil {
+	c.in = newHybrid(b[1:], uint(b[0]))
+	return nil
+}
+
+// coding fills out with the entries of the dictionary that come next.
+func (c *chunk) coding(out []uint32) error {
+	if err := c.in.read(out); err != nil {
 		return err
 	}
-	for _, i := range c.index {
-		if i >= uint32(c.dict.Len) {
-			return fmt.Errorf("a value is entry %d of a dictionary of %d", i, c.dict.Len)
-		}
+	if most := highest(out); most >= uint32(c.dict.Len) {
+		return fmt.Errorf("a value is entry %d of a dictionary of %d", most, c.dict.Len)
 	}
 	return nil
+}
+
+// highest is the largest number, of one or more. Four comparisons at a time do not wait for each other.
+func highest(all []uint32) uint32 {
+	var a, b, c, d uint32
+	for ; len(all) >= 4; all = all[4:] {
+		a, b, c, d = max(a, all[0]), max(b, all[1]), max(c, all[2]), max(d, all[3])
+	}
+	for _, v := range all {
+		a = max(a, v)
+	}
+	return max(a, b, c, d)
 }
 
 // read appends n rows to col. The caller knows that there are so many.
@@ -230,33 +243,49 @@ func (c *chunk) read(n int, col *sources.Column) error {
 	if c.leaf.rep > 0 {
 		return c.readLists(n, col)
 	}
-	for n > 0 {
+	for done := 0; n > 0; {
 		if _, err := c.load(0); err != nil {
 			return short(err)
 		}
 		k := min(n, c.entries-c.entry)
 		values := k
-		if len(c.defs) > 0 {
-			values = 0
-			at := len(col.Valid)
+		switch {
+		case len(c.defs) > 0:
+			col.Valid = appendOnes(col.Valid, done-len(col.Valid))
 			col.Valid = append(col.Valid, c.defs[c.entry:c.entry+k]...)
-			full := byte(c.leaf.def)
-			for i, d := range col.Valid[at:] {
-				v := byte(0)
-				if d == full {
-					v = 1
-				}
-				col.Valid[at+i] = v
-				values += int(v)
+			valid := col.Valid[done:]
+			if c.leaf.def > 1 {
+				areFull(valid, byte(c.leaf.def))
 			}
+			values = sources.CountValid(valid)
+		case len(col.Valid) > 0:
+			col.Valid = appendOnes(col.Valid, k)
 		}
 		c.entry += k
+		done += k
 		n -= k
 		if err := c.give(values, col); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func appendOnes(b []byte, n int) []byte {
+	for ; n > 0; n-- {
+		b = append(b, 1)
+	}
+	return b
+}
+
+// areFull makes 1 of levels that are full, and 0 of others.
+func areFull(levels []byte, full byte) {
+	for i, d := range levels {
+		levels[i] = 0
+		if d == full {
+			levels[i] = 1
+		}
+	}
 }
 
 func (c *chunk) readLists(n int, col *sources.Column) error {
@@ -328,18 +357,25 @@ func (c *chunk) give(k int, col *sources.Column) error {
 	if k == 0 {
 		return nil
 	}
-	from := c.val
-	c.val += k
 	if c.coded {
 		if col.Dict == nil && (len(col.Values) > 0 || len(col.Offsets) > 1) {
-			return spread(col, c.dict, c.index[from:c.val])
+			if cap(c.index) < k {
+				c.index = make([]uint32, k)
+			}
+			if err := c.coding(c.index[:k]); err != nil {
+				return err
+			}
+			return spread(col, c.dict, c.index[:k])
 		}
 		if col.Dict != nil && col.Dict != c.dict {
 			return errors.New("it has two dictionaries")
 		}
-		col.Dict, col.Entries = c.dict, append(col.Entries, c.index[from:c.val]...)
-		return nil
+		at := len(col.Entries)
+		col.Dict, col.Entries = c.dict, slices.Grow(col.Entries, k)[:at+k]
+		return c.coding(col.Entries[at:])
 	}
+	from := c.val
+	c.val += k
 	if col.Dict != nil { // a writer gave its dictionary up in the middle
 		d, index := col.Dict, col.Entries
 		col.Dict, col.Entries = nil, nil

@@ -88,6 +88,15 @@ func (h *hybrid) unpack(out []uint32) error {
 	}
 	mask := uint64(1)<<h.width - 1
 	b, bit, i := h.b, h.bit, 0
+	for ; i < len(out) && bit&7 != 0 && bit>>3+8 <= uint(len(b)); i++ {
+		out[i] = uint32(binary.LittleEndian.Uint64(b[bit>>3:]) >> (bit & 7) & mask)
+		bit += h.width
+	}
+	if h.width <= 16 && bit&7 == 0 {
+		n := h.eights(out[i:], bit>>3)
+		bit += uint(n) * h.width
+		i += n
+	}
 	for ; i < len(out) && bit>>3+8 <= uint(len(b)); i++ {
 		out[i] = uint32(binary.LittleEndian.Uint64(b[bit>>3:]) >> (bit & 7) & mask)
 		bit += h.width
@@ -100,6 +109,50 @@ func (h *hybrid) unpack(out []uint32) error {
 	}
 	h.bit = bit
 	return nil
+}
+
+// eights reads groups of eight numbers from a byte on, as long as out has room for one. It
+// returns how many numbers that were. Eight numbers take whole bytes.
+func (h *hybrid) eights(out []uint32, from uint) int {
+	w, mask := h.width, uint64(1)<<h.width-1
+	half, shift := 4*w/8, 4*w%8 // where the fifth number begins
+	b, i := h.b[from:], 0
+	for ; i+8 <= len(out) && len(b) >= 16; i, b = i+8, b[w:] {
+		o := (*[8]uint32)(out[i:])
+		x := binary.LittleEndian.Uint64(b)
+		o[0], o[1], o[2], o[3] = uint32(x&mask), uint32(x>>w&mask), uint32(x>>(2*w)&mask), uint32(x>>(3*w)&mask)
+		x = binary.LittleEndian.Uint64(b[half:]) >> shift
+		o[4], o[5], o[6], o[7] = uint32(x&mask), uint32(x>>w&mask), uint32(x>>(2*w)&mask), uint32(x>>(3*w)&mask)
+	}
+	return i
+}
+
+// allFull says whether n levels are one run of the highest level, as of a column without nulls.
+func allFull(b []byte, n, most int) bool {
+	h := newHybrid(b, uint(bits.Len(uint(most))))
+	return n > 0 && h.next() == nil && !h.pack && h.value == uint32(most) && h.run >= uint64(n)
+}
+
+// bytesOfBits are eight levels of one bit, one in each byte.
+var bytesOfBits = func() (t [256]uint64) {
+	for b := range t {
+		for i := range 8 {
+			t[b] |= uint64(b>>i&1) << (8 * i)
+		}
+	}
+	return t
+}()
+
+// ones reads levels of one bit from the run's next byte on, eight at a time.
+func (h *hybrid) ones(out []byte) (read, full int) {
+	b := h.b[min(h.bit/8, uint(len(h.b))):]
+	n := min(len(out)/8, len(b))
+	for i, x := range b[:n] {
+		binary.LittleEndian.PutUint64(out[8*i:], bytesOfBits[x])
+		full += bits.OnesCount8(x)
+	}
+	h.bit += uint(8 * n)
+	return 8 * n, full
 }
 
 // readLevels fills out with levels of at most most, and counts those that are most.
@@ -124,6 +177,10 @@ func readLevels(b []byte, out []byte, most int) (full int, err error) {
 			if h.value == uint32(most) {
 				full += n
 			}
+		} else if h.width == 1 && h.bit%8 == 0 && n >= 8 && uint(len(h.b)) > h.bit/8 {
+			var more int
+			n, more = h.ones(out[:n])
+			full += more
 		} else {
 			n = min(n, len(room))
 			if err := h.unpack(room[:n]); err != nil {

@@ -242,9 +242,10 @@ func (c *tableCursor) Next(ctx context.Context, b *sources.Batch) error {
 		c.err = c.src.tableError(c.f, c.loc, c.r, fmt.Errorf("row group %d, from row %d on: %w", c.group, c.row, err))
 		return c.err
 	}
-	for i := range n {
+	b.Recs = slices.Grow(b.Recs, n)[:n]
+	for i := range b.Recs {
 		at := c.row + int64(i)
-		b.Recs = append(b.Recs, sources.Record{Offset: at, Next: at + 1})
+		b.Recs[i] = sources.Record{Offset: at, Next: at + 1}
 	}
 	c.row += int64(n)
 	last := &b.Recs[n-1]

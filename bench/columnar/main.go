@@ -1,7 +1,7 @@
-// Parquet reads a dataset of Parquet files as an agent does, from the source to the bytes of
-// frames, without an agent. It prints rows and CPU seconds. parquet.py runs it.
+// Columnar lists and reads a dataset of files as master and agent do, from the source to the
+// bytes of frames, without either. It prints rows and CPU seconds. parquet.py and run.py run it.
 //
-//	parquet SPEC ROWS
+//	columnar SPEC ROWS
 package main
 
 import (
@@ -24,7 +24,7 @@ import (
 func main() {
 	dataset.Register(files.Kind)
 	if err := run(os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "parquet:", err)
+		fmt.Fprintln(os.Stderr, "columnar:", err)
 		os.Exit(1)
 	}
 }
@@ -65,11 +65,11 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
+	before := cpuSeconds()
 	segments, err := src.Segments(context.Background(), parts[0], -1, 1<<20)
 	if err != nil {
 		return err
 	}
-	before := cpuSeconds()
 	for _, s := range segments {
 		if err := r.segment(src, parts[0], s); err != nil {
 			return err

@@ -1,0 +1,137 @@
+package parquet
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+	"math/bits"
+	"math/rand/v2"
+	"os"
+	"testing"
+
+	"github.com/headrace/headrace/sources"
+)
+
+// Of the 300 rows of nulls/pages.parquet (pyarrow; pages of 20 rows) only rows 100 to 199 have
+// nulls: x in each third row, word in each seventh. So a batch spans pages with and without.
+func TestABatchMaySpanPagesWithNullsAndWithout(t *testing.T) {
+	b, err := os.ReadFile("testdata/nulls/pages.parquet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := Open(bytes.NewReader(b), int64(len(b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	t.Logf("seed %d", seed)
+	for range 200 {
+		rd, err := f.Read(bytes.NewReader(b), 0, paths("/id", "/x", "/word"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := rd.Skip(rng.Int64N(120)); err != nil {
+			t.Fatal(err)
+		}
+		cols := make([]sources.Column, 3)
+		for rd.Left() > 0 {
+			row := int(rd.Row())
+			n := int(min(rd.Left(), 1+rng.Int64N(150)))
+			if err := rd.Next(n, cols); err != nil {
+				t.Fatal(err)
+			}
+			var value [3]int
+			for i := range n {
+				for k, null := range []bool{false, row+i >= 100 && row+i < 200 && (row+i)%3 == 0, row+i >= 100 && row+i < 200 && (row+i)%7 == 0} {
+					c := &cols[k]
+					if there := len(c.Valid) == 0 || c.Valid[i] == 1; there == null {
+						t.Fatalf("row %d of %s: there %v", row+i, c.Path, there)
+					} else if !there {
+						continue
+					}
+					got := valueOf(c, value[k])
+					value[k]++
+					switch k {
+					case 0:
+						if v := binary.LittleEndian.Uint64(got); v != uint64(row+i) {
+							t.Fatalf("row %d: id %d", row+i, v)
+						}
+					case 1:
+						if v := math.Float64frombits(binary.LittleEndian.Uint64(got)); v != float64(row+i)/2 {
+							t.Fatalf("row %d: x %v", row+i, v)
+						}
+					default:
+						if want := append([]byte("w"), []byte{"0123456789"[(row+i)%11%10]}...); (row+i)%11 < 10 && !bytes.Equal(got, want) {
+							t.Fatalf("row %d: word %q", row+i, got)
+						}
+					}
+				}
+			}
+			for k, c := range cols {
+				if len(c.Valid) > 0 && sources.CountValid(c.Valid) != value[k] {
+					t.Fatalf("%s: %d are there, counted %d", c.Path, value[k], sources.CountValid(c.Valid))
+				}
+			}
+		}
+		rd.Close()
+	}
+}
+
+// Packed numbers of every width, read in pieces of any length, are those that were packed.
+func TestPackedNumbersOfAnyWidthAreReadInAnyPieces(t *testing.T) {
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	t.Logf("seed %d", seed)
+	for width := range uint(33) {
+		groups := 1 + rng.IntN(40)
+		want := make([]uint32, 8*groups)
+		packed := make([]byte, groups*int(width))
+		for i := range want {
+			want[i] = uint32(rng.Uint64() & (1<<width - 1))
+			for k := range width {
+				at := uint(i)*width + k
+				packed[at/8] |= byte(want[i]>>k&1) << (at % 8)
+			}
+		}
+		b := append(binary.AppendUvarint(nil, uint64(groups<<1|1)), packed...)
+		h := newHybrid(b, width)
+		for at := 0; at < len(want); {
+			got := make([]uint32, min(1+rng.IntN(30), len(want)-at))
+			if err := h.read(got); err != nil {
+				t.Fatalf("width %d at %d: %v", width, at, err)
+			}
+			for i, v := range got {
+				if v != want[at+i] {
+					t.Fatalf("width %d: number %d is %d, want %d", width, at+i, v, want[at+i])
+				}
+			}
+			if most := highest(got); most != highest(want[at:at+len(got)]) {
+				t.Fatalf("highest is %d", most)
+			}
+			at += len(got)
+		}
+		if h.read(make([]uint32, 1)) == nil {
+			t.Fatalf("width %d: a number after the last one", width)
+		}
+	}
+	for range 100 { // levels of one bit
+		groups := 1 + rng.IntN(40)
+		packed := make([]byte, groups)
+		full := 0
+		for i := range packed {
+			packed[i] = byte(rng.Uint32())
+			full += bits.OnesCount8(packed[i])
+		}
+		levels := make([]byte, 8*groups)
+		got, err := readLevels(append(binary.AppendUvarint(nil, uint64(groups<<1|1)), packed...), levels, 1)
+		if err != nil || got != full {
+			t.Fatalf("%d are full (%v), want %d", got, err, full)
+		}
+		for i, v := range levels {
+			if v != packed[i/8]>>(i%8)&1 {
+				t.Fatalf("level %d is %d", i, v)
+			}
+		}
+	}
+}
