@@ -378,7 +378,7 @@ test: check quickstart-needs-kafka quickstart-needs-pulsar ## everything CI runs
 	@.ci/lanes $(LANES)
 
 .PHONY: test-long
-test-long: test test-kafka-long test-flash-long test-sim-long test-chaos-planted test-python-numpy1 test-flink-kills fuzz ## what takes long
+test-long: test test-kafka-long test-rocketmq-long test-pulsar-more test-flash-long test-sim-long test-chaos-planted test-python-numpy1 test-flink-kills fuzz ## what takes long
 
 FUZZTIME ?= 10m
 .PHONY: fuzz test-fuzz

@@ -3,10 +3,12 @@ package remoting
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Request codes.
@@ -146,14 +148,27 @@ func (c *Client) SetConfig(ctx context.Context, addr string, set map[string]stri
 	return err
 }
 
-// Runtime is what a broker says about its state.
+// Runtime is what a broker says about its state. In its first second a broker has counted
+// nothing yet, and fails at the question; then it is asked again.
 func (c *Client) Runtime(ctx context.Context, addr string) (map[string]string, error) {
-	a, err := c.Call(ctx, addr, &Command{Code: codeRuntime})
-	if err != nil {
-		return nil, err
+	for {
+		a, err := c.Call(ctx, addr, &Command{Code: codeRuntime})
+		if err == nil {
+			return table(a.Body)
+		}
+		// StoreStatsService.getLast() of 5.3.3: its lists are empty until they are first filled.
+		if e, ok := errors.AsType[*Error](err); !ok || e.Code != SystemError || !strings.Contains(e.Remark, "NoSuchElementException") {
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(runtimeAgainAfter):
+		}
 	}
-	return table(a.Body)
 }
+
+const runtimeAgainAfter = 50 * time.Millisecond
 
 func properties(text string) map[string]string {
 	all := map[string]string{}
